@@ -1,0 +1,306 @@
+// Package tierway holds the laws of the house: which package may import which,
+// what pure packages may not do, and where state may live.
+package tierway
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// module is the module path; the imports of the house begin with it.
+const module = "tierway"
+
+// floors says how high each folder stands. A package imports lower floors only.
+// What stands below bench and e2e stands on their floor.
+func floors() map[string]int {
+	return map[string]int{
+		"cmd/tierway": 5, "e2e": 5, "bench": 5,
+		"server": 4,
+		"config": 3, "engines": 3,
+		"sim":     2,
+		"workers": 1, "store": 1, "queue": 1, "routing/kvindex": 1, "routing/routingtest": 1,
+		"routing": 0, "tiers": 0, "tenants": 0, "openai": 0, "breaker": 0, "telemetry": 0, "web": 0, "migrations": 0,
+	}
+}
+
+// floorOf returns the floor of a folder; ok is false for one that has none.
+func floorOf(folder string) (floor int, ok bool) {
+	for _, top := range []string{"bench", "e2e"} {
+		if under(folder, top) {
+			folder = top
+		}
+	}
+	floor, ok = floors()[folder]
+	return floor, ok
+}
+
+// pure packages decide, with time and chance as arguments.
+func pure() []string { return []string{"tiers", "queue", "routing", "routing/kvindex", "sim"} }
+
+// homes says where each third party may be imported; a path stands for all
+// below it and the longest one counts. What is not listed has no home.
+func homes() map[string][]string {
+	tests := []string{"routing/routingtest", "e2e", "bench"}
+	anywhere := slices.DeleteFunc(sorted(floors()), func(folder string) bool { return slices.Contains(pure(), folder) })
+	return map[string][]string{
+		"github.com/gin-gonic/gin":           {"server"},
+		"github.com/gin-contrib":             {"server"},
+		"github.com/danielgtaylor/huma/v2":   {"server"},
+		"github.com/redis/go-redis/v9":       {"store"},
+		"github.com/jackc/pgx/v5":            {"store"},
+		"modernc.org/sqlite":                 {"store"},
+		"github.com/sony/gobreaker/v2":       {"breaker"},
+		"github.com/tiktoken-go/tokenizer":   {"openai"},
+		"github.com/prometheus":              {"telemetry"},
+		"go.opentelemetry.io":                {"telemetry"},
+		"go.opentelemetry.io/otel/trace":     {"telemetry", "server", "workers"},
+		"go.opentelemetry.io/otel/attribute": {"telemetry", "server", "workers"},
+		"go.opentelemetry.io/otel/codes":     {"telemetry", "server", "workers"},
+		"github.com/go-zeromq/zmq4":          {"workers"},
+		"github.com/vmihailenco/msgpack/v5":  {"workers"},
+		"go.yaml.in/yaml/v3":                 {"config"},
+		"github.com/spf13/cobra":             {"cmd/tierway"},
+		"golang.org/x":                       anywhere,
+		"github.com/openai/openai-go/v3":     {"e2e", "bench"},
+		"github.com/anthropics":              {"e2e", "bench"},
+		"github.com/google/go-cmp":           tests,
+		"go.uber.org/goleak":                 tests,
+		"pgregory.net/rapid":                 tests,
+		"github.com/chromedp":                {"e2e"},
+	}
+}
+
+// tree is the parsed module without its tests, by folder. The root is ".".
+type tree struct {
+	fset    *token.FileSet
+	folders map[string]*folder
+}
+
+// folder is one package with what its names stand for. Imported packages are
+// empty to the type checker, so that only the package's own names and imports
+// are told apart, which is all that the laws ask for.
+type folder struct {
+	name  string
+	files []*ast.File
+	info  *types.Info
+	types *types.Package
+}
+
+// laws are all the laws; each returns what breaks it.
+func laws() []func(*tree) []string {
+	return []func(*tree) []string{
+		everyFolderHasAFloor, namesAreNouns, importsGoDown, thirdPartiesStayHome,
+		pureImports, pureCalls, noInit, onePackageComment, noState,
+	}
+}
+
+func TestTheHouseKeepsItsLaws(t *testing.T) {
+	files, err := sources(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("no Go files were found")
+	}
+	house, err := parse(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, law := range laws() {
+		for _, complaint := range law(house) {
+			t.Error(complaint)
+		}
+	}
+}
+
+// sources reads the module's Go files but its tests. Other modules, hidden
+// folders, vendored and test data are not part of it.
+func sources(root string) (map[string]string, error) {
+	files := map[string]string{}
+	err := filepath.WalkDir(root, func(at string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			if at == root {
+				return nil
+			}
+			_, noModule := os.Stat(filepath.Join(at, "go.mod"))
+			if noModule == nil || strings.HasPrefix(e.Name(), ".") || slices.Contains([]string{"testdata", "vendor", "node_modules"}, e.Name()) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(at, ".go") || strings.HasSuffix(at, "_test.go") {
+			return nil
+		}
+		source, err := os.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, at)
+		files[filepath.ToSlash(rel)] = string(source)
+		return err
+	})
+	return files, err
+}
+
+// parse parses and resolves sources, given by their paths.
+func parse(sources map[string]string) (*tree, error) {
+	t := &tree{fset: token.NewFileSet(), folders: map[string]*folder{}}
+	for _, name := range sorted(sources) {
+		file, err := parser.ParseFile(t.fset, name, sources[name], parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, fmt.Errorf("parsing the module: %w", err)
+		}
+		at := path.Dir(name)
+		if t.folders[at] == nil {
+			t.folders[at] = &folder{name: at}
+		}
+		t.folders[at].files = append(t.folders[at].files, file)
+	}
+	for _, f := range t.folders {
+		f.info = &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+		config := types.Config{Importer: hollow{}, Error: func(error) {}}
+		// Every use of an imported name is an error here, and of no interest.
+		f.types, _ = config.Check(path.Join(module, f.name), t.fset, f.files, f.info)
+	}
+	return t, nil
+}
+
+// hollow imports every package as an empty one.
+type hollow struct{}
+
+// Import returns a package without any names, called like the last part of its
+// path that is not a version.
+func (hollow) Import(at string) (*types.Package, error) {
+	name := path.Base(at)
+	if v, isVersion := strings.CutPrefix(name, "v"); isVersion && path.Dir(at) != "." {
+		if _, err := strconv.Atoi(v); err == nil {
+			name = path.Base(path.Dir(at))
+		}
+	}
+	p := types.NewPackage(at, name)
+	p.MarkComplete()
+	return p, nil
+}
+
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// imports calls f for each import of the tree.
+func (t *tree) imports(f func(folder, at, imported string)) {
+	for _, name := range sorted(t.folders) {
+		for _, file := range t.folders[name].files {
+			for _, spec := range file.Imports {
+				imported, err := strconv.Unquote(spec.Path.Value)
+				if err == nil {
+					f(name, t.at(spec), imported)
+				}
+			}
+		}
+	}
+}
+
+// at returns file and line of a node.
+func (t *tree) at(n ast.Node) string {
+	p := t.fset.Position(n.Pos())
+	return fmt.Sprintf("%s:%d", p.Filename, p.Line)
+}
+
+// own returns the folder of an import of the house.
+func own(imported string) (folder string, ok bool) {
+	if imported == module {
+		return ".", true
+	}
+	return strings.CutPrefix(imported, module+"/")
+}
+
+// under reports whether an import path is root or below it.
+func under(imported, root string) bool {
+	return imported == root || strings.HasPrefix(imported, root+"/")
+}
+
+func everyFolderHasAFloor(t *tree) (complaints []string) {
+	for _, name := range sorted(t.folders) {
+		if _, ok := floorOf(name); !ok {
+			complaints = append(complaints, fmt.Sprintf("%s: the folder has Go files and stands on no floor", name))
+		}
+	}
+	return complaints
+}
+
+func namesAreNouns(t *tree) (complaints []string) {
+	forbidden := []string{"pkg", "internal", "util", "common", "types", "helpers"}
+	for _, name := range sorted(t.folders) {
+		for part := range strings.SplitSeq(name, "/") {
+			if slices.Contains(forbidden, part) {
+				complaints = append(complaints, fmt.Sprintf("%s: no folder is called %s", name, part))
+			}
+		}
+	}
+	return complaints
+}
+
+func importsGoDown(t *tree) (complaints []string) {
+	t.imports(func(from, at, imported string) {
+		to, ok := own(imported)
+		if !ok {
+			return
+		}
+		above, stands := floorOf(from)
+		below, known := floorOf(to)
+		switch {
+		case !stands: // a complaint of its own
+		case !known:
+			complaints = append(complaints, fmt.Sprintf("%s: imports %s, which stands on no floor", at, to))
+		case below == above:
+			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s sideways, both on floor %d", at, from, to, below))
+		case below > above:
+			complaints = append(complaints, fmt.Sprintf("%s: %s on floor %d imports %s upward, on floor %d", at, from, above, to, below))
+		case from == "sim" && !slices.Contains(pure(), to):
+			complaints = append(complaints, fmt.Sprintf("%s: sim imports %s, which is not pure", at, to))
+		}
+	})
+	return complaints
+}
+
+func thirdPartiesStayHome(t *tree) (complaints []string) {
+	home := homes()
+	t.imports(func(from, at, imported string) {
+		first, _, _ := strings.Cut(imported, "/")
+		if _, ours := own(imported); ours || !strings.Contains(first, ".") {
+			return
+		}
+		party := ""
+		for p := range home {
+			if under(imported, p) && len(p) > len(party) {
+				party = p
+			}
+		}
+		switch {
+		case party == "":
+			complaints = append(complaints, fmt.Sprintf("%s: %s has no home", at, imported))
+		case !slices.ContainsFunc(home[party], func(h string) bool { return under(from, h) && (h == from || h == "bench" || h == "e2e") }):
+			complaints = append(complaints, fmt.Sprintf("%s: %s is imported by %s, its home is %s", at, imported, from, strings.Join(home[party], ", ")))
+		}
+	})
+	return complaints
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+)
+
+// target is one thing that the load process asks.
+type target struct{ name, addr string }
+
+// bench is a run whose children are up.
+type bench struct {
+	load    *load
+	targets []target // direct, nginx, tierway
+	key     string
+	setup   setup
+	pid     int // the gateway's
+}
+
+const (
+	direct = iota
+	nginx
+	tierway
+)
+
+// withChildren starts the worker, the proxies before it and the load process,
+// does what is asked and ends them all.
+func withChildren(ctx context.Context, o options, do func(*bench) error) (err error) {
+	dir, err := os.MkdirTemp("", "tierway-bench-")
+	if err != nil {
+		return fmt.Errorf("making a directory for configuration and logs: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithCancel(ctx)
+	c := &children{dir: dir}
+	defer c.end()
+	defer cancel()
+
+	b := &bench{key: "tw-bench-" + fmt.Sprint(time.Now().UnixNano())}
+	worker, err := c.worker(ctx)
+	if err != nil {
+		return err
+	}
+	before, version, err := c.nginx(ctx, o.nginx, worker)
+	if err != nil {
+		return err
+	}
+	gateway, own, pid, err := c.tierway(ctx, o.bin, worker, b.key)
+	if err != nil {
+		return err
+	}
+	if b.load, err = c.load(ctx); err != nil {
+		return err
+	}
+	b.targets = []target{{"direct", worker}, {"nginx", before}, {"tierway", gateway}}
+	b.pid = pid
+	b.setup = setup{Cores: runtime.NumCPU(), Connections: o.connections, Rounds: o.rounds, Seconds: o.seconds,
+		Rate: o.rate, Nginx: version, Tierway: own}
+	return do(b)
+}
+
+// warmUp is asked of each target before each shape counts, and thrown away:
+// connections, caches and the first growth of heaps.
+const warmUp = 0.5
+
+// speed measures requests per second for each shape, then latency at a fixed rate.
+func (b *bench) speed(ctx context.Context, o options, out io.Writer) error {
+	rep := report{setup: b.setup}
+	for _, s := range shapes() {
+		measured, err := b.rounds(ctx, o, job{Key: b.key, Shape: s.name, Connections: o.connections, Seconds: o.seconds})
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		rep.Throughput = append(rep.Throughput, throughputOf(s, measured))
+	}
+	measured, err := b.rounds(ctx, o, job{Key: b.key, Shape: shapes()[0].name, Connections: o.connections, Seconds: o.seconds, Rate: o.rate})
+	if err != nil {
+		return fmt.Errorf("latency: %w", err)
+	}
+	rep.Latency = latencyOf(measured)
+	if o.asJSON {
+		return encode(out, rep)
+	}
+	_, err = io.WriteString(out, rep.String())
+	return err
+}
+
+// rounds does a job at every target in every round. Who goes first changes from
+// round to round, so that a machine that slows down slows all of them.
+func (b *bench) rounds(ctx context.Context, o options, j job) ([][3]result, error) {
+	all := make([][3]result, o.rounds)
+	for round := -1; round < o.rounds; round++ {
+		for turn := range b.targets {
+			i := (turn + round + 1) % len(b.targets)
+			if err := ctx.Err(); err != nil {
+				return nil, fmt.Errorf("interrupted: %w", err)
+			}
+			now := j
+			now.Addr = b.targets[i].addr
+			if round < 0 {
+				now.Seconds = min(warmUp, j.Seconds)
+			}
+			r, err := b.load.do(now)
+			if err != nil {
+				return nil, err
+			}
+			if r.Failed > 0 || r.Done == 0 {
+				return nil, fmt.Errorf("%s: %d answers were whole, %d were not: %s", b.targets[i].name, r.Done, r.Failed, r.Failure)
+			}
+			if round >= 0 {
+				all[round][i] = r
+			}
+		}
+	}
+	return all, nil
+}
+
+func encode(out io.Writer, v any) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("printing the report: %w", err)
+	}
+	return nil
+}

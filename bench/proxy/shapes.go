@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	// alias is what clients ask for and served what the worker is asked for: the
+	// two differ, so that the gateway rewrites every body, as it does in use.
+	alias  = "gpt-4o-mini"
+	served = "bench-model"
+
+	smallBytes = 400       // a short question, and a short answer
+	largeBytes = 48 * 1024 // a chat with a long history
+	events     = 64        // of a stream, [DONE] not counted
+)
+
+// A shape is one kind of request and the proof that its answer is whole.
+type shape struct {
+	name  string
+	body  []byte
+	floor float64 // least share of nginx's requests per second
+	check func(body []byte) error
+}
+
+// shapes are what is measured. The floors are the first ones of the budget for
+// requests per second beside nginx.
+func shapes() []shape {
+	small := answer()
+	same := func(body []byte) error {
+		if !bytes.Equal(body, small) {
+			return fmt.Errorf("the answer has %d bytes that are not the worker's %d", len(body), len(small))
+		}
+		return nil
+	}
+	return []shape{
+		{name: "400 B", body: question(smallBytes, ""), floor: 0.40, check: same},
+		{name: "48 KB", body: question(largeBytes, ""), floor: 0.70, check: same},
+		{name: "streams", body: question(smallBytes, streamMark), floor: 0.65, check: wholeStream},
+	}
+}
+
+// shapeNamed finds a shape by its name.
+func shapeNamed(name string) (shape, error) {
+	for _, s := range shapes() {
+		if s.name == name {
+			return s, nil
+		}
+	}
+	return shape{}, fmt.Errorf("no shape is named %q", name)
+}
+
+// The marks stand before the messages, where the worker looks for them.
+const (
+	streamMark = `"stream":true,"stream_options":{"include_usage":true},`
+	holdMark   = `"user":"hold",`
+)
+
+// question is a chat request of size bytes with the given fields before its messages.
+func question(size int, fields string) []byte {
+	head := `{"model":"` + alias + `",` + fields + `"messages":[{"role":"user","content":"`
+	const tail = `"}]}`
+	fill := max(size-len(head)-len(tail), 1)
+	words := strings.Repeat("the gateway relays what it is asked ", fill/36+1)
+	return []byte(head + words[:fill] + tail)
+}
+
+// answer is the worker's whole answer to a request that does not stream.
+func answer() []byte {
+	head := `{"id":"chatcmpl-bench","object":"chat.completion","created":1700000000,"model":"` + served +
+		`","choices":[{"index":0,"message":{"role":"assistant","content":"`
+	const tail = `"},"finish_reason":"stop"}],"usage":{"prompt_tokens":90,"completion_tokens":40,"total_tokens":130}}`
+	return []byte(head + strings.Repeat("x", smallBytes-len(head)-len(tail)) + tail)
+}
+
+// stream is the worker's streamed answer, one element an event: content, then the
+// finish reason, then usage, then [DONE].
+func stream() []string {
+	const head = `data: {"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1700000000,"model":"` + served + `",`
+	list := make([]string, 0, events+1)
+	for i := range events - 2 {
+		list = append(list, head+`"choices":[{"index":0,"delta":{"content":" word`+strconv.Itoa(i)+`"},"finish_reason":null}]}`+"\n\n")
+	}
+	return append(list,
+		head+`"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n",
+		head+`"choices":[],"usage":{"prompt_tokens":90,"completion_tokens":62,"total_tokens":152}}`+"\n\n",
+		"data: [DONE]\n\n")
+}
+
+// wholeStream refuses a stream that lost an event or its end.
+func wholeStream(body []byte) error {
+	if n := bytes.Count(body, []byte("data: ")); n != events+1 {
+		return fmt.Errorf("the stream has %d events, not %d", n, events+1)
+	}
+	if !bytes.HasSuffix(body, []byte("data: [DONE]\n\n")) {
+		return errors.New("the stream does not end with [DONE]")
+	}
+	return nil
+}
+
+// httpRequest is the request as it goes over the wire.
+func httpRequest(host, key string, body []byte) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", host, key, len(body))
+	b.Write(body)
+	return b.Bytes()
+}

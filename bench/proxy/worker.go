@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// fixedWorker answers every request with bytes made beforehand and parses no
+// more of it than its length, so that it costs next to nothing beside what is
+// measured.
+type fixedWorker struct {
+	whole  []byte   // head and body of an answer
+	opened []byte   // head of a stream
+	chunks [][]byte // its events as HTTP chunks; the last one ends the body
+	models []byte
+	absent []byte
+}
+
+// headLimit bounds a request's head; a gateway sends a few hundred bytes.
+const headLimit = 16 * 1024
+
+func newFixedWorker() *fixedWorker {
+	w := &fixedWorker{
+		whole:  plain("200 OK", "application/json", string(answer())),
+		opened: []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"),
+		models: plain("200 OK", "application/json", `{"object":"list","data":[{"id":"`+served+`","object":"model"}]}`),
+		absent: plain("404 Not Found", "text/plain", "no such path\n"),
+	}
+	for _, e := range stream() {
+		w.chunks = append(w.chunks, fmt.Appendf(nil, "%x\r\n%s\r\n", len(e), e))
+	}
+	w.chunks[len(w.chunks)-1] = append(w.chunks[len(w.chunks)-1], "0\r\n\r\n"...)
+	return w
+}
+
+func plain(status, kind, body string) []byte {
+	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", status, kind, len(body), body)
+}
+
+// serve answers on every connection of l until l is closed.
+func (w *fixedWorker) serve(l net.Listener) error {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("accepting a connection: %w", err)
+		}
+		go w.talk(c)
+	}
+}
+
+// talk answers the requests of one connection until its peer leaves.
+func (w *fixedWorker) talk(c net.Conn) {
+	defer c.Close()
+	buf := make([]byte, headLimit+largeBytes+headLimit) // a whole request always fits
+	have := 0
+	for {
+		head, length, err := w.readHead(c, buf, &have)
+		if err != nil {
+			return
+		}
+		if head+length > len(buf) {
+			return
+		}
+		for have < head+length {
+			n, err := c.Read(buf[have:])
+			if err != nil {
+				return
+			}
+			have += n
+		}
+		if err := w.reply(c, buf[:head], buf[head:head+length]); err != nil {
+			return
+		}
+		copy(buf, buf[head+length:have])
+		have -= head + length
+	}
+}
+
+// readHead reads until a whole request head is in buf and returns its size and
+// the length of the body after it.
+func (w *fixedWorker) readHead(c net.Conn, buf []byte, have *int) (head, length int, err error) {
+	for {
+		if i := bytes.Index(buf[:*have], []byte("\r\n\r\n")); i >= 0 {
+			length, err = bodyLength(buf[:i+2])
+			return i + 4, length, err
+		}
+		if *have >= headLimit {
+			return 0, 0, errors.New("the request's head is too long")
+		}
+		n, err := c.Read(buf[*have:])
+		if err != nil {
+			return 0, 0, err
+		}
+		*have += n
+	}
+}
+
+// bodyLength is what Content-Length says, or 0 without it. A chunked request is
+// refused: nothing that is measured here needs one.
+func bodyLength(head []byte) (int, error) {
+	for line := range bytes.SplitSeq(head, []byte("\r\n")) {
+		name, value, ok := bytes.Cut(line, []byte(":"))
+		if !ok {
+			continue
+		}
+		switch {
+		case len(name) == len("Content-Length") && bytes.EqualFold(name, []byte("Content-Length")):
+			n, err := strconv.Atoi(string(bytes.TrimSpace(value)))
+			if err != nil || n < 0 {
+				return 0, errors.New("Content-Length is not a number")
+			}
+			return n, nil
+		case len(name) == len("Transfer-Encoding") && bytes.EqualFold(name, []byte("Transfer-Encoding")):
+			return 0, errors.New("a chunked request is not understood")
+		}
+	}
+	return 0, nil
+}
+
+// reply writes the answer that the request's path and marks ask for.
+func (w *fixedWorker) reply(c net.Conn, head, body []byte) error {
+	line, _, _ := strings.Cut(string(head[:min(len(head), 64)]), "\r\n")
+	switch {
+	case strings.HasPrefix(line, "GET /v1/models "), strings.HasPrefix(line, "GET /health "):
+		_, err := c.Write(w.models)
+		return err
+	case !strings.HasPrefix(line, "POST "):
+		_, err := c.Write(w.absent)
+		return err
+	}
+	marks := body[:min(len(body), 256)]
+	switch {
+	case !bytes.Contains(marks, []byte(`"stream":true`)):
+		_, err := c.Write(w.whole)
+		return err
+	case bytes.Contains(marks, []byte(holdMark)):
+		return w.hold(c)
+	}
+	// An engine writes each event when it is made: one write an event.
+	if _, err := c.Write(w.opened); err != nil {
+		return err
+	}
+	for _, chunk := range w.chunks {
+		if _, err := c.Write(chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold sends the first event and then nothing until the peer leaves.
+func (w *fixedWorker) hold(c net.Conn) error {
+	if _, err := c.Write(append(bytes.Clone(w.opened), w.chunks[0]...)); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, c)
+	return errors.Join(errors.New("the peer left a held stream"), err)
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"tierway/config"
+)
+
+func checkCommand() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use:     "check",
+		Short:   "Check a configuration and report everything that is wrong with it",
+		Example: "  tierway check -c config.yaml",
+		Long:    "Exits with 0 when the configuration can be served, 1 when not, 2 on wrong usage.",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			f, err := loadConfig(c, path)
+			if err != nil {
+				return err
+			}
+			workers := 0
+			for _, p := range f.ResolvedPools() {
+				workers += len(p.Workers)
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok (%d tiers, %d pools, %d workers, %d keys)\n",
+				path, len(f.Tiers), len(f.Pools), workers, len(f.Auth.Keys))
+			return err
+		},
+	}
+	c.Flags().StringVarP(&path, "config", "c", "config.yaml", "the configuration to check")
+	return c
+}
+
+// loadConfig reads a configuration and shows its problems and warnings where
+// messages go. With problems it returns an exit status of 1.
+func loadConfig(c *cobra.Command, path string) (*config.File, error) {
+	f, err := config.Load(path, os.LookupEnv)
+	var problems config.Problems
+	switch {
+	case errors.As(err, &problems):
+	case err != nil:
+		fmt.Fprintln(c.ErrOrStderr(), "tierway: "+err.Error())
+		return nil, exit(1)
+	default:
+		problems = f.Warnings()
+	}
+	if len(problems) > 0 {
+		src, readErr := os.ReadFile(path)
+		if readErr != nil {
+			src = nil // the problems stand alone
+		}
+		if err := problems.Format(c.ErrOrStderr(), src); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, exit(1)
+	}
+	return f, nil
+}

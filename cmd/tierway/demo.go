@@ -1,0 +1,191 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/template"
+
+	"github.com/spf13/cobra"
+
+	"tierway/config"
+	"tierway/engines"
+	"tierway/tenants"
+)
+
+// demoSeed makes every demo's engines say the same.
+const demoSeed = 7
+
+func demoCommand() *cobra.Command {
+	var listen, adminListen string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "demo",
+		Short:   "Serve three tiers of simulated engines, with a key made for this run",
+		Example: "  tierway demo\n  tierway demo --json --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return demo(c, listen, adminListen, asJSON)
+		},
+	}
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address of the data plane, loopback only")
+	c.Flags().StringVar(&adminListen, "admin-listen", "127.0.0.1:8081", "address of the admin plane, loopback only")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON when ready instead of the greeting")
+	return c
+}
+
+// demo starts the engines and the gateway and serves until a signal ends both.
+func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
+	ctx, stop := signals(c.Context())
+	defer stop()
+	key, err := tenants.NewKey(rand.Reader, "tw-")
+	if err != nil {
+		return fmt.Errorf("making a key: %w", err)
+	}
+	adminKey, err := tenants.NewKey(rand.Reader, "tw-adm-")
+	if err != nil {
+		return fmt.Errorf("making an admin key: %w", err)
+	}
+	fleet, closeFleet, err := startFleet()
+	if err != nil {
+		return err
+	}
+	defer closeFleet()
+	d := demoSettings{Listen: listen, AdminListen: adminListen, Key: digest(key), AdminKey: digest(adminKey), Tiers: fleet}
+	file, err := d.config()
+	if err != nil {
+		return err
+	}
+	s, err := newServer(file, logger(c.ErrOrStderr(), "warn"), c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if err := s.Listen(); err != nil {
+		return err
+	}
+	r := ready{BaseURL: "http://" + s.Addr("data") + "/v1", AdminURL: "http://" + s.Addr("admin"), Key: key, AdminKey: adminKey}
+	if err := r.print(c.OutOrStdout(), asJSON); err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+func digest(key string) string {
+	d := tenants.Digest(key)
+	return hex.EncodeToString(d[:])
+}
+
+// demoSettings is what the demo's configuration is written from.
+type demoSettings struct {
+	Listen, AdminListen string
+	Key, AdminKey       string // digests
+	Tiers               []demoTier
+}
+
+// demoTier is one tier of the demo with its engines.
+type demoTier struct {
+	Name, Model string
+	Workers     []demoWorker
+}
+
+type demoWorker struct{ Name, URL string }
+
+// startFleet starts the simulated engines on loopback.
+func startFleet() (tiers []demoTier, stop func(), err error) {
+	var servers []*engines.Server
+	var made []*engines.Engine
+	stop = func() {
+		for _, s := range servers {
+			s.Kill()
+		}
+		for _, e := range made {
+			e.Close()
+		}
+	}
+	for _, c := range engines.Demo(demoSeed) {
+		e := engines.New(c)
+		made = append(made, e)
+		s, err := engines.Start(e, "127.0.0.1:0")
+		if err != nil {
+			stop()
+			return nil, nil, fmt.Errorf("starting the simulated engine %s: %w", c.Name, err)
+		}
+		servers = append(servers, s)
+		if n := len(tiers); n == 0 || tiers[n-1].Model != c.Model {
+			name, _, _ := strings.Cut(c.Name, "-")
+			tiers = append(tiers, demoTier{Name: name, Model: c.Model})
+		}
+		last := &tiers[len(tiers)-1]
+		last.Workers = append(last.Workers, demoWorker{Name: c.Name, URL: s.URL})
+	}
+	return tiers, stop, nil
+}
+
+// demoConfig is the demo's config.yaml.
+var demoConfig = template.Must(template.New("demo").Parse(`
+listen: "{{.Listen}}"
+admin: { listen: "{{.AdminListen}}", keys: [{ name: demo, sha256: {{.AdminKey}} }] }
+auth: { keys: [{ name: demo, sha256: {{.Key}} }] }
+drain: { accept_grace: 10ms, timeout: 2s }
+tiers:
+{{- range .Tiers}}
+  - name: {{.Name}}
+    model: {{.Model}}
+    engine: vllm
+    serves: [chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio]
+    workers:
+    {{- range .Workers}}
+      - { name: {{.Name}}, url: "{{.URL}}" }
+    {{- end}}
+{{- end}}
+models: { "gpt-4o-mini": small, "gpt-4o": medium, "gpt-4*": large, "gpt-5*": large, "claude-*haiku*": small, "claude-*": large, "text-embedding-*": small }
+`))
+
+func (d demoSettings) config() (*config.File, error) {
+	var text strings.Builder
+	if err := demoConfig.Execute(&text, d); err != nil {
+		return nil, fmt.Errorf("writing the demo's configuration: %w", err)
+	}
+	return config.Parse("demo", []byte(text.String()), os.LookupEnv)
+}
+
+// ready is what a demo tells whoever started it.
+type ready struct {
+	BaseURL  string `json:"base_url"`
+	AdminURL string `json:"admin_url"`
+	Key      string `json:"api_key"`
+	AdminKey string `json:"admin_key"`
+}
+
+// greeting shows three first requests that can be copied as they are.
+var greeting = template.Must(template.New("greeting").Parse(`Tierway demo: three tiers of simulated engines behind one gateway.
+
+  base URL   {{.BaseURL}}
+  API key    {{.Key}}
+  admin      {{.AdminURL}}   key {{.AdminKey}}
+
+A first answer, streamed:
+
+curl -sN {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'Content-Type: application/json' -d '{"model":"auto","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'
+
+The large tier by a header, and what was decided:
+
+curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'X-Model-Tier: large' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Prove it step by step"}]}'
+
+The models that this key may use:
+
+curl -s {{.BaseURL}}/models -H 'Authorization: Bearer {{.Key}}'
+
+Ctrl-C ends it. Each request's log line follows.
+`))
+
+func (r ready) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(r)
+	}
+	return greeting.Execute(w, r)
+}

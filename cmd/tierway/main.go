@@ -1,0 +1,66 @@
+// Command tierway is an OpenAI-compatible gateway in front of inference
+// engines. Its verbs wire flags, signals and packages together; each stands in
+// a file of its own.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	if err := root(os.Stdout, os.Stderr).Execute(); err != nil {
+		var quiet exit
+		if errors.As(err, &quiet) {
+			os.Exit(int(quiet))
+		}
+		fmt.Fprintln(os.Stderr, "tierway: "+err.Error())
+		os.Exit(2)
+	}
+}
+
+// exit ends the program with a status when everything has been said.
+type exit int
+
+// Error names the status.
+func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// root is the command tree. Data goes to out, messages go to messages.
+func root(out, messages io.Writer) *cobra.Command {
+	c := &cobra.Command{
+		Use:           "tierway",
+		Short:         "An OpenAI-compatible gateway for people who run their own models",
+		Example:       "  tierway demo\n  tierway serve -c config.yaml\n  tierway serve --model qwen2.5:7b --worker-urls http://127.0.0.1:11434",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	c.SetOut(out)
+	c.SetErr(messages)
+	c.CompletionOptions.HiddenDefaultCmd = true
+	c.SetHelpTemplate(helpTemplate)
+	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), versionCommand())
+	return c
+}
+
+// helpTemplate puts the examples first: they answer most questions.
+const helpTemplate = `{{.Short}}
+
+{{if .Example}}Examples:
+{{.Example}}
+
+{{end}}Usage:
+  {{.UseLine}}{{if .HasAvailableSubCommands}} COMMAND{{end}}
+{{if .HasAvailableSubCommands}}
+Commands:
+{{range .Commands}}{{if .IsAvailableCommand}}  {{rpad .Name .NamePadding}} {{.Short}}
+{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}`

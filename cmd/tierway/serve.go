@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"tierway/config"
+	"tierway/server"
+	"tierway/telemetry"
+)
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	config, listen, adminListen string
+	model                       string
+	workerURLs                  []string
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve requests",
+		Example: "  tierway serve -c config.yaml\n" +
+			"  tierway serve --model qwen2.5:7b --worker-urls http://127.0.0.1:11434,http://127.0.0.1:11435",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			file, err := f.load(c)
+			if err != nil {
+				return err
+			}
+			return serve(c, file)
+		},
+	}
+	c.Flags().StringVarP(&f.config, "config", "c", "", "the configuration (default config.yaml unless --model is given)")
+	c.Flags().StringVar(&f.listen, "listen", "", "address of the data plane, instead of the configuration's")
+	c.Flags().StringVar(&f.adminListen, "admin-listen", "", "address of the admin plane, instead of the configuration's")
+	c.Flags().StringVar(&f.model, "model", "", "without a configuration: the model that the workers serve")
+	c.Flags().StringSliceVar(&f.workerURLs, "worker-urls", nil, "without a configuration: the workers, separated by commas")
+	c.MarkFlagsMutuallyExclusive("config", "model")
+	c.MarkFlagsRequiredTogether("model", "worker-urls")
+	return c
+}
+
+// load returns the configuration that the flags name.
+func (f serveFlags) load(c *cobra.Command) (*config.File, error) {
+	if f.model != "" {
+		file, err := config.FromFlags(f.model, f.workerURLs, f.listen, f.adminListen)
+		var problems config.Problems
+		if errors.As(err, &problems) {
+			fmt.Fprintln(c.ErrOrStderr(), problems.Error())
+			return nil, exit(1)
+		}
+		return file, err
+	}
+	path := f.config
+	if path == "" {
+		path = "config.yaml"
+	}
+	file, err := loadConfig(c, path)
+	if err != nil {
+		return nil, err
+	}
+	return override(c, file, f.listen, f.adminListen)
+}
+
+// override replaces the addresses of a configuration and checks that they are
+// no more open than it allows.
+func override(c *cobra.Command, file *config.File, listen, adminListen string) (*config.File, error) {
+	if listen == "" && adminListen == "" {
+		return file, nil
+	}
+	file, err := file.WithListen(listen, adminListen)
+	var problems config.Problems
+	if errors.As(err, &problems) {
+		fmt.Fprintln(c.ErrOrStderr(), problems.Error())
+		return nil, exit(1)
+	}
+	return file, err
+}
+
+// serve runs a checked configuration until a signal ends it.
+func serve(c *cobra.Command, file *config.File) error {
+	ctx, stop := signals(c.Context())
+	defer stop()
+	log := logger(c.ErrOrStderr(), file.Log.Level)
+	s, err := newServer(file, log, c.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	if err := s.Listen(); err != nil {
+		return err
+	}
+	log.Info("serving", "version", version, "data", s.Addr("data"), "admin", s.Addr("admin"),
+		"tiers", len(file.Tiers), "pools", len(file.Pools), "workers", len(file.Specs()))
+	return s.Run(ctx)
+}
+
+// newServer builds the server; its access log goes to access.
+func newServer(file *config.File, log *slog.Logger, access io.Writer) (*server.Server, error) {
+	o := server.Options{Config: file, Log: log, Metrics: telemetry.New(version), Version: version, Rand: rand.Uint64}
+	if file.Log.Access {
+		o.Access = slog.New(slog.NewJSONHandler(access, nil))
+	}
+	return server.New(o)
+}
+
+// logger writes the program's own log as JSON lines.
+func logger(w io.Writer, level string) *slog.Logger {
+	var l slog.Level
+	if l.UnmarshalText([]byte(level)) != nil {
+		l = slog.LevelInfo // check has refused every other word
+	}
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}))
+}
+
+// signals returns a context that the first SIGTERM or SIGINT ends, which
+// starts the drain. The second one ends the program at once.
+func signals(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(parent)
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, syscall.SIGTERM, os.Interrupt)
+	done := make(chan struct{})
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-ch:
+				if n > 0 {
+					os.Exit(130) // as shells report an interrupt
+				}
+				cancel()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(ch)
+		close(done)
+		cancel()
+	}
+}

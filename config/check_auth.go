@@ -1,0 +1,101 @@
+package config
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"tierway/tenants"
+)
+
+// makeDigest is the way to a key's digest.
+const makeDigest = `printf %s "$KEY" | sha256sum`
+
+// checkTLS checks that certificate and key are both there, load and belong
+// together.
+func (d *decoder) checkTLS(path string, t TLS) {
+	switch {
+	case !t.On():
+		return
+	case t.Cert == "":
+		d.faultAt(path+".cert", path, "missing beside key", "name the certificate's PEM file")
+		return
+	case t.Key == "":
+		d.faultAt(path+".key", path, "missing beside cert", "name the private key's PEM file")
+		return
+	}
+	cert, certErr := os.ReadFile(t.Cert)
+	key, keyErr := os.ReadFile(t.Key)
+	d.unreadable(path+".cert", t.Cert, certErr)
+	d.unreadable(path+".key", t.Key, keyErr)
+	if certErr != nil || keyErr != nil {
+		return
+	}
+	if _, err := tls.X509KeyPair(cert, key); err != nil {
+		d.fault(path+".cert", fmt.Sprintf("the certificate %s does not load with its key: %v", d.shown(path+".cert", t.Cert), err), "both are PEM files and belong together")
+	}
+}
+
+// unreadable notes that a file could not be read, if err says so.
+func (d *decoder) unreadable(path, file string, err error) {
+	if err == nil {
+		return
+	}
+	var cause *fs.PathError
+	if errors.As(err, &cause) {
+		err = cause.Err
+	}
+	d.fault(path, fmt.Sprintf("cannot read %s: %v", d.shown(path, file), err), "paths are relative to where the program was started")
+}
+
+// checkAuth checks the keys of both planes.
+func (d *decoder) checkAuth(f *File) {
+	digests := map[string]string{}
+	for i, k := range f.Auth.Keys {
+		d.checkDigest(digests, fmt.Sprintf("auth.keys[%d]", i), k.SHA256)
+	}
+	names, adminKeys := map[string]string{}, []tenants.KeyConfig{}
+	for i, k := range f.Admin.Keys {
+		path := fmt.Sprintf("admin.keys[%d]", i)
+		d.checkDigest(digests, path, k.SHA256)
+		d.checkTwice(names, path+".name", k.Name)
+		adminKeys = append(adminKeys, tenants.KeyConfig{Name: "admin", SHA256: k.SHA256})
+	}
+	_, err := tenants.NewDirectory(f.Auth.Keys)
+	d.adopt(err, nil)
+	_, err = tenants.NewDirectory(adminKeys)
+	d.adopt(err, func(path string) string { return strings.Replace(path, "auth.", "admin.", 1) })
+	if f.Auth.Required && len(f.Auth.Keys) == 0 {
+		d.faultAt("auth.keys", "auth", "keys are required and there are none, so that nobody could ask",
+			"add - {name: me, sha256: …} with the output of "+makeDigest+", or write auth.required: false on loopback")
+	}
+}
+
+// checkDigest notes a digest that another key has.
+func (d *decoder) checkDigest(seen map[string]string, path, digest string) {
+	if digest == "" {
+		return
+	}
+	digest = strings.ToLower(digest)
+	if first, twice := seen[digest]; twice {
+		d.fault(path+".sha256", "the same key as "+first, "every key has one place; give this one its own")
+		d.problems[len(d.problems)-1].hide = true
+		return
+	}
+	seen[digest] = path
+}
+
+// checkTwice notes a name that stands in the file already.
+func (d *decoder) checkTwice(seen map[string]string, path, name string) {
+	if name == "" {
+		return
+	}
+	if first, twice := seen[name]; twice {
+		d.fault(path, d.shown(path, name)+" is the name at "+first+" already", "names are unique; choose another")
+		return
+	}
+	seen[name] = path
+}

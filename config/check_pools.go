@@ -1,0 +1,276 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tierway/tiers"
+	"tierway/workers"
+)
+
+// section is a tier or pool as the file writes it, with its path.
+type section struct {
+	PoolConfig
+	path string
+	tier bool
+}
+
+// sections returns the tiers, then the pools.
+func (f *File) sections() []section {
+	var all []section
+	for i, t := range f.Tiers {
+		all = append(all, section{tier: true, path: fmt.Sprintf("tiers[%d]", i), PoolConfig: PoolConfig{
+			Name: t.Name, Model: t.Model, Engine: t.Engine, Serves: t.Serves,
+			Policy: t.Policy, Queue: t.Queue, Health: t.Health, Workers: t.Workers}})
+	}
+	for i, p := range f.Pools {
+		all = append(all, section{PoolConfig: p, path: fmt.Sprintf("pools[%d]", i)})
+	}
+	return all
+}
+
+// checkPools checks what each tier and pool serves.
+func (d *decoder) checkPools(f *File) {
+	if len(f.Tiers)+len(f.Pools) == 0 {
+		d.faultAt("tiers", "", "there are no tiers and no pools, so that nothing could be served",
+			"add tiers: with a name, a model and workers")
+	}
+	paths := map[string]string{}
+	for _, s := range f.sections() {
+		d.checkRepeats(s.path+".serves", s.Serves)
+		d.checkRepeats(s.path+".models", s.Models)
+		if len(s.Serves) == 0 && d.written(s.path+".serves") {
+			d.fault(s.path+".serves", "is empty", "name kinds of request, or remove the key")
+		}
+		if !s.tier {
+			d.checkPurpose(s)
+		}
+		for i, p := range s.Paths {
+			d.checkPath(paths, fmt.Sprintf("%s.paths[%d]", s.path, i), p)
+		}
+		health := overlay(f.Health, s.Health)
+		if s.Health != nil {
+			d.checkHealth(s.path+".health", health)
+		}
+		for i, w := range s.Workers {
+			if path := fmt.Sprintf("%s.workers[%d].health", s.path, i); w.Health != nil {
+				d.checkHealth(path, overlay(health, w.Health))
+			}
+		}
+	}
+}
+
+// checkRepeats notes values that a list holds twice.
+func (d *decoder) checkRepeats(path string, list []string) {
+	seen := make(map[string]bool, len(list))
+	for i, item := range list {
+		if seen[item] && item != "" {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			d.fault(at, d.shown(at, item)+" stands here twice", "remove one")
+		}
+		seen[item] = true
+	}
+}
+
+// checkPurpose notes a pool that no request can reach.
+func (d *decoder) checkPurpose(s section) {
+	named := s.Model != "" || len(s.Models) > 0
+	switch {
+	case !named && len(s.Paths) == 0:
+		d.faultAt(s.path+".models", s.path, "the pool has no model and no paths, so that no request could reach it", "add models: with the names that clients ask for")
+	case named && len(s.Serves) == 0:
+		d.faultAt(s.path+".serves", s.path, "missing", "name the kinds of request that its models answer, such as [embeddings]")
+	case !named && len(s.Serves) > 0:
+		d.faultAt(s.path+".models", s.path, "missing beside serves", "name the models that clients ask for, or remove serves")
+	}
+}
+
+// checkPath checks a path that goes through untouched.
+func (d *decoder) checkPath(seen map[string]string, path, p string) {
+	body := strings.TrimSuffix(p, "*")
+	switch {
+	case !strings.HasPrefix(p, "/"):
+		d.fault(path, d.shown(path, p)+" does not start with /", "write /v1/x, or /v1/x/* for everything below")
+	case strings.Contains(body, "*"):
+		d.fault(path, d.shown(path, p)+" has a * before its end", "a * stands at the end only")
+	case body != p && !strings.HasSuffix(body, "/"):
+		d.fault(path, d.shown(path, p)+" has a * within a segment", "write "+quote(body+"/*")+" for everything below")
+	case strings.ContainsAny(body, "?#% \t\r\n\\") || strings.Contains(body, "//") || slices.ContainsFunc(strings.Split(body, "/"), func(s string) bool { return s == "." || s == ".." }):
+		d.fault(path, d.shown(path, p)+" is no plain path", "without query, escapes, // or dots")
+	case seen[p] != "":
+		d.fault(path, d.shown(path, p)+" stands at "+seen[p]+" already", "a path belongs to one pool")
+	default:
+		seen[p] = path
+	}
+}
+
+// checkWorkers checks every worker of the file, alone and beside the others.
+func (d *decoder) checkWorkers(f *File) {
+	names, urls := map[string]string{}, map[string]string{}
+	for _, s := range f.sections() {
+		usable := len(s.Workers) == 0
+		for i, w := range s.Workers {
+			path := fmt.Sprintf("%s.workers[%d]", s.path, i)
+			d.checkTwice(names, path+".name", w.Name)
+			d.checkURL(urls, path+".url", w.URL)
+			d.checkKey(path+".api_key_env", w.APIKeyEnv)
+			d.checkRepeats(path+".models", w.Models)
+			d.checkServed(s, path+".models", w.Models)
+			usable = usable || w.Weight == nil || *w.Weight > 0
+		}
+		if !usable {
+			d.fault(s.path+".workers", "every worker has weight 0, so that none takes a request", "give one of them a weight of 1 or more")
+		}
+		d.checkUnserved(s)
+	}
+}
+
+// checkURL checks where a worker is and that nobody else is there.
+func (d *decoder) checkURL(seen map[string]string, path, url string) {
+	if url == "" {
+		return
+	}
+	canonical, err := workers.Canonical(url)
+	if err != nil {
+		d.fault(path, strings.TrimPrefix(err.Error(), "url: "), "")
+		if strings.Contains(url, "@") || strings.Contains(url, "?") {
+			d.problems[len(d.problems)-1].hide = true
+		}
+		return
+	}
+	if first, twice := seen[canonical]; twice {
+		d.fault(path, d.shown(path, url)+" is the worker at "+first+" already", "a worker belongs to one pool; give it one place")
+		return
+	}
+	seen[canonical] = path
+}
+
+// checkKey checks that the environment holds a worker's key and keeps it.
+func (d *decoder) checkKey(path, variable string) {
+	if variable == "" {
+		return
+	}
+	if key, _ := d.env(variable); key != "" {
+		d.keys[variable] = key
+		return
+	}
+	if strings.ToUpper(variable) == variable {
+		d.fault(path, "the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" is not set", "set it to the worker's key")
+		return
+	}
+	// It may be the key itself: who mixed the two up shall not find it in a log.
+	d.fault(path, "the environment variable that it names is not set", "set it to the worker's key; the key itself does not stand here")
+	d.problems[len(d.problems)-1].hide = true
+}
+
+// checkServed notes models of a worker that its pool never asks for.
+func (d *decoder) checkServed(s section, path string, models []string) {
+	known := s.Models
+	if s.Model != "" {
+		known = append([]string{s.Model}, known...)
+	}
+	for i, model := range models {
+		if at := fmt.Sprintf("%s[%d]", path, i); model != "" && len(known) > 0 && !slices.Contains(known, model) {
+			d.fault(at, d.shown(at, model)+" is no model of "+s.path, didYouMean(model, known))
+		}
+	}
+}
+
+// checkUnserved notes models of a tier or pool that none of its workers serve.
+func (d *decoder) checkUnserved(s section) {
+	serves := func(model string) bool {
+		return slices.ContainsFunc(s.Workers, func(w workers.Config) bool {
+			return len(w.Models) == 0 || slices.Contains(w.Models, model)
+		})
+	}
+	if len(s.Workers) == 0 {
+		return
+	}
+	if s.Model != "" && !serves(s.Model) {
+		d.fault(s.path+".model", "no worker serves "+d.shown(s.path+".model", s.Model), "add it to the models of one")
+	}
+	for i, model := range s.Models {
+		if at := fmt.Sprintf("%s.models[%d]", s.path, i); model != "" && !serves(model) {
+			d.fault(at, "no worker serves "+d.shown(at, model), "add it to the models of one")
+		}
+	}
+}
+
+// Catalog returns the names that lead to tiers and pools, for tiers.New.
+func (f *File) Catalog() tiers.Config {
+	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default}
+	for _, s := range f.sections() {
+		c.Targets = append(c.Targets, tiers.Target{Name: s.Name, Tier: s.tier, Model: s.Model, Models: s.Models})
+	}
+	if c.Default == "" && len(f.Tiers) > 0 {
+		c.Default = f.Tiers[0].Name
+	}
+	return c
+}
+
+// checkCatalog notes what tiers.New says of names and aliases, at their lines.
+func (d *decoder) checkCatalog(f *File) {
+	if f.Classifier.Default == "" {
+		d.told["classifier.default"] = true // the first tier is, and its name was looked at
+	}
+	_, err := tiers.New(f.Catalog())
+	paths := map[string]string{}
+	for alias := range f.Models {
+		paths[fmt.Sprintf("models[%q]", alias)] = join("models", alias)
+	}
+	d.adopt(err, func(path string) string {
+		if ours, ok := paths[path]; ok {
+			return ours
+		}
+		return path
+	})
+}
+
+// adopt notes what another package found wrong: joined errors that each begin
+// with a path of the file, a colon and a space. rename, if any, turns their
+// spelling of a path into ours.
+func (d *decoder) adopt(err error, rename func(path string) string) {
+	if err == nil {
+		return
+	}
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	for _, err := range all {
+		path, message := cutPath(err.Error())
+		if rename != nil {
+			path = rename(path)
+		}
+		message, hint := cutHint(message)
+		parent, _, _ := strings.Cut(path, ".")
+		d.faultAt(path, parent, message, hint)
+	}
+}
+
+// cutPath cuts a message after the path that it begins with. A path may hold
+// quoted names, and these a colon.
+func cutPath(text string) (path, message string) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '"':
+			quoted = !quoted
+		case quoted && text[i] == '\\':
+			i++
+		case !quoted && strings.HasPrefix(text[i:], ": "):
+			return text[:i], text[i+2:]
+		}
+	}
+	return "", text
+}
+
+// cutHint cuts the way out off a message: what follows its last colon.
+func cutHint(message string) (text, hint string) {
+	at := strings.LastIndex(message, ": ")
+	if at < 0 || strings.Count(message[at:], `"`)%2 == 1 {
+		return message, ""
+	}
+	return message[:at], message[at+2:]
+}

@@ -1,0 +1,93 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"tierway/tiers"
+)
+
+// checkRights notes tiers and models of keys that nothing in the file answers
+// to: a right that was mistyped would otherwise lock its tenant out in silence.
+func (d *decoder) checkRights(f *File) {
+	var targets []string
+	names := []string{tiers.Auto, tiers.Classify}
+	for _, s := range f.sections() {
+		targets = append(targets, s.Name)
+		if s.tier {
+			names = append(names, s.Name)
+		}
+		if s.Model != "" {
+			names = append(names, s.Model)
+		}
+		names = append(names, s.Models...)
+	}
+	names = append(names, slices.Sorted(maps.Keys(f.Models))...)
+	targets, names = distinct(targets), distinct(names)
+	equal := func(right, name string) bool { return right == name }
+	for i, k := range f.Auth.Keys {
+		d.checkMatches(fmt.Sprintf("auth.keys[%d].tiers", i), k.Tiers, targets, equal, "is no tier or pool")
+		d.checkMatches(fmt.Sprintf("auth.keys[%d].models", i), k.Models, names, overlap, "matches no model, tier or alias")
+	}
+}
+
+// distinct returns the names that are not empty, each once, in their order.
+func distinct(names []string) []string {
+	seen, out := map[string]bool{"": true}, []string{}
+	for _, name := range names {
+		if !seen[name] {
+			out = append(out, name)
+		}
+		seen[name] = true
+	}
+	return out
+}
+
+// checkMatches notes rights that match none of the names.
+func (d *decoder) checkMatches(path string, rights, names []string, match func(right, name string) bool, nothing string) {
+	d.checkRepeats(path, rights)
+	for i, right := range rights {
+		if !slices.ContainsFunc(names, func(name string) bool { return match(right, name) }) {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			d.fault(at, d.shown(at, right)+" "+nothing+" of this file", didYouMean(right, names))
+		}
+	}
+}
+
+// overlap reports whether some text matches both patterns, in which * is any
+// run of characters and ? is one. Aliases are patterns too: a right to gpt-4o
+// is one to a part of gpt-4*.
+func overlap(a, b string) bool {
+	x, y := []rune(a), []rune(b)
+	// reach[j]: some text matches x up to here and y up to j.
+	reach := make([]bool, len(y)+1)
+	reach[0] = true
+	skipStars(reach, y)
+	for _, c := range x {
+		next := make([]bool, len(y)+1)
+		for j := range reach {
+			switch {
+			case c == '*':
+				// The run may be empty, or take one more of y's characters.
+				next[j] = next[j] || reach[j] || j > 0 && next[j-1]
+			case j < len(y) && reach[j] && y[j] == '*':
+				next[j] = true
+			case j < len(y) && reach[j] && (y[j] == c || y[j] == '?' || c == '?'):
+				next[j+1] = true
+			}
+		}
+		skipStars(next, y)
+		reach = next
+	}
+	return reach[len(y)]
+}
+
+// skipStars lets every * of y match nothing.
+func skipStars(reach []bool, y []rune) {
+	for j, c := range y {
+		if c == '*' && reach[j] {
+			reach[j+1] = true
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWhatIsServedIsChecked(t *testing.T) {
+	worker := func(n int) string { return fmt.Sprintf(`{name: w%d, url: "http://h:%d"}`, n, n) }
+	cases := map[string]struct {
+		src  string
+		want []string
+	}{
+		"pools": {keys + `pools:
+  - {name: a, model: x, models: [y, y, x], serves: [embeddings, embeddings], workers: [` + worker(1) + `]}
+  - {name: a, models: [y], serves: [embeddings], workers: [` + worker(2) + `]}
+  - {name: c, models: [z], workers: [` + worker(3) + `]}
+  - {name: d, serves: [chat], paths: [/x], workers: [` + worker(4) + `]}
+  - {name: e, models: [k], serves: [], workers: [` + worker(5) + `]}
+  - {name: classify, paths: [/y], workers: [` + worker(6) + `]}
+`, []string{
+			`3:34: pools[0].models[1]: "y" stands here twice (remove one)`,
+			`3:37: pools[0].models[2]: duplicate name "x" (pools[0].model has it already)`,
+			`3:62: pools[0].serves[1]: "embeddings" stands here twice (remove one)`,
+			`4:12: pools[1].name: duplicate name "a" (pools[0].name has it already)`,
+			`4:24: pools[1].models[0]: duplicate name "y" (pools[0].models[0] has it already)`,
+			`5:5: pools[2].serves: missing (name the kinds of request that its models answer, such as [embeddings])`,
+			`6:5: pools[3].models: missing beside serves (name the models that clients ask for, or remove serves)`,
+			`7:37: pools[4].serves: is empty (name kinds of request, or remove the key)`,
+			`8:12: pools[5].name: "classify" is reserved (name it otherwise)`,
+		}},
+		"paths": {keys + `pools:
+  - name: a
+    paths: [/v1/audio/*, /x, x, "/a/*/b", /b*, "/c?d", /e//f, /../g, "", /*]
+    workers: [` + worker(1) + `]
+  - name: b
+    paths: [/x, "/v1/audio/*", /v1/audio]
+    workers: [` + worker(2) + `]
+`, []string{
+			`4:30: pools[0].paths[2]: "x" does not start with / (write /v1/x, or /v1/x/* for everything below)`,
+			`4:33: pools[0].paths[3]: "/a/*/b" has a * before its end (a * stands at the end only)`,
+			`4:43: pools[0].paths[4]: "/b*" has a * within a segment (write "/b/*" for everything below)`,
+			`4:48: pools[0].paths[5]: "/c?d" is no plain path (without query, escapes, // or dots)`,
+			`4:56: pools[0].paths[6]: "/e//f" is no plain path (without query, escapes, // or dots)`,
+			`4:63: pools[0].paths[7]: "/../g" is no plain path (without query, escapes, // or dots)`,
+			`4:70: pools[0].paths[8]: "" does not start with / (write /v1/x, or /v1/x/* for everything below)`,
+			`7:13: pools[1].paths[0]: "/x" stands at pools[0].paths[1] already (a path belongs to one pool)`,
+			`7:17: pools[1].paths[1]: "/v1/audio/*" stands at pools[0].paths[0] already (a path belongs to one pool)`,
+		}},
+		"workers": {keys + `tiers:
+  - name: a
+    model: m
+    workers: [{name: w1, url: "http://h:1", weight: 0}, {name: w2, url: "http://h:2", weight: 0, max_inflight: -1}]
+  - name: b
+    model: n
+    workers:
+      - {name: w3, url: "http://h:1/v1", models: [adapter]}
+      - {name: w4, url: "h:4"}
+      - {name: w5, url: ""}
+      - {name: w6, url: "http://169.254.169.254"}
+      - {name: w7, url: "unix:///run/a.sock", api_key_env: "", events: "tcp://h:1"}
+      - {name: w8, url: "unix:///run//a.sock"}
+  - name: c
+    model: o
+    workers: [{name: w9, url: "http://h:9", models: [other]}]
+`, []string{
+			`5:14: tiers[0].workers: every worker has weight 0, so that none takes a request (give one of them a weight of 1 or more)`,
+			`5:112: tiers[0].workers[1].max_inflight: want an integer of 0 or more, got "-1"`,
+			`9:23: tiers[1].workers[0].url: "http://h:1/v1" is the worker at tiers[0].workers[0].url already (a worker belongs to one pool; give it one place)`,
+			`9:49: tiers[1].workers[0].models[0]: "adapter" is no model of tiers[1] (known: n)`,
+			`10:23: tiers[1].workers[1].url: "h:4" has no scheme; write http://host:port, https://host or unix:///path`,
+			`11:23: tiers[1].workers[2].url: want a text, got "" (where it listens: http://host:port, https://host/base or unix:///path)`,
+			`12:23: tiers[1].workers[3].url: "http://169.254.169.254" is a cloud's metadata address, which is never a worker`,
+			`13:62: tiers[1].workers[4].events: this build has no KV events (remove the key)`,
+			`14:23: tiers[1].workers[5].url: "unix:///run//a.sock" is the worker at tiers[1].workers[4].url already (a worker belongs to one pool; give it one place)`,
+			`16:12: tiers[2].model: no worker serves "o" (add it to the models of one)`,
+			`17:54: tiers[2].workers[0].models[0]: "other" is no model of tiers[2] (known: o)`,
+		}},
+		"aliases and the classifier": {keys + small + `models: {small: m, m: small, "a: b": small, x: nobody, "gpt-*": small, "gpt-**": m, "": m}
+classifier: {default: big, sticky: {}}
+`, []string{
+			`3:17: models.small: never matches: "small" is a name of "small" already (remove the alias)`,
+			`3:23: models.m: never matches: "m" is a name of "small" already (remove the alias)`,
+			`3:48: models.x: unknown target "nobody" (name a tier or pool (small), a model that one serves, or "classify")`,
+			`3:82: models["gpt-**"]: never matches: models["gpt-*"] matches the same names (remove one)`,
+			`3:89: models[""]: empty model name (a request without a model goes to the default tier)`,
+			`4:23: classifier.default: unknown tier "big" (name one of the tiers (small))`,
+			`4:28: classifier.sticky: this build has no sticky tiers (remove the key)`,
+		}},
+		"health": {keys + `health: {path: nowhere, down_after: 0, up_after: 2}
+tiers:
+  - name: a
+    model: m
+    health: {interval: 1s}
+    workers:
+      - {name: w1, url: "http://h:1", health: {interval: 10s}}
+      - {name: w2, url: "http://h:2", health: {timeout: 900ms}}
+      - {name: w3, url: "http://h:3", health: {timeout: 20s}}
+      - {name: w4, url: "http://h:4", health: {timeout: 20s, path: "off"}}
+`, []string{
+			`2:16: health.path: want auto, off or a path that starts with /, got "nowhere"`,
+			`2:37: health.down_after: want an integer from 1 to 1000, got "0"`,
+			`6:5: tiers[0].health.timeout: the timeout 5s is longer than the interval 1s: checks would overlap (write timeout: 1s, or a longer interval)`,
+			`10:57: tiers[0].workers[2].health.timeout: the timeout 20s is longer than the interval 1s: checks would overlap (write timeout: 1s, or a longer interval)`,
+		}},
+		"networks and origins": {keys + small + `trusted_proxies: [10.0.0.0/8, 10.0.0.1, 10.0.0.1/8, "::1", x, ""]
+cors: {origins: ["https://a.example", "https://a.example/", "https://A.example", "*", a.example, "https://a.example", "ftp://a"]}
+`, []string{
+			`3:31: trusted_proxies[1]: "10.0.0.1" is no network (write 10.0.0.1/32 for one address)`,
+			`3:41: trusted_proxies[2]: "10.0.0.1/8" has bits beyond its mask (write 10.0.0.0/8)`,
+			`3:53: trusted_proxies[3]: "::1" is no network (write ::1/128 for one address)`,
+			`3:60: trusted_proxies[4]: "x" is no network (write a network such as 10.0.0.0/8)`,
+			`3:63: trusted_proxies[5]: is empty (write a network such as 10.0.0.0/8)`,
+			`4:39: cors.origins[1]: "https://a.example/" is no origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
+			`4:61: cors.origins[2]: "https://A.example" is no origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
+			`4:82: cors.origins[3]: "*" stands beside others, which it includes (keep * or the others)`,
+			`4:87: cors.origins[4]: "a.example" is no origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
+			`4:98: cors.origins[5]: "https://a.example" stands here twice (remove one)`,
+			`4:119: cors.origins[6]: "ftp://a" is no origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
+		}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, problemsOf(t, c.src, nil)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNothingButLoopbackIsServedInPlainTextWithoutAWord(t *testing.T) {
+	const (
+		data  = `listen: "%s" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set tls.cert and tls.key, or insecure: true where a proxy or the network protects it)`
+		admin = `admin.listen: "%s" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set admin.tls.cert and admin.tls.key, or admin.insecure: true where a proxy or the network protects it)`
+		open  = `warning: %sinsecure: keys and prompts cross the network to "%s" in plain text`
+	)
+	cases := map[string]struct {
+		src  string
+		want []string // without line and column
+	}{
+		"loopback":                       {`{listen: "[::1]:1", admin: {listen: "localhost:2"}}`, nil},
+		"every interface":                {`{listen: ":8080"}`, []string{fmt.Sprintf(data, ":8080")}},
+		"a name":                         {`{listen: "gateway:8080"}`, []string{fmt.Sprintf(data, "gateway:8080")}},
+		"with the word":                  {`{listen: "0.0.0.0:80", insecure: true}`, []string{fmt.Sprintf(open, "", "0.0.0.0:80")}},
+		"the word is for one plane":      {`{listen: "127.0.0.1:80", insecure: true, admin: {listen: "10.0.0.1:1"}}`, []string{fmt.Sprintf(admin, "10.0.0.1:1")}},
+		"admin with the word":            {`{admin: {listen: "10.0.0.1:1", insecure: true}}`, []string{fmt.Sprintf(open, "admin.", "10.0.0.1:1")}},
+		"one address":                    {`{listen: "127.0.0.1:80", admin: {listen: "127.0.0.1:80"}}`, nil},
+		"one open address needs both":    {`{listen: ":80", insecure: true, admin: {listen: ":80"}}`, []string{fmt.Sprintf(open, "", ":80"), fmt.Sprintf(admin, ":80")}},
+		"no port":                        {`{listen: "127.0.0.1"}`, []string{`listen: "127.0.0.1" is no address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`}},
+		"a port too high":                {`{listen: "127.0.0.1:65536"}`, []string{`listen: "127.0.0.1:65536" has no port from 0 to 65535 (write host:port, such as 127.0.0.1:8080)`}},
+		"a named port":                   {`{listen: "127.0.0.1:http"}`, []string{`listen: "127.0.0.1:http" has no port from 0 to 65535 (write host:port, such as 127.0.0.1:8080)`}},
+		"no host":                        {`{listen: "a b:80"}`, []string{`listen: "a b:80" has no valid host (write a name, an IPv4 address or an IPv6 address in brackets)`}},
+		"metrics on the data plane":      {`{listen: "127.0.0.1:80", metrics: {listen: "127.0.0.1:80"}}`, []string{`metrics.listen: "127.0.0.1:80" is the data plane's address (give it another port, or remove the key to serve /metrics on the admin plane)`}},
+		"metrics may be read anywhere":   {`{metrics: {listen: ":9090"}}`, nil},
+		"no keys on loopback":            {`{auth: {required: false}}`, nil},
+		"no keys beyond loopback":        {`{listen: ":80", insecure: true, auth: {required: false}}`, []string{fmt.Sprintf(open, "", ":80"), `auth.required: false is for loopback only, and another address is served (write auth.required: true and add keys, or listen on 127.0.0.1 alone)`}},
+		"no keys and admin elsewhere":    {`{admin: {listen: ":80", insecure: true}, auth: {required: false}}`, []string{fmt.Sprintf(open, "admin.", ":80"), `auth.required: false is for loopback only, and another address is served (write auth.required: true and add keys, or listen on 127.0.0.1 alone)`}},
+		"a certificate without its key":  {`{tls: {cert: x}}`, []string{`tls.key: missing beside cert (name the private key's PEM file)`}},
+		"a key without its certificate":  {`{admin: {tls: {key: x}}}`, []string{`admin.tls.cert: missing beside key (name the certificate's PEM file)`}},
+		"files that are not there":       {`{tls: {cert: /nowhere/a, key: /nowhere/b}}`, []string{`tls.cert: cannot read "/nowhere/a": no such file or directory (paths are relative to where the program was started)`, `tls.key: cannot read "/nowhere/b": no such file or directory (paths are relative to where the program was started)`}},
+		"files that are no certificates": {`{tls: {cert: check.go, key: check.go}}`, []string{`tls.cert: the certificate "check.go" does not load with its key: tls: failed to find any PEM data in certificate input (both are PEM files and belong together)`}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			src := "{" + strings.TrimSuffix(strings.TrimPrefix(c.src, "{"), "}")
+			if !strings.Contains(src, "auth:") {
+				src += ", " + strings.TrimSpace(keys)
+			}
+			src += ", " + strings.TrimSpace(small) + "}"
+			var got []string
+			for _, line := range problemsOf(t, src, nil) {
+				_, line, _ = strings.Cut(line, ": ")
+				got = append(got, line)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c <= 'i'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s*%c]\n", c, c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), c-1)
+	}
+	cases := map[string]struct{ src, want string }{
+		"a tab":                  {"listen: a\nadmin:\n\tlisten: b\n", `3:1: a tab in the indentation (indent with spaces)`},
+		"an open bracket":        {"tiers: [\n", `2:1: no valid YAML: did not find expected node content`},
+		"a control character":    {"listen: \x01\n", `1:1: no valid YAML: control characters are not allowed`},
+		"two documents":          {keys + small + "---\nlisten: x\n", `3:1: a second document starts here (a configuration is one document; remove the ---)`},
+		"not UTF-8":              {keys + "listen: ä\xff\n" + small, `2:10: the file is not UTF-8 (save it as UTF-8)`},
+		"a list":                 {"- a\n", `1:1: want a section of keys, got a list`},
+		"a key twice":            {keys + small + "insecure: false\nlog: {level: info, level: info}\n", `4:20: log.level: the key stands here twice, first in line 4 (keep one of the two)`},
+		"a merge key":            {keys + small + "log: {<<: {level: info}}\n", `3:7: log: merge keys (<<) are not used here (write the keys out; an alias may stand for a whole value)`},
+		"an alias within itself": {keys + small + "cors: &c {origins: [*c]}\n", `3:21: cors.origins[0]: want a text, got a section of keys`},
+		"a list within itself":   {keys + small + "cors: {origins: &c [*c]}\n", `3:21: cors.origins[0]: want a text, got a list`},
+		"an alias bomb":          {bomb, `1:1: a: unknown key`},
+		"a key that is a list":   {keys + small + "? [a]\n: b\n", `3:3: a key is a list (keys are plain names)`},
+		"a key of escapes":       {keys + small + `"\e[31mred": 1`, `3:1: ["\x1b[31mred"]: unknown key`},
+		"too long":               {strings.Repeat("# comment\n", 500_000), ` the file is longer than 4MiB`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := problemsOf(t, c.src, nil)
+			if len(got) == 0 || !strings.HasPrefix(got[0], c.want) {
+				t.Errorf("want first\n%s\ngot\n%s", c.want, strings.Join(got, "\n"))
+			}
+		})
+	}
+}
+
+func TestAliasesMayStandForWholeValues(t *testing.T) {
+	f, err := Parse("f", []byte(keys+`tiers:
+  - {name: a, model: m, health: &h {interval: 9s}, workers: [{name: w1, url: "http://h:1"}]}
+  - {name: b, model: n, health: *h, workers: [{name: w2, url: "http://h:2"}]}
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Specs()[1].Health.Interval.String(); got != "9s" {
+		t.Errorf("the alias gave %s", got)
+	}
+}
+
+func TestAliasesCannotBlowAFileUp(t *testing.T) {
+	src := keys + small + "cors: {origins: &a [" + strings.Repeat("x,", 1000) + "]}\npools:\n"
+	src += strings.Repeat("  - {paths: *a, workers: []}\n", 300)
+	found := false
+	for _, line := range problemsOf(t, src, nil) {
+		found = found || strings.Contains(line, "the file holds more than 200000 values (write aliases out)")
+	}
+	if !found {
+		t.Error("the bound was not kept")
+	}
+}
+
+func TestASnippetPointsAtTheColumnAndHidesSecrets(t *testing.T) {
+	src := `admin: {keys: [{name: é, sha256: ` + digestA + `}]}
+tiers:
+  - name: small
+    model: m
+    workers:
+      - name: w0
+        url: http://h:1
+        api_key: |
+          hunter2
+          hunter3
+        weight: heavy
+auth: {required: false}
+`
+	_, err := Parse("config.yaml", []byte(src), nil)
+	var out bytes.Buffer
+	if err := err.(Problems).Format(&out, []byte(src)); err != nil {
+		t.Fatal(err)
+	}
+	want := `config.yaml:1:23: admin.keys[0].name: want a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit, got "é"
+>   1 | admin: {keys: [{name: é, sha256: ` + digestA + `}]}
+                              ^
+
+config.yaml:8:18: tiers[0].workers[0].api_key: secrets are not written into the file (put it into an environment variable and name that: api_key_env)
+    7 |         url: http://h:1
+>   8 |         api_key: ***
+                         ^
+
+config.yaml:11:17: tiers[0].workers[0].weight: want an integer from 0 to 100, got "heavy"
+   10 | ***
+>  11 |         weight: heavy
+                        ^
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,204 @@
+// Package config is config.yaml: its shape, its defaults and its checks. Load
+// reads a file strictly and reports everything that is wrong with it at once,
+// each problem with its line, column, path and a way out. The package composes
+// the sections that other packages declare and owns those that only the server
+// reads.
+package config
+
+import (
+	"time"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/tenants"
+	"tierway/workers"
+)
+
+// File is a whole configuration. The zero File is not usable: start from
+// Default, Load, Parse or FromFlags. A File that one of the latter three
+// returned is checked and must not be changed.
+type File struct {
+	Listen           string            `yaml:"listen"`
+	TLS              TLS               `yaml:"tls"`
+	Insecure         bool              `yaml:"insecure"`
+	Admin            Admin             `yaml:"admin"`
+	Metrics          Metrics           `yaml:"metrics"`
+	Auth             Auth              `yaml:"auth"`
+	TrustedProxies   []string          `yaml:"trusted_proxies"`
+	MaxBodyBytes     Size              `yaml:"max_body_bytes"`
+	MaxResponseBytes Size              `yaml:"max_response_bytes"`
+	Drain            Drain             `yaml:"drain"`
+	Policy           routing.Config    `yaml:"policy"`
+	Tiers            []Tier            `yaml:"tiers"`
+	Pools            []PoolConfig      `yaml:"pools"`
+	Models           map[string]string `yaml:"models"`
+	Classifier       Classifier        `yaml:"classifier"`
+	Health           workers.Health    `yaml:"health"`
+	Retry            Retry             `yaml:"retry"`
+	Timeouts         Timeouts          `yaml:"timeouts"`
+	Queue            Queue             `yaml:"queue"`
+	RoutingHeaders   bool              `yaml:"routing_headers"`
+	CORS             CORS              `yaml:"cors"`
+	Log              Log               `yaml:"log"`
+
+	warnings Problems
+	keys     func(variable string) string // workers' keys; a function, so that no printing reaches them
+}
+
+// TLS names a certificate and its private key, both PEM files. Both or neither
+// is set.
+type TLS struct {
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+}
+
+// On reports whether a certificate is configured.
+func (t TLS) On() bool { return t.Cert != "" || t.Key != "" }
+
+// Admin is the admin plane. Without keys it is closed.
+type Admin struct {
+	Listen   string     `yaml:"listen"`
+	TLS      TLS        `yaml:"tls"`
+	Insecure bool       `yaml:"insecure"`
+	Keys     []AdminKey `yaml:"keys"`
+}
+
+// AdminKey is one key of the admin plane, known by its digest only.
+type AdminKey struct {
+	Name   string `yaml:"name"`
+	SHA256 string `yaml:"sha256"` // 64 lower-case hex digits
+}
+
+// Metrics is where /metrics is served. An empty Listen is the admin plane's
+// address.
+type Metrics struct {
+	Listen string `yaml:"listen"`
+}
+
+// Auth says who may use the data plane.
+type Auth struct {
+	Required bool                `yaml:"required"`
+	Keys     []tenants.KeyConfig `yaml:"keys"`
+}
+
+// Drain says how the program stops: it goes on accepting for AcceptGrace while
+// /readyz already refuses, then waits up to Timeout for requests under way.
+type Drain struct {
+	AcceptGrace time.Duration `yaml:"accept_grace"`
+	Timeout     time.Duration `yaml:"timeout"`
+}
+
+// Tier is one model tier with the workers that serve it. What is left empty is
+// inherited from the file's section of the same name.
+type Tier struct {
+	Name    string           `yaml:"name"`
+	Model   string           `yaml:"model"`
+	Engine  string           `yaml:"engine"`
+	Serves  []string         `yaml:"serves"`
+	Policy  routing.Config   `yaml:"policy"`
+	Queue   Queue            `yaml:"queue"`
+	Health  *workers.Health  `yaml:"health"`
+	Workers []workers.Config `yaml:"workers"`
+}
+
+// PoolConfig is one pool outside the tiers. What is left empty is inherited from
+// the file's section of the same name.
+type PoolConfig struct {
+	Name    string           `yaml:"name"`
+	Model   string           `yaml:"model"`
+	Models  []string         `yaml:"models"`
+	Engine  string           `yaml:"engine"`
+	Serves  []string         `yaml:"serves"`
+	Paths   []string         `yaml:"paths"`
+	Policy  routing.Config   `yaml:"policy"`
+	Queue   Queue            `yaml:"queue"`
+	Health  *workers.Health  `yaml:"health"`
+	Workers []workers.Config `yaml:"workers"`
+}
+
+// Classifier says which tier a request that names none goes to.
+type Classifier struct {
+	Default string `yaml:"default"` // a tier's name; "" is the first tier
+}
+
+// Retry bounds how often a request is tried.
+type Retry struct {
+	Attempts int     `yaml:"attempts"` // counts the first
+	Budget   float64 `yaml:"budget"`   // further attempts as a share of requests; 3 a second are always allowed
+}
+
+// Timeouts bound each stage of a request.
+type Timeouts struct {
+	Connect     time.Duration `yaml:"connect"`
+	FirstByte   time.Duration `yaml:"first_byte"`
+	Idle        time.Duration `yaml:"idle"`
+	Total       Total         `yaml:"total"`
+	ClientStall time.Duration `yaml:"client_stall"`
+}
+
+// Total bounds whole requests by class.
+type Total struct {
+	Interactive time.Duration `yaml:"interactive"`
+	Background  time.Duration `yaml:"background"`
+	Batch       time.Duration `yaml:"batch"`
+}
+
+// Queue says how a request waits. In a tier or pool, zero is the file's value.
+type Queue struct {
+	HeartbeatAfter time.Duration `yaml:"heartbeat_after"`
+}
+
+// CORS says which browser pages may call the data plane. Without origins none
+// may.
+type CORS struct {
+	Origins []string      `yaml:"origins"`
+	MaxAge  time.Duration `yaml:"max_age"`
+}
+
+// Log says what is logged. Lines are JSON on standard error.
+type Log struct {
+	Level  string `yaml:"level"` // debug, info, warn or error
+	Access bool   `yaml:"access"`
+}
+
+// Default returns the configuration of an empty file. It serves nothing: tiers
+// or pools and tenants' keys have to come to it.
+func Default() File {
+	return File{
+		Listen:           "127.0.0.1:8080",
+		Admin:            Admin{Listen: "127.0.0.1:8081"},
+		Auth:             Auth{Required: true},
+		MaxBodyBytes:     32 << 20,  // 200 pages as images in base64 fit
+		MaxResponseBytes: 256 << 20, // 2,048 embeddings of 4,096 numbers in JSON come to about 170 MB
+		// A load balancer that asks /readyz every second or two has seen the
+		// refusal after 5 s; a long answer takes minutes.
+		Drain:  Drain{AcceptGrace: 5 * time.Second, Timeout: 300 * time.Second},
+		Policy: routing.Config{Name: "least_load"},
+		Health: workers.Health{Path: "auto", Interval: 5 * time.Second, Timeout: 5 * time.Second, DownAfter: 3, UpAfter: 2},
+		Retry:  Retry{Attempts: 2, Budget: 0.2},
+		Timeouts: Timeouts{
+			Connect:   2 * time.Second,   // a SYN is sent again after 1 s
+			FirstByte: 300 * time.Second, // a long prompt behind others on a busy engine
+			Idle:      120 * time.Second,
+			Total: Total{
+				Interactive: 600 * time.Second, // the clients' own default
+				Background:  600 * time.Second,
+				Batch:       1200 * time.Second,
+			},
+			ClientStall: 30 * time.Second,
+		},
+		Queue:          Queue{HeartbeatAfter: 15 * time.Second}, // proxies cut silent answers after 30 to 60 s
+		RoutingHeaders: true,
+		CORS:           CORS{MaxAge: 10 * time.Minute},
+		Log:            Log{Level: "info", Access: true},
+	}
+}
+
+// Warnings returns what deserves a look in a configuration that works.
+func (f *File) Warnings() Problems { return f.warnings }
+
+// tierServes are the dialects of a tier that names none: what an engine of
+// chat models speaks. Embeddings come from other models and so from pools.
+func tierServes() []openai.Dialect {
+	return []openai.Dialect{openai.Chat, openai.Completions, openai.Responses, openai.Messages, openai.Tokenize}
+}

@@ -1,0 +1,282 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxNodes bounds the values that one file may hold once its aliases are
+// written out: a thousand workers need about ten thousand, and a bomb of
+// aliases within aliases is over it at once.
+const maxNodes = 200_000
+
+// Lookup finds a variable of the environment, as os.LookupEnv does.
+type Lookup func(name string) (value string, ok bool)
+
+// place is where a path of the file stands in its source.
+type place struct {
+	key, value position
+	raw        string // a scalar as written, before ${…} was replaced
+	expanded   bool   // the value, or a part of it, came from ${…}
+}
+
+type position struct{ line, column int }
+
+// decoder walks YAML nodes and fills a File from them. It never stops at a
+// problem: what could not be read keeps its default.
+type decoder struct {
+	file      string
+	env       Lookup
+	places    map[string]place
+	problems  Problems
+	told      map[string]bool // paths that a problem is about: one is enough
+	nodes     int
+	within    map[*yaml.Node]bool // aliases being followed, against cycles
+	variables map[string]string   // what ${…} was replaced by, unless too short for a secret
+	keys      map[string]string   // workers' keys by variable
+}
+
+// problem notes that something is wrong with the value at path.
+func (d *decoder) problem(n *yaml.Node, path, message, hint string) {
+	d.told[path] = true
+	d.problems = append(d.problems, Problem{File: d.file, Line: n.Line, Column: n.Column,
+		Path: path, Message: message, Hint: hint})
+}
+
+// value decodes one node into v, which is settable.
+func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
+	if d.nodes++; d.nodes > maxNodes {
+		if d.nodes == maxNodes+1 {
+			d.problem(n, path, fmt.Sprintf("the file holds more than %d values", maxNodes), "write aliases out")
+		}
+		return
+	}
+	if n.Kind == yaml.AliasNode {
+		d.alias(n, path, k, v)
+		return
+	}
+	if n.Style&yaml.TaggedStyle != 0 {
+		d.problem(n, path, "YAML tags are not used here", "remove the "+shorten(n.Tag))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if d.absent(n) {
+			return
+		}
+		// What cannot be read stays unset: 0 is a value.
+		to, before := reflect.New(v.Type().Elem()), len(d.problems)
+		d.value(n, path, k, to.Elem())
+		if len(d.problems) == before || to.Elem().Kind() == reflect.Struct {
+			v.Set(to)
+		}
+	case reflect.Struct:
+		d.section(n, path, v)
+	case reflect.Map:
+		d.table(n, path, k, v)
+	case reflect.Slice:
+		d.list(n, path, k, v)
+	default:
+		d.scalar(n, path, k, v)
+	}
+}
+
+// alias decodes what an alias stands for, at the place of the alias.
+func (d *decoder) alias(n *yaml.Node, path string, k key, v reflect.Value) {
+	if n.Alias == nil || d.within[n.Alias] {
+		d.problem(n, path, "the alias contains itself", "write it out")
+		return
+	}
+	d.within[n.Alias] = true
+	d.value(n.Alias, path, k, v)
+	delete(d.within, n.Alias)
+}
+
+// absent reports whether a section or list was written without a value, which
+// is what remains of one whose content is commented out.
+func (d *decoder) absent(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"
+}
+
+// section decodes a mapping into a struct.
+func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
+	if d.absent(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.problem(n, path, "want a section of keys, got "+kindOf(n), "")
+		return
+	}
+	fields := fieldsOf(v.Type())
+	d.pairs(n, path, func(kn, vn *yaml.Node, sub string) {
+		i, ok := fields.index[kn.Value]
+		if !ok {
+			d.unknown(kn, vn, path, sub, v.Type(), fields.names)
+			return
+		}
+		d.value(vn, sub, keyOf(v.Type(), kn.Value), v.Field(i))
+	})
+	for _, name := range fields.names {
+		if k := keyOf(v.Type(), name); k.required && !d.written(join(path, name)) {
+			d.faultAt(join(path, name), path, "missing", asHint(k.doc))
+		}
+	}
+}
+
+// table decodes a mapping into a map from string to string.
+func (d *decoder) table(n *yaml.Node, path string, k key, v reflect.Value) {
+	if d.absent(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.problem(n, path, "want a section of keys, got "+kindOf(n), "")
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	d.pairs(n, path, func(kn, vn *yaml.Node, sub string) {
+		item := reflect.New(v.Type().Elem()).Elem()
+		d.value(vn, sub, k, item)
+		v.SetMapIndex(reflect.ValueOf(kn.Value), item)
+	})
+}
+
+// list decodes a sequence into a slice.
+func (d *decoder) list(n *yaml.Node, path string, k key, v reflect.Value) {
+	if k.required && (d.absent(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0) {
+		d.problem(n, path, "is empty", asHint(k.doc))
+		return
+	}
+	if d.absent(n) && v.Type().Elem().Kind() == reflect.Struct {
+		return
+	}
+	// Of texts, no list and an empty one differ: all models, or none.
+	if d.absent(n) {
+		d.problem(n, path, "the list has no value", "remove the key, or write [] for an empty list")
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		d.problem(n, path, "want a list, got "+kindOf(n), "write [ … ], or one item a line that starts with -")
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	for i, item := range n.Content {
+		sub := path + "[" + strconv.Itoa(i) + "]"
+		d.mark(sub, item, item)
+		d.value(item, sub, k, v.Index(i))
+	}
+}
+
+// pairs calls f for every key of a mapping that is a plain name and stands in
+// it once, with the path that the key makes.
+func (d *decoder) pairs(n *yaml.Node, path string, f func(kn, vn *yaml.Node, sub string)) {
+	lines := make(map[string]int, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		kn, vn := n.Content[i], n.Content[i+1]
+		sub := join(path, kn.Value)
+		switch first, twice := lines[kn.Value]; {
+		case kn.Tag == "!!merge":
+			d.problem(kn, path, "merge keys (<<) are not used here", "write the keys out; an alias may stand for a whole value")
+			continue
+		case kn.Kind != yaml.ScalarNode || d.absent(kn):
+			d.problem(kn, path, "a key is "+kindOf(kn), "keys are plain names")
+			continue
+		case strings.Contains(kn.Value, "${"):
+			d.problem(kn, sub, "variables stand in values, not in keys", "write the key out")
+			continue
+		case twice:
+			d.problem(kn, sub, fmt.Sprintf("the key stands here twice, first in line %d", first), "keep one of the two")
+			continue
+		}
+		lines[kn.Value] = kn.Line
+		d.mark(sub, kn, vn)
+		f(kn, vn, sub)
+	}
+}
+
+// mark remembers where path stands.
+func (d *decoder) mark(path string, kn, vn *yaml.Node) {
+	d.places[path] = place{key: position{kn.Line, kn.Column}, value: position{vn.Line, vn.Column}}
+}
+
+// unknown notes a key that its section does not have.
+func (d *decoder) unknown(kn, vn *yaml.Node, path, sub string, section reflect.Type, known []string) {
+	if secretWords[kn.Value] {
+		d.problem(kn, sub, "secrets are not written into the file", secretHint(section))
+		d.hideLast(kn, vn)
+		return
+	}
+	if feature, ok := unbuilt[section.String()+"."+kn.Value]; ok {
+		d.problem(kn, sub, "this build has no "+feature, "remove the key")
+		return
+	}
+	d.problem(kn, sub, "unknown key", didYouMean(kn.Value, known))
+	if near := nearest(kn.Value, known); near != "" {
+		// The mistyped key is the problem, not that the right one is missing.
+		if _, written := d.places[join(path, near)]; !written {
+			d.mark(join(path, near), kn, vn)
+			d.told[join(path, near)] = true
+		}
+	}
+}
+
+// hideLast makes the problem noted last stand on its key and mask everything
+// that follows the key.
+func (d *decoder) hideLast(kn, vn *yaml.Node) {
+	p := &d.problems[len(d.problems)-1]
+	p.hide = true
+	if vn.Line > 0 && kn.Line == vn.Line {
+		p.Column = vn.Column
+	}
+}
+
+// join adds a key to a path; a key that is no plain word is quoted.
+func join(path, name string) string {
+	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool {
+		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) {
+		return path + "[" + quote(name) + "]"
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// asHint turns the doc of a key into a hint: its first sentence, without the
+// capital and the full stop.
+func asHint(doc string) string {
+	doc, _, _ = strings.Cut(doc, ". ")
+	return strings.ToLower(doc[:1]) + strings.TrimSuffix(doc[1:], ".")
+}
+
+// kindOf names what a node holds, without its value.
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a section of keys"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	}
+	if n.Tag == "!!null" {
+		return "nothing"
+	}
+	return "a single value"
+}
+
+// quote writes a value of the file for a message: in quotes, without control
+// characters, cut after 64 characters.
+func quote(s string) string { return strconv.Quote(shorten(s)) }
+
+// shorten cuts a value after 64 characters.
+func shorten(s string) string {
+	if r := []rune(s); len(r) > 64 {
+		return string(r[:64]) + "…"
+	}
+	return s
+}

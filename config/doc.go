@@ -1,0 +1,200 @@
+package config
+
+import (
+	"math"
+	"reflect"
+	"strings"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/tenants"
+)
+
+// key is what is known of one key beside its Go type. The decoder checks by it
+// and the references are written from it.
+type key struct {
+	doc      string          // one sentence or two for docs/config.md
+	required bool            // its section is nothing without it
+	words    func() []string // the only values, if there are such
+	unbuilt  []string        // values of other builds, to refuse them by name
+	min, max float64         // of a number; max math.MaxInt32 is no bound
+	zero     bool            // a duration may be 0
+	fits     func(string) bool
+	pattern  string // fits, as a regular expression for editors
+	want     string // what the value must be, where its type does not say it
+	secret   bool   // the value is never shown
+	inherits string // what an absent value is taken from
+}
+
+// noBound marks an integer without an upper bound.
+const noBound = math.MaxInt32
+
+const (
+	namePattern   = `^[a-z0-9][a-z0-9._-]{0,62}$`
+	tenantPattern = `^[a-z0-9-]{1,63}$`
+	digestPattern = `^[0-9a-fA-F]{64}$`
+	nameWant      = "a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit"
+)
+
+// keyOf returns what is known of a key of a section.
+func keyOf(section reflect.Type, name string) key { return known[section.String()+"."+name] }
+
+// fields are the keys of a section in their order.
+type fields struct {
+	names []string
+	index map[string]int
+}
+
+// fieldsOf reads the keys of a section off its yaml tags.
+func fieldsOf(section reflect.Type) fields {
+	f := fields{index: map[string]int{}}
+	for i := range section.NumField() {
+		name, _, _ := strings.Cut(section.Field(i).Tag.Get("yaml"), ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		f.names = append(f.names, name)
+		f.index[name] = i
+	}
+	return f
+}
+
+// isTenant reports whether s can name a tenant.
+func isTenant(s string) bool {
+	return s != "" && len(s) <= 63 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// isName reports whether s can name a tier, pool, worker or admin key.
+func isName(s string) bool {
+	if s == "" || len(s) > 63 || strings.ContainsRune("._-", rune(s[0])) {
+		return false
+	}
+	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
+}
+
+// isDigest reports whether s is a SHA-256 digest in hex.
+func isDigest(s string) bool {
+	return len(s) == 64 && strings.Trim(s, "0123456789abcdefABCDEF") == ""
+}
+
+func engineWords() []string {
+	return []string{string(openai.EngineAuto), string(openai.EngineVLLM), string(openai.EngineSGLang),
+		string(openai.EngineLlamaCpp), string(openai.EngineOllama), string(openai.EngineOpenAI)}
+}
+
+func dialectWords() []string {
+	var words []string
+	for d := openai.Chat; d.String() != openai.Other.String(); d++ {
+		words = append(words, d.String())
+	}
+	return words
+}
+
+func levelWords() []string { return []string{"debug", "info", "warn", "error"} }
+
+// known holds every key of the file by section and name.
+var known = map[string]key{
+	"config.File.listen":             {doc: "Address of the data plane, host:port. A host that is not loopback needs `tls` or `insecure`."},
+	"config.File.tls":                {doc: "Certificate of the data plane."},
+	"config.File.insecure":           {doc: "Serve the data plane in plain text on an address that is not loopback, for example behind a proxy that ends TLS."},
+	"config.File.admin":              {doc: "The admin plane."},
+	"config.File.metrics":            {doc: "Where Prometheus reads."},
+	"config.File.auth":               {doc: "Who may use the data plane."},
+	"config.File.trusted_proxies":    {doc: "Networks (CIDR) whose X-Forwarded-For names the client."},
+	"config.File.max_body_bytes":     {doc: "Longest request body, unpacked. Longer ones are answered 413."},
+	"config.File.max_response_bytes": {doc: "Longest answer of a worker that is not a stream."},
+	"config.File.drain":              {doc: "How the program stops."},
+	"config.File.policy":             {doc: "The routing policy of every tier and pool that names none."},
+	"config.File.tiers":              {doc: "The model tiers, least capable first."},
+	"config.File.pools":              {doc: "Workers for models outside the tiers."},
+	"config.File.models":             {doc: "Aliases: model names that clients ask for, each with the tier, pool or model it stands for. `*` in a name is any run of characters, `?` is one; exact names go before patterns, longer patterns before shorter ones. The target `classify` asks the classifier."},
+	"config.File.classifier":         {doc: "Which tier a request that names none goes to."},
+	"config.File.health":             {doc: "How workers are asked whether they are up."},
+	"config.File.retry":              {doc: "How often a request is tried. Nothing is tried again once content was sent."},
+	"config.File.timeouts":           {doc: "How long each stage of a request may take."},
+	"config.File.queue":              {doc: "How requests wait."},
+	"config.File.routing_headers":    {doc: "Send the headers that explain a decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms."},
+	"config.File.cors":               {doc: "Which browser pages may call the data plane."},
+	"config.File.log":                {doc: "What is logged, as JSON lines on standard error."},
+
+	"config.TLS.cert": {doc: "PEM file with the certificate and its chain. Read again when it changes."},
+	"config.TLS.key":  {doc: "PEM file with the private key."},
+
+	"config.Admin.listen":    {doc: "Address of the admin plane, host:port. May be the data plane's."},
+	"config.Admin.tls":       {doc: "Certificate of the admin plane. Stays empty where both planes share an address."},
+	"config.Admin.insecure":  {doc: "Serve the admin plane in plain text on an address that is not loopback."},
+	"config.Admin.keys":      {doc: "Keys of the admin plane. Without any it stays closed."},
+	"config.AdminKey.name":   {doc: "Who holds the key.", required: true, fits: isName, pattern: namePattern, want: nameWant},
+	"config.AdminKey.sha256": {doc: "SHA-256 of the key in hex: `printf %s \"$KEY\" | sha256sum`.", required: true, fits: isDigest, pattern: digestPattern, want: "64 hex digits", secret: true},
+
+	"config.Metrics.listen": {doc: "Address of /metrics, host:port. Empty: the admin plane's."},
+
+	"config.Auth.required":       {doc: "Ask for a key. `false` works only while every address is loopback."},
+	"config.Auth.keys":           {doc: "Tenants and their keys."},
+	"tenants.KeyConfig.name":     {doc: "The tenant. Several keys with the same rights may name the same one.", required: true, fits: isTenant, pattern: tenantPattern, want: "a name of up to 63 lower-case letters, digits and hyphens"},
+	"tenants.KeyConfig.sha256":   {doc: "SHA-256 of the key in hex: `printf %s \"$KEY\" | sha256sum`.", required: true, fits: isDigest, pattern: digestPattern, want: "64 hex digits", secret: true},
+	"tenants.KeyConfig.tiers":    {doc: "Tiers and pools that the key may use, by name. `[]`: none.", inherits: "all"},
+	"tenants.KeyConfig.models":   {doc: "Model names that the key may ask by; `*` stands for any run of characters, `?` for one. `[]`: none.", inherits: "all"},
+	"tenants.KeyConfig.priority": {doc: "The highest class that the key may ask for.", words: tenants.Classes, inherits: "`interactive`"},
+
+	"config.Drain.accept_grace": {doc: "How long new requests are still taken after /readyz began to refuse.", zero: true},
+	"config.Drain.timeout":      {doc: "How long requests under way may take to end."},
+
+	"routing.Config.name": {doc: "The policy's name.", words: routing.Names, unbuilt: otherPolicies[:]},
+
+	"config.Tier.name":    {doc: "The tier's name, unique in the file.", required: true, fits: isName, pattern: namePattern, want: nameWant},
+	"config.Tier.model":   {doc: "The model that its workers serve, as they name it.", required: true},
+	"config.Tier.engine":  {doc: "What its workers run. `auto` is told from their answers.", words: engineWords, inherits: "`auto`"},
+	"config.Tier.serves":  {doc: "The kinds of request that its workers answer.", words: dialectWords, inherits: "chat, completions, responses, messages, tokenize"},
+	"config.Tier.policy":  {doc: "The tier's routing policy.", inherits: "`policy`"},
+	"config.Tier.queue":   {doc: "How the tier's requests wait.", inherits: "`queue`"},
+	"config.Tier.health":  {doc: "How the tier's workers are checked, key by key.", inherits: "`health`"},
+	"config.Tier.workers": {doc: "The tier's workers.", required: true},
+
+	"config.PoolConfig.name":    {doc: "The pool's name, unique in the file.", required: true, fits: isName, pattern: namePattern, want: nameWant},
+	"config.PoolConfig.model":   {doc: "The model that its workers serve, as they name it. Aliases of the pool are sent with this name."},
+	"config.PoolConfig.models":  {doc: "Further models that its workers serve, such as adapters. Clients ask for them by these names."},
+	"config.PoolConfig.engine":  {doc: "What its workers run. `auto` is told from their answers.", words: engineWords, inherits: "`auto`"},
+	"config.PoolConfig.serves":  {doc: "The kinds of request that its workers answer. Needed by a pool with models.", words: dialectWords},
+	"config.PoolConfig.paths":   {doc: "Other paths that go through to the pool untouched: exact, or with `*` at the end for everything below."},
+	"config.PoolConfig.policy":  {doc: "The pool's routing policy.", inherits: "`policy`"},
+	"config.PoolConfig.queue":   {doc: "How the pool's requests wait.", inherits: "`queue`"},
+	"config.PoolConfig.health":  {doc: "How the pool's workers are checked, key by key.", inherits: "`health`"},
+	"config.PoolConfig.workers": {doc: "The pool's workers.", required: true},
+
+	"workers.Config.name":         {doc: "The worker's name, unique in the file, as X-Routed-To shows it.", required: true, fits: isName, pattern: namePattern, want: nameWant},
+	"workers.Config.url":          {doc: "Where it listens: http://host:port, https://host/base or unix:///path. Without user and password.", required: true},
+	"workers.Config.weight":       {doc: "Its share beside its peers. 0 takes no new requests. round_robin and random ignore all but 0.", max: 100, inherits: "`1`"},
+	"workers.Config.max_inflight": {doc: "Requests that it works on at once. 0 is no bound.", max: noBound},
+	"workers.Config.api_key_env":  {doc: "The environment variable that holds the worker's own bearer key.", fits: isVariable, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, want: "the name of an environment variable, not the key", secret: true},
+	"workers.Config.models":       {doc: "Models that it serves, where not every worker of the pool serves all.", inherits: "the pool's models"},
+	"workers.Config.health":       {doc: "How this worker is checked, key by key.", inherits: "the tier's or pool's `health`, then the file's"},
+
+	"workers.Health.path":       {doc: "What is asked: a path, `auto` (/health, else /v1/models) or `off` (always up).", fits: isHealthPath, pattern: `^(auto|off|/.*)$`, want: "auto, off or a path that starts with /"},
+	"workers.Health.interval":   {doc: "Time between two checks."},
+	"workers.Health.timeout":    {doc: "How long a check may take. At most `interval`."},
+	"workers.Health.down_after": {doc: "Failed checks in a row before the worker counts as down.", min: 1, max: 1000},
+	"workers.Health.up_after":   {doc: "Good checks in a row before it counts as up again.", min: 1, max: 1000},
+
+	"config.Classifier.default": {doc: "The tier of requests that name none.", inherits: "the first tier"},
+
+	"config.Retry.attempts": {doc: "Attempts for each request, the first included.", min: 1, max: 5},
+	"config.Retry.budget":   {doc: "Further attempts as a share of all requests. 3 a second are always allowed.", max: 1},
+
+	"config.Timeouts.connect":      {doc: "To connect to a worker."},
+	"config.Timeouts.first_byte":   {doc: "From the request sent to the first byte of the answer."},
+	"config.Timeouts.idle":         {doc: "Between two pieces of an answer."},
+	"config.Timeouts.total":        {doc: "For a whole request, by class."},
+	"config.Timeouts.client_stall": {doc: "How long a client may leave an answer unread before it is dropped."},
+	"config.Total.interactive":     {doc: "For interactive requests."},
+	"config.Total.background":      {doc: "For background requests."},
+	"config.Total.batch":           {doc: "For batch requests."},
+
+	"config.Queue.heartbeat_after": {doc: "When a stream that has nothing to send yet is opened and kept alive with comments."},
+
+	"config.CORS.origins": {doc: "Origins, such as https://app.example.com; `*` alone is any. Empty: none."},
+	"config.CORS.max_age": {doc: "How long a browser may remember the permission.", zero: true},
+
+	"config.Log.level":  {doc: "Least level that is logged.", words: levelWords},
+	"config.Log.access": {doc: "Log one line a request."},
+}

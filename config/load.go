@@ -1,0 +1,158 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxFile bounds config.yaml in bytes: a thousand workers take about 200 KB.
+const maxFile = 4 << 20
+
+// Load reads a configuration file and checks all of it. env finds environment
+// variables, as os.LookupEnv does. The error is a Problems, unless the file
+// could not be read at all. A file with nothing but warnings is returned; they
+// are in its Warnings.
+func Load(path string, env func(string) (string, bool)) (*File, error) {
+	src, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	return Parse(path, src, env)
+}
+
+// readFile reads at most maxFile and one byte.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
+}
+
+// Parse is Load for a text that was read already; name stands for it in
+// problems. It returns a file or an error, which is a Problems, never both.
+func Parse(name string, src []byte, env func(string) (string, bool)) (*File, error) {
+	f, d := decode(name, src, env)
+	// After a syntax error nothing was read, and all would be said to be missing.
+	if len(d.places) > 0 || !d.problems.Failed() {
+		d.check(f)
+	}
+	return d.finish(f)
+}
+
+// finish returns the file, or all that is wrong with it.
+func (d *decoder) finish(f *File) (*File, error) {
+	f.warnings = d.problems.sorted()
+	if f.warnings.Failed() {
+		return nil, f.warnings
+	}
+	keys := d.keys
+	f.keys = func(variable string) string { return keys[variable] }
+	return f, nil
+}
+
+// newDecoder makes a decoder for a source that problems call name.
+func newDecoder(name string, env Lookup) *decoder {
+	if env == nil {
+		env = func(string) (string, bool) { return "", false }
+	}
+	return &decoder{file: name, env: env, places: map[string]place{}, told: map[string]bool{}, within: map[*yaml.Node]bool{},
+		variables: map[string]string{}, keys: map[string]string{}}
+}
+
+// decode reads src over the defaults without checking what its values mean
+// together.
+func decode(name string, src []byte, env Lookup) (*File, *decoder) {
+	f := Default()
+	d := newDecoder(name, env)
+	if root := d.parse(src); root != nil {
+		d.value(root, "", key{}, reflect.ValueOf(&f).Elem())
+	}
+	return &f, d
+}
+
+// parse turns src into the node of its only document; nil if there is none or
+// it is no YAML.
+func (d *decoder) parse(src []byte) *yaml.Node {
+	if len(src) > maxFile {
+		d.problem(&yaml.Node{}, "", fmt.Sprintf("the file is longer than %v", Size(maxFile)), "")
+		return nil
+	}
+	if !utf8.Valid(src) {
+		at := firstInvalid(src)
+		line, column := 1+bytes.Count(src[:at], []byte("\n")), 1+utf8.RuneCount(src[bytes.LastIndexByte(src[:at], '\n')+1:at])
+		d.problem(&yaml.Node{Line: line, Column: column}, "", "the file is not UTF-8", "save it as UTF-8")
+		return nil
+	}
+	documents := yaml.NewDecoder(bytes.NewReader(src))
+	var document, second yaml.Node
+	if err := documents.Decode(&document); errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		d.syntax(src, err)
+		return nil
+	}
+	switch err := documents.Decode(&second); {
+	case err == nil:
+		d.problem(&second, "", "a second document starts here", "a configuration is one document; remove the ---")
+	case !errors.Is(err, io.EOF):
+		d.syntax(src, err)
+	}
+	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 {
+		return nil
+	}
+	return document.Content[0]
+}
+
+// syntaxLine finds the line in a message of the YAML parser.
+var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// syntax notes what the YAML parser says, at the line that it says or, where a
+// tab is to blame, at the tab.
+func (d *decoder) syntax(src []byte, err error) {
+	text := err.Error()
+	match := syntaxLine.FindStringSubmatch(text)
+	message, line := "no valid YAML: "+shorten(text), 1
+	if match != nil {
+		message = "no valid YAML: " + shorten(text[len(match[0]):])
+		if n, err := strconv.Atoi(match[1]); err == nil {
+			line = n
+		}
+	}
+	lines := strings.Split(string(src), "\n")
+	// The parser counts the line of some errors from 0.
+	for at := max(line-1, 1); at <= min(line+1, len(lines)); at++ {
+		text := lines[at-1]
+		indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]
+		if tab := strings.IndexByte(indent, '\t'); tab >= 0 {
+			d.problem(&yaml.Node{Line: at, Column: tab + 1}, "", "a tab in the indentation", "indent with spaces")
+			return
+		}
+	}
+	line = min(max(line, 1), len(lines))
+	column := 1 + len(lines[line-1]) - len(strings.TrimLeft(lines[line-1], " "))
+	d.problem(&yaml.Node{Line: line, Column: column}, "", message, "")
+}
+
+// firstInvalid returns where src stops to be UTF-8.
+func firstInvalid(src []byte) int {
+	for i := 0; i < len(src); {
+		r, size := utf8.DecodeRune(src[i:])
+		if r == utf8.RuneError && size <= 1 {
+			return i
+		}
+		i += size
+	}
+	return len(src)
+}

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// didYouMean returns the hint for a mistyped word: the known word within two
+// edits of it, else the list of known words.
+func didYouMean(word string, known []string) string {
+	if near := nearest(word, known); near != "" {
+		return "did you mean " + near + "?"
+	}
+	if len(known) == 0 {
+		return "none is known"
+	}
+	if len(known) > 24 { // two or three lines of a terminal
+		return fmt.Sprintf("known: %s and %d more", strings.Join(known[:24], ", "), len(known)-24)
+	}
+	return "known: " + strings.Join(known, ", ")
+}
+
+// nearest returns the known word with the fewest edits to word, at most two and
+// fewer than half of word's letters; "" if there is none. Of equally near words
+// the first wins.
+func nearest(word string, known []string) string {
+	best, distance := "", 3 // two edits: a swapped pair and a slip of the finger
+	for _, k := range known {
+		d := edits(strings.ToLower(word), k)
+		if d < distance && 2*d < max(len(word), 2) {
+			best, distance = k, d
+		}
+	}
+	return best
+}
+
+// edits is the optimal string alignment distance: insertions, deletions,
+// substitutions and swaps of neighbours, each one edit. It gives up with 3 as
+// soon as the lengths alone are that far apart.
+func edits(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	if len(x)-len(y) > 2 || len(y)-len(x) > 2 {
+		return 3
+	}
+	older, old, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range row {
+		old[j] = j
+	}
+	for i := range x {
+		row[0] = i + 1
+		for j := range y {
+			cost := 1
+			if x[i] == y[j] {
+				cost = 0
+			}
+			row[j+1] = min(old[j+1]+1, row[j]+1, old[j]+cost)
+			if i > 0 && j > 0 && x[i] == y[j-1] && x[i-1] == y[j] {
+				row[j+1] = min(row[j+1], older[j-1]+1)
+			}
+		}
+		older, old, row = old, row, older
+	}
+	return old[len(y)]
+}

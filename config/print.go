@@ -1,0 +1,136 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Redacted returns the whole configuration as YAML, with defaults written out
+// and digests cut to their first eight digits. It is safe to show to anyone who
+// may see the file.
+func (f *File) Redacted() ([]byte, error) {
+	out, err := yaml.Marshal(nodeOf(reflect.ValueOf(f).Elem(), key{}, true))
+	if err != nil {
+		return nil, fmt.Errorf("printing the configuration: %w", err)
+	}
+	return out, nil
+}
+
+// MarshalJSON returns the redacted configuration as JSON.
+func (f *File) MarshalJSON() ([]byte, error) {
+	var v any
+	if err := nodeOf(reflect.ValueOf(f).Elem(), key{}, true).Decode(&v); err != nil {
+		return nil, fmt.Errorf("printing the configuration: %w", err)
+	}
+	return json.Marshal(v)
+}
+
+// Format makes every verb of fmt print the redacted configuration, so that no
+// log line can hold more.
+func (f *File) Format(s fmt.State, _ rune) {
+	out, err := f.Redacted()
+	if err != nil {
+		out = []byte(err.Error())
+	}
+	s.Write(out)
+}
+
+var (
+	_ fmt.Formatter  = (*File)(nil)
+	_ json.Marshaler = (*File)(nil)
+)
+
+// nodeOf writes a value in the form that the decoder reads; secrets are cut
+// when redact is set. It is nil for a value that nobody set and that has no
+// default: the section then inherits it.
+func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		if v.Elem().Kind() == reflect.Struct {
+			return nodeOf(v.Elem(), k, redact)
+		}
+		return scalarNode(v.Elem(), k, redact)
+	case reflect.Struct:
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		f := fieldsOf(v.Type())
+		for _, name := range f.names {
+			if value := nodeOf(v.Field(f.index[name]), keyOf(v.Type(), name), redact); value != nil {
+				n.Content = append(n.Content, stringNode(name), value)
+			}
+		}
+		if len(n.Content) == 0 {
+			return nil
+		}
+		return n
+	case reflect.Map, reflect.Slice:
+		if v.IsNil() {
+			return nil
+		}
+		return collectionNode(v, k, redact)
+	case reflect.Bool, reflect.Float64:
+		return scalarNode(v, k, redact)
+	}
+	if v.IsZero() && !k.zero {
+		return nil
+	}
+	return scalarNode(v, k, redact)
+}
+
+// collectionNode writes a list, or a map from text to text.
+func collectionNode(v reflect.Value, k key, redact bool) *yaml.Node {
+	if table, ok := v.Interface().(map[string]string); ok {
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			n.Content = append(n.Content, stringNode(name), stringNode(table[name]))
+		}
+		return n
+	}
+	n := &yaml.Node{Kind: yaml.SequenceNode}
+	if v.Len() == 0 {
+		n.Style = yaml.FlowStyle // []: by its absence it would mean all
+	}
+	for i := range v.Len() {
+		item := nodeOf(v.Index(i), key{}, redact)
+		if item == nil {
+			item = &yaml.Node{Kind: yaml.MappingNode}
+		}
+		n.Content = append(n.Content, item)
+	}
+	return n
+}
+
+// scalarNode writes a single value.
+func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
+	switch v.Kind() {
+	case reflect.String:
+		text := v.String()
+		if k.secret && redact && isDigest(text) {
+			text = text[:8] + "…"
+		}
+		return stringNode(text)
+	case reflect.Bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v.Bool())}
+	case reflect.Float64:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: strconv.FormatFloat(v.Float(), 'g', -1, 64)}
+	case reflect.Int:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v.Int(), 10)}
+	}
+	return stringNode(fmt.Sprint(v.Interface())) // durations and sizes have their own String
+}
+
+// stringNode writes a text, so that ${ in it stays what it is.
+func stringNode(text string) *yaml.Node {
+	n := &yaml.Node{}
+	n.SetString(strings.ReplaceAll(text, "${", "$${"))
+	return n
+}

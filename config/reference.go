@@ -1,0 +1,194 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Reference returns docs/config.md: every key with its type, default and
+// meaning.
+func Reference() []byte {
+	var b strings.Builder
+	b.WriteString(`# config.yaml
+
+Every key, its type, its default and what it means. An unknown key, an impossible value and a rule that can never match are errors; ` + "`tierway check`" + ` reports all of them with line and column. This page is generated from the code.
+
+- **duration**: ` + "`250ms`, `5s`, `2m`, `1h30m`" + `. **size**: bytes, or with a unit: ` + "`64KB`, `32MiB`" + `.
+- ` + "`${NAME}`" + ` in a value is replaced by the environment variable, ` + "`${NAME:-default}`" + ` has a default, and ` + "`$${`" + ` is a plain ` + "`${`" + `. A variable that is not set is an error.
+- No secret stands in the file: a worker's key is named by ` + "`api_key_env`" + `, a tenant's is known by its SHA-256.
+- Names of tiers, pools and workers match ` + "`" + namePattern + "`" + ` and are unique.
+
+| key | type | default | meaning |
+|---|---|---|---|
+`)
+	walk("", reflect.ValueOf(Default()), func(path string, k key, v reflect.Value) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", path, typeName(v.Type(), k), defaultText(v, k), strings.ReplaceAll(k.doc, "|", `\|`))
+	})
+	return []byte(b.String())
+}
+
+// walk calls f for every key below section, parents first. A list is followed
+// into what its items hold.
+func walk(path string, section reflect.Value, f func(path string, k key, v reflect.Value)) {
+	fields := fieldsOf(section.Type())
+	for _, name := range fields.names {
+		v, k, at := section.Field(fields.index[name]), keyOf(section.Type(), name), strings.TrimPrefix(path+"."+name, ".")
+		f(at, k, v)
+		t := v.Type()
+		switch t.Kind() {
+		case reflect.Slice:
+			at, t = at+"[]", t.Elem()
+		case reflect.Pointer:
+			t = t.Elem()
+		}
+		if t.Kind() == reflect.Struct {
+			if v.Kind() != reflect.Struct {
+				v = reflect.New(t).Elem()
+			}
+			walk(at, v, f)
+		}
+	}
+}
+
+// typeName names what a key takes.
+func typeName(t reflect.Type, k key) string {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return typeName(t.Elem(), k)
+	case t.Kind() == reflect.Struct:
+		return "section"
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		return "list of sections"
+	case t.Kind() == reflect.Slice && k.words != nil:
+		return "list of `" + strings.Join(k.words(), "`, `") + "`"
+	case t.Kind() == reflect.Slice:
+		return "list of texts"
+	case t.Kind() == reflect.Map:
+		return "text to text"
+	case k.words != nil:
+		return "`" + strings.Join(k.words(), "`, `") + "`"
+	case t == reflect.TypeFor[time.Duration]():
+		return "duration"
+	case t == reflect.TypeFor[Size]():
+		return "size"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Int || t.Kind() == reflect.Float64:
+		return strings.TrimPrefix(strings.TrimPrefix(wanted(t, k), "an "), "a ")
+	}
+	return "text"
+}
+
+// defaultText shows a key's default.
+func defaultText(v reflect.Value, k key) string {
+	switch {
+	case k.required:
+		return "required"
+	case k.inherits != "":
+		return k.inherits
+	case v.Kind() == reflect.Struct || v.Kind() == reflect.Pointer:
+		return ""
+	case v.Kind() == reflect.Slice || v.Kind() == reflect.Map:
+		return "none"
+	case v.Kind() == reflect.Int || v.Kind() == reflect.Bool || !v.IsZero():
+		return fmt.Sprintf("`%v`", v.Interface())
+	}
+	return ""
+}
+
+// Schema returns docs/config.schema.json: the file's shape as a JSON schema for
+// editors. It knows keys, types, words and ranges; what several keys mean
+// together only Parse checks.
+func Schema() ([]byte, error) {
+	root := schemaOf(reflect.TypeFor[File](), key{})
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "Tierway configuration"
+	out, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("writing the schema: %w", err)
+	}
+	return append(out, '\n'), nil
+}
+
+// variable is the form of a value that holds ${…}, which fits any type.
+const variable = `\$\{`
+
+// schemaOf describes one type.
+func schemaOf(t reflect.Type, k key) map[string]any {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return schemaOf(t.Elem(), k)
+	case reflect.Struct:
+		return sectionSchema(t)
+	case reflect.Slice:
+		list := map[string]any{"type": "array", "items": schemaOf(t.Elem(), key{words: k.words})}
+		if k.required {
+			list["minItems"] = 1
+		}
+		return list
+	case reflect.Map:
+		return map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}}
+	case reflect.String:
+		return textSchema(k)
+	}
+	s := map[string]any{}
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$|` + variable, "maximum": 0}
+	case t == reflect.TypeFor[Size]():
+		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^[0-9]+ *(B|KB|MB|GB|KiB|MiB|GiB)?$|` + variable, "minimum": 1}
+	case t.Kind() == reflect.Bool:
+		s["type"] = "boolean"
+	case t.Kind() == reflect.Int:
+		s["type"] = "integer"
+	default:
+		s["type"] = "number"
+	}
+	if t.Kind() != reflect.Bool {
+		s["minimum"] = k.min
+		if k.max != math.MaxInt32 {
+			s["maximum"] = k.max
+		}
+	}
+	return map[string]any{"anyOf": []any{s, map[string]any{"type": "string", "pattern": variable}}}
+}
+
+// textSchema describes a text.
+func textSchema(k key) map[string]any {
+	switch {
+	case k.words != nil:
+		return map[string]any{"anyOf": []any{map[string]any{"enum": k.words()}, map[string]any{"type": "string", "pattern": variable}}}
+	case k.pattern != "" && k.required:
+		return map[string]any{"type": "string", "pattern": k.pattern + "|" + variable}
+	case k.pattern != "":
+		return map[string]any{"type": "string", "pattern": "^$|" + k.pattern + "|" + variable}
+	case k.required:
+		return map[string]any{"type": "string", "minLength": 1}
+	}
+	return map[string]any{"type": "string"}
+}
+
+// sectionSchema describes a struct. A section whose content is commented out
+// is null.
+func sectionSchema(t reflect.Type) map[string]any {
+	properties, required := map[string]any{}, []string{}
+	f := fieldsOf(t)
+	for _, name := range f.names {
+		k := keyOf(t, name)
+		s := schemaOf(t.Field(f.index[name]).Type, k)
+		s["description"] = k.doc
+		properties[name] = s
+		if k.required {
+			required = append(required, name)
+		}
+	}
+	s := map[string]any{"type": []string{"object", "null"}, "additionalProperties": false, "properties": properties}
+	if len(required) > 0 {
+		s["type"], s["required"] = "object", required
+	}
+	return s
+}

@@ -1,0 +1,82 @@
+package config
+
+import "reflect"
+
+// otherPolicies are the routing policies that a build may lack.
+var otherPolicies = [...]string{
+	"round_robin", "weighted_round_robin", "random", "least_load", "power_of_two", "least_latency",
+	"consistent_hash", "rendezvous_hash", "chwbl", "cache_aware", "kv_aware", "kv_overlap",
+}
+
+// unbuilt holds the keys that belong to features which this build does not
+// have, by section and name, each with its feature. They are refused by that
+// name: a limit that is read and not kept would be worse than none.
+var unbuilt = map[string]string{
+	"config.File.store":            "stores (SQL, Redis)",
+	"config.File.gateways":         "state shared between gateways",
+	"config.File.breaker":          "circuit breakers",
+	"config.File.telemetry":        "tracing",
+	"config.File.session_keys":     "session affinity",
+	"config.File.trust_request_id": "session affinity",
+
+	"config.Tier.context":          "context lengths",
+	"config.Tier.price":            "budgets",
+	"config.Tier.saturation":       "saturation signals",
+	"config.PoolConfig.context":    "context lengths",
+	"config.PoolConfig.price":      "budgets",
+	"config.PoolConfig.saturation": "saturation signals",
+
+	"config.Queue.max_depth":   "bounded queues",
+	"config.Queue.max_wait":    "bounded queues",
+	"config.Queue.max_bytes":   "bounded queues",
+	"config.Queue.displace":    "bounded queues",
+	"config.Queue.age":         "queue classes",
+	"config.Queue.aged_share":  "queue classes",
+	"config.Queue.engine_wait": "waiting for workers that are down",
+
+	"config.Classifier.mode":          "classification by content",
+	"config.Classifier.prompt_tokens": "classification by content",
+	"config.Classifier.max_tokens":    "classification by content",
+	"config.Classifier.preset":        "classification by content",
+	"config.Classifier.keywords":      "classification by content",
+	"config.Classifier.keyword_score": "classification by content",
+	"config.Classifier.sticky":        "sticky tiers",
+	"config.Classifier.unavailable":   "moves between tiers",
+
+	"routing.Config.epsilon":           "prefix-aware routing",
+	"routing.Config.slack":             "prefix-aware routing",
+	"routing.Config.virtual_nodes":     "prefix-aware routing",
+	"routing.Config.max_prefix_length": "prefix-aware routing",
+	"routing.Config.no_key":            "prefix-aware routing",
+	"routing.Config.depth":             "prefix-aware routing",
+	"routing.Config.min_score":         "routing by KV cache",
+	"routing.Config.medium_credit":     "routing by KV cache",
+	"routing.Config.kv_events":         "routing by KV cache",
+	"routing.Config.block_size":        "routing by KV cache",
+	"routing.Config.tokenizer":         "routing by KV cache",
+	"routing.Config.lookup_timeout":    "routing by KV cache",
+
+	"workers.Config.events":              "KV events",
+	"workers.Config.replay":              "KV events",
+	"workers.Config.region":              "regions",
+	"workers.Config.priority":            "priority groups",
+	"workers.Config.max_tokens_inflight": "bounds in tokens",
+}
+
+// secretWords are keys under which someone would write a secret into the file.
+var secretWords = map[string]bool{
+	"api_key": true, "apikey": true, "key": true, "token": true, "password": true, "secret": true,
+	"authorization": true, "bearer": true, "bearer_token": true, "auth_token": true,
+}
+
+// secretHint says where a secret of a section goes instead.
+func secretHint(section reflect.Type) string {
+	f := fieldsOf(section)
+	if _, ok := f.index["api_key_env"]; ok {
+		return "put it into an environment variable and name that: api_key_env"
+	}
+	if _, ok := f.index["sha256"]; ok {
+		return `write its digest: sha256, from printf %s "$KEY" | sha256sum`
+	}
+	return "a worker's key is named by api_key_env, a tenant's is known by its sha256"
+}

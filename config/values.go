@@ -1,0 +1,242 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Size is a number of bytes. A file writes it as an integer or with a unit:
+// B, KB, MB, GB in steps of 1000, KiB, MiB, GiB in steps of 1024.
+type Size int64
+
+// String writes the size with the largest unit that divides it.
+func (s Size) String() string {
+	for _, u := range sizeUnits {
+		if u.bytes%1024 == 0 && s != 0 && int64(s)%u.bytes == 0 {
+			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
+
+// sizeUnits are the units of Size, a longer name before its ending.
+var sizeUnits = [...]struct {
+	name  string
+	bytes int64
+}{
+	{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1},
+}
+
+// parseSize reads a size; ok is false for anything that is none or does not
+// fit into 63 bits.
+func parseSize(text string) (size Size, ok bool) {
+	number, unit := text, int64(1)
+	for _, u := range sizeUnits {
+		if rest, found := strings.CutSuffix(text, u.name); found {
+			number, unit = strings.TrimRight(rest, " "), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n > math.MaxInt64/unit || n < -math.MaxInt64/unit {
+		return 0, false
+	}
+	return Size(n * unit), true
+}
+
+// scalar decodes a single value.
+func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
+	if d.absent(n) {
+		d.problem(n, path, "the key has no value", `remove it for the default, or write "" for nothing`)
+		return
+	}
+	if n.Kind != yaml.ScalarNode {
+		d.problem(n, path, "want "+wanted(v.Type(), k)+", got "+kindOf(n), "")
+		return
+	}
+	text, expanded, ok := d.expand(n, path)
+	if !ok {
+		return
+	}
+	at := d.places[path]
+	at.raw, at.expanded = n.Value, expanded
+	d.places[path] = at
+	// A quoted number is a text; one that came from ${…} was quoted for YAML's sake.
+	quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && !expanded
+	hint, ok := setScalar(v, k, text, quoted)
+	if !ok {
+		shown := quote(n.Value)
+		if k.secret {
+			shown = fmt.Sprintf("%d characters", len(text))
+		}
+		d.problem(n, path, "want "+wanted(v.Type(), k)+", got "+shown, hint)
+		if k.secret {
+			d.problems[len(d.problems)-1].hide = true
+		}
+	}
+}
+
+// setScalar stores text in v. If it does not fit, ok is false and hint may say
+// how it would.
+func setScalar(v reflect.Value, k key, text string, quoted bool) (hint string, ok bool) {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		return setDuration(v, k, text)
+	case v.Type() == reflect.TypeFor[Size]():
+		size, ok := parseSize(text)
+		if !ok || size <= 0 {
+			return "such as 32MiB or 33554432", false
+		}
+		v.SetInt(int64(size))
+		return "", true
+	case v.Kind() == reflect.String:
+		return setString(v, k, text)
+	case quoted:
+		return "without the quotes", false
+	case v.Kind() == reflect.Bool:
+		if text != "true" && text != "false" {
+			return "write true or false", false
+		}
+		v.SetBool(text == "true")
+	case v.Kind() == reflect.Int:
+		i, err := strconv.Atoi(text)
+		if err != nil || float64(i) < k.min || float64(i) > k.max {
+			return "", false
+		}
+		v.SetInt(int64(i))
+	case v.Kind() == reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(f >= k.min && f <= k.max) {
+			return "", false
+		}
+		v.SetFloat(f)
+	default:
+		return "", false
+	}
+	return "", true
+}
+
+// setDuration stores a duration that is above zero.
+func setDuration(v reflect.Value, k key, text string) (hint string, ok bool) {
+	dur, err := time.ParseDuration(text)
+	if err != nil {
+		if _, number := strconv.ParseFloat(text, 64); number == nil {
+			return "write the unit too, such as 5s", false
+		}
+		return "such as 250ms, 5s, 2m or 1h30m", false
+	}
+	if dur < 0 || dur == 0 && !k.zero {
+		return "", false
+	}
+	v.SetInt(int64(dur))
+	return "", true
+}
+
+// setString stores a text that is one of the key's words, if it has such.
+func setString(v reflect.Value, k key, text string) (hint string, ok bool) {
+	if k.required && text == "" {
+		return asHint(k.doc), false
+	}
+	if k.words != nil && !slices.Contains(k.words(), text) {
+		if slices.Contains(k.unbuilt, text) {
+			return text + " is not in this build, which has " + strings.Join(k.words(), ", "), false
+		}
+		return didYouMean(text, k.words()), false
+	}
+	if k.fits != nil && text != "" && !k.fits(text) {
+		return "", false
+	}
+	v.SetString(text)
+	return "", true
+}
+
+// wanted names what a key takes.
+func wanted(t reflect.Type, k key) string {
+	switch {
+	case k.want != "":
+		return k.want
+	case k.words != nil:
+		return "one of " + strings.Join(k.words(), ", ")
+	case t == reflect.TypeFor[time.Duration]():
+		if k.zero {
+			return "a duration"
+		}
+		return "a duration above 0"
+	case t == reflect.TypeFor[Size]():
+		return "a size above 0"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Float64:
+		number := "a number"
+		if t.Kind() == reflect.Int {
+			number = "an integer"
+		}
+		if k.max == math.MaxInt32 {
+			return fmt.Sprintf("%s of %v or more", number, k.min)
+		}
+		return fmt.Sprintf("%s from %v to %v", number, k.min, k.max)
+	}
+	return "a text"
+}
+
+// expand replaces ${NAME} and ${NAME:-default} in a scalar; $${ stands for ${.
+// ok is false, and a problem is noted, when a variable without a default is
+// not set or an expression is broken.
+func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok bool) {
+	rest := n.Value
+	var b strings.Builder
+	ok = true
+	for {
+		i := strings.Index(rest, "${")
+		if i < 0 {
+			b.WriteString(rest)
+			return b.String(), expanded, ok
+		}
+		if i > 0 && rest[i-1] == '$' {
+			b.WriteString(rest[:i-1] + "${")
+			rest = rest[i+2:]
+			continue
+		}
+		b.WriteString(rest[:i])
+		inside, after, closed := strings.Cut(rest[i+2:], "}")
+		name, fallback, hasFallback := strings.Cut(inside, ":-")
+		if !closed || !isVariable(name) {
+			d.problem(n, path, "want ${NAME} or ${NAME:-default}, got "+quote(rest[i:]), "write $${ for a plain ${")
+			return "", expanded, false
+		}
+		value, set := d.env(name)
+		// Values of fewer than six letters are words such as "true", no secrets.
+		if len(value) >= 6 {
+			d.variables[name] = value
+		}
+		switch {
+		case set && value != "":
+			b.WriteString(value)
+		case hasFallback:
+			b.WriteString(fallback)
+		case set:
+		default:
+			d.problem(n, path, "the environment variable "+name+" is not set", "set it, or write ${"+shorten(name)+":-default}")
+			ok = false
+		}
+		expanded, rest = true, after
+	}
+}
+
+// isVariable reports whether name can be an environment variable's.
+func isVariable(name string) bool {
+	for i, r := range name {
+		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 256
+}

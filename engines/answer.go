@@ -1,0 +1,136 @@
+package engines
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// wishes are the settings that the dialects share.
+type wishes struct {
+	n          int
+	maxTokens  int // 0: as long as the answer is
+	minTokens  int
+	ignoreEOS  bool // vLLM: the answer goes on to maxTokens
+	stop       []string
+	jsonObject bool
+	schema     json.RawMessage
+	tools      []tool
+	choice     toolChoice
+	seed       uint64
+	salt       string
+}
+
+// usage counts one request's tokens.
+type usage struct{ prompt, cached, output int }
+
+// The reasons for which an answer ends, in the words of the chat dialect.
+const (
+	finishStop   = "stop"
+	finishLength = "length"
+	finishTools  = "tool_calls"
+)
+
+// answer is what one choice says, cut into tokens. With a tool the tokens are those
+// of its arguments.
+type answer struct {
+	pieces  []string
+	finish  string
+	stopped string // the stop sequence that ended it
+	tool    string
+}
+
+func (a *answer) text() string { return strings.Join(a.pieces, "") }
+
+// plan is everything that is decided before an engine starts to work on a request.
+type plan struct {
+	prompts [][]uint32
+	answers []*answer // for each prompt n of them
+	stream  bool      // tokens count as written one by one
+	script  Script
+}
+
+func (p *plan) promptTokens() int {
+	n := 0
+	for _, ids := range p.prompts {
+		n += len(ids)
+	}
+	return n
+}
+
+// add decides what one prompt is answered.
+func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
+	if len(prompt) == 0 {
+		return badRequest("prompt", "the prompt is empty")
+	}
+	room := e.c.Context - len(prompt)
+	if room < max(w.maxTokens, 1) {
+		return badRequest("max_tokens", "the prompt has %d tokens and %d are asked for, but the model's context holds %d (context_length_exceeded); shorten the prompt or lower max_tokens",
+			len(prompt), w.maxTokens, e.c.Context)
+	}
+	called, err := pickTool(w.tools, w.choice, turns)
+	if err != nil {
+		return err
+	}
+	bounded := *w
+	bounded.minTokens = min(w.minTokens, room)
+	seed := hashIDs(e.c.Seed^w.seed, prompt)
+	for i := range max(w.n, 1) {
+		a, err := compose(mix(seed+uint64(i)), p.script, called, &bounded)
+		if err != nil {
+			return err
+		}
+		if len(a.pieces) > room {
+			a.pieces, a.finish = a.pieces[:room], finishLength
+		}
+		p.answers = append(p.answers, a)
+	}
+	p.prompts = append(p.prompts, salted(prompt, w.salt))
+	return nil
+}
+
+// compose makes up one answer.
+func compose(seed uint64, script Script, called *tool, w *wishes) (*answer, error) {
+	a := &answer{finish: finishStop}
+	text, err := a.compose(seed, script, called, w)
+	if err != nil {
+		return nil, err
+	}
+	if a.tool == "" && !w.ignoreEOS {
+		for _, stop := range w.stop {
+			if at := strings.Index(text, stop); stop != "" && at >= 0 {
+				text, a.stopped = text[:at], stop
+			}
+		}
+	}
+	a.pieces = pieces(text)
+	if w.maxTokens > 0 && len(a.pieces) > w.maxTokens {
+		a.pieces, a.finish, a.stopped = a.pieces[:w.maxTokens], finishLength, ""
+	}
+	return a, nil
+}
+
+func (a *answer) compose(seed uint64, script Script, called *tool, w *wishes) (string, error) {
+	switch {
+	case script.Text != "":
+		return script.Text, nil
+	case called != nil:
+		a.tool, a.finish = called.name, finishTools
+		if len(called.params) == 0 {
+			return "{}", nil
+		}
+		return conform(called.params, seed)
+	case len(w.schema) > 0:
+		return conform(w.schema, seed)
+	case w.jsonObject:
+		return `{"answer": ` + string(appendString(nil, prose(seed, 12))) + `, "certain": true}`, nil
+	}
+	tokens := 16 + int(seed%48) // short answers: a demo shows many of them
+	if script.Tokens > 0 {
+		tokens = script.Tokens
+	}
+	tokens = max(tokens, w.minTokens)
+	if w.ignoreEOS && w.maxTokens > 0 {
+		tokens = w.maxTokens
+	}
+	return prose(seed, tokens), nil
+}

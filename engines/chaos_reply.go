@@ -1,0 +1,163 @@
+package engines
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+)
+
+// answer is what a fault does before or instead of the inner handler; true when
+// there is nothing left to answer.
+func (f *Fault) answer(w http.ResponseWriter, r *http.Request, body []byte) bool {
+	switch f.Kind {
+	case FaultSlow:
+		return sleep(r.Context(), f.Delay) != nil
+	case FaultReset:
+		drop(w, true)
+	case FaultClose, FaultStale:
+		drop(w, false)
+	case FaultHang:
+		<-r.Context().Done()
+	case FaultGarbage:
+		write(w, []byte("\x16\x03\x01\x02 this is no HTTP\r\n\r\n\x00\xff\xfe"))
+	case FaultErrorFirst:
+		f.errorFirst(w)
+	case FaultEndless:
+		f.endless(w, body)
+	default:
+		f.status(w)
+	}
+	return true
+}
+
+// seize takes the connection out of net/http's hands, with what was written so far
+// already sent.
+func seize(w http.ResponseWriter) (net.Conn, error) {
+	rc := http.NewResponseController(w)
+	conn, buffered, err := rc.Hijack()
+	if err != nil {
+		return nil, err
+	}
+	if err := buffered.Flush(); err != nil {
+		_ = conn.Close() // the peer has gone
+		return nil, err
+	}
+	return conn, nil
+}
+
+// drop ends the connection at once; with reset the peer gets RST and may lose what
+// it has not read.
+func drop(w http.ResponseWriter, reset bool) {
+	conn, err := seize(w)
+	if err != nil {
+		panic(http.ErrAbortHandler) // no connection to take: net/http then ends it
+	}
+	if reset {
+		resetOnClose(conn)
+	}
+	_ = conn.Close() // a peer that closed first is as gone
+}
+
+// write sends raw bytes and closes.
+func write(w http.ResponseWriter, raw []byte) {
+	conn, err := seize(w)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = conn.Write(raw) // the peer may have gone
+	_ = conn.Close()
+}
+
+// status answers with a whole body.
+func (f *Fault) status(w http.ResponseWriter) {
+	status, kind, body := f.Status, f.ContentType, f.Body
+	if kind == "" {
+		kind = "application/json"
+	}
+	if body == "" {
+		body = faultBody("the simulated engine refused this request", "simulated_error", status)
+	}
+	switch f.Kind {
+	case FaultRedirect:
+		status, body = http.StatusFound, ""
+		w.Header().Set("Location", "http://127.0.0.1:1/elsewhere")
+	case FaultHTML:
+		status, kind, body = http.StatusOK, "text/html; charset=utf-8", "<!doctype html><title>Sign in</title><h1>Sign in</h1>"
+	case FaultJSONError:
+		status, body = http.StatusOK, faultBody("an error in a successful answer", "simulated_error", http.StatusInternalServerError)
+	case FaultEmpty:
+		status, body = http.StatusOK, ""
+	case FaultReject:
+		if status == 0 {
+			status = http.StatusBadRequest
+		}
+		field := f.field()
+		if field == "include_usage" {
+			field = "stream_options.include_usage"
+		}
+		body = faultBody("extra inputs are not permitted: "+field, "BadRequestError", status)
+	}
+	if f.RetryAfter != "" {
+		w.Header().Set("Retry-After", f.RetryAfter)
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body) // nobody counts whether it arrived
+}
+
+func faultBody(message, kind string, code int) string {
+	b, _ := json.Marshal(map[string]any{"error": map[string]any{"message": message, "type": kind, "param": nil, "code": code}}) // strings and a number
+	return string(b)
+}
+
+// errorFrame is an error event in the form of an engine, with what that engine sends
+// after it.
+func (f *Fault) errorFrame() string {
+	const message = "the simulated engine failed"
+	switch f.Form {
+	case FormSGLang:
+		return `data: {"error":{"object":"error","message":"` + message + `","type":"InternalServerError","param":null,"code":500}}` + "\n\n"
+	case FormLlamaCpp:
+		return `error: {"code":500,"message":"` + message + `","type":"server_error"}` + "\n\n"
+	case FormMessages:
+		return "event: error\ndata: " + `{"type":"error","error":{"type":"overloaded_error","message":"` + message + `"}}` + "\n\n"
+	}
+	return "data: " + faultBody(message, "BadRequestError", http.StatusBadRequest) + "\n\ndata: [DONE]\n\n"
+}
+
+func (f *Fault) errorFirst(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.WriteHeader(http.StatusOK)
+	_, _ = io.WriteString(w, f.errorFrame()) // nobody counts whether it arrived
+}
+
+// endlessBlock is how much is written at once: a few of them fill a socket.
+const endlessBlock = 32 << 10
+
+// endless writes until the client has had enough.
+func (f *Fault) endless(w http.ResponseWriter, body []byte) {
+	var asked struct {
+		Stream bool `json:"stream"`
+	}
+	_ = json.Unmarshal(body, &asked) // a body that is no JSON asks for no stream
+	block := bytes.Repeat([]byte("and so on "), endlessBlock/10)
+	if asked.Stream {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		event := []byte(`data: {"id":"chatcmpl-endless","object":"chat.completion.chunk","created":0,"model":"","choices":[{"index":0,"delta":{"content":"and so on "},"finish_reason":null}]}` + "\n\n")
+		block = bytes.Repeat(event, endlessBlock/len(event))
+	} else {
+		w.Header().Set("Content-Type", "application/json")
+		if _, err := io.WriteString(w, `{"id":"`); err != nil {
+			return
+		}
+	}
+	for {
+		if _, err := w.Write(block); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package engines
+
+import (
+	"fmt"
+	"time"
+)
+
+// Demo returns the engines of a demonstration: three tiers, small to large, of three,
+// two and two engines. Engines of one tier differ by up to 15 % in speed, as machines
+// of one order do; the seed says which is faster. Prompts of a thousand tokens start
+// to be answered within 0.3 seconds.
+func Demo(seed uint64) []Config {
+	// Speeds are those that one mid-range accelerator has with models of the size:
+	// prompts get slower as the model grows, tokens too.
+	tiers := []struct {
+		name, model string
+		engines     int
+		prefill     float64
+		perToken    time.Duration
+		slots       int
+		cache       int
+	}{
+		{"small", "demo-small-7b", 3, 20000, 8 * time.Millisecond, 32, 131072},
+		{"medium", "demo-medium-32b", 2, 10000, 16 * time.Millisecond, 24, 98304},
+		{"large", "demo-large-70b", 2, 6000, 28 * time.Millisecond, 16, 65536},
+	}
+	d := dice{seed}
+	var fleet []Config
+	for _, t := range tiers {
+		for i := range t.engines {
+			pace := 1 - float64(d.roll(16))/100
+			fleet = append(fleet, Config{
+				Name: fmt.Sprintf("%s-%d", t.name, i), Model: t.model,
+				Prefill: t.prefill * pace, PerToken: time.Duration(float64(t.perToken) / pace),
+				Slots: t.slots, CacheTokens: t.cache, BlockSize: 16,
+				Seed: mix(seed + uint64(len(fleet))), Speed: 1,
+			})
+		}
+	}
+	return fleet
+}

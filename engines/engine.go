@@ -1,0 +1,252 @@
+// Package engines simulates inference engines over HTTP, for the demo, the tests
+// and the benchmarks.
+//
+// An [Engine] speaks the dialects that real engines speak and has what matters to
+// a router: a bounded number of slots, a prompt speed, a time per token that grows
+// with load, and a prefix cache. Its words are nonsense, its counts are exact: the
+// usage that it reports is what it wrote. A [Chaos] stands before any handler and
+// misbehaves as real engines and networks do. An engine reads requests with
+// encoding/json alone, independently of how the gateway reads them.
+package engines
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config says what an engine serves and how fast it is. The zero value of every
+// field is usable: an engine without a model needs AnyModel.
+type Config struct {
+	Name     string // shown as Server header and in the demo
+	Model    string // the one model it serves
+	AnyModel bool   // answers to every model's name, as llama.cpp does
+
+	Prefill  float64       // prompt tokens a second; 0 takes no time
+	PerToken time.Duration // time per output token of a request that runs alone
+	Slots    int           // requests that run at once, others wait in order; 0 means 64
+
+	CacheTokens int // tokens that the prefix cache holds; 0 means no cache
+	BlockSize   int // tokens of one cache block; 0 means 16
+	Context     int // the longest prompt and answer together, in tokens; 0 means 32768
+
+	Seed  uint64
+	Speed float64 // divides every delay: 1 is real time, 10 ten times as fast, 0 has no delays
+
+	Clock  func() time.Time                                 // nil means time.Now
+	Sleep  func(ctx context.Context, d time.Duration) error // nil means a timer; must end with ctx
+	Script func(path string, body []byte) Script            // nil means that the engine makes up its answers
+	Record bool                                             // keeps requests for Requests
+}
+
+// Script overrules what an engine would say to one request. The zero value
+// overrules nothing.
+type Script struct {
+	Text      string          // answered word for word
+	Tokens    int             // length of the made-up answer
+	HoldAfter int             // falls silent after so many tokens; 0 never
+	Release   <-chan struct{} // closing it ends the silence; nil: only the client's leaving does
+}
+
+// maxBody bounds a request's body: twice what the gateway accepts, so that it is
+// never the engine that a test of large bodies meets first.
+const maxBody = 64 << 20
+
+// Engine is one simulated inference engine: an http.Handler. All its methods may
+// be called at once. The caller owes it a Close when background responses were
+// asked for.
+type Engine struct {
+	c       Config
+	slots   *turnstile
+	prefill *turnstile // the compute is one: prompts are read one after the other
+	cache   *prefixCache
+	stored  *responseStore
+
+	decoding atomic.Int64
+	inUse    atomic.Int64 // tokens that running requests hold
+	ids      atomic.Uint64
+	counts   counters
+	work     sync.WaitGroup // background responses
+}
+
+// New makes an engine. Values below zero count as zero.
+func New(c Config) *Engine {
+	if c.Slots <= 0 {
+		c.Slots = 64
+	}
+	if c.BlockSize <= 0 {
+		c.BlockSize = 16 // vLLM's block on most platforms
+	}
+	if c.Context <= 0 {
+		c.Context = 32768
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Sleep == nil {
+		c.Sleep = sleep
+	}
+	return &Engine{
+		c:       c,
+		slots:   newTurnstile(c.Slots),
+		prefill: newTurnstile(1),
+		cache:   newPrefixCache(max(c.CacheTokens, 0)/c.BlockSize, c.BlockSize),
+		stored:  newResponseStore(),
+	}
+}
+
+// Config returns the engine's configuration with its defaults filled in.
+func (e *Engine) Config() Config { return e.c }
+
+// Close cancels background responses and waits for them. Requests that are being
+// served end with their connections, not with Close.
+func (e *Engine) Close() {
+	e.stored.cancelAll()
+	e.work.Wait()
+}
+
+// request is one call as handlers see it: the whole body has been read, which is
+// what lets net/http notice a client that leaves.
+type request struct {
+	*http.Request
+	body   []byte
+	script Script
+}
+
+type handler func(e *Engine, w http.ResponseWriter, r *request) error
+
+type route struct {
+	method string
+	serve  handler
+}
+
+// routes is never written. Paths are those of vLLM's server.
+var routes = map[string]route{
+	"/v1/chat/completions":      {http.MethodPost, (*Engine).chat},
+	"/v1/completions":           {http.MethodPost, (*Engine).completions},
+	"/v1/responses":             {http.MethodPost, (*Engine).responses},
+	"/v1/messages":              {http.MethodPost, (*Engine).messages},
+	"/v1/messages/count_tokens": {http.MethodPost, (*Engine).countTokens},
+	"/v1/embeddings":            {http.MethodPost, (*Engine).embeddings},
+	"/v1/rerank":                {http.MethodPost, (*Engine).rerank},
+	"/rerank":                   {http.MethodPost, (*Engine).rerank},
+	"/v1/score":                 {http.MethodPost, (*Engine).score},
+	"/score":                    {http.MethodPost, (*Engine).score},
+	"/v1/moderations":           {http.MethodPost, (*Engine).moderations},
+	"/tokenize":                 {http.MethodPost, (*Engine).tokenize},
+	"/v1/audio/transcriptions":  {http.MethodPost, (*Engine).transcribe},
+	"/v1/audio/translations":    {http.MethodPost, (*Engine).transcribe},
+	"/v1/audio/speech":          {http.MethodPost, (*Engine).speak},
+	"/v1/images/generations":    {http.MethodPost, (*Engine).draw},
+	"/v1/images/edits":          {http.MethodPost, (*Engine).editImage},
+	"/v1/models":                {http.MethodGet, (*Engine).models},
+	"/health":                   {http.MethodGet, (*Engine).health},
+	"/metrics":                  {http.MethodGet, (*Engine).metrics},
+}
+
+// find returns the route of a path and the name under which it is counted.
+func find(path string) (route, string, bool) {
+	if rt, ok := routes[path]; ok {
+		return rt, path, true
+	}
+	if id, ok := strings.CutPrefix(path, "/v1/responses/"); ok && id != "" {
+		if base, ok := strings.CutSuffix(id, "/cancel"); ok && base != "" && !strings.Contains(base, "/") {
+			return route{http.MethodPost, (*Engine).cancelResponse}, "/v1/responses/{id}/cancel", true
+		}
+		if !strings.Contains(id, "/") {
+			return route{"", (*Engine).storedResponse}, "/v1/responses/{id}", true
+		}
+	}
+	return route{}, "other", false
+}
+
+// ServeHTTP answers one request. A client that leaves is noticed within one token,
+// counted, and gives its slot back.
+func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rt, name, known := find(r.URL.Path)
+	e.counts.enter(name)
+	defer e.counts.leave()
+	if e.c.Name != "" {
+		w.Header().Set("Server", e.c.Name)
+	}
+
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if e.c.Record {
+		e.counts.record(r, body)
+	}
+	switch {
+	case err != nil:
+		err = bodyError(err)
+	case !known:
+		err = &apiError{status: http.StatusNotFound, message: fmt.Sprintf("the path %s does not exist", r.URL.Path)}
+	case rt.method != "" && rt.method != r.Method:
+		w.Header().Set("Allow", rt.method)
+		err = &apiError{status: http.StatusMethodNotAllowed, message: fmt.Sprintf("%s takes %s, not %s", r.URL.Path, rt.method, r.Method)}
+	default:
+		req := &request{Request: r, body: body}
+		if e.c.Script != nil {
+			req.script = e.c.Script(r.URL.Path, body)
+		}
+		err = rt.serve(e, w, req)
+	}
+	e.conclude(w, r, err)
+}
+
+// conclude turns a handler's error into an answer or a count. Only *apiError is
+// answered: handlers return it before they have written anything.
+func (e *Engine) conclude(w http.ResponseWriter, r *http.Request, err error) {
+	var refused *apiError
+	switch {
+	case err == nil, errors.Is(err, errStopped):
+	case errors.As(err, &refused):
+		refused.write(w, r.URL.Path)
+	default: // the context ended or a write failed: nobody reads this answer
+		e.counts.cancel(e.c.Clock())
+	}
+}
+
+func bodyError(err error) error {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return &apiError{status: http.StatusRequestEntityTooLarge, message: fmt.Sprintf("the body is longer than %d bytes", tooLarge.Limit)}
+	}
+	return fmt.Errorf("reading the body: %w", err)
+}
+
+// checkModel refuses a model that the engine does not serve.
+func (e *Engine) checkModel(model string) error {
+	switch {
+	case e.c.AnyModel || model == e.c.Model && model != "":
+		return nil
+	case model == "":
+		return badRequest("model", "the field model is missing; this engine serves %q", e.c.Model)
+	}
+	return &apiError{status: http.StatusNotFound, param: "model",
+		message: fmt.Sprintf("the model %q does not exist; this engine serves %q", model, e.c.Model)}
+}
+
+// modelName is what answers call the model: an engine that takes every name
+// repeats the client's.
+func (e *Engine) modelName(asked string) string {
+	if asked == "" {
+		return e.c.Model
+	}
+	return asked
+}
+
+// newID returns a fresh id that depends only on the seed and on how many came before.
+func (e *Engine) newID(prefix string) string {
+	return fmt.Sprintf("%s%016x", prefix, mix(e.c.Seed^mix(e.ids.Add(1))))
+}
+
+// restoreBody lets a body that was read be read again, by the multipart reader.
+func (r *request) restoreBody() {
+	r.Body = io.NopCloser(bytes.NewReader(r.body))
+}

@@ -1,0 +1,80 @@
+package engines
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// errStopped ends an answer that a fault has cut: it is not a client's leaving and
+// is not counted as one.
+var errStopped = errors.New("the answer was cut by a fault")
+
+// apiError is a refusal that the client is told. Handlers return it only before
+// their first byte.
+type apiError struct {
+	status  int
+	message string
+	param   string
+}
+
+func (e *apiError) Error() string { return e.message }
+
+func badRequest(param, format string, args ...any) *apiError {
+	return &apiError{status: http.StatusBadRequest, param: param, message: fmt.Sprintf(format, args...)}
+}
+
+// kinds names the statuses in each dialect; never written.
+var kinds = map[int]struct{ openai, anthropic string }{
+	http.StatusBadRequest:            {"BadRequestError", "invalid_request_error"},
+	http.StatusNotFound:              {"NotFoundError", "not_found_error"},
+	http.StatusMethodNotAllowed:      {"MethodNotAllowedError", "invalid_request_error"},
+	http.StatusRequestEntityTooLarge: {"BadRequestError", "request_too_large"},
+}
+
+// write answers in vLLM's form, whose code is the status as a number, or in
+// Anthropic's for its paths.
+func (e *apiError) write(w http.ResponseWriter, path string) {
+	kind := kinds[e.status]
+	var body any
+	if strings.HasPrefix(path, "/v1/messages") {
+		body = map[string]any{"type": "error", "error": map[string]any{"type": kind.anthropic, "message": e.message}}
+	} else {
+		var param any
+		if e.param != "" {
+			param = e.param
+		}
+		body = map[string]any{"error": map[string]any{"message": e.message, "type": kind.openai, "param": param, "code": e.status}}
+	}
+	// Whether the client still reads a refusal changes nothing here.
+	_ = writeJSON(w, e.status, body)
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) error {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encoding an answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, err = w.Write(b)
+	return err
+}
+
+// decode reads a JSON body and names the field that has the wrong type.
+func decode(body []byte, into any) error {
+	err := json.Unmarshal(body, into)
+	var wrong *json.UnmarshalTypeError
+	var refused *apiError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return badRequest(wrong.Field, "the field %s cannot be a JSON %s", wrong.Field, wrong.Value)
+	}
+	return badRequest("", "the body is not a valid JSON object: %v", err)
+}

@@ -1,0 +1,156 @@
+package engines
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// sink takes an answer as it is made. Its errors end the request.
+type sink interface {
+	begin(u usage) error                 // the prompts are read; output is still 0
+	token(choice int, p string) error    // the next token of a choice
+	end(choice int, finish string) error // that choice is complete
+}
+
+// nowhere is the sink of answers that are written whole.
+type nowhere struct{}
+
+func (nowhere) begin(usage) error       { return nil }
+func (nowhere) token(int, string) error { return nil }
+func (nowhere) end(int, string) error   { return nil }
+
+// generate works on a plan: waits for a slot, reads the prompts, makes the tokens,
+// and gives everything back however it ends. The usage counts what was made until
+// then.
+func (e *Engine) generate(ctx context.Context, p *plan, to sink) (usage, error) {
+	var u usage
+	if err := e.slots.enter(ctx); err != nil {
+		return u, err
+	}
+	defer e.slots.leave()
+	held := int64(p.promptTokens())
+	e.inUse.Add(held)
+	defer func() { e.inUse.Add(-held - int64(u.output)) }()
+
+	if err := e.readPrompts(ctx, p, &u); err != nil {
+		return u, err
+	}
+	defer e.decoding.Add(-1)
+	if err := to.begin(u); err != nil {
+		return u, err
+	}
+	if p.stream {
+		e.counts.prompt.Add(int64(u.prompt))
+		e.counts.cached.Add(int64(u.cached))
+	}
+	if err := e.decode(ctx, p, &u, to); err != nil {
+		return u, err
+	}
+	e.keepOutputs(p)
+	return u, nil
+}
+
+// readPrompts takes the engine's one prefill turn. The cache is looked at inside
+// the turn: of two equal prompts the second finds what the first computed. A request
+// counts as decoding before it gives the turn on, so that the next one's time does
+// not depend on who runs first.
+func (e *Engine) readPrompts(ctx context.Context, p *plan, u *usage) error {
+	if err := e.prefill.enter(ctx); err != nil {
+		return err
+	}
+	defer e.prefill.leave()
+	for _, ids := range p.prompts {
+		cached := e.cache.match(ids)
+		e.counts.queried.Add(int64(len(ids)))
+		e.counts.hit.Add(int64(cached))
+		if err := e.pause(ctx, e.prefillTime(len(ids)-cached)); err != nil {
+			return err
+		}
+		e.cache.add(ids)
+		e.counts.computed.Add(int64(len(ids)))
+		u.prompt += len(ids)
+		u.cached += cached
+	}
+	e.decoding.Add(1)
+	return nil
+}
+
+// decode makes one token of every choice a step. The first comes out of the
+// prefill, each later one takes a token's time.
+func (e *Engine) decode(ctx context.Context, p *plan, u *usage, to sink) error {
+	for step, left := 0, len(p.answers); left > 0; step++ {
+		var wait time.Duration
+		if step > 0 {
+			wait = e.tokenTime()
+		}
+		if err := e.pause(ctx, wait); err != nil {
+			return err
+		}
+		if p.script.HoldAfter > 0 && step == p.script.HoldAfter {
+			if err := hold(ctx, p.script.Release); err != nil {
+				return err
+			}
+		}
+		for i, a := range p.answers {
+			if step < len(a.pieces) {
+				if err := to.token(i, a.pieces[step]); err != nil {
+					return err
+				}
+				e.counted(p, u)
+			}
+			if step == max(len(a.pieces)-1, 0) {
+				if err := to.end(i, a.finish); err != nil {
+					return err
+				}
+				e.finished(a.finish)
+				left--
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Engine) counted(p *plan, u *usage) {
+	u.output++
+	e.inUse.Add(1)
+	e.counts.generated.Add(1)
+	if p.stream {
+		e.counts.output.Add(1)
+	}
+}
+
+func (e *Engine) finished(reason string) {
+	if reason == finishLength {
+		e.counts.lengths.Add(1)
+		return
+	}
+	e.counts.stops.Add(1)
+}
+
+func hold(ctx context.Context, release <-chan struct{}) error {
+	select {
+	case <-release:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// keepOutputs enters answers into the cache behind their prompts: the next turn of
+// a chat begins with both.
+func (e *Engine) keepOutputs(p *plan) {
+	if e.cache.capacity == 0 || len(p.prompts) == 0 {
+		return
+	}
+	each := len(p.answers) / len(p.prompts)
+	for i, prompt := range p.prompts {
+		for _, a := range p.answers[i*each : (i+1)*each] {
+			ids := slices.Clone(prompt)
+			for _, piece := range a.pieces {
+				ids = append(ids, tokenID(piece))
+			}
+			e.cache.add(ids)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package engines
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"mime/multipart"
+	"net/http"
+)
+
+// maxFormMemory is what a multipart body may hold in memory: all of it, since the
+// body is already there.
+const maxFormMemory = maxBody
+
+// form reads a multipart body that must have the named file and checks its model.
+func (e *Engine) form(r *request, file string) (*multipart.FileHeader, error) {
+	r.restoreBody()
+	if err := r.ParseMultipartForm(maxFormMemory); err != nil {
+		return nil, badRequest(file, "the body is no multipart form: %v", err)
+	}
+	if err := e.checkModel(r.FormValue("model")); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{file, file + "[]"} { // SDKs send lists of images with brackets
+		if files := r.MultipartForm.File[name]; len(files) > 0 {
+			return files[0], nil
+		}
+	}
+	return nil, badRequest(file, "the form has no file %q", file)
+}
+
+// transcribe serves POST /v1/audio/transcriptions and translations. What it heard is
+// the file's name and size.
+func (e *Engine) transcribe(w http.ResponseWriter, r *request) error {
+	file, err := e.form(r, "file")
+	if err != nil {
+		return err
+	}
+	u, err := e.read(r, [][]uint32{appendIDs([]uint32{markStart}, file.Filename)})
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("The file %s holds %d bytes.", file.Filename, file.Size)
+	if r.FormValue("response_format") == "text" {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if _, err := io.WriteString(w, text+"\n"); err != nil {
+			return err
+		}
+		e.counts.delivered(u)
+		return nil
+	}
+	return e.writeWhole(w, u, map[string]any{"text": text,
+		"usage": map[string]any{"type": "tokens", "input_tokens": u.prompt, "output_tokens": 0, "total_tokens": u.prompt}})
+}
+
+// audioTypes are the media types of speech; never written.
+var audioTypes = map[string]string{"": "audio/mpeg", "mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac",
+	"flac": "audio/flac", "wav": "audio/wav", "pcm": "audio/pcm"}
+
+// speechBytes is what one token of text sounds like: enough that a long text takes
+// several reads.
+const speechBytes = 512
+
+// speak serves POST /v1/audio/speech with bytes that the text determines.
+func (e *Engine) speak(w http.ResponseWriter, r *request) error {
+	var req struct {
+		Model  string `json:"model"`
+		Input  string `json:"input"`
+		Format string `json:"response_format"`
+	}
+	if err := decode(r.body, &req); err != nil {
+		return err
+	}
+	if err := e.checkModel(req.Model); err != nil {
+		return err
+	}
+	kind, known := audioTypes[req.Format]
+	if !known {
+		return badRequest("response_format", "response_format %q is not known", req.Format)
+	}
+	ids := appendIDs(nil, req.Input)
+	u, err := e.read(r, [][]uint32{ids})
+	if err != nil {
+		return err
+	}
+	sound := make([]byte, speechBytes*len(ids))
+	d := dice{hashIDs(e.c.Seed, ids)}
+	for i := range sound {
+		sound[i] = byte(d.roll(256))
+	}
+	w.Header().Set("Content-Type", kind)
+	if _, err := w.Write(sound); err != nil {
+		return err
+	}
+	e.counts.delivered(u)
+	return nil
+}
+
+// draw serves POST /v1/images/generations.
+func (e *Engine) draw(w http.ResponseWriter, r *request) error {
+	var req struct {
+		Model  string `json:"model"`
+		Prompt string `json:"prompt"`
+		N      *int   `json:"n"`
+	}
+	if err := decode(r.body, &req); err != nil {
+		return err
+	}
+	if err := e.checkModel(req.Model); err != nil {
+		return err
+	}
+	n := 1
+	if req.N != nil {
+		n = *req.N
+	}
+	return e.images(w, r, req.Prompt, n)
+}
+
+// editImage serves POST /v1/images/edits.
+func (e *Engine) editImage(w http.ResponseWriter, r *request) error {
+	if _, err := e.form(r, "image"); err != nil {
+		return err
+	}
+	return e.images(w, r, r.FormValue("prompt"), 1)
+}
+
+// images answers with pictures of one pixel whose colour the prompt determines.
+func (e *Engine) images(w http.ResponseWriter, r *request, prompt string, n int) error {
+	if prompt == "" {
+		return badRequest("prompt", "the field prompt is missing or empty")
+	}
+	if n < 1 || n > 10 { // OpenAI's bound
+		return badRequest("n", "n must be 1 to 10, not %d", n)
+	}
+	ids := appendIDs(nil, prompt)
+	u, err := e.read(r, [][]uint32{ids})
+	if err != nil {
+		return err
+	}
+	data := make([]map[string]any, n)
+	for i := range data {
+		picture, err := pixel(hashIDs(e.c.Seed+uint64(i), ids))
+		if err != nil {
+			return err
+		}
+		data[i] = map[string]any{"b64_json": base64.StdEncoding.EncodeToString(picture)}
+	}
+	return e.writeWhole(w, u, map[string]any{"created": e.c.Clock().Unix(), "data": data,
+		"usage": map[string]any{"input_tokens": u.prompt, "output_tokens": 0, "total_tokens": u.prompt}})
+}
+
+func pixel(seed uint64) ([]byte, error) {
+	img := image.NewNRGBA(image.Rect(0, 0, 1, 1))
+	img.SetNRGBA(0, 0, color.NRGBA{R: byte(seed), G: byte(seed >> 8), B: byte(seed >> 16), A: 255})
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		return nil, fmt.Errorf("encoding a picture: %w", err)
+	}
+	return b.Bytes(), nil
+}

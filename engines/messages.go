@@ -1,0 +1,196 @@
+package engines
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+type messagesRequest struct {
+	Model         string        `json:"model"`
+	MaxTokens     *int          `json:"max_tokens"`
+	System        content       `json:"system"`
+	Messages      []chatMessage `json:"messages"`
+	StopSequences stopList      `json:"stop_sequences"`
+	Stream        bool          `json:"stream"`
+	Tools         []tool        `json:"tools"`
+	ToolChoice    toolChoice    `json:"tool_choice"`
+}
+
+func (req *messagesRequest) turns() []turn {
+	var turns []turn
+	if req.System.text != "" {
+		turns = append(turns, turn{role: "system", text: req.System.text})
+	}
+	return append(turns, chatTurns(req.Messages)...)
+}
+
+// parseMessages reads what messages and count_tokens share.
+func (e *Engine) parseMessages(body []byte) (*messagesRequest, error) {
+	req := new(messagesRequest)
+	if err := decode(body, req); err != nil {
+		return nil, err
+	}
+	if err := e.checkModel(req.Model); err != nil {
+		return nil, err
+	}
+	if len(req.Messages) == 0 {
+		return nil, badRequest("messages", "messages: at least one message is required")
+	}
+	return req, nil
+}
+
+// messages serves POST /v1/messages, Anthropic's dialect.
+func (e *Engine) messages(w http.ResponseWriter, r *request) error {
+	req, err := e.parseMessages(r.body)
+	if err != nil {
+		return err
+	}
+	if req.MaxTokens == nil {
+		return badRequest("max_tokens", "max_tokens: field required")
+	}
+	wish := &wishes{stop: req.StopSequences, tools: req.Tools, choice: req.ToolChoice}
+	if err := wish.limit("max_tokens", req.MaxTokens); err != nil {
+		return err
+	}
+	turns := req.turns()
+	p := &plan{stream: req.Stream, script: r.script}
+	if err := e.add(p, render(req.Tools, turns), turns, wish); err != nil {
+		return err
+	}
+	m := &message{id: e.newID("msg_"), model: e.modelName(req.Model), answer: p.answers[0]}
+	if m.answer.tool != "" {
+		m.toolID = e.newID("toolu_")
+	}
+	if req.Stream {
+		return e.streamMessage(r.Context(), w, p, m)
+	}
+	u, err := e.generate(r.Context(), p, nowhere{})
+	if err != nil {
+		return err
+	}
+	body := m.envelope(u)
+	body["content"] = []any{m.block()}
+	body["stop_reason"], body["stop_sequence"] = m.stop()
+	return e.writeWhole(w, u, body)
+}
+
+// countTokens serves POST /v1/messages/count_tokens.
+func (e *Engine) countTokens(w http.ResponseWriter, r *request) error {
+	req, err := e.parseMessages(r.body)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"input_tokens": len(render(req.Tools, req.turns()))})
+}
+
+// message is one answer in Anthropic's words.
+type message struct {
+	id, model, toolID string
+	answer            *answer
+}
+
+// envelope is the message without content. Anthropic's input_tokens leave out what
+// was read from the cache.
+func (m *message) envelope(u usage) map[string]any {
+	return map[string]any{
+		"id": m.id, "type": "message", "role": "assistant", "model": m.model, "content": []any{},
+		"stop_reason": nil, "stop_sequence": nil, "usage": messageUsage(u),
+	}
+}
+
+func messageUsage(u usage) map[string]any {
+	return map[string]any{"input_tokens": u.prompt - u.cached, "cache_read_input_tokens": u.cached,
+		"cache_creation_input_tokens": 0, "output_tokens": u.output}
+}
+
+// block is the answer's one content block. Arguments that max_tokens cut are no
+// JSON: Anthropic then sends what it has as an empty input.
+func (m *message) block() map[string]any {
+	if m.answer.tool == "" {
+		return map[string]any{"type": "text", "text": m.answer.text()}
+	}
+	arguments := json.RawMessage(m.answer.text())
+	if !json.Valid(arguments) {
+		arguments = json.RawMessage("{}")
+	}
+	return map[string]any{"type": "tool_use", "id": m.toolID, "name": m.answer.tool, "input": arguments}
+}
+
+func (m *message) stop() (reason string, sequence any) {
+	switch {
+	case m.answer.stopped != "":
+		return "stop_sequence", m.answer.stopped
+	case m.answer.finish == finishLength:
+		return "max_tokens", nil
+	case m.answer.finish == finishTools:
+		return "tool_use", nil
+	}
+	return "end_turn", nil
+}
+
+// messageStream is the sink of a Messages stream.
+type messageStream struct {
+	out *sse
+	m   *message
+}
+
+func (e *Engine) streamMessage(ctx context.Context, w http.ResponseWriter, p *plan, m *message) error {
+	out, err := newSSE(w)
+	if err != nil {
+		return err
+	}
+	s := &messageStream{out: out, m: m}
+	u, err := e.generate(ctx, p, s)
+	if err != nil {
+		return err
+	}
+	reason, sequence := m.stop()
+	if err := s.event("message_delta", map[string]any{"delta": map[string]any{"stop_reason": reason, "stop_sequence": sequence}, "usage": messageUsage(u)}); err != nil {
+		return err
+	}
+	return s.event("message_stop", map[string]any{})
+}
+
+func (s *messageStream) event(name string, fields map[string]any) error {
+	fields["type"] = name
+	b, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	return s.out.send(append(s.out.open(name), b...))
+}
+
+// begin sends what comes before the first token: the message, its block, and the
+// ping that Anthropic sends there.
+func (s *messageStream) begin(u usage) error {
+	if err := s.event("message_start", map[string]any{"message": s.m.envelope(u)}); err != nil {
+		return err
+	}
+	block := map[string]any{"type": "text", "text": ""}
+	if s.m.answer.tool != "" {
+		block = map[string]any{"type": "tool_use", "id": s.m.toolID, "name": s.m.answer.tool, "input": map[string]any{}}
+	}
+	if err := s.event("content_block_start", map[string]any{"index": 0, "content_block": block}); err != nil {
+		return err
+	}
+	return s.event("ping", map[string]any{})
+}
+
+func (s *messageStream) token(choice int, piece string) error {
+	b := s.out.open("content_block_delta")
+	b = append(b, `{"type":"content_block_delta","index":`...)
+	b = strconv.AppendInt(b, int64(choice), 10)
+	if s.m.answer.tool == "" {
+		b = append(b, `,"delta":{"type":"text_delta","text":`...)
+	} else {
+		b = append(b, `,"delta":{"type":"input_json_delta","partial_json":`...)
+	}
+	b = appendString(b, piece)
+	return s.out.send(append(b, "}}"...))
+}
+
+func (s *messageStream) end(int, string) error {
+	return s.event("content_block_stop", map[string]any{"index": 0})
+}

@@ -1,0 +1,164 @@
+package engines
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// turn is one message as the engine renders it, whatever dialect it came in.
+type turn struct {
+	role  string // system, user, assistant, tool
+	text  string
+	human bool // holds text that is not the result of a tool
+}
+
+// content is a message's content: a string or a list of parts.
+type content struct {
+	text  string
+	human bool // some text in it is not a tool's result
+}
+
+func (c *content) UnmarshalJSON(b []byte) error {
+	b = bytes.TrimSpace(b)
+	switch {
+	case bytes.Equal(b, []byte("null")):
+		return nil
+	case len(b) > 0 && b[0] == '"':
+		c.human = true
+		return json.Unmarshal(b, &c.text)
+	}
+	var parts []part
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return badRequest("content", "a message's content must be a string or a list of parts")
+	}
+	var text strings.Builder
+	for _, p := range parts {
+		s, human := p.render()
+		text.WriteString(s)
+		c.human = c.human || human
+	}
+	c.text = text.String()
+	return nil
+}
+
+// part is one part of a content list, in any of the three dialects.
+type part struct {
+	Type    string          `json:"type"`
+	Text    string          `json:"text"`
+	Refusal string          `json:"refusal"`
+	Content *content        `json:"content"` // of a tool_result
+	Name    string          `json:"name"`    // of a tool_use
+	Input   json.RawMessage `json:"input"`
+	raw     []byte
+}
+
+func (p *part) UnmarshalJSON(b []byte) error {
+	type plain part
+	if err := json.Unmarshal(b, (*plain)(p)); err != nil {
+		return err
+	}
+	p.raw = bytes.Clone(b)
+	return nil
+}
+
+func (p *part) render() (text string, human bool) {
+	switch p.Type {
+	case "text", "input_text", "output_text":
+		return p.Text, true
+	case "refusal":
+		return p.Refusal, false
+	case "tool_result":
+		if p.Content == nil {
+			return "", false
+		}
+		return p.Content.text, false
+	case "tool_use":
+		return p.Name + string(p.Input), false
+	case "thinking", "redacted_thinking":
+		return "", false
+	}
+	// Images, audio and files cost a fixed number of tokens that depend on what they are.
+	return fmt.Sprintf("<%s %016x>", p.Type, hashIDs(0, appendIDs(nil, string(p.raw)))), false
+}
+
+// The markers that a chat template puts around messages, as token ids: tokens of
+// text are all above them.
+const (
+	markStart uint32 = iota + 1
+	markEnd
+	markText
+)
+
+// render lays turns out as a chat template does and returns the prompt's tokens.
+// Each message is cut into tokens by itself, so that an answer that comes back as
+// history has the tokens it was written with.
+func render(tools []tool, turns []turn) []uint32 {
+	size := 2
+	for _, t := range turns {
+		size += len(t.text)/tokenBytes + 8
+	}
+	ids := make([]uint32, 0, size)
+	for _, t := range tools {
+		ids = append(ids, markStart)
+		ids = appendIDs(ids, t.name)
+		ids = appendIDs(ids, string(t.params))
+		ids = append(ids, markEnd)
+	}
+	for _, t := range turns {
+		ids = appendRole(ids, t.role)
+		ids = appendIDs(ids, t.text)
+		ids = append(ids, markEnd)
+	}
+	return appendRole(ids, "assistant")
+}
+
+func appendRole(ids []uint32, role string) []uint32 {
+	ids = append(ids, markStart)
+	ids = appendIDs(ids, role)
+	return append(ids, markText)
+}
+
+// salted makes prompts of different cache salts share nothing.
+func salted(ids []uint32, salt string) []uint32 {
+	if salt == "" {
+		return ids
+	}
+	h := uint32(hashIDs(0, appendIDs(nil, salt))) | 1<<16
+	out := make([]uint32, len(ids))
+	for i, id := range ids {
+		out[i] = id ^ h
+	}
+	return out
+}
+
+// input is what completions and embeddings take: a string, strings, token ids, or
+// lists of token ids.
+type input [][]uint32
+
+func (in *input) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*in = input{appendIDs(nil, one)}
+		return nil
+	}
+	var many []string
+	if json.Unmarshal(b, &many) == nil {
+		for _, s := range many {
+			*in = append(*in, appendIDs(nil, s))
+		}
+		return nil
+	}
+	var ids []uint32
+	if json.Unmarshal(b, &ids) == nil {
+		*in = input{ids}
+		return nil
+	}
+	var lists [][]uint32
+	if json.Unmarshal(b, &lists) == nil {
+		*in = lists
+		return nil
+	}
+	return badRequest("input", "the input must be a string, strings, token ids, or lists of token ids")
+}

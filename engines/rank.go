@@ -1,0 +1,177 @@
+package engines
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// document is a text, or an object with one.
+type document struct{ text string }
+
+func (d *document) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, &d.text) == nil {
+		return nil
+	}
+	var object struct {
+		Text *string `json:"text"`
+	}
+	if json.Unmarshal(b, &object) != nil || object.Text == nil {
+		return badRequest("documents", "a document must be a string or an object with a text")
+	}
+	d.text = *object.Text
+	return nil
+}
+
+// texts is one text or a list of them.
+type texts []string
+
+func (t *texts) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*t = texts{one}
+		return nil
+	}
+	if err := json.Unmarshal(b, (*[]string)(t)); err != nil {
+		return badRequest("input", "a text or a list of texts is needed")
+	}
+	return nil
+}
+
+// likeness is 0 to 1: the share of a's words that b has, moved a little by a hash so
+// that equal shares are still in a fixed order.
+func likeness(a, b string) float64 {
+	b = strings.ToLower(b)
+	wanted := strings.Fields(strings.ToLower(a))
+	found := 0
+	for _, word := range wanted {
+		if strings.Contains(b, word) {
+			found++
+		}
+	}
+	share := float64(found) / float64(max(len(wanted), 1))
+	jitter := float64(hashIDs(0, appendIDs(nil, a+b))%1000) / 1000
+	return 0.98*share + 0.02*jitter
+}
+
+// rerank serves POST /v1/rerank: the documents by how many of the query's words they
+// have.
+func (e *Engine) rerank(w http.ResponseWriter, r *request) error {
+	var req struct {
+		Model     string     `json:"model"`
+		Query     string     `json:"query"`
+		Documents []document `json:"documents"`
+		TopN      int        `json:"top_n"`
+	}
+	if err := decode(r.body, &req); err != nil {
+		return err
+	}
+	if err := e.checkModel(req.Model); err != nil {
+		return err
+	}
+	if req.Query == "" || len(req.Documents) == 0 {
+		return badRequest("documents", "query and documents must not be empty")
+	}
+	prompts := make([][]uint32, len(req.Documents))
+	type result struct {
+		Index    int            `json:"index"`
+		Document map[string]any `json:"document"`
+		Score    float64        `json:"relevance_score"`
+	}
+	results := make([]result, len(req.Documents))
+	for i, d := range req.Documents {
+		prompts[i] = appendIDs(appendIDs(nil, req.Query), d.text)
+		results[i] = result{Index: i, Document: map[string]any{"text": d.text}, Score: likeness(req.Query, d.text)}
+	}
+	u, err := e.read(r, prompts)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(results, func(a, b result) int { return cmp.Compare(b.Score, a.Score) })
+	if req.TopN > 0 {
+		results = results[:min(req.TopN, len(results))]
+	}
+	return e.writeWhole(w, u, map[string]any{"id": e.newID("rerank-"), "model": e.modelName(req.Model), "results": results,
+		"usage": map[string]any{"prompt_tokens": u.prompt, "total_tokens": u.prompt}})
+}
+
+// score serves POST /v1/score: one text against each of a list, or pairs.
+func (e *Engine) score(w http.ResponseWriter, r *request) error {
+	var req struct {
+		Model string `json:"model"`
+		Text1 texts  `json:"text_1"`
+		Text2 texts  `json:"text_2"`
+	}
+	if err := decode(r.body, &req); err != nil {
+		return err
+	}
+	if err := e.checkModel(req.Model); err != nil {
+		return err
+	}
+	if len(req.Text1) == 0 || len(req.Text2) == 0 {
+		return badRequest("text_1", "text_1 and text_2 must not be empty")
+	}
+	if len(req.Text1) != 1 && len(req.Text1) != len(req.Text2) {
+		return badRequest("text_1", "text_1 must be one text or as many as text_2 has: %d against %d", len(req.Text1), len(req.Text2))
+	}
+	prompts := make([][]uint32, len(req.Text2))
+	data := make([]map[string]any, len(req.Text2))
+	for i, b := range req.Text2 {
+		a := req.Text1[min(i, len(req.Text1)-1)]
+		prompts[i] = appendIDs(appendIDs(nil, a), b)
+		data[i] = map[string]any{"object": "score", "index": i, "score": likeness(a, b)}
+	}
+	u, err := e.read(r, prompts)
+	if err != nil {
+		return err
+	}
+	return e.writeWhole(w, u, map[string]any{"id": e.newID("score-"), "object": "list", "created": e.c.Clock().Unix(),
+		"model": e.modelName(req.Model), "data": data, "usage": map[string]any{"prompt_tokens": u.prompt, "total_tokens": u.prompt}})
+}
+
+// moderationWords flag a category where a text has them; never written.
+var moderationWords = map[string]string{"violence": "kill", "harassment": "idiot", "self-harm": "hurt myself", "hate": "i hate", "sexual": "nude"}
+
+// moderations serves POST /v1/moderations with one word a category.
+func (e *Engine) moderations(w http.ResponseWriter, r *request) error {
+	var req struct {
+		Model string `json:"model"`
+		Input texts  `json:"input"`
+	}
+	if err := decode(r.body, &req); err != nil {
+		return err
+	}
+	if req.Model != "" { // OpenAI's default moderation model needs no name
+		if err := e.checkModel(req.Model); err != nil {
+			return err
+		}
+	}
+	if len(req.Input) == 0 {
+		return badRequest("input", "the field input is missing or empty")
+	}
+	results := make([]map[string]any, len(req.Input))
+	prompts := make([][]uint32, len(req.Input))
+	for i, text := range req.Input {
+		prompts[i] = appendIDs([]uint32{markStart}, text)
+		results[i] = moderate(strings.ToLower(text))
+	}
+	u, err := e.read(r, prompts)
+	if err != nil {
+		return err
+	}
+	return e.writeWhole(w, u, map[string]any{"id": e.newID("modr-"), "model": e.modelName(req.Model), "results": results})
+}
+
+func moderate(text string) map[string]any {
+	categories, scores, flagged := make(map[string]bool), make(map[string]float64), false
+	for category, word := range moderationWords {
+		hit := strings.Contains(text, word)
+		categories[category], scores[category] = hit, 0.01
+		if hit {
+			scores[category], flagged = 0.97, true
+		}
+	}
+	return map[string]any{"flagged": flagged, "categories": categories, "category_scores": scores}
+}

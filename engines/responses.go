@@ -1,0 +1,277 @@
+package engines
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// responseItem is one item of a Responses input.
+type responseItem struct {
+	Type      string          `json:"type"`
+	Role      string          `json:"role"`
+	Content   content         `json:"content"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments"`
+	Output    json.RawMessage `json:"output"`
+}
+
+// responseInput is a string or a list of items.
+type responseInput []responseItem
+
+func (in *responseInput) UnmarshalJSON(b []byte) error {
+	var text string
+	if json.Unmarshal(b, &text) == nil {
+		*in = responseInput{{Type: "message", Role: "user", Content: content{text: text, human: true}}}
+		return nil
+	}
+	if err := json.Unmarshal(b, (*[]responseItem)(in)); err != nil {
+		return badRequest("input", "input must be a string or a list of items")
+	}
+	return nil
+}
+
+func (in responseInput) turns() []turn {
+	var turns []turn
+	for _, item := range in {
+		switch item.Type {
+		case "", "message":
+			turns = append(turns, turn{role: item.Role, text: item.Content.text, human: item.Content.human})
+		case "function_call":
+			turns = append(turns, turn{role: "assistant", text: item.Name + item.Arguments})
+		case "function_call_output":
+			turns = append(turns, turn{role: "tool", text: string(item.Output)})
+		}
+	}
+	return turns
+}
+
+type responseRequest struct {
+	Model           string        `json:"model"`
+	Input           responseInput `json:"input"`
+	Instructions    *string       `json:"instructions"`
+	Previous        *string       `json:"previous_response_id"`
+	MaxOutputTokens *int          `json:"max_output_tokens"`
+	Stream          bool          `json:"stream"`
+	Store           *bool         `json:"store"`
+	Background      bool          `json:"background"`
+	Tools           []tool        `json:"tools"`
+	ToolChoice      toolChoice    `json:"tool_choice"`
+	CacheSalt       string        `json:"cache_salt"`
+	Text            struct {
+		Format struct {
+			Type   string          `json:"type"`
+			Schema json.RawMessage `json:"schema"`
+		} `json:"format"`
+	} `json:"text"`
+}
+
+// responses serves POST /v1/responses.
+func (e *Engine) responses(w http.ResponseWriter, r *request) error {
+	var req responseRequest
+	if err := decode(r.body, &req); err != nil {
+		return err
+	}
+	if err := e.checkModel(req.Model); err != nil {
+		return err
+	}
+	turns, err := e.responseTurns(&req)
+	if err != nil {
+		return err
+	}
+	wish, err := req.wishes()
+	if err != nil {
+		return err
+	}
+	p := &plan{stream: req.Stream, script: r.script}
+	if err := e.add(p, render(req.Tools, turns), turns, wish); err != nil {
+		return err
+	}
+	resp := e.newResponse(&req, r.body)
+	run := &responseRun{e: e, plan: p, resp: resp, turns: turns, keep: req.Store == nil || *req.Store}
+	switch {
+	case req.Stream:
+		return run.stream(r.Context(), w)
+	case req.Background:
+		return run.background(r.Context(), w)
+	}
+	return run.whole(r.Context(), w)
+}
+
+// responseTurns is the whole conversation: what is stored under the previous id,
+// then the instructions and the input.
+func (e *Engine) responseTurns(req *responseRequest) ([]turn, error) {
+	if len(req.Input) == 0 {
+		return nil, badRequest("input", "the field input is missing or empty")
+	}
+	var turns []turn
+	if req.Instructions != nil {
+		turns = append(turns, turn{role: "system", text: *req.Instructions})
+	}
+	if req.Previous != nil && *req.Previous != "" {
+		old, ok := e.stored.get(*req.Previous)
+		if !ok {
+			return nil, unknownResponse(*req.Previous)
+		}
+		turns = append(turns, old.history()...)
+	}
+	return append(turns, req.Input.turns()...), nil
+}
+
+func unknownResponse(id string) *apiError {
+	return &apiError{status: http.StatusNotFound, param: "response_id", message: fmt.Sprintf("no response with the id %q is stored here", id)}
+}
+
+func (req *responseRequest) wishes() (*wishes, error) {
+	w := &wishes{tools: req.Tools, choice: req.ToolChoice, salt: req.CacheSalt}
+	if err := w.limit("max_output_tokens", req.MaxOutputTokens); err != nil {
+		return nil, err
+	}
+	switch format := req.Text.Format; format.Type {
+	case "", "text":
+	case "json_object":
+		w.jsonObject = true
+	case "json_schema":
+		if w.schema = format.Schema; len(w.schema) == 0 {
+			return nil, badRequest("text.format", "text.format.schema is missing")
+		}
+	default:
+		return nil, badRequest("text.format", "text.format.type %q is not one of text, json_object, json_schema", format.Type)
+	}
+	return w, nil
+}
+
+// responseRun is one response on its way.
+type responseRun struct {
+	e     *Engine
+	plan  *plan
+	resp  map[string]any // owned by the run until it is stored; then replaced, never changed
+	turns []turn
+	keep  bool
+}
+
+// newResponse is the object as it is before anything was generated. Fields that the
+// client set are repeated as they came.
+func (e *Engine) newResponse(req *responseRequest, body []byte) map[string]any {
+	var raw map[string]json.RawMessage
+	_ = json.Unmarshal(body, &raw) // the same bytes were just decoded
+	resp := map[string]any{
+		"id": e.newID("resp_"), "object": "response", "created_at": e.c.Clock().Unix(), "status": "in_progress",
+		"model": e.modelName(req.Model), "background": req.Background, "error": nil, "incomplete_details": nil,
+		"output": []any{}, "usage": nil, "store": req.Store == nil || *req.Store, "service_tier": "default",
+		"parallel_tool_calls": true, "tools": []any{}, "tool_choice": "auto", "temperature": 1.0, "top_p": 1.0,
+		"truncation": "disabled", "metadata": map[string]any{}, "instructions": nil, "previous_response_id": nil,
+		"max_output_tokens": nil, "reasoning": map[string]any{"effort": nil, "summary": nil}, "user": nil,
+		"text": map[string]any{"format": map[string]any{"type": "text"}},
+	}
+	repeated := [...]string{"parallel_tool_calls", "tools", "tool_choice", "temperature", "top_p", "truncation", "metadata",
+		"instructions", "previous_response_id", "max_output_tokens", "reasoning", "user", "text"}
+	for _, field := range repeated {
+		if v, ok := raw[field]; ok && string(v) != "null" {
+			resp[field] = v
+		}
+	}
+	return resp
+}
+
+// outputItem is the answer as an output item; half-made items have empty text.
+func (run *responseRun) outputItem(id string, done bool) map[string]any {
+	a := run.plan.answers[0]
+	status, text := "in_progress", ""
+	if done {
+		status, text = "completed", a.text()
+		if a.finish == finishLength {
+			status = "incomplete"
+		}
+	}
+	if a.tool != "" {
+		return map[string]any{"type": "function_call", "id": id, "call_id": "call_" + id, "name": a.tool, "arguments": text, "status": status}
+	}
+	parts := []any{}
+	if done {
+		parts = append(parts, outputText(text))
+	}
+	return map[string]any{"type": "message", "id": id, "role": "assistant", "status": status, "content": parts}
+}
+
+func outputText(text string) map[string]any {
+	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": []any{}}
+}
+
+// itemID is the id of the one output item.
+func (run *responseRun) itemID() string {
+	id, _ := run.resp["id"].(string)
+	if run.plan.answers[0].tool != "" {
+		return "fc_" + id
+	}
+	return "msg_" + id
+}
+
+// complete returns the finished object.
+func (run *responseRun) complete(u usage) map[string]any {
+	resp := copyResponse(run.resp)
+	resp["status"] = "completed"
+	if run.plan.answers[0].finish == finishLength {
+		resp["status"] = "incomplete"
+		resp["incomplete_details"] = map[string]any{"reason": "max_output_tokens"}
+	}
+	resp["completed_at"] = run.e.c.Clock().Unix()
+	resp["output"] = []any{run.outputItem(run.itemID(), true)}
+	resp["usage"] = map[string]any{
+		"input_tokens": u.prompt, "input_tokens_details": map[string]any{"cached_tokens": u.cached},
+		"output_tokens": u.output, "output_tokens_details": map[string]any{"reasoning_tokens": 0},
+		"total_tokens": u.prompt + u.output,
+	}
+	return resp
+}
+
+func (run *responseRun) whole(ctx context.Context, w http.ResponseWriter) error {
+	u, err := run.e.generate(ctx, run.plan, nowhere{})
+	if err != nil {
+		return err
+	}
+	resp := run.complete(u)
+	run.store(resp, nil)
+	return run.e.writeWhole(w, u, resp)
+}
+
+// background answers at once and works on; the store can end it and Close waits
+// for it.
+func (run *responseRun) background(ctx context.Context, w http.ResponseWriter) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	run.keep = true
+	queued := copyResponse(run.resp)
+	queued["status"] = "queued"
+	run.store(queued, cancel)
+	run.e.work.Go(func() {
+		defer cancel()
+		u, err := run.e.generate(ctx, run.plan, nowhere{})
+		if err == nil {
+			run.finish(run.complete(u))
+		}
+	})
+	return writeJSON(w, http.StatusOK, queued)
+}
+
+func (run *responseRun) history() []turn {
+	a := run.plan.answers[0]
+	return append(run.turns[:len(run.turns):len(run.turns)], turn{role: "assistant", text: a.tool + a.text()})
+}
+
+func (run *responseRun) store(resp map[string]any, cancel context.CancelFunc) {
+	if run.keep {
+		run.e.stored.put(&stored{resp: resp, turns: run.history(), cancel: cancel})
+	}
+}
+
+// finish replaces what is stored, unless the response was cancelled or deleted.
+func (run *responseRun) finish(resp map[string]any) { run.e.stored.finish(resp) }
+
+func copyResponse(resp map[string]any) map[string]any {
+	out := make(map[string]any, len(resp)+1)
+	for k, v := range resp {
+		out[k] = v
+	}
+	return out
+}

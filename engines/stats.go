@@ -1,0 +1,116 @@
+package engines
+
+import (
+	"bytes"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stats is what an engine has done up to one moment.
+type Stats struct {
+	Requests      map[string]int64 // by path; ids are written {id}, unknown paths "other"
+	Open          int              // requests being served now, of every path
+	Running       int              // requests that hold a slot now
+	Waiting       int              // requests that wait for a slot now
+	MaxConcurrent int              // the most slots ever held at once
+	Cancelled     int64            // requests whose client left before the end
+	CancelledAt   time.Time        // when the engine last noticed one
+	Written       Tokens           // tokens of answers that went to the socket
+}
+
+// Tokens counts what a client was told: prompt tokens, those of them that came from
+// the prefix cache, and output tokens. Of a stream that was cut the output tokens
+// are those written until then.
+type Tokens struct{ Prompt, Cached, Output int64 }
+
+// Recorded is one request as it arrived.
+type Recorded struct {
+	Method string
+	URL    string // path and query
+	Host   string
+	Header http.Header
+	Body   []byte
+}
+
+// maxRecorded bounds the recorder: no test looks at more, and bodies are kept whole.
+const maxRecorded = 4096
+
+type counters struct {
+	mu          sync.Mutex // guards the five below
+	byPath      map[string]int64
+	open        int
+	cancelled   int64
+	cancelledAt time.Time
+	recorded    []Recorded
+
+	prompt, cached, output atomic.Int64 // written to the socket
+	queried, hit           atomic.Int64 // prefix cache, tokens
+	computed, generated    atomic.Int64 // prompt and output tokens, whether delivered or not
+	stops, lengths         atomic.Int64 // finished by reason
+}
+
+func (c *counters) enter(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byPath == nil {
+		c.byPath = make(map[string]int64)
+	}
+	c.byPath[path]++
+	c.open++
+}
+
+func (c *counters) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+}
+
+func (c *counters) cancel(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancelled++
+	c.cancelledAt = at
+}
+
+func (c *counters) record(r *http.Request, body []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.recorded) == maxRecorded {
+		c.recorded = slices.Delete(c.recorded, 0, 1)
+	}
+	c.recorded = append(c.recorded, Recorded{Method: r.Method, URL: r.URL.RequestURI(), Host: r.Host,
+		Header: r.Header.Clone(), Body: bytes.Clone(body)})
+}
+
+// delivered counts an answer that was written whole.
+func (c *counters) delivered(u usage) {
+	c.prompt.Add(int64(u.prompt))
+	c.cached.Add(int64(u.cached))
+	c.output.Add(int64(u.output))
+}
+
+// Stats returns the counts of this moment.
+func (e *Engine) Stats() Stats {
+	running, waiting, most := e.slots.state()
+	c := &e.counts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Stats{
+		Requests: maps.Clone(c.byPath), Open: c.open,
+		Running: running, Waiting: waiting, MaxConcurrent: most,
+		Cancelled: c.cancelled, CancelledAt: c.cancelledAt,
+		Written: Tokens{Prompt: c.prompt.Load(), Cached: c.cached.Load(), Output: c.output.Load()},
+	}
+}
+
+// Requests returns the requests of an engine whose Config.Record is set, oldest
+// first: the last 4,096. The caller must not change headers and bodies.
+func (e *Engine) Requests() []Recorded {
+	e.counts.mu.Lock()
+	defer e.counts.mu.Unlock()
+	return slices.Clone(e.counts.recorded)
+}

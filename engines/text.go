@@ -1,0 +1,123 @@
+package engines
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// mix spreads 64 bits (the finalizer of SplitMix64, Steele et al. 2014).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// dice is a small generator of random numbers that a seed determines.
+type dice struct{ state uint64 }
+
+// roll returns a number of 0 to n-1.
+func (d *dice) roll(n int) int {
+	d.state++
+	return int(mix(d.state) % uint64(n))
+}
+
+// tokenBytes is what a token covers: English text has about four bytes a token.
+const tokenBytes = 4
+
+// pieceEnd returns where the first token of s ends, never inside a character.
+func pieceEnd(s string) int {
+	end := tokenBytes
+	for end < len(s) && end < 2*tokenBytes && !utf8.RuneStart(s[end]) {
+		end++
+	}
+	return min(end, len(s))
+}
+
+// pieces cuts a text into its tokens.
+func pieces(s string) []string {
+	ps := make([]string, 0, len(s)/tokenBytes+1)
+	for s != "" {
+		end := pieceEnd(s)
+		ps = append(ps, s[:end])
+		s = s[end:]
+	}
+	return ps
+}
+
+// tokenID numbers a token's text (FNV-1a); below 1<<16 are the markers.
+func tokenID(piece string) uint32 {
+	h := uint32(2166136261)
+	for i := range len(piece) {
+		h = (h ^ uint32(piece[i])) * 16777619
+	}
+	return h | 1<<16
+}
+
+// appendIDs appends the tokens of a text to ids.
+func appendIDs(ids []uint32, s string) []uint32 {
+	for s != "" {
+		end := pieceEnd(s)
+		ids = append(ids, tokenID(s[:end]))
+		s = s[end:]
+	}
+	return ids
+}
+
+// hashIDs is one number for a whole prompt.
+func hashIDs(seed uint64, ids []uint32) uint64 {
+	for _, id := range ids {
+		seed = mix(seed ^ uint64(id))
+	}
+	return seed
+}
+
+// words are what answers are made of; never written.
+var words = [...]string{
+	"amber", "answer", "autumn", "bridge", "bright", "candle", "carries", "circle", "clear", "copper",
+	"distant", "evening", "every", "falls", "finds", "garden", "gentle", "glass", "harbour", "holds",
+	"island", "keeps", "lantern", "leaves", "letter", "light", "little", "marble", "meadow", "morning",
+	"moves", "narrow", "never", "north", "often", "open", "paper", "patient", "quiet", "reaches",
+	"remains", "river", "road", "round", "sails", "season", "silver", "slowly", "small", "stone",
+	"story", "summer", "table", "the", "through", "towards", "turns", "under", "valley", "waits",
+	"warm", "water", "window", "winter",
+}
+
+// prose makes up sentences of exactly n tokens.
+func prose(seed uint64, n int) string {
+	var b strings.Builder
+	b.Grow(n*tokenBytes + 16)
+	d := dice{seed}
+	for b.Len() < n*tokenBytes {
+		length := 5 + d.roll(8)
+		for i := range length {
+			word := words[d.roll(len(words))]
+			if i == 0 {
+				if b.Len() > 0 {
+					b.WriteByte(' ')
+				}
+				b.WriteByte(word[0] - 'a' + 'A')
+				b.WriteString(word[1:])
+				continue
+			}
+			b.WriteByte(' ')
+			b.WriteString(word)
+		}
+		b.WriteByte('.')
+	}
+	return b.String()[:n*tokenBytes] // the words are ASCII: a token is exactly four bytes
+}
+
+// appendString appends s as a JSON string.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(s) // a string always has an encoding
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}

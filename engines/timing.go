@@ -1,0 +1,118 @@
+package engines
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+// turnstile lets a fixed number through at once and keeps the others in order.
+type turnstile struct {
+	mu      sync.Mutex
+	size    int
+	inside  int
+	most    int
+	waiting list.List // of chan struct{}, closed when its owner is inside
+}
+
+func newTurnstile(size int) *turnstile { return &turnstile{size: size} }
+
+// enter waits for its turn or for ctx. Who got nil owes one leave.
+func (t *turnstile) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	if t.inside < t.size {
+		t.inside++
+		t.most = max(t.most, t.inside)
+		t.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	place := t.waiting.PushBack(turn)
+	t.mu.Unlock()
+
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	select {
+	case <-turn: // let in at the moment of leaving: the turn goes to the next
+		t.leaveLocked()
+	default:
+		t.waiting.Remove(place)
+	}
+	t.mu.Unlock()
+	return ctx.Err()
+}
+
+func (t *turnstile) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leaveLocked()
+}
+
+// leaveLocked hands the place to the next in line, so that nobody slips in between.
+func (t *turnstile) leaveLocked() {
+	next := t.waiting.Front()
+	if next == nil {
+		t.inside--
+		return
+	}
+	close(t.waiting.Remove(next).(chan struct{}))
+}
+
+func (t *turnstile) state() (inside, waiting, most int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.inside, t.waiting.Len(), t.most
+}
+
+// sleep waits d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// pause lets simulated time d pass. It also is where an engine without delays
+// notices that its client left.
+func (e *Engine) pause(ctx context.Context, d time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if e.c.Speed <= 0 || d <= 0 {
+		return nil
+	}
+	return e.c.Sleep(ctx, time.Duration(float64(d)/e.c.Speed))
+}
+
+// prefillTime is how long a prompt takes to be read: uncached tokens ÷ Prefill,
+// stretched by the share of slots that decode meanwhile.
+func (e *Engine) prefillTime(uncached int) time.Duration {
+	if e.c.Prefill <= 0 {
+		return 0
+	}
+	share := float64(e.decoding.Load()) / float64(e.c.Slots)
+	return time.Duration(float64(uncached) / e.c.Prefill * (1 + share) * float64(time.Second))
+}
+
+// tokenTime is how long the next token takes: PerToken × (1 + load), where load is
+// the share of slots that decode besides this one, plus 1 while a prompt is being
+// read, since prompts and tokens share the compute.
+func (e *Engine) tokenTime() time.Duration {
+	load := float64(e.decoding.Load()-1) / float64(e.c.Slots)
+	if reading, _, _ := e.prefill.state(); reading > 0 {
+		load++
+	}
+	return time.Duration(float64(e.c.PerToken) * (1 + load))
+}

@@ -1,0 +1,81 @@
+// Package openai is the wire: the requests of every dialect that clients of
+// inference engines speak, the streams that answer them, the usage they carry
+// and the errors they expect. It knows bytes and nothing of sockets, workers or
+// tenants.
+package openai
+
+// Dialect is one family of endpoints with its own request, stream and usage
+// format.
+type Dialect uint8
+
+// The dialects. Other is any endpoint that passes through untouched.
+const (
+	Other Dialect = iota
+	Chat
+	Completions
+	Responses
+	Messages
+	Embeddings
+	Rerank
+	Score
+	Tokenize
+	Moderations
+	Images
+	Audio
+)
+
+// names are the words of `serves:` in config.yaml, in metrics and in records.
+var names = [...]string{
+	Other: "other", Chat: "chat", Completions: "completions", Responses: "responses",
+	Messages: "messages", Embeddings: "embeddings", Rerank: "rerank", Score: "score",
+	Tokenize: "tokenize", Moderations: "moderations", Images: "images", Audio: "audio",
+}
+
+// String returns the dialect's name as config.yaml writes it.
+func (d Dialect) String() string {
+	if int(d) < len(names) {
+		return names[d]
+	}
+	return "other"
+}
+
+// ParseDialect returns the dialect of a name in config.yaml; ok is false for a
+// name that is none.
+func ParseDialect(name string) (d Dialect, ok bool) {
+	for i, n := range names {
+		if n == name {
+			return Dialect(i), true
+		}
+	}
+	return Other, false
+}
+
+// Shape is the JSON form in which a client expects errors.
+type Shape uint8
+
+// The shapes of an error body.
+const (
+	ShapeOpenAI    Shape = iota // {"error":{message,type,param,code}}
+	ShapeAnthropic              // {"type":"error","error":{type,message}}
+)
+
+// Shape returns the form of error that clients of the dialect read.
+func (d Dialect) Shape() Shape {
+	if d == Messages {
+		return ShapeAnthropic
+	}
+	return ShapeOpenAI
+}
+
+// Engine is what a worker runs, as far as the wire differs between engines.
+type Engine string
+
+// The engines that a pool can name. EngineAuto is told from the answers.
+const (
+	EngineAuto     Engine = "auto"
+	EngineVLLM     Engine = "vllm"
+	EngineSGLang   Engine = "sglang"
+	EngineLlamaCpp Engine = "llamacpp"
+	EngineOllama   Engine = "ollama"
+	EngineOpenAI   Engine = "openai"
+)

@@ -1,0 +1,220 @@
+package openai
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func zip(t testing.TB, plain []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// noise returns n bytes that do not compress.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	source := rand.NewChaCha8([32]byte{1})
+	source.Read(b)
+	return b
+}
+
+func TestDecodeGivesTheBodyBack(t *testing.T) {
+	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 100_000, doublesUntil, doublesUntil + 1, 3 << 20} {
+		plain := noise(size)
+		zipped := zip(t, plain)
+		for _, hint := range []int64{-1, 0, 1, int64(size), int64(size) * 2} {
+			const most = 8 << 20
+			for _, encoding := range []string{"", "identity", " Identity "} {
+				if got, err := Decode(encoding, bytes.NewReader(plain), hint, most); err != nil || !bytes.Equal(got, plain) {
+					t.Errorf("%d bytes as %q, hint %d: %d bytes, %v", size, encoding, hint, len(got), err)
+				}
+			}
+			for _, encoding := range []string{"gzip", "GZIP", "x-gzip"} {
+				if got, err := Decode(encoding, bytes.NewReader(zipped), hint, most); err != nil || !bytes.Equal(got, plain) {
+					t.Errorf("%d bytes as %q, hint %d: %d bytes, %v", size, encoding, hint, len(got), err)
+				}
+			}
+		}
+		if got, err := Decode("", iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(plain))), int64(size), 8<<20); err != nil || !bytes.Equal(got, plain) {
+			t.Errorf("%d bytes from a slow reader: %d bytes, %v", size, len(got), err)
+		}
+	}
+}
+
+func TestAHonestLengthCostsNoCopyOfASmallBody(t *testing.T) {
+	got, err := Decode("", strings.NewReader(strings.Repeat("x", 5000)), 5000, 1<<20)
+	if err != nil || cap(got) > 6<<10 {
+		t.Errorf("capacity %d, %v", cap(got), err)
+	}
+}
+
+func TestOtherEncodingsAreRefused(t *testing.T) {
+	for _, encoding := range []string{"br", "zstd", "deflate", "gzip, gzip", "gzip,gzip", "identity, gzip", "gzip;q=1", "gz", ","} {
+		_, err := Decode(encoding, strings.NewReader("{}"), 2, 100)
+		var refused *RequestError
+		if !errors.As(err, &refused) || refused.Reason != RefusedEncoding {
+			t.Errorf("%q: %v", encoding, err)
+		}
+	}
+}
+
+func TestNothingLargerThanTheBoundIsTaken(t *testing.T) {
+	const most = 200_000
+	fits, over := bytes.Repeat([]byte("x"), most), bytes.Repeat([]byte("x"), most+1)
+	for _, hint := range []int64{-1, 0, most} {
+		for encoding, wrap := range map[string]func([]byte) []byte{"": func(b []byte) []byte { return b }, "gzip": func(b []byte) []byte { return zip(t, b) }} {
+			if got, err := Decode(encoding, bytes.NewReader(wrap(fits)), hint, most); err != nil || len(got) != most {
+				t.Errorf("%q of %d bytes, hint %d: %d, %v", encoding, most, hint, len(got), err)
+			}
+			_, err := Decode(encoding, bytes.NewReader(wrap(over)), hint, most)
+			var refused *RequestError
+			if !errors.As(err, &refused) || refused.Reason != RefusedSize || !strings.Contains(refused.Message, "200000") {
+				t.Errorf("%q of %d bytes, hint %d: %v", encoding, most+1, hint, err)
+			}
+		}
+	}
+	for _, encoding := range []string{"", "gzip"} {
+		_, err := Decode(encoding, iotest.ErrReader(errors.New("read")), most+1, most)
+		var refused *RequestError
+		if !errors.As(err, &refused) || refused.Reason != RefusedSize {
+			t.Errorf("%q with a Content-Length beyond the bound: %v", encoding, err)
+		}
+	}
+}
+
+// counter counts what is read through it.
+type counter struct {
+	io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func TestReadingStopsAtTheBound(t *testing.T) {
+	const most = 4 << 20
+	bomb := zip(t, make([]byte, 64<<20))
+	for name, tt := range map[string]struct {
+		encoding string
+		body     io.Reader
+	}{"endless": {"", zeros{}}, "bomb": {"gzip", bytes.NewReader(bomb)}, "short length": {"", zeros{}}} {
+		c := &counter{Reader: tt.body}
+		hint := int64(-1)
+		if name == "short length" {
+			hint = 10
+		}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		_, err := Decode(tt.encoding, c, hint, most)
+		runtime.ReadMemStats(&after)
+		var refused *RequestError
+		if !errors.As(err, &refused) || refused.Reason != RefusedSize {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.n > most+1 {
+			t.Errorf("%s: %d bytes read", name, c.n)
+		}
+		// All that was ever allocated, garbage included: buffers up to 1 MiB add up
+		// to 2 MiB, and inflating has its window.
+		if used := after.TotalAlloc - before.TotalAlloc; used > most+5<<19 {
+			t.Errorf("%s: %d bytes allocated", name, used)
+		}
+	}
+}
+
+func TestMembersFollowEachOther(t *testing.T) {
+	one := zip(t, []byte("one"))
+	two := append(bytes.Clone(one), zip(t, []byte("two"))...)
+	if got, err := Decode("gzip", bytes.NewReader(two), int64(len(two)), 100); err != nil || string(got) != "onetwo" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers)), -1, 1<<20); err != nil || len(got) != 0 {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers+1)), -1, 1<<20); err == nil {
+		t.Error("a body of any number of empty members is taken")
+	}
+}
+
+func TestBrokenGzipIsRefused(t *testing.T) {
+	whole := zip(t, []byte(strings.Repeat(`{"model":"m"}`, 10)))
+	bad := map[string][]byte{
+		"empty": {}, "plain": []byte(`{"model":"m"}`), "zero after it": append(bytes.Clone(whole), 0),
+		"text after it":      append(bytes.Clone(whole), "{}"...),
+		"long text after it": append(bytes.Clone(whole), strings.Repeat("{}", 20)...),
+		"half a member":      append(bytes.Clone(whole), whole[:15]...),
+	}
+	for n := 1; n < len(whole); n++ {
+		bad["cut to "+string(rune('0'+n%10))+strings.Repeat("+", n/10)] = whole[:n]
+	}
+	sum := bytes.Clone(whole)
+	sum[len(sum)-6] ^= 1
+	bad["wrong sum"] = sum
+	for name, body := range bad {
+		got, err := Decode("gzip", bytes.NewReader(body), int64(len(body)), 1<<20)
+		var refused *RequestError
+		if !errors.As(err, &refused) || refused.Reason != RefusedValue || refused.Param != "Content-Encoding" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestABrokenConnectionIsNotTheBodysFault(t *testing.T) {
+	broken := errors.New("connection reset")
+	zipped := zip(t, noise(5000))
+	for encoding, body := range map[string][]byte{"": []byte("half"), "gzip": zipped[:2000]} {
+		for _, cause := range []error{broken, io.ErrUnexpectedEOF} {
+			_, err := Decode(encoding, io.MultiReader(bytes.NewReader(body), iotest.ErrReader(cause)), int64(len(zipped)), 1<<20)
+			var refused *RequestError
+			if !errors.Is(err, cause) || errors.As(err, &refused) {
+				t.Errorf("%q: %v", encoding, err)
+			}
+		}
+	}
+}
+
+// FuzzDecodeGzip compares with the standard library.
+func FuzzDecodeGzip(f *testing.F) {
+	f.Add(zip(f, []byte(`{"model":"m"}`)))
+	f.Add(append(zip(f, nil), zip(f, []byte("x"))...))
+	f.Add([]byte{0x1f, 0x8b})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		const most = 1 << 20
+		got, err := Decode("gzip", bytes.NewReader(body), int64(len(body)), most)
+		var want []byte
+		z, wantErr := gzip.NewReader(bytes.NewReader(body))
+		if wantErr == nil {
+			want, wantErr = io.ReadAll(io.LimitReader(z, most+1))
+		}
+		if len(want) > most || err != nil && strings.Contains(err.Error(), "members") {
+			return
+		}
+		if (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(got, want) {
+			t.Fatalf("%d bytes, %v; the standard library: %d bytes, %v", len(got), err, len(want), wantErr)
+		}
+	})
+}

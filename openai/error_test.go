@@ -1,0 +1,345 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"pgregory.net/rapid"
+)
+
+// strictOpenAI is the error body that OpenAI's specification requires.
+type strictOpenAI struct {
+	Error *struct {
+		Message *string `json:"message"`
+		Type    *string `json:"type"`
+		Param   *string `json:"param"`
+		Code    *string `json:"code"`
+	} `json:"error"`
+}
+
+// strictAnthropic is the error body of the Messages API.
+type strictAnthropic struct {
+	Type  string `json:"type"`
+	Error *struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	} `json:"error"`
+	RequestID *string `json:"request_id"`
+}
+
+// strictly decodes b into v: no unknown member, nothing after it.
+func strictly(t interface{ Fatalf(string, ...any) }, b []byte, v any) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		t.Fatalf("%s: %v", b, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		t.Fatalf("%s: something follows the body", b)
+	}
+}
+
+func TestTheTableIsWhole(t *testing.T) {
+	openAI := map[string]bool{"invalid_request_error": true, "permission_denied": true, "timeout_error": true,
+		"requests": true, "insufficient_quota": true, "server_error": true}
+	// https://docs.claude.com/en/api/errors
+	anthropic := map[string]bool{"invalid_request_error": true, "authentication_error": true, "permission_error": true,
+		"not_found_error": true, "request_too_large": true, "rate_limit_error": true, "api_error": true,
+		"timeout_error": true, "overloaded_error": true}
+	seen := map[Code]bool{}
+	for _, r := range Table() {
+		if seen[r.Code] {
+			t.Errorf("%s is twice in the table", r.Code)
+		}
+		seen[r.Code] = true
+		if r.Status < 400 || r.Status > 599 || http.StatusText(r.Status) == "" {
+			t.Errorf("%s has status %d", r.Code, r.Status)
+		}
+		if !openAI[r.Type] || !anthropic[r.Anthropic] {
+			t.Errorf("%s has types %q and %q", r.Code, r.Type, r.Anthropic)
+		}
+		if !strings.HasSuffix(r.Meaning, ".") || !strings.HasSuffix(r.Remedy, ".") {
+			t.Errorf("%s is not explained in sentences", r.Code)
+		}
+		if r.Retry == RetryAfter && !r.SDKsRetry() {
+			t.Errorf("%s asks for a retry that SDKs do not make", r.Code)
+		}
+	}
+	if len(seen) != 28 {
+		t.Errorf("%d codes in the table", len(seen))
+	}
+}
+
+func TestTableBelongsToItsCaller(t *testing.T) {
+	a := Table()
+	a[0] = Row{}
+	if Table()[0] == a[0] {
+		t.Error("a caller changed the table")
+	}
+}
+
+func TestBodies(t *testing.T) {
+	tests := []struct {
+		name              string
+		err               Error
+		openAI, anthropic string
+	}{
+		{"all fields", Error{Code: CodeInvalidValue, Message: `"<b>" & \ é` + "\n", Param: "messages[0].role", Cause: errors.New("secret")},
+			`{"error":{"message":"\"<b>\" & \\ é\n","type":"invalid_request_error","param":"messages[0].role","code":"invalid_value"}}`,
+			`{"type":"error","error":{"type":"invalid_request_error","message":"\"<b>\" & \\ é\n"},"request_id":"req_1"}`},
+		{"table's words", Error{Code: CodeInvalidAPIKey},
+			`{"error":{"message":"The API key is missing, unknown, expired or revoked.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`,
+			`{"type":"error","error":{"type":"authentication_error","message":"The API key is missing, unknown, expired or revoked."},"request_id":"req_1"}`},
+		{"own type", Error{Code: CodeRateLimitExceeded, Type: "tokens", Message: "m"},
+			`{"error":{"message":"m","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`,
+			`{"type":"error","error":{"type":"rate_limit_error","message":"m"},"request_id":"req_1"}`},
+		{"an engine's code", Error{Code: "odd", Status: 404, Message: "m"},
+			`{"error":{"message":"m","type":"invalid_request_error","param":null,"code":"odd"}}`,
+			`{"type":"error","error":{"type":"not_found_error","message":"m"},"request_id":"req_1"}`},
+		{"no code", Error{Message: "m"},
+			`{"error":{"message":"m","type":"server_error","param":null,"code":null}}`,
+			`{"type":"error","error":{"type":"api_error","message":"m"},"request_id":"req_1"}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			unescaped := strings.NewReplacer("\n", `\n`)
+			if got, want := string(tt.err.Body(ShapeOpenAI, "req_1")), unescaped.Replace(tt.openAI); got != want {
+				t.Errorf("OpenAI\ngot  %s\nwant %s", got, want)
+			}
+			if got, want := string(tt.err.Body(ShapeAnthropic, "req_1")), unescaped.Replace(tt.anthropic); got != want {
+				t.Errorf("Anthropic\ngot  %s\nwant %s", got, want)
+			}
+		})
+	}
+	if got := string((&Error{Code: CodeOverloaded, Message: "m"}).Body(ShapeAnthropic, "")); !strings.HasSuffix(got, `"request_id":null}`) {
+		t.Errorf("without a request id: %s", got)
+	}
+}
+
+func TestEveryBodyAndFrameIsStrictlyDecodable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows := Table()
+		message := string(rapid.SliceOf(rapid.Byte()).Draw(t, "message"))
+		e := Error{Code: rows[rapid.IntRange(0, len(rows)-1).Draw(t, "row")].Code, Message: message,
+			Param: rapid.String().Draw(t, "param"), Cause: errors.New("private")}
+		want := strings.ToValidUTF8(string([]rune(e.message())), "\uFFFD")
+
+		var o strictOpenAI
+		body := e.Body(ShapeOpenAI, "id")
+		strictly(t, body, &o)
+		if o.Error == nil || o.Error.Type == nil || o.Error.Message == nil || *o.Error.Message != want || o.Error.Code == nil || *o.Error.Code != string(e.Code) {
+			t.Fatalf("%s", body)
+		}
+		if (o.Error.Param == nil) != (e.Param == "") {
+			t.Fatalf("param of %s", body)
+		}
+		var a strictAnthropic
+		strictly(t, e.Body(ShapeAnthropic, "id"), &a)
+		if a.Type != "error" || a.Error == nil || a.Error.Type == "" || a.Error.Message != want || *a.RequestID != "id" {
+			t.Fatalf("%s", e.Body(ShapeAnthropic, "id"))
+		}
+		for _, d := range []Dialect{Other, Chat, Completions, Responses, Messages, Audio} {
+			frame := e.Frame(d)
+			if !utf8.Valid(frame) || bytes.Contains(frame, []byte("private")) {
+				t.Fatalf("%s", frame)
+			}
+			r := NewEventReader(bytes.NewReader(frame), 0)
+			ev, err := r.Next()
+			if err != nil || len(ev.Raw) != len(frame) {
+				t.Fatalf("%q is not one event: %v", frame, err)
+			}
+			tr := NewTracker(d)
+			if m := tr.Observe(ev); !m.Has(MarkError) {
+				t.Fatalf("%q is marked %q", frame, m.words())
+			}
+			if got, ok := ErrorOf(ev.Data); !ok || got.Message != want {
+				t.Fatalf("%q is read as %+v", frame, got)
+			}
+		}
+	})
+}
+
+func TestFramesOfTheDialects(t *testing.T) {
+	e := Error{Code: CodeWorkerError, Message: "cut"}
+	const object = `{"message":"cut","type":"server_error","param":null,"code":"worker_error"}`
+	for d, want := range map[Dialect]string{
+		Other:       "data: {\"error\":" + object + "}\n\n",
+		Chat:        "data: {\"error\":" + object + "}\n\n",
+		Completions: "data: {\"error\":" + object + "}\n\n",
+		Responses: "event: error\ndata: {\"type\":\"error\",\"code\":\"worker_error\",\"message\":\"cut\",\"param\":null," +
+			"\"sequence_number\":0,\"error\":" + object + "}\n\n",
+		Messages: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"cut\"}}\n\n",
+	} {
+		if got := string(e.Frame(d)); got != want {
+			t.Errorf("%v\ngot  %s\nwant %s", d, got, want)
+		}
+	}
+}
+
+func TestFramesRaiseInOpenAIGo(t *testing.T) {
+	for _, d := range []Dialect{Chat, Completions, Responses} {
+		res := &http.Response{Header: http.Header{}, Body: io.NopCloser(bytes.NewReader((&Error{Code: CodeWorkerError}).Frame(d)))}
+		s := ssestream.NewStream[map[string]any](ssestream.NewDecoder(res), nil)
+		if s.Next() {
+			t.Errorf("%v: the SDK takes the frame for a chunk: %v", d, s.Current())
+		}
+		var raised *ssestream.StreamError
+		if !errors.As(s.Err(), &raised) {
+			t.Errorf("%v: the SDK's error is %v", d, s.Err())
+		}
+	}
+}
+
+func TestStatusAndRetry(t *testing.T) {
+	tests := []struct {
+		name   string
+		err    Error
+		status int
+		never  bool
+	}{
+		{"table", Error{Code: CodeOverloaded}, 503, false},
+		{"own status", Error{Code: CodeWorkerError, Status: 500}, 500, false},
+		{"a success is no status of an error", Error{Code: CodeWorkerError, Status: 200}, 502, false},
+		{"unknown code", Error{Code: "odd"}, 500, false},
+		{"unknown code with a status", Error{Code: "odd", Status: 422}, 422, false},
+		{"spent budget", Error{Code: CodeInsufficientQuota}, 429, true},
+		{"a worker's 401", Error{Code: CodeWorkerAuthFailed}, 502, true},
+		{"own attempts used up", Error{Code: CodeWorkerError, NoRetry: true}, 502, true},
+		{"a minute", Error{Code: CodeRateLimitExceeded, RetryAfter: time.Minute}, 429, false},
+		{"longer than SDKs wait", Error{Code: CodeRateLimitExceeded, RetryAfter: time.Minute + 1}, 429, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.err.HTTPStatus(); got != tt.status {
+				t.Errorf("status %d, want %d", got, tt.status)
+			}
+			if value, set := tt.err.ShouldRetry(); value || set != tt.never {
+				t.Errorf("x-should-retry is %v, set %v", value, set)
+			}
+		})
+	}
+}
+
+func TestACodeOfAnEngineHasTheTypesOfItsStatus(t *testing.T) {
+	for status, want := range map[int][2]string{
+		400: {"invalid_request_error", "invalid_request_error"}, 401: {"invalid_request_error", "authentication_error"},
+		403: {"permission_denied", "permission_error"}, 404: {"invalid_request_error", "not_found_error"},
+		422: {"invalid_request_error", "invalid_request_error"}, 429: {"requests", "rate_limit_error"},
+		500: {"server_error", "api_error"}, 503: {"server_error", "overloaded_error"}, 504: {"server_error", "timeout_error"},
+		200: {"server_error", "api_error"},
+	} {
+		if r := rowOf("odd", status); r.Type != want[0] || r.Anthropic != want[1] {
+			t.Errorf("%d: %q and %q, want %q", status, r.Type, r.Anthropic, want)
+		}
+	}
+}
+
+func TestSDKsRetryWhatTheirRulesSay(t *testing.T) {
+	for _, r := range []Row{{Status: 408}, {Status: 409}, {Status: 429}, {Status: 500}, {Status: 504}} {
+		if !r.SDKsRetry() {
+			t.Errorf("%d is not retried", r.Status)
+		}
+		r.Retry = RetryNever
+		if r.SDKsRetry() {
+			t.Errorf("%d is retried in spite of x-should-retry: false", r.Status)
+		}
+	}
+	for _, status := range []int{400, 401, 403, 404, 413, 422, 426} {
+		if (Row{Status: status}).SDKsRetry() {
+			t.Errorf("%d is retried", status)
+		}
+	}
+}
+
+func TestErrorTellsTheLogItsCause(t *testing.T) {
+	cause := errors.New("connection refused")
+	e := &Error{Code: CodeWorkerError, Message: "worker a failed", Cause: cause}
+	if got, want := e.Error(), "worker_error: worker a failed: connection refused"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if !errors.Is(e, cause) {
+		t.Error("the cause is not wrapped")
+	}
+	if bytes.Contains(e.Body(ShapeOpenAI, ""), []byte("refused")) {
+		t.Error("the client reads the cause")
+	}
+}
+
+func TestErrorsOfEveryEngine(t *testing.T) {
+	tests := []struct {
+		name, data string
+		want       EngineError
+	}{
+		{"OpenAI", `{"error":{"message":"m","type":"invalid_request_error","param":"model","code":"model_not_found"}}`,
+			EngineError{400, "invalid_request_error", "model_not_found", "m", "model"}},
+		{"vLLM before", `{"object":"error","message":"m","type":"BadRequestError","param":null,"code":400}`,
+			EngineError{400, "BadRequestError", "", "m", ""}},
+		{"vLLM", `{"error":{"message":"m","type":"NotFoundError","param":"model","code":404}}`,
+			EngineError{404, "NotFoundError", "", "m", "model"}},
+		{"vLLM's key check", `{"error":"Unauthorized"}`, EngineError{500, "", "", "Unauthorized", ""}},
+		{"SGLang", `{"error":{"object":"error","message":"m","type":"BadRequestError","param":null,"code":400}}`,
+			EngineError{400, "BadRequestError", "", "m", ""}},
+		{"SGLang overloaded", `{"object":"error","message":"The request queue is full.","type":"SERVICE_UNAVAILABLE","param":null,"code":503}`,
+			EngineError{503, "SERVICE_UNAVAILABLE", "", "The request queue is full.", ""}},
+		{"llama.cpp", `{"error":{"code":400,"message":"m","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}`,
+			EngineError{400, "exceed_context_size_error", "", "m", ""}},
+		{"llama.cpp's error field", `{"code":500,"message":"m","type":"server_error"}`,
+			EngineError{500, "server_error", "", "m", ""}},
+		{"a message beside a success code", `{"code":200,"message":"m"}`, EngineError{}},
+		{"Ollama", `{"error":{"message":"m","type":"api_error","param":null,"code":null}}`, EngineError{500, "api_error", "", "m", ""}},
+		{"Ollama's own API", `{"error":"model 'x' not found"}`, EngineError{500, "", "", "model 'x' not found", ""}},
+		{"Anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"m"},"request_id":"r"}`,
+			EngineError{503, "overloaded_error", "", "m", ""}},
+		{"Responses", `{"type":"error","code":"rate_limit_exceeded","message":"m","param":null,"sequence_number":1}`,
+			EngineError{429, "", "rate_limit_exceeded", "m", ""}},
+		{"Responses failed", `{"type":"response.failed","response":{"id":"r","status":"failed","error":{"code":"server_error","message":"m"}}}`,
+			EngineError{500, "", "server_error", "m", ""}},
+		{"status as text", `{"error":{"code":"503","message":"m"}}`, EngineError{503, "", "", "m", ""}},
+		{"code around the error", `{"code":429,"error":{"message":"m","type":"x"}}`, EngineError{429, "x", "", "m", ""}},
+		{"code within wins", `{"error":{"code":404},"status":500,"message":"outer"}`, EngineError{404, "", "", "outer", ""}},
+		{"a success code is none", `{"error":{"code":200,"message":"m"}}`, EngineError{500, "", "", "m", ""}},
+		{"escapes", `{"error":{"message":"a\u00e9\n\"b\"","type":"rate_limit_error"}}`, EngineError{429, "rate_limit_error", "", "aé\n\"b\"", ""}},
+		{"FastAPI", `{"detail":"Not Found"}`, EngineError{500, "", "", "Not Found", ""}},
+		{"FastAPI's checks", `{"detail":[{"loc":["body"],"msg":"m"}]}`, EngineError{422, "unprocessable_entity", "", `[{"loc":["body"],"msg":"m"}]`, ""}},
+		{"a flag", `{"error":true,"message":"m"}`, EngineError{500, "", "", "m", ""}},
+		{"null", `{"error":null,"message":"m"}`, EngineError{}},
+		{"a chunk", `{"object":"chat.completion.chunk","choices":[{"delta":{"content":"error"}}]}`, EngineError{}},
+		{"cut", `{"error":{"message":"m"`, EngineError{}},
+		{"no object", `"error"`, EngineError{}},
+		{"errors in errors", strings.Repeat(`{"error":`, 1e5) + "1" + strings.Repeat("}", 1e5), EngineError{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, ok := ErrorOf([]byte(tt.data))
+			if diff := cmp.Diff(tt.want, got); diff != "" || ok != (tt.want != EngineError{}) {
+				t.Errorf("ok %v (-want +got):\n%s", ok, diff)
+			}
+		})
+	}
+}
+
+func TestTypesStandForStatuses(t *testing.T) {
+	for word, want := range map[string]int{
+		"invalid_request_error": 400, "BadRequestError": 400, "context_length_exceeded": 400, "authentication_error": 401,
+		"PermissionDeniedError": 403, "permission_error": 403, "NotFoundError": 404, "request_too_large": 413,
+		"UnprocessableEntityError": 422, "rate_limit_error": 429, "tokens": 429, "insufficient_quota": 429,
+		"not_supported_error": 501, "unavailable_error": 503, "overloaded_error": 503, "timeout_error": 504,
+		"server_error": 500, "InternalServerError": 500, "": 500, "error": 500,
+	} {
+		if got := statusOf(word); got != want {
+			t.Errorf("%q stands for %d, want %d", word, got, want)
+		}
+	}
+	if got := statusOf("odd", "model_not_found"); got != 404 {
+		t.Errorf("a type without a status hides its code: %d", got)
+	}
+}

@@ -1,0 +1,57 @@
+package openai
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// errorDoc is docs/errors.md, made from the table.
+func errorDoc() string {
+	var b strings.Builder
+	b.WriteString("# Errors\n\n" +
+		"<!-- Made from openai/error_table.go; `UPDATE_DOCS=1 go test ./openai -run TestErrorDoc` writes it anew. -->\n\n" +
+		"Every error of the gateway itself has one of these codes. An error that a worker gives for what the client sent (400, 404, 409, 413, 422) reaches the client with the worker's own status, code and message.\n\n" +
+		"The body is OpenAI's, with `param` null when no field is at fault:\n\n" +
+		"```json\n" + string((&Error{Code: CodeModelNotFound, Param: "model"}).Body(ShapeOpenAI, "")) + "\n```\n\n" +
+		"On `/v1/messages` it is Anthropic's, which has no code:\n\n" +
+		"```json\n" + string((&Error{Code: CodeModelNotFound}).Body(ShapeAnthropic, "req_123")) + "\n```\n\n" +
+		"A stream that fails after its first event ends with one of these events and without the dialect's terminator:\n\n```\n")
+	for _, d := range []Dialect{Chat, Responses, Messages} {
+		b.Write((&Error{Code: CodeWorkerError}).Frame(d))
+	}
+	b.WriteString("```\n\n" +
+		"The official SDKs retry 408, 409, 429 and 5xx twice. `x-should-retry: false` stops them where a retry cannot help: where the table says never, after the gateway's own attempts on other workers are used up, and when the wait is longer than the minute that SDKs take.\n\n" +
+		"| status | code | type | type on /v1/messages | SDKs retry | what it means | what to do |\n|---|---|---|---|---|---|---|\n")
+	for _, r := range Table() {
+		retry := "no"
+		switch {
+		case r.Retry == RetryNever:
+			retry = "never (`x-should-retry: false`)"
+		case r.Retry == RetryAfter:
+			retry = "after `Retry-After`"
+		case r.SDKsRetry():
+			retry = "yes"
+		}
+		fmt.Fprintf(&b, "| %d | `%s` | `%s` | `%s` | %s | %s | %s |\n", r.Status, r.Code, r.Type, r.Anthropic, retry, r.Meaning, r.Remedy)
+	}
+	return b.String()
+}
+
+func TestErrorDocIsMadeFromTheTable(t *testing.T) {
+	const path = "../docs/errors.md"
+	want := errorDoc()
+	if os.Getenv("UPDATE_DOCS") == "1" {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s differs from the table; UPDATE_DOCS=1 go test ./openai -run TestErrorDoc writes it anew", path)
+	}
+}

@@ -1,0 +1,296 @@
+package openai
+
+import (
+	"bytes"
+	"fmt"
+	"mime"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds on forms. Clients of audio and image endpoints send about a dozen
+// parts with two or three short headers each.
+const (
+	maxParts       = 1000 // where the form readers of common servers stop as well
+	maxPartHeaders = 8 << 10
+	maxFlagBytes   = 5 // "false"
+)
+
+// ParseMultipart reads the form of an audio or images request: its parts model
+// and stream, and nothing else of it. A form without a model has an empty
+// Model. The caller sets Dialect, which a form does not tell, and must not
+// change body afterwards. The error is always a *RequestError: a form is
+// refused wherever readers of forms differ about what its parts are.
+func ParseMultipart(contentType string, body []byte) (*Request, error) {
+	boundary, err := formBoundary(contentType)
+	if err != nil {
+		return nil, err
+	}
+	r := &Request{Body: body, N: 1, place: places{form: true, delimiter: "--" + boundary}}
+	f := form{body: body, delimiter: []byte(r.place.delimiter), req: r}
+	if err := f.read(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// formBoundary returns the boundary that a Content-Type names.
+func formBoundary(contentType string) (string, error) {
+	// Escapes and RFC 2231's extended parameters are read differently by
+	// different servers, and no client needs them.
+	if strings.ContainsAny(contentType, `\*`) {
+		return "", badForm("the Content-Type has an escaped or extended parameter", "send a plain boundary")
+	}
+	kind, params, err := mime.ParseMediaType(contentType)
+	if err != nil || kind != "multipart/form-data" {
+		return "", badForm("the Content-Type is not multipart/form-data with well-formed parameters", "send multipart/form-data; boundary=…")
+	}
+	boundary := params["boundary"]
+	const longest = 70 // RFC 2046, 5.1.1
+	if boundary == "" || len(boundary) > longest || strings.HasSuffix(boundary, " ") {
+		return "", badForm("the Content-Type's boundary is missing, too long or ends with a space", "send a boundary of 1 to 70 characters")
+	}
+	for i := range len(boundary) {
+		c := boundary[i] | 0x20
+		if (c < 'a' || c > 'z') && (boundary[i] < '0' || boundary[i] > '9') && !strings.ContainsRune(`'()+_,-./:=? `, rune(boundary[i])) {
+			return "", badForm("the Content-Type's boundary has a character that RFC 2046 does not allow", "use letters, digits and dashes")
+		}
+	}
+	return boundary, nil
+}
+
+func badForm(problem, remedy string) error {
+	return &RequestError{Reason: RefusedForm, Message: "the form is not valid: " + problem + "; " + remedy}
+}
+
+// form reads one multipart body.
+type form struct {
+	body      []byte
+	delimiter []byte
+	req       *Request
+	model     bool // the part was there
+	stream    bool
+}
+
+// read walks over all parts.
+func (f *form) read() error {
+	if !bytes.HasPrefix(f.body, f.delimiter) {
+		return badForm("it does not begin with its boundary", "send no text before the first part")
+	}
+	at := len(f.delimiter)
+	for n := 0; ; n++ {
+		rest := f.body[at:]
+		if bytes.HasPrefix(rest, []byte("--")) {
+			if after := rest[2:]; n == 0 || len(after) > 0 && string(after) != "\r\n" {
+				return badForm(fmt.Sprintf("it has no part, or text after its end at byte %d", at), "end it with the closing boundary")
+			}
+			return nil
+		}
+		if !bytes.HasPrefix(rest, []byte("\r\n")) {
+			return badForm(fmt.Sprintf("the boundary before byte %d is followed by neither a line break nor two dashes", at), "choose a boundary that no part contains")
+		}
+		if n == maxParts {
+			return badForm(fmt.Sprintf("it has more than %d parts", maxParts), "send fewer")
+		}
+		content, headers, err := f.headers(at + 2)
+		if err != nil {
+			return err
+		}
+		end, err := f.end(content)
+		if err != nil {
+			return err
+		}
+		if err := f.part(headers, span{content, end}); err != nil {
+			return err
+		}
+		at = end + len("\r\n") + len(f.delimiter)
+	}
+}
+
+// headers returns the header block of the part at from, and where its content
+// begins.
+func (f *form) headers(from int) (content int, headers []byte, err error) {
+	window := f.body[from:min(len(f.body), from+maxPartHeaders)]
+	n := bytes.Index(window, []byte("\r\n\r\n"))
+	if n < 0 {
+		return 0, nil, badForm(fmt.Sprintf("the headers of the part at byte %d do not end within %d bytes", from, maxPartHeaders), "send an empty line after them")
+	}
+	if bytes.Contains(window[:n], f.delimiter) {
+		return 0, nil, badForm(fmt.Sprintf("the headers of the part at byte %d contain the boundary", from), "choose another boundary")
+	}
+	return from + n + 4, window[:n], nil
+}
+
+// end returns where the content that begins at from ends: before the line break
+// of the next delimiter. A delimiter behind a lone CR or LF ends the part for
+// some readers only, so it is refused.
+func (f *form) end(from int) (int, error) {
+	// The line break that ends the headers also begins a delimiter for some.
+	for at := from; ; {
+		n := bytes.Index(f.body[at:], f.delimiter)
+		if n < 0 {
+			return 0, badForm("its closing boundary is missing", "send the form whole")
+		}
+		hit := at + n
+		switch {
+		case hit >= from+2 && f.body[hit-2] == '\r' && f.body[hit-1] == '\n':
+			return hit - 2, nil
+		case f.body[hit-1] == '\n' || f.body[hit-1] == '\r':
+			return 0, badForm(fmt.Sprintf("the boundary at byte %d does not follow a whole line break", hit), "choose a boundary that no part contains")
+		}
+		at = hit + 1
+	}
+}
+
+// part takes what is wanted of one part.
+func (f *form) part(headers []byte, content span) error {
+	name, file, encoded, err := partHeaders(headers)
+	if err != nil {
+		return err
+	}
+	f.req.Media = f.req.Media || file
+	if name != "model" && name != "stream" {
+		return nil
+	}
+	seen := &f.model
+	if name == "stream" {
+		seen = &f.stream
+	}
+	if *seen {
+		return &RequestError{Reason: RefusedAmbiguous, Param: name,
+			Message: "readers would differ about " + name + ": the form has two such parts; send one"}
+	}
+	*seen = true
+	if file || encoded {
+		return &RequestError{Reason: RefusedValue, Param: name, Message: name + " must be a plain part, without filename and transfer encoding"}
+	}
+	if name == "stream" {
+		return f.streamPart(f.body[content.from:content.to])
+	}
+	return f.modelPart(content)
+}
+
+func (f *form) modelPart(at span) error {
+	value := f.body[at.from:at.to]
+	plainText := utf8.Valid(value) && bytes.IndexFunc(value, func(r rune) bool { return r < 0x20 || r == 0x7f }) < 0
+	if len(value) == 0 || len(value) > maxModelBytes || !plainText {
+		return &RequestError{Reason: RefusedValue, Param: "model",
+			Message: fmt.Sprintf("model must be a name of 1 to %d bytes in UTF-8 without control characters, not %d bytes", maxModelBytes, len(value))}
+	}
+	f.req.Model, f.req.place.model = string(value), at
+	return nil
+}
+
+// streamPart reads the words that clients' form encoders write for a boolean.
+func (f *form) streamPart(value []byte) error {
+	if len(value) <= maxFlagBytes {
+		switch strings.ToLower(string(value)) {
+		case "true", "1":
+			f.req.Stream = true
+			return nil
+		case "false", "0", "":
+			return nil
+		}
+	}
+	return &RequestError{Reason: RefusedValue, Param: "stream", Message: "stream must be true or false"}
+}
+
+// partHeaders reads a part's headers: its name, whether it is a file, and
+// whether its content is encoded.
+func partHeaders(block []byte) (name string, file, encoded bool, err error) {
+	described := false
+	for line := range strings.SplitSeq(string(block), "\r\n") {
+		key, value, ok := strings.Cut(line, ":")
+		if !ok || strings.ContainsAny(line, "\r\n\x00") || strings.ContainsAny(key, " \t") || key == "" {
+			return "", false, false, badForm("a part has a malformed header", "send one header a line, name: value")
+		}
+		value = strings.Trim(value, " \t")
+		switch strings.ToLower(key) {
+		case "content-disposition":
+			if described {
+				return "", false, false, badForm("a part has two Content-Disposition headers", "send one")
+			}
+			described = true
+			if name, file, err = disposition(value); err != nil {
+				return "", false, false, err
+			}
+		case "content-transfer-encoding":
+			switch strings.ToLower(value) {
+			case "7bit", "8bit", "binary":
+			default:
+				encoded = true
+			}
+		}
+	}
+	if !described {
+		return "", false, false, badForm("a part has no Content-Disposition header", `send Content-Disposition: form-data; name="…"`)
+	}
+	return name, file, encoded, nil
+}
+
+// disposition reads a Content-Disposition. A name that only some readers would
+// take for model or stream is refused.
+func disposition(value string) (name string, file bool, err error) {
+	kind, rest, _ := strings.Cut(value, ";")
+	if !strings.EqualFold(strings.TrimSpace(kind), "form-data") {
+		return "", false, badForm("a part's Content-Disposition is not form-data", `send Content-Disposition: form-data; name="…"`)
+	}
+	named := false
+	for rest != "" {
+		var key, raw string
+		var ok bool
+		if key, raw, rest, ok = parameter(rest); !ok {
+			return "", false, badForm("a part's Content-Disposition has a malformed parameter", `send name="…" and filename="…"`)
+		}
+		switch key {
+		case "name":
+			if named {
+				return "", false, badForm("a part has two names", "send one")
+			}
+			named, name = true, raw
+		case "name*":
+			return "", false, badForm("a part has an extended name", "send a plain name")
+		case "filename", "filename*":
+			file = true
+		}
+	}
+	if !named {
+		return "", false, badForm("a part has no name", `send name="…"`)
+	}
+	plainName := strings.ReplaceAll(name, `\`, "")
+	for _, guarded := range [...]string{"model", "stream"} {
+		if name != guarded && (strings.EqualFold(plainName, guarded) || strings.EqualFold(strings.TrimSpace(plainName), guarded)) {
+			return "", false, &RequestError{Reason: RefusedAmbiguous, Param: guarded,
+				Message: "readers would differ about " + guarded + ": a part's name is nearly the same; write it exactly so"}
+		}
+	}
+	return name, file, nil
+}
+
+// parameter cuts one key=value off the front of a header's parameters. The
+// value is as written, without its quotes.
+func parameter(s string) (key, value, rest string, ok bool) {
+	key, s, ok = strings.Cut(s, "=")
+	key = strings.ToLower(strings.Trim(key, " \t"))
+	if !ok || key == "" || strings.ContainsAny(key, " \t\";") {
+		return "", "", "", false
+	}
+	if !strings.HasPrefix(s, `"`) {
+		value, rest, _ = strings.Cut(s, ";")
+		value = strings.TrimRight(value, " \t")
+		return key, value, rest, value != "" && !strings.ContainsAny(value, " \t\"")
+	}
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			rest = strings.TrimLeft(s[i+1:], " \t")
+			if rest != "" && rest[0] != ';' {
+				return "", "", "", false
+			}
+			return key, s[1:i], strings.TrimPrefix(rest, ";"), true
+		}
+	}
+	return "", "", "", false
+}

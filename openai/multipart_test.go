@@ -1,0 +1,230 @@
+package openai
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"strings"
+	"testing"
+)
+
+const formType = "multipart/form-data; boundary=XX"
+
+// lines joins the lines of a form as the wire has them.
+func lines(l ...string) string { return strings.Join(l, "\r\n") }
+
+func part(name, value string) string {
+	return lines("--XX", `Content-Disposition: form-data; name="`+name+`"`, "", value, "")
+}
+
+const formEnd = "--XX--\r\n"
+
+func TestFormsOfRealClients(t *testing.T) {
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	file, err := w.CreateFormFile("file", "a.wav")
+	if err != nil {
+		t.Fatal(err)
+	}
+	audio := "RIFF\x00\xff\r\n\r\n--not the boundary\r\n"
+	if _, err := io.WriteString(file, audio); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range [][2]string{{"model", "whisper-1"}, {"language", "en"}, {"stream", "true"}} {
+		if err := w.WriteField(field[0], field[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	r, err := ParseMultipart(w.FormDataContentType(), body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Model != "whisper-1" || !r.Stream || !r.Media || r.N != 1 {
+		t.Errorf("%+v", r)
+	}
+	after := bytes.Join(r.Splice(Edit{Model: "openai/whisper-large-v3", IncludeUsage: true}), nil)
+	if want := strings.Replace(body.String(), "whisper-1", "openai/whisper-large-v3", 1); string(after) != want {
+		t.Errorf("spliced:\n%s\nwant:\n%s", after, want)
+	}
+}
+
+func TestFormsAreRead(t *testing.T) {
+	for _, tt := range []struct {
+		name, contentType, body string
+		model                   string
+		stream, media           bool
+	}{
+		{"model only", formType, part("model", "m") + formEnd, "m", false, false},
+		{"no line break after the end", formType, part("model", "m") + "--XX--", "m", false, false},
+		{"no model", formType, part("prompt", "x") + formEnd, "", false, false},
+		{"quoted boundary", `multipart/form-data; boundary="X X"`, strings.ReplaceAll(part("model", "m")+formEnd, "--XX", "--X X"), "m", false, false},
+		{"boundary in capitals and a charset", `Multipart/Form-Data; charset=utf-8; Boundary=XX`, part("model", "m") + formEnd, "m", false, false},
+		{"unquoted name", formType, "--XX\r\nContent-Disposition: form-data; name=model\r\n\r\nm\r\n" + formEnd, "m", false, false},
+		{"headers in other cases", formType, "--XX\r\ncontent-TYPE: text/plain\r\nCONTENT-disposition:FORM-DATA;NAME=\"model\"\r\nContent-Transfer-Encoding: 8bit\r\n\r\nm\r\n" + formEnd, "m", false, false},
+		{"stream False", formType, part("stream", "False") + formEnd, "", false, false},
+		{"stream True", formType, part("stream", "True") + formEnd, "", true, false},
+		{"file with an odd name", formType, "--XX\r\nContent-Disposition: form-data; filename*=UTF-8''a%20b; name=\"file\"; filename=\"a;\\\" name=model.wav\"\r\n\r\n\r\n" + formEnd, "", false, true},
+		{"the boundary inside a line", formType, part("file", "a --XX b") + part("model", "m") + formEnd, "m", false, false},
+		{"empty part", formType, part("prompt", "") + formEnd, "", false, false},
+		{"two other parts of one name", formType, part("image[]", "1") + part("image[]", "2") + formEnd, "", false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := ParseMultipart(tt.contentType, []byte(tt.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Model != tt.model || r.Stream != tt.stream || r.Media != tt.media {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+func TestAFormGetsAModelPart(t *testing.T) {
+	body := part("prompt", "x") + formEnd
+	r, err := ParseMultipart(formType, []byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := Edit{Model: "m"}
+	after := bytes.Join(r.Splice(e), nil)
+	if string(after) != part("model", "m")+body {
+		t.Errorf("%s", after)
+	}
+	if added := r.AddedFields(e); len(added) != 1 || added[0] != "model" {
+		t.Errorf("%q", added)
+	}
+	if again, err := ParseMultipart(formType, after); err != nil || again.Model != "m" {
+		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+func TestFormsThatReadersDifferAboutAreRefused(t *testing.T) {
+	model := part("model", "m")
+	header := func(h string) string { return "--XX\r\n" + h + "\r\n\r\nm\r\n" + formEnd }
+	for _, tt := range []struct {
+		name, contentType, body string
+		want                    Refusal
+	}{
+		{"JSON", "application/json", model + formEnd, RefusedForm},
+		{"mixed", "multipart/mixed; boundary=XX", model + formEnd, RefusedForm},
+		{"no content type", "", model + formEnd, RefusedForm},
+		{"no boundary", "multipart/form-data", model + formEnd, RefusedForm},
+		{"empty boundary", `multipart/form-data; boundary=""`, model + formEnd, RefusedForm},
+		{"long boundary", "multipart/form-data; boundary=" + strings.Repeat("X", 71), model + formEnd, RefusedForm},
+		{"two boundaries", "multipart/form-data; boundary=XX; boundary=YY", model + formEnd, RefusedForm},
+		{"extended boundary", "multipart/form-data; boundary*=utf-8''XX", model + formEnd, RefusedForm},
+		{"escaped boundary", `multipart/form-data; boundary="X\X"`, model + formEnd, RefusedForm},
+		{"boundary ends with a space", `multipart/form-data; boundary="XX "`, model + formEnd, RefusedForm},
+		{"boundary with a bad character", `multipart/form-data; boundary="X@X"`, model + formEnd, RefusedForm},
+		{"boundary beyond ASCII", `multipart/form-data; boundary="Xé"`, model + formEnd, RefusedForm},
+		{"empty", formType, "", RefusedForm},
+		{"no parts", formType, formEnd, RefusedForm},
+		{"preamble", formType, "hello\r\n" + model + formEnd, RefusedForm},
+		{"line break before it", formType, "\r\n" + model + formEnd, RefusedForm},
+		{"epilogue", formType, model + formEnd + "x", RefusedForm},
+		{"second form after it", formType, model + formEnd + model + formEnd, RefusedForm},
+		{"not closed", formType, model, RefusedForm},
+		{"cut content", formType, "--XX\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm", RefusedForm},
+		{"cut headers", formType, "--XX\r\nContent-Disposition: form-data", RefusedForm},
+		{"endless headers", formType, header("X: " + strings.Repeat("x", 9<<10)), RefusedForm},
+		{"longer boundary", formType, "--XXY\r\n\r\nm\r\n" + formEnd, RefusedForm},
+		{"longer boundary in between", formType, part("file", "a\r\n--XXY\r\nb") + formEnd, RefusedForm},
+		{"padding after the boundary", formType, "--XX \r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n" + formEnd, RefusedForm},
+		{"boundary behind a lone LF", formType, part("file", "a\n--XX\r\nb") + formEnd, RefusedForm},
+		{"boundary behind a lone CR", formType, part("file", "a\r--XX\r\nb") + formEnd, RefusedForm},
+		{"lone LF in all lines", formType, strings.ReplaceAll(model+formEnd, "\r\n", "\n"), RefusedForm},
+		{"lone LF between headers", formType, header("Content-Disposition: form-data; name=\"file\"\nContent-Disposition: form-data; name=\"model\""), RefusedForm},
+		{"boundary within the headers", "multipart/form-data; boundary=\"X:X\"", "--X:X\r\nContent-Disposition: form-data; name=\"a\"\r\n--X:X\r\n\r\nm\r\n--X:X--\r\n", RefusedForm},
+		{"content missing its line break", formType, "--XX\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + formEnd, RefusedForm},
+		{"no headers", formType, "--XX\r\n\r\nm\r\n" + formEnd, RefusedForm},
+		{"folded header", formType, header("Content-Disposition: form-data;\r\n name=\"model\""), RefusedForm},
+		{"space before the colon", formType, header("Content-Disposition : form-data; name=\"model\""), RefusedForm},
+		{"zero byte in a header", formType, header("Content-Disposition: form-data; name=\"mod\x00el\""), RefusedForm},
+		{"two dispositions", formType, header("Content-Disposition: form-data; name=\"a\"\r\nContent-Disposition: form-data; name=\"model\""), RefusedForm},
+		{"no disposition", formType, header("Content-Type: text/plain"), RefusedForm},
+		{"attachment", formType, header("Content-Disposition: attachment; name=\"model\""), RefusedForm},
+		{"no name", formType, header("Content-Disposition: form-data"), RefusedForm},
+		{"two names", formType, header("Content-Disposition: form-data; name=\"a\"; name=\"model\""), RefusedForm},
+		{"extended name", formType, header("Content-Disposition: form-data; name*=utf-8''model"), RefusedForm},
+		{"unclosed name", formType, header("Content-Disposition: form-data; name=\"model"), RefusedForm},
+		{"text after a quoted name", formType, header("Content-Disposition: form-data; name=\"model\"x"), RefusedForm},
+		{"space in an unquoted name", formType, header("Content-Disposition: form-data; name=mo del"), RefusedForm},
+		{"parameter without a value", formType, header("Content-Disposition: form-data; name"), RefusedForm},
+		{"too many parts", formType, strings.Repeat(part("a", "b"), 1001) + formEnd, RefusedForm},
+		{"two models", formType, model + part("model", "n") + formEnd, RefusedAmbiguous},
+		{"two streams", formType, part("stream", "true") + part("stream", "false") + formEnd, RefusedAmbiguous},
+		{"Model", formType, part("Model", "m") + formEnd, RefusedAmbiguous},
+		{"model with a space", formType, part(" model", "m") + formEnd, RefusedAmbiguous},
+		{"escaped model", formType, part(`mod\el`, "m") + formEnd, RefusedAmbiguous},
+		{"ſtream", formType, part("ſtream", "true") + formEnd, RefusedAmbiguous},
+		{"model as a file", formType, header("Content-Disposition: form-data; name=\"model\"; filename=\"m\""), RefusedValue},
+		{"model in base64", formType, header("Content-Disposition: form-data; name=\"model\"\r\nContent-Transfer-Encoding: base64"), RefusedValue},
+		{"empty model", formType, part("model", "") + formEnd, RefusedValue},
+		{"long model", formType, part("model", strings.Repeat("m", 257)) + formEnd, RefusedValue},
+		{"model with a line break", formType, part("model", "a\r\nb") + formEnd, RefusedValue},
+		{"model that is not UTF-8", formType, part("model", "\xff") + formEnd, RefusedValue},
+		{"stream maybe", formType, part("stream", "maybe") + formEnd, RefusedValue},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := ParseMultipart(tt.contentType, []byte(tt.body))
+			var refused *RequestError
+			if !errors.As(err, &refused) || refused.Reason != tt.want {
+				t.Errorf("%v (%+v), want %s", err, r, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzParseMultipart compares with the standard library's reader, which is
+// laxer: what is taken here it must read to the end, with the same model.
+func FuzzParseMultipart(f *testing.F) {
+	f.Add(formType, []byte(part("model", "m")+part("stream", "true")+formEnd))
+	f.Add(`multipart/form-data; boundary="X X"`, []byte(strings.ReplaceAll(part("model", "m")+formEnd, "--XX", "--X X")))
+	f.Add(formType, []byte("--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\nContent-Type: audio/wav\r\n\r\n\x00\r\n--X\r\n"+formEnd))
+	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
+		r, err := ParseMultipart(contentType, body)
+		if err != nil {
+			return
+		}
+		if got := formModel(t, contentType, body); got != r.Model {
+			t.Fatalf("model %q, the standard library reads %q", r.Model, got)
+		}
+		after := bytes.Join(r.Splice(Edit{Model: "a/new-name"}), nil)
+		again, err := ParseMultipart(contentType, after)
+		if err != nil || again.Model != "a/new-name" || again.Stream != r.Stream {
+			t.Fatalf("spliced to %q: %+v, %v", after, again, err)
+		}
+		if back := bytes.Join(again.Splice(Edit{Model: r.Model}), nil); r.Model != "" && !bytes.Equal(back, body) {
+			t.Fatalf("%q came back as %q", body, back)
+		}
+	})
+}
+
+// formModel returns the model of a form as the standard library reads it.
+func formModel(t *testing.T, contentType string, body []byte) (model string) {
+	_, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	for {
+		p, err := reader.NextRawPart()
+		if err == io.EOF {
+			return model
+		}
+		if err != nil {
+			t.Skip("its headers are too odd for the standard library")
+		}
+		value, err := io.ReadAll(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.FormName() == "model" {
+			model = string(value)
+		}
+	}
+}

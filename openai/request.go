@@ -1,0 +1,290 @@
+package openai
+
+import "fmt"
+
+// Refusal says why a request cannot be taken. Its text is the error's code.
+type Refusal string
+
+// The refusals. All but RefusedEncoding (415) and RefusedSize (413) are a 400.
+const (
+	RefusedJSON      Refusal = "invalid_json"
+	RefusedDepth     Refusal = "json_too_deep"
+	RefusedAmbiguous Refusal = "ambiguous_json"
+	RefusedValue     Refusal = "invalid_value"
+	RefusedMissing   Refusal = "missing_field"
+	RefusedForm      Refusal = "invalid_multipart"
+	RefusedEncoding  Refusal = "unsupported_encoding"
+	RefusedSize      Refusal = "request_too_large"
+)
+
+// RequestError is a request that its sender must change before anybody can
+// serve it. Message is for that sender: it names the field, what is wrong with
+// it and what would be right, and never quotes a prompt. Param is the field,
+// with a dot before a nested one, or empty when the whole body is at fault.
+type RequestError struct {
+	Reason  Refusal
+	Param   string
+	Message string
+}
+
+// Error returns the message for the client, after its code.
+func (e *RequestError) Error() string { return string(e.Reason) + ": " + e.Message }
+
+// Limits bounds what Parse accepts beside the size of a body, which its caller
+// bounds while reading.
+type Limits struct {
+	// Depth is how deep objects and arrays may nest, the body's own object
+	// counted; 0 stands for 64, which no known client comes near and every
+	// engine's own parser survives.
+	Depth int
+}
+
+const defaultDepth = 64
+
+// Sizes of what Parse hands out as strings. A request keeps its whole body, so
+// these bound only the copies.
+const (
+	maxModelBytes = 256 // beyond the longest Hugging Face path with a revision
+	maxTierBytes  = 64  // the values in use have at most eight
+	maxIDBytes    = 512 // OpenAI's ids have about 60
+)
+
+// Request is what the gateway knows of one request. Parse and ParseMultipart
+// make it; it is not changed afterwards, except for Dialect in a form.
+type Request struct {
+	Dialect Dialect
+	Body    []byte // as given; shared with what Splice returns
+	Model   string // decoded; empty where the dialect allows that it is absent
+	Stream  bool
+
+	MaxTokens int64 // the larger of the limits on output given, 0 without any
+	N         int64 // choices asked for, 1 when absent
+
+	Store       bool // store: true was given, whatever the worker's default is
+	StoreSet    bool // store was given as true or false
+	Background  bool
+	ServiceTier string
+
+	User      string // cut to 512 bytes; empty when absent or not a string
+	UserID    string // the body's user_id, likewise
+	SessionID string // session_params.session_id, else session_id, likewise
+
+	PreviousResponseID string // Responses only
+	ConversationID     string // Responses only
+
+	IncludeUsage bool  // the client asked for stream_options.include_usage
+	PromptBytes  int64 // decoded text that the model reads; media is not counted
+	Media        bool  // carries or refers to images, audio, video or files
+	Tools        bool  // offers tools or functions
+
+	ascii, wide, ids int64 // characters of the prompt, and token ids in it
+	place            places
+}
+
+// PromptTokens estimates how many tokens the model reads: four ASCII characters
+// a token, one and a half of all others, and token ids as they are, rounded up.
+// Templates, images and audio are not in it.
+func (r *Request) PromptTokens() int64 {
+	const parts = 12 // of a token: an ASCII character is 3, another 8, an id all
+	return r.ids + (3*r.ascii+8*r.wide+parts-1)/parts
+}
+
+// Parse reads the JSON body of a request in one pass. It accepts exactly what
+// a strict reader accepts, so that no worker can read another request than the
+// gateway decided on, and keeps fields that it does not know. Whoever calls it
+// must not change body afterwards: the request shares it. The error is always a
+// *RequestError.
+func Parse(d Dialect, body []byte, lim Limits) (*Request, error) {
+	if lim.Depth <= 0 {
+		lim.Depth = defaultDepth
+	}
+	r := &Request{Dialect: d, Body: body, N: 1}
+	p := parser{scanner: scanner{b: body, limit: lim.Depth}, req: r}
+	if !p.body() || !p.complete() {
+		return nil, p.fail
+	}
+	return r, nil
+}
+
+// parser fills one request from one body.
+type parser struct {
+	scanner
+	req     *Request
+	seen    uint64 // a bit a field
+	given   uint64 // of these, those whose value is not null
+	nested  string // session_params.session_id
+	session string // session_id
+	scratch [64]byte
+}
+
+// body reads the one object that the body is.
+func (p *parser) body() bool {
+	switch c := p.space(); {
+	case p.i == len(p.b):
+		return p.syntax(p.i, "it is empty")
+	case c != '{':
+		return p.unexpected("an object")
+	}
+	if !p.open() {
+		return false
+	}
+	p.req.place.top = p.i
+	p.req.place.topEmpty = p.space() == '}'
+	for first := true; ; first = false {
+		again, ok := p.more('}', first)
+		if !ok {
+			return false
+		}
+		if !again {
+			break
+		}
+		name, ok := p.key()
+		if !ok {
+			return false
+		}
+		f, ok := p.field(name)
+		if !ok || !p.member(f) {
+			return false
+		}
+	}
+	if p.space(); p.i < len(p.b) {
+		return p.syntax(p.i, "more text after the closing brace")
+	}
+	return true
+}
+
+// field tells which field a name is, fieldNone for one that goes through
+// unread, and refuses a field's second coming under whatever spelling: of two,
+// workers differ in which they take.
+func (p *parser) field(name text) (field, bool) {
+	decoded := p.name(name)
+	f := fieldOf(decoded)
+	if f == fieldNone || !f.guarded(p.req.Dialect) {
+		if f = fieldOf(folded(p.scratch[:], decoded)); f == fieldNone || !f.guarded(p.req.Dialect) {
+			return fieldNone, true
+		}
+		return f, p.ambiguous(f.String(), "a field's name differs from it only in upper and lower case; write it exactly so")
+	}
+	if p.seen&(1<<f) != 0 {
+		return f, p.ambiguous(f.String(), "it is given twice; give it once")
+	}
+	p.seen |= 1 << f
+	if p.space() != 'n' {
+		p.given |= 1 << f
+	}
+	return f, true
+}
+
+// name returns the value of a string that is compared with short words. What
+// it returns is good until the next call; a longer value is cut.
+func (p *parser) name(t text) []byte {
+	if !t.escaped {
+		return p.b[t.from:t.to]
+	}
+	return appendDecoded(p.scratch[:0], p.b[t.from:t.to], len(p.scratch))
+}
+
+// folded returns name in lower case when that differs from it, else nothing.
+// The characters beyond ASCII are those that some case-insensitive comparison
+// takes for an ASCII letter. dst may be what name stands in.
+func folded(dst, name []byte) []byte {
+	if len(name) > len(dst) {
+		return nil
+	}
+	changed, n := false, 0
+	for i := 0; i < len(name); n++ {
+		c, size := name[i], 1
+		switch {
+		case 'A' <= c && c <= 'Z':
+			c, changed = c+'a'-'A', true
+		case c >= 0x80:
+			var ok bool
+			if c, size, ok = foldedWide(name[i:]); !ok {
+				return nil
+			}
+			changed = true
+		}
+		dst[n] = c
+		i += size
+	}
+	if !changed {
+		return nil
+	}
+	return dst[:n]
+}
+
+// foldedWide returns the ASCII letter that the wide character at the front of
+// name folds to, and the character's length.
+func foldedWide(name []byte) (c byte, size int, ok bool) {
+	for _, w := range [...]struct {
+		wide  string
+		ascii byte
+	}{{"ſ", 's'}, {"\u212a", 'k'}, {"ı", 'i'}, {"İ", 'i'}} {
+		if len(name) >= len(w.wide) && string(name[:len(w.wide)]) == w.wide {
+			return w.ascii, len(w.wide), true
+		}
+	}
+	return 0, 0, false
+}
+
+func (p *parser) ambiguous(param, why string) bool {
+	return p.refuse(RefusedAmbiguous, param, "readers would differ about %s: %s", param, why)
+}
+
+func (p *parser) refuse(reason Refusal, param, format string, args ...any) bool {
+	p.fail = &RequestError{Reason: reason, Param: param, Message: fmt.Sprintf(format, args...)}
+	return false
+}
+
+// complete checks that everything is there that the dialect needs.
+func (p *parser) complete() bool {
+	r := p.req
+	if r.SessionID = p.nested; r.SessionID == "" {
+		r.SessionID = p.session
+	}
+	if r.Model == "" && modelRequired(r.Dialect) {
+		return p.missing(fieldModel, "name a model, or an alias that GET /v1/models lists")
+	}
+	switch r.Dialect {
+	case Chat, Messages:
+		if !p.any(fieldMessages) {
+			return p.missing(fieldMessages, "send an array of at least one message")
+		}
+	case Completions:
+		if !p.any(fieldPrompt, fieldPromptEmbeds) {
+			return p.missing(fieldPrompt, "send a string or an array")
+		}
+	case Embeddings:
+		if !p.any(fieldInput, fieldMessages) {
+			return p.missing(fieldInput, "send a string or an array")
+		}
+	case Responses:
+		if !p.any(fieldInput, fieldPreviousResponseID, fieldPrompt, fieldConversation) {
+			return p.missing(fieldInput, "send a string or an array of items, or continue with previous_response_id")
+		}
+	}
+	return true
+}
+
+// modelRequired tells whether a body of the dialect must name its model.
+func modelRequired(d Dialect) bool {
+	switch d {
+	case Tokenize, Score, Rerank, Moderations, Images, Other:
+		return false
+	}
+	return true
+}
+
+// any tells whether one of the fields was given and not null.
+func (p *parser) any(fields ...field) bool {
+	for _, f := range fields {
+		if p.given&(1<<f) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *parser) missing(f field, remedy string) bool {
+	return p.refuse(RefusedMissing, f.String(), "%s is missing: %s", f, remedy)
+}

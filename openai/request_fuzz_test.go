@@ -1,0 +1,124 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"testing"
+	"unicode/utf8"
+)
+
+// seeds are bodies that reach most of the parser, for all fuzz tests.
+func seeds(f *testing.F) {
+	for d := Other; d <= Audio; d++ {
+		f.Add(byte(d), []byte(minimal[d]))
+	}
+	for _, body := range []string{
+		`{"model":"m","messages":[{"role":"user","content":"é\ud83d\ude00\ud800"}],"stream":true,"stream_options":{"include_usage":false},"n":2}`,
+		`{"mod\u0065l":"q","messages":[{"content":[{"type":"image","source":{"type":"text","data":"x"}}]}],"max_tokens":5,"user":"u"}`,
+		`{"model":"a","Model":"b"}`, `{"model":"a","model":"b"}`, "{\"model\":\"\xff\"}", `{"ſtream":true}`,
+		`{"a":[1,-0.5e+7,true,false,null,{"b":""}]}`, `{"a":01}`, `{"a":"\x"}`, `{} x`, `[`, ``,
+		`{"model":"m","input":[[1,2],"x"],"prompt":[1,2],"session_params":{"session_id":"s"},"store":true}`,
+	} {
+		f.Add(byte(Chat), []byte(body))
+		f.Add(byte(Other), []byte(body))
+		f.Add(byte(Embeddings), []byte(body))
+	}
+}
+
+// FuzzParse compares with encoding/json wherever both must agree: on what is
+// valid at all, and on the values of what was taken.
+func FuzzParse(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, d byte, body []byte) {
+		dialect := Dialect(d % byte(Audio+1))
+		kept := bytes.Clone(body)
+		r, err := Parse(dialect, body, Limits{})
+		if !bytes.Equal(kept, body) {
+			t.Fatal("the body changed")
+		}
+		valid := json.Valid(body) && utf8.Valid(body) && bytes.TrimLeft(body, " \t\r\n")[0] == '{'
+		var refused *RequestError
+		if err != nil {
+			if !errors.As(err, &refused) || refused.Message == "" || !utf8.ValidString(refused.Message) && utf8.Valid(body) {
+				t.Fatalf("%#v", err)
+			}
+			if refused.Reason == RefusedJSON && valid {
+				t.Fatalf("refused valid JSON: %v", err)
+			}
+			return
+		}
+		if !valid {
+			t.Fatal("took invalid JSON")
+		}
+		checkFields(t, r, body)
+		checkSplice(t, r)
+	})
+}
+
+// checkFields compares a request with a map of the body's members.
+func checkFields(t *testing.T, r *Request, body []byte) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil {
+		t.Fatal(err)
+	}
+	text := func(name string) string {
+		var s string
+		if json.Unmarshal(members[name], &s) != nil {
+			return ""
+		}
+		return s
+	}
+	truth := func(name string) bool { return string(members[name]) == "true" }
+	number := func(name string) (n int64) {
+		if json.Unmarshal(members[name], &n) != nil {
+			return 0
+		}
+		return n
+	}
+	if r.Model != text("model") || r.Stream != truth("stream") {
+		t.Fatalf("model %q, stream %v", r.Model, r.Stream)
+	}
+	if r.Dialect == Other {
+		return
+	}
+	if want := max(number("max_tokens"), number("max_completion_tokens"), number("max_output_tokens")); r.MaxTokens != want {
+		t.Fatalf("MaxTokens %d, want %d", r.MaxTokens, want)
+	}
+	if want := max(number("n"), 1); r.N != want {
+		t.Fatalf("N %d, want %d", r.N, want)
+	}
+	if r.Store != truth("store") || r.Background != truth("background") || r.ServiceTier != text("service_tier") {
+		t.Fatalf("%+v", r)
+	}
+	if want := text("user"); len(want) <= maxIDBytes && r.User != want {
+		t.Fatalf("User %q, want %q", r.User, want)
+	}
+	if r.PromptBytes < 0 || r.PromptBytes > int64(3*len(body)) || r.PromptTokens() > int64(3*len(body)) {
+		t.Fatalf("%d bytes, %d tokens of %d", r.PromptBytes, r.PromptTokens(), len(body))
+	}
+}
+
+// checkSplice edits a request both ways and reads it again.
+func checkSplice(t *testing.T, r *Request) {
+	if got := r.Splice(Edit{Model: r.Model}); len(got) != 1 || !bytes.Equal(got[0], r.Body) {
+		t.Fatalf("an edit that changes nothing made %q", bytes.Join(got, nil))
+	}
+	after := bytes.Join(r.Splice(Edit{Model: `a "new" name`, IncludeUsage: true}), nil)
+	again, err := Parse(r.Dialect, after, Limits{})
+	if err != nil {
+		// Only a model that other bodies pass through untouched may be no string.
+		if r.Dialect == Other {
+			return
+		}
+		t.Fatalf("%q became %q: %v", r.Body, after, err)
+	}
+	if r.Dialect == Other && again.Model == "" {
+		return
+	}
+	streams := r.Stream && (r.Dialect == Chat || r.Dialect == Completions)
+	if again.Model != `a "new" name` || again.IncludeUsage != (r.IncludeUsage || streams) ||
+		again.PromptBytes != r.PromptBytes || again.PromptTokens() != r.PromptTokens() {
+		t.Fatalf("%q became %q", r.Body, after)
+	}
+}

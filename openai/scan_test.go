@@ -1,0 +1,241 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// refusal returns how Parse refuses the body.
+func refusal(t *testing.T, d Dialect, body string) *RequestError {
+	t.Helper()
+	r, err := Parse(d, []byte(body), Limits{})
+	if err == nil {
+		t.Fatalf("Parse(%s, %q) took it: %+v", d, body, r)
+	}
+	var refused *RequestError
+	if !errors.As(err, &refused) {
+		t.Fatalf("Parse(%s, %q): %v is a %T", d, body, err, err)
+	}
+	return refused
+}
+
+func TestMalformedJSONIsRefused(t *testing.T) {
+	long := strings.Repeat("x", 40)
+	for name, body := range map[string]string{
+		"empty":                       ``,
+		"only white space":            " \n\t ",
+		"no object":                   `"chat"`,
+		"array":                       `[{"model":"m"}]`,
+		"null":                        `null`,
+		"byte order mark":             "\ufeff{}",
+		"unclosed object":             `{"a":1`,
+		"unclosed after comma":        `{"a":1,`,
+		"unclosed name":               `{"a`,
+		"name without colon":          `{"a"}`,
+		"name without value":          `{"a":}`,
+		"name without value at end":   `{"a":`,
+		"unquoted name":               `{a:1}`,
+		"single quotes":               `{'a':1}`,
+		"trailing comma in object":    `{"a":1,}`,
+		"trailing comma in array":     `{"a":[1,]}`,
+		"leading comma":               `{,"a":1}`,
+		"two commas":                  `{"a":[1,,2]}`,
+		"no comma in object":          `{"a":1 "b":2}`,
+		"no comma in array":           `{"a":[1 2]}`,
+		"array closed by brace":       `{"a":[1}}`,
+		"object closed by bracket":    `{"a":{"b":1]}`,
+		"unclosed array":              `{"a":[1`,
+		"text after it":               `{} x`,
+		"second value":                `{}{}`,
+		"second brace":                `{}}`,
+		"zero byte after it":          "{}\x00",
+		"comment":                     `{/* c */}`,
+		"vertical tab":                "{\v}",
+		"no-break space":              "{\u00a0}",
+		"NaN":                         `{"a":NaN}`,
+		"Infinity":                    `{"a":Infinity}`,
+		"-Infinity":                   `{"a":-Infinity}`,
+		"leading zero":                `{"a":012}`,
+		"negative leading zero":       `{"a":-01}`,
+		"no fraction":                 `{"a":1.}`,
+		"no whole":                    `{"a":.5}`,
+		"plus sign":                   `{"a":+1}`,
+		"only minus":                  `{"a":-}`,
+		"no exponent":                 `{"a":1e}`,
+		"no exponent after its sign":  `{"a":1e+}`,
+		"hexadecimal":                 `{"a":0x1F}`,
+		"True":                        `{"a":True}`,
+		"cut true":                    `{"a":tru}`,
+		"cut true at the end":         `{"a":tr`,
+		"truer":                       `{"a":truer}`,
+		"nil":                         `{"a":nil}`,
+		"control character":           "{\"a\":\"x\ny\"}",
+		"control character far in":    "{\"a\":\"" + long + "\x1f\"}",
+		"zero byte in a string":       "{\"a\":\"\x00\"}",
+		"control character in a name": "{\"a\tb\":1}",
+		"escape of a":                 `{"a":"\a"}`,
+		"escape of x":                 `{"a":"\x41"}`,
+		"escape of a quote '":         `{"a":"\'"}`,
+		"short unicode escape":        `{"a":"\u12"}`,
+		"unicode escape beyond hex":   `{"a":"\u12G4"}`,
+		"unicode escape in capitals":  `{"a":"\U0041"}`,
+		"escape at the end":           `{"a":"\`,
+		"bad escape after high half":  `{"a":"\ud800\x"}`,
+		"unclosed string":             `{"a":"x`,
+		"unclosed long string":        `{"a":"` + long,
+		"lone continuation byte":      "{\"a\":\"\x80\"}",
+		"overlong slash":              "{\"a\":\"\xc0\xaf\"}",
+		"cut UTF-8":                   "{\"a\":\"\xe6\x9d\"}",
+		"UTF-8 of a surrogate":        "{\"a\":\"\xed\xa0\x80\"}",
+		"UTF-8 beyond Unicode":        "{\"a\":\"\xf4\x90\x80\x80\"}",
+		"Latin-1":                     "{\"a\":\"" + long + "\xe9\"}",
+		"Latin-1 in a name":           "{\"\xe9\":1}",
+		"in a skipped value":          `{"unread":{"deep":[{"x":"\q"}]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Other needs no field, so that nothing but the JSON can be at fault.
+			if got := refusal(t, Other, body); got.Reason != RefusedJSON {
+				t.Errorf("%q: %s, want %s", body, got.Reason, RefusedJSON)
+			} else if !strings.Contains(got.Message, " byte ") {
+				t.Errorf("%q: %q names no byte", body, got.Message)
+			}
+			if json.Valid([]byte(body)) && utf8.ValidString(body) && body[0] == '{' {
+				t.Errorf("%q is valid", body)
+			}
+		})
+	}
+}
+
+func TestEveryPrefixOfABodyIsRefused(t *testing.T) {
+	body := `{"model":"m\u0031","messages":[{"role":"user","content":"é\ud83d\ude00 x"}],"n":2,"stream":true,"x":[-1.5e+3,null,false,{}]}`
+	if _, err := Parse(Chat, []byte(body), Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(body) {
+		if got := refusal(t, Chat, body[:n]); got.Reason != RefusedJSON {
+			t.Errorf("%q: %v", body[:n], got)
+		}
+	}
+}
+
+func TestValidJSONIsTaken(t *testing.T) {
+	for _, body := range []string{
+		`{}`, " {\r\n\t} ", `{"":""}`, `{"a":{},"b":[],"c":[[],{}]}`,
+		`{"a":[0,-0,1.5,1E9,1e-9,-1.25E+10,1e400,123456789012345678901234567890]}`,
+		`{"a":[true,false,null]}`, `{"a":"\"\\\/\b\f\n\r\t\u0000\uFFFF"}`,
+		`{"a":"\ud83d\ude00\ud800\udc00x\udc00"}`, "{\"a\":\"é東😀\u007f\u2028\"}",
+		`{"a":1,"a":2}`,
+	} {
+		if _, err := Parse(Other, []byte(body), Limits{}); err != nil {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func TestNestingIsBounded(t *testing.T) {
+	nest := func(open, closing string, n int) string {
+		return `{"a":` + strings.Repeat(open, n) + `1` + strings.Repeat(closing, n) + `}`
+	}
+	for name, shape := range map[string][2]string{"arrays": {"[", "]"}, "objects": {`{"a":`, "}"}} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Parse(Other, []byte(nest(shape[0], shape[1], 63)), Limits{}); err != nil {
+				t.Errorf("64 deep: %v", err)
+			}
+			if got := refusal(t, Other, nest(shape[0], shape[1], 64)); got.Reason != RefusedDepth {
+				t.Errorf("65 deep: %v", got)
+			}
+			if _, err := Parse(Other, []byte(nest(shape[0], shape[1], 3)), Limits{Depth: 3}); err == nil {
+				t.Error("4 deep passes a limit of 3")
+			}
+			if got := refusal(t, Other, `{"a":`+strings.Repeat(shape[0], 1_000_000)); got.Reason != RefusedDepth {
+				t.Errorf("a million deep: %v", got)
+			}
+		})
+	}
+	for _, body := range []string{
+		`{"model":"m","messages":[],"tools":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`,
+		`{"model":"m","messages":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`,
+		`{"model":"m","response_format":` + strings.Repeat(`{"a":`, 64) + `1` + strings.Repeat("}", 64) + `}`,
+		`{"model":"m","messages":[{"source":` + strings.Repeat(`{"content":`, 64) + `1` + strings.Repeat("}", 64) + `}]}`,
+	} {
+		got := refusal(t, Messages, strings.Replace(body, `"messages":[],`, "", 1))
+		if got.Reason != RefusedDepth {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+func TestDepthIsThatOfOpenContainersOnly(t *testing.T) {
+	body := `{"a":[` + strings.Repeat(`[],{"b":[]},`, 1000) + `1]}`
+	if _, err := Parse(Other, []byte(body), Limits{Depth: 4}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPlainFindsTheFirstByteThatIsNot(t *testing.T) {
+	for _, c := range []byte{0, 1, 0x1f, '"', '\\', 0x80, 0xff} {
+		for n := range 40 {
+			b := []byte(strings.Repeat("a~ !#[]\x7f", 5))
+			b[n] = c
+			for from := range n + 1 {
+				if got := plain(b, from); got != n {
+					t.Fatalf("byte %#x at %d, looked for from %d: found at %d", c, n, from, got)
+				}
+			}
+			if n+1 < len(b) {
+				b[n+1] = '"' // the lowest counts
+				if got := plain(b, 0); got != n {
+					t.Fatalf("byte %#x at %d before a quote: found at %d", c, n, got)
+				}
+			}
+		}
+	}
+	for c := range 256 {
+		isPlain := c >= 0x20 && c < 0x80 && c != '"' && c != '\\'
+		for _, b := range [][]byte{{byte(c)}, []byte("1234567" + string([]byte{byte(c)}))} {
+			if got := plain(b, 0) == len(b); got != isPlain {
+				t.Errorf("byte %#x: plain is %v", c, got)
+			}
+		}
+	}
+}
+
+// TestStringsAreCountedAsTheyDecode compares with the standard library.
+func TestStringsAreCountedAsTheyDecode(t *testing.T) {
+	for _, raw := range []string{
+		`""`, `"plain text that is longer than eight bytes"`, `"é東😀"`, `"\u00e9\u6771\ud83d\ude00"`,
+		`"\ud800"`, `"\udc00x"`, `"\ud800\ud800\udc00"`, `"\ud800\u0041"`, `"\ud800A"`, `"a\nb\"c\\d\/e"`,
+		`"\u0041\u007f\u0080\uffff"`, "\"mixed \\u00e9 é \\n 東京 \\ud83d\\ude00 tail tail tail\"",
+	} {
+		var want string
+		if err := json.Unmarshal([]byte(raw), &want); err != nil {
+			t.Fatal(err)
+		}
+		s := scanner{b: []byte(raw)}
+		got, ok := s.str()
+		if !ok || s.i != len(raw) {
+			t.Fatalf("%s: stopped at %d: %v", raw, s.i, s.fail)
+		}
+		ascii := 0
+		for i := range len(want) {
+			if want[i] < utf8.RuneSelf {
+				ascii++
+			}
+		}
+		if got.bytes != len(want) || got.ascii != ascii || got.wide != utf8.RuneCountInString(want)-ascii {
+			t.Errorf("%s: %+v, want %d bytes, %d ASCII of %d characters", raw, got, len(want), ascii, utf8.RuneCountInString(want))
+		}
+		if decoded := string(appendDecoded(nil, []byte(raw[1:len(raw)-1]), 1<<20)); decoded != want {
+			t.Errorf("%s: %q, want %q", raw, decoded, want)
+		}
+		for most := range len(want) {
+			cut := string(appendDecoded(nil, []byte(raw[1:len(raw)-1]), most))
+			if len(cut) > most || !strings.HasPrefix(want, cut) || !utf8.ValidString(cut) {
+				t.Errorf("%s cut to %d: %q", raw, most, cut)
+			}
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package openai
+
+import "unicode/utf8"
+
+// Edit is what the gateway changes in a body before a worker gets it.
+type Edit struct {
+	Model        string // the model's name at the worker; empty keeps what is there
+	IncludeUsage bool   // ask a chat or completions stream for its usage
+}
+
+// span is a place in a body, from its first byte to behind its last. A place
+// that a body does not have is the zero span: every value stands behind a
+// bracket, so none begins at 0.
+type span struct{ from, to int }
+
+// places is what Splice must know of a body.
+type places struct {
+	top      int  // behind the brace that opens the body
+	topEmpty bool // nothing stands in it
+	model    span // the value of model, quotes included; of a form its content
+
+	options     span // stream_options: null
+	inside      int  // behind the brace that opens stream_options, 0 without one
+	insideEmpty bool
+	include     span // the value of include_usage, whatever it is
+
+	form      bool   // the body is multipart/form-data
+	delimiter string // of a form: two dashes and the boundary
+}
+
+// change is one cut: bytes that stand in the body, and those that take their
+// place.
+type change struct {
+	span
+	with []byte
+}
+
+// Splice returns the body with the edit done, in pieces to be sent one after
+// the other. Bytes that the edit does not touch are the request's own and must
+// not be changed; nothing large is copied. A form has no include_usage, and the
+// new name of its model must hold no line break.
+func (r *Request) Splice(e Edit) [][]byte {
+	changes, n := r.changes(e)
+	if n == 0 {
+		return [][]byte{r.Body}
+	}
+	pieces := make([][]byte, 0, 2*n+1)
+	done := 0
+	for _, c := range changes[:n] {
+		if c.from > done {
+			pieces = append(pieces, r.Body[done:c.from:c.from])
+		}
+		pieces = append(pieces, c.with)
+		done = c.to
+	}
+	if done < len(r.Body) {
+		pieces = append(pieces, r.Body[done:])
+	}
+	return pieces
+}
+
+// AddedFields names what the edit puts into the body that its sender did not
+// write: "model" when there was none, "stream_options" when there was none or
+// null, and "stream_options.include_usage" when the object was there. A worker
+// whose error names one of them, or the part behind the dot, can be asked again
+// without it.
+func (r *Request) AddedFields(e Edit) []string {
+	var added []string
+	if e.Model != "" && r.place.model == (span{}) {
+		added = append(added, "model")
+	}
+	if r.addsUsage(e) {
+		if r.place.inside > 0 {
+			added = append(added, "stream_options.include_usage")
+		} else {
+			added = append(added, "stream_options")
+		}
+	}
+	return added
+}
+
+// addsUsage tells whether the edit must ask for usage itself.
+func (r *Request) addsUsage(e Edit) bool {
+	return e.IncludeUsage && !r.IncludeUsage && r.Stream && !r.place.form &&
+		(r.Dialect == Chat || r.Dialect == Completions)
+}
+
+// changes returns the edit's cuts, n of them, in the order of the body.
+func (r *Request) changes(e Edit) (cuts [2]change, n int) {
+	if c, ok := r.modelChange(e.Model); ok {
+		cuts[n] = c
+		n++
+	}
+	if r.addsUsage(e) {
+		cuts[n] = r.usageChange()
+		n++
+	}
+	if n == 2 && cuts[1].from < cuts[0].from {
+		cuts[0], cuts[1] = cuts[1], cuts[0]
+	}
+	return cuts, n
+}
+
+// modelChange returns the cut that makes name the body's model.
+func (r *Request) modelChange(name string) (c change, ok bool) {
+	at := r.place.model
+	switch {
+	case name == "" || name == r.Model:
+		return c, false
+	case r.place.form && at == (span{}):
+		part := r.place.delimiter + "\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\n" + name + "\r\n"
+		return change{with: []byte(part)}, true
+	case r.place.form:
+		return change{span: at, with: []byte(name)}, true
+	case at != (span{}):
+		return change{span: at, with: appendQuoted(nil, name)}, true
+	}
+	member := appendQuoted([]byte(`"model":`), name)
+	return insertion(r.place.top, r.place.topEmpty, member), true
+}
+
+// usageChange returns the cut that sets stream_options.include_usage.
+func (r *Request) usageChange() change {
+	at := &r.place
+	switch {
+	case at.include != (span{}):
+		return change{span: at.include, with: []byte("true")}
+	case at.inside > 0:
+		return insertion(at.inside, at.insideEmpty, []byte(`"include_usage":true`))
+	case at.options != (span{}):
+		return change{span: at.options, with: []byte(`{"include_usage":true}`)}
+	}
+	return insertion(at.top, at.topEmpty, []byte(`"stream_options":{"include_usage":true}`))
+}
+
+// insertion puts a member behind the brace that stands before at.
+func insertion(at int, empty bool, member []byte) change {
+	if !empty {
+		member = append(member, ',')
+	}
+	return change{span: span{at, at}, with: member}
+}
+
+// appendQuoted appends s as a JSON string. Bytes that are not UTF-8 become
+// U+FFFD.
+func appendQuoted(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			dst = append(dst, '\\', byte(r))
+		case r < 0x20:
+			dst = append(dst, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
+		default:
+			dst = utf8.AppendRune(dst, r)
+		}
+	}
+	return append(dst, '"')
+}

@@ -1,0 +1,246 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
+	both := Edit{Model: "new", IncludeUsage: true}
+	for _, tt := range []struct {
+		name  string
+		d     Dialect
+		body  string
+		edit  Edit
+		want  string
+		added string
+	}{
+		{"nothing asked", Chat, `{"model":"m","messages":[{}]}`, Edit{}, `{"model":"m","messages":[{}]}`, ""},
+		{"model", Chat, ` { "model" : "m" , "messages":[{}] } `, Edit{Model: "new"}, ` { "model" : "new" , "messages":[{}] } `, ""},
+		{"same model", Chat, `{"model":"\u006d","messages":[{}]}`, Edit{Model: "m"}, `{"model":"\u006d","messages":[{}]}`, ""},
+		{"escaped name", Chat, `{"mod\u0065l":"m","messages":[{}]}`, Edit{Model: "new"}, `{"mod\u0065l":"new","messages":[{}]}`, ""},
+		{"name that needs escapes", Chat, `{"model":"m","messages":[{}]}`, Edit{Model: "a\"b\\c\nd\x00é" + "\xff"},
+			`{"model":"a\"b\\c\u000ad\u0000é` + "\ufffd" + `","messages":[{}]}`, ""},
+		{"model absent", Rerank, `{"query":"q"}`, Edit{Model: "new"}, `{"model":"new","query":"q"}`, "model"},
+		{"model absent from nothing", Rerank, ` { } `, Edit{Model: "new"}, ` {"model":"new" } `, "model"},
+		{"model null", Rerank, `{"model":null,"query":"q"}`, Edit{Model: "new"}, `{"model":"new","query":"q"}`, ""},
+		{"model last", Chat, `{"messages":[{}],"model":"m"}`, Edit{Model: "new"}, `{"messages":[{}],"model":"new"}`, ""},
+		{"usage of a whole answer", Chat, `{"model":"m","messages":[{}]}`, both, `{"model":"new","messages":[{}]}`, ""},
+		{"usage added", Chat, `{"model":"m","messages":[{}],"stream":true}`, both,
+			`{"stream_options":{"include_usage":true},"model":"new","messages":[{}],"stream":true}`, "stream_options"},
+		{"usage added to completions", Completions, `{"stream":true,"model":"m","prompt":""}`, Edit{IncludeUsage: true},
+			`{"stream_options":{"include_usage":true},"stream":true,"model":"m","prompt":""}`, "stream_options"},
+		{"usage asked by the client", Chat, `{"stream_options":{"include_usage":true},"model":"m","messages":[{}],"stream":true}`, both,
+			`{"stream_options":{"include_usage":true},"model":"new","messages":[{}],"stream":true}`, ""},
+		{"usage refused by the client", Chat, `{"stream_options":{"include_usage" : false },"model":"m","messages":[{}],"stream":true}`, both,
+			`{"stream_options":{"include_usage" : true },"model":"new","messages":[{}],"stream":true}`, "stream_options.include_usage"},
+		{"usage null", Chat, `{"model":"m","messages":[{}],"stream":true,"stream_options":{"a":1,"include_usage":null}}`, both,
+			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"a":1,"include_usage":true}}`, "stream_options.include_usage"},
+		{"other options", Chat, `{"model":"m","messages":[{}],"stream":true,"stream_options":{ "a":1}}`, both,
+			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"include_usage":true, "a":1}}`, "stream_options.include_usage"},
+		{"empty options", Chat, `{"model":"m","messages":[{}],"stream":true,"stream_options":{ }}`, both,
+			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"include_usage":true }}`, "stream_options.include_usage"},
+		{"options null", Chat, `{"stream_options":null,"stream":true,"messages":[{}],"model":"m"}`, both,
+			`{"stream_options":{"include_usage":true},"stream":true,"messages":[{}],"model":"new"}`, "stream_options"},
+		{"not in responses", Responses, `{"model":"m","input":"","stream":true,"stream_options":{"include_obfuscation":false}}`, both,
+			`{"model":"new","input":"","stream":true,"stream_options":{"include_obfuscation":false}}`, ""},
+		{"not in messages", Messages, `{"model":"m","messages":[{}],"stream":true}`, both, `{"model":"new","messages":[{}],"stream":true}`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := Parse(tt.d, []byte(tt.body), Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(bytes.Join(r.Splice(tt.edit), nil)); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			if got := strings.Join(r.AddedFields(tt.edit), ","); got != tt.added {
+				t.Errorf("added %q, want %q", got, tt.added)
+			}
+			if string(r.Body) != tt.body {
+				t.Errorf("the body changed: %s", r.Body)
+			}
+		})
+	}
+}
+
+func TestSpliceSharesTheBody(t *testing.T) {
+	r, err := Parse(Chat, chatOf(64<<10), Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pieces := r.Splice(Edit{Model: "new", IncludeUsage: true})
+	last := pieces[len(pieces)-1]
+	if &last[len(last)-1] != &r.Body[len(r.Body)-1] {
+		t.Error("the longest piece is a copy")
+	}
+	if n := testing.AllocsPerRun(20, func() { r.Splice(Edit{Model: "new", IncludeUsage: true}) }); n > 8 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// member is one member of a drawn body.
+type member struct {
+	key, value string
+}
+
+// drawBody draws the members of a chat's body, each name once.
+func drawBody(t *rapid.T) []member {
+	escape := func(s string) string {
+		if s != "" && rapid.Bool().Draw(t, "escape") {
+			return fmt.Sprintf(`\u%04x`, s[0]) + s[1:]
+		}
+		return s
+	}
+	text := rapid.Custom(func(t *rapid.T) string {
+		b, err := json.Marshal(rapid.String().Draw(t, "text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	})
+	one := func(name string, values ...string) member {
+		return member{`"` + escape(name) + `"`, rapid.SampledFrom(values).Draw(t, name)}
+	}
+	members := []member{
+		{`"model"`, `"` + escape(rapid.StringMatching(`[a-z][a-z0-9./-]{0,20}`).Draw(t, "model")) + `"`},
+		{`"messages"`, `[{"role":"user","content":` + text.Draw(t, "content") + `}]`},
+	}
+	if rapid.Bool().Draw(t, "streams") {
+		members = append(members, member{`"stream"`, "true"})
+	}
+	for _, optional := range []func() member{
+		func() member {
+			return one("stream_options", `null`, `{}`, `{"include_usage":true}`, `{"include_usage":false}`, `{"x":[{}],"include_usage":null}`, `{"x":{"include_usage":1}}`)
+		},
+		func() member { return one("max_tokens", "1", "100", "null") },
+		func() member { return one("n", "1", "3", "null") },
+		func() member { return one("user", `"u"`, `"\u00fc"`, "null", "5") },
+		func() member { return one("session_id", `"s"`, "null") },
+		func() member { return one("session_params", `{"session_id":"s2","x":{}}`, "{}") },
+		func() member { return one("tools", "[]", `[{"type":"function"}]`, "null") },
+		func() member { return one("service_tier", `"flex"`, "null") },
+		func() member { return one("store", "true", "false", "null") },
+		func() member { return member{`"x-unknown"`, `{"model":"inner","deep":[1.50,-0e5,true,"\u0041"]}`} },
+		func() member { return member{text.Draw(t, "name of its own") + "", "1"} },
+	} {
+		if rapid.Bool().Draw(t, "has it") {
+			members = append(members, optional())
+		}
+	}
+	return members
+}
+
+// assemble writes the members with the white space that space draws.
+func assemble(members []member, space func() string) string {
+	var b strings.Builder
+	b.WriteString(space() + "{" + space())
+	for i, m := range members {
+		if i > 0 {
+			b.WriteString(space() + "," + space())
+		}
+		b.WriteString(m.key + space() + ":" + space() + m.value)
+	}
+	b.WriteString(space() + "}" + space())
+	return b.String()
+}
+
+func drawSpace(t *rapid.T) func() string {
+	return func() string { return rapid.SampledFrom([]string{"", "", " ", "\n", "\t\r\n "}).Draw(t, "space") }
+}
+
+// TestSpliceKeepsAllOtherBytes cuts what may change out of the body and out of
+// what Splice made of it: the rest must be the same.
+func TestSpliceKeepsAllOtherBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		members := drawBody(t)
+		body := assemble(rapid.Permutation(members).Draw(t, "order"), drawSpace(t))
+		r, err := Parse(Chat, []byte(body), Limits{})
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		e := Edit{Model: rapid.OneOf(rapid.Just(""), rapid.Just(r.Model), rapid.StringN(1, 20, 60)).Draw(t, "new model"), IncludeUsage: rapid.Bool().Draw(t, "usage")}
+		if strings.ContainsRune(e.Model, '\ufffd') {
+			t.Skip("not a name")
+		}
+		after := bytes.Join(r.Splice(e), nil)
+		again, err := Parse(Chat, after, Limits{})
+		if err != nil {
+			t.Fatalf("%s became %s: %v", body, after, err)
+		}
+
+		want := *r
+		if e.Model != "" {
+			want.Model = e.Model
+		}
+		if e.IncludeUsage && r.Stream {
+			want.IncludeUsage = true
+		}
+		if diff := cmp.Diff(&want, again, cmpopts.IgnoreUnexported(Request{}), cmpopts.IgnoreFields(Request{}, "Body")); diff != "" {
+			t.Fatalf("%s became %s:\n%s", body, after, diff)
+		}
+		if !e.IncludeUsage {
+			at := r.place.model
+			if !bytes.HasPrefix(after, r.Body[:at.from]) || !bytes.HasSuffix(after, r.Body[at.to:]) ||
+				len(after) != len(r.Body)-(at.to-at.from)+again.place.model.to-again.place.model.from {
+				t.Fatalf("%s became %s", body, after)
+			}
+		}
+		// All other members keep their raw bytes and their order.
+		if before, now := rest(t, []byte(body)), rest(t, after); before != now {
+			t.Fatalf("%s became %s:\n%s\n%s", body, after, before, now)
+		}
+	})
+}
+
+// rest returns the members of a body in order and as written, without those
+// that Splice may write.
+func rest(t *rapid.T, body []byte) string {
+	p := parser{scanner: scanner{b: body, limit: 64}}
+	var b strings.Builder
+	p.space()
+	p.open()
+	for first := true; ; first = false {
+		again, ok := p.more('}', first)
+		if !ok {
+			t.Fatal(p.fail)
+		}
+		if !again {
+			return b.String()
+		}
+		name, _ := p.key()
+		from, f := p.i, fieldOf(p.name(name))
+		p.skip()
+		if f != fieldModel && f != fieldStreamOptions {
+			fmt.Fprintf(&b, "%s:%s\n", body[name.from:name.to], body[from:p.i])
+		}
+	}
+}
+
+func TestOrderAndWhiteSpaceDoNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		members := drawBody(t)
+		first, err := Parse(Chat, []byte(assemble(members, func() string { return "" })), Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := assemble(rapid.Permutation(members).Draw(t, "order"), drawSpace(t))
+		second, err := Parse(Chat, []byte(body), Limits{})
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		if diff := cmp.Diff(first, second, cmpopts.IgnoreUnexported(Request{}), cmpopts.IgnoreFields(Request{}, "Body")); diff != "" {
+			t.Fatalf("%s: %s", body, diff)
+		}
+		if first.PromptTokens() != second.PromptTokens() {
+			t.Fatalf("%s: %d tokens, %d before", body, second.PromptTokens(), first.PromptTokens())
+		}
+	})
+}

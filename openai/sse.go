@@ -1,0 +1,336 @@
+package openai
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+const (
+	// MaxEvent is the largest event that a reader takes unless it is told
+	// otherwise: 4 MiB holds a chunk of base64 audio or a partial image, and
+	// still bounds what one broken worker can make the gateway hold.
+	MaxEvent = 4 << 20
+
+	// firstBuffer is a reader's buffer at first: it holds several token chunks
+	// of some 300 bytes, and ten thousand idle streams cost 40 MB.
+	firstBuffer = 4 << 10
+	// keptBuffer is the largest buffer that outlives the event that needed it.
+	keptBuffer = 64 << 10
+	// smallEvents is after how many events that would have fit in keptBuffer a
+	// larger one is given up: a stream of large events keeps its buffer, one
+	// large event among small ones does not.
+	smallEvents = 32
+	// emptyReads is how many reads without bytes or error in a row are taken
+	// before io.ErrNoProgress, as bufio does.
+	emptyReads = 100
+)
+
+// ErrEventTooLarge says that an event did not fit into the reader's bound. The
+// stream cannot be read further.
+var ErrEventTooLarge = errors.New("reading an event: larger than the bound of an event")
+
+// Event is one event of a text/event-stream body. Its slices are valid until
+// the reader's next call of Next or Reset.
+type Event struct {
+	// Raw is all bytes of the event, its blank line included.
+	Raw []byte
+	// Name is the value of its `event:` line, empty when there is none.
+	Name []byte
+	// Data is the value of its `data:` line; several are joined with '\n'. It
+	// points into Raw when there is one line.
+	Data []byte
+	// Comment says that a client sees nothing of the event: it consists of
+	// comments, blank lines, or fields that steer the connection.
+	Comment bool
+
+	at int // where Data begins in Raw; 0: it does not point into Raw
+}
+
+// EventReader splits a text/event-stream body into events. It takes LF, CRLF
+// and CR line ends however the body is split into reads, and a leading byte
+// order mark. It is not safe for use by several goroutines.
+//
+// Two things that engines write and that are no events by the standard are
+// read as an event named "error", so that a failure is not lost: a field
+// `error: {…}` and a line of bare JSON.
+type EventReader struct {
+	r    io.Reader
+	max  int
+	err  error // what ended the reading; sticky
+	buf  []byte
+	join []byte // data of events with several data lines
+
+	start, end int // the unread bytes are buf[start:end]
+	next       int // where the event after the present one begins
+	pos        int // up to here lines have been looked for
+	line       int // where the line at pos begins
+	lf         int // no line feed is in buf[pos:lf]
+	small      int // events in a row that keptBuffer would have held
+	ready      bool
+	any        bool // an event was returned, so a byte order mark is no longer one
+	bareCR     bool // the last line ended in CR without LF
+}
+
+// NewEventReader returns a reader of r's events. An event of more than max
+// bytes is ErrEventTooLarge; max ≤ 0 is MaxEvent.
+func NewEventReader(r io.Reader, max int) *EventReader {
+	if max <= 0 {
+		max = MaxEvent
+	}
+	return &EventReader{r: r, max: max}
+}
+
+// Reset makes the reader as new for another body, with the same bound. It keeps
+// its buffer unless that has grown large, so readers can be pooled; Reset(nil)
+// lets go of the body before the reader is put back.
+func (r *EventReader) Reset(body io.Reader) {
+	buf, join := r.buf, r.join
+	if cap(buf) > keptBuffer {
+		buf = nil
+	}
+	if cap(join) > keptBuffer {
+		join = nil
+	}
+	*r = EventReader{r: body, max: r.max, buf: buf, join: join[:0]}
+}
+
+// Next returns the next event.
+//
+// io.EOF says that the body ended after an event's blank line.
+// io.ErrUnexpectedEOF says that it ended elsewhere: with an event when only the
+// blank line is missing (llama.cpp leaves it out after [DONE]; who forwards
+// Raw owes the blank line, since SDKs drop an event without one), without an
+// event when the last line is incomplete, whose bytes are lost. Every other
+// error is the body's own or ErrEventTooLarge, and comes without an event.
+// After an error each call returns an error.
+func (r *EventReader) Next() (Event, error) {
+	r.start = r.next
+	empty := 0
+	for !r.Buffered() {
+		if r.err != nil {
+			return r.last()
+		}
+		n := r.fill()
+		if n > 0 {
+			empty = 0
+		} else if empty++; empty >= emptyReads && r.err == nil {
+			r.err = io.ErrNoProgress
+		}
+	}
+	r.next, r.ready = r.pos, false
+	return r.parse(r.buf[r.start:r.next]), nil
+}
+
+// Buffered says that Next can return a whole event without reading. Who
+// forwards events delays the flush until it is false.
+func (r *EventReader) Buffered() bool {
+	if !r.ready {
+		r.ready = r.find()
+	}
+	return r.ready
+}
+
+// find looks for the blank line that ends the event at start, among the bytes
+// that have been read, and leaves pos after it. It looks at each byte once.
+func (r *EventReader) find() bool {
+	for r.pos < r.end {
+		at, n := r.lineEnd()
+		if n == 0 {
+			r.pos = at
+			return false
+		}
+		blank := at == r.line
+		r.bareCR = n == 1 && r.buf[at] == '\r'
+		r.pos = at + n
+		r.line = r.pos
+		if blank {
+			return true
+		}
+	}
+	return false
+}
+
+// lineEnd returns where the line at pos ends and how many bytes its end takes.
+// 0 bytes: the end has not been read; everything before the place returned is
+// known to be the line's.
+//
+// A CR as the last byte that was read may be half of CRLF, so it waits for
+// another byte. In a stream that ends its lines with a bare CR the blank line
+// does not wait, or every event would be held until the one after it; an LF
+// after it is then a blank line of its own, which means the same.
+func (r *EventReader) lineEnd() (at, n int) {
+	if r.lf < r.pos {
+		r.lf = r.pos
+	}
+	if r.lf < r.end && r.buf[r.lf] != '\n' {
+		if i := bytes.IndexByte(r.buf[r.lf:r.end], '\n'); i >= 0 {
+			r.lf += i
+		} else {
+			r.lf = r.end
+		}
+	}
+	cr := bytes.IndexByte(r.buf[r.pos:r.lf], '\r')
+	if cr < 0 {
+		if r.lf < r.end {
+			return r.lf, 1
+		}
+		return r.end, 0
+	}
+	cr += r.pos
+	switch {
+	case cr == r.line && r.bareCR:
+		return cr, 1
+	case cr+1 < r.end:
+		if r.buf[cr+1] == '\n' {
+			return cr, 2
+		}
+		return cr, 1
+	case r.err != nil:
+		return cr, 1
+	}
+	return cr, 0
+}
+
+// fill reads once, after making room. It moves and replaces the buffer, so
+// nothing may point into it.
+func (r *EventReader) fill() int {
+	r.room()
+	if r.err != nil {
+		return 0
+	}
+	n, err := r.r.Read(r.buf[r.end:])
+	if n < 0 || n > len(r.buf)-r.end {
+		n, err = 0, errors.New("reading an event: the body's reader returned an impossible count")
+	}
+	r.end += n
+	r.err = err
+	return n
+}
+
+// room makes at least one byte of room behind end.
+func (r *EventReader) room() {
+	held := r.end - r.start
+	switch {
+	case held >= r.max:
+		r.err = ErrEventTooLarge
+		return
+	case len(r.buf) > keptBuffer && held < firstBuffer && r.small >= smallEvents:
+		r.join = nil
+		r.move(make([]byte, min(firstBuffer, r.max)))
+	case held == 0 && r.end > 0:
+		r.move(r.buf)
+	case r.end <= len(r.buf)-len(r.buf)/4 && r.end < len(r.buf):
+		// Room enough for a read that is worth its call.
+	case held < len(r.buf) && (held <= len(r.buf)/2 || len(r.buf) >= r.max):
+		r.move(r.buf)
+	default:
+		r.move(make([]byte, min(max(2*len(r.buf), firstBuffer), r.max)))
+	}
+}
+
+// move puts the unread bytes at the front of buf, which becomes the buffer.
+func (r *EventReader) move(buf []byte) {
+	copy(buf, r.buf[r.start:r.end])
+	by := r.start
+	r.buf = buf
+	r.start, r.next = 0, 0
+	r.end -= by
+	r.pos -= by
+	r.line -= by
+	r.lf = max(r.lf-by, 0)
+}
+
+// last returns what is left when the body has ended within an event.
+func (r *EventReader) last() (Event, error) {
+	whole, rest := r.buf[r.start:r.line], r.end-r.line
+	r.start, r.next, r.pos, r.line = r.end, r.end, r.end, r.end
+	switch {
+	case r.err != io.EOF:
+		return Event{}, r.err
+	case rest > 0:
+		return Event{}, io.ErrUnexpectedEOF
+	case len(whole) > 0:
+		return r.parse(whole), io.ErrUnexpectedEOF
+	}
+	return Event{}, io.EOF
+}
+
+// parse reads the fields of one event.
+func (r *EventReader) parse(raw []byte) Event {
+	ev := Event{Raw: raw}
+	if len(raw) <= keptBuffer/2 {
+		r.small++
+	} else {
+		r.small = 0
+	}
+	rest := raw
+	if !r.any {
+		rest = bytes.TrimPrefix(rest, []byte("\xef\xbb\xbf"))
+		r.any = true
+	}
+	carriage := bytes.IndexByte(rest, '\r') >= 0
+	lines := 0
+	for len(rest) > 0 {
+		var line []byte
+		from := len(raw) - len(rest)
+		line, rest = cutLine(rest, carriage)
+		field, value, skipped := cutField(line)
+		switch string(field) {
+		case "data":
+			lines++
+			if lines == 1 {
+				ev.Data, ev.at = value, from+skipped
+				continue
+			}
+			if lines == 2 {
+				r.join = append(r.join[:0], ev.Data...)
+			}
+			r.join = append(append(r.join, '\n'), value...)
+			ev.Data, ev.at = r.join, 0
+		case "event":
+			ev.Name = value
+		case "error":
+			if lines == 0 {
+				ev.Name, ev.Data = field, value
+			}
+		}
+	}
+	ev.Comment = lines == 0 && len(ev.Name) == 0 && len(ev.Data) == 0
+	return ev
+}
+
+// cutLine splits b after its first line end. carriage says that b has a CR,
+// for which each byte must be looked at.
+func cutLine(b []byte, carriage bool) (line, rest []byte) {
+	if !carriage {
+		if i := bytes.IndexByte(b, '\n'); i >= 0 {
+			return b[:i], b[i+1:]
+		}
+		return b, nil
+	}
+	for i, c := range b {
+		if c == '\n' || c == '\r' {
+			return b[:i], b[i+1:]
+		}
+	}
+	return b, nil
+}
+
+// cutField splits a line into its field's name and value; skipped is where the
+// value begins. A comment has no name. A line of bare JSON, which frameworks
+// write when they fail after the headers have left, is the field "error".
+func cutField(line []byte) (field, value []byte, skipped int) {
+	if len(line) > 0 && line[0] == '{' {
+		return []byte("error"), line, 0
+	}
+	i := bytes.IndexByte(line, ':')
+	if i < 0 {
+		return line, nil, len(line)
+	}
+	skipped = i + 1
+	if skipped < len(line) && line[skipped] == ' ' {
+		skipped++
+	}
+	return line[:i], line[skipped:], skipped
+}

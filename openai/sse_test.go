@@ -1,0 +1,274 @@
+package openai
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// heard is an event as values, for comparing.
+type heard struct {
+	Name, Data string
+	Comment    bool
+}
+
+// hear reads a body to its end.
+func hear(r *EventReader) (events []heard, raw []byte, err error) {
+	for {
+		ev, err := r.Next()
+		if len(ev.Raw) > 0 {
+			events = append(events, heard{string(ev.Name), string(ev.Data), ev.Comment})
+			raw = append(raw, ev.Raw...)
+		}
+		if err != nil {
+			return events, raw, err
+		}
+	}
+}
+
+func TestEventsAreReadAsTheStandardSays(t *testing.T) {
+	tests := []struct {
+		name, body string
+		want       []heard
+		err        error
+	}{
+		{"empty", "", nil, io.EOF},
+		{"LF", "data: a\n\ndata: b\n\n", []heard{{Data: "a"}, {Data: "b"}}, io.EOF},
+		{"CRLF", "data: a\r\n\r\ndata: b\r\n\r\n", []heard{{Data: "a"}, {Data: "b"}}, io.EOF},
+		{"CR", "data: a\r\rdata: b\r\r", []heard{{Data: "a"}, {Data: "b"}}, io.EOF},
+		{"mixed", "data: a\r\n\ndata: b\n\r\ndata: c\r\n\r\n", []heard{{Data: "a"}, {Data: "b"}, {Data: "c"}}, io.EOF},
+		{"CR then CRLF", "data: a\r\r\ndata: b\n\n", []heard{{Data: "a"}, {Comment: true}, {Data: "b"}}, io.EOF},
+		{"byte order mark", "\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n", []heard{{Data: "a"}, {Comment: true}}, io.EOF},
+		{"name", "event: response.created\ndata: {}\n\n", []heard{{Name: "response.created", Data: "{}"}}, io.EOF},
+		{"last name wins", "event: a\nevent: b\ndata: x\n\n", []heard{{Name: "b", Data: "x"}}, io.EOF},
+		{"name alone", "event: ping\n\n", []heard{{Name: "ping"}}, io.EOF},
+		{"several lines", "data: a\ndata\ndata:\ndata:  b\n\n", []heard{{Data: "a\n\n\n b"}}, io.EOF},
+		{"no space", "data:a\nevent:b\n\n", []heard{{Name: "b", Data: "a"}}, io.EOF},
+		{"comment", ": OPENROUTER PROCESSING\n\ndata: a\n\n", []heard{{Comment: true}, {Data: "a"}}, io.EOF},
+		{"comment within", "data: a\n: hi\ndata: b\n\n", []heard{{Data: "a\nb"}}, io.EOF},
+		{"steering fields", "retry: 100\nid: 7\n\n", []heard{{Comment: true}}, io.EOF},
+		{"unknown field", "datas: x\ndat: y\n\n", []heard{{Comment: true}}, io.EOF},
+		{"empty data", "data:\n\n", []heard{{}}, io.EOF},
+		{"blank lines", "\n\ndata: a\n\n\n", []heard{{Comment: true}, {Comment: true}, {Data: "a"}, {Comment: true}}, io.EOF},
+		{"no last blank line", "data: a\n\ndata: [DONE]\n", []heard{{Data: "a"}, {Data: "[DONE]"}}, io.ErrUnexpectedEOF},
+		{"no last blank line, CR", "data: [DONE]\r", []heard{{Data: "[DONE]"}}, io.ErrUnexpectedEOF},
+		{"last blank line is a CR", "data: a\r\n\r", []heard{{Data: "a"}}, io.EOF},
+		{"incomplete line", "data: a\n\ndata: [DON", []heard{{Data: "a"}}, io.ErrUnexpectedEOF},
+		{"incomplete second line", "data: a\ndata: b", nil, io.ErrUnexpectedEOF},
+		{"llama.cpp's error field", "error: {\"code\":500}\n\n", []heard{{Name: "error", Data: `{"code":500}`}}, io.EOF},
+		{"bare JSON", "{\"error\":\"x\"}\n\n", []heard{{Name: "error", Data: `{"error":"x"}`}}, io.EOF},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			readers := map[string]io.Reader{
+				"at once":       strings.NewReader(tt.body),
+				"byte by byte":  iotest.OneByteReader(strings.NewReader(tt.body)),
+				"end with data": iotest.DataErrReader(strings.NewReader(tt.body)),
+			}
+			for how, body := range readers {
+				got, raw, err := hear(NewEventReader(body, 0))
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("%s: events (-want +got):\n%s", how, diff)
+				}
+				if err != tt.err {
+					t.Errorf("%s: error %v, want %v", how, err, tt.err)
+				}
+				if !strings.HasPrefix(tt.body, string(raw)) || err == io.EOF && len(raw) != len(tt.body) {
+					t.Errorf("%s: Raw is %q of %q", how, raw, tt.body)
+				}
+			}
+		})
+	}
+}
+
+func TestOneDataLineIsNotCopied(t *testing.T) {
+	r := NewEventReader(strings.NewReader("event: x\ndata: abc\n\n"), 0)
+	ev, err := r.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev.Raw[bytes.IndexByte(ev.Raw, 'b')] = 'B'
+	if string(ev.Data) != "aBc" {
+		t.Errorf("Data %q does not point into Raw", ev.Data)
+	}
+}
+
+// steps gives one of its parts a read and counts the reads.
+type steps struct {
+	parts []string
+	reads int
+	err   error
+}
+
+func (s *steps) Read(p []byte) (int, error) {
+	s.reads++
+	if len(s.parts) == 0 {
+		return 0, s.err
+	}
+	n := copy(p, s.parts[0])
+	if s.parts[0] = s.parts[0][n:]; s.parts[0] == "" {
+		s.parts = s.parts[1:]
+	}
+	return n, nil
+}
+
+func TestAnEventIsReturnedBeforeTheNextByteIsAskedFor(t *testing.T) {
+	for _, end := range []string{"\n", "\r\n", "\r"} {
+		body := &steps{parts: []string{"data: a" + end + end, "data: b" + end + end}, err: io.EOF}
+		r := NewEventReader(body, 0)
+		for want := 1; want <= 2; want++ {
+			if _, err := r.Next(); err != nil {
+				t.Fatal(err)
+			}
+			if body.reads != want {
+				t.Errorf("line end %q: %d reads for event %d", end, body.reads, want)
+			}
+		}
+	}
+}
+
+func TestBufferedTellsOfWholeEventsOnly(t *testing.T) {
+	body := &steps{parts: []string{"data: a\n\ndata: b\n\ndata: c\n", "\n"}, err: io.EOF}
+	r := NewEventReader(body, 0)
+	if r.Buffered() {
+		t.Error("Buffered before anything was read")
+	}
+	for _, want := range []struct {
+		data     string
+		buffered bool
+	}{{"a", true}, {"b", false}, {"c", false}} {
+		ev, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got := r.Buffered(); got != want.buffered {
+				t.Errorf("after %s Buffered is %v", want.data, got)
+			}
+		}
+		if string(ev.Data) != want.data {
+			t.Errorf("data %q, want %q after Buffered", ev.Data, want.data)
+		}
+	}
+}
+
+func TestAnEventOverTheBoundIsRefused(t *testing.T) {
+	fits := "data: " + strings.Repeat("x", 92) + "\n\n" // 100 bytes
+	r := NewEventReader(strings.NewReader(fits+fits), 100)
+	if got, _, err := hear(r); len(got) != 2 || err != io.EOF {
+		t.Errorf("events of exactly the bound: %d, %v", len(got), err)
+	}
+	for _, body := range []string{"data: a\n\nx" + fits, strings.Repeat("x", 200), strings.Repeat(": x\n", 50)} {
+		r := NewEventReader(strings.NewReader(body), 100)
+		if _, _, err := hear(r); !errors.Is(err, ErrEventTooLarge) {
+			t.Errorf("%.20q…: %v", body, err)
+		}
+		if ev, err := r.Next(); !errors.Is(err, ErrEventTooLarge) || len(ev.Raw) > 0 {
+			t.Errorf("%.20q…: the reader goes on after its bound: %v", body, err)
+		}
+	}
+}
+
+func TestALargeBufferIsGivenUp(t *testing.T) {
+	large := "data: " + strings.Repeat("x", 1<<20) + "\n\n"
+	small := strings.Repeat("data: a\n\n", 4096)
+	body := &steps{parts: []string{large, small, small, small}, err: io.EOF}
+	r := NewEventReader(body, 0)
+	ev, err := r.Next()
+	if err != nil || len(ev.Data) != 1<<20 {
+		t.Fatalf("%d bytes, %v", len(ev.Data), err)
+	}
+	if _, _, err := hear(r); err != io.EOF {
+		t.Fatal(err)
+	}
+	if cap(r.buf) > keptBuffer {
+		t.Errorf("the buffer is still %d bytes", cap(r.buf))
+	}
+	r.Reset(strings.NewReader(large))
+	if _, err := r.Next(); err != nil {
+		t.Fatal(err)
+	}
+	r.Reset(nil)
+	if cap(r.buf) > keptBuffer {
+		t.Errorf("Reset keeps %d bytes", cap(r.buf))
+	}
+}
+
+func TestResetForgetsTheStreamBefore(t *testing.T) {
+	r := NewEventReader(strings.NewReader("data: a\r\rdata: half"), 0)
+	if _, _, err := hear(r); err != io.ErrUnexpectedEOF {
+		t.Fatal(err)
+	}
+	r.Reset(strings.NewReader("\xef\xbb\xbfdata: b\n\n"))
+	got, _, err := hear(r)
+	if diff := cmp.Diff([]heard{{Data: "b"}}, got); diff != "" || err != io.EOF {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestABrokenBodyIsNoEnd(t *testing.T) {
+	reset := errors.New("connection reset")
+	body := &steps{parts: []string{"data: a\n\ndata: [DONE]\n"}, err: reset}
+	got, _, err := hear(NewEventReader(body, 0))
+	if diff := cmp.Diff([]heard{{Data: "a"}}, got); diff != "" || !errors.Is(err, reset) {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := NewEventReader(stuck{}, 0).Next(); !errors.Is(err, io.ErrNoProgress) {
+		t.Errorf("a body without progress: %v", err)
+	}
+}
+
+// stuck reads nothing for ever.
+type stuck struct{}
+
+func (stuck) Read([]byte) (int, error) { return 0, nil }
+
+// split reads a body in pieces whose sizes are the bytes of cuts, again and
+// again.
+type split struct {
+	body, cuts []byte
+	at         int
+}
+
+func (s *split) Read(p []byte) (int, error) {
+	if len(s.body) == 0 {
+		return 0, io.EOF
+	}
+	n := len(s.body)
+	if len(s.cuts) > 0 {
+		n = min(n, int(s.cuts[s.at%len(s.cuts)])+1)
+		s.at++
+	}
+	n = copy(p, s.body[:n])
+	s.body = s.body[n:]
+	return n, nil
+}
+
+func FuzzEventReader(f *testing.F) {
+	f.Add([]byte("data: a\n\ndata: b\n\n"), []byte{0})
+	f.Add([]byte("event: x\r\ndata: {}\r\n\r\n: c\r\n\r\ndata: [DONE]\r\n"), []byte{0, 3, 1})
+	f.Add([]byte("\xef\xbb\xbfdata: a\rdata: b\r\r\n\rdata: c\r\n\n\r"), []byte{2, 0})
+	f.Add([]byte("data: x\n"+strings.Repeat("data: yyyyyyyyyyyyyyyy\n", 400)+"\n"), []byte{200})
+	f.Fuzz(func(t *testing.T, body, cuts []byte) {
+		whole, raw, err := hear(NewEventReader(bytes.NewReader(body), 0))
+		pieces, pieceRaw, pieceErr := hear(NewEventReader(&split{body: body, cuts: cuts}, 0))
+		if !slices.Equal(whole, pieces) {
+			t.Errorf("split as %v (-at once +split):\n%s", cuts, cmp.Diff(whole, pieces))
+		}
+		if err != pieceErr {
+			t.Errorf("at once %v, split %v", err, pieceErr)
+		}
+		if !bytes.Equal(raw, pieceRaw) || !bytes.HasPrefix(body, raw) {
+			t.Errorf("Raw is not the body: %q, %q of %q", raw, pieceRaw, body)
+		}
+		if err == io.EOF && len(raw) != len(body) {
+			t.Errorf("%d of %d bytes were returned", len(raw), len(body))
+		}
+	})
+}

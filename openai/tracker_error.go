@@ -1,0 +1,212 @@
+package openai
+
+import "strings"
+
+// EngineError is an error as an engine wrote it.
+type EngineError struct {
+	// Status is the HTTP status that the error amounts to, 400 to 599: the one
+	// in the error itself, else that of its type, else 500.
+	Status  int
+	Type    string
+	Code    string // empty when the engine gives a number
+	Message string // the engine's own words; empty when it has none
+	Param   string
+}
+
+// ErrorOf reads an error in any of the forms that engines give it, inside a
+// stream or as a whole body; ok is false when the data is none. The forms:
+// {"error":{…}}, {"error":"…"}, vLLM's {"object":"error",…,"code":400},
+// Anthropic's {"type":"error","error":{…}}, the Responses dialect's
+// {"type":"error",…} and failed response, {"detail":…} of the frameworks that
+// engines are built with, and llama.cpp's bare object, a message beside a code
+// from 400 to 599.
+func ErrorOf(data []byte) (e EngineError, ok bool) {
+	var w errorWalk
+	c := fieldCursor{b: data}
+	w.object(&c, 0)
+	named := w.found || w.e.Message != "" && w.status != 0
+	if !c.done() || !named {
+		return EngineError{}, false
+	}
+	w.merge()
+	e = w.e
+	e.Status = w.status
+	if e.Status == 0 {
+		e.Status = statusOf(e.Type, e.Code)
+	}
+	return e, true
+}
+
+// errorWalk gathers an error from its members and those around it.
+type errorWalk struct {
+	e      EngineError
+	status int
+	found  bool
+	inner  *errorWalk // the value of the error member
+}
+
+// merge prefers what the error member says to what is said around it.
+func (w *errorWalk) merge() {
+	if w.inner == nil {
+		return
+	}
+	in := w.inner.e
+	fillText(&in.Type, w.e.Type)
+	fillText(&in.Code, w.e.Code)
+	fillText(&in.Message, w.e.Message)
+	fillText(&in.Param, w.e.Param)
+	w.e = in
+	if w.inner.status != 0 {
+		w.status = w.inner.status
+	}
+}
+
+// object walks the object that is the error or holds it. level is 0 for the
+// payload, 1 for a response within it and 2 for an error.
+func (w *errorWalk) object(c *fieldCursor, level int) {
+	if c.peek() != '{' {
+		c.fail()
+		return
+	}
+	var kind string
+	var m fieldMembers
+	for m.next(c) {
+		switch string(m.key) {
+		case "error":
+			if level < 2 {
+				w.nested(c)
+			}
+		case "response":
+			// response.failed holds the response, which holds the error.
+			if level == 0 && c.peek() == '{' {
+				w.object(c, 1)
+			}
+		case "detail":
+			if level == 0 {
+				w.detail(c)
+			}
+		case "object":
+			w.found = string(c.str()) == "error" || w.found
+		case "type":
+			if kind = fieldText(c.str()); kind == "error" {
+				w.found = true
+			}
+		case "message":
+			setText(&w.e.Message, c)
+		case "param":
+			setText(&w.e.Param, c)
+		case "code", "status", "status_code":
+			w.code(c, string(m.key) == "code")
+		}
+	}
+	// The payload's type may name the event instead of the error.
+	if kind != "error" && !strings.HasPrefix(kind, "response.") {
+		fillText(&w.e.Type, kind)
+	}
+}
+
+// nested walks the value of an error member.
+func (w *errorWalk) nested(c *fieldCursor) {
+	inner := &errorWalk{}
+	switch c.peek() {
+	case '{':
+		probe := *c
+		if !probe.filled() {
+			c.skip()
+			return
+		}
+		inner.object(c, 2)
+	case '"':
+		inner.e.Message = fieldText(c.quoted())
+		if inner.e.Message == "" {
+			return
+		}
+	default:
+		w.found = c.filled() || w.found
+		return
+	}
+	w.found, w.inner = true, inner
+}
+
+// detail takes a framework's own error: a text, or a list of what is wrong with
+// the request, which is kept as it is.
+func (w *errorWalk) detail(c *fieldCursor) {
+	if c.peek() == '"' {
+		setText(&w.e.Message, c)
+		w.found = true
+		return
+	}
+	if v := c.skip(); len(v) > 2 {
+		w.found = true
+		fillText(&w.e.Message, strings.ToValidUTF8(string(v), "\uFFFD"))
+		fillText(&w.e.Type, "unprocessable_entity")
+	}
+}
+
+// code takes a code or a status: a number from 400 to 599, as a number or as a
+// text, is an HTTP status; other text is the error's code.
+func (w *errorWalk) code(c *fieldCursor, named bool) {
+	var text []byte
+	var n int64
+	if c.peek() == '"' {
+		text = c.quoted()
+		if digits := (&fieldCursor{b: text}); digits.peek() >= '1' && digits.peek() <= '9' {
+			n, _ = digits.integer()
+		}
+	} else {
+		n, _ = c.integer()
+	}
+	switch {
+	case n >= 400 && n <= 599:
+		w.status = int(n)
+	case named && n == 0 && len(text) > 0:
+		w.e.Code = fieldText(text)
+	}
+}
+
+// setText reads a text into dst; what is no text changes nothing.
+func setText(dst *string, c *fieldCursor) {
+	if s := c.str(); len(s) > 0 {
+		*dst = fieldText(s)
+	}
+}
+
+// fillText sets dst when it is empty.
+func fillText(dst *string, s string) {
+	if *dst == "" {
+		*dst = s
+	}
+}
+
+// statusOf returns the HTTP status that an error's type or code stands for. The
+// words are compared without case, underscores and the ending "error", so that
+// BadRequestError, bad_request and bad_request_error are one.
+func statusOf(words ...string) int {
+	for _, word := range words {
+		w := strings.ToLower(word)
+		w = strings.NewReplacer("_", "", "-", "", " ", "").Replace(w)
+		switch strings.TrimSuffix(w, "error") {
+		case "invalidrequest", "badrequest", "value", "validation", "contextlengthexceeded", "exceedcontextsize", "invalidvalue", "invalidprompt":
+			return 400
+		case "authentication", "unauthorized", "invalidapikey":
+			return 401
+		case "permission", "permissiondenied", "forbidden":
+			return 403
+		case "notfound", "modelnotfound":
+			return 404
+		case "requesttoolarge":
+			return 413
+		case "unprocessableentity":
+			return 422
+		case "ratelimit", "ratelimitexceeded", "toomanyrequests", "requests", "tokens", "insufficientquota":
+			return 429
+		case "notimplemented", "notsupported":
+			return 501
+		case "overloaded", "unavailable", "serviceunavailable", "serveroverloaded":
+			return 503
+		case "timeout", "gatewaytimeout":
+			return 504
+		}
+	}
+	return 500
+}

@@ -1,0 +1,204 @@
+package openai
+
+import "bytes"
+
+// eventPayload is what one walk over a payload's top level tells, whatever the
+// dialect. Its slices point into the payload.
+type eventPayload struct {
+	choices *eventChoices // where choices are noted; nil: nowhere
+	tokens  *eventTokens  // where tokens are noted; nil: nowhere
+
+	kind, object, id, status              []byte
+	response, item, delta, message, block []byte // nested values, unread
+	count                                 int    // how many choices; -1: no such array
+	mark                                  Mark   // what the choices say
+	usage, stop, errorNull, errorSet      bool
+}
+
+// read walks the payload, which must be one JSON object and nothing else.
+func (p *eventPayload) read(data []byte) bool {
+	p.count = -1
+	c := fieldCursor{b: data}
+	var m fieldMembers
+	for m.next(&c) {
+		p.member(&c, m.key)
+	}
+	return c.done()
+}
+
+// member takes one member of the top level. What it does not know, and nested
+// values that nobody asked for, the walk skips.
+func (p *eventPayload) member(c *fieldCursor, key []byte) {
+	switch string(key) {
+	case "choices":
+		p.readChoices(c)
+	case "usage":
+		p.usage = p.readTokens(c)
+	case "timings":
+		p.readTimings(c)
+	case "error":
+		p.errorSet = c.filled()
+		p.errorNull = !p.errorSet
+	case "type":
+		p.kind = c.str()
+	case "object":
+		p.object = c.str()
+	case "id":
+		p.id = c.str()
+	case "status":
+		p.status = c.str()
+	case "stop_reason":
+		p.stop = c.filled()
+	case "response":
+		p.response = c.skip()
+	case "item":
+		p.item = c.skip()
+	case "delta":
+		p.delta = c.skip()
+	case "message":
+		p.message = c.skip()
+	case "content_block":
+		p.block = c.skip()
+	}
+}
+
+// errorMark says whether the payload is an error: it has an error member that
+// says something, or it is the error itself, as `"object": "error"` of vLLM or
+// `"type": "error"` of the Responses and Messages dialects.
+func (p *eventPayload) errorMark() Mark {
+	switch {
+	case p.errorSet, string(p.object) == "error", string(p.kind) == "error":
+		return MarkError
+	case p.errorNull:
+		return MarkNullError
+	}
+	return 0
+}
+
+// readChoices walks the array of choices.
+func (p *eventPayload) readChoices(c *fieldCursor) {
+	if c.peek() != '[' {
+		return
+	}
+	p.count = 0
+	var e fieldElements
+	for e.next(c) {
+		p.count++
+		if c.peek() == '{' {
+			p.readChoice(c)
+		}
+	}
+}
+
+// readChoice walks one choice of a chunk or of a whole answer. Token ids and
+// log probabilities count as content although their text may be empty (a token
+// can end within a character): a client that has them cannot take another
+// worker's.
+func (p *eventPayload) readChoice(c *fieldCursor) {
+	var index int64
+	finished := false
+	var m fieldMembers
+	for m.next(c) {
+		switch string(m.key) {
+		case "index":
+			index, _ = c.integer()
+		case "finish_reason":
+			finished = c.filled()
+		case "text", "logprobs", "token_ids":
+			if c.filled() {
+				p.mark |= MarkContent
+			}
+		case "delta":
+			p.readDelta(c)
+		}
+	}
+	if finished {
+		p.mark |= MarkFinish
+	}
+	if p.choices != nil {
+		p.choices.note(index, finished)
+	}
+}
+
+// readDelta looks for content in a chat delta: every member but the role that
+// says something, since engines add members of their own for reasoning, audio
+// and images.
+func (p *eventPayload) readDelta(c *fieldCursor) {
+	if c.peek() != '{' {
+		return
+	}
+	var m fieldMembers
+	for m.next(c) {
+		if string(m.key) != "role" && c.filled() {
+			p.mark |= MarkContent
+		}
+	}
+}
+
+// readTokens walks a usage object and says whether there was one.
+func (p *eventPayload) readTokens(c *fieldCursor) bool {
+	if p.tokens == nil || c.peek() != '{' {
+		return false
+	}
+	return p.tokens.read(c)
+}
+
+// readTimings walks llama.cpp's timings.
+func (p *eventPayload) readTimings(c *fieldCursor) {
+	if p.tokens != nil && c.peek() == '{' {
+		p.tokens.readTimings(c)
+	}
+}
+
+// StripNullError appends the event without an `error` member that says nothing
+// and returns the result; every other byte stays when the event has one data
+// line, else the event is framed anew.
+func StripNullError(dst []byte, ev Event) []byte {
+	if end := ev.at + len(ev.Data); ev.at > 0 && end <= len(ev.Raw) {
+		dst = append(dst, ev.Raw[:ev.at]...)
+		dst = fieldsWithout(dst, ev.Data, "error")
+		return append(dst, ev.Raw[end:]...)
+	}
+	if len(ev.Name) > 0 {
+		dst = append(append(append(dst, "event: "...), ev.Name...), '\n')
+	}
+	for line := range bytes.SplitSeq(fieldsWithout(nil, ev.Data, "error"), []byte{'\n'}) {
+		dst = append(append(append(dst, "data: "...), line...), '\n')
+	}
+	return append(dst, '\n')
+}
+
+// fieldsWithout appends the object without the members of that name that say
+// nothing. What is no object is appended as it is.
+func fieldsWithout(dst, object []byte, name string) []byte {
+	from := len(dst)
+	c := fieldCursor{b: object}
+	dst = append(dst, '{')
+	var m fieldMembers
+	for key := c.keyAt(); m.next(&c); key = c.keyAt() {
+		says := c.filled()
+		if c.bad {
+			break
+		}
+		if string(m.key) == name && !says {
+			continue
+		}
+		if len(dst) > from+1 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, bytes.TrimLeft(object[key:c.i], " \t\r\n")...)
+	}
+	if !c.done() {
+		return append(dst[:from], object...)
+	}
+	return append(dst, '}')
+}
+
+// keyAt returns where the next member begins, seen from the brace or the end of
+// the member before it.
+func (c *fieldCursor) keyAt() int {
+	if ch := c.peek(); ch == '{' || ch == ',' {
+		return c.i + 1
+	}
+	return c.i
+}

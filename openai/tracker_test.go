@@ -1,0 +1,327 @@
+package openai
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// markWords names the marks in the order of their bits.
+var markWords = []string{"content", "usage-only", "finish", "done", "end", "error", "failed", "null-error", "malformed"}
+
+// words returns a mark as words.
+func (m Mark) words() string {
+	var w []string
+	for i, name := range markWords {
+		if m.Has(1 << i) {
+			w = append(w, name)
+		}
+	}
+	return strings.Join(w, " ")
+}
+
+// outcome is what a tracker knows after a stream.
+type outcome struct {
+	Marks            []string
+	Proven, Finished bool
+	Usage            Usage
+	HasUsage         bool
+	Events, Output   int
+	ID               string
+}
+
+// track runs a stream through reader and tracker.
+func track(d Dialect, stream string) outcome {
+	t := NewTracker(d)
+	r := NewEventReader(strings.NewReader(stream), 0)
+	var o outcome
+	for {
+		ev, err := r.Next()
+		if len(ev.Raw) > 0 {
+			o.Marks = append(o.Marks, t.Observe(ev).words())
+		}
+		if err != nil {
+			break
+		}
+	}
+	o.Proven, o.Finished, o.ID = t.Proven(), t.Finished(), t.ResponseID()
+	o.Usage, o.HasUsage = t.Usage()
+	o.Events, o.Output = t.Events(), t.OutputEvents()
+	return o
+}
+
+// data frames payloads as events without names.
+func data(payloads ...string) string {
+	return "data: " + strings.Join(payloads, "\n\ndata: ") + "\n\n"
+}
+
+// named frames payloads as events that are named by their type.
+func named(payloads ...string) string {
+	var b strings.Builder
+	for _, p := range payloads {
+		kind := p[strings.Index(p, `"type":"`)+8:]
+		b.WriteString("event: " + kind[:strings.IndexByte(kind, '"')] + "\ndata: " + p + "\n\n")
+	}
+	return b.String()
+}
+
+func TestChatStreamsOfEveryEngine(t *testing.T) {
+	tests := []struct {
+		name, stream string
+		want         outcome
+	}{
+		{"OpenAI with usage", data(
+			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","service_tier":"default","system_fingerprint":"fp","choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"x"}`,
+			`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":null}],"usage":null}`,
+			`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}`,
+			`{"id":"chatcmpl-1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11,"prompt_tokens_details":{"cached_tokens":4,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}`,
+			`[DONE]`),
+			outcome{Marks: []string{"", "content", "finish", "usage-only", "done end"}, Proven: true,
+				Usage: Usage{9, 4, 2}, HasUsage: true, Events: 5, Output: 1}},
+		{"OpenAI tool call", data(
+			`{"choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}]},"finish_reason":null}]}`,
+			`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]},"finish_reason":null}]}`,
+			`{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`, `[DONE]`),
+			outcome{Marks: []string{"content", "content", "finish", "done end"}, Proven: true, Events: 4, Output: 2}},
+		{"Azure's first chunk is no usage", data(
+			`{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{}}]}`,
+			`{"choices":[],"usage":null}`),
+			outcome{Marks: []string{"", ""}, Events: 2}},
+		{"vLLM, several tokens a chunk, usage in each", data(
+			`{"id":"chatcmpl-a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning_content":null},"logprobs":null,"finish_reason":null,"token_ids":null}],"prompt_token_ids":null,"usage":{"prompt_tokens":7,"total_tokens":7,"completion_tokens":0}}`,
+			`{"id":"chatcmpl-a","choices":[{"index":0,"delta":{"reasoning_content":"Let me think"},"logprobs":null,"finish_reason":null}],"usage":{"prompt_tokens":7,"total_tokens":10,"completion_tokens":3}}`,
+			`{"id":"chatcmpl-a","choices":[{"index":0,"delta":{"content":"one two three"},"logprobs":null,"finish_reason":"length","stop_reason":null}],"usage":{"prompt_tokens":7,"total_tokens":13,"completion_tokens":6}}`,
+			`{"id":"chatcmpl-a","choices":[],"usage":{"prompt_tokens":7,"total_tokens":13,"completion_tokens":6,"prompt_tokens_details":null}}`,
+			`[DONE]`),
+			outcome{Marks: []string{"", "content", "content finish", "usage-only", "done end"}, Proven: true,
+				Usage: Usage{7, 0, 6}, HasUsage: true, Events: 5, Output: 2}},
+		{"vLLM, token ids of half a character", data(
+			`{"choices":[{"index":0,"delta":{"content":""},"token_ids":[1234],"finish_reason":null}]}`,
+			`{"choices":[{"index":0,"delta":{"content":""},"logprobs":{"content":[{"token":"\ufffd"}]},"finish_reason":null}]}`),
+			outcome{Marks: []string{"content", "content"}, Events: 2, Output: 2}},
+		{"SGLang", data(
+			`{"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}`,
+			`{"id":"1","choices":[{"index":0,"delta":{"role":null,"content":"Hello","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}`,
+			`{"id":"1","choices":[{"index":0,"delta":{"role":null,"content":null,"reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":"stop","matched_stop":151645}],"usage":null}`,
+			`{"id":"1","choices":[],"usage":{"prompt_tokens":20,"total_tokens":30,"completion_tokens":10,"prompt_tokens_details":{"cached_tokens":16},"reasoning_tokens":0}}`,
+			`[DONE]`),
+			outcome{Marks: []string{"", "content", "finish", "usage-only", "done end"}, Proven: true,
+				Usage: Usage{20, 16, 10}, HasUsage: true, Events: 5, Output: 1}},
+		{"llama.cpp, timings instead of usage, no last blank line", strings.TrimSuffix(data(
+			`{"choices":[{"finish_reason":null,"index":0,"delta":{"role":"assistant","content":null}}],"created":1,"id":"chatcmpl-x","model":"m","system_fingerprint":"b6000","object":"chat.completion.chunk"}`,
+			`{"choices":[{"finish_reason":null,"index":0,"delta":{"content":"Hi"}}],"id":"chatcmpl-x"}`,
+			`{"choices":[{"finish_reason":"stop","index":0,"delta":{}}],"id":"chatcmpl-x","timings":{"cache_n":5,"prompt_n":3,"prompt_ms":10.5,"prompt_per_second":285.7,"predicted_n":2,"predicted_ms":20.1}}`,
+			`[DONE]`), "\n"),
+			outcome{Marks: []string{"", "content", "finish", "done end"}, Proven: true,
+				Usage: Usage{8, 5, 2}, HasUsage: true, Events: 4, Output: 1}},
+		{"llama.cpp, usage wins over timings", data(
+			`{"choices":[{"finish_reason":"stop","index":0,"delta":{}}]}`,
+			`{"choices":[],"usage":{"completion_tokens":2,"prompt_tokens":8,"total_tokens":10},"timings":{"prompt_n":3,"predicted_n":2}}`),
+			outcome{Marks: []string{"finish", "usage-only"}, Finished: true,
+				Usage: Usage{8, 0, 2}, HasUsage: true, Events: 2}},
+		{"Ollama", data(
+			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":"fp_ollama","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning":"Hm"},"finish_reason":null}]}`,
+			`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":null}]}`,
+			`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}`,
+			`[DONE]`),
+			outcome{Marks: []string{"content", "content", "finish", "done end"}, Proven: true, Events: 4, Output: 2}},
+		{"heartbeats are no events", ": OPENROUTER PROCESSING\n\n" + data(`{"choices":[{"delta":{"content":"x"}}]}`) + ": hb\n\n",
+			outcome{Marks: []string{"", "content", ""}, Events: 1, Output: 1}},
+		{"error is null", data(`{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}],"error":null}`),
+			outcome{Marks: []string{"content null-error"}, Events: 1, Output: 1}},
+		{"two choices, one cut", data(
+			`{"choices":[{"index":0,"delta":{"role":"assistant"}},{"index":1,"delta":{"role":"assistant"}}]}`,
+			`{"choices":[{"index":1,"delta":{},"finish_reason":"stop"}]}`, `[DONE]`),
+			outcome{Marks: []string{"", "finish", "done"}, Events: 3}},
+		{"two choices", data(
+			`{"choices":[{"index":1,"delta":{"content":"b"}}]}`, `{"choices":[{"index":0,"delta":{"content":"a"}}]}`,
+			`{"choices":[{"index":1,"delta":{},"finish_reason":"stop"}]}`, `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+			`[DONE]`),
+			outcome{Marks: []string{"content", "content", "finish", "finish", "done end"}, Proven: true, Events: 5, Output: 2}},
+		{"choice 200 is cut", data(
+			`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"},{"index":200,"delta":{"content":"a"}}]}`, `[DONE]`),
+			outcome{Marks: []string{"content finish", "done"}, Events: 2, Output: 1}},
+		{"[DONE] without a finish_reason proves nothing", data(`{"choices":[{"index":0,"delta":{"content":"a"}}]}`, `[DONE]`),
+			outcome{Marks: []string{"content", "done"}, Events: 2, Output: 1}},
+		{"[DONE] alone proves nothing", data(`[DONE]`), outcome{Marks: []string{"done"}, Events: 1}},
+		{"finish_reason without [DONE]", data(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}`),
+			outcome{Marks: []string{"content finish"}, Finished: true, Events: 1, Output: 1}},
+		{"words in content are no structure", data(
+			`{"choices":[{"index":0,"delta":{"content":"\"finish_reason\":\"stop\" [DONE] {\"error\":{}} \\"}}]}`, `"[DONE]"`),
+			outcome{Marks: []string{"content", "malformed"}, Events: 2, Output: 1}},
+		{"cut JSON", data(`{"choices":[{"index":0,"finish_reason":"stop","delta":{"content":"a`, `[DONE]`),
+			outcome{Marks: []string{"malformed", "done"}, Events: 2}},
+		{"several data lines", "data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"a\"}}]}\n\n",
+			outcome{Marks: []string{"content"}, Events: 1, Output: 1}},
+		{"white space and escaped names", data(` { "choices" : [ { "\u0069ndex" : 0 , "delta" : { "content" : "a" } , "finish_reason" : "stop" } ] , "usage" : null } `),
+			outcome{Marks: []string{"content finish"}, Finished: true, Events: 1, Output: 1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, track(Chat, tt.stream)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCompletionsStream(t *testing.T) {
+	want := outcome{Marks: []string{"", "content", "content finish", "usage-only", "done end"}, Proven: true,
+		Usage: Usage{3, 0, 2}, HasUsage: true, Events: 5, Output: 2}
+	got := track(Completions, data(
+		`{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":null,"stop_reason":null}],"usage":null}`,
+		`{"id":"cmpl-1","choices":[{"index":0,"text":" a","logprobs":null,"finish_reason":null}],"usage":null}`,
+		`{"id":"cmpl-1","choices":[{"index":0,"text":" b","logprobs":null,"finish_reason":"length"}],"usage":null}`,
+		`{"id":"cmpl-1","choices":[],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}}`, `[DONE]`))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestResponsesStreams(t *testing.T) {
+	created := `{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","error":null,"usage":null,"output":[]}}`
+	tests := []struct {
+		name, stream string
+		want         outcome
+	}{
+		{"text", named(created,
+			`{"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_1","status":"in_progress"}}`,
+			`{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}`,
+			`{"type":"response.content_part.added","item_id":"msg_1","part":{"type":"output_text","text":"","annotations":[]}}`,
+			`{"type":"response.output_text.delta","item_id":"msg_1","delta":"Hi"}`,
+			`{"type":"response.output_text.done","item_id":"msg_1","text":"Hi"}`,
+			`{"type":"response.completed","response":{"id":"resp_1","status":"completed","error":null,"usage":{"input_tokens":12,"input_tokens_details":{"cached_tokens":8},"output_tokens":3,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":15}}}`),
+			outcome{Marks: []string{"", "", "", "", "content", "content", "finish end"}, Proven: true,
+				Usage: Usage{12, 8, 3}, HasUsage: true, Events: 7, Output: 2, ID: "resp_1"}},
+		{"vLLM: type last, [DONE] after", "event: response.created\n" + data(
+			`{"response":{"id":"resp_v","status":"in_progress"},"sequence_number":0,"type":"response.created"}`,
+			`{"item":{"type":"reasoning","id":"r","summary":[]},"output_index":0,"type":"response.output_item.added"}`,
+			`{"delta":"Hm","type":"response.reasoning_text.delta"}`,
+			`{"response":{"usage":{"input_tokens":1,"output_tokens":2},"id":"resp_v"},"type":"response.incomplete"}`, `[DONE]`),
+			outcome{Marks: []string{"", "", "content", "finish end", "done"}, Proven: true,
+				Usage: Usage{1, 0, 2}, HasUsage: true, Events: 5, Output: 1, ID: "resp_v"}},
+		{"tool call", named(created,
+			`{"type":"response.output_item.added","item":{"type":"function_call","name":"f","arguments":""}}`,
+			`{"type":"response.function_call_arguments.delta","delta":"{"}`),
+			outcome{Marks: []string{"", "content", "content"}, Events: 3, Output: 2, ID: "resp_1"}},
+		{"type only in the event's name", "event: response.output_text.delta\ndata: {\"delta\":\"x\"}\n\n",
+			outcome{Marks: []string{"content"}, Events: 1, Output: 1}},
+		{"failed", named(created,
+			`{"type":"response.failed","response":{"id":"resp_1","status":"failed","error":{"code":"server_error","message":"boom"},"usage":null}}`),
+			outcome{Marks: []string{"", "finish end failed"}, Proven: true, Events: 2, ID: "resp_1"}},
+		{"error", named(created, `{"type":"error","code":"server_error","message":"boom","param":null,"sequence_number":3}`),
+			outcome{Marks: []string{"", "error"}, Events: 2, ID: "resp_1"}},
+		{"cut", named(created, `{"type":"response.output_text.delta","delta":"response.completed"}`),
+			outcome{Marks: []string{"", "content"}, Events: 2, Output: 1, ID: "resp_1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, track(Responses, tt.stream)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMessagesStreams(t *testing.T) {
+	start := `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"model":"m","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":20,"cache_read_input_tokens":30,"output_tokens":1}}}`
+	tests := []struct {
+		name, stream string
+		want         outcome
+	}{
+		{"text", named(start,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
+			`{"type":"ping"}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}`,
+			`{"type":"content_block_stop","index":0}`,
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":15}}`,
+			`{"type":"message_stop"}`),
+			outcome{Marks: []string{"", "", "", "content", "", "finish", "end"}, Proven: true,
+				Usage: Usage{60, 30, 15}, HasUsage: true, Events: 7, Output: 1}},
+		{"thinking and tools", named(start,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm"}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}`,
+			`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_1","name":"f","input":{}}}`,
+			`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{"}}`,
+			`{"type":"content_block_start","index":2,"content_block":{"type":"text","text":"all at once"}}`),
+			outcome{Marks: []string{"", "", "content", "", "content", "content", "content"},
+				Usage: Usage{60, 30, 1}, HasUsage: true, Events: 7, Output: 4}},
+		{"vLLM: the prompt's tokens come last", named(
+			`{"type":"message_start","message":{"id":"m","usage":{"input_tokens":0,"output_tokens":0}}}`,
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":25,"output_tokens":4}}`),
+			outcome{Marks: []string{"", "finish"}, Finished: true, Usage: Usage{25, 0, 4}, HasUsage: true, Events: 2}},
+		{"input_tokens repeated as 0", named(start,
+			`{"type":"message_delta","delta":{"stop_reason":null},"usage":{"input_tokens":0,"output_tokens":4}}`),
+			outcome{Marks: []string{"", ""}, Usage: Usage{60, 30, 4}, HasUsage: true, Events: 2}},
+		{"error", named(start, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
+			outcome{Marks: []string{"", "error"}, Usage: Usage{60, 30, 1}, HasUsage: true, Events: 2}},
+		{"cut", named(start, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"message_stop"}}`),
+			outcome{Marks: []string{"", "content"}, Usage: Usage{60, 30, 1}, HasUsage: true, Events: 2, Output: 1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, track(Messages, tt.stream)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestADialectWithoutTerminatorIsProvenByItsEvents(t *testing.T) {
+	want := outcome{Marks: []string{"content", "content"}, Proven: true, Usage: Usage{5, 0, 7}, HasUsage: true, Events: 2, Output: 2}
+	got := track(Audio, data("plain words", `{"type":"transcript.text.done","text":"x","usage":{"type":"tokens","input_tokens":5,"output_tokens":7}}`))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := track(Other, data(`{"choices":[{"finish_reason":"stop"}]}`)); !got.Proven || got.Finished {
+		t.Errorf("a terminator is owed where there is none: %+v", got)
+	}
+	if got := track(Other, ""); got.Proven {
+		t.Error("an empty stream is proven")
+	}
+	if got := track(Audio, data(`{"error":{"message":"x"}}`)); got.Proven {
+		t.Error("an error is proven")
+	}
+}
+
+func TestAStreamThatFailedIsNeverProven(t *testing.T) {
+	finish := `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
+	for _, failure := range []string{
+		data(`{"error":{"message":"x"}}`), data(`{"choices":[`), "event: error\n\n", "event: error\ndata: oops\n\n",
+	} {
+		for _, stream := range []string{data(finish) + failure + data("[DONE]"), failure + data(finish, "[DONE]")} {
+			if got := track(Chat, stream); got.Proven || got.Finished {
+				t.Errorf("%q: proven %v, finished %v", stream, got.Proven, got.Finished)
+			}
+		}
+	}
+}
+
+func TestNullErrorIsStripped(t *testing.T) {
+	tests := []struct{ name, in, want string }{
+		{"last", "data: {\"id\":1,\"error\":null}\n\n", "data: {\"id\":1}\n\n"},
+		{"first", "id: 7\r\ndata:{ \"error\" : null , \"choices\": [1, 2] }\r\n\r\n", "id: 7\r\ndata:{\"choices\": [1, 2]}\r\n\r\n"},
+		{"between, and again", "event: x\ndata: {\"a\":{\"error\":null},\"error\":\"\",\"b\":2,\"error\":false}\n: c\n\n", "event: x\ndata: {\"a\":{\"error\":null},\"b\":2}\n: c\n\n"},
+		{"alone", "data: {\"error\":null}\n\n", "data: {}\n\n"},
+		{"several data lines", "event: x\ndata: {\"a\":\ndata: 1,\"error\":\ndata: null,\ndata: \"b\":2}\n\n", "event: x\ndata: {\"a\":\ndata: 1,\"b\":2}\n\n"},
+		{"one that says something stays", "data: {\"error\":{\"message\":\"x\"}}\n\n", "data: {\"error\":{\"message\":\"x\"}}\n\n"},
+		{"no object", "data: [DONE]\n\n", "data: [DONE]\n\n"},
+		{"cut", "data: {\"a\":1,\"error\":nul\n\n", "data: {\"a\":1,\"error\":nul\n\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ev, err := NewEventReader(strings.NewReader(tt.in), 0).Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(StripNullError([]byte("before "), ev)); got != "before "+tt.want {
+				t.Errorf("got  %q\nwant %q", got, "before "+tt.want)
+			}
+		})
+	}
+	if got := string(StripNullError(nil, Event{Name: []byte("n"), Data: []byte(`{"error":null}`)})); got != "event: n\ndata: {}\n\n" {
+		t.Errorf("an event made by hand: %q", got)
+	}
+}

@@ -1,0 +1,166 @@
+package openai
+
+// Usage is what an answer cost in tokens, as its engine counted them.
+type Usage struct {
+	Prompt int64 // tokens of the prompt, cached ones included
+	Cached int64 // how many of Prompt were read from a cache
+	Output int64 // generated tokens, reasoning included
+}
+
+// Answer is what a whole JSON answer tells about itself.
+type Answer struct {
+	Usage    Usage
+	HasUsage bool   // the answer reports usage, or llama.cpp's timings
+	ID       string // the answer's id, empty when it has none
+	// Err is set when the answer is an error object although its status said
+	// success. A Responses object whose status is "failed" is none: the engine
+	// answered, and the client reads why.
+	Err *EngineError
+	// Valid says that the body is one JSON object and nothing else.
+	Valid bool
+	// Finished says that generation has ended by the engine's own word: each
+	// choice has a finish_reason, a stop_reason is there, or the Responses
+	// object is neither queued nor in progress. In the dialects that generate
+	// nothing it is Valid without Err.
+	Finished bool
+}
+
+// ReadAnswer reads a whole answer of the dialect in one pass, without copying
+// it: long strings and arrays of numbers are stepped over at memory speed.
+func ReadAnswer(d Dialect, body []byte) Answer {
+	var choices eventChoices
+	var tokens eventTokens
+	p := eventPayload{choices: &choices, tokens: &tokens}
+	a := Answer{Valid: p.read(body), ID: fieldText(p.id)}
+	a.Usage, a.HasUsage = tokens.usage(d)
+	if !a.Valid {
+		return a
+	}
+	failed := d == Responses && string(p.object) == "response"
+	if p.errorMark().Has(MarkError) && !failed {
+		e, _ := ErrorOf(body)
+		a.Err = &e
+		return a
+	}
+	switch d {
+	case Chat, Completions:
+		a.Finished = choices.finished()
+	case Messages:
+		a.Finished = p.stop
+	case Responses:
+		switch string(p.status) {
+		case "", "queued", "in_progress":
+		default:
+			a.Finished = true
+		}
+	default:
+		a.Finished = true
+	}
+	return a
+}
+
+// eventTokens gathers the token counts of one answer under the names of every
+// dialect. A later report replaces an earlier one, member by member.
+type eventTokens struct {
+	prompt, output, total, cached, cacheRead, cacheMade eventCount
+	// llama.cpp's timings, for answers without usage.
+	promptN, cacheN, predictedN eventCount
+}
+
+// eventCount is one count and whether it was reported.
+type eventCount struct {
+	n   int64
+	set bool
+}
+
+// take reads the count at the cursor; what is no count changes nothing.
+func (n *eventCount) take(c *fieldCursor) bool {
+	v, ok := c.integer()
+	if ok {
+		*n = eventCount{n: v, set: true}
+	}
+	return ok
+}
+
+// read walks a usage object and says whether it had a count in it.
+func (t *eventTokens) read(c *fieldCursor) bool {
+	any := false
+	var m fieldMembers
+	for m.next(c) {
+		switch string(m.key) {
+		case "prompt_tokens":
+			any = t.prompt.take(c) || any
+		case "input_tokens":
+			// message_delta of some engines repeats input_tokens as 0.
+			var n eventCount
+			if n.take(c) {
+				any = true
+				if n.n > 0 || !t.prompt.set {
+					t.prompt = n
+				}
+			}
+		case "completion_tokens", "output_tokens":
+			any = t.output.take(c) || any
+		case "total_tokens":
+			any = t.total.take(c) || any
+		case "cache_read_input_tokens":
+			any = t.cacheRead.take(c) || any
+		case "cache_creation_input_tokens":
+			any = t.cacheMade.take(c) || any
+		case "prompt_tokens_details", "input_tokens_details":
+			t.readDetails(c)
+		}
+	}
+	return any
+}
+
+// readDetails walks the details of the prompt's tokens.
+func (t *eventTokens) readDetails(c *fieldCursor) {
+	if c.peek() != '{' {
+		return
+	}
+	var m fieldMembers
+	for m.next(c) {
+		if string(m.key) == "cached_tokens" {
+			t.cached.take(c)
+		}
+	}
+}
+
+// readTimings walks llama.cpp's timings: prompt_n tokens were computed, cache_n
+// came from the slot's cache, predicted_n were generated.
+func (t *eventTokens) readTimings(c *fieldCursor) {
+	var m fieldMembers
+	for m.next(c) {
+		switch string(m.key) {
+		case "prompt_n":
+			t.promptN.take(c)
+		case "cache_n":
+			t.cacheN.take(c)
+		case "predicted_n":
+			t.predictedN.take(c)
+		}
+	}
+}
+
+// usage sums what was gathered. In the Messages dialect input_tokens are those
+// that no cache had a part in, so the prompt is the sum of three; elsewhere the
+// prompt's count includes the cached tokens. Of a total without a prompt
+// (rerankers) the prompt is what is no output.
+func (t *eventTokens) usage(d Dialect) (u Usage, ok bool) {
+	if !t.prompt.set && !t.output.set && !t.total.set {
+		if !t.promptN.set && !t.predictedN.set {
+			return Usage{}, false
+		}
+		return Usage{Prompt: t.promptN.n + t.cacheN.n, Cached: t.cacheN.n, Output: t.predictedN.n}, true
+	}
+	u = Usage{Prompt: t.prompt.n, Cached: t.cached.n, Output: t.output.n}
+	if !t.prompt.set {
+		u.Prompt = max(t.total.n-t.output.n, 0)
+	}
+	if d == Messages {
+		u.Cached = t.cacheRead.n
+		u.Prompt += t.cacheRead.n + t.cacheMade.n
+	}
+	return u, true
+}

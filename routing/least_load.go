@@ -1,0 +1,55 @@
+package routing
+
+// leastLoad takes the worker with the fewest booked tokens, and of those with
+// equally few the one with the fewest requests, both for each unit of weight.
+// It has no memory.
+type leastLoad struct{}
+
+// Name returns "least_load".
+func (leastLoad) Name() string { return "least_load" }
+
+// Pick breaks ties by the request's random number, each worker with a chance
+// of its weight: gateways that all see an idle pool do not all choose its first
+// member, and weights count where nothing is booked.
+func (leastLoad) Pick(r *Request, ws []View) (int, Reason) {
+	best, tied := 0, uint64(ws[0].Weight)
+	for i := 1; i < len(ws); i++ {
+		switch compareLoad(&ws[i], &ws[best]) {
+		case -1:
+			best, tied = i, uint64(ws[i].Weight)
+		case 0:
+			tied += uint64(ws[i].Weight)
+		}
+	}
+	left := r.Rand % tied
+	for i := best; i < len(ws); i++ {
+		if compareLoad(&ws[i], &ws[best]) != 0 {
+			continue
+		}
+		if w := uint64(ws[i].Weight); left >= w {
+			left -= w
+			continue
+		}
+		return i, ReasonLeastLoad
+	}
+	return best, ReasonLeastLoad
+}
+
+// compareLoad returns -1 when a is less loaded than b, 0 when they are equal.
+func compareLoad(a, b *View) int {
+	if x, y := a.score(), b.score(); x != y {
+		if x < y {
+			return -1
+		}
+		return 1
+	}
+	// Divisions round alike, so that equal ratios compare equal.
+	x, y := float64(a.Inflight)/float64(a.Weight), float64(b.Inflight)/float64(b.Weight)
+	switch {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}

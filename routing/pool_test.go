@@ -1,0 +1,369 @@
+package routing
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// ask is a request of 100 prompt and 10 output tokens.
+func ask() *Request { return &Request{Now: start, PromptTokens: 100, OutputTokens: 10} }
+
+// poolOf makes a least_load pool whose members are all up.
+func poolOf(members ...Member) *Pool {
+	p := NewPool(leastLoad{}, members)
+	for _, m := range members {
+		p.Observe(m.ID, m.Ref, Status{Up: true})
+	}
+	return p
+}
+
+func mustAcquire(t *testing.T, p *Pool, tried ...*Worker) *Lease {
+	t.Helper()
+	l, err := p.Acquire(ask(), tried...)
+	if err != nil {
+		t.Fatalf("Acquire: %v", err)
+	}
+	return &l
+}
+
+// books writes a pool's accounts as "id inflight pending output".
+func books(p *Pool) string {
+	var b []string
+	for _, v := range p.Snapshot(start) {
+		b = append(b, fmt.Sprint(v.ID, " ", v.Inflight, " ", v.PendingTokens, " ", v.OutputTokens))
+	}
+	return strings.Join(b, ", ")
+}
+
+func wantBooks(t *testing.T, p *Pool, want string) {
+	t.Helper()
+	if got := books(p); got != want {
+		t.Errorf("the books show %q, want %q", got, want)
+	}
+}
+
+// ledger is a gate that writes down what it was asked and told.
+type ledger struct {
+	refuse   bool
+	asked    int
+	verdicts []error
+}
+
+func (g *ledger) Allow() (func(error), error) {
+	g.asked++
+	if g.refuse {
+		return nil, errors.New("open")
+	}
+	return func(err error) { g.verdicts = append(g.verdicts, err) }, nil
+}
+
+func TestAWorkerIsDownUntilItIsSeenUp(t *testing.T) {
+	p := NewPool(leastLoad{}, []Member{{ID: "a", Weight: 1}})
+	if _, err := p.Acquire(ask()); !errors.Is(err, ErrNoWorker) {
+		t.Errorf("an unseen worker was used: %v", err)
+	}
+	p.Observe("a", nil, Status{Up: true})
+	mustAcquire(t, p)
+}
+
+func TestBookingsAreGivenBackInTwoSteps(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1})
+	l := mustAcquire(t, p)
+	wantBooks(t, p, "a 1 100 10")
+	for range 2 {
+		l.Answered(nil)
+		wantBooks(t, p, "a 1 0 10")
+	}
+	for range 2 {
+		l.Release(Result{})
+		wantBooks(t, p, "a 0 0 0")
+	}
+	l.Answered(nil)
+	wantBooks(t, p, "a 0 0 0")
+}
+
+func TestReleaseImpliesAnswered(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1})
+	mustAcquire(t, p).Release(Result{})
+	wantBooks(t, p, "a 0 0 0")
+}
+
+func TestAZeroLeaseOwesNothing(t *testing.T) {
+	var l Lease
+	l.Answered(nil)
+	l.Release(Result{})
+	if l.Worker() != nil || l.Ref() != nil || l.Reason() != "" || len(l.Candidates()) != 0 {
+		t.Errorf("a zero lease claims to hold something: %+v", l)
+	}
+}
+
+func TestAbsurdTokenCountsCannotOverflowTheBooks(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1})
+	const huge, negative = 1 << 62, -1 << 62
+	for range 100 {
+		if _, err := p.Acquire(&Request{Now: start, PromptTokens: huge, OutputTokens: huge}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Acquire(&Request{Now: start, PromptTokens: negative, OutputTokens: negative}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantBooks(t, p, fmt.Sprint("a 200 ", int64(100*maxBooked), " ", int64(100*maxBooked)))
+}
+
+func TestEachPermitGetsOneVerdict(t *testing.T) {
+	broke, gone := errors.New("broke off"), fmt.Errorf("client left: %w", ErrExcluded)
+	for name, c := range map[string]struct {
+		end   func(l *Lease)
+		asked int
+		want  []error
+	}{
+		"answered, released":           {func(l *Lease) { l.Answered(nil); l.Release(Result{}) }, 1, []error{nil}},
+		"released at once":             {func(l *Lease) { l.Release(Result{}) }, 1, []error{nil}},
+		"released twice":               {func(l *Lease) { l.Release(Result{}); l.Release(Result{Err: broke}) }, 1, []error{nil}},
+		"failed before an answer":      {func(l *Lease) { l.Release(Result{Err: broke}) }, 1, []error{broke}},
+		"failed answer":                {func(l *Lease) { l.Answered(broke); l.Release(Result{Err: broke}) }, 1, []error{broke}},
+		"the first answer counts":      {func(l *Lease) { l.Answered(broke); l.Answered(nil); l.Release(Result{}) }, 1, []error{broke}},
+		"client left before":           {func(l *Lease) { l.Release(Result{Err: gone}) }, 1, []error{gone}},
+		"client left after the answer": {func(l *Lease) { l.Answered(nil); l.Release(Result{Err: gone}) }, 1, []error{nil}},
+		"cut after a good answer":      {func(l *Lease) { l.Answered(nil); l.Release(Result{Err: broke}) }, 2, []error{nil, broke}},
+		"late answer":                  {func(l *Lease) { l.Release(Result{Err: broke}); l.Answered(nil) }, 1, []error{broke}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &ledger{}
+			p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
+			c.end(mustAcquire(t, p))
+			if g.asked != c.asked || !slices.Equal(g.verdicts, c.want) {
+				t.Errorf("asked %d times and told %v, want %d and %v", g.asked, g.verdicts, c.asked, c.want)
+			}
+			wantBooks(t, p, "a 0 0 0")
+		})
+	}
+}
+
+func TestARefusedWorkerIsUnbookedAndTheNextIsTried(t *testing.T) {
+	shut := &ledger{refuse: true}
+	p := poolOf(Member{ID: "a", Weight: 1, Gate: shut}, Member{ID: "b", Weight: 1})
+	busy := mustAcquire(t, p) // whichever comes first, b has more on it now
+	if busy.Worker().ID() != "b" {
+		t.Fatalf("%s was used past its gate", busy.Worker().ID())
+	}
+	if l := mustAcquire(t, p); l.Worker().ID() != "b" || shut.asked == 0 {
+		t.Errorf("the lease is on %s, the gate was asked %d times", l.Worker().ID(), shut.asked)
+	}
+	wantBooks(t, p, "a 0 0 0, b 2 200 20")
+	p.Observe("b", nil, Status{})
+	if _, err := p.Acquire(ask()); !errors.Is(err, ErrNoWorker) {
+		t.Errorf("with one down and one refused Acquire says %v", err)
+	}
+}
+
+// reentrant is a gate that uses the pool, as one that reports its state does.
+type reentrant struct{ pool *Pool }
+
+func (g *reentrant) Allow() (func(error), error) {
+	g.pool.Snapshot(start)
+	return func(error) { g.pool.Snapshot(start) }, nil
+}
+
+func TestNothingIsCalledUnderTheLock(t *testing.T) {
+	g := &reentrant{}
+	g.pool = poolOf(Member{ID: "a", Weight: 1, Gate: g})
+	l := mustAcquire(t, g.pool)
+	l.Answered(nil)
+	l.Release(Result{Err: errors.New("cut")})
+}
+
+func TestWhoIsEligible(t *testing.T) {
+	up := Status{Up: true}
+	for name, c := range map[string]struct {
+		members  []Member
+		statuses []Status
+		want     string // the worker or the error
+	}{
+		"nobody":                         {nil, nil, "no worker is up"},
+		"all down":                       {[]Member{{ID: "a", Weight: 1}}, []Status{{}}, "no worker is up"},
+		"no weight":                      {[]Member{{ID: "a"}}, []Status{up}, "no worker is up"},
+		"saturated":                      {[]Member{{ID: "a", Weight: 1}}, []Status{{Up: true, Saturated: true}}, "all workers are full"},
+		"the lower group":                {[]Member{{ID: "b", Weight: 1, Group: 1}, {ID: "a", Weight: 1}}, []Status{up, up}, "a"},
+		"the lower group is down":        {[]Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1, Group: 1}}, []Status{{}, up}, "b"},
+		"the lower group has no weight":  {[]Member{{ID: "a"}, {ID: "b", Weight: 1, Group: 1}}, []Status{up, up}, "b"},
+		"the lower group is saturated":   {[]Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1, Group: 1}}, []Status{{Up: true, Saturated: true}, up}, "all workers are full"},
+		"groups in any order, negative":  {[]Member{{ID: "c", Weight: 1, Group: 2}, {ID: "a", Weight: 1, Group: -1}, {ID: "b", Weight: 1}}, []Status{up, up, up}, "a"},
+		"half of the group is saturated": {[]Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}}, []Status{{Up: true, Saturated: true}, up}, "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := NewPool(leastLoad{}, c.members)
+			for i, s := range c.statuses {
+				p.Observe(c.members[i].ID, nil, s)
+			}
+			l, err := p.Acquire(ask())
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = l.Worker().ID()
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAFullGroupHoldsAndATriedOneDoesNot(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1, Group: 1})
+	first := mustAcquire(t, p)
+	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) {
+		t.Errorf("load went past its group: %v", err)
+	}
+	if l := mustAcquire(t, p, first.Worker()); l.Worker().ID() != "b" {
+		t.Errorf("a second try went to %s", l.Worker().ID())
+	}
+	first.Release(Result{})
+	if l := mustAcquire(t, p); l.Worker().ID() != "a" {
+		t.Errorf("a free place in the first group was not used but %s", l.Worker().ID())
+	}
+}
+
+func TestACoolingWorkerGetsNothingUntilItsTime(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})
+	a := mustAcquire(t, p)
+	b := mustAcquire(t, p, a.Worker())
+	p.Cool(a.Worker(), start.Add(20*time.Second))
+	p.Cool(a.Worker(), start.Add(5*time.Second)) // does not shorten
+	if l := mustAcquire(t, p); l.Worker() != b.Worker() {
+		t.Errorf("a cooling worker got a request")
+	}
+	p.Cool(b.Worker(), start.Add(10*time.Second))
+	var cooled *CooledError
+	if _, err := p.Acquire(ask()); !errors.As(err, &cooled) || !cooled.Until.Equal(start.Add(10*time.Second)) {
+		t.Errorf("with all cooling Acquire says %v", err)
+	}
+	if got := p.Snapshot(start.Add(time.Second)); got[0].ID != a.Worker().ID() && got[0].Cooling != 9*time.Second {
+		t.Errorf("the snapshot shows %+v", got)
+	}
+	if l, err := p.Acquire(&Request{Now: start.Add(10 * time.Second)}); err != nil || l.Worker() != b.Worker() {
+		t.Errorf("at the end of its cooling b is not used: %v", err)
+	}
+}
+
+func TestAReloadKeepsWhatStays(t *testing.T) {
+	one, two := new(int), new(int)
+	p := poolOf(Member{ID: "a", Weight: 1, Ref: one}, Member{ID: "b", Weight: 1, Ref: one})
+	a := mustAcquire(t, p)
+	b := mustAcquire(t, p, a.Worker())
+	if a.Worker().ID() == "b" {
+		a, b = b, a
+	}
+	p.Cool(b.Worker(), start.Add(time.Minute))
+
+	// b comes first and may have less, a is another engine now.
+	p.Configure(leastLoad{}, []Member{{ID: "b", Weight: 2, MaxInflight: 1, Ref: one}, {ID: "a", Weight: 1, Ref: two}})
+	wantBooks(t, p, "b 1 100 10, a 0 0 0")
+	if v := p.Snapshot(start)[0]; !v.Up || v.Cooling != time.Minute || v.Weight != 2 || v.MaxInflight != 1 {
+		t.Errorf("b lost its state: %+v", v)
+	}
+	p.Observe("a", one, Status{Up: true})
+	if v := p.Snapshot(start)[1]; v.Up {
+		t.Error("news of the old engine were believed of the new one")
+	}
+	p.Observe("a", two, Status{Up: true})
+	next := mustAcquire(t, p)
+	if next.Ref() != any(two) || next.Worker() == a.Worker() {
+		t.Errorf("the request went to the old engine")
+	}
+
+	old := a.Worker()
+	a.Release(Result{})
+	wantBooks(t, p, "b 1 100 10, a 1 100 10")
+	if old.inflight != 0 || old.pending != 0 || old.output != 0 {
+		t.Errorf("the old engine's books show %+v", old)
+	}
+
+	p.Configure(leastLoad{}, nil)
+	b.Release(Result{})
+	next.Release(Result{})
+	if w := b.Worker(); w.inflight != 0 || w.pending != 0 || w.output != 0 {
+		t.Errorf("the removed worker's books show %+v", w)
+	}
+	if _, err := p.Acquire(ask()); !errors.Is(err, ErrNoWorker) {
+		t.Errorf("a removed worker got a request: %v", err)
+	}
+}
+
+func TestExceptLeavesOnlyOneToChoose(t *testing.T) {
+	one, two, three := new(int), new(int), new(int)
+	p := poolOf(Member{ID: "a", Weight: 1, Ref: one}, Member{ID: "b", Weight: 1, Ref: two}, Member{ID: "c", Weight: 1, Ref: three})
+	for range 3 { // even as its load grows
+		if l := mustAcquire(t, p, p.Except(two)...); l.Ref() != any(two) {
+			t.Errorf("%s was chosen", l.Worker().ID())
+		}
+	}
+	if _, err := p.Acquire(ask(), p.Except(new(int))...); !errors.Is(err, ErrNoWorker) {
+		t.Errorf("except one that is gone, Acquire says %v", err)
+	}
+}
+
+// last is a policy that takes the last worker, which the pool must obey.
+type last struct{}
+
+func (last) Name() string                             { return "last" }
+func (last) Pick(_ *Request, ws []View) (int, Reason) { return len(ws) - 1, "last" }
+
+func TestCandidatesAreTheLeastLoadedAndTheChosen(t *testing.T) {
+	var members []Member
+	for i := range 12 {
+		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
+	}
+	p := poolOf(members...)
+	p.Configure(last{}, members)
+	for i, w := range p.workers { // w0 has the most on it but for w11
+		w.output = int64(100 - i)
+	}
+	p.workers[11].output = 1000
+	l := mustAcquire(t, p)
+	var got []string
+	for _, c := range l.Candidates() {
+		got = append(got, fmt.Sprint(c.Worker, ":", c.Score))
+	}
+	want := []string{"w10:90", "w9:91", "w8:92", "w7:93", "w6:94", "w5:95", "w4:96", "w11:1000"}
+	if !slices.Equal(got, want) || l.Reason() != "last" {
+		t.Errorf("%s among %v, want %v", l.Reason(), got, want)
+	}
+	l.Candidates()[0].Worker = "changed"
+	if l.Candidates()[0].Worker != "w10" {
+		t.Error("the caller's copy is the lease's own")
+	}
+}
+
+func BenchmarkAcquire16(b *testing.B) {
+	for _, name := range Names() {
+		b.Run(name, func(b *testing.B) {
+			policy, err := New(Config{Name: name})
+			if err != nil {
+				b.Fatal(err)
+			}
+			var members []Member
+			for i := range 16 {
+				members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1 + i%4, MaxInflight: 64})
+			}
+			p := poolOf(members...)
+			p.Configure(policy, members)
+			r := ask()
+			b.ReportAllocs()
+			for b.Loop() {
+				r.Rand += 0x9E3779B97F4A7C15
+				l, err := p.Acquire(r)
+				if err != nil {
+					b.Fatal(err)
+				}
+				l.Release(Result{})
+			}
+		})
+	}
+}

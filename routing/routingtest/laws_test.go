@@ -1,0 +1,83 @@
+package routingtest_test
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"tierway/routing"
+	"tierway/routing/routingtest"
+)
+
+// brokenEnv names the broken policy that a child process puts before the laws.
+const brokenEnv = "ROUTINGTEST_BROKEN"
+
+// pick makes a policy of a function.
+type pick func(r *routing.Request, ws []routing.View) (int, routing.Reason)
+
+func (pick) Name() string { return "broken" }
+
+func (p pick) Pick(r *routing.Request, ws []routing.View) (int, routing.Reason) { return p(r, ws) }
+
+// broken returns, for each law that a policy can break, a maker of one that
+// breaks it, and a word of the complaint.
+func broken() map[string]struct {
+	complaint string
+	make      func() routing.Policy
+} {
+	var shared atomic.Uint64
+	kept := new([]int)
+	type row = struct {
+		complaint string
+		make      func() routing.Policy
+	}
+	always := func(p pick) func() routing.Policy { return func() routing.Policy { return p } }
+	return map[string]row{
+		"beyond the end": {"picked index", always(func(_ *routing.Request, ws []routing.View) (int, routing.Reason) { return len(ws), "x" })},
+		"below minus 1":  {"picked index", always(func(*routing.Request, []routing.View) (int, routing.Reason) { return -2, "x" })},
+		"no reason":      {"no reason", always(func(*routing.Request, []routing.View) (int, routing.Reason) { return 0, "" })},
+		"unsteady": {"the same facts gave", always(func(_ *routing.Request, ws []routing.View) (int, routing.Reason) {
+			return int(shared.Add(1) % uint64(len(ws))), "x"
+		})},
+		"meddling": {"changed the facts", always(func(_ *routing.Request, ws []routing.View) (int, routing.Reason) {
+			slices.Reverse(ws)
+			return 0, "x"
+		})},
+		"allocating": {"allocations", always(func(_ *routing.Request, ws []routing.View) (int, routing.Reason) {
+			*kept = make([]int, len(ws)) // lives on, so that it is on the heap
+			return 0, "x"
+		})},
+	}
+}
+
+// TestTheLawsCatchABrokenPolicy runs the laws on broken policies, each in a
+// process of its own, because there they must fail.
+func TestTheLawsCatchABrokenPolicy(t *testing.T) {
+	if name := os.Getenv(brokenEnv); name != "" {
+		routingtest.Laws(t, broken()[name].make)
+		return
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range broken() {
+		t.Run(name, func(t *testing.T) {
+			child := exec.Command(self, "-test.run=^TestTheLawsCatchABrokenPolicy$", "-rapid.nofailfile", "-rapid.shrinktime=0s")
+			child.Env = append(os.Environ(), brokenEnv+"="+name)
+			out, err := child.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), b.complaint) {
+				t.Errorf("the laws did not say %q (%v):\n%s", b.complaint, err, out)
+			}
+		})
+	}
+}
+
+func TestAPolicyThatAbstainsKeepsTheLaws(t *testing.T) {
+	routingtest.Laws(t, func() routing.Policy {
+		return pick(func(*routing.Request, []routing.View) (int, routing.Reason) { return -1, "" })
+	})
+}

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# check.sh: what can be said of the sources without running the program.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+status=0
+
+unformatted=$(find . -name '*.go' -not -path '*/node_modules/*' -not -path './.cache/*' -print0 | xargs -0 gofmt -l)
+if [ -n "$unformatted" ]; then
+	printf 'not formatted by gofmt:\n%s\n' "$unformatted"
+	status=1
+fi
+scripts/quiet.sh "go vet" go vet -tags nomsgpack ./... || status=1
+scripts/quiet.sh "staticcheck" .cache/bin/staticcheck -tags nomsgpack ./... || status=1
+scripts/quiet.sh "laws of the house" go test -tags nomsgpack -count=1 . || status=1
+mapfile -t generated < <(grep -rl --include='*_test.go' --exclude-dir=node_modules UPDATE_DOCS . | xargs -r -n 1 dirname | sort -u)
+[ ${#generated[@]} -eq 0 ] ||
+	scripts/quiet.sh "generated docs are fresh" go test -tags nomsgpack -count=1 -run 'Doc|Reference|Schema' "${generated[@]}" || status=1
+exit "$status"

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# quiet.sh NAME COMMAND…: runs the command, says in one line how it went, and
+# shows what it printed only if it failed.
+set -euo pipefail
+name=$1
+shift
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+status=0
+"$@" >"$log" 2>&1 </dev/null || status=$?
+if [ "$status" -ne 0 ]; then
+	cat "$log"
+	echo "FAILED: $name ($(printf '%q ' "$@"))"
+	exit "$status"
+fi
+echo "done: $name (${SECONDS}s)"

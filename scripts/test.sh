@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# test.sh [soak]: every test of the module, quiet when green. The last line is
+# how many passed and failed; a run of no test fails.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p .cache/logs
+
+export TIERWAY_BIN=$PWD/bin/tierway
+export TIERWAY_PYTHON=$PWD/.cache/python/bin/python
+failed_steps=0
+passed=0
+failed=0
+skipped=0
+
+# step NAME COMMAND…: one `go test -v`, whose log is shown without what passed
+# if it failed.
+step() {
+	local name=$1 begin=$SECONDS status=0
+	local log=.cache/logs/$name.log
+	shift
+	"$@" >"$log" 2>&1 </dev/null || status=$?
+	passed=$((passed + $(grep -c '^--- PASS: ' "$log")))
+	failed=$((failed + $(grep -c '^--- FAIL: ' "$log")))
+	skipped=$((skipped + $(grep -c '^--- SKIP: ' "$log")))
+	if [ "$status" -ne 0 ]; then
+		failed_steps=$((failed_steps + 1))
+		grep -vE '^(=== |ok  |\?   |PASS$|\s*--- (PASS|SKIP): )' "$log"
+		echo "FAILED: $name, in full in $log"
+	else
+		grep -hE -A 3 '^--- SKIP: ' "$log"
+		echo "done: $name ($((SECONDS - begin))s)"
+	fi
+}
+
+if [ "${1:-}" = soak ]; then
+	step soak go test -tags nomsgpack -count=1 -v -timeout 30m ./e2e/...
+else
+	# Short soaks: what they assert holds after seconds as after a minute.
+	export TIERWAY_SOAK=${TIERWAY_SOAK:-2s}
+	step vet go vet -tags nomsgpack ./...
+	mapfile -t units < <(go list -tags nomsgpack ./... | grep -v '/e2e')
+	step unit go test -tags nomsgpack -race -v -timeout 10m "${units[@]}"
+	step e2e go test -tags nomsgpack -count=1 -v -timeout 10m ./e2e/...
+fi
+
+[ "$skipped" -eq 0 ] || echo "$skipped skipped"
+if [ $((passed + failed)) -eq 0 ]; then
+	echo "no test ran"
+	failed_steps=$((failed_steps + 1))
+fi
+echo "$passed passed, $failed failed"
+[ "$failed_steps" -eq 0 ] && [ "$failed" -eq 0 ]

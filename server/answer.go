@@ -1,0 +1,160 @@
+package server
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"tierway/openai"
+)
+
+// state is how much of an answer the client has.
+type state uint8
+
+const (
+	stateHeld    state = iota // nothing: any status is possible, another worker may be tried
+	stateOpen                 // 200 and comments: another worker may be tried, a failure is an error frame
+	stateContent              // content: no other worker, ever
+	stateClosed               // the handler is done with it
+)
+
+// answer is the client's side of an exchange: what was sent, and the heartbeat
+// that opens a stream early. Its mutex keeps the heartbeat's timer and the
+// handler apart.
+type answer struct {
+	w       gin.ResponseWriter
+	control *http.ResponseController
+	dialect openai.Dialect
+	stall   time.Duration // a client that takes nothing for this long is cut
+
+	abort  bool // the connection must end without a clean end; the handler's alone
+	status int  // as sent; 0 while held
+
+	mu       sync.Mutex
+	state    state
+	err      error // the first failed write
+	written  time.Time
+	deadline time.Time // when the last write deadline was set
+	beat     *time.Timer
+	every    time.Duration
+	opened   func() // sets the headers that are known when a heartbeat opens the answer
+}
+
+func (a *answer) init(w gin.ResponseWriter, d openai.Dialect, stall time.Duration) {
+	a.w, a.dialect, a.stall = w, d, stall
+	a.control = http.NewResponseController(w)
+}
+
+// startBeats sends a comment after each `every` without anything else, the
+// first of which opens the answer.
+func (a *answer) startBeats(every time.Duration, opened func()) {
+	if every <= 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.every, a.opened, a.written = every, opened, time.Now()
+	a.beat = time.AfterFunc(every, a.onBeat)
+}
+
+// onBeat runs on the timer's goroutine.
+func (a *answer) onBeat() {
+	if !a.mu.TryLock() {
+		// Somebody is writing. If that write hangs, its deadline ends it.
+		a.beat.Reset(a.every)
+		return
+	}
+	defer a.mu.Unlock()
+	if a.state == stateClosed || a.err != nil {
+		return
+	}
+	if rest := a.every - time.Since(a.written); rest > 0 {
+		a.beat.Reset(rest)
+		return
+	}
+	if a.state == stateHeld {
+		a.opened()
+		a.headLocked(http.StatusOK, stateOpen)
+	}
+	a.writeLocked(heartbeat, true)
+	a.beat.Reset(a.every)
+}
+
+// heartbeat is a comment: an event, even an empty one, is a chunk to the SDKs.
+var heartbeat = []byte(": keep-alive\n\n")
+
+// stopBeats ends the heartbeats; after it only the handler writes.
+func (a *answer) stopBeats() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.state = max(a.state, stateHeld)
+	if a.beat != nil {
+		a.beat.Stop()
+		a.every = 0
+		a.beat = nil
+	}
+}
+
+// held tells whether a real status can still be sent.
+func (a *answer) held() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state == stateHeld
+}
+
+// committed tells whether content was sent, so that no other worker may be
+// tried.
+func (a *answer) committed() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state == stateContent
+}
+
+// head sends the status and moves to content. On an answer that a heartbeat
+// has opened it only moves.
+func (a *answer) head(status int, set func(h http.Header)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state == stateHeld {
+		set(a.w.Header())
+		a.headLocked(status, stateContent)
+		return
+	}
+	a.state = stateContent
+}
+
+func (a *answer) headLocked(status int, next state) {
+	a.state, a.status = next, status
+	a.w.WriteHeader(status)
+}
+
+// write sends bytes of content, and flushes them to the socket if asked.
+// Its error is the first that any write has had.
+func (a *answer) write(p []byte, flush bool) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.writeLocked(p, flush)
+}
+
+func (a *answer) writeLocked(p []byte, flush bool) error {
+	if a.err != nil {
+		return a.err
+	}
+	now := time.Now()
+	// The deadline rolls with the writes; setting it costs a system timer, so
+	// it is renewed only after a quarter of its time.
+	if now.Sub(a.deadline) > a.stall/4 {
+		a.deadline = now
+		a.err = a.control.SetWriteDeadline(now.Add(a.stall))
+	}
+	if a.err == nil && len(p) > 0 {
+		_, a.err = a.w.Write(p)
+	}
+	if a.err == nil && flush {
+		a.err = a.control.Flush()
+	}
+	a.written = now
+	return a.err
+}

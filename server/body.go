@@ -1,0 +1,106 @@
+package server
+
+import (
+	"compress/gzip"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"tierway/openai"
+	"tierway/workers"
+)
+
+const (
+	// bodyGrace is how long a body may take before its rate counts.
+	bodyGrace = 5 * time.Second
+	// bodyRate is the slowest rate in bytes a second at which a body is waited
+	// for: a phone on a bad link is faster, a slowloris is not.
+	bodyRate = 1 << 10
+)
+
+// readBody reads and decodes the request's body within max_body_bytes.
+func (x *exchange) readBody() ([]byte, error) {
+	if x.r.Body == nil || x.r.Body == http.NoBody {
+		x.readAt = time.Now()
+		return nil, nil
+	}
+	most := int64(x.snap.file.MaxBodyBytes)
+	if x.r.ContentLength > most {
+		x.w.Header().Set("Connection", "close") // the rest is not worth reading
+	}
+	encoding := strings.ToLower(strings.TrimSpace(strings.Join(x.r.Header.Values("Content-Encoding"), ", ")))
+	src := &paced{r: x.r.Body, control: x.answer.control, start: x.start}
+	body, err := openai.Decode(encoding, src, x.r.ContentLength, most)
+	if src.set {
+		src.control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next write
+	}
+	var timeout net.Error
+	switch {
+	case err == nil:
+		x.readAt = time.Now()
+		return body, nil
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		x.w.Header().Set("Connection", "close")
+		return nil, &openai.Error{Code: openai.CodeRequestTimeout, Message: "The request's body came too slowly.", Cause: err}
+	}
+	var refused *openai.RequestError
+	if errors.As(err, &refused) {
+		if refused.Reason == openai.RefusedSize {
+			x.w.Header().Set("Connection", "close")
+		}
+		return nil, err
+	}
+	x.w.Header().Set("Connection", "close")
+	return nil, &openai.Error{Code: openai.CodeInvalidJSON, Message: "The request's body broke off.", Cause: err}
+}
+
+// paced reads a body and gives up when it comes slower than bodyRate.
+type paced struct {
+	r       io.Reader
+	control *http.ResponseController
+	start   time.Time
+	n       int64
+	limit   time.Time
+	set     bool
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	limit := p.start.Add(bodyGrace + time.Duration(p.n)*time.Second/bodyRate)
+	// The first read of a small body finds it whole; a deadline that moved by
+	// less than a second is not worth a system timer.
+	if p.n > 0 || !p.set {
+		if limit.Sub(p.limit) > time.Second {
+			p.limit, p.set = limit, true
+			if err := p.control.SetReadDeadline(limit); err != nil {
+				return 0, err
+			}
+		}
+	}
+	n, err := p.r.Read(b)
+	p.n += int64(n)
+	return n, err
+}
+
+// plainBody unpacks an answer that came compressed although identity was asked
+// for: nothing downstream reads anything else.
+func plainBody(resp *workers.Response) error {
+	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
+	case "", "identity":
+		return nil
+	case "gzip":
+		z, err := gzip.NewReader(resp.Body)
+		if err != nil {
+			resp.Body.Close()
+			return &workers.SendError{Phase: workers.PhaseBody, Err: err}
+		}
+		resp.Body, resp.ContentLength = readCloser{z, resp.Body}, -1
+		return nil
+	default:
+		resp.Body.Close()
+		return &workers.SendError{Phase: workers.PhaseBody, Err: errors.New("the worker's Content-Encoding is neither identity nor gzip")}
+	}
+}

@@ -1,0 +1,202 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/tenants"
+	"tierway/tiers"
+)
+
+// complete is the line a request walks, one step a line.
+func (x *exchange) complete() error {
+	if err := x.authenticate(); err != nil {
+		return err
+	}
+	if err := x.read(); err != nil {
+		return err
+	}
+	if err := x.choosePool(); err != nil {
+		return err
+	}
+	x.gather()
+	return x.forward()
+}
+
+// authenticate finds the tenant of the request's key. Every refusal is the
+// same answer, so that it says nothing about which keys exist.
+func (x *exchange) authenticate() error {
+	x.tenant = anonymous()
+	if x.snap.file.Auth.Required {
+		key, ok := credential(x.r.Header)
+		if ok {
+			x.tenant, ok = x.snap.directory.Authenticate(key)
+		}
+		if !ok {
+			x.s.metrics.AuthFailures.Inc()
+			return errBadKey
+		}
+	}
+	x.d.Tenant = x.tenant.Name
+	return nil
+}
+
+// read takes the body in, decodes it and parses what routing needs.
+func (x *exchange) read() (err error) {
+	if x.r.Header.Get("Upgrade") != "" {
+		return errWebSocket
+	}
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	contentType := x.r.Header.Get("Content-Type")
+	switch kind := mediaType(contentType); {
+	case kind == "multipart/form-data" && (x.dialect == openai.Audio || x.dialect == openai.Images):
+		x.req, err = openai.ParseMultipart(contentType, body)
+	case kind == "application/json" || kind == "":
+		x.req, err = openai.Parse(x.dialect, body, openai.Limits{})
+	default:
+		return &openai.Error{Code: openai.CodeUnsupportedMediaType, Param: "",
+			Message: "Content-Type " + quoted(contentType) + " is not taken here; send application/json."}
+	}
+	if err != nil {
+		return err
+	}
+	x.class = x.priority()
+	x.d.Class, x.d.MaxTokens, x.d.PromptTokens = x.class.String(), x.req.MaxTokens, x.req.PromptTokens()
+	return nil
+}
+
+// choosePool resolves the request's names to a tier or pool that the tenant may
+// use and that speaks the dialect.
+func (x *exchange) choosePool() error {
+	x.d.RequestedModel = "other"
+	v, err := x.snap.catalog.Resolve(tiers.Query{
+		Model: x.req.Model, Header: x.r.Header.Get("X-Model-Tier"),
+		Allowed: x.tenant.MayUseTier, AllowedModel: x.tenant.MayUseModel,
+	})
+	if errors.Is(err, tiers.ErrUnknownModel) {
+		return modelNotFound(x.req.Model)
+	}
+	if err != nil {
+		return err
+	}
+	x.verdict, x.pool = v, x.snap.byName[v.Target]
+	x.d.RequestedModel, x.d.Rule, x.d.RuleNote = x.req.Model, v.Rule, v.Note
+	if !x.pool.served[x.dialect] && x.req.Model == "" {
+		if other := x.snap.serving(x.dialect, x.tenant); other != nil {
+			x.pool, x.verdict = other, tiers.Verdict{Target: other.Name, Tier: other.Tier, Model: other.Model, Rule: v.Rule}
+		}
+	}
+	x.d.Tier, x.d.Policy = x.pool.Name, x.pool.Policy.Name
+	x.d.Model = x.verdict.Model
+	if x.d.Model == "" {
+		x.d.Model = x.req.Model
+	}
+	if !x.pool.served[x.dialect] {
+		return &openai.Error{Code: openai.CodeEndpointNotSupported, Param: "model",
+			Message: "The model " + quoted(x.req.Model) + " is not served on " + x.r.URL.Path + "; it is served on: " + x.pool.servedPaths() + "."}
+	}
+	return nil
+}
+
+// outputTokensPrior is what an answer is booked at when the client names no
+// bound, and at most when it does: answers end long before large bounds.
+const outputTokensPrior = 256
+
+// anonymous is who asks where no key is required.
+func anonymous() *tenants.Tenant { return &tenants.Tenant{Name: "anonymous"} }
+
+// gather collects the facts that the policy decides by, and starts the clocks.
+func (x *exchange) gather() {
+	output := int64(outputTokensPrior)
+	if x.req.MaxTokens > 0 {
+		output = min(output, x.req.MaxTokens)
+	}
+	x.facts = routing.Request{Rand: x.s.rand(), PromptTokens: x.d.PromptTokens, OutputTokens: output, Stream: x.req.Stream}
+	x.header = workerHeader(x.r.Header, x.d.RequestID)
+	if x.req.Stream {
+		x.answer.startBeats(x.pool.HeartbeatAfter, func() { x.openHeaders(x.w.Header()) })
+	}
+	x.d.OverheadMs = ms(time.Since(x.readAt))
+	x.s.metrics.Overhead.Observe(x.d.OverheadMs / 1000)
+}
+
+// passThrough serves a request that is on no route: untouched through a pool
+// whose paths take it, else with an error. status is 405 when the path has a
+// route for other methods.
+func (x *exchange) passThrough(status int) error {
+	if err := x.authenticate(); err != nil {
+		return err
+	}
+	x.pool = x.snap.passing(x.r.URL.Path, x.tenant)
+	if x.pool == nil {
+		return x.unknownURL(status)
+	}
+	if x.r.Header.Get("Upgrade") != "" {
+		return errWebSocket
+	}
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	x.req = &openai.Request{Dialect: openai.Other, Body: body}
+	x.workerPath = x.r.URL.EscapedPath()
+	x.class = x.priority()
+	x.d.Class, x.d.Tier, x.d.Policy, x.d.Rule = x.class.String(), x.pool.Name, x.pool.Policy.Name, "path"
+	x.gather()
+	return x.forward()
+}
+
+// unknownURL is the answer to what nothing takes.
+func (x *exchange) unknownURL(status int) error {
+	if status == http.StatusMethodNotAllowed {
+		return &openai.Error{Code: openai.CodeMethodNotAllowed, Allow: x.w.Header().Get("Allow"),
+			Message: "Method " + knownMethod(x.r.Method) + " is not allowed here; allowed: " + x.w.Header().Get("Allow") + "."}
+	}
+	return &openai.Error{Code: openai.CodeUnknownURL, Message: "Unknown URL: " + knownMethod(x.r.Method) + " " + quoted(x.r.URL.Path) + "."}
+}
+
+// ruleStored is the rule of requests about a stored response.
+const ruleStored = "stored"
+
+// storedAnswer sends a request about a stored response to the worker that made
+// it. Another tenant's response does not exist.
+func (x *exchange) storedAnswer() error {
+	if err := x.authenticate(); err != nil {
+		return err
+	}
+	at, known := x.s.stored.get(x.id)
+	if !known {
+		if x.snap.passing(x.r.URL.Path, x.tenant) != nil {
+			return x.passThrough(0)
+		}
+		return responseNotFound(x.id)
+	}
+	x.pool = x.snap.byName[at.pool]
+	if at.tenant != x.tenant.Name || x.pool == nil {
+		return responseNotFound(x.id)
+	}
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	x.req = &openai.Request{Dialect: openai.Responses, Body: body, Stream: x.r.URL.Query().Get("stream") == "true"}
+	x.workerPath = "/v1/responses/" + url.PathEscape(x.id)
+	if x.r.Method == http.MethodPost {
+		x.workerPath += "/cancel"
+	}
+	x.class = x.priority()
+	x.d.Class, x.d.Tier, x.d.Rule = x.class.String(), x.pool.Name, ruleStored
+	x.gather()
+	err = x.forwardTo(at.member)
+	if err == nil && x.r.Method == http.MethodDelete && x.answer.status == http.StatusOK {
+		x.s.stored.forget(x.id)
+	}
+	return err
+}

@@ -1,0 +1,214 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/tenants"
+	"tierway/tiers"
+)
+
+// exchange is one request and its answer. One goroutine owns it, but for the
+// answer, which its heartbeat timer shares.
+type exchange struct {
+	s    *Server
+	snap *snapshot
+	w    gin.ResponseWriter
+	r    *http.Request
+
+	ctx    context.Context // ends when the client leaves, a timeout strikes or the drain cuts
+	cancel context.CancelCauseFunc
+	start  time.Time
+	readAt time.Time // when the whole request was there
+
+	dialect     openai.Dialect
+	workerPath  string
+	id          string // the :id of the path
+	prefixed    bool
+	prefixClass tenants.Class
+
+	tenant  *tenants.Tenant
+	class   tenants.Class
+	req     *openai.Request
+	verdict tiers.Verdict
+	pool    *pool
+	header  http.Header // what the worker is sent, but for its key
+	facts   routing.Request
+	tried   []*routing.Worker
+
+	answer answer
+	usage  openai.Usage
+	d      routing.Decision
+}
+
+// begin opens an exchange. What it counts, end gives back.
+func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) *exchange {
+	s.inflight.Add(1)
+	s.metrics.Started.Inc()
+	s.metrics.Inflight.Inc()
+	x := &exchange{s: s, snap: s.snapshot.Load(), w: w, r: r, start: time.Now(), dialect: d}
+	x.ctx, x.cancel = context.WithCancelCause(r.Context())
+	x.d = routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
+		RequestID: x.requestID(), Dialect: d.String(), Outcome: routing.Refused}
+	x.answer.init(w, d, x.snap.file.Timeouts.ClientStall)
+	w.Header().Set("X-Request-ID", x.d.RequestID)
+	return x
+}
+
+// run walks the exchange through its steps, answers with the error of the step
+// that failed, and ends it whatever happens.
+func (x *exchange) run(steps func() error) {
+	defer x.end()
+	defer x.recover()
+	if err := steps(); err != nil {
+		x.fail(err)
+	}
+}
+
+// recover turns a panic into an internal error: a proper one while nothing was
+// sent, else a cut connection, never a clean end.
+func (x *exchange) recover() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	x.s.metrics.Panics.Inc()
+	x.d.Outcome = routing.Failed
+	x.s.log.Error("a request handler panicked", "request_id", x.d.RequestID, "panic", panicText(p), "stack", string(debug.Stack()))
+	x.answer.stopBeats()
+	if x.answer.held() {
+		x.fail(&openai.Error{Code: openai.CodeInternalError, Message: "The gateway failed to handle the request. Quote the request id to its operator."})
+		return
+	}
+	x.d.Code = string(openai.CodeInternalError)
+	x.d.Outcome = routing.Truncated
+	x.answer.abort = true
+}
+
+// panicText names a panic without the values in it, which may hold a prompt.
+func panicText(p any) string {
+	var err error
+	if e, ok := p.(error); ok {
+		err = e
+	}
+	var re interface{ RuntimeError() }
+	if errors.As(err, &re) {
+		return err.Error()
+	}
+	return "a value of the program"
+}
+
+// end gives back what begin took, and writes the request's one line.
+func (x *exchange) end() {
+	x.answer.stopBeats()
+	x.cancel(nil)
+	x.record()
+	x.s.inflight.Add(-1)
+	x.s.metrics.Inflight.Dec()
+	if x.answer.abort {
+		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
+	}
+}
+
+// record completes the Decision and writes what is made from it.
+func (x *exchange) record() {
+	d := &x.d
+	d.DurationMs = ms(time.Since(x.start))
+	d.Stream = x.req != nil && x.req.Stream
+	d.Usage = routing.Usage{Prompt: x.usage.Prompt, Cached: x.usage.Cached, Output: x.usage.Output}
+	if d.Outcome == routing.ClientGone && x.answer.held() {
+		d.Status = statusClientGone
+	} else {
+		d.Status = x.answer.status
+	}
+	if x.pool != nil {
+		x.pool.series.Duration.Observe(d.DurationMs / 1000)
+		x.pool.series.Ended(int(x.dialect), outcomeIndex(d.Outcome))
+	} else {
+		x.s.metrics.EndedOutside(int(x.dialect), outcomeIndex(d.Outcome))
+	}
+	x.s.logAccess(d)
+}
+
+// statusClientGone is what nginx logs for a client that left; it is never sent.
+const statusClientGone = 499
+
+func outcomeIndex(o routing.Outcome) int {
+	for i, name := range outcomes {
+		if string(o) == name {
+			return i
+		}
+	}
+	return 0
+}
+
+// fail answers with an error in the client's dialect and says how the request
+// ended.
+func (x *exchange) fail(err error) {
+	e := x.translate(err)
+	x.d.Code = string(e.Code)
+	if e.Cause != nil {
+		x.d.Cause = e.Cause.Error()
+	}
+	if x.gone() {
+		x.d.Outcome, x.d.Code = routing.ClientGone, ""
+		if !x.answer.held() {
+			x.answer.abort = true
+		}
+		return
+	}
+	x.writeError(e)
+}
+
+// gone tells whether the client has left.
+func (x *exchange) gone() bool {
+	return errors.Is(context.Cause(x.ctx), errClientGone) || x.r.Context().Err() != nil && !errors.Is(context.Cause(x.ctx), errDrainCut)
+}
+
+// requestID keeps a sane id of the client's, else makes one.
+func (x *exchange) requestID() string {
+	if id := x.r.Header.Get("X-Request-Id"); saneID(id) {
+		return id
+	}
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], x.s.rand())
+	binary.BigEndian.PutUint64(b[8:], x.s.rand())
+	return "req_" + hex.EncodeToString(b[:])
+}
+
+// saneID tells whether an id is safe to log and to echo.
+func saneID(id string) bool {
+	if id == "" || len(id) > 128 {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// knownMethod bounds what a client can put into a log's method.
+func knownMethod(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions:
+		return m
+	}
+	return "OTHER"
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func formatMs(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -1,0 +1,253 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/telemetry"
+	"tierway/workers"
+)
+
+// forward sends the request to workers of its pool until one has answered, the
+// attempts or the retry budget are spent, or the client has part of an answer.
+func (x *exchange) forward() error {
+	stop := x.startClocks()
+	defer stop()
+	x.s.budget.request()
+	x.stayWithStored()
+	var last *failure
+	for n := 1; ; n++ {
+		x.facts.Now = time.Now()
+		lease, err := x.pool.routing.Acquire(&x.facts, x.tried...)
+		if err != nil {
+			if n == 1 {
+				return x.noWorker(err)
+			}
+			return last.err
+		}
+		f := x.attempt(lease.Ref().(*member), &lease)
+		if f == nil {
+			return nil
+		}
+		last = f
+		if !x.mayRetry(f, n) {
+			// The SDKs would multiply the gateway's attempts by their own.
+			f.err.NoRetry = n > 1 && f.cool == 0
+			return f.err
+		}
+		x.tried = append(x.tried, lease.Worker())
+		x.pool.series.Retries.Inc()
+	}
+}
+
+// forwardTo sends the request to one worker that no policy chose and on which
+// nothing is booked, once.
+func (x *exchange) forwardTo(m *member) error {
+	stop := x.startClocks()
+	defer stop()
+	var none routing.Lease
+	if f := x.attempt(m, &none); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// startClocks bounds the whole exchange and lets a drain cut it. The returned
+// function stops both.
+func (x *exchange) startClocks() (stop func()) {
+	total := x.snap.total(x.class)
+	if asked, ok := stainlessTimeout(x.r.Header); ok {
+		total = min(total, asked)
+	}
+	timer := time.AfterFunc(total, func() { x.cancel(errTotalTimeout) })
+	uncut := context.AfterFunc(x.s.cut, func() { x.cancel(errDrainCut) })
+	return func() {
+		timer.Stop()
+		uncut()
+	}
+}
+
+// stayWithStored sends a follow-up of a stored response to the worker that
+// holds it.
+func (x *exchange) stayWithStored() {
+	if x.req.PreviousResponseID == "" {
+		return
+	}
+	if at, ok := x.s.stored.get(x.req.PreviousResponseID); ok && at.tenant == x.tenant.Name && at.pool == x.pool.Name {
+		x.tried = x.pool.routing.Except(at.member)
+	}
+}
+
+// mayRetry decides whether another worker is tried after the n-th attempt
+// failed.
+func (x *exchange) mayRetry(f *failure, n int) bool {
+	if !f.retry || x.ctx.Err() != nil || x.answer.committed() || x.once() && f.left {
+		return false
+	}
+	if n >= x.snap.file.Retry.Attempts {
+		return false
+	}
+	if !x.s.budget.take(time.Now()) {
+		x.s.metrics.RetryBudgetExhausted.Inc()
+		return false
+	}
+	return true
+}
+
+// once tells whether the request must not reach an engine twice: it makes or
+// keeps something there.
+func (x *exchange) once() bool {
+	return x.req.Store || x.req.Background || x.dialect == openai.Audio || x.dialect == openai.Images ||
+		x.dialect == openai.Other && x.r.Method != http.MethodGet && x.r.Method != http.MethodHead
+}
+
+// attempt sends the request to one worker and relays its answer. nil means
+// that the client has its answer, whole or cut.
+func (x *exchange) attempt(m *member, lease *routing.Lease) *failure {
+	started := time.Now()
+	x.d.Worker, x.d.Reason = m.name, string(lease.Reason())
+	ctx, cancel := context.WithCancelCause(x.ctx)
+	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx}
+	a.watch = newWatchdog(cancel, x.snap.file.Timeouts.FirstByte)
+	f := a.exchange()
+	a.watch.stop()
+	cancel(nil)
+	a.settle(f)
+	return f
+}
+
+// attempt is one try on one worker.
+type attempt struct {
+	x       *exchange
+	m       *member
+	lease   *routing.Lease
+	started time.Time
+	ctx     context.Context
+	watch   *watchdog
+	added   []string // fields that were added to the body
+	status  int
+	headAt  time.Time
+	blame   error // of an answer that was relayed: nil, ErrExcluded or the worker's fault
+}
+
+// exchange sends the request and relays the answer.
+func (a *attempt) exchange() *failure {
+	resp, err := a.send(!a.m.refuses.Load())
+	if err == nil && a.refusedAddition(resp) {
+		resp, err = a.send(false)
+	}
+	if err != nil {
+		return a.sendFailure(err)
+	}
+	defer resp.Body.Close()
+	return a.relay(resp)
+}
+
+// send writes the request to the worker and waits for the answer's header.
+func (a *attempt) send(account bool) (*workers.Response, error) {
+	x := a.x
+	req := &workers.Request{Method: x.r.Method, Path: x.workerPath, Header: x.header, Fresh: x.once()}
+	if q := x.r.URL.RawQuery; q != "" {
+		req.Path += "?" + q
+	}
+	edit := openai.Edit{Model: x.verdict.Model, IncludeUsage: account}
+	a.added = nil
+	if x.dialect == openai.Other || len(x.req.Body) == 0 || x.r.Method != http.MethodPost {
+		req.Body = [][]byte{x.req.Body}
+	} else {
+		req.Body, a.added = x.req.Splice(edit), x.req.AddedFields(edit)
+	}
+	resp, err := a.m.worker.Send(a.ctx, req)
+	if err == nil {
+		a.status, a.headAt = resp.Status, time.Now()
+		err = plainBody(resp)
+	}
+	return resp, err
+}
+
+// settle gives the lease back with the verdict and writes the attempt down.
+func (a *attempt) settle(f *failure) {
+	blame := a.blame
+	if f != nil {
+		blame = f.blame
+		if f.cool > 0 {
+			a.x.pool.routing.Cool(a.lease.Worker(), time.Now().Add(f.cool))
+		}
+		if f.suspect {
+			a.m.worker.Suspect()
+		}
+	}
+	a.lease.Release(routing.Result{Err: blame})
+	switch {
+	case blame == nil:
+		a.m.series.OK.Inc()
+	case errors.Is(blame, routing.ErrExcluded):
+		a.m.series.Excluded.Inc()
+	default:
+		a.m.series.Error.Inc()
+	}
+	try := routing.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Candidates: a.lease.Candidates(), Status: a.status}
+	if !a.headAt.IsZero() {
+		try.DurationMs = ms(a.headAt.Sub(a.started))
+	} else {
+		try.DurationMs = ms(time.Since(a.started))
+	}
+	if blame != nil {
+		try.Error = blame.Error()
+	}
+	a.x.d.Attempts = append(a.x.d.Attempts, try)
+}
+
+// firstContent marks the moment at which the worker has answered.
+func (a *attempt) firstContent() {
+	ttft := time.Since(a.started)
+	if a.x.d.TTFTMs == 0 {
+		a.x.d.TTFTMs = ms(time.Since(a.x.start))
+		a.m.series.TTFT.Observe(ttft.Seconds())
+	}
+}
+
+// account books the usage that the engine reported, but not again when a stored
+// answer is only read.
+func (a *attempt) account(u openai.Usage) {
+	if a.x.d.Rule == ruleStored {
+		return
+	}
+	a.x.usage = u
+	a.m.series.Prompt.Add(float64(u.Prompt))
+	a.m.series.Cached.Add(float64(u.Cached))
+	a.m.series.Output.Add(float64(u.Output))
+}
+
+// ended counts the end of a stream and says how the request ended.
+func (a *attempt) ended(e telemetry.StreamEnd, o routing.Outcome, blame error) {
+	a.blame = blame
+	a.x.d.Outcome = o
+	a.x.s.metrics.StreamEnded(e)
+}
+
+// watchdog cancels an attempt whose worker stays silent for too long.
+type watchdog struct {
+	timer  *time.Timer
+	cancel context.CancelCauseFunc
+}
+
+// newWatchdog waits for the first byte.
+func newWatchdog(cancel context.CancelCauseFunc, firstByte time.Duration) *watchdog {
+	return &watchdog{cancel: cancel, timer: time.AfterFunc(firstByte, func() { cancel(errFirstByteTimeout) })}
+}
+
+// idle waits from now on for pauses of d, with the given cause.
+func (w *watchdog) idle(d time.Duration, cause error) {
+	w.timer.Stop()
+	w.timer = time.AfterFunc(d, func() { w.cancel(cause) })
+}
+
+// touch starts the pause anew.
+func (w *watchdog) touch(d time.Duration) { w.timer.Reset(d) }
+
+func (w *watchdog) stop() { w.timer.Stop() }

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"tierway/tenants"
+)
+
+// credential returns the one key of a request. Several Authorization headers
+// are none, and a key in the query is never looked at.
+func credential(h http.Header) (string, bool) {
+	auth, key := h.Values("Authorization"), h.Values("X-Api-Key")
+	switch {
+	case len(auth) == 1:
+		scheme, token, ok := strings.Cut(auth[0], " ")
+		return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
+	case len(auth) == 0 && len(key) == 1:
+		return key[0], true
+	}
+	return "", false
+}
+
+// withheld are the request headers that never reach a worker: the client's
+// credentials and cookies, what says who it is, what only this hop means, and
+// what the gateway sets itself.
+var withheld = map[string]bool{
+	"Authorization": true, "Proxy-Authorization": true, "X-Api-Key": true, "Api-Key": true, "Cookie": true,
+	"X-Tenant-Id": true, "X-User-Id": true, "X-Tenant": true, "Openai-Organization": true, "Openai-Project": true,
+	"X-Model-Tier": true, "X-Request-Priority": true, "X-Request-Id": true,
+	"Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Real-Ip": true, "Via": true,
+	"Origin": true, "Referer": true,
+	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true,
+	"Transfer-Encoding": true, "Upgrade": true, "Expect": true, "Host": true,
+	"Content-Length": true, "Content-Encoding": true, "Accept-Encoding": true,
+}
+
+// workerHeader returns the headers that a worker is sent for a client's. What
+// the client's Connection header names ends at this hop too.
+func workerHeader(from http.Header, requestID string) http.Header {
+	to := make(http.Header, len(from)+1)
+	for k, v := range from {
+		if !withheld[k] {
+			to[k] = v
+		}
+	}
+	for _, line := range from["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			to.Del(strings.TrimSpace(name))
+		}
+	}
+	to["X-Request-Id"] = []string{requestID}
+	return to
+}
+
+// unsent are the answer headers of a worker that no client gets: they speak of
+// the hop, of the worker's own account, or the gateway sets them.
+var unsent = map[string]bool{
+	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true,
+	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Content-Encoding": true,
+	"Set-Cookie": true, "Server": true, "Date": true, "Via": true, "Alt-Svc": true, "Strict-Transport-Security": true, "Www-Authenticate": true,
+	"X-Request-Id": true, "Retry-After": true, "Retry-After-Ms": true, "X-Should-Retry": true,
+	"Openai-Organization": true, "Openai-Project": true, "Openai-Processing-Ms": true,
+	"X-Model-Tier": true, "X-Tier-Reason": true, "X-Routed-To": true, "X-Route-Reason": true, "X-Queue-Ms": true, "X-Request-Duration": true,
+}
+
+// clientHeader copies what a client gets of a worker's headers.
+func clientHeader(to, from http.Header) {
+	for k, v := range from {
+		if !unsent[k] && !strings.HasPrefix(k, "Access-Control-") && !strings.HasPrefix(k, "X-Ratelimit-") {
+			to[k] = v
+		}
+	}
+}
+
+// explain sets the headers that say what was decided.
+func (x *exchange) explain(h http.Header) {
+	h.Set("Openai-Processing-Ms", formatMs(time.Since(x.start)))
+	if !x.snap.file.RoutingHeaders {
+		return
+	}
+	if x.d.Worker == "" {
+		return
+	}
+	x.explainTier(h)
+	h.Set("X-Routed-To", x.d.Worker)
+	if x.d.Reason != "" {
+		h.Set("X-Route-Reason", x.d.Reason)
+	}
+	h.Set("X-Queue-Ms", strconv.FormatFloat(x.d.QueueMs, 'f', -1, 64))
+}
+
+func (x *exchange) explainTier(h http.Header) {
+	h.Set("X-Model-Tier", x.d.Tier)
+	reason := x.d.Rule
+	if x.d.RuleNote != "" {
+		reason += "; " + x.d.RuleNote
+	}
+	h.Set("X-Tier-Reason", strings.Map(printable, reason))
+}
+
+// streamHeaders sets what keeps proxies from holding a stream back.
+func (x *exchange) streamHeaders(h http.Header) {
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+}
+
+// openHeaders are those that are known when a heartbeat opens an answer.
+func (x *exchange) openHeaders(h http.Header) {
+	x.streamHeaders(h)
+	if x.snap.file.RoutingHeaders {
+		x.explainTier(h)
+	}
+}
+
+// priority is the class that a request asks for: by header, path or the body's
+// service_tier, in this order, and never above what its tenant may have.
+func (x *exchange) priority() tenants.Class {
+	class := x.tenant.Highest
+	if asked, ok := tenants.ParseClass(strings.ToLower(x.r.Header.Get("X-Request-Priority"))); ok {
+		class = asked
+	} else if x.prefixed {
+		class = x.prefixClass
+	} else {
+		switch x.serviceTier() {
+		case "priority":
+			class = tenants.Interactive
+		case "flex":
+			class = tenants.Batch
+		}
+	}
+	return x.tenant.Clamp(class)
+}
+
+// stainlessTimeout is how long the client's SDK waits, in seconds; nothing that
+// comes later reaches anybody.
+func stainlessTimeout(h http.Header) (time.Duration, bool) {
+	v := h.Get("X-Stainless-Timeout")
+	if v == "" {
+		return 0, false
+	}
+	s, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(s > 0) || s > 1e6 {
+		return 0, false
+	}
+	return time.Duration(s * float64(time.Second)), true
+}
+
+// total is how long a request of that class may take.
+func (snap *snapshot) total(c tenants.Class) time.Duration {
+	t := snap.file.Timeouts.Total
+	switch c {
+	case tenants.Background:
+		return t.Background
+	case tenants.Batch:
+		return t.Batch
+	}
+	return t.Interactive
+}
+
+func (x *exchange) serviceTier() string {
+	if x.req == nil {
+		return ""
+	}
+	return x.req.ServiceTier
+}

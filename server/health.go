@@ -1,0 +1,61 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// live answers that the process runs. It asks nothing of anybody.
+func live(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Write([]byte("ok\n")) //nolint:errcheck // the prober is gone
+}
+
+// readiness is the body of /readyz.
+type readiness struct {
+	Ready    bool     `json:"ready"`
+	Draining bool     `json:"draining,omitempty"`
+	Degraded []string `json:"degraded"` // tiers and pools of which somebody is down
+}
+
+// ready answers whether requests should come here: 503 only while draining or
+// when nothing at all could be served.
+func (s *Server) ready(w http.ResponseWriter) {
+	r := readiness{Draining: s.draining.Load(), Degraded: []string{}}
+	served := false
+	for _, p := range s.snapshot.Load().pools {
+		up, all := 0, 0
+		for _, v := range p.routing.Snapshot(time.Now()) {
+			all++
+			if v.Up && v.Weight > 0 {
+				up++
+			}
+		}
+		served = served || up > 0
+		switch {
+		case up == 0:
+			r.Degraded = append(r.Degraded, p.Name+": no worker is up")
+		case up < all:
+			r.Degraded = append(r.Degraded, p.Name+": not all workers are up")
+		}
+	}
+	r.Ready = served && !r.Draining
+	status := http.StatusOK
+	if !r.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, r)
+}
+
+// writeJSON writes a value of the program; what cannot be encoded is a fault of
+// the program and shows as 500.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		status, body = http.StatusInternalServerError, []byte(`{}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(append(body, '\n')) //nolint:errcheck // the client is gone
+}

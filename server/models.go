@@ -1,0 +1,71 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tierway/routing"
+	"tierway/tiers"
+)
+
+// model is an entry of GET /v1/models, with what both OpenAI's and Anthropic's
+// clients require of one.
+type model struct {
+	ID          string `json:"id"`
+	Object      string `json:"object"`
+	Created     int64  `json:"created"`
+	OwnedBy     string `json:"owned_by"`
+	Type        string `json:"type"`
+	DisplayName string `json:"display_name"`
+	CreatedAt   string `json:"created_at"`
+}
+
+func modelOf(name string) model {
+	return model{ID: name, Object: "model", OwnedBy: "tierway", Type: "model", DisplayName: name, CreatedAt: "1970-01-01T00:00:00Z"}
+}
+
+// listModels answers with the names that the tenant may use, or with one.
+func (x *exchange) listModels() error {
+	if err := x.authenticate(); err != nil {
+		return err
+	}
+	names := x.snap.catalog.Models(tiers.Query{Allowed: x.tenant.MayUseTier, AllowedModel: x.tenant.MayUseModel})
+	var out any
+	if x.id == "" {
+		list := make([]model, len(names))
+		for i, n := range names {
+			list[i] = modelOf(n)
+		}
+		out = map[string]any{"object": "list", "data": list, "has_more": false}
+	} else {
+		if !slices.Contains(names, x.id) {
+			return modelNotFound(x.id)
+		}
+		out = modelOf(x.id)
+	}
+	body, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	x.d.Outcome = routing.OK
+	if err := x.answerWhole(http.StatusOK, nil, body); err != nil {
+		x.d.Outcome = routing.ClientGone
+	}
+	return nil
+}
+
+// servedPaths names the endpoints of a pool for a message.
+func (p *pool) servedPaths() string {
+	var out []string
+	for _, rt := range routes() {
+		if rt.kind == infer && p.served[rt.dialect] {
+			out = append(out, rt.worker)
+		}
+	}
+	if len(out) == 0 {
+		return "none"
+	}
+	return strings.Join(out, ", ")
+}

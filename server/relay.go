@@ -1,0 +1,295 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/workers"
+)
+
+// relay brings a worker's answer to the client. A failure means that the
+// client has nothing of it yet.
+func (a *attempt) relay(resp *workers.Response) *failure {
+	if resp.Status < 200 || resp.Status > 299 {
+		return a.refusal(resp)
+	}
+	kind := mediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case a.x.dialect == openai.Other:
+		return a.relayRaw(resp)
+	case kind == "text/event-stream" && (a.x.dialect == openai.Audio || a.x.dialect == openai.Images):
+		return a.relayRaw(resp)
+	case kind == "text/event-stream":
+		return a.relayStream(resp)
+	case a.x.dialect == openai.Audio || a.x.dialect == openai.Images:
+		return a.relayRaw(resp)
+	case kind == "application/json" || kind == "":
+		return a.relayWhole(resp)
+	}
+	return protocolFailure("a 2xx answer of the type %q", kind)
+}
+
+// refusalMax bounds what is read of an error's body.
+const refusalMax = 64 << 10
+
+// refusal handles an answer that is not 2xx.
+func (a *attempt) refusal(resp *workers.Response) *failure {
+	after, asked := retryAfter(resp.Header, time.Now())
+	f, passes := statusVerdict(resp.Status, after, asked)
+	body := readSome(resp.Body, refusalMax)
+	if !passes {
+		return &f
+	}
+	a.blame = f.blame
+	a.lease.Answered(f.blame)
+	a.passRefusal(resp, body)
+	return nil
+}
+
+// codeWorkerRefused stands where an engine refuses a request without a code.
+const codeWorkerRefused openai.Code = "worker_refused"
+
+// passRefusal gives the client a worker's own 4xx, as it is when its form is
+// the dialect's, else in that form.
+func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
+	x := a.x
+	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status, Message: "The worker refused the request."}
+	seen, ok := openai.ErrorOf(body)
+	if ok {
+		e.Message, e.Param = seen.Message, seen.Param
+	}
+	if seen.Code != "" {
+		e.Code = openai.Code(seen.Code)
+	}
+	if ok && nativeError(x.dialect, body) && x.answer.held() {
+		if x.answerWhole(resp.Status, resp.Header, body) != nil {
+			x.answer.abort = true
+		}
+	} else {
+		x.writeError(e)
+	}
+	x.d.Outcome, x.d.Code = routing.Refused, string(codeWorkerRefused) // an engine's own words are not for the log
+}
+
+// refusedAddition tells whether the engine refused a field that was added for
+// accounting; the worker then gets nothing added any more. The answer's body is
+// put back if it was something else.
+func (a *attempt) refusedAddition(resp *workers.Response) bool {
+	if len(a.added) == 0 || resp.Status != http.StatusBadRequest && resp.Status != http.StatusUnprocessableEntity {
+		return false
+	}
+	body := readSome(resp.Body, refusalMax)
+	for _, name := range a.added {
+		if bytes.Contains(body, []byte(name)) {
+			resp.Body.Close()
+			a.m.refuses.Store(true)
+			a.x.s.log.Info("the engine refuses a field that accounting adds; it is left out from now on", "worker", a.m.name, "field", name)
+			return true
+		}
+	}
+	resp.Body = readCloser{io.MultiReader(bytes.NewReader(body), resp.Body), resp.Body}
+	return false
+}
+
+// readCloser reads from one and closes another.
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// relayWhole relays an answer that is one JSON object. It is read to its end
+// first, so that a worker that breaks off costs the client nothing.
+func (a *attempt) relayWhole(resp *workers.Response) *failure {
+	buf := bodies.Get().(*bytes.Buffer)
+	defer putBody(buf)
+	if f := a.readWhole(resp, buf); f != nil {
+		return f
+	}
+	answer := openai.ReadAnswer(a.x.dialect, buf.Bytes())
+	switch {
+	case !answer.Valid:
+		return protocolFailure("a 2xx answer of %d bytes that is no JSON object", buf.Len())
+	case answer.Err != nil:
+		return a.engineError(*answer.Err, buf.Bytes())
+	}
+	a.lease.Answered(nil)
+	a.firstContent()
+	if answer.HasUsage {
+		a.account(answer.Usage)
+	}
+	x := a.x
+	x.d.Outcome = routing.OK
+	if x.dialect == openai.Responses {
+		a.remember(answer.ID)
+	}
+	if err := x.answerWhole(resp.Status, resp.Header, buf.Bytes()); err != nil {
+		a.blame, x.d.Outcome = excluded("%w", errClientGone), routing.ClientGone
+	}
+	return nil
+}
+
+// bodies keeps the buffers of whole answers.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// bodyKept is the largest buffer that is kept: embeddings of a large batch are
+// rare and must not stay.
+const bodyKept = 256 << 10
+
+func putBody(b *bytes.Buffer) {
+	if b.Cap() <= bodyKept {
+		b.Reset()
+		bodies.Put(b)
+	}
+}
+
+// readWhole reads an answer's body within max_response_bytes.
+func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer) *failure {
+	most := int64(a.x.snap.file.MaxResponseBytes)
+	if resp.ContentLength > most {
+		return protocolFailure("an answer of %d bytes; max_response_bytes is %d", resp.ContentLength, most)
+	}
+	if resp.ContentLength > 0 {
+		buf.Grow(int(resp.ContentLength) + bytes.MinRead)
+	}
+	idle := a.x.snap.file.Timeouts.Idle
+	a.watch.idle(idle, errIdleTimeout)
+	n, err := buf.ReadFrom(io.LimitReader(touching{resp.Body, a.watch, idle}, most+1))
+	if err != nil {
+		return a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
+	}
+	if n > most {
+		return protocolFailure("an answer of over %d bytes, which is max_response_bytes", most)
+	}
+	return nil
+}
+
+// touching tells a watchdog of each read.
+type touching struct {
+	io.Reader
+	watch *watchdog
+	idle  time.Duration
+}
+
+func (t touching) Read(p []byte) (int, error) {
+	n, err := t.Reader.Read(p)
+	t.watch.touch(t.idle)
+	return n, err
+}
+
+// engineError handles an error object inside a 2xx answer: the status that it
+// should have had decides.
+func (a *attempt) engineError(e openai.EngineError, body []byte) *failure {
+	f, passes := statusVerdict(e.Status, 0, false)
+	if !passes {
+		return &f
+	}
+	a.blame = f.blame
+	a.lease.Answered(f.blame)
+	a.passRefusal(&workers.Response{Status: e.Status, Header: http.Header{}}, body)
+	return nil
+}
+
+// answerWhole sends a status and a body of known length. On an answer that a
+// heartbeat has opened the body becomes one event.
+func (x *exchange) answerWhole(status int, from http.Header, body []byte) error {
+	if !x.answer.held() {
+		return x.answer.write(asEvent(body), true)
+	}
+	x.answer.head(status, func(h http.Header) {
+		clientHeader(h, from)
+		h.Set("Content-Type", "application/json")
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+		h.Set("X-Request-Duration", strconv.FormatFloat(time.Since(x.start).Seconds(), 'f', 3, 64)+"s")
+		x.explain(h)
+	})
+	return x.answer.write(body, false)
+}
+
+// asEvent frames a JSON body as one event.
+func asEvent(body []byte) []byte {
+	out := append([]byte("data: "), bytes.ReplaceAll(bytes.TrimSpace(body), []byte("\n"), []byte(" "))...)
+	return append(out, "\n\n"...)
+}
+
+// remember notes which worker holds a stored response.
+func (a *attempt) remember(id string) {
+	if a.x.req.StoreSet && !a.x.req.Store {
+		return
+	}
+	a.x.s.stored.put(storedAnswer{id: id, tenant: a.x.tenant.Name, pool: a.x.pool.Name, member: a.m})
+}
+
+// copyBuffers keeps the buffers of raw copies; 32 KiB is what io.Copy takes.
+var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+// relayRaw copies an answer that is not looked into, and flushes what has come
+// whenever the worker pauses.
+func (a *attempt) relayRaw(resp *workers.Response) *failure {
+	x := a.x
+	kept := copyBuffers.Get().(*[]byte)
+	defer copyBuffers.Put(kept)
+	idle := x.snap.file.Timeouts.Idle
+	a.watch.idle(idle, errIdleTimeout)
+	n, err := resp.Body.Read(*kept)
+	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
+		return a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
+	}
+	a.lease.Answered(nil)
+	a.firstContent()
+	x.answer.head(resp.Status, func(h http.Header) {
+		clientHeader(h, resp.Header)
+		if resp.ContentLength >= 0 {
+			h.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
+		}
+		x.explain(h)
+	})
+	x.d.Outcome = routing.OK
+	for {
+		if n > 0 && x.answer.write((*kept)[:n], resp.ContentLength < 0) != nil {
+			a.blame, x.d.Outcome, x.answer.abort = excluded("%w", errClientGone), routing.ClientGone, true
+			return nil
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			f := a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
+			a.cutRaw(f)
+			return nil
+		}
+		n, err = resp.Body.Read(*kept)
+		a.watch.touch(idle)
+	}
+}
+
+// cutRaw ends a raw answer whose rest is missing: by a broken connection, since
+// its bytes have no place for an error.
+func (a *attempt) cutRaw(f *failure) {
+	a.blame, a.x.answer.abort = f.blame, true
+	a.x.d.Outcome, a.x.d.Code, a.x.d.Cause = routing.Truncated, string(f.err.Code), f.err.Cause.Error()
+	if a.x.gone() {
+		a.x.d.Outcome = routing.ClientGone
+	}
+}
+
+// readSome reads at most so many bytes and forgives an error: the rest of an
+// error's body is nobody's loss.
+func readSome(r io.Reader, most int64) []byte {
+	b, _ := io.ReadAll(io.LimitReader(r, most)) //nolint:errcheck // see above
+	return b
+}
+
+// mediaType returns the type of a Content-Type in lower case, without its
+// parameters.
+func mediaType(v string) string {
+	v, _, _ = strings.Cut(v, ";")
+	return strings.ToLower(strings.TrimSpace(v))
+}

@@ -1,0 +1,280 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/telemetry"
+	"tierway/workers"
+)
+
+// stream is the relay of one event stream.
+type stream struct {
+	*attempt
+	resp    *workers.Response
+	events  *openai.EventReader
+	tracker openai.Tracker
+	out     []byte // events that wait for the flush
+	scratch []byte // of events that are rewritten
+	strip   bool   // the usage chunk was asked for by the gateway alone
+	content bool
+}
+
+// readers keeps the event readers with their buffers.
+var readers = sync.Pool{New: func() any { return &buffers{events: openai.NewEventReader(nil, openai.MaxEvent)} }}
+
+// buffers is what a stream borrows.
+type buffers struct {
+	events *openai.EventReader
+	out    []byte
+}
+
+// outKept is the largest write buffer that is kept.
+const outKept = 16 << 10
+
+// trailerWait is how long a worker may take to end a body whose last event has
+// come: the connection can be kept only when it has.
+const trailerWait = 250 * time.Millisecond
+
+// relayStream relays an event stream. Its first event is looked at before the
+// status is sent.
+func (a *attempt) relayStream(resp *workers.Response) *failure {
+	b := readers.Get().(*buffers)
+	b.events.Reset(resp.Body)
+	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
+		tracker: openai.NewTracker(a.x.dialect), strip: len(a.added) > 0}
+	defer func() {
+		b.events.Reset(nil)
+		if b.out = s.out[:0]; cap(b.out) > outKept {
+			b.out = nil
+		}
+		readers.Put(b)
+	}()
+	return s.run()
+}
+
+// run relays event by event until the stream ends.
+func (s *stream) run() *failure {
+	idle := s.x.snap.file.Timeouts.Idle
+	for {
+		ev, err := s.events.Next()
+		if len(ev.Raw) > 0 && !ev.Comment {
+			if s.tracker.Events() == 0 {
+				s.watch.idle(idle, errIdleTimeout)
+			}
+			if err != nil { // the body ended without the blank line, and clients drop an event without one
+				ev.Raw = append(slices.Clip(ev.Raw), "\n\n"...)
+			}
+			if f, done := s.event(ev); f != nil || done {
+				return f
+			}
+		}
+		if err != nil {
+			return s.broken(err)
+		}
+		if !s.events.Buffered() {
+			if s.flush() != nil {
+				return s.clientLeft()
+			}
+			s.watch.touch(idle)
+		}
+	}
+}
+
+// event handles one event; done says that the stream is over for the client.
+func (s *stream) event(ev openai.Event) (f *failure, done bool) {
+	mark := s.tracker.Observe(ev)
+	switch {
+	case mark.Has(openai.MarkError):
+		return s.engineFailed(ev)
+	case mark.Has(openai.MarkMalformed):
+		return s.fault(protocolFailure("an event that is no JSON object"))
+	}
+	s.open()
+	if mark.Has(openai.MarkContent) && !s.content {
+		s.content = true
+		s.firstContent()
+	}
+	switch {
+	case mark.Has(openai.MarkUsageOnly) && s.strip:
+	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.terminated():
+		// A terminator that proves nothing would make a cut answer look whole.
+	case mark.Has(openai.MarkNullError):
+		s.scratch = openai.StripNullError(s.scratch[:0], ev)
+		s.out = append(s.out, s.scratch...)
+	default:
+		s.out = append(s.out, ev.Raw...)
+	}
+	if mark.Has(openai.MarkEnd) {
+		return nil, s.proven()
+	}
+	return nil, false
+}
+
+// terminated tells whether the dialect's streams end with [DONE].
+func (s *stream) terminated() bool {
+	return s.x.dialect == openai.Chat || s.x.dialect == openai.Completions
+}
+
+// open sends the status with the first event. From here on the worker has
+// answered.
+func (s *stream) open() {
+	if s.x.answer.committed() {
+		return
+	}
+	s.lease.Answered(nil)
+	s.x.answer.head(http.StatusOK, func(h http.Header) {
+		clientHeader(h, s.resp.Header)
+		s.x.streamHeaders(h)
+		s.x.explain(h)
+	})
+}
+
+// proven finishes a stream whose end is proven. The rest of the body is waited
+// for after the client has everything. It returns true.
+func (s *stream) proven() bool {
+	if s.flush() != nil {
+		s.clientLeft()
+		return true
+	}
+	s.finish(telemetry.EndProven)
+	s.watch.idle(trailerWait, errTrailer)
+	for {
+		ev, err := s.events.Next()
+		if err != nil {
+			return true
+		}
+		// The Responses and Messages dialects prove their end before [DONE].
+		if len(ev.Raw) > 0 && !ev.Comment {
+			s.out = append(s.out, ev.Raw...)
+			if s.flush() != nil {
+				return true
+			}
+		}
+	}
+}
+
+// finish books a stream that the client has whole.
+func (s *stream) finish(end telemetry.StreamEnd) {
+	if u, ok := s.tracker.Usage(); ok {
+		s.account(u)
+	}
+	if s.x.dialect == openai.Responses {
+		s.remember(s.tracker.ResponseID())
+	}
+	s.ended(end, routing.OK, nil)
+}
+
+// broken handles the end of the body, proven or not.
+func (s *stream) broken(err error) *failure {
+	eof := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && context.Cause(s.ctx) == nil
+	switch {
+	case eof && s.tracker.Finished():
+		s.complete()
+		return nil
+	case eof && s.tracker.Proven():
+		if s.flush() != nil {
+			return s.clientLeft()
+		}
+		s.finish(telemetry.EndProven)
+		return nil
+	case eof && s.tracker.Events() == 0:
+		return protocolFailure("a stream without an event")
+	case eof:
+		err = errTruncated
+	}
+	f, _ := s.fault(s.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err}))
+	return f
+}
+
+// complete adds the terminator that an engine left out after its last chunk.
+func (s *stream) complete() {
+	switch s.x.dialect {
+	case openai.Messages:
+		s.out = append(s.out, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"...)
+	default:
+		s.out = append(s.out, "data: [DONE]\n\n"...)
+	}
+	if s.flush() != nil {
+		s.clientLeft()
+		return
+	}
+	s.finish(telemetry.EndCompleted)
+}
+
+// fault handles a worker that failed: as a failure while the client has no
+// content, else with one error frame.
+func (s *stream) fault(f *failure) (*failure, bool) {
+	if !s.x.answer.committed() {
+		return f, false
+	}
+	if s.x.gone() {
+		s.clientLeft()
+		return nil, true
+	}
+	s.cut(f.err, f.blame)
+	return nil, true
+}
+
+// cut ends an answer that has content with an error frame and no clean end of
+// its dialect.
+func (s *stream) cut(e *openai.Error, blame error) {
+	s.out = append(s.out, e.Frame(s.x.dialect)...)
+	err := s.flush()
+	if u, ok := s.tracker.Usage(); ok {
+		s.account(u)
+	}
+	s.ended(telemetry.EndTruncated, routing.Truncated, blame)
+	s.x.d.Code = string(e.Code)
+	if e.Cause != nil {
+		s.x.d.Cause = e.Cause.Error()
+	}
+	if err != nil {
+		s.x.answer.abort = true
+	}
+}
+
+// engineFailed handles an error that the engine sent as an event.
+func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
+	e, _ := openai.ErrorOf(ev.Data)
+	if e.Status == 0 {
+		e.Status = http.StatusInternalServerError
+	}
+	if !s.x.answer.committed() {
+		return s.engineError(e, ev.Data), true
+	}
+	verdict, _ := statusVerdict(e.Status, 0, false)
+	message := e.Message
+	if message == "" || e.Status >= 500 {
+		message = "The worker failed before its answer was whole."
+	}
+	s.cut(&openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: verdict.blame}, verdict.blame)
+	return nil, true
+}
+
+// clientLeft ends a stream whose client takes nothing any more.
+func (s *stream) clientLeft() *failure {
+	if u, ok := s.tracker.Usage(); ok {
+		s.account(u)
+	}
+	s.x.answer.abort = true
+	s.ended(telemetry.EndClientGone, routing.ClientGone, excluded("%w", errClientGone))
+	return nil
+}
+
+// flush sends what waits.
+func (s *stream) flush() error {
+	if len(s.out) == 0 {
+		return nil
+	}
+	err := s.x.answer.write(s.out, true)
+	s.out = s.out[:0]
+	return err
+}

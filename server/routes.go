@@ -1,0 +1,142 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"tierway/openai"
+	"tierway/tenants"
+)
+
+// route is one endpoint of the data plane. The table below is the whole of it:
+// the router, the golden transcripts and the permission tests are made from it.
+type route struct {
+	method  string
+	path    string // below the optional /v1 and class prefixes
+	dialect openai.Dialect
+	worker  string // the path that a worker is asked for; "" with by
+	kind    routeKind
+}
+
+// routeKind is how a route's requests are served.
+type routeKind uint8
+
+const (
+	infer  routeKind = iota // parsed, routed by its model and relayed
+	stored                  // goes to the worker that made the response in the path
+	models                  // answered from the catalogue
+)
+
+// routes is the data plane's endpoints.
+func routes() []route {
+	post := func(path string, d openai.Dialect) route {
+		return route{http.MethodPost, path, d, "/v1" + path, infer}
+	}
+	return []route{
+		post("/chat/completions", openai.Chat),
+		post("/completions", openai.Completions),
+		post("/responses", openai.Responses),
+		{http.MethodGet, "/responses/:id", openai.Responses, "", stored},
+		{http.MethodDelete, "/responses/:id", openai.Responses, "", stored},
+		{http.MethodPost, "/responses/:id/cancel", openai.Responses, "", stored},
+		post("/messages", openai.Messages),
+		post("/messages/count_tokens", openai.Messages),
+		post("/embeddings", openai.Embeddings),
+		post("/rerank", openai.Rerank),
+		post("/score", openai.Score),
+		{http.MethodPost, "/tokenize", openai.Tokenize, "/tokenize", infer}, // engines have it at their root
+		post("/moderations", openai.Moderations),
+		post("/audio/transcriptions", openai.Audio),
+		post("/audio/translations", openai.Audio),
+		post("/audio/speech", openai.Audio),
+		post("/images/generations", openai.Images),
+		post("/images/edits", openai.Images),
+		post("/images/variations", openai.Images),
+		{http.MethodGet, "/models", openai.Other, "", models},
+		{http.MethodGet, "/models/*id", openai.Other, "", models},
+	}
+}
+
+// prefix is a path prefix under which every route stands, with the class of
+// priority that it asks for.
+type prefix struct {
+	path  string
+	class tenants.Class
+	set   bool
+}
+
+func prefixes() []prefix {
+	return []prefix{
+		{path: "/v1"}, {path: ""},
+		{path: "/background/v1", class: tenants.Background, set: true},
+		{path: "/batch/v1", class: tenants.Batch, set: true},
+	}
+}
+
+// dataHandler is the data plane: gin's router over the table, with everything
+// that is not in it in the error shape of the dialect that it looks like.
+func (s *Server) dataHandler() http.Handler {
+	e := newEngine()
+	for _, p := range prefixes() {
+		for _, rt := range routes() {
+			e.Handle(rt.method, p.path+rt.path, s.serve(rt, p))
+		}
+	}
+	e.GET("/livez", func(c *gin.Context) { live(c.Writer) })
+	e.GET("/readyz", func(c *gin.Context) { s.ready(c.Writer) })
+	e.NoRoute(func(c *gin.Context) { s.pass(c.Writer, c.Request, 0) })
+	e.NoMethod(func(c *gin.Context) { s.pass(c.Writer, c.Request, http.StatusMethodNotAllowed) })
+	return s.cors(e)
+}
+
+// newEngine is gin without what a gateway must not have: no redirects of
+// near-miss paths (a POST would lose its body), no trusted proxies, no
+// recovery that prints headers.
+func newEngine() *gin.Engine {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	e.RedirectTrailingSlash = false
+	e.RedirectFixedPath = false
+	e.HandleMethodNotAllowed = true
+	if err := e.SetTrustedProxies(nil); err != nil {
+		panic(err) // nil is always accepted
+	}
+	return e
+}
+
+// serve is the one place where gin's context ends.
+func (s *Server) serve(rt route, p prefix) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		x := s.begin(c.Writer, c.Request, rt.dialect)
+		x.d.Route = rt.path
+		x.prefixed, x.prefixClass = p.set, p.class
+		x.id = strings.TrimPrefix(c.Param("id"), "/")
+		switch rt.kind {
+		case models:
+			x.run(x.listModels)
+		case stored:
+			x.run(x.storedAnswer)
+		default:
+			x.workerPath = rt.worker
+			x.run(x.complete)
+		}
+	}
+}
+
+// pass serves what no route takes: through a pool whose paths take it, else an
+// error.
+func (s *Server) pass(w gin.ResponseWriter, r *http.Request, status int) {
+	x := s.begin(w, r, dialectOf(r))
+	x.d.Route = "other"
+	x.run(func() error { return x.passThrough(status) })
+}
+
+// dialectOf guesses from the request the dialect whose errors its client reads.
+func dialectOf(r *http.Request) openai.Dialect {
+	if strings.Contains(r.URL.Path, "/messages") || r.Header.Get("Anthropic-Version") != "" {
+		return openai.Messages
+	}
+	return openai.Other
+}

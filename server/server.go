@@ -1,0 +1,224 @@
+// Package server is the line a request walks, from the socket to the worker
+// and back, and the plane that operators look at. It is the only package that
+// turns errors into HTTP.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tierway/config"
+	"tierway/routing"
+	"tierway/telemetry"
+	"tierway/workers"
+)
+
+// Options is what a Server is made from. All fields are required but Access.
+type Options struct {
+	Config  *config.File
+	Log     *slog.Logger
+	Access  *slog.Logger // one line a request; nil for none
+	Metrics *telemetry.Metrics
+	Version string
+	Rand    func() uint64 // uniform; safe for concurrent use
+}
+
+// Server owns the listeners, the fleet and everything that outlives one
+// configuration. The snapshot points into it.
+type Server struct {
+	log     *slog.Logger
+	access  *slog.Logger
+	metrics *telemetry.Metrics
+	version string
+	rand    func() uint64
+
+	fleet    *workers.Fleet
+	snapshot atomic.Pointer[snapshot]
+	budget   *retryBudget
+	stored   *storedAnswers
+	inflight atomic.Int64
+
+	mu      sync.Mutex // guards the two maps, which only Apply writes
+	members map[*workers.Worker]*member
+	pools   map[string]*routing.Pool
+
+	draining atomic.Bool
+	cut      context.Context // ends when the drain timeout has passed
+	cutNow   context.CancelCauseFunc
+
+	listeners []listener
+}
+
+// listener is one address with what answers there.
+type listener struct {
+	name string
+	net.Listener
+	server *http.Server
+}
+
+func (l listener) serve() error {
+	if l.server.TLSConfig != nil {
+		return l.server.ServeTLS(l.Listener, "", "") // offers HTTP/2
+	}
+	return l.server.Serve(l.Listener)
+}
+
+// New builds the server for a checked configuration. It opens no socket.
+func New(o Options) (*Server, error) {
+	s := &Server{
+		log: o.Log, access: o.Access, metrics: o.Metrics, version: o.Version, rand: o.Rand,
+		stored:  newStoredAnswers(storedAnswersMax),
+		members: map[*workers.Worker]*member{},
+		pools:   map[string]*routing.Pool{},
+	}
+	s.cut, s.cutNow = context.WithCancelCause(context.Background())
+	s.fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: s.observe, Rand: o.Rand})
+	if err := s.apply(o.Config); err != nil {
+		s.fleet.Close()
+		return nil, err
+	}
+	s.metrics.Outside(dialects, outcomes)
+	s.budget = newRetryBudget(o.Config.Retry.Budget)
+	s.metrics.ObserveFleet(s.gauges)
+	return s, nil
+}
+
+// Listen opens the addresses of the configuration. Until it has returned,
+// Addr answers nothing.
+func (s *Server) Listen() error {
+	f := s.snapshot.Load().file
+	data, admin := s.dataHandler(), s.adminHandler()
+	if f.SharedPlanes() {
+		return s.open("data", f.Listen, f.TLS, sharePlanes(data, admin))
+	}
+	if err := s.open("data", f.Listen, f.TLS, data); err != nil {
+		return err
+	}
+	if err := s.open("admin", f.Admin.Listen, f.Admin.TLS, admin); err != nil {
+		return err
+	}
+	if f.Metrics.Listen != "" {
+		return s.open("metrics", f.Metrics.Listen, config.TLS{}, s.metricsHandler())
+	}
+	return nil
+}
+
+func (s *Server) open(name, addr string, files config.TLS, h http.Handler) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		s.closeListeners()
+		return fmt.Errorf("listening for the %s plane on %s: %w", name, addr, err)
+	}
+	var secure *tls.Config
+	if files.Cert != "" {
+		certs, err := newCertificates(files.Cert, files.Key)
+		if err != nil {
+			l.Close()
+			s.closeListeners()
+			return fmt.Errorf("the %s plane's certificate: %w", name, err)
+		}
+		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get}
+	}
+	s.listeners = append(s.listeners, listener{name: name, Listener: l, server: &http.Server{
+		TLSConfig:         secure,
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,  // a header is one packet or two; slower is an attack
+		IdleTimeout:       60 * time.Second, // below the 75 s at which common balancers let go first
+		MaxHeaderBytes:    64 << 10,         // bearer keys and traces need a fraction of it
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}})
+	return nil
+}
+
+func (s *Server) closeListeners() {
+	for _, l := range s.listeners {
+		l.Listener.Close()
+	}
+	s.listeners = nil
+}
+
+// Addr returns the address that a plane listens on, data or admin; the admin
+// plane may share the data plane's.
+func (s *Server) Addr(plane string) string {
+	for _, l := range s.listeners {
+		if l.name == plane {
+			return l.Listener.Addr().String()
+		}
+	}
+	if plane == "admin" {
+		return s.Addr("data")
+	}
+	return ""
+}
+
+// Run serves until ctx ends, then drains: it reports itself unready and goes on
+// accepting for accept_grace, stops accepting, lets what is under way finish
+// until timeout, cuts the rest with an error frame, and returns.
+func (s *Server) Run(ctx context.Context) error {
+	fleetCtx, stopFleet := context.WithCancel(context.Background())
+	var owned sync.WaitGroup
+	owned.Go(func() { s.fleet.Run(fleetCtx) })
+	failed := make(chan error, len(s.listeners))
+	for _, l := range s.listeners {
+		owned.Go(func() {
+			if err := l.serve(); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("serving the %s plane: %w", l.name, err)
+			}
+		})
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	s.drain()
+	stopFleet()
+	owned.Wait()
+	s.fleet.Close()
+	return err
+}
+
+// drain is the two-phase stop of Run.
+func (s *Server) drain() {
+	d := s.snapshot.Load().file.Drain
+	s.draining.Store(true)
+	s.log.Info("draining", "accept_grace", d.AcceptGrace.String(), "timeout", d.Timeout.String(), "inflight", s.inflight.Load())
+	for _, l := range s.listeners {
+		l.server.SetKeepAlivesEnabled(false)
+	}
+	// A balancer needs this long to see /readyz and send new requests elsewhere.
+	<-time.After(d.AcceptGrace)
+	deadline, cancel := context.WithTimeout(context.Background(), d.Timeout)
+	defer cancel()
+	var shut sync.WaitGroup
+	for _, l := range s.listeners {
+		shut.Go(func() { s.shut(deadline, l) })
+	}
+	shut.Wait()
+	s.log.Info("drained", "inflight", s.inflight.Load())
+}
+
+// shut closes one listener and waits for its requests until the deadline, then
+// cuts them and gives them a moment to send their error frames.
+func (s *Server) shut(deadline context.Context, l listener) {
+	if l.server.Shutdown(deadline) == nil {
+		return
+	}
+	s.cutNow(errDrainCut)
+	last, cancel := context.WithTimeout(context.Background(), 2*time.Second) // an error frame is one write
+	defer cancel()
+	if l.server.Shutdown(last) != nil {
+		l.server.Close()
+	}
+}
+
+// Inflight returns the requests between their first byte and their last.
+func (s *Server) Inflight() int64 { return s.inflight.Load() }

@@ -1,0 +1,200 @@
+package server
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"tierway/config"
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/telemetry"
+	"tierway/tenants"
+	"tierway/tiers"
+	"tierway/workers"
+)
+
+// snapshot is one configuration, built and immutable. A request loads it once
+// and keeps it to its end.
+type snapshot struct {
+	file      *config.File
+	directory *tenants.Directory
+	admins    *tenants.Directory
+	catalog   *tiers.Catalog
+	pools     []*pool // tiers in order, then pools
+	byName    map[string]*pool
+}
+
+// pool is one tier or pool of a snapshot.
+type pool struct {
+	config.Pool
+	routing *routing.Pool // outlives the snapshot
+	series  *telemetry.Tier
+	served  [openai.Audio + 1]bool
+}
+
+// member is one worker as requests use it. It lives as long as the worker.
+type member struct {
+	worker *workers.Worker
+	name   string
+	series *telemetry.Worker
+	// refuses is set when the engine answered 400 to a field that was added
+	// for accounting; nothing is added for it again.
+	refuses atomic.Bool
+}
+
+// outcomes and dialects are the label values of tierway_requests_total.
+var (
+	outcomes = []string{string(routing.OK), string(routing.Refused), string(routing.Failed), string(routing.Truncated), string(routing.ClientGone)}
+	dialects = []string{openai.Other.String(), openai.Chat.String(), openai.Completions.String(), openai.Responses.String(),
+		openai.Messages.String(), openai.Embeddings.String(), openai.Rerank.String(), openai.Score.String(),
+		openai.Tokenize.String(), openai.Moderations.String(), openai.Images.String(), openai.Audio.String()}
+)
+
+// apply builds everything of a configuration that can fail, then puts it in
+// force. On an error nothing has changed.
+func (s *Server) apply(f *config.File) error {
+	catalog, err := tiers.New(f.Catalog())
+	if err != nil {
+		return fmt.Errorf("building the model catalogue: %w", err)
+	}
+	directory, err := tenants.NewDirectory(f.Auth.Keys)
+	if err != nil {
+		return fmt.Errorf("reading auth.keys: %w", err)
+	}
+	admins, err := tenants.NewDirectory(adminKeys(f.Admin.Keys))
+	if err != nil {
+		return fmt.Errorf("reading admin.keys: %w", err)
+	}
+	snap := &snapshot{file: f, directory: directory, admins: admins, catalog: catalog, byName: map[string]*pool{}}
+	resolved := f.ResolvedPools()
+	policies := make([]routing.Policy, len(resolved))
+	for i, p := range resolved {
+		if policies[i], err = routing.New(p.Policy); err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fleet.Sync(f.Specs())
+	for i, p := range resolved {
+		snap.add(s.poolLocked(p, policies[i]))
+	}
+	s.snapshot.Store(snap)
+	return nil
+}
+
+func (snap *snapshot) add(p *pool) {
+	snap.pools = append(snap.pools, p)
+	snap.byName[p.Name] = p
+}
+
+// poolLocked configures the long-lived pool of that name, or makes it.
+func (s *Server) poolLocked(c config.Pool, policy routing.Policy) *pool {
+	p := &pool{Pool: c, series: s.metrics.Tier(c.Name, dialects, outcomes)}
+	for _, d := range c.Serves {
+		p.served[d] = true
+	}
+	var members []routing.Member
+	for _, spec := range c.Workers {
+		w := s.fleet.Get(spec.Name)
+		m := s.members[w]
+		if m == nil {
+			m = &member{worker: w, name: spec.Name, series: s.metrics.Worker(c.Name, spec.Name)}
+			s.members[w] = m
+		}
+		members = append(members, routing.Member{ID: spec.Name, Weight: *spec.Weight, MaxInflight: spec.MaxInflight, Ref: m})
+	}
+	if p.routing = s.pools[c.Name]; p.routing == nil {
+		p.routing = routing.NewPool(policy, members)
+		s.pools[c.Name] = p.routing
+	} else {
+		p.routing.Configure(policy, members)
+	}
+	for _, m := range members { // a check may have ended before its worker was a member
+		p.routing.Observe(m.ID, m.Ref, statusOf(m.Ref.(*member).worker.Status()))
+	}
+	return p
+}
+
+// statusOf is what a pool is told of a worker's status.
+func statusOf(st workers.Status) routing.Status {
+	return routing.Status{Up: st.Up, Waiting: st.Waiting, KVUsage: st.KVUsage}
+}
+
+// observe is told by the fleet what a health check or a scrape has found.
+func (s *Server) observe(w *workers.Worker, st workers.Status) {
+	s.mu.Lock()
+	m, p := s.members[w], s.pools[w.Pool()]
+	s.mu.Unlock()
+	if m == nil || p == nil {
+		return
+	}
+	p.Observe(w.Name(), m, statusOf(st))
+}
+
+// gauges shows every worker to a scrape.
+func (s *Server) gauges() []telemetry.WorkerGauges {
+	var out []telemetry.WorkerGauges
+	now := time.Now()
+	for _, p := range s.snapshot.Load().pools {
+		for _, v := range p.routing.Snapshot(now) {
+			g := telemetry.WorkerGauges{Tier: p.Name, Worker: v.ID, Up: v.Up, Cooling: v.Cooling > 0, Inflight: v.Inflight,
+				PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Waiting: v.Waiting, KVUsage: v.KVUsage}
+			if w := s.fleet.Get(v.ID); w != nil {
+				g.Running = w.Status().Running
+			}
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// serving returns the first pool that answers the dialect and that the tenant
+// may use; nil when none does.
+func (snap *snapshot) serving(d openai.Dialect, t *tenants.Tenant) *pool {
+	for _, p := range snap.pools {
+		if p.served[d] && t.MayUseTier(p.Name) {
+			return p
+		}
+	}
+	return nil
+}
+
+// passing returns the pool whose paths take a request that no route takes, the
+// longest pattern first; nil when none does.
+func (snap *snapshot) passing(urlPath string, t *tenants.Tenant) *pool {
+	if path.Clean(urlPath) != urlPath { // dot segments and doubled slashes would reach the engine as another path
+		return nil
+	}
+	var best *pool
+	longest := -1
+	for _, p := range snap.pools {
+		for _, pattern := range p.Paths {
+			if len(pattern) > longest && matchPath(pattern, urlPath) && t.MayUseTier(p.Name) {
+				best, longest = p, len(pattern)
+			}
+		}
+	}
+	return best
+}
+
+// matchPath tells whether a pattern, exact or with a star at its end, takes a
+// path.
+func matchPath(pattern, urlPath string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(urlPath, prefix)
+	}
+	return pattern == urlPath
+}
+
+// adminKeys are the admin plane's keys as a directory takes them.
+func adminKeys(keys []config.AdminKey) []tenants.KeyConfig {
+	out := make([]tenants.KeyConfig, len(keys))
+	for i, k := range keys {
+		out[i] = tenants.KeyConfig{Name: k.Name, SHA256: k.SHA256}
+	}
+	return out
+}

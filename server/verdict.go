@@ -1,0 +1,131 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/workers"
+)
+
+// failure is an attempt that gave the client nothing.
+type failure struct {
+	err     *openai.Error // what the client is told when no other worker does better
+	blame   error         // the breaker's verdict: wraps routing.ErrExcluded when the worker is not at fault
+	retry   bool          // another worker may do better
+	left    bool          // the body left for the worker
+	cool    time.Duration // the worker gets nothing for so long
+	suspect bool          // its health is to be asked at once
+}
+
+const (
+	// coolMax bounds what a worker may ask for by Retry-After: after it the
+	// worker is asked again.
+	coolMax = 30 * time.Second
+	// coolMin is how long a worker rests that sent 429 without saying how long.
+	coolMin = time.Second
+	// coolRefused is how long a worker rests that took no connection: one
+	// health check finds out within it.
+	coolRefused = time.Second
+)
+
+// excluded makes an error that no breaker counts.
+func excluded(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{routing.ErrExcluded}, args...)...)
+}
+
+// statusVerdict says what a worker's status other than 2xx means. It is the one
+// classification of answers; passes is true for those that go to the client as
+// they are.
+func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure, passes bool) {
+	f.left = true
+	switch {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		f.blame, f.retry = excluded("the worker refused the gateway's key with %d", status), true
+		f.err = &openai.Error{Code: openai.CodeWorkerAuthFailed, Message: "The worker refused the gateway's credentials. Its operator must check the worker's api_key_env."}
+	case status == http.StatusRequestTimeout:
+		f.blame, f.retry = excluded("the worker answered 408"), true
+		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker gave up waiting for the request."}
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && asked:
+		f.blame, f.retry = excluded("the worker asked for less with %d", status), true
+		f.cool = coolMin
+		if asked {
+			f.cool = min(retryAfter, coolMax)
+		}
+		f.err = &openai.Error{Code: openai.CodeOverloaded, RetryAfter: max(f.cool, time.Second), Message: "The workers are busy. Try again later."}
+		if status == http.StatusTooManyRequests {
+			f.err.Code = openai.CodeRateLimitExceeded
+		}
+	case status >= 500:
+		f.blame, f.retry = fmt.Errorf("the worker answered %d", status), true
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer.", Cause: f.blame}
+	case status >= 400:
+		f.blame = excluded("the worker refused the request with %d", status)
+		return f, true
+	default:
+		f.blame, f.retry = fmt.Errorf("the worker answered with status %d", status), true
+		f.err = &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer was not understood.", Cause: f.blame}
+	}
+	if f.err.Cause == nil {
+		f.err.Cause = f.blame
+	}
+	return f, false
+}
+
+// sendFailure says what an exchange that broke off means.
+func (a *attempt) sendFailure(err error) *failure {
+	f := &failure{left: true, blame: err, retry: true}
+	var se *workers.SendError
+	if errors.As(err, &se) {
+		f.left = se.Phase != workers.PhaseConnect
+	}
+	cause := context.Cause(a.ctx)
+	switch {
+	case cause == nil && !f.left:
+		f.cool, f.suspect = coolRefused, true
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "No worker could be reached.", Cause: err}
+	case cause == nil:
+		f.suspect = true
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker broke off before it answered.", Cause: err}
+	case errors.Is(cause, errFirstByteTimeout), errors.Is(cause, errIdleTimeout):
+		f.blame, f.suspect = cause, true
+		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker did not answer in time.", Cause: cause}
+	case errors.Is(cause, errTotalTimeout):
+		f.blame, f.retry = excluded("%w", cause), false
+		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The request's time is over before its answer was whole.", Cause: cause}
+	case errors.Is(cause, errDrainCut):
+		f.blame, f.retry = excluded("%w", cause), false
+		f.err = shuttingDown()
+	default:
+		f.blame, f.retry = excluded("%w", errClientGone), false
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The client left.", Cause: errClientGone}
+	}
+	return f
+}
+
+// protocolFailure is an answer that is not what was asked for.
+func protocolFailure(format string, args ...any) *failure {
+	cause := fmt.Errorf(format, args...)
+	return &failure{left: true, retry: true, blame: cause,
+		err: &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer was not understood.", Cause: cause}}
+}
+
+// retryAfter reads a worker's Retry-After, in seconds or as a date.
+func retryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
+	v := h.Get("Retry-After")
+	if v == "" {
+		return 0, false
+	}
+	if s, err := strconv.Atoi(v); err == nil && s >= 0 {
+		return time.Duration(min(s, 1<<20)) * time.Second, true
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(0, t.Sub(now)), true
+	}
+	return 0, false
+}

@@ -1,0 +1,74 @@
+package telemetry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// WorkerGauges is what a scrape shows of one worker at that moment.
+type WorkerGauges struct {
+	Tier, Worker  string
+	Up            bool
+	Cooling       bool
+	Inflight      int
+	PendingTokens int64 // booked prompt tokens without a first content event yet
+	OutputTokens  int64 // booked output tokens
+	Waiting       int   // the engine's own queue, as scraped
+	Running       int   // the engine's running requests, as scraped
+	KVUsage       float64
+}
+
+// fleetCollector reads the workers when a scrape comes, so that no gauge goes
+// stale and no request touches one.
+type fleetCollector struct {
+	read  func() []WorkerGauges
+	descs []*prometheus.Desc
+}
+
+// fleetGauges are the gauges of a worker in the order in which values returns
+// them.
+var fleetGauges = [...][2]string{
+	{"tierway_worker_up", "1 while the worker's health checks pass."},
+	{"tierway_worker_cooling", "1 while the worker asked for fewer requests or refused a connection and gets none."},
+	{"tierway_worker_inflight", "Requests booked on the worker."},
+	{"tierway_worker_pending_tokens", "Booked prompt tokens whose first content has not come."},
+	{"tierway_worker_output_tokens", "Booked output tokens of requests in flight."},
+	{"tierway_worker_engine_waiting", "Requests in the engine's own queue, as it reports them."},
+	{"tierway_worker_engine_running", "Requests that the engine runs, as it reports them."},
+	{"tierway_worker_kv_usage", "Share of the engine's KV cache in use, 0 to 1, as it reports it."},
+}
+
+func (g WorkerGauges) values() [len(fleetGauges)]float64 {
+	return [...]float64{flag(g.Up), flag(g.Cooling), float64(g.Inflight), float64(g.PendingTokens),
+		float64(g.OutputTokens), float64(g.Waiting), float64(g.Running), g.KVUsage}
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// ObserveFleet makes every scrape call read, which must be safe for concurrent
+// use and quick. It is called once a process.
+func (m *Metrics) ObserveFleet(read func() []WorkerGauges) {
+	c := &fleetCollector{read: read}
+	for _, g := range fleetGauges {
+		c.descs = append(c.descs, prometheus.NewDesc(g[0], g[1], []string{"tier", "worker"}, nil))
+	}
+	m.registry.MustRegister(c)
+}
+
+// Describe is part of prometheus.Collector.
+func (c *fleetCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (c *fleetCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, g := range c.read() {
+		for i, v := range g.values() {
+			ch <- prometheus.MustNewConstMetric(c.descs[i], prometheus.GaugeValue, v, g.Tier, g.Worker)
+		}
+	}
+}

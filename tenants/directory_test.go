@@ -1,0 +1,227 @@
+package tenants
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func digestOf(key string) string {
+	d := Digest(key)
+	return hex.EncodeToString(d[:])
+}
+
+// ownKey is a well-formed key, another for each n.
+func ownKey(t *testing.T, n byte) string {
+	t.Helper()
+	key, err := NewKey(bytes.NewReader(bytes.Repeat([]byte{n}, secretBytes)), TenantPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func mustDirectory(t *testing.T, keys ...KeyConfig) *Directory {
+	t.Helper()
+	d, err := NewDirectory(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestOnlyTheKeyItselfGetsIn(t *testing.T) {
+	own, foreign := ownKey(t, 1), "sk-from-another-house"
+	badSum := own[:len(own)-1] + "!"
+	d := mustDirectory(t,
+		KeyConfig{Name: "one", SHA256: digestOf(own)},
+		KeyConfig{Name: "two", SHA256: strings.ToUpper(digestOf(foreign))},
+		KeyConfig{Name: "three", SHA256: digestOf(badSum)},
+	)
+	for key, want := range map[string]string{
+		own: "one", foreign: "two",
+		"":              "",
+		badSum:          "", // its digest is there: it must not be looked up
+		ownKey(t, 2):    "",
+		own + " ":       "",
+		own[1:]:         "",
+		"sk-other":      "",
+		digestOf(own):   "",
+		"tw-":           "",
+		"Bearer " + own: "",
+	} {
+		got := ""
+		if tenant, ok := d.Authenticate(key); ok {
+			got = tenant.Name
+		}
+		if got != want {
+			t.Errorf("%q is %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestAnEmptyDirectoryLetsNobodyIn(t *testing.T) {
+	for _, d := range []*Directory{mustDirectory(t), {}} {
+		if _, ok := d.Authenticate(ownKey(t, 1)); ok {
+			t.Error("somebody got in")
+		}
+	}
+}
+
+func TestEveryMistakeIsNamedByItsKey(t *testing.T) {
+	a, b := digestOf("a"), digestOf("b")
+	for name, c := range map[string]struct {
+		keys []KeyConfig
+		want []string
+	}{
+		"short digest":   {[]KeyConfig{{Name: "x", SHA256: a[1:]}}, []string{"auth.keys[0].sha256: has 63 characters"}},
+		"no digest":      {[]KeyConfig{{Name: "x"}}, []string{"auth.keys[0].sha256: has 0 characters"}},
+		"not hex":        {[]KeyConfig{{Name: "x", SHA256: a[:63] + "g"}}, []string{"auth.keys[0].sha256: is not hexadecimal"}},
+		"of the empty":   {[]KeyConfig{{Name: "x", SHA256: digestOf("")}}, []string{"auth.keys[0].sha256: is the digest of no key"}},
+		"one key twice":  {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "y", SHA256: strings.ToUpper(a)}}, []string{"auth.keys[1].sha256: duplicate: auth.keys[0]"}},
+		"bad names":      {[]KeyConfig{{SHA256: a}, {Name: "../../x", SHA256: b}}, []string{`auth.keys[0].name: bad name ""`, `auth.keys[1].name: bad name "../../x"`}},
+		"bad priority":   {[]KeyConfig{{Name: "x", SHA256: a, Priority: "urgent"}}, []string{`auth.keys[0].priority: unknown class "urgent": use interactive, background, batch`}},
+		"two tenants":    {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Tiers: []string{"small"}}}, []string{`auth.keys[1].name: duplicate name "x" with other permissions`}},
+		"all and nobody": {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Models: []string{}}}, []string{`auth.keys[1].name: duplicate name "x"`}},
+		"several":        {[]KeyConfig{{Name: "X", SHA256: "1", Priority: "y"}}, []string{"auth.keys[0].name", "auth.keys[0].priority", "auth.keys[0].sha256"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := NewDirectory(c.keys)
+			if err == nil {
+				t.Fatal("NewDirectory found nothing wrong")
+			}
+			if got := strings.Count(err.Error(), "\n") + 1; got != len(c.want) {
+				t.Errorf("got %d mistakes, want %d:\n%v", got, len(c.want), err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("no mistake says %s:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestTenantNamesArePlainAndShort(t *testing.T) {
+	for name, want := range map[string]bool{
+		"a": true, "team-7": true, strings.Repeat("a", 63): true,
+		"": false, strings.Repeat("a", 64): false, "Team": false, "a_b": false, "a b": false, "é": false, "<script>": false, "a\n": false, "😀": false,
+	} {
+		if _, err := NewDirectory([]KeyConfig{{Name: name, SHA256: digestOf("k")}}); (err == nil) != want {
+			t.Errorf("the name %q: %v", name, err)
+		}
+	}
+}
+
+func TestTwoKeysOfOneTenantAreOneTenant(t *testing.T) {
+	old, next := KeyConfig{Name: "x", SHA256: digestOf("old"), Tiers: []string{"small"}}, KeyConfig{Name: "x", SHA256: digestOf("next"), Tiers: []string{"small"}}
+	d := mustDirectory(t, old, next)
+	a, okA := d.Authenticate("old")
+	b, okB := d.Authenticate("next")
+	if !okA || !okB || a != b {
+		t.Errorf("the keys are of %p (%v) and %p (%v)", a, okA, b, okB)
+	}
+}
+
+func TestAMisplacedKeyIsNotRepeatedInErrors(t *testing.T) {
+	key := ownKey(t, 9)
+	for _, misplaced := range []string{key, key + strings.Repeat("!", 64-len(key))} {
+		if _, err := NewDirectory([]KeyConfig{{Name: "x", SHA256: misplaced}}); err == nil || strings.Contains(err.Error(), key[3:20]) || strings.Contains(err.Error(), "'t'") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}
+
+func TestNothingSecretIsPrinted(t *testing.T) {
+	key := ownKey(t, 3)
+	digest := Digest(key)
+	d := mustDirectory(t, KeyConfig{Name: "x", SHA256: digestOf(key), Models: []string{"m*"}})
+	tenant, _ := d.Authenticate(key)
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "tenant", tenant, "directory", d)
+	printed := log.String()
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		printed += fmt.Sprintf(verb+verb+verb+"\n", tenant, *tenant, d)
+	}
+	for _, secret := range []string{key, digestOf(key), strings.ToUpper(digestOf(key)), strings.Trim(fmt.Sprint(digest), "[]")[:20], fmt.Sprintf("%#v", digest)[10:40]} {
+		if strings.Contains(printed, secret) {
+			t.Errorf("%q is in\n%s", secret, printed)
+		}
+	}
+}
+
+func TestWhatATenantMayUse(t *testing.T) {
+	for name, c := range map[string]struct {
+		key                 KeyConfig
+		tiers, notTiers     []string
+		models, notModels   []string
+		asked, got, highest Class
+	}{
+		"absent lists": {KeyConfig{}, []string{"small", "x", ""}, nil, []string{"m", ""}, nil, Interactive, Interactive, Interactive},
+		"empty lists":  {KeyConfig{Tiers: []string{}, Models: []string{}, Priority: "background"}, nil, []string{"small", ""}, nil, []string{"m", ""}, Interactive, Background, Background},
+		"names":        {KeyConfig{Tiers: []string{"small"}, Models: []string{"m", "n"}, Priority: "batch"}, []string{"small"}, []string{"large", "", "Small"}, []string{"m", "n"}, []string{"", "mn", "M"}, Background, Batch, Batch},
+		"globs": {KeyConfig{Models: []string{"gpt-4*", "a?c", `b.\*`}}, nil, nil,
+			[]string{"gpt-4", "gpt-4/x\ny", "abc", "aéc", `b.\`, `b.\c`}, []string{"gpt-3", "xgpt-4", "ac", "abbc", `bx\`, "b."}, Batch, Batch, Interactive},
+		"all by a glob": {KeyConfig{Models: []string{"*"}}, nil, nil, []string{"", "x"}, nil, Interactive, Interactive, Interactive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.key.Name, c.key.SHA256 = "x", digestOf("k")
+			tenant, ok := mustDirectory(t, c.key).Authenticate("k")
+			if !ok {
+				t.Fatal("not found")
+			}
+			check := func(may func(string) bool, names []string, want bool) {
+				for _, name := range names {
+					if may(name) != want {
+						t.Errorf("may use %q: %v", name, !want)
+					}
+				}
+			}
+			check(tenant.MayUseTier, c.tiers, true)
+			check(tenant.MayUseTier, c.notTiers, false)
+			check(tenant.MayUseModel, c.models, true)
+			check(tenant.MayUseModel, c.notModels, false)
+			if got := tenant.Clamp(c.asked); got != c.got || tenant.Highest != c.highest {
+				t.Errorf("asking for %v gives %v, the highest is %v", c.asked, got, tenant.Highest)
+			}
+		})
+	}
+}
+
+func TestATenantNeverGetsMoreThanItsHighestClass(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		class := rapid.SampledFrom([]Class{Interactive, Background, Batch})
+		tenant := Tenant{Highest: class.Draw(rt, "highest")}
+		asked := class.Draw(rt, "asked")
+		got := tenant.Clamp(asked)
+		if got < tenant.Highest || got < asked || got != asked && got != tenant.Highest {
+			rt.Errorf("who may have %v and asks for %v gets %v", tenant.Highest, asked, got)
+		}
+	})
+}
+
+func TestClassNamesAreReadAsTheyAreWritten(t *testing.T) {
+	for i, name := range Classes() {
+		c, ok := ParseClass(strings.ToUpper(name))
+		if !ok || c != Class(i) || c.String() != name {
+			t.Errorf("%q is read as %v, %v", name, c, ok)
+		}
+	}
+	for _, name := range []string{"", "urgent", "interactive "} {
+		if c, ok := ParseClass(name); ok {
+			t.Errorf("%q is read as %v", name, c)
+		}
+	}
+	if got := Class(9).String(); got != "unknown" {
+		t.Errorf("a class that is none prints as %q", got)
+	}
+	Classes()[0] = "changed"
+	if Classes()[0] != "interactive" {
+		t.Error("the caller's list is the package's own")
+	}
+}

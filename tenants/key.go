@@ -1,0 +1,81 @@
+package tenants
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/big"
+	"strings"
+)
+
+// Prefixes of the keys that Tierway makes. The body of a key has no hyphen, so
+// that no key of one kind can be read as one of another.
+const (
+	TenantPrefix = "tw-"
+	AdminPrefix  = "tw-adm-"
+)
+
+// Pattern is a regular expression (RE2) for secret scanners. What it matches
+// in a text is a key of ours once WellFormed agrees.
+const Pattern = `\btw-(?:adm-)?[0-9A-Za-z]{27}_[0-9A-Za-z]{6}\b`
+
+const (
+	secretBytes = 20 // 160 bits: beyond guessing, so that a fast hash is enough to store it
+	bodyLen     = 27 // base62 digits of 160 bits
+	sumLen      = 6  // base62 digits of 32 bits
+)
+
+// NewKey returns a new key: prefix, the secret, `_` and a checksum. random must
+// be cryptographically strong; prefix must be TenantPrefix or AdminPrefix.
+func NewKey(random io.Reader, prefix string) (string, error) {
+	if prefix != TenantPrefix && prefix != AdminPrefix {
+		return "", fmt.Errorf("making a key: unknown prefix %q: use %q or %q", prefix, TenantPrefix, AdminPrefix)
+	}
+	var secret [secretBytes]byte
+	if _, err := io.ReadFull(random, secret[:]); err != nil {
+		return "", fmt.Errorf("making a key: reading randomness: %w", err)
+	}
+	head := prefix + base62(new(big.Int).SetBytes(secret[:]), bodyLen)
+	return head + "_" + checksum(head), nil
+}
+
+// checksum is the CRC-32 (IEEE) of prefix and body: it covers the prefix too, so
+// that one kind of key does not become another by a slip of the pen.
+func checksum(head string) string {
+	return base62(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(head)))), sumLen)
+}
+
+// base62 writes n in digits 0-9, a-z, A-Z, filled with zeros to width.
+func base62(n *big.Int, width int) string {
+	digits := n.Text(62)
+	return strings.Repeat("0", width-len(digits)) + digits
+}
+
+// WellFormed reports whether key has the form and the checksum of a key that
+// NewKey makes. It tells a mistyped key without any lookup; it says nothing about
+// whether the key is in use.
+func WellFormed(key string) bool {
+	body, ours := strings.CutPrefix(key, AdminPrefix)
+	if !ours {
+		body, ours = strings.CutPrefix(key, TenantPrefix)
+	}
+	if !ours || len(body) != bodyLen+1+sumLen || body[bodyLen] != '_' {
+		return false
+	}
+	for i := range len(body) {
+		if i != bodyLen && !isBase62(body[i]) {
+			return false
+		}
+	}
+	head := key[:len(key)-sumLen-1]
+	return key[len(head)+1:] == checksum(head)
+}
+
+func isBase62(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// Digest returns the SHA-256 of a key, which is what is stored of it. A plain
+// fast hash is right for 160 random bits; it would not be for a password.
+func Digest(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }

@@ -1,0 +1,242 @@
+// Package tiers decides which tier or pool a request goes to by the name of the
+// model that it asks for and by its X-Model-Tier header.
+package tiers
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Classify is what an alias maps to when the request's tier is to be decided
+// for it: the default tier.
+const Classify = "classify"
+
+// Auto is the model name that asks for Classify unless an alias says otherwise.
+const Auto = "auto"
+
+// Target is a tier or a pool outside the tiers, as far as names lead to it.
+type Target struct {
+	Name   string
+	Tier   bool
+	Model  string   // what its workers serve; empty keeps the client's name
+	Models []string // further names that its workers serve, such as adapters
+}
+
+// served returns all model names that the target's workers know.
+func (t *Target) served() []string {
+	if t.Model == "" {
+		return t.Models
+	}
+	return append([]string{t.Model}, t.Models...)
+}
+
+// asked returns what its workers are asked for when the client named something
+// else; empty keeps the client's name.
+func (t *Target) asked() string {
+	if served := t.served(); len(served) > 0 {
+		return served[0]
+	}
+	return ""
+}
+
+// Config is all that names can lead to.
+type Config struct {
+	Targets []Target          // tiers, least capable first, then pools
+	Aliases map[string]string // model name or glob to a tier, a pool, a served model, or Classify
+	Default string            // the tier that Classify maps to; may be empty only without tiers
+}
+
+// route is where a name leads.
+type route struct {
+	target   int // index in targets; -1 is nowhere
+	model    string
+	rule     string
+	pinned   bool
+	fallback bool // the default tier: it may be clamped to what is allowed
+}
+
+// Catalog resolves names. It is immutable.
+type Catalog struct {
+	targets []Target
+	tiers   []int            // indexes of the tiers in targets, least capable first
+	names   map[string]route // exact names: tiers, served models, aliases
+	globs   []glob           // in the order in which they are tried
+	byName  map[string]int   // targets by name
+	normal  route            // the default tier; target -1 without one
+}
+
+// New checks c and makes its catalog. The error joins all that is wrong, each
+// part beginning with the key in config.yaml that it is about.
+func New(c Config) (*Catalog, error) {
+	k := &Catalog{names: map[string]route{}, byName: map[string]int{}}
+	for _, t := range c.Targets {
+		t.Models = slices.Clone(t.Models)
+		k.targets = append(k.targets, t)
+	}
+	errs := k.addTargets()
+	errs = append(errs, k.addDefault(c.Default)...)
+	errs = append(errs, k.addAliases(c.Aliases)...)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return k, nil
+}
+
+// addTargets enters the names of tiers and the models that all targets serve.
+func (k *Catalog) addTargets() (errs []error) {
+	owners := map[string]string{} // name to the key that has it
+	own := func(key, name string) {
+		if owner, taken := owners[name]; taken {
+			errs = append(errs, fmt.Errorf("%s: duplicate name %q: %s has it already", key, name, owner))
+			return
+		}
+		owners[name] = key
+	}
+	keys := k.keys()
+	for i := range k.targets {
+		t := &k.targets[i]
+		switch t.Name {
+		case "":
+			errs = append(errs, fmt.Errorf("%s.name: missing", keys[i]))
+			continue
+		case Classify:
+			errs = append(errs, fmt.Errorf("%s.name: %q is reserved: name it otherwise", keys[i], Classify))
+		}
+		own(keys[i]+".name", t.Name)
+		if _, taken := k.byName[t.Name]; !taken {
+			k.byName[t.Name] = i
+		}
+		if t.Tier {
+			errs = append(errs, k.caseTwins(keys, i)...)
+			k.tiers = append(k.tiers, i)
+			k.names[t.Name] = route{target: i, model: t.asked(), rule: "model"}
+		}
+	}
+	for i := range k.targets {
+		t := &k.targets[i]
+		for j, model := range t.served() {
+			key := keys[i] + ".model"
+			if t.Model == "" {
+				key = fmt.Sprintf("%s.models[%d]", keys[i], j)
+			} else if j > 0 {
+				key = fmt.Sprintf("%s.models[%d]", keys[i], j-1)
+			}
+			if model == "" {
+				errs = append(errs, fmt.Errorf("%s: empty model name", key))
+				continue
+			}
+			// A target may be called like the model that it serves.
+			if model != t.Name || owners[model] != keys[i]+".name" {
+				own(key, model)
+			}
+			k.names[model] = route{target: i, model: model, rule: "model", pinned: true}
+		}
+	}
+	return errs
+}
+
+// keys returns where each target stands in config.yaml.
+func (k *Catalog) keys() []string {
+	keys, tiers, pools := make([]string, len(k.targets)), 0, 0
+	for i, t := range k.targets {
+		if t.Tier {
+			keys[i] = fmt.Sprintf("tiers[%d]", tiers)
+			tiers++
+		} else {
+			keys[i] = fmt.Sprintf("pools[%d]", pools)
+			pools++
+		}
+	}
+	return keys
+}
+
+// caseTwins reports earlier tiers whose names X-Model-Tier cannot tell from
+// that of target i.
+func (k *Catalog) caseTwins(keys []string, i int) (errs []error) {
+	for _, j := range k.tiers {
+		a, b := k.targets[i].Name, k.targets[j].Name
+		if a != b && strings.EqualFold(a, b) {
+			errs = append(errs, fmt.Errorf("%s.name: %q differs from %s %q only in case, which X-Model-Tier ignores", keys[i], a, keys[j], b))
+		}
+	}
+	return errs
+}
+
+// addDefault enters the default tier.
+func (k *Catalog) addDefault(name string) []error {
+	k.normal = route{target: -1, rule: "default", fallback: true}
+	i, known := k.byName[name]
+	switch {
+	case name == "" && len(k.tiers) == 0:
+		return nil
+	case name == "":
+		return []error{fmt.Errorf("classifier.default: missing: name one of the tiers (%s)", k.tierNames())}
+	case !known || !k.targets[i].Tier:
+		return []error{fmt.Errorf("classifier.default: unknown tier %q: name one of the tiers (%s)", name, k.tierNames())}
+	}
+	k.normal.target, k.normal.model = i, k.targets[i].asked()
+	return nil
+}
+
+func (k *Catalog) tierNames() string {
+	var names []string
+	for _, i := range k.tiers {
+		names = append(names, k.targets[i].Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// addAliases enters what aliases map to, and Auto unless something has its name.
+func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
+	served, same := maps.Clone(k.names), map[string]string{}
+	for _, alias := range slices.Sorted(maps.Keys(aliases)) {
+		key := fmt.Sprintf("models[%q]", alias)
+		to, err := k.aim(served, aliases[alias])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", key, err))
+			continue
+		}
+		if isGlob(alias) {
+			form := canonical(alias)
+			if twin, taken := same[form]; taken {
+				errs = append(errs, fmt.Errorf("%s: never matches: models[%q] matches the same names: remove one", key, twin))
+				continue
+			}
+			same[form] = alias
+			k.globs = append(k.globs, glob{pattern: alias, match: compile(alias), to: to})
+			continue
+		}
+		if r, taken := served[alias]; taken {
+			errs = append(errs, fmt.Errorf("%s: never matches: %q is a name of %q already: remove the alias", key, alias, k.targets[r.target].Name))
+		} else if alias == "" {
+			errs = append(errs, fmt.Errorf("%s: empty model name: a request without a model goes to the default tier", key))
+		}
+		k.names[alias] = to
+	}
+	longestFirst(k.globs)
+	if _, taken := k.names[Auto]; !taken && k.normal.target >= 0 {
+		k.names[Auto] = k.normal
+	}
+	return errs
+}
+
+// aim returns where an alias leads.
+func (k *Catalog) aim(served map[string]route, to string) (route, error) {
+	if to == Classify {
+		if len(k.tiers) == 0 {
+			return route{}, fmt.Errorf("%q needs tiers, and there are none", Classify)
+		}
+		return k.normal, nil
+	}
+	if i, ok := k.byName[to]; ok {
+		return route{target: i, model: k.targets[i].asked(), rule: "alias"}, nil
+	}
+	if r, ok := served[to]; ok {
+		return route{target: r.target, model: r.model, rule: "alias"}, nil
+	}
+	known := slices.Sorted(maps.Keys(k.byName))
+	return route{}, fmt.Errorf("unknown target %q: name a tier or pool (%s), a model that one serves, or %q", to, strings.Join(known, ", "), Classify)
+}

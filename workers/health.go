@@ -1,0 +1,313 @@
+package workers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+const (
+	pathAuto   = "auto"
+	pathOff    = "off"
+	pathHealth = "/health"
+	pathModels = "/v1/models"
+
+	// suspectGap keeps a storm of failed connects from becoming a storm of
+	// checks, and still finds a dead worker in down_after seconds.
+	suspectGap = time.Second
+	// maxHealthBody is read so that the connection can be kept; engines answer
+	// /health with nothing or a line of JSON.
+	maxHealthBody = 64 << 10
+	// maxModelsBody holds a hosted endpoint's whole list ten times over.
+	maxModelsBody = 1 << 20
+)
+
+// checker runs one worker's checks. One goroutine owns it.
+type checker struct {
+	w       *Worker
+	options Options
+	health  Health
+	tally   tally
+	path    string // the path that auto has settled on; empty before
+	started time.Time
+	due     time.Time // when the next check by interval is
+	silent  time.Time // until when /metrics is not asked for
+	news    bool      // the status holds what OnStatus has not been told
+}
+
+func newChecker(w *Worker, o Options) *checker {
+	health := w.Spec().health()
+	return &checker{w: w, options: o, health: health,
+		tally: tally{downAfter: health.DownAfter, upAfter: health.UpAfter, up: true}}
+}
+
+// run checks the worker at once, then at every interval and whenever it is
+// suspected, until ctx ends.
+func (c *checker) run(ctx context.Context) {
+	if c.health.Path == pathOff {
+		c.update(func(s *Status) { s.Since, s.Health = time.Now(), pathOff })
+		c.publish()
+		return
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.w.suspect:
+			soonest := c.started.Add(suspectGap)
+			if wait := time.Until(soonest); wait > 0 {
+				timer.Reset(min(wait, time.Until(c.due)))
+				continue
+			}
+		case <-timer.C:
+		}
+		c.started = time.Now()
+		c.due = c.started.Add(jittered(c.health.Interval, c.options.Rand()))
+		c.round(ctx)
+		timer.Reset(time.Until(c.due))
+	}
+}
+
+// jittered spreads d by a tenth both ways, so that gateways started together
+// do not ask together.
+func jittered(d time.Duration, random uint64) time.Duration {
+	unit := float64(random>>11) / (1 << 53) // 53 bits: what a float64 holds exactly
+	return time.Duration(float64(d) * (0.9 + 0.2*unit))
+}
+
+// round is one check and, when it was good, one look at the load.
+func (c *checker) round(ctx context.Context) {
+	err := c.check(ctx)
+	if ctx.Err() != nil {
+		return // ended by the gateway: says nothing about the worker
+	}
+	cameUp := c.record(err)
+	if cameUp {
+		c.silent = time.Time{} // another engine may have taken the address
+	}
+	if err == nil {
+		c.scrape(ctx)
+		if cameUp && c.path != pathModels {
+			c.learnModels(ctx)
+		}
+	}
+	c.publish()
+}
+
+// record counts one check's result, and logs and reports what it changes.
+func (c *checker) record(err error) (cameUp bool) {
+	changed := c.tally.add(err == nil)
+	now := time.Now()
+	c.update(func(s *Status) {
+		s.Checked, s.Up, s.ConsecutiveFailures = now, c.tally.up, c.tally.failures
+		if changed {
+			s.Since = now
+		}
+		s.Health = c.checkedPath()
+		switch {
+		case err != nil:
+			s.LastError = err.Error()
+		case s.Up:
+			s.LastError = ""
+		}
+	})
+	switch {
+	case changed && c.tally.up:
+		c.options.Log.Info("worker is up", slog.Any("worker", c.w), slog.String("check", c.checkedPath()))
+	case changed:
+		c.options.Log.Warn("worker is down", slog.Any("worker", c.w),
+			slog.Int("failed_checks", c.tally.failures), slog.String("cause", err.Error()))
+	}
+	c.publish() // before the load is asked for, which may take long
+	return changed && c.tally.up
+}
+
+// update changes the worker's status and remembers whether that is news.
+func (c *checker) update(change func(*Status)) {
+	if c.w.update(change) {
+		c.news = true
+	}
+}
+
+// publish reports the status if there is news.
+func (c *checker) publish() {
+	if c.news {
+		c.news = false
+		c.w.report(c.options.OnStatus)
+	}
+}
+
+// tally turns results into up and down: down at once when the first check
+// fails, after downAfter failures in a row from then on, and up again after
+// upAfter good ones in a row.
+type tally struct {
+	downAfter, upAfter int
+	known, up          bool
+	failures, goods    int // in a row
+}
+
+// add counts one check and reports whether the worker's state is new. The
+// first result always is.
+func (t *tally) add(ok bool) (changed bool) {
+	was, known := t.up, t.known
+	t.known = true
+	if ok {
+		t.goods, t.failures = t.goods+1, 0
+	} else {
+		t.goods, t.failures = 0, t.failures+1
+	}
+	switch {
+	case !known:
+		t.up = ok
+	case t.up:
+		t.up = t.failures < t.downAfter
+	default:
+		t.up = t.goods >= t.upAfter
+	}
+	return !known || t.up != was
+}
+
+// checkedPath is the path in use, empty while auto has found none.
+func (c *checker) checkedPath() string {
+	if c.health.Path == pathAuto {
+		return c.path
+	}
+	return c.health.Path
+}
+
+// check asks the worker once whether it is well; nil means yes.
+func (c *checker) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.health.Timeout)
+	defer cancel()
+	if c.health.Path != pathAuto {
+		_, err := c.ask(ctx, c.health.Path)
+		return err
+	}
+	if c.path != pathModels {
+		code, err := c.ask(ctx, pathHealth)
+		if err == nil {
+			c.path = pathHealth
+			return nil
+		}
+		if !c.noSuchPath(code) {
+			return err
+		}
+	}
+	code, err := c.ask(ctx, pathModels)
+	switch {
+	case err == nil:
+		c.path = pathModels
+	case c.noSuchPath(code):
+		c.path = "" // another engine may have taken the address: ask both again
+	}
+	return err
+}
+
+// noSuchPath tells by the status of an answer that the engine has no such
+// path. Some hosted endpoints guard what they do not have with 401 or 403;
+// that counts until /health has answered once.
+func (c *checker) noSuchPath(code int) bool {
+	switch code {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return true
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return c.path == ""
+	}
+	return false
+}
+
+// ask GETs path and reports everything but a 2xx as an error that says what
+// to look at. The status is 0 when there was no answer.
+func (c *checker) ask(ctx context.Context, path string) (code int, err error) {
+	limit := int64(maxHealthBody)
+	if path == pathModels {
+		limit = maxModelsBody
+	}
+	answer, err := c.get(ctx, path)
+	if err != nil {
+		return 0, c.explain(ctx, path, err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, limit))
+	switch code := answer.Status; {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		return code, fmt.Errorf("GET %s: status %d: the worker refuses the gateway's key; check api_key_env (%s)",
+			path, code, c.keyName())
+	case code >= 300 && code < 400:
+		return code, fmt.Errorf("GET %s: status %d: redirects are not followed; put the final address into url", path, code)
+	case code < 200 || code >= 300:
+		return code, fmt.Errorf("GET %s: status %d %s", path, code, http.StatusText(code))
+	case err != nil:
+		return 0, c.explain(ctx, path, err)
+	}
+	if path == pathModels {
+		c.learn(body)
+	}
+	return answer.Status, nil
+}
+
+// get asks at the root of the worker, where engines have /health and /metrics.
+func (c *checker) get(ctx context.Context, path string) (*Response, error) {
+	return c.w.sendTo(ctx, c.w.address.root()+path, &Request{Method: http.MethodGet, Path: path,
+		Header: http.Header{"Accept": {"application/json, text/plain;q=0.9, */*;q=0.1"}}})
+}
+
+func (c *checker) explain(ctx context.Context, path string, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("GET %s: no whole answer within the health timeout of %s: %w", path, c.health.Timeout, err)
+	}
+	return fmt.Errorf("GET %s: %w", path, err)
+}
+
+func (c *checker) keyName() string {
+	if name := c.w.Spec().APIKeyEnv; name != "" {
+		return name
+	}
+	return "none is set"
+}
+
+// learnModels asks once what the engine serves; a worker need not say.
+func (c *checker) learnModels(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.health.Timeout)
+	defer cancel()
+	_, _ = c.ask(ctx, pathModels)
+}
+
+// learn reads what GET /v1/models says of the models and their owner.
+func (c *checker) learn(body []byte) {
+	var list struct {
+		Data []struct {
+			ID      string `json:"id"`
+			OwnedBy string `json:"owned_by"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(body, &list) != nil || len(list.Data) == 0 {
+		return
+	}
+	models, engine := make([]string, 0, len(list.Data)), ""
+	for _, model := range list.Data {
+		models = append(models, model.ID)
+		if engine == "" {
+			engine = engineByOwner[model.OwnedBy]
+		}
+	}
+	c.update(func(s *Status) {
+		s.Models = models
+		if engine != "" {
+			s.Engine = engine
+		}
+	})
+}
+
+// engineByOwner tells the engine by a model's owned_by. Ollama writes the
+// namespace of its own library there.
+var engineByOwner = map[string]string{
+	"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "ollama": "ollama", "library": "ollama",
+}

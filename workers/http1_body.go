@@ -1,0 +1,348 @@
+package workers
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+)
+
+const (
+	// plainMaxChunkLine bounds one chunk's size with its extensions, which no
+	// engine sends; it must stay under the buffer's size.
+	plainMaxChunkLine = 1 << 10
+	// plainMaxExtensions bounds the extensions of a whole body: they are
+	// skipped, and must not become a way to keep us busy without content.
+	plainMaxExtensions = 16 << 10
+	// plainMaxTrailer bounds the trailer, which is dropped; it must stay under
+	// the buffer's size.
+	plainMaxTrailer = 2 << 10
+)
+
+var errTwoReaders = errors.New("two goroutines read one body")
+
+// framing is how an answer's body ends.
+type framing uint8
+
+const (
+	framedNone framing = iota
+	framedLength
+	framedChunks
+	framedClose
+)
+
+// chunkPart is what comes next in a chunked body.
+type chunkPart uint8
+
+const (
+	chunkSize chunkPart = iota
+	chunkData
+	chunkEnd
+	chunkTrailer
+)
+
+// The states of an exchange's body. Who moves it to bodyReading owns the
+// connection until moving it on; who moves it to bodyEnded releases it.
+const (
+	bodyResting uint32 = iota
+	bodyReading
+	bodyLeaving // Close came while a Read was under way, which then cleans up
+	bodyEnded
+)
+
+// plainExchange is one answer as its caller holds it: the Response and, as its
+// Body, itself. One goroutine reads; any may close or cancel.
+type plainExchange struct {
+	Response
+	c     *plainConn
+	idle  *idleConns
+	stop  func() bool           // ends the watch on the context; nil when it cannot be cancelled
+	cause atomic.Pointer[error] // why the context ended, set before the connection is closed
+	state atomic.Uint32
+
+	framing framing
+	part    chunkPart
+	keep    bool  // the connection may carry another exchange
+	left    int64 // of the body or of the chunk
+	extra   int   // extension bytes seen
+	trailer int   // trailer bytes seen
+	err     error // what Read returns once ended
+}
+
+// setUp fills the Response and chooses the framing (RFC 9112 §6.3).
+func (x *plainExchange) setUp(method string, h answerHead) {
+	x.Status, x.Header, x.ContentLength, x.Body = h.status, h.header, h.length, x
+	x.keep = !h.option("close")
+	if h.oldHTTP {
+		x.keep = h.option("keep-alive")
+	}
+	switch {
+	case method == http.MethodHead:
+	case h.status == http.StatusNoContent, h.status == http.StatusNotModified:
+		x.ContentLength = 0
+		// A 204 that announces a body may send one: it must not be taken for
+		// the next answer.
+		if h.status == http.StatusNoContent && (h.chunked || h.length > 0) {
+			x.keep = false
+		}
+	case h.chunked:
+		x.framing = framedChunks
+	case h.length > 0:
+		x.framing, x.left = framedLength, h.length
+	case h.length < 0:
+		x.framing, x.keep = framedClose, false
+	}
+}
+
+// begin ends an exchange without a body, whose connection is free already.
+func (x *plainExchange) begin() {
+	if x.framing == framedNone {
+		x.err = io.EOF
+		x.state.Store(bodyEnded)
+		x.release(true)
+	}
+}
+
+// cancel ends the exchange because its context has.
+func (x *plainExchange) cancel(cause error) {
+	x.cause.Store(&cause)
+	_ = x.c.conn.Close()
+}
+
+// release gives the connection up: to the idle ones when the answer came to its
+// proper end and nothing else did, else it is closed. Called once.
+func (x *plainExchange) release(proper bool) {
+	// When the watch has fired already, it is closing the connection.
+	watched := x.stop == nil || x.stop()
+	if !proper || !watched || !x.keep || x.c.r != x.c.w {
+		_ = x.c.conn.Close()
+		return
+	}
+	if len(x.c.buf) > plainBuffer {
+		x.c.buf = make([]byte, plainBuffer)
+	}
+	x.idle.put(x.c)
+}
+
+// Read returns what has arrived as soon as something has. An answer that breaks
+// off or is malformed ends in a *SendError, never in io.EOF.
+func (x *plainExchange) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if !x.state.CompareAndSwap(bodyResting, bodyReading) {
+		if x.state.Load() != bodyEnded {
+			return 0, errTwoReaders
+		}
+		return 0, x.err
+	}
+	n, err := x.decode(p, true)
+	if err == nil && x.state.CompareAndSwap(bodyReading, bodyResting) {
+		return n, nil
+	}
+	proper := err == io.EOF
+	x.err = err
+	if !proper {
+		x.err = x.failure(err)
+	}
+	if !x.state.CompareAndSwap(bodyReading, bodyEnded) {
+		proper, x.err = false, http.ErrBodyReadAfterClose
+		x.state.Store(bodyEnded)
+	}
+	x.release(proper)
+	if n > 0 {
+		return n, nil
+	}
+	return 0, x.err
+}
+
+func (x *plainExchange) failure(err error) error {
+	if cause := x.cause.Load(); cause != nil {
+		err = *cause
+	}
+	return &SendError{Phase: PhaseBody, Err: err}
+}
+
+// Close ends the exchange. When the body was not read to its end, the
+// connection is closed, so that the engine sees that nobody listens; unless the
+// end has come already and only waits in the buffer.
+func (x *plainExchange) Close() error {
+	for {
+		switch x.state.Load() {
+		case bodyResting:
+			if !x.state.CompareAndSwap(bodyResting, bodyReading) {
+				continue
+			}
+			err := x.discard()
+			x.err = http.ErrBodyReadAfterClose
+			x.state.Store(bodyEnded)
+			x.release(err == io.EOF)
+			return nil
+		case bodyReading:
+			if x.state.CompareAndSwap(bodyReading, bodyLeaving) {
+				_ = x.c.conn.Close()
+				return nil
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// discard decodes what is buffered; io.EOF when that was the rest of the body.
+func (x *plainExchange) discard() error {
+	var sink [512]byte
+	for {
+		if _, err := x.decode(sink[:], false); err != nil {
+			return err
+		}
+	}
+}
+
+// decode moves content to p, io.EOF with the last of it. Without wait, it reads
+// nothing from the connection: errUnread when it would have to.
+func (x *plainExchange) decode(p []byte, wait bool) (int, error) {
+	if x.framing == framedChunks {
+		return x.decodeChunks(p, wait)
+	}
+	if x.framing == framedLength && int64(len(p)) > x.left {
+		p = p[:x.left]
+	}
+	n := x.c.take(p)
+	if n == 0 {
+		if !wait {
+			return 0, errUnread
+		}
+		var err error
+		if n, err = x.c.read(p); err != nil {
+			if x.framing == framedClose && err == io.ErrUnexpectedEOF {
+				err = io.EOF
+			}
+			return 0, err
+		}
+	}
+	if x.framing == framedLength {
+		if x.left -= int64(n); x.left == 0 {
+			return n, io.EOF
+		}
+	}
+	return n, nil
+}
+
+// decodeChunks moves content to p from as many chunks as are buffered, and
+// waits only while there is nothing to return.
+func (x *plainExchange) decodeChunks(p []byte, wait bool) (n int, err error) {
+	for {
+		var k int
+		if x.part == chunkData {
+			if n == len(p) {
+				return n, nil
+			}
+			k, err = x.chunkContent(p[n:], wait && n == 0)
+			n += k
+		} else if err = x.chunkFrame(); err == errUnread && wait && n == 0 {
+			err = x.c.fill(len(x.c.buf))
+		}
+		if err == errUnread && n > 0 {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+// chunkContent moves part of one chunk to p.
+func (x *plainExchange) chunkContent(p []byte, wait bool) (n int, err error) {
+	if int64(len(p)) > x.left {
+		p = p[:x.left]
+	}
+	if n = x.c.take(p); n == 0 {
+		if !wait {
+			return 0, errUnread
+		}
+		if n, err = x.c.read(p); err != nil {
+			return 0, err
+		}
+	}
+	if x.left -= int64(n); x.left == 0 {
+		x.part = chunkEnd
+	}
+	return n, nil
+}
+
+// chunkFrame takes one line of what surrounds the chunks: io.EOF when it is the
+// last.
+func (x *plainExchange) chunkFrame() error {
+	switch x.part {
+	case chunkSize:
+		line, err := x.c.line(plainMaxChunkLine)
+		if err != nil {
+			return err
+		}
+		return x.startChunk(line)
+	case chunkEnd:
+		line, err := x.c.line(0)
+		if err == errUnread {
+			return err
+		}
+		if err != nil || len(line) != 0 {
+			return protocolError("a chunk does not end where its size says")
+		}
+		x.part = chunkSize
+		return nil
+	}
+	line, err := x.c.line(plainMaxTrailer - x.trailer)
+	if err != nil {
+		return err
+	}
+	if len(line) == 0 {
+		return io.EOF
+	}
+	if x.trailer += len(line) + len("\r\n"); x.trailer > plainMaxTrailer {
+		return protocolError("its trailer is too long")
+	}
+	_, _, err = parseField(string(line))
+	return err
+}
+
+// startChunk reads a chunk's first line: hexadecimal digits, then nothing or
+// extensions behind a semicolon (RFC 9112 §7.1).
+func (x *plainExchange) startChunk(line []byte) error {
+	digits := 0
+	var size int64
+	for ; digits < len(line); digits++ {
+		d := hexValue(line[digits])
+		if d < 0 {
+			break
+		}
+		size = size<<4 | int64(d)
+	}
+	// 15 digits cannot overflow and are more than any chunk has.
+	if digits == 0 || digits > 15 {
+		return protocolError("a chunk's size is not a number")
+	}
+	if rest := line[digits:]; len(rest) > 0 {
+		x.extra += len(rest)
+		if rest[0] != ';' || x.extra > plainMaxExtensions || !isFieldValue(string(rest)) {
+			return protocolError("a chunk's size is followed by something else")
+		}
+	}
+	x.left, x.part = size, chunkData
+	if size == 0 {
+		x.part = chunkTrailer
+	}
+	return nil
+}
+
+func hexValue(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}

@@ -1,0 +1,141 @@
+package workers
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+const (
+	// plainBuffer holds a usual answer's head and its first events; larger
+	// reads go around it. Each idle stream holds one, so no more than a page.
+	plainBuffer = 4 << 10
+	// plainMaxPieces is how many body pieces' headers a connection keeps room
+	// for between exchanges; a request is spliced from a handful.
+	plainMaxPieces = 32
+)
+
+// protocolError says what in a worker's answer is not HTTP/1.1.
+type protocolError string
+
+// Error names the rule that was broken; never the bytes, which may be content.
+func (e protocolError) Error() string { return "the answer is not proper HTTP/1.1: " + string(e) }
+
+// errUnread says that an answer's next part has not been read from the
+// connection; it never leaves the package.
+const errUnread = protocolError("more must be read")
+
+// plainConn is one connection with what has been read from it and not been
+// used. It belongs to one exchange at a time, or to the idle ones.
+type plainConn struct {
+	conn  net.Conn
+	buf   []byte // buf[r:w] is unused input
+	r, w  int
+	heard bool // some input came in this exchange
+
+	since  time.Time   // idle since
+	pieces net.Buffers // backing array for write
+	vec    net.Buffers // what write has left to do
+
+	raw    syscall.RawConn // nil when conn has none
+	look   func(fd uintptr) bool
+	silent bool // look's answer
+	one    [1]byte
+}
+
+func newPlainConn(conn net.Conn) *plainConn {
+	c := &plainConn{conn: conn, buf: make([]byte, plainBuffer)}
+	c.prepareLook()
+	return c
+}
+
+// write sends the head and the body's pieces, in one system call when the
+// kernel has room for them.
+func (c *plainConn) write(head []byte, body [][]byte) error {
+	if len(body) == 0 {
+		_, err := c.conn.Write(head)
+		return err
+	}
+	c.pieces = append(append(c.pieces[:0], head), body...)
+	c.vec = c.pieces // WriteTo eats it; the array stays for the next exchange
+	_, err := c.vec.WriteTo(c.conn)
+	clear(c.pieces)
+	c.vec = nil
+	if cap(c.pieces) > plainMaxPieces {
+		c.pieces = nil
+	}
+	return err
+}
+
+// fill reads once from the connection into the buffer, which it first empties
+// of used input and, when full, lets grow up to limit.
+func (c *plainConn) fill(limit int) error {
+	if c.r > 0 {
+		c.w = copy(c.buf, c.buf[c.r:c.w])
+		c.r = 0
+	}
+	if c.w == len(c.buf) {
+		if c.w >= limit {
+			return protocolError("a line is too long")
+		}
+		grown := make([]byte, min(2*len(c.buf), limit))
+		copy(grown, c.buf)
+		c.buf = grown
+	}
+	n, err := c.input(c.buf[c.w:])
+	c.w += n
+	return err
+}
+
+// input reads at least one byte or fails.
+func (c *plainConn) input(p []byte) (int, error) {
+	n, err := c.conn.Read(p)
+	if n > 0 {
+		c.heard = true
+		return n, nil // an error shows again on the next read
+	}
+	switch err {
+	case nil:
+		err = io.ErrNoProgress
+	case io.EOF:
+		err = io.ErrUnexpectedEOF // where an end is proper, the caller says so
+	}
+	return 0, err
+}
+
+// take moves buffered input to p, as much as there is.
+func (c *plainConn) take(p []byte) int {
+	n := copy(p, c.buf[c.r:c.w])
+	c.r += n
+	return n
+}
+
+// read waits for input and moves it to p. Nothing may be buffered.
+func (c *plainConn) read(p []byte) (int, error) {
+	if len(p) >= len(c.buf) {
+		return c.input(p)
+	}
+	if err := c.fill(len(c.buf)); err != nil {
+		return 0, err
+	}
+	return c.take(p), nil
+}
+
+// line takes one line of at most limit bytes, without its CRLF; errUnread when
+// it is not buffered to its end.
+func (c *plainConn) line(limit int) ([]byte, error) {
+	in := c.buf[c.r:c.w]
+	end := bytes.IndexByte(in, '\n')
+	switch {
+	case end < 0 && len(in) <= limit+1:
+		return nil, errUnread
+	case end < 0 || end > limit+1:
+		return nil, protocolError("a line is too long")
+	case end == 0 || in[end-1] != '\r':
+		return nil, protocolError("a line does not end in CRLF")
+	}
+	c.r += end + 1
+	return in[:end-1], nil
+}

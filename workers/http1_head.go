@@ -1,0 +1,260 @@
+package workers
+
+import (
+	"bytes"
+	"net/http"
+	"net/textproto"
+	"strings"
+)
+
+const (
+	// plainMaxHead and plainMaxFields bound an answer's head as the gateway
+	// bounds a request's: hosted services send 2 KiB in 30 lines.
+	plainMaxHead   = 64 << 10
+	plainMaxFields = 100
+	// plainMaxInterim bounds the 1xx answers before the real one: servers send
+	// one, and a worker that sends them without end must not hold us.
+	plainMaxInterim = 8
+)
+
+// answerHead is what an answer's head says.
+type answerHead struct {
+	status  int
+	oldHTTP bool // HTTP/1.0
+	header  http.Header
+	length  int64 // Content-Length, -1 without
+	chunked bool
+	options string // Connection, joined by commas, in lower case
+}
+
+// readAnswer reads heads until one is not interim and sets x up from it.
+func (x *plainExchange) readAnswer(method string) error {
+	for range plainMaxInterim + 1 {
+		block, err := x.c.readHead()
+		if err != nil {
+			return err
+		}
+		h, err := parseHead(block)
+		if err != nil {
+			return err
+		}
+		if h.status >= 200 {
+			x.setUp(method, h)
+			return nil
+		}
+		if h.status == http.StatusSwitchingProtocols {
+			return protocolError("it switches protocols without being asked")
+		}
+	}
+	return protocolError("too many interim answers")
+}
+
+// readHead takes the status line and header lines, each with its CRLF, without
+// the empty line. The result is valid until the next read. The status line is
+// checked when it has come, so that a peer of another protocol is found out
+// even if it then falls silent.
+func (c *plainConn) readHead() ([]byte, error) {
+	scan, line, lines := 0, 0, 0 // offsets from c.r
+	for {
+		in := c.buf[c.r:c.w]
+		lf := bytes.IndexByte(in[scan:], '\n')
+		if lf < 0 {
+			scan = len(in)
+			if scan >= plainMaxHead {
+				return nil, protocolError("its head is over 64 KiB")
+			}
+			if err := c.fill(plainMaxHead); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		end := scan + lf
+		if end == line || in[end-1] != '\r' {
+			return nil, protocolError("a line of the head does not end in CRLF")
+		}
+		text := in[line : end-1]
+		switch {
+		case lines == 0:
+			if _, _, err := parseStatus(text); err != nil {
+				return nil, err
+			}
+		case len(text) == 0:
+			c.r += end + 1
+			return in[:line], nil
+		case lines > plainMaxFields:
+			return nil, protocolError("its head has over 100 fields")
+		}
+		lines++
+		scan, line = end+1, end+1
+	}
+}
+
+// parseStatus reads a status line without its CRLF.
+func parseStatus(line []byte) (status int, oldHTTP bool, err error) {
+	const version = len("HTTP/1.1 ")
+	if len(line) < version+3 {
+		return 0, false, protocolError("its first line is no status line")
+	}
+	switch string(line[:version]) {
+	case "HTTP/1.1 ":
+	case "HTTP/1.0 ":
+		oldHTTP = true
+	default:
+		return 0, false, protocolError("its first line is no status line")
+	}
+	for _, d := range line[version : version+3] {
+		if d < '0' || d > '9' {
+			return 0, false, protocolError("its status is not a number")
+		}
+		status = 10*status + int(d-'0')
+	}
+	reason := line[version+3:]
+	if status < 100 || status > 599 || (len(reason) > 0 && reason[0] != ' ') {
+		return 0, false, protocolError("its status is not between 100 and 599")
+	}
+	for _, b := range reason {
+		if (b < ' ' && b != '\t') || b == 0x7f {
+			return 0, false, protocolError("a control character in its status line")
+		}
+	}
+	return status, oldHTTP, nil
+}
+
+// parseHead reads a block that readHead has returned. All values are parts of
+// one string, and single values share one array: a head costs four allocations
+// however many fields it has.
+func parseHead(block []byte) (h answerHead, err error) {
+	end := bytes.IndexByte(block, '\n') + 1
+	if h.status, h.oldHTTP, err = parseStatus(block[:end-2]); err != nil {
+		return h, err
+	}
+	text := string(block[end:])
+	fields := strings.Count(text, "\n")
+	h.header, h.length = make(http.Header, fields), -1
+	values := make([]string, 0, fields)
+	for text != "" {
+		lf := strings.IndexByte(text, '\n')
+		name, value, err := parseField(text[:lf-1])
+		if err != nil {
+			return h, err
+		}
+		text = text[lf+1:]
+		key, ok := usualNames[name]
+		if !ok {
+			key = textproto.CanonicalMIMEHeaderKey(name)
+		}
+		if keep, err := h.see(key, value); err != nil {
+			return h, err
+		} else if !keep {
+			continue
+		}
+		if old, ok := h.header[key]; ok {
+			h.header[key] = append(old, value)
+			continue
+		}
+		values = append(values, value)
+		h.header[key] = values[len(values)-1 : len(values) : len(values)]
+	}
+	if h.chunked && (h.length >= 0 || h.oldHTTP) {
+		return h, protocolError("Transfer-Encoding beside Content-Length or in HTTP/1.0")
+	}
+	h.dropNamed()
+	return h, nil
+}
+
+// parseField splits a header line. A line that begins with a blank is the
+// folding of old and is refused, as is a blank before the colon.
+func parseField(line string) (name, value string, err error) {
+	colon := strings.IndexByte(line, ':')
+	if colon < 0 || !isToken(line[:colon]) {
+		return "", "", protocolError("a header line without a proper name")
+	}
+	value = strings.Trim(line[colon+1:], " \t")
+	if !isFieldValue(value) {
+		return "", "", protocolError("a control character in a header value")
+	}
+	return line[:colon], value, nil
+}
+
+// see takes note of the fields that frame the answer and reports whether the
+// field is for the caller: what concerns this connection alone is not.
+func (h *answerHead) see(key, value string) (keep bool, err error) {
+	switch key {
+	case "Content-Length":
+		n, ok := parseLength(value)
+		if !ok || (h.length >= 0 && h.length != n) {
+			return false, protocolError("Content-Length is not one number")
+		}
+		again := h.length >= 0
+		h.length = n
+		return !again, nil
+	case "Transfer-Encoding":
+		if h.chunked || !strings.EqualFold(value, "chunked") {
+			return false, protocolError("Transfer-Encoding is not chunked, once")
+		}
+		h.chunked = true
+		return false, nil
+	case "Connection":
+		h.options += "," + strings.ToLower(value)
+		return false, nil
+	case "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade":
+		return false, nil
+	}
+	return true, nil
+}
+
+// parseLength reads digits only; 18 of them are more than any body has and
+// cannot overflow.
+func parseLength(s string) (n int64, ok bool) {
+	if s == "" || len(s) > 18 {
+		return 0, false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(s[i]-'0')
+	}
+	return n, true
+}
+
+// option reports whether the Connection header names what.
+func (h *answerHead) option(what string) bool {
+	for o := range strings.SplitSeq(h.options, ",") {
+		if strings.Trim(o, " \t") == what {
+			return true
+		}
+	}
+	return false
+}
+
+// dropNamed removes the fields that the worker declared, in its Connection
+// header, to be for this connection alone (RFC 9110 §7.6.1).
+func (h *answerHead) dropNamed() {
+	if h.options == "" || h.options == ",close" || h.options == ",keep-alive" {
+		return
+	}
+	for o := range strings.SplitSeq(h.options, ",") {
+		delete(h.header, textproto.CanonicalMIMEHeaderKey(strings.Trim(o, " \t")))
+	}
+}
+
+// usualNames holds the header names that engines and hosted services send, as
+// sent, with their canonical form.
+var usualNames = func() map[string]string {
+	names := []string{
+		"Access-Control-Allow-Origin", "Alt-Svc", "Cache-Control", "Cf-Cache-Status", "Cf-Ray", "Connection",
+		"Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Keep-Alive", "Openai-Organization",
+		"Openai-Processing-Ms", "Openai-Version", "Request-Id", "Retry-After", "Retry-After-Ms", "Server",
+		"Strict-Transport-Security", "Transfer-Encoding", "Vary", "Via", "X-Accel-Buffering",
+		"X-Content-Type-Options", "X-Ratelimit-Limit-Requests", "X-Ratelimit-Limit-Tokens",
+		"X-Ratelimit-Remaining-Requests", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Requests",
+		"X-Ratelimit-Reset-Tokens", "X-Request-Id", "X-Should-Retry",
+	}
+	table := make(map[string]string, 2*len(names))
+	for _, name := range names {
+		table[name] = name
+		table[strings.ToLower(name)] = name
+	}
+	return table
+}()

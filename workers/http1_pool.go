@@ -1,0 +1,102 @@
+package workers
+
+import (
+	"sync"
+	"time"
+)
+
+// idleConns keeps connections between exchanges. The one used last goes first,
+// so that the others grow old together and a quiet pool shrinks.
+type idleConns struct {
+	max     int
+	timeout time.Duration
+
+	mu     sync.Mutex
+	conns  []*plainConn // guarded by mu; the longest idle first
+	closed bool         // guarded by mu
+	timer  *time.Timer  // guarded by mu; set while conns may be non-empty
+}
+
+// get takes a connection that is still open and silent, or returns nil.
+func (i *idleConns) get() *plainConn {
+	for {
+		c := i.pop()
+		if c == nil || c.quiet() {
+			return c
+		}
+		_ = c.conn.Close()
+	}
+}
+
+func (i *idleConns) pop() *plainConn {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	last := len(i.conns) - 1
+	if last < 0 {
+		return nil
+	}
+	c := i.conns[last]
+	i.conns[last] = nil
+	i.conns = i.conns[:last]
+	if time.Since(c.since) >= i.timeout {
+		// The timer is late; what lies below is older still, and its to drop.
+		_ = c.conn.Close()
+		return nil
+	}
+	return c
+}
+
+// put keeps c for another exchange or closes it.
+func (i *idleConns) put(c *plainConn) {
+	c.since = time.Now()
+	i.mu.Lock()
+	keep := !i.closed && len(i.conns) < i.max
+	if keep {
+		i.conns = append(i.conns, c)
+		if i.timer == nil {
+			i.timer = time.AfterFunc(i.timeout, i.expire)
+		}
+	}
+	i.mu.Unlock()
+	if !keep {
+		_ = c.conn.Close()
+	}
+}
+
+// expire closes what has been idle for too long and comes back for the rest.
+// Without it, a worker without traffic would keep sockets that its engine has
+// closed already.
+func (i *idleConns) expire() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return
+	}
+	old := 0
+	for old < len(i.conns) && time.Since(i.conns[old].since) >= i.timeout {
+		_ = i.conns[old].conn.Close()
+		old++
+	}
+	rest := copy(i.conns, i.conns[old:])
+	clear(i.conns[rest:])
+	i.conns = i.conns[:rest]
+	if rest == 0 {
+		i.timer = nil
+		return
+	}
+	i.timer = time.AfterFunc(i.timeout-time.Since(i.conns[0].since), i.expire)
+}
+
+// close drops all connections, and from then on every one that is put.
+func (i *idleConns) close() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.closed = true
+	for _, c := range i.conns {
+		_ = c.conn.Close()
+	}
+	i.conns = nil
+	if i.timer != nil {
+		i.timer.Stop()
+	}
+}

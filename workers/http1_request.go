@@ -1,0 +1,121 @@
+package workers
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// appendHead writes the request line and header of r behind b. It refuses
+// whatever could end a line early or be read as framing: a request built from a
+// client's input must not become two.
+func appendHead(b []byte, host string, r *Request) ([]byte, error) {
+	if !isToken(r.Method) {
+		return b, fmt.Errorf("request method %q is not a token", r.Method)
+	}
+	if !isTarget(r.Path) {
+		return b, fmt.Errorf("request path must begin with / and hold only visible ASCII characters (escape others as %%xx)")
+	}
+	if host == "" || !isTarget("/"+host) {
+		return b, fmt.Errorf("worker host %q is not a host name", host)
+	}
+	b = append(b, r.Method...)
+	b = append(b, ' ')
+	b = append(b, r.Path...)
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	b = append(b, host...)
+	b = append(b, "\r\n"...)
+	for key, values := range r.Header {
+		if sendersOwn(key) {
+			continue
+		}
+		if !isToken(key) {
+			return b, fmt.Errorf("request header name %q is not a token", key)
+		}
+		for _, value := range values {
+			if !isFieldValue(value) {
+				return b, fmt.Errorf("request header %s holds a control character", key)
+			}
+			b = append(b, key...)
+			b = append(b, ": "...)
+			b = append(b, value...)
+			b = append(b, "\r\n"...)
+		}
+	}
+	length := 0
+	for _, piece := range r.Body {
+		length += len(piece)
+	}
+	if length > 0 || r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH" {
+		b = append(b, "Content-Length: "...)
+		b = strconv.AppendInt(b, int64(length), 10)
+		b = append(b, "\r\n"...)
+	}
+	return append(b, "\r\n"...), nil
+}
+
+// sendersOwn tells the header fields that belong to a connection or to framing,
+// in any spelling of their case. What a client names in its own Connection
+// header is not among them: it could take the worker's key away.
+func sendersOwn(key string) bool {
+	switch len(key) {
+	case len("TE"):
+		return strings.EqualFold(key, "TE")
+	case len("Host"):
+		return strings.EqualFold(key, "Host")
+	case len("Expect"):
+		return strings.EqualFold(key, "Expect")
+	case len("Trailer"):
+		return strings.EqualFold(key, "Trailer") || strings.EqualFold(key, "Upgrade")
+	case len("Connection"):
+		return strings.EqualFold(key, "Connection") || strings.EqualFold(key, "Keep-Alive")
+	case len("Content-Length"):
+		return strings.EqualFold(key, "Content-Length")
+	case len("Proxy-Connection"):
+		return strings.EqualFold(key, "Proxy-Connection")
+	case len("Transfer-Encoding"):
+		return strings.EqualFold(key, "Transfer-Encoding")
+	case len("Proxy-Authorization"):
+		return strings.EqualFold(key, "Proxy-Authorization")
+	}
+	return false
+}
+
+// tokenChars are the characters of header names and methods (RFC 9110 §5.6.2).
+const tokenChars = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+var tokenTable = func() (t [256]bool) {
+	for _, c := range []byte(tokenChars) {
+		t[c] = true
+	}
+	return t
+}()
+
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !tokenTable[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isTarget accepts what may stand between two blanks of a request line.
+func isTarget(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return s != "" && s[0] == '/'
+}
+
+// isFieldValue refuses control characters other than the tab (RFC 9110 §5.5).
+func isFieldValue(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < ' ' && c != '\t') || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}

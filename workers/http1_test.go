@@ -1,0 +1,591 @@
+package workers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// echo answers with the request's body: whole, or with ?stream in flushed
+// pieces.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if !r.URL.Query().Has("stream") {
+		_, _ = w.Write(body)
+		return
+	}
+	for len(body) > 0 {
+		n := min(len(body), 100)
+		_, _ = w.Write(body[:n])
+		w.(http.Flusher).Flush()
+		body = body[n:]
+	}
+}
+
+// echoServer serves echo on l and counts its connections.
+func echoServer(t testing.TB, l net.Listener) *atomic.Int64 {
+	t.Helper()
+	var conns atomic.Int64
+	s := &http.Server{Handler: http.HandlerFunc(echo), ConnState: func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns.Add(1)
+		}
+	}}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close(); <-served })
+	return &conns
+}
+
+func listen(t testing.TB, network, address string) net.Listener {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestAKeptConnectionCarriesTheNextExchange(t *testing.T) {
+	noLeaks(t)
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			address := "127.0.0.1:0"
+			if network == "unix" {
+				address = filepath.Join(t.TempDir(), "engine.sock")
+			}
+			l := listen(t, network, address)
+			conns := echoServer(t, l)
+			s := newPlain(plainConfig{Network: network, Address: l.Addr().String(), Host: "engine"})
+			defer s.Close()
+			for i := range 10 {
+				r := plainPost(strings.Repeat("x", i*1000) + fmt.Sprint(i))
+				r.Body = append(r.Body, nil, []byte("tail"))
+				if i%2 == 1 {
+					r.Path += "?stream"
+				}
+				mustAsk(t, s, r, string(r.Body[0])+"tail")
+			}
+			if n := conns.Load(); n != 1 {
+				t.Errorf("10 exchanges took %d connections", n)
+			}
+		})
+	}
+}
+
+func TestAFreshRequestNeverUsesAKeptConnection(t *testing.T) {
+	noLeaks(t)
+	l := listen(t, "tcp", "127.0.0.1:0")
+	conns := echoServer(t, l)
+	s := tcpSender(t, l.Addr().String())
+	for range 4 {
+		r := plainPost("x")
+		r.Fresh = true
+		mustAsk(t, s, r, "x")
+	}
+	if n := conns.Load(); n != 4 {
+		t.Errorf("4 fresh exchanges took %d connections", n)
+	}
+}
+
+// answer2 is a whole answer whose connection may be kept.
+const answer2 = ok200 + "Content-Length: 2\r\n\r\nok"
+
+// breaking serves one proper answer on the first connection, breaks it at the
+// second request after the bytes last, and goes on with then on the others.
+func breaking(t *testing.T, last string, then func(c net.Conn, in *bufio.Reader)) (w *rawWorker, requests *atomic.Int64) {
+	requests = new(atomic.Int64)
+	return newRawWorker(t, func(i int, c net.Conn, in *bufio.Reader) {
+		if i > 0 {
+			if _, err := readRequest(in); err == nil {
+				requests.Add(1)
+				then(c, in)
+			}
+			return
+		}
+		for _, answer := range []string{answer2, last} {
+			if _, err := readRequest(in); err != nil {
+				return
+			}
+			requests.Add(1)
+			say(c, answer)
+		}
+	}), requests
+}
+
+func TestAStaleConnectionIsRetriedExactlyOnce(t *testing.T) {
+	noLeaks(t)
+	t.Run("and the retry answers", func(t *testing.T) {
+		w, requests := breaking(t, "", func(c net.Conn, in *bufio.Reader) { say(c, answer2); gone(in) })
+		s := tcpSender(t, w.address)
+		mustAsk(t, s, plainPost("a"), "ok")
+		mustAsk(t, s, plainPost("b"), "ok")
+		if requests.Load() != 3 || w.conns.Load() != 2 {
+			t.Errorf("%d requests on %d connections; want 3 on 2", requests.Load(), w.conns.Load())
+		}
+	})
+	t.Run("and the retry breaks too", func(t *testing.T) {
+		w, requests := breaking(t, "", func(net.Conn, *bufio.Reader) {})
+		s := tcpSender(t, w.address)
+		mustAsk(t, s, plainPost("a"), "ok")
+		_, _, err := ask(t, s, plainPost("b"))
+		wantPhase(t, err, PhaseAwait)
+		if requests.Load() != 3 || w.conns.Load() != 2 {
+			t.Errorf("%d requests on %d connections; want 3 on 2", requests.Load(), w.conns.Load())
+		}
+	})
+	t.Run("not after the first byte of an answer", func(t *testing.T) {
+		w, requests := breaking(t, "H", func(c net.Conn, _ *bufio.Reader) { say(c, answer2) })
+		s := tcpSender(t, w.address)
+		mustAsk(t, s, plainPost("a"), "ok")
+		_, _, err := ask(t, s, plainPost("b"))
+		wantPhase(t, err, PhaseAwait)
+		if requests.Load() != 2 {
+			t.Errorf("%d requests; want 2", requests.Load())
+		}
+	})
+	t.Run("nor when the connection was new", func(t *testing.T) {
+		w := newRawWorker(t, func(_ int, _ net.Conn, in *bufio.Reader) { _, _ = readRequest(in) })
+		_, _, err := ask(t, tcpSender(t, w.address), plainPost("a"))
+		wantPhase(t, err, PhaseAwait)
+		if !errors.Is(err, io.ErrUnexpectedEOF) || w.conns.Load() != 1 {
+			t.Errorf("%v on %d connections", err, w.conns.Load())
+		}
+	})
+}
+
+func TestAWorkerThatDiedKeepsThePhaseOfTheFirstAttempt(t *testing.T) {
+	noLeaks(t)
+	dials := 0
+	w, _ := breaking(t, "", func(net.Conn, *bufio.Reader) {})
+	s := newPlain(plainConfig{Network: "tcp", Address: w.address, Host: "engine", Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dials++; dials > 1 {
+			return nil, errors.New("refused")
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}})
+	defer s.Close()
+	mustAsk(t, s, plainPost("a"), "ok")
+	_, _, err := ask(t, s, plainPost("b"))
+	wantPhase(t, err, PhaseAwait)
+	if !strings.Contains(err.Error(), "refused") {
+		t.Errorf("the second cause is missing: %v", err)
+	}
+}
+
+// TestADeadIdleConnectionIsNotUsed: what the worker did to an idle connection
+// is seen before a request goes out on it.
+func TestADeadIdleConnectionIsNotUsed(t *testing.T) {
+	noLeaks(t)
+	for name, last := range map[string]string{"closed": "", "unasked bytes": "HTTP/1.1 200 OK\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			var answered atomic.Int64
+			speak := make(chan struct{})
+			w := newRawWorker(t, func(i int, c net.Conn, in *bufio.Reader) {
+				if _, err := readRequest(in); err != nil {
+					return
+				}
+				answered.Add(1)
+				say(c, answer2)
+				if i == 0 {
+					<-speak
+					say(c, last)
+					if last == "" {
+						return
+					}
+				}
+				if _, err := readRequest(in); err == nil {
+					t.Error("a second request came on a dead connection")
+				}
+			})
+			s := tcpSender(t, w.address)
+			mustAsk(t, s, plainPost("a"), "ok")
+			kept := s.idle.conns[0]
+			close(speak)
+			for kept.quiet() {
+				runtime.Gosched()
+			}
+			if last != "" {
+				// The look above took a byte; what follows must be seen as well.
+				for kept.quiet() {
+					runtime.Gosched()
+				}
+			}
+			mustAsk(t, s, plainPost("b"), "ok")
+			if answered.Load() != 2 || w.conns.Load() != 2 {
+				t.Errorf("%d answers on %d connections; want 2 on 2", answered.Load(), w.conns.Load())
+			}
+			s.Close()
+		})
+	}
+}
+
+func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
+	noLeaks(t)
+	why := errors.New("the client left")
+	check := func(t *testing.T, err error, phase Phase) {
+		t.Helper()
+		wantPhase(t, err, phase)
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+			t.Errorf("%v hides why the context ended", err)
+		}
+	}
+	t.Run("connecting", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s := newPlain(plainConfig{Host: "engine", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			cancel(why)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		_, err := s.Send(ctx, plainPost("x"))
+		check(t, err, PhaseConnect)
+		_, err = s.Send(ctx, plainPost("x"))
+		check(t, err, PhaseConnect)
+	})
+	t.Run("writing", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		left := make(chan struct{})
+		w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
+			_, _ = in.ReadByte()
+			cancel(why)
+			gone(in)
+			close(left)
+		})
+		_, err := tcpSender(t, w.address).Send(ctx, plainPost(strings.Repeat("x", 64<<20)))
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+			t.Errorf("%v hides why the context ended", err)
+		}
+		<-left
+	})
+	t.Run("awaiting", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		left := make(chan struct{})
+		w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
+			_, _ = readRequest(in)
+			cancel(why)
+			gone(in)
+			close(left)
+		})
+		_, err := tcpSender(t, w.address).Send(ctx, plainPost("x"))
+		check(t, err, PhaseAwait)
+		<-left
+	})
+	for name, answer := range map[string]string{
+		"reading a length": ok200 + "Content-Length: 20\r\n\r\npart",
+		"reading chunks":   ok200 + "Transfer-Encoding: chunked\r\n\r\n4\r\npart\r\n",
+		"reading to close": ok200 + "\r\npart",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			left := make(chan struct{})
+			w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
+				_, _ = readRequest(in)
+				say(c, answer)
+				gone(in)
+				close(left)
+			})
+			res, err := tcpSender(t, w.address).Send(ctx, plainPost("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(res.Body, make([]byte, 4)); err != nil {
+				t.Fatal(err)
+			}
+			cancel(why)
+			<-left // without Close: cancelling alone ends the connection
+			_, err = res.Body.Read(make([]byte, 1))
+			check(t, err, PhaseBody)
+			if _, again := res.Body.Read(make([]byte, 1)); again != err {
+				t.Errorf("the second error is %v", again)
+			}
+			_ = res.Body.Close()
+		})
+	}
+}
+
+func TestCancellingAfterTheEndTouchesNothing(t *testing.T) {
+	noLeaks(t)
+	l := listen(t, "tcp", "127.0.0.1:0")
+	conns := echoServer(t, l)
+	s := tcpSender(t, l.Addr().String())
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		res, err := s.Send(ctx, plainPost("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(res.Body); err != nil || string(b) != "x" {
+			t.Fatalf("%q, %v", b, err)
+		}
+		cancel()
+		_ = res.Body.Close()
+	}
+	if n := conns.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestClosingEarlyTellsTheWorker(t *testing.T) {
+	noLeaks(t)
+	left := make(chan struct{})
+	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
+		_, _ = readRequest(in)
+		say(c, ok200+"Transfer-Encoding: chunked\r\n\r\n4\r\npart\r\n")
+		gone(in)
+		close(left)
+	})
+	res, err := tcpSender(t, w.address).Send(t.Context(), plainPost("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reading := make(chan error)
+	go func() {
+		_, err := io.Copy(io.Discard, res.Body)
+		reading <- err
+	}()
+	// Whether Close finds the Read waiting or comes before it, both end.
+	for range 2 {
+		if err := res.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	<-left
+	if err := <-reading; !errors.Is(err, http.ErrBodyReadAfterClose) {
+		t.Errorf("reading after Close gives %v", err)
+	}
+}
+
+func TestClosingKeepsAConnectionWhoseRestHasCome(t *testing.T) {
+	for name, c := range map[string]struct {
+		rest string
+		kept bool
+	}{
+		"length":              {"Content-Length: 8\r\n\r\npartrest", true},
+		"chunks":              {"Transfer-Encoding: chunked\r\n\r\n8\r\npartrest\r\n0\r\n\r\n", true},
+		"chunks, end to come": {"Transfer-Encoding: chunked\r\n\r\n8\r\npartrest\r\n", false},
+		"and more":            {"Content-Length: 8\r\n\r\npartrest!", false},
+		"to close":            {"\r\npartrest", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := &tape{in: ok200 + c.rest}
+			p := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}).(*plain)
+			defer p.Close()
+			res, err := p.Send(t.Context(), plainPost("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(res.Body, make([]byte, 4)); err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			if _, err := res.Body.Read(make([]byte, 1)); err == nil {
+				t.Error("reads after Close")
+			}
+			if kept := len(p.idle.conns) == 1; kept != c.kept || conn.closed == c.kept {
+				t.Errorf("kept %v, closed %v", kept, conn.closed)
+			}
+		})
+	}
+}
+
+// TestAnEarlyRefusalIsHeard: a worker that answers 413 and closes without
+// reading on breaks the write; its answer still counts.
+func TestAnEarlyRefusalIsHeard(t *testing.T) {
+	noLeaks(t)
+	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
+		_, _ = in.ReadString('\n')
+		say(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig")
+	})
+	s := tcpSender(t, w.address)
+	status, body, err := ask(t, s, plainPost(strings.Repeat("x", 64<<20)))
+	if err != nil || status != 413 || body != "big" {
+		t.Errorf("got %d %q, %v", status, body, err)
+	}
+	if len(s.idle.conns) != 0 {
+		t.Error("a connection with half a request on it was kept")
+	}
+}
+
+// brokenPipe is a connection that takes no bytes and gives none.
+type brokenPipe struct{ net.Conn }
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestABrokenWriteWaitsASecondForTheReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		s := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return brokenPipe{here}, nil }})
+		start := time.Now()
+		_, err := s.Send(t.Context(), plainPost("x"))
+		wantPhase(t, err, PhaseWrite)
+		if !errors.Is(err, io.ErrClosedPipe) || time.Since(start) != plainLastWord {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestConnectingEndsAtItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPlain(plainConfig{Host: "engine", ConnectTimeout: 3 * time.Second, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		start := time.Now()
+		_, err := s.Send(t.Context(), plainPost("x"))
+		wantPhase(t, err, PhaseConnect)
+		if !strings.Contains(err.Error(), "timeouts.connect") || time.Since(start) != 3*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestIdleConnectionsAreBoundedAndExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var open atomic.Int64
+		s := newPlain(plainConfig{Host: "engine", MaxIdle: 2, IdleTimeout: 10 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) {
+			here, there := net.Pipe()
+			open.Add(1)
+			go func() {
+				defer open.Add(-1)
+				in := bufio.NewReader(there)
+				for {
+					if _, err := readRequest(in); err != nil {
+						return
+					}
+					say(there, ok200+"Content-Length: 2\r\n\r\n")
+					say(there, "ok")
+				}
+			}()
+			return here, nil
+		}})
+		var held []*Response
+		for range 3 {
+			res, err := s.Send(t.Context(), plainPost("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, res)
+		}
+		count := func(want int64) {
+			t.Helper()
+			synctest.Wait()
+			if n := open.Load(); n != want {
+				t.Fatalf("%d connections are open; want %d", n, want)
+			}
+		}
+		count(3)
+		for _, res := range held {
+			if _, err := io.ReadAll(res.Body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		count(2) // MaxIdle
+		time.Sleep(6 * time.Second)
+		mustAsk(t, s, plainPost("x"), "ok")
+		time.Sleep(4 * time.Second)
+		count(1) // the one not used for 10 s is closed
+		time.Sleep(6 * time.Second)
+		count(0)
+		mustAsk(t, s, plainPost("x"), "ok")
+		count(1)
+		s.Close()
+		count(0)
+		mustAsk(t, s, plainPost("x"), "ok")
+		count(0) // after Close nothing is kept
+	})
+}
+
+func TestManyAtOnceGetTheirOwnAnswers(t *testing.T) {
+	noLeaks(t)
+	server := httptest.NewServer(http.HandlerFunc(echo))
+	defer server.Close()
+	s := tcpSender(t, server.Listener.Addr().String())
+	var all sync.WaitGroup
+	for g := range 64 {
+		all.Go(func() {
+			for i := range 20 {
+				want := strings.Repeat(fmt.Sprintf("%d.%d ", g, i), 1+i*i*10)
+				r := plainPost(want)
+				r.Fresh = i%7 == 3
+				if i%2 == 0 {
+					r.Path += "?stream"
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				res, err := s.Send(ctx, r)
+				if err != nil {
+					t.Error(err)
+					cancel()
+					continue
+				}
+				switch i % 5 {
+				case 3:
+					go cancel()
+				case 4:
+					go res.Body.Close()
+				}
+				got, err := io.ReadAll(res.Body)
+				if !strings.HasPrefix(want, string(got)) || (err == nil && len(got) != len(want)) || (err != nil && i%5 < 3) {
+					t.Errorf("%d.%d: got %d bytes of %d, %v", g, i, len(got), len(want), err)
+				}
+				_ = res.Body.Close()
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestStreamsArriveAsTheyAreSent(t *testing.T) {
+	noLeaks(t)
+	heard := make(chan string)
+	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
+		_, _ = readRequest(in)
+		// A chunk begun is handed out before it ends, and whole ones at once.
+		for _, step := range []struct{ send, want string }{
+			{ok200 + "Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n", "one"},
+			{"3\r\ntwo\r\n5\r\nthree\r\n", "twothree"},
+			{"9\r\nfo", "fo"},
+			{"ur", "ur"},
+			{"-five\r\n3\r\nsix", "-fivesix"},
+			{"\r\n0\r\n\r\n", ""},
+		} {
+			say(c, step.send)
+			if got := <-heard; got != step.want {
+				t.Errorf("heard %q; want %q", got, step.want)
+			}
+		}
+	})
+	res, err := tcpSender(t, w.address).Send(t.Context(), plainPost("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for b := make([]byte, 100); ; {
+		n, err := res.Body.Read(b)
+		if err != nil && err != io.EOF {
+			t.Error(err)
+		}
+		heard <- string(b[:n])
+		if err != nil {
+			break
+		}
+	}
+}

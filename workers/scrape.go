@@ -1,0 +1,215 @@
+package workers
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+const (
+	pathMetrics = "/metrics"
+	// maxMetrics bounds one answer. vLLM with many LoRA adapters stays under
+	// 1 MiB.
+	maxMetrics = 4 << 20
+	// silentFor is how long an engine without metrics is not asked again.
+	silentFor = time.Minute
+	// maxMetricsLine holds a name with any labels that engines write; a longer
+	// line is skipped.
+	maxMetricsLine = 16 << 10
+)
+
+// load is what an engine's metrics say of it.
+type load struct {
+	engine           string // by the prefix of the names; empty: no known engine
+	waiting, running int
+	kvUsage          float64
+	found            bool // at least one of the three was there
+}
+
+// scrape asks a healthy worker for its load. A worker that does not say keeps
+// the load it had, with its time.
+func (c *checker) scrape(ctx context.Context) {
+	if engine := c.w.Spec().Engine; engine == "openai" || engine == "ollama" {
+		return // hosted endpoints and Ollama have no metrics
+	}
+	if time.Now().Before(c.silent) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.health.Timeout)
+	defer cancel()
+	answer, err := c.get(ctx, pathMetrics)
+	if err != nil {
+		return // the next health check tells what is wrong
+	}
+	defer answer.Body.Close()
+	if answer.Status != http.StatusOK {
+		if answer.Status < 500 || answer.Status == http.StatusNotImplemented {
+			// 501 is llama.cpp without its --metrics.
+			c.silent = time.Now().Add(silentFor)
+		}
+		return
+	}
+	measured, err := parseLoad(answer.Body)
+	if err != nil {
+		return
+	}
+	if measured.engine == "" {
+		c.silent = time.Now().Add(silentFor)
+		return
+	}
+	c.update(func(s *Status) {
+		s.Engine = measured.engine
+		if measured.found {
+			s.Waiting, s.Running, s.KVUsage, s.LoadAt = measured.waiting, measured.running, measured.kvUsage, time.Now()
+		}
+	})
+}
+
+// gauge is what one metric's samples add to.
+type gauge uint8
+
+const (
+	gaugeWaiting gauge = iota + 1
+	gaugeRunning
+	gaugeUsage
+)
+
+// gauges are the load metrics of the engines, under old names too.
+var gauges = map[string]gauge{
+	"vllm:num_requests_waiting":     gaugeWaiting,
+	"vllm:num_requests_running":     gaugeRunning,
+	"vllm:kv_cache_usage_perc":      gaugeUsage,
+	"vllm:gpu_cache_usage_perc":     gaugeUsage,
+	"sglang:num_queue_reqs":         gaugeWaiting,
+	"sglang:num_running_reqs":       gaugeRunning,
+	"sglang:token_usage":            gaugeUsage,
+	"llamacpp:requests_deferred":    gaugeWaiting,
+	"llamacpp:requests_processing":  gaugeRunning,
+	"llamacpp:kv_cache_usage_ratio": gaugeUsage,
+}
+
+// engineByPrefix tells the engine by how its metrics' names begin.
+var engineByPrefix = map[string]string{"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
+
+// parseLoad reads the Prometheus text format for the metrics of gauges. Counts
+// are summed over their label sets, for a data-parallel engine writes one for
+// each rank; usage is the highest. Lines that it does not understand are
+// skipped. The error is the reader's, or that there is more than maxMetrics.
+func parseLoad(r io.Reader) (load, error) {
+	bounded := &io.LimitedReader{R: r, N: maxMetrics + 1}
+	lines := bufio.NewReaderSize(bounded, maxMetricsLine)
+	var sums loadSums
+	for skipping := false; ; {
+		line, err := lines.ReadSlice('\n')
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		if !skipping && !tooLong && (err == nil || errors.Is(err, io.EOF)) {
+			sums.line(line)
+		}
+		skipping = tooLong
+		switch {
+		case err == nil || tooLong:
+		case !errors.Is(err, io.EOF):
+			return load{}, fmt.Errorf("reading metrics: %w", err)
+		case bounded.N <= 0:
+			return load{}, fmt.Errorf("reading metrics: more than %d bytes", maxMetrics)
+		default:
+			return sums.load(), nil
+		}
+	}
+}
+
+// loadSums gathers samples.
+type loadSums struct {
+	engine           string
+	found            bool
+	waiting, running float64
+	usage            float64
+}
+
+func (s *loadSums) line(line []byte) {
+	name, value, ok := sample(line)
+	if !ok {
+		return
+	}
+	if prefix, _, colon := bytes.Cut(name, []byte{':'}); colon && s.engine == "" {
+		s.engine = engineByPrefix[string(prefix)]
+	}
+	kind := gauges[string(name)]
+	if kind == 0 {
+		return
+	}
+	number, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || math.IsNaN(number) || math.IsInf(number, 0) || number < 0 {
+		return
+	}
+	s.found = true
+	switch kind {
+	case gaugeWaiting:
+		s.waiting += number
+	case gaugeRunning:
+		s.running += number
+	case gaugeUsage:
+		s.usage = max(s.usage, number)
+	}
+}
+
+func (s *loadSums) load() load {
+	return load{engine: s.engine, found: s.found,
+		waiting: wholeCount(s.waiting), running: wholeCount(s.running), kvUsage: min(s.usage, 1)}
+}
+
+// wholeCount keeps a nonsensical metric within an int of any size.
+func wholeCount(f float64) int { return int(min(math.Round(f), math.MaxInt32)) }
+
+// sample takes one line, name{labels} value timestamp, apart. The slices are
+// parts of line.
+func sample(line []byte) (name, value []byte, ok bool) {
+	line = bytes.TrimLeft(line, " \t")
+	end := bytes.IndexAny(line, "{ \t\r\n")
+	if end <= 0 || line[0] == '#' {
+		return nil, nil, false
+	}
+	name, rest := line[:end], line[end:]
+	if rest[0] == '{' {
+		length := labelsLength(rest)
+		if length < 0 {
+			return nil, nil, false
+		}
+		rest = rest[length:]
+	} else if spaced := bytes.TrimLeft(rest, " \t"); len(spaced) > 0 && spaced[0] == '{' {
+		length := labelsLength(spaced)
+		if length < 0 {
+			return nil, nil, false
+		}
+		rest = spaced[length:]
+	}
+	fields := bytes.Fields(rest)
+	if len(fields) == 0 {
+		return nil, nil, false
+	}
+	return name, fields[0], true
+}
+
+// labelsLength returns where the labels that b begins with end, -1 when they
+// do not. A brace within quotes is part of a value.
+func labelsLength(b []byte) int {
+	quoted := false
+	for i := 0; i < len(b); i++ {
+		switch {
+		case quoted && b[i] == '\\':
+			i++
+		case b[i] == '"':
+			quoted = !quoted
+		case b[i] == '}' && !quoted:
+			return i + 1
+		}
+	}
+	return -1
+}

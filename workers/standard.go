@@ -1,0 +1,366 @@
+package workers
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// keptConnections is the most idle connections to one worker. More than a
+	// worker's usual max_inflight, so that a burst does not dial again what it
+	// has just closed.
+	keptConnections = 512
+	// keptFor is shorter than the idle time of common TLS front ends (60 s and
+	// more), so that the gateway and not they closes a connection.
+	keptFor = 55 * time.Second
+	// maxHeaderBytes bounds an answer's header. Eight times what proxies send.
+	maxHeaderBytes = 64 << 10
+	// defaultConnectTimeout is the file's default; a worker is on a near network.
+	defaultConnectTimeout = 2 * time.Second
+	// socketHost is the Host header where there is no host.
+	socketHost = "localhost"
+	// pingAfter and pingTimeout find an HTTP/2 connection whose peer vanished
+	// while a stream was silent.
+	pingAfter   = 15 * time.Second
+	pingTimeout = 10 * time.Second
+)
+
+// newSender returns what carries exchanges to spec's URL: the plain HTTP/1.1
+// sender, or net/http where TLS is asked for.
+func newSender(spec Spec) Sender {
+	to, err := parseAddress(spec.URL)
+	if err != nil {
+		return refusing{err}
+	}
+	switch to.scheme {
+	case "unix":
+		return newPlain(plainConfig{Network: "unix", Address: to.socket, Host: socketHost, ConnectTimeout: spec.ConnectTimeout})
+	case "http":
+		dialer := &net.Dialer{Control: refuseMetadata}
+		return newPlain(plainConfig{Network: "tcp", Address: to.host, Host: to.host,
+			ConnectTimeout: spec.ConnectTimeout, Dial: dialer.DialContext})
+	}
+	return newStandard(standardConfig{address: to, connectTimeout: spec.ConnectTimeout})
+}
+
+// refusing is the Sender of a URL that is none: it fails every exchange with
+// the reason, having sent nothing.
+type refusing struct{ err error }
+
+func (s refusing) Send(context.Context, *Request) (*Response, error) {
+	return nil, &SendError{Phase: PhaseConnect, Err: s.err}
+}
+
+func (refusing) Close() {}
+
+type standardConfig struct {
+	address        address
+	connectTimeout time.Duration  // of the connection, and again of the TLS handshake; 0: 2 s
+	rootCAs        *x509.CertPool // nil: the system's
+}
+
+// standard is the Sender over net/http.
+type standard struct {
+	scheme, host string
+	kept         *http.Transport // keeps connections
+	fresh        *http.Transport // one connection an exchange, HTTP/1.1 only
+	closed       atomic.Bool
+}
+
+func newStandard(c standardConfig) *standard {
+	s := &standard{scheme: c.address.scheme, host: c.address.host}
+	if s.scheme == "unix" {
+		s.scheme, s.host = "http", socketHost
+	}
+	s.kept, s.fresh = newTransport(c), newTransport(c)
+	s.kept.ForceAttemptHTTP2 = s.scheme == "https"
+	// A connection of HTTP/2 carries many exchanges and repeats some by
+	// itself; an exchange that must not be sent twice has one of its own.
+	s.fresh.DisableKeepAlives = true
+	s.fresh.Protocols = new(http.Protocols)
+	s.fresh.Protocols.SetHTTP1(true)
+	return s
+}
+
+// newTransport follows no redirect, for it is no http.Client, and asks no
+// proxy, whatever the environment says.
+func newTransport(c standardConfig) *http.Transport {
+	timeout := c.connectTimeout
+	if timeout <= 0 {
+		timeout = defaultConnectTimeout
+	}
+	dialer := &net.Dialer{Timeout: timeout, Control: refuseMetadata}
+	dial := dialer.DialContext
+	if c.address.scheme == "unix" {
+		dialer.Control = nil
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", c.address.socket)
+		}
+	}
+	return &http.Transport{
+		DialContext:            dial,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.rootCAs},
+		TLSHandshakeTimeout:    timeout,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    keptConnections,
+		IdleConnTimeout:        keptFor,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+	}
+}
+
+// Send carries r. When a kept connection breaks before the first byte of the
+// answer, as one does that the worker has just closed, the request goes out
+// once more on a connection of its own, unless r.Fresh forbids it.
+func (s *standard) Send(ctx context.Context, r *Request) (*Response, error) {
+	if r.Fresh || s.closed.Load() {
+		response, attempt, err := s.try(ctx, s.fresh, r)
+		return response, attempt.failure(err)
+	}
+	response, first, err := s.try(ctx, s.kept, r)
+	if err == nil || !first.stale(ctx, err) {
+		return response, first.failure(err)
+	}
+	response, second, again := s.try(ctx, s.fresh, r)
+	if again == nil {
+		return response, nil
+	}
+	// The worker may have seen the first copy: the phase never goes back.
+	second.reached(first.phase())
+	return nil, second.failure(fmt.Errorf("%w (on a new connection, after a kept one broke)", again))
+}
+
+// Close drops the idle connections. Exchanges under way go on to their end;
+// their connections are not kept, nor is one of a later Send.
+func (s *standard) Close() {
+	s.closed.Store(true)
+	s.kept.CloseIdleConnections()
+	s.fresh.CloseIdleConnections()
+}
+
+func (s *standard) try(ctx context.Context, over *http.Transport, r *Request) (*Response, *attempt, error) {
+	a := new(attempt)
+	target, err := s.target(r.Path)
+	if err != nil {
+		return nil, a, err
+	}
+	request := &http.Request{
+		Method: r.Method, URL: target, Host: s.host, Header: forwardable(r.Header),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	body := &pieces{rest: r.Body}
+	for _, piece := range r.Body {
+		request.ContentLength += int64(len(piece))
+	}
+	if request.ContentLength > 0 {
+		request.Body = body
+	}
+	answer, err := over.RoundTrip(request.WithContext(httptrace.WithClientTrace(ctx, a.trace())))
+	if err == nil && ctx.Err() != nil {
+		// A worker that hears of the cancel may still answer in good order.
+		_ = answer.Body.Close()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		body.stop()
+		return nil, a, err
+	}
+	return &Response{
+		Status: answer.StatusCode, Header: answer.Header, ContentLength: answer.ContentLength,
+		Body: &arrival{ReadCloser: answer.Body, request: body, sender: s, cancelled: func() error { return context.Cause(ctx) }},
+	}, a, nil
+}
+
+// target makes a URL of a path with query that goes out as the caller wrote it.
+func (s *standard) target(raw string) (*url.URL, error) {
+	escaped, query, hasQuery := strings.Cut(raw, "?")
+	if !strings.HasPrefix(escaped, "/") {
+		return nil, fmt.Errorf("the path %q does not begin with a slash", escaped)
+	}
+	plain, err := url.PathUnescape(escaped)
+	if err != nil {
+		return nil, fmt.Errorf("the path %q: %w", escaped, err)
+	}
+	return &url.URL{Scheme: s.scheme, Host: s.host, Path: plain, RawPath: escaped,
+		RawQuery: query, ForceQuery: hasQuery && query == ""}, nil
+}
+
+// connectionHeaders belong to one connection and are the Sender's own.
+var connectionHeaders = []string{"Connection", "Content-Length", "Expect", "Host", "Keep-Alive",
+	"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+// forwardable returns a header without what belongs to the client's connection.
+func forwardable(h http.Header) http.Header {
+	out := maps.Clone(h)
+	if out == nil {
+		return http.Header{}
+	}
+	for _, names := range h["Connection"] {
+		for name := range strings.SplitSeq(names, ",") {
+			out.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range connectionHeaders {
+		delete(out, name)
+	}
+	return out
+}
+
+// attempt follows one try. net/http calls its trace from several goroutines.
+type attempt struct {
+	at       atomic.Uint32 // the Phase that it is in
+	reused   atomic.Bool
+	answered atomic.Bool // a byte of the answer has come
+}
+
+func (a *attempt) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			a.reused.Store(info.Reused)
+			a.reached(PhaseWrite)
+		},
+		WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				a.reached(PhaseAwait)
+			}
+		},
+		GotFirstResponseByte: func() { a.answered.Store(true) },
+	}
+}
+
+func (a *attempt) phase() Phase { return Phase(a.at.Load()) }
+
+func (a *attempt) reached(p Phase) {
+	for {
+		at := a.at.Load()
+		if at >= uint32(p) || a.at.CompareAndSwap(at, uint32(p)) {
+			return
+		}
+	}
+}
+
+func (a *attempt) failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &SendError{Phase: a.phase(), Err: err}
+}
+
+// stale reports whether err is the end of a kept connection and nothing else:
+// neither the caller's cancel, nor a worker that is too slow, nor an answer
+// that made no sense.
+func (a *attempt) stale(ctx context.Context, err error) bool {
+	if !a.reused.Load() || a.answered.Load() || ctx.Err() != nil {
+		return false
+	}
+	if reset, ok := errors.AsType[streamReset](err); ok {
+		return reset.Code == refusedStream || reset.Code == http11Required
+	}
+	timed, ok := errors.AsType[net.Error](err)
+	return !ok || !timed.Timeout()
+}
+
+// streamReset has the fields of HTTP/2's stream error, by which net/http lets
+// errors.As find it: the worker gave up one exchange, the connection lives.
+type streamReset struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (e streamReset) Error() string { return fmt.Sprintf("stream reset with code %d", e.Code) }
+
+// RFC 9113, section 7: the codes by which a worker says that it did nothing
+// with the request.
+const (
+	refusedStream  = 0x7
+	http11Required = 0xd
+)
+
+// pieces reads a request's body. After stop nothing reads the caller's slices
+// any more, even where net/http still means to send them.
+type pieces struct {
+	mu   sync.Mutex
+	rest [][]byte
+	done int // bytes of rest[0] that were read
+	off  bool
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.off {
+		return 0, net.ErrClosed
+	}
+	n := 0
+	for n < len(b) && len(p.rest) > 0 {
+		copied := copy(b[n:], p.rest[0][p.done:])
+		n += copied
+		p.done += copied
+		if p.done == len(p.rest[0]) {
+			p.rest, p.done = p.rest[1:], 0
+		}
+	}
+	if n == 0 && len(p.rest) == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Close is net/http's way to say that it needs the body no more.
+func (p *pieces) Close() error {
+	p.stop()
+	return nil
+}
+
+func (p *pieces) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.off, p.rest = true, nil
+}
+
+// arrival is an answer's body; what breaks it is a SendError.
+type arrival struct {
+	io.ReadCloser
+	request   *pieces
+	sender    *standard
+	cancelled func() error // nil while the exchange is wanted
+}
+
+func (a *arrival) Read(b []byte) (int, error) {
+	n, err := a.ReadCloser.Read(b)
+	if err == nil {
+		return n, nil
+	}
+	// As in try, a clean end after the cancel is none.
+	if cause := a.cancelled(); cause != nil {
+		err = cause
+	}
+	// Only a bare EOF is the end that the worker meant.
+	if err != io.EOF {
+		err = &SendError{Phase: PhaseBody, Err: err}
+	}
+	return n, err
+}
+
+func (a *arrival) Close() error {
+	err := a.ReadCloser.Close()
+	a.request.stop()
+	if a.sender.closed.Load() {
+		a.sender.kept.CloseIdleConnections()
+	}
+	return err
+}

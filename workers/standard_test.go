@@ -1,0 +1,551 @@
+package workers
+
+import (
+	"bufio"
+	"context"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// senderTo makes a standard Sender for a URL, closed at the test's end.
+func senderTo(t *testing.T, url string, roots *x509.CertPool) *standard {
+	t.Helper()
+	to, err := parseAddress(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStandard(standardConfig{address: to, connectTimeout: 5 * time.Second, rootCAs: roots})
+	t.Cleanup(s.Close)
+	return s
+}
+
+// tlsEngine is an HTTPS server, and the Sender that trusts it.
+func tlsEngine(t *testing.T, http2 bool, handler http.HandlerFunc) *standard {
+	t.Helper()
+	engine := httptest.NewUnstartedServer(handler)
+	engine.EnableHTTP2 = http2
+	engine.StartTLS()
+	t.Cleanup(engine.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(engine.Certificate())
+	return senderTo(t, engine.URL, roots)
+}
+
+func plainEngine(t *testing.T, handler http.HandlerFunc) *standard {
+	t.Helper()
+	engine := httptest.NewServer(handler)
+	t.Cleanup(engine.Close)
+	return senderTo(t, engine.URL, nil)
+}
+
+// scriptedEngine takes connections one after the other; script gets the
+// connection's number, from 0, and serves it to its end.
+func scriptedEngine(t *testing.T, script func(number int, conn net.Conn, r *bufio.Reader)) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for number := 0; ; number++ {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			script(number, conn, bufio.NewReader(conn))
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-ended
+	})
+	return "http://" + listener.Addr().String()
+}
+
+func takeRequest(r *bufio.Reader) (body string, err error) {
+	request, err := http.ReadRequest(r)
+	if err != nil {
+		return "", err
+	}
+	all, err := io.ReadAll(request.Body)
+	return string(all), err
+}
+
+func postOf(path string, pieces ...string) *Request {
+	r := &Request{Method: http.MethodPost, Path: path, Header: http.Header{"Content-Type": {"application/json"}}}
+	for _, piece := range pieces {
+		r.Body = append(r.Body, []byte(piece))
+	}
+	return r
+}
+
+func readAll(t *testing.T, answer *Response, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func failedIn(t *testing.T, err error, want Phase) {
+	t.Helper()
+	failed, ok := errors.AsType[*SendError](err)
+	if !ok || failed.Phase != want {
+		t.Fatalf("error %v; want a SendError of phase %d", err, want)
+	}
+}
+
+// failedOnceConnected takes both phases before an answer: net/http may hear of
+// a connection's end sooner than that its last byte was written.
+func failedOnceConnected(t *testing.T, err error) {
+	t.Helper()
+	failed, ok := errors.AsType[*SendError](err)
+	if !ok || failed.Phase != PhaseWrite && failed.Phase != PhaseAwait {
+		t.Fatalf("error %v; want a SendError of writing or waiting", err)
+	}
+}
+
+const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+func TestTLSExchangeArrivesAsWritten(t *testing.T) {
+	for _, proto := range []string{"HTTP/2.0", "HTTP/1.1"} {
+		send := tlsEngine(t, proto == "HTTP/2.0", func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			for name := range r.Header {
+				if !slices.Contains([]string{"Content-Type", "Content-Length", "X-Kept", "User-Agent", "Accept-Encoding"}, name) {
+					t.Errorf("%s: header %s reached the worker", proto, name)
+				}
+			}
+			if r.Header.Get("X-Kept") != "yes" || r.ContentLength != 11 || len(r.TransferEncoding) != 0 {
+				t.Errorf("%s: got %v, length %d", proto, r.Header, r.ContentLength)
+			}
+			w.Header().Set("X-Proto", r.Proto)
+			_, _ = io.WriteString(w, r.RequestURI+" "+r.Host+" "+string(body))
+		})
+		r := postOf("/v1/a%2Fb/c?x=%20&&y", "hello ", "", "world")
+		for name, value := range map[string]string{"X-Kept": "yes", "Connection": "close, X-Hop", "X-Hop": "1", "Upgrade": "h2c", "Te": "trailers",
+			"Keep-Alive": "1", "Transfer-Encoding": "chunked", "Content-Length": "99", "Host": "evil", "Expect": "100-continue"} {
+			r.Header.Set(name, value)
+		}
+		before := r.Header.Clone()
+		answer, err := send.Send(t.Context(), r)
+		if got, want := readAll(t, answer, err), "/v1/a%2Fb/c?x=%20&&y "+send.host+" hello world"; got != want {
+			t.Errorf("%s: the worker saw %q; want %q", proto, got, want)
+		}
+		if answer.Header.Get("X-Proto") != proto {
+			t.Errorf("spoke %s; want %s", answer.Header.Get("X-Proto"), proto)
+		}
+		for name := range before {
+			if !slices.Equal(before[name], r.Header[name]) {
+				t.Errorf("Send changed the caller's header %s", name)
+			}
+		}
+	}
+}
+
+func TestUnknownCertificateIsNoConnection(t *testing.T) {
+	engine := httptest.NewUnstartedServer(http.NotFoundHandler())
+	engine.Config.ErrorLog = discardLog()
+	engine.StartTLS()
+	t.Cleanup(engine.Close)
+	_, err := senderTo(t, engine.URL, nil).Send(t.Context(), postOf("/", "x"))
+	failedIn(t, err, PhaseConnect)
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	var asked atomic.Int32
+	send := plainEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	})
+	answer, err := send.Send(t.Context(), &Request{Method: http.MethodGet, Path: "/"})
+	_ = readAll(t, answer, err)
+	if answer.Status != http.StatusFound || asked.Load() != 1 {
+		t.Errorf("status %d after %d requests; want the 302 after one", answer.Status, asked.Load())
+	}
+}
+
+func TestEnvironmentNamesNoProxy(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the proxy was asked") }))
+	t.Cleanup(proxy.Close)
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
+		t.Setenv(name, proxy.URL)
+	}
+	// net/http never proxies loopback and reads the environment once, so that
+	// asking it the question is not enough: the transports must have no proxy.
+	send := plainEngine(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "direct") })
+	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	if got := readAll(t, answer, err); got != "direct" {
+		t.Errorf("got %q", got)
+	}
+	if send.kept.Proxy != nil || send.fresh.Proxy != nil {
+		t.Error("a transport has a proxy")
+	}
+}
+
+func TestUnixSocketIsSpokenTo(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "engine.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Host+r.RequestURI)
+	}))
+	_ = engine.Listener.Close()
+	engine.Listener = listener
+	engine.Start()
+	t.Cleanup(engine.Close)
+	answer, err := senderTo(t, "unix://"+socket, nil).Send(t.Context(), &Request{Method: http.MethodGet, Path: "/v1/models"})
+	if got := readAll(t, answer, err); got != "localhost/v1/models" {
+		t.Errorf("got %q", got)
+	}
+	_, err = senderTo(t, "unix://"+socket+".gone", nil).Send(t.Context(), postOf("/", "x"))
+	failedIn(t, err, PhaseConnect)
+}
+
+func TestRefusedConnectionSawNothing(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	_, err = senderTo(t, "http://"+listener.Addr().String(), nil).Send(t.Context(), postOf("/", "x"))
+	failedIn(t, err, PhaseConnect)
+}
+
+func TestPathsThatAreNoneSendNothing(t *testing.T) {
+	send := plainEngine(t, func(http.ResponseWriter, *http.Request) { t.Error("a request came") })
+	for _, path := range []string{"", "v1/models", "/%zz", "*", "http://evil/"} {
+		_, err := send.Send(t.Context(), postOf(path))
+		failedIn(t, err, PhaseConnect)
+	}
+	_, err := send.Send(t.Context(), &Request{Method: "GET", Path: "/", Header: http.Header{"X": {"a\r\nB: c"}}})
+	failedIn(t, err, PhaseConnect)
+}
+
+// A worker closes a kept connection as a request goes out on it.
+func TestStaleConnectionIsReplacedExactlyOnce(t *testing.T) {
+	bodies := make(chan string, 8)
+	url := scriptedEngine(t, func(number int, conn net.Conn, r *bufio.Reader) {
+		for answers := 0; ; answers++ {
+			body, err := takeRequest(r)
+			if err != nil {
+				return
+			}
+			bodies <- body
+			if number == 0 && answers == 1 {
+				return
+			}
+			_, _ = io.WriteString(conn, okAnswer)
+		}
+	})
+	send := senderTo(t, url, nil)
+	for _, body := range []string{"first", "second"} {
+		answer, err := send.Send(t.Context(), postOf("/", body))
+		if got := readAll(t, answer, err); got != "ok" {
+			t.Fatalf("%s: got %q", body, got)
+		}
+	}
+	for _, want := range []string{"first", "second", "second"} {
+		if got := <-bodies; got != want {
+			t.Errorf("the worker saw %q; want %q", got, want)
+		}
+	}
+	if len(bodies) != 0 {
+		t.Errorf("the worker saw %d more requests", len(bodies))
+	}
+}
+
+func TestSecondBrokenConnectionIsTheCallersToKnow(t *testing.T) {
+	var requests atomic.Int32
+	url := scriptedEngine(t, func(number int, conn net.Conn, r *bufio.Reader) {
+		for {
+			if _, err := takeRequest(r); err != nil {
+				return
+			}
+			if requests.Add(1) > 1 {
+				return
+			}
+			_, _ = io.WriteString(conn, okAnswer)
+		}
+	})
+	send := senderTo(t, url, nil)
+	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	_ = readAll(t, answer, err)
+	_, err = send.Send(t.Context(), postOf("/", "x"))
+	failedOnceConnected(t, err)
+	if requests.Load() != 3 {
+		t.Errorf("the worker saw %d requests; want 3: one, its last, and one repeated", requests.Load())
+	}
+}
+
+func TestRepeatedRequestKeepsThePhaseOfItsFirstCopy(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		r := bufio.NewReader(conn)
+		_, _ = takeRequest(r)
+		_, _ = io.WriteString(conn, okAnswer)
+		_, _ = takeRequest(r)
+		_ = listener.Close() // the engine dies with the request in its hands
+	}()
+	send := senderTo(t, "http://"+listener.Addr().String(), nil)
+	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	_ = readAll(t, answer, err)
+	_, err = send.Send(t.Context(), postOf("/", "x"))
+	failedOnceConnected(t, err)
+}
+
+func TestFreshRequestIsNeverOnAKeptConnectionNorRepeated(t *testing.T) {
+	var connections, requests atomic.Int32
+	url := scriptedEngine(t, func(number int, conn net.Conn, r *bufio.Reader) {
+		connections.Add(1)
+		if _, err := takeRequest(r); err != nil {
+			return
+		}
+		if requests.Add(1) == 1 {
+			_, _ = io.WriteString(conn, okAnswer)
+		}
+	})
+	send := senderTo(t, url, nil)
+	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	_ = readAll(t, answer, err)
+	fresh := postOf("/", "x")
+	fresh.Fresh = true
+	_, err = send.Send(t.Context(), fresh)
+	failedOnceConnected(t, err)
+	if connections.Load() != 2 || requests.Load() != 2 {
+		t.Errorf("%d connections, %d requests; want 2 and 2", connections.Load(), requests.Load())
+	}
+}
+
+func TestConnectionsAreKeptUnlessFresh(t *testing.T) {
+	var connections atomic.Int32
+	engine := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	engine.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	engine.Start()
+	t.Cleanup(engine.Close)
+	send := senderTo(t, engine.URL, nil)
+	ask := func(fresh bool) {
+		r := postOf("/", "x")
+		r.Fresh = fresh
+		answer, err := send.Send(t.Context(), r)
+		_ = readAll(t, answer, err)
+	}
+	for range 3 {
+		ask(false)
+	}
+	if connections.Load() != 1 {
+		t.Errorf("3 requests in a row took %d connections; want 1", connections.Load())
+	}
+	ask(true)
+	ask(true)
+	if connections.Load() != 3 {
+		t.Errorf("2 fresh requests made it %d connections; want 3", connections.Load())
+	}
+	send.Close()
+	ask(false)
+	if connections.Load() != 4 {
+		t.Errorf("after Close a request must still go, on its own connection: %d connections", connections.Load())
+	}
+}
+
+func TestBrokenBodyIsASendError(t *testing.T) {
+	for name, answer := range map[string]string{
+		"length":  "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+	} {
+		url := scriptedEngine(t, func(_ int, conn net.Conn, r *bufio.Reader) {
+			_, _ = takeRequest(r)
+			_, _ = io.WriteString(conn, answer)
+		})
+		got, err := senderTo(t, url, nil).Send(t.Context(), postOf("/", "x"))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		body, err := io.ReadAll(got.Body)
+		failedIn(t, err, PhaseBody)
+		if string(body) != "half" || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s: %q, %v", name, body, err)
+		}
+		_ = got.Body.Close()
+	}
+}
+
+func TestEndlessHeaderIsCutOff(t *testing.T) {
+	url := scriptedEngine(t, func(_ int, conn net.Conn, r *bufio.Reader) {
+		_, _ = takeRequest(r)
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n")
+		for {
+			if _, err := io.WriteString(conn, "X-More: "+strings.Repeat("x", 4000)+"\r\n"); err != nil {
+				return
+			}
+		}
+	})
+	_, err := senderTo(t, url, nil).Send(t.Context(), postOf("/", "x"))
+	failedOnceConnected(t, err)
+}
+
+func TestCancelEndsTheExchangeAndTheWorkerSeesIt(t *testing.T) {
+	for _, inBody := range []bool{false, true} {
+		for _, http2 := range []bool{false, true} {
+			seen, came := make(chan struct{}), make(chan struct{})
+			send := tlsEngine(t, http2, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.ReadAll(r.Body)
+				if inBody {
+					w.WriteHeader(http.StatusOK)
+					w.(http.Flusher).Flush()
+				}
+				close(came)
+				<-r.Context().Done()
+				close(seen)
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if !inBody {
+				go func() {
+					<-came
+					cancel()
+				}()
+			}
+			answer, err := send.Send(ctx, postOf("/", "x"))
+			if !inBody {
+				failedOnceConnected(t, err)
+			} else {
+				if err != nil {
+					t.Fatal(err)
+				}
+				cancel()
+				_, err = io.ReadAll(answer.Body)
+				_ = answer.Body.Close()
+				failedIn(t, err, PhaseBody)
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("error %v does not say that the caller cancelled", err)
+			}
+			<-seen
+		}
+	}
+}
+
+// The caller may reuse its buffers once an exchange has ended, even if the
+// worker answered before it had read them.
+func TestBodyIsNotReadAfterTheExchange(t *testing.T) {
+	body := &pieces{rest: [][]byte{[]byte("abc"), []byte("def")}}
+	two := make([]byte, 2)
+	if n, err := body.Read(two); n != 2 || err != nil || string(two) != "ab" {
+		t.Fatalf("Read: %q, %v", two[:n], err)
+	}
+	body.stop()
+	if n, err := body.Read(two); n != 0 || err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("Read after the end: %d bytes, %v; want an error that breaks the connection", n, err)
+	}
+}
+
+func TestPiecesReadAsOneBody(t *testing.T) {
+	for size := 1; size < 9; size++ {
+		body := &pieces{rest: [][]byte{[]byte("ab"), nil, []byte("cde"), {}, []byte("f")}}
+		var got []byte
+		chunk := make([]byte, size)
+		for {
+			n, err := body.Read(chunk)
+			got = append(got, chunk[:n]...)
+			if err == io.EOF {
+				break
+			}
+			if err != nil || n == 0 {
+				t.Fatalf("by %d: %d bytes, %v", size, n, err)
+			}
+		}
+		if string(got) != "abcdef" {
+			t.Errorf("by %d: %q", size, got)
+		}
+	}
+}
+
+func TestClosedSenderLeavesNothingBehind(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	release := make(chan struct{})
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		<-release
+		_, _ = io.WriteString(w, "to the end")
+	}))
+	send := senderTo(t, engine.URL, nil)
+	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	send.Close()
+	close(release)
+	if got := readAll(t, answer, nil); got != "to the end" {
+		t.Errorf("the exchange under way got %q", got)
+	}
+	engine.Listener.Close()
+	goleak.VerifyNone(t, before)
+	engine.Close()
+}
+
+// A worker that resets a stream over HTTP/2 has given up one exchange; the
+// connection lives and the request may have been worked on.
+func TestResetStreamIsNotRepeated(t *testing.T) {
+	var requests atomic.Int32
+	send := tlsEngine(t, true, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		if requests.Add(1) == 2 {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	_ = readAll(t, answer, err)
+	_, err = send.Send(t.Context(), postOf("/", "x"))
+	failedOnceConnected(t, err)
+	if requests.Load() != 2 {
+		t.Errorf("the worker saw %d requests; want 2", requests.Load())
+	}
+}
+
+func TestURLThatIsNoneFailsEveryExchange(t *testing.T) {
+	send := newSender(Spec{Config: Config{URL: "ftp://engine"}})
+	_, err := send.Send(t.Context(), postOf("/", "x"))
+	failedIn(t, err, PhaseConnect)
+	if !strings.Contains(err.Error(), "scheme") {
+		t.Errorf("error %v does not say what is wrong", err)
+	}
+	send.Close()
+}

@@ -1,0 +1,202 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Worker is one live engine. It is safe for concurrent use; the Fleet that
+// made it keeps its status.
+type Worker struct {
+	address address
+	sender  Sender
+	suspect chan struct{} // holds one when a check is wanted at once
+
+	// The key lives in these two alone: fmt can print a field of any type,
+	// under any verb, but not what a function holds.
+	key       func() string
+	authorize func(http.Header) // sets the key; nil without one
+
+	mu     sync.Mutex
+	spec   Spec // without its Key
+	status Status
+
+	// reporting is held while the status is handed out and when the worker is
+	// retired, so that no report of a retired worker is ever given.
+	reporting sync.Mutex
+	retired   bool
+}
+
+// Status is what the checks of a worker have found.
+type Status struct {
+	Up                  bool      // may be sent to; true too before the first check has ended
+	Since               time.Time // when Up last changed, or the first check's end; zero before that
+	Checked             time.Time // when the last check ended; zero before the first
+	LastError           string    // why the last failed check failed; empty once the worker is well
+	ConsecutiveFailures int
+
+	Waiting int       // requests in the engine's own queue
+	Running int       // requests that the engine works on
+	KVUsage float64   // share of the KV cache in use, 0 to 1; the highest of several ranks
+	LoadAt  time.Time // when the engine said so; zero when it never did
+
+	Health string   // the path that is checked; empty until one has answered
+	Engine string   // the engine that the answers show, an openai.Engine; empty while they show none
+	Models []string // what GET /v1/models lists; nil when it was not learned
+}
+
+func newWorker(spec Spec, send func(Spec) Sender) *Worker {
+	w := &Worker{
+		spec:    spec.clone(),
+		sender:  send(spec),
+		suspect: make(chan struct{}, 1),
+		status:  Status{Up: true},
+	}
+	// A URL that cannot be parsed has a Sender that says so.
+	w.address, _ = parseAddress(spec.URL)
+	w.spec.Key = ""
+	w.key = func() string { return spec.Key }
+	if spec.Key != "" {
+		authorization := []string{"Bearer " + spec.Key}
+		w.authorize = func(h http.Header) { h["Authorization"] = authorization }
+	}
+	return w
+}
+
+// Name returns the worker's name, unique in its Fleet.
+func (w *Worker) Name() string { return w.Spec().Name }
+
+// Pool returns the name of the pool that the worker belongs to.
+func (w *Worker) Pool() string { return w.Spec().Pool }
+
+// Spec returns a copy of what the worker was last synced with. Its Key is set:
+// printing a Spec hides it, reading the field does not.
+func (w *Worker) Spec() Spec {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	spec := w.spec.clone()
+	spec.Key = w.key()
+	return spec
+}
+
+// Status returns what the checks have found so far. The caller may keep it.
+func (w *Worker) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	status := w.status
+	status.Models = slices.Clone(status.Models)
+	return status
+}
+
+// Suspect asks for a check at once, after a request could not connect. It
+// returns immediately and may be called for every failed request: the checks
+// of a worker begin at least a second apart.
+func (w *Worker) Suspect() {
+	select {
+	case w.suspect <- struct{}{}:
+	default:
+	}
+}
+
+// credentials are a client's own; they never reach a worker.
+var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
+
+// Send carries r to the worker as a Sender does. r.Path begins at the
+// gateway's root, as /v1/chat/completions; the worker's base path goes before
+// it. The worker's own key replaces any credential in r.Header, which is not
+// changed, and the answer is asked for uncompressed.
+func (w *Worker) Send(ctx context.Context, r *Request) (*Response, error) {
+	return w.sendTo(ctx, w.address.join(r.Path), r)
+}
+
+func (w *Worker) sendTo(ctx context.Context, path string, r *Request) (*Response, error) {
+	out := *r
+	out.Path = path
+	out.Header = w.header(r.Header)
+	return w.sender.Send(ctx, &out)
+}
+
+// Written once, read only: Senders do not change a header's values.
+var (
+	identityEncoding = []string{"identity"}
+	ownAgent         = []string{"tierway"}
+)
+
+func (w *Worker) header(client http.Header) http.Header {
+	h := maps.Clone(client)
+	if h == nil {
+		h = make(http.Header, 3) // the three below
+	}
+	for _, name := range credentials {
+		delete(h, name)
+	}
+	if w.authorize != nil {
+		w.authorize(h)
+	}
+	h["Accept-Encoding"] = identityEncoding
+	if len(h["User-Agent"]) == 0 {
+		h["User-Agent"] = ownAgent
+	}
+	return h
+}
+
+// String names the worker, as in small-0 (small).
+func (w *Worker) String() string {
+	spec := w.Spec()
+	return fmt.Sprintf("%s (%s)", spec.Name, spec.Pool)
+}
+
+// Format prints what String says under every verb, so that no way of printing
+// a Worker shows its key.
+func (w *Worker) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(w.String())) }
+
+// LogValue logs the worker's name and pool.
+func (w *Worker) LogValue() slog.Value {
+	spec := w.Spec()
+	return slog.GroupValue(slog.String("name", spec.Name), slog.String("pool", spec.Pool))
+}
+
+// adopt takes over a spec for which sameWorker holds.
+func (w *Worker) adopt(spec Spec) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spec = spec.clone()
+	w.spec.Key = ""
+}
+
+// retire ends the worker's reports and drops its idle connections. Exchanges
+// under way go on to their end.
+func (w *Worker) retire() {
+	w.reporting.Lock()
+	w.retired = true
+	w.reporting.Unlock()
+	w.sender.Close()
+}
+
+// report hands the status to give, unless the worker is retired.
+func (w *Worker) report(give func(*Worker, Status)) {
+	w.reporting.Lock()
+	defer w.reporting.Unlock()
+	if give != nil && !w.retired {
+		give(w, w.Status())
+	}
+}
+
+// update changes the status and tells whether a reader of reports should know.
+func (w *Worker) update(change func(*Status)) (news bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.status
+	change(&w.status)
+	after := w.status
+	return before.Since.IsZero() != after.Since.IsZero() || before.Up != after.Up ||
+		before.LoadAt != after.LoadAt ||
+		before.Waiting != after.Waiting || before.Running != after.Running || before.KVUsage != after.KVUsage ||
+		before.Engine != after.Engine || !slices.Equal(before.Models, after.Models)
+}
