@@ -5,7 +5,6 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 30s
 TIERWAY_SOAK ?= 60s
 BENCHTIME ?= 200ms
@@ -23,7 +22,7 @@ run: build ## Build and start the gateway before simulated engines, with nothing
 	@bin/tierway demo
 
 build: ## Build the static binary bin/tierway
-	@CGO_ENABLED=0 go build $(TAGS) -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tierway ./cmd/tierway
+	@CGO_ENABLED=0 go build $(TAGS) -trimpath -ldflags "-s -w" -o bin/tierway ./cmd/tierway
 
 test: deps build ## Run all tests: units with the race detector, then the binary with the official SDKs
 	@scripts/test.sh

@@ -157,7 +157,7 @@ func (d *decoder) checkAddresses(f *File) {
 		d.checkOpen("admin.listen", f.Admin.Listen, "admin.", f.Admin.TLS.On() || shared && f.TLS.On(), f.Admin.Insecure)
 	}
 	if f.Metrics.Listen != "" {
-		if _, ok := d.checkListen("metrics.listen", f.Metrics.Listen); ok && f.Metrics.Listen == f.Listen && !shared {
+		if _, ok := d.checkListen("metrics.listen", f.Metrics.Listen); ok && f.Metrics.Listen == f.Listen && !shared && !strings.HasSuffix(f.Listen, ":0") {
 			d.fault("metrics.listen", d.shown("metrics.listen", f.Metrics.Listen)+" is the data plane's address", "give it another port, or remove the key to serve /metrics on the admin plane")
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // maxNodes bounds the values that one file may hold once its aliases are
 // written out: a thousand workers need about ten thousand, and a bomb of
 // aliases within aliases is over it at once.
-const maxNodes = 200_000
+const maxNodes = 50_000
 
 // Lookup finds a variable of the environment, as os.LookupEnv does.
 type Lookup func(name string) (value string, ok bool)
@@ -35,9 +35,8 @@ type decoder struct {
 	problems  Problems
 	told      map[string]bool // paths that a problem is about: one is enough
 	nodes     int
-	within    map[*yaml.Node]bool // aliases being followed, against cycles
-	variables map[string]string   // what ${…} was replaced by, unless too short for a secret
-	keys      map[string]string   // workers' keys by variable
+	variables map[string]string // what ${…} was replaced by, unless too short for a secret
+	keys      map[string]string // workers' keys by variable
 }
 
 // problem notes that something is wrong with the value at path.
@@ -49,14 +48,17 @@ func (d *decoder) problem(n *yaml.Node, path, message, hint string) {
 
 // value decodes one node into v, which is settable.
 func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
+	if d.nodes > maxNodes {
+		return
+	}
 	if d.nodes++; d.nodes > maxNodes {
-		if d.nodes == maxNodes+1 {
-			d.problem(n, path, fmt.Sprintf("the file holds more than %d values", maxNodes), "write aliases out")
-		}
+		d.problem(n, path, fmt.Sprintf("the file holds more than %d values", maxNodes), "write aliases out")
 		return
 	}
 	if n.Kind == yaml.AliasNode {
-		d.alias(n, path, k, v)
+		// No section holds itself, so that an alias within what it stands for
+		// ends at a value that does not fit.
+		d.value(n.Alias, path, k, v)
 		return
 	}
 	if n.Style&yaml.TaggedStyle != 0 {
@@ -83,17 +85,6 @@ func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
 	default:
 		d.scalar(n, path, k, v)
 	}
-}
-
-// alias decodes what an alias stands for, at the place of the alias.
-func (d *decoder) alias(n *yaml.Node, path string, k key, v reflect.Value) {
-	if n.Alias == nil || d.within[n.Alias] {
-		d.problem(n, path, "the alias contains itself", "write it out")
-		return
-	}
-	d.within[n.Alias] = true
-	d.value(n.Alias, path, k, v)
-	delete(d.within, n.Alias)
 }
 
 // absent reports whether a section or list was written without a value, which

@@ -38,25 +38,24 @@ func FromFlags(model string, urls []string, listen, adminListen string) (*File, 
 			d.fault(fmt.Sprintf("tiers[0].workers[%d].url", i), "is empty", "remove the comma too many")
 		}
 	}
+	d.told["auth.required"] = true // nobody asked for false: of an open address only the address is told
 	d.check(&f)
 	for i := range d.problems {
-		nameFlag(&d.problems[i])
+		p := &d.problems[i]
+		nameFlag(p)
+		if (p.Path == "--listen" || p.Path == "--admin-listen") && !strings.HasPrefix(p.Hint, "write host:port") {
+			p.Hint = "without a configuration file every address is loopback; write one and pass it with --config"
+		}
 	}
 	return d.finish(&f)
 }
 
 // nameFlag replaces what a problem calls a value of the file by the flag that
-// it came from, and the ways out that only a file has.
+// it came from.
 func nameFlag(p *Problem) {
 	flags := strings.NewReplacer("tiers[0].model", "--model", "tiers[0].workers", "--worker-urls", "].url", "]", "admin.listen", "--admin-listen")
 	p.Path, p.Message = flags.Replace(p.Path), flags.Replace(p.Message)
-	switch p.Path {
-	case "listen", "auth.required", "--admin-listen":
-		if p.Path == "listen" {
-			p.Path = "--listen"
-		}
-		if !strings.HasPrefix(p.Hint, "write host:port") {
-			p.Hint = "without a configuration file every address is loopback; write one and pass it with --config"
-		}
+	if p.Path == "listen" {
+		p.Path = "--listen"
 	}
 }

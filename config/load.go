@@ -18,6 +18,9 @@ import (
 // maxFile bounds config.yaml in bytes: a thousand workers take about 200 KB.
 const maxFile = 4 << 20
 
+// maxProblems bounds what is reported: nobody reads on after a thousand.
+const maxProblems = 1000
+
 // Load reads a configuration file and checks all of it. env finds environment
 // variables, as os.LookupEnv does. The error is a Problems, unless the file
 // could not be read at all. A file with nothing but warnings is returned; they
@@ -54,6 +57,9 @@ func Parse(name string, src []byte, env func(string) (string, bool)) (*File, err
 // finish returns the file, or all that is wrong with it.
 func (d *decoder) finish(f *File) (*File, error) {
 	f.warnings = d.problems.sorted()
+	if more := len(f.warnings) - maxProblems; more > 0 {
+		f.warnings = append(f.warnings[:maxProblems], Problem{File: d.file, Message: fmt.Sprintf("%d more problems", more)})
+	}
 	if f.warnings.Failed() {
 		return nil, f.warnings
 	}
@@ -67,7 +73,7 @@ func newDecoder(name string, env Lookup) *decoder {
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
-	return &decoder{file: name, env: env, places: map[string]place{}, told: map[string]bool{}, within: map[*yaml.Node]bool{},
+	return &decoder{file: name, env: env, places: map[string]place{}, told: map[string]bool{},
 		variables: map[string]string{}, keys: map[string]string{}}
 }
 
@@ -130,7 +136,7 @@ func (d *decoder) syntax(src []byte, err error) {
 			line = n
 		}
 	}
-	lines := strings.Split(string(src), "\n")
+	lines := splitLines(string(src))
 	// The parser counts the line of some errors from 0.
 	for at := max(line-1, 1); at <= min(line+1, len(lines)); at++ {
 		text := lines[at-1]

@@ -56,10 +56,7 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 		if v.IsNil() {
 			return nil
 		}
-		if v.Elem().Kind() == reflect.Struct {
-			return nodeOf(v.Elem(), k, redact)
-		}
-		return scalarNode(v.Elem(), k, redact)
+		return itemNode(v.Elem(), k, redact)
 	case reflect.Struct:
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		f := fieldsOf(v.Type())
@@ -100,13 +97,20 @@ func collectionNode(v reflect.Value, k key, redact bool) *yaml.Node {
 		n.Style = yaml.FlowStyle // []: by its absence it would mean all
 	}
 	for i := range v.Len() {
-		item := nodeOf(v.Index(i), key{}, redact)
-		if item == nil {
-			item = &yaml.Node{Kind: yaml.MappingNode}
-		}
-		n.Content = append(n.Content, item)
+		n.Content = append(n.Content, itemNode(v.Index(i), key{}, redact))
 	}
 	return n
+}
+
+// itemNode writes what is there even if nothing in it is set.
+func itemNode(v reflect.Value, k key, redact bool) *yaml.Node {
+	if v.Kind() != reflect.Struct {
+		return scalarNode(v, k, redact)
+	}
+	if n := nodeOf(v, k, redact); n != nil {
+		return n
+	}
+	return &yaml.Node{Kind: yaml.MappingNode}
 }
 
 // scalarNode writes a single value.
@@ -121,7 +125,7 @@ func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
 	case reflect.Bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v.Bool())}
 	case reflect.Float64:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: strconv.FormatFloat(v.Float(), 'g', -1, 64)}
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: strconv.FormatFloat(v.Float(), 'g', -1, 64)}
 	case reflect.Int:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v.Int(), 10)}
 	}

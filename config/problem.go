@@ -2,7 +2,6 @@ package config
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -109,8 +108,8 @@ func maskedLines(ps Problems, src []byte) []string {
 	}
 	var lines []string
 	masking := false
-	for i, raw := range bytes.Split(src, []byte("\n")) {
-		line := printable(string(raw))
+	for i, raw := range splitLines(string(src)) {
+		line := printable(raw)
 		at, starts := hidden[i+1]
 		switch {
 		case starts:
@@ -127,6 +126,13 @@ func maskedLines(ps Problems, src []byte) []string {
 	return lines
 }
 
+// splitLines splits at all that YAML takes for the end of a line, so that lines
+// are counted as its parser counts them.
+func splitLines(src string) []string {
+	ends := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
+	return strings.Split(ends.Replace(src), "\n")
+}
+
 // looksLikeKey reports whether a line starts a new key or list item.
 func looksLikeKey(line string) bool {
 	word, _, found := strings.Cut(strings.TrimLeft(line, " -{"), ":")
@@ -140,8 +146,6 @@ func printable(line string) string {
 		switch {
 		case r == '\t':
 			return ' '
-		case r == '\r':
-			return -1
 		case !strconv.IsPrint(r):
 			return '?'
 		}

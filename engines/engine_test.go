@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -236,6 +237,17 @@ func TestScriptOverrules(t *testing.T) {
 	}
 }
 
+// until waits for what another goroutine brings about; the test's own timeout bounds it.
+func until(t *testing.T, happened func() bool) {
+	t.Helper()
+	for !happened() {
+		if t.Context().Err() != nil {
+			t.Fatal("it never happened")
+		}
+		runtime.Gosched()
+	}
+}
+
 // counted lets a test wait for handlers instead of for time.
 type counted struct {
 	http.Handler
@@ -272,13 +284,7 @@ func TestLeavingClientsGiveTheirSlotsBack(t *testing.T) {
 			started <- err
 		}()
 	}
-	for e.Stats().Waiting != clients-slots { // slots are full and everyone else stands in line
-		select {
-		case <-t.Context().Done():
-			t.Fatal("the clients never arrived")
-		default:
-		}
-	}
+	until(t, func() bool { return e.Stats().Waiting == clients-slots }) // the slots are full, the others stand in line
 	cancel()
 	for range clients {
 		<-done
@@ -310,11 +316,7 @@ func TestTwoThousandStreamsAtOnce(t *testing.T) {
 			ended <- w.Body.String()
 		}()
 	}
-	for e.Stats().Running != streams {
-		if t.Context().Err() != nil {
-			t.Fatal("not all streams run")
-		}
-	}
+	until(t, func() bool { return e.Stats().Running == streams })
 	close(release)
 	for range streams {
 		if body := <-ended; !strings.HasSuffix(body, "data: [DONE]\n\n") {

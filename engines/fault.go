@@ -55,7 +55,7 @@ type kindInfo struct {
 	at       bool // at the start with After 0, in the answer's course otherwise
 }
 
-// kinds is never written.
+// faultKinds is never written.
 var faultKinds = map[Kind]kindInfo{
 	FaultReset: {at: true}, FaultClose: {at: true}, FaultHang: {at: true},
 	FaultSlow: {replaces: true}, FaultStale: {replaces: true}, FaultGarbage: {replaces: true},
@@ -146,6 +146,9 @@ func (f *Fault) check() error {
 	}
 	if f.Kind == FaultStatus && (f.Status < 200 || f.Status > 599) {
 		return fmt.Errorf("the fault status needs a status of 200 to 599, not %d", f.Status)
+	}
+	if f.Times < 0 || f.After < 0 {
+		return fmt.Errorf("the fault %s has times %d and after %d; neither can be below 0", f.Kind, f.Times, f.After)
 	}
 	if forms := []Form{"", FormVLLM, FormSGLang, FormLlamaCpp, FormMessages}; !slices.Contains(forms, f.Form) {
 		return fmt.Errorf("the fault %s has the form %q, which is not one of vllm, sglang, llamacpp, messages", f.Kind, f.Form)

@@ -21,7 +21,7 @@ func conform(schema json.RawMessage, seed uint64) (string, error) {
 	default:
 		return "", badRequest("schema", "a JSON schema must be an object")
 	}
-	g := &generator{root: root, dice: dice{seed}}
+	g := &generator{root: root, dice: dice{seed}, left: mostValues}
 	b, err := json.Marshal(g.value(root, 0))
 	if err != nil {
 		return "", badRequest("schema", "the JSON schema asks for what JSON cannot hold: %v", err)
@@ -33,7 +33,11 @@ func conform(schema json.RawMessage, seed uint64) (string, error) {
 type generator struct {
 	root any
 	dice dice
+	left int // steps
 }
+
+// mostValues bounds the work: schemas that nest lists of themselves grow without end.
+const mostValues = 20000
 
 // Below shallow depth answers are as full as the schema allows, below the deepest
 // only as full as it demands; at the last one a schema that demands itself for ever
@@ -46,7 +50,8 @@ const (
 
 func (g *generator) value(schema any, depth int) any {
 	s, ok := schema.(map[string]any)
-	if !ok || depth > lastHope {
+	g.left--
+	if !ok || depth > lastHope || g.left < 0 {
 		if ok || schema == false {
 			return nil
 		}
@@ -78,6 +83,9 @@ func (g *generator) value(schema any, depth int) any {
 // none of them is left.
 func (g *generator) resolve(s map[string]any, depth int) map[string]any {
 	for range lastHope {
+		if g.left--; g.left < 0 || depth > lastHope {
+			break
+		}
 		switch {
 		case s["$ref"] != nil:
 			ref, _ := s["$ref"].(string)
@@ -87,7 +95,7 @@ func (g *generator) resolve(s map[string]any, depth int) map[string]any {
 			s = without(s, "allOf")
 			for _, branch := range branches {
 				m, _ := branch.(map[string]any)
-				s = merge(s, g.resolve(m, depth))
+				s = merge(s, g.resolve(m, depth+1))
 			}
 		case s["anyOf"] != nil:
 			s = merge(without(s, "anyOf"), g.branch(s["anyOf"], depth))

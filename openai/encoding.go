@@ -34,7 +34,7 @@ func Decode(encoding string, body io.Reader, hint, most int64) ([]byte, error) {
 	case "gzip", "x-gzip":
 		zipped = true
 	default:
-		return nil, &RequestError{Reason: RefusedEncoding, Param: "Content-Encoding",
+		return nil, &RequestError{Reason: CodeUnsupportedEncoding, Param: "Content-Encoding",
 			Message: "this Content-Encoding is not supported: send the body plain or as gzip, once"}
 	}
 	if hint > most {
@@ -56,7 +56,7 @@ func Decode(encoding string, body io.Reader, hint, most int64) ([]byte, error) {
 }
 
 func tooLarge(most int64) error {
-	return &RequestError{Reason: RefusedSize,
+	return &RequestError{Reason: CodeRequestTooLarge,
 		Message: fmt.Sprintf("the request body is larger than %d bytes: send less, or raise max_body_bytes", most)}
 }
 
@@ -96,10 +96,10 @@ func (s *source) blame(err error, most int64) error {
 	case s.err != nil:
 		return fmt.Errorf("reading the request body: %w", s.err)
 	case errors.Is(err, errTooManyMembers):
-		return &RequestError{Reason: RefusedValue, Param: "Content-Encoding",
+		return &RequestError{Reason: CodeInvalidValue, Param: "Content-Encoding",
 			Message: fmt.Sprintf("the request body has more than %d gzip members: compress it as one", maxMembers)}
 	}
-	return &RequestError{Reason: RefusedValue, Param: "Content-Encoding",
+	return &RequestError{Reason: CodeInvalidValue, Param: "Content-Encoding",
 		Message: "the request body is not whole and valid gzip, or has bytes after its end: compress it again, or send it plain"}
 }
 

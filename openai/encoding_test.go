@@ -67,7 +67,7 @@ func TestOtherEncodingsAreRefused(t *testing.T) {
 	for _, encoding := range []string{"br", "zstd", "deflate", "gzip, gzip", "gzip,gzip", "identity, gzip", "gzip;q=1", "gz", ","} {
 		_, err := Decode(encoding, strings.NewReader("{}"), 2, 100)
 		var refused *RequestError
-		if !errors.As(err, &refused) || refused.Reason != RefusedEncoding {
+		if !errors.As(err, &refused) || refused.Reason != CodeUnsupportedEncoding {
 			t.Errorf("%q: %v", encoding, err)
 		}
 	}
@@ -83,15 +83,22 @@ func TestNothingLargerThanTheBoundIsTaken(t *testing.T) {
 			}
 			_, err := Decode(encoding, bytes.NewReader(wrap(over)), hint, most)
 			var refused *RequestError
-			if !errors.As(err, &refused) || refused.Reason != RefusedSize || !strings.Contains(refused.Message, "200000") {
+			if !errors.As(err, &refused) || refused.Reason != CodeRequestTooLarge || !strings.Contains(refused.Message, "200000") {
 				t.Errorf("%q of %d bytes, hint %d: %v", encoding, most+1, hint, err)
 			}
 		}
 	}
+	// What the wire carries is bounded as well, even if what it decodes to fits.
+	incompressible := &counter{Reader: bytes.NewReader(zip(t, noise(most)))}
+	_, err := Decode("gzip", incompressible, -1, most)
+	var tooBig *RequestError
+	if !errors.As(err, &tooBig) || tooBig.Reason != CodeRequestTooLarge || incompressible.n > most+1 {
+		t.Errorf("%d bytes of gzip read: %v", incompressible.n, err)
+	}
 	for _, encoding := range []string{"", "gzip"} {
 		_, err := Decode(encoding, iotest.ErrReader(errors.New("read")), most+1, most)
 		var refused *RequestError
-		if !errors.As(err, &refused) || refused.Reason != RefusedSize {
+		if !errors.As(err, &refused) || refused.Reason != CodeRequestTooLarge {
 			t.Errorf("%q with a Content-Length beyond the bound: %v", encoding, err)
 		}
 	}
@@ -132,7 +139,7 @@ func TestReadingStopsAtTheBound(t *testing.T) {
 		_, err := Decode(tt.encoding, c, hint, most)
 		runtime.ReadMemStats(&after)
 		var refused *RequestError
-		if !errors.As(err, &refused) || refused.Reason != RefusedSize {
+		if !errors.As(err, &refused) || refused.Reason != CodeRequestTooLarge {
 			t.Errorf("%s: %v", name, err)
 		}
 		if c.n > most+1 {
@@ -177,7 +184,7 @@ func TestBrokenGzipIsRefused(t *testing.T) {
 	for name, body := range bad {
 		got, err := Decode("gzip", bytes.NewReader(body), int64(len(body)), 1<<20)
 		var refused *RequestError
-		if !errors.As(err, &refused) || refused.Reason != RefusedValue || refused.Param != "Content-Encoding" {
+		if !errors.As(err, &refused) || refused.Reason != CodeInvalidValue || refused.Param != "Content-Encoding" {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}

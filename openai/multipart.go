@@ -60,7 +60,7 @@ func formBoundary(contentType string) (string, error) {
 }
 
 func badForm(problem, remedy string) error {
-	return &RequestError{Reason: RefusedForm, Message: "the form is not valid: " + problem + "; " + remedy}
+	return &RequestError{Reason: CodeInvalidValue, Message: "the form is not valid: " + problem + "; " + remedy}
 }
 
 // form reads one multipart body.
@@ -157,12 +157,12 @@ func (f *form) part(headers []byte, content span) error {
 		seen = &f.stream
 	}
 	if *seen {
-		return &RequestError{Reason: RefusedAmbiguous, Param: name,
+		return &RequestError{Reason: CodeAmbiguousJSON, Param: name,
 			Message: "readers would differ about " + name + ": the form has two such parts; send one"}
 	}
 	*seen = true
 	if file || encoded {
-		return &RequestError{Reason: RefusedValue, Param: name, Message: name + " must be a plain part, without filename and transfer encoding"}
+		return &RequestError{Reason: CodeInvalidValue, Param: name, Message: name + " must be a plain part, without filename and transfer encoding"}
 	}
 	if name == "stream" {
 		return f.streamPart(f.body[content.from:content.to])
@@ -174,7 +174,7 @@ func (f *form) modelPart(at span) error {
 	value := f.body[at.from:at.to]
 	plainText := utf8.Valid(value) && bytes.IndexFunc(value, func(r rune) bool { return r < 0x20 || r == 0x7f }) < 0
 	if len(value) == 0 || len(value) > maxModelBytes || !plainText {
-		return &RequestError{Reason: RefusedValue, Param: "model",
+		return &RequestError{Reason: CodeInvalidValue, Param: "model",
 			Message: fmt.Sprintf("model must be a name of 1 to %d bytes in UTF-8 without control characters, not %d bytes", maxModelBytes, len(value))}
 	}
 	f.req.Model, f.req.place.model = string(value), at
@@ -192,7 +192,7 @@ func (f *form) streamPart(value []byte) error {
 			return nil
 		}
 	}
-	return &RequestError{Reason: RefusedValue, Param: "stream", Message: "stream must be true or false"}
+	return &RequestError{Reason: CodeInvalidValue, Param: "stream", Message: "stream must be true or false"}
 }
 
 // partHeaders reads a part's headers: its name, whether it is a file, and
@@ -260,7 +260,7 @@ func disposition(value string) (name string, file bool, err error) {
 	plainName := strings.ReplaceAll(name, `\`, "")
 	for _, guarded := range [...]string{"model", "stream"} {
 		if name != guarded && (strings.EqualFold(plainName, guarded) || strings.EqualFold(strings.TrimSpace(plainName), guarded)) {
-			return "", false, &RequestError{Reason: RefusedAmbiguous, Param: guarded,
+			return "", false, &RequestError{Reason: CodeAmbiguousJSON, Param: guarded,
 				Message: "readers would differ about " + guarded + ": a part's name is nearly the same; write it exactly so"}
 		}
 	}

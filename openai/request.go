@@ -2,27 +2,13 @@ package openai
 
 import "fmt"
 
-// Refusal says why a request cannot be taken. Its text is the error's code.
-type Refusal string
-
-// The refusals. All but RefusedEncoding (415) and RefusedSize (413) are a 400.
-const (
-	RefusedJSON      Refusal = "invalid_json"
-	RefusedDepth     Refusal = "json_too_deep"
-	RefusedAmbiguous Refusal = "ambiguous_json"
-	RefusedValue     Refusal = "invalid_value"
-	RefusedMissing   Refusal = "missing_field"
-	RefusedForm      Refusal = "invalid_multipart"
-	RefusedEncoding  Refusal = "unsupported_encoding"
-	RefusedSize      Refusal = "request_too_large"
-)
-
 // RequestError is a request that its sender must change before anybody can
 // serve it. Message is for that sender: it names the field, what is wrong with
 // it and what would be right, and never quotes a prompt. Param is the field,
 // with a dot before a nested one, or empty when the whole body is at fault.
+// Reason is a row of the error table.
 type RequestError struct {
-	Reason  Refusal
+	Reason  Code
 	Param   string
 	Message string
 }
@@ -228,10 +214,10 @@ func foldedWide(name []byte) (c byte, size int, ok bool) {
 }
 
 func (p *parser) ambiguous(param, why string) bool {
-	return p.refuse(RefusedAmbiguous, param, "readers would differ about %s: %s", param, why)
+	return p.refuse(CodeAmbiguousJSON, param, "readers would differ about %s: %s", param, why)
 }
 
-func (p *parser) refuse(reason Refusal, param, format string, args ...any) bool {
+func (p *parser) refuse(reason Code, param, format string, args ...any) bool {
 	p.fail = &RequestError{Reason: reason, Param: param, Message: fmt.Sprintf(format, args...)}
 	return false
 }
@@ -286,5 +272,5 @@ func (p *parser) any(fields ...field) bool {
 }
 
 func (p *parser) missing(f field, remedy string) bool {
-	return p.refuse(RefusedMissing, f.String(), "%s is missing: %s", f, remedy)
+	return p.refuse(CodeMissingField, f.String(), "%s is missing: %s", f, remedy)
 }

@@ -223,7 +223,7 @@ func (p *parser) prompt(f field) bool {
 			return p.wrong(f.String(), "an array of messages")
 		}
 		if p.emptyArray() && (p.req.Dialect == Chat || p.req.Dialect == Messages) {
-			return p.refuse(RefusedValue, f.String(), "messages is an empty array: send at least one message")
+			return p.refuse(CodeInvalidValue, f.String(), "messages is an empty array: send at least one message")
 		}
 	case fieldTools, fieldFunctions:
 		if c == '[' && !p.emptyArray() {
@@ -243,7 +243,7 @@ func (p *parser) promptShape(f field, c byte) bool {
 	switch p.req.Dialect {
 	case Completions, Embeddings:
 		if c == '[' && p.emptyArray() {
-			return p.refuse(RefusedValue, f.String(), "%s is an empty array: send at least one element", f)
+			return p.refuse(CodeInvalidValue, f.String(), "%s is an empty array: send at least one element", f)
 		}
 	case Responses:
 		if f == fieldPrompt {
@@ -293,9 +293,9 @@ func (p *parser) streamOptions() bool {
 		ok := p.skip()
 		at.options.to = p.i
 		return ok
+	case '{':
 	default:
 		return p.wrong(fieldStreamOptions.String(), "an object or null")
-	case '{':
 	}
 	inside := scanner{b: p.b, i: p.i + 1}
 	at.inside, at.insideEmpty = p.i+1, inside.space() == '}'

@@ -43,7 +43,7 @@ func FuzzParse(f *testing.F) {
 			if !errors.As(err, &refused) || refused.Message == "" || !utf8.ValidString(refused.Message) && utf8.Valid(body) {
 				t.Fatalf("%#v", err)
 			}
-			if refused.Reason == RefusedJSON && valid {
+			if refused.Reason == CodeInvalidJSON && valid {
 				t.Fatalf("refused valid JSON: %v", err)
 			}
 			return

@@ -24,7 +24,7 @@ func FuzzParseAgainstStrictJSON(f *testing.F) {
 		lax := object && value.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) && utf8.Valid(body)
 		r, err := Parse(dialect, body, Limits{Depth: 1000})
 		var refused *RequestError
-		if errors.As(err, &refused) && refused.Reason == RefusedJSON && strict {
+		if errors.As(err, &refused) && refused.Reason == CodeInvalidJSON && strict {
 			t.Fatalf("refused what the strict reader takes: %v", err)
 		}
 		if err != nil {

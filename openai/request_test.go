@@ -59,6 +59,16 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 			want: Request{Dialect: Chat, Model: "m", N: 1, Media: true, PromptBytes: size("sum up")},
 		},
 		{
+			name: "chat with every part's media null",
+			body: `{"model":"m","messages":[{"role":"assistant","content":"x","audio":null},{"content":[{"type":"text","text":"y","image_url":null,"file":null}]}]}`,
+			want: Request{Dialect: Chat, Model: "m", N: 1, PromptBytes: 2},
+		},
+		{
+			name: "messages whose source is odd",
+			body: `{"model":"m","messages":[{"content":[{"type":"document","source":{"type":5,"data":["x"]}},{"source":null}]}]}`,
+			want: Request{Dialect: Messages, Model: "m", N: 1, Media: true},
+		},
+		{
 			name: "completions with a string",
 			body: `{"model":"m","prompt":"def f():","suffix":"\n","max_tokens":1,"stream":true}`,
 			want: Request{Dialect: Completions, Model: "m", Stream: true, N: 1, MaxTokens: 1, PromptBytes: 9},
@@ -249,7 +259,7 @@ func TestMissingFieldsAreNamed(t *testing.T) {
 		{Responses, `{"model":"m","previous_response_id":null}`, "input"},
 		{Audio, `{"input":"x"}`, "model"},
 	} {
-		if got := refusal(t, tt.d, tt.body); got.Reason != RefusedMissing || got.Param != tt.param || !strings.Contains(got.Message, tt.param) {
+		if got := refusal(t, tt.d, tt.body); got.Reason != CodeMissingField || got.Param != tt.param || !strings.Contains(got.Message, tt.param) {
 			t.Errorf("%s %s: %+v, want %s missing", tt.d, tt.body, got, tt.param)
 		}
 	}
@@ -307,7 +317,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 	rows = append(rows, row{Chat, chat("n", "129"), "n", "129"})
 	for _, tt := range rows {
 		got := refusal(t, tt.d, tt.body)
-		if got.Reason != RefusedValue || got.Param != tt.param || !strings.Contains(got.Message, tt.param) || !strings.Contains(got.Message, tt.says) {
+		if got.Reason != CodeInvalidValue || got.Param != tt.param || !strings.Contains(got.Message, tt.param) || !strings.Contains(got.Message, tt.says) {
 			t.Errorf("%s %.80s: %+v, want %s refused and %q said", tt.d, tt.body, got, tt.param, tt.says)
 		}
 		if strings.Contains(got.Message, "secret") || len(got.Message) > 200 {
@@ -342,11 +352,11 @@ func TestNothingGuardedMayComeTwice(t *testing.T) {
 				"dotted capita": strings.ReplaceAll(name, "i", "İ"),
 			} {
 				got := refusal(t, d, fmt.Sprintf(`{%q:null,"x":1,"%s":null}`, name, second))
-				if got.Reason != RefusedAmbiguous || got.Param != name {
+				if got.Reason != CodeAmbiguousJSON || got.Param != name {
 					t.Errorf("%s: %s after %s (%s): %+v", d, second, name, what, got)
 				}
 			}
-			if got := refusal(t, d, fmt.Sprintf(`{%q:null}`, strings.ToUpper(name))); got.Reason != RefusedAmbiguous {
+			if got := refusal(t, d, fmt.Sprintf(`{%q:null}`, strings.ToUpper(name))); got.Reason != CodeAmbiguousJSON {
 				t.Errorf("%s: %s alone: %+v", d, strings.ToUpper(name), got)
 			}
 		}
@@ -364,7 +374,7 @@ func TestNothingGuardedMayComeTwice(t *testing.T) {
 		{Messages, `{"system":"a","System":"b"}`, "system"},
 		{Rerank, `{"query":"a","query":"b"}`, "query"},
 	} {
-		if got := refusal(t, tt.d, tt.body); got.Reason != RefusedAmbiguous || got.Param != tt.param {
+		if got := refusal(t, tt.d, tt.body); got.Reason != CodeAmbiguousJSON || got.Param != tt.param {
 			t.Errorf("%s %s: %+v", tt.d, tt.body, got)
 		}
 	}

@@ -1,9 +1,6 @@
 package openai
 
-import (
-	"bytes"
-	"strconv"
-)
+import "strconv"
 
 const (
 	maxInt32 = 1<<31 - 1 // what engines hold a token count in
@@ -23,9 +20,9 @@ func (p *parser) model() bool {
 		ok := p.skip()
 		at.to = p.i
 		return ok
+	case '"':
 	default:
 		return p.wrong(name, "a string")
-	case '"':
 	}
 	t, ok := p.str()
 	if !ok {
@@ -34,9 +31,9 @@ func (p *parser) model() bool {
 	at.to = p.i
 	switch {
 	case t.bytes == 0:
-		return p.refuse(RefusedValue, name, "model is an empty string: name a model")
+		return p.refuse(CodeInvalidValue, name, "model is an empty string: name a model")
 	case t.bytes > maxModelBytes:
-		return p.refuse(RefusedValue, name, "model has %d bytes: a model's name has at most %d", t.bytes, maxModelBytes)
+		return p.refuse(CodeInvalidValue, name, "model has %d bytes: a model's name has at most %d", t.bytes, maxModelBytes)
 	}
 	p.req.Model = p.decoded(t, maxModelBytes)
 	return true
@@ -82,7 +79,7 @@ func (p *parser) integer(f field, most int64) (int64, bool) {
 	}
 	raw := p.b[from:p.i]
 	const digits = 10 // of 2^31-1
-	if c != '-' && len(raw) <= digits && bytes.IndexAny(raw, ".eE") < 0 {
+	if len(raw) <= digits {
 		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n >= 1 && n <= most {
 			return n, true
 		}
@@ -100,16 +97,16 @@ func (p *parser) exact(name string, most int, dst *string) bool {
 	switch p.space() {
 	case 'n':
 		return p.skip()
+	case '"':
 	default:
 		return p.wrong(name, "a string or null")
-	case '"':
 	}
 	t, ok := p.str()
 	if !ok {
 		return false
 	}
 	if t.bytes > most {
-		return p.refuse(RefusedValue, name, "%s has %d bytes: send at most %d", name, t.bytes, most)
+		return p.refuse(CodeInvalidValue, name, "%s has %d bytes: send at most %d", name, t.bytes, most)
 	}
 	*dst = p.decoded(t, most)
 	return true
@@ -182,5 +179,5 @@ func (p *parser) wrong(name, wanted string) bool {
 	case '[':
 		got = "an array"
 	}
-	return p.refuse(RefusedValue, name, "%s must be %s, not %s", name, wanted, got)
+	return p.refuse(CodeInvalidValue, name, "%s must be %s, not %s", name, wanted, got)
 }

@@ -32,7 +32,7 @@ type text struct {
 // syntax refuses the JSON at byte i. What it says must not quote the body.
 func (s *scanner) syntax(i int, problem string) bool {
 	s.fail = &RequestError{
-		Reason:  RefusedJSON,
+		Reason:  CodeInvalidJSON,
 		Message: fmt.Sprintf("the request body is not valid JSON: %s at byte %d; send one JSON object in UTF-8", problem, i),
 	}
 	return false
@@ -272,7 +272,7 @@ func (s *scanner) literal(w string) bool {
 func (s *scanner) open() bool {
 	if s.depth >= s.limit {
 		s.fail = &RequestError{
-			Reason:  RefusedDepth,
+			Reason:  CodeJSONTooDeep,
 			Message: fmt.Sprintf("the request body nests objects and arrays more than %d deep at byte %d; send a flatter one", s.limit, s.i),
 		}
 		return false

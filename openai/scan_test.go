@@ -97,8 +97,8 @@ func TestMalformedJSONIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			// Other needs no field, so that nothing but the JSON can be at fault.
-			if got := refusal(t, Other, body); got.Reason != RefusedJSON {
-				t.Errorf("%q: %s, want %s", body, got.Reason, RefusedJSON)
+			if got := refusal(t, Other, body); got.Reason != CodeInvalidJSON {
+				t.Errorf("%q: %s, want %s", body, got.Reason, CodeInvalidJSON)
 			} else if !strings.Contains(got.Message, " byte ") {
 				t.Errorf("%q: %q names no byte", body, got.Message)
 			}
@@ -115,7 +115,7 @@ func TestEveryPrefixOfABodyIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range len(body) {
-		if got := refusal(t, Chat, body[:n]); got.Reason != RefusedJSON {
+		if got := refusal(t, Chat, body[:n]); got.Reason != CodeInvalidJSON {
 			t.Errorf("%q: %v", body[:n], got)
 		}
 	}
@@ -144,13 +144,13 @@ func TestNestingIsBounded(t *testing.T) {
 			if _, err := Parse(Other, []byte(nest(shape[0], shape[1], 63)), Limits{}); err != nil {
 				t.Errorf("64 deep: %v", err)
 			}
-			if got := refusal(t, Other, nest(shape[0], shape[1], 64)); got.Reason != RefusedDepth {
+			if got := refusal(t, Other, nest(shape[0], shape[1], 64)); got.Reason != CodeJSONTooDeep {
 				t.Errorf("65 deep: %v", got)
 			}
 			if _, err := Parse(Other, []byte(nest(shape[0], shape[1], 3)), Limits{Depth: 3}); err == nil {
 				t.Error("4 deep passes a limit of 3")
 			}
-			if got := refusal(t, Other, `{"a":`+strings.Repeat(shape[0], 1_000_000)); got.Reason != RefusedDepth {
+			if got := refusal(t, Other, `{"a":`+strings.Repeat(shape[0], 1_000_000)); got.Reason != CodeJSONTooDeep {
 				t.Errorf("a million deep: %v", got)
 			}
 		})
@@ -162,7 +162,7 @@ func TestNestingIsBounded(t *testing.T) {
 		`{"model":"m","messages":[{"source":` + strings.Repeat(`{"content":`, 64) + `1` + strings.Repeat("}", 64) + `}]}`,
 	} {
 		got := refusal(t, Messages, strings.Replace(body, `"messages":[],`, "", 1))
-		if got.Reason != RefusedDepth {
+		if got.Reason != CodeJSONTooDeep {
 			t.Errorf("%v", got)
 		}
 	}

@@ -179,7 +179,7 @@ func (p *Pool) eligibleLocked(now time.Time, tried, refused []*Worker) ([]View, 
 			continue
 		}
 		if !usable || w.group < group {
-			ws, busy, group = ws[:0], false, w.group
+			ws, group = ws[:0], w.group
 		}
 		if w.status.Saturated || w.fullLocked() {
 			busy = true

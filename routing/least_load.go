@@ -22,7 +22,7 @@ func (leastLoad) Pick(r *Request, ws []View) (int, Reason) {
 		}
 	}
 	left := r.Rand % tied
-	for i := best; i < len(ws); i++ {
+	for i := best + 1; i < len(ws); i++ {
 		if compareLoad(&ws[i], &ws[best]) != 0 {
 			continue
 		}

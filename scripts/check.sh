@@ -14,5 +14,5 @@ scripts/quiet.sh "staticcheck" .cache/bin/staticcheck -tags nomsgpack ./... || s
 scripts/quiet.sh "laws of the house" go test -tags nomsgpack -count=1 . || status=1
 mapfile -t generated < <(grep -rl --include='*_test.go' --exclude-dir=node_modules UPDATE_DOCS . | xargs -r -n 1 dirname | sort -u)
 [ ${#generated[@]} -eq 0 ] ||
-	scripts/quiet.sh "generated docs are fresh" go test -tags nomsgpack -count=1 -run 'Doc|Reference|Schema' "${generated[@]}" || status=1
+	scripts/quiet.sh "generated docs are fresh" go test -tags nomsgpack -count=1 "${generated[@]}" || status=1
 exit "$status"

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"math"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -17,7 +19,6 @@ const (
 	stateHeld    state = iota // nothing: any status is possible, another worker may be tried
 	stateOpen                 // 200 and comments: another worker may be tried, a failure is an error frame
 	stateContent              // content: no other worker, ever
-	stateClosed               // the handler is done with it
 )
 
 // answer is the client's side of an exchange: what was sent, and the heartbeat
@@ -32,7 +33,9 @@ type answer struct {
 	abort  bool // the connection must end without a clean end; the handler's alone
 	status int  // as sent; 0 while held
 
-	mu       sync.Mutex
+	stopped atomic.Bool // no heartbeat any more
+
+	mu       sync.Mutex // guards the rest; the last three are set once
 	state    state
 	err      error // the first failed write
 	written  time.Time
@@ -44,7 +47,15 @@ type answer struct {
 
 func (a *answer) init(w gin.ResponseWriter, d openai.Dialect, stall time.Duration) {
 	a.w, a.dialect, a.stall = w, d, stall
-	a.control = http.NewResponseController(w)
+	a.control = http.NewResponseController(unwrapped(w)) // gin's own Flush loses the error
+}
+
+// unwrapped returns net/http's writer below gin's.
+func unwrapped(w gin.ResponseWriter) http.ResponseWriter {
+	if u, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+		return u.Unwrap()
+	}
+	return w
 }
 
 // startBeats sends a comment after each `every` without anything else, the
@@ -56,18 +67,21 @@ func (a *answer) startBeats(every time.Duration, opened func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.every, a.opened, a.written = every, opened, time.Now()
-	a.beat = time.AfterFunc(every, a.onBeat)
+	a.beat = time.AfterFunc(math.MaxInt64, a.onBeat) // set before it can fire
+	a.beat.Reset(every)
 }
 
 // onBeat runs on the timer's goroutine.
 func (a *answer) onBeat() {
 	if !a.mu.TryLock() {
 		// Somebody is writing. If that write hangs, its deadline ends it.
-		a.beat.Reset(a.every)
+		if !a.stopped.Load() {
+			a.beat.Reset(a.every)
+		}
 		return
 	}
 	defer a.mu.Unlock()
-	if a.state == stateClosed || a.err != nil {
+	if a.stopped.Load() || a.err != nil {
 		return
 	}
 	if rest := a.every - time.Since(a.written); rest > 0 {
@@ -78,22 +92,21 @@ func (a *answer) onBeat() {
 		a.opened()
 		a.headLocked(http.StatusOK, stateOpen)
 	}
-	a.writeLocked(heartbeat, true)
+	a.writeLocked(heartbeat, true) //nolint:errcheck // kept in a.err for the handler
 	a.beat.Reset(a.every)
 }
 
 // heartbeat is a comment: an event, even an empty one, is a chunk to the SDKs.
 var heartbeat = []byte(": keep-alive\n\n")
 
-// stopBeats ends the heartbeats; after it only the handler writes.
+// stopBeats ends the heartbeats: after it only the handler touches the
+// answer.
 func (a *answer) stopBeats() {
+	a.stopped.Store(true)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.state = max(a.state, stateHeld)
 	if a.beat != nil {
 		a.beat.Stop()
-		a.every = 0
-		a.beat = nil
 	}
 }
 
@@ -128,6 +141,7 @@ func (a *answer) head(status int, set func(h http.Header)) {
 func (a *answer) headLocked(status int, next state) {
 	a.state, a.status = next, status
 	a.w.WriteHeader(status)
+	a.w.WriteHeaderNow()
 }
 
 // write sends bytes of content, and flushes them to the socket if asked.

@@ -49,7 +49,7 @@ func (x *exchange) readBody() ([]byte, error) {
 	}
 	var refused *openai.RequestError
 	if errors.As(err, &refused) {
-		if refused.Reason == openai.RefusedSize {
+		if refused.Reason == openai.CodeRequestTooLarge {
 			x.w.Header().Set("Connection", "close")
 		}
 		return nil, err

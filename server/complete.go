@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"tierway/openai"
@@ -47,7 +48,7 @@ func (x *exchange) authenticate() error {
 
 // read takes the body in, decodes it and parses what routing needs.
 func (x *exchange) read() (err error) {
-	if x.r.Header.Get("Upgrade") != "" {
+	if strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
 		return errWebSocket
 	}
 	body, err := x.readBody()
@@ -67,6 +68,7 @@ func (x *exchange) read() (err error) {
 	if err != nil {
 		return err
 	}
+	x.req.Dialect = x.dialect
 	x.class = x.priority()
 	x.d.Class, x.d.MaxTokens, x.d.PromptTokens = x.class.String(), x.req.MaxTokens, x.req.PromptTokens()
 	return nil
@@ -138,7 +140,7 @@ func (x *exchange) passThrough(status int) error {
 	if x.pool == nil {
 		return x.unknownURL(status)
 	}
-	if x.r.Header.Get("Upgrade") != "" {
+	if strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
 		return errWebSocket
 	}
 	body, err := x.readBody()

@@ -4,13 +4,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
 // exposed are the answer headers that a browser's script may read.
-var exposed = strings.Join([]string{"X-Request-ID", "X-Model-Tier", "X-Tier-Reason", "X-Routed-To", "X-Route-Reason", "X-Queue-Ms",
-	"X-Request-Duration", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Openai-Processing-Ms"}, ", ")
+const exposed = "X-Request-ID, X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms, " +
+	"X-Request-Duration, Retry-After, Retry-After-Ms, X-Should-Retry, Openai-Processing-Ms"
 
 // cors lets the configured origins' pages use the data plane. Without origins
 // it adds nothing. Cookies are never allowed: keys travel in headers.

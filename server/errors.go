@@ -71,7 +71,7 @@ func (x *exchange) translate(err error) *openai.Error {
 	}
 	var refused *openai.RequestError
 	if errors.As(err, &refused) {
-		return &openai.Error{Code: openai.Code(refused.Reason), Param: refused.Param, Message: refused.Message}
+		return &openai.Error{Code: refused.Reason, Param: refused.Param, Message: refused.Message}
 	}
 	return &openai.Error{Code: openai.CodeInternalError, Cause: err,
 		Message: "The gateway failed to handle the request. Quote the request id to its operator."}

@@ -161,10 +161,7 @@ func (x *exchange) fail(err error) {
 		x.d.Cause = e.Cause.Error()
 	}
 	if x.gone() {
-		x.d.Outcome, x.d.Code = routing.ClientGone, ""
-		if !x.answer.held() {
-			x.answer.abort = true
-		}
+		x.d.Outcome, x.d.Code, x.answer.abort = routing.ClientGone, "", true
 		return
 	}
 	x.writeError(e)
@@ -172,7 +169,7 @@ func (x *exchange) fail(err error) {
 
 // gone tells whether the client has left.
 func (x *exchange) gone() bool {
-	return errors.Is(context.Cause(x.ctx), errClientGone) || x.r.Context().Err() != nil && !errors.Is(context.Cause(x.ctx), errDrainCut)
+	return x.r.Context().Err() != nil && !errors.Is(context.Cause(x.ctx), errDrainCut)
 }
 
 // requestID keeps a sane id of the client's, else makes one.

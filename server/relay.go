@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"tierway/openai"
@@ -108,8 +107,8 @@ type readCloser struct {
 // relayWhole relays an answer that is one JSON object. It is read to its end
 // first, so that a worker that breaks off costs the client nothing.
 func (a *attempt) relayWhole(resp *workers.Response) *failure {
-	buf := bodies.Get().(*bytes.Buffer)
-	defer putBody(buf)
+	buf := a.x.s.scratch.body()
+	defer a.x.s.scratch.putBody(buf)
 	if f := a.readWhole(resp, buf); f != nil {
 		return f
 	}
@@ -134,20 +133,6 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 		a.blame, x.d.Outcome = excluded("%w", errClientGone), routing.ClientGone
 	}
 	return nil
-}
-
-// bodies keeps the buffers of whole answers.
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// bodyKept is the largest buffer that is kept: embeddings of a large batch are
-// rare and must not stay.
-const bodyKept = 256 << 10
-
-func putBody(b *bytes.Buffer) {
-	if b.Cap() <= bodyKept {
-		b.Reset()
-		bodies.Put(b)
-	}
 }
 
 // readWhole reads an answer's body within max_response_bytes.
@@ -227,15 +212,12 @@ func (a *attempt) remember(id string) {
 	a.x.s.stored.put(storedAnswer{id: id, tenant: a.x.tenant.Name, pool: a.x.pool.Name, member: a.m})
 }
 
-// copyBuffers keeps the buffers of raw copies; 32 KiB is what io.Copy takes.
-var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
-
 // relayRaw copies an answer that is not looked into, and flushes what has come
 // whenever the worker pauses.
 func (a *attempt) relayRaw(resp *workers.Response) *failure {
 	x := a.x
-	kept := copyBuffers.Get().(*[]byte)
-	defer copyBuffers.Put(kept)
+	kept := x.s.scratch.copies.Get().(*[]byte)
+	defer x.s.scratch.copies.Put(kept)
 	idle := x.snap.file.Timeouts.Idle
 	a.watch.idle(idle, errIdleTimeout)
 	n, err := resp.Body.Read(*kept)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"tierway/openai"
@@ -27,18 +26,6 @@ type stream struct {
 	content bool
 }
 
-// readers keeps the event readers with their buffers.
-var readers = sync.Pool{New: func() any { return &buffers{events: openai.NewEventReader(nil, openai.MaxEvent)} }}
-
-// buffers is what a stream borrows.
-type buffers struct {
-	events *openai.EventReader
-	out    []byte
-}
-
-// outKept is the largest write buffer that is kept.
-const outKept = 16 << 10
-
 // trailerWait is how long a worker may take to end a body whose last event has
 // come: the connection can be kept only when it has.
 const trailerWait = 250 * time.Millisecond
@@ -46,16 +33,12 @@ const trailerWait = 250 * time.Millisecond
 // relayStream relays an event stream. Its first event is looked at before the
 // status is sent.
 func (a *attempt) relayStream(resp *workers.Response) *failure {
-	b := readers.Get().(*buffers)
-	b.events.Reset(resp.Body)
+	b := a.x.s.scratch.stream(resp.Body)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
 		tracker: openai.NewTracker(a.x.dialect), strip: len(a.added) > 0}
 	defer func() {
-		b.events.Reset(nil)
-		if b.out = s.out[:0]; cap(b.out) > outKept {
-			b.out = nil
-		}
-		readers.Put(b)
+		b.out = s.out
+		a.x.s.scratch.putStream(b)
 	}()
 	return s.run()
 }

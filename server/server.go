@@ -44,6 +44,7 @@ type Server struct {
 	snapshot atomic.Pointer[snapshot]
 	budget   *retryBudget
 	stored   *storedAnswers
+	scratch  *scratch
 	inflight atomic.Int64
 
 	mu      sync.Mutex // guards the two maps, which only Apply writes
@@ -76,6 +77,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		log: o.Log, access: o.Access, metrics: o.Metrics, version: o.Version, rand: o.Rand,
 		stored:  newStoredAnswers(storedAnswersMax),
+		scratch: newScratch(),
 		members: map[*workers.Worker]*member{},
 		pools:   map[string]*routing.Pool{},
 	}

@@ -76,9 +76,9 @@ func (s *Server) apply(f *config.File) error {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
+	s.fleet.Sync(f.Specs()) // waits for observe, which takes the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fleet.Sync(f.Specs())
 	for i, p := range resolved {
 		snap.add(s.poolLocked(p, policies[i]))
 	}

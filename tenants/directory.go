@@ -165,7 +165,7 @@ func compile(globs []string) *regexp.Regexp {
 // by digest, so that the time it takes says nothing about how much of a guess
 // was right.
 func (d *Directory) Authenticate(key string) (*Tenant, bool) {
-	if key == "" || strings.HasPrefix(key, TenantPrefix) && !WellFormed(key) {
+	if strings.HasPrefix(key, TenantPrefix) && !WellFormed(key) {
 		return nil, false
 	}
 	digest := Digest(key)

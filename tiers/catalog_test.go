@@ -82,13 +82,15 @@ func TestEveryMistakeIsNamedByItsKey(t *testing.T) {
 }
 
 func TestACatalogKeepsNothingOfItsConfig(t *testing.T) {
-	models, aliases := []string{"x"}, map[string]string{"y": "p"}
-	k, err := New(Config{Targets: []Target{{Name: "p", Models: models}}, Aliases: aliases})
+	models, aliases := []string{"x"}, map[string]string{"y": "t"}
+	k, err := New(Config{Targets: []Target{{Name: "t", Tier: true, Models: models}}, Aliases: aliases, Default: "t"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	models[0], aliases["y"] = "changed", "changed"
-	if v, err := k.Resolve(Query{Model: "y"}); err != nil || v.Model != "x" {
-		t.Errorf("after its config changed the catalog says %+v, %v", v, err)
+	for _, header := range []string{"", "t"} {
+		if v, err := k.Resolve(Query{Model: "y", Header: header}); err != nil || v.Model != "x" {
+			t.Errorf("after its config changed the catalog says %+v, %v", v, err)
+		}
 	}
 }

@@ -333,6 +333,29 @@ func TestTheLongestGlobWinsWhateverTheMapsOrder(t *testing.T) {
 	})
 }
 
+func TestEquallyLongGlobsHaveOneOrder(t *testing.T) {
+	c := Config{Targets: []Target{{Name: "t", Tier: true}}, Default: "t", Aliases: map[string]string{"?zz": "t", "*zz": "t", "a?*": "t"}}
+	want := []string{"?zz", "*zz"}
+	for letter := 'a'; letter < 'z'; letter++ { // more than a sort keeps in order by itself
+		pattern := string(letter) + "z*"
+		c.Aliases[pattern] = "t"
+		want = append(want, pattern)
+	}
+	slices.Sort(want[1:])
+	want = append(want, "a?*")
+	k, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, g := range k.globs {
+		got = append(got, g.pattern)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("they are tried as %q, want %q", got, want)
+	}
+}
+
 // matchSlowly is what globs mean, written as plainly as possible.
 func matchSlowly(pattern, name string) bool {
 	p, n := []rune(pattern), []rune(name)

@@ -141,11 +141,11 @@ func (x *plainExchange) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	proper := err == io.EOF
-	x.err = err
-	if !proper {
+	if x.err = err; err != nil && !proper {
 		x.err = x.failure(err)
 	}
 	if !x.state.CompareAndSwap(bodyReading, bodyEnded) {
+		// Close came meanwhile and has closed the connection.
 		proper, x.err = false, http.ErrBodyReadAfterClose
 		x.state.Store(bodyEnded)
 	}

@@ -59,10 +59,8 @@ func (c *plainConn) write(head []byte, body [][]byte) error {
 		return err
 	}
 	c.pieces = append(append(c.pieces[:0], head), body...)
-	c.vec = c.pieces // WriteTo eats it; the array stays for the next exchange
+	c.vec = c.pieces // WriteTo eats it and clears the array, which stays for the next exchange
 	_, err := c.vec.WriteTo(c.conn)
-	clear(c.pieces)
-	c.vec = nil
 	if cap(c.pieces) > plainMaxPieces {
 		c.pieces = nil
 	}

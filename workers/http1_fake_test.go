@@ -150,7 +150,7 @@ type heardAnswer struct {
 	length int64
 	body   string
 	err    error
-	kept   bool // the connection went back to the idle ones
+	kept   bool // the connection went back to the idle ones, no bigger than it was
 }
 
 // hear plays a recorded answer to a request with the method.
@@ -166,6 +166,6 @@ func hear(method, answer string, step func() int) heardAnswer {
 	_ = res.Body.Close()
 	return heardAnswer{
 		status: res.Status, header: res.Header, length: res.ContentLength,
-		body: string(body), err: err, kept: len(p.idle.conns) == 1 && !c.closed,
+		body: string(body), err: err, kept: len(p.idle.conns) == 1 && len(p.idle.conns[0].buf) == plainBuffer && !c.closed,
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -180,9 +179,9 @@ func freeAddr() (string, error) {
 func (c *children) untilUp(ctx context.Context, name, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, upWithin)
 	defer cancel()
-	last := errors.New("no attempt was made")
 	for {
-		if last = answers(ctx, url); last == nil {
+		last := answers(ctx, url)
+		if last == nil {
 			return nil
 		}
 		select {

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"os"
+
+	"tierway/tenants"
 )
 
 // nginxConf is nginx as it is set up before an engine: connections to the worker
@@ -50,7 +51,7 @@ http {
 // tierwayConf is the gateway with its whole path on: a tenant's key, a model
 // alias that has the body rewritten, a policy, metrics, and a log line a request.
 func tierwayConf(worker, key string) string {
-	digest := sha256.Sum256([]byte(key))
+	digest := tenants.Digest(key)
 	return fmt.Sprintf(`auth:
   required: true
   keys:

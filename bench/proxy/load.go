@@ -117,7 +117,7 @@ func (t *tally) fill(addr string, request []byte, check func([]byte) error, end 
 			} else {
 				start = at // the connection was still busy: waiting for it counts
 			}
-		} else if !start.Before(end) {
+		} else if n > 0 && !start.Before(end) { // the first one is sent however late the start was
 			return
 		}
 		if c == nil {

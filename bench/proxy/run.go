@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
-	"time"
+
+	"tierway/tenants"
 )
 
 // target is one thing that the load process asks.
@@ -41,7 +43,11 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) (err er
 	defer c.end()
 	defer cancel()
 
-	b := &bench{key: "tw-bench-" + fmt.Sprint(time.Now().UnixNano())}
+	key, err := tenants.NewKey(rand.Reader, tenants.TenantPrefix)
+	if err != nil {
+		return fmt.Errorf("making a tenant's key: %w", err)
+	}
+	b := &bench{key: key}
 	worker, err := c.worker(ctx)
 	if err != nil {
 		return err

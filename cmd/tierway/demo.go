@@ -126,7 +126,7 @@ func startFleet() (tiers []demoTier, stop func(), err error) {
 }
 
 // demoConfig is the demo's config.yaml.
-var demoConfig = template.Must(template.New("demo").Parse(`
+const demoConfig = `
 listen: "{{.Listen}}"
 admin: { listen: "{{.AdminListen}}", keys: [{ name: demo, sha256: {{.AdminKey}} }] }
 auth: { keys: [{ name: demo, sha256: {{.Key}} }] }
@@ -143,11 +143,11 @@ tiers:
     {{- end}}
 {{- end}}
 models: { "gpt-4o-mini": small, "gpt-4o": medium, "gpt-4*": large, "gpt-5*": large, "claude-*haiku*": small, "claude-*": large, "text-embedding-*": small }
-`))
+`
 
 func (d demoSettings) config() (*config.File, error) {
 	var text strings.Builder
-	if err := demoConfig.Execute(&text, d); err != nil {
+	if err := fill(&text, demoConfig, d); err != nil {
 		return nil, fmt.Errorf("writing the demo's configuration: %w", err)
 	}
 	return config.Parse("demo", []byte(text.String()), os.LookupEnv)
@@ -162,7 +162,7 @@ type ready struct {
 }
 
 // greeting shows three first requests that can be copied as they are.
-var greeting = template.Must(template.New("greeting").Parse(`Tierway demo: three tiers of simulated engines behind one gateway.
+const greeting = `Tierway demo: three tiers of simulated engines behind one gateway.
 
   base URL   {{.BaseURL}}
   API key    {{.Key}}
@@ -181,11 +181,20 @@ The models that this key may use:
 curl -s {{.BaseURL}}/models -H 'Authorization: Bearer {{.Key}}'
 
 Ctrl-C ends it. Each request's log line follows.
-`))
+`
 
 func (r ready) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}
-	return greeting.Execute(w, r)
+	return fill(w, greeting, r)
+}
+
+// fill writes a text of this file with its values.
+func fill(w io.Writer, text string, values any) error {
+	t, err := template.New("").Parse(text)
+	if err != nil {
+		return err
+	}
+	return t.Execute(w, values)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker.
-var version = "dev"
+// version is the release that this source becomes.
+const version = "0.1.0"
 
 func main() {
 	if err := root(os.Stdout, os.Stderr).Execute(); err != nil {

@@ -25,10 +25,6 @@ type member struct {
 	pending, output int64
 }
 
-// ref is what members are told apart by. It is not empty, because pointers to
-// empty structs may be equal.
-type ref struct{ generation int }
-
 // gate is a gate under the model's control, which checks that each verdict is
 // given once.
 type gate struct {
@@ -79,7 +75,7 @@ type machine struct {
 	pool    *routing.Pool
 	now     time.Time
 	members []*member
-	refs    [4][2]*ref
+	refs    [4][2]*int // what members of one ID are told apart by
 	gates   [4]*gate
 	leases  []*held // including those released, which may be released again
 }
@@ -88,7 +84,7 @@ type machine struct {
 func history(rt *rapid.T, newPolicy func() routing.Policy) {
 	m := &machine{policy: newWitness(rt, newPolicy), now: epoch()}
 	for i := range m.refs {
-		m.refs[i] = [2]*ref{{0}, {1}}
+		m.refs[i] = [2]*int{new(int), new(int)}
 		m.gates[i] = &gate{t: rt}
 	}
 	m.pool = routing.NewPool(m.policy, nil)

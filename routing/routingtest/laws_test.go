@@ -66,7 +66,7 @@ func TestTheLawsCatchABrokenPolicy(t *testing.T) {
 	}
 	for name, b := range broken() {
 		t.Run(name, func(t *testing.T) {
-			child := exec.Command(self, "-test.run=^TestTheLawsCatchABrokenPolicy$", "-rapid.nofailfile", "-rapid.shrinktime=0s")
+			child := exec.Command(self, "-test.run=^TestTheLawsCatchABrokenPolicy$", "-rapid.nofailfile", "-rapid.shrinktime=0s", "-rapid.checks=20")
 			child.Env = append(os.Environ(), brokenEnv+"="+name)
 			out, err := child.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), b.complaint) {

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// serveFor runs serve on a loopback listener for as long as the test.
+func serveFor(t *testing.T, serve func(net.Listener) error) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- serve(l) }()
+	t.Cleanup(func() {
+		l.Close()
+		if err := <-done; err != nil {
+			t.Errorf("serving: %v", err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// answerWith serves the same bytes to every request and then closes.
+func answerWith(t *testing.T, raw string) string {
+	return serveFor(t, func(l net.Listener) error {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return nil
+			}
+			_, _ = c.Read(make([]byte, 2*largeBytes))
+			_, _ = io.WriteString(c, raw)
+			c.Close()
+		}
+	})
+}
+
+func TestShapesHaveTheirSizes(t *testing.T) {
+	want := map[string]int{"400 B": 400, "48 KB": 48 * 1024, "streams": 400}
+	for _, s := range shapes() {
+		if len(s.body) != want[s.name] {
+			t.Errorf("the body of %s has %d bytes, want %d", s.name, len(s.body), want[s.name])
+		}
+	}
+	if n := len(answer()); n != 400 {
+		t.Errorf("the answer has %d bytes, want 400", n)
+	}
+	if n := len(stream()); n != events+1 {
+		t.Errorf("a stream has %d events with [DONE], want %d", n, events+1)
+	}
+}
+
+func TestEveryShapeIsAnsweredWholeOverOneConnection(t *testing.T) {
+	addr := serveFor(t, newFixedWorker().serve)
+	c, err := dial(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	for range 3 {
+		for _, s := range shapes() {
+			body, err := c.do(httpRequest(addr, "key", s.body))
+			if err != nil {
+				t.Fatalf("%s: %v", s.name, err)
+			}
+			if err := s.check(body); err != nil {
+				t.Errorf("%s: %v", s.name, err)
+			}
+		}
+	}
+}
+
+func TestAnswersThatAreNotWholeAreFailures(t *testing.T) {
+	whole := string(newFixedWorker().whole)
+	events := strings.Join(stream(), "")
+	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for _, c := range []struct{ name, shape, raw, want string }{
+		{"another status", "400 B", strings.Replace(whole, "200 OK", "503 Service Unavailable", 1), "status 503"},
+		{"a body cut short", "400 B", whole[:len(whole)-1], "cut short"},
+		{"another body", "400 B", strings.Replace(whole, "xxx", "xyx", 1), "are not the worker's"},
+		{"no answer", "400 B", "", "status line"},
+		{"another protocol", "400 B", "SSH-2.0-OpenSSH_9.2\r\n", "status line"},
+		{"no length", "400 B", "HTTP/1.1 200 OK\r\n\r\n", "length"},
+		{"a connection that is closed", "400 B", strings.Replace(whole, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1), "kept alive"},
+		{"a stream without its end", "streams", chunked + "5\r\ndata:\r\n", "chunk's size"},
+		{"a chunk without a size", "streams", chunked + "zz\r\n", "chunk's size"},
+		{"a chunk that is longer", "streams", chunked + "2\r\nabc\r\n0\r\n\r\n", "does not end where it said"},
+		{"an event less", "streams", plainStream(strings.Replace(events, "data: ", "", 1)), "has 64 events"},
+		{"no [DONE]", "streams", plainStream(strings.Replace(events, "[DONE]", "[GONE]", 1)), "[DONE]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			addr := answerWith(t, c.raw)
+			r := new(loader).run(job{Addr: addr, Shape: c.shape, Connections: 1, Seconds: 0.02})
+			if r.Failed == 0 || r.Done != 0 || !strings.Contains(r.Failure, c.want) {
+				t.Errorf("got %+v, want failures only, with %q", r, c.want)
+			}
+		})
+	}
+}
+
+func plainStream(body string) string { return string(plain("200 OK", "text/event-stream", body)) }
+
+func TestLoadCountsWholeAnswers(t *testing.T) {
+	addr := serveFor(t, newFixedWorker().serve)
+	for _, j := range []job{
+		{Addr: addr, Shape: "streams", Connections: 2, Seconds: 0.05},
+		{Addr: addr, Shape: "400 B", Connections: 2, Seconds: 0.05, Rate: 1000},
+	} {
+		r := new(loader).run(j)
+		if r.Failed != 0 || r.Done == 0 || r.P50 <= 0 || r.P99 < r.P50 {
+			t.Errorf("%+v came to %+v", j, r)
+		}
+		if j.Rate > 0 && r.Done != 50 {
+			t.Errorf("an open loop of 0.05 s at 1000/s sent %d requests, not 50", r.Done)
+		}
+	}
+}
+
+func TestARefusedConnectionIsAFailure(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	r := new(loader).run(job{Addr: l.Addr().String(), Shape: "400 B", Connections: 3, Seconds: 1})
+	if r.Failed != 3 || r.Done != 0 {
+		t.Errorf("got %+v, want 3 failures", r)
+	}
+}
+
+func TestHeldStreamsStayOpenUntilTheNextJob(t *testing.T) {
+	addr := serveFor(t, newFixedWorker().serve)
+	var l loader
+	if r := l.run(job{Addr: addr, Hold: 5}); r.Done != 5 || r.Failed != 0 {
+		t.Fatalf("got %+v, want 5 streams", r)
+	}
+	if len(l.held) != 5 {
+		t.Fatalf("%d streams are held, want 5", len(l.held))
+	}
+	if got := l.held[0].body; !bytes.Equal(got, []byte(stream()[0])) {
+		t.Errorf("a held stream had %q, want the first event", got)
+	}
+	l.run(job{Addr: addr, Shape: "400 B", Connections: 1, Seconds: 0.01})
+	if len(l.held) != 0 {
+		t.Errorf("%d streams are still held", len(l.held))
+	}
+}
+
+func TestJobsAreAnsweredInTurn(t *testing.T) {
+	addr := serveFor(t, newFixedWorker().serve)
+	in := `{"Addr":"` + addr + `","Shape":"400 B","Connections":1,"Seconds":0.01} {"Shape":"none","Connections":1}`
+	var out strings.Builder
+	if err := serveJobs(strings.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[1], "no shape is named") {
+		t.Errorf("got %q, want two results, the second a refusal", lines)
+	}
+}
+
+func TestSpreadIsMedianAndExtremes(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   spread
+	}{
+		{[]float64{3}, spread{3, 3, 3}},
+		{[]float64{4, 1}, spread{2.5, 1, 4}},
+		{[]float64{9, 1, 5}, spread{5, 1, 9}},
+	} {
+		rounds := make([][3]result, len(c.values))
+		for i, v := range c.values {
+			rounds[i][tierway].PerSec = v
+		}
+		if got := spreadOf(rounds, func(r [3]result) float64 { return r[tierway].PerSec }); got != c.want {
+			t.Errorf("the spread of %v is %v, want %v", c.values, got, c.want)
+		}
+	}
+}
+
+func TestReportComparesWithinARound(t *testing.T) {
+	round := func(d, n, g float64) [3]result {
+		return [3]result{{PerSec: d, P50: d}, {PerSec: n, P50: n}, {PerSec: g, P50: g}}
+	}
+	// The machine was half as fast in the second round: ratios stay what they are.
+	up := throughputOf(shapes()[0], [][3]result{round(1000, 500, 250), round(500, 250, 125)})
+	if up.Ratio != (spread{0.5, 0.5, 0.5}) || up.NginxShare != (spread{0.5, 0.5, 0.5}) || up.TierwayShare != (spread{0.25, 0.25, 0.25}) {
+		t.Errorf("got %+v", up)
+	}
+	added := latencyOf([][3]result{round(100, 150, 250)})
+	if added.NginxAdded.Median != 50 || added.TierwayAdded.Median != 150 || added.Ratio.Median != 3 {
+		t.Errorf("got %+v", added)
+	}
+	table := report{Throughput: []throughput{up, {Shape: "streams", Floor: 0.65, Ratio: spread{0.64, 0.6, 0.7}}}, Latency: added}.String()
+	for _, want := range []string{"0.50 (0.50–0.50)", "0.40 met", "0.65 MISSED", "at most 3.00 met"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table lacks %q:\n%s", want, table)
+		}
+	}
+}
+
+func TestResidentMemoryIsRead(t *testing.T) {
+	if n, err := rssOf([]byte("Name:\tx\nVmHWM:\t  9 kB\nVmRSS:\t   12345 kB\nThreads:\t1\n")); n != 12345 || err != nil {
+		t.Errorf("got %d, %v", n, err)
+	}
+	if _, err := rssOf([]byte("Name:\tx\n")); err == nil {
+		t.Error("a process without VmRSS has memory")
+	}
+}
+
+func TestOptionsAreBounded(t *testing.T) {
+	for _, args := range []string{"-rounds 0", "-seconds 0", "-seconds 61", "-connections 0", "-rate 0", "-streams 0", "more"} {
+		if _, err := parseOptions(strings.Fields(args)); err == nil {
+			t.Errorf("%q is taken", args)
+		}
+	}
+	o, err := parseOptions(strings.Fields("-rounds 7 -seconds 3 -json -memory"))
+	if err != nil || o.rounds != 7 || o.seconds != 3 || !o.asJSON || !o.memory {
+		t.Errorf("got %+v, %v", o, err)
+	}
+}
+
+func TestRequestLengthIsReadAsSent(t *testing.T) {
+	for _, c := range []struct {
+		head string
+		want int
+		fine bool
+	}{
+		{"POST / HTTP/1.1\r\ncontent-length: 12\r\n", 12, true},
+		{"POST / HTTP/1.1\r\nContent-Length:7\r\n", 7, true},
+		{"GET / HTTP/1.1\r\nHost: x\r\n", 0, true},
+		{"POST / HTTP/1.1\r\nContent-Length: -1\r\n", 0, false},
+		{"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", 0, false},
+	} {
+		n, err := bodyLength([]byte(c.head))
+		if n != c.want || (err == nil) != c.fine {
+			t.Errorf("%q: got %d, %v", c.head, n, err)
+		}
+	}
+}
+
+func TestConfigurationsNameTheWorkerAndNoKey(t *testing.T) {
+	for _, conf := range []string{nginxConf("dir", "127.0.0.1:1", "127.0.0.1:2"), tierwayConf("127.0.0.1:2", "the-key")} {
+		if !strings.Contains(conf, "127.0.0.1:2") || strings.Contains(conf, "the-key") {
+			t.Errorf("the worker is missing or the key is there:\n%s", conf)
+		}
+	}
+	if !slices.ContainsFunc(strings.Split(nginxConf("dir", "a", "b"), "\n"), func(l string) bool { return strings.TrimSpace(l) == "access_log off;" }) {
+		t.Error("nginx logs")
+	}
+}

@@ -1,0 +1,63 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"reflect"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// printed returns a configuration as a file would hold it.
+func printed(f *File) []byte {
+	out, err := yaml.Marshal(nodeOf(reflect.ValueOf(f).Elem(), key{}, false))
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func FuzzParse(f *testing.F) {
+	example, err := os.ReadFile("../config.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	defaults := Default()
+	for _, seed := range [][]byte{example, printed(&defaults), []byte(keys + small), []byte(inherited), nil,
+		[]byte("a: &a [*a]"), []byte("? {a: [b, *c]}\n: - x"), []byte("tiers: [{name: ${A:-b}${, workers: [{}]}]"),
+		[]byte("\t"), []byte("a: b\n---\nc: d\n"), []byte("<<: {a: b}"), []byte("models: {\"a\\\"]: b\": x, ? !!binary x : y}"),
+		[]byte("auth: {keys: [{sha256: 'x\ny'}]}"), []byte("%YAML 1.2\n---\n- !<x> y"), []byte("\r\r0"), []byte("\xef\xbb\xbflisten: x")} {
+		f.Add(seed)
+	}
+	env := environment(map[string]string{"TIERWAY_KEY_SHA256": digestA, "K": "worker-key"})
+	f.Fuzz(func(t *testing.T, src []byte) {
+		file, err := Parse("f", src, env)
+		var ps Problems
+		switch {
+		case err == nil && file == nil:
+			t.Fatal("neither a file nor an error")
+		case err != nil && (file != nil || !errors.As(err, &ps) || !ps.Failed()):
+			t.Fatalf("%v with %v", file, err)
+		case err == nil:
+			again, err := Parse("f", printed(file), env)
+			if err != nil {
+				t.Fatalf("what was printed does not load: %v\n%s", err, printed(file))
+			}
+			if !bytes.Equal(printed(file), printed(again)) {
+				t.Fatal("what was printed and read is another configuration")
+			}
+			return
+		}
+		for _, p := range ps {
+			if p.Message == "" || p.File != "f" || p.Line < 0 || p.Line > len(splitLines(string(src)))+1 {
+				t.Fatalf("a bad problem: %+v", p)
+			}
+		}
+		if err := ps.Format(io.Discard, src); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tierway/config"
+	"tierway/engines"
+	"tierway/telemetry"
+)
+
+// rig is a server in front of engines of the test's own process.
+type rig struct {
+	*Server
+	t      *testing.T
+	url    string
+	access *lines
+}
+
+// lines collects a log.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// fakeEngine answers fast and always the same.
+func fakeEngine() *engines.Engine {
+	return engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: 1, Record: true, CacheTokens: 4096,
+		Clock: func() time.Time { return time.Unix(1_700_000_000, 0) }})
+}
+
+// newRig serves a configuration whose %s is replaced by the workers' list, one
+// worker for each handler.
+func newRig(t *testing.T, yaml string, handlers ...http.Handler) *rig {
+	t.Helper()
+	var list []string
+	for i, h := range handlers {
+		w := httptest.NewServer(h)
+		t.Cleanup(w.Close)
+		list = append(list, fmt.Sprintf("{ name: w%d, url: %q }", i, w.URL))
+	}
+	text := fmt.Sprintf(yaml, strings.Join(list, ", "))
+	file, err := config.Parse("test.yaml", []byte(text), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, access: &lines{}}
+	var n uint64
+	var mu sync.Mutex
+	r.Server, err = New(Options{Config: file, Log: slog.New(slog.DiscardHandler), Access: slog.New(slog.NewJSONHandler(r.access, nil)),
+		Metrics: telemetry.New("test"), Version: "test", Rand: func() uint64 { mu.Lock(); defer mu.Unlock(); n++; return n }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(r.dataHandler())
+	r.url = front.URL
+	t.Cleanup(func() {
+		front.Close()
+		r.fleet.Close()
+		if left := r.Inflight(); left != 0 {
+			t.Errorf("%d requests are still in flight", left)
+		}
+		for _, g := range r.gauges() {
+			if g.Inflight != 0 || g.PendingTokens != 0 || g.OutputTokens != 0 {
+				t.Errorf("%s still has a load: %+v", g.Worker, g)
+			}
+		}
+	})
+	return r
+}
+
+// plain is one tier that serves everything, without keys.
+const plain = `
+auth: { required: false }
+health: { path: "off" }
+tiers:
+  - name: small
+    model: fake-7b
+    serves: [chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio]
+    workers: [ %s ]
+models: { "gpt-4o-mini": small }
+`
+
+// answered is an answer that was read whole.
+type answered struct {
+	status int
+	header http.Header
+	body   string
+	err    error // of reading the body: a cut connection
+}
+
+func (r *rig) do(method, path, body string, headers ...string) answered {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	return answered{resp.StatusCode, resp.Header, string(got), err}
+}
+
+func (r *rig) post(path, body string, headers ...string) answered {
+	r.t.Helper()
+	return r.do(http.MethodPost, path, body, headers...)
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"tierway/openai"
+	"tierway/routing"
+)
+
+// TestWhatAStatusMeans is the classification of a worker's answers, whole.
+func TestWhatAStatusMeans(t *testing.T) {
+	type want struct {
+		passes, excluded, retry bool
+		cool                    time.Duration
+		code                    openai.Code
+		status                  int
+	}
+	for _, c := range []struct {
+		status int
+		after  time.Duration
+		asked  bool
+		want   want
+	}{
+		{status: 400, want: want{passes: true, excluded: true}},
+		{status: 402, want: want{passes: true, excluded: true}},
+		{status: 404, want: want{passes: true, excluded: true}},
+		{status: 409, want: want{passes: true, excluded: true}},
+		{status: 413, want: want{passes: true, excluded: true}},
+		{status: 422, want: want{passes: true, excluded: true}},
+		{status: 401, want: want{excluded: true, retry: true, code: openai.CodeWorkerAuthFailed, status: 502}},
+		{status: 403, want: want{excluded: true, retry: true, code: openai.CodeWorkerAuthFailed, status: 502}},
+		{status: 408, want: want{excluded: true, retry: true, code: openai.CodeWorkerTimeout, status: 504}},
+		{status: 429, want: want{excluded: true, retry: true, cool: coolMin, code: openai.CodeRateLimitExceeded, status: 429}},
+		{status: 429, after: 5 * time.Second, asked: true, want: want{excluded: true, retry: true, cool: 5 * time.Second, code: openai.CodeRateLimitExceeded, status: 429}},
+		{status: 503, after: time.Hour, asked: true, want: want{excluded: true, retry: true, cool: coolMax, code: openai.CodeOverloaded, status: 503}},
+		{status: 503, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 500, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 502, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 504, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 302, want: want{retry: true, code: openai.CodeWorkerProtocol, status: 502}},
+		{status: 100, want: want{retry: true, code: openai.CodeWorkerProtocol, status: 502}},
+	} {
+		f, passes := statusVerdict(c.status, c.after, c.asked)
+		got := want{passes: passes, excluded: errors.Is(f.blame, routing.ErrExcluded), retry: f.retry, cool: f.cool}
+		if f.err != nil {
+			got.code, got.status = f.err.Code, f.err.HTTPStatus()
+		}
+		if got != c.want {
+			t.Errorf("%d (Retry-After %v): %+v, want %+v", c.status, c.after, got, c.want)
+		}
+		if f.blame == nil || !f.left {
+			t.Errorf("%d: a verdict without blame, or as if nothing had left", c.status)
+		}
+	}
+}
+
+func TestRetryAfterIsReadInBothForms(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, c := range []struct {
+		value string
+		want  time.Duration
+		ok    bool
+	}{
+		{"", 0, false}, {"7", 7 * time.Second, true}, {"0", 0, true}, {"-1", 0, false}, {"soon", 0, false},
+		{"999999999999", 0, false},
+		{now.Add(90 * time.Second).Format(http.TimeFormat), 90 * time.Second, true},
+		{now.Add(-time.Hour).Format(http.TimeFormat), 0, true},
+	} {
+		h := http.Header{}
+		if c.value != "" {
+			h.Set("Retry-After", c.value)
+		}
+		got, ok := retryAfter(h, now)
+		if c.value == "999999999999" {
+			if !ok || got > 30*24*time.Hour || got < time.Hour {
+				t.Errorf("a huge Retry-After is %v, %v", got, ok)
+			}
+			continue
+		}
+		if got != c.want || ok != c.ok {
+			t.Errorf("%q: %v, %v, want %v, %v", c.value, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+func TestTheRetryBudgetIsAShareAndATrickle(t *testing.T) {
+	b := newRetryBudget(0.2)
+	now := time.Unix(0, 0)
+	takes := func() (n int) {
+		for b.take(now) {
+			n++
+		}
+		return n
+	}
+	if n := takes(); n != retryTrickle {
+		t.Errorf("at the start %d retries, want %d", n, retryTrickle)
+	}
+	for range 100 {
+		b.request()
+	}
+	if n := takes(); n < 19 || n > 20 {
+		t.Errorf("after 100 requests %d retries, want 20", n)
+	}
+	now = now.Add(2 * time.Second)
+	if n := takes(); n != 2*retryTrickle {
+		t.Errorf("after two quiet seconds %d retries, want %d", n, 2*retryTrickle)
+	}
+	now = now.Add(-time.Hour)
+	if n := takes(); n != 0 {
+		t.Errorf("a clock that steps back gave %d retries", n)
+	}
+	now = now.Add(1000 * time.Hour)
+	if n := takes(); n != retryCap {
+		t.Errorf("a long quiet time saved up %d retries, want %d", n, retryCap)
+	}
+}
+
+func TestStoredAnswersStayWithTheirOwner(t *testing.T) {
+	a := newStoredAnswers(2)
+	m := &member{}
+	a.put(storedAnswer{id: "r1", tenant: "acme", member: m})
+	a.put(storedAnswer{id: "r1", tenant: "evil", member: m})
+	if got, ok := a.get("r1"); !ok || got.tenant != "acme" {
+		t.Errorf("r1 belongs to %q, %v", got.tenant, ok)
+	}
+	a.put(storedAnswer{id: "", member: m})
+	a.put(storedAnswer{id: "r2", member: m})
+	a.put(storedAnswer{id: "r3", member: m})
+	if _, ok := a.get("r1"); ok {
+		t.Error("the oldest answer outlived the bound")
+	}
+	a.forget("r2")
+	if _, ok := a.get("r2"); ok || a.order.Len() != 1 || len(a.byID) != 1 {
+		t.Errorf("forgotten: %v, %d listed, %d by id", ok, a.order.Len(), len(a.byID))
+	}
+}

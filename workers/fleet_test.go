@@ -1,0 +1,308 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func namedSpec(name, url string) Spec {
+	return Spec{Config: Config{Name: name, URL: url}, Pool: "p", Engine: "auto"}
+}
+
+func fakeFleet(o Options) *Fleet {
+	o.send = func(Spec) Sender { return new(fakeSender) }
+	return NewFleet(o)
+}
+
+func TestEqualSpecsKeepTheirWorkers(t *testing.T) {
+	fleet := fakeFleet(Options{})
+	first := fleet.Sync([]Spec{namedSpec("a", "http://a:1"), namedSpec("b", "http://b:1")})
+	a, b := fleet.Get("a"), fleet.Get("b")
+	if !slices.Equal(first.Added, []*Worker{a, b}) || first.Kept != nil || first.Removed != nil {
+		t.Fatalf("first sync: %+v", first)
+	}
+	a.update(func(s *Status) { s.Up, s.Waiting = false, 7 })
+	weight := 0
+	reweighted := namedSpec("b", "http://b:1")
+	reweighted.Weight, reweighted.MaxInflight, reweighted.Models = &weight, 9, []string{"m"}
+	diff := fleet.Sync([]Spec{reweighted, namedSpec("c", "http://c:1"), namedSpec("a", "http://a:1")})
+	if !slices.Equal(diff.Kept, []*Worker{b, a}) || !slices.Equal(diff.Added, []*Worker{fleet.Get("c")}) || diff.Removed != nil {
+		t.Errorf("second sync: %+v", diff)
+	}
+	if !slices.Equal(fleet.Workers(), []*Worker{b, fleet.Get("c"), a}) {
+		t.Errorf("order: %v", fleet.Workers())
+	}
+	if s := a.Status(); s.Up || s.Waiting != 7 {
+		t.Errorf("a kept worker lost its status: %+v", s)
+	}
+	if got := b.Spec(); *got.Weight != 0 || got.MaxInflight != 9 || got.Models[0] != "m" {
+		t.Errorf("a kept worker has the old %+v", got)
+	}
+}
+
+func TestChangedSpecsGetNewWorkers(t *testing.T) {
+	base := func() Spec { return namedSpec("a", "http://a:1") }
+	for what, change := range map[string]func(*Spec){
+		"url":     func(s *Spec) { s.URL = "http://a:2" },
+		"key":     func(s *Spec) { s.Key = "k" },
+		"pool":    func(s *Spec) { s.Pool = "q" },
+		"engine":  func(s *Spec) { s.Engine = "vllm" },
+		"health":  func(s *Spec) { s.Health = &Health{Path: "off"} },
+		"connect": func(s *Spec) { s.ConnectTimeout = time.Second },
+		"name":    func(s *Spec) { s.Name = "b" },
+	} {
+		fleet := fakeFleet(Options{})
+		fleet.Sync([]Spec{base()})
+		old := fleet.Get("a")
+		old.update(func(s *Status) { s.Up = false })
+		changed := base()
+		change(&changed)
+		diff := fleet.Sync([]Spec{changed})
+		if !slices.Equal(diff.Removed, []*Worker{old}) || len(diff.Added) != 1 || diff.Added[0] == old || diff.Kept != nil {
+			t.Errorf("%s: %+v", what, diff)
+		}
+		if !diff.Added[0].Status().Up {
+			t.Errorf("%s: the new worker has the old one's status", what)
+		}
+		if old.sender.(*fakeSender).closed != 1 {
+			t.Errorf("%s: the old worker's connections were not dropped", what)
+		}
+	}
+}
+
+// After any run of Syncs the fleet is what the last one said, every change was
+// told exactly once, and only removed workers are closed.
+func TestSyncTellsEveryChange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		fleet := fakeFleet(Options{})
+		present := map[*Worker]bool{}
+		for range rapid.IntRange(1, 6).Draw(t, "syncs") {
+			names := rapid.SliceOfNDistinct(rapid.IntRange(0, 5), 0, 6, rapid.ID[int]).Draw(t, "names")
+			var specs []Spec
+			for _, n := range names {
+				specs = append(specs, namedSpec(fmt.Sprint("w", n), fmt.Sprintf("http://h:%d", rapid.IntRange(1, 2).Draw(t, "port"))))
+			}
+			diff := fleet.Sync(specs)
+			for _, w := range diff.Removed {
+				if !present[w] || w.sender.(*fakeSender).closed != 1 {
+					t.Fatalf("removed %v, which was not there or is not closed", w)
+				}
+				delete(present, w)
+			}
+			for _, w := range diff.Kept {
+				if !present[w] || w.sender.(*fakeSender).closed != 0 {
+					t.Fatalf("kept %v, which was not there or is closed", w)
+				}
+			}
+			for _, w := range diff.Added {
+				present[w] = true
+			}
+			now := fleet.Workers()
+			if len(now) != len(specs) || len(present) != len(specs) {
+				t.Fatalf("%d workers, %d by the diffs; want %d", len(now), len(present), len(specs))
+			}
+			for i, w := range now {
+				if !present[w] || w.Name() != specs[i].Name || w.Spec().URL != specs[i].URL || fleet.Get(specs[i].Name) != w {
+					t.Fatalf("worker %d is %v", i, w)
+				}
+			}
+		}
+	})
+}
+
+func TestRemovedWorkersExchangeGoesOnToItsEnd(t *testing.T) {
+	for _, scheme := range []string{"http", "https"} {
+		release := make(chan struct{})
+		engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "begun ")
+			w.(http.Flusher).Flush()
+			<-release
+			_, _ = io.WriteString(w, "and ended")
+		}))
+		fleet := NewFleet(Options{})
+		if scheme == "https" {
+			engine.StartTLS()
+			fleet.options.send = func(s Spec) Sender {
+				send := newSender(s).(*standard)
+				send.kept.TLSClientConfig.RootCAs = engine.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+				return send
+			}
+		} else {
+			engine.Start()
+		}
+		fleet.Sync([]Spec{namedSpec("a", engine.URL)})
+		answer, err := fleet.Get("a").Send(t.Context(), postOf("/v1/chat/completions", "x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fleet.Close()
+		if len(fleet.Workers()) != 0 {
+			t.Error("workers are left after Close")
+		}
+		close(release)
+		if got := readAll(t, answer, nil); got != "begun and ended" {
+			t.Errorf("%s: got %q", scheme, got)
+		}
+		engine.Close()
+	}
+}
+
+func TestRunChecksLaterWorkersAndLeavesNoGoroutine(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	engine := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	results := make(chan string, 16)
+	fleet := NewFleet(Options{OnStatus: func(w *Worker, s Status) { results <- fmt.Sprint(w.Name(), " ", s.Up) }})
+	fleet.Sync([]Spec{namedSpec("a", engine.URL)})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		fleet.Run(ctx)
+	}()
+	if got := <-results; got != "a true" {
+		t.Errorf("first result %q", got)
+	}
+	fleet.Sync([]Spec{namedSpec("a", engine.URL), namedSpec("b", engine.URL+"/v1")})
+	if got := <-results; got != "b true" {
+		t.Errorf("second result %q", got)
+	}
+	fleet.Sync([]Spec{namedSpec("b", engine.URL+"/v1")})
+	cancel()
+	<-ended
+	fleet.Close()
+	engine.Close()
+	goleak.VerifyNone(t, before)
+}
+
+func TestRemovedWorkerIsNeverReportedNorChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := new(scriptedHealth)
+		engine.set(pathHealth, 200, "")
+		var removed atomic.Bool
+		fake := &fakeSender{answer: engine.answer}
+		fleet := NewFleet(Options{Rand: middle, OnStatus: func(*Worker, Status) {
+			if removed.Load() {
+				t.Error("a removed worker was reported")
+			}
+		}, send: func(Spec) Sender { return fake }})
+		fleet.Sync([]Spec{namedSpec("a", "http://a:1")})
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { fleet.Run(ctx) })
+		synctest.Wait()
+		w := fleet.Get("a")
+		fleet.Sync(nil)
+		removed.Store(true)
+		w.update(func(s *Status) { s.Up = false })
+		w.report(fleet.options.OnStatus)
+		asked := len(fake.paths())
+		pass(time.Hour)
+		if len(fake.paths()) != asked {
+			t.Error("a removed worker was checked")
+		}
+		cancel()
+		run.Wait()
+	})
+}
+
+// Ending the gateway during a check says nothing about the worker.
+func TestEndingRunIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := &fakeSender{answer: (&scriptedHealth{hang: true}).answer}
+		fleet := NewFleet(Options{OnStatus: func(_ *Worker, s Status) { t.Errorf("reported %+v", s) }, send: func(Spec) Sender { return fake }})
+		fleet.Sync([]Spec{namedSpec("a", "http://a:1")})
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { fleet.Run(ctx) })
+		synctest.Wait()
+		cancel()
+		run.Wait()
+		if s := fleet.Get("a").Status(); !s.Up || s.LastError != "" {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestStatusIsNeverReportedTwiceAtOnce(t *testing.T) {
+	var inside atomic.Int32
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "vllm:num_requests_waiting 1\n")
+	}))
+	t.Cleanup(engine.Close)
+	enough := make(chan struct{})
+	var calls atomic.Int32
+	fleet := NewFleet(Options{OnStatus: func(*Worker, Status) {
+		if inside.Add(1) != 1 {
+			t.Error("two reports of one worker at once")
+		}
+		if calls.Add(1) == 20 {
+			close(enough)
+		}
+		inside.Add(-1)
+	}})
+	spec := namedSpec("a", engine.URL)
+	spec.Health = &Health{Interval: time.Millisecond}
+	fleet.Sync([]Spec{spec})
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { fleet.Run(ctx) })
+	for waiting := true; waiting; {
+		fleet.Get("a").Suspect()
+		fleet.Sync([]Spec{spec})
+		select {
+		case <-enough:
+			waiting = false
+		default:
+		}
+	}
+	cancel()
+	run.Wait()
+	fleet.Close()
+}
+
+// Every kind of URL leads to its engine with the worker's key and base path.
+func TestEveryKindOfURLReachesItsEngine(t *testing.T) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.RequestURI+" "+r.Header.Get("Authorization")+" "+r.Header.Get("Accept-Encoding"))
+	})
+	overTCP := httptest.NewServer(handler)
+	t.Cleanup(overTCP.Close)
+	socket := filepath.Join(t.TempDir(), "engine.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overUnix := httptest.NewUnstartedServer(handler)
+	_ = overUnix.Listener.Close()
+	overUnix.Listener = listener
+	overUnix.Start()
+	t.Cleanup(overUnix.Close)
+	for url, want := range map[string]string{
+		overTCP.URL + "/v1":              "/v1/models Bearer " + canary + " identity",
+		overTCP.URL + "/api":             "/api/v1/models Bearer " + canary + " identity",
+		"unix://" + socket:               "/v1/models Bearer " + canary + " identity",
+		"unix://" + socket + ":/base/v1": "/base/v1/models Bearer " + canary + " identity",
+	} {
+		fleet := NewFleet(Options{})
+		fleet.Sync([]Spec{keyedSpec(url)})
+		answer, err := fleet.Get("small-0").Send(t.Context(), &Request{Method: http.MethodGet, Path: "/v1/models"})
+		if got := readAll(t, answer, err); got != want {
+			t.Errorf("%s: the engine saw %q; want %q", url, got, want)
+		}
+		fleet.Close()
+	}
+}

@@ -1,0 +1,367 @@
+package workers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// reports records what OnStatus was told.
+type reports struct {
+	mu  sync.Mutex
+	all []Status
+}
+
+func (r *reports) add(_ *Worker, s Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, s)
+}
+
+func (r *reports) last() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[len(r.all)-1]
+}
+
+func (r *reports) ups() (ups []bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.all {
+		ups = append(ups, s.Up)
+	}
+	return ups
+}
+
+// scriptedHealth is an engine in memory: a status for each path, 404 else.
+type scriptedHealth struct {
+	mu      sync.Mutex
+	status  map[string]int // 0: no connection
+	body    map[string]string
+	hang    bool
+	started []time.Time // when /health was asked
+}
+
+func (s *scriptedHealth) set(path string, status int, body string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status == nil {
+		s.status, s.body = map[string]int{}, map[string]string{}
+	}
+	s.status[path], s.body[path] = status, body
+}
+
+func (s *scriptedHealth) answer(ctx context.Context, r *Request) (*Response, error) {
+	s.mu.Lock()
+	status, known := s.status[r.Path]
+	body, hang := s.body[r.Path], s.hang
+	if r.Path == pathHealth {
+		s.started = append(s.started, time.Now())
+	}
+	s.mu.Unlock()
+	switch {
+	case hang:
+		<-ctx.Done()
+		return nil, &SendError{Phase: PhaseAwait, Err: ctx.Err()}
+	case known && status == 0:
+		return nil, &SendError{Phase: PhaseConnect, Err: errors.New("connection refused")}
+	case !known:
+		status = http.StatusNotFound
+	}
+	return answered(status, body), nil
+}
+
+// checks returns when /health was asked so far.
+func (s *scriptedHealth) checks() []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.started)
+}
+
+// middle makes jitter zero: half of all random numbers lie below it.
+func middle() uint64 { return 1 << 63 }
+
+// checked runs one worker's checks within a synctest bubble.
+func checked(t *testing.T, health Health, engine *scriptedHealth) (*Worker, *fakeSender, *reports, *bytes.Buffer) {
+	t.Helper()
+	fake, told, log := &fakeSender{answer: engine.answer}, new(reports), new(bytes.Buffer)
+	fleet := NewFleet(Options{
+		Log: slog.New(slog.NewTextHandler(log, nil)), OnStatus: told.add, Rand: middle,
+		send: func(Spec) Sender { return fake },
+	})
+	fleet.Sync([]Spec{{Config: Config{Name: "w", URL: "http://h:1/v1", Health: &health, APIKeyEnv: "W_KEY"}, Pool: "p", Key: canary}})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		fleet.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		if strings.Contains(log.String(), canary) {
+			t.Errorf("the log holds the key: %s", log)
+		}
+	})
+	synctest.Wait()
+	return fleet.Get("w"), fake, told, log
+}
+
+// pass lets time go by and everything that is due then happen.
+func pass(d time.Duration) {
+	<-time.After(d) // virtual: within a synctest bubble
+	synctest.Wait()
+}
+
+func TestDownAfterSoManyFailuresAndUpAfterSoManyGoodChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := new(scriptedHealth)
+		engine.set(pathHealth, 200, "")
+		w, _, told, log := checked(t, Health{Interval: 10 * time.Second, DownAfter: 3, UpAfter: 2}, engine)
+		if s := w.Status(); !s.Up || s.Since.IsZero() || s.Health != pathHealth {
+			t.Fatalf("after the first check: %+v", s)
+		}
+		engine.set(pathHealth, 0, "")
+		for failed := 1; failed <= 4; failed++ {
+			pass(10 * time.Second)
+			if s := w.Status(); s.Up != (failed < 3) || s.ConsecutiveFailures != failed || !strings.Contains(s.LastError, "refused") {
+				t.Errorf("after %d failures: %+v", failed, s)
+			}
+		}
+		down := w.Status().Since
+		engine.set(pathHealth, 204, "")
+		for good := 1; good <= 3; good++ {
+			pass(10 * time.Second)
+			if s := w.Status(); s.Up != (good >= 2) || s.ConsecutiveFailures != 0 || s.Up != (s.LastError == "") {
+				t.Errorf("after %d good checks: %+v", good, s)
+			}
+		}
+		if got := told.ups(); !slices.Equal(got, []bool{true, false, true}) {
+			t.Errorf("told of %v; want up, down, up", got)
+		}
+		if since := w.Status().Since; since.Sub(down) != 30*time.Second {
+			t.Errorf("up %v after it went down; want 30s", since.Sub(down))
+		}
+		if lines := strings.Count(log.String(), "\n"); lines != 3 {
+			t.Errorf("%d log lines for three changes:\n%s", lines, log)
+		}
+	})
+}
+
+func TestFirstFailedCheckMarksDownAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := new(scriptedHealth)
+		engine.set(pathHealth, 503, "loading")
+		w, _, told, log := checked(t, Health{Interval: time.Minute, DownAfter: 5, UpAfter: 1}, engine)
+		if s := w.Status(); s.Up || !strings.Contains(s.LastError, "503") || s.Health != "" {
+			t.Errorf("%+v", s)
+		}
+		engine.set(pathHealth, 200, "")
+		pass(time.Minute)
+		if got := told.ups(); !slices.Equal(got, []bool{false, true}) {
+			t.Errorf("told of %v; want down, up", got)
+		}
+		if !strings.Contains(log.String(), "worker is down") || !strings.Contains(log.String(), "503") {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+}
+
+// The tally agrees with the words of config.yaml for every run of results.
+func TestTallyIsWhatItsWordsSay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tally := tally{downAfter: rapid.IntRange(1, 5).Draw(t, "down_after"), upAfter: rapid.IntRange(1, 5).Draw(t, "up_after"), up: true}
+		results := rapid.SliceOfN(rapid.Bool(), 1, 60).Draw(t, "results")
+		up := results[0]
+		lastRun := func(i int, ok bool) (n int) {
+			for ; i >= 0 && results[i] == ok; i-- {
+				n++
+			}
+			return n
+		}
+		for i, ok := range results {
+			was := up
+			if i > 0 {
+				if up && lastRun(i, false) >= tally.downAfter {
+					up = false
+				} else if !up && lastRun(i, true) >= tally.upAfter {
+					up = true
+				}
+			}
+			changed := tally.add(ok)
+			if tally.up != up || changed != (i == 0 || was != up) || tally.failures != lastRun(i, false) {
+				t.Fatalf("after %v: up %t, changed %t, failures %d; want up %t", results[:i+1], tally.up, changed, tally.failures, up)
+			}
+		}
+	})
+}
+
+func TestHealthPathIsFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		health, models, other int
+		path                  string
+		up                    bool
+	}{
+		"vLLM, llama.cpp":            {health: 200, models: 200, path: pathHealth, up: true},
+		"Ollama":                     {health: 404, models: 200, path: pathModels, up: true},
+		"wrong method":               {health: 405, models: 200, path: pathModels, up: true},
+		"not implemented":            {health: 501, models: 200, path: pathModels, up: true},
+		"hosted, guards every path":  {health: 401, models: 200, path: pathModels, up: true},
+		"hosted, wrong key":          {health: 404, models: 401},
+		"hosted, wrong key on both":  {health: 403, models: 403},
+		"neither":                    {health: 404, models: 404},
+		"loading, models would do":   {health: 503, models: 200},
+		"broken, models would do":    {health: 500, models: 200},
+		"redirects, models would do": {health: 302, models: 200},
+		"models redirect":            {health: 404, models: 307},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			engine := new(scriptedHealth)
+			engine.set(pathHealth, c.health, "")
+			engine.set(pathModels, c.models, "")
+			w, _, _, _ := checked(t, Health{}, engine)
+			s := w.Status()
+			if s.Up != c.up || s.Health != c.path || (s.LastError == "") != c.up {
+				t.Errorf("%s: %+v", name, s)
+			}
+			if strings.Contains(name, "key") && !strings.Contains(s.LastError, "api_key_env (W_KEY)") {
+				t.Errorf("%s: %q does not say which key to look at", name, s.LastError)
+			}
+			if strings.Contains(name, "redirect") && !strings.Contains(s.LastError, "redirects are not followed") {
+				t.Errorf("%s: %q", name, s.LastError)
+			}
+		})
+	}
+}
+
+func TestFoundPathIsKeptUntilItIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := new(scriptedHealth)
+		engine.set(pathModels, 200, `{"data":[{"id":"a","owned_by":"library"},{"id":"b"}]}`)
+		w, fake, _, _ := checked(t, Health{Interval: time.Second, DownAfter: 2}, engine)
+		pass(3 * time.Second)
+		if fake.count(pathHealth) != 1 || fake.count(pathModels) != 4 {
+			t.Errorf("asked %v; want /health once and /v1/models 4 times", fake.paths())
+		}
+		if s := w.Status(); s.Engine != "ollama" || !slices.Equal(s.Models, []string{"a", "b"}) {
+			t.Errorf("%+v", s)
+		}
+		// Another engine takes the address: it has /health only.
+		engine.set(pathModels, 404, "")
+		engine.set(pathHealth, 200, "")
+		pass(2 * time.Second)
+		if s := w.Status(); !s.Up || s.Health != pathHealth || s.ConsecutiveFailures != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestExplicitPathIsTheOnlyOneChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := new(scriptedHealth)
+		engine.set(pathHealth, 200, "")
+		w, fake, _, _ := checked(t, Health{Path: "/ping"}, engine)
+		if s := w.Status(); s.Up || s.Health != "/ping" || !slices.Equal(fake.paths(), []string{"/ping"}) {
+			t.Errorf("asked %v: %+v", fake.paths(), s)
+		}
+	})
+}
+
+func TestOffAsksNothingAndIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, fake, told, _ := checked(t, Health{Path: "off"}, new(scriptedHealth))
+		w.Suspect()
+		pass(time.Hour)
+		if s := w.Status(); !s.Up || len(fake.paths()) != 0 || !slices.Equal(told.ups(), []bool{true}) {
+			t.Errorf("asked %v, told %v: %+v", fake.paths(), told.ups(), s)
+		}
+	})
+}
+
+func TestHangingWorkerGoesDownByItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &scriptedHealth{hang: true}
+		w, _, _, _ := checked(t, Health{Interval: 10 * time.Second, Timeout: 3 * time.Second}, engine)
+		pass(3*time.Second - 1)
+		if s := w.Status(); !s.Up || !s.Checked.IsZero() {
+			t.Errorf("judged before its time: %+v", s)
+		}
+		pass(1)
+		if s := w.Status(); s.Up || !strings.Contains(s.LastError, "timeout of 3s") {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestChecksKeepTheirIntervalWithinATenth(t *testing.T) {
+	for random, want := range map[uint64]time.Duration{0: 9 * time.Second, 1 << 63: 10 * time.Second} {
+		if got := jittered(10*time.Second, random); got != want {
+			t.Errorf("jittered(10s, %d) = %v; want %v", random, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		got := jittered(10*time.Second, rapid.Uint64().Draw(t, "random"))
+		if got < 9*time.Second || got > 11*time.Second {
+			t.Fatalf("jittered to %v", got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		engine := new(scriptedHealth)
+		engine.set(pathHealth, 200, "")
+		checked(t, Health{Interval: 10 * time.Second}, engine)
+		pass(35 * time.Second)
+		started := engine.checks()
+		for i, at := range started {
+			if at.Sub(started[0]) != time.Duration(i)*10*time.Second {
+				t.Errorf("check %d came %v after the first", i, at.Sub(started[0]))
+			}
+		}
+		if len(started) != 4 {
+			t.Errorf("%d checks in 35s; want 4", len(started))
+		}
+	})
+}
+
+func TestSuspectedWorkerIsCheckedAtOnceButOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := new(scriptedHealth)
+		engine.set(pathHealth, 200, "")
+		w, _, _, _ := checked(t, Health{Interval: time.Minute, DownAfter: 3}, engine)
+		pass(20 * time.Second)
+		engine.set(pathHealth, 0, "")
+		start := time.Now()
+		for range 50 { // a storm of failed connects over 2.5 s
+			for range 20 {
+				w.Suspect()
+			}
+			pass(50 * time.Millisecond)
+		}
+		pass(5 * time.Second)
+		var after []time.Duration
+		for _, at := range engine.checks()[1:] {
+			after = append(after, at.Sub(start))
+		}
+		want := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}
+		if !slices.Equal(after, want) {
+			t.Errorf("checked %v after the first suspicion; want %v", after, want)
+		}
+		if s := w.Status(); s.Up || s.Since.Sub(start) != 2*time.Second {
+			t.Errorf("%+v", s)
+		}
+		// Afterwards the interval goes on from the last check.
+		pass(time.Minute)
+		if last := slices.MaxFunc(engine.checks(), time.Time.Compare).Sub(start); last != 63*time.Second {
+			t.Errorf("the next check came at %v; want 63s", last)
+		}
+	})
+}

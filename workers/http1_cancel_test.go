@@ -1,0 +1,279 @@
+package workers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
+	noLeaks(t)
+	why := errors.New("the client left")
+	check := func(t *testing.T, err error, phase Phase) {
+		t.Helper()
+		wantPhase(t, err, phase)
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+			t.Errorf("%v hides why the context ended", err)
+		}
+	}
+	t.Run("connecting", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s := newPlain(plainConfig{Host: "engine", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			cancel(why)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		_, err := s.Send(ctx, plainPost("x"))
+		check(t, err, PhaseConnect)
+		_, err = s.Send(ctx, plainPost("x"))
+		check(t, err, PhaseConnect)
+	})
+	t.Run("writing", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		sent, left := make(chan struct{}), make(chan struct{})
+		w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
+			_, _ = in.ReadByte()
+			cancel(why)
+			<-sent // reading on sooner would let the write come to its end
+			gone(in)
+			close(left)
+		})
+		_, err := tcpSender(t, w.address).Send(ctx, plainPost(strings.Repeat("x", 16<<20)))
+		check(t, err, PhaseWrite)
+		close(sent)
+		<-left
+	})
+	for name, begun := range map[string]string{"awaiting": "", "awaiting the rest of a head": ok200 + "Content-Le"} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			left := make(chan struct{})
+			w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
+				_, _ = readRequest(in)
+				say(c, begun)
+				cancel(why)
+				gone(in)
+				close(left)
+			})
+			_, err := tcpSender(t, w.address).Send(ctx, plainPost("x"))
+			check(t, err, PhaseAwait)
+			<-left
+		})
+	}
+	t.Run("awaiting on a kept connection", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
+			_, _ = readRequest(in)
+			say(c, answer2)
+			_, _ = readRequest(in)
+			cancel(why)
+			gone(in)
+		})
+		dials := 0
+		s := newPlain(plainConfig{Network: "tcp", Address: w.address, Host: "engine", Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials++
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}})
+		defer s.Close()
+		mustAsk(t, s, plainPost("x"), "ok")
+		_, err := s.Send(ctx, plainPost("x"))
+		check(t, err, PhaseAwait)
+		if dials != 1 {
+			t.Errorf("a cancelled request was tried again")
+		}
+	})
+	for name, answer := range map[string]string{
+		"reading a length": ok200 + "Content-Length: 20\r\n\r\npart",
+		"reading chunks":   ok200 + "Transfer-Encoding: chunked\r\n\r\n4\r\npart\r\n",
+		"reading to close": ok200 + "\r\npart",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			left := make(chan struct{})
+			w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
+				_, _ = readRequest(in)
+				say(c, answer)
+				gone(in)
+				close(left)
+			})
+			res, err := tcpSender(t, w.address).Send(ctx, plainPost("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(res.Body, make([]byte, 4)); err != nil {
+				t.Fatal(err)
+			}
+			cancel(why)
+			<-left // without Close: cancelling alone ends the connection
+			_, err = res.Body.Read(make([]byte, 1))
+			check(t, err, PhaseBody)
+			if _, again := res.Body.Read(make([]byte, 1)); again != err {
+				t.Errorf("the second error is %v", again)
+			}
+			_ = res.Body.Close()
+		})
+	}
+}
+
+func TestCancellingAfterTheEndTouchesNothing(t *testing.T) {
+	noLeaks(t)
+	l := listen(t, "tcp", "127.0.0.1:0")
+	conns := echoServer(t, l)
+	s := tcpSender(t, l.Addr().String())
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		res, err := s.Send(ctx, plainPost("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(res.Body); err != nil || string(b) != "x" {
+			t.Fatalf("%q, %v", b, err)
+		}
+		cancel()
+		_ = res.Body.Close()
+	}
+	if n := conns.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestClosingEarlyTellsTheWorker(t *testing.T) {
+	noLeaks(t)
+	left := make(chan struct{})
+	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
+		_, _ = readRequest(in)
+		say(c, ok200+"Transfer-Encoding: chunked\r\n\r\n4\r\npart\r\n")
+		gone(in)
+		close(left)
+	})
+	res, err := tcpSender(t, w.address).Send(t.Context(), plainPost("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reading := make(chan error)
+	go func() {
+		_, err := io.Copy(io.Discard, res.Body)
+		reading <- err
+	}()
+	// Whether Close finds the Read waiting or comes before it, both end.
+	for range 2 {
+		if err := res.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	<-left
+	if err := <-reading; !errors.Is(err, http.ErrBodyReadAfterClose) {
+		t.Errorf("reading after Close gives %v", err)
+	}
+}
+
+func TestClosingKeepsAConnectionWhoseRestHasCome(t *testing.T) {
+	for name, c := range map[string]struct {
+		rest string
+		kept bool
+	}{
+		"length":              {"Content-Length: 8\r\n\r\npartrest", true},
+		"chunks":              {"Transfer-Encoding: chunked\r\n\r\n8\r\npartrest\r\n0\r\n\r\n", true},
+		"chunks, end to come": {"Transfer-Encoding: chunked\r\n\r\n8\r\npartrest\r\n", false},
+		"and more":            {"Content-Length: 8\r\n\r\npartrest!", false},
+		"to close":            {"\r\npartrest", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := &tape{in: ok200 + c.rest}
+			p := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}).(*plain)
+			defer p.Close()
+			res, err := p.Send(t.Context(), plainPost("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(res.Body, make([]byte, 4)); err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			if _, err := res.Body.Read(make([]byte, 1)); err == nil {
+				t.Error("reads after Close")
+			}
+			if kept := len(p.idle.conns) == 1; kept != c.kept || conn.closed == c.kept {
+				t.Errorf("kept %v, closed %v", kept, conn.closed)
+			}
+		})
+	}
+}
+
+// TestACancelledConnectionIsNeverKept: the answer may have come whole before
+// the context ended, but the connection is being closed.
+func TestACancelledConnectionIsNeverKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &tape{in: answer2}
+		p := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}).(*plain)
+		defer p.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		res, err := p.Send(ctx, plainPost("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		synctest.Wait()
+		if b, err := io.ReadAll(res.Body); err != nil || string(b) != "ok" {
+			t.Errorf("got %q, %v", b, err)
+		}
+		if len(p.idle.conns) != 0 || !conn.closed {
+			t.Error("a connection was kept that cancelling had closed")
+		}
+	})
+}
+
+// gated is a tape whose Read first waits for the gate.
+type gated struct {
+	*tape
+	gate chan struct{}
+}
+
+func (c gated) Read(p []byte) (int, error) {
+	<-c.gate
+	return c.tape.Read(p)
+}
+
+// TestClosingDuringAReadClosesTheConnection: at once, and for good, even when
+// the Read then finds the answer's proper end.
+func TestClosingDuringAReadClosesTheConnection(t *testing.T) {
+	for _, rest := range []string{"o", "ok"} {
+		synctest.Test(t, func(t *testing.T) {
+			conn := gated{&tape{in: ok200 + "Content-Length: 2\r\n\r\n"}, make(chan struct{})}
+			p := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}).(*plain)
+			defer p.Close()
+			go func() { conn.gate <- struct{}{} }()
+			res, err := p.Send(t.Context(), plainPost("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.in = rest
+			var n int
+			go func() { n, err = res.Body.Read(make([]byte, 100)) }()
+			synctest.Wait()
+			if _, err := res.Body.Read(make([]byte, 1)); err != errTwoReaders {
+				t.Errorf("a second reader got %v", err)
+			}
+			_ = res.Body.Close()
+			if !conn.closed {
+				t.Error("Close waits for the Read")
+			}
+			close(conn.gate)
+			synctest.Wait()
+			if n != len(rest) || err != nil {
+				t.Errorf("the Read gave %d bytes, %v", n, err)
+			}
+			if _, err := res.Body.Read(make([]byte, 1)); err != http.ErrBodyReadAfterClose {
+				t.Errorf("then %v", err)
+			}
+			if len(p.idle.conns) != 0 {
+				t.Error("a closed connection was kept")
+			}
+		})
+	}
+}
