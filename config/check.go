@@ -20,7 +20,6 @@ func (d *decoder) check(f *File) {
 	d.checkTLS("tls", f.TLS)
 	d.checkTLS("admin.tls", f.Admin.TLS)
 	d.checkAuth(f)
-	d.checkNetworks(f.TrustedProxies)
 	d.checkOrigins(f.CORS.Origins)
 	d.checkHealth("health", f.Health)
 	d.checkPools(f)
@@ -78,27 +77,6 @@ func (d *decoder) scrub(message string) string {
 func (d *decoder) written(path string) bool {
 	_, ok := d.places[path]
 	return ok
-}
-
-// checkNetworks checks trusted_proxies.
-func (d *decoder) checkNetworks(networks []string) {
-	for i, text := range networks {
-		path := fmt.Sprintf("trusted_proxies[%d]", i)
-		if text == "" {
-			d.fault(path, "is empty", "write a network such as 10.0.0.0/8")
-			continue
-		}
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			hint := "write a network such as 10.0.0.0/8"
-			if addr, err := netip.ParseAddr(text); err == nil {
-				hint = fmt.Sprintf("write %v/%d for one address", addr, addr.BitLen())
-			}
-			d.fault(path, d.shown(path, text)+" is no network", hint)
-		} else if prefix != prefix.Masked() {
-			d.fault(path, d.shown(path, text)+" has bits beyond its mask", fmt.Sprintf("write %v", prefix.Masked()))
-		}
-	}
 }
 
 // checkOrigins checks cors.origins.

@@ -115,14 +115,11 @@ func (d *decoder) checkWorkers(f *File) {
 			d.checkTwice(names, path+".name", w.Name)
 			d.checkURL(urls, path+".url", w.URL)
 			d.checkKey(path+".api_key_env", w.APIKeyEnv)
-			d.checkRepeats(path+".models", w.Models)
-			d.checkServed(s, path+".models", w.Models)
 			usable = usable || w.Weight == nil || *w.Weight > 0
 		}
 		if !usable {
 			d.fault(s.path+".workers", "every worker has weight 0, so that none takes a request", "give one of them a weight of 1 or more")
 		}
-		d.checkUnserved(s)
 	}
 }
 
@@ -162,39 +159,6 @@ func (d *decoder) checkKey(path, variable string) {
 	// It may be the key itself: who mixed the two up shall not find it in a log.
 	d.fault(path, "the environment variable that it names is not set", "set it to the worker's key; the key itself does not stand here")
 	d.problems[len(d.problems)-1].hide = true
-}
-
-// checkServed notes models of a worker that its pool never asks for.
-func (d *decoder) checkServed(s section, path string, models []string) {
-	known := s.Models
-	if s.Model != "" {
-		known = append([]string{s.Model}, known...)
-	}
-	for i, model := range models {
-		if at := fmt.Sprintf("%s[%d]", path, i); model != "" && len(known) > 0 && !slices.Contains(known, model) {
-			d.fault(at, d.shown(at, model)+" is no model of "+s.path, didYouMean(model, known))
-		}
-	}
-}
-
-// checkUnserved notes models of a tier or pool that none of its workers serve.
-func (d *decoder) checkUnserved(s section) {
-	serves := func(model string) bool {
-		return slices.ContainsFunc(s.Workers, func(w workers.Config) bool {
-			return len(w.Models) == 0 || slices.Contains(w.Models, model)
-		})
-	}
-	if len(s.Workers) == 0 {
-		return
-	}
-	if s.Model != "" && !serves(s.Model) {
-		d.fault(s.path+".model", "no worker serves "+d.shown(s.path+".model", s.Model), "add it to the models of one")
-	}
-	for i, model := range s.Models {
-		if at := fmt.Sprintf("%s.models[%d]", s.path, i); model != "" && !serves(model) {
-			d.fault(at, "no worker serves "+d.shown(at, model), "add it to the models of one")
-		}
-	}
 }
 
 // Catalog returns the names that lead to tiers and pools, for tiers.New.

@@ -24,7 +24,6 @@ type File struct {
 	Admin            Admin             `yaml:"admin"`
 	Metrics          Metrics           `yaml:"metrics"`
 	Auth             Auth              `yaml:"auth"`
-	TrustedProxies   []string          `yaml:"trusted_proxies"`
 	MaxBodyBytes     Size              `yaml:"max_body_bytes"`
 	MaxResponseBytes Size              `yaml:"max_response_bytes"`
 	Drain            Drain             `yaml:"drain"`

@@ -75,7 +75,7 @@ tiers:
     health: {interval: 6s, up_after: 1}
     workers: [{name: b0, url: "http://h:3", health: {timeout: 1s, path: "off"}}]
 pools:
-  - {name: c, model: o, models: [p], serves: [rerank, score], workers: [{name: c0, url: "http://h:4"}, {name: c1, url: "http://h:5", models: [p]}]}
+  - {name: c, model: o, models: [p], serves: [rerank, score], workers: [{name: c0, url: "http://h:4"}, {name: c1, url: "http://h:5"}]}
   - {name: d, paths: [/v9/*], workers: [{name: d0, url: "unix:///d.sock"}]}
 `
 
@@ -84,24 +84,24 @@ func TestWhatIsLeftOutIsInherited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := func(name, url, pool string, weight int, engine openai.Engine, h workers.Health, models ...string) workers.Spec {
-		return workers.Spec{Config: workers.Config{Name: name, URL: url, Weight: &weight, Health: &h, Models: models},
+	spec := func(name, url, pool string, weight int, engine openai.Engine, h workers.Health) workers.Spec {
+		return workers.Spec{Config: workers.Config{Name: name, URL: url, Weight: &weight, Health: &h},
 			Pool: pool, Engine: string(engine), ConnectTimeout: 3 * time.Second}
 	}
 	file := workers.Health{Path: "/up", Interval: 8 * time.Second, Timeout: 4 * time.Second, DownAfter: 5, UpAfter: 2}
 	b := workers.Health{Path: "off", Interval: 6 * time.Second, Timeout: time.Second, DownAfter: 5, UpAfter: 1}
-	a1 := spec("a1", "http://h:2", "a", 0, "auto", file, "m")
+	a1 := spec("a1", "http://h:2", "a", 0, "auto", file)
 	a1.APIKeyEnv, a1.Key = "K", "worker-key"
 	want := []Pool{
 		{Name: "a", Model: "m", Tier: true, Engine: openai.EngineAuto, Serves: []openai.Dialect{openai.Chat, openai.Completions, openai.Responses, openai.Messages, openai.Tokenize},
 			Models: []string{"m"}, Policy: routing.Config{Name: "round_robin"}, HeartbeatAfter: 20 * time.Second,
-			Workers: []workers.Spec{spec("a0", "http://h:1", "a", 1, "auto", file, "m"), a1}},
+			Workers: []workers.Spec{spec("a0", "http://h:1", "a", 1, "auto", file), a1}},
 		{Name: "b", Model: "n", Tier: true, Engine: openai.EngineVLLM, Serves: []openai.Dialect{openai.Chat},
 			Models: []string{"n"}, Policy: routing.Config{Name: "least_load"}, HeartbeatAfter: time.Second,
-			Workers: []workers.Spec{spec("b0", "http://h:3", "b", 1, "vllm", b, "n")}},
+			Workers: []workers.Spec{spec("b0", "http://h:3", "b", 1, "vllm", b)}},
 		{Name: "c", Model: "o", Engine: openai.EngineAuto, Serves: []openai.Dialect{openai.Rerank, openai.Score},
 			Models: []string{"o", "p"}, Policy: routing.Config{Name: "round_robin"}, HeartbeatAfter: 20 * time.Second,
-			Workers: []workers.Spec{spec("c0", "http://h:4", "c", 1, "auto", file, "o", "p"), spec("c1", "http://h:5", "c", 1, "auto", file, "p")}},
+			Workers: []workers.Spec{spec("c0", "http://h:4", "c", 1, "auto", file), spec("c1", "http://h:5", "c", 1, "auto", file)}},
 		{Name: "d", Engine: openai.EngineAuto, Paths: []string{"/v9/*"}, Policy: routing.Config{Name: "round_robin"}, HeartbeatAfter: 20 * time.Second,
 			Workers: []workers.Spec{spec("d0", "unix:///d.sock", "d", 1, "auto", file)}},
 	}
@@ -126,9 +126,6 @@ func TestTheResolvedFormIsTheCallersOwn(t *testing.T) {
 		}
 		for _, w := range p.Workers {
 			*w.Weight, w.Health.Path = 7, "/changed"
-			for i := range w.Models {
-				w.Models[i] = "changed"
-			}
 		}
 	}
 	f.Directory()[0].Name = "changed"

@@ -100,7 +100,6 @@ var known = map[string]key{
 	"config.File.admin":              {doc: "The admin plane."},
 	"config.File.metrics":            {doc: "Where Prometheus reads."},
 	"config.File.auth":               {doc: "Who may use the data plane."},
-	"config.File.trusted_proxies":    {doc: "Networks (CIDR) whose X-Forwarded-For names the client."},
 	"config.File.max_body_bytes":     {doc: "Longest request body, unpacked. Longer ones are answered 413."},
 	"config.File.max_response_bytes": {doc: "Longest answer of a worker that is not a stream."},
 	"config.File.drain":              {doc: "How the program stops."},
@@ -167,7 +166,6 @@ var known = map[string]key{
 	"workers.Config.weight":       {doc: "Its share beside its peers. 0 takes no new requests. round_robin and random ignore all but 0.", max: 100, inherits: "`1`"},
 	"workers.Config.max_inflight": {doc: "Requests that it works on at once. 0 is no bound.", max: noBound},
 	"workers.Config.api_key_env":  {doc: "The environment variable that holds the worker's own bearer key.", fits: isVariable, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, want: "the name of an environment variable, not the key", secret: true},
-	"workers.Config.models":       {doc: "Models that it serves, where not every worker of the pool serves all.", inherits: "the pool's models"},
 	"workers.Config.health":       {doc: "How this worker is checked, key by key.", inherits: "the tier's or pool's `health`, then the file's"},
 
 	"workers.Health.path":       {doc: "What is asked: a path, `auto` (/health, else /v1/models) or `off` (always up).", fits: isHealthPath, pattern: `^(auto|off|/.*)$`, want: "auto, off or a path that starts with /"},

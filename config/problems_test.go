@@ -121,7 +121,7 @@ routing_headers: yes
 max_body_bytes: 3 apples
 log: {level: , access: "true"}
 timeouts: {connect: -1s, total: [1s]}
-trusted_proxies: {}
+pools: {}
 cors: {origins: ~}
 queue:
 admin: !!map {}
@@ -137,9 +137,23 @@ admin: !!map {}
 			`9:24: log.access: want true or false, got "true" (without the quotes)`,
 			`10:21: timeouts.connect: want a duration above 0, got "-1s"`,
 			`10:33: timeouts.total: want a section of keys, got a list`,
-			`11:18: trusted_proxies: want a list, got a section of keys (write [ … ], or one item a line that starts with -)`,
+			`11:8: pools: want a list, got a section of keys (write [ … ], or one item a line that starts with -)`,
 			`12:17: cors.origins: the list has no value (remove the key, or write [] for an empty list)`,
 			`14:8: admin: YAML tags are not used here (remove the !!map)`,
+		}},
+		"keys of other builds": {keys + `trusted_proxies: [10.0.0.0/8]
+tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", models: [m]}]}]
+pools: [{name: p, models: [n], serves: [chat], workers: [{name: x, url: "http://h:2", models: []}]}]
+`, []string{
+			`2:1: trusted_proxies: this build has no client addresses behind proxies (remove the key)`,
+			`3:72: tiers[0].workers[0].models: this build has no models by worker (remove the key)`,
+			`4:87: pools[0].workers[0].models: this build has no models by worker (remove the key)`,
+		}},
+		"what is no kind of request": {keys + `tiers: [{name: small, model: m, serves: [other], workers: [{name: w, url: "http://h:1"}]}]
+pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "http://h:2"}]}]
+`, []string{
+			`2:42: tiers[0].serves[0]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other" (known: chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio)`,
+			`3:47: pools[0].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other" (known: chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio)`,
 		}},
 		"policies of other builds": {keys + small + "policy: {name: chwbl, epsilon: 0.25}\n", []string{
 			`3:16: policy.name: want one of least_load, round_robin, got "chwbl" (chwbl is not in this build, which has least_load, round_robin)`,

@@ -80,10 +80,6 @@ func (f *File) spec(w workers.Config, p Pool, health workers.Health) workers.Spe
 	}
 	health = overlay(health, w.Health)
 	w.Weight, w.Health = &weight, &health
-	w.Models = slices.Clone(w.Models)
-	if len(w.Models) == 0 {
-		w.Models = slices.Clone(p.Models)
-	}
 	s := workers.Spec{Config: w, Pool: p.Name, Engine: string(p.Engine), ConnectTimeout: f.Timeouts.Connect}
 	if w.APIKeyEnv != "" && f.keys != nil {
 		s.Key = f.keys(w.APIKeyEnv)

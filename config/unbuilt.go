@@ -18,6 +18,7 @@ var unbuilt = map[string]string{
 	"config.File.telemetry":        "tracing",
 	"config.File.session_keys":     "session affinity",
 	"config.File.trust_request_id": "session affinity",
+	"config.File.trusted_proxies":  "client addresses behind proxies",
 
 	"config.Tier.context":          "context lengths",
 	"config.Tier.price":            "budgets",
@@ -58,6 +59,7 @@ var unbuilt = map[string]string{
 
 	"workers.Config.events":              "KV events",
 	"workers.Config.replay":              "KV events",
+	"workers.Config.models":              "models by worker",
 	"workers.Config.region":              "regions",
 	"workers.Config.priority":            "priority groups",
 	"workers.Config.max_tokens_inflight": "bounds in tokens",

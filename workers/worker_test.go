@@ -164,15 +164,15 @@ func TestNoWayOfPrintingShowsTheKey(t *testing.T) {
 func TestSpecsAndStatusesAreTheCallersCopies(t *testing.T) {
 	weight := 3
 	spec := keyedSpec("http://h:1")
-	spec.Weight, spec.Models, spec.Health = &weight, []string{"m"}, &Health{Path: "/ping"}
+	spec.Weight, spec.Health = &weight, &Health{Path: "/ping"}
 	w := workerOver(spec, new(fakeSender))
-	weight, spec.Models[0], spec.Health.Path = 9, "x", "x"
+	weight, spec.Health.Path = 9, "x"
 	got := w.Spec()
-	if *got.Weight != 3 || got.Models[0] != "m" || got.Health.Path != "/ping" {
-		t.Errorf("the worker's spec follows the caller's: %v %v %v", *got.Weight, got.Models, got.Health)
+	if *got.Weight != 3 || got.Health.Path != "/ping" {
+		t.Errorf("the worker's spec follows the caller's: %v %v", *got.Weight, got.Health)
 	}
-	*got.Weight, got.Models[0] = 7, "y"
-	if again := w.Spec(); *again.Weight != 3 || again.Models[0] != "m" {
+	*got.Weight, got.Health.Path = 7, "/y"
+	if again := w.Spec(); *again.Weight != 3 || again.Health.Path != "/ping" {
 		t.Error("Spec returns the worker's own memory")
 	}
 	w.update(func(s *Status) { s.Models = []string{"m"} })

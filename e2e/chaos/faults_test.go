@@ -1,0 +1,455 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// shortTimeouts make a silent worker fail within a test.
+const shortTimeouts = `{ first_byte: 300ms, idle: 300ms }`
+
+// want is what a request must come to. Zero fields are not looked at, but hits,
+// which then must be the attempts.
+type want struct {
+	status   int
+	code     string // of the error, in the body or in the frame; "*": an engine's own
+	attempts int
+	hits     int64  // requests that the workers saw
+	results  string // attempts as the metrics count them: ok/error/excluded
+	outcome  string
+	end      string // of tierway_stream_end_total
+	after    bool   // Retry-After is set
+	never    bool   // x-should-retry: false is set
+	frame    bool   // the answer has content and then an error frame
+}
+
+// The usual results.
+var (
+	// elsewhere: w0 failed and w1 answered.
+	elsewhere = want{status: 200, attempts: 2, results: "1/1/0", outcome: "ok"}
+	// spared: w0 could not answer, without being blamed, and w1 did.
+	spared = want{status: 200, attempts: 2, results: "1/0/1", outcome: "ok"}
+	// fine: the answer is whole at once.
+	fine = want{status: 200, attempts: 1, results: "1/0/0", outcome: "ok"}
+	// failed: both workers failed.
+	failed = want{status: 502, code: "worker_error", attempts: 2, results: "0/2/0", outcome: "failed", never: true}
+	// garbled: both workers answered what is no answer.
+	garbled = want{status: 502, code: "worker_protocol", attempts: 2, results: "0/2/0", outcome: "failed", never: true}
+	// cut: the stream broke off after its first content.
+	cut = want{status: 200, code: "worker_error", attempts: 1, results: "0/1/0", outcome: "truncated", end: "truncated", frame: true}
+	// broken: the stream stopped being one after its first content.
+	broken = want{status: 200, code: "worker_protocol", attempts: 1, results: "0/1/0", outcome: "truncated", end: "truncated", frame: true}
+)
+
+// passed is a refusal of the engine's own that the client gets.
+func passed(status int) want {
+	return want{status: status, code: "*", attempts: 1, results: "0/0/1", outcome: "refused"}
+}
+
+// faultCase is a fault of w0 alone, or of both workers, and what it comes to.
+type faultCase struct {
+	name   string
+	fault  engines.Fault
+	both   bool // both workers have it
+	whole  *want
+	stream *want
+}
+
+func status(code int, retryAfter string) engines.Fault {
+	return engines.Fault{Kind: engines.FaultStatus, Status: code, RetryAfter: retryAfter}
+}
+
+// beforeContent are the faults that strike before the client has anything: the
+// table of verdicts, on the wire.
+func beforeContent() (cases []faultCase) {
+	add := func(name string, f engines.Fault, one, both want) {
+		cases = append(cases,
+			faultCase{name: name, fault: f, whole: &one, stream: &one},
+			faultCase{name: name + ", both", fault: f, both: true, whole: &both, stream: &both})
+	}
+	for _, code := range []int{400, 404, 409, 413, 422} {
+		add(fmt.Sprint(code), status(code, ""), passed(code), passed(code))
+	}
+	for _, code := range []int{401, 403} {
+		add(fmt.Sprint(code), status(code, ""), spared,
+			want{status: 502, code: "worker_auth_failed", attempts: 2, results: "0/0/2", outcome: "failed", never: true})
+	}
+	add("408", status(408, ""), spared, want{status: 504, code: "worker_timeout", attempts: 2, results: "0/0/2", outcome: "failed", never: true})
+	limited := want{status: 429, code: "rate_limit_exceeded", attempts: 2, results: "0/0/2", outcome: "refused", after: true}
+	add("429", status(429, ""), spared, limited)
+	add("429 with Retry-After", status(429, "7"), spared, limited)
+	add("503 with Retry-After", status(503, "7"), spared,
+		want{status: 503, code: "overloaded", attempts: 2, results: "0/0/2", outcome: "failed", after: true})
+	for _, code := range []int{500, 502, 503, 504} {
+		add(fmt.Sprint(code), status(code, ""), elsewhere, failed)
+	}
+
+	add("a reset", engines.Fault{Kind: engines.FaultReset}, elsewhere, failed)
+	add("a close", engines.Fault{Kind: engines.FaultClose}, elsewhere, failed)
+	add("garbage", engines.Fault{Kind: engines.FaultGarbage}, elsewhere, failed)
+	add("silence", engines.Fault{Kind: engines.FaultHang}, elsewhere,
+		want{status: 504, code: "worker_timeout", attempts: 2, results: "0/2/0", outcome: "failed", never: true})
+	add("a redirect", engines.Fault{Kind: engines.FaultRedirect}, elsewhere, garbled)
+	add("a web page", engines.Fault{Kind: engines.FaultHTML}, elsewhere, garbled)
+	add("an empty 200", engines.Fault{Kind: engines.FaultEmpty}, elsewhere, garbled)
+	add("an error in a 200", engines.Fault{Kind: engines.FaultJSONError}, elsewhere, failed)
+	return cases
+}
+
+func TestWorkersThatFailBeforeTheirAnswer(t *testing.T) {
+	t.Parallel()
+	for _, c := range beforeContent() {
+		t.Run(c.name, func(t *testing.T) {
+			c.run(t, chat, false)
+			c.run(t, chat, true)
+		})
+	}
+}
+
+// TestEveryDialectHasTheSameVerdicts takes a few faults of each kind through the
+// other dialects.
+func TestEveryDialectHasTheSameVerdicts(t *testing.T) {
+	t.Parallel()
+	few := map[string]bool{"400": true, "401, both": true, "429 with Retry-After": true, "429 with Retry-After, both": true, "500": true, "500, both": true, "a reset": true, "a web page": true}
+	for _, d := range []dialect{completions, responses, messages} {
+		for _, c := range beforeContent() {
+			if few[c.name] {
+				t.Run(d.name+" "+c.name, func(t *testing.T) {
+					c.run(t, d, false)
+					c.run(t, d, true)
+				})
+			}
+		}
+	}
+}
+
+func TestWholeAnswersThatBreakOff(t *testing.T) {
+	t.Parallel()
+	late := want{status: 504, code: "worker_timeout", attempts: 2, results: "0/2/0", outcome: "failed"}
+	for _, c := range []faultCase{
+		{name: "a reset", fault: engines.Fault{Kind: engines.FaultReset, After: 1}, whole: &elsewhere},
+		{name: "a close, both", fault: engines.Fault{Kind: engines.FaultClose, After: 1}, both: true, whole: &failed},
+		{name: "silence", fault: engines.Fault{Kind: engines.FaultHang, After: 1}, whole: &elsewhere},
+		{name: "silence, both", fault: engines.Fault{Kind: engines.FaultHang, After: 1}, both: true, whole: &late},
+		{name: "half a body", fault: engines.Fault{Kind: engines.FaultTruncate}, whole: &elsewhere},
+		{name: "half a body, both", fault: engines.Fault{Kind: engines.FaultTruncate}, both: true, whole: &garbled},
+		{name: "half an object", fault: engines.Fault{Kind: engines.FaultMalformed}, whole: &elsewhere},
+		{name: "too long a Content-Length", fault: engines.Fault{Kind: engines.FaultLength, Size: 9}, whole: &elsewhere},
+		{name: "too short a Content-Length", fault: engines.Fault{Kind: engines.FaultLength, Size: -9}, whole: &elsewhere},
+		{name: "an answer without end", fault: engines.Fault{Kind: engines.FaultEndless}, whole: &elsewhere},
+		{name: "an answer without end, both", fault: engines.Fault{Kind: engines.FaultEndless}, both: true, whole: &garbled},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, chat, false) })
+	}
+}
+
+func TestErrorsInsideAStream(t *testing.T) {
+	t.Parallel()
+	first := func(f engines.Form) engines.Fault { return engines.Fault{Kind: engines.FaultErrorFirst, Form: f} }
+	later := func(f engines.Form) engines.Fault {
+		return engines.Fault{Kind: engines.FaultErrorEvent, After: 4, Form: f}
+	}
+	real400, both := passed(400), failed
+	for _, c := range []struct {
+		d dialect
+		faultCase
+	}{
+		{chat, faultCase{name: "vLLM's 400 first", fault: first(engines.FormVLLM), stream: &real400}},
+		{chat, faultCase{name: "SGLang's 500 first", fault: first(engines.FormSGLang), stream: &elsewhere}},
+		{chat, faultCase{name: "SGLang's 500 first, both", fault: first(engines.FormSGLang), both: true, stream: &both}},
+		{chat, faultCase{name: "llama.cpp's 500 first", fault: first(engines.FormLlamaCpp), stream: &elsewhere}},
+		{chat, faultCase{name: "llama.cpp's 500 first, both", fault: first(engines.FormLlamaCpp), both: true, stream: &both}},
+		{completions, faultCase{name: "vLLM's 400 first", fault: first(engines.FormVLLM), stream: &real400}},
+		{chat, faultCase{name: "vLLM's later", fault: later(engines.FormVLLM), stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
+		{chat, faultCase{name: "SGLang's later", fault: later(engines.FormSGLang), stream: &cut}},
+		{chat, faultCase{name: "llama.cpp's later", fault: later(engines.FormLlamaCpp), stream: &cut}},
+		{messages, faultCase{name: "its own later", fault: later(engines.FormMessages), stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
+	} {
+		t.Run(c.d.name+" "+c.name, func(t *testing.T) { c.run(t, c.d, true) })
+	}
+}
+
+func TestStreamsThatAreCut(t *testing.T) {
+	t.Parallel()
+	late := cut
+	late.code = "worker_timeout"
+	for _, d := range []dialect{chat, completions, responses, messages} {
+		for _, c := range []faultCase{
+			{name: "a reset", fault: engines.Fault{Kind: engines.FaultReset, After: 5}, stream: &cut},
+			{name: "a close", fault: engines.Fault{Kind: engines.FaultClose, After: 5}, stream: &cut},
+			{name: "a clean end too early", fault: engines.Fault{Kind: engines.FaultTruncate, After: 5}, stream: &cut},
+			{name: "silence", fault: engines.Fault{Kind: engines.FaultHang, After: 5}, stream: &late},
+			{name: "half an event", fault: engines.Fault{Kind: engines.FaultMalformed, After: 5}, stream: &broken},
+		} {
+			t.Run(d.name+" "+c.name, func(t *testing.T) { c.run(t, d, true) })
+		}
+	}
+	tooLarge := faultCase{name: "too large an event", fault: engines.Fault{Kind: engines.FaultHuge, After: 4, Size: 5 << 20}, stream: &want{status: 200, attempts: 1, results: "0/1/0", outcome: "truncated", end: "truncated", frame: true, code: "*"}}
+	t.Run(tooLarge.name, func(t *testing.T) { tooLarge.run(t, chat, true) })
+	half := faultCase{name: "half a first event", fault: engines.Fault{Kind: engines.FaultMalformed}, stream: &elsewhere}
+	t.Run(half.name, func(t *testing.T) { half.run(t, chat, true) })
+}
+
+// run takes the case through one request.
+func (c faultCase) run(t *testing.T, d dialect, stream bool) {
+	w, mode := c.whole, "whole"
+	if stream {
+		w, mode = c.stream, "stream"
+	}
+	if w == nil {
+		t.Fatalf("the case says nothing of %s", mode)
+	}
+	t.Run(mode, func(t *testing.T) {
+		t.Parallel()
+		own := settings{"max_response_bytes": "1MiB"}
+		if c.fault.Kind == engines.FaultHang {
+			own["timeouts"] = shortTimeouts
+		}
+		r := newRig(t, 2, own, engines.Config{})
+		for i, worker := range r.workers {
+			if i == 0 || c.both {
+				if err := worker.Set(c.fault); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		got := r.post(d.path, d.ask(stream))
+		r.check(t, d, stream, got, *w)
+	})
+}
+
+// check compares an answer, its log line and the metrics with what was wanted.
+func (r *rig) check(t *testing.T, d dialect, stream bool, got reply, w want) {
+	t.Helper()
+	if got.status != w.status {
+		t.Errorf("the status is %d, want %d: %s", got.status, w.status, got.body)
+	}
+	if got.err != nil {
+		t.Errorf("reading the answer: %v", got.err)
+	}
+	switch {
+	case w.frame:
+		checkCut(t, d, got, w)
+	case w.status == http.StatusOK:
+		checkWhole(t, d, stream, got)
+		if name := fmt.Sprintf("w%d", w.attempts-1); got.header.Get("X-Routed-To") != name {
+			t.Errorf("%s answered, want %s", got.header.Get("X-Routed-To"), name)
+		}
+	default:
+		checkRefusal(t, d, got, w)
+	}
+	r.checkLine(t, got, w)
+	r.checkCounts(t, w)
+}
+
+// checkWhole wants the whole text and a proven end.
+func checkWhole(t *testing.T, d dialect, stream bool, got reply) {
+	t.Helper()
+	if !stream {
+		if !strings.Contains(got.body, answerText) {
+			t.Errorf("the answer is %s", got.body)
+		}
+		return
+	}
+	h := heard(got.body)
+	if h.text != answerText || !d.proven(h) || len(h.errors) > 0 {
+		t.Errorf("the client heard %+v of %s", h, got.body)
+	}
+	if kind := got.header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Errorf("the type is %q", kind)
+	}
+}
+
+// checkCut wants a part of the text, then one error, and no end.
+func checkCut(t *testing.T, d dialect, got reply, w want) {
+	t.Helper()
+	h := heard(got.body)
+	if len(h.errors) != 1 {
+		t.Fatalf("there are %d error frames, want 1: %s", len(h.errors), got.body)
+	}
+	if w.code != "*" && d.name != "messages" && h.errors[0].Code != w.code {
+		t.Errorf("the frame's code is %v, want %s", h.errors[0].Code, w.code)
+	}
+	all := events(got.body)
+	if last := transcriptOf(all[len(all)-1]); len(last.errors) != 1 {
+		t.Errorf("the error frame is not the last: %s", got.body)
+	}
+	if h.done > 0 || h.ends > 0 {
+		t.Errorf("a cut stream has a clean end: %s", got.body)
+	}
+	if h.text == answerText {
+		t.Error("the cut stream was whole")
+	}
+}
+
+func transcriptOf(e event) (t transcript) {
+	t.event(e)
+	return t
+}
+
+// checkRefusal wants an error in the dialect's shape.
+func checkRefusal(t *testing.T, d dialect, got reply, w want) {
+	t.Helper()
+	e, ok := bodyError(got.body)
+	if !ok || e.Message == "" {
+		t.Fatalf("this is no error: %s", got.body)
+	}
+	if w.code != "*" && d.name != "messages" && e.Code != w.code {
+		t.Errorf("the code is %v, want %s", e.Code, w.code)
+	}
+	if d.name == "messages" && (!strings.Contains(got.body, `"type":"error"`) || e.Type == "") {
+		t.Errorf("this is no error of the dialect: %s", got.body)
+	}
+	if kind := got.header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
+		t.Errorf("the type is %q", kind)
+	}
+	if after := got.header.Get("Retry-After"); (after != "") != w.after || after == "0" {
+		t.Errorf("Retry-After is %q", after)
+	}
+	if never := got.header.Get("X-Should-Retry") == "false"; never != w.never && w.never {
+		t.Error("x-should-retry: false is missing: the SDK would multiply the attempts")
+	}
+}
+
+// checkLine compares the request's line in the access log.
+func (r *rig) checkLine(t *testing.T, got reply, w want) {
+	t.Helper()
+	line := r.line(got.id)
+	for key, value := range map[string]any{"status": float64(w.status), "outcome": w.outcome, "attempts": float64(w.attempts), "worker": fmt.Sprintf("w%d", w.attempts-1)} {
+		if line[key] != value {
+			t.Errorf("the log's %s is %v, want %v", key, line[key], value)
+		}
+	}
+	if w.code != "*" && w.code != "" && line["code"] != w.code {
+		t.Errorf("the log's code is %v, want %s", line["code"], w.code)
+	}
+	if w.code == "" && line["code"] != nil {
+		t.Errorf("the log's code is %v of a request that went well", line["code"])
+	}
+	if w.outcome == "truncated" && line["cause"] == nil {
+		t.Error("the log does not say why the stream was cut")
+	}
+}
+
+// checkCounts compares what the workers saw and what the metrics say. A series
+// may be a moment behind the answer, so it is asked again.
+func (r *rig) checkCounts(t *testing.T, w want) {
+	t.Helper()
+	hits := w.hits
+	if hits == 0 {
+		hits = int64(w.attempts)
+	}
+	if n := r.hits(); n != hits {
+		t.Errorf("the workers saw %d requests, want %d", n, hits)
+	}
+	eventually(t, func() error {
+		m, err := r.metrics()
+		if err != nil {
+			return err
+		}
+		count := func(result string) float64 { return m.sum("tierway_attempts_total", `result="`+result+`"`) }
+		results := fmt.Sprintf("%v/%v/%v", count("ok"), count("error"), count("excluded"))
+		switch {
+		case w.results != "" && results != w.results:
+			return fmt.Errorf("the attempts are %s (ok/error/excluded), want %s", results, w.results)
+		case m.sum("tierway_retries_total") != float64(w.attempts-1):
+			return fmt.Errorf("there were %v retries, want %d", m.sum("tierway_retries_total"), w.attempts-1)
+		case m.sum("tierway_requests_total", `outcome="`+w.outcome+`"`) != 1:
+			return fmt.Errorf("no request is counted as %s", w.outcome)
+		case w.end != "" && m.sum("tierway_stream_end_total", `reason="`+w.end+`"`) != 1:
+			return fmt.Errorf("no stream is counted as ended by %s", w.end)
+		}
+		return nil
+	})
+}
+
+// TestEndlessSilenceIsBounded: a worker that never answers costs first_byte, not
+// for ever, though nobody else is there.
+func TestEndlessSilenceIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, settings{"timeouts": shortTimeouts}, engines.Config{})
+	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultHang}); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.post(chat.path, chat.body); got.status != http.StatusGatewayTimeout {
+		t.Errorf("the status is %d, want 504", got.status)
+	}
+	eventually(t, func() error {
+		if n := r.cancelled(); n != 1 {
+			return fmt.Errorf("the worker was told %d times that nobody waits", n)
+		}
+		return nil
+	})
+}
+
+// TestAWorkerThatIsNotThere is replaced at once, and alone it is a 502.
+func TestAWorkerThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []bool{false, true} {
+		r := newRig(t, 2, nil, engines.Config{})
+		if err := r.workers[0].server.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w := elsewhere
+		w.hits = 1
+		r.check(t, chat, stream, r.post(chat.path, chat.ask(stream)), w)
+	}
+	r := newRig(t, 1, nil, engines.Config{})
+	if err := r.workers[0].server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := r.post(chat.path, chat.body)
+	if e, _ := bodyError(got.body); got.status != http.StatusBadGateway || e.Code != "worker_error" {
+		t.Errorf("the answer is %d %s", got.status, got.body)
+	}
+	if strings.Contains(got.body, "127.0.0.1") {
+		t.Errorf("the client learns the worker's address: %s", got.body)
+	}
+}
+
+// TestACooledWorkerRestsAsLongAsItAsked: after a 429 it gets nothing, and the
+// others get everything.
+func TestACooledWorkerRestsAsLongAsItAsked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2, nil, engines.Config{})
+	if err := r.workers[0].Set(status(429, "30")); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
+			t.Errorf("the status is %d: %s", got.status, got.body)
+		}
+	}
+	if n := r.workers[0].Stats().Requests; n != 1 {
+		t.Errorf("the worker that asked for 30 s of rest was asked %d times", n)
+	}
+	if m, err := r.metrics(); err != nil || m.sum("tierway_worker_cooling", `worker="w0"`) != 1 {
+		t.Errorf("the worker is not shown as cooling (%v)", err)
+	}
+	if err := r.workers[1].Set(status(503, "30")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds all workers cooled
+		got := r.post(chat.path, chat.body)
+		if e, _ := bodyError(got.body); got.status != http.StatusServiceUnavailable || e.Code != "overloaded" {
+			t.Errorf("the answer is %d %s", got.status, got.body)
+		}
+		if s := seconds(got.header.Get("Retry-After")); s < 20*time.Second || s > 30*time.Second {
+			t.Errorf("Retry-After is %q", got.header.Get("Retry-After"))
+		}
+	}
+}
+
+// seconds reads a Retry-After.
+func seconds(v string) time.Duration {
+	d, err := time.ParseDuration(v + "s")
+	if err != nil {
+		return 0
+	}
+	return d
+}

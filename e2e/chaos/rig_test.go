@@ -1,0 +1,300 @@
+package chaos
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// settings is a configuration: each top-level key with its value in YAML. A rig
+// merges them over its own.
+type settings map[string]string
+
+// String writes the file.
+func (s settings) String() string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(s)) {
+		fmt.Fprintf(&b, "%s: %s\n", key, s[key])
+	}
+	return b.String()
+}
+
+// worker is one engine with what stands before it.
+type worker struct {
+	*engines.Chaos
+	engine *engines.Engine
+	server *engines.Server
+	name   string
+}
+
+// hits is how many requests reached the worker, health checks not counted.
+func (w *worker) hits() (n int64) {
+	for path, count := range w.engine.Stats().Requests {
+		if path != "/health" && path != "/metrics" && path != "/v1/models" {
+			n += count
+		}
+	}
+	return n
+}
+
+// rig is a gateway before workers of this process. When its test ends, it must
+// be quiet.
+type rig struct {
+	*gateway.Process
+	t           *testing.T
+	data, admin string // the planes' addresses
+	workers     []*worker
+	client      *http.Client
+	ids         atomic.Int64
+}
+
+// answerText is what every engine says unless a test's own script does.
+const answerText = "The quick brown fox jumps over the lazy dog, and nobody minds at all."
+
+// says makes engines answer every request with answerText.
+func says(string, []byte) engines.Script { return engines.Script{Text: answerText} }
+
+// newWorker starts one engine.
+func newWorker(t *testing.T, name string, c engines.Config) *worker {
+	t.Helper()
+	c.Name, c.Model, c.Record = name, "sim", true
+	if c.Script == nil {
+		c.Script = says
+	}
+	w := &worker{engine: engines.New(c), name: name}
+	w.Chaos = engines.NewChaos(w.engine)
+	server, err := engines.Start(w.Chaos, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.server = server
+	t.Cleanup(func() {
+		if err := w.server.Close(); err != nil {
+			t.Error(err)
+		}
+		w.engine.Close()
+	})
+	return w
+}
+
+// newRig starts a gateway before n workers named w0, w1, …, of which w0 is asked
+// first: they are asked in turn.
+func newRig(t *testing.T, n int, own settings, c engines.Config) *rig {
+	t.Helper()
+	r := &rig{t: t}
+	for i := range n {
+		r.workers = append(r.workers, newWorker(t, fmt.Sprintf("w%d", i), c))
+	}
+	all := settings{
+		"auth":     `{ required: false }`,
+		"health":   `{ path: "off" }`,
+		"policy":   `{ name: round_robin }`,
+		"drain":    `{ accept_grace: 1ms, timeout: 5s }`,
+		"timeouts": `{ first_byte: 30s, idle: 30s }`,
+		"tiers":    tiers(r.workers),
+	}
+	maps.Copy(all, own)
+	r.Process = gateway.Start(t, all.String())
+	r.data = strings.TrimSuffix(strings.TrimPrefix(r.BaseURL, "http://"), "/v1")
+	r.admin = strings.TrimPrefix(r.AdminURL, "http://")
+	r.client = &http.Client{Transport: &http.Transport{DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	t.Cleanup(func() {
+		r.quiet()
+		r.client.CloseIdleConnections()
+	})
+	return r
+}
+
+// tiers is a configuration's tiers: one, named small, that serves everything.
+func tiers(ws []*worker) string {
+	var list []string
+	for _, w := range ws {
+		list = append(list, fmt.Sprintf("{ name: %s, url: %q }", w.name, w.server.URL))
+	}
+	return "[ { name: small, model: sim, serves: [chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio], workers: [ " +
+		strings.Join(list, ", ") + " ] } ]"
+}
+
+// digest is how a configuration holds a key.
+func digest(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
+// quiet waits until nothing is in flight anywhere, and checks that what was begun
+// has ended and been counted once.
+func (r *rig) quiet() {
+	r.t.Helper()
+	eventually(r.t, func() error {
+		if !r.Alive() {
+			return nil // the test has ended it
+		}
+		m, err := r.metrics()
+		if err != nil {
+			return err
+		}
+		if n := m.sum("tierway_panics_total"); n != 0 {
+			return fmt.Errorf("%v handlers panicked", n)
+		}
+		for _, name := range []string{"tierway_inflight", "tierway_worker_inflight", "tierway_worker_pending_tokens", "tierway_worker_output_tokens"} {
+			for series, v := range m {
+				if strings.HasPrefix(series, name) && v != 0 {
+					return fmt.Errorf("%s is %v and nobody asks any more", series, v)
+				}
+			}
+		}
+		if begun, ended := m.sum("tierway_requests_started_total"), m.sum("tierway_requests_total"); begun != ended {
+			return fmt.Errorf("%v requests began and %v ended", begun, ended)
+		}
+		for _, w := range r.workers {
+			if e, c := w.engine.Stats().Open, w.Stats().Open; e != 0 || c != 0 {
+				return fmt.Errorf("%s still serves %d requests, %d before the chaos", w.name, e, c)
+			}
+		}
+		return nil
+	})
+}
+
+// hits is how many requests reached the workers.
+func (r *rig) hits() (n int64) {
+	for _, w := range r.workers {
+		n += w.Stats().Requests
+	}
+	return n
+}
+
+// cancelled is how many requests the workers saw their client leave.
+func (r *rig) cancelled() (n int64) {
+	for _, w := range r.workers {
+		n += w.Stats().Cancelled
+	}
+	return n
+}
+
+// reply is an answer that was read as far as it came.
+type reply struct {
+	id     string // the request's
+	status int
+	header http.Header
+	body   string
+	err    error // of reading the body: a cut connection
+}
+
+// request makes a request with an id of its own; headers are name and value in
+// turn.
+func (r *rig) request(ctx context.Context, method, path, body string, headers ...string) *http.Request {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+r.data+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("X-Request-Id", fmt.Sprintf("t-%d", r.ids.Add(1)))
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	return req
+}
+
+// do sends a request and reads its answer.
+func (r *rig) do(method, path, body string, headers ...string) reply {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req := r.request(ctx, method, path, body, headers...)
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if errors.Is(err, context.DeadlineExceeded) {
+		r.t.Fatalf("%s %s: the answer never ended after %q", method, path, got)
+	}
+	return reply{id: req.Header.Get("X-Request-Id"), status: resp.StatusCode, header: resp.Header, body: string(got), err: err}
+}
+
+func (r *rig) post(path, body string, headers ...string) reply {
+	r.t.Helper()
+	return r.do(http.MethodPost, path, body, headers...)
+}
+
+// line waits for the access log's line of a request.
+func (r *rig) line(id string) (line map[string]any) {
+	r.t.Helper()
+	r.Until("the access line of "+id, func() bool {
+		for _, line = range r.Access() {
+			if line["request_id"] == id {
+				return true
+			}
+		}
+		return false
+	})
+	return line
+}
+
+// open is a stream that is being read.
+type open struct {
+	t      *testing.T
+	id     string
+	resp   *http.Response
+	cancel context.CancelFunc
+	got    strings.Builder
+}
+
+// stream sends a request and returns when its header is there.
+func (r *rig) stream(path, body string, headers ...string) *open {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Minute)
+	req := r.request(ctx, http.MethodPost, path, body, headers...)
+	resp, err := r.client.Do(req)
+	if err != nil {
+		cancel()
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		cancel()
+		resp.Body.Close()
+	})
+	return &open{t: r.t, id: req.Header.Get("X-Request-Id"), resp: resp, cancel: cancel}
+}
+
+// until reads until what was read has the text.
+func (o *open) until(text string) {
+	o.t.Helper()
+	buf := make([]byte, 4096)
+	late := time.AfterFunc(patience, o.cancel)
+	defer late.Stop()
+	for !strings.Contains(o.got.String(), text) {
+		n, err := o.resp.Body.Read(buf)
+		o.got.Write(buf[:n])
+		if err != nil && !strings.Contains(o.got.String(), text) {
+			o.t.Fatalf("the stream ended with %v before %q; it was %q", err, text, o.got.String())
+		}
+	}
+}
+
+// rest reads to the end and returns all that came.
+func (o *open) rest() (string, error) {
+	late := time.AfterFunc(patience, o.cancel)
+	defer late.Stop()
+	b, err := io.ReadAll(o.resp.Body)
+	o.got.Write(b)
+	return o.got.String(), err
+}

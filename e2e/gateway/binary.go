@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// binaryVariable is the environment variable that names the binary under test.
+const binaryVariable = "TIERWAY_BIN"
+
+// Main runs the tests of a package with the binary that TIERWAY_BIN names, or
+// with one built for this run. Call it from TestMain and exit with its result.
+func Main(m *testing.M) int {
+	if os.Getenv(binaryVariable) != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "tierway-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "making a folder for the binary:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	bin := filepath.Join(dir, "tierway")
+	if err := build(bin); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := os.Setenv(binaryVariable, bin); err != nil {
+		fmt.Fprintln(os.Stderr, "naming the binary:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// build compiles the gateway as the Makefile does, without the version.
+func build(to string) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	c := exec.Command("go", "build", "-tags", "nomsgpack", "-o", to, "./cmd/tierway")
+	c.Dir = root
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the gateway: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Root returns the module's folder, found from the working directory.
+func Root() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("looking for the module: %w", err)
+	}
+	file := strings.TrimSpace(string(bytes.TrimSpace(out)))
+	if file == "" || file == os.DevNull {
+		return "", fmt.Errorf("looking for the module: the working directory is in none")
+	}
+	return filepath.Dir(file), nil
+}
+
+// Binary returns the path of the binary under test.
+func Binary(t testing.TB) string {
+	t.Helper()
+	bin := os.Getenv(binaryVariable)
+	if bin == "" {
+		t.Fatalf("%s is not set: run the tests through gateway.Main", binaryVariable)
+	}
+	return bin
+}

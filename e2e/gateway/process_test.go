@@ -1,0 +1,57 @@
+package gateway_test
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+func TestMain(m *testing.M) { os.Exit(gateway.Main(m)) }
+
+func TestDemoIsReadyWhenItPrints(t *testing.T) {
+	p := gateway.Demo(t)
+	r, err := http.NewRequest(http.MethodGet, p.BaseURL+"/models", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+p.APIKey)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET /models with the printed key: %s", resp.Status)
+	}
+	p.Until("a line in the access log", func() bool { return len(p.Access()) == 1 })
+	p.Stop()
+	if p.Alive() {
+		t.Error("the gateway lives after Stop")
+	}
+}
+
+func TestServeWaitsForAWorker(t *testing.T) {
+	s, err := engines.Start(engines.New(engines.Config{Model: "m"}), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	p := gateway.Serve(t, `
+auth: { required: false }
+drain: { accept_grace: 10ms, timeout: 5s }
+tiers: [ { name: only, model: m, workers: [ { name: w, url: "`+s.URL+`" } ] } ]
+`)
+	resp, err := http.Post(p.BaseURL+"/chat/completions", "application/json",
+		strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("X-Routed-To") != "w" {
+		t.Errorf("the first request after Serve: %s from %q", resp.Status, resp.Header.Get("X-Routed-To"))
+	}
+}

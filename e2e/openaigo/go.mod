@@ -1,0 +1,12 @@
+module tierway/e2e/openaigo
+
+go 1.26.0
+
+require github.com/openai/openai-go/v3 v3.52.0
+
+require (
+	github.com/tidwall/gjson v1.19.0 // indirect
+	github.com/tidwall/match v1.1.1 // indirect
+	github.com/tidwall/pretty v1.2.1 // indirect
+	github.com/tidwall/sjson v1.2.5 // indirect
+)

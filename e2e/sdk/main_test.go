@@ -1,0 +1,10 @@
+package sdk_test
+
+import (
+	"os"
+	"testing"
+
+	"tierway/e2e/gateway"
+)
+
+func TestMain(m *testing.M) { os.Exit(gateway.Main(m)) }

@@ -1,0 +1,239 @@
+package sdk_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+const (
+	openaiGo = "github.com/openai/openai-go/v3"
+	// suiteTime bounds building and running the suite; a build from nothing
+	// takes most of it.
+	suiteTime = 8 * time.Minute
+	// recordedModel is the name that the recorder's pool is sent.
+	recordedModel = "recorded-model"
+)
+
+// suitePackages are the packages of openai-go that talk to a server.
+func suitePackages() []string {
+	return []string{openaiGo, openaiGo + "/responses", openaiGo + "/conversations", openaiGo + "/realtime"}
+}
+
+// answeredByTheGateway are the requests that no worker gets, with the reason.
+func answeredByTheGateway() map[string]string {
+	return map[string]string{
+		"GET /v1":                    "the suite's probe whether anything listens; not below /v1/*",
+		"GET /v1/models":             "the catalogue is the gateway's own",
+		"GET /v1/models/gpt-4o-mini": "the catalogue is the gateway's own",
+	}
+}
+
+// routedPaths are those of the suite's requests whose model decides where they
+// go, and is rewritten; all others pass through untouched.
+func routedPaths() []string {
+	return []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/moderations",
+		"/v1/audio/transcriptions", "/v1/audio/translations", "/v1/audio/speech",
+		"/v1/images/generations", "/v1/images/edits", "/v1/images/variations"}
+}
+
+// TestOpenAIGoSuiteIsForwardedByteForByte runs openai-go's own tests twice, at
+// a recorder and at the gateway before it, and compares what the recorder got.
+func TestOpenAIGoSuiteIsForwardedByteForByte(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTime)
+	defer cancel()
+	s := buildSuite(ctx, t)
+	var direct, behind recorder
+	directURL, behindURL := startEngine(t, &direct), startEngine(t, &behind)
+	p := gateway.Serve(t, fmt.Sprintf(`
+auth: { required: false }
+drain: { accept_grace: 10ms, timeout: 5s }
+retry: { attempts: 1 }
+pools:
+  - name: all
+    model: %s
+    models: [gpt-4o-mini]
+    serves: [chat, completions, responses, embeddings, moderations, images, audio]
+    paths: ["/v1/*"]
+    workers: [ { name: recorder, url: %q } ]
+models: { "*": all }
+`, recordedModel, behindURL))
+
+	var results [2]suiteResult
+	var runs sync.WaitGroup
+	for i, base := range []string{directURL + "/v1", p.BaseURL} {
+		runs.Go(func() { results[i] = s.run(ctx, base) })
+	}
+	runs.Wait()
+	for i, way := range []string{"direct", "through the gateway"} {
+		if r := results[i]; r.err != nil || len(r.passed) == 0 || len(r.failed)+len(r.skipped) > 0 {
+			t.Errorf("%s: %d passed, failed: %v, skipped: %v, error: %v\n%s", way, len(r.passed), r.failed, r.skipped, r.err, r.log)
+		}
+	}
+	if !slices.Equal(results[0].passed, results[1].passed) {
+		t.Errorf("other tests passed directly (%d) than through the gateway (%d)", len(results[0].passed), len(results[1].passed))
+	}
+	own, forwarded := compare(t, direct.take(), behind.take())
+	t.Logf("openai-go suite: %d tests direct, %d through the gateway; %d requests equal byte for byte but for the model; %d answered by the gateway: %v",
+		len(results[0].passed), len(results[1].passed), forwarded, total(own), own)
+}
+
+// compare fails the test for every request that differs, and returns how many
+// requests the gateway answered itself, by name, and how many it forwarded.
+func compare(t *testing.T, direct, behind []recorded) (own map[string]int, forwarded int) {
+	t.Helper()
+	own = map[string]int{}
+	want := map[string]int{}
+	for _, r := range direct {
+		if answeredByTheGateway()[r.route()] != "" {
+			own[r.route()]++
+			continue
+		}
+		if slices.Contains(routedPaths(), r.target) {
+			var err error
+			if r, err = r.withModel(recordedModel); err != nil {
+				t.Fatalf("%s: %v", r.route(), err)
+			}
+		}
+		want[r.fingerprint()]++
+		forwarded++
+	}
+	if forwarded == 0 {
+		t.Error("the suite sent nothing")
+	}
+	for _, r := range behind {
+		for _, secret := range []string{"Authorization", "X-Api-Key", "Cookie"} {
+			if r.header.Get(secret) != "" {
+				t.Errorf("%s: the worker got the client's %s", r.route(), secret)
+			}
+		}
+		want[r.fingerprint()]--
+	}
+	for _, f := range slices.Sorted(maps.Keys(want)) {
+		switch n := want[f]; {
+		case n > 0:
+			t.Errorf("%d requests were sent directly and not forwarded like this:\n%s", n, f)
+		case n < 0:
+			t.Errorf("%d requests were forwarded that nobody sent like this:\n%s", -n, f)
+		}
+	}
+	for name := range answeredByTheGateway() {
+		if own[name] == 0 {
+			t.Errorf("%s stands in the table of what the gateway answers and was never sent", name)
+		}
+	}
+	return own, forwarded
+}
+
+func total(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// startEngine serves a handler until the test ends and returns its URL.
+func startEngine(t *testing.T, h http.Handler) string {
+	t.Helper()
+	s, err := engines.Start(h, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	return s.URL
+}
+
+// suite is openai-go's tests, compiled once for both runs.
+type suite struct {
+	binaries, folders []string // one a package; tests run in their package's folder
+}
+
+// suiteResult is how one run went.
+type suiteResult struct {
+	passed, failed, skipped []string
+	log                     string // of what failed
+	err                     error
+}
+
+// buildSuite compiles the tests in the module that pins them.
+func buildSuite(ctx context.Context, t *testing.T) *suite {
+	t.Helper()
+	root, err := gateway.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	command := func(args ...string) string {
+		c := exec.CommandContext(ctx, "go", append(args, suitePackages()...)...)
+		c.Dir = filepath.Join(root, "e2e", "openaigo")
+		var out, messages bytes.Buffer
+		c.Stdout, c.Stderr = &out, &messages
+		if err := c.Run(); err != nil {
+			t.Fatalf("go %v: %v\n%s%s", args, err, &out, &messages)
+		}
+		return out.String()
+	}
+	command("test", "-c", "-o", dir+string(os.PathSeparator))
+	s := &suite{folders: strings.Fields(command("list", "-f", "{{.Dir}}"))}
+	for line := range strings.Lines(command("list", "-f", "{{.Name}} {{.ImportPath}}")) {
+		_, pkg, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name := path.Base(pkg)
+		if pkg == openaiGo {
+			name = path.Base(path.Dir(pkg)) // a version's folder lends its name to nothing
+		}
+		s.binaries = append(s.binaries, filepath.Join(dir, name+".test"))
+	}
+	return s
+}
+
+// run runs the packages one after the other.
+func (s *suite) run(ctx context.Context, base string) (r suiteResult) {
+	for i, binary := range s.binaries {
+		c := exec.CommandContext(ctx, binary, "-test.v", "-test.timeout=5m")
+		c.Dir = s.folders[i]
+		c.Env = append(os.Environ(), "TEST_API_BASE_URL="+base)
+		out, err := c.CombinedOutput()
+		name := filepath.Base(binary)
+		r.read(name, out)
+		if err != nil {
+			r.err = fmt.Errorf("running %s: %w", name, err)
+			r.log += string(out)
+		}
+	}
+	slices.Sort(r.passed)
+	return r
+}
+
+// read collects the verdicts of the top level's tests.
+func (r *suiteResult) read(name string, out []byte) {
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 3 || fields[0] != "---" || !strings.HasPrefix(lines.Text(), "---") {
+			continue
+		}
+		test := name + " " + fields[2]
+		switch fields[1] {
+		case "PASS:":
+			r.passed = append(r.passed, test)
+		case "SKIP:":
+			r.skipped = append(r.skipped, test)
+		default:
+			r.failed = append(r.failed, test)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"tierway/config"
+	"tierway/telemetry"
+)
+
+// BenchmarkChat walks one small chat request through the whole line, with a
+// worker and a client that cost next to nothing.
+func BenchmarkChat(b *testing.B) {
+	const body = `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"` + "hi there" + `"}],"max_tokens":20}`
+	front := benchFront(b, `{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4}}`)
+	conn, err := net.Dial("tcp", front)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	request := []byte(fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer k\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+	r := bufio.NewReader(conn)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := conn.Write(request); err != nil {
+			b.Fatal(err)
+		}
+		if status := readRaw(b, r); !strings.HasPrefix(status, "HTTP/1.1 200") {
+			b.Fatal(status)
+		}
+	}
+}
+
+// readRaw reads one message with a Content-Length and returns its first line.
+func readRaw(b *testing.B, r *bufio.Reader) (first string) {
+	length := 0
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			if first == "" {
+				return ""
+			}
+			b.Error(err)
+			return first
+		}
+		if first == "" {
+			first = string(line[:min(len(line), 15)])
+		}
+		if len(line) <= 2 {
+			break
+		}
+		if len(line) > 16 && strings.EqualFold(string(line[:15]), "Content-Length:") {
+			for _, c := range line[16 : len(line)-2] {
+				length = length*10 + int(c-'0')
+			}
+		}
+	}
+	if _, err := r.Discard(length); err != nil {
+		b.Error(err)
+	}
+	return first
+}
+
+// benchFront serves one tier before a raw worker that answers always the same.
+func benchFront(b *testing.B, answer string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { l.Close() })
+	whole := []byte(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(answer), answer))
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				r := bufio.NewReader(conn)
+				for readRaw(b, r) != "" {
+					if _, err := conn.Write(whole); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	text := fmt.Sprintf(plain, fmt.Sprintf("{ name: w0, url: \"http://%s\" }", l.Addr()))
+	file, err := config.Parse("bench.yaml", []byte(text), func(string) (string, bool) { return "", false })
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := New(Options{Config: file, Log: slog.New(slog.DiscardHandler), Access: slog.New(slog.NewJSONHandler(io.Discard, nil)),
+		Metrics: telemetry.New("bench"), Version: "bench", Rand: func() uint64 { return 7 }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := &http.Server{Handler: s.dataHandler()}
+	go h.Serve(front) //nolint:errcheck // ends with Close
+	b.Cleanup(func() { h.Close(); s.fleet.Close() })
+	return front.Addr().String()
+}
