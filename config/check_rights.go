@@ -59,12 +59,12 @@ func (d *decoder) checkMatches(path string, rights, names []string, match func(r
 // run of characters and ? is one. Aliases are patterns too: a right to gpt-4o
 // is one to a part of gpt-4*.
 func overlap(a, b string) bool {
-	x, y := []rune(a), []rune(b)
-	// reach[j]: some text matches x up to here and y up to j.
+	y := []rune(b)
+	// reach[j]: some text matches a up to here and y up to j.
 	reach := make([]bool, len(y)+1)
 	reach[0] = true
 	skipStars(reach, y)
-	for _, c := range x {
+	for _, c := range a {
 		next := make([]bool, len(y)+1)
 		for j := range reach {
 			switch {

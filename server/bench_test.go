@@ -97,7 +97,7 @@ func benchFront(b *testing.B, answer string) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := New(Options{Config: file, Log: slog.New(slog.DiscardHandler), Access: slog.New(slog.NewJSONHandler(io.Discard, nil)),
+	s, err := New(Options{Config: file, Log: slog.New(slog.DiscardHandler), Access: io.Discard,
 		Metrics: telemetry.New("bench"), Version: "bench", Rand: func() uint64 { return 7 }})
 	if err != nil {
 		b.Fatal(err)

@@ -121,9 +121,8 @@ func (x *exchange) gather() {
 		output = min(output, x.req.MaxTokens)
 	}
 	x.facts = routing.Request{Rand: x.s.rand(), PromptTokens: x.d.PromptTokens, OutputTokens: output, Stream: x.req.Stream}
-	x.header = workerHeader(x.r.Header, x.d.RequestID)
 	if x.req.Stream {
-		x.answer.startBeats(x.pool.HeartbeatAfter, func() { x.openHeaders(x.w.Header()) })
+		x.answer.startBeats(x.pool.HeartbeatAfter, func() { h := setInto(x.w.Header()); x.openHeaders(&h) })
 	}
 	x.d.OverheadMs = ms(time.Since(x.readAt))
 	x.s.metrics.Overhead.Observe(x.d.OverheadMs / 1000)

@@ -26,10 +26,9 @@ type exchange struct {
 	w    gin.ResponseWriter
 	r    *http.Request
 
-	ctx    context.Context // ends when the client leaves, a timeout strikes or the drain cuts
-	cancel context.CancelCauseFunc
-	start  time.Time
-	readAt time.Time // when the whole request was there
+	start    time.Time
+	deadline time.Time // of the whole exchange
+	readAt   time.Time // when the whole request was there
 
 	dialect     openai.Dialect
 	workerPath  string
@@ -42,7 +41,6 @@ type exchange struct {
 	req     *openai.Request
 	verdict tiers.Verdict
 	pool    *pool
-	header  http.Header // what the worker is sent, but for its key
 	facts   routing.Request
 	tried   []*routing.Worker
 
@@ -57,11 +55,10 @@ func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) 
 	s.metrics.Started.Inc()
 	s.metrics.Inflight.Inc()
 	x := &exchange{s: s, snap: s.snapshot.Load(), w: w, r: r, start: time.Now(), dialect: d}
-	x.ctx, x.cancel = context.WithCancelCause(r.Context())
 	x.d = routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
 		RequestID: x.requestID(), Dialect: d.String(), Outcome: routing.Refused}
 	x.answer.init(w, d, x.snap.file.Timeouts.ClientStall)
-	w.Header().Set("X-Request-ID", x.d.RequestID)
+	w.Header()["X-Request-Id"] = []string{x.d.RequestID}
 	return x
 }
 
@@ -111,7 +108,6 @@ func panicText(p any) string {
 // end gives back what begin took, and writes the request's one line.
 func (x *exchange) end() {
 	x.answer.stopBeats()
-	x.cancel(nil)
 	x.record()
 	x.s.inflight.Add(-1)
 	x.s.metrics.Inflight.Dec()
@@ -169,7 +165,8 @@ func (x *exchange) fail(err error) {
 
 // gone tells whether the client has left.
 func (x *exchange) gone() bool {
-	return x.r.Context().Err() != nil && !errors.Is(context.Cause(x.ctx), errDrainCut)
+	cause := context.Cause(x.r.Context())
+	return cause != nil && !errors.Is(cause, errDrainCut)
 }
 
 // requestID keeps a sane id of the client's, else makes one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"tierway/openai"
@@ -15,8 +16,7 @@ import (
 // forward sends the request to workers of its pool until one has answered, the
 // attempts or the retry budget are spent, or the client has part of an answer.
 func (x *exchange) forward() error {
-	stop := x.startClocks()
-	defer stop()
+	x.setDeadline()
 	x.s.budget.request()
 	x.stayWithStored()
 	var last *failure
@@ -47,8 +47,7 @@ func (x *exchange) forward() error {
 // forwardTo sends the request to one worker that no policy chose and on which
 // nothing is booked, once.
 func (x *exchange) forwardTo(m *member) error {
-	stop := x.startClocks()
-	defer stop()
+	x.setDeadline()
 	var none routing.Lease
 	if f := x.attempt(m, &none); f != nil {
 		return f.err
@@ -56,19 +55,13 @@ func (x *exchange) forwardTo(m *member) error {
 	return nil
 }
 
-// startClocks bounds the whole exchange and lets a drain cut it. The returned
-// function stops both.
-func (x *exchange) startClocks() (stop func()) {
+// setDeadline bounds the whole exchange.
+func (x *exchange) setDeadline() {
 	total := x.snap.total(x.class)
 	if asked, ok := stainlessTimeout(x.r.Header); ok {
 		total = min(total, asked)
 	}
-	timer := time.AfterFunc(total, func() { x.cancel(errTotalTimeout) })
-	uncut := context.AfterFunc(x.s.cut, func() { x.cancel(errDrainCut) })
-	return func() {
-		timer.Stop()
-		uncut()
-	}
+	x.deadline = x.start.Add(total)
 }
 
 // stayWithStored sends a follow-up of a stored response to the worker that
@@ -85,7 +78,7 @@ func (x *exchange) stayWithStored() {
 // mayRetry decides whether another worker is tried after the n-th attempt
 // failed.
 func (x *exchange) mayRetry(f *failure, n int) bool {
-	if !f.retry || x.ctx.Err() != nil || x.answer.committed() || x.once() && f.left {
+	if !f.retry || x.r.Context().Err() != nil || x.answer.committed() || x.once() && f.left {
 		return false
 	}
 	if n >= x.snap.file.Retry.Attempts {
@@ -110,9 +103,9 @@ func (x *exchange) once() bool {
 func (x *exchange) attempt(m *member, lease *routing.Lease) *failure {
 	started := time.Now()
 	x.d.Worker, x.d.Reason = m.name, string(lease.Reason())
-	ctx, cancel := context.WithCancelCause(x.ctx)
+	ctx, cancel := context.WithCancelCause(x.r.Context())
 	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx}
-	a.watch = newWatchdog(cancel, x.snap.file.Timeouts.FirstByte)
+	a.watch.start(cancel, x.snap.file.Timeouts.FirstByte, x.deadline)
 	f := a.exchange()
 	a.watch.stop()
 	cancel(nil)
@@ -127,7 +120,7 @@ type attempt struct {
 	lease   *routing.Lease
 	started time.Time
 	ctx     context.Context
-	watch   *watchdog
+	watch   watchdog
 	added   []string // fields that were added to the body
 	status  int
 	headAt  time.Time
@@ -150,7 +143,7 @@ func (a *attempt) exchange() *failure {
 // send writes the request to the worker and waits for the answer's header.
 func (a *attempt) send(account bool) (*workers.Response, error) {
 	x := a.x
-	req := &workers.Request{Method: x.r.Method, Path: x.workerPath, Header: x.header, Fresh: x.once()}
+	req := &workers.Request{Method: x.r.Method, Path: x.workerPath, Header: workerHeader(x.r.Header, x.d.RequestID), Fresh: x.once()}
 	if q := x.r.URL.RawQuery; q != "" {
 		req.Path += "?" + q
 	}
@@ -230,24 +223,43 @@ func (a *attempt) ended(e telemetry.StreamEnd, o routing.Outcome, blame error) {
 	a.x.s.metrics.StreamEnded(e)
 }
 
-// watchdog cancels an attempt whose worker stays silent for too long.
+// watchdog cancels an attempt whose worker stays silent for too long, or when
+// the exchange's time is over. One timer serves it from the first byte to the
+// last.
 type watchdog struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
+	total  time.Time
+	cause  atomic.Pointer[error] // of the silence that is waited for
 }
 
-// newWatchdog waits for the first byte.
-func newWatchdog(cancel context.CancelCauseFunc, firstByte time.Duration) *watchdog {
-	return &watchdog{cancel: cancel, timer: time.AfterFunc(firstByte, func() { cancel(errFirstByteTimeout) })}
+// start waits for the first byte.
+func (w *watchdog) start(cancel context.CancelCauseFunc, firstByte time.Duration, total time.Time) {
+	w.cancel, w.total = cancel, total
+	w.cause.Store(&errFirstByteTimeout)
+	w.timer = time.AfterFunc(w.bounded(firstByte), w.strike)
 }
 
-// idle waits from now on for pauses of d, with the given cause.
-func (w *watchdog) idle(d time.Duration, cause error) {
-	w.timer.Stop()
-	w.timer = time.AfterFunc(d, func() { w.cancel(cause) })
+// bounded is d, or what is left of the exchange's time.
+func (w *watchdog) bounded(d time.Duration) time.Duration { return min(d, time.Until(w.total)) }
+
+// strike runs on the timer's goroutine.
+func (w *watchdog) strike() {
+	if !time.Now().Before(w.total) {
+		w.cancel(errTotalTimeout)
+		return
+	}
+	w.cancel(*w.cause.Load())
+}
+
+// idle waits from now on for pauses of d, with one of this package's errors as
+// their cause.
+func (w *watchdog) idle(d time.Duration, cause *error) {
+	w.cause.Store(cause)
+	w.touch(d)
 }
 
 // touch starts the pause anew.
-func (w *watchdog) touch(d time.Duration) { w.timer.Reset(d) }
+func (w *watchdog) touch(d time.Duration) { w.timer.Reset(w.bounded(d)) }
 
 func (w *watchdog) stop() { w.timer.Stop() }

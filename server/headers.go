@@ -76,40 +76,37 @@ func clientHeader(to, from http.Header) {
 }
 
 // explain sets the headers that say what was decided.
-func (x *exchange) explain(h http.Header) {
-	h.Set("Openai-Processing-Ms", formatMs(time.Since(x.start)))
-	if !x.snap.file.RoutingHeaders {
-		return
-	}
-	if x.d.Worker == "" {
+func (x *exchange) explain(h *headerSet) {
+	h.set("Openai-Processing-Ms", formatMs(time.Since(x.start)))
+	if !x.snap.file.RoutingHeaders || x.d.Worker == "" {
 		return
 	}
 	x.explainTier(h)
-	h.Set("X-Routed-To", x.d.Worker)
+	h.set("X-Routed-To", x.d.Worker)
 	if x.d.Reason != "" {
-		h.Set("X-Route-Reason", x.d.Reason)
+		h.set("X-Route-Reason", x.d.Reason)
 	}
-	h.Set("X-Queue-Ms", strconv.FormatFloat(x.d.QueueMs, 'f', -1, 64))
+	h.set("X-Queue-Ms", strconv.FormatFloat(x.d.QueueMs, 'f', -1, 64))
 }
 
-func (x *exchange) explainTier(h http.Header) {
-	h.Set("X-Model-Tier", x.d.Tier)
+func (x *exchange) explainTier(h *headerSet) {
+	h.set("X-Model-Tier", x.d.Tier)
 	reason := x.d.Rule
 	if x.d.RuleNote != "" {
 		reason += "; " + x.d.RuleNote
 	}
-	h.Set("X-Tier-Reason", strings.Map(printable, reason))
+	h.set("X-Tier-Reason", reason)
 }
 
 // streamHeaders sets what keeps proxies from holding a stream back.
-func (x *exchange) streamHeaders(h http.Header) {
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
+func (x *exchange) streamHeaders(h *headerSet) {
+	h.set("Content-Type", "text/event-stream")
+	h.set("Cache-Control", "no-cache, no-transform")
+	h.set("X-Accel-Buffering", "no")
 }
 
 // openHeaders are those that are known when a heartbeat opens an answer.
-func (x *exchange) openHeaders(h http.Header) {
+func (x *exchange) openHeaders(h *headerSet) {
 	x.streamHeaders(h)
 	if x.snap.file.RoutingHeaders {
 		x.explainTier(h)

@@ -141,32 +141,28 @@ func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer) *failure 
 	if resp.ContentLength > most {
 		return protocolFailure("an answer of %d bytes; max_response_bytes is %d", resp.ContentLength, most)
 	}
+	idle := a.x.snap.file.Timeouts.Idle
+	a.watch.idle(idle, &errIdleTimeout)
 	if resp.ContentLength > 0 {
 		buf.Grow(int(resp.ContentLength) + bytes.MinRead)
 	}
-	idle := a.x.snap.file.Timeouts.Idle
-	a.watch.idle(idle, errIdleTimeout)
-	n, err := buf.ReadFrom(io.LimitReader(touching{resp.Body, a.watch, idle}, most+1))
-	if err != nil {
-		return a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
+	for {
+		if buf.Available() < bytes.MinRead {
+			buf.Grow(max(bytes.MinRead, buf.Len())) // doubles
+		}
+		free := buf.AvailableBuffer()
+		n, err := resp.Body.Read(free[:cap(free)])
+		buf.Write(free[:n])
+		switch {
+		case int64(buf.Len()) > most:
+			return protocolFailure("an answer of over %d bytes, which is max_response_bytes", most)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
+		}
+		a.watch.touch(idle)
 	}
-	if n > most {
-		return protocolFailure("an answer of over %d bytes, which is max_response_bytes", most)
-	}
-	return nil
-}
-
-// touching tells a watchdog of each read.
-type touching struct {
-	io.Reader
-	watch *watchdog
-	idle  time.Duration
-}
-
-func (t touching) Read(p []byte) (int, error) {
-	n, err := t.Reader.Read(p)
-	t.watch.touch(t.idle)
-	return n, err
 }
 
 // engineError handles an error object inside a 2xx answer: the status that it
@@ -190,10 +186,11 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 	}
 	x.answer.head(status, func(h http.Header) {
 		clientHeader(h, from)
-		h.Set("Content-Type", "application/json")
-		h.Set("Content-Length", strconv.Itoa(len(body)))
-		h.Set("X-Request-Duration", strconv.FormatFloat(time.Since(x.start).Seconds(), 'f', 3, 64)+"s")
-		x.explain(h)
+		set := setInto(h)
+		set.set("Content-Type", "application/json")
+		set.set("Content-Length", strconv.Itoa(len(body)))
+		set.set("X-Request-Duration", strconv.FormatFloat(time.Since(x.start).Seconds(), 'f', 3, 64)+"s")
+		x.explain(&set)
 	})
 	return x.answer.write(body, false)
 }
@@ -219,7 +216,7 @@ func (a *attempt) relayRaw(resp *workers.Response) *failure {
 	kept := x.s.scratch.copies.Get().(*[]byte)
 	defer x.s.scratch.copies.Put(kept)
 	idle := x.snap.file.Timeouts.Idle
-	a.watch.idle(idle, errIdleTimeout)
+	a.watch.idle(idle, &errIdleTimeout)
 	n, err := resp.Body.Read(*kept)
 	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
 		return a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
@@ -231,7 +228,8 @@ func (a *attempt) relayRaw(resp *workers.Response) *failure {
 		if resp.ContentLength >= 0 {
 			h.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
 		}
-		x.explain(h)
+		set := setInto(h)
+		x.explain(&set)
 	})
 	x.d.Outcome = routing.OK
 	for {

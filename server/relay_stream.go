@@ -50,7 +50,7 @@ func (s *stream) run() *failure {
 		ev, err := s.events.Next()
 		if len(ev.Raw) > 0 && !ev.Comment {
 			if s.tracker.Events() == 0 {
-				s.watch.idle(idle, errIdleTimeout)
+				s.watch.idle(idle, &errIdleTimeout)
 			}
 			if err != nil { // the body ended without the blank line, and clients drop an event without one
 				ev.Raw = append(slices.Clip(ev.Raw), "\n\n"...)
@@ -115,8 +115,9 @@ func (s *stream) open() {
 	s.lease.Answered(nil)
 	s.x.answer.head(http.StatusOK, func(h http.Header) {
 		clientHeader(h, s.resp.Header)
-		s.x.streamHeaders(h)
-		s.x.explain(h)
+		set := setInto(h)
+		s.x.streamHeaders(&set)
+		s.x.explain(&set)
 	})
 }
 
@@ -128,7 +129,7 @@ func (s *stream) proven() bool {
 		return true
 	}
 	s.finish(telemetry.EndProven)
-	s.watch.idle(trailerWait, errTrailer)
+	s.watch.idle(trailerWait, &errTrailer)
 	for {
 		ev, err := s.events.Next()
 		if err != nil {

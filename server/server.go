@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,7 +26,7 @@ import (
 type Options struct {
 	Config  *config.File
 	Log     *slog.Logger
-	Access  *slog.Logger // one line a request; nil for none
+	Access  io.Writer // gets one JSON line a request; nil for none
 	Metrics *telemetry.Metrics
 	Version string
 	Rand    func() uint64 // uniform; safe for concurrent use
@@ -35,7 +36,7 @@ type Options struct {
 // configuration. The snapshot points into it.
 type Server struct {
 	log     *slog.Logger
-	access  *slog.Logger
+	access  *accessLog
 	metrics *telemetry.Metrics
 	version string
 	rand    func() uint64
@@ -75,11 +76,14 @@ func (l listener) serve() error {
 // New builds the server for a checked configuration. It opens no socket.
 func New(o Options) (*Server, error) {
 	s := &Server{
-		log: o.Log, access: o.Access, metrics: o.Metrics, version: o.Version, rand: o.Rand,
+		log: o.Log, metrics: o.Metrics, version: o.Version, rand: o.Rand,
 		stored:  newStoredAnswers(storedAnswersMax),
 		scratch: newScratch(),
 		members: map[*workers.Worker]*member{},
 		pools:   map[string]*routing.Pool{},
+	}
+	if o.Access != nil {
+		s.access = newAccessLog(o.Access)
 	}
 	s.cut, s.cutNow = context.WithCancelCause(context.Background())
 	s.fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: s.observe, Rand: o.Rand})
@@ -132,6 +136,7 @@ func (s *Server) open(name, addr string, files config.TLS, h http.Handler) error
 	s.listeners = append(s.listeners, listener{name: name, Listener: l, server: &http.Server{
 		TLSConfig:         secure,
 		Handler:           h,
+		BaseContext:       func(net.Listener) context.Context { return s.cut },
 		ReadHeaderTimeout: 5 * time.Second,  // a header is one packet or two; slower is an attack
 		IdleTimeout:       60 * time.Second, // below the 75 s at which common balancers let go first
 		MaxHeaderBytes:    64 << 10,         // bearer keys and traces need a fraction of it
@@ -168,6 +173,10 @@ func (s *Server) Run(ctx context.Context) error {
 	fleetCtx, stopFleet := context.WithCancel(context.Background())
 	var owned sync.WaitGroup
 	owned.Go(func() { s.fleet.Run(fleetCtx) })
+	logged := make(chan struct{})
+	if s.access != nil {
+		owned.Go(func() { s.access.run(logged) })
+	}
 	failed := make(chan error, len(s.listeners))
 	for _, l := range s.listeners {
 		owned.Go(func() {
@@ -183,6 +192,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.drain()
 	stopFleet()
+	close(logged)
 	owned.Wait()
 	s.fleet.Close()
 	return err

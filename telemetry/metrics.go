@@ -117,7 +117,9 @@ func (m *Metrics) EndedOutside(dialect, outcome int) { m.outside.Ended(dialect, 
 
 // Outside resolves the series of requests that end before they have a tier. It
 // is called once, before the first request.
-func (m *Metrics) Outside(dialects, outcomes []string) { m.outside = m.Tier("none", dialects, outcomes) }
+func (m *Metrics) Outside(dialects, outcomes []string) {
+	m.outside = m.Tier("none", dialects, outcomes)
+}
 
 // Ended counts one ended request.
 func (t *Tier) Ended(dialect, outcome int) { t.requests[dialect][outcome].Inc() }

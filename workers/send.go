@@ -20,7 +20,7 @@ type Sender interface {
 type Request struct {
 	Method string
 	Path   string      // absolute path with query, as the worker shall see it
-	Header http.Header // canonical keys; Host, Content-Length and connection headers are the Sender's
+	Header http.Header // canonical keys; Host, Content-Length and connection headers are the Sender's. A Worker adds its own to it
 	Body   [][]byte    // the body in pieces, written one after the other; nil for none
 	Fresh  bool        // never on a kept connection: for requests that must not be sent twice
 }

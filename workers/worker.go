@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -109,8 +108,8 @@ var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization", "X-
 
 // Send carries r to the worker as a Sender does. r.Path begins at the
 // gateway's root, as /v1/chat/completions; the worker's base path goes before
-// it. The worker's own key replaces any credential in r.Header, which is not
-// changed, and the answer is asked for uncompressed.
+// it. The worker's own key replaces any credential in r.Header, which Send
+// writes to, and the answer is asked for uncompressed.
 func (w *Worker) Send(ctx context.Context, r *Request) (*Response, error) {
 	return w.sendTo(ctx, w.address.join(r.Path), r)
 }
@@ -128,8 +127,8 @@ var (
 	ownAgent         = []string{"tierway"}
 )
 
-func (w *Worker) header(client http.Header) http.Header {
-	h := maps.Clone(client)
+// header puts the worker's own into the header of a request.
+func (w *Worker) header(h http.Header) http.Header {
 	if h == nil {
 		h = make(http.Header, 3) // the three below
 	}

@@ -3,6 +3,7 @@ package chaos
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -58,7 +59,7 @@ func (p *program) serving() (data, admin string) {
 				return nil
 			}
 		}
-		return &unexpected{"tierway does not serve; it said: " + p.err.String()}
+		return errors.New("tierway does not serve; it said: " + p.err.String())
 	})
 	return data, admin
 }
@@ -100,12 +101,6 @@ func (o *output) String() string {
 	defer o.mu.Unlock()
 	return o.b.String()
 }
-
-// unexpected is what a test found instead.
-type unexpected struct{ what string }
-
-// Error says what was found.
-func (u *unexpected) Error() string { return u.what }
 
 // eventually asks again until there is no error, and fails with the last one.
 func eventually(t testing.TB, ok func() error) {

@@ -48,11 +48,12 @@ func (rec *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, recordedAnswer) // a client that left shows in its own test
 }
 
-// take returns what was seen but health checks, and forgets it.
+// take returns what clients sent, and forgets it. What the gateway asks a
+// worker for itself, health and load, carries the gateway's own User-Agent.
 func (rec *recorder) take() []recorded {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	seen := slices.DeleteFunc(rec.seen, func(r recorded) bool { return r.target == "/health" })
+	seen := slices.DeleteFunc(rec.seen, func(r recorded) bool { return r.header.Get("User-Agent") == "tierway" })
 	rec.seen = nil
 	return seen
 }

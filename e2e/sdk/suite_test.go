@@ -1,7 +1,6 @@
 package sdk_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -104,7 +103,7 @@ func compare(t *testing.T, direct, behind []recorded) (own map[string]int, forwa
 			own[r.route()]++
 			continue
 		}
-		if slices.Contains(routedPaths(), r.target) {
+		if where, _, _ := strings.Cut(r.target, "?"); slices.Contains(routedPaths(), where) {
 			var err error
 			if r, err = r.withModel(recordedModel); err != nil {
 				t.Fatalf("%s: %v", r.route(), err)
@@ -212,18 +211,22 @@ func (s *suite) run(ctx context.Context, base string) (r suiteResult) {
 		r.read(name, out)
 		if err != nil {
 			r.err = fmt.Errorf("running %s: %w", name, err)
-			r.log += string(out)
 		}
 	}
 	slices.Sort(r.passed)
 	return r
 }
 
-// read collects the verdicts of the top level's tests.
+// read collects the verdicts of the top level's tests, and what was said by
+// those that failed.
 func (r *suiteResult) read(name string, out []byte) {
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 3 || fields[0] != "---" || !strings.HasPrefix(lines.Text(), "---") {
+	said := ""
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || !strings.HasPrefix(line, "---") {
+			if !strings.HasPrefix(line, "===") {
+				said += line
+			}
 			continue
 		}
 		test := name + " " + fields[2]
@@ -234,6 +237,8 @@ func (r *suiteResult) read(name string, out []byte) {
 			r.skipped = append(r.skipped, test)
 		default:
 			r.failed = append(r.failed, test)
+			r.log += line + said
 		}
+		said = ""
 	}
 }

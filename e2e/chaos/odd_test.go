@@ -1,0 +1,269 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"tierway/engines"
+)
+
+// TestOddButWholeStreamsArriveWhole: what engines and networks do to a stream
+// without breaking it changes nothing for the client.
+func TestOddButWholeStreamsArriveWhole(t *testing.T) {
+	t.Parallel()
+	for name, faults := range map[string][]engines.Fault{
+		"CRLF":                  {{Kind: engines.FaultCRLF}},
+		"comments":              {{Kind: engines.FaultComments}},
+		"several tokens a time": {{Kind: engines.FaultMerge, Every: 5}},
+		"several events a time": {{Kind: engines.FaultBatch, Every: 7}},
+		"everything at once":    {{Kind: engines.FaultBatch, Every: 1000}},
+		"byte by byte":          {{Kind: engines.FaultBytewise}},
+		"CRLF byte by byte":     {{Kind: engines.FaultBytewise}, {Kind: engines.FaultCRLF}, {Kind: engines.FaultComments}},
+		"gzip nobody asked for": {{Kind: engines.FaultGzip}},
+		"gzip byte by byte":     {{Kind: engines.FaultGzip}, {Kind: engines.FaultBytewise}},
+		"a closed connection":   {{Kind: engines.FaultCloseEach}},
+		"a slow start":          {{Kind: engines.FaultSlow, Delay: 50_000_000}},
+		"a null error":          {{Kind: engines.FaultNullError}},
+		"no usage":              {{Kind: engines.FaultNoUsage}},
+	} {
+		for _, d := range []dialect{chat, completions, responses, messages} {
+			t.Run(d.name+" "+name, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, 1, nil, engines.Config{})
+				if err := r.workers[0].Set(faults...); err != nil {
+					t.Fatal(err)
+				}
+				w := fine
+				w.end = "proven"
+				got := r.post(d.path, d.stream)
+				r.check(t, d, true, got, w)
+				if strings.Contains(got.body, `"error":`) && d.name != "responses" {
+					t.Errorf("a client that looks for an error finds one: %s", got.body)
+				}
+				if encoding := got.header.Get("Content-Encoding"); encoding != "" {
+					t.Errorf("the answer is encoded as %q", encoding)
+				}
+			})
+		}
+	}
+}
+
+// TestPingEventsPass: Anthropic's streams have them.
+func TestPingEventsPass(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultPing}); err != nil {
+		t.Fatal(err)
+	}
+	got := r.post(messages.path, messages.stream)
+	r.check(t, messages, true, got, fine)
+	if !strings.Contains(got.body, "event: ping") {
+		t.Errorf("the pings are gone: %s", got.body)
+	}
+}
+
+// TestLargeEventsPass: an event of a MiB is a partial image, not an attack.
+func TestLargeEventsPass(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultHuge, After: 3, Size: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	got := r.post(chat.path, chat.stream)
+	h := heard(got.body)
+	if want := len(answerText) + 1<<20; len(h.text) != want || !chat.proven(h) || strings.Count(h.text, "h") < 1<<20 {
+		t.Errorf("%d bytes of text arrived, want %d; proven %v", len(h.text), want, chat.proven(h))
+	}
+}
+
+// TestAMissingDoneIsAdded: after a finish_reason the answer is whole.
+func TestAMissingDoneIsAdded(t *testing.T) {
+	t.Parallel()
+	for _, d := range []dialect{chat, completions} {
+		r := newRig(t, 1, nil, engines.Config{})
+		if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultNoDone}); err != nil {
+			t.Fatal(err)
+		}
+		w := fine
+		w.end = "completed"
+		r.check(t, d, true, r.post(d.path, d.stream), w)
+	}
+}
+
+// TestOddWholeAnswersArriveWhole is the same for answers that are no streams.
+func TestOddWholeAnswersArriveWhole(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []engines.Kind{engines.FaultGzip, engines.FaultBytewise, engines.FaultNullError, engines.FaultNoUsage} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 1, nil, engines.Config{})
+			if err := r.workers[0].Set(engines.Fault{Kind: kind}); err != nil {
+				t.Fatal(err)
+			}
+			r.check(t, chat, false, r.post(chat.path, chat.body), fine)
+		})
+	}
+}
+
+// TestUsageIsForWhoAskedForIt: the gateway asks the engine for usage to account
+// for it, and shows it to clients that asked too.
+func TestUsageIsForWhoAskedForIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	for body, shown := range map[string]bool{
+		chat.stream: false,
+		`{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`:                              true,
+		`{"model":"sim","stream":true,"stream_options":{"include_usage":false},"messages":[{"role":"user","content":"hello"}]}`:                             false,
+		`{"model":"sim","stream":true,"stream_options":{},"messages":[{"role":"user","content":"hello"}]}`:                                                  false,
+		`{"model":"sim","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},"messages":[{"role":"user","content":"hello"}]}`: true,
+	} {
+		got := r.post(chat.path, body)
+		if h := heard(got.body); h.usage != shown || h.text != answerText || !chat.proven(h) {
+			t.Errorf("%s: usage is shown: %v, want %v: %s", body, h.usage, shown, got.body)
+		}
+		if line := r.line(got.id); line["prompt_tokens"] == nil || line["output_tokens"] == nil {
+			t.Errorf("%s: the log has no usage: %v", body, line)
+		}
+	}
+	for _, sent := range r.workers[0].engine.Requests() {
+		if !strings.Contains(string(sent.Body), `"include_usage":true`) {
+			t.Errorf("the engine was not asked for usage: %s", sent.Body)
+		}
+	}
+}
+
+// TestARefusedAdditionIsLeftOutFromThenOn: an engine that does not know
+// include_usage costs one more request, once.
+func TestARefusedAdditionIsLeftOutFromThenOn(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{400, 422} {
+		r := newRig(t, 1, nil, engines.Config{})
+		if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultReject, Status: code}); err != nil {
+			t.Fatal(err)
+		}
+		for want := range 3 {
+			got := r.post(chat.path, chat.stream)
+			checkWhole(t, chat, true, got)
+			if n := r.hits(); n != int64(want+2) {
+				t.Errorf("%d: after %d requests the worker saw %d, want %d", code, want+1, n, want+2)
+			}
+			if line := r.line(got.id); line["attempts"] != 1.0 || line["outcome"] != "ok" {
+				t.Errorf("%d: the log says %v", code, line)
+			}
+		}
+		// A client that asked for it itself gets the engine's own refusal.
+		got := r.post(chat.path, `{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`)
+		if got.status != code {
+			t.Errorf("the client's own include_usage: status %d, want %d: %s", got.status, code, got.body)
+		}
+	}
+}
+
+// TestAStaleConnectionIsNobodysFault: a kept connection that the worker has
+// closed is replaced without an attempt, a retry or blame.
+func TestAStaleConnectionIsNobodysFault(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []bool{false, true} {
+		r := newRig(t, 1, nil, engines.Config{})
+		if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
+			t.Fatalf("the first answer is %d", got.status)
+		}
+		if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultStale}); err != nil {
+			t.Fatal(err)
+		}
+		got := r.post(chat.path, chat.ask(stream))
+		checkWhole(t, chat, stream, got)
+		if line := r.line(got.id); line["attempts"] != 1.0 || line["outcome"] != "ok" {
+			t.Errorf("the log says %v", line)
+		}
+		if n := r.workers[0].Stats().Hits[engines.FaultStale]; n != 1 {
+			t.Errorf("%d requests met the stale connection, want 1", n)
+		}
+		m, err := r.metrics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if retries, blamed := m.sum("tierway_retries_total"), m.sum("tierway_attempts_total", `result="error"`); retries != 0 || blamed != 0 {
+			t.Errorf("%v retries and %v failed attempts, want none", retries, blamed)
+		}
+	}
+}
+
+// TestConnectionsThatEngineClosesAfterEachStream: llama.cpp promises to keep
+// them; every next request must go well all the same.
+func TestConnectionsThatEngineClosesAfterEachStream(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultCloseEach}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		checkWhole(t, chat, true, r.post(chat.path, chat.stream))
+	}
+	if m, err := r.metrics(); err != nil || m.sum("tierway_attempts_total", `result="ok"`) != 20 || m.sum("tierway_retries_total") != 0 {
+		t.Errorf("not every attempt went well (%v): %v", err, m)
+	}
+}
+
+// TestWhatIsKeptIsNotSentTwice: a request that makes or keeps something on its
+// engine goes to no other worker once its body has left, and may when it has not.
+func TestWhatIsKeptIsNotSentTwice(t *testing.T) {
+	t.Parallel()
+	kept := []dialect{
+		{name: "responses", path: responses.path, body: `{"model":"sim","input":"hello","store":true}`, stream: `{"model":"sim","input":"hello","store":true,"stream":true}`},
+		{name: "responses in the background", path: responses.path, body: `{"model":"sim","input":"hello","background":true}`},
+		{name: "chat", path: chat.path, body: `{"model":"sim","store":true,"messages":[{"role":"user","content":"hello"}]}`},
+		{name: "an image", path: "/v1/images/generations", body: `{"model":"sim","prompt":"hello"}`},
+		{name: "speech", path: "/v1/audio/speech", body: `{"model":"sim","input":"hello","voice":"alloy"}`},
+	}
+	for _, d := range kept {
+		for _, f := range []engines.Fault{{Kind: engines.FaultReset}, {Kind: engines.FaultClose}, status(500, ""), status(429, "1")} {
+			t.Run(fmt.Sprint(d.name, " ", f.Kind, f.Status), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, 2, nil, engines.Config{})
+				for _, w := range r.workers {
+					if err := w.Set(f); err != nil {
+						t.Fatal(err)
+					}
+				}
+				got := r.post(d.path, d.body)
+				if got.status < 400 || r.hits() != 1 {
+					t.Errorf("the status is %d and the workers saw %d requests, want 1", got.status, r.hits())
+				}
+			})
+		}
+		t.Run(d.name+" not sent", func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 2, nil, engines.Config{})
+			if err := r.workers[0].server.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.post(d.path, d.body); got.status != http.StatusOK {
+				t.Errorf("the status is %d though w1 could be asked: %s", got.status, got.body)
+			}
+		})
+	}
+}
+
+// TestRedirectsAreNeverFollowed: the place that a worker points to is never asked,
+// and the client never learns of it.
+func TestRedirectsAreNeverFollowed(t *testing.T) {
+	t.Parallel()
+	elsewhere := newWorker(t, "elsewhere", engines.Config{})
+	r := newRig(t, 1, nil, engines.Config{})
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		f := status(code, "")
+		if err := r.workers[0].Set(f); err != nil {
+			t.Fatal(err)
+		}
+		got := r.post(chat.path, chat.body)
+		if got.status != http.StatusBadGateway || got.header.Get("Location") != "" {
+			t.Errorf("%d: the answer is %d with Location %q", code, got.status, got.header.Get("Location"))
+		}
+	}
+	if n := elsewhere.Stats().Requests; n != 0 {
+		t.Errorf("the redirect was followed %d times", n)
+	}
+}
