@@ -139,6 +139,9 @@ func (d *decoder) checkAddresses(f *File) {
 			d.fault("metrics.listen", d.shown("metrics.listen", f.Metrics.Listen)+" is the data plane's address", "give it another port, or remove the key to serve /metrics on the admin plane")
 		}
 	}
+	if adminOK && f.Metrics.Listen == f.Admin.Listen && !strings.HasSuffix(f.Metrics.Listen, ":0") {
+		d.fault("metrics.listen", d.shown("metrics.listen", f.Metrics.Listen)+" is the admin plane's address", "remove the key: /metrics is on the admin plane without it")
+	}
 	if !f.Auth.Required && dataOK && adminOK && !(data && admin) {
 		d.fault("auth.required", "false is for loopback only, and another address is served", "write auth.required: true and add keys, or listen on 127.0.0.1 alone")
 	}

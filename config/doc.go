@@ -114,7 +114,7 @@ var known = map[string]key{
 	"config.File.queue":              {doc: "How requests wait."},
 	"config.File.routing_headers":    {doc: "Send the headers that explain a decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms."},
 	"config.File.cors":               {doc: "Which browser pages may call the data plane."},
-	"config.File.log":                {doc: "What is logged, as JSON lines on standard error."},
+	"config.File.log":                {doc: "What is logged, as JSON lines: the program's own log on standard error, the access log on standard output."},
 
 	"config.TLS.cert": {doc: "PEM file with the certificate and its chain. Read again when it changes."},
 	"config.TLS.key":  {doc: "PEM file with the private key."},

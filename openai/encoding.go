@@ -15,7 +15,7 @@ const (
 	// of empty members would cost seconds and yield nothing.
 	maxMembers = 1024
 
-	firstRead    = 16 << 10 // most chats fit
+	firstRead    = 64 << 10 // most chats fit, agents' long ones too
 	doublesUntil = 1 << 20
 )
 

@@ -171,11 +171,11 @@ func (p *parser) member(f field) bool {
 	case fieldStreamOptions:
 		return p.streamOptions()
 	case fieldMaxTokens, fieldMaxCompletionTokens, fieldMaxOutputTokens:
-		n, ok := p.integer(f, maxInt32)
+		n, ok := p.integer(f, 0, maxInt32) // what 0 means is for the engine to say
 		r.MaxTokens = max(r.MaxTokens, n)
 		return ok
 	case fieldN:
-		n, ok := p.integer(f, maxN)
+		n, ok := p.integer(f, 1, maxN)
 		r.N = max(r.N, n)
 		return ok
 	case fieldStore:
@@ -183,6 +183,9 @@ func (p *parser) member(f field) bool {
 		r.StoreSet = set
 		return ok
 	case fieldBackground:
+		if r.Dialect != Responses { // a picture's background, or nothing that is known
+			return p.skip()
+		}
 		_, ok := p.flag(f.String(), &r.Background)
 		return ok
 	case fieldServiceTier:

@@ -305,7 +305,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		{Responses, `{"model":"m","previous_response_id":"` + strings.Repeat("x", 513) + `"}`, "previous_response_id", "513"},
 	}
 	for _, name := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens", "n"} {
-		for _, value := range []string{"-1", "0", "-0", "1e3", "1E0", "10.0", "2147483648", "9223372036854775808", "1e400", "true"} {
+		for _, value := range []string{"-1", "-0", "1e3", "1E0", "10.0", "2147483648", "9223372036854775808", "1e400", "true"} {
 			rows = append(rows, row{Chat, chat(name, value), name, value})
 		}
 		rows = append(rows,
@@ -314,7 +314,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 			row{Chat, chat(name, `{}`), name, "an object"},
 			row{Chat, chat(name, strings.Repeat("9", 33)), name, strings.Repeat("9", 32) + "…"})
 	}
-	rows = append(rows, row{Chat, chat("n", "129"), "n", "129"})
+	rows = append(rows, row{Chat, chat("n", "129"), "n", "129"}, row{Chat, chat("n", "0"), "n", "0"})
 	for _, tt := range rows {
 		got := refusal(t, tt.d, tt.body)
 		if got.Reason != CodeInvalidValue || got.Param != tt.param || !strings.Contains(got.Message, tt.param) || !strings.Contains(got.Message, tt.says) {
@@ -330,6 +330,12 @@ func TestExtremesOfIntegersAreTaken(t *testing.T) {
 	r, err := Parse(Chat, []byte(`{"model":"m","messages":[{}],"max_tokens":2147483647,"max_completion_tokens":1,"n":128}`), Limits{})
 	if err != nil || r.MaxTokens != 1<<31-1 || r.N != 128 {
 		t.Errorf("%+v, %v", r, err)
+	}
+	if r, err = Parse(Chat, []byte(`{"model":"m","messages":[{}],"max_tokens":0}`), Limits{}); err != nil || r.MaxTokens != 0 {
+		t.Errorf("no tokens at all: %+v, %v", r, err)
+	}
+	if r, err = Parse(Images, []byte(`{"model":"m","prompt":"x","background":"transparent"}`), Limits{}); err != nil || r.Background {
+		t.Errorf("the background of a picture: %+v, %v", r, err)
 	}
 }
 

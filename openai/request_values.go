@@ -62,17 +62,17 @@ func (p *parser) flag(name string, dst *bool) (set, ok bool) {
 	return false, p.wrong(name, "true or false")
 }
 
-// integer reads an integer from 1 to most, or null, which is 0. A number with
+// integer reads an integer from least to most, or null, which is 0. A number with
 // a point or an exponent is refused: some workers would refuse it as well and
 // the others would not agree on its value.
-func (p *parser) integer(f field, most int64) (int64, bool) {
+func (p *parser) integer(f field, least, most int64) (int64, bool) {
 	c := p.space()
 	if c == 'n' {
 		return 0, p.skip()
 	}
 	from := p.i
 	if c != '-' && (c < '0' || c > '9') {
-		return 0, p.wrongInteger(f, most)
+		return 0, p.wrongInteger(f, least, most)
 	}
 	if !p.number() {
 		return 0, false
@@ -80,16 +80,16 @@ func (p *parser) integer(f field, most int64) (int64, bool) {
 	raw := p.b[from:p.i]
 	const digits = 10 // of 2^31-1
 	if len(raw) <= digits {
-		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n >= 1 && n <= most {
+		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n >= least && n <= most && raw[0] != '-' {
 			return n, true
 		}
 	}
 	p.i = from
-	return 0, p.wrongInteger(f, most)
+	return 0, p.wrongInteger(f, least, most)
 }
 
-func (p *parser) wrongInteger(f field, most int64) bool {
-	return p.wrong(f.String(), "an integer from 1 to "+strconv.FormatInt(most, 10))
+func (p *parser) wrongInteger(f field, least, most int64) bool {
+	return p.wrong(f.String(), "an integer from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10))
 }
 
 // exact reads a string of at most the given bytes, or null, into dst.

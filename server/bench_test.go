@@ -14,26 +14,30 @@ import (
 	"tierway/telemetry"
 )
 
-// BenchmarkChat walks one small chat request through the whole line, with a
-// worker and a client that cost next to nothing.
+// BenchmarkChat walks a chat request through the whole line, with a worker and
+// a client that cost next to nothing.
 func BenchmarkChat(b *testing.B) {
-	const body = `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"` + "hi there" + `"}],"max_tokens":20}`
-	front := benchFront(b, `{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4}}`)
-	conn, err := net.Dial("tcp", front)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close()
-	request := []byte(fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer k\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
-	r := bufio.NewReader(conn)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := conn.Write(request); err != nil {
-			b.Fatal(err)
-		}
-		if status := readRaw(b, r); !strings.HasPrefix(status, "HTTP/1.1 200") {
-			b.Fatal(status)
-		}
+	const answer = `{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4}}`
+	for _, size := range []int{400, 48 << 10} {
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
+			body := `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"` + strings.Repeat("hi there ", size/9) + `"}],"max_tokens":20}`
+			conn, err := net.Dial("tcp", benchFront(b, answer))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer conn.Close()
+			request := fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer k\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			r := bufio.NewReader(conn)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := conn.Write(request); err != nil {
+					b.Fatal(err)
+				}
+				if status := readRaw(b, r); !strings.HasPrefix(status, "HTTP/1.1 200") {
+					b.Fatal(status)
+				}
+			}
+		})
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -35,15 +34,16 @@ func (x *exchange) readBody() ([]byte, error) {
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(x.r.Header.Values("Content-Encoding"), ", ")))
 	src := &paced{r: x.r.Body, control: x.answer.control, start: x.start}
 	body, err := openai.Decode(encoding, src, x.r.ContentLength, most)
-	if src.set {
-		src.control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next write
-	}
-	var timeout net.Error
-	switch {
-	case err == nil:
+	if err == nil {
+		if !src.limit.IsZero() {
+			src.control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next write
+		}
 		x.readAt = time.Now()
 		return body, nil
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		x.tooSlow = true
 		x.w.Header().Set("Connection", "close")
 		return nil, &openai.Error{Code: openai.CodeRequestTimeout, Message: "The request's body came too slowly.", Cause: err}
 	}
@@ -58,6 +58,22 @@ func (x *exchange) readBody() ([]byte, error) {
 	return nil, &openai.Error{Code: openai.CodeInvalidJSON, Message: "The request's body broke off.", Cause: err}
 }
 
+// unreadGrace is how long the rest of a body that nobody wants may take:
+// net/http reads it after the answer, to keep the connection.
+const unreadGrace = time.Second
+
+// leaveBody bounds what an unread body may still cost.
+func (x *exchange) leaveBody() {
+	if !x.readAt.IsZero() || x.r.Body == nil || x.r.Body == http.NoBody {
+		return
+	}
+	limit := time.Now()
+	if x.w.Header().Get("Connection") != "close" {
+		limit = limit.Add(unreadGrace)
+	}
+	x.answer.control.SetReadDeadline(limit) //nolint:errcheck // a dead connection has no rest
+}
+
 // paced reads a body and gives up when it comes slower than bodyRate.
 type paced struct {
 	r       io.Reader
@@ -65,19 +81,14 @@ type paced struct {
 	start   time.Time
 	n       int64
 	limit   time.Time
-	set     bool
 }
 
 func (p *paced) Read(b []byte) (int, error) {
 	limit := p.start.Add(bodyGrace + time.Duration(p.n)*time.Second/bodyRate)
-	// The first read of a small body finds it whole; a deadline that moved by
-	// less than a second is not worth a system timer.
-	if p.n > 0 || !p.set {
-		if limit.Sub(p.limit) > time.Second {
-			p.limit, p.set = limit, true
-			if err := p.control.SetReadDeadline(limit); err != nil {
-				return 0, err
-			}
+	if limit.Sub(p.limit) > time.Second { // less is not worth a timer
+		p.limit = limit
+		if err := p.control.SetReadDeadline(limit); err != nil {
+			return 0, err
 		}
 	}
 	n, err := p.r.Read(b)

@@ -31,16 +31,17 @@ func (x *exchange) complete() error {
 // authenticate finds the tenant of the request's key. Every refusal is the
 // same answer, so that it says nothing about which keys exist.
 func (x *exchange) authenticate() error {
-	x.tenant = anonymous()
-	if x.snap.file.Auth.Required {
-		key, ok := credential(x.r.Header)
-		if ok {
-			x.tenant, ok = x.snap.directory.Authenticate(key)
-		}
-		if !ok {
-			x.s.metrics.AuthFailures.Inc()
-			return errBadKey
-		}
+	key, ok := credential(x.r.Header)
+	if ok {
+		x.tenant, ok = x.snap.directory.Authenticate(key)
+	}
+	switch {
+	case ok:
+	case x.snap.file.Auth.Required:
+		x.s.metrics.AuthFailures.Inc()
+		return errBadKey
+	default:
+		x.tenant = anonymous()
 	}
 	x.d.Tenant = x.tenant.Name
 	return nil
@@ -111,7 +112,7 @@ func (x *exchange) choosePool() error {
 // bound, and at most when it does: answers end long before large bounds.
 const outputTokensPrior = 256
 
-// anonymous is who asks where no key is required.
+// anonymous is who asks without a known key where none is required.
 func anonymous() *tenants.Tenant { return &tenants.Tenant{Name: "anonymous"} }
 
 // gather collects the facts that the policy decides by, and starts the clocks.
@@ -135,12 +136,12 @@ func (x *exchange) passThrough(status int) error {
 	if err := x.authenticate(); err != nil {
 		return err
 	}
+	if strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
+		return errWebSocket
+	}
 	x.pool = x.snap.passing(x.r.URL.Path, x.tenant)
 	if x.pool == nil {
 		return x.unknownURL(status)
-	}
-	if strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
-		return errWebSocket
 	}
 	body, err := x.readBody()
 	if err != nil {

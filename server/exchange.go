@@ -28,7 +28,8 @@ type exchange struct {
 
 	start    time.Time
 	deadline time.Time // of the whole exchange
-	readAt   time.Time // when the whole request was there
+	readAt   time.Time // when the whole request was there; zero until then
+	tooSlow  bool      // the body's deadline struck, which net/http takes for a client that left
 
 	dialect     openai.Dialect
 	workerPath  string
@@ -58,7 +59,11 @@ func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) 
 	x.d = routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
 		RequestID: x.requestID(), Dialect: d.String(), Outcome: routing.Refused}
 	x.answer.init(w, d, x.snap.file.Timeouts.ClientStall)
-	w.Header()["X-Request-Id"] = []string{x.d.RequestID}
+	id := []string{x.d.RequestID}
+	w.Header()["X-Request-Id"] = id
+	if d == openai.Messages {
+		w.Header()["Request-Id"] = id // where Anthropic's SDKs look for it
+	}
 	return x
 }
 
@@ -108,6 +113,7 @@ func panicText(p any) string {
 // end gives back what begin took, and writes the request's one line.
 func (x *exchange) end() {
 	x.answer.stopBeats()
+	x.leaveBody()
 	x.record()
 	x.s.inflight.Add(-1)
 	x.s.metrics.Inflight.Dec()
@@ -166,7 +172,7 @@ func (x *exchange) fail(err error) {
 // gone tells whether the client has left.
 func (x *exchange) gone() bool {
 	cause := context.Cause(x.r.Context())
-	return cause != nil && !errors.Is(cause, errDrainCut)
+	return cause != nil && !x.tooSlow && !errors.Is(cause, errDrainCut)
 }
 
 // requestID keeps a sane id of the client's, else makes one.

@@ -61,7 +61,7 @@ var unsent = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true,
 	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Content-Encoding": true,
 	"Set-Cookie": true, "Server": true, "Date": true, "Via": true, "Alt-Svc": true, "Strict-Transport-Security": true, "Www-Authenticate": true,
-	"X-Request-Id": true, "Retry-After": true, "Retry-After-Ms": true, "X-Should-Retry": true,
+	"X-Request-Id": true, "Request-Id": true, "Retry-After": true, "Retry-After-Ms": true, "X-Should-Retry": true,
 	"Openai-Organization": true, "Openai-Project": true, "Openai-Processing-Ms": true,
 	"X-Model-Tier": true, "X-Tier-Reason": true, "X-Routed-To": true, "X-Route-Reason": true, "X-Queue-Ms": true, "X-Request-Duration": true,
 }

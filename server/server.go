@@ -103,13 +103,16 @@ func (s *Server) Listen() error {
 	f := s.snapshot.Load().file
 	data, admin := s.dataHandler(), s.adminHandler()
 	if f.SharedPlanes() {
-		return s.open("data", f.Listen, f.TLS, sharePlanes(data, admin))
-	}
-	if err := s.open("data", f.Listen, f.TLS, data); err != nil {
-		return err
-	}
-	if err := s.open("admin", f.Admin.Listen, f.Admin.TLS, admin); err != nil {
-		return err
+		if err := s.open("data", f.Listen, f.TLS, sharePlanes(data, admin)); err != nil {
+			return err
+		}
+	} else {
+		if err := s.open("data", f.Listen, f.TLS, data); err != nil {
+			return err
+		}
+		if err := s.open("admin", f.Admin.Listen, f.Admin.TLS, admin); err != nil {
+			return err
+		}
 	}
 	if f.Metrics.Listen != "" {
 		return s.open("metrics", f.Metrics.Listen, config.TLS{}, s.metricsHandler())

@@ -86,7 +86,15 @@ func override(c *cobra.Command, file *config.File, listen, adminListen string) (
 		fmt.Fprintln(c.ErrOrStderr(), problems.Error())
 		return nil, exit(1)
 	}
-	return file, err
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range file.Warnings() {
+		if w.Line == 0 { // those of the file have been shown
+			fmt.Fprintln(c.ErrOrStderr(), w.String())
+		}
+	}
+	return file, nil
 }
 
 // serve runs a checked configuration until a signal ends it.

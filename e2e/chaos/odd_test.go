@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"tierway/engines"
 )
@@ -24,7 +26,7 @@ func TestOddButWholeStreamsArriveWhole(t *testing.T) {
 		"gzip nobody asked for": {{Kind: engines.FaultGzip}},
 		"gzip byte by byte":     {{Kind: engines.FaultGzip}, {Kind: engines.FaultBytewise}},
 		"a closed connection":   {{Kind: engines.FaultCloseEach}},
-		"a slow start":          {{Kind: engines.FaultSlow, Delay: 50_000_000}},
+		"a slow start":          {{Kind: engines.FaultSlow, Delay: 50 * time.Millisecond}},
 		"a null error":          {{Kind: engines.FaultNullError}},
 		"no usage":              {{Kind: engines.FaultNoUsage}},
 	} {
@@ -114,9 +116,9 @@ func TestUsageIsForWhoAskedForIt(t *testing.T) {
 	r := newRig(t, 1, nil, engines.Config{})
 	for body, shown := range map[string]bool{
 		chat.stream: false,
-		`{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`:                              true,
-		`{"model":"sim","stream":true,"stream_options":{"include_usage":false},"messages":[{"role":"user","content":"hello"}]}`:                             false,
-		`{"model":"sim","stream":true,"stream_options":{},"messages":[{"role":"user","content":"hello"}]}`:                                                  false,
+		`{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`:                               true,
+		`{"model":"sim","stream":true,"stream_options":{"include_usage":false},"messages":[{"role":"user","content":"hello"}]}`:                              false,
+		`{"model":"sim","stream":true,"stream_options":{},"messages":[{"role":"user","content":"hello"}]}`:                                                   false,
 		`{"model":"sim","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},"messages":[{"role":"user","content":"hello"}]}`: true,
 	} {
 		got := r.post(chat.path, body)
@@ -251,19 +253,42 @@ func TestWhatIsKeptIsNotSentTwice(t *testing.T) {
 // and the client never learns of it.
 func TestRedirectsAreNeverFollowed(t *testing.T) {
 	t.Parallel()
-	elsewhere := newWorker(t, "elsewhere", engines.Config{})
-	r := newRig(t, 1, nil, engines.Config{})
-	for _, code := range []int{301, 302, 303, 307, 308} {
-		f := status(code, "")
-		if err := r.workers[0].Set(f); err != nil {
-			t.Fatal(err)
-		}
+	var code atomic.Int64
+	trap := newWorker(t, "trap", engines.Config{})
+	pointer, err := engines.Start(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", trap.server.URL+chat.path)
+		w.WriteHeader(int(code.Load()))
+	}), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pointer.Kill)
+	r := newRig(t, 0, settings{"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: pointer, url: %q } ] } ]", pointer.URL)}, engines.Config{})
+	for _, status := range []int64{301, 302, 303, 307, 308} {
+		code.Store(status)
 		got := r.post(chat.path, chat.body)
-		if got.status != http.StatusBadGateway || got.header.Get("Location") != "" {
-			t.Errorf("%d: the answer is %d with Location %q", code, got.status, got.header.Get("Location"))
+		if got.status != http.StatusBadGateway || got.header.Get("Location") != "" || strings.Contains(got.body, "127.0.0.1") {
+			t.Errorf("%d: the answer is %d %v %s", status, got.status, got.header, got.body)
 		}
 	}
-	if n := elsewhere.Stats().Requests; n != 0 {
+	if n := trap.Stats().Requests; n != 0 {
 		t.Errorf("the redirect was followed %d times", n)
+	}
+}
+
+// TestWhatIsKeptGoesOverAFreshConnection: on a kept one the gateway could not
+// tell a worker that has not seen the request from one that has.
+func TestWhatIsKeptGoesOverAFreshConnection(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	r.post(chat.path, chat.body)
+	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultStale}); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.post(responses.path, `{"model":"sim","input":"hello","store":true}`); got.status != http.StatusOK {
+		t.Errorf("the status is %d: %s", got.status, got.body)
+	}
+	if n := r.workers[0].Stats().Hits[engines.FaultStale]; n != 0 {
+		t.Error("the request came over a kept connection")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -70,13 +69,28 @@ func says(string, []byte) engines.Script { return engines.Script{Text: answerTex
 // newWorker starts one engine.
 func newWorker(t *testing.T, name string, c engines.Config) *worker {
 	t.Helper()
+	w := newEngine(t, name, c)
+	w.serve(t, w.Chaos)
+	return w
+}
+
+// newEngine makes an engine that does not listen.
+func newEngine(t *testing.T, name string, c engines.Config) *worker {
+	t.Helper()
 	c.Name, c.Model, c.Record = name, "sim", true
 	if c.Script == nil {
 		c.Script = says
 	}
 	w := &worker{engine: engines.New(c), name: name}
 	w.Chaos = engines.NewChaos(w.engine)
-	server, err := engines.Start(w.Chaos, "127.0.0.1:0")
+	t.Cleanup(w.engine.Close)
+	return w
+}
+
+// serve makes the worker listen, with front before it.
+func (w *worker) serve(t *testing.T, front http.Handler) {
+	t.Helper()
+	server, err := engines.Start(front, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,14 +99,12 @@ func newWorker(t *testing.T, name string, c engines.Config) *worker {
 		if err := w.server.Close(); err != nil {
 			t.Error(err)
 		}
-		w.engine.Close()
 	})
-	return w
 }
 
 // newRig starts a gateway before n workers named w0, w1, …, of which w0 is asked
 // first: they are asked in turn.
-func newRig(t *testing.T, n int, own settings, c engines.Config) *rig {
+func newRig(t *testing.T, n int, own settings, c engines.Config, env ...string) *rig {
 	t.Helper()
 	r := &rig{t: t}
 	for i := range n {
@@ -107,7 +119,7 @@ func newRig(t *testing.T, n int, own settings, c engines.Config) *rig {
 		"tiers":    tiers(r.workers),
 	}
 	maps.Copy(all, own)
-	r.Process = gateway.Start(t, all.String())
+	r.Process = gateway.Start(t, all.String(), env...)
 	r.data = strings.TrimSuffix(strings.TrimPrefix(r.BaseURL, "http://"), "/v1")
 	r.admin = strings.TrimPrefix(r.AdminURL, "http://")
 	r.client = &http.Client{Transport: &http.Transport{DisableCompression: true},
@@ -212,22 +224,31 @@ func (r *rig) request(ctx context.Context, method, path, body string, headers ..
 	return req
 }
 
+// try sends a request and reads its answer. It may be called on any goroutine.
+func (r *rig) try(req *http.Request) (reply, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), patience)
+	defer cancel()
+	resp, err := r.client.Do(req.WithContext(ctx))
+	if err != nil {
+		return reply{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	got := reply{id: req.Header.Get("X-Request-Id"), status: resp.StatusCode, header: resp.Header, body: string(body), err: err}
+	if ctx.Err() != nil {
+		return got, fmt.Errorf("the answer never ended after %q: %w", body, ctx.Err())
+	}
+	return got, nil
+}
+
 // do sends a request and reads its answer.
 func (r *rig) do(method, path, body string, headers ...string) reply {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	req := r.request(ctx, method, path, body, headers...)
-	resp, err := r.client.Do(req)
+	got, err := r.try(r.request(context.Background(), method, path, body, headers...))
 	if err != nil {
 		r.t.Fatalf("%s %s: %v", method, path, err)
 	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if errors.Is(err, context.DeadlineExceeded) {
-		r.t.Fatalf("%s %s: the answer never ended after %q", method, path, got)
-	}
-	return reply{id: req.Header.Get("X-Request-Id"), status: resp.StatusCode, header: resp.Header, body: string(got), err: err}
+	return got
 }
 
 func (r *rig) post(path, body string, headers ...string) reply {

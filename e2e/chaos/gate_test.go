@@ -1,0 +1,60 @@
+package chaos
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// gate is a worker that keeps each request waiting until it is told how to go on.
+type gate struct {
+	t    *testing.T
+	next http.Handler
+	open chan http.HandlerFunc
+}
+
+// ServeHTTP waits.
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body) // net/http notices a client that leaves only after that
+	if err != nil {
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	select {
+	case then := <-g.open:
+		then(w, r)
+	case <-r.Context().Done():
+	}
+}
+
+// release lets the next request go on.
+func (g *gate) release(then http.HandlerFunc) {
+	g.t.Helper()
+	select {
+	case g.open <- then:
+	case <-time.After(patience):
+		g.t.Fatal("no request waits at the gate")
+	}
+}
+
+// newGatedRig is newRig with a gate before each worker.
+func newGatedRig(t *testing.T, n int, own settings) (*rig, []*gate) {
+	t.Helper()
+	var ws []*worker
+	var gates []*gate
+	for i := range n {
+		w := newEngine(t, fmt.Sprintf("w%d", i), engines.Config{})
+		g := &gate{t: t, next: w.Chaos, open: make(chan http.HandlerFunc)}
+		w.serve(t, g)
+		ws, gates = append(ws, w), append(gates, g)
+	}
+	own["tiers"] = tiers(ws)
+	r := newRig(t, 0, own, engines.Config{})
+	r.workers = ws
+	return r, gates
+}

@@ -1,0 +1,222 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"tierway/engines"
+)
+
+func TestRequestIDs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	for _, id := range []string{"a", "A-b_c.9", strings.Repeat("x", 128)} {
+		if got := r.post(chat.path, chat.body, "X-Request-Id", id); got.header.Get("X-Request-Id") != id {
+			t.Errorf("%q came back as %q", id, got.header.Get("X-Request-Id"))
+		}
+		r.line(id)
+	}
+	made := map[string]bool{}
+	for _, id := range []string{"", "a b", `a"b`, "a\tb", "é", strings.Repeat("x", 129), strings.Repeat("x", 10<<10), "<script>"} {
+		got := r.post(chat.path, chat.body, "X-Request-Id", id)
+		mine := got.header.Get("X-Request-Id")
+		if !strings.HasPrefix(mine, "req_") || made[mine] || got.status != http.StatusOK {
+			t.Errorf("%.20q came back as %q with status %d", id, mine, got.status)
+		}
+		made[mine] = true
+		r.line(mine)
+	}
+	c := r.dial()
+	c.send(head + "X-Request-Id: a\rb: c\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body)
+	if got := c.answer(); got.status == http.StatusOK && !strings.HasPrefix(got.header.Get("X-Request-Id"), "req_") {
+		t.Errorf("an id with a carriage return came back as %q", got.header.Get("X-Request-Id"))
+	}
+	for _, seen := range r.workers[0].engine.Requests() {
+		if id := seen.Header.Values("X-Request-Id"); len(id) != 1 || id[0] == "" {
+			t.Errorf("the worker got the ids %q", id)
+		}
+	}
+}
+
+// TestWorkersSeeTheGatewaysHeadersOnly: what a client says of itself ends here,
+// and what its Connection header names cannot strip what the gateway adds.
+func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorker(t, "w0", engines.Config{})
+	own := settings{
+		"auth":  fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", digest("the-client's-key")),
+		"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: w0, url: %q, api_key_env: WORKER_KEY } ] } ]", w.server.URL),
+	}
+	r := newRig(t, 0, own, engines.Config{}, "WORKER_KEY=the-worker's-key")
+	r.workers = []*worker{w}
+	c := r.dial()
+	c.send(lines("POST /v1/chat/completions HTTP/1.1", "Host: gateway", "Content-Type: application/json",
+		"Authorization: Bearer the-client's-key", "Cookie: session=secret", "X-Tenant-Id: other", "X-User-Id: me",
+		"OpenAI-Organization: org", "OpenAI-Project: project", "Proxy-Authorization: Basic secret", "Api-Key: secret",
+		"X-Forwarded-For: 10.0.0.1", "X-Forwarded-Host: evil", "X-Real-IP: 10.0.0.1", "Forwarded: for=10.0.0.1", "Via: 1.1 proxy",
+		"Accept-Encoding: gzip, br", "TE: trailers", "Keep-Alive: timeout=5", "X-Request-Id: mine", "X-Hop: 1", "X-Custom: kept",
+		"Connection: close, Authorization, X-Request-Id, Content-Length, Host, X-Hop, Accept-Encoding",
+		fmt.Sprintf("Content-Length: %d", len(chat.body)), "", chat.body))
+	if got := c.answer(); got.status != http.StatusOK {
+		t.Fatalf("the status is %d: %s", got.status, got.body)
+	}
+	seen := w.engine.Requests()[0]
+	for name, value := range map[string]string{
+		"Authorization": "Bearer the-worker's-key", "X-Request-Id": "mine", "X-Custom": "kept", "Content-Type": "application/json",
+		"Content-Length": fmt.Sprint(len(chat.body)), "Accept-Encoding": "identity",
+		"Cookie": "", "X-Tenant-Id": "", "X-User-Id": "", "Openai-Organization": "", "Openai-Project": "", "Proxy-Authorization": "", "Api-Key": "",
+		"X-Forwarded-For": "", "X-Forwarded-Host": "", "X-Real-Ip": "", "Forwarded": "", "Via": "", "Te": "", "Keep-Alive": "", "X-Hop": "",
+	} {
+		if got := strings.Join(seen.Header[name], "|"); got != value {
+			t.Errorf("the worker's %s is %q, want %q", name, got, value)
+		}
+	}
+	if host := strings.TrimPrefix(w.server.URL, "http://"); seen.Host != host {
+		t.Errorf("the worker's Host is %q, want %q", seen.Host, host)
+	}
+	for _, secret := range []string{"client's-key", "worker's-key", "session=secret", digest("the-client's-key")} {
+		if strings.Contains(r.Log(), secret) || strings.Contains(fmt.Sprint(r.Access()), secret) {
+			t.Errorf("%q is in the log", secret)
+		}
+	}
+}
+
+// TestPathsAreReadOnce: routing and permission look at the same path, nothing is
+// redirected, and what is not a route's path is 404.
+func TestPathsAreReadOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	request := func(target string) reply {
+		c := r.dial()
+		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", target, len(chat.body), chat.body))
+		defer c.closed()
+		return c.answer()
+	}
+	for _, target := range []string{
+		"/v1//chat/completions", "//v1/chat/completions", "/v1/chat//completions", "/v1/chat/completions/", "/v1/./chat/completions",
+		"/v1/../v1/chat/completions", "/v1/../admin/workers", "/v1/%2e%2e/admin/workers", "/v1/..%2fadmin/workers", "/admin/workers", "/metrics",
+		"/V1/chat/completions", "/v1/chat%2fcompletions/", "/v1/chat/completions%00", "/v1\\chat\\completions", "http://evil.example//v1/chat/completions",
+	} {
+		got := request(target)
+		refuses(t, target, got, http.StatusNotFound, "unknown_url")
+		if at := got.header.Get("Location"); at != "" {
+			t.Errorf("%s is redirected to %s", target, at)
+		}
+	}
+	r.unseen()
+	for _, target := range []string{"http://evil.example/v1/chat/completions", "/v1/chat/completions", "/chat/completions", "/batch/v1/chat/completions", "/background/v1/chat/completions"} {
+		if got := request(target); got.status != http.StatusOK {
+			t.Errorf("%s: the status is %d: %s", target, got.status, got.body)
+		}
+	}
+	host := strings.TrimPrefix(r.workers[0].server.URL, "http://")
+	for _, seen := range r.workers[0].engine.Requests() {
+		if seen.URL != chat.path || seen.Host != host {
+			t.Errorf("the worker was asked for %s of %s", seen.URL, seen.Host)
+		}
+	}
+}
+
+// TestPassedPathsCannotClimb: a pool's paths are a prefix that dots do not leave.
+func TestPassedPathsCannotClimb(t *testing.T) {
+	t.Parallel()
+	w := newWorker(t, "w0", engines.Config{})
+	own := settings{"tiers": "[]", "pools": fmt.Sprintf("[ { name: raw, model: sim, serves: [chat], paths: [ /v1/engine/* ], workers: [ { name: w0, url: %q } ] } ]", w.server.URL)}
+	r := newRig(t, 0, own, engines.Config{})
+	r.workers = []*worker{w}
+	for _, target := range []string{"/v1/engine/../secret", "/v1/engine/%2e%2e/secret", "/v1/engine/..%2fsecret", "/v1/engine//x", "/v1/engine/./x", "/v1/engine"} {
+		c := r.dial()
+		c.send(fmt.Sprintf("GET %s HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n", target))
+		refuses(t, target, c.answer(), http.StatusNotFound, "unknown_url")
+	}
+	r.unseen()
+	if got := r.do(http.MethodGet, "/v1/engine/a%2Fb?x=1&y=%20", ""); got.status != http.StatusNotFound {
+		t.Errorf("the status is %d", got.status) // the engine's own
+	}
+	if seen := w.engine.Requests(); len(seen) != 1 || seen[0].URL != "/v1/engine/a%2Fb?x=1&y=%20" {
+		t.Errorf("the worker was asked for %+v", seen)
+	}
+}
+
+func TestOtherMethodsAreNamed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "HEAD", "BREW"} {
+		got := r.do(method, chat.path, "")
+		if got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST" {
+			t.Errorf("%s: the status is %d with Allow %q", method, got.status, got.header.Get("Allow"))
+		}
+		if e, _ := bodyError(got.body); method != "HEAD" && e.Code != "method_not_allowed" {
+			t.Errorf("%s: %s", method, got.body)
+		}
+	}
+	c := r.dial()
+	c.send("CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\nConnection: close\r\n\r\n")
+	if got := c.answer(); got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed {
+		t.Errorf("CONNECT: the status is %d", got.status)
+	}
+	c.closed()
+	r.unseen()
+}
+
+// TestEveryBadKeyIsTheSame: a refusal says nothing about which keys exist.
+func TestEveryBadKeyIsTheSame(t *testing.T) {
+	t.Parallel()
+	const key = "a-key-of-the-team"
+	own := settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", digest(key))}
+	r := newRig(t, 1, own, engines.Config{})
+	ask := func(path string, headers ...string) reply {
+		c := r.dial()
+		c.send(lines(append(append([]string{"POST " + path + " HTTP/1.1", "Host: gateway", "Content-Type: application/json", "X-Request-Id: same", "Connection: close"}, headers...),
+			fmt.Sprintf("Content-Length: %d", len(chat.body)), "", chat.body)...))
+		return c.answer()
+	}
+	for _, path := range []string{"/v1/chat/completions", "/v1/messages", "/v1/nothing"} {
+		var first reply
+		for i, headers := range [][]string{
+			nil, {"Authorization: Basic dGVhbTpzZWNyZXQ="}, {"Authorization: Bearer "}, {"Authorization: Bearer"}, {"Authorization: " + key},
+			{"Authorization: Bearer " + key, "Authorization: Bearer " + key}, {"Authorization: Bearer " + key + "x"}, {"Authorization: Bearer tw-unknown"},
+			{"Authorization: Bearer " + digest(key)}, {"X-Api-Key: wrong"}, {"X-Api-Key: " + key, "X-Api-Key: " + key}, {"Api-Key: " + key}, {"Cookie: key=" + key},
+			{"Authorization: Bearer " + strings.Repeat("x", 10<<10)}, {"Authorization: Bearer wrong", "X-Api-Key: " + key},
+		} {
+			got := ask(path, headers...)
+			got.header.Del("Date")
+			if i == 0 {
+				first = got
+			}
+			if got.status != http.StatusUnauthorized || got.body != first.body || fmt.Sprint(got.header) != fmt.Sprint(first.header) {
+				t.Errorf("%s %.60q: the answer is %d %v %s, and without a key %v %s", path, headers, got.status, got.header, got.body, first.header, first.body)
+			}
+		}
+		if first.header.Get("Www-Authenticate") != "Bearer" {
+			t.Errorf("%s: WWW-Authenticate is %q", path, first.header.Get("Www-Authenticate"))
+		}
+		for _, query := range []string{"?api_key=" + key, "?key=" + key, "?Authorization=Bearer%20" + key} {
+			if got := ask(path + query); got.status != http.StatusUnauthorized || got.body != first.body {
+				t.Errorf("a key in the query: %d %s", got.status, got.body)
+			}
+		}
+	}
+	r.unseen()
+	for _, header := range []string{"Authorization: Bearer " + key, "authorization: bearer " + key, "X-Api-Key: " + key} {
+		if got := ask(chat.path, header); got.status != http.StatusOK {
+			t.Errorf("%s: the status is %d", header, got.status)
+		}
+	}
+}
+
+// TestWebSocketsAreRefusedCleanly: with the one status at which Codex goes on
+// over HTTP at once.
+func TestWebSocketsAreRefusedCleanly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	for _, request := range []string{"GET /v1/responses", "GET /responses", "GET /v1/realtime?model=sim", "GET /v1/chat/completions", "POST /v1/responses"} {
+		c := r.dial()
+		c.send(request + " HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+		got := c.answer()
+		refuses(t, request, got, http.StatusUpgradeRequired, "websocket_not_supported")
+	}
+	r.unseen()
+}

@@ -1,0 +1,271 @@
+package chaos
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"tierway/engines"
+)
+
+// unseen wants that no worker saw anything.
+func (r *rig) unseen() {
+	r.t.Helper()
+	if n := r.hits(); n != 0 {
+		r.t.Errorf("a worker saw %d requests", n)
+	}
+}
+
+// refuses wants an error with a status and a code.
+func refuses(t *testing.T, what string, got reply, status int, code string) {
+	t.Helper()
+	e, ok := bodyError(got.body)
+	if got.status != status || !ok || e.Code != code {
+		t.Errorf("%s: the answer is %d %s, want %d %s", what, got.status, got.body, status, code)
+	}
+}
+
+// TestTooLargeABodyIsRefusedUnread: 413 before a byte of it came, or as soon as
+// the bound is crossed, and the connection is closed.
+func TestTooLargeABodyIsRefusedUnread(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, settings{"max_body_bytes": "64KiB"}, engines.Config{})
+	c := r.dial()
+	c.send(head + "Content-Length: 65537\r\n\r\n")
+	refuses(t, "a length over the bound", c.answer(), http.StatusRequestEntityTooLarge, "request_too_large")
+	c.closed()
+
+	c = r.dial()
+	c.send(head + "Expect: 100-continue\r\nContent-Length: 65537\r\n\r\n")
+	refuses(t, "a length over the bound that waits to be asked for", c.answer(), http.StatusRequestEntityTooLarge, "request_too_large")
+	c.closed()
+
+	c = r.dial()
+	c.send(head + "Transfer-Encoding: chunked\r\n\r\n")
+	for range 17 {
+		c.send("1000\r\n" + strings.Repeat(" ", 0x1000) + "\r\n")
+	}
+	refuses(t, "chunks without an end", c.answer(), http.StatusRequestEntityTooLarge, "request_too_large")
+	c.closed()
+
+	bomb := zip(t, strings.Repeat(" ", 1<<20))
+	refuses(t, "a gzip bomb", r.post(chat.path, bomb, "Content-Encoding", "gzip"), http.StatusRequestEntityTooLarge, "request_too_large")
+	r.unseen()
+
+	body := `{"model":"sim","messages":[{"role":"user","content":"` + strings.Repeat("a", 65536-len(chat.body)+len("hello")) + `"}]}`
+	if got := r.post(chat.path, body); len(body) != 65536 || got.status != http.StatusOK {
+		t.Errorf("%d bytes at a bound of 65536: status %d", len(body), got.status)
+	}
+}
+
+func zip(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestCompressedBodies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	whole := zip(t, chat.body)
+	for _, encoding := range []string{"br", "deflate", "zstd", "gzip, gzip", "identity, br"} {
+		refuses(t, encoding, r.post(chat.path, whole, "Content-Encoding", encoding), http.StatusUnsupportedMediaType, "unsupported_encoding")
+	}
+	for what, body := range map[string]string{"half of it": whole[:len(whole)/2], "plain text": chat.body, "something after it": whole + "x"} {
+		refuses(t, "gzip that is "+what, r.post(chat.path, body, "Content-Encoding", "gzip"), http.StatusBadRequest, "invalid_value")
+	}
+	r.unseen()
+	for _, encoding := range []string{"gzip", "GZIP", "x-gzip"} {
+		if got := r.post(chat.path, whole, "Content-Encoding", encoding); got.status != http.StatusOK {
+			t.Errorf("%s: the status is %d: %s", encoding, got.status, got.body)
+		}
+	}
+	for _, seen := range r.workers[0].engine.Requests() {
+		if string(seen.Body) != chat.body || seen.Header.Get("Content-Encoding") != "" {
+			t.Errorf("the worker got %q encoded as %q", seen.Body, seen.Header.Get("Content-Encoding"))
+		}
+	}
+}
+
+func TestContentTypes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml", "nonsense"} {
+		refuses(t, kind, r.post(chat.path, chat.body, "Content-Type", kind), http.StatusUnsupportedMediaType, "unsupported_media_type")
+	}
+	r.unseen()
+	for _, kind := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON", ""} {
+		if got := r.post(chat.path, chat.body, "Content-Type", kind); got.status != http.StatusOK {
+			t.Errorf("%q: the status is %d: %s", kind, got.status, got.body)
+		}
+	}
+}
+
+// TestRequestsThatTwoPartiesReadDifferently: what one server takes for one request
+// and another for two never reaches a worker as it came.
+func TestRequestsThatTwoPartiesReadDifferently(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	length := fmt.Sprintf("Content-Length: %d\r\n", len(chat.body))
+	for name, c := range map[string]struct {
+		text   string
+		status int
+	}{
+		"two lengths":             {head + length + "Content-Length: 3\r\n\r\n" + chat.body, 400},
+		"a length with a sign":    {head + "Content-Length: +3\r\n\r\nabc", 400},
+		"a length below zero":     {head + "Content-Length: -1\r\n\r\n", 400},
+		"a length in words":       {head + "Content-Length: 3, 3 4\r\n\r\nabc", 400},
+		"an unknown encoding":     {head + "Transfer-Encoding: xchunked\r\n\r\n", 501},
+		"two encodings":           {head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501},
+		"a list of encodings":     {head + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
+		"a space before a colon":  {head + fmt.Sprintf("Content-Length : %d\r\n\r\n", len(chat.body)) + chat.body, 400},
+		"no Host":                 {"POST /v1/chat/completions HTTP/1.1\r\n" + length + "\r\n" + chat.body, 400},
+		"two Hosts":               {head + "Host: other\r\n" + length + "\r\n" + chat.body, 400},
+		"a NUL in a value":        {head + "X-A: a\x00b\r\n" + length + "\r\n" + chat.body, 400},
+		"a folded header":         {head + "X-A: a\r\n b\r\n Content-Length: 1\r\n" + "X\x7f: 1\r\n" + "\r\n", 400},
+		"a bad chunk size":        {head + "Transfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n", 400},
+		"a chunk of a huge size":  {head + "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nabc\r\n0\r\n\r\n", 400},
+		"chunks in HTTP/1.0":      {strings.Replace(head, "HTTP/1.1", "HTTP/1.0", 1) + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+		"a version of the future": {strings.Replace(head, "HTTP/1.1", "HTTP/3.0", 1) + length + "\r\n" + chat.body, 505},
+		"a path without a slash":  {strings.Replace(head, "/v1", "v1", 1) + length + "\r\n" + chat.body, 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := r.dial()
+			conn.t = t
+			conn.send(c.text + smuggled)
+			if got := conn.answer(); got.status != c.status {
+				t.Errorf("the status is %d, want %d: %s", got.status, c.status, got.body)
+			}
+			conn.closed()
+		})
+	}
+	r.unseen()
+}
+
+// TestLengthWithChunksIsFramedAnew: with both, chunks win, and the worker gets a
+// length only.
+func TestLengthWithChunksIsFramedAnew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	c := r.dial()
+	c.send(head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" +
+		fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(chat.body), chat.body))
+	got := c.answer()
+	c.closed()
+	if got.status == http.StatusBadRequest {
+		r.unseen() // refusing it is as good
+		return
+	}
+	seen := r.workers[0].engine.Requests()
+	if got.status != http.StatusOK || len(seen) != 1 {
+		t.Fatalf("the status is %d and the worker saw %d requests", got.status, len(seen))
+	}
+	if want := fmt.Sprint(len(chat.body)); string(seen[0].Body) != chat.body || strings.Join(seen[0].Header["Content-Length"], ",") != want || seen[0].Header.Get("Transfer-Encoding") != "" {
+		t.Errorf("the worker got %q with %v", seen[0].Body, seen[0].Header)
+	}
+}
+
+func TestTooLargeAHeader(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	c := r.dial()
+	c.send(head + "X-Large: " + strings.Repeat("x", 70<<10))
+	if got := c.answer(); got.status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("the status is %d", got.status)
+	}
+	c.closed()
+	r.unseen()
+}
+
+// TestASlowBodyIsGivenUp: less than a trickle for longer than the grace of 5 s is
+// a 408, and no worker is troubled. Nor does a body that nobody wants hold its
+// connection.
+func TestASlowBodyIsGivenUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	closed := newRig(t, 1, settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", digest("secret"))}, engines.Config{})
+	const part = "Content-Length: 1000\r\n\r\n{\"model\""
+	slow, unknown, elsewhere, method := r.dial(), closed.dial(), r.dial(), r.dial()
+	slow.send(head + part)
+	unknown.send(head + part)
+	elsewhere.send(strings.Replace(head, "/v1/chat", "/v1/chess", 1) + part)
+	method.send(strings.Replace(head, "POST", "PUT", 1) + part)
+
+	refuses(t, "a body that does not come", slow.answer(), http.StatusRequestTimeout, "request_timeout")
+	slow.closed()
+	refuses(t, "a body of a stranger", unknown.answer(), http.StatusUnauthorized, "invalid_api_key")
+	unknown.closed()
+	refuses(t, "a body for nothing", elsewhere.answer(), http.StatusNotFound, "unknown_url")
+	elsewhere.closed()
+	refuses(t, "a body of another method", method.answer(), http.StatusMethodNotAllowed, "method_not_allowed")
+	method.closed()
+	r.unseen()
+	closed.unseen()
+}
+
+// TestABodyThatBreaksOff is nobody's request.
+func TestABodyThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	c := r.dial()
+	c.send(head + "Content-Length: 1000\r\n\r\n{\"model\"")
+	c.Close()
+	r.Until("the request's end", func() bool { return len(r.Access()) == 1 })
+	if line := r.Access()[0]; line["outcome"] != "client_gone" && line["outcome"] != "refused" {
+		t.Errorf("the log says %v", line)
+	}
+	r.unseen()
+}
+
+func TestRequestsOneAfterTheOtherInOneWrite(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	c := r.dial()
+	one := head + fmt.Sprintf("X-Request-Id: %%s\r\nContent-Length: %d\r\n\r\n", len(chat.body)) + chat.body
+	c.send(fmt.Sprintf(one, "first") + fmt.Sprintf(one, "second"))
+	for _, id := range []string{"first", "second"} {
+		if got := c.answer(); got.status != http.StatusOK || got.header.Get("X-Request-Id") != id {
+			t.Errorf("the answer to %s is %d of %s", id, got.status, got.header.Get("X-Request-Id"))
+		}
+	}
+}
+
+// TestAmbiguousBodiesAreRefused: fields that decide where a request goes must
+// read the same to everybody.
+func TestAmbiguousBodiesAreRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	const rest = `"messages":[{"role":"user","content":"hello"}]`
+	for body, code := range map[string]string{
+		`{"model":"sim","model":"other",` + rest + `}`:              "ambiguous_json",
+		`{"model":"sim","Model":"other",` + rest + `}`:              "ambiguous_json",
+		`{"MODEL":"sim",` + rest + `}`:                              "ambiguous_json",
+		`{"model":"sim","\u017ftream":true,` + rest + `}`:           "ambiguous_json",
+		`{"model":"sim","stream":true,"stream":false,` + rest + `}`: "ambiguous_json",
+		`{"model":"sim",` + rest + `} {"model":"other"}`:            "invalid_json",
+		`{"model":"sim",` + rest + `,}`:                             "invalid_json",
+		`[{"model":"sim"}]`:                                         "invalid_json",
+		"":                                                          "invalid_json",
+		"{\"model\":\"s\xffm\"," + rest + "}":                       "invalid_json",
+		`{"model":"sim",` + rest + `,"tools":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) + `}`: "json_too_deep",
+		`{"model":7,` + rest + `}`:                        "invalid_value",
+		`{"model":"sim","stream":"yes",` + rest + `}`:     "invalid_value",
+		`{"model":"sim","max_tokens":-1,` + rest + `}`:    "invalid_value",
+		`{"model":"sim","max_tokens":1e400,` + rest + `}`: "invalid_value",
+		`{` + rest + `}`: "missing_field",
+	} {
+		refuses(t, body[:min(len(body), 60)], r.post(chat.path, body), http.StatusBadRequest, code)
+	}
+	refuses(t, "an unknown model", r.post(chat.path, `{"model":"none",`+rest+`}`), http.StatusNotFound, "model_not_found")
+	r.unseen()
+}

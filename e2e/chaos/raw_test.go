@@ -1,0 +1,74 @@
+package chaos
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// raw is a client that says what it wants.
+type raw struct {
+	t *testing.T
+	net.Conn
+	r *bufio.Reader
+}
+
+func (r *rig) dial() *raw {
+	r.t.Helper()
+	c, err := net.Dial("tcp", r.data)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		r.t.Fatal(err)
+	}
+	return &raw{t: r.t, Conn: c, r: bufio.NewReader(c)}
+}
+
+// send writes a request; \n in it are sent as they are.
+func (c *raw) send(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// answer reads one answer whole.
+func (c *raw) answer() reply {
+	c.t.Helper()
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		c.t.Fatalf("reading an answer: %v", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), err: err}
+}
+
+// closed wants the other side to say nothing more and close.
+func (c *raw) closed() {
+	c.t.Helper()
+	more, err := io.ReadAll(c.r)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Error("the connection stays open")
+	}
+	if len(more) > 0 {
+		c.t.Errorf("more came: %q", more)
+	}
+}
+
+// head is the beginning of a request for a chat, to which headers can be added.
+const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\n"
+
+// smuggled is a request that nobody meant to send.
+const smuggled = "POST /v1/completions HTTP/1.1\r\nHost: gateway\r\nContent-Length: 32\r\n\r\n" + `{"model":"sim","prompt":"sneaky"`
+
+// lines joins a request's lines as HTTP wants them.
+func lines(l ...string) string { return strings.Join(l, "\r\n") }

@@ -1,0 +1,174 @@
+"""Both SDKs while engines misbehave. Each model is an engine with one fault, ordered by the Go driver."""
+
+import unittest
+
+import anthropic
+import openai
+
+from support import ASK, anthropic_client, async_client, client
+
+# What an SDK may raise when a stream breaks: never nothing. That an APIError
+# is a subclass of neither tells a cut stream from a refused request.
+REFUSED = (openai.APIStatusError, anthropic.APIStatusError)
+
+
+class OpenAI(unittest.TestCase):
+    def setUp(self):
+        self.openai, self.seen = client()
+        self.addCleanup(self.openai.close)
+
+    def ask(self, model, **more):
+        return self.openai.chat.completions.create(model=model, messages=ASK, **more)
+
+    def drain(self, model):
+        """Reads a stream to its end; returns how many chunks came before the error."""
+        chunks = 0
+        with self.assertRaises(openai.APIError) as caught:
+            for _ in self.ask(model, stream=True):
+                chunks += 1
+        self.assertNotIsInstance(caught.exception, REFUSED)
+        return chunks
+
+    def test_retry_after_is_obeyed(self):
+        # Had the SDK come back early, the gateway would have answered 503:
+        # the one worker rests for the second that it asked for.
+        self.assertTrue(self.ask("later").choices)
+        self.assertEqual(self.seen, [429, 200])
+
+    def test_503_is_retried_when_the_engine_says(self):
+        self.assertTrue(self.ask("busy").choices)
+        self.assertEqual(self.seen, [503, 200])
+
+    def test_x_should_retry_false_means_one_attempt(self):
+        with self.assertRaises(openai.InternalServerError) as caught:
+            self.ask("never")
+        self.assertEqual(self.seen, [502])
+        self.assertEqual(caught.exception.code, "worker_auth_failed")
+        self.assertEqual(caught.exception.response.headers["x-should-retry"], "false")
+
+    def test_rate_limit_error_after_the_last_retry(self):
+        with self.assertRaises(openai.RateLimitError) as caught:
+            self.openai.with_options(max_retries=1).chat.completions.create(model="limited", messages=ASK)
+        self.assertEqual(self.seen, [429, 429])
+        self.assertEqual(caught.exception.code, "rate_limit_exceeded")
+        self.assertEqual(caught.exception.response.headers["retry-after"], "1")
+        self.assertEqual(caught.exception.response.headers["retry-after-ms"], "1000")
+
+    def test_a_broken_engine_is_an_internal_server_error(self):
+        with self.assertRaises(openai.InternalServerError) as caught:
+            self.ask("broken")
+        self.assertEqual((caught.exception.code, caught.exception.status_code), ("worker_error", 502))
+        self.assertEqual(self.seen[0], 502)
+        self.assertEqual(set(self.seen), {502})
+
+    def test_html_is_no_answer(self):
+        with self.assertRaises(openai.InternalServerError) as caught:
+            self.openai.with_options(max_retries=0).chat.completions.create(model="html", messages=ASK)
+        self.assertEqual(caught.exception.code, "worker_protocol")
+
+    def test_an_error_that_is_first_in_a_stream_becomes_a_status(self):
+        with self.assertRaises(openai.BadRequestError):
+            self.ask("error-first", stream=True)
+        self.assertEqual(self.seen, [400])
+
+    def test_an_error_in_a_stream_is_raised(self):
+        self.assertGreater(self.drain("error-midway"), 0)
+
+    def test_a_cut_stream_is_raised(self):
+        self.assertGreater(self.drain("cut"), 0)
+
+    def test_a_reset_stream_is_raised(self):
+        self.assertGreater(self.drain("reset"), 0)
+
+    def test_a_stream_that_ends_too_early_is_raised(self):
+        self.assertGreater(self.drain("truncated"), 0)
+
+    def test_a_truncated_responses_stream_is_raised(self):
+        with self.assertRaises(openai.APIError):
+            for event in self.openai.responses.create(model="truncated", input="Say hello", stream=True):
+                self.assertNotEqual(event.type, "response.completed")
+
+    def test_a_cut_answer_is_raised(self):
+        with self.assertRaises(openai.APIError):
+            self.openai.with_options(max_retries=0).chat.completions.create(model="cut", messages=ASK)
+
+    def test_heartbeats_do_not_disturb(self):
+        chunks = list(self.ask("slow", stream=True))
+        self.assertTrue(all(c.choices for c in chunks))
+        self.assertEqual(chunks[-1].choices[0].finish_reason, "stop")
+        self.assertTrue(self.ask("slow").choices)
+
+    def test_heartbeats_do_not_disturb_responses(self):
+        events = [e.type for e in self.openai.responses.create(model="slow", input="Say hello", stream=True)]
+        self.assertEqual((events[0], events[-1]), ("response.created", "response.completed"))
+
+    def test_an_error_after_heartbeats_is_raised(self):
+        with self.assertRaises(openai.APIError):
+            list(self.ask("slow-error", stream=True))
+
+    def test_odd_streams_arrive_whole(self):
+        for model in ("crlf", "bytewise", "batched", "commented", "null-error"):
+            with self.subTest(model):
+                chunks = list(self.ask(model, stream=True))
+                self.assertEqual(chunks[-1].choices[0].finish_reason, "stop")
+                self.assertTrue("".join(c.choices[0].delta.content or "" for c in chunks))
+
+
+class Async(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.openai, self.seen = async_client()
+        self.addAsyncCleanup(self.openai.close)
+
+    async def test_retry_after_is_obeyed(self):
+        answer = await self.openai.chat.completions.create(model="later-async", messages=ASK)
+        self.assertTrue(answer.choices)
+        self.assertEqual(self.seen, [429, 200])
+
+    async def test_broken_streams_are_raised(self):
+        for model in ("error-midway", "cut", "truncated"):
+            with self.subTest(model):
+                with self.assertRaises(openai.APIError):
+                    async for _ in await self.openai.chat.completions.create(model=model, messages=ASK, stream=True):
+                        pass
+
+    async def test_heartbeats_do_not_disturb(self):
+        chunks = [c async for c in await self.openai.chat.completions.create(model="slow", messages=ASK, stream=True)]
+        self.assertEqual(chunks[-1].choices[0].finish_reason, "stop")
+
+
+class Anthropic(unittest.TestCase):
+    def setUp(self):
+        self.anthropic, self.seen = anthropic_client()
+        self.addCleanup(self.anthropic.close)
+
+    def ask(self, model, **more):
+        return self.anthropic.messages.create(model=model, max_tokens=64, messages=ASK, **more)
+
+    def test_retry_after_is_obeyed(self):
+        self.assertTrue(self.ask("later-messages").content)
+        self.assertEqual(self.seen, [429, 200])
+
+    def test_x_should_retry_false_means_one_attempt(self):
+        with self.assertRaises(anthropic.InternalServerError):
+            self.ask("never")
+        self.assertEqual(self.seen, [502])
+
+    def test_a_broken_engine_is_an_internal_server_error(self):
+        with self.assertRaises(anthropic.InternalServerError) as caught:
+            self.ask("broken")
+        self.assertEqual(caught.exception.body["error"]["type"], "api_error")
+
+    def test_broken_streams_are_raised(self):
+        for model in ("error-messages", "cut", "reset", "truncated"):
+            with self.subTest(model):
+                with self.assertRaises(anthropic.APIError):
+                    for event in self.ask(model, stream=True):
+                        self.assertNotEqual(event.type, "message_stop")
+
+    def test_heartbeats_do_not_disturb(self):
+        events = [e.type for e in self.ask("slow", stream=True)]
+        self.assertEqual((events[0], events[-1]), ("message_start", "message_stop"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,106 @@
+package sdk_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"tierway/e2e/gateway"
+)
+
+// scriptTime bounds one run of scripts; it takes some 20 s on two busy cores.
+const scriptTime = 3 * time.Minute
+
+// python returns the interpreter that has the SDKs.
+func python(t *testing.T) string {
+	t.Helper()
+	if p := os.Getenv("TIERWAY_PYTHON"); p != "" {
+		return p
+	}
+	root, err := gateway.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(root, ".cache", "python", "bin", "python")
+}
+
+// tally is how many tests a script says it ran.
+type tally struct{ ran, skipped int }
+
+// runPython runs modules of python/ against a gateway.
+func runPython(t *testing.T, p *gateway.Process, modules ...string) tally {
+	t.Helper()
+	out := runScript(t, p, "python", python(t), append([]string{"-m", "unittest"}, modules...)...)
+	return tally{
+		ran:     count(out, `(?m)^Ran (\d+) tests? in`),
+		skipped: count(out, `(?m)^OK \(.*skipped=(\d+)`),
+	}
+}
+
+// runNode runs files of node/ against a gateway.
+func runNode(t *testing.T, p *gateway.Process, files ...string) tally {
+	t.Helper()
+	out := runScript(t, p, "node", "node", append([]string{"--test", "--test-reporter=tap"}, files...)...)
+	return tally{ran: count(out, `(?m)^# tests (\d+)`), skipped: count(out, `(?m)^# skipped (\d+)`)}
+}
+
+// runScript runs a program in a folder of e2e and returns what it wrote.
+// The test fails if the program does.
+func runScript(t *testing.T, p *gateway.Process, folder, program string, args ...string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), scriptTime)
+	defer cancel()
+	c := exec.CommandContext(ctx, program, args...)
+	c.Dir = filepath.Join("..", folder)
+	c.Env = append(os.Environ(), "BASE_URL="+p.BaseURL, "API_KEY="+p.APIKey, "PYTHONDONTWRITEBYTECODE=1")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %v: %v (make deps fetches the SDKs)\n%s", program, args, err, out)
+	}
+	return out
+}
+
+// count returns the number that a pattern finds, 0 without one.
+func count(out []byte, pattern string) int {
+	m := regexp.MustCompile(pattern).FindSubmatch(out)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(m[1])) // the pattern has digits only
+	return n
+}
+
+// check fails the test if nothing ran or something was left out, and says in
+// one line what ran.
+func (n tally) check(t *testing.T, what string) {
+	t.Helper()
+	if n.ran == 0 || n.skipped > 0 {
+		t.Errorf("%s: %d tests ran, %d were skipped", what, n.ran, n.skipped)
+	}
+	t.Logf("%s: %d tests", what, n.ran)
+}
+
+func TestPythonSDKsOnTheDemo(t *testing.T) {
+	t.Parallel()
+	runPython(t, gateway.Demo(t), "test_openai", "test_openai_async", "test_anthropic").check(t, "Python SDKs on the demo")
+}
+
+func TestPythonSDKsOnFaults(t *testing.T) {
+	t.Parallel()
+	runPython(t, startFaulty(t).Process, "test_faults").check(t, "Python SDKs on faults")
+}
+
+func TestNodeSDKsOnTheDemo(t *testing.T) {
+	t.Parallel()
+	runNode(t, gateway.Demo(t), "openai.test.js", "anthropic.test.js").check(t, "Node SDKs on the demo")
+}
+
+func TestNodeSDKsOnFaults(t *testing.T) {
+	t.Parallel()
+	runNode(t, startFaulty(t).Process, "faults.test.js").check(t, "Node SDKs on faults")
+}
