@@ -47,7 +47,7 @@ docs: ## Write the generated references in docs/ anew
 	@grep -rl --include='*_test.go' UPDATE_DOCS . | xargs -r -n 1 dirname | sort -u | UPDATE_DOCS=1 xargs -r go test $(TAGS) -count=1
 
 deps: .cache/python/.stamp e2e/node/node_modules/.stamp ## Fetch what the tests need, once
-	@scripts/compiler.sh
+	@scripts/packages.sh
 
 .cache/python/.stamp: e2e/requirements.txt scripts/python.sh
 	@scripts/quiet.sh "python SDKs" scripts/python.sh .cache/python e2e/requirements.txt

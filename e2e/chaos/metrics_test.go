@@ -29,9 +29,9 @@ next:
 	return total
 }
 
-// metrics asks the admin plane.
+// metrics asks the gateway.
 func (r *rig) metrics() (samples, error) {
-	return scrape("http://" + r.admin + "/metrics")
+	return scrape("http://" + r.metricsAt + "/metrics")
 }
 
 // scrape reads a page of metrics, without a key.

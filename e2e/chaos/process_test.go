@@ -29,10 +29,11 @@ type program struct {
 	ended    chan struct{} // closed once it has been waited for
 }
 
-// begin starts the binary.
-func begin(t *testing.T, args ...string) *program {
+// begin starts the binary with env added to its environment.
+func begin(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, cmd: exec.Command(gateway.Binary(t), args...), ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

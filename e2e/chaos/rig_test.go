@@ -8,6 +8,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,6 +31,16 @@ func (s settings) String() string {
 		fmt.Fprintf(&b, "%s: %s\n", key, s[key])
 	}
 	return b.String()
+}
+
+// write puts the configuration into a file of the test's own.
+func (s settings) write(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "generated.yaml")
+	if err := os.WriteFile(path, []byte(s.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // worker is one engine with what stands before it.
@@ -55,6 +67,7 @@ type rig struct {
 	*gateway.Process
 	t           *testing.T
 	data, admin string // the planes' addresses
+	metricsAt   string // the address that has the metrics
 	workers     []*worker
 	client      *http.Client
 	ids         atomic.Int64
@@ -122,6 +135,7 @@ func newRig(t *testing.T, n int, own settings, c engines.Config, env ...string) 
 	r.Process = gateway.Start(t, all.String(), env...)
 	r.data = strings.TrimSuffix(strings.TrimPrefix(r.BaseURL, "http://"), "/v1")
 	r.admin = strings.TrimPrefix(r.AdminURL, "http://")
+	r.metricsAt = r.admin
 	r.client = &http.Client{Transport: &http.Transport{DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	t.Cleanup(func() {
@@ -282,8 +296,19 @@ type open struct {
 // stream sends a request and returns when its header is there.
 func (r *rig) stream(path, body string, headers ...string) *open {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Minute)
+	return r.streamOver(context.Background(), "http://"+r.data, path, body, headers...)
+}
+
+// streamOver is stream to another base URL.
+func (r *rig) streamOver(ctx context.Context, base, path, body string, headers ...string) *open {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience+time.Minute)
 	req := r.request(ctx, http.MethodPost, path, body, headers...)
+	to, err := req.URL.Parse(base + path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.URL = to
 	resp, err := r.client.Do(req)
 	if err != nil {
 		cancel()

@@ -66,7 +66,7 @@ func startFaulty(t *testing.T) *faulty {
 			t.Fatal(err)
 		}
 		f.chaos[model] = c
-		fmt.Fprintf(&pools, "  - { name: %[1]s, model: %[1]s, engine: vllm, serves: [chat, responses, messages], workers: [ { name: worker-%[1]s, url: %[2]q } ] }\n",
+		fmt.Fprintf(&pools, "  - { name: %[1]s, model: %[1]s, engine: vllm, serves: [chat, responses, messages, embeddings], workers: [ { name: worker-%[1]s, url: %[2]q } ] }\n",
 			model, startEngine(t, c))
 	}
 	f.Process = gateway.Serve(t, `

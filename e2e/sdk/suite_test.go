@@ -54,6 +54,7 @@ func routedPaths() []string {
 // TestOpenAIGoSuiteIsForwardedByteForByte runs openai-go's own tests twice, at
 // a recorder and at the gateway before it, and compares what the recorder got.
 func TestOpenAIGoSuiteIsForwardedByteForByte(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTime)
 	defer cancel()
 	s := buildSuite(ctx, t)
@@ -87,56 +88,59 @@ models: { "*": all }
 	if !slices.Equal(results[0].passed, results[1].passed) {
 		t.Errorf("other tests passed directly (%d) than through the gateway (%d)", len(results[0].passed), len(results[1].passed))
 	}
-	own, forwarded := compare(t, direct.take(), behind.take())
-	t.Logf("openai-go suite: %d tests direct, %d through the gateway; %d requests equal byte for byte but for the model; %d answered by the gateway: %v",
-		len(results[0].passed), len(results[1].passed), forwarded, total(own), own)
-}
-
-// compare fails the test for every request that differs, and returns how many
-// requests the gateway answered itself, by name, and how many it forwarded.
-func compare(t *testing.T, direct, behind []recorded) (own map[string]int, forwarded int) {
-	t.Helper()
-	own = map[string]int{}
-	want := map[string]int{}
-	for _, r := range direct {
-		if answeredByTheGateway()[r.route()] != "" {
-			own[r.route()]++
-			continue
-		}
-		if where, _, _ := strings.Cut(r.target, "?"); slices.Contains(routedPaths(), where) {
-			var err error
-			if r, err = r.withModel(recordedModel); err != nil {
-				t.Fatalf("%s: %v", r.route(), err)
-			}
-		}
-		want[r.fingerprint()]++
-		forwarded++
-	}
-	if forwarded == 0 {
-		t.Error("the suite sent nothing")
-	}
-	for _, r := range behind {
-		for _, secret := range []string{"Authorization", "X-Api-Key", "Cookie"} {
-			if r.header.Get(secret) != "" {
-				t.Errorf("%s: the worker got the client's %s", r.route(), secret)
-			}
-		}
-		want[r.fingerprint()]--
-	}
-	for _, f := range slices.Sorted(maps.Keys(want)) {
-		switch n := want[f]; {
-		case n > 0:
-			t.Errorf("%d requests were sent directly and not forwarded like this:\n%s", n, f)
-		case n < 0:
-			t.Errorf("%d requests were forwarded that nobody sent like this:\n%s", -n, f)
-		}
+	own, forwarded, complaints := compare(direct.take(), behind.take())
+	for _, c := range complaints {
+		t.Error(c)
 	}
 	for name := range answeredByTheGateway() {
 		if own[name] == 0 {
 			t.Errorf("%s stands in the table of what the gateway answers and was never sent", name)
 		}
 	}
-	return own, forwarded
+	if forwarded == 0 {
+		t.Error("the suite sent nothing")
+	}
+	t.Logf("openai-go suite: %d tests direct, %d through the gateway; %d requests equal byte for byte but for the model; %d answered by the gateway: %v",
+		len(results[0].passed), len(results[1].passed), forwarded, total(own), own)
+}
+
+// compare returns how many requests the gateway answered itself, by name, how
+// many it had to forward, and what differs.
+func compare(direct, behind []recorded) (own map[string]int, forwarded int, complaints []string) {
+	own = map[string]int{}
+	missing := map[string]int{} // by fingerprint; below zero: too many
+	for _, r := range direct {
+		if answeredByTheGateway()[r.route()] != "" {
+			own[r.route()]++
+			continue
+		}
+		if where, _, _ := strings.Cut(r.target, "?"); slices.Contains(routedPaths(), where) {
+			renamed, err := r.withModel(recordedModel)
+			if err != nil {
+				complaints = append(complaints, fmt.Sprintf("%s: %v", r.route(), err))
+			}
+			r = renamed
+		}
+		missing[r.fingerprint()]++
+		forwarded++
+	}
+	for _, r := range behind {
+		for _, secret := range []string{"Authorization", "X-Api-Key", "Cookie"} {
+			if r.header.Get(secret) != "" {
+				complaints = append(complaints, fmt.Sprintf("%s: the worker got the client's %s", r.route(), secret))
+			}
+		}
+		missing[r.fingerprint()]--
+	}
+	for _, f := range slices.Sorted(maps.Keys(missing)) {
+		switch n := missing[f]; {
+		case n > 0:
+			complaints = append(complaints, fmt.Sprintf("%d requests were sent directly and not forwarded like this:\n%s", n, f))
+		case n < 0:
+			complaints = append(complaints, fmt.Sprintf("%d requests were forwarded that nobody sent like this:\n%s", -n, f))
+		}
+	}
+	return own, forwarded, complaints
 }
 
 func total(counts map[string]int) (n int) {

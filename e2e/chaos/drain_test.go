@@ -1,0 +1,160 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"tierway/engines"
+)
+
+// released is an engine that falls silent after a few tokens until it is let on.
+func released() (engines.Config, chan struct{}) {
+	on := make(chan struct{})
+	return engines.Config{Script: func(_ string, body []byte) engines.Script {
+		if bytes.Contains(body, []byte(`"stream":true`)) {
+			return engines.Script{Text: answerText, HoldAfter: 3, Release: on}
+		}
+		return engines.Script{Text: answerText}
+	}}, on
+}
+
+// TestADrainLosesNothing: after SIGTERM /readyz refuses at once while requests are
+// still taken, with Connection: close; then nobody is let in any more, what is
+// under way ends as if nothing had happened, and the program ends with status 0.
+func TestADrainLosesNothing(t *testing.T) {
+	t.Parallel()
+	engine, on := released()
+	r := newRig(t, 1, settings{"drain": `{ accept_grace: 1s, timeout: 30s }`}, engine)
+	s := r.stream(chat.path, chat.stream)
+	s.until("content")
+	kept := r.dial()
+	one := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body
+	kept.send(one)
+	if got := kept.answer(); got.status != http.StatusOK || got.header.Get("Connection") == "close" {
+		t.Errorf("before the drain: status %d, Connection %q", got.status, got.header.Get("Connection"))
+	}
+
+	r.Signal(syscall.SIGTERM)
+	r.Until("/readyz to refuse", func() bool {
+		got := r.do(http.MethodGet, "/readyz", "")
+		var state struct{ Ready, Draining bool }
+		return got.status == http.StatusServiceUnavailable && json.Unmarshal([]byte(got.body), &state) == nil && state.Draining && !state.Ready
+	})
+	if got := r.do(http.MethodGet, "/livez", ""); got.status != http.StatusOK {
+		t.Errorf("/livez is %d while draining", got.status)
+	}
+	kept.send(one)
+	if got := kept.answer(); got.status != http.StatusOK || got.header.Get("Connection") != "close" {
+		t.Errorf("on a kept connection: status %d, Connection %q", got.status, got.header.Get("Connection"))
+	}
+	kept.closed()
+	fresh := r.dial()
+	fresh.send(one)
+	if got := fresh.answer(); got.status != http.StatusOK || got.header.Get("Connection") != "close" {
+		t.Errorf("on a new connection: status %d, Connection %q", got.status, got.header.Get("Connection"))
+	}
+
+	eventually(t, func() error {
+		c, err := net.Dial("tcp", r.data)
+		if err != nil {
+			return nil
+		}
+		c.Close()
+		return errors.New("the gateway still listens")
+	})
+	if !r.Alive() {
+		t.Fatal("the gateway ended with a stream under way")
+	}
+	close(on)
+	body, err := s.rest()
+	if h := heard(body); err != nil || h.text != answerText || !chat.proven(h) {
+		t.Errorf("the stream under way ended with %v: %s", err, body)
+	}
+	r.Wait()
+}
+
+// TestADrainThatTakesTooLongCuts: what is not done at the timeout gets an error of
+// its dialect, and the program still ends with status 0.
+func TestADrainThatTakesTooLongCuts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, settings{"drain": `{ accept_grace: 1ms, timeout: 300ms }`, "queue": beating}, hanging(3))
+	asked := []dialect{chat, completions, responses, messages}
+	var streams []*open
+	for _, d := range asked {
+		s := r.stream(d.path, d.stream)
+		s.until("The ")
+		streams = append(streams, s)
+	}
+	whole := make(chan reply, 1)
+	go func() {
+		got, err := r.try(r.request(context.Background(), http.MethodPost, chat.path, chat.body))
+		if err != nil {
+			t.Error(err)
+		}
+		whole <- got
+	}()
+	eventually(t, func() error {
+		if n := r.workers[0].engine.Stats().Running; n != len(asked)+1 {
+			return fmt.Errorf("the engine works on %d requests", n)
+		}
+		return nil
+	})
+	r.Signal(syscall.SIGTERM)
+	for i, d := range asked {
+		body, err := streams[i].rest()
+		checkCut(t, d, reply{body: body}, want{code: "server_shutting_down"})
+		if err != nil {
+			t.Errorf("%s: %v", d.name, err)
+		}
+		if line := r.line(streams[i].id); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
+			t.Errorf("%s: the log says %v", d.name, line)
+		}
+	}
+	got := <-whole
+	refuses(t, "a whole answer", got, http.StatusServiceUnavailable, "server_shutting_down")
+	if got.header.Get("Retry-After") == "" {
+		t.Error("there is no Retry-After")
+	}
+	r.Wait()
+	r.seesCancels(int64(len(asked) + 1))
+}
+
+// TestTheSecondSignalEndsAtOnce whatever is under way.
+func TestTheSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		w := newWorker(t, "w0", hanging(3))
+		file := settings{"auth": "{ required: false }", "tiers": tiers([]*worker{w}), "drain": "{ accept_grace: 60s, timeout: 60s }"}.write(t)
+		p := begin(t, nil, "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		data, _ := p.serving()
+		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(chat.stream))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.signal(sent)
+		eventually(t, func() error {
+			if !strings.Contains(p.err.String(), `"draining"`) {
+				return errors.New("the gateway does not drain")
+			}
+			return nil
+		})
+		p.signal(sent)
+		if status := p.status(); status != 130 {
+			t.Errorf("%v: the status is %d, want 130", sent, status)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err == nil {
+			t.Errorf("%v: the stream that was cut looks whole: %s", sent, body)
+		}
+	}
+}

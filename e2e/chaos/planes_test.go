@@ -1,0 +1,229 @@
+package chaos
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// get asks without a body.
+func get(t *testing.T, url string, headers ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp
+}
+
+// free returns an address on which nobody listens now.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// keys are a tenant's key and an operator's.
+func keys(admin bool) settings {
+	s := settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", digest("tenant"))}
+	if admin {
+		s["admin"] = fmt.Sprintf("{ keys: [ { name: ops, sha256: %s } ] }", digest("operator"))
+	}
+	return s
+}
+
+// TestTheAdminPlaneIsClosedWithoutItsKey: to nobody's key, to a tenant's, and to
+// everybody when it has none.
+func TestTheAdminPlaneIsClosedWithoutItsKey(t *testing.T) {
+	t.Parallel()
+	for _, has := range []bool{false, true} {
+		r := newRig(t, 1, keys(has), engines.Config{})
+		for key, open := range map[string]bool{"": false, "tenant": false, "operator": has, "wrong": false} {
+			resp := get(t, "http://"+r.admin+"/admin/workers", "Authorization", "Bearer "+key)
+			if (resp.StatusCode == http.StatusOK) != open || !open && resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusNotFound {
+				t.Errorf("with an admin key %v, the key %q gets %d", has, key, resp.StatusCode)
+			}
+		}
+		for _, path := range []string{"/admin/workers", "/admin/", "/admin", "/metrics", "/debug/pprof/", "/debug/vars"} {
+			if resp := get(t, "http://"+r.data+path, "Authorization", "Bearer tenant"); resp.StatusCode != http.StatusNotFound {
+				t.Errorf("%s on the data plane is %d", path, resp.StatusCode)
+			}
+		}
+		if resp := get(t, "http://"+r.admin+"/debug/pprof/"); resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("/debug/pprof/ on the admin plane is %d", resp.StatusCode)
+		}
+		if got := r.post(chat.path, chat.body, "Authorization", "Bearer operator"); got.status != http.StatusUnauthorized {
+			t.Errorf("an operator's key gets %d on the data plane", got.status)
+		}
+		if resp := get(t, "http://"+r.admin+chat.path); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("a chat on the admin plane is %d", resp.StatusCode)
+		}
+	}
+}
+
+// TestPlanesOnOneAddress keep their own rules.
+func TestPlanesOnOneAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorker(t, "w0", engines.Config{})
+	s := keys(true)
+	s["tiers"], s["health"] = tiers([]*worker{w}), `{ path: "off" }`
+	at := free(t)
+	p := begin(t, nil, "serve", "-c", s.write(t), "--listen", at, "--admin-listen", at)
+	if data, admin := p.serving(); data != at || admin != at {
+		t.Errorf("it serves at %s and %s", data, admin)
+	}
+	for path, status := range map[string]int{
+		"/metrics": 200, "/readyz": 200, "/livez": 200, "/admin/workers": 401, "/admin/": 404, "/v1/models": 401,
+		"/v1/../metrics": 401, "/v1/../admin/workers": 401, "//admin/workers": 401, "/x/%2e%2e/admin/workers": 401,
+	} {
+		if resp := get(t, "http://"+at+path); resp.StatusCode != status {
+			t.Errorf("%s is %d, want %d", path, resp.StatusCode, status)
+		}
+	}
+	if resp := get(t, "http://"+at+"/admin/workers", "Authorization", "Bearer operator"); resp.StatusCode != http.StatusOK {
+		t.Errorf("the operator gets %d", resp.StatusCode)
+	}
+	if resp := get(t, "http://"+at+"/v1/models", "Authorization", "Bearer tenant"); resp.StatusCode != http.StatusOK {
+		t.Errorf("the tenant gets %d", resp.StatusCode)
+	}
+	if resp := get(t, "http://"+at+"/v1/../admin/workers", "Authorization", "Bearer tenant"); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("the tenant climbs to %d", resp.StatusCode)
+	}
+}
+
+func TestMetricsOnTheirOwnAddress(t *testing.T) {
+	t.Parallel()
+	at := free(t)
+	r := newRig(t, 1, settings{"metrics": fmt.Sprintf("{ listen: %q }", at)}, engines.Config{})
+	r.metricsAt = at
+	if m, err := r.metrics(); err != nil || m["tierway_inflight"] != 0 || len(m) < 20 {
+		t.Errorf("the metrics are %v (%v)", m, err)
+	}
+	for _, url := range []string{"http://" + r.admin + "/metrics", "http://" + r.data + "/metrics", "http://" + at + "/admin/workers", "http://" + at + chat.path} {
+		if resp := get(t, url); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s is %d", url, resp.StatusCode)
+		}
+	}
+}
+
+// TestCORS: pages of the named origins may ask, without a key for the preflight,
+// never with cookies, and see errors too.
+func TestCORS(t *testing.T) {
+	t.Parallel()
+	s := keys(false)
+	s["cors"] = `{ origins: ["https://app.example"] }`
+	r := newRig(t, 1, s, engines.Config{})
+	preflight := func(origin string) reply {
+		return r.do(http.MethodOptions, chat.path, "", "Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization, content-type, x-stainless-os")
+	}
+	got := preflight("https://app.example")
+	if got.status != http.StatusNoContent || got.header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+		!strings.Contains(got.header.Get("Access-Control-Allow-Methods"), "POST") ||
+		!strings.Contains(strings.ToLower(got.header.Get("Access-Control-Allow-Headers")), "x-stainless-os") || got.header.Get("Access-Control-Max-Age") == "" {
+		t.Errorf("the preflight is %d %v", got.status, got.header)
+	}
+	for _, origin := range []string{"https://evil.example", "https://app.example.evil", "http://app.example", "null"} {
+		for _, got := range []reply{preflight(origin), r.post(chat.path, chat.body, "Origin", origin, "Authorization", "Bearer tenant")} {
+			if allowed := got.header.Get("Access-Control-Allow-Origin"); allowed != "" || !strings.Contains(got.header.Get("Vary"), "Origin") {
+				t.Errorf("%s is answered %d %v", origin, got.status, got.header)
+			}
+		}
+	}
+	for key, status := range map[string]int{"tenant": 200, "wrong": 401} {
+		got := r.post(chat.path, chat.body, "Origin", "https://app.example", "Authorization", "Bearer "+key)
+		if got.status != status || got.header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+			!strings.Contains(got.header.Get("Access-Control-Expose-Headers"), "X-Request-ID") || got.header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: the answer is %d %v", key, got.status, got.header)
+		}
+	}
+	if got := newRig(t, 1, nil, engines.Config{}).post(chat.path, chat.body, "Origin", "https://app.example"); got.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Error("pages are let in though no origin is configured")
+	}
+}
+
+// TestServeWithoutAConfiguration is the shortest way to a gateway.
+func TestServeWithoutAConfiguration(t *testing.T) {
+	t.Parallel()
+	a, b := newWorker(t, "a", engines.Config{}), newWorker(t, "b", engines.Config{})
+	p := begin(t, nil, "serve", "--model", "sim", "--worker-urls", a.server.URL+","+b.server.URL, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	data, _ := p.serving()
+	seen := map[string]bool{}
+	eventually(t, func() error {
+		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(chat.body))
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		if seen[resp.Header.Get("X-Routed-To")] = true; resp.StatusCode != http.StatusOK || len(seen) < 2 {
+			return fmt.Errorf("the status is %d and %v have answered", resp.StatusCode, seen)
+		}
+		return nil
+	})
+	if !seen["worker-0"] || !seen["worker-1"] {
+		t.Errorf("%v have answered", seen)
+	}
+}
+
+// TestCheckTellsEverythingThatIsWrong, with line and column, and so does serve.
+func TestCheckTellsEverythingThatIsWrong(t *testing.T) {
+	t.Parallel()
+	file := settings{
+		"auth":     `{ required: maybe }`,
+		"listen":   `"0.0.0.0:8080"`,
+		"nonsense": `1`,
+		"retry":    `{ attempts: -1 }`,
+		"tiers":    `[ { name: small, model: sim, polcy: { name: round_robin }, workers: [ { name: a, url: "ftp://x" }, { name: a, url: "http://127.0.0.1:1" } ] } ]`,
+		"timeouts": `{ idle: 12 }`,
+	}.write(t)
+	for _, args := range [][]string{{"check", "-c", file}, {"serve", "-c", file}} {
+		p := begin(t, nil, args...)
+		if status := p.status(); status != 1 {
+			t.Errorf("%v: the status is %d, want 1", args, status)
+		}
+		said := p.err.String()
+		for _, path := range []string{"auth.required", "listen", "nonsense", "retry.attempts", "tiers[0].polcy", "tiers[0].workers[0].url", "timeouts.idle"} {
+			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(file) + `:\d+:\d+: ` + regexp.QuoteMeta(path) + `\b`).MatchString(said) {
+				t.Errorf("%v says nothing of %s with a line and a column:\n%s", args, path, said)
+			}
+		}
+	}
+	missing := begin(t, nil, "check", "-c", filepath.Join(t.TempDir(), "missing.yaml"))
+	if status := missing.status(); status != 1 || !strings.Contains(missing.err.String(), "missing.yaml") {
+		t.Errorf("a missing file: status %d: %s", status, missing.err.String())
+	}
+	if status := begin(t, nil, "check", "--no-such-flag").status(); status != 2 {
+		t.Errorf("wrong usage: status %d, want 2", status)
+	}
+}
+
+// TestTheExampleIsInOrder: config.yaml of the repository passes its own check.
+func TestTheExampleIsInOrder(t *testing.T) {
+	t.Parallel()
+	root, err := gateway.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := begin(t, []string{"TIERWAY_KEY_SHA256=" + digest("key")}, "check", "-c", filepath.Join(root, "config.yaml"))
+	if status := p.status(); status != 0 || !strings.Contains(p.out.String(), ": ok (") || p.err.String() != "" {
+		t.Errorf("the status is %d: %s%s", status, p.out.String(), p.err.String())
+	}
+}

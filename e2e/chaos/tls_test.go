@@ -1,0 +1,200 @@
+package chaos
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// authority signs nothing but itself: a certificate with its key in two files.
+type authority struct{ cert, key string }
+
+func newAuthority(t *testing.T) authority {
+	dir := t.TempDir()
+	return authority{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
+}
+
+// issue replaces the files by a new certificate of that number.
+func (a authority) issue(t *testing.T, serial int64) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, a.key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
+	replace(t, a.cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// replace writes a file as certificate managers do: whole or not at all.
+func replace(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// section is the configuration's.
+func (a authority) section() string { return fmt.Sprintf("{ cert: %q, key: %q }", a.cert, a.key) }
+
+// trusting is a client's side; the tests look at the certificate themselves.
+func trusting() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
+
+// serial is the number of the certificate that a new handshake sees.
+func (r *rig) serial() (int64, error) {
+	c, err := tls.Dial("tcp", r.data, trusting())
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), nil
+}
+
+// TestANewCertificateIsSeenWithoutARestart, one that is broken is not, and
+// connections of the old one go on.
+func TestANewCertificateIsSeenWithoutARestart(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	a.issue(t, 1)
+	r := newRig(t, 1, settings{"tls": a.section()}, engines.Config{})
+	if n, err := r.serial(); n != 1 {
+		t.Fatalf("the certificate is number %d (%v)", n, err)
+	}
+	kept, err := tls.Dial("tcp", r.data, trusting())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+
+	a.issue(t, 2)
+	eventually(t, func() error {
+		if n, err := r.serial(); n != 2 {
+			return fmt.Errorf("the certificate is number %d (%v)", n, err)
+		}
+		return nil
+	})
+	replace(t, a.cert, []byte("this is no certificate"))
+	broken := time.Now()
+	eventually(t, func() error {
+		n, err := r.serial()
+		if n != 2 {
+			t.Fatalf("with a broken file the certificate is number %d (%v)", n, err)
+		}
+		if time.Since(broken) < 1500*time.Millisecond { // the files are looked at each second
+			return fmt.Errorf("the broken file may not have been looked at")
+		}
+		return nil
+	})
+	a.issue(t, 3)
+	eventually(t, func() error {
+		if n, err := r.serial(); n != 3 {
+			return fmt.Errorf("the certificate is number %d (%v)", n, err)
+		}
+		return nil
+	})
+	if _, err := io.WriteString(kept, head+fmt.Sprintf("Content-Length: %d\r\nConnection: close\r\n\r\n", len(chat.body))+chat.body); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(kept); err != nil || !strings.Contains(string(got), answerText) {
+		t.Errorf("the connection of the first certificate got %s (%v)", got, err)
+	}
+	if c, err := tls.Dial("tcp", r.data, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
+		c.Close()
+		t.Error("TLS 1.1 is spoken")
+	}
+}
+
+// TestHTTP2StreamsAreApart: one connection carries several, and a client that
+// cancels one of them frees its engine and harms none of the others.
+func TestHTTP2StreamsAreApart(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	a.issue(t, 1)
+	engine, on := released()
+	r := newRig(t, 1, settings{"tls": a.section(), "queue": beating}, engine)
+	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true, DisableCompression: true}}
+
+	const streams = 8
+	conns := map[string]bool{}
+	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { conns[i.Conn.LocalAddr().String()] = true }})
+	var open []*open
+	for range streams {
+		open = append(open, r.streamOver(ctx, "https://"+r.data, chat.path, chat.stream))
+	}
+	for _, s := range open {
+		if s.resp.ProtoMajor != 2 || s.resp.StatusCode != http.StatusOK {
+			t.Errorf("the answer is %s %s", s.resp.Proto, s.resp.Status)
+		}
+		s.until("The ")
+	}
+	if len(conns) != 1 {
+		t.Errorf("%d connections carry the streams", len(conns))
+	}
+	var took []time.Duration
+	for i, s := range open[:streams/2] {
+		before := time.Now()
+		s.cancel()
+		r.seesCancels(int64(i + 1))
+		took = append(took, r.workers[0].engine.Stats().CancelledAt.Sub(before))
+		if line := r.line(s.id); line["outcome"] != "client_gone" {
+			t.Errorf("the log says %v", line)
+		}
+	}
+	report(t, "cancel of an HTTP/2 stream reaches the engine", took)
+	for _, s := range open[streams/2:] {
+		s.until("keep-alive")
+	}
+	close(on)
+	for _, s := range open[streams/2:] {
+		body, err := s.rest()
+		if h := heard(body); err != nil || h.text != answerText || !chat.proven(h) {
+			t.Errorf("a stream beside those that were cancelled ended with %v: %s", err, body)
+		}
+	}
+	if n := r.cancelled(); n != streams/2 {
+		t.Errorf("the engine saw %d clients leave, want %d", n, streams/2)
+	}
+}
+
+// TestHTTP2CutsAreNoCleanEnds: a worker that dies is an error frame there too.
+func TestHTTP2CutsAreNoCleanEnds(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	a.issue(t, 1)
+	r := newRig(t, 1, settings{"tls": a.section()}, engines.Config{})
+	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
+	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultReset, After: 5}); err != nil {
+		t.Fatal(err)
+	}
+	s := r.streamOver(context.Background(), "https://"+r.data, chat.path, chat.stream)
+	body, err := s.rest()
+	checkCut(t, chat, reply{body: body, err: err}, want{code: "worker_error"})
+}

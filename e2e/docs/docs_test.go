@@ -1,0 +1,89 @@
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"tierway/config"
+	"tierway/e2e/gateway"
+)
+
+// blocks are the fenced blocks of one language.
+func blocks(t *testing.T, file, language string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// documents are all that a reader copies from.
+func documents(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(files, "../../README.md")
+}
+
+func TestEveryYAMLBlockIsAConfiguration(t *testing.T) {
+	env := func(string) (string, bool) { return strings.Repeat("ab", 32), true }
+	seen := 0
+	for _, file := range documents(t) {
+		for _, block := range blocks(t, file, "yaml") {
+			seen++
+			if _, err := config.Parse(file, []byte(block), env); err != nil {
+				t.Errorf("%s:\n%s\n%v", file, block, err)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no document shows a configuration")
+	}
+}
+
+// command is one curl with its continued lines.
+var command = regexp.MustCompile(`(?m)^curl (?:.*\\\n)*.*$`)
+
+func TestEveryCurlIsAnswered(t *testing.T) {
+	demo := gateway.Demo(t)
+	seen := 0
+	for _, file := range documents(t) {
+		for _, block := range blocks(t, file, "sh") {
+			for _, line := range command.FindAllString(block, -1) {
+				seen++
+				run := exec.Command("bash", "-c", line+" --fail-with-body --max-time 20")
+				run.Env = append(os.Environ(), "BASE_URL="+demo.BaseURL, "API_KEY="+demo.APIKey, "ADMIN_URL="+demo.AdminURL, "ADMIN_KEY="+demo.AdminKey)
+				if out, err := run.CombinedOutput(); err != nil {
+					t.Errorf("%s: %s\n%v\n%s", file, line, err, out)
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no document shows a request")
+	}
+}
+
+func TestThePrintedRequestsAreAnswered(t *testing.T) {
+	text := gateway.Greeting(t).Printed()
+	lines := command.FindAllString(text, -1)
+	if len(lines) != 3 {
+		t.Fatalf("the greeting shows %d requests, want 3:\n%s", len(lines), text)
+	}
+	for _, line := range lines {
+		if out, err := exec.Command("bash", "-c", line+" --fail-with-body --max-time 20").CombinedOutput(); err != nil {
+			t.Errorf("%s\n%v\n%s", line, err, out)
+		}
+	}
+}

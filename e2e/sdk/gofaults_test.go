@@ -1,0 +1,128 @@
+package sdk_test
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/responses"
+
+	"tierway/engines"
+)
+
+// goOnFaults asks each faulty model.
+func goOnFaults(t *testing.T) tally {
+	f := startFaulty(t)
+	all := map[string]func(*testing.T, *faulty){
+		"Retry-After is obeyed":                  goObeysRetryAfter,
+		"x-should-retry false means one attempt": goTriesOnce,
+		"errors have their status":               goStatuses,
+		"broken streams are errors":              goBrokenStreams,
+		"odd streams arrive whole":               goOddStreams,
+		"heartbeats do not disturb":              goHeartbeats,
+		"embeddings are the same as straight":    goEmbeddings,
+	}
+	for name, do := range all {
+		t.Run(name, func(t *testing.T) { do(t, f) })
+	}
+	return tally{ran: len(all)}
+}
+
+func goObeysRetryAfter(t *testing.T, f *faulty) {
+	for model, first := range map[string]int{"later": http.StatusTooManyRequests, "busy": http.StatusServiceUnavailable} {
+		c, seen := goClient(f.Process)
+		must[*openai.ChatCompletion](t)(c.Chat.Completions.New(t.Context(), chatOf(model, hello)))
+		seen.want(t, first, http.StatusOK)
+		// Had the SDK come early, the resting worker would not have been asked.
+		if n := f.chaos[model].Stats().Requests; n != 2 {
+			t.Errorf("%s: the worker was asked %d times, want 2", model, n)
+		}
+	}
+}
+
+func goTriesOnce(t *testing.T, f *faulty) {
+	c, seen := goClient(f.Process)
+	_, err := c.Chat.Completions.New(t.Context(), chatOf("never", hello))
+	e := refused(t, err, http.StatusBadGateway, "worker_auth_failed")
+	if got := e.Response.Header.Get("X-Should-Retry"); got != "false" {
+		t.Errorf("x-should-retry is %q", got)
+	}
+	seen.want(t, http.StatusBadGateway)
+}
+
+func goStatuses(t *testing.T, f *faulty) {
+	c, _ := goClient(f.Process, option.WithMaxRetries(0))
+	for model, want := range map[string]struct {
+		status int
+		code   string
+	}{
+		"limited": {http.StatusTooManyRequests, "rate_limit_exceeded"},
+		"broken":  {http.StatusBadGateway, "worker_error"},
+		"html":    {http.StatusBadGateway, "worker_protocol"},
+		"cut":     {http.StatusBadGateway, "worker_error"},
+	} {
+		_, err := c.Chat.Completions.New(t.Context(), chatOf(model, hello))
+		refused(t, err, want.status, want.code)
+	}
+	_, err := collect(c.Chat.Completions.NewStreaming(t.Context(), chatOf("error-first", hello)))
+	if e := (*openai.Error)(nil); !errors.As(err, &e) || e.StatusCode != http.StatusBadRequest {
+		t.Errorf("an error as a stream's first event gives %v", err)
+	}
+}
+
+func goBrokenStreams(t *testing.T, f *faulty) {
+	c, _ := goClient(f.Process)
+	for _, model := range []string{"error-midway", "cut", "reset", "truncated"} {
+		chunks, err := collect(c.Chat.Completions.NewStreaming(t.Context(), chatOf(model, hello)))
+		if e := (*ssestream.StreamError)(nil); len(chunks) == 0 || !errors.As(err, &e) {
+			t.Errorf("%s: %d chunks, then %v (%T), want a StreamError", model, len(chunks), err, err)
+		}
+	}
+	if _, err := collect(c.Chat.Completions.NewStreaming(t.Context(), chatOf("slow-error", hello))); err == nil {
+		t.Error("an error after heartbeats ended the stream as if it were whole")
+	}
+	events, err := collect(c.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{
+		Model: "truncated", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(hello)}}))
+	if err == nil {
+		t.Errorf("a truncated responses stream gave no error after %d events", len(events))
+	}
+}
+
+func goOddStreams(t *testing.T, f *faulty) {
+	c, _ := goClient(f.Process)
+	for _, model := range []string{"good", "crlf", "bytewise", "batched", "commented", "null-error"} {
+		chunks, err := collect(c.Chat.Completions.NewStreaming(t.Context(), chatOf(model, hello)))
+		if err != nil || len(chunks) < 3 || chunks[len(chunks)-1].Choices[0].FinishReason != "stop" {
+			t.Errorf("%s: %d chunks and the error %v", model, len(chunks), err)
+		}
+	}
+}
+
+func goHeartbeats(t *testing.T, f *faulty) {
+	c, _ := goClient(f.Process)
+	chunks := must[[]openai.ChatCompletionChunk](t)(collect(c.Chat.Completions.NewStreaming(t.Context(), chatOf("slow", hello))))
+	if len(chunks) < 3 || chunks[0].Choices == nil {
+		t.Errorf("%d chunks, the first is %s", len(chunks), chunks[0].RawJSON())
+	}
+	must[*openai.ChatCompletion](t)(c.Chat.Completions.New(t.Context(), chatOf("slow", hello)))
+}
+
+func goEmbeddings(t *testing.T, f *faulty) {
+	c, _ := goClient(f.Process)
+	params := openai.EmbeddingNewParams{Model: "good"}
+	params.Input.OfString = openai.String(hello)
+	through := must[*openai.CreateEmbeddingResponse](t)(c.Embeddings.New(t.Context(), params)).Data[0].Embedding
+	direct, err := engines.Start(f.chaos["good"], "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Kill()
+	straight := openai.NewClient(option.WithBaseURL(direct.URL+"/v1"), option.WithAPIKey("unused"))
+	if want := must[*openai.CreateEmbeddingResponse](t)(straight.Embeddings.New(t.Context(), params)).Data[0].Embedding; !slices.Equal(through, want) {
+		t.Error("a vector through the gateway is another than straight from its worker")
+	}
+}

@@ -1,0 +1,50 @@
+package sdk_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"tierway/e2e/gateway"
+)
+
+func TestMain(m *testing.M) { os.Exit(gateway.Main(m)) }
+
+// TestOfficialSDKs runs everything that the SDKs have to do: on the demo, where
+// they get its base URL and key and nothing else, and while engines misbehave.
+// Runs go side by side, each with a gateway and engines of its own.
+func TestOfficialSDKs(t *testing.T) {
+	t.Parallel()
+	runs := []struct {
+		name string
+		do   func(t *testing.T) tally
+	}{
+		{"Python on the demo", func(t *testing.T) tally {
+			return runPython(t, gateway.Demo(t), "test_openai", "test_openai_async", "test_anthropic")
+		}},
+		{"Python on faults", func(t *testing.T) tally { return runPython(t, startFaulty(t).Process, "test_faults") }},
+		{"Node on the demo", func(t *testing.T) tally { return runNode(t, gateway.Demo(t), "openai.test.js", "anthropic.test.js") }},
+		{"Node on faults", func(t *testing.T) tally { return runNode(t, startFaulty(t).Process, "faults.test.js") }},
+		{"Go on the demo", goOnDemo},
+		{"Go on faults", goOnFaults},
+	}
+	results := make([]tally, len(runs))
+	t.Run("all", func(t *testing.T) {
+		for i, r := range runs {
+			t.Run(r.name, func(t *testing.T) {
+				t.Parallel()
+				results[i] = r.do(t)
+			})
+		}
+	})
+	sum, parts := 0, make([]string, len(runs))
+	for i, r := range runs {
+		if n := results[i]; n.ran == 0 || n.skipped > 0 {
+			t.Errorf("%s: %d tests ran, %d were skipped", r.name, n.ran, n.skipped)
+		}
+		sum += results[i].ran
+		parts[i] = fmt.Sprintf("%s %d", r.name, results[i].ran)
+	}
+	t.Logf("SDK tests: %d (%s)", sum, strings.Join(parts, ", "))
+}
