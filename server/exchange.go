@@ -59,6 +59,9 @@ func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) 
 	x.d = routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
 		RequestID: x.requestID(), Dialect: d.String(), Outcome: routing.Refused}
 	x.answer.init(w, d, x.snap.file.Timeouts.ClientStall)
+	if s.draining.Load() {
+		w.Header()["Connection"] = []string{"close"}
+	}
 	id := []string{x.d.RequestID}
 	w.Header()["X-Request-Id"] = id
 	if d == openai.Messages {

@@ -42,6 +42,9 @@ func (s *Server) ready(w http.ResponseWriter) {
 	}
 	r.Ready = served && !r.Draining
 	status := http.StatusOK
+	if r.Draining {
+		w.Header().Set("Connection", "close")
+	}
 	if !r.Ready {
 		status = http.StatusServiceUnavailable
 	}

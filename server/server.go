@@ -206,9 +206,9 @@ func (s *Server) drain() {
 	d := s.snapshot.Load().file.Drain
 	s.draining.Store(true)
 	s.log.Info("draining", "accept_grace", d.AcceptGrace.String(), "timeout", d.Timeout.String(), "inflight", s.inflight.Load())
-	for _, l := range s.listeners {
-		l.server.SetKeepAlivesEnabled(false)
-	}
+	// Kept connections are let go one by one, each with its next answer: closing
+	// idle ones now would lose the request that a balancer is just sending.
+	//
 	// A balancer needs this long to see /readyz and send new requests elsewhere.
 	<-time.After(d.AcceptGrace)
 	deadline, cancel := context.WithTimeout(context.Background(), d.Timeout)
