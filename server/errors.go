@@ -53,7 +53,7 @@ func (x *exchange) noWorker(err error) error {
 	case errors.As(err, &cooled):
 		wait := max(time.Until(cooled.Until), time.Second)
 		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: wait, Cause: err,
-			Message: "All workers of " + quoted(x.pool.Name) + " asked for fewer requests. Try again later."}
+			Message: "All workers of " + quoted(x.pool.Name) + " failed or asked for fewer requests a moment ago. Try again later."}
 	case errors.Is(err, routing.ErrFull):
 		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: err,
 			Message: "All workers of " + quoted(x.pool.Name) + " are full. Try again later."}

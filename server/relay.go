@@ -43,6 +43,9 @@ const refusalMax = 64 << 10
 func (a *attempt) refusal(resp *workers.Response) *failure {
 	after, asked := retryAfter(resp.Header, time.Now())
 	f, passes := statusVerdict(resp.Status, after, asked)
+	if passes && a.x.dialect == openai.Other {
+		return a.passRaw(resp, f.blame)
+	}
 	body := readSome(resp.Body, refusalMax)
 	if !passes {
 		return &f
@@ -51,6 +54,15 @@ func (a *attempt) refusal(resp *workers.Response) *failure {
 	a.lease.Answered(f.blame)
 	a.passRefusal(resp, body)
 	return nil
+}
+
+// passRaw gives the client a 4xx of a path that is passed untouched, as it is.
+func (a *attempt) passRaw(resp *workers.Response, blame error) *failure {
+	f := a.relayRaw(resp)
+	if f == nil && a.blame == nil {
+		a.blame, a.x.d.Outcome = blame, routing.Refused
+	}
+	return f
 }
 
 // codeWorkerRefused stands where an engine refuses a request without a code.

@@ -1,0 +1,313 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"tierway/openai"
+	"tierway/tenants"
+)
+
+// keyed has two tenants, one of which may use little.
+const keyed = `
+auth:
+  keys:
+    - { name: all, sha256: 2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683 } # key
+    - { name: few, sha256: 180ca01b95f0dfdd36fbb600e51cf6e46c8ef468de56b017847886fefaf7b6f9, tiers: [small], models: [small, fake-7b, auto], priority: background } # little
+health: { path: "off" }
+tiers:
+  - { name: small, model: fake-7b, workers: [ %s ] }
+  - { name: large, model: big, workers: [ { name: big, url: "http://127.0.0.1:1" } ] }
+pools:
+  - { name: other, paths: ["/v9/*", "/v9/deep/*", "/exact"], workers: [ { name: elsewhere, url: "http://127.0.0.1:2" } ] }
+models: { "gpt-4*": large }
+cors: { origins: ["https://app.example"], max_age: 10m }
+max_body_bytes: 4096
+`
+
+const (
+	allKey  = "Bearer key"
+	fewKey  = "Bearer little"
+	hello   = `{"model":"small","messages":[{"role":"user","content":"hi"}],"max_tokens":1}`
+	helloTo = `","messages":[{"role":"user","content":"hi"}],"max_tokens":1}`
+)
+
+// errorOf reads an error body of either shape, strictly.
+func errorOf(t *testing.T, a answered) (kind, code, message string) {
+	t.Helper()
+	var b struct {
+		Type      string  `json:"type"`
+		RequestID *string `json:"request_id"`
+		Error     struct {
+			Type    string  `json:"type"`
+			Code    *string `json:"code"`
+			Param   *string `json:"param"`
+			Message string  `json:"message"`
+		} `json:"error"`
+	}
+	d := json.NewDecoder(strings.NewReader(a.body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&b); err != nil {
+		t.Fatalf("%d %q is no error body: %v", a.status, a.body, err)
+	}
+	if got := a.header.Get("Content-Type"); got != "application/json; charset=utf-8" {
+		t.Errorf("an error of type %q", got)
+	}
+	if b.Error.Code != nil {
+		code = *b.Error.Code
+	}
+	return b.Type + b.Error.Type, code, b.Error.Message
+}
+
+func TestEveryRefusalHasTheShapeOfItsDialect(t *testing.T) {
+	r := newRig(t, keyed, fakeEngine())
+	for _, c := range []struct {
+		name, method, path, body string
+		headers                  []string
+		status                   int
+		code                     string
+	}{
+		{"no key", "POST", "/v1/chat/completions", hello, []string{"Authorization", ""}, 401, "invalid_api_key"},
+		{"another scheme", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Basic key"}, 401, "invalid_api_key"},
+		{"an unknown key", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Bearer nobody"}, 401, "invalid_api_key"},
+		{"a key in the query", "POST", "/v1/chat/completions?api_key=key", hello, []string{"Authorization", ""}, 401, "invalid_api_key"},
+		{"no such model", "POST", "/v1/chat/completions", `{"model":"nobody` + helloTo, nil, 404, "model_not_found"},
+		{"another tenant's model", "POST", "/v1/chat/completions", `{"model":"big` + helloTo, []string{"Authorization", fewKey}, 404, "model_not_found"},
+		{"a dialect that the tier lacks", "POST", "/v1/images/generations", `{"model":"small","prompt":"x"}`, nil, 404, "endpoint_not_supported"},
+		{"an unknown path", "POST", "/v1/nothing", hello, nil, 404, "unknown_url"},
+		{"a slash at the end", "POST", "/v1/chat/completions/", hello, nil, 404, "unknown_url"},
+		{"dots in a passed path", "POST", "/v9/../v1/x", hello, nil, 404, "unknown_url"},
+		{"another method", "GET", "/v1/chat/completions", "", nil, 405, "method_not_allowed"},
+		{"a body too large", "POST", "/v1/chat/completions", `{"model":"small","x":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, "request_too_large"},
+		{"another type of body", "POST", "/v1/chat/completions", hello, []string{"Content-Type", "text/plain"}, 415, "unsupported_media_type"},
+		{"a compression of today", "POST", "/v1/chat/completions", hello, []string{"Content-Encoding", "br"}, 415, "unsupported_encoding"},
+		{"a WebSocket", "GET", "/v1/responses", "", []string{"Upgrade", "websocket"}, 426, "websocket_not_supported"},
+		{"nobody's answer", "GET", "/v1/responses/resp_1", "", nil, 404, "response_not_found"},
+			} {
+		t.Run(c.name, func(t *testing.T) {
+			headers := append([]string{"Authorization", allKey}, c.headers...)
+			a := r.do(c.method, c.path, c.body, headers...)
+			kind, code, message := errorOf(t, a)
+			if a.status != c.status || code != c.code || kind == "" || message == "" {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+			if (a.status == 401) != (a.header.Get("WWW-Authenticate") == "Bearer") {
+				t.Errorf("WWW-Authenticate %q with %d", a.header.Get("WWW-Authenticate"), a.status)
+			}
+			if c.status == 405 && a.header.Get("Allow") != "POST" {
+				t.Errorf("Allow %q", a.header.Get("Allow"))
+			}
+			if a.header.Get("X-Request-Id") == "" {
+				t.Error("no request id")
+			}
+		})
+		path := strings.Replace(c.path, "chat/completions", "messages", 1)
+		if path == c.path {
+			continue
+		}
+		t.Run(c.name+" in the Anthropic shape", func(t *testing.T) {
+			a := r.do(c.method, path, c.body, append([]string{"Authorization", allKey}, c.headers...)...)
+			if kind, _, _ := errorOf(t, a); a.status != c.status || !strings.HasPrefix(kind, "error") {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
+	}
+}
+
+func TestAWorkerThatIsNotThereRests(t *testing.T) {
+	r := newRig(t, keyed, fakeEngine())
+	body := `{"model":"big` + helloTo
+	a := r.post("/v1/chat/completions", body, "Authorization", allKey)
+	if _, code, _ := errorOf(t, a); a.status != 502 || code != "worker_error" {
+		t.Errorf("at first %d %s", a.status, a.body)
+	}
+	a = r.post("/v1/messages", body, "Authorization", allKey)
+	if kind, _, _ := errorOf(t, a); a.status != 503 || kind != "erroroverloaded_error" || a.header.Get("Retry-After") != "1" {
+		t.Errorf("then %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
+	}
+}
+
+func TestRefusalsOfKeysDoNotDiffer(t *testing.T) {
+	r := newRig(t, keyed, fakeEngine())
+	first := r.post("/v1/chat/completions", hello, "X-Request-Id", "same")
+	for _, value := range []string{"Basic x", "Bearer ", "Bearer", "key", "Bearer nobody", "Bearer tw-broken_000000"} {
+		a := r.post("/v1/chat/completions", hello, "Authorization", value, "X-Request-Id", "same")
+		a.header.Del("Date")
+		first.header.Del("Date")
+		if a.body != first.body || a.status != first.status || headerText(a.header) != headerText(first.header) {
+			t.Errorf("%q is refused in another way:\n%s%s", value, headerText(a.header), a.body)
+		}
+	}
+}
+
+func TestATenantSeesAndReachesOnlyItsOwn(t *testing.T) {
+	r := newRig(t, keyed, fakeEngine())
+	list := func(key string) (ids []string) {
+		var b struct{ Data []struct{ ID string } }
+		if err := json.Unmarshal([]byte(r.do("GET", "/v1/models", "", "Authorization", key).body), &b); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range b.Data {
+			ids = append(ids, m.ID)
+		}
+		return ids
+	}
+	if got := strings.Join(list(allKey), " "); got != "auto big fake-7b large small" {
+		t.Errorf("all: %s", got)
+	}
+	if got := strings.Join(list(fewKey), " "); got != "auto fake-7b small" {
+		t.Errorf("few: %s", got)
+	}
+	a := r.post("/v1/chat/completions", hello, "Authorization", fewKey, "X-Model-Tier", "large")
+	if a.status != 200 || a.header.Get("X-Model-Tier") != "small" || !strings.Contains(a.header.Get("X-Tier-Reason"), "clamped") {
+		t.Errorf("a header above the tenant: %d %s %s", a.status, a.header.Get("X-Model-Tier"), a.header.Get("X-Tier-Reason"))
+	}
+}
+
+func TestStoredAnswersAreTheirTenantsAlone(t *testing.T) {
+	r := newRig(t, keyed, fakeEngine())
+	made := r.post("/v1/responses", `{"model":"small","input":"hi","max_output_tokens":1}`, "Authorization", allKey)
+	path := "/v1/responses/" + idPattern.FindString(made.body)
+	if a := r.do("GET", path, "", "Authorization", fewKey); a.status != 404 {
+		t.Errorf("another tenant got %d", a.status)
+	}
+	if a := r.do("DELETE", path, "", "Authorization", fewKey); a.status != 404 {
+		t.Errorf("another tenant deleted: %d", a.status)
+	}
+	if a := r.do("GET", path, "", "Authorization", allKey); a.status != 200 {
+		t.Errorf("its own tenant got %d %s", a.status, a.body)
+	}
+}
+
+func TestPriorityIsNeverAboveTheTenants(t *testing.T) {
+	r := newRig(t, keyed, fakeEngine())
+	for _, c := range []struct {
+		key, path, header, tier string
+		want                    tenants.Class
+	}{
+		{allKey, "/v1", "", "", tenants.Interactive},
+		{allKey, "/v1", "Batch", "", tenants.Batch},
+		{allKey, "/v1", "nonsense", "", tenants.Interactive},
+		{allKey, "/batch/v1", "", "", tenants.Batch},
+		{allKey, "/background/v1", "", "priority", tenants.Background},
+		{allKey, "/batch/v1", "interactive", "", tenants.Interactive},
+		{allKey, "/v1", "", "flex", tenants.Batch},
+		{allKey, "/v1", "", "auto", tenants.Interactive},
+		{fewKey, "/v1", "", "", tenants.Background},
+		{fewKey, "/v1", "interactive", "", tenants.Background},
+		{fewKey, "/v1", "", "priority", tenants.Background},
+		{fewKey, "/batch/v1", "", "", tenants.Batch},
+	} {
+		body := hello
+		if c.tier != "" {
+			body = strings.Replace(hello, "{", `{"service_tier":"`+c.tier+`",`, 1)
+		}
+		a := r.post(c.path+"/chat/completions", body, "Authorization", c.key, "X-Request-Priority", c.header, "X-Request-Id", "class")
+		r.Server.access.flush()
+		lines := strings.Split(strings.TrimSpace(r.access.String()), "\n")
+		if last := lines[len(lines)-1]; a.status != 200 || !strings.Contains(last, `"class":"`+c.want.String()+`"`) {
+			t.Errorf("%+v: %d %s", c, a.status, last)
+		}
+	}
+}
+
+func TestPathsArePassedUntouchedToTheLongestPattern(t *testing.T) {
+	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Seen", r.Method+" "+r.RequestURI)
+		w.WriteHeader(http.StatusTeapot)
+	})
+	r := newRig(t, `
+auth: { required: false }
+health: { path: "off" }
+pools:
+  - { name: other, paths: ["/v9/*", "/exact"], workers: [ %s ] }
+`, engine)
+	for path, want := range map[string]string{
+		"/v9/a%20b/c?x=1&y=%2F": "PATCH /v9/a%20b/c?x=1&y=%2F", "/exact": "PATCH /exact", "/exactly": "", "/v9": "", "/v9//x": "", "/v9/%2e%2e/x": "",
+	} {
+		a := r.do("PATCH", path, "any \x00 body", "Content-Type", "application/x-any")
+		if got := a.header.Get("X-Seen"); got != want {
+			t.Errorf("%s: %d %q, want %q", path, a.status, got, want)
+		}
+	}
+}
+
+func TestCrossOriginPagesOfTheListMayAsk(t *testing.T) {
+	r := newRig(t, keyed, fakeEngine())
+	a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://app.example",
+		"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,content-type")
+	if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" || a.header.Get("Access-Control-Max-Age") != "600" ||
+		a.header.Get("Access-Control-Allow-Headers") != "authorization,content-type" || a.header.Get("Access-Control-Allow-Credentials") != "" {
+		t.Errorf("preflight: %d %v", a.status, a.header)
+	}
+	if a := r.post("/v1/chat/completions", hello, "Authorization", allKey, "Origin", "https://app.example"); a.status != 200 ||
+		a.header.Get("Access-Control-Allow-Origin") == "" || !strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Routed-To") {
+		t.Errorf("an allowed page: %d %v", a.status, a.header)
+	}
+	if a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST"); a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("a foreign page: %d %v", a.status, a.header)
+	}
+}
+
+func TestAPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
+	r := newRig(t, plain, fakeEngine())
+	e := newEngine()
+	e.POST("/before", func(c *gin.Context) {
+		r.begin(c.Writer, c.Request, openai.Chat).run(func() error { panic("the prompt") })
+	})
+	e.POST("/within", func(c *gin.Context) {
+		x := r.begin(c.Writer, c.Request, openai.Chat)
+		x.run(func() error {
+			x.answer.head(http.StatusOK, func(h http.Header) { h.Set("Content-Type", "text/event-stream") })
+			if err := x.answer.write([]byte("data: {}\n\n"), true); err != nil {
+				t.Error(err)
+			}
+			panic(errors.New("the prompt"))
+		})
+	})
+	front := httptest.NewServer(e)
+	defer front.Close()
+	r.url = front.URL
+	a := r.post("/before", "{}")
+	if _, code, _ := errorOf(t, a); a.status != 500 || code != "internal_error" || strings.Contains(a.body, "prompt") {
+		t.Errorf("before: %d %s", a.status, a.body)
+	}
+	if a := r.post("/within", "{}"); a.err == nil || a.status != 200 {
+		t.Errorf("within: %d %q ended well (%v)", a.status, a.body, a.err)
+	}
+	r.Server.access.flush()
+	if strings.Contains(r.access.String(), "prompt") {
+		t.Errorf("the log tells what the panic held: %s", r.access)
+	}
+}
+
+func TestWhatBelongsToAHopEndsThere(t *testing.T) {
+	from := http.Header{"Authorization": {"x"}, "X-Api-Key": {"x"}, "Cookie": {"x"}, "Connection": {"close, X-Named", "x-second"}, "X-Named": {"x"},
+		"X-Second": {"x"}, "X-Tenant-Id": {"x"}, "Openai-Organization": {"x"}, "Accept-Encoding": {"gzip"}, "Te": {"trailers"},
+		"X-Stainless-Lang": {"go"}, "Openai-Beta": {"a", "b"}, "Content-Type": {"application/json"}, "Traceparent": {"00-1"}}
+	got := headerText(workerHeader(from, "id"))
+	want := "Content-Type: application/json\nOpenai-Beta: a, b\nTraceparent: 00-1\nX-Request-Id: id\nX-Stainless-Lang: go\n"
+	if got != want {
+		t.Errorf("sent:\n%s\nwant:\n%s", got, want)
+	}
+	to := http.Header{}
+	clientHeader(to, http.Header{"Set-Cookie": {"x"}, "Server": {"x"}, "X-Ratelimit-Limit-Requests": {"9"}, "Access-Control-Allow-Origin": {"*"},
+		"X-Routed-To": {"x"}, "Transfer-Encoding": {"x"}, "Content-Type": {"audio/mpeg"}, "X-Engine": {"kept"}})
+	if got := headerText(to); got != "Content-Type: audio/mpeg\nX-Engine: kept\n" {
+		t.Errorf("given:\n%s", got)
+	}
+}
+
+func TestAnIDIsKeptOnlyWhenItIsSane(t *testing.T) {
+	for id, sane := range map[string]bool{"a-B_9.c": true, "": false, strings.Repeat("x", 128): true, strings.Repeat("x", 129): false, "a b": false, "a\nb": false, "ä": false} {
+		if saneID(id) != sane {
+			t.Errorf("%q: %v", id, !sane)
+		}
+	}
+}
