@@ -14,10 +14,9 @@ import (
 // handler. Lines are gathered and written together: a system call a line would
 // cost more than everything else about it. It is safe for concurrent use.
 type accessLog struct {
-	mu   sync.Mutex
-	to   io.Writer
-	buf  []byte
-	last time.Time // of the last write
+	mu  sync.Mutex
+	to  io.Writer
+	buf []byte
 }
 
 const (

@@ -102,7 +102,7 @@ func benchFront(b *testing.B, answer string) string {
 		b.Fatal(err)
 	}
 	s, err := New(Options{Config: file, Log: slog.New(slog.DiscardHandler), Access: io.Discard,
-		Metrics: telemetry.New("bench"), Version: "bench", Rand: func() uint64 { return 7 }})
+		Metrics: telemetry.New("bench"), Rand: func() uint64 { return 7 }})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func TestEveryRefusalHasTheShapeOfItsDialect(t *testing.T) {
 		{"a compression of today", "POST", "/v1/chat/completions", hello, []string{"Content-Encoding", "br"}, 415, "unsupported_encoding"},
 		{"a WebSocket", "GET", "/v1/responses", "", []string{"Upgrade", "websocket"}, 426, "websocket_not_supported"},
 		{"nobody's answer", "GET", "/v1/responses/resp_1", "", nil, 404, "response_not_found"},
-			} {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			headers := append([]string{"Authorization", allKey}, c.headers...)
 			a := r.do(c.method, c.path, c.body, headers...)

@@ -69,7 +69,7 @@ func newRig(t *testing.T, yaml string, handlers ...http.Handler) *rig {
 	var n uint64
 	var mu sync.Mutex
 	r.Server, err = New(Options{Config: file, Log: slog.New(slog.DiscardHandler), Access: r.access,
-		Metrics: telemetry.New("test"), Version: "test", Rand: func() uint64 { mu.Lock(); defer mu.Unlock(); n++; return n }})
+		Metrics: telemetry.New("test"), Rand: func() uint64 { mu.Lock(); defer mu.Unlock(); n++; return n }})
 	if err != nil {
 		t.Fatal(err)
 	}

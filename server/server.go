@@ -28,7 +28,6 @@ type Options struct {
 	Log     *slog.Logger
 	Access  io.Writer // gets one JSON line a request; nil for none
 	Metrics *telemetry.Metrics
-	Version string
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
@@ -38,7 +37,6 @@ type Server struct {
 	log     *slog.Logger
 	access  *accessLog
 	metrics *telemetry.Metrics
-	version string
 	rand    func() uint64
 
 	fleet    *workers.Fleet
@@ -76,7 +74,7 @@ func (l listener) serve() error {
 // New builds the server for a checked configuration. It opens no socket.
 func New(o Options) (*Server, error) {
 	s := &Server{
-		log: o.Log, metrics: o.Metrics, version: o.Version, rand: o.Rand,
+		log: o.Log, metrics: o.Metrics, rand: o.Rand,
 		stored:  newStoredAnswers(storedAnswersMax),
 		scratch: newScratch(),
 		members: map[*workers.Worker]*member{},

@@ -144,14 +144,6 @@ func (m *Metrics) Worker(tier, worker string) *Worker {
 	}
 }
 
-// Forget drops the series of a worker that the configuration no longer has.
-func (m *Metrics) Forget(tier, worker string) {
-	labels := prometheus.Labels{"tier": tier, "worker": worker}
-	m.attempts.DeletePartialMatch(labels)
-	m.tokens.DeletePartialMatch(labels)
-	m.ttft.DeletePartialMatch(labels)
-}
-
 // StreamEnd is why a stream ended, as tierway_stream_end_total counts it.
 type StreamEnd string
 

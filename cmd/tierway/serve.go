@@ -129,7 +129,7 @@ func tuneCollector() {
 
 // newServer builds the server; its access log goes to access.
 func newServer(file *config.File, log *slog.Logger, access io.Writer) (*server.Server, error) {
-	o := server.Options{Config: file, Log: log, Metrics: telemetry.New(version), Version: version, Rand: rand.Uint64}
+	o := server.Options{Config: file, Log: log, Metrics: telemetry.New(version), Rand: rand.Uint64}
 	if file.Log.Access {
 		o.Access = access
 	}
