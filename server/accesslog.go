@@ -133,7 +133,7 @@ func appendText(b []byte, key, value string) []byte {
 		case r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029:
 			b = append(b, `\u`...)
 			for shift := 12; shift >= 0; shift -= 4 {
-				b = append(b, "0123456789abcdef"[r>>shift&0xf])
+				b = append(b, hexDigits[r>>shift&0xf])
 			}
 		default:
 			b = utf8.AppendRune(b, r)

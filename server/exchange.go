@@ -3,11 +3,11 @@ package server
 import (
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -183,10 +183,44 @@ func (x *exchange) requestID() string {
 	if id := x.r.Header.Get("X-Request-Id"); saneID(id) {
 		return id
 	}
+	return newUUID(x.s.rand(), x.s.rand())
+}
+
+// newUUID returns a random UUID of version 4 (RFC 9562). Servers built on
+// Starlette commonly refuse a request whose X-Request-ID is no UUID.
+func newUUID(high, low uint64) string {
 	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], x.s.rand())
-	binary.BigEndian.PutUint64(b[8:], x.s.rand())
-	return "req_" + hex.EncodeToString(b[:])
+	binary.BigEndian.PutUint64(b[:8], high)
+	binary.BigEndian.PutUint64(b[8:], low)
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	out := make([]byte, 0, 36)
+	for i, c := range b {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			out = append(out, '-')
+		}
+		out = append(out, hexDigits[c>>4], hexDigits[c&0x0f])
+	}
+	return string(out)
+}
+
+const hexDigits = "0123456789abcdef"
+
+// isUUID tells whether an id has the form of a UUID.
+func isUUID(id string) bool {
+	if len(id) != 36 {
+		return false
+	}
+	for i := range len(id) {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			if id[i] != '-' {
+				return false
+			}
+		} else if !strings.ContainsRune(hexDigits+"ABCDEF", rune(id[i])) {
+			return false
+		}
+	}
+	return true
 }
 
 // saneID tells whether an id is safe to log and to echo.

@@ -123,7 +123,7 @@ func (c transcript) run(r *rig, engine *engines.Engine) string {
 		id := idPattern.FindString(r.post("/v1/responses", c.first).body)
 		path = strings.Replace(path, ":id", id, 1)
 	}
-	headers := []string{"Authorization", "Bearer secret", "Cookie", "a=b", "X-Request-Id", "golden"}
+	headers := []string{"Authorization", "Bearer secret", "Cookie", "a=b", "X-Request-Id", "6f8f57e0-7ab1-4c11-9e1c-1f0d2c3b4a59"}
 	if c.contentType != "" {
 		headers = append(headers, "Content-Type", c.contentType)
 	}

@@ -51,7 +51,9 @@ func workerHeader(from http.Header, requestID string) http.Header {
 			to.Del(strings.TrimSpace(name))
 		}
 	}
-	to["X-Request-Id"] = []string{requestID}
+	if isUUID(requestID) { // an engine may refuse any other
+		to["X-Request-Id"] = []string{requestID}
+	}
 	return to
 }
 

@@ -291,16 +291,37 @@ func TestWhatBelongsToAHopEndsThere(t *testing.T) {
 	from := http.Header{"Authorization": {"x"}, "X-Api-Key": {"x"}, "Cookie": {"x"}, "Connection": {"close, X-Named", "x-second"}, "X-Named": {"x"},
 		"X-Second": {"x"}, "X-Tenant-Id": {"x"}, "Openai-Organization": {"x"}, "Accept-Encoding": {"gzip"}, "Te": {"trailers"},
 		"X-Stainless-Lang": {"go"}, "Openai-Beta": {"a", "b"}, "Content-Type": {"application/json"}, "Traceparent": {"00-1"}}
-	got := headerText(workerHeader(from, "id"))
-	want := "Content-Type: application/json\nOpenai-Beta: a, b\nTraceparent: 00-1\nX-Request-Id: id\nX-Stainless-Lang: go\n"
+	const id = "6f8f57e0-7ab1-4c11-9e1c-1f0d2c3b4a59"
+	got := headerText(workerHeader(from, id))
+	want := "Content-Type: application/json\nOpenai-Beta: a, b\nTraceparent: 00-1\nX-Request-Id: " + id + "\nX-Stainless-Lang: go\n"
 	if got != want {
 		t.Errorf("sent:\n%s\nwant:\n%s", got, want)
+	}
+	if got := workerHeader(from, "my-own-1").Get("X-Request-Id"); got != "" {
+		t.Errorf("an engine that takes UUIDs alone was sent %q", got)
 	}
 	to := http.Header{}
 	clientHeader(to, http.Header{"Set-Cookie": {"x"}, "Server": {"x"}, "X-Ratelimit-Limit-Requests": {"9"}, "Access-Control-Allow-Origin": {"*"},
 		"X-Routed-To": {"x"}, "Transfer-Encoding": {"x"}, "Content-Type": {"audio/mpeg"}, "X-Engine": {"kept"}})
 	if got := headerText(to); got != "Content-Type: audio/mpeg\nX-Engine: kept\n" {
 		t.Errorf("given:\n%s", got)
+	}
+}
+
+func TestIDsAreUUIDs(t *testing.T) {
+	for _, v := range [][2]uint64{{0, 0}, {^uint64(0), ^uint64(0)}, {0x0123456789abcdef, 0xfedcba9876543210}} {
+		id := newUUID(v[0], v[1])
+		if !isUUID(id) || id[14] != '4' || !strings.ContainsRune("89ab", rune(id[19])) {
+			t.Errorf("%x: %s", v, id)
+		}
+	}
+	if got := newUUID(0x0123456789abcdef, 0xfedcba9876543210); got != "01234567-89ab-4def-bedc-ba9876543210" {
+		t.Errorf("%s", got)
+	}
+	for _, id := range []string{"", "golden", strings.Repeat("a", 36), "01234567-89ab-4def-bedc-ba987654321g"} {
+		if isUUID(id) {
+			t.Errorf("%q is a UUID", id)
+		}
 	}
 }
 

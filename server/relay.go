@@ -53,6 +53,7 @@ func (a *attempt) refusal(resp *workers.Response) *failure {
 	a.blame = f.blame
 	a.lease.Answered(f.blame)
 	a.passRefusal(resp, body)
+	a.x.d.Cause = f.blame.Error()
 	return nil
 }
 
