@@ -129,7 +129,7 @@ type attempt struct {
 
 // exchange sends the request and relays the answer.
 func (a *attempt) exchange() *failure {
-	resp, err := a.send(!a.m.refuses.Load())
+	resp, err := a.send(!a.m.refuses.Load() && !a.m.timed.Load())
 	if err == nil && a.refusedAddition(resp) {
 		resp, err = a.send(false)
 	}

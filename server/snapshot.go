@@ -43,6 +43,9 @@ type member struct {
 	// refuses is set when the engine answered 400 to a field that was added
 	// for accounting; nothing is added for it again.
 	refuses atomic.Bool
+	// timed is set for llama.cpp, whose last chunk has its timings unless usage
+	// was asked for: they say the same, and its clients show them.
+	timed atomic.Bool
 }
 
 // outcomes and dialects are the label values of tierway_requests_total.
@@ -105,6 +108,7 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy) *pool {
 			m = &member{worker: w, name: spec.Name, series: s.metrics.Worker(c.Name, spec.Name)}
 			s.members[w] = m
 		}
+		m.timed.Store(c.Engine == openai.EngineLlamaCpp || m.timed.Load())
 		members = append(members, routing.Member{ID: spec.Name, Weight: *spec.Weight, MaxInflight: spec.MaxInflight, Ref: m})
 	}
 	if p.routing = s.pools[c.Name]; p.routing == nil {
@@ -131,6 +135,9 @@ func (s *Server) observe(w *workers.Worker, st workers.Status) {
 	s.mu.Unlock()
 	if m == nil || p == nil {
 		return
+	}
+	if openai.Engine(st.Engine) == openai.EngineLlamaCpp {
+		m.timed.Store(true)
 	}
 	p.Observe(w.Name(), m, statusOf(st))
 }

@@ -223,7 +223,8 @@ func (c faultCase) run(t *testing.T, d dialect, stream bool) {
 	})
 }
 
-// check compares an answer, its log line and the metrics with what was wanted.
+// check compares the only answer of a rig, its log line and the metrics with what
+// was wanted. It ends the gateway, which then has written every line.
 func (r *rig) check(t *testing.T, d dialect, stream bool, got reply, w want) {
 	t.Helper()
 	if got.status != w.status {
@@ -243,8 +244,10 @@ func (r *rig) check(t *testing.T, d dialect, stream bool, got reply, w want) {
 	default:
 		checkRefusal(t, d, got, w)
 	}
-	r.checkLine(t, got, w)
 	r.checkCounts(t, w)
+	r.quiet()
+	r.Stop()
+	r.checkLine(t, got, w)
 }
 
 // checkWhole wants the whole text and a proven end.

@@ -49,7 +49,7 @@ func (c *raw) answer() reply {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), err: err}
+	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), last: resp.Close, err: err}
 }
 
 // closed wants the other side to say nothing more and close.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -49,16 +50,6 @@ type worker struct {
 	engine *engines.Engine
 	server *engines.Server
 	name   string
-}
-
-// hits is how many requests reached the worker, health checks not counted.
-func (w *worker) hits() (n int64) {
-	for path, count := range w.engine.Stats().Requests {
-		if path != "/health" && path != "/metrics" && path != "/v1/models" {
-			n += count
-		}
-	}
-	return n
 }
 
 // rig is a gateway before workers of this process. When its test ends, it must
@@ -217,6 +208,7 @@ type reply struct {
 	status int
 	header http.Header
 	body   string
+	last   bool  // the connection ends with it
 	err    error // of reading the body: a cut connection
 }
 
@@ -273,13 +265,13 @@ func (r *rig) post(path, body string, headers ...string) reply {
 // line waits for the access log's line of a request.
 func (r *rig) line(id string) (line map[string]any) {
 	r.t.Helper()
-	r.Until("the access line of "+id, func() bool {
+	eventually(r.t, func() error {
 		for _, line = range r.Access() {
 			if line["request_id"] == id {
-				return true
+				return nil
 			}
 		}
-		return false
+		return errors.New("there is no access line of " + id)
 	})
 	return line
 }

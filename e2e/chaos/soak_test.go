@@ -244,7 +244,7 @@ func (r *rig) once(s *totals, dice *rand.Rand) {
 	case len(h.errors) == 1 && h.done == 0 && h.ends == 0 && h.text != "":
 		s.count(&s.cut)
 	default:
-		s.fail("a %s stream ended as %+v: %s", d.name, h, body)
+		s.fail("a %s stream ended as %+v after %d bytes: …%s", d.name, h, len(body), body[max(0, len(body)-300):])
 	}
 }
 

@@ -27,6 +27,7 @@ func TestACancelReachesTheEngine(t *testing.T) {
 	r := newRig(t, 1, nil, hanging(3))
 	const rounds = 50
 	var took []time.Duration
+	var ids []string
 	for i := range rounds {
 		s := r.stream(chat.path, chat.stream)
 		s.until("content")
@@ -34,7 +35,10 @@ func TestACancelReachesTheEngine(t *testing.T) {
 		s.cancel()
 		r.seesCancels(int64(i + 1))
 		took = append(took, r.workers[0].engine.Stats().CancelledAt.Sub(before))
-		if line := r.line(s.id); line["outcome"] != "client_gone" {
+		ids = append(ids, s.id)
+	}
+	for _, id := range ids {
+		if line := r.line(id); line["outcome"] != "client_gone" {
 			t.Errorf("the log says %v", line)
 		}
 	}

@@ -58,7 +58,8 @@ func Demo(t testing.TB, env ...string) *Process {
 }
 
 // Serve starts `tierway serve` with a configuration, on addresses of its own,
-// and returns when /readyz says that something can be served.
+// and returns when /readyz says that something can be served. Stopping takes
+// the configuration's drain.accept_grace, which is seconds unless it is set.
 func Serve(t testing.TB, yaml string, env ...string) *Process {
 	t.Helper()
 	p := Start(t, yaml, env...)

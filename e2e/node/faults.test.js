@@ -94,6 +94,36 @@ test('an error after heartbeats is raised', async () => {
   await assert.rejects(collect(chat(openai, 'slow-error', { stream: true })), OpenAI.APIError);
 });
 
+test('an error with status 200 is raised', async () => {
+  const [openai] = client({ maxRetries: 0 });
+  for (const model of ['json-error', 'empty']) await assert.rejects(chat(openai, model), (e) => e instanceof OpenAI.APIError && e.status >= 400);
+});
+
+test('a background response is cancelled', async () => {
+  const [openai] = client();
+  const made = await openai.responses.create({ model: 'held', input: 'Say hello', background: true });
+  assert.equal((await openai.responses.cancel(made.id)).status, 'cancelled');
+  assert.equal((await openai.responses.retrieve(made.id)).status, 'cancelled');
+});
+
+test('an aborted stream ends', async () => {
+  // Its engine falls silent after a token: without the abort nothing would end.
+  const [openai] = client();
+  const abort = new AbortController();
+  let chunks = 0;
+  for await (const chunk of await openai.chat.completions.create({ model: 'held', messages: ask, stream: true }, { signal: abort.signal })) {
+    assert.ok(chunk.choices);
+    chunks++;
+    abort.abort();
+  }
+  assert.ok(chunks > 0);
+});
+
+test('a timeout of the client is raised', async () => {
+  const [openai] = client({ maxRetries: 0, timeout: 200 });
+  await assert.rejects(chat(openai, 'held'), OpenAI.APIConnectionTimeoutError);
+});
+
 test('odd streams arrive whole', async () => {
   const [openai] = client();
   for (const model of ['crlf', 'bytewise', 'batched', 'commented', 'null-error']) {

@@ -7,8 +7,8 @@ import openai
 
 from support import ASK, anthropic_client, async_client, client
 
-# What an SDK may raise when a stream breaks: never nothing. That an APIError
-# is a subclass of neither tells a cut stream from a refused request.
+# What a refused request raises. A stream that broke after its status was sent
+# is an APIError and none of these.
 REFUSED = (openai.APIStatusError, anthropic.APIStatusError)
 
 
@@ -66,6 +66,12 @@ class OpenAI(unittest.TestCase):
             self.openai.with_options(max_retries=0).chat.completions.create(model="html", messages=ASK)
         self.assertEqual(caught.exception.code, "worker_protocol")
 
+    def test_an_error_with_status_200_is_raised(self):
+        for model in ("json-error", "empty"):
+            with self.subTest(model):
+                with self.assertRaises(openai.APIStatusError):
+                    self.openai.with_options(max_retries=0).chat.completions.create(model=model, messages=ASK)
+
     def test_an_error_that_is_first_in_a_stream_becomes_a_status(self):
         with self.assertRaises(openai.BadRequestError):
             self.ask("error-first", stream=True)
@@ -105,6 +111,17 @@ class OpenAI(unittest.TestCase):
     def test_an_error_after_heartbeats_is_raised(self):
         with self.assertRaises(openai.APIError):
             list(self.ask("slow-error", stream=True))
+
+    def test_a_background_response_is_cancelled(self):
+        made = self.openai.responses.create(model="held", input="Say hello", background=True)
+        self.assertIn(made.status, ("queued", "in_progress"))
+        self.assertIn(self.openai.responses.retrieve(made.id).status, ("queued", "in_progress"))
+        self.assertEqual(self.openai.responses.cancel(made.id).status, "cancelled")
+        self.assertEqual(self.openai.responses.retrieve(made.id).status, "cancelled")
+
+    def test_a_timeout_of_the_client_is_raised(self):
+        with self.assertRaises(openai.APITimeoutError):
+            self.openai.with_options(timeout=0.2, max_retries=0).chat.completions.create(model="held", messages=ASK)
 
     def test_odd_streams_arrive_whole(self):
         for model in ("crlf", "bytewise", "batched", "commented", "null-error"):

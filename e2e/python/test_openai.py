@@ -164,11 +164,6 @@ class Responses(Case):
         with self.assertRaises(openai.NotFoundError):
             self.openai.responses.retrieve(made.id)
 
-    def test_background_and_cancel(self):
-        made = self.openai.responses.create(model="large", input="Write a very long story", background=True)
-        self.assertIn(made.status, ("queued", "in_progress"))
-        self.assertEqual(self.openai.responses.cancel(made.id).status, "cancelled")
-
     def test_unknown_response(self):
         with self.assertRaises(openai.NotFoundError):
             self.openai.responses.retrieve("resp_that_nobody_made")

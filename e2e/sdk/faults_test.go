@@ -23,6 +23,7 @@ func faultyModels() map[string][]engines.Fault {
 	one := func(f engines.Fault) []engines.Fault { return []engines.Fault{f} }
 	return map[string][]engines.Fault{
 		"good":           nil,
+		"held":           nil, // its engine falls silent after a token until it is told to stop
 		"later":          one(later),
 		"later-async":    one(later),
 		"later-messages": one(later),
@@ -31,6 +32,9 @@ func faultyModels() map[string][]engines.Fault {
 		"limited":        one(engines.Fault{Kind: engines.FaultStatus, Status: http.StatusTooManyRequests, RetryAfter: "1"}),
 		"broken":         one(engines.Fault{Kind: engines.FaultStatus, Status: http.StatusInternalServerError}),
 		"html":           one(engines.Fault{Kind: engines.FaultHTML}),
+		"json-error":     one(engines.Fault{Kind: engines.FaultJSONError}),
+		"empty":          one(engines.Fault{Kind: engines.FaultEmpty}),
+		"no-done":        one(engines.Fault{Kind: engines.FaultNoDone}),
 		"error-first":    one(engines.Fault{Kind: engines.FaultErrorFirst, Form: engines.FormVLLM}),
 		"error-midway":   one(engines.Fault{Kind: engines.FaultErrorEvent, Form: engines.FormVLLM, After: 3}),
 		"error-messages": one(engines.Fault{Kind: engines.FaultErrorEvent, Form: engines.FormMessages, After: 3}),
@@ -61,7 +65,14 @@ func startFaulty(t *testing.T) *faulty {
 	f := &faulty{chaos: map[string]*engines.Chaos{}}
 	var pools strings.Builder
 	for model, faults := range faultyModels() {
-		c := engines.NewChaos(engines.New(engines.Config{Model: model, Seed: 1}))
+		e := engines.New(engines.Config{Model: model, Seed: 1, Script: func(string, []byte) engines.Script {
+			if model == "held" {
+				return engines.Script{HoldAfter: 1}
+			}
+			return engines.Script{}
+		}})
+		t.Cleanup(e.Close)
+		c := engines.NewChaos(e)
 		if err := c.Set(faults...); err != nil {
 			t.Fatal(err)
 		}

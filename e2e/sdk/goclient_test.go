@@ -59,6 +59,22 @@ func collect[T any](s *ssestream.Stream[T]) (all []T, err error) {
 	return all, errors.Join(s.Err(), s.Close())
 }
 
+// last returns the last of what has to have at least n.
+func last[T any](t *testing.T, all []T, n int) T {
+	t.Helper()
+	if len(all) < n {
+		t.Fatalf("only %d of at least %d came", len(all), n)
+	}
+	return all[len(all)-1]
+}
+
+// finish returns why a chat stream of several chunks ended: its last chunk has
+// to say so.
+func finish(t *testing.T, chunks []openai.ChatCompletionChunk) string {
+	t.Helper()
+	return last(t, last(t, chunks, 3).Choices, 1).FinishReason
+}
+
 // refused fails the test unless err is the API's with that status and code.
 func refused(t *testing.T, err error, status int, code string) *openai.Error {
 	t.Helper()

@@ -24,6 +24,7 @@ func goOnFaults(t *testing.T) tally {
 		"broken streams are errors":              goBrokenStreams,
 		"odd streams arrive whole":               goOddStreams,
 		"heartbeats do not disturb":              goHeartbeats,
+		"a background response is cancelled":     goCancels,
 		"embeddings are the same as straight":    goEmbeddings,
 	}
 	for name, do := range all {
@@ -62,13 +63,18 @@ func goStatuses(t *testing.T, f *faulty) {
 	}{
 		"limited": {http.StatusTooManyRequests, "rate_limit_exceeded"},
 		"broken":  {http.StatusBadGateway, "worker_error"},
+		"empty":   {http.StatusBadGateway, "worker_protocol"},
 		"html":    {http.StatusBadGateway, "worker_protocol"},
 		"cut":     {http.StatusBadGateway, "worker_error"},
 	} {
 		_, err := c.Chat.Completions.New(t.Context(), chatOf(model, hello))
 		refused(t, err, want.status, want.code)
 	}
-	_, err := collect(c.Chat.Completions.NewStreaming(t.Context(), chatOf("error-first", hello)))
+	_, err := c.Chat.Completions.New(t.Context(), chatOf("json-error", hello))
+	if e := (*openai.Error)(nil); !errors.As(err, &e) || e.StatusCode < 400 {
+		t.Errorf("an error with status 200 gives %v", err)
+	}
+	_, err = collect(c.Chat.Completions.NewStreaming(t.Context(), chatOf("error-first", hello)))
 	if e := (*openai.Error)(nil); !errors.As(err, &e) || e.StatusCode != http.StatusBadRequest {
 		t.Errorf("an error as a stream's first event gives %v", err)
 	}
@@ -94,10 +100,12 @@ func goBrokenStreams(t *testing.T, f *faulty) {
 
 func goOddStreams(t *testing.T, f *faulty) {
 	c, _ := goClient(f.Process)
-	for _, model := range []string{"good", "crlf", "bytewise", "batched", "commented", "null-error"} {
+	for _, model := range []string{"good", "crlf", "bytewise", "batched", "commented", "null-error", "no-done"} {
 		chunks, err := collect(c.Chat.Completions.NewStreaming(t.Context(), chatOf(model, hello)))
-		if err != nil || len(chunks) < 3 || chunks[len(chunks)-1].Choices[0].FinishReason != "stop" {
-			t.Errorf("%s: %d chunks and the error %v", model, len(chunks), err)
+		if err != nil {
+			t.Errorf("%s: %v after %d chunks", model, err, len(chunks))
+		} else if got := finish(t, chunks); got != "stop" {
+			t.Errorf("%s: the finish reason is %q", model, got)
 		}
 	}
 }
@@ -105,24 +113,35 @@ func goOddStreams(t *testing.T, f *faulty) {
 func goHeartbeats(t *testing.T, f *faulty) {
 	c, _ := goClient(f.Process)
 	chunks := must[[]openai.ChatCompletionChunk](t)(collect(c.Chat.Completions.NewStreaming(t.Context(), chatOf("slow", hello))))
-	if len(chunks) < 3 || chunks[0].Choices == nil {
-		t.Errorf("%d chunks, the first is %s", len(chunks), chunks[0].RawJSON())
+	if got := finish(t, chunks); got != "stop" || len(chunks[0].Choices) == 0 {
+		t.Errorf("the finish reason is %q, the first chunk %s", got, chunks[0].RawJSON())
 	}
 	must[*openai.ChatCompletion](t)(c.Chat.Completions.New(t.Context(), chatOf("slow", hello)))
+}
+
+func goCancels(t *testing.T, f *faulty) {
+	c, _ := goClient(f.Process)
+	made := must[*responses.Response](t)(c.Responses.New(t.Context(), responses.ResponseNewParams{Model: "held", Background: openai.Bool(true),
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(hello)}}))
+	must[*responses.Response](t)(c.Responses.Cancel(t.Context(), made.ID))
+	if got := must[*responses.Response](t)(c.Responses.Get(t.Context(), made.ID, responses.ResponseGetParams{})); got.Status != "cancelled" {
+		t.Errorf("the status after cancelling is %s", got.Status)
+	}
 }
 
 func goEmbeddings(t *testing.T, f *faulty) {
 	c, _ := goClient(f.Process)
 	params := openai.EmbeddingNewParams{Model: "good"}
 	params.Input.OfString = openai.String(hello)
-	through := must[*openai.CreateEmbeddingResponse](t)(c.Embeddings.New(t.Context(), params)).Data[0].Embedding
+	through := last(t, must[*openai.CreateEmbeddingResponse](t)(c.Embeddings.New(t.Context(), params)).Data, 1).Embedding
 	direct, err := engines.Start(f.chaos["good"], "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer direct.Kill()
 	straight := openai.NewClient(option.WithBaseURL(direct.URL+"/v1"), option.WithAPIKey("unused"))
-	if want := must[*openai.CreateEmbeddingResponse](t)(straight.Embeddings.New(t.Context(), params)).Data[0].Embedding; !slices.Equal(through, want) {
+	want := last(t, must[*openai.CreateEmbeddingResponse](t)(straight.Embeddings.New(t.Context(), params)).Data, 1).Embedding
+	if !slices.Equal(through, want) {
 		t.Error("a vector through the gateway is another than straight from its worker")
 	}
 }

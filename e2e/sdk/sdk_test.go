@@ -9,7 +9,28 @@ import (
 	"tierway/e2e/gateway"
 )
 
-func TestMain(m *testing.M) { os.Exit(gateway.Main(m)) }
+func TestMain(m *testing.M) {
+	if err := plainEnvironment(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(gateway.Main(m))
+}
+
+// plainEnvironment takes away what SDKs read from the environment, so that a
+// developer's own keys, headers and proxies are neither used nor needed.
+func plainEnvironment() error {
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if !strings.HasPrefix(name, "OPENAI_") && !strings.HasPrefix(name, "ANTHROPIC_") && !strings.HasSuffix(strings.ToUpper(name), "_PROXY") {
+			continue
+		}
+		if err := os.Unsetenv(name); err != nil {
+			return fmt.Errorf("taking %s out of the environment: %w", name, err)
+		}
+	}
+	return nil
+}
 
 // TestOfficialSDKs runs everything that the SDKs have to do: on the demo, where
 // they get its base URL and key and nothing else, and while engines misbehave.
