@@ -6,8 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -330,6 +332,43 @@ func TestAnIDIsKeptOnlyWhenItIsSane(t *testing.T) {
 	for id, sane := range map[string]bool{"a-B_9.c": true, "": false, strings.Repeat("x", 128): true, strings.Repeat("x", 129): false, "a b": false, "a\nb": false, "ä": false} {
 		if saneID(id) != sane {
 			t.Errorf("%q: %v", id, !sane)
+		}
+	}
+}
+
+func TestAKeptConnectionOutlivesTheDeadlineOfItsLastAnswer(t *testing.T) {
+	r := newRig(t, strings.Replace(keyed, "cors:", "timeouts: { client_stall: 20ms }\ncors:", 1), fakeEngine())
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	defer client.CloseIdleConnections()
+	ask := func(method, path, body string) (status int, reused bool) {
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+		req, err := http.NewRequestWithContext(ctx, method, r.url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", allKey)
+		req.Header.Set("Origin", "https://app.example")
+		req.Header.Set("Access-Control-Request-Method", "POST")
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		return resp.StatusCode, reused
+	}
+	for _, next := range []string{"GET /livez", "GET /readyz", "OPTIONS /v1/chat/completions", "GET /v1/models"} {
+		if status, _ := ask("POST", "/v1/chat/completions", hello); status != 200 {
+			t.Fatalf("the chat: %d", status)
+		}
+		// Nothing but time makes a deadline pass.
+		<-time.After(60 * time.Millisecond)
+		method, path, _ := strings.Cut(next, " ")
+		if status, reused := ask(method, path, ""); status >= 300 || !reused {
+			t.Errorf("%s: %d, on the same connection: %v", next, status, reused)
 		}
 	}
 }
