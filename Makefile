@@ -48,6 +48,7 @@ docs: ## Write the generated references in docs/ anew
 
 deps: .cache/python/.stamp e2e/node/node_modules/.stamp ## Fetch what the tests need, once
 	@scripts/packages.sh
+	@cd e2e/openaigo && go mod download
 
 .cache/python/.stamp: e2e/requirements.txt scripts/python.sh
 	@scripts/quiet.sh "python SDKs" scripts/python.sh .cache/python e2e/requirements.txt

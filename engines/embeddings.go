@@ -46,7 +46,7 @@ func (e *Engine) embeddings(w http.ResponseWriter, r *request) error {
 	}
 	data := make([]map[string]any, len(req.Input))
 	for i, ids := range req.Input {
-		v := unit(hashIDs(e.c.Seed, ids), size)
+		v := unit(hashIDs(seedOf(e.modelName(req.Model)), ids), size) // engines of one model agree
 		data[i] = map[string]any{"object": "embedding", "index": i, "embedding": v}
 		if req.Encoding == "base64" {
 			data[i]["embedding"] = packed(v)
@@ -93,4 +93,13 @@ func packed(v []float32) string {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
 	}
 	return base64.StdEncoding.EncodeToString(b)
+}
+
+// seedOf makes a seed of a model's name.
+func seedOf(model string) uint64 {
+	var seed uint64
+	for _, c := range []byte(model) {
+		seed = mix(seed ^ uint64(c))
+	}
+	return seed
 }

@@ -36,7 +36,6 @@ func (s *Server) metricsHandler() http.Handler {
 func sharePlanes(data, admin http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" || strings.HasPrefix(r.URL.Path, "/admin/") {
-			renewDeadline(w)
 			admin.ServeHTTP(w, r)
 			return
 		}

@@ -50,13 +50,6 @@ func (a *answer) init(w gin.ResponseWriter, d openai.Dialect, stall time.Duratio
 	a.control = http.NewResponseController(unwrapped(w)) // gin's own Flush loses the error
 }
 
-// renewDeadline replaces the write deadline that an earlier answer left on a kept
-// connection, for handlers that write without an answer.
-func renewDeadline(w http.ResponseWriter) {
-	const enough = 30 * time.Second // for a page of metrics to a scraper on a bad link
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(enough)) //nolint:errcheck // a dead connection shows at the write
-}
-
 // unwrapped returns net/http's writer below gin's.
 func unwrapped(w gin.ResponseWriter) http.ResponseWriter {
 	if u, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {

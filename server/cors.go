@@ -32,7 +32,6 @@ func (s *Server) cors(next http.Handler) http.Handler {
 			if allowed {
 				preflight(h, r, c.MaxAge)
 			}
-			renewDeadline(w)
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}

@@ -373,6 +373,18 @@ func TestAKeptConnectionOutlivesTheDeadlineOfItsLastAnswer(t *testing.T) {
 	}
 }
 
+func TestAPingIsNoChunk(t *testing.T) {
+	const chunk = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\n"
+	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "event: ping\ndata: {}\n\n"+chunk+"event: ping\ndata: {}\n\ndata: [DONE]\n\n") //nolint:errcheck // a test's own worker
+	})
+	a := newRig(t, plain, engine).post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+	if a.body != chunk+"data: [DONE]\n\n" {
+		t.Errorf("%q", a.body)
+	}
+}
+
 func TestLlamaCppIsNotAskedForUsageAndItsTimingsCount(t *testing.T) {
 	var sent string
 	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -48,7 +48,7 @@ func (s *stream) run() *failure {
 	idle := s.x.snap.file.Timeouts.Idle
 	for {
 		ev, err := s.events.Next()
-		if len(ev.Raw) > 0 && !ev.Comment {
+		if len(ev.Raw) > 0 && !s.silent(ev) {
 			if s.tracker.Events() == 0 {
 				s.watch.idle(idle, &errIdleTimeout)
 			}
@@ -69,6 +69,12 @@ func (s *stream) run() *failure {
 			s.watch.touch(idle)
 		}
 	}
+}
+
+// silent tells whether an event is nothing to a client: a comment, or a ping in
+// the dialects that have none, which SDKs take for a chunk.
+func (s *stream) silent(ev openai.Event) bool {
+	return ev.Comment || s.terminated() && string(ev.Name) == "ping"
 }
 
 // event handles one event; done says that the stream is over for the client.

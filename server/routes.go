@@ -84,8 +84,8 @@ func (s *Server) dataHandler() http.Handler {
 			e.Handle(rt.method, p.path+rt.path, s.serve(rt, p))
 		}
 	}
-	e.GET("/livez", func(c *gin.Context) { renewDeadline(c.Writer); live(c.Writer) })
-	e.GET("/readyz", func(c *gin.Context) { renewDeadline(c.Writer); s.ready(c.Writer) })
+	e.GET("/livez", func(c *gin.Context) { live(c.Writer) })
+	e.GET("/readyz", func(c *gin.Context) { s.ready(c.Writer) })
 	e.NoRoute(func(c *gin.Context) { s.pass(c.Writer, c.Request, 0) })
 	e.NoMethod(func(c *gin.Context) { s.pass(c.Writer, c.Request, http.StatusMethodNotAllowed) })
 	return s.cors(e)

@@ -57,7 +57,7 @@ func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure,
 		if asked {
 			f.cool = min(retryAfter, coolMax)
 		}
-		f.err = &openai.Error{Code: openai.CodeOverloaded, RetryAfter: max(f.cool, time.Second), Message: "The workers are busy. Try again later."}
+		f.err = &openai.Error{Code: openai.CodeOverloaded, RetryAfter: max(f.cool, retryAfter, time.Second), Message: "The workers are busy. Try again later."}
 		if status == http.StatusTooManyRequests {
 			f.err.Code = openai.CodeRateLimitExceeded
 		}

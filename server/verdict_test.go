@@ -51,6 +51,9 @@ func TestWhatAStatusMeans(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%d (Retry-After %v): %+v, want %+v", c.status, c.after, got, c.want)
 		}
+		if c.asked && f.err.RetryAfter != c.after {
+			t.Errorf("%d: the client is told to wait %v, the worker asked for %v", c.status, f.err.RetryAfter, c.after)
+		}
 		if f.blame == nil || !f.left {
 			t.Errorf("%d: a verdict without blame, or as if nothing had left", c.status)
 		}
