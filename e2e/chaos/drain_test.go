@@ -33,7 +33,7 @@ func released() (engines.Config, chan struct{}) {
 func TestADrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	engine, on := released()
-	r := newRig(t, 1, settings{"drain": `{ accept_grace: 1s, timeout: 30s }`}, engine)
+	r := newRig(t, 1, settings{"drain": `{ accept_grace: 2s, timeout: 30s }`}, engine)
 	s := r.stream(chat.path, chat.stream)
 	s.until("content")
 	kept := r.dial()

@@ -11,7 +11,7 @@ import (
 )
 
 // shortTimeouts make a silent worker fail within a test.
-const shortTimeouts = `{ first_byte: 300ms, idle: 300ms }`
+const shortTimeouts = `{ first_byte: 500ms, idle: 500ms }`
 
 // want is what a request must come to. Zero fields are not looked at, but hits,
 // which then must be the attempts.
@@ -445,6 +445,33 @@ func TestACooledWorkerRestsAsLongAsItAsked(t *testing.T) {
 		if s := seconds(got.header.Get("Retry-After")); s < 20*time.Second || s > 30*time.Second {
 			t.Errorf("Retry-After is %q", got.header.Get("Retry-After"))
 		}
+	}
+}
+
+// TestRetriesHaveABudget: when everybody fails, the gateway adds a fifth to the
+// load, and three a second, not as many again.
+func TestRetriesHaveABudget(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2, nil, engines.Config{})
+	for _, w := range r.workers {
+		if err := w.Set(status(500, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const requests = 100
+	begun := time.Now()
+	for range requests {
+		if got := r.post(chat.path, chat.body); got.status != http.StatusBadGateway {
+			t.Errorf("the status is %d: %s", got.status, got.body)
+		}
+	}
+	// It begins with one second's worth; another may have just begun at each end.
+	most := requests + requests/5 + 3*int64(2+time.Since(begun)/time.Second)
+	if n := r.hits(); n <= requests || n > most {
+		t.Errorf("%d requests became %d attempts, want at most %d", requests, n, most)
+	}
+	if m, err := r.metrics(); err != nil || m.sum("tierway_retry_budget_exhausted_total") == 0 {
+		t.Errorf("no spent budget is counted (%v)", err)
 	}
 }
 

@@ -3,14 +3,18 @@ package chaos
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
 	"tierway/engines"
 )
 
+// TestRequestIDs: a sane id is kept, another is replaced by a UUID, and workers
+// get UUIDs only, since engines refuse others.
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
+	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	r := newRig(t, 1, nil, engines.Config{})
 	for _, id := range []string{"a", "A-b_c.9", strings.Repeat("x", 128)} {
 		if got := r.post(chat.path, chat.body, "X-Request-Id", id); got.header.Get("X-Request-Id") != id {
@@ -22,7 +26,7 @@ func TestRequestIDs(t *testing.T) {
 	for _, id := range []string{"", "a b", `a"b`, "a\tb", "é", strings.Repeat("x", 129), strings.Repeat("x", 10<<10), "<script>"} {
 		got := r.post(chat.path, chat.body, "X-Request-Id", id)
 		mine := got.header.Get("X-Request-Id")
-		if !strings.HasPrefix(mine, "req_") || made[mine] || got.status != http.StatusOK {
+		if !uuid.MatchString(mine) || made[mine] || got.status != http.StatusOK {
 			t.Errorf("%.20q came back as %q with status %d", id, mine, got.status)
 		}
 		made[mine] = true
@@ -30,13 +34,19 @@ func TestRequestIDs(t *testing.T) {
 	}
 	c := r.dial()
 	c.send(head + "X-Request-Id: a\rb: c\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body)
-	if got := c.answer(); got.status == http.StatusOK && !strings.HasPrefix(got.header.Get("X-Request-Id"), "req_") {
-		t.Errorf("an id with a carriage return came back as %q", got.header.Get("X-Request-Id"))
+	if got := c.answer(); got.status != http.StatusBadRequest {
+		t.Errorf("an id with a carriage return: status %d, id %q", got.status, got.header.Get("X-Request-Id"))
 	}
 	for _, seen := range r.workers[0].engine.Requests() {
-		if id := seen.Header.Values("X-Request-Id"); len(id) != 1 || id[0] == "" {
-			t.Errorf("the worker got the ids %q", id)
+		for _, id := range seen.Header.Values("X-Request-Id") {
+			if !made[id] {
+				t.Errorf("a worker got the id %q", id)
+			}
+			delete(made, id)
 		}
+	}
+	if len(made) > 0 {
+		t.Errorf("the worker never got %v", made)
 	}
 }
 
@@ -51,12 +61,13 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 	}
 	r := newRig(t, 0, own, engines.Config{}, "WORKER_KEY=the-worker's-key")
 	r.workers = []*worker{w}
+	const id = "0d4a6ad5-5a5c-4a3e-9d0c-2f1f3ad1c0de"
 	c := r.dial()
 	c.send(lines("POST /v1/chat/completions HTTP/1.1", "Host: gateway", "Content-Type: application/json",
 		"Authorization: Bearer the-client's-key", "Cookie: session=secret", "X-Tenant-Id: other", "X-User-Id: me",
 		"OpenAI-Organization: org", "OpenAI-Project: project", "Proxy-Authorization: Basic secret", "Api-Key: secret",
 		"X-Forwarded-For: 10.0.0.1", "X-Forwarded-Host: evil", "X-Real-IP: 10.0.0.1", "Forwarded: for=10.0.0.1", "Via: 1.1 proxy",
-		"Accept-Encoding: gzip, br", "TE: trailers", "Keep-Alive: timeout=5", "X-Request-Id: mine", "X-Hop: 1", "X-Custom: kept",
+		"Accept-Encoding: gzip, br", "TE: trailers", "Keep-Alive: timeout=5", "X-Request-Id: "+id, "X-Hop: 1", "X-Custom: kept",
 		"Connection: close, Authorization, X-Request-Id, Content-Length, Host, X-Hop, Accept-Encoding",
 		fmt.Sprintf("Content-Length: %d", len(chat.body)), "", chat.body))
 	if got := c.answer(); got.status != http.StatusOK {
@@ -64,7 +75,7 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 	}
 	seen := w.engine.Requests()[0]
 	for name, value := range map[string]string{
-		"Authorization": "Bearer the-worker's-key", "X-Request-Id": "mine", "X-Custom": "kept", "Content-Type": "application/json",
+		"Authorization": "Bearer the-worker's-key", "X-Request-Id": id, "X-Custom": "kept", "Content-Type": "application/json",
 		"Content-Length": fmt.Sprint(len(chat.body)), "Accept-Encoding": "identity",
 		"Cookie": "", "X-Tenant-Id": "", "X-User-Id": "", "Openai-Organization": "", "Openai-Project": "", "Proxy-Authorization": "", "Api-Key": "",
 		"X-Forwarded-For": "", "X-Forwarded-Host": "", "X-Real-Ip": "", "Forwarded": "", "Via": "", "Te": "", "Keep-Alive": "", "X-Hop": "",

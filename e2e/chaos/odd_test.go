@@ -193,9 +193,9 @@ func TestAStaleConnectionIsNobodysFault(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatEngineClosesAfterEachStream: llama.cpp promises to keep
-// them; every next request must go well all the same.
-func TestConnectionsThatEngineClosesAfterEachStream(t *testing.T) {
+// TestAConnectionThatItsEngineClosesAfterEachStream, as llama.cpp does though it
+// promises to keep it, harms no next request.
+func TestAConnectionThatItsEngineClosesAfterEachStream(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultCloseEach}); err != nil {

@@ -74,7 +74,7 @@ func says(string, []byte) engines.Script { return engines.Script{Text: answerTex
 func newWorker(t *testing.T, name string, c engines.Config) *worker {
 	t.Helper()
 	w := newEngine(t, name, c)
-	w.serve(t, w.Chaos)
+	w.serve(t, w.Chaos, "127.0.0.1:0")
 	return w
 }
 
@@ -92,9 +92,9 @@ func newEngine(t *testing.T, name string, c engines.Config) *worker {
 }
 
 // serve makes the worker listen, with front before it.
-func (w *worker) serve(t *testing.T, front http.Handler) {
+func (w *worker) serve(t *testing.T, front http.Handler, addr string) {
 	t.Helper()
-	server, err := engines.Start(front, "127.0.0.1:0")
+	server, err := engines.Start(front, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +106,8 @@ func (w *worker) serve(t *testing.T, front http.Handler) {
 	})
 }
 
-// newRig starts a gateway before n workers named w0, w1, …, of which w0 is asked
-// first: they are asked in turn.
+// newRig starts a gateway before n workers named w0, w1, …, which are asked in
+// turn, w0 first. What own has replaces its settings; env is added to its environment.
 func newRig(t *testing.T, n int, own settings, c engines.Config, env ...string) *rig {
 	t.Helper()
 	r := &rig{t: t}
@@ -212,8 +212,8 @@ type reply struct {
 	err    error // of reading the body: a cut connection
 }
 
-// request makes a request with an id of its own; headers are name and value in
-// turn.
+// request makes a request with an id of its own, a UUID, which workers get too;
+// headers are name and value in turn.
 func (r *rig) request(ctx context.Context, method, path, body string, headers ...string) *http.Request {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+r.data+path, strings.NewReader(body))
@@ -223,7 +223,7 @@ func (r *rig) request(ctx context.Context, method, path, body string, headers ..
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	req.Header.Set("X-Request-Id", fmt.Sprintf("t-%d", r.ids.Add(1)))
+	req.Header.Set("X-Request-Id", fmt.Sprintf("00000000-0000-4000-8000-%012x", r.ids.Add(1)))
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}

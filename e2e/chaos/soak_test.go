@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -130,7 +131,7 @@ func newSoak(t *testing.T, s *totals) (*rig, []http.Handler) {
 			})()
 			w.ServeHTTP(rw, req)
 		})
-		w.serve(t, front)
+		w.serve(t, front, haven(i))
 		ws, fronts = append(ws, w), append(fronts, front)
 	}
 	r := newRig(t, 0, settings{
@@ -143,6 +144,18 @@ func newSoak(t *testing.T, s *totals) (*rig, []http.Handler) {
 	r.workers = ws
 	r.client.Transport.(*http.Transport).MaxIdleConnsPerHost = s.clients
 	return r, fronts
+}
+
+// haven is an address of the i-th worker's own: on 127.0.0.1 a connection of
+// somebody else could take its port while it is dead.
+func haven(i int) string {
+	own := fmt.Sprintf("127.0.0.%d:0", 2+i)
+	l, err := net.Listen("tcp", own)
+	if err != nil {
+		return "127.0.0.1:0" // where loopback is one address only
+	}
+	l.Close()
+	return own
 }
 
 // soakText is a stream of some 70 tokens.
@@ -186,11 +199,13 @@ func (r *rig) haunt(ctx context.Context, s *totals, fronts []http.Handler) {
 		w.server.Kill()
 		s.deaths++
 		within(ctx, rand.N(200*time.Millisecond)) // so long it is dead
-		server, err := engines.Start(fronts[i], at)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		w.server = server
+		eventually(r.t, func() error {
+			server, err := engines.Start(fronts[i], at)
+			if err == nil {
+				w.server = server
+			}
+			return err
+		})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -197,4 +198,37 @@ func TestHTTP2CutsAreNoCleanEnds(t *testing.T) {
 	s := r.streamOver(context.Background(), "https://"+r.data, chat.path, chat.stream)
 	body, err := s.rest()
 	checkCut(t, chat, reply{body: body, err: err}, want{code: "worker_error"})
+}
+
+// TestRapidResetsLeaveNothingBehind: a client that opens HTTP/2 streams and resets
+// them at once costs what it asked for and no more, and the next one is served.
+func TestRapidResetsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	a.issue(t, 1)
+	r := newRig(t, 1, settings{"tls": a.section()}, hanging(3))
+	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			for range 50 {
+				ctx, cancel := context.WithCancel(context.Background())
+				ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { cancel() }})
+				req := r.request(ctx, http.MethodPost, chat.path, chat.stream)
+				req.URL.Scheme = "https"
+				if resp, err := r.client.Do(req); err == nil {
+					resp.Body.Close()
+				}
+				cancel()
+			}
+		})
+	}
+	clients.Wait()
+	r.quiet()
+	s := r.streamOver(context.Background(), "https://"+r.data, chat.path, chat.stream)
+	s.until("The ")
+	s.cancel()
+	if hits, left := r.hits(), r.cancelled(); hits == 0 || hits > 401 {
+		t.Errorf("the engine saw %d requests, of which %d were left", hits, left)
+	}
 }
