@@ -15,8 +15,7 @@ func (s *Server) adminHandler() http.Handler {
 	if s.snapshot.Load().file.Metrics.Listen == "" {
 		e.GET("/metrics", gin.WrapH(s.metrics.Handler()))
 	}
-	e.GET("/livez", func(c *gin.Context) { live(c.Writer) })
-	e.GET("/readyz", func(c *gin.Context) { s.ready(c.Writer) })
+	s.probes(e)
 	e.GET("/admin/workers", s.admin(s.listWorkers))
 	e.NoRoute(func(c *gin.Context) { problem(c.Writer, http.StatusNotFound, "There is nothing at this address.") })
 	e.NoMethod(func(c *gin.Context) {

@@ -3,6 +3,7 @@ package server
 import (
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,19 +157,31 @@ func (a *answer) writeLocked(p []byte, flush bool) error {
 	if a.err != nil {
 		return a.err
 	}
-	now := time.Now()
-	// The deadline rolls with the writes; setting it costs a system timer, so
-	// it is renewed only after a quarter of its time.
-	if now.Sub(a.deadline) > a.stall/4 {
+	for piece := range slices.Chunk(p, pieceBytes) {
+		if a.rollLocked() != nil {
+			return a.err
+		}
+		if _, a.err = a.w.Write(piece); a.err != nil {
+			return a.err
+		}
+	}
+	if flush && a.rollLocked() == nil {
+		a.err = a.control.Flush()
+	}
+	a.written = time.Now()
+	return a.err
+}
+
+// pieceBytes is how much a client must take within the stall time: 64 KiB in the
+// default 30 s is a tenth of the slowest phone.
+const pieceBytes = 64 << 10
+
+// rollLocked renews the write deadline, which rolls with what the client takes.
+// Setting it costs a timer, so it is left alone for a quarter of its time.
+func (a *answer) rollLocked() error {
+	if now := time.Now(); now.Sub(a.deadline) > a.stall/4 {
 		a.deadline = now
 		a.err = a.control.SetWriteDeadline(now.Add(a.stall))
 	}
-	if a.err == nil && len(p) > 0 {
-		_, a.err = a.w.Write(p)
-	}
-	if a.err == nil && flush {
-		a.err = a.control.Flush()
-	}
-	a.written = now
 	return a.err
 }

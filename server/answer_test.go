@@ -27,11 +27,22 @@ func (w *wire) FlushError() error { w.Flush(); return w.broken }
 
 func newAnswer(stall time.Duration) (*answer, *wire) {
 	w := &wire{ResponseRecorder: httptest.NewRecorder()}
+	return answerOver(w, stall), w
+}
+
+func answerOver(w http.ResponseWriter, stall time.Duration) *answer {
 	gin.SetMode(gin.ReleaseMode)
 	c, _ := gin.CreateTestContext(w)
 	a := &answer{}
 	a.init(c.Writer, openai.Chat, stall)
-	return a, w
+	return a
+}
+
+// beats counts the heartbeats that were sent.
+func beats(a *answer, w *wire) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return strings.Count(w.Body.String(), string(heartbeat))
 }
 
 func TestTheFirstHeartbeatOpensAnAnswerAndLaterOnesFillPauses(t *testing.T) {
@@ -61,18 +72,18 @@ func TestTheFirstHeartbeatOpensAnAnswerAndLaterOnesFillPauses(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := strings.Count(w.Body.String(), string(heartbeat)); n != 1 {
+		if n := beats(a, w); n != 1 {
 			t.Errorf("%d heartbeats, want the first alone", n)
 		}
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		if n := strings.Count(w.Body.String(), string(heartbeat)); n != 3 {
+		if n := beats(a, w); n != 3 {
 			t.Errorf("%d heartbeats after a pause of 31 s, want 3", n)
 		}
 		a.stopBeats()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if n := strings.Count(w.Body.String(), string(heartbeat)); n != 3 {
+		if n := beats(a, w); n != 3 {
 			t.Errorf("%d heartbeats after the end, want 3", n)
 		}
 	})

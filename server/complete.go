@@ -122,11 +122,17 @@ func (x *exchange) gather() {
 		output = min(output, x.req.MaxTokens)
 	}
 	x.facts = routing.Request{Rand: x.s.rand(), PromptTokens: x.d.PromptTokens, OutputTokens: output, Stream: x.req.Stream}
-	if x.req.Stream {
+	if x.req.Stream && eventful(x.dialect) {
 		x.answer.startBeats(x.pool.HeartbeatAfter, func() { h := setInto(x.w.Header()); x.openHeaders(&h) })
 	}
 	x.d.OverheadMs = ms(time.Since(x.readAt))
 	x.s.metrics.Overhead.Observe(x.d.OverheadMs / 1000)
+}
+
+// eventful tells whether a dialect's streams are relayed event by event, so that
+// a comment can stand between two.
+func eventful(d openai.Dialect) bool {
+	return d == openai.Chat || d == openai.Completions || d == openai.Responses || d == openai.Messages
 }
 
 // passThrough serves a request that is on no route: untouched through a pool

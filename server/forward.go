@@ -131,7 +131,10 @@ type attempt struct {
 func (a *attempt) exchange() *failure {
 	resp, err := a.send(!a.m.refuses.Load() && !a.m.timed.Load())
 	if err == nil && a.refusedAddition(resp) {
-		resp, err = a.send(false)
+		if resp, err = a.send(false); err == nil && resp.Status < 300 {
+			a.m.refuses.Store(true)
+			a.x.s.log.Info("the engine refuses a field that accounting adds; it is left out from now on", "worker", a.m.name)
+		}
 	}
 	if err != nil {
 		return a.sendFailure(err)
@@ -167,8 +170,8 @@ func (a *attempt) settle(f *failure) {
 	blame := a.blame
 	if f != nil {
 		blame = f.blame
-		if f.cool > 0 {
-			a.x.pool.routing.Cool(a.lease.Worker(), time.Now().Add(f.cool))
+		if w := a.lease.Worker(); w != nil && f.cool > 0 {
+			a.x.pool.routing.Cool(w, time.Now().Add(f.cool))
 		}
 		if f.suspect {
 			a.m.worker.Suspect()

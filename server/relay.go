@@ -36,8 +36,12 @@ func (a *attempt) relay(resp *workers.Response) *failure {
 	return protocolFailure("a 2xx answer of the type %q", kind)
 }
 
-// refusalMax bounds what is read of an error's body.
-const refusalMax = 64 << 10
+const (
+	// refusalMax bounds what is read of an error's body: a page of text.
+	refusalMax = 64 << 10
+	// refusalWait bounds how long an error's body may take after its head.
+	refusalWait = 2 * time.Second
+)
 
 // refusal handles an answer that is not 2xx.
 func (a *attempt) refusal(resp *workers.Response) *failure {
@@ -46,10 +50,10 @@ func (a *attempt) refusal(resp *workers.Response) *failure {
 	if passes && a.x.dialect == openai.Other {
 		return a.passRaw(resp, f.blame)
 	}
-	body := readSome(resp.Body, refusalMax)
 	if !passes {
 		return &f
 	}
+	body := a.readRefusal(resp)
 	a.blame = f.blame
 	a.lease.Answered(f.blame)
 	a.passRefusal(resp, body)
@@ -91,24 +95,31 @@ func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
 	x.d.Outcome, x.d.Code = routing.Refused, string(codeWorkerRefused) // an engine's own words are not for the log
 }
 
-// refusedAddition tells whether the engine refused a field that was added for
-// accounting; the worker then gets nothing added any more. The answer's body is
-// put back if it was something else.
+// refusedAddition tells whether the engine may have refused a field that was
+// added for accounting: whether its error names one. An engine that repeats the
+// request in its errors names it too, so only an answer to the request without
+// the field proves it. The body is put back if it was something else.
 func (a *attempt) refusedAddition(resp *workers.Response) bool {
 	if len(a.added) == 0 || resp.Status != http.StatusBadRequest && resp.Status != http.StatusUnprocessableEntity {
 		return false
 	}
-	body := readSome(resp.Body, refusalMax)
+	body := a.readRefusal(resp)
 	for _, name := range a.added {
 		if bytes.Contains(body, []byte(name)) {
 			resp.Body.Close()
-			a.m.refuses.Store(true)
-			a.x.s.log.Info("the engine refuses a field that accounting adds; it is left out from now on", "worker", a.m.name, "field", name)
 			return true
 		}
 	}
-	resp.Body = readCloser{io.MultiReader(bytes.NewReader(body), resp.Body), resp.Body}
+	resp.Body = readCloser{bytes.NewReader(body), resp.Body}
 	return false
+}
+
+// readRefusal reads an error's body, as far as it comes soon: nobody waits for
+// the rest of an error.
+func (a *attempt) readRefusal(resp *workers.Response) []byte {
+	a.watch.idle(refusalWait, &errIdleTimeout)
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) //nolint:errcheck // what came is what there is
+	return body
 }
 
 // readCloser reads from one and closes another.
@@ -226,6 +237,7 @@ func (a *attempt) remember(id string) {
 // whenever the worker pauses.
 func (a *attempt) relayRaw(resp *workers.Response) *failure {
 	x := a.x
+	x.answer.stopBeats() // there is no place for a comment in bytes that are not looked into
 	kept := x.s.scratch.copies.Get().(*[]byte)
 	defer x.s.scratch.copies.Put(kept)
 	idle := x.snap.file.Timeouts.Idle
@@ -271,13 +283,6 @@ func (a *attempt) cutRaw(f *failure) {
 	if a.x.gone() {
 		a.x.d.Outcome = routing.ClientGone
 	}
-}
-
-// readSome reads at most so many bytes and forgives an error: the rest of an
-// error's body is nobody's loss.
-func readSome(r io.Reader, most int64) []byte {
-	b, _ := io.ReadAll(io.LimitReader(r, most)) //nolint:errcheck // see above
-	return b
 }
 
 // mediaType returns the type of a Content-Type in lower case, without its

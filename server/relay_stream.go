@@ -66,7 +66,9 @@ func (s *stream) run() *failure {
 			if s.flush() != nil {
 				return s.clientLeft()
 			}
-			s.watch.touch(idle)
+			if s.tracker.Events() > 0 { // comments are no first event
+				s.watch.touch(idle)
+			}
 		}
 	}
 }

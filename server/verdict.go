@@ -47,6 +47,7 @@ func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure,
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		f.blame, f.retry = excluded("the worker refused the gateway's key with %d", status), true
+		f.cool = coolMin // nobody answers faster, so that without a rest it would get the most
 		f.err = &openai.Error{Code: openai.CodeWorkerAuthFailed, Message: "The worker refused the gateway's credentials. Its operator must check the worker's api_key_env."}
 	case status == http.StatusRequestTimeout:
 		f.blame, f.retry = excluded("the worker answered 408"), true
@@ -62,7 +63,7 @@ func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure,
 			f.err.Code = openai.CodeRateLimitExceeded
 		}
 	case status >= 500:
-		f.blame, f.retry = fmt.Errorf("the worker answered %d", status), true
+		f.blame, f.retry, f.suspect = fmt.Errorf("the worker answered %d", status), true, true
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer.", Cause: f.blame}
 	case status >= 400:
 		f.blame = excluded("the worker refused the request with %d", status)
@@ -91,7 +92,7 @@ func (a *attempt) sendFailure(err error) *failure {
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "No worker could be reached.", Cause: err}
 	case cause == nil:
 		f.suspect = true
-		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker broke off before it answered.", Cause: err}
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker broke off before its answer was whole.", Cause: err}
 	case errors.Is(cause, errFirstByteTimeout), errors.Is(cause, errIdleTimeout):
 		f.blame, f.suspect = cause, true
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker did not answer in time.", Cause: cause}

@@ -1,0 +1,156 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// check compares the only answer of a rig, its log line and the metrics with what
+// was wanted. It ends the gateway, which then has written every line.
+func (r *rig) check(t *testing.T, d dialect, stream bool, got reply, w want) {
+	t.Helper()
+	if got.status != w.status {
+		t.Errorf("the status is %d, want %d: %s", got.status, w.status, got.body)
+	}
+	if got.err != nil {
+		t.Errorf("reading the answer: %v", got.err)
+	}
+	switch {
+	case w.frame:
+		checkCut(t, d, got, w)
+	case w.status == http.StatusOK:
+		checkWhole(t, d, stream, got)
+		if name := fmt.Sprintf("w%d", w.attempts-1); got.header.Get("X-Routed-To") != name {
+			t.Errorf("%s answered, want %s", got.header.Get("X-Routed-To"), name)
+		}
+	default:
+		checkRefusal(t, d, got, w)
+	}
+	r.checkCounts(t, w)
+	r.quiet()
+	r.Stop()
+	r.checkLine(t, got, w)
+}
+
+// checkWhole wants the whole text and a proven end.
+func checkWhole(t *testing.T, d dialect, stream bool, got reply) {
+	t.Helper()
+	if !stream {
+		if !strings.Contains(got.body, answerText) {
+			t.Errorf("the answer is %s", got.body)
+		}
+		return
+	}
+	h := heard(got.body)
+	if h.text != answerText || !d.proven(h) || len(h.errors) > 0 {
+		t.Errorf("the client heard %+v of %s", h, got.body)
+	}
+	if kind := got.header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Errorf("the type is %q", kind)
+	}
+}
+
+// checkCut wants a part of the text, then one error, and no end.
+func checkCut(t *testing.T, d dialect, got reply, w want) {
+	t.Helper()
+	h := heard(got.body)
+	if len(h.errors) != 1 {
+		t.Fatalf("there are %d error frames, want 1: %s", len(h.errors), got.body)
+	}
+	if w.code != "*" && d.name != "messages" && h.errors[0].Code != w.code {
+		t.Errorf("the frame's code is %v, want %s", h.errors[0].Code, w.code)
+	}
+	all := events(got.body)
+	if last := transcriptOf(all[len(all)-1]); len(last.errors) != 1 {
+		t.Errorf("the error frame is not the last: %s", got.body)
+	}
+	if h.done > 0 || h.ends > 0 {
+		t.Errorf("a cut stream has a clean end: %s", got.body)
+	}
+	if h.text == answerText {
+		t.Error("the cut stream was whole")
+	}
+}
+
+func transcriptOf(e event) (t transcript) {
+	t.event(e)
+	return t
+}
+
+// checkRefusal wants an error in the dialect's shape.
+func checkRefusal(t *testing.T, d dialect, got reply, w want) {
+	t.Helper()
+	e, ok := bodyError(got.body)
+	if !ok || e.Message == "" {
+		t.Fatalf("this is no error: %s", got.body)
+	}
+	if w.code != "*" && d.name != "messages" && e.Code != w.code {
+		t.Errorf("the code is %v, want %s", e.Code, w.code)
+	}
+	if d.name == "messages" && (!strings.Contains(got.body, `"type":"error"`) || e.Type == "") {
+		t.Errorf("this is no error of the dialect: %s", got.body)
+	}
+	if kind := got.header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
+		t.Errorf("the type is %q", kind)
+	}
+	if after := got.header.Get("Retry-After"); (after != "") != w.after || after == "0" {
+		t.Errorf("Retry-After is %q", after)
+	}
+	if never := got.header.Get("X-Should-Retry") == "false"; never != w.never && w.never {
+		t.Error("x-should-retry: false is missing: the SDK would multiply the attempts")
+	}
+}
+
+// checkLine compares the request's line in the access log.
+func (r *rig) checkLine(t *testing.T, got reply, w want) {
+	t.Helper()
+	line := r.line(got.id)
+	for key, value := range map[string]any{"status": float64(w.status), "outcome": w.outcome, "attempts": float64(w.attempts), "worker": fmt.Sprintf("w%d", w.attempts-1)} {
+		if line[key] != value {
+			t.Errorf("the log's %s is %v, want %v", key, line[key], value)
+		}
+	}
+	if w.code != "*" && w.code != "" && line["code"] != w.code {
+		t.Errorf("the log's code is %v, want %s", line["code"], w.code)
+	}
+	if w.code == "" && line["code"] != nil {
+		t.Errorf("the log's code is %v of a request that went well", line["code"])
+	}
+	if w.outcome == "truncated" && line["cause"] == nil {
+		t.Error("the log does not say why the stream was cut")
+	}
+}
+
+// checkCounts compares what the workers saw and what the metrics say. A series
+// may be a moment behind the answer, so it is asked again.
+func (r *rig) checkCounts(t *testing.T, w want) {
+	t.Helper()
+	hits := w.hits
+	if hits == 0 {
+		hits = int64(w.attempts)
+	}
+	if n := r.hits(); n != hits {
+		t.Errorf("the workers saw %d requests, want %d", n, hits)
+	}
+	eventually(t, func() error {
+		m, err := r.metrics()
+		if err != nil {
+			return err
+		}
+		count := func(result string) float64 { return m.sum("tierway_attempts_total", `result="`+result+`"`) }
+		results := fmt.Sprintf("%v/%v/%v", count("ok"), count("error"), count("excluded"))
+		switch {
+		case w.results != "" && results != w.results:
+			return fmt.Errorf("the attempts are %s (ok/error/excluded), want %s", results, w.results)
+		case m.sum("tierway_retries_total") != float64(w.attempts-1):
+			return fmt.Errorf("there were %v retries, want %d", m.sum("tierway_retries_total"), w.attempts-1)
+		case m.sum("tierway_requests_total", `outcome="`+w.outcome+`"`) != 1:
+			return fmt.Errorf("no request is counted as %s", w.outcome)
+		case w.end != "" && m.sum("tierway_stream_end_total", `reason="`+w.end+`"`) != 1:
+			return fmt.Errorf("no stream is counted as ended by %s", w.end)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,165 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// restless has timeouts that a test can outlast.
+const restless = `
+auth: { required: false }
+health: { path: "off" }
+queue: { heartbeat_after: 20ms }
+timeouts: { idle: 50ms }
+tiers:
+  - name: small
+    model: fake-7b
+    serves: [chat, responses, images, audio]
+    workers: [ %s ]
+`
+
+// say writes a part of an answer to the wire.
+func say(t *testing.T, w http.ResponseWriter, text string) {
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Error(err)
+	}
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		t.Error(err)
+	}
+}
+
+const chunkAndEnd = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+
+func TestAFaultAtAStoredAnswerIsAnErrorLikeAnyOther(t *testing.T) {
+	fault := ""
+	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch fault {
+		case "429":
+			w.WriteHeader(http.StatusTooManyRequests)
+		case "cut":
+			panic(http.ErrAbortHandler)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			say(t, w, `{"id":"resp_1","object":"response","status":"completed","output":[]}`)
+		}
+	}))
+	if a := r.post("/v1/responses", `{"model":"small","input":"x"}`); a.status != 200 {
+		t.Fatal(a)
+	}
+	for f, want := range map[string]int{"": 200, "429": 429, "cut": 502} {
+		fault = f
+		if a := r.do("GET", "/v1/responses/resp_1", ""); a.status != want {
+			t.Errorf("%q: %d %s", f, a.status, a.body)
+		}
+	}
+}
+
+func TestNothingIsMixedIntoBytesThatAreNotLookedInto(t *testing.T) {
+	const pause = 60 * time.Millisecond // three heartbeats
+	r := newRig(t, strings.Replace(restless, "idle: 50ms", "idle: 5s", 1), http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		<-time.After(pause)
+		kind, half := "audio/mpeg", "AAAA"
+		if strings.Contains(q.URL.Path, "images") {
+			kind, half = "text/event-stream", `data: {"b64_json":"AAAA`
+		}
+		w.Header().Set("Content-Type", kind)
+		say(t, w, half)
+		<-time.After(pause)
+		say(t, w, "BBBB")
+	}))
+	for path, want := range map[string]string{"audio/speech": "AAAABBBB", "images/generations": `data: {"b64_json":"AAAABBBB`} {
+		a := r.post("/v1/"+path, `{"model":"small","prompt":"x","input":"x","stream":true}`)
+		if a.body != want || a.err != nil {
+			t.Errorf("%s: %q, %v", path, a.body, a.err)
+		}
+	}
+}
+
+func TestACommentIsNoFirstEvent(t *testing.T) {
+	r := newRig(t, restless, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(t, w, ": warming up\n\n")
+		<-time.After(200 * time.Millisecond) // four times idle, which counts from the first event
+		say(t, w, chunkAndEnd)
+	}))
+	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+	if a.status != 200 || !strings.HasSuffix(a.body, chunkAndEnd) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestOneTenantsMistakeDoesNotEndAccounting(t *testing.T) {
+	var last string
+	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		b, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if last = string(b); strings.Contains(last, `"logit_bias":"bad"`) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			say(t, w, fmt.Sprintf(`{"detail":[{"loc":["body","logit_bias"],"msg":"bad","input":%s}]}`, b))
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(t, w, chunkAndEnd)
+	}))
+	good := `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`
+	if a := r.post("/v1/chat/completions", strings.Replace(good, "{", `{"logit_bias":"bad",`, 1)); a.status != 422 {
+		t.Errorf("the mistake: %d %s", a.status, a.body)
+	}
+	r.post("/v1/chat/completions", good)
+	if !strings.Contains(last, "include_usage") {
+		t.Errorf("usage is not asked for any more: %s", last)
+	}
+}
+
+func TestAnErrorWhoseBodyHangsIsRetriedAtOnce(t *testing.T) {
+	hang := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-q.Context().Done() // which is the gateway's leaving, not the end of a timeout
+	})
+	r := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), hang, fakeEngine())
+	for range 2 {
+		if a := r.post("/v1/chat/completions", hello); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+}
+
+// slowWire takes a piece in a tenth of a second, and nothing after its deadline.
+type slowWire struct {
+	*wire
+	until time.Time
+}
+
+func (w *slowWire) SetWriteDeadline(t time.Time) error { w.until = t; return nil }
+
+func (w *slowWire) Write(p []byte) (int, error) {
+	time.Sleep(100 * time.Millisecond)
+	if time.Now().After(w.until) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return w.wire.Write(p)
+}
+
+func TestAClientThatReadsSteadilyIsNotCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, inner := newAnswer(time.Second)
+		w := &slowWire{wire: inner}
+		a := answerOver(w, time.Second)
+		a.head(http.StatusOK, func(http.Header) {})
+		if err := a.write(make([]byte, 40*pieceBytes), true); err != nil { // four seconds of a stall time of one
+			t.Error(err)
+		}
+	})
+}
