@@ -163,3 +163,30 @@ func TestAClientThatReadsSteadilyIsNotCut(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatComesAfterTheEndIsCountedAndNotSent(t *testing.T) {
+	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(t, w, chunkAndEnd+`data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":1}}`+"\n\n"+`data: {"error":{"message":"late"}}`+"\n\n")
+	}))
+	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+	if a.body != chunkAndEnd {
+		t.Errorf("%q", a.body)
+	}
+	r.Server.access.flush()
+	if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":7`) || !strings.Contains(line, `"outcome":"ok"`) {
+		t.Errorf("the line: %s", line)
+	}
+}
+
+func TestAWholeAnswerDoesNotFitIntoAnOpenStream(t *testing.T) {
+	r := newRig(t, strings.Replace(restless, "idle: 50ms", "idle: 5s", 1), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		<-time.After(100 * time.Millisecond) // five heartbeats
+		w.Header().Set("Content-Type", "application/json")
+		say(t, w, `{"object":"chat.completion","choices":[]}`)
+	}))
+	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+	if !strings.HasPrefix(a.body, string(heartbeat)) || !strings.Contains(a.body, `"code":"worker_protocol"`) || strings.Contains(a.body, "chat.completion") {
+		t.Errorf("%q", a.body)
+	}
+}

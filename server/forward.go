@@ -18,7 +18,9 @@ import (
 func (x *exchange) forward() error {
 	x.setDeadline()
 	x.s.budget.request()
-	x.stayWithStored()
+	if err := x.stayWithStored(); err != nil {
+		return err
+	}
 	var last *failure
 	for n := 1; ; n++ {
 		x.facts.Now = time.Now()
@@ -65,14 +67,20 @@ func (x *exchange) setDeadline() {
 }
 
 // stayWithStored sends a follow-up of a stored response to the worker that
-// holds it.
-func (x *exchange) stayWithStored() {
-	if x.req.PreviousResponseID == "" {
-		return
+// holds it. Another tenant's response does not exist.
+func (x *exchange) stayWithStored() error {
+	id := x.req.PreviousResponseID
+	if id == "" {
+		return nil
 	}
-	if at, ok := x.s.stored.get(x.req.PreviousResponseID); ok && at.tenant == x.tenant.Name && at.pool == x.pool.Name {
+	at, known := x.s.stored.get(id)
+	switch {
+	case known && at.tenant != x.tenant.Name:
+		return responseNotFound(id)
+	case known && at.pool == x.pool.Name:
 		x.tried = x.pool.routing.Except(at.member)
 	}
+	return nil
 }
 
 // mayRetry decides whether another worker is tried after the n-th attempt

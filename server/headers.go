@@ -30,7 +30,7 @@ var withheld = map[string]bool{
 	"Authorization": true, "Proxy-Authorization": true, "X-Api-Key": true, "Api-Key": true, "Cookie": true,
 	"X-Tenant-Id": true, "X-User-Id": true, "X-Tenant": true, "Openai-Organization": true, "Openai-Project": true,
 	"X-Model-Tier": true, "X-Request-Priority": true, "X-Request-Id": true,
-	"Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Real-Ip": true, "Via": true,
+	"Forwarded": true, "X-Real-Ip": true, "X-Client-Ip": true, "X-Original-Forwarded-For": true, "True-Client-Ip": true, "Cf-Connecting-Ip": true, "Via": true,
 	"Origin": true, "Referer": true,
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true,
 	"Transfer-Encoding": true, "Upgrade": true, "Expect": true, "Host": true,
@@ -42,7 +42,7 @@ var withheld = map[string]bool{
 func workerHeader(from http.Header, requestID string) http.Header {
 	to := make(http.Header, len(from)+1)
 	for k, v := range from {
-		if !withheld[k] {
+		if !withheld[k] && !strings.HasPrefix(k, "X-Forwarded-") {
 			to[k] = v
 		}
 	}

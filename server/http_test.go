@@ -183,6 +183,13 @@ func TestStoredAnswersAreTheirTenantsAlone(t *testing.T) {
 	if a := r.do("DELETE", path, "", "Authorization", fewKey); a.status != 404 {
 		t.Errorf("another tenant deleted: %d", a.status)
 	}
+	followUp := `{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":"` + idPattern.FindString(made.body) + `"}`
+	if a := r.post("/v1/responses", followUp, "Authorization", fewKey); a.status != 404 {
+		t.Errorf("another tenant went on with it: %d %s", a.status, a.body)
+	}
+	if a := r.post("/v1/responses", followUp, "Authorization", allKey); a.status != 200 {
+		t.Errorf("its own tenant could not go on with it: %d %s", a.status, a.body)
+	}
 	if a := r.do("GET", path, "", "Authorization", allKey); a.status != 200 {
 		t.Errorf("its own tenant got %d %s", a.status, a.body)
 	}

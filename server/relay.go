@@ -143,6 +143,10 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	case answer.Err != nil:
 		return a.engineError(*answer.Err, buf.Bytes())
 	}
+	a.x.answer.stopBeats()
+	if !a.x.answer.held() {
+		return protocolFailure("a whole answer where a stream was asked for and has been opened")
+	}
 	a.lease.Answered(nil)
 	a.firstContent()
 	if answer.HasUsage {
@@ -202,12 +206,10 @@ func (a *attempt) engineError(e openai.EngineError, body []byte) *failure {
 	return nil
 }
 
-// answerWhole sends a status and a body of known length. On an answer that a
-// heartbeat has opened the body becomes one event.
+// answerWhole sends a status and a body of known length, on an answer that is
+// held.
 func (x *exchange) answerWhole(status int, from http.Header, body []byte) error {
-	if !x.answer.held() {
-		return x.answer.write(asEvent(body), true)
-	}
+	x.answer.stopBeats()
 	x.answer.head(status, func(h http.Header) {
 		clientHeader(h, from)
 		set := setInto(h)
@@ -217,12 +219,6 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 		x.explain(&set)
 	})
 	return x.answer.write(body, false)
-}
-
-// asEvent frames a JSON body as one event.
-func asEvent(body []byte) []byte {
-	out := append([]byte("data: "), bytes.ReplaceAll(bytes.TrimSpace(body), []byte("\n"), []byte(" "))...)
-	return append(out, "\n\n"...)
 }
 
 // remember notes which worker holds a stored response.

@@ -136,21 +136,23 @@ func (s *stream) proven() bool {
 		s.clientLeft()
 		return true
 	}
-	s.finish(telemetry.EndProven)
 	s.watch.idle(trailerWait, &errTrailer)
 	for {
 		ev, err := s.events.Next()
 		if err != nil {
-			return true
+			break
 		}
-		// The Responses and Messages dialects prove their end before [DONE].
-		if len(ev.Raw) > 0 && !ev.Comment {
+		// Usage may come late. Nothing else is owed to the client but the [DONE]
+		// that some engines send after the Responses and Messages dialects' own end.
+		if s.tracker.Observe(ev).Has(openai.MarkDone) && !s.terminated() {
 			s.out = append(s.out, ev.Raw...)
 			if s.flush() != nil {
-				return true
+				break
 			}
 		}
 	}
+	s.finish(telemetry.EndProven)
+	return true
 }
 
 // finish books a stream that the client has whole.

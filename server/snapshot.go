@@ -180,7 +180,7 @@ func (snap *snapshot) passing(urlPath string, t *tenants.Tenant) *pool {
 	longest := -1
 	for _, p := range snap.pools {
 		for _, pattern := range p.Paths {
-			if len(pattern) > longest && matchPath(pattern, urlPath) && t.MayUseTier(p.Name) {
+			if len(pattern) > longest && matchPath(pattern, urlPath) && t.MayPass(p.Name) {
 				best, longest = p, len(pattern)
 			}
 		}

@@ -47,6 +47,13 @@ func (t *Tenant) MayUseModel(name string) bool {
 	return t.models == nil || t.models.MatchString(name)
 }
 
+// MayPass reports whether the tenant may use the pool of that name for requests
+// whose model nobody reads. Who is kept to models may do so only where the pool
+// is named among its tiers.
+func (t *Tenant) MayPass(pool string) bool {
+	return t.MayUseTier(pool) && (t.models == nil || t.tiers != nil)
+}
+
 // Clamp returns the class that a tenant gets when it asks for one.
 func (t *Tenant) Clamp(asked Class) Class { return max(asked, t.Highest) }
 

@@ -225,3 +225,22 @@ func TestClassNamesAreReadAsTheyAreWritten(t *testing.T) {
 		t.Error("the caller's list is the package's own")
 	}
 }
+
+func TestWhoIsKeptToModelsPassesOnlyWhereThePoolIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		tiers, models []string
+		want          bool
+	}{
+		{nil, nil, true}, {[]string{"raw"}, nil, true}, {[]string{"other"}, nil, false},
+		{nil, []string{"gpt-*"}, false}, {[]string{"raw"}, []string{"gpt-*"}, true}, {[]string{"other"}, []string{"*"}, false},
+	} {
+		d, err := NewDirectory([]KeyConfig{{Name: "a", SHA256: digestOf("key"), Tiers: c.tiers, Models: c.models}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tenant, ok := d.Authenticate("key")
+		if !ok || tenant.MayPass("raw") != c.want {
+			t.Errorf("tiers %v, models %v: %v", c.tiers, c.models, !c.want)
+		}
+	}
+}

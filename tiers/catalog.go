@@ -66,6 +66,7 @@ type Catalog struct {
 	globs   []glob           // in the order in which they are tried
 	byName  map[string]int   // targets by name
 	normal  route            // the default tier; target -1 without one
+	leads   [][]string       // by target, the names and globs that lead to it
 }
 
 // New checks c and makes its catalog. The error joins all that is wrong, each
@@ -82,7 +83,23 @@ func New(c Config) (*Catalog, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	k.addLeads()
 	return k, nil
+}
+
+// addLeads turns the names around.
+func (k *Catalog) addLeads() {
+	k.leads = make([][]string, len(k.targets))
+	for name, to := range k.names {
+		if to.target >= 0 && !to.fallback {
+			k.leads[to.target] = append(k.leads[to.target], name)
+		}
+	}
+	for _, g := range k.globs {
+		if g.to.target >= 0 && !g.to.fallback {
+			k.leads[g.to.target] = append(k.leads[g.to.target], g.pattern)
+		}
+	}
 }
 
 // addTargets enters the names of tiers and the models that all targets serve.

@@ -40,7 +40,8 @@ type Verdict struct {
 // Resolve says where a request goes. The model's name decides, exact names
 // before globs and the longest glob first; among tiers X-Model-Tier overrules
 // it. Nothing that q does not allow is ever returned: the header and the default
-// are clamped to the nearest lower allowed tier, else to the nearest higher;
+// are clamped to the nearest lower allowed tier, else to the nearest higher,
+// the header also to tiers that an allowed name leads to;
 // any other name that leads to what is not allowed fails with ErrUnknownModel,
 // with a header or without.
 func (k *Catalog) Resolve(q Query) (Verdict, error) {
@@ -54,7 +55,7 @@ func (k *Catalog) Resolve(q Query) (Verdict, error) {
 	v := Verdict{Model: r.model, Rule: r.rule, Pinned: r.pinned}
 	at := r.target
 	if r.fallback {
-		if at, ok = k.clamp(at, &q); !ok {
+		if at, ok = k.clamp(at, func(i int) bool { return q.allows(k.targets[i].Name) }); !ok {
 			return Verdict{}, ErrUnknownModel
 		}
 		if at != r.target {
@@ -101,28 +102,38 @@ func (k *Catalog) overrule(v *Verdict, at int, q *Query) int {
 		v.Note += NoteUnknownHeader
 		return at
 	}
-	to, ok := k.clamp(k.tiers[asked], q)
-	if !ok {
-		return at
+	// Where the model's name leads is always allowed, so that a clamp ends.
+	to, _ := k.clamp(k.tiers[asked], func(i int) bool {
+		return i == at || q.allows(k.targets[i].Name) && k.named(i, q)
+	})
+	if to != at {
+		v.Model = k.targets[to].asked()
 	}
-	*v = Verdict{Model: k.targets[to].asked(), Rule: "header"}
+	*v = Verdict{Model: v.Model, Rule: "header"}
 	if to != k.tiers[asked] {
 		v.Note = NoteClamped
 	}
 	return to
 }
 
+// named tells whether a tier may be asked for by one of the names that lead to
+// it: a header is no way around the names that a tenant is kept to. A glob counts
+// as its own pattern.
+func (k *Catalog) named(tier int, q *Query) bool {
+	return q.AllowedModel == nil || slices.ContainsFunc(k.leads[tier], q.AllowedModel)
+}
+
 // clamp returns the tier itself when it is allowed, else the nearest lower
 // allowed one, else the nearest higher.
-func (k *Catalog) clamp(tier int, q *Query) (int, bool) {
+func (k *Catalog) clamp(tier int, allowed func(target int) bool) (int, bool) {
 	at := slices.Index(k.tiers, tier)
 	for i := at; i >= 0; i-- {
-		if q.allows(k.targets[k.tiers[i]].Name) {
+		if allowed(k.tiers[i]) {
 			return k.tiers[i], true
 		}
 	}
 	for _, i := range k.tiers[at+1:] {
-		if q.allows(k.targets[i].Name) {
+		if allowed(i) {
 			return i, true
 		}
 	}

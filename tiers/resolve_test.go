@@ -267,6 +267,36 @@ func TestNothingForbiddenIsEverReturned(t *testing.T) {
 	})
 }
 
+func TestAHeaderIsNoWayAroundTheNamesOfATenant(t *testing.T) {
+	k, err := New(Config{
+		Targets: []Target{{Name: "small", Tier: true, Model: "s"}, {Name: "medium", Tier: true, Model: "m"}, {Name: "large", Tier: true, Model: "l"}},
+		Aliases: map[string]string{"mini": "small", "gpt-4*": "medium"}, Default: "small",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		model  string
+		header string
+		names  []string
+		want   string
+	}{
+		"not named":              {"small", "large", []string{"small"}, "small s header " + NoteClamped},
+		"not named, downwards":   {"large", "small", []string{"large"}, "large l header " + NoteClamped},
+		"by the tier's name":     {"small", "large", []string{"small", "large"}, "large l header "},
+		"by its model":           {"small", "large", []string{"small", "l"}, "large l header "},
+		"by an alias":            {"large", "small", []string{"large", "mini"}, "small s header "},
+		"by a glob":              {"small", "medium", []string{"small", "gpt-4*"}, "medium m header "},
+		"the nearest that it is": {"small", "large", []string{"small", "m"}, "medium m header " + NoteClamped},
+		"auto alone":             {"auto", "large", []string{"auto"}, "small s header " + NoteClamped},
+	} {
+		v, err := k.Resolve(Query{Model: tt.model, Header: tt.header, AllowedModel: only(tt.names...)})
+		if got := v.Target + " " + v.Model + " " + v.Rule + " " + v.Note; err != nil || got != tt.want {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, tt.want)
+		}
+	}
+}
+
 func TestModelsAreResolvableAndOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := drawConfig(rt)
