@@ -190,3 +190,39 @@ func TestAWholeAnswerDoesNotFitIntoAnOpenStream(t *testing.T) {
 		t.Errorf("%q", a.body)
 	}
 }
+
+func TestAPanicWhileRelayingGivesEverythingBack(t *testing.T) {
+	r := newRig(t, plain, fakeEngine())
+	kept := r.Server.scratch
+	r.Server.scratch = nil // what a fault of the program looks like
+	if a := r.post("/v1/chat/completions", hello); a.status != 500 || !strings.Contains(a.body, "internal_error") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	r.Server.scratch = kept
+	for _, g := range r.gauges() {
+		if g.Inflight != 0 || g.PendingTokens != 0 || g.OutputTokens != 0 {
+			t.Errorf("after a panic %s has %+v", g.Worker, g)
+		}
+	}
+}
+
+func TestTheRequestWithoutAnAdditionHasItsOwnTime(t *testing.T) {
+	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		b, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(string(b), "include_usage") {
+			w.WriteHeader(http.StatusBadRequest)
+			say(t, w, `{"error":{"message":"unknown field stream_options"}}`)
+			return
+		}
+		<-time.After(refusalWait + 500*time.Millisecond)
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(t, w, chunkAndEnd)
+	}))
+	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+	if a.status != 200 || a.body != chunkAndEnd {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

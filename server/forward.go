@@ -114,9 +114,11 @@ func (x *exchange) attempt(m *member, lease *routing.Lease) *failure {
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx}
 	a.watch.start(cancel, x.snap.file.Timeouts.FirstByte, x.deadline)
+	// settle releases with the verdict; this one is for a panic.
+	defer lease.Release(routing.Result{Err: routing.ErrExcluded})
+	defer cancel(nil)
+	defer a.watch.stop()
 	f := a.exchange()
-	a.watch.stop()
-	cancel(nil)
 	a.settle(f)
 	return f
 }
@@ -139,6 +141,7 @@ type attempt struct {
 func (a *attempt) exchange() *failure {
 	resp, err := a.send(!a.m.refuses.Load() && !a.m.timed.Load())
 	if err == nil && a.refusedAddition(resp) {
+		a.watch.idle(a.x.snap.file.Timeouts.FirstByte, &errFirstByteTimeout)
 		if resp, err = a.send(false); err == nil && resp.Status < 300 {
 			a.m.refuses.Store(true)
 			a.x.s.log.Info("the engine refuses a field that accounting adds; it is left out from now on", "worker", a.m.name)
