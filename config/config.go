@@ -154,7 +154,7 @@ type CORS struct {
 	MaxAge  time.Duration `yaml:"max_age"`
 }
 
-// Log says what is logged. Lines are JSON on standard error.
+// Log says what is logged. Lines are JSON; the access log is on standard output.
 type Log struct {
 	Level  string `yaml:"level"` // debug, info, warn or error
 	Access bool   `yaml:"access"`

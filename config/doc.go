@@ -124,14 +124,14 @@ var known = map[string]key{
 	"config.Admin.insecure":  {doc: "Serve the admin plane in plain text on an address that is not loopback."},
 	"config.Admin.keys":      {doc: "Keys of the admin plane. Without any it stays closed."},
 	"config.AdminKey.name":   {doc: "Who holds the key.", required: true, fits: isName, pattern: namePattern, want: nameWant},
-	"config.AdminKey.sha256": {doc: "SHA-256 of the key in hex: `printf %s \"$KEY\" | sha256sum`.", required: true, fits: isDigest, pattern: digestPattern, want: "64 hex digits", secret: true},
+	"config.AdminKey.sha256": {doc: "SHA-256 of the key in hex: `printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1`. The key must not begin with `tw-` unless the gateway made it.", required: true, fits: isDigest, pattern: digestPattern, want: "64 hex digits", secret: true},
 
 	"config.Metrics.listen": {doc: "Address of /metrics, host:port. Empty: the admin plane's."},
 
 	"config.Auth.required":       {doc: "Ask for a key. `false` works only while every address is loopback."},
 	"config.Auth.keys":           {doc: "Tenants and their keys."},
 	"tenants.KeyConfig.name":     {doc: "The tenant. Several keys with the same rights may name the same one.", required: true, fits: isTenant, pattern: tenantPattern, want: "a name of up to 63 lower-case letters, digits and hyphens"},
-	"tenants.KeyConfig.sha256":   {doc: "SHA-256 of the key in hex: `printf %s \"$KEY\" | sha256sum`.", required: true, fits: isDigest, pattern: digestPattern, want: "64 hex digits", secret: true},
+	"tenants.KeyConfig.sha256":   {doc: "SHA-256 of the key in hex: `printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1`. The key must not begin with `tw-` unless the gateway made it.", required: true, fits: isDigest, pattern: digestPattern, want: "64 hex digits", secret: true},
 	"tenants.KeyConfig.tiers":    {doc: "Tiers and pools that the key may use, by name. `[]`: none.", inherits: "all"},
 	"tenants.KeyConfig.models":   {doc: "Model names that the key may ask by; `*` stands for any run of characters, `?` for one. `[]`: none.", inherits: "all"},
 	"tenants.KeyConfig.priority": {doc: "The highest class that the key may ask for.", words: tenants.Classes, inherits: "`interactive`"},
@@ -163,7 +163,7 @@ var known = map[string]key{
 
 	"workers.Config.name":         {doc: "The worker's name, unique in the file, as X-Routed-To shows it.", required: true, fits: isName, pattern: namePattern, want: nameWant},
 	"workers.Config.url":          {doc: "Where it listens: http://host:port, https://host/base or unix:///path. Without user and password.", required: true},
-	"workers.Config.weight":       {doc: "Its share beside its peers. 0 takes no new requests. round_robin and random ignore all but 0.", max: 100, inherits: "`1`"},
+	"workers.Config.weight":       {doc: "Its share beside its peers. 0 takes no new requests. `round_robin` ignores all but 0.", max: 100, inherits: "`1`"},
 	"workers.Config.max_inflight": {doc: "Requests that it works on at once. 0 is no bound.", max: noBound},
 	"workers.Config.api_key_env":  {doc: "The environment variable that holds the worker's own bearer key.", fits: isVariable, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, want: "the name of an environment variable, not the key", secret: true},
 	"workers.Config.health":       {doc: "How this worker is checked, key by key.", inherits: "the tier's or pool's `health`, then the file's"},

@@ -74,7 +74,7 @@ func TestTheTableIsWhole(t *testing.T) {
 			t.Errorf("%s asks for a retry that SDKs do not make", r.Code)
 		}
 	}
-	if len(seen) != 28 {
+	if len(seen) != 25 {
 		t.Errorf("%d codes in the table", len(seen))
 	}
 }
@@ -97,8 +97,8 @@ func TestBodies(t *testing.T) {
 			`{"error":{"message":"\"<b>\" & \\ é\n","type":"invalid_request_error","param":"messages[0].role","code":"invalid_value"}}`,
 			`{"type":"error","error":{"type":"invalid_request_error","message":"\"<b>\" & \\ é\n"},"request_id":"req_1"}`},
 		{"table's words", Error{Code: CodeInvalidAPIKey},
-			`{"error":{"message":"The API key is missing, unknown, expired or revoked.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`,
-			`{"type":"error","error":{"type":"authentication_error","message":"The API key is missing, unknown, expired or revoked."},"request_id":"req_1"}`},
+			`{"error":{"message":"The API key is missing, malformed or unknown.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`,
+			`{"type":"error","error":{"type":"authentication_error","message":"The API key is missing, malformed or unknown."},"request_id":"req_1"}`},
 		{"own type", Error{Code: CodeRateLimitExceeded, Type: "tokens", Message: "m"},
 			`{"error":{"message":"m","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`,
 			`{"type":"error","error":{"type":"rate_limit_error","message":"m"},"request_id":"req_1"}`},
@@ -211,7 +211,6 @@ func TestStatusAndRetry(t *testing.T) {
 		{"a success is no status of an error", Error{Code: CodeWorkerError, Status: 200}, 502, false},
 		{"unknown code", Error{Code: "odd"}, 500, false},
 		{"unknown code with a status", Error{Code: "odd", Status: 422}, 422, false},
-		{"spent budget", Error{Code: CodeInsufficientQuota}, 429, true},
 		{"a worker's 401", Error{Code: CodeWorkerAuthFailed}, 502, true},
 		{"own attempts used up", Error{Code: CodeWorkerError, NoRetry: true}, 502, true},
 		{"a minute", Error{Code: CodeRateLimitExceeded, RetryAfter: time.Minute}, 429, false},

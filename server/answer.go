@@ -118,6 +118,18 @@ func (a *answer) held() bool {
 	return a.state == stateHeld
 }
 
+// hold ends the heartbeats of an answer that is held, and tells whether it was:
+// from then on nobody opens it. An open answer keeps its heartbeats.
+func (a *answer) hold() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state != stateHeld {
+		return false
+	}
+	a.stopped.Store(true)
+	return true
+}
+
 // committed tells whether content was sent, so that no other worker may be
 // tried.
 func (a *answer) committed() bool {

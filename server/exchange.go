@@ -28,6 +28,7 @@ type exchange struct {
 
 	start    time.Time
 	deadline time.Time // of the whole exchange
+	patience time.Time // until then the client waits for a whole answer, or a stream's first event
 	readAt   time.Time // when the whole request was there; zero until then
 	tooSlow  bool      // the body's deadline struck, which net/http takes for a client that left
 

@@ -6,10 +6,21 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// word is a text that a test and its workers share.
+type word struct{ atomic.Value }
+
+func (w *word) set(text string) { w.Store(text) }
+
+func (w *word) get() string {
+	text, _ := w.Load().(string)
+	return text
+}
 
 // restless has timeouts that a test can outlast.
 const restless = `
@@ -37,9 +48,9 @@ func say(t *testing.T, w http.ResponseWriter, text string) {
 const chunkAndEnd = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
 
 func TestAFaultAtAStoredAnswerIsAnErrorLikeAnyOther(t *testing.T) {
-	fault := ""
+	var fault word
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		switch fault {
+		switch fault.get() {
 		case "429":
 			w.WriteHeader(http.StatusTooManyRequests)
 		case "cut":
@@ -53,7 +64,7 @@ func TestAFaultAtAStoredAnswerIsAnErrorLikeAnyOther(t *testing.T) {
 		t.Fatal(a)
 	}
 	for f, want := range map[string]int{"": 200, "429": 429, "cut": 502} {
-		fault = f
+		fault.set(f)
 		if a := r.do("GET", "/v1/responses/resp_1", ""); a.status != want {
 			t.Errorf("%q: %d %s", f, a.status, a.body)
 		}
@@ -95,13 +106,13 @@ func TestACommentIsNoFirstEvent(t *testing.T) {
 }
 
 func TestOneTenantsMistakeDoesNotEndAccounting(t *testing.T) {
-	var last string
+	var last word
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		b, err := io.ReadAll(q.Body)
 		if err != nil {
 			t.Error(err)
 		}
-		if last = string(b); strings.Contains(last, `"logit_bias":"bad"`) {
+		if last.set(string(b)); strings.Contains(last.get(), `"logit_bias":"bad"`) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			say(t, w, fmt.Sprintf(`{"detail":[{"loc":["body","logit_bias"],"msg":"bad","input":%s}]}`, b))
@@ -115,8 +126,8 @@ func TestOneTenantsMistakeDoesNotEndAccounting(t *testing.T) {
 		t.Errorf("the mistake: %d %s", a.status, a.body)
 	}
 	r.post("/v1/chat/completions", good)
-	if !strings.Contains(last, "include_usage") {
-		t.Errorf("usage is not asked for any more: %s", last)
+	if !strings.Contains(last.get(), "include_usage") {
+		t.Errorf("usage is not asked for any more: %s", last.get())
 	}
 }
 

@@ -57,13 +57,16 @@ func (x *exchange) forwardTo(m *member) error {
 	return nil
 }
 
-// setDeadline bounds the whole exchange.
+// setDeadline bounds the whole exchange. What the client's SDK says it waits
+// counts for a stream only until its first event: the SDKs stop their clocks
+// there.
 func (x *exchange) setDeadline() {
 	total := x.snap.total(x.class)
-	if asked, ok := stainlessTimeout(x.r.Header); ok {
-		total = min(total, asked)
-	}
 	x.deadline = x.start.Add(total)
+	x.patience = x.deadline
+	if asked, ok := stainlessTimeout(x.r.Header); ok && asked < total {
+		x.patience = x.start.Add(asked)
+	}
 }
 
 // stayWithStored sends a follow-up of a stored response to the worker that
@@ -113,7 +116,7 @@ func (x *exchange) attempt(m *member, lease *routing.Lease) *failure {
 	x.d.Worker, x.d.Reason = m.name, string(lease.Reason())
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx}
-	a.watch.start(cancel, x.snap.file.Timeouts.FirstByte, x.deadline)
+	a.watch.start(cancel, x.snap.file.Timeouts.FirstByte, x.patience)
 	// settle releases with the verdict; this one is for a panic.
 	defer lease.Release(routing.Result{Err: routing.ErrExcluded})
 	defer cancel(nil)
@@ -181,7 +184,7 @@ func (a *attempt) settle(f *failure) {
 	blame := a.blame
 	if f != nil {
 		blame = f.blame
-		if w := a.lease.Worker(); w != nil && f.cool > 0 {
+		if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.othersThan(w.ID())) {
 			a.x.pool.routing.Cool(w, time.Now().Add(f.cool))
 		}
 		if f.suspect {
@@ -207,6 +210,16 @@ func (a *attempt) settle(f *failure) {
 		try.Error = blame.Error()
 	}
 	a.x.d.Attempts = append(a.x.d.Attempts, try)
+}
+
+// othersThan tells whether the pool has another worker that takes requests now.
+func (x *exchange) othersThan(id string) bool {
+	for _, v := range x.pool.routing.Snapshot(time.Now()) {
+		if v.ID != id && v.Up && v.Weight > 0 && v.Cooling == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // firstContent marks the moment at which the worker has answered.
@@ -243,23 +256,24 @@ func (a *attempt) ended(e telemetry.StreamEnd, o routing.Outcome, blame error) {
 type watchdog struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
-	total  time.Time
+	total  atomic.Pointer[time.Time]
 	cause  atomic.Pointer[error] // of the silence that is waited for
 }
 
 // start waits for the first byte.
 func (w *watchdog) start(cancel context.CancelCauseFunc, firstByte time.Duration, total time.Time) {
-	w.cancel, w.total = cancel, total
+	w.cancel = cancel
+	w.total.Store(&total)
 	w.cause.Store(&errFirstByteTimeout)
 	w.timer = time.AfterFunc(w.bounded(firstByte), w.strike)
 }
 
 // bounded is d, or what is left of the exchange's time.
-func (w *watchdog) bounded(d time.Duration) time.Duration { return min(d, time.Until(w.total)) }
+func (w *watchdog) bounded(d time.Duration) time.Duration { return min(d, time.Until(*w.total.Load())) }
 
 // strike runs on the timer's goroutine.
 func (w *watchdog) strike() {
-	if !time.Now().Before(w.total) {
+	if !time.Now().Before(*w.total.Load()) {
 		w.cancel(errTotalTimeout)
 		return
 	}
@@ -272,6 +286,9 @@ func (w *watchdog) idle(d time.Duration, cause *error) {
 	w.cause.Store(cause)
 	w.touch(d)
 }
+
+// until moves the end of the exchange's time.
+func (w *watchdog) until(total time.Time) { w.total.Store(&total) }
 
 // touch starts the pause anew.
 func (w *watchdog) touch(d time.Duration) { w.timer.Reset(w.bounded(d)) }

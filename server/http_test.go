@@ -393,21 +393,21 @@ func TestAPingIsNoChunk(t *testing.T) {
 }
 
 func TestLlamaCppIsNotAskedForUsageAndItsTimingsCount(t *testing.T) {
-	var sent string
+	var sent word
 	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
 		}
-		sent = string(b)
+		sent.set(string(b))
 		w.Header().Set("Content-Type", "text/event-stream")
 		io.WriteString(w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`+"\n\n"+ //nolint:errcheck // a test's own worker
 			`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"timings":{"cache_n":2,"prompt_n":3,"predicted_n":1}}`+"\n\ndata: [DONE]\n\n")
 	})
 	r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: llamacpp", 1), engine)
 	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
-	if strings.Contains(sent, "stream_options") || !strings.Contains(a.body, `"timings"`) || !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
-		t.Errorf("sent %s, got %s", sent, a.body)
+	if strings.Contains(sent.get(), "stream_options") || !strings.Contains(a.body, `"timings"`) || !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
+		t.Errorf("sent %s, got %s", sent.get(), a.body)
 	}
 	r.Server.access.flush()
 	if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":5,"cached_tokens":2,"output_tokens":1`) {

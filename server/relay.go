@@ -47,6 +47,9 @@ const (
 func (a *attempt) refusal(resp *workers.Response) *failure {
 	after, asked := retryAfter(resp.Header, time.Now())
 	f, passes := statusVerdict(resp.Status, after, asked)
+	if f.demote && a.x.dialect == openai.Other {
+		f.cool = 0 // what a path says of one client is nothing against the worker
+	}
 	if passes && a.x.dialect == openai.Other {
 		return a.passRaw(resp, f.blame)
 	}
@@ -143,8 +146,7 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	case answer.Err != nil:
 		return a.engineError(*answer.Err, buf.Bytes())
 	}
-	a.x.answer.stopBeats()
-	if !a.x.answer.held() {
+	if !a.x.answer.hold() {
 		return protocolFailure("a whole answer where a stream was asked for and has been opened")
 	}
 	a.lease.Answered(nil)

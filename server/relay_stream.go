@@ -50,6 +50,7 @@ func (s *stream) run() *failure {
 		ev, err := s.events.Next()
 		if len(ev.Raw) > 0 && !s.silent(ev) {
 			if s.tracker.Events() == 0 {
+				s.watch.until(s.x.deadline)
 				s.watch.idle(idle, &errIdleTimeout)
 			}
 			if err != nil { // the body ended without the blank line, and clients drop an event without one

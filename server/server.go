@@ -122,11 +122,11 @@ func (s *Server) open(name, addr string, files config.TLS, h http.Handler) error
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		s.closeListeners()
-		return fmt.Errorf("listening for the %s plane on %s: %w", name, addr, err)
+		return fmt.Errorf("listening for the %s plane: %w (another address: --listen, --admin-listen, or the configuration's)", name, err)
 	}
 	var secure *tls.Config
 	if files.Cert != "" {
-		certs, err := newCertificates(files.Cert, files.Key)
+		certs, err := newCertificates(files.Cert, files.Key, s.log)
 		if err != nil {
 			l.Close()
 			s.closeListeners()
@@ -211,11 +211,9 @@ func (s *Server) drain() {
 	<-time.After(d.AcceptGrace)
 	deadline, cancel := context.WithTimeout(context.Background(), d.Timeout)
 	defer cancel()
-	var shut sync.WaitGroup
-	for _, l := range s.listeners {
-		shut.Go(func() { s.shut(deadline, l) })
+	for _, l := range s.listeners { // the data plane is the first: the others can be asked until it is done
+		s.shut(deadline, l)
 	}
-	shut.Wait()
 	s.log.Info("drained", "inflight", s.inflight.Load())
 }
 

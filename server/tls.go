@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 // pair that does not load leaves the one in force.
 type certificates struct {
 	cert, key string
+	log       *slog.Logger
 
 	mu      sync.Mutex
 	current *tls.Certificate
@@ -22,8 +24,8 @@ type certificates struct {
 // days apart, handshakes microseconds.
 const certificateCheck = time.Second
 
-func newCertificates(cert, key string) (*certificates, error) {
-	c := &certificates{cert: cert, key: key}
+func newCertificates(cert, key string, log *slog.Logger) (*certificates, error) {
+	c := &certificates{cert: cert, key: key, log: log}
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		return nil, err
@@ -49,8 +51,11 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if now := time.Now(); now.Sub(c.checked) >= certificateCheck {
 		c.checked = now
 		if stamp := c.stamps(); stamp != c.stamp {
+			c.stamp = stamp
 			if pair, err := tls.LoadX509KeyPair(c.cert, c.key); err == nil {
-				c.current, c.stamp = &pair, stamp
+				c.current = &pair
+			} else {
+				c.log.Warn("a renewed certificate does not load; the one before stays in force", "cert", c.cert, "error", err.Error())
 			}
 		}
 	}

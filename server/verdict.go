@@ -20,6 +20,7 @@ type failure struct {
 	retry   bool          // another worker may do better
 	left    bool          // the body left for the worker
 	cool    time.Duration // the worker gets nothing for so long
+	demote  bool          // cool only where another worker can take over
 	suspect bool          // its health is to be asked at once
 }
 
@@ -47,7 +48,9 @@ func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure,
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		f.blame, f.retry = excluded("the worker refused the gateway's key with %d", status), true
-		f.cool = coolMin // nobody answers faster, so that without a rest it would get the most
+		// Nobody answers faster than who refuses: without a rest it would get the
+		// most. For a path that is passed untouched the refusal may be the client's.
+		f.cool, f.demote = coolMin, true
 		f.err = &openai.Error{Code: openai.CodeWorkerAuthFailed, Message: "The worker refused the gateway's credentials. Its operator must check the worker's api_key_env."}
 	case status == http.StatusRequestTimeout:
 		f.blame, f.retry = excluded("the worker answered 408"), true

@@ -174,10 +174,7 @@ func redact(raw string) string {
 // join returns where a request for target, a path with query, goes. A base
 // that ends in /v1, as people write it for SDKs, gives no second /v1.
 func (a address) join(target string) string {
-	if target == "/v1" || strings.HasPrefix(target, "/v1/") || strings.HasPrefix(target, "/v1?") {
-		return a.root() + target
-	}
-	return a.base + target
+	return a.root() + target
 }
 
 // root returns the base without a final /v1. Engines answer /health and

@@ -36,6 +36,7 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 func root(out, messages io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use:           "tierway",
+		Version:       version,
 		Short:         "An OpenAI-compatible gateway for people who run their own models",
 		Example:       "  tierway demo\n  tierway serve -c config.yaml\n  tierway serve --model qwen2.5:7b --worker-urls http://127.0.0.1:11434",
 		SilenceUsage:  true,

@@ -1,0 +1,199 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// until waits for a condition that other goroutines bring about.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// scrape returns the metrics as Prometheus reads them.
+func (r *rig) scrape() string {
+	w := httptest.NewRecorder()
+	r.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	return w.Body.String()
+}
+
+const streamedHello = `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`
+
+func TestThePrefillIsOffTheAccountWithTheFirstEvent(t *testing.T) {
+	release := make(chan struct{})
+	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		<-release
+		w.Header().Set("Content-Type", "text/event-stream")
+		first, rest, _ := strings.Cut(chunkAndEnd, "\n\n")
+		say(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
+		<-release
+		say(t, w, first+"\n\n"+rest)
+	}))
+	done := make(chan answered)
+	go func() { done <- r.post("/v1/chat/completions", streamedHello) }()
+	until(t, "the booking", func() bool { g := r.gauges()[0]; return g.PendingTokens > 0 && g.OutputTokens > 0 })
+	release <- struct{}{}
+	until(t, "the first event", func() bool { g := r.gauges()[0]; return g.PendingTokens == 0 && g.OutputTokens > 0 && g.Inflight == 1 })
+	release <- struct{}{}
+	if a := <-done; a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestAWorkerThatBreaksOffIsCheckedAtOnce(t *testing.T) {
+	var checks atomic.Int64
+	r := newRig(t, strings.Replace(plain, `health: { path: "off" }`, "health: { path: /health, interval: 1h }", 1), http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		if q.URL.Path != "/health" {
+			panic(http.ErrAbortHandler)
+		}
+		checks.Add(1)
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { r.fleet.Run(ctx); close(ended) }()
+	defer func() { stop(); <-ended }()
+	until(t, "the first check", func() bool { return checks.Load() == 1 })
+	if a := r.post("/v1/chat/completions", hello); a.status != 502 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	until(t, "another check", func() bool { return checks.Load() > 1 })
+}
+
+func TestAnEngineThatKeepsItsStreamOpenHoldsNobody(t *testing.T) {
+	left := make(chan struct{})
+	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(t, w, chunkAndEnd)
+		<-q.Context().Done()
+		close(left)
+	}))
+	if a := r.post("/v1/chat/completions", streamedHello); a.body != chunkAndEnd || a.err != nil {
+		t.Errorf("%q, %v", a.body, a.err)
+	}
+	<-left
+	if m := r.scrape(); !strings.Contains(m, `tierway_attempts_total{result="ok",tier="small",worker="w0"} 1`) || !strings.Contains(m, `tierway_stream_end_total{reason="proven"} 1`) {
+		t.Error("the stream does not count as whole")
+	}
+}
+
+func TestAFollowUpGoesToTheWorkerThatHoldsTheResponse(t *testing.T) {
+	r := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), fakeEngine(), fakeEngine(), fakeEngine())
+	made := r.post("/v1/responses", `{"model":"small","input":"hi","max_output_tokens":1}`)
+	home, id := made.header.Get("X-Routed-To"), idPattern.FindString(made.body)
+	for range 5 {
+		a := r.post("/v1/responses", fmt.Sprintf(`{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":%q}`, id))
+		if a.status != 200 || a.header.Get("X-Routed-To") != home {
+			t.Errorf("%d on %s, the response is on %s", a.status, a.header.Get("X-Routed-To"), home)
+		}
+	}
+}
+
+func TestAClientThatLeavesIsNobodysFault(t *testing.T) {
+	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if _, err := io.Copy(io.Discard, q.Body); err != nil { // net/http notices a client that leaves only after its body
+			t.Error(err)
+		}
+		if strings.Contains(q.Header.Get("X-Part"), "content") {
+			w.Header().Set("Content-Type", "text/event-stream")
+			say(t, w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`+"\n\n")
+		}
+		<-q.Context().Done()
+	}))
+	for _, part := range []string{"nothing", "content"} {
+		ctx, leave := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/v1/chat/completions", strings.NewReader(streamedHello))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Part", part)
+		go func() {
+			until(t, "the booking", func() bool { return r.gauges()[0].Inflight == 1 })
+			if part == "nothing" {
+				leave()
+			}
+		}()
+		if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
+			if _, err := resp.Body.Read(make([]byte, 10)); err != nil {
+				t.Error(err)
+			}
+			leave()
+			_, _ = io.Copy(io.Discard, resp.Body) // it ends by our own leaving
+			resp.Body.Close()
+		}
+		leave()
+		until(t, "the end", func() bool { return r.Inflight() == 0 })
+	}
+	m := r.scrape()
+	if !strings.Contains(m, `tierway_attempts_total{result="excluded",tier="small",worker="w0"} 2`) || !strings.Contains(m, `outcome="client_gone",tier="small"} 2`) {
+		t.Errorf("the worker is blamed:\n%s", m)
+	}
+	r.Server.access.flush()
+	if log := r.access.String(); strings.Count(log, `"outcome":"client_gone"`) != 2 || strings.Count(log, `"status":499`) != 1 {
+		t.Errorf("the lines:\n%s", log)
+	}
+}
+
+func TestAPathThatIsForbiddenToOneTakesNobodysWorker(t *testing.T) {
+	r := newRig(t, `
+auth: { required: false }
+health: { path: "off" }
+pools:
+  - { name: other, paths: ["/v9/*"], workers: [ %s ] }
+`, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if strings.HasSuffix(q.URL.Path, "forbidden") {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	if a := r.do("GET", "/v9/forbidden", ""); a.status != 502 {
+		t.Errorf("forbidden: %d %s", a.status, a.body)
+	}
+	if a := r.do("GET", "/v9/else", ""); a.status != 200 {
+		t.Errorf("then: %d %s", a.status, a.body)
+	}
+}
+
+func TestARefusedKeyRestsItsWorkerOnlyWhereAnotherTakesOver(t *testing.T) {
+	refusing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	alone := newRig(t, plain, refusing)
+	for range 2 {
+		if a := alone.post("/v1/chat/completions", hello); a.status != 502 || !strings.Contains(a.body, "worker_auth_failed") {
+			t.Errorf("alone: %d %s", a.status, a.body)
+		}
+	}
+	two := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), refusing, fakeEngine())
+	for range 4 {
+		if a := two.post("/v1/chat/completions", hello); a.status != 200 {
+			t.Errorf("beside another: %d %s", a.status, a.body)
+		}
+	}
+	if m := two.scrape(); !strings.Contains(m, `tierway_retries_total{tier="small"} 1`) {
+		t.Error("the worker with the wrong key did not rest")
+	}
+}
+
+func TestASDKsTimeoutBoundsAStreamOnlyUntilItsFirstEvent(t *testing.T) {
+	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		first, rest, _ := strings.Cut(chunkAndEnd, "\n\n")
+		say(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
+		<-time.After(700 * time.Millisecond)
+		say(t, w, first+"\n\n"+rest)
+	}))
+	if a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.5"); a.status != 200 || !strings.HasSuffix(a.body, "data: [DONE]\n\n") || strings.Contains(a.body, "error") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
