@@ -226,3 +226,13 @@ func TestScriptsStopAtErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsLeftOpen: what is not done stands in an issue, not in a comment.
+func TestNothingIsLeftOpen(t *testing.T) {
+	open := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)
+	textFiles(t, func(path string, text []byte) {
+		if at := open.Find(text); at != nil && filepath.Ext(path) != ".json" {
+			t.Errorf("%s says %s", path, at)
+		}
+	})
+}

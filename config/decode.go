@@ -241,7 +241,11 @@ func join(path, name string) string {
 // capital and the full stop.
 func asHint(doc string) string {
 	doc, _, _ = strings.Cut(doc, ". ")
-	return strings.ToLower(doc[:1]) + strings.TrimSuffix(doc[1:], ".")
+	doc = strings.TrimSuffix(doc, ".")
+	if len(doc) > 1 && 'A' <= doc[1] && doc[1] <= 'Z' { // a name such as SHA-256
+		return doc
+	}
+	return strings.ToLower(doc[:1]) + doc[1:]
 }
 
 // kindOf names what a node holds, without its value.

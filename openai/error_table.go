@@ -23,7 +23,7 @@ var table = []Row{
 		"Add the field in `param`."},
 	{CodeInvalidAPIKey, 401, "invalid_request_error", "authentication_error", RetryDefault,
 		"The API key is missing, malformed or unknown.",
-		"Send `Authorization: Bearer tw-…` (or `x-api-key` on /v1/messages) with a live key."},
+		"Send a key of this gateway as `Authorization: Bearer …` or `x-api-key`."},
 	{CodeModelNotFound, 404, "invalid_request_error", "not_found_error", RetryDefault,
 		"The model does not exist or this key may not use it.",
 		"Choose a model from GET /v1/models."},

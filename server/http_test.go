@@ -167,6 +167,14 @@ func TestATenantSeesAndReachesOnlyItsOwn(t *testing.T) {
 	if got := strings.Join(list(fewKey), " "); got != "auto fake-7b small" {
 		t.Errorf("few: %s", got)
 	}
+	for id, want := range map[string]int{"small": 200, "gpt-4-turbo": 200, "nobody": 404} {
+		if a := r.do("GET", "/v1/models/"+id, "", "Authorization", allKey); a.status != want {
+			t.Errorf("/v1/models/%s: %d %s", id, a.status, a.body)
+		}
+	}
+	if a := r.do("GET", "/v1/models/gpt-4-turbo", "", "Authorization", fewKey); a.status != 404 {
+		t.Errorf("another tenant's model: %d %s", a.status, a.body)
+	}
 	a := r.post("/v1/chat/completions", hello, "Authorization", fewKey, "X-Model-Tier", "large")
 	if a.status != 200 || a.header.Get("X-Model-Tier") != "small" || !strings.Contains(a.header.Get("X-Tier-Reason"), "clamped") {
 		t.Errorf("a header above the tenant: %d %s %s", a.status, a.header.Get("X-Model-Tier"), a.header.Get("X-Tier-Reason"))

@@ -3,7 +3,6 @@ package server
 import (
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 
 	"tierway/routing"
@@ -40,7 +39,8 @@ func (x *exchange) listModels() error {
 		}
 		out = map[string]any{"object": "list", "data": list, "has_more": false}
 	} else {
-		if !slices.Contains(names, x.id) {
+		_, err := x.snap.catalog.Resolve(tiers.Query{Model: x.id, Allowed: x.tenant.MayUseTier, AllowedModel: x.tenant.MayUseModel})
+		if err != nil {
 			return modelNotFound(x.id)
 		}
 		out = modelOf(x.id)
