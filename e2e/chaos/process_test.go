@@ -1,13 +1,11 @@
 package chaos
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(gateway.Main(m)) }
 type program struct {
 	t        *testing.T
 	cmd      *exec.Cmd
-	out, err output
+	out, err gateway.Output
 	ended    chan struct{} // closed once it has been waited for
 }
 
@@ -82,25 +80,6 @@ func (p *program) status() int {
 		p.t.Fatal("tierway has not ended")
 	}
 	return p.cmd.ProcessState.ExitCode()
-}
-
-// output keeps what a program writes.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-// String returns everything up to now.
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 // eventually asks again until there is no error, and fails with the last one.

@@ -10,9 +10,9 @@ import (
 func Greeting(t testing.TB) *Process {
 	t.Helper()
 	p := run(t, nil, "demo", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	p.Until("the greeting", func() bool { return strings.Contains(p.out.text(), "Ctrl-C") })
+	p.Until("the greeting", func() bool { return strings.Contains(p.out.String(), "Ctrl-C") })
 	return p
 }
 
 // Printed returns what the gateway wrote to standard output so far.
-func (p *Process) Printed() string { return p.out.text() }
+func (p *Process) Printed() string { return p.out.String() }

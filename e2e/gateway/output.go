@@ -8,28 +8,30 @@ import (
 	"sync"
 )
 
-// output keeps what a process writes.
-type output struct {
+// Output keeps what a process writes. The zero value is empty; it is safe for
+// concurrent use.
+type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
 // Write keeps p.
-func (o *output) Write(p []byte) (int, error) {
+func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.Write(p)
 }
 
-func (o *output) text() string {
+// String returns everything up to now.
+func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.String()
 }
 
 // lines returns the JSON lines that are complete and have the message msg.
-func (o *output) lines(msg string) []map[string]any {
-	text := o.text()
+func (o *Output) lines(msg string) []map[string]any {
+	text := o.String()
 	var out []map[string]any
 	for line := range strings.Lines(text[:strings.LastIndexByte(text, '\n')+1]) {
 		var fields map[string]any

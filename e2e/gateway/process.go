@@ -33,8 +33,8 @@ type Process struct {
 
 	t     testing.TB
 	cmd   *exec.Cmd
-	out   output
-	err   output
+	out   Output
+	err   Output
 	ended chan struct{} // closed when the process has been waited for
 	over  bool          // Stop or Kill was called
 }
@@ -43,15 +43,15 @@ type Process struct {
 func Demo(t testing.TB, env ...string) *Process {
 	t.Helper()
 	p := run(t, env, "demo", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	p.Until("the demo's line", func() bool { return strings.Contains(p.out.text(), "\n") })
+	p.Until("the demo's line", func() bool { return strings.Contains(p.out.String(), "\n") })
 	var ready struct {
 		BaseURL  string `json:"base_url"`
 		AdminURL string `json:"admin_url"`
 		APIKey   string `json:"api_key"`
 		AdminKey string `json:"admin_key"`
 	}
-	if err := json.Unmarshal([]byte(p.out.text()), &ready); err != nil {
-		t.Fatalf("the demo printed %q, which is not one JSON object: %v", p.out.text(), err)
+	if err := json.Unmarshal([]byte(p.out.String()), &ready); err != nil {
+		t.Fatalf("the demo printed %q, which is not one JSON object: %v", p.out.String(), err)
 	}
 	p.BaseURL, p.AdminURL, p.APIKey, p.AdminKey = ready.BaseURL, ready.AdminURL, ready.APIKey, ready.AdminKey
 	return p
@@ -103,7 +103,7 @@ func run(t testing.TB, env []string, args ...string) *Process {
 			p.Stop()
 		}
 		if t.Failed() {
-			t.Logf("the gateway's last lines:\n%s", tail(p.out.text()+p.err.text(), 30))
+			t.Logf("the gateway's last lines:\n%s", tail(p.out.String()+p.err.String(), 30))
 		}
 	})
 	return p
@@ -123,7 +123,7 @@ func (p *Process) Alive() bool {
 }
 
 // Log returns what the gateway wrote to standard error so far.
-func (p *Process) Log() string { return p.err.text() }
+func (p *Process) Log() string { return p.err.String() }
 
 // Access returns the lines of the access log so far, one a request.
 func (p *Process) Access() []map[string]any {
@@ -144,7 +144,7 @@ func (p *Process) Until(what string, holds func() bool) {
 		case <-p.ended:
 			if !holds() {
 				p.over = true
-				p.t.Fatalf("the gateway ended (%v) while waiting for %s:\n%s", p.cmd.ProcessState, what, tail(p.err.text(), 30))
+				p.t.Fatalf("the gateway ended (%v) while waiting for %s:\n%s", p.cmd.ProcessState, what, tail(p.err.String(), 30))
 			}
 			return
 		case <-ctx.Done():
