@@ -165,16 +165,18 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	return nil
 }
 
+// claimed bounds the memory that an answer gets for its Content-Length alone: a
+// length costs nothing to claim.
+const claimed = 1 << 20
+
 // readWhole reads an answer's body within max_response_bytes.
 func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer) *failure {
 	most := int64(a.x.snap.file.MaxResponseBytes)
 	if resp.ContentLength > most {
 		return protocolFailure("an answer of %d bytes; max_response_bytes is %d", resp.ContentLength, most)
 	}
-	idle := a.x.snap.file.Timeouts.Idle
-	a.watch.idle(idle, &errIdleTimeout)
 	if resp.ContentLength > 0 {
-		buf.Grow(int(resp.ContentLength) + bytes.MinRead)
+		buf.Grow(int(min(resp.ContentLength, claimed)) + bytes.MinRead)
 	}
 	for {
 		if buf.Available() < bytes.MinRead {
@@ -190,8 +192,10 @@ func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer) *failure 
 			return nil
 		case err != nil:
 			return a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
+		case int64(buf.Len()) == resp.ContentLength:
+			return nil
 		}
-		a.watch.touch(idle)
+		a.watch.idle(a.x.snap.file.Timeouts.Idle, &errIdleTimeout)
 	}
 }
 
