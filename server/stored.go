@@ -32,15 +32,19 @@ func newStoredAnswers(limit int) *storedAnswers {
 }
 
 // put remembers an answer and forgets the oldest when there are too many. An
-// id that is already known keeps its owner: a worker that repeats another
-// tenant's id cannot hand it over.
+// id that is already known keeps its tenant: a worker that repeats another
+// tenant's id cannot hand it over. For its own tenant the newest answer counts.
 func (a *storedAnswers) put(s storedAnswer) {
 	if s.id == "" || len(s.id) > 256 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, known := a.byID[s.id]; known {
+	if e := a.byID[s.id]; e != nil {
+		if e.Value.(storedAnswer).tenant == s.tenant {
+			e.Value = s
+			a.order.MoveToFront(e)
+		}
 		return
 	}
 	a.byID[s.id] = a.order.PushFront(s)

@@ -129,6 +129,11 @@ func TestStoredAnswersStayWithTheirOwner(t *testing.T) {
 	if got, ok := a.get("r1"); !ok || got.tenant != "acme" {
 		t.Errorf("r1 belongs to %q, %v", got.tenant, ok)
 	}
+	other := &member{}
+	a.put(storedAnswer{id: "r1", tenant: "acme", member: other})
+	if got, _ := a.get("r1"); got.member != other || a.order.Len() != 1 {
+		t.Errorf("an id that its tenant got again leads to the older answer, %d listed", a.order.Len())
+	}
 	a.put(storedAnswer{id: "", member: m})
 	a.put(storedAnswer{id: "r2", member: m})
 	a.put(storedAnswer{id: "r3", member: m})
