@@ -11,9 +11,20 @@ import (
 type Request struct {
 	Now          time.Time
 	Rand         uint64 // a fresh random number; the only chance that a policy may use
-	PromptTokens int64  // the estimated prefill
-	OutputTokens int64  // the expected answer
+	Model        uint64 // a hash of the name that the worker is asked for; 0 without one
+	Prefix       uint64 // a hash of the prompt up to the end of its first turn; 0 without a prompt
+	Blocks       []Block
+	PromptTokens int64 // the estimated prefill
+	OutputTokens int64 // the expected answer
 	Stream       bool
+}
+
+// Block is one node of a prompt's chain: its hash stands for all text from the
+// prompt's beginning to the block's end, so that two prompts have a block in
+// common exactly when they are the same up to there.
+type Block struct {
+	Hash uint64
+	End  int64 // characters of the prompt up to the block's end; grows along a chain
 }
 
 // View is one worker as a policy sees it, with the load that this gateway has
@@ -32,6 +43,8 @@ type View struct {
 	OutputTokens  int64 // expected output of all requests in flight
 	Waiting       int   // requests in the engine's own queue, as last observed
 	KVUsage       float64
+	Overlap       int64   // tokens at the prompt's beginning that requests in flight on the worker have too
+	Rate          float64 // learned prefill, tokens/s
 }
 
 // score is the load that candidates are compared by: booked tokens for each
@@ -63,7 +76,13 @@ type Policy interface {
 
 // Config names a policy, as config.yaml writes it.
 type Config struct {
-	Name string `yaml:"name"` // one of Names; empty is least_load
+	Name            string   `yaml:"name"`              // one of Names; empty is least_load
+	Epsilon         *float64 `yaml:"epsilon"`           // chwbl: how far over the mean load a worker may go, as a share; nil is 0.25
+	Slack           *float64 `yaml:"slack"`             // chwbl: requests over that bound, times the square root of the mean; nil is 2
+	VirtualNodes    int      `yaml:"virtual_nodes"`     // chwbl: points on the ring for each unit of weight; 0 is 150
+	MaxPrefixLength int      `yaml:"max_prefix_length"` // chwbl: characters of the prompt that its key may stand for; 0 is no bound
+	NoKey           string   `yaml:"no_key"`            // chwbl: what places requests without a prompt, least_load or model_hash; empty is least_load
+	Depth           string   `yaml:"depth"`             // chwbl: adaptive follows what the traffic shares, fixed takes the first turn; empty is adaptive
 }
 
 // Names returns the names of all policies, sorted.

@@ -5,6 +5,7 @@ package routingtest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -64,7 +65,7 @@ func (w *witness) Pick(r *routing.Request, ws []routing.View) (int, routing.Reas
 	if i >= 0 && reason == "" {
 		w.t.Fatalf("%s gave no reason for its choice", w.Name())
 	}
-	if !slices.Equal(before, ws) || asked != *r {
+	if !slices.Equal(before, ws) || !reflect.DeepEqual(asked, *r) {
 		w.t.Fatalf("%s changed the facts that it was shown", w.Name())
 	}
 	if j, again := w.twin.Pick(r, ws); i != j || reason != again {
