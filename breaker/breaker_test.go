@@ -1,0 +1,350 @@
+package breaker
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestAStormOfClientMistakesOpensNothing covers what is excluded: 400s, 429s,
+// clients that leave.
+func TestAStormOfClientMistakesOpensNothing(t *testing.T) {
+	r := newRig(t, 2, Config{})
+	r.fails(0, 4, errFive)
+	r.fails(0, 1000, fmt.Errorf("the worker answered 429: %w", errClient))
+	r.is(Closed, Closed)
+	if v := r.bs[0].View(); v.Requests != 4 || v.Failures != 4 || v.ConsecutiveFailures != 4 {
+		t.Errorf("excluded verdicts were counted: %+v", v)
+	}
+}
+
+// TestExcludedVerdictsDoNotHideFailures: counted as successes they would keep
+// two failures in a row from ever becoming three.
+func TestExcludedVerdictsDoNotHideFailures(t *testing.T) {
+	r := newRig(t, 2, Config{ConsecutiveFailures: 5})
+	for i := range 3 {
+		r.fails(0, 2, errFive)
+		r.try(0, errClient)
+		if want := 2 * (i + 1); want < 5 && r.bs[0].View().ConsecutiveFailures != want {
+			t.Fatalf("%d in a row, not %d", r.bs[0].View().ConsecutiveFailures, want)
+		}
+	}
+	r.is(Open, Closed)
+}
+
+func TestTheRatioOpensWhereNoRowDoes(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		cycle  []error
+		opens  int // at which verdict; 0 is never
+		failed int
+	}{
+		{"two of three fail", []error{errFive, errFive, nil}, 20, 14},
+		{"half fail", []error{errFive, nil}, 21, 11},
+		{"a third fails", []error{errFive, nil, nil}, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, 2, Config{})
+			at := 0
+			for i := range 300 {
+				r.try(0, tt.cycle[i%len(tt.cycle)])
+				if at == 0 && r.bs[0].State() == Open {
+					at = i + 1
+				}
+			}
+			if at != tt.opens {
+				t.Fatalf("opened at verdict %d, not %d", at, tt.opens)
+			}
+			if at > 0 && r.last().Cause != CauseFailureRatio {
+				t.Errorf("cause %q", r.last().Cause)
+			}
+		})
+	}
+}
+
+func TestTheWindowForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{Window: 30 * time.Second, ConsecutiveFailures: 1000})
+		r.fails(0, 19, errFive)
+		time.Sleep(34 * time.Second)
+		if v := r.bs[0].View(); v.Requests != 0 || v.ConsecutiveFailures != 19 {
+			t.Fatalf("after the window: %+v", v)
+		}
+		r.fails(0, 19, errFive)
+		r.is(Closed)
+		r.try(0, errFive)
+		r.is(Open)
+	})
+}
+
+// TestTimeoutsLongerThanTheWindowOpen: gobreaker alone drops a verdict whose
+// request began before the window.
+func TestTimeoutsLongerThanTheWindowOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{})
+		for range 5 {
+			r.is(Closed)
+			done, err := r.bs[0].Allow()
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Minute)
+			done(errFive)
+		}
+		r.is(Open)
+	})
+}
+
+func TestOneVerdictARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{Probes: 3})
+		done, _ := r.bs[0].Allow()
+		for range 3 {
+			done(errFive)
+		}
+		if v := r.bs[0].View(); v.Requests != 1 || v.ConsecutiveFailures != 1 {
+			t.Fatalf("three calls counted as %+v", v)
+		}
+		r.fails(0, 4, errFive)
+		r.pass(61 * time.Second)
+		r.is(HalfOpen)
+		done, _ = r.bs[0].Allow()
+		for range 3 {
+			done(nil)
+		}
+		r.is(HalfOpen)
+	})
+}
+
+// TestOnChangeMayCallBack: under gobreaker's lock each of these would stop for
+// ever.
+func TestOnChangeMayCallBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		var told []string
+		inside := 0
+		r = newRig(t, 2, Config{}, func(o *Options) {
+			o.OnChange = func(c Change) {
+				if inside++; inside > 1 {
+					t.Error("two at a time")
+				}
+				told = append(told, c.To.String())
+				b := r.Breaker(c.ID, c.Ref)
+				b.View()
+				b.State()
+				b.Healthy(time.Now())
+				r.Poll()
+				if done, err := b.Allow(); err == nil {
+					done(nil) // closes what became half-open, within the news of that
+				}
+				b.Pace(time.Second, time.Second)
+				r.Configure(Config{}, members(2))
+				inside--
+			}
+		})
+		r.fails(0, 5, errFive)
+		r.pass(60 * time.Second)
+		r.is(Closed)
+		if want := []string{"open", "half_open", "closed"}; !slices.Equal(told, want) {
+			t.Errorf("told %v, not %v", told, want)
+		}
+	})
+}
+
+// TestOnChangePanicsAndIsToldAgain: who recovers from it hears the next.
+func TestOnChangePanicsAndIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		r := newRig(t, 2, Config{}, func(o *Options) {
+			o.OnChange = func(Change) {
+				if told++; told == 1 {
+					panic("at the first")
+				}
+			}
+		})
+		func() {
+			defer func() { recover() }()
+			r.fails(0, 5, errFive)
+		}()
+		r.pass(60 * time.Second)
+		r.is(HalfOpen)
+		if told != 2 {
+			t.Errorf("told %d times", told)
+		}
+	})
+}
+
+// TestAnIdleBreakerMoves without any traffic, and a health check that began
+// after the opening moves it early.
+func TestAnIdleBreakerMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{})
+		r.fails(0, 5, errFive)
+		r.pass(59 * time.Second)
+		r.is(Open)
+		r.pass(time.Second)
+		r.is(HalfOpen)
+		r.pass(4 * time.Minute)
+		r.is(HalfOpen)
+
+		r.try(0, errFive)
+		opened := time.Now()
+		time.Sleep(time.Second)
+		r.bs[0].Healthy(opened.Add(-time.Second))
+		r.bs[0].Healthy(opened)
+		r.is(Open)
+		r.bs[0].Healthy(opened.Add(time.Millisecond))
+		r.is(HalfOpen)
+		r.try(0, nil)
+		r.is(Closed)
+		want := []string{"a open consecutive_failures", "a half_open timeout", "a open probe_failed",
+			"a half_open healthy", "a closed probe_succeeded"}
+		if got := r.causes(); !slices.Equal(got, want) {
+			t.Errorf("told %q\nnot  %q", got, want)
+		}
+	})
+}
+
+func TestOpenTimesAreSpread(t *testing.T) {
+	for unit, want := range map[float64]time.Duration{0: 54 * time.Second, 0.5: 60 * time.Second, 0.999999: 66 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 2, Config{}, func(o *Options) { o.Rand = func() float64 { return unit } })
+			r.fails(0, 5, errFive)
+			if got := time.Until(r.bs[0].View().Until).Round(time.Millisecond); got != want {
+				t.Errorf("at %g it opens for %s, not %s", unit, got, want)
+			}
+		})
+	}
+}
+
+// TestVerdictsOfAnEarlierGenerationAreIgnored: a long stream says nothing of
+// the worker after an opening.
+func TestVerdictsOfAnEarlierGenerationAreIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{})
+		var old []func(error)
+		for range 20 {
+			done, _ := r.bs[0].Allow()
+			old = append(old, done)
+		}
+		r.fails(0, 5, errFive)
+		r.pass(60 * time.Second)
+		r.is(HalfOpen)
+		old[0](errFive)
+		old[1](nil)
+		r.is(HalfOpen)
+		r.try(0, nil)
+		for _, done := range old {
+			done(errFive)
+		}
+		r.is(Closed)
+		if v := r.bs[0].View(); v.Requests != 0 || v.ConsecutiveFailures != 0 {
+			t.Errorf("they were counted: %+v", v)
+		}
+	})
+}
+
+// TestACutStreamIsOneMoreFailure, and while half-open it neither takes the
+// probe's place nor leaves one taken.
+func TestACutStreamIsOneMoreFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{})
+		r.try(0, nil)
+		r.try(0, errFive)
+		if v := r.bs[0].View(); v.Requests != 2 || v.Failures != 1 || v.ConsecutiveFailures != 1 {
+			t.Fatalf("%+v", v)
+		}
+		r.fails(0, 4, errFive)
+		if r.try(0, errFive) {
+			t.Fatal("an open breaker took a second verdict")
+		}
+		r.pass(60 * time.Second)
+		probe, _ := r.bs[0].Allow()
+		if r.try(0, errFive) {
+			t.Fatal("a second verdict passed beside the probe")
+		}
+		probe(nil)
+		r.is(Closed)
+		r.fails(0, 5, errFive)
+		r.pass(60 * time.Second)
+		r.try(0, errFive) // no probe is under way: it is one
+		r.is(Open)
+		if v := r.bs[0].View(); v.Probes != 0 {
+			t.Error("a place is taken for ever")
+		}
+	})
+}
+
+func TestNoBreakerLetsAllPass(t *testing.T) {
+	b := NewGroup(Config{}, Options{}).Breaker("nobody", nil)
+	done, err := b.Allow()
+	if b != nil || err != nil {
+		t.Fatal(b, err)
+	}
+	done(errFive)
+	b.Healthy(time.Now())
+	if b.Pace(time.Hour, time.Second) != nil || b.State() != Closed || b.View() != (View{}) {
+		t.Error("it knows something")
+	}
+}
+
+// TestAfterAnyStormSuccessesClose: 100,000 mixed outcomes of 64 goroutines.
+func TestAfterAnyStormSuccessesClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := Config{Probes: 2, OpenFor: 10 * time.Millisecond, ProbeTimeout: time.Second}
+		r := newRig(t, 4, c, func(o *Options) {
+			o.Rand = nil
+			o.Usable = nil
+		})
+		ends := []error{nil, errFive, errRefused, errClient, ErrSlow, nil}
+		var wg sync.WaitGroup
+		for g := range 64 {
+			wg.Go(func() {
+				for i := range 100_000 / 64 {
+					b := r.bs[(g+i)%4]
+					done, err := b.Allow()
+					if i%64 == 0 {
+						time.Sleep(time.Millisecond)
+						r.Poll()
+						b.Healthy(time.Now())
+						b.View()
+						r.Configure(c, members(4))
+					}
+					if i%8 == 0 {
+						b.Pace(time.Duration(i%5)*time.Millisecond, time.Millisecond)
+					}
+					if err == nil && (g*i)%97 != 1 { // some never come back
+						done(ends[(g*7+i*13)%len(ends)])
+					}
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(2 * time.Second)
+		r.Poll()
+		last := map[string]State{}
+		for _, c := range r.news() {
+			if last[c.ID] != c.From {
+				t.Fatalf("%s was %s and is told to have been %s", c.ID, last[c.ID], c.From)
+			}
+			last[c.ID] = c.To
+		}
+		if len(last) < 2 {
+			t.Fatal("hardly anybody opened")
+		}
+		for i, b := range r.bs {
+			if v := b.View(); v.Probes != 0 {
+				t.Errorf("%d probes are under way", v.Probes)
+			}
+			time.Sleep(time.Second)
+			r.Poll()
+			r.fails(i, 2, nil)
+			if b.State() != Closed {
+				t.Errorf("%s is %s", b.id, b.State())
+			}
+		}
+	})
+}

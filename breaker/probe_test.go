@@ -1,0 +1,152 @@
+package breaker
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestAProbeWithoutAVerdictFails is what gobreaker leaves half-open for ever.
+func TestAProbeWithoutAVerdictFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{ProbeTimeout: 10 * time.Second})
+		r.fails(0, 5, errFive)
+		r.pass(60 * time.Second)
+		r.is(HalfOpen)
+		done, err := r.bs[0].Allow()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.bs[0].Allow(); !errors.Is(err, ErrProbing) {
+			t.Fatalf("a second probe: %v", err)
+		}
+		time.Sleep(10*time.Second - 1)
+		r.is(HalfOpen)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		r.is(Open)
+		if last := r.last(); last.Cause != CauseProbeTimeout || !last.Until.Equal(time.Now().Add(time.Minute)) {
+			t.Errorf("told %+v", last)
+		}
+		r.pass(60 * time.Second)
+		r.is(HalfOpen)
+		done(nil) // of the probe before
+		r.is(HalfOpen)
+		if v := r.bs[0].View(); v.Probes != 0 {
+			t.Errorf("%d probes are under way", v.Probes)
+		}
+		r.try(0, nil)
+		r.is(Closed)
+	})
+}
+
+// TestHalfOpenLetsExactlyTheProbesPass with all arriving at once.
+func TestHalfOpenLetsExactlyTheProbesPass(t *testing.T) {
+	for _, probes := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 2, Config{Probes: probes})
+			r.fails(0, 5, errFive)
+			time.Sleep(60 * time.Second) // no poll: the first arrival finds that it is time
+			var passed, refused atomic.Int64
+			var wg sync.WaitGroup
+			release := make(chan struct{})
+			for range 500 {
+				wg.Go(func() {
+					done, err := r.bs[0].Allow()
+					if err != nil {
+						refused.Add(1)
+						return
+					}
+					passed.Add(1)
+					<-release
+					done(nil)
+				})
+			}
+			synctest.Wait()
+			if passed.Load() != int64(probes) || refused.Load() != int64(500-probes) {
+				t.Errorf("%d passed, %d were refused", passed.Load(), refused.Load())
+			}
+			close(release)
+			wg.Wait()
+			r.is(Closed)
+		})
+	}
+}
+
+func TestAnExcludedProbeDecidesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{})
+		r.fails(0, 5, errFive)
+		r.pass(60 * time.Second)
+		for range 100 {
+			if !r.try(0, errClient) {
+				t.Fatal("its place was not given back")
+			}
+			r.is(HalfOpen)
+		}
+		done, err := r.bs[0].Allow()
+		if err != nil || r.try(0, nil) {
+			t.Fatal("more or fewer than one place are free", err)
+		}
+		done(nil)
+		r.is(Closed)
+	})
+}
+
+func TestAllProbesMustSucceed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{Probes: 3})
+		r.fails(0, 5, errFive)
+		r.pass(60 * time.Second)
+		var dones []func(error)
+		for range 3 {
+			done, err := r.bs[0].Allow()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dones = append(dones, done)
+		}
+		dones[0](nil)
+		var timers []*time.Timer
+		for p := range r.bs[0].probes {
+			timers = append(timers, p.probe.timer)
+		}
+		dones[1](errFive)
+		r.is(Open)
+		for _, timer := range timers {
+			if timer.Stop() {
+				t.Error("the timer of a probe goes on after the opening")
+			}
+		}
+		dones[2](nil)
+		r.is(Open)
+		r.pass(60 * time.Second)
+		for range 3 {
+			r.is(HalfOpen)
+			r.try(0, nil)
+		}
+		r.is(Closed)
+	})
+}
+
+// TestAProbeHasTheTimeThatItsAnswerTakes: an answer that comes whole has no
+// verdict before its end.
+func TestAProbeHasTheTimeThatItsAnswerTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{ProbeTimeout: 10 * time.Second})
+		r.fails(0, 5, errFive)
+		r.pass(60 * time.Second)
+		done, err := r.bs[0].AllowFor(20 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		r.is(HalfOpen)
+		done(nil)
+		r.is(Closed)
+	})
+}
