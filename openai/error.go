@@ -17,6 +17,7 @@ const (
 	CodeAmbiguousJSON         Code = "ambiguous_json"
 	CodeInvalidValue          Code = "invalid_value"
 	CodeMissingField          Code = "missing_field"
+	CodeContextLengthExceeded Code = "context_length_exceeded"
 	CodeInvalidAPIKey         Code = "invalid_api_key"
 	CodeModelNotFound         Code = "model_not_found"
 	CodeEndpointNotSupported  Code = "endpoint_not_supported"

@@ -36,7 +36,9 @@ const (
 )
 
 // Request is what the gateway knows of one request. Parse and ParseMultipart
-// make it; it is not changed afterwards, except for Dialect in a form.
+// make it; it is not changed afterwards, except for Dialect in a form. What few
+// requests need is read from the body again when it is asked for, by as many at
+// once as like: AppendUserText and AppendSystemText, AppendChain.
 type Request struct {
 	Dialect Dialect
 	Body    []byte // as given; shared with what Splice returns
@@ -101,6 +103,7 @@ type parser struct {
 	nested  string // session_params.session_id
 	session string // session_id
 	scratch [64]byte
+	each    func(text) // told every text of the prompt; nil for nobody
 }
 
 // body reads the one object that the body is.

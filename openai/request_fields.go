@@ -34,6 +34,7 @@ const (
 	fieldPromptEmbeds
 	fieldPreviousResponseID
 	fieldConversation
+	fieldCacheSalt
 	fieldQuery
 	fieldQueries
 	fieldDocuments
@@ -53,7 +54,7 @@ var fieldNames = [fieldCount]string{
 	fieldTools: "tools", fieldUser: "user", fieldUserID: "user_id",
 	fieldSessionID: "session_id", fieldSessionParams: "session_params",
 	fieldSystem: "system", fieldInstructions: "instructions", fieldFunctions: "functions",
-	fieldSuffix: "suffix", fieldPromptEmbeds: "prompt_embeds",
+	fieldSuffix: "suffix", fieldPromptEmbeds: "prompt_embeds", fieldCacheSalt: "cache_salt",
 	fieldPreviousResponseID: "previous_response_id", fieldConversation: "conversation",
 	fieldQuery: "query", fieldQueries: "queries", fieldDocuments: "documents", fieldItems: "items",
 	fieldText1: "text_1", fieldText2: "text_2",
@@ -86,6 +87,10 @@ func (f field) only(d Dialect) bool {
 		return d == Completions
 	case fieldPreviousResponseID, fieldConversation:
 		return d == Responses
+	case fieldCacheSalt:
+		// Of two salts an engine may take the other one, and with it a cache
+		// that is not this tenant's.
+		return d != Other
 	}
 	return false
 }
@@ -214,9 +219,13 @@ func (p *parser) plainOf(f field) bool {
 	return f == fieldModel && c == '"' || f == fieldStream && (c == 't' || c == 'f')
 }
 
-// prompt reads a field that holds text for the model, or skips it.
+// prompt reads a field that holds text for the model, or skips it, and notes
+// where its value stands unless that is null.
 func (p *parser) prompt(f field) bool {
 	how, c := f.prose(p.req.Dialect), p.space()
+	if c != 'n' {
+		p.req.place.note(f, p.i)
+	}
 	if how == readNothing || c == 'n' {
 		return p.skip()
 	}

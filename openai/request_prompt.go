@@ -17,6 +17,9 @@ func (p *parser) count(t text) {
 	p.req.PromptBytes += int64(t.bytes)
 	p.req.ascii += int64(t.ascii)
 	p.req.wide += int64(t.wide)
+	if p.each != nil {
+		p.each(t)
+	}
 }
 
 // walk reads one value and counts what the model reads of it.

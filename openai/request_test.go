@@ -378,6 +378,8 @@ func TestNothingGuardedMayComeTwice(t *testing.T) {
 		{Responses, `{"previous_response_id":"a","previous_response_id":"b"}`, "previous_response_id"},
 		{Responses, `{"conversation":{"id":"a","ID":"b"}}`, "conversation.id"},
 		{Messages, `{"system":"a","System":"b"}`, "system"},
+		{Chat, `{"cache_salt":"a","cache_\u0073alt":"b"}`, "cache_salt"},
+		{Completions, `{"cache_salt":"a","Cache_Salt":"b"}`, "cache_salt"},
 		{Rerank, `{"query":"a","query":"b"}`, "query"},
 	} {
 		if got := refusal(t, tt.d, tt.body); got.Reason != CodeAmbiguousJSON || got.Param != tt.param {

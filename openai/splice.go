@@ -1,6 +1,9 @@
 package openai
 
-import "unicode/utf8"
+import (
+	"math"
+	"unicode/utf8"
+)
 
 // Edit is what the gateway changes in a body before a worker gets it.
 type Edit struct {
@@ -13,7 +16,7 @@ type Edit struct {
 // bracket, so none begins at 0.
 type span struct{ from, to int }
 
-// places is what Splice must know of a body.
+// places is what Splice and those who read the prompt again must know of a body.
 type places struct {
 	top      int  // behind the brace that opens the body
 	topEmpty bool // nothing stands in it
@@ -24,9 +27,22 @@ type places struct {
 	insideEmpty bool
 	include     span // the value of include_usage, whatever it is
 
+	prompt [fieldCount]uint32 // where the values of the fields begin that make up the prompt
+
 	form      bool   // the body is multipart/form-data
 	delimiter string // of a form: two dashes and the boundary
 }
+
+// note keeps where the value of f begins. Behind 4 GiB, which no caller reads,
+// a field is as good as absent.
+func (p *places) note(f field, at int) {
+	if uint64(at) <= math.MaxUint32 {
+		p.prompt[f] = uint32(at)
+	}
+}
+
+// of returns where the value of f begins, 0 when it is absent or null.
+func (p *places) of(f field) int { return int(p.prompt[f]) }
 
 // change is one cut: bytes that stand in the body, and those that take their
 // place.

@@ -1,0 +1,166 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"testing"
+	"unicode/utf8"
+)
+
+// FuzzPromptAgain reads the prompt of whatever Parse takes once more: the user's
+// text is what encoding/json finds, and the chain keeps its laws.
+func FuzzPromptAgain(f *testing.F) {
+	seeds(f)
+	for _, body := range []string{
+		`{"model":"m","messages":[{"content":[{"type":"tool_result","content":["x",{"text":"y"}]},{"text":"\ud83d\ude00z"}],"role":"user"}],"system":[{"text":"s"}],"tools":[{"a":[1]}]}`,
+		`{"model":"m","input":[{"type":"message","role":"user","content":"a"},{"type":"reasoning","role":"user","content":"b"}],"instructions":"i","conversation":"c"}`,
+		`{"model":"m","prompt":[[1,2.5,"x"]],"input":["a",5,"b"],"query":["q"],"cache_salt":[1],"suffix":{}}`,
+		`{"model":"m","messages":[{"role":"user","content":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaé\n"},"x",[],5],"prompt":"p","input":{}}`,
+	} {
+		for d := Other; d <= Audio; d++ {
+			f.Add(byte(d), []byte(body))
+		}
+	}
+	f.Fuzz(func(t *testing.T, d byte, body []byte) {
+		r, err := Parse(Dialect(d%byte(Audio+1)), body, Limits{})
+		if err != nil {
+			return
+		}
+		kept := bytes.Clone(body)
+		checkTexts(t, r)
+		checkChain(t, r)
+		if !bytes.Equal(kept, body) {
+			t.Fatal("the body changed")
+		}
+	})
+}
+
+// checkTexts compares the texts of a request with those of a reader that
+// decodes the body whole.
+func checkTexts(t *testing.T, r *Request) {
+	const most = 8
+	whole := r.AppendUserText(nil, len(r.Body))
+	if want := userText(t, r); string(whole) != want {
+		t.Fatalf("%s %s: the user said %q, want %q", r.Dialect, r.Body, whole, want)
+	}
+	got := r.AppendUserText([]byte("> "), most)
+	if want := "> " + ends(string(whole), most); string(got) != want {
+		t.Fatalf("%s %s: %q of %q, want %q", r.Dialect, r.Body, got, whole, want)
+	}
+	system := r.AppendSystemText(nil, len(r.Body))
+	if got := r.AppendSystemText(nil, most); string(got) != ends(string(system), most) || !utf8.Valid(system) {
+		t.Fatalf("%s %s: %q of %q", r.Dialect, r.Body, got, system)
+	}
+}
+
+// ends cuts a text as AppendUserText does.
+func ends(s string, most int) string {
+	if len(s) <= 2*most {
+		return s
+	}
+	head, tail := most, len(s)-most
+	for !utf8.RuneStart(s[head]) {
+		head--
+	}
+	for tail < len(s) && !utf8.RuneStart(s[tail]) {
+		tail++
+	}
+	return s[:head] + "\n" + s[tail:]
+}
+
+// userText finds what the user said last, in a body decoded as a whole.
+func userText(t *testing.T, r *Request) string {
+	var body map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(r.Body))
+	decoder.UseNumber()
+	if err := decoder.Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	fields := map[Dialect][]string{
+		Chat: {"messages"}, Messages: {"messages"}, Responses: {"input"}, Completions: {"prompt"}, Images: {"prompt"},
+		Tokenize: {"messages", "prompt"}, Embeddings: {"messages", "input"}, Rerank: {"query", "queries", "text_1"},
+		Score: {"query", "queries", "text_1"}, Moderations: {"input"}, Audio: {"input"},
+	}[r.Dialect]
+	for _, name := range fields {
+		said := ""
+		turns, array := body[name].([]any)
+		switch {
+		case array && (name == "messages" || r.Dialect == Responses):
+			for _, turn := range turns {
+				m, _ := turn.(map[string]any)
+				kind, typed := m["type"].(string)
+				if text := saidIn(m["content"]); m["role"] == "user" && (!typed || kind == "message") && text != "" {
+					said = text
+				}
+			}
+		case array && len(turns) > 0 && isString(turns[0]):
+			for _, e := range turns {
+				if text := saidIn([]any{e}); text != "" {
+					said = text
+				}
+			}
+		default:
+			said = saidIn(body[name])
+		}
+		if said != "" {
+			return said
+		}
+	}
+	return ""
+}
+
+func isString(v any) bool { _, ok := v.(string); return ok }
+
+// saidIn joins the texts of a content.
+func saidIn(content any) string {
+	if s, ok := content.(string); ok {
+		return s
+	}
+	parts, _ := content.([]any)
+	joined := ""
+	for _, part := range parts {
+		text, _ := part.(string)
+		if m, ok := part.(map[string]any); ok {
+			if kind, typed := m["type"].(string); !typed || kind == "text" || kind == "input_text" {
+				text, _ = m["text"].(string)
+			}
+		}
+		if joined != "" && text != "" {
+			joined += "\n"
+		}
+		joined += text
+	}
+	return joined
+}
+
+// checkChain checks the laws of one chain, and that another spelling of the
+// body has the same.
+func checkChain(t *testing.T, r *Request) {
+	chain, first := r.AppendChain(nil, 1)
+	if len(chain) > maxBlocks || first < 0 || first > len(chain) || first == 0 && len(chain) > 0 {
+		t.Fatalf("%s %s: %d blocks, %d up to the first turn", r.Dialect, r.Body, len(chain), first)
+	}
+	end := int64(0)
+	for _, b := range chain {
+		if b.End <= end {
+			t.Fatalf("%s %s: ends do not grow: %v", r.Dialect, r.Body, chain)
+		}
+		end = b.End
+	}
+	var spaced, escaped bytes.Buffer
+	if err := json.Indent(&spaced, r.Body, " ", "\t"); err != nil {
+		t.Fatal(err)
+	}
+	json.HTMLEscape(&escaped, spaced.Bytes())
+	again, err := Parse(r.Dialect, escaped.Bytes(), Limits{})
+	if err != nil {
+		t.Fatalf("%q became %q: %v", r.Body, escaped.Bytes(), err)
+	}
+	if same, second := again.AppendChain(nil, 1); !slices.Equal(chain, same) || first != second {
+		t.Fatalf("%s: %q has %v, spelled %q %v", r.Dialect, r.Body, chain, escaped.Bytes(), same)
+	}
+	if !bytes.Equal(r.AppendSystemText(nil, len(r.Body)), again.AppendSystemText(nil, escaped.Len())) {
+		t.Fatalf("%s: %q and %q have two system texts", r.Dialect, r.Body, escaped.Bytes())
+	}
+}
