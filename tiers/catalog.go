@@ -1,17 +1,22 @@
-// Package tiers decides which tier or pool a request goes to by the name of the
-// model that it asks for and by its X-Model-Tier header.
+// Package tiers decides which tier or pool a request goes to: by the name of the
+// model that it asks for, by its X-Model-Tier header, or, where those leave the
+// choice to the gateway, by its length, by the answer that it allows, by what
+// its last user turn says and by the chat that it belongs to.
 package tiers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Classify is what an alias maps to when the request's tier is to be decided
-// for it: the default tier.
+// for it by the classifier.
 const Classify = "classify"
 
 // Auto is the model name that asks for Classify unless an alias says otherwise.
@@ -46,7 +51,8 @@ func (t *Target) asked() string {
 type Config struct {
 	Targets []Target          // tiers, least capable first, then pools
 	Aliases map[string]string // model name or glob to a tier, a pool, a served model, or Classify
-	Default string            // the tier that Classify maps to; may be empty only without tiers
+	Default string            // the tier that Classify maps to when no rule decides; empty: that of Rules
+	Rules   Rules             // how requests are classified
 }
 
 // route is where a name leads.
@@ -55,7 +61,7 @@ type route struct {
 	model    string
 	rule     string
 	pinned   bool
-	fallback bool // the default tier: it may be clamped to what is allowed
+	fallback bool // Classify: target is the default tier, and what is decided may be clamped to what is allowed
 }
 
 // Catalog resolves names. It is immutable.
@@ -67,6 +73,11 @@ type Catalog struct {
 	byName  map[string]int   // targets by name
 	normal  route            // the default tier; target -1 without one
 	leads   [][]string       // by target, the names and globs that lead to it
+	hashes  []uint32         // by target, of its name: what Chats holds
+
+	classifier *Classifier   // of the tiers in their order
+	idle       time.Duration // how long a chat stays at its tier; 0: chats do not
+	away       int           // where the next tier is when one has nobody up: 1 higher, -1 lower, 0 nowhere
 }
 
 // New checks c and makes its catalog. The error joins all that is wrong, each
@@ -77,14 +88,56 @@ func New(c Config) (*Catalog, error) {
 		t.Models = slices.Clone(t.Models)
 		k.targets = append(k.targets, t)
 	}
+	if c.Default == "" {
+		c.Default = c.Rules.Default
+	}
 	errs := k.addTargets()
 	errs = append(errs, k.addDefault(c.Default)...)
 	errs = append(errs, k.addAliases(c.Aliases)...)
+	errs = append(errs, k.addRules(c.Rules)...)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	k.addLeads()
 	return k, nil
+}
+
+// Warnings returns what is not wrong with the configuration but hardly meant, in
+// the form of New's errors.
+func (k *Catalog) Warnings() []string { return k.classifier.Warnings() }
+
+// Classifier returns what classifies requests. Class.Tier of what it says is an
+// index among the targets that are tiers.
+func (k *Catalog) Classifier() *Classifier { return k.classifier }
+
+// addRules makes the classifier and what follows it.
+func (k *Catalog) addRules(rules Rules) []error {
+	var names []string
+	for _, i := range k.tiers {
+		names = append(names, k.targets[i].Name)
+	}
+	rules.Default = "" // addDefault has looked at it
+	if k.normal.target >= 0 {
+		rules.Default = k.targets[k.normal.target].Name
+	}
+	var err error
+	if k.classifier, err = NewClassifier(rules, names); err != nil {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			return joined.Unwrap()
+		}
+		return []error{err}
+	}
+	normal := DefaultRules(names)
+	if on := cmp.Or(rules.Sticky.Enabled, normal.Sticky.Enabled); *on {
+		k.idle = cmp.Or(rules.Sticky.Idle, normal.Sticky.Idle)
+	}
+	k.away = map[string]int{"up": 1, "down": -1}[cmp.Or(rules.Unavailable, normal.Unavailable)]
+	for _, t := range k.targets {
+		h := fnv.New32a()
+		h.Write([]byte(t.Name))
+		k.hashes = append(k.hashes, h.Sum32())
+	}
+	return nil
 }
 
 // addLeads turns the names around.
@@ -190,7 +243,7 @@ func (k *Catalog) addDefault(name string) []error {
 	case name == "" && len(k.tiers) == 0:
 		return nil
 	case name == "":
-		return []error{fmt.Errorf("classifier.default: missing: name one of the tiers (%s)", k.tierNames())}
+		i = k.tiers[0]
 	case !known || !k.targets[i].Tier:
 		return []error{fmt.Errorf("classifier.default: unknown tier %q: name one of the tiers (%s)", name, k.tierNames())}
 	}

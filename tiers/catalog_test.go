@@ -47,7 +47,6 @@ func TestEveryMistakeIsNamedByItsKey(t *testing.T) {
 			Config{Targets: []Target{tier("classify", "m")}, Default: "classify"},
 			[]string{`tiers[0].name: "classify" is reserved`},
 		},
-		"no default":            {Config{Targets: []Target{tier("small", "m")}}, []string{`classifier.default: missing: name one of the tiers (small)`}},
 		"an unknown default":    {Config{Targets: []Target{tier("small", "m")}, Default: "big"}, []string{`classifier.default: unknown tier "big": name one of the tiers (small)`}},
 		"a pool as the default": {Config{Targets: []Target{tier("small", "m"), {Name: "p"}}, Default: "p"}, []string{`classifier.default: unknown tier "p"`}},
 		"classify without tiers": {

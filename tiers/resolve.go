@@ -2,6 +2,7 @@ package tiers
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -10,11 +11,14 @@ import (
 // may go: the two are not told apart, so that nobody learns what others use.
 var ErrUnknownModel = errors.New("unknown model")
 
+// ErrTooLong means that the prompt fits neither where it was to go nor anywhere
+// that it may be moved to.
+var ErrTooLong = errors.New("prompt too long")
+
 // Notes of a Verdict. They repeat nothing that the client sent.
 const (
 	NoteUnknownHeader = "unknown X-Model-Tier ignored"
 	NoteOutsideTiers  = "X-Model-Tier ignored: the model is outside the tiers"
-	NoteClamped       = "clamped to the allowed tiers"
 )
 
 // Query is what decides where a request goes.
@@ -23,27 +27,63 @@ type Query struct {
 	Header       string                   // X-Model-Tier; may be empty
 	Allowed      func(target string) bool // may the tenant use that tier or pool? nil: all
 	AllowedModel func(model string) bool  // may the tenant ask by that name, also the empty one? nil: all
+	Features     *Features                // what the request is classified by; nil: it goes to the default tier
+	Chats        *Chats                   // chats that stay at their tier; nil: none do
+	Fits         func(target string) bool // does the prompt fit the target's context? false is a refusal, and owes certainty: true for an estimate that may be wrong; nil: it does
+	Available    func(target string) bool // is anybody of the target up? nil: yes
+	Explain      bool                     // return what each signal says, and change no chat
 }
 
 func (q *Query) allows(target string) bool { return q.Allowed == nil || q.Allowed(target) }
+
+// fits tells whether a target takes the request's prompt.
+func (q *Query) fits(target string) bool { return q.Fits == nil || q.Fits(target) }
+
+// available tells whether somebody of a target is up.
+func (q *Query) available(target string) bool { return q.Available == nil || q.Available(target) }
 
 // Verdict is where a request goes and why.
 type Verdict struct {
 	Target string
 	Tier   bool   // Target is a tier, not a pool
 	Model  string // what to ask the worker for; empty keeps the client's name
-	Rule   string // header, model, alias or default
-	Note   string // what the rule passed over; empty mostly
+	Rule   string // the step that decided: header, model, alias, prompt_tokens, max_tokens, keyword:NAME, sticky, clamped, context, unavailable or default
+	Note   string // what that step passed over, such as "keyword:code asked for large"; empty mostly
 	Pinned bool   // asked by the engine's own model name: the request must not be moved
+
+	Explained *Explanation // what the classifier saw; nil unless it was asked, and asked to explain
+}
+
+// Explanation is what a request was classified by.
+type Explanation struct {
+	Tier    string // what the classifier alone says
+	Rule    string
+	Score   float64 // as Class has it
+	Signals []Signal
+}
+
+// note adds to what was passed over.
+func (v *Verdict) note(text string) {
+	if v.Note != "" {
+		v.Note += "; "
+	}
+	v.Note += text
 }
 
 // Resolve says where a request goes. The model's name decides, exact names
-// before globs and the longest glob first; among tiers X-Model-Tier overrules
-// it. Nothing that q does not allow is ever returned: the header and the default
-// are clamped to the nearest lower allowed tier, else to the nearest higher,
-// the header also to tiers that an allowed name leads to;
-// any other name that leads to what is not allowed fails with ErrUnknownModel,
-// with a header or without.
+// before globs and the longest glob first; a request that leaves the choice to
+// the gateway is classified, and its chat does not fall; among tiers
+// X-Model-Tier overrules both, and what it overrules is not classified.
+//
+// Nothing that q does not allow is ever returned: the header and the class are
+// clamped to the nearest lower allowed tier, else to the nearest higher, the
+// header also to tiers that an allowed name leads to; any other name that leads
+// to what is not allowed fails with ErrUnknownModel, with a header or without.
+//
+// A prompt that does not fit moves to the next higher tier that takes it, and
+// one whose tier has nobody up as the rules say; neither moves a request out of
+// a pool, or one that the engine's own model name pins. A prompt that fits
+// nowhere fails with ErrTooLong and a verdict for the tier that it was to go to.
 func (k *Catalog) Resolve(q Query) (Verdict, error) {
 	if q.AllowedModel != nil && !q.AllowedModel(q.Model) {
 		return Verdict{}, ErrUnknownModel
@@ -53,22 +93,42 @@ func (k *Catalog) Resolve(q Query) (Verdict, error) {
 		return Verdict{}, ErrUnknownModel
 	}
 	v := Verdict{Model: r.model, Rule: r.rule, Pinned: r.pinned}
-	at := r.target
+	at, classified := r.target, r.fallback && k.asked(&q) < 0
+	if classified && q.Features != nil {
+		at = k.classify(&v, &q)
+	}
 	if r.fallback {
+		asked := at
 		if at, ok = k.clamp(at, func(i int) bool { return q.allows(k.targets[i].Name) }); !ok {
 			return Verdict{}, ErrUnknownModel
 		}
-		if at != r.target {
-			v.Model, v.Note = k.targets[at].asked(), NoteClamped
+		if at != asked {
+			k.passOver(&v, asked, "clamped")
 		}
+		v.Model = k.targets[at].asked()
 	} else if !q.allows(k.targets[at].Name) {
 		return Verdict{}, ErrUnknownModel
 	}
 	if q.Header != "" {
 		at = k.overrule(&v, at, &q)
 	}
+	at, err := k.move(&v, at, r.fallback, &q)
 	v.Target, v.Tier = k.targets[at].Name, k.targets[at].Tier
-	return v, nil
+	if err == nil && classified && k.sticks(&q) && !q.Explain {
+		q.Chats.remember(q.Features, k.hashes[at])
+	}
+	return v, err
+}
+
+// passOver notes which tier the rule so far asked for, and who decides instead.
+func (k *Catalog) passOver(v *Verdict, at int, rule string) {
+	switch v.Rule {
+	case "clamped", "context":
+		v.note(v.Rule + " to " + k.targets[at].Name)
+	default:
+		v.note(v.Rule + " asked for " + k.targets[at].Name)
+	}
+	v.Rule = rule
 }
 
 // lookup finds where a name leads.
@@ -87,19 +147,59 @@ func (k *Catalog) lookup(model string) (route, bool) {
 	return route{}, false
 }
 
+// sticks tells whether the request's chat is to stay at its tier.
+func (k *Catalog) sticks(q *Query) bool {
+	return q.Chats != nil && q.Features != nil && k.idle > 0
+}
+
+// classify returns the tier that a request is given by its content and its chat.
+func (k *Catalog) classify(v *Verdict, q *Query) int {
+	var class Class
+	if q.Explain {
+		var signals []Signal
+		class, signals = k.classifier.Explain(q.Features)
+		v.Explained = &Explanation{Tier: k.targets[k.tiers[class.Tier]].Name, Rule: class.Rule, Score: class.Score, Signals: signals}
+	} else {
+		class = k.classifier.Classify(q.Features)
+	}
+	v.Rule = class.Rule
+	at := k.tiers[class.Tier]
+	if !k.sticks(q) {
+		return at
+	}
+	hash, ok := q.Chats.recall(q.Features, k.idle, !q.Explain)
+	kept := slices.IndexFunc(k.tiers, func(i int) bool { return k.hashes[i] == hash })
+	if !ok || kept < 0 {
+		return at
+	}
+	if v.Explained != nil {
+		v.Explained.Signals = append(v.Explained.Signals, Signal{Rule: "sticky", Tier: k.targets[k.tiers[kept]].Name})
+	}
+	if kept <= class.Tier {
+		return at
+	}
+	k.passOver(v, at, "sticky")
+	return k.tiers[kept]
+}
+
+// asked returns which of the tiers X-Model-Tier names, or -1.
+func (k *Catalog) asked(q *Query) int {
+	if q.Header == "" {
+		return -1
+	}
+	return slices.IndexFunc(k.tiers, func(i int) bool { return strings.EqualFold(k.targets[i].Name, q.Header) })
+}
+
 // overrule applies X-Model-Tier to a verdict for the target at, and returns the
 // target that it leads to.
 func (k *Catalog) overrule(v *Verdict, at int, q *Query) int {
 	if !k.targets[at].Tier {
-		v.Note = NoteOutsideTiers
+		v.note(NoteOutsideTiers)
 		return at
 	}
-	asked := slices.IndexFunc(k.tiers, func(i int) bool { return strings.EqualFold(k.targets[i].Name, q.Header) })
+	asked := k.asked(q)
 	if asked < 0 {
-		if v.Note != "" {
-			v.Note += "; "
-		}
-		v.Note += NoteUnknownHeader
+		v.note(NoteUnknownHeader)
 		return at
 	}
 	// Where the model's name leads is always allowed, so that a clamp ends.
@@ -111,7 +211,7 @@ func (k *Catalog) overrule(v *Verdict, at int, q *Query) int {
 	}
 	*v = Verdict{Model: v.Model, Rule: "header"}
 	if to != k.tiers[asked] {
-		v.Note = NoteClamped
+		k.passOver(v, k.tiers[asked], "clamped")
 	}
 	return to
 }
@@ -127,22 +227,65 @@ func (k *Catalog) named(tier int, q *Query) bool {
 // allowed one, else the nearest higher.
 func (k *Catalog) clamp(tier int, allowed func(target int) bool) (int, bool) {
 	at := slices.Index(k.tiers, tier)
-	for i := at; i >= 0; i-- {
-		if allowed(k.tiers[i]) {
-			return k.tiers[i], true
-		}
+	if allowed(tier) {
+		return tier, true
 	}
-	for _, i := range k.tiers[at+1:] {
-		if allowed(i) {
-			return i, true
+	if i, ok := k.nearest(at, -1, allowed); ok {
+		return i, true
+	}
+	return k.nearest(at, 1, allowed)
+}
+
+// nearest returns the nearest tier that will do, in one direction from the one
+// at an index, which is left out.
+func (k *Catalog) nearest(at, step int, do func(target int) bool) (int, bool) {
+	for i := at + step; i >= 0 && i < len(k.tiers); i += step {
+		if do(k.tiers[i]) {
+			return k.tiers[i], true
 		}
 	}
 	return 0, false
 }
 
+// move returns where a request for the target at goes when its prompt does not
+// fit there, or nobody there is up. Free tells that the gateway chose the tier,
+// so that all allowed ones may take its place; else they need a name as well.
+func (k *Catalog) move(v *Verdict, at int, free bool, q *Query) (int, error) {
+	movable := k.targets[at].Tier && !v.Pinned
+	may := func(i int) bool {
+		return q.allows(k.targets[i].Name) && (free || k.named(i, q)) && q.fits(k.targets[i].Name)
+	}
+	here := slices.Index(k.tiers, at)
+	if !q.fits(k.targets[at].Name) {
+		to, ok := 0, false
+		if movable {
+			to, ok = k.nearest(here, 1, may)
+		}
+		if !ok {
+			return at, fmt.Errorf("%w: %q does not take it", ErrTooLong, k.targets[at].Name)
+		}
+		k.passOver(v, at, "context")
+		at, here, v.Model = to, slices.Index(k.tiers, to), k.targets[to].asked()
+	}
+	if !movable || k.away == 0 || q.available(k.targets[at].Name) {
+		return at, nil
+	}
+	up := func(i int) bool { return may(i) && q.available(k.targets[i].Name) }
+	to, ok := k.nearest(here, k.away, up)
+	if !ok {
+		to, ok = k.nearest(here, -k.away, up)
+	}
+	if !ok {
+		return at, nil
+	}
+	k.passOver(v, at, "unavailable")
+	v.Model = k.targets[to].asked()
+	return to, nil
+}
+
 // Models returns the names that q may ask by, as /v1/models lists them: tiers,
-// models, aliases that are no globs, and Auto; sorted, without duplicates. q's
-// Model and Header play no part.
+// models, aliases that are no globs, and Auto; sorted, without duplicates. Of q
+// only what is allowed plays a part.
 func (k *Catalog) Models(q Query) []string {
 	names := make([]string, 0, len(k.names))
 	for name := range k.names {
@@ -152,4 +295,19 @@ func (k *Catalog) Models(q Query) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Classifies tells whether q leaves its tier to the gateway.
+func (k *Catalog) Classifies(q Query) bool {
+	r, ok := k.lookup(q.Model)
+	return ok && r.fallback && k.asked(&q) < 0
+}
+
+// Default returns the name of the tier that requests go to when no rule decides;
+// empty without tiers.
+func (k *Catalog) Default() string {
+	if k.normal.target < 0 {
+		return ""
+	}
+	return k.targets[k.normal.target].Name
 }

@@ -108,11 +108,11 @@ func TestWhatIsNotAllowedIsClampedOrUnknown(t *testing.T) {
 		q    Query
 		want string // target rule note, or the error
 	}{
-		"header, lower first":     {Query{Model: "small", Header: "large", Allowed: only("small", "medium")}, "medium header " + NoteClamped},
-		"header, else higher":     {Query{Model: "large", Header: "small", Allowed: only("large")}, "large header " + NoteClamped},
-		"default, lower first":    {Query{Model: "auto", Allowed: only("small", "large")}, "small default " + NoteClamped},
-		"default, else higher":    {Query{Allowed: only("large", "embed")}, "large default " + NoteClamped},
-		"default and bad header":  {Query{Allowed: only("small"), Header: "x"}, "small default " + NoteClamped + "; " + NoteUnknownHeader},
+		"header, lower first":     {Query{Model: "small", Header: "large", Allowed: only("small", "medium")}, "medium clamped header asked for large"},
+		"header, else higher":     {Query{Model: "large", Header: "small", Allowed: only("large")}, "large clamped header asked for small"},
+		"default, lower first":    {Query{Model: "auto", Allowed: only("small", "large")}, "small clamped default asked for medium"},
+		"default, else higher":    {Query{Allowed: only("large", "embed")}, "large clamped default asked for medium"},
+		"default and bad header":  {Query{Allowed: only("small"), Header: "x"}, "small clamped default asked for medium; " + NoteUnknownHeader},
 		"default, no tier at all": {Query{Allowed: only("embed", "any")}, "unknown model"},
 		"a tier's name":           {Query{Model: "large", Allowed: only("small")}, "unknown model"},
 		"an engine's name":        {Query{Model: "qwen-7b", Allowed: only("large")}, "unknown model"},
@@ -198,7 +198,7 @@ func TestModelsAreTheNamesThatTheTenantMayUse(t *testing.T) {
 
 // drawConfig returns a valid config with random aliases and globs.
 func drawConfig(rt *rapid.T) Config {
-	c := Config{Aliases: map[string]string{}, Default: fmt.Sprint("t", rapid.IntRange(0, 2).Draw(rt, "default"))}
+	c := Config{Aliases: map[string]string{}, Default: fmt.Sprint("t", rapid.IntRange(0, 2).Draw(rt, "default")), Rules: Rules{Preset: "none"}}
 	to := []string{Classify}
 	for i := range 5 {
 		t := Target{Name: fmt.Sprint("t", i), Tier: i < 3}
@@ -281,14 +281,14 @@ func TestAHeaderIsNoWayAroundTheNamesOfATenant(t *testing.T) {
 		names  []string
 		want   string
 	}{
-		"not named":              {"small", "large", []string{"small"}, "small s header " + NoteClamped},
-		"not named, downwards":   {"large", "small", []string{"large"}, "large l header " + NoteClamped},
+		"not named":              {"small", "large", []string{"small"}, "small s clamped header asked for large"},
+		"not named, downwards":   {"large", "small", []string{"large"}, "large l clamped header asked for small"},
 		"by the tier's name":     {"small", "large", []string{"small", "large"}, "large l header "},
 		"by its model":           {"small", "large", []string{"small", "l"}, "large l header "},
 		"by an alias":            {"large", "small", []string{"large", "mini"}, "small s header "},
 		"by a glob":              {"small", "medium", []string{"small", "gpt-4*"}, "medium m header "},
-		"the nearest that it is": {"small", "large", []string{"small", "m"}, "medium m header " + NoteClamped},
-		"auto alone":             {"auto", "large", []string{"auto"}, "small s header " + NoteClamped},
+		"the nearest that it is": {"small", "large", []string{"small", "m"}, "medium m clamped header asked for large"},
+		"auto alone":             {"auto", "large", []string{"auto"}, "small s clamped header asked for large"},
 	} {
 		v, err := k.Resolve(Query{Model: tt.model, Header: tt.header, AllowedModel: only(tt.names...)})
 		if got := v.Target + " " + v.Model + " " + v.Rule + " " + v.Note; err != nil || got != tt.want {

@@ -1,0 +1,202 @@
+package tiers
+
+import "slices"
+
+// literalBytes is what of a literal is looked for. Longer ones are hardly rarer,
+// and their states cost memory: about 250 bytes each.
+const literalBytes = 12
+
+// automaton finds literals in one pass over a text, by Aho and Corasick's
+// construction: one look into a table for each byte, however many literals
+// there are. It is immutable.
+type automaton struct {
+	class [256]uint8 // of a byte, without regard to ASCII case
+	split [2]uint8   // the classes of kelvin's and longS's first bytes by themselves
+	width uint32     // number of classes
+	next  []uint32   // by state plus class; a state is a multiple of width
+	loud  uint32     // states from here on end a literal
+	ends  [][]int32  // by (state - loud) / width: whose literals end there
+}
+
+// literal is a text to be found for its owner.
+type literal struct {
+	text  string // folded as in literals, not empty
+	owner int32
+}
+
+// maybe is the class of bytes that may begin a character that folds to ASCII.
+const maybe = 255
+
+// newAutomaton compiles literals.
+func newAutomaton(all []literal) *automaton {
+	a := &automaton{width: 1} // class 0 is all bytes that are in no literal
+	for _, l := range all {
+		for i := range min(len(l.text), literalBytes) {
+			if c := l.text[i]; a.class[c] == 0 {
+				a.class[c] = uint8(a.width)
+				a.width++
+			}
+		}
+	}
+	for c := 'A'; c <= 'Z'; c++ {
+		a.class[c] = a.class[c+'a'-'A']
+	}
+	next, ends := a.trie(all)
+	a.link(next, ends)
+	a.number(next, ends)
+	a.split = [2]uint8{a.class[kelvinBytes[0]], a.class[longSBytes[0]]}
+	a.class[kelvinBytes[0]], a.class[longSBytes[0]] = maybe, maybe
+	return a
+}
+
+const (
+	kelvinBytes = string(kelvin)
+	longSBytes  = string(longS)
+)
+
+// trie returns the tree of all literals: its edges by state times width plus
+// class, 0 where there is none, and whose literals end in each state.
+func (a *automaton) trie(all []literal) (next []uint32, ends [][]int32) {
+	next, ends = make([]uint32, a.width), make([][]int32, 1)
+	for _, l := range all {
+		s := uint32(0)
+		for i := range min(len(l.text), literalBytes) {
+			edge := s*a.width + uint32(a.class[l.text[i]])
+			if next[edge] == 0 {
+				next[edge] = uint32(len(ends))
+				next, ends = append(next, make([]uint32, a.width)...), append(ends, nil)
+			}
+			s = next[edge]
+		}
+		ends[s] = append(ends[s], l.owner)
+	}
+	return next, ends
+}
+
+// link fills in where each state goes on a byte that does not continue its
+// literal: to the longest end of it that begins another.
+func (a *automaton) link(next []uint32, ends [][]int32) {
+	back, queue := make([]uint32, len(ends)), []uint32{0}
+	for len(queue) > 0 {
+		s := queue[0]
+		queue = queue[1:]
+		for c := range a.width {
+			edge, other := s*a.width+c, uint32(0)
+			if s > 0 {
+				other = next[back[s]*a.width+c]
+			}
+			if to := next[edge]; to > 0 {
+				back[to] = other
+				ends[to] = append(ends[to], ends[other]...)
+				queue = append(queue, to)
+			} else {
+				next[edge] = other
+			}
+		}
+	}
+}
+
+// number puts states that end a literal behind the others, so that one
+// comparison tells them apart, and multiplies all by width.
+func (a *automaton) number(next []uint32, ends [][]int32) {
+	names, n := make([]uint32, len(ends)), uint32(0)
+	for _, loud := range []bool{false, true} {
+		if loud {
+			a.loud = n * a.width
+		}
+		for s := range ends {
+			if (len(ends[s]) > 0) != loud {
+				continue
+			}
+			names[s] = n * a.width
+			n++
+			if loud {
+				slices.Sort(ends[s])
+				a.ends = append(a.ends, slices.Compact(ends[s]))
+			}
+		}
+	}
+	a.next = make([]uint32, len(next))
+	for s := range uint32(len(ends)) {
+		for c := range a.width {
+			a.next[names[s]+c] = names[next[s*a.width+c]]
+		}
+	}
+}
+
+// overlap is how far the halves of a text reach into each other, so that every
+// literal is whole in one of them: the text of a literal can be three times as
+// long as the literal, all of it Kelvin signs.
+const overlap = 3 * literalBytes
+
+// find tells s of every literal in text: whose it is and where it ends, in
+// ascending order within each half of the text. A byte's state waits for the one
+// before it, and the processor does not for two halves at once, which takes half
+// the time.
+func (a *automaton) find(text []byte, s *search) {
+	n := len(text)
+	if n < 8*overlap {
+		a.rest(text, 0, n, 0, 0, s)
+		return
+	}
+	end := (n + overlap) / 2
+	i, j := 0, n-end
+	var p, q uint32
+	next, loud := a.next, a.loud
+	for i < end && j < n {
+		c, d := a.class[text[i]], a.class[text[j]]
+		if c == maybe {
+			c, i = a.foreign(text[:end], i)
+		}
+		if d == maybe {
+			d, j = a.foreign(text, j)
+		}
+		i, j = i+1, j+1
+		p, q = next[p+uint32(c)], next[q+uint32(d)]
+		if p >= loud {
+			a.tell(p, text, i, 0, s)
+		}
+		if q >= loud {
+			a.tell(q, text, j, 1, s)
+		}
+	}
+	a.rest(text, i, end, p, 0, s)
+	a.rest(text, j, n, q, 1, s)
+}
+
+// rest goes on from i to end in one half.
+func (a *automaton) rest(text []byte, i, end int, state uint32, half int, s *search) {
+	for i < end {
+		class := a.class[text[i]]
+		if class == maybe {
+			class, i = a.foreign(text[:end], i)
+		}
+		i++
+		if state = a.next[state+uint32(class)]; state >= a.loud {
+			a.tell(state, text, i, half, s)
+		}
+	}
+}
+
+// tell tells s of the literals that a state ends.
+func (a *automaton) tell(state uint32, text []byte, end, half int, s *search) {
+	for _, owner := range a.ends[(state-a.loud)/a.width] {
+		s.hit(owner, half, text, end)
+	}
+}
+
+// foreign returns the class of a byte that may begin a character that folds to
+// ASCII, and the last byte that belongs to it.
+func (a *automaton) foreign(text []byte, i int) (class uint8, last int) {
+	rest := text[i:]
+	if rest[0] == kelvinBytes[0] {
+		if len(rest) >= len(kelvinBytes) && string(rest[:len(kelvinBytes)]) == kelvinBytes {
+			return a.class['k'], i + len(kelvinBytes) - 1
+		}
+		return a.split[0], i
+	}
+	if len(rest) >= len(longSBytes) && string(rest[:len(longSBytes)]) == longSBytes {
+		return a.class['s'], i + len(longSBytes) - 1
+	}
+	return a.split[1], i
+}

@@ -1,0 +1,252 @@
+package tiers
+
+import (
+	"errors"
+	"math"
+	"slices"
+)
+
+// Class is what the classifier says of a request.
+type Class struct {
+	Tier  int     // index among the tiers' names; -1 when there are none
+	Rule  string  // prompt_tokens, max_tokens, keyword:NAME or default
+	Score float64 // the weights of all matched groups, plus less than the least weight for the length of the user text: of two requests that match alike the longer scores higher
+}
+
+// Signal is what one kind of evidence says of a request.
+type Signal struct {
+	Rule      string   // prompt_tokens, max_tokens, keyword, default or sticky
+	Tier      string   // the tier that it asks for; empty: none
+	Value     float64  // tokens, or the weights of the matched groups for that tier
+	Threshold float64  // what Value passed, or else the least that it would have to pass; 0: there is none
+	Matched   []string // the names of all matched groups
+	Exact     bool     // Value was counted, not estimated
+}
+
+// Classifier gives requests a tier. It is immutable and safe for concurrent use.
+type Classifier struct {
+	tiers    []string
+	first    bool // mode first_match
+	normal   int  // the default tier
+	prompt   []threshold[int64]
+	output   []threshold[int64]
+	scores   []threshold[float64]
+	least    float64 // the least weight of a group
+	matcher  *matcher
+	warnings []string
+}
+
+// NewClassifier checks rules and compiles them for tiers of these names, least
+// capable first. The error joins all that is wrong, each part beginning with the
+// key in config.yaml that it is about.
+func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
+	c := &checker{tiers: slices.Clone(tierNames), names: map[string]string{}}
+	normal := DefaultRules(c.tiers)
+	k := &Classifier{tiers: c.tiers, normal: min(0, len(c.tiers)-1)}
+	k.first = c.oneOf("classifier.mode", rules.Mode, "max", "first_match") == "first_match"
+	if rules.Default != "" {
+		k.normal = c.tier("classifier.default", rules.Default)
+	}
+	c.oneOf("classifier.unavailable", rules.Unavailable, "up", "down", "refuse")
+	if rules.Sticky.Idle < 0 {
+		c.wrong("classifier.sticky.idle", "%v: use a duration above 0", rules.Sticky.Idle)
+	}
+	floor := k.normal
+	if k.first {
+		floor = -1 // the default is what remains, whatever the others ask for
+	}
+	for i, keyword := range rules.Keywords {
+		c.group(keyAt("classifier.keywords", i), keyword)
+	}
+	c.preset(c.oneOf("classifier.preset", rules.Preset, "groups", "lesson", "none"))
+	k.prompt = c.tokens("classifier.prompt_tokens", rules.PromptTokens, normal.PromptTokens, floor)
+	k.output = c.tokens("classifier.max_tokens", rules.MaxTokens, normal.MaxTokens, floor)
+	k.scores = c.scores(rules.KeywordScore, normal.KeywordScore, floor)
+	c.idle(rules, k.scores, floor)
+	if len(c.errs) > 0 {
+		return nil, errors.Join(c.errs...)
+	}
+	k.least = 1
+	for i, g := range c.groups {
+		if i == 0 || g.weight < k.least {
+			k.least = g.weight
+		}
+	}
+	k.matcher, k.warnings = newMatcher(c.groups, c.expressions, c.needs), c.warnings
+	return k, nil
+}
+
+// Warnings returns what is not wrong with the rules but hardly meant, in the
+// form of NewClassifier's errors.
+func (k *Classifier) Warnings() []string { return slices.Clone(k.warnings) }
+
+// estimateLow and estimateHigh bound the exact tokens of a prompt by its
+// estimate of a token for four bytes: source code has about three bytes a token,
+// plain English prose up to five and a third.
+func estimateLow(estimate int64) int64  { return estimate - estimate/4 }
+func estimateHigh(estimate int64) int64 { return estimate + estimate/3 + 1 }
+
+// Classify returns the tier that a request is given. In mode max that is the
+// highest that any signal asks for and never lower than the default; in mode
+// first_match the one that prompt tokens, else max_tokens, else keywords ask
+// for. The prompt is counted when the estimate is too near a threshold to tell.
+func (k *Classifier) Classify(f *Features) Class {
+	s := k.matcher.begin()
+	defer k.matcher.end(s)
+	class, _, _ := k.classify(f, s)
+	return class
+}
+
+// Explain is Classify with what each signal says.
+func (k *Classifier) Explain(f *Features) (Class, []Signal) {
+	s := k.matcher.begin()
+	defer k.matcher.end(s)
+	class, tokens, exact := k.classify(f, s)
+	prompt := signal(k, "prompt_tokens", tokens, k.prompt)
+	prompt.Exact = exact
+	tier, _ := k.keywords(s)
+	words := Signal{Rule: "keyword", Tier: k.name(tier), Matched: s.names()}
+	for _, t := range k.scores { // down to the tier that is asked for, else to the lowest
+		words.Value, words.Threshold = s.weight(t.tier), t.over
+		if t.tier == tier {
+			break
+		}
+	}
+	return class, []Signal{prompt, signal(k, "max_tokens", f.MaxTokens, k.output), words,
+		{Rule: "default", Tier: k.name(k.normal)}}
+}
+
+// signal explains a count of tokens.
+func signal(k *Classifier, rule string, tokens int64, all []threshold[int64]) Signal {
+	s := Signal{Rule: rule, Value: float64(tokens)}
+	for i, t := range all {
+		if tokens > t.over {
+			s.Tier, s.Threshold = k.name(t.tier), float64(t.over)
+			return s
+		}
+		if i == 0 || float64(t.over) < s.Threshold {
+			s.Threshold = float64(t.over)
+		}
+	}
+	return s
+}
+
+func (k *Classifier) name(tier int) string {
+	if tier < 0 {
+		return ""
+	}
+	return k.tiers[tier]
+}
+
+// classify also returns the prompt's tokens, and whether they were counted.
+func (k *Classifier) classify(f *Features, s *search) (class Class, tokens int64, exact bool) {
+	if k.normal < 0 {
+		return Class{Tier: -1, Rule: "default"}, f.PromptTokens, false
+	}
+	user := 0
+	if said := text(f.User); len(said) > 0 {
+		user = len(said)
+		s.look(said, inUser)
+	}
+	if k.matcher.in&inSystem != 0 {
+		s.look(text(f.System), inSystem)
+	}
+	words, group := k.keywords(s)
+	decide := func(tokens int64) (tier int, rule string) {
+		return k.decide(tokens, f.MaxTokens, words, group)
+	}
+	tokens = f.PromptTokens
+	if k.uncertain(tokens, decide) {
+		if n, ok := f.count(); ok {
+			tokens, exact = n, true
+		}
+	}
+	class.Tier, class.Rule = decide(tokens)
+	class.Score = s.weight(0) + k.length(user)
+	return class, tokens, exact
+}
+
+// uncertain tells whether the tier depends on how wrong an estimate is.
+func (k *Classifier) uncertain(estimate int64, decide func(int64) (int, string)) bool {
+	low, high := estimateLow(estimate), estimateHigh(estimate)
+	tier, _ := decide(estimate)
+	for _, t := range k.prompt {
+		if t.over < low || t.over >= high {
+			continue
+		}
+		below, _ := decide(t.over)
+		above, _ := decide(t.over + 1)
+		if below != tier || above != tier {
+			return true
+		}
+	}
+	return false
+}
+
+// decide weighs what the signals ask for; words is -1 when keywords ask for none.
+func (k *Classifier) decide(prompt, output int64, words, group int) (tier int, rule string) {
+	tier, rule = k.normal, "default"
+	// ask takes a signal in, and tells whether the next ones have no say.
+	ask := func(to int, by string) bool {
+		if to >= 0 && (k.first || to > tier || to == tier && rule == "default") {
+			tier, rule = to, by
+			return k.first
+		}
+		return false
+	}
+	if ask(passed(prompt, k.prompt), "prompt_tokens") || ask(passed(output, k.output), "max_tokens") || words < 0 {
+		return tier, rule
+	}
+	ask(words, k.matcher.groups[group].rule)
+	return tier, rule
+}
+
+// passed returns the highest tier whose threshold is exceeded, or -1.
+func passed(tokens int64, all []threshold[int64]) int {
+	for _, t := range all {
+		if tokens > t.over {
+			return t.tier
+		}
+	}
+	return -1
+}
+
+// keywords returns the highest tier that the matched groups ask for, or -1, and
+// the weightiest of the groups that speak for it or for a higher one.
+func (k *Classifier) keywords(s *search) (tier, group int) {
+	for _, t := range k.scores {
+		// Sums of written decimals such as 0.1 are off by about 1e-16 each.
+		if s.weight(t.tier) < t.over-1e-9 {
+			continue
+		}
+		group = -1
+		for i, g := range k.matcher.groups {
+			if s.matched[i] && g.tier >= t.tier && (group < 0 || g.weight > k.matcher.groups[group].weight) {
+				group = i
+			}
+		}
+		if group >= 0 {
+			return t.tier, group
+		}
+	}
+	return -1, -1
+}
+
+// weight returns what the matched groups for a tier and higher ones weigh.
+func (s *search) weight(tier int) float64 {
+	sum := 0.0
+	for i, matched := range s.matched {
+		if g := &s.m.groups[i]; matched && g.tier >= tier {
+			sum += g.weight
+		}
+	}
+	return sum
+}
+
+// length is the part of the score that the user text's length is: 0 for none,
+// half of the least weight at 2,000 bytes, where long questions begin, and less
+// than the least weight for any.
+func (k *Classifier) length(bytes int) float64 {
+	n := float64(bytes)
+	return math.Nextafter(k.least, 0) * n / (n + 2000)
+}

@@ -1,0 +1,323 @@
+package tiers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// classes is a catalog of three tiers with words to classify by.
+func classes(t testing.TB, c Config) *Catalog {
+	t.Helper()
+	c.Targets = []Target{
+		{Name: "small", Tier: true, Model: "s"}, {Name: "medium", Tier: true, Model: "m"}, {Name: "large", Tier: true, Model: "l"},
+		{Name: "embed", Models: []string{"bge"}},
+	}
+	c.Aliases = map[string]string{"mini": "small", "vectors": "embed", "best": "classify"}
+	w := words()
+	c.Rules.Preset, c.Rules.Keywords, c.Rules.KeywordScore = w.Preset, w.Keywords, w.KeywordScore
+	k, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// outcome writes what Resolve returns as target, model, rule and note, or as the error.
+func outcome(v Verdict, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(strings.Join([]string{v.Target, v.Model, v.Rule, v.Note}, " "))
+}
+
+func TestEveryRuleIsNamed(t *testing.T) {
+	prove := &Features{Now: start(), User: says("prove it"), Session: 1}
+	hello := &Features{Now: start(), User: says("hello"), Session: 1}
+	chat := func(tier string) *Chats {
+		chats, k := NewChats(10), classes(t, Config{})
+		chats.remember(hello, k.hashes[k.byName[tier]])
+		return chats
+	}
+	for name, c := range map[string]struct {
+		q    Query
+		want string
+	}{
+		"default":              {Query{Features: hello}, "small s default"},
+		"without features":     {Query{Model: "auto"}, "small s default"},
+		"prompt_tokens":        {Query{Features: &Features{PromptTokens: 9000}}, "medium m prompt_tokens"},
+		"max_tokens":           {Query{Model: "best", Features: &Features{MaxTokens: 9000}}, "large l max_tokens"},
+		"keyword":              {Query{Model: "auto", Features: prove}, "large l keyword:reasoning"},
+		"model":                {Query{Model: "small", Features: prove}, "small s model"},
+		"alias":                {Query{Model: "mini", Features: prove}, "small s alias"},
+		"header":               {Query{Header: "Medium", Features: prove}, "medium m header"},
+		"unknown header":       {Query{Header: "huge", Features: prove}, "large l keyword:reasoning " + NoteUnknownHeader},
+		"sticky":               {Query{Features: hello, Chats: chat("medium")}, "medium m sticky default asked for small"},
+		"sticky, rises":        {Query{Features: prove, Chats: chat("medium")}, "large l keyword:reasoning"},
+		"sticky, the same":     {Query{Features: hello, Chats: chat("small")}, "small s default"},
+		"sticky, not by name":  {Query{Model: "small", Features: hello, Chats: chat("large")}, "small s model"},
+		"sticky, not header":   {Query{Header: "small", Features: hello, Chats: chat("large")}, "small s header"},
+		"sticky, clamped":      {Query{Features: hello, Chats: chat("large"), Allowed: only("small", "medium")}, "medium m clamped default asked for small; sticky asked for large"},
+		"clamped":              {Query{Features: prove, Allowed: only("small")}, "small s clamped keyword:reasoning asked for large"},
+		"clamped up":           {Query{Features: hello, Allowed: only("large")}, "large l clamped default asked for small"},
+		"clamped header":       {Query{Header: "large", Allowed: only("medium")}, "medium m clamped header asked for large"},
+		"context":              {Query{Features: hello, Fits: only("medium", "large")}, "medium m context default asked for small"},
+		"context, next fits":   {Query{Model: "mini", Fits: only("large")}, "large l context alias asked for small"},
+		"context, next may":    {Query{Model: "small", Fits: only("medium", "large"), Allowed: only("small", "large")}, "large l context model asked for small"},
+		"context, by header":   {Query{Model: "s", Header: "small", Fits: only("medium")}, "medium m context header asked for small"},
+		"context, never down":  {Query{Model: "large", Fits: only("medium", "small")}, `prompt too long: "large" does not take it`},
+		"context, nobody may":  {Query{Features: hello, Fits: only("large"), Allowed: only("small", "medium")}, `prompt too long: "small" does not take it`},
+		"context, no name":     {Query{Model: "small", Fits: only("large"), AllowedModel: only("small")}, `prompt too long: "small" does not take it`},
+		"context, auto":        {Query{Model: "auto", Fits: only("large"), AllowedModel: only("auto")}, "large l context default asked for small"},
+		"context, pinned":      {Query{Model: "s", Fits: only("large")}, `prompt too long: "small" does not take it`},
+		"context, a pool":      {Query{Model: "vectors", Fits: only("large")}, `prompt too long: "embed" does not take it`},
+		"clamped, context":     {Query{Features: prove, Allowed: only("small", "medium"), Fits: only("large")}, `prompt too long: "medium" does not take it`},
+		"unavailable":          {Query{Features: hello, Available: only("large")}, "large l unavailable default asked for small"},
+		"unavailable, down":    {Query{Model: "large", Available: only("small", "medium")}, "medium m unavailable model asked for large"},
+		"unavailable, fits":    {Query{Model: "small", Available: only("medium", "large"), Fits: only("small", "large")}, "large l unavailable model asked for small"},
+		"unavailable, nobody":  {Query{Model: "mini", Available: only()}, "small s alias"},
+		"unavailable, nowhere": {Query{Model: "mini", Allowed: only("small"), Available: only("large")}, "small s alias"},
+		"unavailable, pinned":  {Query{Model: "s", Available: only("large")}, "small s model"},
+		"unavailable, a pool":  {Query{Model: "vectors", Available: only("large")}, "embed bge alias"},
+		"context, unavailable": {Query{Model: "small", Fits: only("medium", "large"), Available: only("small", "large")}, "large l unavailable model asked for small; context to medium"},
+		"clamped, unavailable": {Query{Features: prove, Allowed: only("small", "medium"), Available: only("small")}, "small s unavailable keyword:reasoning asked for large; clamped to medium"},
+	} {
+		if got := outcome(classes(t, Config{}).Resolve(c.q)); got != c.want {
+			t.Errorf("%s: %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+func TestWhereARequestGoesWhoseTierIsDown(t *testing.T) {
+	for way, want := range map[string]string{"": "large", "up": "large", "down": "small", "refuse": "medium"} {
+		k := classes(t, Config{Rules: Rules{Unavailable: way}})
+		if v, err := k.Resolve(Query{Model: "medium", Available: only("small", "large")}); err != nil || v.Target != want {
+			t.Errorf("%q: %+v, %v, want %s", way, v, err, want)
+		}
+	}
+	k := classes(t, Config{Rules: Rules{Unavailable: "down"}})
+	if v, err := k.Resolve(Query{Model: "small", Available: only("large")}); err != nil || v.Target != "large" {
+		t.Errorf("nobody below: %+v, %v", v, err)
+	}
+}
+
+func TestAPromptTooLongNamesItsTier(t *testing.T) {
+	v, err := classes(t, Config{}).Resolve(Query{Model: "medium", Fits: only()})
+	if !errors.Is(err, ErrTooLong) || v.Target != "medium" || !v.Tier {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func TestOnlyWhatLeavesTheChoiceIsClassified(t *testing.T) {
+	for name, c := range map[string]struct {
+		q    Query
+		want bool
+	}{
+		"auto": {Query{Model: "auto"}, true}, "no name": {Query{}, true}, "an alias of classify": {Query{Model: "best"}, true}, "an unknown header": {Query{Header: "x"}, true},
+		"a header": {Query{Model: "auto", Header: "small"}, false}, "a tier": {Query{Model: "small"}, false}, "a model": {Query{Model: "s"}, false},
+		"an alias": {Query{Model: "mini"}, false}, "a pool": {Query{Model: "bge"}, false}, "no way": {Query{Model: "auto", AllowedModel: only("mini")}, false},
+	} {
+		read := false
+		c.q.Features = &Features{Now: start(), Session: 5, User: func() []byte { read = true; return nil }}
+		c.q.Chats, c.q.Explain = NewChats(1), true
+		v, _ := classes(t, Config{}).Resolve(c.q)
+		if read != c.want || (v.Explained != nil) != c.want {
+			t.Errorf("%s: read %v, explained %v, want %v", name, read, v.Explained, c.want)
+		}
+		if c.q.Chats.Len() != 0 {
+			t.Errorf("%s: explaining changed the chats", name)
+		}
+		c.q.Explain = false
+		if v, _ = classes(t, Config{}).Resolve(c.q); v.Explained != nil || (c.q.Chats.Len() == 1) != c.want {
+			t.Errorf("%s: explained %v, %d chats", name, v.Explained, c.q.Chats.Len())
+		}
+	}
+}
+
+func TestAnExplanationNamesTheChatsTier(t *testing.T) {
+	k, chats := classes(t, Config{}), NewChats(1)
+	f := &Features{Now: start(), Session: 1, User: says("prove")}
+	if _, err := k.Resolve(Query{Features: f, Chats: chats}); err != nil {
+		t.Fatal(err)
+	}
+	f.User = says("hello")
+	v, err := k.Resolve(Query{Features: f, Chats: chats, Explain: true})
+	if err != nil || v.Rule != "sticky" || v.Explained.Tier != "small" || v.Explained.Rule != "default" {
+		t.Fatalf("%+v, %v, %+v", v, err, v.Explained)
+	}
+	if last := v.Explained.Signals[len(v.Explained.Signals)-1]; last.Rule != "sticky" || last.Tier != "large" {
+		t.Errorf("%+v", last)
+	}
+}
+
+func TestAChatStaysWhereItWentAtLast(t *testing.T) {
+	off := false
+	for name, c := range map[string]struct {
+		sticky Sticky
+		first  Query
+		after  time.Duration
+		want   string
+	}{
+		"within":    {Sticky{}, Query{}, 30 * time.Minute, "large sticky"},
+		"after":     {Sticky{}, Query{}, 30*time.Minute + 1, "small default"},
+		"shorter":   {Sticky{Idle: time.Minute}, Query{}, time.Minute + 1, "small default"},
+		"off":       {Sticky{Enabled: &off}, Query{}, 0, "small default"},
+		"clamped":   {Sticky{}, Query{Allowed: only("small", "medium")}, 0, "medium sticky"},
+		"moved":     {Sticky{}, Query{Available: only("medium")}, 0, "medium sticky"},
+		"not taken": {Sticky{}, Query{Fits: only()}, 0, "small default"},
+	} {
+		k, chats := classes(t, Config{Rules: Rules{Sticky: c.sticky}}), NewChats(10)
+		c.first.Chats, c.first.Features = chats, &Features{Now: start(), Turns: []uint64{1}, User: says("prove")}
+		_, _ = k.Resolve(c.first)
+		v, err := k.Resolve(Query{Chats: chats, Features: &Features{Now: start().Add(c.after), Turns: []uint64{1, 2, 3}, User: says("thanks")}})
+		if got := v.Target + " " + v.Rule; err != nil || got != c.want {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, c.want)
+		}
+	}
+}
+
+func TestAReloadKeepsAChatAtItsTierByName(t *testing.T) {
+	chats, f := NewChats(10), &Features{Now: start(), Session: 1, User: says("prove")}
+	if _, err := classes(t, Config{}).Resolve(Query{Features: f, Chats: chats}); err != nil {
+		t.Fatal(err)
+	}
+	f.User = says("thanks")
+	for want, names := range map[string][]string{"large sticky": {"tiny", "large", "huge"}, "tiny default": {"tiny", "huge"}} {
+		var c Config
+		for _, name := range names {
+			c.Targets = append(c.Targets, Target{Name: name, Tier: true})
+		}
+		k, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := k.Resolve(Query{Features: f, Chats: chats, Explain: true}); err != nil || v.Target+" "+v.Rule != want {
+			t.Errorf("%v: %+v, %v, want %s", names, v, err, want)
+		}
+	}
+}
+
+// drawUse returns a query with everything that can move a request.
+func drawUse(rt *rapid.T) Query {
+	some := func(label string) func(string) bool {
+		if !rapid.Bool().Draw(rt, label) {
+			return nil
+		}
+		return only(rapid.SliceOf(rapid.SampledFrom([]string{"small", "medium", "large", "embed"})).Draw(rt, label+" names")...)
+	}
+	q := Query{
+		Model:  rapid.SampledFrom([]string{"", "auto", "best", "small", "large", "s", "m", "mini", "bge", "vectors"}).Draw(rt, "model"),
+		Header: rapid.SampledFrom([]string{"", "", "small", "large", "x"}).Draw(rt, "header"),
+		Features: &Features{Now: start(), Session: 1, PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 3000).Draw(rt, "max"),
+			User: says(rapid.SampledFrom([]string{"", "prove", "compare", "email"}).Draw(rt, "text"))},
+		Allowed: some("allowed"), Fits: some("fits"), Available: some("available"),
+	}
+	if rapid.Bool().Draw(rt, "by name") {
+		q.AllowedModel = only(q.Model, rapid.SampledFrom([]string{"small", "large", "m"}).Draw(rt, "another name"))
+	}
+	return q
+}
+
+func TestNothingForbiddenIsTakenWhateverMoves(t *testing.T) {
+	unavailable := rapid.SampledFrom([]string{"up", "down", "refuse"})
+	rapid.Check(t, func(rt *rapid.T) {
+		k := classes(t, Config{Rules: Rules{Unavailable: unavailable.Draw(rt, "unavailable")}})
+		q := drawUse(rt)
+		v, err := k.Resolve(q)
+		if errors.Is(err, ErrUnknownModel) {
+			return
+		}
+		if !q.allows(v.Target) {
+			rt.Errorf("%+v was returned", v)
+		}
+		if err != nil {
+			if q.fits(v.Target) {
+				rt.Errorf("refused what fits %s: %v", v.Target, err)
+			}
+			return
+		}
+		at := k.byName[v.Target]
+		if !q.fits(v.Target) || v.Model != k.targets[at].asked() {
+			rt.Errorf("does not fit, or asks for another's model: %+v", v)
+		}
+		if v.Pinned && (v.Model != q.Model || v.Rule != "model") {
+			rt.Errorf("a pinned request moved: %+v", v)
+		}
+		if moved := v.Rule == "clamped" || v.Rule == "context" || v.Rule == "unavailable"; moved && !strings.Contains(v.Note, " asked for ") {
+			rt.Errorf("nothing says what was passed over: %+v", v)
+		}
+		free := q.Model == "" || q.Model == "auto" || q.Model == "best"
+		named := q.AllowedModel == nil || slices.ContainsFunc(k.leads[at], q.AllowedModel)
+		if !free && !named {
+			rt.Errorf("a move led past the names of a tenant: %+v", v)
+		}
+	})
+}
+
+// TestAChatNeverFallsWhileItIsUsed follows one chat whose tiers are all there.
+func TestAChatNeverFallsWhileItIsUsed(t *testing.T) {
+	k := classes(t, Config{})
+	rapid.Check(t, func(rt *rapid.T) {
+		chats, now, was := NewChats(100), start(), -1
+		turns := []uint64{}
+		for turn := range rapid.IntRange(2, 12).Draw(rt, "turns") {
+			pause := time.Duration(rapid.Int64Range(0, int64(40*time.Minute)).Draw(rt, "pause"))
+			now = now.Add(pause)
+			turns = append(turns, uint64(2*turn+1), uint64(2*turn+2))
+			f := Features{Now: now, Turns: turns, PromptTokens: rapid.Int64Range(0, 20000).Draw(rt, "prompt")}
+			v, err := k.Resolve(Query{Features: &f, Chats: chats})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			class, at := k.classifier.Classify(&f).Tier, k.byName[v.Target]
+			want := class
+			if pause <= idle {
+				want = max(class, was)
+			}
+			if at != want {
+				rt.Fatalf("went to %d after %d and %v, class %d", at, was, pause, class)
+			}
+			was = at
+		}
+	})
+}
+
+func TestAllMistakesInRulesComeWithThoseInNames(t *testing.T) {
+	_, err := New(Config{
+		Targets: []Target{{Name: "small", Tier: true}, {Name: "small", Tier: true}},
+		Rules:   Rules{Mode: "x", Default: "big", PromptTokens: map[string]int64{"big": 1}},
+	})
+	want := []string{"tiers[1].name: duplicate", "classifier.default: unknown tier", "classifier.mode: unknown value", "classifier.prompt_tokens.big: unknown tier"}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) != len(want) {
+		t.Fatalf("got %v", err)
+	}
+	for i, err := range joined.Unwrap() {
+		if !strings.HasPrefix(fmt.Sprint(err), want[i]) {
+			t.Errorf("%v, want %s", err, want[i])
+		}
+	}
+}
+
+func TestTheCatalogTellsWhatItWouldClassify(t *testing.T) {
+	k := house(t)
+	for _, c := range []struct {
+		q    Query
+		want bool
+	}{
+		{Query{Model: "auto"}, true}, {Query{}, true}, {Query{Model: "auto", Header: "nonsense"}, true},
+		{Query{Model: "auto", Header: "small"}, false}, {Query{Model: "small"}, false}, {Query{Model: "nobody's"}, false},
+	} {
+		if got := k.Classifies(c.q); got != c.want {
+			t.Errorf("%+v: %t, want %t", c.q, got, c.want)
+		}
+	}
+	if got := k.Default(); got != "medium" {
+		t.Errorf("the default is %q", got)
+	}
+}

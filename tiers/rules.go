@@ -1,0 +1,277 @@
+package tiers
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"time"
+)
+
+// DefaultRules returns what Rules that say nothing mean for tiers of these
+// names, least capable first. Of three tiers or more the second takes prompts
+// of over 4,000 tokens and answers of over 500, and the last, of two or more,
+// prompts of over 16,000, answers of over 2,000 and keywords that weigh 1: the
+// thresholds of the lesson on tiered serving that Tierway grew from. A tier that
+// a group of the configuration speaks for has a keyword score of 1 as well.
+func DefaultRules(tierNames []string) Rules {
+	on := true
+	r := Rules{
+		Mode: "max", Preset: "groups", Unavailable: "up",
+		PromptTokens: map[string]int64{}, MaxTokens: map[string]int64{}, KeywordScore: map[string]float64{},
+		Sticky: Sticky{Enabled: &on, Idle: 30 * time.Minute}, // the order of time for which an idle engine still holds a chat's cache
+	}
+	n := len(tierNames)
+	if n > 0 {
+		r.Default = tierNames[0]
+	}
+	if n > 2 {
+		r.PromptTokens[tierNames[1]], r.MaxTokens[tierNames[1]] = 4000, 500
+	}
+	if n > 1 {
+		last := tierNames[n-1]
+		r.PromptTokens[last], r.MaxTokens[last], r.KeywordScore[last] = 16000, 2000, 1
+	}
+	return r
+}
+
+// checker compiles rules and collects what is wrong with them.
+type checker struct {
+	tiers       []string
+	errs        []error
+	warnings    []string
+	groups      []group
+	expressions []expression
+	needs       [][]string // by expression
+	names       map[string]string
+}
+
+// wrong notes an error: the key, what is wrong and the way out.
+func (c *checker) wrong(key, format string, args ...any) {
+	c.errs = append(c.errs, errors.New(key+": "+fmt.Sprintf(format, args...)))
+}
+
+// warn notes what is not wrong but hardly meant.
+func (c *checker) warn(key, format string, args ...any) {
+	c.warnings = append(c.warnings, key+": "+fmt.Sprintf(format, args...))
+}
+
+// tier returns a tier's index; what is no tier's name is noted.
+func (c *checker) tier(key, name string) int {
+	i := slices.Index(c.tiers, name)
+	if i < 0 {
+		c.wrong(key, "unknown tier %q: name one of the tiers (%s)", name, strings.Join(c.tiers, ", "))
+	}
+	return i
+}
+
+// oneOf checks a word; the first is meant by an empty one.
+func (c *checker) oneOf(key, word string, words ...string) string {
+	if word == "" {
+		return words[0]
+	}
+	if !slices.Contains(words, word) {
+		c.wrong(key, "unknown value %q: use %s", word, strings.Join(words, ", "))
+	}
+	return word
+}
+
+// threshold is what a tier asks to be exceeded.
+type threshold[N int64 | float64] struct {
+	tier int
+	over N
+}
+
+// thresholds turns a section of the rules around, highest tier first. Written
+// tells whether it stands in the configuration; floor is a tier below which
+// nothing is decided.
+func thresholds[N int64 | float64](c *checker, key string, section map[string]N, written bool, floor int) []threshold[N] {
+	var all []threshold[N]
+	for _, name := range slices.Sorted(maps.Keys(section)) {
+		if i := c.tier(key+"."+name, name); i >= 0 {
+			all = append(all, threshold[N]{i, section[name]})
+		}
+	}
+	slices.SortFunc(all, func(a, b threshold[N]) int { return cmp.Compare(b.tier, a.tier) })
+	if !written {
+		return all
+	}
+	lowest := N(0)
+	for i, t := range all {
+		at := key + "." + c.tiers[t.tier]
+		switch {
+		case t.tier <= floor:
+			c.warn(at, "never decides: the default tier %q is no lower: remove it, or lower classifier.default", c.tiers[floor])
+		case i > 0 && t.over >= lowest:
+			c.warn(at, "never decides: a higher tier needs only %v: set it below that, or remove it", lowest)
+		}
+		if i == 0 || t.over < lowest {
+			lowest = t.over
+		}
+	}
+	return all
+}
+
+// tokens is thresholds for a count of tokens.
+func (c *checker) tokens(key string, section, normal map[string]int64, floor int) []threshold[int64] {
+	for _, name := range slices.Sorted(maps.Keys(section)) {
+		if section[name] < 0 {
+			c.wrong(key+"."+name, "%d tokens: use 0 or more", section[name])
+		}
+	}
+	if section == nil {
+		return thresholds(c, key, normal, false, floor)
+	}
+	return thresholds(c, key, section, true, floor)
+}
+
+// scores is thresholds for what the weights of keywords add up to.
+func (c *checker) scores(section, normal map[string]float64, floor int) []threshold[float64] {
+	const key = "classifier.keyword_score"
+	if section == nil {
+		section = maps.Clone(normal)
+		for _, g := range c.groups {
+			if g.tier > floor {
+				section[c.tiers[g.tier]] = 1
+			}
+		}
+		return thresholds(c, key, section, false, floor)
+	}
+	for _, name := range slices.Sorted(maps.Keys(section)) {
+		if v := section[name]; !(v > 0) || math.IsInf(v, 0) {
+			c.wrong(key+"."+name, "%v: use a number above 0", v)
+		}
+	}
+	// Groups for a higher tier speak for a lower one too, so that a lower score
+	// for a higher tier hides a higher one below it only where none speaks for
+	// the lower tier alone: such sections are taken as they stand.
+	all := thresholds(c, key, section, false, floor)
+	for _, t := range all {
+		sum := 0.0
+		for _, g := range c.groups {
+			if g.tier >= t.tier {
+				sum += g.weight
+			}
+		}
+		if len(c.errs) == 0 && sum < t.over {
+			c.warn(key+"."+c.tiers[t.tier], "never reached: the groups for that tier and higher ones weigh %v together: lower it, or add keywords", sum)
+		}
+	}
+	return all
+}
+
+// group compiles one Keyword.
+func (c *checker) group(key string, k Keyword) {
+	g := group{name: k.Name, rule: "keyword:" + k.Name, weight: k.Weight, tier: c.tier(key+".tier", k.Tier)}
+	switch other, taken := c.names[k.Name]; {
+	case k.Name == "":
+		c.wrong(key+".name", "missing: name the group, as the rule keyword:name shows it")
+	case taken:
+		c.wrong(key+".name", "duplicate name %q, which %s has already: name it otherwise", k.Name, other)
+	case strings.ContainsFunc(k.Name, func(r rune) bool { return r >= 0x80 || !word(byte(r)) && r != '-' && r != '.' }):
+		c.wrong(key+".name", "%q has other characters than letters, digits, _, - and dots: a header shows it: name it otherwise", k.Name)
+	}
+	c.names[k.Name] = key
+	if k.Weight == 0 {
+		g.weight = 1
+	}
+	if !(g.weight > 0) || math.IsInf(g.weight, 0) {
+		c.wrong(key+".weight", "%v: use a number above 0", k.Weight)
+	}
+	for i, in := range k.In {
+		switch in {
+		case "user":
+			g.in |= inUser
+		case "system":
+			g.in |= inSystem
+		default:
+			c.wrong(fmt.Sprintf("%s.in[%d]", key, i), "unknown value %q: use user, system", in)
+		}
+	}
+	if len(k.In) == 0 {
+		g.in = inUser
+	}
+	if len(k.Match) == 0 {
+		c.wrong(key+".match", "missing: list what to look for")
+	}
+	c.groups = append(c.groups, g)
+	for i, pattern := range k.Match {
+		c.expression(fmt.Sprintf("%s.match[%d]", key, i), pattern, g.in)
+	}
+}
+
+// expression compiles an expression of the last group.
+func (c *checker) expression(key, pattern string, in place) {
+	var broken *syntax.Error
+	if _, err := syntax.Parse(pattern, syntax.Perl); errors.As(err, &broken) {
+		c.wrong(key, "%s %q: write it in the syntax of RE2", broken.Code, broken.Expr)
+		return
+	}
+	parsed, err := syntax.Parse("(?i)"+pattern, syntax.Perl)
+	if err != nil {
+		c.wrong(key, "impossible without regard to case (%v): write it in the syntax of RE2", err)
+		return
+	}
+	compiled, err := regexp.Compile("(?i)" + pattern)
+	if err != nil {
+		c.wrong(key, "impossible without regard to case (%v): write it in the syntax of RE2", err)
+		return
+	}
+	known := required(parsed)
+	switch {
+	case known.known && len(known.exact) == 0:
+		c.wrong(key, "matches nothing: remove it")
+	// Texts with nothing in common: what matches all of them looks for nothing.
+	case compiled.MatchString("") && compiled.MatchString("a") && compiled.MatchString(" "):
+		c.wrong(key, "matches every text: leave out what may be absent")
+	}
+	needs := known.needs()
+	if shortest(needs) < 3 {
+		c.warn(key, "requires no text of at least three bytes, which makes it slow on long prompts: add a literal that each of its alternatives must hold")
+	}
+	bytes, _ := reach(parsed)
+	c.expressions = append(c.expressions, expression{group: len(c.groups) - 1, in: in, match: compiled, reach: bytes})
+	c.needs = append(c.needs, needs)
+}
+
+// preset compiles the groups that come with the program.
+func (c *checker) preset(name string) {
+	var all []Keyword
+	switch name {
+	case "groups":
+		all = presetGroups()
+	case "lesson":
+		all = presetLesson()
+	}
+	if len(c.tiers) == 0 {
+		return
+	}
+	for i, k := range all {
+		if k.Tier == "" {
+			k.Tier = c.tiers[len(c.tiers)-1]
+		}
+		if mine, taken := c.names[k.Name]; taken {
+			c.wrong(mine+".name", "duplicate name %q, which the preset %q has already: name it otherwise, or set preset to none", k.Name, name)
+			continue
+		}
+		c.group(fmt.Sprintf("classifier.preset[%d]", i), k)
+	}
+}
+
+// idle warns of groups that no keyword score listens to.
+func (c *checker) idle(rules Rules, scores []threshold[float64], floor int) {
+	for i, k := range rules.Keywords {
+		tier := slices.Index(c.tiers, k.Tier)
+		heard := slices.ContainsFunc(scores, func(t threshold[float64]) bool { return t.tier <= tier && t.tier > floor })
+		if tier >= 0 && !heard {
+			c.warn(keyAt("classifier.keywords", i)+".tier", "decides nothing: no keyword_score asks for %q or a lower tier above the default: add one", k.Tier)
+		}
+	}
+}
+
+func keyAt(key string, i int) string { return fmt.Sprintf("%s[%d]", key, i) }
