@@ -63,6 +63,7 @@ type Breaker struct {
 	cause      string    // of the last transition
 	slow       bool      // was opened for slowness and not closed since
 	row        int       // failures since the last success
+	ended      int       // the row that the last success ended
 	failing    outing    // what the failure being counted shows
 	ripeFor    string    // why the failure being counted opens
 	probes     map[*permit]struct{}
@@ -83,9 +84,7 @@ func newBreaker(g *Group, c Config, m Member) *Breaker {
 // first call counts, and none once the breaker has changed its state since. A
 // probe of a half-open breaker without a verdict fails after ProbeTimeout.
 //
-// A stream that breaks off after a good verdict gets a second one by asking
-// again: one more failure while closed, a failed probe where one may pass, and
-// nothing where none may.
+// A stream that breaks off after a good verdict gets its second one by Cut.
 func (b *Breaker) Allow() (done func(error), err error) { return b.AllowFor(0) }
 
 // probePatience is how many times its expected time a probe may take: an answer
@@ -247,7 +246,7 @@ func (b *Breaker) countLocked(v verdict) {
 	switch v {
 	case excluded:
 	case good:
-		b.row = 0
+		b.ended, b.row = b.row, 0
 		report(b.core, nil)
 	default:
 		b.row++
@@ -256,6 +255,35 @@ func (b *Breaker) countLocked(v verdict) {
 		if opened(b.core) {
 			b.turnLocked(Open, b.ripeFor, now)
 		}
+	}
+}
+
+// Cut says that a stream which began then and had a good verdict has broken off
+// after all. It takes the place of the good verdict: the row of failures that
+// that one ended goes on, and of two streams of which one is cut one half has
+// failed. It says nothing once the breaker has had another state since the
+// stream began.
+func (b *Breaker) Cut(began time.Time, err error) {
+	if b == nil || err == nil || b.group.options.Excluded(err) {
+		return
+	}
+	b.group.look()
+	b.mu.Lock()
+	if b.state == Closed && !b.retired && !began.Before(b.since) {
+		b.row = max(b.row, b.ended)
+		b.ended = 0
+		b.countLocked(failed)
+		if b.state == Closed {
+			// gobreaker takes no verdict back: with one success and two failures a
+			// stream, half of the verdicts have failed when half of the streams are cut.
+			b.row--
+			b.countLocked(failed)
+		}
+	}
+	changed := len(b.news) > 0
+	b.mu.Unlock()
+	if changed {
+		b.tell()
 	}
 }
 

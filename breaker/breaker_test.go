@@ -247,33 +247,100 @@ func TestVerdictsOfAnEarlierGenerationAreIgnored(t *testing.T) {
 	})
 }
 
-// TestACutStreamIsOneMoreFailure, and while half-open it neither takes the
-// probe's place nor leaves one taken.
-func TestACutStreamIsOneMoreFailure(t *testing.T) {
+// cut is a stream that begins well and then breaks off.
+func (r *rig) cut(i int) {
+	r.t.Helper()
+	began := time.Now()
+	if !r.try(i, nil) {
+		r.t.Fatal("the stream was refused")
+	}
+	r.bs[i].Cut(began, errFive)
+}
+
+// TestCutStreamsOpenAsFailedRequestsDo: five in a row, or half of all within the
+// window, though each began with a success.
+func TestCutStreamsOpenAsFailedRequestsDo(t *testing.T) {
+	t.Run("in a row", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 2, Config{})
+			for range 4 {
+				r.cut(0)
+			}
+			r.is(Closed)
+			r.cut(0)
+			r.is(Open)
+		})
+	})
+	t.Run("a whole one between them", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 2, Config{FailureRatio: 0.9})
+			for range 20 {
+				for range 4 {
+					r.cut(0)
+				}
+				r.try(0, nil)
+				r.try(0, nil)
+			}
+			r.is(Closed)
+		})
+	})
+	t.Run("side by side", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 2, Config{})
+			began := time.Now()
+			for range 5 {
+				r.try(0, nil)
+			}
+			for range 5 {
+				r.bs[0].Cut(began, errFive)
+			}
+			r.is(Open)
+		})
+	})
+	t.Run("by their share", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 2, Config{ConsecutiveFailures: 1000, FailureRatio: 0.5, MinRequests: 20})
+			for r.bs[0].State() == Closed && r.bs[0].View().Requests < 200 {
+				r.cut(0)
+				r.try(0, nil)
+			}
+			r.is(Open)
+		})
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 2, Config{ConsecutiveFailures: 1000, FailureRatio: 0.5, MinRequests: 20})
+			for range 100 {
+				r.try(0, nil)
+				r.cut(0)
+				r.try(0, nil)
+			}
+			r.is(Closed)
+		})
+	})
+}
+
+// TestACutCountsInTheStateThatItsStreamBeganIn and in no other.
+func TestACutCountsInTheStateThatItsStreamBeganIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
+		began := time.Now()
 		r.try(0, nil)
-		r.try(0, errFive)
-		if v := r.bs[0].View(); v.Requests != 2 || v.Failures != 1 || v.ConsecutiveFailures != 1 {
-			t.Fatalf("%+v", v)
-		}
-		r.fails(0, 4, errFive)
-		if r.try(0, errFive) {
-			t.Fatal("an open breaker took a second verdict")
-		}
-		r.pass(60 * time.Second)
-		probe, _ := r.bs[0].Allow()
-		if r.try(0, errFive) {
-			t.Fatal("a second verdict passed beside the probe")
-		}
-		probe(nil)
-		r.is(Closed)
+		time.Sleep(time.Second)
 		r.fails(0, 5, errFive)
-		r.pass(60 * time.Second)
-		r.try(0, errFive) // no probe is under way: it is one
 		r.is(Open)
+		r.bs[0].Cut(began, errFive)
+		r.pass(60 * time.Second)
+		r.is(HalfOpen)
+		r.bs[0].Cut(began, errFive)
+		r.is(HalfOpen)
 		if v := r.bs[0].View(); v.Probes != 0 {
-			t.Error("a place is taken for ever")
+			t.Error("a place is taken")
+		}
+		r.try(0, nil)
+		r.is(Closed)
+		r.bs[0].Cut(began, errFive)
+		r.bs[0].Cut(time.Now(), errClient) // nobody's fault
+		if v := r.bs[0].View(); v.ConsecutiveFailures != 0 || v.Failures != 0 {
+			t.Errorf("it was counted: %+v", v)
 		}
 	})
 }
