@@ -2,40 +2,14 @@ package routing
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
-)
-
-// Errors of Acquire. See also CooledError.
-var (
-	// ErrNoWorker means that no worker is left that could ever take the request:
-	// all are down, without weight, tried before, or refused by their gates.
-	ErrNoWorker = errors.New("no worker is up")
-	// ErrFull means that workers are up, and all of them are full or saturated:
-	// a release opens a place.
-	ErrFull = errors.New("all workers are full")
 )
 
 // ErrExcluded marks a result that is nobody's fault, such as a client that
 // left or a request that the worker was right to refuse. The pool hands it to
 // the gate like any other: the gate decides that it counts neither way.
 var ErrExcluded = errors.New("excluded from the verdict")
-
-// CooledError means that every worker that is up asked for less.
-type CooledError struct {
-	Until time.Time // when the first of them may be asked again
-}
-
-// Error tells when to come back.
-func (e *CooledError) Error() string {
-	return fmt.Sprintf("all workers are cooling until %s", e.Until.Format(time.RFC3339))
-}
-
-// maxBooked bounds the tokens that one request books on each account. A client
-// may ask for any max_tokens; with 2^40 a million of such requests still sum
-// up without overflow.
-const maxBooked = 1 << 40
 
 // maxCandidates is how many candidates a lease remembers: enough to explain a
 // choice in a log line, few enough to be copied without a thought.
@@ -45,21 +19,36 @@ const maxCandidates = 8
 // Release. Its methods are safe for concurrent use on the same Lease; a copy of
 // a Lease is not to be used beside it.
 type Lease struct {
-	pool               *Pool
-	worker             *Worker
-	gate               Gate
-	done               func(error)
-	reason             Reason
-	prompt, output     int64
-	answered, released bool  // guarded by the pool's lock
-	verdict            error // guarded by the pool's lock; what the gate was told first
-	seen               int
-	candidates         [maxCandidates]Candidate
+	pool       *Pool
+	worker     *Worker
+	gate       Gate
+	done       func(error)
+	reason     Reason
+	stream     bool
+	bookedAt   time.Time
+	estimate   float64       // the prompt's tokens before the learned correction
+	prefill    int64         // booked of this request
+	ahead      int64         // tokens to prefill up to its first one, its own among them
+	expected   time.Duration // from the booking to the gate's verdict
+	seen       int
+	candidates [maxCandidates]Candidate
+
+	// The rest is guarded by the pool's lock.
+	booking  *booking  // nil once all is given back
+	judged   bool      // the gate has its verdict on the answer's beginning
+	released bool      // Release was called
+	verdict  error     // what the gate was told first
+	firstAt  time.Time // the first event of an answer that came, else zero
 }
 
 // Result is how a leased request ended.
 type Result struct {
-	Err error // nil when the answer was whole; wraps ErrExcluded when the worker is not to blame
+	At           time.Time // when it ended; the zero time teaches nothing about speed
+	Err          error     // nil when the answer was whole; wraps ErrExcluded when the worker is not to blame
+	PromptTokens int64     // as the engine reported, like the two below; 0 when it did not
+	CachedTokens int64     // part of PromptTokens that came from the engine's cache
+	OutputTokens int64
+	Text         bool // the prompt was text alone, so that its length says how many tokens it has
 }
 
 // Worker returns the chosen worker, nil of a zero Lease.
@@ -104,13 +93,16 @@ func (l *Lease) noteCandidates(ws []View, chosen int) {
 	}
 }
 
-// Acquire picks a worker and books the request on it in one step: the prompt's
-// tokens until Answered, the output's and one request until Release. Workers in
-// tried are passed over. The gate of the chosen worker is asked afterwards,
-// outside the lock; when it refuses, the booking is undone and the next best
-// worker is picked.
+// Acquire picks a worker and books the request on it in one step: the tokens
+// of the prompt that requests in flight there do not have too until Answered
+// (of an answer that comes whole: until they should be prefilled), its blocks,
+// the output's tokens and one request until Release. Workers in tried are
+// passed over. The gate of the chosen worker is asked afterwards, outside the
+// lock; when it refuses, the booking is undone and the next best worker is
+// picked.
 //
-// Acquire does not wait. Its errors are ErrNoWorker, ErrFull or a *CooledError.
+// Acquire does not wait and keeps nothing of r. Its errors are ErrNoWorker,
+// ErrFull, a *CooledError or an *OpenError.
 func (p *Pool) Acquire(r *Request, tried ...*Worker) (Lease, error) {
 	var room [16]*Worker // refusals are rare; a usual pool's fit without an allocation
 	refused := room[:0]
@@ -119,26 +111,43 @@ func (p *Pool) Acquire(r *Request, tried ...*Worker) (Lease, error) {
 		if err != nil || l.gate == nil {
 			return l, err
 		}
-		done, err := l.gate.Allow()
+		done, err := l.allow()
 		if err == nil {
 			l.done = done
 			return l, nil
 		}
 		refused = append(refused, l.worker)
-		p.mu.Lock()
-		l.unbookLocked()
-		p.mu.Unlock()
+		l.Unbook()
 	}
+}
+
+// allow asks the lease's gate.
+func (l *Lease) allow() (done func(error), err error) {
+	if p, ok := l.gate.(Patient); ok {
+		return p.AllowFor(l.expected)
+	}
+	return l.gate.Allow()
+}
+
+// expectedLocked is when the booked request's verdict is due by what is learned
+// of its worker.
+func (l *Lease) expectedLocked(output int64) time.Duration {
+	d := firstStep + seconds(float64(l.ahead)/l.worker.value[prefillRate])
+	if !l.stream {
+		d += seconds(float64(output) * l.worker.value[tokenTime])
+	}
+	return min(d, maxPrefill)
 }
 
 // book picks and books under the lock.
 func (p *Pool) book(r *Request, tried, refused []*Worker) (Lease, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ws, err := p.eligibleLocked(r.Now, tried, refused)
+	ws, err := p.eligibleLocked(r, tried, refused)
 	if err != nil {
 		return Lease{}, err
 	}
+	p.chains.overlaps(r.Blocks, booked(r.PromptTokens), ws, p.workers)
 	i, reason := p.policy.Pick(r, ws)
 	if i < 0 || i >= len(ws) {
 		i, reason = leastLoad{}.Pick(r, ws)
@@ -146,107 +155,94 @@ func (p *Pool) book(r *Request, tried, refused []*Worker) (Lease, error) {
 	w := p.workers[ws[i].Index]
 	l := Lease{
 		pool: p, worker: w, gate: w.gate, reason: reason,
-		prompt: booked(r.PromptTokens), output: booked(r.OutputTokens),
+		stream: r.Stream, bookedAt: r.Now, estimate: float64(booked(r.PromptTokens)) / p.scaleLocked(),
 	}
 	l.noteCandidates(ws, i)
-	w.inflight++
-	w.pending += l.prompt
-	w.output += l.output
+	l.booking = p.enterLocked(r, w, ws[i].Overlap)
+	l.prefill, l.ahead = l.booking.prefill, w.pending
+	l.expected = l.expectedLocked(l.booking.output)
 	return l, nil
 }
 
-func booked(tokens int64) int64 { return min(max(tokens, 0), maxBooked) }
-
-// eligibleLocked returns the workers that may take a request now, all of the
-// lowest group in which anybody can be used at all. Full and saturated workers
-// hold their group: load does not spill into the next one. Workers that are
-// cooling, tried or refused do not, because they cannot serve this request soon.
-func (p *Pool) eligibleLocked(now time.Time, tried, refused []*Worker) ([]View, error) {
-	ws, busy, group := p.views[:0], false, 0
-	var coolUntil time.Time // the earliest end of a cooling
-	for _, w := range p.workers {
-		if !w.status.Up || w.weight <= 0 || slices.Contains(tried, w) || slices.Contains(refused, w) {
-			continue
-		}
-		if now.Before(w.coolUntil) {
-			if coolUntil.IsZero() || w.coolUntil.Before(coolUntil) {
-				coolUntil = w.coolUntil
-			}
-			continue
-		}
-		usable := busy || len(ws) > 0
-		if usable && w.group > group {
-			continue
-		}
-		if !usable || w.group < group {
-			ws, group = ws[:0], w.group
-		}
-		if w.status.Saturated || w.fullLocked() {
-			busy = true
-			continue
-		}
-		ws = append(ws, w.viewLocked())
-	}
-	switch {
-	case len(ws) > 0:
-		return ws, nil
-	case busy:
-		return nil, ErrFull
-	case !coolUntil.IsZero():
-		return nil, &CooledError{Until: coolUntil}
-	}
-	return nil, ErrNoWorker
-}
-
-// answerLocked unbooks the prefill, once.
-func (l *Lease) answerLocked() {
-	if !l.answered {
-		l.answered = true
-		l.worker.pending -= l.prompt
-	}
-}
-
-// unbookLocked gives back all that the lease still holds, once.
-func (l *Lease) unbookLocked() {
-	if !l.released {
-		l.answerLocked()
-		l.released = true
-		l.worker.inflight--
-		l.worker.output -= l.output
-	}
-}
-
 // Answered says that the worker answered, or failed to, at the answer's first
-// event: the prefill is off its account and its gate gets its verdict. Only
-// the first call counts. On a zero Lease it does nothing.
-func (l *Lease) Answered(err error) {
+// event: the prefill is off its account and its gate gets its verdict. Of a
+// stream that began well a gate that is a Pacer is asked first whether it began
+// in time. Only the first call counts. On a zero Lease it does nothing.
+func (l *Lease) Answered(at time.Time, err error) {
 	if l.pool == nil {
 		return
 	}
-	l.pool.mu.Lock()
-	first := !l.answered
-	l.answerLocked()
-	if first {
-		l.verdict = err
+	observed, predicted, first := l.answer(at, err)
+	if !first {
+		return
 	}
-	l.pool.mu.Unlock()
-	if first && l.done != nil {
+	if pacer, ok := l.gate.(Pacer); ok && err == nil && l.stream && !at.IsZero() {
+		if err = pacer.Pace(observed, predicted); err != nil {
+			l.pool.mu.Lock()
+			l.verdict = err
+			l.pool.mu.Unlock()
+		}
+	}
+	if l.done != nil {
 		l.done(err)
 	}
 }
 
-// Release gives everything back. It is owed exactly once; further calls, and
-// calls on a zero Lease, do nothing. Without an Answered before, its result is
-// the gate's verdict. A worker that answered well and then broke off gets a
-// second verdict of its own, for which its gate is asked again.
+// answer notes the answer's beginning, once, and returns how long it took and
+// should have taken. The prediction is by the pool's rate: by its own a slow
+// worker would be as fast as it should be.
+func (l *Lease) answer(at time.Time, err error) (observed, predicted time.Duration, first bool) {
+	p := l.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.judged {
+		return 0, 0, false
+	}
+	l.judged, l.verdict = true, err
+	if l.booking != nil {
+		l.worker.prefilledLocked(l.booking)
+	}
+	if err == nil {
+		l.firstAt = at
+	}
+	return max(0, at.Sub(l.bookedAt)), firstStep + seconds(float64(l.ahead)/p.poolRateLocked()), true
+}
+
+// Unbook gives all load back at once and leaves the verdict to Answered and
+// Release, which is still owed: for a caller that must hear more before it
+// blames the worker. Further calls, and calls on a zero Lease, do nothing.
+func (l *Lease) Unbook() {
+	if l.pool == nil {
+		return
+	}
+	l.pool.mu.Lock()
+	l.unbookLocked()
+	l.pool.mu.Unlock()
+}
+
+func (l *Lease) unbookLocked() {
+	if l.booking != nil {
+		l.pool.leaveLocked(l.booking)
+		l.booking = nil
+	}
+}
+
+// Release gives everything back, and the pool learns from the result. It is
+// owed exactly once; further calls, and calls on a zero Lease, do nothing.
+// Without an Answered before, its result is the gate's verdict. A worker that
+// answered well and then broke off gets a second verdict, if its gate is a
+// Cutter.
 func (l *Lease) Release(o Result) {
 	if l.pool == nil {
 		return
 	}
 	l.pool.mu.Lock()
-	last, first := !l.released, !l.answered
-	verdict := l.verdict
+	last, first, verdict := !l.released, !l.judged, l.verdict
+	l.released, l.judged = true, true
 	l.unbookLocked()
+	if last {
+		l.pool.learnLocked(l, o)
+	}
 	l.pool.mu.Unlock()
 	if !last {
 		return
@@ -257,10 +253,10 @@ func (l *Lease) Release(o Result) {
 		}
 		return
 	}
-	if l.gate == nil || verdict != nil || o.Err == nil || errors.Is(o.Err, ErrExcluded) {
+	if verdict != nil || o.Err == nil || errors.Is(o.Err, ErrExcluded) {
 		return
 	}
-	if done, err := l.gate.Allow(); err == nil {
-		done(o.Err)
+	if c, ok := l.gate.(Cutter); ok {
+		c.Cut(l.bookedAt, o.Err)
 	}
 }

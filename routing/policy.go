@@ -1,7 +1,10 @@
 package routing
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -58,8 +61,17 @@ type Reason string
 
 // The reasons, one for each way of choosing.
 const (
-	ReasonRoundRobin Reason = "round_robin" // it was its turn
-	ReasonLeastLoad  Reason = "least_load"  // it had the least booked on it
+	ReasonRoundRobin         Reason = "round_robin"          // it was its turn
+	ReasonWeightedRoundRobin Reason = "weighted_round_robin" // it was its turn by weight
+	ReasonRandom             Reason = "random"               // it was drawn
+	ReasonLeastLoad          Reason = "least_load"           // it had the least booked on it
+	ReasonPowerOfTwo         Reason = "power_of_two"         // it had less booked on it than another one drawn
+	ReasonPrefixHome         Reason = "prefix_home"          // the prompt's beginning belongs to it
+	ReasonPrefixOverflow     Reason = "prefix_overflow"      // the prompt's home had too much on it; this is the next one that had not
+	ReasonPrefixSaturated    Reason = "prefix_saturated"     // all had too much on them; this is the prompt's home
+	ReasonModelHome          Reason = "model_home"           // the request has no prompt, and its model belongs to it
+	ReasonModelOverflow      Reason = "model_overflow"       // the model's home had too much on it; this is the next one that had not
+	ReasonModelSaturated     Reason = "model_saturated"      // all had too much on them; this is the model's home
 )
 
 // Policy chooses a worker. The pool calls Pick under its lock, so that a
@@ -86,22 +98,77 @@ type Config struct {
 }
 
 // Names returns the names of all policies, sorted.
-func Names() []string { return []string{"least_load", "round_robin"} }
+func Names() []string {
+	return []string{"chwbl", "least_load", "power_of_two", "random", "round_robin", "weighted_round_robin"}
+}
 
 // New makes a policy with no memory yet. Its error names the unknown name and
-// the one that was probably meant.
+// the one that was probably meant, or every value that cannot be.
 func New(c Config) (Policy, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
 	switch c.Name {
 	case "", "least_load":
 		return leastLoad{}, nil
 	case "round_robin":
 		return &roundRobin{last: -1}, nil
+	case "weighted_round_robin":
+		return &weightedRoundRobin{}, nil
+	case "random":
+		return random{}, nil
+	case "power_of_two":
+		return powerOfTwo{}, nil
+	case "chwbl":
+		return newCHWBL(c), nil
 	}
-	known := strings.Join(Names(), ", ")
-	if near := nearest(c.Name, Names()); near != "" {
-		return nil, fmt.Errorf("unknown policy %q (did you mean %s? known are %s)", c.Name, near, known)
+	return nil, unknown("policy", c.Name, Names())
+}
+
+// maxVirtualNodes bounds the points for each unit of weight. A worker's share
+// of the keys is off by one part in the square root of its points: a thousand
+// are within 3 %, and more cost memory for nothing that a bound would not even.
+const maxVirtualNodes = 1000
+
+// check returns all that is wrong with the values, whatever policy is named:
+// a value that cannot be is a mistake also where nobody reads it.
+func (c *Config) check() error {
+	var wrong []error
+	for _, f := range []struct {
+		key   string
+		value *float64
+	}{{"epsilon", c.Epsilon}, {"slack", c.Slack}} {
+		if f.value != nil && !(*f.value >= 0 && *f.value <= math.MaxFloat32) { // also refuses NaN
+			wrong = append(wrong, fmt.Errorf("%s is %v: it must be a number that is 0 or more", f.key, *f.value))
+		}
 	}
-	return nil, fmt.Errorf("unknown policy %q (known are %s)", c.Name, known)
+	if c.VirtualNodes < 0 || c.VirtualNodes > maxVirtualNodes {
+		wrong = append(wrong, fmt.Errorf("virtual_nodes is %d: it must be from 1 to %d, or 0 for %d", c.VirtualNodes, maxVirtualNodes, defaultVirtualNodes))
+	}
+	if c.MaxPrefixLength < 0 {
+		wrong = append(wrong, fmt.Errorf("max_prefix_length is %d: it must be a number of characters, or 0 for no bound", c.MaxPrefixLength))
+	}
+	for _, f := range []struct {
+		key, value string
+		known      []string
+	}{
+		{"no_key", c.NoKey, []string{noKeyLeastLoad, noKeyModelHash}},
+		{"depth", c.Depth, []string{depthAdaptive, depthFixed}},
+	} {
+		if f.value != "" && !slices.Contains(f.known, f.value) {
+			wrong = append(wrong, unknown(f.key, f.value, f.known))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// unknown says that a word is none of those known, and which it may stand for.
+func unknown(what, word string, names []string) error {
+	known := strings.Join(names, ", ")
+	if near := nearest(word, names); near != "" {
+		return fmt.Errorf("unknown %s %q (did you mean %s? known are %s)", what, word, near, known)
+	}
+	return fmt.Errorf("unknown %s %q (known are %s)", what, word, known)
 }
 
 // nearest returns the name that differs from s in the fewest letters, or ""

@@ -6,18 +6,20 @@
 package routing
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
 // Member is one worker of a pool as the configuration has it.
 type Member struct {
-	ID          string // unique in the pool
-	Weight      int    // its share; 0 or less takes no new requests
-	Group       int    // priority: a higher group is used only when nobody in the lower ones can be
-	MaxInflight int    // requests at once; 0 is no bound
-	Gate        Gate   // asked before each request; nil lets all pass
-	Ref         any    // what the caller sends with; must be comparable. The pool never looks inside
+	ID          string   // unique in the pool
+	Weight      int      // its share; 0 or less takes no new requests
+	Group       int      // priority: a higher group is used only when nobody in the lower ones can be
+	MaxInflight int      // requests at once; 0 is no bound
+	Models      []uint64 // hashes of the names that it serves, as Request.Model has them; empty serves all
+	Gate        Gate     // asked before each request; nil lets all pass
+	Ref         any      // what the caller sends with; must be comparable. The pool never looks inside
 }
 
 // Gate has a last word on a worker that the pool chose: a circuit breaker. It
@@ -27,6 +29,27 @@ type Gate interface {
 	// function for the verdict on this one request. The pool calls it exactly
 	// once, with nil for success.
 	Allow() (done func(error), err error)
+}
+
+// Pacer is a Gate that also judges how fast a stream began.
+type Pacer interface {
+	// Pace is told at a stream's first event how long that took since the
+	// request was booked, and how long it should have taken at the rate of the
+	// whole pool with the tokens that were ahead of it. An error becomes the
+	// gate's verdict on the request in place of nil; the answer itself goes on.
+	Pace(observed, predicted time.Duration) error
+}
+
+// Cutter is a Gate that takes a second verdict: an answer that the worker began
+// well, of a request booked at began, has broken off after all.
+type Cutter interface {
+	Cut(began time.Time, err error)
+}
+
+// Patient is a Gate that is told how long a verdict may take: when a stream's
+// first token, or a whole answer, is expected.
+type Patient interface {
+	AllowFor(expected time.Duration) (done func(error), err error)
 }
 
 // Status is what is observed of a worker from outside.
@@ -45,11 +68,18 @@ type Worker struct {
 
 	// The rest is guarded by the pool's lock.
 	index, weight, group, maxInflight int
+	models                            []uint64
 	gate                              Gate
 	status                            Status
-	coolUntil                         time.Time
+	coolUntil, openUntil, warmFrom    time.Time
 	inflight                          int
 	pending, output                   int64
+	firstDue, lastDue                 *booking // prefills that end at a predicted time, the earliest first
+	learned                           [quantities]estimator
+	prior, value                      [quantities]float64 // of learned, as last refreshed
+	slot                              int                 // its column in the pool's chains
+	chains                            int                 // bookings with a chain
+	gone                              bool
 }
 
 // ID returns the member's ID.
@@ -66,6 +96,7 @@ func (w *Worker) viewLocked() View {
 		Inflight: w.inflight, MaxInflight: w.maxInflight, Full: w.fullLocked(),
 		PendingTokens: w.pending, OutputTokens: w.output,
 		Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
+		Rate: w.value[prefillRate],
 	}
 }
 
@@ -79,20 +110,25 @@ type Pool struct {
 	policy  Policy
 	workers []*Worker // in the order of the members
 	views   []View    // room for one decision, reused by the next
+	chains  chains
+	free    *booking // bookings to be used again
+	learned learned
 }
 
 // NewPool makes a pool. Its workers are down until Observe says otherwise.
 func NewPool(policy Policy, members []Member) *Pool {
 	p := &Pool{}
+	p.chains.at = map[uint64]int32{}
+	p.learned.output.limits, p.learned.scale.limits = outputLimits, scaleLimits
 	p.Configure(policy, members)
 	return p
 }
 
 // Configure replaces policy and members. A member that keeps its ID and its
-// Ref keeps its load, its status and its cooling; one with another Ref is a new
-// worker with no load, and leases of the old one are released on the old one. A
-// policy that shall keep its memory is passed again. Leases stay valid whatever
-// happens to their worker.
+// Ref keeps its load, its status, its cooling and what was learned of it; one
+// with another Ref is a new worker with no load, and leases of the old one are
+// released on the old one. A policy that shall keep its memory is passed again.
+// Leases stay valid whatever happens to their worker.
 func (p *Pool) Configure(policy Policy, members []Member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,13 +136,34 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	for i, m := range members {
 		w := p.findLocked(m.ID, m.Ref)
 		if w == nil {
-			w = &Worker{id: m.ID, ref: m.Ref}
+			w = &Worker{id: m.ID, ref: m.Ref, slot: p.chains.join()}
+			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
+		w.models = slices.Clone(m.Models)
 		workers[i] = w
+	}
+	for _, w := range p.workers {
+		if !slices.Contains(workers, w) {
+			w.gone = true
+			p.partLocked(w)
+		}
 	}
 	p.policy, p.workers = policy, workers
 	p.views = make([]View, 0, len(members))
+	p.chains.room(len(members))
+	p.learned.sorted = make([]float64, 0, len(members))
+	for q := range quantities {
+		p.refreshLocked(q)
+	}
+}
+
+// partLocked gives back the column of a worker that is gone, once nothing of
+// it is in the chains.
+func (p *Pool) partLocked(w *Worker) {
+	if w.gone && w.chains == 0 {
+		p.chains.part(w.slot)
+	}
 }
 
 // findLocked returns the worker of that ID and Ref, or nil.
@@ -129,48 +186,6 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	}
 }
 
-// Cool keeps new requests from a worker until then, because it asked for less.
-// It never shortens a cooling under way.
-func (p *Pool) Cool(w *Worker, until time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if until.After(w.coolUntil) {
-		w.coolUntil = until
-	}
-}
-
-// WorkerView is one worker as metrics, readiness and the admin API show it.
-type WorkerView struct {
-	ID            string
-	Weight, Group int
-	Up, Saturated bool
-	Inflight      int
-	MaxInflight   int // 0 is no bound
-	PendingTokens int64
-	OutputTokens  int64
-	Waiting       int
-	KVUsage       float64
-	Cooling       time.Duration // how long it gets nothing yet; 0 when it is not cooling
-}
-
-// Snapshot returns all members in their order, as they are now.
-func (p *Pool) Snapshot(now time.Time) []WorkerView {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	views := make([]WorkerView, len(p.workers))
-	for i, w := range p.workers {
-		views[i] = WorkerView{
-			ID: w.id, Weight: w.weight, Group: w.group,
-			Up: w.status.Up, Saturated: w.status.Saturated,
-			Inflight: w.inflight, MaxInflight: w.maxInflight,
-			PendingTokens: w.pending, OutputTokens: w.output,
-			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
-			Cooling: max(0, w.coolUntil.Sub(now)),
-		}
-	}
-	return views
-}
-
 // Except returns all workers but the one with that Ref. Given to Acquire as
 // tried, they leave only that one to be chosen: for a request that must go
 // where an earlier one went.
@@ -184,4 +199,46 @@ func (p *Pool) Except(ref any) []*Worker {
 		}
 	}
 	return others
+}
+
+// WorkerView is one worker as metrics, readiness and the admin API show it.
+type WorkerView struct {
+	ID             string
+	Ref            any
+	Weight, Group  int
+	Up, Saturated  bool
+	Inflight       int
+	MaxInflight    int // 0 is no bound
+	PendingTokens  int64
+	OutputTokens   int64
+	Waiting        int
+	KVUsage        float64
+	Cooling        time.Duration // how long it gets nothing yet; 0 when it is not cooling
+	Open           time.Duration // how long its breaker keeps everything from it; 0 when it is closed
+	Share          float64       // of its usual load while it starts slowly, 0.1 to 1; else 1
+	Rate           float64       // prefill, tokens/s
+	RateCount      int64         // samples behind Rate; 0 means that it is what the others do
+	TokenTime      time.Duration // time per output token
+	TokenTimeCount int64
+}
+
+// Snapshot returns all members in their order, as they are now.
+func (p *Pool) Snapshot(now time.Time) []WorkerView {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	views := make([]WorkerView, len(p.workers))
+	for i, w := range p.workers {
+		w.expireLocked(now)
+		views[i] = WorkerView{
+			ID: w.id, Ref: w.ref, Weight: w.weight, Group: w.group,
+			Up: w.status.Up, Saturated: w.status.Saturated,
+			Inflight: w.inflight, MaxInflight: w.maxInflight,
+			PendingTokens: w.pending, OutputTokens: w.output,
+			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
+			Cooling: max(0, w.coolUntil.Sub(now)), Open: max(0, w.openUntil.Sub(now)), Share: w.shareLocked(now),
+			Rate: w.value[prefillRate], RateCount: w.learned[prefillRate].count,
+			TokenTime: seconds(w.value[tokenTime]), TokenTimeCount: w.learned[tokenTime].count,
+		}
+	}
+	return views
 }

@@ -77,14 +77,14 @@ func TestBookingsAreGivenBackInTwoSteps(t *testing.T) {
 	l := mustAcquire(t, p)
 	wantBooks(t, p, "a 1 100 10")
 	for range 2 {
-		l.Answered(nil)
+		l.Answered(start, nil)
 		wantBooks(t, p, "a 1 0 10")
 	}
 	for range 2 {
 		l.Release(Result{})
 		wantBooks(t, p, "a 0 0 0")
 	}
-	l.Answered(nil)
+	l.Answered(start, nil)
 	wantBooks(t, p, "a 0 0 0")
 }
 
@@ -96,7 +96,7 @@ func TestReleaseImpliesAnswered(t *testing.T) {
 
 func TestAZeroLeaseOwesNothing(t *testing.T) {
 	var l Lease
-	l.Answered(nil)
+	l.Answered(start, nil)
 	l.Release(Result{})
 	if l.Worker() != nil || l.Ref() != nil || l.Reason() != "" || len(l.Candidates()) != 0 {
 		t.Errorf("a zero lease claims to hold something: %+v", l)
@@ -124,16 +124,16 @@ func TestEachPermitGetsOneVerdict(t *testing.T) {
 		asked int
 		want  []error
 	}{
-		"answered, released":           {func(l *Lease) { l.Answered(nil); l.Release(Result{}) }, 1, []error{nil}},
+		"answered, released":           {func(l *Lease) { l.Answered(start, nil); l.Release(Result{}) }, 1, []error{nil}},
 		"released at once":             {func(l *Lease) { l.Release(Result{}) }, 1, []error{nil}},
 		"released twice":               {func(l *Lease) { l.Release(Result{}); l.Release(Result{Err: broke}) }, 1, []error{nil}},
 		"failed before an answer":      {func(l *Lease) { l.Release(Result{Err: broke}) }, 1, []error{broke}},
-		"failed answer":                {func(l *Lease) { l.Answered(broke); l.Release(Result{Err: broke}) }, 1, []error{broke}},
-		"the first answer counts":      {func(l *Lease) { l.Answered(broke); l.Answered(nil); l.Release(Result{}) }, 1, []error{broke}},
+		"failed answer":                {func(l *Lease) { l.Answered(start, broke); l.Release(Result{Err: broke}) }, 1, []error{broke}},
+		"the first answer counts":      {func(l *Lease) { l.Answered(start, broke); l.Answered(start, nil); l.Release(Result{}) }, 1, []error{broke}},
 		"client left before":           {func(l *Lease) { l.Release(Result{Err: gone}) }, 1, []error{gone}},
-		"client left after the answer": {func(l *Lease) { l.Answered(nil); l.Release(Result{Err: gone}) }, 1, []error{nil}},
-		"cut after a good answer":      {func(l *Lease) { l.Answered(nil); l.Release(Result{Err: broke}) }, 2, []error{nil, broke}},
-		"late answer":                  {func(l *Lease) { l.Release(Result{Err: broke}); l.Answered(nil) }, 1, []error{broke}},
+		"client left after the answer": {func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: gone}) }, 1, []error{nil}},
+		"cut after a good answer":      {func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: broke}) }, 2, []error{nil, broke}},
+		"late answer":                  {func(l *Lease) { l.Release(Result{Err: broke}); l.Answered(start, nil) }, 1, []error{broke}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &ledger{}
@@ -176,7 +176,7 @@ func TestNothingIsCalledUnderTheLock(t *testing.T) {
 	g := &reentrant{}
 	g.pool = poolOf(Member{ID: "a", Weight: 1, Gate: g})
 	l := mustAcquire(t, g.pool)
-	l.Answered(nil)
+	l.Answered(start, nil)
 	l.Release(Result{Err: errors.New("cut")})
 }
 
@@ -281,7 +281,7 @@ func TestAReloadKeepsWhatStays(t *testing.T) {
 	old := a.Worker()
 	a.Release(Result{})
 	wantBooks(t, p, "b 1 100 10, a 1 100 10")
-	if old.inflight != 0 || old.pending != 0 || old.output != 0 {
+	if old.inflight != 0 || old.pending != 0 || old.output != 0 || old.chains != 0 {
 		t.Errorf("the old engine's books show %+v", old)
 	}
 
@@ -338,32 +338,5 @@ func TestCandidatesAreTheLeastLoadedAndTheChosen(t *testing.T) {
 	l.Candidates()[0].Worker = "changed"
 	if l.Candidates()[0].Worker != "w10" {
 		t.Error("the caller's copy is the lease's own")
-	}
-}
-
-func BenchmarkAcquire16(b *testing.B) {
-	for _, name := range Names() {
-		b.Run(name, func(b *testing.B) {
-			policy, err := New(Config{Name: name})
-			if err != nil {
-				b.Fatal(err)
-			}
-			var members []Member
-			for i := range 16 {
-				members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1 + i%4, MaxInflight: 64})
-			}
-			p := poolOf(members...)
-			p.Configure(policy, members)
-			r := ask()
-			b.ReportAllocs()
-			for b.Loop() {
-				r.Rand += 0x9E3779B97F4A7C15
-				l, err := p.Acquire(r)
-				if err != nil {
-					b.Fatal(err)
-				}
-				l.Release(Result{})
-			}
-		})
 	}
 }

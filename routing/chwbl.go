@@ -1,0 +1,215 @@
+package routing
+
+import (
+	"math"
+	"sort"
+)
+
+const (
+	noKeyLeastLoad = "least_load"
+	noKeyModelHash = "model_hash"
+
+	depthAdaptive = "adaptive"
+	depthFixed    = "fixed"
+
+	// defaultEpsilon lets a worker have a quarter more than the mean, where
+	// consistent hashing with bounded loads is known to keep most keys at home.
+	defaultEpsilon = 0.25
+	// defaultSlack lets a worker have two standard deviations of a Poisson count
+	// more. Without it, at a mean of one request a worker, two requests of one
+	// prompt at once would have to part: measured, a third of all left home.
+	defaultSlack = 2
+	// tokenSlack is the tokens that a worker may have over its share: one long
+	// prompt, which no mean of a quiet pool covers.
+	tokenSlack = 16_000
+)
+
+// chwbl is consistent hashing with bounded loads: requests whose prompts begin
+// alike go to the worker that the beginning hashes to, its home, as long as
+// that has little more than its share of the pool's requests and tokens, and
+// else to the next worker clockwise on the ring that has not. What overflows
+// therefore goes to the same few places each time, and finds its cache there.
+//
+// A worker i of weight w_i may take a request when, with a the mean of requests
+// in flight and w̄ of weights over the eligible workers, this request counted,
+//
+//	L_i + 1 ≤ ceil((c·a + slack·√a) · w_i/w̄)
+//	T_i + t_i ≤ c · (ΣT + t_i)/n · w_i/w̄ + 16,000
+//
+// where t_i is the prefill that the worker would have to do for it and its
+// answer. The first is the bound of Mirrokni, Thorup and Zadimoghaddam with
+// room for chance; the second is the same for work in place of requests.
+type chwbl struct {
+	c, slack  float64
+	tokens    float64 // slack of the token bound; 0 switches that bound off
+	modelHash bool    // a request without a prompt goes by its model
+	ring      *ring
+	depth     *depth // nil when the first turn is the key
+	maxPrefix int64  // characters that a key may stand for; 0 is no bound
+}
+
+// newCHWBL makes the policy of a checked config.
+func newCHWBL(c Config) *chwbl {
+	p := &chwbl{
+		c: 1 + defaultEpsilon, slack: defaultSlack, tokens: tokenSlack,
+		modelHash: c.NoKey == noKeyModelHash,
+		ring:      newRing(defaultVirtualNodes),
+		maxPrefix: int64(c.MaxPrefixLength),
+	}
+	if c.Epsilon != nil {
+		p.c = 1 + *c.Epsilon
+	}
+	if c.Slack != nil {
+		p.slack = *c.Slack
+	}
+	if c.VirtualNodes > 0 {
+		p.ring.units = c.VirtualNodes
+	}
+	if c.Depth != depthFixed {
+		p.depth = newDepth()
+	}
+	return p
+}
+
+// Name returns "chwbl".
+func (*chwbl) Name() string { return "chwbl" }
+
+// Pick returns the key's home, the next worker clockwise when that is over its
+// bound, and the home again when all are.
+func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
+	by, key := p.key(r, len(ws))
+	if by == byNothing {
+		return leastLoad{}.Pick(r, ws)
+	}
+	if !p.ring.enter(r.Now, ws) {
+		return -1, "" // more workers than a ring tells apart: the pool takes the least loaded
+	}
+	b := p.bound(r, ws)
+	s, at := p.ring.next(p.ring.first(mix(key)))
+	home := int(s.view)
+	if b.admits(&ws[home]) {
+		return home, reasons[by][atHome]
+	}
+	open := false
+	for i := range ws {
+		s := p.ring.slotOf(&ws[i])
+		s.ok = b.admits(&ws[i])
+		open = open || s.ok
+	}
+	if !open {
+		return home, reasons[by][saturated]
+	}
+	for !s.ok {
+		s, at = p.ring.next(at)
+	}
+	return int(s.view), reasons[by][overflow]
+}
+
+// What a request is placed by, and how that went.
+const (
+	byNothing = iota
+	byPrefix
+	byModel
+
+	atHome = iota - 3
+	overflow
+	saturated
+)
+
+// reasons are the reasons of what a request is placed by.
+var reasons = [...][3]Reason{
+	byPrefix: {atHome: ReasonPrefixHome, overflow: ReasonPrefixOverflow, saturated: ReasonPrefixSaturated},
+	byModel:  {atHome: ReasonModelHome, overflow: ReasonModelOverflow, saturated: ReasonModelSaturated},
+}
+
+// key returns what the request is placed by.
+func (p *chwbl) key(r *Request, workers int) (by int, key uint64) {
+	switch {
+	case len(r.Blocks) > 0 && p.depth != nil:
+		return byPrefix, p.depth.key(r.Now, r.Blocks[:p.reach(r.Blocks)], workers)
+	case r.Prefix != 0:
+		return byPrefix, p.firstTurn(r)
+	case p.modelHash && r.Model != 0:
+		return byModel, r.Model
+	}
+	return byNothing, 0
+}
+
+// reach returns how many blocks a key may stand for: those that end within
+// max_prefix_length, and the first one whatever its length.
+func (p *chwbl) reach(blocks []Block) int {
+	if p.maxPrefix == 0 {
+		return len(blocks)
+	}
+	return max(1, sort.Search(len(blocks), func(i int) bool { return blocks[i].End > p.maxPrefix }))
+}
+
+// firstTurn returns the hash of the prompt's first turn, or of as much of its
+// beginning as max_prefix_length lets in. The turn is within that length when
+// its hash is one of the blocks there: then a chat keeps its key as it grows
+// over the length.
+func (p *chwbl) firstTurn(r *Request) uint64 {
+	if p.maxPrefix == 0 || len(r.Blocks) == 0 {
+		return r.Prefix
+	}
+	within := r.Blocks[:p.reach(r.Blocks)]
+	for i := range within {
+		if within[i].Hash == r.Prefix {
+			return r.Prefix
+		}
+	}
+	return within[len(within)-1].Hash
+}
+
+// Depth tells how deep the keys lie now; all zero when they do not adapt. It
+// is safe for concurrent use.
+func (p *chwbl) Depth() Depth {
+	if p.depth == nil {
+		return Depth{}
+	}
+	return p.depth.state()
+}
+
+// bound is the most that a worker may have, as the pool is at one pick.
+type bound struct {
+	requests    float64 // for a worker of mean weight, before rounding up
+	mean        float64 // weight
+	share       float64 // c/n: of the pool's tokens, for a worker of mean weight
+	tokens      float64 // booked on all
+	slack       float64 // tokens over the share; 0 is no bound on tokens
+	prompt, out float64 // what the request brings
+}
+
+func (p *chwbl) bound(r *Request, ws []View) bound {
+	inflight, weight, tokens, n := 1.0, 0.0, 0.0, float64(len(ws))
+	for i := range ws {
+		v := &ws[i]
+		inflight += float64(v.Inflight)
+		weight += float64(v.Weight)
+		// As floats, because the sum over a pool may be more than an integer holds.
+		tokens += float64(v.PendingTokens) + float64(v.OutputTokens)
+	}
+	mean := inflight / n
+	return bound{
+		requests: p.c*mean + p.slack*math.Sqrt(mean),
+		mean:     weight / n,
+		share:    p.c / n,
+		tokens:   tokens, slack: p.tokens,
+		prompt: float64(max(0, r.PromptTokens)), out: float64(max(0, r.OutputTokens)),
+	}
+}
+
+// admits reports whether the request may go to that worker.
+func (b *bound) admits(v *View) bool {
+	weight := float64(v.Weight) / b.mean
+	// A product that is a whole number must not be rounded up to the next one
+	// for the last bit of its float.
+	if float64(v.Inflight)+1 > math.Ceil(b.requests*weight-1e-9) {
+		return false
+	}
+	if b.slack == 0 {
+		return true
+	}
+	adds := max(0, b.prompt-float64(max(0, v.Overlap))) + b.out
+	return float64(v.PendingTokens)+float64(v.OutputTokens)+adds <= b.share*weight*(b.tokens+adds)+b.slack
+}

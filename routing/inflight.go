@@ -1,0 +1,174 @@
+package routing
+
+import "math/bits"
+
+// chains knows which blocks of prompts in flight are on which worker: an
+// engine's cache holds a prompt's blocks from its prefill on, long before any
+// event says so. Of each chain only landmarks are kept, so that the longest
+// prompt costs a few dozen map operations. A chain is prefix-closed: who holds
+// a landmark holds all landmarks before it.
+//
+// It is a table with a row for each landmark and a column for each worker, all
+// of it reused: a steady state allocates nothing. The map is Go's own, whose
+// seed a client cannot know; a table that trusted the blocks' hashes could be
+// driven into one long probe under the pool's lock.
+type chains struct {
+	at     map[uint64]int32 // a landmark's hash → its row
+	width  int              // columns
+	counts []int32          // row by row: bookings of the landmark on each worker
+	rows   []landmark
+	unused []int32 // rows to be used again
+	slots  []bool  // columns taken
+
+	// Of one decision, between overlaps and book.
+	found []int32 // rows of the request's landmarks that are in flight
+	depth int     // of the first landmark after them
+	alive []int32 // views that hold all of them up to now
+}
+
+// landmark is a row's bookings on all workers.
+type landmark struct {
+	hash uint64
+	held int32
+}
+
+// nextLandmark returns the depth of the landmark after the one at depth d: the
+// first eight blocks are all landmarks, beyond that four an octave are, which
+// is 45 in a chain of 4,096 blocks. A prefix that two prompts share is seen up
+// to its last landmark, so that less than a fifth of it is missed. Each chain's
+// last block is a landmark too: equal prompts are seen whole.
+func nextLandmark(d int) int {
+	if d < 8 {
+		return d + 1
+	}
+	return d + 1<<(bits.Len(uint(d))-3)
+}
+
+// join returns a free column.
+func (c *chains) join() int {
+	for i, taken := range c.slots {
+		if !taken {
+			c.slots[i] = true
+			return i
+		}
+	}
+	c.slots = append(c.slots, true)
+	if len(c.slots) > c.width {
+		c.widen(2 * len(c.slots))
+	}
+	return len(c.slots) - 1
+}
+
+// part gives a column back. All its counts are zero.
+func (c *chains) part(slot int) { c.slots[slot] = false }
+
+func (c *chains) widen(width int) {
+	counts := make([]int32, len(c.rows)*width)
+	for row := range c.rows {
+		copy(counts[row*width:], c.counts[row*c.width:(row+1)*c.width])
+	}
+	c.counts, c.width = counts, width
+}
+
+// room makes room for a decision among n workers.
+func (c *chains) room(n int) { c.alive = make([]int32, 0, n) }
+
+// overlaps fills the views' Overlap: how many of the prompt's tokens are at
+// the start of prompts in flight on the worker.
+func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Worker) {
+	c.found, c.depth = c.found[:0], 0
+	if len(blocks) == 0 || len(c.at) == 0 {
+		return
+	}
+	c.alive = c.alive[:0]
+	for i := range ws {
+		c.alive = append(c.alive, int32(i))
+	}
+	last := len(blocks) - 1
+	for d := 0; ; d = min(nextLandmark(d), last) {
+		row, ok := c.at[blocks[d].Hash]
+		if !ok {
+			return
+		}
+		c.found, c.depth = append(c.found, row), d+1
+		if len(c.alive) > 0 {
+			tokens := tokensUpTo(blocks[d].End, blocks[last].End, prompt)
+			counts, n := c.counts[int(row)*c.width:], 0
+			for _, i := range c.alive {
+				if counts[workers[ws[i].Index].slot] > 0 {
+					ws[i].Overlap = max(ws[i].Overlap, tokens)
+					c.alive[n] = i
+					n++
+				}
+			}
+			c.alive = c.alive[:n]
+		}
+		if d == last {
+			return
+		}
+	}
+}
+
+// tokensUpTo is the share of the prompt's tokens that ends with a block.
+func tokensUpTo(end, last, prompt int64) int64 {
+	if end >= last {
+		return prompt
+	}
+	return int64(float64(prompt) * float64(max(0, end)) / float64(last))
+}
+
+// book enters the request of the last overlaps on the worker of that column
+// and appends the rows of its landmarks to rows.
+func (c *chains) book(blocks []Block, slot int, rows []int32) []int32 {
+	rows = append(rows, c.found...)
+	last := len(blocks) - 1
+	d := 0
+	if len(c.found) > 0 {
+		if c.depth > last {
+			d = len(blocks)
+		} else {
+			d = min(nextLandmark(c.depth-1), last)
+		}
+	}
+	for d <= last {
+		rows = append(rows, c.rowOf(blocks[d].Hash))
+		if d == last {
+			break
+		}
+		d = min(nextLandmark(d), last)
+	}
+	for _, row := range rows {
+		c.rows[row].held++
+		c.counts[int(row)*c.width+slot]++
+	}
+	return rows
+}
+
+// rowOf returns the landmark's row, a new one when it has none.
+func (c *chains) rowOf(hash uint64) int32 {
+	if row, ok := c.at[hash]; ok {
+		return row
+	}
+	var row int32
+	if n := len(c.unused); n > 0 {
+		row, c.unused = c.unused[n-1], c.unused[:n-1]
+	} else {
+		row = int32(len(c.rows))
+		c.rows = append(c.rows, landmark{})
+		c.counts = append(c.counts, make([]int32, c.width)...)
+	}
+	c.rows[row].hash = hash
+	c.at[hash] = row
+	return row
+}
+
+// unbook takes back what book entered.
+func (c *chains) unbook(rows []int32, slot int) {
+	for _, row := range rows {
+		c.counts[int(row)*c.width+slot]--
+		if c.rows[row].held--; c.rows[row].held == 0 {
+			delete(c.at, c.rows[row].hash)
+			c.unused = append(c.unused, row)
+		}
+	}
+}

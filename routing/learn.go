@@ -1,0 +1,185 @@
+package routing
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// The numbers that are learned of each worker.
+const (
+	prefillRate = iota // tokens/s
+	tokenTime          // seconds per output token
+	quantities
+)
+
+// learned is what a pool has learned of all its workers together.
+type learned struct {
+	output, scale estimator
+	median        [quantities]float64 // of the workers that have samples; 0 without any
+	samples       [quantities]int64
+	sorted        []float64 // room for a median
+}
+
+const (
+	// firstStep is the part of a time to first token that no prefill explains: the
+	// way to the worker, its scheduler, and one step of its model.
+	firstStep = 25 * time.Millisecond
+	// minPrefill is how many tokens must be ahead of a first token before its time
+	// says something about the rate: an eighth of a second at the prior rate, of
+	// which firstStep is a fifth.
+	minPrefill = 1000
+	// minOutput is how many tokens an answer must have before their mean time says
+	// something: fewer may come in one flush.
+	minOutput = 16
+	// minEstimate is how many tokens a prompt must be estimated at before the
+	// engine's count is compared with it: in fewer the chat template's own weigh.
+	minEstimate = 64
+)
+
+// refreshLocked gives each worker its value, and its prior: the median of the others that
+// have samples, else the quantity's own. So a worker without samples is taken
+// for a usual one of its pool.
+func (p *Pool) refreshLocked(q int) {
+	l := &p.learned
+	l.sorted, l.samples[q] = l.sorted[:0], 0
+	for _, w := range p.workers {
+		if e := &w.learned[q]; e.count > 0 {
+			l.samples[q] += e.count
+			at, _ := slices.BinarySearch(l.sorted, e.mean)
+			l.sorted = slices.Insert(l.sorted, at, e.mean)
+		}
+	}
+	l.median[q] = medianBut(l.sorted, -1)
+	for _, w := range p.workers {
+		w.prior[q] = l.median[q]
+		if w.learned[q].count > 0 {
+			own, _ := slices.BinarySearch(l.sorted, w.learned[q].mean)
+			w.prior[q] = medianBut(l.sorted, own)
+		}
+		if w.prior[q] == 0 {
+			w.prior[q] = w.learned[q].limits.prior
+		}
+		w.value[q] = w.learned[q].value(w.prior[q])
+	}
+}
+
+// medianBut returns the median of sorted without the element at that index
+// (-1: of all), 0 when nothing is left.
+func medianBut(sorted []float64, without int) float64 {
+	n := len(sorted)
+	at := func(i int) float64 {
+		if without >= 0 && i >= without {
+			i++
+		}
+		return sorted[i]
+	}
+	if without >= 0 {
+		n--
+	}
+	switch {
+	case n <= 0:
+		return 0
+	case n%2 == 1:
+		return at(n / 2)
+	}
+	return (at(n/2-1) + at(n/2)) / 2
+}
+
+// poolRateLocked is the prefill rate of a usual worker of the pool.
+func (p *Pool) poolRateLocked() float64 {
+	e := estimator{limits: rateLimits, mean: p.learned.median[prefillRate], count: p.learned.samples[prefillRate]}
+	return e.value(rateLimits.prior)
+}
+
+// learnLocked takes what the answer of a lease says.
+func (p *Pool) learnLocked(l *Lease, o Result) {
+	if whole := o.Err == nil; whole && o.OutputTokens > 0 {
+		p.learned.output.learn(float64(o.OutputTokens))
+	}
+	if o.Text && o.PromptTokens > 0 && l.estimate >= minEstimate {
+		p.learned.scale.learn(float64(o.PromptTokens) / l.estimate)
+	}
+	if !l.stream || l.firstAt.IsZero() {
+		return
+	}
+	ahead := l.ahead
+	if o.PromptTokens > 0 {
+		// Now it is known what of the prompt was cached.
+		ahead += booked(o.PromptTokens-o.CachedTokens) - l.prefill
+	}
+	if took := l.firstAt.Sub(l.bookedAt); took > 0 && ahead >= minPrefill {
+		p.learnOfLocked(l.worker, prefillRate, float64(ahead)/max(took-firstStep, took/2).Seconds())
+	}
+	if took := o.At.Sub(l.firstAt); o.Err == nil && took > 0 && o.OutputTokens >= minOutput {
+		p.learnOfLocked(l.worker, tokenTime, took.Seconds()/float64(o.OutputTokens-1))
+	}
+}
+
+func (p *Pool) learnOfLocked(w *Worker, q int, sample float64) {
+	w.learned[q].learn(sample)
+	if !w.gone {
+		p.refreshLocked(q)
+	}
+}
+
+// PromptTokens corrects an estimate of a prompt's tokens by what the pool's
+// engines counted in earlier prompts. Request.PromptTokens must have passed
+// through it, because the correction is learned from that as well.
+func (p *Pool) PromptTokens(estimate int64) int64 {
+	if estimate <= 0 {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(1, int64(math.Round(float64(booked(estimate))*p.scaleLocked())))
+}
+
+func (p *Pool) scaleLocked() float64 { return p.learned.scale.value(scaleLimits.prior) }
+
+// OutputTokens returns how many tokens to expect of an answer that may have at
+// most bound; 0 is no bound.
+func (p *Pool) OutputTokens(bound int64) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	expected := int64(math.Round(p.learned.output.value(outputLimits.prior)))
+	if bound > 0 {
+		return min(bound, expected)
+	}
+	return expected
+}
+
+// Estimates is all that a pool has learned, to explain its choices with.
+type Estimates struct {
+	Rate         float64           `json:"rate"`          // prefill of a usual worker, tokens/s
+	OutputTokens Estimate          `json:"output_tokens"` // of an answer
+	PromptScale  Estimate          `json:"prompt_scale"`  // the engines' count of prompt tokens for each estimated one
+	Workers      []WorkerEstimates `json:"workers"`       // in the order of the members
+}
+
+// WorkerEstimates is what a pool has learned of one worker.
+type WorkerEstimates struct {
+	ID        string   `json:"id"`
+	Rate      Estimate `json:"rate"`       // prefill, tokens/s
+	TokenTime Estimate `json:"token_time"` // seconds per output token, from streams
+}
+
+// Estimates returns what the pool has learned up to now.
+func (p *Pool) Estimates() Estimates {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := Estimates{
+		Rate:         p.poolRateLocked(),
+		OutputTokens: p.learned.output.estimate(outputLimits.prior),
+		PromptScale:  p.learned.scale.estimate(scaleLimits.prior),
+		Workers:      make([]WorkerEstimates, len(p.workers)),
+	}
+	for i, w := range p.workers {
+		e.Workers[i] = WorkerEstimates{
+			ID:        w.id,
+			Rate:      w.learned[prefillRate].estimate(w.prior[prefillRate]),
+			TokenTime: w.learned[tokenTime].estimate(w.prior[tokenTime]),
+		}
+	}
+	return e
+}

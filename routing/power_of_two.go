@@ -1,0 +1,46 @@
+package routing
+
+// powerOfTwo draws two workers and takes the less loaded one: nearly as even as
+// looking at all of them, and several gateways that see the same loads do not
+// all run to the same worker. It has no memory.
+type powerOfTwo struct{}
+
+// Name returns "power_of_two".
+func (powerOfTwo) Name() string { return "power_of_two" }
+
+// Pick draws two distinct workers, each with a chance of its weight, and takes
+// the one with less booked for each unit of weight. Of equals it takes the one
+// drawn first, so that weights count where nothing is booked.
+func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
+	total := uint64(0)
+	for i := range ws {
+		total += uint64(ws[i].Weight)
+	}
+	first := drawn(ws, below(r.Rand, total), -1)
+	if len(ws) == 1 {
+		return first, ReasonPowerOfTwo
+	}
+	second := drawn(ws, below(mix(r.Rand), total-uint64(ws[first].Weight)), first)
+	if compareLoad(&ws[second], &ws[first]) < 0 {
+		return second, ReasonPowerOfTwo
+	}
+	return first, ReasonPowerOfTwo
+}
+
+// drawn returns the worker that holds the ticket, when each but the one left
+// out holds as many as its weight.
+func drawn(ws []View, ticket uint64, without int) int {
+	last := 0
+	for i := range ws {
+		if i == without {
+			continue
+		}
+		last = i
+		w := uint64(ws[i].Weight)
+		if ticket < w {
+			break
+		}
+		ticket -= w
+	}
+	return last
+}

@@ -1,0 +1,22 @@
+package routing
+
+import "math/bits"
+
+// random gives every worker the same chance, whatever its weight. It has no
+// memory.
+type random struct{}
+
+// Name returns "random".
+func (random) Name() string { return "random" }
+
+// Pick draws by the request's random number alone.
+func (random) Pick(r *Request, ws []View) (int, Reason) {
+	return int(below(r.Rand, uint64(len(ws)))), ReasonRandom
+}
+
+// below maps a random number to one below n, each with the same chance but for
+// one part in 2^64/n.
+func below(random, n uint64) uint64 {
+	at, _ := bits.Mul64(random, n)
+	return at
+}

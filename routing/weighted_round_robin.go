@@ -1,0 +1,96 @@
+package routing
+
+// weightedRoundRobin gives each worker turns in proportion to its weight, and
+// spreads them: weights 5, 1, 1 go a a b a c a a, not a a a a a b c. It is the
+// smooth algorithm that nginx balances with: each turn every worker earns its
+// weight, and the richest pays the sum of all weights for the turn.
+//
+// What a worker has is kept while it is away: one that comes and goes neither
+// gains by it nor loses.
+type weightedRoundRobin struct {
+	pick     uint64  // counts picks; stamps who took part in each
+	eligible int     // how many took part in the last one
+	purses   []purse // by View.Index
+}
+
+// purse is what one member has earned and not spent.
+type purse struct {
+	id     string
+	weight int
+	has    int64
+	pick   uint64 // the last pick that it took part in
+}
+
+// Name returns "weighted_round_robin".
+func (*weightedRoundRobin) Name() string { return "weighted_round_robin" }
+
+// Pick gives the turn to the richest worker, and of those equally rich to the
+// first member.
+func (p *weightedRoundRobin) Pick(_ *Request, ws []View) (int, Reason) {
+	if p.enter(ws) {
+		p.level(ws)
+	}
+	best, total := 0, int64(0)
+	for i := range ws {
+		mine := &p.purses[ws[i].Index]
+		mine.has += int64(ws[i].Weight)
+		total += int64(ws[i].Weight)
+		if mine.has > p.purses[ws[best].Index].has {
+			best = i
+		}
+	}
+	p.purses[ws[best].Index].has -= total
+	return best, ReasonWeightedRoundRobin
+}
+
+// enter stamps the purses of ws for this pick, with new ones for members that
+// have none, and tells whether the workers or their weights are others than at
+// the last pick.
+func (p *weightedRoundRobin) enter(ws []View) (changed bool) {
+	changed = len(ws) != p.eligible
+	p.pick, p.eligible = p.pick+1, len(ws)
+	for i := range ws {
+		v := &ws[i]
+		for v.Index >= len(p.purses) {
+			p.purses = append(p.purses, purse{})
+		}
+		mine := &p.purses[v.Index]
+		if mine.id != v.ID {
+			*mine = purse{id: v.ID, has: p.middle(ws)}
+		}
+		changed = changed || mine.pick != p.pick-1 || mine.weight != v.Weight
+		mine.pick, mine.weight = p.pick, v.Weight
+	}
+	return changed
+}
+
+// middle returns the mean of what the workers among ws that the last pick knew
+// have: a newcomer begins as one of them, neither first nor last.
+func (p *weightedRoundRobin) middle(ws []View) int64 {
+	sum, n := int64(0), int64(0)
+	for i := range ws {
+		if at := ws[i].Index; at < len(p.purses) && p.purses[at].id == ws[i].ID && p.purses[at].pick+1 >= p.pick && p.purses[at].pick > 0 {
+			sum, n = sum+p.purses[at].has, n+1
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return sum / n
+}
+
+// level lifts who is so far behind the richest as only other workers or other
+// weights can have left it. Among the present ones no two are ever further
+// apart than twice the sum of their weights; a debt from a time of higher
+// weights would keep a worker waiting for as many turns.
+func (p *weightedRoundRobin) level(ws []View) {
+	total, top := int64(0), p.purses[ws[0].Index].has
+	for i := range ws {
+		total += int64(ws[i].Weight)
+		top = max(top, p.purses[ws[i].Index].has)
+	}
+	for i := range ws {
+		mine := &p.purses[ws[i].Index]
+		mine.has = max(mine.has, top-2*total)
+	}
+}
