@@ -22,10 +22,13 @@ func (d *decoder) check(f *File) {
 	d.checkAuth(f)
 	d.checkOrigins(f.CORS.Origins)
 	d.checkHealth("health", f.Health)
+	d.checkPolicy("policy", f.Policy)
+	d.checkBreaker(f)
 	d.checkPools(f)
 	d.checkWorkers(f)
 	d.checkCatalog(f)
 	d.checkRights(f)
+	d.checkContexts(f.Tiers)
 }
 
 // fault notes that the value at path is wrong, unless something was said of it

@@ -22,7 +22,7 @@ func (f *File) sections() []section {
 	for i, t := range f.Tiers {
 		all = append(all, section{tier: true, path: fmt.Sprintf("tiers[%d]", i), PoolConfig: PoolConfig{
 			Name: t.Name, Model: t.Model, Engine: t.Engine, Serves: t.Serves,
-			Policy: t.Policy, Queue: t.Queue, Health: t.Health, Workers: t.Workers}})
+			Context: t.Context, Policy: t.Policy, Queue: t.Queue, Health: t.Health, Workers: t.Workers}})
 	}
 	for i, p := range f.Pools {
 		all = append(all, section{PoolConfig: p, path: fmt.Sprintf("pools[%d]", i)})
@@ -46,6 +46,8 @@ func (d *decoder) checkPools(f *File) {
 		if !s.tier {
 			d.checkPurpose(s)
 		}
+		d.checkPolicy(s.path+".policy", s.Policy)
+		d.checkModels(s)
 		for i, p := range s.Paths {
 			d.checkPath(paths, fmt.Sprintf("%s.paths[%d]", s.path, i), p)
 		}
@@ -161,9 +163,10 @@ func (d *decoder) checkKey(path, variable string) {
 	d.problems[len(d.problems)-1].hide = true
 }
 
-// Catalog returns the names that lead to tiers and pools, for tiers.New.
+// Catalog returns the names that lead to tiers and pools, and the rules that
+// choose among the tiers, for tiers.New.
 func (f *File) Catalog() tiers.Config {
-	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default}
+	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default, Rules: f.Classifier}
 	for _, s := range f.sections() {
 		c.Targets = append(c.Targets, tiers.Target{Name: s.Name, Tier: s.tier, Model: s.Model, Models: s.Models})
 	}
@@ -173,22 +176,40 @@ func (f *File) Catalog() tiers.Config {
 	return c
 }
 
-// checkCatalog notes what tiers.New says of names and aliases, at their lines.
+// checkCatalog notes what tiers.New says of names, aliases and rules, at their
+// lines.
 func (d *decoder) checkCatalog(f *File) {
 	if f.Classifier.Default == "" {
 		d.told["classifier.default"] = true // the first tier is, and its name was looked at
 	}
-	_, err := tiers.New(f.Catalog())
-	paths := map[string]string{}
+	c := f.Catalog()
+	rules, paths := d.checkClassifier(f)
+	c.Rules = rules
+	catalog, err := tiers.New(c)
 	for alias := range f.Models {
 		paths[fmt.Sprintf("models[%q]", alias)] = join("models", alias)
 	}
-	d.adopt(err, func(path string) string {
+	rename := func(path string) string {
 		if ours, ok := paths[path]; ok {
 			return ours
 		}
 		return path
-	})
+	}
+	d.adopt(err, rename)
+	if err != nil {
+		return
+	}
+	for _, warning := range catalog.Warnings() {
+		path, message := cutPath(warning)
+		message, hint := cutHint(message)
+		// An expression that is slow decides all the same. A rule that never
+		// decides was meant to, and is as wrong as an alias that never matches.
+		if strings.Contains(path, "].match[") {
+			d.caution(rename(path), message, hint)
+		} else {
+			d.fault(rename(path), message, hint)
+		}
+	}
 }
 
 // adopt notes what another package found wrong: joined errors that each begin

@@ -75,7 +75,7 @@ func TestWhatIsServedIsChecked(t *testing.T) {
 			`14:25: tiers[1].workers[5].url: "unix:///run//a.sock" is the worker at tiers[1].workers[4].url already (a worker belongs to one pool; give it one place)`,
 		}},
 		"aliases and the classifier": {keys + small + `models: {small: m, m: small, "a: b": small, x: nobody, "gpt-*": small, "gpt-**": m, "": m}
-classifier: {default: big, sticky: {}}
+classifier: {default: big, sticky: {}, price: 1}
 `, []string{
 			`3:17: models.small: never matches: "small" is a name of "small" already (remove the alias)`,
 			`3:23: models.m: never matches: "m" is a name of "small" already (remove the alias)`,
@@ -83,7 +83,7 @@ classifier: {default: big, sticky: {}}
 			`3:82: models["gpt-**"]: never matches: models["gpt-*"] matches the same names (remove one)`,
 			`3:89: models[""]: empty model name (a request without a model goes to the default tier)`,
 			`4:23: classifier.default: unknown tier "big" (name one of the tiers (small))`,
-			`4:28: classifier.sticky: this build has no sticky tiers (remove the key)`,
+			`4:40: classifier.price: unknown key (known: mode, prompt_tokens, max_tokens, preset, keywords, keyword_score, default, sticky, unavailable)`,
 		}},
 		"health": {keys + `health: {path: nowhere, down_after: 0, up_after: 2}
 tiers:

@@ -8,9 +8,11 @@ package config
 import (
 	"time"
 
+	"tierway/breaker"
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/tenants"
+	"tierway/tiers"
 	"tierway/workers"
 )
 
@@ -31,7 +33,8 @@ type File struct {
 	Tiers            []Tier            `yaml:"tiers"`
 	Pools            []PoolConfig      `yaml:"pools"`
 	Models           map[string]string `yaml:"models"`
-	Classifier       Classifier        `yaml:"classifier"`
+	Classifier       tiers.Rules       `yaml:"classifier"`
+	Breaker          breaker.Config    `yaml:"breaker"`
 	Health           workers.Health    `yaml:"health"`
 	Retry            Retry             `yaml:"retry"`
 	Timeouts         Timeouts          `yaml:"timeouts"`
@@ -94,6 +97,7 @@ type Tier struct {
 	Model   string           `yaml:"model"`
 	Engine  string           `yaml:"engine"`
 	Serves  []string         `yaml:"serves"`
+	Context int64            `yaml:"context"` // tokens of prompt and answer; 0 is not known
 	Policy  routing.Config   `yaml:"policy"`
 	Queue   Queue            `yaml:"queue"`
 	Health  *workers.Health  `yaml:"health"`
@@ -108,16 +112,12 @@ type PoolConfig struct {
 	Models  []string         `yaml:"models"`
 	Engine  string           `yaml:"engine"`
 	Serves  []string         `yaml:"serves"`
+	Context int64            `yaml:"context"` // tokens of prompt and answer; 0 is not known
 	Paths   []string         `yaml:"paths"`
 	Policy  routing.Config   `yaml:"policy"`
 	Queue   Queue            `yaml:"queue"`
 	Health  *workers.Health  `yaml:"health"`
 	Workers []workers.Config `yaml:"workers"`
-}
-
-// Classifier says which tier a request that names none goes to.
-type Classifier struct {
-	Default string `yaml:"default"` // a tier's name; "" is the first tier
 }
 
 // Retry bounds how often a request is tried.
@@ -172,9 +172,13 @@ func Default() File {
 		// A load balancer that asks /readyz every second or two has seen the
 		// refusal after 5 s; a long answer takes minutes.
 		Drain:  Drain{AcceptGrace: 5 * time.Second, Timeout: 300 * time.Second},
-		Policy: routing.Config{Name: "least_load"},
-		Health: workers.Health{Path: "auto", Interval: 5 * time.Second, Timeout: 5 * time.Second, DownAfter: 3, UpAfter: 2},
-		Retry:  Retry{Attempts: 2, Budget: 0.2},
+		Policy: routing.Config{Name: "chwbl"}, // a prompt's beginning finds the worker that knows it, and none is overrun
+		// The thresholds depend on the tiers: tiers.DefaultRules has them.
+		Classifier: tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up",
+			Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}},
+		Breaker: breaker.Default(),
+		Health:  workers.Health{Path: "auto", Interval: 5 * time.Second, Timeout: 5 * time.Second, DownAfter: 3, UpAfter: 2},
+		Retry:   Retry{Attempts: 2, Budget: 0.2},
 		Timeouts: Timeouts{
 			Connect:   2 * time.Second,   // a SYN is sent again after 1 s
 			FirstByte: 300 * time.Second, // a long prompt behind others on a busy engine

@@ -211,6 +211,7 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 		v.SetInt(rapid.Int64Range(1, 1<<62).Draw(t, "size"))
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
+		k.required = true
 		draw(t, v.Elem(), k)
 	case v.Kind() == reflect.Struct:
 		fields := fieldsOf(v.Type())
@@ -218,7 +219,12 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 			draw(t, v.Field(fields.index[name]), keyOf(v.Type(), name))
 		}
 	case v.Kind() == reflect.Map:
-		v.Set(reflect.ValueOf(rapid.MapOf(rapid.StringMatching(`[a-z*."]{0,5}`), text).Draw(t, "map")))
+		v.Set(reflect.MakeMap(v.Type()))
+		for _, name := range rapid.SliceOfN(rapid.StringMatching(`[a-z*."]{0,5}`), 0, 3).Draw(t, "names") {
+			item := reflect.New(v.Type().Elem()).Elem()
+			draw(t, item, key{min: k.min, max: k.max, above: k.above, required: true})
+			v.SetMapIndex(reflect.ValueOf(name), item)
+		}
 	case v.Kind() == reflect.Slice:
 		n := rapid.IntRange(0, 3).Draw(t, "items")
 		if k.required || v.Type().Elem().Kind() == reflect.Struct {
@@ -226,20 +232,20 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 		}
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
-			draw(t, v.Index(i), key{words: k.words, required: k.words != nil})
+			draw(t, v.Index(i), key{words: k.words, required: k.words != nil || k.required})
 		}
 	case v.Kind() == reflect.String && k.words != nil:
 		v.SetString(rapid.SampledFrom(k.words()).Draw(t, "word"))
 	case v.Kind() == reflect.String && k.pattern != "":
 		v.SetString(rapid.StringMatching(strings.Trim(k.pattern, "^$")).Filter(func(s string) bool { return k.fits(s) && !strings.Contains(s, "\n") }).Draw(t, "form"))
 	case v.Kind() == reflect.String:
-		v.SetString(text.Draw(t, "text"))
+		v.SetString(text.Filter(func(s string) bool { return s != "" || !k.required }).Draw(t, "text"))
 	case v.Kind() == reflect.Bool:
 		v.SetBool(rapid.Bool().Draw(t, "bool"))
-	case v.Kind() == reflect.Int:
+	case v.CanInt():
 		v.SetInt(rapid.Int64Range(int64(k.min), int64(k.max)).Draw(t, "int"))
 	case v.Kind() == reflect.Float64:
-		v.SetFloat(rapid.Float64Range(k.min, k.max).Draw(t, "float"))
+		v.SetFloat(rapid.Float64Range(k.min, k.max).Filter(k.within).Draw(t, "float"))
 	}
 }
 

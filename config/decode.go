@@ -67,7 +67,7 @@ func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		if d.absent(n) {
+		if d.absent(n) && v.Type().Elem().Kind() == reflect.Struct {
 			return
 		}
 		// What cannot be read stays unset: 0 is a value.
@@ -118,7 +118,7 @@ func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 	}
 }
 
-// table decodes a mapping into a map from string to string.
+// table decodes a mapping into a map from string to a single value.
 func (d *decoder) table(n *yaml.Node, path string, k key, v reflect.Value) {
 	if d.absent(n) {
 		return
@@ -129,9 +129,13 @@ func (d *decoder) table(n *yaml.Node, path string, k key, v reflect.Value) {
 	}
 	v.Set(reflect.MakeMap(v.Type()))
 	d.pairs(n, path, func(kn, vn *yaml.Node, sub string) {
-		item := reflect.New(v.Type().Elem()).Elem()
+		item, before := reflect.New(v.Type().Elem()).Elem(), len(d.problems)
 		d.value(vn, sub, k, item)
-		v.SetMapIndex(reflect.ValueOf(kn.Value), item)
+		// A number that cannot be read is not 0. A text stays, so that its key is
+		// not missed as well.
+		if len(d.problems) == before || item.Kind() == reflect.String {
+			v.SetMapIndex(reflect.ValueOf(kn.Value), item)
+		}
 	})
 }
 

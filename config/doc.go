@@ -17,13 +17,15 @@ type key struct {
 	required bool            // its section is nothing without it
 	words    func() []string // the only values, if there are such
 	unbuilt  []string        // values of other builds, to refuse them by name
-	min, max float64         // of a number; max math.MaxInt32 is no bound
+	min, max float64         // of a number; max noBound is none
+	above    bool            // a number must be more than min
 	zero     bool            // a duration may be 0
 	fits     func(string) bool
 	pattern  string // fits, as a regular expression for editors
 	want     string // what the value must be, where its type does not say it
 	secret   bool   // the value is never shown
 	inherits string // what an absent value is taken from
+	policy   string // the only routing policy that reads the key
 }
 
 // noBound marks an integer without an upper bound.
@@ -77,6 +79,13 @@ func isDigest(s string) bool {
 	return len(s) == 64 && strings.Trim(s, "0123456789abcdefABCDEF") == ""
 }
 
+func noKeyWords() []string       { return []string{"least_load", "model_hash"} }
+func depthWords() []string       { return []string{"adaptive", "fixed"} }
+func modeWords() []string        { return []string{"max", "first_match"} }
+func presetWords() []string      { return []string{"groups", "lesson", "none"} }
+func placeWords() []string       { return []string{"user", "system"} }
+func unavailableWords() []string { return []string{"up", "down", "refuse"} }
+
 func engineWords() []string {
 	return []string{string(openai.EngineAuto), string(openai.EngineVLLM), string(openai.EngineSGLang),
 		string(openai.EngineLlamaCpp), string(openai.EngineOllama), string(openai.EngineOpenAI)}
@@ -107,7 +116,8 @@ var known = map[string]key{
 	"config.File.tiers":              {doc: "The model tiers, least capable first."},
 	"config.File.pools":              {doc: "Workers for models outside the tiers."},
 	"config.File.models":             {doc: "Aliases: model names that clients ask for, each with the tier, pool or model it stands for. `*` in a name is any run of characters, `?` is one; exact names go before patterns, longer patterns before shorter ones. The target `classify` asks the classifier."},
-	"config.File.classifier":         {doc: "Which tier a request that names none goes to."},
+	"config.File.classifier":         {doc: "Which tier a request goes to that leaves the choice to the gateway, by `auto` or another name that stands for `classify`."},
+	"config.File.breaker":            {doc: "When a worker that fails gets no more requests, and for how long."},
 	"config.File.health":             {doc: "How workers are asked whether they are up."},
 	"config.File.retry":              {doc: "How often a request is tried. Nothing is tried again once content was sent."},
 	"config.File.timeouts":           {doc: "How long each stage of a request may take."},
@@ -139,12 +149,19 @@ var known = map[string]key{
 	"config.Drain.accept_grace": {doc: "How long new requests are still taken after /readyz began to refuse.", zero: true},
 	"config.Drain.timeout":      {doc: "How long requests under way may take to end."},
 
-	"routing.Config.name": {doc: "The policy's name.", words: routing.Names, unbuilt: otherPolicies[:]},
+	"routing.Config.name":              {doc: "The policy's name. A tier's or pool's section replaces the file's whole.", words: routing.Names, unbuilt: otherPolicies[:]},
+	"routing.Config.epsilon":           {doc: "`chwbl`: how far over the mean load of its peers a worker may go, as a share of it.", max: noBound, inherits: "`0.25`", policy: "chwbl"},
+	"routing.Config.slack":             {doc: "`chwbl`: requests that a worker may have over that, times the square root of the mean: with few requests the share alone would be less than one.", max: noBound, inherits: "`2`", policy: "chwbl"},
+	"routing.Config.virtual_nodes":     {doc: "`chwbl`: points on the hash ring for each unit of weight. More spread prompts more evenly and take longer to set up.", min: 1, max: 1000, inherits: "`150`", policy: "chwbl"},
+	"routing.Config.max_prefix_length": {doc: "`chwbl`: characters at the prompt's beginning that place it. 0 is no bound.", max: noBound, policy: "chwbl"},
+	"routing.Config.no_key":            {doc: "`chwbl`: what places a request without a prompt. `model_hash` sends all requests for a model to the same worker.", words: noKeyWords, inherits: "`least_load`", policy: "chwbl"},
+	"routing.Config.depth":             {doc: "`chwbl`: how much of the prompt places it. `adaptive` goes past what most of the traffic shares, `fixed` takes the first turn.", words: depthWords, inherits: "`adaptive`", policy: "chwbl"},
 
 	"config.Tier.name":    {doc: "The tier's name, unique in the file.", required: true, fits: isName, pattern: namePattern, want: nameWant},
 	"config.Tier.model":   {doc: "The model that its workers serve, as they name it.", required: true},
 	"config.Tier.engine":  {doc: "What its workers run. `auto` is told from their answers.", words: engineWords, inherits: "`auto`"},
 	"config.Tier.serves":  {doc: "The kinds of request that its workers answer.", words: dialectWords, inherits: "chat, completions, responses, messages, tokenize"},
+	"config.Tier.context": {doc: "Tokens of prompt and answer together that its model takes. A request that does not fit is refused, or moved to a higher tier if the client did not ask for the model by name. 0 is not known and checks nothing.", max: noBound},
 	"config.Tier.policy":  {doc: "The tier's routing policy.", inherits: "`policy`"},
 	"config.Tier.queue":   {doc: "How the tier's requests wait.", inherits: "`queue`"},
 	"config.Tier.health":  {doc: "How the tier's workers are checked, key by key.", inherits: "`health`"},
@@ -156,6 +173,7 @@ var known = map[string]key{
 	"config.PoolConfig.engine":  {doc: "What its workers run. `auto` is told from their answers.", words: engineWords, inherits: "`auto`"},
 	"config.PoolConfig.serves":  {doc: "The kinds of request that its workers answer. Needed by a pool with models.", words: dialectWords},
 	"config.PoolConfig.paths":   {doc: "Other paths that go through to the pool untouched: exact, or with `*` at the end for everything below."},
+	"config.PoolConfig.context": {doc: "Tokens of prompt and answer together that its models take. A request that does not fit is refused. 0 is not known and checks nothing.", max: noBound},
 	"config.PoolConfig.policy":  {doc: "The pool's routing policy.", inherits: "`policy`"},
 	"config.PoolConfig.queue":   {doc: "How the pool's requests wait.", inherits: "`queue`"},
 	"config.PoolConfig.health":  {doc: "How the pool's workers are checked, key by key.", inherits: "`health`"},
@@ -163,8 +181,10 @@ var known = map[string]key{
 
 	"workers.Config.name":         {doc: "The worker's name, unique in the file, as X-Routed-To shows it.", required: true, fits: isName, pattern: namePattern, want: nameWant},
 	"workers.Config.url":          {doc: "Where it listens: http://host:port, https://host/base or unix:///path. Without user and password.", required: true},
-	"workers.Config.weight":       {doc: "Its share beside its peers. 0 takes no new requests. `round_robin` ignores all but 0.", max: 100, inherits: "`1`"},
+	"workers.Config.weight":       {doc: "Its share beside its peers. 0 takes no new requests. `round_robin` and `random` ignore all but 0.", max: 100, inherits: "`1`"},
 	"workers.Config.max_inflight": {doc: "Requests that it works on at once. 0 is no bound.", max: noBound},
+	"workers.Config.priority":     {doc: "Its group. A lower number is used first, a higher one only while every worker below it is down, resting or tried.", max: noBound},
+	"workers.Config.models":       {doc: "Which of its tier's or pool's models it serves, such as the adapters that it has loaded.", inherits: "all"},
 	"workers.Config.api_key_env":  {doc: "The environment variable that holds the worker's own bearer key.", fits: isVariable, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, want: "the name of an environment variable, not the key", secret: true},
 	"workers.Config.health":       {doc: "How this worker is checked, key by key.", inherits: "the tier's or pool's `health`, then the file's"},
 
@@ -174,7 +194,34 @@ var known = map[string]key{
 	"workers.Health.down_after": {doc: "Failed checks in a row before the worker counts as down.", min: 1, max: 1000},
 	"workers.Health.up_after":   {doc: "Good checks in a row before it counts as up again.", min: 1, max: 1000},
 
-	"config.Classifier.default": {doc: "The tier of requests that name none.", inherits: "the first tier"},
+	"tiers.Rules.mode":          {doc: "`max`: the highest tier that the prompt's length, max_tokens or a keyword asks for. `first_match`: the first of these that asks for any.", words: modeWords},
+	"tiers.Rules.prompt_tokens": {doc: "Prompt tokens that must be exceeded for a tier. A map that is given replaces the default one whole; `{}` turns the rule off.", max: noBound, inherits: "`16000` for the last tier, of three or more `4000` for the second"},
+	"tiers.Rules.max_tokens":    {doc: "Requested output tokens that must be exceeded for a tier. A request that names no limit asks for nothing. A map that is given replaces the default one whole; `{}` turns the rule off.", max: noBound, inherits: "`2000` for the last tier, of three or more `500` for the second"},
+	"tiers.Rules.preset":        {doc: "Built-in keywords: `groups` knows code, maths, logic, analysis and extraction, `lesson` is four groups of single words, `none` leaves your own keywords.", words: presetWords},
+	"tiers.Rules.keywords":      {doc: "Groups of expressions, besides the preset's. A group counts once however often it matches."},
+	"tiers.Rules.keyword_score": {doc: "What the weights of the matched groups must add up to for a tier; groups for a higher tier count for a lower one too. A map that is given replaces the default one whole; `{}` turns the rule off.", above: true, max: noBound, inherits: "`1` for the last tier and for those of `keywords`"},
+	"tiers.Rules.default":       {doc: "The tier of requests that nothing else decides.", inherits: "the first tier"},
+	"tiers.Rules.sticky":        {doc: "A chat does not fall to a lower tier while its cache is warm."},
+	"tiers.Rules.unavailable":   {doc: "Where a request goes whose tier has no worker up: to the next tier `up` or `down`, or nowhere: `refuse`. Models asked for by their own name never move.", words: unavailableWords},
+	"tiers.Keyword.tier":        {doc: "The tier that the group speaks for.", required: true},
+	"tiers.Keyword.name":        {doc: "The group's name, as X-Tier-Reason shows it: keyword:name.", required: true, fits: isName, pattern: namePattern, want: nameWant},
+	"tiers.Keyword.weight":      {doc: "What it adds to the tier's score.", above: true, max: noBound, inherits: "`1`"},
+	"tiers.Keyword.in":          {doc: "Where it is looked for: `user` is the last user turn, `system` the system prompt.", words: placeWords, inherits: "user"},
+	"tiers.Keyword.match":       {doc: "Regular expressions of RE2, matched without regard to case. In single quotes a backslash stays one.", required: true},
+	"tiers.Sticky.enabled":      {doc: "Keep a chat at its tier."},
+	"tiers.Sticky.idle":         {doc: "How long a chat is remembered after its last request."},
+
+	"breaker.Config.consecutive_failures": {doc: "Failures in a row that take the worker out.", min: 1, max: 1000},
+	"breaker.Config.failure_ratio":        {doc: "Share of failures within `window` that takes the worker out.", above: true, max: 1},
+	"breaker.Config.min_requests":         {doc: "Requests within `window` before the share counts.", min: 1, max: noBound},
+	"breaker.Config.window":               {doc: "How far back failures count."},
+	"breaker.Config.open_for":             {doc: "How long a worker that was taken out gets nothing, spread by a tenth."},
+	"breaker.Config.probes":               {doc: "Requests at once that try it after that, all of which must succeed.", min: 1, max: 10},
+	"breaker.Config.probe_timeout":        {doc: "How long a probe may take to its first event. A longer one has failed."},
+	"breaker.Config.slow":                 {doc: "When a worker counts as too slow to be used."},
+	"breaker.Slow.factor":                 {doc: "How many times slower than its peers: by the median time to first token, each measured against what was predicted. 0 turns it off.", max: 1000},
+	"breaker.Slow.min_samples":            {doc: "Streams before that median says anything. It is taken over the last 64 at most.", min: 5, max: 64},
+	"breaker.Slow.p95_above":              {doc: "Also slow when 5 of 100 first tokens take longer than this. 0s turns it off.", zero: true},
 
 	"config.Retry.attempts": {doc: "Attempts for each request, the first included.", min: 1, max: 5},
 	"config.Retry.budget":   {doc: "Further attempts as a share of all requests. 3 a second are always allowed.", max: 1},

@@ -29,7 +29,11 @@ func FuzzParse(f *testing.F) {
 	for _, seed := range [][]byte{example, printed(&defaults), []byte(keys + small), []byte(inherited), nil,
 		[]byte("a: &a [*a]"), []byte("? {a: [b, *c]}\n: - x"), []byte("tiers: [{name: ${A:-b}${, workers: [{}]}]"),
 		[]byte("\t"), []byte("a: b\n---\nc: d\n"), []byte("<<: {a: b}"), []byte("models: {\"a\\\"]: b\": x, ? !!binary x : y}"),
-		[]byte("auth: {keys: [{sha256: 'x\ny'}]}"), []byte("%YAML 1.2\n---\n- !<x> y"), []byte("\r\r0"), []byte("\xef\xbb\xbflisten: x")} {
+		[]byte("auth: {keys: [{sha256: 'x\ny'}]}"), []byte("%YAML 1.2\n---\n- !<x> y"), []byte("\r\r0"), []byte("\xef\xbb\xbflisten: x"),
+		[]byte(keys + three + "policy: {epsilon: 0, slack: 1e-9}\nbreaker: {slow: {factor: 0}}"), []byte("policy: {name: random, epsilon: .inf}"),
+		[]byte(keys + three + `classifier: {prompt_tokens: {large: 7}, max_tokens: {}, keyword_score: {large: 2}, sticky: {enabled: false},
+  keywords: [{tier: large, name: a, weight: 2, in: [system], match: ['(?i)a{2,3}b|c*', "\\bx"]}, {tier: huge, name: a, match: ['(']}]}`),
+		[]byte("classifier: {prompt_tokens: {small: 9, large: 3, \"a.b\": -1}, keyword_score: {x: 0}}")} {
 		f.Add(seed)
 	}
 	env := environment(map[string]string{"TIERWAY_KEY_SHA256": digestA, "K": "worker-key"})

@@ -3,7 +3,6 @@ package config
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -74,7 +73,12 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 			return nil
 		}
 		return collectionNode(v, k, redact)
-	case reflect.Bool, reflect.Float64:
+	case reflect.Bool:
+		return scalarNode(v, k, redact)
+	case reflect.Float64:
+		if v.IsZero() && k.above {
+			return nil
+		}
 		return scalarNode(v, k, redact)
 	}
 	if v.IsZero() && !k.zero {
@@ -83,12 +87,14 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 	return scalarNode(v, k, redact)
 }
 
-// collectionNode writes a list, or a map from text to text.
+// collectionNode writes a list, or a map from text to single values.
 func collectionNode(v reflect.Value, k key, redact bool) *yaml.Node {
-	if table, ok := v.Interface().(map[string]string); ok {
+	if v.Kind() == reflect.Map {
 		n := &yaml.Node{Kind: yaml.MappingNode}
-		for _, name := range slices.Sorted(maps.Keys(table)) {
-			n.Content = append(n.Content, stringNode(name), stringNode(table[name]))
+		names := v.MapKeys()
+		slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, name := range names {
+			n.Content = append(n.Content, stringNode(name.String()), itemNode(v.MapIndex(name), key{}, redact))
 		}
 		return n
 	}
@@ -126,7 +132,8 @@ func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v.Bool())}
 	case reflect.Float64:
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: strconv.FormatFloat(v.Float(), 'g', -1, 64)}
-	case reflect.Int:
+	}
+	if isNumber(v.Type()) {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v.Int(), 10)}
 	}
 	return stringNode(fmt.Sprint(v.Interface())) // durations and sizes have their own String

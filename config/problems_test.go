@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tierway/routing"
 )
 
 const (
@@ -18,6 +20,9 @@ const (
 	small = "tiers: [{name: small, model: m, workers: [{name: w, url: \"http://h:1\"}]}]\n"
 	keys  = "auth: {keys: [{name: a, sha256: " + digestA + "}]}\n"
 )
+
+// policies are the names of this build's policies.
+var policies = strings.Join(routing.Names(), ", ")
 
 // environment is a lookup in a literal map.
 func environment(vars map[string]string) Lookup {
@@ -66,7 +71,7 @@ tiers:
     modle: m
     price: {input: 1}
     workers:
-      - {name: w0, url: "http://h:8000", weight: 900, priority: 1}
+      - {name: w0, url: "http://h:8000", weight: 900, region: eu}
       - {name: w0, url: "HTTP://H:8000/", weight: heavy}
   - name: medium
     model: n
@@ -74,7 +79,7 @@ tiers:
     serves: [chat, chta]
     workers: []
 models: {auto: classify, "gpt-4*": medum}
-classifier: {mode: max, default: medium}
+classifier: {mode: min, default: medium}
 health: {interval: 2s, timeout: 5}
 `, []string{
 			`1:1: lissten: unknown key (did you mean listen?)`,
@@ -85,7 +90,7 @@ health: {interval: 2s, timeout: 5}
 			`8:5: tiers[0].modle: unknown key (did you mean model?)`,
 			`9:5: tiers[0].price: this build has no budgets (remove the key)`,
 			`11:50: tiers[0].workers[0].weight: want an integer from 0 to 100, got "900"`,
-			`11:55: tiers[0].workers[0].priority: this build has no priority groups (remove the key)`,
+			`11:55: tiers[0].workers[0].region: this build has no regions (remove the key)`,
 			`12:16: tiers[0].workers[1].name: "w0" is the name at tiers[0].workers[0].name already (names are unique; choose another)`,
 			`12:25: tiers[0].workers[1].url: "HTTP://H:8000/" is the worker at tiers[0].workers[0].url already (a worker belongs to one pool; give it one place)`,
 			`12:51: tiers[0].workers[1].weight: want an integer from 0 to 100, got "heavy"`,
@@ -93,7 +98,7 @@ health: {interval: 2s, timeout: 5}
 			`16:20: tiers[1].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "chta" (did you mean chat?)`,
 			`17:14: tiers[1].workers: is empty (the tier's workers)`,
 			`18:36: models["gpt-4*"]: unknown target "medum" (name a tier or pool (medium), a model that one serves, or "classify")`,
-			`19:14: classifier.mode: this build has no classification by content (remove the key)`,
+			`19:20: classifier.mode: want one of max, first_match, got "min" (known: max, first_match)`,
 			`20:33: health.timeout: want a duration above 0, got "5" (write the unit too, such as 5s)`,
 		}},
 		"missing keys of sections": {keys + `tiers:
@@ -142,12 +147,12 @@ admin: !!map {}
 			`14:8: admin: YAML tags are not used here (remove the !!map)`,
 		}},
 		"keys of other builds": {keys + `trusted_proxies: [10.0.0.0/8]
-tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", models: [m]}]}]
-pools: [{name: p, models: [n], serves: [chat], workers: [{name: x, url: "http://h:2", models: []}]}]
+tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", events: "tcp://h:1"}]}]
+pools: [{name: p, models: [n], serves: [chat], price: {input: 1}, workers: [{name: x, url: "http://h:2"}]}]
 `, []string{
 			`2:1: trusted_proxies: this build has no client addresses behind proxies (remove the key)`,
-			`3:72: tiers[0].workers[0].models: this build has no models by worker (remove the key)`,
-			`4:87: pools[0].workers[0].models: this build has no models by worker (remove the key)`,
+			`3:72: tiers[0].workers[0].events: this build has no KV events (remove the key)`,
+			`4:48: pools[0].price: this build has no budgets (remove the key)`,
 		}},
 		"what is no kind of request": {keys + `tiers: [{name: small, model: m, serves: [other], workers: [{name: w, url: "http://h:1"}]}]
 pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "http://h:2"}]}]
@@ -155,12 +160,12 @@ pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "
 			`2:42: tiers[0].serves[0]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other" (known: chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio)`,
 			`3:47: pools[0].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other" (known: chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio)`,
 		}},
-		"policies of other builds": {keys + small + "policy: {name: chwbl, epsilon: 0.25}\n", []string{
-			`3:16: policy.name: want one of least_load, round_robin, got "chwbl" (chwbl is not in this build, which has least_load, round_robin)`,
-			`3:23: policy.epsilon: this build has no prefix-aware routing (remove the key)`,
+		"policies of other builds": {keys + small + "policy: {name: kv_aware, block_size: 16}\n", []string{
+			`3:16: policy.name: want one of ` + policies + `, got "kv_aware" (kv_aware is not in this build, which has ` + policies + `)`,
+			`3:26: policy.block_size: this build has no routing by KV cache (remove the key)`,
 		}},
 		"a mistyped policy": {keys + small + "policy: {name: least_laod}\n", []string{
-			`3:16: policy.name: want one of least_load, round_robin, got "least_laod" (did you mean least_load?)`,
+			`3:16: policy.name: want one of ` + policies + `, got "least_laod" (did you mean least_load?)`,
 		}},
 		"variables": {keys + `tiers:
   - name: small

@@ -3,7 +3,6 @@ package config
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"reflect"
 	"strings"
 	"time"
@@ -68,7 +67,7 @@ func typeName(t reflect.Type, k key) string {
 	case t.Kind() == reflect.Slice:
 		return "list of texts"
 	case t.Kind() == reflect.Map:
-		return "text to text"
+		return "text to " + typeName(t.Elem(), k)
 	case k.words != nil:
 		return "`" + strings.Join(k.words(), "`, `") + "`"
 	case t == reflect.TypeFor[time.Duration]():
@@ -77,7 +76,7 @@ func typeName(t reflect.Type, k key) string {
 		return "size"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
-	case t.Kind() == reflect.Int || t.Kind() == reflect.Float64:
+	case isNumber(t):
 		return strings.TrimPrefix(strings.TrimPrefix(wanted(t, k), "an "), "a ")
 	}
 	return "text"
@@ -90,11 +89,13 @@ func defaultText(v reflect.Value, k key) string {
 		return "required"
 	case k.inherits != "":
 		return k.inherits
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		return defaultText(v.Elem(), k)
 	case v.Kind() == reflect.Struct || v.Kind() == reflect.Pointer:
 		return ""
 	case v.Kind() == reflect.Slice || v.Kind() == reflect.Map:
 		return "none"
-	case v.Kind() == reflect.Int || v.Kind() == reflect.Bool || !v.IsZero():
+	case isNumber(v.Type()) || v.Kind() == reflect.Bool || k.zero || !v.IsZero():
 		return fmt.Sprintf("`%v`", v.Interface())
 	}
 	return ""
@@ -131,7 +132,7 @@ func schemaOf(t reflect.Type, k key) map[string]any {
 		}
 		return list
 	case reflect.Map:
-		return map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}}
+		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": schemaOf(t.Elem(), k)}
 	case reflect.String:
 		return textSchema(k)
 	}
@@ -143,14 +144,18 @@ func schemaOf(t reflect.Type, k key) map[string]any {
 		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^[0-9]+ *(B|KB|MB|GB|KiB|MiB|GiB)?$|` + variable, "minimum": 1}
 	case t.Kind() == reflect.Bool:
 		s["type"] = "boolean"
-	case t.Kind() == reflect.Int:
-		s["type"] = "integer"
-	default:
+	case t.Kind() == reflect.Float64:
 		s["type"] = "number"
+	default:
+		s["type"] = "integer"
 	}
 	if t.Kind() != reflect.Bool {
-		s["minimum"] = k.min
-		if k.max != math.MaxInt32 {
+		bound := "minimum"
+		if k.above {
+			bound = "exclusiveMinimum"
+		}
+		s[bound] = k.min
+		if k.max != noBound {
 			s["maximum"] = k.max
 		}
 	}

@@ -43,7 +43,11 @@ func TestEveryKeyIsDocumentedAndEveryDocumentedKeyIsRead(t *testing.T) {
 			if (k.fits == nil) != (k.pattern == "") || k.fits != nil && k.want == "" {
 				t.Errorf("%s: fits, pattern and want go together", id)
 			}
-			if kind := section.Field(fieldsOf(section).index[name]).Type.Kind(); (kind == reflect.Int || kind == reflect.Float64) && k.max == 0 {
+			number := section.Field(fieldsOf(section).index[name]).Type
+			if number.Kind() == reflect.Pointer || number.Kind() == reflect.Map {
+				number = number.Elem()
+			}
+			if isNumber(number) && k.max == 0 {
 				t.Errorf("%s has no upper bound", id)
 			}
 		}
@@ -126,6 +130,9 @@ func conforms(schema map[string]any, v any, path string) (faults []string) {
 		if low, ok := schema["minimum"].(float64); ok && v < low {
 			fault("minimum")
 		}
+		if low, ok := schema["exclusiveMinimum"].(float64); ok && v <= low {
+			fault("exclusiveMinimum")
+		}
 		if high, ok := schema["maximum"].(float64); ok && v > high {
 			fault("maximum")
 		}
@@ -141,6 +148,8 @@ func conforms(schema map[string]any, v any, path string) (faults []string) {
 		for name, value := range v {
 			if s, ok := properties[name].(map[string]any); ok {
 				faults = append(faults, conforms(s, value, path+"."+name)...)
+			} else if other, ok := schema["additionalProperties"].(map[string]any); ok {
+				faults = append(faults, conforms(other, value, path+"."+name)...)
 			} else if schema["additionalProperties"] == false {
 				fault("additional " + name)
 			}
@@ -218,7 +227,7 @@ func TestTheSchemaTakesWhatTheDecoderTakes(t *testing.T) {
 func TestTheSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
 	for _, src := range []string{"lissten: x", "retry: {attempts: 6}", "log: {level: loud}", "drain: {timeout: 5}", "max_body_bytes: 3 apples",
 		"tiers: [{name: a, model: m}]", "tiers: [{name: A, model: m, workers: [{name: w, url: x}]}]", "tiers: [{name: a, model: m, workers: []}]",
-		"policy: {name: chwbl}", "insecure: 'yes'", "pools: x", "tiers: [{name: a, model: m, serves: [chta], workers: [{name: w, url: x}]}]"} {
+		"policy: {name: chwlb}", "insecure: 'yes'", "pools: x", "tiers: [{name: a, model: m, serves: [chta], workers: [{name: w, url: x}]}]"} {
 		if len(schemaFaults(t, []byte(src))) == 0 {
 			t.Errorf("the schema takes %s", src)
 		}

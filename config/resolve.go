@@ -19,6 +19,7 @@ type Pool struct {
 	Serves         []openai.Dialect
 	Models         []string // every name that pins the pool, Model included
 	Paths          []string // exact, or ending in * for everything below
+	Context        int64    // tokens of prompt and answer that its model takes; 0 is not known
 	Policy         routing.Config
 	Workers        []workers.Spec
 	HeartbeatAfter time.Duration
@@ -30,7 +31,7 @@ func (f *File) ResolvedPools() []Pool {
 	pools := make([]Pool, 0, len(f.Tiers)+len(f.Pools))
 	for _, t := range f.Tiers {
 		p := f.resolve(PoolConfig{Name: t.Name, Model: t.Model, Engine: t.Engine, Serves: t.Serves,
-			Policy: t.Policy, Queue: t.Queue, Health: t.Health, Workers: t.Workers})
+			Context: t.Context, Policy: t.Policy, Queue: t.Queue, Health: t.Health, Workers: t.Workers})
 		p.Tier = true
 		if len(t.Serves) == 0 {
 			p.Serves = tierServes()
@@ -46,7 +47,7 @@ func (f *File) ResolvedPools() []Pool {
 // resolve fills in what a tier or pool inherits.
 func (f *File) resolve(c PoolConfig) Pool {
 	p := Pool{Name: c.Name, Model: c.Model, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
-		Paths: slices.Clone(c.Paths), Policy: c.Policy, HeartbeatAfter: c.Queue.HeartbeatAfter}
+		Paths: slices.Clone(c.Paths), Context: c.Context, Policy: c.Policy, HeartbeatAfter: c.Queue.HeartbeatAfter}
 	if p.Engine == "" {
 		p.Engine = openai.EngineAuto
 	}
@@ -61,6 +62,7 @@ func (f *File) resolve(c PoolConfig) Pool {
 	if p.Policy.Name == "" {
 		p.Policy = f.Policy
 	}
+	p.Policy.Epsilon, p.Policy.Slack = copyOf(p.Policy.Epsilon), copyOf(p.Policy.Slack)
 	if p.HeartbeatAfter == 0 {
 		p.HeartbeatAfter = f.Queue.HeartbeatAfter
 	}
@@ -71,6 +73,14 @@ func (f *File) resolve(c PoolConfig) Pool {
 	return p
 }
 
+// copyOf returns a number of the same value, if there is one.
+func copyOf(number *float64) *float64 {
+	if number == nil {
+		return nil
+	}
+	return new(*number)
+}
+
 // spec resolves one worker, so that equal settings make equal Specs however
 // they were written.
 func (f *File) spec(w workers.Config, p Pool, health workers.Health) workers.Spec {
@@ -79,7 +89,7 @@ func (f *File) spec(w workers.Config, p Pool, health workers.Health) workers.Spe
 		weight = *w.Weight
 	}
 	health = overlay(health, w.Health)
-	w.Weight, w.Health = &weight, &health
+	w.Weight, w.Health, w.Models = &weight, &health, slices.Clone(w.Models)
 	s := workers.Spec{Config: w, Pool: p.Name, Engine: string(p.Engine), ConnectTimeout: f.Timeouts.Connect}
 	if w.APIKeyEnv != "" && f.keys != nil {
 		s.Key = f.keys(w.APIKeyEnv)

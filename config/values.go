@@ -55,7 +55,11 @@ func parseSize(text string) (size Size, ok bool) {
 // scalar decodes a single value.
 func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
 	if d.absent(n) {
-		d.problem(n, path, "the key has no value", `remove it for the default, or write "" for nothing`)
+		hint := "remove it for the default"
+		if v.Kind() == reflect.String {
+			hint += `, or write "" for nothing`
+		}
+		d.problem(n, path, "the key has no value", hint)
 		return
 	}
 	if n.Kind != yaml.ScalarNode {
@@ -106,22 +110,35 @@ func setScalar(v reflect.Value, k key, text string, quoted bool) (hint string, o
 			return "write true or false", false
 		}
 		v.SetBool(text == "true")
-	case v.Kind() == reflect.Int:
-		i, err := strconv.Atoi(text)
-		if err != nil || float64(i) < k.min || float64(i) > k.max {
-			return "", false
+	case v.CanInt():
+		i, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || !k.within(float64(i)) {
+			return k.tooLarge(text), false
 		}
-		v.SetInt(int64(i))
-	case v.Kind() == reflect.Float64:
+		v.SetInt(i)
+	case v.CanFloat():
 		f, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(f >= k.min && f <= k.max) {
-			return "", false
+		if err != nil || !k.within(f) {
+			return k.tooLarge(text), false
 		}
 		v.SetFloat(f)
 	default:
 		return "", false
 	}
 	return "", true
+}
+
+// within reports whether a key takes the number.
+func (k key) within(number float64) bool {
+	return (number > k.min || number == k.min && !k.above) && number <= k.max
+}
+
+// tooLarge is the hint for a number over a bound that wanted does not name.
+func (k key) tooLarge(text string) string {
+	if number, err := strconv.ParseFloat(text, 64); k.max == noBound && err == nil && number > k.max {
+		return "2147483647 at most"
+	}
+	return ""
 }
 
 // setDuration stores a duration that is above zero.
@@ -174,17 +191,33 @@ func wanted(t reflect.Type, k key) string {
 		return "a size above 0"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
-	case t.Kind() == reflect.Int, t.Kind() == reflect.Float64:
+	case isNumber(t):
 		number := "a number"
-		if t.Kind() == reflect.Int {
+		if t.Kind() != reflect.Float64 {
 			number = "an integer"
 		}
-		if k.max == math.MaxInt32 {
+		switch {
+		case k.above && k.max == noBound:
+			return fmt.Sprintf("%s above %v", number, k.min)
+		case k.above:
+			return fmt.Sprintf("%s above %v, up to %v", number, k.min, k.max)
+		case k.max == noBound:
 			return fmt.Sprintf("%s of %v or more", number, k.min)
 		}
 		return fmt.Sprintf("%s from %v to %v", number, k.min, k.max)
 	}
 	return "a text"
+}
+
+// isNumber reports whether a key of that type takes a plain number.
+func isNumber(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Int, reflect.Float64:
+		return true
+	case reflect.Int64:
+		return t != reflect.TypeFor[time.Duration]() && t != reflect.TypeFor[Size]()
+	}
+	return false
 }
 
 // expand replaces ${NAME} and ${NAME:-default} in a scalar; $${ stands for ${.

@@ -5,17 +5,20 @@ package workers
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
 // Config is one worker as config.yaml writes it.
 type Config struct {
-	Name        string  `yaml:"name"`         // unique in the whole file; shown in X-Routed-To
-	URL         string  `yaml:"url"`          // http://host:port, https://host[/base] or unix:///path
-	Weight      *int    `yaml:"weight"`       // 0 to 100; nil is 1; 0 takes no new requests
-	MaxInflight int     `yaml:"max_inflight"` // requests at once; 0 is no bound
-	APIKeyEnv   string  `yaml:"api_key_env"`  // environment variable that holds the worker's own bearer key
-	Health      *Health `yaml:"health"`       // overrides the file's health section
+	Name        string   `yaml:"name"`         // unique in the whole file; shown in X-Routed-To
+	URL         string   `yaml:"url"`          // http://host:port, https://host[/base] or unix:///path
+	Weight      *int     `yaml:"weight"`       // 0 to 100; nil is 1; 0 takes no new requests
+	MaxInflight int      `yaml:"max_inflight"` // requests at once; 0 is no bound
+	Priority    int      `yaml:"priority"`     // its group: a higher one is used only while no lower one can be
+	Models      []string `yaml:"models"`       // which of its pool's models it serves; empty is all
+	APIKeyEnv   string   `yaml:"api_key_env"`  // environment variable that holds the worker's own bearer key
+	Health      *Health  `yaml:"health"`       // overrides the file's health section
 }
 
 // Health says how a worker is asked whether it is up.
@@ -30,7 +33,7 @@ type Health struct {
 // Spec is one worker with everything resolved that its Config leaves to
 // others. Two equal Specs are the same worker: the fleet keeps it, with its
 // load, health and connections, over a rebuild. So it does when only the
-// weight or the bound differ.
+// weight, the bound, the priority or the models differ.
 type Spec struct {
 	Config
 	Pool           string // the tier or pool that it belongs to
@@ -75,7 +78,7 @@ func (s Spec) health() Health {
 }
 
 // sameWorker reports whether o is reached, asked and named like s. What only
-// routing reads, the weight and the bound, may differ.
+// routing reads may differ: the weight, the bound, the priority, the models.
 func (s Spec) sameWorker(o Spec) bool {
 	return s.Name == o.Name && s.URL == o.URL && s.Pool == o.Pool && s.Engine == o.Engine &&
 		s.Key == o.Key && s.APIKeyEnv == o.APIKeyEnv &&
@@ -92,6 +95,7 @@ func (s Spec) clone() Spec {
 		health := *s.Health
 		s.Health = &health
 	}
+	s.Models = slices.Clone(s.Models)
 	return s
 }
 

@@ -38,7 +38,7 @@ func TestEqualSpecsKeepTheirWorkers(t *testing.T) {
 	a.update(func(s *Status) { s.Up, s.Waiting = false, 7 })
 	weight := 0
 	reweighted := namedSpec("b", "http://b:1")
-	reweighted.Weight, reweighted.MaxInflight = &weight, 9
+	reweighted.Weight, reweighted.MaxInflight, reweighted.Priority, reweighted.Models = &weight, 9, 2, []string{"m"}
 	diff := fleet.Sync([]Spec{reweighted, namedSpec("c", "http://c:1"), namedSpec("a", "http://a:1")})
 	if !slices.Equal(diff.Kept, []*Worker{b, a}) || !slices.Equal(diff.Added, []*Worker{fleet.Get("c")}) || diff.Removed != nil {
 		t.Errorf("second sync: %+v", diff)
@@ -49,7 +49,7 @@ func TestEqualSpecsKeepTheirWorkers(t *testing.T) {
 	if s := a.Status(); s.Up || s.Waiting != 7 {
 		t.Errorf("a kept worker lost its status: %+v", s)
 	}
-	if got := b.Spec(); *got.Weight != 0 || got.MaxInflight != 9 {
+	if got := b.Spec(); *got.Weight != 0 || got.MaxInflight != 9 || got.Priority != 2 || !slices.Equal(got.Models, []string{"m"}) {
 		t.Errorf("a kept worker has the old %+v", got)
 	}
 }

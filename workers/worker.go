@@ -37,6 +37,7 @@ type Status struct {
 	Up                  bool      // may be sent to; true too before the first check has ended
 	Since               time.Time // when Up last changed, or the first check's end; zero before that
 	Checked             time.Time // when the last check ended; zero before the first
+	Asked               time.Time // when that check began
 	LastError           string    // why the last failed check failed; empty once the worker is well
 	ConsecutiveFailures int
 

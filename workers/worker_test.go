@@ -160,15 +160,15 @@ func TestNoWayOfPrintingShowsTheKey(t *testing.T) {
 func TestSpecsAndStatusesAreTheCallersCopies(t *testing.T) {
 	weight := 3
 	spec := keyedSpec("http://h:1")
-	spec.Weight, spec.Health = &weight, &Health{Path: "/ping"}
+	spec.Weight, spec.Health, spec.Models = &weight, &Health{Path: "/ping"}, []string{"m"}
 	w := workerOver(spec, new(fakeSender))
-	weight, spec.Health.Path = 9, "x"
+	weight, spec.Health.Path, spec.Models[0] = 9, "x", "x"
 	got := w.Spec()
-	if *got.Weight != 3 || got.Health.Path != "/ping" {
+	if *got.Weight != 3 || got.Health.Path != "/ping" || got.Models[0] != "m" {
 		t.Errorf("the worker's spec follows the caller's: %v %v", *got.Weight, got.Health)
 	}
-	*got.Weight, got.Health.Path = 7, "/y"
-	if again := w.Spec(); *again.Weight != 3 || again.Health.Path != "/ping" {
+	*got.Weight, got.Health.Path, got.Models[0] = 7, "/y", "y"
+	if again := w.Spec(); *again.Weight != 3 || again.Health.Path != "/ping" || again.Models[0] != "m" {
 		t.Error("Spec returns the worker's own memory")
 	}
 	w.update(func(s *Status) { s.Models = []string{"m"} })

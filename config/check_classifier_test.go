@@ -1,0 +1,100 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRulesThatChooseATierAreChecked(t *testing.T) {
+	keyword := func(more string) string {
+		return "classifier: {keywords: [{tier: large, name: a, match: [abc]}" + more + "]}"
+	}
+	cases := map[string]struct {
+		section string
+		want    []string
+	}{
+		"unknown tiers": {`classifier: {prompt_tokens: {lrage: 5, medium: 9, "a: b": 3}, max_tokens: {huge: 1}, keyword_score: {m: 1}, default: midium}`, []string{
+			`6:30: classifier.prompt_tokens.lrage: no tier has this name (did you mean large?)`,
+			`6:51: classifier.prompt_tokens["a: b"]: no tier has this name (known: small, medium, large)`,
+			`6:76: classifier.max_tokens.huge: no tier has this name (known: small, medium, large)`,
+			`6:102: classifier.keyword_score.m: no tier has this name (known: small, medium, large)`,
+			`6:118: classifier.default: unknown tier "midium" (did you mean medium?)`,
+		}},
+		"a default that is like no tier": {"classifier: {default: gpt-4o}", []string{
+			`6:23: classifier.default: unknown tier "gpt-4o" (name one of the tiers (small, medium, large))`,
+		}},
+		"keywords for unknown tiers": {"classifier: {keywords: [{tier: lrage, name: a, match: [abc]}, {tier: huge, name: b, match: [abc]}]}", []string{
+			`6:32: classifier.keywords[0].tier: unknown tier "lrage" (did you mean large?)`,
+			`6:70: classifier.keywords[1].tier: unknown tier "huge" (name one of the tiers (small, medium, large))`,
+		}},
+		"thresholds that do not rise": {"classifier: {prompt_tokens: {medium: 900, large: 900}, max_tokens: {medium: 2, large: 1}}", []string{
+			`6:38: classifier.prompt_tokens.medium: never decides: a higher tier needs only 900 (set it below that, or remove it)`,
+			`6:77: classifier.max_tokens.medium: never decides: a higher tier needs only 1 (set it below that, or remove it)`,
+		}},
+		"thresholds of the default tier": {"classifier: {default: medium, prompt_tokens: {small: 10, medium: 20, large: 30}}", []string{
+			`6:54: classifier.prompt_tokens.small: never decides: the default tier "medium" is no lower (remove it, or lower classifier.default)`,
+			`6:66: classifier.prompt_tokens.medium: never decides: the default tier "medium" is no lower (remove it, or lower classifier.default)`,
+		}},
+		"a score that no keywords reach": {"classifier: {preset: none, keyword_score: {large: 1.5}, keywords: [{tier: large, name: a, match: [abc]}]}", []string{
+			`6:51: classifier.keyword_score.large: never reached: the groups for that tier and higher ones weigh 1 together (lower it, or add keywords)`,
+		}},
+		"keywords that nothing listens to": {"classifier: {keyword_score: {}, keywords: [{tier: large, name: a, match: [abc]}]}", []string{
+			`6:51: classifier.keywords[0].tier: decides nothing: no keyword_score asks for "large" or a lower tier above the default (add one)`,
+		}},
+		"a name twice": {keyword(", {tier: large, name: a, match: [abd]}"), []string{
+			`6:83: classifier.keywords[1].name: duplicate name "a", which classifier.keywords[0] has already (name it otherwise)`,
+		}},
+		"a name of the preset": {keyword(", {tier: large, name: code, match: [abd]}"), []string{
+			`6:83: classifier.keywords[1].name: duplicate name "code", which the preset "groups" has already (name it otherwise, or set preset to none)`,
+		}},
+		"expressions": {keyword(", {tier: large, name: b, match: [abd, '(x', 'a*', '[z-a]', abd, '(?<n>a: b)(', 'a(?=b)']}"), []string{
+			`6:99: classifier.keywords[1].match[1]: missing closing ) "(x" (write it in the syntax of RE2)`,
+			`6:105: classifier.keywords[1].match[2]: matches every text (leave out what may be absent)`,
+			`6:111: classifier.keywords[1].match[3]: invalid character class range "z-a" (write it in the syntax of RE2)`,
+			`6:120: classifier.keywords[1].match[4]: "abd" stands here twice (remove one)`,
+			`6:125: classifier.keywords[1].match[5]: missing closing ) "(?<n>a: b)(" (write it in the syntax of RE2)`,
+			`6:140: classifier.keywords[1].match[6]: invalid or unsupported Perl syntax "(?=" (write it in the syntax of RE2)`,
+		}},
+		"an expression without a literal": {keyword(", {tier: large, name: b, match: ['x|abc', abd]}"), []string{
+			`6:94: warning: classifier.keywords[1].match[0]: requires no text of at least three bytes, which makes it slow on long prompts (add a literal that each of its alternatives must hold)`,
+		}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, problemsOf(t, keys+three+c.section+"\n", nil)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRulesOfTiersWithDotsInTheirNamesAreFound(t *testing.T) {
+	src := keys + `tiers: [{name: qwen2.5, model: m, workers: [{name: w, url: "http://h:1"}]}]
+classifier: {max_tokens: {qwen2.5: 1}}
+`
+	want := []string{`3:36: classifier.max_tokens["qwen2.5"]: never decides: the default tier "qwen2.5" is no lower (remove it, or lower classifier.default)`}
+	if diff := cmp.Diff(want, problemsOf(t, src, nil)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestRulesNeedTiers(t *testing.T) {
+	src := keys + `pools: [{name: a, models: [m], serves: [chat], workers: [{name: w, url: "http://h:1"}]}]
+classifier: {max_tokens: {a: 1}}
+`
+	want := []string{`3:27: classifier.max_tokens.a: no tier has this name (none is known)`}
+	if diff := cmp.Diff(want, problemsOf(t, src, nil)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestTheCatalogHasTheRulesOfTheFile(t *testing.T) {
+	f, err := Parse("f", []byte(keys+three+"classifier: {default: medium, preset: lesson, max_tokens: {large: 9}}\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := f.Catalog(); c.Default != "medium" || c.Rules.Preset != "lesson" || c.Rules.MaxTokens["large"] != 9 || c.Rules.PromptTokens != nil {
+		t.Errorf("the catalog is made of %+v", c)
+	}
+}
