@@ -37,6 +37,9 @@ func (x *exchange) authenticate() error {
 	}
 	switch {
 	case ok:
+	case x.explanation != nil:
+		x.tenant = anonymous()
+		x.explanation.Notes = append(x.explanation.Notes, "no known key: explained for a tenant who may use everything")
 	case x.snap.file.Auth.Required:
 		x.s.metrics.AuthFailures.Inc()
 		return errBadKey
@@ -71,25 +74,34 @@ func (x *exchange) read() (err error) {
 	}
 	x.req.Dialect = x.dialect
 	x.class = x.priority()
-	x.d.Class, x.d.MaxTokens, x.d.PromptTokens = x.class.String(), x.req.MaxTokens, x.req.PromptTokens()
+	x.d.Class, x.d.MaxTokens = x.class.String(), x.req.MaxTokens
+	x.rawTokens = x.req.PromptTokens()
+	x.d.PromptTokens = x.rawTokens
+	if usual := x.snap.usual; usual != nil {
+		x.d.PromptTokens = usual.routing.PromptTokens(x.rawTokens)
+	}
+	x.readPrompt()
 	return nil
 }
 
-// choosePool resolves the request's names to a tier or pool that the tenant may
-// use and that speaks the dialect.
+// choosePool resolves the request's names, or its content, to a tier or pool
+// that the tenant may use and that speaks the dialect.
 func (x *exchange) choosePool() error {
 	x.d.RequestedModel = "other"
-	v, err := x.snap.catalog.Resolve(tiers.Query{
-		Model: x.req.Model, Header: x.r.Header.Get("X-Model-Tier"),
-		Allowed: x.tenant.MayUseTier, AllowedModel: x.tenant.MayUseModel,
-	})
-	if errors.Is(err, tiers.ErrUnknownModel) {
+	v, err := x.resolve()
+	x.verdict, x.pool = v, x.snap.byName[v.Target]
+	switch {
+	case errors.Is(err, tiers.ErrUnknownModel):
 		return modelNotFound(x.req.Model)
-	}
-	if err != nil {
+	case errors.Is(err, tiers.ErrTooLong):
+		// The estimate may be wrong, and the engine knows: only what is far too
+		// long is refused here.
+		if x.surelyTooLong(x.pool) {
+			return x.tooLong()
+		}
+	case err != nil:
 		return err
 	}
-	x.verdict, x.pool = v, x.snap.byName[v.Target]
 	x.d.RequestedModel, x.d.Rule, x.d.RuleNote = x.req.Model, v.Rule, v.Note
 	if !x.pool.served[x.dialect] && x.req.Model == "" {
 		if other := x.snap.serving(x.dialect, x.tenant); other != nil {
@@ -101,6 +113,7 @@ func (x *exchange) choosePool() error {
 	if x.d.Model == "" {
 		x.d.Model = x.req.Model
 	}
+	x.s.metrics.Decided(x.d.Tier, x.d.Rule)
 	if !x.pool.served[x.dialect] {
 		return &openai.Error{Code: openai.CodeEndpointNotSupported, Param: "model",
 			Message: "The model " + quoted(x.req.Model) + " is not served on " + x.r.URL.Path + "; it is served on: " + x.pool.servedPaths() + "."}
@@ -108,20 +121,42 @@ func (x *exchange) choosePool() error {
 	return nil
 }
 
-// outputTokensPrior is what an answer is booked at when the client names no
-// bound, and at most when it does: answers end long before large bounds.
-const outputTokensPrior = 256
+// resolve asks the catalogue where the request goes. One that continues a
+// stored response and leaves its tier to the gateway goes where that lies.
+func (x *exchange) resolve() (tiers.Verdict, error) {
+	q := tiers.Query{
+		Model: x.req.Model, Header: x.r.Header.Get("X-Model-Tier"),
+		Allowed: x.tenant.MayUseTier, AllowedModel: x.tenant.MayUseModel,
+		Features: x.features(), Chats: x.s.chats, Fits: x.fits, Available: x.available, Explain: x.explanation != nil,
+	}
+	v, err := x.snap.catalog.Resolve(q)
+	at, known := x.s.stored.get(x.req.PreviousResponseID)
+	if err != nil || !known || at.tenant != x.tenant.Name || at.pool == v.Target || !x.snap.catalog.Classifies(q) {
+		return v, err
+	}
+	q.Model, q.Header, q.Features = at.pool, "", nil
+	if home, err := x.snap.catalog.Resolve(q); err == nil && home.Target == at.pool {
+		home.Rule, home.Note = "sticky", v.Rule+" asked for "+v.Target
+		return home, nil
+	}
+	return v, nil
+}
+
+// available tells whether a tier or pool can take requests, now or after a
+// release.
+func (x *exchange) available(target string) bool {
+	return x.snap.byName[target].routing.Up(x.start)
+}
 
 // anonymous is who asks without a known key where none is required.
 func anonymous() *tenants.Tenant { return &tenants.Tenant{Name: "anonymous"} }
 
 // gather collects the facts that the policy decides by, and starts the clocks.
 func (x *exchange) gather() {
-	output := int64(outputTokensPrior)
-	if x.req.MaxTokens > 0 {
-		output = min(output, x.req.MaxTokens)
-	}
-	x.facts = routing.Request{Rand: x.s.rand(), PromptTokens: x.d.PromptTokens, OutputTokens: output, Stream: x.req.Stream}
+	x.d.PromptTokens = x.pool.routing.PromptTokens(x.rawTokens)
+	x.facts = routing.Request{Rand: x.s.rand(), Stream: x.req.Stream, Model: nameHash(x.d.Model),
+		PromptTokens: x.d.PromptTokens, OutputTokens: x.pool.routing.OutputTokens(x.req.MaxTokens)}
+	x.setBlocks()
 	if x.req.Stream && eventful(x.dialect) {
 		x.answer.startBeats(x.pool.HeartbeatAfter, func() { h := setInto(x.w.Header()); x.openHeaders(&h) })
 	}

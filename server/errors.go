@@ -49,7 +49,11 @@ func shuttingDown() *openai.Error {
 // noWorker says why no worker could be picked.
 func (x *exchange) noWorker(err error) error {
 	var cooled *routing.CooledError
+	var open *routing.OpenError
 	switch {
+	case errors.As(err, &open):
+		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: max(time.Until(open.Until), time.Second), Cause: err,
+			Message: "All workers of " + quoted(x.pool.Name) + " failed too often and are left alone for a while. Try again later."}
 	case errors.As(err, &cooled):
 		wait := max(time.Until(cooled.Until), time.Second)
 		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: wait, Cause: err,

@@ -38,13 +38,19 @@ type exchange struct {
 	prefixed    bool
 	prefixClass tenants.Class
 
-	tenant  *tenants.Tenant
-	class   tenants.Class
-	req     *openai.Request
-	verdict tiers.Verdict
-	pool    *pool
-	facts   routing.Request
-	tried   []*routing.Worker
+	tenant *tenants.Tenant
+	class  tenants.Class
+	req    *openai.Request
+	prompt *prompt // nil before it was read
+
+	rawTokens int64 // of the prompt, estimated by its characters alone
+	verdict   tiers.Verdict
+	pool      *pool
+	facts     routing.Request
+	tried     []*routing.Worker
+	held      *attempt // failed, and what it says of its worker is held back
+
+	explanation *Explanation // of a request that is explained and not sent; nil for all others
 
 	answer answer
 	usage  openai.Usage
@@ -60,6 +66,7 @@ func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) 
 	x.d = routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
 		RequestID: x.requestID(), Dialect: d.String(), Outcome: routing.Refused}
 	x.answer.init(w, d, x.snap.file.Timeouts.ClientStall)
+	x.explanation, _ = r.Context().Value(explainKey{}).(*Explanation)
 	if s.draining.Load() {
 		w.Header()["Connection"] = []string{"close"}
 	}
@@ -119,6 +126,10 @@ func (x *exchange) end() {
 	x.answer.stopBeats()
 	x.leaveBody()
 	x.record()
+	if x.prompt != nil {
+		x.s.scratch.putPrompt(x.prompt)
+		x.prompt = nil
+	}
 	x.s.inflight.Add(-1)
 	x.s.metrics.Inflight.Dec()
 	if x.answer.abort {

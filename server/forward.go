@@ -16,33 +16,58 @@ import (
 // forward sends the request to workers of its pool until one has answered, the
 // attempts or the retry budget are spent, or the client has part of an answer.
 func (x *exchange) forward() error {
+	if x.explanation != nil {
+		return x.explainOnly()
+	}
 	x.setDeadline()
 	x.s.budget.request()
 	if err := x.stayWithStored(); err != nil {
 		return err
 	}
-	var last *failure
+	defer x.judgeHeld()
 	for n := 1; ; n++ {
 		x.facts.Now = time.Now()
 		lease, err := x.pool.routing.Acquire(&x.facts, x.tried...)
 		if err != nil {
-			if n == 1 {
+			if x.held == nil {
 				return x.noWorker(err)
 			}
-			return last.err
+			return x.held.f.err
 		}
-		f := x.attempt(lease.Ref().(*member), &lease)
-		if f == nil {
+		a := x.attempt(lease.Ref().(*member), &lease)
+		if a.f == nil {
 			return nil
 		}
-		last = f
-		if !x.mayRetry(f, n) {
+		retry := x.mayRetry(a.f, n)
+		x.hold(a)
+		if !retry {
 			// The SDKs would multiply the gateway's attempts by their own.
-			f.err.NoRetry = n > 1 && f.cool == 0
-			return f.err
+			a.f.err.NoRetry = n > 1 && a.f.cool == 0
+			return a.f.err
 		}
 		x.tried = append(x.tried, lease.Worker())
 		x.pool.series.Retries.Inc()
+	}
+}
+
+// hold keeps back what a failed attempt says of its worker until another worker
+// was asked. Two workers that answer the same request with the same 5xx say
+// that the request is at fault: engines answer mistakes of clients with 500,
+// and one client must not be able to shut all workers out.
+func (x *exchange) hold(a *attempt) {
+	if x.held != nil && a.f.answered() && a.f.status == x.held.f.status {
+		x.held.f.blame = excluded("two workers answered %d to the same request", a.f.status)
+		a.f.blame = x.held.f.blame
+	}
+	x.judgeHeld()
+	x.held = a
+}
+
+// judgeHeld gives the verdict that was held back.
+func (x *exchange) judgeHeld() {
+	if x.held != nil {
+		x.held.judge()
+		x.held = nil
 	}
 }
 
@@ -51,10 +76,12 @@ func (x *exchange) forward() error {
 func (x *exchange) forwardTo(m *member) error {
 	x.setDeadline()
 	var none routing.Lease
-	if f := x.attempt(m, &none); f != nil {
-		return f.err
+	a := x.attempt(m, &none)
+	if a.f == nil {
+		return nil
 	}
-	return nil
+	a.judge()
+	return a.f.err
 }
 
 // setDeadline bounds the whole exchange. What the client's SDK says it waits
@@ -109,21 +136,21 @@ func (x *exchange) once() bool {
 		x.dialect == openai.Other && x.r.Method != http.MethodGet && x.r.Method != http.MethodHead
 }
 
-// attempt sends the request to one worker and relays its answer. nil means
-// that the client has its answer, whole or cut.
-func (x *exchange) attempt(m *member, lease *routing.Lease) *failure {
+// attempt sends the request to one worker and relays its answer. Without a
+// failure the client has its answer, whole or cut, and the attempt is settled;
+// with one its verdict is owed.
+func (x *exchange) attempt(m *member, lease *routing.Lease) *attempt {
 	started := time.Now()
 	x.d.Worker, x.d.Reason = m.name, string(lease.Reason())
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx}
 	a.watch.start(cancel, x.snap.file.Timeouts.FirstByte, x.patience)
-	// settle releases with the verdict; this one is for a panic.
-	defer lease.Release(routing.Result{Err: routing.ErrExcluded})
+	defer a.give() // for a panic
 	defer cancel(nil)
 	defer a.watch.stop()
 	f := a.exchange()
 	a.settle(f)
-	return f
+	return a
 }
 
 // attempt is one try on one worker.
@@ -138,6 +165,10 @@ type attempt struct {
 	status  int
 	headAt  time.Time
 	blame   error // of an answer that was relayed: nil, ErrExcluded or the worker's fault
+	f       *failure
+	usage   openai.Usage // as the engine reported it
+	settled bool         // the attempt ended without a panic
+	judged  bool
 }
 
 // exchange sends the request and relays the answer.
@@ -179,19 +210,52 @@ func (a *attempt) send(account bool) (*workers.Response, error) {
 	return resp, err
 }
 
-// settle gives the lease back with the verdict and writes the attempt down.
-func (a *attempt) settle(f *failure) {
-	blame := a.blame
-	if f != nil {
-		blame = f.blame
-		if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.othersThan(w.ID())) {
-			a.x.pool.routing.Cool(w, time.Now().Add(f.cool))
-		}
-		if f.suspect {
-			a.m.worker.Suspect()
-		}
+// answered says that the worker answered, well when err is nil: the verdict
+// that was held back of the worker before it is due.
+func (a *attempt) answered(err error) {
+	if h := a.x.held; h != nil && errors.Is(err, routing.ErrExcluded) && h.f.answered() {
+		h.f.blame = excluded("another worker refused the request that this one answered with %d", h.f.status)
 	}
-	a.lease.Release(routing.Result{Err: blame})
+	a.x.judgeHeld()
+	a.lease.Answered(time.Now(), err)
+}
+
+// settle gives the load back and writes the attempt down. The verdict follows
+// at once unless the attempt failed: then judge gives it.
+func (a *attempt) settle(f *failure) {
+	a.settled, a.f = true, f
+	try := routing.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Candidates: a.lease.Candidates(), Status: a.status}
+	if !a.headAt.IsZero() {
+		try.DurationMs = ms(a.headAt.Sub(a.started))
+	} else {
+		try.DurationMs = ms(time.Since(a.started))
+	}
+	a.x.d.Attempts = append(a.x.d.Attempts, try)
+	if f == nil {
+		a.judge()
+		return
+	}
+	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.othersThan(w.ID())) {
+		a.x.pool.routing.Cool(w, time.Now().Add(f.cool))
+	}
+	if f.suspect {
+		a.m.worker.Suspect()
+	}
+	a.lease.Unbook()
+}
+
+// judge gives the lease back with the verdict on the worker, once.
+func (a *attempt) judge() {
+	if a.judged {
+		return
+	}
+	a.judged = true
+	blame := a.blame
+	if a.f != nil {
+		blame = a.f.blame
+	}
+	a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.req != nil && !a.x.req.Media,
+		PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
 	switch {
 	case blame == nil:
 		a.m.series.OK.Inc()
@@ -200,16 +264,20 @@ func (a *attempt) settle(f *failure) {
 	default:
 		a.m.series.Error.Inc()
 	}
-	try := routing.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Candidates: a.lease.Candidates(), Status: a.status}
-	if !a.headAt.IsZero() {
-		try.DurationMs = ms(a.headAt.Sub(a.started))
-	} else {
-		try.DurationMs = ms(time.Since(a.started))
-	}
 	if blame != nil {
-		try.Error = blame.Error()
+		for i := range a.x.d.Attempts { // no worker is asked twice
+			if try := &a.x.d.Attempts[i]; try.Worker == a.m.name {
+				try.Error = blame.Error()
+			}
+		}
 	}
-	a.x.d.Attempts = append(a.x.d.Attempts, try)
+}
+
+// give gives the lease back after a panic.
+func (a *attempt) give() {
+	if !a.settled {
+		a.lease.Release(routing.Result{At: time.Now(), Err: routing.ErrExcluded})
+	}
 }
 
 // othersThan tells whether the pool has another worker that takes requests now.
@@ -237,7 +305,7 @@ func (a *attempt) account(u openai.Usage) {
 	if a.x.d.Rule == ruleStored {
 		return
 	}
-	a.x.usage = u
+	a.x.usage, a.usage = u, u
 	a.m.series.Prompt.Add(float64(u.Prompt))
 	a.m.series.Cached.Add(float64(u.Cached))
 	a.m.series.Output.Add(float64(u.Output))

@@ -23,13 +23,13 @@ func (a *attempt) relay(resp *workers.Response) *failure {
 	kind := mediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case a.x.dialect == openai.Other:
-		return a.relayRaw(resp)
+		return a.relayRaw(resp, nil)
 	case kind == "text/event-stream" && (a.x.dialect == openai.Audio || a.x.dialect == openai.Images):
-		return a.relayRaw(resp)
+		return a.relayRaw(resp, nil)
 	case kind == "text/event-stream":
 		return a.relayStream(resp)
 	case a.x.dialect == openai.Audio || a.x.dialect == openai.Images:
-		return a.relayRaw(resp)
+		return a.relayRaw(resp, nil)
 	case kind == "application/json" || kind == "":
 		return a.relayWhole(resp)
 	}
@@ -58,7 +58,7 @@ func (a *attempt) refusal(resp *workers.Response) *failure {
 	}
 	body := a.readRefusal(resp)
 	a.blame = f.blame
-	a.lease.Answered(f.blame)
+	a.answered(f.blame)
 	a.passRefusal(resp, body)
 	a.x.d.Cause = f.blame.Error()
 	return nil
@@ -66,7 +66,7 @@ func (a *attempt) refusal(resp *workers.Response) *failure {
 
 // passRaw gives the client a 4xx of a path that is passed untouched, as it is.
 func (a *attempt) passRaw(resp *workers.Response, blame error) *failure {
-	f := a.relayRaw(resp)
+	f := a.relayRaw(resp, blame)
 	if f == nil && a.blame == nil {
 		a.blame, a.x.d.Outcome = blame, routing.Refused
 	}
@@ -149,7 +149,7 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	if !a.x.answer.hold() {
 		return protocolFailure("a whole answer where a stream was asked for and has been opened")
 	}
-	a.lease.Answered(nil)
+	a.answered(nil)
 	a.firstContent()
 	if answer.HasUsage {
 		a.account(answer.Usage)
@@ -207,7 +207,7 @@ func (a *attempt) engineError(e openai.EngineError, body []byte) *failure {
 		return &f
 	}
 	a.blame = f.blame
-	a.lease.Answered(f.blame)
+	a.answered(f.blame)
 	a.passRefusal(&workers.Response{Status: e.Status, Header: http.Header{}}, body)
 	return nil
 }
@@ -236,8 +236,8 @@ func (a *attempt) remember(id string) {
 }
 
 // relayRaw copies an answer that is not looked into, and flushes what has come
-// whenever the worker pauses.
-func (a *attempt) relayRaw(resp *workers.Response) *failure {
+// whenever the worker pauses. blame is what its status says of the worker.
+func (a *attempt) relayRaw(resp *workers.Response, blame error) *failure {
 	x := a.x
 	x.answer.stopBeats() // there is no place for a comment in bytes that are not looked into
 	kept := x.s.scratch.copies.Get().(*[]byte)
@@ -248,7 +248,7 @@ func (a *attempt) relayRaw(resp *workers.Response) *failure {
 	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
 		return a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
 	}
-	a.lease.Answered(nil)
+	a.answered(blame)
 	a.firstContent()
 	x.answer.head(resp.Status, func(h http.Header) {
 		clientHeader(h, resp.Header)

@@ -92,6 +92,7 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 	s.open()
 	if mark.Has(openai.MarkContent) && !s.content {
 		s.content = true
+		s.answered(nil)
 		s.firstContent()
 	}
 	switch {
@@ -115,13 +116,11 @@ func (s *stream) terminated() bool {
 	return s.x.dialect == openai.Chat || s.x.dialect == openai.Completions
 }
 
-// open sends the status with the first event. From here on the worker has
-// answered.
+// open sends the status with the first event.
 func (s *stream) open() {
 	if s.x.answer.committed() {
 		return
 	}
-	s.lease.Answered(nil)
 	s.x.answer.head(http.StatusOK, func(h http.Header) {
 		clientHeader(h, s.resp.Header)
 		set := setInto(h)
@@ -158,6 +157,7 @@ func (s *stream) proven() bool {
 
 // finish books a stream that the client has whole.
 func (s *stream) finish(end telemetry.StreamEnd) {
+	s.answered(nil) // a stream may end well without any content
 	if u, ok := s.tracker.Usage(); ok {
 		s.account(u)
 	}

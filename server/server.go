@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"log/slog"
 	"net"
@@ -16,9 +17,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tierway/breaker"
 	"tierway/config"
 	"tierway/routing"
 	"tierway/telemetry"
+	"tierway/tiers"
 	"tierway/workers"
 )
 
@@ -46,9 +49,14 @@ type Server struct {
 	scratch  *scratch
 	inflight atomic.Int64
 
-	mu      sync.Mutex // guards the two maps, which only Apply writes
-	members map[*workers.Worker]*member
-	pools   map[string]*routing.Pool
+	chats  *tiers.Chats
+	tokens *vocabularies
+	seed   maphash.Seed // of hashes that stay in the process
+
+	mu       sync.Mutex // guards the maps, which only apply writes
+	members  map[*workers.Worker]*member
+	pools    map[string]*routing.Pool
+	breakers map[string]*breaker.Group
 
 	draining atomic.Bool
 	cut      context.Context // ends when the drain timeout has passed
@@ -77,8 +85,11 @@ func New(o Options) (*Server, error) {
 		log: o.Log, metrics: o.Metrics, rand: o.Rand,
 		stored:  newStoredAnswers(storedAnswersMax),
 		scratch: newScratch(),
+		chats:   tiers.NewChats(tiers.MaxChats),
+		tokens:  newVocabularies(),
+		seed:    maphash.MakeSeed(),
 		members: map[*workers.Worker]*member{},
-		pools:   map[string]*routing.Pool{},
+		pools:   map[string]*routing.Pool{}, breakers: map[string]*breaker.Group{},
 	}
 	if o.Access != nil {
 		s.access = newAccessLog(o.Access)
@@ -174,6 +185,12 @@ func (s *Server) Run(ctx context.Context) error {
 	fleetCtx, stopFleet := context.WithCancel(context.Background())
 	var owned sync.WaitGroup
 	owned.Go(func() { s.fleet.Run(fleetCtx) })
+	owned.Go(func() { s.pollBreakers(fleetCtx.Done()) })
+	owned.Go(func() {
+		if err := s.tokens.load(s.snapshot.Load().vocabulary); err != nil {
+			s.log.Error("prompts near a threshold are estimated only", "cause", err.Error())
+		}
+	})
 	logged := make(chan struct{})
 	if s.access != nil {
 		owned.Go(func() { s.access.run(logged) })

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tierway/breaker"
 	"tierway/config"
 	"tierway/openai"
 	"tierway/routing"
@@ -25,12 +26,16 @@ type snapshot struct {
 	catalog   *tiers.Catalog
 	pools     []*pool // tiers in order, then pools
 	byName    map[string]*pool
+
+	vocabulary string // counts prompts near a threshold; "" when there is no threshold
+	usual      *pool  // the default tier; nil without tiers
 }
 
 // pool is one tier or pool of a snapshot.
 type pool struct {
 	config.Pool
-	routing *routing.Pool // outlives the snapshot
+	routing *routing.Pool  // outlives the snapshot
+	gates   *breaker.Group // likewise
 	series  *telemetry.Tier
 	served  [openai.Audio + 1]bool
 }
@@ -40,6 +45,7 @@ type member struct {
 	worker *workers.Worker
 	name   string
 	series *telemetry.Worker
+	gate   *breaker.Breaker
 	// refuses is set when the engine answered 400 to a field that was added
 	// for accounting; nothing is added for it again.
 	refuses atomic.Bool
@@ -83,7 +89,11 @@ func (s *Server) apply(f *config.File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, p := range resolved {
-		snap.add(s.poolLocked(p, policies[i]))
+		snap.add(s.poolLocked(p, policies[i], f.Breaker))
+	}
+	if len(f.Tiers) > 1 {
+		snap.usual = snap.byName[snap.catalog.Default()]
+		snap.vocabulary = openai.VocabularyOf(snap.usual.Model)
 	}
 	s.snapshot.Store(snap)
 	return nil
@@ -95,12 +105,13 @@ func (snap *snapshot) add(p *pool) {
 }
 
 // poolLocked configures the long-lived pool of that name, or makes it.
-func (s *Server) poolLocked(c config.Pool, policy routing.Policy) *pool {
+func (s *Server) poolLocked(c config.Pool, policy routing.Policy, limits breaker.Config) *pool {
 	p := &pool{Pool: c, series: s.metrics.Tier(c.Name, dialects, outcomes)}
 	for _, d := range c.Serves {
 		p.served[d] = true
 	}
 	var members []routing.Member
+	var gated []breaker.Member
 	for _, spec := range c.Workers {
 		w := s.fleet.Get(spec.Name)
 		m := s.members[w]
@@ -109,7 +120,14 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy) *pool {
 			s.members[w] = m
 		}
 		m.timed.Store(c.Engine == openai.EngineLlamaCpp || m.timed.Load())
-		members = append(members, routing.Member{ID: spec.Name, Weight: *spec.Weight, MaxInflight: spec.MaxInflight, Ref: m})
+		members = append(members, routing.Member{ID: spec.Name, Weight: *spec.Weight, Group: spec.Priority,
+			MaxInflight: spec.MaxInflight, Models: modelHashes(spec.Models), Ref: m})
+		gated = append(gated, breaker.Member{ID: spec.Name, Ref: m})
+	}
+	p.gates = s.breakersLocked(c.Name, limits, gated)
+	for i := range members {
+		gate := p.gates.Breaker(members[i].ID, members[i].Ref)
+		members[i].Gate, members[i].Ref.(*member).gate = gate, gate
 	}
 	if p.routing = s.pools[c.Name]; p.routing == nil {
 		p.routing = routing.NewPool(policy, members)
@@ -142,6 +160,17 @@ func (s *Server) observe(w *workers.Worker, st workers.Status) {
 	p.Observe(w.Name(), m, statusOf(st))
 }
 
+// breakerLevel is a state as tierway_worker_breaker shows it.
+func breakerLevel(st breaker.State) int {
+	switch st {
+	case breaker.HalfOpen:
+		return 1
+	case breaker.Open:
+		return 2
+	}
+	return 0
+}
+
 // gauges shows every worker to a scrape.
 func (s *Server) gauges() []telemetry.WorkerGauges {
 	var out []telemetry.WorkerGauges
@@ -149,7 +178,8 @@ func (s *Server) gauges() []telemetry.WorkerGauges {
 	for _, p := range s.snapshot.Load().pools {
 		for _, v := range p.routing.Snapshot(now) {
 			g := telemetry.WorkerGauges{Tier: p.Name, Worker: v.ID, Up: v.Up, Cooling: v.Cooling > 0, Inflight: v.Inflight,
-				PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Waiting: v.Waiting, KVUsage: v.KVUsage}
+				PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Waiting: v.Waiting, KVUsage: v.KVUsage,
+				Breaker: breakerLevel(p.gates.Breaker(v.ID, v.Ref).State()), PrefillRate: v.Rate}
 			if w := s.fleet.Get(v.ID); w != nil {
 				g.Running = w.Status().Running
 			}

@@ -22,7 +22,11 @@ type failure struct {
 	cool    time.Duration // the worker gets nothing for so long
 	demote  bool          // cool only where another worker can take over
 	suspect bool          // its health is to be asked at once
+	status  int           // of the worker's answer; 0 without one
 }
+
+// answered tells whether the worker itself answered with a 5xx.
+func (f *failure) answered() bool { return f.status >= 500 }
 
 const (
 	// coolMax bounds what a worker may ask for by Retry-After: after it the
@@ -44,7 +48,7 @@ func excluded(format string, args ...any) error {
 // classification of answers; passes is true for those that go to the client as
 // they are.
 func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure, passes bool) {
-	f.left = true
+	f.left, f.status = true, status
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		f.blame, f.retry = excluded("the worker refused the gateway's key with %d", status), true

@@ -13,6 +13,8 @@ type WorkerGauges struct {
 	Waiting       int   // the engine's own queue, as scraped
 	Running       int   // the engine's running requests, as scraped
 	KVUsage       float64
+	Breaker       int     // 0 closed, 1 half-open, 2 open
+	PrefillRate   float64 // learned, tokens/s
 }
 
 // fleetCollector reads the workers when a scrape comes, so that no gauge goes
@@ -33,11 +35,13 @@ var fleetGauges = [...][2]string{
 	{"tierway_worker_engine_waiting", "Requests in the engine's own queue, as it reports them."},
 	{"tierway_worker_engine_running", "Requests that the engine runs, as it reports them."},
 	{"tierway_worker_kv_usage", "Share of the engine's KV cache in use, 0 to 1, as it reports it."},
+	{"tierway_worker_breaker", "The worker's circuit breaker: 0 closed, 1 half-open, 2 open."},
+	{"tierway_worker_prefill_rate", "Prompt tokens a second that the worker prefills, as learned from its streams."},
 }
 
 func (g WorkerGauges) values() [len(fleetGauges)]float64 {
 	return [...]float64{flag(g.Up), flag(g.Cooling), float64(g.Inflight), float64(g.PendingTokens),
-		float64(g.OutputTokens), float64(g.Waiting), float64(g.Running), g.KVUsage}
+		float64(g.OutputTokens), float64(g.Waiting), float64(g.Running), g.KVUsage, float64(g.Breaker), g.PrefillRate}
 }
 
 func flag(b bool) float64 {

@@ -39,6 +39,8 @@ type Metrics struct {
 	tokens    *prometheus.CounterVec
 	retries   *prometheus.CounterVec
 	ends      *prometheus.CounterVec
+	breakers  *prometheus.CounterVec
+	decisions *prometheus.CounterVec
 }
 
 // New returns the metrics of a process that runs the given version.
@@ -71,12 +73,16 @@ func New(version string) *Metrics {
 			Name: "tierway_retries_total", Help: "Attempts after the first."}, []string{"tier"}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tierway_stream_end_total", Help: "Ended streams by reason: proven, completed (terminator added), truncated, client_gone, error."}, []string{"reason"}),
+		breakers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tierway_breaker_transitions_total", Help: "Changes of a worker's circuit breaker by the state that it took: closed, half_open, open."}, []string{"tier", "worker", "to"}),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tierway_tier_decisions_total", Help: "Requests by the tier or pool that they were given and the rule that gave it."}, []string{"tier", "rule"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tierway_build_info", Help: "Always 1; the label is the version.", ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)
 	m.registry.MustRegister(m.Started, m.Inflight, m.Overhead, m.Panics, m.RetryBudgetExhausted, m.AuthFailures,
-		m.requests, m.durations, m.ttft, m.attempts, m.tokens, m.retries, m.ends, build,
+		m.requests, m.durations, m.ttft, m.attempts, m.tokens, m.retries, m.ends, m.breakers, m.decisions, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -129,11 +135,24 @@ type Worker struct {
 	OK, Error, Excluded    prometheus.Counter
 	Prompt, Cached, Output prometheus.Counter
 	TTFT                   prometheus.Observer
+
+	breaker map[string]prometheus.Counter
 }
+
+// Breaker counts that the worker's circuit breaker took a state.
+func (w *Worker) Breaker(to string) {
+	if c := w.breaker[to]; c != nil {
+		c.Inc()
+	}
+}
+
+// Decided counts a request that a rule gave to a tier or pool. Both come from
+// the configuration.
+func (m *Metrics) Decided(tier, rule string) { m.decisions.WithLabelValues(tier, rule).Inc() }
 
 // Worker resolves the series of one worker of a tier.
 func (m *Metrics) Worker(tier, worker string) *Worker {
-	return &Worker{
+	w := &Worker{
 		OK:       m.attempts.WithLabelValues(tier, worker, "ok"),
 		Error:    m.attempts.WithLabelValues(tier, worker, "error"),
 		Excluded: m.attempts.WithLabelValues(tier, worker, "excluded"),
@@ -141,7 +160,12 @@ func (m *Metrics) Worker(tier, worker string) *Worker {
 		Cached:   m.tokens.WithLabelValues(tier, worker, "cached"),
 		Output:   m.tokens.WithLabelValues(tier, worker, "output"),
 		TTFT:     m.ttft.WithLabelValues(tier, worker),
+		breaker:  map[string]prometheus.Counter{},
 	}
+	for _, to := range [...]string{"closed", "half_open", "open"} {
+		w.breaker[to] = m.breakers.WithLabelValues(tier, worker, to)
+	}
+	return w
 }
 
 // StreamEnd is why a stream ended, as tierway_stream_end_total counts it.

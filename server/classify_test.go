@@ -1,0 +1,191 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"tierway/engines"
+)
+
+// newTieredRig is a rig of three tiers of one worker each.
+func newTieredRig(t *testing.T, more string) *rig {
+	t.Helper()
+	var list strings.Builder
+	for i, tier := range []string{"small", "medium", "large"} {
+		w := httptest.NewServer(engines.New(engines.Config{Name: tier, AnyModel: true, Seed: 1}))
+		t.Cleanup(w.Close)
+		fmt.Fprintf(&list, "  - { name: %s, model: %s-model, context: %d, workers: [ { name: %s-0, url: %q } ] }\n", tier, tier, 8000<<(2*i), tier, w.URL)
+	}
+	return newRig(t, "auth: { required: false }\nhealth: { path: \"off\" }\ntiers:\n"+list.String()+"models: { \"gpt-*\": small }\n"+more+"# %s\n")
+}
+
+// ask is a chat of one turn.
+func ask(model, text string, more string) string {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%s}]%s}`, model, b, more)
+}
+
+// explained asks a rig's server to explain a request.
+func (r *rig) explained(path, body string, headers ...string) *Explanation {
+	r.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	return r.Explain(req)
+}
+
+// tierOf is the tier that an answer came from, and the rule that chose it.
+func tierOf(got answered) (tier, rule string) {
+	rule, _, _ = strings.Cut(got.header.Get("X-Tier-Reason"), ";") // the note follows
+	return got.header.Get("X-Model-Tier"), rule
+}
+
+// TestARequestIsExplainedAsItIsSent: every rule decides, what is explained is
+// what happens, and explaining sends nothing and changes nothing.
+func TestARequestIsExplainedAsItIsSent(t *testing.T) {
+	const words = "a few plain words about the weather in spring and what the garden needs then "
+	for _, c := range []struct {
+		name, body, header string
+		tier, rule         string
+	}{
+		{name: "nothing to go by", body: ask("auto", "Hi", ""), tier: "small", rule: "default"},
+		{name: "a long prompt", body: ask("auto", strings.Repeat(words, 350), ""), tier: "medium", rule: "prompt_tokens"},
+		{name: "a very long prompt", body: ask("auto", strings.Repeat(words, 1200), ""), tier: "large", rule: "prompt_tokens"},
+		{name: "a long answer", body: ask("auto", "Hi", `,"max_tokens":2001`), tier: "large", rule: "max_tokens"},
+		{name: "a longish answer", body: ask("auto", "Hi", `,"max_completion_tokens":501`), tier: "medium", rule: "max_tokens"},
+		{name: "a keyword", body: ask("auto", "Implement a function in Python that sorts a list of numbers", ""), tier: "large", rule: "keyword:code"},
+		{name: "a header", body: ask("auto", "Hi", ""), header: "LARGE", tier: "large", rule: "header"},
+		{name: "a tier's name", body: ask("medium", "Hi", ""), tier: "medium", rule: "model"},
+		{name: "an alias", body: ask("gpt-4o", "Hi", ""), tier: "small", rule: "alias"},
+		{name: "an alias whose context is too short", body: ask("gpt-4o", strings.Repeat(words, 600), ""), tier: "medium", rule: "context"},
+		{name: "an answer that the context does not hold", body: ask("small", "Hi", `,"max_tokens":8000`), tier: "medium", rule: "context"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newTieredRig(t, "")
+			var headers []string
+			if c.header != "" {
+				headers = []string{"X-Model-Tier", c.header}
+			}
+			e := r.explained("/v1/chat/completions", c.body, headers...)
+			if e.Tier != c.tier || e.Rule != c.rule || e.Worker != c.tier+"-0" || e.Status != 0 {
+				t.Errorf("explained as %+v, want %s by %s", e, c.tier, c.rule)
+			}
+			got := r.post("/v1/chat/completions", c.body, headers...)
+			if got.status != http.StatusOK {
+				t.Fatalf("the status is %d: %s", got.status, got.body)
+			}
+			tier, rule := tierOf(got)
+			if worker := got.header.Get("X-Routed-To"); tier != e.Tier || rule != e.Rule || worker != e.Worker {
+				t.Errorf("sent to %s of %s by %s, explained as %s of %s by %s", worker, tier, rule, e.Worker, e.Tier, e.Rule)
+			}
+		})
+	}
+}
+
+// TestAChatStaysAtItsTier: what was asked before keeps a chat from falling, by
+// its session's id or by its own beginning.
+func TestAChatStaysAtItsTier(t *testing.T) {
+	first := `{"role":"user","content":"Implement a function in Python that sorts a list"}`
+	grown := first + `,{"role":"assistant","content":"def f(x): return sorted(x)"},{"role":"user","content":"Thanks, nice."}`
+	chat := func(messages string) string { return `{"model":"auto","messages":[` + messages + `]}` }
+	t.Run("by its beginning", func(t *testing.T) {
+		r := newTieredRig(t, "")
+		r.post("/v1/chat/completions", chat(first))
+		if tier, rule := tierOf(r.post("/v1/chat/completions", chat(grown))); tier != "large" || rule != "sticky" {
+			t.Errorf("the second turn is at %s by %s", tier, rule)
+		}
+		if got := r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks, nice."}`)); got.header.Get("X-Model-Tier") != "small" {
+			t.Errorf("another chat is at %s", got.header.Get("X-Model-Tier"))
+		}
+	})
+	t.Run("by its session", func(t *testing.T) {
+		r := newTieredRig(t, "")
+		r.post("/v1/chat/completions", chat(first), "X-Session-ID", "s1")
+		if tier, rule := tierOf(r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks."}`), "X-Session-ID", "s1")); rule != "sticky" {
+			t.Errorf("the same session is at %s by %s", tier, rule)
+		}
+		if got := r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks."}`), "X-Session-ID", "s2"); got.header.Get("X-Model-Tier") != "small" {
+			t.Errorf("another session is at %s", got.header.Get("X-Model-Tier"))
+		}
+	})
+	t.Run("not when it is turned off", func(t *testing.T) {
+		r := newTieredRig(t, "classifier: { sticky: { enabled: false } }\n")
+		r.post("/v1/chat/completions", chat(first))
+		if got := r.post("/v1/chat/completions", chat(grown)); got.header.Get("X-Model-Tier") != "small" {
+			t.Errorf("the second turn is at %s", got.header.Get("X-Model-Tier"))
+		}
+	})
+}
+
+// TestAFollowUpGoesWhereItsResponseLies: another tier's engine does not know it.
+func TestAFollowUpGoesWhereItsResponseLies(t *testing.T) {
+	r := newTieredRig(t, "")
+	first := r.post("/v1/responses", `{"model":"auto","input":"Implement a function in Python that sorts a list"}`)
+	var made struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal([]byte(first.body), &made); err != nil || first.header.Get("X-Model-Tier") != "large" {
+		t.Fatalf("the first is at %s: %s", first.header.Get("X-Model-Tier"), first.body)
+	}
+	got := r.post("/v1/responses", fmt.Sprintf(`{"model":"auto","input":"Thanks.","previous_response_id":%q}`, made.ID))
+	if tier, rule := tierOf(got); got.status != http.StatusOK || tier != "large" || rule != "sticky" {
+		t.Errorf("the follow-up is at %s by %s: %s", tier, rule, got.body)
+	}
+}
+
+// TestAPromptThatNothingHoldsIsRefused where that is sure, and where the
+// client may not be moved; what an estimate may be wrong about, engines judge.
+func TestAPromptThatNothingHoldsIsRefused(t *testing.T) {
+	r := newTieredRig(t, "")
+	for _, c := range []struct {
+		name, model string
+		tokens      int
+		status      int
+	}{
+		{"far beyond the largest", "auto", 300_000, http.StatusBadRequest},
+		{"far beyond a pinned model", "small-model", 20_000, http.StatusBadRequest},
+		{"just beyond a pinned model", "small-model", 8_200, http.StatusOK},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := r.post("/v1/chat/completions", ask(c.model, strings.Repeat("word", c.tokens), ""))
+			if got.status != c.status {
+				t.Fatalf("the status is %d, want %d: %.300s", got.status, c.status, got.body)
+			}
+			if c.status == http.StatusBadRequest && !strings.Contains(got.body, `"code":"context_length_exceeded"`) {
+				t.Errorf("the error is %s", got.body)
+			}
+		})
+	}
+}
+
+// TestExplainSaysWhyNot: a request that would be refused is explained by its
+// refusal, and nothing of its prompt is in the explanation.
+func TestExplainSaysWhyNot(t *testing.T) {
+	r := newTieredRig(t, "")
+	if e := r.explained("/v1/chat/completions", ask("nobody's", "Hi", "")); e.Status != http.StatusNotFound || !strings.Contains(e.Error, "model_not_found") {
+		t.Errorf("explained as %+v", e)
+	}
+	e := r.explained("/v1/chat/completions", ask("auto", "the secret canary implements a function", ""))
+	text, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "canary") {
+		t.Errorf("the explanation repeats the prompt: %s", text)
+	}
+	if e.Classified == nil || len(e.Classified.Signals) < 3 {
+		t.Errorf("the signals are missing: %s", text)
+	}
+}

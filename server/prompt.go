@@ -1,0 +1,205 @@
+package server
+
+import (
+	"fmt"
+	"hash/maphash"
+	"sync"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/tiers"
+)
+
+// prompt is what was read of a request's prompt, in buffers that exchanges take
+// turns with.
+type prompt struct {
+	chain        []openai.ChainBlock
+	first        int // blocks up to the end of the first turn
+	blocks       []routing.Block
+	turns        []uint64
+	user, system []byte
+	features     tiers.Features
+}
+
+// What is kept between two exchanges: the chain of a prompt of 1 MB, and the two
+// ends of a text.
+const (
+	blocksKept = 2048
+	textKept   = 4 * tiers.TextLimit
+)
+
+// putPrompt gives a prompt's buffers back. Nothing may point into them.
+func (s *scratch) putPrompt(p *prompt) {
+	if cap(p.chain) > blocksKept || cap(p.user) > textKept || cap(p.system) > textKept {
+		return
+	}
+	*p = prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0], user: p.user[:0], system: p.system[:0]}
+	s.prompts.Put(p)
+}
+
+// readPrompt reads the chain of the request's prompt.
+func (x *exchange) readPrompt() {
+	x.prompt = x.s.scratch.prompts.Get().(*prompt)
+	x.prompt.chain, x.prompt.first = x.req.AppendChain(x.prompt.chain[:0], 0)
+}
+
+// setBlocks gives the chain to the policy, with the model in every hash: one
+// prompt has another cache for each model, and for each adapter.
+func (x *exchange) setBlocks() {
+	p := x.prompt
+	if p == nil || len(p.chain) == 0 {
+		return
+	}
+	p.blocks = p.blocks[:0]
+	for _, b := range p.chain {
+		p.blocks = append(p.blocks, routing.Block{Hash: mixed(b.Hash ^ x.facts.Model), End: b.End})
+	}
+	x.facts.Blocks = p.blocks
+	if p.first > 0 {
+		x.facts.Prefix = p.blocks[p.first-1].Hash
+	}
+}
+
+// mixed spreads a hash over all bits: the finalizer of SplitMix64 (Steele, Lea
+// and Flood, 2014).
+func mixed(h uint64) uint64 {
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
+// nameHash is FNV-1a, spread. Every gateway makes the same of one name.
+func nameHash(name string) uint64 {
+	h := uint64(0xcbf29ce484222325)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 0x100000001b3
+	}
+	return mixed(h)
+}
+
+// modelHashes are the names that a worker serves, as routing compares them.
+func modelHashes(names []string) []uint64 {
+	var out []uint64
+	for _, n := range names {
+		out = append(out, nameHash(n))
+	}
+	return out
+}
+
+// features are what the classifier may ask about the request. The text is read
+// only when it does.
+func (x *exchange) features() *tiers.Features {
+	p, req := x.prompt, x.req
+	tenant := maphash.String(x.s.seed, x.tenant.Name)
+	f := &p.features
+	*f = tiers.Features{Now: x.start, PromptTokens: x.d.PromptTokens, MaxTokens: req.MaxTokens,
+		Count: x.countTokens, User: x.userText, System: x.systemText}
+	session := x.r.Header.Get("X-Session-Id")
+	if session == "" {
+		session = req.SessionID
+	}
+	if session == "" {
+		session = req.ConversationID
+	}
+	if session != "" {
+		f.Session = mixed(tenant ^ maphash.String(x.s.seed, session))
+	}
+	p.turns = p.turns[:0]
+	for _, b := range p.chain {
+		if b.Message {
+			p.turns = append(p.turns, mixed(tenant^b.Hash))
+		}
+	}
+	f.Turns = p.turns
+	return f
+}
+
+func (x *exchange) userText() []byte {
+	x.prompt.user = x.req.AppendUserText(x.prompt.user[:0], tiers.TextLimit)
+	return x.prompt.user
+}
+
+func (x *exchange) systemText() []byte {
+	x.prompt.system = x.req.AppendSystemText(x.prompt.system[:0], tiers.TextLimit)
+	return x.prompt.system
+}
+
+// fits tells whether a tier's or pool's context holds the prompt and the output
+// that it allows, as far as the estimate goes.
+func (x *exchange) fits(target string) bool {
+	p := x.snap.byName[target]
+	return p.Context == 0 || p.routing.PromptTokens(x.rawTokens)+x.req.MaxTokens <= p.Context
+}
+
+// surelyTooLong tells whether the prompt is too long though the estimate were
+// too high by a quarter, which is what four characters a token may be off.
+func (x *exchange) surelyTooLong(p *pool) bool {
+	return p.Context > 0 && p.routing.PromptTokens(x.rawTokens)*3/4+x.req.MaxTokens > p.Context
+}
+
+func (x *exchange) tooLong() error {
+	return &openai.Error{Code: openai.CodeContextLengthExceeded, Param: promptField(x.dialect), Message: fmt.Sprintf(
+		"The context of %s is %d tokens; the request has about %d in its prompt and asks for %d. Shorten the prompt, or lower max_tokens.",
+		quoted(x.pool.Name), x.pool.Context, x.pool.routing.PromptTokens(x.rawTokens), x.req.MaxTokens)}
+}
+
+// promptField is where a dialect's prompt stands.
+func promptField(d openai.Dialect) string {
+	switch d {
+	case openai.Chat, openai.Messages:
+		return "messages"
+	case openai.Completions:
+		return "prompt"
+	}
+	return "input"
+}
+
+// countMax bounds the text whose tokens are counted one by one: 64 KB take one
+// or two milliseconds.
+const countMax = 64 << 10
+
+// countTokens counts the prompt's tokens exactly, by the vocabulary that comes
+// nearest to the default tier's model; false while that is not loaded and for
+// prompts that are too long or more than text.
+func (x *exchange) countTokens() (int64, bool) {
+	if x.req.PromptBytes > countMax || x.req.Media {
+		return 0, false
+	}
+	v := x.s.tokens.get(x.snap.vocabulary)
+	if v == nil {
+		return 0, false
+	}
+	return x.req.CountTokens(v), true
+}
+
+// vocabularies are those that were loaded. Until one is, nothing waits for it.
+type vocabularies struct {
+	mu     sync.Mutex
+	byName map[string]*openai.Vocabulary
+}
+
+func newVocabularies() *vocabularies {
+	return &vocabularies{byName: map[string]*openai.Vocabulary{}}
+}
+
+// get returns a vocabulary, nil while it is not loaded.
+func (v *vocabularies) get(name string) *openai.Vocabulary {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.byName[name]
+}
+
+// load loads a vocabulary, which takes some 100 ms; "" is none.
+func (v *vocabularies) load(name string) error {
+	if name == "" || v.get(name) != nil {
+		return nil
+	}
+	loaded, err := openai.LoadVocabulary(name)
+	if err != nil {
+		return fmt.Errorf("loading the vocabulary %s: %w", name, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.byName[name] = loaded
+	return nil
+}
