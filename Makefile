@@ -13,10 +13,10 @@ BENCH ?=
 # Without msgpack gin is 6 MiB smaller, and nothing here speaks it.
 TAGS := -tags nomsgpack
 
-.PHONY: help run build test check soak fuzz bench bench-proxy docs deps clean
+.PHONY: help run build test check soak fuzz bench bench-core bench-proxy bench-classify docs deps clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
 
 run: build ## Build and start the gateway before simulated engines, with nothing to set up
 	@bin/tierway demo
@@ -39,9 +39,15 @@ fuzz: ## Fuzz every parser for FUZZTIME (30s) each
 bench: ## Run the benchmarks of all packages
 	@go test $(TAGS) -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
+bench-core: ## Measure parsing, classification, hashing and booking, with their allocations
+	@go test $(TAGS) -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./bench/core
+
 bench-proxy: build ## Measure the binary beside nginx (BENCH="-memory", "-rounds 7 -seconds 3", "-json")
 	@scripts/nginx.sh
 	@go run $(TAGS) ./bench/proxy $(BENCH)
+
+bench-classify: ## Measure what the classifier's rules are worth on labelled prompts (BENCH="-data DIR -markdown")
+	@go run $(TAGS) ./bench/classify $(BENCH)
 
 docs: ## Write the generated references in docs/ anew
 	@grep -rl --include='*_test.go' UPDATE_DOCS . | xargs -r -n 1 dirname | sort -u | UPDATE_DOCS=1 xargs -r go test $(TAGS) -count=1

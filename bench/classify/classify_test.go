@@ -1,0 +1,286 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 || math.IsNaN(a) && math.IsNaN(b) }
+
+func TestTheWorthOfAnOrderIsTheAreaUnderItsCurve(t *testing.T) {
+	nan := math.NaN()
+	for name, c := range map[string]struct {
+		outcomes []outcome
+		want     worth
+	}{
+		// Half of the prompts hold all of the gap: up to 1 at 0.5, then flat.
+		"perfect": {[]outcome{{4, 1}, {3, 1}, {2, 0}, {1, 0}}, worth{0.75, 0.25, 0.4}},
+		"inverse": {[]outcome{{1, 1}, {2, 1}, {3, 0}, {4, 0}}, worth{0.25, 0.75, 0.9}},
+		// A straight line from 0 to 1 has half of the area below it.
+		"all tied":           {[]outcome{{0, 1}, {0, 0}, {0, 1}, {0, 0}}, worth{0.5, 0.5, 0.8}},
+		"as good everywhere": {[]outcome{{2, 1}, {1, 1}}, worth{0.5, 0.5, 0.8}},
+		// (0, 0), (0.5, 0.75), (1, 1).
+		"tied in pairs": {[]outcome{{2, 1}, {2, 2}, {1, 1}, {1, 0}}, worth{0.625, 1.0 / 3, 0.6}},
+		// Over 1 on the way: (0, 0), (1/3, 1.5), (2/3, 1.5), (1, 1).
+		"the strong one is worse last": {[]outcome{{3, 3}, {2, 0}, {1, -1}}, worth{0.25 + 0.5 + 1.25/3, 1.0 / 9, 1.6 / 9}},
+		// Below 0 on the way: (0, 0), (0.5, -1), (1, 1).
+		"the strong one is worse first": {[]outcome{{2, -1}, {1, 2}}, worth{-0.25, 0.875, 0.95}},
+		"no gap":                        {[]outcome{{2, 1}, {1, -1}}, worth{nan, nan, nan}},
+		"nothing":                       {nil, worth{nan, nan, nan}},
+	} {
+		got := rank(c.outcomes).worth(nil)
+		if !near(got.apgr, c.want.apgr) || !near(got.cpt50, c.want.cpt50) || !near(got.cpt80, c.want.cpt80) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestACountIsAsGoodAsACopy(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var once, copied []outcome
+		times := rapid.SliceOfN(rapid.IntRange(0, 3), 1, 12).Draw(rt, "times")
+		for i, n := range times {
+			o := outcome{float64(len(times) - i), float64(rapid.IntRange(-2, 5).Draw(rt, "gain"))}
+			once = append(once, o)
+			for range n {
+				copied = append(copied, o)
+			}
+		}
+		// Copies are tied, so PGR runs straight through them, as it does with counts.
+		got, want := rank(once).worth(times), rank(copied).worth(nil)
+		if !near(got.apgr, want.apgr) || !near(got.cpt50, want.cpt50) || !near(got.cpt80, want.cpt80) {
+			rt.Errorf("%+v with counts, %+v with copies", got, want)
+		}
+	})
+}
+
+func TestAnOrderAndItsInverseShareTheSquare(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var there, back []outcome
+		for _, gain := range rapid.SliceOfN(rapid.IntRange(0, 4), 1, 20).Draw(rt, "gains") {
+			o := outcome{float64(rapid.IntRange(0, 5).Draw(rt, "score")), float64(gain)}
+			there, back = append(there, o), append(back, outcome{-o.score, o.gain})
+		}
+		a, b := rank(there).worth(nil), rank(back).worth(nil)
+		if !math.IsNaN(a.apgr) && !near(a.apgr+b.apgr, 1) {
+			rt.Errorf("%v and %v", a.apgr, b.apgr)
+		}
+	})
+}
+
+func TestTheSameSeedDrawsTheSameInterval(t *testing.T) {
+	var all []outcome
+	for i := range 40 {
+		all = append(all, outcome{float64(i * 7 % 40), float64(i % 3)})
+	}
+	first, again, other := bootstrap(all, 200, 1), bootstrap(all, 200, 1), bootstrap(all, 200, 2)
+	if first != again {
+		t.Errorf("%+v, then %+v", first, again)
+	}
+	if first.area == other.area {
+		t.Errorf("another seed drew the same: %+v", other)
+	}
+	if a := first.area; a.low >= a.value || a.value >= a.high || a.value != first.apgr {
+		t.Errorf("the interval is not around its value: %+v", a)
+	}
+	if m := bootstrap([]outcome{{1, 1}, {1, 1}}, 50, 1); m.area != (interval{0.5, 0.5, 0.5}) {
+		t.Errorf("prompts that are all alike vary: %+v", m.area)
+	}
+}
+
+func TestQuantiles(t *testing.T) {
+	sorted := make([]float64, 101)
+	for i := range sorted {
+		sorted[i] = float64(i)
+	}
+	if low, high := quantile(sorted, 0.025), quantile(sorted, 0.975); low != 3 || high != 98 {
+		t.Errorf("%v and %v", low, high)
+	}
+	if !math.IsNaN(quantile(nil, 0.5)) {
+		t.Error("nothing has a quantile")
+	}
+}
+
+func TestGSM8KIsReadWithoutTheSeenRows(t *testing.T) {
+	text := "prompt," + weakModel + "," + strongModel + ",x\n" +
+		"a,True,True,\nb,True,True,\nc,True,True,\n\"d,\nd\",False,True,y\ne,True,False,\nf,True,True,\n"
+	s, err := readGSM8K(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []prompt{{"d,\nd", "", 1}, {"e", "", -1}, {"f", "", 0}}
+	if s.left != 3 || len(s.prompts) != 3 || s.prompts[0] != want[0] || s.prompts[1] != want[1] || s.prompts[2] != want[2] {
+		t.Errorf("%+v", s)
+	}
+	for _, bad := range []string{"", "prompt,x\n", text + "g,yes,True,\n", text + "g\n"} {
+		if _, err := readGSM8K(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+func TestMTBenchIsJoinedByQuestionTurnAndModel(t *testing.T) {
+	questions := []question{{81, "writing", []string{"seen", "x"}}, {82, "math", []string{"one", "two"}}}
+	scores, err := readJudgements(strings.NewReader(`{"question_id":82,"model":"` + weakModel + `","turn":1,"score":2}
+{"question_id":82,"model":"` + strongModel + `","turn":1,"score":5,"judgment":"x"}
+{"question_id":82,"model":"` + weakModel + `","turn":2,"score":9.5}
+{"question_id":82,"model":"` + strongModel + `","turn":2,"score":8.5}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, err := mtBench(questions, scores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.left != 1 || len(first.prompts) != 1 || first.prompts[0] != (prompt{"one", "math", 1}) {
+		t.Errorf("%+v", first)
+	}
+	if second.left != 1 || len(second.prompts) != 1 || second.prompts[0] != (prompt{"two", "math", -1}) {
+		t.Errorf("%+v", second)
+	}
+	delete(scores, asked{82, 2, weakModel})
+	if _, _, err := mtBench(questions, scores); err == nil {
+		t.Error("a missing score was taken for one")
+	}
+	if _, err := readJudgements(strings.NewReader(`{"question_id":`)); err == nil {
+		t.Error("half a line was read")
+	}
+}
+
+func TestAbsentDataIsSaidAndNoFailure(t *testing.T) {
+	var out bytes.Buffer
+	folder := filepath.Join(t.TempDir(), "none")
+	if err := run([]string{"-data", folder}, &out); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.Contains(got, "nothing was measured") || !strings.Contains(got, folder) || !strings.Contains(got, "-data") {
+		t.Errorf("it says %q", got)
+	}
+	for _, args := range [][]string{{"x"}, {"-resamples", "3"}, {"-nothing"}} {
+		if _, err := parseOptions(args); err == nil {
+			t.Errorf("%q was taken", args)
+		}
+	}
+}
+
+func TestTheReportHasEveryScorerAndCategory(t *testing.T) {
+	s := set{name: "some", left: 2, prompts: []prompt{
+		{"Write a function that reverses a string in Python.", "coding", 4},
+		{"Write a poem about the code of the sea.", "writing", 0},
+		{"Write a poem about 7 hills.", "writing", 0},
+		{"x^2 + 4x = 12, solve for x", "maths", 2},
+	}}
+	r, err := measure([]set{s}, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := r.results[0]
+	if got := one.all; got.groups != 0.5 || got.lesson != 0.25 || got.gap != 1.5 {
+		t.Errorf("all: %+v", got)
+	}
+	if got := one.parts[1]; got.name != "writing" || got.prompts != 2 || got.groups != 0 || got.lesson != 0.5 || got.gap != 0 {
+		t.Errorf("writing: %+v", got)
+	}
+	// The lesson's only match is a poem: (0.25, 0), then straight to (1, 1).
+	for i, want := range map[int]float64{1: 0.375, 2: 0.375, 5: 0.5} {
+		if got := one.lines[i].apgr; !near(got, want) {
+			t.Errorf("%s: %v, want %v", one.lines[i].name, got, want)
+		}
+	}
+	for _, markdown := range []bool{false, true} {
+		text := r.text(markdown)
+		for _, want := range []string{"some: 4 prompts (2 left out)", "groups, then length (shipped)", "lesson, any match", "prompt length", "digit count", "random", "coding", "writing", "maths", "50 %"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("markdown %v: the report lacks %q:\n%s", markdown, want, text)
+			}
+		}
+		if strings.Contains(text, "|--:|") != markdown {
+			t.Errorf("markdown %v:\n%s", markdown, text)
+		}
+	}
+}
+
+func TestScorersRankAsTheirNamesSay(t *testing.T) {
+	groups, err := newJudge("groups")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lesson, err := newJudge("lesson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const both = "Calculate this and debug that program, 12 times 3"
+	for i, want := range []float64{-1, 1, 2, float64(len(both)), 3, 0} {
+		if got := scorers(groups, lesson)[i].score(both); i > 0 && got != want {
+			t.Errorf("%s: %v, want %v", scorers(groups, lesson)[i].name, got, want)
+		}
+	}
+	shipped := scorers(groups, lesson)[0].score
+	short, long, other := shipped("Write a function in Python."), shipped("Write a short function in Python, please."), shipped("Write a very, very long letter to my aunt about the sea, please.")
+	if !(short > 1 && long > short && other < 0.5 && other > 0) {
+		t.Errorf("scores %v, %v and %v", short, long, other)
+	}
+}
+
+// labelled reads the sets; where the data is not there, the test is skipped.
+func labelled(t *testing.T) []set {
+	t.Helper()
+	sets, err := load("../../../shared/data")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the labelled prompts are not there")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sets
+}
+
+func TestTheDataIsRead(t *testing.T) {
+	sets := labelled(t)
+	for i, want := range []int{1307, 72, 72} {
+		if got := len(sets[i].prompts); got != want {
+			t.Errorf("%s has %d prompts, want %d", sets[i].name, got, want)
+		}
+	}
+	// Length and digits need no rules: their areas check data and arithmetic.
+	for i, want := range [][2]float64{{0.598, 0.483}, {0.548, 0.665}} {
+		for j, by := range scorers(judge{}, judge{})[3:5] {
+			if got := rank(outcomes(sets[i].prompts, by)).worth(nil).apgr; math.Abs(got-want[j]) > 0.0006 {
+				t.Errorf("%s: %s has the area %.4f, want %.3f", sets[i].name, by.name, got, want[j])
+			}
+		}
+	}
+}
+
+func TestTheDocumentShowsWhatIsMeasured(t *testing.T) {
+	const path, begin, end = "../../docs/tiers.md", "<!-- measured -->\n", "<!-- /measured -->\n"
+	r, err := measure(labelled(t), 2000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, opened := strings.Cut(string(text), begin)
+	_, tail, closed := strings.Cut(rest, end)
+	if !opened || !closed {
+		t.Fatalf("%s has no place for the tables", path)
+	}
+	want := head + begin + "\n" + r.text(true) + end + tail
+	if os.Getenv("UPDATE_DOCS") == "1" {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if string(text) != want {
+		t.Errorf("%s is not what is measured: UPDATE_DOCS=1 go test ./bench/classify -run Document writes it", path)
+	}
+}

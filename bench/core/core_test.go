@@ -1,0 +1,213 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/tiers"
+)
+
+// body is a chat of 8 KB: a system prompt, then turns of two speakers with what
+// JSON escapes.
+func body(tb testing.TB) []byte {
+	tb.Helper()
+	const size = 8 << 10
+	var b strings.Builder
+	b.WriteString(`{"model":"auto","stream":true,"max_tokens":256,"messages":[{"role":"system","content":"You answer questions about the orders of a shop."}`)
+	for turn := 0; b.Len() < size-600; turn++ {
+		fmt.Fprintf(&b, `,{"role":"user","content":"Question %d: where does parcel \"%d\" stay?\n%s"}`, turn, 1000+turn, strings.Repeat("It was sent on Monday. ", 10))
+		fmt.Fprintf(&b, `,{"role":"assistant","content":"It is on its way.\n%s"}`, strings.Repeat("The carrier has it. ", 10))
+	}
+	fmt.Fprintf(&b, `,{"role":"user","content":"%s And now?"}]}`, strings.Repeat("a", max(1, size-b.Len()-len(`,{"role":"user","content":" And now?"}]}`))))
+	return []byte(b.String())
+}
+
+// rules are twenty groups of keywords of which none matches the body, so that
+// each is looked for to the end.
+func rules() tiers.Rules {
+	r := tiers.Rules{Preset: "none"}
+	for i := range 20 {
+		r.Keywords = append(r.Keywords, tiers.Keyword{Tier: "large", Name: fmt.Sprintf("group%d", i), Weight: 1, Match: []string{
+			fmt.Sprintf(`\bprove%d\b`, i), fmt.Sprintf(`\bderivative.of%d\b`, i), fmt.Sprintf(`refactor(ing|ed)?.%d`, i)}})
+	}
+	return r
+}
+
+func catalog(tb testing.TB) *tiers.Catalog {
+	tb.Helper()
+	k, err := tiers.New(tiers.Config{Rules: rules(), Targets: []tiers.Target{
+		{Name: "small", Tier: true, Model: "s"}, {Name: "medium", Tier: true, Model: "m"}, {Name: "large", Tier: true, Model: "l"}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return k
+}
+
+// pool is n workers that are up.
+func pool(tb testing.TB, policy string, n int) *routing.Pool {
+	tb.Helper()
+	p, err := routing.New(routing.Config{Name: policy})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	members := make([]routing.Member, n)
+	for i := range members {
+		members[i] = routing.Member{ID: fmt.Sprint("worker-", i), Weight: 1}
+	}
+	pool := routing.NewPool(p, members)
+	for _, m := range members {
+		pool.Observe(m.ID, m.Ref, routing.Status{Up: true})
+	}
+	return pool
+}
+
+// decider is a request's way from its body to its worker.
+type decider struct {
+	catalog *tiers.Catalog
+	chats   *tiers.Chats
+	pool    *routing.Pool
+	now     time.Time
+	rand    uint64
+
+	req    *openai.Request
+	chain  []openai.ChainBlock
+	first  int
+	blocks []routing.Block
+	turns  []uint64
+	user   []byte
+}
+
+func (d *decider) parse(tb testing.TB, body []byte) {
+	req, err := openai.Parse(openai.Chat, body, openai.Limits{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d.req = req
+}
+
+func (d *decider) hash() { d.chain, d.first = d.req.AppendChain(d.chain[:0], 0) }
+
+func (d *decider) classify(tb testing.TB) {
+	d.turns = d.turns[:0]
+	for _, b := range d.chain {
+		if b.Message {
+			d.turns = append(d.turns, b.Hash)
+		}
+	}
+	f := tiers.Features{Now: d.now, PromptTokens: d.req.PromptTokens(), MaxTokens: d.req.MaxTokens, Turns: d.turns, User: func() []byte {
+		d.user = d.req.AppendUserText(d.user[:0], tiers.TextLimit)
+		return d.user
+	}}
+	if _, err := d.catalog.Resolve(tiers.Query{Model: d.req.Model, Features: &f, Chats: d.chats}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// acquire picks and books, and gives back what the request before booked.
+func (d *decider) acquire(tb testing.TB) {
+	d.blocks = d.blocks[:0]
+	for _, b := range d.chain {
+		d.blocks = append(d.blocks, routing.Block{Hash: b.Hash, End: b.End})
+	}
+	d.rand += 0x9E3779B97F4A7C15
+	r := routing.Request{Now: d.now, Rand: d.rand, Prefix: d.blocks[d.first-1].Hash, Blocks: d.blocks,
+		PromptTokens: d.pool.PromptTokens(d.req.PromptTokens()), OutputTokens: d.pool.OutputTokens(d.req.MaxTokens), Stream: true}
+	lease, err := d.pool.Acquire(&r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	lease.Answered(d.now, nil)
+	lease.Release(routing.Result{At: d.now})
+}
+
+func newDecider(tb testing.TB, policy string, workers int) *decider {
+	return &decider{catalog: catalog(tb), chats: tiers.NewChats(tiers.MaxChats), pool: pool(tb, policy, workers), now: time.Unix(1, 0)}
+}
+
+func BenchmarkParse(b *testing.B) {
+	text, d := body(b), newDecider(b, "chwbl", 1)
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		d.parse(b, text)
+	}
+}
+
+func BenchmarkChain(b *testing.B) {
+	d := newDecider(b, "chwbl", 1)
+	d.parse(b, body(b))
+	b.ReportAllocs()
+	for b.Loop() {
+		d.hash()
+	}
+}
+
+// BenchmarkClassify is 20 groups of three expressions each: over the chat, whose
+// last turn is short, and over one turn of 8 KB.
+func BenchmarkClassify(b *testing.B) {
+	turn := fmt.Sprintf(`{"model":"auto","messages":[{"role":"user","content":"%s"}]}`, strings.Repeat("Where does the parcel stay, and who has it now? ", 8<<10/48))
+	for name, text := range map[string][]byte{"chat": body(b), "turn": []byte(turn)} {
+		b.Run(name, func(b *testing.B) {
+			d := newDecider(b, "chwbl", 1)
+			d.parse(b, text)
+			d.hash()
+			b.ReportAllocs()
+			for b.Loop() {
+				d.classify(b)
+			}
+		})
+	}
+}
+
+// BenchmarkAcquire is a request's whole booking: pick, book, answer, release.
+func BenchmarkAcquire(b *testing.B) {
+	for _, policy := range []string{"least_load", "chwbl"} {
+		for _, workers := range []int{4, 16, 64} {
+			b.Run(fmt.Sprintf("%s/%d", policy, workers), func(b *testing.B) {
+				d := newDecider(b, policy, workers)
+				d.parse(b, body(b))
+				d.hash()
+				b.ReportAllocs()
+				for b.Loop() {
+					d.acquire(b)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkDecide is all of it for one chat of 8 KB: the first floor is 60 µs and
+// the target 20 µs beside parsing, with 10 allocations.
+func BenchmarkDecide(b *testing.B) {
+	text, d := body(b), newDecider(b, "chwbl", 16)
+	b.ReportAllocs()
+	for b.Loop() {
+		d.parse(b, text)
+		d.hash()
+		d.classify(b)
+		d.acquire(b)
+	}
+}
+
+// TestADecisionAllocatesLittle is the budget of the whole way.
+func TestADecisionAllocatesLittle(t *testing.T) {
+	const most = 10
+	text, d := body(t), newDecider(t, "chwbl", 16)
+	if len(text) != 8<<10 {
+		t.Fatalf("the body has %d bytes", len(text))
+	}
+	decide := func() {
+		d.parse(t, text)
+		d.hash()
+		d.classify(t)
+		d.acquire(t)
+	}
+	decide() // grows the buffers
+	if n := testing.AllocsPerRun(100, decide); n > most {
+		t.Errorf("one decision costs %v allocations, the budget is %d", n, most)
+	}
+}
