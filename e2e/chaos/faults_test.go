@@ -38,6 +38,8 @@ var (
 	fine = want{status: 200, attempts: 1, results: "1/0/0", outcome: "ok"}
 	// failed: both workers failed.
 	failed = want{status: 502, code: "worker_error", attempts: 2, results: "0/2/0", outcome: "failed", never: true}
+	// atFault: both workers answered with the same 5xx, which blames the request.
+	atFault = want{status: 502, code: "worker_error", attempts: 2, results: "0/0/2", outcome: "failed", never: true}
 	// garbled: both workers answered what is no answer.
 	garbled = want{status: 502, code: "worker_protocol", attempts: 2, results: "0/2/0", outcome: "failed", never: true}
 	// cut: the stream broke off after its first content.
@@ -86,7 +88,7 @@ func beforeContent() (cases []faultCase) {
 	add("503 with Retry-After", status(503, "7"), spared,
 		want{status: 503, code: "overloaded", attempts: 2, results: "0/0/2", outcome: "failed", after: true})
 	for _, code := range []int{500, 502, 503, 504} {
-		add(fmt.Sprint(code), status(code, ""), elsewhere, failed)
+		add(fmt.Sprint(code), status(code, ""), elsewhere, atFault)
 	}
 
 	add("a reset", engines.Fault{Kind: engines.FaultReset}, elsewhere, failed)
@@ -97,7 +99,7 @@ func beforeContent() (cases []faultCase) {
 	add("a redirect", engines.Fault{Kind: engines.FaultRedirect}, elsewhere, garbled)
 	add("a web page", engines.Fault{Kind: engines.FaultHTML}, elsewhere, garbled)
 	add("an empty 200", engines.Fault{Kind: engines.FaultEmpty}, elsewhere, garbled)
-	add("an error in a 200", engines.Fault{Kind: engines.FaultJSONError}, elsewhere, failed)
+	add("an error in a 200", engines.Fault{Kind: engines.FaultJSONError}, elsewhere, atFault)
 	return cases
 }
 
@@ -154,7 +156,7 @@ func TestErrorsInsideAStream(t *testing.T) {
 	later := func(f engines.Form) engines.Fault {
 		return engines.Fault{Kind: engines.FaultErrorEvent, After: 4, Form: f}
 	}
-	real400, both := passed(400), failed
+	real400, both := passed(400), atFault
 	for _, c := range []struct {
 		d dialect
 		faultCase

@@ -167,8 +167,10 @@ func TestServeWithoutAConfiguration(t *testing.T) {
 	p := begin(t, nil, "serve", "--model", "sim", "--worker-urls", a.server.URL+","+b.server.URL, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	data, _ := p.serving()
 	seen := map[string]bool{}
+	n := int64(0)
 	eventually(t, func() error {
-		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(chat.body))
+		n++ // each prompt has a home of its own
+		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(prompt(n, false)))
 		if err != nil {
 			return err
 		}

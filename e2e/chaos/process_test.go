@@ -16,7 +16,12 @@ import (
 // enough for a busy machine, since nothing that works waits for it.
 const patience = 15 * time.Second
 
-func TestMain(m *testing.M) { os.Exit(gateway.Main(m)) }
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(engineVariable); addr != "" {
+		beEngine(addr)
+	}
+	os.Exit(gateway.Main(m))
+}
 
 // program is a run of the binary with arguments of its own, which may end with
 // any status.

@@ -1,0 +1,390 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// quickBreaker opens and closes within a test's time. Its window, its numbers of
+// requests and its factor are the defaults.
+const quickBreaker = `{ open_for: 1s, probe_timeout: 1s }`
+
+// breakerOf is the state of a worker's breaker: 0 closed, 1 half-open, 2 open.
+func (r *rig) breakerOf(name string) float64 {
+	r.t.Helper()
+	m, err := r.metrics()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return m.sum("tierway_worker_breaker", `worker="`+name+`"`)
+}
+
+// opened is how often breakers of a worker, or of all for "", have opened.
+func (r *rig) opened(name string) float64 {
+	r.t.Helper()
+	m, err := r.metrics()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if name == "" {
+		return m.sum("tierway_breaker_transitions_total", `to="open"`)
+	}
+	return m.sum("tierway_breaker_transitions_total", `to="open"`, `worker="`+name+`"`)
+}
+
+// prompt is a chat of its own for each n, of some hundred tokens.
+func prompt(n int64, stream bool) string {
+	text := fmt.Sprintf("question %d ", n) + strings.Repeat("of many words that are all alike, ", 40)
+	return fmt.Sprintf(`{"model":"sim","stream":%t,"messages":[{"role":"user","content":%q}]}`, stream, text)
+}
+
+// TestAWorkerThatFailsIsLeftAndFoundAgain: whatever ails a worker, it costs five
+// requests at most before the others take its share, and a probe a time after
+// that; once it is well it gets requests again.
+func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
+	t.Parallel()
+	const consecutive = 5 // breaker.consecutive_failures
+	for _, c := range []struct {
+		name   string
+		fault  engines.Fault
+		stream bool
+		cuts   bool // the client sees it
+	}{
+		{name: "500", fault: status(500, "")},
+		{name: "a reset", fault: engines.Fault{Kind: engines.FaultReset}, stream: true},
+		{name: "silence", fault: engines.Fault{Kind: engines.FaultHang}, stream: true},
+		{name: "cut streams", fault: engines.Fault{Kind: engines.FaultReset, After: 3}, stream: true, cuts: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 3, settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }",
+				"timeouts": `{ first_byte: 200ms, idle: 200ms }`}, engines.Config{})
+			sick := r.workers[0]
+			if err := sick.Set(c.fault); err != nil {
+				t.Fatal(err)
+			}
+			cut := 0
+			for n := int64(0); r.breakerOf(sick.name) != 2; n++ {
+				if n > 3*(consecutive+1) {
+					t.Fatalf("the breaker is not open after %d requests of which %d reached the worker", n, sick.Stats().Requests)
+				}
+				got := r.post(chat.path, prompt(n, c.stream))
+				switch {
+				case got.status != http.StatusOK:
+					t.Fatalf("a request that another worker could serve is %d: %s", got.status, got.body)
+				case c.stream && !strings.Contains(got.body, "[DONE]"):
+					cut++
+				}
+			}
+			if n := sick.Stats().Requests; n != consecutive {
+				t.Errorf("the worker got %d requests before its breaker opened, want %d", n, consecutive)
+			}
+			if c.cuts != (cut > 0) {
+				t.Errorf("%d streams were cut", cut)
+			}
+			if err := sick.Set(); err != nil {
+				t.Fatal(err)
+			}
+			before, n := sick.Stats().Requests, int64(1000)
+			eventually(t, func() error {
+				n++
+				if got := r.post(chat.path, prompt(n, c.stream)); got.status != http.StatusOK {
+					return fmt.Errorf("a request beside a worker that comes back is %d: %s", got.status, got.body)
+				}
+				if got := sick.Stats().Requests - before; got < 3 || r.breakerOf(sick.name) != 0 {
+					return fmt.Errorf("the worker is well and got %d requests, its breaker is %v", got, r.breakerOf(sick.name))
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestASlowWorkerIsLeftAndFoundAgain: a worker whose first tokens take many times
+// what its peers' take is left, though it answers every request well.
+func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
+	t.Parallel()
+	const samples = 20 // breaker.slow.min_samples
+	r := newRig(t, 3, settings{"breaker": quickBreaker}, engines.Config{Prefill: 10_000, Speed: 1})
+	slow := r.workers[0]
+	// Its peers take some 35 ms for these prompts; five times slower than that
+	// and far beyond what a busy machine adds.
+	if err := slow.Set(engines.Fault{Kind: engines.FaultSlow, Delay: 300 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(n int64) {
+		if got := r.post(chat.path, prompt(n, true)); got.status != http.StatusOK || !strings.Contains(got.body, "[DONE]") {
+			t.Errorf("a stream is %d: %s", got.status, got.body)
+		}
+	}
+	var next atomic.Int64
+	for r.breakerOf(slow.name) != 2 {
+		if n := next.Load(); n > 3*3*samples {
+			t.Fatalf("the slow worker is not left after %d requests", n)
+		}
+		var some sync.WaitGroup
+		for range 6 {
+			some.Go(func() { ask(next.Add(1)) })
+		}
+		some.Wait()
+	}
+	for _, w := range r.workers[1:] {
+		if r.opened(w.name) != 0 {
+			t.Errorf("%s was left too", w.name)
+		}
+	}
+	if err := slow.Set(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		ask(next.Add(1))
+		if state := r.breakerOf(slow.name); state != 0 {
+			return fmt.Errorf("the worker is quick again and its breaker is %v", state)
+		}
+		return nil
+	})
+}
+
+// TestWhatIsNoWorkersFaultOpensNothing: refusals, backpressure and clients that
+// leave are no failures, however many there are.
+func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		fault engines.Fault
+	}{
+		{"400", status(400, "")}, {"404", status(404, "")}, {"422", status(422, "")},
+		{"429", status(429, "")}, {"503 with Retry-After", status(503, "1")}, {"408", status(408, "")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 2, settings{"breaker": quickBreaker}, engines.Config{})
+			for _, w := range r.workers {
+				if err := w.Set(c.fault); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for n := range int64(40) {
+				r.post(chat.path, prompt(n, n%2 == 0))
+			}
+			if n := r.opened(""); n != 0 {
+				t.Errorf("breakers opened %v times", n)
+			}
+		})
+	}
+	t.Run("clients that leave", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, 2, settings{"breaker": quickBreaker}, engines.Config{})
+		for _, w := range r.workers {
+			if err := w.Set(engines.Fault{Kind: engines.FaultHang}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var clients sync.WaitGroup
+		for n := range int64(60) {
+			ctx, leave := context.WithCancel(context.Background())
+			req := r.request(ctx, http.MethodPost, chat.path, prompt(n, true))
+			clients.Go(func() {
+				if resp, err := r.client.Do(req); err == nil {
+					resp.Body.Close()
+				}
+			})
+			if n%10 == 9 {
+				eventually(t, func() error {
+					if open := r.workers[0].Stats().Open + r.workers[1].Stats().Open; open == 0 {
+						return errors.New("no request has reached a worker")
+					}
+					return nil
+				})
+			}
+			leave()
+		}
+		clients.Wait()
+		r.quiet()
+		if n := r.opened(""); n != 0 {
+			t.Errorf("breakers opened %v times", n)
+		}
+	})
+}
+
+// TestARequestThatFailsEverywhereBlamesNobody: engines answer some mistakes of
+// clients with 500. One client that repeats such a request must not shut workers
+// out from the others.
+func TestARequestThatFailsEverywhereBlamesNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 3, settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }"}, engines.Config{})
+	for _, w := range r.workers {
+		if err := w.Set(engines.Fault{Kind: engines.FaultReject, Status: 500, Field: "poison"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poisonous := strings.Replace(chat.body, `{"model"`, `{"poison":1,"model"`, 1)
+	for range 30 {
+		if got := r.post(chat.path, poisonous); got.status != http.StatusBadGateway {
+			t.Fatalf("the status is %d, want 502: %s", got.status, got.body)
+		}
+		if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
+			t.Fatalf("another client's request is %d: %s", got.status, got.body)
+		}
+	}
+	if n := r.opened(""); n != 0 {
+		t.Errorf("breakers opened %v times", n)
+	}
+}
+
+// TestHalfOfThePoolStays: when all workers fail requests one after the other, at
+// most half of them are left at a time.
+func TestHalfOfThePoolStays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 4, settings{"breaker": quickBreaker, "retry": "{ attempts: 1, budget: 1 }"}, engines.Config{})
+	for _, w := range r.workers {
+		if err := w.Set(status(500, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range int64(60) {
+		if got := r.post(chat.path, prompt(n, false)); got.status != http.StatusBadGateway {
+			t.Fatalf("the status is %d, want 502: %s", got.status, got.body)
+		}
+		open := 0
+		for _, w := range r.workers {
+			if r.breakerOf(w.name) != 0 {
+				open++
+			}
+		}
+		if open > 2 {
+			t.Fatalf("%d of 4 workers are left", open)
+		}
+	}
+	if r.opened("") == 0 {
+		t.Error("no breaker opened")
+	}
+}
+
+// engineVariable makes the test binary an engine on that address.
+const engineVariable = "TIERWAY_TEST_ENGINE"
+
+// beEngine serves one engine until the process is killed, and says where it is.
+func beEngine(addr string) {
+	e := engines.New(engines.Config{Name: "engine", Model: "sim", Speed: 1, PerToken: 5 * time.Millisecond, Slots: 256,
+		Script: func(string, []byte) engines.Script { return engines.Script{Text: answerText} }})
+	s, err := engines.Start(e, addr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(s.URL)
+	select {}
+}
+
+// engineProcess is an engine of its own process.
+type engineProcess struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	url string
+}
+
+// startEngine starts an engine process and waits until it listens.
+func startEngine(t *testing.T) *engineProcess {
+	t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &engineProcess{t: t, cmd: exec.Command(own)}
+	p.cmd.Env = append(os.Environ(), engineVariable+"=127.0.0.1:0")
+	var out lockedBuffer
+	p.cmd.Stdout, p.cmd.Stderr = &out, os.Stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	eventually(t, func() error {
+		if p.url = strings.TrimSpace(out.String()); !strings.HasPrefix(p.url, "http://") {
+			return errors.New("the engine has not said where it is")
+		}
+		return nil
+	})
+	return p
+}
+
+// kill is kill -9. It may be called again.
+func (p *engineProcess) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Wait()
+}
+
+// lockedBuffer is a buffer that a process writes and a test reads.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestKillNineOfOneOfThreeWorkers: at 200 requests a second, streams and whole
+// answers, one of three engine processes is killed. No request fails that the
+// client has nothing of; streams that were under way end with an error frame.
+func TestKillNineOfOneOfThreeWorkers(t *testing.T) {
+	const rate = 200
+	var list []string
+	var processes []*engineProcess
+	for i := range 3 {
+		p := startEngine(t)
+		processes = append(processes, p)
+		list = append(list, fmt.Sprintf("{ name: w%d, url: %q }", i, p.url))
+	}
+	r := newRig(t, 0, settings{
+		"tiers":  "[ { name: small, model: sim, workers: [ " + strings.Join(list, ", ") + " ] } ]",
+		"policy": "{ name: chwbl }",
+		"health": "{ path: auto, interval: 1s, timeout: 1s }",
+	}, engines.Config{})
+	r.client.Transport.(*http.Transport).MaxIdleConnsPerHost = rate
+	var whole, cut, failed atomic.Int64
+	var clients sync.WaitGroup
+	pace := time.NewTicker(time.Second / rate)
+	defer pace.Stop()
+	for n := range int64(time.Duration(rate) * max(soakTime(t), 3*time.Second) / time.Second) {
+		if n == rate { // a second of load has gone by
+			processes[0].kill()
+		}
+		<-pace.C
+		clients.Go(func() {
+			got, err := r.try(r.request(context.Background(), http.MethodPost, chat.path, prompt(n%50, n%4 != 0)))
+			h := heard(got.body)
+			switch {
+			case err == nil && got.status == http.StatusOK && got.err == nil && (n%4 == 0 || h.done == 1 && len(h.errors) == 0):
+				whole.Add(1)
+			case err == nil && got.status == http.StatusOK && got.err == nil && h.text != "" && len(h.errors) == 1 && h.done == 0:
+				cut.Add(1)
+			default:
+				failed.Add(1)
+				t.Errorf("request %d: %v, status %d (%v): %s", n, err, got.status, got.err, got.body)
+			}
+		})
+	}
+	clients.Wait()
+	t.Logf("%d whole, %d cut with an error frame, %d failed", whole.Load(), cut.Load(), failed.Load())
+}
