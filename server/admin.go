@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"tierway/breaker"
+	"tierway/routing"
 )
 
 // adminHandler is the operators' plane: metrics without a key, everything under
@@ -68,10 +71,11 @@ func problem(w http.ResponseWriter, status int, detail string) {
 type workerState struct {
 	Name          string  `json:"name"`
 	Pool          string  `json:"pool"`
-	State         string  `json:"state"` // up, down or cooling
+	State         string  `json:"state"` // up, down, cooling, open (its breaker) or half_open
 	Since         string  `json:"since,omitempty"`
 	LastError     string  `json:"last_error,omitempty"`
 	Weight        int     `json:"weight"`
+	Share         float64 `json:"share"` // of its usual load, below 1 while it starts slowly
 	Inflight      int     `json:"inflight"`
 	MaxInflight   int     `json:"max_inflight"`
 	PendingTokens int64   `json:"pending_tokens"`
@@ -79,30 +83,72 @@ type workerState struct {
 	Waiting       int     `json:"engine_waiting"`
 	Running       int     `json:"engine_running"`
 	KVUsage       float64 `json:"kv_usage"`
+
+	Breaker breakerState            `json:"breaker"`
+	Learned routing.WorkerEstimates `json:"learned"`
 }
 
-// listWorkers answers with every worker's state and load.
+// breakerState is a worker's breaker as GET /admin/workers shows it.
+type breakerState struct {
+	State               string  `json:"state"`
+	Until               string  `json:"until,omitempty"` // when an open one lets a request try
+	Cause               string  `json:"cause,omitempty"` // of the last change
+	Failures            int     `json:"failures"`        // within the window
+	Requests            int     `json:"requests"`        // likewise
+	ConsecutiveFailures int     `json:"consecutive_failures"`
+	SlowRatio           float64 `json:"slow_ratio"` // how slow beside its peers; 0 is not known
+	Samples             int     `json:"slow_samples"`
+}
+
+// listWorkers answers with every worker's state and load, and with what its pool
+// has learned.
 func (s *Server) listWorkers(w http.ResponseWriter) {
 	out := []workerState{}
+	pools := map[string]poolState{}
 	for _, p := range s.snapshot.Load().pools {
-		for _, v := range p.routing.Snapshot(time.Now()) {
-			st := workerState{Name: v.ID, Pool: p.Name, State: "down", Weight: v.Weight, Inflight: v.Inflight, MaxInflight: v.MaxInflight,
-				PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens}
-			if v.Up {
-				st.State = "up"
-			}
-			if v.Up && v.Cooling > 0 {
-				st.State = "cooling"
-			}
-			if worker := s.fleet.Get(v.ID); worker != nil {
-				seen := worker.Status()
-				st.LastError, st.Waiting, st.Running, st.KVUsage = seen.LastError, seen.Waiting, seen.Running, seen.KVUsage
-				if !seen.Since.IsZero() {
-					st.Since = seen.Since.UTC().Format(time.RFC3339)
-				}
-			}
-			out = append(out, st)
+		learned := p.routing.Estimates()
+		byID := map[string]routing.WorkerEstimates{}
+		for _, w := range learned.Workers {
+			byID[w.ID] = w
 		}
+		for _, v := range p.routing.Snapshot(time.Now()) {
+			out = append(out, p.workerState(v, byID[v.ID]))
+		}
+		pools[p.Name] = poolState{Policy: p.Policy.Name, Rate: learned.Rate, Output: learned.OutputTokens, Scale: learned.PromptScale}
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"workers": out})
+	writeJSON(w, http.StatusOK, map[string]any{"workers": out, "pools": pools})
+}
+
+// poolState is what GET /admin/workers shows of a pool.
+type poolState struct {
+	Policy string           `json:"policy"`
+	Rate   float64          `json:"prefill_rate"`  // of a usual worker, tokens/s
+	Output routing.Estimate `json:"output_tokens"` // of an answer
+	Scale  routing.Estimate `json:"prompt_scale"`  // prompt tokens as engines count them, for each estimated one
+}
+
+// workerState puts together what is known of one worker.
+func (p *pool) workerState(v routing.WorkerView, learned routing.WorkerEstimates) workerState {
+	m := v.Ref.(*member)
+	seen, b := m.worker.Status(), m.gate.View()
+	st := workerState{Name: v.ID, Pool: p.Name, State: "up", Weight: v.Weight, Share: v.Share, Inflight: v.Inflight, MaxInflight: v.MaxInflight,
+		PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Learned: learned,
+		LastError: seen.LastError, Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage,
+		Breaker: breakerState{State: b.State.String(), Cause: b.Cause, Failures: b.Failures, Requests: b.Requests,
+			ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: b.SlowRatio, Samples: b.Samples}}
+	switch {
+	case !v.Up:
+		st.State = "down"
+	case b.State != breaker.Closed:
+		st.State = b.State.String()
+	case v.Cooling > 0:
+		st.State = "cooling"
+	}
+	if !seen.Since.IsZero() {
+		st.Since = seen.Since.UTC().Format(time.RFC3339)
+	}
+	if !b.Until.IsZero() {
+		st.Breaker.Until = b.Until.UTC().Format(time.RFC3339)
+	}
+	return st
 }
