@@ -161,7 +161,7 @@ type ready struct {
 	AdminKey string `json:"admin_key"`
 }
 
-// greeting shows three first requests that can be copied as they are.
+// greeting shows first requests that can be copied as they are.
 const greeting = `Tierway demo: three tiers of simulated engines behind one gateway.
 
   base URL   {{.BaseURL}}
@@ -172,9 +172,13 @@ A first answer, streamed:
 
 curl -sN {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'Content-Type: application/json' -d '{"model":"auto","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'
 
-The large tier by a header, and what was decided:
+Classified to the large tier by what it asks for, and what was decided:
 
-curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'X-Model-Tier: large' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Prove it step by step"}]}'
+curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Write a Python function that sorts a list"}]}'
+
+The medium tier by a header:
+
+curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'X-Model-Tier: medium' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'
 
 The models that this key may use:
 

@@ -78,12 +78,22 @@ func TestEveryCurlIsAnswered(t *testing.T) {
 func TestThePrintedRequestsAreAnswered(t *testing.T) {
 	text := gateway.Greeting(t).Printed()
 	lines := command.FindAllString(text, -1)
-	if len(lines) != 3 {
-		t.Fatalf("the greeting shows %d requests, want 3:\n%s", len(lines), text)
+	if len(lines) != 4 {
+		t.Fatalf("the greeting shows %d requests, want 4:\n%s", len(lines), text)
 	}
-	for _, line := range lines {
-		if out, err := exec.Command("bash", "-c", line+" --fail-with-body --max-time 20").CombinedOutput(); err != nil {
+	tiers := map[int]string{1: "large", 2: "medium"} // as the lines before them say
+	for i, line := range lines {
+		out, err := exec.Command("bash", "-c", line+" --fail-with-body --max-time 20").CombinedOutput()
+		if err != nil || !strings.Contains(strings.ToLower(string(out)), strings.ToLower(tierHeader(tiers[i]))) {
 			t.Errorf("%s\n%v\n%s", line, err, out)
 		}
 	}
+}
+
+// tierHeader is the header that tells a tier; nothing for none.
+func tierHeader(tier string) string {
+	if tier == "" {
+		return ""
+	}
+	return "X-Model-Tier: " + tier
 }

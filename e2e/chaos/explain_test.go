@@ -1,0 +1,74 @@
+package chaos
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestTheProgramExplainsARequest without sending it: what is decided, for people
+// and as JSON, with a status that says whether it would be sent.
+func TestTheProgramExplainsARequest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	// Nobody listens there: a request that is sent fails.
+	config := file("config.yaml", `
+auth: { required: true, keys: [ { name: team, sha256: `+digest("tenant")+`, tiers: [small] } ] }
+tiers:
+  - { name: small, model: s, workers: [ { name: s0, url: "http://127.0.0.1:1" } ] }
+  - { name: large, model: l, workers: [ { name: l0, url: "http://127.0.0.1:2" }, { name: l1, url: "http://127.0.0.1:3" } ] }
+`)
+	request := file("request.json", `{"model":"auto","messages":[{"role":"user","content":"Write a canary function in Python that sorts a list"}]}`)
+	wrong := file("wrong.json", `{"model":"nobody's","messages":[{"role":"user","content":"canary"}]}`)
+	for _, c := range []struct {
+		name   string
+		args   []string
+		status int
+		has    []string
+	}{
+		{"by its words", []string{"-f", request}, 0, []string{"tier", "large", "keyword:code", "worker", "prefix_home", "no known key"}},
+		{"by a header", []string{"-f", request, "-H", "X-Model-Tier: small"}, 0, []string{"small", "header", "s0"}},
+		{"for a tenant", []string{"-f", request, "-H", "Authorization: Bearer tenant"}, 0, []string{"small", "clamped", "keyword:code asked for large", "team"}},
+		{"refused", []string{"-f", wrong}, 1, []string{"refused", "404", "model_not_found"}},
+		{"no such file", []string{"-f", filepath.Join(dir, "none.json")}, 2, []string{"none.json"}},
+		{"a header without a name", []string{"-f", request, "-H", "large"}, 2, []string{"Name: value"}},
+		{"no request", nil, 2, []string{"file"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := begin(t, nil, append([]string{"explain", "-c", config}, c.args...)...)
+			if got := p.status(); got != c.status {
+				t.Errorf("the status is %d, want %d", got, c.status)
+			}
+			said := p.out.String() + p.err.String()
+			for _, want := range c.has {
+				if !strings.Contains(said, want) {
+					t.Errorf("%q is not in what it says:\n%s", want, said)
+				}
+			}
+			if strings.Contains(said, "canary") || strings.Contains(said, "Bearer tenant") {
+				t.Errorf("it repeats the prompt or the key:\n%s", said)
+			}
+		})
+	}
+	t.Run("as JSON", func(t *testing.T) {
+		t.Parallel()
+		p := begin(t, nil, "explain", "-c", config, "-f", request, "--json")
+		if p.status() != 0 {
+			t.Fatal(p.err.String())
+		}
+		var got struct{ Tier, Rule, Worker, Policy string }
+		if err := json.Unmarshal([]byte(p.out.String()), &got); err != nil || got.Tier != "large" || got.Rule != "keyword:code" || got.Policy != "chwbl" || got.Worker == "" {
+			t.Errorf("%v in %s", err, p.out.String())
+		}
+	})
+}
