@@ -189,3 +189,21 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		t.Errorf("the signals are missing: %s", text)
 	}
 }
+
+// TestAPromptNearAThresholdIsCounted: its characters alone would say less.
+func TestAPromptNearAThresholdIsCounted(t *testing.T) {
+	r := newTieredRig(t, "")
+	// 15,600 characters are estimated at 3,900 tokens and are twice as many.
+	e := r.explained("/v1/chat/completions", ask("auto", strings.Repeat(" a", 7800), ""))
+	if e.Tier != "medium" || e.Rule != "prompt_tokens" {
+		t.Fatalf("explained as %+v", e)
+	}
+	for _, s := range e.Classified.Signals {
+		if s.Rule == "prompt_tokens" && (!s.Exact || s.Value < 7800 || s.Value > 7802) {
+			t.Errorf("the signal is %+v", s)
+		}
+	}
+	if e := r.explained("/v1/chat/completions", ask("auto", strings.Repeat(" a", 3000), "")); e.Tier != "small" || e.Classified.Signals[0].Exact {
+		t.Errorf("far from a threshold it is %+v", e.Classified)
+	}
+}

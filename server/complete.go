@@ -127,12 +127,19 @@ func (x *exchange) resolve() (tiers.Verdict, error) {
 	q := tiers.Query{
 		Model: x.req.Model, Header: x.r.Header.Get("X-Model-Tier"),
 		Allowed: x.tenant.MayUseTier, AllowedModel: x.tenant.MayUseModel,
-		Features: x.features(), Chats: x.s.chats, Fits: x.fits, Available: x.available, Explain: x.explanation != nil,
+		Fits: x.fits, Available: x.available, Explain: x.explanation != nil,
 	}
+	if !x.snap.catalog.Classifies(q) {
+		return x.snap.catalog.Resolve(q)
+	}
+	q.Features, q.Chats = x.features(), x.s.chats
 	v, err := x.snap.catalog.Resolve(q)
-	at, known := x.s.stored.get(x.req.PreviousResponseID)
-	if err != nil || !known || at.tenant != x.tenant.Name || at.pool == v.Target || !x.snap.catalog.Classifies(q) {
+	if err != nil || x.req.PreviousResponseID == "" {
 		return v, err
+	}
+	at, known := x.s.stored.get(x.req.PreviousResponseID)
+	if !known || at.tenant != x.tenant.Name || at.pool == v.Target {
+		return v, nil
 	}
 	q.Model, q.Header, q.Features = at.pool, "", nil
 	if home, err := x.snap.catalog.Resolve(q); err == nil && home.Target == at.pool {
