@@ -68,8 +68,12 @@ func mixed(h uint64) uint64 {
 	return h ^ h>>31
 }
 
-// nameHash is FNV-1a, spread. Every gateway makes the same of one name.
+// nameHash is FNV-1a, spread; 0 without a name. Every gateway makes the same of
+// one name.
 func nameHash(name string) uint64 {
+	if name == "" {
+		return 0
+	}
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(name) {
 		h = (h ^ uint64(name[i])) * 0x100000001b3

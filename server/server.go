@@ -57,6 +57,7 @@ type Server struct {
 	members  map[*workers.Worker]*member
 	pools    map[string]*routing.Pool
 	breakers map[string]*breaker.Group
+	policies map[string]kept
 
 	draining atomic.Bool
 	cut      context.Context // ends when the drain timeout has passed
@@ -89,7 +90,7 @@ func New(o Options) (*Server, error) {
 		tokens:  newVocabularies(),
 		seed:    maphash.MakeSeed(),
 		members: map[*workers.Worker]*member{},
-		pools:   map[string]*routing.Pool{}, breakers: map[string]*breaker.Group{},
+		pools:   map[string]*routing.Pool{}, breakers: map[string]*breaker.Group{}, policies: map[string]kept{},
 	}
 	if o.Access != nil {
 		s.access = newAccessLog(o.Access)

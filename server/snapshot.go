@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"path"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -104,6 +105,22 @@ func (snap *snapshot) add(p *pool) {
 	snap.byName[p.Name] = p
 }
 
+// kept is a pool's policy with what it was made from.
+type kept struct {
+	config routing.Config
+	policy routing.Policy
+}
+
+// policyLocked returns the policy that the pool of that name has, with all that
+// it has learned, unless its configuration is another one now.
+func (s *Server) policyLocked(c config.Pool, made routing.Policy) routing.Policy {
+	if k, ok := s.policies[c.Name]; ok && reflect.DeepEqual(k.config, c.Policy) {
+		return k.policy
+	}
+	s.policies[c.Name] = kept{c.Policy, made}
+	return made
+}
+
 // poolLocked configures the long-lived pool of that name, or makes it.
 func (s *Server) poolLocked(c config.Pool, policy routing.Policy, limits breaker.Config) *pool {
 	p := &pool{Pool: c, series: s.metrics.Tier(c.Name, dialects, outcomes)}
@@ -124,6 +141,7 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy, limits breaker
 			MaxInflight: spec.MaxInflight, Models: modelHashes(spec.Models), Ref: m})
 		gated = append(gated, breaker.Member{ID: spec.Name, Ref: m})
 	}
+	policy = s.policyLocked(c, policy)
 	p.gates = s.breakersLocked(c.Name, limits, gated)
 	for i := range members {
 		gate := p.gates.Breaker(members[i].ID, members[i].Ref)

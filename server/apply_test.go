@@ -1,0 +1,62 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"tierway/engines"
+)
+
+// TestAnAdapterIsAskedOfWorkersThatHaveIt, and what names no model of any worker.
+func TestAnAdapterIsAskedOfWorkersThatHaveIt(t *testing.T) {
+	const pools = `
+auth: { required: false }
+health: { path: "off" }
+pools:
+  - name: base
+    models: [base-7b, adapter]
+    serves: [chat]
+    paths: [/custom/*]
+    workers: [ %s ]
+`
+	both := newRig(t, pools, anyModel(), anyModel())
+	// The second worker alone has the adapter.
+	file := both.snapshot.Load().file
+	file.Pools[0].Workers[0].Models = []string{"base-7b"}
+	if err := both.apply(file); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20 {
+		got := both.post("/v1/chat/completions", ask("adapter", strings.Repeat("another prompt ", n+1), ""))
+		if got.status != http.StatusOK || got.header.Get("X-Routed-To") != "w1" {
+			t.Fatalf("the adapter was asked of %s: %d %s", got.header.Get("X-Routed-To"), got.status, got.body)
+		}
+	}
+	seen := map[string]bool{}
+	for n := range 20 {
+		seen[both.post("/v1/chat/completions", ask("base-7b", strings.Repeat("another prompt ", n+1), "")).header.Get("X-Routed-To")] = true
+		seen[both.post("/custom/path", "{}").header.Get("X-Routed-To")] = true
+	}
+	if !seen["w0"] || !seen["w1"] {
+		t.Errorf("the base model and other paths were asked of %v", seen)
+	}
+}
+
+// anyModel is an engine that answers to every name.
+func anyModel() http.Handler { return engines.New(engines.Config{AnyModel: true, Seed: 1}) }
+
+// TestAPolicyKeepsItsMemoryOverAConfiguration that says the same of it.
+func TestAPolicyKeepsItsMemoryOverAConfiguration(t *testing.T) {
+	r := newRig(t, plain, anyModel())
+	before := r.policies["small"].policy
+	file := r.snapshot.Load().file
+	if err := r.apply(file); err != nil || r.policies["small"].policy != before {
+		t.Errorf("another policy works now (%v)", err)
+	}
+	deep := *file
+	deep.Policy.Depth = "fixed"
+	if err := r.apply(&deep); err != nil || r.policies["small"].policy == before {
+		t.Errorf("the changed policy is not at work (%v)", err)
+	}
+}
