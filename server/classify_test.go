@@ -207,3 +207,38 @@ func TestAPromptNearAThresholdIsCounted(t *testing.T) {
 		t.Errorf("far from a threshold it is %+v", e.Classified)
 	}
 }
+
+// TestATierWithNobodyUpIsLeft as the rules say, but not by a request that names
+// the engine's own model.
+func TestATierWithNobodyUpIsLeft(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close() // nobody listens there any more
+	there := httptest.NewServer(engines.New(engines.Config{AnyModel: true, Seed: 1}))
+	t.Cleanup(there.Close)
+	rig := func(more string) *rig {
+		return newRig(t, fmt.Sprintf(`
+auth: { required: false }
+health: { path: "off" }
+tiers:
+  - { name: small, model: s, workers: [ { name: s0, url: %q } ] }
+  - { name: large, model: l, workers: [ { name: l0, url: %q } ] }
+%s`, gone.URL, there.URL, more)+"# %s\n")
+	}
+	r := rig("")
+	if got := r.post("/v1/chat/completions", ask("auto", "Hi", "")); got.status != http.StatusBadGateway {
+		t.Fatalf("the request that found out is %d: %s", got.status, got.body)
+	}
+	for _, model := range []string{"auto", "small"} {
+		if tier, rule := tierOf(r.post("/v1/chat/completions", ask(model, "Hi", ""))); tier != "large" || rule != "unavailable" {
+			t.Errorf("%s is at %s by %s", model, tier, rule)
+		}
+	}
+	if got := r.post("/v1/chat/completions", ask("s", "Hi", "")); got.status != http.StatusServiceUnavailable {
+		t.Errorf("a pinned request is %d: %s", got.status, got.body)
+	}
+	r = rig("classifier: { unavailable: refuse }\n")
+	r.post("/v1/chat/completions", ask("auto", "Hi", ""))
+	if got := r.post("/v1/chat/completions", ask("auto", "Hi", "")); got.status != http.StatusServiceUnavailable {
+		t.Errorf("where it shall be refused it is %d: %s", got.status, got.body)
+	}
+}
