@@ -114,7 +114,12 @@ func (s *Server) listWorkers(w http.ResponseWriter) {
 		for _, v := range p.routing.Snapshot(time.Now()) {
 			out = append(out, p.workerState(v, byID[v.ID]))
 		}
-		pools[p.Name] = poolState{Policy: p.Policy.Name, Rate: learned.Rate, Output: learned.OutputTokens, Scale: learned.PromptScale}
+		st := poolState{Policy: p.Policy.Name, Rate: learned.Rate, Output: learned.OutputTokens, Scale: learned.PromptScale}
+		if a, ok := p.policy.(routing.Adaptive); ok {
+			d := a.Depth()
+			st.Depth = &depthState{SharedBlocks: d.Shared, Splits: d.Splits, Changes: d.Changes}
+		}
+		pools[p.Name] = st
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"workers": out, "pools": pools})
 }
@@ -125,6 +130,14 @@ type poolState struct {
 	Rate   float64          `json:"prefill_rate"`  // of a usual worker, tokens/s
 	Output routing.Estimate `json:"output_tokens"` // of an answer
 	Scale  routing.Estimate `json:"prompt_scale"`  // prompt tokens as engines count them, for each estimated one
+	Depth  *depthState      `json:"depth,omitempty"`
+}
+
+// depthState is where in prompts chwbl's keys lie.
+type depthState struct {
+	SharedBlocks int   `json:"shared_blocks"` // at the beginning, that most of the traffic has in common
+	Splits       int   `json:"splits"`        // beginnings that are too much for one worker
+	Changes      int64 `json:"changes"`       // how often any of this changed
 }
 
 // workerState puts together what is known of one worker.

@@ -37,6 +37,7 @@ type pool struct {
 	config.Pool
 	routing *routing.Pool  // outlives the snapshot
 	gates   *breaker.Group // likewise
+	policy  routing.Policy // of routing; it is called under that one's lock only
 	series  *telemetry.Tier
 	served  [openai.Audio + 1]bool
 }
@@ -141,17 +142,17 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy, limits breaker
 			MaxInflight: spec.MaxInflight, Models: modelHashes(spec.Models), Ref: m})
 		gated = append(gated, breaker.Member{ID: spec.Name, Ref: m})
 	}
-	policy = s.policyLocked(c, policy)
+	p.policy = s.policyLocked(c, policy)
 	p.gates = s.breakersLocked(c.Name, limits, gated)
 	for i := range members {
 		gate := p.gates.Breaker(members[i].ID, members[i].Ref)
 		members[i].Gate, members[i].Ref.(*member).gate = gate, gate
 	}
 	if p.routing = s.pools[c.Name]; p.routing == nil {
-		p.routing = routing.NewPool(policy, members)
+		p.routing = routing.NewPool(p.policy, members)
 		s.pools[c.Name] = p.routing
 	} else {
-		p.routing.Configure(policy, members)
+		p.routing.Configure(p.policy, members)
 	}
 	for _, m := range members { // a check may have ended before its worker was a member
 		p.routing.Observe(m.ID, m.Ref, statusOf(m.Ref.(*member).worker.Status()))
