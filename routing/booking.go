@@ -7,7 +7,9 @@ import "time"
 type booking struct {
 	worker          *Worker
 	prefill, output int64
-	rows            []int32 // of the prompt's landmarks in flight
+	doubt           int64    // tokens that are not in prefill because the worker had them lately
+	rows            []int32  // of the prompt's landmarks in flight
+	hashes          []uint64 // by which the prompt is remembered
 
 	// Of an answer that comes whole, whose first event says nothing about its
 	// prefill: when that should be over.
@@ -26,10 +28,11 @@ func booked(tokens int64) int64 { return min(max(tokens, 0), maxBooked) }
 // is wrong, and the books should not believe it for longer.
 const maxPrefill = 10 * time.Minute
 
-// enterLocked books the request on the worker. What is booked as prefill is
-// what the requests in flight there do not compute already, at least one token
-// of a prompt: even one that is cached whole takes a step.
-func (p *Pool) enterLocked(r *Request, w *Worker, overlap int64) *booking {
+// enterLocked books the request on the worker that the view is of. What is
+// booked as prefill is what the requests in flight there do not compute already
+// and those of the last minutes did not, at least one token of a prompt: even
+// one that is cached whole takes a step.
+func (p *Pool) enterLocked(r *Request, w *Worker, v *View) *booking {
 	b := p.free
 	if b == nil {
 		b = &booking{}
@@ -37,16 +40,20 @@ func (p *Pool) enterLocked(r *Request, w *Worker, overlap int64) *booking {
 		p.free = b.next
 	}
 	prompt := booked(r.PromptTokens)
-	*b = booking{worker: w, rows: b.rows[:0], output: booked(r.OutputTokens)}
+	*b = booking{worker: w, rows: b.rows[:0], hashes: b.hashes[:0], output: booked(r.OutputTokens)}
 	if prompt > 0 {
-		b.prefill = max(1, prompt-overlap)
+		b.prefill, b.doubt = max(1, prompt-v.Overlap), v.Overlap-v.computing
 	}
 	w.inflight++
 	w.pending += b.prefill
+	w.doubt += b.doubt
 	w.output += b.output
 	if len(r.Blocks) > 0 {
 		b.rows = p.chains.book(r.Blocks, w.slot, b.rows)
 		w.chains++
+		if w.slot < rememberedWorkers {
+			b.hashes = appendRemembered(b.hashes, r.Blocks)
+		}
 	}
 	if !r.Stream && b.prefill > 0 {
 		w.dueLocked(b, r.Now)
@@ -72,7 +79,8 @@ func (p *Pool) leaveLocked(b *booking) {
 // prefilledLocked takes the booking's prefill off the worker's account.
 func (w *Worker) prefilledLocked(b *booking) {
 	w.pending -= b.prefill
-	b.prefill = 0
+	w.doubt -= b.doubt
+	b.prefill, b.doubt = 0, 0
 	if b.due.IsZero() {
 		return
 	}

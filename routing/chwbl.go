@@ -8,9 +8,8 @@ import (
 const (
 	noKeyLeastLoad = "least_load"
 	noKeyModelHash = "model_hash"
-
-	depthAdaptive = "adaptive"
-	depthFixed    = "fixed"
+	depthAdaptive  = "adaptive"
+	depthFixed     = "fixed"
 
 	// defaultEpsilon lets a worker have a quarter more than the mean, where
 	// consistent hashing with bounded loads is known to keep most keys at home.
@@ -92,9 +91,11 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	}
 	open := false
 	for i := range ws {
-		s := p.ring.slotOf(&ws[i])
-		s.ok = b.admits(&ws[i])
-		open = open || s.ok
+		if at, known := p.ring.find(&ws[i]); known {
+			s := &p.ring.slots[at]
+			s.ok = b.admits(&ws[i])
+			open = open || s.ok
+		}
 	}
 	if !open {
 		return home, reasons[by][saturated]
@@ -105,15 +106,18 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	return int(s.view), reasons[by][overflow]
 }
 
-// What a request is placed by, and how that went.
+// What a request is placed by.
 const (
 	byNothing = iota
 	byPrefix
 	byModel
+)
 
-	atHome = iota - 3
-	overflow
-	saturated
+// Where a key's request goes.
+const (
+	atHome    = iota
+	overflow  // the home is over its bound
+	saturated // all are over theirs
 )
 
 // reasons are the reasons of what a request is placed by.

@@ -92,6 +92,11 @@ func (d *depth) key(now time.Time, blocks []Block, workers int) uint64 {
 			d.count(now, key, at, n)
 			return key
 		}
+		// Whoever makes two prompts of one hash must not lead below its own end, or
+		// around in a circle.
+		if b.at != at {
+			return key
+		}
 		b.traffic += d.traffic.unit
 	}
 }

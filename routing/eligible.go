@@ -90,13 +90,13 @@ func (w *Worker) shareLocked(now time.Time) float64 {
 	return min(max(rampFrom, rampFrom+(1-rampFrom)*past), 1)
 }
 
-// Up tells whether any member could take a request now or after a release.
-// Those that are down, without weight, cooling or open could not.
+// Up tells whether any member could take a request now, after a release or as
+// soon as it has cooled. Those that are down, without weight or open could not.
 func (p *Pool) Up(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.workers {
-		if w.status.Up && w.weight > 0 && !now.Before(w.restsUntilLocked()) {
+		if w.status.Up && w.weight > 0 && !now.Before(w.openUntil) {
 			return true
 		}
 	}

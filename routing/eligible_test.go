@@ -45,11 +45,11 @@ func TestWhoIsBackFirstDecidesTheError(t *testing.T) {
 		want       error
 	}{
 		"all open":                         {[2]int{}, [2]int{9, 5}, false, &OpenError{at(5)}},
-		"all cooling":                      {[2]int{7, 3}, [2]int{}, false, &CooledError{at(3)}},
-		"the cooling one is back first":    {[2]int{3, 0}, [2]int{0, 5}, false, &CooledError{at(3)}},
-		"the open one is back first":       {[2]int{6, 0}, [2]int{0, 5}, false, &OpenError{at(5)}},
-		"both at once, open for longer":    {[2]int{3, 9}, [2]int{4, 0}, false, &OpenError{at(4)}},
-		"both at once, cooling for longer": {[2]int{4, 9}, [2]int{3, 0}, false, &CooledError{at(4)}},
+		"all cooling":                      {[2]int{7, 3}, [2]int{}, true, &CooledError{at(3)}},
+		"the cooling one is back first":    {[2]int{3, 0}, [2]int{0, 5}, true, &CooledError{at(3)}},
+		"the open one is back first":       {[2]int{6, 0}, [2]int{0, 5}, true, &OpenError{at(5)}},
+		"both at once, open for longer":    {[2]int{3, 9}, [2]int{4, 0}, true, &OpenError{at(4)}},
+		"both at once, cooling for longer": {[2]int{4, 9}, [2]int{3, 0}, true, &CooledError{at(4)}},
 		"one is left":                      {[2]int{4, 0}, [2]int{3, 0}, true, nil},
 		"all over":                         {[2]int{-1, 0}, [2]int{0, -1}, true, nil},
 	} {
@@ -68,7 +68,7 @@ func TestWhoIsBackFirstDecidesTheError(t *testing.T) {
 	}
 }
 
-func TestUpCountsWhoeverAReleaseWouldOpen(t *testing.T) {
+func TestUpCountsWhoeverWaitingWouldOpen(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b"})
 	mustAcquire(t, p)
 	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) || !p.Up(start) {

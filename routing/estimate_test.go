@@ -282,15 +282,16 @@ func TestAStreamsPaceIsJudgedByThePoolsRate(t *testing.T) {
 		pace     error
 		paced    int
 		verdicts string
+		cuts     string
 	}{
-		"in time":             {true, nil, nil, nil, 1, "[<nil>]"},
-		"in time, then cut":   {true, nil, cut, nil, 1, "[<nil> cut]"},
-		"slow":                {true, nil, nil, slow, 1, "[slow]"},
-		"slow, then cut":      {true, nil, cut, slow, 1, "[slow]"},
-		"failed":              {true, cut, cut, slow, 0, "[cut]"},
-		"not a stream":        {false, nil, nil, slow, 0, "[<nil>]"},
-		"the client left":     {true, nil, ErrExcluded, nil, 1, "[<nil>]"},
-		"excluded, no answer": {true, ErrExcluded, ErrExcluded, slow, 0, "[excluded from the verdict]"},
+		"in time":             {true, nil, nil, nil, 1, "[<nil>]", "[]"},
+		"in time, then cut":   {true, nil, cut, nil, 1, "[<nil>]", "[cut]"},
+		"slow":                {true, nil, nil, slow, 1, "[slow]", "[]"},
+		"slow, then cut":      {true, nil, cut, slow, 1, "[slow]", "[]"},
+		"failed":              {true, cut, cut, slow, 0, "[cut]", "[]"},
+		"not a stream":        {false, nil, nil, slow, 0, "[<nil>]", "[]"},
+		"the client left":     {true, nil, ErrExcluded, nil, 1, "[<nil>]", "[]"},
+		"excluded, no answer": {true, ErrExcluded, ErrExcluded, slow, 0, "[excluded from the verdict]", "[]"},
 	} {
 		g := &pacer{verdict: c.pace}
 		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
@@ -300,8 +301,8 @@ func TestAStreamsPaceIsJudgedByThePoolsRate(t *testing.T) {
 		}
 		l.Answered(start.Add(3*time.Second), c.answer)
 		l.Release(Result{Err: c.end})
-		if got := fmt.Sprint(g.verdicts); g.paced != c.paced || got != c.verdicts {
-			t.Errorf("%s: asked %d times for the pace, told %s; want %d and %s", name, g.paced, got, c.paced, c.verdicts)
+		if got, cuts := fmt.Sprint(g.verdicts), fmt.Sprint(g.cuts); g.paced != c.paced || got != c.verdicts || cuts != c.cuts {
+			t.Errorf("%s: asked %d times for the pace, told %s, then %s; want %d, %s and %s", name, g.paced, got, cuts, c.paced, c.verdicts, c.cuts)
 		}
 		if want := time.Second + firstStep; c.paced > 0 && (g.observed != 3*time.Second || g.predicted != want) {
 			t.Errorf("%s: told %s against %s, want 3s against %s", name, g.observed, g.predicted, want)

@@ -96,7 +96,8 @@ func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Wo
 			counts, n := c.counts[int(row)*c.width:], 0
 			for _, i := range c.alive {
 				if counts[workers[ws[i].Index].slot] > 0 {
-					ws[i].Overlap = max(ws[i].Overlap, tokens)
+					ws[i].computing = max(ws[i].computing, tokens)
+					ws[i].Overlap = ws[i].computing
 					c.alive[n] = i
 					n++
 				}

@@ -29,6 +29,11 @@ const (
 	// says something about the rate: an eighth of a second at the prior rate, of
 	// which firstStep is a fifth.
 	minPrefill = 1000
+	// maxDoubt is the part of the tokens ahead of a first token that the gateway's
+	// own memory may have left out of them: an eighth. Was all of it prefilled
+	// after all, the sample is off by an eighth, about as far as prompts are off
+	// their estimates; a chat's next turn would teach a rate ten times too low.
+	maxDoubt = 8
 	// minOutput is how many tokens an answer must have before their mean time says
 	// something: fewer may come in one flush.
 	minOutput = 16
@@ -103,17 +108,31 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	if !l.stream || l.firstAt.IsZero() {
 		return
 	}
-	ahead := l.ahead
-	if o.PromptTokens > 0 {
-		// Now it is known what of the prompt was cached.
-		ahead += booked(o.PromptTokens-o.CachedTokens) - l.prefill
-	}
-	if took := l.firstAt.Sub(l.bookedAt); took > 0 && ahead >= minPrefill {
+	ahead, sure := l.wasAhead(o)
+	if took := l.firstAt.Sub(l.bookedAt); took > 0 && sure && ahead >= minPrefill {
 		p.learnOfLocked(l.worker, prefillRate, float64(ahead)/max(took-firstStep, took/2).Seconds())
 	}
 	if took := o.At.Sub(l.firstAt); o.Err == nil && took > 0 && o.OutputTokens >= minOutput {
 		p.learnOfLocked(l.worker, tokenTime, took.Seconds()/float64(o.OutputTokens-1))
 	}
+}
+
+// wasAhead returns how many tokens were prefilled up to the lease's first one,
+// and whether that is known well enough to learn from. The worker's own word on
+// what it had cached ends the doubt; none is no word, because engines leave a
+// zero out that others never say. Without it the prompt's tokens are those
+// counted, as large a part of them cached as was booked.
+func (l *Lease) wasAhead(o Result) (tokens int64, sure bool) {
+	others, own, prompt := l.ahead-l.prefill, l.prefill, booked(o.PromptTokens)
+	switch {
+	case prompt > 0 && o.CachedTokens > 0:
+		return others + max(1, prompt-booked(o.CachedTokens)), true
+	case prompt > 0 && l.prompt > 0:
+		own = int64(float64(prompt) * (float64(l.prefill) / float64(l.prompt)))
+	case prompt > 0:
+		own = prompt
+	}
+	return others + own, l.doubt <= (others+own)/maxDoubt
 }
 
 func (p *Pool) learnOfLocked(w *Worker, q int, sample float64) {

@@ -27,8 +27,10 @@ type Lease struct {
 	stream     bool
 	bookedAt   time.Time
 	estimate   float64       // the prompt's tokens before the learned correction
-	prefill    int64         // booked of this request
+	prompt     int64         // its tokens
+	prefill    int64         // those of them that were booked
 	ahead      int64         // tokens to prefill up to its first one, its own among them
+	doubt      int64         // tokens that are not in ahead because the worker had them lately
 	expected   time.Duration // from the booking to the gate's verdict
 	seen       int
 	candidates [maxCandidates]Candidate
@@ -94,12 +96,12 @@ func (l *Lease) noteCandidates(ws []View, chosen int) {
 }
 
 // Acquire picks a worker and books the request on it in one step: the tokens
-// of the prompt that requests in flight there do not have too until Answered
-// (of an answer that comes whole: until they should be prefilled), its blocks,
-// the output's tokens and one request until Release. Workers in tried are
-// passed over. The gate of the chosen worker is asked afterwards, outside the
-// lock; when it refuses, the booking is undone and the next best worker is
-// picked.
+// of the prompt that requests in flight there do not have too, nor had in the
+// last minutes, until Answered (of an answer that comes whole: until they
+// should be prefilled), its blocks, the output's tokens and one request until
+// Release. Workers in tried are passed over. The gate of the chosen worker is
+// asked afterwards, outside the lock; when it refuses, the booking is undone
+// and the next best worker is picked.
 //
 // Acquire does not wait and keeps nothing of r. Its errors are ErrNoWorker,
 // ErrFull, a *CooledError or an *OpenError.
@@ -148,6 +150,7 @@ func (p *Pool) book(r *Request, tried, refused []*Worker) (Lease, error) {
 		return Lease{}, err
 	}
 	p.chains.overlaps(r.Blocks, booked(r.PromptTokens), ws, p.workers)
+	p.recent.overlaps(r, booked(r.PromptTokens), ws, p.workers)
 	i, reason := p.policy.Pick(r, ws)
 	if i < 0 || i >= len(ws) {
 		i, reason = leastLoad{}.Pick(r, ws)
@@ -155,11 +158,12 @@ func (p *Pool) book(r *Request, tried, refused []*Worker) (Lease, error) {
 	w := p.workers[ws[i].Index]
 	l := Lease{
 		pool: p, worker: w, gate: w.gate, reason: reason,
-		stream: r.Stream, bookedAt: r.Now, estimate: float64(booked(r.PromptTokens)) / p.scaleLocked(),
+		stream: r.Stream, bookedAt: r.Now, prompt: booked(r.PromptTokens),
+		estimate: float64(booked(r.PromptTokens)) / p.scaleLocked(),
 	}
 	l.noteCandidates(ws, i)
-	l.booking = p.enterLocked(r, w, ws[i].Overlap)
-	l.prefill, l.ahead = l.booking.prefill, w.pending
+	l.booking = p.enterLocked(r, w, &ws[i])
+	l.prefill, l.ahead, l.doubt = l.booking.prefill, w.pending, w.doubt
 	l.expected = l.expectedLocked(l.booking.output)
 	return l, nil
 }
@@ -201,11 +205,22 @@ func (l *Lease) answer(at time.Time, err error) (observed, predicted time.Durati
 	l.judged, l.verdict = true, err
 	if l.booking != nil {
 		l.worker.prefilledLocked(l.booking)
+		if l.stream && err == nil {
+			p.rememberLocked(l.booking, l.timeOr(at))
+		}
 	}
 	if err == nil {
 		l.firstAt = at
 	}
 	return max(0, at.Sub(l.bookedAt)), firstStep + seconds(float64(l.ahead)/p.poolRateLocked()), true
+}
+
+// timeOr returns at, or when the request was booked if that is no time.
+func (l *Lease) timeOr(at time.Time) time.Time {
+	if at.IsZero() {
+		return l.bookedAt
+	}
+	return at
 }
 
 // Unbook gives all load back at once and leaves the verdict to Answered and
@@ -239,6 +254,10 @@ func (l *Lease) Release(o Result) {
 	l.pool.mu.Lock()
 	last, first, verdict := !l.released, !l.judged, l.verdict
 	l.released, l.judged = true, true
+	// A stream that began was remembered then.
+	if l.booking != nil && o.Err == nil && (first || !l.stream && verdict == nil) {
+		l.pool.rememberLocked(l.booking, l.timeOr(o.At))
+	}
 	l.unbookLocked()
 	if last {
 		l.pool.learnLocked(l, o)

@@ -46,8 +46,10 @@ type View struct {
 	OutputTokens  int64 // expected output of all requests in flight
 	Waiting       int   // requests in the engine's own queue, as last observed
 	KVUsage       float64
-	Overlap       int64   // tokens at the prompt's beginning that requests in flight on the worker have too
+	Overlap       int64   // tokens at the prompt's beginning that requests in flight on the worker have too, or had in the last minutes
 	Rate          float64 // learned prefill, tokens/s
+
+	computing int64 // part of Overlap that is in flight
 }
 
 // score is the load that candidates are compared by: booked tokens for each

@@ -24,13 +24,15 @@ func TestNewKnowsEveryName(t *testing.T) {
 }
 
 func TestAnUnknownPolicyIsAnsweredWithTheNearest(t *testing.T) {
+	known := "(known are " + strings.Join(Names(), ", ") + ")"
 	for name, want := range map[string]string{
 		"round-robin":    "did you mean round_robin?",
 		"RoundRobin":     "did you mean round_robin?",
 		"laest_load":     "did you mean least_load?",
 		"leastload":      "did you mean least_load?",
-		"quantum_leap":   "(known are least_load, round_robin)",
-		"x":              "(known are least_load, round_robin)",
+		"quantum_leap":   known,
+		"p2c":            known,
+		"x":              known,
 		"least_load\x00": "did you mean least_load?",
 	} {
 		_, err := New(Config{Name: name})

@@ -74,11 +74,13 @@ type Worker struct {
 	coolUntil, openUntil, warmFrom    time.Time
 	inflight                          int
 	pending, output                   int64
+	doubt                             int64    // tokens of prompts pending that are not in pending because the worker had them lately
 	firstDue, lastDue                 *booking // prefills that end at a predicted time, the earliest first
 	learned                           [quantities]estimator
 	prior, value                      [quantities]float64 // of learned, as last refreshed
 	slot                              int                 // its column in the pool's chains
 	chains                            int                 // bookings with a chain
+	remembered                        bool                // something of it is in the pool's memory
 	gone                              bool
 }
 
@@ -111,6 +113,7 @@ type Pool struct {
 	workers []*Worker // in the order of the members
 	views   []View    // room for one decision, reused by the next
 	chains  chains
+	recent  recent
 	free    *booking // bookings to be used again
 	learned learned
 }
@@ -162,6 +165,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 // it is in the chains.
 func (p *Pool) partLocked(w *Worker) {
 	if w.gone && w.chains == 0 {
+		p.forgetLocked(w)
 		p.chains.part(w.slot)
 	}
 }
@@ -177,13 +181,19 @@ func (p *Pool) findLocked(id string, ref any) *Worker {
 }
 
 // Observe records what was seen of the worker with that ID and Ref. What comes
-// late about a worker that is gone, or was replaced, is dropped.
+// late about a worker that is gone, or was replaced, is dropped. One that was
+// down and is up may have been started again: its cache is taken for empty.
 func (p *Pool) Observe(id string, ref any, s Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w := p.findLocked(id, ref); w != nil {
-		w.status = s
+	w := p.findLocked(id, ref)
+	if w == nil {
+		return
 	}
+	if s.Up && !w.status.Up {
+		p.forgetLocked(w)
+	}
+	w.status = s
 }
 
 // Except returns all workers but the one with that Ref. Given to Acquire as

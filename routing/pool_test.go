@@ -53,6 +53,12 @@ type ledger struct {
 	refuse   bool
 	asked    int
 	verdicts []error
+	cuts     []error
+	began    time.Time // as the last cut had it
+}
+
+func (g *ledger) Cut(began time.Time, err error) {
+	g.began, g.cuts = began, append(g.cuts, err)
 }
 
 func (g *ledger) Allow() (func(error), error) {
@@ -120,27 +126,30 @@ func TestAbsurdTokenCountsCannotOverflowTheBooks(t *testing.T) {
 func TestEachPermitGetsOneVerdict(t *testing.T) {
 	broke, gone := errors.New("broke off"), fmt.Errorf("client left: %w", ErrExcluded)
 	for name, c := range map[string]struct {
-		end   func(l *Lease)
-		asked int
-		want  []error
+		end  func(l *Lease)
+		want []error
+		cuts []error
 	}{
-		"answered, released":           {func(l *Lease) { l.Answered(start, nil); l.Release(Result{}) }, 1, []error{nil}},
-		"released at once":             {func(l *Lease) { l.Release(Result{}) }, 1, []error{nil}},
-		"released twice":               {func(l *Lease) { l.Release(Result{}); l.Release(Result{Err: broke}) }, 1, []error{nil}},
-		"failed before an answer":      {func(l *Lease) { l.Release(Result{Err: broke}) }, 1, []error{broke}},
-		"failed answer":                {func(l *Lease) { l.Answered(start, broke); l.Release(Result{Err: broke}) }, 1, []error{broke}},
-		"the first answer counts":      {func(l *Lease) { l.Answered(start, broke); l.Answered(start, nil); l.Release(Result{}) }, 1, []error{broke}},
-		"client left before":           {func(l *Lease) { l.Release(Result{Err: gone}) }, 1, []error{gone}},
-		"client left after the answer": {func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: gone}) }, 1, []error{nil}},
-		"cut after a good answer":      {func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: broke}) }, 2, []error{nil, broke}},
-		"late answer":                  {func(l *Lease) { l.Release(Result{Err: broke}); l.Answered(start, nil) }, 1, []error{broke}},
+		"answered, released":           {func(l *Lease) { l.Answered(start, nil); l.Release(Result{}) }, []error{nil}, nil},
+		"released at once":             {func(l *Lease) { l.Release(Result{}) }, []error{nil}, nil},
+		"released twice":               {func(l *Lease) { l.Release(Result{}); l.Release(Result{Err: broke}) }, []error{nil}, nil},
+		"failed before an answer":      {func(l *Lease) { l.Release(Result{Err: broke}) }, []error{broke}, nil},
+		"failed answer":                {func(l *Lease) { l.Answered(start, broke); l.Release(Result{Err: broke}) }, []error{broke}, nil},
+		"the first answer counts":      {func(l *Lease) { l.Answered(start, broke); l.Answered(start, nil); l.Release(Result{}) }, []error{broke}, nil},
+		"client left before":           {func(l *Lease) { l.Release(Result{Err: gone}) }, []error{gone}, nil},
+		"client left after the answer": {func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: gone}) }, []error{nil}, nil},
+		"cut after a good answer":      {func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: broke}) }, []error{nil}, []error{broke}},
+		"late answer":                  {func(l *Lease) { l.Release(Result{Err: broke}); l.Answered(start, nil) }, []error{broke}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &ledger{}
 			p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
 			c.end(mustAcquire(t, p))
-			if g.asked != c.asked || !slices.Equal(g.verdicts, c.want) {
-				t.Errorf("asked %d times and told %v, want %d and %v", g.asked, g.verdicts, c.asked, c.want)
+			if g.asked != 1 || !slices.Equal(g.verdicts, c.want) || !slices.Equal(g.cuts, c.cuts) {
+				t.Errorf("asked %d times and told %v, then %v; want %v, then %v", g.asked, g.verdicts, g.cuts, c.want, c.cuts)
+			}
+			if len(c.cuts) > 0 && !g.began.Equal(start) {
+				t.Errorf("the cut stream began at %v, want %v", g.began, start)
 			}
 			wantBooks(t, p, "a 0 0 0")
 		})

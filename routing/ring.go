@@ -13,10 +13,15 @@ const (
 	defaultVirtualNodes = 150
 	// maxPoints bounds a ring: 2^20 points of 16 bytes are 16 MiB, and enough
 	// for weights that sum up to 6,990 at 150 points each. Beyond that every
-	// unit of weight gets half the points, or a quarter, as many as fit.
+	// unit of weight gets half the points, or a quarter, as many as fit; those of
+	// absent workers count, so that only there gateways may differ for a while.
 	maxPoints = 1 << 20
-	// maxAbsent bounds the absent workers that a ring remembers. Skipping them
-	// costs a step each for every one that is there.
+	// maxWeight keeps the sum of all points within an integer. Beyond it a
+	// worker counts as one of that weight.
+	maxWeight = 1 << 30
+	// maxAbsent bounds the absent workers that a ring remembers, but never below
+	// the pool's size: where most are full, others are so the next moment.
+	// Skipping an absent one costs a step for every point that it has.
 	maxAbsent = 64
 	// absentFor is how long an absent worker keeps its points. Removing and
 	// adding them moves no key that the worker's coming and going does not move
@@ -26,6 +31,7 @@ const (
 	slotBits = 14            // of a point's owner; the rest is the ordinal
 	maxSlots = 1 << slotBits // workers that a ring can tell apart
 	slotMask = uint32(maxSlots - 1)
+	maxOwned = 1 << (32 - slotBits) // points that one worker can have
 )
 
 // ring is a consistent-hash ring over the workers that were seen, by ID: equal
@@ -80,7 +86,7 @@ func (g *ring) enter(now time.Time, ws []View) bool {
 			s := &g.slots[at]
 			s.view, s.pick, s.seen = int32(i), g.picks, g.now
 			s.live = uint32(g.points(ws[i].Weight))
-			grow, entered = grow || ws[i].Weight > s.room, true
+			grow, entered = grow || min(ws[i].Weight, maxWeight) > s.room, true
 		}
 		if !grow || again {
 			return entered
@@ -105,19 +111,13 @@ func (g *ring) find(v *View) (at uint32, known bool) {
 	return at, known
 }
 
-// slotOf returns the slot of a worker that entered.
-func (g *ring) slotOf(v *View) *slot {
-	at, _ := g.find(v)
-	return &g.slots[at]
-}
-
-// points returns how many points a weight is worth.
-func (g *ring) points(weight int) int { return weight * max(1, g.units>>g.halved) }
+// points returns how many points a weight is worth, at least one.
+func (g *ring) points(weight int) int { return max(1, min(weight, maxWeight)*g.units>>g.halved) }
 
 // rebuild forgets who is long absent, takes in who is new, and sorts the points
 // of all.
 func (g *ring) rebuild(ws []View) {
-	g.forget()
+	g.forget(len(ws))
 	clear(g.byID)
 	for i := range g.slots {
 		g.byID[g.slots[i].id] = uint32(i)
@@ -133,15 +133,16 @@ func (g *ring) rebuild(ws []View) {
 		}
 		// The next power of two, so that a weight in motion seldom rebuilds.
 		s := &g.slots[at]
-		s.room = max(s.room, 1<<bits.Len(uint(ws[i].Weight-1)))
+		s.room = max(s.room, 1<<bits.Len(uint(min(ws[i].Weight, maxWeight)-1)))
 	}
 	g.fit()
 	g.place()
 }
 
 // forget drops the slots that were not eligible for absentFor, and of the
-// others that are absent now those longest gone beyond maxAbsent.
-func (g *ring) forget() {
+// others that are absent now those longest gone beyond maxAbsent or the pool. There
+// is room left for all that are present.
+func (g *ring) forget(workers int) {
 	present := func(s slot) bool { return s.pick == g.picks }
 	g.slots = slices.DeleteFunc(g.slots, func(s slot) bool { return !present(s) && g.now.Sub(s.seen) > absentFor })
 	slices.SortStableFunc(g.slots, func(a, b slot) int {
@@ -154,20 +155,24 @@ func (g *ring) forget() {
 		return cmp.Compare(b.pick, a.pick)
 	})
 	first := slices.IndexFunc(g.slots, func(s slot) bool { return !present(s) })
-	if first >= 0 && len(g.slots) > first+maxAbsent {
-		clear(g.slots[first+maxAbsent:])
-		g.slots = g.slots[:first+maxAbsent]
+	absent := max(0, min(max(maxAbsent, len(g.places)), maxSlots-workers))
+	if most := first + absent; first >= 0 && len(g.slots) > most {
+		clear(g.slots[most:])
+		g.slots = g.slots[:most]
 	}
 }
 
 // fit halves the points of a unit of weight until all fit.
 func (g *ring) fit() {
-	total := 0
-	for i := range g.slots {
-		total += g.slots[i].room
-	}
-	for g.halved = 0; g.points(total) > maxPoints && g.units>>g.halved > 1; {
-		g.halved++
+	for g.halved = 0; ; g.halved++ {
+		total, most := 0, 0
+		for i := range g.slots {
+			n := g.points(g.slots[i].room)
+			total, most = total+n, max(most, n)
+		}
+		if total <= maxPoints && most <= maxOwned {
+			return
+		}
 	}
 }
 

@@ -1,9 +1,7 @@
 package routingtest
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -14,95 +12,6 @@ import (
 
 // epoch is when every history begins; any fixed time would do.
 func epoch() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
-
-// maxBooked is the most that one request books on an account.
-const maxBooked = 1 << 40
-
-// member is the model of one worker: what the pool should know of it.
-type member struct {
-	routing.Member
-	status     routing.Status
-	cool, open time.Time
-	warm       time.Time
-	inflight   int
-	output     int64
-}
-
-// rests is when the worker is neither cooling nor open.
-func (w *member) rests() time.Time {
-	if w.open.After(w.cool) {
-		return w.open
-	}
-	return w.cool
-}
-
-// share is how much of its usual load it should get.
-func (w *member) share(now time.Time) float64 {
-	if w.warm.IsZero() {
-		return 1
-	}
-	return min(1, max(0.1, 0.1+0.9*float64(now.Sub(w.warm))/float64(10*time.Second)))
-}
-
-func (w *member) serves(model uint64) bool {
-	return model == 0 || len(w.Models) == 0 || slices.Contains(w.Models, model)
-}
-
-// gate is a gate under the model's control, which checks that each verdict is
-// given once.
-type gate struct {
-	t        failer
-	shut     bool
-	open     int // permits without a verdict
-	good     int // verdicts
-	bad      int
-	excluded int
-}
-
-// Allow grants a permit unless the gate is shut.
-func (g *gate) Allow() (func(error), error) {
-	if g.shut {
-		return nil, errShut
-	}
-	g.open++
-	given := false
-	return func(err error) {
-		if given {
-			g.t.Fatalf("a gate got two verdicts on one permit")
-		}
-		given = true
-		g.open--
-		switch {
-		case err == nil:
-			g.good++
-		case errors.Is(err, routing.ErrExcluded):
-			g.excluded++
-		default:
-			g.bad++
-		}
-	}, nil
-}
-
-// Pace finds every other stream too slow.
-func (g *gate) Pace(observed, predicted time.Duration) error {
-	if observed < 0 || predicted <= 0 {
-		g.t.Fatalf("a stream began after %s and should have after %s", observed, predicted)
-	}
-	if g.good%2 == 1 {
-		return errShut
-	}
-	return nil
-}
-
-// held is a lease under way with the model's account of it.
-type held struct {
-	lease           *routing.Lease
-	on              *member
-	blocks          []routing.Block
-	prefill, output int64
-	due             time.Time // when an answer that comes whole is taken for prefilled; zero of a stream
-	unbooked        bool
-}
 
 // machine drives a pool and its model through the same history.
 type machine struct {
@@ -133,6 +42,7 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 		"release":   m.release,
 		"observe":   m.observe,
 		"all up":    m.allUp,
+		"restart":   m.restart,
 		"configure": m.configure,
 		"cool":      m.coolOne,
 		"open":      m.openOne,
@@ -140,6 +50,9 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 		"unbook":    m.unbook,
 		"gate":      func(rt *rapid.T) { g := m.gates[m.drawName(rt)]; g.shut = !g.shut },
 		"time":      func(rt *rapid.T) { m.now = m.now.Add(time.Duration(rapid.IntRange(1, 20).Draw(rt, "s")) * time.Second) },
+		"long time": func(rt *rapid.T) {
+			m.now = m.now.Add(time.Duration(rapid.IntRange(60, 400).Draw(rt, "s")) * time.Second)
+		},
 	})
 	for _, h := range m.leases {
 		h.lease.Release(routing.Result{})
@@ -187,6 +100,9 @@ func (m *machine) configure(rt *rapid.T) {
 		}
 		if rapid.Bool().Draw(rt, "gated") {
 			members[i].Gate = m.gates[name]
+			if rapid.Bool().Draw(rt, "patient") {
+				members[i].Gate = patient{m.gates[name]}
+			}
 		}
 		next[i].Member = members[i]
 	}
@@ -204,15 +120,27 @@ func (m *machine) observe(rt *rapid.T) {
 	m.pool.Observe(id, about, s)
 	for _, w := range m.members {
 		if w.ID == id && w.Ref == any(about) {
-			w.status = s
+			w.observe(s)
 		}
 	}
 }
 
 func (m *machine) allUp(*rapid.T) {
 	for _, w := range m.members {
-		w.status = routing.Status{Up: true}
+		w.observe(routing.Status{Up: true})
 		m.pool.Observe(w.ID, w.Ref, w.status)
+	}
+}
+
+// restart lets the worker of a lease be seen down and up, as one that was
+// started again is.
+func (m *machine) restart(rt *rapid.T) {
+	w := m.drawLease(rt).on
+	for _, s := range []routing.Status{{}, {Up: true}} {
+		m.pool.Observe(w.ID, w.Ref, s)
+		if now := m.find(w.ID, w.Ref); now != nil { // w itself, or who has its place
+			now.observe(s)
+		}
 	}
 }
 
@@ -262,10 +190,10 @@ func (m *machine) find(id string, ref any) *member {
 func (m *machine) expect(model uint64, tried []*member) (may []*member, err error) {
 	var usable, resting []*member
 	for _, w := range m.members {
-		g, gated := w.Gate.(*gate)
+		g := w.gate()
 		switch {
 		case !w.status.Up, w.Weight <= 0, !w.serves(model), slices.Contains(tried, w),
-			gated && g.shut && !w.full() && !w.status.Saturated && !m.now.Before(w.rests()):
+			g != nil && g.shut && !w.full() && !w.status.Saturated && !m.now.Before(w.rests()):
 		case m.now.Before(w.rests()):
 			resting = append(resting, w)
 		default:
@@ -294,8 +222,6 @@ func (m *machine) expect(model uint64, tried []*member) (may []*member, err erro
 	return may, nil
 }
 
-func (w *member) full() bool { return w.MaxInflight > 0 && w.inflight >= w.MaxInflight }
-
 func (m *machine) acquire(rt *rapid.T) {
 	var tried []*routing.Worker
 	var triedMembers []*member
@@ -321,7 +247,7 @@ func (m *machine) acquire(rt *rapid.T) {
 	if !slices.ContainsFunc(lease.Candidates(), func(c routing.Candidate) bool { return c.Worker == may[at].ID }) {
 		rt.Fatalf("the chosen worker %s is not among the candidates %v", may[at].ID, lease.Candidates())
 	}
-	h := &held{lease: &lease, on: may[at], blocks: r.Blocks, output: min(max(0, r.OutputTokens), maxBooked)}
+	h := &held{lease: &lease, on: may[at], bookedAt: m.now, stream: r.Stream, blocks: r.Blocks, output: min(max(0, r.OutputTokens), maxBooked)}
 	if prompt := min(max(0, r.PromptTokens), maxBooked); prompt > 0 {
 		h.prefill = max(1, prompt-m.policy.overlap(h.on.ID))
 	}
@@ -367,8 +293,13 @@ func (m *machine) drawTime(rt *rapid.T) time.Time {
 
 func (m *machine) answered(rt *rapid.T) {
 	h := m.drawLease(rt)
-	h.lease.Answered(m.drawTime(rt), drawResult(rt))
-	h.prefill = 0
+	at, err := m.drawTime(rt), drawResult(rt)
+	if h.lease.Answered(at, err); !h.judged && err == nil && h.stream {
+		h.remember(at)
+	}
+	if h.prefill = 0; !h.judged {
+		h.judged, h.verdict = true, err
+	}
 }
 
 func (m *machine) unbook(rt *rapid.T) {
@@ -379,92 +310,15 @@ func (m *machine) unbook(rt *rapid.T) {
 
 func (m *machine) release(rt *rapid.T) {
 	h := m.drawLease(rt)
+	at, err := m.drawTime(rt), drawResult(rt)
 	h.lease.Release(routing.Result{
-		At: m.drawTime(rt), Err: drawResult(rt), Text: rapid.Bool().Draw(rt, "text"),
+		At: at, Err: err, Text: rapid.Bool().Draw(rt, "text"),
 		PromptTokens: rapid.Int64().Draw(rt, "prompt"), CachedTokens: rapid.Int64().Draw(rt, "cached"),
 		OutputTokens: rapid.Int64().Draw(rt, "output"),
 	})
+	if err == nil && (!h.judged || !h.stream && h.verdict == nil) {
+		h.remember(at)
+	}
+	h.judged = true
 	h.unbook()
-}
-
-func (h *held) unbook() {
-	if !h.unbooked {
-		h.unbooked, h.prefill = true, 0
-		h.on.inflight--
-		h.on.output -= h.output
-	}
-}
-
-// checkOverlaps compares what a policy is told of a prompt's blocks in flight
-// with the prompts in flight: never more than they share, and nothing less than
-// four fifths of it.
-func (m *machine) checkOverlaps(r *routing.Request, ws []routing.View) {
-	prompt := float64(min(max(0, r.PromptTokens), maxBooked))
-	for _, v := range ws {
-		shared := 0
-		for _, h := range m.leases {
-			if !h.unbooked && h.on == m.members[v.Index] {
-				shared = max(shared, common(h.blocks, r.Blocks))
-			}
-		}
-		most := 0.0
-		if shared > 0 {
-			most = prompt * float64(shared) / float64(len(r.Blocks))
-		}
-		if got := float64(v.Overlap); got > most*1.000001 || got < 0.8*most-1 {
-			m.policy.t.Fatalf("%v of a prompt's tokens are in flight, and the policy was told %v", most, got)
-		}
-	}
-}
-
-// common is how many blocks two prompts begin with in common.
-func common(a, b []routing.Block) int {
-	n := 0
-	for n < min(len(a), len(b)) && a[n].Hash == b[n].Hash {
-		n++
-	}
-	return n
-}
-
-// check compares the pool's books with the model's.
-func (m *machine) check(rt *rapid.T) {
-	got := m.pool.Snapshot(m.now)
-	if len(got) != len(m.members) {
-		rt.Fatalf("the pool has %d members, not %d", len(got), len(m.members))
-	}
-	m.checkEstimates(rt)
-	up := false
-	for i, w := range m.members {
-		up = up || w.status.Up && w.Weight > 0 && !m.now.Before(w.rests())
-		want := routing.WorkerView{
-			ID: w.ID, Ref: got[i].Ref, Weight: w.Weight, Group: w.Group, Up: w.status.Up, Saturated: w.status.Saturated,
-			Inflight: w.inflight, MaxInflight: w.MaxInflight, PendingTokens: m.pending(w), OutputTokens: w.output,
-			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
-			Cooling: max(0, w.cool.Sub(m.now)), Open: max(0, w.open.Sub(m.now)), Share: got[i].Share,
-			Rate: got[i].Rate, RateCount: got[i].RateCount, TokenTime: got[i].TokenTime, TokenTimeCount: got[i].TokenTimeCount,
-		}
-		if got[i] != want || math.Abs(got[i].Share-w.share(m.now)) > 1e-9 {
-			rt.Fatalf("the books show\n%+v, not\n%+v", got[i], want)
-		}
-	}
-	if m.pool.Up(m.now) != up {
-		rt.Fatalf("the pool says %v when asked whether it is up", !up)
-	}
-}
-
-// checkEstimates looks whether all that was learned is a number in its bounds.
-func (m *machine) checkEstimates(rt *rapid.T) {
-	e := m.pool.Estimates()
-	all := []routing.Estimate{e.OutputTokens, e.PromptScale}
-	for _, w := range e.Workers {
-		all = append(all, w.Rate, w.TokenTime)
-	}
-	for _, one := range all {
-		if !(one.Floor > 0 && one.Floor <= one.Value && one.Value <= one.Ceiling && one.Floor <= one.Prior && one.Prior <= one.Ceiling) {
-			rt.Fatalf("an estimate is out of its bounds: %+v", one)
-		}
-	}
-	if !(e.Rate > 0) || m.pool.OutputTokens(0) < 1 || m.pool.OutputTokens(1) != 1 || m.pool.PromptTokens(0) != 0 || m.pool.PromptTokens(1<<62) < 1 {
-		rt.Fatalf("the pool expects the impossible: %+v", e)
-	}
 }

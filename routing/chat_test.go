@@ -1,0 +1,142 @@
+package routing
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// town is a pool in virtual time: workers that prefill one prompt after the
+// other, and requests that are answered when they should be.
+type town struct {
+	t      *testing.T
+	pool   *Pool
+	now    time.Time
+	rand   uint64
+	busy   map[*Worker]time.Time // until when it prefills
+	flying []townRequest
+}
+
+type townRequest struct {
+	lease       *Lease
+	first, last time.Time
+	chat        *townChat
+}
+
+// townChat is a chat that grows by a turn a time after each answer.
+type townChat struct {
+	seed, turns  int
+	next         time.Time
+	home         *Worker
+	stayed, went int
+	booked, new  int64 // of the turns that stayed
+}
+
+const (
+	townRate = 8000
+	turnText = 8000 // characters, so 2,000 tokens a turn
+)
+
+func (w *town) ask(blocks []Block, tokens int64, c *townChat) *Lease {
+	w.rand = w.rand*6364136223846793005 + 1442695040888963407
+	l, err := w.pool.Acquire(&Request{
+		Now: w.now, Rand: mix(w.rand), Prefix: blocks[0].Hash, Blocks: blocks, Model: 1,
+		PromptTokens: tokens, OutputTokens: w.pool.OutputTokens(0), Stream: true,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	first := w.now
+	if busy := w.busy[l.worker]; busy.After(first) {
+		first = busy
+	}
+	first = first.Add(firstStep + seconds(float64(l.prefill)/townRate))
+	w.busy[l.worker] = first
+	w.flying = append(w.flying, townRequest{&l, first, first.Add(4 * time.Second), c})
+	return &l
+}
+
+// pass lets the time pass to now, and what is due happen.
+func (w *town) pass(now time.Time) {
+	w.now = now
+	rest := w.flying[:0]
+	for _, f := range w.flying {
+		if !now.Before(f.first) {
+			f.lease.Answered(f.first, nil)
+		}
+		if now.Before(f.last) {
+			rest = append(rest, f)
+			continue
+		}
+		f.lease.Release(Result{At: f.last, OutputTokens: 160})
+		if f.chat != nil {
+			f.chat.next = f.last.Add(10 * time.Second)
+		}
+	}
+	w.flying = rest
+}
+
+// turn asks for the chat's next turn.
+func (w *town) turn(c *townChat) {
+	c.turns++
+	blocks := chat(c.seed, c.turns, turnText)
+	tokens := int64(2000 * c.turns)
+	l := w.ask(blocks, tokens, c)
+	if c.home == l.worker {
+		c.stayed++
+		c.booked += l.prefill
+		c.new += 2000
+	} else if c.home != nil {
+		c.went++
+	}
+	c.home, c.next = l.worker, w.now.Add(time.Hour)
+}
+
+// A chat of twenty turns costs its home two thousand tokens a turn, not forty
+// thousand: so it stays there under a load that keeps all workers busy, with
+// the bounds on requests and on tokens as they are.
+func TestAGrownChatStaysWithItsCache(t *testing.T) {
+	const workers, chats = 8, 40
+	for _, depth := range []string{depthAdaptive, depthFixed} {
+		t.Run(depth, func(t *testing.T) {
+			var members []Member
+			for i := range workers {
+				members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
+			}
+			policy, err := New(Config{Name: "chwbl", Depth: depth})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := &town{t: t, pool: poolOf(members...), rand: 1, busy: map[*Worker]time.Time{}}
+			w.pool.Configure(policy, members)
+			var all []*townChat
+			for i := range chats {
+				all = append(all, &townChat{seed: i + 1, next: start.Add(time.Minute + time.Duration(i)*500*time.Millisecond)})
+			}
+			for i := range 400 * 10 { // ten prompts of others a second, for 400 seconds
+				w.pass(start.Add(time.Duration(i) * 100 * time.Millisecond))
+				w.ask(prompt(1_000_000+i, 0, 16), 2000, nil)
+				for _, c := range all {
+					if c.turns < 20 && !w.now.Before(c.next) {
+						w.turn(c)
+					}
+				}
+			}
+			stayed, went, booked, grown := 0, 0, int64(0), int64(0)
+			for _, c := range all {
+				if c.turns != 20 {
+					t.Fatalf("a chat had %d turns", c.turns)
+				}
+				stayed, went, booked, grown = stayed+c.stayed, went+c.went, booked+c.booked, grown+c.new
+			}
+			if float64(stayed) < 0.95*float64(stayed+went) {
+				t.Errorf("%d of %d turns stayed with their chat's cache", stayed, stayed+went)
+			}
+			if ratio := float64(booked) / float64(grown); ratio > 1.1 || ratio < 0.95 {
+				t.Errorf("those that stayed booked %d tokens and brought %d", booked, grown)
+			}
+			w.pass(w.now.Add(time.Hour))
+			noChains(t, w.pool)
+		})
+	}
+}

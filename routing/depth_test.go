@@ -1,0 +1,356 @@
+package routing
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// chainOf appends n blocks that say what says, after a chain.
+func chainOf(chain []Block, what uint64, n int) []Block {
+	hash, end := uint64(1), int64(0)
+	if len(chain) > 0 {
+		hash, end = chain[len(chain)-1].Hash, chain[len(chain)-1].End
+	}
+	chain = slices.Clip(chain)
+	for i := range n {
+		hash = mix(hash ^ mix(what*1000+uint64(i)+1))
+		chain = append(chain, Block{Hash: hash, End: end + int64(i+1)*512})
+	}
+	return chain
+}
+
+// ask places a prompt of that chain, of which the worker computes the last
+// blocks.
+func (w *world) ask(chain []Block, fresh int, whole time.Duration) (int, Reason) {
+	const blockTokens, rate = 128, 8000
+	return w.send(&Request{
+		Blocks: chain, Prefix: chain[0].Hash, PromptTokens: int64(len(chain)) * blockTokens, OutputTokens: 200, Stream: true,
+	}, 10*time.Millisecond+time.Duration(fresh)*blockTokens*time.Second/rate, whole)
+}
+
+// A chat that grows by two blocks a turn finds its cache, whatever system prompt
+// is before it: its key is a part of it that stays. What moves a turn is the
+// bound alone. It moves more of them where a tenant has more than one worker
+// may have and less than splits, because then its chats are one key.
+func TestAGrowingChatStaysHome(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		systems []int     // blocks of each tenant's system prompt
+		shares  []float64 // cumulative, of the chats
+		least   float64
+	}{
+		{"no system prompt", nil, nil, 0.95},
+		{"one tenant", []int{32}, []float64{1}, 0.95},
+		{"three tenants that are split", []int{4, 40, 12}, []float64{0.36, 0.68, 1}, 0.95},
+		{"six tenants, most of them in between", []int{4, 12, 40, 7, 20, 9}, []float64{0.22, 0.4, 0.55, 0.7, 0.85, 1}, 0.7},
+	} {
+		p := mustCHWBL(t, Config{})
+		w := newWorld(p, 8)
+		stayed, home := w.converse(c.systems, c.shares)
+		t.Logf("%s: %.1f %% of the turns went where the one before was, %.1f %% home; max/mean requests %.2f; %+v in %s",
+			c.name, 100*stayed, 100*home, unfair(w.took), p.Depth(), w.now.Sub(start).Round(time.Minute))
+		if stayed < c.least {
+			t.Errorf("%s: %.1f %% of the turns went where the one before was", c.name, 100*stayed)
+		}
+	}
+}
+
+// converse lets forty chats of twenty turns go on at once, with prompts of
+// their own between them, and returns which part of all turns but the first
+// went where the one before was, and which part went home.
+func (w *world) converse(systems []int, shares []float64) (stayed, home float64) {
+	const turns, chats, requests = 20, 40, 8000
+	type chat struct {
+		chain  []Block
+		said   uint64
+		turn   int
+		worker int
+		next   time.Time
+	}
+	said := uint64(1000)
+	begin := func() chat {
+		said++
+		c := chat{said: said, next: w.now.Add(w.dice.exp(20 * time.Second))}
+		if len(systems) > 0 {
+			at := w.dice.draw(shares)
+			c.chain = chainOf(nil, uint64(at+1), systems[at])
+		}
+		c.chain = chainOf(c.chain, said, 2)
+		return c
+	}
+	open := make([]chat, chats)
+	for i := range open {
+		open[i] = begin()
+		open[i].turn = i % turns
+	}
+	followed := 0.0
+	for range requests {
+		c := &open[0]
+		for i := range open {
+			if open[i].next.Before(c.next) {
+				c = &open[i]
+			}
+		}
+		if w.now = c.next; w.dice.below(5) == 0 {
+			said++
+			w.ask(chainOf(nil, said, 1+w.dice.below(40)), 20, w.dice.exp(3*time.Second))
+		}
+		worker, reason := w.ask(c.chain, 2, time.Second+w.dice.exp(3*time.Second))
+		if c.turn > 0 && w.now.Sub(start) > 5*time.Minute { // by then what is to be split is
+			followed++
+			if worker == c.worker {
+				stayed++
+			}
+			if reason == ReasonPrefixHome {
+				home++
+			}
+		}
+		c.worker = worker
+		if c.turn++; c.turn == turns {
+			*c = begin()
+			continue
+		}
+		c.chain = chainOf(c.chain, c.said, 2)
+		c.next = w.now.Add(time.Second + w.dice.exp(15*time.Second))
+	}
+	return stayed / followed, home / followed
+}
+
+// A thousand chats under one system prompt of 4,096 tokens: what they share is
+// no key.
+func TestOneSystemPromptUsesAllWorkers(t *testing.T) {
+	p := mustCHWBL(t, Config{})
+	w := newWorld(p, 8)
+	system := chainOf(nil, 1, 32)
+	chats := make([][]Block, 1000)
+	for i := range chats {
+		chats[i] = chainOf(system, uint64(i+2), 3)
+	}
+	for i := range 12_000 {
+		if i == 2000 {
+			clear(w.took)
+		}
+		w.now = w.now.Add(w.dice.exp(200 * time.Millisecond))
+		at := w.dice.below(len(chats))
+		w.ask(chats[at], 3, w.dice.exp(4*time.Second))
+		if len(chats[at]) < 60 {
+			chats[at] = chainOf(chats[at], uint64(at+2), 2)
+		}
+	}
+	t.Logf("requests by worker %v, max/mean %.2f, %+v", w.took, unfair(w.took), p.Depth())
+	fair := 10_000 / 8
+	if slices.Max(w.took) > fair*5/4 || slices.Min(w.took) < fair*3/4 {
+		t.Errorf("a worker is not within a quarter of its fair share %d: %v", fair, w.took)
+	}
+	if d := p.Depth(); d.Shared != 32 || d.Changes > 2 {
+		t.Errorf("the depth is %+v, want 32 shared blocks", d)
+	}
+}
+
+// All traffic begins with the same block, and has nothing more in common.
+func TestOneSharedFirstBlockOverloadsNobody(t *testing.T) {
+	p := mustCHWBL(t, Config{})
+	w := newWorld(p, 8)
+	first := chainOf(nil, 1, 1)
+	for i := range 10_000 {
+		w.now = w.now.Add(w.dice.exp(100 * time.Millisecond))
+		n := 1 + w.dice.below(60)
+		w.ask(chainOf(first, uint64(i+2), n), n, w.dice.exp(2*time.Second))
+	}
+	t.Logf("max/mean requests %.2f, tokens %.2f; %+v", unfair(w.took), unfair(w.tokens), p.Depth())
+	if unfair(w.took) > 1.2 || unfair(w.tokens) > 1.2 {
+		t.Errorf("requests %v, tokens %v", w.took, w.tokens)
+	}
+}
+
+// A mix of traffic that stays the same moves nothing, whatever share of it has
+// a beginning in common.
+func TestSteadyTrafficKeepsItsDepth(t *testing.T) {
+	most := int64(0)
+	for _, workers := range []int{2, 3, 8, 16} {
+		for _, shared := range []float64{0, 0.3, 0.45, 0.5, 0.55, 0.7, 1, splitAbove / float64(workers)} {
+			p := mustCHWBL(t, Config{})
+			w := newWorld(p, workers)
+			w.dice += dice(workers*1000) + dice(shared*100)
+			system, other := chainOf(nil, 1, 12), uint64(100)
+			for w.now.Sub(start) < time.Hour {
+				w.now = w.now.Add(w.dice.exp(500 * time.Millisecond))
+				if other++; w.dice.unit() < shared {
+					w.ask(chainOf(system, other, 3), 3, w.dice.exp(2*time.Second))
+				} else {
+					w.ask(chainOf(nil, other, 1+w.dice.below(20)), 20, w.dice.exp(2*time.Second))
+				}
+			}
+			d := p.Depth()
+			most = max(most, d.Changes)
+			if d.Changes > 2 {
+				t.Errorf("%d workers, %.0f %% shared: %+v in an hour", workers, 100*shared, d)
+			}
+			if want := map[bool]int{true: 12}[shared > 0.6]; d.Shared != want && (shared < 0.4 || shared > 0.6) {
+				t.Errorf("%d workers, %.0f %% shared: %+v", workers, 100*shared, d)
+			}
+		}
+	}
+	t.Logf("at most %d changes in an hour", most)
+}
+
+// Of eight workers' traffic one tenant has 40 % under one system prompt: twice
+// the fair share of two workers is too much for one. Its requests part after a
+// minute, and are one key again when the tenant has faded.
+func TestABigTenantIsSplitAndJoined(t *testing.T) {
+	p := mustCHWBL(t, Config{})
+	w := newWorld(p, 8)
+	system, said := chainOf(nil, 1, 20), uint64(100)
+	var split, joined time.Duration
+	until := func(end time.Duration, share float64, each func()) (homes map[int]bool) {
+		homes = map[int]bool{}
+		for w.now.Sub(start) < end {
+			w.now = w.now.Add(w.dice.exp(100 * time.Millisecond))
+			if said++; w.dice.unit() >= share {
+				w.ask(chainOf(nil, said, 5), 5, w.dice.exp(time.Second))
+			} else if worker, reason := w.ask(chainOf(system, said, 3), 3, w.dice.exp(time.Second)); reason == ReasonPrefixHome {
+				homes[worker] = true
+			}
+			each()
+		}
+		return homes
+	}
+	splits := func() {
+		if at := w.now.Sub(start); p.Depth().Splits > 0 && split == 0 {
+			split = at
+		} else if p.Depth().Splits == 0 && split > 0 && joined == 0 {
+			joined = at
+		}
+	}
+	if homes := until(time.Minute, 0.4, splits); len(homes) != 1 || split > 0 {
+		t.Errorf("in its first minute the tenant has homes %v", homes)
+	}
+	until(2*time.Minute, 0.4, splits)
+	if homes := until(10*time.Minute, 0.4, splits); len(homes) != 8 || p.Depth().Splits != 1 {
+		t.Errorf("after ten minutes the tenant has homes %v, %+v", homes, p.Depth())
+	}
+	until(20*time.Minute, 0.01, splits)
+	t.Logf("split after %s, joined %s after it faded", split.Round(time.Second), (joined - 10*time.Minute).Round(time.Second))
+	if split < time.Minute || split > 2*time.Minute || joined < 11*time.Minute || joined > 15*time.Minute {
+		t.Errorf("split after %s, joined after %s", split, joined)
+	}
+	if d := p.Depth(); d.Splits != 0 || d.Changes != 2 {
+		t.Errorf("in the end %+v", d)
+	}
+	if homes := until(25*time.Minute, 0.01, splits); len(homes) != 1 {
+		t.Errorf("joined again the tenant has homes %v", homes)
+	}
+}
+
+// However the traffic is made, what is remembered of it has a bound.
+func TestSplitsAreBounded(t *testing.T) {
+	const workers, heavy = 600, 150 // each of them has twice what splits
+	d, most := newDepth(), 0
+	now, said := start, uint64(1000)
+	for i := range 40_000 {
+		now, said = now.Add(20*time.Millisecond), said+1
+		d.key(now, chainOf(chainOf(nil, uint64(i%heavy+1), 1), said, 2), workers)
+		most = max(most, len(d.branches))
+	}
+	if most != maxBranches || d.state().Splits != maxBranches {
+		t.Errorf("%d beginnings of %d were split, %+v", most, heavy, d.state())
+	}
+	// What counts is at least the last 32 requests for each worker: they fade to
+	// the eighth, which joins, within 40,000.
+	for range 45_000 {
+		now, said = now.Add(20*time.Millisecond), said+1
+		d.key(now, chainOf(nil, said, 2), workers)
+	}
+	if len(d.branches) != 0 || d.state().Splits != 0 {
+		t.Errorf("a quarter of an hour after the last of them, %d are split", len(d.branches))
+	}
+}
+
+// A chain of any length costs the memory of what is known as shared.
+func TestLongChainsAreBounded(t *testing.T) {
+	d, long := newDepth(), chainOf(nil, 1, 4096)
+	for i := range 2000 {
+		now := start.Add(time.Duration(i) * time.Second)
+		if key := d.key(now, chainOf(long, uint64(i+2), 1), 8); key == 0 {
+			t.Fatal("a prompt has no key")
+		}
+	}
+	if s := d.state(); s.Shared != maxShared || len(d.root.main.chain) > maxShared || len(d.root.rival.chain) > maxShared {
+		t.Errorf("%+v with %d blocks known", s, len(d.root.main.chain))
+	}
+}
+
+// A new version of an application has another system prompt: the depth follows.
+func TestTheDepthFollowsANewSystemPrompt(t *testing.T) {
+	p := mustCHWBL(t, Config{})
+	w := newWorld(p, 8)
+	said, followed := uint64(100), time.Duration(0)
+	for i, system := range [][]Block{chainOf(nil, 1, 32), chainOf(nil, 2, 20), chainOf(chainOf(nil, 2, 20), 3, 20)} {
+		begin := w.now
+		for w.now.Sub(begin) < 20*time.Minute {
+			w.now = w.now.Add(w.dice.exp(200 * time.Millisecond))
+			said++
+			w.ask(chainOf(system, said, 4), 4, w.dice.exp(time.Second))
+			if took := w.now.Sub(begin); p.Depth().Shared != len(system) {
+				followed = max(followed, took)
+			}
+			if w.now.Sub(begin) < 10*time.Minute {
+				clear(w.took)
+			}
+		}
+		// Back to nothing in common, a split while that lasts, the new depth, and the
+		// split joined.
+		if d := p.Depth(); d.Shared != len(system) || d.Changes > int64(1+4*i) {
+			t.Errorf("prompt %d has %d blocks: %+v", i+1, len(system), d)
+		}
+		if unfair(w.took) > 1.25 {
+			t.Errorf("prompt %d: requests by worker %v", i+1, w.took)
+		}
+	}
+	t.Logf("followed within %s, %+v", followed.Round(time.Second), p.Depth())
+	if followed > 8*time.Minute {
+		t.Errorf("it took %s to follow", followed)
+	}
+}
+
+// A chain's hashes are not secret: whoever makes one stand at several depths
+// gets a key all the same, and no more than that.
+func TestForgedChainsHaveAKey(t *testing.T) {
+	d, now := newDepth(), start
+	honest := chainOf(nil, 1, 6)
+	for i := range 3000 { // under one block of six, 40 % of the traffic: it is split
+		now = now.Add(100 * time.Millisecond)
+		if d.key(now, chainOf(nil, uint64(i+10), 3), 8); i%5 < 2 {
+			d.key(now, chainOf(honest, uint64(i+10), 3), 8)
+		}
+	}
+	split := uint64(0)
+	for key := range d.branches {
+		split = key
+	}
+	if split == 0 {
+		t.Fatal("nothing is split")
+	}
+	x, y := Block{Hash: split}, Block{Hash: 7}
+	for _, forged := range [][]Block{{x}, {x, x}, {x, x, x, x, x}, {y, x, y}, {y, y, x, x, y, x}, {x, y, x, y, x, y, x, y, x}} {
+		if key := d.key(now, forged, 8); key != split && key != 7 {
+			t.Errorf("%d blocks have key %d", len(forged), key)
+		}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		for range 50 {
+			blocks := make([]Block, rapid.IntRange(1, 6).Draw(rt, "blocks"))
+			for i := range blocks {
+				blocks[i].Hash = rapid.SampledFrom([]uint64{split, 1, 2, 3}).Draw(rt, "hash")
+			}
+			now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(rt, "seconds")) * time.Second)
+			key := d.key(now, blocks, rapid.IntRange(1, 16).Draw(rt, "workers"))
+			if !slices.ContainsFunc(blocks, func(b Block) bool { return b.Hash == key }) {
+				rt.Fatalf("key %d is none of %v", key, blocks)
+			}
+		}
+	})
+}

@@ -1,0 +1,232 @@
+package routing
+
+import (
+	"math/bits"
+	"time"
+)
+
+// recent remembers which workers prefilled the beginnings of prompts lately:
+// their caches hold them still when the next turn of a chat comes, with nothing
+// of it in flight. It is the gateway's own guess, made of its own requests; no
+// engine is asked.
+//
+// It is a table of fixed size, four places for each hash, of which the one
+// longest not used makes room for a new one. It may trust the hashes: who makes
+// them collide makes the table forget, and no look costs more than four places.
+type recent struct {
+	sets [][recentWays]recentBlock // nil until there is something to remember
+
+	// Of one decision.
+	views [rememberedWorkers]int32 // by column
+	found []hit
+}
+
+// recentBlock is who prefilled the prompt up to one block, as bits by column.
+type recentBlock struct {
+	hash  uint64
+	young uint64 // in the period of last
+	old   uint64 // in the period before it, and not since
+	last  int64  // seconds
+}
+
+// hit is a block that workers remember.
+type hit struct {
+	depth   int
+	workers uint64
+}
+
+const (
+	// recentWays by recentSets are 65,536 blocks in 2 MiB. A block of a long text is
+	// 128 tokens, and of long prompts not all are remembered, so that they stand for
+	// 8 million tokens and more: the caches of sixteen engines with half a million
+	// each. Under load the table thus forgets about when they do.
+	recentWays = 4
+	recentSets = 1 << recentBits
+	recentBits = 14
+	// rememberedWorkers is the columns that fit into a word. Workers beyond have
+	// no memory, and are taken for cold.
+	rememberedWorkers = 64
+	// recentPeriod, in seconds, is half of what a memory lasts at most. Five minutes
+	// are what engines under load hold, and what hosted ones promise of a prompt
+	// cache; without load a cache lasts longer, and a prompt wrongly taken for cold
+	// costs nothing but a booking that is too high.
+	recentPeriod = 150
+	// recentMisses in a row end the search: where four neighbours are gone, what
+	// lies deeper went with them, because a prompt is remembered as a whole.
+	recentMisses = 4
+	// recentTail bounds the search between two landmarks, for the end of a prompt
+	// that has grown since. It finds every end among the first 1,024 blocks, 130,000
+	// tokens; beyond, less than a twelfth of the prompt is missed.
+	recentTail = 64
+	// landmarksRemembered is those of the longest chain that has 4,096 blocks.
+	landmarksRemembered = 81
+)
+
+// nextRemembered returns the depth of the block to remember after the one at
+// depth d: the first sixteen all are, beyond that eight an octave are. A prefix
+// that two prompts share is seen but for a ninth at most.
+func nextRemembered(d int) int {
+	if d < 16 {
+		return d + 1
+	}
+	return d + 1<<(bits.Len(uint(d))-4)
+}
+
+// appendRemembered appends the hashes by which a chain is remembered: those of
+// its landmarks and of its last block.
+func appendRemembered(hashes []uint64, blocks []Block) []uint64 {
+	last := len(blocks) - 1
+	for d := 0; d < last; d = nextRemembered(d) {
+		hashes = append(hashes, blocks[d].Hash)
+	}
+	return append(hashes, blocks[last].Hash)
+}
+
+func (c *recent) set(hash uint64) *[recentWays]recentBlock {
+	return &c.sets[hash*golden>>(64-recentBits)]
+}
+
+// mark notes that the worker of that column has these blocks.
+func (c *recent) mark(hashes []uint64, column int, at time.Time) {
+	if c.sets == nil {
+		c.sets = make([][recentWays]recentBlock, recentSets)
+		c.found = make([]hit, 0, landmarksRemembered+recentTail)
+	}
+	now := at.Unix()
+	for _, hash := range hashes {
+		set := c.set(hash)
+		m := &set[0]
+		for i := range set {
+			if set[i].hash == hash {
+				m = &set[i]
+				break
+			}
+			if set[i].last < m.last {
+				m = &set[i]
+			}
+		}
+		if m.hash != hash {
+			*m = recentBlock{hash: hash, last: now}
+		}
+		m.mark(1<<column, now)
+	}
+}
+
+// mark sets the workers' bits. Requests come to the lock in another order than
+// they were answered in.
+func (m *recentBlock) mark(workers uint64, now int64) {
+	switch passed := now/recentPeriod - m.last/recentPeriod; {
+	case passed < -1:
+		return
+	case passed == -1:
+		m.old |= workers
+		return
+	case passed == 1:
+		m.old, m.young = m.young, 0
+	case passed > 1:
+		m.old, m.young = 0, 0
+	}
+	m.young |= workers
+	m.last = max(m.last, now)
+}
+
+// workers returns who has the block still.
+func (c *recent) workers(hash uint64, now int64) uint64 {
+	set := c.set(hash)
+	for i := range set {
+		m := &set[i]
+		if m.hash != hash {
+			continue
+		}
+		switch passed := now/recentPeriod - m.last/recentPeriod; {
+		case passed <= 0:
+			return m.young | m.old
+		case passed == 1:
+			return m.young
+		}
+		return 0
+	}
+	return 0
+}
+
+// forget clears a column. It reads the whole table, a tenth of a millisecond,
+// which a worker that goes and comes back is worth.
+func (c *recent) forget(column int) {
+	for i := range c.sets {
+		for k := range c.sets[i] {
+			c.sets[i][k].young &^= 1 << column
+			c.sets[i][k].old &^= 1 << column
+		}
+	}
+}
+
+// overlaps raises the views' Overlap to how many of the prompt's tokens the
+// worker prefilled lately.
+func (c *recent) overlaps(r *Request, prompt int64, ws []View, workers []*Worker) {
+	if c.sets == nil || len(r.Blocks) == 0 {
+		return
+	}
+	shown := uint64(0)
+	for i := range ws {
+		if column := workers[ws[i].Index].slot; column < rememberedWorkers {
+			shown |= 1 << column
+			c.views[column] = int32(i)
+		}
+	}
+	c.search(r.Blocks, r.Now.Unix(), shown)
+	last := len(r.Blocks) - 1
+	// Who has a block has all before it, whether the table still knows or not.
+	for i := len(c.found) - 1; i >= 0 && shown != 0; i-- {
+		have := c.found[i].workers & shown
+		if have == 0 {
+			continue
+		}
+		shown &^= have
+		tokens := tokensUpTo(r.Blocks[c.found[i].depth].End, r.Blocks[last].End, prompt)
+		for ; have != 0; have &= have - 1 {
+			v := &ws[c.views[bits.TrailingZeros64(have)]]
+			v.Overlap = max(v.Overlap, tokens)
+		}
+	}
+}
+
+// search finds the chain's blocks that any of the workers shown has: of its
+// landmarks, and of all blocks between the deepest of them found and the next.
+func (c *recent) search(blocks []Block, now int64, shown uint64) {
+	c.found = c.found[:0]
+	last, missed := len(blocks)-1, 0
+	for d := 0; missed < recentMisses; d = min(nextRemembered(d), last) {
+		missed++
+		if have := c.workers(blocks[d].Hash, now) & shown; have != 0 {
+			c.found, missed = append(c.found, hit{d, have}), 0
+		}
+		if d == last {
+			break
+		}
+	}
+	if len(c.found) == 0 {
+		return
+	}
+	deepest := c.found[len(c.found)-1].depth
+	for d := deepest + 1; d < min(nextRemembered(deepest), last, deepest+recentTail); d++ {
+		if have := c.workers(blocks[d].Hash, now) & shown; have != 0 {
+			c.found = append(c.found, hit{d, have})
+		}
+	}
+}
+
+// rememberLocked notes that the booking's prompt is in its worker's cache.
+func (p *Pool) rememberLocked(b *booking, at time.Time) {
+	if w := b.worker; len(b.hashes) > 0 && !w.gone {
+		p.recent.mark(b.hashes, w.slot, at)
+		w.remembered = true
+	}
+}
+
+// forgetLocked forgets what the worker had in its cache.
+func (p *Pool) forgetLocked(w *Worker) {
+	if w.remembered {
+		p.recent.forget(w.slot)
+		w.remembered = false
+	}
+}

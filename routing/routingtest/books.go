@@ -1,0 +1,94 @@
+package routingtest
+
+import (
+	"math"
+
+	"pgregory.net/rapid"
+
+	"tierway/routing"
+)
+
+// lasts is how far back a pool remembers prompts: the running period of 150
+// seconds, counted since 1970, and the one before it.
+func (m *machine) lasts(p prefilled) bool { return m.now.Unix()/150-p.at.Unix()/150 <= 1 }
+
+// checkOverlaps compares what a policy is told of a prompt's blocks with the
+// prompts in flight and those prefilled lately: never more than they share, and
+// nothing less than four fifths of it of what is in flight, and eight ninths of
+// what was prefilled.
+func (m *machine) checkOverlaps(r *routing.Request, ws []routing.View) {
+	prompt := float64(min(max(0, r.PromptTokens), maxBooked))
+	for _, v := range ws {
+		w, flying, lately := m.members[v.Index], 0, 0
+		for _, h := range m.leases {
+			if !h.unbooked && h.on == w {
+				flying = max(flying, common(h.blocks, r.Blocks))
+			}
+		}
+		for _, p := range w.prefilled {
+			if m.lasts(p) {
+				lately = max(lately, common(p.blocks, r.Blocks))
+			}
+		}
+		tokens := func(shared int) float64 {
+			return prompt * float64(shared) / float64(max(1, len(r.Blocks)))
+		}
+		least, most := max(0.8*tokens(flying), 8*tokens(lately)/9), tokens(max(flying, lately))
+		if got := float64(v.Overlap); got > most*1.000001 || got < least-1 {
+			m.policy.t.Fatalf("%v of a prompt's tokens are in flight and %v were prefilled lately, and the policy was told %v",
+				tokens(flying), tokens(lately), got)
+		}
+	}
+}
+
+// common is how many blocks two prompts begin with in common.
+func common(a, b []routing.Block) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n].Hash == b[n].Hash {
+		n++
+	}
+	return n
+}
+
+// check compares the pool's books with the model's.
+func (m *machine) check(rt *rapid.T) {
+	got := m.pool.Snapshot(m.now)
+	if len(got) != len(m.members) {
+		rt.Fatalf("the pool has %d members, not %d", len(got), len(m.members))
+	}
+	m.checkEstimates(rt)
+	up := false
+	for i, w := range m.members {
+		up = up || w.status.Up && w.Weight > 0 && !m.now.Before(w.open)
+		want := routing.WorkerView{
+			ID: w.ID, Ref: got[i].Ref, Weight: w.Weight, Group: w.Group, Up: w.status.Up, Saturated: w.status.Saturated,
+			Inflight: w.inflight, MaxInflight: w.MaxInflight, PendingTokens: m.pending(w), OutputTokens: w.output,
+			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
+			Cooling: max(0, w.cool.Sub(m.now)), Open: max(0, w.open.Sub(m.now)), Share: got[i].Share,
+			Rate: got[i].Rate, RateCount: got[i].RateCount, TokenTime: got[i].TokenTime, TokenTimeCount: got[i].TokenTimeCount,
+		}
+		if got[i] != want || math.Abs(got[i].Share-w.share(m.now)) > 1e-9 {
+			rt.Fatalf("the books show\n%+v, not\n%+v", got[i], want)
+		}
+	}
+	if m.pool.Up(m.now) != up {
+		rt.Fatalf("the pool says %v when asked whether it is up", !up)
+	}
+}
+
+// checkEstimates looks whether all that was learned is a number in its bounds.
+func (m *machine) checkEstimates(rt *rapid.T) {
+	e := m.pool.Estimates()
+	all := []routing.Estimate{e.OutputTokens, e.PromptScale}
+	for _, w := range e.Workers {
+		all = append(all, w.Rate, w.TokenTime)
+	}
+	for _, one := range all {
+		if !(one.Floor > 0 && one.Floor <= one.Value && one.Value <= one.Ceiling && one.Floor <= one.Prior && one.Prior <= one.Ceiling) {
+			rt.Fatalf("an estimate is out of its bounds: %+v", one)
+		}
+	}
+	if !(e.Rate > 0) || m.pool.OutputTokens(0) < 1 || m.pool.OutputTokens(1) != 1 || m.pool.PromptTokens(0) != 0 || m.pool.PromptTokens(1<<62) < 1 {
+		rt.Fatalf("the pool expects the impossible: %+v", e)
+	}
+}

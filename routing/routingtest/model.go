@@ -1,0 +1,173 @@
+package routingtest
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"tierway/routing"
+)
+
+// maxBooked is the most that one request books on an account.
+const maxBooked = 1 << 40
+
+// member is the model of one worker: what the pool should know of it.
+type member struct {
+	routing.Member
+	status     routing.Status
+	cool, open time.Time
+	warm       time.Time
+	inflight   int
+	output     int64
+	prefilled  []prefilled // since it was seen up
+}
+
+// prefilled is a prompt that should be in a worker's cache.
+type prefilled struct {
+	blocks []routing.Block
+	at     time.Time
+}
+
+// rests is when the worker is neither cooling nor open.
+func (w *member) rests() time.Time {
+	if w.open.After(w.cool) {
+		return w.open
+	}
+	return w.cool
+}
+
+// share is how much of its usual load it should get.
+func (w *member) share(now time.Time) float64 {
+	if w.warm.IsZero() {
+		return 1
+	}
+	return min(1, max(0.1, 0.1+0.9*float64(now.Sub(w.warm))/float64(10*time.Second)))
+}
+
+func (w *member) serves(model uint64) bool {
+	return model == 0 || len(w.Models) == 0 || slices.Contains(w.Models, model)
+}
+
+// observe forgets the cache of a worker that was down.
+func (w *member) observe(s routing.Status) {
+	if s.Up && !w.status.Up {
+		w.prefilled = nil
+	}
+	w.status = s
+}
+
+// gate returns the gate that the model has of the member's, nil without one.
+func (w *member) gate() *gate {
+	switch g := w.Gate.(type) {
+	case *gate:
+		return g
+	case patient:
+		return g.gate
+	}
+	return nil
+}
+
+func (w *member) full() bool { return w.MaxInflight > 0 && w.inflight >= w.MaxInflight }
+
+// gate is a gate under the model's control, which checks that each verdict is
+// given once.
+type gate struct {
+	t        failer
+	shut     bool
+	open     int // permits without a verdict
+	good     int // verdicts
+	bad      int
+	excluded int
+}
+
+// Allow grants a permit unless the gate is shut.
+func (g *gate) Allow() (func(error), error) {
+	if g.shut {
+		return nil, errShut
+	}
+	g.open++
+	given := false
+	return func(err error) {
+		if given {
+			g.t.Fatalf("a gate got two verdicts on one permit")
+		}
+		given = true
+		g.open--
+		switch {
+		case err == nil:
+			g.good++
+		case errors.Is(err, routing.ErrExcluded):
+			g.excluded++
+		default:
+			g.bad++
+		}
+	}, nil
+}
+
+// Pace finds every other stream too slow.
+func (g *gate) Pace(observed, predicted time.Duration) error {
+	if observed < 0 || predicted <= 0 {
+		g.t.Fatalf("a stream began after %s and should have after %s", observed, predicted)
+	}
+	if g.good%2 == 1 {
+		return errShut
+	}
+	return nil
+}
+
+// Cut takes a verdict on an answer that broke off, after a good one.
+func (g *gate) Cut(began time.Time, err error) {
+	if g.good == 0 || err == nil || errors.Is(err, routing.ErrExcluded) || began.Before(epoch()) {
+		g.t.Fatalf("after %d good verdicts an answer that began at %s was cut: %v", g.good, began, err)
+	}
+	g.bad++
+}
+
+// patient is a gate that wants to know when a verdict is due.
+type patient struct{ *gate }
+
+// AllowFor grants a permit unless the gate is shut.
+func (g patient) AllowFor(expected time.Duration) (func(error), error) {
+	if expected <= 0 || expected > 10*time.Minute {
+		g.t.Fatalf("a verdict is expected after %s", expected)
+	}
+	return g.gate.Allow()
+}
+
+// Allow is not to be asked where AllowFor can be.
+func (g patient) Allow() (func(error), error) {
+	g.t.Fatalf("a patient gate was not told when a verdict is due")
+	return nil, errShut
+}
+
+// held is a lease under way with the model's account of it.
+type held struct {
+	lease           *routing.Lease
+	on              *member
+	blocks          []routing.Block
+	prefill, output int64
+	due             time.Time // when an answer that comes whole is taken for prefilled; zero of a stream
+	unbooked        bool
+	bookedAt        time.Time
+	stream          bool
+	judged          bool
+	verdict         error
+}
+
+// remember notes that the lease's prompt was prefilled then.
+func (h *held) remember(at time.Time) {
+	if at.IsZero() {
+		at = h.bookedAt
+	}
+	if !h.unbooked {
+		h.on.prefilled = append(h.on.prefilled, prefilled{h.blocks, at})
+	}
+}
+
+func (h *held) unbook() {
+	if !h.unbooked {
+		h.unbooked, h.prefill = true, 0
+		h.on.inflight--
+		h.on.output -= h.output
+	}
+}

@@ -1,0 +1,141 @@
+package routing
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+)
+
+// dice is xorshift64*, which has nothing in common with what the ring hashes by.
+type dice uint64
+
+func (d *dice) next() uint64 {
+	x := uint64(*d)
+	x ^= x >> 12
+	x ^= x << 25
+	x ^= x >> 27
+	*d = dice(x)
+	return x * 2685821657736338717
+}
+
+func (d *dice) unit() float64 { return float64(d.next()>>11) / (1 << 53) }
+func (d *dice) below(n int) int {
+	return int(d.unit() * float64(n))
+}
+
+// exp returns a time of exponential distribution.
+func (d *dice) exp(mean time.Duration) time.Duration {
+	return time.Duration(-math.Log(1-d.unit()) * float64(mean))
+}
+
+// zipf returns the cumulative chances of n things by their rank.
+func zipf(n int, s float64) []float64 {
+	sums, sum := make([]float64, n), 0.0
+	for i := range sums {
+		sum += math.Pow(float64(i+1), -s)
+		sums[i] = sum
+	}
+	for i := range sums {
+		sums[i] /= sum
+	}
+	return sums
+}
+
+func (d *dice) draw(sums []float64) int {
+	i, _ := slices.BinarySearch(sums, d.unit())
+	return min(i, len(sums)-1)
+}
+
+// world is equal workers under one policy, in virtual time: what is booked
+// leaves when its time is over.
+type world struct {
+	policy Policy
+	ws     []View
+	now    time.Time
+	dice   dice
+	ends   ends
+	took   []int   // requests by worker
+	tokens []int64 // prompt tokens by worker
+}
+
+type ending struct {
+	at      time.Time
+	worker  int
+	request int
+	pending int64
+	output  int64
+}
+
+type ends []ending
+
+func (e ends) Len() int           { return len(e) }
+func (e ends) Less(i, j int) bool { return e[i].at.Before(e[j].at) }
+func (e ends) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *ends) Push(x any)        { *e = append(*e, x.(ending)) }
+func (e *ends) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+func newWorld(p Policy, n int) *world {
+	w := &world{policy: p, now: start, dice: 7, took: make([]int, n), tokens: make([]int64, n)}
+	for i := range n {
+		w.ws = append(w.ws, View{ID: fmt.Sprint("w", i), Index: i, Weight: 1, Up: true, Rate: 8000})
+	}
+	return w
+}
+
+// send places a request now. Its prompt is booked for the prefill, its answer
+// and itself for the whole time.
+func (w *world) send(r *Request, prefill, whole time.Duration) (int, Reason) {
+	for len(w.ends) > 0 && !w.now.Before(w.ends[0].at) {
+		e := heap.Pop(&w.ends).(ending)
+		v := &w.ws[e.worker]
+		v.Inflight -= e.request
+		v.PendingTokens -= e.pending
+		v.OutputTokens -= e.output
+	}
+	r.Now, r.Rand = w.now, w.dice.next()
+	i, reason := w.policy.Pick(r, w.ws)
+	v := &w.ws[i]
+	v.Inflight++
+	v.PendingTokens += r.PromptTokens
+	v.OutputTokens += r.OutputTokens
+	heap.Push(&w.ends, ending{at: w.now.Add(prefill), worker: i, pending: r.PromptTokens})
+	heap.Push(&w.ends, ending{at: w.now.Add(whole), worker: i, request: 1, output: r.OutputTokens})
+	w.took[i]++
+	w.tokens[i] += r.PromptTokens
+	return i, reason
+}
+
+// imbalance returns the most requests in flight on a worker, over their mean.
+func (w *world) imbalance() float64 {
+	most, sum := 0, 0
+	for i := range w.ws {
+		most, sum = max(most, w.ws[i].Inflight), sum+w.ws[i].Inflight
+	}
+	return float64(most) * float64(len(w.ws)) / float64(sum)
+}
+
+// unfair returns the most over the mean.
+func unfair[T int | int64](counts []T) float64 {
+	sum := 0.0
+	for _, c := range counts {
+		sum += float64(c)
+	}
+	return float64(slices.Max(counts)) * float64(len(counts)) / sum
+}
+
+func mustCHWBL(t *testing.T, c Config) *chwbl {
+	t.Helper()
+	c.Name = "chwbl"
+	p, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(*chwbl)
+}
