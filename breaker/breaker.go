@@ -64,6 +64,8 @@ type Breaker struct {
 	slow       bool      // was opened for slowness and not closed since
 	row        int       // failures since the last success
 	ended      int       // the row that the last success ended
+	kept       bool      // the rules of leave keep in what should be left, which is to be told
+	tried      time.Time // when it was half-open last, or began; requests since then counted
 	failing    outing    // what the failure being counted shows
 	ripeFor    string    // why the failure being counted opens
 	probes     map[*permit]struct{}
@@ -74,7 +76,7 @@ type Breaker struct {
 }
 
 func newBreaker(g *Group, c Config, m Member) *Breaker {
-	b := &Breaker{id: m.ID, ref: m.Ref, group: g, config: c, since: time.Now(), probes: map[*permit]struct{}{}}
+	b := &Breaker{id: m.ID, ref: m.Ref, group: g, config: c, since: time.Now(), tried: time.Now(), probes: map[*permit]struct{}{}}
 	b.core = newClosed(c, b.ripeLocked)
 	return b
 }
@@ -222,7 +224,12 @@ func (b *Breaker) settle(p *permit, v verdict) {
 	}
 	p.settled = true
 	changed, isOpen := len(b.news) > 0, b.state == Open
+	kept := b.kept
+	b.kept = false
 	b.mu.Unlock()
+	if kept && b.group.options.OnKept != nil {
+		b.group.options.OnKept(b.id, b.ref)
+	}
 	if !changed {
 		return
 	}
@@ -241,6 +248,7 @@ func (b *Breaker) countLocked(v verdict) {
 			b.slow = true
 			return
 		}
+		b.kept = true
 		v = good // it may not be kept out, and its answer was good
 	}
 	switch v {
@@ -261,15 +269,21 @@ func (b *Breaker) countLocked(v verdict) {
 // Cut says that a stream which began then and had a good verdict has broken off
 // after all. It takes the place of the good verdict: the row of failures that
 // that one ended goes on, and of two streams of which one is cut one half has
-// failed. It says nothing once the breaker has had another state since the
-// stream began.
+// failed. The stream may have been the probe that closed the breaker: then that
+// opens again at once. It says nothing of a stream that began before.
 func (b *Breaker) Cut(began time.Time, err error) {
 	if b == nil || err == nil || b.group.options.Excluded(err) {
 		return
 	}
 	b.group.look()
 	b.mu.Lock()
-	if b.state == Closed && !b.retired && !began.Before(b.since) {
+	switch {
+	case b.state != Closed || b.retired || began.Before(b.tried):
+	case began.Before(b.since):
+		if now := time.Now(); b.cause == CauseProbeSucceeded && b.group.leave(b, soft, now) {
+			b.turnLocked(Open, CauseProbeFailed, now)
+		}
+	default:
 		b.row = max(b.row, b.ended)
 		b.ended = 0
 		b.countLocked(failed)
@@ -280,8 +294,12 @@ func (b *Breaker) Cut(began time.Time, err error) {
 			b.countLocked(failed)
 		}
 	}
-	changed := len(b.news) > 0
+	changed, kept := len(b.news) > 0, b.kept
+	b.kept = false
 	b.mu.Unlock()
+	if kept && b.group.options.OnKept != nil {
+		b.group.options.OnKept(b.id, b.ref)
+	}
 	if changed {
 		b.tell()
 	}
@@ -300,7 +318,9 @@ func (b *Breaker) ripeLocked(n gobreaker.Counts) bool {
 	default:
 		return false
 	}
-	return b.group.leave(b, b.failing, time.Now())
+	may := b.group.leave(b, b.failing, time.Now())
+	b.kept = !may
+	return may
 }
 
 // probedLocked counts a verdict on a probe.

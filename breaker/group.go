@@ -38,6 +38,10 @@ type Options struct {
 	// by another that is just telling of an earlier one: outside all locks of
 	// this package and of gobreaker, for one breaker one at a time and in
 	// order. It may call anything of the group. Configure never calls it.
+	// OnKept is called after each verdict for which a worker would be left, were
+	// not half of the pool out or nobody else there: whoever distributes load
+	// should give it less. Outside all locks; nil for nobody.
+	OnKept   func(id string, ref any)
 	OnChange func(Change)
 }
 

@@ -12,6 +12,8 @@ func (b *Breaker) turnLocked(to State, cause string, now time.Time) {
 		c.Until = now.Add(spread(b.config.OpenFor, b.group.options.Rand()))
 		b.row, b.ended, b.pace = 0, 0, pace{}
 		b.core = newOpen(b.config)
+	case HalfOpen:
+		b.tried = now
 	case Closed:
 		b.slow = false
 		b.core = newClosed(b.config, b.ripeLocked)
