@@ -106,10 +106,34 @@ func TestWhereARequestGoesWhoseTierIsDown(t *testing.T) {
 	}
 }
 
-func TestAPromptTooLongNamesItsTier(t *testing.T) {
-	v, err := classes(t, Config{}).Resolve(Query{Model: "medium", Fits: only()})
-	if !errors.Is(err, ErrTooLong) || v.Target != "medium" || !v.Tier {
-		t.Errorf("%+v, %v", v, err)
+// TestAPromptTooLongForAllGoesWhereThereIsMostRoom, as far as it may go.
+func TestAPromptTooLongForAllGoesWhereThereIsMostRoom(t *testing.T) {
+	for name, c := range map[string]struct {
+		q    Query
+		want string
+	}{
+		"named":   {Query{Model: "medium", Fits: only()}, "large l context model asked for medium"},
+		"allowed": {Query{Model: "small", Fits: only(), Allowed: only("small", "medium")}, "medium m context model asked for small"},
+		"pinned":  {Query{Model: "s", Fits: only()}, "small s model"},
+		"highest": {Query{Model: "large", Fits: only()}, "large l model"},
+	} {
+		v, err := classes(t, Config{}).Resolve(c.q)
+		if got := outcome(v, nil); !errors.Is(err, ErrTooLong) || got != c.want {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, c.want)
+		}
+	}
+}
+
+// TestAChatIsRememberedWhereItBelongs and not where it went while nobody was
+// there.
+func TestAChatIsRememberedWhereItBelongs(t *testing.T) {
+	k, chats := classes(t, Config{}), NewChats(10)
+	f := func() *Features { return &Features{Now: time.Unix(1, 0), Session: 1} }
+	if v, err := k.Resolve(Query{Model: "auto", Features: f(), Chats: chats, Available: only("large")}); err != nil || v.Target != "large" {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	if v, err := k.Resolve(Query{Model: "auto", Features: f(), Chats: chats}); err != nil || v.Target == "large" {
+		t.Errorf("it stays where it was moved: %+v, %v", v, err)
 	}
 }
 
@@ -168,7 +192,7 @@ func TestAChatStaysWhereItWentAtLast(t *testing.T) {
 		"shorter":   {Sticky{Idle: time.Minute}, Query{}, time.Minute + 1, "small default"},
 		"off":       {Sticky{Enabled: &off}, Query{}, 0, "small default"},
 		"clamped":   {Sticky{}, Query{Allowed: only("small", "medium")}, 0, "medium sticky"},
-		"moved":     {Sticky{}, Query{Available: only("medium")}, 0, "medium sticky"},
+		"moved":     {Sticky{}, Query{Available: only("medium")}, 0, "large sticky"},
 		"not taken": {Sticky{}, Query{Fits: only()}, 0, "small default"},
 	} {
 		k, chats := classes(t, Config{Rules: Rules{Sticky: c.sticky}}), NewChats(10)

@@ -83,7 +83,8 @@ func (v *Verdict) note(text string) {
 // A prompt that does not fit moves to the next higher tier that takes it, and
 // one whose tier has nobody up as the rules say; neither moves a request out of
 // a pool, or one that the engine's own model name pins. A prompt that fits
-// nowhere fails with ErrTooLong and a verdict for the tier that it was to go to.
+// nowhere fails with ErrTooLong and a verdict for the highest tier that it may
+// go to.
 func (k *Catalog) Resolve(q Query) (Verdict, error) {
 	if q.AllowedModel != nil && !q.AllowedModel(q.Model) {
 		return Verdict{}, ErrUnknownModel
@@ -112,11 +113,16 @@ func (k *Catalog) Resolve(q Query) (Verdict, error) {
 	if q.Header != "" {
 		at = k.overrule(&v, at, &q)
 	}
-	at, err := k.move(&v, at, r.fallback, &q)
-	v.Target, v.Tier = k.targets[at].Name, k.targets[at].Tier
-	if err == nil && classified && k.sticks(&q) && !q.Explain {
-		q.Chats.remember(q.Features, k.hashes[at])
+	at, err := k.fit(&v, at, r.fallback, &q)
+	if err == nil {
+		if classified && k.sticks(&q) && !q.Explain {
+			// Before it is moved for want of workers: that lasts for a moment, and
+			// the chat has no cache there.
+			q.Chats.remember(q.Features, k.hashes[at])
+		}
+		at = k.reach(&v, at, r.fallback, &q)
 	}
+	v.Target, v.Tier = k.targets[at].Name, k.targets[at].Tier
 	return v, err
 }
 
@@ -247,40 +253,67 @@ func (k *Catalog) nearest(at, step int, do func(target int) bool) (int, bool) {
 	return 0, false
 }
 
-// move returns where a request for the target at goes when its prompt does not
-// fit there, or nobody there is up. Free tells that the gateway chose the tier,
-// so that all allowed ones may take its place; else they need a name as well.
-func (k *Catalog) move(v *Verdict, at int, free bool, q *Query) (int, error) {
-	movable := k.targets[at].Tier && !v.Pinned
-	may := func(i int) bool {
-		return q.allows(k.targets[i].Name) && (free || k.named(i, q)) && q.fits(k.targets[i].Name)
-	}
-	here := slices.Index(k.tiers, at)
-	if !q.fits(k.targets[at].Name) {
-		to, ok := 0, false
-		if movable {
-			to, ok = k.nearest(here, 1, may)
-		}
-		if !ok {
-			return at, fmt.Errorf("%w: %q does not take it", ErrTooLong, k.targets[at].Name)
-		}
-		k.passOver(v, at, "context")
-		at, here, v.Model = to, slices.Index(k.tiers, to), k.targets[to].asked()
-	}
-	if !movable || k.away == 0 || q.available(k.targets[at].Name) {
+// may tells whether a request may be moved to a tier; free says that it left the
+// choice to the gateway.
+func (k *Catalog) may(i int, free bool, q *Query) bool {
+	return q.allows(k.targets[i].Name) && (free || k.named(i, q)) && q.fits(k.targets[i].Name)
+}
+
+// movable tells whether a request may leave where it is.
+func (k *Catalog) movable(v *Verdict, at int) bool { return k.targets[at].Tier && !v.Pinned }
+
+// fit moves a request whose prompt its tier does not hold to the next higher one
+// that does.
+func (k *Catalog) fit(v *Verdict, at int, free bool, q *Query) (int, error) {
+	if q.fits(k.targets[at].Name) {
 		return at, nil
 	}
-	up := func(i int) bool { return may(i) && q.available(k.targets[i].Name) }
+	if k.movable(v, at) {
+		if to, ok := k.nearest(slices.Index(k.tiers, at), 1, func(i int) bool { return k.may(i, free, q) }); ok {
+			k.passOver(v, at, "context")
+			v.Model = k.targets[to].asked()
+			return to, nil
+		}
+	}
+	return k.roomiest(v, at, free, q), fmt.Errorf("%w: %q does not take it", ErrTooLong, k.targets[at].Name)
+}
+
+// reach moves a request whose tier has nobody up as the rules say.
+func (k *Catalog) reach(v *Verdict, at int, free bool, q *Query) int {
+	if !k.movable(v, at) || k.away == 0 || q.available(k.targets[at].Name) {
+		return at
+	}
+	up := func(i int) bool { return k.may(i, free, q) && q.available(k.targets[i].Name) }
+	here := slices.Index(k.tiers, at)
 	to, ok := k.nearest(here, k.away, up)
 	if !ok {
 		to, ok = k.nearest(here, -k.away, up)
 	}
 	if !ok {
-		return at, nil
+		return at
 	}
 	k.passOver(v, at, "unavailable")
 	v.Model = k.targets[to].asked()
-	return to, nil
+	return to
+}
+
+// roomiest returns where a prompt that fits nowhere has the best chance: the
+// highest tier that it may move to, or where it is.
+func (k *Catalog) roomiest(v *Verdict, at int, free bool, q *Query) int {
+	if !k.movable(v, at) {
+		return at
+	}
+	for _, i := range slices.Backward(k.tiers) {
+		if i == at {
+			break
+		}
+		if q.allows(k.targets[i].Name) && (free || k.named(i, q)) {
+			k.passOver(v, at, "context")
+			v.Model = k.targets[i].asked()
+			return i
+		}
+	}
+	return at
 }
 
 // Models returns the names that q may ask by, as /v1/models lists them: tiers,
