@@ -19,6 +19,7 @@ func (s *Server) breakersLocked(name string, c breaker.Config, members []breaker
 			Usable:   func(_ string, ref any) bool { return ref.(*member).usable() },
 			Rand:     s.unit,
 			OnChange: func(c breaker.Change) { s.breakerChanged(name, c) },
+			OnKept:   func(id string, ref any) { s.spare(name, id, ref) },
 		})
 		s.breakers[name] = g
 	}
@@ -41,6 +42,18 @@ func unreachable(err error) bool {
 func (m *member) usable() bool {
 	weight := m.worker.Spec().Weight
 	return m.worker.Status().Up && (weight == nil || *weight > 0)
+}
+
+// spare lets a worker that should be left, and is kept because too many are
+// already, begin anew with little: one that fails at once would else look idle
+// and get the most.
+func (s *Server) spare(pool, id string, ref any) {
+	s.mu.Lock()
+	p := s.pools[pool]
+	s.mu.Unlock()
+	if p != nil {
+		p.Warm(id, ref, time.Now())
+	}
 }
 
 // breakerChanged tells the pool, the metrics and the log that a breaker has

@@ -37,9 +37,9 @@ func (x *exchange) authenticate() error {
 	}
 	switch {
 	case ok:
-	case x.explanation != nil:
+	case x.explanation != nil && x.r.Header.Get("Authorization") == "" && x.r.Header.Get("X-Api-Key") == "":
 		x.tenant = anonymous()
-		x.explanation.Notes = append(x.explanation.Notes, "no known key: explained for a tenant who may use everything")
+		x.explanation.Notes = append(x.explanation.Notes, "no key: explained for a tenant who may use everything")
 	case x.snap.file.Auth.Required:
 		x.s.metrics.AuthFailures.Inc()
 		return errBadKey
@@ -94,7 +94,7 @@ func (x *exchange) choosePool() error {
 	case errors.Is(err, tiers.ErrUnknownModel):
 		return modelNotFound(x.req.Model)
 	case errors.Is(err, tiers.ErrTooLong):
-		// The estimate may be wrong, and the engine knows: only what is far too
+		// The estimate may be wrong, and the engine knows: only what is surely too
 		// long is refused here.
 		if x.surelyTooLong(x.pool) {
 			return x.tooLong()
@@ -141,7 +141,8 @@ func (x *exchange) resolve() (tiers.Verdict, error) {
 	if !known || at.tenant != x.tenant.Name || at.pool == v.Target {
 		return v, nil
 	}
-	q.Model, q.Header, q.Features = at.pool, "", nil
+	// The response is the tenant's own, whatever names it may ask by.
+	q.Model, q.Header, q.Features, q.AllowedModel = at.pool, "", nil, nil
 	if home, err := x.snap.catalog.Resolve(q); err == nil && home.Target == at.pool {
 		home.Rule, home.Note = "sticky", v.Rule+" asked for "+v.Target
 		return home, nil

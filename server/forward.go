@@ -50,17 +50,37 @@ func (x *exchange) forward() error {
 	}
 }
 
-// hold keeps back what a failed attempt says of its worker until another worker
-// was asked. Two workers that answer the same request with the same 5xx say
-// that the request is at fault: engines answer mistakes of clients with 500,
-// and one client must not be able to shut all workers out.
+// Bounds of what is held back.
+const (
+	// holdFor is how long a verdict waits for another worker's answer. Engines
+	// answer a client's mistake at once, so that a second one does too.
+	holdFor = time.Second
+	// excuses is how many failures in a row a worker is excused: one that
+	// answers nobody well meanwhile is sick, whoever else is.
+	excuses = 5
+)
+
+// hold keeps back what a worker's own 5xx says of it until another worker was
+// asked. Two workers that answer the same request with the same 5xx say that the
+// request is at fault: engines answer mistakes of clients with 500, and one
+// client must not be able to shut all workers out. Everything else is judged at
+// once.
 func (x *exchange) hold(a *attempt) {
-	if x.held != nil && a.f.answered() && a.f.status == x.held.f.status {
-		x.held.f.blame = excluded("two workers answered %d to the same request", a.f.status)
-		a.f.blame = x.held.f.blame
+	if !a.f.answered() {
+		x.judgeHeld()
+		a.judge()
+		x.held = a
+		return
+	}
+	if x.held != nil && a.f.status == x.held.f.status {
+		why := excluded("two workers answered %d to the same request", a.f.status)
+		x.held.excuse(why)
+		a.excuse(why)
 	}
 	x.judgeHeld()
 	x.held = a
+	a.blame = a.f.blame
+	a.late = time.AfterFunc(holdFor, a.tell)
 }
 
 // judgeHeld gives the verdict that was held back.
@@ -169,6 +189,8 @@ type attempt struct {
 	usage   openai.Usage // as the engine reported it
 	settled bool         // the attempt ended without a panic
 	judged  bool
+	told    atomic.Bool // the gate has its verdict
+	late    *time.Timer // tells one that was held back for long enough; nil for none
 }
 
 // exchange sends the request and relays the answer.
@@ -214,7 +236,7 @@ func (a *attempt) send(account bool) (*workers.Response, error) {
 // that was held back of the worker before it is due.
 func (a *attempt) answered(err error) {
 	if h := a.x.held; h != nil && errors.Is(err, routing.ErrExcluded) && h.f.answered() {
-		h.f.blame = excluded("another worker refused the request that this one answered with %d", h.f.status)
+		h.excuse(excluded("another worker refused the request that this one answered with %d", h.f.status))
 	}
 	a.x.judgeHeld()
 	a.lease.Answered(time.Now(), err)
@@ -237,11 +259,28 @@ func (a *attempt) settle(f *failure) {
 	}
 	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.othersThan(w.ID())) {
 		a.x.pool.routing.Cool(w, time.Now().Add(f.cool))
+	} else if w != nil && f.gone {
+		a.x.pool.routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(goneFor))
 	}
 	if f.suspect {
 		a.m.worker.Suspect()
 	}
 	a.lease.Unbook()
+}
+
+// excuse takes the blame off a worker whose verdict is held back, unless it was
+// excused too often since it last answered well, or the verdict is told already.
+func (a *attempt) excuse(why error) {
+	if a.m.excused.Add(1) <= excuses {
+		a.f.blame = why
+	}
+}
+
+// tell gives a verdict that was held back for long enough.
+func (a *attempt) tell() {
+	if a.told.CompareAndSwap(false, true) {
+		a.lease.Release(routing.Result{At: time.Now(), Err: a.blame})
+	}
 }
 
 // judge gives the lease back with the verdict on the worker, once.
@@ -250,15 +289,21 @@ func (a *attempt) judge() {
 		return
 	}
 	a.judged = true
-	blame := a.blame
-	if a.f != nil {
-		blame = a.f.blame
+	if a.late != nil {
+		a.late.Stop()
 	}
-	a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.req != nil && !a.x.req.Media,
-		PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
+	blame := a.blame
+	if a.told.CompareAndSwap(false, true) {
+		if a.f != nil {
+			blame = a.f.blame
+		}
+		a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.wholeText(),
+			PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
+	}
 	switch {
 	case blame == nil:
 		a.m.series.OK.Inc()
+		a.m.excused.Store(0)
 	case errors.Is(blame, routing.ErrExcluded):
 		a.m.series.Excluded.Inc()
 	default:
@@ -271,6 +316,16 @@ func (a *attempt) judge() {
 			}
 		}
 	}
+}
+
+// wholeText tells whether the engine reads what the gateway has read and nothing
+// else, so that its count of the prompt says what the estimate is worth.
+func (x *exchange) wholeText() bool {
+	r := x.req
+	if r == nil || r.Media || r.PreviousResponseID != "" || r.ConversationID != "" || r.N > 1 {
+		return false
+	}
+	return x.dialect == openai.Chat || x.dialect == openai.Completions || x.dialect == openai.Responses || x.dialect == openai.Messages
 }
 
 // give gives the lease back after a panic.

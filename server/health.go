@@ -28,16 +28,16 @@ func (s *Server) ready(w http.ResponseWriter) {
 		up, all := 0, 0
 		for _, v := range p.routing.Snapshot(time.Now()) {
 			all++
-			if v.Up && v.Weight > 0 {
+			if v.Up && v.Weight > 0 && v.Open == 0 {
 				up++
 			}
 		}
 		served = served || up > 0
 		switch {
 		case up == 0:
-			r.Degraded = append(r.Degraded, p.Name+": no worker is up")
+			r.Degraded = append(r.Degraded, p.Name+": no worker can be used")
 		case up < all:
-			r.Degraded = append(r.Degraded, p.Name+": not all workers are up")
+			r.Degraded = append(r.Degraded, p.Name+": not all workers can be used")
 		}
 	}
 	r.Ready = served && !r.Draining

@@ -94,7 +94,7 @@ func modelHashes(names []string) []uint64 {
 // only when it does.
 func (x *exchange) features() *tiers.Features {
 	p, req := x.prompt, x.req
-	tenant := maphash.String(x.s.seed, x.tenant.Name)
+	tenant := mixed(maphash.String(x.s.seed, x.tenant.Name)) // spread, or a session named like its tenant would cancel it out
 	f := &p.features
 	*f = tiers.Features{Now: x.start, PromptTokens: x.d.PromptTokens, MaxTokens: req.MaxTokens,
 		Count: x.countTokens, User: x.userText, System: x.systemText}
@@ -106,12 +106,12 @@ func (x *exchange) features() *tiers.Features {
 		session = req.ConversationID
 	}
 	if session != "" {
-		f.Session = mixed(tenant ^ maphash.String(x.s.seed, session))
+		f.Session = mixed(tenant + maphash.String(x.s.seed, session))
 	}
 	p.turns = p.turns[:0]
 	for _, b := range p.chain {
 		if b.Message {
-			p.turns = append(p.turns, mixed(tenant^b.Hash))
+			p.turns = append(p.turns, mixed(tenant+b.Hash))
 		}
 	}
 	f.Turns = p.turns
@@ -135,10 +135,19 @@ func (x *exchange) fits(target string) bool {
 	return p.Context == 0 || p.routing.PromptTokens(x.rawTokens)+x.req.MaxTokens <= p.Context
 }
 
-// surelyTooLong tells whether the prompt is too long though the estimate were
-// too high by a quarter, which is what four characters a token may be off.
+// surelyTooLong tells whether the prompt is too long for the pool whatever the
+// estimate is worth. A count by another vocabulary than the engine's is off by a
+// tenth or two; characters alone may be off by half, since runs of spaces and long
+// words take few tokens.
 func (x *exchange) surelyTooLong(p *pool) bool {
-	return p.Context > 0 && p.routing.PromptTokens(x.rawTokens)*3/4+x.req.MaxTokens > p.Context
+	if p.Context == 0 {
+		return false
+	}
+	least := p.routing.PromptTokens(x.rawTokens) / 2
+	if counted, ok := x.countTokens(); ok {
+		least = counted * 3 / 4
+	}
+	return least+x.req.MaxTokens > p.Context
 }
 
 func (x *exchange) tooLong() error {

@@ -54,6 +54,9 @@ type member struct {
 	// timed is set for llama.cpp, whose last chunk has its timings unless usage
 	// was asked for: they say the same, and its clients show them.
 	timed atomic.Bool
+	// excused counts the failures in a row that another worker's like answer has
+	// excused.
+	excused atomic.Int32
 }
 
 // outcomes and dialects are the label values of tierway_requests_total.
@@ -90,20 +93,44 @@ func (s *Server) apply(f *config.File) error {
 	s.fleet.Sync(f.Specs()) // waits for observe, which takes the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forgetLocked()
 	for i, p := range resolved {
 		snap.add(s.poolLocked(p, policies[i], f.Breaker))
 	}
-	if len(f.Tiers) > 1 {
-		snap.usual = snap.byName[snap.catalog.Default()]
-		snap.vocabulary = openai.VocabularyOf(snap.usual.Model)
-	}
+	snap.usual = snap.byName[snap.catalog.Default()]
+	snap.vocabulary = snap.counts()
 	s.snapshot.Store(snap)
 	return nil
+}
+
+// counts returns the vocabulary that prompts are counted by: the one nearest to
+// the default tier's model, or "" where nothing depends on a prompt's length.
+func (snap *snapshot) counts() string {
+	model, needed := "", len(snap.file.Tiers) > 1
+	for _, p := range snap.pools {
+		needed = needed || p.Context > 0
+	}
+	if snap.usual != nil {
+		model = snap.usual.Model
+	}
+	if !needed {
+		return ""
+	}
+	return openai.VocabularyOf(model)
 }
 
 func (snap *snapshot) add(p *pool) {
 	snap.pools = append(snap.pools, p)
 	snap.byName[p.Name] = p
+}
+
+// forgetLocked drops the members whose workers are gone.
+func (s *Server) forgetLocked() {
+	for w := range s.members {
+		if s.fleet.Get(w.Name()) != w {
+			delete(s.members, w)
+		}
+	}
 }
 
 // kept is a pool's policy with what it was made from.
@@ -145,8 +172,11 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy, limits breaker
 	p.policy = s.policyLocked(c, policy)
 	p.gates = s.breakersLocked(c.Name, limits, gated)
 	for i := range members {
-		gate := p.gates.Breaker(members[i].ID, members[i].Ref)
-		members[i].Gate, members[i].Ref.(*member).gate = gate, gate
+		m := members[i].Ref.(*member)
+		if m.gate == nil { // a member keeps its breaker
+			m.gate = p.gates.Breaker(m.name, m)
+		}
+		members[i].Gate = m.gate
 	}
 	if p.routing = s.pools[c.Name]; p.routing == nil {
 		p.routing = routing.NewPool(p.policy, members)

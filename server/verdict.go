@@ -21,6 +21,7 @@ type failure struct {
 	left    bool          // the body left for the worker
 	cool    time.Duration // the worker gets nothing for so long
 	demote  bool          // cool only where another worker can take over
+	gone    bool          // nobody took the connection
 	suspect bool          // its health is to be asked at once
 	status  int           // of the worker's answer; 0 without one
 }
@@ -34,9 +35,9 @@ const (
 	coolMax = 30 * time.Second
 	// coolMin is how long a worker rests that sent 429 without saying how long.
 	coolMin = time.Second
-	// coolRefused is how long a worker rests that took no connection: one
-	// health check finds out within it.
-	coolRefused = time.Second
+	// goneFor is how long a worker is left that took no connection, before its
+	// breaker opens: one health check finds out within it.
+	goneFor = time.Second
 )
 
 // excluded makes an error that no breaker counts.
@@ -95,7 +96,7 @@ func (a *attempt) sendFailure(err error) *failure {
 	cause := context.Cause(a.ctx)
 	switch {
 	case cause == nil && !f.left:
-		f.cool, f.suspect = coolRefused, true
+		f.gone, f.suspect = true, true
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "No worker could be reached.", Cause: err}
 	case cause == nil:
 		f.suspect = true
