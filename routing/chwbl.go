@@ -18,9 +18,12 @@ const (
 	// more. Without it, at a mean of one request a worker, two requests of one
 	// prompt at once would have to part: measured, a third of all left home.
 	defaultSlack = 2
-	// tokenSlack is the tokens that a worker may have over its share: one long
-	// prompt, which no mean of a quiet pool covers.
+	// tokenSlack is the tokens that a worker may have over its share at least: one
+	// long prompt, which no mean of a quiet pool covers.
 	tokenSlack = 16_000
+	// usualOf is over how many requests the usual size of one is learned, and
+	// usualMost what one counts at most: the longest contexts in use.
+	usualOf, usualMost = 64, 1 << 17
 )
 
 // chwbl is consistent hashing with bounded loads: requests whose prompts begin
@@ -33,14 +36,18 @@ const (
 // in flight and w̄ of weights over the eligible workers, this request counted,
 //
 //	L_i + 1 ≤ ceil((c·a + slack·√a) · w_i/w̄)
-//	T_i + t_i ≤ c · (ΣT + t_i)/n · w_i/w̄ + 16,000
+//	T_i + t_i ≤ c · (ΣT + t_i)/n · w_i/w̄ + max(16,000, slack·√(a·E[t²]))
 //
 // where t_i is the prefill that the worker would have to do for it and its
 // answer. The first is the bound of Mirrokni, Thorup and Zadimoghaddam with
-// room for chance; the second is the same for work in place of requests.
+// room for chance; the second is the same for work in place of requests: the
+// tokens of a Poisson number of requests, of mean a, have the variance a·E[t²].
+// With 16,000 alone, a recorded production trace of prompts of 12,000 tokens
+// lost a seventh of the cache hits that it has so, for no better balance.
 type chwbl struct {
 	c, slack  float64
-	tokens    float64 // slack of the token bound; 0 switches that bound off
+	tokens    float64 // least slack of the token bound; 0 switches that bound off
+	squares   float64 // the mean of the squares of what the last requests brought, in tokens
 	modelHash bool    // a request without a prompt goes by its model
 	ring      *ring
 	depth     *depth // nil when the first turn is the key
@@ -86,6 +93,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	b := p.bound(r, ws)
 	s, at := p.ring.next(p.ring.first(mix(key)))
 	home := int(s.view)
+	p.learn(b.adds(&ws[home]))
 	if b.admits(&ws[home]) {
 		return home, reasons[by][atHome]
 	}
@@ -198,9 +206,28 @@ func (p *chwbl) bound(r *Request, ws []View) bound {
 		requests: p.c*mean + p.slack*math.Sqrt(mean),
 		mean:     weight / n,
 		share:    p.c / n,
-		tokens:   tokens, slack: p.tokens,
+		tokens:   tokens, slack: p.room(mean),
 		prompt: float64(max(0, r.PromptTokens)), out: float64(max(0, r.OutputTokens)),
 	}
+}
+
+// room is the tokens that a worker may have over its share.
+func (p *chwbl) room(mean float64) float64 {
+	if p.tokens == 0 {
+		return 0
+	}
+	return max(p.tokens, p.slack*math.Sqrt(mean*p.squares))
+}
+
+// learn takes what a request brings to its home.
+func (p *chwbl) learn(tokens float64) {
+	tokens = min(tokens, usualMost)
+	p.squares += (tokens*tokens - p.squares) / usualOf
+}
+
+// adds is the tokens that the request would bring to that worker.
+func (b *bound) adds(v *View) float64 {
+	return max(0, b.prompt-float64(max(0, v.Overlap))) + b.out
 }
 
 // admits reports whether the request may go to that worker.
@@ -214,6 +241,6 @@ func (b *bound) admits(v *View) bool {
 	if b.slack == 0 {
 		return true
 	}
-	adds := max(0, b.prompt-float64(max(0, v.Overlap))) + b.out
+	adds := b.adds(v)
 	return float64(v.PendingTokens)+float64(v.OutputTokens)+adds <= b.share*weight*(b.tokens+adds)+b.slack
 }

@@ -166,8 +166,10 @@ func TestOneSharedFirstBlockOverloadsNobody(t *testing.T) {
 	}
 }
 
-// A mix of traffic that stays the same moves nothing, whatever share of it has
-// a beginning in common.
+// A mix of traffic that stays the same moves nothing once it is known, whatever
+// share of it has a beginning in common. A beginning that about half of it has
+// may be split first, then be taken for shared, and so be joined; nothing else
+// changes twice.
 func TestSteadyTrafficKeepsItsDepth(t *testing.T) {
 	most := int64(0)
 	for _, workers := range []int{2, 3, 8, 16} {
@@ -185,8 +187,12 @@ func TestSteadyTrafficKeepsItsDepth(t *testing.T) {
 				}
 			}
 			d := p.Depth()
-			most = max(most, d.Changes)
-			if d.Changes > 2 {
+			most = max(most, d.Changes-int64(d.Splits))
+			bound := int64(2)
+			if shared > 0.5 && shared < 0.6 {
+				bound = 3
+			}
+			if d.Changes-int64(d.Splits) > bound || d.Splits > 2 {
 				t.Errorf("%d workers, %.0f %% shared: %+v in an hour", workers, 100*shared, d)
 			}
 			if want := map[bool]int{true: 12}[shared > 0.6]; d.Shared != want && (shared < 0.4 || shared > 0.6) {
@@ -194,7 +200,7 @@ func TestSteadyTrafficKeepsItsDepth(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("at most %d changes in an hour", most)
+	t.Logf("at most %d changes in an hour beside the first split of a beginning", most)
 }
 
 // Of eight workers' traffic one tenant has 40 % under one system prompt: twice
@@ -259,13 +265,13 @@ func TestSplitsAreBounded(t *testing.T) {
 		t.Errorf("%d beginnings of %d were split, %+v", most, heavy, d.state())
 	}
 	// What counts is at least the last 32 requests for each worker: they fade to
-	// the eighth, which joins, within 40,000.
-	for range 45_000 {
+	// the sixteenth, which joins, within 55,000.
+	for range 65_000 {
 		now, said = now.Add(20*time.Millisecond), said+1
 		d.key(now, chainOf(nil, said, 2), workers)
 	}
 	if len(d.branches) != 0 || d.state().Splits != 0 {
-		t.Errorf("a quarter of an hour after the last of them, %d are split", len(d.branches))
+		t.Errorf("twenty minutes after the last of them, %d are split", len(d.branches))
 	}
 }
 
