@@ -117,11 +117,11 @@ func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
 func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
 	t.Parallel()
 	const samples = 20 // breaker.slow.min_samples
-	r := newRig(t, 3, settings{"breaker": quickBreaker}, engines.Config{Prefill: 10_000, Speed: 1})
+	r := newRig(t, 3, settings{"breaker": quickBreaker}, engines.Config{Prefill: 4_000, Speed: 1})
 	slow := r.workers[0]
-	// Its peers take some 35 ms for these prompts; five times slower than that
-	// and far beyond what a busy machine adds.
-	if err := slow.Set(engines.Fault{Kind: engines.FaultSlow, Delay: 300 * time.Millisecond}); err != nil {
+	// Its peers take some 90 ms for these prompts; it takes five times that, which
+	// is far beyond what a busy machine adds.
+	if err := slow.Set(engines.Fault{Kind: engines.FaultSlow, Delay: 360 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	ask := func(n int64) {

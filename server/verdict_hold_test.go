@@ -1,0 +1,137 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tierway/breaker"
+)
+
+// counting answers with a status, after a while, and counts.
+type counting struct {
+	status int
+	after  time.Duration
+	next   http.Handler // answers instead of status
+	asked  atomic.Int64
+}
+
+func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.asked.Add(1)
+	if c.next == nil {
+		w.WriteHeader(c.status)
+		return
+	}
+	body, err := io.ReadAll(r.Body) // a client that leaves is noticed only after that
+	if err != nil {
+		return
+	}
+	timer := time.NewTimer(c.after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+		return
+	}
+	again := r.Clone(r.Context())
+	again.Body = io.NopCloser(bytes.NewReader(body))
+	c.next.ServeHTTP(w, again)
+}
+
+// stateOf is a worker's breaker.
+func (r *rig) stateOf(name string) breaker.State {
+	r.t.Helper()
+	for _, p := range r.snapshot.Load().pools {
+		for _, v := range p.routing.Snapshot(time.Now()) {
+			if v.ID == name {
+				return v.Ref.(*member).gate.State()
+			}
+		}
+	}
+	r.t.Fatalf("there is no worker %s", name)
+	return 0
+}
+
+const held = `
+auth: { required: false }
+health: { path: "off" }
+policy: { name: least_load }
+retry: { attempts: 2, budget: 1 }
+tiers:
+  - name: small
+    model: fake-7b
+    workers: [ %s ]
+`
+
+// TestTwoSickWorkersDoNotExcuseEachOther for long: whoever answers nobody well is
+// left, though every request that one of them fails is failed by the other too.
+func TestTwoSickWorkersDoNotExcuseEachOther(t *testing.T) {
+	sick := [2]*counting{{status: 500}, {status: 500}}
+	well := [2]*counting{{next: fakeEngine(), after: 50 * time.Millisecond}, {next: fakeEngine(), after: 50 * time.Millisecond}}
+	r := newRig(t, held, sick[0], sick[1], well[0], well[1])
+	var clients sync.WaitGroup
+	var failed atomic.Int64
+	for range 4 {
+		clients.Go(func() {
+			for range 25 {
+				if r.post("/v1/chat/completions", ask("fake-7b", "Hi", "")).status != http.StatusOK {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	for _, name := range []string{"w0", "w1"} {
+		if st := r.stateOf(name); st != breaker.Open {
+			t.Errorf("%s is %v", name, st)
+		}
+	}
+	// Ten failures each, five excused and five in a row, and what was under way.
+	if n := failed.Load(); n > 20 {
+		t.Errorf("%d of 100 requests failed", n)
+	}
+}
+
+// TestAVerdictWaitsASecondAtMost for another worker's answer: while that one
+// thinks, the sick one must not get everything.
+func TestAVerdictWaitsASecondAtMost(t *testing.T) {
+	sick := &counting{status: 500}
+	well := &counting{next: fakeEngine(), after: 2 * time.Second}
+	r := newRig(t, held, sick, well)
+	var clients sync.WaitGroup
+	stop := time.Now().Add(2500 * time.Millisecond)
+	for range 4 {
+		clients.Go(func() {
+			for time.Now().Before(stop) {
+				r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""))
+			}
+		})
+	}
+	clients.Wait()
+	if n := sick.asked.Load(); n > 10 {
+		t.Errorf("the sick worker was asked %d times", n)
+	}
+}
+
+// TestAFollowUpTeachesNothingOfItsPrompt: the engine has read what the gateway
+// has not.
+func TestAFollowUpTeachesNothingOfItsPrompt(t *testing.T) {
+	r := newRig(t, plain, fakeEngine())
+	text := strings.Repeat("some words that an engine counts ", 40)
+	scale := func() int64 { return r.snapshot.Load().byName["small"].routing.Estimates().PromptScale.Count }
+	r.post("/v1/responses", `{"model":"fake-7b","input":"`+text+`","previous_response_id":"resp_elsewhere"}`)
+	r.post("/v1/responses", `{"model":"fake-7b","input":"`+text+`","conversation":"conv_elsewhere"}`)
+	r.post("/v1/rerank", `{"model":"fake-7b","query":"`+text+`","documents":["a","b"]}`)
+	if n := scale(); n != 0 {
+		t.Errorf("%d answers taught the scale of estimates", n)
+	}
+	r.post("/v1/responses", `{"model":"fake-7b","input":"`+text+`"}`)
+	if n := scale(); n != 1 {
+		t.Errorf("a whole prompt taught it %d times", n)
+	}
+}
