@@ -415,3 +415,46 @@ func TestAfterAnyStormSuccessesClose(t *testing.T) {
 		}
 	})
 }
+
+// TestAProbeThatIsCutOpensAgain: a worker that cuts every stream costs one for
+// each time that it is tried.
+func TestAProbeThatIsCutOpensAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{})
+		r.fails(0, 5, errFive)
+		r.pass(60 * time.Second)
+		r.is(HalfOpen)
+		began := time.Now()
+		time.Sleep(time.Second)
+		r.try(0, nil)
+		r.is(Closed)
+		time.Sleep(time.Second)
+		r.bs[0].Cut(began, errFive)
+		r.is(Open)
+		if last := r.last(); last.Cause != CauseProbeFailed {
+			t.Errorf("told %+v", last)
+		}
+	})
+}
+
+// TestWhoIsKeptInIsTold: half of the pool is out, and the next one that fails is
+// to get less.
+func TestWhoIsKeptInIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kept []string
+		r := newRig(t, 3, Config{}, func(o *Options) { o.OnKept = func(id string, _ any) { kept = append(kept, id) } })
+		r.fails(0, 5, errFive)
+		r.is(Open)
+		if len(kept) > 0 {
+			t.Fatalf("%v is kept", kept)
+		}
+		r.fails(1, 4, errFive)
+		if len(kept) > 0 {
+			t.Fatalf("%v is kept after four failures", kept)
+		}
+		r.fails(1, 2, errFive)
+		if len(kept) != 2 || kept[0] != "b" {
+			t.Errorf("told of %v, want b twice", kept)
+		}
+	})
+}

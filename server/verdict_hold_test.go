@@ -135,3 +135,25 @@ func TestAFollowUpTeachesNothingOfItsPrompt(t *testing.T) {
 		t.Errorf("a whole prompt taught it %d times", n)
 	}
 }
+
+// TestASickWorkerThatIsKeptGetsLittle: two of three fail at once, and one of them
+// may not be left. It must not look like the idlest of all.
+func TestASickWorkerThatIsKeptGetsLittle(t *testing.T) {
+	sick := [2]*counting{{status: 500}, {status: 500}}
+	r := newRig(t, held, sick[0], sick[1], &counting{next: fakeEngine(), after: 20 * time.Millisecond})
+	var clients sync.WaitGroup
+	var failed atomic.Int64
+	for range 4 {
+		clients.Go(func() {
+			for range 50 {
+				if r.post("/v1/chat/completions", ask("fake-7b", "Hi", "")).status != http.StatusOK {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if n := failed.Load(); n > 30 {
+		t.Errorf("%d of 200 requests failed though a worker is well", n)
+	}
+}

@@ -47,7 +47,11 @@ func catalog(tb testing.TB) *tiers.Catalog {
 	return k
 }
 
-// pool is n workers that are up.
+// inflight is how many requests each worker has while another one is placed.
+const inflight = 8
+
+// pool is n workers that are up and have requests in flight, whose prompts begin
+// as the body's does.
 func pool(tb testing.TB, policy string, n int) *routing.Pool {
 	tb.Helper()
 	p, err := routing.New(routing.Config{Name: policy})
@@ -61,6 +65,24 @@ func pool(tb testing.TB, policy string, n int) *routing.Pool {
 	pool := routing.NewPool(p, members)
 	for _, m := range members {
 		pool.Observe(m.ID, m.Ref, routing.Status{Up: true})
+	}
+	req, err := openai.Parse(openai.Chat, body(tb), openai.Limits{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	chain, first := req.AppendChain(nil, 0)
+	for i := range inflight * n {
+		blocks := make([]routing.Block, len(chain))
+		for j, b := range chain {
+			blocks[j] = routing.Block{Hash: b.Hash, End: b.End}
+			if j > first { // each goes on in its own way
+				blocks[j].Hash += uint64(i + 1)
+			}
+		}
+		if _, err := pool.Acquire(&routing.Request{Now: time.Unix(1, 0), Rand: uint64(i), Prefix: blocks[first-1].Hash,
+			Blocks: blocks, PromptTokens: 2000, OutputTokens: 256, Stream: true}); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	return pool
 }
