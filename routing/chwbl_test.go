@@ -102,13 +102,15 @@ func (a *auditor) Pick(r *Request, ws []View) (int, Reason) {
 	for _, v := range ws {
 		inflight, weight, tokens = inflight+v.Inflight, weight+v.Weight, tokens+v.PendingTokens+v.OutputTokens
 	}
+	squares := a.Policy.(*chwbl).squares // before it learns from this one
 	admits := func(v View) bool {
 		mean := float64(inflight) / n
+		slack := max(16_000, 2*math.Sqrt(mean*squares))
 		fair := float64(v.Weight) * n / float64(weight)
 		adds := r.PromptTokens - min(v.Overlap, r.PromptTokens) + r.OutputTokens
 		// A whole number is at most a ceiling exactly when one less is below what is rounded up.
 		return float64(v.Inflight) < (1.25*mean+2*math.Sqrt(mean))*fair &&
-			float64(v.PendingTokens+v.OutputTokens+adds) <= 1.25*float64(tokens+adds)/n*fair+16_000
+			float64(v.PendingTokens+v.OutputTokens+adds) <= 1.25*float64(tokens+adds)/n*fair+slack
 	}
 	i, reason := a.Policy.Pick(r, ws)
 	a.reasons[reason]++
@@ -404,5 +406,24 @@ func TestMaxPrefixLengthBoundsTheKey(t *testing.T) {
 		if _, key := p.key(&Request{Now: start, Blocks: blocks, Prefix: 4}, 4); key > 2 {
 			t.Fatalf("key %d is beyond 250 characters", key)
 		}
+	}
+}
+
+// TestTheTokenBoundHasRoomForUsualSizes: two standard deviations of what comes,
+// 16,000 tokens at least, and no giant among them counts for more than a context.
+func TestTheTokenBoundHasRoomForUsualSizes(t *testing.T) {
+	p := mustCHWBL(t, Config{Depth: "fixed"})
+	for range 1000 {
+		p.Pick(&Request{Prefix: 1, PromptTokens: 11_000, OutputTokens: 1_000}, equals(0, 0, 0, 0))
+	}
+	if got, want := p.room(4), 2*2*12_000.0; math.Abs(got-want) > want/100 {
+		t.Errorf("at a mean of 4 requests of 12,000 tokens there is room for %.0f, want %.0f", got, want)
+	}
+	if got := p.room(0.25); got != 16_000 {
+		t.Errorf("at a mean of a quarter there is room for %.0f", got)
+	}
+	p.Pick(&Request{Prefix: 1, PromptTokens: 1 << 40}, equals(0, 0, 0, 0))
+	if got := p.room(4); got > 2*2*(12_000+131_072.0/8) {
+		t.Errorf("one giant makes room for %.0f", got)
 	}
 }

@@ -235,8 +235,10 @@ func TestARequestThatFailsEverywhereBlamesNobody(t *testing.T) {
 		if got := r.post(chat.path, poisonous); got.status != http.StatusBadGateway {
 			t.Fatalf("the status is %d, want 502: %s", got.status, got.body)
 		}
-		if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
-			t.Fatalf("another client's request is %d: %s", got.status, got.body)
+		for range 2 { // so that each worker answers somebody well between two failures
+			if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
+				t.Fatalf("another client's request is %d: %s", got.status, got.body)
+			}
 		}
 	}
 	if n := r.opened(""); n != 0 {

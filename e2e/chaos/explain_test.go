@@ -35,9 +35,10 @@ tiers:
 		status int
 		has    []string
 	}{
-		{"by its words", []string{"-f", request}, 0, []string{"tier", "large", "keyword:code", "worker", "prefix_home", "no known key"}},
+		{"by its words", []string{"-f", request}, 0, []string{"tier", "large", "keyword:code", "worker", "prefix_home", "no key"}},
 		{"by a header", []string{"-f", request, "-H", "X-Model-Tier: small"}, 0, []string{"small", "header", "s0"}},
 		{"for a tenant", []string{"-f", request, "-H", "Authorization: Bearer tenant"}, 0, []string{"small", "clamped", "keyword:code asked for large", "team"}},
+		{"with a wrong key", []string{"-f", request, "-H", "Authorization: Bearer nobody's"}, 1, []string{"refused", "401", "invalid_api_key"}},
 		{"refused", []string{"-f", wrong}, 1, []string{"refused", "404", "model_not_found"}},
 		{"no such file", []string{"-f", filepath.Join(dir, "none.json")}, 2, []string{"none.json"}},
 		{"a header without a name", []string{"-f", request, "-H", "large"}, 2, []string{"Name: value"}},
