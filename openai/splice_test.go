@@ -129,7 +129,9 @@ func drawBody(t *rapid.T) []member {
 		func() member { return one("service_tier", `"flex"`, "null") },
 		func() member { return one("store", "true", "false", "null") },
 		func() member { return member{`"x-unknown"`, `{"model":"inner","deep":[1.50,-0e5,true,"\u0041"]}`} },
-		func() member { return member{text.Draw(t, "name of its own") + "", "1"} },
+		func() member { // in capitals or not, "n" would be a field's name
+			return member{strings.Replace(text.Draw(t, "name of its own"), `"`, `"~`, 1), "1"}
+		},
 	} {
 		if rapid.Bool().Draw(t, "has it") {
 			members = append(members, optional())
