@@ -309,3 +309,21 @@ func TestAStreamsPaceIsJudgedByThePoolsRate(t *testing.T) {
 		}
 	}
 }
+
+// TestNobodyIsSlowWithinTheFirstStep: of one and of twenty milliseconds neither
+// keeps anybody waiting.
+func TestNobodyIsSlowWithinTheFirstStep(t *testing.T) {
+	for _, took := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, firstStep} {
+		g := &pacer{}
+		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
+		l, err := p.Acquire(&Request{Now: start, PromptTokens: 1, Stream: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Answered(start.Add(took), nil)
+		l.Release(Result{})
+		if g.observed != firstStep {
+			t.Errorf("%s is told as %s", took, g.observed)
+		}
+	}
+}
