@@ -64,6 +64,7 @@ type Breaker struct {
 	slow       bool      // was opened for slowness and not closed since
 	row        int       // failures since the last success
 	ended      int       // the row that the last success ended
+	refuted    int       // probes that failed since it was closed
 	kept       bool      // the rules of leave keep in what should be left, which is to be told
 	tried      time.Time // when it was half-open last, or began; requests since then counted
 	failing    outing    // what the failure being counted shows
@@ -167,10 +168,25 @@ func (b *Breaker) probeLocked(expected time.Duration) (*permit, error) {
 		return nil, ErrProbing
 	}
 	p := b.permitLocked()
-	patience := max(b.config.ProbeTimeout, probePatience*expected)
-	p.probe = &probe{verdict: verdict, timer: time.AfterFunc(patience, func() { b.settle(p, timedOut) })}
+	p.probe = &probe{verdict: verdict, timer: time.AfterFunc(b.patienceLocked(expected), func() { b.settle(p, timedOut) })}
 	b.probes[p] = struct{}{}
 	return p, nil
+}
+
+func (b *Breaker) patienceLocked(expected time.Duration) time.Duration {
+	return max(b.config.ProbeTimeout, probePatience*expected)
+}
+
+// Probing tells whether a request that has just passed tries a half-open worker,
+// and how long it may take before it has failed, so that it need not wait for
+// longer.
+func (b *Breaker) Probing(expected time.Duration) (patience time.Duration, ok bool) {
+	if b == nil {
+		return 0, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.patienceLocked(expected), b.state == HalfOpen
 }
 
 // verdict is what the end of a request says of its worker.
@@ -281,6 +297,7 @@ func (b *Breaker) Cut(began time.Time, err error) {
 	case b.state != Closed || b.retired || began.Before(b.tried):
 	case began.Before(b.since):
 		if now := time.Now(); b.cause == CauseProbeSucceeded && b.group.leave(b, soft, now) {
+			b.refuted++
 			b.turnLocked(Open, CauseProbeFailed, now)
 		}
 	default:
@@ -343,6 +360,7 @@ func (b *Breaker) probedLocked(p *permit, v verdict) {
 			p.probe.verdict(errExcluded)
 			return
 		}
+		b.refuted++
 		cause := CauseProbeFailed
 		switch v {
 		case tooSlow:

@@ -196,7 +196,7 @@ func TestAnIdleBreakerMoves(t *testing.T) {
 		r.bs[0].Healthy(opened.Add(-time.Second))
 		r.bs[0].Healthy(opened)
 		r.is(Open)
-		r.bs[0].Healthy(opened.Add(time.Millisecond))
+		r.bs[0].Healthy(opened.Add(healthWait + time.Millisecond)) // a probe has failed before
 		r.is(HalfOpen)
 		r.try(0, nil)
 		r.is(Closed)

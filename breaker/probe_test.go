@@ -150,3 +150,33 @@ func TestAProbeHasTheTimeThatItsAnswerTakes(t *testing.T) {
 		r.is(Closed)
 	})
 }
+
+// TestAHealthCheckThatAProbeRefutedIsBelievedLater and later: an engine whose
+// model is broken may answer its health checks for ever.
+func TestAHealthCheckThatAProbeRefutedIsBelievedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{OpenFor: 10 * time.Minute})
+		r.fails(0, 5, errFive)
+		for _, wait := range []time.Duration{0, 5 * time.Second, 10 * time.Second, 20 * time.Second} {
+			time.Sleep(wait)
+			r.bs[0].Healthy(time.Now())
+			r.is(Open) // it did not begin after that
+			time.Sleep(time.Millisecond)
+			r.bs[0].Healthy(time.Now())
+			r.is(HalfOpen)
+			r.try(0, errFive)
+			r.is(Open)
+		}
+		time.Sleep(time.Minute)
+		r.bs[0].Healthy(time.Now())
+		r.try(0, nil)
+		r.is(Closed)
+		r.fails(0, 5, errFive)
+		time.Sleep(time.Millisecond)
+		r.bs[0].Healthy(time.Now())
+		r.is(HalfOpen) // nothing is held against it any more
+		if patience, probing := r.bs[0].Probing(time.Hour); !probing || patience != 3*time.Hour {
+			t.Errorf("a probe may take %s (%t)", patience, probing)
+		}
+	})
+}

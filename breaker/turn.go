@@ -18,6 +18,7 @@ func (b *Breaker) turnLocked(to State, cause string, now time.Time) {
 		b.slow = false
 		b.core = newClosed(b.config, b.ripeLocked)
 		b.group.enter(b)
+		b.refuted = 0
 	}
 	b.state, b.cause, b.since, b.until = to, cause, now, c.Until
 	b.news = append(b.news, c)
@@ -45,15 +46,25 @@ func (b *Breaker) poll(now time.Time) {
 	b.tell()
 }
 
+// healthWait is how long a breaker stays open at least after a probe has shown
+// that a good health check says nothing, twice as long after each further one:
+// one check more, at the usual interval.
+const healthWait = 5 * time.Second
+
 // Healthy says that an active health check which began at started was good. It
 // makes a breaker half-open that was open before then, unless it was opened for
-// slowness, of which a health check knows nothing.
+// slowness, of which a health check knows nothing. The more probes have failed
+// nevertheless, the longer it waits first.
 func (b *Breaker) Healthy(started time.Time) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
-	if b.state == Open && !b.retired && !b.slow && started.After(b.since) && halved(b.core) {
+	from := b.since
+	if b.refuted > 0 {
+		from = from.Add(healthWait << min(b.refuted-1, 10))
+	}
+	if b.state == Open && !b.retired && !b.slow && started.After(from) && halved(b.core) {
 		b.turnLocked(HalfOpen, CauseHealthy, time.Now())
 	}
 	b.mu.Unlock()

@@ -81,7 +81,7 @@ func newCHWBL(c Config) *chwbl {
 func (*chwbl) Name() string { return "chwbl" }
 
 // Pick returns the key's home, the next worker clockwise when that is over its
-// bound, and the home again when all are.
+// bound, and the home again when all are or when it is idle.
 func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	by, key := p.key(r, len(ws))
 	if by == byNothing {
@@ -94,7 +94,8 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	s, at := p.ring.next(p.ring.first(mix(key)))
 	home := int(s.view)
 	p.learn(b.adds(&ws[home]))
-	if b.admits(&ws[home]) {
+	// A home that has nothing to do is not overloaded, however long the prompt.
+	if ws[home].Inflight == 0 || b.admits(&ws[home]) {
 		return home, reasons[by][atHome]
 	}
 	open := false

@@ -116,7 +116,7 @@ func (a *auditor) Pick(r *Request, ws []View) (int, Reason) {
 	a.reasons[reason]++
 	switch reason {
 	case ReasonPrefixHome, ReasonPrefixOverflow:
-		if !admits(ws[i]) {
+		if idle := reason == ReasonPrefixHome && ws[i].Inflight == 0; !idle && !admits(ws[i]) {
 			a.t.Errorf("%s broke the bound: %+v", reason, ws[i])
 		}
 	case ReasonPrefixSaturated:
@@ -318,8 +318,15 @@ func TestARefusedRequestGoesToTheNextWithRoom(t *testing.T) {
 	}
 	// When all refuse, the home has it: nobody would find its cache elsewhere.
 	r.PromptTokens = 100_000
-	if i, reason := p.Pick(&r, equals(0, 0, 0, 0)); i != home || reason != ReasonPrefixSaturated {
+	if i, reason := p.Pick(&r, equals(1, 1, 1, 1)); i != home || reason != ReasonPrefixSaturated {
 		t.Errorf("too much for all it went to %d (%s), want home %d", i, reason, home)
+	}
+	// An idle home has no bound: others with more weight would take it else.
+	for _, ws := range [][]View{equals(0, 0, 0, 0), weighted(1, 50, 50, 50)} {
+		home, _ := p.Pick(&Request{Prefix: r.Prefix, PromptTokens: 1}, ws)
+		if i, reason := p.Pick(&r, ws); i != home || reason != ReasonPrefixHome {
+			t.Errorf("its idle home is %d, and it went to %d (%s)", home, i, reason)
+		}
 	}
 }
 
@@ -327,7 +334,7 @@ func TestARefusedRequestGoesToTheNextWithRoom(t *testing.T) {
 // stands in for it.
 func TestAllRefusedAndTheHomeFullGoesToItsNext(t *testing.T) {
 	r := Request{Prefix: 42, PromptTokens: 1 << 30}
-	p, ws := mustCHWBL(t, Config{Depth: "fixed"}), equals(0, 0, 0, 0)
+	p, ws := mustCHWBL(t, Config{Depth: "fixed"}), equals(1, 1, 1, 1)
 	home, _ := p.Pick(&r, ws)
 	i, reason := p.Pick(&r, slices.Delete(slices.Clone(ws), home, home+1))
 	if reason != ReasonPrefixSaturated {

@@ -53,6 +53,10 @@ type Result struct {
 	Text         bool // the prompt was text alone, so that its length says how many tokens it has
 }
 
+// Expected returns how long a stream's first token, or a whole answer, should
+// take from the booking on, by what is learned of the worker.
+func (l *Lease) Expected() time.Duration { return l.expected }
+
 // Worker returns the chosen worker, nil of a zero Lease.
 func (l *Lease) Worker() *Worker { return l.worker }
 

@@ -188,7 +188,7 @@ func TestMoreWorkersThanTheRingKnows(t *testing.T) {
 	p := mustCHWBL(t, Config{Depth: "fixed", VirtualNodes: 1})
 	ws := weighted(slices.Repeat([]int{1}, maxSlots+5)...)
 	for i := range ws[:maxSlots] {
-		ws[i].PendingTokens = 1 << 30
+		ws[i].Inflight, ws[i].PendingTokens = 1, 1<<30
 	}
 	for key := range uint64(5) {
 		// Those who are not on the ring have room; who asks is not to wait for them.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -98,6 +99,9 @@ func (x *exchange) choosePool() error {
 		// long is refused here.
 		if x.surelyTooLong(x.pool) {
 			return x.tooLong()
+		}
+		if e := x.explanation; e != nil {
+			e.Notes = append(e.Notes, fmt.Sprintf("longer than the context of %d tokens by the estimate; the engine decides", x.pool.Context))
 		}
 	case err != nil:
 		return err

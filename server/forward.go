@@ -164,7 +164,11 @@ func (x *exchange) attempt(m *member, lease *routing.Lease) *attempt {
 	x.d.Worker, x.d.Reason = m.name, string(lease.Reason())
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx}
-	a.watch.start(cancel, x.snap.file.Timeouts.FirstByte, x.patience)
+	firstByte := x.snap.file.Timeouts.FirstByte
+	if patience, ok := m.gate.Probing(lease.Expected()); ok && lease.Worker() != nil {
+		firstByte = min(firstByte, patience) // then it has failed, and another worker may do better
+	}
+	a.watch.start(cancel, firstByte, x.patience)
 	defer a.give() // for a panic
 	defer cancel(nil)
 	defer a.watch.stop()

@@ -151,9 +151,33 @@ func (x *exchange) surelyTooLong(p *pool) bool {
 }
 
 func (x *exchange) tooLong() error {
-	return &openai.Error{Code: openai.CodeContextLengthExceeded, Param: promptField(x.dialect), Message: fmt.Sprintf(
-		"The context of %s is %d tokens; the request has about %d in its prompt and asks for %d. Shorten the prompt, or lower max_tokens.",
-		quoted(x.pool.Name), x.pool.Context, x.pool.routing.PromptTokens(x.rawTokens), x.req.MaxTokens)}
+	tokens, context := x.pool.routing.PromptTokens(x.rawTokens), x.pool.Context
+	e := &openai.Error{Code: openai.CodeContextLengthExceeded, Param: promptField(x.dialect),
+		Message: fmt.Sprintf("The context of %s is %d tokens; the prompt has about %d. Shorten it.", quoted(x.contextOf()), context, tokens)}
+	if x.req.MaxTokens > 0 {
+		e.Message = fmt.Sprintf("The context of %s is %d tokens; the prompt has about %d, and %d are asked for. Shorten the prompt, or lower the output's limit.",
+			quoted(x.contextOf()), context, tokens, x.req.MaxTokens)
+	}
+	if x.req.MaxTokens > context/2 && x.req.MaxTokens > tokens {
+		e.Param = maxTokensField(x.dialect)
+	}
+	return e
+}
+
+// contextOf is whose context it is, as the client knows it.
+func (x *exchange) contextOf() string {
+	if x.verdict.Model != "" {
+		return x.verdict.Model
+	}
+	return x.req.Model
+}
+
+// maxTokensField is where a dialect's limit of the output stands.
+func maxTokensField(d openai.Dialect) string {
+	if d == openai.Responses {
+		return "max_output_tokens"
+	}
+	return "max_tokens"
 }
 
 // promptField is where a dialect's prompt stands.

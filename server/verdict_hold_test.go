@@ -157,3 +157,32 @@ func TestASickWorkerThatIsKeptGetsLittle(t *testing.T) {
 		t.Errorf("%d of 200 requests failed though a worker is well", n)
 	}
 }
+
+// TestAProbeThatHangsMovesOn: the request that tries a worker waits no longer
+// than the probe may take, and is answered by another one.
+func TestAProbeThatHangsMovesOn(t *testing.T) {
+	var hang atomic.Bool
+	var hung atomic.Int64
+	sick := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err == nil && hang.Load() {
+			hung.Add(1)
+			<-r.Context().Done()
+			return
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	r := newRig(t, strings.Replace(held, "tiers:", "breaker: { open_for: 10ms, probe_timeout: 100ms }\ntiers:", 1), sick, fakeEngine())
+	for r.stateOf("w0") == breaker.Closed {
+		r.post("/v1/chat/completions", ask("fake-7b", "Hi", `,"max_tokens":1`))
+	}
+	hang.Store(true)
+	for n := 0; hung.Load() == 0; n++ {
+		got := r.post("/v1/chat/completions", ask("fake-7b", "Hi", `,"max_tokens":1`))
+		if got.status != http.StatusOK || n > 5000 {
+			t.Fatalf("request %d is %d: %s", n, got.status, got.body)
+		}
+	}
+	if st := r.stateOf("w0"); st == breaker.Closed {
+		t.Errorf("the worker that hangs is %v", st)
+	}
+}

@@ -15,12 +15,12 @@ type Class struct {
 
 // Signal is what one kind of evidence says of a request.
 type Signal struct {
-	Rule      string   // prompt_tokens, max_tokens, keyword, default or sticky
-	Tier      string   // the tier that it asks for; empty: none
-	Value     float64  // tokens, or the weights of the matched groups for that tier
-	Threshold float64  // what Value passed, or else the least that it would have to pass; 0: there is none
-	Matched   []string // the names of all matched groups
-	Exact     bool     // Value was counted, not estimated
+	Rule      string   `json:"rule"`                // prompt_tokens, max_tokens, keyword, default or sticky
+	Tier      string   `json:"tier,omitempty"`      // the tier that it asks for; empty: none
+	Value     float64  `json:"value"`               // tokens, or the weights of the matched groups for that tier
+	Threshold float64  `json:"threshold,omitempty"` // what Value passed, or else the least that it would have to pass; 0: there is none
+	Matched   []string `json:"matched,omitempty"`   // the names of all matched groups
+	Exact     bool     `json:"exact,omitempty"`     // Value was counted, not estimated
 }
 
 // Classifier gives requests a tier. It is immutable and safe for concurrent use.

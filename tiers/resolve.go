@@ -56,10 +56,10 @@ type Verdict struct {
 
 // Explanation is what a request was classified by.
 type Explanation struct {
-	Tier    string // what the classifier alone says
-	Rule    string
-	Score   float64 // as Class has it
-	Signals []Signal
+	Tier    string   `json:"tier"` // what the classifier alone says
+	Rule    string   `json:"rule"`
+	Score   float64  `json:"score"` // as Class has it
+	Signals []Signal `json:"signals"`
 }
 
 // note adds to what was passed over.

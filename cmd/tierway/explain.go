@@ -55,7 +55,11 @@ func (f explainFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	r, err := f.request(c.InOrStdin())
+	body, err := readFile(f.file, c.InOrStdin())
+	if err != nil {
+		return fmt.Errorf("reading the request: %w", err)
+	}
+	r, err := f.request(body)
 	if err != nil {
 		return err
 	}
@@ -64,6 +68,14 @@ func (f explainFlags) run(c *cobra.Command) error {
 		return err
 	}
 	e := s.Explain(r)
+	if e.Status == http.StatusNotFound && f.path == "" && r.URL.Path == embeddingsPath {
+		// A body with an input alone may be either; this one is no embedding.
+		f.path = responsesPath
+		if r, err = f.request(body); err != nil {
+			return err
+		}
+		e = s.Explain(r)
+	}
 	if f.json {
 		out := json.NewEncoder(c.OutOrStdout())
 		out.SetIndent("", "  ")
@@ -78,11 +90,7 @@ func (f explainFlags) run(c *cobra.Command) error {
 }
 
 // request makes the request that the flags describe.
-func (f explainFlags) request(in io.Reader) (*http.Request, error) {
-	body, err := readFile(f.file, in)
-	if err != nil {
-		return nil, fmt.Errorf("reading the request: %w", err)
-	}
+func (f explainFlags) request(body []byte) (*http.Request, error) {
 	path := f.path
 	if path == "" {
 		path = pathOf(body)
@@ -110,6 +118,12 @@ func readFile(path string, in io.Reader) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
+// The paths of bodies that look alike.
+const (
+	responsesPath  = "/v1/responses"
+	embeddingsPath = "/v1/embeddings"
+)
+
 // pathOf tells by a body's fields where such a body is sent.
 func pathOf(body []byte) string {
 	var b map[string]json.RawMessage
@@ -125,11 +139,11 @@ func pathOf(body []byte) string {
 	case has("prompt"):
 		return "/v1/completions"
 	case has("input") && (has("instructions") || has("max_output_tokens") || has("previous_response_id") || has("tools")):
-		return "/v1/responses"
+		return responsesPath
 	case has("input") && bytes.Contains(b["input"], []byte(`"role"`)):
-		return "/v1/responses"
+		return responsesPath
 	case has("input"):
-		return "/v1/embeddings"
+		return embeddingsPath
 	}
 	return "/v1/chat/completions"
 }
