@@ -40,7 +40,7 @@ func TestRulesThatChooseATierAreChecked(t *testing.T) {
 			`6:51: classifier.keyword_score.large: never reached: the groups for that tier and higher ones weigh 1 together (lower it, or add keywords)`,
 		}},
 		"keywords that nothing listens to": {"classifier: {keyword_score: {}, keywords: [{tier: large, name: a, match: [abc]}]}", []string{
-			`6:51: classifier.keywords[0].tier: decides nothing: no keyword_score asks for "large" or a lower tier above the default (add one)`,
+			`6:51: classifier.keywords[0].tier: decides nothing: no keyword_score asks for "large" or a lower tier above the default (name a tier above classifier.default here and in keyword_score)`,
 		}},
 		"a name twice": {keyword(", {tier: large, name: a, match: [abd]}"), []string{
 			`6:83: classifier.keywords[1].name: duplicate name "a", which classifier.keywords[0] has already (name it otherwise)`,

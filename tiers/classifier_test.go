@@ -306,3 +306,13 @@ func TestWhatCannotDecideIsWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// TestABackspaceIsNoWordBoundary: it is what YAML makes of \b in double quotes,
+// and such an expression never matches.
+func TestABackspaceIsNoWordBoundary(t *testing.T) {
+	rules := Rules{Preset: "none", Keywords: []Keyword{{Tier: "large", Name: "w", Match: []string{"\bnewsletter\b"}}}}
+	_, err := NewClassifier(rules, []string{"small", "large"})
+	if err == nil || !strings.Contains(err.Error(), "classifier.keywords[0].match[0]: ") || !strings.Contains(err.Error(), "single quotes") {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -208,6 +208,10 @@ func (c *checker) group(key string, k Keyword) {
 // expression compiles an expression of the last group.
 func (c *checker) expression(key, pattern string, in place) {
 	var broken *syntax.Error
+	if strings.ContainsRune(pattern, '\b') {
+		c.wrong(key, "%q holds a backspace: in double quotes YAML reads \\b as one: write the expression in single quotes", pattern)
+		return
+	}
 	if _, err := syntax.Parse(pattern, syntax.Perl); errors.As(err, &broken) {
 		c.wrong(key, "%s %q: write it in the syntax of RE2", broken.Code, broken.Expr)
 		return
@@ -269,7 +273,7 @@ func (c *checker) idle(rules Rules, scores []threshold[float64], floor int) {
 		tier := slices.Index(c.tiers, k.Tier)
 		heard := slices.ContainsFunc(scores, func(t threshold[float64]) bool { return t.tier <= tier && t.tier > floor })
 		if tier >= 0 && !heard {
-			c.warn(keyAt("classifier.keywords", i)+".tier", "decides nothing: no keyword_score asks for %q or a lower tier above the default: add one", k.Tier)
+			c.warn(keyAt("classifier.keywords", i)+".tier", "decides nothing: no keyword_score asks for %q or a lower tier above the default: name a tier above classifier.default here and in keyword_score", k.Tier)
 		}
 	}
 }
