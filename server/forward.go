@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tierway/breaker"
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/telemetry"
@@ -263,7 +264,7 @@ func (a *attempt) settle(f *failure) {
 	}
 	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.othersThan(w.ID())) {
 		a.x.pool.routing.Cool(w, time.Now().Add(f.cool))
-	} else if w != nil && f.gone {
+	} else if w != nil && f.gone && a.m.gate.State() != breaker.Open { // whose opening lasts longer
 		a.x.pool.routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(goneFor))
 	}
 	if f.suspect {
