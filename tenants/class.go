@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -38,4 +39,17 @@ func ParseClass(name string) (c Class, ok bool) {
 		}
 	}
 	return Interactive, false
+}
+
+// MarshalText writes the class's name.
+func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads a class's name in any case; the empty text is interactive.
+func (c *Class) UnmarshalText(text []byte) error {
+	got, ok := ParseClass(string(text))
+	if !ok && len(text) > 0 {
+		return fmt.Errorf("unknown class %q: use %s", text, strings.Join(Classes(), ", "))
+	}
+	*c = got
+	return nil
 }

@@ -1,5 +1,5 @@
-// Package tenants knows who may ask, and for what. It holds digests of keys,
-// never keys.
+// Package tenants knows who may ask, for what, and how much. It holds digests of
+// keys, never keys, and decides without a clock of its own: time is an argument.
 package tenants
 
 import (
@@ -9,76 +9,40 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
-	"slices"
 	"strings"
+	"time"
 )
 
 // KeyConfig is one key and what its holder may use, as config.yaml writes it.
-// Two keys of the same name and the same permissions are two keys of one tenant:
+// Two keys of the same name and the same settings are two keys of one tenant:
 // that is how a key is replaced without a gap.
 type KeyConfig struct {
-	Name     string   `yaml:"name"`     // the tenant: 1 to 63 of a-z, 0-9 and "-"
-	SHA256   string   `yaml:"sha256"`   // 64 hexadecimal digits, the digest of the key
-	Tiers    []string `yaml:"tiers"`    // tiers and pools that it may use; absent: all, []: none
-	Models   []string `yaml:"models"`   // globs of the model names that it may ask by; absent: all, []: none
-	Priority string   `yaml:"priority"` // the highest class that it may ask for; absent: interactive
+	Name            string   `yaml:"name"`             // the tenant: 1 to 63 of a-z, 0-9 and "-"
+	SHA256          string   `yaml:"sha256"`           // 64 hexadecimal digits, the digest of the key
+	Tiers           []string `yaml:"tiers"`            // tiers and pools that it may use; absent: all, []: none
+	Models          []string `yaml:"models"`           // globs of the model names that it may ask by; absent: all, []: none
+	Priority        string   `yaml:"priority"`         // the highest class that it may ask for; absent: interactive
+	DefaultPriority string   `yaml:"default_priority"` // the class of a request that asks for none; absent: priority
+	Limits          Limits   `yaml:"limits"`           // of the tenant
+	IsolateCache    bool     `yaml:"isolate_cache"`    // its prompts share no engine's cache with other tenants
+	Degrade         bool     `yaml:"degrade"`          // a spent budget moves it to the cheapest tier it may use
+	FailClosed      bool     `yaml:"fail_closed"`      // refused while Redis is away
 }
 
-// Tenant is who asks. It is immutable, and its printed form holds no secret.
-type Tenant struct {
-	Name    string
-	Highest Class // the most urgent class that it may ask for
-
-	tiers  []string // nil: all
-	globs  []string // as configured, to compare tenants by
-	models *regexp.Regexp
-}
-
-// MayUseTier reports whether the tenant may use the tier or pool of that name.
-func (t *Tenant) MayUseTier(name string) bool {
-	return t.tiers == nil || slices.Contains(t.tiers, name)
-}
-
-// MayUseModel reports whether the tenant may ask by that model name. A request
-// without one asks by the empty name, which only a glob of stars covers: where
-// models are restricted, leaving the name out is no way around it.
-func (t *Tenant) MayUseModel(name string) bool {
-	return t.models == nil || t.models.MatchString(name)
-}
-
-// MayPass reports whether the tenant may use the pool of that name for requests
-// whose model nobody reads. Who is kept to models may do so only where the pool
-// is named among its tiers.
-func (t *Tenant) MayPass(pool string) bool {
-	return t.MayUseTier(pool) && (t.models == nil || t.tiers != nil)
-}
-
-// Clamp returns the class that a tenant gets when it asks for one.
-func (t *Tenant) Clamp(asked Class) Class { return max(asked, t.Highest) }
-
-// Directory finds tenants by their keys. It is immutable.
-type Directory struct {
-	entries map[[sha256.Size]byte]entry
-}
-
-type entry struct {
-	digest [sha256.Size]byte
-	tenant *Tenant
-}
-
-// NewDirectory checks the keys and makes their directory. The error joins all
-// that is wrong, each part beginning with the key in config.yaml that it is
-// about; it never repeats a digest, in whose place a key may stand by mistake.
-func NewDirectory(keys []KeyConfig) (*Directory, error) {
-	d := &Directory{entries: make(map[[sha256.Size]byte]entry, len(keys))}
+// FromConfig checks the keys of config.yaml and returns them with their tenants.
+// The error joins all that is wrong, each part beginning with the key in
+// config.yaml that it is about; it never repeats a digest, in whose place a key
+// may stand by mistake.
+func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 	var errs []error
-	tenants, owners := map[string]*Tenant{}, map[[sha256.Size]byte]int{}
-	for i, k := range keys {
+	var ts []Tenant
+	var ks []Key
+	known, owners := map[string]int{}, map[[sha256.Size]byte]int{}
+	for i, c := range configs {
 		at := fmt.Sprintf("auth.keys[%d]", i)
-		t, wrong := k.tenant(at)
+		t, wrong := c.tenant(at)
 		errs = append(errs, wrong...)
-		digest, err := k.digest(at)
+		digest, err := c.digest(at)
 		if err != nil {
 			errs = append(errs, err)
 		} else if first, taken := owners[digest]; taken {
@@ -87,47 +51,50 @@ func NewDirectory(keys []KeyConfig) (*Directory, error) {
 		} else {
 			owners[digest] = i
 		}
-		if t == nil {
+		if len(wrong) > 0 {
 			continue
 		}
-		if other, known := tenants[t.Name]; !known {
-			tenants[t.Name] = t
-		} else if !t.equal(other) {
-			errs = append(errs, fmt.Errorf("%s.name: duplicate name %q with other permissions: repeat the tenant's tiers, models and priority, or name it otherwise", at, t.Name))
-		} else {
-			t = other
+		if other, twice := known[t.Name]; !twice {
+			known[t.Name] = len(ts)
+			ts = append(ts, t)
+		} else if !t.equal(&ts[other]) {
+			errs = append(errs, fmt.Errorf("%s.name: duplicate name %q with other settings: repeat the tenant's tiers, models, priorities and limits, or name it otherwise", at, t.Name))
 		}
-		d.entries[digest] = entry{digest: digest, tenant: t}
+		ks = append(ks, Key{ID: configID(digest), Tenant: t.Name, Hint: "config.yaml", Digest: digest, FromConfig: true})
 	}
 	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+		return nil, nil, errors.Join(errs...)
 	}
-	return d, nil
+	return ts, ks, nil
 }
 
-// tenant returns whom the key belongs to, nil when something is wrong.
-func (k *KeyConfig) tenant(at string) (*Tenant, []error) {
+// tenant returns whom the key belongs to, and what is wrong with it.
+func (k *KeyConfig) tenant(at string) (Tenant, []error) {
 	var errs []error
-	if !slug(k.Name) {
+	if !Slug(k.Name) {
 		errs = append(errs, fmt.Errorf("%s.name: bad name %q: use 1 to 63 of a-z, 0-9 and -", at, k.Name))
 	}
-	highest, ok := ParseClass(k.Priority)
-	if !ok && k.Priority != "" {
-		errs = append(errs, fmt.Errorf("%s.priority: unknown class %q: use %s", at, k.Priority, strings.Join(Classes(), ", ")))
+	class := func(key, word string) Class {
+		c, ok := ParseClass(word)
+		if !ok && word != "" {
+			errs = append(errs, fmt.Errorf("%s.%s: unknown class %q: use %s", at, key, word, strings.Join(Classes(), ", ")))
+		}
+		return c
 	}
-	if len(errs) > 0 {
-		return nil, errs
-	}
-	t := &Tenant{Name: k.Name, Highest: highest, tiers: slices.Clone(k.Tiers), globs: slices.Clone(k.Models)}
-	if k.Models != nil {
-		t.models = compile(k.Models)
-	}
-	return t, nil
+	t := Tenant{Name: k.Name, Limits: k.Limits, IsolateCache: k.IsolateCache, Degrade: k.Degrade, FailClosed: k.FailClosed, FromConfig: true,
+		Rights: Rights{Tiers: k.Tiers, Models: k.Models, Priority: class("priority", k.Priority)}}
+	t.Default = max(t.Priority, class("default_priority", k.DefaultPriority))
+	return t, errs
 }
 
-// slug reports whether name may be a tenant's. Names become metric labels and
+// equal reports whether two tenants have the same settings.
+func (t *Tenant) equal(o *Tenant) bool {
+	return t.Rights.equal(o.Rights) && t.Limits == o.Limits && t.IsolateCache == o.IsolateCache && t.Degrade == o.Degrade && t.FailClosed == o.FailClosed
+}
+
+// Slug reports whether name may be a tenant's. Names become metric labels and
 // parts of log lines, so that they are kept plain and short.
-func slug(name string) bool {
+func Slug(name string) bool {
 	plain := func(r rune) bool { return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' }
 	return 0 < len(name) && len(name) <= 63 && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
 }
@@ -147,41 +114,74 @@ func (k *KeyConfig) digest(at string) (digest [sha256.Size]byte, err error) {
 	return digest, nil
 }
 
-// equal reports whether two tenants of one name are the same.
-func (t *Tenant) equal(o *Tenant) bool {
-	same := func(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
-	return t.Highest == o.Highest && same(t.tiers, o.tiers) && same(t.globs, o.globs)
+// Directory finds callers by their keys. It is immutable.
+type Directory struct {
+	entries map[[sha256.Size]byte]entry
+	names   map[string]bool
 }
 
-// compile returns one expression for all globs: `*` is any run of characters,
-// `?` exactly one. Go matches it in time linear in the name.
-func compile(globs []string) *regexp.Regexp {
-	if len(globs) == 0 {
-		return regexp.MustCompile(`[^\x{0}-\x{10FFFF}]`) // nothing
-	}
-	alternatives := make([]string, len(globs))
-	for i, g := range globs {
-		g = regexp.QuoteMeta(strings.ToValidUTF8(g, "\uFFFD"))
-		alternatives[i] = strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(g)
-	}
-	return regexp.MustCompile(`(?s)\A(?:` + strings.Join(alternatives, "|") + `)\z`)
+type entry struct {
+	digest [sha256.Size]byte
+	caller *Caller
 }
 
-// Authenticate returns the tenant of a key. A key that bears our prefix and is
+// NewDirectory makes a directory of tenants and their keys. Keys of tenants that
+// are not among them, and revoked ones, are left out.
+func NewDirectory(ts []Tenant, ks []Key) *Directory {
+	d := &Directory{entries: make(map[[sha256.Size]byte]entry, len(ks)), names: make(map[string]bool, len(ts))}
+	byName := make(map[string]*Tenant, len(ts))
+	for i := range ts {
+		byName[ts[i].Name] = &ts[i]
+		d.names[ts[i].Name] = true
+	}
+	for i := range ks {
+		k := &ks[i]
+		t := byName[k.Tenant]
+		if t == nil || !k.RevokedAt.IsZero() {
+			continue
+		}
+		c := NewCaller(*t, *k)
+		c.expires = k.ExpiresAt
+		d.entries[k.Digest] = entry{digest: k.Digest, caller: c}
+	}
+	return d
+}
+
+// The refusals of Authenticate. What is unknown, malformed, expired or revoked is
+// one answer.
+var (
+	ErrUnknownKey = errors.New("the key is not known")
+	ErrDisabled   = errors.New("the tenant is disabled")
+)
+
+// Authenticate returns the caller of a key. A key that bears our prefix and is
 // not well formed is refused before anything is looked up. Keys are looked up
 // by digest, so that the time it takes says nothing about how much of a guess
-// was right.
-func (d *Directory) Authenticate(key string) (*Tenant, bool) {
+// was right. With ErrDisabled the caller is returned too.
+func (d *Directory) Authenticate(key string, now time.Time) (*Caller, error) {
 	if strings.HasPrefix(key, TenantPrefix) && !WellFormed(key) {
-		return nil, false
+		return nil, ErrUnknownKey
 	}
 	digest := Digest(key)
 	e, known := d.entries[digest]
 	if !known || subtle.ConstantTimeCompare(e.digest[:], digest[:]) != 1 {
-		return nil, false
+		return nil, ErrUnknownKey
 	}
-	return e.tenant, true
+	switch c := e.caller; {
+	case !c.expires.IsZero() && !now.Before(c.expires):
+		return nil, ErrUnknownKey
+	case c.disabled:
+		return c, ErrDisabled
+	default:
+		return c, nil
+	}
 }
+
+// Len returns the number of keys.
+func (d *Directory) Len() int { return len(d.entries) }
+
+// Has reports whether there is a tenant of that name.
+func (d *Directory) Has(tenant string) bool { return d.names[tenant] }
 
 // Format prints how many keys there are, whatever the verb: digests stay out of
 // logs.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -28,13 +29,18 @@ func ownKey(t *testing.T, n byte) string {
 
 func mustDirectory(t *testing.T, keys ...KeyConfig) *Directory {
 	t.Helper()
-	d, err := NewDirectory(keys)
+	ts, ks, err := FromConfig(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d
+	return NewDirectory(ts, ks)
 }
 
+// noon is the time at which these tests are; keys of config.yaml never expire.
+func noon() time.Time { return time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC) }
+
+// AU-01, AU-02: what is no key, is malformed, or has a wrong checksum is one
+// answer, and nothing is looked up for it.
 func TestOnlyTheKeyItselfGetsIn(t *testing.T) {
 	own, foreign := ownKey(t, 1), "sk-from-another-house"
 	badSum := own[:len(own)-1] + "!"
@@ -56,19 +62,20 @@ func TestOnlyTheKeyItselfGetsIn(t *testing.T) {
 		"Bearer " + own: "",
 	} {
 		got := ""
-		if tenant, ok := d.Authenticate(key); ok {
-			got = tenant.Name
+		caller, err := d.Authenticate(key, noon())
+		if err == nil {
+			got = caller.Tenant
 		}
-		if got != want {
-			t.Errorf("%q is %q, want %q", key, got, want)
+		if got != want || want == "" && (err != ErrUnknownKey || caller != nil) {
+			t.Errorf("%q is %q (%v), want %q", key, got, err, want)
 		}
 	}
 }
 
 func TestAnEmptyDirectoryLetsNobodyIn(t *testing.T) {
 	for _, d := range []*Directory{mustDirectory(t), {}} {
-		if _, ok := d.Authenticate(ownKey(t, 1)); ok {
-			t.Error("somebody got in")
+		if c, err := d.Authenticate(ownKey(t, 1), noon()); c != nil || err != ErrUnknownKey {
+			t.Errorf("%v got in, %v", c, err)
 		}
 	}
 }
@@ -86,14 +93,15 @@ func TestEveryMistakeIsNamedByItsKey(t *testing.T) {
 		"one key twice":  {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "y", SHA256: strings.ToUpper(a)}}, []string{"auth.keys[1].sha256: duplicate: auth.keys[0]"}},
 		"bad names":      {[]KeyConfig{{SHA256: a}, {Name: "../../x", SHA256: b}}, []string{`auth.keys[0].name: bad name ""`, `auth.keys[1].name: bad name "../../x"`}},
 		"bad priority":   {[]KeyConfig{{Name: "x", SHA256: a, Priority: "urgent"}}, []string{`auth.keys[0].priority: unknown class "urgent": use interactive, background, batch`}},
-		"two tenants":    {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Tiers: []string{"small"}}}, []string{`auth.keys[1].name: duplicate name "x" with other permissions`}},
+		"two tenants":    {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Tiers: []string{"small"}}}, []string{`auth.keys[1].name: duplicate name "x" with other settings`}},
 		"all and nobody": {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Models: []string{}}}, []string{`auth.keys[1].name: duplicate name "x"`}},
+		"other limits":   {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Limits: Limits{RPM: 1}}}, []string{`auth.keys[1].name: duplicate name "x"`}},
 		"several":        {[]KeyConfig{{Name: "X", SHA256: "1", Priority: "y"}}, []string{"auth.keys[0].name", "auth.keys[0].priority", "auth.keys[0].sha256"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewDirectory(c.keys)
-			if err == nil {
-				t.Fatal("NewDirectory found nothing wrong")
+			ts, ks, err := FromConfig(c.keys)
+			if err == nil || ts != nil || ks != nil {
+				t.Fatalf("FromConfig found nothing wrong: %v, %v", ts, ks)
 			}
 			if got := strings.Count(err.Error(), "\n") + 1; got != len(c.want) {
 				t.Errorf("got %d mistakes, want %d:\n%v", got, len(c.want), err)
@@ -107,12 +115,13 @@ func TestEveryMistakeIsNamedByItsKey(t *testing.T) {
 	}
 }
 
+// AU-14: names become metric labels and parts of log lines.
 func TestTenantNamesArePlainAndShort(t *testing.T) {
 	for name, want := range map[string]bool{
 		"a": true, "team-7": true, strings.Repeat("a", 63): true,
-		"": false, strings.Repeat("a", 64): false, "Team": false, "a_b": false, "a b": false, "é": false, "<script>": false, "a\n": false, "😀": false,
+		"": false, strings.Repeat("a", 64): false, "Team": false, "a_b": false, "a b": false, "é": false, "<script>": false, "../../x": false, strings.Repeat("a", 300): false, "a\n": false, "😀": false,
 	} {
-		if _, err := NewDirectory([]KeyConfig{{Name: name, SHA256: digestOf("k")}}); (err == nil) != want {
+		if _, _, err := FromConfig([]KeyConfig{{Name: name, SHA256: digestOf("k")}}); (err == nil) != want {
 			t.Errorf("the name %q: %v", name, err)
 		}
 	}
@@ -121,17 +130,20 @@ func TestTenantNamesArePlainAndShort(t *testing.T) {
 func TestTwoKeysOfOneTenantAreOneTenant(t *testing.T) {
 	old, next := KeyConfig{Name: "x", SHA256: digestOf("old"), Tiers: []string{"small"}}, KeyConfig{Name: "x", SHA256: digestOf("next"), Tiers: []string{"small"}}
 	d := mustDirectory(t, old, next)
-	a, okA := d.Authenticate("old")
-	b, okB := d.Authenticate("next")
-	if !okA || !okB || a != b {
-		t.Errorf("the keys are of %p (%v) and %p (%v)", a, okA, b, okB)
+	a, errA := d.Authenticate("old", noon())
+	b, errB := d.Authenticate("next", noon())
+	if errA != nil || errB != nil || a.Tenant != "x" || b.Tenant != "x" || a.Key == b.Key {
+		t.Errorf("the keys are of %+v (%v) and %+v (%v)", a, errA, b, errB)
+	}
+	if d.Len() != 2 || !d.Has("x") || d.Has("y") {
+		t.Errorf("the directory has %d keys", d.Len())
 	}
 }
 
 func TestAMisplacedKeyIsNotRepeatedInErrors(t *testing.T) {
 	key := ownKey(t, 9)
 	for _, misplaced := range []string{key, key + strings.Repeat("!", 64-len(key))} {
-		if _, err := NewDirectory([]KeyConfig{{Name: "x", SHA256: misplaced}}); err == nil || strings.Contains(err.Error(), key[3:20]) || strings.Contains(err.Error(), "'t'") {
+		if _, _, err := FromConfig([]KeyConfig{{Name: "x", SHA256: misplaced}}); err == nil || strings.Contains(err.Error(), key[3:20]) || strings.Contains(err.Error(), "'t'") {
 			t.Errorf("the error is %v", err)
 		}
 	}
@@ -141,12 +153,15 @@ func TestNothingSecretIsPrinted(t *testing.T) {
 	key := ownKey(t, 3)
 	digest := Digest(key)
 	d := mustDirectory(t, KeyConfig{Name: "x", SHA256: digestOf(key), Models: []string{"m*"}})
-	tenant, _ := d.Authenticate(key)
+	caller, err := d.Authenticate(key, noon())
+	if err != nil {
+		t.Fatal(err)
+	}
 	var log bytes.Buffer
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "tenant", tenant, "directory", d)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "caller", caller, "directory", d)
 	printed := log.String()
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		printed += fmt.Sprintf(verb+verb+verb+"\n", tenant, *tenant, d)
+		printed += fmt.Sprintf(verb+verb+verb+"\n", caller, *caller, d)
 	}
 	for _, secret := range []string{key, digestOf(key), strings.ToUpper(digestOf(key)), strings.Trim(fmt.Sprint(digest), "[]")[:20], fmt.Sprintf("%#v", digest)[10:40]} {
 		if strings.Contains(printed, secret) {
@@ -171,9 +186,9 @@ func TestWhatATenantMayUse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.key.Name, c.key.SHA256 = "x", digestOf("k")
-			tenant, ok := mustDirectory(t, c.key).Authenticate("k")
-			if !ok {
-				t.Fatal("not found")
+			tenant, err := mustDirectory(t, c.key).Authenticate("k", noon())
+			if err != nil {
+				t.Fatal(err)
 			}
 			check := func(may func(string) bool, names []string, want bool) {
 				for _, name := range names {
@@ -196,7 +211,7 @@ func TestWhatATenantMayUse(t *testing.T) {
 func TestATenantNeverGetsMoreThanItsHighestClass(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		class := rapid.SampledFrom([]Class{Interactive, Background, Batch})
-		tenant := Tenant{Highest: class.Draw(rt, "highest")}
+		tenant := Caller{Highest: class.Draw(rt, "highest")}
 		asked := class.Draw(rt, "asked")
 		got := tenant.Clamp(asked)
 		if got < tenant.Highest || got < asked || got != asked && got != tenant.Highest {
@@ -234,12 +249,9 @@ func TestWhoIsKeptToModelsPassesOnlyWhereThePoolIsNamed(t *testing.T) {
 		{nil, nil, true}, {[]string{"raw"}, nil, true}, {[]string{"other"}, nil, false},
 		{nil, []string{"gpt-*"}, false}, {[]string{"raw"}, []string{"gpt-*"}, true}, {[]string{"other"}, []string{"*"}, false},
 	} {
-		d, err := NewDirectory([]KeyConfig{{Name: "a", SHA256: digestOf("key"), Tiers: c.tiers, Models: c.models}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tenant, ok := d.Authenticate("key")
-		if !ok || tenant.MayPass("raw") != c.want {
+		d := mustDirectory(t, KeyConfig{Name: "a", SHA256: digestOf("key"), Tiers: c.tiers, Models: c.models})
+		caller, err := d.Authenticate("key", noon())
+		if err != nil || caller.MayPass("raw") != c.want {
 			t.Errorf("tiers %v, models %v: %v", c.tiers, c.models, !c.want)
 		}
 	}

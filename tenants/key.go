@@ -12,13 +12,14 @@ import (
 // Prefixes of the keys that Tierway makes. The body of a key has no hyphen, so
 // that no key of one kind can be read as one of another.
 const (
-	TenantPrefix = "tw-"
-	AdminPrefix  = "tw-adm-"
+	TenantPrefix    = "tw-"
+	AdminPrefix     = "tw-adm-"
+	BootstrapPrefix = "tw-boot-"
 )
 
 // Pattern is a regular expression (RE2) for secret scanners. What it matches
 // in a text is a key of ours once WellFormed agrees.
-const Pattern = `\btw-(?:adm-)?[0-9A-Za-z]{27}_[0-9A-Za-z]{6}\b`
+const Pattern = `\btw-(?:adm-|boot-)?[0-9A-Za-z]{27}_[0-9A-Za-z]{6}\b`
 
 const (
 	secretBytes = 20 // 160 bits: beyond guessing, so that a fast hash is enough to store it
@@ -27,10 +28,10 @@ const (
 )
 
 // NewKey returns a new key: prefix, the secret, `_` and a checksum. random must
-// be cryptographically strong; prefix must be TenantPrefix or AdminPrefix.
+// be cryptographically strong; prefix must be one of the three above.
 func NewKey(random io.Reader, prefix string) (string, error) {
-	if prefix != TenantPrefix && prefix != AdminPrefix {
-		return "", fmt.Errorf("making a key: unknown prefix %q: use %q or %q", prefix, TenantPrefix, AdminPrefix)
+	if prefix != TenantPrefix && prefix != AdminPrefix && prefix != BootstrapPrefix {
+		return "", fmt.Errorf("making a key: unknown prefix %q: use %q, %q or %q", prefix, TenantPrefix, AdminPrefix, BootstrapPrefix)
 	}
 	var secret [secretBytes]byte
 	if _, err := io.ReadFull(random, secret[:]); err != nil {
@@ -56,9 +57,11 @@ func base62(n *big.Int, width int) string {
 // NewKey makes. It tells a mistyped key without any lookup; it says nothing about
 // whether the key is in use.
 func WellFormed(key string) bool {
-	body, ours := strings.CutPrefix(key, AdminPrefix)
-	if !ours {
-		body, ours = strings.CutPrefix(key, TenantPrefix)
+	body, ours := "", false
+	for _, prefix := range [...]string{AdminPrefix, BootstrapPrefix, TenantPrefix} {
+		if body, ours = strings.CutPrefix(key, prefix); ours {
+			break
+		}
 	}
 	if !ours || len(body) != bodyLen+1+sumLen || body[bodyLen] != '_' {
 		return false

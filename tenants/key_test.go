@@ -18,7 +18,7 @@ const alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 
 func drawKey(rt *rapid.T) string {
 	secret := rapid.SliceOfN(rapid.Byte(), secretBytes, secretBytes).Draw(rt, "secret")
-	key, err := NewKey(bytes.NewReader(secret), rapid.SampledFrom([]string{TenantPrefix, AdminPrefix}).Draw(rt, "prefix"))
+	key, err := NewKey(bytes.NewReader(secret), rapid.SampledFrom([]string{TenantPrefix, AdminPrefix, BootstrapPrefix}).Draw(rt, "prefix"))
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestOneKindOfKeyIsNotAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range []string{strings.Replace(admin, AdminPrefix, TenantPrefix, 1), strings.Replace(admin, AdminPrefix, "tw-boot-", 1), strings.TrimPrefix(admin, "tw-")} {
+	for _, other := range []string{strings.Replace(admin, AdminPrefix, TenantPrefix, 1), strings.Replace(admin, AdminPrefix, BootstrapPrefix, 1), strings.TrimPrefix(admin, "tw-")} {
 		if WellFormed(other) {
 			t.Errorf("%s passes", other)
 		}
@@ -118,7 +118,7 @@ func TestNewKeyNeedsRandomnessAndAKnownPrefix(t *testing.T) {
 	if _, err := NewKey(iotest.ErrReader(io.ErrClosedPipe), TenantPrefix); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("without randomness: %v", err)
 	}
-	for _, prefix := range []string{"", "sk-", "tw", "tw-boot-"} {
+	for _, prefix := range []string{"", "sk-", "tw", "tw-root-"} {
 		if _, err := NewKey(rand.Reader, prefix); err == nil {
 			t.Errorf("prefix %q was taken", prefix)
 		}
@@ -139,7 +139,7 @@ func FuzzWellFormed(f *testing.F) {
 			t.Errorf("%q is well formed and no scanner would find it", key)
 		}
 		if printed := fmt.Sprint(WellFormed(key)); strings.HasPrefix(key, TenantPrefix) && printed == "false" {
-			if _, ok := (&Directory{}).Authenticate(key); ok {
+			if c, err := (&Directory{}).Authenticate(key, noon()); c != nil || err == nil {
 				t.Errorf("%q got in", key)
 			}
 		}

@@ -1,0 +1,147 @@
+// Package store keeps what outlives one gateway or is shared between several:
+// SQL holds what must not be lost (tenants, keys, the ledger, live overrides, the
+// audit log), Redis what is fast and may be lost (limits, and word of changes).
+// No request waits for SQL, and none is lost with either.
+package store
+
+import (
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"tierway/tenants"
+)
+
+// What a store's methods fail with, besides what is wrong with the connection.
+var (
+	ErrNotFound  = errors.New("there is none of that name")
+	ErrExists    = errors.New("there is one of that name already")
+	ErrConflict  = errors.New("it was changed meanwhile")
+	ErrNewer     = errors.New("the database's schema is newer than this program")
+	ErrLastAdmin = errors.New("it is the last admin")
+)
+
+// Actor is who changes something, for the audit log.
+type Actor struct {
+	Name      string // of the admin key, or the command's user
+	Role      string // admin or viewer; empty for commands and signals
+	Via       string // api, cli, file, signal or bootstrap
+	IP        string // of the client; empty for commands
+	RequestID string
+}
+
+// Roles of admins.
+const (
+	RoleAdmin  = "admin"
+	RoleViewer = "viewer" // sees everything but secrets, changes nothing
+)
+
+// Admin is one who may use the admin plane, known by a key's digest.
+type Admin struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name"` // unique among those in force
+	Role      string            `json:"role"` // admin or viewer
+	Hint      string            `json:"hint"`
+	Digest    [sha256.Size]byte `json:"-"`
+	CreatedBy string            `json:"created_by,omitempty"`
+	CreatedAt time.Time         `json:"created_at,omitzero"`
+	ExpiresAt time.Time         `json:"expires_at,omitzero"` // zero: never
+}
+
+// Override is a live change of one worker over what config.yaml says of it.
+type Override struct {
+	Worker string    `json:"worker"`
+	Weight *int      `json:"weight,omitempty"` // nil: the file's
+	Drain  bool      `json:"drain,omitempty"`  // takes no new requests
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+	Until  time.Time `json:"until,omitzero"` // over by itself from then on; zero: until it is cleared
+}
+
+// Contents is what gateways hold in memory of the database, read at one moment.
+type Contents struct {
+	Revision  int64 // grows with every change of the rest
+	Tenants   []tenants.Tenant
+	Keys      []tenants.Key // revoked and expired ones too
+	Admins    []Admin
+	Overrides []Override
+}
+
+// Row is one request in the ledger. A request whose caller is known has exactly
+// one.
+type Row struct {
+	ID         string // of the gateway's own making, unique
+	RequestID  string // as the client knows it
+	At         time.Time
+	Tenant     string
+	Key        string // the key's id; empty for anonymous
+	Class      string
+	Route      string
+	Tier       string // empty when none was chosen
+	Model      string
+	Worker     string
+	Outcome    string // ok, refused, failed, truncated or client_gone
+	Status     int
+	Code       string
+	Attempts   int
+	Prompt     int64 // tokens, cached ones included
+	Cached     int64
+	Output     int64
+	Money      tenants.Money
+	Estimated  bool // the engine reported no usage: the tokens are the gateway's own count
+	DurationMs int64
+}
+
+// SpentRow is what one tenant, or one of its keys, has used of its budgets.
+type SpentRow struct {
+	Tenant, Key string // Key is empty for the whole tenant
+	Day, Month  tenants.Spent
+}
+
+// UsageQuery asks for a tenant's usage.
+type UsageQuery struct {
+	Tenant   string    // required: nobody's rows but its own are read
+	Key      string    // empty: all
+	From, To time.Time // UTC days, To excluded
+	GroupBy  string    // "", tier, model, key or outcome
+}
+
+// UsageRow is the usage of one UTC day and group.
+type UsageRow struct {
+	Day       string        `json:"day"` // 2006-01-02
+	Group     string        `json:"group,omitempty"`
+	Requests  int64         `json:"requests"`
+	Refused   int64         `json:"refused"`
+	Failed    int64         `json:"failed"` // failed and truncated
+	Gone      int64         `json:"client_gone"`
+	Estimated int64         `json:"estimated"`
+	Prompt    int64         `json:"prompt_tokens"`
+	Cached    int64         `json:"cached_tokens"`
+	Output    int64         `json:"output_tokens"`
+	Money     tenants.Money `json:"money"`
+}
+
+// AuditEntry is one line of the audit log. It holds no secret.
+type AuditEntry struct {
+	ID        int64     `json:"id"`
+	At        time.Time `json:"at"`
+	Actor     string    `json:"actor"`
+	Role      string    `json:"role,omitempty"`
+	Via       string    `json:"via"`
+	IP        string    `json:"ip,omitempty"`
+	RequestID string    `json:"request_id,omitempty"`
+	Action    string    `json:"action"` // such as tenant.create
+	Target    string    `json:"target"`
+	Before    string    `json:"before,omitempty"` // JSON
+	After     string    `json:"after,omitempty"`  // JSON
+	Outcome   string    `json:"outcome"`          // ok, or why it was refused
+	Hash      string    `json:"hash"`             // SHA-256 over this entry and the hash of the one before
+}
+
+// AuditQuery selects audit entries, the newest first.
+type AuditQuery struct {
+	Actor, Action, Target string    // empty: any
+	Since                 time.Time // zero: from the beginning
+	Before                int64     // entries with a lower id; 0: from the newest
+	Limit                 int       // 1 to 200; 0: 50
+}

@@ -1,0 +1,86 @@
+package tenants
+
+// account is what a subject has used of its budgets in two windows: the present
+// one, and the one before it, whose last requests are still under way.
+type account [2]window
+
+// window is one UTC day or month of a subject.
+type window struct {
+	index  int
+	spent  Spent // as far as this process knows
+	own    Spent // of it, what this process has settled
+	told   Spent // of own, what the shared counters have confirmed
+	shared Spent // the shared counters, as last heard
+}
+
+// at returns the window of that index, a new one where it is newer than one of
+// the two, or nil for one that is over for long.
+func (a *account) at(index int) *window {
+	older := &a[0]
+	for i := range a {
+		if a[i].index == index {
+			return &a[i]
+		}
+		if a[i].index < older.index {
+			older = &a[i]
+		}
+	}
+	if index < older.index {
+		return nil
+	}
+	*older = window{index: index}
+	return older
+}
+
+// spent returns what is known as spent in the window of that index.
+func (a *account) spent(index int) Spent {
+	for i := range a {
+		if a[i].index == index {
+			return a[i].spent
+		}
+	}
+	return Spent{}
+}
+
+// settle books what a request of that window has used.
+func (a *account) settle(index int, u Spent) {
+	if w := a.at(index); w != nil {
+		w.own = w.own.plus(u)
+		w.spent = w.spent.plus(u)
+	}
+}
+
+// seed raises what is known as spent. Of the ledger's sum, what the shared
+// counters have not confirmed yet is left out of theirs: it is added to them by
+// itself.
+func (a *account) seed(index int, s Spent) {
+	if w := a.at(index); w != nil {
+		w.spent = w.spent.raised(s)
+		w.shared = w.shared.raised(s.minus(w.own.minus(w.told)))
+	}
+}
+
+// heard takes in the shared counters, in which so much of own is counted.
+func (a *account) heard(index int, told, shared Spent) {
+	if w := a.at(index); w != nil {
+		w.told = w.told.raised(told)
+		w.shared = w.shared.raised(shared)
+		w.spent = w.spent.raised(w.shared.plus(w.own.minus(w.told)))
+	}
+}
+
+// most bounds sums, far above any budget and far below an overflow, so that two
+// of them can be added.
+const most = 1 << 61
+
+func (s Spent) plus(o Spent) Spent {
+	return Spent{Tokens: min(s.Tokens+min(max(0, o.Tokens), most), most), Money: min(s.Money+min(max(0, o.Money), most), most)}
+}
+
+func (s Spent) minus(o Spent) Spent {
+	return Spent{Tokens: max(0, s.Tokens-o.Tokens), Money: max(0, s.Money-o.Money)}
+}
+
+func (s Spent) raised(o Spent) Spent {
+	return Spent{Tokens: max(s.Tokens, min(o.Tokens, most)), Money: max(s.Money, min(o.Money, most))}
+}

@@ -1,0 +1,145 @@
+package tenants
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// Limits bound what a tenant, or one of its keys, may use. Zero is no limit. A
+// request counts against the limits of its tenant and of its key, and must
+// pass both.
+type Limits struct {
+	RPM         int64 `yaml:"rpm" json:"rpm,omitempty"`                   // requests a minute
+	RPS         int64 `yaml:"rps" json:"rps,omitempty"`                   // requests a second
+	Burst       int64 `yaml:"burst" json:"burst,omitempty"`               // requests at once; 0: a sixth of rpm, or one second of rps
+	TPM         int64 `yaml:"tpm" json:"tpm,omitempty"`                   // tokens a minute, of prompts and answers
+	TokenBurst  int64 `yaml:"token_burst" json:"token_burst,omitempty"`   // tokens at once; 0: a minute of tpm
+	Concurrent  int64 `yaml:"concurrent" json:"concurrent,omitempty"`     // requests under way
+	DayTokens   int64 `yaml:"day_tokens" json:"day_tokens,omitempty"`     // tokens a UTC day
+	MonthTokens int64 `yaml:"month_tokens" json:"month_tokens,omitempty"` // tokens a UTC month
+	DayMoney    Money `yaml:"day_money" json:"day_money,omitempty"`       // money a UTC day
+	MonthMoney  Money `yaml:"month_money" json:"month_money,omitempty"`   // money a UTC month
+}
+
+// RequestBurst returns how many requests may come at once against RPM: Burst, or
+// a sixth of a minute's, at least one.
+func (l *Limits) RequestBurst() int64 {
+	if l.Burst > 0 {
+		return l.Burst
+	}
+	return max(1, l.RPM/6)
+}
+
+// SecondBurst returns how many requests may come at once against RPS: Burst, or a
+// second's.
+func (l *Limits) SecondBurst() int64 {
+	if l.Burst > 0 {
+		return l.Burst
+	}
+	return max(1, l.RPS)
+}
+
+// TokensAtOnce returns how many tokens may be reserved at once against TPM:
+// TokenBurst, or a minute's.
+func (l *Limits) TokensAtOnce() int64 {
+	if l.TokenBurst > 0 {
+		return l.TokenBurst
+	}
+	return l.TPM
+}
+
+// Budgeted reports whether there is any budget.
+func (l *Limits) Budgeted() bool {
+	return l.DayTokens > 0 || l.MonthTokens > 0 || l.DayMoney > 0 || l.MonthMoney > 0
+}
+
+// Any reports whether there is any limit.
+func (l *Limits) Any() bool {
+	return l.RPM > 0 || l.RPS > 0 || l.TPM > 0 || l.Concurrent > 0 || l.Budgeted()
+}
+
+// Money is an amount in nano-units (billionths) of the currency that prices are
+// in. Its text form is a decimal number of units.
+type Money int64
+
+// Unit is one unit of the currency.
+const Unit Money = 1_000_000_000
+
+// maxUnits is the largest amount: more than anybody's budget, and its square root
+// away from an overflow.
+const maxUnits = 1_000_000_000
+
+// ParseMoney reads a decimal number of units with at most nine decimals, from 0
+// to a thousand million.
+func ParseMoney(text string) (Money, error) {
+	whole, fraction, _ := strings.Cut(text, ".")
+	digits := func(s string) bool { return strings.Trim(s, "0123456789") == "" }
+	if whole == "" && fraction == "" || !digits(whole) || !digits(fraction) || len(fraction) > 9 || len(whole) > 10 {
+		return 0, fmt.Errorf("%q is no amount: write a number of units such as 12.50, with at most 9 decimals", text)
+	}
+	units, _ := strconv.ParseInt("0"+whole, 10, 64)
+	nanos, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
+	if units > maxUnits || units == maxUnits && nanos > 0 {
+		return 0, fmt.Errorf("%q is too much: at most %d units", text, maxUnits)
+	}
+	return Money(units)*Unit + Money(nanos), nil
+}
+
+// String writes the amount as ParseMoney reads it.
+func (m Money) String() string {
+	sign := ""
+	if m < 0 {
+		sign, m = "-", -m
+	}
+	s := fmt.Sprintf("%s%d.%09d", sign, m/Unit, m%Unit)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+// MarshalJSON writes the amount as a number of units.
+func (m Money) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalJSON reads a number of units.
+func (m *Money) UnmarshalJSON(b []byte) (err error) {
+	*m, err = ParseMoney(string(b))
+	return err
+}
+
+// Price is what tokens of a tier cost, in units of money for each million. The
+// zero Price is free.
+type Price struct {
+	Input       float64  `yaml:"input" json:"input"`                                   // of the prompt
+	CachedInput *float64 `yaml:"cached_input,omitempty" json:"cached_input,omitempty"` // of what came from the engine's cache; absent: as input
+	Output      float64  `yaml:"output" json:"output"`                                 // of the answer
+}
+
+// Cost returns what an answer costs: prompt tokens, of which cached came from a
+// cache, and output tokens. It is rounded up to the next nano-unit, so that
+// nothing that has a price is free.
+func (p Price) Cost(prompt, cached, output int64) Money {
+	cached = min(max(cached, 0), max(prompt, 0))
+	cachedPrice := p.Input
+	if p.CachedInput != nil {
+		cachedPrice = *p.CachedInput
+	}
+	return part(max(prompt, 0)-cached, p.Input) + part(cached, cachedPrice) + part(max(output, 0), p.Output)
+}
+
+// part is the price of n tokens at so many units a million.
+func part(n int64, perMillion float64) Money {
+	if n == 0 || !(perMillion > 0) {
+		return 0
+	}
+	nanos := uint64(perMillion*float64(Unit) + 0.5) // of a million tokens
+	high, low := bits.Mul64(uint64(n), nanos)
+	const million = 1_000_000
+	if high >= million {
+		return maxUnits * Unit
+	}
+	quotient, rest := bits.Div64(high, low, million)
+	if rest > 0 {
+		quotient++
+	}
+	return Money(min(quotient, uint64(maxUnits*Unit)))
+}

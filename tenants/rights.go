@@ -1,0 +1,60 @@
+package tenants
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Rights are what a tenant, or one of its keys, may use. The rights of a key
+// narrow those of its tenant and never widen them.
+type Rights struct {
+	Tiers    []string `json:"tiers"`            // tiers and pools by name; nil: all, empty: none
+	Models   []string `json:"models"`           // globs of the model names that it may ask by; nil: all, empty: none
+	Priority Class    `json:"priority"`         // the most urgent class that it may ask for
+	Default  Class    `json:"default_priority"` // the class of a request that asks for none, never above Priority
+}
+
+// permit is Rights, compiled. It is immutable.
+type permit struct {
+	tiers  []string       // nil: all
+	models *regexp.Regexp // nil: all
+}
+
+func (r Rights) compile() permit {
+	p := permit{tiers: slices.Clone(r.Tiers)}
+	if r.Models != nil {
+		p.models = compile(r.Models)
+	}
+	return p
+}
+
+func (p *permit) tier(name string) bool { return p.tiers == nil || slices.Contains(p.tiers, name) }
+
+func (p *permit) model(name string) bool { return p.models == nil || p.models.MatchString(name) }
+
+// pass tells whether the pool may be used for requests whose model nobody reads:
+// who is kept to models may do so only where the pool is named.
+func (p *permit) pass(pool string) bool {
+	return p.tier(pool) && (p.models == nil || p.tiers != nil)
+}
+
+// equal reports whether two rights are the same.
+func (r Rights) equal(o Rights) bool {
+	same := func(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
+	return r.Priority == o.Priority && r.Default == o.Default && same(r.Tiers, o.Tiers) && same(r.Models, o.Models)
+}
+
+// compile returns one expression for all globs: `*` is any run of characters,
+// `?` exactly one. Go matches it in time linear in the name.
+func compile(globs []string) *regexp.Regexp {
+	if len(globs) == 0 {
+		return regexp.MustCompile(`[^\x{0}-\x{10FFFF}]`) // nothing
+	}
+	alternatives := make([]string, len(globs))
+	for i, g := range globs {
+		g = regexp.QuoteMeta(strings.ToValidUTF8(g, "\uFFFD"))
+		alternatives[i] = strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(g)
+	}
+	return regexp.MustCompile(`(?s)\A(?:` + strings.Join(alternatives, "|") + `)\z`)
+}

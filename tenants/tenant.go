@@ -1,0 +1,101 @@
+package tenants
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/big"
+	"time"
+)
+
+// Tenant is who may ask, as the database and the admin API hold it. Its printed
+// form holds no secret.
+type Tenant struct {
+	Name         string `json:"name"` // 1 to 63 of a-z, 0-9 and "-"
+	Disabled     bool   `json:"disabled"`
+	Rights              // of all its keys together
+	Limits       Limits `json:"limits"`        // likewise
+	IsolateCache bool   `json:"isolate_cache"` // its prompts share no engine's cache with other tenants
+	Degrade      bool   `json:"degrade"`       // a spent budget moves it to the cheapest tier it may use, instead of refusing
+	FailClosed   bool   `json:"fail_closed"`   // refused while Redis cannot say what other gateways admit, instead of limited by this one alone
+
+	FromConfig bool      `json:"from_config"` // stands in config.yaml, so that no API changes it
+	Version    int64     `json:"version"`     // grows with every change
+	CreatedAt  time.Time `json:"created_at,omitzero"`
+	UpdatedAt  time.Time `json:"updated_at,omitzero"`
+}
+
+// Key is one key of a tenant. The key itself is known to its holder alone.
+type Key struct {
+	ID     string            `json:"id"` // random, says nothing of the key
+	Tenant string            `json:"tenant"`
+	Name   string            `json:"name,omitempty"`
+	Hint   string            `json:"hint"` // its first and last characters, to tell keys apart
+	Digest [sha256.Size]byte `json:"-"`
+	Rights                   // within its tenant's
+	Limits Limits            `json:"limits"` // besides its tenant's
+
+	CreatedBy  string    `json:"created_by,omitempty"`
+	CreatedAt  time.Time `json:"created_at,omitzero"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`   // zero: never
+	RevokedAt  time.Time `json:"revoked_at,omitzero"`   // zero: not revoked
+	LastUsedAt time.Time `json:"last_used_at,omitzero"` // to the minute
+	ReplacedBy string    `json:"replaced_by,omitempty"` // the id of the key that a rotation put in its place
+	FromConfig bool      `json:"from_config"`
+	Version    int64     `json:"version"`
+}
+
+// Valid reports whether the key may be used at a time.
+func (k *Key) Valid(now time.Time) bool {
+	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
+}
+
+// State names what the key is at a time: active, expired, revoked, or grace for
+// one that a rotation has replaced and that still works.
+func (k *Key) State(now time.Time) string {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return "revoked"
+	case !k.Valid(now):
+		return "expired"
+	case k.ReplacedBy != "":
+		return "grace"
+	}
+	return "active"
+}
+
+// Mint makes a new key of a tenant: the secret, to be shown once, and the Key
+// with its id, digest and hint. random must be cryptographically strong.
+func Mint(random io.Reader, tenant string) (secret string, k Key, err error) {
+	if secret, err = NewKey(random, TenantPrefix); err != nil {
+		return "", Key{}, err
+	}
+	id, err := NewID(random)
+	if err != nil {
+		return "", Key{}, err
+	}
+	return secret, Key{ID: id, Tenant: tenant, Hint: Hint(secret), Digest: Digest(secret)}, nil
+}
+
+// NewID returns a random id of twelve base62 characters.
+func NewID(random io.Reader) (string, error) {
+	var b [9]byte // 71 bits are 12 digits
+	if _, err := io.ReadFull(random, b[:]); err != nil {
+		return "", fmt.Errorf("making an id: reading randomness: %w", err)
+	}
+	b[0] >>= 1
+	return base62(new(big.Int).SetBytes(b[:]), 12), nil
+}
+
+// Hint is what of a key may be shown: its prefix with four characters, and its
+// last four, which belong to the checksum.
+func Hint(key string) string {
+	if len(key) < 20 {
+		return "…"
+	}
+	return key[:7] + "…" + key[len(key)-4:]
+}
+
+// configID is the id of a key that stands in config.yaml by its digest.
+func configID(digest [sha256.Size]byte) string { return "config-" + hex.EncodeToString(digest[:4]) }
