@@ -59,6 +59,7 @@ func homes() map[string][]string {
 		"github.com/danielgtaylor/huma/v2":     {"server"},
 		"github.com/redis/go-redis/v9":         {"store"},
 		"github.com/jackc/pgx/v5":              {"store"},
+		"github.com/pressly/goose/v3":          {"store"},
 		"modernc.org/sqlite":                   {"store"},
 		"github.com/sony/gobreaker/v2":         {"breaker"},
 		"github.com/pkoukk/tiktoken-go":        {"openai"},

@@ -1,0 +1,206 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tierway/tenants"
+)
+
+// ErrLimitsAway is why a request of a fail-closed tenant is not admitted: Redis
+// cannot say what other gateways admit.
+var ErrLimitsAway = errors.New("the shared limits are away")
+
+// LimitsConfig says what Limits decide with.
+type LimitsConfig struct {
+	Local    *tenants.Limiter
+	Redis    *Redis           // nil: this gateway decides alone
+	Gateways int              // how many there are at most, where Redis does not say; 0: one
+	Log      *slog.Logger     // nil: none
+	Now      func() time.Time // nil: time.Now
+}
+
+// Limits admit requests against the limits of tenants and keys: in Redis, for all
+// gateways together, or in this process where there is none or it is away. They
+// are safe for concurrent use.
+type Limits struct {
+	local    *tenants.Limiter
+	redis    *Redis
+	gateways int
+	log      *slog.Logger
+	now      func() time.Time
+	queue    chan settlement
+	renew    chan struct{}
+	dropped  atomic.Int64
+	waiting  atomic.Int64 // settlements that Redis has not heard of
+	scripts  scripts
+}
+
+// Grant is one admitted request. It must be settled.
+type Grant struct {
+	limits *Limits
+	charge *tenants.Charge
+	shared bool // admitted by Redis, not by this gateway alone
+	done   atomic.Bool
+}
+
+// settlement is what Redis is still to hear of a request that is over.
+type settlement struct {
+	charge *tenants.Charge
+	used   tenants.Used
+	shared bool
+}
+
+const (
+	// queueSize is how many settlements wait for Redis: a second of a busy gateway.
+	// Its memory is theirs alone, about 100 bytes each.
+	queueSize = 10_000
+	// settlers send settlements: one sends while the other's are on their way.
+	settlers = 2
+	// batch is how many scripts go to Redis at once. It runs them in 5 ms, within
+	// the patience that each reply has.
+	batch = 100
+)
+
+// NewLimits returns limits. Nothing is told to Redis until Run.
+func NewLimits(c LimitsConfig) *Limits {
+	l := &Limits{local: c.Local, redis: c.Redis, gateways: max(1, c.Gateways), log: c.Log, now: c.Now,
+		queue: make(chan settlement, queueSize), renew: make(chan struct{}, 1), scripts: newScripts()}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	if l.redis != nil {
+		l.redis.back(func() {
+			select {
+			case l.renew <- struct{}{}:
+			default:
+			}
+		})
+	}
+	return l
+}
+
+// Take admits or refuses a request at c.At. A refused one has no grant and is
+// booked nowhere. It loses no more than 50 ms to a Redis that hangs, and nothing
+// to one that is known to be away. The only error is ErrLimitsAway.
+func (l *Limits) Take(ctx context.Context, c *tenants.Charge) (*Grant, tenants.Verdict, error) {
+	g := &Grant{limits: l, charge: c}
+	if len(c.Caller.Subjects) == 0 {
+		return g, tenants.Verdict{}, nil
+	}
+	if l.redis != nil && l.redis.Up() {
+		v, err := l.ask(ctx, c)
+		if err == nil {
+			g.shared = true
+			return g.unless(v.Refused), v, nil
+		}
+		l.log.Debug("a limit was not asked of Redis", "error", err)
+	}
+	if l.redis != nil && c.Caller.FailClosed {
+		return nil, tenants.Verdict{}, fmt.Errorf("admitting a request of tenant %s: %w", c.Caller.Tenant, ErrLimitsAway)
+	}
+	v := l.local.Take(c, l.share())
+	return g.unless(v.Refused), v, nil
+}
+
+// unless returns the grant of a request that nothing refuses.
+func (g *Grant) unless(refused tenants.Limit) *Grant {
+	if refused != "" {
+		return nil
+	}
+	return g
+}
+
+// share returns of how many gateways this is one that decides alone.
+func (l *Limits) share() int {
+	if l.redis == nil {
+		return l.gateways
+	}
+	return max(l.gateways, l.redis.Gateways())
+}
+
+// ask has Redis decide, and books here what it admits: an outage starts from
+// there.
+func (l *Limits) ask(ctx context.Context, c *tenants.Charge) (tenants.Verdict, error) {
+	var buf [2]tenants.Standing
+	standings := l.local.Ask(c, buf[:0])
+	var v tenants.Verdict
+	err := l.redis.do(ctx, "taking from limits", func(ctx context.Context) (err error) {
+		v, err = l.take(ctx, c, standings)
+		return err
+	})
+	if err != nil || v.Refused != "" {
+		l.local.Drop(c)
+	} else {
+		l.local.Book(c)
+	}
+	return v, err
+}
+
+// Settle ends the request: its slot is free, its reservation corrected, and what
+// it used is booked. Only the first call counts. It never waits: Redis hears of it
+// a moment later. Should that word be lost, only the correction of the rates is:
+// what was reserved leaks away by itself. Slots and budgets are told as sums, by
+// the next word of the same subject or the renewal every 5 s.
+func (g *Grant) Settle(u tenants.Used) {
+	if g.done.Swap(true) || len(g.charge.Caller.Subjects) == 0 {
+		return
+	}
+	l := g.limits
+	l.local.Settle(g.charge, u, l.now())
+	if l.redis == nil || !l.redis.Up() {
+		return
+	}
+	l.waiting.Add(1)
+	select {
+	case l.queue <- settlement{charge: g.charge, used: u, shared: g.shared}:
+	default:
+		l.waiting.Add(-1)
+		l.dropped.Add(1)
+	}
+}
+
+// Seed raises what is known as spent to at least this, as the ledger says.
+func (l *Limits) Seed(tenant, key string, at time.Time, day, month tenants.Spent) {
+	l.local.Seed(tenant, key, at, day, month)
+}
+
+// Degraded reports whether this gateway decides alone although there is a Redis.
+func (l *Limits) Degraded() bool { return l.redis != nil && !l.redis.Up() }
+
+// Dropped returns how many settlements Redis was not told of because too many
+// waited.
+func (l *Limits) Dropped() int64 { return l.dropped.Load() }
+
+// Run tells Redis what was settled, and every 5 s what this gateway holds, until
+// ctx ends; what waits then is still told.
+func (l *Limits) Run(ctx context.Context) {
+	if l.redis == nil {
+		<-ctx.Done()
+		return
+	}
+	var wg sync.WaitGroup
+	for range settlers {
+		wg.Go(func() { l.settle(ctx) })
+	}
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			l.renewAll(ctx)
+		case <-l.renew:
+			l.renewAll(ctx)
+		}
+	}
+	wg.Wait()
+}

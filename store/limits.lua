@@ -1,0 +1,159 @@
+-- What both scripts share. The arithmetic is that of tenants/bucket.go and
+-- tenants/account.go, line by line.
+--
+-- KEYS, for each subject: its rates, its requests under way, its UTC day, its
+-- UTC month; all of one tenant, under one hash tag.
+-- ARGV: 1 this gateway, 2 the lease in µs, 3 and 4 the script's own; then for each
+-- subject: 1 rpm and 2 its room, 3 rps and 4 its room, 5 tpm and 6 its room,
+-- 7 concurrent; 8 held, 9 pending, 10 left and 11 sequence of the gateway's
+-- standing; 12 to 15 the budgets: day's tokens, month's tokens, day's money,
+-- month's money; 16 to 21 of the day, and 22 to 27 of the month: shared, own and
+-- told, each in tokens and money.
+local slack, horizon, minute, second = 1e-6, 60e6, 60e6, 1e6
+local width = 27
+local gateway, lease = ARGV[1], tonumber(ARGV[2])
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1e6 + tonumber(clock[2])
+
+-- read returns what a command reads of a hash. A key of another type is nobody's
+-- state: it is dropped, and the subject starts again from what gateways know.
+local function read(command, key, ...)
+  local found = redis.pcall(command, key, ...)
+  if found.err then
+    if not string.find(found.err, 'WRONGTYPE', 1, true) then error(found.err) end
+    redis.call('DEL', key)
+    found = redis.call(command, key, ...)
+  end
+  return found
+end
+
+local function decayed(used, at, limit, period)
+  used, at = tonumber(used) or 0, tonumber(at) or 0
+  if not (used >= 0 and used < 1e300) or not (at <= now + horizon) then return 0, now end
+  local gone = math.max(0, now - at)
+  return math.max(0, used - gone * limit / period), math.max(at, now)
+end
+
+local function wait(used, cost, limit, period, room)
+  local over = used + math.min(cost, room) - room
+  if over <= slack then return 0 end
+  return math.min(math.ceil(over * period / limit), 4503599627370495)
+end
+
+-- buckets returns a subject's three buckets, leaked until now.
+local function buckets(key, at)
+  local found = { {}, {}, {} }
+  local limits = { tonumber(ARGV[at + 1]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 5]) }
+  if limits[1] + limits[2] + limits[3] == 0 then return found, false end
+  local v = read('HMGET', key, 'r', 'ra', 's', 'sa', 't', 'ta')
+  for i, b in ipairs(found) do
+    b.limit, b.room, b.period = limits[i], tonumber(ARGV[at + 2 * i]), i == 2 and second or minute
+    if b.limit > 0 then b.used, b.at = decayed(v[2 * i - 1], v[2 * i], b.limit, b.period) end
+  end
+  return found, true
+end
+
+-- keep writes back the buckets that were corrected. They outlive their emptying by an hour, so that a
+-- limit that is lowered meanwhile finds what is used.
+local function keep(key, found)
+  local fields, life = {}, 3600
+  for i, name in ipairs({ 'r', 's', 't' }) do
+    local b = found[i]
+    if b.new then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = string.format('%.17g', b.used)
+      fields[#fields + 1] = name .. 'a'
+      fields[#fields + 1] = string.format('%.0f', b.at)
+      life = math.max(life, math.min(3600 + b.used * b.period / b.limit / 1e6, 1e8))
+    end
+  end
+  if #fields > 0 then
+    redis.call('HSET', key, unpack(fields))
+    redis.call('EXPIRE', key, string.format('%.0f', life))
+  end
+end
+
+local function correct(b, by)
+  if b.used then b.used, b.new = math.max(0, b.used + by), true end
+end
+
+local function shown(b) return string.format('%.17g', b.used or 0) end
+
+-- under returns how many requests this gateway and others have under way, and a
+-- function that writes this gateway's number. A gateway tells how many it holds,
+-- how many are over since it began, and a sequence number: its newest word
+-- bounds the number, older ones only lower it by what is over, so that messages
+-- may be lost, doubled or out of order. What was not renewed for a lease counts
+-- for nothing.
+local function under(key, at)
+  local held, pending, left, seq = tonumber(ARGV[at + 8]), tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10]), tonumber(ARGV[at + 11])
+  local others, own = 0, held
+  local entries = read('HGETALL', key)
+  for i = 1, #entries, 2 do
+    local n, gone, number, expiry = string.match(entries[i + 1], '^(%d+) (%d+) (%d+) (%d+)$')
+    n, gone, number, expiry = tonumber(n), tonumber(gone), tonumber(number), tonumber(expiry)
+    if not n or expiry <= now or expiry > now + lease + horizon then
+      redis.call('HDEL', key, entries[i])
+    elseif entries[i] ~= gateway then
+      others = others + n
+    else
+      own = math.max(0, n - math.max(0, left - gone))
+      if seq > number then own = math.min(math.max(own, held), held + pending) end
+      left, seq = math.max(left, gone), math.max(seq, number)
+    end
+  end
+  return own, others, function(n)
+    redis.call('HSET', key, gateway, string.format('%.0f %.0f %.0f %.0f', n, left, seq, now + lease))
+    redis.call('PEXPIRE', key, string.format('%.0f', lease / 1000))
+  end
+end
+
+-- Amounts are decimal strings: money goes beyond the integers of a double. Redis
+-- adds them (HINCRBY, in 64 bits); here they are compared only. What is no amount,
+-- or above 2^62, is 0.
+local function amount(v)
+  if type(v) ~= 'string' or #v > 19 or not string.find(v, '^[1-9]%d*$') then return '0' end
+  if #v == 19 and v > '4611686018427387904' then return '0' end
+  return v
+end
+
+local function less(a, b) return #a < #b or #a == #b and a < b end
+
+-- merged brings one sum up to what this gateway knows, and returns it: at least
+-- what was heard of it before, and all that the gateway has settled and that is
+-- not in it yet.
+local function merged(key, kind, sum, counted, shared, own, told, life)
+  local was, base, changed = sum, amount(counted), false
+  sum = amount(sum)
+  if less(base, told) then base = told end
+  if less(sum, shared) then sum = shared end
+  if was and was ~= sum or not was and sum ~= '0' then
+    redis.call('HSET', key, kind, sum)
+    changed = true
+  end
+  if less(base, own) then
+    redis.call('HINCRBY', key, kind, own)
+    if base ~= '0' then redis.call('HINCRBY', key, kind, '-' .. base) end
+    redis.call('HSET', key, kind .. ':' .. gateway, own)
+    sum = amount(redis.call('HGET', key, kind))
+    changed = true
+  end
+  if changed then redis.call('EXPIRE', key, life) end
+  return sum
+end
+
+-- spent returns the sums of one window, in tokens and money.
+local function spent(key, at, life)
+  local v = read('HMGET', key, 'tokens', 'tokens:' .. gateway, 'money', 'money:' .. gateway)
+  return merged(key, 'tokens', v[1], v[2], ARGV[at], ARGV[at + 2], ARGV[at + 4], life),
+    merged(key, 'money', v[3], v[4], ARGV[at + 1], ARGV[at + 3], ARGV[at + 5], life)
+end
+
+-- sums returns the sums of a subject's windows; '0' without budgets. They outlive
+-- their window by two days, for what was admitted in it and is still under way.
+local function sums(place, at)
+  if ARGV[at + 12] .. ARGV[at + 13] .. ARGV[at + 14] .. ARGV[at + 15] == '0000' then return '0', '0', '0', '0' end
+  local dt, dm = spent(KEYS[place * 4 - 1], at + 16, 3 * 86400)
+  local mt, mm = spent(KEYS[place * 4], at + 22, 33 * 86400)
+  return dt, dm, mt, mm
+end

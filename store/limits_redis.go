@@ -1,0 +1,294 @@
+package store
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tierway/tenants"
+)
+
+//go:embed limits.lua
+var limitsScript string
+
+//go:embed take.lua
+var takeScript string
+
+//go:embed settle.lua
+var settleScript string
+
+// scripts are what Redis runs, by digest; Redis that does not know one is sent it
+// whole.
+type scripts struct{ take, settle *redis.Script }
+
+func newScripts() scripts {
+	return scripts{take: redis.NewScript(limitsScript + takeScript), settle: redis.NewScript(limitsScript + settleScript)}
+}
+
+// args are the arguments of one run of a script.
+type args struct {
+	keys []string
+	argv []any
+}
+
+// newArgs begins the arguments that all scripts share, with two of their own.
+func (l *Limits) newArgs(subjects int, own int64, flag bool) *args {
+	a := &args{keys: make([]string, 0, 4*subjects), argv: make([]any, 0, 4+27*subjects)}
+	set := 0
+	if flag {
+		set = 1
+	}
+	a.argv = append(a.argv, l.redis.gateway, lease.Microseconds(), own, set)
+	return a
+}
+
+// add appends a subject. All keys of a tenant have one hash tag, so that a
+// cluster keeps them in one place.
+func (a *args) add(s *tenants.Standing, l *tenants.Limits) {
+	base := "tierway:{" + s.Tenant + "}:"
+	if s.Key != "" {
+		base += "key:" + s.Key + ":"
+	}
+	a.keys = append(a.keys, base+"rates", base+"under", base+"d"+strconv.Itoa(s.Day.Index), base+"m"+strconv.Itoa(s.Month.Index))
+	a.argv = append(a.argv, l.RPM, l.RequestBurst(), l.RPS, l.SecondBurst(), l.TPM, l.TokensAtOnce(), l.Concurrent,
+		s.Held, s.Pending, s.Left, s.Sequence,
+		l.DayTokens, l.MonthTokens, int64(l.DayMoney), int64(l.MonthMoney))
+	for _, w := range [...]*tenants.Account{&s.Day, &s.Month} {
+		a.argv = append(a.argv, w.Shared.Tokens, int64(w.Shared.Money), w.Own.Tokens, int64(w.Own.Money), w.Told.Tokens, int64(w.Told.Money))
+	}
+}
+
+// take asks Redis about one request.
+func (l *Limits) take(ctx context.Context, c *tenants.Charge, standings []tenants.Standing) (tenants.Verdict, error) {
+	a := l.newArgs(len(standings), max(0, c.Tokens), c.IgnoreBudget)
+	for i := range standings {
+		a.add(&standings[i], &c.Caller.Subjects[i].Limits)
+	}
+	reply, err := l.scripts.take.Run(ctx, l.redis.client, a.keys, a.argv...).Slice()
+	if err != nil {
+		return tenants.Verdict{}, err
+	}
+	r := reader{values: reply}
+	refused, place, wait := limitOf(r.int()), r.int(), r.int()
+	used := make([][3]float64, len(standings))
+	for i := range standings {
+		used[i] = [3]float64{r.float(), r.float(), r.float()}
+		l.local.Heard(&standings[i], r.hearing())
+	}
+	if r.wrong {
+		return tenants.Verdict{}, errAnswer
+	}
+	return tenants.Judged(c, refused, int(place), time.Duration(wait)*time.Microsecond, used), nil
+}
+
+// errAnswer is why an answer of a script is of no use.
+var errAnswer = errors.New("Redis answers what the script does not")
+
+// limitOf returns the limit that scripts number so; "" for 0.
+func limitOf(n int64) tenants.Limit {
+	if names := tenants.LimitNames(); 0 < n && n <= int64(len(names)) {
+		return names[n-1]
+	}
+	return ""
+}
+
+// reader reads the answer of a script from left to right.
+type reader struct {
+	values []any
+	wrong  bool
+}
+
+func (r *reader) next() (v any) {
+	if len(r.values) == 0 {
+		r.wrong = true
+		return nil
+	}
+	v, r.values = r.values[0], r.values[1:]
+	return v
+}
+
+func (r *reader) int() int64 {
+	switch v := r.next().(type) {
+	case int64:
+		return v
+	case string:
+		n, err := strconv.ParseInt(v, 10, 64)
+		r.wrong = r.wrong || err != nil
+		return n
+	}
+	r.wrong = true
+	return 0
+}
+
+func (r *reader) float() float64 {
+	s, ok := r.next().(string)
+	f, err := strconv.ParseFloat(s, 64)
+	r.wrong = r.wrong || !ok || err != nil
+	return f
+}
+
+func (r *reader) hearing() (h tenants.Hearing) {
+	for _, s := range [...]*tenants.Spent{&h.Day, &h.Month} {
+		s.Tokens = r.int()
+		s.Money = tenants.Money(r.int())
+	}
+	return h
+}
+
+// settle sends settlements, many at once where many wait.
+func (l *Limits) settle(ctx context.Context) {
+	for {
+		select {
+		case s := <-l.queue:
+			l.send(ctx, l.gather(s))
+		case <-ctx.Done():
+			for {
+				select {
+				case s := <-l.queue:
+					l.send(ctx, l.gather(s))
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+// gather returns a settlement with those that wait behind it, up to a batch.
+func (l *Limits) gather(first settlement) []settlement {
+	all := []settlement{first}
+	for len(all) < batch {
+		select {
+		case s := <-l.queue:
+			all = append(all, s)
+		default:
+			return all
+		}
+	}
+	return all
+}
+
+// word is one script that tells Redis of a subject's or a request's standings.
+type word struct {
+	args      *args
+	standings []tenants.Standing
+}
+
+// send tells Redis what was settled.
+func (l *Limits) send(ctx context.Context, all []settlement) {
+	defer l.waiting.Add(-int64(len(all)))
+	words := make([]word, 0, len(all))
+	for _, s := range all {
+		if w := l.word(&s); len(w.standings) > 0 {
+			words = append(words, w)
+		}
+	}
+	l.tell(ctx, words)
+}
+
+// word returns what is to be told of one settlement. Rates are corrected only
+// where Redis booked them.
+func (l *Limits) word(s *settlement) word {
+	standings := l.local.Standings(s.charge, nil)
+	by := max(0, s.used.Tokens) - max(0, s.charge.Tokens)
+	if !s.shared {
+		by = 0
+	}
+	w := word{args: l.newArgs(len(standings), by, s.used.Refund && s.shared), standings: standings}
+	for i := range standings {
+		limits := standings[i].Limits
+		if then := s.then(&standings[i]); then != nil { // a limit that is new since then was not booked
+			limits.RPM, limits.RPS, limits.TPM = where(then.RPM, limits.RPM), where(then.RPS, limits.RPS), where(then.TPM, limits.TPM)
+		}
+		w.args.add(&standings[i], &limits)
+	}
+	return w
+}
+
+// then returns the limits that a subject had when the request was admitted.
+func (s *settlement) then(of *tenants.Standing) *tenants.Limits {
+	for i := range s.charge.Caller.Subjects {
+		if sub := &s.charge.Caller.Subjects[i]; sub.Key == of.Key {
+			return &sub.Limits
+		}
+	}
+	return nil
+}
+
+func where(then, now int64) int64 {
+	if then == 0 {
+		return 0
+	}
+	return now
+}
+
+// renewAll tells Redis again of all that it must not forget, and of what it was
+// not told while it was away.
+func (l *Limits) renewAll(ctx context.Context) {
+	standings := l.local.Owing(l.now(), nil)
+	for len(standings) > 0 && l.redis.Up() {
+		n := min(batch, len(standings))
+		words := make([]word, n)
+		for i := range n {
+			words[i] = word{args: l.newArgs(1, 0, false), standings: standings[i : i+1]}
+			words[i].args.add(&standings[i], &standings[i].Limits)
+		}
+		l.tell(ctx, words)
+		standings = standings[n:]
+	}
+}
+
+// tell runs the settling script for each word in one pipeline, and takes in what
+// it answers.
+func (l *Limits) tell(ctx context.Context, words []word) {
+	if len(words) == 0 {
+		return
+	}
+	err := l.redis.do(ctx, "settling with limits", func(ctx context.Context) error {
+		cmds := make([]*redis.Cmd, len(words))
+		_, err := l.redis.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, w := range words {
+				cmds[i] = p.EvalSha(ctx, l.scripts.settle.Hash(), w.args.keys, w.args.argv...)
+			}
+			return nil
+		})
+		if err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			return err
+		}
+		for i, w := range words {
+			if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
+				cmds[i] = l.scripts.settle.Eval(ctx, l.redis.client, w.args.keys, w.args.argv...)
+			}
+			if err := l.heard(cmds[i], w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		l.log.Debug("Redis was not told of settled requests", "error", err)
+	}
+}
+
+// heard takes in the answer to one word.
+func (l *Limits) heard(cmd *redis.Cmd, w word) error {
+	reply, err := cmd.Slice()
+	if err != nil {
+		return fmt.Errorf("settling a request: %w", err)
+	}
+	r := reader{values: reply}
+	for i := range w.standings {
+		if h := r.hearing(); !r.wrong {
+			l.local.Heard(&w.standings[i], h)
+		}
+	}
+	if r.wrong {
+		return errAnswer
+	}
+	return nil
+}

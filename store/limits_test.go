@@ -1,0 +1,573 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"tierway/e2e/backends"
+	"tierway/tenants"
+)
+
+// noon is the last of a month, so that its day and month end together.
+func noon() time.Time { return time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC) }
+
+// who is a caller whose tenant and key have those limits.
+func who(tenant, key tenants.Limits) *tenants.Caller {
+	return tenants.NewCaller(tenants.Tenant{Name: "x", Limits: tenant}, tenants.Key{ID: "k", Limits: key})
+}
+
+// gateway is one gateway's limits, with a clock that the test moves and Redis's
+// clock that follows it, if it can.
+type gateway struct {
+	*Limits
+	t    testing.TB
+	now  time.Time
+	mini *miniredis.Miniredis // nil: a real one, or none
+	open []*Grant
+}
+
+// newGateway returns a gateway that shares the Redis of that URL; "": none.
+func newGateway(t testing.TB, url, id string, mini *miniredis.Miniredis) *gateway {
+	t.Helper()
+	g := &gateway{t: t, now: noon(), mini: mini}
+	c := LimitsConfig{Local: tenants.NewLimiter(), Now: func() time.Time { return g.now }}
+	if url != "" {
+		r, err := OpenRedis(RedisConfig{URL: url, Gateway: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		c.Redis = r
+	}
+	g.Limits = NewLimits(c)
+	g.advance(0)
+	return g
+}
+
+// newMini returns a miniredis whose clock stands until the test moves it.
+func newMini(t testing.TB) (*miniredis.Miniredis, string) {
+	t.Helper()
+	m := miniredis.NewMiniRedis()
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	m.SetTime(noon())
+	return m, "redis://" + m.Addr()
+}
+
+func (g *gateway) advance(d time.Duration) {
+	g.now = g.now.Add(d)
+	if g.mini != nil {
+		g.mini.SetTime(g.now)
+	}
+}
+
+func (g *gateway) take(c *tenants.Caller, tokens int64, ignore bool) tenants.Verdict {
+	g.t.Helper()
+	grant, v, err := g.Take(g.t.Context(), &tenants.Charge{Caller: c, At: g.now, Tokens: tokens, IgnoreBudget: ignore})
+	if err != nil || (grant == nil) != (v.Refused != "") {
+		g.t.Fatalf("the grant is %v, the verdict %+v, %v", grant, v, err)
+	}
+	if grant != nil {
+		g.open = append(g.open, grant)
+	}
+	return v
+}
+
+// settle ends the oldest request under way, and tells Redis.
+func (g *gateway) settle(u tenants.Used) {
+	g.open[0].Settle(u)
+	g.open = g.open[1:]
+	g.drain()
+}
+
+// drain tells Redis what waits, as Run's workers do.
+func (g *gateway) drain() {
+	for len(g.queue) > 0 {
+		g.send(g.t.Context(), g.gather(<-g.queue))
+	}
+}
+
+// step is one step of a case: a request, the end of the oldest one, or time.
+type step struct {
+	limits  *tenants.Limits // of the tenant, from here on
+	key     *tenants.Limits // of the key, likewise
+	tokens  int64
+	times   int // requests of which all but the last are admitted; 0: none
+	ignore  bool
+	settle  *tenants.Used
+	advance time.Duration
+	want    tenants.Verdict // of the last request
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func used(tokens int64, money tenants.Money) *tenants.Used {
+	return &tenants.Used{Tokens: tokens, Money: money}
+}
+
+// cases are what limits mean, wherever they are kept. Rates of those that do not
+// advance time are so low that milliseconds do not show.
+func cases() map[string][]step {
+	meter := func(limit, remaining int64, reset time.Duration) tenants.Meter {
+		return tenants.Meter{Set: true, Limit: limit, Remaining: remaining, Reset: reset}
+	}
+	type V = tenants.Verdict
+	type L = tenants.Limits
+	return map[string][]step{
+		"requests a minute": {
+			{limits: &L{RPM: 6, Burst: 3}, times: 1, want: V{Requests: meter(6, 2, 10*time.Second)}},
+			{times: 2, want: V{Requests: meter(6, 0, 30*time.Second)}},
+			{times: 1, want: V{Refused: tenants.LimitRPM, Whose: "tenant", Wait: 10 * time.Second, Requests: meter(6, 0, 30*time.Second)}},
+			{settle: &tenants.Used{Refund: true}},
+			{times: 1, want: V{Requests: meter(6, 0, 30*time.Second)}},
+		},
+		"requests of tenant and key": {
+			{limits: &L{RPM: 6, Burst: 5}, key: &L{RPM: 1, Burst: 2}, times: 2, want: V{Requests: meter(1, 0, 2*time.Minute)}},
+			{times: 1, want: V{Refused: tenants.LimitRPM, Whose: "key", Wait: time.Minute, Requests: meter(1, 0, 2*time.Minute)}},
+			{key: &L{}, times: 1, want: V{Requests: meter(6, 2, 30*time.Second)}}, // the refused one cost the tenant nothing
+		},
+		"tokens a minute": { // RL-07
+			{limits: &L{TPM: 60, TokenBurst: 1000}, tokens: 600, times: 1, want: V{Tokens: meter(60, 400, 600*time.Second)}},
+			{tokens: 500, times: 1, want: V{Refused: tenants.LimitTPM, Whose: "tenant", Wait: 100 * time.Second, Tokens: meter(60, 400, 600*time.Second)}},
+			{settle: used(100, 0)},
+			{tokens: 500, times: 1, want: V{Tokens: meter(60, 400, 600*time.Second)}},
+			{settle: used(2000, 0)},
+			{tokens: 0, times: 1, want: V{Refused: tenants.LimitTPM, Whose: "tenant", Wait: 1100 * time.Second, Tokens: meter(60, 0, 2100*time.Second)}},
+			{tokens: 1001, times: 1, want: V{Refused: tenants.LimitTokenBurst, Whose: "tenant", Tokens: meter(60, 0, 2100*time.Second)}},
+		},
+		"under way": { // RL-05
+			{limits: &L{Concurrent: 2}, key: &L{Concurrent: 3}, times: 2},
+			{times: 1, want: V{Refused: tenants.LimitConcurrent, Whose: "tenant", Wait: time.Second}},
+			{settle: used(1, 1)}, {times: 1},
+			{times: 1, want: V{Refused: tenants.LimitConcurrent, Whose: "tenant", Wait: time.Second}},
+			{settle: used(1, 1)}, {settle: used(1, 1)}, {times: 2},
+			{limits: &L{}, times: 1},
+			{times: 1, want: V{Refused: tenants.LimitConcurrent, Whose: "key", Wait: time.Second}},
+		},
+		"budgets": {
+			{limits: &L{DayTokens: 100, MonthTokens: 150, DayMoney: 5 * tenants.Unit}, times: 3},
+			{settle: used(99, 0)}, {times: 1}, {settle: used(1, 0)},
+			{times: 1, want: V{Refused: tenants.LimitDayTokens, Whose: "tenant", Wait: 12 * time.Hour}},
+			{ignore: true, times: 2}, {settle: used(60, 5*tenants.Unit)},
+			{limits: &L{MonthTokens: 150, DayMoney: 5 * tenants.Unit}, times: 1, want: V{Refused: tenants.LimitMonthTokens, Whose: "tenant", Wait: 12 * time.Hour}},
+			{limits: &L{DayMoney: 5 * tenants.Unit}, times: 1, want: V{Refused: tenants.LimitDayMoney, Whose: "tenant", Wait: 12 * time.Hour}},
+			{limits: &L{MonthMoney: 5*tenants.Unit + 1}, key: &L{MonthMoney: 5 * tenants.Unit}, times: 1, want: V{Refused: tenants.LimitMonthMoney, Whose: "key", Wait: 12 * time.Hour}},
+		},
+		"budgets beyond a double's integers": {
+			{limits: &L{MonthMoney: 1<<59 + 3}, times: 4},
+			{settle: used(1<<59, 1<<59)}, {settle: used(0, 1)}, {times: 1}, {settle: used(0, 1)}, {times: 1}, {settle: used(0, 1)},
+			{times: 1, want: V{Refused: tenants.LimitMonthMoney, Whose: "tenant", Wait: 12 * time.Hour}},
+		},
+		"a limit that changes is carried over": { // RL-13
+			{limits: &L{RPM: 6, Burst: 100}, times: 50, want: V{Requests: meter(6, 50, 500*time.Second)}},
+			{limits: &L{RPM: 6, Burst: 10}, times: 1, want: V{Refused: tenants.LimitRPM, Whose: "tenant", Wait: 410 * time.Second, Requests: meter(6, 0, 500*time.Second)}},
+			{limits: &L{RPM: 6, Burst: 51}, times: 1, want: V{Requests: meter(6, 0, 510*time.Second)}},
+		},
+		"what is told first": {
+			{limits: &L{RPM: 1, RPS: 1, TPM: 1, TokenBurst: 5, Concurrent: 1, DayTokens: 1}, tokens: 1, times: 1, want: V{Requests: meter(1, 0, time.Minute), Tokens: meter(1, 4, time.Minute)}},
+			{tokens: 5, times: 1, want: V{Refused: tenants.LimitTPM, Whose: "tenant", Wait: time.Minute, Requests: meter(1, 0, time.Minute), Tokens: meter(1, 4, time.Minute)}},
+			{tokens: 6, times: 1, want: V{Refused: tenants.LimitTokenBurst, Whose: "tenant", Requests: meter(1, 0, time.Minute), Tokens: meter(1, 4, time.Minute)}},
+			{settle: used(1, 0)},
+			{tokens: 6, times: 1, want: V{Refused: tenants.LimitDayTokens, Whose: "tenant", Wait: 12 * time.Hour, Requests: meter(1, 0, time.Minute), Tokens: meter(1, 4, time.Minute)}},
+		},
+		"rates run with time": {
+			{limits: &L{RPS: 4, TPM: 6000}, tokens: 1000, times: 4, want: V{Requests: meter(4, 0, time.Second), Tokens: meter(6000, 2000, 40*time.Second)}},
+			{times: 1, want: V{Refused: tenants.LimitRPS, Whose: "tenant", Wait: 250 * time.Millisecond, Requests: meter(4, 0, time.Second), Tokens: meter(6000, 2000, 40*time.Second)}},
+			{advance: 249 * time.Millisecond}, {times: 1, want: V{Refused: tenants.LimitRPS, Whose: "tenant", Wait: time.Millisecond, Requests: meter(4, 0, 751*time.Millisecond), Tokens: meter(6000, 2024, 39751*time.Millisecond)}},
+			{advance: time.Millisecond}, {times: 1, want: V{Requests: meter(4, 0, time.Second), Tokens: meter(6000, 2025, 39750*time.Millisecond)}},
+			{advance: time.Minute}, {settle: used(0, 0)}, {tokens: 5, times: 1, want: V{Requests: meter(4, 3, 250*time.Millisecond), Tokens: meter(6000, 5995, 50*time.Millisecond)}},
+			{advance: -10 * time.Second}, {times: 1, want: V{Requests: meter(4, 2, 500*time.Millisecond), Tokens: meter(6000, 5995, 50*time.Millisecond)}}, // RL-02
+		},
+		"windows end": {
+			{limits: &L{DayTokens: 10, MonthMoney: 10}, times: 3}, {settle: used(10, 10)},
+			{times: 1, want: V{Refused: tenants.LimitDayTokens, Whose: "tenant", Wait: 12 * time.Hour}},
+			{advance: 12*time.Hour - time.Second}, {times: 1, want: V{Refused: tenants.LimitDayTokens, Whose: "tenant", Wait: time.Second}},
+			{advance: time.Second}, {times: 1}, {settle: used(50, 50)}, {settle: used(50, 50)}, {times: 1}, // yesterday's are booked to yesterday
+			{settle: used(10, 10)}, {times: 1, want: V{Refused: tenants.LimitDayTokens, Whose: "tenant", Wait: 24 * time.Hour}},
+			{advance: 24 * time.Hour}, {times: 1, want: V{Refused: tenants.LimitMonthMoney, Whose: "tenant", Wait: 30 * 24 * time.Hour}},
+		},
+	}
+}
+
+// run plays a case; near allows for the time that a real server's clock takes.
+func (g *gateway) run(steps []step, near time.Duration) {
+	g.t.Helper()
+	var tenant, key tenants.Limits
+	for i, s := range steps {
+		if s.limits != nil {
+			tenant = *s.limits
+		}
+		if s.key != nil {
+			key = *s.key
+		}
+		g.advance(s.advance)
+		if s.settle != nil {
+			g.settle(*s.settle)
+		}
+		for n := range s.times {
+			got := g.take(who(tenant, key), s.tokens, s.ignore)
+			if n < s.times-1 {
+				if got.Refused != "" {
+					g.t.Fatalf("step %d: request %d is refused: %+v", i, n, got)
+				}
+				continue
+			}
+			close := cmp.Comparer(func(a, b time.Duration) bool { return max(a-b, b-a) <= near })
+			if d := cmp.Diff(s.want, got, close); d != "" {
+				g.t.Fatalf("step %d:\n%s", i, d)
+			}
+		}
+	}
+}
+
+func timed(steps []step) bool {
+	for _, s := range steps {
+		if s.advance != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// RL-02, RL-05, RL-07, RL-13: one meaning in memory, in miniredis and in
+// redis-server.
+func TestLimitsMeanTheSameWhereverTheyAreKept(t *testing.T) {
+	server := backends.Redis(t)
+	for name, steps := range cases() {
+		t.Run("memory/"+name, func(t *testing.T) {
+			g := newGateway(t, "", "a", nil)
+			g.run(steps, 0)
+		})
+		t.Run("miniredis/"+name, func(t *testing.T) {
+			mini, url := newMini(t)
+			g := newGateway(t, url, "a", mini)
+			g.run(steps, 0)
+			if g.Degraded() {
+				t.Error("Redis is away")
+			}
+		})
+		if !timed(steps) { // a real server's clock cannot be moved
+			t.Run("redis/"+name, func(t *testing.T) {
+				server.Do("FLUSHALL")
+				g := newGateway(t, server.URL, "a", nil)
+				g.run(steps, 3*time.Second)
+				if g.Degraded() || g.redis.failures.Load() != 0 {
+					t.Error("Redis is away")
+				}
+			})
+		}
+	}
+}
+
+func TestRatesRunOnRedisOwnClock(t *testing.T) {
+	server := backends.Redis(t)
+	g := newGateway(t, server.URL, "a", nil)
+	limits := tenants.Limits{RPS: 5, Burst: 2}
+	for range 2 {
+		if v := g.take(who(limits, tenants.Limits{}), 0, false); v.Refused != "" {
+			t.Fatalf("%+v", v)
+		}
+	}
+	began := time.Now()
+	v := g.take(who(limits, tenants.Limits{}), 0, false)
+	if v.Refused != tenants.LimitRPS || v.Wait > 200*time.Millisecond {
+		t.Fatalf("%+v", v)
+	}
+	eventually(t, func() bool { return g.take(who(limits, tenants.Limits{}), 0, false).Refused == "" })
+	if waited := time.Since(began); waited < v.Wait-20*time.Millisecond || waited > v.Wait+time.Second {
+		t.Errorf("it was to wait %v and waited %v", v.Wait, waited)
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("it has not come about in 10 s")
+		}
+	}
+}
+
+func TestMemoryAndRedisAgreeOnEverySchedule(t *testing.T) {
+	mini, url := newMini(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		mini.FlushAll()
+		memory, shared := newGateway(t, "", "a", nil), newGateway(t, url, rapid.StringMatching(`[a-z]{8}`).Draw(rt, "id"), mini)
+		small := rapid.Int64Range(0, 20)
+		limits := rapid.Custom(func(rt *rapid.T) tenants.Limits {
+			return tenants.Limits{RPM: small.Draw(rt, "rpm"), RPS: small.Draw(rt, "rps"), Burst: small.Draw(rt, "burst"), TPM: 10 * small.Draw(rt, "tpm"),
+				TokenBurst: 10 * small.Draw(rt, "token burst"), Concurrent: small.Draw(rt, "concurrent"), DayTokens: 50 * small.Draw(rt, "day"), MonthMoney: tenants.Money(100 * small.Draw(rt, "month"))}
+		})
+		tenant, key := limits.Draw(rt, "tenant"), limits.Draw(rt, "key")
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			switch rapid.IntRange(0, 5).Draw(rt, "what") {
+			case 0:
+				d := time.Duration(rapid.IntRange(-1_000_000, 20_000_000).Draw(rt, "µs")) * time.Microsecond
+				memory.advance(d)
+				shared.advance(d)
+			case 1:
+				if len(memory.open) > 0 {
+					u := tenants.Used{Tokens: small.Draw(rt, "used"), Money: tenants.Money(small.Draw(rt, "money")), Refund: rapid.Bool().Draw(rt, "refund")}
+					memory.settle(u)
+					shared.settle(u)
+				}
+			case 2:
+				if rapid.IntRange(0, 5).Draw(rt, "reload") == 0 {
+					tenant = limits.Draw(rt, "tenant")
+				}
+			default:
+				tokens, ignore := 5*small.Draw(rt, "tokens"), rapid.Bool().Draw(rt, "ignore")
+				a, b := memory.take(who(tenant, key), tokens, ignore), shared.take(who(tenant, key), tokens, ignore)
+				if d := cmp.Diff(a, b); d != "" {
+					rt.Fatalf("memory and Redis differ:\n%s", d)
+				}
+			}
+		}
+		if shared.Degraded() || shared.redis.failures.Load() != 0 {
+			rt.Fatal("Redis is away")
+		}
+	})
+}
+
+// RL-02: gateways' own clocks do not count, Redis's does; and when that steps
+// back nothing more is admitted.
+func TestClocksThatDifferAdmitNothingMore(t *testing.T) {
+	limits := who(tenants.Limits{RPM: 60}, tenants.Limits{})
+	admitted := func(skew time.Duration, back time.Duration) (n int) {
+		mini, url := newMini(t)
+		a, b := newGateway(t, url, "a", mini), newGateway(t, url, "b", mini)
+		at := noon()
+		for i := range 240 {
+			at = at.Add(250 * time.Millisecond)
+			clock := at
+			if i >= 120 && i < 160 {
+				clock = clock.Add(-back)
+			}
+			mini.SetTime(clock)
+			a.now, b.now = at.Add(skew), at.Add(-skew)
+			if a.take(limits, 0, false).Refused == "" {
+				n++
+			}
+			if b.take(limits, 0, false).Refused == "" {
+				n++
+			}
+		}
+		return n
+	}
+	want := admitted(0, 0)
+	if want < 68 || want > 71 { // a minute's 60 and a burst of 10
+		t.Fatalf("without skew %d are admitted", want)
+	}
+	for skew, back := range map[time.Duration]time.Duration{30 * time.Second: 0, -30 * time.Second: 0, time.Second: 10 * time.Second} {
+		if got := admitted(skew, back); got < want-1 || got > want+1 {
+			t.Errorf("gateways %v ahead and behind, Redis %v back: %d are admitted, not %d", skew, back, got, want)
+		}
+	}
+}
+
+// SD-07: what a gateway holds that was killed is free after its lease, and what
+// one that lives holds is not.
+func TestAKilledGatewayFreesItsSlots(t *testing.T) {
+	mini, url := newMini(t)
+	dead, alive, third := newGateway(t, url, "dead", mini), newGateway(t, url, "alive", mini), newGateway(t, url, "third", mini)
+	c := who(tenants.Limits{Concurrent: 3}, tenants.Limits{})
+	dead.take(c, 0, false)
+	dead.take(c, 0, false)
+	alive.take(c, 0, false)
+	for _, s := range []struct {
+		after time.Duration
+		want  tenants.Limit
+	}{{0, tenants.LimitConcurrent}, {5 * time.Second, tenants.LimitConcurrent}, {9 * time.Second, tenants.LimitConcurrent}, {2 * time.Second, ""}, {time.Second, ""}, {0, tenants.LimitConcurrent}} {
+		dead.advance(s.after)
+		third.now, alive.now = dead.now, dead.now
+		alive.renewAll(t.Context())
+		if v := third.take(c, 0, false); v.Refused != s.want {
+			t.Fatalf("%v later it is %+v", s.after, v)
+		}
+	}
+}
+
+// A message that comes late, twice or never costs nobody a slot for good.
+func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
+	mini, url := newMini(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		mini.FlushAll()
+		a, b := newGateway(t, url, "a", mini), newGateway(t, url, "b", mini)
+		c := who(tenants.Limits{Concurrent: 4}, tenants.Limits{})
+		var late []word
+		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
+			switch g := rapid.SampledFrom([]*gateway{a, b}).Draw(rt, "gateway"); rapid.IntRange(0, 3).Draw(rt, "what") {
+			case 0, 1:
+				g.take(c, 0, false)
+			case 2:
+				if len(g.open) > 0 {
+					g.open[0].Settle(tenants.Used{})
+					g.open = g.open[1:]
+					s := <-g.queue
+					late = append(late, g.word(&s))
+				}
+			default:
+				if len(late) > 0 {
+					i := rapid.IntRange(0, len(late)-1).Draw(rt, "which")
+					a.tell(t.Context(), late[i:i+1]) // the script speaks for whom the word names
+					if rapid.Bool().Draw(rt, "once") {
+						late = append(late[:i:i], late[i+1:]...)
+					}
+				}
+			}
+			if n := len(a.open) + len(b.open); n > 4 {
+				rt.Fatalf("%d are under way", n)
+			}
+		}
+		for _, g := range []*gateway{a, b} {
+			for len(g.open) > 0 {
+				g.settle(tenants.Used{})
+			}
+		}
+		for i := range 5 {
+			if v := a.take(c, 0, false); (v.Refused == "") != (i < 4) {
+				rt.Fatalf("afterwards request %d is %+v", i, v)
+			}
+			if i == 0 { // b's last words may have been late: its next ones, or its lease, set them right
+				if v := b.take(c, 0, false); v.Refused != "" {
+					rt.Fatalf("afterwards it is %+v", v)
+				}
+				b.settle(tenants.Used{})
+			}
+		}
+	})
+}
+
+// A budget stays spent when Redis loses it, and nothing is counted twice when
+// answers are lost.
+func TestSpentBudgetsSurviveFlushAll(t *testing.T) {
+	server := backends.Redis(t)
+	a, b := newGateway(t, server.URL, "a", nil), newGateway(t, server.URL, "b", nil)
+	c := who(tenants.Limits{DayTokens: 100, MonthMoney: 1 << 59}, tenants.Limits{})
+	spend := func(g *gateway, tokens int64) {
+		g.take(c, 0, true)
+		g.settle(tenants.Used{Tokens: tokens, Money: 1 << 55})
+	}
+	spend(a, 30)
+	spend(b, 30)
+	spend(a, 39)
+	server.Do("FLUSHALL")
+	if v := b.take(c, 0, false); v.Refused != "" { // b has heard of 60
+		t.Fatalf("%+v", v)
+	}
+	b.settle(tenants.Used{})
+	if v := a.take(c, 0, false); v.Refused != "" { // 99: a says so, and counts nothing twice
+		t.Fatalf("%+v", v)
+	}
+	a.settle(tenants.Used{Tokens: 1})
+	for _, g := range []*gateway{b, a} {
+		if v := g.take(c, 0, false); v.Refused != tenants.LimitDayTokens {
+			t.Fatalf("%+v", v)
+		}
+		day, month := g.local.Spent("x", "", noon())
+		if want := (tenants.Spent{Tokens: 100, Money: 3 << 55}); day != want || month != want {
+			t.Errorf("it knows of %v and %v", day, month)
+		}
+	}
+	server.Do("FLUSHALL")
+	fresh := newGateway(t, server.URL, "c", nil) // and after a restart the ledger says it
+	fresh.Seed("x", "", noon(), tenants.Spent{Tokens: 100}, tenants.Spent{})
+	if v := fresh.take(c, 0, false); v.Refused != tenants.LimitDayTokens {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestAGrantIsSettledOnce(t *testing.T) {
+	mini, url := newMini(t)
+	for _, g := range []*gateway{newGateway(t, "", "a", nil), newGateway(t, url, "a", mini)} {
+		c := who(tenants.Limits{Concurrent: 3, DayTokens: 1000}, tenants.Limits{})
+		for range 3 {
+			g.take(c, 0, false)
+		}
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { g.open[0].Settle(tenants.Used{Tokens: 7}) })
+		}
+		wg.Wait()
+		g.drain()
+		if day, _ := g.local.Spent("x", "", noon()); day.Tokens != 7 || g.local.Inflight("x", "") != 2 {
+			t.Errorf("%v are spent, %d under way", day, g.local.Inflight("x", ""))
+		}
+	}
+}
+
+// AU-02: who has no limits touches nothing.
+func TestWhoHasNoLimitsAsksNobody(t *testing.T) {
+	mini, url := newMini(t)
+	g := newGateway(t, url, "a", mini)
+	before := mini.CommandCount()
+	for range 10 {
+		g.take(tenants.Anonymous(), 1<<40, false)
+		g.settle(tenants.Used{Tokens: 5})
+	}
+	if mini.CommandCount() != before || len(mini.Keys()) != 0 {
+		t.Errorf("%d commands, keys %v", mini.CommandCount()-before, mini.Keys())
+	}
+}
+
+func TestSettlementsThatNobodyHearsAreBounded(t *testing.T) {
+	mini, url := newMini(t)
+	g := newGateway(t, url, "a", mini)
+	c := who(tenants.Limits{Concurrent: 2, DayTokens: 1 << 40}, tenants.Limits{})
+	const more = 5
+	for range queueSize + more {
+		g.take(c, 0, false)
+		g.open[0].Settle(tenants.Used{Tokens: 1})
+		g.open = g.open[1:]
+	}
+	if g.Dropped() != more || len(g.queue) != queueSize {
+		t.Errorf("%d are dropped, %d wait", g.Dropped(), len(g.queue))
+	}
+	g.renewAll(t.Context()) // one word tells of all of them
+	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != fmt.Sprint(queueSize+more) {
+		t.Errorf("Redis has heard of %s tokens", got)
+	}
+	g.drain()
+	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != fmt.Sprint(queueSize+more) {
+		t.Errorf("told twice, Redis has heard of %s tokens", got)
+	}
+}
+
+func TestWhatWaitsIsToldAtTheEnd(t *testing.T) {
+	mini, url := newMini(t)
+	g := newGateway(t, url, "a", mini)
+	c := who(tenants.Limits{DayTokens: 1 << 40}, tenants.Limits{})
+	for range 250 {
+		g.take(c, 0, false)
+		g.open[0].Settle(tenants.Used{Tokens: 1})
+		g.open = g.open[1:]
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	g.Run(ctx)
+	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != "250" || g.waiting.Load() != 0 {
+		t.Errorf("Redis has heard of %s tokens, %d wait", got, g.waiting.Load())
+	}
+	alone := newGateway(t, "", "a", nil)
+	alone.Run(ctx)
+	if _, _, err := alone.Take(ctx, &tenants.Charge{Caller: c, At: noon()}); err != nil || errors.Is(err, ErrLimitsAway) {
+		t.Error(err)
+	}
+}

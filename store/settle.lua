@@ -1,0 +1,23 @@
+-- Settles one request, or only renews what a gateway tells of its subjects.
+-- ARGV 3: by how many tokens more was used than reserved, 4: 1 to give the request
+-- itself back. Returns for each subject the sums of its windows.
+local by, reply = tonumber(ARGV[3]), {}
+for place = 1, #KEYS / 4 do
+  local at = 4 + (place - 1) * width
+  if by ~= 0 or ARGV[4] == '1' then
+    local key = KEYS[place * 4 - 3]
+    local found = buckets(key, at)
+    if ARGV[4] == '1' then
+      correct(found[1], -1)
+      correct(found[2], -1)
+    end
+    if by ~= 0 then correct(found[3], by) end
+    keep(key, found)
+  end
+  if ARGV[at + 7] ~= '0' then
+    local own, _, write = under(KEYS[place * 4 - 2], at)
+    write(own)
+  end
+  for _, v in ipairs({ sums(place, at) }) do reply[#reply + 1] = v end
+end
+return reply

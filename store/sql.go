@@ -1,0 +1,207 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+const (
+	// A call whose caller set no deadline: a database that hangs is told within
+	// the time that a person waits for a page.
+	usualTimeout = 5 * time.Second
+	// A search of the audit log or of usage that takes longer is asked too widely.
+	searchTimeout = 2 * time.Second
+	// Building an index over a large ledger takes longer than any other call.
+	migrateTimeout = 5 * time.Minute
+)
+
+// SQLConfig says which database to open.
+type SQLConfig struct {
+	URL string       // sqlite://FILE, sqlite://:memory: or postgres://USER:PASSWORD@HOST:PORT/DATABASE
+	Log *slog.Logger // nil: silent
+}
+
+// SQL is a database, SQLite or PostgreSQL: what must not be lost. It is safe for
+// concurrent use. Every method honours its context and gives up after five
+// seconds where that has no deadline; Migrate and Prune take longer. No error of
+// it holds the URL's password or the digest of a key.
+type SQL struct {
+	kind  string
+	write *sql.DB
+	read  *sql.DB // the same as write, but for a SQLite file
+	chunk int     // rows that one INSERT brings
+	hide  func(string) string
+	log   *slog.Logger
+}
+
+// OpenSQL checks the URL and returns its database. It connects when it is first
+// used, so that a database that is away is no error here. The caller owes Close.
+func OpenSQL(c SQLConfig) (*SQL, error) {
+	s := &SQL{log: c.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if err := s.open(c.URL); err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	return s, nil
+}
+
+// Close ends all connections. What is under way ends first.
+func (s *SQL) Close() error {
+	var err error
+	if s.read != s.write {
+		err = s.read.Close()
+	}
+	return errors.Join(err, s.write.Close())
+}
+
+// Kind returns sqlite or postgres.
+func (s *SQL) Kind() string { return s.kind }
+
+// Ping asks the database whether it is there.
+func (s *SQL) Ping(ctx context.Context) error {
+	ctx, done := bounded(ctx, usualTimeout)
+	defer done()
+	var one int64
+	return s.fail(ctx, "asking the database for a sign of life", s.read.QueryRowContext(ctx, "SELECT 1").Scan(&one))
+}
+
+// Revision returns a number that grows with every change of what Contents
+// returns. It reads one row.
+func (s *SQL) Revision(ctx context.Context) (revision int64, err error) {
+	ctx, done := bounded(ctx, usualTimeout)
+	defer done()
+	err = s.read.QueryRowContext(ctx, "SELECT number FROM revision").Scan(&revision)
+	return revision, s.fail(ctx, "reading the revision", err)
+}
+
+// Contents returns all that gateways hold in memory, as it was at one moment.
+func (s *SQL) Contents(ctx context.Context) (c Contents, err error) {
+	ctx, done := bounded(ctx, usualTimeout)
+	defer done()
+	err = s.view(ctx, func(tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, "SELECT number FROM revision").Scan(&c.Revision)
+		if err == nil {
+			c.Tenants, err = tenantsOf(ctx, tx)
+		}
+		if err == nil {
+			c.Keys, err = keysOf(ctx, tx)
+		}
+		if err == nil {
+			c.Admins, err = adminsOf(ctx, tx)
+		}
+		if err == nil {
+			c.Overrides, err = overridesOf(ctx, tx)
+		}
+		return err
+	})
+	if err != nil {
+		return Contents{}, s.fail(ctx, "reading tenants and keys", err)
+	}
+	return c, nil
+}
+
+// view runs f in a transaction that reads all at one moment.
+func (s *SQL) view(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // it only read
+	return f(tx)
+}
+
+// transact runs f in a transaction that is undone when f fails.
+func (s *SQL) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		// What f failed with is the cause; a rollback fails when that ended the
+		// connection, which undoes the transaction too.
+		_ = tx.Rollback()
+		return err
+	}
+	return tx.Commit()
+}
+
+// edit is one change, as the audit log tells it. The zero edit changed nothing.
+type edit struct {
+	action, target string
+	before, after  any // in their public shape; nil: there is none
+}
+
+// change runs f in a transaction with the audit row and the next revision: all of
+// it happens or none. Changes wait for each other, so that f may read and then
+// write what it has read.
+func (s *SQL) change(ctx context.Context, a Actor, doing string, f func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error)) error {
+	ctx, done := bounded(ctx, usualTimeout)
+	defer done()
+	now := stamp(time.Now())
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "UPDATE revision SET number = number + 1"); err != nil {
+			return err
+		}
+		e, err := f(ctx, tx, now)
+		if err != nil {
+			return err
+		}
+		if e.action == "" {
+			return errUnchanged
+		}
+		entry, err := e.entry(a, now)
+		if err != nil {
+			return err
+		}
+		return appendAudit(ctx, tx, entry)
+	})
+	if errors.Is(err, errUnchanged) {
+		return nil
+	}
+	return s.fail(ctx, doing, err)
+}
+
+// errUnchanged undoes a transaction that turned out to change nothing.
+var errUnchanged = errors.New("nothing is changed")
+
+// bounded returns a context that ends: after limit, where the caller's has no
+// deadline of its own.
+func bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// stamp cuts a time to what is stored of it.
+func stamp(t time.Time) time.Time { return instant(micros(t)) }
+
+// micros returns a time as it is stored: microseconds since 1970, 0 for none.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// instant returns the time that is stored as us.
+func instant(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// number returns how a yes or no is stored.
+func number(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}

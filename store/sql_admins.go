@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+func adminColumns(ad *Admin) []column {
+	return []column{
+		textColumn("id", &ad.ID), textColumn("name", &ad.Name), textColumn("role", &ad.Role), textColumn("hint", &ad.Hint),
+		digestColumn("digest", &ad.Digest), textColumn("created_by", &ad.CreatedBy),
+		timeColumn("created_at", &ad.CreatedAt), timeColumn("expires_at", &ad.ExpiresAt),
+	}
+}
+
+func adminsOf(ctx context.Context, tx *sql.Tx) ([]Admin, error) {
+	all, err := collect(ctx, tx, adminColumns, "FROM admins")
+	return sorted(all, func(ad *Admin) string { return ad.Name }), err
+}
+
+// CreateAdmin adds an admin and returns it as it is stored. ErrExists: one of that
+// name is in force, or its id or digest is taken. An expired one of that name
+// makes room.
+func (s *SQL) CreateAdmin(ctx context.Context, a Actor, ad Admin) (Admin, error) {
+	err := s.change(ctx, a, fmt.Sprintf("creating admin %q", ad.Name), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
+		return addAdmin(ctx, tx, "admin.create", a, &ad, now)
+	})
+	if err != nil {
+		return Admin{}, err
+	}
+	return ad, nil
+}
+
+// Bootstrap adds the first admin. ErrExists: one of the role admin is in force, so
+// that of several who try at once one succeeds.
+func (s *SQL) Bootstrap(ctx context.Context, a Actor, ad Admin) (Admin, error) {
+	err := s.change(ctx, a, fmt.Sprintf("creating the first admin %q", ad.Name), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
+		n, err := adminsBeside(ctx, tx, "", now)
+		if err == nil && n > 0 {
+			err = ErrExists
+		}
+		if err != nil {
+			return edit{}, err
+		}
+		return addAdmin(ctx, tx, "admin.bootstrap", a, &ad, now)
+	})
+	if err != nil {
+		return Admin{}, err
+	}
+	return ad, nil
+}
+
+func addAdmin(ctx context.Context, tx *sql.Tx, action string, a Actor, ad *Admin, now time.Time) (edit, error) {
+	if ad.Role != RoleAdmin && ad.Role != RoleViewer {
+		return edit{}, fmt.Errorf("unknown role %q: use %s or %s", ad.Role, RoleAdmin, RoleViewer)
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM admins WHERE name = $1 AND expires_at > 0 AND expires_at <= $2", clean(ad.Name), micros(now)); err != nil {
+		return edit{}, err
+	}
+	ad.CreatedBy, ad.CreatedAt, ad.ExpiresAt = clean(a.Name), now, stamp(ad.ExpiresAt)
+	return edit{action: action, target: ad.Name, after: *ad}, insert(ctx, tx, "admins", adminColumns(ad))
+}
+
+// adminsBeside counts those of the role admin that are in force, but for one.
+func adminsBeside(ctx context.Context, tx *sql.Tx, id string, now time.Time) (n int64, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM admins WHERE role = $1 AND id <> $2 AND (expires_at = 0 OR expires_at > $3)",
+		RoleAdmin, clean(id), micros(now)).Scan(&n)
+	return n, err
+}
+
+// DeleteAdmin removes an admin. ErrLastAdmin: nobody of the role admin would be
+// left. ErrNotFound: there is none of that id.
+func (s *SQL) DeleteAdmin(ctx context.Context, a Actor, id string) error {
+	return s.change(ctx, a, fmt.Sprintf("deleting admin %q", id), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
+		ad, err := single(collect(ctx, tx, adminColumns, "FROM admins WHERE id = $1", clean(id)))
+		if err != nil {
+			return edit{}, err
+		}
+		inForce := ad.ExpiresAt.IsZero() || now.Before(ad.ExpiresAt)
+		if ad.Role == RoleAdmin && inForce {
+			n, err := adminsBeside(ctx, tx, ad.ID, now)
+			if err != nil {
+				return edit{}, err
+			}
+			if n == 0 {
+				return edit{}, ErrLastAdmin
+			}
+		}
+		_, err = tx.ExecContext(ctx, "DELETE FROM admins WHERE id = $1", ad.ID)
+		return edit{action: "admin.delete", target: ad.Name, before: ad}, err
+	})
+}

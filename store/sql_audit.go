@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	auditUsual = 50  // entries of a query that names no limit: a page
+	auditMost  = 200 // entries of any query, however many it asks for
+	verifyPage = 1000
+)
+
+func auditColumns(e *AuditEntry) []column {
+	return []column{
+		intColumn("id", &e.ID), timeColumn("at", &e.At), textColumn("actor", &e.Actor), textColumn("role", &e.Role),
+		textColumn("via", &e.Via), textColumn("ip", &e.IP), textColumn("request_id", &e.RequestID),
+		textColumn("action", &e.Action), textColumn("target", &e.Target), textColumn("before_json", &e.Before),
+		textColumn("after_json", &e.After), textColumn("outcome", &e.Outcome), textColumn("hash", &e.Hash),
+	}
+}
+
+// entry returns the change as the audit log tells it.
+func (e edit) entry(a Actor, now time.Time) (AuditEntry, error) {
+	entry := AuditEntry{At: now, Actor: a.Name, Role: a.Role, Via: a.Via, IP: a.IP, RequestID: a.RequestID,
+		Action: e.action, Target: e.target, Outcome: "ok"}
+	for _, side := range []struct {
+		from any
+		to   *string
+	}{{e.before, &entry.Before}, {e.after, &entry.After}} {
+		if side.from == nil {
+			continue
+		}
+		text, err := json.Marshal(side.from)
+		if err != nil {
+			return AuditEntry{}, fmt.Errorf("writing the audit entry: %w", err)
+		}
+		*side.to = string(text)
+	}
+	return entry, nil
+}
+
+// appendAudit adds an entry to the chain. The row of revision is the lock that
+// keeps entries in one line.
+func appendAudit(ctx context.Context, tx *sql.Tx, e AuditEntry) error {
+	var before string
+	if err := tx.QueryRowContext(ctx, "UPDATE revision SET audit_id = audit_id + 1 RETURNING audit_id, audit_hash").Scan(&e.ID, &before); err != nil {
+		return fmt.Errorf("writing the audit log: %w", err)
+	}
+	for _, text := range []*string{&e.Actor, &e.Role, &e.Via, &e.IP, &e.RequestID, &e.Action, &e.Target, &e.Before, &e.After, &e.Outcome} {
+		*text = clean(*text)
+	}
+	e.Hash = chain(before, &e)
+	if err := insert(ctx, tx, "audit", auditColumns(&e)); err != nil {
+		return fmt.Errorf("writing the audit log: %w", err)
+	}
+	_, err := tx.ExecContext(ctx, "UPDATE revision SET audit_hash = $1", e.Hash)
+	return err
+}
+
+// chain returns the hash of an entry: SHA-256 of a JSON array of the hash before
+// it and its fields. A field that entries get later is added to the array only
+// where it is not empty, so that the hashes of older entries stay.
+func chain(before string, e *AuditEntry) string {
+	text, _ := json.Marshal([]string{before, strconv.FormatInt(e.ID, 10), strconv.FormatInt(micros(e.At), 10), e.Actor, e.Role, e.Via,
+		e.IP, e.RequestID, e.Action, e.Target, e.Before, e.After, e.Outcome}) // strings are always written
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// AppendAudit notes what changes nothing in the database: a reload, a refusal.
+// before and after are JSON or empty, and hold no secret.
+func (s *SQL) AppendAudit(ctx context.Context, a Actor, action, target, before, after, outcome string) error {
+	ctx, done := bounded(ctx, usualTimeout)
+	defer done()
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		return appendAudit(ctx, tx, AuditEntry{At: stamp(time.Now()), Actor: a.Name, Role: a.Role, Via: a.Via, IP: a.IP, RequestID: a.RequestID,
+			Action: action, Target: target, Before: before, After: after, Outcome: outcome})
+	})
+	return s.fail(ctx, fmt.Sprintf("noting %q in the audit log", action), err)
+}
+
+// Audit returns the entries that match all of the query, the newest first. What it
+// asks for is compared as it is: no character has a meaning of its own.
+func (s *SQL) Audit(ctx context.Context, q AuditQuery) ([]AuditEntry, error) {
+	ctx, done := context.WithTimeout(ctx, searchTimeout)
+	defer done()
+	var where strings.Builder
+	var args []any
+	and := func(condition string, arg any) {
+		args = append(args, arg)
+		where.WriteString(" AND " + condition + " $" + strconv.Itoa(len(args)))
+	}
+	if q.Actor != "" {
+		and("actor =", clean(q.Actor))
+	}
+	if q.Action != "" {
+		and("action =", clean(q.Action))
+	}
+	if q.Target != "" {
+		and("target =", clean(q.Target))
+	}
+	if !q.Since.IsZero() {
+		and("at >=", micros(q.Since))
+	}
+	if q.Before > 0 {
+		and("id <", q.Before)
+	}
+	limit := auditUsual
+	if q.Limit > 0 {
+		limit = min(q.Limit, auditMost)
+	}
+	all, err := collect(ctx, s.read, auditColumns, "FROM audit WHERE 1 = 1"+where.String()+" ORDER BY id DESC LIMIT "+strconv.Itoa(limit), args...)
+	return all, s.fail(ctx, "reading the audit log", err)
+}
+
+// VerifyAudit reads the whole audit log and checks that nothing in it was changed,
+// put in or taken out since it was written. brokenAt is the first entry that is
+// not what it was, or is missing; 0: all is whole. entries counts those before it.
+func (s *SQL) VerifyAudit(ctx context.Context) (entries, brokenAt int64, err error) {
+	end, endHash, err := s.auditEnd(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	hash := ""
+	for entries < end {
+		page, err := s.auditPage(ctx, entries)
+		if err != nil {
+			return entries, 0, err
+		}
+		for i := range page {
+			e := &page[i]
+			if e.ID > end {
+				break // written since the end was read
+			}
+			if e.ID != entries+1 || e.Hash != chain(hash, e) {
+				return entries, entries + 1, nil
+			}
+			entries, hash = e.ID, e.Hash
+		}
+		if len(page) == 0 || page[0].ID > end {
+			return entries, entries + 1, nil
+		}
+	}
+	if hash != endHash {
+		return entries, max(end, 1), nil
+	}
+	beyond, err := s.auditPage(ctx, end)
+	if err == nil && len(beyond) > 0 {
+		// Entries above the end are new ones, or were put in by somebody else.
+		if now, _, again := s.auditEnd(ctx); again == nil && now == end {
+			return entries, end + 1, nil
+		}
+	}
+	return entries, 0, err
+}
+
+// auditEnd returns the number and the hash of the last entry.
+func (s *SQL) auditEnd(ctx context.Context) (id int64, hash string, err error) {
+	ctx, done := bounded(ctx, usualTimeout)
+	defer done()
+	err = s.read.QueryRowContext(ctx, "SELECT audit_id, audit_hash FROM revision").Scan(&id, &hash)
+	return id, hash, s.fail(ctx, "reading the end of the audit log", err)
+}
+
+// auditPage returns the entries that follow one, in their order.
+func (s *SQL) auditPage(ctx context.Context, after int64) ([]AuditEntry, error) {
+	ctx, done := bounded(ctx, usualTimeout)
+	defer done()
+	page, err := collect(ctx, s.read, auditColumns, "FROM audit WHERE id > $1 ORDER BY id LIMIT "+strconv.Itoa(verifyPage), after)
+	return page, s.fail(ctx, "reading the audit log", err)
+}

@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tierway/tenants"
+)
+
+func keyColumns(k *tenants.Key) []column {
+	return append(rightsColumns(&k.Rights, &k.Limits),
+		textColumn("id", &k.ID), textColumn("tenant", &k.Tenant), textColumn("name", &k.Name), textColumn("hint", &k.Hint),
+		digestColumn("digest", &k.Digest), textColumn("created_by", &k.CreatedBy), timeColumn("created_at", &k.CreatedAt),
+		timeColumn("expires_at", &k.ExpiresAt), timeColumn("revoked_at", &k.RevokedAt), timeColumn("last_used_at", &k.LastUsedAt),
+		textColumn("replaced_by", &k.ReplacedBy), intColumn("version", &k.Version))
+}
+
+func keysOf(ctx context.Context, tx *sql.Tx) ([]tenants.Key, error) {
+	all, err := collect(ctx, tx, keyColumns, "FROM keys")
+	return sorted(all, func(k *tenants.Key) string { return k.Tenant + "/" + k.ID }), err
+}
+
+func keyWithID(ctx context.Context, tx *sql.Tx, id string) (tenants.Key, error) {
+	return single(collect(ctx, tx, keyColumns, "FROM keys WHERE id = $1", clean(id)))
+}
+
+// CreateKey adds a key, made by tenants.Mint, and returns it as it is stored.
+// ErrNotFound: there is no such tenant. ErrExists: its id or digest is taken.
+func (s *SQL) CreateKey(ctx context.Context, a Actor, k tenants.Key) (tenants.Key, error) {
+	err := s.change(ctx, a, fmt.Sprintf("creating a key of tenant %q", k.Tenant), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
+		if _, err := tenantNamed(ctx, tx, k.Tenant); err != nil {
+			return edit{}, err
+		}
+		k = fresh(k, a, now)
+		return edit{action: "key.create", target: k.ID, after: k}, insert(ctx, tx, "keys", keyColumns(&k))
+	})
+	if err != nil {
+		return tenants.Key{}, err
+	}
+	return k, nil
+}
+
+// fresh returns a key as one that is new.
+func fresh(k tenants.Key, a Actor, now time.Time) tenants.Key {
+	k.CreatedBy, k.CreatedAt, k.ExpiresAt = clean(a.Name), stamp(now), stamp(k.ExpiresAt)
+	k.RevokedAt, k.LastUsedAt, k.ReplacedBy = time.Time{}, time.Time{}, ""
+	k.FromConfig, k.Version = false, 1
+	return k
+}
+
+// UpdateKey changes name, rights, limits and expiry of a tenant's key and returns
+// it as it is stored. ErrNotFound: the tenant has no key of that id. ErrConflict:
+// it is not at ifVersion any more; 0 is any version.
+func (s *SQL) UpdateKey(ctx context.Context, a Actor, k tenants.Key, ifVersion int64) (after tenants.Key, err error) {
+	err = s.change(ctx, a, fmt.Sprintf("changing key %q of tenant %q", k.ID, k.Tenant), func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
+		before, err := keyWithID(ctx, tx, k.ID)
+		switch {
+		case err != nil:
+			return edit{}, err
+		case before.Tenant != k.Tenant: // nobody learns of another tenant's keys
+			return edit{}, ErrNotFound
+		case ifVersion != 0 && ifVersion != before.Version:
+			return edit{}, ErrConflict
+		}
+		after = before
+		after.Name, after.Rights, after.Limits, after.ExpiresAt = k.Name, k.Rights, k.Limits, stamp(k.ExpiresAt)
+		return s.replaceKey(ctx, tx, "key.update", before, &after)
+	})
+	if err != nil {
+		return tenants.Key{}, err
+	}
+	return after, nil
+}
+
+// replaceKey writes the next version of a key.
+func (s *SQL) replaceKey(ctx context.Context, tx *sql.Tx, action string, before tenants.Key, after *tenants.Key) (edit, error) {
+	after.Version = before.Version + 1
+	return edit{action: action, target: after.ID, before: before, after: *after}, update(ctx, tx, "keys", keyColumns(after), "id", after.ID)
+}
+
+// RotateKey puts a new key in the place of an old one, which works on until
+// now+overlap, and no longer than it would have. next brings what tenants.Mint has
+// made, and when it expires; name, rights and limits are the old one's. Both are
+// returned as they are stored. ErrNotFound: there is no such key, or it is not of
+// next's tenant. ErrConflict: the old key is revoked, expired or replaced already.
+func (s *SQL) RotateKey(ctx context.Context, a Actor, id string, next tenants.Key, overlap time.Duration, now time.Time) (old, made tenants.Key, err error) {
+	err = s.change(ctx, a, fmt.Sprintf("rotating key %q", id), func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
+		before, err := keyWithID(ctx, tx, id)
+		switch {
+		case err != nil:
+			return edit{}, err
+		case next.Tenant != "" && next.Tenant != before.Tenant:
+			return edit{}, ErrNotFound
+		case !before.Valid(now) || before.ReplacedBy != "":
+			return edit{}, fmt.Errorf("it is %s already: %w", before.State(now), ErrConflict)
+		}
+		made = fresh(next, a, now)
+		made.Tenant, made.Name, made.Rights, made.Limits = before.Tenant, before.Name, before.Rights, before.Limits
+		if err := insert(ctx, tx, "keys", keyColumns(&made)); err != nil {
+			return edit{}, err
+		}
+		old = before
+		old.ReplacedBy = made.ID
+		if end := stamp(now.Add(max(overlap, 0))); old.ExpiresAt.IsZero() || end.Before(old.ExpiresAt) {
+			old.ExpiresAt = end
+		}
+		e, err := s.replaceKey(ctx, tx, "key.rotate", before, &old)
+		e.after = map[string]tenants.Key{"old": old, "new": made}
+		return e, err
+	})
+	if err != nil {
+		return tenants.Key{}, tenants.Key{}, err
+	}
+	return old, made, nil
+}
+
+// RevokeKey ends a key for good and returns it as it is stored. One that is
+// revoked already stays as it is. ErrNotFound: there is no such key.
+func (s *SQL) RevokeKey(ctx context.Context, a Actor, id, reason string, now time.Time) (after tenants.Key, err error) {
+	err = s.change(ctx, a, fmt.Sprintf("revoking key %q", id), func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
+		before, err := keyWithID(ctx, tx, id)
+		after = before
+		if err != nil || !before.RevokedAt.IsZero() {
+			return edit{}, err
+		}
+		after.RevokedAt = stamp(now)
+		e, err := s.replaceKey(ctx, tx, "key.revoke", before, &after)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "UPDATE keys SET revoked_reason = $1 WHERE id = $2", clean(reason), after.ID)
+		}
+		e.after = struct {
+			tenants.Key
+			Reason string `json:"reason,omitempty"`
+		}{after, reason}
+		return e, err
+	})
+	if err != nil {
+		return tenants.Key{}, err
+	}
+	return after, nil
+}
+
+// TouchKeys notes when keys were last used, to the minute, by their ids. It never
+// goes back, and ids that are unknown are left out. The revision stays.
+func (s *SQL) TouchKeys(ctx context.Context, used map[string]time.Time) error {
+	ctx, done := bounded(ctx, usualTimeout)
+	defer done()
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		// Always in one order, so that two gateways never wait for each other's rows.
+		for _, id := range slices.Sorted(maps.Keys(used)) {
+			at := micros(used[id].UTC().Truncate(time.Minute))
+			if _, err := tx.ExecContext(ctx, "UPDATE keys SET last_used_at = $1 WHERE id = $2 AND last_used_at < $1", at, clean(id)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return s.fail(ctx, "noting when keys were used", err)
+}

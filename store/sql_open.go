@@ -1,0 +1,153 @@
+package store
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"modernc.org/sqlite"
+)
+
+const (
+	kindSQLite   = "sqlite"
+	kindPostgres = "postgres"
+)
+
+const (
+	// A gateway sends one ledger batch at a time, reads its directory now and
+	// then, and serves a few admins: eight are never all in use, and twelve
+	// gateways stay below PostgreSQL's usual hundred.
+	postgresConns = 8
+	// Connections are made anew after a while, so that gateways move to the new
+	// primary after a failover behind one name.
+	postgresLife = 30 * time.Minute
+	postgresIdle = 5 * time.Minute
+	// A server that does not take a connection in this time is away: shorter than
+	// usualTimeout, so that the error says so instead of "deadline exceeded".
+	postgresConnect = 3 * time.Second
+	// One INSERT brings this many ledger rows: five round trips for a batch, and
+	// far below the 65,535 parameters that PostgreSQL takes.
+	postgresChunk = 100
+	// SQLite's driver looks each parameter up in a list, which makes long
+	// statements slow (it is quadratic); a round trip costs nothing there.
+	sqliteChunk = 1
+	// Readers of a SQLite file: the directory, the admin API and the UI.
+	sqliteReaders = 4
+)
+
+// open opens the pools that the URL asks for.
+func (s *SQL) open(rawURL string) error {
+	scheme, rest, found := strings.Cut(rawURL, "://")
+	switch {
+	case found && scheme == "sqlite":
+		s.hide = func(text string) string { return text }
+		return s.openSQLite(rest)
+	case found && (scheme == "postgres" || scheme == "postgresql"):
+		return s.openPostgres(rawURL)
+	}
+	// The URL itself may hold a password and is not repeated.
+	return errors.New("unknown kind of URL: use sqlite://FILE or postgres://USER:PASSWORD@HOST:PORT/DATABASE")
+}
+
+// openSQLite opens a file, or :memory:. One connection writes: SQLite has one
+// writer at a time, and waiting in the pool is fair and honours the context,
+// which SQLite's own waiting does not. Commits reach the disk before they return
+// (synchronous=FULL is SQLite's default): keys and the audit log outlive a loss
+// of power.
+func (s *SQL) openSQLite(file string) (err error) {
+	s.kind, s.chunk = kindSQLite, sqliteChunk
+	const settings = "?_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)"
+	if file == ":memory:" {
+		// The connection is the database: there is one, and it is never closed.
+		if s.write, err = sqlitePool("file::memory:"+settings+"&_txlock=immediate", 1); err == nil {
+			s.read = s.write
+		}
+		return err
+	}
+	if file == "" || strings.ContainsAny(file, "?#\x00") {
+		return fmt.Errorf("bad file name %q: write sqlite:// and a path without ? and #, such as sqlite:///var/lib/tierway/tierway.db", file)
+	}
+	file = filepath.Clean(file)
+	private(file)
+	name := "file:" + (&url.URL{Path: file}).EscapedPath() + settings
+	if s.write, err = sqlitePool(name+"&_pragma=journal_mode(WAL)&_txlock=immediate", 1); err != nil {
+		return err
+	}
+	s.read, err = sqlitePool(name+"&_pragma=query_only(1)", sqliteReaders)
+	return err
+}
+
+// private makes the file, if there is none, for its owner alone: it holds digests
+// of keys and who used what. What fails here fails with a reason when the file is
+// used.
+func private(file string) {
+	if f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
+		_ = f.Close()
+	}
+}
+
+func sqlitePool(name string, conns int) (*sql.DB, error) {
+	connector, err := sqlite.NewConnector(name)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db, nil
+}
+
+// openPostgres opens a pool for a postgres:// URL.
+func (s *SQL) openPostgres(rawURL string) error {
+	config, err := pgx.ParseConfig(rawURL)
+	if err != nil {
+		// The parser's own text quotes parts of the URL.
+		return errors.New("the URL is not understood: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with what is special in the password percent-encoded, and check that the files that its parameters name are there")
+	}
+	s.kind, s.chunk, s.hide = kindPostgres, postgresChunk, hider(rawURL, config.Password)
+	// Statements are sent whole, in one round trip, and leave nothing prepared on
+	// the server, so that PgBouncer may stand between.
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	config.ConnectTimeout = postgresConnect
+	config.DialFunc = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext // a dead peer is noticed within minutes, by the kernel
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "tierway"
+	}
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(postgresConns)
+	db.SetMaxIdleConns(postgresConns)
+	db.SetConnMaxLifetime(postgresLife)
+	db.SetConnMaxIdleTime(postgresIdle)
+	s.write, s.read = db, db
+	return nil
+}
+
+// hider returns what replaces the secrets of a URL in a text, in all the ways in
+// which they may be written.
+func hider(rawURL, password string) func(string) string {
+	var pairs []string
+	add := func(secret string) {
+		if secret != "" {
+			pairs = append(pairs, secret, "***", url.QueryEscape(secret), "***", url.PathEscape(secret), "***")
+		}
+	}
+	add(password)
+	_, info, _ := strings.Cut(rawURL, "://")
+	if end := strings.LastIndex(info, "@"); end >= 0 {
+		_, written, _ := strings.Cut(info[:end], ":")
+		add(written)
+	}
+	_, query, _ := strings.Cut(rawURL, "?")
+	parameters, _ := url.ParseQuery(query)
+	add(parameters.Get("password"))
+	add(parameters.Get("sslpassword"))
+	return strings.NewReplacer(pairs...).Replace
+}

@@ -1,0 +1,246 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tierway/tenants"
+)
+
+// column is a column of a table with where its value comes from and goes to: what
+// is written is read back in the same order, whatever the order.
+type column struct {
+	name  string
+	value any // of a statement
+	scan  any // of a row
+}
+
+// Columns of the kinds of value that a table holds otherwise than Go does.
+func textColumn(name string, v *string) column     { return column{name, clean(*v), v} }
+func intColumn[T ~int64](name string, v *T) column { return column{name, int64(*v), into[T]{v}} }
+func boolColumn(name string, v *bool) column       { return column{name, number(*v), (*yesNo)(v)} }
+func timeColumn(name string, v *time.Time) column  { return column{name, micros(*v), (*micro)(v)} }
+func listColumn(name string, v *[]string) column   { return column{name, written(*v), (*list)(v)} }
+func classColumn(name string, v *tenants.Class) column {
+	return column{name, v.String(), (*class)(v)}
+}
+func digestColumn(name string, v *[sha256.Size]byte) column {
+	return column{name, hex.EncodeToString(v[:]), (*digest)(v)}
+}
+
+type (
+	yesNo  bool
+	micro  time.Time
+	list   []string
+	class  tenants.Class
+	digest [sha256.Size]byte
+)
+
+// into scans a number.
+type into[T ~int64] struct{ to *T }
+
+// Scan reads a number.
+func (i into[T]) Scan(v any) error {
+	n, ok := v.(int64)
+	*i.to = T(n)
+	return unless(ok, "a number", v)
+}
+
+// Scan reads a yes or no.
+func (y *yesNo) Scan(v any) error {
+	n, ok := v.(int64)
+	*y = n != 0
+	return unless(ok, "a number", v)
+}
+
+// Scan reads a time.
+func (m *micro) Scan(v any) error {
+	us, ok := v.(int64)
+	*m = micro(instant(us))
+	return unless(ok, "a number", v)
+}
+
+// Scan reads a list, where NULL is nil: all.
+func (l *list) Scan(v any) error {
+	*l = nil
+	if v == nil {
+		return nil
+	}
+	text, ok := v.(string)
+	if !ok {
+		return unless(ok, "text", v)
+	}
+	return json.Unmarshal([]byte(text), (*[]string)(l))
+}
+
+// Scan reads a class. A word that a newer release has written is batch, the least
+// that there is.
+func (c *class) Scan(v any) error {
+	text, ok := v.(string)
+	got, known := tenants.ParseClass(text)
+	if !known {
+		got = tenants.Batch
+	}
+	*c = class(got)
+	return unless(ok, "text", v)
+}
+
+// Scan reads a digest. Its error does not repeat it.
+func (d *digest) Scan(v any) error {
+	text, ok := v.(string)
+	if !ok || hex.DecodedLen(len(text)) != len(d) {
+		return fmt.Errorf("a digest has %d characters", len(text))
+	}
+	if _, err := hex.Decode(d[:], []byte(text)); err != nil {
+		return fmt.Errorf("a digest is not hexadecimal")
+	}
+	return nil
+}
+
+func unless(ok bool, want string, v any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("a column holds %T instead of %s", v, want)
+}
+
+// written returns a list as it is stored: nil as NULL.
+func written(names []string) any {
+	if names == nil {
+		return nil
+	}
+	text, _ := json.Marshal(names) // strings are always written
+	return string(text)
+}
+
+// clean returns text that both databases take: PostgreSQL knows no zero bytes and
+// UTF-8 only.
+func clean(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+func names(cs []column) string {
+	all := make([]string, len(cs))
+	for i, c := range cs {
+		all[i] = c.name
+	}
+	return strings.Join(all, ", ")
+}
+
+func values(cs []column) []any {
+	all := make([]any, len(cs))
+	for i, c := range cs {
+		all[i] = c.value
+	}
+	return all
+}
+
+func scans(cs []column) []any {
+	all := make([]any, len(cs))
+	for i, c := range cs {
+		all[i] = c.scan
+	}
+	return all
+}
+
+// insert writes a row unless one of its unique columns is taken: ErrExists.
+func insert(ctx context.Context, tx *sql.Tx, table string, cs []column) error {
+	return affected(ErrExists)(tx.ExecContext(ctx,
+		"INSERT INTO "+table+" ("+names(cs)+") VALUES "+tuples(1, len(cs))+" ON CONFLICT DO NOTHING", values(cs)...))
+}
+
+// update writes columns of the one row whose key column has that value: else
+// ErrNotFound.
+func update(ctx context.Context, tx *sql.Tx, table string, cs []column, key, value string) error {
+	var set strings.Builder
+	for i, c := range cs {
+		if i > 0 {
+			set.WriteString(", ")
+		}
+		set.WriteString(c.name + " = $" + strconv.Itoa(i+1))
+	}
+	return affected(ErrNotFound)(tx.ExecContext(ctx,
+		"UPDATE "+table+" SET "+set.String()+" WHERE "+key+" = $"+strconv.Itoa(len(cs)+1), append(values(cs), value)...))
+}
+
+// affected returns a function that fails with none when a statement touched no row.
+func affected(none error) func(sql.Result, error) error {
+	return func(r sql.Result, err error) error {
+		if err != nil {
+			return err
+		}
+		if n, err := r.RowsAffected(); err != nil || n > 0 {
+			return err
+		}
+		return none
+	}
+}
+
+// tuples returns the placeholders of n rows: ($1, $2), ($3, $4).
+func tuples(rows, columns int) string {
+	var b strings.Builder
+	for i := range rows * columns {
+		switch {
+		case i == 0:
+			b.WriteString("($")
+		case i%columns == 0:
+			b.WriteString("), ($")
+		default:
+			b.WriteString(", $")
+		}
+		b.WriteString(strconv.Itoa(i + 1))
+	}
+	b.WriteString(")")
+	return b.String()
+}
+
+// querier is a transaction or a pool.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// collect reads rows into values, in the order of columns.
+func collect[T any](ctx context.Context, q querier, columns func(*T) []column, tail string, args ...any) ([]T, error) {
+	var form T
+	rows, err := q.QueryContext(ctx, "SELECT "+names(columns(&form))+" "+tail, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // Err tells what went wrong
+	var all []T
+	for rows.Next() {
+		var one T
+		if err := rows.Scan(scans(columns(&one))...); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
+
+// single returns the one row, or ErrNotFound.
+func single[T any](all []T, err error) (T, error) {
+	var none T
+	switch {
+	case err != nil:
+		return none, err
+	case len(all) == 0:
+		return none, ErrNotFound
+	}
+	return all[0], nil
+}
+
+// sorted sorts by a key in the order of bytes: databases sort text each in its own
+// way.
+func sorted[T any](all []T, key func(*T) string) []T {
+	slices.SortFunc(all, func(a, b T) int { return strings.Compare(key(&a), key(&b)) })
+	return all
+}

@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"tierway/tenants"
+)
+
+// rightsColumns are the columns that tenants and keys have in common.
+func rightsColumns(r *tenants.Rights, l *tenants.Limits) []column {
+	return []column{
+		listColumn("tiers", &r.Tiers), listColumn("models", &r.Models),
+		classColumn("priority", &r.Priority), classColumn("default_priority", &r.Default),
+		intColumn("rpm", &l.RPM), intColumn("rps", &l.RPS), intColumn("burst", &l.Burst), intColumn("tpm", &l.TPM),
+		intColumn("token_burst", &l.TokenBurst), intColumn("concurrent", &l.Concurrent),
+		intColumn("day_tokens", &l.DayTokens), intColumn("month_tokens", &l.MonthTokens),
+		intColumn("day_money", &l.DayMoney), intColumn("month_money", &l.MonthMoney),
+	}
+}
+
+func tenantColumns(t *tenants.Tenant) []column {
+	return append(rightsColumns(&t.Rights, &t.Limits),
+		textColumn("name", &t.Name), boolColumn("disabled", &t.Disabled), boolColumn("isolate_cache", &t.IsolateCache),
+		boolColumn("degrade", &t.Degrade), boolColumn("fail_closed", &t.FailClosed), intColumn("version", &t.Version),
+		timeColumn("created_at", &t.CreatedAt), timeColumn("updated_at", &t.UpdatedAt))
+}
+
+func tenantsOf(ctx context.Context, tx *sql.Tx) ([]tenants.Tenant, error) {
+	all, err := collect(ctx, tx, tenantColumns, "FROM tenants")
+	return sorted(all, func(t *tenants.Tenant) string { return t.Name }), err
+}
+
+func tenantNamed(ctx context.Context, tx *sql.Tx, name string) (tenants.Tenant, error) {
+	return single(collect(ctx, tx, tenantColumns, "FROM tenants WHERE name = $1", clean(name)))
+}
+
+// CreateTenant adds a tenant and returns it as it is stored. ErrExists: there is
+// one of that name.
+func (s *SQL) CreateTenant(ctx context.Context, a Actor, t tenants.Tenant) (tenants.Tenant, error) {
+	doing := fmt.Sprintf("creating tenant %q", t.Name)
+	if !tenants.Slug(t.Name) {
+		return tenants.Tenant{}, fmt.Errorf("%s: use 1 to 63 of a-z, 0-9 and - for its name", doing)
+	}
+	err := s.change(ctx, a, doing, func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
+		t.FromConfig, t.Version, t.CreatedAt, t.UpdatedAt = false, 1, now, now
+		return edit{action: "tenant.create", target: t.Name, after: t}, insert(ctx, tx, "tenants", tenantColumns(&t))
+	})
+	if err != nil {
+		return tenants.Tenant{}, err
+	}
+	return t, nil
+}
+
+// UpdateTenant replaces a tenant's settings and returns it as it is stored.
+// ErrConflict: it is not at ifVersion any more; 0 is any version. ErrNotFound:
+// there is none of that name.
+func (s *SQL) UpdateTenant(ctx context.Context, a Actor, t tenants.Tenant, ifVersion int64) (tenants.Tenant, error) {
+	err := s.change(ctx, a, fmt.Sprintf("changing tenant %q", t.Name), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
+		before, err := tenantNamed(ctx, tx, t.Name)
+		if err != nil {
+			return edit{}, err
+		}
+		if ifVersion != 0 && ifVersion != before.Version {
+			return edit{}, ErrConflict
+		}
+		t.FromConfig, t.Version, t.CreatedAt, t.UpdatedAt = false, before.Version+1, before.CreatedAt, now
+		return edit{action: "tenant.update", target: t.Name, before: before, after: t}, update(ctx, tx, "tenants", tenantColumns(&t), "name", t.Name)
+	})
+	if err != nil {
+		return tenants.Tenant{}, err
+	}
+	return t, nil
+}
+
+// gone is what the audit log keeps of a deleted tenant.
+type gone struct {
+	tenants.Tenant
+	Keys []string `json:"keys"` // the ids of the keys that went with it
+}
+
+// DeleteTenant removes a tenant and its keys; what it has used stays in the
+// ledger. ErrConflict and ErrNotFound are as in UpdateTenant.
+func (s *SQL) DeleteTenant(ctx context.Context, a Actor, name string, ifVersion int64) error {
+	return s.change(ctx, a, fmt.Sprintf("deleting tenant %q", name), func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
+		t, err := tenantNamed(ctx, tx, name)
+		if err != nil {
+			return edit{}, err
+		}
+		if ifVersion != 0 && ifVersion != t.Version {
+			return edit{}, ErrConflict
+		}
+		keys, err := collect(ctx, tx, keyColumns, "FROM keys WHERE tenant = $1", t.Name)
+		if err != nil {
+			return edit{}, err
+		}
+		before := gone{Tenant: t, Keys: []string{}}
+		for _, k := range sorted(keys, func(k *tenants.Key) string { return k.ID }) {
+			before.Keys = append(before.Keys, k.ID)
+		}
+		if _, err := tx.ExecContext(ctx, "DELETE FROM keys WHERE tenant = $1", t.Name); err != nil {
+			return edit{}, err
+		}
+		_, err = tx.ExecContext(ctx, "DELETE FROM tenants WHERE name = $1", t.Name)
+		return edit{action: "tenant.delete", target: t.Name, before: before}, err
+	})
+}

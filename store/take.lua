@@ -1,0 +1,53 @@
+-- Admits or refuses one request; nothing is booked unless all limits of all
+-- subjects pass. ARGV 3: the tokens to reserve, 4: 1 to ignore budgets.
+-- Returns the limit that refuses by its number, 0: none; whose, counted from 0;
+-- the wait in µs; and for each subject what is used of its three rates, and the
+-- sums of its windows.
+local cost = tonumber(ARGV[3])
+local refused, whose, longest, rank = 0, 0, 0, 7
+local reply, book = {}, {}
+
+local function refuse(limit, order, place, us)
+  if order < rank or order == rank and us > longest then
+    refused, whose, longest, rank = limit, place - 1, us, order
+  end
+end
+
+for place = 1, #KEYS / 4 do
+  local at = 4 + (place - 1) * width
+  local dt, dm, mt, mm = sums(place, at)
+  for i, sum in ipairs({ dt, mt, dm, mm }) do
+    local budget = ARGV[at + 11 + i]
+    if budget ~= '0' and ARGV[4] ~= '1' and not less(sum, budget) then refuse(i, i - 1, place, 0) end
+  end
+
+  local key = KEYS[place * 4 - 3]
+  local found = buckets(key, at)
+  if found[3].used and cost > found[3].room then refuse(5, 4, place, 0) end
+  local costs = { 1, 1, cost }
+  for i, b in ipairs(found) do
+    if b.used then
+      local us = wait(b.used, costs[i], b.limit, b.period, b.room)
+      if us > 0 then refuse(5 + i, 5, place, us) end
+    end
+  end
+
+  local limit, own, others, write = tonumber(ARGV[at + 7]), 0, 0, nil
+  if limit > 0 then
+    own, others, write = under(KEYS[place * 4 - 2], at)
+    if own + others >= limit then refuse(9, 6, place, 1e6) end
+  end
+  book[place] = function(admitted)
+    if admitted then
+      for i, b in ipairs(found) do correct(b, costs[i]) end
+      keep(key, found)
+    end
+    if write then write(admitted and own + 1 or own) end
+    for _, v in ipairs({ shown(found[1]), shown(found[2]), shown(found[3]), dt, dm, mt, mm }) do
+      reply[#reply + 1] = v
+    end
+  end
+end
+
+for place = 1, #book do book[place](refused == 0) end
+return { refused, whose, string.format('%.0f', longest), unpack(reply) }
