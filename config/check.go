@@ -29,6 +29,9 @@ func (d *decoder) check(f *File) {
 	d.checkCatalog(f)
 	d.checkRights(f)
 	d.checkContexts(f.Tiers)
+	d.checkStore(f)
+	d.checkProxies(f.Proxies)
+	d.checkLimits(f)
 }
 
 // fault notes that the value at path is wrong, unless something was said of it

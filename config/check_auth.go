@@ -64,13 +64,13 @@ func (d *decoder) checkAuth(f *File) {
 		d.checkTwice(names, path+".name", k.Name)
 		adminKeys = append(adminKeys, tenants.KeyConfig{Name: "admin", SHA256: k.SHA256})
 	}
-	_, err := tenants.NewDirectory(f.Auth.Keys)
+	_, _, err := tenants.FromConfig(f.Auth.Keys)
 	d.adopt(err, nil)
-	_, err = tenants.NewDirectory(adminKeys)
+	_, _, err = tenants.FromConfig(adminKeys)
 	d.adopt(err, func(path string) string { return strings.Replace(path, "auth.", "admin.", 1) })
-	if f.Auth.Required && len(f.Auth.Keys) == 0 {
-		d.faultAt("auth.keys", "auth", "keys are required and there are none, so that nobody could ask",
-			"add - {name: me, sha256: …} with the output of "+makeDigest+", or write auth.required: false on loopback")
+	if f.Auth.Required && len(f.Auth.Keys) == 0 && f.Store.SQL == "" {
+		d.faultAt("auth.keys", "auth", "keys are required, and there are none here and no database to hold any, so that nobody could ask",
+			"add - {name: me, sha256: …} with the output of "+makeDigest+", set store.sql, or write auth.required: false on loopback")
 	}
 }
 

@@ -23,8 +23,12 @@ type File struct {
 	Listen           string            `yaml:"listen"`
 	TLS              TLS               `yaml:"tls"`
 	Insecure         bool              `yaml:"insecure"`
+	Proxies          []string          `yaml:"trusted_proxies"` // as written; TrustedProxies reads them
+	Watch            bool              `yaml:"watch"`
 	Admin            Admin             `yaml:"admin"`
 	Metrics          Metrics           `yaml:"metrics"`
+	Store            Store             `yaml:"store"`
+	Gateways         int               `yaml:"gateways"` // that share the traffic, this one included; at least 1
 	Auth             Auth              `yaml:"auth"`
 	MaxBodyBytes     Size              `yaml:"max_body_bytes"`
 	MaxResponseBytes Size              `yaml:"max_response_bytes"`
@@ -43,6 +47,7 @@ type File struct {
 	CORS             CORS              `yaml:"cors"`
 	Log              Log               `yaml:"log"`
 
+	hash     string // Hash
 	warnings Problems
 	keys     func(variable string) string // workers' keys; a function, so that no printing reaches them
 }
@@ -57,7 +62,7 @@ type TLS struct {
 // On reports whether a certificate is configured.
 func (t TLS) On() bool { return t.Cert != "" || t.Key != "" }
 
-// Admin is the admin plane. Without keys it is closed.
+// Admin is the admin plane. Without keys, here or in the database, it is closed.
 type Admin struct {
 	Listen   string     `yaml:"listen"`
 	TLS      TLS        `yaml:"tls"`
@@ -68,7 +73,8 @@ type Admin struct {
 // AdminKey is one key of the admin plane, known by its digest only.
 type AdminKey struct {
 	Name   string `yaml:"name"`
-	SHA256 string `yaml:"sha256"` // 64 lower-case hex digits
+	SHA256 string `yaml:"sha256"` // 64 hex digits
+	Role   string `yaml:"role"`   // admin or viewer; a checked File has no other
 }
 
 // Metrics is where /metrics is served. An empty Listen is the admin plane's
@@ -90,6 +96,15 @@ type Drain struct {
 	Timeout     time.Duration `yaml:"timeout"`
 }
 
+// Store says where what outlives the process is kept, and what several gateways
+// share. Its URLs may hold passwords: no printing shows more of one than scheme,
+// host and the file.
+type Store struct {
+	SQL       string        `yaml:"sql"`       // empty: no database
+	Redis     string        `yaml:"redis"`     // empty: none
+	Retention time.Duration `yaml:"retention"` // of the ledger's rows; 0 keeps all
+}
+
 // Tier is one model tier with the workers that serve it. What is left empty is
 // inherited from the file's section of the same name.
 type Tier struct {
@@ -98,6 +113,7 @@ type Tier struct {
 	Engine  string           `yaml:"engine"`
 	Serves  []string         `yaml:"serves"`
 	Context int64            `yaml:"context"` // tokens of prompt and answer; 0 is not known
+	Price   *tenants.Price   `yaml:"price"`   // nil: free
 	Policy  routing.Config   `yaml:"policy"`
 	Queue   Queue            `yaml:"queue"`
 	Health  *workers.Health  `yaml:"health"`
@@ -113,6 +129,7 @@ type PoolConfig struct {
 	Engine  string           `yaml:"engine"`
 	Serves  []string         `yaml:"serves"`
 	Context int64            `yaml:"context"` // tokens of prompt and answer; 0 is not known
+	Price   *tenants.Price   `yaml:"price"`   // nil: free
 	Paths   []string         `yaml:"paths"`
 	Policy  routing.Config   `yaml:"policy"`
 	Queue   Queue            `yaml:"queue"`
@@ -194,6 +211,8 @@ func Default() File {
 		RoutingHeaders: true,
 		CORS:           CORS{MaxAge: 10 * time.Minute},
 		Log:            Log{Level: "info", Access: true},
+		Store:          Store{SQL: "sqlite://tierway.db", Retention: 90 * 24 * time.Hour}, // a quarter, as bills are checked
+		Gateways:       1,
 	}
 }
 

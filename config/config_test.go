@@ -32,7 +32,7 @@ func TestTheExampleLoads(t *testing.T) {
 	if len(f.Tiers) != 3 || len(f.Specs()) != 7 {
 		t.Errorf("%d tiers, %d workers", len(f.Tiers), len(f.Specs()))
 	}
-	if _, err := tenants.NewDirectory(f.Directory()); err != nil {
+	if _, _, err := tenants.FromConfig(f.Directory()); err != nil {
 		t.Error(err)
 	}
 	if _, err := Load("../config.yaml", nil); err == nil || !strings.Contains(err.Error(), "TIERWAY_KEY_SHA256 is not set") {
@@ -209,6 +209,8 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 		v.SetInt(rapid.Int64Range(1, 1e15).Draw(t, "duration"))
 	case v.Type() == reflect.TypeFor[Size]():
 		v.SetInt(rapid.Int64Range(1, 1<<62).Draw(t, "size"))
+	case v.Type() == reflect.TypeFor[tenants.Money]():
+		v.SetInt(rapid.Int64Range(0, int64(1e9*tenants.Unit)).Draw(t, "money"))
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		k.required = true

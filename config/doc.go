@@ -19,17 +19,24 @@ type key struct {
 	unbuilt  []string        // values of other builds, to refuse them by name
 	min, max float64         // of a number; max noBound is none
 	above    bool            // a number must be more than min
-	zero     bool            // a duration may be 0
+	zero     bool            // a duration may be 0, a text with a default empty
 	fits     func(string) bool
 	pattern  string // fits, as a regular expression for editors
 	want     string // what the value must be, where its type does not say it
 	secret   bool   // the value is never shown
+	url      bool   // the value may hold a password, and is shown without
 	inherits string // what an absent value is taken from
 	policy   string // the only routing policy that reads the key
 }
 
 // noBound marks an integer without an upper bound.
 const noBound = math.MaxInt32
+
+const (
+	maxCount = 1_000_000_000         // requests a minute or second: beyond any gateway
+	maxUsage = 1_000_000_000_000_000 // tokens: 10^15 are exact in JSON, and nobody's month
+	maxPrice = 1_000_000             // units for a million tokens: with nine decimals still exact as a float64
+)
 
 const (
 	namePattern   = `^[a-z0-9][a-z0-9._-]{0,62}$`
@@ -99,6 +106,7 @@ func dialectWords() []string {
 	return words
 }
 
+func roleWords() []string  { return []string{roleAdmin, "viewer"} }
 func levelWords() []string { return []string{"debug", "info", "warn", "error"} }
 
 // known holds every key of the file by section and name.
@@ -124,6 +132,10 @@ var known = map[string]key{
 	"config.File.queue":              {doc: "How requests wait."},
 	"config.File.routing_headers":    {doc: "Send the headers that explain a decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms."},
 	"config.File.cors":               {doc: "Which browser pages may call the data plane."},
+	"config.File.store":              {doc: "Where what outlives the program is kept, and what several gateways share. No request waits for the database, and none is lost with either."},
+	"config.File.gateways":           {doc: "How many gateways share the traffic. While no Redis counts for all of them, each enforces its part of every rate and of every bound on requests under way.", min: 1, max: 1000},
+	"config.File.watch":              {doc: "Load this file again when it changes. SIGHUP and the admin plane do so at any time."},
+	"config.File.trusted_proxies":    {doc: "Addresses and networks (CIDR) of proxies in front of the gateway. Of a request from one of them, X-Forwarded-For says who the client is; from anybody else the header says nothing."},
 	"config.File.log":                {doc: "What is logged, as JSON lines: the program's own log on standard error, the access log on standard output."},
 
 	"config.TLS.cert": {doc: "PEM file with the certificate and its chain. Read again when it changes."},
@@ -132,9 +144,19 @@ var known = map[string]key{
 	"config.Admin.listen":    {doc: "Address of the admin plane, host:port. May be the data plane's."},
 	"config.Admin.tls":       {doc: "Certificate of the admin plane. Stays empty where both planes share an address."},
 	"config.Admin.insecure":  {doc: "Serve the admin plane in plain text on an address that is not loopback."},
-	"config.Admin.keys":      {doc: "Keys of the admin plane. Without any it stays closed."},
+	"config.Admin.keys":      {doc: "Keys of the admin plane. Without any, here or in the database, it stays closed."},
 	"config.AdminKey.name":   {doc: "Who holds the key.", required: true, fits: isName, pattern: namePattern, want: nameWant},
 	"config.AdminKey.sha256": {doc: "SHA-256 of the key in hex: `printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1`. The key must not begin with `tw-` unless the gateway made it.", required: true, fits: isDigest, pattern: digestPattern, want: "64 hex digits", secret: true},
+
+	"config.AdminKey.role": {doc: "`viewer` sees everything but secrets and changes nothing.", words: roleWords, inherits: "`admin`"},
+
+	"config.Store.sql":       {doc: "Database of tenants, keys, the ledger, live overrides and the audit log: `sqlite://FILE`, `sqlite://:memory:` or `postgres://…`. Empty: none; keys then stand in this file alone. May hold a password, which is shown nowhere.", zero: true, url: true},
+	"config.Store.redis":     {doc: "Redis for limits that several gateways share, and for word of changes: `redis://…`, `rediss://…`, `redis+cluster://…` or `redis+sentinel://…`. Empty: none. May hold a password, which is shown nowhere.", url: true},
+	"config.Store.retention": {doc: "How long the ledger keeps a row for each request. What tenants used by day stays. `0s` keeps all.", zero: true},
+
+	"tenants.Price.input":        {doc: "A million tokens of the prompt.", max: maxPrice},
+	"tenants.Price.cached_input": {doc: "A million tokens of the prompt that came from the engine's cache.", max: maxPrice, inherits: "`input`"},
+	"tenants.Price.output":       {doc: "A million tokens of the answer.", max: maxPrice},
 
 	"config.Metrics.listen": {doc: "Address of /metrics, host:port. Empty: the admin plane's."},
 
@@ -145,6 +167,23 @@ var known = map[string]key{
 	"tenants.KeyConfig.tiers":    {doc: "Tiers and pools that the key may use, by name. `[]`: none.", inherits: "all"},
 	"tenants.KeyConfig.models":   {doc: "Model names that the key may ask by; `*` stands for any run of characters, `?` for one. `[]`: none.", inherits: "all"},
 	"tenants.KeyConfig.priority": {doc: "The highest class that the key may ask for.", words: tenants.Classes, inherits: "`interactive`"},
+
+	"tenants.KeyConfig.default_priority": {doc: "The class of a request that asks for none. Not above `priority`.", words: tenants.Classes, inherits: "`priority`"},
+	"tenants.KeyConfig.limits":           {doc: "What the tenant may use, all its keys together. What is absent or 0 is not limited."},
+	"tenants.KeyConfig.isolate_cache":    {doc: "Keep its prompts out of what other tenants share in the engines' caches."},
+	"tenants.KeyConfig.degrade":          {doc: "When a budget is spent, go on with the cheapest tier that it may use, instead of refusing."},
+	"tenants.KeyConfig.fail_closed":      {doc: "Refuse its requests while Redis is away, instead of limiting by what this gateway alone knows."},
+
+	"tenants.Limits.rpm":          {doc: "Requests a minute.", max: maxCount},
+	"tenants.Limits.rps":          {doc: "Requests a second.", max: maxCount},
+	"tenants.Limits.burst":        {doc: "Requests at once. Needs `rpm` or `rps`.", max: maxCount, inherits: "a sixth of `rpm`, a second of `rps`"},
+	"tenants.Limits.tpm":          {doc: "Tokens a minute, of prompts and answers.", max: maxUsage},
+	"tenants.Limits.token_burst":  {doc: "Tokens at once. Needs `tpm`.", max: maxUsage, inherits: "a minute of `tpm`"},
+	"tenants.Limits.concurrent":   {doc: "Requests under way.", max: maxCount},
+	"tenants.Limits.day_tokens":   {doc: "Tokens a UTC day.", max: maxUsage},
+	"tenants.Limits.month_tokens": {doc: "Tokens a UTC month.", max: maxUsage},
+	"tenants.Limits.day_money":    {doc: "Money a UTC day, at the prices of tiers and pools."},
+	"tenants.Limits.month_money":  {doc: "Money a UTC month, at the prices of tiers and pools."},
 
 	"config.Drain.accept_grace": {doc: "How long new requests are still taken after /readyz began to refuse.", zero: true},
 	"config.Drain.timeout":      {doc: "How long requests under way may take to end."},
@@ -162,6 +201,7 @@ var known = map[string]key{
 	"config.Tier.engine":  {doc: "What its workers run. `auto` is told from their answers.", words: engineWords, inherits: "`auto`"},
 	"config.Tier.serves":  {doc: "The kinds of request that its workers answer.", words: dialectWords, inherits: "chat, completions, responses, messages, tokenize"},
 	"config.Tier.context": {doc: "Tokens of prompt and answer together that its model takes. A request that does not fit moves to a higher tier, if the client did not ask for the model by name; one that surely fits nowhere is refused. 0 is not known and checks nothing.", max: noBound},
+	"config.Tier.price":   {doc: "What its tokens cost, in units of money for each million.", inherits: "free"},
 	"config.Tier.policy":  {doc: "The tier's routing policy.", inherits: "`policy`"},
 	"config.Tier.queue":   {doc: "How the tier's requests wait.", inherits: "`queue`"},
 	"config.Tier.health":  {doc: "How the tier's workers are checked, key by key.", inherits: "`health`"},
@@ -174,6 +214,7 @@ var known = map[string]key{
 	"config.PoolConfig.serves":  {doc: "The kinds of request that its workers answer. Needed by a pool with models.", words: dialectWords},
 	"config.PoolConfig.paths":   {doc: "Other paths that go through to the pool untouched: exact, or with `*` at the end for everything below."},
 	"config.PoolConfig.context": {doc: "Tokens of prompt and answer together that its models take. A request that does not fit is refused. 0 is not known and checks nothing.", max: noBound},
+	"config.PoolConfig.price":   {doc: "What its tokens cost, in units of money for each million.", inherits: "free"},
 	"config.PoolConfig.policy":  {doc: "The pool's routing policy.", inherits: "`policy`"},
 	"config.PoolConfig.queue":   {doc: "How the pool's requests wait.", inherits: "`queue`"},
 	"config.PoolConfig.health":  {doc: "How the pool's workers are checked, key by key.", inherits: "`health`"},

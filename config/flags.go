@@ -14,6 +14,7 @@ import (
 func FromFlags(model string, urls []string, listen, adminListen string) (*File, error) {
 	f := Default()
 	f.Auth.Required = false
+	f.Store.SQL = "" // a trial leaves no file behind
 	if listen != "" {
 		f.Listen = listen
 	}

@@ -33,7 +33,10 @@ func FuzzParse(f *testing.F) {
 		[]byte(keys + three + "policy: {epsilon: 0, slack: 1e-9}\nbreaker: {slow: {factor: 0}}"), []byte("policy: {name: random, epsilon: .inf}"),
 		[]byte(keys + three + `classifier: {prompt_tokens: {large: 7}, max_tokens: {}, keyword_score: {large: 2}, sticky: {enabled: false},
   keywords: [{tier: large, name: a, weight: 2, in: [system], match: ['(?i)a{2,3}b|c*', "\\bx"]}, {tier: huge, name: a, match: ['(']}]}`),
-		[]byte("classifier: {prompt_tokens: {small: 9, large: 3, \"a.b\": -1}, keyword_score: {x: 0}}")} {
+		[]byte("store: {sql: 'postgres://u:p@h', redis: '', retention: 0}\ngateways: 3\ntrusted_proxies: ['::1', 10.0.0.0/8]\nadmin: {keys: [{name: a, role: viewer, sha256: " + digestB + "}]}\n" + small),
+		[]byte("auth: {keys: [{name: a, sha256: " + digestA + ", limits: {rpm: 5, burst: 1, day_money: 0.5}, default_priority: batch}]}\n" +
+			"tiers: [{name: small, model: m, price: {input: 1e-9, cached_input: 0}, workers: [{name: w, url: \"http://h:1\"}]}]"),
+		[]byte("store: {sql: ''}\nclassifier: {prompt_tokens: {small: 9, large: 3, \"a.b\": -1}, keyword_score: {x: 0}}")} {
 		f.Add(seed)
 	}
 	env := environment(map[string]string{"TIERWAY_KEY_SHA256": digestA, "K": "worker-key"})
@@ -52,6 +55,9 @@ func FuzzParse(f *testing.F) {
 			}
 			if !bytes.Equal(printed(file), printed(again)) {
 				t.Fatal("what was printed and read is another configuration")
+			}
+			if changes := Changes(file, again); len(changes) > 0 {
+				t.Fatalf("what was printed and read differs: %v", changes)
 			}
 			return
 		}

@@ -51,6 +51,7 @@ func Parse(name string, src []byte, env func(string) (string, bool)) (*File, err
 	if len(d.places) > 0 || !d.problems.Failed() {
 		d.check(f)
 	}
+	f.hash = hashOf(src)
 	return d.finish(f)
 }
 
@@ -62,6 +63,11 @@ func (d *decoder) finish(f *File) (*File, error) {
 	}
 	if f.warnings.Failed() {
 		return nil, f.warnings
+	}
+	for i := range f.Admin.Keys {
+		if f.Admin.Keys[i].Role == "" {
+			f.Admin.Keys[i].Role = roleAdmin
+		}
 	}
 	keys := d.keys
 	f.keys = func(variable string) string { return keys[variable] }

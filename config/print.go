@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"tierway/tenants"
 )
 
 // Redacted returns the whole configuration as YAML, with defaults written out
@@ -124,8 +126,11 @@ func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
 	switch v.Kind() {
 	case reflect.String:
 		text := v.String()
-		if k.secret && redact && isDigest(text) {
-			text = text[:8] + "…"
+		switch {
+		case redact && k.url:
+			text = redactURL(text)
+		case redact && k.secret && isDigest(text):
+			text = shortDigest(text)
 		}
 		return stringNode(text)
 	case reflect.Bool:
@@ -133,11 +138,17 @@ func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
 	case reflect.Float64:
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: strconv.FormatFloat(v.Float(), 'g', -1, 64)}
 	}
+	if v.Type() == reflect.TypeFor[tenants.Money]() {
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(v.Interface())}
+	}
 	if isNumber(v.Type()) {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v.Int(), 10)}
 	}
 	return stringNode(fmt.Sprint(v.Interface())) // durations and sizes have their own String
 }
+
+// shortDigest is what of a digest is shown.
+func shortDigest(digest string) string { return digest[:min(8, len(digest))] + "…" }
 
 // stringNode writes a text, so that ${ in it stays what it is.
 func stringNode(text string) *yaml.Node {

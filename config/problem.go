@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,7 +110,7 @@ func maskedLines(ps Problems, src []byte) []string {
 	var lines []string
 	masking := false
 	for i, raw := range splitLines(string(src)) {
-		line := printable(raw)
+		line := storeURL.ReplaceAllString(printable(raw), "$1***")
 		at, starts := hidden[i+1]
 		switch {
 		case starts:
@@ -125,6 +126,10 @@ func maskedLines(ps Problems, src []byte) []string {
 	}
 	return lines
 }
+
+// storeURL finds the URL of a database or of Redis, which may hold a password,
+// and all behind it: what ends it, a quote or a brace, may stand in the password.
+var storeURL = regexp.MustCompile(`((?:postgres(?:ql)?|rediss?(?:\+[a-z]+)?|mysql|mongodb)://).*`)
 
 // splitLines splits at all that YAML takes for the end of a line, so that lines
 // are counted as its parser counts them.

@@ -58,18 +58,21 @@ func TestEveryProblemIsReportedWithItsPlaceAndAWayOut(t *testing.T) {
 	}{
 		"nothing wrong": {keys + small, nil},
 		"an empty file": {"", []string{
-			` auth.keys: keys are required and there are none, so that nobody could ask (add - {name: me, sha256: …} with the output of printf %s "$KEY" | sha256sum, or write auth.required: false on loopback)`,
 			` tiers: there are no tiers and no pools, so that nothing could be served (add tiers: with a name, a model and workers)`,
 		}},
+		"neither keys nor a database": {small + "store: {sql: \"\"}\n", []string{
+			`1:1: auth.keys: keys are required, and there are none here and no database to hold any, so that nobody could ask (add - {name: me, sha256: …} with the output of printf %s "$KEY" | sha256sum, set store.sql, or write auth.required: false on loopback)`,
+		}},
+		"a database for keys": {small, nil},
 		"many at once": {`lissten: ":80"
 auth:
   keys:
     - {name: a, sha256: ` + digestA + `, tiers: [smal], models: ["x*", "gpt-4o"]}
-store: {sql: "sqlite://x"}
+store: {sql: "sqlite//x"}
 tiers:
   - name: Small
     modle: m
-    price: {input: 1}
+    price: {input: -1}
     workers:
       - {name: w0, url: "http://h:8000", weight: 900, region: eu}
       - {name: w0, url: "HTTP://H:8000/", weight: heavy}
@@ -85,10 +88,10 @@ health: {interval: 2s, timeout: 5}
 			`1:1: lissten: unknown key (did you mean listen?)`,
 			`4:99: auth.keys[0].tiers[0]: "smal" is no tier or pool of this file (known: medium)`,
 			`4:115: auth.keys[0].models[0]: "x*" matches no model, tier or alias of this file (known: auto, classify, medium, n, gpt-4*)`,
-			`5:1: store: this build has no stores (SQL, Redis) (remove the key)`,
+			`5:14: store.sql: is no URL (write sqlite://FILE or postgres://user@host/database)`,
 			`7:11: tiers[0].name: want a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit, got "Small"`,
 			`8:5: tiers[0].modle: unknown key (did you mean model?)`,
-			`9:5: tiers[0].price: this build has no budgets (remove the key)`,
+			`9:20: tiers[0].price.input: want a number from 0 to 1000000, got "-1"`,
 			`11:50: tiers[0].workers[0].weight: want an integer from 0 to 100, got "900"`,
 			`11:55: tiers[0].workers[0].region: this build has no regions (remove the key)`,
 			`12:16: tiers[0].workers[1].name: "w0" is the name at tiers[0].workers[0].name already (names are unique; choose another)`,
@@ -146,13 +149,13 @@ admin: !!map {}
 			`12:17: cors.origins: the list has no value (remove the key, or write [] for an empty list)`,
 			`14:8: admin: YAML tags are not used here (remove the !!map)`,
 		}},
-		"keys of other builds": {keys + `trusted_proxies: [10.0.0.0/8]
+		"keys of other builds": {keys + `session_keys: [x-session]
 tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", events: "tcp://h:1"}]}]
-pools: [{name: p, models: [n], serves: [chat], price: {input: 1}, workers: [{name: x, url: "http://h:2"}]}]
+pools: [{name: p, models: [n], serves: [chat], saturation: {kv: 1}, workers: [{name: x, url: "http://h:2"}]}]
 `, []string{
-			`2:1: trusted_proxies: this build has no client addresses behind proxies (remove the key)`,
+			`2:1: session_keys: this build has no session affinity (remove the key)`,
 			`3:72: tiers[0].workers[0].events: this build has no KV events (remove the key)`,
-			`4:48: pools[0].price: this build has no budgets (remove the key)`,
+			`4:48: pools[0].saturation: this build has no saturation signals (remove the key)`,
 		}},
 		"what is no kind of request": {keys + `tiers: [{name: small, model: m, serves: [other], workers: [{name: w, url: "http://h:1"}]}]
 pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "http://h:2"}]}]
@@ -210,7 +213,7 @@ tiers:
 `, []string{
 			`4:101: auth.keys[0].priority: want one of interactive, background, batch, got "urgent" (known: interactive, background, batch)`,
 			`5:25: auth.keys[1].sha256: the same key as auth.keys[0] (every key has one place; give this one its own)`,
-			`6:14: auth.keys[2].name: duplicate name "a" with other permissions (repeat the tenant's tiers, models and priority, or name it otherwise)`,
+			`6:14: auth.keys[2].name: duplicate name "a" with other settings (repeat the tenant's tiers, models, priorities and limits, or name it otherwise)`,
 			`7:14: auth.keys[3].name: want a name of up to 63 lower-case letters, digits and hyphens, got "A"`,
 			`7:25: auth.keys[3].sha256: is the digest of no key at all (use that of the key)`,
 			`8:25: auth.keys[4].sha256: want 64 hex digits, got 4 characters`,

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"tierway/tenants"
 )
 
 // Reference returns docs/config.md: every key with its type, default and
@@ -16,9 +18,10 @@ func Reference() []byte {
 
 Every key, its type, its default and what it means. An unknown key, an impossible value and a rule that can never match are errors; ` + "`tierway check`" + ` reports all of them with line and column. This page is generated from the code.
 
-- **duration**: ` + "`250ms`, `5s`, `2m`, `1h30m`" + `. **size**: bytes, or with a unit: ` + "`64KB`, `32MiB`" + `.
+- **duration**: ` + "`250ms`, `5s`, `2m`, `1h30m`" + `. **size**: bytes, or with a unit: ` + "`64KB`, `32MiB`" + `. **money**: a decimal number of the units that prices are in, such as ` + "`12.50`" + `, with at most nine decimals.
 - ` + "`${NAME}`" + ` in a value is replaced by the environment variable, ` + "`${NAME:-default}`" + ` has a default, and ` + "`$${`" + ` is a plain ` + "`${`" + `. A variable that is not set is an error.
-- No secret stands in the file: a worker's key is named by ` + "`api_key_env`" + `, a tenant's is known by its SHA-256.
+- No secret stands in the file: a worker's key is named by ` + "`api_key_env`" + `, a tenant's is known by its SHA-256, and a store's URL takes its password from ` + "`${NAME}`" + `.
+- A reload (SIGHUP, the admin plane or ` + "`watch`" + `) takes all of the file or, with an error in it, nothing. ` + restartText() + ` wait for a restart; a worker that goes, or is reached or checked otherwise, finishes what it has.
 - Names of tiers, pools and workers match ` + "`" + namePattern + "`" + ` and are unique.
 
 | key | type | default | meaning |
@@ -74,6 +77,8 @@ func typeName(t reflect.Type, k key) string {
 		return "duration"
 	case t == reflect.TypeFor[Size]():
 		return "size"
+	case t == reflect.TypeFor[tenants.Money]():
+		return "money"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case isNumber(t):
@@ -95,7 +100,7 @@ func defaultText(v reflect.Value, k key) string {
 		return ""
 	case v.Kind() == reflect.Slice || v.Kind() == reflect.Map:
 		return "none"
-	case isNumber(v.Type()) || v.Kind() == reflect.Bool || k.zero || !v.IsZero():
+	case isNumber(v.Type()) || v.Type() == reflect.TypeFor[tenants.Money]() || v.Kind() == reflect.Bool || k.zero || !v.IsZero():
 		return fmt.Sprintf("`%v`", v.Interface())
 	}
 	return ""
@@ -142,6 +147,8 @@ func schemaOf(t reflect.Type, k key) map[string]any {
 		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$|` + variable, "maximum": 0}
 	case t == reflect.TypeFor[Size]():
 		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^[0-9]+ *(B|KB|MB|GB|KiB|MiB|GiB)?$|` + variable, "minimum": 1}
+	case t == reflect.TypeFor[tenants.Money]():
+		s["type"], k = "number", key{max: 1_000_000_000}
 	case t.Kind() == reflect.Bool:
 		s["type"] = "boolean"
 	case t.Kind() == reflect.Float64:

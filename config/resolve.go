@@ -20,6 +20,7 @@ type Pool struct {
 	Models         []string // every name that pins the pool, Model included
 	Paths          []string // exact, or ending in * for everything below
 	Context        int64    // tokens of prompt and answer that its model takes; 0 is not known
+	Price          tenants.Price
 	Policy         routing.Config
 	Workers        []workers.Spec
 	HeartbeatAfter time.Duration
@@ -31,7 +32,7 @@ func (f *File) ResolvedPools() []Pool {
 	pools := make([]Pool, 0, len(f.Tiers)+len(f.Pools))
 	for _, t := range f.Tiers {
 		p := f.resolve(PoolConfig{Name: t.Name, Model: t.Model, Engine: t.Engine, Serves: t.Serves,
-			Context: t.Context, Policy: t.Policy, Queue: t.Queue, Health: t.Health, Workers: t.Workers})
+			Context: t.Context, Price: t.Price, Policy: t.Policy, Queue: t.Queue, Health: t.Health, Workers: t.Workers})
 		p.Tier = true
 		if len(t.Serves) == 0 {
 			p.Serves = tierServes()
@@ -48,6 +49,10 @@ func (f *File) ResolvedPools() []Pool {
 func (f *File) resolve(c PoolConfig) Pool {
 	p := Pool{Name: c.Name, Model: c.Model, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
 		Paths: slices.Clone(c.Paths), Context: c.Context, Policy: c.Policy, HeartbeatAfter: c.Queue.HeartbeatAfter}
+	if c.Price != nil {
+		p.Price = *c.Price
+		p.Price.CachedInput = copyOf(p.Price.CachedInput)
+	}
 	if p.Engine == "" {
 		p.Engine = openai.EngineAuto
 	}

@@ -12,16 +12,11 @@ var otherPolicies = [...]string{
 // have, by section and name, each with its feature. They are refused by that
 // name: a limit that is read and not kept would be worse than none.
 var unbuilt = map[string]string{
-	"config.File.store":            "stores (SQL, Redis)",
-	"config.File.gateways":         "state shared between gateways",
 	"config.File.telemetry":        "tracing",
 	"config.File.session_keys":     "session affinity",
 	"config.File.trust_request_id": "session affinity",
-	"config.File.trusted_proxies":  "client addresses behind proxies",
 
-	"config.Tier.price":            "budgets",
 	"config.Tier.saturation":       "saturation signals",
-	"config.PoolConfig.price":      "budgets",
 	"config.PoolConfig.saturation": "saturation signals",
 
 	"config.Queue.max_depth":   "bounded queues",
@@ -53,6 +48,9 @@ var secretWords = map[string]bool{
 
 // secretHint says where a secret of a section goes instead.
 func secretHint(section reflect.Type) string {
+	if section == reflect.TypeFor[Store]() {
+		return "the URL takes it from the environment: postgres://user:${PASSWORD}@host/database"
+	}
 	f := fieldsOf(section)
 	if _, ok := f.index["api_key_env"]; ok {
 		return "put it into an environment variable and name that: api_key_env"

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"tierway/tenants"
 )
 
 // Size is a number of bytes. A file writes it as an integer or with a unit:
@@ -105,6 +107,12 @@ func setScalar(v reflect.Value, k key, text string, quoted bool) (hint string, o
 		return setString(v, k, text)
 	case quoted:
 		return "without the quotes", false
+	case v.Type() == reflect.TypeFor[tenants.Money]():
+		amount, err := tenants.ParseMoney(text)
+		if err != nil {
+			return "such as 12.50, with at most 9 decimals", false
+		}
+		v.SetInt(int64(amount))
 	case v.Kind() == reflect.Bool:
 		if text != "true" && text != "false" {
 			return "write true or false", false
@@ -191,6 +199,8 @@ func wanted(t reflect.Type, k key) string {
 		return "a size above 0"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
+	case t == reflect.TypeFor[tenants.Money]():
+		return "an amount from 0 to 1000000000"
 	case isNumber(t):
 		number := "a number"
 		if t.Kind() != reflect.Float64 {
@@ -198,16 +208,19 @@ func wanted(t reflect.Type, k key) string {
 		}
 		switch {
 		case k.above && k.max == noBound:
-			return fmt.Sprintf("%s above %v", number, k.min)
+			return fmt.Sprintf("%s above %s", number, plain(k.min))
 		case k.above:
-			return fmt.Sprintf("%s above %v, up to %v", number, k.min, k.max)
+			return fmt.Sprintf("%s above %s, up to %s", number, plain(k.min), plain(k.max))
 		case k.max == noBound:
-			return fmt.Sprintf("%s of %v or more", number, k.min)
+			return fmt.Sprintf("%s of %s or more", number, plain(k.min))
 		}
-		return fmt.Sprintf("%s from %v to %v", number, k.min, k.max)
+		return fmt.Sprintf("%s from %s to %s", number, plain(k.min), plain(k.max))
 	}
 	return "a text"
 }
+
+// plain writes a bound without an exponent.
+func plain(bound float64) string { return strconv.FormatFloat(bound, 'f', -1, 64) }
 
 // isNumber reports whether a key of that type takes a plain number.
 func isNumber(t reflect.Type) bool {
@@ -215,7 +228,7 @@ func isNumber(t reflect.Type) bool {
 	case reflect.Int, reflect.Float64:
 		return true
 	case reflect.Int64:
-		return t != reflect.TypeFor[time.Duration]() && t != reflect.TypeFor[Size]()
+		return t != reflect.TypeFor[time.Duration]() && t != reflect.TypeFor[Size]() && t != reflect.TypeFor[tenants.Money]()
 	}
 	return false
 }

@@ -26,6 +26,7 @@ type Decision struct {
 	Time           time.Time `json:"time"`
 	RequestID      string    `json:"request_id"`
 	Tenant         string    `json:"tenant,omitempty"`
+	Key            string    `json:"key,omitempty"`   // the id of the key that asked
 	Class          string    `json:"class,omitempty"` // interactive, background or batch
 	Method         string    `json:"method"`
 	Route          string    `json:"route"` // the route's pattern, never the path that came
@@ -44,6 +45,7 @@ type Decision struct {
 	PromptTokens int64 `json:"prompt_tokens_estimate,omitempty"`
 	MaxTokens    int64 `json:"max_tokens,omitempty"` // as the client asked; 0 when it did not
 	Usage        Usage `json:"usage,omitzero"`
+	Estimated    bool  `json:"estimated,omitempty"` // Usage is the gateway's own count: the engine reported none
 
 	QueueMs    float64 `json:"queue_ms"`
 	TTFTMs     float64 `json:"ttft_ms,omitempty"` // to the first content event, or the header of a whole answer
@@ -53,6 +55,7 @@ type Decision struct {
 	Outcome Outcome `json:"outcome"`
 	Status  int     `json:"status"` // as sent to the client; 499 when it left before any
 	Code    string  `json:"code,omitempty"`
+	Limit   string  `json:"limit,omitempty"` // which limit refused, as rpm
 	Cause   string  `json:"cause,omitempty"` // the private cause of an error
 }
 

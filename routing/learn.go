@@ -16,6 +16,7 @@ const (
 // learned is what a pool has learned of all its workers together.
 type learned struct {
 	output, scale estimator
+	long          longAnswers
 	median        [quantities]float64 // of the workers that have samples; 0 without any
 	samples       [quantities]int64
 	sorted        []float64 // room for a median
@@ -101,6 +102,7 @@ func (p *Pool) poolRateLocked() float64 {
 func (p *Pool) learnLocked(l *Lease, o Result) {
 	if whole := o.Err == nil; whole && o.OutputTokens > 0 {
 		p.learned.output.learn(float64(o.OutputTokens))
+		p.learned.long.learn(o.OutputTokens)
 	}
 	if o.Text && o.PromptTokens > 0 && l.estimate >= minEstimate {
 		p.learned.scale.learn(float64(o.PromptTokens) / l.estimate)

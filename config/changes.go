@@ -1,0 +1,139 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Change is one difference between two configurations. It is safe to show to
+// anyone who may see the file.
+type Change struct {
+	Path   string `json:"path"`   // tiers, workers, keys and other items go by name: tiers[small].workers[small-0].weight
+	Op     string `json:"op"`     // add, remove or replace
+	Old    string `json:"old"`    // short and without secrets; empty for add
+	New    string `json:"new"`    // likewise; empty for remove
+	Effect string `json:"effect"` // live, drain or restart
+}
+
+// Changes returns how two configurations differ in what they mean: a default that
+// is written out is no change, nor is another order of what has none. A value
+// that tiers, pools and workers inherit is one change where it stands.
+func Changes(old, new *File) []Change {
+	shared := map[string]bool{}
+	for _, f := range [...]*File{old, new} {
+		seen := map[string]bool{}
+		for _, k := range f.Auth.Keys {
+			shared[k.Name] = shared[k.Name] || seen[k.Name]
+			seen[k.Name] = true
+		}
+	}
+	before, after := newSide(old, shared), newSide(new, shared)
+	changes := []Change{}
+	for _, was := range before.all {
+		is, there := after.at[was.path]
+		switch {
+		case there && (was.item || was.value == is.value) || before.inherits(was) && after.inherits(was):
+		case there && was.shown == is.shown:
+			changes = append(changes, change(was, "replace", was.shown, is.shown+" (another value)"))
+		case there:
+			changes = append(changes, change(was, "replace", was.shown, is.shown))
+		case !within(was.path, after.at, before.at):
+			changes = append(changes, change(was, "remove", before.show(was), ""))
+		}
+	}
+	for _, is := range after.all {
+		_, there := before.at[is.path]
+		if !there && !within(is.path, before.at, after.at) && !(before.inherits(is) && after.inherits(is)) {
+			changes = append(changes, change(is, "add", "", after.show(is)))
+		}
+	}
+	for i := range changes {
+		if changes[i].Path == "auth.required" && opensLate(old, new) {
+			changes[i].Effect = effectRestart
+		}
+	}
+	order := fieldsOf(reflect.TypeFor[File]()).index
+	rank := func(c Change) int { return order[c.Path[:min(len(c.Path), strings.IndexAny(c.Path+".", ".["))]] }
+	slices.SortStableFunc(changes, func(a, b Change) int { return rank(a) - rank(b) })
+	return changes
+}
+
+func change(l leaf, op, old, new string) Change {
+	return Change{Path: l.path, Op: op, Old: old, New: new, Effect: effectOf(l.pattern, op)}
+}
+
+// side is one of two configurations that are compared.
+type side struct {
+	all     []leaf // resolved
+	at      map[string]leaf
+	written map[string]leaf // what has a value of its own, by path
+}
+
+func newSide(f *File, shared map[string]bool) side {
+	s := side{all: leavesOf(f.resolved(), shared), at: map[string]leaf{}, written: map[string]leaf{}}
+	for _, l := range leavesOf(f, shared) {
+		s.written[l.path] = l
+	}
+	for _, l := range s.all {
+		s.at[l.path] = l
+	}
+	return s
+}
+
+// show returns what may be printed of a value. Of an item that is what the file
+// says, without what it inherits.
+func (s side) show(l leaf) string {
+	if l.item {
+		return summary(s.written[l.path].section)
+	}
+	return l.shown
+}
+
+// inherits reports whether a value of a tier, pool or worker is another section's
+// or a default. A policy is inherited whole.
+func (s side) inherits(l leaf) bool {
+	path := l.path
+	if at := strings.LastIndex(path, ".policy."); at >= 0 {
+		path = path[:at] + ".policy.name"
+	}
+	ours := strings.HasPrefix(l.pattern, "tiers[]") || strings.HasPrefix(l.pattern, "pools[]") || l.path == "classifier.default"
+	_, own := s.written[path]
+	return ours && !l.item && !own
+}
+
+// within reports whether path stands in an item that here has and there has not:
+// then the item is the change.
+func within(path string, there, here map[string]leaf) bool {
+	for i := len(path) - 1; i > 0; i-- {
+		if path[i] != ']' || i == len(path)-1 {
+			continue
+		}
+		if item, known := here[path[:i+1]]; known && item.item {
+			if _, kept := there[path[:i+1]]; !kept {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Hash returns the SHA-256, in hex, of the bytes that the configuration was
+// parsed from. Without a file it is that of its printed form.
+func (f *File) Hash() string {
+	if f.hash != "" {
+		return f.hash
+	}
+	out, err := f.Redacted()
+	if err != nil {
+		return ""
+	}
+	return hashOf(out)
+}
+
+func hashOf(src []byte) string {
+	sum := sha256.Sum256(src)
+	return hex.EncodeToString(sum[:])
+}

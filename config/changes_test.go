@@ -1,0 +1,254 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// parsed parses a configuration that nothing is wrong with.
+func parsed(t *testing.T, src string, vars map[string]string) *File {
+	t.Helper()
+	f, err := Parse("f", []byte(src), environment(vars))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// grown is what the cases of TestWhatAReloadWouldChange change.
+const grown = `auth: {keys: [{name: a, sha256: ` + digestA + `, limits: {rpm: 60}}]}
+tiers:
+  - {name: small, model: m, workers: [{name: w0, url: "http://h:1", api_key_env: K}, {name: w1, url: "http://h:2"}]}
+  - {name: large, model: n, price: {input: 1, output: 2}, policy: {name: random}, workers: [{name: w2, url: "http://h:3"}]}
+models: {auto: classify, "gpt-4*": small}
+`
+
+func TestWhatAReloadWouldChange(t *testing.T) {
+	with := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(grown) }
+	cases := map[string]struct {
+		src  string
+		want []string
+	}{
+		"nothing": {grown, nil},
+		"what means the same": {"# a comment\nlisten: 127.0.0.1:8080\ngateways: 1\n" + with(
+			`rpm: 60}`, `rpm: 60, tpm: 0}, priority: interactive`, `{name: w0, url: "http://h:1", api_key_env: K}, {name: w1, url: "http://h:2"}`,
+			`{name: w1, url: "http://h:2", weight: 1, priority: 0}, {name: w0, url: "http://h:1", api_key_env: K, health: {path: auto}}`,
+			`output: 2}`, `output: 2, cached_input: 1}, engine: auto, health: {}`), nil},
+		"a limit": {with("rpm: 60", "rpm: 30, month_money: 12.50"), []string{
+			"replace auth.keys[a].limits.rpm: 60 → 30 (live)",
+			"add auth.keys[a].limits.month_money:  → 12.5 (live)"}},
+		"a tenant": {with("auth: {keys: [", "auth: {keys: [{name: b, sha256: "+digestB+", tiers: []}, "), []string{
+			"add auth.keys[b]:  → {name: b, sha256: bbbbbbbb…, tiers: [], isolate_cache: false, de… (live)"}},
+		"a second key of a tenant": {with("auth: {keys: [", "auth: {keys: [{name: a, sha256: "+digestB+", limits: {rpm: 60}}, "), []string{
+			"add auth.keys[a bbbbbbbb…]:  → {name: a, sha256: bbbbbbbb…, limits: {rpm: 60}, isolate_cache: f… (live)"}},
+		"another key of a tenant": {with(digestA, digestB), []string{
+			"replace auth.keys[a].sha256: aaaaaaaa… → bbbbbbbb… (live)"}},
+		"a worker comes": {with("tiers:\n  - {name: small, model: m, workers: [", "tiers:\n  - {name: small, model: m, workers: [{name: x, url: \"http://h:9\"}, "), []string{
+			"add tiers[small].workers[x]:  → {name: x, url: 'http://h:9'} (live)"}},
+		"a worker goes": {with(`, {name: w1, url: "http://h:2"}`, ""), []string{
+			"remove tiers[small].workers[w1]: {name: w1, url: 'http://h:2'} →  (drain)"}},
+		"a worker weighs more": {with(`"http://h:2"`, `"http://h:2", weight: 3`), []string{
+			"replace tiers[small].workers[w1].weight: 1 → 3 (live)"}},
+		"a worker is elsewhere": {with(`"http://h:2"`, `"http://h:9"`), []string{
+			"replace tiers[small].workers[w1].url: http://h:2 → http://h:9 (drain)"}},
+		"a worker changes tiers": {with(`, {name: w1, url: "http://h:2"}`, "", `[{name: w2,`, `[{name: w1, url: "http://h:2"}, {name: w2,`), []string{
+			"remove tiers[small].workers[w1]: {name: w1, url: 'http://h:2'} →  (drain)",
+			"add tiers[large].workers[w1]:  → {name: w1, url: 'http://h:2'} (live)"}},
+		"tiers change places": {with("tiers:\n", "tiers:\n  - {name: large, model: n, price: {input: 1, output: 2}, policy: {name: random}, workers: [{name: w2, url: \"http://h:3\"}]}\n",
+			"  - {name: large, model: n, price: {input: 1, output: 2}, policy: {name: random}, workers: [{name: w2, url: \"http://h:3\"}]}\n", ""), []string{
+			"replace tiers: small, large → large, small (live)"}},
+		"a tier goes": {with("  - {name: large, model: n, price: {input: 1, output: 2}, policy: {name: random}, workers: [{name: w2, url: \"http://h:3\"}]}\n", ""), []string{
+			"remove tiers[large]: {name: large, model: n, price: {input: 1, output: 2}, policy: {n… →  (drain)",
+			"replace tiers: small, large → small (live)"}},
+		"what tiers inherit, once": {grown + "health: {interval: 9s}\npolicy: {name: chwbl, epsilon: 0.5}\nqueue: {heartbeat_after: 1s}\ntimeouts: {connect: 1s}\n", []string{
+			"add policy.epsilon:  → 0.5 (live)",
+			"replace health.interval: 5s → 9s (drain)",
+			"replace timeouts.connect: 2s → 1s (drain)",
+			"replace queue.heartbeat_after: 15s → 1s (live)"}},
+		"a tier stops to inherit": {with("model: m,", "model: m, policy: {name: random}, health: {interval: 9s},"), []string{
+			"replace tiers[small].policy.name: chwbl → random (live)",
+			"replace tiers[small].health.interval: 5s → 9s (drain)"}},
+		"a tier inherits": {with("policy: {name: random}, ", ""), []string{
+			"replace tiers[large].policy.name: random → chwbl (live)"}},
+		"prices": {with("price: {input: 1, output: 2}", "price: {input: 1, output: 3, cached_input: 0.1}"), []string{
+			"replace tiers[large].price.cached_input: 1 → 0.1 (live)",
+			"replace tiers[large].price.output: 2 → 3 (live)"}},
+		"aliases": {with(`auto: classify, "gpt-4*": small`, `auto: small, "gpt-5*": small`), []string{
+			`replace models.auto: classify → small (live)`,
+			`remove models["gpt-4*"]: small →  (live)`,
+			`add models["gpt-5*"]:  → small (live)`}},
+		"a map is switched off": {grown + "classifier: {prompt_tokens: {}}\n", []string{"add classifier.prompt_tokens:  → {} (live)"}},
+		"what waits for a restart": {grown + "listen: 127.0.0.1:1\nadmin: {listen: 127.0.0.1:2}\nlog: {level: debug}\nstore: {sql: \"postgres://u:hunter2@h/db\", retention: 24h}\nwatch: true\n", []string{
+			"replace listen: 127.0.0.1:8080 → 127.0.0.1:1 (restart)",
+			"replace watch: false → true (live)",
+			"replace admin.listen: 127.0.0.1:8081 → 127.0.0.1:2 (restart)",
+			"replace store.sql: sqlite://tierway.db → postgres://***@h (restart)",
+			"replace store.retention: 2160h0m0s → 24h0m0s (restart)",
+			"replace log.level: info → debug (restart)"}},
+	}
+	env := map[string]string{"K": "worker-key"}
+	old := parsed(t, grown, env)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, c := range Changes(old, parsed(t, c.src, env)) {
+				got = append(got, fmt.Sprintf("%s %s: %s → %s (%s)", c.Op, c.Path, c.Old, c.New, c.Effect))
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAChangedSecretIsToldAndNotShown(t *testing.T) {
+	src := func(password string) string {
+		return grown + "store: {sql: \"postgres://u:" + password + "@h/db?sslpassword=" + password + "\", redis: \"rediss://:" + password + "@h:1/2\"}\n"
+	}
+	old, f := parsed(t, src("hunter2"), map[string]string{"K": "worker-key"}), parsed(t, src("hunter3"), map[string]string{"K": "worker-kex"})
+	want := []Change{
+		{"store.sql", "replace", "postgres://***@h", "postgres://***@h (another value)", "restart"},
+		{"store.redis", "replace", "rediss://***@h:1", "rediss://***@h:1 (another value)", "restart"},
+		{"tiers[small].workers[w0].api_key_env", "replace", "K", "K (another value)", "drain"},
+	}
+	if diff := cmp.Diff(want, Changes(old, f)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// filled sets every key below v to something, with one item in every list and
+// map. All numbers and texts differ, so that what is inherited does too.
+func filled(v reflect.Value, n *int64) {
+	*n++
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		filled(v.Elem(), n)
+	case reflect.Struct:
+		fields := fieldsOf(v.Type())
+		for _, name := range fields.names {
+			filled(v.Field(fields.index[name]), n)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		filled(v.Index(0), n)
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		item := reflect.New(v.Type().Elem()).Elem()
+		filled(item, n)
+		v.SetMapIndex(reflect.ValueOf("k"), item)
+	case reflect.String:
+		v.SetString(fmt.Sprint("a", *n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Float64:
+		v.SetFloat(float64(*n))
+	default:
+		v.SetInt(*n)
+	}
+}
+
+// eachKey calls try once for every key below v while it has another value.
+func eachKey(v reflect.Value, path string, try func(path string)) {
+	before := reflect.New(v.Type()).Elem()
+	before.Set(v)
+	switch v.Kind() {
+	case reflect.Pointer:
+		eachKey(v.Elem(), path, try)
+		v.SetZero()
+	case reflect.Struct:
+		fields := fieldsOf(v.Type())
+		for _, name := range fields.names {
+			eachKey(v.Field(fields.index[name]), join(path, name), try)
+		}
+		return
+	case reflect.Slice:
+		eachKey(v.Index(0), path+"[]", try)
+		v.Set(reflect.Append(reflect.MakeSlice(v.Type(), 0, 2), v.Index(0), reflect.Zero(v.Type().Elem())))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+	case reflect.String:
+		v.SetString("b")
+	case reflect.Bool:
+		v.SetBool(false)
+	case reflect.Float64:
+		v.SetFloat(v.Float() + 0.5)
+	default:
+		v.SetInt(v.Int() + 1000)
+	}
+	try(path)
+	v.Set(before)
+}
+
+func TestNoKeyChangesUnseen(t *testing.T) {
+	var old, f File
+	filled(reflect.ValueOf(&old).Elem(), new(int64))
+	filled(reflect.ValueOf(&f).Elem(), new(int64))
+	if diff := Changes(&old, &f); len(diff) > 0 {
+		t.Fatalf("without any change: %v", diff)
+	}
+	tried := map[string]bool{}
+	eachKey(reflect.ValueOf(&f).Elem(), "", func(path string) {
+		tried[path] = true
+		got := Changes(&old, &f)
+		if len(got) == 0 {
+			t.Errorf("%s was changed, and no change is told", path)
+		}
+		for _, c := range got {
+			if c.Path == "" || c.Old == c.New || !slices.Contains([]string{"add", "remove", "replace"}, c.Op) || !slices.Contains([]string{"live", "drain", "restart"}, c.Effect) {
+				t.Errorf("%s: a bad change: %+v", path, c)
+			}
+			kept := Changes(&old, f.KeepRestartOnly(&old))
+			if restart := c.Effect == effectRestart; restart && len(kept) > 0 || !restart && len(kept) == 0 {
+				t.Errorf("%s is %s, and %d changes are in force after a reload", path, c.Effect, len(kept))
+			}
+		}
+	})
+	if !tried["auth.keys[].limits.month_money"] || !tried["tiers[].workers[].health.path"] || len(tried) < 120 {
+		t.Errorf("only %d keys were tried", len(tried))
+	}
+}
+
+func TestAConfigurationDoesNotDifferFromItself(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFile(t)
+		if got := Changes(&f, &f); len(got) > 0 {
+			t.Fatalf("%v", got)
+		}
+		again, d := decode("f", printed(&f), nil)
+		if len(d.problems) > 0 {
+			t.Fatal(d.problems)
+		}
+		if got := Changes(&f, again); len(got) > 0 {
+			t.Fatalf("printed and read back: %v", got)
+		}
+	})
+}
+
+func TestChangesAreMirrored(t *testing.T) {
+	count := func(all []Change, op string) int {
+		n := 0
+		for _, c := range all {
+			if c.Op == op {
+				n++
+			}
+		}
+		return n
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawFile(t), drawFile(t)
+		there, back := Changes(&a, &b), Changes(&b, &a)
+		if len(there) != len(back) || count(there, "add") != count(back, "remove") || count(there, "replace") != count(back, "replace") {
+			t.Fatalf("%v there, %v back", there, back)
+		}
+		if fmt.Sprint(there) != fmt.Sprint(Changes(&a, &b)) {
+			t.Fatal("told in another order the second time")
+		}
+	})
+}

@@ -1,0 +1,216 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// CF-02: what cannot be kept is refused with its line and path.
+func TestStoresProxiesAndLimitsAreChecked(t *testing.T) {
+	const shared = `warning: store.sql: %s, and a SQLite file belongs to one: each would have tenants, keys and a ledger of its own (use postgres:// where several gateways share tenants and keys)`
+	cases := map[string]struct {
+		src  string
+		want []string
+	}{
+		"stores": {keys + small + `gateways: 3
+watch: true
+store: {sql: "postgres://u:p@h/db", redis: "redis+cluster://:p@a:1,b:2,c:3", retention: 0s}
+`, nil},
+		"one socket":     {keys + small + `store: {sql: "postgresql:///db?host=/run/postgresql"}`, nil},
+		"a memory":       {keys + small + `store: {sql: "sqlite://:memory:"}`, nil},
+		"no store":       {keys + small + `store: {sql: "", redis: ""}`, nil},
+		"a file for two": {keys + small + "gateways: 2\n", []string{"3:1: " + fmt.Sprintf(shared, "gateways is 2")}},
+		"a file and Redis": {keys + small + "store: {sql: \"sqlite://x\", redis: \"redis://h:1\"}\n", []string{
+			"3:14: " + fmt.Sprintf(shared, "store.redis is for several gateways")}},
+		"only Redis is written": {keys + small + "store: {redis: \"redis://h:1\"}\n", []string{
+			"3:9: " + fmt.Sprintf(shared, "store.redis is for several gateways")}},
+		"bad stores": {keys + small + `store: {sql: "u:hunter2@tcp(h)/db", redis: "postgres://u:hunter2@h", retention: -1h, password: hunter2}
+gateways: 0
+watch: 2
+`, []string{
+			`3:14: store.sql: is no URL (write sqlite://FILE or postgres://user@host/database)`,
+			`3:44: store.redis: has another scheme than redis, rediss, redis+cluster, rediss+cluster, redis+sentinel, rediss+sentinel (write redis://host:6379, or rediss:// with TLS)`,
+			`3:81: store.retention: want a duration, got "-1h"`,
+			`3:96: store.password: secrets are not written into the file (the URL takes it from the environment: postgres://user:${PASSWORD}@host/database)`,
+			`4:11: gateways: want an integer from 1 to 1000, got "0"`,
+			`5:8: watch: want true or false, got "2" (write true or false)`,
+		}},
+		"stores of nothing": {keys + small + `store: {sql: "sqlite://?x=1", redis: "redis://"}`, []string{
+			`3:14: store.sql: is no file name: it has a ? or a # (write sqlite://FILE or postgres://user@host/database)`,
+			`3:38: store.redis: names nothing behind redis:// (write redis://host:6379, or rediss:// with TLS)`,
+		}},
+		"a database of no name": {keys + small + `store: {sql: "sqlite://"}`, []string{
+			`3:14: store.sql: names nothing behind sqlite:// (write sqlite://FILE or postgres://user@host/database)`,
+		}},
+		"a password that is not escaped": {keys + small + `store: {sql: "postgres://u:hunter2%zz@h/db"}`, []string{
+			`3:14: store.sql: is no URL: signs in its password are written as % and two digits (write sqlite://FILE or postgres://user@host/database)`,
+		}},
+		"proxies": {keys + small + `trusted_proxies: [10.0.0.0/8, 10.0.0.7, "fd00::/8", "::1", 10.1.0.0/8, proxy.local, 10.0.0.7/32, "fe80::1%eth0", 0.0.0.0/0, "10.0.0.0/33"]
+`, []string{
+			`3:60: trusted_proxies[4]: "10.1.0.0/8" has bits below its length (write 10.0.0.0/8)`,
+			`3:72: trusted_proxies[5]: "proxy.local" is no address or network (write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8)`,
+			`3:85: trusted_proxies[6]: "10.0.0.7/32" stands here twice (remove one)`,
+			`3:98: trusted_proxies[7]: "fe80::1%eth0" is no address or network (write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8)`,
+			`3:114: warning: trusted_proxies[8]: "0.0.0.0/0" trusts everybody: any client can say that it is another (name the proxies' own addresses)`,
+			`3:125: trusted_proxies[9]: "10.0.0.0/33" is no address or network (write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8)`,
+		}},
+		"prices": {keys + `tiers: [{name: a, model: m, price: {input: 0.0000000001, output: 1e7}, workers: [{name: w, url: "http://h:1"}]}]
+pools: [{name: p, models: [n], serves: [chat], price: {cached_input: 1.5, inptu: 2}, workers: [{name: x, url: "http://h:2"}]}]
+`, []string{
+			`2:44: tiers[0].price.input: 1e-10 has 10 decimals, and amounts are counted in billionths (write at most 9 decimals)`,
+			`2:66: tiers[0].price.output: want a number from 0 to 1000000, got "1e7"`,
+			`3:75: pools[0].price.inptu: unknown key (did you mean input?)`,
+		}},
+		"limits": {small + `auth:
+  keys:
+    - name: a
+      sha256: ` + digestA + `
+      limits: {burst: 5, token_burst: 7, day_money: 1.50, month_money: 1e3, day_tokens: -1}
+      priority: background
+      default_priority: interactive
+    - {name: b, sha256: ` + digestB + `, limits: {rps: 5, burst: 5, day_tokens: 9, month_tokens: 8, rmp: 3}, degrade: true, fail_closed: true}
+    - {name: c, sha256: ` + strings.Replace(digestA, "a", "c", 1) + `, limits: {month_money: "12"}, degrade: true, default_priority: urgent}
+    - {name: d, sha256: ` + strings.Replace(digestA, "a", "d", 1) + `, limits: {day_money: -3, tpm: 1.5, concurrent: 1000000001}}
+`, []string{
+			`6:23: auth.keys[0].limits.burst: 5 does nothing without rpm or rps (add one of them, or remove burst; concurrent bounds requests under way)`,
+			`6:39: auth.keys[0].limits.token_burst: 7 does nothing without tpm (add tpm, or remove token_burst)`,
+			`6:53: auth.keys[0].limits.day_money: 1.5 can never be spent: no tier or pool has a price (give tiers a price: { input: 0.5, output: 1.5 }, or limit tokens instead)`,
+			`6:72: auth.keys[0].limits.month_money: want an amount from 0 to 1000000000, got "1e3" (such as 12.50, with at most 9 decimals)`,
+			`6:89: auth.keys[0].limits.day_tokens: want an integer from 0 to 1000000000000000, got "-1"`,
+			`8:25: auth.keys[0].default_priority: "interactive" is above its priority background (write background, or raise priority)`,
+			`9:130: warning: auth.keys[1].limits.day_tokens: 9 is more than month_tokens 8 and never reached (lower it, or remove it)`,
+			`9:150: auth.keys[1].limits.rmp: unknown key (did you mean rpm?)`,
+			`9:187: warning: auth.keys[1].fail_closed: does nothing without store.redis (set store.redis, or remove the key)`,
+			`10:113: auth.keys[2].limits.month_money: want an amount from 0 to 1000000000, got "12" (without the quotes)`,
+			`10:129: warning: auth.keys[2].degrade: does nothing without a budget (add limits: with day_tokens, month_tokens, day_money or month_money)`,
+			`10:153: auth.keys[2].default_priority: want one of interactive, background, batch, got "urgent" (known: interactive, background, batch)`,
+			`11:111: auth.keys[3].limits.day_money: want an amount from 0 to 1000000000, got "-3" (such as 12.50, with at most 9 decimals)`,
+			`11:120: auth.keys[3].limits.tpm: want an integer from 0 to 1000000000000000, got "1.5"`,
+			`11:137: auth.keys[3].limits.concurrent: want an integer from 0 to 1000000000, got "1000000001"`,
+		}},
+		"limits of one tenant's keys": {small + `auth:
+  keys:
+    - {name: a, sha256: ` + digestA + `, limits: {rpm: 5}}
+    - {name: a, sha256: ` + digestB + `, limits: {rpm: 6}}
+`, []string{
+			`5:14: auth.keys[1].name: duplicate name "a" with other settings (repeat the tenant's tiers, models, priorities and limits, or name it otherwise)`,
+		}},
+		"roles": {keys + small + `admin:  {keys: [{name: a, sha256: ` + digestB + `, role: veiwer}]}`, []string{
+			`3:107: admin.keys[0].role: want one of admin, viewer, got "veiwer" (did you mean viewer?)`,
+		}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(append([]string{}, c.want...), problemsOf(t, c.src, nil)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatTheNewSectionsSayIsRead(t *testing.T) {
+	f := parsed(t, `auth:
+  keys: [{name: a, sha256: `+digestA+`, limits: {rpm: 60, day_money: 0.000000001, month_money: 12.50}, degrade: true}]
+admin: {keys: [{name: x, sha256: `+digestB+`}, {name: y, sha256: `+strings.Replace(digestB, "b", "c", 1)+`, role: viewer}]}
+tiers: [{name: a, model: m, price: {input: 0.5, output: 1.5}, workers: [{name: w, url: "http://h:1"}]}]
+pools: [{name: p, models: [n], serves: [chat], workers: [{name: x, url: "http://h:2"}]}]
+trusted_proxies: [10.0.0.0/8, 192.0.2.7, "::ffff:198.51.100.0/120", "::1"]
+`, nil)
+	var prefixes []string
+	for _, p := range f.TrustedProxies() {
+		prefixes = append(prefixes, p.String())
+	}
+	if diff := cmp.Diff([]string{"10.0.0.0/8", "192.0.2.7/32", "198.51.100.0/24", "::1/128"}, prefixes); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if !f.TrustedProxies()[0].Contains(netip.MustParseAddr("10.9.9.9")) {
+		t.Error("a network does not hold its addresses")
+	}
+	l := f.Auth.Keys[0].Limits
+	if l.RPM != 60 || l.DayMoney != 1 || l.MonthMoney != 12_500_000_000 {
+		t.Errorf("%+v", l)
+	}
+	p := f.ResolvedPools()
+	if p[0].Price.Input != 0.5 || p[0].Price.Output != 1.5 || p[0].Price.CachedInput != nil || p[1].Price.Cost(1e6, 0, 1e6) != 0 {
+		t.Errorf("%+v, %+v", p[0].Price, p[1].Price)
+	}
+	if f.Admin.Keys[0].Role != "admin" || f.Admin.Keys[1].Role != "viewer" {
+		t.Errorf("%+v", f.Admin.Keys)
+	}
+	if f.Store.SQL != "sqlite://tierway.db" || f.Store.Retention.Hours() != 2160 || f.Gateways != 1 || f.Watch {
+		t.Errorf("%+v", f.Store)
+	}
+	trial, err := FromFlags("m", []string{"http://h:1"}, "", "")
+	if err != nil || trial.Store.SQL != "" || trial.Store.Redis != "" {
+		t.Errorf("a start without a file keeps state in %q: %v", trial.Store.SQL, err)
+	}
+}
+
+func TestAStoresURLIsShownWithoutItsPassword(t *testing.T) {
+	cases := map[string]string{
+		"":                                     "",
+		"sqlite://tierway.db":                  "sqlite://tierway.db",
+		"sqlite:///var/lib/t.db?_key=hunter2":  "sqlite:///var/lib/t.db",
+		"sqlite://:memory:":                    "sqlite://:memory:",
+		"postgres://h/db":                      "postgres://h",
+		"postgres://u:hunter2@h:5432/db":       "postgres://***@h:5432",
+		"postgresql://u:hunt/er2@h/db":         "postgresql://***@h",
+		"postgres://u:hunt@er2@a,b/db":         "postgres://***@a,b",
+		"postgres:///db?password=hunter2":      "postgres://",
+		"postgres://u:hunt?er2@h/db":           "postgres://***",
+		"redis://:hunter2@h:6379/0":            "redis://***@h:6379",
+		"rediss+cluster://u:hunter2@a:1,b:2":   "rediss+cluster://***@a:1,b:2",
+		"hunter2":                              "***",
+		"mysql://u:hunter2@h/db":               "***",
+		"postgres://u:hunter2#@h/db":           "postgres://***",
+		"redis+sentinel://:hunter2@a:1/master": "redis+sentinel://***@a:1",
+	}
+	for text, want := range cases {
+		if got := redactURL(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+	src := keys + small + "store: {sql: \"postgres://u:hunter2@h/db\", redis: \"redis://:${SECRET}@h:1\"}\n"
+	f := parsed(t, src, map[string]string{"SECRET": "hunter3"})
+	if out := fmt.Sprint(f); strings.Contains(out, "hunter") || !strings.Contains(out, "sql: postgres://***@h\n") || !strings.Contains(out, "redis: redis://***@h:1\n") {
+		t.Errorf("it was printed as\n%s", out)
+	}
+	if f.Store.Redis != "redis://:hunter3@h:1" {
+		t.Error("the environment did not reach the URL")
+	}
+}
+
+func TestNoProblemShowsAStoresPassword(t *testing.T) {
+	stores := map[string]string{
+		"a bad scheme":           "store: {sql: \"mysql://u:hunter2@h/db\"}",
+		"no scheme":              "store:\n  sql: u:hunter2@h/db\n",
+		"a bad escape":           "store:\n  sql: postgres://u:hunter2%zz@h/db\n",
+		"of the environment":     "store: {sql: \"${SECRET}\", redis: \"x${SECRET}\"}",
+		"on the line before":     "store:\n  sql: postgres://u:hunter2@h/db\n  redis: x\n",
+		"in a mistyped key":      "store: {sqll: \"postgres://u:hunter2@h/db\"}",
+		"behind a mistyped key":  "store: {sql: \"postgres://u:hunt'} er2@h/db\", x: 1}",
+		"in a list":              "store: {sql: [\"postgres://u:hunter2@h/db\"]}",
+		"a word in place of one": "store: {redis: hunter2}",
+		"on several lines":       "store:\n  sql: >-\n    hunter1\n    hunter2@h\n  x: 1\n",
+	}
+	for name, store := range stores {
+		src := keys + small + store
+		_, err := Parse("f", []byte(src), environment(map[string]string{"SECRET": "hunter2"}))
+		if err == nil {
+			t.Errorf("%s: it loads", name)
+			continue
+		}
+		var out bytes.Buffer
+		if err := err.(Problems).Format(&out, []byte(src)); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out.String(), "hunter2") || strings.Contains(out.String(), "er2@") {
+			t.Errorf("%s:\n%s", name, out.String())
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestContentCountsOnceItIsTheSameTwice(t *testing.T) {
+	const gone = "\x00" // stands for a file that cannot be read
+	cases := map[string]struct {
+		reads []string // one a second, from the start on; the last one stays
+		want  []int    // seconds in which a change is told
+	}{
+		"nothing":                     {[]string{"a"}, nil},
+		"a change":                    {[]string{"a", "b"}, []int{2}},
+		"half written":                {[]string{"a", "b", "bc", "bcd"}, []int{4}},
+		"gone for a moment":           {[]string{"a", gone, gone, "a"}, nil},
+		"replaced":                    {[]string{"a", gone, "b"}, []int{3}},
+		"gone between two reads":      {[]string{"a", "b", gone, "b"}, []int{4}},
+		"emptied for a moment":        {[]string{"a", "", "a"}, nil},
+		"emptied":                     {[]string{"a", ""}, []int{2}},
+		"there and back":              {[]string{"a", "b", "b", "a"}, []int{2, 4}},
+		"touched and back":            {[]string{"a", "b", "a"}, nil},
+		"always another":              {[]string{"a", "b", "c", "d", "e", "e"}, []int{5}},
+		"never there":                 {[]string{gone}, nil},
+		"there later":                 {[]string{gone, gone, "a"}, []int{3}},
+		"there later, and gone again": {[]string{gone, "a", gone, "a", "a", "b"}, []int{4, 6}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				begun := time.Now()
+				second := func() int { return int(time.Since(begun) / time.Second) }
+				read := func() ([]byte, error) {
+					text := c.reads[min(second(), len(c.reads)-1)]
+					if text == gone {
+						return nil, errors.New("gone")
+					}
+					return []byte(text), nil
+				}
+				var got []int
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					watch(ctx, read, time.Second, func() { got = append(got, second()) })
+				}()
+				time.Sleep(20 * time.Second)
+				cancel()
+				<-done
+				if !slices.Equal(got, c.want) {
+					t.Errorf("a change was told in seconds %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestAFileIsFollowedThroughRenamesAndLinks(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "config.yaml")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name, text string) string {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		must(os.MkdirAll(filepath.Dir(name), 0o755))
+		must(os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	write("config.yaml", "one")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	told, done := make(chan string, 100), make(chan struct{})
+	go func() {
+		defer close(done)
+		Watch(ctx, path, time.Millisecond, func() {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				text = []byte(err.Error())
+			}
+			told <- string(text)
+		})
+	}()
+	next := func(want string) {
+		t.Helper()
+		select {
+		case got := <-told:
+			if got != want {
+				t.Fatalf("told of %q, want %q", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%q was not told", want)
+		}
+	}
+	// What was written before Watch looked first is no change, and nobody sees it
+	// look: so the file changes until it has told of it.
+	for seen := false; !seen; {
+		write("config.yaml", "begun "+time.Now().String())
+		select {
+		case <-told:
+			seen = true
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	// What was written last may have to be told yet.
+	for quiet := false; !quiet; {
+		select {
+		case <-told:
+		case <-time.After(100 * time.Millisecond):
+			quiet = true
+		}
+	}
+	must(os.Rename(write("new", "an editor's"), path))
+	next("an editor's")
+	must(os.Remove(path))
+	write("config.yaml", "removed and written")
+	next("removed and written")
+
+	// As Kubernetes does it: config.yaml → ..data/config.yaml, ..data → a folder.
+	write("..1/config.yaml", "map 1")
+	write("..2/config.yaml", "map 2")
+	must(os.Symlink("..1", filepath.Join(dir, "..data")))
+	must(os.Symlink("..data/config.yaml", filepath.Join(dir, "link")))
+	must(os.Rename(filepath.Join(dir, "link"), path))
+	next("map 1")
+	must(os.Symlink("..2", filepath.Join(dir, "..data_tmp")))
+	must(os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+	next("map 2")
+
+	cancel()
+	<-done
+	if len(told) > 0 {
+		t.Errorf("told once more, of %q", <-told)
+	}
+}

@@ -1,0 +1,89 @@
+package routing
+
+import "math"
+
+const (
+	// longShare is the share of answers that are no longer than a long one. Nine
+	// in ten fit what is reserved for them; the tenth is settled when it ends.
+	longShare = 0.9
+	// longPrior is a long answer before there are samples: twice what is expected
+	// of a usual one (outputLimits), as lengths that end by chance have it.
+	longPrior = 512
+	// longSamples is how many answers it takes: of fewer, less than two are above
+	// the share, and one odd answer would be the result.
+	longSamples = 20
+	// longMemory is how many answers the weights look back over. The result's
+	// standard error is 6 or 7 % where lengths end by chance, and what a pool
+	// answered before is forgotten (a tenth of the weights) after 460 answers.
+	longMemory = 200
+	// longFloor is the least: below it the estimate of the prompt is off by more.
+	longFloor = 16
+	// octaveSteps is how many buckets there are to a doubling: each is 9 % wide,
+	// and the place inside it is taken from the weights.
+	octaveSteps = 8
+	// longBuckets reach up to outputLimits' ceiling, 2^17 tokens.
+	longBuckets = 17*octaveSteps + 1
+	// heaviest is how much a new sample may weigh before all weights are scaled
+	// down: far from where a float64 would lose the smallest.
+	heaviest = 1e6
+)
+
+// longAnswers learns how long a long answer is: the quantile longShare of the
+// lengths of late, in a histogram of exponentially growing buckets whose weights
+// fade. A new sample weighs more than the one before it, instead of all others
+// less. The zero value is ready.
+type longAnswers struct {
+	weights       [longBuckets]float64
+	total, weight float64
+	count         int64
+	value         float64 // of the quantile; set once there are enough samples
+}
+
+// learn takes the tokens of one answer, which are more than none.
+func (a *longAnswers) learn(tokens int64) {
+	at := math.Log2(float64(tokens)) * octaveSteps
+	a.weight = max(1, a.weight*longMemory/(longMemory-1))
+	if a.weight > heaviest {
+		a.total = 0
+		for i := range a.weights {
+			a.weights[i] /= a.weight
+			a.total += a.weights[i]
+		}
+		a.weight = 1
+	}
+	a.weights[min(int(at), longBuckets-1)] += a.weight
+	a.total += a.weight
+	if a.count++; a.count >= longSamples {
+		a.value = a.quantile()
+	}
+}
+
+// quantile returns the length above which the rest of the weight lies.
+func (a *longAnswers) quantile() float64 {
+	above := a.total * (1 - longShare)
+	for i := longBuckets - 1; i >= 0; i-- {
+		w := a.weights[i]
+		if w > above {
+			return math.Exp2((float64(i+1) - above/w) / octaveSteps)
+		}
+		above -= w
+	}
+	return 1
+}
+
+// LongAnswer returns how many tokens to reserve for an answer that may have at
+// most maxTokens, 0 being no bound: as many as nine in ten of the pool's whole
+// answers of late had at most, if that is less. It is 512 before 20 answers
+// ended with a count of their tokens, and from 16 to 131,072 afterwards.
+func (p *Pool) LongAnswer(maxTokens int64) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	long := int64(longPrior)
+	if p.learned.long.count >= longSamples {
+		long = int64(math.Ceil(min(max(p.learned.long.value, longFloor), outputLimits.ceiling)))
+	}
+	if maxTokens > 0 {
+		return min(maxTokens, long)
+	}
+	return long
+}
