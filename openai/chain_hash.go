@@ -47,8 +47,8 @@ func mix(h, v uint64) uint64 {
 }
 
 // ChainSeed returns a seed for AppendChain from what else tells prompts apart:
-// the model, an adapter, a tenant. It tells ("ab", "c") from ("a", "bc") and is
-// the same in every process.
+// the model, an adapter, the cache_salt that the engine gets. It tells
+// ("ab", "c") from ("a", "bc") and is the same in every process.
 func ChainSeed(parts ...string) uint64 {
 	h := saltSeed
 	for _, part := range parts {

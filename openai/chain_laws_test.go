@@ -98,7 +98,7 @@ func drawChat(t *rapid.T) (Dialect, object) {
 	}
 	body["tools"] = tools
 	if rapid.Bool().Draw(t, "salted") {
-		body["cache_salt"] = drawText(t, "salt")
+		body["cache_salt"] = rapid.StringN(-1, -1, maxSaltBytes).Draw(t, "salt")
 	}
 	if d != Chat {
 		body[map[Dialect]string{Messages: "system", Responses: "instructions"}[d]] = drawText(t, "system")

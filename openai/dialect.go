@@ -79,3 +79,10 @@ const (
 	EngineOllama   Engine = "ollama"
 	EngineOpenAI   Engine = "openai"
 )
+
+// TakesCacheSalt says that the engine keeps prefixes apart by the request's
+// cache_salt: vLLM for chat, completions and responses, and where its version
+// has it for messages, embeddings, rerankings and scores; SGLang for chat and
+// completions. Both pass over the field where they do not take it. llama.cpp and
+// Ollama have no such field, and OpenAI's own API refuses what it does not know.
+func (e Engine) TakesCacheSalt() bool { return e == EngineVLLM || e == EngineSGLang }

@@ -12,32 +12,36 @@ type Code string
 
 // The codes. docs/errors.md explains them.
 const (
-	CodeInvalidJSON           Code = "invalid_json"
-	CodeJSONTooDeep           Code = "json_too_deep"
-	CodeAmbiguousJSON         Code = "ambiguous_json"
-	CodeInvalidValue          Code = "invalid_value"
-	CodeMissingField          Code = "missing_field"
-	CodeContextLengthExceeded Code = "context_length_exceeded"
-	CodeInvalidAPIKey         Code = "invalid_api_key"
-	CodeModelNotFound         Code = "model_not_found"
-	CodeEndpointNotSupported  Code = "endpoint_not_supported"
-	CodeUnknownURL            Code = "unknown_url"
-	CodeResponseNotFound      Code = "response_not_found"
-	CodeMethodNotAllowed      Code = "method_not_allowed"
-	CodeRequestTimeout        Code = "request_timeout"
-	CodeRequestTooLarge       Code = "request_too_large"
-	CodeUnsupportedMediaType  Code = "unsupported_media_type"
-	CodeUnsupportedEncoding   Code = "unsupported_encoding"
-	CodeWebSocketNotSupported Code = "websocket_not_supported"
-	CodeRateLimitExceeded     Code = "rate_limit_exceeded"
-	CodeInternalError         Code = "internal_error"
-	CodeWorkerError           Code = "worker_error"
-	CodeWorkerAuthFailed      Code = "worker_auth_failed"
-	CodeWorkerProtocol        Code = "worker_protocol"
-	CodeOverloaded            Code = "overloaded"
-	CodeNoHealthyWorker       Code = "no_healthy_worker"
-	CodeServerShuttingDown    Code = "server_shutting_down"
-	CodeWorkerTimeout         Code = "worker_timeout"
+	CodeInvalidJSON            Code = "invalid_json"
+	CodeJSONTooDeep            Code = "json_too_deep"
+	CodeAmbiguousJSON          Code = "ambiguous_json"
+	CodeInvalidValue           Code = "invalid_value"
+	CodeMissingField           Code = "missing_field"
+	CodeContextLengthExceeded  Code = "context_length_exceeded"
+	CodeInvalidAPIKey          Code = "invalid_api_key"
+	CodeTenantDisabled         Code = "tenant_disabled"
+	CodeModelNotFound          Code = "model_not_found"
+	CodeEndpointNotSupported   Code = "endpoint_not_supported"
+	CodeUnknownURL             Code = "unknown_url"
+	CodeResponseNotFound       Code = "response_not_found"
+	CodeMethodNotAllowed       Code = "method_not_allowed"
+	CodeRequestTimeout         Code = "request_timeout"
+	CodeRequestTooLarge        Code = "request_too_large"
+	CodeUnsupportedMediaType   Code = "unsupported_media_type"
+	CodeUnsupportedEncoding    Code = "unsupported_encoding"
+	CodeWebSocketNotSupported  Code = "websocket_not_supported"
+	CodeRateLimitExceeded      Code = "rate_limit_exceeded"
+	CodeInsufficientQuota      Code = "insufficient_quota"
+	CodeInternalError          Code = "internal_error"
+	CodeWorkerError            Code = "worker_error"
+	CodeWorkerAuthFailed       Code = "worker_auth_failed"
+	CodeWorkerProtocol         Code = "worker_protocol"
+	CodeOverloaded             Code = "overloaded"
+	CodeNoHealthyWorker        Code = "no_healthy_worker"
+	CodeServerShuttingDown     Code = "server_shutting_down"
+	CodeAuthBackendUnavailable Code = "auth_backend_unavailable"
+	CodeLimitsUnavailable      Code = "limits_unavailable"
+	CodeWorkerTimeout          Code = "worker_timeout"
 )
 
 // Retry is what the official SDKs are told about sending a request again.
@@ -134,8 +138,8 @@ type Error struct {
 	Cause      error  // private
 	RetryAfter time.Duration
 	Allow      string // the methods that a 405 allows, for its Allow header
-	// NoRetry says that sending the request again cannot help, because the
-	// gateway has done so itself.
+	// NoRetry says that sending the request again cannot help: the gateway has
+	// done so itself, or the request is larger than its limit will ever allow.
 	NoRetry bool
 }
 
@@ -161,8 +165,7 @@ func (e *Error) HTTPStatus() int {
 
 // ShouldRetry is the value of x-should-retry; set is false when the header is
 // to be left out. It is only ever false: when the code cannot be helped by a
-// retry, when the gateway's own attempts are used up, or when the wait is longer
-// than SDKs take.
+// retry, when the error says so, or when the wait is longer than SDKs take.
 func (e *Error) ShouldRetry() (value, set bool) {
 	never := e.NoRetry || e.RetryAfter > longestRetryAfter || rowOf(e.Code, e.Status).Retry == RetryNever
 	return false, never

@@ -74,7 +74,7 @@ func TestTheTableIsWhole(t *testing.T) {
 			t.Errorf("%s asks for a retry that SDKs do not make", r.Code)
 		}
 	}
-	if len(seen) != 26 {
+	if len(seen) != 30 {
 		t.Errorf("%d codes in the table", len(seen))
 	}
 }
@@ -102,6 +102,12 @@ func TestBodies(t *testing.T) {
 		{"own type", Error{Code: CodeRateLimitExceeded, Type: "tokens", Message: "m"},
 			`{"error":{"message":"m","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`,
 			`{"type":"error","error":{"type":"rate_limit_error","message":"m"},"request_id":"req_1"}`},
+		{"a spent budget", Error{Code: CodeInsufficientQuota, Message: "m"},
+			`{"error":{"message":"m","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`,
+			`{"type":"error","error":{"type":"rate_limit_error","message":"m"},"request_id":"req_1"}`},
+		{"a disabled tenant", Error{Code: CodeTenantDisabled, Message: "m"},
+			`{"error":{"message":"m","type":"permission_denied","param":null,"code":"tenant_disabled"}}`,
+			`{"type":"error","error":{"type":"permission_error","message":"m"},"request_id":"req_1"}`},
 		{"an engine's code", Error{Code: "odd", Status: 404, Message: "m"},
 			`{"error":{"message":"m","type":"invalid_request_error","param":null,"code":"odd"}}`,
 			`{"type":"error","error":{"type":"not_found_error","message":"m"},"request_id":"req_1"}`},
@@ -214,6 +220,11 @@ func TestStatusAndRetry(t *testing.T) {
 		{"a worker's 401", Error{Code: CodeWorkerAuthFailed}, 502, true},
 		{"own attempts used up", Error{Code: CodeWorkerError, NoRetry: true}, 502, true},
 		{"a minute", Error{Code: CodeRateLimitExceeded, RetryAfter: time.Minute}, 429, false},
+		{"a disabled tenant", Error{Code: CodeTenantDisabled}, 403, true},
+		{"a spent budget", Error{Code: CodeInsufficientQuota}, 429, true},
+		{"a request larger than its limit", Error{Code: CodeRateLimitExceeded, Type: "tokens", NoRetry: true}, 429, true},
+		{"a database never reached", Error{Code: CodeAuthBackendUnavailable, RetryAfter: time.Second}, 503, false},
+		{"limits away", Error{Code: CodeLimitsUnavailable, RetryAfter: time.Second}, 503, false},
 		{"longer than SDKs wait", Error{Code: CodeRateLimitExceeded, RetryAfter: time.Minute + 1}, 429, true},
 	}
 	for _, tt := range tests {

@@ -22,7 +22,7 @@ func errorDoc() string {
 		b.Write((&Error{Code: CodeWorkerError}).Frame(d))
 	}
 	b.WriteString("```\n\n" +
-		"The official SDKs retry 408, 409, 429 and 5xx twice. `x-should-retry: false` stops them where a retry cannot help: where the table says never, after the gateway's own attempts on other workers are used up, and when the wait is longer than the minute that SDKs take.\n\n" +
+		"The official SDKs retry 408, 409, 429 and 5xx twice. `x-should-retry: false` stops them where a retry cannot help: where the table says never, after the gateway's own attempts on other workers are used up, where a request is larger than its limit, and when the wait is longer than the minute that SDKs take.\n\n" +
 		"| status | code | type | type on /v1/messages | SDKs retry | what it means | what to do |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range Table() {
 		retry := "no"

@@ -306,8 +306,10 @@ func (c *fieldCursor) follow(at int, closing byte) bool {
 
 // filled skips a value and says whether it says anything: null, false, "", []
 // and {} do not.
-func (c *fieldCursor) filled() bool {
-	v := c.skip()
+func (c *fieldCursor) filled() bool { return says(c.skip()) }
+
+// says tells whether a value, as skip returns it, says anything.
+func says(v []byte) bool {
 	if len(v) == 0 {
 		return false
 	}

@@ -33,6 +33,7 @@ const (
 	maxModelBytes = 256 // beyond the longest Hugging Face path with a revision
 	maxTierBytes  = 64  // the values in use have at most eight
 	maxIDBytes    = 512 // OpenAI's ids have about 60
+	maxSaltBytes  = 512 // vLLM advises 43 characters, 256 random bits
 )
 
 // Request is what the gateway knows of one request. Parse and ParseMultipart
@@ -56,6 +57,8 @@ type Request struct {
 	User      string // cut to 512 bytes; empty when absent or not a string
 	UserID    string // the body's user_id, likewise
 	SessionID string // session_params.session_id, else session_id, likewise
+
+	CacheSalt string // the client's own, as given; empty when absent, null or empty
 
 	PreviousResponseID string // Responses only
 	ConversationID     string // Responses only

@@ -25,6 +25,7 @@ const (
 	fieldUserID
 	fieldSessionID
 	fieldSessionParams
+	fieldCacheSalt
 
 	// Guarded in the dialects that know them.
 	fieldSystem
@@ -34,7 +35,6 @@ const (
 	fieldPromptEmbeds
 	fieldPreviousResponseID
 	fieldConversation
-	fieldCacheSalt
 	fieldQuery
 	fieldQueries
 	fieldDocuments
@@ -53,8 +53,9 @@ var fieldNames = [fieldCount]string{
 	fieldStore: "store", fieldBackground: "background", fieldServiceTier: "service_tier",
 	fieldTools: "tools", fieldUser: "user", fieldUserID: "user_id",
 	fieldSessionID: "session_id", fieldSessionParams: "session_params",
-	fieldSystem: "system", fieldInstructions: "instructions", fieldFunctions: "functions",
-	fieldSuffix: "suffix", fieldPromptEmbeds: "prompt_embeds", fieldCacheSalt: "cache_salt",
+	fieldCacheSalt: "cache_salt",
+	fieldSystem:    "system", fieldInstructions: "instructions", fieldFunctions: "functions",
+	fieldSuffix: "suffix", fieldPromptEmbeds: "prompt_embeds",
 	fieldPreviousResponseID: "previous_response_id", fieldConversation: "conversation",
 	fieldQuery: "query", fieldQueries: "queries", fieldDocuments: "documents", fieldItems: "items",
 	fieldText1: "text_1", fieldText2: "text_2",
@@ -87,10 +88,6 @@ func (f field) only(d Dialect) bool {
 		return d == Completions
 	case fieldPreviousResponseID, fieldConversation:
 		return d == Responses
-	case fieldCacheSalt:
-		// Of two salts an engine may take the other one, and with it a cache
-		// that is not this tenant's.
-		return d != Other
 	}
 	return false
 }
@@ -170,6 +167,8 @@ func (p *parser) member(f field) bool {
 	switch f {
 	case fieldModel:
 		return p.model()
+	case fieldCacheSalt:
+		return p.salt()
 	case fieldStream:
 		_, ok := p.flag(f.String(), &r.Stream)
 		return ok
@@ -212,11 +211,24 @@ func (p *parser) member(f field) bool {
 	return p.prompt(f)
 }
 
-// plainOf tells, for endpoints that pass through, whether f is one of the two
-// fields that are read there and holds what it holds elsewhere.
+// plainOf tells, for endpoints that pass through, whether f is one of the three
+// fields that are read there and holds what it holds elsewhere. A salt is read
+// whatever it holds: none may reach an engine unseen.
 func (p *parser) plainOf(f field) bool {
 	c := p.space()
-	return f == fieldModel && c == '"' || f == fieldStream && (c == 't' || c == 'f')
+	return f == fieldModel && c == '"' || f == fieldStream && (c == 't' || c == 'f') || f == fieldCacheSalt
+}
+
+// salt reads cache_salt and notes where it stands.
+func (p *parser) salt() bool {
+	r := p.req
+	if p.space() != 'n' {
+		r.place.note(fieldCacheSalt, p.i)
+	}
+	r.place.salt.from = p.i
+	ok := p.exact(fieldCacheSalt.String(), maxSaltBytes, &r.CacheSalt)
+	r.place.salt.to = p.i
+	return ok
 }
 
 // prompt reads a field that holds text for the model, or skips it, and notes

@@ -18,6 +18,8 @@ func seeds(f *testing.F) {
 		`{"mod\u0065l":"q","messages":[{"content":[{"type":"image","source":{"type":"text","data":"x"}}]}],"max_tokens":5,"user":"u"}`,
 		`{"model":"a","Model":"b"}`, `{"model":"a","model":"b"}`, "{\"model\":\"\xff\"}", `{"ſtream":true}`,
 		`{"a":[1,-0.5e+7,true,false,null,{"b":""}]}`, `{"a":01}`, `{"a":"\x"}`, `{} x`, `[`, ``,
+		`{"cache_salt":"a\u00e9","model":"m","messages":[{}],"query":"q","input":"","stream":true}`, `{"cache_salt":[1]}`,
+		`{"model":"m","cache_salt":null,"messages":[{}]}`, `{"Cache_salt":"a"}`, `{"model":0}`,
 		`{"model":"m","input":[[1,2],"x"],"prompt":[1,2],"session_params":{"session_id":"s"},"store":true}`,
 	} {
 		f.Add(byte(Chat), []byte(body))
@@ -79,6 +81,9 @@ func checkFields(t *testing.T, r *Request, body []byte) {
 	if r.Model != text("model") || r.Stream != truth("stream") {
 		t.Fatalf("model %q, stream %v", r.Model, r.Stream)
 	}
+	if r.CacheSalt != text("cache_salt") {
+		t.Fatalf("CacheSalt %q, want %q", r.CacheSalt, text("cache_salt"))
+	}
 	if r.Dialect == Other {
 		return
 	}
@@ -99,8 +104,9 @@ func checkFields(t *testing.T, r *Request, body []byte) {
 	}
 }
 
-// checkSplice edits a request both ways and reads it again.
+// checkSplice edits a request in all ways and reads it again.
 func checkSplice(t *testing.T, r *Request) {
+	checkSalted(t, r)
 	if got := r.Splice(Edit{Model: r.Model}); len(got) != 1 || !bytes.Equal(got[0], r.Body) {
 		t.Fatalf("an edit that changes nothing made %q", bytes.Join(got, nil))
 	}
@@ -120,5 +126,26 @@ func checkSplice(t *testing.T, r *Request) {
 	if again.Model != `a "new" name` || again.IncludeUsage != (r.IncludeUsage || streams) ||
 		again.PromptBytes != r.PromptBytes || again.PromptTokens() != r.PromptTokens() {
 		t.Fatalf("%q became %q", r.Body, after)
+	}
+}
+
+// checkSalted edits a request's salt with and without its other edits.
+func checkSalted(t *testing.T, r *Request) {
+	for _, e := range []Edit{{CacheSalt: "new"}, {CacheSalt: "new", Model: "other", IncludeUsage: true}} {
+		after := bytes.Join(r.Splice(e), nil)
+		again, err := Parse(r.Dialect, after, Limits{})
+		if r.Dialect == Other && r.Model == "" && e.Model != "" {
+			continue // its model may be no string, beside which another is added
+		}
+		if err != nil {
+			t.Fatalf("%q became %q: %v", r.Body, after, err)
+		}
+		want := "new"
+		if r.place.salt == (span{}) && !r.addsSalt(e) {
+			want = ""
+		}
+		if again.CacheSalt != want {
+			t.Fatalf("%q became %q", r.Body, after)
+		}
 	}
 }

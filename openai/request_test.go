@@ -342,7 +342,7 @@ func TestExtremesOfIntegersAreTaken(t *testing.T) {
 func TestNothingGuardedMayComeTwice(t *testing.T) {
 	for _, name := range []string{
 		"model", "messages", "prompt", "input", "stream", "stream_options", "max_tokens", "max_completion_tokens",
-		"max_output_tokens", "n", "store", "background", "service_tier", "tools", "user", "user_id", "session_id", "session_params",
+		"max_output_tokens", "n", "store", "background", "service_tier", "tools", "user", "user_id", "session_id", "session_params", "cache_salt",
 	} {
 		for d := range minimal {
 			for what, second := range map[string]string{

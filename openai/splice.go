@@ -2,6 +2,7 @@ package openai
 
 import (
 	"math"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -9,6 +10,7 @@ import (
 type Edit struct {
 	Model        string // the model's name at the worker; empty keeps what is there
 	IncludeUsage bool   // ask a chat or completions stream for its usage
+	CacheSalt    string // which prefix cache the engine uses; empty keeps what is there
 }
 
 // span is a place in a body, from its first byte to behind its last. A place
@@ -21,6 +23,7 @@ type places struct {
 	top      int  // behind the brace that opens the body
 	topEmpty bool // nothing stands in it
 	model    span // the value of model, quotes included; of a form its content
+	salt     span // the value of cache_salt, whatever it is
 
 	options     span // stream_options: null
 	inside      int  // behind the brace that opens stream_options, 0 without one
@@ -76,14 +79,18 @@ func (r *Request) Splice(e Edit) [][]byte {
 }
 
 // AddedFields names what the edit puts into the body that its sender did not
-// write: "model" when there was none, "stream_options" when there was none or
-// null, and "stream_options.include_usage" when the object was there. A worker
+// write: "model" and "cache_salt" when there was none, "stream_options" when
+// there was none or null, and "stream_options.include_usage" when the object was
+// there. A worker
 // whose error names one of them, or the part behind the dot, can be asked again
 // without it.
 func (r *Request) AddedFields(e Edit) []string {
 	var added []string
 	if e.Model != "" && r.place.model == (span{}) {
 		added = append(added, "model")
+	}
+	if r.addsSalt(e) {
+		added = append(added, "cache_salt")
 	}
 	if r.addsUsage(e) {
 		if r.place.inside > 0 {
@@ -101,8 +108,20 @@ func (r *Request) addsUsage(e Edit) bool {
 		(r.Dialect == Chat || r.Dialect == Completions)
 }
 
+// addsSalt tells whether the edit puts a salt where there was no such member.
+func (r *Request) addsSalt(e Edit) bool {
+	if e.CacheSalt == "" || r.place.form || r.place.salt != (span{}) {
+		return false
+	}
+	switch r.Dialect {
+	case Chat, Completions, Responses, Messages, Embeddings, Rerank, Score:
+		return true
+	}
+	return false
+}
+
 // changes returns the edit's cuts, n of them, in the order of the body.
-func (r *Request) changes(e Edit) (cuts [2]change, n int) {
+func (r *Request) changes(e Edit) (cuts [3]change, n int) {
 	if c, ok := r.modelChange(e.Model); ok {
 		cuts[n] = c
 		n++
@@ -111,10 +130,31 @@ func (r *Request) changes(e Edit) (cuts [2]change, n int) {
 		cuts[n] = r.usageChange()
 		n++
 	}
-	if n == 2 && cuts[1].from < cuts[0].from {
-		cuts[0], cuts[1] = cuts[1], cuts[0]
+	if c, ok := r.saltChange(e); ok {
+		cuts[n] = c
+		n++
+	}
+	slices.SortStableFunc(cuts[:n], func(a, b change) int { return a.from - b.from })
+	if r.place.topEmpty && n > 1 {
+		// All of them are members that are put into nothing, each without a comma.
+		for i := range cuts[:n-1] {
+			cuts[i].with = append(cuts[i].with, ',')
+		}
 	}
 	return cuts, n
+}
+
+// saltChange returns the cut that makes the edit's salt the body's.
+func (r *Request) saltChange(e Edit) (c change, ok bool) {
+	switch at := r.place.salt; {
+	case e.CacheSalt == "" || r.place.form:
+		return c, false
+	case at != (span{}):
+		return change{span: at, with: appendQuoted(nil, e.CacheSalt)}, true
+	case !r.addsSalt(e):
+		return c, false
+	}
+	return insertion(r.place.top, r.place.topEmpty, appendQuoted([]byte(`"cache_salt":`), e.CacheSalt)), true
 }
 
 // modelChange returns the cut that makes name the body's model.

@@ -13,7 +13,7 @@ import (
 )
 
 func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
-	both := Edit{Model: "new", IncludeUsage: true}
+	both, salt := Edit{Model: "new", IncludeUsage: true}, Edit{CacheSalt: "ours"}
 	for _, tt := range []struct {
 		name  string
 		d     Dialect
@@ -52,6 +52,24 @@ func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
 		{"not in responses", Responses, `{"model":"m","input":"","stream":true,"stream_options":{"include_obfuscation":false}}`, both,
 			`{"model":"new","input":"","stream":true,"stream_options":{"include_obfuscation":false}}`, ""},
 		{"not in messages", Messages, `{"model":"m","messages":[{}],"stream":true}`, both, `{"model":"new","messages":[{}],"stream":true}`, ""},
+		{"salt replaced", Chat, `{"model":"m", "cache_salt" : "his" ,"messages":[{}]}`, salt, `{"model":"m", "cache_salt" : "ours" ,"messages":[{}]}`, ""},
+		{"salt null", Chat, `{"cache_salt":null,"model":"m","messages":[{}]}`, salt, `{"cache_salt":"ours","model":"m","messages":[{}]}`, ""},
+		{"salt empty", Chat, `{"cache_salt":"","model":"m","messages":[{}]}`, salt, `{"cache_salt":"ours","model":"m","messages":[{}]}`, ""},
+		{"escaped salt", Chat, `{"cache_s\u0061lt":"a\"b","model":"m","messages":[{}]}`, salt, `{"cache_s\u0061lt":"ours","model":"m","messages":[{}]}`, ""},
+		{"salt added", Chat, `{"model":"m","messages":[{}]}`, salt, `{"cache_salt":"ours","model":"m","messages":[{}]}`, "cache_salt"},
+		{"salt added to completions", Completions, `{"model":"m","prompt":""}`, salt, `{"cache_salt":"ours","model":"m","prompt":""}`, "cache_salt"},
+		{"salt added to responses", Responses, `{"model":"m","input":""}`, salt, `{"cache_salt":"ours","model":"m","input":""}`, "cache_salt"},
+		{"salt added to messages", Messages, `{"model":"m","messages":[{}]}`, salt, `{"cache_salt":"ours","model":"m","messages":[{}]}`, "cache_salt"},
+		{"salt added to nothing", Rerank, ` { } `, salt, ` {"cache_salt":"ours" } `, "cache_salt"},
+		{"salt and model added to nothing", Rerank, `{}`, Edit{Model: "new", CacheSalt: "ours"}, `{"model":"new","cache_salt":"ours"}`, "model,cache_salt"},
+		{"all added", Chat, `{"stream":true,"model":"m","messages":[{}]}`, Edit{Model: "new", IncludeUsage: true, CacheSalt: "ours"},
+			`{"stream_options":{"include_usage":true},"cache_salt":"ours","stream":true,"model":"new","messages":[{}]}`, "cache_salt,stream_options"},
+		{"all replaced, in the body's order", Chat, `{"cache_salt":"his","stream_options":{"include_usage":false},"model":"m","messages":[{}],"stream":true}`,
+			Edit{Model: "new", IncludeUsage: true, CacheSalt: "ours"},
+			`{"cache_salt":"ours","stream_options":{"include_usage":true},"model":"new","messages":[{}],"stream":true}`, "stream_options.include_usage"},
+		{"no salt where nothing is cached", Tokenize, `{"prompt":"x"}`, salt, `{"prompt":"x"}`, ""},
+		{"no salt for an unknown endpoint", Other, `{"prompt":"x"}`, salt, `{"prompt":"x"}`, ""},
+		{"an unknown endpoint's salt replaced", Other, `{"prompt":"x","cache_salt":"his"}`, salt, `{"prompt":"x","cache_salt":"ours"}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := Parse(tt.d, []byte(tt.body), Limits{})
@@ -128,6 +146,7 @@ func drawBody(t *rapid.T) []member {
 		func() member { return one("tools", "[]", `[{"type":"function"}]`, "null") },
 		func() member { return one("service_tier", `"flex"`, "null") },
 		func() member { return one("store", "true", "false", "null") },
+		func() member { return one("cache_salt", `"s"`, `""`, `"\u00fc\""`, "null") },
 		func() member { return member{`"x-unknown"`, `{"model":"inner","deep":[1.50,-0e5,true,"\u0041"]}`} },
 		func() member { // in capitals or not, "n" would be a field's name
 			return member{strings.Replace(text.Draw(t, "name of its own"), `"`, `"~`, 1), "1"}
@@ -168,7 +187,8 @@ func TestSpliceKeepsAllOtherBytes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		e := Edit{Model: rapid.OneOf(rapid.Just(""), rapid.Just(r.Model), rapid.StringN(1, 20, 60)).Draw(t, "new model"), IncludeUsage: rapid.Bool().Draw(t, "usage")}
+		e := Edit{Model: rapid.OneOf(rapid.Just(""), rapid.Just(r.Model), rapid.StringN(1, 20, 60)).Draw(t, "new model"), IncludeUsage: rapid.Bool().Draw(t, "usage"),
+			CacheSalt: rapid.SampledFrom([]string{"", "new", `"`}).Draw(t, "new salt")}
 		if strings.ContainsRune(e.Model, '\ufffd') {
 			t.Skip("not a name")
 		}
@@ -185,10 +205,13 @@ func TestSpliceKeepsAllOtherBytes(t *testing.T) {
 		if e.IncludeUsage && r.Stream {
 			want.IncludeUsage = true
 		}
+		if e.CacheSalt != "" {
+			want.CacheSalt = e.CacheSalt
+		}
 		if diff := cmp.Diff(&want, again, cmpopts.IgnoreUnexported(Request{}), cmpopts.IgnoreFields(Request{}, "Body")); diff != "" {
 			t.Fatalf("%s became %s:\n%s", body, after, diff)
 		}
-		if !e.IncludeUsage {
+		if !e.IncludeUsage && e.CacheSalt == "" {
 			at := r.place.model
 			if !bytes.HasPrefix(after, r.Body[:at.from]) || !bytes.HasSuffix(after, r.Body[at.to:]) ||
 				len(after) != len(r.Body)-(at.to-at.from)+again.place.model.to-again.place.model.from {
@@ -220,7 +243,7 @@ func rest(t *rapid.T, body []byte) string {
 		name, _ := p.key()
 		from, f := p.i, fieldOf(p.name(name))
 		p.skip()
-		if f != fieldModel && f != fieldStreamOptions {
+		if f != fieldModel && f != fieldStreamOptions && f != fieldCacheSalt {
 			fmt.Fprintf(&b, "%s:%s\n", body[name.from:name.to], body[from:p.i])
 		}
 	}

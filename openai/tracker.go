@@ -49,7 +49,8 @@ type Tracker struct {
 	id      string
 
 	events, output int
-	stopped        bool // a stop_reason was seen
+	deltas, text   int64 // events that can each be a token, and the parts of tokens in their text
+	stopped        bool  // a stop_reason was seen
 	proven, failed bool
 }
 
@@ -162,6 +163,8 @@ func (t *Tracker) done() Mark {
 
 // chunk takes a chunk of chat or completions.
 func (t *Tracker) chunk(p *eventPayload) Mark {
+	t.deltas += int64(p.deltas)
+	t.text += int64(p.text)
 	if p.count == 0 && p.usage {
 		return p.mark | MarkUsageOnly
 	}
@@ -196,8 +199,10 @@ func (t *Tracker) response(p *eventPayload) Mark {
 		if k := string(item.kind); k == "message" || k == "reasoning" {
 			return 0
 		}
+		t.deltas++
 		return MarkContent
 	}
+	t.responseDelta(p)
 	if bytes.HasPrefix(p.kind, []byte("response.")) {
 		return MarkContent
 	}
@@ -213,8 +218,13 @@ func (t *Tracker) message(p *eventPayload) Mark {
 			in.read(p.message)
 		}
 	case "content_block_start":
-		return fieldsFilled(p.block, "type", "text", "thinking", "signature", "citations") | textFilled(p.block)
+		m := fieldsFilled(p.block, "type", "text", "thinking", "signature", "citations") | textFilled(p.block)
+		if m != 0 {
+			t.deltas++
+		}
+		return m
 	case "content_block_delta":
+		t.messageDelta(p)
 		return fieldsFilled(p.delta, "type")
 	case "message_delta":
 		var in eventPayload

@@ -12,6 +12,7 @@ type eventPayload struct {
 	response, item, delta, message, block []byte // nested values, unread
 	count                                 int    // how many choices; -1: no such array
 	mark                                  Mark   // what the choices say
+	deltas, text                          int    // how many choices say something, and the parts of tokens in their text
 	usage, stop, errorNull, errorSet      bool
 }
 
@@ -96,7 +97,7 @@ func (p *eventPayload) readChoices(c *fieldCursor) {
 // worker's.
 func (p *eventPayload) readChoice(c *fieldCursor) {
 	var index int64
-	finished := false
+	finished, content := false, false
 	var m fieldMembers
 	for m.next(c) {
 		switch string(m.key) {
@@ -104,13 +105,19 @@ func (p *eventPayload) readChoice(c *fieldCursor) {
 			index, _ = c.integer()
 		case "finish_reason":
 			finished = c.filled()
-		case "text", "logprobs", "token_ids":
-			if c.filled() {
-				p.mark |= MarkContent
-			}
+		case "text":
+			v := c.skip()
+			content = says(v) || content
+			p.text += textParts(v)
+		case "logprobs", "token_ids":
+			content = c.filled() || content
 		case "delta":
-			p.readDelta(c)
+			content = p.readDelta(c) || content
 		}
+	}
+	if content {
+		p.mark |= MarkContent
+		p.deltas++
 	}
 	if finished {
 		p.mark |= MarkFinish
@@ -120,19 +127,33 @@ func (p *eventPayload) readChoice(c *fieldCursor) {
 	}
 }
 
-// readDelta looks for content in a chat delta: every member but the role that
-// says something, since engines add members of their own for reasoning, audio
-// and images.
-func (p *eventPayload) readDelta(c *fieldCursor) {
+// readDelta tells whether there is content in a chat delta, which is every
+// member but the role that says something, since engines add members of their
+// own for reasoning, audio and images. It counts the text; of reasoning
+// under both of its names, as vLLM has sent it, once.
+func (p *eventPayload) readDelta(c *fieldCursor) (content bool) {
 	if c.peek() != '{' {
-		return
+		return false
 	}
+	thought := 0
 	var m fieldMembers
 	for m.next(c) {
-		if string(m.key) != "role" && c.filled() {
-			p.mark |= MarkContent
+		if string(m.key) == "role" {
+			continue
+		}
+		v := c.skip()
+		content = says(v) || content
+		switch string(m.key) {
+		case "content", "refusal":
+			p.text += textParts(v)
+		case "reasoning", "reasoning_content":
+			thought = max(thought, textParts(v))
+		case "tool_calls", "function_call":
+			p.text += callParts(v)
 		}
 	}
+	p.text += thought
+	return content
 }
 
 // readTokens walks a usage object and says whether there was one.

@@ -31,6 +31,7 @@ type Metrics struct {
 	Panics               prometheus.Counter   // tierway_panics_total
 	RetryBudgetExhausted prometheus.Counter   // tierway_retry_budget_exhausted_total
 	AuthFailures         prometheus.Counter   // tierway_auth_failures_total
+	Reloads              Reloads              // tierway_config_reloads_total
 
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
@@ -41,6 +42,8 @@ type Metrics struct {
 	ends      *prometheus.CounterVec
 	breakers  *prometheus.CounterVec
 	decisions *prometheus.CounterVec
+
+	plane plane
 }
 
 // New returns the metrics of a process that runs the given version.
@@ -78,6 +81,7 @@ func New(version string) *Metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tierway_tier_decisions_total", Help: "Requests by the tier or pool that they were given and the rule that gave it."}, []string{"tier", "rule"}),
 	}
+	m.plane, m.Reloads = newPlane(m.registry)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tierway_build_info", Help: "Always 1; the label is the version.", ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)
