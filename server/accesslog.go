@@ -89,7 +89,9 @@ func appendDecision(b []byte, d *routing.Decision) []byte {
 	b = appendNumber(b, "duration_ms", d.DurationMs)
 	b = appendText(b, "code", d.Code)
 	b = appendText(b, "cause", d.Cause)
+	b = appendText(b, "limit", d.Limit)
 	b = appendText(b, "tenant", d.Tenant)
+	b = appendText(b, "key", d.Key)
 	b = appendText(b, "class", d.Class)
 	b = appendText(b, "dialect", d.Dialect)
 	b = appendText(b, "requested_model", d.RequestedModel)
@@ -114,6 +116,9 @@ func appendDecision(b []byte, d *routing.Decision) []byte {
 		b = appendNumber(b, "prompt_tokens", float64(u.Prompt))
 		b = appendNumber(b, "cached_tokens", float64(u.Cached))
 		b = appendNumber(b, "output_tokens", float64(u.Output))
+	}
+	if d.Estimated {
+		b = append(b, `,"estimated":true`...)
 	}
 	return append(b, "}\n"...)
 }

@@ -1,9 +1,7 @@
 package server
 
 import (
-	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -12,22 +10,19 @@ import (
 // learned of its peer.
 func TestOperatorsSeeWhyAWorkerIsLeft(t *testing.T) {
 	sick := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	r := newRig(t, strings.Replace(plain, "health:", "policy: { name: round_robin }\nretry: { attempts: 2, budget: 1 }\nhealth:", 1), sick, fakeEngine())
+	yaml := strings.NewReplacer("health:", "policy: { name: round_robin }\nretry: { attempts: 2, budget: 1 }\nhealth:").Replace(adminYAML(""))
+	r := adminRigOf(newRig(t, yaml, sick, fakeEngine()))
 	for range 12 {
-		if got := r.post("/v1/chat/completions", ask("fake-7b", strings.Repeat("some words that an engine counts ", 20), "")); got.status != http.StatusOK {
+		got := r.post("/v1/chat/completions", ask("fake-7b", strings.Repeat("some words that an engine counts ", 20), ""), "Authorization", "Bearer filed")
+		if got.status != http.StatusOK {
 			t.Fatalf("the status is %d: %s", got.status, got.body)
 		}
 	}
-	rec := httptest.NewRecorder()
-	r.listWorkers(rec)
-	var got struct {
-		Workers []workerState        `json:"workers"`
-		Pools   map[string]poolState `json:"pools"`
+	got := decoded[workersView](t, r.ask("eyes", http.MethodGet, "/admin/workers", ""))
+	if len(got.Workers) != 2 {
+		t.Fatalf("%+v", got)
 	}
-	if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || len(got.Workers) != 2 {
-		t.Fatalf("%v in %s", err, rec.Body)
-	}
-	if w := got.Workers[0]; w.State != "open" || w.Breaker.Cause != "consecutive_failures" || w.Breaker.Until == "" {
+	if w := got.Workers[0]; w.State != "open" || w.Breaker.Cause != "consecutive_failures" || w.Breaker.Until == "" || w.Totals.Requests.Error == 0 {
 		t.Errorf("the sick worker is shown as %+v", w)
 	}
 	if w := got.Workers[1]; w.State != "up" || w.Breaker.State != "closed" || w.Breaker.Requests == 0 || w.Learned.ID != "w1" {

@@ -9,9 +9,8 @@ import (
 // that a failing fleet is not finished off by its own retries. Linkerd and
 // Finagle bound them the same way.
 type retryBudget struct {
-	share float64
-
 	mu     sync.Mutex
+	share  float64
 	tokens float64
 	at     time.Time
 }
@@ -21,8 +20,13 @@ const (
 	retryCap     = 100 // retries that a quiet time may save up: one burst, not an avalanche
 )
 
-func newRetryBudget(share float64) *retryBudget {
-	return &retryBudget{share: share, tokens: retryTrickle}
+func newRetryBudget() *retryBudget { return &retryBudget{tokens: retryTrickle} }
+
+// configure sets the share; what was saved up stays.
+func (b *retryBudget) configure(share float64) {
+	b.mu.Lock()
+	b.share = share
+	b.mu.Unlock()
 }
 
 // request credits one first attempt.

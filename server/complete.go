@@ -19,36 +19,63 @@ func (x *exchange) complete() error {
 	if err := x.authenticate(); err != nil {
 		return err
 	}
+	x.inLedger = true
 	if err := x.read(); err != nil {
 		return err
 	}
 	if err := x.choosePool(); err != nil {
 		return err
 	}
+	if err := x.charge(); err != nil {
+		return err
+	}
+	x.s.metrics.Decided(x.d.Tier, x.d.Rule)
 	x.gather()
 	return x.forward()
 }
 
-// authenticate finds the tenant of the request's key. Every refusal is the
+// authenticate finds who asks by the request's key. Every refusal of a key is the
 // same answer, so that it says nothing about which keys exist.
 func (x *exchange) authenticate() error {
-	key, ok := credential(x.r.Header)
-	if ok {
-		x.tenant, ok = x.snap.directory.Authenticate(key)
+	who := x.s.people.Load()
+	key, given := credential(x.r.Header)
+	err := tenants.ErrUnknownKey
+	if given {
+		x.caller, err = who.directory.Authenticate(key, x.start)
 	}
 	switch {
-	case ok:
+	case err == nil:
+	case errors.Is(err, tenants.ErrDisabled):
+		x.d.Tenant, x.inLedger = x.caller.Tenant, true
+		return errTenantDisabled
 	case x.explanation != nil && x.r.Header.Get("Authorization") == "" && x.r.Header.Get("X-Api-Key") == "":
-		x.tenant = anonymous()
+		x.caller = tenants.Anonymous()
 		x.explanation.Notes = append(x.explanation.Notes, "no key: explained for a tenant who may use everything")
 	case x.snap.file.Auth.Required:
-		x.s.metrics.AuthFailures.Inc()
-		return errBadKey
+		return x.unknownKey(who, key)
 	default:
-		x.tenant = anonymous()
+		x.caller = tenants.Anonymous()
 	}
-	x.d.Tenant = x.tenant.Name
+	x.d.Tenant, x.d.Key = x.caller.Tenant, x.caller.Key
 	return nil
+}
+
+// unknownKey is the answer to a key that nobody has. While the database was never
+// read, a well-formed key may be a good one.
+func (x *exchange) unknownKey(who *people, key string) error {
+	x.caller = nil
+	if x.s.sql != nil && who.readAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) && tenants.WellFormed(key) {
+		return &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: askEvery, Message: "Keys cannot be checked right now. Try again."}
+	}
+	x.s.metrics.AuthFailures.Inc()
+	if key == "" {
+		return errBadKey // nobody guesses by leaving the key out
+	}
+	if tooMany, wait := x.s.guesses.another(x.s.clientIP(x.r), x.start); tooMany {
+		return &openai.Error{Code: openai.CodeRateLimitExceeded, RetryAfter: wait, NoRetry: true,
+			Message: "Too many requests with incorrect API keys came from this address. Send a valid key."}
+	}
+	return errBadKey
 }
 
 // read takes the body in, decodes it and parses what routing needs.
@@ -108,7 +135,7 @@ func (x *exchange) choosePool() error {
 	}
 	x.d.RequestedModel, x.d.Rule, x.d.RuleNote = x.req.Model, v.Rule, v.Note
 	if !x.pool.served[x.dialect] && x.req.Model == "" {
-		if other := x.snap.serving(x.dialect, x.tenant); other != nil {
+		if other := x.snap.serving(x.dialect, x.caller); other != nil {
 			x.pool, x.verdict = other, tiers.Verdict{Target: other.Name, Tier: other.Tier, Model: other.Model, Rule: v.Rule}
 		}
 	}
@@ -117,7 +144,6 @@ func (x *exchange) choosePool() error {
 	if x.d.Model == "" {
 		x.d.Model = x.req.Model
 	}
-	x.s.metrics.Decided(x.d.Tier, x.d.Rule)
 	if !x.pool.served[x.dialect] {
 		return &openai.Error{Code: openai.CodeEndpointNotSupported, Param: "model",
 			Message: "The model " + quoted(x.req.Model) + " is not served on " + x.r.URL.Path + "; it is served on: " + x.pool.servedPaths() + "."}
@@ -130,7 +156,7 @@ func (x *exchange) choosePool() error {
 func (x *exchange) resolve() (tiers.Verdict, error) {
 	q := tiers.Query{
 		Model: x.req.Model, Header: x.r.Header.Get("X-Model-Tier"),
-		Allowed: x.tenant.MayUseTier, AllowedModel: x.tenant.MayUseModel,
+		Allowed: x.caller.MayUseTier, AllowedModel: x.caller.MayUseModel,
 		Fits: x.fits, Available: x.available, Explain: x.explanation != nil,
 	}
 	if !x.snap.catalog.Classifies(q) {
@@ -142,7 +168,7 @@ func (x *exchange) resolve() (tiers.Verdict, error) {
 		return v, err
 	}
 	at, known := x.s.stored.get(x.req.PreviousResponseID)
-	if !known || at.tenant != x.tenant.Name || at.pool == v.Target {
+	if !known || at.tenant != x.caller.Tenant || at.pool == v.Target {
 		return v, nil
 	}
 	// The response is the tenant's own, whatever names it may ask by.
@@ -159,9 +185,6 @@ func (x *exchange) resolve() (tiers.Verdict, error) {
 func (x *exchange) available(target string) bool {
 	return x.snap.byName[target].routing.Up(x.start)
 }
-
-// anonymous is who asks without a known key where none is required.
-func anonymous() *tenants.Tenant { return &tenants.Tenant{Name: "anonymous"} }
 
 // gather collects the facts that the policy decides by, and starts the clocks.
 func (x *exchange) gather() {
@@ -192,10 +215,11 @@ func (x *exchange) passThrough(status int) error {
 	if strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
 		return errWebSocket
 	}
-	x.pool = x.snap.passing(x.r.URL.Path, x.tenant)
+	x.pool = x.snap.passing(x.r.URL.Path, x.caller)
 	if x.pool == nil {
 		return x.unknownURL(status)
 	}
+	x.inLedger = true
 	body, err := x.readBody()
 	if err != nil {
 		return err
@@ -204,6 +228,9 @@ func (x *exchange) passThrough(status int) error {
 	x.workerPath = x.r.URL.EscapedPath()
 	x.class = x.priority()
 	x.d.Class, x.d.Tier, x.d.Policy, x.d.Rule = x.class.String(), x.pool.Name, x.pool.Policy.Name, "path"
+	if err := x.charge(); err != nil {
+		return err
+	}
 	x.gather()
 	return x.forward()
 }
@@ -228,15 +255,16 @@ func (x *exchange) storedAnswer() error {
 	}
 	at, known := x.s.stored.get(x.id)
 	if !known {
-		if x.snap.passing(x.r.URL.Path, x.tenant) != nil {
+		if x.snap.passing(x.r.URL.Path, x.caller) != nil {
 			return x.passThrough(0)
 		}
 		return responseNotFound(x.id)
 	}
 	x.pool = x.snap.byName[at.pool]
-	if at.tenant != x.tenant.Name || x.pool == nil {
+	if at.tenant != x.caller.Tenant || x.pool == nil {
 		return responseNotFound(x.id)
 	}
+	x.inLedger = true
 	body, err := x.readBody()
 	if err != nil {
 		return err
@@ -248,6 +276,9 @@ func (x *exchange) storedAnswer() error {
 	}
 	x.class = x.priority()
 	x.d.Class, x.d.Tier, x.d.Rule = x.class.String(), x.pool.Name, ruleStored
+	if err := x.charge(); err != nil {
+		return err
+	}
 	x.gather()
 	err = x.forwardTo(at.member)
 	if err == nil && x.r.Method == http.MethodDelete && x.answer.status == http.StatusOK {

@@ -27,6 +27,9 @@ var (
 var errBadKey = &openai.Error{Code: openai.CodeInvalidAPIKey,
 	Message: "Incorrect API key provided. Send a valid key as `Authorization: Bearer <key>`."}
 
+var errTenantDisabled = &openai.Error{Code: openai.CodeTenantDisabled,
+	Message: "This tenant is disabled. Ask your operator."}
+
 var errWebSocket = &openai.Error{Code: openai.CodeWebSocketNotSupported,
 	Message: "WebSocket is not served here; send the request as HTTP POST."}
 

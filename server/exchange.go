@@ -14,6 +14,7 @@ import (
 
 	"tierway/openai"
 	"tierway/routing"
+	"tierway/store"
 	"tierway/tenants"
 	"tierway/tiers"
 )
@@ -38,7 +39,7 @@ type exchange struct {
 	prefixed    bool
 	prefixClass tenants.Class
 
-	tenant *tenants.Tenant
+	caller *tenants.Caller
 	class  tenants.Class
 	req    *openai.Request
 	prompt *prompt // nil before it was read
@@ -49,6 +50,11 @@ type exchange struct {
 	facts     routing.Request
 	tried     []*routing.Worker
 	held      *attempt // failed, and what it says of its worker is held back
+	salt      string   // of the engine's prefix cache; "" for the one that all share
+
+	grant     *store.Grant // what charge has reserved; nil for nothing
+	verdictOf tenants.Verdict
+	inLedger  bool // a request that the ledger has a row for
 
 	explanation *Explanation // of a request that is explained and not sent; nil for all others
 
@@ -126,6 +132,7 @@ func (x *exchange) end() {
 	x.answer.stopBeats()
 	x.leaveBody()
 	x.record()
+	x.settle()
 	if x.prompt != nil {
 		x.s.scratch.putPrompt(x.prompt)
 		x.prompt = nil
@@ -200,11 +207,14 @@ func (x *exchange) requestID() string {
 
 // newUUID returns a random UUID of version 4 (RFC 9562). Servers built on
 // Starlette commonly refuse a request whose X-Request-ID is no UUID.
-func newUUID(high, low uint64) string {
+func newUUID(high, low uint64) string { return formatUUID(high, low, 4) }
+
+// formatUUID writes 128 bits as a UUID of a version.
+func formatUUID(high, low uint64, version byte) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], high)
 	binary.BigEndian.PutUint64(b[8:], low)
-	b[6] = b[6]&0x0f | 0x40
+	b[6] = b[6]&0x0f | version<<4
 	b[8] = b[8]&0x3f | 0x80
 	out := make([]byte, 0, 36)
 	for i, c := range b {

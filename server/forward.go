@@ -126,7 +126,7 @@ func (x *exchange) stayWithStored() error {
 	}
 	at, known := x.s.stored.get(id)
 	switch {
-	case known && at.tenant != x.tenant.Name:
+	case known && at.tenant != x.caller.Tenant:
 		return responseNotFound(id)
 	case known && at.pool == x.pool.Name:
 		x.tried = x.pool.routing.Except(at.member)
@@ -189,7 +189,8 @@ type attempt struct {
 	added   []string // fields that were added to the body
 	status  int
 	headAt  time.Time
-	blame   error // of an answer that was relayed: nil, ErrExcluded or the worker's fault
+	ttft    time.Duration // to the first content; 0 without any
+	blame   error         // of an answer that was relayed: nil, ErrExcluded or the worker's fault
 	f       *failure
 	usage   openai.Usage // as the engine reported it
 	settled bool         // the attempt ended without a panic
@@ -222,12 +223,14 @@ func (a *attempt) send(account bool) (*workers.Response, error) {
 	if q := x.r.URL.RawQuery; q != "" {
 		req.Path += "?" + q
 	}
-	edit := openai.Edit{Model: x.verdict.Model, IncludeUsage: account}
+	edit := openai.Edit{Model: x.verdict.Model, IncludeUsage: account, CacheSalt: x.saltFor(a.m)}
 	a.added = nil
 	if x.dialect == openai.Other || len(x.req.Body) == 0 || x.r.Method != http.MethodPost {
 		req.Body = [][]byte{x.req.Body}
 	} else {
-		req.Body, a.added = x.req.Splice(edit), x.req.AddedFields(edit)
+		req.Body = x.req.Splice(edit)
+		edit.CacheSalt = "" // isolation is never given up for an engine that refuses it
+		a.added = x.req.AddedFields(edit)
 	}
 	resp, err := a.m.worker.Send(a.ctx, req)
 	if err == nil {
@@ -305,15 +308,21 @@ func (a *attempt) judge() {
 		a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.wholeText(),
 			PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
 	}
+	how := attemptFailed
 	switch {
 	case blame == nil:
+		how = attemptOK
 		a.m.series.OK.Inc()
 		a.m.excused.Store(0)
 	case errors.Is(blame, routing.ErrExcluded):
+		how = attemptExcluded
 		a.m.series.Excluded.Inc()
 	default:
 		a.m.series.Error.Inc()
 	}
+	now := time.Now()
+	a.m.stats.observe(now, attemptStats{Outcome: how, TTFT: a.ttft, Total: now.Sub(a.started),
+		Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output})
 	if blame != nil {
 		for i := range a.x.d.Attempts { // no worker is asked twice
 			if try := &a.x.d.Attempts[i]; try.Worker == a.m.name {
@@ -352,10 +361,10 @@ func (x *exchange) othersThan(id string) bool {
 
 // firstContent marks the moment at which the worker has answered.
 func (a *attempt) firstContent() {
-	ttft := time.Since(a.started)
+	a.ttft = time.Since(a.started)
 	if a.x.d.TTFTMs == 0 {
 		a.x.d.TTFTMs = ms(time.Since(a.x.start))
-		a.m.series.TTFT.Observe(ttft.Seconds())
+		a.m.series.TTFT.Observe(a.ttft.Seconds())
 	}
 }
 
@@ -366,6 +375,7 @@ func (a *attempt) account(u openai.Usage) {
 		return
 	}
 	a.x.usage, a.usage = u, u
+	a.x.d.Estimated = false
 	a.m.series.Prompt.Add(float64(u.Prompt))
 	a.m.series.Cached.Add(float64(u.Cached))
 	a.m.series.Output.Add(float64(u.Output))

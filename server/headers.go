@@ -118,7 +118,7 @@ func (x *exchange) openHeaders(h *headerSet) {
 // priority is the class that a request asks for: by header, path or the body's
 // service_tier, in this order, and never above what its tenant may have.
 func (x *exchange) priority() tenants.Class {
-	class := x.tenant.Highest
+	class := x.caller.Usual
 	if asked, ok := tenants.ParseClass(strings.ToLower(x.r.Header.Get("X-Request-Priority"))); ok {
 		class = asked
 	} else if x.prefixed {
@@ -131,7 +131,7 @@ func (x *exchange) priority() tenants.Class {
 			class = tenants.Batch
 		}
 	}
-	return x.tenant.Clamp(class)
+	return x.caller.Clamp(class)
 }
 
 // stainlessTimeout is how long the client's SDK waits, in seconds; nothing that

@@ -16,7 +16,7 @@ func live(w http.ResponseWriter) {
 type readiness struct {
 	Ready    bool     `json:"ready"`
 	Draining bool     `json:"draining,omitempty"`
-	Degraded []string `json:"degraded"` // tiers and pools of which somebody is down
+	Degraded []string `json:"degraded"` // tiers and pools of which somebody is down, and stores that are away
 }
 
 // ready answers whether requests should come here: 503 only while draining or
@@ -40,7 +40,13 @@ func (s *Server) ready(w http.ResponseWriter) {
 			r.Degraded = append(r.Degraded, p.Name+": not all workers can be used")
 		}
 	}
-	r.Ready = served && !r.Draining
+	if s.redis != nil && !s.redis.Up() {
+		r.Degraded = append(r.Degraded, "redis: away; limits are enforced by this gateway alone")
+	}
+	if s.sqlAway.Load() {
+		r.Degraded = append(r.Degraded, "database: away; tenants are served from memory, and usage waits")
+	}
+	r.Ready = served && !r.Draining && s.knowsAnybody()
 	status := http.StatusOK
 	if r.Draining {
 		w.Header().Set("Connection", "close")
@@ -49,6 +55,14 @@ func (s *Server) ready(w http.ResponseWriter) {
 		status = http.StatusServiceUnavailable
 	}
 	writeJSON(w, status, r)
+}
+
+// knowsAnybody tells whether there is anybody to serve: with a database that was
+// never read only those whose keys stand in the configuration, or everybody where
+// no key is needed.
+func (s *Server) knowsAnybody() bool {
+	who := s.people.Load()
+	return s.sql == nil || !who.readAt.IsZero() || len(who.ownKeys) > 0 || !s.snapshot.Load().file.Auth.Required
 }
 
 // writeJSON writes a value of the program; what cannot be encoded is a fault of

@@ -39,8 +39,21 @@ func (s *scratch) putPrompt(p *prompt) {
 
 // readPrompt reads the chain of the request's prompt.
 func (x *exchange) readPrompt() {
+	if x.req.CacheSalt != "" || x.caller.IsolateCache {
+		x.salt = openai.CacheSalt(x.caller.Tenant, x.req.CacheSalt)
+	}
 	x.prompt = x.s.scratch.prompts.Get().(*prompt)
-	x.prompt.chain, x.prompt.first = x.req.AppendChain(x.prompt.chain[:0], 0)
+	x.prompt.chain, x.prompt.first = x.req.AppendChain(x.prompt.chain[:0], nameHash(x.salt))
+}
+
+// saltFor is the salt of the prefix cache that a worker is sent: the tenant's own,
+// so that nobody's prompts meet those of another tenant there. It is sent to
+// engines that take one, and where a client has sent one itself.
+func (x *exchange) saltFor(m *member) string {
+	if x.salt == "" || x.req.CacheSalt == "" && !m.engine().TakesCacheSalt() {
+		return ""
+	}
+	return x.salt
 }
 
 // setBlocks gives the chain to the policy, with the model in every hash: one
@@ -94,7 +107,7 @@ func modelHashes(names []string) []uint64 {
 // only when it does.
 func (x *exchange) features() *tiers.Features {
 	p, req := x.prompt, x.req
-	tenant := mixed(maphash.String(x.s.seed, x.tenant.Name)) // spread, or a session named like its tenant would cancel it out
+	tenant := mixed(maphash.String(x.s.seed, x.caller.Tenant)) // spread, or a session named like its tenant would cancel it out
 	f := &p.features
 	*f = tiers.Features{Now: x.start, PromptTokens: x.d.PromptTokens, MaxTokens: req.MaxTokens,
 		Count: x.countTokens, User: x.userText, System: x.systemText}
@@ -224,6 +237,28 @@ func (v *vocabularies) get(name string) *openai.Vocabulary {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.byName[name]
+}
+
+// loadSoon has the snapshot's vocabulary loaded, if it is not.
+func (s *Server) loadSoon() {
+	select {
+	case s.load <- struct{}{}:
+	default:
+	}
+}
+
+// loadVocabularies loads what snapshots count by, until done is closed.
+func (s *Server) loadVocabularies(done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-s.load:
+			if err := s.tokens.load(s.snapshot.Load().vocabulary); err != nil {
+				s.log.Error("prompts near a threshold are estimated only", "cause", err.Error())
+			}
+		}
+	}
 }
 
 // load loads a vocabulary, which takes some 100 ms; "" is none.

@@ -153,6 +153,8 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	a.firstContent()
 	if answer.HasUsage {
 		a.account(answer.Usage)
+	} else {
+		a.x.estimate(wholeEstimate(a.x.dialect, buf.Len()))
 	}
 	x := a.x
 	x.d.Outcome = routing.OK
@@ -232,7 +234,7 @@ func (a *attempt) remember(id string) {
 	if a.x.req.StoreSet && !a.x.req.Store {
 		return
 	}
-	a.x.s.stored.put(storedAnswer{id: id, tenant: a.x.tenant.Name, pool: a.x.pool.Name, member: a.m})
+	a.x.s.stored.put(storedAnswer{id: id, tenant: a.x.caller.Tenant, pool: a.x.pool.Name, member: a.m})
 }
 
 // relayRaw copies an answer that is not looked into, and flushes what has come

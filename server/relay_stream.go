@@ -158,9 +158,7 @@ func (s *stream) proven() bool {
 // finish books a stream that the client has whole.
 func (s *stream) finish(end telemetry.StreamEnd) {
 	s.answered(nil) // a stream may end well without any content
-	if u, ok := s.tracker.Usage(); ok {
-		s.account(u)
-	}
+	s.book()
 	if s.x.dialect == openai.Responses {
 		s.remember(s.tracker.ResponseID())
 	}
@@ -218,14 +216,29 @@ func (s *stream) fault(f *failure) (*failure, bool) {
 	return nil, true
 }
 
+// book accounts for what the engine reported, or else for what has come of the
+// answer. What it reported before the end does not know the rest.
+func (s *stream) book() {
+	u, ok := s.tracker.Usage()
+	whole := s.tracker.Proven() || s.tracker.Finished()
+	switch seen := s.tracker.EstimatedOutput(); {
+	case ok && (whole || u.Output >= seen):
+		s.account(u)
+	case ok:
+		u.Output = seen
+		s.account(u)
+		s.x.d.Estimated = true
+	case s.tracker.Events() > 0:
+		s.x.estimate(seen)
+	}
+}
+
 // cut ends an answer that has content with an error frame and no clean end of
 // its dialect.
 func (s *stream) cut(e *openai.Error, blame error) {
 	s.out = append(s.out, e.Frame(s.x.dialect)...)
 	err := s.flush()
-	if u, ok := s.tracker.Usage(); ok {
-		s.account(u)
-	}
+	s.book()
 	s.ended(telemetry.EndTruncated, routing.Truncated, blame)
 	s.x.d.Code = string(e.Code)
 	if e.Cause != nil {
@@ -256,9 +269,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 
 // clientLeft ends a stream whose client takes nothing any more.
 func (s *stream) clientLeft() *failure {
-	if u, ok := s.tracker.Usage(); ok {
-		s.account(u)
-	}
+	s.book()
 	s.x.answer.abort = true
 	s.ended(telemetry.EndClientGone, routing.ClientGone, excluded("%w", errClientGone))
 	return nil

@@ -61,6 +61,9 @@ func newRig(t *testing.T, yaml string, handlers ...http.Handler) *rig {
 		list = append(list, fmt.Sprintf("{ name: w%d, url: %q }", i, w.URL))
 	}
 	text := fmt.Sprintf(yaml, strings.Join(list, ", "))
+	if !strings.Contains(text, "store:") {
+		text = "store: { sql: \"\" }\n" + text
+	}
 	file, err := config.Parse("test.yaml", []byte(text), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +80,7 @@ func newRig(t *testing.T, yaml string, handlers ...http.Handler) *rig {
 	r.url = front.URL
 	t.Cleanup(func() {
 		front.Close()
-		r.fleet.Close()
+		r.close()
 		if left := r.Inflight(); left != 0 {
 			t.Errorf("%d requests are still in flight", left)
 		}

@@ -20,14 +20,27 @@ import (
 	"tierway/breaker"
 	"tierway/config"
 	"tierway/routing"
+	"tierway/store"
 	"tierway/telemetry"
+	"tierway/tenants"
 	"tierway/tiers"
 	"tierway/workers"
 )
 
-// Options is what a Server is made from. All fields are required but Access.
+// Options is what a Server is made from. All fields are required but Access,
+// Source, Announce and Offline.
 type Options struct {
-	Config  *config.File
+	Config *config.File
+	// Source reads the configuration again, for a reload; nil where there is none
+	// to read.
+	Source func() (*config.File, error)
+	// Announce is given the one-time secret that makes the first admin, where
+	// there is none yet; nil: no secret is made.
+	Announce func(secret string, until time.Time)
+	Path     string // of the configuration's file, for operators; may be empty
+	Version  string // of the program, for operators; may be empty
+	// Offline opens neither database nor Redis: for decisions without serving.
+	Offline bool
 	Log     *slog.Logger
 	Access  io.Writer // gets one JSON line a request; nil for none
 	Metrics *telemetry.Metrics
@@ -42,6 +55,29 @@ type Server struct {
 	metrics *telemetry.Metrics
 	rand    func() uint64
 
+	version  string
+	path     string
+	source   func() (*config.File, error)
+	announce func(secret string, until time.Time)
+
+	sql      *store.SQL    // nil without
+	redis    *store.Redis  // nil without
+	ledger   *store.Ledger // nil without sql
+	limits   *store.Limits
+	local    *tenants.Limiter // what this gateway has admitted
+	people   atomic.Pointer[people]
+	boot     atomic.Pointer[bootstrap]
+	guesses  guesses
+	touches  touches
+	migrated atomic.Bool
+	sqlAway  atomic.Bool
+	known    atomic.Int64  // when the directory was last known to be the database's; Unix nanoseconds, 0: never
+	hurry    chan struct{} // the database is to be read at once
+
+	applying     sync.Mutex // one change of configuration, overrides or directory at a time; guards base
+	base         base
+	ownOverrides atomic.Pointer[[]store.Override] // where there is no database
+
 	fleet    *workers.Fleet
 	snapshot atomic.Pointer[snapshot]
 	budget   *retryBudget
@@ -51,7 +87,8 @@ type Server struct {
 
 	chats  *tiers.Chats
 	tokens *vocabularies
-	seed   maphash.Seed // of hashes that stay in the process
+	load   chan struct{} // a vocabulary may be missing
+	seed   maphash.Seed  // of hashes that stay in the process
 
 	mu       sync.Mutex // guards the maps, which only apply writes
 	members  map[*workers.Worker]*member
@@ -83,7 +120,8 @@ func (l listener) serve() error {
 // New builds the server for a checked configuration. It opens no socket.
 func New(o Options) (*Server, error) {
 	s := &Server{
-		log: o.Log, metrics: o.Metrics, rand: o.Rand,
+		log: o.Log, metrics: o.Metrics, rand: o.Rand, version: o.Version, path: o.Path, source: o.Source, announce: o.Announce,
+		hurry: make(chan struct{}, 1), load: make(chan struct{}, 1), budget: newRetryBudget(),
 		stored:  newStoredAnswers(storedAnswersMax),
 		scratch: newScratch(),
 		chats:   tiers.NewChats(tiers.MaxChats),
@@ -97,14 +135,32 @@ func New(o Options) (*Server, error) {
 	}
 	s.cut, s.cutNow = context.WithCancelCause(context.Background())
 	s.fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: s.observe, Rand: o.Rand})
-	if err := s.apply(o.Config); err != nil {
-		s.fleet.Close()
+	s.metrics.Outside(dialects, outcomes)
+	s.metrics.Limits(limitNames())
+	if err := s.begins(o); err != nil {
+		s.close()
 		return nil, err
 	}
-	s.metrics.Outside(dialects, outcomes)
-	s.budget = newRetryBudget(o.Config.Retry.Budget)
 	s.metrics.ObserveFleet(s.gauges)
+	s.metrics.ObserveStores(s.storeGauges)
 	return s, nil
+}
+
+// begins puts the first configuration in force and opens what it names.
+func (s *Server) begins(o Options) error {
+	s.ownOverrides.Store(&[]store.Override{})
+	s.base = base{file: o.Config, generation: 1, loadedAt: time.Now()}
+	if err := s.openStores(o); err != nil {
+		return err
+	}
+	if err := s.apply(o.Config); err != nil {
+		return err
+	}
+	s.metrics.Reloaded(1, s.base.loadedAt)
+	if err := s.adoptConfig(); err != nil {
+		return err
+	}
+	return s.openDatabase(context.Background())
 }
 
 // Listen opens the addresses of the configuration. Until it has returned,
@@ -187,11 +243,11 @@ func (s *Server) Run(ctx context.Context) error {
 	var owned sync.WaitGroup
 	owned.Go(func() { s.fleet.Run(fleetCtx) })
 	owned.Go(func() { s.pollBreakers(fleetCtx.Done()) })
-	owned.Go(func() {
-		if err := s.tokens.load(s.snapshot.Load().vocabulary); err != nil {
-			s.log.Error("prompts near a threshold are estimated only", "cause", err.Error())
-		}
-	})
+	owned.Go(func() { s.loadVocabularies(fleetCtx.Done()) })
+	owned.Go(func() { s.followDatabase(fleetCtx) })
+	owned.Go(func() { s.followOverrides(fleetCtx.Done()) })
+	storesCtx, stopStores := context.WithCancel(context.Background())
+	s.runStores(storesCtx, &owned)
 	logged := make(chan struct{})
 	if s.access != nil {
 		owned.Go(func() { s.access.run(logged) })
@@ -211,9 +267,10 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.drain()
 	stopFleet()
+	stopStores() // what the last requests have used is written first
 	close(logged)
 	owned.Wait()
-	s.fleet.Close()
+	s.close()
 	return err
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"net/netip"
 	"path"
 	"reflect"
 	"strings"
@@ -21,12 +22,11 @@ import (
 // snapshot is one configuration, built and immutable. A request loads it once
 // and keeps it to its end.
 type snapshot struct {
-	file      *config.File
-	directory *tenants.Directory
-	admins    *tenants.Directory
-	catalog   *tiers.Catalog
-	pools     []*pool // tiers in order, then pools
-	byName    map[string]*pool
+	file    *config.File // with the live overrides
+	proxies []netip.Prefix
+	catalog *tiers.Catalog
+	pools   []*pool // tiers in order, then pools
+	byName  map[string]*pool
 
 	vocabulary string // counts prompts near a threshold; "" when there is no threshold
 	usual      *pool  // the default tier; nil without tiers
@@ -48,6 +48,7 @@ type member struct {
 	name   string
 	series *telemetry.Worker
 	gate   *breaker.Breaker
+	stats  *workerStats
 	// refuses is set when the engine answered 400 to a field that was added
 	// for accounting; nothing is added for it again.
 	refuses atomic.Bool
@@ -74,15 +75,7 @@ func (s *Server) apply(f *config.File) error {
 	if err != nil {
 		return fmt.Errorf("building the model catalogue: %w", err)
 	}
-	directory, err := tenants.NewDirectory(f.Auth.Keys)
-	if err != nil {
-		return fmt.Errorf("reading auth.keys: %w", err)
-	}
-	admins, err := tenants.NewDirectory(adminKeys(f.Admin.Keys))
-	if err != nil {
-		return fmt.Errorf("reading admin.keys: %w", err)
-	}
-	snap := &snapshot{file: f, directory: directory, admins: admins, catalog: catalog, byName: map[string]*pool{}}
+	snap := &snapshot{file: f, proxies: f.TrustedProxies(), catalog: catalog, byName: map[string]*pool{}}
 	resolved := f.ResolvedPools()
 	policies := make([]routing.Policy, len(resolved))
 	for i, p := range resolved {
@@ -100,7 +93,22 @@ func (s *Server) apply(f *config.File) error {
 	snap.usual = snap.byName[snap.catalog.Default()]
 	snap.vocabulary = snap.counts()
 	s.snapshot.Store(snap)
+	s.forgetPoolsLocked(snap)
+	s.budget.configure(f.Retry.Budget)
+	s.loadSoon()
 	return nil
+}
+
+// forgetPoolsLocked drops the pools that are in no configuration any more.
+// Requests on them end as they began.
+func (s *Server) forgetPoolsLocked(snap *snapshot) {
+	for name := range s.pools {
+		if snap.byName[name] == nil {
+			delete(s.pools, name)
+			delete(s.breakers, name)
+			delete(s.policies, name)
+		}
+	}
 }
 
 // counts returns the vocabulary that prompts are counted by: the one nearest to
@@ -161,7 +169,7 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy, limits breaker
 		w := s.fleet.Get(spec.Name)
 		m := s.members[w]
 		if m == nil {
-			m = &member{worker: w, name: spec.Name, series: s.metrics.Worker(c.Name, spec.Name)}
+			m = &member{worker: w, name: spec.Name, stats: &workerStats{}, series: s.metrics.Worker(c.Name, spec.Name)}
 			s.members[w] = m
 		}
 		m.timed.Store(c.Engine == openai.EngineLlamaCpp || m.timed.Load())
@@ -220,6 +228,14 @@ func breakerLevel(st breaker.State) int {
 	return 0
 }
 
+// engine is what the worker runs, as configured or as its answers tell.
+func (m *member) engine() openai.Engine {
+	if e := openai.Engine(m.worker.Spec().Engine); e != openai.EngineAuto && e != "" {
+		return e
+	}
+	return openai.Engine(m.worker.Status().Engine)
+}
+
 // gauges shows every worker to a scrape.
 func (s *Server) gauges() []telemetry.WorkerGauges {
 	var out []telemetry.WorkerGauges
@@ -240,9 +256,9 @@ func (s *Server) gauges() []telemetry.WorkerGauges {
 
 // serving returns the first pool that answers the dialect and that the tenant
 // may use; nil when none does.
-func (snap *snapshot) serving(d openai.Dialect, t *tenants.Tenant) *pool {
+func (snap *snapshot) serving(d openai.Dialect, c *tenants.Caller) *pool {
 	for _, p := range snap.pools {
-		if p.served[d] && t.MayUseTier(p.Name) {
+		if p.served[d] && c.MayUseTier(p.Name) {
 			return p
 		}
 	}
@@ -251,7 +267,7 @@ func (snap *snapshot) serving(d openai.Dialect, t *tenants.Tenant) *pool {
 
 // passing returns the pool whose paths take a request that no route takes, the
 // longest pattern first; nil when none does.
-func (snap *snapshot) passing(urlPath string, t *tenants.Tenant) *pool {
+func (snap *snapshot) passing(urlPath string, c *tenants.Caller) *pool {
 	if path.Clean(urlPath) != urlPath { // dot segments and doubled slashes would reach the engine as another path
 		return nil
 	}
@@ -259,7 +275,7 @@ func (snap *snapshot) passing(urlPath string, t *tenants.Tenant) *pool {
 	longest := -1
 	for _, p := range snap.pools {
 		for _, pattern := range p.Paths {
-			if len(pattern) > longest && matchPath(pattern, urlPath) && t.MayPass(p.Name) {
+			if len(pattern) > longest && matchPath(pattern, urlPath) && c.MayPass(p.Name) {
 				best, longest = p, len(pattern)
 			}
 		}
@@ -274,13 +290,4 @@ func matchPath(pattern, urlPath string) bool {
 		return strings.HasPrefix(urlPath, prefix)
 	}
 	return pattern == urlPath
-}
-
-// adminKeys are the admin plane's keys as a directory takes them.
-func adminKeys(keys []config.AdminKey) []tenants.KeyConfig {
-	out := make([]tenants.KeyConfig, len(keys))
-	for i, k := range keys {
-		out[i] = tenants.KeyConfig{Name: "admin", SHA256: k.SHA256} // names of admins follow other rules
-	}
-	return out
 }

@@ -90,7 +90,8 @@ func TestRetryAfterIsReadInBothForms(t *testing.T) {
 }
 
 func TestTheRetryBudgetIsAShareAndATrickle(t *testing.T) {
-	b := newRetryBudget(0.2)
+	b := newRetryBudget()
+	b.configure(0.2)
 	now := time.Unix(0, 0)
 	takes := func() (n int) {
 		for b.take(now) {

@@ -14,6 +14,7 @@ import (
 
 	"tierway/config"
 	"tierway/engines"
+	"tierway/server"
 	"tierway/tenants"
 )
 
@@ -60,7 +61,7 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	s, err := newServer(file, logger(c.ErrOrStderr(), "warn"), c.ErrOrStderr())
+	s, err := server.New(options(file, logger(c.ErrOrStderr(), "warn"), c.ErrOrStderr()))
 	if err != nil {
 		return err
 	}
@@ -130,6 +131,7 @@ const demoConfig = `
 listen: "{{.Listen}}"
 admin: { listen: "{{.AdminListen}}", keys: [{ name: demo, sha256: {{.AdminKey}} }] }
 auth: { keys: [{ name: demo, sha256: {{.Key}} }] }
+store: { sql: "sqlite://:memory:" }
 drain: { accept_grace: 10ms, timeout: 2s }
 tiers:
 {{- range .Tiers}}

@@ -63,7 +63,9 @@ func (f explainFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s, err := newServer(file, slog.New(slog.DiscardHandler), nil)
+	o := options(file, slog.New(slog.DiscardHandler), nil)
+	o.Offline = true
+	s, err := server.New(o)
 	if err != nil {
 		return err
 	}

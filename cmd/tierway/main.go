@@ -46,7 +46,7 @@ func root(out, messages io.Writer) *cobra.Command {
 	c.SetErr(messages)
 	c.CompletionOptions.HiddenDefaultCmd = true
 	c.SetHelpTemplate(helpTemplate)
-	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), explainCommand(), versionCommand())
+	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), explainCommand(), keysCommand(), migrateCommand(), reloadCommand(), versionCommand())
 	return c
 }
 

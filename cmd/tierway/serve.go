@@ -39,7 +39,7 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(c, file)
+			return f.serve(c, file)
 		},
 	}
 	c.Flags().StringVarP(&f.config, "config", "c", "", "the configuration (default config.yaml unless --model is given)")
@@ -63,15 +63,31 @@ func (f serveFlags) load(c *cobra.Command) (*config.File, error) {
 		}
 		return file, err
 	}
-	path := f.config
-	if path == "" {
-		path = "config.yaml"
-	}
-	file, err := loadConfig(c, path)
+	file, err := loadConfig(c, f.path())
 	if err != nil {
 		return nil, err
 	}
 	return override(c, file, f.listen, f.adminListen)
+}
+
+// path is the configuration's file; empty where flags alone are.
+func (f serveFlags) path() string {
+	switch {
+	case f.model != "":
+		return ""
+	case f.config == "":
+		return "config.yaml"
+	}
+	return f.config
+}
+
+// again reads the configuration for a reload.
+func (f serveFlags) again() (*config.File, error) {
+	file, err := config.Load(f.path(), os.LookupEnv)
+	if err != nil || f.listen == "" && f.adminListen == "" {
+		return file, err
+	}
+	return file.WithListen(f.listen, f.adminListen)
 }
 
 // override replaces the addresses of a configuration and checks that they are
@@ -98,12 +114,19 @@ func override(c *cobra.Command, file *config.File, listen, adminListen string) (
 }
 
 // serve runs a checked configuration until a signal ends it.
-func serve(c *cobra.Command, file *config.File) error {
+func (f serveFlags) serve(c *cobra.Command, file *config.File) error {
 	ctx, stop := signals(c.Context())
 	defer stop()
 	tuneCollector()
 	log := logger(c.ErrOrStderr(), file.Log.Level)
-	s, err := newServer(file, log, c.OutOrStdout())
+	o := options(file, log, c.OutOrStdout())
+	announced := announcer{out: c.ErrOrStderr(), log: log, address: file.Admin.Listen}
+	defer announced.clear()
+	o.Announce = announced.announce
+	if f.path() != "" {
+		o.Source, o.Path = f.again, f.path()
+	}
+	s, err := server.New(o)
 	if err != nil {
 		return err
 	}
@@ -112,6 +135,9 @@ func serve(c *cobra.Command, file *config.File) error {
 	}
 	log.Info("serving", "version", version, "data", s.Addr("data"), "admin", s.Addr("admin"),
 		"tiers", len(file.Tiers), "pools", len(file.Pools), "workers", len(file.Specs()))
+	if f.path() != "" {
+		defer f.follow(ctx, s)()
+	}
 	return s.Run(ctx)
 }
 
@@ -127,13 +153,13 @@ func tuneCollector() {
 	}
 }
 
-// newServer builds the server; its access log goes to access.
-func newServer(file *config.File, log *slog.Logger, access io.Writer) (*server.Server, error) {
-	o := server.Options{Config: file, Log: log, Metrics: telemetry.New(version), Rand: rand.Uint64}
+// options are those of a server whose access log goes to access.
+func options(file *config.File, log *slog.Logger, access io.Writer) server.Options {
+	o := server.Options{Config: file, Log: log, Metrics: telemetry.New(version), Rand: rand.Uint64, Version: version}
 	if file.Log.Access {
 		o.Access = access
 	}
-	return server.New(o)
+	return o
 }
 
 // logger writes the program's own log as JSON lines.

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tierway/config"
+	"tierway/store"
+	"tierway/tenants"
+)
+
+func keysCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "keys",
+		Short: "Make, list, replace and revoke keys",
+		Example: "  tierway keys create -c config.yaml --tenant acme --rpm 60\n" +
+			"  tierway keys list -c config.yaml\n" +
+			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway keys list --api http://127.0.0.1:8081",
+		Long: "Works on the configuration's database (the gateway need not run), or with --api through a gateway.",
+	}
+	return group(c, createKeyCommand(), listKeysCommand(), rotateKeyCommand(), revokeKeyCommand())
+}
+
+// group makes c the name that verbs stand under. Alone it shows its help; a verb
+// that it does not have is an error.
+func group(c *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
+	c.AddCommand(verbs...)
+	c.DisableFlagsInUseLine = true
+	c.SuggestionsMinimumDistance = 2 // a swapped pair and a slip of the finger
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		hint := "`" + c.CommandPath() + " --help` lists them"
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = "did you mean " + near[0] + "?"
+		}
+		return fmt.Errorf("unknown command %q for %s (%s)", plain(args[0]), c.CommandPath(), hint)
+	}
+	return c
+}
+
+// keyStore is where keys are kept: a database, or a gateway that stands before
+// it. Errors name what was asked for and the way out.
+type keyStore interface {
+	// create makes a key of k's tenant with k's name, rights, limits and expiry,
+	// and the tenant where it is not there.
+	create(ctx context.Context, k tenants.Key) (madeKey, error)
+	// list returns the keys of a tenant, or of all for an empty name.
+	list(ctx context.Context, tenant string) ([]tenants.Key, error)
+	// rotate makes a key in the place of the one with that id, which goes on
+	// working for overlap.
+	rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error)
+	// revoke ends a key at once. A key that is revoked already is no error.
+	revoke(ctx context.Context, id, reason string) (tenants.Key, error)
+}
+
+// madeKey is a new key. Nothing but Secret holds the key itself.
+type madeKey struct {
+	tenants.Key
+	Secret    string
+	NewTenant bool         // the tenant was made with it
+	Old       *tenants.Key // that it replaces; nil for none
+	Warnings  []string     // what of its rights and limits does nothing
+}
+
+// keyPlace are the flags that say where keys are kept.
+type keyPlace struct {
+	config, api string
+}
+
+func (p *keyPlace) flags(c *cobra.Command) {
+	c.Flags().StringVarP(&p.config, "config", "c", "config.yaml", "the configuration, whose database holds the keys")
+	c.Flags().StringVar(&p.api, "api", "", "a gateway's admin address instead; its key comes from $"+adminKeyVariable)
+	c.MarkFlagsMutuallyExclusive("config", "api")
+}
+
+// patience bounds one command: a database or a gateway that has not answered
+// by then is not going to.
+const patience = 30 * time.Second
+
+// with calls work with the place that the flags name. file is nil
+// with --api.
+func (p *keyPlace) with(c *cobra.Command, work func(ctx context.Context, s keyStore, file *config.File) error) error {
+	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	defer cancel()
+	if p.api != "" {
+		a, err := newAdminAPI(p.api, os.LookupEnv)
+		if err != nil {
+			return err
+		}
+		return work(ctx, gatewayKeys{a}, nil)
+	}
+	file, err := loadConfig(c, p.config)
+	if err != nil {
+		return err
+	}
+	d, err := newDatabase(c, file, p.config)
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(ctx, d, file), d.close())
+}
+
+// operator is who runs the command, for the audit log.
+func operator() store.Actor {
+	a := store.Actor{Name: "cli", Via: "cli"}
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		a.Name = u.Username
+	}
+	return a
+}
+
+// say writes a message for the reader, beside the data.
+func say(c *cobra.Command, format string, args ...any) {
+	fmt.Fprintln(c.ErrOrStderr(), "tierway: "+fmt.Sprintf(format, args...))
+}
+
+// printJSON writes data for programs.
+func printJSON(w io.Writer, data any) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(data)
+}
+
+// shownKey is a key as --json shows it.
+type shownKey struct {
+	tenants.Key
+	State string `json:"state"` // active, grace, expired or revoked, now
+}
+
+func shown(k tenants.Key) shownKey { return shownKey{Key: k, State: k.State(time.Now())} }
+
+// instant shows a time to a reader at a terminal, in UTC.
+func instant(t time.Time, none string) string {
+	if t.IsZero() {
+		return none
+	}
+	return t.UTC().Format("2006-01-02 15:04Z")
+}
+
+// plain drops from a text what a terminal would act upon.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || 0x7f <= r && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"tierway/tenants"
+)
+
+// adminKeyVariable names the environment variable that holds the admin key: a
+// flag would show it to everybody on the machine.
+const adminKeyVariable = "TIERWAY_ADMIN_KEY"
+
+// adminAPI is a gateway's admin plane.
+type adminAPI struct {
+	base   *url.URL
+	key    string
+	client *http.Client
+}
+
+// newAdminAPI returns the admin plane at an address. env finds the admin key.
+func newAdminAPI(address string, env func(string) (string, bool)) (*adminAPI, error) {
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" {
+		shown := fmt.Sprintf(" %q", address)
+		if strings.Contains(address, "@") { // a password may stand before it
+			shown = ""
+		}
+		return nil, fmt.Errorf("--api%s: write the admin plane's address, such as http://127.0.0.1:8081; the key goes into $%s", shown, adminKeyVariable)
+	}
+	key, _ := env(adminKeyVariable)
+	key = strings.TrimSpace(key)
+	switch {
+	case key == "":
+		return nil, fmt.Errorf("--api %s: the environment variable %s is empty: put an admin key (tw-adm-…) into it", address, adminKeyVariable)
+	case strings.HasPrefix(key, tenants.TenantPrefix) && !tenants.WellFormed(key):
+		return nil, fmt.Errorf("%s: the key is mistyped or cut: its checksum does not fit", adminKeyVariable)
+	case tenants.WellFormed(key) && !strings.HasPrefix(key, tenants.AdminPrefix):
+		return nil, fmt.Errorf("%s: holds another kind of key: an admin key begins with %s", adminKeyVariable, tenants.AdminPrefix)
+	}
+	return &adminAPI{base: base, key: key, client: &http.Client{
+		// The key goes to the address that was named and to no other: not to
+		// where a proxy or a redirect leads.
+		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// maxAnswer bounds an answer in bytes: a page of 200 keys takes about 100 KB.
+const maxAnswer = 16 << 20
+
+// call sends a request with a JSON body, unless body is nil, and reads the answer
+// into out. An answer that is no success is a *refusal.
+func (a *adminAPI) call(ctx context.Context, method, path string, body, out any) error {
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return fmt.Errorf("writing a request: %w", err)
+		}
+	}
+	target := strings.TrimSuffix(a.base.String(), "/") + path
+	r, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("making a request: %w", err)
+	}
+	r.Header.Set("Authorization", "Bearer "+a.key)
+	r.Header.Set("Accept", "application/json")
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	res, err := a.client.Do(r)
+	if err != nil {
+		return fmt.Errorf("asking the gateway: %w", err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("reading the answer of %s %s: %w", method, target, err)
+	}
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		return newRefusal(method, target, res.StatusCode, answer)
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return fmt.Errorf("%s %s answered %d with what is no JSON of ours: is this the admin plane?", method, target, res.StatusCode)
+	}
+	return nil
+}
+
+// refusal is an answer that is no success, as RFC 9457 says why.
+type refusal struct {
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+	Errors []struct {
+		Message  string `json:"message"`
+		Location string `json:"location"`
+	} `json:"errors"`
+
+	request string
+	body    []byte
+}
+
+func newRefusal(method, target string, status int, body []byte) *refusal {
+	var r refusal
+	if json.Unmarshal(body, &r) != nil {
+		r = refusal{} // no problem of ours: the status says all that is known
+	}
+	r.Status, r.request, r.body = status, method+" "+target, body
+	return &r
+}
+
+// Error says what was asked for and how it was refused.
+func (r *refusal) Error() string {
+	text := fmt.Sprintf("%s: %d %s", r.request, r.Status, http.StatusText(r.Status))
+	if r.Detail != "" {
+		text += ": " + plain(r.Detail)
+	}
+	for _, e := range r.Errors {
+		text += "; " + plain(strings.TrimSpace(e.Location+" "+e.Message))
+	}
+	if r.Status == http.StatusUnauthorized {
+		text += " (the key comes from $" + adminKeyVariable + ")"
+	}
+	return text
+}
+
+// refusedWith reports whether err is an answer of that status.
+func refusedWith(err error, status int) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.Status == status
+}
+
+// gatewayKeys are the keys that a gateway's admin API shows.
+type gatewayKeys struct{ api *adminAPI }
+
+// keyOrder asks for a new key.
+type keyOrder struct {
+	Name      string         `json:"name,omitempty"`
+	Tiers     []string       `json:"tiers,omitempty"`
+	Models    []string       `json:"models,omitempty"`
+	Priority  tenants.Class  `json:"priority"`
+	Default   tenants.Class  `json:"default_priority"`
+	Limits    tenants.Limits `json:"limits"`
+	ExpiresAt time.Time      `json:"expires_at,omitzero"`
+}
+
+// keyAnswer is a key as the admin API answers with it.
+type keyAnswer struct {
+	Key      tenants.Key  `json:"key"`
+	Secret   string       `json:"secret"`
+	Replaced *tenants.Key `json:"replaced"`
+	Warnings []string     `json:"warnings"`
+}
+
+func (a keyAnswer) made(newTenant bool) madeKey {
+	return madeKey{Key: a.Key, Secret: a.Secret, NewTenant: newTenant, Old: a.Replaced, Warnings: a.Warnings}
+}
+
+// create makes a key, and the tenant where there is none of that name.
+func (g gatewayKeys) create(ctx context.Context, k tenants.Key) (madeKey, error) {
+	path := "/admin/tenants/" + url.PathEscape(k.Tenant) + "/keys"
+	order := keyOrder{Name: k.Name, Tiers: k.Tiers, Models: k.Models, Priority: k.Priority, Default: k.Default, Limits: k.Limits, ExpiresAt: k.ExpiresAt}
+	var answer keyAnswer
+	err := g.api.call(ctx, http.MethodPost, path, order, &answer)
+	if !refusedWith(err, http.StatusNotFound) {
+		return answer.made(false), err
+	}
+	var ignored json.RawMessage
+	err = g.api.call(ctx, http.MethodPost, "/admin/tenants", map[string]string{"name": k.Tenant}, &ignored)
+	if err != nil && !refusedWith(err, http.StatusConflict) { // somebody else was quicker
+		return madeKey{}, err
+	}
+	isNew := err == nil
+	err = g.api.call(ctx, http.MethodPost, path, order, &answer)
+	return answer.made(isNew), err
+}
+
+// list returns a tenant's keys, or everybody's.
+func (g gatewayKeys) list(ctx context.Context, tenant string) ([]tenants.Key, error) {
+	names := []string{tenant}
+	if tenant == "" {
+		all, err := pages[tenants.Tenant](ctx, g.api, "/admin/tenants")
+		if err != nil {
+			return nil, err
+		}
+		names = names[:0]
+		for _, t := range all {
+			names = append(names, t.Name)
+		}
+	}
+	var keys []tenants.Key
+	for _, name := range names {
+		some, err := pages[tenants.Key](ctx, g.api, "/admin/tenants/"+url.PathEscape(name)+"/keys")
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, some...)
+	}
+	return keys, nil
+}
+
+// pages reads a list to its end.
+func pages[T any](ctx context.Context, a *adminAPI, path string) ([]T, error) {
+	var all []T
+	for cursor := ""; ; {
+		var page struct {
+			Items []T     `json:"items"`
+			Next  *string `json:"next_cursor"`
+		}
+		query := url.Values{"limit": {"200"}} // the most that a page has
+		if cursor != "" {
+			query.Set("cursor", cursor)
+		}
+		if err := a.call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if page.Next == nil || *page.Next == cursor {
+			return all, nil
+		}
+		cursor = *page.Next
+	}
+}
+
+// rotate replaces a key.
+func (g gatewayKeys) rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error) {
+	var answer keyAnswer
+	err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/rotate", map[string]int64{"grace_s": seconds(overlap)}, &answer)
+	return answer.made(false), err
+}
+
+// seconds rounds up: a key that is to work on for half a second works on for one.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// revoke ends a key.
+func (g gatewayKeys) revoke(ctx context.Context, id, reason string) (tenants.Key, error) {
+	var answer keyAnswer
+	err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/revoke", map[string]string{"reason": reason}, &answer)
+	return answer.Key, err
+}

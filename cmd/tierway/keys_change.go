@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tierway/config"
+)
+
+// How long a replaced key goes on working. A day is enough to roll a secret out,
+// and short enough not to be forgotten; after a week it is. The admin API has the
+// same bound.
+const (
+	usualOverlap = 24 * time.Hour
+	maxOverlap   = 7 * 24 * time.Hour
+)
+
+// maxReason bounds why a key is revoked, in bytes, as the admin API does.
+const maxReason = 200
+
+func rotateKeyCommand() *cobra.Command {
+	var place keyPlace
+	var overlap time.Duration
+	var quiet, asJSON bool
+	c := &cobra.Command{
+		Use:   "rotate ID",
+		Short: "Make a key in another's place; both work for a while",
+		Example: "  tierway keys rotate -c config.yaml 4fJq0aTn2KwZ\n" +
+			"  KEY=$(tierway keys rotate -c config.yaml 4fJq0aTn2KwZ --overlap 1h --quiet)",
+		Long: "The new key has the old one's tenant, name, rights and limits, and is shown once.",
+		Args: oneID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if overlap < 0 || overlap > maxOverlap {
+				return fmt.Errorf("--overlap %v: write how long the old key goes on working, from 0s (it ends now) to %v", overlap, maxOverlap)
+			}
+			return place.with(c, func(ctx context.Context, s keyStore, _ *config.File) error {
+				made, err := s.rotate(ctx, args[0], overlap)
+				if err != nil {
+					return err
+				}
+				return printRotated(c.OutOrStdout(), made, quiet, asJSON)
+			})
+		},
+	}
+	place.flags(c)
+	c.Flags().DurationVar(&overlap, "overlap", usualOverlap, "how long the old key goes on working")
+	c.Flags().BoolVar(&quiet, "quiet", false, "write the new key alone")
+	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	c.MarkFlagsMutuallyExclusive("quiet", "json")
+	return c
+}
+
+// printRotated writes the new key, once, and until when the old one works.
+func printRotated(w io.Writer, made madeKey, quiet, asJSON bool) error {
+	if quiet || asJSON {
+		return printMade(w, made, quiet)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "key\t%s\n", made.Secret)
+	fmt.Fprintf(t, "id\t%s\n", made.ID)
+	fmt.Fprintf(t, "tenant\t%s\n", made.Tenant)
+	fmt.Fprintf(t, "expires\t%s\n", instant(made.ExpiresAt, "never"))
+	if made.Old != nil {
+		fmt.Fprintf(t, "replaces\t%s, which works until %s\n", made.Old.ID, instant(made.Old.ExpiresAt, "it is revoked"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "\nThe key is not shown again.")
+	return err
+}
+
+func revokeKeyCommand() *cobra.Command {
+	var place keyPlace
+	var reason string
+	var yes, asJSON bool
+	c := &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "End a key at once",
+		Example: "  tierway keys revoke -c config.yaml 4fJq0aTn2KwZ --reason 'left in a log' --yes",
+		Long:    "Requests under way finish. Asks first at a terminal; elsewhere --yes is needed.",
+		Args:    oneID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(reason) > maxReason || plain(reason) != reason {
+				return fmt.Errorf("--reason %q: write at most %d printable characters", plain(reason), maxReason)
+			}
+			if err := confirm(c, yes, "Revoke the key "+plain(args[0])+"? Whoever uses it is refused from now on."); err != nil {
+				return err
+			}
+			return place.with(c, func(ctx context.Context, s keyStore, _ *config.File) error {
+				k, err := s.revoke(ctx, args[0], reason)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(c.OutOrStdout(), map[string]any{"key": shown(k)})
+				}
+				_, err = fmt.Fprintf(c.OutOrStdout(), "%s of %s is revoked since %s\n", k.ID, k.Tenant, instant(k.RevokedAt, "now"))
+				return err
+			})
+		},
+	}
+	place.flags(c)
+	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return c
+}
+
+// oneID wants a key's id as the only argument, and notices a key in its place
+// without repeating it.
+func oneID(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) != 1:
+		return fmt.Errorf("write the id of one key; `tierway keys list` shows them")
+	case strings.HasPrefix(args[0], "tw-"):
+		return errors.New("that is a key; write its id, which `tierway keys list` shows beside the key's first and last characters")
+	case args[0] == "" || strings.ContainsAny(args[0], "/?#% ") || plain(args[0]) != args[0]:
+		return fmt.Errorf("%q is no key's id; `tierway keys list` shows them", args[0])
+	}
+	return nil
+}
+
+// confirm asks before what cannot be taken back. Where nobody can be asked, yes
+// must have been said.
+func confirm(c *cobra.Command, yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !terminal(c.InOrStdin()) {
+		return errors.New("standard input is no terminal, so that nobody can be asked; add --yes")
+	}
+	return ask(c.InOrStdin(), c.ErrOrStderr(), question)
+}
+
+// ask puts a question; any answer but yes ends the command with status 1.
+func ask(in io.Reader, out io.Writer, question string) error {
+	fmt.Fprint(out, question+" [y/N] ")
+	answer, _ := bufio.NewReader(in).ReadString('\n') // no answer is no
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	fmt.Fprintln(out, "tierway: nothing was changed")
+	return exit(1)
+}
+
+// terminal reports whether somebody may answer: a character device, such as a
+// terminal, that is not the null device.
+func terminal(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	is, err := f.Stat()
+	if err != nil || is.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(is, null)
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tierway/config"
+	"tierway/tenants"
+)
+
+// createFlags are the flags of keys create.
+type createFlags struct {
+	place                   keyPlace
+	tenant, name            string
+	limits                  tenants.Limits
+	tiers, models           []string
+	priority, expires       string
+	admin                   bool
+	role                    string
+	quiet, json             bool
+	tiersGiven, modelsGiven bool
+}
+
+func createKeyCommand() *cobra.Command {
+	var f createFlags
+	c := &cobra.Command{
+		Use:   "create",
+		Short: "Make a key of a tenant, and the tenant where it is new",
+		Example: "  tierway keys create -c config.yaml --tenant acme --name ci --rpm 60 --tiers small,medium --expires 720h\n" +
+			"  KEY=$(tierway keys create -c config.yaml --tenant acme --quiet)\n" +
+			"  tierway keys create -c config.yaml --admin --name jane",
+		Long: "The key is shown once. Limits and rights count within those of its tenant.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			f.tiersGiven, f.modelsGiven = c.Flags().Changed("tiers"), c.Flags().Changed("models")
+			if f.admin {
+				if err := onlyForTenants(c); err != nil {
+					return err
+				}
+				return f.createAdmin(c)
+			}
+			return f.create(c)
+		},
+	}
+	f.place.flags(c)
+	c.Flags().StringVar(&f.tenant, "tenant", "", "whose key it is: 1 to 63 of a-z, 0-9 and -")
+	c.Flags().StringVar(&f.name, "name", "", "what it is for, to tell keys apart")
+	c.Flags().Var(count{&f.limits.RPM, maxRequests}, "rpm", "requests a minute")
+	c.Flags().Var(count{&f.limits.RPS, maxRequests}, "rps", "requests a second")
+	c.Flags().Var(count{&f.limits.Burst, maxRequests}, "burst", "requests at once (default a sixth of --rpm, or --rps)")
+	c.Flags().Var(count{&f.limits.TPM, maxTokens}, "tpm", "tokens a minute, of prompts and answers")
+	c.Flags().Var(count{&f.limits.Concurrent, maxRequests}, "concurrent", "requests under way")
+	c.Flags().StringSliceVar(&f.tiers, "tiers", nil, "the tiers and pools that it may use (default all)")
+	c.Flags().StringSliceVar(&f.models, "models", nil, "globs of the models that it may ask by (default all)")
+	c.Flags().StringVar(&f.priority, "priority", "", "the most urgent class that it may ask for: "+strings.Join(tenants.Classes(), ", "))
+	c.Flags().StringVar(&f.expires, "expires", "", "when it ends: 720h, 2027-01-31 (0:00 UTC) or an RFC 3339 time (default never)")
+	c.Flags().BoolVar(&f.admin, "admin", false, "make a key of the admin plane, for the person of --name")
+	c.Flags().StringVar(&f.role, "role", "", "of --admin: admin, or viewer, who changes nothing (default admin)")
+	c.Flags().BoolVar(&f.quiet, "quiet", false, "write the key alone")
+	c.Flags().BoolVar(&f.json, "json", false, "write JSON")
+	c.MarkFlagsMutuallyExclusive("quiet", "json")
+	return c
+}
+
+// onlyForTenants refuses flags that mean nothing for an admin key.
+func onlyForTenants(c *cobra.Command) error {
+	if c.Flags().Changed("api") {
+		return errors.New("--admin works on the database, for whoever has no admin key yet: leave --api out")
+	}
+	for _, name := range []string{"tenant", "rpm", "rps", "burst", "tpm", "concurrent", "tiers", "models", "priority"} {
+		if flag := c.Flags().Lookup(name); flag.Changed {
+			return fmt.Errorf("--%s %s: is for keys of tenants; leave it out, or leave out --admin", name, flag.Value)
+		}
+	}
+	return nil
+}
+
+// create makes a tenant's key.
+func (f *createFlags) create(c *cobra.Command) error {
+	k, err := f.key(time.Now())
+	if err != nil {
+		return err
+	}
+	return f.place.with(c, func(ctx context.Context, s keyStore, file *config.File) error {
+		if file != nil {
+			if err := checkRights(file, k.Rights); err != nil {
+				return err
+			}
+		}
+		made, err := s.create(ctx, k)
+		if err != nil {
+			return err
+		}
+		if made.NewTenant {
+			say(c, "made the tenant %s, who may use everything without limits", made.Tenant)
+		}
+		for _, w := range made.Warnings {
+			say(c, "warning: %s", plain(w))
+		}
+		return f.print(c.OutOrStdout(), made, file)
+	})
+}
+
+// print writes the new key, once.
+func (f *createFlags) print(w io.Writer, made madeKey, file *config.File) error {
+	if f.quiet || f.json {
+		return printMade(w, made, f.quiet)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "key\t%s\n", made.Secret)
+	fmt.Fprintf(t, "id\t%s\n", made.ID)
+	fmt.Fprintf(t, "tenant\t%s\n", made.Tenant)
+	if made.Limits.Any() {
+		fmt.Fprintf(t, "limits\t%s\n", limitsText(made.Limits))
+	}
+	fmt.Fprintf(t, "expires\t%s\n", instant(made.ExpiresAt, "never"))
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nThe key is not shown again. A first request, with it in TIERWAY_KEY:\n\n%s\n", firstRequest(file, made.Key))
+	return err
+}
+
+// printMade writes a new key for scripts: alone, or as JSON.
+func printMade(w io.Writer, made madeKey, quiet bool) error {
+	if quiet {
+		_, err := fmt.Fprintln(w, made.Secret)
+		return err
+	}
+	out := struct {
+		Tenant   string    `json:"tenant"`
+		Key      shownKey  `json:"key"`
+		Secret   string    `json:"secret"`
+		Replaced *shownKey `json:"replaced,omitempty"`
+	}{Tenant: made.Tenant, Key: shown(made.Key), Secret: made.Secret}
+	if made.Old != nil {
+		old := shown(*made.Old)
+		out.Replaced = &old
+	}
+	return printJSON(w, out)
+}
+
+// firstRequest is a curl that works with the key k. It asks for an answer where
+// the configuration lets it, else for the models that the key may use.
+func firstRequest(file *config.File, k tenants.Key) string {
+	const credential = ` -H "Authorization: Bearer $TIERWAY_KEY"`
+	if file == nil {
+		return `curl -s "$TIERWAY_URL/v1/models"` + credential + "\n\n(TIERWAY_URL is the gateway's address, such as http://127.0.0.1:8080.)"
+	}
+	base := reachable(file.Listen, file.TLS)
+	if len(file.Tiers) == 0 || k.Models != nil || k.Tiers != nil {
+		return "curl -s " + base + "/v1/models" + credential
+	}
+	return "curl -s " + base + "/v1/chat/completions" + credential +
+		` -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'`
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tierway/config"
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// database is the keys of a configuration's database, with its gateways told of
+// changes over Redis where there is one.
+type database struct {
+	sql    *store.SQL // nil until open
+	file   *config.File
+	path   string // of the configuration, for messages
+	actor  store.Actor
+	notify func(format string, args ...any) // a message beside the data
+}
+
+// newDatabase returns the database of a configuration, not yet opened. The caller
+// closes it.
+func newDatabase(c *cobra.Command, file *config.File, path string) (*database, error) {
+	switch file.Store.SQL {
+	case "":
+		return nil, fmt.Errorf("%s has no database: set store.sql, such as sqlite://tierway.db, or give digests of keys under auth.keys", path)
+	case sqliteScheme + inMemory:
+		return nil, fmt.Errorf("the database of %s is in the gateway's memory: go through the gateway with --api, or set store.sql to a file, such as sqlite://tierway.db", path)
+	}
+	return &database{file: file, path: path, actor: operator(), notify: func(format string, args ...any) { say(c, format, args...) }}, nil
+}
+
+// How store.sql names SQLite databases.
+const (
+	sqliteScheme = "sqlite://"
+	inMemory     = ":memory:"
+)
+
+// open opens the database. A SQLite file that is not there is made only where
+// fill is set; else an empty database stands for it.
+func (d *database) open(fill bool) (err error) {
+	address := d.file.Store.SQL
+	if name, isFile := strings.CutPrefix(address, sqliteScheme); isFile && !fill {
+		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			address = sqliteScheme + inMemory
+		}
+	}
+	if d.sql, err = store.OpenSQL(store.SQLConfig{URL: address, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		return fmt.Errorf("store.sql of %s: %w", d.path, err)
+	}
+	return nil
+}
+
+func (d *database) close() error {
+	if d.sql == nil {
+		return nil
+	}
+	return d.sql.Close()
+}
+
+// name says which database it is, without what its URL may hold of secrets.
+func (d *database) name() string {
+	file, isFile := strings.CutPrefix(d.file.Store.SQL, sqliteScheme)
+	if !isFile {
+		return "the PostgreSQL database of " + d.path
+	}
+	if whole, err := filepath.Abs(file); err == nil {
+		file = whole
+	}
+	return "the database " + file
+}
+
+// ready opens the database and checks that the schema is this program's. An empty
+// database gets it where fill is set; else empty says that there is none.
+func (d *database) ready(ctx context.Context, fill bool) (empty bool, err error) {
+	if err := d.open(fill); err != nil {
+		return false, err
+	}
+	applied, latest, err := d.sql.Schema(ctx)
+	switch {
+	case err != nil:
+		return false, d.explain(err)
+	case applied == latest:
+		return false, nil
+	case applied > latest:
+		return false, d.newer(applied, latest)
+	case applied > 0:
+		return false, fmt.Errorf("%s has schema %d and this program needs %d: run `tierway migrate up -c %s`", d.name(), applied, latest, d.path)
+	case !fill:
+		return true, nil
+	}
+	m, err := d.sql.Migrate(ctx)
+	if err != nil {
+		return false, d.explain(err)
+	}
+	if m.From == 0 {
+		d.notify("%s was empty and has schema %d now", d.name(), m.To)
+	}
+	return false, nil
+}
+
+// newer says that a later release made the schema, and the way out.
+func (d *database) newer(applied, latest int64) error {
+	return fmt.Errorf("%s: %w: its schema is %d and this program knows up to %d: run the release that made it, or a later one", d.name(), store.ErrNewer, applied, latest)
+}
+
+// explain adds what a reader needs to what the store says.
+func (d *database) explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case store.Unreachable(err), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s does not answer: %w", d.name(), err)
+	}
+	return fmt.Errorf("%s: %w", d.name(), err)
+}
+
+// tell lets gateways see a change at once. Without Redis, or with Redis away,
+// they see it when they look at the database.
+func (d *database) tell(ctx context.Context) {
+	if d.file.Store.Redis == "" {
+		return
+	}
+	// Redis that is away costs a command no more than this.
+	const redisPatience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, redisPatience)
+	defer cancel()
+	id, err := tenants.NewID(rand.Reader)
+	if err == nil {
+		err = d.publish(ctx, id)
+	}
+	if err != nil {
+		d.notify("warning: no gateway could be told over Redis (%v); they see the change within 30 s", err)
+	}
+}
+
+func (d *database) publish(ctx context.Context, id string) error {
+	r, err := store.OpenRedis(store.RedisConfig{URL: d.file.Store.Redis, Gateway: id, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Publish(ctx, "directory"), r.Close())
+}
+
+// create makes a key.
+func (d *database) create(ctx context.Context, k tenants.Key) (madeKey, error) {
+	if _, err := d.ready(ctx, true); err != nil {
+		return madeKey{}, err
+	}
+	secret, minted, err := tenants.Mint(rand.Reader, k.Tenant)
+	if err != nil {
+		return madeKey{}, err
+	}
+	k.ID, k.Hint, k.Digest, k.CreatedBy = minted.ID, minted.Hint, minted.Digest, d.actor.Name
+	made := madeKey{Secret: secret}
+	made.Key, err = d.sql.CreateKey(ctx, d.actor, k)
+	if errors.Is(err, store.ErrNotFound) {
+		_, err = d.sql.CreateTenant(ctx, d.actor, tenants.Tenant{Name: k.Tenant})
+		made.NewTenant = err == nil
+		if err == nil || errors.Is(err, store.ErrExists) { // somebody else was quicker
+			made.Key, err = d.sql.CreateKey(ctx, d.actor, k)
+		}
+	}
+	if err != nil {
+		return madeKey{}, d.explain(err)
+	}
+	if d.inFile(k.Tenant) {
+		d.notify("%s stands in %s too: its settings there count for this key", k.Tenant, d.path)
+		made.NewTenant = false
+	}
+	d.tell(ctx)
+	return made, nil
+}
+
+// inFile reports whether the configuration has a tenant of that name, whose
+// settings there win over those in the database.
+func (d *database) inFile(tenant string) bool {
+	return slices.ContainsFunc(d.file.Auth.Keys, func(k tenants.KeyConfig) bool { return k.Name == tenant })
+}
+
+// list returns the database's keys and the configuration's.
+func (d *database) list(ctx context.Context, tenant string) ([]tenants.Key, error) {
+	empty, err := d.ready(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	_, keys, err := tenants.FromConfig(d.file.Auth.Keys)
+	if err != nil {
+		return nil, fmt.Errorf("reading auth.keys of %s: %w", d.path, err)
+	}
+	if !empty {
+		all, err := d.sql.Contents(ctx)
+		if err != nil {
+			return nil, d.explain(err)
+		}
+		keys = append(keys, all.Keys...)
+	}
+	return slices.DeleteFunc(keys, func(k tenants.Key) bool { return tenant != "" && k.Tenant != tenant }), nil
+}
+
+// rotate replaces a key.
+func (d *database) rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error) {
+	if err := d.has(ctx, id); err != nil {
+		return madeKey{}, err
+	}
+	secret, next, err := tenants.Mint(rand.Reader, "") // the tenant is the old key's
+	if err != nil {
+		return madeKey{}, err
+	}
+	next.CreatedBy = d.actor.Name
+	old, made, err := d.sql.RotateKey(ctx, d.actor, id, next, overlap, time.Now())
+	if err != nil {
+		return madeKey{}, d.explainKey(id, err)
+	}
+	d.tell(ctx)
+	return madeKey{Key: made, Secret: secret, Old: &old}, nil
+}
+
+// revoke ends a key.
+func (d *database) revoke(ctx context.Context, id, reason string) (tenants.Key, error) {
+	if err := d.has(ctx, id); err != nil {
+		return tenants.Key{}, err
+	}
+	k, err := d.sql.RevokeKey(ctx, d.actor, id, reason, time.Now())
+	if err != nil {
+		return tenants.Key{}, d.explainKey(id, err)
+	}
+	d.tell(ctx)
+	return k, nil
+}
+
+// has checks that the database may have a key of that id.
+func (d *database) has(ctx context.Context, id string) error {
+	if strings.HasPrefix(id, "config-") {
+		return fmt.Errorf("the key %s stands in %s: change it under auth.keys there", id, d.path)
+	}
+	empty, err := d.ready(ctx, false)
+	if err == nil && empty {
+		err = d.explainKey(id, store.ErrNotFound)
+	}
+	return err
+}
+
+func (d *database) explainKey(id string, err error) error {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return fmt.Errorf("%s has no key %s; `tierway keys list -c %s` shows them", d.name(), id, d.path)
+	case errors.Is(err, store.ErrConflict):
+		return fmt.Errorf("the key %s is revoked, expired or replaced already; make another with `tierway keys create`", id)
+	}
+	return d.explain(err)
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"tierway/store"
+)
+
+// AU-07: a change is told over Redis, so that gateways hear of it at once; what
+// they do then is the server's.
+func TestEveryChangeIsToldOverRedis(t *testing.T) {
+	m := miniredis.RunT(t)
+	h := newHouse(t, fmt.Sprintf(`, redis: "redis://%s"`, m.Addr()))
+	gateway, err := store.OpenRedis(store.RedisConfig{URL: "redis://" + m.Addr(), Gateway: "g1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var heard atomic.Int32
+	gateway.OnChange("directory", func() { heard.Add(1) })
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { gateway.Run(ctx) })
+	defer func() {
+		cancel()
+		wg.Wait()
+		if err := gateway.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	until(t, "the gateway listens", func() bool { return len(m.PubSubChannels("*")) > 0 })
+	settle(t, &heard)
+	for _, args := range [][]string{
+		{"keys", "create", "--tenant", "acme"},
+		{"keys", "create", "--tenant", "acme"},
+		{"keys", "rotate", "ID"},
+		{"keys", "revoke", "ID", "--yes"},
+		{"keys", "create", "--admin", "--name", "jane"},
+	} {
+		for i, arg := range args {
+			if arg == "ID" {
+				args[i] = h.contents(t).Keys[0].ID
+			}
+		}
+		before := heard.Load()
+		s := must(t, append(args, "-c", h.config)...)
+		if strings.Contains(s.messages, "over Redis") {
+			t.Errorf("%v: %s", args, s.messages)
+		}
+		until(t, strings.Join(args, " ")+" is heard", func() bool { return heard.Load() > before })
+		settle(t, &heard)
+	}
+}
+
+// Redis that is away is a warning and no error: the change is made.
+func TestRedisThatIsAwayIsAWarning(t *testing.T) {
+	h := newHouse(t, `, redis: "redis://:hunter2@127.0.0.1:1"`)
+	s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--quiet")
+	if strings.Count(s.messages, "tierway: warning: no gateway could be told over Redis") != 1 || !strings.Contains(s.messages, "within 30 s") {
+		t.Errorf("it says %s", s.messages)
+	}
+	if strings.Contains(s.messages, "hunter2") || strings.Contains(s.messages, s.out[:20]) {
+		t.Errorf("a secret is in %s", s.messages)
+	}
+	if !h.accepted(t, strings.TrimSpace(s.out), time.Now()) {
+		t.Error("the key was not made")
+	}
+}
+
+// A database that is away is told, without its password, and nothing is
+// printed that looks like a key.
+func TestADatabaseThatIsAwayIsToldWithoutItsPassword(t *testing.T) {
+	h := newHouse(t, "")
+	text, err := os.ReadFile(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, h.config, strings.Replace(string(text), "sqlite://"+h.database, "postgres://me:hunter2@127.0.0.1:1/tierway", 1))
+	for _, args := range [][]string{{"keys", "create", "--tenant", "acme"}, {"keys", "list"}, {"keys", "revoke", "x", "--yes"}, {"migrate", "up"}, {"migrate", "status"}} {
+		s := tierway(t, append(args, "-c", h.config)...)
+		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "the PostgreSQL database of "+h.config+" does not answer") || strings.Contains(s.messages, "hunter2") {
+			t.Errorf("%v: status %d, %q, %s", args, s.status, s.out, s.messages)
+		}
+	}
+}
+
+// A key that was made in a database of this process's memory would work nowhere.
+func TestADatabaseInMemoryIsRefused(t *testing.T) {
+	h := newHouse(t, "")
+	text, err := os.ReadFile(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, h.config, strings.Replace(string(text), h.database, ":memory:", 1))
+	if s := tierway(t, "keys", "create", "-c", h.config, "--tenant", "acme"); s.status != 2 || !strings.Contains(s.messages, "--api") || s.out != "" {
+		t.Errorf("status %d, %s%s", s.status, s.out, s.messages)
+	}
+}
+
+// What only asks makes no file, so that a wrong folder is noticed.
+func TestWhatOnlyAsksMakesNoDatabase(t *testing.T) {
+	h := newHouse(t, "")
+	for _, args := range [][]string{{"keys", "list"}, {"keys", "rotate", "x"}, {"keys", "revoke", "x", "--yes"}, {"migrate", "status"}} {
+		tierway(t, append(args, "-c", h.config)...)
+		if files, _ := filepath.Glob(filepath.Join(h.dir, "*.db*")); len(files) > 0 {
+			t.Errorf("%v made %v", args, files)
+		}
+	}
+	if s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme"); !strings.Contains(s.messages, h.database+" was empty and has schema ") {
+		t.Errorf("the new database is not told: %s", s.messages)
+	}
+}
+
+// until waits for a condition, for ten seconds at most.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(10 * time.Second)
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// settle waits until a count has stayed the same for a moment.
+func settle(t *testing.T, n *atomic.Int32) {
+	t.Helper()
+	last, since := n.Load(), time.Now()
+	until(t, "the count settles", func() bool {
+		if now := n.Load(); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 50*time.Millisecond
+	})
+}

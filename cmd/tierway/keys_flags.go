@@ -1,0 +1,227 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tierway/config"
+	"tierway/tenants"
+	"tierway/tiers"
+)
+
+// The most that a limit may be, as in config.yaml: beyond it nobody tells it
+// from none.
+const (
+	maxRequests = 1_000_000_000
+	maxTokens   = 1_000_000_000_000_000
+)
+
+// count is the value of a flag that limits something, from 1 to max. No limit is
+// said by leaving the flag out.
+type count struct {
+	n   *int64
+	max int64
+}
+
+// Set reads the flag's value.
+func (c count) Set(text string) error {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n > c.max {
+		return fmt.Errorf("write a whole number from 1 to %d, or leave the flag out for no limit", c.max)
+	}
+	*c.n = n
+	return nil
+}
+
+// String returns the value; empty where there is none.
+func (c count) String() string {
+	if c.n == nil || *c.n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(*c.n, 10)
+}
+
+// Type names the value in help texts.
+func (c count) Type() string { return "N" }
+
+// key returns what the flags ask for.
+func (f *createFlags) key(now time.Time) (tenants.Key, error) {
+	k := tenants.Key{Tenant: f.tenant, Name: f.name, Limits: f.limits}
+	switch {
+	case f.tenant == "":
+		return k, errors.New("--tenant is missing: name whose key it is, such as --tenant acme")
+	case !tenants.Slug(f.tenant):
+		return k, fmt.Errorf("--tenant %q: write 1 to 63 of a-z, 0-9 and -, such as %s", f.tenant, slugOf(f.tenant))
+	case f.role != "":
+		return k, fmt.Errorf("--role %q: only keys of the admin plane have a role; add --admin, or leave it out", f.role)
+	}
+	if err := checkName(f.name); err != nil {
+		return k, err
+	}
+	if f.limits.Burst > 0 && f.limits.RPM == 0 && f.limits.RPS == 0 {
+		return k, fmt.Errorf("--burst %d: bounds what comes at once of --rpm or --rps; add one of them", f.limits.Burst)
+	}
+	class, ok := tenants.ParseClass(f.priority)
+	if !ok && f.priority != "" {
+		return k, fmt.Errorf("--priority %q: write one of %s", f.priority, strings.Join(tenants.Classes(), ", "))
+	}
+	k.Rights = tenants.Rights{Priority: class, Default: class}
+	var err error
+	if k.Tiers, err = f.names("--tiers", f.tiers, f.tiersGiven); err != nil {
+		return k, err
+	}
+	if k.Models, err = f.names("--models", f.models, f.modelsGiven); err != nil {
+		return k, err
+	}
+	k.ExpiresAt, err = expiry(f.expires, now)
+	return k, err
+}
+
+// maxName bounds a key's name in bytes: it is a label in a table.
+const maxName = 100
+
+// checkName checks what a key is called.
+func checkName(name string) error {
+	if len(name) > maxName || plain(name) != name {
+		return fmt.Errorf("--name %q: write at most %d printable characters", name, maxName)
+	}
+	return nil
+}
+
+// names returns a list of names from a flag; nil, which stands for all, where it
+// was not given.
+func (f *createFlags) names(flag string, list []string, given bool) ([]string, error) {
+	if !given {
+		return nil, nil
+	}
+	out := []string{}
+	for _, name := range list {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s \"\": names nothing, so that the key could do nothing; leave the flag out for all", flag)
+	}
+	return out, nil
+}
+
+// slugOf makes a name out of what was meant for one.
+func slugOf(text string) string {
+	slug := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z' || '0' <= r && r <= '9':
+			return r
+		case strings.ContainsRune(" _.-/", r):
+			return '-'
+		}
+		return -1
+	}, strings.ToLower(text))
+	if slug = strings.Trim(slug, "-"); !tenants.Slug(slug) {
+		return "acme"
+	}
+	return slug
+}
+
+// expiry reads when a key ends: a duration from now, a date or a time. Empty is
+// never, the zero time.
+func expiry(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		at, err = time.Parse(time.DateOnly, text)
+	}
+	if d, wrong := time.ParseDuration(text); wrong == nil {
+		at, err = now.Add(d), nil
+	}
+	switch {
+	case err != nil:
+		return at, fmt.Errorf("--expires %q: write a duration such as 720h, a date such as %s or a time such as %s",
+			text, now.AddDate(0, 3, 0).UTC().Format(time.DateOnly), now.AddDate(0, 3, 0).UTC().Truncate(time.Hour).Format(time.RFC3339))
+	case !at.After(now):
+		return at, fmt.Errorf("--expires %q: is over already (it is %s); write a time to come", text, now.UTC().Format(time.RFC3339))
+	}
+	return at.UTC().Truncate(time.Second), nil
+}
+
+// checkRights checks that rights name tiers and models of the configuration: a
+// right that was mistyped would lock its holder out in silence.
+func checkRights(file *config.File, r tenants.Rights) error {
+	known := []string{}
+	models := append([]string{tiers.Auto, tiers.Classify}, slices.Sorted(maps.Keys(file.Models))...)
+	for _, p := range file.ResolvedPools() {
+		known = append(known, p.Name)
+		models = append(append(models, p.Name), p.Models...)
+	}
+	for _, tier := range r.Tiers {
+		if !slices.Contains(known, tier) {
+			return fmt.Errorf("--tiers %q: is no tier or pool of this configuration; it has %s", tier, strings.Join(known, ", "))
+		}
+	}
+	for _, glob := range r.Models {
+		if !matchesAny(glob, models) {
+			return fmt.Errorf("--models %q: matches no model, tier or alias of this configuration; it has %s", glob, strings.Join(distinct(models), ", "))
+		}
+	}
+	return nil
+}
+
+// matchesAny reports whether a glob may match one of the names, which may be
+// globs themselves. Two globs whose ends agree are let pass.
+func matchesAny(glob string, names []string) bool {
+	match := func(glob, name string) bool {
+		return tenants.NewCaller(tenants.Tenant{Rights: tenants.Rights{Models: []string{glob}}}, tenants.Key{}).MayUseModel(name)
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		return match(glob, name) || match(name, glob) || endsAgree(glob, name)
+	})
+}
+
+// endsAgree reports whether two globs may match the same text as far as what
+// stands before their first star or question mark and behind their last tells.
+func endsAgree(a, b string) bool {
+	const wild = "*?"
+	if !strings.ContainsAny(a, wild) || !strings.ContainsAny(b, wild) {
+		return false
+	}
+	begin := func(s string) string { return s[:strings.IndexAny(s, wild)] }
+	end := func(s string) string { return s[strings.LastIndexAny(s, wild)+1:] }
+	return (strings.HasPrefix(begin(a), begin(b)) || strings.HasPrefix(begin(b), begin(a))) &&
+		(strings.HasSuffix(end(a), end(b)) || strings.HasSuffix(end(b), end(a)))
+}
+
+// distinct returns the names, each once, in their order.
+func distinct(names []string) []string {
+	var out []string
+	for _, name := range names {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// reachable is where a program on this machine finds what listens at an address
+// of the configuration.
+func reachable(listen string, files config.TLS) string {
+	scheme := "http"
+	if files.On() {
+		scheme = "https"
+	}
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return scheme + "://" + listen
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}

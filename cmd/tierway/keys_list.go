@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tierway/config"
+	"tierway/tenants"
+)
+
+func listKeysCommand() *cobra.Command {
+	var place keyPlace
+	var tenant string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List keys with what became of them; the keys themselves are nowhere",
+		Example: "  tierway keys list -c config.yaml\n  tierway keys list -c config.yaml --tenant acme --json",
+		Long:    "Times are in UTC. A key in grace was replaced and still works.",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if tenant != "" && !tenants.Slug(tenant) {
+				return fmt.Errorf("--tenant %q: is no tenant's name, which is 1 to 63 of a-z, 0-9 and -", tenant)
+			}
+			return place.with(c, func(ctx context.Context, s keyStore, _ *config.File) error {
+				keys, err := s.list(ctx, tenant)
+				if err != nil {
+					return err
+				}
+				return printKeys(c, keys, asJSON)
+			})
+		},
+	}
+	place.flags(c)
+	c.Flags().StringVar(&tenant, "tenant", "", "whose keys (default everybody's)")
+	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return c
+}
+
+// printKeys writes keys by tenant, the oldest first.
+func printKeys(c *cobra.Command, keys []tenants.Key, asJSON bool) error {
+	slices.SortStableFunc(keys, func(a, b tenants.Key) int {
+		if by := strings.Compare(a.Tenant, b.Tenant); by != 0 {
+			return by
+		}
+		return a.CreatedAt.Compare(b.CreatedAt)
+	})
+	if asJSON {
+		out := struct {
+			Keys []shownKey `json:"keys"`
+		}{Keys: []shownKey{}}
+		for _, k := range keys {
+			out.Keys = append(out.Keys, shown(k))
+		}
+		return printJSON(c.OutOrStdout(), out)
+	}
+	if len(keys) == 0 {
+		say(c, "there are no keys; `tierway keys create` makes one")
+		return nil
+	}
+	return keyTable(c.OutOrStdout(), keys, time.Now())
+}
+
+func keyTable(w io.Writer, keys []tenants.Key, now time.Time) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ID\tTENANT\tNAME\tHINT\tSTATE\tCREATED\tEXPIRES\tLAST USED\tLIMITS")
+	for _, k := range keys {
+		fmt.Fprintln(t, strings.Join([]string{k.ID, k.Tenant, orDash(plain(k.Name)), k.Hint, k.State(now), instant(k.CreatedAt, "-"),
+			instant(k.ExpiresAt, "never"), instant(k.LastUsedAt, "-"), orDash(limitsText(k.Limits))}, "\t"))
+	}
+	return t.Flush()
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// limitsText writes the limits that there are, as config.yaml names them.
+func limitsText(l tenants.Limits) string {
+	var parts []string
+	add := func(name string, n int64) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", name, n))
+		}
+	}
+	add("rpm", l.RPM)
+	add("rps", l.RPS)
+	add("burst", l.Burst)
+	add("tpm", l.TPM)
+	add("token_burst", l.TokenBurst)
+	add("concurrent", l.Concurrent)
+	add("day_tokens", l.DayTokens)
+	add("month_tokens", l.MonthTokens)
+	for _, m := range []struct {
+		name   string
+		amount tenants.Money
+	}{{"day_money", l.DayMoney}, {"month_money", l.MonthMoney}} {
+		if m.amount > 0 {
+			parts = append(parts, m.name+" "+m.amount.String())
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func migrateCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "migrate",
+		Short:   "Bring the database's schema up to date, or say how it stands",
+		Example: "  tierway migrate status -c config.yaml\n  tierway migrate up -c config.yaml",
+		Long:    "A gateway does this itself when it starts.",
+	}
+	return group(c,
+		migration("up", "Bring the database's schema up to date", "", true, migrateUp),
+		migration("status", "Say which schema the database has and which this program needs", "Exits with 1 when they differ.", false, migrateStatus))
+}
+
+// migration makes a command that works on the database of a configuration, which
+// it makes where fill is set and there is none.
+func migration(name, short, long string, fill bool, work func(ctx context.Context, c *cobra.Command, d *database) error) *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use:     name,
+		Short:   short,
+		Example: "  tierway migrate " + name + " -c config.yaml",
+		Long:    long,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			file, err := loadConfig(c, path)
+			if err != nil {
+				return err
+			}
+			d, err := newDatabase(c, file, path)
+			if err != nil {
+				return err
+			}
+			if err := d.open(fill); err != nil {
+				return err
+			}
+			return errors.Join(work(c.Context(), c, d), d.close())
+		},
+	}
+	c.Flags().StringVarP(&path, "config", "c", "config.yaml", "the configuration, whose database is meant")
+	return c
+}
+
+// migrateUp is not bounded in time: a large ledger may take long to change.
+func migrateUp(ctx context.Context, c *cobra.Command, d *database) error {
+	m, err := d.sql.Migrate(ctx)
+	if err != nil {
+		return d.explain(err)
+	}
+	text := fmt.Sprintf("%s: schema %d → %d", d.name(), m.From, m.To)
+	if m.From == m.To {
+		text = fmt.Sprintf("%s: schema %d, up to date", d.name(), m.To)
+	}
+	_, err = fmt.Fprintln(c.OutOrStdout(), text)
+	return err
+}
+
+func migrateStatus(ctx context.Context, c *cobra.Command, d *database) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	applied, latest, err := d.sql.Schema(ctx)
+	if err != nil {
+		return d.explain(err)
+	}
+	if _, err := fmt.Fprintf(c.OutOrStdout(), "%s: schema %d, latest %d\n", d.name(), applied, latest); err != nil {
+		return err
+	}
+	switch {
+	case applied < latest:
+		say(c, "run `tierway migrate up -c %s`, or start a gateway, which does it", d.path)
+		return exit(1)
+	case applied > latest:
+		say(c, "%v", d.newer(applied, latest))
+		return exit(1)
+	}
+	return nil
+}

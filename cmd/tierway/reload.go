@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"tierway/config"
+	"tierway/server"
+)
+
+// reloadFlags are the flags of reload.
+type reloadFlags struct {
+	api          string
+	dryRun, json bool
+}
+
+func reloadCommand() *cobra.Command {
+	var f reloadFlags
+	c := &cobra.Command{
+		Use:   "reload",
+		Short: "Have a gateway read its configuration again, or say what that would change",
+		Example: "  TIERWAY_ADMIN_KEY=tw-adm-… tierway reload --dry-run\n" +
+			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway reload --api http://127.0.0.1:8081",
+		Long: "All of it is put in force or, with one problem, nothing. Requests under way are not touched.\n" +
+			"Exits with 0 when it was, 1 when the configuration has problems, 2 on wrong usage.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	c.Flags().StringVar(&f.api, "api", "http://127.0.0.1:8081", "the gateway's admin address; its key comes from $"+adminKeyVariable)
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
+	c.Flags().BoolVar(&f.json, "json", false, "write JSON")
+	return c
+}
+
+// run asks the gateway and shows its answer.
+func (f reloadFlags) run(c *cobra.Command) error {
+	a, err := newAdminAPI(f.api, os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	path := "/admin/reload"
+	if f.dryRun {
+		path += "?dry_run=true"
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	defer cancel()
+	var answer json.RawMessage
+	if err := a.call(ctx, http.MethodPost, path, nil, &answer); err != nil {
+		return showProblems(c, err)
+	}
+	if f.json {
+		return printJSON(c.OutOrStdout(), answer)
+	}
+	var result server.ReloadAnswer
+	if err := json.Unmarshal(answer, &result); err != nil {
+		return fmt.Errorf("reading the gateway's answer: %w", err)
+	}
+	for _, p := range result.Problems {
+		fmt.Fprintln(c.ErrOrStderr(), plain(problemOf(p).String()))
+	}
+	return printReload(c.OutOrStdout(), result)
+}
+
+// showProblems shows all that is wrong with a configuration that the gateway
+// refused, and ends with status 1. Any other error stays what it is.
+func showProblems(c *cobra.Command, err error) error {
+	var r *refusal
+	if !errors.As(err, &r) || r.Status != http.StatusUnprocessableEntity || len(r.Errors) == 0 {
+		return err
+	}
+	for _, e := range r.Errors {
+		fmt.Fprintln(c.ErrOrStderr(), plain(e.Message))
+	}
+	say(c, "%s", plain(r.Detail))
+	return exit(1)
+}
+
+// problemOf returns a problem as check prints it.
+func problemOf(p server.ProblemView) config.Problem {
+	return config.Problem{File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint, Warning: p.Severity == "warning"}
+}
+
+// printReload writes what changed, or would.
+func printReload(w io.Writer, r server.ReloadAnswer) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, ch := range r.Changes {
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", ch.Effect, ch.Op, plain(ch.Path), plain(change(ch)))
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	for _, line := range impactLines(r.Impact) {
+		fmt.Fprintln(w, line)
+	}
+	changes := fmt.Sprintf("%d changes", len(r.Changes))
+	if len(r.Changes) == 1 {
+		changes = "1 change"
+	}
+	if r.DryRun {
+		_, err := fmt.Fprintf(w, "%s, not made: generation %d stays in force\n", changes, r.Generation)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s, in force as generation %d\n", changes, r.Generation)
+	return err
+}
+
+// change writes the values of a change.
+func change(c server.ChangeView) string {
+	switch c.Op {
+	case "add":
+		return c.New
+	case "remove":
+		return c.Old
+	}
+	return c.Old + " → " + c.New
+}
+
+// impactLines say what a reload does to the workers.
+func impactLines(im server.ImpactView) []string {
+	var lines []string
+	list := func(what string, names []string) {
+		if len(names) > 0 {
+			lines = append(lines, what+plain(strings.Join(names, ", ")))
+		}
+	}
+	list("workers added: ", im.WorkersAdded)
+	list("workers that finish what they have and go: ", im.WorkersRemoved)
+	for _, pool := range slices.Sorted(maps.Keys(im.AffinityMoved)) {
+		if share := im.AffinityMoved[pool]; share > 0 {
+			lines = append(lines, fmt.Sprintf("%s: %.1f %% of prompts move to another worker", plain(pool), 100*share))
+		}
+	}
+	list("waits for a restart: ", im.RestartNeeded)
+	return lines
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"tierway/tenants"
+)
+
+// reloading plays a gateway that answers every reload alike, and returns where it
+// was asked.
+func reloading(t *testing.T, status int, body string) (address string, asked func() string) {
+	t.Helper()
+	uri := make(chan string, 1) // one command asks once
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		uri <- r.Method + " " + r.URL.RequestURI()
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body)) // a client that left asks for nothing more
+	}))
+	t.Cleanup(s.Close)
+	t.Setenv(adminKeyVariable, newKey(t, tenants.AdminPrefix))
+	return s.URL, func() string { return <-uri }
+}
+
+const reloaded = `{"generation":4,"from_hash":"aa","to_hash":"bb",
+"changes":[{"path":"tiers[small].workers[s0].weight","op":"replace","old":"1","new":"2","effect":"live"},
+{"path":"tiers[small].workers[s1]","op":"remove","old":"http://s1","new":"","effect":"drain"},
+{"path":"listen","op":"replace","old":":80","new":":81","effect":"restart"}],
+"impact":{"workers_added":["s2","s3"],"workers_removed":["s1"],"affinity_moved":{"small":0.168,"medium":0},"restart_needed":["listen"]},
+"problems":[{"file":"config.yaml","line":3,"column":1,"path":"insecure","message":"open","severity":"warning"}]}`
+
+func TestAReloadSaysWhatChangedAndHow(t *testing.T) {
+	address, asked := reloading(t, 200, reloaded)
+	s := must(t, "reload", "--api", address)
+	want := `live     replace  tiers[small].workers[s0].weight  1 → 2
+drain    remove   tiers[small].workers[s1]         http://s1
+restart  replace  listen                           :80 → :81
+workers added: s2, s3
+workers that finish what they have and go: s1
+small: 16.8 % of prompts move to another worker
+waits for a restart: listen
+3 changes, in force as generation 4
+`
+	if s.out != want || s.messages != "config.yaml:3:1: warning: insecure: open\n" {
+		t.Errorf("it says\n%s%s", s.out, s.messages)
+	}
+	if got := asked(); got != "POST /admin/reload" {
+		t.Errorf("asked %s", got)
+	}
+}
+
+func TestADryRunChangesNothingAndSaysSo(t *testing.T) {
+	address, asked := reloading(t, 200, strings.Replace(reloaded, "{", `{"dry_run":true,`, 1))
+	s := must(t, "reload", "--api", address, "--dry-run")
+	if !strings.HasSuffix(s.out, "3 changes, not made: generation 4 stays in force\n") {
+		t.Errorf("it says\n%s", s.out)
+	}
+	if got := asked(); got != "POST /admin/reload?dry_run=true" {
+		t.Errorf("asked %s", got)
+	}
+	s = must(t, "reload", "--api", address, "--dry-run", "--json")
+	var got struct{ Changes []struct{ Effect string } }
+	if err := json.Unmarshal([]byte(s.out), &got); err != nil || len(got.Changes) != 3 || got.Changes[1].Effect != "drain" {
+		t.Errorf("%v in %s", err, s.out)
+	}
+}
+
+// CF-02: what is wrong with the configuration is told whole, with its places, and
+// the status is 1.
+func TestAReloadThatIsRefusedTellsAllProblems(t *testing.T) {
+	address, _ := reloading(t, 422, `{"title":"Unprocessable Entity","status":422,"detail":"The configuration has errors. The one in force stays.","errors":[
+{"location":"tiers[0].weight","message":"config.yaml:3:5: tiers[0].weight: is negative (write 0 to 100)"},
+{"location":"listn","message":"config.yaml:9:1: listn: unknown key (did you mean listen?)"}]}`)
+	s := tierway(t, "reload", "--api", address)
+	want := `config.yaml:3:5: tiers[0].weight: is negative (write 0 to 100)
+config.yaml:9:1: listn: unknown key (did you mean listen?)
+tierway: The configuration has errors. The one in force stays.
+`
+	if s.status != 1 || s.out != "" || s.messages != want {
+		t.Errorf("status %d, %q\n%s", s.status, s.out, s.messages)
+	}
+}
+
+func TestAReloadThatCannotBeAskedForIsAnError(t *testing.T) {
+	address, _ := reloading(t, 409, `{"status":409,"detail":"another reload was first"}`)
+	if s := tierway(t, "reload", "--api", address); s.status != 2 || !strings.Contains(s.messages, "409 Conflict: another reload was first") {
+		t.Errorf("status %d, %s", s.status, s.messages)
+	}
+	address, _ = reloading(t, 422, `{"status":422,"detail":"no such parameter"}`)
+	if s := tierway(t, "reload", "--api", address); s.status != 2 || !strings.Contains(s.messages, "no such parameter") {
+		t.Errorf("a 422 without problems: status %d, %s", s.status, s.messages)
+	}
+	t.Setenv(adminKeyVariable, "")
+	if s := tierway(t, "reload", "--api", address); s.status != 2 || !strings.Contains(s.messages, "TIERWAY_ADMIN_KEY is empty") {
+		t.Errorf("without a key: status %d, %s", s.status, s.messages)
+	}
+}

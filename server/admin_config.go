@@ -1,0 +1,243 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/config"
+	"tierway/store"
+)
+
+// configOperations are those on the configuration and the gateway itself.
+func configOperations() []operation {
+	return []operation{
+		{id: "get-config", method: http.MethodGet, path: "/admin/config", summary: "Show the configuration in force, without secrets", roles: anybody,
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.getConfig) }},
+		{id: "validate-config", method: http.MethodPost, path: "/admin/config/validate", summary: "Check a configuration, or the file on disk", roles: anybody, errors: []int{http.StatusConflict},
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.validateConfig) }},
+		{id: "reload", method: http.MethodPost, path: "/admin/reload", summary: "Read the configuration again: all of it takes effect or nothing", roles: admins, preview: true,
+			errors:   []int{http.StatusConflict, http.StatusPreconditionFailed},
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.reloadConfig) }},
+		{id: "get-status", method: http.MethodGet, path: "/admin/status", summary: "Show version, uptime, and how database, Redis and ledger are", roles: anybody,
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.getStatus) }},
+	}
+}
+
+// ConfigView is the configuration in force.
+type ConfigView struct {
+	Effective       json.RawMessage  `json:"effective" doc:"With defaults and live overrides; digests are cut, secrets left out."`
+	Hash            string           `json:"hash" doc:"SHA-256 of the file in force."`
+	Generation      int64            `json:"generation"`
+	LoadedAt        time.Time        `json:"loaded_at"`
+	Overrides       []store.Override `json:"overrides" nullable:"false"`
+	RestartRequired []string         `json:"restart_required" nullable:"false" doc:"Keys whose values on disk wait for a restart."`
+	Warnings        []ProblemView    `json:"warnings" nullable:"false"`
+}
+
+// ProblemView is one thing that is wrong with a configuration.
+type ProblemView struct {
+	Severity string `json:"severity" enum:"error,warning"`
+	File     string `json:"file,omitempty"`
+	Line     int    `json:"line" doc:"From 1; 0: nowhere in the file."`
+	Column   int    `json:"column"`
+	Path     string `json:"path,omitempty"`
+	Message  string `json:"message"`
+	Hint     string `json:"hint,omitempty"`
+}
+
+// ConfigText is a configuration to be checked.
+type ConfigText struct {
+	Text string `json:"text,omitempty" doc:"YAML; absent: the file on disk."`
+}
+
+// Validation is what a check has found.
+type Validation struct {
+	Valid    bool          `json:"valid"`
+	Problems []ProblemView `json:"problems" nullable:"false"`
+}
+
+// ReloadAnswer is what a reload changed, or would change.
+type ReloadAnswer struct {
+	DryRun     bool          `json:"dry_run"`
+	Generation int64         `json:"generation" doc:"Of the configuration in force afterwards."`
+	FromHash   string        `json:"from_hash"`
+	ToHash     string        `json:"to_hash" doc:"For If-Match: what was previewed is what is reloaded."`
+	Changes    []ChangeView  `json:"changes" nullable:"false"`
+	Impact     ImpactView    `json:"impact"`
+	Problems   []ProblemView `json:"problems" nullable:"false" doc:"Warnings; a configuration with errors is refused."`
+}
+
+// ChangeView is one key that is another than before.
+type ChangeView struct {
+	Path   string `json:"path"`
+	Op     string `json:"op" enum:"add,remove,replace"`
+	Old    string `json:"old,omitempty"`
+	New    string `json:"new,omitempty"`
+	Effect string `json:"effect" enum:"live,drain,restart" doc:"At once; at once, while requests under way finish; or after a restart."`
+}
+
+// ImpactView is what a reload does to the workers.
+type ImpactView struct {
+	WorkersAdded   []string           `json:"workers_added" nullable:"false"`
+	WorkersRemoved []string           `json:"workers_removed" nullable:"false" doc:"They finish what they have."`
+	AffinityMoved  map[string]float64 `json:"affinity_moved" doc:"By pool: the share of prompts whose home is another worker."`
+	RestartNeeded  []string           `json:"restart_needed" nullable:"false"`
+}
+
+// problemViews returns problems as the API shows them.
+func problemViews(ps config.Problems) []ProblemView {
+	views := make([]ProblemView, len(ps))
+	for i, p := range ps {
+		views[i] = ProblemView{Severity: "error", File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint}
+		if p.Warning {
+			views[i].Severity = "warning"
+		}
+	}
+	return views
+}
+
+func (a *adminPlane) getConfig(context.Context, *struct{}) (*reply[ConfigView], error) {
+	b, f := a.s.inForce(), a.s.snapshot.Load().file
+	effective, err := f.MarshalJSON()
+	if err != nil {
+		return nil, a.failed("printing the configuration", err)
+	}
+	v := ConfigView{Effective: effective, Hash: b.file.Hash(), Generation: b.generation, LoadedAt: b.loadedAt.UTC(),
+		Overrides: append([]store.Override{}, a.s.overridesNow()...), RestartRequired: []string{}, Warnings: problemViews(f.Warnings())}
+	if a.s.source == nil {
+		return &reply[ConfigView]{Body: v}, nil
+	}
+	if onDisk, err := a.s.source(); err == nil { // what is wrong with the file is what validate tells
+		for _, c := range config.Changes(b.file, onDisk) {
+			if c.Effect == "restart" {
+				v.RestartRequired = append(v.RestartRequired, c.Path)
+			}
+		}
+	}
+	return &reply[ConfigView]{Body: v}, nil
+}
+
+func (a *adminPlane) validateConfig(_ context.Context, in *struct{ Body *ConfigText }) (*reply[Validation], error) {
+	var f *config.File
+	var err error
+	switch {
+	case in.Body != nil && in.Body.Text != "":
+		f, err = config.Parse("config.yaml", []byte(in.Body.Text), os.LookupEnv)
+	case a.s.source == nil:
+		return nil, huma.Error409Conflict(ErrNoSource.Error())
+	default:
+		f, err = a.s.source()
+	}
+	if err == nil {
+		return &reply[Validation]{Body: Validation{Valid: true, Problems: problemViews(f.Warnings())}}, nil
+	}
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		problems = config.Problems{{Message: err.Error(), Hint: "the gateway must be able to read the file"}}
+	}
+	return &reply[Validation]{Body: Validation{Problems: problemViews(problems)}}, nil
+}
+
+func (a *adminPlane) reloadConfig(ctx context.Context, in *struct {
+	DryRun  bool   `query:"dry_run" doc:"Say what would change, and change nothing."`
+	IfMatch string `header:"If-Match" doc:"The to_hash of a preview: another file is refused."`
+}) (*tagged[ReloadAnswer], error) {
+	expect := strings.Trim(strings.TrimSpace(in.IfMatch), `"`)
+	if expect == "*" {
+		expect = ""
+	}
+	r, err := a.s.Reload(ctx, ReloadRequest{Actor: actorOf(ctx), DryRun: in.DryRun, Expect: expect})
+	switch {
+	case errors.Is(err, ErrNoSource):
+		return nil, huma.Error409Conflict(err.Error())
+	case errors.Is(err, ErrChanged):
+		return nil, huma.Error412PreconditionFailed("The file is another one than was previewed: its hash is " + r.Hash + ". Preview it again.")
+	case errors.Is(err, ErrRejected):
+		return nil, rejected(r.Problems)
+	case err != nil:
+		return nil, a.failed("reloading the configuration", err)
+	}
+	answer := ReloadAnswer{DryRun: in.DryRun, Generation: r.Generation, FromHash: r.FromHash, ToHash: r.Hash, Changes: []ChangeView{},
+		Impact: ImpactView(r.Impact), Problems: problemViews(r.Problems)}
+	for _, c := range r.Changes {
+		answer.Changes = append(answer.Changes, ChangeView(c))
+	}
+	return &tagged[ReloadAnswer]{ETag: `"` + r.Hash + `"`, Body: answer}, nil
+}
+
+// rejected is the answer to a configuration with errors: all of them, each with
+// its place.
+func rejected(ps config.Problems) error {
+	var details []error
+	for _, p := range ps {
+		details = append(details, &huma.ErrorDetail{Location: p.Path, Message: p.String()})
+	}
+	return huma.Error422UnprocessableEntity("The configuration has errors. The one in force stays.", details...)
+}
+
+// StatusView is how the gateway is.
+type StatusView struct {
+	Version    string      `json:"version"`
+	Go         string      `json:"go"`
+	StartedAt  time.Time   `json:"started_at"`
+	Uptime     int64       `json:"uptime_s"`
+	Draining   bool        `json:"draining"`
+	Inflight   int64       `json:"inflight"`
+	Generation int64       `json:"generation"`
+	SQL        SQLView     `json:"sql"`
+	Redis      RedisView   `json:"redis"`
+	Ledger     *LedgerView `json:"ledger,omitempty"`
+}
+
+// SQLView is how the database is.
+type SQLView struct {
+	State  string     `json:"state" enum:"ok,away,off" doc:"away: tenants are served from memory."`
+	Kind   string     `json:"kind,omitempty" enum:"sqlite,postgres"`
+	ReadAt *time.Time `json:"read_at,omitempty" doc:"Of the directory in memory."`
+}
+
+// RedisView is how Redis is.
+type RedisView struct {
+	State    string `json:"state" enum:"ok,away,off" doc:"away: this gateway limits alone."`
+	Gateways int    `json:"gateways" doc:"That share the limits."`
+}
+
+// LedgerView is how the ledger's spool is.
+type LedgerView struct {
+	Spooled int   `json:"spooled" doc:"Rows that wait to be written."`
+	Written int64 `json:"written"`
+	Dropped int64 `json:"dropped" doc:"Rows that were lost because too many waited."`
+	Away    bool  `json:"away"`
+}
+
+func (a *adminPlane) getStatus(context.Context, *struct{}) (*reply[StatusView], error) {
+	now := time.Now()
+	v := StatusView{Version: a.s.version, Go: runtime.Version(), StartedAt: a.started.UTC(), Uptime: int64(now.Sub(a.started) / time.Second),
+		Draining: a.s.draining.Load(), Inflight: a.s.Inflight(), Generation: a.s.inForce().generation,
+		SQL: SQLView{State: "off"}, Redis: RedisView{State: "off", Gateways: max(1, a.s.snapshot.Load().file.Gateways)}}
+	if a.s.sql != nil {
+		v.SQL = SQLView{State: "ok", Kind: a.s.sql.Kind(), ReadAt: optional(a.s.people.Load().readAt)}
+		if a.s.sqlAway.Load() {
+			v.SQL.State = "away"
+		}
+	}
+	if a.s.redis != nil {
+		v.Redis = RedisView{State: "away", Gateways: a.s.redis.Gateways()}
+		if a.s.redis.Up() {
+			v.Redis.State = "ok"
+		}
+	}
+	if a.s.ledger != nil {
+		st := a.s.ledger.Stats()
+		v.Ledger = &LedgerView{Spooled: st.Spooled, Written: st.Written, Dropped: st.Dropped, Away: st.Away}
+	}
+	return &reply[StatusView]{Body: v}, nil
+}

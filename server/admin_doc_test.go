@@ -1,0 +1,164 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/go-cmp/cmp"
+)
+
+// documentedOperations are the operations of the document by method and path.
+func (r *adminRig) documentedOperations() map[string]*huma.Operation {
+	all := map[string]*huma.Operation{}
+	for path, item := range r.plane.api.OpenAPI().Paths {
+		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
+			if op != nil {
+				all[method+" "+path] = op
+			}
+		}
+	}
+	return all
+}
+
+func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
+	r := adminRigOf(newRig(t, plain, fakeEngine()))
+	routed, all := map[string]bool{}, r.documentedOperations()
+	for _, rt := range r.plane.engine.Routes() {
+		if strings.HasPrefix(rt.Path, "/admin") {
+			routed[rt.Method+" "+rt.Path] = true
+		}
+	}
+	for name := range all {
+		if !routed[ginPath(name)] {
+			t.Errorf("%s is documented and not routed", name)
+		}
+		delete(routed, ginPath(name))
+	}
+	for name := range routed {
+		t.Errorf("%s is routed and not documented", name)
+	}
+	if len(all) != len(operations()) {
+		t.Errorf("%d operations of %d are documented", len(all), len(operations()))
+	}
+}
+
+func TestEveryOperationSaysWhoMayAndWhatGoesWrong(t *testing.T) {
+	r := adminRigOf(newRig(t, plain, fakeEngine()))
+	ids := map[string]bool{}
+	for name, op := range r.documentedOperations() {
+		if ids[op.OperationID] || op.OperationID == "" || op.Summary == "" {
+			t.Errorf("%s has the id %q, which is not its own, or no summary", name, op.OperationID)
+		}
+		ids[op.OperationID] = true
+		roles, _ := op.Extensions["x-roles"].([]string)
+		if open := name == "POST /admin/bootstrap"; open != (len(op.Security) == 0) || open != (len(roles) == 0) {
+			t.Errorf("%s has the security %v and the roles %v", name, op.Security, roles)
+		}
+		for _, s := range op.Security {
+			if _, ok := s[securityScheme]; !ok || r.plane.api.OpenAPI().Components.SecuritySchemes[securityScheme] == nil {
+				t.Errorf("%s has the security %v", name, s)
+			}
+		}
+		for _, status := range []string{"401", "403", "429", "500"} {
+			if op.Responses[status] == nil || op.Responses[status].Content["application/problem+json"] == nil {
+				t.Errorf("%s does not say that it may answer %s", name, status)
+			}
+		}
+		if strings.Contains(name, "{") && op.Responses["404"] == nil {
+			t.Errorf("%s does not say that there may be no such thing", name)
+		}
+		if op.RequestBody != nil && (op.Responses["413"] == nil || op.MaxBodyBytes != 1<<20) {
+			t.Errorf("%s has a body of up to %d bytes", name, op.MaxBodyBytes)
+		}
+	}
+}
+
+func TestTheDocumentIsServedToThoseWithAKey(t *testing.T) {
+	r := adminRigOf(newRig(t, adminYAML(""), fakeEngine()))
+	if got := r.ask("", http.MethodGet, "/admin/openapi.json", ""); got.status != http.StatusUnauthorized {
+		t.Errorf("without a key: %d", got.status)
+	}
+	var doc struct {
+		OpenAPI string                    `json:"openapi"`
+		Paths   map[string]map[string]any `json:"paths"`
+	}
+	doc = decoded[struct {
+		OpenAPI string                    `json:"openapi"`
+		Paths   map[string]map[string]any `json:"paths"`
+	}](t, r.ask("eyes", http.MethodGet, "/admin/openapi.json", ""))
+	if doc.OpenAPI != "3.1.0" || doc.Paths["/admin/tenants"]["post"] == nil {
+		t.Errorf("the document is %+v", doc)
+	}
+}
+
+// adminDoc is docs/admin-api.md, made from the document.
+func (r *adminRig) adminDoc() string {
+	var b strings.Builder
+	b.WriteString("# Admin API\n\n" +
+		"<!-- Made from server/admin_*.go; `UPDATE_DOCS=1 go test ./server -run TestAdminDoc` writes it anew. -->\n\n" +
+		"On the admin plane (127.0.0.1:8081), with `Authorization: Bearer <admin key>`. `GET /admin/openapi.json` has every field.\n\n" +
+		"Bodies are JSON with snake_case names; times are RFC 3339 in UTC. Lists are `{\"items\": […], \"next_cursor\": …, \"total\": n}` and take `?limit`, `?cursor` and `?q`. " +
+		"Errors are `application/problem+json` (RFC 9457), with each wrong field in `errors`. PATCH takes a JSON merge patch: null goes back to the default, what is left out stays. " +
+		"Answers with an `ETag` take it back as `If-Match`, and refuse with 412 what was changed meanwhile. What stands in config.yaml is shown and cannot be changed: 409. " +
+		"Secrets are in the answer that makes them and nowhere else. Every change is one line of the audit log; if that cannot be written, nothing changes. " +
+		"While the database is away, reads answer from memory and changes answer 503 with `Retry-After`.\n\n" +
+		"| operation | admin | viewer | what it does |\n|---|---|---|---|\n")
+	all := r.documentedOperations()
+	for _, o := range operations() {
+		op := all[o.method+" "+o.path]
+		roles, _ := op.Extensions["x-roles"].([]string)
+		mark := func(role string) string {
+			switch previews, _ := op.Extensions["x-dry-run-roles"].([]string); {
+			case len(roles) == 0:
+				return "without a key"
+			case slices.Contains(roles, role):
+				return "yes"
+			case slices.Contains(previews, role):
+				return "`?dry_run=true`"
+			}
+			return "no"
+		}
+		fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", o.method, o.path, mark("admin"), mark("viewer"), op.Summary)
+	}
+	b.WriteString("\n## Examples\n\n`$ADMIN_URL` is the admin plane and `$ADMIN_KEY` an admin key.\n\n```sh\n" + adminExamples + "```\n")
+	return b.String()
+}
+
+// adminExamples are run by TestTheExamplesOfTheDocWork.
+const adminExamples = `# the first admin, with the secret of the gateway's log
+curl -s $ADMIN_URL/admin/bootstrap -H 'Content-Type: application/json' -d '{"secret":"'$BOOTSTRAP_SECRET'","name":"ada"}'
+# a tenant with its first key
+curl -s $ADMIN_URL/admin/tenants -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"name":"acme","limits":{"rpm":600,"month_money":250},"issue_key":true}'
+# another limit, unless somebody else changed the tenant
+curl -s -X PATCH $ADMIN_URL/admin/tenants/acme -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -H 'If-Match: "v1"' -d '{"limits":{"rpm":1200}}'
+# what it has used, for a spreadsheet
+curl -s "$ADMIN_URL/admin/tenants/acme/usage?group_by=model" -H "Authorization: Bearer $ADMIN_KEY" -H 'Accept: text/csv'
+# half the requests for an hour; then none, to work on the machine
+curl -s -X PATCH $ADMIN_URL/admin/workers/w0 -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"weight":1,"ttl_s":3600}'
+curl -s -X POST $ADMIN_URL/admin/workers/w0/drain -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"timeout_s":600}'
+# what a reload would do, and the reload of just that file
+curl -s -X POST "$ADMIN_URL/admin/reload?dry_run=true" -H "Authorization: Bearer $ADMIN_KEY"
+curl -s -X POST $ADMIN_URL/admin/reload -H "Authorization: Bearer $ADMIN_KEY" -H 'If-Match: "'$TO_HASH'"'
+`
+
+func TestAdminDocIsMadeFromTheDocument(t *testing.T) {
+	const path = "../docs/admin-api.md"
+	want := adminRigOf(newRig(t, plain, fakeEngine())).adminDoc()
+	if os.Getenv("UPDATE_DOCS") == "1" {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s differs from the document; UPDATE_DOCS=1 go test ./server -run TestAdminDoc writes it anew (-want +got):\n%s", path, diff)
+	}
+}

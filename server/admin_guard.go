@@ -1,0 +1,196 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// operator is who asks on the admin plane.
+type operator struct {
+	store.Admin
+	actor store.Actor
+}
+
+// operatorKey finds the operator in a request's context.
+type operatorKey struct{}
+
+// actorOf returns who asks, for the audit log.
+func actorOf(ctx context.Context) store.Actor {
+	o, _ := ctx.Value(operatorKey{}).(operator)
+	return o.actor
+}
+
+// adminPatience bounds one request of the admin API: what it asks the database
+// takes milliseconds, and an operator is waiting.
+const adminPatience = 10 * time.Second
+
+// guard stands before every route of the admin plane: it lets through whose key
+// may, and writes refusals down.
+func (a *adminPlane) guard(c *gin.Context) {
+	if !strings.HasPrefix(c.FullPath(), "/admin/") { // metrics, probes, and what is nowhere
+		return
+	}
+	h := c.Writer.Header()
+	h.Set("Cache-Control", "no-store") // some answers hold a key
+	h.Set("X-Content-Type-Options", "nosniff")
+	id := c.GetHeader("X-Request-Id")
+	if !saneID(id) {
+		id = newUUID(a.s.rand(), a.s.rand())
+	}
+	h.Set("X-Request-Id", id)
+	o := operator{actor: store.Actor{Via: "api", IP: a.s.clientIP(c.Request), RequestID: id}}
+	op := a.routes[c.Request.Method+" "+c.FullPath()]
+	if !a.admitted(c, op, &o) {
+		c.Abort()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithValue(c.Request.Context(), operatorKey{}, o), adminPatience)
+	defer cancel()
+	c.Request = c.Request.WithContext(ctx)
+	c.Next()
+	a.noteFailure(c, op, o.actor)
+}
+
+// admitted fills in who asks and reports whether they may; if not, it has
+// answered.
+func (a *adminPlane) admitted(c *gin.Context, op *operation, o *operator) bool {
+	if err := a.cross.Check(c.Request); err != nil {
+		problem(c.Writer, http.StatusForbidden, "A page of another site sent this request. Admin requests come from tools, or from this gateway's own pages.")
+		return false
+	}
+	if len(op.roles) == 0 {
+		o.actor.Via, o.actor.Name = "bootstrap", "bootstrap"
+		return true
+	}
+	key, sent := credential(c.Request.Header)
+	admin, known := a.s.adminOf(key, time.Now())
+	if !sent || !known {
+		a.refuse(c, op, o.actor, key)
+		return false
+	}
+	o.Admin, o.actor.Name, o.actor.Role = admin, admin.Name, admin.Role
+	if slices.Contains(op.roles, admin.Role) || op.preview && slices.Contains(anybody, admin.Role) && dryRun(c) {
+		return true
+	}
+	a.noteRefusal(c, op, o.actor, "the role is "+admin.Role)
+	detail := fmt.Sprintf("Your key has the role %s; this needs %s.", admin.Role, strings.Join(op.roles, " or "))
+	if op.preview {
+		detail += " With ?dry_run=true you may see what would happen."
+	}
+	problem(c.Writer, http.StatusForbidden, detail)
+	return false
+}
+
+// dryRun tells whether a request asks for a preview, as its handler reads it.
+func dryRun(c *gin.Context) bool {
+	on, err := strconv.ParseBool(c.Query("dry_run"))
+	return on && err == nil
+}
+
+// adminOf returns the admin whose key it is, if it may be used. Keys are looked up
+// by digest; one that bears our prefix and is not well formed is no key.
+func (s *Server) adminOf(key string, now time.Time) (store.Admin, bool) {
+	if key == "" || strings.HasPrefix(key, tenants.TenantPrefix) && !tenants.WellFormed(key) {
+		return store.Admin{}, false
+	}
+	admin, known := s.people.Load().admins[tenants.Digest(key)]
+	if !known || !admin.ExpiresAt.IsZero() && !now.Before(admin.ExpiresAt) {
+		return store.Admin{}, false
+	}
+	return admin, true
+}
+
+// refuse answers a request without an admin key. A tenant's key is told apart and
+// written down: it is known, and somebody uses it for what it is not.
+func (a *adminPlane) refuse(c *gin.Context, op *operation, actor store.Actor, key string) {
+	now := time.Now()
+	if key != "" {
+		if caller, err := a.s.people.Load().directory.Authenticate(key, now); caller != nil && (err == nil || err == tenants.ErrDisabled) {
+			actor.Name = "tenant:" + caller.Tenant
+			a.noteRefusal(c, op, actor, "a tenant's key")
+			problem(c.Writer, http.StatusForbidden, "This is a tenant's key. The admin plane takes admin keys only.")
+			return
+		}
+		a.s.metrics.AuthFailures.Inc()
+		if tooMany, wait := a.s.guesses.another(actor.IP, now); tooMany {
+			c.Writer.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+			problem(c.Writer, http.StatusTooManyRequests, "Too many wrong keys from this address. Try again later; good keys still work.")
+			return
+		}
+	}
+	c.Writer.Header().Set("WWW-Authenticate", "Bearer")
+	problem(c.Writer, http.StatusUnauthorized, "Send an admin key as `Authorization: Bearer <key>`. Where there is none yet, the gateway's log says how to make the first.")
+}
+
+// noteRefusal writes a refused request to log and audit log, at most once a
+// second for each address.
+func (a *adminPlane) noteRefusal(c *gin.Context, op *operation, actor store.Actor, why string) {
+	if a.firstOfSecond(actor.IP, time.Now().Unix()) {
+		a.note(c.Request.Context(), actor, "admin.refused", c.Request.Method+" "+op.path, why)
+	}
+}
+
+// noteFailure writes down what an operator was refused to change. Reloads write
+// their own.
+func (a *adminPlane) noteFailure(c *gin.Context, op *operation, actor store.Actor) {
+	switch c.Writer.Status() {
+	case http.StatusForbidden, http.StatusConflict, http.StatusPreconditionFailed:
+	default:
+		return
+	}
+	if c.Request.Method != http.MethodGet && op.id != "reload" && !dryRun(c) && a.firstOfSecond(actor.IP, time.Now().Unix()) {
+		a.note(c.Request.Context(), actor, op.id, c.Request.URL.Path, "refused: "+http.StatusText(c.Writer.Status()))
+	}
+}
+
+// refusedMax bounds how many addresses are remembered within a second: more than
+// that at once is an attack, and the log has enough of it.
+const refusedMax = 1000
+
+// firstOfSecond reports whether the address has not been written down in this
+// second.
+func (a *adminPlane) firstOfSecond(ip string, second int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refused[ip] == second {
+		return false
+	}
+	if len(a.refused) >= refusedMax {
+		for other, at := range a.refused {
+			if at != second {
+				delete(a.refused, other)
+			}
+		}
+		if len(a.refused) >= refusedMax {
+			return false
+		}
+	}
+	a.refused[ip] = second
+	return true
+}
+
+// note appends to the audit log what changes nothing.
+func (a *adminPlane) note(ctx context.Context, actor store.Actor, action, target, outcome string) {
+	a.s.log.Warn("an admin request was refused", "actor", actor.Name, "ip", actor.IP, "request_id", actor.RequestID, "target", target, "why", outcome)
+	if a.s.sql == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
+	defer cancel()
+	if err := a.s.sql.AppendAudit(ctx, actor, action, target, "", "", outcome); err != nil {
+		a.s.log.Warn("a refusal could not be written to the audit log", "cause", err.Error())
+	}
+}
+
+// auditPatience bounds how long a refusal waits to be written down.
+const auditPatience = 2 * time.Second

@@ -1,0 +1,278 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// keyOperations are those on tenants' keys.
+func keyOperations() []operation {
+	writes := []int{http.StatusNotFound, http.StatusConflict, http.StatusNotImplemented, http.StatusServiceUnavailable}
+	return []operation{
+		{id: "list-keys", method: http.MethodGet, path: "/admin/tenants/{name}/keys", summary: "List a tenant's keys, those that are over too", roles: anybody,
+			errors:   []int{http.StatusNotFound},
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.listKeys) }},
+		{id: "create-key", method: http.MethodPost, path: "/admin/tenants/{name}/keys", summary: "Make a key; the answer holds it, once", roles: admins,
+			status: http.StatusCreated, errors: writes,
+			register: func(a *adminPlane, op huma.Operation) { handle(a, bodyOf[KeySettings](a, op), a.createKey) }},
+		{id: "get-key", method: http.MethodGet, path: "/admin/keys/{id}", summary: "Show a key, without its secret", roles: anybody,
+			errors:   []int{http.StatusNotFound},
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.getKey) }},
+		{id: "update-key", method: http.MethodPatch, path: "/admin/keys/{id}", summary: "Change a key's name, rights, limits or expiry by a JSON merge patch", roles: admins,
+			errors:   append([]int{http.StatusPreconditionFailed}, writes...),
+			register: func(a *adminPlane, op huma.Operation) { handle(a, bodyOf[KeySettings](a, op), a.updateKey) }},
+		{id: "rotate-key", method: http.MethodPost, path: "/admin/keys/{id}/rotate", summary: "Put a new key in a key's place; both work during grace_s", roles: admins,
+			status: http.StatusCreated, errors: writes,
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.rotateKey) }},
+		{id: "revoke-key", method: http.MethodPost, path: "/admin/keys/{id}/revoke", summary: "End a key at once and for good", roles: admins, errors: writes,
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.revokeKey) }},
+	}
+}
+
+// KeySettings is what may be changed of a key.
+type KeySettings struct {
+	Name string `json:"name" required:"false" nullable:"true" maxLength:"100" doc:"For people: what the key is used in."`
+	RightsSettings
+	Limits    tenants.Limits `json:"limits" required:"false" doc:"Of this key, besides its tenant's; absent: none."`
+	ExpiresAt *time.Time     `json:"expires_at" required:"false" nullable:"true" doc:"Absent: never."`
+}
+
+// KeyRotation says how a key is replaced.
+type KeyRotation struct {
+	Grace int64 `json:"grace_s,omitempty" minimum:"0" maximum:"604800" doc:"Seconds for which the old key goes on working, up to 7 days; absent: none."`
+}
+
+// KeyRevocation says why a key is ended.
+type KeyRevocation struct {
+	Reason string `json:"reason,omitempty" maxLength:"200" doc:"For the audit log."`
+}
+
+// KeyView is a key as the API shows it.
+type KeyView struct {
+	ID     string `json:"id"`
+	Tenant string `json:"tenant"`
+	Hint   string `json:"hint" doc:"First and last characters, to tell keys apart."`
+	State  string `json:"state" enum:"active,grace,expired,revoked" doc:"grace: replaced by a rotation and still good."`
+	KeySettings
+	CreatedBy  string     `json:"created_by,omitempty"`
+	CreatedAt  *time.Time `json:"created_at,omitempty"`
+	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
+	LastUsedAt *time.Time `json:"last_used_at,omitempty" doc:"To the minute."`
+	ReplacedBy string     `json:"replaced_by,omitempty" doc:"The id of the key that a rotation put in its place."`
+	FromConfig bool       `json:"from_config" doc:"It stands in config.yaml and is changed there."`
+	Version    int64      `json:"version"`
+	Now        *UsedNow   `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one key."`
+}
+
+// KeyAnswer is a key after a change.
+type KeyAnswer struct {
+	Key      KeyView  `json:"key"`
+	Secret   string   `json:"secret,omitempty" doc:"The key itself. It is shown here and nowhere again."`
+	Replaced *KeyView `json:"replaced,omitempty" doc:"The key in whose place it is."`
+	Warnings []string `json:"warnings,omitempty" doc:"What of the settings does nothing with the configuration in force."`
+}
+
+func keySettings(k tenants.Key) KeySettings {
+	return KeySettings{Name: k.Name, RightsSettings: rightsSettings(k.Rights), Limits: k.Limits, ExpiresAt: optional(k.ExpiresAt)}
+}
+
+// key returns the key with the settings.
+func (s KeySettings) key(k tenants.Key) tenants.Key {
+	k.Name, k.Rights, k.Limits, k.ExpiresAt = s.Name, s.rights(), s.Limits, pointed(s.ExpiresAt)
+	return k
+}
+
+// check returns what is wrong with the settings beyond their form.
+func (s KeySettings) check(now time.Time) error {
+	if s.ExpiresAt != nil && !s.ExpiresAt.After(now) {
+		return invalid("body.expires_at", "it is over already: give a time to come, or revoke the key", s.ExpiresAt)
+	}
+	return nil
+}
+
+func keyView(k tenants.Key, now time.Time) KeyView {
+	return KeyView{ID: k.ID, Tenant: k.Tenant, Hint: k.Hint, State: k.State(now), KeySettings: keySettings(k), CreatedBy: k.CreatedBy,
+		CreatedAt: optional(k.CreatedAt), RevokedAt: optional(k.RevokedAt), LastUsedAt: optional(k.LastUsedAt),
+		ReplacedBy: k.ReplacedBy, FromConfig: k.FromConfig, Version: k.Version}
+}
+
+func (a *adminPlane) listKeys(_ context.Context, in *struct {
+	Name string `path:"name" maxLength:"63"`
+	PageQuery
+}) (*reply[page[KeyView]], error) {
+	if _, err := a.tenantNamed(in.Name); err != nil {
+		return nil, err
+	}
+	_, ks, _, _ := a.s.tenantsNow()
+	var views []KeyView
+	for _, k := range ks {
+		if k.Tenant == in.Name {
+			views = append(views, keyView(k, time.Now()))
+		}
+	}
+	return &reply[page[KeyView]]{Body: paged(views, in.PageQuery, func(k *KeyView) string { return k.ID }, func(k *KeyView) string { return k.Name })}, nil
+}
+
+// keyOf returns the key of an id.
+func (a *adminPlane) keyOf(id string) (tenants.Key, error) {
+	_, ks, _, _ := a.s.tenantsNow()
+	i := slices.IndexFunc(ks, func(k tenants.Key) bool { return k.ID == id })
+	if i < 0 {
+		return tenants.Key{}, notFound("key", id)
+	}
+	return ks[i], nil
+}
+
+// liveKey returns the key of an id if the API may change it, at the version that
+// is wanted.
+func (a *adminPlane) liveKey(ctx context.Context, id string, want int64) (tenants.Key, error) {
+	k, err := a.keyOf(id)
+	if err == nil && !k.FromConfig && want != 0 && k.Version != want { // this gateway may be the one that is behind
+		if err = a.s.readDatabase(ctx); err == nil {
+			k, err = a.keyOf(id)
+		}
+	}
+	switch {
+	case err != nil:
+		return k, err
+	case k.FromConfig:
+		return k, fromConfig("key", id)
+	case want != 0 && k.Version != want:
+		return k, store.ErrConflict
+	case !k.Valid(time.Now()):
+		return k, huma.Error409Conflict(fmt.Sprintf("The key is %s and stays so. Make another.", k.State(time.Now())))
+	}
+	return k, nil
+}
+
+func (a *adminPlane) getKey(_ context.Context, in *struct {
+	ID string `path:"id" maxLength:"63"`
+}) (*tagged[KeyView], error) {
+	k, err := a.keyOf(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	v := keyView(k, time.Now())
+	v.Now = a.usedNow(k.Tenant, k.ID, time.Now())
+	return &tagged[KeyView]{ETag: etag(k.Version), Body: v}, nil
+}
+
+func (a *adminPlane) createKey(ctx context.Context, in *struct {
+	Name string `path:"name" maxLength:"63"`
+	Body json.RawMessage
+}) (*tagged[KeyAnswer], error) {
+	if err := a.database(); err != nil {
+		return nil, err
+	}
+	settings, err := merged(KeySettings{}, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	if err := settings.check(time.Now()); err != nil {
+		return nil, err
+	}
+	t, err := a.tenantNamed(in.Name)
+	if err != nil {
+		return nil, err
+	}
+	if t.FromConfig {
+		return nil, fromConfig("tenant", in.Name)
+	}
+	k, secret, err := a.mint(ctx, settings.key(tenants.Key{Tenant: in.Name}))
+	if err != nil {
+		return nil, a.failed("making a key", err)
+	}
+	a.s.changed(ctx)
+	return &tagged[KeyAnswer]{ETag: etag(k.Version), Body: KeyAnswer{Key: keyView(k, time.Now()), Secret: secret,
+		Warnings: advice(a.s.snapshot.Load().file, k.Rights, k.Limits)}}, nil
+}
+
+func (a *adminPlane) updateKey(ctx context.Context, in *struct {
+	ID      string `path:"id" maxLength:"63"`
+	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+	Body    json.RawMessage
+}) (*tagged[KeyAnswer], error) {
+	var made tenants.Key
+	err := a.onVersion(ctx, in.IfMatch, func(want int64) error {
+		k, err := a.liveKey(ctx, in.ID, want)
+		if err != nil {
+			return err
+		}
+		settings, err := merged(keySettings(k), in.Body)
+		if err == nil {
+			err = settings.check(time.Now())
+		}
+		if err != nil {
+			return err
+		}
+		made, err = a.s.sql.UpdateKey(ctx, actorOf(ctx), settings.key(k), k.Version)
+		return err
+	})
+	if err != nil {
+		return nil, a.failed("changing a key", err)
+	}
+	return &tagged[KeyAnswer]{ETag: etag(made.Version), Body: KeyAnswer{Key: keyView(made, time.Now()),
+		Warnings: advice(a.s.snapshot.Load().file, made.Rights, made.Limits)}}, nil
+}
+
+func (a *adminPlane) rotateKey(ctx context.Context, in *struct {
+	ID   string `path:"id" maxLength:"63"`
+	Body *KeyRotation
+}) (*tagged[KeyAnswer], error) {
+	k, err := a.liveKey(ctx, in.ID, 0)
+	if err != nil {
+		return nil, err
+	}
+	if k.ReplacedBy != "" {
+		return nil, huma.Error409Conflict(fmt.Sprintf("The key was replaced already, by %s. Rotate that one.", k.ReplacedBy))
+	}
+	secret, next, err := tenants.Mint(rand.Reader, k.Tenant)
+	if err != nil {
+		return nil, a.failed("making a key", err)
+	}
+	next.CreatedBy = actorOf(ctx).Name
+	var grace time.Duration
+	if in.Body != nil {
+		grace = time.Duration(in.Body.Grace) * time.Second
+	}
+	now := time.Now()
+	old, made, err := a.s.sql.RotateKey(ctx, actorOf(ctx), k.ID, next, grace, now)
+	if err != nil {
+		return nil, a.failed("rotating a key", err)
+	}
+	a.s.changed(ctx)
+	return &tagged[KeyAnswer]{ETag: etag(made.Version), Body: KeyAnswer{Key: keyView(made, now), Secret: secret, Replaced: new(keyView(old, now))}}, nil
+}
+
+func (a *adminPlane) revokeKey(ctx context.Context, in *struct {
+	ID   string `path:"id" maxLength:"63"`
+	Body *KeyRevocation
+}) (*tagged[KeyAnswer], error) {
+	k, err := a.keyOf(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if k.FromConfig {
+		return nil, fromConfig("key", in.ID)
+	}
+	reason := ""
+	if in.Body != nil {
+		reason = in.Body.Reason
+	}
+	made, err := a.s.sql.RevokeKey(ctx, actorOf(ctx), k.ID, reason, time.Now())
+	if err != nil {
+		return nil, a.failed("revoking a key", err)
+	}
+	a.s.changed(ctx)
+	return &tagged[KeyAnswer]{ETag: etag(made.Version), Body: KeyAnswer{Key: keyView(made, time.Now())}}, nil
+}

@@ -1,0 +1,183 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/store"
+)
+
+// adminRig is a rig whose admin plane is asked in the test's own goroutine. Every
+// answer of it is checked against the OpenAPI document.
+type adminRig struct {
+	*rig
+	plane *adminPlane
+}
+
+// digestHex is the digest of a key as config.yaml writes it.
+func digestHex(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
+// adminYAML has an admin, a viewer and a tenant, whose keys are their names, a
+// tier of all workers, and a database.
+func adminYAML(sql string) string {
+	return fmt.Sprintf(`
+store: { sql: %q }
+admin: { keys: [ { name: ops, sha256: %s }, { name: eyes, sha256: %s, role: viewer } ] }
+auth: { keys: [ { name: filed, sha256: %s } ] }
+health: { path: "off" }
+tiers:
+  - name: small
+    model: fake-7b
+    serves: [chat, completions]
+    workers: [ %%s ]
+models: { "gpt-4o-mini": small }
+`, sql, digestHex("ops"), digestHex("eyes"), digestHex("filed"))
+}
+
+const memoryDB = "sqlite://:memory:"
+
+// newAdminRig serves adminYAML before two engines.
+func newAdminRig(t *testing.T) *adminRig {
+	t.Helper()
+	return adminRigOf(newRig(t, adminYAML(memoryDB), fakeEngine(), fakeEngine()))
+}
+
+func adminRigOf(r *rig) *adminRig { return &adminRig{rig: r, plane: r.newAdmin()} }
+
+// call is a request of the admin API.
+type call struct {
+	method, path, body string
+	key                string // as Bearer; empty: none
+	header             http.Header
+}
+
+// ask sends a request by somebody.
+func (r *adminRig) ask(key, method, path, body string, headers ...string) answered {
+	r.t.Helper()
+	c := call{method: method, path: path, body: body, key: key, header: http.Header{}}
+	for i := 0; i+1 < len(headers); i += 2 {
+		c.header.Set(headers[i], headers[i+1])
+	}
+	return r.send(c)
+}
+
+// ops sends a request by the admin and fails unless it has the status.
+func (r *adminRig) ops(status int, method, path, body string, headers ...string) answered {
+	r.t.Helper()
+	got := r.ask("ops", method, path, body, headers...)
+	if got.status != status {
+		r.t.Fatalf("%s %s is %d, want %d: %s", method, path, got.status, status, got.body)
+	}
+	return got
+}
+
+func (r *adminRig) send(c call) answered {
+	r.t.Helper()
+	req := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
+	for k, v := range c.header {
+		req.Header[k] = v
+	}
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	if c.body != "" && req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	rec := httptest.NewRecorder()
+	r.plane.engine.ServeHTTP(rec, req)
+	got := answered{status: rec.Code, header: rec.Header(), body: rec.Body.String()}
+	if op := r.operationOf(c.method, req.URL.Path); op != nil {
+		r.documented(op, got)
+	}
+	return got
+}
+
+// operationOf finds the operation of a path in the document.
+func (r *adminRig) operationOf(method, path string) *huma.Operation {
+	asked := strings.Split(path, "/")
+	var best *huma.Operation
+	for template, item := range r.plane.api.OpenAPI().Paths {
+		parts := strings.Split(template, "/")
+		op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch, "DELETE": item.Delete}[method]
+		if len(parts) != len(asked) || op == nil {
+			continue
+		}
+		same, named := true, false
+		for i := range parts {
+			variable := strings.HasPrefix(parts[i], "{")
+			named = named || variable
+			same = same && (variable || parts[i] == asked[i])
+		}
+		if same && (best == nil || !named) {
+			best = op
+		}
+	}
+	return best
+}
+
+// documented fails unless the document has the answer: its status, its type, and
+// its body's schema.
+func (r *adminRig) documented(op *huma.Operation, got answered) {
+	r.t.Helper()
+	response := op.Responses[strconv.Itoa(got.status)]
+	if response == nil {
+		r.t.Errorf("%s %s answers %d, which the document does not have: %s", op.Method, op.Path, got.status, got.body)
+		return
+	}
+	if got.body == "" {
+		if len(response.Content) > 0 {
+			r.t.Errorf("%s %s answers %d without a body", op.Method, op.Path, got.status)
+		}
+		return
+	}
+	kind, _, _ := strings.Cut(got.header.Get("Content-Type"), ";")
+	media := response.Content[kind]
+	if media == nil {
+		r.t.Errorf("%s %s answers %d in %q, which the document does not have", op.Method, op.Path, got.status, kind)
+		return
+	}
+	if !strings.HasSuffix(kind, "json") || kind == ndjson {
+		return
+	}
+	var body any
+	if err := json.Unmarshal([]byte(got.body), &body); err != nil {
+		r.t.Errorf("%s %s answers %d: %v", op.Method, op.Path, got.status, err)
+		return
+	}
+	res := &huma.ValidateResult{}
+	huma.Validate(r.plane.api.OpenAPI().Components.Schemas, media.Schema, huma.NewPathBuffer([]byte{}, 0), huma.ModeReadFromServer, body, res)
+	for _, err := range res.Errors {
+		r.t.Errorf("%s %s answers %d with %v", op.Method, op.Path, got.status, err)
+	}
+}
+
+// decoded reads an answer.
+func decoded[T any](t *testing.T, a answered) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		t.Fatalf("%v in %s", err, a.body)
+	}
+	return v
+}
+
+// audited returns the audit log, the newest first.
+func (r *adminRig) audited() []store.AuditEntry {
+	r.t.Helper()
+	all, err := r.sql.Audit(r.t.Context(), store.AuditQuery{Limit: 200})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}

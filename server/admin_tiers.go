@@ -1,0 +1,39 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"tierway/tenants"
+)
+
+// tierState is a tier or pool as GET /admin/tiers shows it.
+type tierState struct {
+	Name    string         `json:"name"`
+	Tier    bool           `json:"tier" doc:"One of the tiers, which are listed in their order; else a pool."`
+	Model   string         `json:"model" doc:"What its workers serve; empty: what clients ask for."`
+	Models  []string       `json:"models" nullable:"false" doc:"Every name that pins it."`
+	Serves  []string       `json:"serves" nullable:"false"`
+	Context int64          `json:"context" doc:"Tokens of prompt and answer that its model takes; 0: not known."`
+	Price   tenants.Price  `json:"price" doc:"Units of money for a million tokens."`
+	Workers map[string]int `json:"workers" doc:"By state."`
+	Learned poolState      `json:"learned"`
+}
+
+func (a *adminPlane) listTiers(context.Context, *struct{}) (*reply[page[tierState]], error) {
+	p := page[tierState]{Items: []tierState{}}
+	for _, pool := range a.s.snapshot.Load().pools {
+		states, learned := a.poolWorkers(pool, time.Now())
+		t := tierState{Name: pool.Name, Tier: pool.Tier, Model: pool.Model, Models: append([]string{}, pool.Models...), Serves: []string{},
+			Context: pool.Context, Price: pool.Price, Workers: map[string]int{}, Learned: learned}
+		for _, d := range pool.Serves {
+			t.Serves = append(t.Serves, d.String())
+		}
+		for _, w := range states {
+			t.Workers[w.State]++
+		}
+		p.Items = append(p.Items, t)
+	}
+	p.Total = len(p.Items)
+	return &reply[page[tierState]]{Body: p}, nil
+}

@@ -1,0 +1,293 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/breaker"
+	"tierway/routing"
+	"tierway/store"
+)
+
+// workerOperations are those on workers, their live overrides and their pools.
+func workerOperations() []operation {
+	list := func(a *adminPlane, op huma.Operation) { handle(a, op, a.listWorkers) }
+	get := func(a *adminPlane, op huma.Operation) { handle(a, op, a.getWorker) }
+	unknown := []int{http.StatusNotFound}
+	writes := []int{http.StatusNotFound, http.StatusServiceUnavailable}
+	return []operation{
+		{id: "list-workers", method: http.MethodGet, path: "/admin/workers", summary: "List the workers with state, load, times and share, and what their pools have learned", roles: anybody, register: list},
+		{id: "get-worker", method: http.MethodGet, path: "/admin/workers/{name}", summary: "Show a worker; while it drains, how far it is", roles: anybody, errors: unknown, register: get},
+		{id: "list-backends", method: http.MethodGet, path: "/admin/backends", summary: "Another name of /admin/workers", roles: anybody, register: list},
+		{id: "get-backend", method: http.MethodGet, path: "/admin/backends/{name}", summary: "Another name of /admin/workers/{name}", roles: anybody, errors: unknown, register: get},
+		{id: "weigh-worker", method: http.MethodPatch, path: "/admin/workers/{name}", summary: "Give a worker another weight, for ttl_s seconds or until it is reset by null", roles: admins, preview: true, errors: writes,
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.weighWorker) }},
+		{id: "drain-worker", method: http.MethodPost, path: "/admin/workers/{name}/drain", summary: "Give a worker no new requests; those under way finish", roles: admins, status: http.StatusAccepted, errors: writes,
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.drainWorker) }},
+		{id: "undrain-worker", method: http.MethodPost, path: "/admin/workers/{name}/undrain", summary: "Give a drained worker requests again", roles: admins, errors: writes,
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.undrainWorker) }},
+		{id: "list-overrides", method: http.MethodGet, path: "/admin/overrides", summary: "List the live changes over the configuration, with who made them and when", roles: anybody,
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.listOverrides) }},
+		{id: "clear-override", method: http.MethodDelete, path: "/admin/overrides/{worker}", summary: "Give a worker back what the configuration says of it", roles: admins, status: http.StatusNoContent, errors: writes,
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.deleteOverride) }},
+		{id: "list-tiers", method: http.MethodGet, path: "/admin/tiers", summary: "List the tiers and pools", roles: anybody,
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.listTiers) }},
+	}
+}
+
+// workerState is one worker as GET /admin/workers shows it.
+type workerState struct {
+	Name          string   `json:"name"`
+	Pool          string   `json:"pool"`
+	Tier          bool     `json:"tier" doc:"Its pool is one of the tiers."`
+	Model         string   `json:"model" doc:"What its pool serves; empty: what clients ask for."`
+	Models        []string `json:"models" nullable:"false" doc:"What it is told to have, besides."`
+	State         string   `json:"state" enum:"up,down,cooling,open,half_open,draining,drained"`
+	Since         string   `json:"since,omitempty" doc:"It is up or down since then."`
+	LastError     string   `json:"last_error,omitempty"`
+	Weight        int      `json:"weight" doc:"In force."`
+	Share         float64  `json:"share" doc:"Of its usual load, below 1 while it starts slowly."`
+	Inflight      int      `json:"inflight"`
+	MaxInflight   int      `json:"max_inflight"`
+	PendingTokens int64    `json:"pending_tokens"`
+	OutputTokens  int64    `json:"output_tokens"`
+	Waiting       int      `json:"engine_waiting"`
+	Running       int      `json:"engine_running"`
+	KVUsage       float64  `json:"kv_usage"`
+
+	Weights      workerWeights           `json:"weights"`
+	Drain        *drainState             `json:"drain,omitempty"`
+	Totals       workerTotals            `json:"totals"`
+	Latency      timesState              `json:"latency" doc:"Of whole requests, of the last 5 to 10 minutes."`
+	TTFT         timesState              `json:"ttft" doc:"To the first event, of the last 5 to 10 minutes."`
+	LastSelected *time.Time              `json:"last_selected,omitempty"`
+	Distribution distribution            `json:"distribution" doc:"Its share of its pool's requests."`
+	Breaker      breakerState            `json:"breaker"`
+	Learned      routing.WorkerEstimates `json:"learned"`
+}
+
+// breakerState is a worker's breaker as GET /admin/workers shows it.
+type breakerState struct {
+	State               string  `json:"state"`
+	Until               string  `json:"until,omitempty" doc:"When an open one lets a request try."`
+	Cause               string  `json:"cause,omitempty" doc:"Of the last change."`
+	Failures            int     `json:"failures" doc:"Within the window."`
+	Requests            int     `json:"requests" doc:"Within the window."`
+	ConsecutiveFailures int     `json:"consecutive_failures"`
+	SlowRatio           float64 `json:"slow_ratio" doc:"How slow beside its peers; 0 is not known."`
+	Samples             int     `json:"slow_samples"`
+}
+
+// workerWeights says where a worker's weight comes from.
+type workerWeights struct {
+	Effective int             `json:"effective"`
+	File      int             `json:"file"`
+	Override  *store.Override `json:"override,omitempty"`
+}
+
+// workerTotals is what a worker has done for this gateway since it started.
+type workerTotals struct {
+	Requests requestTotals `json:"requests"`
+	Tokens   tokenTotals   `json:"tokens"`
+}
+
+// requestTotals are attempts by how they ended.
+type requestTotals struct {
+	OK       int64 `json:"ok"`
+	Excluded int64 `json:"excluded" doc:"They say nothing of the worker: the client left, or its request was at fault."`
+	Error    int64 `json:"error"`
+}
+
+// tokenTotals are tokens as the engine reported them.
+type tokenTotals struct {
+	Prompt int64 `json:"prompt"`
+	Cached int64 `json:"cached" doc:"Part of prompt."`
+	Output int64 `json:"output"`
+}
+
+// timesState sums up times.
+type timesState struct {
+	Count int64   `json:"count"`
+	Mean  float64 `json:"mean_ms"`
+	P95   float64 `json:"p95_ms"`
+	P99   float64 `json:"p99_ms"`
+}
+
+// distribution is a worker's share of its pool's requests.
+type distribution struct {
+	Now      float64 `json:"now" doc:"Of the attempts of the last 5 to 10 minutes."`
+	Expected float64 `json:"expected" doc:"By the weights of the workers that take requests."`
+}
+
+// poolState is what GET /admin/workers shows of a pool.
+type poolState struct {
+	Policy string           `json:"policy"`
+	Rate   float64          `json:"prefill_rate" doc:"Of a usual worker, tokens/s."`
+	Output routing.Estimate `json:"output_tokens" doc:"Of an answer."`
+	Scale  routing.Estimate `json:"prompt_scale" doc:"Prompt tokens as engines count them, for each estimated one."`
+	Depth  *depthState      `json:"depth,omitempty"`
+}
+
+// depthState is where in prompts chwbl's keys lie.
+type depthState struct {
+	SharedBlocks int   `json:"shared_blocks" doc:"At the beginning, that most of the traffic has in common."`
+	Splits       int   `json:"splits" doc:"Beginnings that are too much for one worker."`
+	Changes      int64 `json:"changes" doc:"How often any of this changed."`
+}
+
+// workersView is GET /admin/workers.
+type workersView struct {
+	Workers []workerState        `json:"workers" nullable:"false"`
+	Pools   map[string]poolState `json:"pools" nullable:"false"`
+}
+
+// inForce returns the configuration without overrides, and since when it is one.
+func (s *Server) inForce() base {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	return s.base
+}
+
+func (a *adminPlane) listWorkers(context.Context, *struct{}) (*reply[workersView], error) {
+	out := workersView{Workers: []workerState{}, Pools: map[string]poolState{}}
+	for _, p := range a.s.snapshot.Load().pools {
+		states, st := a.poolWorkers(p, time.Now())
+		out.Workers = append(out.Workers, states...)
+		out.Pools[p.Name] = st
+	}
+	return &reply[workersView]{Body: out}, nil
+}
+
+// workerNamed returns the worker of that name with its pool.
+func (a *adminPlane) workerNamed(name string) (*pool, workerState, error) {
+	for _, p := range a.s.snapshot.Load().pools {
+		states, _ := a.poolWorkers(p, time.Now())
+		if i := slices.IndexFunc(states, func(w workerState) bool { return w.Name == name }); i >= 0 {
+			return p, states[i], nil
+		}
+	}
+	return nil, workerState{}, notFound("worker", name)
+}
+
+func (a *adminPlane) getWorker(_ context.Context, in *struct {
+	Name string `path:"name" maxLength:"200"`
+}) (*reply[workerState], error) {
+	_, w, err := a.workerNamed(in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &reply[workerState]{Body: w}, nil
+}
+
+// poolWorkers returns what is known of a pool and of each of its workers.
+func (a *adminPlane) poolWorkers(p *pool, now time.Time) ([]workerState, poolState) {
+	learned, views := p.routing.Estimates(), p.routing.Snapshot(now)
+	byID := map[string]routing.WorkerEstimates{}
+	for _, w := range learned.Workers {
+		byID[w.ID] = w
+	}
+	file, overrides := a.fileWeights(), a.s.overridesNow()
+	shares := expectedShares(views, nil)
+	states := make([]workerState, len(views))
+	var recent int64
+	for i, v := range views {
+		st := p.workerState(v, byID[v.ID])
+		stats := v.Ref.(*member).stats.view(now)
+		st.addStats(stats)
+		st.Distribution = distribution{Now: float64(stats.Recent), Expected: shares[v.ID]}
+		recent += stats.Recent
+		st.Weights = workerWeights{Effective: v.Weight, File: file[v.ID], Override: overrideOf(overrides, v.ID)}
+		a.addDrain(&st, now)
+		states[i] = st
+	}
+	for i := range states {
+		states[i].Distribution.Now /= float64(max(recent, 1))
+	}
+	st := poolState{Policy: p.Policy.Name, Rate: learned.Rate, Output: learned.OutputTokens, Scale: learned.PromptScale}
+	if adaptive, ok := p.policy.(routing.Adaptive); ok {
+		d := adaptive.Depth()
+		st.Depth = &depthState{SharedBlocks: d.Shared, Splits: d.Splits, Changes: d.Changes}
+	}
+	return states, st
+}
+
+// fileWeights are the workers' weights without overrides.
+func (a *adminPlane) fileWeights() map[string]int {
+	weights := map[string]int{}
+	for _, spec := range a.s.inForce().file.Specs() {
+		weights[spec.Name] = *spec.Weight
+	}
+	return weights
+}
+
+// expectedShares returns the share of its pool's requests that each worker gets
+// by weight. Only the lowest group that has a worker which is up takes any.
+// Weights replace those in force.
+func expectedShares(views []routing.WorkerView, weights map[string]int) map[string]float64 {
+	shares, sum, group, found := map[string]float64{}, 0, 0, false
+	weight := func(v routing.WorkerView) int {
+		if w, replaced := weights[v.ID]; replaced {
+			return w
+		}
+		return v.Weight
+	}
+	for _, v := range views {
+		if v.Up && weight(v) > 0 && (!found || v.Group < group) {
+			group, found = v.Group, true
+		}
+	}
+	takes := func(v routing.WorkerView) bool { return found && v.Up && v.Group == group && weight(v) > 0 }
+	for _, v := range views {
+		if takes(v) {
+			sum += weight(v)
+		}
+	}
+	for _, v := range views {
+		shares[v.ID] = 0
+		if takes(v) {
+			shares[v.ID] = float64(weight(v)) / float64(sum)
+		}
+	}
+	return shares
+}
+
+func (st *workerState) addStats(v statsView) {
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	times := func(t timesView) timesState {
+		return timesState{Count: t.Count, Mean: ms(t.Mean), P95: ms(t.P95), P99: ms(t.P99)}
+	}
+	st.Totals = workerTotals{Requests: requestTotals{OK: v.OK, Excluded: v.Excluded, Error: v.Failed},
+		Tokens: tokenTotals{Prompt: v.Prompt, Cached: v.Cached, Output: v.Output}}
+	st.Latency, st.TTFT, st.LastSelected = times(v.Total), times(v.TTFT), optional(v.LastSelected)
+}
+
+// workerState puts together what pool, fleet and breaker know of one worker.
+func (p *pool) workerState(v routing.WorkerView, learned routing.WorkerEstimates) workerState {
+	m := v.Ref.(*member)
+	seen, b := m.worker.Status(), m.gate.View()
+	st := workerState{Name: v.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: append([]string{}, m.worker.Spec().Models...), State: "up",
+		Weight: v.Weight, Share: v.Share, Inflight: v.Inflight, MaxInflight: v.MaxInflight,
+		PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Learned: learned,
+		LastError: seen.LastError, Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage,
+		Breaker: breakerState{State: b.State.String(), Cause: b.Cause, Failures: b.Failures, Requests: b.Requests,
+			ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: b.SlowRatio, Samples: b.Samples}}
+	switch {
+	case !v.Up:
+		st.State = "down"
+	case b.State != breaker.Closed:
+		st.State = b.State.String()
+	case v.Cooling > 0:
+		st.State = "cooling"
+	}
+	if !seen.Since.IsZero() {
+		st.Since = seen.Since.UTC().Format(time.RFC3339)
+	}
+	if !b.Until.IsZero() {
+		st.Breaker.Until = b.Until.UTC().Format(time.RFC3339)
+	}
+	return st
+}

@@ -1,0 +1,244 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"tierway/openai"
+	"tierway/store"
+	"tierway/tenants"
+	"tierway/tiers"
+)
+
+// charge asks the caller's limits for the request, and reserves what it may use.
+// A refused request costs nothing. A spent budget moves those who chose so to
+// the cheapest tier that they may use.
+func (x *exchange) charge() error {
+	if len(x.caller.Subjects) == 0 {
+		return nil
+	}
+	if x.explanation != nil {
+		x.explanation.Notes = append(x.explanation.Notes, "limits and budgets are not asked: an explanation costs nothing")
+		return nil
+	}
+	c := &tenants.Charge{Caller: x.caller, At: x.start, Tokens: x.reserve()}
+	err := x.take(c)
+	if x.verdictOf.Refused.Budget() && x.caller.Degrade && x.degrade() {
+		c.Tokens, c.IgnoreBudget = x.reserve(), true
+		err = x.take(c)
+	}
+	return err
+}
+
+// take asks the limits for a charge.
+func (x *exchange) take(c *tenants.Charge) error {
+	grant, v, err := x.s.limits.Take(x.r.Context(), c)
+	x.grant, x.verdictOf = grant, v
+	if errors.Is(err, store.ErrLimitsAway) {
+		return &openai.Error{Code: openai.CodeLimitsUnavailable, RetryAfter: time.Second, Cause: err,
+			Message: "The limits of this tenant cannot be checked right now. Try again."}
+	}
+	if err != nil {
+		return fmt.Errorf("asking the limits: %w", err)
+	}
+	rateHeaders(x.w.Header(), v)
+	if v.Refused != "" {
+		return x.limited(c, v)
+	}
+	return nil
+}
+
+// reserve is how many tokens the request may take: its prompt, and of the answer
+// what it asks for, or what nine of ten of the pool's answers stay below.
+func (x *exchange) reserve() int64 {
+	if x.req == nil || x.dialect == openai.Other || x.pool == nil {
+		return 0
+	}
+	prompt := x.pool.routing.PromptTokens(x.rawTokens)
+	if !generates(x.dialect) {
+		return prompt
+	}
+	return prompt + x.pool.routing.LongAnswer(x.req.MaxTokens)*int64(max(1, x.req.N))
+}
+
+// generates tells whether the answers of a dialect are made of tokens.
+func generates(d openai.Dialect) bool {
+	return d == openai.Chat || d == openai.Completions || d == openai.Responses || d == openai.Messages
+}
+
+// degrade moves the request to the cheapest tier that its tenant may use and that
+// can take it; false when it has to stay refused: it names an engine's model or a
+// pool, which are never moved.
+func (x *exchange) degrade() bool {
+	if x.verdict.Pinned || !x.verdict.Tier {
+		return false
+	}
+	var best *pool
+	for _, p := range x.snap.pools { // the least capable first, so that it wins where prices are the same
+		if p.Tier && x.caller.MayUseTier(p.Name) && p.served[x.dialect] && x.fits(p.Name) && (best == nil || cheaper(p.Price, best.Price)) {
+			best = p
+		}
+	}
+	if best == nil {
+		return false
+	}
+	note := "the " + string(x.verdictOf.Refused) + " budget is spent"
+	if best != x.pool {
+		note += "; " + x.d.Rule + " asked for " + x.pool.Name
+	}
+	x.pool, x.verdict = best, tiers.Verdict{Target: best.Name, Tier: true, Model: best.Model, Rule: "budget"}
+	x.d.Tier, x.d.Policy, x.d.Model, x.d.Rule, x.d.RuleNote = best.Name, best.Policy.Name, best.Model, "budget", note
+	return true
+}
+
+// cheaper compares two prices by what a prompt and an answer of one length cost.
+func cheaper(a, b tenants.Price) bool { return a.Input+a.Output < b.Input+b.Output }
+
+// limited is the answer to a request that a limit refuses.
+func (x *exchange) limited(c *tenants.Charge, v tenants.Verdict) error {
+	x.d.Limit = string(v.Refused)
+	x.s.metrics.Limited(string(v.Refused))
+	e := &openai.Error{Code: openai.CodeRateLimitExceeded, Type: "requests", RetryAfter: max(v.Wait, time.Millisecond)}
+	limits := x.limitsOf(v.Whose)
+	switch v.Refused {
+	case tenants.LimitTokenBurst:
+		e.Type, e.NoRetry, e.RetryAfter = "tokens", true, 0
+		e.Message = fmt.Sprintf("Request too large for this %s: it may use %d tokens, and at most %d are allowed at once. Shorten the prompt or lower the output's limit.",
+			v.Whose, c.Tokens, limits.TokensAtOnce())
+	case tenants.LimitTPM:
+		e.Type = "tokens"
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d tokens per min. This request may use %d. Please try again in %s.", v.Whose, limits.TPM, c.Tokens, shortDuration(v.Wait))
+	case tenants.LimitRPM:
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per min. Please try again in %s.", v.Whose, limits.RPM, shortDuration(v.Wait))
+	case tenants.LimitRPS:
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per second. Please try again in %s.", v.Whose, limits.RPS, shortDuration(v.Wait))
+	case tenants.LimitConcurrent:
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests at a time. Wait for one to end.", v.Whose, limits.Concurrent)
+	default:
+		e.Code, e.Type = openai.CodeInsufficientQuota, ""
+		e.Message = fmt.Sprintf("The %s budget of this %s is spent. It is renewed in %s; your operator can raise it.", budgetWords(v.Refused), v.Whose, shortDuration(v.Wait))
+	}
+	return e
+}
+
+// limitsOf are the limits of the tenant or of the key.
+func (x *exchange) limitsOf(whose string) tenants.Limits {
+	for _, s := range x.caller.Subjects {
+		if (s.Key == "") == (whose == "tenant") {
+			return s.Limits
+		}
+	}
+	return tenants.Limits{}
+}
+
+func budgetWords(l tenants.Limit) string {
+	switch l {
+	case tenants.LimitDayTokens:
+		return "daily token"
+	case tenants.LimitMonthTokens:
+		return "monthly token"
+	case tenants.LimitDayMoney:
+		return "daily money"
+	}
+	return "monthly money"
+}
+
+// shortDuration is a duration as OpenAI's headers write it: 12ms, 1.5s, 6m0s.
+// A part of a millisecond counts as a whole one, and longer times are told to
+// the second, or to the tenth of one below a minute.
+func shortDuration(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Second:
+		return ((d + time.Millisecond - 1) / time.Millisecond * time.Millisecond).String()
+	case d < time.Minute:
+		return ((d + 100*time.Millisecond - 1) / (100 * time.Millisecond) * (100 * time.Millisecond)).String()
+	}
+	return ((d + time.Second - 1) / time.Second * time.Second).String()
+}
+
+// rateHeaders sets OpenAI's six headers, as far as there are such limits.
+func rateHeaders(h http.Header, v tenants.Verdict) {
+	set := setInto(h)
+	if m := v.Requests; m.Set {
+		set.set("X-Ratelimit-Limit-Requests", strconv.FormatInt(m.Limit, 10))
+		set.set("X-Ratelimit-Remaining-Requests", strconv.FormatInt(m.Remaining, 10))
+		set.set("X-Ratelimit-Reset-Requests", shortDuration(m.Reset))
+	}
+	if m := v.Tokens; m.Set {
+		set.set("X-Ratelimit-Limit-Tokens", strconv.FormatInt(m.Limit, 10))
+		set.set("X-Ratelimit-Remaining-Tokens", strconv.FormatInt(m.Remaining, 10))
+		set.set("X-Ratelimit-Reset-Tokens", shortDuration(m.Reset))
+	}
+}
+
+// settle gives back what charge has reserved, corrects it by what was used, and
+// writes the request's one line of the ledger.
+func (x *exchange) settle() {
+	if x.caller == nil || x.explanation != nil {
+		return
+	}
+	var price tenants.Price
+	if x.pool != nil {
+		price = x.pool.Price
+	}
+	money := price.Cost(x.usage.Prompt, x.usage.Cached, x.usage.Output)
+	if x.grant != nil {
+		x.grant.Settle(tenants.Used{Tokens: x.usage.Prompt + x.usage.Output, Money: money, Refund: len(x.d.Attempts) == 0})
+	}
+	if x.s.ledger == nil || !x.inLedger {
+		return
+	}
+	if x.caller.Key != "" {
+		x.s.touches.note(x.caller.Key, x.start)
+	}
+	d := &x.d
+	x.s.ledger.Add(store.Row{ID: newUUID7(x.start, x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: x.start,
+		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.knownModel(), Worker: d.Worker,
+		Outcome: string(d.Outcome), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),
+		Prompt: x.usage.Prompt, Cached: x.usage.Cached, Output: x.usage.Output, Money: money, Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
+}
+
+// knownModel is the model that the request went to, as the configuration names
+// it: a client's own words would make rows without end in the roll-up.
+func (x *exchange) knownModel() string {
+	switch {
+	case x.pool == nil:
+		return ""
+	case x.verdict.Model != "":
+		return x.verdict.Model
+	}
+	return x.pool.Model
+}
+
+// estimate books tokens that no engine reported: the prompt's estimate, and the
+// output that was counted on its way to the client. It is what the ledger calls
+// estimated.
+func (x *exchange) estimate(output int64) {
+	if x.d.Rule == ruleStored {
+		return
+	}
+	x.usage = openai.Usage{Prompt: x.d.PromptTokens, Output: output}
+	x.d.Estimated = true
+}
+
+// newUUID7 returns a UUID of version 7 (RFC 9562): ordered by time, so that rows
+// that are written together lie together.
+func newUUID7(at time.Time, high, low uint64) string {
+	return formatUUID(uint64(at.UnixMilli())<<16|high&0xffff, low, 7)
+}
+
+// wholeEstimate is how many tokens a whole answer of generated text may hold that
+// reports no usage: its bytes without those around the text, at six bytes for
+// each token, quotes and names of fields included.
+func wholeEstimate(d openai.Dialect, bytes int) int64 {
+	const envelope, perToken = 300, 6
+	if !generates(d) {
+		return 0
+	}
+	return int64(max(1, (bytes-envelope)/perToken))
+}

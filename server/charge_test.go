@@ -1,0 +1,357 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/engines"
+	"tierway/openai"
+	"tierway/store"
+)
+
+// limited is two tiers with prices, and one tenant whose settings are the first
+// %s; the second is the workers' list of both tiers.
+const limited = `
+store: { sql: "sqlite://:memory:" }
+auth: { keys: [ { name: acme, sha256: %s, %s } ] }
+health: { path: "off" }
+tiers:
+  - name: small
+    model: fake-7b
+    price: { input: 1, cached_input: 0.5, output: 2 }
+    serves: [chat, completions, responses, messages, embeddings]
+    workers: [ %%s ]
+  - name: large
+    model: big-70b
+    price: { input: 10, output: 20 }
+    serves: [chat]
+    workers: [ { name: large-0, url: "%s" } ]
+models: { cheap: small, dear: large }
+`
+
+// limitedRig serves limited with a tenant's settings; its key is "key".
+func limitedRig(t *testing.T, settings string, small, large http.Handler) *rig {
+	t.Helper()
+	digest := sha256.Sum256([]byte("key"))
+	return newRig(t, fmt.Sprintf(limited, hex.EncodeToString(digest[:]), settings, served(t, large)), small)
+}
+
+// bigEngine is fakeEngine with the large tier's model.
+func bigEngine() http.Handler {
+	return engines.New(engines.Config{Name: "big", Model: "big-70b", Seed: 1, CacheTokens: 4096,
+		Clock: func() time.Time { return time.Unix(1_700_000_000, 0) }})
+}
+
+// ask sends a chat with the tenant's key.
+func (r *rig) ask(model string, headers ...string) answered {
+	r.t.Helper()
+	body := fmt.Sprintf(`{"model":%q,"max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`, model)
+	return r.post("/v1/chat/completions", body, append([]string{"Authorization", "Bearer key"}, headers...)...)
+}
+
+// rows are the ledger's, written down first.
+func (r *rig) rows() []store.UsageRow {
+	r.t.Helper()
+	if err := r.ledger.Flush(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	now := time.Now()
+	rows, err := r.sql.Usage(r.t.Context(), store.UsageQuery{Tenant: "acme", From: now.AddDate(0, 0, -1), To: now.AddDate(0, 0, 2), GroupBy: "outcome"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rows
+}
+
+// row returns the ledger's sums of one outcome.
+func (r *rig) row(outcome string) store.UsageRow {
+	r.t.Helper()
+	for _, row := range r.rows() {
+		if row.Group == outcome {
+			return row
+		}
+	}
+	return store.UsageRow{}
+}
+
+// remaining is what is left of the requests a minute.
+func remaining(t *testing.T, a answered) int {
+	t.Helper()
+	n, err := strconv.Atoi(a.header.Get("X-Ratelimit-Remaining-Requests"))
+	if err != nil {
+		t.Fatalf("%d without remaining requests: %v", a.status, a.header)
+	}
+	return n
+}
+
+// RL-01: the six headers in OpenAI's forms, and the refusal that SDKs wait for.
+func TestLimitsAreToldAsOpenAITellsThem(t *testing.T) {
+	r := limitedRig(t, "limits: { rpm: 60, burst: 2, tpm: 40000 }", fakeEngine(), bigEngine())
+	a := r.ask("cheap")
+	duration := regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?([0-9.]+s|[0-9]+ms)$`)
+	for name, form := range map[string]*regexp.Regexp{
+		"X-Ratelimit-Limit-Requests": regexp.MustCompile(`^60$`), "X-Ratelimit-Remaining-Requests": regexp.MustCompile(`^1$`), "X-Ratelimit-Reset-Requests": duration,
+		"X-Ratelimit-Limit-Tokens": regexp.MustCompile(`^40000$`), "X-Ratelimit-Remaining-Tokens": regexp.MustCompile(`^3[0-9]{4}$`), "X-Ratelimit-Reset-Tokens": duration,
+	} {
+		if got := a.header.Get(name); !form.MatchString(got) {
+			t.Errorf("%s: %q is not of the form %v", name, got, form)
+		}
+	}
+	r.ask("cheap")
+	a = r.ask("cheap")
+	after, _ := strconv.Atoi(a.header.Get("Retry-After"))
+	ms, _ := strconv.Atoi(a.header.Get("Retry-After-Ms"))
+	if a.status != 429 || after < 1 || ms < 1 || ms > 1000 || a.header.Get("X-Should-Retry") != "" {
+		t.Errorf("%d %s %v", a.status, a.body, a.header)
+	}
+	if !strings.Contains(a.body, `"type":"requests"`) || !strings.Contains(a.body, `"code":"rate_limit_exceeded"`) || !strings.Contains(a.body, "60 requests per min") {
+		t.Error(a.body)
+	}
+	if remaining(t, a) != 0 {
+		t.Error("something is left after a refusal")
+	}
+}
+
+// RL-04: what is refused before a worker is asked costs nothing.
+func TestRefusedRequestsCostNothing(t *testing.T) {
+	r := limitedRig(t, "limits: { rpm: 600, burst: 50, tpm: 100000, concurrent: 2 }", fakeEngine(), http.NotFoundHandler())
+	before := remaining(t, r.ask("cheap"))
+	key := []string{"Authorization", "Bearer key"}
+	for what, a := range map[string]answered{
+		"400": r.post("/v1/chat/completions", `{"model":`, key...),
+		"404": r.ask("nobody"),
+		"401": r.post("/v1/chat/completions", hello, "Authorization", "Bearer other"),
+		"415": r.post("/v1/chat/completions", hello, append(key, "Content-Type", "text/plain")...),
+	} {
+		if fmt.Sprint(a.status) != what {
+			t.Errorf("%s: got %d %s", what, a.status, a.body)
+		}
+	}
+	if after := remaining(t, r.ask("cheap")); after < before-1 {
+		t.Errorf("%d requests are left of %d", after, before)
+	}
+}
+
+// RL-04: neither does a request that no worker could be found for.
+func TestARequestThatReachedNoWorkerIsGivenBack(t *testing.T) {
+	r := limitedRig(t, "limits: { rpm: 60, burst: 3, tpm: 1000 }", fakeEngine(), bigEngine())
+	p := r.snapshot.Load().byName["large"]
+	for _, v := range p.routing.Snapshot(time.Now()) {
+		p.routing.SetOpen(v.ID, v.Ref, time.Now().Add(time.Hour))
+	}
+	for range 5 {
+		if a := r.ask("big-70b"); a.status != 503 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if got := remaining(t, r.ask("cheap")); got != 2 {
+		t.Errorf("%d requests are left, want 2 of 3", got)
+	}
+}
+
+func TestARequestLargerThanTheLimitIsNotRetried(t *testing.T) {
+	r := limitedRig(t, "limits: { tpm: 100 }", fakeEngine(), bigEngine())
+	a := r.post("/v1/chat/completions", `{"model":"cheap","max_tokens":90000,"messages":[{"role":"user","content":"`+strings.Repeat("many words ", 100)+`"}]}`, "Authorization", "Bearer key")
+	if a.status != 429 || a.header.Get("X-Should-Retry") != "false" || a.header.Get("Retry-After") != "" || !strings.Contains(a.body, "Request too large") || !strings.Contains(a.body, `"type":"tokens"`) {
+		t.Errorf("%d %s %v", a.status, a.body, a.header)
+	}
+}
+
+// RL-07: a reservation becomes what was really used, in both directions.
+func TestAReservationBecomesWhatWasUsed(t *testing.T) {
+	r := limitedRig(t, "limits: { tpm: 100000 }", fakeEngine(), bigEngine())
+	left := func() int {
+		a := r.ask("cheap")
+		n, err := strconv.Atoi(a.header.Get("X-Ratelimit-Remaining-Tokens"))
+		if a.status != 200 || err != nil {
+			t.Fatalf("%d %v", a.status, err)
+		}
+		return n
+	}
+	first := left()
+	r.post("/v1/chat/completions", `{"model":"cheap","max_tokens":50000,"messages":[{"role":"user","content":"Say hello"}]}`, "Authorization", "Bearer key")
+	if second := left(); second < first-4000 {
+		t.Errorf("%d tokens are left after a short answer, %d before it", second, first)
+	}
+}
+
+func TestASpentBudgetIsRefusedForGood(t *testing.T) {
+	r := limitedRig(t, "limits: { day_tokens: 10 }", fakeEngine(), bigEngine())
+	if a := r.ask("cheap"); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	a := r.ask("cheap")
+	if a.status != 429 || a.header.Get("X-Should-Retry") != "false" || !strings.Contains(a.body, `"code":"insufficient_quota"`) || !strings.Contains(a.body, "daily token budget") {
+		t.Errorf("%d %s %v", a.status, a.body, a.header)
+	}
+	if got := r.row("refused"); got.Requests != 1 || got.Prompt+got.Output != 0 {
+		t.Errorf("the refused request is %+v in the ledger", got)
+	}
+}
+
+func TestASpentBudgetMovesToTheCheapestTier(t *testing.T) {
+	r := limitedRig(t, "degrade: true, limits: { day_money: 0.0001 }", fakeEngine(), bigEngine())
+	if a := r.ask("dear"); a.status != 200 || a.header.Get("X-Model-Tier") != "large" {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	a := r.ask("dear")
+	if a.status != 200 || a.header.Get("X-Model-Tier") != "small" || !strings.HasPrefix(a.header.Get("X-Tier-Reason"), "budget") {
+		t.Errorf("%d %s %v", a.status, a.body, a.header)
+	}
+	if a := r.ask("big-70b"); a.status != 429 || !strings.Contains(a.body, "insufficient_quota") {
+		t.Errorf("an engine's own model was moved: %d %s", a.status, a.body)
+	}
+	if got := r.row("ok"); got.Requests != 2 || got.Money <= 0 {
+		t.Errorf("the ledger has %+v", got)
+	}
+}
+
+// RL-10: an attempt whose answer nobody got is not paid for.
+func TestOnlyTheAnswerThatCameIsInTheLedger(t *testing.T) {
+	engine := fakeEngine()
+	calls := 0
+	flaky := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if calls++; calls == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		engine.ServeHTTP(w, q)
+	})
+	r := newRig(t, strings.Replace(fmt.Sprintf(limited, digestOfKey, "limits: { rpm: 60 }", "http://127.0.0.1:1"), "workers: [ %s ]", "workers: [ %s ]", 1), flaky, flaky)
+	a := r.ask("cheap")
+	if a.status != 200 || calls != 2 {
+		t.Fatalf("%d after %d calls", a.status, calls)
+	}
+	u := openai.ReadAnswer(openai.Chat, []byte(a.body)).Usage
+	got := r.row("ok")
+	if got.Requests != 1 || got.Prompt != u.Prompt || got.Output != u.Output || got.Estimated != 0 {
+		t.Errorf("the ledger has %+v, the client %+v", got, u)
+	}
+}
+
+// digestOfKey is the digest of "key".
+const digestOfKey = "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683"
+
+// RL-08: a client that leaves pays for what it got, by the gateway's own count.
+func TestAClientThatLeavesPaysForWhatItGot(t *testing.T) {
+	left := make(chan struct{})
+	r := limitedRig(t, "limits: { rpm: 60 }", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		defer close(left)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range 7 {
+			say(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`+"\n\n")
+		}
+		<-q.Context().Done()
+	}), bigEngine())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(`{"model":"cheap","stream":true,"messages":[{"role":"user","content":"hi"}]}`))
+	req.Header.Set("Authorization", "Bearer key")
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	buf := make([]byte, 1<<10)
+	for n := 0; strings.Count(string(buf[:n]), "data:") < 7; {
+		more, err := resp.Body.Read(buf[n:])
+		if err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+		n += more
+	}
+	cancel()
+	<-left
+	until(t, "the end", func() bool { return r.Inflight() == 0 })
+	got := r.row("client_gone")
+	if got.Requests != 1 || got.Estimated != 1 || got.Output != 7 || got.Prompt < 1 {
+		t.Errorf("the ledger has %+v", got)
+	}
+}
+
+// RL-05: whoever leaves gives its slot back, at whatever point.
+func TestSlotsComeBackFromClientsThatLeave(t *testing.T) {
+	block := make(chan struct{})
+	defer close(block)
+	r := limitedRig(t, "limits: { concurrent: 2 }", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		select {
+		case <-q.Context().Done():
+		case <-block:
+		}
+	}), bigEngine())
+	for i := range 40 {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Duration(i%5)*time.Millisecond, cancel)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(`{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`))
+		req.Header.Set("Authorization", "Bearer key")
+		if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
+			resp.Body.Close()
+		}
+		cancel()
+	}
+	until(t, "the end", func() bool { return r.Inflight() == 0 })
+	for range 2 {
+		if a := r.ask("dear"); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+}
+
+// AU-13: what an engine gets as cache_salt is the tenant's own, whatever it sends.
+func TestACacheSaltIsTheTenantsOwn(t *testing.T) {
+	for name, c := range map[string]struct{ settings, body, want string }{
+		"nobody asks":        {"priority: batch", `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`, ""},
+		"the tenant is kept": {"isolate_cache: true", `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`, openai.CacheSalt("acme", "")},
+		"a client asks":      {"priority: batch", `{"model":"cheap","cache_salt":"theirs","messages":[{"role":"user","content":"hi"}]}`, openai.CacheSalt("acme", "theirs")},
+		"both":               {"isolate_cache: true", `{"cache_salt":"theirs","model":"cheap","messages":[{"role":"user","content":"hi"}]}`, openai.CacheSalt("acme", "theirs")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got string
+			engine := fakeEngine()
+			salted := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				body, _ := io.ReadAll(q.Body)
+				if m := regexp.MustCompile(`"cache_salt":"([^"]*)"`).FindSubmatch(body); m != nil {
+					got = string(m[1])
+				}
+				q.Body = io.NopCloser(strings.NewReader(string(body)))
+				engine.ServeHTTP(w, q)
+			})
+			yaml := strings.Replace(fmt.Sprintf(limited, digestOfKey, c.settings, "http://127.0.0.1:1"), "model: fake-7b", "model: fake-7b\n    engine: vllm", 1)
+			r := newRig(t, yaml, salted)
+			if a := r.post("/v1/chat/completions", c.body, "Authorization", "Bearer key"); a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			if got != c.want || strings.Contains(got, "theirs") {
+				t.Errorf("the engine got the salt %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// AU-05: who tries many keys from one address is slowed down; good keys of the
+// same address are not.
+func TestManyWrongKeysAreSlowedDown(t *testing.T) {
+	r := limitedRig(t, "priority: batch", fakeEngine(), bigEngine())
+	for i := range guessesAMinute + 5 {
+		a := r.post("/v1/chat/completions", hello, "Authorization", fmt.Sprintf("Bearer wrong-%d", i))
+		want := 401
+		if i >= guessesAMinute {
+			want = 429
+		}
+		if a.status != want {
+			t.Fatalf("wrong key %d: %d %s", i, a.status, a.body)
+		}
+	}
+	if a := r.ask("cheap"); a.status != 200 {
+		t.Errorf("a good key: %d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,297 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"tierway/config"
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// people is who may ask, on both planes, as config.yaml and the database say it.
+// It is immutable; a change of either makes another.
+type people struct {
+	directory *tenants.Directory
+	admins    map[[sha256.Size]byte]store.Admin
+	own       []tenants.Tenant // config.yaml's
+	ownKeys   []tenants.Key
+	contents  store.Contents // the database's
+	readAt    time.Time      // of contents; zero: never, so that any key may be a good one
+}
+
+// newPeople puts together what the configuration and the database say.
+func newPeople(f *config.File, c store.Contents, readAt time.Time) (*people, error) {
+	ts, ks, err := tenants.FromConfig(f.Auth.Keys)
+	if err != nil {
+		return nil, fmt.Errorf("reading auth.keys: %w", err)
+	}
+	p := &people{own: ts, ownKeys: ks, contents: c, readAt: readAt, admins: map[[sha256.Size]byte]store.Admin{}}
+	for _, a := range c.Admins {
+		p.admins[a.Digest] = a
+	}
+	mine, digests, err := tenants.FromConfig(adminKeys(f.Admin.Keys))
+	if err != nil || len(mine) > 1 {
+		return nil, fmt.Errorf("reading admin.keys: %w", err)
+	}
+	for i, k := range digests {
+		role := f.Admin.Keys[i].Role
+		if role == "" {
+			role = store.RoleAdmin
+		}
+		p.admins[k.Digest] = store.Admin{ID: k.ID, Name: f.Admin.Keys[i].Name, Role: role, Hint: "config.yaml", Digest: k.Digest}
+	}
+	all, keys := p.tenants()
+	p.directory = tenants.NewDirectory(all, keys)
+	return p, nil
+}
+
+// adminKeys are the admin plane's keys as the directory's checks take them.
+func adminKeys(keys []config.AdminKey) []tenants.KeyConfig {
+	out := make([]tenants.KeyConfig, len(keys))
+	for i, k := range keys {
+		out[i] = tenants.KeyConfig{Name: "admin", SHA256: k.SHA256} // names of admins follow other rules
+	}
+	return out
+}
+
+// tenants returns all tenants and keys in force. Where config.yaml and the
+// database have a tenant of one name, the file's settings count for the keys of
+// both.
+func (p *people) tenants() ([]tenants.Tenant, []tenants.Key) {
+	ts := append([]tenants.Tenant(nil), p.own...)
+	mine := make(map[string]bool, len(p.own))
+	for _, t := range p.own {
+		mine[t.Name] = true
+	}
+	for _, t := range p.contents.Tenants {
+		if !mine[t.Name] {
+			ts = append(ts, t)
+		}
+	}
+	return ts, append(append([]tenants.Key(nil), p.ownKeys...), p.contents.Keys...)
+}
+
+// How the database is followed.
+const (
+	// askEvery is how often the database is asked whether anything changed: one
+	// row. Without Redis it is how long a revoked key still works.
+	askEvery = 2 * time.Second
+	// spentEvery is how often what was spent is read from the ledger, for what
+	// other gateways spend where no Redis tells.
+	spentEvery = 10 * time.Second
+	// sqlPatience bounds one question to the database, which no request waits for.
+	sqlPatience = 5 * time.Second
+	// startPatience bounds how long a start waits for a database that is away.
+	startPatience = 3 * time.Second
+)
+
+// openDatabase brings the schema up to date and reads the directory. A database
+// that is away is no error: it is tried again while serving.
+func (s *Server) openDatabase(ctx context.Context) error {
+	if s.sql == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	err := s.readDatabase(ctx)
+	if err != nil && !store.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	s.sqlState(err)
+	return nil
+}
+
+// readDatabase migrates, once, and reads all that is held in memory.
+func (s *Server) readDatabase(ctx context.Context) error {
+	if !s.migrated.Load() {
+		m, err := s.sql.Migrate(ctx)
+		if err != nil {
+			return fmt.Errorf("migrating the database: %w", err)
+		}
+		if m.From != m.To {
+			s.log.Info("the database's schema is up to date", "from", m.From, "to", m.To)
+		}
+		s.migrated.Store(true)
+	}
+	c, err := s.sql.Contents(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the directory: %w", err)
+	}
+	if err := s.seedBudgets(ctx); err != nil {
+		return err
+	}
+	return s.adopt(&c, time.Now())
+}
+
+// seedBudgets tells the limiter what the ledger says was spent.
+func (s *Server) seedBudgets(ctx context.Context) error {
+	now := time.Now()
+	rows, err := s.sql.Spent(ctx, now)
+	if err != nil {
+		return fmt.Errorf("reading what was spent: %w", err)
+	}
+	for _, r := range rows {
+		s.limits.Seed(r.Tenant, r.Key, now, r.Day, r.Month)
+	}
+	return nil
+}
+
+// adopt puts what the database holds in force, and the live overrides with it.
+// Nil keeps what is known of it, for a new configuration.
+func (s *Server) adopt(c *store.Contents, readAt time.Time) error {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	before := s.people.Load()
+	if c == nil {
+		c, readAt = &before.contents, before.readAt
+	}
+	p, err := newPeople(s.base.file, *c, readAt)
+	if err != nil {
+		return err
+	}
+	s.people.Store(p)
+	if !readAt.IsZero() {
+		s.known.Store(readAt.UnixNano())
+	}
+	s.bootstrapIfAlone(p)
+	return s.applyOverrides()
+}
+
+// followDatabase reads the directory whenever it has changed, until ctx ends.
+func (s *Server) followDatabase(ctx context.Context) {
+	if s.sql == nil {
+		return
+	}
+	poll := time.NewTicker(askEvery)
+	defer poll.Stop()
+	spent := time.Now()
+	for {
+		hurry := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.hurry:
+			hurry = true
+		case <-poll.C:
+		}
+		err := s.lookAgain(ctx, hurry)
+		if err == nil && time.Since(spent) >= spentEvery {
+			bounded, cancel := context.WithTimeout(ctx, sqlPatience)
+			err = errors.Join(s.seedBudgets(bounded), s.writeTouches(bounded))
+			cancel()
+			spent = time.Now()
+		}
+		if ctx.Err() == nil {
+			s.sqlState(err)
+		}
+	}
+}
+
+// lookAgain reads the directory if it may have changed.
+func (s *Server) lookAgain(ctx context.Context, hurry bool) error {
+	ctx, cancel := context.WithTimeout(ctx, sqlPatience)
+	defer cancel()
+	p := s.people.Load()
+	if !hurry && !p.readAt.IsZero() {
+		revision, err := s.sql.Revision(ctx)
+		if err != nil {
+			return err
+		}
+		if revision == p.contents.Revision {
+			s.known.Store(time.Now().UnixNano())
+			return nil
+		}
+	}
+	return s.readDatabase(ctx)
+}
+
+// sqlState notes whether the database answers, and says so once each way.
+func (s *Server) sqlState(err error) {
+	away := err != nil
+	if s.sqlAway.Swap(away) == away {
+		return
+	}
+	if away {
+		s.log.Error("the database is away; tenants are served from memory and usage waits", "cause", err.Error(), "read", !s.people.Load().readAt.IsZero())
+		return
+	}
+	s.log.Info("the database answers")
+}
+
+// changed reads the directory anew after a change of the database by this
+// gateway, and tells the others.
+func (s *Server) changed(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlPatience)
+	defer cancel()
+	if err := s.readDatabase(ctx); err != nil {
+		s.log.Warn("the directory could not be read after a change; it is read again shortly", "cause", err.Error())
+		s.lookSoon()
+	}
+	if s.redis != nil {
+		if err := s.redis.Publish(ctx, topicDirectory); err != nil {
+			s.log.Debug("other gateways will see the change when they ask the database", "cause", err.Error())
+		}
+	}
+}
+
+// topicDirectory tells gateways that the database's directory has changed.
+const topicDirectory = "directory"
+
+// lookSoon has the database read as soon as possible.
+func (s *Server) lookSoon() {
+	select {
+	case s.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// tenantsNow returns the tenants, keys, admins and overrides in force.
+func (s *Server) tenantsNow() ([]tenants.Tenant, []tenants.Key, []store.Admin, []store.Override) {
+	p := s.people.Load()
+	ts, ks := p.tenants()
+	admins := make([]store.Admin, 0, len(p.admins))
+	for _, a := range p.admins {
+		admins = append(admins, a)
+	}
+	return ts, ks, admins, s.overridesNow()
+}
+
+// touches are when keys were last used, until the database knows.
+type touches struct {
+	mu   sync.Mutex
+	used map[string]time.Time
+}
+
+// note remembers the use of a key of the database.
+func (t *touches) note(key string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.used == nil {
+		t.used = map[string]time.Time{}
+	}
+	t.used[key] = at
+}
+
+// take returns what was noted since it was last called.
+func (t *touches) take() map[string]time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	used := t.used
+	t.used = nil
+	return used
+}
+
+// writeTouches tells the database when keys were last used. What it cannot be
+// told is noted again by the key's next use.
+func (s *Server) writeTouches(ctx context.Context) error {
+	used := s.touches.take()
+	if len(used) == 0 {
+		return nil
+	}
+	return s.sql.TouchKeys(ctx, used)
+}

@@ -1,0 +1,192 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tierway/config"
+	"tierway/routing"
+	"tierway/store"
+)
+
+// ReloadRequest asks for the configuration to be read again.
+type ReloadRequest struct {
+	Actor  store.Actor
+	DryRun bool   // say what would change, and change nothing
+	Expect string // the hash of the configuration that was previewed; empty: any
+}
+
+// ReloadResult is what a reload changed, or would change.
+type ReloadResult struct {
+	Generation int64           `json:"generation"` // of the configuration in force afterwards
+	FromHash   string          `json:"from_hash"`
+	Hash       string          `json:"to_hash"`
+	Changes    []config.Change `json:"changes"`
+	Impact     Impact          `json:"impact"`
+	Problems   config.Problems `json:"problems"` // errors of a configuration that is refused, else warnings
+}
+
+// Impact is what a reload does to the workers.
+type Impact struct {
+	WorkersAdded   []string           `json:"workers_added"`
+	WorkersRemoved []string           `json:"workers_removed"` // finish what they have
+	AffinityMoved  map[string]float64 `json:"affinity_moved"`  // by pool: the share of prompts whose home is another worker
+	RestartNeeded  []string           `json:"restart_needed"`  // keys whose new values wait for a restart
+}
+
+// The refusals of a reload. Nothing has changed.
+var (
+	ErrNoSource = errors.New("this gateway was started without a configuration file: there is nothing to read again")
+	ErrRejected = errors.New("the configuration has errors")
+	ErrChanged  = errors.New("the configuration is another one than expected")
+)
+
+// Reload reads the configuration and puts it in force: all of it or nothing.
+// Requests under way go on with what they began with, and everything that was
+// learned, counted or booked stays. Reloads are done one after the other.
+func (s *Server) Reload(ctx context.Context, r ReloadRequest) (ReloadResult, error) {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	result, err := s.reload(r)
+	if r.DryRun {
+		return result, err
+	}
+	s.noteReload(ctx, r, result, err)
+	return result, err
+}
+
+// reload is Reload under its lock.
+func (s *Server) reload(r ReloadRequest) (ReloadResult, error) {
+	old := s.base.file
+	result := ReloadResult{Generation: s.base.generation, FromHash: old.Hash(), Hash: old.Hash(), Changes: []config.Change{}}
+	if s.source == nil {
+		return result, ErrNoSource
+	}
+	f, err := s.source()
+	if err != nil {
+		if !errors.As(err, &result.Problems) {
+			return result, fmt.Errorf("reading the configuration: %w", err)
+		}
+		return result, ErrRejected
+	}
+	result.Hash, result.Problems = f.Hash(), f.Warnings()
+	if r.Expect != "" && r.Expect != f.Hash() {
+		return result, ErrChanged
+	}
+	result.Changes = append(result.Changes, config.Changes(old, f)...)
+	result.Impact = impactOf(old, f, result.Changes)
+	if r.DryRun || len(result.Changes) == 0 {
+		return result, nil
+	}
+	next := f.KeepRestartOnly(old)
+	p, err := newPeople(next, s.people.Load().contents, s.people.Load().readAt)
+	if err != nil {
+		return result, err
+	}
+	weights := weightsOf(s.overridesNow())
+	if err := s.apply(next.WithOverrides(weights)); err != nil {
+		return result, err
+	}
+	s.people.Store(p)
+	s.base = base{file: next, weights: weights, generation: s.base.generation + 1, loadedAt: time.Now()}
+	result.Generation = s.base.generation
+	return result, nil
+}
+
+// noteReload says in log, metrics and audit how a reload went.
+func (s *Server) noteReload(ctx context.Context, r ReloadRequest, result ReloadResult, err error) {
+	outcome := "ok"
+	switch {
+	case errors.Is(err, ErrNoSource):
+		return
+	case err != nil:
+		outcome = err.Error()
+		s.metrics.Reloads.Rejected.Inc()
+		s.log.Error("the configuration was not reloaded; the old one stays in force", "via", r.Actor.Via, "cause", outcome, "problems", problemLines(result.Problems))
+	case len(result.Changes) == 0:
+		s.metrics.Reloads.Unchanged.Inc()
+		s.log.Info("the configuration is the one in force", "via", r.Actor.Via, "generation", result.Generation)
+		return
+	default:
+		s.metrics.Reloaded(result.Generation, s.base.loadedAt)
+		s.log.Info("the configuration was reloaded", "via", r.Actor.Via, "generation", result.Generation, "changes", len(result.Changes), "restart_needed", result.Impact.RestartNeeded)
+	}
+	if s.sql == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlPatience)
+	defer cancel()
+	after := fmt.Sprintf(`{"generation":%d,"hash":%q,"changes":%d}`, result.Generation, result.Hash, len(result.Changes))
+	if auditErr := s.sql.AppendAudit(ctx, r.Actor, "config.reload", result.Hash, fmt.Sprintf(`{"hash":%q}`, result.FromHash), after, outcome); auditErr != nil {
+		s.log.Warn("a reload could not be written to the audit log", "cause", auditErr.Error())
+	}
+}
+
+// problemLines are the first problems as check prints them.
+func problemLines(ps config.Problems) []string {
+	const most = 10 // who has more runs `tierway check`
+	var lines []string
+	for _, p := range ps {
+		if !p.Warning && len(lines) < most {
+			lines = append(lines, p.String())
+		}
+	}
+	return lines
+}
+
+// impactOf says what a new configuration does to the workers.
+func impactOf(old, f *config.File, changes []config.Change) Impact {
+	im := Impact{WorkersAdded: []string{}, WorkersRemoved: []string{}, AffinityMoved: map[string]float64{}, RestartNeeded: []string{}}
+	before, after := workersOf(old), workersOf(f)
+	for name := range after {
+		if !before[name] {
+			im.WorkersAdded = append(im.WorkersAdded, name)
+		}
+	}
+	for name := range before {
+		if !after[name] {
+			im.WorkersRemoved = append(im.WorkersRemoved, name)
+		}
+	}
+	slices.Sort(im.WorkersAdded)
+	slices.Sort(im.WorkersRemoved)
+	was := map[string][]routing.Member{}
+	for _, p := range old.ResolvedPools() {
+		was[p.Name] = ringOf(p)
+	}
+	for _, p := range f.ResolvedPools() {
+		if members, known := was[p.Name]; known {
+			im.AffinityMoved[p.Name] = routing.MovedShare(members, ringOf(p), p.Policy)
+		}
+	}
+	for _, c := range changes {
+		if c.Effect == "restart" {
+			im.RestartNeeded = append(im.RestartNeeded, c.Path)
+		}
+	}
+	return im
+}
+
+func workersOf(f *config.File) map[string]bool {
+	names := map[string]bool{}
+	for _, s := range f.Specs() {
+		names[s.Name] = true
+	}
+	return names
+}
+
+// ringOf are a pool's workers as its hash ring takes them.
+func ringOf(p config.Pool) []routing.Member {
+	members := make([]routing.Member, len(p.Workers))
+	for i, w := range p.Workers {
+		members[i] = routing.Member{ID: w.Name, Weight: *w.Weight, Group: w.Priority}
+	}
+	return members
+}
+
+// Watches reports whether the configuration in force asks to be read again when
+// its file changes.
+func (s *Server) Watches() bool { return s.snapshot.Load().file.Watch }
