@@ -4,7 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -30,8 +31,12 @@ type Process struct {
 	AdminURL string
 	APIKey   string // of the demo; otherwise a word that open gateways ignore
 	AdminKey string // of the demo only
+	File     string // the configuration; it may be written anew for a reload
 
 	t     testing.TB
+	dir   string   // the working directory, which has the database that is the default
+	env   []string // added to this process's
+	args  []string
 	cmd   *exec.Cmd
 	out   Output
 	err   Output
@@ -63,7 +68,7 @@ func Demo(t testing.TB, env ...string) *Process {
 func Serve(t testing.TB, yaml string, env ...string) *Process {
 	t.Helper()
 	p := Start(t, yaml, env...)
-	p.Until("/readyz to answer 200", func() bool { return p.status("/readyz") == http.StatusOK })
+	p.Ready()
 	return p
 }
 
@@ -71,24 +76,90 @@ func Serve(t testing.TB, yaml string, env ...string) *Process {
 // listens. Log level and access log have to stay at least at their defaults.
 func Start(t testing.TB, yaml string, env ...string) *Process {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "config.yaml")
+	return StartAt(t, "127.0.0.1:0", "127.0.0.1:0", yaml, env...)
+}
+
+// StartAt is Start on addresses for the data plane and the admin plane. A gateway
+// that is to be started again has ports of [Address], which nobody takes while it
+// is away.
+func StartAt(t testing.TB, data, admin, yaml string, env ...string) *Process {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := run(t, env, "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p := &Process{File: file, t: t, dir: dir, env: env,
+		args: []string{"serve", "-c", file, "--listen", data, "--admin-listen", admin}}
+	p.begin()
+	p.listens()
+	return p
+}
+
+// Again starts a gateway anew as it was: same configuration file, folder,
+// environment and addresses. One that runs is stopped before. The old Process
+// stays what it was; the new one is returned when the gateway listens.
+func (p *Process) Again() *Process {
+	p.t.Helper()
+	if p.Alive() {
+		p.Stop()
+	}
+	n := &Process{File: p.File, t: p.t, dir: p.dir, env: p.env, args: p.args}
+	n.begin()
+	n.listens()
+	return n
+}
+
+// Address returns an address of the loopback interface that nobody listens on.
+// Its port lies below those that the kernel gives to outgoing connections.
+func Address(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(5000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("a hundred ports of 127.0.0.1 are taken")
+	return ""
+}
+
+// Ready waits until /readyz says that something can be served.
+func (p *Process) Ready() {
+	p.t.Helper()
+	p.Until("/readyz to answer 200", func() bool { return p.Get("/readyz") == http.StatusOK })
+}
+
+// listens waits until the gateway says where it listens.
+func (p *Process) listens() {
+	p.t.Helper()
 	p.Until("the addresses in the log", func() bool { return len(p.err.lines("serving")) > 0 })
 	line := p.err.lines("serving")[0]
 	p.BaseURL = fmt.Sprintf("http://%v/v1", line["data"])
 	p.AdminURL = fmt.Sprintf("http://%v", line["admin"])
 	p.APIKey = "unused"
+}
+
+// run starts the binary in a folder of its own and leaves its end to the test's.
+func run(t testing.TB, env []string, args ...string) *Process {
+	t.Helper()
+	p := &Process{t: t, dir: t.TempDir(), env: env, args: args}
+	p.begin()
 	return p
 }
 
-// run starts the binary and leaves its end to the test's.
-func run(t testing.TB, env []string, args ...string) *Process {
+// begin starts the binary.
+func (p *Process) begin() {
+	t := p.t
 	t.Helper()
-	p := &Process{t: t, cmd: exec.Command(Binary(t), args...), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), env...)
+	bin, err := filepath.Abs(Binary(t)) // before the folder is another
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd, p.ended = exec.Command(bin, p.args...), make(chan struct{})
+	p.cmd.Dir = p.dir
+	p.cmd.Env = append(os.Environ(), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	p.cmd.SysProcAttr = lifeline()
 	if err := p.cmd.Start(); err != nil {
@@ -106,7 +177,6 @@ func run(t testing.TB, env []string, args ...string) *Process {
 			t.Logf("the gateway's last lines:\n%s", tail(p.out.String()+p.err.String(), 30))
 		}
 	})
-	return p
 }
 
 // PID is the process's id.
@@ -192,21 +262,4 @@ func (p *Process) Kill() {
 	p.over = true
 	_ = p.cmd.Process.Kill() // it may have ended by itself
 	<-p.ended
-}
-
-// status asks a path of the data plane; 0 means that nobody answered.
-func (p *Process) status(path string) int {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.BaseURL, "/v1")+path, nil)
-	if err != nil {
-		return 0
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return 0
-	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body) // the connection is reused or not
-	return resp.StatusCode
 }

@@ -1,0 +1,187 @@
+package backends
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// PostgresServer is a PostgreSQL server with an empty
+// database. What was
+// committed outlives Kill and Restart; the machine's own crash is not planned
+// for. Its methods are for the test's goroutine and fail the test when they
+// cannot do what they say.
+type PostgresServer struct {
+	URL  string // postgres://USER:PASSWORD@127.0.0.1:PORT/DATABASE?sslmode=disable
+	Addr string // 127.0.0.1:PORT
+
+	t       testing.TB
+	cluster *cluster
+}
+
+// Postgres starts a PostgreSQL server of the test's own, to be killed and hung;
+// a test that only needs a database asks for [Database]. It ends with the test.
+func Postgres(t testing.TB) *PostgresServer {
+	t.Helper()
+	s := &PostgresServer{t: t}
+	c, err := newCluster()
+	s.must(err)
+	t.Cleanup(func() { s.must(c.close()) })
+	s.must(c.program.start())
+	s.cluster, s.URL, s.Addr = c, c.url, c.program.addr
+	return s
+}
+
+func (s *PostgresServer) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Kill ends the server as a crash would, by SIGKILL of the postmaster, and
+// returns when all its children have ended and its port is free.
+func (s *PostgresServer) Kill() { s.t.Helper(); s.must(s.cluster.program.kill()) }
+
+// Stop ends the server in good order, cutting its connections, and returns when
+// its port is free.
+func (s *PostgresServer) Stop() { s.t.Helper(); s.must(s.cluster.program.end()) }
+
+// Restart starts the server on the same port with what it held, after it has
+// ended it if it runs, and returns when it serves.
+func (s *PostgresServer) Restart() { s.t.Helper(); s.must(s.cluster.program.restart()) }
+
+// Hang stops all the server's processes: connections are taken by the kernel,
+// and nobody answers.
+func (s *PostgresServer) Hang() { s.t.Helper(); s.must(s.cluster.program.hang()) }
+
+// Resume lets a server that hangs go on.
+func (s *PostgresServer) Resume() { s.t.Helper(); s.must(s.cluster.program.resume()) }
+
+// cluster is PostgreSQL's word for a data folder and its server.
+type cluster struct {
+	program program
+	url     string
+	dir     string
+	owner   *syscall.Credential // nil: ourselves
+}
+
+// role is the superuser of every cluster; its database is postgres.
+const role = "tierway"
+
+// newCluster makes a data folder. It is not served yet; close removes it.
+func newCluster() (_ *cluster, err error) {
+	server, err := binary("postgres")
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{}
+	if c.owner, err = unprivileged(); err != nil {
+		return nil, err
+	}
+	// Not the test's own folder, which only its user may enter.
+	if c.dir, err = os.MkdirTemp("", "tierway-postgres-"); err != nil {
+		return nil, fmt.Errorf("making a folder for PostgreSQL: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	password := rand.Text()
+	if err = c.initialise(password); err != nil {
+		return nil, err
+	}
+	address := &url.URL{Scheme: "postgres", User: url.UserPassword(role, password), Path: "/postgres", RawQuery: "sslmode=disable",
+		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	c.url = address.String()
+	c.program = program{name: "postgres", addr: address.Host, log: filepath.Join(c.dir, "log"),
+		stop:  syscall.SIGINT, // a fast shutdown: connections are cut
+		make:  func() *exec.Cmd { return c.command(server, c.settings(port)...) },
+		ready: func() error { return tool(address, "psql", "--no-psqlrc", "--quiet", "--command", "SELECT 1") }}
+	return c, nil
+}
+
+// settings is the server's command line: nothing is forced to disk, and little
+// memory is taken, so that tests may run several.
+func (c *cluster) settings(port int) (args []string) {
+	args = []string{"-D", filepath.Join(c.dir, "data"), "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", c.dir}
+	for _, s := range []string{"fsync=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=200",
+		"max_wal_size=256MB", "logging_collector=off", "log_min_messages=fatal", "restart_after_crash=on"} {
+		args = append(args, "-c", s)
+	}
+	return args
+}
+
+// initialise fills the data folder with the role and its password.
+func (c *cluster) initialise(password string) error {
+	tool, err := binary("initdb")
+	if err != nil {
+		return err
+	}
+	secret := filepath.Join(c.dir, "password")
+	if err := os.WriteFile(secret, []byte(password), 0o600); err != nil {
+		return fmt.Errorf("initialising PostgreSQL: %w", err)
+	}
+	if c.owner != nil {
+		for _, path := range []string{c.dir, secret} {
+			if err := os.Chown(path, int(c.owner.Uid), int(c.owner.Gid)); err != nil {
+				return fmt.Errorf("initialising PostgreSQL: %w", err)
+			}
+		}
+	}
+	out, err := c.command(tool, "-D", filepath.Join(c.dir, "data"), "-U", role, "--pwfile", secret,
+		"--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("initialising PostgreSQL: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// command is a program of PostgreSQL's run as the one who owns the data.
+func (c *cluster) command(path string, args ...string) *exec.Cmd {
+	cmd := exec.Command(path, args...)
+	cmd.Dir = c.dir
+	cmd.SysProcAttr = lifeline()
+	cmd.SysProcAttr.Credential = c.owner
+	return cmd
+}
+
+// close ends the server and removes its data.
+func (c *cluster) close() error {
+	return errors.Join(c.program.end(), os.RemoveAll(c.dir))
+}
+
+// unprivileged returns who PostgreSQL runs as: it refuses to be root, so that
+// root runs it as the user postgres, whom its package makes.
+func unprivileged() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("PostgreSQL does not run as root, and there is no user postgres: run `make deps`: %w", err)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("reading the id of the user postgres: %w", err)
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("reading the group of the user postgres: %w", err)
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}

@@ -1,0 +1,96 @@
+package backends
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// sharedVariable is the environment variable that names the server on which
+// Database makes its databases.
+const sharedVariable = "TIERWAY_POSTGRES"
+
+// Runner is what runs a package's tests; *testing.M is one.
+type Runner interface{ Run() int }
+
+// RunnerFunc is a function that runs a package's tests.
+type RunnerFunc func() int
+
+// Run calls the function.
+func (f RunnerFunc) Run() int { return f() }
+
+// Main runs the tests of a package with a PostgreSQL server for [Database],
+// which ends with them. Call it from TestMain and exit with its result. Where
+// TIERWAY_POSTGRES names a server by its URL already, that one is used; its
+// user must be allowed to make databases.
+func Main(m Runner) (code int) {
+	if os.Getenv(sharedVariable) != "" {
+		return m.Run()
+	}
+	c, err := newCluster()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := c.close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}()
+	if err := c.program.start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := os.Setenv(sharedVariable, c.url); err != nil {
+		fmt.Fprintln(os.Stderr, "naming the PostgreSQL server:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// Database returns the URL of a new, empty PostgreSQL database on the server
+// that [Main] has started. It is dropped with the test, whose connections to it
+// are cut.
+func Database(t testing.TB) string {
+	t.Helper()
+	server := os.Getenv(sharedVariable)
+	if server == "" {
+		t.Fatalf("%s is not set: run the tests through backends.Main", sharedVariable)
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatalf("%s is no URL", sharedVariable) // it has a password
+	}
+	name := "t" + strings.ToLower(rand.Text())
+	if err := tool(u, "createdb", name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tool(u, "dropdb", "--force", name); err != nil {
+			t.Error(err)
+		}
+	})
+	u.Path = "/" + name
+	return u.String()
+}
+
+// tool runs one of PostgreSQL's clients.
+func tool(server *url.URL, name string, args ...string) error {
+	path, err := binary(name)
+	if err != nil {
+		return err
+	}
+	password, _ := server.User.Password()
+	c := exec.Command(path, args...)
+	c.Env = append(os.Environ(), "PGHOST="+server.Hostname(), "PGPORT="+server.Port(),
+		"PGUSER="+server.User.Username(), "PGPASSWORD="+password, "PGDATABASE="+strings.TrimPrefix(server.Path, "/"))
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("running %s: %w\n%s", name, err, out)
+	}
+	return nil
+}

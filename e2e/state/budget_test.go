@@ -1,0 +1,180 @@
+package state
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"tierway/e2e/backends"
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// noMidnight waits until no UTC day ends within the next minutes: budgets begin
+// anew there.
+func noMidnight(t *testing.T) {
+	t.Helper()
+	for time.Until(time.Now().UTC().Truncate(24*time.Hour).Add(24*time.Hour)) < 3*time.Minute {
+		pause(time.Second)
+	}
+}
+
+// total is the usage of an answer.
+func total(t *testing.T, got reply) int64 {
+	t.Helper()
+	var body struct {
+		Usage struct {
+			Total int64 `json:"total_tokens"`
+		} `json:"usage"`
+	}
+	if err := json.Unmarshal([]byte(got.body), &body); err != nil || body.Usage.Total == 0 {
+		t.Errorf("an answer without usage (%v): %s", err, got.body)
+	}
+	return body.Usage.Total
+}
+
+// spend has clients ask gateways until they have spent so many tokens together or
+// are told that the budget is spent, and returns what they have spent, how much
+// their largest request was, and whether they were told.
+func (r *rig) spend(clients int, tokens int64, gateways ...*gateway.Process) (spent, largest int64, told bool) {
+	r.t.Helper()
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for i := range clients {
+		work.Go(func() {
+			for n := i; ; n++ {
+				mu.Lock()
+				enough := spent >= tokens || told
+				mu.Unlock()
+				if enough {
+					return
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				got, err := r.post(ctx, gateways[n%len(gateways)].BaseURL, chatPath, tenantKey, chatBody)
+				cancel()
+				mu.Lock()
+				switch {
+				case err != nil:
+					r.t.Error(err)
+					told = true
+				case got.status == http.StatusOK:
+					spent, largest = spent+total(r.t, got), max(largest, total(r.t, got))
+				case got.status == http.StatusTooManyRequests && contains(got.body, "insufficient_quota"):
+					told = true
+				default:
+					r.t.Errorf("an answer is %d: %s", got.status, got.body)
+					told = true
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	work.Wait()
+	return spent, largest, told
+}
+
+// refuses checks that a spent budget is told as one, without an invitation to try
+// again.
+func (r *rig) refuses(p *gateway.Process, when string) {
+	r.t.Helper()
+	got := r.ask(p.BaseURL)
+	if got.status != http.StatusTooManyRequests || !contains(got.body, "insufficient_quota") || got.header.Get("X-Should-Retry") != "false" {
+		r.t.Errorf("%s a spent budget is told %d, x-should-retry %q: %s", when, got.status, got.header.Get("X-Should-Retry"), got.body)
+	}
+}
+
+// TestABudgetStaysSpent spends a day's tokens through two gateways that are
+// stopped, killed and lose their Redis in between. Together no more is spent than
+// the budget and what was under way when it ended, and it stays spent.
+func TestABudgetStaysSpent(t *testing.T) {
+	const budget, clients = 6000, 8
+	for _, c := range []struct {
+		name     string
+		sql      func() string
+		redis    bool
+		gateways int
+	}{
+		{"PostgreSQL and Redis", func() string { return backends.Database(t) }, true, 2},
+		{"PostgreSQL alone", func() string { return backends.Database(t) }, false, 1},
+		{"SQLite alone", func() string { return "sqlite://" + t.TempDir() + "/tierway.db" }, false, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			noMidnight(t)
+			r := newRig(t, 2, engines.Config{})
+			url, redis := "", (*backends.RedisServer)(nil)
+			if c.redis {
+				redis = backends.Redis(t)
+				url = redis.URL
+			}
+			own := settings{"store": stores(c.sql(), url), "auth": auth("app", fmt.Sprintf("day_tokens: %d", budget))}
+			var gs []*gateway.Process
+			for range c.gateways {
+				gs = append(gs, r.serve(own))
+			}
+			again := func() {
+				for i := range gs {
+					gs[i] = r.took(gs[i].Again())
+					gs[i].Ready()
+				}
+			}
+			events := []struct {
+				name string
+				do   func()
+			}{
+				{"a stop", again},
+				{"a crash", func() {
+					pause(1500 * time.Millisecond) // the ledger is written every second
+					for _, p := range gs {
+						p.Kill()
+					}
+					again()
+				}},
+				{"FLUSHALL", func() {
+					if redis != nil {
+						redis.Do("FLUSHALL")
+					}
+				}},
+				{"a new Redis", func() {
+					if redis != nil {
+						redis.Restart()
+						for _, p := range gs {
+							metric(t, p, "tierway_redis_up", 1, patience)
+						}
+					}
+				}},
+			}
+			var spent, largest int64
+			for _, e := range events {
+				part, big, told := r.spend(clients, budget/6, gs...)
+				spent, largest = spent+part, max(largest, big)
+				if told {
+					t.Errorf("the budget was spent after %d of %d tokens", spent, budget)
+				}
+				e.do()
+			}
+			part, big, told := r.spend(clients, 2*budget, gs...)
+			spent, largest = spent+part, max(largest, big)
+			if !told {
+				t.Errorf("%d tokens were spent of a budget of %d", spent, budget)
+			}
+			// A request asks for 64 tokens at most and reserves them.
+			if most := budget + clients*largest; spent > most {
+				t.Errorf("%d tokens were spent of %d; what was under way is %d at most", spent, budget, clients*largest)
+			}
+			if least := budget - clients*200; spent < int64(least) {
+				t.Errorf("only %d tokens were spent of %d", spent, budget)
+			}
+			t.Logf("%d tokens were spent of %d: an overshoot of %d, where %d were under way at most", spent, budget, spent-budget, clients*largest)
+			for _, e := range events {
+				e.do()
+				for _, p := range gs {
+					r.refuses(p, "after "+e.name)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,145 @@
+package state
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"tierway/e2e/backends"
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// newKey makes a key of a tenant in a database, as its owner does before the
+// first gateway starts, and returns it. Flags may say more of it.
+func newKey(t *testing.T, sql, tenant string, flags ...string) string {
+	t.Helper()
+	return strings.TrimSpace(gateway.Command(t, append([]string{"keys", "create", "-c", commandFile(t, sql), "--tenant", tenant, "--quiet"}, flags...)...))
+}
+
+// only asks a PostgreSQL database for one value.
+func only[T any](t *testing.T, sql, question string, args ...any) (value T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := pgx.Connect(ctx, sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if err := c.QueryRow(ctx, question, args...).Scan(&value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// inLedger waits until the ledger has exactly so many rows of a tenant.
+func inLedger(t *testing.T, sql, tenant string, want int) {
+	t.Helper()
+	eventually(t, patience, func() error {
+		if n := only[int64](t, sql, "SELECT count(*) FROM ledger WHERE tenant = $1", tenant); n != int64(want) {
+			return errorf("the ledger has %d rows of %d requests", n, want)
+		}
+		return nil
+	})
+}
+
+// TestTheDatabaseAwayCostsNobodyAnything takes PostgreSQL away under 200 requests
+// a second, by SIGKILL and by SIGSTOP, and brings it back: no answer is anything
+// but 200, and afterwards the ledger has a row for each.
+//
+// RS-11.
+func TestTheDatabaseAwayCostsNobodyAnything(t *testing.T) {
+	for name, way := range map[string]struct {
+		away, back func(*backends.PostgresServer)
+	}{
+		"killed": {(*backends.PostgresServer).Kill, (*backends.PostgresServer).Restart},
+		"hung":   {(*backends.PostgresServer).Hang, (*backends.PostgresServer).Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2, engines.Config{Speed: 1, PerToken: 10 * time.Millisecond})
+			sql := backends.Postgres(t)
+			key := newKey(t, sql.URL, "fox")
+			p := r.serve(settings{"store": stores(sql.URL, "")})
+			metric(t, p, "tierway_database_up", 1, patience)
+			before := len(about(p, "database"))
+			l := r.newLoad(key, p.BaseURL)
+			l.answers(200)
+			l.open(20)
+			begin := time.Now()
+			pause(time.Second)
+
+			gone := time.Now()
+			way.away(sql)
+			lists(t, p, "database")
+			noticed := time.Since(gone)
+			metric(t, p, "tierway_database_up", 0, patience)
+			if status := p.Get("/livez"); status != http.StatusOK {
+				t.Errorf("without the database /livez is %d", status)
+			}
+			pause(soakTime(t))
+			back := time.Now()
+			way.back(sql)
+			up := time.Now()
+			metric(t, p, "tierway_database_up", 1, patience)
+			recovered := time.Since(up)
+			pause(time.Second)
+			l.end()
+			inLedger(t, sql.URL, "fox", l.asked())
+			if lines := about(p, "the database")[before:]; len(lines) != 2 {
+				t.Errorf("there are %d log lines about one absence: %q", len(lines), lines)
+			}
+			t.Logf("with the database: %v", l.times(begin, gone))
+			t.Logf("without it: %v; noticed after %v", l.times(gone, back), noticed)
+			t.Logf("after it: %v; used again after %v; %d requests, each with its row", l.times(back, time.Now()), recovered, l.asked())
+		})
+	}
+}
+
+// TestAColdStartWithoutTheDatabaseRefusesNoGoodKeyForGood: while keys cannot be
+// checked, a key that may be good is told to come again, and the gateway gets no
+// traffic; it recovers by itself.
+//
+// RS-10.
+func TestAColdStartWithoutTheDatabaseRefusesNoGoodKeyForGood(t *testing.T) {
+	r := newRig(t, 1, engines.Config{})
+	sql := backends.Postgres(t)
+	key := newKey(t, sql.URL, "fox")
+	sql.Kill()
+	p := r.start(settings{"store": stores(sql.URL, ""), "auth": "{ keys: [] }"})
+	ask := func(key string) reply {
+		t.Helper()
+		got, err := r.post(context.Background(), p.BaseURL, chatPath, key, chatBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := ask(key); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "auth_backend_unavailable") || got.header.Get("Retry-After") == "" {
+		t.Errorf("a good key is told %d, Retry-After %q: %s", got.status, got.header.Get("Retry-After"), got.body)
+	}
+	if got := ask(key[:len(key)-1]); got.status != http.StatusUnauthorized {
+		t.Errorf("a mistyped key is told %d: %s", got.status, got.body)
+	}
+	if ready, alive := p.Get("/readyz"), p.Get("/livez"); ready != http.StatusServiceUnavailable || alive != http.StatusOK {
+		t.Errorf("without any directory /readyz is %d and /livez %d", ready, alive)
+	}
+	sql.Restart()
+	took := eventually(t, patience, func() error {
+		if got := ask(key); got.status != http.StatusOK {
+			if got.status == http.StatusUnauthorized {
+				t.Error("a good key was told 401")
+			}
+			return errorf("the key is told %d: %s", got.status, got.body)
+		}
+		return nil
+	})
+	if status := p.Get("/readyz"); status != http.StatusOK {
+		t.Errorf("with the database /readyz is %d", status)
+	}
+	t.Logf("served %v after the database was there", took)
+}

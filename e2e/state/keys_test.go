@@ -1,0 +1,72 @@
+package state
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"tierway/e2e/backends"
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// TestARevokedKeyIsRefusedEverywhere revokes a key through one gateway: the other
+// refuses it within 2 seconds where both share a Redis, and within 30 where they
+// share the database alone. A stream that is under way finishes.
+//
+// AU-07.
+func TestARevokedKeyIsRefusedEverywhere(t *testing.T) {
+	t.Setenv("TIERWAY_ADMIN_KEY", adminKey)
+	for _, c := range []struct {
+		name  string
+		redis bool
+		most  time.Duration
+	}{{"with Redis", true, 2 * time.Second}, {"without Redis", false, 30 * time.Second}} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, 1, engines.Config{Speed: 1, PerToken: 50 * time.Millisecond})
+			sql, url := backends.Database(t), ""
+			if c.redis {
+				url = backends.Redis(t).URL
+			}
+			key := newKey(t, sql, "fox")
+			own := settings{"store": stores(sql, url)}
+			one, other := r.serve(own), r.serve(own)
+			ask := func(p *gateway.Process) int {
+				t.Helper()
+				got, err := r.post(context.Background(), p.BaseURL, chatPath, key, chatBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return got.status
+			}
+			if a, b := ask(one), ask(other); a != http.StatusOK || b != http.StatusOK {
+				t.Fatalf("a new key is told %d and %d", a, b)
+			}
+			l := r.newLoad(key, other.BaseURL)
+			l.work.Go(l.stream)
+			metric(t, other, "tierway_inflight", 1, patience)
+
+			gateway.Command(t, "keys", "revoke", only[string](t, sql, "SELECT id FROM keys WHERE tenant = 'fox'"), "--api", one.AdminURL, "--yes")
+			at := time.Now()
+			if status := ask(one); status != http.StatusUnauthorized {
+				t.Errorf("the gateway that revoked the key tells it %d", status)
+			}
+			eventually(t, patience, func() error {
+				if status := ask(other); status != http.StatusUnauthorized {
+					return errorf("the other gateway tells a revoked key %d", status)
+				}
+				return nil
+			})
+			took := time.Since(at)
+			if took > c.most {
+				t.Errorf("the other gateway took the key for %v more", took)
+			}
+			l.end()
+			if l.streams != 1 {
+				t.Error("the stream under way did not finish")
+			}
+			t.Logf("%s: the other gateway refused the key after %v", c.name, took.Round(time.Millisecond))
+		})
+	}
+}

@@ -1,0 +1,276 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"tierway/e2e/backends"
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// dialects are the paths of a mixed load with the bodies that they take: %s is
+// the prompt, %d the longest answer in tokens.
+func dialects() map[string]string {
+	return map[string]string{
+		"/chat/completions": `{"model":"sim","messages":[{"role":"user","content":%q}],"max_tokens":%d,"stream":%t}`,
+		"/completions":      `{"model":"sim","prompt":%q,"max_tokens":%d,"stream":%t}`,
+		"/responses":        `{"model":"sim","input":%q,"max_output_tokens":%d,"stream":%t,"store":false}`,
+		"/messages":         `{"model":"sim","messages":[{"role":"user","content":%q}],"max_tokens":%d,"stream":%t}`,
+	}
+}
+
+// mixed is what came of a mixed load, by requests.
+type mixed struct {
+	asked, whole, cut, left, failed atomic.Int64
+
+	mu       sync.Mutex // guards answered
+	answered map[string]bool
+}
+
+// mixedOne asks one question of a mixed load: any dialect, a stream or not, a
+// prompt of chance; one client in five leaves at a moment of chance.
+func (r *rig) mixedOne(m *mixed, dice *rand.Rand, base string) {
+	paths := []string{"/chat/completions", "/completions", "/responses", "/messages"}
+	path := paths[dice.IntN(len(paths))]
+	stream := dice.IntN(3) > 0
+	body := fmt.Sprintf(dialects()[path], prompt(dice), 8+dice.IntN(120), stream)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	leaves := dice.IntN(5) == 0
+	if leaves {
+		defer time.AfterFunc(time.Duration(dice.IntN(300))*time.Millisecond, cancel).Stop()
+	}
+	m.asked.Add(1)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	id := fmt.Sprintf("00000000-0000-4000-8000-%012x", r.ids.Add(1))
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+tenantKey)
+	req.Header.Set("X-Request-Id", id)
+	resp, err := r.client.Do(req)
+	if err != nil {
+		m.ended(r.t, leaves, err)
+		return
+	}
+	defer resp.Body.Close()
+	m.mu.Lock()
+	m.answered[id] = true
+	m.mu.Unlock()
+	got, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		m.ended(r.t, leaves, err)
+	case resp.StatusCode != http.StatusOK:
+		m.failed.Add(1)
+	case strings.Contains(string(got), `"error":{`):
+		m.cut.Add(1)
+	default:
+		m.whole.Add(1)
+	}
+}
+
+// ended counts an answer that was not read to its end.
+func (m *mixed) ended(t *testing.T, leaves bool, err error) {
+	if !leaves {
+		t.Errorf("a client that stays: %v", err)
+		return
+	}
+	m.left.Add(1)
+}
+
+// prompt is some text of chance, of ten to two hundred words.
+func prompt(dice *rand.Rand) string {
+	words := strings.Fields("the quick brown fox jumps over a lazy dog while seven wizards brew jovial potions beneath pale moonlight and question every strange answer that ancient libraries give to travellers")
+	var b strings.Builder
+	for range 10 + dice.IntN(190) {
+		b.WriteString(words[dice.IntN(len(words))])
+		b.WriteByte(' ')
+	}
+	return b.String()
+}
+
+// row is what the ledger says of a request.
+type row struct {
+	request, worker, outcome string
+	status                   int64
+	prompt, cached, output   int64
+	estimated                bool
+}
+
+// ledger reads a tenant's rows by the request's id; two of one request fail the
+// test.
+func ledger(t *testing.T, sql, tenant string) map[string]row {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := pgx.Connect(ctx, sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	rows, err := c.Query(ctx, "SELECT request_id, worker, outcome, status, prompt, cached, output, estimated <> 0 FROM ledger WHERE tenant = $1", tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	all := map[string]row{}
+	for rows.Next() {
+		var r row
+		if err := rows.Scan(&r.request, &r.worker, &r.outcome, &r.status, &r.prompt, &r.cached, &r.output, &r.estimated); err != nil {
+			t.Fatal(err)
+		}
+		if _, twice := all[r.request]; twice {
+			t.Errorf("the request %s has two rows", r.request)
+		}
+		all[r.request] = r
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestTheLedgerIsWhatTheEnginesWrote runs a mixed load of four dialects, streams
+// and whole answers, with clients that leave and workers that die, and compares
+// the ledger with what the engines wrote to their sockets: exact where the
+// engine's usage arrived, within 5 % where it did not.
+//
+// RL-08, RL-10.
+func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
+	const clients = 32
+	all := rounds(t, 1000, 10000)
+	r := newRig(t, 3, engines.Config{Accounts: true, Speed: 1, PerToken: 2 * time.Millisecond, Prefill: 50000,
+		Script: func(string, []byte) engines.Script { return engines.Script{} }})
+	sql := backends.Database(t)
+	p := r.serve(settings{"store": stores(sql, backends.Redis(t).URL), "auth": auth("app", "tpm: 1000000000"),
+		"policy": "{ name: least_load }",
+		"health": "{ path: auto, interval: 1s, timeout: 1s, down_after: 1, up_after: 1 }",
+		"retry":  "{ attempts: 5, budget: 1 }",
+	})
+	m := &mixed{answered: map[string]bool{}}
+	deaths := r.mix(m, p, clients, all)
+	r.quiet(p)
+
+	rows := ledger(t, sql, "app")
+	for id := range m.answered {
+		if _, there := rows[id]; !there {
+			t.Errorf("the request %s was answered and has no row", id)
+		}
+	}
+	r.compare(rows)
+	t.Logf("%d requests, %d deaths: %d whole, %d cut, %d left by their clients, %d refused; %d rows", m.asked.Load(), deaths,
+		m.whole.Load(), m.cut.Load(), m.left.Load(), m.failed.Load(), len(rows))
+	if m.whole.Load() == 0 || m.cut.Load() == 0 || m.left.Load() == 0 {
+		t.Error("the load has not met everything")
+	}
+}
+
+// mix has clients ask so many questions together while one worker after the
+// other dies, and returns how many have.
+func (r *rig) mix(m *mixed, p *gateway.Process, clients, questions int) (deaths int) {
+	r.t.Helper()
+	done := make(chan struct{})
+	var left atomic.Int64
+	left.Store(int64(questions))
+	var work sync.WaitGroup
+	for i := range clients {
+		dice := rand.New(rand.NewPCG(uint64(i), 4))
+		work.Go(func() {
+			for left.Add(-1) >= 0 {
+				r.mixedOne(m, dice, p.BaseURL)
+			}
+		})
+	}
+	go func() {
+		work.Wait()
+		close(done)
+	}()
+	for {
+		select {
+		case <-done:
+			return deaths
+		case <-time.After(700 * time.Millisecond):
+		}
+		w := r.workers[rand.IntN(len(r.workers))]
+		at := strings.TrimPrefix(w.server.URL, "http://")
+		w.server.Kill()
+		deaths++
+		pause(100 * time.Millisecond)
+		w.listen(r.t, at)
+	}
+}
+
+// sums are tokens of the ledger and of the engines' sockets.
+type sums struct {
+	rows                  int
+	ledger, engines       int64 // prompt and output
+	prompt, promptEngines int64
+	output, outputEngines int64
+}
+
+func (s *sums) add(r row, told engines.Tokens) {
+	s.rows++
+	s.ledger += r.prompt + r.output
+	s.engines += told.Prompt + told.Output
+	s.prompt, s.promptEngines = s.prompt+r.prompt, s.promptEngines+told.Prompt
+	s.output, s.outputEngines = s.output+r.output, s.outputEngines+told.Output
+}
+
+func (s *sums) String() string {
+	off := 0.0
+	if s.engines > 0 {
+		off = 100 * float64(s.ledger-s.engines) / float64(s.engines)
+	}
+	return fmt.Sprintf("%d rows: ledger %d, engines %d tokens (%+.2f %%; prompts %d of %d, answers %d of %d)",
+		s.rows, s.ledger, s.engines, off, s.prompt, s.promptEngines, s.output, s.outputEngines)
+}
+
+// compare compares the ledger with the accounts of the workers that its rows name.
+// What other workers were about to answer when they died is nobody's.
+func (r *rig) compare(rows map[string]row) {
+	r.t.Helper()
+	told := map[string]engines.Account{} // by request and worker
+	var written engines.Tokens
+	for _, w := range r.workers {
+		for _, a := range w.Accounts() {
+			if row, there := rows[a.ID]; there && row.worker == w.name {
+				told[a.ID] = a
+			}
+			written.Prompt, written.Output = written.Prompt+a.Prompt, written.Output+a.Output
+		}
+	}
+	var exact, estimated, total sums
+	for id, row := range rows {
+		a := told[id]
+		total.add(row, a.Tokens)
+		if row.estimated {
+			estimated.add(row, a.Tokens)
+			continue
+		}
+		exact.add(row, a.Tokens)
+		if row.prompt != a.Prompt || row.output != a.Output || row.cached != a.Cached {
+			r.t.Errorf("%s on %s (%s): the ledger has %d/%d/%d tokens of prompt, cache and answer, its engine wrote %+v",
+				a.Path, row.worker, row.outcome, row.prompt, row.cached, row.output, a.Tokens)
+		}
+	}
+	if d := estimated.ledger - estimated.engines; max(d, -d)*20 > estimated.engines {
+		r.t.Errorf("where no usage arrived the ledger is more than 5 %% off: %v", &estimated)
+	}
+	r.t.Logf("exact: %v", &exact)
+	r.t.Logf("estimated: %v", &estimated)
+	r.t.Logf("all: %v; all that the engines wrote, attempts of others' rows included: %d", &total, written.Prompt+written.Output)
+}

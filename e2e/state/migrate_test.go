@@ -1,0 +1,102 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"tierway/e2e/backends"
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// TestGatewaysThatStartTogetherMigrateOnce: of several that find an empty database
+// one makes the schema, and the others find it made.
+func TestGatewaysThatStartTogetherMigrateOnce(t *testing.T) {
+	sql := backends.Database(t)
+	file := commandFile(t, sql)
+	var all []*exec.Cmd
+	var said [4]bytes.Buffer
+	for i := range said {
+		c := exec.Command(gateway.Binary(t), "migrate", "up", "-c", file)
+		c.Stdout, c.Stderr = &said[i], &said[i]
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	made := 0
+	for i, c := range all {
+		if err := c.Wait(); err != nil {
+			t.Errorf("one of four: %v: %s", err, &said[i])
+		}
+		if strings.Contains(said[i].String(), "schema 0 →") {
+			made++
+		}
+	}
+	if made != 1 {
+		t.Errorf("%d of four say that they made the schema: %s", made, all[0].Stdout)
+	}
+	if out := gateway.Command(t, "migrate", "status", "-c", file); !strings.Contains(out, "schema") {
+		t.Errorf("the status is %q", out)
+	}
+}
+
+// TestANewerSchemaIsNotTouched: a program that meets a schema of a later release
+// says so and ends.
+func TestANewerSchemaIsNotTouched(t *testing.T) {
+	sql := backends.Database(t)
+	file := commandFile(t, sql)
+	gateway.Command(t, "migrate", "up", "-c", file)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := pgx.Connect(ctx, sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if _, err := c.Exec(ctx, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, true)"); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"migrate", "up"}, {"keys", "list"}, {"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}} {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		out, err := exec.CommandContext(ctx, gateway.Binary(t), append(args, "-c", file)...).CombinedOutput()
+		cancel()
+		if err == nil || !strings.Contains(string(out), "newer") {
+			t.Errorf("tierway %s on a newer schema: %v: %s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// TestSQLiteKeepsWhatAGatewayKnew: without PostgreSQL and Redis a file keeps keys
+// and the ledger, of which commands read and write while the gateway runs.
+func TestSQLiteKeepsWhatAGatewayKnew(t *testing.T) {
+	r := newRig(t, 1, engines.Config{})
+	sql := "sqlite://" + t.TempDir() + "/tierway.db"
+	p := r.serve(settings{"store": stores(sql, "")})
+	key := newKey(t, sql, "fox", "--rpm", "600")
+	ask := func() (status int) {
+		t.Helper()
+		got, err := r.post(context.Background(), p.BaseURL, chatPath, key, chatBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.status
+	}
+	took := eventually(t, patience, func() error {
+		if status := ask(); status != 200 {
+			return errorf("a new key is told %d", status)
+		}
+		return nil
+	})
+	p = r.took(p.Again())
+	p.Ready()
+	if status := ask(); status != 200 {
+		t.Errorf("after a restart a key is told %d", status)
+	}
+	t.Logf("a key made beside a running gateway works after %v", took)
+}

@@ -1,0 +1,169 @@
+package state
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"tierway/e2e/backends"
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// rewrite replaces a gateway's configuration file as an editor does, at once.
+func rewrite(t *testing.T, p *gateway.Process, s settings) {
+	t.Helper()
+	draft := filepath.Join(filepath.Dir(p.File), "draft.yaml")
+	if err := os.WriteFile(draft, []byte(s.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(draft, p.File); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReloadsLoseNothing reloads changed weights and keywords again and again
+// under 200 requests a second and 100 open streams: none is lost or cut, and each
+// reload is one generation.
+//
+// CF-01.
+func TestReloadsLoseNothing(t *testing.T) {
+	const perSecond, streams = 200, 100
+	reloads := rounds(t, 10, 100)
+	every := soakTime(t) / time.Duration(reloads)
+	r := newRig(t, 3, engines.Config{Speed: 1, PerToken: 30 * time.Millisecond})
+	own := settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000")}
+	p := r.serve(own)
+	l := r.newLoad(tenantKey, p.BaseURL)
+	l.open(streams)
+	l.answers(perSecond)
+	pause(soakTime(t) / 2)
+
+	begin := time.Now()
+	var took times
+	for i := range reloads {
+		next := time.Now().Add(every)
+		rewrite(t, p, r.base().with(own).with(settings{
+			"tiers":      r.tiers(fmt.Sprintf("weight: %d", 1+i%5)),
+			"classifier": fmt.Sprintf(`{ keywords: [ { tier: small, name: changing, match: ["word%d"] } ] }`, i),
+		}))
+		asked := time.Now()
+		if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", adminKey); status != http.StatusOK {
+			t.Errorf("reload %d is %d: %s", i, status, answer)
+		}
+		took = append(took, time.Since(asked))
+		pause(time.Until(next))
+	}
+	end := time.Now()
+	l.end()
+	m, err := p.Metrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Sum("tierway_config_generation"); got != float64(1+reloads) {
+		t.Errorf("after %d reloads the generation is %v", reloads, got)
+	}
+	t.Logf("before the reloads: %v", l.times(time.Time{}, begin))
+	t.Logf("during %d reloads: %v; %d streams whole; a reload took %v at most", reloads, l.times(begin, end), l.streams, sorted(took).at(1))
+}
+
+// TestEveryWayToReload: the API, SIGHUP and a change of the file each make one
+// generation; a file with a mistake makes none, by none of them.
+//
+// CF-02, CF-07, CF-08.
+func TestEveryWayToReload(t *testing.T) {
+	r := newRig(t, 1, engines.Config{})
+	own := settings{"store": stores("", ""), "watch": "true"}
+	p := r.serve(own)
+	generation := func(want float64) {
+		t.Helper()
+		metric(t, p, "tierway_config_generation", want, patience)
+	}
+	edit := func(weight int) {
+		rewrite(t, p, r.base().with(own).with(settings{"tiers": r.tiers(fmt.Sprintf("weight: %d", weight))}))
+	}
+	edit(2)
+	generation(2) // the change of the file was seen
+	edit(3)
+	if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", adminKey); status != http.StatusOK {
+		t.Errorf("a reload is %d: %s", status, answer)
+	}
+	generation(3)
+	edit(4)
+	p.Signal(syscall.SIGHUP)
+	generation(4)
+
+	rewrite(t, p, r.base().with(own).with(settings{"policy": "{ name: rond_robin }", "nonsense": "1"}))
+	status, answer := p.Admin(http.MethodPost, "/admin/reload", "", adminKey)
+	if status != http.StatusUnprocessableEntity || !contains(answer, "rond_robin") || !contains(answer, "nonsense") {
+		t.Errorf("a file with two mistakes is %d: %s", status, answer)
+	}
+	p.Signal(syscall.SIGHUP)
+	eventually(t, patience, func() error {
+		m, err := p.Metrics()
+		if err != nil {
+			return err
+		}
+		if n := m.Sum("tierway_config_reloads_total", `result="rejected"`); n < 2 {
+			return errorf("%v reloads were rejected", n)
+		}
+		return nil
+	})
+	generation(4)
+	if got := r.ask(p.BaseURL); got.status != http.StatusOK {
+		t.Errorf("under the old configuration an answer is %d", got.status)
+	}
+	edit(5)
+	generation(5)
+
+	// All three at once: the file is in force once.
+	edit(6)
+	p.Signal(syscall.SIGHUP)
+	if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", adminKey); status != http.StatusOK {
+		t.Errorf("one of three reloads is %d: %s", status, answer)
+	}
+	generation(6)
+	pause(3 * time.Second) // the file is looked at again meanwhile
+	generation(6)
+
+	if status := p.Get("/admin/config"); status != http.StatusNotFound {
+		t.Errorf("the data plane's /admin/config is %d", status)
+	}
+}
+
+// TestALowerLimitIsNoNewStart: a limit that a reload changes holds at once, and
+// what was spent of the old one stays spent.
+//
+// RL-13.
+func TestALowerLimitIsNoNewStart(t *testing.T) {
+	for name, redis := range map[string]func() string{"in process": func() string { return "" }, "in Redis": func() string { return backends.Redis(t).URL }} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1, engines.Config{})
+			own := settings{"store": stores("", redis()), "auth": auth("app", "rpm: 60, burst: 20")}
+			p := r.serve(own)
+			for range 20 {
+				if got := r.ask(p.BaseURL); got.status != http.StatusOK {
+					t.Fatalf("within the burst an answer is %d: %s", got.status, got.body)
+				}
+			}
+			rewrite(t, p, r.base().with(own).with(settings{"auth": auth("app", "rpm: 30, burst: 3")}))
+			if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", adminKey); status != http.StatusOK {
+				t.Fatalf("the reload is %d: %s", status, answer)
+			}
+			admitted := 0
+			for range 10 {
+				if got := r.ask(p.BaseURL); got.status == http.StatusOK {
+					admitted++
+				}
+			}
+			if admitted > 1 { // one may have come meanwhile
+				t.Errorf("%d were admitted under the lower limit", admitted)
+			}
+			t.Logf("%s: after the limit was lowered %d of 10 were admitted", name, admitted)
+		})
+	}
+}

@@ -1,0 +1,61 @@
+package state
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/e2e/backends"
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// address is where a gateway's data plane listens.
+func address(p *gateway.Process) string {
+	return strings.TrimSuffix(strings.TrimPrefix(p.BaseURL, "http://"), "/v1")
+}
+
+// TestRollingRestartsFailNobody restarts two gateways behind a TCP balancer, one
+// after the other, again and again under 200 requests a second and streams.
+//
+// SD-02.
+func TestRollingRestartsFailNobody(t *testing.T) {
+	const perSecond, streams = 200, 30
+	all := rounds(t, 2, 20)
+	r := newRig(t, 3, engines.Config{Speed: 1, PerToken: 20 * time.Millisecond})
+	own := settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000"),
+		"drain": `{ accept_grace: 1s, timeout: 30s }`}
+	gateways := []*gateway.Process{r.start(own), r.start(own)} // both at once: one of them makes the schema
+	for _, p := range gateways {
+		p.Ready()
+	}
+	b := backends.NewBalancer(t, address(gateways[0]), address(gateways[1]))
+	both := func() {
+		eventually(t, patience, func() error {
+			if n := len(b.Ready()); n != len(gateways) {
+				return errorf("%d gateways are ready", n)
+			}
+			return nil
+		})
+	}
+	both()
+	l := r.newLoad(tenantKey, "http://"+b.Addr+"/v1")
+	l.open(streams)
+	l.answers(perSecond)
+	pause(time.Second)
+	begin := time.Now()
+	var away times
+	for range all {
+		for i := range gateways {
+			since := time.Now()
+			gateways[i] = r.took(gateways[i].Again())
+			both()
+			away = append(away, time.Since(since))
+		}
+	}
+	end := time.Now()
+	pause(time.Second)
+	l.end()
+	t.Logf("%d rolling restarts of 2 gateways in %v: %d asked, %d streams whole; %v; a restart took %v at most",
+		all, end.Sub(begin).Round(time.Second), l.asked(), l.streams, l.times(begin, end), sorted(away).at(1))
+}
