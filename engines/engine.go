@@ -44,6 +44,8 @@ type Config struct {
 	Sleep  func(ctx context.Context, d time.Duration) error // nil means a timer; must end with ctx
 	Script func(path string, body []byte) Script            // nil means that the engine makes up its answers
 	Record bool                                             // keeps requests for Requests
+
+	Accounts bool // keeps what each request was told, for Accounts
 }
 
 // Script overrules what an engine would say to one request. The zero value
@@ -73,6 +75,7 @@ type Engine struct {
 	inUse    atomic.Int64 // tokens that running requests hold
 	ids      atomic.Uint64
 	counts   counters
+	accounts accounts
 	work     sync.WaitGroup // background responses
 }
 
@@ -173,6 +176,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, name, known := find(r.URL.Path)
 	e.counts.enter(name)
 	defer e.counts.leave()
+	r = e.opened(r)
 	if e.c.Name != "" {
 		w.Header().Set("Server", e.c.Name)
 	}
@@ -196,6 +200,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		err = rt.serve(e, w, req)
 	}
+	e.settled(r, err)
 	e.conclude(w, r, err)
 }
 

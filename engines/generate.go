@@ -40,14 +40,18 @@ func (e *Engine) generate(ctx context.Context, p *plan, to sink) (usage, error) 
 	if err := to.begin(u); err != nil {
 		return u, err
 	}
+	told := accountOf(ctx)
 	if p.stream {
 		e.counts.prompt.Add(int64(u.prompt))
 		e.counts.cached.Add(int64(u.cached))
+		told.stream, told.Prompt, told.Cached = true, int64(u.prompt), int64(u.cached)
+		defer func() { told.Output = int64(u.output) }()
 	}
 	if err := e.decode(ctx, p, &u, to); err != nil {
 		return u, err
 	}
 	e.keepOutputs(p)
+	told.made = u
 	return u, nil
 }
 

@@ -239,7 +239,7 @@ func (run *responseRun) whole(ctx context.Context, w http.ResponseWriter) error 
 // background answers at once and works on; the store can end it and Close waits
 // for it.
 func (run *responseRun) background(ctx context.Context, w http.ResponseWriter) error {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), accountKey{}, nil))
 	run.keep = true
 	queued := copyResponse(run.resp)
 	queued["status"] = "queued"

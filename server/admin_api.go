@@ -104,7 +104,7 @@ const securityScheme = "admin_key"
 func (op operation) describe() huma.Operation {
 	o := huma.Operation{OperationID: op.id, Method: op.method, Path: op.path, Summary: op.summary,
 		DefaultStatus: op.status, MaxBodyBytes: maxAdminBody, Extensions: map[string]any{"x-roles": append([]string{}, op.roles...)}}
-	declared := map[int]bool{http.StatusForbidden: true, http.StatusTooManyRequests: true, http.StatusUnauthorized: true}
+	declared := map[int]bool{http.StatusForbidden: true, http.StatusTooManyRequests: true, http.StatusUnauthorized: true, http.StatusUnprocessableEntity: true}
 	if len(op.roles) > 0 {
 		o.Security = []map[string][]string{{securityScheme: {}}}
 	}

@@ -120,19 +120,22 @@ func TestRolesMayWhatTheMatrixSays(t *testing.T) {
 	var got []string
 	for name := range r.documentedOperations() {
 		method, path, _ := strings.Cut(name, " ")
-		line := fmt.Sprintf("%-6s %-35s", method, path)
-		for _, who := range []struct{ name, key, query string }{
-			{"nobody", "", ""}, {"admin", "ops", ""}, {"viewer", "eyes", ""}, {"viewer:dry_run", "eyes", "?dry_run=true"},
-		} {
+		line := fmt.Sprintf("%-6s %-34s", method, path)
+		may := func(key, query string) bool {
 			body := "{}"
 			if path == "/admin/reload" {
 				body = ""
 			}
-			a := r.send(call{method: method, path: concrete(path) + who.query, key: who.key, body: body})
-			if a.status == http.StatusUnauthorized || a.status == http.StatusForbidden || who.query != "" && !strings.Contains(matrixLine(method, path), "dry_run") {
-				continue
+			a := r.send(call{method: method, path: concrete(path) + query, key: key, body: body})
+			return a.status != http.StatusUnauthorized && a.status != http.StatusForbidden
+		}
+		for _, who := range []struct{ name, key string }{{"nobody", ""}, {"admin", "ops"}, {"viewer", "eyes"}} {
+			if may(who.key, "") {
+				line += " " + who.name
 			}
-			line += " " + who.name
+		}
+		if !strings.HasSuffix(line, "viewer") && may("eyes", "?dry_run=true") {
+			line += " viewer:dry_run"
 		}
 		got = append(got, line)
 	}
@@ -140,16 +143,6 @@ func TestRolesMayWhatTheMatrixSays(t *testing.T) {
 	if diff := cmp.Diff(strings.TrimSpace(matrix), strings.Join(got, "\n")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-}
-
-// matrixLine returns the matrix' line of an operation.
-func matrixLine(method, path string) string {
-	for line := range strings.Lines(matrix) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == method && f[1] == path {
-			return line
-		}
-	}
-	return ""
 }
 
 // AD-04: asking for a preview where there is none is no way in.
@@ -275,7 +268,7 @@ func TestEveryAdminAnswerIsNobodyElses(t *testing.T) {
 // TestRefusalsAreBoundedByAddress: one a second of each, and of all a thousand.
 func TestRefusalsAreBoundedByAddress(t *testing.T) {
 	a := &adminPlane{refused: map[string]int64{}}
-	for second := range int64(3) {
+	for second := int64(1); second < 4; second++ {
 		n := 0
 		for i := range 2 * refusedMax {
 			if a.firstOfSecond(fmt.Sprintf("address %d", i), second) {

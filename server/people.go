@@ -109,15 +109,12 @@ func (s *Server) openDatabase(ctx context.Context) error {
 // readDatabase migrates, once, and reads all that is held in memory.
 func (s *Server) readDatabase(ctx context.Context) error {
 	if !s.migrated.Load() {
-		m, err := s.sql.Migrate(ctx)
-		if err != nil {
+		if _, err := s.sql.Migrate(ctx); err != nil {
 			return fmt.Errorf("migrating the database: %w", err)
-		}
-		if m.From != m.To {
-			s.log.Info("the database's schema is up to date", "from", m.From, "to", m.To)
 		}
 		s.migrated.Store(true)
 	}
+	began := time.Now()
 	c, err := s.sql.Contents(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the directory: %w", err)
@@ -125,7 +122,7 @@ func (s *Server) readDatabase(ctx context.Context) error {
 	if err := s.seedBudgets(ctx); err != nil {
 		return err
 	}
-	return s.adopt(&c, time.Now())
+	return s.adopt(c, began)
 }
 
 // seedBudgets tells the limiter what the ledger says was spent.
@@ -141,16 +138,15 @@ func (s *Server) seedBudgets(ctx context.Context) error {
 	return nil
 }
 
-// adopt puts what the database holds in force, and the live overrides with it.
-// Nil keeps what is known of it, for a new configuration.
-func (s *Server) adopt(c *store.Contents, readAt time.Time) error {
+// adopt puts what the database holds in force, and the live overrides with it,
+// unless a reading that began later was faster.
+func (s *Server) adopt(c store.Contents, readAt time.Time) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
-	before := s.people.Load()
-	if c == nil {
-		c, readAt = &before.contents, before.readAt
+	if readAt.Before(s.people.Load().readAt) {
+		return nil
 	}
-	p, err := newPeople(s.base.file, *c, readAt)
+	p, err := newPeople(s.base.file, c, readAt)
 	if err != nil {
 		return err
 	}

@@ -49,12 +49,12 @@ var (
 // learned, counted or booked stays. Reloads are done one after the other.
 func (s *Server) Reload(ctx context.Context, r ReloadRequest) (ReloadResult, error) {
 	s.applying.Lock()
-	defer s.applying.Unlock()
 	result, err := s.reload(r)
-	if r.DryRun {
-		return result, err
+	since := s.base.loadedAt
+	s.applying.Unlock()
+	if !r.DryRun {
+		s.noteReload(ctx, r, result, since, err)
 	}
-	s.noteReload(ctx, r, result, err)
 	return result, err
 }
 
@@ -97,7 +97,7 @@ func (s *Server) reload(r ReloadRequest) (ReloadResult, error) {
 }
 
 // noteReload says in log, metrics and audit how a reload went.
-func (s *Server) noteReload(ctx context.Context, r ReloadRequest, result ReloadResult, err error) {
+func (s *Server) noteReload(ctx context.Context, r ReloadRequest, result ReloadResult, since time.Time, err error) {
 	outcome := "ok"
 	switch {
 	case errors.Is(err, ErrNoSource):
@@ -111,7 +111,7 @@ func (s *Server) noteReload(ctx context.Context, r ReloadRequest, result ReloadR
 		s.log.Info("the configuration is the one in force", "via", r.Actor.Via, "generation", result.Generation)
 		return
 	default:
-		s.metrics.Reloaded(result.Generation, s.base.loadedAt)
+		s.metrics.Reloaded(result.Generation, since)
 		s.log.Info("the configuration was reloaded", "via", r.Actor.Via, "generation", result.Generation, "changes", len(result.Changes), "restart_needed", result.Impact.RestartNeeded)
 	}
 	if s.sql == nil {

@@ -156,12 +156,13 @@ func (g *Grant) Settle(u tenants.Used) {
 	}
 	l := g.limits
 	l.local.Settle(g.charge, u, l.now())
-	if l.redis == nil || !l.redis.Up() {
+	s := settlement{charge: g.charge, used: u, shared: g.shared}
+	if l.redis == nil || !l.redis.Up() || !s.matters() {
 		return
 	}
 	l.waiting.Add(1)
 	select {
-	case l.queue <- settlement{charge: g.charge, used: u, shared: g.shared}:
+	case l.queue <- s:
 	default:
 		l.waiting.Add(-1)
 		l.dropped.Add(1)

@@ -29,7 +29,7 @@ end
 
 local function decayed(used, at, limit, period)
   used, at = tonumber(used) or 0, tonumber(at) or 0
-  if not (used >= 0 and used < 1e300) or not (at <= now + horizon) then return 0, now end
+  if not (used >= 0 and used < 1e19) or not (at <= now + horizon) then return 0, now end
   local gone = math.max(0, now - at)
   return math.max(0, used - gone * limit / period), math.max(at, now)
 end
@@ -119,41 +119,43 @@ end
 
 local function less(a, b) return #a < #b or #a == #b and a < b end
 
--- merged brings one sum up to what this gateway knows, and returns it: at least
--- what was heard of it before, and all that the gateway has settled and that is
--- not in it yet.
-local function merged(key, kind, sum, counted, shared, own, told, life)
-  local was, base, changed = sum, amount(counted), false
-  sum = amount(sum)
-  if less(base, told) then base = told end
-  if less(sum, shared) then sum = shared end
-  if was and was ~= sum or not was and sum ~= '0' then
-    redis.call('HSET', key, kind, sum)
-    changed = true
-  end
+-- merged brings one sum up to what this gateway knows: at least what it has heard
+-- before, and all that it has settled and that is not in it yet. It returns the
+-- sum, and how much of it this gateway has settled.
+local function merged(key, kind, was, counted, shared, own, told, life)
+  local sum, base, mine = amount(was), amount(counted), kind .. ':' .. gateway
+  local changed = was and was ~= sum
+  if less(base, told) then base, changed = told, true end
+  if less(sum, shared) then sum, changed = shared, true end
+  if changed then redis.call('HSET', key, kind, sum, mine, base) end
   if less(base, own) then
     redis.call('HINCRBY', key, kind, own)
     if base ~= '0' then redis.call('HINCRBY', key, kind, '-' .. base) end
-    redis.call('HSET', key, kind .. ':' .. gateway, own)
-    sum = amount(redis.call('HGET', key, kind))
-    changed = true
+    redis.call('HSET', key, mine, own)
+    sum, base, changed = amount(redis.call('HGET', key, kind)), own, true
   end
   if changed then redis.call('EXPIRE', key, life) end
-  return sum
+  return sum, base
 end
 
--- spent returns the sums of one window, in tokens and money.
+-- spent returns the sums of one window in tokens and money, and this gateway's
+-- part of both.
 local function spent(key, at, life)
   local v = read('HMGET', key, 'tokens', 'tokens:' .. gateway, 'money', 'money:' .. gateway)
-  return merged(key, 'tokens', v[1], v[2], ARGV[at], ARGV[at + 2], ARGV[at + 4], life),
-    merged(key, 'money', v[3], v[4], ARGV[at + 1], ARGV[at + 3], ARGV[at + 5], life)
+  local tokens, ours = merged(key, 'tokens', v[1], v[2], ARGV[at], ARGV[at + 2], ARGV[at + 4], life)
+  local money, own = merged(key, 'money', v[3], v[4], ARGV[at + 1], ARGV[at + 3], ARGV[at + 5], life)
+  return { tokens, money, ours, own }
 end
 
--- sums returns the sums of a subject's windows; '0' without budgets. They outlive
--- their window by two days, for what was admitted in it and is still under way.
+-- sums returns a subject's two windows; zeros without budgets. They outlive their
+-- window by two days, for what was admitted in it and is still under way.
 local function sums(place, at)
-  if ARGV[at + 12] .. ARGV[at + 13] .. ARGV[at + 14] .. ARGV[at + 15] == '0000' then return '0', '0', '0', '0' end
-  local dt, dm = spent(KEYS[place * 4 - 1], at + 16, 3 * 86400)
-  local mt, mm = spent(KEYS[place * 4], at + 22, 33 * 86400)
-  return dt, dm, mt, mm
+  if ARGV[at + 12] .. ARGV[at + 13] .. ARGV[at + 14] .. ARGV[at + 15] == '0000' then
+    return { '0', '0', '0', '0' }, { '0', '0', '0', '0' }
+  end
+  return spent(KEYS[place * 4 - 1], at + 16, 3 * 86400), spent(KEYS[place * 4], at + 22, 33 * 86400)
+end
+
+local function append(list, values)
+  for _, v in ipairs(values) do list[#list + 1] = v end
 end

@@ -78,7 +78,7 @@ func (l *Limits) take(ctx context.Context, c *tenants.Charge, standings []tenant
 	used := make([][3]float64, len(standings))
 	for i := range standings {
 		used[i] = [3]float64{r.float(), r.float(), r.float()}
-		l.local.Heard(&standings[i], r.hearing())
+		l.local.Hear(&standings[i], r.hearing())
 	}
 	if r.wrong {
 		return tenants.Verdict{}, errAnswer
@@ -133,9 +133,9 @@ func (r *reader) float() float64 {
 }
 
 func (r *reader) hearing() (h tenants.Hearing) {
-	for _, s := range [...]*tenants.Spent{&h.Day, &h.Month} {
-		s.Tokens = r.int()
-		s.Money = tenants.Money(r.int())
+	for _, w := range [...]*tenants.Heard{&h.Day, &h.Month} {
+		w.Sum = tenants.Spent{Tokens: r.int(), Money: tenants.Money(r.int())}
+		w.Own = tenants.Spent{Tokens: r.int(), Money: tenants.Money(r.int())}
 	}
 	return h
 }
@@ -208,6 +208,18 @@ func (l *Limits) word(s *settlement) word {
 		w.args.add(&standings[i], &limits)
 	}
 	return w
+}
+
+// matters reports whether Redis keeps anything that the settlement changes.
+func (s *settlement) matters() bool {
+	for i := range s.charge.Caller.Subjects {
+		l := &s.charge.Caller.Subjects[i].Limits
+		rates := s.used.Refund && l.RPM+l.RPS > 0 || l.TPM > 0 && s.used.Tokens != s.charge.Tokens
+		if l.Concurrent > 0 || l.Budgeted() || s.shared && rates {
+			return true
+		}
+	}
+	return false
 }
 
 // then returns the limits that a subject had when the request was admitted.
@@ -284,7 +296,7 @@ func (l *Limits) heard(cmd *redis.Cmd, w word) error {
 	r := reader{values: reply}
 	for i := range w.standings {
 		if h := r.hearing(); !r.wrong {
-			l.local.Heard(&w.standings[i], h)
+			l.local.Hear(&w.standings[i], h)
 		}
 	}
 	if r.wrong {

@@ -113,8 +113,6 @@ type step struct {
 	want    tenants.Verdict // of the last request
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func used(tokens int64, money tenants.Money) *tenants.Used {
 	return &tenants.Used{Tokens: tokens, Money: money}
 }
@@ -159,7 +157,7 @@ func cases() map[string][]step {
 			{times: 1, want: V{Refused: tenants.LimitConcurrent, Whose: "key", Wait: time.Second}},
 		},
 		"budgets": {
-			{limits: &L{DayTokens: 100, MonthTokens: 150, DayMoney: 5 * tenants.Unit}, times: 3},
+			{limits: &L{DayTokens: 100, MonthTokens: 150, DayMoney: 5 * tenants.Unit}, key: &L{MonthMoney: 6 * tenants.Unit}, times: 3},
 			{settle: used(99, 0)}, {times: 1}, {settle: used(1, 0)},
 			{times: 1, want: V{Refused: tenants.LimitDayTokens, Whose: "tenant", Wait: 12 * time.Hour}},
 			{ignore: true, times: 2}, {settle: used(60, 5*tenants.Unit)},
@@ -178,9 +176,9 @@ func cases() map[string][]step {
 			{limits: &L{RPM: 6, Burst: 51}, times: 1, want: V{Requests: meter(6, 0, 510*time.Second)}},
 		},
 		"what is told first": {
-			{limits: &L{RPM: 1, RPS: 1, TPM: 1, TokenBurst: 5, Concurrent: 1, DayTokens: 1}, tokens: 1, times: 1, want: V{Requests: meter(1, 0, time.Minute), Tokens: meter(1, 4, time.Minute)}},
-			{tokens: 5, times: 1, want: V{Refused: tenants.LimitTPM, Whose: "tenant", Wait: time.Minute, Requests: meter(1, 0, time.Minute), Tokens: meter(1, 4, time.Minute)}},
-			{tokens: 6, times: 1, want: V{Refused: tenants.LimitTokenBurst, Whose: "tenant", Requests: meter(1, 0, time.Minute), Tokens: meter(1, 4, time.Minute)}},
+			{limits: &L{RPM: 1, RPS: 1, TPM: 1, TokenBurst: 5, Concurrent: 1, DayTokens: 1}, tokens: 2, times: 1, want: V{Requests: meter(1, 0, time.Minute), Tokens: meter(1, 3, 2*time.Minute)}},
+			{tokens: 5, times: 1, want: V{Refused: tenants.LimitTPM, Whose: "tenant", Wait: 2 * time.Minute, Requests: meter(1, 0, time.Minute), Tokens: meter(1, 3, 2*time.Minute)}},
+			{tokens: 6, times: 1, want: V{Refused: tenants.LimitTokenBurst, Whose: "tenant", Requests: meter(1, 0, time.Minute), Tokens: meter(1, 3, 2*time.Minute)}},
 			{settle: used(1, 0)},
 			{tokens: 6, times: 1, want: V{Refused: tenants.LimitDayTokens, Whose: "tenant", Wait: 12 * time.Hour, Requests: meter(1, 0, time.Minute), Tokens: meter(1, 4, time.Minute)}},
 		},

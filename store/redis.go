@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -86,6 +87,9 @@ func OpenRedis(c RedisConfig) (*Redis, error) {
 		return nil, fmt.Errorf("store.redis: %w", err)
 	}
 	tune(o)
+	// The client writes a line to stderr for every dial that fails. Its logger is one
+	// for the whole process; the breaker says what is to be said.
+	logging.Disable()
 	r := &Redis{client: redis.NewUniversalClient(o), gateway: c.Gateway, log: c.Log, onState: c.OnState,
 		topics: map[string]*topic{}, signal: make(chan struct{}, 1), register: redis.NewScript(registerScript)}
 	if r.log == nil {

@@ -1,6 +1,6 @@
 -- Settles one request, or only renews what a gateway tells of its subjects.
 -- ARGV 3: by how many tokens more was used than reserved, 4: 1 to give the request
--- itself back. Returns for each subject the sums of its windows.
+-- itself back. Returns for each subject its two windows.
 local by, reply = tonumber(ARGV[3]), {}
 for place = 1, #KEYS / 4 do
   local at = 4 + (place - 1) * width
@@ -18,6 +18,8 @@ for place = 1, #KEYS / 4 do
     local own, _, write = under(KEYS[place * 4 - 2], at)
     write(own)
   end
-  for _, v in ipairs({ sums(place, at) }) do reply[#reply + 1] = v end
+  local day, month = sums(place, at)
+  append(reply, day)
+  append(reply, month)
 end
 return reply

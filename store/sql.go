@@ -108,7 +108,7 @@ func (s *SQL) Contents(ctx context.Context) (c Contents, err error) {
 
 // view runs f in a transaction that reads all at one moment.
 func (s *SQL) view(ctx context.Context, f func(tx *sql.Tx) error) error {
-	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	tx, err := s.begin(ctx, s.read, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (s *SQL) view(ctx context.Context, f func(tx *sql.Tx) error) error {
 
 // transact runs f in a transaction that is undone when f fails.
 func (s *SQL) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
-	tx, err := s.write.BeginTx(ctx, nil)
+	tx, err := s.begin(ctx, s.write, nil)
 	if err != nil {
 		return err
 	}
@@ -129,6 +129,34 @@ func (s *SQL) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 		return err
 	}
 	return tx.Commit()
+}
+
+// begin begins a transaction. A connection that the server has ended since it was
+// last used shows it here, before anything is asked for, and another one is taken.
+// A SQLite file that another process writes to is waited for as long as ctx lasts.
+func (s *SQL) begin(ctx context.Context, db *sql.DB, o *sql.TxOptions) (*sql.Tx, error) {
+	for again := false; ; again = true {
+		tx, err := db.BeginTx(ctx, o)
+		switch {
+		case err == nil || ctx.Err() != nil || !Unreachable(err):
+			return tx, err
+		case s.kind == kindSQLite:
+			if !wait(ctx, time.Millisecond) {
+				return nil, err
+			}
+		case again || !s.stale(err):
+			return nil, err
+		default:
+			s.forget()
+		}
+	}
+}
+
+// forget closes the connections that nobody uses: after a server has ended one it
+// has most likely ended all.
+func (s *SQL) forget() {
+	s.write.SetMaxIdleConns(0)
+	s.write.SetMaxIdleConns(postgresConns)
 }
 
 // edit is one change, as the audit log tells it. The zero edit changed nothing.

@@ -200,10 +200,13 @@ func (s *SQL) Prune(ctx context.Context, rowsBefore time.Time) (deleted int64, e
 func (s *SQL) pruneSome(ctx context.Context, before time.Time) (n int64, err error) {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
-	result, err := s.write.ExecContext(ctx, fmt.Sprintf("DELETE FROM ledger WHERE id IN (SELECT id FROM ledger WHERE at < $1 ORDER BY at LIMIT %d)", pruneChunk), micros(before))
-	if err == nil {
-		n, err = result.RowsAffected()
-	}
+	err = s.transact(ctx, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM ledger WHERE id IN (SELECT id FROM ledger WHERE at < $1 ORDER BY at LIMIT %d)", pruneChunk), micros(before))
+		if err == nil {
+			n, err = result.RowsAffected()
+		}
+		return err
+	})
 	return n, s.fail(ctx, "deleting old rows of the ledger", err)
 }
 

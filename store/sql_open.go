@@ -64,7 +64,9 @@ func (s *SQL) open(rawURL string) error {
 // of power.
 func (s *SQL) openSQLite(file string) (err error) {
 	s.kind, s.chunk = kindSQLite, sqliteChunk
-	const settings = "?_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)"
+	// SQLite's own waiting does not hear of the end of a context: it is kept short,
+	// and begin waits on.
+	const settings = "?_pragma=busy_timeout(200)&_pragma=foreign_keys(1)"
 	if file == ":memory:" {
 		// The connection is the database: there is one, and it is never closed.
 		if s.write, err = sqlitePool("file::memory:"+settings+"&_txlock=immediate", 1); err == nil {

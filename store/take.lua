@@ -1,8 +1,8 @@
 -- Admits or refuses one request; nothing is booked unless all limits of all
 -- subjects pass. ARGV 3: the tokens to reserve, 4: 1 to ignore budgets.
 -- Returns the limit that refuses by its number, 0: none; whose, counted from 0;
--- the wait in µs; and for each subject what is used of its three rates, and the
--- sums of its windows.
+-- the wait in µs; and for each subject what is used of its three rates, and its
+-- two windows.
 local cost = tonumber(ARGV[3])
 local refused, whose, longest, rank = 0, 0, 0, 7
 local reply, book = {}, {}
@@ -15,8 +15,8 @@ end
 
 for place = 1, #KEYS / 4 do
   local at = 4 + (place - 1) * width
-  local dt, dm, mt, mm = sums(place, at)
-  for i, sum in ipairs({ dt, mt, dm, mm }) do
+  local day, month = sums(place, at)
+  for i, sum in ipairs({ day[1], month[1], day[2], month[2] }) do
     local budget = ARGV[at + 11 + i]
     if budget ~= '0' and ARGV[4] ~= '1' and not less(sum, budget) then refuse(i, i - 1, place, 0) end
   end
@@ -43,9 +43,9 @@ for place = 1, #KEYS / 4 do
       keep(key, found)
     end
     if write then write(admitted and own + 1 or own) end
-    for _, v in ipairs({ shown(found[1]), shown(found[2]), shown(found[3]), dt, dm, mt, mm }) do
-      reply[#reply + 1] = v
-    end
+    append(reply, { shown(found[1]), shown(found[2]), shown(found[3]) })
+    append(reply, day)
+    append(reply, month)
   end
 end
 

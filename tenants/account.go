@@ -60,12 +60,13 @@ func (a *account) seed(index int, s Spent) {
 	}
 }
 
-// heard takes in the shared counters, in which so much of own is counted.
-func (a *account) heard(index int, told, shared Spent) {
+// hear takes in a shared counter. Answers may come in any order: what is not in
+// this one is counted from what this one has counted.
+func (a *account) hear(index int, h Heard) {
 	if w := a.at(index); w != nil {
-		w.told = w.told.raised(told)
-		w.shared = w.shared.raised(shared)
-		w.spent = w.spent.raised(w.shared.plus(w.own.minus(w.told)))
+		w.told = w.told.raised(h.Own)
+		w.shared = w.shared.raised(h.Sum)
+		w.spent = w.spent.raised(h.Sum.plus(w.own.minus(h.Own)))
 	}
 }
 

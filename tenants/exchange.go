@@ -24,7 +24,10 @@ type Account struct {
 }
 
 // Hearing is what the shared counters have answered to a Standing.
-type Hearing struct{ Day, Month Spent }
+type Hearing struct{ Day, Month Heard }
+
+// Heard is a shared counter: its sum, and how much of it this process has settled.
+type Heard struct{ Sum, Own Spent }
 
 // Ask begins asking elsewhere whether a request is admitted. It appends what this
 // process knows of the caller's subjects. The caller owes Book or Drop.
@@ -90,11 +93,11 @@ func (l *Limiter) Owing(now time.Time, standings []Standing) []Standing {
 	return standings
 }
 
-// Heard takes in what the shared counters answered to a standing.
-func (l *Limiter) Heard(told *Standing, h Hearing) {
+// Hear takes in what the shared counters answered to a standing.
+func (l *Limiter) Hear(told *Standing, h Hearing) {
 	l.look(told.Tenant, told.Key, func(s *state) {
-		s.days.heard(told.Day.Index, told.Day.Own, h.Day)
-		s.months.heard(told.Month.Index, told.Month.Own, h.Month)
+		s.days.hear(told.Day.Index, h.Day)
+		s.months.hear(told.Month.Index, h.Month)
 	})
 }
 
@@ -103,7 +106,7 @@ func (l *Limiter) Heard(told *Standing, h Hearing) {
 // and what is used of each subject's requests a minute, a second and tokens.
 func Judged(c *Charge, refused Limit, place int, wait time.Duration, used [][3]float64) Verdict {
 	var v Verdict
-	if refused != "" && place < len(c.Caller.Subjects) {
+	if refused != "" && 0 <= place && place < len(c.Caller.Subjects) {
 		if refused.Budget() {
 			wait = refused.UntilNext(c.At)
 		}

@@ -460,8 +460,13 @@ func TestHearingCountsNothingTwice(t *testing.T) {
 	if len(first) != 1 || first[0].Day.Own.Tokens != 10 || second[0].Day.Own.Tokens != 15 || second[0].Sequence <= first[0].Sequence || second[0].Left != 2 {
 		t.Fatalf("owing %+v, then %+v", first, second)
 	}
-	l.Heard(&second[0], Hearing{Day: Spent{Tokens: 115}}) // 100 are others'
-	l.Heard(&first[0], Hearing{Day: Spent{Tokens: 110}})
+	heard := func(sum, own int64) Hearing {
+		h := Heard{Sum: Spent{Tokens: sum}, Own: Spent{Tokens: own}}
+		return Hearing{Day: h, Month: h}
+	}
+	l.Hear(&first[0], heard(115, 15)) // 100 are others'; the second word overtook the first
+	l.Hear(&second[0], heard(115, 15))
+	l.Hear(&first[0], heard(110, 10))
 	if spent() != 115 || len(l.Owing(noon(), nil)) != 0 {
 		t.Errorf("%d are spent, owing %+v", spent(), l.Owing(noon(), nil))
 	}

@@ -52,10 +52,14 @@ const (
 // fill is set; else an empty database stands for it.
 func (d *database) open(fill bool) (err error) {
 	address := d.file.Store.SQL
-	if name, isFile := strings.CutPrefix(address, sqliteScheme); isFile && !fill {
-		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-			address = sqliteScheme + inMemory
-		}
+	name, isFile := strings.CutPrefix(address, sqliteScheme)
+	absent := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, fs.ErrNotExist) }
+	switch {
+	case isFile && fill && absent(filepath.Dir(name)):
+		return fmt.Errorf("%s: its folder is not there: make it, or write another path into store.sql of %s", d.name(), d.path)
+	case isFile && !fill && absent(name):
+		d.notify("%s is not there yet", d.name())
+		address = sqliteScheme + inMemory
 	}
 	if d.sql, err = store.OpenSQL(store.SQLConfig{URL: address, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		return fmt.Errorf("store.sql of %s: %w", d.path, err)

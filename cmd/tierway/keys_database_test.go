@@ -110,13 +110,29 @@ func TestADatabaseInMemoryIsRefused(t *testing.T) {
 func TestWhatOnlyAsksMakesNoDatabase(t *testing.T) {
 	h := newHouse(t, "")
 	for _, args := range [][]string{{"keys", "list"}, {"keys", "rotate", "x"}, {"keys", "revoke", "x", "--yes"}, {"migrate", "status"}} {
-		tierway(t, append(args, "-c", h.config)...)
+		if s := tierway(t, append(args, "-c", h.config)...); !strings.Contains(s.messages, h.database+" is not there yet") {
+			t.Errorf("%v: %s", args, s.messages)
+		}
 		if files, _ := filepath.Glob(filepath.Join(h.dir, "*.db*")); len(files) > 0 {
 			t.Errorf("%v made %v", args, files)
 		}
 	}
 	if s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme"); !strings.Contains(s.messages, h.database+" was empty and has schema ") {
 		t.Errorf("the new database is not told: %s", s.messages)
+	}
+}
+
+func TestAFolderThatIsNotThereIsTold(t *testing.T) {
+	h := newHouse(t, "")
+	text, err := os.ReadFile(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, h.config, strings.Replace(string(text), h.database, h.dir+"/no/such.db", 1))
+	for _, args := range [][]string{{"keys", "create", "--tenant", "acme"}, {"migrate", "up"}} {
+		if s := tierway(t, append(args, "-c", h.config)...); s.status != 2 || !strings.Contains(s.messages, h.dir+"/no/such.db: its folder is not there: make it") {
+			t.Errorf("%v: status %d, %s", args, s.status, s.messages)
+		}
 	}
 }
 

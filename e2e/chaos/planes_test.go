@@ -59,7 +59,7 @@ func TestTheAdminPlaneIsClosedWithoutItsKey(t *testing.T) {
 		r := newRig(t, 1, keys(has), engines.Config{})
 		for key, open := range map[string]bool{"": false, "tenant": false, "operator": has, "wrong": false} {
 			resp := get(t, "http://"+r.admin+"/admin/workers", "Authorization", "Bearer "+key)
-			if (resp.StatusCode == http.StatusOK) != open || !open && resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusNotFound {
+			if (resp.StatusCode == http.StatusOK) != open || !open && resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusNotFound {
 				t.Errorf("with an admin key %v, the key %q gets %d", has, key, resp.StatusCode)
 			}
 		}

@@ -156,7 +156,7 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 	r := newRig(t, 3, engines.Config{Accounts: true, Speed: 1, PerToken: 2 * time.Millisecond, Prefill: 50000,
 		Script: func(string, []byte) engines.Script { return engines.Script{} }})
 	sql := backends.Database(t)
-	p := r.serve(settings{"store": stores(sql, backends.Redis(t).URL), "auth": auth("app", "tpm: 1000000000"),
+	p := r.serve(settings{"store": stores(sql, backends.Redis(t).URL), "auth": auth("app", "tpm: 1000000000, concurrent: 64"),
 		"policy": "{ name: least_load }",
 		"health": "{ path: auto, interval: 1s, timeout: 1s, down_after: 1, up_after: 1 }",
 		"retry":  "{ attempts: 5, budget: 1 }",
@@ -172,6 +172,7 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 		}
 	}
 	r.compare(rows)
+	r.fills(64, p.BaseURL)
 	t.Logf("%d requests, %d deaths: %d whole, %d cut, %d left by their clients, %d refused; %d rows", m.asked.Load(), deaths,
 		m.whole.Load(), m.cut.Load(), m.left.Load(), m.failed.Load(), len(rows))
 	if m.whole.Load() == 0 || m.cut.Load() == 0 || m.left.Load() == 0 {

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -175,14 +177,15 @@ func TestTheOvershootOfFourGateways(t *testing.T) {
 				url = redis.URL
 			}
 			bases := r.fleet(4, url, settings{"auth": auth("app", fmt.Sprintf("concurrent: %d", limit)), "gateways": "4"})
+			part := min(soakTime(t)/2, 5*time.Second) // it has met everything by then
 			admitted, refused := r.hammer(clients, bases, func() {
-				pause(soakTime(t) / 2)
+				pause(part)
 				if c.dies {
 					redis.Kill()
-					pause(soakTime(t) / 2)
+					pause(part)
 					redis.Restart()
 				}
-				pause(soakTime(t) / 2)
+				pause(part)
 			})
 			most := r.workers[0].Stats().MaxConcurrent
 			if most > c.most {
@@ -192,8 +195,7 @@ func TestTheOvershootOfFourGateways(t *testing.T) {
 				t.Error("the limit was not met")
 			}
 			t.Logf("%s: at most %d under way of %d allowed; %d admitted, %d refused", c.name, most, limit, admitted, refused)
-			// Nothing is left booked: as many as allowed get in again.
-			r.fills(limit, bases)
+			r.fills(limit, bases...)
 		})
 	}
 }
@@ -233,30 +235,67 @@ func (r *rig) hammer(clients int, bases []string, during func()) (admitted, refu
 	return admitted, refused
 }
 
-// fills checks that a tenant with a limit of requests under way gets all of them,
-// one after the other on each gateway and at once on all together.
-func (r *rig) fills(limit int, bases []string) {
+// fills checks that nothing is left booked: of a tenant that may have so many
+// requests under way, all of them get in at once, on gateways in turn. What a dead
+// gateway has booked comes back when its lease has ended.
+func (r *rig) fills(limit int, bases ...string) {
 	r.t.Helper()
-	eventually(r.t, 20*time.Second, func() error {
+	eventually(r.t, lease+5*time.Second, func() error {
 		var work sync.WaitGroup
-		var mu sync.Mutex
-		admitted := 0
+		var admitted atomic.Int64
 		for i := range limit {
 			work.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
-				got, err := r.post(ctx, bases[i%len(bases)], chatPath, tenantKey, chatBody)
-				mu.Lock()
-				defer mu.Unlock()
-				if err == nil && got.status == http.StatusOK {
-					admitted++
+				if got, err := r.post(ctx, bases[i%len(bases)], chatPath, tenantKey, chatBody); err == nil && got.status == http.StatusOK {
+					admitted.Add(1)
 				}
 			})
 		}
 		work.Wait()
-		if admitted != limit {
-			return errorf("of %d that may be under way %d got in", limit, admitted)
+		if n := admitted.Load(); n != int64(limit) {
+			return errorf("of %d that may be under way %d got in", limit, n)
 		}
 		return nil
 	})
+}
+
+// lease is how long Redis keeps what a gateway that is dead had under way.
+const lease = 15 * time.Second
+
+// TestADeadGatewaysPlacesComeBack: what a killed gateway had under way counts until
+// its lease ends, and no longer.
+func TestADeadGatewaysPlacesComeBack(t *testing.T) {
+	t.Parallel()
+	const limit = 4
+	r := newRig(t, 1, engines.Config{Script: func(_ string, body []byte) engines.Script {
+		s := says("", body)
+		if strings.Contains(string(body), `"stream":true`) {
+			s.HoldAfter = 2 // for as long as its client stays
+		}
+		return s
+	}})
+	own := settings{"store": stores("", backends.Redis(t).URL), "auth": auth("app", fmt.Sprintf("concurrent: %d", limit))}
+	dies, stays := r.serve(own), r.serve(own)
+	l := r.newLoad(tenantKey, dies.BaseURL)
+	for range limit {
+		l.work.Go(func() {
+			// It is cut with its gateway.
+			_, _ = r.post(l.done, dies.BaseURL, chatPath, tenantKey, chatStream)
+		})
+	}
+	metric(t, dies, "tierway_inflight", limit, patience)
+	if got := r.ask(stays.BaseURL); got.status != http.StatusTooManyRequests {
+		t.Errorf("beside %d under way elsewhere an answer is %d", limit, got.status)
+	}
+	dies.Kill()
+	took := eventually(t, lease+5*time.Second, func() error {
+		if got := r.ask(stays.BaseURL); got.status != http.StatusOK {
+			return errorf("after its gateway died a place is still taken: %d", got.status)
+		}
+		return nil
+	})
+	l.end()
+	r.fills(limit, stays.BaseURL)
+	t.Logf("a dead gateway's places came back after %v", took.Round(100*time.Millisecond))
 }

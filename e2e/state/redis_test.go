@@ -2,6 +2,7 @@ package state
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func TestRedisAwayCostsNobodyAnything(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 2, engines.Config{})
 			redis := backends.Redis(t)
-			p := r.serve(settings{"store": stores(backends.Database(t), redis.URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 10000")})
+			p := r.serve(settings{"store": stores(backends.Database(t), redis.URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 64")})
 			metric(t, p, "tierway_redis_up", 1, patience)
 			before := len(about(p, "redis"))
 			l := r.newLoad(tenantKey, p.BaseURL)
@@ -52,6 +53,7 @@ func TestRedisAwayCostsNobodyAnything(t *testing.T) {
 			}
 			pause(time.Second)
 			l.end()
+			r.fills(64, p.BaseURL)
 
 			usual, without := l.times(begin, gone), l.times(gone, back)
 			// A go-redis client with its defaults stalls for seconds here.
@@ -94,5 +96,87 @@ func TestAStartWithoutRedisServes(t *testing.T) {
 	}
 	if got := r.ask(p.BaseURL); got.status != http.StatusOK {
 		t.Errorf("with Redis an answer is %d: %s", got.status, got.body)
+	}
+}
+
+// TestARedisThatRefusesCostsNobodyAnything: emptied, without scripts, out of
+// memory, a replica that takes no writes, or with something else at each key, a
+// Redis that answers with errors fails no request, and is used again when it can be.
+//
+// RS-05.
+func TestARedisThatRefusesCostsNobodyAnything(t *testing.T) {
+	r := newRig(t, 1, engines.Config{})
+	redis := backends.Redis(t)
+	p := r.serve(settings{"store": stores(backends.Database(t), redis.URL),
+		"auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 64, day_tokens: 1000000000")})
+	metric(t, p, "tierway_redis_up", 1, patience)
+	l := r.newLoad(tenantKey, p.BaseURL)
+	l.answers(100)
+	for _, trouble := range []struct{ begin, end string }{
+		{"FLUSHALL", "PING"},
+		{"SCRIPT FLUSH", "PING"},
+		{"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"},
+		{"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"},
+		{`EVAL "for _,k in ipairs(redis.call('keys','*')) do redis.call('del',k) redis.call('set',k,'x') end return 1" 0`, "PING"},
+	} {
+		pause(300 * time.Millisecond)
+		for i, command := range []string{trouble.begin, trouble.end} {
+			if got := redis.Do(command); strings.HasPrefix(got, "-") {
+				t.Errorf("%s: %s", command, got)
+			}
+			if i == 0 {
+				pause(time.Second)
+			}
+		}
+	}
+	metric(t, p, "tierway_redis_up", 1, patience)
+	metric(t, p, "tierway_ratelimit_degraded", 0, patience)
+	pause(300 * time.Millisecond)
+	l.end()
+	r.fills(64, p.BaseURL)
+	t.Logf("%v", l.times(time.Time{}, time.Now()))
+}
+
+// TestLimitsWithoutRedis: each of four gateways enforces a quarter of a limit; who
+// wants to be refused rather than counted by one gateway alone is told 503.
+//
+// RS-04.
+func TestLimitsWithoutRedis(t *testing.T) {
+	r := newRig(t, 1, engines.Config{})
+	redis := backends.Redis(t)
+	const strictKey = "the-key-of-who-wants-to-be-refused"
+	p := r.serve(settings{"store": stores("", redis.URL), "gateways": "4", "auth": `{ keys: [
+  { name: app, sha256: ` + digest(tenantKey) + `, limits: { rpm: 240 } },
+  { name: strict, sha256: ` + digest(strictKey) + `, limits: { rpm: 240 }, fail_closed: true } ] }`})
+	ask := func(key string) reply {
+		t.Helper()
+		got, err := r.post(t.Context(), p.BaseURL, chatPath, key, chatBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	metric(t, p, "tierway_redis_up", 1, patience)
+	if got := ask(strictKey); got.status != http.StatusOK {
+		t.Errorf("with Redis the strict tenant is told %d: %s", got.status, got.body)
+	}
+	redis.Kill()
+	metric(t, p, "tierway_ratelimit_degraded", 1, patience)
+	for range 20 {
+		if got := ask(strictKey); got.status != http.StatusServiceUnavailable || !contains(got.body, "ratelimit_unavailable") || got.header.Get("Retry-After") == "" {
+			t.Fatalf("without Redis the strict tenant is told %d, Retry-After %q: %s", got.status, got.header.Get("Retry-After"), got.body)
+		}
+	}
+	admitted := 0
+	for range 30 { // a burst is a sixth of a minute's: 40 for four gateways
+		if got := ask(tenantKey); got.status == http.StatusOK {
+			admitted++
+		}
+	}
+	near(t, "admitted by one gateway of four alone", admitted, 10, 1)
+	redis.Restart()
+	metric(t, p, "tierway_ratelimit_degraded", 0, patience)
+	if got := ask(strictKey); got.status != http.StatusOK {
+		t.Errorf("with Redis again the strict tenant is told %d: %s", got.status, got.body)
 	}
 }

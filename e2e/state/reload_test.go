@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -36,7 +37,11 @@ func TestReloadsLoseNothing(t *testing.T) {
 	reloads := rounds(t, 10, 100)
 	every := soakTime(t) / time.Duration(reloads)
 	r := newRig(t, 3, engines.Config{Speed: 1, PerToken: 30 * time.Millisecond})
-	own := settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000")}
+	own := settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 400")}
+	tiers := func(weight int) string {
+		return fmt.Sprintf("[ %s, %s ]", r.tier("small", "sim", weight, 0, 1), r.tier("large", "big", weight, 2))
+	}
+	own["tiers"] = tiers(1)
 	p := r.serve(own)
 	l := r.newLoad(tenantKey, p.BaseURL)
 	l.open(streams)
@@ -48,8 +53,8 @@ func TestReloadsLoseNothing(t *testing.T) {
 	for i := range reloads {
 		next := time.Now().Add(every)
 		rewrite(t, p, r.base().with(own).with(settings{
-			"tiers":      r.tiers(fmt.Sprintf("weight: %d", 1+i%5)),
-			"classifier": fmt.Sprintf(`{ keywords: [ { tier: small, name: changing, match: ["word%d"] } ] }`, i),
+			"tiers":      tiers(1 + i%5),
+			"classifier": fmt.Sprintf(`{ keywords: [ { tier: large, name: changing, match: ["word%d"] } ] }`, i),
 		}))
 		asked := time.Now()
 		if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", adminKey); status != http.StatusOK {
@@ -60,6 +65,7 @@ func TestReloadsLoseNothing(t *testing.T) {
 	}
 	end := time.Now()
 	l.end()
+	r.fills(400, p.BaseURL)
 	m, err := p.Metrics()
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +90,7 @@ func TestEveryWayToReload(t *testing.T) {
 		metric(t, p, "tierway_config_generation", want, patience)
 	}
 	edit := func(weight int) {
-		rewrite(t, p, r.base().with(own).with(settings{"tiers": r.tiers(fmt.Sprintf("weight: %d", weight))}))
+		rewrite(t, p, r.base().with(own).with(settings{"tiers": "[ " + r.tier("small", "sim", weight, 0) + " ]"}))
 	}
 	edit(2)
 	generation(2) // the change of the file was seen
@@ -130,8 +136,9 @@ func TestEveryWayToReload(t *testing.T) {
 	pause(3 * time.Second) // the file is looked at again meanwhile
 	generation(6)
 
-	if status := p.Get("/admin/config"); status != http.StatusNotFound {
-		t.Errorf("the data plane's /admin/config is %d", status)
+	got, err := r.post(t.Context(), strings.TrimSuffix(p.BaseURL, "/v1"), "/admin/reload", tenantKey, "{}")
+	if err != nil || got.status != http.StatusNotFound {
+		t.Errorf("a tenant's reload on the data plane is %d (%v): %s", got.status, err, got.body)
 	}
 }
 

@@ -162,18 +162,28 @@ func (r *rig) base() settings {
 		"health":   `{ path: "off" }`,
 		"policy":   `{ name: round_robin }`,
 		"drain":    `{ accept_grace: 1ms, timeout: 20s }`,
+		"log":      `{ access: false }`,
 		"timeouts": `{ first_byte: 30s, idle: 30s }`,
-		"tiers":    r.tiers("weight: 1"),
+		"tiers":    r.tiers(),
 	}
 }
 
-// tiers is a configuration's tiers; each worker has the given keys besides.
-func (r *rig) tiers(more string) string {
-	var list []string
-	for _, w := range r.workers {
-		list = append(list, fmt.Sprintf("{ name: %s, url: %q, %s }", w.name, w.server.URL, more))
+// tiers is a configuration's tiers: one, named small, of all workers.
+func (r *rig) tiers() string {
+	all := make([]int, len(r.workers))
+	for i := range all {
+		all[i] = i
 	}
-	return "[ { name: small, model: sim, serves: [chat, completions, responses, messages], workers: [ " + strings.Join(list, ", ") + " ] } ]"
+	return "[ " + r.tier("small", "sim", 1, all...) + " ]"
+}
+
+// tier is one tier of a configuration, of some of the workers.
+func (r *rig) tier(name, model string, weight int, workers ...int) string {
+	var list []string
+	for _, i := range workers {
+		list = append(list, fmt.Sprintf("{ name: %s, url: %q, weight: %d }", r.workers[i].name, r.workers[i].server.URL, weight))
+	}
+	return fmt.Sprintf("{ name: %s, model: %s, serves: [chat, completions, responses, messages], workers: [ %s ] }", name, model, strings.Join(list, ", "))
 }
 
 // auth is a configuration's section of that name: one tenant with tenantKey and

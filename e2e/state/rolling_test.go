@@ -23,7 +23,7 @@ func TestRollingRestartsFailNobody(t *testing.T) {
 	const perSecond, streams = 200, 30
 	all := rounds(t, 2, 20)
 	r := newRig(t, 3, engines.Config{Speed: 1, PerToken: 20 * time.Millisecond})
-	own := settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000"),
+	own := settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 200"),
 		"drain": `{ accept_grace: 1s, timeout: 30s }`}
 	gateways := []*gateway.Process{r.start(own), r.start(own)} // both at once: one of them makes the schema
 	for _, p := range gateways {
@@ -56,6 +56,7 @@ func TestRollingRestartsFailNobody(t *testing.T) {
 	end := time.Now()
 	pause(time.Second)
 	l.end()
+	r.fills(200, gateways[0].BaseURL, gateways[1].BaseURL)
 	t.Logf("%d rolling restarts of 2 gateways in %v: %d asked, %d streams whole; %v; a restart took %v at most",
 		all, end.Sub(begin).Round(time.Second), l.asked(), l.streams, l.times(begin, end), sorted(away).at(1))
 }

@@ -1,0 +1,67 @@
+package engines
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestAnEngineKnowsWhatItToldEachRequest: whole answers, streams, and what a
+// client that leaves was told until then.
+func TestAnEngineKnowsWhatItToldEachRequest(t *testing.T) {
+	const text = "one two three four"
+	e := New(Config{Model: "m", Accounts: true, Script: func(_ string, body []byte) Script {
+		s := Script{Text: text}
+		if strings.Contains(string(body), "leave") {
+			s.HoldAfter = 2
+		}
+		return s
+	}})
+	t.Cleanup(e.Close)
+	server := httptest.NewServer(e)
+	t.Cleanup(server.Close)
+	ask := func(id, body string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/chat/completions", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Request-Id", id)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		for buf, got := make([]byte, 512), ""; !strings.Contains(got, "[DONE]"); {
+			n, err := resp.Body.Read(buf)
+			got += string(buf[:n])
+			if err != nil || id == "gone" && strings.Contains(got, "two") {
+				return
+			}
+		}
+	}
+	ask("whole", `{"model":"m","messages":[{"role":"user","content":"stays"}]}`)
+	ask("stream", `{"model":"m","stream":true,"messages":[{"role":"user","content":"stays"}]}`)
+	ask("gone", `{"model":"m","stream":true,"messages":[{"role":"user","content":"leave"}]}`)
+	ask("wrong", `{"model":"other","messages":[{"role":"user","content":"stays"}]}`)
+	server.Close() // waits for the handlers
+
+	prompt := e.Stats().Written.Prompt / 3
+	output := int64(len(pieces(text)))
+	const path = "/v1/chat/completions"
+	want := map[string]Account{
+		"whole":  {ID: "whole", Path: path, Tokens: Tokens{Prompt: prompt, Output: output}, Whole: true},
+		"stream": {ID: "stream", Path: path, Tokens: Tokens{Prompt: prompt, Output: output}, Whole: true},
+		"gone":   {ID: "gone", Path: path, Tokens: Tokens{Prompt: prompt, Output: 2}},
+		"wrong":  {ID: "wrong", Path: path},
+	}
+	got := map[string]Account{}
+	for _, a := range e.Accounts() {
+		got[a.ID] = a
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,314 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// chat asks for an answer with a tenant's key.
+func (r *adminRig) chat(key string) int {
+	r.t.Helper()
+	return r.post("/v1/chat/completions", ask("small", "hi", ""), "Authorization", "Bearer "+key).status
+}
+
+// problemOf is an answer of RFC 9457.
+type problemOf struct {
+	Status int
+	Detail string
+	Errors []struct{ Message, Location string }
+}
+
+// AD-11, AD-13: a tenant's life. Its key is in one answer, every change is one
+// line of the audit log, and none of them holds a secret.
+func TestATenantsLife(t *testing.T) {
+	r := newAdminRig(t)
+	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants",
+		`{"name":"acme","models":["gpt-4o*","sm*","claude-*"],"tiers":["small","huge"],"limits":{"rpm":600,"month_money":12.345678901},"priority":"background","issue_key":true,"key_name":"ci"}`)
+	made := decoded[TenantAnswer](t, got)
+	if got.header.Get("ETag") != `"v1"` || !tenants.WellFormed(made.Secret) || made.Key.Name != "ci" || made.Key.State != "active" || made.Tenant.Keys != 1 {
+		t.Fatalf("made %s with %v", got.body, got.header)
+	}
+	if made.Tenant.Limits.MonthMoney != 12_345_678_901 || made.Tenant.Priority != tenants.Background || made.Tenant.Default != tenants.Background {
+		t.Errorf("the settings are %+v", made.Tenant)
+	}
+	want := []string{`tiers: "huge" is no tier or pool of the configuration in force`, `models: "claude-*" matches no model of the configuration in force`,
+		"limits: a budget of money is never spent: no tier or pool has a price"}
+	if diff := cmp.Diff(want, made.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	if status := r.chat(made.Secret); status != http.StatusOK {
+		t.Errorf("the new key gets %d", status)
+	}
+	changed := r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/acme", `{"disabled":true,"limits":{"rpm":null,"tpm":1000},"tiers":null,"models":[]}`, "If-Match", `"v1"`)
+	after := decoded[TenantAnswer](t, changed).Tenant
+	if !after.Disabled || after.Limits.RPM != 0 || after.Limits.TPM != 1000 || after.Limits.MonthMoney != 12_345_678_901 || after.Tiers != nil || after.Models == nil || len(after.Models) != 0 {
+		t.Errorf("after the change: %s", changed.body)
+	}
+	if status := r.chat(made.Secret); status != http.StatusForbidden {
+		t.Errorf("a disabled tenant gets %d", status)
+	}
+	r.ops(http.StatusPreconditionFailed, http.MethodPatch, "/admin/tenants/acme", `{"disabled":false}`, "If-Match", `"v1"`)
+	r.ops(http.StatusUnprocessableEntity, http.MethodDelete, "/admin/tenants/acme", "")
+	r.ops(http.StatusUnprocessableEntity, http.MethodDelete, "/admin/tenants/acme?confirm=Acme", "")
+	r.ops(http.StatusPreconditionFailed, http.MethodDelete, "/admin/tenants/acme?confirm=acme", "", "If-Match", `"v1"`)
+	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/tenants/acme?confirm=acme", "", "If-Match", changed.header.Get("ETag"))
+	r.ops(http.StatusNotFound, http.MethodGet, "/admin/tenants/acme", "")
+	if status := r.chat(made.Secret); status != http.StatusUnauthorized {
+		t.Errorf("the key of a deleted tenant gets %d", status)
+	}
+	r.holdsNoSecret(made.Secret, "tenant.create", "key.create", "tenant.update", "tenant.delete")
+}
+
+// holdsNoSecret fails unless the audit log has these actions of the admin, once
+// each, and neither it nor any list holds the secret.
+func (r *adminRig) holdsNoSecret(secret string, actions ...string) {
+	r.t.Helper()
+	seen := map[string]int{}
+	for _, e := range r.audited() {
+		if strings.HasPrefix(e.Outcome, "refused") {
+			continue
+		}
+		seen[e.Action]++
+		if e.Actor != "ops" || e.Role != store.RoleAdmin || e.Via != "api" || e.IP == "" || e.RequestID == "" || e.Outcome != "ok" {
+			r.t.Errorf("written down: %+v", e)
+		}
+	}
+	want := map[string]int{}
+	for _, a := range actions {
+		want[a]++
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		r.t.Errorf("the audit log (-want +got):\n%s", diff)
+	}
+	digest := fmt.Sprintf("%x", tenants.Digest(secret))
+	for _, path := range []string{"/admin/audit", "/admin/tenants", "/admin/admins", "/admin/config", "/admin/status"} {
+		if got := r.ask("ops", http.MethodGet, path, ""); strings.Contains(got.body, secret) || strings.Contains(got.body, digest) {
+			r.t.Errorf("%s holds a secret: %s", path, got.body)
+		}
+	}
+	if log := r.ask("ops", http.MethodGet, "/admin/audit", "", "Accept", ndjson); strings.Count(log.body, "\n") != len(r.audited()) || strings.Contains(log.body, secret) {
+		r.t.Errorf("the export is %s", log.body)
+	}
+}
+
+// AU-08, AD-11, AU-10: a key's life: rotated with an overlap, revoked, and never
+// shown again.
+func TestAKeysLife(t *testing.T) {
+	r := newAdminRig(t)
+	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
+	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/acme/keys", `{"name":"ci","limits":{"rps":100},"expires_at":"2099-01-01T00:00:00Z"}`)
+	first := decoded[KeyAnswer](t, got)
+	if got.header.Get("Cache-Control") != "no-store" || first.Key.CreatedBy != "ops" || first.Key.Tenant != "acme" {
+		t.Errorf("made %s with %v", got.body, got.header)
+	}
+	path := "/admin/keys/" + first.Key.ID
+	renamed := r.ops(http.StatusOK, http.MethodPatch, path, `{"name":"build","expires_at":null}`, "If-Match", got.header.Get("ETag"))
+	if k := decoded[KeyAnswer](t, renamed).Key; k.Name != "build" || k.ExpiresAt != nil || k.Limits.RPS != 100 || k.Version != 2 {
+		t.Errorf("renamed %s", renamed.body)
+	}
+	r.ops(http.StatusPreconditionFailed, http.MethodPatch, path, `{"name":"x"}`, "If-Match", `"v1"`)
+	r.ops(http.StatusPreconditionFailed, http.MethodPatch, path, `{"name":"x"}`, "If-Match", `"1"`)
+	r.ops(http.StatusUnprocessableEntity, http.MethodPatch, path, `{"expires_at":"2020-01-01T00:00:00Z"}`)
+	r.ops(http.StatusUnprocessableEntity, http.MethodPost, path+"/rotate", `{"grace_s":604801}`)
+	second := decoded[KeyAnswer](t, r.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":3600}`))
+	if second.Replaced.State != "grace" || second.Replaced.ReplacedBy != second.Key.ID || second.Key.Name != "build" || second.Key.Limits.RPS != 100 {
+		t.Errorf("rotated to %+v", second)
+	}
+	if old, new := r.chat(first.Secret), r.chat(second.Secret); old != http.StatusOK || new != http.StatusOK {
+		t.Errorf("during the overlap the old key gets %d, the new one %d", old, new)
+	}
+	r.ops(http.StatusConflict, http.MethodPost, path+"/rotate", "")
+	r.ops(http.StatusOK, http.MethodPost, path+"/revoke", `{"reason":"leaked"}`)
+	if old, new := r.chat(first.Secret), r.chat(second.Secret); old != http.StatusUnauthorized || new != http.StatusOK {
+		t.Errorf("after revoking it the old key gets %d, the new one %d", old, new)
+	}
+	r.ops(http.StatusConflict, http.MethodPatch, path, `{"name":"x"}`)
+	r.ops(http.StatusConflict, http.MethodPost, path+"/rotate", "")
+	third := decoded[KeyAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/keys/"+second.Key.ID+"/rotate", ""))
+	if status := r.chat(second.Secret); status != http.StatusUnauthorized || third.Replaced.State != "expired" {
+		t.Errorf("rotated without an overlap, the old key is %s and gets %d", third.Replaced.State, status)
+	}
+	list := r.ask("eyes", http.MethodGet, "/admin/tenants/acme/keys", "")
+	if keys := decoded[page[KeyView]](t, list); keys.Total != 3 || strings.Contains(list.body, "secret") {
+		t.Errorf("the list is %s", list.body)
+	}
+	if one := r.ask("eyes", http.MethodGet, "/admin/keys/"+third.Key.ID, ""); one.status != http.StatusOK || strings.Contains(one.body, "secret") {
+		t.Errorf("the key is shown as %s", one.body)
+	}
+	r.ops(http.StatusNotFound, http.MethodGet, "/admin/tenants/filed2/keys", "")
+	r.holdsNoSecret(third.Secret, "tenant.create", "key.create", "key.update", "key.rotate", "key.rotate", "key.revoke")
+}
+
+// TestWhatStandsInTheFileIsChangedThere: it is shown, and every change of it says
+// where it is made.
+func TestWhatStandsInTheFileIsChangedThere(t *testing.T) {
+	r := newAdminRig(t)
+	if got := decoded[page[TenantView]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants", "")); got.Total != 1 || !got.Items[0].FromConfig || got.Items[0].Keys != 1 {
+		t.Errorf("the tenants are %+v", got)
+	}
+	id := digestID("filed")
+	r.ops(http.StatusOK, http.MethodGet, "/admin/keys/"+id, "")
+	for _, tt := range [][3]string{
+		{http.MethodPost, "/admin/tenants", `{"name":"filed"}`}, {http.MethodPatch, "/admin/tenants/filed", `{"disabled":true}`},
+		{http.MethodDelete, "/admin/tenants/filed?confirm=filed", ""}, {http.MethodPost, "/admin/tenants/filed/keys", `{}`},
+		{http.MethodPatch, "/admin/keys/" + id, `{}`}, {http.MethodPost, "/admin/keys/" + id + "/rotate", ""}, {http.MethodPost, "/admin/keys/" + id + "/revoke", ""},
+	} {
+		got := r.ops(http.StatusConflict, tt[0], tt[1], tt[2])
+		if p := decoded[problemOf](t, got); tt[1] != "/admin/tenants" && !strings.Contains(p.Detail, "config.yaml") {
+			t.Errorf("%s %s says %q", tt[0], tt[1], p.Detail)
+		}
+	}
+}
+
+// AU-14, AD-10: names are plain, and where they are not, they are data: refused
+// with their place, or shown as they are.
+func TestNamesAreData(t *testing.T) {
+	r := newAdminRig(t)
+	for _, name := range []string{"", "../../x", "<script>alert(1)</script>", strings.Repeat("a", 64), "Acme", "a b", "ünï", "😀", "a\u0000", "a/b", "'; DROP TABLE tenants; --"} {
+		body, _ := json.Marshal(map[string]string{"name": name})
+		got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/tenants", string(body))
+		if p := decoded[problemOf](t, got); len(p.Errors) == 0 || p.Errors[0].Location != "body.name" {
+			t.Errorf("%q: %s", name, got.body)
+		}
+	}
+	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"`+strings.Repeat("a", 63)+`"}`)
+	odd := `<img src=x onerror=alert(1)>"'&`
+	body, _ := json.Marshal(map[string]any{"name": odd, "models": []string{odd}})
+	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/"+strings.Repeat("a", 63)+"/keys", string(body))
+	if k := decoded[KeyAnswer](t, got); k.Key.Name != odd || k.Key.Models[0] != odd || got.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%s in %s", got.body, got.header.Get("Content-Type"))
+	}
+	for _, path := range []string{"/admin/tenants/%3Cscript%3E", "/admin/tenants/..", "/admin/keys/%00", "/admin/workers/..%2f..%2fetc"} {
+		if got := r.ask("ops", http.MethodGet, path, ""); got.status != http.StatusNotFound {
+			t.Errorf("%s is %d: %s", path, got.status, got.body)
+		}
+	}
+}
+
+// TestWrongFieldsAreNamed: unknown ones, and values that make no sense, each with
+// its place.
+func TestWrongFieldsAreNamed(t *testing.T) {
+	r := newAdminRig(t)
+	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
+	for body, location := range map[string]string{
+		`{"name":"x","limts":{}}`: "body.limts", `{"name":"x","limits":{"rpn":1}}`: "body.limits.rpn", `{"name":"x","limits":{"rpm":-1}}`: "body.limits.rpm",
+		`{"name":"x","limits":{"rpm":1.5}}`: "body.limits.rpm", `{"name":"x","limits":{"rpm":1e30}}`: "body.limits.rpm", `{"name":"x","limits":{"day_money":-1}}`: "body.limits.day_money",
+		`{"name":"x","limits":{"day_money":0.0000000001}}`: "body", `{"name":"x","priority":"urgent"}`: "body.priority", `{"name":"x","tiers":"small"}`: "body.tiers",
+		`{"name":"x","models":[1]}`: "body.models[0]", `{}`: "body", `{"name":"x","disabled":"yes"}`: "body.disabled", `{"name":"x","issue_key":1}`: "body.issue_key",
+	} {
+		got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/tenants", body)
+		p := decoded[problemOf](t, got)
+		if len(p.Errors) == 0 || p.Errors[0].Location != location || got.header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: want %s in %s", body, location, got.body)
+		}
+	}
+	r.ops(http.StatusUnprocessableEntity, http.MethodPatch, "/admin/tenants/acme", `{"name":"other"}`)
+	r.ops(http.StatusConflict, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
+	r.ops(http.StatusNotFound, http.MethodPatch, "/admin/tenants/nobody", `{}`)
+}
+
+// TestAMergePatchOfItselfChangesNothing: what is read can be sent back.
+func TestAMergePatchOfItselfChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.SliceOfN(rapid.StringMatching(`[a-z*?]{1,8}`), 0, 3)
+		s := TenantSettings{Disabled: rapid.Bool().Draw(t, "disabled"), Degrade: rapid.Bool().Draw(t, "degrade"),
+			RightsSettings: RightsSettings{Tiers: names.Draw(t, "tiers"), Priority: tenants.Class(rapid.IntRange(0, 2).Draw(t, "class"))},
+			Limits:         tenants.Limits{RPM: rapid.Int64Range(0, 1e12).Draw(t, "rpm"), DayMoney: tenants.Money(rapid.Int64Range(0, 1e18).Draw(t, "money"))}}
+		if rapid.Bool().Draw(t, "restricted") {
+			s.Models = names.Draw(t, "models")
+		}
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, patch := range []string{string(text), "{}"} {
+			got, err := merged(s, json.RawMessage(patch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(s, got); diff != "" {
+				t.Fatalf("%s (-want +got):\n%s", patch, diff)
+			}
+		}
+		if got, err := merged(s, json.RawMessage(`{"tiers":null,"models":null,"limits":null,"disabled":null,"degrade":null,"priority":null,"default_priority":null}`)); err != nil || cmp.Diff(TenantSettings{}, got) != "" {
+			t.Fatalf("all null: %+v (%v)", got, err)
+		}
+	})
+}
+
+// TestPagesCoverTheWholeListOnce: whatever the page's length, and with items that
+// come and go in between.
+func TestPagesCoverTheWholeListOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.SliceOfDistinct(rapid.StringMatching(`[a-z]{1,4}`), func(s string) string { return s }).Draw(t, "all")
+		q := PageQuery{Limit: rapid.IntRange(1, 7).Draw(t, "limit")}
+		self := func(s *string) string { return *s }
+		seen := map[string]int{}
+		for range len(all) + 1 {
+			p := paged(append([]string(nil), all...), q, self, self)
+			if p.Total != len(all) || len(p.Items) > q.Limit {
+				t.Fatalf("%+v", p)
+			}
+			for _, item := range p.Items {
+				seen[item]++
+			}
+			if p.Next == nil {
+				break
+			}
+			q.Cursor = *p.Next
+		}
+		for _, item := range all {
+			if seen[item] != 1 {
+				t.Fatalf("%q was seen %d times", item, seen[item])
+			}
+		}
+	})
+}
+
+// TestUsageIsToldByDayAndNobodyElses: as JSON and as CSV, in which no name is a
+// formula. AU-10: a tenant's usage has its own rows only.
+func TestUsageIsToldByDayAndNobodyElses(t *testing.T) {
+	r := newAdminRig(t)
+	for _, name := range []string{"acme", "other"} {
+		r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"`+name+`"}`)
+	}
+	day := time.Now().UTC().Truncate(24 * time.Hour)
+	row := func(id, tenant, model string) store.Row {
+		return store.Row{ID: id, At: day.Add(time.Hour), Tenant: tenant, Key: "k1", Class: "interactive", Route: "/chat/completions", Tier: "small", Model: model,
+			Outcome: "ok", Status: 200, Prompt: 10, Cached: 4, Output: 6, Money: 5}
+	}
+	if _, err := r.sql.WriteRows(t.Context(), []store.Row{row("1", "acme", "m"), row("2", "acme", "=HYPERLINK(1)"), row("3", "other", "m")}); err != nil {
+		t.Fatal(err)
+	}
+	got := decoded[UsageView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", ""))
+	if len(got.Items) != 1 || got.Items[0].Requests != 2 || got.Items[0].Prompt != 20 || got.Items[0].Money != 10 || got.Items[0].Day != day.Format(time.DateOnly) {
+		t.Errorf("the usage is %+v", got)
+	}
+	csv := r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage?group_by=model", "", "Accept", csvType)
+	for _, line := range []string{"day,group,requests,", ",m,1,0,0,0,0,10,4,6,0.000000005", ",'=HYPERLINK(1),1,"} {
+		if !strings.Contains(csv.body, line) {
+			t.Errorf("%q is not in %s", line, csv.body)
+		}
+	}
+	for query, status := range map[string]int{
+		"?from=2026-01-01&to=2026-01-02": 200, "?from=2026-01-02&to=2026-01-02": 422, "?from=x": 422, "?to=2026-13-01": 422,
+		"?from=2020-01-01": 422, "?group_by=tenant": 422, "?key=k2": 200,
+	} {
+		r.ops(status, http.MethodGet, "/admin/tenants/acme/usage"+query, "")
+	}
+	r.ops(http.StatusNotFound, http.MethodGet, "/admin/tenants/nobody/usage", "")
+	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/tenants/acme?confirm=acme", "")
+	if got := decoded[UsageView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", "")); len(got.Items) != 1 {
+		t.Errorf("of a deleted tenant the usage is %+v", got)
+	}
+}

@@ -1,0 +1,208 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tierway/e2e/backends"
+	"tierway/tenants"
+)
+
+// fleet is four gateways on one Redis, with their background work.
+func fleet(t testing.TB, url string) (limits []*Limits, stop func()) {
+	t.Helper()
+	var runs []func(context.Context)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		r, err := OpenRedis(RedisConfig{URL: url, Gateway: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.Close() })
+		l := NewLimits(LimitsConfig{Local: tenants.NewLimiter(), Redis: r, Gateways: 4})
+		limits, runs = append(limits, l), append(runs, r.Run, l.Run)
+	}
+	return limits, start(runs...)
+}
+
+// Four gateways that hammer one tenant admit what one would.
+func TestFourGatewaysAdmitNoMoreThanOne(t *testing.T) {
+	server := backends.Redis(t)
+	limits, stop := fleet(t, server.URL)
+	defer stop()
+	rate := tenants.NewCaller(tenants.Tenant{Name: "rate", Limits: tenants.Limits{RPM: 60}}, tenants.Key{})
+	slots := tenants.NewCaller(tenants.Tenant{Name: "slots", Limits: tenants.Limits{Concurrent: 8}}, tenants.Key{})
+	budget := tenants.NewCaller(tenants.Tenant{Name: "budget", Limits: tenants.Limits{DayTokens: 1000, Concurrent: 8}}, tenants.Key{})
+	var admitted, asked, held, most, granted, spent atomic.Int64
+	began := time.Now()
+	lasts := 3 * time.Second
+	var wg sync.WaitGroup
+	for _, l := range limits {
+		for range 8 {
+			wg.Go(func() {
+				var mine *Grant
+				for time.Since(began) < lasts {
+					asked.Add(1)
+					at := time.Now()
+					if g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: rate, At: at}); err == nil && v.Refused == "" {
+						admitted.Add(1)
+						g.Settle(tenants.Used{})
+					}
+					if g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: budget, At: at}); err == nil && v.Refused == "" {
+						spent.Add(10)
+						g.Settle(tenants.Used{Tokens: 10})
+					}
+					if mine != nil { // held for the time of two other requests
+						held.Add(-1)
+						mine.Settle(tenants.Used{})
+						mine = nil
+					} else if mine, _, _ = l.Take(t.Context(), &tenants.Charge{Caller: slots, At: at}); mine != nil {
+						granted.Add(1)
+						n := held.Add(1)
+						for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+						}
+					}
+				}
+				if mine != nil {
+					held.Add(-1)
+					mine.Settle(tenants.Used{})
+				}
+			})
+		}
+	}
+	wg.Wait()
+	took := time.Since(began)
+	allowed := 10 + took.Minutes()*60
+	t.Logf("rpm 60: %d of %d requests admitted in %v, %.1f allowed", admitted.Load(), asked.Load(), took.Round(time.Millisecond), allowed)
+	t.Logf("concurrent 8: at most %d at once, %d admitted", most.Load(), granted.Load())
+	t.Logf("day_tokens 1000: %d spent, at most 8 requests of 10 under way", spent.Load())
+	if n := float64(admitted.Load()); n > allowed+1 || n < allowed-2 {
+		t.Errorf("%v are admitted, %.1f allowed", n, allowed)
+	}
+	if most.Load() > 8 || granted.Load() < 100 {
+		t.Errorf("%d are under way at once, of %d", most.Load(), granted.Load())
+	}
+	if n := spent.Load(); n < 1000 || n > 1000+8*10 {
+		t.Errorf("%d tokens are spent", n)
+	}
+	for _, l := range limits {
+		if l.Degraded() || l.redis.failures.Load() != 0 || !l.local.Zero() {
+			t.Errorf("degraded: %v; nothing under way: %v", l.Degraded(), l.local.Zero())
+		}
+	}
+	// Afterwards all slots are free, whoever asks.
+	eventually(t, func() bool {
+		return limits[0].waiting.Load()+limits[1].waiting.Load()+limits[2].waiting.Load()+limits[3].waiting.Load() == 0
+	})
+	for i := range 9 {
+		_, v, err := limits[i%4].Take(t.Context(), &tenants.Charge{Caller: slots, At: time.Now()})
+		if err != nil || (v.Refused == "") != (i < 8) {
+			t.Errorf("afterwards request %d is %+v, %v", i, v, err)
+		}
+	}
+}
+
+// RL-05: clients that leave in the middle of being admitted leave no slot behind.
+func TestClientsThatLeaveLeaveNoSlotBehind(t *testing.T) {
+	server := backends.Redis(t)
+	limits, stop := fleet(t, server.URL)
+	defer stop()
+	c := who(tenants.Limits{Concurrent: 2}, tenants.Limits{Concurrent: 2})
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			if i%3 == 0 {
+				cancel()
+			} else {
+				go cancel()
+			}
+			if g, _, err := limits[i%4].Take(ctx, &tenants.Charge{Caller: c, At: time.Now()}); err == nil && g != nil {
+				g.Settle(tenants.Used{Refund: i%2 == 0})
+				g.Settle(tenants.Used{})
+			}
+		})
+		if i%20 == 19 {
+			wg.Wait()
+		}
+	}
+	wg.Wait()
+	for i := range 3 {
+		if i == 0 {
+			eventually(t, func() bool { return limits[1].waiting.Load()+limits[2].waiting.Load()+limits[3].waiting.Load() == 0 })
+		}
+		_, v, err := limits[0].Take(t.Context(), &tenants.Charge{Caller: c, At: time.Now()})
+		if err != nil || (v.Refused == "") != (i < 2) {
+			t.Errorf("afterwards request %d is %+v, %v", i, v, err)
+		}
+	}
+}
+
+// heavy is a caller with every limit, none of which it meets.
+func heavy() *tenants.Caller {
+	l := tenants.Limits{RPM: 1 << 40, RPS: 1 << 40, TPM: 1 << 50, Concurrent: 1 << 40, DayTokens: 1 << 60, MonthTokens: 1 << 60, DayMoney: 1 << 60, MonthMoney: 1 << 60}
+	return who(l, l)
+}
+
+func benchmark(b *testing.B, l *Limits, c *tenants.Caller) {
+	b.Helper()
+	b.ReportAllocs()
+	for b.Loop() {
+		g, v, err := l.Take(b.Context(), &tenants.Charge{Caller: c, At: time.Now(), Tokens: 100})
+		if err != nil || v.Refused != "" {
+			b.Fatal(v, err)
+		}
+		g.Settle(tenants.Used{Tokens: 10, Money: 1})
+	}
+}
+
+func BenchmarkTakeAndSettle(b *testing.B) {
+	b.Run("without limits", func(b *testing.B) {
+		benchmark(b, NewLimits(LimitsConfig{Local: tenants.NewLimiter()}), tenants.Anonymous())
+	})
+	b.Run("in memory", func(b *testing.B) { benchmark(b, NewLimits(LimitsConfig{Local: tenants.NewLimiter()}), heavy()) })
+	for name, c := range map[string]*tenants.Caller{"every limit": heavy(), "rpm": who(tenants.Limits{RPM: 1 << 40}, tenants.Limits{})} {
+		b.Run("in Redis, "+name, func(b *testing.B) {
+			limits, stop := fleet(b, backends.Redis(b).URL)
+			defer stop()
+			benchmark(b, limits[0], c)
+		})
+	}
+	b.Run("while Redis is away", func(b *testing.B) {
+		server := backends.Redis(b)
+		limits, stop := fleet(b, server.URL)
+		defer stop()
+		server.Kill()
+		eventually(b, func() bool {
+			_, _, _ = limits[0].Take(b.Context(), &tenants.Charge{Caller: heavy(), At: time.Now()})
+			return limits[0].Degraded()
+		})
+		benchmark(b, limits[0], heavy())
+	})
+}
+
+// FuzzAnswers has a script answer anything: it is refused or read, never a panic.
+func FuzzAnswers(f *testing.F) {
+	f.Add("0", "0", "0", int64(1), 2)
+	f.Add("nan", "1e400", "-", int64(-1), 22)
+	f.Fuzz(func(t *testing.T, a, b, c string, n int64, length int) {
+		values := []any{n, n, a, b, c, nil, "0", "1.5", 1.5, true, []any{a}}
+		r := reader{}
+		for i := range min(max(0, length), 50) {
+			r.values = append(r.values, values[(i*7+int(n&15)+11)%len(values)])
+		}
+		limit, place, wait := limitOf(r.int()), r.int(), r.int()
+		got := [][3]float64{{r.float(), r.float(), r.float()}}
+		l := tenants.NewLimiter()
+		charge := &tenants.Charge{Caller: heavy(), At: noon()}
+		for _, s := range l.Ask(charge, nil) {
+			l.Hear(&s, r.hearing())
+		}
+		if length < 6 && !r.wrong {
+			t.Errorf("an answer of %d values is read", length)
+		}
+		tenants.Judged(charge, limit, int(place), time.Duration(wait), got)
+	})
+}

@@ -1,0 +1,157 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"tierway/e2e/backends"
+	"tierway/store"
+)
+
+// planted is a password that no error may hold, with characters that are written
+// in several ways.
+const planted = "pl4nt3d-s/e c%r?t"
+
+func TestAnOutageIsToldFromARefusal(t *testing.T) {
+	pg := func(code string) error { return fmt.Errorf("x: %w", &pgconn.PgError{Code: code}) }
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false}, {store.ErrNotFound, false}, {store.ErrConflict, false}, {context.Canceled, false}, {errors.New("x"), false},
+		{context.DeadlineExceeded, true}, {io.ErrUnexpectedEOF, true}, {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, true}, {&net.DNSError{Err: "no such host", Name: "h"}, true},
+		{pg("57P01"), true}, {pg("57P02"), true}, {pg("57P03"), true}, {pg("53300"), true}, {pg("53100"), true}, {pg("08006"), true},
+		{pg("40P01"), true}, {pg("25006"), true}, {pg("57014"), true},
+		{pg("23505"), false}, {pg("42601"), false}, {pg("42P01"), false}, {pg("22021"), false}, {pg("28P01"), false}, {pg("3D000"), false}, {pg("42501"), false}, {pg(""), false},
+	} {
+		if got := store.Unreachable(c.err); got != c.want {
+			t.Errorf("%v: %v", c.err, got)
+		}
+	}
+}
+
+func TestABusySQLiteFileIsAnOutageAndARefusalIsNone(t *testing.T) {
+	address := databases()[1].url(t)
+	s, db := open(t, address), raw(t, address)
+	migrate(t, s)
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "INSERT INTO overrides (worker, made_at) VALUES ('w', 1)"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, done := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer done()
+	began := time.Now()
+	if err := s.SetOverride(ctx, actor, store.Override{Worker: "w"}); !store.Unreachable(err) || time.Since(began) > time.Second {
+		t.Errorf("while another writes, after %v: %v", time.Since(began), err)
+	}
+	if got := contents(t, s).Overrides; len(got) > 0 { // and readers do not wait
+		t.Errorf("what nobody has committed is read: %v", got)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "DROP TABLE overrides"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetOverride(t.Context(), actor, store.Override{Worker: "w"}); err == nil || store.Unreachable(err) {
+		t.Errorf("without its table: %v", err)
+	}
+}
+
+// RS-10: a gateway opens its database while that is away; each call says that it
+// is unreachable, and works once it is back.
+func TestADatabaseThatIsAwayAtFirstIsUsedOnceItIsBack(t *testing.T) {
+	server := backends.Postgres(t)
+	server.Kill()
+	s := open(t, server.URL)
+	for what, call := range map[string]func() error{
+		"ping":     func() error { return s.Ping(t.Context()) },
+		"contents": func() error { _, err := s.Contents(t.Context()); return err },
+		"migrate":  func() error { _, err := s.Migrate(t.Context()); return err },
+		"a change": func() error { return s.SetOverride(t.Context(), actor, store.Override{Worker: "w"}) },
+		"rows":     func() error { _, err := s.WriteRows(t.Context(), []store.Row{{ID: "1"}}); return err },
+	} {
+		if err := call(); !store.Unreachable(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	server.Restart()
+	migrate(t, s)
+	createTenant(t, s, "acme")
+	server.Kill()
+	if _, err := s.Contents(t.Context()); !store.Unreachable(err) {
+		t.Errorf("after a crash: %v", err)
+	}
+	server.Restart()
+	if got := contents(t, s).Tenants; len(got) != 1 {
+		t.Errorf("after the restart there are %d tenants", len(got))
+	}
+}
+
+func TestADatabaseThatHangsHoldsNobody(t *testing.T) {
+	server := backends.Postgres(t)
+	s := open(t, server.URL)
+	migrate(t, s)
+	server.Hang()
+	defer server.Resume()
+	for _, c := range []struct{ limit, most time.Duration }{{200 * time.Millisecond, time.Second}, {0, 7 * time.Second}} {
+		ctx := t.Context()
+		if c.limit > 0 {
+			var done context.CancelFunc
+			ctx, done = context.WithTimeout(ctx, c.limit)
+			defer done()
+		}
+		began := time.Now()
+		_, err := s.Contents(ctx)
+		if took := time.Since(began); took > c.most || !store.Unreachable(err) {
+			t.Errorf("with a limit of %v it took %v: %v", c.limit, took, err)
+		}
+	}
+}
+
+func TestNoErrorHoldsThePassword(t *testing.T) {
+	server := backends.Postgres(t)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(u.User.Username(), planted)
+	elsewhere := *u
+	elsewhere.Host = "127.0.0.1:1"
+	inQuery := elsewhere
+	inQuery.User = url.User("u")
+	inQuery.RawQuery = url.Values{"password": {planted}, "sslmode": {"disable"}}.Encode()
+	for what, address := range map[string]string{"wrong password": u.String(), "nobody there": elsewhere.String(), "in the query": inQuery.String()} {
+		s := open(t, address)
+		_, migrating := s.Migrate(t.Context())
+		_, changing := s.CreateTenant(t.Context(), actor, everything("acme"))
+		for _, err := range []error{s.Ping(t.Context()), migrating, changing} {
+			if err == nil {
+				t.Errorf("%s: it works", what)
+				continue
+			}
+			for _, form := range []string{planted, url.QueryEscape(planted), url.PathEscape(planted), u.User.String()} {
+				if text := fmt.Sprintf("%v %+v", err, err); strings.Contains(text, form) {
+					t.Errorf("%s: the password is in %s", what, text)
+				}
+			}
+			if away := store.Unreachable(err); away != (what != "wrong password") {
+				t.Errorf("%s: unreachable is %v: %v", what, away, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tierway/migrations"
+	"tierway/store"
+)
+
+func TestManyWhoMigrateAtOnceMigrateOnce(t *testing.T) {
+	for _, d := range databases()[1:] {
+		t.Run(d.name, func(t *testing.T) {
+			address := d.url(t)
+			var all sync.WaitGroup
+			results := make([]store.Migrated, 6)
+			for i := range results {
+				s := open(t, address)
+				all.Go(func() {
+					var err error
+					if results[i], err = s.Migrate(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			_, latest, err := open(t, address).Schema(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range results {
+				if m.To != latest {
+					t.Errorf("one came to version %d", m.To)
+				}
+			}
+			var times int64
+			if err := raw(t, address).QueryRowContext(t.Context(), "SELECT COUNT(*) FROM goose_db_version WHERE version_id = 1").Scan(&times); err != nil || times != 1 {
+				t.Errorf("the first migration ran %d times, %v", times, err)
+			}
+		})
+	}
+}
+
+func TestAnOlderProgramSaysThatTheSchemaIsNewer(t *testing.T) {
+	for _, d := range databases()[1:] {
+		t.Run(d.name, func(t *testing.T) {
+			address := d.url(t)
+			s := open(t, address)
+			if applied, latest, err := s.Schema(t.Context()); applied != 0 || latest < 1 || err != nil {
+				t.Errorf("an empty database is at %d of %d, %v", applied, latest, err)
+			}
+			migrate(t, s)
+			if m := must(s.Migrate(t.Context()))(t); m.From != m.To || m.To < 1 {
+				t.Errorf("migrating again went from %d to %d", m.From, m.To)
+			}
+			if _, err := raw(t, address).ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)"); err != nil {
+				t.Fatal(err)
+			}
+			m, err := s.Migrate(t.Context())
+			wants(t, err, store.ErrNewer)
+			_, latest, _ := s.Schema(t.Context())
+			for _, word := range []string{"version 99", "up to " + string(rune('0'+latest)), "later one"} {
+				if err != nil && !strings.Contains(err.Error(), word) {
+					t.Errorf("%q is not in: %v", word, err)
+				}
+			}
+			if m.From != 99 || store.Unreachable(err) {
+				t.Errorf("from %d, unreachable %v", m.From, store.Unreachable(err))
+			}
+			createTenant(t, s, "acme") // migrations only add: it works on
+		})
+	}
+}
+
+func TestMigrationsSpeakBothDialectsAndOnlyAdd(t *testing.T) {
+	files, err := filepath.Glob("../migrations/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	foreign := regexp.MustCompile(`(?i)\b(SERIAL|BIGSERIAL|JSONB|BOOLEAN|TIMESTAMP|INTEGER|AUTOINCREMENT|BYTEA|BLOB|now\(\)|ALTER COLUMN|CREATE TRIGGER)\b`)
+	takes := regexp.MustCompile(`(?i)\b(DROP|RENAME|DELETE|UPDATE)\b`)
+	comment := regexp.MustCompile(`--.*`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if built, err := migrations.Files.ReadFile(filepath.Base(file)); err != nil || !bytes.Equal(built, text) {
+			t.Errorf("%s is not in the program: %v", file, err)
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		up = comment.ReplaceAllString(up, "")
+		if found := append(foreign.FindAllString(up, -1), takes.FindAllString(up, -1)...); len(found) > 0 {
+			t.Errorf("%s: %q", file, found)
+		}
+	}
+}
+
+func TestMigratingIsSilent(t *testing.T) {
+	var spoken bytes.Buffer
+	log.SetOutput(&spoken)
+	defer log.SetOutput(os.Stderr)
+	s := open(t, "sqlite://:memory:")
+	migrate(t, s)
+	if spoken.Len() > 0 {
+		t.Errorf("somebody says %q", spoken.String())
+	}
+}
+
+func TestTheURLOfADatabaseIsChecked(t *testing.T) {
+	for _, url := range []string{"", "tierway.db", "mysql://x", "sqlite://", "sqlite://a?b=c", "sqlite://a#b", "postgres://%zz", "postgres://u:" + planted + "@h:port/d", "postgres://u:" + planted + "@h/d?sslmode=perhaps", planted} {
+		s, err := store.OpenSQL(store.SQLConfig{URL: url})
+		if err == nil {
+			_ = s.Close()
+			t.Errorf("%q is taken", url)
+		} else if strings.Contains(err.Error(), planted) {
+			t.Errorf("the password is in %v", err)
+		}
+	}
+	for url, kind := range map[string]string{"sqlite://x/../tierway.db": "sqlite", "sqlite://:memory:": "sqlite", "postgres://u@h/d": "postgres", "postgresql://a:1,b:2/d": "postgres"} {
+		if strings.HasPrefix(url, "sqlite://x") {
+			t.Chdir(t.TempDir())
+		}
+		if s := open(t, url); s.Kind() != kind {
+			t.Errorf("%q is %s", url, s.Kind())
+		}
+	}
+}
+
+func TestAFolderThatIsMissingIsNoOutage(t *testing.T) {
+	s := open(t, "sqlite://"+filepath.Join(t.TempDir(), "missing", "x.db"))
+	ctx, done := context.WithTimeout(t.Context(), 10*time.Second)
+	defer done()
+	if _, err := s.Migrate(ctx); err == nil || store.Unreachable(err) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error is %v", err)
+	}
+}
