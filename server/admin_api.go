@@ -28,6 +28,8 @@ type adminPlane struct {
 	cross   http.CrossOriginProtection // refuses what a page of another site makes a browser send
 	routes  map[string]*operation      // by method and gin's path; written once, before serving
 
+	weighing sync.Mutex // one change of an override at a time: each is made from the one before
+
 	mu      sync.Mutex            // guards the rest
 	drains  map[string]drainBegun // by worker, those that were begun here
 	refused map[string]int64      // by client address: the second of the last refusal in the audit log

@@ -34,6 +34,7 @@ func configOperations() []operation {
 // ConfigView is the configuration in force.
 type ConfigView struct {
 	Effective       json.RawMessage  `json:"effective" doc:"With defaults and live overrides; digests are cut, secrets left out."`
+	Path            string           `json:"path,omitempty" doc:"The file; absent: started without one."`
 	Hash            string           `json:"hash" doc:"SHA-256 of the file in force."`
 	Generation      int64            `json:"generation"`
 	LoadedAt        time.Time        `json:"loaded_at"`
@@ -110,7 +111,7 @@ func (a *adminPlane) getConfig(context.Context, *struct{}) (*reply[ConfigView], 
 	if err != nil {
 		return nil, a.failed("printing the configuration", err)
 	}
-	v := ConfigView{Effective: effective, Hash: b.file.Hash(), Generation: b.generation, LoadedAt: b.loadedAt.UTC(),
+	v := ConfigView{Effective: effective, Path: a.s.path, Hash: b.file.Hash(), Generation: b.generation, LoadedAt: b.loadedAt.UTC(),
 		Overrides: append([]store.Override{}, a.s.overridesNow()...), RestartRequired: []string{}, Warnings: problemViews(f.Warnings())}
 	if a.s.source == nil {
 		return &reply[ConfigView]{Body: v}, nil
@@ -141,7 +142,7 @@ func (a *adminPlane) validateConfig(_ context.Context, in *struct{ Body *ConfigT
 	}
 	var problems config.Problems
 	if !errors.As(err, &problems) {
-		problems = config.Problems{{Message: err.Error(), Hint: "the gateway must be able to read the file"}}
+		problems = config.Problems{{File: a.s.path, Message: err.Error(), Hint: "the gateway must be able to read the file"}}
 	}
 	return &reply[Validation]{Body: Validation{Problems: problemViews(problems)}}, nil
 }

@@ -3,13 +3,18 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/go-cmp/cmp"
+
+	"tierway/tenants"
 )
 
 // documentedOperations are the operations of the document by method and path.
@@ -145,6 +150,33 @@ curl -s -X POST $ADMIN_URL/admin/workers/w0/drain -H "Authorization: Bearer $ADM
 curl -s -X POST "$ADMIN_URL/admin/reload?dry_run=true" -H "Authorization: Bearer $ADMIN_KEY"
 curl -s -X POST $ADMIN_URL/admin/reload -H "Authorization: Bearer $ADMIN_KEY" -H 'If-Match: "'$TO_HASH'"'
 `
+
+// TestTheExamplesOfTheDocWork runs them as they stand.
+func TestTheExamplesOfTheDocWork(t *testing.T) {
+	r, _ := fileRig(t)
+	plane := httptest.NewServer(r.plane.engine)
+	defer plane.Close()
+	secret := wellFormed(t, tenants.BootstrapPrefix)
+	r.boot.Store(&bootstrap{digest: tenants.Digest(secret), until: time.Now().Add(time.Minute)})
+	env := append(os.Environ(), "ADMIN_URL="+plane.URL, "ADMIN_KEY=ops", "BOOTSTRAP_SECRET="+secret)
+	for line := range strings.Lines(adminExamples) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		file, err := r.source() // the rig's own was read under another name
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := exec.CommandContext(t.Context(), "bash", "-c", strings.Replace(line, "curl -s", "curl -s --fail-with-body", 1))
+		run.Env = append(env, "TO_HASH="+file.Hash())
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Errorf("%s%v: %s", line, err, out)
+		}
+	}
+	if w := r.worker("w0"); w.Drain == nil {
+		t.Errorf("after all of them w0 is %+v", w)
+	}
+}
 
 func TestAdminDocIsMadeFromTheDocument(t *testing.T) {
 	const path = "../docs/admin-api.md"

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"tierway/store"
 )
 
@@ -89,6 +91,8 @@ func (a *adminPlane) weighWorker(ctx context.Context, in *struct {
 	DryRun bool   `query:"dry_run" doc:"Say what would happen, and change nothing."`
 	Body   WorkerChange
 }) (*reply[WorkerAnswer], error) {
+	a.weighing.Lock()
+	defer a.weighing.Unlock()
 	p, w, err := a.workerNamed(in.Name)
 	if err != nil {
 		return nil, err
@@ -96,6 +100,9 @@ func (a *adminPlane) weighWorker(ctx context.Context, in *struct {
 	o := store.Override{Worker: in.Name, Weight: in.Body.Weight, By: actorOf(ctx).Name, At: time.Now().UTC()}
 	if was := w.Weights.Override; was != nil {
 		o.Drain = was.Drain
+	}
+	if in.Body.TTL > 0 && o.Drain {
+		return nil, huma.Error409Conflict("The worker drains, and a drain does not end by itself: leave ttl_s out, or undrain it first.")
 	}
 	if in.Body.TTL > 0 && in.Body.Weight != nil {
 		o.Until = o.At.Add(time.Duration(in.Body.TTL) * time.Second)
@@ -119,10 +126,15 @@ func (a *adminPlane) weighWorker(ctx context.Context, in *struct {
 
 // put makes an override that of its worker; one that says nothing is none.
 func (a *adminPlane) put(ctx context.Context, o store.Override) error {
+	actor := actorOf(ctx)
 	if o.Weight != nil || o.Drain {
-		return a.s.override(ctx, actorOf(ctx), o)
+		err := a.s.override(ctx, actor, o)
+		if err == nil {
+			a.s.log.Info("a worker was changed live", "worker", o.Worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP, "request_id", actor.RequestID)
+		}
+		return err
 	}
-	if err := a.s.clearOverride(ctx, actorOf(ctx), o.Worker); !errors.Is(err, store.ErrNotFound) {
+	if err := a.s.clearOverride(ctx, actor, o.Worker); !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	return nil
@@ -143,6 +155,8 @@ func (a *adminPlane) drainWorker(ctx context.Context, in *struct {
 	Name string `path:"name" maxLength:"200"`
 	Body *DrainRequest
 }) (*reply[DrainAnswer], error) {
+	a.weighing.Lock()
+	defer a.weighing.Unlock()
 	p, w, err := a.workerNamed(in.Name)
 	if err != nil {
 		return nil, err
@@ -153,12 +167,13 @@ func (a *adminPlane) drainWorker(ctx context.Context, in *struct {
 	}
 	now := time.Now().UTC()
 	// It lasts until it is taken back: a drain that ended by itself would send
-	// requests to an engine that somebody is working on.
+	// requests to an engine that somebody is working on. So a weight that was to
+	// end by itself ends now.
 	o := store.Override{Worker: in.Name, Drain: true, By: actorOf(ctx).Name, At: now}
-	if was := w.Weights.Override; was != nil {
+	if was := w.Weights.Override; was != nil && was.Until.IsZero() {
 		o.Weight = was.Weight
 	}
-	if err := a.s.override(ctx, actorOf(ctx), o); err != nil {
+	if err := a.put(ctx, o); err != nil {
 		return nil, a.failed("draining a worker", err)
 	}
 	begun := drainBegun{at: now, deadline: now.Add(time.Duration(timeout) * time.Second), inflight: w.Inflight}
@@ -176,6 +191,8 @@ func (a *adminPlane) drainWorker(ctx context.Context, in *struct {
 func (a *adminPlane) undrainWorker(ctx context.Context, in *struct {
 	Name string `path:"name" maxLength:"200"`
 }) (*reply[WorkerAnswer], error) {
+	a.weighing.Lock()
+	defer a.weighing.Unlock()
 	_, w, err := a.workerNamed(in.Name)
 	if err != nil {
 		return nil, err
@@ -204,6 +221,8 @@ func (a *adminPlane) listOverrides(_ context.Context, in *struct{ PageQuery }) (
 func (a *adminPlane) deleteOverride(ctx context.Context, in *struct {
 	Worker string `path:"worker" maxLength:"200"`
 }) (*struct{}, error) {
+	a.weighing.Lock()
+	defer a.weighing.Unlock()
 	err := a.s.clearOverride(ctx, actorOf(ctx), in.Worker)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound("override of", in.Worker)

@@ -24,7 +24,7 @@ func workerOperations() []operation {
 		{id: "get-worker", method: http.MethodGet, path: "/admin/workers/{name}", summary: "Show a worker; while it drains, how far it is", roles: anybody, errors: unknown, register: get},
 		{id: "list-backends", method: http.MethodGet, path: "/admin/backends", summary: "Another name of /admin/workers", roles: anybody, register: list},
 		{id: "get-backend", method: http.MethodGet, path: "/admin/backends/{name}", summary: "Another name of /admin/workers/{name}", roles: anybody, errors: unknown, register: get},
-		{id: "weigh-worker", method: http.MethodPatch, path: "/admin/workers/{name}", summary: "Give a worker another weight, for ttl_s seconds or until it is reset by null", roles: admins, preview: true, errors: writes,
+		{id: "weigh-worker", method: http.MethodPatch, path: "/admin/workers/{name}", summary: "Give a worker another weight, for ttl_s seconds or until it is reset by null", roles: admins, preview: true, errors: append([]int{http.StatusConflict}, writes...),
 			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.weighWorker) }},
 		{id: "drain-worker", method: http.MethodPost, path: "/admin/workers/{name}/drain", summary: "Give a worker no new requests; those under way finish", roles: admins, status: http.StatusAccepted, errors: writes,
 			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.drainWorker) }},

@@ -26,7 +26,7 @@ func (x *exchange) charge() error {
 	}
 	c := &tenants.Charge{Caller: x.caller, At: x.start, Tokens: x.reserve()}
 	err := x.take(c)
-	if x.verdictOf.Refused.Budget() && x.caller.Degrade && x.degrade() {
+	if x.allowance.Refused.Budget() && x.caller.Degrade && x.degrade() {
 		c.Tokens, c.IgnoreBudget = x.reserve(), true
 		err = x.take(c)
 	}
@@ -36,7 +36,7 @@ func (x *exchange) charge() error {
 // take asks the limits for a charge.
 func (x *exchange) take(c *tenants.Charge) error {
 	grant, v, err := x.s.limits.Take(x.r.Context(), c)
-	x.grant, x.verdictOf = grant, v
+	x.grant, x.allowance = grant, v
 	if errors.Is(err, store.ErrLimitsAway) {
 		return &openai.Error{Code: openai.CodeLimitsUnavailable, RetryAfter: time.Second, Cause: err,
 			Message: "The limits of this tenant cannot be checked right now. Try again."}
@@ -85,7 +85,7 @@ func (x *exchange) degrade() bool {
 	if best == nil {
 		return false
 	}
-	note := "the " + string(x.verdictOf.Refused) + " budget is spent"
+	note := "the " + string(x.allowance.Refused) + " budget is spent"
 	if best != x.pool {
 		note += "; " + x.d.Rule + " asked for " + x.pool.Name
 	}

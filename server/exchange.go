@@ -53,7 +53,7 @@ type exchange struct {
 	salt      string   // of the engine's prefix cache; "" for the one that all share
 
 	grant     *store.Grant // what charge has reserved; nil for nothing
-	verdictOf tenants.Verdict
+	allowance tenants.Verdict
 	inLedger  bool // a request that the ledger has a row for
 
 	explanation *Explanation // of a request that is explained and not sent; nil for all others

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"tierway/config"
@@ -170,6 +169,7 @@ func (s *Server) followDatabase(ctx context.Context) {
 		hurry := false
 		select {
 		case <-ctx.Done():
+			s.lastTouches(ctx)
 			return
 		case <-s.hurry:
 			hurry = true
@@ -255,39 +255,4 @@ func (s *Server) tenantsNow() ([]tenants.Tenant, []tenants.Key, []store.Admin, [
 		admins = append(admins, a)
 	}
 	return ts, ks, admins, s.overridesNow()
-}
-
-// touches are when keys were last used, until the database knows.
-type touches struct {
-	mu   sync.Mutex
-	used map[string]time.Time
-}
-
-// note remembers the use of a key of the database.
-func (t *touches) note(key string, at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.used == nil {
-		t.used = map[string]time.Time{}
-	}
-	t.used[key] = at
-}
-
-// take returns what was noted since it was last called.
-func (t *touches) take() map[string]time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	used := t.used
-	t.used = nil
-	return used
-}
-
-// writeTouches tells the database when keys were last used. What it cannot be
-// told is noted again by the key's next use.
-func (s *Server) writeTouches(ctx context.Context) error {
-	used := s.touches.take()
-	if len(used) == 0 {
-		return nil
-	}
-	return s.sql.TouchKeys(ctx, used)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -284,5 +285,37 @@ func TestALiveOverrideLiesOverTheFileUntilItIsOver(t *testing.T) {
 	close(done)
 	if err := r.clearOverride(t.Context(), who, "nobody"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("clearing what is not there: %v", err)
+	}
+}
+
+// CF-11: reloads leave nothing behind: no goroutine, no worker, no pool.
+func TestManyReloadsLeaveNothingBehind(t *testing.T) {
+	url := served(t, fakeEngine())
+	text := func(i int) string {
+		return fmt.Sprintf(twoWorkers, digestOfKey, "", entryOf(fmt.Sprintf("w%d", i%7), url, i%9+1)) +
+			fmt.Sprintf("pools:\n  - { name: extra-%d, serves: [embeddings], models: [m], workers: [ { name: e%d, url: \"http://127.0.0.1:%d\" } ] }\n", i%5, i%5, 1+i%5)
+	}
+	r, from := reloadable(t, text(0)+"# %s\n")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { r.fleet.Run(ctx); close(ended) }()
+	defer func() { stop(); <-ended }()
+	round := func(n int) {
+		for i := range n {
+			from.write(text(i))
+			r.reload()
+			if a := r.ask("small"); a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+	}
+	round(35) // every combination
+	goroutines := runtime.NumGoroutine()
+	round(105)
+	until(t, "the goroutines of workers that are gone", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.members) != 2 || len(r.pools) != 2 || len(r.breakers) != 2 || len(r.policies) != 2 {
+		t.Errorf("%d members, %d pools, %d groups of breakers and %d policies are kept", len(r.members), len(r.pools), len(r.breakers), len(r.policies))
 	}
 }

@@ -96,7 +96,9 @@ func TestUsageIsGroupedByDayAndWhatIsAskedFor(t *testing.T) {
 
 func TestBudgetsAreRebuiltFromTheRollUp(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
-		at := func(month time.Month, day, hour int) time.Time { return time.Date(2026, month, day, hour, 0, 0, 0, time.UTC) }
+		at := func(month time.Month, day, hour int) time.Time {
+			return time.Date(2026, month, day, hour, 0, 0, 0, time.UTC)
+		}
 		for i, r := range []store.Row{
 			{Tenant: "a", Key: "k1", At: at(11, 21, 0), Prompt: 1, Output: 2, Money: 10},
 			{Tenant: "a", Key: "k2", At: at(11, 21, 23), Prompt: 10, Cached: 9, Money: 20},

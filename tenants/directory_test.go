@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -254,5 +255,19 @@ func TestWhoIsKeptToModelsPassesOnlyWhereThePoolIsNamed(t *testing.T) {
 		if err != nil || caller.MayPass("raw") != c.want {
 			t.Errorf("tiers %v, models %v: %v", c.tiers, c.models, !c.want)
 		}
+	}
+}
+
+// AU-04: keys are found by digest and compared in constant time, whatever they
+// are, so that no answer's time says how much of a guess was right.
+func TestDigestsAreComparedInConstantTime(t *testing.T) {
+	source, err := os.ReadFile("directory.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, found := strings.Cut(string(source), "func (d *Directory) Authenticate(")
+	body, _, _ = strings.Cut(body, "\n}\n")
+	if !found || !strings.Contains(body, "subtle.ConstantTimeCompare(e.digest[:], digest[:])") {
+		t.Errorf("Authenticate compares otherwise:\n%s", body)
 	}
 }

@@ -254,12 +254,16 @@ func (r *rig) compare(rows map[string]row) {
 			written.Prompt, written.Output = written.Prompt+a.Prompt, written.Output+a.Output
 		}
 	}
-	var exact, estimated, total sums
+	var exact, estimated, early, total sums
 	for id, row := range rows {
 		a := told[id]
 		total.add(row, a.Tokens)
 		if row.estimated {
 			estimated.add(row, a.Tokens)
+			continue
+		}
+		if row.outcome == "client_gone" && row.prompt+row.output == 0 {
+			early.add(row, a.Tokens) // the engine may have written on while word of it was on its way
 			continue
 		}
 		exact.add(row, a.Tokens)
@@ -271,7 +275,11 @@ func (r *rig) compare(rows map[string]row) {
 	if d := estimated.ledger - estimated.engines; max(d, -d)*20 > estimated.engines {
 		r.t.Errorf("where no usage arrived the ledger is more than 5 %% off: %v", &estimated)
 	}
+	if early.engines*100 > total.engines {
+		r.t.Errorf("of what clients left before anything came the engines wrote more than a hundredth: %v", &early)
+	}
 	r.t.Logf("exact: %v", &exact)
+	r.t.Logf("left before anything came: %v", &early)
 	r.t.Logf("estimated: %v", &estimated)
 	r.t.Logf("all: %v; all that the engines wrote, attempts of others' rows included: %d", &total, written.Prompt+written.Output)
 }

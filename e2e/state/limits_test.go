@@ -240,7 +240,7 @@ func (r *rig) hammer(clients int, bases []string, during func()) (admitted, refu
 // gateway has booked comes back when its lease has ended.
 func (r *rig) fills(limit int, bases ...string) {
 	r.t.Helper()
-	eventually(r.t, lease+5*time.Second, func() error {
+	took := eventually(r.t, lease+5*time.Second, func() error {
 		var work sync.WaitGroup
 		var admitted atomic.Int64
 		for i := range limit {
@@ -258,6 +258,7 @@ func (r *rig) fills(limit int, bases ...string) {
 		}
 		return nil
 	})
+	r.t.Logf("all %d places were there after %v", limit, took.Round(time.Millisecond))
 }
 
 // lease is how long Redis keeps what a gateway that is dead had under way.

@@ -1,0 +1,232 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"tierway/config"
+	"tierway/store"
+)
+
+// fileRig is an adminRig whose configuration can be written anew: what it is
+// given replaces the tier's model.
+func fileRig(t *testing.T) (r *adminRig, write func(model string)) {
+	t.Helper()
+	r = newAdminRig(t)
+	text := strings.Replace(adminYAML(memoryDB), "%s", "{ name: w0, url: \""+r.fleet.Get("w0").Spec().URL+"\" }, { name: w1, url: \""+r.fleet.Get("w1").Spec().URL+"\" }", 1)
+	var mu sync.Mutex
+	var now string
+	write = func(model string) {
+		mu.Lock()
+		defer mu.Unlock()
+		now = strings.Replace(text, "fake-7b", model, 1)
+	}
+	write("fake-7b")
+	r.source = func() (*config.File, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return config.Parse("config.yaml", []byte(now), func(string) (string, bool) { return "", false })
+	}
+	return r, write
+}
+
+// TestAReloadIsPreviewedAndIsWhatWasPreviewed. CF-07: with the hash of a preview,
+// another file is refused.
+func TestAReloadIsPreviewedAndIsWhatWasPreviewed(t *testing.T) {
+	r, write := fileRig(t)
+	write("other-7b")
+	preview := decoded[ReloadAnswer](t, r.ask("eyes", http.MethodPost, "/admin/reload?dry_run=true", ""))
+	if !preview.DryRun || preview.Generation != 1 || len(preview.Changes) == 0 || preview.Changes[0].Effect == "" {
+		t.Fatalf("the preview is %+v", preview)
+	}
+	if got := r.snapshot.Load().pools[0].Model; got != "fake-7b" {
+		t.Errorf("a preview made the model %s", got)
+	}
+	r.ops(http.StatusPreconditionFailed, http.MethodPost, "/admin/reload", "", "If-Match", `"`+strings.Repeat("0", 64)+`"`)
+	got := r.ops(http.StatusOK, http.MethodPost, "/admin/reload", "", "If-Match", `"`+preview.ToHash+`"`)
+	if a := decoded[ReloadAnswer](t, got); a.Generation != 2 || a.FromHash == a.ToHash || got.header.Get("ETag") != `"`+preview.ToHash+`"` {
+		t.Errorf("the reload is %s", got.body)
+	}
+	if got := r.snapshot.Load().pools[0].Model; got != "other-7b" {
+		t.Errorf("after the reload the model is %s", got)
+	}
+	shown := decoded[ConfigView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/config", ""))
+	if shown.Generation != 2 || shown.Hash != preview.ToHash || len(shown.RestartRequired) != 0 || !strings.Contains(string(shown.Effective), "other-7b") {
+		t.Errorf("the configuration is %+v", shown)
+	}
+	ok, refused := 0, 0
+	for _, e := range r.audited() {
+		if e.Action == "config.reload" && e.Outcome == "ok" {
+			ok++
+		} else if e.Action == "config.reload" {
+			refused++
+		}
+	}
+	if ok != 1 || refused != 1 {
+		t.Errorf("written down: %d reloads and %d refusals", ok, refused)
+	}
+}
+
+// CF-02: a configuration with errors is refused with all of them and their lines,
+// and nothing changes.
+func TestAWrongFileIsRefusedWithAllItsLines(t *testing.T) {
+	r, write := fileRig(t)
+	for name, model := range map[string]string{
+		"unknown fields": "fake-7b\n    modle: x\n    polcy: {}", "a bad value": "fake-7b\n    context: -1", "no YAML": "fake-7b\n\t x: [",
+	} {
+		t.Run(name, func(t *testing.T) {
+			write(model)
+			for _, query := range []string{"", "?dry_run=true"} {
+				got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload"+query, "")
+				p := decoded[problemOf](t, got)
+				if len(p.Errors) == 0 || name == "unknown fields" && len(p.Errors) != 2 || !strings.HasPrefix(p.Errors[0].Message, "config.yaml:9:") {
+					t.Errorf("%s", got.body)
+				}
+			}
+			v := decoded[Validation](t, r.ask("eyes", http.MethodPost, "/admin/config/validate", ""))
+			if v.Valid || len(v.Problems) == 0 || v.Problems[0].Line != 9 || v.Problems[0].Severity != "error" {
+				t.Errorf("the file on disk is %+v", v)
+			}
+			if b := r.inForce(); b.generation != 1 || r.snapshot.Load().pools[0].Model != "fake-7b" {
+				t.Errorf("generation %d is in force", b.generation)
+			}
+		})
+	}
+}
+
+// CF-07: reloads at once are done one after the other, and the last file written
+// is in force afterwards.
+func TestReloadsAtOnceAreDoneInTurn(t *testing.T) {
+	r, write := fileRig(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			write(fmt.Sprintf("model-%d", i))
+			if got := r.ask("ops", http.MethodPost, "/admin/reload", ""); got.status != http.StatusOK {
+				t.Errorf("%d: %s", got.status, got.body)
+			}
+		})
+	}
+	all.Wait()
+	if got := r.inForce().generation; got < 2 || got > 9 { // a file that is in force already is no generation
+		t.Errorf("generation %d after 8 reloads", got)
+	}
+	want, err := r.source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.inForce().file.Hash() != want.Hash() {
+		t.Error("the last file written is not in force")
+	}
+}
+
+func TestATextIsCheckedWithoutBeingUsed(t *testing.T) {
+	r := newAdminRig(t)
+	for text, valid := range map[string]bool{
+		"auth: { required: false }\npools:\n  - { name: p, paths: [/x], workers: [ { name: w, url: \\\"http://127.0.0.1:1\\\" } ] }": true,
+		"tires: []": false, "[": false, "auth: { keys: [ { name: x, sha256: secret } ] }": false,
+	} {
+		got := r.ask("eyes", http.MethodPost, "/admin/config/validate", `{"text":"`+strings.ReplaceAll(text, "\n", `\n`)+`"}`)
+		if v := decoded[Validation](t, got); got.status != http.StatusOK || v.Valid != valid || !valid && (len(v.Problems) == 0 || v.Problems[0].Line == 0) || strings.Contains(got.body, "secret\"") {
+			t.Errorf("%s is %s", text, got.body)
+		}
+	}
+	r.ops(http.StatusConflict, http.MethodPost, "/admin/config/validate", "") // there is no file
+	r.ops(http.StatusConflict, http.MethodPost, "/admin/reload", "")
+}
+
+// RS-08, RS-11: while the database is away, what is known is shown, changes are
+// refused for now, and overrides with them: they are everybody's.
+func TestWithoutItsDatabaseThePlaneReads(t *testing.T) {
+	r := adminRigOf(newRig(t, adminYAML("postgres://tierway:hunter2@127.0.0.1:1/none?sslmode=disable&connect_timeout=1"), fakeEngine()))
+	for _, op := range operations() {
+		path := strings.NewReplacer("{name}", "filed", "{id}", digestID("filed")).Replace(op.path)
+		if op.method != http.MethodGet || strings.Contains(path, "{") {
+			continue
+		}
+		path = strings.Replace(path, "workers/filed", "workers/w0", 1)
+		path = strings.Replace(path, "backends/filed", "backends/w0", 1)
+		want := http.StatusOK
+		if op.id == "list-audit" || op.id == "get-usage" {
+			want = http.StatusServiceUnavailable
+		}
+		if got := r.ops(want, op.method, path, ""); strings.Contains(got.body, "hunter2") {
+			t.Errorf("%s holds the database's password: %s", path, got.body)
+		}
+	}
+	for _, tt := range [][3]string{
+		{http.MethodPost, "/admin/tenants", `{"name":"acme"}`}, {http.MethodPost, "/admin/admins", `{"name":"ada","role":"viewer"}`},
+		{http.MethodPatch, "/admin/workers/w0", `{"weight":3}`}, {http.MethodPost, "/admin/workers/w0/drain", ""},
+	} {
+		got := r.ops(http.StatusServiceUnavailable, tt[0], tt[1], tt[2])
+		if got.header.Get("Retry-After") == "" || strings.Contains(got.body, "127.0.0.1") || strings.Contains(got.body, "hunter2") {
+			t.Errorf("%s %s: %v %s", tt[0], tt[1], got.header, got.body)
+		}
+	}
+	if st := decoded[StatusView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")); st.SQL.State != "away" || st.SQL.Kind != "postgres" || st.SQL.ReadAt != nil || st.Redis.State != "off" {
+		t.Errorf("the status is %+v", st)
+	}
+	if r.chat("filed") != http.StatusOK || r.worker("w0").Weight != 1 {
+		t.Error("what is in force has changed")
+	}
+}
+
+// TestWithoutADatabaseTheWayOutIsTold: nothing to change, and how to get it.
+func TestWithoutADatabaseTheWayOutIsTold(t *testing.T) {
+	r := adminRigOf(newRig(t, adminYAML(""), fakeEngine()))
+	for _, tt := range [][3]string{
+		{http.MethodPost, "/admin/tenants", `{"name":"acme"}`}, {http.MethodPost, "/admin/tenants/filed/keys", `{}`},
+		{http.MethodPost, "/admin/admins", `{"name":"ada","role":"viewer"}`}, {http.MethodPost, "/admin/bootstrap", `{"secret":"x","name":"ada"}`},
+		{http.MethodGet, "/admin/audit", ""}, {http.MethodGet, "/admin/tenants/filed/usage", ""},
+	} {
+		if got := r.ops(http.StatusNotImplemented, tt[0], tt[1], tt[2]); !strings.Contains(got.body, "store.sql") {
+			t.Errorf("%s %s: %s", tt[0], tt[1], got.body)
+		}
+	}
+	st := decoded[StatusView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", ""))
+	if st.SQL.State != "off" || st.Ledger != nil || st.Generation != 1 || st.Redis.Gateways != 1 {
+		t.Errorf("the status is %+v", st)
+	}
+}
+
+// AD-13: what cannot be written down does not happen.
+func TestWhatCannotBeWrittenDownDoesNotHappen(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t.db")
+	r := adminRigOf(newRig(t, adminYAML("sqlite://"+file), fakeEngine()))
+	key := decoded[TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme","issue_key":true}`)).Key
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(context.Background(), `CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is full'); END`); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range [][3]string{
+		{http.MethodPost, "/admin/tenants", `{"name":"other"}`}, {http.MethodPatch, "/admin/tenants/acme", `{"disabled":true}`}, {http.MethodDelete, "/admin/tenants/acme?confirm=acme", ""},
+		{http.MethodPost, "/admin/tenants/acme/keys", `{}`}, {http.MethodPatch, "/admin/keys/" + key.ID, `{"name":"x"}`}, {http.MethodPost, "/admin/keys/" + key.ID + "/rotate", ""},
+		{http.MethodPost, "/admin/keys/" + key.ID + "/revoke", ""}, {http.MethodPost, "/admin/admins", `{"name":"ada","role":"admin"}`},
+		{http.MethodPatch, "/admin/workers/w0", `{"weight":9}`}, {http.MethodPost, "/admin/workers/w0/drain", ""},
+	} {
+		got := r.ops(http.StatusInternalServerError, tt[0], tt[1], tt[2])
+		if strings.Contains(got.body, "full") {
+			t.Errorf("%s %s tells the client its cause: %s", tt[0], tt[1], got.body)
+		}
+	}
+	c, err := r.sql.Contents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Tenants) != 1 || c.Tenants[0].Disabled || len(c.Keys) != 1 || c.Keys[0].State(c.Keys[0].CreatedAt) != "active" || len(c.Admins) != 0 || len(c.Overrides) != 0 {
+		t.Errorf("the database has %+v", c)
+	}
+	if log, err := r.sql.Audit(t.Context(), store.AuditQuery{}); err != nil || len(log) != 2 {
+		t.Errorf("%d lines are written down (%v)", len(log), err)
+	}
+}
