@@ -40,7 +40,7 @@ const (
 	CodeNoHealthyWorker        Code = "no_healthy_worker"
 	CodeServerShuttingDown     Code = "server_shutting_down"
 	CodeAuthBackendUnavailable Code = "auth_backend_unavailable"
-	CodeLimitsUnavailable      Code = "limits_unavailable"
+	CodeRatelimitUnavailable   Code = "ratelimit_unavailable"
 	CodeWorkerTimeout          Code = "worker_timeout"
 )
 

@@ -90,7 +90,7 @@ var table = []Row{
 	{CodeAuthBackendUnavailable, 503, "server_error", "overloaded_error", RetryAfter,
 		"The key cannot be checked, because the database of keys has not been reached.",
 		"Wait for Retry-After; the operator looks at the database. Keys of the configuration work meanwhile."},
-	{CodeLimitsUnavailable, 503, "server_error", "overloaded_error", RetryAfter,
+	{CodeRatelimitUnavailable, 503, "server_error", "overloaded_error", RetryAfter,
 		"The tenant's limits cannot be checked, and it takes no request unchecked.",
 		"Wait for Retry-After; the operator looks at Redis, or lets the tenant's limits be enforced by each gateway alone meanwhile."},
 	{CodeWorkerTimeout, 504, "server_error", "timeout_error", RetryDefault,

@@ -224,7 +224,7 @@ func TestStatusAndRetry(t *testing.T) {
 		{"a spent budget", Error{Code: CodeInsufficientQuota}, 429, true},
 		{"a request larger than its limit", Error{Code: CodeRateLimitExceeded, Type: "tokens", NoRetry: true}, 429, true},
 		{"a database never reached", Error{Code: CodeAuthBackendUnavailable, RetryAfter: time.Second}, 503, false},
-		{"limits away", Error{Code: CodeLimitsUnavailable, RetryAfter: time.Second}, 503, false},
+		{"limits away", Error{Code: CodeRatelimitUnavailable, RetryAfter: time.Second}, 503, false},
 		{"longer than SDKs wait", Error{Code: CodeRateLimitExceeded, RetryAfter: time.Minute + 1}, 429, true},
 	}
 	for _, tt := range tests {

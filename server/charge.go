@@ -38,7 +38,7 @@ func (x *exchange) take(c *tenants.Charge) error {
 	grant, v, err := x.s.limits.Take(x.r.Context(), c)
 	x.grant, x.allowance = grant, v
 	if errors.Is(err, store.ErrLimitsAway) {
-		return &openai.Error{Code: openai.CodeLimitsUnavailable, RetryAfter: time.Second, Cause: err,
+		return &openai.Error{Code: openai.CodeRatelimitUnavailable, RetryAfter: time.Second, Cause: err,
 			Message: "The limits of this tenant cannot be checked right now. Try again."}
 	}
 	if err != nil {

@@ -278,6 +278,29 @@ func TestAClientThatLeavesPaysForWhatItGot(t *testing.T) {
 	}
 }
 
+// RL-08: one who leaves before the first word has had the engine read the prompt.
+func TestAClientThatLeavesEarlyPaysForItsPrompt(t *testing.T) {
+	reading := make(chan struct{})
+	r := limitedRig(t, "limits: { rpm: 60 }", http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		_, _ = io.Copy(io.Discard, q.Body)
+		close(reading)
+		<-q.Context().Done()
+	}), bigEngine())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(`{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`))
+	req.Header.Set("Authorization", "Bearer key")
+	go func() { <-reading; cancel() }()
+	if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
+		resp.Body.Close()
+		t.Fatal("an answer came")
+	}
+	until(t, "the end", func() bool { return r.Inflight() == 0 })
+	if got := r.row("client_gone"); got.Requests != 1 || got.Estimated != 1 || got.Output != 0 || got.Prompt < 1 {
+		t.Errorf("the ledger has %+v", got)
+	}
+}
+
 // RL-05: whoever leaves gives its slot back, at whatever point.
 func TestSlotsComeBackFromClientsThatLeave(t *testing.T) {
 	block := make(chan struct{})

@@ -55,6 +55,7 @@ type exchange struct {
 	grant     *store.Grant // what charge has reserved; nil for nothing
 	allowance tenants.Verdict
 	inLedger  bool // a request that the ledger has a row for
+	sent      bool // a worker has the whole request
 
 	explanation *Explanation // of a request that is explained and not sent; nil for all others
 
@@ -185,6 +186,9 @@ func (x *exchange) fail(err error) {
 		x.d.Cause = e.Cause.Error()
 	}
 	if x.gone() {
+		if x.sent {
+			x.estimate(0)
+		}
 		x.d.Outcome, x.d.Code, x.answer.abort = routing.ClientGone, "", true
 		return
 	}

@@ -261,6 +261,7 @@ func (a *attempt) settle(f *failure) {
 		try.DurationMs = ms(time.Since(a.started))
 	}
 	a.x.d.Attempts = append(a.x.d.Attempts, try)
+	a.x.sent = a.x.sent || f != nil && f.left
 	if f == nil {
 		a.judge()
 		return

@@ -18,10 +18,10 @@ const (
 	// after twice that, up to the last: short enough that rows go out within two
 	// seconds of its return.
 	firstPause = 100 * time.Millisecond
-	lastPause  = time.Second
+	lastPause  = 800 * time.Millisecond
 	// A database that hangs does not answer: a ping that takes longer than this is
 	// none, so that pause and ping together stay below two seconds.
-	pingTimeout = 900 * time.Millisecond
+	pingTimeout = 700 * time.Millisecond
 	// What is left when the gateway ends is written for as long as this.
 	lastFlush  = 5 * time.Second
 	pruneEvery = time.Hour

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,7 +13,8 @@ import (
 )
 
 // fleet is four gateways on one Redis, with their background work.
-func fleet(t testing.TB, url string) (limits []*Limits, stop func()) {
+// What of them decides alone is in its journal.
+func fleet(t testing.TB, url string) (limits []*Limits, journals []*journal, stop func()) {
 	t.Helper()
 	var runs []func(context.Context)
 	for _, id := range []string{"a", "b", "c", "d"} {
@@ -21,93 +23,141 @@ func fleet(t testing.TB, url string) (limits []*Limits, stop func()) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = r.Close() })
-		l := NewLimits(LimitsConfig{Local: tenants.NewLimiter(), Redis: r, Gateways: 4})
-		limits, runs = append(limits, l), append(runs, r.Run, l.Run)
+		j := &journal{}
+		l := NewLimits(LimitsConfig{Local: tenants.NewLimiter(), Redis: r, Gateways: 4,
+			Log: slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		limits, journals, runs = append(limits, l), append(journals, j), append(runs, r.Run, l.Run)
 	}
-	return limits, start(runs...)
+	return limits, journals, start(runs...)
 }
 
-// Four gateways that hammer one tenant admit what one would.
+// Four gateways that hammer one tenant admit what one would. That is claimed for a
+// Redis that answers: on a machine so busy that one of them had to decide alone
+// it is tried again.
 func TestFourGatewaysAdmitNoMoreThanOne(t *testing.T) {
+	for range 5 {
+		if hammer(t) {
+			return
+		}
+	}
+	t.Error("Redis did not answer all requests in time in any of five rounds")
+}
+
+// count is what a fleet has admitted.
+type count struct {
+	asked, byRate, held, most, granted, spent atomic.Int64
+}
+
+// hammer has four gateways ask as fast as they can, and reports whether Redis
+// answered all of them.
+func hammer(t *testing.T) bool {
 	server := backends.Redis(t)
-	limits, stop := fleet(t, server.URL)
+	limits, journals, stop := fleet(t, server.URL)
 	defer stop()
-	rate := tenants.NewCaller(tenants.Tenant{Name: "rate", Limits: tenants.Limits{RPM: 60}}, tenants.Key{})
-	slots := tenants.NewCaller(tenants.Tenant{Name: "slots", Limits: tenants.Limits{Concurrent: 8}}, tenants.Key{})
-	budget := tenants.NewCaller(tenants.Tenant{Name: "budget", Limits: tenants.Limits{DayTokens: 1000, Concurrent: 8}}, tenants.Key{})
-	var admitted, asked, held, most, granted, spent atomic.Int64
+	var n count
 	began := time.Now()
-	lasts := 3 * time.Second
 	var wg sync.WaitGroup
 	for _, l := range limits {
 		for range 8 {
-			wg.Go(func() {
-				var mine *Grant
-				for time.Since(began) < lasts {
-					asked.Add(1)
-					at := time.Now()
-					if g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: rate, At: at}); err == nil && v.Refused == "" {
-						admitted.Add(1)
-						g.Settle(tenants.Used{})
-					}
-					if g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: budget, At: at}); err == nil && v.Refused == "" {
-						spent.Add(10)
-						g.Settle(tenants.Used{Tokens: 10})
-					}
-					if mine != nil { // held for the time of two other requests
-						held.Add(-1)
-						mine.Settle(tenants.Used{})
-						mine = nil
-					} else if mine, _, _ = l.Take(t.Context(), &tenants.Charge{Caller: slots, At: at}); mine != nil {
-						granted.Add(1)
-						n := held.Add(1)
-						for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-						}
-					}
-				}
-				if mine != nil {
-					held.Add(-1)
-					mine.Settle(tenants.Used{})
-				}
-			})
+			wg.Go(func() { n.ask(t, l, began.Add(3*time.Second)) })
 		}
 	}
 	wg.Wait()
 	took := time.Since(began)
 	allowed := 10 + took.Minutes()*60
-	t.Logf("rpm 60: %d of %d requests admitted in %v, %.1f allowed", admitted.Load(), asked.Load(), took.Round(time.Millisecond), allowed)
-	t.Logf("concurrent 8: at most %d at once, %d admitted", most.Load(), granted.Load())
-	t.Logf("day_tokens 1000: %d spent, at most 8 requests of 10 under way", spent.Load())
-	if n := float64(admitted.Load()); n > allowed+1 || n < allowed-2 {
-		t.Errorf("%v are admitted, %.1f allowed", n, allowed)
-	}
-	if most.Load() > 8 || granted.Load() < 100 {
-		t.Errorf("%d are under way at once, of %d", most.Load(), granted.Load())
-	}
-	if n := spent.Load(); n < 1000 || n > 1000+8*10 {
-		t.Errorf("%d tokens are spent", n)
-	}
-	for _, l := range limits {
-		if l.Degraded() || l.redis.failures.Load() != 0 || !l.local.Zero() {
-			t.Errorf("degraded: %v; nothing under way: %v", l.Degraded(), l.local.Zero())
+	t.Logf("rpm 60: %d of %d requests admitted in %v, %.1f allowed", n.byRate.Load(), n.asked.Load(), took.Round(time.Millisecond), allowed)
+	t.Logf("concurrent 8: at most %d at once, %d admitted", n.most.Load(), n.granted.Load())
+	t.Logf("day_tokens 1000: %d spent, at most 8 requests of 10 under way", n.spent.Load())
+	for _, j := range journals {
+		if j.lines() > 0 {
+			t.Logf("a gateway decided alone: %.300s", j)
+			return false
 		}
 	}
-	// Afterwards all slots are free, whoever asks.
-	eventually(t, func() bool {
-		return limits[0].waiting.Load()+limits[1].waiting.Load()+limits[2].waiting.Load()+limits[3].waiting.Load() == 0
-	})
-	for i := range 9 {
-		_, v, err := limits[i%4].Take(t.Context(), &tenants.Charge{Caller: slots, At: time.Now()})
+	if a := float64(n.byRate.Load()); a > allowed+1 || a < allowed-2 {
+		t.Errorf("%v are admitted, %.1f allowed", a, allowed)
+	}
+	if n.most.Load() > 8 || n.most.Load() < 4 || n.granted.Load() < 100 {
+		t.Errorf("%d are under way at once, of %d", n.most.Load(), n.granted.Load())
+	}
+	if spent := n.spent.Load(); spent < 1000 || spent >= 1000+8*10 {
+		t.Errorf("%d tokens are spent", spent)
+	}
+	waitForAll(t, limits)
+	for i := range 9 { // all slots are free, whoever asks
+		_, v, err := limits[i%4].Take(t.Context(), &tenants.Charge{Caller: slots(), At: time.Now()})
 		if err != nil || (v.Refused == "") != (i < 8) {
 			t.Errorf("afterwards request %d is %+v, %v", i, v, err)
 		}
 	}
+	return true
+}
+
+// slots is a caller that may have eight requests under way.
+func slots() *tenants.Caller {
+	return tenants.NewCaller(tenants.Tenant{Name: "slots", Limits: tenants.Limits{Concurrent: 8}}, tenants.Key{})
+}
+
+// ask takes from a rate, a budget and slots until then. A slot is held for the time
+// of two other requests.
+func (n *count) ask(t *testing.T, l *Limits, until time.Time) {
+	rate := tenants.NewCaller(tenants.Tenant{Name: "rate", Limits: tenants.Limits{RPM: 60}}, tenants.Key{})
+	budget := tenants.NewCaller(tenants.Tenant{Name: "budget", Limits: tenants.Limits{DayTokens: 1000, Concurrent: 8}}, tenants.Key{})
+	slots := slots()
+	var mine *Grant
+	take := func(c *tenants.Caller) *Grant {
+		n.asked.Add(1)
+		g, _, err := l.Take(t.Context(), &tenants.Charge{Caller: c, At: time.Now()})
+		if err != nil {
+			t.Error(err)
+		}
+		return g
+	}
+	end := func() {
+		if mine != nil {
+			n.held.Add(-1)
+			mine.Settle(tenants.Used{})
+			mine = nil
+		}
+	}
+	for time.Now().Before(until) {
+		if g := take(rate); g != nil {
+			n.byRate.Add(1)
+			g.Settle(tenants.Used{})
+		}
+		if g := take(budget); g != nil {
+			n.spent.Add(10)
+			g.Settle(tenants.Used{Tokens: 10})
+		}
+		if mine != nil {
+			end()
+		} else if mine = take(slots); mine != nil {
+			n.granted.Add(1)
+			now := n.held.Add(1)
+			for m := n.most.Load(); now > m && !n.most.CompareAndSwap(m, now); m = n.most.Load() {
+			}
+		}
+	}
+	end()
+}
+
+// waitForAll waits until Redis has heard all that was settled.
+func waitForAll(t testing.TB, limits []*Limits) {
+	t.Helper()
+	eventually(t, func() bool {
+		for _, l := range limits {
+			if l.waiting.Load() != 0 || !l.local.Zero() {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // RL-05: clients that leave in the middle of being admitted leave no slot behind.
 func TestClientsThatLeaveLeaveNoSlotBehind(t *testing.T) {
 	server := backends.Redis(t)
-	limits, stop := fleet(t, server.URL)
+	limits, _, stop := fleet(t, server.URL)
 	defer stop()
 	c := who(tenants.Limits{Concurrent: 2}, tenants.Limits{Concurrent: 2})
 	var wg sync.WaitGroup
@@ -129,10 +179,8 @@ func TestClientsThatLeaveLeaveNoSlotBehind(t *testing.T) {
 		}
 	}
 	wg.Wait()
+	waitForAll(t, limits)
 	for i := range 3 {
-		if i == 0 {
-			eventually(t, func() bool { return limits[1].waiting.Load()+limits[2].waiting.Load()+limits[3].waiting.Load() == 0 })
-		}
 		_, v, err := limits[0].Take(t.Context(), &tenants.Charge{Caller: c, At: time.Now()})
 		if err != nil || (v.Refused == "") != (i < 2) {
 			t.Errorf("afterwards request %d is %+v, %v", i, v, err)
@@ -165,14 +213,14 @@ func BenchmarkTakeAndSettle(b *testing.B) {
 	b.Run("in memory", func(b *testing.B) { benchmark(b, NewLimits(LimitsConfig{Local: tenants.NewLimiter()}), heavy()) })
 	for name, c := range map[string]*tenants.Caller{"every limit": heavy(), "rpm": who(tenants.Limits{RPM: 1 << 40}, tenants.Limits{})} {
 		b.Run("in Redis, "+name, func(b *testing.B) {
-			limits, stop := fleet(b, backends.Redis(b).URL)
+			limits, _, stop := fleet(b, backends.Redis(b).URL)
 			defer stop()
 			benchmark(b, limits[0], c)
 		})
 	}
 	b.Run("while Redis is away", func(b *testing.B) {
 		server := backends.Redis(b)
-		limits, stop := fleet(b, server.URL)
+		limits, _, stop := fleet(b, server.URL)
 		defer stop()
 		server.Kill()
 		eventually(b, func() bool {

@@ -66,7 +66,8 @@ const (
 	lease      = 15 * time.Second
 	renewEvery = 5 * time.Second
 	// poolSize bounds connections, and how many are dialled at once when Redis comes
-	// back. At 0.1 ms a script, 32 carry 300,000 a second, more than Redis does.
+	// back. Redis runs one script at a time: those of 32 connections keep it busy,
+	// more would only wait there instead of here.
 	poolSize = 32
 )
 

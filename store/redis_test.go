@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
 	"tierway/e2e/backends"
 	"tierway/tenants"
@@ -166,6 +167,8 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 		"hung":   {(*backends.RedisServer).Hang, (*backends.RedisServer).Resume},
 	} {
 		t.Run(name, func(t *testing.T) {
+			current := goleak.IgnoreCurrent()
+			t.Cleanup(func() { goleak.VerifyNone(t, current) }) // after all else is closed
 			server := backends.Redis(t)
 			w := openRedis(t, server.URL)
 			l := w.limits(2)
@@ -256,14 +259,9 @@ func TestAnOutageLeavesEachGatewayItsShare(t *testing.T) {
 	if v, err := take(true); !errors.Is(err, ErrLimitsAway) || v.Refused != "" {
 		t.Errorf("a tenant that fails closed: %+v, %v", v, err)
 	}
-	for range 6 { // of seven gateways that live, when they were last seen
-		w.gateways.Store(7)
-	}
+	w.gateways.Store(7) // so many lived when Redis was last heard
 	if l.share() != 7 || !l.Degraded() {
 		t.Errorf("it is one of %d", l.share())
-	}
-	if !strings.Contains(fmt.Sprint(l.local.Zero()), "false") {
-		t.Error("nothing is under way")
 	}
 }
 

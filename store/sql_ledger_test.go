@@ -3,6 +3,7 @@ package store_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -134,7 +135,9 @@ func TestPruneTakesOldRowsAndNoOthers(t *testing.T) {
 		for i := range old {
 			old[i].At = noon.Add(-time.Hour)
 		}
-		write(t, s, old...)
+		for part := range slices.Chunk(old, 500) {
+			write(t, s, part...)
+		}
 		write(t, s, batch("new", 3)...)
 		for _, want := range []int64{11_000, 0} {
 			if n := must(s.Prune(t.Context(), noon))(t); n != want {

@@ -209,16 +209,16 @@ type querier interface {
 
 // collect reads rows into values, in the order of columns.
 func collect[T any](ctx context.Context, q querier, columns func(*T) []column, tail string, args ...any) ([]T, error) {
-	var form T
-	rows, err := q.QueryContext(ctx, "SELECT "+names(columns(&form))+" "+tail, args...)
+	var one T // each row is read into it and copied; no scanner keeps what it gave before
+	form := columns(&one)
+	rows, err := q.QueryContext(ctx, "SELECT "+names(form)+" "+tail, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close() //nolint:errcheck // Err tells what went wrong
 	var all []T
-	for rows.Next() {
-		var one T
-		if err := rows.Scan(scans(columns(&one))...); err != nil {
+	for to := scans(form); rows.Next(); {
+		if err := rows.Scan(to...); err != nil {
 			return nil, err
 		}
 		all = append(all, one)

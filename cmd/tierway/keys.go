@@ -89,12 +89,11 @@ func (p *keyPlace) flags(c *cobra.Command) {
 // by then is not going to.
 const patience = 30 * time.Second
 
-// with calls work with the place that the flags name. file is nil
-// with --api.
+// with calls work with the place that the flags name. file is nil with --api.
 func (p *keyPlace) with(c *cobra.Command, work func(ctx context.Context, s keyStore, file *config.File) error) error {
 	ctx, cancel := context.WithTimeout(c.Context(), patience)
 	defer cancel()
-	if p.api != "" {
+	if c.Flags().Changed("api") { // an empty one is a mistake, and does not mean the database
 		a, err := newAdminAPI(p.api, os.LookupEnv)
 		if err != nil {
 			return err

@@ -202,7 +202,7 @@ func TestAnAdminKeyIsLookedAtBeforeItIsSent(t *testing.T) {
 	}
 	t.Setenv(adminKeyVariable, " "+g.key+"\n")
 	must(t, "keys", "list", "--api", g.URL+"/")
-	for _, address := range []string{"127.0.0.1:8081", "ftp://127.0.0.1", "http://", "http://me:" + g.key + "@127.0.0.1", "http://127.0.0.1?key=x"} {
+	for _, address := range []string{"", "127.0.0.1:8081", "ftp://127.0.0.1", "http://", "http://me:" + g.key + "@127.0.0.1", "http://127.0.0.1?key=x"} {
 		s := tierway(t, "keys", "list", "--api", address)
 		if s.status != 2 || !strings.Contains(s.messages, "--api") || !strings.Contains(s.messages, "http://127.0.0.1:8081") || strings.Contains(s.messages, g.key) {
 			t.Errorf("%s: status %d, %s", address, s.status, s.messages)

@@ -124,12 +124,16 @@ func TestARedisThatRefusesCostsNobodyAnything(t *testing.T) {
 				t.Errorf("%s: %s", command, got)
 			}
 		}
+		before := len(about(p, "redis"))
 		do(trouble.begin)
 		pause(time.Second)
 		do(trouble.end)
 		up := metric(t, p, "tierway_redis_up", 1, patience)
 		if took := up + metric(t, p, "tierway_ratelimit_degraded", 0, patience); took > recovery {
 			t.Errorf("%v after the end of %s Redis was used again", took, trouble.begin)
+		}
+		if lines := about(p, "redis")[before:]; len(lines) > 2 {
+			t.Errorf("%s is %d log lines: %q", trouble.begin, len(lines), lines)
 		}
 	}
 	l.end()
