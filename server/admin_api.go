@@ -105,7 +105,9 @@ const securityScheme = "admin_key"
 // describe returns the operation as huma takes it.
 func (op operation) describe() huma.Operation {
 	o := huma.Operation{OperationID: op.id, Method: op.method, Path: op.path, Summary: op.summary,
-		DefaultStatus: op.status, MaxBodyBytes: maxAdminBody, Extensions: map[string]any{"x-roles": append([]string{}, op.roles...)}}
+		DefaultStatus: op.status, MaxBodyBytes: maxAdminBody,
+		BodyReadTimeout: 2 * adminPatience, // its deadline ends the whole request: beyond what that may take
+		Extensions:      map[string]any{"x-roles": append([]string{}, op.roles...)}}
 	declared := map[int]bool{http.StatusForbidden: true, http.StatusTooManyRequests: true, http.StatusUnauthorized: true, http.StatusUnprocessableEntity: true}
 	if len(op.roles) > 0 {
 		o.Security = []map[string][]string{{securityScheme: {}}}

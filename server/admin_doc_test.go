@@ -88,11 +88,7 @@ func TestTheDocumentIsServedToThoseWithAKey(t *testing.T) {
 	if got := r.ask("", http.MethodGet, "/admin/openapi.json", ""); got.status != http.StatusUnauthorized {
 		t.Errorf("without a key: %d", got.status)
 	}
-	var doc struct {
-		OpenAPI string                    `json:"openapi"`
-		Paths   map[string]map[string]any `json:"paths"`
-	}
-	doc = decoded[struct {
+	doc := decoded[struct {
 		OpenAPI string                    `json:"openapi"`
 		Paths   map[string]map[string]any `json:"paths"`
 	}](t, r.ask("eyes", http.MethodGet, "/admin/openapi.json", ""))

@@ -30,6 +30,8 @@ func (a *adminPlane) failed(doing string, err error) error {
 		return huma.Error409Conflict("It is the last admin key with the role admin. Make another first.")
 	case errors.Is(err, store.ErrNewer):
 		return a.away(doing, err, "The database's schema is newer than this program, which changes nothing in it. Update this gateway.")
+	case errors.Is(err, context.Canceled):
+		return huma.Error503ServiceUnavailable("The request was given up before it was done.") // nobody reads this
 	case store.Unreachable(err) || errors.Is(err, context.DeadlineExceeded):
 		return a.away(doing, err, "The database cannot be reached right now. Nothing was changed.")
 	}
@@ -99,9 +101,11 @@ func (a *adminPlane) onVersion(ctx context.Context, ifMatch string, change func(
 			return nil
 		}
 		if !errors.Is(err, store.ErrConflict) || want != 0 {
-			break
+			return err
 		}
-		a.s.changed(ctx)
+		if again := a.s.readDatabase(ctx); again != nil {
+			return again
+		}
 	}
 	return err
 }

@@ -113,14 +113,15 @@ func (s *Server) adminOf(key string, now time.Time) (store.Admin, bool) {
 // refuse answers a request without an admin key. A tenant's key is told apart and
 // written down: it is known, and somebody uses it for what it is not.
 func (a *adminPlane) refuse(c *gin.Context, op *operation, actor store.Actor, key string) {
-	now := time.Now()
-	if key != "" {
-		if caller, err := a.s.people.Load().directory.Authenticate(key, now); caller != nil && (err == nil || err == tenants.ErrDisabled) {
-			actor.Name = "tenant:" + caller.Tenant
-			a.noteRefusal(c, op, actor, "a tenant's key")
-			problem(c.Writer, http.StatusForbidden, "This is a tenant's key. The admin plane takes admin keys only.")
-			return
-		}
+	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. Where there is none yet, the gateway's log says how to make the first."
+	caller, _ := a.s.people.Load().directory.Authenticate(key, now)
+	switch {
+	case key == "":
+	case caller != nil:
+		actor.Name = "tenant:" + caller.Tenant
+		a.noteRefusal(c, op, actor, "a tenant's key")
+		detail = "This is a tenant's key. The admin plane takes admin keys only."
+	default:
 		a.s.metrics.AuthFailures.Inc()
 		if tooMany, wait := a.s.guesses.another(actor.IP, now); tooMany {
 			c.Writer.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
@@ -129,7 +130,7 @@ func (a *adminPlane) refuse(c *gin.Context, op *operation, actor store.Actor, ke
 		}
 	}
 	c.Writer.Header().Set("WWW-Authenticate", "Bearer")
-	problem(c.Writer, http.StatusUnauthorized, "Send an admin key as `Authorization: Bearer <key>`. Where there is none yet, the gateway's log says how to make the first.")
+	problem(c.Writer, http.StatusUnauthorized, detail)
 }
 
 // noteRefusal writes a refused request to log and audit log, at most once a

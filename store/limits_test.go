@@ -389,21 +389,22 @@ func TestSettlementsThatNobodyHearsAreBounded(t *testing.T) {
 	mini, url := newMini(t)
 	g := newGateway(t, url, "a", mini)
 	c := who(tenants.Limits{Concurrent: 2, DayTokens: 1 << 40}, tenants.Limits{})
-	const more = 5
-	for range queueSize + more {
+	const size, more = 50, 5
+	g.queue = make(chan settlement, size)
+	for range size + more {
 		g.take(c, 0, false)
 		g.open[0].Settle(tenants.Used{Tokens: 1})
 		g.open = g.open[1:]
 	}
-	if g.Dropped() != more || len(g.queue) != queueSize {
+	if g.Dropped() != more || len(g.queue) != size {
 		t.Errorf("%d are dropped, %d wait", g.Dropped(), len(g.queue))
 	}
 	g.renewAll(t.Context()) // one word tells of all of them
-	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != fmt.Sprint(queueSize+more) {
+	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != fmt.Sprint(size+more) {
 		t.Errorf("Redis has heard of %s tokens", got)
 	}
 	g.drain()
-	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != fmt.Sprint(queueSize+more) {
+	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != fmt.Sprint(size+more) {
 		t.Errorf("told twice, Redis has heard of %s tokens", got)
 	}
 }

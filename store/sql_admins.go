@@ -17,7 +17,7 @@ func adminColumns(ad *Admin) []column {
 
 func adminsOf(ctx context.Context, tx *sql.Tx) ([]Admin, error) {
 	all, err := collect(ctx, tx, adminColumns, "FROM admins")
-	return sorted(all, func(ad *Admin) string { return ad.Name }), err
+	return sorted(all, func(ad Admin) string { return ad.Name }), err
 }
 
 // CreateAdmin adds an admin and returns it as it is stored. ErrExists: one of that

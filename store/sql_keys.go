@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"tierway/tenants"
@@ -21,7 +23,10 @@ func keyColumns(k *tenants.Key) []column {
 
 func keysOf(ctx context.Context, tx *sql.Tx) ([]tenants.Key, error) {
 	all, err := collect(ctx, tx, keyColumns, "FROM keys")
-	return sorted(all, func(k *tenants.Key) string { return k.Tenant + "/" + k.ID }), err
+	slices.SortFunc(all, func(a, b tenants.Key) int {
+		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ID, b.ID))
+	})
+	return all, err
 }
 
 func keyWithID(ctx context.Context, tx *sql.Tx, id string) (tenants.Key, error) {

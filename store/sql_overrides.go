@@ -25,7 +25,7 @@ func weightColumn(name string, v **int) column {
 
 func overridesOf(ctx context.Context, tx *sql.Tx) ([]Override, error) {
 	all, err := collect(ctx, tx, overrideColumns, "FROM overrides")
-	return sorted(all, func(o *Override) string { return o.Worker }), err
+	return sorted(all, func(o Override) string { return o.Worker }), err
 }
 
 // overrideOf returns what is in force of a worker; nil: nothing.

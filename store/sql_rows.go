@@ -240,7 +240,7 @@ func single[T any](all []T, err error) (T, error) {
 
 // sorted sorts by a key in the order of bytes: databases sort text each in its own
 // way.
-func sorted[T any](all []T, key func(*T) string) []T {
-	slices.SortFunc(all, func(a, b T) int { return strings.Compare(key(&a), key(&b)) })
+func sorted[T any](all []T, key func(T) string) []T {
+	slices.SortFunc(all, func(a, b T) int { return strings.Compare(key(a), key(b)) })
 	return all
 }

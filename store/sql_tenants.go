@@ -30,7 +30,7 @@ func tenantColumns(t *tenants.Tenant) []column {
 
 func tenantsOf(ctx context.Context, tx *sql.Tx) ([]tenants.Tenant, error) {
 	all, err := collect(ctx, tx, tenantColumns, "FROM tenants")
-	return sorted(all, func(t *tenants.Tenant) string { return t.Name }), err
+	return sorted(all, func(t tenants.Tenant) string { return t.Name }), err
 }
 
 func tenantNamed(ctx context.Context, tx *sql.Tx, name string) (tenants.Tenant, error) {
@@ -97,7 +97,7 @@ func (s *SQL) DeleteTenant(ctx context.Context, a Actor, name string, ifVersion 
 			return edit{}, err
 		}
 		before := gone{Tenant: t, Keys: []string{}}
-		for _, k := range sorted(keys, func(k *tenants.Key) string { return k.ID }) {
+		for _, k := range sorted(keys, func(k tenants.Key) string { return k.ID }) {
 			before.Keys = append(before.Keys, k.ID)
 		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM keys WHERE tenant = $1", t.Name); err != nil {
