@@ -30,6 +30,7 @@ func (e *Engine) generate(ctx context.Context, p *plan, to sink) (usage, error) 
 	}
 	defer e.slots.leave()
 	held := int64(p.promptTokens())
+	accountOf(ctx).Asked = held
 	e.inUse.Add(held)
 	defer func() { e.inUse.Add(-held - int64(u.output)) }()
 
@@ -37,21 +38,20 @@ func (e *Engine) generate(ctx context.Context, p *plan, to sink) (usage, error) 
 		return u, err
 	}
 	defer e.decoding.Add(-1)
+	told := accountOf(ctx)
+	told.begin(p, u)
+	defer func() { told.end(u) }()
 	if err := to.begin(u); err != nil {
 		return u, err
 	}
-	told := accountOf(ctx)
 	if p.stream {
 		e.counts.prompt.Add(int64(u.prompt))
 		e.counts.cached.Add(int64(u.cached))
-		told.stream, told.Prompt, told.Cached = true, int64(u.prompt), int64(u.cached)
-		defer func() { told.Output = int64(u.output) }()
 	}
 	if err := e.decode(ctx, p, &u, to); err != nil {
 		return u, err
 	}
 	e.keepOutputs(p)
-	told.made = u
 	return u, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -147,6 +148,11 @@ func (a *adminPlane) bootstrap(ctx context.Context, in *struct{ Body BootstrapRe
 		return nil, err
 	}
 	if !a.s.takeBootstrap(in.Body.Secret) {
+		a.s.metrics.AuthFailures.Inc()
+		if tooMany, wait := a.s.guesses.another(actorOf(ctx).IP, time.Now()); tooMany {
+			return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("Too many wrong secrets from this address. Try again later."),
+				http.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}})
+		}
 		return nil, huma.Error401Unauthorized("The secret is wrong, used or over. A gateway whose database has no admin announces a new one at its start.")
 	}
 	secret, ad, err := newAdminKey(in.Body.Name, store.RoleAdmin, "bootstrap", time.Time{})

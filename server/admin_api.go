@@ -28,6 +28,7 @@ type adminPlane struct {
 	cross   http.CrossOriginProtection // refuses what a page of another site makes a browser send
 	routes  map[string]*operation      // by method and gin's path; written once, before serving
 
+	changing sync.Mutex // one change of tenants and keys at a time
 	weighing sync.Mutex // one change of an override at a time: each is made from the one before
 
 	mu      sync.Mutex            // guards the rest
@@ -46,6 +47,15 @@ type operation struct {
 	status           int      // of success; 0: 200
 	errors           []int    // besides those that every operation has
 	register         func(a *adminPlane, op huma.Operation)
+}
+
+// action names the operation as the audit log does: tenant.update.
+func (op *operation) action() string {
+	verb, noun, ok := strings.Cut(op.id, "-")
+	if !ok {
+		return op.id
+	}
+	return noun + "." + verb
 }
 
 // Who may use an operation.

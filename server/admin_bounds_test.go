@@ -18,6 +18,9 @@ func TestGuessingAdminKeysIsSlow(t *testing.T) {
 	if got := r.ask("wrong", http.MethodGet, "/admin/status", ""); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
 		t.Errorf("one more is %d: %s", got.status, got.body)
 	}
+	if got := r.ask("", http.MethodPost, "/admin/bootstrap", `{"secret":"x","name":"eve"}`); got.status != http.StatusTooManyRequests {
+		t.Errorf("a guess at the bootstrap is %d: %s", got.status, got.body)
+	}
 	r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")
 }
 

@@ -94,7 +94,9 @@ func (a *adminPlane) onVersion(ctx context.Context, ifMatch string, change func(
 	if err != nil {
 		return err
 	}
-	const tries = 3 // each loses only to a change of another's in the same millisecond
+	a.changing.Lock() // so that changes of this gateway never lose to each other
+	defer a.changing.Unlock()
+	const tries = 3 // each loses only to another gateway's change in the same millisecond
 	for range tries {
 		if err = change(want); err == nil {
 			a.s.changed(ctx)

@@ -150,7 +150,7 @@ func (a *adminPlane) noteFailure(c *gin.Context, op *operation, actor store.Acto
 		return
 	}
 	if c.Request.Method != http.MethodGet && op.id != "reload" && !dryRun(c) && a.firstOfSecond(actor.IP, time.Now().Unix()) {
-		a.note(c.Request.Context(), actor, op.id, c.Request.URL.Path, "refused: "+http.StatusText(c.Writer.Status()))
+		a.note(c.Request.Context(), actor, op.action(), c.Request.URL.Path, "refused: "+http.StatusText(c.Writer.Status()))
 	}
 }
 

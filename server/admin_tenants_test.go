@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,6 +50,9 @@ func TestATenantsLife(t *testing.T) {
 	}
 	if status := r.chat(made.Secret); status != http.StatusOK {
 		t.Errorf("the new key gets %d", status)
+	}
+	if v := decoded[TenantView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme", "")); v.Now == nil || v.Now.Inflight != 0 || v.Now.Day.Tokens == 0 || v.Now.Day != v.Now.Month {
+		t.Errorf("what is used now: %+v", v.Now)
 	}
 	changed := r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/acme", `{"disabled":true,"limits":{"rpm":null,"tpm":1000},"tiers":null,"models":[]}`, "If-Match", `"v1"`)
 	after := decoded[TenantAnswer](t, changed).Tenant
@@ -101,6 +107,45 @@ func (r *adminRig) holdsNoSecret(secret string) {
 	}
 	if log := r.ask("ops", http.MethodGet, "/admin/audit", "", "Accept", ndjson); strings.Count(log.body, "\n") != len(r.audited()) || strings.Contains(log.body, secret) {
 		r.t.Errorf("the export is %s", log.body)
+	}
+}
+
+// TestChangesAtOnceAreAllMade: a merge patch keeps what it does not name, whoever
+// changes that at the same time; with the ETag of before only one is made.
+func TestChangesAtOnceAreAllMade(t *testing.T) {
+	r := newAdminRig(t)
+	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
+	fields := []string{"rpm", "rps", "burst", "tpm", "token_burst", "concurrent", "day_tokens", "month_tokens"}
+	var all sync.WaitGroup
+	for _, field := range fields {
+		all.Go(func() {
+			if got := r.ask("ops", http.MethodPatch, "/admin/tenants/acme", `{"limits":{"`+field+`":7}}`); got.status != http.StatusOK {
+				t.Errorf("%s: %d %s", field, got.status, got.body)
+			}
+		})
+	}
+	all.Wait()
+	got := r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme", "")
+	if n := strings.Count(got.body, ":7"); n < len(fields) || got.header.Get("ETag") != `"v9"` {
+		t.Errorf("%s has %s", got.header.Get("ETag"), got.body)
+	}
+	var made atomic.Int64
+	for range 8 {
+		all.Go(func() {
+			if r.ask("ops", http.MethodPatch, "/admin/tenants/acme", `{"degrade":true}`, "If-Match", `"v9"`).status == http.StatusOK {
+				made.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if made.Load() != 1 {
+		t.Errorf("%d changes of one version were made", made.Load())
+	}
+	refused := func(e store.AuditEntry) bool {
+		return e.Action == "tenant.update" && e.Outcome == "refused: Precondition Failed"
+	}
+	if log := r.audited(); !slices.ContainsFunc(log, refused) {
+		t.Errorf("no refusal is written down: %+v", log)
 	}
 }
 

@@ -28,6 +28,7 @@ type RedisConfig struct {
 // request touches it. It is safe for concurrent use.
 type Redis struct {
 	client   redis.UniversalClient
+	patience time.Duration
 	gateway  string
 	log      *slog.Logger
 	onState  func(bool)
@@ -82,16 +83,19 @@ const gatewaysKey = "tierway:gateways"
 //
 // It connects when it is first asked, so that a Redis that is away is no error
 // here. The error says what is wrong with the URL without repeating it.
-func OpenRedis(c RedisConfig) (*Redis, error) {
+func OpenRedis(c RedisConfig) (*Redis, error) { return open(c, patience) }
+
+// open is OpenRedis with another patience.
+func open(c RedisConfig, patience time.Duration) (*Redis, error) {
 	o, err := redisOptions(c.URL)
 	if err != nil {
 		return nil, fmt.Errorf("store.redis: %w", err)
 	}
-	tune(o)
+	tune(o, patience)
 	// The client writes a line to stderr for every dial that fails. Its logger is one
 	// for the whole process; the breaker says what is to be said.
 	logging.Disable()
-	r := &Redis{client: redis.NewUniversalClient(o), gateway: c.Gateway, log: c.Log, onState: c.OnState,
+	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway, log: c.Log, onState: c.OnState,
 		topics: map[string]*topic{}, signal: make(chan struct{}, 1), register: redis.NewScript(registerScript)}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -106,7 +110,7 @@ func OpenRedis(c RedisConfig) (*Redis, error) {
 // tune sets what the client's defaults are wrong about: they let a command wait
 // for five seconds on a Redis that hangs, whatever its context says, and try
 // it again three times.
-func tune(o *redis.UniversalOptions) {
+func tune(o *redis.UniversalOptions, patience time.Duration) {
 	o.ContextTimeoutEnabled = true
 	o.ReadTimeout, o.WriteTimeout = patience, patience
 	o.DialTimeout = 2 * patience // TLS takes several round trips
@@ -163,7 +167,7 @@ func (r *Redis) do(ctx context.Context, what string, f func(context.Context) err
 	if r.away.Load() {
 		return fmt.Errorf("%s: %w", what, errAway)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.patience)
 	defer cancel()
 	err := f(ctx)
 	r.note(err)
@@ -207,7 +211,9 @@ func (r *Redis) wake() {
 func (r *Redis) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.listen(ctx) })
-	r.beat(ctx)
+	if err := r.beat(ctx); err != nil { // at the start nobody is to find it out for us
+		r.trip(err)
+	}
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for last := time.Now(); ctx.Err() == nil; {
@@ -216,8 +222,7 @@ func (r *Redis) Run(ctx context.Context) {
 		case <-r.signal:
 			r.changes()
 		case now := <-tick.C:
-			if r.away.Load() || now.Sub(last) >= renewEvery {
-				r.beat(ctx)
+			if (r.away.Load() || now.Sub(last) >= renewEvery) && r.beat(ctx) == nil {
 				last = now
 			}
 		}
@@ -227,31 +232,32 @@ func (r *Redis) Run(ctx context.Context) {
 }
 
 // beat renews this gateway's lease. It is the probe too: what it succeeds in, a
-// request's script will.
-func (r *Redis) beat(ctx context.Context) {
+// request's script will. Its failure counts as a request's does.
+func (r *Redis) beat(ctx context.Context) error {
 	n, err := r.enlist(ctx, false)
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		r.trip(err)
-	default:
-		r.gateways.Store(int32(min(n, 1<<20)))
-		r.failures.Store(0)
-		if r.away.CompareAndSwap(true, false) {
-			r.log.Info("Redis is back: gateways share their limits again", "gateways", r.Gateways())
-			r.onState(true)
-			r.missed()
-			for _, f := range r.onBack {
-				f()
-			}
-			r.changes()
-		}
+	if ctx.Err() != nil {
+		return nil // it was cut short
 	}
+	r.note(err)
+	if err != nil {
+		return err
+	}
+	r.gateways.Store(int32(min(n, 1<<20)))
+	if r.away.CompareAndSwap(true, false) {
+		r.log.Info("Redis is back: gateways share their limits again", "gateways", r.Gateways())
+		r.onState(true)
+		r.missed()
+		for _, f := range r.onBack {
+			f()
+		}
+		r.changes()
+	}
+	return nil
 }
 
 // enlist puts this gateway into the list of the living, or takes it out.
 func (r *Redis) enlist(ctx context.Context, leave bool) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*patience) // a first connection must be dialled
+	ctx, cancel := context.WithTimeout(ctx, 2*r.patience) // a first connection must be dialled
 	defer cancel()
 	gone := 0
 	if leave {

@@ -296,7 +296,9 @@ func TestWhateverRedisSaysNobodyFails(t *testing.T) {
 				t.Errorf("degraded: %v", l.Degraded())
 			}
 			mini.SetError("")
-			w.beat(t.Context())
+			if err := w.beat(t.Context()); err != nil {
+				t.Error(err)
+			}
 			if l.Degraded() {
 				t.Error("it is not back")
 			}
@@ -361,7 +363,9 @@ func TestGarbageInRedisHeals(t *testing.T) {
 				}
 				g.settle(tenants.Used{Tokens: 100, Money: 100, Refund: true})
 				v := g.take(c, 1, false)
-				g.redis.beat(t.Context())
+				if err := g.redis.beat(t.Context()); err != nil {
+					t.Error(err)
+				}
 				if admitted != 3 || v.Refused != tenants.LimitDayTokens || g.Degraded() || g.redis.failures.Load() != 0 {
 					t.Errorf("after %v: %d are admitted, then %+v; degraded: %v, %d failures", commands, admitted, v, g.Degraded(), g.redis.failures.Load())
 				}
@@ -385,7 +389,9 @@ func TestScriptsRunInACluster(t *testing.T) {
 		_, v, err := g.Take(t.Context(), &tenants.Charge{Caller: c, At: noon(), Tokens: 1})
 		return err != nil || v.Refused != ""
 	})
-	g.redis.beat(t.Context())
+	if err := g.redis.beat(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if g.Degraded() || g.redis.failures.Load() != 0 || g.redis.Gateways() != 1 {
 		t.Errorf("degraded: %v, %d failures", g.Degraded(), g.redis.failures.Load())
 	}
@@ -415,8 +421,7 @@ func TestGatewaysSeeEachOther(t *testing.T) {
 		t.Errorf("the list has %s", got)
 	}
 	server.Do(fmt.Sprintf("ZADD %s 1 dead %d wrong", gatewaysKey, time.Now().Add(time.Hour).UnixMilli()))
-	a.beat(t.Context())
-	if a.Gateways() != 1 {
+	if err := a.beat(t.Context()); err != nil || a.Gateways() != 1 {
 		t.Errorf("with one whose lease is over and one of a wrong clock there are %d", a.Gateways())
 	}
 }
@@ -483,8 +488,28 @@ func TestURLsOfRedis(t *testing.T) {
 // No secret of the URL is logged.
 func TestNothingOfTheURLIsLogged(t *testing.T) {
 	w := openRedis(t, "redis://someuser:s3cret@127.0.0.1:1")
-	w.beat(t.Context())
+	for range tripAfter { // nobody asks: its own probes find it out
+		if err := w.beat(t.Context()); err == nil || !w.Up() && w.log.lines() != 1 {
+			t.Error(err)
+		}
+	}
 	if w.Up() || w.log.lines() != 1 || strings.Contains(w.log.String(), "s3cret") || strings.Contains(w.log.String(), "someuser") {
+		t.Errorf("the log is:\n%s", w.log.String())
+	}
+}
+
+// RS-08: a gateway that starts without Redis serves, degraded, and asks nobody.
+func TestAStartWithoutRedisServes(t *testing.T) {
+	w := openRedis(t, "redis://127.0.0.1:1")
+	l := w.limits(2)
+	defer start(w.Run, l.Run)()
+	eventually(t, l.Degraded)
+	g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: who(tenants.Limits{RPM: 6, Burst: 2}, tenants.Limits{}), At: noon()})
+	if err != nil || v.Refused != "" || v.Requests.Remaining != 0 { // one of the two at once is another gateway's
+		t.Fatalf("%+v, %v", v, err)
+	}
+	g.Settle(tenants.Used{})
+	if w.log.lines() != 1 || !l.local.Zero() {
 		t.Errorf("the log is:\n%s", w.log.String())
 	}
 }

@@ -84,7 +84,9 @@ func (s *SQL) UpdateKey(ctx context.Context, a Actor, k tenants.Key, ifVersion i
 // replaceKey writes the next version of a key.
 func (s *SQL) replaceKey(ctx context.Context, tx *sql.Tx, action string, before tenants.Key, after *tenants.Key) (edit, error) {
 	after.Version = before.Version + 1
-	return edit{action: action, target: after.ID, before: before, after: *after}, update(ctx, tx, "keys", keyColumns(after), "id", after.ID)
+	// TouchKeys does not wait for changes, and what it has noted meanwhile stays.
+	columns := slices.DeleteFunc(keyColumns(after), func(c column) bool { return c.name == "last_used_at" })
+	return edit{action: action, target: after.ID, before: before, after: *after}, update(ctx, tx, "keys", columns, "id", after.ID)
 }
 
 // RotateKey puts a new key in the place of an old one, which works on until

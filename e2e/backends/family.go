@@ -52,6 +52,7 @@ func hold(pids []int) (resume func() error, err error) {
 		words[i] = strconv.Itoa(pid)
 	}
 	guard := exec.Command("sh", "-c", "cat >/dev/null; kill -CONT "+strings.Join(words, " "))
+	guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C ends this program, not the guard
 	in, err := guard.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("stopping processes: %w", err)

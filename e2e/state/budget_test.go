@@ -87,18 +87,18 @@ func (r *rig) refuses(p *gateway.Process, when string) {
 	}
 }
 
-// TestABudgetStaysSpent spends a day's tokens through two gateways that are
+// TestABudgetStaysSpent spends a day's tokens through gateways that are
 // stopped, killed and lose their Redis in between. Together no more is spent than
 // the budget and what was under way when it ended, and it stays spent.
 func TestABudgetStaysSpent(t *testing.T) {
-	const budget, clients = 6000, 8
+	const budget, clients = 9000, 16
 	for _, c := range []struct {
 		name     string
 		sql      func() string
 		redis    bool
 		gateways int
 	}{
-		{"PostgreSQL and Redis", func() string { return backends.Database(t) }, true, 2},
+		{"PostgreSQL and Redis", func() string { return backends.Database(t) }, true, 4},
 		{"PostgreSQL alone", func() string { return backends.Database(t) }, false, 1},
 		{"SQLite alone", func() string { return "sqlite://" + t.TempDir() + "/tierway.db" }, false, 1},
 	} {

@@ -143,3 +143,28 @@ func TestAColdStartWithoutTheDatabaseRefusesNoGoodKeyForGood(t *testing.T) {
 	}
 	t.Logf("served %v after the database was there", took)
 }
+
+// TestAStartWithNeitherServesWhomItKnows: without database and Redis the tenants
+// of the configuration are served, and what they used is in the ledger later.
+//
+// RS-08, RS-10.
+func TestAStartWithNeitherServesWhomItKnows(t *testing.T) {
+	const asked = 30
+	r := newRig(t, 1, engines.Config{})
+	sql, redis := backends.Postgres(t), backends.Redis(t)
+	sql.Kill()
+	redis.Kill()
+	p := r.serve(settings{"store": stores(sql.URL, redis.URL), "auth": auth("app", "rpm: 100000, day_tokens: 1000000")})
+	for range asked {
+		if got := r.ask(p.BaseURL); got.status != http.StatusOK {
+			t.Fatalf("without both an answer is %d: %s", got.status, got.body)
+		}
+	}
+	lists(t, p, "redis")
+	lists(t, p, "database")
+	sql.Restart()
+	redis.Restart()
+	metric(t, p, "tierway_redis_up", 1, patience)
+	metric(t, p, "tierway_database_up", 1, patience)
+	inLedger(t, sql.URL, "app", asked)
+}
