@@ -11,8 +11,9 @@ import (
 type Account struct {
 	ID     string // of the request: its X-Request-Id
 	Path   string
-	Tokens      // of a stream that was cut: those written until then
-	Whole  bool // all of the answer was written, with its usage where that was asked for
+	Asked  int64 // tokens of its prompt, whether or not it was answered
+	Tokens       // that it was told; of a stream that was cut: until then
+	Whole  bool  // all of the answer was written, with its usage where that was asked for
 }
 
 // maxAccounts bounds what is kept: more requests than any test makes of one engine.
@@ -22,7 +23,8 @@ const maxAccounts = 1 << 16
 // told them.
 type account struct {
 	Account
-	stream bool
+	stream bool // tokens are told one by one
+	begun  bool // the prompt was read
 	made   usage
 }
 
@@ -52,7 +54,7 @@ func (e *Engine) settled(r *http.Request, err error) {
 	if !kept {
 		return
 	}
-	if a.Whole = err == nil; a.Whole && !a.stream {
+	if a.Whole = err == nil; a.Whole || a.stream && a.begun {
 		a.Tokens = Tokens{Prompt: int64(a.made.prompt), Cached: int64(a.made.cached), Output: int64(a.made.output)}
 	}
 	e.accounts.mu.Lock()

@@ -52,9 +52,9 @@ func TestAnEngineKnowsWhatItToldEachRequest(t *testing.T) {
 	output := int64(len(pieces(text)))
 	const path = "/v1/chat/completions"
 	want := map[string]Account{
-		"whole":  {ID: "whole", Path: path, Tokens: Tokens{Prompt: prompt, Output: output}, Whole: true},
-		"stream": {ID: "stream", Path: path, Tokens: Tokens{Prompt: prompt, Output: output}, Whole: true},
-		"gone":   {ID: "gone", Path: path, Tokens: Tokens{Prompt: prompt, Output: 2}},
+		"whole":  {ID: "whole", Path: path, Asked: prompt, Tokens: Tokens{Prompt: prompt, Output: output}, Whole: true},
+		"stream": {ID: "stream", Path: path, Asked: prompt, Tokens: Tokens{Prompt: prompt, Output: output}, Whole: true},
+		"gone":   {ID: "gone", Path: path, Asked: prompt, Tokens: Tokens{Prompt: prompt, Output: 2}},
 		"wrong":  {ID: "wrong", Path: path},
 	}
 	got := map[string]Account{}

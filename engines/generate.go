@@ -25,12 +25,14 @@ func (nowhere) end(int, string) error   { return nil }
 // then.
 func (e *Engine) generate(ctx context.Context, p *plan, to sink) (usage, error) {
 	var u usage
+	told := accountOf(ctx)
+	told.Asked, told.stream = int64(p.promptTokens()), p.stream
+	defer func() { told.made = u }()
 	if err := e.slots.enter(ctx); err != nil {
 		return u, err
 	}
 	defer e.slots.leave()
 	held := int64(p.promptTokens())
-	accountOf(ctx).Asked = held
 	e.inUse.Add(held)
 	defer func() { e.inUse.Add(-held - int64(u.output)) }()
 
@@ -38,9 +40,7 @@ func (e *Engine) generate(ctx context.Context, p *plan, to sink) (usage, error) 
 		return u, err
 	}
 	defer e.decoding.Add(-1)
-	told := accountOf(ctx)
-	told.begin(p, u)
-	defer func() { told.end(u) }()
+	told.begun = true
 	if err := to.begin(u); err != nil {
 		return u, err
 	}

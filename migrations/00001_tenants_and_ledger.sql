@@ -95,6 +95,8 @@ CREATE TABLE overrides (
     until_at BIGINT NOT NULL DEFAULT 0
 );
 
+-- Ids begin with their time, so that the primary key is the order of time and the
+-- only index: each further one would cost every request.
 CREATE TABLE ledger (
     id          TEXT PRIMARY KEY,
     request_id  TEXT NOT NULL,
@@ -117,8 +119,6 @@ CREATE TABLE ledger (
     estimated   BIGINT NOT NULL,
     duration_ms BIGINT NOT NULL
 );
-CREATE INDEX ledger_of_tenant ON ledger (tenant, at);
-CREATE INDEX ledger_at ON ledger (at);
 
 -- The roll-up of the ledger by UTC day, which outlives its rows. Its groups are
 -- few: every name in it is one of the gateway's own configuration.

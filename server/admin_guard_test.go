@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -51,7 +52,7 @@ func TestWithoutAdminKeysThePlaneIsClosed(t *testing.T) {
 // AD-02, CF-08: a tenant's key is no admin's on any route; what it tried is
 // written down, once a second.
 func TestATenantsKeyOpensNoAdminRoute(t *testing.T) {
-	r := newAdminRig(t)
+	r, begin := newAdminRig(t), time.Now()
 	for name, op := range r.documentedOperations() {
 		method, path, _ := strings.Cut(name, " ")
 		if len(op.Security) == 0 {
@@ -62,7 +63,7 @@ func TestATenantsKeyOpensNoAdminRoute(t *testing.T) {
 		}
 	}
 	log := r.audited()
-	if len(log) == 0 || len(log) > 5 {
+	if most := 2 + int(time.Since(begin)/time.Second); len(log) == 0 || len(log) > most {
 		t.Fatalf("%d refusals are written down", len(log))
 	}
 	if e := log[0]; e.Action != "admin.refused" || e.Actor != "tenant:filed" || e.Via != "api" || e.IP != "192.0.2.1" || e.RequestID == "" || e.Outcome != "a tenant's key" {

@@ -36,11 +36,11 @@ type LimitSettings struct {
 	RPM         int64    `json:"rpm,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Requests a minute."`
 	RPS         int64    `json:"rps,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Requests a second."`
 	Burst       int64    `json:"burst,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Requests at once; absent: a sixth of rpm, or one second of rps."`
-	TPM         int64    `json:"tpm,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Tokens a minute, of prompts and answers."`
-	TokenBurst  int64    `json:"token_burst,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Tokens at once; absent: a minute of tpm."`
+	TPM         int64    `json:"tpm,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens a minute, of prompts and answers."`
+	TokenBurst  int64    `json:"token_burst,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens at once; absent: a minute of tpm."`
 	Concurrent  int64    `json:"concurrent,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Requests under way."`
-	DayTokens   int64    `json:"day_tokens,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Tokens a UTC day."`
-	MonthTokens int64    `json:"month_tokens,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Tokens a UTC month."`
+	DayTokens   int64    `json:"day_tokens,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens a UTC day."`
+	MonthTokens int64    `json:"month_tokens,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens a UTC month."`
 	DayMoney    amount   `json:"day_money,omitempty" doc:"Money a UTC day, in units with at most 9 decimals."`
 	MonthMoney  amount   `json:"month_money,omitempty" doc:"Money a UTC month, in units with at most 9 decimals."`
 }

@@ -75,11 +75,17 @@ func (p *people) tenants() ([]tenants.Tenant, []tenants.Key) {
 	return ts, append(append([]tenants.Key(nil), p.ownKeys...), p.contents.Keys...)
 }
 
+// knows reports whether a tenant, or one of its keys, is still there.
+func (p *people) knows(tenant, key string) bool { return p.directory.Knows(tenant, key) }
+
 // How the database is followed.
 const (
 	// askEvery is how often the database is asked whether anything changed: one
 	// row. Without Redis it is how long a revoked key still works.
 	askEvery = 2 * time.Second
+	// readEvery is how often all is read anyway, for what is no change of the
+	// directory: when keys were last used.
+	readEvery = time.Minute
 	// spentEvery is how often what was spent is read from the ledger, for what
 	// other gateways spend where no Redis tells.
 	spentEvery = 10 * time.Second
@@ -153,6 +159,7 @@ func (s *Server) adopt(c store.Contents, readAt time.Time) error {
 	if !readAt.IsZero() {
 		s.known.Store(readAt.UnixNano())
 	}
+	s.local.Forget(time.Now(), p.knows)
 	s.bootstrapIfAlone(p)
 	return s.applyOverrides()
 }
@@ -193,7 +200,7 @@ func (s *Server) lookAgain(ctx context.Context, hurry bool) error {
 	ctx, cancel := context.WithTimeout(ctx, sqlPatience)
 	defer cancel()
 	p := s.people.Load()
-	if !hurry && !p.readAt.IsZero() {
+	if !hurry && time.Since(p.readAt) < readEvery {
 		revision, err := s.sql.Revision(ctx)
 		if err != nil {
 			return err

@@ -95,6 +95,7 @@ func (s *Server) apply(f *config.File) error {
 	s.snapshot.Store(snap)
 	s.forgetPoolsLocked(snap)
 	s.budget.configure(f.Retry.Budget)
+	s.limits.SetGateways(f.Gateways)
 	s.loadSoon()
 	return nil
 }

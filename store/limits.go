@@ -31,7 +31,7 @@ type LimitsConfig struct {
 type Limits struct {
 	local    *tenants.Limiter
 	redis    *Redis
-	gateways int
+	gateways atomic.Int64
 	log      *slog.Logger
 	now      func() time.Time
 	queue    chan settlement
@@ -69,8 +69,9 @@ const (
 
 // NewLimits returns limits. Nothing is told to Redis until Run.
 func NewLimits(c LimitsConfig) *Limits {
-	l := &Limits{local: c.Local, redis: c.Redis, gateways: max(1, c.Gateways), log: c.Log, now: c.Now,
+	l := &Limits{local: c.Local, redis: c.Redis, log: c.Log, now: c.Now,
 		queue: make(chan settlement, queueSize), renew: make(chan struct{}, 1), scripts: newScripts()}
+	l.SetGateways(c.Gateways)
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -87,6 +88,9 @@ func NewLimits(c LimitsConfig) *Limits {
 	}
 	return l
 }
+
+// SetGateways says how many gateways there are at most, where Redis does not say.
+func (l *Limits) SetGateways(n int) { l.gateways.Store(int64(max(1, n))) }
 
 // Take admits or refuses a request at c.At. A refused one has no grant and is
 // booked nowhere. It loses no more than 50 ms to a Redis that hangs, and nothing
@@ -122,9 +126,9 @@ func (g *Grant) unless(refused tenants.Limit) *Grant {
 // share returns of how many gateways this is one that decides alone.
 func (l *Limits) share() int {
 	if l.redis == nil {
-		return l.gateways
+		return int(l.gateways.Load())
 	}
-	return max(l.gateways, l.redis.Gateways())
+	return max(int(l.gateways.Load()), l.redis.Gateways())
 }
 
 // ask has Redis decide, and books here what it admits: an outage starts from

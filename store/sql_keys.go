@@ -91,8 +91,8 @@ func (s *SQL) replaceKey(ctx context.Context, tx *sql.Tx, action string, before 
 
 // RotateKey puts a new key in the place of an old one, which works on until
 // now+overlap, and no longer than it would have. next brings what tenants.Mint has
-// made, and when it expires; name, rights and limits are the old one's. Both are
-// returned as they are stored. ErrNotFound: there is no such key, or it is not of
+// made; without an expiry it lives as long as the old one was made for. Name, rights
+// and limits are the old one's. Both are returned as they are stored. ErrNotFound: there is no such key, or it is not of
 // next's tenant. ErrConflict: the old key is revoked, expired or replaced already.
 func (s *SQL) RotateKey(ctx context.Context, a Actor, id string, next tenants.Key, overlap time.Duration, now time.Time) (old, made tenants.Key, err error) {
 	err = s.change(ctx, a, fmt.Sprintf("rotating key %q", id), func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
@@ -107,6 +107,9 @@ func (s *SQL) RotateKey(ctx context.Context, a Actor, id string, next tenants.Ke
 		}
 		made = fresh(next, a, now)
 		made.Tenant, made.Name, made.Rights, made.Limits = before.Tenant, before.Name, before.Rights, before.Limits
+		if made.ExpiresAt.IsZero() {
+			made.ExpiresAt = stamp(before.Successor(now))
+		}
 		if err := insert(ctx, tx, "keys", keyColumns(&made)); err != nil {
 			return edit{}, err
 		}

@@ -201,13 +201,21 @@ func (s *SQL) pruneSome(ctx context.Context, before time.Time) (n int64, err err
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
 	err = s.transact(ctx, func(tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM ledger WHERE id IN (SELECT id FROM ledger WHERE at < $1 ORDER BY at LIMIT %d)", pruneChunk), micros(before))
+		result, err := tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM ledger WHERE id IN (SELECT id FROM ledger WHERE id < $1 AND at < $2 ORDER BY id LIMIT %d)", pruneChunk),
+			idFrom(before), micros(before))
 		if err == nil {
 			n, err = result.RowsAffected()
 		}
 		return err
 	})
 	return n, s.fail(ctx, "deleting old rows of the ledger", err)
+}
+
+// idFrom returns the lowest id that a row of a time can have: its milliseconds, as
+// a UUID of version 7 begins.
+func idFrom(at time.Time) string {
+	ms := fmt.Sprintf("%012x", max(0, at.UnixMilli()))
+	return ms[:8] + "-" + ms[8:]
 }
 
 // Spent returns what tenants and keys have used of the UTC day and month that a

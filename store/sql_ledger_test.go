@@ -23,7 +23,7 @@ func write(t testing.TB, s *store.SQL, rows ...store.Row) int {
 func batch(prefix string, n int) []store.Row {
 	rows := make([]store.Row, n)
 	for i := range rows {
-		rows[i] = store.Row{ID: fmt.Sprintf("%s-%d", prefix, i), RequestID: "r", At: noon, Tenant: "acme", Key: fmt.Sprintf("k%d", i%3), Class: "batch",
+		rows[i] = store.Row{ID: idOf(noon, prefix, i), RequestID: "r", At: noon, Tenant: "acme", Key: fmt.Sprintf("k%d", i%3), Class: "batch",
 			Route: "/v1/chat/completions", Tier: "small", Model: "m", Worker: "w1", Outcome: "ok", Status: 200, Attempts: 1,
 			Prompt: 100, Cached: 10, Output: 20, Money: 3, DurationMs: 5}
 	}
@@ -109,7 +109,7 @@ func TestBudgetsAreRebuiltFromTheRollUp(t *testing.T) {
 			{Tenant: "a", Key: "k1", At: at(12, 1, 0), Output: 7},
 			{Tenant: "anonymous", At: at(11, 21, 1), Output: 5},
 		} {
-			r.ID, r.Outcome = fmt.Sprint(i), "ok"
+			r.ID, r.Outcome = idOf(r.At, "row", i), "ok"
 			write(t, s, r)
 		}
 		spent := func(tokens int64, money tenants.Money) tenants.Spent {
@@ -129,11 +129,18 @@ func TestBudgetsAreRebuiltFromTheRollUp(t *testing.T) {
 	})
 }
 
+// idOf is an id that begins with its time, as a UUID of version 7 does.
+func idOf(at time.Time, prefix string, i int) string {
+	ms := fmt.Sprintf("%012x", at.UnixMilli())
+	return fmt.Sprintf("%s-%s-%s-%d", ms[:8], ms[8:], prefix, i)
+}
+
 func TestPruneTakesOldRowsAndNoOthers(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		old := batch("old", 11_000) // more than go at once
 		for i := range old {
 			old[i].At = noon.Add(-time.Hour)
+			old[i].ID = idOf(old[i].At, "old", i)
 		}
 		for part := range slices.Chunk(old, 500) {
 			write(t, s, part...)

@@ -70,7 +70,7 @@ type Contents struct {
 // Row is one request in the ledger. A request whose caller is known has exactly
 // one.
 type Row struct {
-	ID         string // of the gateway's own making, unique
+	ID         string // of the gateway's own making: a UUID of version 7, which begins with At
 	RequestID  string // as the client knows it
 	At         time.Time
 	Tenant     string

@@ -118,6 +118,7 @@ func (k *KeyConfig) digest(at string) (digest [sha256.Size]byte, err error) {
 type Directory struct {
 	entries map[[sha256.Size]byte]entry
 	names   map[string]bool
+	keys    map[string]bool // by id
 }
 
 type entry struct {
@@ -128,7 +129,7 @@ type entry struct {
 // NewDirectory makes a directory of tenants and their keys. Keys of tenants that
 // are not among them, and revoked ones, are left out.
 func NewDirectory(ts []Tenant, ks []Key) *Directory {
-	d := &Directory{entries: make(map[[sha256.Size]byte]entry, len(ks)), names: make(map[string]bool, len(ts))}
+	d := &Directory{entries: make(map[[sha256.Size]byte]entry, len(ks)), names: make(map[string]bool, len(ts)), keys: make(map[string]bool, len(ks))}
 	byName := make(map[string]*Tenant, len(ts))
 	for i := range ts {
 		byName[ts[i].Name] = &ts[i]
@@ -142,6 +143,7 @@ func NewDirectory(ts []Tenant, ks []Key) *Directory {
 		}
 		c := NewCaller(*t, *k)
 		c.expires = k.ExpiresAt
+		d.keys[k.ID] = true
 		d.entries[k.Digest] = entry{digest: k.Digest, caller: c}
 	}
 	return d
@@ -180,8 +182,11 @@ func (d *Directory) Authenticate(key string, now time.Time) (*Caller, error) {
 // Len returns the number of keys.
 func (d *Directory) Len() int { return len(d.entries) }
 
-// Has reports whether there is a tenant of that name.
-func (d *Directory) Has(tenant string) bool { return d.names[tenant] }
+// Knows reports whether there is a tenant of that name, and a key of that id
+// unless it is empty.
+func (d *Directory) Knows(tenant, key string) bool {
+	return d.names[tenant] && (key == "" || d.keys[key])
+}
 
 // Format prints how many keys there are, whatever the verb: digests stay out of
 // logs.

@@ -136,7 +136,7 @@ func TestTwoKeysOfOneTenantAreOneTenant(t *testing.T) {
 	if errA != nil || errB != nil || a.Tenant != "x" || b.Tenant != "x" || a.Key == b.Key {
 		t.Errorf("the keys are of %+v (%v) and %+v (%v)", a, errA, b, errB)
 	}
-	if d.Len() != 2 || !d.Has("x") || d.Has("y") {
+	if d.Len() != 2 || !d.Knows("x", "") || d.Knows("y", "") || d.Knows("x", "nobody") {
 		t.Errorf("the directory has %d keys", d.Len())
 	}
 }

@@ -51,6 +51,15 @@ func (k *Key) Valid(now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
 }
 
+// Successor returns when a key that takes this one's place expires: after as long
+// as this one was made for; zero: never.
+func (k *Key) Successor(now time.Time) time.Time {
+	if k.ExpiresAt.IsZero() {
+		return time.Time{}
+	}
+	return now.Add(max(0, k.ExpiresAt.Sub(k.CreatedAt)))
+}
+
 // State names what the key is at a time: active, expired, revoked, or grace for
 // one that a rotation has replaced and that still works.
 func (k *Key) State(now time.Time) string {

@@ -59,6 +59,9 @@ func TestEveryCurlIsAnswered(t *testing.T) {
 	demo := gateway.Demo(t)
 	seen := 0
 	for _, file := range documents(t) {
+		if filepath.Base(file) == "admin-api.md" {
+			continue // server's tests run its examples, against a gateway with workers of their names
+		}
 		for _, block := range blocks(t, file, "sh") {
 			for _, line := range command.FindAllString(block, -1) {
 				seen++

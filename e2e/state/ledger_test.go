@@ -254,32 +254,35 @@ func (r *rig) compare(rows map[string]row) {
 			written.Prompt, written.Output = written.Prompt+a.Prompt, written.Output+a.Output
 		}
 	}
-	var exact, estimated, early, total sums
+	var exact, cut, unanswered, early, total sums
 	for id, row := range rows {
 		a := told[id]
-		total.add(row, a.Tokens)
-		if row.estimated {
-			estimated.add(row, a.Tokens)
-			continue
-		}
-		if row.outcome == "client_gone" && row.prompt+row.output == 0 {
+		switch total.add(row, a.Tokens); {
+		case row.outcome == "client_gone" && row.prompt+row.output == 0:
 			early.add(row, a.Tokens) // the engine may have written on while word of it was on its way
-			continue
-		}
-		exact.add(row, a.Tokens)
-		if row.prompt != a.Prompt || row.output != a.Output || row.cached != a.Cached {
-			r.t.Errorf("%s on %s (%s): the ledger has %d/%d/%d tokens of prompt, cache and answer, its engine wrote %+v",
-				a.Path, row.worker, row.outcome, row.prompt, row.cached, row.output, a.Tokens)
+		case row.estimated && a.Prompt+a.Output == 0:
+			unanswered.add(row, engines.Tokens{Prompt: a.Asked})
+		case row.estimated:
+			cut.add(row, a.Tokens)
+		default:
+			exact.add(row, a.Tokens)
+			if row.prompt != a.Prompt || row.output != a.Output || row.cached != a.Cached {
+				r.t.Errorf("%s on %s (%s): the ledger has %d/%d/%d tokens of prompt, cache and answer, its engine wrote %+v",
+					a.Path, row.worker, row.outcome, row.prompt, row.cached, row.output, a.Tokens)
+			}
 		}
 	}
-	if d := estimated.ledger - estimated.engines; max(d, -d)*20 > estimated.engines {
-		r.t.Errorf("where no usage arrived the ledger is more than 5 %% off: %v", &estimated)
+	for what, s := range map[string]*sums{"of answers that were cut": &cut, "of prompts that got no answer": &unanswered} {
+		if d := s.ledger - s.engines; max(d, -d)*20 > s.engines {
+			r.t.Errorf("%s the ledger is more than 5 %% off: %v", what, s)
+		}
 	}
 	if early.engines*100 > total.engines {
 		r.t.Errorf("of what clients left before anything came the engines wrote more than a hundredth: %v", &early)
 	}
 	r.t.Logf("exact: %v", &exact)
 	r.t.Logf("left before anything came: %v", &early)
-	r.t.Logf("estimated: %v", &estimated)
+	r.t.Logf("estimated, cut answers: %v", &cut)
+	r.t.Logf("estimated, prompts without an answer, by what engines count of them: %v", &unanswered)
 	r.t.Logf("all: %v; all that the engines wrote, attempts of others' rows included: %d", &total, written.Prompt+written.Output)
 }
