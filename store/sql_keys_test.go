@@ -88,7 +88,7 @@ func TestARotatedKeyWorksUntilItsOverlapEnds(t *testing.T) {
 			want.ExpiresAt, want.ReplacedBy, want.Version = c.want, next.ID, 2
 			same(t, name+": the old key", old, want)
 			want = k
-			want.ID, want.Digest, want.Hint, want.ExpiresAt, want.CreatedAt = next.ID, next.Digest, next.Hint, time.Time{}, noon
+			want.ID, want.Digest, want.Hint, want.ExpiresAt, want.CreatedAt = next.ID, next.Digest, next.Hint, k.Successor(noon), noon
 			same(t, name+": the new key", made, want)
 			_, again := mint(t, "acme")
 			_, _, err = s.RotateKey(ctx, actor, k.ID, again, time.Hour, noon)

@@ -183,3 +183,15 @@ func TestAClassIsWrittenAndReadAsItsName(t *testing.T) {
 		t.Errorf("a wrong text is %v, %v", wrong, err)
 	}
 }
+
+// AU-08: a key that takes another's place lives as long as that one was made for.
+func TestASuccessorLivesAsLong(t *testing.T) {
+	made := time.Unix(1000, 0)
+	k := Key{CreatedAt: made, ExpiresAt: made.Add(time.Hour)}
+	if got := k.Successor(made.Add(50 * time.Minute)); !got.Equal(made.Add(110 * time.Minute)) {
+		t.Errorf("it expires at %v", got)
+	}
+	if got := (&Key{CreatedAt: made}).Successor(made); !got.IsZero() {
+		t.Errorf("one without an end expires at %v", got)
+	}
+}
