@@ -280,9 +280,9 @@ func (l *Ledger) settle(n, lost int64, err error) {
 	l.mu.Unlock()
 	switch {
 	case turned && err != nil:
-		l.log.Warn("rows of the ledger wait in memory: the database does not take them", "rows", spooled, "error", err)
+		l.log.Debug("rows of the ledger wait in memory: the database does not take them", "rows", spooled, "error", err)
 	case turned:
-		l.log.Info("the database takes rows of the ledger again", "rows", spooled, "dropped", dropped)
+		l.log.Debug("the database takes rows of the ledger again", "rows", spooled, "dropped", dropped)
 	}
 	if l.onState != nil {
 		l.onState(spooled, written, dropped)

@@ -135,7 +135,7 @@ func TestRowsWaitWhileTheDatabaseIsAwayAndGoOutWithinTwoSeconds(t *testing.T) {
 		to := &shelf{}
 		var log bytes.Buffer
 		var told []int
-		l := newLedger(LedgerConfig{Log: slog.New(slog.NewTextHandler(&log, nil)), OnState: func(spooled int, _, _ int64) { told = append(told, spooled) }}, to)
+		l := newLedger(LedgerConfig{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), OnState: func(spooled int, _, _ int64) { told = append(told, spooled) }}, to)
 		stop := started(t, l)
 		to.fail(io.EOF)
 		for i := range 60 {

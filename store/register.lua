@@ -7,13 +7,15 @@ local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
 local kind = redis.call('TYPE', KEYS[1])
 kind = type(kind) == 'table' and kind.ok or kind
 if kind ~= 'zset' and kind ~= 'none' then redis.call('DEL', KEYS[1]) end
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
--- An expiry beyond any lease was written by a clock that was wrong.
-redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('%.0f', now + tonumber(ARGV[2]) + 60000), '+inf')
+-- The write that needs memory comes first: once a script has written, a Redis that
+-- is out of memory no longer refuses it.
 if ARGV[3] == '1' then
   redis.call('ZREM', KEYS[1], ARGV[1])
 else
   redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[2])), ARGV[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
+-- An expiry beyond any lease was written by a clock that was wrong.
+redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('%.0f', now + tonumber(ARGV[2]) + 60000), '+inf')
 return redis.call('ZCARD', KEYS[1])
