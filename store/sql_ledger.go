@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,20 +26,17 @@ const (
 	pruneChunk = 5000
 )
 
-func ledgerColumns(r *Row) []column {
-	duration, status, attempts := r.DurationMs, int64(r.Status), int64(r.Attempts)
-	return []column{
-		fieldColumn("id", r.ID), fieldColumn("request_id", r.RequestID), timeColumn("at", &r.At),
-		fieldColumn("tenant", r.Tenant), fieldColumn("key_id", r.Key), fieldColumn("class", r.Class), fieldColumn("route", r.Route),
-		fieldColumn("tier", r.Tier), fieldColumn("model", r.Model), fieldColumn("worker", r.Worker), fieldColumn("outcome", r.Outcome),
-		intColumn("status", &status), fieldColumn("code", r.Code), intColumn("attempts", &attempts),
-		intColumn("prompt", &r.Prompt), intColumn("cached", &r.Cached), intColumn("output", &r.Output),
-		intColumn("money", &r.Money), boolColumn("estimated", &r.Estimated), intColumn("duration_ms", &duration),
-	}
-}
+// ledgerColumns are in the order of appendRow.
+var ledgerColumns = []string{"id", "request_id", "at", "tenant", "key_id", "class", "route", "tier", "model", "worker", "outcome",
+	"status", "code", "attempts", "prompt", "cached", "output", "money", "estimated", "duration_ms"}
 
-// fieldColumn is text that is written and not read back.
-func fieldColumn(name, text string) column { return column{name: name, value: field(text)} }
+// appendRow appends the values of a row.
+func appendRow(args []any, r *Row) []any {
+	return append(args, field(r.ID), field(r.RequestID), micros(r.At), field(r.Tenant), field(r.Key), field(r.Class), field(r.Route),
+		field(r.Tier), field(r.Model), field(r.Worker), field(r.Outcome), int64(r.Status), field(r.Code), int64(r.Attempts),
+		within(r.Prompt, tokensMost), within(r.Cached, tokensMost), within(r.Output, tokensMost), int64(within(r.Money, moneyMost)),
+		number(r.Estimated), r.DurationMs)
+}
 
 // field returns text as the ledger stores it.
 func field(text string) string {
@@ -73,26 +71,64 @@ func (s *SQL) WriteRows(ctx context.Context, rows []Row) (written int, err error
 	}
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
-	err = s.transact(ctx, func(tx *sql.Tx) error {
-		fresh, err := s.insertRows(ctx, tx, rows)
-		if err != nil {
+	err = s.transact(ctx, func(tx *sql.Tx) error { return s.addRows(ctx, tx, rows) })
+	if written = len(rows); errors.Is(err, errReplayed) {
+		err = s.transact(ctx, func(tx *sql.Tx) (err error) {
+			written, err = s.addFresh(ctx, tx, rows)
 			return err
-		}
-		total := map[group]sums{}
-		for i := range rows {
-			r := &rows[i]
-			if id := field(r.ID); fresh[id] {
-				delete(fresh, id) // the same row twice in one batch counts once
-				written++
-				add(total, r)
-			}
-		}
-		return s.addUsage(ctx, tx, total)
-	})
+		})
+	}
 	if err != nil {
 		return 0, s.fail(ctx, fmt.Sprintf("writing %d rows of the ledger", len(rows)), err)
 	}
 	return written, nil
+}
+
+// errReplayed is why a batch is not written as it is: some of it is there already.
+var errReplayed = errors.New("some of the rows are there already")
+
+// addRows adds a batch that is all new, as nearly every one is: asking which rows
+// are would cost a third more.
+func (s *SQL) addRows(ctx context.Context, tx *sql.Tx, rows []Row) error {
+	total := map[group]sums{}
+	err := s.inserts(ctx, tx, rows, "", func(statement *sql.Stmt, part []Row, args []any) error {
+		result, err := statement.ExecContext(ctx, args...)
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n != int64(len(part)) {
+			return cmp.Or(err, errReplayed)
+		}
+		for i := range part {
+			add(total, &part[i])
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.addUsage(ctx, tx, total)
+}
+
+// addFresh adds those rows of a batch that are not there yet.
+func (s *SQL) addFresh(ctx context.Context, tx *sql.Tx, rows []Row) (written int, err error) {
+	fresh := make(map[string]bool, len(rows))
+	err = s.inserts(ctx, tx, rows, " RETURNING id", func(statement *sql.Stmt, _ []Row, args []any) error {
+		return readIDs(ctx, statement, args, fresh)
+	})
+	if err != nil {
+		return 0, err
+	}
+	total := map[group]sums{}
+	for i := range rows {
+		r := &rows[i]
+		if id := field(r.ID); fresh[id] {
+			delete(fresh, id) // the same row twice in one batch counts once
+			written++
+			add(total, r)
+		}
+	}
+	return written, s.addUsage(ctx, tx, total)
 }
 
 // within brings what an engine has reported into bounds.
@@ -111,40 +147,37 @@ func add(total map[group]sums, r *Row) {
 	total[at] = n
 }
 
-// insertRows adds rows to the ledger and returns the ids of those that were not
-// there.
-func (s *SQL) insertRows(ctx context.Context, tx *sql.Tx, rows []Row) (fresh map[string]bool, err error) {
-	fresh = make(map[string]bool, len(rows))
-	full, err := s.prepareRows(ctx, tx, min(s.chunk, len(rows)))
+// inserts calls f for each part of the rows with the statement that adds it and
+// that statement's arguments.
+func (s *SQL) inserts(ctx context.Context, tx *sql.Tx, rows []Row, returning string, f func(statement *sql.Stmt, part []Row, args []any) error) error {
+	full, err := s.prepareRows(ctx, tx, min(s.chunk, len(rows)), returning)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer full.Close() //nolint:errcheck // the transaction tells
+	var args []any
 	for part := range slices.Chunk(rows, s.chunk) {
 		statement := full
 		if len(part) < min(s.chunk, len(rows)) {
-			if statement, err = s.prepareRows(ctx, tx, len(part)); err != nil {
-				return nil, err
+			if statement, err = s.prepareRows(ctx, tx, len(part), returning); err != nil {
+				return err
 			}
 			defer statement.Close() //nolint:errcheck // the transaction tells
 		}
-		var args []any
-		for _, r := range part {
-			r.Prompt, r.Cached, r.Output = within(r.Prompt, tokensMost), within(r.Cached, tokensMost), within(r.Output, tokensMost)
-			r.Money = within(r.Money, moneyMost)
-			args = append(args, values(ledgerColumns(&r))...)
+		args = args[:0]
+		for i := range part {
+			args = appendRow(args, &part[i])
 		}
-		if err := readIDs(ctx, statement, args, fresh); err != nil {
-			return nil, err
+		if err := f(statement, part, args); err != nil {
+			return err
 		}
 	}
-	return fresh, nil
+	return nil
 }
 
-// prepareRows prepares the statement that adds n rows and returns their ids.
-func (s *SQL) prepareRows(ctx context.Context, tx *sql.Tx, n int) (*sql.Stmt, error) {
-	columns := ledgerColumns(&Row{})
-	return tx.PrepareContext(ctx, "INSERT INTO ledger ("+names(columns)+") VALUES "+tuples(n, len(columns))+" ON CONFLICT (id) DO NOTHING RETURNING id")
+// prepareRows prepares the statement that adds n rows.
+func (s *SQL) prepareRows(ctx context.Context, tx *sql.Tx, n int, returning string) (*sql.Stmt, error) {
+	return tx.PrepareContext(ctx, "INSERT INTO ledger ("+strings.Join(ledgerColumns, ", ")+") VALUES "+tuples(n, len(ledgerColumns))+" ON CONFLICT (id) DO NOTHING"+returning)
 }
 
 func readIDs(ctx context.Context, statement *sql.Stmt, args []any, into map[string]bool) error {

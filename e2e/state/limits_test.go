@@ -163,7 +163,9 @@ func TestTheOvershootOfFourGateways(t *testing.T) {
 		redis bool
 		dies  bool
 	}{
-		{"with Redis", limit, true, false},
+		// A question that Redis does not answer at once is decided by its gateway alone,
+		// which has a quarter; that happens where the machine is too busy for Redis.
+		{"with Redis", limit + limit/4, true, false},
 		// Each gateway alone has a quarter; what others had under way ends meanwhile.
 		{"while Redis dies and comes back", 2 * limit, true, true},
 		{"without Redis", limit, false, false},
@@ -285,7 +287,12 @@ func TestADeadGatewaysPlacesComeBack(t *testing.T) {
 			_, _ = r.post(l.done, dies.BaseURL, chatPath, tenantKey, chatStream)
 		})
 	}
-	metric(t, dies, "tierway_inflight", limit, patience)
+	eventually(t, patience, func() error {
+		if n := r.workers[0].Stats().Running; n != limit {
+			return errorf("%d are under way", n)
+		}
+		return nil
+	})
 	if got := r.ask(stays.BaseURL); got.status != http.StatusTooManyRequests {
 		t.Errorf("beside %d under way elsewhere an answer is %d", limit, got.status)
 	}
