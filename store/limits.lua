@@ -8,9 +8,10 @@
 -- 7 concurrent; 8 held, 9 pending, 10 left and 11 sequence of the gateway's
 -- standing; 12 to 15 the budgets: day's tokens, month's tokens, day's money,
 -- month's money; 16 to 21 of the day, and 22 to 27 of the month: shared, own and
--- told, each in tokens and money.
+-- told, each in tokens and money; 28 to 30 what this gateway has admitted of the
+-- three rates, from which a subject starts whose state is lost.
 local slack, horizon, minute, second = 1e-6, 60e6, 60e6, 1e6
-local width = 27
+local width = 30
 local gateway, lease = ARGV[1], tonumber(ARGV[2])
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1e6 + tonumber(clock[2])
@@ -48,7 +49,13 @@ local function buckets(key, at)
   local v = read('HMGET', key, 'r', 'ra', 's', 'sa', 't', 'ta')
   for i, b in ipairs(found) do
     b.limit, b.room, b.period = limits[i], tonumber(ARGV[at + 2 * i]), i == 2 and second or minute
-    if b.limit > 0 then b.used, b.at = decayed(v[2 * i - 1], v[2 * i], b.limit, b.period) end
+    if b.limit > 0 then
+      if v[2 * i - 1] then
+        b.used, b.at = decayed(v[2 * i - 1], v[2 * i], b.limit, b.period)
+      else
+        b.used, b.at = tonumber(ARGV[at + 27 + i]), now
+      end
+    end
   end
   return found, true
 end

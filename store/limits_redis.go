@@ -38,7 +38,7 @@ type args struct {
 
 // newArgs begins the arguments that all scripts share, with two of their own.
 func (l *Limits) newArgs(subjects int, own int64, flag bool) *args {
-	a := &args{keys: make([]string, 0, 4*subjects), argv: make([]any, 0, 4+27*subjects)}
+	a := &args{keys: make([]string, 0, 4*subjects), argv: make([]any, 0, 4+30*subjects)}
 	set := 0
 	if flag {
 		set = 1
@@ -60,6 +60,9 @@ func (a *args) add(s *tenants.Standing, l *tenants.Limits) {
 		l.DayTokens, l.MonthTokens, int64(l.DayMoney), int64(l.MonthMoney))
 	for _, w := range [...]*tenants.Account{&s.Day, &s.Month} {
 		a.argv = append(a.argv, w.Shared.Tokens, int64(w.Shared.Money), w.Own.Tokens, int64(w.Own.Money), w.Told.Tokens, int64(w.Told.Money))
+	}
+	for _, used := range s.Used {
+		a.argv = append(a.argv, strconv.FormatFloat(used, 'f', 6, 64))
 	}
 }
 

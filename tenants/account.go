@@ -11,6 +11,8 @@ type window struct {
 	own    Spent // of it, what this process has settled
 	told   Spent // of own, what the shared counters have confirmed
 	shared Spent // the shared counters, as last heard
+	heard  bool  // they have answered
+	ledger Spent // what the ledger says, of all gateways
 }
 
 // at returns the window of that index, a new one where it is newer than one of
@@ -50,20 +52,30 @@ func (a *account) settle(index int, u Spent) {
 	}
 }
 
-// seed raises what is known as spent. Of the ledger's sum, what the shared
-// counters have not confirmed yet is left out of theirs: it is added to them by
-// itself.
+// seed raises what is known as spent, as the ledger says.
 func (a *account) seed(index int, s Spent) {
 	if w := a.at(index); w != nil {
 		w.spent = w.spent.raised(s)
-		w.shared = w.shared.raised(s.minus(w.own.minus(w.told)))
+		w.ledger = w.ledger.raised(s)
 	}
+}
+
+// known returns what the shared counters must have at least, without what this
+// process will add to them by itself. Once they have answered it is what they
+// said: the ledger has what other gateways are still to add, and would count it
+// twice. Before, nobody may have told them, and the ledger is all there is.
+func (w *window) known() Spent {
+	if w.heard {
+		return w.shared
+	}
+	return w.ledger.minus(w.own.minus(w.told))
 }
 
 // hear takes in a shared counter. Answers may come in any order: what is not in
 // this one is counted from what this one has counted.
 func (a *account) hear(index int, h Heard) {
 	if w := a.at(index); w != nil {
+		w.heard = true
 		w.told = w.told.raised(h.Own)
 		w.shared = w.shared.raised(h.Sum)
 		w.spent = w.spent.raised(h.Sum.plus(w.own.minus(h.Own)))

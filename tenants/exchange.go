@@ -9,16 +9,17 @@ type Standing struct {
 	Tenant, Key string
 	Limits      Limits // as last seen
 	Sequence    int64
-	Held        int64 // requests under way
-	Pending     int64 // of those that ask elsewhere, without the one that the standing is for
-	Left        int64 // requests that are over, since the process began
+	Held        int64      // requests under way
+	Pending     int64      // of those that ask elsewhere, without the one that the standing is for
+	Left        int64      // requests that are over, since the process began
+	Used        [3]float64 // of the requests a minute, a second and the tokens, by what this process has admitted
 	Day, Month  Account
 }
 
 // Account is what is known of a subject's budgets in one window.
 type Account struct {
 	Index  int   // the UTC Day or Month
-	Shared Spent // as the shared counters were last heard, or the ledger says
+	Shared Spent // as the shared counters were last heard, or else as the ledger says
 	Own    Spent // settled by this process
 	Told   Spent // of Own, what the shared counters have confirmed
 }
@@ -122,7 +123,15 @@ func Judged(c *Charge, refused Limit, place int, wait time.Duration, used [][3]f
 // standing is a locked state, in the windows of a time. Its number is taken under
 // the lock, so that of two standings of a subject the newer has the higher.
 func (l *Limiter) standing(sub *Subject, s *state, at time.Time) Standing {
+	r, now := s.limits.rates(1), at.UnixMicro()
+	used := func(b bucket, r rate) float64 {
+		if r.limit <= 0 {
+			return 0
+		}
+		return b.decayed(now, r).used
+	}
 	return Standing{Tenant: sub.Tenant, Key: sub.Key, Limits: s.limits, Sequence: l.sequence.Add(1),
+		Used: [3]float64{used(s.requests, r.requests), used(s.seconds, r.seconds), used(s.tokens, r.tokens)},
 		Held: s.held, Pending: s.pending, Left: s.left, Day: s.days.account(Day(at)), Month: s.months.account(Month(at))}
 }
 
@@ -130,7 +139,7 @@ func (l *Limiter) standing(sub *Subject, s *state, at time.Time) Standing {
 func (a *account) account(index int) Account {
 	for i := range a {
 		if a[i].index == index {
-			return Account{Index: index, Shared: a[i].shared, Own: a[i].own, Told: a[i].told}
+			return Account{Index: index, Shared: a[i].known(), Own: a[i].own, Told: a[i].told}
 		}
 	}
 	return Account{Index: index}

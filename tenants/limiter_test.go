@@ -383,7 +383,7 @@ func TestWhoHasNoLimitsIsNotCounted(t *testing.T) {
 func TestOnlyIdleStrangersAreForgotten(t *testing.T) {
 	h := newHouse()
 	for i := range 10 {
-		c := NewCaller(Tenant{Name: fmt.Sprint("t", i), Limits: Limits{Concurrent: 1}}, Key{ID: "k", Limits: Limits{RPM: 1}})
+		c := NewCaller(Tenant{Name: fmt.Sprint("t", i), Limits: Limits{Concurrent: 1, DayTokens: 100}}, Key{ID: "k", Limits: Limits{RPM: 1}})
 		h.take(c, 0, 1)
 	}
 	for range 8 {

@@ -65,6 +65,9 @@ func (s *state) settle(c *Charge, then *Limits, u Used, now int64) {
 	if u.Refund && then.RPS > 0 {
 		s.seconds.correct(-1, now, r.seconds)
 	}
+	if !then.Budgeted() && !s.limits.Budgeted() {
+		return // a budget that is set later begins with what the ledger says
+	}
 	used := Spent{Tokens: u.Tokens, Money: u.Money}
 	s.days.settle(Day(c.At), used)
 	s.months.settle(Month(c.At), used)

@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -19,77 +18,65 @@ import (
 	"tierway/engines"
 )
 
-// dialects are the paths of a mixed load with the bodies that they take: %s is
-// the prompt, %d the longest answer in tokens.
-func dialects() map[string]string {
-	return map[string]string{
-		"/chat/completions": `{"model":"sim","messages":[{"role":"user","content":%q}],"max_tokens":%d,"stream":%t}`,
-		"/completions":      `{"model":"sim","prompt":%q,"max_tokens":%d,"stream":%t}`,
-		"/responses":        `{"model":"sim","input":%q,"max_output_tokens":%d,"stream":%t,"store":false}`,
-		"/messages":         `{"model":"sim","messages":[{"role":"user","content":%q}],"max_tokens":%d,"stream":%t}`,
+// dialect is one way to ask: its path, and its body with a prompt, the most tokens
+// of the answer, and whether it is a stream.
+type dialect struct{ path, body string }
+
+// dialects are those of a mixed load.
+func dialects() []dialect {
+	return []dialect{
+		{"/chat/completions", `{"model":"sim","messages":[{"role":"user","content":%q}],"max_tokens":%d,"stream":%t}`},
+		{"/completions", `{"model":"sim","prompt":%q,"max_tokens":%d,"stream":%t}`},
+		{"/responses", `{"model":"sim","input":%q,"max_output_tokens":%d,"stream":%t,"store":false}`},
+		{"/messages", `{"model":"sim","messages":[{"role":"user","content":%q}],"max_tokens":%d,"stream":%t}`},
 	}
 }
 
 // mixed is what came of a mixed load, by requests.
 type mixed struct {
-	asked, whole, cut, left, failed atomic.Int64
-
-	mu       sync.Mutex // guards answered
-	answered map[string]bool
+	mu                      sync.Mutex // guards all
+	asked, whole, cut, left int
+	refused                 map[int]int     // by status
+	answered                map[string]bool // by id
 }
 
-// mixedOne asks one question of a mixed load: any dialect, a stream or not, a
-// prompt of chance; one client in five leaves at a moment of chance.
-func (r *rig) mixedOne(m *mixed, dice *rand.Rand, base string) {
-	paths := []string{"/chat/completions", "/completions", "/responses", "/messages"}
-	path := paths[dice.IntN(len(paths))]
-	stream := dice.IntN(3) > 0
-	body := fmt.Sprintf(dialects()[path], prompt(dice), 8+dice.IntN(120), stream)
+// count adds one to a number of a mixed load.
+func (m *mixed) count(n *int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	*n++
+}
+
+// one asks one question of a mixed load: any dialect, a stream or not, a prompt
+// of chance; one client in five leaves at a moment of chance.
+func (m *mixed) one(r *rig, dice *rand.Rand, base string) {
+	m.count(&m.asked)
+	d := dialects()[dice.IntN(len(dialects()))]
+	body := fmt.Sprintf(d.body, prompt(dice), 8+dice.IntN(120), dice.IntN(3) > 0)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	leaves := dice.IntN(5) == 0
 	if leaves {
 		defer time.AfterFunc(time.Duration(dice.IntN(300))*time.Millisecond, cancel).Stop()
 	}
-	m.asked.Add(1)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Error(err)
-		return
-	}
-	id := fmt.Sprintf("00000000-0000-4000-8000-%012x", r.ids.Add(1))
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "Bearer "+tenantKey)
-	req.Header.Set("X-Request-Id", id)
-	resp, err := r.client.Do(req)
-	if err != nil {
-		m.ended(r.t, leaves, err)
-		return
-	}
-	defer resp.Body.Close()
+	got, err := r.post(ctx, base, d.path, tenantKey, body)
 	m.mu.Lock()
-	m.answered[id] = true
-	m.mu.Unlock()
-	got, err := io.ReadAll(resp.Body)
+	defer m.mu.Unlock()
+	if got.status != 0 {
+		m.answered[got.id] = true
+	}
 	switch {
+	case err != nil && leaves:
+		m.left++
 	case err != nil:
-		m.ended(r.t, leaves, err)
-	case resp.StatusCode != http.StatusOK:
-		m.failed.Add(1)
-	case strings.Contains(string(got), `"error":{`):
-		m.cut.Add(1)
+		r.t.Errorf("a client that stays: %v", err)
+	case got.status != http.StatusOK:
+		m.refused[got.status]++
+	case strings.Contains(got.body, `"error":{`):
+		m.cut++
 	default:
-		m.whole.Add(1)
+		m.whole++
 	}
-}
-
-// ended counts an answer that was not read to its end.
-func (m *mixed) ended(t *testing.T, leaves bool, err error) {
-	if !leaves {
-		t.Errorf("a client that stays: %v", err)
-		return
-	}
-	m.left.Add(1)
 }
 
 // prompt is some text of chance, of ten to two hundred words.
@@ -161,7 +148,7 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 		"health": "{ path: auto, interval: 1s, timeout: 1s, down_after: 1, up_after: 1 }",
 		"retry":  "{ attempts: 5, budget: 1 }",
 	})
-	m := &mixed{answered: map[string]bool{}}
+	m := &mixed{refused: map[int]int{}, answered: map[string]bool{}}
 	deaths := r.mix(m, p, clients, all)
 	r.quiet(p)
 
@@ -173,9 +160,9 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 	}
 	r.compare(rows)
 	r.fills(64, p.BaseURL)
-	t.Logf("%d requests, %d deaths: %d whole, %d cut, %d left by their clients, %d refused; %d rows", m.asked.Load(), deaths,
-		m.whole.Load(), m.cut.Load(), m.left.Load(), m.failed.Load(), len(rows))
-	if m.whole.Load() == 0 || m.cut.Load() == 0 || m.left.Load() == 0 {
+	t.Logf("%d requests, %d deaths: %d whole, %d cut, %d left by their clients, refused by status %v; %d rows", m.asked, deaths,
+		m.whole, m.cut, m.left, m.refused, len(rows))
+	if m.whole == 0 || m.cut == 0 || m.left == 0 {
 		t.Error("the load has not met everything")
 	}
 }
@@ -192,7 +179,7 @@ func (r *rig) mix(m *mixed, p *gateway.Process, clients, questions int) (deaths 
 		dice := rand.New(rand.NewPCG(uint64(i), 4))
 		work.Go(func() {
 			for left.Add(-1) >= 0 {
-				r.mixedOne(m, dice, p.BaseURL)
+				m.one(r, dice, p.BaseURL)
 			}
 		})
 	}

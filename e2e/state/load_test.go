@@ -21,6 +21,7 @@ const (
 
 // reply is an answer that was read to its end.
 type reply struct {
+	id     string // the request's
 	status int
 	header http.Header
 	body   string
@@ -37,16 +38,16 @@ func (r *rig) post(ctx context.Context, base, path, key, body string) (reply, er
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+key)
-	req.Header.Set("X-Request-Id", fmt.Sprintf("00000000-0000-4000-8000-%012x", r.ids.Add(1)))
-	got := reply{at: time.Now()}
+	got := reply{id: fmt.Sprintf("00000000-0000-4000-8000-%012x", r.ids.Add(1)), at: time.Now()}
+	req.Header.Set("X-Request-Id", got.id)
 	resp, err := r.client.Do(req)
 	if err != nil {
 		return got, err
 	}
 	defer resp.Body.Close()
+	got.status, got.header = resp.StatusCode, resp.Header
 	b, err := io.ReadAll(resp.Body)
-	got.took = time.Since(got.at)
-	got.status, got.header, got.body = resp.StatusCode, resp.Header, string(b)
+	got.took, got.body = time.Since(got.at), string(b)
 	return got, err
 }
 
