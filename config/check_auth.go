@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"tierway/tenants"
@@ -63,6 +64,10 @@ func (d *decoder) checkAuth(f *File) {
 		d.checkDigest(digests, path, k.SHA256)
 		d.checkTwice(names, path+".name", k.Name)
 		adminKeys = append(adminKeys, tenants.KeyConfig{Name: "admin", SHA256: k.SHA256})
+	}
+	if len(f.Admin.Keys) > 0 && !slices.ContainsFunc(f.Admin.Keys, func(k AdminKey) bool { return k.Role == "" || k.Role == roleAdmin }) {
+		d.caution("admin.keys", "there are viewers only: unless the database has an admin, nobody can change anything, and no first admin can be made over the API",
+			"give one of them role: admin, or make one with `tierway keys create --admin`")
 	}
 	_, _, err := tenants.FromConfig(f.Auth.Keys)
 	d.adopt(err, nil)

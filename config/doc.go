@@ -150,7 +150,7 @@ var known = map[string]key{
 
 	"config.AdminKey.role": {doc: "`viewer` sees everything but secrets and changes nothing.", words: roleWords, inherits: "`admin`"},
 
-	"config.Store.sql":       {doc: "Database of tenants, keys, the ledger, live overrides and the audit log: `sqlite://FILE`, `sqlite://:memory:` or `postgres://…`. Empty: none; keys then stand in this file alone. May hold a password, which is shown nowhere.", zero: true, url: true},
+	"config.Store.sql":       {doc: "Database of tenants, keys, the ledger, live overrides and the audit log: `sqlite://FILE`, `sqlite://:memory:` or `postgres://…`. A relative FILE lies beside this file. Empty: none; keys then stand in this file alone. May hold a password, which is shown nowhere.", zero: true, url: true},
 	"config.Store.redis":     {doc: "Redis for limits that several gateways share, and for word of changes: `redis://…`, `rediss://…`, `redis+cluster://…` or `redis+sentinel://…`. Empty: none. May hold a password, which is shown nowhere.", url: true},
 	"config.Store.retention": {doc: "How long the ledger keeps a row for each request. What tenants used by day stays. `0s` keeps all.", zero: true},
 

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -22,25 +25,67 @@ const maxFile = 4 << 20
 const maxProblems = 1000
 
 // Load reads a configuration file and checks all of it. env finds environment
-// variables, as os.LookupEnv does. The error is a Problems, unless the file
-// could not be read at all. A file with nothing but warnings is returned; they
-// are in its Warnings.
+// variables, as os.LookupEnv does. A SQLite file of a relative path lies beside the
+// configuration, wherever the program was started. The error is a Problems, unless
+// the file could not be read at all. A file with nothing but warnings is returned;
+// they are in its Warnings.
 func Load(path string, env func(string) (string, bool)) (*File, error) {
 	src, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
-	return Parse(path, src, env)
+	f, err := Parse(path, src, env)
+	if err != nil {
+		return nil, err
+	}
+	f.Store.SQL = beside(path, f.Store.SQL)
+	return f, nil
 }
 
-// readFile reads at most maxFile and one byte.
+// beside returns a database's URL with a relative SQLite path taken from the
+// folder of the configuration at path.
+func beside(path, address string) string {
+	file, isFile := strings.CutPrefix(address, "sqlite://")
+	if !isFile || file == "" || file == ":memory:" || filepath.IsAbs(file) {
+		return address
+	}
+	return "sqlite://" + filepath.Join(filepath.Dir(path), file)
+}
+
+// readFile reads at most maxFile and one byte of a file. It waits for no writer:
+// what is no regular file is refused before it is opened and, if it was replaced
+// just then, after.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	info, err := os.Stat(path)
+	if err == nil {
+		err = regular(path, info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err = f.Stat(); err == nil {
+		err = regular(path, info)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
+}
+
+// regular refuses what is no regular file: it could not be read again.
+func regular(path string, info fs.FileInfo) error {
+	switch {
+	case info.Mode().IsRegular():
+		return nil
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder: name the file in it", path)
+	}
+	return fmt.Errorf("%s is no regular file, so that it cannot be read again: write the configuration into one", path)
 }
 
 // Parse is Load for a text that was read already; name stands for it in

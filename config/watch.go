@@ -1,39 +1,57 @@
 package config
 
 import (
-	"bytes"
 	"context"
 	"time"
 )
 
-// Watch calls changed whenever the file at path has other bytes than before, at
-// first than when Watch was called, until ctx ends. It reads the file every so often, and so sees what an editor
-// puts in its place and what Kubernetes links to anew. Content counts once it is
-// the same twice in a row; a file that is missing or cannot be read for a while is
-// no change. changed runs on Watch's goroutine: while it runs, nothing is read.
-func Watch(ctx context.Context, path string, every time.Duration, changed func()) {
-	watch(ctx, func() ([]byte, error) { return readFile(path) }, every, changed)
+// WatchConfig says which file is watched, and what for. All fields are required
+// but Loaded.
+type WatchConfig struct {
+	Path   string
+	Every  time.Duration // between two looks
+	Loaded string        // Hash of the content that is no change; empty: none is known, and any is
+	Wanted func() bool   // whether to look at all, now
+	// Changed is told of a change. It runs on Watch's goroutine: while it runs,
+	// nothing is read.
+	Changed func()
+}
+
+// Watch tells whenever the file has other bytes than what was loaded or told of
+// last, until ctx ends. It reads the file every so often, and so sees what an
+// editor puts in its place and what Kubernetes links to anew. Content counts once
+// it is the same twice in a row; a file that is missing or cannot be read for a
+// while is no change. After a time in which it was not wanted, whatever is there
+// counts as a change once: what was loaded meanwhile is not known. A file system
+// that hangs holds Watch beyond the end of ctx.
+func Watch(ctx context.Context, c WatchConfig) {
+	watch(ctx, c, func() ([]byte, error) { return readFile(c.Path) })
 }
 
 // watch is Watch of whatever read returns.
-func watch(ctx context.Context, read func() ([]byte, error), every time.Duration, changed func()) {
-	tick := time.NewTicker(every)
+func watch(ctx context.Context, c WatchConfig, read func() ([]byte, error)) {
+	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
-	known, err := read()
-	begun := err == nil // else the first content is what the program began without
-	last, lastErr := known, err
+	known, last := c.Loaded, ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now, err := read()
-		settled := err == nil && lastErr == nil && bytes.Equal(now, last)
-		last, lastErr = now, err
-		if settled && (!begun || !bytes.Equal(now, known)) {
-			known, begun = now, true
-			changed()
+		if !c.Wanted() {
+			known, last = "", ""
+			continue
+		}
+		now := "" // no content has this hash
+		if src, err := read(); err == nil {
+			now = hashOf(src)
+		}
+		settled := now != "" && now == last
+		last = now
+		if settled && now != known {
+			known = now
+			c.Changed()
 		}
 	}
 }

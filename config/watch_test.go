@@ -14,7 +14,7 @@ import (
 func TestContentCountsOnceItIsTheSameTwice(t *testing.T) {
 	const gone = "\x00" // stands for a file that cannot be read
 	cases := map[string]struct {
-		reads []string // one a second, from the start on; the last one stays
+		reads []string // one a second, from the start on; the last one stays. "a" was loaded
 		want  []int    // seconds in which a change is told
 	}{
 		"nothing":                     {[]string{"a"}, nil},
@@ -29,8 +29,9 @@ func TestContentCountsOnceItIsTheSameTwice(t *testing.T) {
 		"touched and back":            {[]string{"a", "b", "a"}, nil},
 		"always another":              {[]string{"a", "b", "c", "d", "e", "e"}, []int{5}},
 		"never there":                 {[]string{gone}, nil},
-		"there later":                 {[]string{gone, gone, "a"}, []int{3}},
-		"there later, and gone again": {[]string{gone, "a", gone, "a", "a", "b"}, []int{4, 6}},
+		"changed while it was loaded": {[]string{"b"}, []int{2}},
+		"there later":                 {[]string{gone, gone, "b"}, []int{3}},
+		"there later, and gone again": {[]string{gone, "b", gone, "b", "b", "c"}, []int{4, 6}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +50,8 @@ func TestContentCountsOnceItIsTheSameTwice(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					watch(ctx, read, time.Second, func() { got = append(got, second()) })
+					watch(ctx, WatchConfig{Every: time.Second, Loaded: hashOf([]byte("a")), Wanted: func() bool { return true },
+						Changed: func() { got = append(got, second()) }}, read)
 				}()
 				time.Sleep(20 * time.Second)
 				cancel()
@@ -60,6 +62,41 @@ func TestContentCountsOnceItIsTheSameTwice(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is not wanted is not read, and nothing is missed when it is wanted again.
+func TestAFileIsReadOnlyWhileItIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		begun := time.Now()
+		second := func() int { return int(time.Since(begun) / time.Second) }
+		wanted := func() bool { return second() < 4 || second() >= 10 }
+		text := func() string {
+			if second() < 5 || second() >= 8 {
+				return "a"
+			}
+			return "b" // which somebody loads by hand
+		}
+		var read, told []int
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			watch(ctx, WatchConfig{Every: time.Second, Loaded: hashOf([]byte("a")), Wanted: wanted,
+				Changed: func() { told = append(told, second()) }}, func() ([]byte, error) {
+				read = append(read, second())
+				return []byte(text()), nil
+			})
+		}()
+		time.Sleep(13*time.Second + time.Millisecond)
+		cancel()
+		<-done
+		if want := []int{1, 2, 3, 10, 11, 12, 13}; !slices.Equal(read, want) {
+			t.Errorf("read in seconds %v, want %v", read, want)
+		}
+		if want := []int{11}; !slices.Equal(told, want) {
+			t.Errorf("told in seconds %v, want %v", told, want)
+		}
+	})
 }
 
 func TestAFileIsFollowedThroughRenamesAndLinks(t *testing.T) {
@@ -78,19 +115,21 @@ func TestAFileIsFollowedThroughRenamesAndLinks(t *testing.T) {
 		must(os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
-	write("config.yaml", "one")
+	// It changes between the reading at the start and the first look.
+	loaded := hashOf([]byte("one"))
+	write("config.yaml", "two")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	told, done := make(chan string, 100), make(chan struct{})
 	go func() {
 		defer close(done)
-		Watch(ctx, path, time.Millisecond, func() {
+		Watch(ctx, WatchConfig{Path: path, Every: time.Millisecond, Loaded: loaded, Wanted: func() bool { return true }, Changed: func() {
 			text, err := os.ReadFile(path)
 			if err != nil {
 				text = []byte(err.Error())
 			}
 			told <- string(text)
-		})
+		}})
 	}()
 	next := func(want string) {
 		t.Helper()
@@ -103,24 +142,7 @@ func TestAFileIsFollowedThroughRenamesAndLinks(t *testing.T) {
 			t.Fatalf("%q was not told", want)
 		}
 	}
-	// What was written before Watch looked first is no change, and nobody sees it
-	// look: so the file changes until it has told of it.
-	for seen := false; !seen; {
-		write("config.yaml", "begun "+time.Now().String())
-		select {
-		case <-told:
-			seen = true
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	// What was written last may have to be told yet.
-	for quiet := false; !quiet; {
-		select {
-		case <-told:
-		case <-time.After(100 * time.Millisecond):
-			quiet = true
-		}
-	}
+	next("two")
 	must(os.Rename(write("new", "an editor's"), path))
 	next("an editor's")
 	must(os.Remove(path))

@@ -26,6 +26,7 @@ const (
 	fieldSessionID
 	fieldSessionParams
 	fieldCacheSalt
+	fieldExtraKey
 
 	// Guarded in the dialects that know them.
 	fieldSystem
@@ -53,8 +54,8 @@ var fieldNames = [fieldCount]string{
 	fieldStore: "store", fieldBackground: "background", fieldServiceTier: "service_tier",
 	fieldTools: "tools", fieldUser: "user", fieldUserID: "user_id",
 	fieldSessionID: "session_id", fieldSessionParams: "session_params",
-	fieldCacheSalt: "cache_salt",
-	fieldSystem:    "system", fieldInstructions: "instructions", fieldFunctions: "functions",
+	fieldCacheSalt: "cache_salt", fieldExtraKey: "extra_key",
+	fieldSystem: "system", fieldInstructions: "instructions", fieldFunctions: "functions",
 	fieldSuffix: "suffix", fieldPromptEmbeds: "prompt_embeds",
 	fieldPreviousResponseID: "previous_response_id", fieldConversation: "conversation",
 	fieldQuery: "query", fieldQueries: "queries", fieldDocuments: "documents", fieldItems: "items",
@@ -169,6 +170,8 @@ func (p *parser) member(f field) bool {
 		return p.model()
 	case fieldCacheSalt:
 		return p.salt()
+	case fieldExtraKey:
+		return p.extraKey()
 	case fieldStream:
 		_, ok := p.flag(f.String(), &r.Stream)
 		return ok
@@ -216,7 +219,16 @@ func (p *parser) member(f field) bool {
 // whatever it holds: none may reach an engine unseen.
 func (p *parser) plainOf(f field) bool {
 	c := p.space()
-	return f == fieldModel && c == '"' || f == fieldStream && (c == 't' || c == 'f') || f == fieldCacheSalt
+	return f == fieldModel && c == '"' || f == fieldStream && (c == 't' || c == 'f') || f == fieldCacheSalt || f == fieldExtraKey
+}
+
+// extraKey refuses extra_key, which engines take for another part of the salt.
+func (p *parser) extraKey() bool {
+	if p.space() == 'n' {
+		return p.skip()
+	}
+	const name = "extra_key"
+	return p.refuse(CodeInvalidValue, name, "extra_key is not taken, because it chooses an engine's prefix cache: send cache_salt, which is kept within your tenant")
 }
 
 // salt reads cache_salt and notes where it stands.

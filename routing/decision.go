@@ -25,6 +25,7 @@ type Decision struct {
 	SchemaVersion  int       `json:"schema_version"`
 	Time           time.Time `json:"time"`
 	RequestID      string    `json:"request_id"`
+	Generation     int64     `json:"config_generation"` // of the one configuration that decided
 	Tenant         string    `json:"tenant,omitempty"`
 	Key            string    `json:"key,omitempty"`   // the id of the key that asked
 	Class          string    `json:"class,omitempty"` // interactive, background or batch

@@ -56,7 +56,7 @@ func TestAsManyPromptsMoveAsWeightDoes(t *testing.T) {
 		"the default policy":           {membersOf(1), membersOf(1, 1, 1), Config{}, 0, true},
 	}
 	for name, c := range cases {
-		got := MovedShare(c.before, c.after, c.c)
+		got := MovedShare(c.before, c.c, c.after, c.c)
 		// 150 points a unit of weight leave a standard deviation of 8 % of a share,
 		// and 4,096 keys one of 0.8 points.
 		if off := math.Abs(got - c.want); c.exact && off > 0 || off > 0.06 {
@@ -65,13 +65,44 @@ func TestAsManyPromptsMoveAsWeightDoes(t *testing.T) {
 	}
 }
 
+func TestAnotherPolicyMovesPromptsToo(t *testing.T) {
+	home, few, even := Config{Name: "chwbl"}, Config{Name: "chwbl", VirtualNodes: 20}, membersOf(1, 1, 1, 1)
+	cases := map[string]struct {
+		was, is  Config
+		members  []Member
+		from, to float64
+	}{
+		"affinity begins":                 {Config{Name: "least_load"}, home, even, 1, 1},
+		"affinity ends":                   {home, Config{}, even, 1, 1},
+		"affinity ends with one worker":   {home, Config{Name: "random"}, membersOf(1), 1, 1},
+		"one without for another":         {Config{}, Config{Name: "round_robin"}, even, 0, 0},
+		"what places no prompt":           {home, Config{Name: "chwbl", NoKey: "model_hash", Epsilon: new(0.5)}, even, 0, 0},
+		"the default number, written out": {home, Config{Name: "chwbl", VirtualNodes: defaultVirtualNodes}, even, 0, 0},
+		// The points of the smaller ring are among the larger one's: of seven in eight
+		// keys the next point is another one, and of these three in four another worker's.
+		"fewer points":           {home, few, even, 0.5, 0.75},
+		"fewer points, one home": {home, few, membersOf(1), 0, 0},
+		// 1 - Σ share² of unrelated homes are others.
+		"another depth":           {home, Config{Name: "chwbl", Depth: "fixed"}, even, 0.70, 0.80},
+		"the same depth":          {home, Config{Name: "chwbl", Depth: "adaptive"}, even, 0, 0},
+		"another bound":           {home, Config{Name: "chwbl", MaxPrefixLength: 100}, even, 0.70, 0.80},
+		"another depth, one home": {home, Config{Name: "chwbl", Depth: "fixed"}, membersOf(1), 0, 0},
+	}
+	for name, c := range cases {
+		if got := MovedShare(c.members, c.was, c.members, c.is); got < c.from || got > c.to {
+			t.Errorf("%s: %.3f moved, want %.3f to %.3f", name, got, c.from, c.to)
+		}
+	}
+}
+
 func TestAMoveAndItsReturnAreEqual(t *testing.T) {
 	weights := rapid.SliceOfN(rapid.IntRange(0, 5), 0, 8)
-	c := Config{Name: "chwbl", VirtualNodes: 20}
+	policies := rapid.SampledFrom([]Config{{Name: "chwbl", VirtualNodes: 20}, {Name: "chwbl", VirtualNodes: 30}, {Name: "least_load"}})
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := membersOf(weights.Draw(t, "a")...), membersOf(weights.Draw(t, "b")...)
-		there, back := MovedShare(a, b, c), MovedShare(b, a, c)
-		if there != back || there < 0 || there > 1 || MovedShare(a, a, c) != 0 {
+		was, is := policies.Draw(t, "was"), policies.Draw(t, "is")
+		there, back := MovedShare(a, was, b, is), MovedShare(b, is, a, was)
+		if there != back || there < 0 || there > 1 || MovedShare(a, was, a, was) != 0 {
 			t.Fatalf("%v there, %v back", there, back)
 		}
 	})

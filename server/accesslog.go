@@ -89,6 +89,7 @@ func appendDecision(b []byte, d *routing.Decision) []byte {
 	b = appendNumber(b, "duration_ms", d.DurationMs)
 	b = appendText(b, "code", d.Code)
 	b = appendText(b, "cause", d.Cause)
+	b = appendNumber(b, "config_generation", float64(d.Generation))
 	b = appendText(b, "limit", d.Limit)
 	b = appendText(b, "tenant", d.Tenant)
 	b = appendText(b, "key", d.Key)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +13,14 @@ import (
 	"tierway/tenants"
 )
 
+// AD-05, AD-17: the secret of the first start makes one admin, once; a wrong, a
+// used and an expired one make none.
 func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 	r := adminRigOf(newRig(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1), fakeEngine()))
 	var secret string
+	withdrawn := 0
 	r.announce = func(s string, _ time.Time) { secret = s }
+	r.withdraw = func() { withdrawn++ }
 	if err := r.readDatabase(context.Background()); err != nil || secret == "" {
 		t.Fatalf("no secret was announced (%v)", err)
 	}
@@ -42,7 +47,11 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 			t.Errorf("the first admin sees %d: %s", got.status, got.body)
 		}
 	}
-	if log := r.audited(); len(log) != 1 || log[0].Via != "bootstrap" {
+	if withdrawn != 1 {
+		t.Errorf("the secret was withdrawn %d times", withdrawn)
+	}
+	log := slices.DeleteFunc(r.audited(), func(e store.AuditEntry) bool { return e.Action == "admin.refused" })
+	if len(log) != 1 || log[0].Via != "bootstrap" {
 		t.Errorf("written down: %+v", log)
 	}
 	r.boot.Store(&bootstrap{digest: tenants.Digest(secret), until: time.Now().Add(-time.Second)})
@@ -55,6 +64,58 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 	}
 }
 
+// AD-05: a secret is made where nobody may change anything, as where there are
+// viewers only or the last admin has expired, and none where somebody may. It is
+// taken back when an admin is made by another door, or its time is over.
+func TestTheBootstrapIsForThoseWithoutAnAdmin(t *testing.T) {
+	admin := func(role string, expires time.Time) []store.Admin {
+		return []store.Admin{{ID: "1", Name: "ada", Role: role, Digest: tenants.Digest("1"), ExpiresAt: expires, CreatedAt: time.Now()}}
+	}
+	viewer, ops := "admin: { keys: [ { name: eyes, sha256: "+digestHex("eyes")+", role: viewer } ] }\n", "admin: { keys: [ { name: ops, sha256: "+digestHex("ops")+" } ] }\n"
+	for name, tt := range map[string]struct {
+		yaml   string
+		admins []store.Admin
+		want   bool
+	}{
+		"nobody": {"", nil, true}, "a viewer of the file": {viewer, nil, true}, "a viewer": {"", admin(store.RoleViewer, time.Time{}), true},
+		"one who is over": {"", admin(store.RoleAdmin, time.Now().Add(-time.Second)), true},
+		"an admin":        {"", admin(store.RoleAdmin, time.Now().Add(time.Minute)), false},
+		"one of the file": {ops, admin(store.RoleViewer, time.Time{}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := adminRigOf(newRig(t, tt.yaml+"store: { sql: \"sqlite://:memory:\" }\n"+plain, fakeEngine()))
+			announced, withdrawn := 0, 0
+			r.announce, r.withdraw = func(string, time.Time) { announced++ }, func() { withdrawn++ }
+			adopt := func(admins []store.Admin) {
+				t.Helper()
+				if err := r.adopt(store.Contents{Admins: admins}, time.Now()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			adopt(tt.admins)
+			adopt(tt.admins)
+			if got := announced == 1; got != tt.want || withdrawn != 0 {
+				t.Fatalf("announced %d times, withdrawn %d", announced, withdrawn)
+			}
+			if !tt.want {
+				return
+			}
+			if name == "nobody" {
+				r.boot.Store(&bootstrap{digest: r.boot.Load().digest, until: time.Now().Add(-time.Second)})
+				adopt(nil)
+			} else {
+				adopt(admin(store.RoleAdmin, time.Time{}))
+				adopt(admin(store.RoleAdmin, time.Time{}))
+			}
+			if withdrawn != 1 || announced != 1 {
+				t.Errorf("afterwards it is announced %d times, withdrawn %d", announced, withdrawn)
+			}
+		})
+	}
+}
+
+// AD-17: the last admin stays, those of config.yaml too; keys that are over open
+// nothing.
 func TestTheLastAdminStays(t *testing.T) {
 	r := newAdminRig(t)
 	made := decoded[AdminAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"ada","role":"admin"}`))
@@ -79,4 +140,5 @@ func TestTheLastAdminStays(t *testing.T) {
 	}
 }
 
+// digestID is the id that a key of config.yaml has.
 func digestID(key string) string { return "config-" + digestHex(key)[:8] }

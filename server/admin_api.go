@@ -29,7 +29,6 @@ type adminPlane struct {
 	routes  map[string]*operation      // by method and gin's path; written once, before serving
 
 	changing sync.Mutex // one change of tenants and keys at a time
-	weighing sync.Mutex // one change of an override at a time: each is made from the one before
 
 	mu      sync.Mutex            // guards the rest
 	drains  map[string]drainBegun // by worker, those that were begun here

@@ -8,6 +8,7 @@ import (
 	"testing"
 )
 
+// AU-05: who tries many keys is slowed down, and nobody else of its address.
 func TestGuessingAdminKeysIsSlow(t *testing.T) {
 	r := newAdminRig(t)
 	for range guessesAMinute {
@@ -24,6 +25,7 @@ func TestGuessingAdminKeysIsSlow(t *testing.T) {
 	r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")
 }
 
+// TestRefusalsAreBoundedByAddress: one a second of each, and of all a thousand.
 func TestRefusalsAreBoundedByAddress(t *testing.T) {
 	a := &adminPlane{refused: map[string]int64{}}
 	for second := int64(1); second < 4; second++ {
@@ -42,6 +44,7 @@ func TestRefusalsAreBoundedByAddress(t *testing.T) {
 	}
 }
 
+// AD-14: no search, cursor or number gets further than the list.
 func TestOddQueriesFindNothing(t *testing.T) {
 	r := newAdminRig(t)
 	for query, status := range map[string]int{
@@ -61,6 +64,7 @@ func TestOddQueriesFindNothing(t *testing.T) {
 	}
 }
 
+// TestBodiesAreBounded: more than a mebibyte is not read.
 func TestBodiesAreBounded(t *testing.T) {
 	r := newAdminRig(t)
 	r.ops(http.StatusRequestEntityTooLarge, http.MethodPost, "/admin/config/validate", `{"text":"`+strings.Repeat("#", 1<<20)+`"}`)

@@ -19,7 +19,7 @@ func (a *adminPlane) failed(doing string, err error) error {
 	var answered huma.StatusError
 	switch {
 	case errors.As(err, &answered):
-		return err
+		return err // huma finds it, and its headers, within
 	case errors.Is(err, store.ErrNotFound):
 		return huma.Error404NotFound("There is none of that name.")
 	case errors.Is(err, store.ErrExists):
@@ -72,18 +72,36 @@ func invalid(location, message string, value any) error {
 // etag is a version as ETag and If-Match carry it.
 func etag(version int64) string { return `"v` + strconv.FormatInt(version, 10) + `"` }
 
-// expected returns the version that If-Match asks for; 0 for any.
-func expected(ifMatch string) (int64, error) {
+// tag is what If-Match asks for.
+type tag struct {
+	version int64
+	any     bool
+}
+
+// is tells whether something at a version is what is asked for.
+func (t tag) is(version int64) bool { return t.any || t.version == version }
+
+// tagOf reads If-Match, where none asks for nothing.
+func tagOf(ifMatch string) (tag, error) {
 	text := strings.TrimSpace(ifMatch)
 	if text == "" || text == "*" {
-		return 0, nil
+		return tag{any: true}, nil
 	}
 	if number, ok := strings.CutPrefix(strings.Trim(text, `"`), "v"); ok {
-		if v, err := strconv.ParseInt(number, 10, 64); err == nil && v > 0 {
-			return v, nil
+		if v, err := strconv.ParseInt(number, 10, 64); err == nil && v >= 0 {
+			return tag{version: v}, nil
 		}
 	}
-	return 0, huma.Error412PreconditionFailed(fmt.Sprintf("If-Match %s is no ETag of this API, such as %s.", ifMatch, etag(3)))
+	return tag{}, huma.Error412PreconditionFailed(fmt.Sprintf("If-Match %s is no ETag of this API, such as %s.", ifMatch, etag(3)))
+}
+
+// expected returns the version that If-Match asks for; 0 for any.
+func expected(ifMatch string) (int64, error) {
+	t, err := tagOf(ifMatch)
+	if err == nil && !t.any && t.version == 0 { // what stands in config.yaml has it, and is not changed here
+		return 0, store.ErrConflict
+	}
+	return t.version, err
 }
 
 // onVersion makes a change of something whose version is known from memory, which

@@ -220,7 +220,6 @@ func TestMalformedAdminKeysAskNoDatabase(t *testing.T) {
 	r.sql = nil // it is closed
 }
 
-// AU-05: who tries many keys is slowed down, and nobody else of its address.
 // AD-16: there is nothing to look into the process with.
 func TestNoProfilesOnAnyPlane(t *testing.T) {
 	r := newAdminRig(t)
@@ -248,12 +247,3 @@ func TestEveryAdminAnswerIsNobodyElses(t *testing.T) {
 		}
 	}
 }
-
-// TestRefusalsAreBoundedByAddress: one a second of each, and of all a thousand.
-// AD-05, AD-17: the secret of the first start makes one admin, once; a wrong, a
-// used and an expired one make none.
-// AD-17: the last admin stays, those of config.yaml too; keys that are over open
-// nothing.
-// digestID is the id that a key of config.yaml has.
-// AD-14: no search, cursor or number gets further than the list.
-// TestBodiesAreBounded: more than a mebibyte is not read.

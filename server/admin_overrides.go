@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -87,77 +86,104 @@ func expectedOf(p *pool, weights map[string]int, now time.Time) (map[string]floa
 }
 
 func (a *adminPlane) weighWorker(ctx context.Context, in *struct {
-	Name   string `path:"name" maxLength:"200"`
-	DryRun bool   `query:"dry_run" doc:"Say what would happen, and change nothing."`
-	Body   WorkerChange
-}) (*reply[WorkerAnswer], error) {
-	a.weighing.Lock()
-	defer a.weighing.Unlock()
+	Name    string `path:"name" maxLength:"200"`
+	DryRun  bool   `query:"dry_run" doc:"Say what would happen, and change nothing."`
+	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+	Body    WorkerChange
+}) (*tagged[WorkerAnswer], error) {
 	p, w, err := a.workerNamed(in.Name)
 	if err != nil {
 		return nil, err
 	}
-	o := store.Override{Worker: in.Name, Weight: in.Body.Weight, By: actorOf(ctx).Name, At: time.Now().UTC()}
-	if was := w.Weights.Override; was != nil {
-		o.Drain = was.Drain
-	}
-	if in.Body.TTL > 0 && o.Drain {
-		return nil, huma.Error409Conflict("The worker drains, and a drain does not end by itself: leave ttl_s out, or undrain it first.")
-	}
-	if in.Body.TTL > 0 && in.Body.Weight != nil {
-		o.Until = o.At.Add(time.Duration(in.Body.TTL) * time.Second)
+	match, err := tagOf(in.IfMatch)
+	if err != nil {
+		return nil, err
 	}
 	if in.DryRun {
-		weight := w.Weights.File
-		if o.Drain {
-			weight = 0
-		} else if o.Weight != nil {
-			weight = *o.Weight
-		}
-		answer := WorkerAnswer{DryRun: true, Worker: w}
-		answer.Expected, answer.Warnings = expectedOf(p, map[string]int{in.Name: weight}, time.Now())
-		return &reply[WorkerAnswer]{Body: answer}, nil
+		return a.previewWeight(p, w, match, in.Body)
 	}
-	if err := a.put(ctx, o); err != nil {
+	o, err := a.change(ctx, in.Name, match, in.Body.over)
+	if err != nil {
 		return nil, a.failed("changing a worker's weight", err)
 	}
-	return a.workerAnswer(in.Name)
+	return a.workerAnswer(o)
 }
 
-// put makes an override that of its worker; one that says nothing is none.
-func (a *adminPlane) put(ctx context.Context, o store.Override) error {
-	actor := actorOf(ctx)
-	if o.Weight != nil || o.Drain {
-		err := a.s.override(ctx, actor, o)
-		if err == nil {
-			a.s.log.Info("a worker was changed live", "worker", o.Worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP, "request_id", actor.RequestID)
+// over returns the override with the change. A drain stays until it is taken back.
+func (c WorkerChange) over(o store.Override) (store.Override, error) {
+	if c.TTL > 0 && o.Drain {
+		return o, huma.Error409Conflict("The worker drains, and a drain does not end by itself: leave ttl_s out, or undrain it first.")
+	}
+	o.Weight, o.Until = c.Weight, time.Time{}
+	if c.TTL > 0 && c.Weight != nil {
+		o.Until = time.Now().Add(time.Duration(c.TTL) * time.Second)
+	}
+	return o, nil
+}
+
+// previewWeight answers with the shares that a change would make.
+func (a *adminPlane) previewWeight(p *pool, w workerState, match tag, c WorkerChange) (*tagged[WorkerAnswer], error) {
+	was := store.Override{Worker: w.Name}
+	if w.Weights.Override != nil {
+		was = *w.Weights.Override
+	}
+	if !match.is(was.Number()) {
+		return nil, a.failed("previewing a worker's weight", store.ErrConflict)
+	}
+	o, err := c.over(was)
+	if err != nil {
+		return nil, err
+	}
+	weight := w.Weights.File
+	if o.Drain {
+		weight = 0
+	} else if o.Weight != nil {
+		weight = *o.Weight
+	}
+	answer := WorkerAnswer{DryRun: true, Worker: w}
+	answer.Expected, answer.Warnings = expectedOf(p, map[string]int{w.Name: weight}, time.Now())
+	return &tagged[WorkerAnswer]{ETag: etag(was.Number()), Body: answer}, nil
+}
+
+// change changes what is in force of a worker by f, unless it is another than
+// match asks for: then it fails with store.ErrConflict.
+func (a *adminPlane) change(ctx context.Context, worker string, match tag, f func(store.Override) (store.Override, error)) (store.Override, error) {
+	actor, from := actorOf(ctx), int64(0)
+	o, err := a.s.editOverride(ctx, actor, worker, func(o store.Override) (store.Override, error) {
+		if from = o.Number(); !match.is(from) {
+			return o, store.ErrConflict
 		}
-		return err
+		o, err := f(o)
+		o.By = actor.Name
+		return o, err
+	})
+	if err == nil && o.Number() != from {
+		a.s.log.Info("a worker was changed live", "worker", worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP, "request_id", actor.RequestID)
 	}
-	if err := a.s.clearOverride(ctx, actor, o.Worker); !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	return nil
+	return o, err
 }
 
-// workerAnswer answers with a worker and its pool as they are.
-func (a *adminPlane) workerAnswer(name string) (*reply[WorkerAnswer], error) {
-	p, w, err := a.workerNamed(name)
+// workerAnswer answers with a worker and its pool as they are after a change.
+func (a *adminPlane) workerAnswer(o store.Override) (*tagged[WorkerAnswer], error) {
+	p, w, err := a.workerNamed(o.Worker)
 	if err != nil {
 		return nil, err
 	}
 	answer := WorkerAnswer{Worker: w}
 	answer.Expected, answer.Warnings = expectedOf(p, nil, time.Now())
-	return &reply[WorkerAnswer]{Body: answer}, nil
+	return &tagged[WorkerAnswer]{ETag: etag(o.Number()), Body: answer}, nil
 }
 
 func (a *adminPlane) drainWorker(ctx context.Context, in *struct {
-	Name string `path:"name" maxLength:"200"`
-	Body *DrainRequest
-}) (*reply[DrainAnswer], error) {
-	a.weighing.Lock()
-	defer a.weighing.Unlock()
+	Name    string `path:"name" maxLength:"200"`
+	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+	Body    *DrainRequest
+}) (*tagged[DrainAnswer], error) {
 	p, w, err := a.workerNamed(in.Name)
+	if err != nil {
+		return nil, err
+	}
+	match, err := tagOf(in.IfMatch)
 	if err != nil {
 		return nil, err
 	}
@@ -165,17 +191,11 @@ func (a *adminPlane) drainWorker(ctx context.Context, in *struct {
 	if in.Body != nil && in.Body.Timeout > 0 {
 		timeout = in.Body.Timeout
 	}
-	now := time.Now().UTC()
-	// It lasts until it is taken back: a drain that ended by itself would send
-	// requests to an engine that somebody is working on. So a weight that was to
-	// end by itself ends now.
-	o := store.Override{Worker: in.Name, Drain: true, By: actorOf(ctx).Name, At: now}
-	if was := w.Weights.Override; was != nil && was.Until.IsZero() {
-		o.Weight = was.Weight
-	}
-	if err := a.put(ctx, o); err != nil {
+	o, err := a.change(ctx, in.Name, match, drained)
+	if err != nil {
 		return nil, a.failed("draining a worker", err)
 	}
+	now := time.Now().UTC()
 	begun := drainBegun{at: now, deadline: now.Add(time.Duration(timeout) * time.Second), inflight: w.Inflight}
 	a.mu.Lock()
 	a.drains[in.Name] = begun
@@ -185,26 +205,40 @@ func (a *adminPlane) drainWorker(ctx context.Context, in *struct {
 		answer.State, answer.Inflight = "draining", w.Inflight
 	}
 	_, answer.Warnings = expectedOf(p, nil, now)
-	return &reply[DrainAnswer]{Body: answer}, nil
+	return &tagged[DrainAnswer]{ETag: etag(o.Number()), Body: answer}, nil
+}
+
+// drained returns the override as one that drains. That lasts until it is taken
+// back: a drain that ended by itself would send requests to an engine that somebody
+// is working on. So a weight that was to end by itself ends now.
+func drained(o store.Override) (store.Override, error) {
+	if !o.Until.IsZero() {
+		o.Weight, o.Until = nil, time.Time{}
+	}
+	o.Drain = true
+	return o, nil
 }
 
 func (a *adminPlane) undrainWorker(ctx context.Context, in *struct {
-	Name string `path:"name" maxLength:"200"`
-}) (*reply[WorkerAnswer], error) {
-	a.weighing.Lock()
-	defer a.weighing.Unlock()
-	_, w, err := a.workerNamed(in.Name)
+	Name    string `path:"name" maxLength:"200"`
+	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+}) (*tagged[WorkerAnswer], error) {
+	if _, _, err := a.workerNamed(in.Name); err != nil {
+		return nil, err
+	}
+	match, err := tagOf(in.IfMatch)
 	if err != nil {
 		return nil, err
 	}
-	if was := w.Weights.Override; was != nil && was.Drain {
-		o := store.Override{Worker: in.Name, Weight: was.Weight, By: actorOf(ctx).Name, At: time.Now().UTC()}
-		if err := a.put(ctx, o); err != nil {
-			return nil, a.failed("taking a drain back", err)
-		}
+	o, err := a.change(ctx, in.Name, match, func(o store.Override) (store.Override, error) {
+		o.Drain = false
+		return o, nil
+	})
+	if err != nil {
+		return nil, a.failed("taking a drain back", err)
 	}
 	a.forgetDrain(in.Name)
-	return a.workerAnswer(in.Name)
+	return a.workerAnswer(o)
 }
 
 func (a *adminPlane) forgetDrain(worker string) {
@@ -219,14 +253,19 @@ func (a *adminPlane) listOverrides(_ context.Context, in *struct{ PageQuery }) (
 }
 
 func (a *adminPlane) deleteOverride(ctx context.Context, in *struct {
-	Worker string `path:"worker" maxLength:"200"`
+	Worker  string `path:"worker" maxLength:"200"`
+	IfMatch string `header:"If-Match" doc:"The worker's ETag that the change is based on."`
 }) (*struct{}, error) {
-	a.weighing.Lock()
-	defer a.weighing.Unlock()
-	err := a.s.clearOverride(ctx, actorOf(ctx), in.Worker)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound("override of", in.Worker)
+	match, err := tagOf(in.IfMatch)
+	if err != nil {
+		return nil, err
 	}
+	_, err = a.change(ctx, in.Worker, match, func(o store.Override) (store.Override, error) {
+		if !o.Says() {
+			return o, notFound("override of", in.Worker)
+		}
+		return store.Override{}, nil
+	})
 	if err != nil {
 		return nil, a.failed("clearing an override", err)
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -180,4 +181,21 @@ func (r *adminRig) audited() []store.AuditEntry {
 		r.t.Fatal(err)
 	}
 	return all
+}
+
+// override puts an override in the place of the one that its worker has.
+func (s *Server) override(ctx context.Context, a store.Actor, o store.Override) error {
+	_, err := s.editOverride(ctx, a, o.Worker, func(store.Override) (store.Override, error) { return o, nil })
+	return err
+}
+
+// clearOverride ends a worker's override.
+func (s *Server) clearOverride(ctx context.Context, a store.Actor, worker string) error {
+	_, err := s.editOverride(ctx, a, worker, func(o store.Override) (store.Override, error) {
+		if !o.Says() {
+			return o, store.ErrNotFound
+		}
+		return store.Override{}, nil
+	})
+	return err
 }

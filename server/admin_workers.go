@@ -18,7 +18,7 @@ func workerOperations() []operation {
 	list := func(a *adminPlane, op huma.Operation) { handle(a, op, a.listWorkers) }
 	get := func(a *adminPlane, op huma.Operation) { handle(a, op, a.getWorker) }
 	unknown := []int{http.StatusNotFound}
-	writes := []int{http.StatusNotFound, http.StatusServiceUnavailable}
+	writes := []int{http.StatusNotFound, http.StatusPreconditionFailed, http.StatusServiceUnavailable}
 	return []operation{
 		{id: "list-workers", method: http.MethodGet, path: "/admin/workers", summary: "List the workers with state, load, times and share, and what their pools have learned", roles: anybody, register: list},
 		{id: "get-worker", method: http.MethodGet, path: "/admin/workers/{name}", summary: "Show a worker; while it drains, how far it is", roles: anybody, errors: unknown, register: get},
@@ -45,7 +45,7 @@ type workerState struct {
 	Pool          string   `json:"pool"`
 	Tier          bool     `json:"tier" doc:"Its pool is one of the tiers."`
 	Model         string   `json:"model" doc:"What its pool serves; empty: what clients ask for."`
-	Models        []string `json:"models" nullable:"false" doc:"What it is told to have, besides."`
+	Models        []string `json:"models" nullable:"false" doc:"What it is told to have besides, then what its engine lists."`
 	State         string   `json:"state" enum:"up,down,cooling,open,half_open,draining,drained"`
 	Since         string   `json:"since,omitempty" doc:"It is up or down since then."`
 	LastError     string   `json:"last_error,omitempty"`
@@ -87,6 +87,7 @@ type workerWeights struct {
 	Effective int             `json:"effective"`
 	File      int             `json:"file"`
 	Override  *store.Override `json:"override,omitempty"`
+	Version   int64           `json:"version" doc:"Of the override, for If-Match as \"v…\"; 0: there is none."`
 }
 
 // workerTotals is what a worker has done for this gateway since it started.
@@ -175,12 +176,12 @@ func (a *adminPlane) workerNamed(name string) (*pool, workerState, error) {
 
 func (a *adminPlane) getWorker(_ context.Context, in *struct {
 	Name string `path:"name" maxLength:"200"`
-}) (*reply[workerState], error) {
+}) (*tagged[workerState], error) {
 	_, w, err := a.workerNamed(in.Name)
 	if err != nil {
 		return nil, err
 	}
-	return &reply[workerState]{Body: w}, nil
+	return &tagged[workerState]{ETag: etag(w.Weights.Version), Body: w}, nil
 }
 
 // poolWorkers returns what is known of a pool and of each of its workers.
@@ -201,6 +202,9 @@ func (a *adminPlane) poolWorkers(p *pool, now time.Time) ([]workerState, poolSta
 		st.Distribution = distribution{Now: float64(stats.Recent), Expected: shares[v.ID]}
 		recent += stats.Recent
 		st.Weights = workerWeights{Effective: v.Weight, File: file[v.ID], Override: overrideOf(overrides, v.ID)}
+		if o := st.Weights.Override; o != nil {
+			st.Weights.Version = o.Number()
+		}
 		a.addDrain(&st, now)
 		states[i] = st
 	}
@@ -265,11 +269,23 @@ func (st *workerState) addStats(v statsView) {
 	st.Latency, st.TTFT, st.LastSelected = times(v.Total), times(v.TTFT), optional(v.LastSelected)
 }
 
+// modelsOf returns the models that a worker is told to have, then those that its
+// engine lists, each once.
+func modelsOf(told, listed []string) []string {
+	all := append([]string{}, told...)
+	for _, name := range listed {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
 // workerState puts together what pool, fleet and breaker know of one worker.
 func (p *pool) workerState(v routing.WorkerView, learned routing.WorkerEstimates) workerState {
 	m := v.Ref.(*member)
 	seen, b := m.worker.Status(), m.gate.View()
-	st := workerState{Name: v.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: append([]string{}, m.worker.Spec().Models...), State: "up",
+	st := workerState{Name: v.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: modelsOf(m.worker.Spec().Models, seen.Models), State: "up",
 		Weight: v.Weight, Share: v.Share, Inflight: v.Inflight, MaxInflight: v.MaxInflight,
 		PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Learned: learned,
 		LastError: seen.LastError, Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage,

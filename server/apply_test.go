@@ -24,7 +24,7 @@ pools:
 	// The second worker alone has the adapter.
 	file := both.snapshot.Load().file
 	file.Pools[0].Workers[0].Models = []string{"base-7b"}
-	if err := both.apply(file); err != nil {
+	if err := both.apply(file, both.people.Load(), 2); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 20 {
@@ -51,12 +51,12 @@ func TestAPolicyKeepsItsMemoryOverAConfiguration(t *testing.T) {
 	r := newRig(t, plain, anyModel())
 	before := r.policies["small"].policy
 	file := r.snapshot.Load().file
-	if err := r.apply(file); err != nil || r.policies["small"].policy != before {
+	if err := r.apply(file, r.people.Load(), 2); err != nil || r.policies["small"].policy != before {
 		t.Errorf("another policy works now (%v)", err)
 	}
 	deep := *file
 	deep.Policy.Depth = "fixed"
-	if err := r.apply(&deep); err != nil || r.policies["small"].policy == before {
+	if err := r.apply(&deep, r.people.Load(), 2); err != nil || r.policies["small"].policy == before {
 		t.Errorf("the changed policy is not at work (%v)", err)
 	}
 }

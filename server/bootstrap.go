@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"time"
 
+	"tierway/store"
 	"tierway/tenants"
 )
 
@@ -21,9 +22,17 @@ type bootstrap struct {
 }
 
 // bootstrapIfAlone announces a bootstrap secret, once, where the database is read
-// and nobody may use the admin plane.
+// and nobody may change anything on the admin plane; and takes it back when
+// somebody may, or its time is over.
 func (s *Server) bootstrapIfAlone(p *people) {
-	if s.announce == nil || s.sql == nil || p.readAt.IsZero() || len(p.admins) > 0 || s.boot.Load() != nil {
+	now := time.Now()
+	if b := s.boot.Load(); b != nil {
+		if administered(p, now) || now.After(b.until) {
+			s.spendBootstrap()
+		}
+		return
+	}
+	if s.announce == nil || s.sql == nil || p.readAt.IsZero() || administered(p, now) {
 		return
 	}
 	secret, err := tenants.NewKey(rand.Reader, tenants.BootstrapPrefix)
@@ -31,7 +40,7 @@ func (s *Server) bootstrapIfAlone(p *people) {
 		s.log.Error("no bootstrap secret could be made; `tierway keys create --admin` makes an admin key", "cause", err.Error())
 		return
 	}
-	b := &bootstrap{digest: tenants.Digest(secret), until: time.Now().Add(bootstrapFor)}
+	b := &bootstrap{digest: tenants.Digest(secret), until: now.Add(bootstrapFor)}
 	s.boot.Store(b)
 	s.announce(secret, b.until)
 }
@@ -47,5 +56,22 @@ func (s *Server) takeBootstrap(secret string) bool {
 	return subtle.ConstantTimeCompare(digest[:], b.digest[:]) == 1
 }
 
-// spendBootstrap makes the secret void, after the first admin was made.
-func (s *Server) spendBootstrap() { s.boot.Store(&bootstrap{}) }
+// spendBootstrap makes the secret void: the first admin was made, or the time for
+// it is over.
+func (s *Server) spendBootstrap() {
+	if b := s.boot.Swap(&bootstrap{}); b != nil && !b.until.IsZero() && s.withdraw != nil {
+		s.withdraw()
+	}
+}
+
+// administered tells whether anybody may change things on the admin plane: an admin
+// of that role is in force. It is what store.SQL.Bootstrap asks of the database,
+// asked of config.yaml too.
+func administered(p *people, now time.Time) bool {
+	for _, a := range p.admins {
+		if a.Role == store.RoleAdmin && (a.ExpiresAt.IsZero() || now.Before(a.ExpiresAt)) {
+			return true
+		}
+	}
+	return false
+}

@@ -17,6 +17,7 @@ import (
 // A refused request costs nothing. A spent budget moves those who chose so to
 // the cheapest tier that they may use.
 func (x *exchange) charge() error {
+	x.admitted = time.Now() // not when the header came: a body may take minutes
 	if len(x.caller.Subjects) == 0 {
 		return nil
 	}
@@ -24,11 +25,14 @@ func (x *exchange) charge() error {
 		x.explanation.Notes = append(x.explanation.Notes, "limits and budgets are not asked: an explanation costs nothing")
 		return nil
 	}
-	c := &tenants.Charge{Caller: x.caller, At: x.start, Tokens: x.reserve()}
+	c := &tenants.Charge{Caller: x.caller, At: x.admitted, Tokens: x.reserve(), IgnoreBudget: x.d.Rule == ruleStored}
 	err := x.take(c)
-	if x.allowance.Refused.Budget() && x.caller.Degrade && x.degrade() {
+	if err == nil && x.allowance.Refused.Budget() && x.caller.Degrade && x.degrade() {
 		c.Tokens, c.IgnoreBudget = x.reserve(), true
 		err = x.take(c)
+	}
+	if err == nil && x.allowance.Refused != "" {
+		return x.limited(c, x.allowance)
 	}
 	return err
 }
@@ -45,23 +49,20 @@ func (x *exchange) take(c *tenants.Charge) error {
 		return fmt.Errorf("asking the limits: %w", err)
 	}
 	rateHeaders(x.w.Header(), v)
-	if v.Refused != "" {
-		return x.limited(c, v)
-	}
 	return nil
 }
 
 // reserve is how many tokens the request may take: its prompt, and of the answer
 // what it asks for, or what nine of ten of the pool's answers stay below.
 func (x *exchange) reserve() int64 {
-	if x.req == nil || x.dialect == openai.Other || x.pool == nil {
-		return 0
+	if x.dialect == openai.Other || x.d.Rule == ruleStored {
+		return 0 // nothing is read or made
 	}
 	prompt := x.pool.routing.PromptTokens(x.rawTokens)
 	if !generates(x.dialect) {
 		return prompt
 	}
-	return prompt + x.pool.routing.LongAnswer(x.req.MaxTokens)*int64(max(1, x.req.N))
+	return prompt + x.pool.routing.LongAnswer(x.req.MaxTokens)*max(1, x.req.N)*x.req.Prompts()
 }
 
 // generates tells whether the answers of a dialect are made of tokens.
@@ -188,7 +189,7 @@ func (x *exchange) settle() {
 	}
 	money := price.Cost(x.usage.Prompt, x.usage.Cached, x.usage.Output)
 	if x.grant != nil {
-		x.grant.Settle(tenants.Used{Tokens: x.usage.Prompt + x.usage.Output, Money: money, Refund: len(x.d.Attempts) == 0})
+		x.grant.Settle(tenants.Used{Tokens: x.usage.Prompt + x.usage.Output, Money: money, Refund: !x.sent})
 	}
 	if x.s.ledger == nil || !x.inLedger {
 		return
@@ -197,10 +198,19 @@ func (x *exchange) settle() {
 		x.s.touches.note(x.caller.Key, x.start)
 	}
 	d := &x.d
-	x.s.ledger.Add(store.Row{ID: newUUID7(x.start, x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: x.start,
+	x.s.ledger.Add(store.Row{ID: newUUID7(x.bookedAt(), x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: x.bookedAt(),
 		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.knownModel(), Worker: d.Worker,
 		Outcome: string(d.Outcome), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),
 		Prompt: x.usage.Prompt, Cached: x.usage.Cached, Output: x.usage.Output, Money: money, Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
+}
+
+// bookedAt is the time to whose day the request belongs: of its admission, or of
+// its coming where it was not admitted.
+func (x *exchange) bookedAt() time.Time {
+	if x.admitted.IsZero() {
+		return x.start
+	}
+	return x.admitted
 }
 
 // knownModel is the model that the request went to, as the configuration names
@@ -230,6 +240,16 @@ func (x *exchange) estimate(output int64) {
 // that are written together lie together.
 func newUUID7(at time.Time, high, low uint64) string {
 	return formatUUID(uint64(at.UnixMilli())<<16|high&0xffff, low, 7)
+}
+
+// unreported is how many tokens of output a whole answer of so many bytes stands
+// for that reports no usage. One that is made in the background has not begun: it
+// is taken for as long as nine of ten answers of its pool.
+func (x *exchange) unreported(bytes int) int64 {
+	if x.req.Background {
+		return x.pool.routing.LongAnswer(x.req.MaxTokens)
+	}
+	return wholeEstimate(x.dialect, bytes)
 }
 
 // wholeEstimate is how many tokens a whole answer of generated text may hold that

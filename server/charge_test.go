@@ -7,15 +7,19 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gin-gonic/gin"
+
 	"tierway/engines"
 	"tierway/openai"
 	"tierway/store"
+	"tierway/tenants"
 )
 
 // limited is two tiers with prices, and one tenant whose settings are the first
@@ -166,7 +170,22 @@ func TestARequestLargerThanTheLimitIsNotRetried(t *testing.T) {
 	}
 }
 
-// RL-07: a reservation becomes what was really used, in both directions.
+// RL-07: what was used beyond the reservation is booked too.
+func TestMoreThanWasReservedIsBooked(t *testing.T) {
+	r := limitedRig(t, "limits: { tpm: 100000 }", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":60000,"completion_tokens":30000,"total_tokens":90000}}`)
+	}), bigEngine())
+	if a := r.ask("cheap"); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	a := r.ask("cheap")
+	if left, err := strconv.Atoi(a.header.Get("X-Ratelimit-Remaining-Tokens")); err != nil || left > 11000 {
+		t.Errorf("%d tokens are left of 100,000 after 90,000 were used", left)
+	}
+}
+
+// RL-07: a reservation becomes what was really used.
 func TestAReservationBecomesWhatWasUsed(t *testing.T) {
 	r := limitedRig(t, "limits: { tpm: 100000 }", fakeEngine(), bigEngine())
 	left := func() int {
@@ -376,5 +395,111 @@ func TestManyWrongKeysAreSlowedDown(t *testing.T) {
 	}
 	if a := r.ask("cheap"); a.status != 200 {
 		t.Errorf("a good key: %d %s", a.status, a.body)
+	}
+}
+
+// A request whose body came slowly is as late as its end: what began before others
+// would stop or empty their buckets.
+func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
+	r := limitedRig(t, "limits: { rpm: 1, burst: 1, tpm: 100000 }", fakeEngine(), bigEngine())
+	x := &exchange{s: r.Server, snap: r.snapshot.Load(), start: time.Now().Add(-2 * time.Minute)}
+	if a := r.ask("cheap"); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	// What a request that began two minutes ago asks of the limits now.
+	x.caller, _ = x.snap.people.directory.Authenticate("key", x.start)
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	x.w, x.r = c.Writer, httptest.NewRequest("POST", "/", nil)
+	x.dialect = openai.Other
+	if err := x.charge(); err == nil {
+		t.Error("it is admitted")
+	}
+	if a := r.ask("cheap"); a.status != 429 {
+		t.Errorf("after it: %d", a.status)
+	}
+}
+
+// A response that is made in the background says nothing of its length when it is
+// queued: it costs what such answers may take, at once.
+func TestABackgroundResponseIsPaidForAtOnce(t *testing.T) {
+	queued := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"id":"resp_1","object":"response","status":"queued","usage":null}`)
+	})
+	r := limitedRig(t, "limits: { day_tokens: 600 }", queued, bigEngine())
+	body := `{"model":"cheap","input":"hi","background":true,"max_output_tokens":500}`
+	for i, want := range []int{200, 200, 429} {
+		if a := r.post("/v1/responses", body, "Authorization", "Bearer key"); a.status != want {
+			t.Errorf("response %d: %d %s", i, a.status, a.body)
+		}
+	}
+	if got := r.row("ok"); got.Output != 1000 || got.Estimated != 2 {
+		t.Errorf("the ledger has %+v", got)
+	}
+	if a := r.post("/v1/responses/resp_1/cancel", "", "Authorization", "Bearer key"); a.status == 429 {
+		t.Error("a spent budget keeps its tenant from cancelling")
+	}
+}
+
+func TestManyPromptsReserveForEach(t *testing.T) {
+	r := limitedRig(t, "limits: { tpm: 1000 }", fakeEngine(), bigEngine())
+	body := `{"model":"cheap","max_tokens":200,"prompt":["a","b","c","d","e","f"]}`
+	if a := r.post("/v1/completions", body, "Authorization", "Bearer key"); a.status != 429 || !strings.Contains(a.body, "Request too large") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// AU-13: what nobody reads is not salted: who shares no cache may not send it, and
+// a salt in it is the tenant's own.
+func TestPassedBodiesCarryNoForeignSalt(t *testing.T) {
+	for settings, want := range map[string]int{"priority: batch": 200, "isolate_cache: true": 404} {
+		var got string
+		engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			body, _ := io.ReadAll(q.Body)
+			got = string(body)
+		})
+		yaml := strings.Replace(plain, "auth: { required: false }", fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s, %s } ] }\npools: [ { name: raw, paths: [\"/raw/*\"], workers: [ { name: raw-0, url: %q } ] } ]", digestOfKey, settings, served(t, engine)), 1)
+		r := newRig(t, yaml, fakeEngine())
+		for _, body := range []string{`{"cache_salt":"VICTIM","x":1}`, `{"cache_\u0073alt":"VICTIM"}`} {
+			got = ""
+			a := r.post("/raw/any", body, "Authorization", "Bearer key")
+			if a.status != want || strings.Contains(got, "VICTIM") || want == 200 && !strings.Contains(got, openai.CacheSalt("acme", "VICTIM")) {
+				t.Errorf("%s, %s: %d, the engine got %q", settings, body, a.status, got)
+			}
+		}
+		for _, body := range []string{`{"extra_key":"VICTIM"}`, `{"cache_salt":"a","cache_salt":"b"}`, `{"cache_salt":`} {
+			got = ""
+			if a := r.post("/raw/any", body, "Authorization", "Bearer key"); a.status < 400 || got != "" {
+				t.Errorf("%s, %s: %d, the engine got %q", settings, body, a.status, got)
+			}
+		}
+	}
+}
+
+// AU-10: a stored answer is its tenant's, and no key's that may not use its tier.
+func TestAKeyReachesNoStoredAnswerBeyondItsRights(t *testing.T) {
+	few := sha256.Sum256([]byte("few"))
+	keys := fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s }, { name: other, sha256: %s, tiers: [] } ] }", digestOfKey, hex.EncodeToString(few[:]))
+	r := newRig(t, strings.Replace(plain, "auth: { required: false }", keys, 1), fakeEngine())
+	made := r.post("/v1/responses", `{"model":"small","input":"hi","max_output_tokens":1}`, "Authorization", "Bearer key")
+	id := openai.ReadAnswer(openai.Responses, []byte(made.body)).ID
+	narrow := tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Tiers: []string{}}})
+	at, ok := r.stored.get(id)
+	if !ok || narrow.MayUseTier(at.pool) {
+		t.Fatalf("%v, %+v", ok, at)
+	}
+	for caller, want := range map[*tenants.Caller]bool{narrow: false, tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Models: []string{"x"}}}): false,
+		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{}): true} {
+		if got := (&exchange{caller: caller}).owns(at); got != want {
+			t.Errorf("a key of %+v owns it: %v", caller, got)
+		}
+	}
+	for _, path := range []string{"/v1/responses/" + id, "/responses/" + id} {
+		if a := r.do("GET", path, "", "Authorization", "Bearer few"); a.status != 404 {
+			t.Errorf("%s: %d", path, a.status)
+		}
+		if a := r.do("GET", path, "", "Authorization", "Bearer key"); a.status != 200 {
+			t.Errorf("%s for its owner: %d", path, a.status)
+		}
 	}
 }

@@ -67,6 +67,19 @@ type guesses struct {
 	byIP  map[string]int
 }
 
+// network is whose an address is: of IPv6 the 64 bits that one customer has.
+func network(ip string) string {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil || addr.Unmap().Is4() {
+		return ip
+	}
+	p, err := addr.WithZone("").Prefix(64)
+	if err != nil {
+		return ip
+	}
+	return p.String()
+}
+
 // another counts one wrong key and reports whether the address has sent too many
 // in this minute, and how long that lasts.
 func (g *guesses) another(ip string, now time.Time) (tooMany bool, wait time.Duration) {
@@ -75,8 +88,10 @@ func (g *guesses) another(ip string, now time.Time) (tooMany bool, wait time.Dur
 	if now.Sub(g.since) >= time.Minute || g.byIP == nil {
 		g.since, g.byIP = now, map[string]int{}
 	}
-	if n, known := g.byIP[ip]; known || len(g.byIP) < guessersMax {
-		g.byIP[ip] = n + 1
+	ip = network(ip)
+	if _, known := g.byIP[ip]; !known && len(g.byIP) >= guessersMax {
+		ip = "" // all others together
 	}
+	g.byIP[ip]++
 	return g.byIP[ip] > guessesAMinute, time.Minute - now.Sub(g.since)
 }

@@ -40,7 +40,7 @@ func TestGuessesAreCountedByMinuteAndBounded(t *testing.T) {
 	for i := range guessersMax + 100 {
 		g.another(fmt.Sprintf("ip-%d", i), now)
 	}
-	if len(g.byIP) != guessersMax {
+	if len(g.byIP) != guessersMax+1 {
 		t.Errorf("%d addresses are remembered", len(g.byIP))
 	}
 	for range guessesAMinute {
@@ -48,6 +48,16 @@ func TestGuessesAreCountedByMinuteAndBounded(t *testing.T) {
 	}
 	if tooMany, wait := g.another("ip-0", now.Add(59*time.Second)); !tooMany || wait != time.Second {
 		t.Errorf("%v for %v", tooMany, wait)
+	}
+	if tooMany, _ := g.another("2001:db8::1", now); !tooMany {
+		t.Error("beyond the bound everybody may guess")
+	}
+	g = guesses{}
+	for i := range guessesAMinute {
+		g.another(fmt.Sprintf("2001:db8:0:1::%x", i), now)
+	}
+	if tooMany, _ := g.another("2001:db8:0:1::ffff", now); !tooMany {
+		t.Error("a network of IPv6 may guess with each of its addresses")
 	}
 	if tooMany, _ := g.another("ip-0", now.Add(time.Minute)); tooMany {
 		t.Error("a minute later it is still too many")

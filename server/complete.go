@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -37,7 +38,7 @@ func (x *exchange) complete() error {
 // authenticate finds who asks by the request's key. Every refusal of a key is the
 // same answer, so that it says nothing about which keys exist.
 func (x *exchange) authenticate() error {
-	who := x.s.people.Load()
+	who := x.snap.people
 	key, given := credential(x.r.Header)
 	err := tenants.ErrUnknownKey
 	if given {
@@ -51,7 +52,7 @@ func (x *exchange) authenticate() error {
 	case x.explanation != nil && x.r.Header.Get("Authorization") == "" && x.r.Header.Get("X-Api-Key") == "":
 		x.caller = tenants.Anonymous()
 		x.explanation.Notes = append(x.explanation.Notes, "no key: explained for a tenant who may use everything")
-	case x.snap.file.Auth.Required:
+	case x.snap.file.Auth.Required, x.unread(who, key):
 		return x.unknownKey(who, key)
 	default:
 		x.caller = tenants.Anonymous()
@@ -60,11 +61,17 @@ func (x *exchange) authenticate() error {
 	return nil
 }
 
+// unread tells whether a key may be a good one that only the database knows, which
+// was never read.
+func (x *exchange) unread(who *people, key string) bool {
+	return x.s.sql != nil && who.readAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) && tenants.WellFormed(key)
+}
+
 // unknownKey is the answer to a key that nobody has. While the database was never
 // read, a well-formed key may be a good one.
 func (x *exchange) unknownKey(who *people, key string) error {
 	x.caller = nil
-	if x.s.sql != nil && who.readAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) && tenants.WellFormed(key) {
+	if x.unread(who, key) {
 		return &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: askEvery, Message: "Keys cannot be checked right now. Try again."}
 	}
 	x.s.metrics.AuthFailures.Inc()
@@ -215,16 +222,18 @@ func (x *exchange) passThrough(status int) error {
 	if strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
 		return errWebSocket
 	}
+	x.inLedger = true
 	x.pool = x.snap.passing(x.r.URL.Path, x.caller)
 	if x.pool == nil {
 		return x.unknownURL(status)
 	}
-	x.inLedger = true
 	body, err := x.readBody()
 	if err != nil {
 		return err
 	}
-	x.req = &openai.Request{Dialect: openai.Other, Body: body}
+	if x.req, err = x.passed(body); err != nil {
+		return err
+	}
 	x.workerPath = x.r.URL.EscapedPath()
 	x.class = x.priority()
 	x.d.Class, x.d.Tier, x.d.Policy, x.d.Rule = x.class.String(), x.pool.Name, x.pool.Policy.Name, "path"
@@ -233,6 +242,27 @@ func (x *exchange) passThrough(status int) error {
 	}
 	x.gather()
 	return x.forward()
+}
+
+// passed is a body that goes through untouched but for a cache_salt, which no
+// tenant may choose for itself. One that cannot be read for it must not speak of
+// salts at all.
+func (x *exchange) passed(body []byte) (*openai.Request, error) {
+	plain := &openai.Request{Dialect: openai.Other, Body: body}
+	if !bytes.Contains(body, []byte("cache_salt")) && !bytes.Contains(body, []byte("extra_key")) && !bytes.Contains(body, []byte("\\u")) {
+		return plain, nil
+	}
+	r, err := openai.Parse(openai.Other, body, openai.Limits{})
+	if err != nil && mediaType(x.r.Header.Get("Content-Type")) != "application/json" && !bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
+		return plain, nil // no engine reads names out of it
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.CacheSalt != "" {
+		x.salt = openai.CacheSalt(x.caller.Tenant, r.CacheSalt)
+	}
+	return r, nil
 }
 
 // unknownURL is the answer to what nothing takes.
@@ -244,6 +274,12 @@ func (x *exchange) unknownURL(status int) error {
 	return &openai.Error{Code: openai.CodeUnknownURL, Message: "Unknown URL: " + knownMethod(x.r.Method) + " " + quoted(x.r.URL.Path) + "."}
 }
 
+// owns tells whether a stored answer is the caller's: its tenant's, and within the
+// rights of its key.
+func (x *exchange) owns(at storedAnswer) bool {
+	return at.tenant == x.caller.Tenant && x.caller.MayUseTier(at.pool) && x.caller.MayUseModel(at.model)
+}
+
 // ruleStored is the rule of requests about a stored response.
 const ruleStored = "stored"
 
@@ -253,6 +289,7 @@ func (x *exchange) storedAnswer() error {
 	if err := x.authenticate(); err != nil {
 		return err
 	}
+	x.inLedger = true
 	at, known := x.s.stored.get(x.id)
 	if !known {
 		if x.snap.passing(x.r.URL.Path, x.caller) != nil {
@@ -261,10 +298,9 @@ func (x *exchange) storedAnswer() error {
 		return responseNotFound(x.id)
 	}
 	x.pool = x.snap.byName[at.pool]
-	if at.tenant != x.caller.Tenant || x.pool == nil {
+	if x.pool == nil || !x.owns(at) {
 		return responseNotFound(x.id)
 	}
-	x.inLedger = true
 	body, err := x.readBody()
 	if err != nil {
 		return err

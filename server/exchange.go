@@ -56,6 +56,7 @@ type exchange struct {
 	allowance tenants.Verdict
 	inLedger  bool // a request that the ledger has a row for
 	sent      bool // a worker has the whole request
+	admitted  time.Time
 
 	explanation *Explanation // of a request that is explained and not sent; nil for all others
 
@@ -71,7 +72,7 @@ func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) 
 	s.metrics.Inflight.Inc()
 	x := &exchange{s: s, snap: s.snapshot.Load(), w: w, r: r, start: time.Now(), dialect: d}
 	x.d = routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
-		RequestID: x.requestID(), Dialect: d.String(), Outcome: routing.Refused}
+		RequestID: x.requestID(), Generation: x.snap.generation, Dialect: d.String(), Outcome: routing.Refused}
 	x.answer.init(w, d, x.snap.file.Timeouts.ClientStall)
 	x.explanation, _ = r.Context().Value(explainKey{}).(*Explanation)
 	if s.draining.Load() {

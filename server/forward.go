@@ -225,7 +225,9 @@ func (a *attempt) send(account bool) (*workers.Response, error) {
 	}
 	edit := openai.Edit{Model: x.verdict.Model, IncludeUsage: account, CacheSalt: x.saltFor(a.m)}
 	a.added = nil
-	if x.dialect == openai.Other || len(x.req.Body) == 0 || x.r.Method != http.MethodPost {
+	if x.dialect == openai.Other && x.req.CacheSalt != "" {
+		req.Body = x.req.Splice(openai.Edit{CacheSalt: x.salt})
+	} else if x.dialect == openai.Other || len(x.req.Body) == 0 || x.r.Method != http.MethodPost {
 		req.Body = [][]byte{x.req.Body}
 	} else {
 		req.Body = x.req.Splice(edit)
@@ -261,7 +263,7 @@ func (a *attempt) settle(f *failure) {
 		try.DurationMs = ms(time.Since(a.started))
 	}
 	a.x.d.Attempts = append(a.x.d.Attempts, try)
-	a.x.sent = a.x.sent || f != nil && f.left
+	a.x.sent = a.x.sent || f == nil || f.left
 	if f == nil {
 		a.judge()
 		return

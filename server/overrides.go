@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -18,51 +20,50 @@ func (s *Server) overridesNow() []store.Override {
 		all = *s.ownOverrides.Load()
 	}
 	now := time.Now()
-	return slices.DeleteFunc(slices.Clone(all), func(o store.Override) bool { return !o.Until.IsZero() && !now.Before(o.Until) })
+	return slices.DeleteFunc(slices.Clone(all), func(o store.Override) bool { return !o.InForce(now) })
 }
 
-// override changes a worker live: for all gateways where there is a database,
-// else for this one until it ends.
-func (s *Server) override(ctx context.Context, a store.Actor, o store.Override) error {
-	if s.sql != nil {
-		if err := s.sql.SetOverride(ctx, a, o); err != nil {
-			return err
-		}
+// editOverride changes what is in force of a worker by f, as store.SQL.EditOverride
+// does: for all gateways where there is a database, else for this one until it ends.
+// An ErrConflict of f has the directory read, so that whoever asks next sees what
+// it was that f did not expect.
+func (s *Server) editOverride(ctx context.Context, a store.Actor, worker string, f func(store.Override) (store.Override, error)) (store.Override, error) {
+	if s.sql == nil {
+		return s.editOwnOverride(a, worker, f)
+	}
+	o, err := s.sql.EditOverride(ctx, a, worker, f)
+	switch {
+	case err == nil:
 		s.changed(ctx)
-		return nil
-	}
-	s.changeOwnOverrides(func(all []store.Override) []store.Override {
-		all = slices.DeleteFunc(all, func(other store.Override) bool { return other.Worker == o.Worker })
-		return append(all, o)
-	})
-	return nil
-}
-
-// clearOverride gives a worker back what the file says of it.
-func (s *Server) clearOverride(ctx context.Context, a store.Actor, worker string) error {
-	if s.sql != nil {
-		if err := s.sql.ClearOverride(ctx, a, worker); err != nil {
-			return err
+	case errors.Is(err, store.ErrConflict):
+		if err := s.readDatabase(ctx); err != nil {
+			s.lookSoon()
 		}
-		s.changed(ctx)
-		return nil
 	}
-	found := false
-	s.changeOwnOverrides(func(all []store.Override) []store.Override {
-		return slices.DeleteFunc(all, func(o store.Override) bool { found = found || o.Worker == worker; return o.Worker == worker })
-	})
-	if !found {
-		return store.ErrNotFound
-	}
-	return nil
+	return o, err
 }
 
-func (s *Server) changeOwnOverrides(change func([]store.Override) []store.Override) {
+// editOwnOverride is editOverride where there is no database.
+func (s *Server) editOwnOverride(a store.Actor, worker string, f func(store.Override) (store.Override, error)) (store.Override, error) {
 	s.applying.Lock()
 	defer s.applying.Unlock()
-	all := change(slices.Clone(*s.ownOverrides.Load()))
+	all := slices.Clone(*s.ownOverrides.Load())
+	before := store.Override{Worker: worker}
+	if o := overrideOf(all, worker); o != nil {
+		before = *o
+	}
+	after, changed, err := before.Edited(time.Now(), f)
+	if err != nil || !changed {
+		return after, err
+	}
+	all = slices.DeleteFunc(all, func(o store.Override) bool { return o.Worker == worker })
+	if after.Says() {
+		after.By = cmp.Or(after.By, a.Name)
+		all = append(all, after)
+	}
 	s.ownOverrides.Store(&all)
 	s.applyOverrides() //nolint:errcheck // a weight can always be applied: the file was
+	return after, nil
 }
 
 // weightsOf are the weights that overrides give, by worker. A worker that drains
@@ -87,7 +88,7 @@ func (s *Server) applyOverrides() error {
 	if maps.Equal(weights, s.base.weights) {
 		return nil
 	}
-	if err := s.apply(s.base.file.WithOverrides(weights)); err != nil {
+	if err := s.apply(s.base.file.WithOverrides(weights), s.people.Load(), s.base.generation); err != nil {
 		return err
 	}
 	s.base.weights = weights
@@ -114,7 +115,8 @@ func (s *Server) followOverrides(done <-chan struct{}) {
 
 // base is the configuration without overrides. Server.applying guards it.
 type base struct {
-	file       *config.File
+	file       *config.File   // its restart-only values are those of the start
+	hash       string         // of the file as it was read last
 	weights    map[string]int // the overrides that are in force over it
 	generation int64
 	loadedAt   time.Time

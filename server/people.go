@@ -113,11 +113,8 @@ func (s *Server) openDatabase(ctx context.Context) error {
 
 // readDatabase migrates, once, and reads all that is held in memory.
 func (s *Server) readDatabase(ctx context.Context) error {
-	if !s.migrated.Load() {
-		if _, err := s.sql.Migrate(ctx); err != nil {
-			return fmt.Errorf("migrating the database: %w", err)
-		}
-		s.migrated.Store(true)
+	if err := s.migrate(ctx); err != nil {
+		return err
 	}
 	began := time.Now()
 	c, err := s.sql.Contents(ctx)
@@ -128,6 +125,31 @@ func (s *Server) readDatabase(ctx context.Context) error {
 		return err
 	}
 	return s.adopt(c, began)
+}
+
+// migrate brings the schema up to date, once. It takes as long as it takes, on a
+// database that answers. The next release's schema is served too: it only adds, and
+// gateways of both share a database while they are replaced.
+func (s *Server) migrate(ctx context.Context) error {
+	if s.migrated.Load() {
+		return nil
+	}
+	if err := s.sql.Ping(ctx); err != nil {
+		return fmt.Errorf("migrating the database: %w", err)
+	}
+	_, err := s.sql.Migrate(context.WithoutCancel(ctx))
+	if errors.Is(err, store.ErrNewer) {
+		applied, latest, schemaErr := s.sql.Schema(ctx)
+		if schemaErr == nil && applied == latest+1 {
+			s.log.Warn("the database's schema is of the next release; this one serves on beside it", "schema", applied, "known", latest)
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("migrating the database: %w", err)
+	}
+	s.migrated.Store(true)
+	return nil
 }
 
 // seedBudgets tells the limiter what the ledger says was spent.
@@ -155,7 +177,7 @@ func (s *Server) adopt(c store.Contents, readAt time.Time) error {
 	if err != nil {
 		return err
 	}
-	s.people.Store(p)
+	s.know(p)
 	if !readAt.IsZero() {
 		s.known.Store(readAt.UnixNano())
 	}

@@ -47,10 +47,13 @@ func (x *exchange) readPrompt() {
 }
 
 // saltFor is the salt of the prefix cache that a worker is sent: the tenant's own,
-// so that nobody's prompts meet those of another tenant there. It is sent to
-// engines that take one, and where a client has sent one itself.
+// so that nobody's prompts meet those of another tenant there. It is left out only
+// for engines that are known to take none, unless a client has sent one itself: an
+// engine that is not known yet may refuse it, which is better than sharing.
 func (x *exchange) saltFor(m *member) string {
-	if x.salt == "" || x.req.CacheSalt == "" && !m.engine().TakesCacheSalt() {
+	e := m.engine()
+	known := e != "" && e != openai.EngineAuto
+	if x.salt == "" || x.req.CacheSalt == "" && known && !e.TakesCacheSalt() {
 		return ""
 	}
 	return x.salt

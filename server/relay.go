@@ -154,7 +154,7 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	if answer.HasUsage {
 		a.account(answer.Usage)
 	} else {
-		a.x.estimate(wholeEstimate(a.x.dialect, buf.Len()))
+		a.x.estimate(a.x.unreported(buf.Len()))
 	}
 	x := a.x
 	x.d.Outcome = routing.OK
@@ -234,7 +234,7 @@ func (a *attempt) remember(id string) {
 	if a.x.req.StoreSet && !a.x.req.Store {
 		return
 	}
-	a.x.s.stored.put(storedAnswer{id: id, tenant: a.x.caller.Tenant, pool: a.x.pool.Name, member: a.m})
+	a.x.s.stored.put(storedAnswer{id: id, tenant: a.x.caller.Tenant, pool: a.x.pool.Name, model: a.x.req.Model, member: a.m})
 }
 
 // relayRaw copies an answer that is not looked into, and flushes what has come

@@ -31,7 +31,7 @@ type ReloadResult struct {
 
 // Impact is what a reload does to the workers.
 type Impact struct {
-	WorkersAdded   []string           `json:"workers_added"`
+	WorkersAdded   []string           `json:"workers_added"`   // one that moves is both added and removed
 	WorkersRemoved []string           `json:"workers_removed"` // finish what they have
 	AffinityMoved  map[string]float64 `json:"affinity_moved"`  // by pool: the share of prompts whose home is another worker
 	RestartNeeded  []string           `json:"restart_needed"`  // keys whose new values wait for a restart
@@ -48,24 +48,35 @@ var (
 // Requests under way go on with what they began with, and everything that was
 // learned, counted or booked stays. Reloads are done one after the other.
 func (s *Server) Reload(ctx context.Context, r ReloadRequest) (ReloadResult, error) {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	began := time.Now()
+	f, readErr := s.readSource() // before the lock: a file may hang, and keys are still to be revoked
 	s.applying.Lock()
-	result, err := s.reload(r)
+	result, err := s.reload(r, f, readErr)
 	since := s.base.loadedAt
 	s.applying.Unlock()
 	if !r.DryRun {
-		s.noteReload(ctx, r, result, since, err)
+		s.noteReload(ctx, r, result, since, since.After(began), err)
 	}
 	return result, err
 }
 
-// reload is Reload under its lock.
-func (s *Server) reload(r ReloadRequest) (ReloadResult, error) {
-	old := s.base.file
-	result := ReloadResult{Generation: s.base.generation, FromHash: old.Hash(), Hash: old.Hash(), Changes: []config.Change{}}
+// readSource reads the configuration.
+func (s *Server) readSource() (*config.File, error) {
 	if s.source == nil {
-		return result, ErrNoSource
+		return nil, ErrNoSource
 	}
-	f, err := s.source()
+	return s.source()
+}
+
+// reload is Reload under its lock, for a file that was read.
+func (s *Server) reload(r ReloadRequest, f *config.File, err error) (ReloadResult, error) {
+	old := s.base.file
+	result := ReloadResult{Generation: s.base.generation, FromHash: s.base.hash, Hash: s.base.hash, Changes: []config.Change{}}
+	if errors.Is(err, ErrNoSource) {
+		return result, err
+	}
 	if err != nil {
 		if !errors.As(err, &result.Problems) {
 			return result, fmt.Errorf("reading the configuration: %w", err)
@@ -77,27 +88,30 @@ func (s *Server) reload(r ReloadRequest) (ReloadResult, error) {
 		return result, ErrChanged
 	}
 	result.Changes = append(result.Changes, config.Changes(old, f)...)
-	result.Impact = impactOf(old, f, result.Changes)
-	if r.DryRun || len(result.Changes) == 0 {
+	weights := weightsOf(s.overridesNow())
+	result.Impact = impactOf(old.WithOverrides(weights), f.WithOverrides(weights), result.Changes)
+	if r.DryRun {
 		return result, nil
 	}
 	next := f.KeepRestartOnly(old)
+	if len(config.Changes(old, next)) == 0 { // all that is left of the changes waits for a restart
+		s.base.hash = f.Hash()
+		return result, nil
+	}
 	p, err := newPeople(next, s.people.Load().contents, s.people.Load().readAt)
 	if err != nil {
 		return result, err
 	}
-	weights := weightsOf(s.overridesNow())
-	if err := s.apply(next.WithOverrides(weights)); err != nil {
+	if err := s.apply(next.WithOverrides(weights), p, s.base.generation+1); err != nil {
 		return result, err
 	}
-	s.people.Store(p)
-	s.base = base{file: next, weights: weights, generation: s.base.generation + 1, loadedAt: time.Now()}
+	s.base = base{file: next, hash: f.Hash(), weights: weights, generation: s.base.generation + 1, loadedAt: time.Now()}
 	result.Generation = s.base.generation
 	return result, nil
 }
 
 // noteReload says in log, metrics and audit how a reload went.
-func (s *Server) noteReload(ctx context.Context, r ReloadRequest, result ReloadResult, since time.Time, err error) {
+func (s *Server) noteReload(ctx context.Context, r ReloadRequest, result ReloadResult, since time.Time, changed bool, err error) {
 	outcome := "ok"
 	switch {
 	case errors.Is(err, ErrNoSource):
@@ -106,7 +120,7 @@ func (s *Server) noteReload(ctx context.Context, r ReloadRequest, result ReloadR
 		outcome = err.Error()
 		s.metrics.Reloads.Rejected.Inc()
 		s.log.Error("the configuration was not reloaded; the old one stays in force", "via", r.Actor.Via, "cause", outcome, "problems", problemLines(result.Problems))
-	case len(result.Changes) == 0:
+	case !changed:
 		s.metrics.Reloads.Unchanged.Inc()
 		s.log.Info("the configuration is the one in force", "via", r.Actor.Via, "generation", result.Generation)
 		return
@@ -141,25 +155,25 @@ func problemLines(ps config.Problems) []string {
 func impactOf(old, f *config.File, changes []config.Change) Impact {
 	im := Impact{WorkersAdded: []string{}, WorkersRemoved: []string{}, AffinityMoved: map[string]float64{}, RestartNeeded: []string{}}
 	before, after := workersOf(old), workersOf(f)
-	for name := range after {
-		if !before[name] {
+	for name, place := range after {
+		if before[name] != place {
 			im.WorkersAdded = append(im.WorkersAdded, name)
 		}
 	}
-	for name := range before {
-		if !after[name] {
+	for name, place := range before {
+		if after[name] != place {
 			im.WorkersRemoved = append(im.WorkersRemoved, name)
 		}
 	}
 	slices.Sort(im.WorkersAdded)
 	slices.Sort(im.WorkersRemoved)
-	was := map[string][]routing.Member{}
+	was := map[string]config.Pool{}
 	for _, p := range old.ResolvedPools() {
-		was[p.Name] = ringOf(p)
+		was[p.Name] = p
 	}
 	for _, p := range f.ResolvedPools() {
-		if members, known := was[p.Name]; known {
-			im.AffinityMoved[p.Name] = routing.MovedShare(members, ringOf(p), p.Policy)
+		if before, known := was[p.Name]; known {
+			im.AffinityMoved[p.Name] = routing.MovedShare(ringOf(before), before.Policy, ringOf(p), p.Policy)
 		}
 	}
 	for _, c := range changes {
@@ -170,10 +184,12 @@ func impactOf(old, f *config.File, changes []config.Change) Impact {
 	return im
 }
 
-func workersOf(f *config.File) map[string]bool {
-	names := map[string]bool{}
+// workersOf returns where each worker is: one of the same name in another place, or
+// another pool, is another worker.
+func workersOf(f *config.File) map[string]string {
+	names := map[string]string{}
 	for _, s := range f.Specs() {
-		names[s.Name] = true
+		names[s.Name] = s.Pool + " " + s.URL
 	}
 	return names
 }

@@ -27,8 +27,8 @@ import (
 	"tierway/workers"
 )
 
-// Options is what a Server is made from. All fields are required but Access,
-// Source, Announce and Offline.
+// Options is what a Server is made from. Config, Log, Metrics and Rand are
+// required.
 type Options struct {
 	Config *config.File
 	// Source reads the configuration again, for a reload; nil where there is none
@@ -39,6 +39,8 @@ type Options struct {
 	Announce func(secret string, until time.Time)
 	Path     string // of the configuration's file, for operators; may be empty
 	Version  string // of the program, for operators; may be empty
+	// Withdraw is called when that secret is void: it was used, or is over.
+	Withdraw func()
 	// Offline opens neither database nor Redis: for decisions without serving.
 	Offline bool
 	Log     *slog.Logger
@@ -59,6 +61,9 @@ type Server struct {
 	path     string
 	source   func() (*config.File, error)
 	announce func(secret string, until time.Time)
+	withdraw func()
+	listened func() // what waits for the addresses; guarded by hearing
+	hearing  sync.Mutex
 
 	sql      *store.SQL    // nil without
 	redis    *store.Redis  // nil without
@@ -74,6 +79,7 @@ type Server struct {
 	known    atomic.Int64  // when the directory was last known to be the database's; Unix nanoseconds, 0: never
 	hurry    chan struct{} // the database is to be read at once
 
+	reloading    sync.Mutex // one reload at a time; taken before applying
 	applying     sync.Mutex // one change of configuration, overrides or directory at a time; guards base
 	base         base
 	ownOverrides atomic.Pointer[[]store.Override] // where there is no database
@@ -120,7 +126,7 @@ func (l listener) serve() error {
 // New builds the server for a checked configuration. It opens no socket.
 func New(o Options) (*Server, error) {
 	s := &Server{
-		log: o.Log, metrics: o.Metrics, rand: o.Rand, version: o.Version, path: o.Path, source: o.Source, announce: o.Announce,
+		log: o.Log, metrics: o.Metrics, rand: o.Rand, version: o.Version, path: o.Path, source: o.Source, withdraw: o.Withdraw,
 		hurry: make(chan struct{}, 1), load: make(chan struct{}, 1), budget: newRetryBudget(),
 		stored:  newStoredAnswers(storedAnswersMax),
 		scratch: newScratch(),
@@ -134,6 +140,9 @@ func New(o Options) (*Server, error) {
 		s.access = newAccessLog(o.Access)
 	}
 	s.cut, s.cutNow = context.WithCancelCause(context.Background())
+	if o.Announce != nil {
+		s.announce = func(secret string, until time.Time) { s.onceListening(func() { o.Announce(secret, until) }) }
+	}
 	s.fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: s.observe, Rand: o.Rand})
 	s.metrics.Outside(dialects, outcomes)
 	s.metrics.Limits(limitNames())
@@ -149,23 +158,48 @@ func New(o Options) (*Server, error) {
 // begins puts the first configuration in force and opens what it names.
 func (s *Server) begins(o Options) error {
 	s.ownOverrides.Store(&[]store.Override{})
-	s.base = base{file: o.Config, generation: 1, loadedAt: time.Now()}
+	s.base = base{file: o.Config, hash: o.Config.Hash(), generation: 1, loadedAt: time.Now()}
 	if err := s.openStores(o); err != nil {
 		return err
 	}
-	if err := s.apply(o.Config); err != nil {
+	p, err := newPeople(o.Config, store.Contents{}, time.Time{})
+	if err != nil {
+		return err
+	}
+	if err := s.apply(o.Config, p, 1); err != nil {
 		return err
 	}
 	s.metrics.Reloaded(1, s.base.loadedAt)
-	if err := s.adoptConfig(); err != nil {
-		return err
-	}
 	return s.openDatabase(context.Background())
+}
+
+// onceListening calls f when the addresses are known.
+func (s *Server) onceListening(f func()) {
+	s.hearing.Lock()
+	defer s.hearing.Unlock()
+	if len(s.listeners) == 0 {
+		s.listened = f
+		return
+	}
+	f()
 }
 
 // Listen opens the addresses of the configuration. Until it has returned,
 // Addr answers nothing.
 func (s *Server) Listen() error {
+	if err := s.listen(); err != nil {
+		return err
+	}
+	s.hearing.Lock()
+	defer s.hearing.Unlock()
+	if f := s.listened; f != nil {
+		s.listened = nil
+		f()
+	}
+	return nil
+}
+
+func (s *Server) listen() error {
 	f := s.snapshot.Load().file
 	data, admin := s.dataHandler(), s.adminHandler()
 	if f.SharedPlanes() {

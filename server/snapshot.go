@@ -22,11 +22,13 @@ import (
 // snapshot is one configuration, built and immutable. A request loads it once
 // and keeps it to its end.
 type snapshot struct {
-	file    *config.File // with the live overrides
-	proxies []netip.Prefix
-	catalog *tiers.Catalog
-	pools   []*pool // tiers in order, then pools
-	byName  map[string]*pool
+	file       *config.File // with the live overrides
+	generation int64        // of the configuration, as operators count them
+	people     *people
+	proxies    []netip.Prefix
+	catalog    *tiers.Catalog
+	pools      []*pool // tiers in order, then pools
+	byName     map[string]*pool
 
 	vocabulary string // counts prompts near a threshold; "" when there is no threshold
 	usual      *pool  // the default tier; nil without tiers
@@ -68,14 +70,22 @@ var (
 		openai.Tokenize.String(), openai.Moderations.String(), openai.Images.String(), openai.Audio.String()}
 )
 
+// know puts other people in force under the same configuration.
+func (s *Server) know(p *people) {
+	snap := *s.snapshot.Load()
+	snap.people = p
+	s.snapshot.Store(&snap)
+	s.people.Store(p)
+}
+
 // apply builds everything of a configuration that can fail, then puts it in
 // force. On an error nothing has changed.
-func (s *Server) apply(f *config.File) error {
+func (s *Server) apply(f *config.File, p *people, generation int64) error {
 	catalog, err := tiers.New(f.Catalog())
 	if err != nil {
 		return fmt.Errorf("building the model catalogue: %w", err)
 	}
-	snap := &snapshot{file: f, proxies: f.TrustedProxies(), catalog: catalog, byName: map[string]*pool{}}
+	snap := &snapshot{file: f, generation: generation, people: p, proxies: f.TrustedProxies(), catalog: catalog, byName: map[string]*pool{}}
 	resolved := f.ResolvedPools()
 	policies := make([]routing.Policy, len(resolved))
 	for i, p := range resolved {
@@ -93,6 +103,7 @@ func (s *Server) apply(f *config.File) error {
 	snap.usual = snap.byName[snap.catalog.Default()]
 	snap.vocabulary = snap.counts()
 	s.snapshot.Store(snap)
+	s.people.Store(p)
 	s.forgetPoolsLocked(snap)
 	s.budget.configure(f.Retry.Budget)
 	s.limits.SetGateways(f.Gateways)
@@ -136,8 +147,12 @@ func (snap *snapshot) add(p *pool) {
 // forgetLocked drops the members whose workers are gone.
 func (s *Server) forgetLocked() {
 	for w := range s.members {
-		if s.fleet.Get(w.Name()) != w {
+		now := s.fleet.Get(w.Name())
+		if now != w {
 			delete(s.members, w)
+		}
+		if now == nil {
+			s.metrics.ForgetWorker(w.Name())
 		}
 	}
 }

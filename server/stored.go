@@ -14,6 +14,7 @@ type storedAnswer struct {
 	id     string
 	tenant string
 	pool   string
+	model  string // by which it was asked for
 	member *member
 }
 

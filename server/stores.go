@@ -40,16 +40,6 @@ func (s *Server) openStores(o Options) error {
 	return nil
 }
 
-// adoptConfig puts the configuration's own tenants and admins in force.
-func (s *Server) adoptConfig() error {
-	p, err := newPeople(s.base.file, store.Contents{}, time.Time{})
-	if err != nil {
-		return err
-	}
-	s.people.Store(p)
-	return nil
-}
-
 // runStores runs what writes and listens in the background, until ctx ends.
 func (s *Server) runStores(ctx context.Context, owned *sync.WaitGroup) {
 	if s.redis != nil {

@@ -116,7 +116,8 @@ func (s *SQL) openPostgres(rawURL string) error {
 	}
 	s.kind, s.chunk, s.hide = kindPostgres, postgresChunk, hider(rawURL, config.Password)
 	// Statements are sent whole, in one round trip, and leave nothing prepared on
-	// the server, so that PgBouncer may stand between.
+	// the server, so that PgBouncer may stand between; `tierway migrate up` and the
+	// first start, which hold a lock of their session, go to the server itself.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.ConnectTimeout = postgresConnect
 	config.DialFunc = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext // a dead peer is noticed within minutes, by the kernel

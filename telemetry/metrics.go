@@ -184,5 +184,15 @@ const (
 	EndError      StreamEnd = "error"
 )
 
+// ForgetWorker drops the series of a worker that is gone, so that workers that
+// come under ever new names do not add up.
+func (m *Metrics) ForgetWorker(worker string) {
+	gone := prometheus.Labels{"worker": worker}
+	m.ttft.DeletePartialMatch(gone)
+	m.attempts.DeletePartialMatch(gone)
+	m.tokens.DeletePartialMatch(gone)
+	m.breakers.DeletePartialMatch(gone)
+}
+
 // StreamEnded counts one ended stream.
 func (m *Metrics) StreamEnded(e StreamEnd) { m.ends.WithLabelValues(string(e)).Inc() }

@@ -41,7 +41,7 @@ func NewCaller(t Tenant, k Key) *Caller {
 }
 
 // Anonymous is who asks without a key where none is required.
-func Anonymous() *Caller { return NewCaller(Tenant{Name: "anonymous"}, Key{}) }
+func Anonymous() *Caller { return NewCaller(Tenant{Name: anonymous}, Key{}) }
 
 // MayUseTier reports whether the caller may use the tier or pool of that name.
 func (c *Caller) MayUseTier(name string) bool { return c.tenant.tier(name) && c.key.tier(name) }
@@ -53,8 +53,11 @@ func (c *Caller) MayUseModel(name string) bool { return c.tenant.model(name) && 
 
 // MayPass reports whether the caller may use the pool of that name for requests
 // whose model nobody reads. Who is kept to models may do so only where the pool
-// is named among its tiers.
-func (c *Caller) MayPass(pool string) bool { return c.tenant.pass(pool) && c.key.pass(pool) }
+// is named among its tiers, and who shares no cache may not at all: nobody salts
+// what nobody reads.
+func (c *Caller) MayPass(pool string) bool {
+	return !c.IsolateCache && c.tenant.pass(pool) && c.key.pass(pool)
+}
 
 // Clamp returns the class that a caller gets when it asks for one.
 func (c *Caller) Clamp(asked Class) Class { return max(asked, c.Highest) }

@@ -72,7 +72,7 @@ func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 func (k *KeyConfig) tenant(at string) (Tenant, []error) {
 	var errs []error
 	if !Slug(k.Name) {
-		errs = append(errs, fmt.Errorf("%s.name: bad name %q: use 1 to 63 of a-z, 0-9 and -", at, k.Name))
+		errs = append(errs, fmt.Errorf("%s.name: bad name %q: use 1 to 63 of a-z, 0-9 and -, but not %q", at, k.Name, anonymous))
 	}
 	class := func(key, word string) Class {
 		c, ok := ParseClass(word)
@@ -92,11 +92,14 @@ func (t *Tenant) equal(o *Tenant) bool {
 	return t.Rights.equal(o.Rights) && t.Limits == o.Limits && t.IsolateCache == o.IsolateCache && t.Degrade == o.Degrade && t.FailClosed == o.FailClosed
 }
 
+// anonymous is who asks without a key; no tenant may be called so.
+const anonymous = "anonymous"
+
 // Slug reports whether name may be a tenant's. Names become metric labels and
 // parts of log lines, so that they are kept plain and short.
 func Slug(name string) bool {
 	plain := func(r rune) bool { return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' }
-	return 0 < len(name) && len(name) <= 63 && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
+	return 0 < len(name) && len(name) <= 63 && name != anonymous && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
 }
 
 // digest decodes the key's digest.

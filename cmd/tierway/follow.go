@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"tierway/config"
@@ -17,77 +14,107 @@ import (
 	"tierway/store"
 )
 
-// watchEvery is how often a watched configuration is looked at. Two looks in a
-// row must find the same, so that a change takes twice as long.
-const watchEvery = time.Second
+const (
+	// A watched configuration is looked at this often. Two looks in a row must find
+	// the same, so that a change takes twice as long.
+	watchEvery = time.Second
+	// Reading takes milliseconds. A file system that hangs must not hold what waits
+	// for a reload: overrides, changes of tenants, and the program's end.
+	readPatience = 5 * time.Second
+	// A gateway that has ended waits no longer than this for a reload that has not.
+	followPatience = time.Second
+)
 
-// follow reloads the configuration at SIGHUP, and when the file has changed and
-// `watch` is set, until ctx ends. The function that it returns waits for the end.
-func (f serveFlags) follow(ctx context.Context, s *server.Server) (wait func()) {
-	var owned sync.WaitGroup
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	reload := func(via string) {
-		// Reload logs how it went.
-		_, _ = s.Reload(ctx, server.ReloadRequest{Actor: store.Actor{Name: "tierway", Via: via}})
+// reloadable is a gateway that is served.
+type reloadable interface {
+	Run(ctx context.Context) error
+	Reload(ctx context.Context, r server.ReloadRequest) (server.ReloadResult, error)
+	Watches() bool
+}
+
+// follower reloads the configuration at SIGHUP, and when its file has changed
+// while `watch` is set.
+type follower struct {
+	reloadable
+	log    *slog.Logger
+	hup    <-chan os.Signal
+	path   string // of the configuration; empty for none
+	loaded string // hash of what the gateway began with
+}
+
+// run serves until ctx ends or serving fails, and follows the
+// configuration meanwhile.
+func (f follower) run(ctx context.Context) error {
+	following, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.follow(following)
+	}()
+	err := f.Run(ctx)
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(followPatience):
 	}
+	return err
+}
+
+// follow returns when ctx has ended and nothing is under way.
+func (f follower) follow(ctx context.Context) {
+	var owned sync.WaitGroup
 	owned.Go(func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-hup:
-				reload("signal")
+			case <-f.hup:
+				f.reload(ctx, "signal")
 			}
 		}
 	})
-	owned.Go(func() {
-		config.Watch(ctx, f.path(), watchEvery, func() {
-			if s.Watches() {
-				reload("file")
-			}
+	if f.path != "" {
+		owned.Go(func() {
+			config.Watch(ctx, config.WatchConfig{Path: f.path, Every: watchEvery, Loaded: f.loaded, Wanted: f.Watches,
+				Changed: func() { f.reload(ctx, "file") }})
 		})
-	})
-	return func() {
-		signal.Stop(hup)
-		owned.Wait()
+	}
+	owned.Wait()
+}
+
+// reload has the gateway read its configuration, which logs how it went.
+func (f follower) reload(ctx context.Context, via string) {
+	_, err := f.Reload(ctx, server.ReloadRequest{Actor: store.Actor{Name: "tierway", Via: via}})
+	if errors.Is(err, server.ErrNoSource) {
+		f.log.Info("SIGHUP changes nothing", "cause", err.Error())
 	}
 }
 
-// announcer hands the bootstrap secret to whoever started the program: on the
-// terminal, else in a file that only its user may read. It is never logged.
-type announcer struct {
-	out     io.Writer
-	log     *slog.Logger
-	address string // of the admin plane
-	path    string // of the file, once there is one
-}
-
-const bootstrapFile = "tierway-bootstrap.txt"
-
-// announce shows the secret once.
-func (a *announcer) announce(secret string, until time.Time) {
-	text := fmt.Sprintf("No admin yet. Until %s this makes the first one, once:\n  curl -X POST http://%s/admin/bootstrap -H 'Content-Type: application/json' -d '{\"secret\":\"%s\",\"name\":\"me\"}'\n",
-		until.Format("15:04"), a.address, secret)
-	if f, ok := a.out.(*os.File); ok && terminal(f) {
-		fmt.Fprint(a.out, text)
-		return
+// patient bounds how long a reading of the configuration is waited for. While one
+// hangs, no other is begun.
+func patient(read func() (*config.File, error)) func() (*config.File, error) {
+	type answer struct {
+		file *config.File
+		err  error
 	}
-	path, err := filepath.Abs(bootstrapFile)
-	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o600)
-	}
-	if err != nil {
-		a.log.Warn("the first admin cannot be made over the API, because the bootstrap secret cannot be written; `tierway keys create --admin --name NAME` makes one", "cause", err.Error())
-		return
-	}
-	a.path = path
-	a.log.Info("there is no admin yet: a file tells how to make the first one", "file", path, "until", until.UTC().Format(time.RFC3339))
-}
-
-// clear removes the file: its secret is void when the program ends.
-func (a *announcer) clear() {
-	if a.path != "" {
-		_ = os.Remove(a.path) // it may be gone already
+	free := make(chan struct{}, 1)
+	return func() (*config.File, error) {
+		select {
+		case free <- struct{}{}:
+		default:
+			return nil, errors.New("an earlier reading of the file has not ended: its file system hangs")
+		}
+		got := make(chan answer, 1)
+		go func() {
+			file, err := read()
+			<-free
+			got <- answer{file, err}
+		}()
+		select {
+		case a := <-got:
+			return a.file, a.err
+		case <-time.After(readPatience):
+			return nil, fmt.Errorf("the file could not be read within %v: its file system hangs", readPatience)
+		}
 	}
 }

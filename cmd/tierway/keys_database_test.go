@@ -162,3 +162,29 @@ func settle(t *testing.T, n *atomic.Int32) {
 		return time.Since(since) > 50*time.Millisecond
 	})
 }
+
+// A command finds the gateway's database wherever both are started.
+func TestTheDatabaseIsTheSameFromEverywhere(t *testing.T) {
+	h := newHouse(t, "")
+	text := strings.Replace(fmt.Sprintf(houseConfig, "tierway.db", ""), "store:", "# beside this file\nstore:", 1)
+	write(t, h.config, text)
+	elsewhere := filepath.Join(h.dir, "elsewhere")
+	if err := os.Mkdir(elsewhere, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(elsewhere)
+	must(t, "migrate", "up", "-c", "../config.yaml")
+	must(t, "keys", "create", "-c", "../config.yaml", "--tenant", "acme")
+	t.Chdir(h.dir)
+	must(t, "keys", "create", "--tenant", "acme")
+	f, err := serveFlags{config: "config.yaml"}.again()
+	if err != nil || f.Store.SQL != "sqlite://tierway.db" {
+		t.Fatalf("a gateway that is started here uses %v, %v", f, err)
+	}
+	if keys := h.contents(t).Keys; len(keys) != 2 {
+		t.Errorf("%d keys", len(keys))
+	}
+	if made, err := filepath.Glob(elsewhere + "/*"); err != nil || len(made) != 0 {
+		t.Errorf("elsewhere there is %q, %v", made, err)
+	}
+}

@@ -35,11 +35,16 @@ func serveCommand() *cobra.Command {
 			"  tierway serve --model qwen2.5:7b --worker-urls http://127.0.0.1:11434,http://127.0.0.1:11435",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			// One that comes before the listeners are open is remembered, and kills
+			// nobody.
+			hup := make(chan os.Signal, 1)
+			signal.Notify(hup, syscall.SIGHUP)
+			defer signal.Stop(hup)
 			file, err := f.load(c)
 			if err != nil {
 				return err
 			}
-			return f.serve(c, file)
+			return f.serve(c, file, hup)
 		},
 	}
 	c.Flags().StringVarP(&f.config, "config", "c", "", "the configuration (default config.yaml unless --model is given)")
@@ -113,18 +118,19 @@ func override(c *cobra.Command, file *config.File, listen, adminListen string) (
 	return file, nil
 }
 
-// serve runs a checked configuration until a signal ends it.
-func (f serveFlags) serve(c *cobra.Command, file *config.File) error {
+// serve runs a checked configuration until a signal ends it. hup gets SIGHUP.
+func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Signal) error {
 	ctx, stop := signals(c.Context())
 	defer stop()
 	tuneCollector()
 	log := logger(c.ErrOrStderr(), file.Log.Level)
 	o := options(file, log, c.OutOrStdout())
-	announced := announcer{out: c.ErrOrStderr(), log: log, address: file.Admin.Listen}
+	var s *server.Server
+	announced := announcer{out: c.ErrOrStderr(), log: log, address: func() string { return adminAddress(file, s) }}
 	defer announced.clear()
-	o.Announce = announced.announce
+	o.Announce, o.Withdraw = announced.announce, announced.clear
 	if f.path() != "" {
-		o.Source, o.Path = f.again, f.path()
+		o.Source, o.Path = patient(f.again), f.path()
 	}
 	s, err := server.New(o)
 	if err != nil {
@@ -135,10 +141,20 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File) error {
 	}
 	log.Info("serving", "version", version, "data", s.Addr("data"), "admin", s.Addr("admin"),
 		"tiers", len(file.Tiers), "pools", len(file.Pools), "workers", len(file.Specs()))
-	if f.path() != "" {
-		defer f.follow(ctx, s)()
+	return follower{reloadable: s, log: log, hup: hup, path: f.path(), loaded: file.Hash()}.run(ctx)
+}
+
+// adminAddress is where a program on this machine finds the admin plane of a
+// server: one of the configuration's addresses until s listens.
+func adminAddress(file *config.File, s *server.Server) string {
+	listen, files := file.Admin.Listen, file.Admin.TLS
+	if file.SharedPlanes() {
+		files = file.TLS
 	}
-	return s.Run(ctx)
+	if s != nil && s.Addr("admin") != "" {
+		listen = s.Addr("admin")
+	}
+	return reachable(listen, files)
 }
 
 // collectorPercent lets the heap grow to five times what lives before it is

@@ -36,6 +36,7 @@ type program struct {
 func begin(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, cmd: exec.Command(gateway.Binary(t), args...), ended: make(chan struct{})}
+	p.cmd.Dir = t.TempDir() // the default database is a file there
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	if err := p.cmd.Start(); err != nil {

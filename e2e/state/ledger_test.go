@@ -245,8 +245,8 @@ func (r *rig) compare(rows map[string]row) {
 	for id, row := range rows {
 		a := told[id]
 		switch total.add(row, a.Tokens); {
-		case row.outcome == "client_gone" && row.prompt+row.output == 0:
-			early.add(row, a.Tokens) // the engine may have written on while word of it was on its way
+		case !row.estimated && row.prompt+row.output == 0 && (row.outcome == "client_gone" || row.outcome == "failed"):
+			early.add(row, a.Tokens) // what the engine wrote was lost with it, or came too late
 		case row.estimated && a.Prompt+a.Output == 0:
 			unanswered.add(row, engines.Tokens{Prompt: a.Asked})
 		case row.estimated:
@@ -265,10 +265,10 @@ func (r *rig) compare(rows map[string]row) {
 		}
 	}
 	if early.engines*100 > total.engines {
-		r.t.Errorf("of what clients left before anything came the engines wrote more than a hundredth: %v", &early)
+		r.t.Errorf("of what ended before anything came the engines wrote more than a hundredth: %v", &early)
 	}
 	r.t.Logf("exact: %v", &exact)
-	r.t.Logf("left before anything came: %v", &early)
+	r.t.Logf("ended before anything came: %v", &early)
 	r.t.Logf("estimated, cut answers: %v", &cut)
 	r.t.Logf("estimated, prompts without an answer, by what engines count of them: %v", &unanswered)
 	r.t.Logf("all: %v; all that the engines wrote, attempts of others' rows included: %d", &total, written.Prompt+written.Output)

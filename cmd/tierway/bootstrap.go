@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// announcer hands the bootstrap secret to whoever started the program: on the
+// terminal, else in a file that only its user may read, for as long as the secret
+// is good. It is never logged. Its methods are safe for concurrent use.
+type announcer struct {
+	out     io.Writer
+	log     *slog.Logger
+	address func() string // base URL of the admin plane
+
+	mu     sync.Mutex // guards the rest
+	path   string     // of the file, while there is one
+	expiry *time.Timer
+}
+
+// bootstrapFiles names the file: * is another text each time, so that gateways in
+// one folder have each their own, and nobody can have one there before.
+const bootstrapFiles = "tierway-bootstrap-*.txt"
+
+// announce shows the secret once. One that was shown before is void.
+func (a *announcer) announce(secret string, until time.Time) {
+	a.clear()
+	text := fmt.Sprintf("No admin yet. Until %s this makes the first one, once:\n  curl -X POST %s/admin/bootstrap -H 'Content-Type: application/json' -d '{\"secret\":\"%s\",\"name\":\"me\"}'\n",
+		until.Format("15:04"), a.address(), secret)
+	if f, ok := a.out.(*os.File); ok && terminal(f) {
+		fmt.Fprint(a.out, text)
+		return
+	}
+	path, err := writeOwn(text)
+	if err != nil {
+		a.log.Warn("the first admin cannot be made over the API, because the bootstrap secret cannot be written; `tierway keys create --admin --name NAME` makes one", "cause", err.Error())
+		return
+	}
+	a.mu.Lock()
+	a.path, a.expiry = path, time.AfterFunc(time.Until(until), func() { a.remove(path) })
+	a.mu.Unlock()
+	a.log.Info("there is no admin yet: a file tells how to make the first one", "file", path, "until", until.UTC().Format(time.RFC3339))
+}
+
+// writeOwn writes text into a new file of the working directory, which only its
+// user may read. What is there already, a link too, is left alone.
+func writeOwn(text string) (path string, err error) {
+	f, err := os.CreateTemp(".", bootstrapFiles) // O_EXCL and 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(text)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		path, err = filepath.Abs(f.Name()) // the working directory may become another
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // what there is of it is not shown
+		return "", err
+	}
+	return path, nil
+}
+
+// clear removes the file, whose secret is void.
+func (a *announcer) clear() {
+	a.mu.Lock()
+	path := a.path
+	a.mu.Unlock()
+	a.remove(path)
+}
+
+// remove removes the file at path, if it is the one that there is.
+func (a *announcer) remove(path string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if path == "" || path != a.path {
+		return
+	}
+	a.expiry.Stop()
+	_ = os.Remove(path) // it may be gone already
+	a.path = ""
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tierway/config"
+	"tierway/tenants"
+)
+
+// announcing returns an announcer without a terminal whose log is read by said.
+func announcing() (a *announcer, said *bytes.Buffer) {
+	said = &bytes.Buffer{}
+	return &announcer{out: io.Discard, log: logger(said, "info"), address: func() string { return "https://127.0.0.1:8443" }}, said
+}
+
+// bootstraps are the bootstrap files of the working directory.
+func bootstraps(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("tierway-bootstrap*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// AD-05: the secret stands in a file that only its user may read, with the way to
+// use it, and not in the log.
+func TestABootstrapSecretIsForItsUserAlone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	a, said := announcing()
+	secret := newKey(t, tenants.BootstrapPrefix)
+	a.announce(secret, time.Now().Add(time.Hour))
+	files := bootstraps(t)
+	if len(files) != 1 {
+		t.Fatalf("the files are %q", files)
+	}
+	info, err := os.Lstat(files[0])
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil || !strings.Contains(string(text), "curl -X POST https://127.0.0.1:8443/admin/bootstrap ") || !strings.Contains(string(text), secret) {
+		t.Errorf("%v, it says\n%s", err, text)
+	}
+	if whole, err := filepath.Abs(files[0]); err != nil || !strings.Contains(said.String(), whole) || strings.Contains(said.String(), secret) {
+		t.Errorf("%v, the log says\n%s", err, said)
+	}
+	a.clear()
+	a.clear()
+	if files := bootstraps(t); len(files) != 0 {
+		t.Errorf("cleared, there is %q", files)
+	}
+}
+
+// AD-05: neither what another gateway has written nor what somebody has put there
+// is followed, overwritten or removed.
+func TestABootstrapFileIsItsGatewaysOwn(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "precious", "mine")
+	for _, err := range []error{os.Symlink("precious", "tierway-bootstrap.txt"), os.WriteFile("tierway-bootstrap-1.txt", []byte("open"), 0o644)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, _ := announcing()
+	other, _ := announcing()
+	one.announce("secret one", time.Now().Add(time.Hour))
+	other.announce("secret two", time.Now().Add(time.Hour))
+	if files := bootstraps(t); len(files) != 4 {
+		t.Errorf("the files are %q", files)
+	}
+	one.clear()
+	if text, err := os.ReadFile(other.path); err != nil || !strings.Contains(string(text), "secret two") {
+		t.Errorf("the other's: %v, %s", err, text)
+	}
+	other.clear()
+	for name, want := range map[string]string{"precious": "mine", "tierway-bootstrap.txt": "mine", "tierway-bootstrap-1.txt": "open"} {
+		if text, err := os.ReadFile(name); err != nil || string(text) != want {
+			t.Errorf("%s: %v, %q", name, err, text)
+		}
+	}
+}
+
+// AD-05: the file goes with its secret: when that is over, and when another takes
+// its place.
+func TestABootstrapFileGoesWithItsSecret(t *testing.T) {
+	t.Chdir(t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := announcing()
+		a.announce("first", time.Now().Add(15*time.Minute))
+		time.Sleep(5 * time.Minute)
+		a.announce("second", time.Now().Add(15*time.Minute))
+		time.Sleep(15*time.Minute - time.Second)
+		synctest.Wait()
+		files := bootstraps(t)
+		if len(files) != 1 {
+			t.Fatalf("before its end: %q", files)
+		}
+		if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), "second") {
+			t.Errorf("%v, %s", err, text)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if files := bootstraps(t); len(files) != 0 {
+			t.Errorf("after its end: %q", files)
+		}
+	})
+}
+
+// A folder that cannot be written to costs the file and not the start.
+func TestWithoutAFileTheOtherWayIsNamed(t *testing.T) {
+	gone := t.TempDir() + "/gone"
+	if err := os.Mkdir(gone, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(gone)
+	if err := os.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	a, said := announcing()
+	a.announce("tw-boot-x", time.Now().Add(time.Hour))
+	a.clear()
+	if !strings.Contains(said.String(), "tierway keys create --admin") || strings.Contains(said.String(), "tw-boot-x") {
+		t.Errorf("the log says\n%s", said)
+	}
+}
+
+// The address is the one that is listened on, as this machine reaches it.
+func TestTheWayToTheAdminPlaneIsARealOne(t *testing.T) {
+	cases := map[string]struct {
+		file config.File
+		want string
+	}{
+		"plain":         {config.File{Listen: "127.0.0.1:8080", Admin: config.Admin{Listen: "127.0.0.1:8081"}}, "http://127.0.0.1:8081"},
+		"all addresses": {config.File{Listen: "127.0.0.1:8080", Admin: config.Admin{Listen: "0.0.0.0:8081"}}, "http://127.0.0.1:8081"},
+		"all of IPv6":   {config.File{Listen: "127.0.0.1:8080", Admin: config.Admin{Listen: "[::]:8081"}}, "http://127.0.0.1:8081"},
+		"with TLS":      {config.File{Listen: "127.0.0.1:8080", Admin: config.Admin{Listen: ":8081", TLS: config.TLS{Cert: "c", Key: "k"}}}, "https://127.0.0.1:8081"},
+		"the data plane's": {config.File{Listen: "h:8080", TLS: config.TLS{Cert: "c", Key: "k"},
+			Admin: config.Admin{Listen: "h:8080"}}, "https://h:8080"},
+	}
+	for name, c := range cases {
+		if got := adminAddress(&c.file, nil); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// AD-05: a whole gateway announces where it really listens, and leaves nothing
+// behind.
+func TestAGatewayWithoutAnAdminSaysHowToMakeOne(t *testing.T) {
+	h := newHouse(t, "")
+	t.Chdir(h.dir)
+	text, err := os.ReadFile(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, h.config, string(text)+"drain: { accept_grace: 0s, timeout: 1s }\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	var log lines
+	c := root(io.Discard, &log)
+	c.SetArgs([]string{"serve", "-c", h.config, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"})
+	ended := make(chan error, 1)
+	go func() { ended <- c.ExecuteContext(ctx) }()
+	until(t, "it serves", func() bool { return log.has(`"serving"`) && len(bootstraps(t)) == 1 })
+	told, err := os.ReadFile(bootstraps(t)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, address, _ := strings.Cut(string(told), "POST http://")
+	address, _, _ = strings.Cut(address, "/")
+	if conn, err := net.Dial("tcp", address); err != nil {
+		t.Errorf("nobody listens at %q: %v", address, err)
+	} else {
+		conn.Close()
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if files := bootstraps(t); len(files) != 0 {
+		t.Errorf("it left %q", files)
+	}
+}
+

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tierway/config"
+	"tierway/server"
+)
+
+// played is a gateway that serves until its time is over or it fails.
+type played struct {
+	failure error         // ends Run at once
+	hang    chan struct{} // Reload waits for its end; nil: for nothing
+	watches bool
+	nothing bool // to read again
+
+	mu  sync.Mutex
+	via []string // of reloads
+}
+
+func (p *played) Run(ctx context.Context) error {
+	if p.failure == nil {
+		<-ctx.Done()
+	}
+	return p.failure
+}
+
+func (p *played) Reload(_ context.Context, r server.ReloadRequest) (server.ReloadResult, error) {
+	p.mu.Lock()
+	p.via = append(p.via, r.Actor.Via)
+	p.mu.Unlock()
+	if p.hang != nil {
+		<-p.hang
+	}
+	if p.nothing {
+		return server.ReloadResult{}, server.ErrNoSource
+	}
+	return server.ReloadResult{}, nil
+}
+
+func (p *played) Watches() bool { return p.watches }
+
+// reloads are where the reloads so far came from.
+func (p *played) reloads() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.via)
+}
+
+// hangups returns SIGHUPs that have come already.
+func hangups(n int) chan os.Signal {
+	hup := make(chan os.Signal, 1)
+	for range n {
+		hup <- syscall.SIGHUP
+	}
+	return hup
+}
+
+// A gateway whose listener fails ends with that error, although nobody asked it to
+// end, and although a reload hangs.
+func TestAGatewayThatFailsEnds(t *testing.T) {
+	failure := errors.New("the listener is gone")
+	for name, hangs := range map[string]bool{"at rest": false, "in a reload": true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &played{failure: failure, watches: true}
+			if hangs {
+				p.hang = make(chan struct{})
+				defer close(p.hang)
+			}
+			begun := time.Now()
+			err := follower{reloadable: p, log: slog.New(slog.DiscardHandler), hup: hangups(1), path: "/nowhere/config.yaml"}.run(t.Context())
+			if took := time.Since(begun); !errors.Is(err, failure) || took > time.Second {
+				t.Errorf("%s: it ended with %v after %v", name, err, took)
+			}
+		})
+	}
+}
+
+// A SIGHUP reloads, one that came before the gateway served too; where there
+// is nothing to read again it is told and kills nobody.
+func TestASIGHUPIsNeverLost(t *testing.T) {
+	for _, nothing := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var log bytes.Buffer
+			p, hup, ended := &played{nothing: nothing}, hangups(1), make(chan error, 1)
+			go func() { ended <- follower{reloadable: p, log: logger(&log, "info"), hup: hup}.run(ctx) }()
+			synctest.Wait()
+			if got := p.reloads(); !slices.Equal(got, []string{"signal"}) {
+				t.Errorf("reloads after the start: %q", got)
+			}
+			hup <- syscall.SIGHUP
+			synctest.Wait()
+			if got := p.reloads(); len(got) != 2 {
+				t.Errorf("reloads after another: %q", got)
+			}
+			cancel()
+			if err := <-ended; err != nil || strings.Count(log.String(), "nothing to read again") != map[bool]int{true: 2}[nothing] {
+				t.Errorf("%v, the log:\n%s", err, log.String())
+			}
+		})
+	}
+}
+
+// What was written after the configuration was loaded and before it was
+// first looked at counts, if the configuration asks for that.
+func TestAnEditDuringTheStartIsSeen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, path, trial)
+	loaded, err := config.Load(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, trial+"# edited\n")
+	for watches, want := range map[bool][]string{true: {"file"}, false: nil} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			p := &played{watches: watches}
+			if err := (follower{reloadable: p, log: slog.New(slog.DiscardHandler), path: path, loaded: loaded.Hash()}).run(ctx); err != nil {
+				t.Error(err)
+			}
+			if got := p.reloads(); !slices.Equal(got, want) {
+				t.Errorf("watched: %v, reloads: %q", watches, got)
+			}
+		})
+	}
+}
+
+const trial = `auth: { required: false }
+store: { sql: "" }
+tiers: [{ name: small, model: m, workers: [{ name: s0, url: "http://127.0.0.1:1" }] }]
+`
+
+// A file system that hangs costs each reload a bounded time and one reader in all.
+func TestAReadingThatHangsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang, begun := make(chan struct{}), 0
+		read := patient(func() (*config.File, error) {
+			begun++
+			<-hang
+			return nil, errors.New("read")
+		})
+		start := time.Now()
+		if _, err := read(); err == nil || !strings.Contains(err.Error(), "could not be read within 5s") || time.Since(start) != 5*time.Second {
+			t.Errorf("the first: %v after %v", err, time.Since(start))
+		}
+		start = time.Now()
+		if _, err := read(); err == nil || !strings.Contains(err.Error(), "has not ended") || time.Since(start) != 0 || begun != 1 {
+			t.Errorf("the second: %v after %v, reader %d", err, time.Since(start), begun)
+		}
+		close(hang)
+		synctest.Wait()
+		if _, err := read(); err == nil || err.Error() != "read" {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
+// lines is a log that is written and read at once.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
+}
+
+// The signal itself, to a whole gateway: without a handler it would end the program
+// of this test.
+func TestAGatewayOutlivesASIGHUP(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, path, trial+"drain: { accept_grace: 0s, timeout: 1s }\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	var log lines
+	c := root(io.Discard, &log)
+	c.SetArgs([]string{"serve", "-c", path, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"})
+	ended := make(chan error, 1)
+	go func() { ended <- c.ExecuteContext(ctx) }()
+	until(t, "it serves", func() bool { return log.has(`"serving"`) })
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it has read its file again", func() bool { return log.has(`"the configuration is the one in force","via":"signal"`) })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

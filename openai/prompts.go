@@ -1,0 +1,25 @@
+package openai
+
+// Prompts returns how many prompts the request brings, each of which is answered
+// by itself: more than one only in the Completions dialect, whose prompt may be
+// a list of texts or of lists of token ids.
+func (r *Request) Prompts() int64 {
+	at := r.place.of(fieldPrompt)
+	if r.Dialect != Completions || at == 0 {
+		return 1
+	}
+	c := fieldCursor{b: r.Body[at:]}
+	if c.peek() != '[' {
+		return 1
+	}
+	n := int64(0)
+	var e fieldElements
+	for e.next(&c) {
+		if first := c.peek(); first != '"' && first != '[' {
+			return 1 // the ids of one prompt
+		}
+		c.skip()
+		n++
+	}
+	return max(1, n)
+}
