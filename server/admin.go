@@ -17,7 +17,7 @@ func (s *Server) adminHandler() http.Handler { return s.newAdmin().engine }
 // newAdmin builds the admin plane: gin's engine with the API on it.
 func (s *Server) newAdmin() *adminPlane {
 	e := newEngine()
-	a := &adminPlane{s: s, engine: e, started: time.Now(), drains: map[string]drainBegun{}, refused: map[string]int64{}}
+	a := &adminPlane{s: s, engine: e, started: time.Now(), drains: map[string]drainBegun{}, refused: map[string]refusals{}}
 	e.Use(a.guard)
 	if s.snapshot.Load().file.Metrics.Listen == "" {
 		e.GET("/metrics", gin.WrapH(s.metrics.Handler()))

@@ -27,7 +27,7 @@ func adminOperations() []operation {
 		{id: "delete-admin", method: http.MethodDelete, path: "/admin/admins/{id}", summary: "End an admin key", roles: admins,
 			status: http.StatusNoContent, errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
 			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.deleteAdmin) }},
-		{id: "bootstrap", method: http.MethodPost, path: "/admin/bootstrap", summary: "Make the first admin key with the one-time secret of the gateway's log",
+		{id: "bootstrap", method: http.MethodPost, path: "/admin/bootstrap", summary: "Make the first admin key with the one-time secret that the gateway announces at its start",
 			status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotImplemented, http.StatusServiceUnavailable},
 			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.bootstrap) }},
 		{id: "list-audit", method: http.MethodGet, path: "/admin/audit", summary: "Who changed what, the newest first; application/x-ndjson by Accept exports all", roles: anybody,
@@ -149,6 +149,7 @@ func (a *adminPlane) bootstrap(ctx context.Context, in *struct{ Body BootstrapRe
 	}
 	if !a.s.takeBootstrap(in.Body.Secret) {
 		a.s.metrics.AuthFailures.Inc()
+		a.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "a wrong secret")
 		if tooMany, wait := a.s.guesses.another(actorOf(ctx).IP, time.Now()); tooMany {
 			return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("Too many wrong secrets from this address. Try again later."),
 				http.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}})

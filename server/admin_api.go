@@ -30,9 +30,10 @@ type adminPlane struct {
 
 	changing sync.Mutex // one change of tenants and keys at a time
 
-	mu      sync.Mutex            // guards the rest
-	drains  map[string]drainBegun // by worker, those that were begun here
-	refused map[string]int64      // by client address: the second of the last refusal in the audit log
+	mu        sync.Mutex            // guards the rest
+	drains    map[string]drainBegun // by worker, those that were begun here
+	refused   map[string]refusals   // by client address
+	elsewhere int                   // refusals that were not written down, of addresses that are not in refused
 }
 
 // operation is one operation of the admin API. The list in operations is the

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"runtime"
@@ -21,7 +23,7 @@ func configOperations() []operation {
 	return []operation{
 		{id: "get-config", method: http.MethodGet, path: "/admin/config", summary: "Show the configuration in force, without secrets", roles: anybody,
 			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.getConfig) }},
-		{id: "validate-config", method: http.MethodPost, path: "/admin/config/validate", summary: "Check a configuration, or the file on disk", roles: anybody, errors: []int{http.StatusConflict},
+		{id: "validate-config", method: http.MethodPost, path: "/admin/config/validate", summary: "Check the file on disk, or as admin a text that is sent", roles: anybody, errors: []int{http.StatusConflict},
 			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.validateConfig) }},
 		{id: "reload", method: http.MethodPost, path: "/admin/reload", summary: "Read the configuration again: all of it takes effect or nothing", roles: admins, preview: true,
 			errors:   []int{http.StatusConflict, http.StatusPreconditionFailed},
@@ -35,7 +37,7 @@ func configOperations() []operation {
 type ConfigView struct {
 	Effective       json.RawMessage  `json:"effective" doc:"With defaults and live overrides; digests are cut, secrets left out."`
 	Path            string           `json:"path,omitempty" doc:"The file; absent: started without one."`
-	Hash            string           `json:"hash" doc:"SHA-256 of the file in force."`
+	Hash            string           `json:"hash" doc:"SHA-256 of the file as it was read last; restart_required tells what of it waits."`
 	Generation      int64            `json:"generation"`
 	LoadedAt        time.Time        `json:"loaded_at"`
 	Overrides       []store.Override `json:"overrides" nullable:"false"`
@@ -111,7 +113,7 @@ func (a *adminPlane) getConfig(context.Context, *struct{}) (*reply[ConfigView], 
 	if err != nil {
 		return nil, a.failed("printing the configuration", err)
 	}
-	v := ConfigView{Effective: effective, Path: a.s.path, Hash: b.file.Hash(), Generation: b.generation, LoadedAt: b.loadedAt.UTC(),
+	v := ConfigView{Effective: effective, Path: a.s.path, Hash: b.hash, Generation: b.generation, LoadedAt: b.loadedAt.UTC(),
 		Overrides: append([]store.Override{}, a.s.overridesNow()...), RestartRequired: []string{}, Warnings: problemViews(f.Warnings())}
 	if a.s.source == nil {
 		return &reply[ConfigView]{Body: v}, nil
@@ -126,11 +128,13 @@ func (a *adminPlane) getConfig(context.Context, *struct{}) (*reply[ConfigView], 
 	return &reply[ConfigView]{Body: v}, nil
 }
 
-func (a *adminPlane) validateConfig(_ context.Context, in *struct{ Body *ConfigText }) (*reply[Validation], error) {
+func (a *adminPlane) validateConfig(ctx context.Context, in *struct{ Body *ConfigText }) (*reply[Validation], error) {
 	var f *config.File
 	var err error
-	switch {
-	case in.Body != nil && in.Body.Text != "":
+	switch text := in.Body != nil && in.Body.Text != ""; {
+	case text && actorOf(ctx).Role != store.RoleAdmin: // a text names variables and files of this machine, and its problems tell of them
+		return nil, huma.Error403Forbidden("Your key has the role " + actorOf(ctx).Role + "; a text is checked for " + store.RoleAdmin + ". Without one, the file on disk is checked.")
+	case text:
 		f, err = config.Parse("config.yaml", []byte(in.Body.Text), os.LookupEnv)
 	case a.s.source == nil:
 		return nil, huma.Error409Conflict(ErrNoSource.Error())
@@ -147,9 +151,14 @@ func (a *adminPlane) validateConfig(_ context.Context, in *struct{ Body *ConfigT
 	return &reply[Validation]{Body: Validation{Problems: problemViews(problems)}}, nil
 }
 
+// NoBody is the body of what takes none: a configuration that was sent to be
+// reloaded would otherwise be left out without a word.
+type NoBody struct{}
+
 func (a *adminPlane) reloadConfig(ctx context.Context, in *struct {
 	DryRun  bool   `query:"dry_run" doc:"Say what would change, and change nothing."`
 	IfMatch string `header:"If-Match" doc:"The to_hash of a preview: another file is refused."`
+	Body    *NoBody
 }) (*tagged[ReloadAnswer], error) {
 	expect := strings.Trim(strings.TrimSpace(in.IfMatch), `"`)
 	if expect == "*" {
@@ -163,8 +172,8 @@ func (a *adminPlane) reloadConfig(ctx context.Context, in *struct {
 		return nil, huma.Error412PreconditionFailed("The file is another one than was previewed: its hash is " + r.Hash + ". Preview it again.")
 	case errors.Is(err, ErrRejected):
 		return nil, rejected(r.Problems)
-	case err != nil:
-		return nil, a.failed("reloading the configuration", err)
+	case err != nil: // a reload asks no store: it is the file, or what the file asks for
+		return nil, a.unreadable(err)
 	}
 	answer := ReloadAnswer{DryRun: in.DryRun, Generation: r.Generation, FromHash: r.FromHash, ToHash: r.Hash, Changes: []ChangeView{},
 		Impact: ImpactView(r.Impact), Problems: problemViews(r.Problems)}
@@ -182,6 +191,15 @@ func rejected(ps config.Problems) error {
 		details = append(details, &huma.ErrorDetail{Location: p.Path, Message: p.String()})
 	}
 	return huma.Error422UnprocessableEntity("The configuration has errors. The one in force stays.", details...)
+}
+
+// unreadable is the answer to a configuration that cannot be read or put in force.
+func (a *adminPlane) unreadable(err error) error {
+	detail := "The configuration could not be put in force: " + err.Error() + "."
+	if file, ok := errors.AsType[*fs.PathError](err); ok {
+		detail = fmt.Sprintf("The file %s cannot be read: %s.", file.Path, file.Err)
+	}
+	return huma.Error422UnprocessableEntity(detail+" The one in force stays.", &huma.ErrorDetail{Location: a.s.path, Message: err.Error()})
 }
 
 // StatusView is how the gateway is.

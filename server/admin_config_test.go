@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -100,6 +102,34 @@ func TestAWrongFileIsRefusedWithAllItsLines(t *testing.T) {
 	}
 }
 
+// CF-02: a file that cannot be read is the file's fault and not the database's, and
+// is named; what is sent to a reload is refused, not left out.
+func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
+	r, write := fileRig(t)
+	write("other-7b")
+	for _, body := range []string{`{"text":"tiers: []"}`, `{"tiers":[]}`, `[]`} {
+		r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload", body)
+	}
+	good := r.source
+	gone := filepath.Join(t.TempDir(), "gone.yaml")
+	for name, source := range map[string]func() (*config.File, error){
+		gone:       func() (*config.File, error) { return config.Load(gone, os.LookupEnv) },
+		"no words": func() (*config.File, error) { return nil, errors.New("there are no words") },
+	} {
+		r.source = source
+		for _, query := range []string{"", "?dry_run=true"} {
+			got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload"+query, "")
+			if p := decoded[problemOf](t, got); !strings.Contains(p.Detail, name) || strings.Contains(p.Detail, "database") || got.header.Get("Retry-After") != "" {
+				t.Errorf("%s: %v %s", name, got.header, got.body)
+			}
+		}
+	}
+	r.source = good
+	if got := decoded[ReloadAnswer](t, r.ops(http.StatusOK, http.MethodPost, "/admin/reload", "{}")); got.Generation != 2 {
+		t.Errorf("afterwards: %+v", got)
+	}
+}
+
 // CF-07: reloads at once are done one after the other, and the last file written
 // is in force afterwards.
 func TestReloadsAtOnceAreDoneInTurn(t *testing.T) {
@@ -132,12 +162,20 @@ func TestATextIsCheckedWithoutBeingUsed(t *testing.T) {
 		"auth: { required: false }\npools:\n  - { name: p, paths: [/x], workers: [ { name: w, url: \\\"http://127.0.0.1:1\\\" } ] }": true,
 		"tires: []": false, "[": false, "auth: { keys: [ { name: x, sha256: secret } ] }": false,
 	} {
-		got := r.ask("eyes", http.MethodPost, "/admin/config/validate", `{"text":"`+strings.ReplaceAll(text, "\n", `\n`)+`"}`)
+		got := r.ask("ops", http.MethodPost, "/admin/config/validate", `{"text":"`+strings.ReplaceAll(text, "\n", `\n`)+`"}`)
 		if v := decoded[Validation](t, got); got.status != http.StatusOK || v.Valid != valid || !valid && (len(v.Problems) == 0 || v.Problems[0].Line == 0) || strings.Contains(got.body, "secret\"") {
 			t.Errorf("%s is %s", text, got.body)
 		}
 	}
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/config/validate", "") // there is no file
+	if got := r.ask("eyes", http.MethodPost, "/admin/config/validate", "{}"); got.status != http.StatusConflict {
+		t.Errorf("a viewer's check of the file is %d: %s", got.status, got.body)
+	}
+	for _, text := range []string{`{"text":"gateways: ${HOME}"}`, `{"text":"["}`} { // it tells of this machine
+		if got := r.ask("eyes", http.MethodPost, "/admin/config/validate", text); got.status != http.StatusForbidden || !strings.Contains(got.body, "viewer") {
+			t.Errorf("a viewer's %s is %d: %s", text, got.status, got.body)
+		}
+	}
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/reload", "")
 }
 

@@ -65,6 +65,7 @@ func (a *adminPlane) guard(c *gin.Context) {
 // answered.
 func (a *adminPlane) admitted(c *gin.Context, op *operation, o *operator) bool {
 	if err := a.cross.Check(c.Request); err != nil {
+		a.noteRefusal(c.Request, o.actor, "a page of another site")
 		problem(c.Writer, http.StatusForbidden, "A page of another site sent this request. Admin requests come from tools, or from this gateway's own pages.")
 		return false
 	}
@@ -75,14 +76,14 @@ func (a *adminPlane) admitted(c *gin.Context, op *operation, o *operator) bool {
 	key, sent := credential(c.Request.Header)
 	admin, known := a.s.adminOf(key, time.Now())
 	if !sent || !known {
-		a.refuse(c, op, o.actor, key)
+		a.refuse(c, o.actor, key)
 		return false
 	}
 	o.Admin, o.actor.Name, o.actor.Role = admin, admin.Name, admin.Role
 	if slices.Contains(op.roles, admin.Role) || op.preview && slices.Contains(anybody, admin.Role) && dryRun(c) {
 		return true
 	}
-	a.noteRefusal(c, op, o.actor, "the role is "+admin.Role)
+	a.noteRefusal(c.Request, o.actor, "the role is "+admin.Role)
 	detail := fmt.Sprintf("Your key has the role %s; this needs %s.", admin.Role, strings.Join(op.roles, " or "))
 	if op.preview {
 		detail += " With ?dry_run=true you may see what would happen."
@@ -110,19 +111,20 @@ func (s *Server) adminOf(key string, now time.Time) (store.Admin, bool) {
 	return admin, true
 }
 
-// refuse answers a request without an admin key. A tenant's key is told apart and
-// written down: it is known, and somebody uses it for what it is not.
-func (a *adminPlane) refuse(c *gin.Context, op *operation, actor store.Actor, key string) {
+// refuse answers a request without an admin key, and writes down a key that is none.
+// A tenant's key is told apart: it is known, and somebody uses it for what it is not.
+func (a *adminPlane) refuse(c *gin.Context, actor store.Actor, key string) {
 	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. Where there is none yet, the gateway's log says how to make the first."
 	caller, _ := a.s.people.Load().directory.Authenticate(key, now)
 	switch {
 	case key == "":
 	case caller != nil:
 		actor.Name = "tenant:" + caller.Tenant
-		a.noteRefusal(c, op, actor, "a tenant's key")
+		a.noteRefusal(c.Request, actor, "a tenant's key")
 		detail = "This is a tenant's key. The admin plane takes admin keys only."
 	default:
 		a.s.metrics.AuthFailures.Inc()
+		a.noteRefusal(c.Request, actor, "a wrong key")
 		if tooMany, wait := a.s.guesses.another(actor.IP, now); tooMany {
 			c.Writer.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
 			problem(c.Writer, http.StatusTooManyRequests, "Too many wrong keys from this address. Try again later; good keys still work.")
@@ -134,11 +136,18 @@ func (a *adminPlane) refuse(c *gin.Context, op *operation, actor store.Actor, ke
 }
 
 // noteRefusal writes a refused request to log and audit log, at most once a
-// second for each address.
-func (a *adminPlane) noteRefusal(c *gin.Context, op *operation, actor store.Actor, why string) {
-	if a.firstOfSecond(actor.IP, time.Now().Unix()) {
-		a.note(c.Request.Context(), actor, "admin.refused", c.Request.Method+" "+op.path, why)
+// second for each address. The path is as it was sent, as far as the log can be
+// searched for it.
+func (a *adminPlane) noteRefusal(r *http.Request, actor store.Actor, why string) {
+	const longest = 300 // of a search's target
+	target := r.Method + " " + r.URL.Path
+	if len(target) > longest {
+		target = strings.ToValidUTF8(target[:longest], "")
 	}
+	if actor.Name == "" {
+		actor.Name = "unknown"
+	}
+	a.noteOnce(r.Context(), actor, "admin.refused", target, why)
 }
 
 // noteFailure writes down what an operator was refused to change. Reloads write
@@ -149,8 +158,8 @@ func (a *adminPlane) noteFailure(c *gin.Context, op *operation, actor store.Acto
 	default:
 		return
 	}
-	if c.Request.Method != http.MethodGet && op.id != "reload" && !dryRun(c) && a.firstOfSecond(actor.IP, time.Now().Unix()) {
-		a.note(c.Request.Context(), actor, op.action(), c.Request.URL.Path, "refused: "+http.StatusText(c.Writer.Status()))
+	if c.Request.Method != http.MethodGet && op.id != "reload" && !dryRun(c) {
+		a.noteOnce(c.Request.Context(), actor, op.action(), c.Request.URL.Path, "refused: "+http.StatusText(c.Writer.Status()))
 	}
 }
 
@@ -158,26 +167,54 @@ func (a *adminPlane) noteFailure(c *gin.Context, op *operation, actor store.Acto
 // that at once is an attack, and the log has enough of it.
 const refusedMax = 1000
 
+// refusals are those of one address.
+type refusals struct {
+	second int64 // of the last that was written down
+	more   int   // that were not, since then
+}
+
+// noteOnce is note, at most once a second for each address. What was left out
+// before is told by its number.
+func (a *adminPlane) noteOnce(ctx context.Context, actor store.Actor, action, target, outcome string) {
+	more, elsewhere, first := a.firstOfSecond(actor.IP, time.Now().Unix())
+	if !first {
+		return
+	}
+	if more > 0 {
+		outcome += fmt.Sprintf("; %d more of this address since its last line", more)
+	}
+	if elsewhere > 0 {
+		outcome += fmt.Sprintf("; %d more of other addresses", elsewhere)
+	}
+	a.note(ctx, actor, action, target, outcome)
+}
+
 // firstOfSecond reports whether the address has not been written down in this
-// second.
-func (a *adminPlane) firstOfSecond(ip string, second int64) bool {
+// second. If so, it returns how many of its refusals were left out since its last,
+// and how many of addresses that are forgotten or were never remembered.
+func (a *adminPlane) firstOfSecond(ip string, second int64) (more, elsewhere int, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.refused[ip] == second {
-		return false
+	was, known := a.refused[ip]
+	if known && was.second == second {
+		a.refused[ip] = refusals{second, was.more + 1}
+		return 0, 0, false
 	}
-	if len(a.refused) >= refusedMax {
+	if !known && len(a.refused) >= refusedMax {
 		for other, at := range a.refused {
-			if at != second {
+			if at.second != second {
+				a.elsewhere += at.more
 				delete(a.refused, other)
 			}
 		}
 		if len(a.refused) >= refusedMax {
-			return false
+			a.elsewhere++
+			return 0, 0, false
 		}
 	}
-	a.refused[ip] = second
-	return true
+	elsewhere, a.elsewhere = a.elsewhere, 0
+	a.refused[ip] = refusals{second: second}
+	return was.more, elsewhere, true
 }
 
 // note appends to the audit log what changes nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -18,6 +19,7 @@ import (
 // keyOperations are those on tenants' keys.
 func keyOperations() []operation {
 	writes := []int{http.StatusNotFound, http.StatusConflict, http.StatusNotImplemented, http.StatusServiceUnavailable}
+	changes := append([]int{http.StatusPreconditionFailed}, writes...)
 	return []operation{
 		{id: "list-keys", method: http.MethodGet, path: "/admin/tenants/{name}/keys", summary: "List a tenant's keys, those that are over too", roles: anybody,
 			errors:   []int{http.StatusNotFound},
@@ -29,12 +31,12 @@ func keyOperations() []operation {
 			errors:   []int{http.StatusNotFound},
 			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.getKey) }},
 		{id: "update-key", method: http.MethodPatch, path: "/admin/keys/{id}", summary: "Change a key's name, rights, limits or expiry by a JSON merge patch", roles: admins,
-			errors:   append([]int{http.StatusPreconditionFailed}, writes...),
+			errors:   changes,
 			register: func(a *adminPlane, op huma.Operation) { handle(a, bodyOf[KeySettings](a, op), a.updateKey) }},
 		{id: "rotate-key", method: http.MethodPost, path: "/admin/keys/{id}/rotate", summary: "Put a new key in a key's place; both work during grace_s", roles: admins,
-			status: http.StatusCreated, errors: writes,
+			status: http.StatusCreated, errors: changes,
 			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.rotateKey) }},
-		{id: "revoke-key", method: http.MethodPost, path: "/admin/keys/{id}/revoke", summary: "End a key at once and for good", roles: admins, errors: writes,
+		{id: "revoke-key", method: http.MethodPost, path: "/admin/keys/{id}/revoke", summary: "End a key at once and for good", roles: admins, errors: changes,
 			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.revokeKey) }},
 	}
 }
@@ -79,7 +81,7 @@ type KeyAnswer struct {
 	Key      KeyView  `json:"key"`
 	Secret   string   `json:"secret,omitempty" doc:"The key itself. It is shown here and nowhere again."`
 	Replaced *KeyView `json:"replaced,omitempty" doc:"The key in whose place it is."`
-	Warnings []string `json:"warnings,omitempty" doc:"What of the settings does nothing with the configuration in force."`
+	Warnings []string `json:"warnings,omitempty" doc:"What of the settings does nothing with the configuration in force, and whose settings count."`
 }
 
 func keySettings(k tenants.Key) KeySettings {
@@ -92,8 +94,15 @@ func (s KeySettings) key(k tenants.Key) tenants.Key {
 	return k
 }
 
-// check returns what is wrong with the settings beyond their form.
-func (s KeySettings) check(now time.Time) error {
+// check returns what is wrong with the settings beyond their form, where patch is
+// what was sent.
+func (s KeySettings) check(patch json.RawMessage, now time.Time) error {
+	if err := s.RightsSettings.check(patch); err != nil {
+		return err
+	}
+	if err := checkName("body.name", s.Name); err != nil {
+		return err
+	}
 	if s.ExpiresAt != nil && !s.ExpiresAt.After(now) {
 		return invalid("body.expires_at", "it is over already: give a time to come, or revoke the key", s.ExpiresAt)
 	}
@@ -101,7 +110,9 @@ func (s KeySettings) check(now time.Time) error {
 }
 
 func keyView(k tenants.Key, now time.Time) KeyView {
-	return KeyView{ID: k.ID, Tenant: k.Tenant, Hint: k.Hint, State: k.State(now), KeySettings: keySettings(k), CreatedBy: k.CreatedBy,
+	settings := keySettings(k)
+	settings.RightsSettings = settings.inEffect()
+	return KeyView{ID: k.ID, Tenant: k.Tenant, Hint: k.Hint, State: k.State(now), KeySettings: settings, CreatedBy: k.CreatedBy,
 		CreatedAt: optional(k.CreatedAt), RevokedAt: optional(k.RevokedAt), LastUsedAt: optional(k.LastUsedAt),
 		ReplacedBy: k.ReplacedBy, FromConfig: k.FromConfig, Version: k.Version}
 }
@@ -150,7 +161,7 @@ func (a *adminPlane) liveKey(ctx context.Context, id string, want int64) (tenant
 	case want != 0 && k.Version != want:
 		return k, store.ErrConflict
 	case !k.Valid(time.Now()):
-		return k, huma.Error409Conflict(fmt.Sprintf("The key is %s and stays so. Make another.", k.State(time.Now())))
+		return k, over(k, time.Now())
 	}
 	return k, nil
 }
@@ -178,15 +189,20 @@ func (a *adminPlane) createKey(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if err := settings.check(time.Now()); err != nil {
+	if err := settings.check(in.Body, time.Now()); err != nil {
 		return nil, err
 	}
 	t, err := a.tenantNamed(in.Name)
 	if err != nil {
 		return nil, err
 	}
+	warnings := []string{}
 	if t.FromConfig {
-		return nil, fromConfig("tenant", in.Name)
+		// A key stands in the database beside a tenant, whose settings the file has.
+		if _, err := a.s.sql.CreateTenant(ctx, actorOf(ctx), tenants.Tenant{Name: in.Name}); err != nil && !errors.Is(err, store.ErrExists) {
+			return nil, a.failed("making a tenant", err)
+		}
+		warnings = append(warnings, fmt.Sprintf("the tenant %q stands in config.yaml: what it may use and its limits are those of the file", in.Name))
 	}
 	k, secret, err := a.mint(ctx, settings.key(tenants.Key{Tenant: in.Name}))
 	if err != nil {
@@ -194,7 +210,7 @@ func (a *adminPlane) createKey(ctx context.Context, in *struct {
 	}
 	a.s.changed(ctx)
 	return &tagged[KeyAnswer]{ETag: etag(k.Version), Body: KeyAnswer{Key: keyView(k, time.Now()), Secret: secret,
-		Warnings: advice(a.s.snapshot.Load().file, k.Rights, k.Limits)}}, nil
+		Warnings: append(warnings, advice(a.s.snapshot.Load().file, k.Rights, k.Limits)...)}}, nil
 }
 
 func (a *adminPlane) updateKey(ctx context.Context, in *struct {
@@ -210,7 +226,7 @@ func (a *adminPlane) updateKey(ctx context.Context, in *struct {
 		}
 		settings, err := merged(keySettings(k), in.Body)
 		if err == nil {
-			err = settings.check(time.Now())
+			err = settings.check(in.Body, time.Now())
 		}
 		if err != nil {
 			return err
@@ -226,17 +242,11 @@ func (a *adminPlane) updateKey(ctx context.Context, in *struct {
 }
 
 func (a *adminPlane) rotateKey(ctx context.Context, in *struct {
-	ID   string `path:"id" maxLength:"63"`
-	Body *KeyRotation
+	ID      string `path:"id" maxLength:"63"`
+	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+	Body    *KeyRotation
 }) (*tagged[KeyAnswer], error) {
-	k, err := a.liveKey(ctx, in.ID, 0)
-	if err != nil {
-		return nil, err
-	}
-	if k.ReplacedBy != "" {
-		return nil, huma.Error409Conflict(fmt.Sprintf("The key was replaced already, by %s. Rotate that one.", k.ReplacedBy))
-	}
-	secret, next, err := tenants.Mint(rand.Reader, k.Tenant)
+	secret, next, err := tenants.Mint(rand.Reader, "") // the tenant is the old key's
 	if err != nil {
 		return nil, a.failed("making a key", err)
 	}
@@ -245,34 +255,76 @@ func (a *adminPlane) rotateKey(ctx context.Context, in *struct {
 	if in.Body != nil {
 		grace = time.Duration(in.Body.Grace) * time.Second
 	}
+	var old, made tenants.Key
 	now := time.Now()
-	old, made, err := a.s.sql.RotateKey(ctx, actorOf(ctx), k.ID, next, grace, now)
+	err = a.onKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) error {
+		switch {
+		case !k.Valid(now):
+			return over(k, now)
+		case k.ReplacedBy != "":
+			return huma.Error409Conflict(fmt.Sprintf("The key was replaced already, by %s. Rotate that one.", k.ReplacedBy))
+		}
+		var err error
+		old, made, err = a.s.sql.RotateKey(ctx, actorOf(ctx), k.ID, next, grace, now)
+		return err
+	})
 	if err != nil {
 		return nil, a.failed("rotating a key", err)
 	}
-	a.s.changed(ctx)
 	return &tagged[KeyAnswer]{ETag: etag(made.Version), Body: KeyAnswer{Key: keyView(made, now), Secret: secret, Replaced: new(keyView(old, now))}}, nil
 }
 
-func (a *adminPlane) revokeKey(ctx context.Context, in *struct {
-	ID   string `path:"id" maxLength:"63"`
-	Body *KeyRevocation
-}) (*tagged[KeyAnswer], error) {
-	k, err := a.keyOf(in.ID)
+// onKey ends or replaces a key of the database by f, at the version that If-Match
+// asks for.
+func (a *adminPlane) onKey(ctx context.Context, id, ifMatch string, f func(k tenants.Key) error) error {
+	want, err := expected(ifMatch)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if k.FromConfig {
-		return nil, fromConfig("key", in.ID)
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	k, err := a.keyOf(id)
+	if err == nil && !k.FromConfig && want != 0 { // memory may be behind another gateway's change
+		if err = a.s.readDatabase(ctx); err == nil {
+			k, err = a.keyOf(id)
+		}
 	}
+	switch {
+	case err != nil:
+		return err
+	case k.FromConfig:
+		return fromConfig("key", id)
+	case want != 0 && k.Version != want:
+		return store.ErrConflict
+	}
+	if err := f(k); err != nil {
+		return err
+	}
+	a.s.changed(ctx)
+	return nil
+}
+
+// over is the answer to a change of a key that is of no use any more.
+func over(k tenants.Key, now time.Time) error {
+	return huma.Error409Conflict(fmt.Sprintf("The key is %s and stays so. Make another.", k.State(now)))
+}
+
+func (a *adminPlane) revokeKey(ctx context.Context, in *struct {
+	ID      string `path:"id" maxLength:"63"`
+	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+	Body    *KeyRevocation
+}) (*tagged[KeyAnswer], error) {
 	reason := ""
 	if in.Body != nil {
 		reason = in.Body.Reason
 	}
-	made, err := a.s.sql.RevokeKey(ctx, actorOf(ctx), k.ID, reason, time.Now())
+	var made tenants.Key
+	err := a.onKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) (err error) {
+		made, err = a.s.sql.RevokeKey(ctx, actorOf(ctx), k.ID, reason, time.Now())
+		return err
+	})
 	if err != nil {
 		return nil, a.failed("revoking a key", err)
 	}
-	a.s.changed(ctx)
 	return &tagged[KeyAnswer]{ETag: etag(made.Version), Body: KeyAnswer{Key: keyView(made, time.Now())}}, nil
 }

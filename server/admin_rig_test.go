@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,6 +57,20 @@ func newAdminRig(t *testing.T) *adminRig {
 }
 
 func adminRigOf(r *rig) *adminRig { return &adminRig{rig: r, plane: r.newAdmin()} }
+
+// twoGateways serve one database. Neither hears of the other's changes before it
+// reads the database itself.
+func twoGateways(t *testing.T) (a, b *adminRig) {
+	t.Helper()
+	yaml := adminYAML("sqlite://" + filepath.Join(t.TempDir(), "t.db"))
+	a, b = adminRigOf(newRig(t, yaml, fakeEngine(), fakeEngine())), adminRigOf(newRig(t, yaml, fakeEngine(), fakeEngine()))
+	for _, r := range []*adminRig{a, b} {
+		if err := r.readDatabase(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a, b
+}
 
 // call is a request of the admin API.
 type call struct {

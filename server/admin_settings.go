@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -20,25 +22,65 @@ type RightsSettings struct {
 	Default  tenants.Class `json:"default_priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"The class of a request that asks for none; never above priority."`
 }
 
-// rights returns the settings as the directory takes them.
+// rights returns the settings as they are stored: a default above priority stays
+// what it was set to, for the day that priority is raised again.
 func (r RightsSettings) rights() tenants.Rights {
-	return tenants.Rights{Tiers: r.Tiers, Models: r.Models, Priority: r.Priority, Default: max(r.Default, r.Priority)}
+	return tenants.Rights{Tiers: r.Tiers, Models: r.Models, Priority: r.Priority, Default: r.Default}
 }
 
 func rightsSettings(r tenants.Rights) RightsSettings {
 	return RightsSettings{Tiers: r.Tiers, Models: r.Models, Priority: r.Priority, Default: r.Default}
 }
 
+// inEffect returns the settings as they are shown: the default as requests get it.
+func (r RightsSettings) inEffect() RightsSettings {
+	r.Default = max(r.Default, r.Priority)
+	return r
+}
+
+// check returns what is wrong with the settings beyond their form, where patch is
+// what was sent: a default above priority, if it was sent so, and names that no
+// tier or model can have.
+func (r RightsSettings) check(patch json.RawMessage) error {
+	sent, err := object(patch)
+	if err != nil {
+		return err
+	}
+	if sent["default_priority"] != nil && r.Default < r.Priority {
+		return invalid("body.default_priority", fmt.Sprintf("%s is above priority, which is %s: at most that", r.Default, r.Priority), sent["default_priority"])
+	}
+	for field, names := range map[string][]string{"tiers": r.Tiers, "models": r.Models} {
+		for i, name := range names {
+			if name == "" || strings.ContainsFunc(name, unprintable) {
+				return invalid(fmt.Sprintf("body.%s[%d]", field, i), "expected a name of printable characters", name)
+			}
+		}
+	}
+	return nil
+}
+
+// unprintable tells whether a character shows nothing, but for the blank.
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// checkName returns an error for a key's name that a terminal or a log would act
+// upon.
+func checkName(location, name string) error {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return invalid(location, "expected no control characters", name)
+	}
+	return nil
+}
+
 // LimitSettings describes tenants.Limits in the OpenAPI document: the fields are
-// the same. The bound of counts keeps sums of them within 64 bits.
+// the same, and so are the bounds of config.yaml.
 type LimitSettings struct {
 	_           struct{} `nullable:"true"`
-	RPM         int64    `json:"rpm,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Requests a minute."`
-	RPS         int64    `json:"rps,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Requests a second."`
-	Burst       int64    `json:"burst,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Requests at once; absent: a sixth of rpm, or one second of rps."`
+	RPM         int64    `json:"rpm,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests a minute."`
+	RPS         int64    `json:"rps,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests a second."`
+	Burst       int64    `json:"burst,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests at once; absent: a sixth of rpm, or one second of rps."`
 	TPM         int64    `json:"tpm,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens a minute, of prompts and answers."`
 	TokenBurst  int64    `json:"token_burst,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens at once; absent: a minute of tpm."`
-	Concurrent  int64    `json:"concurrent,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000" doc:"Requests under way."`
+	Concurrent  int64    `json:"concurrent,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests under way."`
 	DayTokens   int64    `json:"day_tokens,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens a UTC day."`
 	MonthTokens int64    `json:"month_tokens,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens a UTC month."`
 	DayMoney    amount   `json:"day_money,omitempty" doc:"Money a UTC day, in units with at most 9 decimals."`

@@ -98,10 +98,12 @@ func tenantSettings(t tenants.Tenant) TenantSettings {
 		IsolateCache: t.IsolateCache, Degrade: t.Degrade, FailClosed: t.FailClosed}
 }
 
-// view returns the tenant as the API shows it, with how many of the keys are its
+// tenantView returns the tenant as the API shows it, with how many of the keys are its
 // own and in force.
 func tenantView(t tenants.Tenant, keys int) TenantView {
-	return TenantView{Name: t.Name, TenantSettings: tenantSettings(t), Keys: keys, FromConfig: t.FromConfig, Version: t.Version,
+	settings := tenantSettings(t)
+	settings.RightsSettings = settings.inEffect()
+	return TenantView{Name: t.Name, TenantSettings: settings, Keys: keys, FromConfig: t.FromConfig, Version: t.Version,
 		CreatedAt: optional(t.CreatedAt), UpdatedAt: optional(t.UpdatedAt)}
 }
 
@@ -183,6 +185,12 @@ func (a *adminPlane) createTenant(ctx context.Context, in *struct{ Body json.Raw
 		return nil, err
 	}
 	c, err := merged(TenantCreate{}, in.Body)
+	if err == nil {
+		err = c.check(in.Body)
+	}
+	if err == nil {
+		err = checkName("body.key_name", c.KeyName)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -229,6 +237,9 @@ func (a *adminPlane) updateTenant(ctx context.Context, in *struct {
 			return err
 		}
 		settings, err := merged(tenantSettings(t), in.Body)
+		if err == nil {
+			err = settings.check(in.Body)
+		}
 		if err != nil {
 			return err
 		}

@@ -209,12 +209,98 @@ func TestWhatStandsInTheFileIsChangedThere(t *testing.T) {
 	r.ops(http.StatusOK, http.MethodGet, "/admin/keys/"+id, "")
 	for _, tt := range [][3]string{
 		{http.MethodPost, "/admin/tenants", `{"name":"filed"}`}, {http.MethodPatch, "/admin/tenants/filed", `{"disabled":true}`},
-		{http.MethodDelete, "/admin/tenants/filed?confirm=filed", ""}, {http.MethodPost, "/admin/tenants/filed/keys", `{}`},
+		{http.MethodDelete, "/admin/tenants/filed?confirm=filed", ""},
 		{http.MethodPatch, "/admin/keys/" + id, `{}`}, {http.MethodPost, "/admin/keys/" + id + "/rotate", ""}, {http.MethodPost, "/admin/keys/" + id + "/revoke", ""},
 	} {
 		got := r.ops(http.StatusConflict, tt[0], tt[1], tt[2])
 		if p := decoded[problemOf](t, got); tt[1] != "/admin/tenants" && !strings.Contains(p.Detail, "config.yaml") {
 			t.Errorf("%s %s says %q", tt[0], tt[1], p.Detail)
+		}
+	}
+}
+
+// TestAFilesTenantMayHaveKeysOfTheDatabase: they work as the file's do, and the
+// answer says whose settings count, as `tierway keys create` does.
+func TestAFilesTenantMayHaveKeysOfTheDatabase(t *testing.T) {
+	r := newAdminRig(t)
+	for _, name := range []string{"first", "second"} {
+		made := decoded[KeyAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/filed/keys", `{"name":"`+name+`"}`))
+		if len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "config.yaml") || made.Key.FromConfig || made.Key.Tenant != "filed" {
+			t.Errorf("%s is %+v", name, made)
+		}
+		if status := r.chat(made.Secret); status != http.StatusOK {
+			t.Errorf("%s gets %d", name, status)
+		}
+		r.ops(http.StatusOK, http.MethodPost, "/admin/keys/"+made.Key.ID+"/revoke", "")
+		if status := r.chat(made.Secret); status != http.StatusUnauthorized {
+			t.Errorf("%s gets %d after it was revoked", name, status)
+		}
+	}
+	if v := decoded[TenantView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/filed", "")); !v.FromConfig {
+		t.Errorf("the tenant is %+v", v)
+	}
+	r.wroteDown("tenant.create", "key.create", "key.create", "key.revoke", "key.revoke")
+}
+
+// TestAKeyEndsAtTheVersionThatWasSeen: rotating and revoking honour If-Match, also
+// where another gateway has changed the key and this one has not read it yet.
+func TestAKeyEndsAtTheVersionThatWasSeen(t *testing.T) {
+	a, b := twoGateways(t)
+	a.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
+	made := decoded[KeyAnswer](t, a.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/acme/keys", `{}`))
+	path := "/admin/keys/" + made.Key.ID
+	if err := b.readDatabase(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	seen := b.ops(http.StatusOK, http.MethodGet, path, "").header.Get("ETag")
+	now := a.ops(http.StatusOK, http.MethodPatch, path, `{"name":"ci"}`).header.Get("ETag")
+	for _, verb := range []string{"/rotate", "/revoke"} {
+		for _, tag := range []string{seen, `"v0"`, `"v99"`, `W/` + now, "x"} {
+			if got := b.ops(http.StatusPreconditionFailed, http.MethodPost, path+verb, "", "If-Match", tag); strings.Contains(got.body, "tw-") {
+				t.Errorf("%s at %s: %s", verb, tag, got.body)
+			}
+		}
+	}
+	second := decoded[KeyAnswer](t, b.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":60}`, "If-Match", now))
+	if second.Replaced.Name != "ci" || second.Replaced.State != "grace" {
+		t.Errorf("rotated %+v", second)
+	}
+	got := b.ops(http.StatusOK, http.MethodPost, path+"/revoke", "", "If-Match", etag(second.Replaced.Version))
+	if k := decoded[KeyAnswer](t, got).Key; k.State != "revoked" || got.header.Get("ETag") != etag(k.Version) {
+		t.Errorf("revoked %s", got.body)
+	}
+}
+
+// TestADefaultPriorityIsKept: lowering the priority lowers the default in effect
+// only, and a default above the priority is refused where it is asked for.
+func TestADefaultPriorityIsKept(t *testing.T) {
+	r := newAdminRig(t)
+	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
+	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"keyed"}`)
+	key := decoded[KeyAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/keyed/keys", `{}`)).Key
+	for _, path := range []string{"/admin/tenants/acme", "/admin/keys/" + key.ID} {
+		for _, tt := range []struct {
+			patch          string
+			status         int
+			priority, deft tenants.Class
+		}{
+			{`{"priority":"batch"}`, 200, tenants.Batch, tenants.Batch},
+			{`{"priority":"interactive"}`, 200, tenants.Interactive, tenants.Interactive},
+			{`{"default_priority":"background"}`, 200, tenants.Interactive, tenants.Background},
+			{`{"priority":"batch"}`, 200, tenants.Batch, tenants.Batch},
+			{`{"default_priority":"interactive"}`, 422, tenants.Batch, tenants.Batch},
+			{`{"priority":"background","default_priority":"interactive"}`, 422, tenants.Batch, tenants.Batch},
+			{`{"priority":null}`, 200, tenants.Interactive, tenants.Background},
+			{`{"priority":"batch","default_priority":"batch"}`, 200, tenants.Batch, tenants.Batch},
+			{`{"priority":null,"default_priority":null}`, 200, tenants.Interactive, tenants.Interactive},
+		} {
+			got := r.ops(tt.status, http.MethodPatch, path, tt.patch)
+			if tt.status == 422 && !strings.Contains(got.body, "body.default_priority") {
+				t.Errorf("%s %s: %s", path, tt.patch, got.body)
+			}
+			if v := decoded[RightsSettings](t, r.ops(http.StatusOK, http.MethodGet, path, "")); v.Priority != tt.priority || v.Default != tt.deft {
+				t.Errorf("%s after %s: %s, by default %s", path, tt.patch, v.Priority, v.Default)
+			}
 		}
 	}
 }
@@ -231,6 +317,18 @@ func TestNamesAreData(t *testing.T) {
 		}
 	}
 	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"`+strings.Repeat("a", 63)+`"}`)
+	keys := "/admin/tenants/" + strings.Repeat("a", 63) + "/keys"
+	for body, location := range map[string]string{
+		`{"tiers":["small",""]}`: "body.tiers[1]", `{"models":["a\u0000"]}`: "body.models[0]", `{"models":["a\u001b[2J"]}`: "body.models[0]", `{"tiers":["a\u202eb"]}`: "body.tiers[0]",
+		`{"name":"a\nb"}`: "body.name", `{"name":"\u001b]0;x"}`: "body.name", `{"name":"a\u0085"}`: "body.name", `{"name":"\u0000"}`: "body.name",
+	} {
+		got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, keys, body)
+		if p := decoded[problemOf](t, got); len(p.Errors) != 1 || p.Errors[0].Location != location {
+			t.Errorf("%s: want %s in %s", body, location, got.body)
+		}
+	}
+	r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/tenants", `{"name":"x","issue_key":true,"key_name":"a\tb"}`)
+	r.ops(http.StatusUnprocessableEntity, http.MethodPatch, "/admin/tenants/"+strings.Repeat("a", 63), `{"models":[""]}`)
 	odd := `<img src=x onerror=alert(1)>"'&`
 	body, _ := json.Marshal(map[string]any{"name": odd, "models": []string{odd}})
 	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/"+strings.Repeat("a", 63)+"/keys", string(body))
@@ -251,7 +349,10 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
 	for body, location := range map[string]string{
 		`{"name":"x","limts":{}}`: "body.limts", `{"name":"x","limits":{"rpn":1}}`: "body.limits.rpn", `{"name":"x","limits":{"rpm":-1}}`: "body.limits.rpm",
-		`{"name":"x","limits":{"rpm":1.5}}`: "body.limits.rpm", `{"name":"x","limits":{"rpm":1e30}}`: "body.limits.rpm", `{"name":"x","limits":{"day_money":-1}}`: "body.limits.day_money",
+		`{"name":"x","limits":{"rpm":1.5}}`: "body.limits.rpm", `{"name":"x","limits":{"rpm":1e30}}`: "body.limits.rpm",
+		`{"name":"x","limits":{"rpm":1000000001}}`: "body.limits.rpm", `{"name":"x","limits":{"rps":1000000001}}`: "body.limits.rps", `{"name":"x","limits":{"burst":1000000001}}`: "body.limits.burst",
+		`{"name":"x","limits":{"concurrent":1000000001}}`: "body.limits.concurrent", `{"name":"x","priority":"batch","default_priority":"background"}`: "body.default_priority",
+		 `{"name":"x","limits":{"day_money":-1}}`: "body.limits.day_money",
 		`{"name":"x","limits":{"day_money":0.0000000001}}`: "body", `{"name":"x","priority":"urgent"}`: "body.priority", `{"name":"x","tiers":"small"}`: "body.tiers",
 		`{"name":"x","models":[1]}`: "body.models[0]", `{}`: "body", `{"name":"x","disabled":"yes"}`: "body.disabled", `{"name":"x","issue_key":1}`: "body.issue_key",
 	} {

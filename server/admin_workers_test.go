@@ -171,3 +171,83 @@ func TestADrainTakesNoNewRequestsAndLosesNone(t *testing.T) {
 	r.ops(http.StatusNotFound, http.MethodPost, "/admin/workers/none/drain", "")
 	r.wroteDown("worker.override", "worker.override", "worker.override")
 }
+
+// TestADrainOutlivesAWeightFromElsewhere: a gateway that has not heard of another's
+// drain does not undo it, nor a weight, by a change of its own.
+func TestADrainOutlivesAWeightFromElsewhere(t *testing.T) {
+	a, b := twoGateways(t)
+	a.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w0/drain", "")
+	got := decoded[WorkerAnswer](t, b.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0", `{"weight":5}`))
+	if w := got.Worker; w.State != "drained" || w.Weight != 0 || w.Weights.Override == nil || !w.Weights.Override.Drain || *w.Weights.Override.Weight != 5 {
+		t.Errorf("after a weight from elsewhere: %+v", w.Weights)
+	}
+	a.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w1", `{"weight":7}`)
+	b.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w1/drain", "")
+	back := decoded[WorkerAnswer](t, a.ops(http.StatusOK, http.MethodPost, "/admin/workers/w1/undrain", ""))
+	if back.Worker.Weight != 7 {
+		t.Errorf("after a drain from elsewhere and back: %+v", back.Worker.Weights)
+	}
+	a.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w1/drain", "")
+	b.ops(http.StatusConflict, http.MethodPatch, "/admin/workers/w1", `{"weight":3,"ttl_s":60}`)
+}
+
+// TestAWorkerChangesAtTheVersionThatWasSeen: every write of a worker honours
+// If-Match, here and where another gateway was first; what was refused changed
+// nothing, and the ETag of each answer is good for the next write.
+func TestAWorkerChangesAtTheVersionThatWasSeen(t *testing.T) {
+	a, b := twoGateways(t)
+	alone := adminRigOf(newRig(t, adminYAML(""), fakeEngine()))
+	for name, pair := range map[string][2]*adminRig{"two gateways": {a, b}, "without a database": {alone, alone}} {
+		t.Run(name, func(t *testing.T) {
+			const path = "/admin/workers/w0"
+			first, second := pair[0], pair[1]
+			tag := func(got answered) string { return got.header.Get("ETag") }
+			none := tag(second.ops(http.StatusOK, http.MethodGet, path, ""))
+			weighed := tag(first.ops(http.StatusOK, http.MethodPatch, path, `{"weight":5}`, "If-Match", none))
+			if none != `"v0"` || weighed == none {
+				t.Errorf("the ETags are %s and %s", none, weighed)
+			}
+			stale := func(tag string) {
+				t.Helper()
+				second.ops(http.StatusPreconditionFailed, http.MethodPatch, path, `{"weight":9}`, "If-Match", tag)
+				second.ops(http.StatusPreconditionFailed, http.MethodPatch, path+"?dry_run=true", `{"weight":9}`, "If-Match", tag)
+				second.ops(http.StatusPreconditionFailed, http.MethodPost, path+"/drain", "", "If-Match", tag)
+				second.ops(http.StatusPreconditionFailed, http.MethodPost, path+"/undrain", "", "If-Match", tag)
+				second.ops(http.StatusPreconditionFailed, http.MethodDelete, "/admin/overrides/w0", "", "If-Match", tag)
+			}
+			stale(none)
+			stale("v")
+			got := second.ops(http.StatusOK, http.MethodGet, path, "") // the refusal has read the database
+			if w := decoded[workerState](t, got); tag(got) != weighed || etag(w.Weights.Version) != weighed || w.Weight != 5 {
+				t.Errorf("%s: %+v", tag(got), w.Weights)
+			}
+			drained := tag(second.ops(http.StatusAccepted, http.MethodPost, path+"/drain", "", "If-Match", weighed))
+			if again := tag(second.ops(http.StatusAccepted, http.MethodPost, path+"/drain", "")); again != drained || drained == weighed {
+				t.Errorf("drained is %s, and again %s", drained, again)
+			}
+			back := tag(first.ops(http.StatusOK, http.MethodPost, path+"/undrain", "", "If-Match", drained))
+			stale(weighed) // the same weight as then, and not the same version
+			preview := first.ops(http.StatusOK, http.MethodPatch, path+"?dry_run=true", `{"weight":9}`, "If-Match", back)
+			if tag(preview) != back {
+				t.Errorf("a preview has the ETag %s, want %s", tag(preview), back)
+			}
+			second.ops(http.StatusNoContent, http.MethodDelete, "/admin/overrides/w0", "", "If-Match", back)
+			anew := tag(first.ops(http.StatusOK, http.MethodPatch, path, `{"weight":5}`))
+			stale(weighed)
+			stale(back)
+			if reset := tag(first.ops(http.StatusOK, http.MethodPatch, path, `{"weight":null}`, "If-Match", anew)); reset != `"v0"` {
+				t.Errorf("after the reset the ETag is %s", reset)
+			}
+		})
+	}
+}
+
+// TestAWorkerShowsWhatItsEngineLists: beside the models that it is told to have.
+func TestAWorkerShowsWhatItsEngineLists(t *testing.T) {
+	if diff := cmp.Diff([]string{"b", "a", "c"}, modelsOf([]string{"b", "a"}, []string{"a", "c", "b"})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	yaml := strings.Replace(adminYAML(""), `health: { path: "off" }`, "health: { interval: 50ms, timeout: 40ms }", 1)
+	r := adminRigOf(newRig(t, yaml, fakeEngine()))
+	until(t, "the engine's models", func() bool { return cmp.Equal(r.worker("w0").Models, []string{"fake-7b"}) })
+}

@@ -37,6 +37,8 @@ type Redis struct {
 	signal   chan struct{}     // something for Run's goroutine to do
 	failures atomic.Int32      // in a row
 	away     atomic.Bool
+	told     atomic.Bool // that it is away: a probe has failed too
+	cause    atomic.Pointer[error]
 	gateways atomic.Int32
 	register *redis.Script
 }
@@ -190,10 +192,19 @@ func (r *Redis) note(err error) {
 	}
 }
 
-// trip makes Redis away.
+// trip makes Redis away. It is probed at once: a process that was stopped for
+// a moment sees all its questions time out together, and nobody need hear of that.
 func (r *Redis) trip(err error) {
 	if r.away.CompareAndSwap(false, true) {
-		r.log.Warn("Redis is away: this gateway goes on with its own share of the limits", "error", err)
+		r.cause.Store(&err)
+		r.wake()
+	}
+}
+
+// tell says that Redis is away, once.
+func (r *Redis) tell() {
+	if r.away.Load() && r.told.CompareAndSwap(false, true) {
+		r.log.Warn("Redis is away: this gateway goes on with its own share of the limits", "error", *r.cause.Load())
 		r.onState(false)
 	}
 }
@@ -213,6 +224,7 @@ func (r *Redis) Run(ctx context.Context) {
 	wg.Go(func() { r.listen(ctx) })
 	if err := r.beat(ctx); err != nil { // at the start nobody is to find it out for us
 		r.trip(err)
+		r.tell()
 	}
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -221,6 +233,9 @@ func (r *Redis) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-r.signal:
 			r.changes()
+			if r.away.Load() && !r.told.Load() && r.beat(ctx) == nil {
+				last = time.Now()
+			}
 		case now := <-tick.C:
 			if (r.away.Load() || now.Sub(last) >= renewEvery) && r.beat(ctx) == nil {
 				last = now
@@ -240,12 +255,15 @@ func (r *Redis) beat(ctx context.Context) error {
 	}
 	r.note(err)
 	if err != nil {
+		r.tell()
 		return err
 	}
 	r.gateways.Store(int32(min(n, 1<<20)))
 	if r.away.CompareAndSwap(true, false) {
-		r.log.Info("Redis is back: gateways share their limits again", "gateways", r.Gateways())
-		r.onState(true)
+		if r.told.CompareAndSwap(true, false) {
+			r.log.Info("Redis is back: gateways share their limits again", "gateways", r.Gateways())
+			r.onState(true)
+		}
 		r.missed()
 		for _, f := range r.onBack {
 			f()

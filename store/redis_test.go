@@ -145,6 +145,14 @@ func TestRedisIsAwayAfterFiveFailuresInARow(t *testing.T) {
 			if w.Up() == c.away {
 				t.Errorf("it is up: %v", w.Up())
 			}
+			if c.away {
+				if w.log.lines() != 0 {
+					t.Errorf("it is told before a probe has failed too:\n%s", w.log.String())
+				}
+				if err := w.beat(t.Context()); err == nil {
+					t.Error("a probe succeeds")
+				}
+			}
 			before := hook.calls.Load()
 			for range 100 {
 				_ = ask()
@@ -207,6 +215,7 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 					t.Errorf("a request lost %v", took)
 				}
 			}
+			eventually(t, w.told.Load) // a probe has found it away too
 			c.end(server)
 			back := time.Now()
 			eventually(t, func() bool { return !l.Degraded() })

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -61,7 +63,8 @@ func (s *SQL) open(rawURL string) error {
 // writer at a time, and waiting in the pool is fair and honours the context,
 // which SQLite's own waiting does not. Commits reach the disk before they return
 // (synchronous=FULL is SQLite's default): keys and the audit log outlive a loss
-// of power.
+// of power. A file that cannot be opened is told at once: it is not away for a
+// while, as a server may be.
 func (s *SQL) openSQLite(file string) (err error) {
 	s.kind, s.chunk = kindSQLite, sqliteChunk
 	// SQLite's own waiting does not hear of the end of a context: it is kept short,
@@ -78,23 +81,75 @@ func (s *SQL) openSQLite(file string) (err error) {
 		return fmt.Errorf("bad file name %q: write sqlite:// and a path without ? and #, such as sqlite:///var/lib/tierway/tierway.db", file)
 	}
 	file = filepath.Clean(file)
-	private(file)
+	made := private(file)
 	name := "file:" + (&url.URL{Path: file}).EscapedPath() + settings
 	if s.write, err = sqlitePool(name+"&_pragma=journal_mode(WAL)&_txlock=immediate", 1); err != nil {
 		return err
 	}
-	s.read, err = sqlitePool(name+"&_pragma=query_only(1)", sqliteReaders)
-	return err
+	if s.read, err = sqlitePool(name+"&_pragma=query_only(1)", sqliteReaders); err == nil {
+		err = openable(s.write, file, made)
+	}
+	if err != nil {
+		if s.read == nil {
+			s.read = s.write
+		}
+		return errors.Join(err, s.Close())
+	}
+	return nil
 }
 
 // private makes the file, if there is none, for its owner alone: it holds digests
-// of keys and who used what. What fails here fails with a reason when the file is
-// used.
-func private(file string) {
-	if f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
-		_ = f.Close()
+// of keys and who used what.
+func private(file string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err == nil {
+		_ = f.Close() // nothing was written
 	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
+
+// openable returns why a file, which made says could not be made, cannot be opened
+// either, or cannot be written to with its journal beside it, with the way out.
+// Anything else is told by what it happens to.
+func openable(db *sql.DB, file string, made error) error {
+	ctx, done := bounded(context.Background(), usualTimeout)
+	defer done()
+	// What can be read may still not be written to.
+	tx, err := db.BeginTx(ctx, nil)
+	if err == nil {
+		return tx.Rollback()
+	}
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return nil
+	}
+	switch lite.Code() & 0xff { // without extensions
+	case sqlitePerm, sqliteReadOnly, sqliteCantOpen:
+	default:
+		return nil
+	}
+	var path *fs.PathError
+	switch {
+	case errors.As(made, &path):
+		err = path.Err
+	case made != nil:
+		err = made
+	}
+	if whole, absErr := filepath.Abs(file); absErr == nil {
+		file = whole
+	}
+	return fmt.Errorf("%s cannot be opened, or nothing can be written beside it: %w (name a file in a folder that this user may write to in store.sql, mount a volume there, or go without a database: store.sql: \"\")", file, err)
+}
+
+// Result codes of SQLite that say that a file or its folder is not to be had.
+const (
+	sqlitePerm     = 3
+	sqliteReadOnly = 8
+	sqliteCantOpen = 14
+)
 
 func sqlitePool(name string, conns int) (*sql.DB, error) {
 	connector, err := sqlite.NewConnector(name)

@@ -190,4 +190,3 @@ func TestAGatewayWithoutAnAdminSaysHowToMakeOne(t *testing.T) {
 		t.Errorf("it left %q", files)
 	}
 }
-

@@ -41,7 +41,7 @@ func demoCommand() *cobra.Command {
 
 // demo starts the engines and the gateway and serves until a signal ends both.
 func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
-	ctx, stop := signals(c.Context())
+	ctx, stop := signals(c.Context(), func() {})
 	defer stop()
 	key, err := tenants.NewKey(rand.Reader, "tw-")
 	if err != nil {

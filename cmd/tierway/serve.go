@@ -120,14 +120,14 @@ func override(c *cobra.Command, file *config.File, listen, adminListen string) (
 
 // serve runs a checked configuration until a signal ends it. hup gets SIGHUP.
 func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Signal) error {
-	ctx, stop := signals(c.Context())
-	defer stop()
 	tuneCollector()
 	log := logger(c.ErrOrStderr(), file.Log.Level)
 	o := options(file, log, c.OutOrStdout())
 	var s *server.Server
 	announced := announcer{out: c.ErrOrStderr(), log: log, address: func() string { return adminAddress(file, s) }}
 	defer announced.clear()
+	ctx, stop := signals(c.Context(), announced.clear)
+	defer stop()
 	o.Announce, o.Withdraw = announced.announce, announced.clear
 	if f.path() != "" {
 		o.Source, o.Path = patient(f.again), f.path()
@@ -188,8 +188,8 @@ func logger(w io.Writer, level string) *slog.Logger {
 }
 
 // signals returns a context that the first SIGTERM or SIGINT ends, which
-// starts the drain. The second one ends the program at once.
-func signals(parent context.Context) (ctx context.Context, stop func()) {
+// starts the drain. The second one calls last and ends the program at once.
+func signals(parent context.Context, last func()) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	ch := make(chan os.Signal, 2)
 	signal.Notify(ch, syscall.SIGTERM, os.Interrupt)
@@ -199,6 +199,7 @@ func signals(parent context.Context) (ctx context.Context, stop func()) {
 			select {
 			case <-ch:
 				if n > 0 {
+					last()
 					os.Exit(130) // as shells report an interrupt
 				}
 				cancel()

@@ -1,0 +1,38 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A file that is not to be had is told with its whole path, the reason and the way
+// out, instead of SQLite's number.
+func TestAFileThatCannotBeOpenedIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("file", []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir("folder", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"gone/tierway.db": "no such file or directory",
+		"file/tierway.db": "not a directory",
+		"folder":          "unable to open database file",
+	} {
+		s, err := OpenSQL(SQLConfig{URL: "sqlite://" + name})
+		if err == nil {
+			s.Close()
+			t.Errorf("%s: opened", name)
+			continue
+		}
+		for _, part := range []string{filepath.Join(dir, name), want, "mount a volume there", `store.sql: ""`} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v\nwithout %q", name, err, part)
+			}
+		}
+	}
+}
