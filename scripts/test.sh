@@ -33,7 +33,8 @@ step() {
 }
 
 if [ "${1:-}" = soak ]; then
-	step soak go test -tags nomsgpack -count=1 -v -timeout 30m ./e2e/...
+	# One package at a time: what is measured there shares two cores as it is.
+	step soak go test -tags nomsgpack -count=1 -p 1 -v -timeout 40m ./e2e/...
 else
 	# Short soaks: what they assert holds after seconds as after a minute.
 	export TIERWAY_SOAK=${TIERWAY_SOAK:-2s}
@@ -42,7 +43,7 @@ else
 	step unit go test -tags nomsgpack -race -v -timeout 10m "${units[@]}"
 	# The request reader beside the strictest one of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 go test -tags nomsgpack -count=1 -v -run Strict ./openai
-	step e2e go test -tags nomsgpack -count=1 -v -timeout 10m ./e2e/...
+	step e2e go test -tags nomsgpack -count=1 -p 1 -v -timeout 10m ./e2e/...
 fi
 
 [ "$skipped" -eq 0 ] || echo "$skipped skipped"
