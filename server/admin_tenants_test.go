@@ -352,7 +352,7 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 		`{"name":"x","limits":{"rpm":1.5}}`: "body.limits.rpm", `{"name":"x","limits":{"rpm":1e30}}`: "body.limits.rpm",
 		`{"name":"x","limits":{"rpm":1000000001}}`: "body.limits.rpm", `{"name":"x","limits":{"rps":1000000001}}`: "body.limits.rps", `{"name":"x","limits":{"burst":1000000001}}`: "body.limits.burst",
 		`{"name":"x","limits":{"concurrent":1000000001}}`: "body.limits.concurrent", `{"name":"x","priority":"batch","default_priority":"background"}`: "body.default_priority",
-		 `{"name":"x","limits":{"day_money":-1}}`: "body.limits.day_money",
+		`{"name":"x","limits":{"day_money":-1}}`:           "body.limits.day_money",
 		`{"name":"x","limits":{"day_money":0.0000000001}}`: "body", `{"name":"x","priority":"urgent"}`: "body.priority", `{"name":"x","tiers":"small"}`: "body.tiers",
 		`{"name":"x","models":[1]}`: "body.models[0]", `{}`: "body", `{"name":"x","disabled":"yes"}`: "body.disabled", `{"name":"x","issue_key":1}`: "body.issue_key",
 	} {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -73,6 +74,9 @@ const (
 func Unreachable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || ours(err) {
 		return false
+	}
+	if _, file := errors.AsType[*fs.PathError](err); file {
+		return false // whose cause passes for one of the network
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return postgresAway(pg.Code)

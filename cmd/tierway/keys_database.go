@@ -146,7 +146,7 @@ func (d *database) tell(ctx context.Context) {
 		err = d.publish(ctx, id)
 	}
 	if err != nil {
-		d.notify("warning: no gateway could be told over Redis (%v); they see the change within 30 s", err)
+		d.notify("warning: no gateway could be told over Redis (%v); they see the change within 2 s", err)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestEveryChangeIsToldOverRedis(t *testing.T) {
 func TestRedisThatIsAwayIsAWarning(t *testing.T) {
 	h := newHouse(t, `, redis: "redis://:hunter2@127.0.0.1:1"`)
 	s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--quiet")
-	if strings.Count(s.messages, "tierway: warning: no gateway could be told over Redis") != 1 || !strings.Contains(s.messages, "within 30 s") {
+	if strings.Count(s.messages, "tierway: warning: no gateway could be told over Redis") != 1 || !strings.Contains(s.messages, "within 2 s") {
 		t.Errorf("it says %s", s.messages)
 	}
 	if strings.Contains(s.messages, "hunter2") || strings.Contains(s.messages, s.out[:20]) {
