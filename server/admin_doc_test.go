@@ -103,10 +103,15 @@ func (r *adminRig) adminDoc() string {
 	b.WriteString("# Admin API\n\n" +
 		"<!-- Made from server/admin_*.go; `UPDATE_DOCS=1 go test ./server -run TestAdminDoc` writes it anew. -->\n\n" +
 		"On the admin plane (127.0.0.1:8081), with `Authorization: Bearer <admin key>`. `GET /admin/openapi.json` has every field.\n\n" +
-		"Bodies are JSON with snake_case names; times are RFC 3339 in UTC. Lists are `{\"items\": […], \"next_cursor\": …, \"total\": n}` and take `?limit`, `?cursor` and `?q`. " +
+		"Bodies are JSON with snake_case names; times are RFC 3339 in UTC. Lists of tenants, keys, admins and overrides are `{\"items\": […], \"next_cursor\": …, \"total\": n}` and take `?limit`, `?cursor` and `?q` (a part of the name); " +
+		"the audit log takes `?limit` and `?cursor` and has no `total`; workers, tiers and usage are one page. " +
 		"Errors are `application/problem+json` (RFC 9457), with each wrong field in `errors`. PATCH takes a JSON merge patch: null goes back to the default, what is left out stays. " +
-		"Answers with an `ETag` take it back as `If-Match`, and refuse with 412 what was changed meanwhile. What stands in config.yaml is shown and cannot be changed: 409. " +
-		"Secrets are in the answer that makes them and nowhere else. Every change is one line of the audit log; if that cannot be written, nothing changes. " +
+		"Answers with an `ETag` take it back as `If-Match`, and refuse with 412 what was changed meanwhile; a worker's is that of its live override. What stands in config.yaml is shown and cannot be changed, 409, but for workers' weights; " +
+		"a tenant of it may have more keys, for which the file's settings count. " +
+		"Secrets are in the answer that makes them and nowhere else.\n\n" +
+		"Every change of the database is a line of the audit log, written with it: if that cannot be written, nothing changes. A reload is in force first and its line is written after it. " +
+		"Without a database, changes of weights and drains are logged only, and end with the gateway. Failed authentication and refused changes are a line of log and audit log too, " +
+		"at most one a second for each address, with the number of those left out. " +
 		"While the database is away, reads answer from memory and changes answer 503 with `Retry-After`.\n\n" +
 		"| operation | admin | viewer | what it does |\n|---|---|---|---|\n")
 	all := r.documentedOperations()
@@ -131,7 +136,7 @@ func (r *adminRig) adminDoc() string {
 }
 
 // adminExamples are run by TestTheExamplesOfTheDocWork.
-const adminExamples = `# the first admin, with the secret of the gateway's log
+const adminExamples = `# the first admin, with the secret that the gateway announces at its start
 curl -s $ADMIN_URL/admin/bootstrap -H 'Content-Type: application/json' -d '{"secret":"'$BOOTSTRAP_SECRET'","name":"ada"}'
 # a tenant with its first key
 curl -s $ADMIN_URL/admin/tenants -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"name":"acme","limits":{"rpm":600,"month_money":250},"issue_key":true}'
@@ -139,8 +144,8 @@ curl -s $ADMIN_URL/admin/tenants -H "Authorization: Bearer $ADMIN_KEY" -H 'Conte
 curl -s -X PATCH $ADMIN_URL/admin/tenants/acme -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -H 'If-Match: "v1"' -d '{"limits":{"rpm":1200}}'
 # what it has used, for a spreadsheet
 curl -s "$ADMIN_URL/admin/tenants/acme/usage?group_by=model" -H "Authorization: Bearer $ADMIN_KEY" -H 'Accept: text/csv'
-# half the requests for an hour; then none, to work on the machine
-curl -s -X PATCH $ADMIN_URL/admin/workers/w0 -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"weight":1,"ttl_s":3600}'
+# five times the requests of a worker of weight 1 for an hour; then none, to work on the machine
+curl -s -X PATCH $ADMIN_URL/admin/workers/w0 -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"weight":5,"ttl_s":3600}'
 curl -s -X POST $ADMIN_URL/admin/workers/w0/drain -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"timeout_s":600}'
 # what a reload would do, and the reload of just that file
 curl -s -X POST "$ADMIN_URL/admin/reload?dry_run=true" -H "Authorization: Bearer $ADMIN_KEY"

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"math"
 	"net/http"
 	"strings"
@@ -249,5 +250,9 @@ func TestAWorkerShowsWhatItsEngineLists(t *testing.T) {
 	}
 	yaml := strings.Replace(adminYAML(""), `health: { path: "off" }`, "health: { interval: 50ms, timeout: 40ms }", 1)
 	r := adminRigOf(newRig(t, yaml, fakeEngine()))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { r.fleet.Run(ctx); close(ended) }()
+	defer func() { stop(); <-ended }()
 	until(t, "the engine's models", func() bool { return cmp.Equal(r.worker("w0").Models, []string{"fake-7b"}) })
 }

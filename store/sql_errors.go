@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
@@ -75,9 +75,6 @@ func Unreachable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || ours(err) {
 		return false
 	}
-	if _, file := errors.AsType[*fs.PathError](err); file {
-		return false // whose cause passes for one of the network
-	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return postgresAway(pg.Code)
 	}
@@ -93,7 +90,10 @@ func Unreachable(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
-	_, ok := errors.AsType[net.Error](err)
+	network, ok := errors.AsType[net.Error](err)
+	if _, bare := network.(syscall.Errno); bare {
+		return false // of a file: every errno passes for an error of the network
+	}
 	return ok || pgconn.Timeout(err) || pgconn.SafeToRetry(err)
 }
 
