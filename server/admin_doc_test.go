@@ -109,7 +109,7 @@ func (r *adminRig) adminDoc() string {
 		"Answers with an `ETag` take it back as `If-Match`, and refuse with 412 what was changed meanwhile; a worker's is that of its live override. What stands in config.yaml is shown and cannot be changed, 409, but for workers' weights; " +
 		"a tenant of it may have more keys, for which the file's settings count. " +
 		"Secrets are in the answer that makes them and nowhere else.\n\n" +
-		"Every change of the database is a line of the audit log, written with it: if that cannot be written, nothing changes. A reload is in force first and its line is written after it. " +
+		"Every change of tenants, keys, admins and overrides in the database is a line of the audit log, written with it: if that cannot be written, nothing changes. A reload is in force first and its line is written after it. " +
 		"Without a database, changes of weights and drains are logged only, and end with the gateway. Failed authentication and refused changes are a line of log and audit log too, " +
 		"at most one a second for each address, with the number of those left out. " +
 		"While the database is away, reads answer from memory and changes answer 503 with `Retry-After`.\n\n" +
