@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -148,9 +149,10 @@ tiers: [{ name: small, model: m, workers: [{ name: s0, url: "http://127.0.0.1:1"
 // A file system that hangs costs each reload a bounded time and one reader in all.
 func TestAReadingThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang, begun := make(chan struct{}), 0
+		var begun atomic.Int32
+		hang := make(chan struct{})
 		read := patient(func() (*config.File, error) {
-			begun++
+			begun.Add(1)
 			<-hang
 			return nil, errors.New("read")
 		})
@@ -159,8 +161,8 @@ func TestAReadingThatHangsIsGivenUp(t *testing.T) {
 			t.Errorf("the first: %v after %v", err, time.Since(start))
 		}
 		start = time.Now()
-		if _, err := read(); err == nil || !strings.Contains(err.Error(), "has not ended") || time.Since(start) != 0 || begun != 1 {
-			t.Errorf("the second: %v after %v, reader %d", err, time.Since(start), begun)
+		if _, err := read(); err == nil || !strings.Contains(err.Error(), "has not ended") || time.Since(start) != 0 || begun.Load() != 1 {
+			t.Errorf("the second: %v after %v, reader %d", err, time.Since(start), begun.Load())
 		}
 		close(hang)
 		synctest.Wait()

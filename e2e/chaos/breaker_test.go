@@ -28,7 +28,7 @@ func (r *rig) breakerOf(name string) float64 {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return m.sum("tierway_worker_breaker", `worker="`+name+`"`)
+	return m.Sum("tierway_worker_breaker", `worker="`+name+`"`)
 }
 
 // opened is how often breakers of a worker, or of all for "", have opened.
@@ -39,9 +39,9 @@ func (r *rig) opened(name string) float64 {
 		r.t.Fatal(err)
 	}
 	if name == "" {
-		return m.sum("tierway_breaker_transitions_total", `to="open"`)
+		return m.Sum("tierway_breaker_transitions_total", `to="open"`)
 	}
-	return m.sum("tierway_breaker_transitions_total", `to="open"`, `worker="`+name+`"`)
+	return m.Sum("tierway_breaker_transitions_total", `to="open"`, `worker="`+name+`"`)
 }
 
 // prompt is a chat of its own for each n, of some hundred tokens.

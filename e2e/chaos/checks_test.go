@@ -139,16 +139,16 @@ func (r *rig) checkCounts(t *testing.T, w want) {
 		if err != nil {
 			return err
 		}
-		count := func(result string) float64 { return m.sum("tierway_attempts_total", `result="`+result+`"`) }
+		count := func(result string) float64 { return m.Sum("tierway_attempts_total", `result="`+result+`"`) }
 		results := fmt.Sprintf("%v/%v/%v", count("ok"), count("error"), count("excluded"))
 		switch {
 		case w.results != "" && results != w.results:
 			return fmt.Errorf("the attempts are %s (ok/error/excluded), want %s", results, w.results)
-		case m.sum("tierway_retries_total") != float64(w.attempts-1):
-			return fmt.Errorf("there were %v retries, want %d", m.sum("tierway_retries_total"), w.attempts-1)
-		case m.sum("tierway_requests_total", `outcome="`+w.outcome+`"`) != 1:
+		case m.Sum("tierway_retries_total") != float64(w.attempts-1):
+			return fmt.Errorf("there were %v retries, want %d", m.Sum("tierway_retries_total"), w.attempts-1)
+		case m.Sum("tierway_requests_total", `outcome="`+w.outcome+`"`) != 1:
 			return fmt.Errorf("no request is counted as %s", w.outcome)
-		case w.end != "" && m.sum("tierway_stream_end_total", `reason="`+w.end+`"`) != 1:
+		case w.end != "" && m.Sum("tierway_stream_end_total", `reason="`+w.end+`"`) != 1:
 			return fmt.Errorf("no stream is counted as ended by %s", w.end)
 		}
 		return nil

@@ -285,7 +285,7 @@ func TestACooledWorkerRestsAsLongAsItAsked(t *testing.T) {
 	if n := r.workers[0].Stats().Requests; n != 1 {
 		t.Errorf("the worker that asked for 30 s of rest was asked %d times", n)
 	}
-	if m, err := r.metrics(); err != nil || m.sum("tierway_worker_cooling", `worker="w0"`) != 1 {
+	if m, err := r.metrics(); err != nil || m.Sum("tierway_worker_cooling", `worker="w0"`) != 1 {
 		t.Errorf("the worker is not shown as cooling (%v)", err)
 	}
 	if err := r.workers[1].Set(status(503, "30")); err != nil {
@@ -324,7 +324,7 @@ func TestRetriesHaveABudget(t *testing.T) {
 	if n := r.hits(); n <= requests || n > most {
 		t.Errorf("%d requests became %d attempts, want at most %d", requests, n, most)
 	}
-	if m, err := r.metrics(); err != nil || m.sum("tierway_retry_budget_exhausted_total") == 0 {
+	if m, err := r.metrics(); err != nil || m.Sum("tierway_retry_budget_exhausted_total") == 0 {
 		t.Errorf("no spent budget is counted (%v)", err)
 	}
 }

@@ -187,7 +187,7 @@ func TestAStaleConnectionIsNobodysFault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if retries, blamed := m.sum("tierway_retries_total"), m.sum("tierway_attempts_total", `result="error"`); retries != 0 || blamed != 0 {
+		if retries, blamed := m.Sum("tierway_retries_total"), m.Sum("tierway_attempts_total", `result="error"`); retries != 0 || blamed != 0 {
 			t.Errorf("%v retries and %v failed attempts, want none", retries, blamed)
 		}
 	}
@@ -204,7 +204,7 @@ func TestAConnectionThatItsEngineClosesAfterEachStream(t *testing.T) {
 	for range 20 {
 		checkWhole(t, chat, true, r.post(chat.path, chat.stream))
 	}
-	if m, err := r.metrics(); err != nil || m.sum("tierway_attempts_total", `result="ok"`) != 20 || m.sum("tierway_retries_total") != 0 {
+	if m, err := r.metrics(); err != nil || m.Sum("tierway_attempts_total", `result="ok"`) != 20 || m.Sum("tierway_retries_total") != 0 {
 		t.Errorf("not every attempt went well (%v): %v", err, m)
 	}
 }

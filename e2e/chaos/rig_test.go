@@ -164,7 +164,7 @@ func (r *rig) quiet() {
 		if err != nil {
 			return err
 		}
-		if n := m.sum("tierway_panics_total"); n != 0 {
+		if n := m.Sum("tierway_panics_total"); n != 0 {
 			return fmt.Errorf("%v handlers panicked", n)
 		}
 		for _, name := range []string{"tierway_inflight", "tierway_worker_inflight", "tierway_worker_pending_tokens", "tierway_worker_output_tokens"} {
@@ -174,7 +174,7 @@ func (r *rig) quiet() {
 				}
 			}
 		}
-		if begun, ended := m.sum("tierway_requests_started_total"), m.sum("tierway_requests_total"); begun != ended {
+		if begun, ended := m.Sum("tierway_requests_started_total"), m.Sum("tierway_requests_total"); begun != ended {
 			return fmt.Errorf("%v requests began and %v ended", begun, ended)
 		}
 		for _, w := range r.workers {

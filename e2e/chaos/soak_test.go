@@ -166,7 +166,7 @@ func (r *rig) goroutines() (n float64) {
 	r.t.Helper()
 	eventually(r.t, func() error {
 		m, err := r.metrics()
-		n = m.sum("go_goroutines")
+		n = m.Sum("go_goroutines")
 		return err
 	})
 	return n
@@ -185,7 +185,7 @@ func (r *rig) haunt(ctx context.Context, s *totals, fronts []http.Handler) {
 			if err != nil {
 				return err
 			}
-			if m.sum("tierway_worker_up") != 3 || m.sum("tierway_worker_cooling") != 0 || m.sum("tierway_worker_breaker") != 0 {
+			if m.Sum("tierway_worker_up") != 3 || m.Sum("tierway_worker_cooling") != 0 || m.Sum("tierway_worker_breaker") != 0 {
 				return errors.New("not all workers are back")
 			}
 			return nil

@@ -43,7 +43,7 @@ func TestACancelReachesTheEngine(t *testing.T) {
 		}
 	}
 	report(t, "cancel of a stream reaches the engine", took)
-	if m, err := r.metrics(); err != nil || m.sum("tierway_stream_end_total", `reason="client_gone"`) != rounds || m.sum("tierway_attempts_total", `result="excluded"`) != rounds {
+	if m, err := r.metrics(); err != nil || m.Sum("tierway_stream_end_total", `reason="client_gone"`) != rounds || m.Sum("tierway_attempts_total", `result="excluded"`) != rounds {
 		t.Errorf("the cancels are not counted as nobody's fault (%v): %v", err, m)
 	}
 
@@ -268,7 +268,7 @@ func TestTheClientsOwnTimeoutEndsTheWork(t *testing.T) {
 	got = r.post(chat.path, chat.stream, "X-Stainless-Timeout", "0.5")
 	refuses(t, "a stream's first event", got, http.StatusGatewayTimeout, "worker_timeout")
 	r.seesCancels(2)
-	if m, err := r.metrics(); err != nil || m.sum("tierway_attempts_total", `result="excluded"`) != 2 {
+	if m, err := r.metrics(); err != nil || m.Sum("tierway_attempts_total", `result="excluded"`) != 2 {
 		t.Errorf("the worker is blamed (%v)", err)
 	}
 }

@@ -36,10 +36,11 @@ func (p *Process) Metrics() (Samples, error) {
 	if status != http.StatusOK {
 		return nil, fmt.Errorf("GET /metrics: status %d", status)
 	}
-	return parse(strings.NewReader(page))
+	return ReadSamples(strings.NewReader(page))
 }
 
-func parse(page io.Reader) (Samples, error) {
+// ReadSamples reads a page in the text format of Prometheus.
+func ReadSamples(page io.Reader) (Samples, error) {
 	s := Samples{}
 	lines := bufio.NewScanner(page)
 	for lines.Scan() {

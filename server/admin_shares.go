@@ -1,0 +1,43 @@
+package server
+
+import "tierway/routing"
+
+// fileWeights are the workers' weights without overrides.
+func (a *adminPlane) fileWeights() map[string]int {
+	weights := map[string]int{}
+	for _, spec := range a.s.inForce().file.Specs() {
+		weights[spec.Name] = *spec.Weight
+	}
+	return weights
+}
+
+// expectedShares returns the share of its pool's requests that each worker gets
+// by weight. Only the lowest group that has a worker which is up takes any.
+// Weights replace those in force.
+func expectedShares(views []routing.WorkerView, weights map[string]int) map[string]float64 {
+	shares, sum, group, found := map[string]float64{}, 0, 0, false
+	weight := func(v routing.WorkerView) int {
+		if w, replaced := weights[v.ID]; replaced {
+			return w
+		}
+		return v.Weight
+	}
+	for _, v := range views {
+		if v.Up && weight(v) > 0 && (!found || v.Group < group) {
+			group, found = v.Group, true
+		}
+	}
+	takes := func(v routing.WorkerView) bool { return found && v.Up && v.Group == group && weight(v) > 0 }
+	for _, v := range views {
+		if takes(v) {
+			sum += weight(v)
+		}
+	}
+	for _, v := range views {
+		shares[v.ID] = 0
+		if takes(v) {
+			shares[v.ID] = float64(weight(v)) / float64(sum)
+		}
+	}
+	return shares
+}
