@@ -107,7 +107,7 @@ func (x *exchange) limited(c *tenants.Charge, v tenants.Verdict) error {
 	switch v.Refused {
 	case tenants.LimitTokenBurst:
 		e.Type, e.NoRetry, e.RetryAfter = "tokens", true, 0
-		e.Message = fmt.Sprintf("Request too large for this %s: it may use %d tokens, and at most %d are allowed at once. Shorten the prompt or lower the output's limit.",
+		e.Message = fmt.Sprintf("Request too large for this %s: it may use %d tokens, and at most %d are allowed at once. Shorten the prompt, or set a lower max_tokens.",
 			v.Whose, c.Tokens, limits.TokensAtOnce())
 	case tenants.LimitTPM:
 		e.Type = "tokens"

@@ -75,6 +75,9 @@ func (x *exchange) unknownKey(who *people, key string) error {
 		return &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: askEvery, Message: "Keys cannot be checked right now. Try again."}
 	}
 	x.s.metrics.AuthFailures.Inc()
+	if x.s.sql != nil && tenants.WellFormed(key) {
+		x.s.doubt() // it may be new
+	}
 	if key == "" {
 		return errBadKey // nobody guesses by leaving the key out
 	}

@@ -43,6 +43,9 @@ func (s *Server) ready(w http.ResponseWriter) {
 	if s.redis != nil && !s.redis.Up() {
 		r.Degraded = append(r.Degraded, "redis: away; limits are enforced by this gateway alone")
 	}
+	if s.rejected.Load() {
+		r.Degraded = append(r.Degraded, "configuration: the file on disk has errors; the one before it is in force")
+	}
 	if s.sqlAway.Load() {
 		r.Degraded = append(r.Degraded, "database: away; tenants are served from memory, and usage waits")
 	}

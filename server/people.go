@@ -82,7 +82,9 @@ func (p *people) knows(tenant, key string) bool { return p.directory.Knows(tenan
 const (
 	// askEvery is how often the database is asked whether anything changed: one
 	// row. Without Redis it is how long a revoked key still works.
-	askEvery = 2 * time.Second
+	askEvery = time.Second
+	// askPause is how often unknown keys may have it asked beyond that.
+	askPause = 100 * time.Millisecond
 	// readEvery is how often all is read anyway, for what is no change of the
 	// directory: when keys were last used.
 	readEvery = time.Minute
@@ -193,10 +195,14 @@ func (s *Server) followDatabase(ctx context.Context) {
 	}
 	poll := time.NewTicker(askEvery)
 	defer poll.Stop()
-	spent := time.Now()
+	spent, asked := time.Now(), time.Now()
 	for {
 		hurry := false
 		select {
+		case <-s.unknown:
+			if time.Since(asked) < askPause {
+				continue
+			}
 		case <-ctx.Done():
 			s.lastTouches(ctx)
 			return
@@ -204,6 +210,7 @@ func (s *Server) followDatabase(ctx context.Context) {
 			hurry = true
 		case <-poll.C:
 		}
+		asked = time.Now()
 		err := s.lookAgain(ctx, hurry)
 		if err == nil && time.Since(spent) >= spentEvery {
 			bounded, cancel := context.WithTimeout(ctx, sqlPatience)
@@ -266,6 +273,15 @@ func (s *Server) changed(ctx context.Context) {
 
 // topicDirectory tells gateways that the database's directory has changed.
 const topicDirectory = "directory"
+
+// doubt has the database asked whether there are new keys, because somebody has
+// sent one that is not known. Nobody waits for the answer.
+func (s *Server) doubt() {
+	select {
+	case s.unknown <- struct{}{}:
+	default:
+	}
+}
 
 // lookSoon has the database read as soon as possible.
 func (s *Server) lookSoon() {

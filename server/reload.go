@@ -118,13 +118,16 @@ func (s *Server) noteReload(ctx context.Context, r ReloadRequest, result ReloadR
 		return
 	case err != nil:
 		outcome = err.Error()
+		s.rejected.Store(true)
 		s.metrics.Reloads.Rejected.Inc()
 		s.log.Error("the configuration was not reloaded; the old one stays in force", "via", r.Actor.Via, "cause", outcome, "problems", problemLines(result.Problems))
 	case !changed:
+		s.rejected.Store(false)
 		s.metrics.Reloads.Unchanged.Inc()
 		s.log.Info("the configuration is the one in force", "via", r.Actor.Via, "generation", result.Generation)
 		return
 	default:
+		s.rejected.Store(false)
 		s.metrics.Reloaded(result.Generation, since)
 		s.log.Info("the configuration was reloaded", "via", r.Actor.Via, "generation", result.Generation, "changes", len(result.Changes), "restart_needed", result.Impact.RestartNeeded)
 	}

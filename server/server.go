@@ -78,6 +78,8 @@ type Server struct {
 	sqlAway  atomic.Bool
 	known    atomic.Int64  // when the directory was last known to be the database's; Unix nanoseconds, 0: never
 	hurry    chan struct{} // the database is to be read at once
+	unknown  chan struct{} // it is to be asked for changes
+	rejected atomic.Bool   // the file that was to be reloaded last has errors
 
 	reloading    sync.Mutex // one reload at a time; taken before applying
 	applying     sync.Mutex // one change of configuration, overrides or directory at a time; guards base
@@ -127,7 +129,7 @@ func (l listener) serve() error {
 func New(o Options) (*Server, error) {
 	s := &Server{
 		log: o.Log, metrics: o.Metrics, rand: o.Rand, version: o.Version, path: o.Path, source: o.Source, withdraw: o.Withdraw,
-		hurry: make(chan struct{}, 1), load: make(chan struct{}, 1), budget: newRetryBudget(),
+		hurry: make(chan struct{}, 1), unknown: make(chan struct{}, 1), load: make(chan struct{}, 1), budget: newRetryBudget(),
 		stored:  newStoredAnswers(storedAnswersMax),
 		scratch: newScratch(),
 		chats:   tiers.NewChats(tiers.MaxChats),
