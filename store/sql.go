@@ -38,8 +38,9 @@ type SQL struct {
 	log   *slog.Logger
 }
 
-// OpenSQL checks the URL and returns its database. It connects when it is first
-// used, so that a database that is away is no error here. The caller owes Close.
+// OpenSQL checks the URL and returns its database. It connects to a server when it
+// is first used, so that one that is away is no error here; a file that cannot be
+// written is. The caller owes Close.
 func OpenSQL(c SQLConfig) (*SQL, error) {
 	s := &SQL{log: c.Log}
 	if s.log == nil {

@@ -170,6 +170,10 @@ const greeting = `Tierway demo: three tiers of simulated engines behind one gate
   API key    {{.Key}}
   admin      {{.AdminURL}}   key {{.AdminKey}}
 
+For the commands of the documents:
+
+export BASE_URL={{.BaseURL}} API_KEY={{.Key}} ADMIN_URL={{.AdminURL}} ADMIN_KEY={{.AdminKey}}
+
 A first answer, streamed:
 
 curl -sN {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'Content-Type: application/json' -d '{"model":"auto","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'

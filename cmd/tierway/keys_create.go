@@ -99,7 +99,7 @@ func (f *createFlags) create(c *cobra.Command) error {
 			return err
 		}
 		if made.NewTenant {
-			say(c, "made the tenant %s, who may use everything without limits", made.Tenant)
+			say(c, "made the tenant %s; limits and rights given here are this key's, the tenant itself has none", made.Tenant)
 		}
 		for _, w := range made.Warnings {
 			say(c, "warning: %s", plain(w))

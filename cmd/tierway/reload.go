@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -103,16 +104,24 @@ func printReload(w io.Writer, r server.ReloadAnswer) error {
 	for _, line := range impactLines(r.Impact) {
 		fmt.Fprintln(w, line)
 	}
-	changes := fmt.Sprintf("%d changes", len(r.Changes))
-	if len(r.Changes) == 1 {
-		changes = "1 change"
-	}
 	if r.DryRun {
-		_, err := fmt.Fprintf(w, "%s, not made: generation %d stays in force\n", changes, r.Generation)
+		_, err := fmt.Fprintf(w, "%s, not made: generation %d stays in force\n", changes(len(r.Changes)), r.Generation)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s, in force as generation %d\n", changes, r.Generation)
+	waiting := len(r.Impact.RestartNeeded)
+	line := changes(len(r.Changes)-waiting) + ", in force as generation " + strconv.FormatInt(r.Generation, 10)
+	if waiting > 0 {
+		line += "; " + changes(waiting) + " with a restart"
+	}
+	_, err := fmt.Fprintln(w, line)
 	return err
+}
+
+func changes(n int) string {
+	if n == 1 {
+		return "1 change"
+	}
+	return strconv.Itoa(n) + " changes"
 }
 
 // change writes the values of a change.

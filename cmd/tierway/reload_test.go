@@ -42,7 +42,7 @@ workers added: s2, s3
 workers that finish what they have and go: s1
 small: 16.8 % of prompts move to another worker
 waits for a restart: listen
-3 changes, in force as generation 4
+2 changes, in force as generation 4; 1 change with a restart
 `
 	if s.out != want || s.messages != "config.yaml:3:1: warning: insecure: open\n" {
 		t.Errorf("it says\n%s%s", s.out, s.messages)
