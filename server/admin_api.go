@@ -97,6 +97,7 @@ func (a *adminPlane) register() {
 		},
 		Formats:                      map[string]huma.Format{"application/json": format, "json": format},
 		DefaultFormat:                "application/json",
+		Transformers:                 []huma.Transformer{hush},
 		RejectUnknownQueryParameters: true, // a mistyped dry_run must not be a real run
 	})
 	a.routes = map[string]*operation{}

@@ -39,6 +39,26 @@ func (a *adminPlane) failed(doing string, err error) error {
 	return huma.Error500InternalServerError("Something went wrong while " + doing + "; the gateway's log has the cause.")
 }
 
+// hush takes out of an error what it repeats of the request, where that is a whole
+// object or may be a secret. A single value tells its sender what was wrong.
+func hush(ctx huma.Context, _ string, v any) (any, error) {
+	e, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	for _, d := range e.Errors {
+		switch d.Value.(type) {
+		case string, bool, float64, int, int64, nil:
+			if ctx.Operation().OperationID == "bootstrap" {
+				d.Value = nil
+			}
+		default:
+			d.Value = nil
+		}
+	}
+	return e, nil
+}
+
 // away is the answer while the database is away.
 func (a *adminPlane) away(doing string, err error, detail string) error {
 	a.s.log.Warn("an admin request has to wait for the database", "doing", doing, "cause", err.Error())

@@ -190,6 +190,12 @@ func TestADrainOutlivesAWeightFromElsewhere(t *testing.T) {
 	}
 	a.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w1/drain", "")
 	b.ops(http.StatusConflict, http.MethodPatch, "/admin/workers/w1", `{"weight":3,"ttl_s":60}`)
+	b.ops(http.StatusOK, http.MethodPost, "/admin/workers/w1/undrain", "")
+	b.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w1", `{"weight":3,"ttl_s":60}`)
+	a.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w1/drain", "") // and what was to end by itself ends now
+	if o := a.worker("w1").Weights.Override; o == nil || !o.Drain || o.Weight != nil || !o.Until.IsZero() {
+		t.Errorf("a drain over a weight for a minute is %+v", o)
+	}
 }
 
 // TestAWorkerChangesAtTheVersionThatWasSeen: every write of a worker honours

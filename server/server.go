@@ -143,7 +143,13 @@ func New(o Options) (*Server, error) {
 	}
 	s.cut, s.cutNow = context.WithCancelCause(context.Background())
 	if o.Announce != nil {
-		s.announce = func(secret string, until time.Time) { s.onceListening(func() { o.Announce(secret, until) }) }
+		s.announce = func(secret string, until time.Time) {
+			s.onceListening(func() {
+				if s.takeBootstrap(secret) { // it may be void by now
+					o.Announce(secret, until)
+				}
+			})
+		}
 	}
 	s.fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: s.observe, Rand: o.Rand})
 	s.metrics.Outside(dialects, outcomes)
