@@ -66,7 +66,7 @@ func (d *decoder) checkAuth(f *File) {
 		adminKeys = append(adminKeys, tenants.KeyConfig{Name: "admin", SHA256: k.SHA256})
 	}
 	if len(f.Admin.Keys) > 0 && !slices.ContainsFunc(f.Admin.Keys, func(k AdminKey) bool { return k.Role == "" || k.Role == roleAdmin }) {
-		d.caution("admin.keys", "there are viewers only: unless the database has an admin, nobody can change anything, and no first admin can be made over the API",
+		d.caution("admin.keys", "there are viewers only: unless the database has an admin, nobody can change anything before the first one is made",
 			"give one of them role: admin, or make one with `tierway keys create --admin`")
 	}
 	_, _, err := tenants.FromConfig(f.Auth.Keys)
