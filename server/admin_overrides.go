@@ -82,7 +82,7 @@ func expectedOf(p *pool, weights map[string]int, now time.Time) (map[string]floa
 			return shares, nil
 		}
 	}
-	return shares, []string{fmt.Sprintf("no worker of %s takes requests: they wait for one, or fail", p.Name)}
+	return shares, []string{fmt.Sprintf("no worker of %s takes requests: those that may move go where classifier.unavailable says, all others fail", p.Name)}
 }
 
 func (a *adminPlane) weighWorker(ctx context.Context, in *struct {

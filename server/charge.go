@@ -113,7 +113,7 @@ func (x *exchange) limited(c *tenants.Charge, v tenants.Verdict) error {
 		e.Type = "tokens"
 		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d tokens per min. This request may use %d. Please try again in %s.", v.Whose, limits.TPM, c.Tokens, shortDuration(v.Wait))
 	case tenants.LimitRPM:
-		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per min. Please try again in %s.", v.Whose, limits.RPM, shortDuration(v.Wait))
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per min, %d at once. Please try again in %s.", v.Whose, limits.RPM, limits.RequestBurst(), shortDuration(v.Wait))
 	case tenants.LimitRPS:
 		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per second. Please try again in %s.", v.Whose, limits.RPS, shortDuration(v.Wait))
 	case tenants.LimitConcurrent:

@@ -34,7 +34,7 @@ func listKeysCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printKeys(c, keys, asJSON)
+				return printKeys(c, keys, tenant, asJSON)
 			})
 		},
 	}
@@ -44,8 +44,9 @@ func listKeysCommand() *cobra.Command {
 	return c
 }
 
-// printKeys writes keys by tenant, the oldest first.
-func printKeys(c *cobra.Command, keys []tenants.Key, asJSON bool) error {
+// printKeys writes keys by tenant, the oldest first; tenant is the one that was
+// asked for, empty for all.
+func printKeys(c *cobra.Command, keys []tenants.Key, tenant string, asJSON bool) error {
 	slices.SortStableFunc(keys, func(a, b tenants.Key) int {
 		if by := strings.Compare(a.Tenant, b.Tenant); by != 0 {
 			return by
@@ -62,7 +63,11 @@ func printKeys(c *cobra.Command, keys []tenants.Key, asJSON bool) error {
 		return printJSON(c.OutOrStdout(), out)
 	}
 	if len(keys) == 0 {
-		say(c, "there are no keys; `tierway keys create` makes one")
+		of := ""
+		if tenant != "" {
+			of = " of the tenant " + tenant
+		}
+		say(c, "there are no keys%s; `tierway keys create` makes one", of)
 		return nil
 	}
 	return keyTable(c.OutOrStdout(), keys, time.Now())
