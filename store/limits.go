@@ -137,7 +137,7 @@ func (l *Limits) ask(ctx context.Context, c *tenants.Charge) (tenants.Verdict, e
 	var buf [2]tenants.Standing
 	standings := l.local.Ask(c, buf[:0])
 	var v tenants.Verdict
-	err := l.redis.do(ctx, "taking from limits", func(ctx context.Context) (err error) {
+	err := l.redis.swiftly(ctx, "taking from limits", func(ctx context.Context) (err error) {
 		v, err = l.take(ctx, c, standings)
 		return err
 	})

@@ -38,6 +38,7 @@ type Redis struct {
 	failures atomic.Int32      // in a row
 	away     atomic.Bool
 	told     atomic.Bool // that it is away: a probe has failed too
+	swift    int         // probes in a row that were answered swiftly; Run's goroutine's alone
 	cause    atomic.Pointer[error]
 	gateways atomic.Int32
 	register *redis.Script
@@ -52,8 +53,11 @@ type topic struct {
 //go:embed register.lua
 var registerScript string
 
-// errAway is why Redis was not asked: it is known to be away.
-var errAway = errors.New("Redis is away")
+// Why Redis is not asked: it is known to be away, or takes too long to be of use.
+var (
+	errAway = errors.New("Redis is away")
+	errSlow = errors.New("Redis answers too slowly")
+)
 
 const (
 	// patience is what a request may lose to Redis at most. It answers in 0.1 ms.
@@ -61,6 +65,9 @@ const (
 	// tripAfter is how many failures in a row make Redis away: fewer happen in
 	// a failover, and each costs a request its patience.
 	tripAfter = 5
+	// swiftAgain is how many probes in a row a Redis that was slow has to answer
+	// swiftly: one that is slow now and then would come and go.
+	swiftAgain = 3
 	// probeEvery is how often Redis is tried while it is away: twice a second finds
 	// it within the two seconds in which it is to be used again.
 	probeEvery = 500 * time.Millisecond
@@ -166,17 +173,35 @@ func (r *Redis) Close() error {
 // caller that leaves does not cut it short: what was sent may count, and the
 // connection stays good.
 func (r *Redis) do(ctx context.Context, what string, f func(context.Context) error) error {
+	return r.timed(ctx, what, f, false)
+}
+
+// timed asks Redis something. Where it is to be swift, an answer that takes half
+// of the patience, a hundred times what it should, counts as a failure, although it
+// is used.
+func (r *Redis) timed(ctx context.Context, what string, f func(context.Context) error, swift bool) error {
 	if r.away.Load() {
 		return fmt.Errorf("%s: %w", what, errAway)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.patience)
 	defer cancel()
+	began := time.Now()
 	err := f(ctx)
-	r.note(err)
+	switch slow := time.Since(began) > r.patience/2; {
+	case err != nil || !slow:
+		r.note(err)
+	case swift:
+		r.note(errSlow)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
+}
+
+// swiftly is do for what a request waits for.
+func (r *Redis) swiftly(ctx context.Context, what string, f func(context.Context) error) error {
+	return r.timed(ctx, what, f, true)
 }
 
 // note counts failures in a row; Redis that has nothing to say has answered.
@@ -249,9 +274,13 @@ func (r *Redis) Run(ctx context.Context) {
 // beat renews this gateway's lease. It is the probe too: what it succeeds in, a
 // request's script will. Its failure counts as a request's does.
 func (r *Redis) beat(ctx context.Context) error {
+	began := time.Now()
 	n, err := r.enlist(ctx, false)
 	if ctx.Err() != nil {
 		return nil // it was cut short
+	}
+	if err == nil && r.away.Load() {
+		err = r.steady(time.Since(began))
 	}
 	r.note(err)
 	if err != nil {
@@ -270,6 +299,20 @@ func (r *Redis) beat(ctx context.Context) error {
 		}
 		r.changes()
 	}
+	return nil
+}
+
+// steady decides whether a Redis that is away and has answered a probe is back.
+func (r *Redis) steady(took time.Duration) error {
+	if took > r.patience/2 {
+		r.swift = 0
+		return errSlow
+	}
+	r.swift++
+	if errors.Is(*r.cause.Load(), errSlow) && r.told.Load() && r.swift < swiftAgain {
+		return errSlow
+	}
+	r.swift = 0
 	return nil
 }
 

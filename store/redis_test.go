@@ -90,6 +90,7 @@ func start(runs ...func(context.Context)) (stop func()) {
 // failing is a hook that has every command fail so, while there is an error.
 type failing struct {
 	err   atomic.Pointer[error]
+	slow  atomic.Int64 // ns that each answer takes more
 	calls atomic.Int64
 }
 
@@ -102,12 +103,20 @@ func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			cmd.SetErr(*err)
 			return *err
 		}
+		if d := f.slow.Load(); d > 0 {
+			<-time.After(time.Duration(d))
+		}
 		return next(ctx, cmd)
 	}
 }
 
 func (f *failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if d := f.slow.Load(); d > 0 {
+			<-time.After(time.Duration(d))
+		}
+		return next(ctx, cmds)
+	}
 }
 
 // RS-07: the breaker sees the errors themselves, and then nothing is asked.
@@ -164,6 +173,45 @@ func TestRedisIsAwayAfterFiveFailuresInARow(t *testing.T) {
 				t.Errorf("it is told %v:\n%s", w.states, w.log.String())
 			}
 		})
+	}
+}
+
+// RS-02: a Redis that answers, and takes long for it, costs few requests of a kind
+// either, and is back when it is swift again for a while.
+func TestASlowRedisIsAway(t *testing.T) {
+	_, url := newMini(t)
+	w, hook := openRedis(t, url), &failing{}
+	w.client.AddHook(hook)
+	l := w.limits(1)
+	defer start(w.Run, l.Run)()
+	c := who(tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000}, tenants.Limits{})
+	ask := func() time.Duration {
+		began := time.Now()
+		g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: c, At: began})
+		if err != nil || v.Refused != "" {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		g.Settle(tenants.Used{})
+		return time.Since(began)
+	}
+	for range 20 {
+		ask()
+	}
+	hook.slow.Store(int64(patience * 3 / 5))
+	slow := 0
+	for range 200 {
+		if ask() > patience/2 {
+			slow++
+		}
+	}
+	if w.Up() || slow > 2*tripAfter { // the machine may be slow by itself once or twice
+		t.Errorf("it is up: %v; %d requests waited for it", w.Up(), slow)
+	}
+	eventually(t, w.told.Load)
+	hook.slow.Store(0)
+	eventually(t, w.Up)
+	if got := w.log.lines(); got != 2 || !strings.Contains(w.log.String(), "slow") {
+		t.Errorf("the log has %d lines:\n%s", got, w.log.String())
 	}
 }
 
