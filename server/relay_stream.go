@@ -222,10 +222,10 @@ func (s *stream) book() {
 	u, ok := s.tracker.Usage()
 	whole := s.tracker.Proven() || s.tracker.Finished()
 	switch seen := s.tracker.EstimatedOutput(); {
-	case ok && (whole || u.Output >= seen):
+	case ok && whole:
 		s.account(u)
 	case ok:
-		u.Output = seen
+		u.Output = max(u.Output, seen)
 		s.account(u)
 		s.x.d.Estimated = true
 	case s.tracker.Events() > 0:
