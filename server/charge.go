@@ -55,14 +55,20 @@ func (x *exchange) take(c *tenants.Charge) error {
 // reserve is how many tokens the request may take: its prompt, and of the answer
 // what it asks for, or what nine of ten of the pool's answers stay below.
 func (x *exchange) reserve() int64 {
-	if x.dialect == openai.Other || x.d.Rule == ruleStored {
-		return 0 // nothing is read or made
+	if x.dialect == openai.Other || x.free() {
+		return 0
 	}
 	prompt := x.pool.routing.PromptTokens(x.rawTokens)
 	if !generates(x.dialect) {
 		return prompt
 	}
 	return prompt + x.pool.routing.LongAnswer(x.req.MaxTokens)*max(1, x.req.N)*x.req.Prompts()
+}
+
+// free tells whether no model reads anything for the request: it counts tokens, or
+// asks for what was paid for when it was made.
+func (x *exchange) free() bool {
+	return x.dialect == openai.Tokenize || x.d.Route == routeCountTokens || x.d.Rule == ruleStored
 }
 
 // generates tells whether the answers of a dialect are made of tokens.
@@ -229,7 +235,7 @@ func (x *exchange) knownModel() string {
 // output that was counted on its way to the client. It is what the ledger calls
 // estimated.
 func (x *exchange) estimate(output int64) {
-	if x.d.Rule == ruleStored {
+	if x.free() {
 		return
 	}
 	x.usage = openai.Usage{Prompt: x.d.PromptTokens, Output: output}

@@ -320,6 +320,27 @@ func TestAClientThatLeavesEarlyPaysForItsPrompt(t *testing.T) {
 	}
 }
 
+// Counting tokens is no use of a model.
+func TestCountingTokensCostsNone(t *testing.T) {
+	counting := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"input_tokens":5000,"count":5000,"max_model_len":1,"tokens":[1,2]}`)
+	})
+	yaml := strings.Replace(fmt.Sprintf(limited, digestOfKey, "limits: { tpm: 100, day_tokens: 1000 }", "http://127.0.0.1:1"), "messages, embeddings]", "messages, embeddings, tokenize]", 1)
+	r := newRig(t, yaml, counting)
+	body := `{"model":"cheap","max_tokens":900,"prompt":"` + strings.Repeat("word ", 500) + `","messages":[{"role":"user","content":"` + strings.Repeat("word ", 500) + `"}]}`
+	for range 3 {
+		for _, path := range []string{"/v1/messages/count_tokens", "/tokenize"} {
+			if a := r.post(path, body, "Authorization", "Bearer key"); a.status != 200 {
+				t.Errorf("%s: %d %s", path, a.status, a.body)
+			}
+		}
+	}
+	if got := r.row("ok"); got.Requests != 6 || got.Prompt+got.Output != 0 || got.Money != 0 || got.Estimated != 0 {
+		t.Errorf("the ledger has %+v", got)
+	}
+}
+
 // RL-05: whoever leaves gives its slot back, at whatever point.
 func TestSlotsComeBackFromClientsThatLeave(t *testing.T) {
 	block := make(chan struct{})

@@ -371,10 +371,9 @@ func (a *attempt) firstContent() {
 	}
 }
 
-// account books the usage that the engine reported, but not again when a stored
-// answer is only read.
+// account books the usage that the engine reported, unless the request is free.
 func (a *attempt) account(u openai.Usage) {
-	if a.x.d.Rule == ruleStored {
+	if a.x.free() {
 		return
 	}
 	a.x.usage, a.usage = u, u

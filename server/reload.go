@@ -118,7 +118,7 @@ func (s *Server) noteReload(ctx context.Context, r ReloadRequest, result ReloadR
 		return
 	case err != nil:
 		outcome = err.Error()
-		s.rejected.Store(true)
+		s.rejected.Store(!errors.Is(err, ErrChanged)) // which says nothing of the file
 		s.metrics.Reloads.Rejected.Inc()
 		s.log.Error("the configuration was not reloaded; the old one stays in force", "via", r.Actor.Via, "cause", outcome, "problems", problemLines(result.Problems))
 	case !changed:

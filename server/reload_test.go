@@ -244,6 +244,9 @@ func TestReloadsAreDoneOneByOne(t *testing.T) {
 	if _, err := r.Reload(t.Context(), ReloadRequest{Expect: preview.Hash}); !errors.Is(err, ErrChanged) {
 		t.Errorf("a file that is another one than previewed: %v", err)
 	}
+	if r.rejected.Load() {
+		t.Error("a file that was not the one expected is told to have errors")
+	}
 	if result := r.reload(); result.Generation < 2 || weightNow(r, "a") != 60 {
 		t.Errorf("%+v, weight %d", result, weightNow(r, "a"))
 	}

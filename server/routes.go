@@ -29,6 +29,9 @@ const (
 	models                  // answered from the catalogue
 )
 
+// routeCountTokens answers with the length of a prompt.
+const routeCountTokens = "/messages/count_tokens"
+
 // routes is the data plane's endpoints.
 func routes() []route {
 	post := func(path string, d openai.Dialect) route {
@@ -42,7 +45,7 @@ func routes() []route {
 		{http.MethodDelete, "/responses/:id", openai.Responses, "", stored},
 		{http.MethodPost, "/responses/:id/cancel", openai.Responses, "", stored},
 		post("/messages", openai.Messages),
-		post("/messages/count_tokens", openai.Messages),
+		post(routeCountTokens, openai.Messages),
 		post("/embeddings", openai.Embeddings),
 		post("/rerank", openai.Rerank),
 		post("/score", openai.Score),
