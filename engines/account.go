@@ -14,6 +14,9 @@ type Account struct {
 	Asked  int64 // tokens of its prompt, whether or not it was answered
 	Tokens       // that it was told; of a stream that was cut: until then
 	Whole  bool  // all of the answer was written, with its usage where that was asked for
+
+	Priority    int64 // that the request carried, also where the engine ignored or refused it
+	Prioritized bool  // it carried one; without, Priority is 0
 }
 
 // maxAccounts bounds what is kept: more requests than any test makes of one engine.

@@ -47,6 +47,8 @@ type plan struct {
 	answers []*answer // for each prompt n of them
 	stream  bool      // tokens count as written one by one
 	script  Script
+
+	priority int64 // its place among those who wait: lower first
 }
 
 func (p *plan) promptTokens() int {

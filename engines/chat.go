@@ -37,6 +37,7 @@ type sampling struct {
 	Stop          stopList      `json:"stop"`
 	Seed          *int64        `json:"seed"`
 	CacheSalt     string        `json:"cache_salt"`
+	Priority      priority      `json:"priority"`
 	Format        struct {
 		Type       string `json:"type"`
 		JSONSchema struct {
@@ -135,7 +136,10 @@ func (e *Engine) chat(w http.ResponseWriter, r *request) error {
 	}
 	wish.tools, wish.choice = req.Tools, req.ToolChoice
 	turns := chatTurns(req.Messages)
-	p := &plan{stream: req.Stream, script: r.script}
+	p, err := e.newPlan(r, req.Stream, req.Priority)
+	if err != nil {
+		return err
+	}
 	if err := e.add(p, render(req.Tools, turns), turns, wish); err != nil {
 		return err
 	}

@@ -29,7 +29,10 @@ func (e *Engine) completions(w http.ResponseWriter, r *request) error {
 	if wish.maxTokens == 0 {
 		wish.maxTokens = 16 // the default of OpenAI's legacy endpoint
 	}
-	p := &plan{stream: req.Stream, script: r.script}
+	p, err := e.newPlan(r, req.Stream, req.Priority)
+	if err != nil {
+		return err
+	}
 	for _, prompt := range req.Prompt {
 		if err := e.add(p, prompt, nil, wish); err != nil {
 			return err

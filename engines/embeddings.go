@@ -17,10 +17,11 @@ const (
 // embeddings serves POST /v1/embeddings. Equal inputs have equal vectors of length 1.
 func (e *Engine) embeddings(w http.ResponseWriter, r *request) error {
 	var req struct {
-		Model      string `json:"model"`
-		Input      input  `json:"input"`
-		Encoding   string `json:"encoding_format"`
-		Dimensions *int   `json:"dimensions"`
+		Model      string   `json:"model"`
+		Input      input    `json:"input"`
+		Encoding   string   `json:"encoding_format"`
+		Dimensions *int     `json:"dimensions"`
+		Priority   priority `json:"priority"`
 	}
 	if err := decode(r.body, &req); err != nil {
 		return err
@@ -40,7 +41,7 @@ func (e *Engine) embeddings(w http.ResponseWriter, r *request) error {
 	if req.Encoding != "" && req.Encoding != "float" && req.Encoding != "base64" {
 		return badRequest("encoding_format", "encoding_format %q is not one of float, base64", req.Encoding)
 	}
-	u, err := e.read(r, req.Input)
+	u, err := e.read(r, req.Input, req.Priority)
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (e *Engine) embeddings(w http.ResponseWriter, r *request) error {
 }
 
 // read takes the time that reading the prompts takes and makes no tokens.
-func (e *Engine) read(r *request, prompts [][]uint32) (usage, error) {
+func (e *Engine) read(r *request, prompts [][]uint32, asked priority) (usage, error) {
 	for _, ids := range prompts {
 		if len(ids) == 0 {
 			return usage{}, badRequest("input", "an input is empty")
@@ -66,7 +67,12 @@ func (e *Engine) read(r *request, prompts [][]uint32) (usage, error) {
 			return usage{}, badRequest("input", "an input has %d tokens, the model's context holds %d (context_length_exceeded)", len(ids), e.c.Context)
 		}
 	}
-	return e.generate(r.Context(), &plan{prompts: prompts}, nowhere{})
+	p, err := e.newPlan(r, false, asked)
+	if err != nil {
+		return usage{}, err
+	}
+	p.prompts = prompts
+	return e.generate(r.Context(), p, nowhere{})
 }
 
 // unit makes a vector of length 1 that the seed determines.

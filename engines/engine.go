@@ -32,6 +32,7 @@ type Config struct {
 	Prefill  float64       // prompt tokens a second; 0 takes no time
 	PerToken time.Duration // time per output token of a request that runs alone
 	Slots    int           // requests that run at once, others wait in order; 0 means 64
+	Priority Priority      // what it makes of a request's priority; the zero value passes over it
 
 	CacheTokens int // tokens that the prefix cache holds; 0 means no cache
 	BlockSize   int // tokens of one cache block; 0 means 16

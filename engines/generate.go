@@ -28,7 +28,7 @@ func (e *Engine) generate(ctx context.Context, p *plan, to sink) (usage, error) 
 	told := accountOf(ctx)
 	told.Asked, told.stream = int64(p.promptTokens()), p.stream
 	defer func() { told.made = u }()
-	if err := e.slots.enter(ctx); err != nil {
+	if err := e.slots.enter(ctx, p.priority); err != nil {
 		return u, err
 	}
 	defer e.slots.leave()
@@ -60,7 +60,7 @@ func (e *Engine) generate(ctx context.Context, p *plan, to sink) (usage, error) 
 // counts as decoding before it gives the turn on, so that the next one's time does
 // not depend on who runs first.
 func (e *Engine) readPrompts(ctx context.Context, p *plan, u *usage) error {
-	if err := e.prefill.enter(ctx); err != nil {
+	if err := e.prefill.enter(ctx, p.priority); err != nil {
 		return err
 	}
 	defer e.prefill.leave()

@@ -40,7 +40,7 @@ func (e *Engine) transcribe(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	u, err := e.read(r, [][]uint32{appendIDs([]uint32{markStart}, file.Filename)})
+	u, err := e.read(r, [][]uint32{appendIDs([]uint32{markStart}, file.Filename)}, priority{})
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (e *Engine) speak(w http.ResponseWriter, r *request) error {
 		return badRequest("response_format", "response_format %q is not known", req.Format)
 	}
 	ids := appendIDs(nil, req.Input)
-	u, err := e.read(r, [][]uint32{ids})
+	u, err := e.read(r, [][]uint32{ids}, priority{})
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (e *Engine) images(w http.ResponseWriter, r *request, prompt string, n int)
 		return badRequest("n", "n must be 1 to 10, not %d", n)
 	}
 	ids := appendIDs(nil, prompt)
-	u, err := e.read(r, [][]uint32{ids})
+	u, err := e.read(r, [][]uint32{ids}, priority{})
 	if err != nil {
 		return err
 	}

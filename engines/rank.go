@@ -64,6 +64,7 @@ func (e *Engine) rerank(w http.ResponseWriter, r *request) error {
 		Query     string     `json:"query"`
 		Documents []document `json:"documents"`
 		TopN      int        `json:"top_n"`
+		Priority  priority   `json:"priority"`
 	}
 	if err := decode(r.body, &req); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (e *Engine) rerank(w http.ResponseWriter, r *request) error {
 		prompts[i] = appendIDs(appendIDs(nil, req.Query), d.text)
 		results[i] = result{Index: i, Document: map[string]any{"text": d.text}, Score: likeness(req.Query, d.text)}
 	}
-	u, err := e.read(r, prompts)
+	u, err := e.read(r, prompts, req.Priority)
 	if err != nil {
 		return err
 	}
@@ -100,9 +101,10 @@ func (e *Engine) rerank(w http.ResponseWriter, r *request) error {
 // score serves POST /v1/score: one text against each of a list, or pairs.
 func (e *Engine) score(w http.ResponseWriter, r *request) error {
 	var req struct {
-		Model string `json:"model"`
-		Text1 texts  `json:"text_1"`
-		Text2 texts  `json:"text_2"`
+		Model    string   `json:"model"`
+		Text1    texts    `json:"text_1"`
+		Text2    texts    `json:"text_2"`
+		Priority priority `json:"priority"`
 	}
 	if err := decode(r.body, &req); err != nil {
 		return err
@@ -123,7 +125,7 @@ func (e *Engine) score(w http.ResponseWriter, r *request) error {
 		prompts[i] = appendIDs(appendIDs(nil, a), b)
 		data[i] = map[string]any{"object": "score", "index": i, "score": likeness(a, b)}
 	}
-	u, err := e.read(r, prompts)
+	u, err := e.read(r, prompts, req.Priority)
 	if err != nil {
 		return err
 	}
@@ -157,7 +159,7 @@ func (e *Engine) moderations(w http.ResponseWriter, r *request) error {
 		prompts[i] = appendIDs([]uint32{markStart}, text)
 		results[i] = moderate(strings.ToLower(text))
 	}
-	u, err := e.read(r, prompts)
+	u, err := e.read(r, prompts, priority{})
 	if err != nil {
 		return err
 	}

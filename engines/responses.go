@@ -59,6 +59,7 @@ type responseRequest struct {
 	Tools           []tool        `json:"tools"`
 	ToolChoice      toolChoice    `json:"tool_choice"`
 	CacheSalt       string        `json:"cache_salt"`
+	Priority        priority      `json:"priority"`
 	Text            struct {
 		Format struct {
 			Type   string          `json:"type"`
@@ -84,7 +85,10 @@ func (e *Engine) responses(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	p := &plan{stream: req.Stream, script: r.script}
+	p, err := e.newPlan(r, req.Stream, req.Priority)
+	if err != nil {
+		return err
+	}
 	if err := e.add(p, render(req.Tools, turns), turns, wish); err != nil {
 		return err
 	}

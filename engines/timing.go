@@ -7,19 +7,26 @@ import (
 	"time"
 )
 
-// turnstile lets a fixed number through at once and keeps the others in order.
+// turnstile lets a fixed number through at once and keeps the others in order: the
+// lowest priority first, of equals who came first.
 type turnstile struct {
 	mu      sync.Mutex
 	size    int
 	inside  int
 	most    int
-	waiting list.List // of chan struct{}, closed when its owner is inside
+	waiting list.List // of *waiter, in the order in which they go
+}
+
+// waiter is one who waits.
+type waiter struct {
+	turn     chan struct{} // closed when its owner is inside
+	priority int64
 }
 
 func newTurnstile(size int) *turnstile { return &turnstile{size: size} }
 
 // enter waits for its turn or for ctx. Who got nil owes one leave.
-func (t *turnstile) enter(ctx context.Context) error {
+func (t *turnstile) enter(ctx context.Context, priority int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -31,7 +38,7 @@ func (t *turnstile) enter(ctx context.Context) error {
 		return nil
 	}
 	turn := make(chan struct{})
-	place := t.waiting.PushBack(turn)
+	place := t.lineLocked(&waiter{turn, priority})
 	t.mu.Unlock()
 
 	select {
@@ -50,6 +57,18 @@ func (t *turnstile) enter(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// lineLocked puts w behind all who go before it. Equal priorities cost one step.
+func (t *turnstile) lineLocked(w *waiter) *list.Element {
+	ahead := t.waiting.Back()
+	for ahead != nil && ahead.Value.(*waiter).priority > w.priority {
+		ahead = ahead.Prev()
+	}
+	if ahead == nil {
+		return t.waiting.PushFront(w)
+	}
+	return t.waiting.InsertAfter(w, ahead)
+}
+
 func (t *turnstile) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +82,7 @@ func (t *turnstile) leaveLocked() {
 		t.inside--
 		return
 	}
-	close(t.waiting.Remove(next).(chan struct{}))
+	close(t.waiting.Remove(next).(*waiter).turn)
 }
 
 func (t *turnstile) state() (inside, waiting, most int) {

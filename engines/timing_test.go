@@ -170,7 +170,7 @@ func TestLeavingIsNoticedWithinOneToken(t *testing.T) {
 func TestThoseWhoLeaveTheLineLoseNobodysTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newTurnstile(1)
-		if err := gate.enter(t.Context()); err != nil {
+		if err := gate.enter(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		impatient, leave := context.WithCancel(t.Context())
@@ -178,7 +178,7 @@ func TestThoseWhoLeaveTheLineLoseNobodysTurn(t *testing.T) {
 		var all sync.WaitGroup
 		wait := func(name string, ctx context.Context) {
 			all.Go(func() {
-				if gate.enter(ctx) != nil {
+				if gate.enter(ctx, 0) != nil {
 					name += " left"
 				}
 				order <- name

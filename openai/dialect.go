@@ -86,3 +86,10 @@ const (
 // completions. Both pass over the field where they do not take it. llama.cpp and
 // Ollama have no such field, and OpenAI's own API refuses what it does not know.
 func (e Engine) TakesCacheSalt() bool { return e == EngineVLLM || e == EngineSGLang }
+
+// TakesPriority says that the engine may order its queue by the request's
+// priority, lower first: vLLM for chat, completions, responses, embeddings,
+// rerankings and scores. Without --scheduling-policy priority it refuses every
+// value but 0, or passes over it, by its version. SGLang's field of that name
+// counts the other way round unless the engine is told otherwise.
+func (e Engine) TakesPriority() bool { return e == EngineVLLM }

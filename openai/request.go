@@ -63,6 +63,12 @@ type Request struct {
 	PreviousResponseID string // Responses only
 	ConversationID     string // Responses only
 
+	// Priority is the client's own order inside the engine, lower is earlier; the
+	// least there is stands for a value that readers may take for different
+	// numbers, as "5", 5.0 or true.
+	Priority      int64
+	PriorityGiven bool // false when it is absent, null, or no reader takes it for a number
+
 	IncludeUsage bool  // the client asked for stream_options.include_usage
 	PromptBytes  int64 // decoded text that the model reads; media is not counted
 	Media        bool  // carries or refers to images, audio, video or files

@@ -27,6 +27,7 @@ const (
 	fieldSessionParams
 	fieldCacheSalt
 	fieldExtraKey
+	fieldPriority
 
 	// Guarded in the dialects that know them.
 	fieldSystem
@@ -54,7 +55,7 @@ var fieldNames = [fieldCount]string{
 	fieldStore: "store", fieldBackground: "background", fieldServiceTier: "service_tier",
 	fieldTools: "tools", fieldUser: "user", fieldUserID: "user_id",
 	fieldSessionID: "session_id", fieldSessionParams: "session_params",
-	fieldCacheSalt: "cache_salt", fieldExtraKey: "extra_key",
+	fieldCacheSalt: "cache_salt", fieldExtraKey: "extra_key", fieldPriority: "priority",
 	fieldSystem: "system", fieldInstructions: "instructions", fieldFunctions: "functions",
 	fieldSuffix: "suffix", fieldPromptEmbeds: "prompt_embeds",
 	fieldPreviousResponseID: "previous_response_id", fieldConversation: "conversation",
@@ -172,6 +173,8 @@ func (p *parser) member(f field) bool {
 		return p.salt()
 	case fieldExtraKey:
 		return p.extraKey()
+	case fieldPriority:
+		return p.priority()
 	case fieldStream:
 		_, ok := p.flag(f.String(), &r.Stream)
 		return ok
@@ -214,12 +217,19 @@ func (p *parser) member(f field) bool {
 	return p.prompt(f)
 }
 
-// plainOf tells, for endpoints that pass through, whether f is one of the three
-// fields that are read there and holds what it holds elsewhere. A salt is read
-// whatever it holds: none may reach an engine unseen.
+// plainOf tells, for endpoints that pass through, whether f is one of the
+// fields that are read there and holds what it holds elsewhere. A salt and a
+// priority are read whatever they hold: none may reach an engine unseen.
 func (p *parser) plainOf(f field) bool {
-	c := p.space()
-	return f == fieldModel && c == '"' || f == fieldStream && (c == 't' || c == 'f') || f == fieldCacheSalt || f == fieldExtraKey
+	switch c := p.space(); f {
+	case fieldModel:
+		return c == '"'
+	case fieldStream:
+		return c == 't' || c == 'f'
+	case fieldCacheSalt, fieldExtraKey, fieldPriority:
+		return true
+	}
+	return false
 }
 
 // extraKey refuses extra_key, which engines take for another part of the salt.

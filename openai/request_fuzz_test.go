@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
+	"slices"
 	"testing"
 	"unicode/utf8"
 )
@@ -19,6 +21,8 @@ func seeds(f *testing.F) {
 		`{"model":"a","Model":"b"}`, `{"model":"a","model":"b"}`, "{\"model\":\"\xff\"}", `{"ſtream":true}`,
 		`{"a":[1,-0.5e+7,true,false,null,{"b":""}]}`, `{"a":01}`, `{"a":"\x"}`, `{} x`, `[`, ``,
 		`{"cache_salt":"a\u00e9","model":"m","messages":[{}],"query":"q","input":"","stream":true}`, `{"cache_salt":[1]}`,
+		`{"priority":-5,"model":"m","messages":[{}]}`, `{"model":"m","messages":[{}],"priority":"\u002d5"}`, `{"priority":[{"x":1}],"Priority":1}`,
+		`{"priority":1,"pri\u006frity":2}`, `{"priority" : 1e3 ,"input":"x","model":"m"}`, `{"priority":null}`,
 		`{"model":"m","cache_salt":null,"messages":[{}]}`, `{"Cache_salt":"a"}`, `{"model":0}`,
 		`{"model":"m","input":[[1,2],"x"],"prompt":[1,2],"session_params":{"session_id":"s"},"store":true}`,
 	} {
@@ -84,6 +88,7 @@ func checkFields(t *testing.T, r *Request, body []byte) {
 	if r.CacheSalt != text("cache_salt") {
 		t.Fatalf("CacheSalt %q, want %q", r.CacheSalt, text("cache_salt"))
 	}
+	checkPriority(t, r, members["priority"])
 	if r.Dialect == Other {
 		return
 	}
@@ -104,9 +109,22 @@ func checkFields(t *testing.T, r *Request, body []byte) {
 	}
 }
 
+// checkPriority compares what was read of priority with what encoding/json does.
+func checkPriority(t *testing.T, r *Request, raw json.RawMessage) {
+	var n *int64
+	switch plain := json.Unmarshal(raw, &n) == nil && n != nil; {
+	case plain && (!r.PriorityGiven || r.Priority != *n),
+		!plain && r.PriorityGiven && r.Priority != math.MinInt64,
+		!r.PriorityGiven && r.Priority != 0,
+		r.PriorityGiven && len(raw) == 0:
+		t.Fatalf("priority %s is %d, %v", raw, r.Priority, r.PriorityGiven)
+	}
+}
+
 // checkSplice edits a request in all ways and reads it again.
 func checkSplice(t *testing.T, r *Request) {
 	checkSalted(t, r)
+	checkPrioritized(t, r)
 	if got := r.Splice(Edit{Model: r.Model}); len(got) != 1 || !bytes.Equal(got[0], r.Body) {
 		t.Fatalf("an edit that changes nothing made %q", bytes.Join(got, nil))
 	}
@@ -146,6 +164,25 @@ func checkSalted(t *testing.T, r *Request) {
 		}
 		if again.CacheSalt != want {
 			t.Fatalf("%q became %q", r.Body, after)
+		}
+	}
+}
+
+// checkPrioritized edits a request's priority with and without its other edits.
+func checkPrioritized(t *testing.T, r *Request) {
+	for _, e := range []Edit{{Priority: 7, SetPriority: true}, {Priority: 7, SetPriority: true, CacheSalt: "new", IncludeUsage: true}} {
+		after := bytes.Join(r.Splice(e), nil)
+		again, err := Parse(r.Dialect, after, Limits{})
+		if err != nil {
+			t.Fatalf("%q became %q: %v", r.Body, after, err)
+		}
+		set := again.PriorityGiven && again.Priority == 7
+		kept := again.PriorityGiven == r.PriorityGiven && again.Priority == r.Priority
+		if r.PriorityGiven && !set || !set && !kept || again.PromptTokens() != r.PromptTokens() {
+			t.Fatalf("%q became %q", r.Body, after)
+		}
+		if added := slices.Contains(r.AddedFields(e), "priority"); added && !set {
+			t.Fatalf("%q became %q, with a priority added", r.Body, after)
 		}
 	}
 }

@@ -11,6 +11,8 @@ type Edit struct {
 	Model        string // the model's name at the worker; empty keeps what is there
 	IncludeUsage bool   // ask a chat or completions stream for its usage
 	CacheSalt    string // which prefix cache the engine uses; empty keeps what is there
+	Priority     int64  // the request's place in the engine's own queue, with SetPriority
+	SetPriority  bool   // false keeps what is there
 }
 
 // span is a place in a body, from its first byte to behind its last. A place
@@ -30,7 +32,7 @@ type places struct {
 	insideEmpty bool
 	include     span // the value of include_usage, whatever it is
 
-	prompt [fieldCount]uint32 // where the values of the fields begin that make up the prompt
+	prompt [fieldCount]uint32 // where the values of the fields begin that make up the prompt, or are edited
 
 	form      bool   // the body is multipart/form-data
 	delimiter string // of a form: two dashes and the boundary
@@ -44,7 +46,8 @@ func (p *places) note(f field, at int) {
 	}
 }
 
-// of returns where the value of f begins, 0 when it is absent or null.
+// of returns where the value of f begins, 0 when it is absent, and of all but
+// priority when it is null.
 func (p *places) of(f field) int { return int(p.prompt[f]) }
 
 // change is one cut: bytes that stand in the body, and those that take their
@@ -79,11 +82,10 @@ func (r *Request) Splice(e Edit) [][]byte {
 }
 
 // AddedFields names what the edit puts into the body that its sender did not
-// write: "model" and "cache_salt" when there was none, "stream_options" when
-// there was none or null, and "stream_options.include_usage" when the object was
-// there. A worker
-// whose error names one of them, or the part behind the dot, can be asked again
-// without it.
+// write: "model" and "cache_salt" when there was none, "priority" when there was
+// none, null or 0, "stream_options" when there was none or null, and
+// "stream_options.include_usage" when the object was there. A worker whose error
+// names one of them, or the part behind the dot, can be asked again without it.
 func (r *Request) AddedFields(e Edit) []string {
 	var added []string
 	if e.Model != "" && r.place.model == (span{}) {
@@ -91,6 +93,9 @@ func (r *Request) AddedFields(e Edit) []string {
 	}
 	if r.addsSalt(e) {
 		added = append(added, "cache_salt")
+	}
+	if r.addsPriority(e) {
+		added = append(added, "priority")
 	}
 	if r.addsUsage(e) {
 		if r.place.inside > 0 {
@@ -121,7 +126,7 @@ func (r *Request) addsSalt(e Edit) bool {
 }
 
 // changes returns the edit's cuts, n of them, in the order of the body.
-func (r *Request) changes(e Edit) (cuts [3]change, n int) {
+func (r *Request) changes(e Edit) (cuts [4]change, n int) {
 	if c, ok := r.modelChange(e.Model); ok {
 		cuts[n] = c
 		n++
@@ -131,6 +136,10 @@ func (r *Request) changes(e Edit) (cuts [3]change, n int) {
 		n++
 	}
 	if c, ok := r.saltChange(e); ok {
+		cuts[n] = c
+		n++
+	}
+	if c, ok := r.priorityChange(e); ok {
 		cuts[n] = c
 		n++
 	}

@@ -147,6 +147,7 @@ func drawBody(t *rapid.T) []member {
 		func() member { return one("service_tier", `"flex"`, "null") },
 		func() member { return one("store", "true", "false", "null") },
 		func() member { return one("cache_salt", `"s"`, `""`, `"\u00fc\""`, "null") },
+		func() member { return one("priority", "5", "-5", "0", "null", `"5"`, "true", "-0.5e1") },
 		func() member { return member{`"x-unknown"`, `{"model":"inner","deep":[1.50,-0e5,true,"\u0041"]}`} },
 		func() member { // in capitals or not, "n" would be a field's name
 			return member{strings.Replace(text.Draw(t, "name of its own"), `"`, `"~`, 1), "1"}
@@ -188,7 +189,8 @@ func TestSpliceKeepsAllOtherBytes(t *testing.T) {
 			t.Fatalf("%s: %v", body, err)
 		}
 		e := Edit{Model: rapid.OneOf(rapid.Just(""), rapid.Just(r.Model), rapid.StringN(1, 20, 60)).Draw(t, "new model"), IncludeUsage: rapid.Bool().Draw(t, "usage"),
-			CacheSalt: rapid.SampledFrom([]string{"", "new", `"`}).Draw(t, "new salt")}
+			CacheSalt: rapid.SampledFrom([]string{"", "new", `"`}).Draw(t, "new salt"),
+			Priority:  rapid.Int64().Draw(t, "new priority"), SetPriority: rapid.Bool().Draw(t, "sets priority")}
 		if strings.ContainsRune(e.Model, '\ufffd') {
 			t.Skip("not a name")
 		}
@@ -208,10 +210,13 @@ func TestSpliceKeepsAllOtherBytes(t *testing.T) {
 		if e.CacheSalt != "" {
 			want.CacheSalt = e.CacheSalt
 		}
+		if e.SetPriority {
+			want.Priority, want.PriorityGiven = e.Priority, true
+		}
 		if diff := cmp.Diff(&want, again, cmpopts.IgnoreUnexported(Request{}), cmpopts.IgnoreFields(Request{}, "Body")); diff != "" {
 			t.Fatalf("%s became %s:\n%s", body, after, diff)
 		}
-		if !e.IncludeUsage && e.CacheSalt == "" {
+		if !e.IncludeUsage && e.CacheSalt == "" && !e.SetPriority {
 			at := r.place.model
 			if !bytes.HasPrefix(after, r.Body[:at.from]) || !bytes.HasSuffix(after, r.Body[at.to:]) ||
 				len(after) != len(r.Body)-(at.to-at.from)+again.place.model.to-again.place.model.from {
@@ -243,7 +248,7 @@ func rest(t *rapid.T, body []byte) string {
 		name, _ := p.key()
 		from, f := p.i, fieldOf(p.name(name))
 		p.skip()
-		if f != fieldModel && f != fieldStreamOptions && f != fieldCacheSalt {
+		if f != fieldModel && f != fieldStreamOptions && f != fieldCacheSalt && f != fieldPriority {
 			fmt.Fprintf(&b, "%s:%s\n", body[name.from:name.to], body[from:p.i])
 		}
 	}

@@ -1,0 +1,56 @@
+package openai_test
+
+import (
+	"bytes"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"tierway/engines"
+	"tierway/openai"
+)
+
+// QU-08: an engine that reads priorities as loosely as vLLM does reads none
+// before its class's, however the client wrote it; and one that does not
+// schedule by priority takes the request again without what was added.
+func TestNoEngineReadsAPriorityBeforeTheClass(t *testing.T) {
+	values := []string{"", "0", "-5", "15", "100", "-0.5e1", "5.0", "15.0", `"-5"`, `" -5 "`, `"\u002d5"`, `"-5.0"`, "true", "false", "-9223372036854775808", "1e1"}
+	sorted := engines.New(engines.Config{Model: "m", Accounts: true, Priority: engines.PriorityFirst})
+	plain := engines.New(engines.Config{Model: "m", Priority: engines.PriorityRefused})
+	ask := func(e *engines.Engine, pieces [][]byte) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", "/v1/chat/completions", bytes.NewReader(bytes.Join(pieces, nil))))
+		return w
+	}
+	for class := range 3 {
+		for _, value := range values {
+			body := `{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}]`
+			if value != "" {
+				body += `,"priority":` + value
+			}
+			r, err := openai.Parse(openai.Chat, []byte(body+"}"), openai.Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var e openai.Edit
+			e.Priority, e.SetPriority = openai.EnginePriority(class, r.Priority, r.PriorityGiven)
+			if w := ask(sorted, r.Splice(e)); w.Code != 200 {
+				t.Errorf("class %d, %s: %d %s", class, value, w.Code, w.Body)
+			}
+			read := sorted.Accounts()[len(sorted.Accounts())-1]
+			if read.Priority < int64(10*class) || class == 0 && value == "" && read.Prioritized {
+				t.Errorf("class %d, %s: the engine reads %d", class, value, read.Priority)
+			}
+			if len(r.AddedFields(e)) == 0 {
+				continue
+			}
+			if w := ask(plain, r.Splice(e)); w.Code != 400 || !strings.Contains(w.Body.String(), r.AddedFields(e)[0]) {
+				t.Errorf("class %d, %s: %d %s", class, value, w.Code, w.Body)
+			}
+			e.SetPriority = false
+			if w := ask(plain, r.Splice(e)); w.Code != 200 {
+				t.Errorf("class %d, %s, sent again: %d %s", class, value, w.Code, w.Body)
+			}
+		}
+	}
+}
