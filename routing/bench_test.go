@@ -62,3 +62,95 @@ func benchmarkAcquire(b *testing.B, name string, workers, blocks int) {
 		*oldest = l
 	}
 }
+
+// BenchmarkRound256 offers 256 waiting requests to 16 workers with four places
+// each in one round, and reports the time of one offer. In the worst case one
+// place is open, and no request's cache is there, so that all are offered and a
+// planner holds nearly all of them. Usually a third of the workers have one or
+// two places open, for any of 256 chats.
+func BenchmarkRound256(b *testing.B) {
+	for _, name := range []string{"least_load", "chwbl"} {
+		for _, blocks := range []int{0, 20, 4096} {
+			for _, kind := range []string{"worst", "usual"} {
+				b.Run(fmt.Sprintf("%s/blocks=%d/%s", name, blocks, kind), func(b *testing.B) {
+					benchmarkRound(b, name, blocks, kind == "usual")
+				})
+			}
+		}
+	}
+}
+
+func benchmarkRound(b *testing.B, name string, blocks int, usual bool) {
+	const workers, offers = 16, 256
+	policy, err := New(Config{Name: name})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var members []Member
+	for i := range workers {
+		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 4})
+	}
+	p := poolOf(members...)
+	p.Configure(policy, members)
+	requests := waiting(p, policy, offers, blocks, !usual && blocks > 0)
+	for i := range offers { // all chats had a turn, and a quarter of them have one in flight
+		l, err := p.Acquire(&Request{Now: start, PromptTokens: 2000, OutputTokens: 256, Stream: true, Blocks: requests[i].Blocks})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if l.Answered(start, nil); i < offers-4*workers {
+			l.Release(Result{})
+		}
+	}
+	for i := range members {
+		if !usual && i == 0 {
+			members[i].MaxInflight++
+		} else if usual {
+			members[i].MaxInflight += max(0, i%6-3)
+		}
+	}
+	p.Configure(policy, members)
+	leases, granted := make([]Lease, 0, offers), 0
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		round := p.Begin(start.Add(time.Duration(i) * time.Millisecond))
+		for k := range requests {
+			if l, err := round.Offer(&requests[k], nil); err == nil {
+				leases = append(leases, l)
+			}
+		}
+		round.End()
+		granted += len(leases)
+		for k := range leases {
+			leases[k].Unbook()
+		}
+		leases = leases[:0]
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/offers, "ns/offer")
+	b.ReportMetric(float64(granted)/float64(b.N), "granted/round")
+}
+
+// waiting returns requests of as many chats, which have half of their blocks in
+// common; on demand none whose home is the first worker.
+func waiting(p *Pool, policy Policy, n, blocks int, elsewhere bool) []Request {
+	var requests []Request
+	views := make([]View, 0, len(p.workers))
+	for _, w := range p.workers {
+		views = append(views, View{ID: w.id, Index: w.index, Weight: w.weight})
+	}
+	for i := 0; len(requests) < n; i++ {
+		r := Request{Now: start, Rand: uint64(i) * golden, PromptTokens: 2000, OutputTokens: 256, Stream: true, Wait: true}
+		if blocks > 0 {
+			r.Blocks = prompt(1, blocks/2, blocks)
+			for k := blocks / 2; k < blocks; k++ {
+				r.Blocks[k].Hash += uint64(i) << 20
+			}
+			r.Prefix = r.Blocks[0].Hash
+		}
+		home, _ := policy.Pick(&r, views)
+		if trained := i >= n; trained && (!elsewhere || home > 0) || blocks == 0 {
+			requests = append(requests, r)
+		}
+	}
+	return requests
+}

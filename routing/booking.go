@@ -7,6 +7,7 @@ import "time"
 type booking struct {
 	worker          *Worker
 	prefill, output int64
+	tokens          int64    // of the prompt, cached or not, and the expected answer
 	doubt           int64    // tokens that are not in prefill because the worker had them lately
 	rows            []int32  // of the prompt's landmarks in flight
 	hashes          []uint64 // by which the prompt is remembered
@@ -30,8 +31,7 @@ const maxPrefill = 10 * time.Minute
 
 // enterLocked books the request on the worker that the view is of. What is
 // booked as prefill is what the requests in flight there do not compute already
-// and those of the last minutes did not, at least one token of a prompt: even
-// one that is cached whole takes a step.
+// and those of the last minutes did not.
 func (p *Pool) enterLocked(r *Request, w *Worker, v *View) *booking {
 	b := p.free
 	if b == nil {
@@ -41,13 +41,15 @@ func (p *Pool) enterLocked(r *Request, w *Worker, v *View) *booking {
 	}
 	prompt := booked(r.PromptTokens)
 	*b = booking{worker: w, rows: b.rows[:0], hashes: b.hashes[:0], output: booked(r.OutputTokens)}
+	b.tokens = prompt + b.output
 	if prompt > 0 {
-		b.prefill, b.doubt = max(1, prompt-v.Overlap), v.Overlap-v.computing
+		b.prefill, b.doubt = uncached(prompt, v), v.Overlap-v.computing
 	}
 	w.inflight++
 	w.pending += b.prefill
 	w.doubt += b.doubt
 	w.output += b.output
+	w.tokens += b.tokens
 	if len(r.Blocks) > 0 {
 		b.rows = p.chains.book(r.Blocks, w.slot, b.rows)
 		w.chains++
@@ -61,12 +63,22 @@ func (p *Pool) enterLocked(r *Request, w *Worker, v *View) *booking {
 	return b
 }
 
+// uncached is what a worker must compute of a prompt: at least one token, since
+// even a prompt that is cached whole takes a step.
+func uncached(prompt int64, v *View) int64 {
+	if prompt == 0 {
+		return 0
+	}
+	return max(1, prompt-v.Overlap)
+}
+
 // leaveLocked gives all of the booking back.
 func (p *Pool) leaveLocked(b *booking) {
 	w := b.worker
 	w.prefilledLocked(b)
 	w.inflight--
 	w.output -= b.output
+	w.tokens -= b.tokens
 	if len(b.rows) > 0 {
 		p.chains.unbook(b.rows, w.slot)
 		w.chains--

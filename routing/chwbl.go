@@ -81,7 +81,8 @@ func newCHWBL(c Config) *chwbl {
 func (*chwbl) Name() string { return "chwbl" }
 
 // Pick returns the key's home, the next worker clockwise when that is over its
-// bound, and the home again when all are or when it is idle.
+// bound, and the home again when all are or when it is idle. Where some are full
+// it weighs the wait against what their caches save: see besideFull.
 func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	by, key := p.key(r, len(ws))
 	if by == byNothing {
@@ -93,26 +94,46 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	b := p.bound(r, ws)
 	s, at := p.ring.next(p.ring.first(mix(key)))
 	home := int(s.view)
-	p.learn(b.adds(&ws[home]))
-	// A home that has nothing to do is not overloaded, however long the prompt.
-	if ws[home].Inflight == 0 || b.admits(&ws[home]) {
-		return home, reasons[by][atHome]
+	if !r.learned {
+		p.learn(b.adds(&ws[home]))
 	}
-	open := false
+	chosen, where := home, saturated
+	switch {
+	// A home that has nothing to do is not overloaded, however long the prompt.
+	case ws[home].Inflight == 0 || b.admits(&ws[home]):
+		where = atHome
+	case p.mark(ws, b.admits):
+		chosen, where = p.clockwise(s, at), overflow
+	}
+	if other := p.besideFull(r, ws, &b, chosen, s, at); other != chosen {
+		chosen = other
+		if where == atHome {
+			where = overflow
+		}
+	}
+	return chosen, reasons[by][where]
+}
+
+// mark marks the workers on the ring that are fit to be chosen, and tells
+// whether any is.
+func (p *chwbl) mark(ws []View, fit func(*View) bool) (any bool) {
 	for i := range ws {
 		if at, known := p.ring.find(&ws[i]); known {
 			s := &p.ring.slots[at]
-			s.ok = b.admits(&ws[i])
-			open = open || s.ok
+			s.ok = fit(&ws[i])
+			any = any || s.ok
 		}
 	}
-	if !open {
-		return home, reasons[by][saturated]
-	}
+	return any
+}
+
+// clockwise returns the view of the first marked worker from s on, behind whose
+// point at is.
+func (p *chwbl) clockwise(s *slot, at int) int {
 	for !s.ok {
 		s, at = p.ring.next(at)
 	}
-	return int(s.view), reasons[by][overflow]
+	return int(s.view)
 }
 
 // What a request is placed by.
@@ -126,7 +147,7 @@ const (
 const (
 	atHome    = iota
 	overflow  // the home is over its bound
-	saturated // all are over theirs
+	saturated // all are over theirs: home, unless that is full
 )
 
 // reasons are the reasons of what a request is placed by.
@@ -139,7 +160,11 @@ var reasons = [...][3]Reason{
 func (p *chwbl) key(r *Request, workers int) (by int, key uint64) {
 	switch {
 	case len(r.Blocks) > 0 && p.depth != nil:
-		return byPrefix, p.depth.key(r.Now, r.Blocks[:p.reach(r.Blocks)], workers)
+		within := r.Blocks[:p.reach(r.Blocks)]
+		if r.learned {
+			return byPrefix, p.depth.find(within)
+		}
+		return byPrefix, p.depth.key(r.Now, within, workers)
 	case r.Prefix != 0:
 		return byPrefix, p.firstTurn(r)
 	case p.modelHash && r.Model != 0:

@@ -103,6 +103,23 @@ func (d *depth) key(now time.Time, blocks []Block, workers int) uint64 {
 	}
 }
 
+// find returns the key of a chain, as key does, and learns nothing.
+func (d *depth) find(blocks []Block) uint64 {
+	key, b := uint64(0), &d.root
+	for {
+		at := b.find(blocks)
+		if at == b.at {
+			return key
+		}
+		key = blocks[at].Hash
+		next := d.branches[key]
+		if at == len(blocks)-1 || next == nil || next.at != at {
+			return key
+		}
+		b = next
+	}
+}
+
 // workers returns the most workers that were eligible at once lately.
 func (d *depth) workers(now time.Time, eligible int) float64 {
 	if !now.Before(d.windowEnd) {

@@ -63,6 +63,15 @@ func (b *branch) place(now time.Time, blocks []Block) (at int, moved bool) {
 	return b.at + 1 + min(shared, b.depth, len(rest)-1), moved
 }
 
+// find returns the index that place would, and counts nothing.
+func (b *branch) find(blocks []Block) int {
+	rest := blocks[b.at+1:]
+	if len(rest) == 0 || !b.trained {
+		return b.at
+	}
+	return b.at + 1 + min(b.main.common(rest), b.depth, len(rest)-1)
+}
+
 // move follows the majority along the known chain.
 func (b *branch) move() bool {
 	g := &b.main

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Errors of Acquire. See also CooledError and OpenError.
+// Errors of Acquire and Offer. See also CooledError and OpenError.
 var (
 	// ErrNoWorker means that no worker is left that could ever take the request:
 	// all are down, without weight, without its model, tried before, or refused by
@@ -17,6 +17,10 @@ var (
 	// ErrFull means that workers are up, and all of them are full or saturated:
 	// a release opens a place.
 	ErrFull = errors.New("all workers are full")
+	// ErrHeld means that the best worker for the request is full, and that it
+	// should wait for that one, although others may be open. It comes of a Planner
+	// only, and only when Request.Wait is set.
+	ErrHeld = errors.New("the best worker is full")
 )
 
 // CooledError means that every worker that is up asked for less, or is kept
@@ -48,6 +52,14 @@ func (p *Pool) Cool(w *Worker, until time.Time) {
 	defer p.mu.Unlock()
 	if until.After(w.coolUntil) {
 		w.coolUntil = until
+		p.restLocked(until)
+	}
+}
+
+// restLocked notes that somebody rests until then.
+func (p *Pool) restLocked(until time.Time) {
+	if until.After(p.restUntil) {
+		p.restUntil = until
 	}
 }
 
@@ -55,9 +67,10 @@ func (p *Pool) Cool(w *Worker, until time.Time) {
 // because its breaker is open. The last call holds; the zero time closes it.
 func (p *Pool) SetOpen(id string, ref any, until time.Time) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlockChanged()
 	if w := p.findLocked(id, ref); w != nil {
 		w.openUntil = until
+		p.restLocked(until)
 	}
 }
 
@@ -111,6 +124,11 @@ func (w *Worker) restsUntilLocked() time.Time {
 	return w.coolUntil
 }
 
+// restsLocked tells whether the worker is cooling or open.
+func (w *Worker) restsLocked(now time.Time) bool {
+	return now.Before(w.coolUntil) || now.Before(w.openUntil)
+}
+
 // servesLocked tells whether the worker has that model. A request that names
 // none can go anywhere.
 func (w *Worker) servesLocked(model uint64) bool {
@@ -118,19 +136,22 @@ func (w *Worker) servesLocked(model uint64) bool {
 }
 
 // eligibleLocked returns the workers that may take a request now, all of the
-// lowest group in which anybody can be used at all. Full and saturated workers
+// lowest group in which anybody can be used at all, and the full ones there too
+// when the request can wait and the policy plans. Full and saturated workers
 // hold their group: load does not spill into the next one. Workers that are
 // cooling, open, tried or refused do not, because they cannot serve this
 // request soon.
 func (p *Pool) eligibleLocked(r *Request, tried, refused []*Worker) ([]View, error) {
 	ws, busy, ramping, group := p.views[:0], false, false, 0
-	var next *Worker // the first to be back
+	plan, tokens := p.plans && r.Wait, booked(r.PromptTokens)+booked(r.OutputTokens)
+	resting := r.Now.Before(p.restUntil) // somebody, perhaps; mostly nobody
+	var next *Worker                     // the first to be back
 	for _, w := range p.workers {
 		if !w.status.Up || w.weight <= 0 || !w.servesLocked(r.Model) || slices.Contains(tried, w) || slices.Contains(refused, w) {
 			continue
 		}
-		if rests := w.restsUntilLocked(); r.Now.Before(rests) {
-			if next == nil || rests.Before(next.restsUntilLocked()) {
+		if resting && w.restsLocked(r.Now) {
+			if next == nil || w.restsUntilLocked().Before(next.restsUntilLocked()) {
 				next = w
 			}
 			continue
@@ -142,13 +163,15 @@ func (p *Pool) eligibleLocked(r *Request, tried, refused []*Worker) ([]View, err
 		if !usable || w.group < group {
 			ws, busy, group = ws[:0], false, w.group
 		}
-		if w.status.Saturated || w.fullLocked() {
+		full := w.fullLocked(tokens)
+		if p.saturatedLocked(w, r.Now) || full && !plan {
 			busy = true
 			continue
 		}
 		w.expireLocked(r.Now)
-		ramping = ramping || w.shareLocked(r.Now) < 1
-		ws = append(ws, w.viewLocked())
+		ramping = ramping || !w.warmFrom.IsZero() && w.shareLocked(r.Now) < 1
+		ws = ws[:len(ws)+1]
+		w.viewLocked(&ws[len(ws)-1], full)
 	}
 	switch {
 	case len(ws) > 0:
@@ -169,29 +192,33 @@ func (p *Pool) eligibleLocked(r *Request, tried, refused []*Worker) ([]View, err
 // rampLocked hides the workers that start slowly from all but their share of
 // the requests, and while they have more in flight than that share of what the
 // others have: a policy that prefers the idle would else flood them. When
-// nobody would be left it hides nobody.
+// nobody would be left it hides nobody, and where only full ones would be, the
+// share of what the others have decides alone: nobody waits for a full worker
+// beside an idle one.
 func (p *Pool) rampLocked(r *Request, ws []View) []View {
 	var inflight, weight float64 // of those that do not start slowly
+	full, drawn := false, true
 	for i := range ws {
+		full = full || ws[i].Full
 		if p.workers[ws[i].Index].shareLocked(r.Now) == 1 {
-			inflight, weight = inflight+float64(ws[i].Inflight), weight+float64(ws[i].Weight)
+			inflight, weight = inflight+float64(p.workers[ws[i].Index].inflight), weight+float64(ws[i].Weight)
 		}
 	}
 	shown := func(v *View) bool {
-		share := p.workers[v.Index].shareLocked(r.Now)
+		w := p.workers[v.Index]
+		share := w.shareLocked(r.Now)
 		if share == 1 {
 			return true
 		}
-		if weight > 0 && float64(v.Inflight+1) > max(1, math.Ceil(share*float64(v.Weight)*inflight/weight)) {
+		if weight > 0 && float64(w.inflight+1) > max(1, math.Ceil(share*float64(v.Weight)*inflight/weight)) {
 			return false
 		}
-		return chance(r.Rand, v.Index) < share
+		return !drawn || chance(r.Rand, v.Index) < share
 	}
-	left := 0
-	for i := range ws {
-		if shown(&ws[i]) {
-			left++
-		}
+	left, open := count(ws, shown)
+	if full && open == 0 {
+		drawn = false
+		left, _ = count(ws, shown)
 	}
 	if left == 0 || left == len(ws) {
 		return ws
@@ -203,6 +230,19 @@ func (p *Pool) rampLocked(r *Request, ws []View) []View {
 		}
 	}
 	return kept
+}
+
+// count returns how many of ws are shown, and how many of those are open.
+func count(ws []View, shown func(*View) bool) (left, open int) {
+	for i := range ws {
+		if shown(&ws[i]) {
+			left++
+			if !ws[i].Full {
+				open++
+			}
+		}
+	}
+	return left, open
 }
 
 // chance returns a number in [0, 1) that the request's random number gives for

@@ -21,10 +21,13 @@ type chains struct {
 	slots  []bool  // columns taken
 
 	// Of one decision, between overlaps and book.
-	found []int32 // rows of the request's landmarks that are in flight
-	depth int     // of the first landmark after them
-	alive []int32 // views that hold all of them up to now
+	found []int32  // rows of the request's landmarks that are in flight
+	depth int      // of the first landmark after them
+	alive []holder // of all of them up to now
 }
+
+// holder is a view and its worker's column.
+type holder struct{ view, slot int32 }
 
 // landmark is a row's bookings on all workers.
 type landmark struct {
@@ -71,7 +74,7 @@ func (c *chains) widen(width int) {
 }
 
 // room makes room for a decision among n workers.
-func (c *chains) room(n int) { c.alive = make([]int32, 0, n) }
+func (c *chains) room(n int) { c.alive = make([]holder, 0, n) }
 
 // overlaps fills the views' Overlap: how many of the prompt's tokens are at
 // the start of prompts in flight on the worker.
@@ -82,31 +85,34 @@ func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Wo
 	}
 	c.alive = c.alive[:0]
 	for i := range ws {
-		c.alive = append(c.alive, int32(i))
+		c.alive = append(c.alive, holder{int32(i), int32(workers[ws[i].Index].slot)})
 	}
-	last := len(blocks) - 1
+	last, shared := len(blocks)-1, int64(0)
 	for d := 0; ; d = min(nextLandmark(d), last) {
 		row, ok := c.at[blocks[d].Hash]
 		if !ok {
-			return
+			break
 		}
 		c.found, c.depth = append(c.found, row), d+1
 		if len(c.alive) > 0 {
-			tokens := tokensUpTo(blocks[d].End, blocks[last].End, prompt)
 			counts, n := c.counts[int(row)*c.width:], 0
-			for _, i := range c.alive {
-				if counts[workers[ws[i].Index].slot] > 0 {
-					ws[i].computing = max(ws[i].computing, tokens)
-					ws[i].Overlap = ws[i].computing
-					c.alive[n] = i
+			for _, h := range c.alive {
+				if counts[h.slot] > 0 {
+					c.alive[n] = h
 					n++
+					continue
 				}
+				ws[h.view].Overlap, ws[h.view].computing = shared, shared
 			}
 			c.alive = c.alive[:n]
+			shared = max(shared, tokensUpTo(blocks[d].End, blocks[last].End, prompt))
 		}
 		if d == last {
-			return
+			break
 		}
+	}
+	for _, h := range c.alive {
+		ws[h.view].Overlap, ws[h.view].computing = shared, shared
 	}
 }
 

@@ -16,6 +16,7 @@ const (
 // learned is what a pool has learned of all its workers together.
 type learned struct {
 	output, scale estimator
+	place         estimator // seconds from a booking to its release
 	long          longAnswers
 	median        [quantities]float64 // of the workers that have samples; 0 without any
 	samples       [quantities]int64
@@ -100,6 +101,7 @@ func (p *Pool) poolRateLocked() float64 {
 
 // learnLocked takes what the answer of a lease says.
 func (p *Pool) learnLocked(l *Lease, o Result) {
+	p.learnPlaceLocked(l, o)
 	if whole := o.Err == nil; whole && o.OutputTokens > 0 {
 		p.learned.output.learn(float64(o.OutputTokens))
 		p.learned.long.learn(o.OutputTokens)
@@ -174,6 +176,7 @@ func (p *Pool) OutputTokens(bound int64) int64 {
 type Estimates struct {
 	Rate         float64           `json:"rate"`          // prefill of a usual worker, tokens/s
 	OutputTokens Estimate          `json:"output_tokens"` // of an answer
+	PlaceTime    Estimate          `json:"place_time"`    // seconds that a request holds its place on a worker
 	PromptScale  Estimate          `json:"prompt_scale"`  // the engines' count of prompt tokens for each estimated one
 	Workers      []WorkerEstimates `json:"workers"`       // in the order of the members
 }
@@ -192,6 +195,7 @@ func (p *Pool) Estimates() Estimates {
 	e := Estimates{
 		Rate:         p.poolRateLocked(),
 		OutputTokens: p.learned.output.estimate(outputLimits.prior),
+		PlaceTime:    p.learned.place.estimate(p.placePriorLocked()),
 		PromptScale:  p.learned.scale.estimate(scaleLimits.prior),
 		Workers:      make([]WorkerEstimates, len(p.workers)),
 	}

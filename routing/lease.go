@@ -22,6 +22,7 @@ type Lease struct {
 	pool       *Pool
 	worker     *Worker
 	gate       Gate
+	admitted   bool // by the gate
 	done       func(error)
 	reason     Reason
 	stream     bool
@@ -31,6 +32,7 @@ type Lease struct {
 	prefill    int64         // those of them that were booked
 	ahead      int64         // tokens to prefill up to its first one, its own among them
 	doubt      int64         // tokens that are not in ahead because the worker had them lately
+	level      int           // requests in flight on the worker, this one among them
 	expected   time.Duration // from the booking to the gate's verdict
 	seen       int
 	candidates [maxCandidates]Candidate
@@ -99,79 +101,6 @@ func (l *Lease) noteCandidates(ws []View, chosen int) {
 	}
 }
 
-// Acquire picks a worker and books the request on it in one step: the tokens
-// of the prompt that requests in flight there do not have too, nor had in the
-// last minutes, until Answered (of an answer that comes whole: until they
-// should be prefilled), its blocks, the output's tokens and one request until
-// Release. Workers in tried are passed over. The gate of the chosen worker is
-// asked afterwards, outside the lock; when it refuses, the booking is undone
-// and the next best worker is picked.
-//
-// Acquire does not wait and keeps nothing of r. Its errors are ErrNoWorker,
-// ErrFull, a *CooledError or an *OpenError.
-func (p *Pool) Acquire(r *Request, tried ...*Worker) (Lease, error) {
-	var room [16]*Worker // refusals are rare; a usual pool's fit without an allocation
-	refused := room[:0]
-	for {
-		l, err := p.book(r, tried, refused)
-		if err != nil || l.gate == nil {
-			return l, err
-		}
-		done, err := l.allow()
-		if err == nil {
-			l.done = done
-			return l, nil
-		}
-		refused = append(refused, l.worker)
-		l.Unbook()
-	}
-}
-
-// allow asks the lease's gate.
-func (l *Lease) allow() (done func(error), err error) {
-	if p, ok := l.gate.(Patient); ok {
-		return p.AllowFor(l.expected)
-	}
-	return l.gate.Allow()
-}
-
-// expectedLocked is when the booked request's verdict is due by what is learned
-// of its worker.
-func (l *Lease) expectedLocked(output int64) time.Duration {
-	d := firstStep + seconds(float64(l.ahead)/l.worker.value[prefillRate])
-	if !l.stream {
-		d += seconds(float64(output) * l.worker.value[tokenTime])
-	}
-	return min(d, maxPrefill)
-}
-
-// book picks and books under the lock.
-func (p *Pool) book(r *Request, tried, refused []*Worker) (Lease, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	ws, err := p.eligibleLocked(r, tried, refused)
-	if err != nil {
-		return Lease{}, err
-	}
-	p.chains.overlaps(r.Blocks, booked(r.PromptTokens), ws, p.workers)
-	p.recent.overlaps(r, booked(r.PromptTokens), ws, p.workers)
-	i, reason := p.policy.Pick(r, ws)
-	if i < 0 || i >= len(ws) {
-		i, reason = leastLoad{}.Pick(r, ws)
-	}
-	w := p.workers[ws[i].Index]
-	l := Lease{
-		pool: p, worker: w, gate: w.gate, reason: reason,
-		stream: r.Stream, bookedAt: r.Now, prompt: booked(r.PromptTokens),
-		estimate: float64(booked(r.PromptTokens)) / p.scaleLocked(),
-	}
-	l.noteCandidates(ws, i)
-	l.booking = p.enterLocked(r, w, &ws[i])
-	l.prefill, l.ahead, l.doubt = l.booking.prefill, w.pending, w.doubt
-	l.expected = l.expectedLocked(l.booking.output)
-	return l, nil
-}
-
 // Answered says that the worker answered, or failed to, at the answer's first
 // event: the prefill is off its account and its gate gets its verdict. Of a
 // stream that began well a gate that is a Pacer is asked first whether it began
@@ -212,6 +141,7 @@ func (l *Lease) answer(at time.Time, err error) (observed, predicted time.Durati
 		l.worker.prefilledLocked(l.booking)
 		if l.stream && err == nil {
 			p.rememberLocked(l.booking, l.timeOr(at))
+			l.boundLocked(at)
 		}
 	}
 	if err == nil {
@@ -236,13 +166,18 @@ func (l *Lease) Unbook() {
 		return
 	}
 	l.pool.mu.Lock()
+	if l.booking == nil {
+		l.pool.mu.Unlock()
+		return
+	}
 	l.unbookLocked()
-	l.pool.mu.Unlock()
+	l.pool.unlockChanged()
 }
 
 func (l *Lease) unbookLocked() {
 	if l.booking != nil {
 		l.pool.leaveLocked(l.booking)
+		l.worker.bound.ended++
 		l.booking = nil
 	}
 }
@@ -263,11 +198,16 @@ func (l *Lease) Release(o Result) {
 	if l.booking != nil && o.Err == nil && (first || !l.stream && verdict == nil) {
 		l.pool.rememberLocked(l.booking, l.timeOr(o.At))
 	}
-	l.unbookLocked()
 	if last {
 		l.pool.learnLocked(l, o)
 	}
-	l.pool.mu.Unlock()
+	gave := l.booking != nil
+	l.unbookLocked()
+	if gave {
+		l.pool.unlockChanged()
+	} else {
+		l.pool.mu.Unlock()
+	}
 	if !last {
 		return
 	}

@@ -1,8 +1,8 @@
 package routing
 
 // leastLoad takes the worker with the fewest booked tokens, and of those with
-// equally few the one with the fewest requests, both for each unit of weight.
-// It has no memory.
+// equally few the one with the fewest requests, both for each unit of weight. A
+// full worker comes after all that are open. It has no memory.
 type leastLoad struct{}
 
 // Name returns "least_load".
@@ -35,8 +35,15 @@ func (leastLoad) Pick(r *Request, ws []View) (int, Reason) {
 	return best, ReasonLeastLoad
 }
 
-// compareLoad returns -1 when a is less loaded than b, 0 when they are equal.
+// compareLoad returns -1 when a is less loaded than b, 0 when they are equal. A
+// full worker is more loaded than any that is open.
 func compareLoad(a, b *View) int {
+	if a.Full != b.Full {
+		if b.Full {
+			return -1
+		}
+		return 1
+	}
 	if x, y := a.score(), b.score(); x != y {
 		if x < y {
 			return -1

@@ -20,6 +20,10 @@ type Request struct {
 	PromptTokens int64 // the estimated prefill
 	OutputTokens int64 // the expected answer
 	Stream       bool
+	Waited       time.Duration // how long it has waited up to Now
+	Wait         bool          // the caller can wait: a Planner is shown full workers too, and may choose one of them
+
+	learned bool // a policy was asked for it before, and has learned from it
 }
 
 // Block is one node of a prompt's chain: its hash stands for all text from the
@@ -38,10 +42,10 @@ type View struct {
 	Weight        int // at least 1 here: a worker of weight 0 is not eligible
 	Group         int // the same for all views of one call: groups do not mix
 	Up            bool
-	Saturated     bool // its own metrics say that it should get nothing now
-	Inflight      int
-	MaxInflight   int // 0 is no bound
-	Full          bool
+	Saturated     bool  // its own metrics say that it should get nothing now
+	Inflight      int   // with those that wait for it in this round, like the tokens
+	MaxInflight   int   // 0 is no bound
+	Full          bool  // it can take the request only after a release; true only before a Planner
 	PendingTokens int64 // prefill of requests that it has not answered yet
 	OutputTokens  int64 // expected output of all requests in flight
 	Waiting       int   // requests in the engine's own queue, as last observed
@@ -70,10 +74,10 @@ const (
 	ReasonPowerOfTwo         Reason = "power_of_two"         // it had less booked on it than another one drawn
 	ReasonPrefixHome         Reason = "prefix_home"          // the prompt's beginning belongs to it
 	ReasonPrefixOverflow     Reason = "prefix_overflow"      // the prompt's home had too much on it; this is the next one that had not
-	ReasonPrefixSaturated    Reason = "prefix_saturated"     // all had too much on them; this is the prompt's home
+	ReasonPrefixSaturated    Reason = "prefix_saturated"     // all had too much on them; this is the prompt's home, or the next one that is open
 	ReasonModelHome          Reason = "model_home"           // the request has no prompt, and its model belongs to it
 	ReasonModelOverflow      Reason = "model_overflow"       // the model's home had too much on it; this is the next one that had not
-	ReasonModelSaturated     Reason = "model_saturated"      // all had too much on them; this is the model's home
+	ReasonModelSaturated     Reason = "model_saturated"      // all had too much on them; this is the model's home, or the next one that is open
 )
 
 // Policy chooses a worker. The pool calls Pick under its lock, so that a
@@ -86,6 +90,16 @@ type Policy interface {
 	// least one, in the order of the pool's members. -1 abstains: the pool then
 	// takes the least loaded one.
 	Pick(r *Request, ws []View) (int, Reason)
+}
+
+// Planner is a Policy that weighs waiting for a worker against going to another
+// one. For a request that can wait it is shown the full workers beside the
+// open ones, with all that waits for them as their load. If it picks a full one,
+// the request waits for that worker (ErrHeld).
+type Planner interface {
+	// Plans tells whether the policy plans. It is asked when the policy is
+	// configured.
+	Plans() bool
 }
 
 // Config names a policy, as config.yaml writes it.

@@ -13,13 +13,17 @@ import (
 
 // Member is one worker of a pool as the configuration has it.
 type Member struct {
-	ID          string   // unique in the pool
-	Weight      int      // its share; 0 or less takes no new requests
-	Group       int      // priority: a higher group is used only when nobody in the lower ones can be
-	MaxInflight int      // requests at once; 0 is no bound
-	Models      []uint64 // hashes of the names that it serves, as Request.Model has them; empty serves all
-	Gate        Gate     // asked before each request; nil lets all pass
-	Ref         any      // what the caller sends with; must be comparable. The pool never looks inside
+	ID          string // unique in the pool
+	Weight      int    // its share; 0 or less takes no new requests
+	Group       int    // priority: a higher group is used only when nobody in the lower ones can be
+	MaxInflight int    // requests at once; 0 is no bound
+	// MaxTokensInflight bounds the tokens of prompts, cached or not, and expected
+	// answers at once; 0 is no bound. A worker with nothing in flight takes any
+	// one request.
+	MaxTokensInflight int64
+	Models            []uint64 // hashes of the names that it serves, as Request.Model has them; empty serves all
+	Gate              Gate     // asked before each request; nil lets all pass
+	Ref               any      // what the caller sends with; must be comparable. The pool never looks inside
 }
 
 // Gate has a last word on a worker that the pool chose: a circuit breaker. It
@@ -55,9 +59,10 @@ type Patient interface {
 // Status is what is observed of a worker from outside.
 type Status struct {
 	Up        bool
-	Saturated bool    // it should get nothing more until it says otherwise
-	Waiting   int     // requests in its own queue
-	KVUsage   float64 // share of its KV cache in use, 0 to 1
+	Saturated bool      // it should get nothing more until it says otherwise
+	Waiting   int       // requests in its own queue
+	KVUsage   float64   // share of its KV cache in use, 0 to 1
+	LoadAt    time.Time // when it said Waiting and KVUsage; zero when it never did
 }
 
 // Worker is one member of a pool with the load booked on it. It stays the same
@@ -74,14 +79,19 @@ type Worker struct {
 	coolUntil, openUntil, warmFrom    time.Time
 	inflight                          int
 	pending, output                   int64
-	doubt                             int64    // tokens of prompts pending that are not in pending because the worker had them lately
-	firstDue, lastDue                 *booking // prefills that end at a predicted time, the earliest first
+	tokens, maxTokens                 int64 // of all in flight
+	held                              backlog
+	saidInflight                      int       // what was in flight here when it last told its load
+	staleAt                           time.Time // when old metrics of it were last counted
+	doubt                             int64     // tokens of prompts pending that are not in pending because the worker had them lately
+	firstDue, lastDue                 *booking  // prefills that end at a predicted time, the earliest first
 	learned                           [quantities]estimator
 	prior, value                      [quantities]float64 // of learned, as last refreshed
 	slot                              int                 // its column in the pool's chains
 	chains                            int                 // bookings with a chain
 	remembered                        bool                // something of it is in the pool's memory
 	gone                              bool
+	bound                             learnedBound // last, because it is long: what each decision reads lies together
 }
 
 // ID returns the member's ID.
@@ -90,39 +100,52 @@ func (w *Worker) ID() string { return w.id }
 // Ref returns what the member was configured with.
 func (w *Worker) Ref() any { return w.ref }
 
-// viewLocked returns the worker as a policy sees it.
-func (w *Worker) viewLocked() View {
-	return View{
+// viewLocked makes v the worker as a policy sees it.
+func (w *Worker) viewLocked(v *View, full bool) {
+	*v = View{
 		ID: w.id, Index: w.index, Weight: w.weight, Group: w.group,
 		Up: w.status.Up, Saturated: w.status.Saturated,
-		Inflight: w.inflight, MaxInflight: w.maxInflight, Full: w.fullLocked(),
-		PendingTokens: w.pending, OutputTokens: w.output,
+		Inflight: w.inflight + w.held.requests, MaxInflight: w.boundLocked(), Full: full,
+		PendingTokens: w.pending + w.held.prefill, OutputTokens: w.output + w.held.output,
 		Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
 		Rate: w.value[prefillRate],
 	}
 }
 
-func (w *Worker) fullLocked() bool { return w.maxInflight > 0 && w.inflight >= w.maxInflight }
+// fullLocked tells whether the worker has no place for a request of so many
+// tokens, prompt and expected answer.
+func (w *Worker) fullLocked(tokens int64) bool {
+	bound := w.boundLocked()
+	return bound > 0 && w.inflight >= bound ||
+		w.maxTokens > 0 && w.inflight > 0 && w.tokens+tokens > w.maxTokens
+}
 
 // Pool is the workers that share one kind of request, the load booked on them
 // and the policy that chooses among them. It is safe for concurrent use and
 // lives as long as its configuration names it: a reload goes through Configure.
 type Pool struct {
-	mu      sync.Mutex
-	policy  Policy
-	workers []*Worker // in the order of the members
-	views   []View    // room for one decision, reused by the next
-	chains  chains
-	recent  recent
-	free    *booking // bookings to be used again
-	learned learned
+	mu        sync.Mutex
+	policy    Policy
+	plans     bool      // the policy is a Planner
+	workers   []*Worker // in the order of the members
+	views     []View    // room for one decision, reused by the next
+	chains    chains
+	recent    recent
+	free      *booking // bookings to be used again
+	learned   learned
+	limit     Saturation
+	stale     int64     // see Stale
+	restUntil time.Time // nobody is cooling or open any more
+	round     Round     // the one under way
+	changed   func()    // the watcher, or nil
 }
 
 // NewPool makes a pool. Its workers are down until Observe says otherwise.
 func NewPool(policy Policy, members []Member) *Pool {
 	p := &Pool{}
+	p.round.pool = p
 	p.chains.at = map[uint64]int32{}
-	p.learned.output.limits, p.learned.scale.limits = outputLimits, scaleLimits
+	p.learned.output.limits, p.learned.scale.limits, p.learned.place.limits = outputLimits, scaleLimits, placeLimits
 	p.Configure(policy, members)
 	return p
 }
@@ -134,7 +157,7 @@ func NewPool(policy Policy, members []Member) *Pool {
 // Leases stay valid whatever happens to their worker.
 func (p *Pool) Configure(policy Policy, members []Member) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlockChanged()
 	workers := make([]*Worker, len(members))
 	for i, m := range members {
 		w := p.findLocked(m.ID, m.Ref)
@@ -143,7 +166,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
-		w.models = slices.Clone(m.Models)
+		w.maxTokens, w.models = m.MaxTokensInflight, slices.Clone(m.Models)
 		workers[i] = w
 	}
 	for _, w := range p.workers {
@@ -152,7 +175,8 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 			p.partLocked(w)
 		}
 	}
-	p.policy, p.workers = policy, workers
+	planner, ok := policy.(Planner)
+	p.policy, p.plans, p.workers = policy, ok && planner.Plans(), workers
 	p.views = make([]View, 0, len(members))
 	p.chains.room(len(members))
 	p.learned.sorted = make([]float64, 0, len(members))
@@ -182,17 +206,20 @@ func (p *Pool) findLocked(id string, ref any) *Worker {
 
 // Observe records what was seen of the worker with that ID and Ref. What comes
 // late about a worker that is gone, or was replaced, is dropped. One that was
-// down and is up may have been started again: its cache is taken for empty.
+// down and is up may have been started again: its cache is taken for empty, and
+// the bound learned of it is forgotten.
 func (p *Pool) Observe(id string, ref any, s Status) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlockChanged()
 	w := p.findLocked(id, ref)
 	if w == nil {
 		return
 	}
 	if s.Up && !w.status.Up {
 		p.forgetLocked(w)
+		w.bound = learnedBound{}
 	}
+	w.saidLocked(s)
 	w.status = s
 }
 
@@ -213,23 +240,28 @@ func (p *Pool) Except(ref any) []*Worker {
 
 // WorkerView is one worker as metrics, readiness and the admin API show it.
 type WorkerView struct {
-	ID             string
-	Ref            any
-	Weight, Group  int
-	Up, Saturated  bool
-	Inflight       int
-	MaxInflight    int // 0 is no bound
-	PendingTokens  int64
-	OutputTokens   int64
-	Waiting        int
-	KVUsage        float64
-	Cooling        time.Duration // how long it gets nothing yet; 0 when it is not cooling
-	Open           time.Duration // how long its breaker keeps everything from it; 0 when it is closed
-	Share          float64       // of its usual load while it starts slowly, 0.1 to 1; else 1
-	Rate           float64       // prefill, tokens/s
-	RateCount      int64         // samples behind Rate; 0 means that it is what the others do
-	TokenTime      time.Duration // time per output token
-	TokenTimeCount int64
+	ID                string
+	Ref               any
+	Weight, Group     int
+	Up, Saturated     bool
+	Inflight          int
+	MaxInflight       int   // as configured; 0 is no bound
+	Bound             int   // the bound in force on requests in flight, configured or learned; 0 is none
+	Learned           bool  // Bound is learned
+	TokensInflight    int64 // of prompts, cached or not, and expected answers
+	MaxTokensInflight int64 // 0 is no bound
+	PendingTokens     int64
+	OutputTokens      int64
+	Waiting           int
+	KVUsage           float64
+	Stale             bool          // Waiting and KVUsage are too old to count
+	Cooling           time.Duration // how long it gets nothing yet; 0 when it is not cooling
+	Open              time.Duration // how long its breaker keeps everything from it; 0 when it is closed
+	Share             float64       // of its usual load while it starts slowly, 0.1 to 1; else 1
+	Rate              float64       // prefill, tokens/s
+	RateCount         int64         // samples behind Rate; 0 means that it is what the others do
+	TokenTime         time.Duration // time per output token
+	TokenTimeCount    int64
 }
 
 // Snapshot returns all members in their order, as they are now.
@@ -239,10 +271,12 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 	views := make([]WorkerView, len(p.workers))
 	for i, w := range p.workers {
 		w.expireLocked(now)
+		saturated, stale := p.metricsLocked(w, now)
 		views[i] = WorkerView{
 			ID: w.id, Ref: w.ref, Weight: w.weight, Group: w.group,
-			Up: w.status.Up, Saturated: w.status.Saturated,
-			Inflight: w.inflight, MaxInflight: w.maxInflight,
+			Up: w.status.Up, Saturated: saturated, Stale: stale,
+			Inflight: w.inflight, MaxInflight: w.maxInflight, Bound: w.boundLocked(), Learned: w.boundLocked() > w.maxInflight,
+			TokensInflight: w.tokens, MaxTokensInflight: w.maxTokens,
 			PendingTokens: w.pending, OutputTokens: w.output,
 			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
 			Cooling: max(0, w.coolUntil.Sub(now)), Open: max(0, w.openUntil.Sub(now)), Share: w.shareLocked(now),

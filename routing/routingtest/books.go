@@ -41,6 +41,19 @@ func (m *machine) checkOverlaps(r *routing.Request, ws []routing.View) {
 	}
 }
 
+// checkLoads compares the load that a policy is told with what is booked and
+// what waits.
+func (m *machine) checkLoads(r *routing.Request, ws []routing.View) {
+	prompt, output := tokensOf(r)
+	for _, v := range ws {
+		w := m.members[v.Index]
+		want := backlog{w.inflight + w.waits.requests, m.pending(w) + w.waits.prefill, w.output + w.waits.output}
+		if got := (backlog{v.Inflight, v.PendingTokens, v.OutputTokens}); got != want || v.Full != w.full(prompt+output) {
+			m.policy.t.Fatalf("the policy was told %+v of %s (full: %v), not %+v", got, v.ID, v.Full, want)
+		}
+	}
+}
+
 // common is how many blocks two prompts begin with in common.
 func common(a, b []routing.Block) int {
 	n := 0
@@ -50,9 +63,20 @@ func common(a, b []routing.Block) int {
 	return n
 }
 
+// snapshot returns the pool's, and takes over the bounds that the pool learned.
+func (m *machine) snapshot() []routing.WorkerView {
+	views := m.pool.Snapshot(m.now)
+	for i := range views {
+		if m.members[i].bound = m.members[i].MaxInflight; views[i].Learned {
+			m.members[i].bound = views[i].Bound
+		}
+	}
+	return views
+}
+
 // check compares the pool's books with the model's.
 func (m *machine) check(rt *rapid.T) {
-	got := m.pool.Snapshot(m.now)
+	got := m.snapshot()
 	if len(got) != len(m.members) {
 		rt.Fatalf("the pool has %d members, not %d", len(got), len(m.members))
 	}
@@ -60,12 +84,16 @@ func (m *machine) check(rt *rapid.T) {
 	up := false
 	for i, w := range m.members {
 		up = up || w.status.Up && w.Weight > 0 && !m.now.Before(w.open)
+		if got[i].Learned && (w.MaxInflight > 0 || w.MaxTokensInflight > 0) {
+			rt.Fatalf("a bound was learned beside the configured one: %+v", got[i])
+		}
 		want := routing.WorkerView{
 			ID: w.ID, Ref: got[i].Ref, Weight: w.Weight, Group: w.Group, Up: w.status.Up, Saturated: w.status.Saturated,
-			Inflight: w.inflight, MaxInflight: w.MaxInflight, PendingTokens: m.pending(w), OutputTokens: w.output,
+			Inflight: w.inflight, MaxInflight: w.MaxInflight, TokensInflight: w.tokens, MaxTokensInflight: w.MaxTokensInflight, PendingTokens: m.pending(w), OutputTokens: w.output,
 			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
 			Cooling: max(0, w.cool.Sub(m.now)), Open: max(0, w.open.Sub(m.now)), Share: got[i].Share,
 			Rate: got[i].Rate, RateCount: got[i].RateCount, TokenTime: got[i].TokenTime, TokenTimeCount: got[i].TokenTimeCount,
+			Bound: w.bound, Learned: got[i].Learned,
 		}
 		if got[i] != want || math.Abs(got[i].Share-w.share(m.now)) > 1e-9 {
 			rt.Fatalf("the books show\n%+v, not\n%+v", got[i], want)
@@ -79,7 +107,7 @@ func (m *machine) check(rt *rapid.T) {
 // checkEstimates looks whether all that was learned is a number in its bounds.
 func (m *machine) checkEstimates(rt *rapid.T) {
 	e := m.pool.Estimates()
-	all := []routing.Estimate{e.OutputTokens, e.PromptScale}
+	all := []routing.Estimate{e.OutputTokens, e.PromptScale, e.PlaceTime}
 	for _, w := range e.Workers {
 		all = append(all, w.Rate, w.TokenTime)
 	}

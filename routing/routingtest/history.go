@@ -1,8 +1,6 @@
 package routingtest
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -27,7 +25,7 @@ type machine struct {
 // history is one arbitrary history of a pool, checked after each step.
 func history(rt *rapid.T, newPolicy func() routing.Policy) {
 	m := &machine{policy: newWitness(rt, newPolicy), now: epoch()}
-	m.policy.shown = m.checkOverlaps
+	m.policy.shown = func(r *routing.Request, ws []routing.View) { m.checkOverlaps(r, ws); m.checkLoads(r, ws) }
 	for i := range m.refs {
 		m.refs[i] = [2]*int{new(int), new(int)}
 		m.gates[i] = &gate{t: rt}
@@ -38,6 +36,7 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 		"":          m.check,
 		"acquire":   m.acquire,
 		"acquire ":  m.acquire, // twice as often, so that bounds are reached
+		"round":     m.round,
 		"answered":  m.answered,
 		"release":   m.release,
 		"observe":   m.observe,
@@ -58,7 +57,7 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 		h.lease.Release(routing.Result{})
 	}
 	for _, v := range m.pool.Snapshot(m.now) {
-		if v.Inflight != 0 || v.PendingTokens != 0 || v.OutputTokens != 0 {
+		if v.Inflight != 0 || v.PendingTokens != 0 || v.OutputTokens != 0 || v.TokensInflight != 0 {
 			rt.Fatalf("after the last release the books show %+v", v)
 		}
 	}
@@ -93,10 +92,11 @@ func (m *machine) configure(rt *rapid.T) {
 		}
 		members[i] = routing.Member{
 			ID: id, Ref: mine,
-			Weight:      rapid.IntRange(-1, 3).Draw(rt, "weight"),
-			Group:       rapid.IntRange(-1, 1).Draw(rt, "group"),
-			MaxInflight: rapid.IntRange(0, 3).Draw(rt, "max in flight"),
-			Models:      rapid.SampledFrom([][]uint64{nil, nil, {1}, {1, 2}}).Draw(rt, "models"),
+			Weight:            rapid.IntRange(-1, 3).Draw(rt, "weight"),
+			Group:             rapid.IntRange(-1, 1).Draw(rt, "group"),
+			MaxInflight:       rapid.IntRange(0, 3).Draw(rt, "max in flight"),
+			MaxTokensInflight: rapid.SampledFrom([]int64{0, 0, 20_000}).Draw(rt, "max tokens in flight"),
+			Models:            rapid.SampledFrom([][]uint64{nil, nil, {1}, {1, 2}}).Draw(rt, "models"),
 		}
 		if rapid.Bool().Draw(rt, "gated") {
 			members[i].Gate = m.gates[name]
@@ -183,86 +183,6 @@ func (m *machine) find(id string, ref any) *member {
 		}
 	}
 	return nil
-}
-
-// expect says who may get a request, and with which error it fails when nobody
-// may, from the rules as they are written and not as the pool computes them.
-func (m *machine) expect(model uint64, tried []*member) (may []*member, err error) {
-	var usable, resting []*member
-	for _, w := range m.members {
-		g := w.gate()
-		switch {
-		case !w.status.Up, w.Weight <= 0, !w.serves(model), slices.Contains(tried, w),
-			g != nil && g.shut && !w.full() && !w.status.Saturated && !m.now.Before(w.rests()):
-		case m.now.Before(w.rests()):
-			resting = append(resting, w)
-		default:
-			usable = append(usable, w)
-		}
-	}
-	if len(usable) == 0 {
-		if len(resting) == 0 {
-			return nil, routing.ErrNoWorker
-		}
-		first := slices.MinFunc(resting, func(a, b *member) int { return a.rests().Compare(b.rests()) })
-		if first.open.After(first.cool) {
-			return nil, &routing.OpenError{Until: first.open}
-		}
-		return nil, &routing.CooledError{Until: first.cool}
-	}
-	lowest := slices.MinFunc(usable, func(a, b *member) int { return a.Group - b.Group }).Group
-	for _, w := range usable {
-		if w.Group == lowest && !w.status.Saturated && !w.full() {
-			may = append(may, w)
-		}
-	}
-	if len(may) == 0 {
-		return nil, routing.ErrFull
-	}
-	return may, nil
-}
-
-func (m *machine) acquire(rt *rapid.T) {
-	var tried []*routing.Worker
-	var triedMembers []*member
-	for _, h := range m.leases {
-		if len(tried) < 2 && rapid.IntRange(0, 7).Draw(rt, "tried") == 0 {
-			tried, triedMembers = append(tried, h.lease.Worker()), append(triedMembers, h.on)
-		}
-	}
-	r := drawRequest(rt, m.now)
-	may, want := m.expect(r.Model, triedMembers)
-	before := m.pool.Snapshot(m.now)
-	lease, err := m.pool.Acquire(&r, tried...)
-	if fmt.Sprintf("%T %v", err, err) != fmt.Sprintf("%T %v", want, want) {
-		rt.Fatalf("Acquire failed with %v, not with %v; %d workers may take the request", err, want, len(may))
-	}
-	if err != nil {
-		return
-	}
-	at := slices.IndexFunc(may, func(w *member) bool { return w.Ref == lease.Ref() })
-	if at < 0 {
-		rt.Fatalf("%s was chosen and may not take the request", lease.Worker().ID())
-	}
-	if !slices.ContainsFunc(lease.Candidates(), func(c routing.Candidate) bool { return c.Worker == may[at].ID }) {
-		rt.Fatalf("the chosen worker %s is not among the candidates %v", may[at].ID, lease.Candidates())
-	}
-	h := &held{lease: &lease, on: may[at], bookedAt: m.now, stream: r.Stream, blocks: r.Blocks, output: min(max(0, r.OutputTokens), maxBooked)}
-	if prompt := min(max(0, r.PromptTokens), maxBooked); prompt > 0 {
-		h.prefill = max(1, prompt-m.policy.overlap(h.on.ID))
-	}
-	h.on.inflight++
-	h.on.output += h.output
-	m.leases = append(m.leases, h)
-	if !r.Stream && h.prefill > 0 {
-		rate := before[slices.Index(m.members, h.on)].Rate
-		h.due = m.now.Add(time.Duration(min(600, float64(m.pending(h.on))/rate) * 1e9))
-		for _, other := range m.leases {
-			if other.on == h.on && other.prefill > 0 && other.due.After(h.due) {
-				h.due = other.due
-			}
-		}
-	}
 }
 
 // pending is the prefill that is booked on the worker now.

@@ -81,3 +81,21 @@ func TestAPolicyThatAbstainsKeepsTheLaws(t *testing.T) {
 		return pick(func(*routing.Request, []routing.View) (int, routing.Reason) { return -1, "" })
 	})
 }
+
+// planner is a policy that plans.
+type planner struct{ pick }
+
+func (planner) Plans() bool { return true }
+
+// TestPlannersKeepTheLaws runs them on planners that leave it to the pool, and
+// on ones that wait whenever they can.
+func TestPlannersKeepTheLaws(t *testing.T) {
+	for name, p := range map[string]pick{
+		"abstains": func(*routing.Request, []routing.View) (int, routing.Reason) { return -1, "" },
+		"waits": func(_ *routing.Request, ws []routing.View) (int, routing.Reason) {
+			return max(0, slices.IndexFunc(ws, func(v routing.View) bool { return v.Full })), "x"
+		},
+	} {
+		t.Run(name, func(t *testing.T) { routingtest.Laws(t, func() routing.Policy { return planner{p} }) })
+	}
+}

@@ -19,7 +19,16 @@ type member struct {
 	warm       time.Time
 	inflight   int
 	output     int64
+	tokens     int64
+	bound      int         // requests at once; the pool may learn one where none is configured
+	waits      backlog     // for it, in the round under way
 	prefilled  []prefilled // since it was seen up
+}
+
+// backlog is the requests of a round that wait for a worker.
+type backlog struct {
+	requests        int
+	prefill, output int64
 }
 
 // prefilled is a prompt that should be in a worker's cache.
@@ -67,7 +76,18 @@ func (w *member) gate() *gate {
 	return nil
 }
 
-func (w *member) full() bool { return w.MaxInflight > 0 && w.inflight >= w.MaxInflight }
+// full is whether it has no place for a request of so many tokens.
+func (w *member) full(tokens int64) bool {
+	if w.bound > 0 && w.inflight >= w.bound {
+		return true
+	}
+	return w.MaxTokensInflight > 0 && w.inflight > 0 && w.tokens+tokens > w.MaxTokensInflight
+}
+
+// tokensOf is the prompt's and the answer's tokens as a pool books them.
+func tokensOf(r *routing.Request) (prompt, output int64) {
+	return min(max(0, r.PromptTokens), maxBooked), min(max(0, r.OutputTokens), maxBooked)
+}
 
 // gate is a gate under the model's control, which checks that each verdict is
 // given once.
@@ -146,6 +166,7 @@ type held struct {
 	on              *member
 	blocks          []routing.Block
 	prefill, output int64
+	tokens          int64     // of the whole prompt and the answer
 	due             time.Time // when an answer that comes whole is taken for prefilled; zero of a stream
 	unbooked        bool
 	bookedAt        time.Time
@@ -169,5 +190,6 @@ func (h *held) unbook() {
 		h.unbooked, h.prefill = true, 0
 		h.on.inflight--
 		h.on.output -= h.output
+		h.on.tokens -= h.tokens
 	}
 }

@@ -1,0 +1,102 @@
+package routing
+
+import "time"
+
+// Acquire picks a worker and books the request on it in one step: the tokens
+// of the prompt that requests in flight there do not have too, nor had in the
+// last minutes, until Answered (of an answer that comes whole: until they
+// should be prefilled), its blocks, the output's tokens and one request until
+// Release. Workers in tried are passed over. The gate of the chosen worker is
+// asked afterwards, outside the lock; when it refuses, the booking is undone
+// and the next best worker is picked.
+//
+// Acquire does not wait and keeps nothing of r; after ErrHeld r itself is marked,
+// so that the next offer of it teaches the policy nothing again. Its errors are
+// ErrNoWorker, ErrFull, ErrHeld, a *CooledError or an *OpenError.
+func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
+	var room [16]*Worker // refusals are rare; a usual pool's fit without an allocation
+	refused := room[:0]
+	for {
+		if err = p.book(&l, r, tried, refused); err != nil || l.Admit() == nil {
+			return l, err
+		}
+		refused = append(refused, l.worker)
+		l = Lease{}
+	}
+}
+
+// Admit asks the gate of a lease that a round made. Its owner owes that outside
+// the round, before the request is sent, or gives the lease back unused, by a
+// Release with ErrExcluded.
+// On the gate's error the booking is undone, nothing is owed any more, and the
+// next best worker is found with this one among tried. A lease that is admitted,
+// as all of Acquire's are, stays so.
+func (l *Lease) Admit() error {
+	if l.admitted || l.gate == nil {
+		return nil
+	}
+	done, err := l.allow()
+	if err == nil {
+		l.admitted, l.done = true, done
+		return nil
+	}
+	p := l.pool
+	p.mu.Lock()
+	l.judged, l.released = true, true
+	l.unbookLocked()
+	p.unlockChanged()
+	return err
+}
+
+// allow asks the lease's gate.
+func (l *Lease) allow() (done func(error), err error) {
+	if p, ok := l.gate.(Patient); ok {
+		return p.AllowFor(l.expected)
+	}
+	return l.gate.Allow()
+}
+
+// expectedLocked is when the booked request's verdict is due by what is learned
+// of its worker.
+func (l *Lease) expectedLocked(output int64) time.Duration {
+	d := firstStep + seconds(float64(l.ahead)/l.worker.value[prefillRate])
+	if !l.stream {
+		d += seconds(float64(output) * l.worker.value[tokenTime])
+	}
+	return min(d, maxPrefill)
+}
+
+// book picks and books under the lock. The zero lease l becomes that of the
+// booking, and stays as it is on an error.
+func (p *Pool) book(l *Lease, r *Request, tried, refused []*Worker) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bookLocked(l, r, tried, refused)
+}
+
+func (p *Pool) bookLocked(l *Lease, r *Request, tried, refused []*Worker) error {
+	ws, err := p.eligibleLocked(r, tried, refused)
+	if err != nil {
+		return err
+	}
+	p.chains.overlaps(r.Blocks, booked(r.PromptTokens), ws, p.workers)
+	p.recent.overlaps(r, booked(r.PromptTokens), ws, p.workers)
+	i, reason := p.policy.Pick(r, ws)
+	if i < 0 || i >= len(ws) {
+		i, reason = leastLoad{}.Pick(r, ws)
+	}
+	w := p.workers[ws[i].Index]
+	if ws[i].Full {
+		r.learned = true
+		p.round.holdLocked(r, w, &ws[i])
+		return ErrHeld
+	}
+	l.pool, l.worker, l.gate, l.reason = p, w, w.gate, reason
+	l.stream, l.bookedAt, l.prompt = r.Stream, r.Now, booked(r.PromptTokens)
+	l.estimate = float64(l.prompt) / p.scaleLocked()
+	l.noteCandidates(ws, i)
+	l.booking = p.enterLocked(r, w, &ws[i])
+	l.prefill, l.ahead, l.doubt, l.level = l.booking.prefill, w.pending, w.doubt, w.inflight
+	l.expected = l.expectedLocked(l.booking.output)
+	return nil
+}

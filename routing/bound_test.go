@@ -1,0 +1,329 @@
+package routing
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// taught is a bound that knows an engine of 8,000 tokens/s from streams of
+// 1,000 tokens at low levels, and the time after them.
+func taught() (*learnedBound, time.Time) {
+	b, now := &learnedBound{}, start
+	for i := range 24 {
+		now = now.Add(100 * time.Millisecond)
+		b.answered(started(now, 1+i%4, 150*time.Millisecond))
+	}
+	b.window = boundCounts{}
+	return b, now
+}
+
+// started is a stream of 1,000 tokens whose first event comes now, after so long.
+func started(now time.Time, level int, took time.Duration) startedStream {
+	return startedStream{bookedAt: now.Add(-took), at: now, level: level, prompt: 1000, own: 1000}
+}
+
+// feed gives the bound n streams at that level, so far apart, one request ending
+// with each, and returns the time of the last.
+func feed(b *learnedBound, now time.Time, n, level int, took, apart time.Duration) time.Time {
+	for range n {
+		now = now.Add(apart)
+		b.ended++
+		b.answered(started(now, level, took))
+	}
+	return now
+}
+
+const tick = 200 * time.Millisecond // between streams: 16 of them are three seconds
+
+func TestWhatMovesABound(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit int // before
+		feed  func(b *learnedBound, now time.Time)
+		want  string
+	}{
+		"late for long": {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, 2*time.Second, tick) }, "cut to 32"},
+		"very late":     {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, time.Minute, tick) }, "cut to 28"}, // at most by three tenths
+		"hardly late":   {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, 700*time.Millisecond, tick) }, "cut to 38"},
+		"not late enough to matter": {0, func(b *learnedBound, now time.Time) { // four times as long as it should
+			feed(b, now, 99, 40, 600*time.Millisecond, tick)
+		}, "stays 0"},
+		"fifteen":       {0, func(b *learnedBound, now time.Time) { feed(b, now, 15, 40, 2*time.Second, tick) }, "stays 0"},
+		"in one moment": {0, func(b *learnedBound, now time.Time) { feed(b, now, 60, 40, 2*time.Second, 30*time.Millisecond) }, "stays 0"},
+		"a moment, and well again": {0, func(b *learnedBound, now time.Time) {
+			now = feed(b, now, 30, 40, 2*time.Second, 30*time.Millisecond)
+			now = feed(b, now, 8, 40, 150*time.Millisecond, tick)
+			feed(b, now, 15, 40, 2*time.Second, tick) // of a new window
+		}, "stays 0"},
+		"every other": {0, func(b *learnedBound, now time.Time) {
+			for range 100 {
+				now = feed(b, now, 1, 40, 2*time.Second, tick)
+				now = feed(b, now, 1, 40, 150*time.Millisecond, tick)
+			}
+		}, "stays 0"},
+		"two of three": {0, func(b *learnedBound, now time.Time) {
+			for range 6 {
+				now = feed(b, now, 2, 40, 2*time.Second, tick)
+				now = feed(b, now, 1, 40, 150*time.Millisecond, tick)
+			}
+		}, "cut to 32"},
+		"booked before it was moved": {50, func(b *learnedBound, now time.Time) {
+			b.moved = now.Add(time.Minute)
+			feed(b, now, 99, 50, 2*time.Second, tick)
+		}, "stays 50"},
+		"late below the bound":      {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 20, 2*time.Second, tick) }, "cut to 14"},
+		"late above it, from flood": {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 90, 700*time.Millisecond, tick) }, "cut to 50"},
+		"late where all is calm":    {0, func(b *learnedBound, now time.Time) { feed(b, now, 99, 4, time.Minute, tick) }, "stays 0"},
+		"never below the floor":     {5, func(b *learnedBound, now time.Time) { feed(b, now, 16, 5, 9*time.Second, tick) }, "cut to 4"},
+		"in the band, at it":        {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 48, 150*time.Millisecond, tick) }, "raised to 51"},
+		"in the band, far from it":  {50, func(b *learnedBound, now time.Time) { feed(b, now, 999, 20, 150*time.Millisecond, tick) }, "stays 50"},
+		"in the band, a few late": {50, func(b *learnedBound, now time.Time) {
+			now = feed(b, now, 4, 50, 2*time.Second, tick)
+			feed(b, now, 12, 50, 150*time.Millisecond, tick)
+		}, "raised to 51"},
+		"raises double": {50, func(b *learnedBound, now time.Time) {
+			for range 4 {
+				now = feed(b, now.Add(time.Second), 16, b.limit, 150*time.Millisecond, tick)
+			}
+		}, "raised to 65"},
+		"raises are bounded": {8, func(b *learnedBound, now time.Time) {
+			for range 3 {
+				now = feed(b, now.Add(time.Second), 16, b.limit, 150*time.Millisecond, tick)
+			}
+		}, "raised to 13"}, // 1, 2 and 11/4
+	} {
+		b, now := taught()
+		b.limit = c.limit
+		c.feed(b, now)
+		got := fmt.Sprint("stays ", b.limit)
+		switch {
+		case b.limit > c.limit && c.limit > 0:
+			got = fmt.Sprint("raised to ", b.limit)
+		case b.limit != c.limit || b.step == 1:
+			got = fmt.Sprint("cut to ", b.limit)
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestARaiseAfterACutBeginsSmall(t *testing.T) {
+	b, now := taught()
+	b.limit = 50
+	for range 4 {
+		now = feed(b, now.Add(time.Second), 16, b.limit, 150*time.Millisecond, tick)
+	}
+	now = feed(b, now.Add(3*time.Second), 16, b.limit, 2*time.Second, tick)
+	cut := b.limit
+	feed(b, now.Add(3*time.Second), 16, b.limit, 150*time.Millisecond, tick)
+	if cut >= 65 || b.limit != cut+1 {
+		t.Errorf("cut to %d, then raised to %d", cut, b.limit)
+	}
+}
+
+func TestNobodyIsLateBeforeThereIsALine(t *testing.T) {
+	b := &learnedBound{}
+	if feed(b, start, 15, 40, time.Hour, time.Minute); b.limit != 0 {
+		t.Errorf("the bound is %d", b.limit)
+	}
+	for name, s := range map[string]startedStream{
+		"no time":          {bookedAt: start, at: start, level: 3},
+		"before its time":  {bookedAt: start, at: start.Add(-time.Hour), level: 3},
+		"not in flight":    {bookedAt: start, at: start.Add(time.Hour)},
+		"a thousand years": {bookedAt: start, at: start.Add(math.MaxInt64), level: math.MaxInt, prompt: maxBooked, own: maxBooked, others: maxBooked, doubt: maxBooked},
+	} {
+		b, now := taught()
+		s.at, s.bookedAt = s.at.Add(now.Sub(start)), s.bookedAt.Add(now.Sub(start))
+		for range 20 {
+			b.answered(s)
+		}
+		if l, _ := b.calm.line(); b.limit != 0 || !(l.base >= 0 && l.base < 0.1 && l.token > 0 && l.token < 1e-3) {
+			t.Errorf("%s: the bound is %d, the line %+v", name, b.limit, l)
+		}
+	}
+}
+
+// Streams of prompts that wait for others' prefill, or may have been cached, are
+// excused by just that.
+func TestWhatAStreamIsExcusedBy(t *testing.T) {
+	for name, c := range map[string]struct {
+		s    startedStream
+		took time.Duration
+		late bool
+	}{
+		"its own long prompt":              {startedStream{prompt: 32000, own: 32000}, 7 * time.Second, false},
+		"twice as long as that":            {startedStream{prompt: 32000, own: 32000}, 9 * time.Second, true},
+		"its own, remembered":              {startedStream{prompt: 32000, own: 10}, 7 * time.Second, false},
+		"others'":                          {startedStream{prompt: 100, own: 100, others: 12000}, 2900 * time.Millisecond, false},
+		"others', remembered":              {startedStream{prompt: 100, own: 100, doubt: 12000}, 2900 * time.Millisecond, false},
+		"others', a long one":              {startedStream{prompt: 100, own: 100, others: 60000}, 9 * time.Second, false},
+		"longer than for that":             {startedStream{prompt: 100, own: 100, others: 60000}, 9900 * time.Millisecond, true},
+		"others', as far as they excuse":   {startedStream{prompt: 100, own: 100, others: 1 << 30}, 14900 * time.Millisecond, false},
+		"others', beyond what they excuse": {startedStream{prompt: 100, own: 100, others: 1 << 30}, 15100 * time.Millisecond, true},
+		"nothing":                          {startedStream{}, 500 * time.Millisecond, false},
+		"nothing, and late":                {startedStream{}, 600 * time.Millisecond, true},
+	} {
+		b, now := taught()
+		for range 16 {
+			now = now.Add(time.Second)
+			c.s.bookedAt, c.s.at, c.s.level = now.Add(-c.took), now, 500
+			b.answered(c.s)
+		}
+		if late := b.limit > 0; late != c.late {
+			t.Errorf("%s: late is %v (bound %d)", name, late, b.limit)
+		}
+	}
+}
+
+// Whatever streams tell, the bound is none or at least its floor, moves by no
+// more than its steps, and the line stays a line.
+func TestABoundKeepsItsLimits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, now := taught()
+		for range rapid.IntRange(1, 40).Draw(t, "runs") {
+			level := rapid.IntRange(1, 2000).Draw(t, "level")
+			took := time.Duration(rapid.Int64Range(1, int64(time.Minute)).Draw(t, "took"))
+			apart := time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "apart"))
+			s := startedStream{level: level, prompt: rapid.Int64Range(0, maxBooked).Draw(t, "prompt"), others: rapid.Int64Range(0, maxBooked).Draw(t, "others")}
+			s.own = rapid.Int64Range(0, s.prompt).Draw(t, "own")
+			for range rapid.IntRange(1, 50).Draw(t, "streams") {
+				was := b.limit
+				now = now.Add(apart)
+				s.bookedAt, s.at = now.Add(-took), now
+				b.answered(s)
+				if b.limit != was && (b.limit < boundFloor || was > 0 && b.limit > was+max(1, was/4)) {
+					t.Fatalf("from %d to %d", was, b.limit)
+				}
+				if l, _ := b.calm.line(); !(l.base >= 0 && l.token > 0) || math.IsInf(l.base+l.token, 0) {
+					t.Fatalf("the line is %+v", l)
+				}
+			}
+		}
+	})
+}
+
+// drown teaches worker a of the pool by streams at low levels, and then lets as
+// many be late at that level.
+func drown(t *testing.T, p *Pool, level int) time.Time {
+	t.Helper()
+	now := start
+	ask := func(took time.Duration) {
+		l, err := p.Acquire(&Request{Now: now, PromptTokens: 1000, OutputTokens: 10, Stream: true})
+		if errors.Is(err, ErrFull) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		l.Answered(now.Add(took), nil)
+		l.Release(Result{At: now.Add(took)})
+		now = now.Add(time.Second)
+	}
+	for range 24 {
+		ask(150 * time.Millisecond)
+	}
+	for range level - 1 {
+		if _, err := p.Acquire(&Request{Now: now, OutputTokens: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 16 {
+		ask(3 * time.Second)
+	}
+	return now
+}
+
+// boundSeer is a policy that wants to see that bound.
+type boundSeer struct {
+	t    *testing.T
+	want int
+}
+
+func (boundSeer) Name() string { return "bound" }
+func (s boundSeer) Pick(_ *Request, ws []View) (int, Reason) {
+	if ws[0].MaxInflight != s.want {
+		s.t.Errorf("a policy sees a bound of %d, not %d", ws[0].MaxInflight, s.want)
+	}
+	return 0, "bound"
+}
+
+func TestALearnedBoundFillsAWorker(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1})
+	now := drown(t, p, 40)
+	v := p.Snapshot(now)[0]
+	if v.Bound < 28 || v.Bound > 38 || !v.Learned || v.MaxInflight != 0 {
+		t.Fatalf("the worker shows %+v", v)
+	}
+	if _, err := p.Acquire(&Request{Now: now}); !errors.Is(err, ErrFull) {
+		t.Errorf("a full worker: %v", err)
+	}
+	w := p.workers[0]
+	w.bound.limit = w.inflight + 1
+	p.Configure(boundSeer{t, w.bound.limit}, []Member{{ID: "a", Weight: 1}})
+	if _, err := p.Acquire(&Request{Now: now}); err != nil {
+		t.Errorf("one place is left: %v", err)
+	}
+	p.Observe("a", nil, Status{})
+	p.Observe("a", nil, Status{Up: true})
+	if v := p.Snapshot(now)[0]; v.Bound != 0 || v.Learned {
+		t.Errorf("a worker that was started again shows %+v", v)
+	}
+}
+
+func TestABoundThatIsConfiguredIsNotLearned(t *testing.T) {
+	for _, m := range []Member{{ID: "a", Weight: 1, MaxInflight: 50}, {ID: "a", Weight: 1, MaxTokensInflight: 1 << 30}} {
+		p := poolOf(m)
+		now := drown(t, p, 40)
+		if v := p.Snapshot(now)[0]; v.Bound != m.MaxInflight || v.Learned {
+			t.Errorf("%+v: the worker shows %+v", m, v)
+		}
+	}
+}
+
+func TestOnlyStreamsTeachABound(t *testing.T) {
+	for name, end := range map[string]func(l *Lease, at time.Time){
+		"failed":   func(l *Lease, at time.Time) { l.Answered(at, errors.New("broke")) },
+		"whole":    func(l *Lease, at time.Time) { l.stream = false; l.Answered(at, nil) },
+		"timeless": func(l *Lease, _ time.Time) { l.Answered(time.Time{}, nil) },
+		"unbooked": func(l *Lease, at time.Time) { l.Unbook(); l.Answered(at, nil) },
+	} {
+		p := poolOf(Member{ID: "a", Weight: 1})
+		for i := range 99 {
+			now := start.Add(time.Duration(i) * time.Second)
+			l, err := p.Acquire(&Request{Now: now, PromptTokens: 1000, Stream: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			end(&l, now.Add(time.Second))
+			l.Release(Result{})
+		}
+		if _, upTo := p.workers[0].bound.calm.line(); upTo > 0 {
+			t.Errorf("%s: a bound learned from it", name)
+		}
+	}
+}
+
+// BenchmarkAnswered is a stream's whole way through the pool's books.
+func BenchmarkAnswered(b *testing.B) {
+	var members []Member
+	for i := range 16 {
+		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
+	}
+	p := poolOf(members...)
+	r := Request{PromptTokens: 2000, OutputTokens: 256, Stream: true}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r.Now = start.Add(time.Duration(i) * time.Millisecond)
+		r.Rand += 0x9E3779B97F4A7C15
+		l, err := p.Acquire(&r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Answered(r.Now.Add(200*time.Millisecond), nil)
+		l.Release(Result{})
+	}
+}

@@ -1,0 +1,171 @@
+package routing
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// both runs the same twice, the second time without any bound, and prints it.
+func both(t *testing.T, name string, run func(w *harbour) *harbour, e crane, arrivals, prompt float64) (with, without look) {
+	t.Helper()
+	w, twin := newHarbour(e, arrivals, prompt, 256), newHarbour(e, arrivals, prompt, 256)
+	twin.unbound = true
+	with, without = run(w).look(), run(twin).look()
+	t.Logf("%-34s %v", name, with)
+	t.Logf("%-34s %v", name+", no bound", without)
+	return with, without
+}
+
+// settled lets a minute go by that does not count, and then a quarter of an hour.
+func settled(w *harbour) *harbour {
+	w.run(time.Minute)
+	w.look()
+	w.run(15 * time.Minute)
+	return w
+}
+
+func TestAnEngineWithRoomIsNotBound(t *testing.T) {
+	for _, prompt := range []float64{100, 400, 700} {
+		for _, noise := range []float64{0, 0.5} {
+			for _, load := range []float64{0.7, 0.8} {
+				e := usual()
+				e.noise = noise
+				arrivals := load * newHarbour(e, 1, prompt, 256).capacity()
+				name := fmt.Sprintf("%.0f tokens, noise %.1f, load %.1f", prompt, noise, load)
+				with, without := both(t, name, settled, e, arrivals, prompt)
+				if with.throughput < 0.99*without.throughput {
+					t.Errorf("%s: the bound costs throughput: %.3f of %.3f", name, with.throughput, without.throughput)
+				}
+				// At 0.8 all 64 seats are taken now and then, by chance.
+				if most := map[float64]float64{0.7: 0.001, 0.8: 0.03}[load]; with.held > most {
+					t.Errorf("%s: %.2f %% of the requests were held", name, 100*with.held)
+				}
+			}
+		}
+	}
+}
+
+func TestADrowningEngineIsBoundWhereItsSeatsEnd(t *testing.T) {
+	for _, c := range []struct {
+		prompt, most, ttft float64 // tokens; the level; seconds at the median
+	}{
+		{100, 80, 0.6}, {200, 80, 0.8}, {400, 105, 4}, // half of what the engine does is prefill, and so is half of the wait
+	} {
+		for _, noise := range []float64{0, 0.5} {
+			for _, load := range []float64{1.1, 2, 5} {
+				e := usual()
+				e.noise = noise
+				arrivals := load * newHarbour(e, 1, c.prompt, 256).capacity()
+				name := fmt.Sprintf("%.0f tokens, noise %.1f, load %.1f", c.prompt, noise, load)
+				with := settled(newHarbour(e, arrivals, c.prompt, 256)).look()
+				t.Logf("%-34s %v", name, with)
+				if with.throughput < 0.97 || with.p10 < 60 || with.mean > c.most || with.ttft > c.ttft {
+					t.Errorf("%s: it settled at %v", name, with)
+				}
+			}
+		}
+	}
+}
+
+func TestWithoutABoundAnEngineDrowns(t *testing.T) {
+	with, without := both(t, "200 tokens, load 2", settled, usual(), 20, 200)
+	if with.throughput < 0.98*without.throughput || without.ttft < 100*with.ttft {
+		t.Errorf("%v; without a bound %v", with, without)
+	}
+}
+
+func TestAnEngineThatPrefillsAllTheTimeIsBoundToo(t *testing.T) {
+	with, without := both(t, "4000 tokens, load 1.5", settled, usual(), 3, 4000)
+	if with.throughput < 0.97*without.throughput || with.ttft > 15 || without.ttft < 100 {
+		t.Errorf("%v; without a bound %v", with, without)
+	}
+}
+
+func TestTheBoundFollowsTheEngine(t *testing.T) {
+	w := settled(newHarbour(usual(), 30, 200, 256))
+	t.Logf("64 seats: %v", w.look())
+	for _, seats := range []int{128, 32} {
+		w.engine.seats = seats
+		answers := 0
+		for s := w.pool.Snapshot(w.now)[0].Bound; s < seats*9/10 || s > seats*5/4; s = w.pool.Snapshot(w.now)[0].Bound {
+			w.run(time.Second)
+			answers += w.done
+			w.look()
+			if answers > 1000 {
+				t.Fatalf("%d seats: after %d answers the bound is %d", seats, answers, s)
+			}
+		}
+		t.Logf("%d seats: known after %d answers", seats, answers)
+		w.run(time.Minute)
+		w.look()
+		w.run(5 * time.Minute)
+		l := w.look()
+		t.Logf("%d seats: %v", seats, l)
+		if l.mean < 0.95*float64(seats) || l.mean > 1.25*float64(seats) || l.throughput < 0.96 {
+			t.Errorf("%d seats: %v", seats, l)
+		}
+	}
+}
+
+func TestSlowMomentsBindNobody(t *testing.T) {
+	stalls := func(w *harbour) *harbour {
+		for range 60 {
+			w.run(25 * time.Second)
+			w.engine.pausedTo = w.now.Add(3 * time.Second)
+		}
+		return w
+	}
+	for _, noise := range []float64{0, 0.5} {
+		e := usual()
+		e.noise = noise
+		with, _ := both(t, fmt.Sprintf("stalls of 3 s, noise %.1f", noise), stalls, e, 7, 200)
+		if with.held > 0.001 {
+			t.Errorf("%.1f %% of the requests were held", 100*with.held)
+		}
+	}
+}
+
+// One prompt in a hundred takes 7.5 seconds to prefill, and all behind it wait.
+func TestLongPromptsAmongShortOnesCostNothing(t *testing.T) {
+	convoys := func(w *harbour) *harbour {
+		w.draw = func() (prompt, computed float64) {
+			prompt = 300
+			if w.dice.unit() < 0.01 {
+				prompt = 60000
+			}
+			return prompt, prompt
+		}
+		w.run(time.Hour)
+		return w
+	}
+	with, without := both(t, "convoys", convoys, usual(), 4, 300)
+	if with.throughput < 0.99*without.throughput || with.total9 > 1.25*without.total9 {
+		t.Errorf("%v; without a bound %v", with, without)
+	}
+}
+
+// An engine that computes a twentieth of each prompt, having the rest cached,
+// teaches a line by which cold prompts are late.
+func TestACacheThatIsLostBindsNobody(t *testing.T) {
+	lost := func(w *harbour) *harbour {
+		cached := 0.95
+		w.draw = func() (prompt, computed float64) { return 2000, 2000 * (1 - cached) }
+		w.run(5 * time.Minute)
+		cached, w.arrivals = 0, 2.8
+		w.look()
+		w.run(10 * time.Minute)
+		return w
+	}
+	with, _ := both(t, "lost cache", lost, usual(), 6, 2000)
+	if with.held > 0.01 {
+		t.Errorf("%.1f %% of the requests were held", 100*with.held)
+	}
+}
+
+func TestASlowEngineWithFewSeatsIsBound(t *testing.T) {
+	with, without := both(t, "4 seats, load 2", settled, crane{seats: 4, rate: 2000, tokenTime: 0.03}, 1, 300)
+	if with.throughput < 0.97*without.throughput || with.mean > 16 {
+		t.Errorf("%v; without a bound %v", with, without)
+	}
+}

@@ -1,0 +1,79 @@
+package routing
+
+import "math/bits"
+
+const (
+	// calmLevels are the levels that are told apart: 1, 2, up to 4, 8 and so on, and
+	// all above 1,024.
+	calmLevels = 12
+	// calmSamples is how many streams the line is drawn through at least: one that
+	// is off by a factor of two moves it by a twentieth.
+	calmSamples = 16
+	// calmMemory is how many streams one level's part looks back over.
+	calmMemory = 64
+	// calmPrior is what the prior weighs, in samples. It decides only where all
+	// prompts are of one length, so that no line could be drawn without it.
+	calmPrior = 0.1
+)
+
+// calm learns how long a stream's first token takes on a worker that has little
+// to do: a line over the tokens to be prefilled. It is drawn through the streams
+// at the lowest levels that have enough of them, because those at high levels
+// may have waited for others to end, and a prediction that learns from those
+// would excuse them.
+type calm struct {
+	levels [calmLevels]fit
+}
+
+// line is a time in seconds: base, and token for each token.
+type line struct{ base, token float64 }
+
+// fit is the sums of a weighted least-squares line, fading with each sample.
+type fit struct{ n, w, t, tt, y, ty float64 }
+
+// add enters one sample. The weights make errors relative to what is believed
+// without any sample: of one second ten milliseconds are nothing.
+func (f *fit) add(tokens, took, weight float64) {
+	usual := firstStep.Seconds() + tokens/rateLimits.prior
+	w := weight / (usual * usual)
+	f.n, f.w, f.t, f.tt = f.n+1, f.w+w, f.t+w*tokens, f.tt+w*tokens*tokens
+	f.y, f.ty = f.y+w*took, f.ty+w*tokens*took
+}
+
+func (f *fit) fade(by float64) {
+	f.n, f.w, f.t, f.tt, f.y, f.ty = f.n*by, f.w*by, f.t*by, f.tt*by, f.y*by, f.ty*by
+}
+
+func (f *fit) join(o *fit) {
+	f.n, f.w, f.t, f.tt, f.y, f.ty = f.n+o.n, f.w+o.w, f.t+o.t, f.tt+o.tt, f.y+o.y, f.ty+o.ty
+}
+
+// learn takes the time of one stream's first token; usual is the line up to now.
+// One that took too long counts for no more than outlier times the line.
+func (c *calm) learn(level int, tokens, took float64, usual line, sure bool) {
+	if sure {
+		took = min(took, outlier*(usual.base+usual.token*tokens))
+	}
+	f := &c.levels[min(bits.Len(uint(level-1)), calmLevels-1)]
+	f.fade(1 - 1.0/calmMemory)
+	f.add(tokens, took, 1)
+}
+
+// line returns the line, and the highest level that it is drawn through, 0 while
+// there are not enough streams for one. A prompt that is mostly remembered has
+// few tokens and tells little of what others need: a token is never taken for
+// cheaper than half of what is believed without any sample.
+func (c *calm) line() (l line, upTo int) {
+	var f fit
+	for i := range c.levels {
+		if f.join(&c.levels[i]); f.n >= calmSamples {
+			upTo = 1 << i
+			break
+		}
+	}
+	f.add(0, firstStep.Seconds(), calmPrior)
+	f.add(rateLimits.prior, firstStep.Seconds()+1, calmPrior)
+	l.token = max((f.w*f.ty-f.t*f.y)/(f.w*f.tt-f.t*f.t), 0.5/rateLimits.prior)
+	l.base = max(0, (f.y-l.token*f.t)/f.w)
+	return l, upTo
+}

@@ -1,0 +1,136 @@
+package routing
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// clockwiseOf returns the four workers w0 to w3 in the order in which a request
+// comes by them on the ring: its home first.
+func clockwiseOf(t *testing.T, c Config, r Request) (order [4]int) {
+	t.Helper()
+	ws := equals(0, 0, 0, 0)
+	for i := range order {
+		home, _ := mustCHWBL(t, c).Pick(&r, ws)
+		order[i] = ws[home].Index
+		ws = slices.Delete(ws, home, home+1)
+	}
+	return order
+}
+
+// TestARequestWaitsWhereItsCacheIs has workers in the order in which the
+// request comes by them on the ring: what is in flight or waits on each, f when
+// it is full, the tokens of the prompt that it has, and where the request should
+// go. The bound is ceil(1.25·a + 2·√a): 4 where 5 are in flight with this request,
+// 20 of 42. All read 1,000 tokens in a second.
+func TestARequestWaitsWhereItsCacheIs(t *testing.T) {
+	fixed := Config{Depth: "fixed"}
+	for name, c := range map[string]struct {
+		inflight [4]int
+		full     string // f is full, - is open
+		overlap  [4]int64
+		waited   time.Duration
+		prompt   int64
+		want     int
+		reason   Reason
+	}{
+		"nobody is full": {[4]int{1, 1, 1, 1}, "----", [4]int64{0, 0, 9000, 0}, 0, 9000, 0, ReasonPrefixHome},
+		"an open home":   {[4]int{1, 1, 1, 1}, "-fff", [4]int64{}, 0, 9000, 0, ReasonPrefixHome},
+		"an open home with less, a full one with more":   {[4]int{1, 1, 1, 1}, "-f--", [4]int64{0, 9000, 0, 0}, 0, 9000, 0, ReasonPrefixHome},
+		"an open home with less, an open one with more":  {[4]int{1, 1, 1, 1}, "-f--", [4]int64{0, 0, 9000, 0}, 0, 9000, 2, ReasonPrefixOverflow},
+		"an open home with as good as all":               {[4]int{1, 1, 1, 1}, "-f--", [4]int64{8500, 0, 9000, 0}, 0, 9000, 0, ReasonPrefixHome},
+		"a full home that has nothing":                   {[4]int{1, 0, 0, 0}, "f---", [4]int64{}, 0, 9000, 1, ReasonPrefixOverflow},
+		"a full home that has it":                        {[4]int{1, 0, 0, 0}, "f---", [4]int64{5000}, 0, 9000, 0, ReasonPrefixHome},
+		"a full home, waited for as long as it is worth": {[4]int{1, 0, 0, 0}, "f---", [4]int64{5000}, 20 * time.Second, 9000, 0, ReasonPrefixHome},
+		"a full home, waited for longer":                 {[4]int{1, 0, 0, 0}, "f---", [4]int64{5000}, 20*time.Second + 1, 9000, 1, ReasonPrefixOverflow},
+		"a full home, and another with as good as all":   {[4]int{1, 0, 0, 0}, "f---", [4]int64{5000, 0, 4600, 0}, 0, 9000, 2, ReasonPrefixOverflow},
+		"a full home, all full":                          {[4]int{2, 2, 2, 2}, "ffff", [4]int64{}, 0, 9000, 0, ReasonPrefixHome},
+		"a full home that has it, the others over":       {[4]int{1, 20, 20, 20}, "f---", [4]int64{5000}, 0, 9000, 0, ReasonPrefixHome},
+		"over the bound, the next full":                  {[4]int{20, 20, 1, 1}, "-f--", [4]int64{}, 0, 1, 2, ReasonPrefixOverflow},
+		"over the bound, the one within it full":         {[4]int{20, 20, 1, 0}, "fff-", [4]int64{}, 0, 1, 3, ReasonPrefixOverflow},
+		"too long for all, the home full":                {[4]int{1, 1, 1, 1}, "f---", [4]int64{}, 0, 100_000, 1, ReasonPrefixSaturated},
+		"too long for all, the home and next full":       {[4]int{1, 1, 1, 1}, "ff--", [4]int64{}, 0, 100_000, 2, ReasonPrefixSaturated},
+		"too long for all, the home full that has it":    {[4]int{1, 1, 1, 1}, "f---", [4]int64{40_000}, 0, 100_000, 0, ReasonPrefixSaturated},
+		"too long for all, all full":                     {[4]int{1, 1, 1, 1}, "ffff", [4]int64{}, 0, 100_000, 0, ReasonPrefixSaturated},
+		"too long for all, but the home is idle":         {[4]int{0, 1, 1, 1}, "-fff", [4]int64{}, 0, 100_000, 0, ReasonPrefixHome},
+	} {
+		r := Request{Prefix: 42, PromptTokens: c.prompt, Wait: true, Waited: c.waited}
+		ws, order := equals(0, 0, 0, 0), clockwiseOf(t, fixed, r)
+		for at, i := range order {
+			ws[i].Inflight, ws[i].Full, ws[i].Overlap, ws[i].Rate = c.inflight[at], c.full[at] == 'f', c.overlap[at], 1000
+		}
+		i, reason := mustCHWBL(t, fixed).Pick(&r, ws)
+		if at := slices.Index(order[:], i); at != c.want || reason != c.reason {
+			t.Errorf("%s: it went to number %d (%s), want %d (%s)", name, at, reason, c.want, c.reason)
+		}
+	}
+}
+
+// TestNobodyWaitsForAWorkerWithoutAReason: a request without a key has no cache
+// to wait for.
+func TestNobodyWaitsForAWorkerWithoutAReason(t *testing.T) {
+	for name, c := range map[string]struct {
+		ws   []View
+		want int
+	}{
+		"the idle one is full":       {[]View{{Weight: 1, Full: true}, {Weight: 1, OutputTokens: 9}, {Weight: 1, OutputTokens: 8}}, 2},
+		"all are full":               {[]View{{Weight: 1, Full: true, OutputTokens: 9}, {Weight: 1, Full: true, OutputTokens: 3}}, 1},
+		"the open one is the busier": {[]View{{Weight: 1, Full: true, Inflight: 1}, {Weight: 1, Inflight: 50, OutputTokens: 500}}, 1},
+	} {
+		if i, reason := mustCHWBL(t, Config{}).Pick(&Request{Wait: true}, c.ws); i != c.want || reason != ReasonLeastLoad {
+			t.Errorf("%s: it went to %d (%s), want %d", name, i, reason, c.want)
+		}
+	}
+}
+
+// TestAFullWorkerKeepsItsKeys: a prompt's home, which has it in its cache, does not
+// depend on who is full.
+func TestAFullWorkerKeepsItsKeys(t *testing.T) {
+	p, ws := mustCHWBL(t, Config{Depth: "fixed"}), equals(1, 1, 1, 1, 1, 1)
+	for key := range uint64(500) {
+		r := Request{Prefix: mix(key + 1), PromptTokens: 5000, Wait: true}
+		for i := range ws {
+			ws[i].Full, ws[i].Overlap, ws[i].Rate = false, 0, 1000
+		}
+		home, _ := p.Pick(&r, ws)
+		ws[home].Overlap = 5000
+		for i := range ws {
+			ws[i].Full = mix(key)>>i&1 == 1
+		}
+		if i, reason := p.Pick(&r, ws); i != home || reason != ReasonPrefixHome {
+			t.Fatalf("key %d lives on %d, and with others full on %d (%s)", key, home, i, reason)
+		}
+	}
+}
+
+// TestFindingAKeyIsWhatPlacingFinds: who asks for a key without teaching gets
+// the one that the last request of that chain was placed by, and changes nothing.
+func TestFindingAKeyIsWhatPlacingFinds(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d, now := newDepth(), start
+		tenants := rapid.IntRange(1, 3).Draw(rt, "tenants")
+		for range rapid.IntRange(1, 40).Draw(rt, "bursts") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(rt, "s")) * time.Second)
+			chain := chainOf(nil, uint64(rapid.IntRange(1, tenants).Draw(rt, "tenant")), rapid.IntRange(1, 6).Draw(rt, "system"))
+			for range rapid.IntRange(1, 60).Draw(rt, "requests") {
+				asked := chainOf(chain, uint64(rapid.IntRange(10, 14).Draw(rt, "chat")), rapid.IntRange(0, 5).Draw(rt, "turns"))
+				splits := len(d.branches)
+				key := d.key(now, asked, 4)
+				if len(d.branches) > splits {
+					continue // from now on it is placed by what follows
+				}
+				before := fmt.Sprint(d.state(), d.requests, d.traffic, d.root.seen, d.root.main, d.root.rival)
+				if found := d.find(asked); found != key {
+					rt.Fatalf("a chain of %d blocks has the key %x and is found under %x", len(asked), key, found)
+				}
+				if after := fmt.Sprint(d.state(), d.requests, d.traffic, d.root.seen, d.root.main, d.root.rival); after != before {
+					rt.Fatalf("finding changed %s to %s", before, after)
+				}
+			}
+		}
+	})
+}

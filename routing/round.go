@@ -1,0 +1,92 @@
+package routing
+
+import "time"
+
+// Round is one pass of a queue over its pool: requests that wait are offered in
+// the order of their turns while the pool stands still, so that who goes next
+// and where is one decision. It holds the pool's lock from Begin to End and is
+// used by one goroutine; nothing else of the pool may be called meanwhile, Admit
+// and Release of a lease included.
+type Round struct {
+	pool *Pool
+	now  time.Time
+	on   bool // between Begin and End
+	open openness
+	held bool // somebody waits for a worker
+}
+
+// openness is what a round knows of Open.
+type openness uint8
+
+const (
+	openUnknown openness = iota
+	openYes
+	openNo
+)
+
+// backlog is the requests of a round that wait for a worker.
+type backlog struct {
+	requests        int
+	prefill, output int64
+}
+
+// Begin locks the pool for a round at that time.
+func (p *Pool) Begin(now time.Time) *Round {
+	p.mu.Lock()
+	p.round.on, p.round.now, p.round.open = true, now, openUnknown
+	return &p.round
+}
+
+// Open tells whether some worker can take a request now: it is up, has weight,
+// and is neither cooling, open, saturated nor full. When none can, no offer of
+// the round will be a lease.
+func (r *Round) Open() bool {
+	if r.open == openUnknown {
+		r.open = openNo
+		for _, w := range r.pool.workers {
+			saturated, _ := r.pool.metricsLocked(w, r.now)
+			if w.status.Up && w.weight > 0 && !saturated && !w.fullLocked(0) && !w.restsLocked(r.now) {
+				r.open = openYes
+				break
+			}
+		}
+	}
+	return r.open == openYes
+}
+
+// Offer picks a worker for the request and books it there, like Acquire, but
+// asks no gate: a lease that it returns owes Admit, once the round is over. It
+// decides at the round's time, which it sets in q, and keeps nothing of q. Its
+// errors are Acquire's. After ErrHeld the request counts, in what later offers
+// of the round show to policies, as one more in flight with its tokens on the
+// worker that it waits for; bounds such as MaxInflight count what is booked.
+func (r *Round) Offer(q *Request, tried []*Worker) (l Lease, err error) {
+	q.Now = r.now
+	if err = r.pool.bookLocked(&l, q, tried, nil); err == nil {
+		r.open = openUnknown
+	}
+	return l, err
+}
+
+// holdLocked notes that the request waits for the worker that the view is of,
+// to the end of the round if there is one.
+func (r *Round) holdLocked(q *Request, w *Worker, v *View) {
+	if !r.on {
+		return
+	}
+	r.held = true
+	w.held.requests++
+	w.held.prefill += uncached(booked(q.PromptTokens), v)
+	w.held.output += booked(q.OutputTokens)
+}
+
+// End ends the round: what was held is forgotten, and the pool is unlocked.
+func (r *Round) End() {
+	if r.held {
+		for _, w := range r.pool.workers {
+			w.held = backlog{}
+		}
+	}
+	r.on, r.held = false, false
+	r.pool.mu.Unlock()
+}

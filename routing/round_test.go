@@ -1,0 +1,332 @@
+package routing
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// wanting is a planner whose every request wants the worker that its Prefix
+// numbers, and which writes down what it was shown.
+type wanting struct{ shown []View }
+
+func (*wanting) Name() string { return "wanting" }
+func (*wanting) Plans() bool  { return true }
+func (p *wanting) Pick(r *Request, ws []View) (int, Reason) {
+	p.shown = append(p.shown[:0], ws...)
+	for i := range ws {
+		if ws[i].Index == int(r.Prefix) {
+			return i, "wanted"
+		}
+	}
+	return -1, ""
+}
+
+// loads writes what a policy was shown as "id inflight pending output", with a
+// star behind full ones.
+func loads(ws []View) string {
+	var s []string
+	for i := range ws {
+		v := &ws[i]
+		s = append(s, fmt.Sprint(v.ID, " ", v.Inflight, " ", v.PendingTokens, " ", v.OutputTokens)+map[bool]string{true: "*"}[v.Full])
+	}
+	return strings.Join(s, ", ")
+}
+
+func plannedPool(members ...Member) (*Pool, *wanting) {
+	p, policy := poolOf(members...), &wanting{}
+	p.Configure(policy, members)
+	return p, policy
+}
+
+func TestAPlannerIsShownWhatWaits(t *testing.T) {
+	p, policy := plannedPool(
+		Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1}, Member{ID: "c", Weight: 1},
+	)
+	chat := prompt(1, 0, 4)
+	wants := func(worker int, wait bool) *Request {
+		return &Request{Prefix: uint64(worker), PromptTokens: 100, OutputTokens: 10, Wait: wait, Blocks: chat}
+	}
+	round := p.Begin(start)
+	var leases []Lease
+	for i, c := range []struct {
+		worker int
+		wait   bool
+		err    error
+		shown  string
+	}{
+		{0, true, nil, "a 0 0 0, b 0 0 0, c 0 0 0"},
+		{0, true, ErrHeld, "a 1 100 10*, b 0 0 0, c 0 0 0"},
+		{0, true, ErrHeld, "a 2 101 20*, b 0 0 0, c 0 0 0"}, // the chat is on a already
+		{1, true, nil, "a 3 102 30*, b 0 0 0, c 0 0 0"},
+		{0, false, nil, "c 0 0 0"}, // cannot wait
+		{2, true, nil, "a 3 102 30*, b 1 100 10*, c 1 100 10"},
+		{1, true, ErrHeld, "a 3 102 30*, b 1 100 10*, c 2 101 20"},
+	} {
+		l, err := round.Offer(wants(c.worker, c.wait), nil)
+		if err != c.err || loads(policy.shown) != c.shown {
+			t.Errorf("offer %d: %v with %q shown, want %v with %q", i, err, loads(policy.shown), c.err, c.shown)
+		}
+		if err == nil {
+			leases = append(leases, l)
+		}
+	}
+	round.End()
+	wantBooks(t, p, "a 1 100 10, b 1 100 10, c 2 101 20")
+	round = p.Begin(start)
+	if _, err := round.Offer(wants(0, true), nil); err != ErrHeld || loads(policy.shown) != "a 1 100 10*, b 1 100 10*, c 2 101 20" {
+		t.Errorf("the next round: %v with %q shown", err, loads(policy.shown))
+	}
+	round.End()
+	for i := range leases {
+		if err := leases[i].Admit(); err != nil {
+			t.Fatal(err)
+		}
+		leases[i].Release(Result{})
+	}
+	wantBooks(t, p, "a 0 0 0, b 0 0 0, c 0 0 0")
+}
+
+func TestOnlyAPlannersRequestsWaitForAWorker(t *testing.T) {
+	members := []Member{
+		{ID: "full", Weight: 1, MaxInflight: 1}, {ID: "saturated", Weight: 1}, {ID: "down", Weight: 1}, {ID: "cooling", Weight: 1},
+		{ID: "open", Weight: 1}, {ID: "tried", Weight: 1}, {ID: "weightless"}, {ID: "other", Weight: 1, Models: []uint64{9}}, {ID: "later", Weight: 1, Group: 1},
+	}
+	for name, c := range map[string]struct {
+		policy Policy
+		wait   bool
+		want   error
+	}{
+		"a planner, and it can wait":    {&wanting{}, true, ErrHeld},
+		"a planner, and it cannot wait": {&wanting{}, false, ErrFull},
+		"no planner, and it can wait":   {leastLoad{}, true, ErrFull},
+		"chwbl, and it can wait":        {mustCHWBL(t, Config{}), true, ErrHeld},
+		"chwbl, and it cannot wait":     {mustCHWBL(t, Config{}), false, ErrFull},
+	} {
+		p := poolOf(members...)
+		p.Configure(c.policy, members)
+		if _, err := p.Acquire(&Request{Now: start}, p.workers[1:]...); err != nil {
+			t.Fatal(err)
+		}
+		p.Observe("saturated", nil, Status{Up: true, Saturated: true})
+		p.Observe("down", nil, Status{})
+		p.Cool(p.workers[3], start.Add(time.Second))
+		p.SetOpen("open", nil, start.Add(time.Second))
+		r := &Request{Model: 1, Prefix: 1, Wait: c.wait, PromptTokens: 10}
+		round := p.Begin(start)
+		if round.Open() != true { // the later group is, for requests that the first cannot serve
+			t.Errorf("%s: the round says that nobody is open", name)
+		}
+		if _, err := round.Offer(r, []*Worker{p.workers[5]}); err != c.want {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		round.End()
+		r.Now = start
+		if _, err := p.Acquire(r, p.workers[5]); err != c.want {
+			t.Errorf("%s: outside a round %v, want %v", name, err, c.want)
+		}
+		if w, ok := c.policy.(*wanting); ok && c.wait && (len(w.shown) != 1 || w.shown[0].ID != "full") {
+			t.Errorf("%s: shown %q", name, loads(w.shown))
+		}
+	}
+}
+
+func TestARoundWithoutAnOpenWorkerSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(p *Pool)
+		open  bool
+	}{
+		"idle":      {func(*Pool) {}, true},
+		"down":      {func(p *Pool) { p.Observe("a", nil, Status{}) }, false},
+		"saturated": {func(p *Pool) { p.Observe("a", nil, Status{Up: true, Saturated: true}) }, false},
+		"cooling":   {func(p *Pool) { p.Cool(p.workers[0], start.Add(1)) }, false},
+		"cooled":    {func(p *Pool) { p.Cool(p.workers[0], start) }, true},
+		"open":      {func(p *Pool) { p.SetOpen("a", nil, start.Add(1)) }, false},
+		"full":      {func(p *Pool) { mustAcquire(t, p); mustAcquire(t, p) }, false},
+		"half full": {func(p *Pool) { mustAcquire(t, p) }, true},
+		"no weight": {func(p *Pool) { p.Configure(leastLoad{}, []Member{{ID: "a"}}) }, false},
+		"nobody":    {func(p *Pool) { p.Configure(leastLoad{}, nil) }, false},
+		"all tokens in flight": {func(p *Pool) {
+			p.Configure(leastLoad{}, []Member{{ID: "a", Weight: 1, MaxTokensInflight: 109}})
+			mustAcquire(t, p)
+		}, false},
+	} {
+		p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 2})
+		c.spoil(p)
+		round := p.Begin(start)
+		if round.Open() != c.open || round.Open() != c.open {
+			t.Errorf("%s: open is %v", name, !c.open)
+		}
+		if _, err := round.Offer(ask(), nil); (err == nil) != c.open {
+			t.Errorf("%s: an offer ends with %v", name, err)
+		}
+		round.End()
+	}
+	p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1})
+	round := p.Begin(start)
+	if !round.Open() {
+		t.Error("an idle worker is not open")
+	}
+	if _, err := round.Offer(ask(), nil); err != nil || round.Open() {
+		t.Errorf("after the last place was taken (%v) the round is open", err)
+	}
+	round.End()
+}
+
+func TestAnOfferIsAtTheRoundsTime(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1})
+	p.Cool(p.workers[0], start.Add(time.Minute))
+	r := &Request{Now: start, Wait: true}
+	for _, c := range []struct {
+		at time.Time
+		ok bool
+	}{{start.Add(59 * time.Second), false}, {start.Add(time.Minute), true}} {
+		round := p.Begin(c.at)
+		l, err := round.Offer(r, nil)
+		round.End()
+		if (err == nil) != c.ok || !r.Now.Equal(c.at) || c.ok && !l.bookedAt.Equal(c.at) {
+			t.Errorf("at %s: %v, and the request is of %s", c.at, err, r.Now)
+		}
+	}
+}
+
+// TestAGateIsAskedAfterTheRound: a round calls nothing out, and a refusal
+// undoes the booking and owes nothing.
+func TestAGateIsAskedAfterTheRound(t *testing.T) {
+	for name, refuse := range map[string]bool{"admitted": false, "refused": true} {
+		g, changes := &ledger{refuse: refuse}, 0
+		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
+		p.Watch(func() { changes++ })
+		round := p.Begin(start)
+		l, err := round.Offer(ask(), nil)
+		round.End()
+		if err != nil || g.asked != 0 {
+			t.Fatalf("%s: offering ended with %v, and asked the gate %d times", name, err, g.asked)
+		}
+		err = l.Admit()
+		if (err != nil) != refuse || g.asked != 1 {
+			t.Errorf("%s: %v after %d questions", name, err, g.asked)
+		}
+		if refuse {
+			wantBooks(t, p, "a 0 0 0")
+			l.Answered(start, nil)
+			l.Release(Result{At: start, OutputTokens: 5})
+			if len(g.verdicts) != 0 || p.Estimates().OutputTokens.Count != 0 || changes != 1 {
+				t.Errorf("a refused lease gave verdicts %v and was seen %d times", g.verdicts, changes)
+			}
+			continue
+		}
+		if l.Admit() != nil || g.asked != 1 {
+			t.Errorf("an admitted lease asked again")
+		}
+		wantBooks(t, p, "a 1 100 10")
+		l.Release(Result{})
+		if len(g.verdicts) != 1 {
+			t.Errorf("verdicts %v", g.verdicts)
+		}
+	}
+	p := poolOf(Member{ID: "a", Weight: 1})
+	if l := mustAcquire(t, p); l.Admit() != nil {
+		t.Error("a lease without a gate is refused")
+	}
+	var zero Lease
+	if zero.Admit() != nil {
+		t.Error("a zero lease is refused")
+	}
+}
+
+func TestAWatcherHearsWhatLetsARequestGo(t *testing.T) {
+	ref := new(int)
+	p := poolOf(Member{ID: "a", Weight: 1, Ref: ref, MaxInflight: 1})
+	changes := 0
+	p.Watch(func() {
+		changes++
+		p.Up(start) // the lock is free
+	})
+	var l *Lease
+	for _, c := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"acquiring", func() { l = mustAcquire(t, p) }, 0},
+		{"being full", func() { p.Acquire(ask()) }, 0},
+		{"an answer's beginning", func() { l.Answered(start, nil) }, 0},
+		{"a release", func() { l.Release(Result{}) }, 1},
+		{"another release of the same", func() { l.Release(Result{}) }, 0},
+		{"acquiring again", func() { l = mustAcquire(t, p) }, 0},
+		{"giving back the load", func() { l.Unbook() }, 1},
+		{"giving it back again", func() { l.Unbook() }, 0},
+		{"the release of nothing", func() { l.Release(Result{}) }, 0},
+		{"a status", func() { p.Observe("a", ref, Status{Up: true}) }, 1},
+		{"a breaker", func() { p.SetOpen("a", ref, time.Time{}) }, 1},
+		{"a reload", func() { p.Configure(leastLoad{}, nil) }, 1},
+		{"a round", func() { p.Begin(start).End() }, 0},
+		{"no watcher", func() { p.Watch(nil); p.Configure(leastLoad{}, nil) }, 0},
+	} {
+		before := changes
+		if c.do(); changes-before != c.want {
+			t.Errorf("%s was heard %d times, want %d", c.what, changes-before, c.want)
+		}
+	}
+}
+
+// TestAWarmingWorkerIsNotFloodedFromTheQueue: while the others are full, one
+// that starts slowly gets its share of what they have in flight, and is not left
+// idle by the draw.
+func TestAWarmingWorkerIsNotFloodedFromTheQueue(t *testing.T) {
+	var members []Member
+	for i := range 4 {
+		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 20})
+	}
+	policy := mustCHWBL(t, Config{})
+	p := poolOf(members...)
+	p.Configure(policy, members)
+	p.Observe("w0", nil, Status{})
+	for i := range 60 {
+		if _, err := p.Acquire(&Request{Now: start, Prefix: uint64(i + 1), PromptTokens: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Observe("w0", nil, Status{Up: true})
+	p.Warm("w0", nil, start)
+	for s, want := range []int{2, 4, 6, 8, 10, 11, 13, 15, 17, 19, 20} { // ceil(20 × (0.1 + 0.09 s))
+		round := p.Begin(start.Add(time.Duration(s) * time.Second))
+		for i := range 200 {
+			_, err := round.Offer(&Request{Rand: uint64(i) * golden, Prefix: uint64(i + 1), PromptTokens: 10, Wait: true}, nil)
+			if err != nil && !errors.Is(err, ErrHeld) {
+				t.Fatal(err)
+			}
+		}
+		round.End()
+		if got := p.Snapshot(start)[0].Inflight; got != want {
+			t.Errorf("after %d s it has %d in flight, want %d", s, got, want)
+		}
+	}
+}
+
+// TestWhoWaitsIsLearnedFromOnce: offering a waiting request again and again does
+// not count it as so much traffic.
+func TestWhoWaitsIsLearnedFromOnce(t *testing.T) {
+	policy := mustCHWBL(t, Config{})
+	members := []Member{{ID: "a", Weight: 1, MaxInflight: 1}, {ID: "b", Weight: 1, MaxInflight: 1}}
+	p := poolOf(members...)
+	p.Configure(policy, members)
+	for range 2 {
+		mustAcquire(t, p)
+	}
+	counted := func() string { return fmt.Sprint(policy.depth.requests, policy.squares > 0) }
+	r := &Request{Prefix: 7, Blocks: prompt(1, 0, 30), PromptTokens: 1000, Wait: true}
+	for i := range 10 {
+		round := p.Begin(start.Add(time.Duration(i) * time.Second))
+		if _, err := round.Offer(r, nil); err != ErrHeld {
+			t.Fatal(err)
+		}
+		round.End()
+		if got := counted(); got != "1 true" {
+			t.Fatalf("after %d offers it counted as %s requests", i+1, got)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package routingtest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"tierway/routing"
+)
+
+// pass is a gate that lets all through, shut one that lets nobody; neither allocates.
+type (
+	pass struct{}
+	shut struct{}
+)
+
+func (pass) Allow() (func(error), error) { return func(error) {}, nil }
+func (shut) Allow() (func(error), error) { return nil, errShut }
+
+var errShut = errors.New("shut")
+
+// allocations acquires and releases among 16 workers, past a gate that refuses
+// and a worker that was tried.
+func allocations(t *testing.T, policy routing.Policy) {
+	pool := routing.NewPool(policy, nil)
+	var members []routing.Member
+	for i := range 16 {
+		m := routing.Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 100, Gate: pass{}}
+		if i%4 == 0 {
+			m.Gate = shut{}
+		}
+		members = append(members, m)
+	}
+	pool.Configure(policy, members)
+	for _, m := range members {
+		pool.Observe(m.ID, m.Ref, routing.Status{Up: true})
+	}
+	request := routing.Request{Now: epoch(), PromptTokens: 100000, OutputTokens: 100, Stream: true, Blocks: chain(0, 100, 4096)}
+	other := chain(0, 200, 4096)
+	first, err := pool.Acquire(&request)
+	if err != nil {
+		t.Fatalf("acquiring among 16 workers: %v", err)
+	}
+	tried := first.Worker()
+	first.Release(routing.Result{})
+	allocs := testing.AllocsPerRun(1000, func() {
+		request.Rand += 0x9E3779B97F4A7C15
+		request.Now = request.Now.Add(time.Millisecond)
+		request.Blocks, other = other, request.Blocks
+		lease, err := pool.Acquire(&request, tried)
+		if err != nil || lease.Worker() == tried {
+			t.Fatalf("acquiring beside %s: %v", tried.ID(), err)
+		}
+		lease.Answered(request.Now.Add(time.Second), nil)
+		lease.Release(routing.Result{At: request.Now.Add(2 * time.Second), PromptTokens: 90000, OutputTokens: 100, Text: true})
+	})
+	if allocs != 0 {
+		t.Errorf("one request costs %v allocations", allocs)
+	}
+}
+
+// roundAllocations offers 64 requests a round to 16 workers with places for 32,
+// and gives back what was granted.
+func roundAllocations(t *testing.T, policy routing.Policy) {
+	var members []routing.Member
+	for i := range 16 {
+		members = append(members, routing.Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 2, Gate: pass{}})
+	}
+	pool := routing.NewPool(policy, members)
+	for _, m := range members {
+		pool.Observe(m.ID, m.Ref, routing.Status{Up: true})
+	}
+	requests := make([]routing.Request, 64)
+	for i := range requests {
+		requests[i] = routing.Request{PromptTokens: 2000, OutputTokens: 100, Stream: true, Wait: i%8 > 0, Blocks: chain(i%4, 10+i%3, 40)}
+	}
+	now, leases, granted, kept := epoch(), make([]routing.Lease, 0, len(requests)), 0, 0
+	round := func() {
+		now = now.Add(time.Second)
+		round := pool.Begin(now)
+		for i := range requests {
+			requests[i].Rand += 0x9E3779B97F4A7C15
+			lease, err := round.Offer(&requests[i], nil)
+			switch {
+			case err == nil:
+				leases = append(leases, lease)
+			case errors.Is(err, routing.ErrHeld), errors.Is(err, routing.ErrFull):
+				kept++
+			default:
+				t.Fatalf("offering to 16 workers: %v", err)
+			}
+		}
+		round.End()
+		granted += len(leases)
+		for i := range leases {
+			if err := leases[i].Admit(); err != nil {
+				t.Fatalf("admitting: %v", err)
+			}
+			leases[i].Answered(now.Add(time.Millisecond), nil)
+			leases[i].Release(routing.Result{At: now.Add(2 * time.Millisecond)})
+		}
+		leases = leases[:0]
+	}
+	for range 300 { // until a policy knows the traffic
+		round()
+	}
+	allocs := testing.AllocsPerRun(200, round)
+	if allocs != 0 {
+		t.Errorf("a round of 64 offers costs %v allocations", allocs)
+	}
+	if kept == 0 {
+		t.Errorf("of %d requests none had to wait", granted)
+	}
+}

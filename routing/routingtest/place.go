@@ -1,0 +1,198 @@
+package routingtest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tierway/routing"
+)
+
+// expect says who may get a request, or be waited for, and with which error it
+// fails when nobody may, from the rules as they are written and not as the pool
+// computes them. Gates that are shut count when they will be asked.
+func (m *machine) expect(r *routing.Request, tried []*member, gates bool) (may []*member, err error) {
+	var usable, resting []*member
+	prompt, output := tokensOf(r)
+	full := func(w *member) bool { return w.full(prompt + output) }
+	for _, w := range m.members {
+		g := w.gate()
+		switch {
+		case !w.status.Up, w.Weight <= 0, !w.serves(r.Model), slices.Contains(tried, w),
+			gates && g != nil && g.shut && !full(w) && !w.status.Saturated && !m.now.Before(w.rests()):
+		case m.now.Before(w.rests()):
+			resting = append(resting, w)
+		default:
+			usable = append(usable, w)
+		}
+	}
+	if len(usable) == 0 {
+		if len(resting) == 0 {
+			return nil, routing.ErrNoWorker
+		}
+		first := slices.MinFunc(resting, func(a, b *member) int { return a.rests().Compare(b.rests()) })
+		if first.open.After(first.cool) {
+			return nil, &routing.OpenError{Until: first.open}
+		}
+		return nil, &routing.CooledError{Until: first.cool}
+	}
+	lowest := slices.MinFunc(usable, func(a, b *member) int { return a.Group - b.Group }).Group
+	for _, w := range usable {
+		if w.Group == lowest && !w.status.Saturated && (!full(w) || r.Wait && m.policy.Plans()) {
+			may = append(may, w)
+		}
+	}
+	if len(may) == 0 {
+		return nil, routing.ErrFull
+	}
+	return may, nil
+}
+
+// drawTried draws workers to be passed over.
+func (m *machine) drawTried(rt *rapid.T) (tried []*routing.Worker, members []*member) {
+	for _, h := range m.leases {
+		if len(tried) < 2 && rapid.IntRange(0, 7).Draw(rt, "tried") == 0 {
+			tried, members = append(tried, h.lease.Worker()), append(members, h.on)
+		}
+	}
+	return tried, members
+}
+
+func (m *machine) acquire(rt *rapid.T) {
+	tried, members := m.drawTried(rt)
+	r := drawRequest(rt, m.now)
+	may, want := m.expect(&r, members, true)
+	before := m.snapshot()
+	lease, err := m.pool.Acquire(&r, tried...)
+	m.placed(rt, &r, &lease, err, may, want, before)
+}
+
+// placed checks what came of a request that was placed, and books it.
+func (m *machine) placed(rt *rapid.T, r *routing.Request, lease *routing.Lease, err error, may []*member, want error, before []routing.WorkerView) (booked *held) {
+	if errors.Is(err, routing.ErrHeld) && want == nil {
+		m.mustWait(rt)
+		return nil
+	}
+	if fmt.Sprintf("%T %v", err, err) != fmt.Sprintf("%T %v", want, want) {
+		rt.Fatalf("placing failed with %v, not with %v; %d workers may take the request", err, want, len(may))
+	}
+	if err != nil {
+		return nil
+	}
+	prompt, output := tokensOf(r)
+	at := slices.IndexFunc(may, func(w *member) bool { return w.Ref == lease.Ref() })
+	if at < 0 || may[at].full(prompt+output) {
+		rt.Fatalf("%s was chosen and may not take the request", lease.Worker().ID())
+	}
+	if !slices.ContainsFunc(lease.Candidates(), func(c routing.Candidate) bool { return c.Worker == may[at].ID }) {
+		rt.Fatalf("the chosen worker %s is not among the candidates %v", may[at].ID, lease.Candidates())
+	}
+	h := &held{lease: lease, on: may[at], bookedAt: m.now, stream: r.Stream, blocks: r.Blocks, output: output, tokens: prompt + output}
+	if prompt > 0 {
+		h.prefill = max(1, prompt-m.policy.overlap(h.on.ID))
+	}
+	h.on.inflight++
+	h.on.output += h.output
+	h.on.tokens += h.tokens
+	m.leases = append(m.leases, h)
+	if !r.Stream && h.prefill > 0 {
+		rate := before[slices.Index(m.members, h.on)].Rate
+		h.due = m.now.Add(time.Duration(min(600, float64(m.pending(h.on))/rate) * 1e9))
+		for _, other := range m.leases {
+			if other.on == h.on && other.prefill > 0 && other.due.After(h.due) {
+				h.due = other.due
+			}
+		}
+	}
+	return h
+}
+
+// mustWait fails unless the policy's last choice was a full worker, or it
+// abstained and all were full.
+func (m *machine) mustWait(rt *rapid.T) {
+	if i := m.policy.chose; i >= 0 && !m.policy.last[i].Full ||
+		i < 0 && slices.ContainsFunc(m.policy.last, func(v routing.View) bool { return !v.Full }) {
+		rt.Fatalf("a request waits although the policy chose %d of %+v", i, m.policy.last)
+	}
+}
+
+// round offers some requests in one round.
+func (m *machine) round(rt *rapid.T) {
+	before := m.snapshot()
+	tried, members := m.drawTried(rt)
+	round := m.pool.Begin(m.now)
+	var made []*held
+	for range rapid.IntRange(0, 6).Draw(rt, "offers") {
+		r := drawRequest(rt, m.now.Add(-time.Minute)) // the round's time counts
+		r.Wait = rapid.IntRange(0, 3).Draw(rt, "waits") > 0
+		may, want := m.expect(&r, members, false)
+		open := round.Open()
+		lease, err := round.Offer(&r, tried)
+		if h := m.placed(rt, &r, &lease, err, may, want, before); h != nil {
+			made = append(made, h)
+		}
+		if err == nil && !open {
+			rt.Fatalf("a lease came of a round that said that nobody is open")
+		}
+		if errors.Is(err, routing.ErrHeld) {
+			if m.policy.chose < 0 {
+				break // which of those equally loaded it waits for only the pool knows
+			}
+			m.wait(&r)
+		}
+	}
+	m.checkOpen(rt, round)
+	round.End()
+	for _, w := range m.members {
+		w.waits = backlog{}
+	}
+	for _, h := range made {
+		m.admit(rt, h)
+	}
+}
+
+// wait notes that the request waits for the policy's last choice.
+func (m *machine) wait(r *routing.Request) {
+	v := m.policy.last[m.policy.chose]
+	waits := &m.members[v.Index].waits
+	prompt, output := tokensOf(r)
+	waits.requests++
+	waits.output += output
+	if prompt > 0 {
+		waits.prefill += max(1, prompt-v.Overlap)
+	}
+}
+
+func (m *machine) checkOpen(rt *rapid.T, round *routing.Round) {
+	open := slices.ContainsFunc(m.members, func(w *member) bool {
+		return w.status.Up && w.Weight > 0 && !w.status.Saturated && !w.full(0) && !m.now.Before(w.rests())
+	})
+	if round.Open() != open {
+		rt.Fatalf("the round says %v when asked whether somebody is open", !open)
+	}
+}
+
+// admit asks the gate of a round's lease, or gives the lease back unasked.
+func (m *machine) admit(rt *rapid.T, h *held) {
+	if rapid.IntRange(0, 4).Draw(rt, "given back") == 0 {
+		h.lease.Release(routing.Result{At: m.now, Err: routing.ErrExcluded})
+		h.judged = true
+		h.unbook()
+		return
+	}
+	err := h.lease.Admit()
+	if g := h.on.gate(); (err != nil) != (g != nil && g.shut) {
+		rt.Fatalf("a lease was admitted with %v", err)
+	}
+	if err == nil {
+		if h.lease.Admit() != nil {
+			rt.Fatalf("a lease that was admitted is so no more")
+		}
+		return
+	}
+	h.judged = true
+	h.unbook()
+}

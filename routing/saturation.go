@@ -1,0 +1,81 @@
+package routing
+
+import "time"
+
+// Saturation says from when on a worker's own metrics keep new requests from
+// it. The zero value never does.
+type Saturation struct {
+	Waiting    int           // requests in the engine's own queue, from 1; 0: its queue saturates nobody
+	KVUsage    float64       // share of the KV cache in use, above 0 to 1; 0: the cache saturates nobody
+	StaleAfter time.Duration // metrics that are older do not count; 0: they count at any age
+}
+
+// staleEvery is how often one worker's old metrics are counted: a counter that
+// grows by one a second and worker says how many workers are looked at blindly,
+// however many requests there are.
+const staleEvery = time.Second
+
+// Limit sets what saturates a worker, from the next decision on. A pool that
+// was given none knows no saturation but Status.Saturated.
+func (p *Pool) Limit(s Saturation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit = s
+}
+
+// Stale returns for how many seconds decisions passed over metrics of a worker
+// because they were too old, summed over the workers. It only grows.
+func (p *Pool) Stale() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stale
+}
+
+// saidLocked notes what was in flight here when the worker told its load.
+func (w *Worker) saidLocked(s Status) {
+	if !s.LoadAt.Equal(w.status.LoadAt) {
+		w.saidInflight = w.inflight
+	}
+}
+
+// saturatedLocked tells whether a decision leaves the worker out because it is
+// saturated, and counts metrics that were too old to say.
+func (p *Pool) saturatedLocked(w *Worker, now time.Time) bool {
+	saturated, stale := p.metricsLocked(w, now)
+	if stale && now.Sub(w.staleAt) >= staleEvery {
+		p.stale++
+		w.staleAt = now
+	}
+	return saturated
+}
+
+// metricsLocked tells what the worker's metrics say now: nothing when there
+// never were any, and when they are stale. It is computed from facts each time;
+// nothing stays saturated for having been so.
+func (p *Pool) metricsLocked(w *Worker, now time.Time) (saturated, stale bool) {
+	if w.status.Saturated {
+		return true, false
+	}
+	if w.status.LoadAt.IsZero() || p.limit.Waiting <= 0 && p.limit.KVUsage <= 0 {
+		return false, false
+	}
+	if p.limit.StaleAfter > 0 && now.Sub(w.status.LoadAt) > p.limit.StaleAfter {
+		return false, true
+	}
+	return p.limit.Waiting > 0 && w.waitingLocked() >= p.limit.Waiting ||
+		p.limit.KVUsage > 0 && w.status.KVUsage >= p.limit.KVUsage, false
+}
+
+// waitingLocked is the engine's queue by now. While requests wait inside an
+// engine, each one that it ends lets one of them begin, and each one that it
+// gets is one more that waits. So what this gateway has in flight there more or
+// less than when the metrics were taken is what the queue has grown or shrunk
+// by since: without it a worker would stand idle until its next metrics, or get
+// the whole of a gateway's queue before them. Of a queue that was empty nothing
+// follows, because nobody knows how many more the engine would have begun.
+func (w *Worker) waitingLocked() int {
+	if w.status.Waiting <= 0 {
+		return 0
+	}
+	return max(0, w.status.Waiting+w.inflight-w.saidInflight)
+}

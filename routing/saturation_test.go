@@ -1,0 +1,146 @@
+package routing
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// A worker whose own metrics say that it is saturated gets nothing.
+func TestWhatSaturatesAWorker(t *testing.T) {
+	usual := Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: 5 * time.Second}
+	for name, c := range map[string]struct {
+		limit            Saturation
+		said             Status
+		age              time.Duration
+		saturated, stale bool
+	}{
+		"nothing said":              {usual, Status{Waiting: 99, KVUsage: 1}, 0, false, false},
+		"below both":                {usual, Status{Waiting: 4, KVUsage: 0.89, LoadAt: start}, 0, false, false},
+		"its queue":                 {usual, Status{Waiting: 5, LoadAt: start}, 0, true, false},
+		"its cache":                 {usual, Status{KVUsage: 0.9, LoadAt: start}, 0, true, false},
+		"as old as may be":          {usual, Status{Waiting: 5, LoadAt: start}, 5 * time.Second, true, false},
+		"older":                     {usual, Status{Waiting: 5, KVUsage: 1, LoadAt: start}, 5*time.Second + 1, false, true},
+		"older, and not saturated":  {usual, Status{LoadAt: start}, time.Minute, false, true},
+		"said after the decision":   {usual, Status{Waiting: 5, LoadAt: start}, -time.Second, true, false},
+		"no limits":                 {Saturation{StaleAfter: time.Second}, Status{Waiting: 99, KVUsage: 1, LoadAt: start}, time.Hour, false, false},
+		"the queue alone":           {Saturation{Waiting: 5}, Status{Waiting: 4, KVUsage: 1, LoadAt: start}, time.Hour, false, false},
+		"the cache alone":           {Saturation{KVUsage: 0.9}, Status{Waiting: 99, KVUsage: 0.8, LoadAt: start}, time.Hour, false, false},
+		"at any age":                {Saturation{Waiting: 5}, Status{Waiting: 5, LoadAt: start}, time.Hour, true, false},
+		"the explicit word":         {Saturation{}, Status{Saturated: true}, 0, true, false},
+		"the explicit word is kept": {usual, Status{Saturated: true, LoadAt: start}, time.Hour, true, false},
+	} {
+		p := poolOf(Member{ID: "a", Weight: 1})
+		p.Limit(c.limit)
+		c.said.Up = true
+		p.Observe("a", nil, c.said)
+		now := start.Add(c.age)
+		if v := p.Snapshot(now)[0]; v.Saturated != c.saturated || v.Stale != c.stale {
+			t.Errorf("%s: saturated %v, stale %v", name, v.Saturated, v.Stale)
+		}
+		if p.Stale() != 0 {
+			t.Errorf("%s: looking at it was counted", name)
+		}
+		_, err := p.Acquire(&Request{Now: now})
+		if errors.Is(err, ErrFull) != c.saturated || err != nil && !c.saturated {
+			t.Errorf("%s: Acquire says %v", name, err)
+		}
+		if counted := p.Stale() > 0; counted != c.stale {
+			t.Errorf("%s: counted as stale %d times", name, p.Stale())
+		}
+	}
+}
+
+func TestASaturatedWorkerIsPassedOverAndHoldsItsGroup(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1}, Member{ID: "c", Weight: 1, Group: 1})
+	p.Limit(Saturation{Waiting: 5, StaleAfter: time.Minute})
+	p.Observe("a", nil, Status{Up: true, Waiting: 9, LoadAt: start})
+	for range 9 {
+		if l := mustAcquire(t, p); l.Worker().ID() != "b" {
+			t.Errorf("%s was chosen", l.Worker().ID())
+		}
+	}
+	p.Observe("b", nil, Status{Up: true, Waiting: 9, LoadAt: start})
+	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) {
+		t.Errorf("both are saturated: %v", err)
+	}
+	p.Limit(Saturation{Waiting: 10, StaleAfter: time.Minute})
+	mustAcquire(t, p)
+}
+
+// Between two looks at its metrics the queue of a saturated engine is what it
+// was, less what ended there and more what was sent there since.
+func TestAQueueIsCountedOnBetweenTwoLooks(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1})
+	p.Limit(Saturation{Waiting: 5, StaleAfter: time.Minute})
+	var leases []*Lease
+	for range 20 {
+		leases = append(leases, mustAcquire(t, p))
+	}
+	end := func() {
+		leases[0].Release(Result{})
+		leases = leases[1:]
+	}
+	p.Observe("a", nil, Status{Up: true, Waiting: 7, LoadAt: start})
+	for ended := range 3 {
+		if v := p.Snapshot(start)[0]; !v.Saturated || v.Waiting != 7 {
+			t.Errorf("after %d ended: %+v", ended, v)
+		}
+		end()
+	}
+	leases = append(leases, mustAcquire(t, p)) // the one that makes it five again
+	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) {
+		t.Errorf("a sixth was let in: %v", err)
+	}
+	p.Observe("a", nil, Status{Up: true, Waiting: 7, LoadAt: start}) // no new metrics
+	end()
+	mustAcquire(t, p)
+	p.Observe("a", nil, Status{Up: true, Waiting: 5, LoadAt: start.Add(1)}) // counted anew
+	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) {
+		t.Errorf("new metrics say that five wait: %v", err)
+	}
+	for range 10 {
+		end()
+	}
+	for range 9 { // ten ended: after nine others four wait
+		mustAcquire(t, p)
+	}
+	if v := p.Snapshot(start)[0]; v.Saturated {
+		t.Errorf("%+v", v)
+	}
+	p.Observe("a", nil, Status{Up: true, LoadAt: start.Add(2)})
+	for range 100 { // an empty queue says nothing of how many more there is room for
+		mustAcquire(t, p)
+	}
+}
+
+func TestOldMetricsAreCountedOnceASecondAndWorker(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1}, Member{ID: "c", Weight: 1})
+	p.Limit(Saturation{Waiting: 5, StaleAfter: time.Second})
+	for _, id := range []string{"a", "b"} {
+		p.Observe(id, nil, Status{Up: true, Waiting: 9, LoadAt: start})
+	}
+	for ms := range 4000 { // fresh in the first second
+		l, err := p.Acquire(&Request{Now: start.Add(time.Duration(ms+1) * time.Millisecond)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Release(Result{})
+	}
+	if n := p.Stale(); n != 6 {
+		t.Errorf("counted %d times in three seconds for two workers", n)
+	}
+}
+
+func TestARoundSeesSaturation(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1})
+	p.Limit(Saturation{Waiting: 5, StaleAfter: time.Second})
+	p.Observe("a", nil, Status{Up: true, Waiting: 9, LoadAt: start})
+	for age, open := range map[time.Duration]bool{0: false, time.Minute: true} {
+		r := p.Begin(start.Add(age))
+		if r.Open() != open {
+			t.Errorf("after %s it is open: %v", age, !open)
+		}
+		r.End()
+	}
+}

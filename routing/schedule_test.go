@@ -1,0 +1,247 @@
+package routing
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// schedule is a pool under arbitrary use, with books of its own: what each
+// worker was granted and has not given back.
+type schedule struct {
+	t        *testing.T
+	dice     dice
+	pool     *Pool
+	now      time.Time
+	policies []Policy
+	chats    [][]Block
+	gate     moody
+	bounds   map[*Worker]Member // as last configured
+	booked   map[*Worker]*sum
+	waiting  []*Request
+	leases   []*Lease
+	steps    int
+	grants   int
+	held     int
+}
+
+// sum is what one worker has in flight.
+type sum struct {
+	requests int
+	tokens   int64
+}
+
+// moody is a gate that refuses one in eight.
+type moody struct {
+	dice    *dice
+	permits int // without a verdict
+}
+
+func (g *moody) Allow() (func(error), error) {
+	if g.dice.below(8) == 0 {
+		return nil, errors.New("not now")
+	}
+	g.permits++
+	return func(error) { g.permits-- }, nil
+}
+
+func newSchedule(t *testing.T, seed uint64, chats [][]Block) *schedule {
+	s := &schedule{t: t, dice: dice(mix(seed + 1)), now: start, chats: chats, bounds: map[*Worker]Member{}, booked: map[*Worker]*sum{}}
+	s.gate.dice = &s.dice
+	s.policies = []Policy{mustCHWBL(t, Config{}), leastLoad{}, &wanting{}}
+	s.pool = NewPool(s.policies[0], nil)
+	s.configure()
+	return s
+}
+
+func (s *schedule) configure() {
+	members := make([]Member, 1+s.dice.below(5))
+	first := s.dice.below(3) // who comes and goes changes
+	for i := range members {
+		members[i] = Member{
+			ID: string(rune('a' + first + i)), Weight: s.dice.below(4), Group: s.dice.below(8) / 7,
+			MaxInflight: s.dice.below(5), MaxTokensInflight: int64(s.dice.below(3)) * 3000,
+		}
+		if s.dice.below(2) == 0 {
+			members[i].Gate = &s.gate
+		}
+	}
+	s.pool.Configure(s.policies[s.dice.below(len(s.policies))], members)
+	for i, w := range s.pool.workers {
+		s.bounds[w] = members[i]
+		if s.booked[w] == nil {
+			s.booked[w] = &sum{}
+		}
+		s.pool.Observe(w.id, nil, Status{Up: true})
+	}
+}
+
+func (s *schedule) request() *Request {
+	chat := s.chats[s.dice.below(len(s.chats))]
+	blocks := chat[:s.dice.below(len(chat)+1)]
+	r := &Request{
+		Now: s.now, Rand: s.dice.next(), PromptTokens: int64(len(blocks)) * 128, OutputTokens: int64(s.dice.below(500)),
+		Stream: s.dice.below(2) == 0, Wait: s.dice.below(4) > 0, Blocks: blocks,
+	}
+	if len(blocks) > 0 {
+		r.Prefix = blocks[0].Hash
+	}
+	return r
+}
+
+// granted enters a lease in the books, which must not break a bound by it.
+func (s *schedule) granted(r *Request, l *Lease, err error) bool {
+	if err != nil {
+		if errors.Is(err, ErrHeld) {
+			s.held++
+		}
+		return false
+	}
+	w := l.Worker()
+	b, m, tokens := s.booked[w], s.bounds[w], r.PromptTokens+r.OutputTokens
+	b.requests++
+	b.tokens += tokens
+	if m.MaxInflight > 0 && b.requests > m.MaxInflight || m.MaxTokensInflight > 0 && b.requests > 1 && b.tokens > m.MaxTokensInflight {
+		s.t.Fatalf("step %d: %s has %d requests and %d tokens in flight, and may have %d and %d", s.steps, w.id, b.requests, b.tokens, m.MaxInflight, m.MaxTokensInflight)
+	}
+	if w.gone || m.Weight <= 0 || !w.status.Up || w.status.Saturated || s.now.Before(w.restsUntilLocked()) {
+		s.t.Fatalf("step %d: %s may not take anything", s.steps, w.id)
+	}
+	s.grants++
+	s.leases = append(s.leases, l)
+	return true
+}
+
+// gave takes the lease off the books.
+func (s *schedule) gave(l *Lease) {
+	b := s.booked[l.Worker()]
+	b.requests--
+	b.tokens -= l.booking.tokens
+}
+
+func (s *schedule) pass() {
+	round := s.pool.Begin(s.now)
+	var made []*Lease
+	s.waiting = slices.DeleteFunc(s.waiting, func(r *Request) bool {
+		s.steps++
+		l, err := round.Offer(r, nil)
+		if err == nil {
+			made = append(made, &l)
+		}
+		return s.granted(r, &l, err)
+	})
+	round.End()
+	for _, l := range made {
+		b, tokens := s.booked[l.Worker()], l.booking.tokens
+		if l.Admit() != nil {
+			b.requests--
+			b.tokens -= tokens
+			s.leases = slices.DeleteFunc(s.leases, func(other *Lease) bool { return other == l })
+		}
+	}
+}
+
+// worker returns one at random, or nil.
+func (s *schedule) worker() *Worker {
+	if len(s.pool.workers) == 0 {
+		return nil
+	}
+	return s.pool.workers[s.dice.below(len(s.pool.workers))]
+}
+
+func (s *schedule) step() {
+	s.steps++
+	w := s.worker()
+	soon := s.now.Add(time.Duration(s.dice.below(3000)) * time.Millisecond)
+	switch action := s.dice.below(100); {
+	case action < 25:
+		if len(s.waiting) < 24 {
+			s.waiting = append(s.waiting, s.request())
+		}
+	case action < 40:
+		s.pass()
+	case action < 50:
+		r := s.request()
+		l, err := s.pool.Acquire(r)
+		s.granted(r, &l, err)
+	case action < 85:
+		s.end()
+	case action < 88:
+		s.now = s.now.Add(time.Duration(s.dice.below(1000)) * time.Millisecond)
+	case action < 90:
+		s.pool.Cool(w, soon)
+	case action < 92:
+		s.pool.SetOpen(w.id, nil, soon)
+	case action < 94:
+		s.pool.Warm(w.id, nil, s.now)
+	case action < 98:
+		s.pool.Observe(w.id, nil, Status{Up: s.dice.below(6) > 0, Saturated: s.dice.below(4) == 0})
+	default:
+		s.configure()
+	}
+}
+
+// end lets one lease go on: its answer begins, or it is given back.
+func (s *schedule) end() {
+	if len(s.leases) == 0 {
+		return
+	}
+	at := s.dice.below(len(s.leases))
+	l := s.leases[at]
+	switch s.dice.below(3) {
+	case 0:
+		l.Answered(s.now, nil)
+		return
+	case 1:
+		s.gave(l)
+		l.Unbook()
+		l.Release(Result{})
+	default:
+		s.gave(l)
+		l.Release(Result{At: s.now, OutputTokens: 20})
+	}
+	s.leases = slices.Delete(s.leases, at, at+1)
+}
+
+// finish gives all back, and nothing must be left.
+func (s *schedule) finish() {
+	for _, l := range s.leases {
+		l.Release(Result{At: s.now})
+	}
+	for w := range s.booked {
+		if w.inflight != 0 || w.pending != 0 || w.output != 0 || w.tokens != 0 || w.doubt != 0 || w.chains != 0 || w.held != (backlog{}) || w.firstDue != nil {
+			s.t.Fatalf("after the last release the books of %s show %+v", w.id, *w)
+		}
+	}
+	noChains(s.t, s.pool)
+	if s.gate.permits > 0 {
+		s.t.Fatalf("after the last release %d permits are left", s.gate.permits)
+	}
+}
+
+// TestNoScheduleBreaksABound: in a million steps of random schedules nobody has
+// more than its bound booked when it gets a request, and all is given back.
+func TestNoScheduleBreaksABound(t *testing.T) {
+	schedules, length := 500, 2000
+	if testing.Short() {
+		schedules = 50
+	}
+	chats := make([][]Block, 6)
+	for i := range chats {
+		chats[i] = prompt(i%3+1, 4+i, 24)
+	}
+	steps, grants, held := 0, 0, 0
+	for seed := range schedules {
+		s := newSchedule(t, uint64(seed), chats)
+		for s.steps < length {
+			s.step()
+		}
+		s.finish()
+		steps, grants, held = steps+s.steps, grants+s.grants, held+s.held
+	}
+	t.Logf("%d steps, %d requests granted, %d times one waited for a full worker", steps, grants, held)
+	if grants < steps/40 || held < steps/40 {
+		t.Errorf("of %d steps %d granted a request and %d held one", steps, grants, held)
+	}
+}

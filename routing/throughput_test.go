@@ -1,0 +1,86 @@
+package routing
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+)
+
+func TestThroughputIsWhatWasLearned(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})
+	if rate, sure := p.Throughput(start); rate != 0 || sure {
+		t.Errorf("an idle pool answers %v a second (sure: %v)", rate, sure)
+	}
+	for range 10 {
+		mustAcquire(t, p)
+	}
+	// 25 ms + 100 tokens of prefill at 8,000/s + 10 tokens of 25 ms.
+	if rate, sure := p.Throughput(start); math.Abs(rate-10/0.2875) > 1e-9 || sure {
+		t.Errorf("before any answer it is %v a second (sure: %v)", rate, sure)
+	}
+	for i := range 8 {
+		if _, sure := p.Throughput(start); sure {
+			t.Errorf("it is sure after %d answers", i)
+		}
+		mustAcquire(t, p).Release(Result{At: start.Add(2 * time.Second)})
+	}
+	want := 10 * 28 / (20*0.2875 + 8*2)
+	if rate, sure := p.Throughput(start); math.Abs(rate-want) > 1e-9 || !sure {
+		t.Errorf("after eight answers of two seconds it is %v a second (sure: %v), want %v", rate, sure, want)
+	}
+	if e := p.Estimates().PlaceTime; e.Count != 8 || math.Abs(e.Prior-0.2875) > 1e-9 || math.Abs(10/e.Value-want) > 1e-9 || e.Ceiling != 3600 {
+		t.Errorf("the estimate is %+v", e)
+	}
+	for range 400 {
+		mustAcquire(t, p).Release(Result{At: start.Add(2 * time.Second)})
+	}
+	if rate, _ := p.Throughput(start); math.Abs(rate-5) > 0.3 {
+		t.Errorf("after many it is %v a second, want 5", rate)
+	}
+	// On workers that get nothing no room is made.
+	spread := p.Snapshot(start)
+	for name, c := range map[string]struct {
+		spoil, heal func()
+	}{
+		"down":    {func() { p.Observe("a", nil, Status{}) }, func() { p.Observe("a", nil, Status{Up: true}) }},
+		"open":    {func() { p.SetOpen("a", nil, start.Add(time.Second)) }, func() { p.SetOpen("a", nil, time.Time{}) }},
+		"cooling": {func() { p.Cool(p.workers[0], start.Add(time.Second)) }, func() {}},
+	} {
+		whole, _ := p.Throughput(start)
+		c.spoil()
+		rate, _ := p.Throughput(start)
+		if part := float64(spread[1].Inflight) / 10; math.Abs(rate-whole*part) > 1e-9 {
+			t.Errorf("with one worker %s it is %v of %v", name, rate, whole)
+		}
+		c.heal()
+		if name == "cooling" {
+			p.workers[0].coolUntil = time.Time{}
+		}
+	}
+}
+
+// TestOnlyAnswersTeachHowLongAPlaceIsHeld has the ways in which a lease ends.
+func TestOnlyAnswersTeachHowLongAPlaceIsHeld(t *testing.T) {
+	later, broke := start.Add(time.Second), errors.New("broke")
+	for name, c := range map[string]struct {
+		end  func(l *Lease)
+		want int64
+	}{
+		"a whole answer":                    {func(l *Lease) { l.Release(Result{At: later}) }, 1},
+		"released twice":                    {func(l *Lease) { l.Release(Result{At: later}); l.Release(Result{At: later}) }, 1},
+		"one that broke off after it began": {func(l *Lease) { l.Answered(later, nil); l.Release(Result{At: later, Err: broke}) }, 1},
+		"the client left after it began":    {func(l *Lease) { l.Answered(later, nil); l.Release(Result{At: later, Err: ErrExcluded}) }, 1},
+		"one that never began":              {func(l *Lease) { l.Release(Result{At: later, Err: broke}) }, 0},
+		"refused":                           {func(l *Lease) { l.Answered(later, ErrExcluded); l.Release(Result{At: later, Err: ErrExcluded}) }, 0},
+		"without a time":                    {func(l *Lease) { l.Release(Result{}) }, 0},
+		"ended before it began":             {func(l *Lease) { l.Release(Result{At: start.Add(-time.Hour)}) }, 0},
+		"its place was given back long ago": {func(l *Lease) { l.Unbook(); l.Release(Result{At: later}) }, 0},
+	} {
+		p := poolOf(Member{ID: "a", Weight: 1})
+		c.end(mustAcquire(t, p))
+		if got := p.Estimates().PlaceTime.Count; got != c.want {
+			t.Errorf("%s: %d samples, want %d", name, got, c.want)
+		}
+	}
+}
