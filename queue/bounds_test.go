@@ -1,0 +1,279 @@
+package queue
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"tierway/routing"
+)
+
+// shedFor returns why a ticket was shed, "" when it was not.
+func shedFor(err error) string {
+	var e *ShedError
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return ""
+}
+
+// TestEachClassHasItsOwnDepth: QU-01. A class that is full keeps nobody of
+// another class out.
+func TestEachClassHasItsOwnDepth(t *testing.T) {
+	c := usual()
+	c.MaxDepth = 3
+	r := newRig(t, c, 1, 1)
+	r.fill(1)
+	for range 3 {
+		r.mustWait(r.ticket(2, "a", 1))
+	}
+	if got := shedFor(r.enter(r.ticket(2, "a", 1))); got != ShedDepth {
+		t.Errorf("the fourth batch request was shed for %q, want %q", got, ShedDepth)
+	}
+	r.mustWait(r.ticket(0, "a", 1))
+	v := r.queue.View(r.now)
+	if v.Classes[2].Shed[shedIndex(ShedDepth)] != 1 || v.Classes[2].Depth != 3 || v.Classes[0].Depth != 1 {
+		t.Errorf("the view is %+v", v)
+	}
+	r.check()
+}
+
+func TestTheBodiesOfThoseWhoWaitAreBounded(t *testing.T) {
+	c := usual()
+	c.MaxBytes = 250
+	r := newRig(t, c, 1, 1)
+	r.fill(1)
+	first := r.mustWait(r.ticket(1, "a", 1))
+	r.mustWait(r.ticket(2, "a", 1))
+	if got := shedFor(r.enter(r.ticket(1, "a", 1))); got != ShedBytes {
+		t.Errorf("shed for %q, want %q", got, ShedBytes)
+	}
+	if err := r.queue.Leave(first, Cancelled, r.now); err != nil {
+		t.Error(err)
+	}
+	r.mustWait(r.ticket(1, "a", 1))
+	r.check()
+}
+
+func TestNobodyWaitsWhereNobodyMay(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"max_depth 0": func(c *Config) { c.MaxDepth = 0 },
+		"max_wait 0":  func(c *Config) { c.MaxWait[0] = 0 },
+	} {
+		c := usual()
+		change(&c)
+		r := newRig(t, c, 1, 1)
+		r.fill(1)
+		if got := shedFor(r.enter(r.ticket(0, "a", 1))); got != ShedDepth {
+			t.Errorf("%s: shed for %q, want %q", name, got, ShedDepth)
+		}
+	}
+}
+
+func TestDisplacingMakesRoom(t *testing.T) {
+	t.Run("for a more urgent one where bytes are short", func(t *testing.T) {
+		c := usual()
+		c.Displace, c.MaxBytes = true, 300
+		r := newRig(t, c, 1, 1)
+		r.fill(1)
+		r.mustWait(r.ticket(1, "a", 1))
+		old := r.mustWait(r.ticket(2, "a", 1))
+		newest := r.mustWait(r.ticket(2, "b", 1))
+		r.mustWait(r.ticket(0, "a", 1))
+		if len(r.woken) != 1 || r.woken[0] != newest {
+			t.Fatalf("put out %v, want %s", ids(r.woken), newest.ID)
+		}
+		_, err := r.queue.Claim(newest, r.now)
+		if got := shedFor(err); got != ShedDisplaced {
+			t.Errorf("shed for %q, want %q", got, ShedDisplaced)
+		}
+		if got := shedFor(r.enter(r.ticket(2, "c", 1))); got != ShedBytes {
+			t.Errorf("the least urgent newcomer was shed for %q, want %q", got, ShedBytes)
+		}
+		if old.state != stateWaiting {
+			t.Error("the older batch request was put out")
+		}
+		r.claim()
+		r.check()
+	})
+	t.Run("for a tenant with fewer waiting", func(t *testing.T) {
+		c := usual()
+		c.Displace, c.MaxDepth = true, 4
+		r := newRig(t, c, 1, 1)
+		r.fill(1)
+		var flood []*Ticket
+		for range 4 {
+			flood = append(flood, r.mustWait(r.ticket(0, "flood", 1)))
+		}
+		r.mustWait(r.ticket(0, "other", 1))
+		if len(r.woken) != 1 || r.woken[0] != flood[3] {
+			t.Fatalf("put out %v, want the newest of the one who floods", ids(r.woken))
+		}
+		if got := shedFor(r.enter(r.ticket(0, "flood", 1))); got != ShedDepth {
+			t.Errorf("who floods was shed for %q, want %q", got, ShedDepth)
+		}
+		r.claim()
+		r.check()
+	})
+	t.Run("never unless it is asked for", func(t *testing.T) {
+		c := usual()
+		c.MaxDepth = 1
+		r := newRig(t, c, 1, 1)
+		r.fill(1)
+		r.mustWait(r.ticket(0, "flood", 1))
+		if got := shedFor(r.enter(r.ticket(0, "other", 1))); got != ShedDepth {
+			t.Errorf("shed for %q, want %q", got, ShedDepth)
+		}
+	})
+}
+
+// paced makes the pool know how long a request holds its place.
+func paced(r *rig, d time.Duration) {
+	for range 200 {
+		tk := r.fill(1)[0]
+		r.now = r.now.Add(d)
+		r.end(tk)
+	}
+}
+
+// TestWhoIsShedComesBackOneAfterTheOther: those who are shed together are told to
+// come back at the pace at which the pool makes room, no two at once, and never
+// later than the SDKs obey.
+func TestWhoIsShedComesBackOneAfterTheOther(t *testing.T) {
+	c := usual()
+	c.MaxDepth = 4
+	r := newRig(t, c, 1, 4)
+	paced(r, 2*time.Second)
+	r.fill(4) // each holds its place for 2 s: 2 places a second are given back
+	for range 4 {
+		r.mustWait(r.ticket(0, "a", 1))
+	}
+	last := time.Duration(0)
+	for i := range 300 {
+		var shed *ShedError
+		if err := r.enter(r.ticket(0, "a", 1)); !errors.As(err, &shed) {
+			t.Fatalf("shed %d: %v", i, err)
+		}
+		step := shed.RetryAfter - last
+		switch {
+		case shed.RetryAfter > longestRetryAfter || shed.RetryAfter <= 0:
+			t.Fatalf("shed %d is told to come back in %s", i, shed.RetryAfter)
+		case i > 0 && i < 60 && (step < 600*time.Millisecond || step > 900*time.Millisecond):
+			t.Fatalf("shed %d is told to come back %s after the one before, want about 0.75 s", i, step)
+		case i > 100 && shed.RetryAfter < longestRetryAfter*3/4:
+			t.Fatalf("shed %d is told to come back in %s, before those who were shed earlier", i, shed.RetryAfter)
+		}
+		last = shed.RetryAfter
+	}
+}
+
+// TestAHopelessRequestIsRefusedAtOnce: whose turn comes long after nobody listens
+// any more, or after its class's longest wait, does not wait for that.
+func TestAHopelessRequestIsRefusedAtOnce(t *testing.T) {
+	c := usual()
+	c.MaxWait[0] = 10 * time.Second
+	r := newRig(t, c, 1, 4)
+	paced(r, 2*time.Second)
+	r.fill(4)
+	var err error
+	waiting := -1
+	for ; err == nil || errors.Is(err, ErrWaiting); waiting++ {
+		err = r.enter(r.ticket(0, "a", 1))
+	}
+	// 2 go in a second, 20 in as long as one may wait. The pool's
+	// belief in its samples is not whole.
+	if got := shedFor(err); got != ShedDeadline || waiting < 18 || waiting > 26 {
+		t.Errorf("after %d waiting one was shed for %q, want %q after about 20", waiting, got, ShedDeadline)
+	}
+	r.mustWait(r.ticket(0, "b", 1)) // has two before it
+	tk := r.ticket(1, "a", 1)
+	tk.Deadline = r.now.Add(5 * time.Second)
+	if got := shedFor(r.enter(tk)); got != ShedDeadline {
+		t.Errorf("to whom nobody listens in 5 s was shed for %q, want %q", got, ShedDeadline)
+	}
+	gone := r.ticket(0, "c", 1)
+	gone.Deadline = r.now
+	if got := shedFor(r.enter(gone)); got != ShedDeadline {
+		t.Errorf("to whom nobody listens was shed for %q, want %q", got, ShedDeadline)
+	}
+}
+
+func TestNobodyIsHopelessWhileThePaceIsUnknown(t *testing.T) {
+	c := usual()
+	c.MaxWait[0] = time.Second
+	r := newRig(t, c, 1, 1)
+	r.fill(1)
+	for range 100 {
+		r.mustWait(r.ticket(0, "a", 1))
+	}
+}
+
+// TestNobodyUpIsSaidAtOnce: QU-07. Without engine_wait a request does not wait for
+// a worker that is down; who waits already is put out after a moment's grace.
+func TestNobodyUpIsSaidAtOnce(t *testing.T) {
+	r := newRig(t, usual(), 1, 1)
+	r.fill(1)
+	waits := r.mustWait(r.ticket(0, "a", 1))
+	r.pool.Observe(name(0), 0, routing.Status{})
+	if err := r.enter(r.ticket(0, "a", 1)); !errors.Is(err, routing.ErrNoWorker) {
+		t.Errorf("a newcomer got %v, want ErrNoWorker", err)
+	}
+	r.pass(graceWhenDown - time.Millisecond)
+	if waits.state != stateWaiting {
+		t.Fatal("who waits was put out before the grace was over")
+	}
+	r.pass(time.Millisecond)
+	_, err := r.queue.Claim(waits, r.now)
+	if got := shedFor(err); got != ShedEngine {
+		t.Errorf("who waited was shed for %q, want %q", got, ShedEngine)
+	}
+	r.check()
+}
+
+func TestARequestWaitsForAnEngine(t *testing.T) {
+	c := usual()
+	c.EngineWait, c.MaxWait[0] = time.Minute, 10*time.Second
+	r := newRig(t, c, 1, 1)
+	r.pool.Observe(name(0), 0, routing.Status{})
+	served := r.mustWait(r.ticket(0, "a", 1))
+	if got := r.queue.WaitUntil(served).Sub(r.now); got != time.Minute {
+		t.Errorf("it may wait for %s, want engine_wait", got)
+	}
+	r.pass(59 * time.Second)
+	r.pool.Observe(name(0), 0, routing.Status{Up: true})
+	if got := r.claim(); len(got) != 1 || got[0] != served {
+		t.Fatalf("granted %v when the worker came up, want %s", ids(got), served.ID)
+	}
+	r.pool.Observe(name(0), 0, routing.Status{})
+	r.end(served)
+	vain := r.mustWait(r.ticket(0, "a", 1))
+	r.pass(59 * time.Second)
+	r.pass(time.Second)
+	_, err := r.queue.Claim(vain, r.now)
+	if got := shedFor(err); got != ShedEngine {
+		t.Errorf("after engine_wait it was shed for %q, want %q", got, ShedEngine)
+	}
+	r.check()
+}
+
+// TestAPoolThatCoolsIsWaitedFor: engines that ask for less are asked again when
+// they said, unless that is later than anybody may wait.
+func TestAPoolThatCoolsIsWaitedFor(t *testing.T) {
+	c := usual()
+	c.MaxWait[0] = 10 * time.Second
+	r := newRig(t, c, 1, 1)
+	first := r.fill(1)[0]
+	w := r.held[first].Worker()
+	r.end(first)
+	r.pool.Cool(w, r.now.Add(5*time.Second))
+	waits := r.mustWait(r.ticket(0, "a", 1))
+	if got := r.pass(5 * time.Second); len(got) != 1 || got[0] != waits {
+		t.Errorf("granted %v when the rest was over", ids(got))
+	}
+	r.end(waits)
+	r.pool.Cool(w, r.now.Add(11*time.Second))
+	var cooled *routing.CooledError
+	if err := r.enter(r.ticket(0, "a", 1)); !errors.As(err, &cooled) {
+		t.Errorf("%v, want to be told to come when the rest is over", err)
+	}
+}

@@ -1,0 +1,204 @@
+package queue
+
+import (
+	"container/heap"
+	"time"
+)
+
+// flow is what one tenant has waiting in one class: a first-in first-out list
+// under one virtual start tag (start-time fair queueing: Goyal, Vin, Cheng
+// 1996). The tag is the tokens that were granted to the tenant, for each unit of
+// its weight, since the class was last empty; whoever has the lowest tag goes
+// next, so that tenants who wait get tokens in proportion to their weights.
+type flow struct {
+	tenant      string
+	weight      float64
+	tag         float64
+	first, last *Ticket
+	depth       int
+	tokens      int64
+	at          int // in its class's heap; -1 while nothing waits
+}
+
+// insert puts the ticket at its place by the order of coming: nearly always the
+// end, and for one that comes back, from the front on.
+func (f *flow) insert(t *Ticket) {
+	t.flow = f
+	f.depth++
+	f.tokens += t.Tokens
+	if f.last == nil || f.last.seq < t.seq {
+		t.prev, t.next, f.last = f.last, nil, t
+		if t.prev == nil {
+			f.first = t
+		} else {
+			t.prev.next = t
+		}
+		return
+	}
+	after := f.first
+	for after.seq < t.seq {
+		after = after.next
+	}
+	t.prev, t.next, after.prev = after.prev, after, t
+	if t.prev == nil {
+		f.first = t
+	} else {
+		t.prev.next = t
+	}
+}
+
+func (f *flow) remove(t *Ticket) {
+	if t.prev == nil {
+		f.first = t.next
+	} else {
+		t.prev.next = t.next
+	}
+	if t.next == nil {
+		f.last = t.prev
+	} else {
+		t.next.prev = t.prev
+	}
+	t.prev, t.next = nil, nil
+	f.depth--
+	f.tokens -= t.Tokens
+}
+
+// flows is a heap of the flows in which something waits, the lowest tag first,
+// and of equal tags the one whose first request came first.
+type flows []*flow
+
+func (h flows) Len() int { return len(h) }
+func (h flows) Less(i, j int) bool {
+	if h[i].tag != h[j].tag {
+		return h[i].tag < h[j].tag
+	}
+	return h[i].first.seq < h[j].first.seq
+}
+func (h flows) Swap(i, j int) { h[i], h[j] = h[j], h[i]; h[i].at, h[j].at = i, j }
+func (h *flows) Push(x any)   { f := x.(*flow); f.at = len(*h); *h = append(*h, f) }
+func (h *flows) Pop() any {
+	old := *h
+	f := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	f.at = -1
+	return f
+}
+
+// class is the waiting requests of one class.
+type class struct {
+	flows   map[string]*flow // of every tenant with something waiting, or with a tag ahead of the virtual time
+	waiting flows
+	virtual float64 // the lowest tag of those who waited at the last grant: where an idle tenant comes in
+	oldest  *Ticket // by the order of coming, all of the class
+	newest  *Ticket
+	depth   int
+	tokens  int64
+	credit  float64 // tokens that aged requests of lower classes may be granted before this class
+	backAt  time.Time
+	counts  counts
+}
+
+// insert makes a ticket wait.
+func (c *class) insert(t *Ticket) {
+	f := c.flow(t)
+	f.insert(t)
+	if f.at < 0 {
+		f.tag = max(f.tag, c.virtual)
+		heap.Push(&c.waiting, f)
+	} else if f.first == t {
+		heap.Fix(&c.waiting, f.at) // ties go by who came first
+	}
+	c.link(t)
+	c.depth++
+	c.tokens += t.Tokens
+}
+
+// flow returns the ticket's tenant's flow, with the weight that the tenant has now.
+func (c *class) flow(t *Ticket) *flow {
+	f := c.flows[t.Tenant]
+	if f == nil {
+		c.sweep()
+		f = &flow{tenant: t.Tenant, tag: c.virtual, at: -1}
+		c.flows[t.Tenant] = f
+	}
+	f.weight = t.weight()
+	return f
+}
+
+// sweep forgets tenants who owe nothing and wait for nothing, once they are many.
+func (c *class) sweep() {
+	const few = 64 // not worth a look
+	if len(c.flows) < few+2*len(c.waiting) {
+		return
+	}
+	for tenant, f := range c.flows {
+		if f.at < 0 && f.tag <= c.virtual {
+			delete(c.flows, tenant)
+		}
+	}
+}
+
+// remove takes a waiting ticket out.
+func (c *class) remove(t *Ticket) {
+	f := t.flow
+	f.remove(t)
+	if f.depth == 0 {
+		heap.Remove(&c.waiting, f.at)
+	} else {
+		heap.Fix(&c.waiting, f.at)
+	}
+	c.unlink(t)
+	c.depth--
+	c.tokens -= t.Tokens
+	if c.depth == 0 {
+		// A busy period is over: all start even, and nothing is owed.
+		clear(c.flows)
+		c.virtual, c.credit = 0, 0
+	}
+}
+
+// charge books tokens on the flow's account; negative ones are given back.
+func (c *class) charge(f *flow, tokens float64) {
+	f.tag += tokens / f.weight
+	if f.at >= 0 {
+		heap.Fix(&c.waiting, f.at)
+	}
+}
+
+// link puts the ticket into the class's list by coming.
+func (c *class) link(t *Ticket) {
+	if c.newest == nil || c.newest.seq < t.seq {
+		t.older, t.newer, c.newest = c.newest, nil, t
+		if t.older == nil {
+			c.oldest = t
+		} else {
+			t.older.newer = t
+		}
+		return
+	}
+	after := c.oldest
+	for after.seq < t.seq {
+		after = after.newer
+	}
+	t.older, t.newer, after.older = after.older, after, t
+	if t.older == nil {
+		c.oldest = t
+	} else {
+		t.older.newer = t
+	}
+}
+
+func (c *class) unlink(t *Ticket) {
+	if t.older == nil {
+		c.oldest = t.newer
+	} else {
+		t.older.newer = t.newer
+	}
+	if t.newer == nil {
+		c.newest = t.older
+	} else {
+		t.newer.older = t.older
+	}
+	t.older, t.newer = nil, nil
+}

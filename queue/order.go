@@ -1,0 +1,202 @@
+package queue
+
+import "time"
+
+// step says what choosing a ticket at one level means for that level's credit:
+// the tickets of a class and, below it, those of the lower classes.
+type step int8
+
+const (
+	stepNone     step = iota
+	stepOwn           // it is of this level's class, while an aged one of a lower class waits
+	stepPromoted      // it is of a lower class, aged, and goes as this level's class
+)
+
+// order walks the waiting tickets in the order in which they would go if all of
+// them could, without changing anything: the classes strictly one after the
+// other but for aged ones, the flows of a class by their tags as if each ticket
+// that was passed were granted.
+type order struct {
+	q      *Queue
+	now    time.Time
+	fronts [Classes]front
+	aged   [Classes]bool // the class's oldest has waited past its age
+	credit [Classes - 1]float64
+}
+
+// begin starts a walk.
+func (o *order) begin(q *Queue, now time.Time) {
+	o.q, o.now = q, now
+	for i := range q.classes {
+		c := &q.classes[i]
+		o.fronts[i].begin(c.waiting)
+		o.aged[i] = c.oldest != nil && q.config.Age[i] > 0 && now.Sub(c.oldest.entered) >= q.config.Age[i]
+		if i < Classes-1 {
+			o.credit[i] = c.credit
+		}
+	}
+}
+
+// end lets go of the tickets that the walk has seen.
+func (o *order) end() {
+	for i := range o.fronts {
+		f := &o.fronts[i]
+		clear(f.next)
+		f.heap, f.next = nil, f.next[:0]
+	}
+}
+
+// next returns the next ticket, nil after the last, with how it was chosen.
+func (o *order) next() (*Ticket, [Classes - 1]step) {
+	var path [Classes - 1]step
+	from := o.choose(0, &path)
+	if from < 0 {
+		return nil, path
+	}
+	t := o.fronts[from].take()
+	for level, s := range path {
+		// Credit grows only by what is really granted: see Queue.grantLocked.
+		if s == stepPromoted {
+			o.credit[level] -= t.cost()
+		}
+	}
+	return t, path
+}
+
+// choose returns the class whose next ticket goes first among the classes from
+// level on, -1 when nothing is left. A lower class goes before this level's own
+// while its oldest ticket is aged and there is credit for it.
+func (o *order) choose(level int, path *[Classes - 1]step) int {
+	own := -1
+	if o.fronts[level].left() {
+		own = level
+	}
+	if level == Classes-1 {
+		return own
+	}
+	lower := o.choose(level+1, path)
+	if own < 0 || lower < 0 {
+		return max(own, lower)
+	}
+	aged := lower
+	if !o.aged[lower] {
+		// Who goes first below is not aged, and could not go now: it holds up no
+		// aged one of a class below its own.
+		clear(path[level+1:])
+		aged = o.agedBelow(lower)
+	}
+	switch {
+	case aged < 0:
+		return own
+	case o.credit[level] > 0:
+		path[level] = stepPromoted
+		return aged
+	}
+	clear(path[level+1:]) // what was chosen below does not go
+	path[level] = stepOwn
+	return own
+}
+
+// agedBelow returns the first class below one in which an aged ticket waits, -1
+// for none.
+func (o *order) agedBelow(class int) int {
+	for i := class + 1; i < Classes; i++ {
+		if o.aged[i] && o.fronts[i].left() {
+			return i
+		}
+	}
+	return -1
+}
+
+// granted lets the walk know that the ticket it returned last was granted.
+func (o *order) granted(t *Ticket, path [Classes - 1]step) {
+	for level, s := range path {
+		if s == stepOwn {
+			o.credit[level] += t.cost() * o.q.config.accrual()
+		}
+	}
+}
+
+// front walks the tickets of one class: the best-first traversal of the heap of
+// its flows, each of which stands in it with the tag that its next ticket would
+// have. k steps cost O(k log k), however many flows there are.
+type front struct {
+	heap flows // as of the class; not changed
+	next []frontEntry
+}
+
+// frontEntry is a flow's next ticket in a walk.
+type frontEntry struct {
+	tag    float64
+	ticket *Ticket
+	at     int // of the flow in the heap, when its children are still to be entered; else -1
+}
+
+func (w *front) begin(h flows) {
+	w.heap, w.next = h, w.next[:0]
+	w.enter(0)
+}
+
+// enter puts the flow at that place of the heap into the walk.
+func (w *front) enter(at int) {
+	if at < len(w.heap) {
+		w.push(frontEntry{tag: w.heap[at].tag, ticket: w.heap[at].first, at: at})
+	}
+}
+
+func (w *front) left() bool { return len(w.next) > 0 }
+
+// take returns the next ticket; there is one.
+func (w *front) take() *Ticket {
+	e := w.pop()
+	if e.at >= 0 {
+		w.enter(2*e.at + 1)
+		w.enter(2*e.at + 2)
+	}
+	if e.ticket.next != nil {
+		w.push(frontEntry{tag: e.tag + e.ticket.cost()/e.ticket.flow.weight, ticket: e.ticket.next, at: -1})
+	}
+	return e.ticket
+}
+
+func (e *frontEntry) before(o *frontEntry) bool {
+	if e.tag != o.tag {
+		return e.tag < o.tag
+	}
+	return e.ticket.seq < o.ticket.seq
+}
+
+// push and pop keep next a binary heap; container/heap would allocate for each.
+func (w *front) push(e frontEntry) {
+	w.next = append(w.next, e)
+	i := len(w.next) - 1
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !w.next[i].before(&w.next[parent]) {
+			return
+		}
+		w.next[i], w.next[parent] = w.next[parent], w.next[i]
+		i = parent
+	}
+}
+
+func (w *front) pop() frontEntry {
+	top, last := w.next[0], len(w.next)-1
+	w.next[0] = w.next[last]
+	w.next[last] = frontEntry{}
+	w.next = w.next[:last]
+	for i := 0; ; {
+		child := 2*i + 1
+		if child >= last {
+			return top
+		}
+		if child+1 < last && w.next[child+1].before(&w.next[child]) {
+			child++
+		}
+		if !w.next[child].before(&w.next[i]) {
+			return top
+		}
+		w.next[i], w.next[child] = w.next[child], w.next[i]
+		i = child
+	}
+}

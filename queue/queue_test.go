@@ -1,0 +1,439 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tierway/routing"
+)
+
+func TestWithoutAnybodyWaitingARequestGoesAtOnce(t *testing.T) {
+	r := newRig(t, usual(), 2, 2)
+	r.fill(4)
+	if got := r.inflight(); got != 4 {
+		t.Errorf("%d requests in flight, want 4", got)
+	}
+	if v := r.queue.View(r.now); v.Classes[0].Entered != 0 {
+		t.Errorf("%d requests counted as waiting, want none", v.Classes[0].Entered)
+	}
+}
+
+func TestTheUrgentGoFirst(t *testing.T) {
+	r := newRig(t, usual(), 1, 1)
+	r.fill(1)
+	batch := r.mustWait(r.ticket(2, "a", 10))
+	background := r.mustWait(r.ticket(1, "a", 10))
+	interactive := r.mustWait(r.ticket(0, "a", 10))
+	for i, want := range []*Ticket{interactive, background, batch} {
+		if got := r.next(); got != want {
+			t.Errorf("grant %d went to %s, want %s", i, got.ID, want.ID)
+		}
+	}
+	r.check()
+}
+
+func TestATenantsRequestsGoInTheOrderOfTheirComing(t *testing.T) {
+	r := newRig(t, usual(), 1, 1)
+	r.fill(1)
+	var want []*Ticket
+	for i := range 20 {
+		want = append(want, r.mustWait(r.ticket(1, "a", int64(1+i*7%5))))
+	}
+	for _, w := range want {
+		if got := r.next(); got != w {
+			t.Fatalf("%s went, want %s", got.ID, w.ID)
+		}
+	}
+}
+
+// TestTenantsShareTokensByTheirWeights: each tenant always has something
+// waiting; one asks ten times as often for ten times as much.
+func TestTenantsShareTokensByTheirWeights(t *testing.T) {
+	for _, weights := range [][2]int{{1, 1}, {1, 3}, {5, 2}} {
+		r := newRig(t, usual(), 2, 4)
+		r.fill(8)
+		add := func(tenant int, many int) {
+			for range many {
+				tk := r.ticket(1, fmt.Sprint(tenant), int64(100+900*tenant+r.dice.below(50)))
+				tk.Weight = weights[tenant]
+				r.mustWait(tk)
+			}
+		}
+		add(0, 20)
+		add(1, 200)
+		got := [2]float64{}
+		for range 20_000 {
+			tk := r.next()
+			tenant := int(tk.Tenant[0] - '0')
+			got[tenant] += float64(tk.Tokens)
+			add(tenant, 1)
+		}
+		want := float64(weights[0]) / float64(weights[0]+weights[1])
+		if share := got[0] / (got[0] + got[1]); math.Abs(share-want) > 0.01 {
+			t.Errorf("weights %v: tenant 0 got %.3f of the tokens, want %.3f", weights, share, want)
+		}
+		r.check()
+	}
+}
+
+// TestASplitRequestGainsNothing: a tenant whose requests are a tenth as large and
+// ten times as many gets what the other one gets.
+func TestASplitRequestGainsNothing(t *testing.T) {
+	r := newRig(t, usual(), 1, 4)
+	r.fill(4)
+	sizes := map[string]int64{"whole": 10_000, "split": 1000}
+	for tenant, size := range sizes {
+		for range 50 {
+			r.mustWait(r.ticket(0, tenant, size))
+		}
+	}
+	got := map[string]float64{}
+	for range 11_000 {
+		tk := r.next()
+		got[tk.Tenant] += float64(tk.Tokens)
+		r.mustWait(r.ticket(0, tk.Tenant, sizes[tk.Tenant]))
+	}
+	if ratio := got["split"] / got["whole"]; ratio > 1.01 || ratio < 0.99 {
+		t.Errorf("by splitting a tenant got %.3f times what the other one got", ratio)
+	}
+}
+
+// TestRealTokensCorrectTheShares: a tenant whose answers are all four times as
+// long as expected, or as its estimates say, gets no more for it.
+func TestRealTokensCorrectTheShares(t *testing.T) {
+	r := newRig(t, usual(), 1, 4)
+	r.fill(4)
+	for _, tenant := range []string{"honest", "modest"} {
+		for range 20 {
+			r.mustWait(r.ticket(0, tenant, 1000))
+		}
+	}
+	got := map[string]float64{}
+	for range 10_000 {
+		tk := r.next()
+		used := int64(1000)
+		if tk.Tenant == "modest" {
+			used = 4000
+		}
+		got[tk.Tenant] += float64(used)
+		r.queue.Settle(tk, used)
+		r.mustWait(r.ticket(0, tk.Tenant, 1000))
+	}
+	if ratio := got["modest"] / got["honest"]; ratio > 1.01 || ratio < 0.99 {
+		t.Errorf("by low estimates a tenant got %.3f times what the other one got", ratio)
+	}
+}
+
+func TestAnIdleTenantSavesNothingUp(t *testing.T) {
+	r := newRig(t, usual(), 1, 1)
+	r.fill(1)
+	r.mustWait(r.ticket(0, "late", 10))
+	for range 30 {
+		r.mustWait(r.ticket(0, "busy", 1000))
+	}
+	for range 10 {
+		r.next()
+	}
+	for range 30 {
+		r.mustWait(r.ticket(0, "late", 1000))
+	}
+	turns := map[string]int{}
+	for range 20 {
+		turns[r.next().Tenant]++
+	}
+	if turns["late"] > 11 || turns["late"] < 9 {
+		t.Errorf("who was idle had %d of 20 turns, want about half", turns["late"])
+	}
+}
+
+// TestTheAgedGetTheirShare: QU-04. Interactive requests that never end, and
+// lower ones that wait: together the lower classes get aged_share of the tokens.
+func TestTheAgedGetTheirShare(t *testing.T) {
+	for _, share := range []float64{0, 0.05, 0.2, 0.4} {
+		for _, lower := range [][]int{{1, 2}, {2}, {1}} {
+			c := usual()
+			c.AgedShare, c.Age = share, [Classes]time.Duration{1: 10 * time.Second, 2: 30 * time.Second}
+			r := newRig(t, c, 1, 1)
+			r.fill(1)
+			size := [Classes]int64{300, 2000, 5000}
+			r.mustWait(r.ticket(0, "a", size[0]))
+			r.mustWait(r.ticket(0, "a", size[0]))
+			for _, class := range lower {
+				for range 50 {
+					r.mustWait(r.ticket(class, "b", size[class]))
+				}
+			}
+			r.pass(time.Minute)
+			got, all := 0.0, 0.0
+			for range 30_000 {
+				r.now = r.now.Add(10 * time.Second) // so that the lower ones are always aged
+				tk := r.next()
+				all += float64(tk.Tokens)
+				if tk.Class > 0 {
+					got += float64(tk.Tokens)
+				}
+				r.mustWait(r.ticket(tk.Class, tk.Tenant, size[tk.Class]))
+			}
+			if math.Abs(got/all-share) > 0.01 {
+				t.Errorf("share %v, classes %v: they got %.3f of the tokens", share, lower, got/all)
+			}
+			r.check()
+		}
+	}
+}
+
+func TestWhoIsNotAgedWaitsForTheClassAbove(t *testing.T) {
+	c := usual()
+	c.Age = [Classes]time.Duration{1: 10 * time.Second, 2: 30 * time.Second}
+	r := newRig(t, c, 1, 1)
+	r.fill(1)
+	r.mustWait(r.ticket(2, "b", 10))
+	for range 50 {
+		r.mustWait(r.ticket(0, "a", 10))
+	}
+	for i := range 29 {
+		r.now = r.now.Add(time.Second)
+		if tk := r.next(); tk.Class != 0 {
+			t.Fatalf("a batch request went after %d s", i)
+		}
+	}
+	r.now = r.now.Add(time.Second)
+	for range 10 {
+		if tk := r.next(); tk.Class == 2 {
+			return
+		}
+	}
+	t.Error("an aged batch request did not go among ten")
+}
+
+// TestARetryKeepsItsPlace: an attempt that failed goes before what came after its
+// first.
+func TestARetryKeepsItsPlace(t *testing.T) {
+	r := newRig(t, usual(), 1, 2)
+	first := r.fill(2)[0]
+	second := r.mustWait(r.ticket(0, "filler", 1))
+	r.end(first) // grants second
+	if _, ok := r.held[second]; !ok {
+		t.Fatal("the second was not granted")
+	}
+	third := r.mustWait(r.ticket(0, "filler", 1))
+	r.mustWait(first)
+	if got := r.next(); got != first {
+		t.Errorf("%s went, want the one that came first", got.ID)
+	}
+	if got := r.next(); got != third {
+		t.Errorf("%s went, want %s", got.ID, third.ID)
+	}
+	r.check()
+}
+
+func TestARetryIsNotKeptOutByTheBounds(t *testing.T) {
+	c := usual()
+	c.MaxDepth = 1
+	r := newRig(t, c, 1, 1)
+	tk := r.fill(1)[0]
+	r.mustWait(r.ticket(0, "a", 1))
+	r.end(tk)
+	r.mustWait(r.ticket(0, "a", 1))
+	r.mustWait(tk)
+	r.check()
+}
+
+// TestWhoLeavesIsNeverGranted: QU-02.
+func TestWhoLeavesIsNeverGranted(t *testing.T) {
+	r := newRig(t, usual(), 1, 1)
+	first := r.fill(1)[0]
+	gone := r.mustWait(r.ticket(0, "a", 1))
+	late := r.mustWait(r.ticket(0, "a", 1))
+	stays := r.mustWait(r.ticket(0, "a", 1))
+	if err := r.queue.Leave(gone, Cancelled, r.now); err != nil {
+		t.Errorf("leaving: %v", err)
+	}
+	var shed *ShedError
+	if err := r.queue.Leave(late, Late, r.now); !errors.As(err, &shed) || shed.Reason != ShedWait {
+		t.Errorf("leaving late: %v, want to be shed for the wait", err)
+	}
+	if got := r.end(first); len(got) != 1 || got[0] != stays {
+		t.Errorf("granted %v, want %s", ids(got), stays.ID)
+	}
+	r.check()
+}
+
+func TestWhoLeavesWhenGrantedGivesItBack(t *testing.T) {
+	r := newRig(t, usual(), 1, 1)
+	first := r.fill(1)[0]
+	gone := r.mustWait(r.ticket(0, "a", 1))
+	next := r.mustWait(r.ticket(0, "a", 1))
+	lease := r.held[first]
+	delete(r.held, first)
+	lease.Release(routing.Result{At: r.now}) // grants gone, which has not claimed yet
+	if err := r.queue.Leave(gone, Cancelled, r.now); err != nil {
+		t.Errorf("leaving: %v", err)
+	}
+	r.woken = r.woken[1:]
+	if got := r.claim(); len(got) != 1 || got[0] != next {
+		t.Errorf("granted %v, want %s", ids(got), next.ID)
+	}
+	r.check()
+}
+
+// closing refuses requests, as a breaker does that is half open.
+type closing struct{ refuse int }
+
+func (g *closing) Allow() (func(error), error) {
+	if g.refuse > 0 {
+		g.refuse--
+		return nil, errors.New("half open")
+	}
+	return func(error) {}, nil
+}
+
+func TestWhomABreakerRefusesWaitsOnAtItsPlace(t *testing.T) {
+	r := newRig(t, usual(), 1, 1)
+	gate := &closing{}
+	ms := members(1, 1)
+	ms[0].Gate = gate
+	policy, err := routing.New(routing.Config{Name: "least_load"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pool.Configure(policy, ms)
+	first := r.fill(1)[0]
+	refused := r.mustWait(r.ticket(0, "a", 1))
+	other := r.mustWait(r.ticket(0, "a", 1))
+	gate.refuse = 1
+	if got := r.end(first); len(got) != 1 || got[0] != other {
+		t.Fatalf("granted %v, want the one behind the refused", ids(got))
+	}
+	r.check()
+	if got := r.pass(refusedFor); len(got) != 0 {
+		t.Fatalf("granted %v while the worker was full", ids(got))
+	}
+	if got := r.end(other); len(got) != 1 || got[0] != refused {
+		t.Errorf("granted %v, want the refused one once the worker can be asked again", ids(got))
+	}
+	r.check()
+}
+
+// TestAReloadKeepsWhoWaits: smaller bounds throw nobody out, and more places are
+// taken at once.
+func TestAReloadKeepsWhoWaits(t *testing.T) {
+	r := newRig(t, usual(), 1, 1)
+	r.fill(1)
+	for range 10 {
+		r.mustWait(r.ticket(0, "a", 1))
+	}
+	small := usual()
+	small.MaxDepth = 2
+	r.queue.Configure(small, r.now)
+	if got := r.queue.Waiting(); got != 10 {
+		t.Errorf("%d wait after the bound was lowered, want 10", got)
+	}
+	policy, err := routing.New(routing.Config{Name: "least_load"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pool.Configure(policy, members(1, 5))
+	if got := r.claim(); len(got) != 4 {
+		t.Errorf("%d were granted the new places, want 4", len(got))
+	}
+	r.check()
+}
+
+// TestTheListIsTheOrderOfTurns: what List says is what happens, as long as nobody
+// comes, ages or settles meanwhile.
+func TestTheListIsTheOrderOfTurns(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		c := usual()
+		c.Age = [Classes]time.Duration{1: 10 * time.Second, 2: 30 * time.Second}
+		r := newRig(t, c, 1, 1)
+		r.dice = dice(rapid.Uint64Min(1).Draw(rt, "seed"))
+		r.fill(1)
+		for range rapid.IntRange(1, 60).Draw(rt, "tickets") {
+			tk := r.ticket(r.dice.below(3), fmt.Sprint(r.dice.below(5)), int64(1+r.dice.below(1000)))
+			tk.Weight = 1 + len(tk.Tenant)*int(tk.Tenant[0]-'0')
+			r.mustWait(tk)
+		}
+		r.pass(time.Duration(rapid.IntRange(0, 40).Draw(rt, "aged")) * time.Second)
+		for r.queue.Waiting() > 0 {
+			first := r.queue.List(r.now, 1)[0]
+			if got := r.next(); got.ID != first.ID {
+				rt.Fatalf("%s went, and %s was listed first", got.ID, first.ID)
+			}
+		}
+		r.check()
+	})
+}
+
+// TestWhatEntersIsGrantedOrLeaves: random schedules of everything that can
+// happen; the books agree at each step and are zero at the end.
+func TestWhatEntersIsGrantedOrLeaves(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		c := usual()
+		c.Age = [Classes]time.Duration{0: time.Second, 1: 2 * time.Second, 2: 3 * time.Second}
+		c.MaxDepth, c.MaxBytes, c.Displace = 8, 1500, rapid.Bool().Draw(rt, "displace")
+		r := newRig(t, c, 3, 2)
+		r.dice = dice(rapid.Uint64Min(1).Draw(rt, "seed"))
+		waiting := map[*Ticket]bool{}
+		settle := func() {
+			for _, tk := range r.woken {
+				delete(waiting, tk)
+			}
+			r.claim()
+		}
+		for range 200 {
+			switch r.dice.below(8) {
+			case 0, 1, 2:
+				tk := r.ticket(r.dice.below(3), fmt.Sprint(r.dice.below(4)), int64(r.dice.below(500)))
+				if errors.Is(r.enter(tk), ErrWaiting) {
+					waiting[tk] = true
+				}
+			case 3, 4, 5:
+				for tk, lease := range r.held {
+					delete(r.held, tk)
+					lease.Release(routing.Result{At: r.now})
+					r.queue.Settle(tk, int64(r.dice.below(1000)))
+					break
+				}
+			case 6:
+				for tk := range waiting {
+					delete(waiting, tk)
+					_ = r.queue.Leave(tk, Left(r.dice.below(2)), r.now)
+					break
+				}
+			case 7:
+				r.now = r.now.Add(time.Duration(r.dice.below(1500)) * time.Millisecond)
+				i := r.dice.below(3)
+				r.pool.Observe(name(i), i, routing.Status{Up: r.dice.below(4) > 0})
+				r.queue.Pass(r.now)
+			}
+			settle()
+			r.check()
+			for _, v := range r.pool.Snapshot(r.now) {
+				if v.Inflight > 2 {
+					rt.Fatalf("%s has %d in flight, and 2 places", v.ID, v.Inflight)
+				}
+			}
+		}
+		for i := range 3 {
+			r.pool.Observe(name(i), i, routing.Status{Up: true})
+		}
+		for len(r.held) > 0 || r.queue.Waiting() > 0 {
+			for tk, lease := range r.held {
+				delete(r.held, tk)
+				lease.Release(routing.Result{At: r.now})
+			}
+			r.queue.Pass(r.now)
+			settle()
+		}
+		r.check()
+		if got := r.inflight(); got != 0 {
+			rt.Fatalf("%d requests are in flight at the end", got)
+		}
+	})
+}

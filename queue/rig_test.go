@@ -1,0 +1,226 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tierway/routing"
+)
+
+// start is when the tests' time begins.
+func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// dice is xorshift64*.
+type dice uint64
+
+func (d *dice) next() uint64 {
+	x := uint64(*d)
+	x ^= x >> 12
+	x ^= x << 25
+	x ^= x >> 27
+	*d = dice(x)
+	return x * 2685821657736338717
+}
+
+func (d *dice) below(n int) int { return int(d.next() >> 11 % uint64(n)) }
+
+// usual is a queue's bounds where a test is about something else.
+func usual() Config {
+	return Config{MaxDepth: 1_000_000, MaxWait: [Classes]time.Duration{time.Hour, time.Hour, time.Hour}, AgedShare: 0.2}
+}
+
+// rig is a queue before a pool of workers that are up, in a time of its own.
+type rig struct {
+	t     testing.TB
+	pool  *routing.Pool
+	queue *Queue
+	now   time.Time
+	dice  dice
+	woken []*Ticket
+	held  map[*Ticket]*routing.Lease // granted and under way
+	made  int
+}
+
+// newRig makes a pool of so many workers with so many places each.
+func newRig(t testing.TB, c Config, workers, places int) *rig {
+	t.Helper()
+	r := &rig{t: t, now: start(), dice: 7, held: map[*Ticket]*routing.Lease{}}
+	r.pool = poolOf(t, "least_load", workers, places)
+	r.queue = New(r.pool, c, func(tk *Ticket) { r.woken = append(r.woken, tk) })
+	r.pool.Watch(func() { r.queue.Pass(r.now) })
+	return r
+}
+
+func poolOf(t testing.TB, policy string, workers, places int) *routing.Pool {
+	t.Helper()
+	p, err := routing.New(routing.Config{Name: policy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := routing.NewPool(p, members(workers, places))
+	for i := range workers {
+		pool.Observe(name(i), i, routing.Status{Up: true})
+	}
+	return pool
+}
+
+func name(i int) string { return fmt.Sprint("w", i) }
+
+func members(workers, places int) []routing.Member {
+	ms := make([]routing.Member, workers)
+	for i := range ms {
+		ms[i] = routing.Member{ID: name(i), Weight: 1, MaxInflight: places, Ref: i}
+	}
+	return ms
+}
+
+// ticket makes a request of a tenant's.
+func (r *rig) ticket(class int, tenant string, tokens int64) *Ticket {
+	r.made++
+	return &Ticket{Class: class, Tenant: tenant, Tokens: tokens, Bytes: 100, ID: fmt.Sprint("r", r.made),
+		Request: &routing.Request{Rand: r.dice.next(), PromptTokens: tokens, OutputTokens: 1, Stream: true}}
+}
+
+// enter puts a ticket before the pool and returns what became of it.
+func (r *rig) enter(tk *Ticket) error {
+	lease, err := r.queue.Enter(tk, r.now)
+	if err == nil {
+		r.held[tk] = &lease
+	}
+	return err
+}
+
+// mustWait enters a ticket that has to wait.
+func (r *rig) mustWait(tk *Ticket) *Ticket {
+	r.t.Helper()
+	if err := r.enter(tk); !errors.Is(err, ErrWaiting) {
+		r.t.Fatalf("ticket %s: %v, want it to wait", tk.ID, err)
+	}
+	return tk
+}
+
+// fill takes all places with requests that are not in the queue's books.
+func (r *rig) fill(places int) []*Ticket {
+	r.t.Helper()
+	filled := make([]*Ticket, places)
+	for i := range filled {
+		filled[i] = r.ticket(0, "filler", 1)
+		if err := r.enter(filled[i]); err != nil {
+			r.t.Fatalf("filling place %d: %v", i, err)
+		}
+	}
+	return filled
+}
+
+// end ends a request and claims what was granted thereby.
+func (r *rig) end(tk *Ticket) []*Ticket {
+	r.t.Helper()
+	lease := r.held[tk]
+	delete(r.held, tk)
+	lease.Release(routing.Result{At: r.now})
+	return r.claim()
+}
+
+// claim claims all that were woken, and returns those that were granted.
+func (r *rig) claim() []*Ticket {
+	r.t.Helper()
+	var granted []*Ticket
+	for len(r.woken) > 0 {
+		tk := r.woken[0]
+		r.woken = r.woken[1:]
+		lease, err := r.queue.Claim(tk, r.now)
+		if err == nil {
+			r.held[tk] = &lease
+			granted = append(granted, tk)
+		}
+	}
+	return granted
+}
+
+// next ends one request under way, the one that came first, and returns the one
+// request that was granted its place.
+func (r *rig) next() *Ticket {
+	r.t.Helper()
+	var first *Ticket
+	for tk := range r.held {
+		if first == nil || tk.seq < first.seq {
+			first = tk
+		}
+	}
+	granted := r.end(first)
+	if len(granted) != 1 {
+		r.t.Fatalf("%d requests were granted a place that one gave back, want 1", len(granted))
+	}
+	return granted[0]
+}
+
+// pass lets time go by.
+func (r *rig) pass(d time.Duration) []*Ticket {
+	r.now = r.now.Add(d)
+	r.queue.Pass(r.now)
+	return r.claim()
+}
+
+// check compares all that the queue knows twice.
+func (r *rig) check() {
+	r.t.Helper()
+	q := r.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waiting, bytes := 0, int64(0)
+	for i := range q.classes {
+		c := &q.classes[i]
+		depth, tokens := 0, int64(0)
+		for at, f := range c.waiting {
+			if f.at != at || f.first == nil || at > 0 && c.waiting.Less(at, (at-1)/2) {
+				r.t.Fatalf("class %d: the heap of flows is not one at %d", i, at)
+			}
+			n, before := 0, uint64(0)
+			for tk := f.first; tk != nil; tk = tk.next {
+				if tk.seq <= before || tk.state != stateWaiting || tk.flow != f {
+					r.t.Fatalf("class %d: flow %s is out of order", i, f.tenant)
+				}
+				n, before, tokens, bytes = n+1, tk.seq, tokens+tk.Tokens, bytes+tk.Bytes
+			}
+			if n != f.depth {
+				r.t.Fatalf("class %d: flow %s has %d tickets and says %d", i, f.tenant, n, f.depth)
+			}
+			depth += n
+		}
+		listed := 0
+		for tk := c.oldest; tk != nil; tk = tk.newer {
+			listed++
+		}
+		if depth != c.depth || listed != depth || tokens != c.tokens {
+			r.t.Fatalf("class %d: %d tickets of %d tokens in flows, %d in the list, says %d of %d", i, depth, tokens, listed, c.depth, c.tokens)
+		}
+		if k := c.counts; k.Entered != k.Granted+k.Left+k.PutOut+int64(depth) {
+			r.t.Fatalf("class %d: entered %d, granted %d + left %d + put out %d + waiting %d", i, k.Entered, k.Granted, k.Left, k.PutOut, depth)
+		}
+		waiting += depth
+	}
+	if waiting != q.Waiting() || bytes != q.bytes {
+		r.t.Fatalf("%d tickets of %d bytes, says %d of %d", waiting, bytes, q.Waiting(), q.bytes)
+	}
+}
+
+// inflight is how many requests are booked on the pool.
+func (r *rig) inflight() int {
+	n := 0
+	for _, v := range r.pool.Snapshot(r.now) {
+		n += v.Inflight
+	}
+	return n
+}
+
+func ids(ts []*Ticket) []string {
+	names := make([]string, len(ts))
+	for i, t := range ts {
+		names[i] = t.ID
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,111 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"tierway/routing"
+)
+
+// ErrWaiting means that the request waits: the queue says when that is over.
+var ErrWaiting = errors.New("the request waits in the queue")
+
+// The reasons for which a request is shed.
+const (
+	ShedDepth     = "depth"     // as many of its class wait as may
+	ShedBytes     = "bytes"     // the bodies of those who wait fill the queue
+	ShedWait      = "wait"      // it has waited for as long as its class may
+	ShedDeadline  = "deadline"  // its turn would come after nobody listens any more, or after its class's longest wait
+	ShedDisplaced = "displaced" // it was put out for a more urgent request, or for one of a tenant with fewer waiting
+	ShedEngine    = "engine"    // no worker was up for as long as it may wait for one
+)
+
+// shedReasons are all reasons, in the order of View.Shed.
+var shedReasons = [...]string{ShedDepth, ShedBytes, ShedWait, ShedDeadline, ShedDisplaced, ShedEngine}
+
+// ShedReasons returns all reasons for which requests are shed, in the order of
+// ClassView.Shed.
+func ShedReasons() []string { return shedReasons[:] }
+
+func shedIndex(reason string) int {
+	for i, r := range shedReasons {
+		if r == reason {
+			return i
+		}
+	}
+	return 0
+}
+
+// ShedError means that the request does not wait, or waits no longer, because
+// of the queue's bounds.
+type ShedError struct {
+	Reason     string        // one of ShedReasons
+	RetryAfter time.Duration // when it should come again; those who are shed together are sent back one after the other
+}
+
+// Error names the bound.
+func (e *ShedError) Error() string {
+	return fmt.Sprintf("shed by the queue (%s), to come again in %s", e.Reason, e.RetryAfter)
+}
+
+// state is where a ticket stands.
+type state uint8
+
+const (
+	stateNew     state = iota // it never waited, or has left
+	stateWaiting              // in its flow
+	stateGranted              // its lease is to be claimed
+	stateOut                  // put out, with err
+)
+
+// Ticket is one request at a queue. Its owner fills in the exported fields
+// before Enter and must not change them while it waits. It may enter again, for
+// another attempt, and keeps its place then.
+type Ticket struct {
+	Request  *routing.Request
+	Tried    []*routing.Worker // workers to pass over
+	Class    int
+	Tenant   string
+	Weight   int       // the tenant's share inside its class; 0 is 1
+	Tokens   int64     // of the prompt and the expected answer
+	Bytes    int64     // of the body
+	Deadline time.Time // later nobody listens; zero: no deadline
+	ID       string    // as List shows it
+	Ref      any       // the owner's own
+
+	// The rest is guarded by the queue's lock.
+	state      state
+	seq        uint64 // the order of coming; 0 before the first
+	entered    time.Time
+	until      time.Time // when its time is over
+	lease      routing.Lease
+	err        error
+	flow       *flow
+	prev, next *Ticket // in the flow
+	older      *Ticket // in the class, by coming
+	newer      *Ticket
+	path       [Classes - 1]step // how it was chosen, level by level
+	promoted   bool
+	charged    int64 // tokens on its flow's account; 0 when it was not granted out of the queue
+	lostAt     time.Time
+	refused    []*routing.Worker // by their breakers, of late
+	refusedAt  time.Time
+}
+
+func (t *Ticket) weight() float64 { return float64(max(1, t.Weight)) }
+
+// cost is what a ticket counts in its tenant's share: at least one token.
+func (t *Ticket) cost() float64 { return float64(max(1, t.Tokens)) }
+
+// passedOver returns the workers that are not to be offered to the ticket.
+func (t *Ticket) passedOver(now time.Time) []*routing.Worker {
+	if len(t.refused) == 0 {
+		return t.Tried
+	}
+	if now.Sub(t.refusedAt) >= refusedFor {
+		t.refused = t.refused[:0]
+		return t.Tried
+	}
+	return append(t.Tried[:len(t.Tried):len(t.Tried)], t.refused...)
+}

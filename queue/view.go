@@ -1,0 +1,97 @@
+package queue
+
+import "time"
+
+// counts is what has happened in one class since the program started. Entered
+// is Granted + Left + PutOut + those who wait.
+type counts struct {
+	Entered  int64
+	Granted  int64
+	Promoted int64
+	Left     int64
+	PutOut   int64
+	Shed     [len(shedReasons)]int64
+}
+
+func (c *counts) shed(reason string) { c.Shed[shedIndex(reason)]++ }
+
+// View is a queue as metrics and the admin API show it.
+type View struct {
+	Bytes     int64   // bodies of all that wait
+	PerSecond float64 // requests that the pool ends in a second, by what is learned
+	Classes   [Classes]ClassView
+}
+
+// ClassView is one class of a queue.
+type ClassView struct {
+	Depth  int
+	Tokens int64         // prompts and expected answers of those who wait
+	Oldest time.Duration // how long the one that came first waits
+	Drain  time.Duration // how long until those who wait now are gone, by the estimate; 0 where none is known
+
+	// Totals since the program started. Entered = Granted + Left + PutOut + Depth.
+	Entered  int64                   // had to wait
+	Granted  int64                   // went on after a wait
+	Promoted int64                   // of those granted: went as the class above because they were aged
+	Left     int64                   // their clients left meanwhile
+	PutOut   int64                   // shed after a wait
+	Shed     [len(shedReasons)]int64 // by reason as ShedReasons lists them, at the door or after a wait
+}
+
+// View returns what is known at now.
+func (q *Queue) View(now time.Time) View {
+	rate, _ := q.pool.Throughput(now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	v := View{Bytes: q.bytes, PerSecond: rate}
+	ahead := 0
+	for i := range q.classes {
+		c := &q.classes[i]
+		ahead += c.depth
+		cv := &v.Classes[i]
+		*cv = ClassView{Depth: c.depth, Tokens: c.tokens,
+			Entered: c.counts.Entered, Granted: c.counts.Granted, Promoted: c.counts.Promoted,
+			Left: c.counts.Left, PutOut: c.counts.PutOut, Shed: c.counts.Shed}
+		if c.oldest != nil {
+			cv.Oldest = now.Sub(c.oldest.entered)
+		}
+		if rate > 0 && c.depth > 0 {
+			cv.Drain = seconds(float64(ahead) / rate)
+		}
+	}
+	return v
+}
+
+// Waiter is one waiting request.
+type Waiter struct {
+	Position int // 1 goes next
+	ID       string
+	Tenant   string
+	Class    int
+	Tokens   int64
+	Waited   time.Duration
+	Expected time.Duration // until its turn, by the estimate; 0 where none is known
+}
+
+// List returns at most limit waiting requests in the order in which they would go
+// if each could. It holds the queue for a microsecond for each.
+func (q *Queue) List(now time.Time, limit int) []Waiter {
+	rate, _ := q.pool.Throughput(now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := make([]Waiter, 0, min(limit, int(q.waiting.Load())))
+	q.walk.begin(q, now)
+	defer q.walk.end()
+	for len(list) < limit {
+		t, _ := q.walk.next()
+		if t == nil {
+			break
+		}
+		w := Waiter{Position: len(list) + 1, ID: t.ID, Tenant: t.Tenant, Class: t.Class, Tokens: t.Tokens, Waited: now.Sub(t.entered)}
+		if rate > 0 {
+			w.Expected = seconds(float64(w.Position) / rate)
+		}
+		list = append(list, w)
+	}
+	return list
+}
