@@ -37,9 +37,9 @@ func TestWhatAReloadWouldChange(t *testing.T) {
 	}{
 		"nothing": {grown, nil},
 		"what means the same": {"# a comment\nlisten: 127.0.0.1:8080\ngateways: 1\n" + with(
-			`rpm: 60}`, `rpm: 60, tpm: 0}, priority: interactive`, `{name: w0, url: "http://h:1", api_key_env: K}, {name: w1, url: "http://h:2"}`,
+			`rpm: 60}`, `rpm: 60, tpm: 0}, priority: interactive, weight: 1`, `{name: w0, url: "http://h:1", api_key_env: K}, {name: w1, url: "http://h:2"}`,
 			`{name: w1, url: "http://h:2", weight: 1, priority: 0}, {name: w0, url: "http://h:1", api_key_env: K, health: {path: auto}}`,
-			`output: 2}`, `output: 2, cached_input: 1}, engine: auto, health: {}`), nil},
+			`output: 2}`, `output: 2, cached_input: 1}, engine: auto, health: {}, queue: {aged_share: 0.2, max_bytes: 262144KiB, age: {interactive: 0s}}, saturation: {}`), nil},
 		"a limit": {with("rpm: 60", "rpm: 30, month_money: 12.50"), []string{
 			"replace auth.keys[a].limits.rpm: 60 → 30 (live)",
 			"add auth.keys[a].limits.month_money:  → 12.5 (live)"}},
@@ -71,6 +71,20 @@ func TestWhatAReloadWouldChange(t *testing.T) {
 			"replace health.interval: 5s → 9s (drain)",
 			"replace timeouts.connect: 2s → 1s (drain)",
 			"replace queue.heartbeat_after: 15s → 1s (live)"}},
+		"how requests wait": {with("model: m,", "model: m, queue: {max_wait: {batch: 0s}, displace: true, max_depth: 1000}, saturation: {kv_usage: 0},") +
+			"queue: {max_depth: 9, age: {batch: 40s}, max_bytes: 32MiB}\nsaturation: {waiting: 5, stale_after: 6s}\n", []string{
+			"replace tiers[small].queue.max_wait.batch: 10m0s → 0s (live)",
+			"replace tiers[small].queue.displace: false → true (live)",
+			"replace tiers[small].saturation.kv_usage: 0.9 → 0 (live)",
+			"replace queue.max_depth: 1000 → 9 (live)",
+			"replace queue.age.batch: 30s → 40s (live)",
+			"replace queue.max_bytes: 256MiB → 32MiB (live)",
+			"replace saturation.stale_after: 5s → 6s (live)"}},
+		"what a worker takes": {with(`"http://h:2"`, `"http://h:2", max_inflight: 4, max_tokens_inflight: 65536`), []string{
+			"add tiers[small].workers[w1].max_inflight:  → 4 (live)",
+			"add tiers[small].workers[w1].max_tokens_inflight:  → 65536 (live)"}},
+		"a tenant's weight": {with("rpm: 60}", "rpm: 60}, weight: 3"), []string{
+			"replace auth.keys[a].weight: 1 → 3 (live)"}},
 		"a tier stops to inherit": {with("model: m,", "model: m, policy: {name: random}, health: {interval: 9s},"), []string{
 			"replace tiers[small].policy.name: chwbl → random (live)",
 			"replace tiers[small].health.interval: 5s → 9s (drain)"}},
@@ -176,7 +190,7 @@ func eachKey(v reflect.Value, path string, try func(path string)) {
 	case reflect.String:
 		v.SetString("b")
 	case reflect.Bool:
-		v.SetBool(false)
+		v.SetBool(!v.Bool())
 	case reflect.Float64:
 		v.SetFloat(v.Float() + 0.5)
 	default:
@@ -190,6 +204,7 @@ func TestNoKeyChangesUnseen(t *testing.T) {
 	var old, f File
 	filled(reflect.ValueOf(&old).Elem(), new(int64))
 	filled(reflect.ValueOf(&f).Elem(), new(int64))
+	old.Queue.Displace, f.Queue.Displace = new(false), new(false) // another than that of tiers and pools, as numbers and texts are
 	if diff := Changes(&old, &f); len(diff) > 0 {
 		t.Fatalf("without any change: %v", diff)
 	}

@@ -32,6 +32,7 @@ func (d *decoder) check(f *File) {
 	d.checkStore(f)
 	d.checkProxies(f.Proxies)
 	d.checkLimits(f)
+	d.checkQueues(f)
 }
 
 // fault notes that the value at path is wrong, unless something was said of it

@@ -22,7 +22,7 @@ func (f *File) sections() []section {
 	for i, t := range f.Tiers {
 		all = append(all, section{tier: true, path: fmt.Sprintf("tiers[%d]", i), PoolConfig: PoolConfig{
 			Name: t.Name, Model: t.Model, Engine: t.Engine, Serves: t.Serves,
-			Context: t.Context, Price: t.Price, Policy: t.Policy, Queue: t.Queue, Health: t.Health, Workers: t.Workers}})
+			Context: t.Context, Price: t.Price, Policy: t.Policy, Queue: t.Queue, Saturation: t.Saturation, Health: t.Health, Workers: t.Workers}})
 	}
 	for i, p := range f.Pools {
 		all = append(all, section{PoolConfig: p, path: fmt.Sprintf("pools[%d]", i)})

@@ -43,6 +43,7 @@ type File struct {
 	Retry            Retry             `yaml:"retry"`
 	Timeouts         Timeouts          `yaml:"timeouts"`
 	Queue            Queue             `yaml:"queue"`
+	Saturation       Saturation        `yaml:"saturation"`
 	RoutingHeaders   bool              `yaml:"routing_headers"`
 	CORS             CORS              `yaml:"cors"`
 	Log              Log               `yaml:"log"`
@@ -108,33 +109,35 @@ type Store struct {
 // Tier is one model tier with the workers that serve it. What is left empty is
 // inherited from the file's section of the same name.
 type Tier struct {
-	Name    string           `yaml:"name"`
-	Model   string           `yaml:"model"`
-	Engine  string           `yaml:"engine"`
-	Serves  []string         `yaml:"serves"`
-	Context int64            `yaml:"context"` // tokens of prompt and answer; 0 is not known
-	Price   *tenants.Price   `yaml:"price"`   // nil: free
-	Policy  routing.Config   `yaml:"policy"`
-	Queue   Queue            `yaml:"queue"`
-	Health  *workers.Health  `yaml:"health"`
-	Workers []workers.Config `yaml:"workers"`
+	Name       string           `yaml:"name"`
+	Model      string           `yaml:"model"`
+	Engine     string           `yaml:"engine"`
+	Serves     []string         `yaml:"serves"`
+	Context    int64            `yaml:"context"` // tokens of prompt and answer; 0 is not known
+	Price      *tenants.Price   `yaml:"price"`   // nil: free
+	Policy     routing.Config   `yaml:"policy"`
+	Queue      Queue            `yaml:"queue"`
+	Saturation Saturation       `yaml:"saturation"`
+	Health     *workers.Health  `yaml:"health"`
+	Workers    []workers.Config `yaml:"workers"`
 }
 
 // PoolConfig is one pool outside the tiers. What is left empty is inherited from
 // the file's section of the same name.
 type PoolConfig struct {
-	Name    string           `yaml:"name"`
-	Model   string           `yaml:"model"`
-	Models  []string         `yaml:"models"`
-	Engine  string           `yaml:"engine"`
-	Serves  []string         `yaml:"serves"`
-	Context int64            `yaml:"context"` // tokens of prompt and answer; 0 is not known
-	Price   *tenants.Price   `yaml:"price"`   // nil: free
-	Paths   []string         `yaml:"paths"`
-	Policy  routing.Config   `yaml:"policy"`
-	Queue   Queue            `yaml:"queue"`
-	Health  *workers.Health  `yaml:"health"`
-	Workers []workers.Config `yaml:"workers"`
+	Name       string           `yaml:"name"`
+	Model      string           `yaml:"model"`
+	Models     []string         `yaml:"models"`
+	Engine     string           `yaml:"engine"`
+	Serves     []string         `yaml:"serves"`
+	Context    int64            `yaml:"context"` // tokens of prompt and answer; 0 is not known
+	Price      *tenants.Price   `yaml:"price"`   // nil: free
+	Paths      []string         `yaml:"paths"`
+	Policy     routing.Config   `yaml:"policy"`
+	Queue      Queue            `yaml:"queue"`
+	Saturation Saturation       `yaml:"saturation"`
+	Health     *workers.Health  `yaml:"health"`
+	Workers    []workers.Config `yaml:"workers"`
 }
 
 // Retry bounds how often a request is tried.
@@ -157,11 +160,6 @@ type Total struct {
 	Interactive time.Duration `yaml:"interactive"`
 	Background  time.Duration `yaml:"background"`
 	Batch       time.Duration `yaml:"batch"`
-}
-
-// Queue says how a request waits. In a tier or pool, zero is the file's value.
-type Queue struct {
-	HeartbeatAfter time.Duration `yaml:"heartbeat_after"`
 }
 
 // CORS says which browser pages may call the data plane. Without origins none
@@ -207,7 +205,8 @@ func Default() File {
 			},
 			ClientStall: 30 * time.Second,
 		},
-		Queue:          Queue{HeartbeatAfter: 15 * time.Second}, // proxies cut silent answers after 30 to 60 s
+		Queue:          defaultQueue(),
+		Saturation:     defaultSaturation(),
 		RoutingHeaders: true,
 		CORS:           CORS{MaxAge: 10 * time.Minute},
 		Log:            Log{Level: "info", Access: true},

@@ -59,7 +59,8 @@ func unwrapAll(err error) error {
 
 // inherited sets on each level what the levels above set too.
 const inherited = keys + `policy: {name: round_robin}
-queue: {heartbeat_after: 20s}
+queue: {heartbeat_after: 20s, max_depth: 50}
+saturation: {stale_after: 8s}
 health: {path: /up, interval: 8s, timeout: 4s, down_after: 5}
 timeouts: {connect: 3s}
 tiers:
@@ -71,7 +72,8 @@ tiers:
     engine: vllm
     serves: [chat]
     policy: {name: least_load}
-    queue: {heartbeat_after: 1s}
+    queue: {heartbeat_after: 1s, max_wait: {batch: 0s}}
+    saturation: {kv_usage: 0}
     health: {interval: 6s, up_after: 1}
     workers: [{name: b0, url: "http://h:3", health: {timeout: 1s, path: "off"}}]
 pools:
@@ -92,17 +94,21 @@ func TestWhatIsLeftOutIsInherited(t *testing.T) {
 	b := workers.Health{Path: "off", Interval: 6 * time.Second, Timeout: time.Second, DownAfter: 5, UpAfter: 1}
 	a1 := spec("a1", "http://h:2", "a", 0, "auto", file)
 	a1.APIKeyEnv, a1.Key = "K", "worker-key"
+	waiting, full := waits(), saturates()
+	waiting.MaxDepth, full.StaleAfter = 50, 8*time.Second
+	waitingB, fullB := waiting, full
+	waitingB.MaxWait[2], fullB.KVUsage = 0, 0
 	want := []Pool{
 		{Name: "a", Model: "m", Tier: true, Engine: openai.EngineAuto, Serves: []openai.Dialect{openai.Chat, openai.Completions, openai.Responses, openai.Messages, openai.Tokenize},
-			Models: []string{"m"}, Policy: routing.Config{Name: "round_robin"}, HeartbeatAfter: 20 * time.Second,
+			Models: []string{"m"}, Policy: routing.Config{Name: "round_robin"}, Queue: waiting, Saturation: full, HeartbeatAfter: 20 * time.Second,
 			Workers: []workers.Spec{spec("a0", "http://h:1", "a", 1, "auto", file), a1}},
 		{Name: "b", Model: "n", Tier: true, Engine: openai.EngineVLLM, Serves: []openai.Dialect{openai.Chat},
-			Models: []string{"n"}, Policy: routing.Config{Name: "least_load"}, HeartbeatAfter: time.Second,
+			Models: []string{"n"}, Policy: routing.Config{Name: "least_load"}, Queue: waitingB, Saturation: fullB, HeartbeatAfter: time.Second,
 			Workers: []workers.Spec{spec("b0", "http://h:3", "b", 1, "vllm", b)}},
 		{Name: "c", Model: "o", Engine: openai.EngineAuto, Serves: []openai.Dialect{openai.Rerank, openai.Score},
-			Models: []string{"o", "p"}, Policy: routing.Config{Name: "round_robin"}, HeartbeatAfter: 20 * time.Second,
+			Models: []string{"o", "p"}, Policy: routing.Config{Name: "round_robin"}, Queue: waiting, Saturation: full, HeartbeatAfter: 20 * time.Second,
 			Workers: []workers.Spec{spec("c0", "http://h:4", "c", 1, "auto", file), spec("c1", "http://h:5", "c", 1, "auto", file)}},
-		{Name: "d", Engine: openai.EngineAuto, Paths: []string{"/v9/*"}, Policy: routing.Config{Name: "round_robin"}, HeartbeatAfter: 20 * time.Second,
+		{Name: "d", Engine: openai.EngineAuto, Paths: []string{"/v9/*"}, Policy: routing.Config{Name: "round_robin"}, Queue: waiting, Saturation: full, HeartbeatAfter: 20 * time.Second,
 			Workers: []workers.Spec{spec("d0", "unix:///d.sock", "d", 1, "auto", file)}},
 	}
 	same := cmp.Exporter(func(reflect.Type) bool { return true })

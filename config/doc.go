@@ -1,113 +1,9 @@
 package config
 
 import (
-	"math"
-	"reflect"
-	"strings"
-
-	"tierway/openai"
 	"tierway/routing"
 	"tierway/tenants"
 )
-
-// key is what is known of one key beside its Go type. The decoder checks by it
-// and the references are written from it.
-type key struct {
-	doc      string          // one sentence or two for docs/config.md
-	required bool            // its section is nothing without it
-	words    func() []string // the only values, if there are such
-	unbuilt  []string        // values of other builds, to refuse them by name
-	min, max float64         // of a number; max noBound is none
-	above    bool            // a number must be more than min
-	zero     bool            // a duration may be 0, a text with a default empty
-	fits     func(string) bool
-	pattern  string // fits, as a regular expression for editors
-	want     string // what the value must be, where its type does not say it
-	secret   bool   // the value is never shown
-	url      bool   // the value may hold a password, and is shown without
-	inherits string // what an absent value is taken from
-	policy   string // the only routing policy that reads the key
-}
-
-// noBound marks an integer without an upper bound.
-const noBound = math.MaxInt32
-
-const (
-	maxCount = 1_000_000_000         // requests a minute or second: beyond any gateway
-	maxUsage = 1_000_000_000_000_000 // tokens: 10^15 are exact in JSON, and nobody's month
-	maxPrice = 1_000_000             // units for a million tokens: with nine decimals still exact as a float64
-)
-
-const (
-	namePattern   = `^[a-z0-9][a-z0-9._-]{0,62}$`
-	tenantPattern = `^[a-z0-9-]{1,63}$`
-	digestPattern = `^[0-9a-fA-F]{64}$`
-	nameWant      = "a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit"
-)
-
-// keyOf returns what is known of a key of a section.
-func keyOf(section reflect.Type, name string) key { return known[section.String()+"."+name] }
-
-// fields are the keys of a section in their order.
-type fields struct {
-	names []string
-	index map[string]int
-}
-
-// fieldsOf reads the keys of a section off its yaml tags.
-func fieldsOf(section reflect.Type) fields {
-	f := fields{index: map[string]int{}}
-	for i := range section.NumField() {
-		name, _, _ := strings.Cut(section.Field(i).Tag.Get("yaml"), ",")
-		if name == "" || name == "-" {
-			continue
-		}
-		f.names = append(f.names, name)
-		f.index[name] = i
-	}
-	return f
-}
-
-// isTenant reports whether s can name a tenant.
-func isTenant(s string) bool {
-	return s != "" && len(s) <= 63 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
-}
-
-// isName reports whether s can name a tier, pool, worker or admin key.
-func isName(s string) bool {
-	if s == "" || len(s) > 63 || strings.ContainsRune("._-", rune(s[0])) {
-		return false
-	}
-	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
-}
-
-// isDigest reports whether s is a SHA-256 digest in hex.
-func isDigest(s string) bool {
-	return len(s) == 64 && strings.Trim(s, "0123456789abcdefABCDEF") == ""
-}
-
-func noKeyWords() []string       { return []string{"least_load", "model_hash"} }
-func depthWords() []string       { return []string{"adaptive", "fixed"} }
-func modeWords() []string        { return []string{"max", "first_match"} }
-func presetWords() []string      { return []string{"groups", "lesson", "none"} }
-func placeWords() []string       { return []string{"user", "system"} }
-func unavailableWords() []string { return []string{"up", "down", "refuse"} }
-
-func engineWords() []string {
-	return []string{string(openai.EngineAuto), string(openai.EngineVLLM), string(openai.EngineSGLang),
-		string(openai.EngineLlamaCpp), string(openai.EngineOllama), string(openai.EngineOpenAI)}
-}
-
-func dialectWords() []string {
-	var words []string
-	for d := openai.Chat; d.String() != openai.Other.String(); d++ {
-		words = append(words, d.String())
-	}
-	return words
-}
-
-func roleWords() []string  { return []string{roleAdmin, "viewer"} }
-func levelWords() []string { return []string{"debug", "info", "warn", "error"} }
 
 // known holds every key of the file by section and name.
 var known = map[string]key{
@@ -129,7 +25,8 @@ var known = map[string]key{
 	"config.File.health":             {doc: "How workers are asked whether they are up."},
 	"config.File.retry":              {doc: "How often a request is tried. Nothing is tried again once content was sent."},
 	"config.File.timeouts":           {doc: "How long each stage of a request may take."},
-	"config.File.queue":              {doc: "How requests wait."},
+	"config.File.queue":              {doc: "How requests wait while the workers that they could go to are full. Every tier and pool has a queue: urgent classes go first, and tenants of a class share by their `weight`."},
+	"config.File.saturation":         {doc: "From which of its own metrics on a worker gets no more requests until they fall."},
 	"config.File.routing_headers":    {doc: "Send the headers that explain a decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms."},
 	"config.File.cors":               {doc: "Which browser pages may call the data plane."},
 	"config.File.store":              {doc: "Where what outlives the program is kept, and what several gateways share. No request waits for the database, and none is lost with either."},
@@ -169,6 +66,7 @@ var known = map[string]key{
 	"tenants.KeyConfig.priority": {doc: "The highest class that the key may ask for.", words: tenants.Classes, inherits: "`interactive`"},
 
 	"tenants.KeyConfig.default_priority": {doc: "The class of a request that asks for none. Not above `priority`.", words: tenants.Classes, inherits: "`priority`"},
+	"tenants.KeyConfig.weight":           {doc: "Its share of the tokens beside other tenants of a class, while both wait: 2 gets twice what 1 gets.", min: 1, max: tenants.MaxWeight, inherits: "`1`"},
 	"tenants.KeyConfig.limits":           {doc: "What the tenant may use, all its keys together. What is absent or 0 is not limited."},
 	"tenants.KeyConfig.isolate_cache":    {doc: "Keep its prompts out of what other tenants share in the engines' caches."},
 	"tenants.KeyConfig.degrade":          {doc: "When a budget is spent, go on with the cheapest tier that it may use, instead of refusing."},
@@ -196,38 +94,41 @@ var known = map[string]key{
 	"routing.Config.no_key":            {doc: "`chwbl`: what places a request without a prompt. `model_hash` sends all requests for a model to the same worker.", words: noKeyWords, inherits: "`least_load`", policy: "chwbl"},
 	"routing.Config.depth":             {doc: "`chwbl`: how much of the prompt places it. `adaptive` goes past what most of the traffic shares, `fixed` takes the first turn.", words: depthWords, inherits: "`adaptive`", policy: "chwbl"},
 
-	"config.Tier.name":    {doc: "The tier's name, unique in the file.", required: true, fits: isName, pattern: namePattern, want: nameWant},
-	"config.Tier.model":   {doc: "The model that its workers serve, as they name it.", required: true},
-	"config.Tier.engine":  {doc: "What its workers run. `auto` is told from their answers.", words: engineWords, inherits: "`auto`"},
-	"config.Tier.serves":  {doc: "The kinds of request that its workers answer.", words: dialectWords, inherits: "chat, completions, responses, messages, tokenize"},
-	"config.Tier.context": {doc: "Tokens of prompt and answer together that its model takes. A request that does not fit moves to a higher tier, if the client did not ask for the model by name; one that surely fits nowhere is refused. 0 is not known and checks nothing.", max: noBound},
-	"config.Tier.price":   {doc: "What its tokens cost, in units of money for each million.", inherits: "free"},
-	"config.Tier.policy":  {doc: "The tier's routing policy.", inherits: "`policy`"},
-	"config.Tier.queue":   {doc: "How the tier's requests wait.", inherits: "`queue`"},
-	"config.Tier.health":  {doc: "How the tier's workers are checked, key by key.", inherits: "`health`"},
-	"config.Tier.workers": {doc: "The tier's workers.", required: true},
+	"config.Tier.name":       {doc: "The tier's name, unique in the file.", required: true, fits: isName, pattern: namePattern, want: nameWant},
+	"config.Tier.model":      {doc: "The model that its workers serve, as they name it.", required: true},
+	"config.Tier.engine":     {doc: "What its workers run. `auto` is told from their answers.", words: engineWords, inherits: "`auto`"},
+	"config.Tier.serves":     {doc: "The kinds of request that its workers answer.", words: dialectWords, inherits: "chat, completions, responses, messages, tokenize"},
+	"config.Tier.context":    {doc: "Tokens of prompt and answer together that its model takes. A request that does not fit moves to a higher tier, if the client did not ask for the model by name; one that surely fits nowhere is refused. 0 is not known and checks nothing.", max: noBound},
+	"config.Tier.price":      {doc: "What its tokens cost, in units of money for each million.", inherits: "free"},
+	"config.Tier.policy":     {doc: "The tier's routing policy.", inherits: "`policy`"},
+	"config.Tier.queue":      {doc: "How the tier's requests wait, key by key.", inherits: "`queue`"},
+	"config.Tier.saturation": {doc: "From which metrics on its workers get no more requests, key by key.", inherits: "`saturation`"},
+	"config.Tier.health":     {doc: "How the tier's workers are checked, key by key.", inherits: "`health`"},
+	"config.Tier.workers":    {doc: "The tier's workers.", required: true},
 
-	"config.PoolConfig.name":    {doc: "The pool's name, unique in the file.", required: true, fits: isName, pattern: namePattern, want: nameWant},
-	"config.PoolConfig.model":   {doc: "The model that its workers serve, as they name it. Aliases of the pool are sent with this name."},
-	"config.PoolConfig.models":  {doc: "Further models that its workers serve, such as adapters. Clients ask for them by these names."},
-	"config.PoolConfig.engine":  {doc: "What its workers run. `auto` is told from their answers.", words: engineWords, inherits: "`auto`"},
-	"config.PoolConfig.serves":  {doc: "The kinds of request that its workers answer. Needed by a pool with models.", words: dialectWords},
-	"config.PoolConfig.paths":   {doc: "Other paths that go through to the pool untouched: exact, or with `*` at the end for everything below."},
-	"config.PoolConfig.context": {doc: "Tokens of prompt and answer together that its models take. A request that does not fit is refused. 0 is not known and checks nothing.", max: noBound},
-	"config.PoolConfig.price":   {doc: "What its tokens cost, in units of money for each million.", inherits: "free"},
-	"config.PoolConfig.policy":  {doc: "The pool's routing policy.", inherits: "`policy`"},
-	"config.PoolConfig.queue":   {doc: "How the pool's requests wait.", inherits: "`queue`"},
-	"config.PoolConfig.health":  {doc: "How the pool's workers are checked, key by key.", inherits: "`health`"},
-	"config.PoolConfig.workers": {doc: "The pool's workers.", required: true},
+	"config.PoolConfig.name":       {doc: "The pool's name, unique in the file.", required: true, fits: isName, pattern: namePattern, want: nameWant},
+	"config.PoolConfig.model":      {doc: "The model that its workers serve, as they name it. Aliases of the pool are sent with this name."},
+	"config.PoolConfig.models":     {doc: "Further models that its workers serve, such as adapters. Clients ask for them by these names."},
+	"config.PoolConfig.engine":     {doc: "What its workers run. `auto` is told from their answers.", words: engineWords, inherits: "`auto`"},
+	"config.PoolConfig.serves":     {doc: "The kinds of request that its workers answer. Needed by a pool with models.", words: dialectWords},
+	"config.PoolConfig.paths":      {doc: "Other paths that go through to the pool untouched: exact, or with `*` at the end for everything below."},
+	"config.PoolConfig.context":    {doc: "Tokens of prompt and answer together that its models take. A request that does not fit is refused. 0 is not known and checks nothing.", max: noBound},
+	"config.PoolConfig.price":      {doc: "What its tokens cost, in units of money for each million.", inherits: "free"},
+	"config.PoolConfig.policy":     {doc: "The pool's routing policy.", inherits: "`policy`"},
+	"config.PoolConfig.queue":      {doc: "How the pool's requests wait, key by key.", inherits: "`queue`"},
+	"config.PoolConfig.saturation": {doc: "From which metrics on its workers get no more requests, key by key.", inherits: "`saturation`"},
+	"config.PoolConfig.health":     {doc: "How the pool's workers are checked, key by key.", inherits: "`health`"},
+	"config.PoolConfig.workers":    {doc: "The pool's workers.", required: true},
 
-	"workers.Config.name":         {doc: "The worker's name, unique in the file, as X-Routed-To shows it.", required: true, fits: isName, pattern: namePattern, want: nameWant},
-	"workers.Config.url":          {doc: "Where it listens: http://host:port, https://host/base or unix:///path. Without user and password.", required: true},
-	"workers.Config.weight":       {doc: "Its share beside its peers. 0 takes no new requests. `round_robin` and `random` ignore all but 0.", max: 100, inherits: "`1`"},
-	"workers.Config.max_inflight": {doc: "Requests that it works on at once. 0 is no bound.", max: noBound},
-	"workers.Config.priority":     {doc: "Its group. A lower number is used first, a higher one only while every worker below it is down, resting or tried.", max: noBound},
-	"workers.Config.models":       {doc: "Which of its tier's or pool's models it serves, such as the adapters that it has loaded.", inherits: "all"},
-	"workers.Config.api_key_env":  {doc: "The environment variable that holds the worker's own bearer key.", fits: isVariable, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, want: "the name of an environment variable, not the key", secret: true},
-	"workers.Config.health":       {doc: "How this worker is checked, key by key.", inherits: "the tier's or pool's `health`, then the file's"},
+	"workers.Config.name":                {doc: "The worker's name, unique in the file, as X-Routed-To shows it.", required: true, fits: isName, pattern: namePattern, want: nameWant},
+	"workers.Config.url":                 {doc: "Where it listens: http://host:port, https://host/base or unix:///path. Without user and password.", required: true},
+	"workers.Config.weight":              {doc: "Its share beside its peers. 0 takes no new requests. `round_robin` and `random` ignore all but 0.", max: 100, inherits: "`1`"},
+	"workers.Config.max_inflight":        {doc: "Requests that it works on at once. 0 is no bound.", max: noBound},
+	"workers.Config.max_tokens_inflight": {doc: "Tokens of prompts and expected answers that it works on at once. A worker with nothing to do takes any request. 0 is no bound.", max: noBound},
+	"workers.Config.priority":            {doc: "Its group. A lower number is used first, a higher one only while every worker below it is down, resting or tried.", max: noBound},
+	"workers.Config.models":              {doc: "Which of its tier's or pool's models it serves, such as the adapters that it has loaded.", inherits: "all"},
+	"workers.Config.api_key_env":         {doc: "The environment variable that holds the worker's own bearer key.", fits: isVariable, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, want: "the name of an environment variable, not the key", secret: true},
+	"workers.Config.health":              {doc: "How this worker is checked, key by key.", inherits: "the tier's or pool's `health`, then the file's"},
 
 	"workers.Health.path":       {doc: "What is asked: a path, `auto` (/health, else /v1/models) or `off` (always up).", fits: isHealthPath, pattern: `^(auto|off|/.*)$`, want: "auto, off or a path that starts with /"},
 	"workers.Health.interval":   {doc: "Time between two checks."},
@@ -276,7 +177,20 @@ var known = map[string]key{
 	"config.Total.background":      {doc: "For background requests."},
 	"config.Total.batch":           {doc: "For batch requests."},
 
-	"config.Queue.heartbeat_after": {doc: "When a stream that has nothing to send yet is opened and kept alive with comments."},
+	"config.Queue.max_depth":        {doc: "Requests of each class that may wait. One more is answered 503 `overloaded` with a Retry-After. 0: nobody waits.", max: noBound},
+	"config.Queue.max_wait":         {doc: "How long a request may wait, by class; then it is answered 503 `overloaded`. `0s`: nobody of the class waits."},
+	"config.Queue.age":              {doc: "How long a request waits, by class, before it may go as one of the class above it, and to any worker that is open instead of the best. `0s`: the class never ages."},
+	"config.Queue.aged_share":       {doc: "The greatest part of the tokens that aged requests of lower classes get while higher ones wait. 0: none, whatever their age.", max: 1, below: true},
+	"config.Queue.max_bytes":        {doc: "Bytes of all bodies that wait. 0 is no bound.", zero: true},
+	"config.Queue.displace":         {doc: "A full queue puts out the newest of a less urgent class, or of the tenant with the most waiting for its weight, for a request that has more of a claim."},
+	"config.Queue.engine_wait":      {doc: "How long a request waits for a worker while none is up. `0s`: it is answered 503 `no_healthy_worker` at once.", zero: true},
+	"config.ByClass.interactive":    {doc: "For interactive requests.", zero: true},
+	"config.ByClass.background":     {doc: "For background requests.", zero: true},
+	"config.ByClass.batch":          {doc: "For batch requests.", zero: true},
+	"config.Saturation.waiting":     {doc: "Requests that wait in the engine itself. 0 turns it off.", max: noBound},
+	"config.Saturation.kv_usage":    {doc: "Part of the engine's KV cache that is in use. 0 turns it off.", max: 1},
+	"config.Saturation.stale_after": {doc: "Metrics older than this do not count. They are read with every health check."},
+	"config.Queue.heartbeat_after":  {doc: "When a stream that has nothing to send yet is opened and kept alive with comments."},
 
 	"config.CORS.origins": {doc: "Origins, such as https://app.example.com; `*` alone is any. Empty: none."},
 	"config.CORS.max_age": {doc: "How long a browser may remember the permission.", zero: true},

@@ -151,11 +151,11 @@ admin: !!map {}
 		}},
 		"keys of other builds": {keys + `session_keys: [x-session]
 tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", events: "tcp://h:1"}]}]
-pools: [{name: p, models: [n], serves: [chat], saturation: {kv: 1}, workers: [{name: x, url: "http://h:2"}]}]
+pools: [{name: p, models: [n], serves: [chat], workers: [{name: x, url: "http://h:2", replay: "tcp://h:2"}]}]
 `, []string{
 			`2:1: session_keys: this build has no session affinity (remove the key)`,
 			`3:72: tiers[0].workers[0].events: this build has no KV events (remove the key)`,
-			`4:48: pools[0].saturation: this build has no saturation signals (remove the key)`,
+			`4:87: pools[0].workers[0].replay: this build has no KV events (remove the key)`,
 		}},
 		"what is no kind of request": {keys + `tiers: [{name: small, model: m, serves: [other], workers: [{name: w, url: "http://h:1"}]}]
 pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "http://h:2"}]}]

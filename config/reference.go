@@ -146,7 +146,11 @@ func schemaOf(t reflect.Type, k key) map[string]any {
 	case t == reflect.TypeFor[time.Duration]():
 		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$|` + variable, "maximum": 0}
 	case t == reflect.TypeFor[Size]():
-		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^[0-9]+ *(B|KB|MB|GB|KiB|MiB|GiB)?$|` + variable, "minimum": 1}
+		least := 1
+		if k.zero {
+			least = 0
+		}
+		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^[0-9]+ *(B|KB|MB|GB|KiB|MiB|GiB)?$|` + variable, "minimum": least}
 	case t == reflect.TypeFor[tenants.Money]():
 		s["type"], k = "number", key{max: 1_000_000_000}
 	case t.Kind() == reflect.Bool:
@@ -162,7 +166,10 @@ func schemaOf(t reflect.Type, k key) map[string]any {
 			bound = "exclusiveMinimum"
 		}
 		s[bound] = k.min
-		if k.max != noBound {
+		switch {
+		case k.below:
+			s["exclusiveMaximum"] = k.max
+		case k.max != noBound:
 			s["maximum"] = k.max
 		}
 	}

@@ -136,6 +136,9 @@ func conforms(schema map[string]any, v any, path string) (faults []string) {
 		if high, ok := schema["maximum"].(float64); ok && v > high {
 			fault("maximum")
 		}
+		if high, ok := schema["exclusiveMaximum"].(float64); ok && v >= high {
+			fault("exclusiveMaximum")
+		}
 	case []any:
 		if least, ok := schema["minItems"].(float64); ok && len(v) < int(least) {
 			fault("minItems")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tierway/openai"
+	"tierway/queue"
 	"tierway/routing"
 	"tierway/tenants"
 	"tierway/workers"
@@ -23,6 +24,8 @@ type Pool struct {
 	Price          tenants.Price
 	Policy         routing.Config
 	Workers        []workers.Spec
+	Queue          queue.Config
+	Saturation     routing.Saturation
 	HeartbeatAfter time.Duration
 }
 
@@ -32,7 +35,7 @@ func (f *File) ResolvedPools() []Pool {
 	pools := make([]Pool, 0, len(f.Tiers)+len(f.Pools))
 	for _, t := range f.Tiers {
 		p := f.resolve(PoolConfig{Name: t.Name, Model: t.Model, Engine: t.Engine, Serves: t.Serves,
-			Context: t.Context, Price: t.Price, Policy: t.Policy, Queue: t.Queue, Health: t.Health, Workers: t.Workers})
+			Context: t.Context, Price: t.Price, Policy: t.Policy, Queue: t.Queue, Saturation: t.Saturation, Health: t.Health, Workers: t.Workers})
 		p.Tier = true
 		if len(t.Serves) == 0 {
 			p.Serves = tierServes()
@@ -47,8 +50,10 @@ func (f *File) ResolvedPools() []Pool {
 
 // resolve fills in what a tier or pool inherits.
 func (f *File) resolve(c PoolConfig) Pool {
+	waits := c.Queue.over(f.Queue)
 	p := Pool{Name: c.Name, Model: c.Model, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
-		Paths: slices.Clone(c.Paths), Context: c.Context, Policy: c.Policy, HeartbeatAfter: c.Queue.HeartbeatAfter}
+		Paths: slices.Clone(c.Paths), Context: c.Context, Policy: c.Policy, Queue: waits.config(), HeartbeatAfter: waits.HeartbeatAfter,
+		Saturation: c.Saturation.over(f.Saturation).config()}
 	if c.Price != nil {
 		p.Price = *c.Price
 		p.Price.CachedInput = copyOf(p.Price.CachedInput)
@@ -68,9 +73,6 @@ func (f *File) resolve(c PoolConfig) Pool {
 		p.Policy = f.Policy
 	}
 	p.Policy.Epsilon, p.Policy.Slack = copyOf(p.Policy.Epsilon), copyOf(p.Policy.Slack)
-	if p.HeartbeatAfter == 0 {
-		p.HeartbeatAfter = f.Queue.HeartbeatAfter
-	}
 	health := overlay(f.Health, c.Health)
 	for _, w := range c.Workers {
 		p.Workers = append(p.Workers, f.spec(w, p, health))

@@ -21,7 +21,7 @@ func (f *File) resolved() *File {
 			continue
 		}
 		out.Tiers[i] = Tier{Name: c.Name, Model: c.Model, Engine: c.Engine, Serves: c.Serves, Context: c.Context,
-			Price: c.Price, Policy: c.Policy, Queue: c.Queue, Health: c.Health, Workers: c.Workers}
+			Price: c.Price, Policy: c.Policy, Queue: c.Queue, Saturation: c.Saturation, Health: c.Health, Workers: c.Workers}
 	}
 	out.Classifier.Default = f.Catalog().Default
 	out.Classifier.Keywords = slices.Clone(f.Classifier.Keywords)
@@ -40,6 +40,7 @@ func (f *File) resolved() *File {
 		if k.Priority == "" {
 			k.Priority = tenants.Interactive.String()
 		}
+		k.Weight = max(1, k.Weight)
 		if k.DefaultPriority == "" {
 			k.DefaultPriority = k.Priority
 		}
@@ -51,7 +52,8 @@ func (f *File) resolved() *File {
 // resolvedSection writes a resolved tier or pool as the file could.
 func (f *File) resolvedSection(c PoolConfig, p Pool) PoolConfig {
 	health := overlay(f.Health, c.Health)
-	c.Engine, c.Policy, c.Queue.HeartbeatAfter, c.Health = string(p.Engine), p.Policy, p.HeartbeatAfter, &health
+	c.Engine, c.Policy, c.Health = string(p.Engine), p.Policy, &health
+	c.Queue, c.Saturation = c.Queue.over(f.Queue), c.Saturation.over(f.Saturation)
 	if len(c.Serves) == 0 {
 		for _, d := range p.Serves {
 			c.Serves = append(c.Serves, d.String())

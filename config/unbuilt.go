@@ -16,17 +16,6 @@ var unbuilt = map[string]string{
 	"config.File.session_keys":     "session affinity",
 	"config.File.trust_request_id": "session affinity",
 
-	"config.Tier.saturation":       "saturation signals",
-	"config.PoolConfig.saturation": "saturation signals",
-
-	"config.Queue.max_depth":   "bounded queues",
-	"config.Queue.max_wait":    "bounded queues",
-	"config.Queue.max_bytes":   "bounded queues",
-	"config.Queue.displace":    "bounded queues",
-	"config.Queue.age":         "queue classes",
-	"config.Queue.aged_share":  "queue classes",
-	"config.Queue.engine_wait": "waiting for workers that are down",
-
 	"routing.Config.min_score":      "routing by KV cache",
 	"routing.Config.medium_credit":  "routing by KV cache",
 	"routing.Config.kv_events":      "routing by KV cache",
@@ -34,10 +23,9 @@ var unbuilt = map[string]string{
 	"routing.Config.tokenizer":      "routing by KV cache",
 	"routing.Config.lookup_timeout": "routing by KV cache",
 
-	"workers.Config.events":              "KV events",
-	"workers.Config.replay":              "KV events",
-	"workers.Config.region":              "regions",
-	"workers.Config.max_tokens_inflight": "bounds in tokens",
+	"workers.Config.events": "KV events",
+	"workers.Config.replay": "KV events",
+	"workers.Config.region": "regions",
 }
 
 // secretWords are keys under which someone would write a secret into the file.

@@ -98,7 +98,7 @@ func setScalar(v reflect.Value, k key, text string, quoted bool) (hint string, o
 		return setDuration(v, k, text)
 	case v.Type() == reflect.TypeFor[Size]():
 		size, ok := parseSize(text)
-		if !ok || size <= 0 {
+		if !ok || size < 0 || size == 0 && !k.zero {
 			return "such as 32MiB or 33554432", false
 		}
 		v.SetInt(int64(size))
@@ -138,7 +138,7 @@ func setScalar(v reflect.Value, k key, text string, quoted bool) (hint string, o
 
 // within reports whether a key takes the number.
 func (k key) within(number float64) bool {
-	return (number > k.min || number == k.min && !k.above) && number <= k.max
+	return (number > k.min || number == k.min && !k.above) && (number < k.max || number == k.max && !k.below)
 }
 
 // tooLarge is the hint for a number over a bound that wanted does not name.
@@ -196,6 +196,9 @@ func wanted(t reflect.Type, k key) string {
 		}
 		return "a duration above 0"
 	case t == reflect.TypeFor[Size]():
+		if k.zero {
+			return "a size"
+		}
 		return "a size above 0"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
@@ -207,6 +210,8 @@ func wanted(t reflect.Type, k key) string {
 			number = "an integer"
 		}
 		switch {
+		case k.below:
+			return fmt.Sprintf("%s of %s or more and below %s", number, plain(k.min), plain(k.max))
 		case k.above && k.max == noBound:
 			return fmt.Sprintf("%s above %s", number, plain(k.min))
 		case k.above:

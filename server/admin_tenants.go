@@ -39,6 +39,7 @@ func tenantOperations() []operation {
 type TenantSettings struct {
 	Disabled bool `json:"disabled" required:"false" nullable:"true" doc:"Its requests are refused."`
 	RightsSettings
+	Weight       int            `json:"weight" required:"false" nullable:"true" minimum:"1" maximum:"1000" doc:"Its share of the tokens beside other tenants of a class while both wait; absent: 1."`
 	Limits       tenants.Limits `json:"limits" required:"false" doc:"Of all its keys together; absent: none."`
 	IsolateCache bool           `json:"isolate_cache" required:"false" nullable:"true" doc:"Its prompts share no engine's cache with other tenants."`
 	Degrade      bool           `json:"degrade" required:"false" nullable:"true" doc:"A spent budget moves it to the cheapest tier it may use."`
@@ -88,13 +89,13 @@ type TenantAnswer struct {
 
 // tenant returns the tenant with the settings.
 func (s TenantSettings) tenant(t tenants.Tenant) tenants.Tenant {
-	t.Disabled, t.Rights, t.Limits = s.Disabled, s.rights(), s.Limits
+	t.Disabled, t.Rights, t.Weight, t.Limits = s.Disabled, s.rights(), s.Weight, s.Limits
 	t.IsolateCache, t.Degrade, t.FailClosed = s.IsolateCache, s.Degrade, s.FailClosed
 	return t
 }
 
 func tenantSettings(t tenants.Tenant) TenantSettings {
-	return TenantSettings{Disabled: t.Disabled, RightsSettings: rightsSettings(t.Rights), Limits: t.Limits,
+	return TenantSettings{Disabled: t.Disabled, RightsSettings: rightsSettings(t.Rights), Weight: max(1, t.Weight), Limits: t.Limits,
 		IsolateCache: t.IsolateCache, Degrade: t.Degrade, FailClosed: t.FailClosed}
 }
 

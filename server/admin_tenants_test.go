@@ -219,6 +219,7 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 		`{"name":"x","limits":{"concurrent":1000000001}}`: "body.limits.concurrent", `{"name":"x","priority":"batch","default_priority":"background"}`: "body.default_priority",
 		`{"name":"x","limits":{"day_money":-1}}`:           "body.limits.day_money",
 		`{"name":"x","limits":{"day_money":0.0000000001}}`: "body", `{"name":"x","priority":"urgent"}`: "body.priority", `{"name":"x","tiers":"small"}`: "body.tiers",
+		`{"name":"x","weight":0}`: "body.weight", `{"name":"x","weight":1001}`: "body.weight", `{"name":"x","weight":2.5}`: "body.weight", `{"name":"x","weight":"3"}`: "body.weight",
 		`{"name":"x","models":[1]}`: "body.models[0]", `{}`: "body", `{"name":"x","disabled":"yes"}`: "body.disabled", `{"name":"x","issue_key":1}`: "body.issue_key",
 	} {
 		got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/tenants", body)
@@ -236,7 +237,7 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 func TestAMergePatchOfItselfChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOfN(rapid.StringMatching(`[a-z*?]{1,8}`), 0, 3)
-		s := TenantSettings{Disabled: rapid.Bool().Draw(t, "disabled"), Degrade: rapid.Bool().Draw(t, "degrade"),
+		s := TenantSettings{Disabled: rapid.Bool().Draw(t, "disabled"), Degrade: rapid.Bool().Draw(t, "degrade"), Weight: rapid.IntRange(1, 1000).Draw(t, "weight"),
 			RightsSettings: RightsSettings{Tiers: names.Draw(t, "tiers"), Priority: tenants.Class(rapid.IntRange(0, 2).Draw(t, "class"))},
 			Limits:         tenants.Limits{RPM: rapid.Int64Range(0, 1e12).Draw(t, "rpm"), DayMoney: tenants.Money(rapid.Int64Range(0, 1e18).Draw(t, "money"))}}
 		if rapid.Bool().Draw(t, "restricted") {
@@ -255,7 +256,7 @@ func TestAMergePatchOfItselfChangesNothing(t *testing.T) {
 				t.Fatalf("%s (-want +got):\n%s", patch, diff)
 			}
 		}
-		if got, err := merged(s, json.RawMessage(`{"tiers":null,"models":null,"limits":null,"disabled":null,"degrade":null,"priority":null,"default_priority":null}`)); err != nil || cmp.Diff(TenantSettings{}, got) != "" {
+		if got, err := merged(s, json.RawMessage(`{"tiers":null,"models":null,"limits":null,"disabled":null,"degrade":null,"weight":null,"priority":null,"default_priority":null}`)); err != nil || cmp.Diff(TenantSettings{}, got) != "" {
 			t.Fatalf("all null: %+v (%v)", got, err)
 		}
 	})

@@ -78,6 +78,43 @@ func TestAnOlderProgramSaysThatTheSchemaIsNewer(t *testing.T) {
 	}
 }
 
+// releaseBefore takes the schema back to what the release before this one made, and
+// adds a tenant as that release does: without a word of a weight.
+func releaseBefore(t *testing.T, address string, back bool) {
+	t.Helper()
+	statements := []string{"INSERT INTO tenants (name, priority, default_priority, created_at, updated_at) VALUES ('old', 'interactive', 'interactive', 1, 1)"}
+	if back {
+		statements = append(statements, "ALTER TABLE tenants DROP COLUMN weight", "DELETE FROM goose_db_version WHERE version_id > 1")
+	}
+	for _, statement := range statements {
+		if _, err := raw(t, address).ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The release before this one works on while both share the database, and what it
+// made is served by this one: a tenant of its weighs 1.
+func TestTwoReleasesShareADatabase(t *testing.T) {
+	for _, d := range databases()[1:] {
+		for name, back := range map[string]bool{"before it is migrated": true, "after": false} {
+			t.Run(d.name+" "+name, func(t *testing.T) {
+				address := d.url(t)
+				s := open(t, address)
+				migrate(t, s)
+				releaseBefore(t, address, back)
+				if m := must(open(t, address).Migrate(t.Context()))(t); back != (m.From == 1) || m.To < 2 {
+					t.Errorf("migrated from %d to %d", m.From, m.To)
+				}
+				c := contents(t, open(t, address))
+				if len(c.Tenants) != 1 || c.Tenants[0].Name != "old" || c.Tenants[0].Weight != 1 {
+					t.Errorf("its tenants are %+v", c.Tenants)
+				}
+			})
+		}
+	}
+}
+
 func TestMigrationsSpeakBothDialectsAndOnlyAdd(t *testing.T) {
 	files, err := filepath.Glob("../migrations/*.sql")
 	if err != nil || len(files) == 0 {

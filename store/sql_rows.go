@@ -24,11 +24,11 @@ type column struct {
 }
 
 // Columns of the kinds of value that a table holds otherwise than Go does.
-func textColumn(name string, v *string) column     { return column{name, clean(*v), v} }
-func intColumn[T ~int64](name string, v *T) column { return column{name, int64(*v), into[T]{v}} }
-func boolColumn(name string, v *bool) column       { return column{name, number(*v), (*yesNo)(v)} }
-func timeColumn(name string, v *time.Time) column  { return column{name, micros(*v), (*micro)(v)} }
-func listColumn(name string, v *[]string) column   { return column{name, written(*v), (*list)(v)} }
+func textColumn(name string, v *string) column    { return column{name, clean(*v), v} }
+func intColumn[T whole](name string, v *T) column { return column{name, int64(*v), into[T]{v}} }
+func boolColumn(name string, v *bool) column      { return column{name, number(*v), (*yesNo)(v)} }
+func timeColumn(name string, v *time.Time) column { return column{name, micros(*v), (*micro)(v)} }
+func listColumn(name string, v *[]string) column  { return column{name, written(*v), (*list)(v)} }
 func classColumn(name string, v *tenants.Class) column {
 	return column{name, v.String(), (*class)(v)}
 }
@@ -44,8 +44,11 @@ type (
 	digest [sha256.Size]byte
 )
 
+// whole is a kind of whole number.
+type whole interface{ ~int | ~int64 }
+
 // into scans a number.
-type into[T ~int64] struct{ to *T }
+type into[T whole] struct{ to *T }
 
 // Scan reads a number.
 func (i into[T]) Scan(v any) error {

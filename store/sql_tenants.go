@@ -23,7 +23,7 @@ func rightsColumns(r *tenants.Rights, l *tenants.Limits) []column {
 
 func tenantColumns(t *tenants.Tenant) []column {
 	return append(rightsColumns(&t.Rights, &t.Limits),
-		textColumn("name", &t.Name), boolColumn("disabled", &t.Disabled), boolColumn("isolate_cache", &t.IsolateCache),
+		textColumn("name", &t.Name), boolColumn("disabled", &t.Disabled), intColumn("weight", &t.Weight), boolColumn("isolate_cache", &t.IsolateCache),
 		boolColumn("degrade", &t.Degrade), boolColumn("fail_closed", &t.FailClosed), intColumn("version", &t.Version),
 		timeColumn("created_at", &t.CreatedAt), timeColumn("updated_at", &t.UpdatedAt))
 }
@@ -45,7 +45,7 @@ func (s *SQL) CreateTenant(ctx context.Context, a Actor, t tenants.Tenant) (tena
 		return tenants.Tenant{}, fmt.Errorf("%s: use 1 to 63 of a-z, 0-9 and - for its name", doing)
 	}
 	err := s.change(ctx, a, doing, func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
-		t.FromConfig, t.Version, t.CreatedAt, t.UpdatedAt = false, 1, now, now
+		t.FromConfig, t.Weight, t.Version, t.CreatedAt, t.UpdatedAt = false, max(1, t.Weight), 1, now, now
 		return edit{action: "tenant.create", target: t.Name, after: t}, insert(ctx, tx, "tenants", tenantColumns(&t))
 	})
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *SQL) UpdateTenant(ctx context.Context, a Actor, t tenants.Tenant, ifVer
 		if ifVersion != 0 && ifVersion != before.Version {
 			return edit{}, ErrConflict
 		}
-		t.FromConfig, t.Version, t.CreatedAt, t.UpdatedAt = false, before.Version+1, before.CreatedAt, now
+		t.FromConfig, t.Weight, t.Version, t.CreatedAt, t.UpdatedAt = false, max(1, t.Weight), before.Version+1, before.CreatedAt, now
 		return edit{action: "tenant.update", target: t.Name, before: before, after: t}, update(ctx, tx, "tenants", tenantColumns(&t), "name", t.Name)
 	})
 	if err != nil {

@@ -128,9 +128,9 @@ func same[T any](t *testing.T, what string, got, want T) {
 // everything is a tenant that says something in each of its fields.
 func everything(name string) tenants.Tenant {
 	return tenants.Tenant{Name: name, Disabled: true,
-		Rights:       tenants.Rights{Tiers: []string{"small", `qu"ote`}, Models: []string{}, Priority: tenants.Background, Default: tenants.Batch},
-		Limits:       tenants.Limits{RPM: 1, RPS: 2, Burst: 3, TPM: 4, TokenBurst: 5, Concurrent: 6, DayTokens: 7, MonthTokens: 8, DayMoney: 9*tenants.Unit + 1, MonthMoney: 10},
-		IsolateCache: true, Degrade: true, FailClosed: true}
+		Rights: tenants.Rights{Tiers: []string{"small", `qu"ote`}, Models: []string{}, Priority: tenants.Background, Default: tenants.Batch},
+		Limits: tenants.Limits{RPM: 1, RPS: 2, Burst: 3, TPM: 4, TokenBurst: 5, Concurrent: 6, DayTokens: 7, MonthTokens: 8, DayMoney: 9*tenants.Unit + 1, MonthMoney: 10},
+		Weight: 11, IsolateCache: true, Degrade: true, FailClosed: true}
 }
 
 func TestATenantIsReadAsItWasWritten(t *testing.T) {
@@ -142,6 +142,9 @@ func TestATenantIsReadAsItWasWritten(t *testing.T) {
 		}
 		c := contents(t, s)
 		same(t, "tenants", c.Tenants, []tenants.Tenant{full, plain})
+		if full.Weight != 11 || plain.Weight != 1 {
+			t.Errorf("the weights are %d and, where none was given, %d", full.Weight, plain.Weight)
+		}
 		if c.Tenants[0].Models == nil || c.Tenants[1].Models != nil {
 			t.Error("none and all are told apart no more")
 		}
@@ -165,8 +168,8 @@ func TestAnUpdateIsLostToNobody(t *testing.T) {
 		_, err := s.UpdateTenant(t.Context(), actor, tenants.Tenant{Name: "acme"}, made.Version)
 		wants(t, err, store.ErrConflict)
 		same(t, "after a conflict", contents(t, s).Tenants, []tenants.Tenant{next})
-		if last := must(s.UpdateTenant(t.Context(), actor, tenants.Tenant{Name: "acme"}, 0))(t); last.Version != 3 {
-			t.Errorf("the version is %d", last.Version)
+		if last := must(s.UpdateTenant(t.Context(), actor, tenants.Tenant{Name: "acme"}, 0))(t); last.Version != 3 || last.Weight != 1 {
+			t.Errorf("the version is %d, the weight %d", last.Version, last.Weight)
 		}
 		_, err = s.UpdateTenant(t.Context(), actor, tenants.Tenant{Name: "nobody"}, 0)
 		wants(t, err, store.ErrNotFound)

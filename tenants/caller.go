@@ -8,6 +8,7 @@ type Caller struct {
 	Key          string    // the key's id; empty for anonymous
 	Highest      Class     // the most urgent class that it may ask for
 	Usual        Class     // of a request that asks for none
+	Weight       int       // the tenant's share while it waits beside others of its class, 1 to MaxWeight
 	Subjects     []Subject // whose limits its requests count against: those of the two that have any
 	IsolateCache bool
 	Degrade      bool
@@ -28,7 +29,7 @@ type Subject struct {
 
 // NewCaller returns the caller that a tenant is by one of its keys.
 func NewCaller(t Tenant, k Key) *Caller {
-	c := &Caller{Tenant: t.Name, Key: k.ID, Highest: max(t.Priority, k.Priority), IsolateCache: t.IsolateCache,
+	c := &Caller{Tenant: t.Name, Key: k.ID, Highest: max(t.Priority, k.Priority), Weight: t.share(), IsolateCache: t.IsolateCache,
 		Degrade: t.Degrade, FailClosed: t.FailClosed, disabled: t.Disabled, tenant: t.compile(), key: k.compile()}
 	c.Usual = max(c.Highest, t.Default, k.Default)
 	if t.Limits.Any() {

@@ -23,6 +23,7 @@ type KeyConfig struct {
 	Models          []string `yaml:"models"`           // globs of the model names that it may ask by; absent: all, []: none
 	Priority        string   `yaml:"priority"`         // the highest class that it may ask for; absent: interactive
 	DefaultPriority string   `yaml:"default_priority"` // the class of a request that asks for none; absent: priority
+	Weight          int      `yaml:"weight"`           // the tenant's share while it waits beside others of its class, 1 to MaxWeight; absent: 1
 	Limits          Limits   `yaml:"limits"`           // of the tenant
 	IsolateCache    bool     `yaml:"isolate_cache"`    // its prompts share no engine's cache with other tenants
 	Degrade         bool     `yaml:"degrade"`          // a spent budget moves it to the cheapest tier it may use
@@ -81,7 +82,10 @@ func (k *KeyConfig) tenant(at string) (Tenant, []error) {
 		}
 		return c
 	}
-	t := Tenant{Name: k.Name, Limits: k.Limits, IsolateCache: k.IsolateCache, Degrade: k.Degrade, FailClosed: k.FailClosed, FromConfig: true,
+	if k.Weight < 0 || k.Weight > MaxWeight {
+		errs = append(errs, fmt.Errorf("%s.weight: bad weight %d: use 1 to %d, or leave it out for 1", at, k.Weight, MaxWeight))
+	}
+	t := Tenant{Name: k.Name, Weight: max(1, k.Weight), Limits: k.Limits, IsolateCache: k.IsolateCache, Degrade: k.Degrade, FailClosed: k.FailClosed, FromConfig: true,
 		Rights: Rights{Tiers: k.Tiers, Models: k.Models, Priority: class("priority", k.Priority)}}
 	t.Default = max(t.Priority, class("default_priority", k.DefaultPriority))
 	return t, errs
@@ -89,7 +93,7 @@ func (k *KeyConfig) tenant(at string) (Tenant, []error) {
 
 // equal reports whether two tenants have the same settings.
 func (t *Tenant) equal(o *Tenant) bool {
-	return t.Rights.equal(o.Rights) && t.Limits == o.Limits && t.IsolateCache == o.IsolateCache && t.Degrade == o.Degrade && t.FailClosed == o.FailClosed
+	return t.Rights.equal(o.Rights) && t.share() == o.share() && t.Limits == o.Limits && t.IsolateCache == o.IsolateCache && t.Degrade == o.Degrade && t.FailClosed == o.FailClosed
 }
 
 // anonymous is who asks without a key; no tenant may be called so.

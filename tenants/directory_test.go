@@ -96,6 +96,8 @@ func TestEveryMistakeIsNamedByItsKey(t *testing.T) {
 		"bad priority":   {[]KeyConfig{{Name: "x", SHA256: a, Priority: "urgent"}}, []string{`auth.keys[0].priority: unknown class "urgent": use interactive, background, batch`}},
 		"two tenants":    {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Tiers: []string{"small"}}}, []string{`auth.keys[1].name: duplicate name "x" with other settings`}},
 		"all and nobody": {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Models: []string{}}}, []string{`auth.keys[1].name: duplicate name "x"`}},
+		"other weight":   {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Weight: 2}}, []string{`auth.keys[1].name: duplicate name "x"`}},
+		"bad weights":    {[]KeyConfig{{Name: "x", SHA256: a, Weight: -1}, {Name: "y", SHA256: b, Weight: 1001}}, []string{"auth.keys[0].weight: bad weight -1: use 1 to 1000", "auth.keys[1].weight: bad weight 1001"}},
 		"other limits":   {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Limits: Limits{RPM: 1}}}, []string{`auth.keys[1].name: duplicate name "x"`}},
 		"several":        {[]KeyConfig{{Name: "X", SHA256: "1", Priority: "y"}}, []string{"auth.keys[0].name", "auth.keys[0].priority", "auth.keys[0].sha256"}},
 	} {
@@ -125,6 +127,25 @@ func TestTenantNamesArePlainAndShort(t *testing.T) {
 		if _, _, err := FromConfig([]KeyConfig{{Name: name, SHA256: digestOf("k")}}); (err == nil) != want {
 			t.Errorf("the name %q: %v", name, err)
 		}
+	}
+}
+
+// What nobody weighed weighs 1, and no weight lets a tenant starve the others.
+func TestEveryCallerHasAWeight(t *testing.T) {
+	d := mustDirectory(t, KeyConfig{Name: "x", SHA256: digestOf("a"), Weight: 7}, KeyConfig{Name: "x", SHA256: digestOf("b"), Weight: 7},
+		KeyConfig{Name: "y", SHA256: digestOf("c")}, KeyConfig{Name: "z", SHA256: digestOf("d")}, KeyConfig{Name: "z", SHA256: digestOf("e"), Weight: 1})
+	for key, want := range map[string]int{"a": 7, "b": 7, "c": 1, "d": 1, "e": 1} {
+		if c, err := d.Authenticate(key, noon()); err != nil || c.Weight != want {
+			t.Errorf("%s weighs %d, want %d (%v)", key, c.Weight, want, err)
+		}
+	}
+	for weight, want := range map[int]int{-5: 1, 0: 1, 1: 1, MaxWeight: MaxWeight, MaxWeight + 1: MaxWeight} {
+		if c := NewCaller(Tenant{Name: "x", Weight: weight}, Key{}); c.Weight != want {
+			t.Errorf("%d weighs %d, want %d", weight, c.Weight, want)
+		}
+	}
+	if Anonymous().Weight != 1 {
+		t.Errorf("anonymous weighs %d", Anonymous().Weight)
 	}
 }
 

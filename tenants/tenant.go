@@ -15,7 +15,8 @@ type Tenant struct {
 	Name         string `json:"name"` // 1 to 63 of a-z, 0-9 and "-"
 	Disabled     bool   `json:"disabled"`
 	Rights              // of all its keys together
-	Limits       Limits `json:"limits"`        // likewise
+	Weight       int    `json:"weight"`        // its share of the tokens beside other tenants of a class while both wait: 1 to MaxWeight; 0 is 1
+	Limits       Limits `json:"limits"`        // of all its keys together
 	IsolateCache bool   `json:"isolate_cache"` // its prompts share no engine's cache with other tenants
 	Degrade      bool   `json:"degrade"`       // a spent budget moves it to the cheapest tier it may use, instead of refusing
 	FailClosed   bool   `json:"fail_closed"`   // refused while Redis cannot say what other gateways admit, instead of limited by this one alone
@@ -25,6 +26,13 @@ type Tenant struct {
 	CreatedAt  time.Time `json:"created_at,omitzero"`
 	UpdatedAt  time.Time `json:"updated_at,omitzero"`
 }
+
+// MaxWeight is the greatest weight of a tenant. A thousandth of what another gets
+// is next to nothing already; a wider range would only hide slips of the pen.
+const MaxWeight = 1000
+
+// share returns the weight that counts, whoever wrote the tenant down.
+func (t *Tenant) share() int { return min(max(1, t.Weight), MaxWeight) }
 
 // Key is one key of a tenant. The key itself is known to its holder alone.
 type Key struct {

@@ -11,14 +11,15 @@ import (
 
 // Config is one worker as config.yaml writes it.
 type Config struct {
-	Name        string   `yaml:"name"`         // unique in the whole file; shown in X-Routed-To
-	URL         string   `yaml:"url"`          // http://host:port, https://host[/base] or unix:///path
-	Weight      *int     `yaml:"weight"`       // 0 to 100; nil is 1; 0 takes no new requests
-	MaxInflight int      `yaml:"max_inflight"` // requests at once; 0 is no bound
-	Priority    int      `yaml:"priority"`     // its group: a higher one is used only while no lower one can be
-	Models      []string `yaml:"models"`       // which of its pool's models it serves; empty is all
-	APIKeyEnv   string   `yaml:"api_key_env"`  // environment variable that holds the worker's own bearer key
-	Health      *Health  `yaml:"health"`       // overrides the file's health section
+	Name              string   `yaml:"name"`                // unique in the whole file; shown in X-Routed-To
+	URL               string   `yaml:"url"`                 // http://host:port, https://host[/base] or unix:///path
+	Weight            *int     `yaml:"weight"`              // 0 to 100; nil is 1; 0 takes no new requests
+	MaxInflight       int      `yaml:"max_inflight"`        // requests at once; 0 is no bound
+	MaxTokensInflight int64    `yaml:"max_tokens_inflight"` // tokens of prompts and expected answers at once; 0 is no bound
+	Priority          int      `yaml:"priority"`            // its group: a higher one is used only while no lower one can be
+	Models            []string `yaml:"models"`              // which of its pool's models it serves; empty is all
+	APIKeyEnv         string   `yaml:"api_key_env"`         // environment variable that holds the worker's own bearer key
+	Health            *Health  `yaml:"health"`              // overrides the file's health section
 }
 
 // Health says how a worker is asked whether it is up.
@@ -33,13 +34,16 @@ type Health struct {
 // Spec is one worker with everything resolved that its Config leaves to
 // others. Two equal Specs are the same worker: the fleet keeps it, with its
 // load, health and connections, over a rebuild. So it does when only the
-// weight, the bound, the priority or the models differ.
+// weight, the bound, the priority, the models or StaleAfter differ.
 type Spec struct {
 	Config
 	Pool           string // the tier or pool that it belongs to
 	Engine         string // an openai.Engine
 	Key            string `json:"-"` // the value of APIKeyEnv; never printed
 	ConnectTimeout time.Duration
+	// StaleAfter is how old the worker's load may be to count: it is asked for often
+	// enough to be younger. 0: it is only asked for after each health check.
+	StaleAfter time.Duration
 }
 
 // The health section's values where neither the worker nor the file gives one:
@@ -78,7 +82,8 @@ func (s Spec) health() Health {
 }
 
 // sameWorker reports whether o is reached, asked and named like s. What only
-// routing reads may differ: the weight, the bound, the priority, the models.
+// routing reads may differ: the weight, the bound, the priority, the models; and
+// how often the load is asked for.
 func (s Spec) sameWorker(o Spec) bool {
 	return s.Name == o.Name && s.URL == o.URL && s.Pool == o.Pool && s.Engine == o.Engine &&
 		s.Key == o.Key && s.APIKeyEnv == o.APIKeyEnv &&

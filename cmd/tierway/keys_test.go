@@ -30,6 +30,9 @@ func TestAKeyIsShownOnceAndKeptNowhere(t *testing.T) {
 			if !strings.Contains(s.messages, "made the tenant acme") {
 				t.Errorf("the new tenant is not told: %s", s.messages)
 			}
+			if made := h.contents(t).Tenants; len(made) != 1 || made[0].Weight != 1 {
+				t.Errorf("the tenants are %+v", made)
+			}
 			h.noSecret(t, keys[0])
 			for _, again := range [][]string{{"keys", "list", "-c", h.config}, {"keys", "list", "-c", h.config, "--json"}} {
 				if got := must(t, again...); len(keysIn(got.out+got.messages)) != 0 {

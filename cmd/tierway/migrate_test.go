@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"database/sql"
 	"os"
 	"strings"
 	"testing"
-
-	"tierway/store"
 )
 
 func TestMigrateSaysWhereItBeganAndEnded(t *testing.T) {
@@ -27,6 +24,27 @@ func TestMigrateSaysWhereItBeganAndEnded(t *testing.T) {
 	}
 	if s := must(t, "migrate", "status", "-c", h.config); s.messages != "" {
 		t.Errorf("status: %s", s.messages)
+	}
+}
+
+// A database of the release before is brought up by the verb that is for it, and what
+// stood in it stays.
+func TestAnOlderDatabaseIsBroughtUpByMigrateAlone(t *testing.T) {
+	h := newHouse(t, "")
+	must(t, "keys", "create", "-c", h.config, "--tenant", "acme")
+	h.execute(t, "ALTER TABLE tenants DROP COLUMN weight")
+	h.execute(t, "DELETE FROM goose_db_version WHERE version_id > 1")
+	for _, args := range [][]string{{"keys", "list"}, {"keys", "create", "--tenant", "new"}} {
+		if s := tierway(t, append(args, "-c", h.config)...); s.status == 0 || s.out != "" || !strings.Contains(s.messages, "has schema 1 ") || !strings.Contains(s.messages, "tierway migrate up -c "+h.config) {
+			t.Errorf("%v: status %d, %s%s", args, s.status, s.out, s.messages)
+		}
+	}
+	if s := must(t, "migrate", "up", "-c", h.config); !strings.Contains(s.out, "schema 1 → ") {
+		t.Errorf("up: %s", s.out)
+	}
+	must(t, "keys", "create", "-c", h.config, "--tenant", "new")
+	if c := h.contents(t); len(c.Tenants) != 2 || len(c.Keys) != 2 || c.Tenants[0].Name != "acme" || c.Tenants[0].Weight != 1 {
+		t.Errorf("it holds %+v", c.Tenants)
 	}
 }
 
@@ -51,13 +69,18 @@ func TestANewerDatabaseIsLeftAlone(t *testing.T) {
 // age notes a migration of the next release in the house's database.
 func (h house) age(t *testing.T) {
 	t.Helper()
-	query(t, h, func(ctx context.Context, _ *store.SQL) (int, error) {
-		db, err := sql.Open("sqlite", h.database)
-		if err != nil {
-			return 0, err
-		}
-		defer db.Close()
-		_, err = db.ExecContext(ctx, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)")
-		return 0, err
-	})
+	h.execute(t, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)")
+}
+
+// execute runs a statement on the house's database, beside the program.
+func (h house) execute(t *testing.T, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", h.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
 }

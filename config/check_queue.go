@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"tierway/openai"
+	"tierway/tenants"
+	"tierway/workers"
+)
+
+// checkQueues warns of waits that cannot be and of bounds that nobody keeps: of
+// the file's, and of what a tier or pool says itself.
+func (d *decoder) checkQueues(f *File) {
+	file := f.Queue
+	d.checkAges("queue", file)
+	d.checkWaits("queue", file, f.Timeouts.Total)
+	d.checkBodies("queue", file, f)
+	d.checkStale("", f.Saturation, f.Health)
+	for _, s := range f.sections() {
+		waits := s.Queue.over(file)
+		d.checkAges(s.path+".queue", waits)
+		d.checkWaits(s.path+".queue", waits, f.Timeouts.Total)
+		d.checkBodies(s.path+".queue", waits, f)
+		if e := openai.Engine(s.Engine); e != openai.EngineOpenAI && e != openai.EngineOllama { // these have no metrics
+			d.checkStale(s.path+".", s.Saturation.over(f.Saturation), overlay(f.Health, s.Health))
+		}
+	}
+}
+
+// eachClass calls f with the name of every class, in their order.
+func eachClass(f func(i int, class string)) {
+	for i, class := range tenants.Classes() {
+		f(i, class)
+	}
+}
+
+// checkAges warns of requests whose wait is over before they are old enough to go
+// as the class above.
+func (d *decoder) checkAges(path string, q Queue) {
+	waits, ages := q.MaxWait.config(), q.Age.config()
+	eachClass(func(i int, class string) {
+		wait, age := waits[i], ages[i]
+		at := path + ".age." + class
+		switch {
+		case age == 0:
+		case wait == 0 && d.written(at):
+			d.caution(at, fmt.Sprintf("%v does nothing: max_wait.%s is 0s, so that no %s request waits", age, class, class),
+				fmt.Sprintf("give max_wait.%s a duration, or remove the key", class))
+		case wait == 0 || age < wait:
+		case d.written(at):
+			d.caution(at, fmt.Sprintf("%v is not below max_wait.%s %v, so that no %s request ever ages", age, class, wait, class),
+				fmt.Sprintf("lower it, raise max_wait.%s, or write age: {%s: 0s} if none is to", class, class))
+		case d.written(path + ".max_wait." + class):
+			d.caution(path+".max_wait."+class, fmt.Sprintf("%v is not above age.%s %v, so that no %s request ever ages", wait, class, age, class),
+				fmt.Sprintf("raise it, lower age.%s, or write age: {%s: 0s} if none is to", class, class))
+		}
+	})
+}
+
+// checkWaits warns of requests that end by their timeout before their wait is over.
+func (d *decoder) checkWaits(path string, q Queue, total Total) {
+	waits, totals := q.MaxWait.config(), [...]time.Duration{total.Interactive, total.Background, total.Batch}
+	eachClass(func(i int, class string) {
+		at, end := path+".max_wait."+class, "timeouts.total."+class
+		switch {
+		case waits[i] <= totals[i]:
+		case d.written(at):
+			d.caution(at, fmt.Sprintf("%v is longer than %s %v: who waits that long is answered 504, and not 503 with a Retry-After", waits[i], end, totals[i]),
+				fmt.Sprintf("write less than %v, or raise %s", totals[i], end))
+		case path == "queue" && d.written(end):
+			d.caution(end, fmt.Sprintf("%v is shorter than %s %v: who waits that long is answered 504, and not 503 with a Retry-After", totals[i], at, waits[i]),
+				fmt.Sprintf("raise it, or write less for %s", at))
+		}
+	})
+	at, wait, shortest := path+".engine_wait", value(q.EngineWait), min(total.Interactive, total.Background, total.Batch)
+	if wait > shortest && d.written(at) {
+		d.caution(at, fmt.Sprintf("%v is longer than a request may take by timeouts.total, %v", wait, shortest), fmt.Sprintf("write at most %v, or raise timeouts.total", shortest))
+	}
+}
+
+// checkBodies warns of bodies that are taken and can never wait.
+func (d *decoder) checkBodies(path string, q Queue, f *File) {
+	most := value(q.MaxBytes)
+	if most == 0 || most >= f.MaxBodyBytes {
+		return
+	}
+	if at := path + ".max_bytes"; d.written(at) {
+		d.caution(at, fmt.Sprintf("%v is less than max_body_bytes %v: a request with a longer body can never wait", most, f.MaxBodyBytes),
+			fmt.Sprintf("write %v or more, or 0 for no bound", f.MaxBodyBytes))
+	} else if path == "queue" {
+		d.caution("max_body_bytes", fmt.Sprintf("%v is more than queue.max_bytes %v: a request with a longer body can never wait", f.MaxBodyBytes, most),
+			"raise queue.max_bytes, or write queue: {max_bytes: 0} for no bound")
+	}
+}
+
+// checkStale warns of metrics that count for a part of the time only. They are read
+// with every health check.
+func (d *decoder) checkStale(section string, s Saturation, h workers.Health) {
+	if s.StaleAfter >= h.Interval || h.Path == "off" || value(s.Waiting) == 0 && value(s.KVUsage) == 0 {
+		return
+	}
+	at, interval := section+"saturation.stale_after", section+"health.interval"
+	switch {
+	case d.written(at):
+		d.caution(at, fmt.Sprintf("%v is shorter than health.interval %v, at which metrics are read: they do not count for a part of the time", s.StaleAfter, h.Interval),
+			fmt.Sprintf("write %v or more, or check more often", h.Interval))
+	case d.written(interval):
+		d.caution(interval, fmt.Sprintf("%v is longer than saturation.stale_after %v: metrics are read with every check, and do not count for a part of the time", h.Interval, s.StaleAfter),
+			fmt.Sprintf("write saturation: {stale_after: %v}, or check more often", h.Interval))
+	}
+}
