@@ -94,19 +94,16 @@ func (d *decoder) checkBodies(path string, q Queue, f *File) {
 	}
 }
 
-// checkStale warns of metrics that count for a part of the time only. They are read
-// with every health check.
+// shortestStale is the least stale_after under which metrics count all the time:
+// a busy worker's are read three times within it, and ten times a second at most.
+const shortestStale = 300 * time.Millisecond
+
+// checkStale warns of metrics that count for a part of the time only.
 func (d *decoder) checkStale(section string, s Saturation, h workers.Health) {
-	if s.StaleAfter >= h.Interval || h.Path == "off" || value(s.Waiting) == 0 && value(s.KVUsage) == 0 {
+	at := section + "saturation.stale_after"
+	if s.StaleAfter >= shortestStale || h.Path == "off" || value(s.Waiting) == 0 && value(s.KVUsage) == 0 || !d.written(at) {
 		return
 	}
-	at, interval := section+"saturation.stale_after", section+"health.interval"
-	switch {
-	case d.written(at):
-		d.caution(at, fmt.Sprintf("%v is shorter than health.interval %v, at which metrics are read: they do not count for a part of the time", s.StaleAfter, h.Interval),
-			fmt.Sprintf("write %v or more, or check more often", h.Interval))
-	case d.written(interval):
-		d.caution(interval, fmt.Sprintf("%v is longer than saturation.stale_after %v: metrics are read with every check, and do not count for a part of the time", h.Interval, s.StaleAfter),
-			fmt.Sprintf("write saturation: {stale_after: %v}, or check more often", h.Interval))
-	}
+	d.caution(at, fmt.Sprintf("%v is shorter than %v, within which a busy worker's metrics can be read again: they do not count for a part of the time", s.StaleAfter, shortestStale),
+		fmt.Sprintf("write %v or more", shortestStale))
 }

@@ -88,7 +88,7 @@ func TestWhatIsLeftOutIsInherited(t *testing.T) {
 	}
 	spec := func(name, url, pool string, weight int, engine openai.Engine, h workers.Health) workers.Spec {
 		return workers.Spec{Config: workers.Config{Name: name, URL: url, Weight: &weight, Health: &h},
-			Pool: pool, Engine: string(engine), ConnectTimeout: 3 * time.Second}
+			Pool: pool, Engine: string(engine), ConnectTimeout: 3 * time.Second, StaleAfter: 8 * time.Second}
 	}
 	file := workers.Health{Path: "/up", Interval: 8 * time.Second, Timeout: 4 * time.Second, DownAfter: 5, UpAfter: 2}
 	b := workers.Health{Path: "off", Interval: 6 * time.Second, Timeout: time.Second, DownAfter: 5, UpAfter: 1}

@@ -154,15 +154,13 @@ tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_token
 		"a size that has to be one": {withTier("") + "max_body_bytes: 0\n", []string{
 			`3:17: max_body_bytes: want a size above 0, got "0" (such as 32MiB or 33554432)`,
 		}},
-		"metrics that are old before the next": {withTier("saturation: {stale_after: 1s},"), []string{
-			`2:59: warning: tiers[0].saturation.stale_after: 1s is shorter than health.interval 5s, at which metrics are read: they do not count for a part of the time (write 5s or more, or check more often)`,
+		"metrics that are old before the next": {withTier("saturation: {stale_after: 250ms},"), []string{
+			`2:59: warning: tiers[0].saturation.stale_after: 250ms is shorter than 300ms, within which a busy worker's metrics can be read again: they do not count for a part of the time (write 300ms or more)`,
 		}},
-		"checks that are seldom": {withTier("") + "health: {interval: 20s}\n", []string{
-			`3:20: warning: health.interval: 20s is longer than saturation.stale_after 5s: metrics are read with every check, and do not count for a part of the time (write saturation: {stale_after: 20s}, or check more often)`,
-		}},
-		"metrics that nobody reads": {withTier(`saturation: {stale_after: 1s}, health: {path: "off"},`), nil},
-		"engines without metrics":   {withTier(`saturation: {stale_after: 1s}, engine: ollama,`), nil},
-		"no saturation":             {withTier(`saturation: {waiting: 0, kv_usage: 0, stale_after: 1s},`), nil},
+		"checks that are seldom": {withTier("") + "health: {interval: 20s}\n", nil},
+		"metrics that nobody reads": {withTier(`saturation: {stale_after: 100ms}, health: {path: "off"},`), nil},
+		"engines without metrics":   {withTier(`saturation: {stale_after: 100ms}, engine: ollama,`), nil},
+		"no saturation":             {withTier(`saturation: {waiting: 0, kv_usage: 0, stale_after: 100ms},`), nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

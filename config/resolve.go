@@ -97,7 +97,7 @@ func (f *File) spec(w workers.Config, p Pool, health workers.Health) workers.Spe
 	}
 	health = overlay(health, w.Health)
 	w.Weight, w.Health, w.Models = &weight, &health, slices.Clone(w.Models)
-	s := workers.Spec{Config: w, Pool: p.Name, Engine: string(p.Engine), ConnectTimeout: f.Timeouts.Connect}
+	s := workers.Spec{Config: w, Pool: p.Name, Engine: string(p.Engine), ConnectTimeout: f.Timeouts.Connect, StaleAfter: p.Saturation.StaleAfter}
 	if w.APIKeyEnv != "" && f.keys != nil {
 		s.Key = f.keys(w.APIKeyEnv)
 	}

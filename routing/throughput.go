@@ -38,8 +38,9 @@ func (p *Pool) placePriorLocked() float64 {
 // Throughput returns how many requests a second leave the pool and make room
 // for others, by what is learned: those in flight on workers that are up, with
 // weight, and neither cooling nor open, over the mean time that one holds its place. It
-// is sure once eight answers taught that time; before, it is what the requests in
-// flight should take.
+// is sure once eight answers taught that time, and then goes by them alone: what
+// is believed beforehand may be off by a hundred times. Before, it is what the
+// requests in flight should take.
 func (p *Pool) Throughput(now time.Time) (perSecond float64, sure bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,5 +51,8 @@ func (p *Pool) Throughput(now time.Time) (perSecond float64, sure bool) {
 		}
 	}
 	place := &p.learned.place
-	return float64(inflight) / place.value(p.placePriorLocked()), place.count >= throughputSamples
+	if place.count >= throughputSamples {
+		return float64(inflight) / place.clamp(place.mean), true
+	}
+	return float64(inflight) / place.value(p.placePriorLocked()), false
 }

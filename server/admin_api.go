@@ -70,7 +70,7 @@ const maxAdminBody = 1 << 20
 
 // operations is the admin API.
 func operations() []operation {
-	return slices.Concat(tenantOperations(), keyOperations(), adminOperations(), workerOperations(), configOperations(), []operation{
+	return slices.Concat(tenantOperations(), keyOperations(), adminOperations(), workerOperations(), queueOperations(), configOperations(), []operation{
 		{id: "get-openapi", method: http.MethodGet, path: "/admin/openapi.json", summary: "This API as an OpenAPI document", roles: anybody,
 			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.document) }},
 	})

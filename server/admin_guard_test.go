@@ -87,6 +87,8 @@ GET    /admin/config                      admin viewer
 GET    /admin/keys/{id}                   admin viewer
 GET    /admin/openapi.json                admin viewer
 GET    /admin/overrides                   admin viewer
+GET    /admin/queues                      admin viewer
+GET    /admin/queues/{tier}               admin viewer
 GET    /admin/status                      admin viewer
 GET    /admin/tenants                     admin viewer
 GET    /admin/tenants/{name}              admin viewer

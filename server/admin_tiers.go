@@ -17,6 +17,7 @@ type tierState struct {
 	Context int64          `json:"context" doc:"Tokens of prompt and answer that its model takes; 0: not known."`
 	Price   tenants.Price  `json:"price" doc:"Units of money for a million tokens."`
 	Workers map[string]int `json:"workers" doc:"By state."`
+	Queued  int            `json:"queued" doc:"Requests that wait; GET /admin/queues/{tier} lists them."`
 	Learned poolState      `json:"learned"`
 }
 
@@ -25,7 +26,7 @@ func (a *adminPlane) listTiers(context.Context, *struct{}) (*reply[page[tierStat
 	for _, pool := range a.s.snapshot.Load().pools {
 		states, learned := a.poolWorkers(pool, time.Now())
 		t := tierState{Name: pool.Name, Tier: pool.Tier, Model: pool.Model, Models: append([]string{}, pool.Models...), Serves: []string{},
-			Context: pool.Context, Price: pool.Price, Workers: map[string]int{}, Learned: learned}
+			Context: pool.Context, Price: pool.Price, Workers: map[string]int{}, Queued: pool.queue.Waiting(), Learned: learned}
 		for _, d := range pool.Serves {
 			t.Serves = append(t.Serves, d.String())
 		}

@@ -52,12 +52,18 @@ type workerState struct {
 	Weight        int      `json:"weight" doc:"In force."`
 	Share         float64  `json:"share" doc:"Of its usual load, below 1 while it starts slowly."`
 	Inflight      int      `json:"inflight"`
-	MaxInflight   int      `json:"max_inflight"`
+	MaxInflight   int      `json:"max_inflight" doc:"As configured; 0: no bound."`
+	Bound         int      `json:"bound" doc:"On requests at once, in force; 0: none."`
+	BoundLearned  bool     `json:"bound_learned" doc:"The bound is learned from times to first token."`
+	Tokens        int64    `json:"tokens_inflight" doc:"Of prompts, cached or not, and expected answers."`
+	MaxTokens     int64    `json:"max_tokens_inflight" doc:"As configured; 0: no bound."`
 	PendingTokens int64    `json:"pending_tokens"`
 	OutputTokens  int64    `json:"output_tokens"`
 	Waiting       int      `json:"engine_waiting"`
 	Running       int      `json:"engine_running"`
 	KVUsage       float64  `json:"kv_usage"`
+	Saturated     bool     `json:"saturated" doc:"By its engine's own metrics: it gets no more requests now."`
+	Stale         bool     `json:"metrics_stale" doc:"Its engine's own metrics are too old to count."`
 
 	Weights      workerWeights           `json:"weights"`
 	Drain        *drainState             `json:"drain,omitempty"`
@@ -247,6 +253,7 @@ func (p *pool) workerState(v routing.WorkerView, learned routing.WorkerEstimates
 	seen, b := m.worker.Status(), m.gate.View()
 	st := workerState{Name: v.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: modelsOf(m.worker.Spec().Models, seen.Models), State: "up",
 		Weight: v.Weight, Share: v.Share, Inflight: v.Inflight, MaxInflight: v.MaxInflight,
+		Bound: v.Bound, BoundLearned: v.Learned, Tokens: v.TokensInflight, MaxTokens: v.MaxTokensInflight, Saturated: v.Saturated, Stale: v.Stale,
 		PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Learned: learned,
 		LastError: seen.LastError, Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage,
 		Breaker: breakerState{State: b.State.String(), Cause: b.Cause, Failures: b.Failures, Requests: b.Requests,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -247,12 +248,22 @@ func (x *exchange) passThrough(status int) error {
 	return x.forward()
 }
 
+// speaksOfRights tells whether a body may hold one of the names that no tenant may
+// choose freely, plain or escaped.
+func (x *exchange) speaksOfRights(body []byte) bool {
+	names := []string{"cache_salt", "extra_key", `\u`}
+	if e := x.pool.Engine; e == openai.EngineAuto || e.TakesPriority() {
+		names = append(names, fieldPriority)
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return bytes.Contains(body, []byte(name)) })
+}
+
 // passed is a body that goes through untouched but for a cache_salt, which no
-// tenant may choose for itself. One that cannot be read for it must not speak of
-// salts at all.
+// tenant may choose for itself, and for a priority above its class. One that
+// cannot be read for them must not speak of them at all.
 func (x *exchange) passed(body []byte) (*openai.Request, error) {
 	plain := &openai.Request{Dialect: openai.Other, Body: body}
-	if !bytes.Contains(body, []byte("cache_salt")) && !bytes.Contains(body, []byte("extra_key")) && !bytes.Contains(body, []byte("\\u")) {
+	if !x.speaksOfRights(body) {
 		return plain, nil
 	}
 	r, err := openai.Parse(openai.Other, body, openai.Limits{})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tierway/openai"
+	"tierway/queue"
 	"tierway/routing"
 )
 
@@ -53,7 +54,13 @@ func shuttingDown() *openai.Error {
 func (x *exchange) noWorker(err error) error {
 	var cooled *routing.CooledError
 	var open *routing.OpenError
+	var shed *queue.ShedError
+	var answer *openai.Error
 	switch {
+	case errors.As(err, &answer):
+		return err
+	case errors.As(err, &shed):
+		return x.shed(shed)
 	case errors.As(err, &open):
 		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: max(time.Until(open.Until), time.Second), Cause: err,
 			Message: "All workers of " + quoted(x.pool.Name) + " failed too often and are left alone for a while. Try again later."}

@@ -13,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"tierway/openai"
+	"tierway/queue"
 	"tierway/routing"
 	"tierway/store"
 	"tierway/tenants"
@@ -49,6 +50,9 @@ type exchange struct {
 	pool      *pool
 	facts     routing.Request
 	tried     []*routing.Worker
+	ticket    queue.Ticket
+	turn      turn
+	waited    bool     // in the queue, for one attempt at least
 	held      *attempt // failed, and what it says of its worker is held back
 	salt      string   // of the engine's prefix cache; "" for the one that all share
 
@@ -135,6 +139,7 @@ func (x *exchange) end() {
 	x.leaveBody()
 	x.record()
 	x.settle()
+	x.leaveQueue()
 	if x.prompt != nil {
 		x.s.scratch.putPrompt(x.prompt)
 		x.prompt = nil

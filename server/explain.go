@@ -3,6 +3,8 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -95,8 +97,15 @@ func (x *exchange) explainOnly() error {
 	}
 	x.facts.Now = time.Now()
 	lease, err := x.pool.routing.Acquire(&x.facts, x.tried...)
-	if err != nil {
+	waiting := x.pool.queue.Waiting()
+	switch {
+	case errors.Is(err, routing.ErrFull):
+		e.Notes = append(e.Notes, fmt.Sprintf("every worker is full: it would wait in the queue, where %d requests wait now", waiting))
+		return nil
+	case err != nil:
 		return x.noWorker(err)
+	case waiting > 0:
+		e.Notes = append(e.Notes, fmt.Sprintf("%d requests wait in the queue, and are offered a worker in their order", waiting))
 	}
 	defer lease.Release(routing.Result{At: x.facts.Now, Err: routing.ErrExcluded})
 	e.Worker, e.Reason, e.Candidates = lease.Worker().ID(), string(lease.Reason()), lease.Candidates()

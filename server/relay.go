@@ -102,19 +102,19 @@ func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
 // added for accounting: whether its error names one. An engine that repeats the
 // request in its errors names it too, so only an answer to the request without
 // the field proves it. The body is put back if it was something else.
-func (a *attempt) refusedAddition(resp *workers.Response) bool {
+func (a *attempt) refusedAddition(resp *workers.Response) string {
 	if len(a.added) == 0 || resp.Status != http.StatusBadRequest && resp.Status != http.StatusUnprocessableEntity {
-		return false
+		return ""
 	}
 	body := a.readRefusal(resp)
 	for _, name := range a.added {
 		if bytes.Contains(body, []byte(name)) {
 			resp.Body.Close()
-			return true
+			return name
 		}
 	}
 	resp.Body = readCloser{bytes.NewReader(body), resp.Body}
-	return false
+	return ""
 }
 
 // readRefusal reads an error's body, as far as it comes soon: nobody waits for

@@ -19,6 +19,7 @@ import (
 
 	"tierway/breaker"
 	"tierway/config"
+	"tierway/queue"
 	"tierway/routing"
 	"tierway/store"
 	"tierway/telemetry"
@@ -101,6 +102,7 @@ type Server struct {
 	mu       sync.Mutex // guards the maps, which only apply writes
 	members  map[*workers.Worker]*member
 	pools    map[string]*routing.Pool
+	queues   map[string]*queue.Queue
 	breakers map[string]*breaker.Group
 	policies map[string]kept
 
@@ -136,7 +138,7 @@ func New(o Options) (*Server, error) {
 		tokens:  newVocabularies(),
 		seed:    maphash.MakeSeed(),
 		members: map[*workers.Worker]*member{},
-		pools:   map[string]*routing.Pool{}, breakers: map[string]*breaker.Group{}, policies: map[string]kept{},
+		pools:   map[string]*routing.Pool{}, queues: map[string]*queue.Queue{}, breakers: map[string]*breaker.Group{}, policies: map[string]kept{},
 	}
 	if o.Access != nil {
 		s.access = newAccessLog(o.Access)
@@ -159,6 +161,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.metrics.ObserveFleet(s.gauges)
+	s.metrics.ObserveQueues(s.queueGauges)
 	s.metrics.ObserveStores(s.storeGauges)
 	return s, nil
 }
@@ -285,6 +288,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var owned sync.WaitGroup
 	owned.Go(func() { s.fleet.Run(fleetCtx) })
 	owned.Go(func() { s.pollBreakers(fleetCtx.Done()) })
+	owned.Go(func() { s.tickQueues(fleetCtx.Done()) })
 	owned.Go(func() { s.loadVocabularies(fleetCtx.Done()) })
 	owned.Go(func() { s.followDatabase(fleetCtx) })
 	owned.Go(func() { s.followOverrides(fleetCtx.Done()) })

@@ -12,6 +12,7 @@ import (
 	"tierway/breaker"
 	"tierway/config"
 	"tierway/openai"
+	"tierway/queue"
 	"tierway/routing"
 	"tierway/telemetry"
 	"tierway/tenants"
@@ -38,9 +39,11 @@ type snapshot struct {
 type pool struct {
 	config.Pool
 	routing *routing.Pool  // outlives the snapshot
+	queue   *queue.Queue   // of those who wait for routing; likewise
 	gates   *breaker.Group // likewise
 	policy  routing.Policy // of routing; it is called under that one's lock only
 	series  *telemetry.Tier
+	waits   *telemetry.Waits
 	served  [openai.Audio + 1]bool
 }
 
@@ -54,6 +57,8 @@ type member struct {
 	// refuses is set when the engine answered 400 to a field that was added
 	// for accounting; nothing is added for it again.
 	refuses atomic.Bool
+	// unranked is likewise set of the field for its own queue's order.
+	unranked atomic.Bool
 	// timed is set for llama.cpp, whose last chunk has its timings unless usage
 	// was asked for: they say the same, and its clients show them.
 	timed atomic.Bool
@@ -98,7 +103,7 @@ func (s *Server) apply(f *config.File, p *people, generation int64) error {
 	defer s.mu.Unlock()
 	s.forgetLocked()
 	for i, p := range resolved {
-		snap.add(s.poolLocked(p, policies[i], f.Breaker))
+		snap.add(s.poolLocked(p, policies[i], f))
 	}
 	snap.usual = snap.byName[snap.catalog.Default()]
 	snap.vocabulary = snap.counts()
@@ -117,8 +122,10 @@ func (s *Server) forgetPoolsLocked(snap *snapshot) {
 	for name := range s.pools {
 		if snap.byName[name] == nil {
 			delete(s.pools, name)
+			delete(s.queues, name)
 			delete(s.breakers, name)
 			delete(s.policies, name)
+			s.metrics.ForgetTier(name)
 		}
 	}
 }
@@ -151,7 +158,7 @@ func (s *Server) forgetLocked() {
 		if now != w {
 			delete(s.members, w)
 		}
-		if now == nil {
+		if now == nil || now.Pool() != w.Pool() {
 			s.metrics.ForgetWorker(w.Name())
 		}
 	}
@@ -174,8 +181,8 @@ func (s *Server) policyLocked(c config.Pool, made routing.Policy) routing.Policy
 }
 
 // poolLocked configures the long-lived pool of that name, or makes it.
-func (s *Server) poolLocked(c config.Pool, policy routing.Policy, limits breaker.Config) *pool {
-	p := &pool{Pool: c, series: s.metrics.Tier(c.Name, dialects, outcomes)}
+func (s *Server) poolLocked(c config.Pool, policy routing.Policy, f *config.File) *pool {
+	p := &pool{Pool: c, series: s.metrics.Tier(c.Name, dialects, outcomes), waits: s.metrics.Waits(c.Name, tenants.Classes())}
 	for _, d := range c.Serves {
 		p.served[d] = true
 	}
@@ -190,11 +197,11 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy, limits breaker
 		}
 		m.timed.Store(c.Engine == openai.EngineLlamaCpp || m.timed.Load())
 		members = append(members, routing.Member{ID: spec.Name, Weight: *spec.Weight, Group: spec.Priority,
-			MaxInflight: spec.MaxInflight, Models: modelHashes(spec.Models), Ref: m})
+			MaxInflight: part(spec.MaxInflight, f.Gateways), MaxTokensInflight: part(spec.MaxTokensInflight, int64(f.Gateways)), Models: modelHashes(spec.Models), Ref: m})
 		gated = append(gated, breaker.Member{ID: spec.Name, Ref: m})
 	}
 	p.policy = s.policyLocked(c, policy)
-	p.gates = s.breakersLocked(c.Name, limits, gated)
+	p.gates = s.breakersLocked(c.Name, f.Breaker, gated)
 	for i := range members {
 		m := members[i].Ref.(*member)
 		if m.gate == nil { // a member keeps its breaker
@@ -208,15 +215,21 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy, limits breaker
 	} else {
 		p.routing.Configure(p.policy, members)
 	}
+	p.routing.Limit(c.Saturation)
+	p.queue = s.queueLocked(c.Name, p.routing, c.Queue)
 	for _, m := range members { // a check may have ended before its worker was a member
 		p.routing.Observe(m.ID, m.Ref, statusOf(m.Ref.(*member).worker.Status()))
 	}
 	return p
 }
 
+// part is this gateway's part of a bound that so many share: an equal one, rounded
+// up, because a gateway without any place would serve nobody.
+func part[N int | int64](bound, gateways N) N { return (bound + gateways - 1) / max(1, gateways) }
+
 // statusOf is what a pool is told of a worker's status.
 func statusOf(st workers.Status) routing.Status {
-	return routing.Status{Up: st.Up, Waiting: st.Waiting, KVUsage: st.KVUsage}
+	return routing.Status{Up: st.Up, Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt}
 }
 
 // observe is told by the fleet what a health check or a scrape has found.
@@ -260,7 +273,7 @@ func (s *Server) gauges() []telemetry.WorkerGauges {
 		for _, v := range p.routing.Snapshot(now) {
 			g := telemetry.WorkerGauges{Tier: p.Name, Worker: v.ID, Up: v.Up, Cooling: v.Cooling > 0, Inflight: v.Inflight,
 				PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Waiting: v.Waiting, KVUsage: v.KVUsage,
-				Breaker: breakerLevel(p.gates.Breaker(v.ID, v.Ref).State()), PrefillRate: v.Rate}
+				Breaker: breakerLevel(p.gates.Breaker(v.ID, v.Ref).State()), PrefillRate: v.Rate, Bound: v.Bound, Saturated: v.Saturated}
 			if w := s.fleet.Get(v.ID); w != nil {
 				g.Running = w.Status().Running
 			}

@@ -15,6 +15,8 @@ type WorkerGauges struct {
 	KVUsage       float64
 	Breaker       int     // 0 closed, 1 half-open, 2 open
 	PrefillRate   float64 // learned, tokens/s
+	Bound         int     // requests at once, configured or learned; 0 for none
+	Saturated     bool    // its own metrics keep new requests from it
 }
 
 // fleetCollector reads the workers when a scrape comes, so that no gauge goes
@@ -24,24 +26,26 @@ type fleetCollector struct {
 	descs []*prometheus.Desc
 }
 
-// fleetGauges are the gauges of a worker in the order in which values returns
-// them.
-var fleetGauges = [...][2]string{
-	{"tierway_worker_up", "1 while the worker's health checks pass."},
-	{"tierway_worker_cooling", "1 while the worker asked for fewer requests or refused a connection and gets none."},
-	{"tierway_worker_inflight", "Requests booked on the worker."},
-	{"tierway_worker_pending_tokens", "Booked prompt tokens whose first content has not come."},
-	{"tierway_worker_output_tokens", "Booked output tokens of requests in flight."},
-	{"tierway_worker_engine_waiting", "Requests in the engine's own queue, as it reports them."},
-	{"tierway_worker_engine_running", "Requests that the engine runs, as it reports them."},
-	{"tierway_worker_kv_usage", "Share of the engine's KV cache in use, 0 to 1, as it reports it."},
-	{"tierway_worker_breaker", "The worker's circuit breaker: 0 closed, 1 half-open, 2 open."},
-	{"tierway_worker_prefill_rate", "Prompt tokens a second that the worker prefills, as learned from its streams."},
+// fleetSeries are in the order in which values returns them.
+var fleetSeries = []series{
+	{"tierway_worker_up", "1 while the worker's health checks pass.", prometheus.GaugeValue},
+	{"tierway_worker_cooling", "1 while the worker asked for fewer requests or refused a connection and gets none.", prometheus.GaugeValue},
+	{"tierway_worker_inflight", "Requests booked on the worker.", prometheus.GaugeValue},
+	{"tierway_worker_pending_tokens", "Booked prompt tokens whose first content has not come.", prometheus.GaugeValue},
+	{"tierway_worker_output_tokens", "Booked output tokens of requests in flight.", prometheus.GaugeValue},
+	{"tierway_worker_engine_waiting", "Requests in the engine's own queue, as it reports them.", prometheus.GaugeValue},
+	{"tierway_worker_engine_running", "Requests that the engine runs, as it reports them.", prometheus.GaugeValue},
+	{"tierway_worker_kv_usage", "Share of the engine's KV cache in use, 0 to 1, as it reports it.", prometheus.GaugeValue},
+	{"tierway_worker_breaker", "The worker's circuit breaker: 0 closed, 1 half-open, 2 open.", prometheus.GaugeValue},
+	{"tierway_worker_prefill_rate", "Prompt tokens a second that the worker prefills, as learned from its streams.", prometheus.GaugeValue},
+	{"tierway_worker_bound", "Requests that the worker is given at once: max_inflight, or the learned bound; 0 while there is none.", prometheus.GaugeValue},
+	{"tierway_worker_saturated", "1 while the engine's own queue or KV cache keeps new requests from the worker.", prometheus.GaugeValue},
 }
 
-func (g WorkerGauges) values() [len(fleetGauges)]float64 {
-	return [...]float64{flag(g.Up), flag(g.Cooling), float64(g.Inflight), float64(g.PendingTokens),
-		float64(g.OutputTokens), float64(g.Waiting), float64(g.Running), g.KVUsage, float64(g.Breaker), g.PrefillRate}
+func (g WorkerGauges) values() []float64 {
+	return []float64{flag(g.Up), flag(g.Cooling), float64(g.Inflight), float64(g.PendingTokens),
+		float64(g.OutputTokens), float64(g.Waiting), float64(g.Running), g.KVUsage, float64(g.Breaker), g.PrefillRate,
+		float64(g.Bound), flag(g.Saturated)}
 }
 
 func flag(b bool) float64 {
@@ -54,11 +58,7 @@ func flag(b bool) float64 {
 // ObserveFleet makes every scrape call read, which must be safe for concurrent
 // use and quick. It is called once a process.
 func (m *Metrics) ObserveFleet(read func() []WorkerGauges) {
-	c := &fleetCollector{read: read}
-	for _, g := range fleetGauges {
-		c.descs = append(c.descs, prometheus.NewDesc(g[0], g[1], []string{"tier", "worker"}, nil))
-	}
-	m.registry.MustRegister(c)
+	m.registry.MustRegister(&fleetCollector{read: read, descs: descsOf(fleetSeries, "tier", "worker")})
 }
 
 // Describe is part of prometheus.Collector.
@@ -71,8 +71,6 @@ func (c *fleetCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect is part of prometheus.Collector.
 func (c *fleetCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, g := range c.read() {
-		for i, v := range g.values() {
-			ch <- prometheus.MustNewConstMetric(c.descs[i], prometheus.GaugeValue, v, g.Tier, g.Worker)
-		}
+		send(ch, c.descs, fleetSeries, []string{g.Tier, g.Worker}, g.values()...)
 	}
 }

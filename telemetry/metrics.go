@@ -42,6 +42,7 @@ type Metrics struct {
 	ends      *prometheus.CounterVec
 	breakers  *prometheus.CounterVec
 	decisions *prometheus.CounterVec
+	waits     *prometheus.HistogramVec
 
 	plane plane
 }
@@ -80,13 +81,15 @@ func New(version string) *Metrics {
 			Name: "tierway_breaker_transitions_total", Help: "Changes of a worker's circuit breaker by the state that it took: closed, half_open, open."}, []string{"tier", "worker", "to"}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tierway_tier_decisions_total", Help: "Requests by the tier or pool that they were given and the rule that gave it."}, []string{"tier", "rule"}),
+		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tierway_queue_wait_seconds", Help: "How long requests waited until they had a worker; what had one at once counts as 0.", Buckets: waitSeconds}, []string{"tier", "class"}),
 	}
 	m.plane, m.Reloads = newPlane(m.registry)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tierway_build_info", Help: "Always 1; the label is the version.", ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)
 	m.registry.MustRegister(m.Started, m.Inflight, m.Overhead, m.Panics, m.RetryBudgetExhausted, m.AuthFailures,
-		m.requests, m.durations, m.ttft, m.attempts, m.tokens, m.retries, m.ends, m.breakers, m.decisions, build,
+		m.requests, m.durations, m.ttft, m.attempts, m.tokens, m.retries, m.ends, m.breakers, m.decisions, m.waits, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -125,10 +128,13 @@ func (m *Metrics) Tier(name string, dialects, outcomes []string) *Tier {
 // those of the dialects and outcomes that Outside was given.
 func (m *Metrics) EndedOutside(dialect, outcome int) { m.outside.Ended(dialect, outcome) }
 
+// noTier is the label of requests that end before they have a tier.
+const noTier = "none"
+
 // Outside resolves the series of requests that end before they have a tier. It
 // is called once, before the first request.
 func (m *Metrics) Outside(dialects, outcomes []string) {
-	m.outside = m.Tier("none", dialects, outcomes)
+	m.outside = m.Tier(noTier, dialects, outcomes)
 }
 
 // Ended counts one ended request.
@@ -187,11 +193,27 @@ const (
 // ForgetWorker drops the series of a worker that is gone, so that workers that
 // come under ever new names do not add up.
 func (m *Metrics) ForgetWorker(worker string) {
-	gone := prometheus.Labels{"worker": worker}
-	m.ttft.DeletePartialMatch(gone)
-	m.attempts.DeletePartialMatch(gone)
-	m.tokens.DeletePartialMatch(gone)
-	m.breakers.DeletePartialMatch(gone)
+	m.forget(prometheus.Labels{"worker": worker}, m.ttft, m.attempts, m.tokens, m.breakers)
+}
+
+// ForgetTier drops the series of a tier or pool that is gone, those of its workers
+// among them. What ends on it afterwards is counted nowhere; a tier that comes
+// back under the name is resolved anew and begins at 0.
+func (m *Metrics) ForgetTier(tier string) {
+	if tier == noTier { // those that never had one share the label, and stay
+		return
+	}
+	m.forget(prometheus.Labels{"tier": tier}, m.requests, m.durations, m.retries, m.decisions, m.waits,
+		m.ttft, m.attempts, m.tokens, m.breakers)
+}
+
+// forget drops the series that have the labels.
+func (m *Metrics) forget(gone prometheus.Labels, vectors ...interface {
+	DeletePartialMatch(prometheus.Labels) int
+}) {
+	for _, v := range vectors {
+		v.DeletePartialMatch(gone)
+	}
 }
 
 // StreamEnded counts one ended stream.

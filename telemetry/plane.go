@@ -92,7 +92,7 @@ type DatabaseGauges struct {
 	Dropped int64 // ledger rows lost to a full spool, since the start
 }
 
-// series is one series of a store.
+// series is a metric whose value is read when a scrape comes.
 type series struct {
 	name, help string
 	kind       prometheus.ValueType
@@ -131,9 +131,10 @@ func (m *Metrics) ObserveStores(read func() Stores) {
 	m.registry.MustRegister(&storesCollector{read: read, redis: descsOf(redisSeries), database: descsOf(databaseSeries)})
 }
 
-func descsOf(all []series) (descs []*prometheus.Desc) {
+// descsOf describes series that have the labels.
+func descsOf(all []series, labels ...string) (descs []*prometheus.Desc) {
 	for _, s := range all {
-		descs = append(descs, prometheus.NewDesc(s.name, s.help, nil, nil))
+		descs = append(descs, prometheus.NewDesc(s.name, s.help, labels, nil))
 	}
 	return descs
 }
@@ -149,20 +150,20 @@ func (c *storesCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *storesCollector) Collect(ch chan<- prometheus.Metric) {
 	s := c.read()
 	if r := s.Redis; r != nil {
-		send(ch, c.redis, redisSeries, flag(r.Up), float64(r.Gateways), flag(r.Degraded))
+		send(ch, c.redis, redisSeries, nil, flag(r.Up), float64(r.Gateways), flag(r.Degraded))
 	}
 	if d := s.Database; d != nil {
 		values := []float64{flag(d.Up), float64(d.Spooled), float64(d.Written), float64(d.Dropped), flag(!d.Read.IsZero())}
 		if !d.Read.IsZero() {
 			values = append(values, time.Since(d.Read).Seconds(), float64(d.Tenants), float64(d.Keys))
 		}
-		send(ch, c.database, databaseSeries, values...)
+		send(ch, c.database, databaseSeries, nil, values...)
 	}
 }
 
-// send sends values of the first len(values) series.
-func send(ch chan<- prometheus.Metric, descs []*prometheus.Desc, all []series, values ...float64) {
+// send sends values of the first len(values) series under one set of labels.
+func send(ch chan<- prometheus.Metric, descs []*prometheus.Desc, all []series, labels []string, values ...float64) {
 	for i, v := range values {
-		ch <- prometheus.MustNewConstMetric(descs[i], all[i].kind, v)
+		ch <- prometheus.MustNewConstMetric(descs[i], all[i].kind, v, labels...)
 	}
 }

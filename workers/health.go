@@ -35,7 +35,9 @@ type checker struct {
 	tally   tally
 	path    string // the path that auto has settled on; empty before
 	started time.Time
-	due     time.Time // when the next check by interval is
+	due     time.Time // when the next check is
+	look    time.Time // when the load is next looked at
+	scraped time.Time // when it was last asked for
 	silent  time.Time // until when /metrics is not asked for
 	news    bool      // the status holds what OnStatus has not been told
 }
@@ -61,17 +63,20 @@ func (c *checker) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.w.suspect:
-			soonest := c.started.Add(suspectGap)
-			if wait := time.Until(soonest); wait > 0 {
-				timer.Reset(min(wait, time.Until(c.due)))
-				continue
+			if soonest := c.started.Add(suspectGap); soonest.Before(c.due) {
+				c.due = soonest
 			}
 		case <-timer.C:
 		}
-		c.started = time.Now()
-		c.due = c.started.Add(jittered(c.health.Interval, c.options.Rand()))
-		c.round(ctx)
-		timer.Reset(time.Until(c.due))
+		if time.Until(c.due) > 0 {
+			c.lookAtLoad(ctx)
+		} else {
+			c.started = time.Now()
+			c.due = c.started.Add(jittered(c.health.Interval, c.options.Rand()))
+			c.round(ctx)
+			c.lookAgain()
+		}
+		timer.Reset(time.Until(c.next()))
 	}
 }
 
@@ -93,7 +98,7 @@ func (c *checker) round(ctx context.Context) {
 		c.silent = time.Time{} // another engine may have taken the address
 	}
 	if err == nil {
-		c.scrape(ctx)
+		c.scrape(ctx, c.health.Timeout)
 		if cameUp && c.path != pathModels {
 			c.learnModels(ctx)
 		}

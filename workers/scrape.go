@@ -33,16 +33,15 @@ type load struct {
 	found            bool // at least one of the three was there
 }
 
-// scrape asks a healthy worker for its load. A worker that does not say keeps
-// the load it had, with its time.
-func (c *checker) scrape(ctx context.Context) {
-	if engine := c.w.Spec().Engine; engine == "openai" || engine == "ollama" {
-		return // hosted endpoints and Ollama have no metrics
-	}
-	if time.Now().Before(c.silent) {
+// scrape asks a healthy worker for its load, for so long at most. A worker that
+// does not say keeps the load it had, with its time.
+func (c *checker) scrape(ctx context.Context, timeout time.Duration) {
+	c.scraped = time.Now()
+	c.w.sent.Store(false)
+	if !c.hasMetrics() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.health.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	answer, err := c.get(ctx, pathMetrics)
 	if err != nil {

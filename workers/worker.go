@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,6 +17,7 @@ type Worker struct {
 	address address
 	sender  Sender
 	suspect chan struct{} // holds one when a check is wanted at once
+	sent    atomic.Bool   // something was sent since its load was last asked for
 
 	// The key lives in these two alone: fmt can print a field of any type,
 	// under any verb, but not what a function holds.
@@ -112,6 +114,9 @@ var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization", "X-
 // it. The worker's own key replaces any credential in r.Header, which Send
 // writes to, and the answer is asked for uncompressed.
 func (w *Worker) Send(ctx context.Context, r *Request) (*Response, error) {
+	if !w.sent.Load() {
+		w.sent.Store(true)
+	}
 	return w.sendTo(ctx, w.address.join(r.Path), r)
 }
 

@@ -1,0 +1,229 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"tierway/breaker"
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/telemetry"
+)
+
+// attempt sends the request to one worker and relays its answer. Without a
+// failure the client has its answer, whole or cut, and the attempt is settled;
+// with one its verdict is owed.
+func (x *exchange) attempt(m *member, lease *routing.Lease) *attempt {
+	started := time.Now()
+	x.d.Worker, x.d.Reason = m.name, string(lease.Reason())
+	ctx, cancel := context.WithCancelCause(x.r.Context())
+	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx}
+	firstByte := x.snap.file.Timeouts.FirstByte
+	if patience, ok := m.gate.Probing(lease.Expected()); ok && lease.Worker() != nil {
+		firstByte = min(firstByte, patience) // then it has failed, and another worker may do better
+	}
+	a.watch.start(cancel, firstByte, x.patience)
+	defer a.give() // for a panic
+	defer cancel(nil)
+	defer a.watch.stop()
+	f := a.exchange()
+	a.settle(f)
+	return a
+}
+
+// attempt is one try on one worker.
+type attempt struct {
+	x         *exchange
+	m         *member
+	lease     *routing.Lease
+	started   time.Time
+	ctx       context.Context
+	watch     watchdog
+	added     []string // fields that were added to the body
+	asksUsage bool     // one of them asks for usage
+	status    int
+	headAt    time.Time
+	ttft      time.Duration // to the first content; 0 without any
+	blame     error         // of an answer that was relayed: nil, ErrExcluded or the worker's fault
+	f         *failure
+	usage     openai.Usage // as the engine reported it
+	settled   bool         // the attempt ended without a panic
+	judged    bool
+	told      atomic.Bool // the gate has its verdict
+	late      *time.Timer // tells one that was held back for long enough; nil for none
+}
+
+// exchange sends the request and relays the answer.
+func (a *attempt) exchange() *failure {
+	usage, rank := !a.m.refuses.Load() && !a.m.timed.Load(), a.rank()
+	resp, err := a.send(usage, rank)
+	var refused [2]string // the fields that are left out now
+	for n := 0; err == nil; n++ {
+		name := a.refusedAddition(resp)
+		if name == "" {
+			break
+		}
+		refused[n] = name
+		usage, rank.set = usage && name == fieldPriority, rank.set && name != fieldPriority
+		a.watch.idle(a.x.snap.file.Timeouts.FirstByte, &errFirstByteTimeout)
+		resp, err = a.send(usage, rank)
+	}
+	if err == nil && resp.Status < 300 {
+		a.leaveOut(refused)
+	}
+	if err != nil {
+		return a.sendFailure(err)
+	}
+	defer resp.Body.Close()
+	return a.relay(resp)
+}
+
+// answered says that the worker answered, well when err is nil: the verdict
+// that was held back of the worker before it is due.
+func (a *attempt) answered(err error) {
+	if h := a.x.held; h != nil && errors.Is(err, routing.ErrExcluded) && h.f.answered() {
+		h.excuse(excluded("another worker refused the request that this one answered with %d", h.f.status))
+	}
+	a.x.judgeHeld()
+	a.lease.Answered(time.Now(), err)
+}
+
+// settle gives the load back and writes the attempt down. The verdict follows
+// at once unless the attempt failed: then judge gives it.
+func (a *attempt) settle(f *failure) {
+	a.settled, a.f = true, f
+	try := routing.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Candidates: a.lease.Candidates(), Status: a.status}
+	if !a.headAt.IsZero() {
+		try.DurationMs = ms(a.headAt.Sub(a.started))
+	} else {
+		try.DurationMs = ms(time.Since(a.started))
+	}
+	a.x.d.Attempts = append(a.x.d.Attempts, try)
+	a.x.sent = a.x.sent || f == nil || f.left
+	if f == nil {
+		a.judge()
+		return
+	}
+	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.othersThan(w.ID())) {
+		a.x.pool.routing.Cool(w, time.Now().Add(f.cool))
+	} else if w != nil && f.gone && a.m.gate.State() != breaker.Open { // whose opening lasts longer
+		a.x.pool.routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(goneFor))
+	}
+	if f.suspect {
+		a.m.worker.Suspect()
+	}
+	a.lease.Unbook()
+}
+
+// excuse takes the blame off a worker whose verdict is held back, unless it was
+// excused too often since it last answered well, or the verdict is told already.
+func (a *attempt) excuse(why error) {
+	if a.m.excused.Add(1) <= excuses {
+		a.f.blame = why
+	}
+}
+
+// tell gives a verdict that was held back for long enough.
+func (a *attempt) tell() {
+	if a.told.CompareAndSwap(false, true) {
+		a.lease.Release(routing.Result{At: time.Now(), Err: a.blame})
+	}
+}
+
+// judge gives the lease back with the verdict on the worker, once.
+func (a *attempt) judge() {
+	if a.judged {
+		return
+	}
+	a.judged = true
+	if a.late != nil {
+		a.late.Stop()
+	}
+	blame := a.blame
+	if a.told.CompareAndSwap(false, true) {
+		if a.f != nil {
+			blame = a.f.blame
+		}
+		a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.wholeText(),
+			PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
+	}
+	how := attemptFailed
+	switch {
+	case blame == nil:
+		how = attemptOK
+		a.m.series.OK.Inc()
+		a.m.excused.Store(0)
+	case errors.Is(blame, routing.ErrExcluded):
+		how = attemptExcluded
+		a.m.series.Excluded.Inc()
+	default:
+		a.m.series.Error.Inc()
+	}
+	now := time.Now()
+	a.m.stats.observe(now, attemptStats{Outcome: how, TTFT: a.ttft, Total: now.Sub(a.started),
+		Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output})
+	if blame != nil {
+		for i := range a.x.d.Attempts { // no worker is asked twice
+			if try := &a.x.d.Attempts[i]; try.Worker == a.m.name {
+				try.Error = blame.Error()
+			}
+		}
+	}
+}
+
+// wholeText tells whether the engine reads what the gateway has read and nothing
+// else, so that its count of the prompt says what the estimate is worth.
+func (x *exchange) wholeText() bool {
+	r := x.req
+	if r == nil || r.Media || r.PreviousResponseID != "" || r.ConversationID != "" || r.N > 1 {
+		return false
+	}
+	return x.dialect == openai.Chat || x.dialect == openai.Completions || x.dialect == openai.Responses || x.dialect == openai.Messages
+}
+
+// give gives the lease back after a panic.
+func (a *attempt) give() {
+	if !a.settled {
+		a.lease.Release(routing.Result{At: time.Now(), Err: routing.ErrExcluded})
+	}
+}
+
+// othersThan tells whether the pool has another worker that takes requests now.
+func (x *exchange) othersThan(id string) bool {
+	for _, v := range x.pool.routing.Snapshot(time.Now()) {
+		if v.ID != id && v.Up && v.Weight > 0 && v.Cooling == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// firstContent marks the moment at which the worker has answered.
+func (a *attempt) firstContent() {
+	a.ttft = time.Since(a.started)
+	if a.x.d.TTFTMs == 0 {
+		a.x.d.TTFTMs = ms(time.Since(a.x.start))
+		a.m.series.TTFT.Observe(a.ttft.Seconds())
+	}
+}
+
+// account books the usage that the engine reported, unless the request is free.
+func (a *attempt) account(u openai.Usage) {
+	if a.x.free() {
+		return
+	}
+	a.x.usage, a.usage = u, u
+	a.x.d.Estimated = false
+	a.m.series.Prompt.Add(float64(u.Prompt))
+	a.m.series.Cached.Add(float64(u.Cached))
+	a.m.series.Output.Add(float64(u.Output))
+}
+
+// ended counts the end of a stream and says how the request ended.
+func (a *attempt) ended(e telemetry.StreamEnd, o routing.Outcome, blame error) {
+	a.blame = blame
+	a.x.d.Outcome = o
+	a.x.s.metrics.StreamEnded(e)
+}

@@ -1,0 +1,170 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"tierway/openai"
+	"tierway/queue"
+	"tierway/routing"
+)
+
+// turn tells the goroutine of an exchange that its wait in a queue is over. The
+// zero turn is not over; a request that never waits allocates nothing for it.
+type turn struct {
+	mu   sync.Mutex
+	over bool
+	ch   chan struct{} // closed when it is over; nil while nobody waits
+}
+
+// come ends the wait.
+func (t *turn) come() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.over && t.ch != nil {
+		close(t.ch)
+	}
+	t.over = true
+}
+
+// await returns what is closed when the wait is over.
+func (t *turn) await() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ch == nil {
+		t.ch = make(chan struct{})
+		if t.over {
+			close(t.ch)
+		}
+	}
+	return t.ch
+}
+
+// again begins another wait.
+func (t *turn) again() {
+	t.mu.Lock()
+	t.over, t.ch = false, nil
+	t.mu.Unlock()
+}
+
+// woken is what the queues call.
+func woken(t *queue.Ticket) { t.Ref.(*exchange).turn.come() }
+
+// tickEvery is how often the queues in which somebody waits are looked at for
+// what only time changes: ages, rests that are over, workers that stay down.
+const tickEvery = 100 * time.Millisecond
+
+// tickQueues lets time pass in the queues until done.
+func (s *Server) tickQueues(done <-chan struct{}) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case now := <-tick.C:
+			for _, p := range s.snapshot.Load().pools {
+				p.queue.Pass(now)
+			}
+		}
+	}
+}
+
+// queueLocked returns the queue before a pool, which it keeps for as long as the
+// configuration names it, whoever waits in it.
+func (s *Server) queueLocked(name string, p *routing.Pool, c queue.Config) *queue.Queue {
+	q := s.queues[name]
+	if q != nil {
+		q.Configure(c, time.Now())
+		return q
+	}
+	q = queue.New(p, c, woken)
+	p.Watch(func() {
+		if q.Waiting() > 0 {
+			q.Pass(time.Now())
+		}
+	})
+	s.queues[name] = q
+	return q
+}
+
+// enter waits for the request's turn and for the worker that is picked and booked
+// for it in one step.
+func (x *exchange) enter() (routing.Lease, error) {
+	t := &x.ticket
+	t.Request, t.Tried = &x.facts, x.tried
+	if t.Ref == nil {
+		t.Ref, t.ID = x, x.d.RequestID
+		t.Class, t.Tenant, t.Weight = int(x.class), x.caller.Tenant, x.caller.Weight
+		t.Tokens, t.Bytes = x.facts.PromptTokens+x.facts.OutputTokens, int64(len(x.req.Body))
+		t.Deadline = x.patience
+	}
+	began := time.Now()
+	lease, err := x.pool.queue.Enter(t, began)
+	if errors.Is(err, queue.ErrWaiting) {
+		x.waited = true
+		lease, err = x.await(began)
+		waited := time.Since(began)
+		x.d.QueueMs += ms(waited)
+		if err == nil {
+			x.pool.waits.Granted(t.Class, waited)
+		}
+	} else if err == nil {
+		x.pool.waits.Granted(t.Class, 0)
+	}
+	return lease, err
+}
+
+// await waits until the ticket is granted, its time is over, or nobody listens.
+func (x *exchange) await(began time.Time) (routing.Lease, error) {
+	q, t := x.pool.queue, &x.ticket
+	late := time.NewTimer(q.WaitUntil(t).Sub(began))
+	defer late.Stop()
+	for {
+		select {
+		case <-x.turn.await():
+		case <-late.C:
+			if err := q.Leave(t, queue.Late, time.Now()); err != nil {
+				return routing.Lease{}, err
+			}
+		case <-x.r.Context().Done():
+			_ = q.Leave(t, queue.Cancelled, time.Now()) // nobody is left to be told
+			if errors.Is(context.Cause(x.r.Context()), errDrainCut) {
+				return routing.Lease{}, shuttingDown()
+			}
+			return routing.Lease{}, &openai.Error{Code: openai.CodeOverloaded, Message: "The client left the queue.", Cause: errClientGone}
+		}
+		x.turn.again()
+		lease, err := q.Claim(t, time.Now())
+		if !errors.Is(err, queue.ErrWaiting) {
+			return lease, err
+		}
+	}
+}
+
+// leaveQueue settles what the request has cost its tenant's share, if it waited.
+func (x *exchange) leaveQueue() {
+	if x.waited {
+		x.pool.queue.Settle(&x.ticket, x.usage.Prompt+x.usage.Output)
+	}
+}
+
+// shed is the answer to a request that the queue's bounds keep out.
+func (x *exchange) shed(e *queue.ShedError) error {
+	pool := quoted(x.pool.Name)
+	message := map[string]string{
+		queue.ShedDepth:     "As many " + x.d.Class + " requests as may wait for " + pool + " are waiting.",
+		queue.ShedBytes:     "The requests that wait for " + pool + " are as large as they may be together.",
+		queue.ShedWait:      "The request has waited for " + pool + " for as long as " + x.d.Class + " requests may.",
+		queue.ShedDeadline:  "So many requests wait for " + pool + " that this one's turn would come too late.",
+		queue.ShedDisplaced: "The request has made room for another one that waits for " + pool + ".",
+	}[e.Reason]
+	if e.Reason == queue.ShedEngine {
+		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: max(e.RetryAfter, x.snap.file.Health.Interval), Cause: e,
+			Message: "No worker of " + pool + " is up. Try again later."}
+	}
+	return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: e.RetryAfter, Cause: e,
+		Message: message + " Try again in " + shortDuration(e.RetryAfter) + "."}
+}

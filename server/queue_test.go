@@ -1,0 +1,370 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// narrow is one tier whose first worker takes one request at a time. It wants the
+// digests of two keys, more keys of the queue, the engine, the worker's URL, and
+// more workers.
+const narrow = `
+auth: { keys: [ { name: acme, sha256: %s }, { name: low, sha256: %s, priority: batch } ] }
+health: { path: "off" }
+retry: { attempts: 2, budget: 1 }
+queue: { heartbeat_after: 30ms%s }
+tiers:
+  - name: small
+    model: fake-7b
+    engine: %s
+    serves: [chat]
+    policy: { name: least_load }
+    workers: [ { name: w0, url: %q, max_inflight: 1 }%s ]
+models: { auto: small }
+`
+
+// holding is an engine whose answers to a prompt with the word "hold" wait until
+// the test lets them go.
+type holding struct {
+	*engines.Engine
+	once sync.Once
+	let  chan struct{}
+}
+
+func newHolding(c engines.Config) *holding {
+	h := &holding{let: make(chan struct{})}
+	c.Name, c.Model, c.Record, c.Accounts = "fake", "fake-7b", true, true
+	c.Script = func(_ string, body []byte) engines.Script {
+		if strings.Contains(string(body), "hold") {
+			return engines.Script{Tokens: 4, HoldAfter: 1, Release: h.let}
+		}
+		return engines.Script{Tokens: 4}
+	}
+	h.Engine = engines.New(c)
+	return h
+}
+
+func (h *holding) release() { h.once.Do(func() { close(h.let) }) }
+
+// narrowRig serves narrow in front of h. Its keys are "key" and "low".
+func narrowRig(t *testing.T, h *holding, queue, engine string, more ...string) *rig {
+	t.Helper()
+	digest := func(key string) string {
+		sum := sha256.Sum256([]byte(key))
+		return hex.EncodeToString(sum[:])
+	}
+	url := served(t, h)
+	t.Cleanup(h.release)
+	r := newRig(t, fmt.Sprintf(narrow, digest("key"), digest("low"), queue, engine, url, strings.Join(more, ""))+"# %s")
+	done := make(chan struct{})
+	var ticks sync.WaitGroup
+	ticks.Go(func() { r.tickQueues(done) })
+	t.Cleanup(func() { close(done); ticks.Wait() })
+	t.Cleanup(func() {
+		if n := r.snapshot.Load().pools[0].queue.Waiting(); n != 0 {
+			t.Errorf("%d requests still wait", n)
+		}
+	})
+	return r
+}
+
+const chatOf = `{"model":"auto","messages":[{"role":"user","content":%q}],"max_tokens":4%s}`
+
+func (r *rig) chat(ctx context.Context, word, more string, headers ...string) <-chan answered {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(fmt.Sprintf(chatOf, word, more)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer key")
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	got := make(chan answered, 1)
+	go func() {
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			got <- answered{err: err}
+			return
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		got <- answered{resp.StatusCode, resp.Header, string(body), err}
+	}()
+	return got
+}
+
+// hold takes the one place, and returns when it is taken.
+func (r *rig) hold() <-chan answered {
+	r.t.Helper()
+	got := r.chat(context.Background(), "hold", "")
+	r.until("the place is taken", func() bool { return r.gauges()[0].Inflight == 1 })
+	return got
+}
+
+func (r *rig) waiting(n int) {
+	r.t.Helper()
+	r.until(fmt.Sprint(n, " wait"), func() bool { return r.snapshot.Load().pools[0].queue.Waiting() == n })
+}
+
+func (r *rig) until(what string, ok func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(10 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			r.t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+// TestARequestWaitsForItsPlace: it is answered when the place is given back, and
+// says how long it waited.
+func TestARequestWaitsForItsPlace(t *testing.T) {
+	h := newHolding(engines.Config{})
+	r := narrowRig(t, h, "", "auto")
+	first := r.hold()
+	second := r.chat(context.Background(), "hi", "")
+	r.waiting(1)
+	time.AfterFunc(20*time.Millisecond, h.release)
+	if a := <-first; a.status != http.StatusOK || a.header.Get("X-Queue-Ms") != "0" {
+		t.Errorf("the first: %d, X-Queue-Ms %q, want 200 and 0", a.status, a.header.Get("X-Queue-Ms"))
+	}
+	a := <-second
+	if waited, err := strconv.ParseFloat(a.header.Get("X-Queue-Ms"), 64); a.status != http.StatusOK || err != nil || waited < 10 {
+		t.Errorf("the second: %d, X-Queue-Ms %q, want 200 and 10 or more", a.status, a.header.Get("X-Queue-Ms"))
+	}
+}
+
+// TestTheMoreUrgentIsAnsweredFirst: by the header, the path, and the service tier,
+// and QU-08: never above what the tenant may.
+func TestTheMoreUrgentIsAnsweredFirst(t *testing.T) {
+	h := newHolding(engines.Config{})
+	r := narrowRig(t, h, "", "vllm")
+	held := r.hold()
+	var all []<-chan answered
+	for i, c := range []struct{ word, more, key, class string }{
+		{"clamped", "", "low", "interactive"}, {"batch", "", "key", "batch"}, {"flex", `,"service_tier":"flex"`, "key", ""},
+		{"background", "", "key", "background"}, {"urgent", "", "key", ""},
+	} {
+		all = append(all, r.chat(context.Background(), c.word, c.more, "Authorization", "Bearer "+c.key, "X-Request-Priority", c.class))
+		r.waiting(i + 1)
+	}
+	h.release()
+	for _, got := range append(all, held) {
+		if a := <-got; a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	var order []string
+	for _, q := range h.Requests() {
+		for _, word := range []string{"hold", "clamped", "batch", "flex", "background", "urgent"} {
+			if strings.Contains(string(q.Body), `"`+word+`"`) {
+				order = append(order, word)
+			}
+		}
+	}
+	// Of one class tenants take turns: who has had nothing yet goes first.
+	if got := strings.Join(order, " "); got != "hold urgent background clamped batch flex" {
+		t.Errorf("asked in the order %s", got)
+	}
+	for _, acc := range h.Accounts() {
+		if acc.Prioritized != (acc.Priority > 0) {
+			t.Errorf("a priority of %d was sent", acc.Priority)
+		}
+	}
+}
+
+// TestAnEngineIsToldThePriority: by class, never above it, and not again once it
+// has refused one; the usage that the client asked for still reaches it.
+func TestAnEngineIsToldThePriority(t *testing.T) {
+	const usage = `,"stream":true,"stream_options":{"include_usage":true}`
+	t.Run("taken", func(t *testing.T) {
+		h := newHolding(engines.Config{Priority: engines.PriorityFirst})
+		r := narrowRig(t, h, "", "vllm")
+		for _, c := range []struct {
+			class, more string
+			want        int64
+			sent        bool
+		}{
+			{"interactive", "", 0, false}, {"background", "", 10, true}, {"batch", "", 20, true},
+			{"batch", `,"priority":-5`, 20, true}, {"batch", `,"priority":25`, 25, true}, {"interactive", `,"priority":-5`, 0, true},
+		} {
+			a := <-r.chat(context.Background(), "hi", c.more+usage, "X-Request-Priority", c.class)
+			if a.status != http.StatusOK || !strings.Contains(a.body, `"usage":{`) {
+				t.Errorf("%s%s: %d %s, want the usage that was asked for", c.class, c.more, a.status, a.body)
+			}
+			accounts := h.Accounts()
+			if got := accounts[len(accounts)-1]; got.Priority != c.want || got.Prioritized != c.sent {
+				t.Errorf("%s%s: sent %d (%v), want %d (%v)", c.class, c.more, got.Priority, got.Prioritized, c.want, c.sent)
+			}
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		h := newHolding(engines.Config{Priority: engines.PriorityRefused})
+		r := narrowRig(t, h, "", "vllm")
+		for range 3 {
+			if a := <-r.chat(context.Background(), "hi", "", "X-Request-Priority", "batch"); a.status != http.StatusOK {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		}
+		sent := 0
+		for _, acc := range h.Accounts() {
+			if acc.Prioritized {
+				sent++
+			}
+		}
+		if sent != 1 {
+			t.Errorf("a priority was sent %d times, want once", sent)
+		}
+	})
+}
+
+// TestAFullQueueSheds: QU-01.
+func TestAFullQueueSheds(t *testing.T) {
+	h := newHolding(engines.Config{})
+	r := narrowRig(t, h, ", max_depth: 2", "auto")
+	first := r.hold()
+	one, two := r.chat(context.Background(), "hi", ""), r.chat(context.Background(), "hi", "")
+	r.waiting(2)
+	a := <-r.chat(context.Background(), "hi", "")
+	var e struct{ Error struct{ Code, Message string } }
+	if err := json.Unmarshal([]byte(a.body), &e); err != nil || a.status != http.StatusServiceUnavailable || e.Error.Code != "overloaded" {
+		t.Errorf("the third: %d %s", a.status, a.body)
+	}
+	after, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if err != nil || after < 1 || a.header.Get("Retry-After-Ms") == "" {
+		t.Errorf("Retry-After %q, Retry-After-Ms %q", a.header.Get("Retry-After"), a.header.Get("Retry-After-Ms"))
+	}
+	if a.header.Get("X-Should-Retry") != "" {
+		t.Errorf("X-Should-Retry is %q: who is shed should come again", a.header.Get("X-Should-Retry"))
+	}
+	h.release()
+	for _, got := range []<-chan answered{first, one, two} {
+		if a := <-got; a.status != http.StatusOK {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if got := len(h.Requests()); got != 3 {
+		t.Errorf("the engine was asked %d times, want 3", got)
+	}
+}
+
+// TestTheWaitIsBounded: QU-02. An answer that is held gets its status; one that
+// heartbeats have opened gets an error frame.
+func TestTheWaitIsBounded(t *testing.T) {
+	h := newHolding(engines.Config{})
+	r := narrowRig(t, h, ", max_wait: { interactive: 100ms }", "auto")
+	first := r.hold()
+	whole, stream := r.chat(context.Background(), "hi", ""), r.chat(context.Background(), "hi", `,"stream":true`)
+	if a := <-whole; a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "overloaded") || a.header.Get("Retry-After") == "" {
+		t.Errorf("%d %s %v", a.status, a.body, a.header)
+	}
+	a := <-stream
+	if a.status != http.StatusOK || !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.Contains(a.body, "overloaded") || strings.Contains(a.body, "[DONE]") {
+		t.Errorf("the stream: %d %q, want heartbeats and an error frame", a.status, a.body)
+	}
+	h.release()
+	<-first
+	if got := len(h.Requests()); got != 1 {
+		t.Errorf("the engine was asked %d times, want once", got)
+	}
+}
+
+// TestAStreamIsKeptAliveWhileItWaits: and is answered whole.
+func TestAStreamIsKeptAliveWhileItWaits(t *testing.T) {
+	h := newHolding(engines.Config{})
+	r := narrowRig(t, h, "", "auto")
+	r.hold()
+	stream := r.chat(context.Background(), "hi", `,"stream":true`)
+	r.waiting(1)
+	time.AfterFunc(100*time.Millisecond, h.release)
+	if a := <-stream; !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
+		t.Errorf("the stream: %d %q", a.status, a.body)
+	}
+}
+
+// TestWhoLeavesTheQueueIsGone: nothing of it reaches an engine, its place is free,
+// and it is nobody's failure.
+func TestWhoLeavesTheQueueIsGone(t *testing.T) {
+	h := newHolding(engines.Config{})
+	r := narrowRig(t, h, "", "auto")
+	first := r.hold()
+	ctx, leave := context.WithCancel(context.Background())
+	var all []<-chan answered
+	for range 20 {
+		all = append(all, r.chat(ctx, "hi", ""))
+	}
+	r.waiting(20)
+	leave()
+	for _, got := range all {
+		<-got
+	}
+	r.waiting(0)
+	h.release()
+	<-first
+	r.until("all ended", func() bool { return r.Inflight() == 0 })
+	if got := len(h.Requests()); got != 1 {
+		t.Errorf("the engine was asked %d times, want once", got)
+	}
+	r.Server.access.flush()
+	if got := strings.Count(r.access.String(), `"outcome":"client_gone"`); got != 20 {
+		t.Errorf("%d of 20 ended as clients that left", got)
+	}
+}
+
+// TestARetryWaitsItsTurn: a worker that fails is left, and the request waits for
+// the other one, which is full.
+func TestARetryWaitsItsTurn(t *testing.T) {
+	h := newHolding(engines.Config{})
+	broken := served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	r := narrowRig(t, h, "", "auto", fmt.Sprintf(", { name: w1, url: %q }", broken))
+	first := r.hold()
+	second := r.chat(context.Background(), "hi", "")
+	r.waiting(1)
+	h.release()
+	if a := <-second; a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0" {
+		t.Errorf("%d from %s: %s", a.status, a.header.Get("X-Routed-To"), a.body)
+	}
+	<-first
+	r.Server.access.flush()
+	if log := r.access.String(); !strings.Contains(log, `"attempts":2`) {
+		t.Errorf("the broken worker was never asked: %s", log)
+	}
+}
+
+// TestAHopelessDeadlineIsRefused: a client that waits for a second gets no place
+// behind a minute's work.
+func TestAHopelessDeadlineIsRefused(t *testing.T) {
+	h := newHolding(engines.Config{PerToken: 150 * time.Millisecond, Speed: 1})
+	r := narrowRig(t, h, "", "auto")
+	for range 9 { // about 0.5 s each
+		<-r.chat(context.Background(), "hi", "")
+	}
+	first := r.hold()
+	ctx, leave := context.WithCancel(context.Background())
+	for range 30 {
+		r.chat(ctx, "hi", "")
+	}
+	r.waiting(30)
+	a := <-r.chat(context.Background(), "hi", "", "X-Stainless-Timeout", "1")
+	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "too late") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	leave()
+	r.waiting(0)
+	h.release()
+	<-first
+}

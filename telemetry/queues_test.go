@@ -1,0 +1,194 @@
+package telemetry
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// oneQueue has a class in which something waits and one in which nothing ever did.
+var oneQueue = QueueGauges{Tier: "small", Bytes: 4096, Stale: 7, Classes: []ClassGauges{
+	{Class: "interactive", Depth: 2, Oldest: 1500 * time.Millisecond, Entered: 31, Granted: 20, Promoted: 3, Left: 4, PutOut: 5,
+		Shed: []ShedTotal{{"depth", 4}, {"wait", 0}}},
+	{Class: "batch", Shed: []ShedTotal{{"depth", 0}, {"wait", 0}}},
+}}
+
+func TestAScrapeReadsTheQueues(t *testing.T) {
+	m := New("test")
+	queues := []QueueGauges{oneQueue}
+	m.ObserveQueues(func() []QueueGauges { return queues })
+	want := []string{
+		`tierway_metrics_stale_total{tier="small"} 7`,
+		`tierway_queue_bytes{tier="small"} 4096`,
+		`tierway_queue_depth{class="batch",tier="small"} 0`,
+		`tierway_queue_depth{class="interactive",tier="small"} 2`,
+		`tierway_queue_entered_total{class="batch",tier="small"} 0`,
+		`tierway_queue_entered_total{class="interactive",tier="small"} 31`,
+		`tierway_queue_granted_total{class="batch",tier="small"} 0`,
+		`tierway_queue_granted_total{class="interactive",tier="small"} 20`,
+		`tierway_queue_left_total{class="batch",tier="small"} 0`,
+		`tierway_queue_left_total{class="interactive",tier="small"} 4`,
+		`tierway_queue_oldest_age_seconds{class="batch",tier="small"} 0`,
+		`tierway_queue_oldest_age_seconds{class="interactive",tier="small"} 1.5`,
+		`tierway_queue_promotions_total{class="batch",tier="small"} 0`,
+		`tierway_queue_promotions_total{class="interactive",tier="small"} 3`,
+		`tierway_queue_put_out_total{class="batch",tier="small"} 0`,
+		`tierway_queue_put_out_total{class="interactive",tier="small"} 5`,
+		`tierway_queue_shed_total{class="batch",reason="depth",tier="small"} 0`,
+		`tierway_queue_shed_total{class="batch",reason="wait",tier="small"} 0`,
+		`tierway_queue_shed_total{class="interactive",reason="depth",tier="small"} 4`,
+		`tierway_queue_shed_total{class="interactive",reason="wait",tier="small"} 0`,
+	}
+	if diff := cmp.Diff(want, scrape(t, m, "tierway_queue_", "tierway_metrics_")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	queues = nil
+	if left := scrape(t, m, "tierway_queue_", "tierway_metrics_"); len(left) > 0 {
+		t.Errorf("a queue that is gone leaves %q", left)
+	}
+}
+
+// TestWaitsFallIntoTheirBuckets: the first is nobody's wait, the last is the
+// longest that a class may wait by default.
+func TestWaitsFallIntoTheirBuckets(t *testing.T) {
+	m := New("test")
+	w := m.Waits("small", []string{"interactive", "batch"})
+	for _, wait := range []time.Duration{0, time.Millisecond, 2 * time.Second, 10 * time.Minute, time.Hour} {
+		w.Granted(1, wait)
+	}
+	got := scrape(t, m, "tierway_queue_wait_seconds")
+	for _, want := range []string{
+		`tierway_queue_wait_seconds_bucket{class="batch",tier="small",le="0.001"} 2`,
+		`tierway_queue_wait_seconds_bucket{class="batch",tier="small",le="1"} 2`,
+		`tierway_queue_wait_seconds_bucket{class="batch",tier="small",le="2.5"} 3`,
+		`tierway_queue_wait_seconds_bucket{class="batch",tier="small",le="600"} 4`,
+		`tierway_queue_wait_seconds_count{class="batch",tier="small"} 5`,
+		`tierway_queue_wait_seconds_sum{class="batch",tier="small"} 4202.001`,
+		`tierway_queue_wait_seconds_count{class="interactive",tier="small"} 0`,
+	} {
+		if !strings.Contains(strings.Join(got, "\n")+"\n", want+"\n") {
+			t.Errorf("there is no %s in %q", want, got)
+		}
+	}
+}
+
+func TestAScrapeReadsTheWorkers(t *testing.T) {
+	m := New("test")
+	m.ObserveFleet(func() []WorkerGauges {
+		return []WorkerGauges{{Tier: "small", Worker: "a", Up: true, Inflight: 1, PendingTokens: 2, OutputTokens: 3, Waiting: 4, Running: 5,
+			KVUsage: 0.5, Breaker: 2, PrefillRate: 7, Bound: 8, Saturated: true}}
+	})
+	want := map[string]float64{"up": 1, "cooling": 0, "inflight": 1, "pending_tokens": 2, "output_tokens": 3, "engine_waiting": 4,
+		"engine_running": 5, "kv_usage": 0.5, "breaker": 2, "prefill_rate": 7, "bound": 8, "saturated": 1}
+	got := map[string]float64{}
+	for _, s := range gather(t, m, "tierway_worker_") {
+		if s.labels["tier"] != "small" || s.labels["worker"] != "a" {
+			t.Errorf("%+v", s)
+		}
+		got[strings.TrimPrefix(s.name, "tierway_worker_")] = s.value
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// sample is one gauge or counter as it was gathered.
+type sample struct {
+	name   string
+	labels map[string]string
+	value  float64
+}
+
+// gather returns the gauges and counters whose names have the prefix; a histogram
+// is its count.
+func gather(t *testing.T, m *Metrics, prefix string) (all []sample) {
+	t.Helper()
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), prefix) {
+			continue
+		}
+		for _, s := range f.GetMetric() {
+			got := sample{f.GetName(), map[string]string{}, math.NaN()}
+			for _, l := range s.GetLabel() {
+				got.labels[l.GetName()] = l.GetValue()
+			}
+			switch f.GetType().String() {
+			case "GAUGE":
+				got.value = s.GetGauge().GetValue()
+			case "COUNTER":
+				got.value = s.GetCounter().GetValue()
+			case "HISTOGRAM":
+				got.value = float64(s.GetHistogram().GetSampleCount())
+			}
+			all = append(all, got)
+		}
+	}
+	return all
+}
+
+// resolve makes every series that a tier and its worker can have, and uses them.
+func resolve(m *Metrics, tier, worker string) {
+	m.Tier(tier, []string{"chat"}, []string{"ok"}).Ended(0, 0)
+	m.Waits(tier, []string{"interactive"}).Granted(0, time.Second)
+	m.Decided(tier, "default")
+	w := m.Worker(tier, worker)
+	w.OK.Inc()
+	w.Breaker("open")
+	w.TTFT.Observe(1)
+}
+
+// TestATierThatIsGoneLeavesNoSeries: nor do its workers; the others keep theirs.
+func TestATierThatIsGoneLeavesNoSeries(t *testing.T) {
+	m := New("test")
+	m.Outside([]string{"chat"}, []string{"ok"})
+	resolve(m, "gone", "a")
+	resolve(m, "stays", "b")
+	of := func(tier string) (n int) {
+		for _, s := range gather(t, m, "tierway_") {
+			if s.labels["tier"] == tier {
+				n++
+			}
+		}
+		return n
+	}
+	none, stays := of(noTier), of("stays")
+	if none == 0 || of("gone") != stays {
+		t.Fatalf("%d series of no tier, %d and %d of two that are alike", none, of("gone"), stays)
+	}
+	m.ForgetTier("gone")
+	if of("gone") != 0 || of("stays") != stays {
+		t.Errorf("%d series of the tier that is gone, %d of %d of the other", of("gone"), of("stays"), stays)
+	}
+	m.ForgetTier(noTier) // a tier may have that name
+	if of(noTier) != none {
+		t.Errorf("%d of %d series of no tier are left", of(noTier), none)
+	}
+	resolve(m, "gone", "a") // it is back
+	for _, s := range gather(t, m, "tierway_") {
+		if s.labels["tier"] == "gone" && s.value > 1 {
+			t.Errorf("a tier that came back begins with %+v", s)
+		}
+	}
+}
+
+// TestAWorkerThatIsGoneLeavesNoSeries: the others of its tier keep theirs.
+func TestAWorkerThatIsGoneLeavesNoSeries(t *testing.T) {
+	m := New("test")
+	resolve(m, "small", "gone")
+	resolve(m, "small", "stays")
+	m.ForgetWorker("gone")
+	n := map[string]int{}
+	for _, s := range gather(t, m, "tierway_") {
+		n[s.labels["worker"]]++
+	}
+	if n["gone"] != 0 || n["stays"] == 0 {
+		t.Errorf("the series by worker are %v", n)
+	}
+}
