@@ -1,0 +1,58 @@
+package sim
+
+import (
+	"math"
+	"time"
+)
+
+// Dice is a stream of random numbers that its seed gives whole: xorshift64*
+// (Vigna 2016), which has nothing in common with what routing hashes by. Every
+// part of a simulation that draws has a stream of its own, so that changing one
+// part leaves what the others draw as it was.
+type Dice struct{ state uint64 }
+
+// NewDice returns the stream of a seed. Streams of different seeds, also of
+// neighbouring ones, are independent.
+func NewDice(seed uint64) *Dice {
+	// The state must not be zero, from which xorshift never gets away.
+	return &Dice{mix(seed) | 1}
+}
+
+// Split returns the stream with that number among those that belong to a seed.
+func Split(seed, number uint64) *Dice { return NewDice(mix(seed) + number) }
+
+// mix is SplitMix64's finalizer (Steele, Lea, Flood 2014).
+func mix(z uint64) uint64 {
+	z += 0x9E3779B97F4A7C15
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return z ^ z>>31
+}
+
+// Uint64 returns 64 random bits.
+func (d *Dice) Uint64() uint64 {
+	d.state ^= d.state >> 12
+	d.state ^= d.state << 25
+	d.state ^= d.state >> 27
+	return d.state * 0x2545F4914F6CDD1D
+}
+
+// Unit returns a number in [0, 1).
+func (d *Dice) Unit() float64 { return float64(d.Uint64()>>11) / (1 << 53) }
+
+// Below returns a number from 0 to n-1; n must be positive.
+func (d *Dice) Below(n int) int { return int(d.Unit() * float64(n)) }
+
+// Exp returns a time of exponential distribution with that mean.
+func (d *Dice) Exp(mean time.Duration) time.Duration {
+	return time.Duration(-math.Log(1-d.Unit()) * float64(mean))
+}
+
+// Lognormal returns a number whose logarithm is normal, with that median and
+// that standard deviation of the logarithm.
+func (d *Dice) Lognormal(median, sigma float64) float64 {
+	// The Box-Muller transform; its second number is not kept, so that every call
+	// draws twice.
+	normal := math.Sqrt(-2*math.Log(1-d.Unit())) * math.Cos(2*math.Pi*d.Unit())
+	return median * math.Exp(sigma*normal)
+}

@@ -1,0 +1,254 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tierway/queue"
+	"tierway/routing"
+)
+
+// at plans requests at literal moments.
+type at []struct {
+	when    time.Duration
+	request Request
+}
+
+func (a at) Start(w *World, _ *Dice) {
+	for i := range a {
+		w.At(a[i].when, func() { w.Ask(a[i].request) })
+	}
+}
+
+// moments is when a request got its place, its first token and its end.
+type moments struct{ granted, first, done time.Duration }
+
+func momentsOf(r *Result) []moments {
+	var all []moments
+	for _, rec := range r.Records {
+		all = append(all, moments{rec.Granted, rec.First, rec.Done})
+	}
+	return all
+}
+
+const ms = time.Millisecond
+
+func TestAnEngineTakesTheTimeOfItsModel(t *testing.T) {
+	system := Extend(nil, 1, 640)
+	first, second := Extend(system, 2, 320), Extend(system, 3, 320)
+	ask := func(chain []routing.Block, prompt, output int64) Request {
+		return Request{Chain: chain, PromptTokens: prompt, OutputTokens: output}
+	}
+	for name, c := range map[string]struct {
+		engine Engine
+		asks   at
+		want   []moments
+	}{
+		"alone: 1,000 tokens at 10,000/s and 8 ms, then 10 at 20.4 ms": {
+			asks: at{{0, ask(nil, 1000, 10)}},
+			want: []moments{{0, 108 * ms, 312 * ms}},
+		},
+		"prefills come one after the other, the second at 0.996 of the rate, and decode beside the first": {
+			asks: at{{0, ask(nil, 1000, 100)}, {0, ask(nil, 996, 10)}},
+			want: []moments{{0, 108 * ms, 2148 * ms}, {0, 216 * ms, 424 * ms}},
+		},
+		"what two prompts have in common is computed once, and all but the last token of one that is there whole": {
+			asks: at{{0, ask(first, 960, 1)}, {time.Second, ask(second, 960, 1)}, {2 * time.Second, ask(second, 960, 1)}},
+			want: []moments{{0, 104 * ms, 124400 * time.Microsecond},
+				{time.Second, 1040 * ms, 1060400 * time.Microsecond},
+				{2 * time.Second, 2014400 * time.Microsecond, 2034800 * time.Microsecond}},
+		},
+		"an answer is in the cache for the next turn": {
+			asks: at{{0, ask(first, 640, 320)}, {7 * time.Second, ask(Extend(first, 4, 64), 1024, 1)}},
+			want: []moments{{0, 72 * ms, 6600 * ms}, {7 * time.Second, 7014400 * time.Microsecond, 7034800 * time.Microsecond}},
+		},
+		"without room nothing is in the cache": {
+			engine: Engine{CacheTokens: -1},
+			asks:   at{{0, ask(first, 960, 1)}, {time.Second, ask(first, 960, 1)}},
+			want:   []moments{{0, 104 * ms, 124400 * time.Microsecond}, {time.Second, 1104 * ms, 1124400 * time.Microsecond}},
+		},
+		"who is beyond max_num_seqs waits inside the engine": {
+			engine: Engine{MaxSeqs: 1},
+			asks:   at{{0, ask(nil, 920, 10)}, {0, ask(nil, 920, 10)}},
+			want:   []moments{{0, 100 * ms, 304 * ms}, {0, 404 * ms, 608 * ms}},
+		},
+		"who is beyond max_inflight waits before it": {
+			engine: Engine{MaxInflight: 1},
+			asks:   at{{0, ask(nil, 920, 10)}, {50 * ms, ask(nil, 920, 10)}},
+			want:   []moments{{0, 100 * ms, 304 * ms}, {304 * ms, 404 * ms, 608 * ms}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := play(t, Config{Engines: []Engine{c.engine}, Queue: patient(), Loads: []Load{c.asks}})
+			if got := momentsOf(r); !slices.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// The cache holds what a list of the blocks in the order of their last touch
+// would hold.
+func TestTheCacheForgetsWhatWasNotTouchedForLongest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		most := rapid.IntRange(0, 8).Draw(t, "blocks")
+		c := newCache(most)
+		var model []uint64 // the longest not touched first
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			var chain []routing.Block
+			for _, hash := range rapid.SliceOfNDistinct(rapid.Uint64Range(1, 12), 0, 10, rapid.ID).Draw(t, "chain") {
+				chain = append(chain, routing.Block{Hash: hash})
+			}
+			hits := 0
+			for hits < len(chain) && slices.Contains(model, chain[hits].Hash) {
+				hits++
+			}
+			if got := c.hits(chain); got != hits {
+				t.Fatalf("%d blocks of %v are there, want %d of %v", got, chain, hits, model)
+			}
+			c.store(chain)
+			for _, b := range chain {
+				model = append(slices.DeleteFunc(model, func(h uint64) bool { return h == b.Hash }), b.Hash)
+				model = model[max(0, len(model)-most):]
+			}
+		}
+	})
+}
+
+func TestEventsComeInTheirOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var h events
+		var want, got []int
+		times := rapid.SliceOf(rapid.IntRange(0, 9)).Draw(t, "times")
+		for i, at := range times {
+			h.plan(time.Duration(at), func() { got = append(got, i) })
+			want = append(want, i)
+		}
+		slices.SortStableFunc(want, func(a, b int) int { return times[a] - times[b] })
+		for len(h.heap) > 0 {
+			h.next().do()
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("events at %v came as %v, want %v", times, got, want)
+		}
+	})
+}
+
+// One config has one result; another seed has another one.
+func TestASimulationIsItsConfig(t *testing.T) {
+	run := func(seed uint64) []moments {
+		return momentsOf(play(t, chats{seed: seed, load: 0.4}.config()))
+	}
+	first := run(1)
+	if !slices.Equal(run(1), first) {
+		t.Error("the same config went in two ways")
+	}
+	if slices.Equal(run(2), first) {
+		t.Error("two seeds went in the same way")
+	}
+}
+
+// All ways of admission see the same chats in the same order, however each goes.
+func TestAllAdmissionsSeeTheSameRequests(t *testing.T) {
+	firsts := map[Admission][]time.Duration{}
+	for _, a := range []Admission{Queued, Direct, FIFO} {
+		for _, rec := range play(t, chats{seed: 1, load: 0.4, admission: a}.config()).Records {
+			if rec.Request.Prefix == rec.Request.prompt()[len(rec.Request.prompt())-1].Hash { // a chat's first turn
+				firsts[a] = append(firsts[a], rec.Asked)
+			}
+		}
+	}
+	if len(firsts[Queued]) < 100 || !slices.Equal(firsts[Queued], firsts[Direct]) || !slices.Equal(firsts[Queued], firsts[FIFO]) {
+		t.Errorf("%d, %d and %d chats began, or at different times", len(firsts[Queued]), len(firsts[Direct]), len(firsts[FIFO]))
+	}
+}
+
+// A client that leaves while it waits gives up its place, and is asked about no
+// more; a request that nobody listens to any more when its turn comes is not sent.
+func TestWhoLeavesOrIsLateGetsNoPlace(t *testing.T) {
+	busy := Request{Kind: "busy", PromptTokens: 920, OutputTokens: 100}
+	for _, a := range []Admission{Queued, FIFO} {
+		q := patient()
+		q.MaxWait[2] = 500 * ms
+		r := play(t, Config{Engines: []Engine{{MaxInflight: 1}}, Admission: a, Queue: q, Loads: []Load{at{
+			{0, busy},
+			{10 * ms, Request{Kind: "leaves", PromptTokens: 1, OutputTokens: 1, Patience: time.Second}},
+			{20 * ms, Request{Kind: "late", Class: 2, PromptTokens: 1, OutputTokens: 1}},
+			{30 * ms, Request{Kind: "stays", PromptTokens: 1, OutputTokens: 1}},
+		}}})
+		var shed *queue.ShedError
+		if rec := r.Records[1]; rec.Placed() || !errors.Is(rec.Err, errLeft) || rec.Done != 1010*ms {
+			t.Errorf("%s: who left has %v at %s", a, rec.Err, rec.Done)
+		}
+		if rec := r.Records[2]; rec.Placed() || !errors.As(rec.Err, &shed) || shed.Reason != queue.ShedWait || rec.Done != 520*ms {
+			t.Errorf("%s: who is late has %v at %s", a, rec.Err, rec.Done)
+		}
+		if rec := r.Records[3]; !rec.Answered() || rec.Granted != r.Records[0].Done {
+			t.Errorf("%s: who stays got its place at %s, when one was free at %s", a, rec.Granted, r.Records[0].Done)
+		}
+	}
+}
+
+// An engine whose own queue is seen to be long gets nothing more until it is not.
+func TestASaturatedEngineGetsNothing(t *testing.T) {
+	late := Request{Kind: "late", PromptTokens: 920, OutputTokens: 10}
+	r := play(t, Config{
+		Engines: []Engine{{MaxSeqs: 1, MaxInflight: 100}}, Queue: patient(),
+		Scrape: 100 * ms, Saturation: routing.Saturation{Waiting: 2, StaleAfter: time.Second},
+		Loads: []Load{Burst{Count: 4, Make: always(late)}, at{{150 * ms, late}}},
+	})
+	// Each of the four takes 304 ms: two wait in the engine until the second has
+	// ended, and one after it.
+	if got := r.Records[4].Granted; got != 608*ms {
+		t.Errorf("it got its place at %s, want 608ms, when one is left waiting", got)
+	}
+}
+
+// Clients come again as the official SDKs do.
+func TestClientsComeBackAsTheSDKsDo(t *testing.T) {
+	w, err := newWorld(Config{Engines: []Engine{{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		attempt           int
+		told, least, most time.Duration
+	}{
+		{1, 5 * time.Second, 5 * time.Second, 5 * time.Second},
+		{2, time.Minute, time.Minute, time.Minute},
+		{1, 61 * time.Second, 375 * ms, 500 * ms},
+		{1, 0, 375 * ms, 500 * ms},
+		{2, 0, 750 * ms, time.Second},
+		{5, 0, 6 * time.Second, 8 * time.Second},
+		{90, 0, 6 * time.Second, 8 * time.Second},
+	} {
+		for range 100 {
+			if got := w.comeback(c.attempt, c.told); got < c.least || got > c.most {
+				t.Fatalf("told %s it comes back %s after attempt %d, want %s to %s", c.told, got, c.attempt, c.least, c.most)
+			}
+		}
+	}
+}
+
+func TestTheWorldEndsWhenItIsTold(t *testing.T) {
+	r := play(t, Config{Engines: []Engine{{}}, Queue: patient(), Until: 50 * ms, Loads: []Load{at{{0, Request{PromptTokens: 920, OutputTokens: 1}}}}})
+	if rec := r.Records[0]; rec.Ended || rec.Answered() || r.End != 50*ms || r.Engines[0].Left != 1 {
+		t.Errorf("at %s it has ended: %t; %d are left", r.End, rec.Ended, r.Engines[0].Left)
+	}
+}
+
+func TestAConfigThatCannotBeIsAnError(t *testing.T) {
+	for name, c := range map[string]Config{
+		"no engines":      {},
+		"an unknown name": {Engines: []Engine{{}}, Policy: routing.Config{Name: "best"}},
+		"two of a name":   {Engines: []Engine{{Name: "a"}, {Name: "a"}}},
+	} {
+		if _, err := Run(c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

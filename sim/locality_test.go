@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tierway/routing"
+)
+
+// chats is the scenario of the locality tests: eight engines of four places
+// each under chats of one tenant, of which so much of the places' time is asked
+// for. Under several tenants the queue's shares would be mixed into what is said
+// of its places.
+type chats struct {
+	seed      uint64
+	load      float64
+	admission Admission
+	age       time.Duration // of interactive requests; 0 is never
+	rate      float64       // of the engines' prefill; 0 is theirs
+}
+
+const (
+	chatEngines, chatPlaces = 8, 4
+	chatWarm, chatSpan      = time.Minute, 5 * time.Minute
+	// chatService is how long a chat's turn holds its place where all places are
+	// taken: 235 tokens of answer in the mean, at 21.6 ms, and 0.25 s of prefill.
+	chatService = 235*0.0216 + 0.25
+	chatTurns   = 3.87
+)
+
+func (c chats) config() Config {
+	q := patient()
+	q.Age[0] = c.age
+	return Config{
+		Seed: c.seed, Engines: identical(chatEngines, Engine{MaxInflight: chatPlaces, Rate: c.rate}),
+		Policy: routing.Config{Name: "chwbl"}, Admission: c.admission, Queue: q,
+		Loads: []Load{Sessions{Rate: c.load * chatEngines * chatPlaces / chatService / chatTurns, Until: chatSpan, Tenant: "all"}},
+	}
+}
+
+// chatFigures are the sums over some seeds of the scenario.
+type chatFigures struct {
+	all  Stats
+	busy float64 // part of the places' time that was held
+}
+
+func playChats(t testing.TB, c chats, seeds int) chatFigures {
+	t.Helper()
+	var records []*Record
+	var f chatFigures
+	for seed := range seeds {
+		c.seed = uint64(seed) + 1
+		r := play(t, c.config())
+		for _, rec := range r.Records {
+			f.busy += part(rec, chatWarm, chatSpan) * rec.Service().Seconds()
+		}
+		records = append(records, r.Records...)
+	}
+	f.busy /= float64(seeds) * (chatSpan - chatWarm).Seconds() * chatEngines * chatPlaces
+	f.all = (&Result{Records: records}).Of(ofKind("chat", chatWarm, chatSpan))
+	return f
+}
+
+// Chats keep the prefixes that they would find without a cap when four requests
+// at once are all that a worker takes; and what they wait for their caches is
+// less than what it spares them: the first token is there sooner than from a
+// line that sends each to whichever worker frees a place.
+func TestLocalitySurvivesTheQueue(t *testing.T) {
+	const seeds = 3
+	var b table
+	b.row("prefill", "", "answered", "busy", "hits", "of no cap", "ttft mean", "ttft p50", "ttft p99", "wait p99")
+	for _, rate := range []float64{10_000, 2500} {
+		figures := map[Admission]chatFigures{}
+		for _, a := range []Admission{Direct, Queued, FIFO} {
+			f := playChats(t, chats{load: 0.8, rate: rate, admission: a}, seeds)
+			figures[a] = f
+			s := &f.all
+			b.row(fmt.Sprint(rate, "/s"), a, s.Answered, f.busy, s.Hits(), s.Hits()/figures[Direct].all.Hits(),
+				s.TTFT.Mean(), s.TTFT.Quantile(0.5), s.TTFT.Quantile(0.99), s.Wait.Quantile(0.99))
+		}
+		queued, direct, fifo := figures[Queued].all, figures[Direct].all, figures[FIFO].all
+		if rate == 10_000 && queued.Hits() < 0.9*direct.Hits() {
+			t.Errorf("prefill at %.0f/s: hits of %.3f with the queue, which is %.3f of the %.3f without a cap", rate, queued.Hits(), queued.Hits()/direct.Hits(), direct.Hits())
+		}
+		if queued.TTFT.Mean() > fifo.TTFT.Mean() {
+			t.Errorf("prefill at %.0f/s: the first token after %s in the mean, and after %s from a plain line", rate, queued.TTFT.Mean(), fifo.TTFT.Mean())
+		}
+	}
+	b.log(t, "chats at 80 % of the capacity, under chwbl, four requests at once a worker")
+}
+
+// BenchmarkWaitingForHome is what it costs and brings that a request waits for
+// its full home while other workers are open: not at all, for a time (Age of its
+// class), or for as long as the policy thinks it worth. Prefill is cheap on the
+// first kind of engine and dear on the second.
+func BenchmarkWaitingForHome(b *testing.B) {
+	never, soonest := time.Duration(0), time.Nanosecond
+	for _, rate := range []float64{10_000, 2500} {
+		for _, load := range []float64{0.6, 0.8, 0.95} {
+			c := chats{load: load, rate: rate}
+			benchmarkChats(b, c, "no_cap", Direct, never)
+			benchmarkChats(b, c, "fifo", FIFO, never)
+			benchmarkChats(b, c, "not_at_all", Queued, soonest)
+			for _, age := range []time.Duration{250 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second} {
+				benchmarkChats(b, c, age.String(), Queued, age)
+			}
+			benchmarkChats(b, c, "policy", Queued, never)
+		}
+	}
+}
+
+func benchmarkChats(b *testing.B, c chats, name string, a Admission, age time.Duration) {
+	b.Run(fmt.Sprintf("rate=%.0f/load=%v/%s", c.rate, c.load, name), func(b *testing.B) {
+		c.admission, c.age = a, age
+		var f chatFigures
+		for b.Loop() {
+			f = playChats(b, c, 3)
+		}
+		s := &f.all
+		b.ReportMetric(s.Hits(), "hits")
+		b.ReportMetric(s.TTFT.Mean().Seconds(), "s-ttft-mean")
+		b.ReportMetric(s.TTFT.Quantile(0.99).Seconds(), "s-ttft-p99")
+		b.ReportMetric(f.busy, "busy")
+		b.ReportMetric(0, "ns/op")
+	})
+}

@@ -1,0 +1,61 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"tierway/queue"
+)
+
+// Twice as many clients come at once as there are places and room to wait, so
+// that half of the first attempts are shed. The Retry-After that each is told
+// spreads them over the time in which the queue drains: all are answered within
+// the two retries of the official SDKs, and hardly any needs both.
+func TestShedClientsComeBackAndSucceed(t *testing.T) {
+	const depth, workers = 100, 2
+	var b table
+	b.row("engine", "before the burst", "asked", "shed at first", "failed", "attempts", "retry-after p50", "longest", "all over after")
+	for _, engine := range []struct {
+		name string
+		Engine
+	}{
+		{"as the priors", Engine{MaxInflight: places}},
+		{"half as fast", Engine{MaxInflight: places, Rate: 4000, Step: 45 * time.Millisecond}},
+		{"twice as fast", Engine{MaxInflight: places, Rate: 20_000, Step: 8 * time.Millisecond}},
+	} {
+		for _, warm := range []bool{true, false} {
+			q := defaults()
+			q.MaxDepth = depth
+			q.MaxWait[0] = time.Minute
+			request := plain("burst", 0)
+			request.Retries = 2
+			loads := []Load{Burst{At: time.Minute, Count: 2 * (depth + workers*places), Make: always(request)}}
+			before := "nothing"
+			if warm {
+				before = "a minute"
+				service := engine.Service(batchPrompt, batchOutput, places)
+				loads = append(loads, Poisson{Rate: workers * places / service.Seconds() / 2, Until: 50 * time.Second, Make: always(plain("before", 0))})
+			}
+			r := play(t, Config{Seed: 7, Engines: identical(workers, engine.Engine), Policy: leastLoad(), Queue: q, Loads: loads})
+			s := r.Of(ofKind("burst", 0, r.End))
+			first, told := 0, Times{}
+			for _, rec := range r.Records {
+				for i, err := range rec.Sheds {
+					if shed, ok := err.(*queue.ShedError); ok && i == 0 {
+						first++
+						told = append(told, shed.RetryAfter)
+					}
+				}
+			}
+			told.Sort()
+			b.row(engine.name, before, s.Asked, first, s.Shed, s.Attempts, told.Quantile(0.5), told.Max(), r.End)
+			if 2*first < s.Asked {
+				t.Errorf("%s after %s: of %d clients only %d were shed", engine.name, before, s.Asked, first)
+			}
+			if s.Shed > 0 || s.Attempts > 1.6 {
+				t.Errorf("%s after %s: of %d clients %d failed, and the mean took %.2f attempts", engine.name, before, s.Asked, s.Shed, s.Attempts)
+			}
+		}
+	}
+	b.log(t, "twice as many clients at once as can be held, with the retries of the SDKs")
+}

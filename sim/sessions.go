@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"tierway/routing"
+)
+
+// Sessions is chats of many tenants, which grow turn by turn: the traffic that
+// the figures of the project's reference are made with. Chats of a tenant begin
+// with its system prompt; a turn's prompt is all that was said before and the
+// new text; the next one comes some seconds after the answer. Each chat has dice
+// of its own, so that all ways of deciding see the same chats.
+type Sessions struct {
+	Rate    float64       // new chats a second
+	Until   time.Duration // no turn begins later
+	Tenants int           // of weight 1/k each, with a system prompt each; 0 is 40
+	Tenant  string        // whose all chats are as the gateway sees them; empty is each tenant's own
+	Class   int
+	Pause   time.Duration // mean from an answer to the next turn; 0 is 8 s
+}
+
+const (
+	sessionTenants = 40
+	sessionPause   = 8 * time.Second
+	// A chat goes on with this chance after each answer, for so many turns at most:
+	// 3.87 in the mean.
+	goOn, mostTurns = 0.75, 12
+	// systemMedian and the others are medians of tokens, and standard deviations of
+	// their logarithms.
+	systemMedian, systemSigma = 2500, 0.7
+	userMedian, userSigma     = 150, 1.0
+	answerMedian, answerSigma = 180, 0.7
+	// leastUser and leastAnswer come on top: a chat template's own tokens.
+	leastUser, leastAnswer = 10, 5
+	// A turn brings a document with this chance, of so many tokens.
+	documentChance, documentLeast, documentMore = 0.06, 8000, 8000
+)
+
+// chat is one chat under way.
+type chat struct {
+	load    *Sessions
+	world   *World
+	dice    *Dice
+	request Request // of the last turn; its chain is all that was said
+	turns   int
+}
+
+// Start plans the first chat; each plans the next.
+func (s Sessions) Start(w *World, d *Dice) {
+	if s.Tenants == 0 {
+		s.Tenants = sessionTenants
+	}
+	if s.Pause == 0 {
+		s.Pause = sessionPause
+	}
+	shares, sum := make([]float64, s.Tenants), 0.0
+	systems := make([][]routing.Block, s.Tenants)
+	for k := range systems {
+		sum += 1 / float64(k+1)
+		shares[k] = sum
+		systems[k] = Extend(nil, d.Uint64(), int64(math.Ceil(d.Lognormal(systemMedian, systemSigma))))
+	}
+	mean := time.Duration(float64(time.Second) / s.Rate)
+	var come func()
+	come = func() {
+		if w.Now() > s.Until {
+			return
+		}
+		k, _ := slices.BinarySearch(shares, d.Unit()*sum)
+		c := &chat{load: &s, world: w, dice: NewDice(d.Uint64())}
+		tenant := s.Tenant
+		if tenant == "" {
+			tenant = tenantName(k)
+		}
+		c.request = Request{Kind: "chat", Tenant: tenant, Class: s.Class, Chain: systems[k], Done: c.answered}
+		w.After(d.Exp(mean), come)
+		c.turn()
+	}
+	w.At(d.Exp(mean), come)
+}
+
+// tenantName names a tenant by its rank.
+func tenantName(k int) string { return "tenant-" + string(rune('0'+k/10)) + string(rune('0'+k%10)) }
+
+// turn asks the next question.
+func (c *chat) turn() {
+	d := c.dice
+	user := leastUser + d.Lognormal(userMedian, userSigma)
+	if d.Unit() < documentChance {
+		user = documentLeast + documentMore*d.Unit()
+	}
+	answer := int64(math.Ceil(leastAnswer + d.Lognormal(answerMedian, answerSigma)))
+	r := &c.request
+	r.Chain = Extend(r.Chain, d.Uint64(), int64(math.Ceil(user)))
+	r.PromptTokens = int64(len(r.Chain)) * BlockTokens
+	if c.turns == 0 {
+		r.Prefix = r.Chain[len(r.Chain)-1].Hash
+	}
+	r.Chain = Extend(r.Chain, d.Uint64(), answer)
+	r.OutputTokens = answer
+	c.turns++
+	c.world.Ask(*r)
+}
+
+// answered plans the next turn, if there is to be one.
+func (c *chat) answered(rec *Record) {
+	more, pause := c.dice.Unit() < goOn, c.dice.Exp(c.load.Pause)
+	if rec.Err != nil || !more || c.turns >= mostTurns || c.world.Now()+pause > c.load.Until {
+		return
+	}
+	c.world.After(pause, c.turn)
+}

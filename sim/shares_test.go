@@ -1,0 +1,218 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// granted sums the tokens of what got its place from one time to another, by kind.
+func granted(r *Result, from, to time.Duration) (byKind map[string]float64, all float64) {
+	byKind = map[string]float64{}
+	for _, rec := range r.Records {
+		if rec.Placed() && rec.Granted >= from && rec.Granted < to {
+			byKind[rec.Request.Kind] += float64(rec.Tokens())
+			all += float64(rec.Tokens())
+		}
+	}
+	return byKind, all
+}
+
+// varied makes requests of one kind whose sizes differ: half to twice the plain
+// ones' in the usual case.
+func varied(kind string, class int) func(*Dice, int) Request {
+	return func(d *Dice, n int) Request {
+		r := plain(kind, class)
+		r.PromptTokens = RoundUp(int64(d.Lognormal(batchPrompt, 0.5)))
+		r.OutputTokens = 1 + int64(d.Lognormal(batchOutput, 0.5))
+		return always(r)(d, n)
+	}
+}
+
+// QU-04: interactive requests come half as fast again as the pool can answer
+// them, for ten minutes. The lower classes, of which more waits than can go, get
+// their share of what is granted, not less and not more, whichever of them it is
+// that waits.
+func TestTheLowerClassesGetTheirShareUnderOverload(t *testing.T) {
+	const warm, span = time.Minute, 10 * time.Minute
+	background, batch := varied("background", 1), varied("batch", 2)
+	var b table
+	b.row("waiting", "aged_share", "lower classes", "background", "batch", "interactive shed", "its wait p50")
+	for _, lower := range []struct {
+		name  string
+		loads []Load
+		share []float64
+	}{
+		{"both", []Load{Burst{Count: 2000, Make: background}, Burst{Count: 2000, Make: batch}}, []float64{0.05, 0.2, 0.4}},
+		{"background", []Load{Burst{Count: 4000, Make: background}}, []float64{0.2}},
+		{"batch", []Load{Burst{Count: 4000, Make: batch}}, []float64{0.2}},
+		{"batch, and 3 % background", []Load{Poisson{Rate: 0.03 * capacity(2), Until: span, Make: background}, Burst{Count: 4000, Make: batch}}, []float64{0.2}},
+	} {
+		for _, share := range lower.share {
+			q := defaults()
+			q.AgedShare, q.MaxDepth = share, 4000
+			q.MaxWait[1], q.MaxWait[2] = time.Hour, time.Hour
+			r := play(t, Config{
+				Seed: 2, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: q, Until: span,
+				Loads: append([]Load{Poisson{Rate: 1.5 * capacity(2), Until: span, Make: varied("interactive", 0)}}, lower.loads...),
+			})
+			tokens, all := granted(r, warm, span)
+			got := (tokens["background"] + tokens["batch"]) / all
+			s := r.Of(ofKind("interactive", warm, span))
+			b.row(lower.name, share, got, tokens["background"]/all, tokens["batch"]/all, float64(s.Shed)/float64(s.Asked), s.Wait.Quantile(0.5))
+			if math.Abs(got-share) > 0.02 {
+				t.Errorf("waiting %s: the lower classes got %.3f of the tokens, want %.2f", lower.name, got, share)
+			}
+		}
+	}
+	b.log(t, "interactive at 1.5 times the capacity, lower classes waiting all the time: shares of the granted tokens")
+}
+
+// QU-04: as long as the lower classes bring less than their share, each of their
+// requests goes, under an overload that never ends.
+func TestNobodyWaitsForEver(t *testing.T) {
+	const span = 10 * time.Minute
+	r := play(t, Config{
+		Seed: 3, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: defaults(),
+		Loads: []Load{
+			Poisson{Rate: 1.5 * capacity(2), Until: span, Make: varied("interactive", 0)},
+			Poisson{Rate: 0.07 * capacity(2), Until: span, Make: varied("background", 1)},
+			Poisson{Rate: 0.07 * capacity(2), Until: span, Make: varied("batch", 2)},
+		},
+	})
+	var b table
+	b.row("class", "asked", "shed", "wait p50", "wait p99", "longest")
+	for i, kind := range []string{"interactive", "background", "batch"} {
+		s := r.Of(ofKind(kind, 0, r.End))
+		b.row(kind, s.Asked, s.Shed, s.Wait.Quantile(0.5), s.Wait.Quantile(0.99), s.Wait.Max())
+		// What is aged goes next but for what was aged before it: half a minute more is
+		// far beyond what waits then at this load.
+		if age := defaults().Age[i]; i > 0 && (s.Shed > 0 || s.Wait.Max() > age+30*time.Second+defaults().Age[1]) {
+			t.Errorf("of %d %s requests %d were shed, and one waited %s", s.Asked, kind, s.Shed, s.Wait.Max())
+		}
+	}
+	b.log(t, "interactive at 1.5 times the capacity, 7 % of it background and 7 % batch")
+}
+
+// Two tenants, of whom one asks ten times as often, with prompts ten times as
+// long: while both wait, their tokens are in proportion to their weights.
+func TestTokensFollowTheWeightsOfTenants(t *testing.T) {
+	const warm, span = 20 * time.Second, 5 * time.Minute
+	var b table
+	b.row("weights", "small tenant's tokens", "large tenant's", "ratio", "off by")
+	for _, w := range []struct{ small, large int }{{1, 1}, {1, 3}, {3, 1}} {
+		small := Request{Kind: "small", Tenant: "small", Weight: w.small, PromptTokens: 512, OutputTokens: 128}
+		large := Request{Kind: "large", Tenant: "large", Weight: w.large, PromptTokens: 5120, OutputTokens: 128}
+		r := play(t, Config{
+			Seed: 4, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: patient(), Until: span,
+			Loads: []Load{
+				Closed{Clients: 100, Until: span, Make: always(small)},
+				Closed{Clients: 1000, Until: span, Make: always(large)},
+			},
+		})
+		tokens, _ := granted(r, warm, span)
+		want := float64(w.large) / float64(w.small)
+		off := tokens["large"]/tokens["small"]/want - 1
+		b.row(w, tokens["small"], tokens["large"], tokens["large"]/tokens["small"], off)
+		if math.Abs(off) > 0.05 {
+			t.Errorf("weights %v: the large tenant got %.3f times the tokens, want %.2f", w, tokens["large"]/tokens["small"], want)
+		}
+	}
+	b.log(t, "the large tenant asks ten times as often, with prompts ten times as long")
+}
+
+// QU-04: ten tenants that all have something waiting, of twenty to two hundred
+// clients, with prompts from a quarter to three times the usual, get even shares
+// by Jain's index (1 is even, 0.1 is one tenant alone).
+func TestTenantsOfAClassShareEvenly(t *testing.T) {
+	const warm, span, tenants = 20 * time.Second, 10 * time.Minute, 10
+	var loads []Load
+	for k := range tenants {
+		r := plain(fmt.Sprint("tenant ", k), 0)
+		r.PromptTokens = int64(1+k*11/9) * batchPrompt / 4
+		loads = append(loads, Closed{Clients: 20 * (k + 1), Until: span, Make: always(r)})
+	}
+	r := play(t, Config{
+		Seed: 9, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: patient(), Until: span, Loads: loads,
+	})
+	tokens, all := granted(r, warm, span)
+	squares := 0.0
+	for _, got := range tokens {
+		squares += got * got
+	}
+	if jain := all * all / (tenants * squares); len(tokens) != tenants || jain < 0.99 {
+		t.Errorf("Jain's index of %d tenants is %.4f: %v", len(tokens), jain, tokens)
+	} else {
+		t.Logf("Jain's index of %d tenants is %.4f", len(tokens), jain)
+	}
+}
+
+// QU-05: a tenant that floods the queue is alone with its wait.
+func TestAFloodDelaysOnlyItsSender(t *testing.T) {
+	flood, steady := plain("flood", 0), plain("steady", 0)
+	r := play(t, Config{
+		Seed: 5, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: patient(), Until: 10 * time.Minute,
+		Loads: []Load{
+			Burst{At: time.Second, Count: 10_000, Make: always(flood)},
+			Poisson{Rate: 1, Until: 10 * time.Minute, Make: always(steady)},
+		},
+	})
+	unloaded := Engine{}.Service(batchPrompt, batchOutput, 1)
+	var b table
+	b.row("tenant", "answered", "wait p50", "wait p99", "longest", "unloaded service")
+	for _, kind := range []string{"flood", "steady"} {
+		s := r.Of(ofKind(kind, 0, 10*time.Minute))
+		b.row(kind, s.Answered, s.Wait.Quantile(0.5), s.Wait.Quantile(0.99), s.Wait.Max(), unloaded)
+		if kind == "steady" && (s.Answered < 400 || s.Wait.Quantile(0.99) > 2*unloaded) {
+			t.Errorf("of %d answered the p99 wait is %s, want at most %s", s.Answered, s.Wait.Quantile(0.99), 2*unloaded)
+		}
+	}
+	b.log(t, "one tenant asks 10,000 at once, the other one once a second")
+}
+
+// What a tenant cannot gain by: shorter requests, fewer at once, answers that are
+// longer than expected. Each rival of a tenant with usual requests, of the same
+// weight, gets no more tokens than that one.
+func TestNoWayOfAskingGainsTokens(t *testing.T) {
+	const warm, span = 20 * time.Second, 5 * time.Minute
+	usual := Request{Kind: "usual", Tenant: "usual", PromptTokens: 2560, OutputTokens: 256}
+	// A tenant's prompts are all alike, so that it is places that there are too few
+	// of, and answers differ, so that they do not end together.
+	alike := func(r Request) func(*Dice, int) Request {
+		chain, output := Extend(nil, uint64(r.PromptTokens), r.PromptTokens), r.OutputTokens
+		return func(d *Dice, n int) Request {
+			r.Chain, r.OutputTokens = chain, output/2+int64(d.Below(int(output)))
+			return r
+		}
+	}
+	var b table
+	b.row("the rival's requests", "tokens", "the rival's", "gain")
+	for _, rival := range []struct {
+		name           string
+		prompt, output int64
+		clients        int
+	}{
+		{"as long", 2560, 256, 100},
+		{"a tenth as long", 256, 26, 1000},
+		{"ten times as long, six at once", 25_600, 256, 6},
+		{"the same prompts, answers five times as long", 2560, 1280, 100},
+	} {
+		r := play(t, Config{
+			Seed: 6, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: patient(), Until: span,
+			Loads: []Load{
+				// First, so that all of a few are on their way before anybody waits.
+				Closed{Clients: rival.clients, Until: span, Make: alike(Request{
+					Kind: "rival", Tenant: "rival", PromptTokens: rival.prompt, OutputTokens: rival.output})},
+				Closed{Clients: 100, Until: span, Make: alike(usual)},
+			},
+		})
+		tokens, _ := granted(r, warm, span)
+		gain := tokens["rival"]/tokens["usual"] - 1
+		b.row(rival.name, tokens["usual"], tokens["rival"], gain)
+		if math.Abs(gain) > 0.05 {
+			t.Errorf("requests %s: %+.3f of the other tenant's tokens more", rival.name, gain)
+		}
+	}
+	b.log(t, "two tenants of one weight, both asking all the time")
+}
