@@ -13,7 +13,7 @@ BENCH ?=
 # Without msgpack gin is 6 MiB smaller, and nothing here speaks it.
 TAGS := -tags nomsgpack
 
-.PHONY: help run build test check soak fuzz bench bench-core bench-proxy bench-classify docs deps clean
+.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-classify docs deps clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,12 @@ bench: ## Run the benchmarks of all packages
 
 bench-core: ## Measure parsing, classification, hashing and booking, with their allocations
 	@go test $(TAGS) -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./bench/core
+
+bench-queue: ## Measure queues: entering, leaving, granting, one pass over 256, 20,000 that leave
+	@go test $(TAGS) -run '^$$' -bench 'Enter|Grant|AllLeave|Round256' -benchmem -benchtime $(BENCHTIME) ./queue ./routing
+
+simulate: ## Print what queues and policies are worth, in virtual time
+	@go test $(TAGS) -count=1 -v -run 'Backlog|Share|Weights|Flood|Locality|ComeBack|Drown|Reference' ./sim
 
 bench-proxy: build ## Measure the binary beside nginx (BENCH="-memory", "-rounds 7 -seconds 3", "-json")
 	@scripts/nginx.sh

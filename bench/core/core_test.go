@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tierway/openai"
+	"tierway/queue"
 	"tierway/routing"
 	"tierway/tiers"
 )
@@ -92,6 +93,9 @@ type decider struct {
 	catalog *tiers.Catalog
 	chats   *tiers.Chats
 	pool    *routing.Pool
+	queue   *queue.Queue
+	ticket  queue.Ticket
+	request routing.Request
 	now     time.Time
 	rand    uint64
 
@@ -136,9 +140,10 @@ func (d *decider) acquire(tb testing.TB) {
 		d.blocks = append(d.blocks, routing.Block{Hash: b.Hash, End: b.End})
 	}
 	d.rand += 0x9E3779B97F4A7C15
-	r := routing.Request{Now: d.now, Rand: d.rand, Prefix: d.blocks[d.first-1].Hash, Blocks: d.blocks,
+	d.request = routing.Request{Rand: d.rand, Prefix: d.blocks[d.first-1].Hash, Blocks: d.blocks,
 		PromptTokens: d.pool.PromptTokens(d.req.PromptTokens()), OutputTokens: d.pool.OutputTokens(d.req.MaxTokens), Stream: true}
-	lease, err := d.pool.Acquire(&r)
+	d.ticket = queue.Ticket{Request: &d.request, Tokens: d.request.PromptTokens + d.request.OutputTokens}
+	lease, err := d.queue.Enter(&d.ticket, d.now)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -147,7 +152,15 @@ func (d *decider) acquire(tb testing.TB) {
 }
 
 func newDecider(tb testing.TB, policy string, workers int) *decider {
-	return &decider{catalog: catalog(tb), chats: tiers.NewChats(tiers.MaxChats), pool: pool(tb, policy, workers), now: time.Unix(1, 0)}
+	d := &decider{catalog: catalog(tb), chats: tiers.NewChats(tiers.MaxChats), pool: pool(tb, policy, workers), now: time.Unix(1, 0)}
+	waits := [queue.Classes]time.Duration{10 * time.Second, time.Minute, 10 * time.Minute}
+	d.queue = queue.New(d.pool, queue.Config{MaxDepth: 1000, MaxWait: waits, AgedShare: 0.2}, func(*queue.Ticket) {})
+	d.pool.Watch(func() {
+		if d.queue.Waiting() > 0 {
+			d.queue.Pass(d.now)
+		}
+	})
+	return d
 }
 
 func BenchmarkParse(b *testing.B) {
@@ -185,7 +198,8 @@ func BenchmarkClassify(b *testing.B) {
 	}
 }
 
-// BenchmarkAcquire is a request's whole booking: pick, book, answer, release.
+// BenchmarkAcquire is a request's whole booking where nobody waits: through the
+// queue, pick, book, answer, release.
 func BenchmarkAcquire(b *testing.B) {
 	for _, policy := range []string{"least_load", "chwbl"} {
 		for _, workers := range []int{4, 16, 64} {
