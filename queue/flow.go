@@ -87,9 +87,8 @@ func (h *flows) Pop() any {
 
 // class is the waiting requests of one class.
 type class struct {
-	flows   map[string]*flow // of every tenant with something waiting, or with a tag ahead of the virtual time
+	flows   map[string]*flow // of every tenant with something waiting, or with a tag ahead of theirs
 	waiting flows
-	virtual float64 // the lowest tag of those who waited at the last grant: where an idle tenant comes in
 	oldest  *Ticket // by the order of coming, all of the class
 	newest  *Ticket
 	depth   int
@@ -104,7 +103,7 @@ func (c *class) insert(t *Ticket) {
 	f := c.flow(t)
 	f.insert(t)
 	if f.at < 0 {
-		f.tag = max(f.tag, c.virtual)
+		f.tag = max(f.tag, c.least())
 		heap.Push(&c.waiting, f)
 	} else if f.first == t {
 		heap.Fix(&c.waiting, f.at) // ties go by who came first
@@ -119,11 +118,20 @@ func (c *class) flow(t *Ticket) *flow {
 	f := c.flows[t.Tenant]
 	if f == nil {
 		c.sweep()
-		f = &flow{tenant: t.Tenant, tag: c.virtual, at: -1}
+		f = &flow{tenant: t.Tenant, tag: c.least(), at: -1}
 		c.flows[t.Tenant] = f
 	}
 	f.weight = t.weight()
 	return f
+}
+
+// least is the virtual time: the lowest tag of those who wait, where a tenant
+// comes in that was idle. It may fall, when estimates turn out to have been high.
+func (c *class) least() float64 {
+	if len(c.waiting) == 0 {
+		return 0
+	}
+	return c.waiting[0].tag
 }
 
 // sweep forgets tenants who owe nothing and wait for nothing, once they are many.
@@ -133,7 +141,7 @@ func (c *class) sweep() {
 		return
 	}
 	for tenant, f := range c.flows {
-		if f.at < 0 && f.tag <= c.virtual {
+		if f.at < 0 && f.tag <= c.least() {
 			delete(c.flows, tenant)
 		}
 	}
@@ -154,7 +162,7 @@ func (c *class) remove(t *Ticket) {
 	if c.depth == 0 {
 		// A busy period is over: all start even, and nothing is owed.
 		clear(c.flows)
-		c.virtual, c.credit = 0, 0
+		c.credit = 0
 	}
 }
 

@@ -15,6 +15,7 @@ func (q *Queue) passLocked(now time.Time, newcomer *Ticket) error {
 		return nil
 	}
 	q.downLocked(now)
+	q.output = q.pool.OutputTokens(0)
 	round := q.pool.Begin(now)
 	defer round.End()
 	q.grants = q.grants[:0]
@@ -65,6 +66,7 @@ func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ti
 // offerLocked offers one ticket, and keeps the lease if it is booked.
 func (q *Queue) offerLocked(round *routing.Round, t *Ticket, path [Classes - 1]step, now time.Time) error {
 	t.Request.Now, t.Request.Waited = now, now.Sub(t.entered)
+	q.refreshLocked(t)
 	age := q.config.Age[t.Class]
 	t.Request.Wait = age <= 0 || now.Sub(t.entered) < age
 	lease, err := round.Offer(t.Request, t.passedOver(now))
@@ -73,6 +75,23 @@ func (q *Queue) offerLocked(round *routing.Round, t *Ticket, path [Classes - 1]s
 		q.grants = append(q.grants, grant{t, path})
 	}
 	return err
+}
+
+// refreshLocked brings what was expected of the ticket's answer up to date: what a
+// request counts for should not be what was believed minutes ago.
+func (q *Queue) refreshLocked(t *Ticket) {
+	if !t.Expected {
+		return
+	}
+	expected := q.output
+	if t.MaxTokens > 0 {
+		expected = min(expected, t.MaxTokens)
+	}
+	more := expected - t.Request.OutputTokens
+	t.Request.OutputTokens = expected
+	t.Tokens += more
+	t.flow.tokens += more
+	q.classes[t.Class].tokens += more
 }
 
 // vain tells whether an error of the pool means that no worker who is up now
@@ -106,7 +125,6 @@ func (q *Queue) noteLostLocked(t *Ticket, lost bool, now time.Time) {
 // its tenant.
 func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, newcomer *Ticket) {
 	c := &q.classes[t.Class]
-	c.virtual = max(c.virtual, c.waiting[0].tag)
 	t.path = path
 	t.charged = int64(t.cost())
 	c.charge(t.flow, t.cost())

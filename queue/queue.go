@@ -33,6 +33,7 @@ type Queue struct {
 	lost      int       // waiting tickets that nobody who is up could take
 
 	// Of one pass.
+	output int64 // what the pool expects of an answer
 	walk   order
 	grants []grant
 	wakes  []*Ticket // granted or put out: to be told when the lock is free

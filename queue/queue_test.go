@@ -437,3 +437,52 @@ func TestWhatEntersIsGrantedOrLeaves(t *testing.T) {
 		}
 	})
 }
+
+// TestWhoComesBackIsNotBehindWhatWasNeverUsed: a busy tenant's requests are taken
+// for far more than they use. One that was idle goes among its next all the same.
+func TestWhoComesBackIsNotBehindWhatWasNeverUsed(t *testing.T) {
+	r := newRig(t, usual(), 1, 8)
+	r.fill(8)
+	for range 50 {
+		r.mustWait(r.ticket(0, "busy", 5000))
+	}
+	for range 200 {
+		r.queue.Settle(r.next(), 20)
+		r.mustWait(r.ticket(0, "busy", 20))
+	}
+	quiet := r.mustWait(r.ticket(0, "quiet", 20))
+	for range 3 {
+		if r.next() == quiet {
+			return
+		}
+	}
+	t.Error("three of the busy tenant's requests went before it")
+}
+
+// TestATicketCountsForWhatIsExpectedWhenItGoes: not for what was when it came.
+func TestATicketCountsForWhatIsExpectedWhenItGoes(t *testing.T) {
+	r := newRig(t, usual(), 1, 2)
+	filled := r.fill(2)
+	before := r.pool.OutputTokens(0)
+	free, bounded := r.ticket(0, "a", 100), r.ticket(0, "a", 100)
+	for _, tk := range []*Ticket{free, bounded} {
+		tk.Expected, tk.Request.OutputTokens = true, before
+		tk.Tokens += before
+		r.mustWait(tk)
+	}
+	bounded.MaxTokens = 5
+	for _, tk := range filled {
+		lease := r.held[tk]
+		delete(r.held, tk)
+		lease.Release(routing.Result{At: r.now, OutputTokens: 20})
+		after := r.pool.OutputTokens(0)
+		granted, want := r.claim()[0], after
+		if granted == bounded {
+			want = 5
+		}
+		if after >= before || granted.Request.OutputTokens != want || granted.Tokens != 100+want || granted.charged != 100+want {
+			t.Errorf("%d were expected before and %d now; it went with %d, and counts %d", before, after, granted.Request.OutputTokens, granted.charged)
+		}
+		r.check()
+	}
+}

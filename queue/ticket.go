@@ -63,16 +63,18 @@ const (
 // before Enter and must not change them while it waits. It may enter again, for
 // another attempt, and keeps its place then.
 type Ticket struct {
-	Request  *routing.Request
-	Tried    []*routing.Worker // workers to pass over
-	Class    int
-	Tenant   string
-	Weight   int       // the tenant's share inside its class; 0 is 1
-	Tokens   int64     // of the prompt and the expected answer
-	Bytes    int64     // of the body
-	Deadline time.Time // later nobody listens; zero: no deadline
-	ID       string    // as List shows it
-	Ref      any       // the owner's own
+	Request   *routing.Request
+	Tried     []*routing.Worker // workers to pass over
+	Class     int
+	Tenant    string
+	Weight    int       // the tenant's share inside its class; 0 is 1
+	Tokens    int64     // of the prompt and the expected answer
+	Expected  bool      // Request.OutputTokens is what the pool expects, at most MaxTokens, and follows it while the ticket waits
+	MaxTokens int64     // that the answer may have; 0 is no bound
+	Bytes     int64     // of the body
+	Deadline  time.Time // later nobody listens; zero: no deadline
+	ID        string    // as List shows it
+	Ref       any       // the owner's own
 
 	// The rest is guarded by the queue's lock.
 	state      state

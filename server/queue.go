@@ -99,6 +99,7 @@ func (x *exchange) enter() (routing.Lease, error) {
 		t.Ref, t.ID = x, x.d.RequestID
 		t.Class, t.Tenant, t.Weight = int(x.class), x.caller.Tenant, x.caller.Weight
 		t.Tokens, t.Bytes = x.facts.PromptTokens+x.facts.OutputTokens, int64(len(x.req.Body))
+		t.Expected, t.MaxTokens = true, x.req.MaxTokens
 		t.Deadline = x.patience
 	}
 	began := time.Now()

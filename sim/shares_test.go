@@ -66,7 +66,29 @@ func TestTheLowerClassesGetTheirShareUnderOverload(t *testing.T) {
 			}
 		}
 	}
-	b.log(t, "interactive at 1.5 times the capacity, lower classes waiting all the time: shares of the granted tokens")
+	for _, a := range []Admission{FIFO, Direct} {
+		r := play(t, Config{
+			Seed: 2, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Admission: a, Queue: patient(), Until: span,
+			Loads: []Load{Poisson{Rate: 1.5 * capacity(2), Until: span, Make: varied("interactive", 0)},
+				Burst{Count: 2000, Make: background}, Burst{Count: 2000, Make: batch}},
+		})
+		tokens, all := answered(r, warm, span)
+		s := r.Of(ofKind("interactive", warm, span))
+		b.row(a, "-", (tokens["background"]+tokens["batch"])/all, tokens["background"]/all, tokens["batch"]/all, float64(s.Shed)/float64(s.Asked), s.TTFT.Quantile(0.5))
+	}
+	b.log(t, "interactive at 1.5 times the capacity, lower classes waiting all the time: shares of the granted tokens; without the queue, of the answered ones, and times to first token in place of waits")
+}
+
+// answered sums the tokens of what was answered from one time to another, by kind.
+func answered(r *Result, from, to time.Duration) (byKind map[string]float64, all float64) {
+	byKind = map[string]float64{}
+	for _, rec := range r.Records {
+		if rec.Answered() && rec.Done >= from && rec.Done < to {
+			byKind[rec.Request.Kind] += float64(rec.Tokens())
+			all += float64(rec.Tokens())
+		}
+	}
+	return byKind, all
 }
 
 // QU-04: as long as the lower classes bring less than their share, each of their
