@@ -17,7 +17,8 @@ type flow struct {
 	first, last *Ticket
 	depth       int
 	tokens      int64
-	at          int // in its class's heap; -1 while nothing waits
+	unsettled   float64 // tokens in its tag of requests that are under way: what they use is not known yet
+	at          int     // in its class's heap; -1 while nothing waits
 }
 
 // insert puts the ticket at its place by the order of coming: nearly always the
@@ -125,13 +126,15 @@ func (c *class) flow(t *Ticket) *flow {
 	return f
 }
 
-// least is the virtual time: the lowest tag of those who wait, where a tenant
-// comes in that was idle. It may fall, when estimates turn out to have been high.
+// least is the virtual time, where a tenant comes in that was idle: the tag of who
+// goes next without what is charged to that one for requests under way, so that
+// nobody waits for tokens that turn out never to be used.
 func (c *class) least() float64 {
 	if len(c.waiting) == 0 {
 		return 0
 	}
-	return c.waiting[0].tag
+	next := c.waiting[0]
+	return max(0, next.tag-next.unsettled/next.weight)
 }
 
 // sweep forgets tenants who owe nothing and wait for nothing, once they are many.

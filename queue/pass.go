@@ -128,6 +128,7 @@ func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, newcomer *Ticket)
 	t.path = path
 	t.charged = int64(t.cost())
 	c.charge(t.flow, t.cost())
+	t.flow.unsettled += t.cost()
 	q.creditLocked(t, t.cost())
 	q.removeLocked(t)
 	t.state = stateGranted
@@ -162,6 +163,7 @@ func (q *Queue) creditLocked(t *Ticket, tokens float64) {
 // unchargeLocked takes a grant back.
 func (q *Queue) unchargeLocked(t *Ticket) {
 	q.classes[t.Class].charge(t.flow, -float64(t.charged))
+	t.flow.unsettled -= float64(t.charged)
 	q.creditLocked(t, -float64(t.charged))
 	t.charged = 0
 }

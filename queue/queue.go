@@ -266,6 +266,7 @@ func (q *Queue) Settle(t *Ticket, tokens int64) {
 	}
 	diff := float64(max(1, tokens) - t.charged)
 	q.classes[t.Class].charge(t.flow, diff)
+	t.flow.unsettled -= float64(t.charged)
 	q.creditLocked(t, diff)
 	t.charged = 0
 }

@@ -486,3 +486,29 @@ func TestATicketCountsForWhatIsExpectedWhenItGoes(t *testing.T) {
 		r.check()
 	}
 }
+
+// TestWhoComesInDoesNotPayForWhatIsUnderWay: the busy tenant's requests under way
+// are charged for more than they use, and settle after the quiet one has come.
+func TestWhoComesInDoesNotPayForWhatIsUnderWay(t *testing.T) {
+	r := newRig(t, usual(), 1, 8)
+	r.fill(8)
+	for range 100 {
+		r.mustWait(r.ticket(0, "busy", 5000))
+	}
+	var under []*Ticket
+	for range 8 {
+		under = append(under, r.next())
+	}
+	quiet := r.mustWait(r.ticket(0, "quiet", 5000))
+	for _, tk := range under {
+		r.queue.Settle(tk, 20)
+	}
+	for range 3 {
+		tk := r.next()
+		if tk == quiet {
+			return
+		}
+		r.queue.Settle(tk, 20)
+	}
+	t.Error("three of the busy tenant's requests went before it")
+}

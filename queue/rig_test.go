@@ -121,6 +121,7 @@ func (r *rig) end(tk *Ticket) []*Ticket {
 	lease := r.held[tk]
 	delete(r.held, tk)
 	lease.Release(routing.Result{At: r.now})
+	r.queue.Settle(tk, tk.Tokens) // nothing where the test has settled it
 	return r.claim()
 }
 

@@ -342,8 +342,8 @@ func TestForgedChainsHaveAKey(t *testing.T) {
 	}
 	x, y := Block{Hash: split}, Block{Hash: 7}
 	for _, forged := range [][]Block{{x}, {x, x}, {x, x, x, x, x}, {y, x, y}, {y, y, x, x, y, x}, {x, y, x, y, x, y, x, y, x}} {
-		if key := d.key(now, forged, 8); key != split && key != 7 {
-			t.Errorf("%d blocks have key %d", len(forged), key)
+		if key := d.key(now, forged, 8); key != split && key != 7 || d.find(forged) != key {
+			t.Errorf("%d blocks have key %d, and are found under %d", len(forged), key, d.find(forged))
 		}
 	}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -356,6 +356,9 @@ func TestForgedChainsHaveAKey(t *testing.T) {
 			key := d.key(now, blocks, rapid.IntRange(1, 16).Draw(rt, "workers"))
 			if !slices.ContainsFunc(blocks, func(b Block) bool { return b.Hash == key }) {
 				rt.Fatalf("key %d is none of %v", key, blocks)
+			}
+			if key := d.find(blocks); !slices.ContainsFunc(blocks, func(b Block) bool { return b.Hash == key }) {
+				rt.Fatalf("key %d was found and is none of %v", key, blocks)
 			}
 		}
 	})

@@ -176,7 +176,7 @@ func (p *Pool) OutputTokens(bound int64) int64 {
 type Estimates struct {
 	Rate         float64           `json:"rate"`          // prefill of a usual worker, tokens/s
 	OutputTokens Estimate          `json:"output_tokens"` // of an answer
-	PlaceTime    Estimate          `json:"place_time"`    // seconds that a request holds its place on a worker
+	PlaceTime    Estimate          `json:"place_time"`    // seconds that a request holds its place; from eight samples on their mean alone
 	PromptScale  Estimate          `json:"prompt_scale"`  // the engines' count of prompt tokens for each estimated one
 	Workers      []WorkerEstimates `json:"workers"`       // in the order of the members
 }
@@ -195,7 +195,7 @@ func (p *Pool) Estimates() Estimates {
 	e := Estimates{
 		Rate:         p.poolRateLocked(),
 		OutputTokens: p.learned.output.estimate(outputLimits.prior),
-		PlaceTime:    p.learned.place.estimate(p.placePriorLocked()),
+		PlaceTime:    p.placeLocked(),
 		PromptScale:  p.learned.scale.estimate(scaleLimits.prior),
 		Workers:      make([]WorkerEstimates, len(p.workers)),
 	}

@@ -35,12 +35,21 @@ func (p *Pool) placePriorLocked() float64 {
 	return p.learned.place.clamp(firstStep.Seconds() + (prefill+float64(output)*token)/float64(n))
 }
 
+// placeLocked is how long a request holds its place: what Throughput goes by.
+func (p *Pool) placeLocked() Estimate {
+	e := p.learned.place.estimate(p.placePriorLocked())
+	if e.Count >= throughputSamples {
+		e.Value = p.learned.place.mean
+	}
+	return e
+}
+
 // Throughput returns how many requests a second leave the pool and make room
 // for others, by what is learned: those in flight on workers that are up, with
-// weight, and neither cooling nor open, over the mean time that one holds its place. It
-// is sure once eight answers taught that time, and then goes by them alone: what
-// is believed beforehand may be off by a hundred times. Before, it is what the
-// requests in flight should take.
+// weight, and neither cooling nor open, over the mean time that one holds its
+// place. It is sure once eight answers taught that time, and then goes by them
+// alone: what is believed beforehand may be off by a hundred times. Before, it
+// leans on what the requests in flight should take.
 func (p *Pool) Throughput(now time.Time) (perSecond float64, sure bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,9 +59,6 @@ func (p *Pool) Throughput(now time.Time) (perSecond float64, sure bool) {
 			inflight += w.inflight
 		}
 	}
-	place := &p.learned.place
-	if place.count >= throughputSamples {
-		return float64(inflight) / place.clamp(place.mean), true
-	}
-	return float64(inflight) / place.value(p.placePriorLocked()), false
+	place := p.placeLocked()
+	return float64(inflight) / place.Value, place.Count >= throughputSamples
 }

@@ -20,22 +20,23 @@ func TestThroughputIsWhatWasLearned(t *testing.T) {
 		t.Errorf("before any answer it is %v a second (sure: %v)", rate, sure)
 	}
 	for i := range 8 {
-		if _, sure := p.Throughput(start); sure {
-			t.Errorf("it is sure after %d answers", i)
+		n := float64(i) // the prior counts for 20 answers
+		if rate, sure := p.Throughput(start); sure || math.Abs(rate-10*(20+n)/(20*0.2875+n*2)) > 1e-9 {
+			t.Errorf("after %d answers it is %v a second (sure: %v)", i, rate, sure)
 		}
 		mustAcquire(t, p).Release(Result{At: start.Add(2 * time.Second)})
 	}
 	if rate, sure := p.Throughput(start); math.Abs(rate-5) > 1e-9 || !sure {
 		t.Errorf("after eight answers of two seconds it is %v a second (sure: %v), want 5", rate, sure)
 	}
-	if e := p.Estimates().PlaceTime; e.Count != 8 || math.Abs(e.Prior-0.2875) > 1e-9 || math.Abs(e.Value-(20*0.2875+8*2)/28) > 1e-9 || e.Ceiling != 3600 {
+	if e := p.Estimates().PlaceTime; e.Count != 8 || math.Abs(e.Prior-0.2875) > 1e-9 || math.Abs(e.Value-2) > 1e-9 || e.Ceiling != 3600 {
 		t.Errorf("the estimate is %+v", e)
 	}
-	for range 400 {
-		mustAcquire(t, p).Release(Result{At: start.Add(2 * time.Second)})
+	for range 200 { // it forgets: 32 answers are what it looks back over
+		mustAcquire(t, p).Release(Result{At: start.Add(time.Second)})
 	}
-	if rate, _ := p.Throughput(start); math.Abs(rate-5) > 0.3 {
-		t.Errorf("after many it is %v a second, want 5", rate)
+	if rate, _ := p.Throughput(start); math.Abs(rate-10) > 0.1 {
+		t.Errorf("after many answers of one second it is %v a second, want 10", rate)
 	}
 	// On workers that get nothing no room is made.
 	spread := p.Snapshot(start)
