@@ -42,6 +42,7 @@ type grant struct {
 func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ticket) (lost error) {
 	q.walk.begin(q, now)
 	defer q.walk.end()
+	reserved := false // one a pass: what is reserved stands idle for a while
 	for range maxOffers {
 		t, path := q.walk.next()
 		if t == nil {
@@ -55,6 +56,10 @@ func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ti
 			lost = err
 		default:
 			q.noteLostLocked(t, vain(err), now)
+		}
+		if err != nil && !reserved && q.overdueLocked(t, now) {
+			round.Reserve(t.Request, t.passedOver(now))
+			reserved = true
 		}
 		if err == nil && !round.Open() {
 			break
@@ -75,6 +80,16 @@ func (q *Queue) offerLocked(round *routing.Round, t *Ticket, path [Classes - 1]s
 		q.grants = append(q.grants, grant{t, path})
 	}
 	return err
+}
+
+// overdueLocked tells whether a ticket has waited for so long that a worker may be
+// reserved for it: for its class's age, or for half of what it may wait.
+func (q *Queue) overdueLocked(t *Ticket, now time.Time) bool {
+	after := q.config.MaxWait[t.Class] / 2
+	if age := q.config.Age[t.Class]; age > 0 {
+		after = age
+	}
+	return now.Sub(t.entered) >= after
 }
 
 // refreshLocked brings what was expected of the ticket's answer up to date: what a

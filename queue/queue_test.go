@@ -512,3 +512,35 @@ func TestWhoComesInDoesNotPayForWhatIsUnderWay(t *testing.T) {
 	}
 	t.Error("three of the busy tenant's requests went before it")
 }
+
+// TestALongRequestIsNotStarvedByShortOnes: bounded by tokens, a worker's room comes
+// free in small pieces, which short requests would take for ever.
+func TestALongRequestIsNotStarvedByShortOnes(t *testing.T) {
+	c := usual()
+	c.MaxWait[0] = 20 * time.Second
+	r := newRig(t, c, 1, 0)
+	policy, err := routing.New(routing.Config{Name: "least_load"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pool.Configure(policy, []routing.Member{{ID: name(0), Weight: 1, MaxTokensInflight: 1000, Ref: 0}})
+	for range 9 {
+		if err := r.enter(r.ticket(0, "short", 99)); err != nil { // and 1 of the answer
+			t.Fatal(err)
+		}
+	}
+	r.mustWait(r.ticket(0, "long", 799))
+	for range 100 {
+		r.now = r.now.Add(time.Second)
+		r.mustWaitOrGo(r.ticket(0, "short", 99))
+		for tk := range r.held { // any of them
+			for _, granted := range r.end(tk) {
+				if granted.Tenant == "long" {
+					return
+				}
+			}
+			break
+		}
+	}
+	t.Error("the long request did not go within 100 s")
+}

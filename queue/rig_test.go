@@ -102,6 +102,14 @@ func (r *rig) mustWait(tk *Ticket) *Ticket {
 	return tk
 }
 
+// mustWaitOrGo enters a ticket that is not refused.
+func (r *rig) mustWaitOrGo(tk *Ticket) {
+	r.t.Helper()
+	if err := r.enter(tk); err != nil && !errors.Is(err, ErrWaiting) {
+		r.t.Fatalf("ticket %s: %v", tk.ID, err)
+	}
+}
+
 // fill takes all places with requests that are not in the queue's books.
 func (r *rig) fill(places int) []*Ticket {
 	r.t.Helper()

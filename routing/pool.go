@@ -81,6 +81,7 @@ type Worker struct {
 	pending, output                   int64
 	tokens, maxTokens                 int64 // of all in flight
 	held                              backlog
+	reserved                          bool      // to the end of a round: what comes free on it is for one request
 	saidInflight                      int       // what was in flight here when it last told its load
 	staleAt                           time.Time // when old metrics of it were last counted
 	doubt                             int64     // tokens of prompts pending that are not in pending because the worker had them lately
@@ -116,7 +117,7 @@ func (w *Worker) viewLocked(v *View, full bool) {
 // tokens, prompt and expected answer.
 func (w *Worker) fullLocked(tokens int64) bool {
 	bound := w.boundLocked()
-	return bound > 0 && w.inflight >= bound ||
+	return w.reserved || bound > 0 && w.inflight >= bound ||
 		w.maxTokens > 0 && w.inflight > 0 && w.tokens+tokens > w.maxTokens
 }
 

@@ -1,6 +1,9 @@
 package routing
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Round is one pass of a queue over its pool: requests that wait are offered in
 // the order of their turns while the pool stands still, so that who goes next
@@ -12,7 +15,7 @@ type Round struct {
 	now  time.Time
 	on   bool // between Begin and End
 	open openness
-	held bool // somebody waits for a worker
+	held bool // somebody waits for a worker, or has reserved one
 }
 
 // openness is what a round knows of Open.
@@ -68,6 +71,30 @@ func (r *Round) Offer(q *Request, tried []*Worker) (l Lease, err error) {
 	return l, err
 }
 
+// Reserve keeps one worker from later offers of the round, for a request that has
+// found every worker too full for its tokens: the one with the fewest in flight,
+// on which there is room for it first. Without that a long request would wait
+// for as long as short ones come that take the room as it comes free. It does
+// nothing where the request would fit on somebody, or where no bound is in tokens.
+func (r *Round) Reserve(q *Request, tried []*Worker) {
+	var least *Worker
+	tokens := booked(q.PromptTokens) + booked(q.OutputTokens)
+	for _, w := range r.pool.workers {
+		if !w.status.Up || w.weight <= 0 || !w.servesLocked(q.Model) || slices.Contains(tried, w) || w.restsLocked(r.now) || w.reserved {
+			continue
+		}
+		if !w.fullLocked(tokens) {
+			return
+		}
+		if w.maxTokens > 0 && (least == nil || w.tokens < least.tokens) {
+			least = w
+		}
+	}
+	if least != nil {
+		least.reserved, r.held, r.open = true, true, openUnknown
+	}
+}
+
 // holdLocked notes that the request waits for the worker that the view is of,
 // to the end of the round if there is one.
 func (r *Round) holdLocked(q *Request, w *Worker, v *View) {
@@ -84,7 +111,7 @@ func (r *Round) holdLocked(q *Request, w *Worker, v *View) {
 func (r *Round) End() {
 	if r.held {
 		for _, w := range r.pool.workers {
-			w.held = backlog{}
+			w.held, w.reserved = backlog{}, false
 		}
 	}
 	r.on, r.held = false, false
