@@ -1,0 +1,112 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// TestLowerClassesKeepTheirShare: under interactive requests that never end, those
+// below are not starved and take no more than aged_share of the tokens, once they
+// have waited for as long as they must.
+func TestLowerClassesKeepTheirShare(t *testing.T) {
+	d, full := soak(t)
+	const want, tokens = 0.2, 10
+	margin := 0.04 // few seconds are few requests
+	if full {
+		margin = 0.02
+	}
+	r := newRig(t, 2, engines.Config{Slots: places, PerToken: 5 * time.Millisecond, Speed: 1,
+		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: tokens} }})
+	r.serve(settings{
+		"tiers": r.tier(fmt.Sprintf("max_inflight: %d", places), ""),
+		"queue": fmt.Sprintf(`{ age: { background: 300ms, batch: 600ms }, aged_share: %v, %s }`, want, waitLong),
+	})
+	var clients sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer clients.Wait()
+	defer stop()
+	classes := map[string]*crew{"interactive": {}, "background": {}, "batch": {}}
+	for class, c := range classes {
+		c.keep(ctx, &clients, r, 60, func(i int64) string { return chat(fmt.Sprintf("%d is %s", i, class), `"max_tokens":10`) }, "X-Request-Priority", class)
+	}
+	within(ctx, 2*time.Second) // until the lower classes are old and what is learned at the start is
+	from := time.Now()
+	within(ctx, d/2)
+	to := time.Now()
+	got := map[string]int{}
+	for class, c := range classes {
+		for _, a := range c.answers() {
+			if err := a.fails(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got[class] = c.between(from, to)
+	}
+	low, all := got["background"]+got["batch"], got["interactive"]+got["background"]+got["batch"]
+	share := float64(low) / float64(max(all, 1))
+	t.Logf("tokens in %v: %v; the lower classes have %.1f %%, aged_share is %.0f %%", to.Sub(from).Round(time.Millisecond), got, 100*share, 100*want)
+	if share < want-margin || share > want+margin {
+		t.Errorf("the lower classes have %.1f %% of the tokens, want %.0f %%", 100*share, 100*want)
+	}
+	if got["background"] == 0 || got["batch"] == 0 {
+		t.Errorf("a class has nothing: %v", got)
+	}
+}
+
+// TestATenantsBurstDelaysNobodyElse: while one tenant has many requests in line,
+// another who asks now and then waits no longer than a request or two take, also
+// when the line was thought to be longer work than it is.
+//
+// QU-05: a burst of one tenant.
+func TestATenantsBurstDelaysNobodyElse(t *testing.T) {
+	d, full := soak(t)
+	n := 30
+	if full {
+		n = 300
+	}
+	r := newRig(t, 2, engines.Config{Slots: places, PerToken: perToken, Speed: 1,
+		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: batchTokens} }})
+	r.serve(settings{
+		"tiers": r.tier(fmt.Sprintf("max_inflight: %d", places), ""),
+		"auth":  "{ keys: [ " + tenant("loud", "weight: 1") + ", " + tenant("quiet", "weight: 1") + " ] }",
+		"queue": `{ ` + waitLong + ` }`,
+	})
+	var loud, quiet crew
+	var clients sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer clients.Wait()
+	defer stop()
+	var begun atomic.Int64
+	loud.keep(ctx, &clients, r, n, func(i int64) string {
+		if begun.Add(1) <= int64(n) {
+			return chat(fmt.Sprintf("%d is loud", i)) // its answer is taken for hundreds of tokens
+		}
+		return chat(fmt.Sprintf("%d is loud", i), fmt.Sprintf(`"max_tokens":%d`, batchTokens))
+	}, bearer("loud")...)
+	eventually(t, func() error {
+		if n := len(loud.answers()); n < places {
+			return fmt.Errorf("%d were answered", n)
+		}
+		return nil
+	})
+	some, end := context.WithTimeout(ctx, d/2)
+	defer end()
+	quiet.pace(some, r, 300*time.Millisecond, func(i int64) string { return chat(fmt.Sprintf("%d is quiet", i)) }, bearer("quiet")...)
+	for _, a := range append(loud.answers(), quiet.answers()...) {
+		if err := a.fails(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	served, waited := quantile(times(loud.answers(), service), 0.5), quantile(times(quiet.answers(), reply.queued), 0.99)
+	t.Logf("%d requests of the quiet tenant wait %v (p99) behind %d of the loud one; a request is served in %v, the loud wait %v (p50)",
+		len(quiet.answers()), waited, n, served, quantile(times(loud.answers(), reply.queued), 0.5))
+	if waited > 2*served {
+		t.Errorf("the quiet tenant waits %v, a request is served in %v", waited, served)
+	}
+}

@@ -1,0 +1,109 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// key is a tenant's key in these tests.
+func key(tenant string) string { return "the-key-of-" + tenant }
+
+// bearer are the headers of a tenant's request.
+func bearer(tenant string) []string { return []string{"Authorization", "Bearer " + key(tenant)} }
+
+// tenant is a tenant's row in a configuration, with keys in YAML of its own.
+func tenant(name, more string) string {
+	return fmt.Sprintf("{ name: %s, sha256: %s, %s }", name, digest(key(name)), more)
+}
+
+// between counts the tokens of requests that were answered in a time.
+func (c *crew) between(from, to time.Time) (n int) {
+	for _, a := range c.answers() {
+		if a.done.After(from) && !a.done.After(to) {
+			n += a.tokens()
+		}
+	}
+	return n
+}
+
+// TestTenantsShareByWeight: a tenant with ten times the requests and prompts ten
+// times as long gets what its weight says and no more, while both wait, whoever of
+// the two has the larger weight and whatever the policy looks at.
+func TestTenantsShareByWeight(t *testing.T) {
+	d, full := soak(t)
+	margin := 0.10
+	if full {
+		margin = 0.05
+	}
+	for _, c := range []struct {
+		policy       string
+		small, large int // the weights of the light tenant and of the heavy one
+	}{
+		{"chwbl", 3, 1},
+		{"least_load", 3, 1},
+		{"least_load", 1, 3},
+	} {
+		t.Run(fmt.Sprintf("%s, %d to %d", c.policy, c.small, c.large), func(t *testing.T) {
+			share(t, c.policy, d/2, margin, c.small, c.large)
+		})
+	}
+}
+
+// share measures how two tenants share in d. There are enough requests of the heavy
+// one in it for one more or less not to matter.
+func share(t *testing.T, policy string, d time.Duration, margin float64, small, large int) {
+	const (
+		slots        = 2 * places
+		light, heavy = 40, 400                  // requests outstanding
+		turn         = 12 * time.Millisecond    // of an answer's token; two are waited for
+		prompt       = "some words to be read " // twenty times in a light prompt
+	)
+	r := newRig(t, 2, engines.Config{Slots: slots, PerToken: turn, Speed: 1,
+		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 3} }})
+	r.serve(settings{
+		"tiers":  r.tier(fmt.Sprintf("max_inflight: %d", slots), ""),
+		"auth":   "{ keys: [ " + tenant("light", fmt.Sprintf("weight: %d", small)) + ", " + tenant("heavy", fmt.Sprintf("weight: %d", large)) + " ] }",
+		"policy": "{ name: " + policy + " }",
+		"queue":  "{ " + waitLong + " }",
+	})
+	var few, many crew
+	var clients sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer clients.Wait()
+	defer stop()
+	body := func(times int) func(int64) string {
+		return func(i int64) string {
+			return chat(fmt.Sprintf("%d: %s", i, strings.Repeat(prompt, 20*times)), `"max_tokens":3`)
+		}
+	}
+	few.keep(ctx, &clients, r, light, body(1), bearer("light")...)
+	many.keep(ctx, &clients, r, heavy, body(10), bearer("heavy")...)
+	eventually(t, func() error {
+		// The first 2 × slots of one may have had all places before the other came,
+		// who then has the more until that is made good.
+		if len(many.answers()) < 4*slots || len(few.answers()) < 4*slots {
+			return fmt.Errorf("%d and %d were answered", len(few.answers()), len(many.answers()))
+		}
+		return nil
+	})
+	from := time.Now()
+	within(ctx, d)
+	to := time.Now()
+	for _, a := range append(few.answers(), many.answers()...) {
+		if err := a.fails(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, want := float64(few.between(from, to))/float64(many.between(from, to)), float64(small)/float64(large)
+	t.Logf("%s, weights %d : %d, tokens %d : %d in %v, %.3f where %.3f is fair (%+.1f %%)", policy, small, large,
+		few.between(from, to), many.between(from, to), to.Sub(from).Round(time.Millisecond), got, want, 100*(got/want-1))
+	if got < want*(1-margin) || got > want*(1+margin) {
+		t.Errorf("the light tenant has %.3f of the heavy one's tokens, %.3f is fair", got, want)
+	}
+}

@@ -1,0 +1,177 @@
+package sdk_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// The burst: places and depth together take half of the clients, who are shed
+// otherwise. An answer takes long beside the time in which a client's program
+// begins all of its requests.
+const (
+	shedWorkers = 2
+	shedPlaces  = 4 // of each worker
+	shedDepth   = 24
+	shedClients = 2 * (shedWorkers*shedPlaces + shedDepth)
+	shedTokens  = 20 // of an answer, more or less by half
+	shedToken   = 25 * time.Millisecond
+	shedMean    = 1.6 // attempts, of which 1.5 are the burst's own
+)
+
+// shedding is a gateway whose queue takes half of a burst, before engines that
+// keep what they were asked.
+type shedding struct {
+	*gateway.Process
+	engines []*engines.Engine
+}
+
+func startShedding(t *testing.T) *shedding {
+	t.Helper()
+	s := &shedding{}
+	var list []string
+	for i := range shedWorkers {
+		var asked atomic.Int64
+		e := engines.New(engines.Config{Model: "sim", Slots: shedPlaces, PerToken: shedToken, Speed: 1, Record: true,
+			Script: func(string, []byte) engines.Script {
+				// No two answers that begin together end together, as with real ones.
+				return engines.Script{Tokens: shedTokens/2 + int(asked.Add(1)*7%shedTokens)}
+			}})
+		t.Cleanup(e.Close)
+		s.engines = append(s.engines, e)
+		list = append(list, fmt.Sprintf("{ name: w%d, url: %q, max_inflight: %d }", i, startEngine(t, e), shedPlaces))
+	}
+	s.Process = gateway.Serve(t, fmt.Sprintf(`
+auth: { required: false }
+drain: { accept_grace: 10ms, timeout: 5s }
+health: { path: off }
+queue: { max_depth: %d, max_wait: { interactive: 60s } }
+tiers: [ { name: small, model: sim, workers: [ %s ] } ]
+`, shedDepth, strings.Join(list, ", ")))
+	s.learn(t)
+	return s
+}
+
+// learn lets the gateway see how fast its workers are: what a client is told
+// before that is a guess.
+func (s *shedding) learn(t *testing.T) {
+	t.Helper()
+	var open sync.WaitGroup
+	for range 2 * shedWorkers * shedPlaces {
+		open.Go(func() {
+			resp, err := http.Post(s.BaseURL+"/chat/completions", "application/json", strings.NewReader(`{"model":"sim","messages":[{"role":"user","content":"hi"}]}`))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("before the burst: %s", resp.Status)
+			}
+		})
+	}
+	open.Wait()
+}
+
+// retries is how many requests of an SDK the engines got, and how many attempts the
+// SDK says that it made before these.
+func (s *shedding) retries(t *testing.T) (answered, before, again int) {
+	t.Helper()
+	for _, e := range s.engines {
+		for _, r := range e.Requests() {
+			v := r.Header.Get("X-Stainless-Retry-Count")
+			if v == "" {
+				continue // not an SDK's
+			}
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				t.Errorf("an SDK sent the retry count %q", v)
+			}
+			answered++
+			before += n
+			if n > 0 {
+				again++
+			}
+		}
+	}
+	return answered, before, again
+}
+
+// refusals is how many requests the gateway has refused, after the last of so many
+// lines of the access log is there.
+func (s *shedding) refusals(lines int) (n int) {
+	s.Until("the access log", func() bool { return len(s.Access()) >= lines })
+	for _, line := range s.Access() {
+		if line["code"] == "overloaded" {
+			n++
+		}
+	}
+	return n
+}
+
+// quiet waits until nobody waits and nothing is in flight.
+func (s *shedding) quiet() {
+	s.Until("in-flight 0 and depth 0", func() bool {
+		m, err := s.Metrics()
+		return err == nil && m.Sum("tierway_inflight") == 0 && m.Sum("tierway_worker_inflight") == 0 && m.Sum("tierway_queue_depth") == 0
+	})
+}
+
+// TestShedClientsComeBack: the official SDKs with their default retries before a
+// gateway that sheds half of their first attempts. It tells them when to come
+// back, so that all succeed and few ask more than twice.
+func TestShedClientsComeBack(t *testing.T) {
+	for name, burst := range map[string]func(*testing.T, *shedding){
+		"Python": func(t *testing.T, s *shedding) {
+			runScript(t, s.Process, "python", python(t), "shed.py", strconv.Itoa(shedClients))
+		},
+		"Node": func(t *testing.T, s *shedding) {
+			runScript(t, s.Process, "node", "node", "shed.js", strconv.Itoa(shedClients))
+		},
+		"Go": goBurst,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startShedding(t)
+			burst(t, s)
+			s.quiet()
+			answered, before, again := s.retries(t)
+			if answered != shedClients {
+				t.Errorf("%d of %d clients got an answer", answered, shedClients)
+			}
+			if shed := s.refusals(2*shedWorkers*shedPlaces + shedClients + before); shed != before {
+				t.Errorf("the gateway refused %d requests, the SDK retried %d", shed, before)
+			}
+			mean := 1 + float64(before)/shedClients
+			t.Logf("%d clients, %d of them shed at first, %.2f attempts each", answered, again, mean)
+			if again < shedClients/3 {
+				t.Errorf("only %d of %d first attempts were shed", again, shedClients)
+			}
+			if mean > shedMean {
+				t.Errorf("%.2f attempts each, want at most %.1f", mean, shedMean)
+			}
+		})
+	}
+}
+
+// goBurst is the burst of openai-go.
+func goBurst(t *testing.T, s *shedding) {
+	c, _ := goClient(s.Process)
+	var open sync.WaitGroup
+	for range shedClients {
+		open.Go(func() {
+			if _, err := c.Chat.Completions.New(t.Context(), chatOf("sim", hello)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	open.Wait()
+}
