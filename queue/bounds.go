@@ -4,70 +4,93 @@ import (
 	"time"
 )
 
-// admitLocked tells whether a newcomer may wait. A queue that displaces makes
-// room for it first.
+// admitLocked tells whether a newcomer, who waits already, may wait on. A queue that
+// displaces makes room for it.
 func (q *Queue) admitLocked(t *Ticket, now time.Time) error {
-	if !q.config.waits(t.Class) {
-		return q.shedLocked(t, ShedDepth, now)
+	reason := q.wouldLocked(t, now)
+	if reason == "" {
+		return nil
 	}
-	if q.hopelessLocked(t, now) {
-		return q.shedLocked(t, ShedDeadline, now)
+	victims := q.victimsLocked(t, reason)
+	if len(victims) == 0 {
+		return q.shedLocked(t, reason, now)
 	}
-	for {
-		reason := q.overLocked(t)
-		if reason == "" {
-			return nil
-		}
-		victim := q.victimLocked(t, reason)
-		if victim == nil {
-			return q.shedLocked(t, reason, now)
-		}
-		q.putOutLocked(victim, q.shedLocked(victim, ShedDisplaced, now))
+	for _, v := range victims {
+		q.putOutLocked(v, q.shedLocked(v, ShedDisplaced, now), now)
 	}
+	return nil
 }
 
-// overLocked returns the bound that the newcomer would break, "" for none.
-func (q *Queue) overLocked(t *Ticket) string {
+// wouldLocked returns the bound that a newcomer, who waits already, breaks, "" for
+// none.
+func (q *Queue) wouldLocked(t *Ticket, now time.Time) string {
+	c := q.config.Load()
 	switch {
-	case q.classes[t.Class].depth >= q.config.MaxDepth:
+	case !c.waits(t.Class):
 		return ShedDepth
-	case q.config.MaxBytes > 0 && q.bytes+t.Bytes > q.config.MaxBytes:
+	case q.hopelessLocked(t, now):
+		return ShedDeadline
+	case q.classes[t.Class].depth > c.MaxDepth:
+		return ShedDepth
+	case c.MaxBytes > 0 && q.bytes > c.MaxBytes:
 		return ShedBytes
 	}
 	return ""
 }
 
-// victimLocked returns who is put out for the newcomer, nil for nobody. Where
-// bytes are short it is the newest of the least urgent class below the
-// newcomer's. Else it is the newest of that tenant of its class who has the most
-// waiting for its weight, if that is more than the newcomer's tenant would have:
-// who fills a queue alone makes room for who has nothing in it.
-func (q *Queue) victimLocked(t *Ticket, reason string) *Ticket {
-	if !q.config.Displace {
+// Would returns the *ShedError that Enter would return for a ticket that finds
+// nobody open, nil when it would wait. Nothing is changed or counted.
+func (q *Queue) Would(t *Ticket, now time.Time) (err error) {
+	q.locked(func() {
+		t.seq = q.lastSeq.Load() + 1
+		t.began(now)
+		q.insertLocked(t)
+		if reason := q.wouldLocked(t, now); reason != "" && len(q.victimsLocked(t, reason)) == 0 {
+			err = &ShedError{Reason: reason}
+		}
+		q.removeLocked(t, now)
+		t.seq = 0
+	})
+	return err
+}
+
+// maxVictims bounds how many are put out for one newcomer: for more, one large
+// request would cost more clients than it serves.
+const maxVictims = 16
+
+// victimsLocked returns who is put out for the newcomer, nil where that makes no
+// room. Where bytes are short it is the newest of less urgent classes. Where its
+// class is full it is the newest of that tenant who has the most waiting for its
+// weight, if that is more than the newcomer's tenant has: who fills a queue alone
+// makes room for who has nothing in it.
+func (q *Queue) victimsLocked(t *Ticket, reason string) (victims []*Ticket) {
+	c := q.config.Load()
+	switch {
+	case !c.Displace:
 		return nil
-	}
-	if reason == ShedBytes {
+	case reason == ShedBytes:
+		over := q.bytes - c.MaxBytes
 		for i := Classes - 1; i > t.Class; i-- {
-			if newest := q.classes[i].newest; newest != nil {
-				return newest
+			for v := q.classes[i].newest; v != nil && over > 0 && len(victims) < maxVictims; v = v.older {
+				victims, over = append(victims, v), over-v.Bytes
 			}
 		}
-	}
-	c := &q.classes[t.Class]
-	var most *flow
-	for _, f := range c.waiting {
-		if most == nil || float64(f.depth)/f.weight > float64(most.depth)/most.weight {
-			most = f
+		if over > 0 {
+			return nil
+		}
+		return victims
+	case reason == ShedDepth && c.waits(t.Class):
+		var most *flow
+		for _, f := range q.classes[t.Class].waiting {
+			if most == nil || float64(f.depth)/f.weight > float64(most.depth)/most.weight {
+				most = f
+			}
+		}
+		if most != t.flow && float64(most.depth)/most.weight > float64(t.flow.depth)/t.flow.weight {
+			return []*Ticket{most.last}
 		}
 	}
-	mine := 1.0
-	if f := c.flows[t.Tenant]; f != nil {
-		mine += float64(f.depth)
-	}
-	if most == nil || most.tenant == t.Tenant || float64(most.depth)/most.weight <= mine/t.weight() {
-		return nil
-	}
-	return most.last
+	return nil
 }
 
 // hopelessLocked tells whether the newcomer's turn would come too late. The
@@ -75,7 +98,7 @@ func (q *Queue) victimLocked(t *Ticket, reason string) *Ticket {
 // refused who would have been served, and three quarters of those who would wait
 // in vain are spared that.
 func (q *Queue) hopelessLocked(t *Ticket, now time.Time) bool {
-	may := q.untilLocked(t, now).Sub(now)
+	may := q.untilLocked(t).Sub(now)
 	if may <= 0 {
 		return true
 	}
@@ -86,17 +109,12 @@ func (q *Queue) hopelessLocked(t *Ticket, now time.Time) bool {
 	return float64(q.aheadLocked(t))/rate > may.Seconds()
 }
 
-// aheadLocked estimates how many requests go before a newcomer: all of the more
+// aheadLocked estimates how many requests go before a newcomer, who waits already: all of the more
 // urgent classes, and of its own as many from each tenant as its own tenant has
 // waiting.
 func (q *Queue) aheadLocked(t *Ticket) int {
-	ahead := q.aboveLocked(t.Class)
 	c := &q.classes[t.Class]
-	mine := 1
-	if f := c.flows[t.Tenant]; f != nil {
-		mine += f.depth
-	}
-	return ahead + min(c.depth, mine*max(1, len(c.waiting)))
+	return q.aboveLocked(t.Class) + min(c.depth, t.flow.depth*len(c.waiting)) - 1
 }
 
 // aboveLocked is how many requests of more urgent classes wait.
@@ -150,7 +168,11 @@ func (q *Queue) retryAfterLocked(t *Ticket, reason string, now time.Time) time.D
 		before += float64(c.depth)
 	}
 	first := now.Add(seconds(before / rate))
+	// Nobody obeys beyond a minute, so that nothing is kept free after it.
 	c.backAt = later(c.backAt, first).Add(seconds(apart / rate))
+	if most := now.Add(longestRetryAfter + 1); c.backAt.After(most) {
+		c.backAt = most
+	}
 	after := c.backAt.Sub(now)
 	if after <= longestRetryAfter {
 		return max(after, shortestRetryAfter)

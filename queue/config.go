@@ -1,6 +1,9 @@
 package queue
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Classes is how many classes of priority there are: 0 is interactive, 1 is
 // background, 2 is batch. A lower number is more urgent.
@@ -29,6 +32,19 @@ const (
 	// time under the pool's lock is bounded too. 256 are several times what the
 	// bounded loads of a hash ring let wait for full workers while another is open.
 	maxOffers = 256
+	// maxSeen bounds how many it looks at when most are passed over because others
+	// like them were just refused, which costs a few nanoseconds each.
+	maxSeen = 4096
+	// maxStuck is how many refusals a pass remembers: one for each model of a pool,
+	// and a few sizes of prompts.
+	maxStuck = 16
+	// maxReservations bounds the tickets of one pass for which a worker is looked for
+	// to be kept.
+	maxReservations = 16
+	// unpassed is no count of changes: nothing is known of those who wait.
+	unpassed = math.MaxUint64
+	// maxLost bounds the lost tickets that are offered once more in one pass.
+	maxLost = 64
 	// graceWhenDown is how long who waits already is kept while nobody is up. A
 	// worker whose connection was refused rests for one second; without any grace
 	// a restart that takes one would throw the whole queue out.

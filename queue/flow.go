@@ -21,8 +21,14 @@ type flow struct {
 	at          int     // in its class's heap; -1 while nothing waits
 }
 
+// start is the virtual time when the flow's next ticket is granted: its tag
+// without what is charged for requests under way. Who comes in then has what the
+// flow has had and used, so that nobody pays for tokens that turn out never to be
+// used, and has as many under way as the flow when their tags are equal again.
+func (f *flow) start() float64 { return max(0, f.tag-f.unsettled/f.weight) }
+
 // insert puts the ticket at its place by the order of coming: nearly always the
-// end, and for one that comes back, from the front on.
+// end; one that comes back is looked for from the nearer end.
 func (f *flow) insert(t *Ticket) {
 	t.flow = f
 	f.depth++
@@ -37,6 +43,11 @@ func (f *flow) insert(t *Ticket) {
 		return
 	}
 	after := f.first
+	if f.last.seq-t.seq < t.seq-min(t.seq, f.first.seq) {
+		for after = f.last; after.prev != nil && after.prev.seq > t.seq; {
+			after = after.prev
+		}
+	}
 	for after.seq < t.seq {
 		after = after.next
 	}
@@ -90,6 +101,7 @@ func (h *flows) Pop() any {
 type class struct {
 	flows   map[string]*flow // of every tenant with something waiting, or with a tag ahead of theirs
 	waiting flows
+	virtual float64 // where a tenant comes in that was idle: see flow.start
 	oldest  *Ticket // by the order of coming, all of the class
 	newest  *Ticket
 	depth   int
@@ -104,7 +116,7 @@ func (c *class) insert(t *Ticket) {
 	f := c.flow(t)
 	f.insert(t)
 	if f.at < 0 {
-		f.tag = max(f.tag, c.least())
+		f.tag = max(f.tag, c.virtual)
 		heap.Push(&c.waiting, f)
 	} else if f.first == t {
 		heap.Fix(&c.waiting, f.at) // ties go by who came first
@@ -119,22 +131,11 @@ func (c *class) flow(t *Ticket) *flow {
 	f := c.flows[t.Tenant]
 	if f == nil {
 		c.sweep()
-		f = &flow{tenant: t.Tenant, tag: c.least(), at: -1}
+		f = &flow{tenant: t.Tenant, tag: c.virtual, at: -1}
 		c.flows[t.Tenant] = f
 	}
 	f.weight = t.weight()
 	return f
-}
-
-// least is the virtual time, where a tenant comes in that was idle: the tag of who
-// goes next without what is charged to that one for requests under way, so that
-// nobody waits for tokens that turn out never to be used.
-func (c *class) least() float64 {
-	if len(c.waiting) == 0 {
-		return 0
-	}
-	next := c.waiting[0]
-	return max(0, next.tag-next.unsettled/next.weight)
 }
 
 // sweep forgets tenants who owe nothing and wait for nothing, once they are many.
@@ -144,7 +145,7 @@ func (c *class) sweep() {
 		return
 	}
 	for tenant, f := range c.flows {
-		if f.at < 0 && f.tag <= c.least() {
+		if f.at < 0 && f.tag <= c.virtual {
 			delete(c.flows, tenant)
 		}
 	}
@@ -165,7 +166,7 @@ func (c *class) remove(t *Ticket) {
 	if c.depth == 0 {
 		// A busy period is over: all start even, and nothing is owed.
 		clear(c.flows)
-		c.credit = 0
+		c.credit, c.virtual = 0, 0
 	}
 }
 
@@ -189,6 +190,11 @@ func (c *class) link(t *Ticket) {
 		return
 	}
 	after := c.oldest
+	if c.newest.seq-t.seq < t.seq-min(t.seq, c.oldest.seq) {
+		for after = c.newest; after.older != nil && after.older.seq > t.seq; {
+			after = after.older
+		}
+	}
 	for after.seq < t.seq {
 		after = after.newer
 	}

@@ -27,10 +27,11 @@ type order struct {
 // begin starts a walk.
 func (o *order) begin(q *Queue, now time.Time) {
 	o.q, o.now = q, now
+	config := q.config.Load()
 	for i := range q.classes {
 		c := &q.classes[i]
 		o.fronts[i].begin(c.waiting)
-		o.aged[i] = c.oldest != nil && q.config.Age[i] > 0 && now.Sub(c.oldest.entered) >= q.config.Age[i]
+		o.aged[i] = c.oldest != nil && config.Age[i] > 0 && now.Sub(c.oldest.entered) >= config.Age[i]
 		if i < Classes-1 {
 			o.credit[i] = c.credit
 		}
@@ -53,14 +54,7 @@ func (o *order) next() (*Ticket, [Classes - 1]step) {
 	if from < 0 {
 		return nil, path
 	}
-	t := o.fronts[from].take()
-	for level, s := range path {
-		// Credit grows only by what is really granted: see Queue.grantLocked.
-		if s == stepPromoted {
-			o.credit[level] -= t.cost()
-		}
-	}
-	return t, path
+	return o.fronts[from].take(), path
 }
 
 // choose returns the class whose next ticket goes first among the classes from
@@ -108,11 +102,15 @@ func (o *order) agedBelow(class int) int {
 	return -1
 }
 
-// granted lets the walk know that the ticket it returned last was granted.
+// granted lets the walk know that the ticket it returned last was granted. One that
+// could not go leaves the order as it was.
 func (o *order) granted(t *Ticket, path [Classes - 1]step) {
 	for level, s := range path {
-		if s == stepOwn {
-			o.credit[level] += t.cost() * o.q.config.accrual()
+		switch s {
+		case stepOwn:
+			o.credit[level] = accrued(o.credit[level], t.cost()*o.q.config.Load().accrual())
+		case stepPromoted:
+			o.credit[level] -= t.cost()
 		}
 	}
 }

@@ -2,34 +2,49 @@ package queue
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"tierway/routing"
 )
 
-// passLocked offers up to maxOffers waiting tickets, in their order, until no
-// worker is open. A newcomer is offered even when none is: what it returns is the
-// pool's error when no worker that is up could ever take that one.
+// passLocked puts out who has waited for long enough while nobody could take him,
+// and offers the waiting tickets in their order. Where nothing has changed since
+// the last whole pass only the newcomer is offered, who is offered even when no
+// worker is open: the pool's word on it is returned.
 func (q *Queue) passLocked(now time.Time, newcomer *Ticket) error {
 	if q.waiting.Load() == 0 {
 		return nil
 	}
 	q.downLocked(now)
 	q.output = q.pool.OutputTokens(0)
+	said := q.roundLocked(now, newcomer)
+	for _, t := range q.outs {
+		if t.state == stateWaiting {
+			q.putOutLocked(t, q.shedLocked(t, ShedEngine, now), now)
+		}
+	}
+	clear(q.outs)
+	q.outs = q.outs[:0]
+	return said
+}
+
+// roundLocked is one round of the pool. What it has booked is granted even if a
+// policy panics in the middle.
+func (q *Queue) roundLocked(now time.Time, newcomer *Ticket) error {
 	round := q.pool.Begin(now)
 	defer round.End()
-	q.grants = q.grants[:0]
-	var lost error
-	if round.Open() {
-		lost = q.offerAllLocked(round, now, newcomer)
-	} else if newcomer != nil {
-		lost = q.offerLocked(round, newcomer, [Classes - 1]step{}, now)
+	defer q.grantAllLocked(now, newcomer)
+	q.offerLostLocked(round, now)
+	open := round.Open()
+	switch {
+	case newcomer != nil && (!open || round.Changes() == q.passed):
+		return q.offerLocked(round, newcomer, [Classes - 1]step{}, now)
+	case open:
+		q.passed = round.Changes()
+		return q.offerAllLocked(round, now, newcomer)
 	}
-	for i := range q.grants {
-		q.grantLocked(q.grants[i].ticket, q.grants[i].path, newcomer)
-	}
-	clear(q.grants)
-	return q.lostLocked(newcomer, lost)
+	return nil
 }
 
 // grant is a ticket whose lease is booked.
@@ -38,56 +53,101 @@ type grant struct {
 	path   [Classes - 1]step
 }
 
-// offerAllLocked returns what the pool says of the newcomer.
-func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ticket) (lost error) {
+// stuck is what a round has said once and would say again: no worker takes a
+// request for that model with as many tokens, since none is given back meanwhile.
+type stuck struct {
+	model  uint64
+	tokens int64
+	err    error
+}
+
+// offerAllLocked offers tickets until no worker is open, and returns what the pool
+// says of the newcomer.
+func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ticket) (said error) {
 	q.walk.begin(q, now)
 	defer q.walk.end()
-	reserved := false // one a pass: what is reserved stands idle for a while
-	for range maxOffers {
+	q.stuck = q.stuck[:0]
+	reservations := maxReservations
+	for offers, seen := 0, 0; offers < maxOffers && seen < maxSeen; seen++ {
 		t, path := q.walk.next()
 		if t == nil {
 			break
 		}
-		err := q.offerLocked(round, t, path, now)
-		switch {
-		case err == nil:
+		err := q.stuckLocked(t)
+		if err == nil {
+			offers++
+			err = q.offerLocked(round, t, path, now)
+		}
+		if err == nil {
 			q.walk.granted(t, path)
-		case t == newcomer:
-			lost = err
-		default:
-			q.noteLostLocked(t, vain(err), now)
+			if !round.Open() {
+				break
+			}
+			continue
 		}
-		if err != nil && !reserved && q.overdueLocked(t, now) {
-			round.Reserve(t.Request, t.passedOver(now))
-			reserved = true
+		if t == newcomer {
+			said = err
+		} else {
+			q.noteLostLocked(t, lost(t, err, q.untilLocked(t)), now)
 		}
-		if err == nil && !round.Open() {
-			break
+		if reservations > 0 && errors.Is(err, routing.ErrFull) && q.overdueLocked(t, now) {
+			reservations--
+			if round.Reserve(t.Request, t.passedOver(now)) {
+				reservations, q.passed = 0, unpassed // who comes in next must not take what is kept
+			}
 		}
 	}
-	return lost
+	return said
+}
+
+// stuckLocked returns what the round has said of a ticket that is like this one,
+// nil when it has to be asked.
+func (q *Queue) stuckLocked(t *Ticket) error {
+	if !t.plain() {
+		return nil
+	}
+	q.refreshLocked(t)
+	for i := range q.stuck {
+		if s := &q.stuck[i]; s.model == t.Request.Model && t.tokens() >= s.tokens {
+			return s.err
+		}
+	}
+	return nil
 }
 
 // offerLocked offers one ticket, and keeps the lease if it is booked.
 func (q *Queue) offerLocked(round *routing.Round, t *Ticket, path [Classes - 1]step, now time.Time) error {
 	t.Request.Now, t.Request.Waited = now, now.Sub(t.entered)
 	q.refreshLocked(t)
-	age := q.config.Age[t.Class]
-	t.Request.Wait = age <= 0 || now.Sub(t.entered) < age
+	t.Request.Wait = q.mayHoldLocked(t, now)
 	lease, err := round.Offer(t.Request, t.passedOver(now))
 	if err == nil {
 		t.lease = lease
 		q.grants = append(q.grants, grant{t, path})
+	} else if !errors.Is(err, routing.ErrHeld) && t.plain() && len(q.stuck) < maxStuck {
+		q.stuck = append(q.stuck, stuck{t.Request.Model, t.tokens(), err})
 	}
 	return err
+}
+
+// mayHoldLocked tells whether the ticket may wait on for a worker that is full
+// beside one that is open: not past its class's age, nor in the second half of
+// its time, lest it be shed beside a worker that would have done.
+func (q *Queue) mayHoldLocked(t *Ticket, now time.Time) bool {
+	waited := now.Sub(t.entered)
+	if age := q.config.Load().Age[t.Class]; age > 0 && waited >= age {
+		return false
+	}
+	return waited < q.untilLocked(t).Sub(t.entered)/2
 }
 
 // overdueLocked tells whether a ticket has waited for so long that a worker may be
 // reserved for it: for its class's age, or for half of what it may wait.
 func (q *Queue) overdueLocked(t *Ticket, now time.Time) bool {
-	after := q.config.MaxWait[t.Class] / 2
-	if age := q.config.Age[t.Class]; age > 0 {
-		after = age
+	c := q.config.Load()
+	after := c.MaxWait[t.Class] / 2
+	if age := c.Age[t.Class]; age > 0 {
+		after = min(after, age)
 	}
 	return now.Sub(t.entered) >= after
 }
@@ -109,49 +169,32 @@ func (q *Queue) refreshLocked(t *Ticket) {
 	q.classes[t.Class].tokens += more
 }
 
-// vain tells whether an error of the pool means that no worker who is up now
-// could take the request.
-func vain(err error) bool {
-	return err != nil && !errors.Is(err, routing.ErrFull) && !errors.Is(err, routing.ErrHeld)
-}
-
-// lostLocked returns the pool's error when the newcomer should not wait after it.
-func (q *Queue) lostLocked(t *Ticket, err error) error {
-	var cooled *routing.CooledError
-	if !vain(err) || q.config.EngineWait > 0 || errors.As(err, &cooled) && cooled.Until.Before(t.until) {
-		return nil
+// grantAllLocked grants what the round has booked.
+func (q *Queue) grantAllLocked(now time.Time, newcomer *Ticket) {
+	for i := range q.grants {
+		q.grantLocked(q.grants[i].ticket, q.grants[i].path, now, newcomer)
 	}
-	return err
-}
-
-// noteLostLocked notes since when nobody who is up could take a waiting ticket.
-func (q *Queue) noteLostLocked(t *Ticket, lost bool, now time.Time) {
-	switch {
-	case lost && t.lostAt.IsZero():
-		t.lostAt = now
-		q.lost++
-	case !lost && !t.lostAt.IsZero():
-		t.lostAt = time.Time{}
-		q.lost--
-	}
+	clear(q.grants)
+	q.grants = q.grants[:0]
 }
 
 // grantLocked takes a ticket whose lease is booked out of the queue and charges
 // its tenant.
-func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, newcomer *Ticket) {
+func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, now time.Time, newcomer *Ticket) {
 	c := &q.classes[t.Class]
+	c.virtual = t.flow.start()
 	t.path = path
 	t.charged = int64(t.cost())
-	c.charge(t.flow, t.cost())
 	t.flow.unsettled += t.cost()
+	c.charge(t.flow, t.cost())
 	q.creditLocked(t, t.cost())
-	q.removeLocked(t)
+	q.removeLocked(t, now)
 	t.state = stateGranted
-	c.counts.Granted++
-	t.promoted = false
-	for _, s := range path {
-		t.promoted = t.promoted || s == stepPromoted
+	t.promoted = slices.Contains(path[:], stepPromoted)
+	if t == newcomer && !t.counted {
+		return // it goes at once, and has not waited
 	}
+	c.counts.Granted++
 	if t.promoted {
 		c.counts.Promoted++
 	}
@@ -160,7 +203,8 @@ func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, newcomer *Ticket)
 	}
 }
 
-// creditLocked books a grant's tokens on the levels that it was chosen at.
+// creditLocked books a grant's tokens on the levels that it was chosen at. Credit
+// that aged requests cannot use, because no worker takes them, is not saved up.
 func (q *Queue) creditLocked(t *Ticket, tokens float64) {
 	for level, s := range t.path {
 		c := &q.classes[level]
@@ -168,57 +212,32 @@ func (q *Queue) creditLocked(t *Ticket, tokens float64) {
 		case c.depth == 0:
 			// nobody of the class waits: there is nothing to share
 		case s == stepOwn:
-			c.credit += tokens * q.config.accrual()
+			c.credit = accrued(c.credit, tokens*q.config.Load().accrual())
 		case s == stepPromoted:
 			c.credit -= tokens
 		}
 	}
 }
 
+// accrued adds to a credit, up to what one grant brings.
+func accrued(credit, more float64) float64 {
+	return min(credit+more, max(credit, more))
+}
+
 // unchargeLocked takes a grant back.
 func (q *Queue) unchargeLocked(t *Ticket) {
+	if t.charged == 0 {
+		return
+	}
 	q.classes[t.Class].charge(t.flow, -float64(t.charged))
 	t.flow.unsettled -= float64(t.charged)
 	q.creditLocked(t, -float64(t.charged))
 	t.charged = 0
 }
 
-// downLocked puts out who has waited for long enough while nobody is up, or
-// nobody who could take the one request.
-func (q *Queue) downLocked(now time.Time) {
-	if q.pool.Up(now) {
-		q.downSince = time.Time{}
-	} else if q.downSince.IsZero() {
-		q.downSince = now
-	}
-	if q.downSince.IsZero() && q.lost == 0 {
-		return
-	}
-	wait := max(q.config.EngineWait, graceWhenDown)
-	for i := range q.classes {
-		for t, newer := q.classes[i].oldest, (*Ticket)(nil); t != nil; t = newer {
-			newer = t.newer
-			since := t.lostAt
-			if !q.downSince.IsZero() {
-				since = later(q.downSince, t.entered)
-			}
-			if !since.IsZero() && now.Sub(since) >= wait {
-				q.putOutLocked(t, q.shedLocked(t, ShedEngine, now))
-			}
-		}
-	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // putOutLocked ends a ticket's wait with an error.
-func (q *Queue) putOutLocked(t *Ticket, err error) {
-	q.removeLocked(t)
+func (q *Queue) putOutLocked(t *Ticket, err error, now time.Time) {
+	q.removeLocked(t, now)
 	t.state, t.err = stateOut, err
 	q.classes[t.Class].counts.PutOut++
 	q.wakes = append(q.wakes, t)

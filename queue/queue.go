@@ -22,20 +22,25 @@ import (
 type Queue struct {
 	pool    *routing.Pool
 	woken   func(*Ticket)
+	config  atomic.Pointer[Config]
 	waiting atomic.Int64 // the tickets that wait
 	lastSeq atomic.Uint64
+	passing atomic.Bool // somebody is in Pass
+	changed atomic.Bool // something has changed since a pass began
 
 	mu        sync.Mutex // guards the rest
-	config    Config
 	classes   [Classes]class
 	bytes     int64
 	downSince time.Time // when the pool was first seen with nobody up; zero while somebody is
-	lost      int       // waiting tickets that nobody who is up could take
+	lost      []*Ticket // that nobody who is up could take when they were last offered
+	passed    uint64    // the pool's changes at the last whole pass
 
 	// Of one pass.
 	output int64 // what the pool expects of an answer
 	walk   order
 	grants []grant
+	stuck  []stuck
+	outs   []*Ticket // to be put out
 	wakes  []*Ticket // granted or put out: to be told when the lock is free
 }
 
@@ -45,145 +50,172 @@ type Queue struct {
 // may let a waiting request go (see routing.Pool.Watch), and every few hundred
 // milliseconds while somebody waits.
 func New(pool *routing.Pool, c Config, woken func(*Ticket)) *Queue {
-	q := &Queue{pool: pool, config: c, woken: woken}
+	q := &Queue{pool: pool, woken: woken}
+	q.config.Store(&c)
 	for i := range q.classes {
 		q.classes[i].flows = map[string]*flow{}
 	}
 	return q
 }
 
-// Configure puts other bounds in force. Who waits stays, however many they are,
-// until the time that was right when they came.
+// Configure puts other bounds in force. Who waits stays, however many they are.
 func (q *Queue) Configure(c Config, now time.Time) {
-	q.mu.Lock()
-	q.config = c
-	q.mu.Unlock()
+	q.config.Store(&c)
 	q.Pass(now)
 }
 
 // Waiting returns how many requests wait. It takes no lock.
 func (q *Queue) Waiting() int { return int(q.waiting.Load()) }
 
+// locked runs f under the lock, and tells those whose wait it has ended, even
+// when it panics.
+func (q *Queue) locked(f func()) {
+	q.mu.Lock()
+	defer func() {
+		wakes := q.wakes
+		q.wakes = nil
+		q.mu.Unlock()
+		for _, t := range wakes {
+			q.woken(t)
+		}
+	}()
+	f()
+}
+
 // Enter returns a lease when the request can go at once. ErrWaiting means that
 // it waits: woken will be called, unless Leave is first. A *ShedError means that
 // it may not wait, and the pool's own errors that waiting would be in vain. A
 // ticket that enters again, after an attempt that failed, keeps the place in the
-// order that it had, and is not kept out by the bounds.
+// order that it had, waits for what is left of its time, and is not kept out by
+// the bounds.
 func (q *Queue) Enter(t *Ticket, now time.Time) (routing.Lease, error) {
 	first := t.seq == 0
 	if first {
-		t.seq, t.entered = q.lastSeq.Add(1), now
+		t.seq = q.lastSeq.Add(1)
 	}
-	t.Request.Now, t.Request.Waited = now, now.Sub(t.entered)
+	t.began(now)
 	if q.waiting.Load() == 0 {
-		q.mu.Lock()
-		t.Request.Wait = q.config.waits(t.Class)
-		q.mu.Unlock()
+		t.Request.Now, t.Request.Waited = now, now.Sub(t.entered)
+		t.Request.Wait = q.config.Load().waits(t.Class)
 		lease, err := q.pool.Acquire(t.Request, t.Tried...)
-		if err == nil || !q.waitable(t, err, now) {
+		if err == nil || q.inVain(t, err) {
 			return lease, err
 		}
 	}
 	return q.enter(t, first, now)
 }
 
-// waitable tells whether it makes sense to wait after the pool's answer.
-func (q *Queue) waitable(t *Ticket, err error, now time.Time) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var cooled *routing.CooledError
-	switch {
-	case errors.Is(err, routing.ErrFull), errors.Is(err, routing.ErrHeld):
-		return true
-	case errors.As(err, &cooled):
-		return q.config.waits(t.Class) && cooled.Until.Before(now.Add(q.config.MaxWait[t.Class]))
+// inVain tells whether it makes no sense to wait after that answer of the pool:
+// nobody who is up could take the request. For a worker to come up waits only who
+// was nowhere yet.
+func (q *Queue) inVain(t *Ticket, err error) bool {
+	if !lost(t, err, t.entered.Add(q.config.Load().MaxWait[t.Class])) {
+		return false
 	}
-	return q.config.EngineWait > 0 && q.config.waits(t.Class)
+	return q.config.Load().EngineWait <= 0 || len(t.Tried) > 0
 }
 
-// enter makes the ticket wait, offers all that wait, and returns its lease if it
-// was granted by that.
-func (q *Queue) enter(t *Ticket, first bool, now time.Time) (routing.Lease, error) {
-	q.mu.Lock()
-	if first {
-		if err := q.admitLocked(t, now); err != nil {
-			wakes := q.takeWakesLocked()
-			q.mu.Unlock()
-			q.wake(wakes)
-			return routing.Lease{}, err
+// lost tells whether an error of the pool means that no worker who is up could
+// take the request until then.
+func lost(t *Ticket, err error, until time.Time) bool {
+	if err == nil || errors.Is(err, routing.ErrFull) || errors.Is(err, routing.ErrHeld) {
+		return false
+	}
+	if !t.Deadline.IsZero() && t.Deadline.Before(until) {
+		until = t.Deadline
+	}
+	var cooled *routing.CooledError
+	return !errors.As(err, &cooled) || !cooled.Until.Before(until)
+}
+
+// enter makes the ticket wait, offers it, and returns its lease if it was granted
+// by that. Only who cannot go is asked whether he may wait.
+func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease, err error) {
+	granted := false
+	q.locked(func() {
+		q.unchargeLocked(t) // the attempt that failed
+		t.counted = false
+		q.insertLocked(t)
+		said := q.passLocked(now, t)
+		if granted = t.state == stateGranted; granted {
+			return
 		}
-	}
-	t.until = q.untilLocked(t, now)
-	q.insertLocked(t)
-	q.classes[t.Class].counts.Entered++
-	err := q.passLocked(now, t)
-	if err != nil { // nobody who is up could ever take it
-		q.removeLocked(t)
-		q.classes[t.Class].counts.Entered--
-	}
-	granted := t.state == stateGranted
-	wakes := q.takeWakesLocked()
-	q.mu.Unlock()
-	q.wake(wakes)
+		switch isLost := lost(t, said, q.untilLocked(t)); {
+		case isLost && q.inVain(t, said):
+			err = said
+		case first:
+			q.noteLostLocked(t, isLost, now)
+			err = q.admitLocked(t, now)
+		}
+		if err != nil {
+			q.removeLocked(t, now)
+			return
+		}
+		q.classes[t.Class].counts.Entered++
+		t.counted = true
+	})
 	switch {
-	case err != nil:
-		return routing.Lease{}, err
 	case granted:
 		return q.Claim(t, now)
+	case err != nil:
+		return lease, err
 	}
-	return routing.Lease{}, ErrWaiting
+	return lease, ErrWaiting
 }
 
 // Claim returns the lease of a ticket whose wait is over, or the error that it
 // was put out with. When the worker's breaker refuses it, the ticket waits on,
 // at its old place: ErrWaiting, and woken will be called again.
-func (q *Queue) Claim(t *Ticket, now time.Time) (routing.Lease, error) {
-	for {
-		q.mu.Lock()
-		st, err := t.state, t.err
-		if st == stateGranted {
-			t.state = stateNew
-		}
-		q.mu.Unlock()
+func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error) {
+	for again := true; again; {
+		var st state
+		q.locked(func() {
+			if st = t.state; st == stateGranted {
+				t.state = stateNew
+			}
+		})
 		switch st {
 		case stateWaiting:
-			return routing.Lease{}, ErrWaiting
+			return lease, ErrWaiting
 		case stateOut:
-			return routing.Lease{}, err
+			return lease, t.err
 		case stateNew:
-			panic("queue: a ticket was claimed that was not granted")
+			return lease, errNotGranted
 		}
 		worker := t.lease.Worker()
 		if t.lease.Admit() == nil {
-			lease := t.lease
-			t.lease = routing.Lease{}
+			lease, t.lease = t.lease, routing.Lease{}
 			return lease, nil
 		}
-		if !q.back(t, worker, now) {
-			return routing.Lease{}, ErrWaiting
-		}
+		again = q.back(t, worker, now)
 	}
+	return lease, ErrWaiting
 }
+
+var errNotGranted = errors.New("a ticket was claimed that neither waits nor was granted")
 
 // back makes a ticket wait again whose worker's breaker has refused it. True
 // means that another worker was granted to it at once.
-func (q *Queue) back(t *Ticket, refusedBy *routing.Worker, now time.Time) bool {
-	q.mu.Lock()
-	t.refused, t.refusedAt = append(t.refused, refusedBy), now
-	t.lease = routing.Lease{}
-	q.unchargeLocked(t)
-	q.insertLocked(t)
-	if t.promoted {
-		q.classes[t.Class].counts.Promoted--
-	}
-	q.classes[t.Class].counts.Granted--
-	if err := q.passLocked(now, t); err != nil {
-		q.noteLostLocked(t, true, now) // it waits on for as long as others do when nobody is up
-	}
-	granted := t.state == stateGranted
-	wakes := q.takeWakesLocked()
-	q.mu.Unlock()
-	q.wake(wakes)
+func (q *Queue) back(t *Ticket, refusedBy *routing.Worker, now time.Time) (granted bool) {
+	q.locked(func() {
+		counts := &q.classes[t.Class].counts
+		t.refused, t.refusedAt = append(t.refused, refusedBy), now
+		t.lease = routing.Lease{}
+		if t.counted {
+			counts.Granted--
+			if t.promoted {
+				counts.Promoted--
+			}
+		} else {
+			counts.Entered++
+			t.counted = true
+		}
+		q.unchargeLocked(t)
+		t.began(now)
+		q.insertLocked(t)
+		q.noteLostLocked(t, lost(t, q.passLocked(now, t), q.untilLocked(t)), now)
+		granted = t.state == stateGranted
+	})
 	return granted
 }
 
@@ -199,35 +231,31 @@ const (
 // Leave takes back a ticket that waits: its place is given up at once, and it is
 // never granted later. Of a ticket that was granted meanwhile, and not claimed,
 // Cancelled gives the lease back; Late returns nil: claim it. Late returns the
-// error to answer with.
-func (q *Queue) Leave(t *Ticket, why Left, now time.Time) error {
-	q.mu.Lock()
-	var err error
+// error to answer with, or ErrWaiting where the time has become longer meanwhile:
+// WaitUntil says until when.
+func (q *Queue) Leave(t *Ticket, why Left, now time.Time) (err error) {
 	var unclaimed routing.Lease
-	switch t.state {
-	case stateWaiting:
-		q.removeLocked(t)
-		if why == Cancelled {
-			q.classes[t.Class].counts.Left++
-			break
-		}
-		reason := ShedWait
-		if !q.downSince.IsZero() {
-			reason = ShedEngine
-		}
-		err = q.shedLocked(t, reason, now)
-		q.classes[t.Class].counts.PutOut++
-	case stateGranted:
-		if why == Cancelled {
+	q.locked(func() {
+		counts := &q.classes[t.Class].counts
+		switch {
+		case t.state == stateWaiting && why == Cancelled:
+			q.removeLocked(t, now)
+			counts.Left++
+		case t.state == stateWaiting && now.Before(q.untilLocked(t)):
+			err = ErrWaiting
+		case t.state == stateWaiting:
+			err = q.shedLocked(t, q.lateLocked(t, now), now)
+			q.removeLocked(t, now)
+			counts.PutOut++
+		case t.state == stateGranted && why == Cancelled:
 			unclaimed, t.lease, t.state = t.lease, routing.Lease{}, stateNew
 			q.unchargeLocked(t)
-			q.classes[t.Class].counts.Granted--
-			q.classes[t.Class].counts.Left++
+			counts.Granted--
+			counts.Left++
+		case t.state == stateOut:
+			err = t.err
 		}
-	case stateOut:
-		err = t.err
-	}
-	q.mu.Unlock()
+	})
 	if unclaimed.Worker() != nil {
 		unclaimed.Release(routing.Result{At: now, Err: routing.ErrExcluded})
 	}
@@ -235,67 +263,44 @@ func (q *Queue) Leave(t *Ticket, why Left, now time.Time) error {
 }
 
 // WaitUntil returns when the ticket's time is over: then Leave is due, with Late.
-func (q *Queue) WaitUntil(t *Ticket) time.Time {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return t.until
-}
-
-// untilLocked is until when a newcomer may wait: for as long as its class may, or
-// for an engine where none is up, and no longer than somebody listens.
-func (q *Queue) untilLocked(t *Ticket, now time.Time) time.Time {
-	wait := q.config.MaxWait[t.Class]
-	if !q.pool.Up(now) {
-		wait = max(wait, q.config.EngineWait)
-	}
-	until := now.Add(wait)
-	if !t.Deadline.IsZero() && t.Deadline.Before(until) {
-		return t.Deadline
-	}
+func (q *Queue) WaitUntil(t *Ticket) (until time.Time) {
+	q.locked(func() { until = q.untilLocked(t) })
 	return until
 }
 
-// Settle corrects what a ticket that waited was charged for by the tokens that
-// were really used, so that nobody gains by estimates that are wrong. It is for
-// after the last attempt, and does nothing for a ticket that never waited.
+// Settle corrects what a ticket was charged for by the tokens that were really
+// used, so that nobody gains by estimates that are wrong. It is owed after the
+// last attempt of a ticket that was claimed, and does nothing for one that found
+// nobody waiting.
 func (q *Queue) Settle(t *Ticket, tokens int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if t.charged == 0 {
+	if t.charged == 0 { // its owner's, once it is claimed
 		return
 	}
-	diff := float64(max(1, tokens) - t.charged)
-	q.classes[t.Class].charge(t.flow, diff)
-	t.flow.unsettled -= float64(t.charged)
-	q.creditLocked(t, diff)
-	t.charged = 0
+	q.locked(func() {
+		diff := float64(max(1, tokens) - t.charged)
+		q.classes[t.Class].charge(t.flow, diff)
+		t.flow.unsettled -= float64(t.charged)
+		q.creditLocked(t, diff)
+		t.charged = 0
+	})
 }
 
-// Pass offers the waiting requests to the pool and grants what can go.
+// Pass offers the waiting requests to the pool and grants what can go. Who finds
+// somebody at it leaves it to that one.
 func (q *Queue) Pass(now time.Time) {
 	if q.waiting.Load() == 0 {
 		return
 	}
-	q.mu.Lock()
-	q.passLocked(now, nil) //nolint:errcheck // it is the newcomer's, and there is none
-	wakes := q.takeWakesLocked()
-	q.mu.Unlock()
-	q.wake(wakes)
+	q.changed.Store(true)
+	for q.changed.Load() && q.passing.CompareAndSwap(false, true) {
+		q.changed.Store(false)
+		q.passOnce(now)
+	}
 }
 
-func (q *Queue) takeWakesLocked() []*Ticket {
-	if len(q.wakes) == 0 {
-		return nil
-	}
-	wakes := q.wakes
-	q.wakes = nil
-	return wakes
-}
-
-func (q *Queue) wake(wakes []*Ticket) {
-	for _, t := range wakes {
-		q.woken(t)
-	}
+func (q *Queue) passOnce(now time.Time) {
+	defer q.passing.Store(false)
+	q.locked(func() { q.passLocked(now, nil) }) //nolint:errcheck // it is the newcomer's, and there is none
 }
 
 func (q *Queue) insertLocked(t *Ticket) {
@@ -305,9 +310,10 @@ func (q *Queue) insertLocked(t *Ticket) {
 	q.waiting.Add(1)
 }
 
-func (q *Queue) removeLocked(t *Ticket) {
+func (q *Queue) removeLocked(t *Ticket, now time.Time) {
 	t.state = stateNew
-	q.noteLostLocked(t, false, time.Time{})
+	t.spent = now.Sub(t.entered)
+	q.noteLostLocked(t, false, now)
 	q.classes[t.Class].remove(t)
 	q.bytes -= t.Bytes
 	q.waiting.Add(-1)

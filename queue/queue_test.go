@@ -255,7 +255,10 @@ func TestWhoLeavesIsNeverGranted(t *testing.T) {
 		t.Errorf("leaving: %v", err)
 	}
 	var shed *ShedError
-	if err := r.queue.Leave(late, Late, r.now); !errors.As(err, &shed) || shed.Reason != ShedWait {
+	if err := r.queue.Leave(late, Late, r.now); !errors.Is(err, ErrWaiting) {
+		t.Errorf("leaving before its time is over: %v, want ErrWaiting", err)
+	}
+	if err := r.queue.Leave(late, Late, r.queue.WaitUntil(late)); !errors.As(err, &shed) || shed.Reason != ShedWait {
 		t.Errorf("leaving late: %v, want to be shed for the wait", err)
 	}
 	if got := r.end(first); len(got) != 1 || got[0] != stays {

@@ -76,11 +76,14 @@ type Ticket struct {
 	ID        string    // as List shows it
 	Ref       any       // the owner's own
 
-	// The rest is guarded by the queue's lock.
+	// The rest is guarded by the queue's lock while the ticket waits, and its owner's
+	// before and after.
 	state      state
-	seq        uint64 // the order of coming; 0 before the first
-	entered    time.Time
-	until      time.Time // when its time is over
+	seq        uint64        // the order of coming; 0 before the first
+	entered    time.Time     // when it would have come if it had waited all the time
+	since      time.Time     // when it came, the last time
+	spent      time.Duration // waited up to the last grant
+	counted    bool          // among those that had to wait, this time
 	lease      routing.Lease
 	err        error
 	flow       *flow
@@ -89,11 +92,27 @@ type Ticket struct {
 	newer      *Ticket
 	path       [Classes - 1]step // how it was chosen, level by level
 	promoted   bool
-	charged    int64 // tokens on its flow's account; 0 when it was not granted out of the queue
-	lostAt     time.Time
+	charged    int64     // tokens on its flow's account; 0 when none are
+	lostAt     time.Time // since when nobody who is up could take it; zero while somebody could
+	lostIndex  int
 	refused    []*routing.Worker // by their breakers, of late
 	refusedAt  time.Time
 }
+
+// began begins a wait. What it has waited before counts; what an attempt has taken
+// does not.
+func (t *Ticket) began(now time.Time) { t.since, t.entered = now, now.Add(-t.spent) }
+
+// Promoted tells whether a ticket that was claimed went as a higher class.
+func (t *Ticket) Promoted() bool { return t.promoted }
+
+// plain tells whether nothing but model and tokens decides who can take the ticket.
+func (t *Ticket) plain() bool {
+	return len(t.Tried) == 0 && len(t.refused) == 0 && t.Request.Only == nil
+}
+
+// tokens is what max_tokens_inflight counts.
+func (t *Ticket) tokens() int64 { return t.Request.PromptTokens + t.Request.OutputTokens }
 
 func (t *Ticket) weight() float64 { return float64(max(1, t.Weight)) }
 

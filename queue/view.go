@@ -83,10 +83,11 @@ func (q *Queue) List(now time.Time, limit int) []Waiter {
 	q.walk.begin(q, now)
 	defer q.walk.end()
 	for len(list) < limit {
-		t, _ := q.walk.next()
+		t, path := q.walk.next()
 		if t == nil {
 			break
 		}
+		q.walk.granted(t, path)
 		w := Waiter{Position: len(list) + 1, ID: t.ID, Tenant: t.Tenant, Class: t.Class, Tokens: t.Tokens, Waited: now.Sub(t.entered)}
 		if rate > 0 {
 			w.Expected = seconds(float64(w.Position) / rate)

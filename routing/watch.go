@@ -14,6 +14,7 @@ func (p *Pool) Watch(changed func()) {
 // unlockChanged unlocks the pool and tells its watcher.
 func (p *Pool) unlockChanged() {
 	changed := p.changed
+	p.changes++
 	p.mu.Unlock()
 	if changed != nil {
 		changed()

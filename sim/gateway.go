@@ -171,7 +171,10 @@ func (h *hall) late(f *flight) {
 		return
 	}
 	// Without an error it was let go at this very moment, and is claimed next.
-	if err := h.queue.Leave(f.ticket, queue.Late, h.world.time(h.world.now)); err != nil {
+	switch err := h.queue.Leave(f.ticket, queue.Late, h.world.time(h.world.now)); {
+	case errors.Is(err, queue.ErrWaiting):
+		h.world.At(h.queue.WaitUntil(f.ticket).Sub(beginning()), func() { h.late(f) })
+	case err != nil:
 		h.world.refuse(f, err)
 	}
 }

@@ -1,0 +1,104 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"tierway/routing"
+)
+
+// downLocked puts out who has waited for long enough while nobody is up.
+func (q *Queue) downLocked(now time.Time) {
+	if q.pool.Up(now) {
+		q.downSince = time.Time{}
+		return
+	}
+	if q.downSince.IsZero() {
+		q.downSince = now
+	}
+	for i := range q.classes {
+		for t, newer := q.classes[i].oldest, (*Ticket)(nil); t != nil; t = newer {
+			newer = t.newer
+			if now.Sub(later(q.downSince, t.since)) < q.patience(t) {
+				break // who came later has waited no longer
+			}
+			q.putOutLocked(t, q.shedLocked(t, ShedEngine, now), now)
+		}
+	}
+}
+
+// patience is how long a ticket waits for a worker that could take it to come up.
+func (q *Queue) patience(t *Ticket) time.Duration {
+	if len(t.Tried) > 0 {
+		return graceWhenDown
+	}
+	return max(q.config.Load().EngineWait, graceWhenDown)
+}
+
+// noteLostLocked notes since when nobody who is up could take a waiting ticket.
+func (q *Queue) noteLostLocked(t *Ticket, lost bool, now time.Time) {
+	switch {
+	case lost && t.lostAt.IsZero() && t.state == stateWaiting:
+		t.lostAt, t.lostIndex = now, len(q.lost)
+		q.lost = append(q.lost, t)
+	case !lost && !t.lostAt.IsZero():
+		t.lostAt = time.Time{}
+		last := q.lost[len(q.lost)-1]
+		q.lost[t.lostIndex], last.lostIndex = last, t.lostIndex
+		q.lost[len(q.lost)-1] = nil
+		q.lost = q.lost[:len(q.lost)-1]
+	}
+}
+
+// offerLostLocked offers once more to who was lost for as long as it has patience:
+// somebody may have come up since. Who is still lost is put out.
+func (q *Queue) offerLostLocked(round *routing.Round, now time.Time) {
+	var room [maxLost]*Ticket
+	due := room[:0]
+	for _, t := range q.lost {
+		if len(due) < maxLost && now.Sub(t.lostAt) >= q.patience(t) {
+			due = append(due, t)
+		}
+	}
+	slices.SortFunc(due, func(a, b *Ticket) int { return int(int64(a.seq) - int64(b.seq)) })
+	for _, t := range due {
+		switch err := q.offerLocked(round, t, [Classes - 1]step{}, now); {
+		case lost(t, err, q.untilLocked(t)):
+			q.outs = append(q.outs, t)
+		case err != nil:
+			q.noteLostLocked(t, false, now)
+		}
+	}
+}
+
+// untilLocked is until when a ticket may wait: for as long as its class may, or for
+// an engine where none is up, and no longer than somebody listens.
+func (q *Queue) untilLocked(t *Ticket) time.Time {
+	c := q.config.Load()
+	until := t.entered.Add(c.MaxWait[t.Class])
+	if since := later(q.downSince, t.lostAt); !since.IsZero() && len(t.Tried) == 0 {
+		until = later(until, later(since, t.since).Add(c.EngineWait))
+	}
+	if !t.Deadline.IsZero() && t.Deadline.Before(until) {
+		return t.Deadline
+	}
+	return until
+}
+
+// lateLocked is the reason for which a ticket is shed whose time is over.
+func (q *Queue) lateLocked(t *Ticket, now time.Time) string {
+	switch {
+	case !q.downSince.IsZero() || !t.lostAt.IsZero():
+		return ShedEngine
+	case !t.Deadline.IsZero() && !now.Before(t.Deadline):
+		return ShedDeadline
+	}
+	return ShedWait
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
