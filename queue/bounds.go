@@ -41,15 +41,26 @@ func (q *Queue) wouldLocked(t *Ticket, now time.Time) string {
 // Would returns the *ShedError that Enter would return for a ticket that finds
 // nobody open, nil when it would wait. Nothing is changed or counted.
 func (q *Queue) Would(t *Ticket, now time.Time) (err error) {
+	probe := &Ticket{Request: t.Request, Tried: t.Tried, Class: t.Class, Tenant: t.Tenant, Weight: t.Weight,
+		Tokens: t.Tokens, Bytes: t.Bytes, Deadline: t.Deadline, seq: q.lastSeq.Load() + 1}
 	q.locked(func() {
-		t.seq = q.lastSeq.Load() + 1
-		t.began(now)
-		q.insertLocked(t)
-		if reason := q.wouldLocked(t, now); reason != "" && len(q.victimsLocked(t, reason)) == 0 {
+		flows := q.classes[t.Class].flows
+		var tag, weight float64
+		f := flows[t.Tenant]
+		if f != nil {
+			tag, weight = f.tag, f.weight
+		}
+		probe.began(now)
+		q.insertLocked(probe)
+		if reason := q.wouldLocked(probe, now); reason != "" && len(q.victimsLocked(probe, reason)) == 0 {
 			err = &ShedError{Reason: reason}
 		}
-		q.removeLocked(t, now)
-		t.seq = 0
+		q.removeLocked(probe, now)
+		if f != nil {
+			f.tag, f.weight = tag, weight
+		} else {
+			delete(flows, t.Tenant)
+		}
 	})
 	return err
 }

@@ -36,8 +36,8 @@ const (
 	// like them were just refused, which costs a few nanoseconds each.
 	maxSeen = 4096
 	// maxStuck is how many refusals a pass remembers: one for each model of a pool,
-	// and a few sizes of prompts.
-	maxStuck = 16
+	// a few sizes of prompts, and a few that were tried elsewhere or must go to one.
+	maxStuck = 64
 	// maxReservations bounds the tickets of one pass for which a worker is looked for
 	// to be kept.
 	maxReservations = 16

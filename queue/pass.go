@@ -38,7 +38,7 @@ func (q *Queue) roundLocked(now time.Time, newcomer *Ticket) error {
 	q.offerLostLocked(round, now)
 	open := round.Open()
 	switch {
-	case newcomer != nil && (!open || round.Changes() == q.passed):
+	case newcomer != nil && newcomer.lease.Worker() == nil && (!open || round.Changes() == q.passed):
 		return q.offerLocked(round, newcomer, [Classes - 1]step{}, now)
 	case open:
 		q.passed = round.Changes()
@@ -54,9 +54,11 @@ type grant struct {
 }
 
 // stuck is what a round has said once and would say again: no worker takes a
-// request for that model with as many tokens, since none is given back meanwhile.
+// request like that one with as many tokens, since none is given back meanwhile.
 type stuck struct {
 	model  uint64
+	only   any
+	over   []*routing.Worker // that are passed over
 	tokens int64
 	err    error
 }
@@ -66,14 +68,16 @@ type stuck struct {
 func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ticket) (said error) {
 	q.walk.begin(q, now)
 	defer q.walk.end()
-	q.stuck = q.stuck[:0]
 	reservations := maxReservations
 	for offers, seen := 0, 0; offers < maxOffers && seen < maxSeen; seen++ {
 		t, path := q.walk.next()
 		if t == nil {
 			break
 		}
-		err := q.stuckLocked(t)
+		if t.lease.Worker() != nil {
+			continue // booked in this round already
+		}
+		err := q.stuckLocked(t, now)
 		if err == nil {
 			offers++
 			err = q.offerLocked(round, t, path, now)
@@ -102,13 +106,15 @@ func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ti
 
 // stuckLocked returns what the round has said of a ticket that is like this one,
 // nil when it has to be asked.
-func (q *Queue) stuckLocked(t *Ticket) error {
-	if !t.plain() {
+func (q *Queue) stuckLocked(t *Ticket, now time.Time) error {
+	if len(q.stuck) == 0 {
 		return nil
 	}
 	q.refreshLocked(t)
+	over, tokens := t.passedOver(now), t.tokens()
 	for i := range q.stuck {
-		if s := &q.stuck[i]; s.model == t.Request.Model && t.tokens() >= s.tokens {
+		s := &q.stuck[i]
+		if tokens >= s.tokens && s.like(t, over) {
 			return s.err
 		}
 	}
@@ -124,10 +130,33 @@ func (q *Queue) offerLocked(round *routing.Round, t *Ticket, path [Classes - 1]s
 	if err == nil {
 		t.lease = lease
 		q.grants = append(q.grants, grant{t, path})
-	} else if !errors.Is(err, routing.ErrHeld) && t.plain() && len(q.stuck) < maxStuck {
-		q.stuck = append(q.stuck, stuck{t.Request.Model, t.tokens(), err})
+	} else if !errors.Is(err, routing.ErrHeld) {
+		q.rememberLocked(round, t, err, now)
 	}
 	return err
+}
+
+// rememberLocked notes what the round has said of a ticket.
+func (q *Queue) rememberLocked(round *routing.Round, t *Ticket, err error, now time.Time) {
+	tokens := int64(0)
+	if round.Sized() {
+		tokens = t.tokens()
+	}
+	over := t.passedOver(now)
+	for i := range q.stuck {
+		if s := &q.stuck[i]; s.like(t, over) {
+			s.tokens, s.err = min(s.tokens, tokens), err
+			return
+		}
+	}
+	if len(q.stuck) < maxStuck {
+		q.stuck = append(q.stuck, stuck{t.Request.Model, t.Request.Only, over, tokens, err})
+	}
+}
+
+// like tells whether the same workers are asked for a ticket.
+func (s *stuck) like(t *Ticket, over []*routing.Worker) bool {
+	return s.model == t.Request.Model && s.only == t.Request.Only && slices.Equal(s.over, over)
 }
 
 // mayHoldLocked tells whether the ticket may wait on for a worker that is full
@@ -175,7 +204,8 @@ func (q *Queue) grantAllLocked(now time.Time, newcomer *Ticket) {
 		q.grantLocked(q.grants[i].ticket, q.grants[i].path, now, newcomer)
 	}
 	clear(q.grants)
-	q.grants = q.grants[:0]
+	clear(q.stuck)
+	q.grants, q.stuck = q.grants[:0], q.stuck[:0]
 }
 
 // grantLocked takes a ticket whose lease is booked out of the queue and charges

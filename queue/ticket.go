@@ -106,11 +106,6 @@ func (t *Ticket) began(now time.Time) { t.since, t.entered = now, now.Add(-t.spe
 // Promoted tells whether a ticket that was claimed went as a higher class.
 func (t *Ticket) Promoted() bool { return t.promoted }
 
-// plain tells whether nothing but model and tokens decides who can take the ticket.
-func (t *Ticket) plain() bool {
-	return len(t.Tried) == 0 && len(t.refused) == 0 && t.Request.Only == nil
-}
-
 // tokens is what max_tokens_inflight counts.
 func (t *Ticket) tokens() int64 { return t.Request.PromptTokens + t.Request.OutputTokens }
 

@@ -10,8 +10,8 @@ import "time"
 // asked afterwards, outside the lock; when it refuses, the booking is undone
 // and the next best worker is picked.
 //
-// Acquire does not wait and keeps nothing of r; after ErrHeld r itself is marked,
-// so that the next offer of it teaches the policy nothing again. Its errors are
+// Acquire does not wait and keeps nothing of r; once a Planner was asked in vain
+// r itself is marked, so that the next offer of it teaches the policy nothing again. Its errors are
 // ErrNoWorker, ErrFull, ErrHeld, a *CooledError or an *OpenError.
 func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
 	var room [16]*Worker // refusals are rare; a usual pool's fit without an allocation
@@ -89,7 +89,10 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried, refused []*Worker) error 
 	if ws[i].Full {
 		r.learned = true
 		p.round.holdLocked(r, w, &ws[i])
-		return ErrHeld
+		if anyOpen(ws) {
+			return ErrHeld
+		}
+		return ErrFull
 	}
 	l.pool, l.worker, l.gate, l.reason = p, w, w.gate, reason
 	l.stream, l.bookedAt, l.prompt = r.Stream, r.Now, booked(r.PromptTokens)

@@ -78,7 +78,7 @@ type learnedBound struct {
 	moved  time.Time // when it was last moved; zero never
 	step   int       // of the next raise
 	calm   calm
-	ended  int64 // requests that left the worker
+	ended  int64 // requests that left the worker, of those that were sent
 	window boundCounts
 }
 

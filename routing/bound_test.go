@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -40,62 +39,65 @@ func feed(b *learnedBound, now time.Time, n, level int, took, apart time.Duratio
 
 const tick = 200 * time.Millisecond // between streams: 16 of them are three seconds
 
+// boundMoves is a bound, what it is told, and what becomes of it.
+var boundMoves = map[string]struct {
+	limit int // before
+	feed  func(b *learnedBound, now time.Time)
+	want  string
+}{
+	"late for long": {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, 2*time.Second, tick) }, "cut to 32"},
+	"very late":     {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, time.Minute, tick) }, "cut to 28"}, // at most by three tenths
+	"hardly late":   {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, 700*time.Millisecond, tick) }, "cut to 38"},
+	"not late enough to matter": {0, func(b *learnedBound, now time.Time) { // four times as long as it should
+		feed(b, now, 99, 40, 600*time.Millisecond, tick)
+	}, "stays 0"},
+	"fifteen":       {0, func(b *learnedBound, now time.Time) { feed(b, now, 15, 40, 2*time.Second, tick) }, "stays 0"},
+	"in one moment": {0, func(b *learnedBound, now time.Time) { feed(b, now, 60, 40, 2*time.Second, 30*time.Millisecond) }, "stays 0"},
+	"a moment, and well again": {0, func(b *learnedBound, now time.Time) {
+		now = feed(b, now, 30, 40, 2*time.Second, 30*time.Millisecond)
+		now = feed(b, now, 8, 40, 150*time.Millisecond, tick)
+		feed(b, now, 15, 40, 2*time.Second, tick) // of a new window
+	}, "stays 0"},
+	"every other": {0, func(b *learnedBound, now time.Time) {
+		for range 100 {
+			now = feed(b, now, 1, 40, 2*time.Second, tick)
+			now = feed(b, now, 1, 40, 150*time.Millisecond, tick)
+		}
+	}, "stays 0"},
+	"two of three": {0, func(b *learnedBound, now time.Time) {
+		for range 6 {
+			now = feed(b, now, 2, 40, 2*time.Second, tick)
+			now = feed(b, now, 1, 40, 150*time.Millisecond, tick)
+		}
+	}, "cut to 32"},
+	"booked before it was moved": {50, func(b *learnedBound, now time.Time) {
+		b.moved = now.Add(time.Minute)
+		feed(b, now, 99, 50, 2*time.Second, tick)
+	}, "stays 50"},
+	"late below the bound":      {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 20, 2*time.Second, tick) }, "cut to 14"},
+	"late above it, from flood": {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 90, 700*time.Millisecond, tick) }, "cut to 50"},
+	"late where all is calm":    {0, func(b *learnedBound, now time.Time) { feed(b, now, 99, 4, time.Minute, tick) }, "stays 0"},
+	"never below the floor":     {5, func(b *learnedBound, now time.Time) { feed(b, now, 16, 5, 9*time.Second, tick) }, "cut to 4"},
+	"in the band, at it":        {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 48, 150*time.Millisecond, tick) }, "raised to 51"},
+	"in the band, far from it":  {50, func(b *learnedBound, now time.Time) { feed(b, now, 999, 20, 150*time.Millisecond, tick) }, "stays 50"},
+	"in the band, a few late": {50, func(b *learnedBound, now time.Time) {
+		now = feed(b, now, 4, 50, 2*time.Second, tick)
+		feed(b, now, 12, 50, 150*time.Millisecond, tick)
+	}, "raised to 51"},
+	"raises double": {50, func(b *learnedBound, now time.Time) {
+		for range 4 {
+			now = feed(b, now.Add(time.Second), 16, b.limit, 150*time.Millisecond, tick)
+		}
+	}, "raised to 65"},
+	"raises are bounded": {8, func(b *learnedBound, now time.Time) {
+		for range 3 {
+			now = feed(b, now.Add(time.Second), 16, b.limit, 150*time.Millisecond, tick)
+		}
+	}, "raised to 13"}, // 1, 2 and 11/4
+}
+
 func TestWhatMovesABound(t *testing.T) {
-	for name, c := range map[string]struct {
-		limit int // before
-		feed  func(b *learnedBound, now time.Time)
-		want  string
-	}{
-		"late for long": {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, 2*time.Second, tick) }, "cut to 32"},
-		"very late":     {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, time.Minute, tick) }, "cut to 28"}, // at most by three tenths
-		"hardly late":   {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, 700*time.Millisecond, tick) }, "cut to 38"},
-		"not late enough to matter": {0, func(b *learnedBound, now time.Time) { // four times as long as it should
-			feed(b, now, 99, 40, 600*time.Millisecond, tick)
-		}, "stays 0"},
-		"fifteen":       {0, func(b *learnedBound, now time.Time) { feed(b, now, 15, 40, 2*time.Second, tick) }, "stays 0"},
-		"in one moment": {0, func(b *learnedBound, now time.Time) { feed(b, now, 60, 40, 2*time.Second, 30*time.Millisecond) }, "stays 0"},
-		"a moment, and well again": {0, func(b *learnedBound, now time.Time) {
-			now = feed(b, now, 30, 40, 2*time.Second, 30*time.Millisecond)
-			now = feed(b, now, 8, 40, 150*time.Millisecond, tick)
-			feed(b, now, 15, 40, 2*time.Second, tick) // of a new window
-		}, "stays 0"},
-		"every other": {0, func(b *learnedBound, now time.Time) {
-			for range 100 {
-				now = feed(b, now, 1, 40, 2*time.Second, tick)
-				now = feed(b, now, 1, 40, 150*time.Millisecond, tick)
-			}
-		}, "stays 0"},
-		"two of three": {0, func(b *learnedBound, now time.Time) {
-			for range 6 {
-				now = feed(b, now, 2, 40, 2*time.Second, tick)
-				now = feed(b, now, 1, 40, 150*time.Millisecond, tick)
-			}
-		}, "cut to 32"},
-		"booked before it was moved": {50, func(b *learnedBound, now time.Time) {
-			b.moved = now.Add(time.Minute)
-			feed(b, now, 99, 50, 2*time.Second, tick)
-		}, "stays 50"},
-		"late below the bound":      {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 20, 2*time.Second, tick) }, "cut to 14"},
-		"late above it, from flood": {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 90, 700*time.Millisecond, tick) }, "cut to 50"},
-		"late where all is calm":    {0, func(b *learnedBound, now time.Time) { feed(b, now, 99, 4, time.Minute, tick) }, "stays 0"},
-		"never below the floor":     {5, func(b *learnedBound, now time.Time) { feed(b, now, 16, 5, 9*time.Second, tick) }, "cut to 4"},
-		"in the band, at it":        {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 48, 150*time.Millisecond, tick) }, "raised to 51"},
-		"in the band, far from it":  {50, func(b *learnedBound, now time.Time) { feed(b, now, 999, 20, 150*time.Millisecond, tick) }, "stays 50"},
-		"in the band, a few late": {50, func(b *learnedBound, now time.Time) {
-			now = feed(b, now, 4, 50, 2*time.Second, tick)
-			feed(b, now, 12, 50, 150*time.Millisecond, tick)
-		}, "raised to 51"},
-		"raises double": {50, func(b *learnedBound, now time.Time) {
-			for range 4 {
-				now = feed(b, now.Add(time.Second), 16, b.limit, 150*time.Millisecond, tick)
-			}
-		}, "raised to 65"},
-		"raises are bounded": {8, func(b *learnedBound, now time.Time) {
-			for range 3 {
-				now = feed(b, now.Add(time.Second), 16, b.limit, 150*time.Millisecond, tick)
-			}
-		}, "raised to 13"}, // 1, 2 and 11/4
-	} {
+	for name, c := range boundMoves {
 		b, now := taught()
 		b.limit = c.limit
 		c.feed(b, now)
@@ -205,125 +207,4 @@ func TestABoundKeepsItsLimits(t *testing.T) {
 			}
 		}
 	})
-}
-
-// drown teaches worker a of the pool by streams at low levels, and then lets as
-// many be late at that level.
-func drown(t *testing.T, p *Pool, level int) time.Time {
-	t.Helper()
-	now := start
-	ask := func(took time.Duration) {
-		l, err := p.Acquire(&Request{Now: now, PromptTokens: 1000, OutputTokens: 10, Stream: true})
-		if errors.Is(err, ErrFull) {
-			return
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		l.Answered(now.Add(took), nil)
-		l.Release(Result{At: now.Add(took)})
-		now = now.Add(time.Second)
-	}
-	for range 24 {
-		ask(150 * time.Millisecond)
-	}
-	for range level - 1 {
-		if _, err := p.Acquire(&Request{Now: now, OutputTokens: 10}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 16 {
-		ask(3 * time.Second)
-	}
-	return now
-}
-
-// boundSeer is a policy that wants to see that bound.
-type boundSeer struct {
-	t    *testing.T
-	want int
-}
-
-func (boundSeer) Name() string { return "bound" }
-func (s boundSeer) Pick(_ *Request, ws []View) (int, Reason) {
-	if ws[0].MaxInflight != s.want {
-		s.t.Errorf("a policy sees a bound of %d, not %d", ws[0].MaxInflight, s.want)
-	}
-	return 0, "bound"
-}
-
-func TestALearnedBoundFillsAWorker(t *testing.T) {
-	p := poolOf(Member{ID: "a", Weight: 1})
-	now := drown(t, p, 40)
-	v := p.Snapshot(now)[0]
-	if v.Bound < 28 || v.Bound > 38 || !v.Learned || v.MaxInflight != 0 {
-		t.Fatalf("the worker shows %+v", v)
-	}
-	if _, err := p.Acquire(&Request{Now: now}); !errors.Is(err, ErrFull) {
-		t.Errorf("a full worker: %v", err)
-	}
-	w := p.workers[0]
-	w.bound.limit = w.inflight + 1
-	p.Configure(boundSeer{t, w.bound.limit}, []Member{{ID: "a", Weight: 1}})
-	if _, err := p.Acquire(&Request{Now: now}); err != nil {
-		t.Errorf("one place is left: %v", err)
-	}
-	p.Observe("a", nil, Status{})
-	p.Observe("a", nil, Status{Up: true})
-	if v := p.Snapshot(now)[0]; v.Bound != 0 || v.Learned {
-		t.Errorf("a worker that was started again shows %+v", v)
-	}
-}
-
-func TestABoundThatIsConfiguredIsNotLearned(t *testing.T) {
-	for _, m := range []Member{{ID: "a", Weight: 1, MaxInflight: 50}, {ID: "a", Weight: 1, MaxTokensInflight: 1 << 30}} {
-		p := poolOf(m)
-		now := drown(t, p, 40)
-		if v := p.Snapshot(now)[0]; v.Bound != m.MaxInflight || v.Learned {
-			t.Errorf("%+v: the worker shows %+v", m, v)
-		}
-	}
-}
-
-func TestOnlyStreamsTeachABound(t *testing.T) {
-	for name, end := range map[string]func(l *Lease, at time.Time){
-		"failed":   func(l *Lease, at time.Time) { l.Answered(at, errors.New("broke")) },
-		"whole":    func(l *Lease, at time.Time) { l.stream = false; l.Answered(at, nil) },
-		"timeless": func(l *Lease, _ time.Time) { l.Answered(time.Time{}, nil) },
-		"unbooked": func(l *Lease, at time.Time) { l.Unbook(); l.Answered(at, nil) },
-	} {
-		p := poolOf(Member{ID: "a", Weight: 1})
-		for i := range 99 {
-			now := start.Add(time.Duration(i) * time.Second)
-			l, err := p.Acquire(&Request{Now: now, PromptTokens: 1000, Stream: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			end(&l, now.Add(time.Second))
-			l.Release(Result{})
-		}
-		if _, upTo := p.workers[0].bound.calm.line(); upTo > 0 {
-			t.Errorf("%s: a bound learned from it", name)
-		}
-	}
-}
-
-// BenchmarkAnswered is a stream's whole way through the pool's books.
-func BenchmarkAnswered(b *testing.B) {
-	var members []Member
-	for i := range 16 {
-		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
-	}
-	p := poolOf(members...)
-	r := Request{PromptTokens: 2000, OutputTokens: 256, Stream: true}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		r.Now = start.Add(time.Duration(i) * time.Millisecond)
-		r.Rand += 0x9E3779B97F4A7C15
-		l, err := p.Acquire(&r)
-		if err != nil {
-			b.Fatal(err)
-		}
-		l.Answered(r.Now.Add(200*time.Millisecond), nil)
-		l.Release(Result{})
-	}
 }

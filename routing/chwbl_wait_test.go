@@ -45,8 +45,8 @@ func TestARequestWaitsWhereItsCacheIs(t *testing.T) {
 		"an open home with as good as all":               {[4]int{1, 1, 1, 1}, "-f--", [4]int64{8500, 0, 9000, 0}, 0, 9000, 0, ReasonPrefixHome},
 		"a full home that has nothing":                   {[4]int{1, 0, 0, 0}, "f---", [4]int64{}, 0, 9000, 1, ReasonPrefixOverflow},
 		"a full home that has it":                        {[4]int{1, 0, 0, 0}, "f---", [4]int64{5000}, 0, 9000, 0, ReasonPrefixHome},
-		"a full home, waited for as long as it is worth": {[4]int{1, 0, 0, 0}, "f---", [4]int64{5000}, 20 * time.Second, 9000, 0, ReasonPrefixHome},
-		"a full home, waited for longer":                 {[4]int{1, 0, 0, 0}, "f---", [4]int64{5000}, 20*time.Second + 1, 9000, 1, ReasonPrefixOverflow},
+		"a full home, waited for as long as it is worth": {[4]int{1, 0, 0, 0}, "f---", [4]int64{5000}, 30 * time.Second, 9000, 0, ReasonPrefixHome},
+		"a full home, waited for longer":                 {[4]int{1, 0, 0, 0}, "f---", [4]int64{5000}, 30*time.Second + 1, 9000, 1, ReasonPrefixOverflow},
 		"a full home, and another with as good as all":   {[4]int{1, 0, 0, 0}, "f---", [4]int64{5000, 0, 4600, 0}, 0, 9000, 2, ReasonPrefixOverflow},
 		"a full home, all full":                          {[4]int{2, 2, 2, 2}, "ffff", [4]int64{}, 0, 9000, 0, ReasonPrefixHome},
 		"a full home that has it, the others over":       {[4]int{1, 20, 20, 20}, "f---", [4]int64{5000}, 0, 9000, 0, ReasonPrefixHome},
@@ -67,6 +67,16 @@ func TestARequestWaitsWhereItsCacheIs(t *testing.T) {
 		if at := slices.Index(order[:], i); at != c.want || reason != c.reason {
 			t.Errorf("%s: it went to number %d (%s), want %d (%s)", name, at, reason, c.want, c.reason)
 		}
+	}
+}
+
+// TestNobodyFullCostsNothing: where none is full the ring's choice stands, and no
+// bound is looked at again.
+func TestNobodyFullCostsNothing(t *testing.T) {
+	p, ws := mustCHWBL(t, Config{}), equals(1, 2, 3)
+	ws[2].Overlap = 9000
+	if got := p.besideFull(&Request{Wait: true}, ws, nil, 1, nil, 0); got != 1 { // without a bound and a ring
+		t.Errorf("the ring chose 1, and it went to %d", got)
 	}
 }
 

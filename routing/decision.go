@@ -27,8 +27,9 @@ type Decision struct {
 	RequestID      string    `json:"request_id"`
 	Generation     int64     `json:"config_generation"` // of the one configuration that decided
 	Tenant         string    `json:"tenant,omitempty"`
-	Key            string    `json:"key,omitempty"`   // the id of the key that asked
-	Class          string    `json:"class,omitempty"` // interactive, background or batch
+	Key            string    `json:"key,omitempty"`         // the id of the key that asked
+	Class          string    `json:"class,omitempty"`       // interactive, background or batch
+	AskedClass     string    `json:"asked_class,omitempty"` // the class that was asked for, where the caller may not have it
 	Method         string    `json:"method"`
 	Route          string    `json:"route"` // the route's pattern, never the path that came
 	Dialect        string    `json:"dialect,omitempty"`
@@ -42,13 +43,14 @@ type Decision struct {
 	Worker         string    `json:"worker,omitempty"` // the last one asked
 	Reason         string    `json:"reason,omitempty"` // why this worker
 	Attempts       []Attempt `json:"attempts,omitempty"`
+	Promoted       bool      `json:"promoted,omitempty"` // it waited past its class's age and went as the class above
 
 	PromptTokens int64 `json:"prompt_tokens_estimate,omitempty"`
 	MaxTokens    int64 `json:"max_tokens,omitempty"` // as the client asked; 0 when it did not
 	Usage        Usage `json:"usage,omitzero"`
 	Estimated    bool  `json:"estimated,omitempty"` // Usage is the gateway's own count: the engine reported none
 
-	QueueMs    float64 `json:"queue_ms"`
+	QueueMs    float64 `json:"queue_ms"`          // over all waits for a worker, of those who got none too
 	TTFTMs     float64 `json:"ttft_ms,omitempty"` // to the first content event, or the header of a whole answer
 	DurationMs float64 `json:"duration_ms"`
 	OverheadMs float64 `json:"overhead_ms"` // the gateway's own time up to the first attempt
@@ -57,6 +59,7 @@ type Decision struct {
 	Status  int     `json:"status"` // as sent to the client; 499 when it left before any
 	Code    string  `json:"code,omitempty"`
 	Limit   string  `json:"limit,omitempty"` // which limit refused, as rpm
+	Shed    string  `json:"shed,omitempty"`  // why the queue refused it, at once or after a wait, as depth; of the last attempt
 	Cause   string  `json:"cause,omitempty"` // the private cause of an error
 }
 

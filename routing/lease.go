@@ -170,6 +170,7 @@ func (l *Lease) Unbook() {
 		l.pool.mu.Unlock()
 		return
 	}
+	l.worker.bound.ended++
 	l.unbookLocked()
 	l.pool.unlockChanged()
 }
@@ -177,7 +178,6 @@ func (l *Lease) Unbook() {
 func (l *Lease) unbookLocked() {
 	if l.booking != nil {
 		l.pool.leaveLocked(l.booking)
-		l.worker.bound.ended++
 		l.booking = nil
 	}
 }
@@ -202,6 +202,9 @@ func (l *Lease) Release(o Result) {
 		l.pool.learnLocked(l, o)
 	}
 	gave := l.booking != nil
+	if gave && !(first && errors.Is(o.Err, ErrExcluded)) { // else it may not have been sent
+		l.worker.bound.ended++
+	}
 	l.unbookLocked()
 	if gave {
 		l.pool.unlockChanged()

@@ -22,6 +22,7 @@ type Request struct {
 	Stream       bool
 	Waited       time.Duration // how long it has waited up to Now
 	Wait         bool          // the caller can wait: a Planner is shown full workers too, and may choose one of them
+	Only         any           // when not nil, the Ref of the one member that may take it
 
 	learned bool // a policy was asked for it before, and has learned from it
 }
@@ -95,7 +96,7 @@ type Policy interface {
 // Planner is a Policy that weighs waiting for a worker against going to another
 // one. For a request that can wait it is shown the full workers beside the
 // open ones, with all that waits for them as their load. If it picks a full one,
-// the request waits for that worker (ErrHeld).
+// the request waits for that worker (ErrHeld, or ErrFull where all are full).
 type Planner interface {
 	// Plans tells whether the policy plans. It is asked when the policy is
 	// configured.

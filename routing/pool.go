@@ -117,8 +117,12 @@ func (w *Worker) viewLocked(v *View, full bool) {
 // tokens, prompt and expected answer.
 func (w *Worker) fullLocked(tokens int64) bool {
 	bound := w.boundLocked()
-	return w.reserved || bound > 0 && w.inflight >= bound ||
-		w.maxTokens > 0 && w.inflight > 0 && w.tokens+tokens > w.maxTokens
+	return w.reserved || bound > 0 && w.inflight >= bound || w.crowdedLocked(tokens)
+}
+
+// crowdedLocked tells whether it is for so many tokens that there is no place.
+func (w *Worker) crowdedLocked(tokens int64) bool {
+	return w.maxTokens > 0 && w.inflight > 0 && w.tokens+tokens > w.maxTokens
 }
 
 // Pool is the workers that share one kind of request, the load booked on them
@@ -139,6 +143,7 @@ type Pool struct {
 	restUntil time.Time // nobody is cooling or open any more
 	round     Round     // the one under way
 	changed   func()    // the watcher, or nil
+	changes   uint64    // that the watcher was told of
 }
 
 // NewPool makes a pool. Its workers are down until Observe says otherwise.
@@ -154,7 +159,8 @@ func NewPool(policy Policy, members []Member) *Pool {
 // Configure replaces policy and members. A member that keeps its ID and its
 // Ref keeps its load, its status, its cooling and what was learned of it; one
 // with another Ref is a new worker with no load, and leases of the old one are
-// released on the old one. A policy that shall keep its memory is passed again.
+// released on the old one. A bound that is configured makes the pool forget the
+// one that it learned. A policy that shall keep its memory is passed again.
 // Leases stay valid whatever happens to their worker.
 func (p *Pool) Configure(policy Policy, members []Member) {
 	p.mu.Lock()
@@ -168,6 +174,9 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
 		w.maxTokens, w.models = m.MaxTokensInflight, slices.Clone(m.Models)
+		if w.maxInflight > 0 || w.maxTokens > 0 {
+			w.bound = learnedBound{}
+		}
 		workers[i] = w
 	}
 	for _, w := range p.workers {

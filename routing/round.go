@@ -57,12 +57,21 @@ func (r *Round) Open() bool {
 	return r.open == openYes
 }
 
+// Sized tells whether the tokens of a request decide who is full for it.
+func (r *Round) Sized() bool {
+	return slices.ContainsFunc(r.pool.workers, func(w *Worker) bool { return w.maxTokens > 0 })
+}
+
+// Changes counts what the pool's watcher was told of, or is about to be: who
+// could not go at one count cannot go at the same count later.
+func (r *Round) Changes() uint64 { return r.pool.changes }
+
 // Offer picks a worker for the request and books it there, like Acquire, but
 // asks no gate: a lease that it returns owes Admit, once the round is over. It
 // decides at the round's time, which it sets in q, and keeps nothing of q. Its
-// errors are Acquire's. After ErrHeld the request counts, in what later offers
-// of the round show to policies, as one more in flight with its tokens on the
-// worker that it waits for; bounds such as MaxInflight count what is booked.
+// errors are Acquire's. A request that a Planner lets wait counts, in what later
+// offers of the round show to policies, as one more in flight with its tokens on
+// the worker that it waits for; bounds such as MaxInflight count what is booked.
 func (r *Round) Offer(q *Request, tried []*Worker) (l Lease, err error) {
 	q.Now = r.now
 	if err = r.pool.bookLocked(&l, q, tried, nil); err == nil {
@@ -71,28 +80,53 @@ func (r *Round) Offer(q *Request, tried []*Worker) (l Lease, err error) {
 	return l, err
 }
 
-// Reserve keeps one worker from later offers of the round, for a request that has
-// found every worker too full for its tokens: the one with the fewest in flight,
-// on which there is room for it first. Without that a long request would wait
-// for as long as short ones come that take the room as it comes free. It does
-// nothing where the request would fit on somebody, or where no bound is in tokens.
-func (r *Round) Reserve(q *Request, tried []*Worker) {
-	var least *Worker
+// Reserve keeps one worker from later offers of the round, for a request that
+// found every worker that it might go to too full for its tokens: of those that
+// bound tokens the one with the fewest in flight, on which there is room for it
+// first. Without that a long request would wait for as long as short ones come
+// that take the room as it comes free. It looks at the workers that an offer
+// would look at, and tells whether it kept one: it does not where one of them has
+// room for the request, nor where it is not for its tokens that there is none.
+func (r *Round) Reserve(q *Request, tried []*Worker) (reserved bool) {
 	tokens := booked(q.PromptTokens) + booked(q.OutputTokens)
+	group := r.groupLocked(q, tried)
+	var least *Worker
 	for _, w := range r.pool.workers {
-		if !w.status.Up || w.weight <= 0 || !w.servesLocked(q.Model) || slices.Contains(tried, w) || w.restsLocked(r.now) || w.reserved {
+		if w.group != group || !r.usableLocked(w, q, tried) {
+			continue
+		}
+		if saturated, _ := r.pool.metricsLocked(w, r.now); saturated {
 			continue
 		}
 		if !w.fullLocked(tokens) {
-			return
+			return false
 		}
-		if w.maxTokens > 0 && (least == nil || w.tokens < least.tokens) {
+		if !w.reserved && w.crowdedLocked(tokens) && (least == nil || w.tokens < least.tokens) {
 			least = w
 		}
 	}
 	if least != nil {
 		least.reserved, r.held, r.open = true, true, openUnknown
 	}
+	return least != nil
+}
+
+// groupLocked returns the lowest group in which somebody can be used for the
+// request.
+func (r *Round) groupLocked(q *Request, tried []*Worker) (group int) {
+	usable := false
+	for _, w := range r.pool.workers {
+		if r.usableLocked(w, q, tried) && (!usable || w.group < group) {
+			group, usable = w.group, true
+		}
+	}
+	return group
+}
+
+// usableLocked tells whether the worker can be used for the request, now or after
+// a release.
+func (r *Round) usableLocked(w *Worker, q *Request, tried []*Worker) bool {
+	return w.mayTakeLocked(q) && !slices.Contains(tried, w) && !w.restsLocked(r.now)
 }
 
 // holdLocked notes that the request waits for the worker that the view is of,

@@ -88,6 +88,36 @@ func TestAPlannerIsShownWhatWaits(t *testing.T) {
 	wantBooks(t, p, "a 0 0 0, b 0 0 0, c 0 0 0")
 }
 
+// TestHeldMeansThatAnotherIsOpen: where all are full a planner's request waits for
+// a place anywhere, and so do all that are like it.
+func TestHeldMeansThatAnotherIsOpen(t *testing.T) {
+	p, policy := plannedPool(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1})
+	wants := func(worker int) *Request {
+		return &Request{Now: start, Prefix: uint64(worker), PromptTokens: 100, OutputTokens: 10, Wait: true}
+	}
+	round := p.Begin(start)
+	for i, c := range []struct {
+		worker int
+		err    error
+		shown  string
+	}{
+		{0, nil, "a 0 0 0, b 0 0 0"},
+		{0, ErrHeld, "a 1 100 10*, b 0 0 0"},
+		{1, nil, "a 2 200 20*, b 0 0 0"},
+		{0, ErrFull, "a 2 200 20*, b 1 100 10*"},
+		{1, ErrFull, "a 3 300 30*, b 1 100 10*"},
+		{7, ErrFull, "a 3 300 30*, b 2 200 20*"}, // it abstains
+	} {
+		if _, err := round.Offer(wants(c.worker), nil); err != c.err || loads(policy.shown) != c.shown {
+			t.Errorf("offer %d: %v with %q shown, want %v with %q", i, err, loads(policy.shown), c.err, c.shown)
+		}
+	}
+	round.End()
+	if _, err := p.Acquire(wants(1)); err != ErrFull {
+		t.Errorf("outside a round: %v", err)
+	}
+}
+
 func TestOnlyAPlannersRequestsWaitForAWorker(t *testing.T) {
 	members := []Member{
 		{ID: "full", Weight: 1, MaxInflight: 1}, {ID: "saturated", Weight: 1}, {ID: "down", Weight: 1}, {ID: "cooling", Weight: 1},
@@ -96,13 +126,13 @@ func TestOnlyAPlannersRequestsWaitForAWorker(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy Policy
 		wait   bool
-		want   error
+		asked  bool
 	}{
-		"a planner, and it can wait":    {&wanting{}, true, ErrHeld},
-		"a planner, and it cannot wait": {&wanting{}, false, ErrFull},
-		"no planner, and it can wait":   {leastLoad{}, true, ErrFull},
-		"chwbl, and it can wait":        {mustCHWBL(t, Config{}), true, ErrHeld},
-		"chwbl, and it cannot wait":     {mustCHWBL(t, Config{}), false, ErrFull},
+		"a planner, and it can wait":    {&wanting{}, true, true},
+		"a planner, and it cannot wait": {&wanting{}, false, false},
+		"no planner, and it can wait":   {leastLoad{}, true, false},
+		"chwbl, and it can wait":        {mustCHWBL(t, Config{}), true, true},
+		"chwbl, and it cannot wait":     {mustCHWBL(t, Config{}), false, false},
 	} {
 		p := poolOf(members...)
 		p.Configure(c.policy, members)
@@ -118,13 +148,13 @@ func TestOnlyAPlannersRequestsWaitForAWorker(t *testing.T) {
 		if round.Open() != true { // the later group is, for requests that the first cannot serve
 			t.Errorf("%s: the round says that nobody is open", name)
 		}
-		if _, err := round.Offer(r, []*Worker{p.workers[5]}); err != c.want {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
+		if _, err := round.Offer(r, []*Worker{p.workers[5]}); err != ErrFull || r.learned != c.asked {
+			t.Errorf("%s: %v, the policy was asked: %v", name, err, r.learned)
 		}
 		round.End()
-		r.Now = start
-		if _, err := p.Acquire(r, p.workers[5]); err != c.want {
-			t.Errorf("%s: outside a round %v, want %v", name, err, c.want)
+		r.Now, r.learned = start, false
+		if _, err := p.Acquire(r, p.workers[5]); err != ErrFull || r.learned != c.asked {
+			t.Errorf("%s: outside a round %v, the policy was asked: %v", name, err, r.learned)
 		}
 		if w, ok := c.policy.(*wanting); ok && c.wait && (len(w.shown) != 1 || w.shown[0].ID != "full") {
 			t.Errorf("%s: shown %q", name, loads(w.shown))
@@ -270,7 +300,7 @@ func TestWhoWaitsIsLearnedFromOnce(t *testing.T) {
 	r := &Request{Prefix: 7, Blocks: prompt(1, 0, 30), PromptTokens: 1000, Wait: true}
 	for i := range 10 {
 		round := p.Begin(start.Add(time.Duration(i) * time.Second))
-		if _, err := round.Offer(r, nil); err != ErrHeld {
+		if _, err := round.Offer(r, nil); err != ErrFull {
 			t.Fatal(err)
 		}
 		round.End()

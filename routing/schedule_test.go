@@ -93,7 +93,7 @@ func (s *schedule) request() *Request {
 // granted enters a lease in the books, which must not break a bound by it.
 func (s *schedule) granted(r *Request, l *Lease, err error) bool {
 	if err != nil {
-		if errors.Is(err, ErrHeld) {
+		if r.learned {
 			s.held++
 		}
 		return false

@@ -30,7 +30,7 @@ func TestAWarmingWorkerIsNotFloodedFromTheQueue(t *testing.T) {
 		round := p.Begin(start.Add(time.Duration(s) * time.Second))
 		for i := range 200 {
 			_, err := round.Offer(&Request{Rand: uint64(i) * golden, Prefix: uint64(i + 1), PromptTokens: 10, Wait: true}, nil)
-			if err != nil && !errors.Is(err, ErrHeld) {
+			if err != nil && !errors.Is(err, ErrHeld) && !errors.Is(err, ErrFull) {
 				t.Fatal(err)
 			}
 		}
@@ -58,7 +58,7 @@ func TestAnIdleWorkerThatIsWarmingServesTheQueue(t *testing.T) {
 		r.Rand++
 	}
 	round := p.Begin(start)
-	for i, want := range []error{nil, nil, ErrHeld} { // a tenth of 11, rounded up
+	for i, want := range []error{nil, nil, ErrFull} { // a tenth of 11, rounded up
 		one := r
 		if _, err := round.Offer(&one, nil); err != want {
 			t.Errorf("request %d: %v, want %v", i, err, want)
@@ -87,4 +87,118 @@ func TestTheDrawKeepsAWarmingWorkerFromRequestsThatOthersTake(t *testing.T) {
 		}
 	}
 	round.End()
+}
+
+// floods is a backlog of 200 requests before a pool of four workers with 20
+// places each, of which the first is just back and the others are spoilt. It
+// returns how many the first one got at once.
+func floods(t *testing.T, policy Policy, ask Request, change func(members []Member), spoil func(p *Pool)) int {
+	t.Helper()
+	var members []Member
+	for i := range 4 {
+		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 20})
+	}
+	if change != nil {
+		change(members)
+	}
+	p := poolOf(members...)
+	p.Configure(policy, members)
+	p.Observe("w0", nil, Status{})
+	for i := range 60 {
+		if _, err := p.Acquire(&Request{Now: start, Prefix: uint64(i + 1), PromptTokens: 10, Rand: uint64(i) * golden}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Observe("w0", nil, Status{Up: true})
+	p.Warm("w0", nil, start)
+	if spoil != nil {
+		spoil(p)
+	}
+	round := p.Begin(start)
+	for i := range 200 {
+		r := ask
+		r.Rand, r.Prefix, r.PromptTokens = uint64(i)*golden, uint64(i+1), 10
+		if _, err := round.Offer(&r, nil); err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, ErrHeld) {
+			t.Fatal(err)
+		}
+	}
+	round.End()
+	return p.Snapshot(start)[0].Inflight
+}
+
+// TestABacklogDoesNotFloodAWarmingWorker: whatever policy and whoever else is
+// full, one that is back gets a tenth of what the others have in flight; it gets
+// all where nobody else could serve the requests, and from those who cannot wait.
+func TestABacklogDoesNotFloodAWarmingWorker(t *testing.T) {
+	for _, name := range Names() {
+		for what, c := range map[string]struct {
+			ask    Request
+			change func(members []Member)
+			spoil  func(p *Pool)
+			want   int
+		}{
+			"the others are full":      {Request{Wait: true}, nil, nil, 2},
+			"it has twice the weight":  {Request{Wait: true}, func(ms []Member) { ms[0].Weight = 2 }, nil, 4},
+			"they are saturated":       {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Observe(w.id, nil, Status{Up: true, Saturated: true}) }), 2},
+			"nobody can wait":          {Request{}, nil, nil, 20},
+			"it is for that one only":  {Request{Wait: true, Only: 7}, func(ms []Member) { ms[0].Ref = 7 }, nil, 20},
+			"the others are down":      {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Observe(w.id, nil, Status{}) }), 20},
+			"they cool":                {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Cool(w, start.Add(time.Minute)) }), 20},
+			"they are of other models": {Request{Wait: true, Model: 1}, func(ms []Member) { ms[1].Models, ms[2].Models, ms[3].Models = []uint64{2}, []uint64{2}, []uint64{2} }, nil, 20},
+			"they are a fallback":      {Request{Wait: true}, func(ms []Member) { ms[1].Group, ms[2].Group, ms[3].Group = 1, 1, 1 }, nil, 20},
+			"they are back as well":    {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Warm(w.id, nil, start) }), 20},
+		} {
+			policy, err := New(Config{Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := floods(t, policy, c.ask, c.change, c.spoil); got != c.want {
+				t.Errorf("%s, %s: it got %d at once, want %d", name, what, got, c.want)
+			}
+		}
+	}
+}
+
+// others does something to all workers but the first.
+func others(do func(p *Pool, w *Worker)) func(p *Pool) {
+	return func(p *Pool) {
+		for _, w := range p.workers[1:] {
+			do(p, w)
+		}
+	}
+}
+
+// TestAWarmingWorkersShareIsOfWhatAllHave: who cannot wait has an open worker
+// beside the one that is back, and its share is of what the full one has too.
+func TestAWarmingWorkersShareIsOfWhatAllHave(t *testing.T) {
+	for what, c := range map[string]struct {
+		full, open int // places of the others, of which one is left open
+		want       int
+	}{
+		"mostly on the full one": {60, 10, 4}, // ceil(0.1 × (60 + 9)/2)
+		"mostly on the open one": {10, 60, 4},
+	} {
+		members := []Member{{ID: "full", Weight: 1, MaxInflight: c.full}, {ID: "open", Weight: 1, MaxInflight: c.open}, {ID: "warm", Weight: 1}}
+		p := poolOf(members...)
+		p.Observe("warm", nil, Status{})
+		for range c.full {
+			mustAcquire(t, p, p.workers[1])
+		}
+		for range c.open - 1 {
+			mustAcquire(t, p, p.workers[0])
+		}
+		p.Observe("warm", nil, Status{Up: true})
+		p.Warm("warm", nil, start)
+		p.Configure(last{}, members)
+		for i := range 500 {
+			if l, err := p.Acquire(&Request{Now: start, Rand: uint64(i) * golden}); err != nil {
+				t.Fatal(err)
+			} else if l.Worker().ID() == "open" {
+				l.Release(Result{})
+			}
+		}
+		if got := p.workers[2].inflight; got != c.want {
+			t.Errorf("%s: it got %d, want %d", what, got, c.want)
+		}
+	}
 }

@@ -11,74 +11,89 @@ import (
 	"tierway/routing"
 )
 
+// crowd is many goroutines at one pool, with books of its own.
+type crowd struct {
+	pool    *routing.Pool
+	policy  routing.Policy
+	members []routing.Member
+	bound   int64          // of each member
+	held    []atomic.Int64 // how many hold each member now
+	wg      sync.WaitGroup
+	served  atomic.Int64
+	broken  atomic.Int64
+}
+
 // concurrency lets 64 goroutines take and give back as fast as they can, while
 // others observe and reload, and counts from outside how many hold each worker.
 func concurrency(t *testing.T, policy routing.Policy) {
-	const bound, goroutines, rounds = 3, 64, 100
-	var members []routing.Member
-	held := make([]atomic.Int64, 8)
-	for i := range held {
-		members = append(members, routing.Member{ID: fmt.Sprint("w", i), Weight: 1 + i%3, MaxInflight: bound, Ref: i})
+	const goroutines, rounds = 64, 100
+	c := &crowd{policy: policy, bound: 3, held: make([]atomic.Int64, 8)}
+	for i := range c.held {
+		c.members = append(c.members, routing.Member{ID: fmt.Sprint("w", i), Weight: 1 + i%3, MaxInflight: int(c.bound), Ref: i})
 	}
-	pool := routing.NewPool(policy, members)
-	up := func() {
-		for i, m := range members {
-			pool.Observe(m.ID, m.Ref, routing.Status{Up: true, Waiting: i})
-		}
-	}
-	up()
-	var wg sync.WaitGroup
-	var served, broken atomic.Int64
+	c.pool = routing.NewPool(policy, c.members)
+	c.up()
 	for g := range goroutines {
-		wg.Go(func() {
+		c.wg.Go(func() {
 			for round := range rounds {
-				now := epoch().Add(time.Duration(round) * time.Millisecond)
-				lease, err := take(pool, g%3 == 0, &routing.Request{
-					Now: now, Rand: uint64(g*rounds + round), Stream: g%2 == 0, Wait: g%4 < 2,
-					PromptTokens: 2000, OutputTokens: 10, Blocks: chain(g%4, 8+round%8, 20),
-				})
-				if err != nil {
-					var open *routing.OpenError
-					if !errors.Is(err, routing.ErrFull) && !errors.Is(err, routing.ErrHeld) && !errors.As(err, &open) {
-						broken.Add(1)
-					}
-					continue
-				}
-				h := &held[lease.Ref().(int)]
-				if h.Add(1) > bound {
-					broken.Add(1)
-				}
-				served.Add(1)
-				if round%10 == 0 {
-					pool.Configure(policy, members)
-					up()
-				}
-				if round%7 == 0 {
-					pool.SetOpen(fmt.Sprint("w", g%8), g%8, now.Add(time.Millisecond))
-					pool.SetOpen(fmt.Sprint("w", g%8), g%8, time.Time{})
-					pool.Warm(fmt.Sprint("w", g%8), g%8, now)
-				}
-				lease.Answered(now.Add(time.Millisecond), nil)
-				h.Add(-1)
-				if round%3 == 0 {
-					wg.Go(lease.Unbook)
-				}
-				// Several owners may believe that it is theirs to release.
-				whole := routing.Result{At: now.Add(time.Second), PromptTokens: 2000, OutputTokens: 100, Text: true}
-				wg.Go(func() { lease.Release(whole) })
-				lease.Release(whole)
+				c.one(g, round, uint64(g*rounds+round))
 			}
 		})
 	}
-	wg.Wait()
-	if broken.Load() > 0 || served.Load() == 0 {
-		t.Errorf("%d requests broke a bound or found no worker, %d were served", broken.Load(), served.Load())
+	c.wg.Wait()
+	if c.broken.Load() > 0 || c.served.Load() == 0 {
+		t.Errorf("%d requests broke a bound or found no worker, %d were served", c.broken.Load(), c.served.Load())
 	}
-	for _, v := range pool.Snapshot(epoch()) {
+	for _, v := range c.pool.Snapshot(epoch()) {
 		if v.Inflight != 0 || v.PendingTokens != 0 || v.OutputTokens != 0 {
 			t.Errorf("after the last release the books show %+v", v)
 		}
 	}
+}
+
+func (c *crowd) up() {
+	for i, m := range c.members {
+		c.pool.Observe(m.ID, m.Ref, routing.Status{Up: true, Waiting: i})
+	}
+}
+
+// one is one request of goroutine g.
+func (c *crowd) one(g, round int, rand uint64) {
+	now := epoch().Add(time.Duration(round) * time.Millisecond)
+	lease, err := take(c.pool, g%3 == 0, &routing.Request{
+		Now: now, Rand: rand, Stream: g%2 == 0, Wait: g%4 < 2,
+		PromptTokens: 2000, OutputTokens: 10, Blocks: chain(g%4, 8+round%8, 20),
+	})
+	if err != nil {
+		var open *routing.OpenError
+		if !errors.Is(err, routing.ErrFull) && !errors.Is(err, routing.ErrHeld) && !errors.As(err, &open) {
+			c.broken.Add(1)
+		}
+		return
+	}
+	h := &c.held[lease.Ref().(int)]
+	if h.Add(1) > c.bound {
+		c.broken.Add(1)
+	}
+	c.served.Add(1)
+	if round%10 == 0 {
+		c.pool.Configure(c.policy, c.members)
+		c.up()
+	}
+	if m := c.members[g%8]; round%7 == 0 {
+		c.pool.SetOpen(m.ID, m.Ref, now.Add(time.Millisecond))
+		c.pool.SetOpen(m.ID, m.Ref, time.Time{})
+		c.pool.Warm(m.ID, m.Ref, now)
+	}
+	lease.Answered(now.Add(time.Millisecond), nil)
+	h.Add(-1)
+	if round%3 == 0 {
+		c.wg.Go(lease.Unbook)
+	}
+	// Several owners may believe that it is theirs to release.
+	whole := routing.Result{At: now.Add(time.Second), PromptTokens: 2000, OutputTokens: 100, Text: true}
+	c.wg.Go(func() { lease.Release(whole) })
+	lease.Release(whole)
 }
 
 // take acquires, alone or in a round.

@@ -22,6 +22,7 @@ type member struct {
 	tokens     int64
 	bound      int         // requests at once; the pool may learn one where none is configured
 	waits      backlog     // for it, in the round under way
+	reserved   bool        // in the round under way
 	prefilled  []prefilled // since it was seen up
 }
 
@@ -78,9 +79,11 @@ func (w *member) gate() *gate {
 
 // full is whether it has no place for a request of so many tokens.
 func (w *member) full(tokens int64) bool {
-	if w.bound > 0 && w.inflight >= w.bound {
-		return true
-	}
+	return w.reserved || w.bound > 0 && w.inflight >= w.bound || w.crowded(tokens)
+}
+
+// crowded is whether so many tokens more are too many.
+func (w *member) crowded(tokens int64) bool {
 	return w.MaxTokensInflight > 0 && w.inflight > 0 && w.tokens+tokens > w.MaxTokensInflight
 }
 

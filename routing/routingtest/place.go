@@ -3,6 +3,7 @@ package routingtest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -15,14 +16,50 @@ import (
 // fails when nobody may, from the rules as they are written and not as the pool
 // computes them. Gates that are shut count when they will be asked.
 func (m *machine) expect(r *routing.Request, tried []*member, gates bool) (may []*member, err error) {
-	var usable, resting []*member
 	prompt, output := tokensOf(r)
 	full := func(w *member) bool { return w.full(prompt + output) }
+	group, err := m.usable(r, tried, gates)
+	if err != nil {
+		return nil, err
+	}
+	slow := !gates && r.Wait && !slices.ContainsFunc(group, func(w *member) bool {
+		return !w.status.Saturated && !full(w) && !m.overShare(w, group)
+	})
+	for _, w := range group {
+		if !w.status.Saturated && (full(w) && r.Wait && m.policy.Plans() || !full(w) && !slow) {
+			may = append(may, w)
+		}
+	}
+	if len(may) == 0 {
+		return nil, routing.ErrFull
+	}
+	return may, nil
+}
+
+// overShare is whether a worker that starts slowly has more than its share of
+// what the others of its group have, with one request more.
+func (m *machine) overShare(w *member, group []*member) bool {
+	share := w.share(m.now)
+	inflight, weight := 0, 0
+	for _, other := range group {
+		if other.share(m.now) == 1 {
+			inflight, weight = inflight+other.inflight, weight+other.Weight
+		}
+	}
+	return share < 1 && weight > 0 && w.inflight > 0 &&
+		float64(w.inflight+1) > math.Ceil(share*(float64(w.Weight)*float64(inflight)/float64(weight)))
+}
+
+// usable returns the workers of the lowest group in which somebody can be used for
+// the request, full and saturated ones too.
+func (m *machine) usable(r *routing.Request, tried []*member, gates bool) (group []*member, err error) {
+	var usable, resting []*member
+	prompt, output := tokensOf(r)
 	for _, w := range m.members {
 		g := w.gate()
 		switch {
-		case !w.status.Up, w.Weight <= 0, !w.serves(r.Model), slices.Contains(tried, w),
-			gates && g != nil && g.shut && !full(w) && !w.status.Saturated && !m.now.Before(w.rests()):
+		case !w.status.Up, w.Weight <= 0, !w.serves(r.Model), slices.Contains(tried, w), r.Only != nil && w.Ref != r.Only,
+			gates && g != nil && g.shut && !w.full(prompt+output) && !w.status.Saturated && !m.now.Before(w.rests()):
 		case m.now.Before(w.rests()):
 			resting = append(resting, w)
 		default:
@@ -40,15 +77,7 @@ func (m *machine) expect(r *routing.Request, tried []*member, gates bool) (may [
 		return nil, &routing.CooledError{Until: first.cool}
 	}
 	lowest := slices.MinFunc(usable, func(a, b *member) int { return a.Group - b.Group }).Group
-	for _, w := range usable {
-		if w.Group == lowest && !w.status.Saturated && (!full(w) || r.Wait && m.policy.Plans()) {
-			may = append(may, w)
-		}
-	}
-	if len(may) == 0 {
-		return nil, routing.ErrFull
-	}
-	return may, nil
+	return slices.DeleteFunc(usable, func(w *member) bool { return w.Group != lowest }), nil
 }
 
 // drawTried draws workers to be passed over.
@@ -64,16 +93,28 @@ func (m *machine) drawTried(rt *rapid.T) (tried []*routing.Worker, members []*me
 func (m *machine) acquire(rt *rapid.T) {
 	tried, members := m.drawTried(rt)
 	r := drawRequest(rt, m.now)
+	m.drawOnly(rt, &r)
 	may, want := m.expect(&r, members, true)
 	before := m.snapshot()
 	lease, err := m.pool.Acquire(&r, tried...)
+	starts := func(w *member) bool { return w.share(m.now) < 1 }
+	if want == nil && r.Wait && errors.Is(err, routing.ErrFull) && slices.ContainsFunc(may, starts) {
+		return // its share was one of what others have whose gates were asked in vain afterwards
+	}
 	m.placed(rt, &r, &lease, err, may, want, before)
+}
+
+// drawOnly lets some requests be for one worker alone, who may be gone.
+func (m *machine) drawOnly(rt *rapid.T, r *routing.Request) {
+	if rapid.IntRange(0, 7).Draw(rt, "for one only") == 0 {
+		r.Only = m.refs[m.drawName(rt)][rapid.IntRange(0, 1).Draw(rt, "ref")]
+	}
 }
 
 // placed checks what came of a request that was placed, and books it.
 func (m *machine) placed(rt *rapid.T, r *routing.Request, lease *routing.Lease, err error, may []*member, want error, before []routing.WorkerView) (booked *held) {
-	if errors.Is(err, routing.ErrHeld) && want == nil {
-		m.mustWait(rt)
+	if waits(err, want) {
+		m.mustWait(rt, err)
 		return nil
 	}
 	if fmt.Sprintf("%T %v", err, err) != fmt.Sprintf("%T %v", want, want) {
@@ -110,12 +151,17 @@ func (m *machine) placed(rt *rapid.T, r *routing.Request, lease *routing.Lease, 
 	return h
 }
 
+// waits is whether a policy let the request wait, where some worker could be named.
+func waits(err, want error) bool {
+	return want == nil && (errors.Is(err, routing.ErrHeld) || errors.Is(err, routing.ErrFull))
+}
+
 // mustWait fails unless the policy's last choice was a full worker, or it
-// abstained and all were full.
-func (m *machine) mustWait(rt *rapid.T) {
-	if i := m.policy.chose; i >= 0 && !m.policy.last[i].Full ||
-		i < 0 && slices.ContainsFunc(m.policy.last, func(v routing.View) bool { return !v.Full }) {
-		rt.Fatalf("a request waits although the policy chose %d of %+v", i, m.policy.last)
+// abstained and all were full, and unless the error says whether any was open.
+func (m *machine) mustWait(rt *rapid.T, err error) {
+	open := slices.ContainsFunc(m.policy.last, func(v routing.View) bool { return !v.Full })
+	if i := m.policy.chose; i >= 0 && !m.policy.last[i].Full || i < 0 && open || open != errors.Is(err, routing.ErrHeld) {
+		rt.Fatalf("a request waits (%v) although the policy chose %d of %+v", err, i, m.policy.last)
 	}
 }
 
@@ -128,6 +174,7 @@ func (m *machine) round(rt *rapid.T) {
 	for range rapid.IntRange(0, 6).Draw(rt, "offers") {
 		r := drawRequest(rt, m.now.Add(-time.Minute)) // the round's time counts
 		r.Wait = rapid.IntRange(0, 3).Draw(rt, "waits") > 0
+		m.drawOnly(rt, &r)
 		may, want := m.expect(&r, members, false)
 		open := round.Open()
 		lease, err := round.Offer(&r, tried)
@@ -137,7 +184,10 @@ func (m *machine) round(rt *rapid.T) {
 		if err == nil && !open {
 			rt.Fatalf("a lease came of a round that said that nobody is open")
 		}
-		if errors.Is(err, routing.ErrHeld) {
+		if rapid.IntRange(0, 3).Draw(rt, "reserves") == 0 {
+			m.reserve(rt, round, &r, tried, members)
+		}
+		if waits(err, want) {
 			if m.policy.chose < 0 {
 				break // which of those equally loaded it waits for only the pool knows
 			}
@@ -147,10 +197,32 @@ func (m *machine) round(rt *rapid.T) {
 	m.checkOpen(rt, round)
 	round.End()
 	for _, w := range m.members {
-		w.waits = backlog{}
+		w.waits, w.reserved = backlog{}, false
 	}
 	for _, h := range made {
 		m.admit(rt, h)
+	}
+}
+
+// reserve lets the round keep a worker for the request: that which has the fewest
+// tokens of those in its group that have too many, unless it has room on another.
+func (m *machine) reserve(rt *rapid.T, round *routing.Round, r *routing.Request, tried []*routing.Worker, members []*member) {
+	prompt, output := tokensOf(r)
+	group, _ := m.usable(r, members, false)
+	var room bool
+	var least *member
+	for _, w := range group {
+		room = room || !w.status.Saturated && !w.full(prompt+output)
+		if !w.status.Saturated && !w.reserved && w.crowded(prompt+output) && (least == nil || w.tokens < least.tokens) {
+			least = w
+		}
+	}
+	want := least != nil && !room
+	if got := round.Reserve(r, tried); got != want {
+		rt.Fatalf("whether a worker is reserved: %v, not %v", got, want)
+	}
+	if want {
+		least.reserved = true
 	}
 }
 

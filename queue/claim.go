@@ -1,0 +1,134 @@
+package queue
+
+import (
+	"errors"
+	"time"
+
+	"tierway/routing"
+)
+
+// Claim returns the lease of a ticket whose wait is over, or the error that it
+// was put out with. When the worker's breaker refuses it, the ticket waits on,
+// at its old place: ErrWaiting, and woken will be called again.
+func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error) {
+	for again := true; again; {
+		var st state
+		q.locked(func() {
+			if st = t.state; st == stateGranted {
+				t.state = stateNew
+			}
+		})
+		switch st {
+		case stateWaiting:
+			return lease, ErrWaiting
+		case stateOut:
+			return lease, t.err
+		case stateNew:
+			return lease, errNotGranted
+		}
+		worker := t.lease.Worker()
+		if t.lease.Admit() == nil {
+			lease, t.lease = t.lease, routing.Lease{}
+			return lease, nil
+		}
+		again = q.back(t, worker, now)
+	}
+	return lease, ErrWaiting
+}
+
+var errNotGranted = errors.New("a ticket was claimed that neither waits nor was granted")
+
+// back makes a ticket wait again whose worker's breaker has refused it. True
+// means that another worker was granted to it at once.
+func (q *Queue) back(t *Ticket, refusedBy *routing.Worker, now time.Time) (granted bool) {
+	q.locked(func() {
+		counts := &q.classes[t.Class].counts
+		t.refused, t.refusedAt = append(t.refused, refusedBy), now
+		t.lease = routing.Lease{}
+		if t.counted {
+			counts.Granted--
+			if t.promoted {
+				counts.Promoted--
+			}
+		} else {
+			counts.Entered++
+			t.counted = true
+		}
+		q.unchargeLocked(t)
+		t.began(now)
+		q.insertLocked(t)
+		q.noteLostLocked(t, lost(t, q.passLocked(now, t), q.untilLocked(t)), now)
+		granted = t.state == stateGranted
+	})
+	return granted
+}
+
+// Left says why a ticket leaves.
+type Left uint8
+
+// The two ways to leave.
+const (
+	Cancelled Left = iota // nobody listens any more
+	Late                  // WaitUntil is over
+)
+
+// Leave takes back a ticket that waits: its place is given up at once, and it is
+// never granted later. Of a ticket that was granted meanwhile, and not claimed,
+// Cancelled gives the lease back; Late returns nil: claim it. Late returns the
+// error to answer with, or ErrWaiting where the time has become longer meanwhile:
+// WaitUntil says until when.
+func (q *Queue) Leave(t *Ticket, why Left, now time.Time) (err error) {
+	var unclaimed routing.Lease
+	q.locked(func() {
+		counts := &q.classes[t.Class].counts
+		switch {
+		case t.state == stateWaiting && why == Cancelled:
+			q.removeLocked(t, now)
+			if t.counted {
+				counts.Left++
+			}
+		case t.state == stateWaiting && now.Before(q.untilLocked(t)):
+			err = ErrWaiting
+		case t.state == stateWaiting:
+			err = q.shedLocked(t, q.lateLocked(t, now), now)
+			q.removeLocked(t, now)
+			counts.PutOut++
+		case t.state == stateGranted && why == Cancelled:
+			unclaimed, t.lease, t.state = t.lease, routing.Lease{}, stateNew
+			q.unchargeLocked(t)
+			if t.counted {
+				counts.Granted--
+				counts.Left++
+			}
+		case t.state == stateOut:
+			err = t.err
+		}
+	})
+	if unclaimed.Worker() != nil {
+		unclaimed.Release(routing.Result{At: now, Err: routing.ErrExcluded})
+	}
+	return err
+}
+
+// WaitUntil returns when the ticket's time is over: then Leave is due, with Late.
+func (q *Queue) WaitUntil(t *Ticket) (until time.Time) {
+	q.locked(func() { until = q.untilLocked(t) })
+	return until
+}
+
+// Settle corrects what a ticket was charged for by the tokens that were really
+// used, so that nobody gains by estimates that are wrong. It is owed after the
+// last attempt of a ticket that was claimed, and does nothing for one that found
+// nobody waiting.
+func (q *Queue) Settle(t *Ticket, tokens int64) {
+	if t.charged == 0 { // its owner's, once it is claimed
+		return
+	}
+	q.locked(func() {
+		diff := float64(max(1, tokens) - t.charged)
+		q.classes[t.Class].charge(t.flow, diff)
+		t.flow.unsettled -= float64(t.charged)
+		q.creditLocked(t, diff)
+		t.charged = 0
+	})
+}

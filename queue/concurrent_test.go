@@ -1,0 +1,206 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tierway/routing"
+)
+
+// strict is a breaker that refuses each fifth request, and knows how many it let
+// through that are still under way.
+type strict struct{ asked, under atomic.Int64 }
+
+func (g *strict) Allow() (func(error), error) {
+	if g.asked.Add(1)%5 == 0 {
+		return nil, errors.New("half open")
+	}
+	g.under.Add(1)
+	return func(error) { g.under.Add(-1) }, nil
+}
+
+// bustle is a queue that many use at once, in a time that goes on by a hundred
+// microseconds with each look at it.
+type bustle struct {
+	pool    *routing.Pool
+	queue   *Queue
+	gate    strict
+	looks   atomic.Int64
+	granted atomic.Int64
+}
+
+func (b *bustle) now() time.Time {
+	return start().Add(time.Duration(b.looks.Add(1)) * 100 * time.Microsecond)
+}
+
+// bounds are such that many of the bustle are shed, displaced and too late.
+func bounds() Config {
+	c := usual()
+	c.MaxDepth, c.MaxBytes, c.Displace, c.EngineWait = 40, 4000, true, time.Second
+	c.MaxWait = [Classes]time.Duration{300 * time.Millisecond, 300 * time.Millisecond, time.Second}
+	c.Age = [Classes]time.Duration{50 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond}
+	return c
+}
+
+func newBustle(t *testing.T) *bustle {
+	b := &bustle{pool: poolOf(t, "chwbl", 4, 2)}
+	b.configure(t, 4)
+	b.queue = New(b.pool, bounds(), func(tk *Ticket) { tk.Ref.(chan struct{}) <- struct{}{} })
+	b.pool.Watch(func() { b.queue.Pass(b.now()) })
+	return b
+}
+
+// configure gives the pool the first so many of its members.
+func (b *bustle) configure(t *testing.T, workers int) {
+	policy, err := routing.New(routing.Config{Name: "chwbl"})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	ms := members(workers, 2)
+	for i := range ms {
+		ms[i].Gate = &b.gate
+	}
+	b.pool.Configure(policy, ms)
+	for i := range ms {
+		b.pool.Observe(name(i), i, routing.Status{Up: true})
+	}
+}
+
+// ticket makes a request of an owner's.
+func (b *bustle) ticket(owner int, d *dice) *Ticket {
+	prefix := uint64(1 + d.below(7))
+	return &Ticket{Class: d.below(Classes), Tenant: fmt.Sprint(owner % 5), Weight: 1 + owner%3,
+		Tokens: int64(d.below(500)), Bytes: 100, Ref: make(chan struct{}, 16),
+		Request: &routing.Request{Rand: d.next(), PromptTokens: 512, OutputTokens: 5, Stream: true,
+			Prefix: prefix, Blocks: []routing.Block{{Hash: prefix, End: 2000}}}}
+}
+
+// wait waits for the end of a ticket's wait, and leaves early if the dice say so.
+func (b *bustle) wait(tk *Ticket, d *dice) (lease routing.Lease, err error) {
+	woken := tk.Ref.(chan struct{})
+	for err = ErrWaiting; errors.Is(err, ErrWaiting); {
+		select {
+		case <-woken:
+			lease, err = b.queue.Claim(tk, b.now())
+			continue
+		default:
+		}
+		runtime.Gosched()
+		why := Late
+		if d.below(50) == 0 {
+			why = Cancelled
+		}
+		switch left := b.queue.Leave(tk, why, b.now()); {
+		case why == Cancelled:
+			return lease, errors.Join(left, errors.New("nobody listens any more"))
+		case left == nil:
+			lease, err = b.queue.Claim(tk, b.now())
+		default:
+			err = left
+		}
+	}
+	return lease, err
+}
+
+// own brings one request to its end, in up to three attempts.
+func (b *bustle) own(tk *Ticket, d *dice) {
+	for attempt := range 3 {
+		lease, err := b.queue.Enter(tk, b.now())
+		if errors.Is(err, ErrWaiting) {
+			lease, err = b.wait(tk, d)
+		}
+		if err != nil {
+			break
+		}
+		b.granted.Add(1)
+		for range d.below(10) { // under way, while the others have their turns
+			runtime.Gosched()
+		}
+		if d.below(2) == 0 {
+			lease.Answered(b.now(), nil)
+		}
+		again := attempt < 2 && d.below(3) == 0
+		if !again {
+			lease.Release(routing.Result{At: b.now()})
+			break
+		}
+		tk.Tried = append(tk.Tried, lease.Worker())
+		lease.Release(routing.Result{At: b.now(), Err: errors.New("the worker broke off")})
+	}
+	b.queue.Settle(tk, int64(d.below(1000)))
+}
+
+// disturb changes, until it is stopped, all that may change under those who wait.
+func (b *bustle) disturb(t *testing.T, stop <-chan struct{}) {
+	d := dice(99)
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		now, worker := b.now(), d.below(4)
+		switch i % 7 {
+		case 0, 1, 2:
+			b.pool.Observe(name(worker), worker, routing.Status{Up: d.below(4) > 0})
+		case 3:
+			c := bounds()
+			c.MaxDepth = 20 + d.below(30)
+			b.queue.Configure(c, now)
+		case 4:
+			b.configure(t, 2+d.below(3))
+		case 5:
+			b.queue.Pass(now)
+			_ = b.queue.Would(b.ticket(i, &d), now)
+		case 6:
+			b.queue.View(now)
+			b.queue.List(now, 20)
+		}
+	}
+}
+
+// TestManyOwnersAtOnce: 64 of them, while workers come and go, breakers refuse and
+// bounds change. All come to an end, and nothing is left behind.
+func TestManyOwnersAtOnce(t *testing.T) {
+	const owners, requests = 64, 40
+	b := newBustle(t)
+	stop := make(chan struct{})
+	var all, disturber sync.WaitGroup
+	disturber.Go(func() { b.disturb(t, stop) })
+	for owner := range owners {
+		all.Go(func() {
+			d := dice(owner + 1)
+			for range requests {
+				b.own(b.ticket(owner, &d), &d)
+			}
+		})
+	}
+	all.Wait()
+	close(stop)
+	disturber.Wait()
+	b.configure(t, 4)
+	r := &rig{t: t, queue: b.queue, pool: b.pool, now: b.now()}
+	r.check()
+	for _, v := range b.pool.Snapshot(r.now) {
+		if v.Inflight != 0 || v.TokensInflight != 0 || v.PendingTokens != 0 || v.OutputTokens != 0 {
+			t.Errorf("at the end there is %+v", v)
+		}
+	}
+	if b.queue.Waiting() != 0 || len(b.queue.lost) != 0 || b.gate.under.Load() != 0 {
+		t.Errorf("at the end %d wait, %d are lost and %d permits are held", b.queue.Waiting(), len(b.queue.lost), b.gate.under.Load())
+	}
+	for i, c := range b.queue.View(r.now).Classes {
+		if c.Granted == 0 || c.Left+c.PutOut == 0 {
+			t.Errorf("class %d: %d were granted and %d went otherwise: nothing is learned", i, c.Granted, c.Left+c.PutOut)
+		}
+	}
+	if got := b.granted.Load(); got < owners*requests/10 {
+		t.Errorf("%d attempts were granted, too few to learn anything", got)
+	}
+}

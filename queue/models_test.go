@@ -1,0 +1,224 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"tierway/routing"
+)
+
+// TestThoseOfAFullWorkerHoldUpNobody: whoever waits for a worker that is full, and
+// however many they are, one behind them whose worker is idle goes.
+func TestThoseOfAFullWorkerHoldUpNobody(t *testing.T) {
+	size := map[string]func(i int) int64{
+		"of one size":              func(int) int64 { return 10 },
+		"each longer than before":  func(i int) int64 { return int64(i + 1) },
+		"each shorter than before": func(i int) int64 { return int64(5000 - i) },
+	}
+	for named, tokens := range size {
+		for _, waiting := range []int{1, 256, 4000} {
+			r := newModelRig(t, usual(), 2)
+			r.mustGo(r.of(1, 0, "a", 10))
+			r.mustGo(r.of(2, 0, "a", 10))
+			for i := range waiting {
+				r.mustWait(r.of(1, 0, "a", tokens(i)))
+			}
+			behind := r.mustWait(r.of(2, 2, "b", 10))
+			if got := r.end(r.underWay(2)); len(got) != 1 || got[0] != behind {
+				t.Fatalf("behind %d requests, %s: %v were granted the place that came free, want %s", waiting, named, ids(got), behind.ID)
+			}
+			r.end(behind)
+			r.mustGo(r.of(2, 1, "c", 10)) // at the door, too
+			r.check()
+		}
+	}
+}
+
+// TestThoseOfManyFullWorkersHoldUpNobody: as many models as a large pool has.
+func TestThoseOfManyFullWorkersHoldUpNobody(t *testing.T) {
+	const models = 12
+	r := newModelRig(t, usual(), models)
+	for model := range uint64(models) {
+		r.mustGo(r.of(model+1, 0, "a", 10))
+	}
+	for range 1000 {
+		r.mustWait(r.of(1+uint64(r.dice.below(models-1)), 0, "a", int64(1+r.dice.below(10_000))))
+	}
+	behind := r.mustWait(r.of(models, 2, "b", 10))
+	if got := r.end(r.underWay(models)); len(got) != 1 || got[0] != behind {
+		t.Errorf("%v were granted the place that came free, want %s", ids(got), behind.ID)
+	}
+	r.check()
+}
+
+// TestFollowUpsOfAFullWorkerHoldUpNobody: those that may go to one worker only,
+// because it holds what they follow, or that have tried the others.
+func TestFollowUpsOfAFullWorkerHoldUpNobody(t *testing.T) {
+	for _, named := range []string{"for one worker only", "others are tried"} {
+		r := newRig(t, usual(), 2, 1)
+		filled := r.fill(2)
+		for i := range filled {
+			if w := r.held[filled[i]]; w.Ref() == 0 {
+				filled[0], filled[1] = filled[i], filled[1-i]
+				break
+			}
+		}
+		for range 300 {
+			tk := r.ticket(0, "a", 10)
+			if named == "others are tried" {
+				tk.Tried = r.pool.Except(0)
+			} else {
+				tk.Request.Only = 0
+			}
+			r.mustWait(tk)
+		}
+		behind := r.mustWait(r.ticket(2, "b", 10))
+		if got := r.end(filled[1]); len(got) != 1 || got[0] != behind {
+			t.Errorf("%s: %v were granted the place that came free, want %s", named, ids(got), behind.ID)
+		}
+		r.check()
+	}
+}
+
+// TestTheAgedWhoCannotGoTakeNoPlace: aged batch requests wait for a full worker;
+// the interactive ones of the other worker go as if they were not there, and no
+// share is saved up for them meanwhile.
+func TestTheAgedWhoCannotGoTakeNoPlace(t *testing.T) {
+	for _, stuck := range []int{1, 200, 300} {
+		c := usual()
+		c.Age = [Classes]time.Duration{1: 10 * time.Second, 2: 30 * time.Second}
+		r := newModelRig(t, c, 2)
+		r.mustGo(r.of(1, 2, "x", 100))
+		for range stuck {
+			r.mustWait(r.of(1, 2, "x", 100))
+		}
+		r.mustGo(r.of(2, 0, "y", 100))
+		for range 20 {
+			r.mustWait(r.of(2, 0, "y", 100))
+		}
+		r.pass(time.Minute)
+		for i := range 1500 {
+			if tk := r.nextOf(2); tk.Class != 0 {
+				t.Fatalf("%d stuck: grant %d went to class %d", stuck, i, tk.Class)
+			}
+			r.mustWait(r.of(2, 0, "y", 100))
+		}
+		for range 100 {
+			r.mustWait(r.of(2, 2, "z", 100))
+		}
+		r.pass(time.Minute)
+		batch := 0
+		for range 100 {
+			tk := r.nextOf(2)
+			if tk.Class == 2 {
+				batch++
+			} else {
+				r.mustWait(r.of(2, 0, "y", 100))
+			}
+		}
+		if batch < 18 || batch > 22 {
+			t.Errorf("%d stuck: of the first 100 grants %d went to aged requests that can go, want their share of 20", stuck, batch)
+		}
+		r.check()
+	}
+}
+
+// TestNobodyIsShedBesideAnIdleWorker: nor put out for who can go at once.
+func TestNobodyIsShedBesideAnIdleWorker(t *testing.T) {
+	bounds := map[string]func(*Config){
+		ShedDepth:    func(c *Config) { c.MaxDepth = 3 },
+		ShedBytes:    func(c *Config) { c.MaxBytes = 300 },
+		ShedDeadline: func(c *Config) { c.MaxWait[0] = 14 * time.Second },
+	}
+	for reason, bound := range bounds {
+		for _, displace := range []bool{false, true} {
+			c := usual()
+			c.Displace = displace
+			bound(&c)
+			r := newModelRig(t, c, 2)
+			for range 20 { // a request takes 5 s
+				tk := r.mustGo(r.of(1, 0, "a", 10))
+				r.now = r.now.Add(5 * time.Second)
+				r.end(tk)
+			}
+			r.mustGo(r.of(1, 0, "a", 10))
+			for range 3 {
+				r.mustWait(r.of(1, 0, "a", 10))
+			}
+			if got := shedFor(r.enter(r.of(1, 0, "a", 10))); got != reason {
+				t.Errorf("displace %v: one more for the full worker was shed for %q, want %q", displace, got, reason)
+			}
+			before := r.tally()
+			r.mustGo(r.of(2, 0, "b", 10))
+			if after := r.tally(); after != before {
+				t.Errorf("%s, displace %v: after one has gone at once the queue counts %+v, before %+v", reason, displace, after, before)
+			}
+			r.check()
+		}
+	}
+}
+
+// TestNobodyIsPutOutInVain: a newcomer for whom there would still be no room, or
+// only at the cost of many, is shed alone.
+func TestNobodyIsPutOutInVain(t *testing.T) {
+	const kilo = 1000
+	for named, test := range map[string]struct {
+		class int   // of those who wait
+		bytes int64 // of the newcomer
+	}{
+		"larger than the whole queue":              {class: 2, bytes: 20 * kilo},
+		"the more urgent hold too much":            {class: 0, bytes: 9 * kilo},
+		"more would have to go than one is worth":  {class: 2, bytes: (maxVictims + 51) * 100},
+		"more than a few of its own class as well": {class: 1, bytes: 9 * kilo},
+	} {
+		c := usual()
+		c.Displace, c.MaxBytes = true, 10*kilo
+		r := newRig(t, c, 1, 1)
+		r.fill(1)
+		for range 50 { // 5,000 bytes
+			r.mustWait(r.ticket(test.class, "a", 1))
+		}
+		big := r.ticket(min(test.class, 1), "b", 1)
+		big.Bytes = test.bytes
+		if got := shedFor(r.enter(big)); got != ShedBytes || len(r.woken) != 0 {
+			t.Errorf("%s: shed for %q, and %d were put out, want %q and none", named, got, len(r.woken), ShedBytes)
+		}
+		if got := r.queue.Waiting(); got != 50 {
+			t.Errorf("%s: %d wait, want 50", named, got)
+		}
+		r.check()
+	}
+}
+
+// TestWhoIsHeldForACacheGoesElsewhereInTime: at the latest when half of what it may
+// wait is over, and not to be shed beside an idle worker.
+func TestWhoIsHeldForACacheGoesElsewhereInTime(t *testing.T) {
+	for _, listens := range []time.Duration{0, 4 * time.Second, time.Minute} {
+		c := usual()
+		c.MaxWait[0] = 10 * time.Second
+		r := newRig(t, c, 2, 1)
+		r.configure("chwbl", members(2, 1)...)
+		chat := func(blocks int) *Ticket {
+			tk := r.ticket(0, "a", int64(blocks)*256)
+			for i := range blocks {
+				tk.Request.Blocks = append(tk.Request.Blocks, routing.Block{Hash: uint64(1000 + i), End: int64(i+1) * 1024})
+			}
+			tk.Request.Prefix = 1000
+			return tk
+		}
+		first := r.mustGo(chat(200))
+		r.held[first].Answered(r.now.Add(time.Second), nil)
+		second, may := chat(201), c.MaxWait[0] // 51,200 tokens of it are there: more than 6 s of reading
+		if listens > 0 {
+			second.Deadline, may = r.now.Add(listens), min(may, listens)
+		}
+		r.mustWait(second)
+		if got := r.pass(may/2 - time.Millisecond); len(got) != 0 {
+			t.Errorf("deadline %s: before half of its time is over %v went to the idle worker", listens, ids(got))
+		}
+		if got := r.pass(time.Millisecond); len(got) != 1 || got[0] != second {
+			t.Errorf("deadline %s: when half of its time is over %v went, want %s", listens, ids(got), second.ID)
+		}
+		r.check()
+	}
+}

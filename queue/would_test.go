@@ -1,0 +1,154 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tierway/routing"
+)
+
+// inside is what decides the turns of those who wait, and when who is shed comes
+// again.
+type inside struct {
+	Tally   string
+	Order   []Waiter
+	Tags    [Classes]map[string]float64
+	Virtual [Classes]float64
+	Credit  [Classes]float64
+	BackAt  [Classes]time.Time
+	Lost    int
+}
+
+func (r *rig) inside() inside {
+	r.check()
+	is := inside{Tally: fmt.Sprintf("%+v", r.tally()), Order: r.queue.List(r.now, 1000), Lost: len(r.queue.lost)}
+	for i := range r.queue.classes {
+		c := &r.queue.classes[i]
+		is.Virtual[i], is.Credit[i], is.BackAt[i] = c.virtual, c.credit, c.backAt
+		is.Tags[i] = map[string]float64{}
+		for tenant, f := range c.flows {
+			is.Tags[i][tenant] = f.tag
+		}
+	}
+	return is
+}
+
+// TestWouldSaysWhatEnterWould: for whom nobody is open; and asking changes nothing,
+// however often.
+func TestWouldSaysWhatEnterWould(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range 40 {
+		c := usual()
+		c.Age = [Classes]time.Duration{2: time.Second}
+		c.MaxDepth, c.MaxBytes, c.MaxWait, c.Displace = 12, 2000, [Classes]time.Duration{8 * time.Second, 16 * time.Second, 0}, seed%2 == 0
+		if seed%4 < 2 {
+			c.MaxWait[2] = 20 * time.Second
+		}
+		r := newRig(t, c, 1, 2)
+		r.dice = dice(seed + 1)
+		paced(r, time.Second)
+		r.fill(2)
+		for range 60 {
+			tenant, class := fmt.Sprint(r.dice.below(4)), r.dice.below(Classes)
+			asks := r.ticket(class, tenant, int64(1+r.dice.below(300)))
+			asks.Bytes = int64(r.dice.below(300))
+			if r.dice.below(4) == 0 {
+				asks.Deadline = r.now.Add(time.Duration(r.dice.below(10)) * time.Second)
+			}
+			enters := *asks
+			before := r.inside()
+			said := shedFor(r.queue.Would(asks, r.now))
+			if again := shedFor(r.queue.Would(asks, r.now)); again != said {
+				t.Fatalf("asked once it says %q, and again %q", said, again)
+			}
+			if diff := cmp.Diff(before, r.inside()); diff != "" {
+				t.Fatalf("asking has changed the queue (-before +after):\n%s", diff)
+			}
+			if did := shedFor(r.enter(&enters)); did != said {
+				t.Fatalf("Enter shed it for %q, and Would said %q", did, said)
+			}
+			seen[said]++
+			r.claim()
+			if r.dice.below(3) == 0 {
+				r.now = r.now.Add(500 * time.Millisecond)
+				if len(r.end(r.underWay(0))) == 0 {
+					r.fill(1)
+				}
+			}
+		}
+	}
+	for _, reason := range []string{"", ShedDepth, ShedBytes, ShedDeadline} {
+		if seen[reason] < 20 {
+			t.Errorf("only %d were shed for %q: nothing is learned of it", seen[reason], reason)
+		}
+	}
+}
+
+// bursting is a policy that panics when it is told to, after so many choices.
+type bursting struct{ after int }
+
+func (*bursting) Name() string { return "bursting" }
+
+func (p *bursting) Pick(_ *routing.Request, _ []routing.View) (int, routing.Reason) {
+	p.after--
+	if p.after == 0 {
+		panic("a policy has a fault")
+	}
+	return 0, routing.ReasonRandom
+}
+
+// TestAFaultOfAPolicyCostsNobodyElse: what was booked before it panics is granted,
+// nothing stays locked, and the next pass goes on.
+func TestAFaultOfAPolicyCostsNobodyElse(t *testing.T) {
+	r := newRig(t, usual(), 1, 3)
+	policy := &bursting{}
+	r.pool.Configure(policy, members(1, 3))
+	filled := r.fill(3)
+	r.pool.Watch(nil)
+	var waiting []*Ticket
+	for range 5 {
+		waiting = append(waiting, r.mustWait(r.ticket(0, "a", 10)))
+	}
+	for _, tk := range filled {
+		r.end(tk)
+	}
+	panics := func(f func()) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Error("the fault was swallowed")
+			}
+		}()
+		policy.after = 2
+		f()
+	}
+	panics(func() { r.queue.Pass(r.now) })
+	r.check()
+	if got := r.claim(); len(got) != 1 || got[0] != waiting[0] || r.inflight() != 1 {
+		t.Errorf("%v were granted before the fault, and %d are booked, want %s", ids(got), r.inflight(), waiting[0].ID)
+	}
+	r.pool.Observe(name(0), 0, routing.Status{Up: true})
+	for class, tenant := range []string{"b", "a"} { // one goes first, the other last
+		newcomer, booked := r.ticket(2*class, tenant, 10), r.inflight()
+		panics(func() { _, _ = r.queue.Enter(newcomer, r.now) })
+		if got := len(r.claim()); newcomer.state != stateNew || r.inflight() != booked+got {
+			t.Errorf("of a newcomer whose owner is gone the state is %d, and %d are booked for %d that were granted", newcomer.state, r.inflight(), booked+got)
+		}
+		r.check()
+	}
+	for len(r.held) > 0 || r.queue.Waiting() > 0 {
+		r.queue.Pass(r.now)
+		r.claim()
+		for tk := r.underWay(0); tk != nil; tk = r.underWay(0) {
+			r.end(tk)
+		}
+	}
+	if got := r.inflight(); got != 0 {
+		t.Errorf("%d are booked at the end", got)
+	}
+	r.check()
+	r.mustGo(r.ticket(0, "c", 10))
+}

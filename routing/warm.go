@@ -1,0 +1,102 @@
+package routing
+
+import (
+	"math"
+	"time"
+)
+
+// The slow start of a worker that is back.
+const (
+	// rampTime is long enough for an engine to compile, to fill its caches and to
+	// fail again before it has its whole share.
+	rampTime = 10 * time.Second
+	// rampFrom is the share at the start: enough requests to be judged by.
+	rampFrom = 0.1
+)
+
+// Warm begins a slow start of the worker with that ID and Ref: from then on
+// its share grows evenly from a tenth to the whole within ten seconds. A worker
+// that is alone in its group takes all the same.
+func (p *Pool) Warm(id string, ref any, from time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.findLocked(id, ref); w != nil {
+		w.warmFrom = from
+	}
+}
+
+// shareLocked is the part of its usual load that a worker should get.
+func (w *Worker) shareLocked(now time.Time) float64 {
+	if w.warmFrom.IsZero() {
+		return 1
+	}
+	past := float64(now.Sub(w.warmFrom)) / float64(rampTime)
+	return min(max(rampFrom, rampFrom+(1-rampFrom)*past), 1)
+}
+
+// rampLocked hides the workers that start slowly from all but their share of
+// the requests, and while they have more in flight than that share of what the
+// others of their group have, full and saturated ones too: a policy that prefers
+// the idle would else flood them, and a queue even more so, whose others are
+// full. Where nobody else is open, the second share decides alone: nobody waits
+// for a full worker beside an idle one. Beyond it a request that can wait does
+// (ErrFull before a policy that does not plan), and one that cannot takes whom
+// there is. Where nobody else could serve the request nobody is hidden.
+func (p *Pool) rampLocked(r *Request, f *field) ([]View, error) {
+	drawn := true
+	shown := func(v *View) bool {
+		w := p.workers[v.Index]
+		share := w.shareLocked(r.Now)
+		if share == 1 {
+			return true
+		}
+		if f.weight > 0 {
+			usual := float64(v.Weight) * float64(f.inflight) / float64(f.weight)
+			if float64(w.inflight+1) > max(1, math.Ceil(share*usual)) {
+				return false
+			}
+		}
+		return !drawn || chance(r.Rand, v.Index) < share
+	}
+	left, open := count(f.views, shown)
+	if open == 0 {
+		drawn = false
+		left, open = count(f.views, shown)
+	}
+	switch {
+	case left == len(f.views) || open == 0 && !r.Wait:
+		return f.views, nil
+	case left == 0:
+		return nil, ErrFull
+	}
+	kept := f.views[:0]
+	for i := range f.views {
+		if v := f.views[i]; shown(&v) {
+			kept = append(kept, v)
+		}
+	}
+	return kept, nil
+}
+
+// count returns how many of ws are shown, and how many of those are open.
+func count(ws []View, shown func(*View) bool) (left, open int) {
+	for i := range ws {
+		if shown(&ws[i]) {
+			left++
+			if !ws[i].Full {
+				open++
+			}
+		}
+	}
+	return left, open
+}
+
+// chance returns a number in [0, 1) that the request's random number gives for
+// the worker at that index. SplitMix64's finalizer (Steele, Lea, Flood 2014)
+// makes it independent of the others' and of what the policy draws.
+func chance(rand uint64, index int) float64 {
+	z := rand + uint64(index+1)*0x9E3779B97F4A7C15
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return float64((z^z>>31)>>11) / (1 << 53)
+}
