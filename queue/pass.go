@@ -37,11 +37,16 @@ func (q *Queue) roundLocked(now time.Time, newcomer *Ticket) error {
 	defer q.grantAllLocked(now, newcomer)
 	q.offerLostLocked(round, now)
 	open := round.Open()
+	changes, sure := round.Changes()
+	known := sure && changes == q.passed // who waits cannot go now either
+	if !sure {
+		changes = unpassed
+	}
 	switch {
-	case newcomer != nil && newcomer.lease.Worker() == nil && (!open || round.Changes() == q.passed):
+	case newcomer != nil && newcomer.lease.Worker() == nil && (!open || known):
 		return q.offerLocked(round, newcomer, [Classes - 1]step{}, now)
 	case open:
-		q.passed = round.Changes()
+		q.passed = changes
 		return q.offerAllLocked(round, now, newcomer)
 	}
 	return nil

@@ -62,9 +62,12 @@ func (r *Round) Sized() bool {
 	return slices.ContainsFunc(r.pool.workers, func(w *Worker) bool { return w.maxTokens > 0 })
 }
 
-// Changes counts what the pool's watcher was told of, or is about to be: who
-// could not go at one count cannot go at the same count later.
-func (r *Round) Changes() uint64 { return r.pool.changes }
+// Changes counts what the pool's watcher was told of, or is about to be. Who could
+// not go at one count cannot go at the same count later, unless sure is false: some
+// worker rests, and is back when that is over.
+func (r *Round) Changes() (count uint64, sure bool) {
+	return r.pool.changes, !r.now.Before(r.pool.restUntil)
+}
 
 // Offer picks a worker for the request and books it there, like Acquire, but
 // asks no gate: a lease that it returns owes Admit, once the round is over. It

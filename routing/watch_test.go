@@ -34,9 +34,26 @@ func TestAWatcherHearsWhatLetsARequestGo(t *testing.T) {
 		{"a round", func() { p.Begin(start).End() }, 0},
 		{"no watcher", func() { p.Watch(nil); p.Configure(leastLoad{}, nil) }, 0},
 	} {
-		before := changes
+		before, counted := changes, p.changes
 		if c.do(); changes-before != c.want {
 			t.Errorf("%s was heard %d times, want %d", c.what, changes-before, c.want)
 		}
+		if got := p.changes - counted; c.what != "no watcher" && got != uint64(c.want) {
+			t.Errorf("%s was counted %d times, want %d", c.what, got, c.want)
+		}
+	}
+}
+
+// TestARoundIsSureOfTheChangesUnlessSomebodyRests: who rests is back without a
+// change.
+func TestARoundIsSureOfTheChangesUnlessSomebodyRests(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1})
+	p.Cool(p.workers[0], start.Add(time.Second))
+	for after, want := range map[time.Duration]bool{time.Millisecond: false, time.Second: true} {
+		round := p.Begin(start.Add(after))
+		if count, sure := round.Changes(); count != p.changes || sure != want {
+			t.Errorf("after %s a round counts %d of %d changes and is sure: %v", after, count, p.changes, sure)
+		}
+		round.End()
 	}
 }
