@@ -104,6 +104,39 @@ func TestNobodyOvertakesWhoWaitedForACooling(t *testing.T) {
 	r.check()
 }
 
+// TestNobodyOvertakesWhoWasHeldForACache: nor whom a breaker refused a second ago.
+func TestNobodyOvertakesWhoWasHeldForACache(t *testing.T) {
+	t.Run("held", func(t *testing.T) {
+		c := usual()
+		c.MaxWait[0] = 10 * time.Second
+		r := newRig(t, c, 2, 1)
+		r.configure("chwbl", members(2, 1)...)
+		r.held[r.mustGo(r.chat(200))].Answered(r.now.Add(time.Second), nil)
+		held := r.mustWait(r.chat(201))
+		r.pass(c.MaxWait[0]/2 - time.Millisecond)
+		r.now = r.now.Add(time.Millisecond)
+		r.mustWait(r.ticket(2, "b", 10))
+		if got := r.claim(); len(got) != 1 || got[0] != held {
+			t.Errorf("granted %v when half of its time was over, want %s", ids(got), held.ID)
+		}
+		r.check()
+	})
+	t.Run("refused", func(t *testing.T) {
+		r := newRig(t, usual(), 1, 2)
+		gate := r.gated(2)
+		filled := r.fill(2)
+		refused := r.mustWait(r.ticket(0, "a", 10))
+		gate.refuse = 1
+		r.end(filled[0])
+		r.now = r.now.Add(refusedFor)
+		r.mustWait(r.ticket(2, "b", 10))
+		if got := r.claim(); len(got) != 1 || got[0] != refused {
+			t.Errorf("granted %v when the breaker could be asked again, want %s", ids(got), refused.ID)
+		}
+		r.check()
+	})
+}
+
 // TestWhoseModelIsGoneIsToldSo: other workers are up, and take their own.
 func TestWhoseModelIsGoneIsToldSo(t *testing.T) {
 	for _, engineWait := range []time.Duration{0, time.Minute} {

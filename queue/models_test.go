@@ -3,8 +3,6 @@ package queue
 import (
 	"testing"
 	"time"
-
-	"tierway/routing"
 )
 
 // TestThoseOfAFullWorkerHoldUpNobody: whoever waits for a worker that is full, and
@@ -168,7 +166,7 @@ func TestNobodyIsPutOutInVain(t *testing.T) {
 	}{
 		"larger than the whole queue":              {class: 2, bytes: 20 * kilo},
 		"the more urgent hold too much":            {class: 0, bytes: 9 * kilo},
-		"more would have to go than one is worth":  {class: 2, bytes: (maxVictims + 51) * 100},
+		"17 would have to go, and one may cost 16": {class: 2, bytes: 6700},
 		"more than a few of its own class as well": {class: 1, bytes: 9 * kilo},
 	} {
 		c := usual()
@@ -198,17 +196,9 @@ func TestWhoIsHeldForACacheGoesElsewhereInTime(t *testing.T) {
 		c.MaxWait[0] = 10 * time.Second
 		r := newRig(t, c, 2, 1)
 		r.configure("chwbl", members(2, 1)...)
-		chat := func(blocks int) *Ticket {
-			tk := r.ticket(0, "a", int64(blocks)*256)
-			for i := range blocks {
-				tk.Request.Blocks = append(tk.Request.Blocks, routing.Block{Hash: uint64(1000 + i), End: int64(i+1) * 1024})
-			}
-			tk.Request.Prefix = 1000
-			return tk
-		}
-		first := r.mustGo(chat(200))
+		first := r.mustGo(r.chat(200))
 		r.held[first].Answered(r.now.Add(time.Second), nil)
-		second, may := chat(201), c.MaxWait[0] // 51,200 tokens of it are there: more than 6 s of reading
+		second, may := r.chat(201), c.MaxWait[0] // 51,200 tokens of it are there: more than 6 s of reading
 		if listens > 0 {
 			second.Deadline, may = r.now.Add(listens), min(may, listens)
 		}

@@ -128,7 +128,7 @@ func TestTheAgedGetTheirShare(t *testing.T) {
 			}
 			r.pass(time.Minute)
 			got, all := 0.0, 0.0
-			for range 30_000 {
+			for range 8000 {
 				r.now = r.now.Add(10 * time.Second) // so that the lower ones are always aged
 				tk := r.next()
 				all += float64(tk.Tokens)

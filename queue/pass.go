@@ -99,6 +99,9 @@ func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ti
 		} else {
 			q.noteLostLocked(t, lost(t, err, q.untilLocked(t)), now)
 		}
+		if errors.Is(err, routing.ErrHeld) || len(t.refused) > 0 {
+			q.passed = unpassed // time alone lets it go
+		}
 		if reservations > 0 && errors.Is(err, routing.ErrFull) && q.overdueLocked(t, now) {
 			reservations--
 			if round.Reserve(t.Request, t.passedOver(now)) {

@@ -97,3 +97,13 @@ func (r *rig) tally() (all tally) {
 	}
 	return all
 }
+
+// chat makes a turn of a chat of so many blocks of 256 tokens.
+func (r *rig) chat(blocks int) *Ticket {
+	tk := r.ticket(0, "a", int64(blocks)*256)
+	for i := range blocks {
+		tk.Request.Blocks = append(tk.Request.Blocks, routing.Block{Hash: uint64(1000 + i), End: int64(i+1) * 1024})
+	}
+	tk.Request.Prefix = 1000
+	return tk
+}

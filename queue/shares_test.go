@@ -74,6 +74,23 @@ func TestARetryIsChargedOnce(t *testing.T) {
 	r.check()
 }
 
+// TestABreakersRefusalCostsNothing: whom it refused has had nothing yet.
+func TestABreakersRefusalCostsNothing(t *testing.T) {
+	r := newRig(t, usual(), 1, 1)
+	gate := r.gated(1)
+	filler := r.fill(1)[0]
+	refused := r.mustWait(r.ticket(0, "a", 1000))
+	other := r.mustWait(r.ticket(0, "b", 10))
+	gate.refuse = 1
+	if got := r.end(filler); len(got) != 1 || got[0] != other {
+		t.Fatalf("%v were granted, want the one behind the refused", ids(got))
+	}
+	if f := refused.flow; f.tag != 0 || f.unsettled != 0 || refused.charged != 0 {
+		t.Errorf("its tenant is charged %v, of which %v are not settled, want nothing", f.tag, f.unsettled)
+	}
+	r.check()
+}
+
 // TestAfterAStormOthersAreToldToComeSoon: thousands were told to come late, and
 // nobody of them is there any more.
 func TestAfterAStormOthersAreToldToComeSoon(t *testing.T) {
