@@ -17,6 +17,7 @@ func (d *decoder) checkQueues(f *File) {
 	d.checkWaits("queue", file, f.Timeouts.Total)
 	d.checkBodies("queue", file, f)
 	d.checkStale("", f.Saturation, f.Health)
+	read := false // the metrics of some worker are
 	for _, s := range f.sections() {
 		waits := s.Queue.over(file)
 		d.checkAges(s.path+".queue", waits)
@@ -25,7 +26,11 @@ func (d *decoder) checkQueues(f *File) {
 		if e := openai.Engine(s.Engine); e != openai.EngineOpenAI && e != openai.EngineOllama { // these have no metrics
 			d.checkStale(s.path+".", s.Saturation.over(f.Saturation), overlay(f.Health, s.Health))
 		}
+		off := overlay(f.Health, s.Health).Path == "off"
+		read = read || !off
+		d.checkUnread(s.path+".", off)
 	}
+	d.checkUnread("", !read && len(f.Tiers)+len(f.Pools) > 0)
 }
 
 // eachClass calls f with the name of every class, in their order.
@@ -58,7 +63,7 @@ func (d *decoder) checkAges(path string, q Queue) {
 	})
 }
 
-// checkWaits warns of requests that end by their timeout before their wait is over.
+// checkWaits warns of waits that a request's total time ends before.
 func (d *decoder) checkWaits(path string, q Queue, total Total) {
 	waits, totals := q.MaxWait.config(), [...]time.Duration{total.Interactive, total.Background, total.Batch}
 	eachClass(func(i int, class string) {
@@ -66,11 +71,11 @@ func (d *decoder) checkWaits(path string, q Queue, total Total) {
 		switch {
 		case waits[i] <= totals[i]:
 		case d.written(at):
-			d.caution(at, fmt.Sprintf("%v is longer than %s %v: who waits that long is answered 504, and not 503 with a Retry-After", waits[i], end, totals[i]),
-				fmt.Sprintf("write less than %v, or raise %s", totals[i], end))
+			d.caution(at, fmt.Sprintf("%v is longer than %s %v, at which a wait ends too", waits[i], end, totals[i]),
+				fmt.Sprintf("write at most %v, or raise %s", totals[i], end))
 		case path == "queue" && d.written(end):
-			d.caution(end, fmt.Sprintf("%v is shorter than %s %v: who waits that long is answered 504, and not 503 with a Retry-After", totals[i], at, waits[i]),
-				fmt.Sprintf("raise it, or write less for %s", at))
+			d.caution(end, fmt.Sprintf("%v is shorter than %s %v: a wait ends at it too", totals[i], at, waits[i]),
+				fmt.Sprintf("raise it, or write at most %v for %s", totals[i], at))
 		}
 	})
 	at, wait, shortest := path+".engine_wait", value(q.EngineWait), min(total.Interactive, total.Background, total.Batch)
@@ -91,6 +96,14 @@ func (d *decoder) checkBodies(path string, q Queue, f *File) {
 	} else if path == "queue" {
 		d.caution("max_body_bytes", fmt.Sprintf("%v is more than queue.max_bytes %v: a request with a longer body can never wait", f.MaxBodyBytes, most),
 			"raise queue.max_bytes, or write queue: {max_bytes: 0} for no bound")
+	}
+}
+
+// checkUnread warns of what saturates a worker whose metrics are never read,
+// because nothing is asked of it.
+func (d *decoder) checkUnread(section string, off bool) {
+	if at := section + "saturation"; off && d.written(at) {
+		d.caution(at, "does nothing: health.path is off, and metrics are read with health checks", "remove it, or give health.path another value")
 	}
 }
 

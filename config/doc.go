@@ -30,7 +30,7 @@ var known = map[string]key{
 	"config.File.routing_headers":    {doc: "Send the headers that explain a decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms."},
 	"config.File.cors":               {doc: "Which browser pages may call the data plane."},
 	"config.File.store":              {doc: "Where what outlives the program is kept, and what several gateways share. No request waits for the database, and none is lost with either."},
-	"config.File.gateways":           {doc: "How many gateways share the traffic. While no Redis counts for all of them, each enforces its part of every rate and of every bound on requests under way.", min: 1, max: 1000},
+	"config.File.gateways":           {doc: "How many gateways share the traffic, at least: where Redis counts more, their number holds. Each gives a worker its part of `max_inflight` and `max_tokens_inflight`, rounded up; while no Redis counts for all of them, each enforces its part of every limit of a tenant too.", min: 1, max: 1000},
 	"config.File.watch":              {doc: "Load this file again when it changes. SIGHUP and the admin plane do so at any time."},
 	"config.File.trusted_proxies":    {doc: "Addresses and networks (CIDR) of proxies in front of the gateway. Of a request from one of them, X-Forwarded-For says who the client is; from anybody else the header says nothing."},
 	"config.File.log":                {doc: "What is logged, as JSON lines: the program's own log on standard error, the access log on standard output."},

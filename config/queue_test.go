@@ -135,9 +135,9 @@ tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_token
 			`3:55: warning: queue.age.background: 5s does nothing: max_wait.background is 0s, so that no background request waits (give max_wait.background a duration, or remove the key)`,
 		}},
 		"who ends before": {withTier("queue: {max_wait: {interactive: 11m, background: 600s}, engine_wait: 31s},") + "timeouts: {total: {batch: 30s}}\n", []string{
-			`2:65: warning: tiers[0].queue.max_wait.interactive: 11m0s is longer than timeouts.total.interactive 10m0s: who waits that long is answered 504, and not 503 with a Retry-After (write less than 10m0s, or raise timeouts.total.interactive)`,
+			`2:65: warning: tiers[0].queue.max_wait.interactive: 11m0s is longer than timeouts.total.interactive 10m0s, at which a wait ends too (write at most 10m0s, or raise timeouts.total.interactive)`,
 			`2:102: warning: tiers[0].queue.engine_wait: 31s is longer than a request may take by timeouts.total, 30s (write at most 30s, or raise timeouts.total)`,
-			`3:27: warning: timeouts.total.batch: 30s is shorter than queue.max_wait.batch 10m0s: who waits that long is answered 504, and not 503 with a Retry-After (raise it, or write less for queue.max_wait.batch)`,
+			`3:27: warning: timeouts.total.batch: 30s is shorter than queue.max_wait.batch 10m0s: a wait ends at it too (raise it, or write at most 30s for queue.max_wait.batch)`,
 		}},
 		"bodies that never wait": {withTier("queue: {max_bytes: 16MiB},"), []string{
 			`2:52: warning: tiers[0].queue.max_bytes: 16MiB is less than max_body_bytes 32MiB: a request with a longer body can never wait (write 32MiB or more, or 0 for no bound)`,
@@ -147,7 +147,7 @@ tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_token
 		}},
 		"what is as long as it may be": {withTier("queue: {max_wait: {interactive: 600s}, engine_wait: 600s, max_bytes: 32MiB},"), nil},
 		"once for all tiers": {withTier("queue: {max_depth: 5},") + "queue: {max_wait: {interactive: 5m}, engine_wait: 5m, max_bytes: 1MiB}\ntimeouts: {total: {interactive: 1m}}\nmax_body_bytes: 2MiB\n", []string{
-			`3:33: warning: queue.max_wait.interactive: 5m0s is longer than timeouts.total.interactive 1m0s: who waits that long is answered 504, and not 503 with a Retry-After (write less than 1m0s, or raise timeouts.total.interactive)`,
+			`3:33: warning: queue.max_wait.interactive: 5m0s is longer than timeouts.total.interactive 1m0s, at which a wait ends too (write at most 1m0s, or raise timeouts.total.interactive)`,
 			`3:51: warning: queue.engine_wait: 5m0s is longer than a request may take by timeouts.total, 1m0s (write at most 1m0s, or raise timeouts.total)`,
 			`3:66: warning: queue.max_bytes: 1MiB is less than max_body_bytes 2MiB: a request with a longer body can never wait (write 2MiB or more, or 0 for no bound)`,
 		}},
@@ -158,9 +158,15 @@ tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_token
 			`2:59: warning: tiers[0].saturation.stale_after: 250ms is shorter than 300ms, within which a busy worker's metrics can be read again: they do not count for a part of the time (write 300ms or more)`,
 		}},
 		"checks that are seldom": {withTier("") + "health: {interval: 20s}\n", nil},
-		"metrics that nobody reads": {withTier(`saturation: {stale_after: 100ms}, health: {path: "off"},`), nil},
-		"engines without metrics":   {withTier(`saturation: {stale_after: 100ms}, engine: ollama,`), nil},
-		"no saturation":             {withTier(`saturation: {waiting: 0, kv_usage: 0, stale_after: 100ms},`), nil},
+		"metrics that nobody reads": {withTier(`saturation: {stale_after: 100ms}, health: {path: "off"},`), []string{
+			`2:45: warning: tiers[0].saturation: does nothing: health.path is off, and metrics are read with health checks (remove it, or give health.path another value)`,
+		}},
+		"metrics that nobody reads anywhere": {withTier("") + `saturation: {waiting: 3}` + "\n" + `health: {path: "off"}` + "\n", []string{
+			`3:13: warning: saturation: does nothing: health.path is off, and metrics are read with health checks (remove it, or give health.path another value)`,
+		}},
+		"metrics that one tier reads": {withTier(`health: {path: auto},`) + `saturation: {waiting: 3}` + "\n" + `health: {path: "off"}` + "\n", nil},
+		"engines without metrics":     {withTier(`saturation: {stale_after: 100ms}, engine: ollama,`), nil},
+		"no saturation":               {withTier(`saturation: {waiting: 0, kv_usage: 0, stale_after: 100ms},`), nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

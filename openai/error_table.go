@@ -79,7 +79,7 @@ var table = []Row{
 		"The worker's answer is not what its endpoint promises.",
 		"The operator checks that the worker's URL leads to an inference engine that has this endpoint."},
 	{CodeOverloaded, 503, "server_error", "overloaded_error", RetryAfter,
-		"The workers are full, or failed or asked for fewer requests a moment ago.",
+		"The workers are full, and the queue lets the request wait no longer or not at all: as many wait as may (depth), it waited for as long as it may or its turn would come too late (wait), or it gave way to another one (shed). Or all workers failed or asked for fewer requests a moment ago.",
 		"Wait for Retry-After, lower the load, or add workers."},
 	{CodeNoHealthyWorker, 503, "server_error", "overloaded_error", RetryAfter,
 		"No worker that could answer is up.",

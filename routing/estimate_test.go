@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -201,62 +200,67 @@ func TestANewWorkerGetsItsShare(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var members []Member
-			for i := range 8 {
-				members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
-			}
-			p := poolOf(members[:7]...)
-			p.Configure(policy, members[:7])
-			type flight struct {
-				l           *Lease
-				first, last time.Time
-			}
-			var flying []flight
-			got, all, rand := 0, 0, uint64(1)
-			for i := range 4000 { // 50 requests a second for 80 seconds, of which the newcomer sees 60
-				now := start.Add(time.Duration(i) * 20 * time.Millisecond)
-				if i == 1000 {
-					p.Configure(policy, members)
-					p.Observe("w7", nil, Status{Up: true})
-				}
-				rest := flying[:0]
-				for _, f := range flying {
-					if !now.Before(f.first) {
-						f.l.Answered(f.first, nil)
-					}
-					if now.Before(f.last) {
-						rest = append(rest, f)
-						continue
-					}
-					f.l.Release(Result{At: f.last, PromptTokens: 2000, OutputTokens: 100, Text: true})
-				}
-				flying = rest
-				rand = rand*6364136223846793005 + 1442695040888963407
-				blocks := prompt(int(rand>>33%997), 0, 8)
-				l, err := p.Acquire(&Request{
-					Now: now, Rand: rand ^ rand>>29, Prefix: blocks[0].Hash, Blocks: blocks, Model: 1,
-					PromptTokens: p.PromptTokens(2000), OutputTokens: p.OutputTokens(0), Stream: true,
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				first := now.Add(firstStep + seconds(float64(l.ahead)/20000))
-				flying = append(flying, flight{&l, first, first.Add(99 * 10 * time.Millisecond)})
-				if i >= 1000 {
-					if all++; l.Worker().ID() == "w7" {
-						got++
-					}
-				}
-			}
-			if fair := float64(all) / 8; float64(got) < fair/2 || float64(got) > fair*3/2 {
-				t.Errorf("it got %d of %d requests, fair were %.0f", got, all, fair)
-			}
-			for _, f := range flying {
-				f.l.Release(Result{})
-			}
-			noChains(t, p)
+			joins(t, policy)
 		})
 	}
+}
+
+// joins lets a worker join seven under that policy.
+func joins(t *testing.T, policy Policy) {
+	var members []Member
+	for i := range 8 {
+		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
+	}
+	p := poolOf(members[:7]...)
+	p.Configure(policy, members[:7])
+	type flight struct {
+		l           *Lease
+		first, last time.Time
+	}
+	var flying []flight
+	got, all, rand := 0, 0, uint64(1)
+	for i := range 4000 { // 50 requests a second for 80 seconds, of which the newcomer sees 60
+		now := start.Add(time.Duration(i) * 20 * time.Millisecond)
+		if i == 1000 {
+			p.Configure(policy, members)
+			p.Observe("w7", nil, Status{Up: true})
+		}
+		rest := flying[:0]
+		for _, f := range flying {
+			if !now.Before(f.first) {
+				f.l.Answered(f.first, nil)
+			}
+			if now.Before(f.last) {
+				rest = append(rest, f)
+				continue
+			}
+			f.l.Release(Result{At: f.last, PromptTokens: 2000, OutputTokens: 100, Text: true})
+		}
+		flying = rest
+		rand = rand*6364136223846793005 + 1442695040888963407
+		blocks := prompt(int(rand>>33%997), 0, 8)
+		l, err := p.Acquire(&Request{
+			Now: now, Rand: rand ^ rand>>29, Prefix: blocks[0].Hash, Blocks: blocks, Model: 1,
+			PromptTokens: p.PromptTokens(2000), OutputTokens: p.OutputTokens(0), Stream: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := now.Add(firstStep + seconds(float64(l.ahead)/20000))
+		flying = append(flying, flight{&l, first, first.Add(99 * 10 * time.Millisecond)})
+		if i >= 1000 {
+			if all++; l.Worker().ID() == "w7" {
+				got++
+			}
+		}
+	}
+	if fair := float64(all) / 8; float64(got) < fair/2 || float64(got) > fair*3/2 {
+		t.Errorf("it got %d of %d requests, fair were %.0f", got, all, fair)
+	}
+	for _, f := range flying {
+		f.l.Release(Result{})
+	}
+	noChains(t, p)
 }
 
 // pacer is a ledger that also judges the pace.
@@ -271,59 +275,4 @@ func (g *pacer) Pace(observed, predicted time.Duration) error {
 	g.paced++
 	g.observed, g.predicted = observed, predicted
 	return g.verdict
-}
-
-func TestAStreamsPaceIsJudgedByThePoolsRate(t *testing.T) {
-	slow, cut := errors.New("slow"), errors.New("cut")
-	for name, c := range map[string]struct {
-		stream   bool
-		answer   error
-		end      error
-		pace     error
-		paced    int
-		verdicts string
-		cuts     string
-	}{
-		"in time":             {true, nil, nil, nil, 1, "[<nil>]", "[]"},
-		"in time, then cut":   {true, nil, cut, nil, 1, "[<nil>]", "[cut]"},
-		"slow":                {true, nil, nil, slow, 1, "[slow]", "[]"},
-		"slow, then cut":      {true, nil, cut, slow, 1, "[slow]", "[]"},
-		"failed":              {true, cut, cut, slow, 0, "[cut]", "[]"},
-		"not a stream":        {false, nil, nil, slow, 0, "[<nil>]", "[]"},
-		"the client left":     {true, nil, ErrExcluded, nil, 1, "[<nil>]", "[]"},
-		"excluded, no answer": {true, ErrExcluded, ErrExcluded, slow, 0, "[excluded from the verdict]", "[]"},
-	} {
-		g := &pacer{verdict: c.pace}
-		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
-		l, err := p.Acquire(&Request{Now: start, PromptTokens: 8000, Stream: c.stream})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Answered(start.Add(3*time.Second), c.answer)
-		l.Release(Result{Err: c.end})
-		if got, cuts := fmt.Sprint(g.verdicts), fmt.Sprint(g.cuts); g.paced != c.paced || got != c.verdicts || cuts != c.cuts {
-			t.Errorf("%s: asked %d times for the pace, told %s, then %s; want %d, %s and %s", name, g.paced, got, cuts, c.paced, c.verdicts, c.cuts)
-		}
-		if want := time.Second + firstStep; c.paced > 0 && (g.observed != 3*time.Second || g.predicted != want) {
-			t.Errorf("%s: told %s against %s, want 3s against %s", name, g.observed, g.predicted, want)
-		}
-	}
-}
-
-// TestNobodyIsSlowWithinTheFirstStep: of one and of twenty milliseconds neither
-// keeps anybody waiting.
-func TestNobodyIsSlowWithinTheFirstStep(t *testing.T) {
-	for _, took := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, firstStep} {
-		g := &pacer{}
-		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
-		l, err := p.Acquire(&Request{Now: start, PromptTokens: 1, Stream: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Answered(start.Add(took), nil)
-		l.Release(Result{})
-		if g.observed != firstStep {
-			t.Errorf("%s is told as %s", took, g.observed)
-		}
-	}
 }

@@ -202,3 +202,86 @@ func TestAWarmingWorkersShareIsOfWhatAllHave(t *testing.T) {
 		}
 	}
 }
+
+func TestAWarmingWorkerIsShownByItsShare(t *testing.T) {
+	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}}
+	p := poolOf(members...)
+	p.Configure(first{}, members)
+	p.Warm("a", nil, start)
+	for s, want := range map[int]float64{-5: 0.1, 0: 0.1, 2: 0.28, 5: 0.55, 9: 0.91, 10: 1, 60: 1} {
+		now, got := start.Add(time.Duration(s)*time.Second), 0
+		for i := range 10000 {
+			l, err := p.Acquire(&Request{Now: now, Rand: uint64(i) * 0x9E3779B97F4A7C15})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Worker().ID() == "a" {
+				got++
+			}
+			l.Release(Result{})
+		}
+		if share := float64(got) / 10000; share < want-0.02 || share > want+0.02 {
+			t.Errorf("after %d s it got %v of the requests, want %v", s, share, want)
+		}
+		if v := p.Snapshot(now)[0]; v.Share < want-1e-9 || v.Share > want+1e-9 {
+			t.Errorf("after %d s the snapshot shows a share of %v", s, v.Share)
+		}
+	}
+}
+
+func TestAWarmingWorkerIsNotFlooded(t *testing.T) {
+	var members []Member
+	for i := range 8 {
+		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
+	}
+	p := poolOf(members...)
+	p.Observe("w0", nil, Status{})
+	for i := range 280 { // 40 on each of the others
+		if _, err := p.Acquire(&Request{Now: start, Rand: uint64(i), OutputTokens: 100}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Observe("w0", nil, Status{Up: true})
+	p.Warm("w0", nil, start)
+	for i := range 500 { // it is the least loaded by far
+		now := start.Add(time.Duration(i) * 10 * time.Millisecond)
+		if _, err := p.Acquire(&Request{Now: now, Rand: uint64(i) * 0x9E3779B97F4A7C15, OutputTokens: 100}); err != nil {
+			t.Fatal(err)
+		}
+		vs, others := p.Snapshot(now), 0
+		for _, v := range vs[1:] {
+			others += v.Inflight
+		}
+		if most := vs[0].Share*float64(others)/7 + 1; float64(vs[0].Inflight) > most {
+			t.Fatalf("after %d requests it has %d in flight, at a share of %v and a mean of %d", i, vs[0].Inflight, vs[0].Share, others/7)
+		}
+	}
+	if v := p.Snapshot(start)[0]; v.Inflight < 20 {
+		t.Errorf("after five seconds it has only %d in flight", v.Inflight)
+	}
+}
+
+func TestAWarmingWorkerThatIsAloneTakesAll(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1}, Member{ID: "c", Weight: 1, Group: 1})
+	p.Warm("a", nil, start)
+	p.Observe("b", nil, Status{})
+	for i := range 100 {
+		if l, err := p.Acquire(&Request{Now: start, Rand: uint64(i)}); err != nil || l.Worker().ID() != "a" {
+			t.Fatalf("request %d: %v, %v", i, l.Worker(), err)
+		}
+	}
+	p.Warm("b", nil, start)
+	p.Observe("b", nil, Status{Up: true})
+	got := map[string]int{}
+	for i := range 100 {
+		l, err := p.Acquire(&Request{Now: start, Rand: uint64(i) * 0x9E3779B97F4A7C15})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[l.Worker().ID()]++
+		l.Release(Result{})
+	}
+	if got["a"] == 0 || got["b"] == 0 || got["c"] != 0 {
+		t.Errorf("two that are warming took %v", got)
+	}
+}

@@ -91,9 +91,11 @@ func appendDecision(b []byte, d *routing.Decision) []byte {
 	b = appendText(b, "cause", d.Cause)
 	b = appendNumber(b, "config_generation", float64(d.Generation))
 	b = appendText(b, "limit", d.Limit)
+	b = appendText(b, "shed", d.Shed)
 	b = appendText(b, "tenant", d.Tenant)
 	b = appendText(b, "key", d.Key)
 	b = appendText(b, "class", d.Class)
+	b = appendText(b, "asked_class", d.AskedClass)
 	b = appendText(b, "dialect", d.Dialect)
 	b = appendText(b, "requested_model", d.RequestedModel)
 	b = appendText(b, "model", d.Model)
@@ -105,7 +107,12 @@ func appendDecision(b []byte, d *routing.Decision) []byte {
 	if n := len(d.Attempts); n > 0 {
 		b = appendNumber(b, "attempts", float64(n))
 		b = appendNumber(b, "overhead_ms", d.OverheadMs)
+	}
+	if len(d.Attempts) > 0 || d.QueueMs > 0 {
 		b = appendNumber(b, "queue_ms", d.QueueMs)
+	}
+	if d.Promoted {
+		b = append(b, `,"promoted":true`...)
 	}
 	if d.Stream {
 		b = append(b, `,"stream":true`...)

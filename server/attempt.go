@@ -35,38 +35,38 @@ func (x *exchange) attempt(m *member, lease *routing.Lease) *attempt {
 
 // attempt is one try on one worker.
 type attempt struct {
-	x         *exchange
-	m         *member
-	lease     *routing.Lease
-	started   time.Time
-	ctx       context.Context
-	watch     watchdog
-	added     []string // fields that were added to the body
-	asksUsage bool     // one of them asks for usage
-	status    int
-	headAt    time.Time
-	ttft      time.Duration // to the first content; 0 without any
-	blame     error         // of an answer that was relayed: nil, ErrExcluded or the worker's fault
-	f         *failure
-	usage     openai.Usage // as the engine reported it
-	settled   bool         // the attempt ended without a panic
-	judged    bool
-	told      atomic.Bool // the gate has its verdict
-	late      *time.Timer // tells one that was held back for long enough; nil for none
+	x            *exchange
+	m            *member
+	lease        *routing.Lease
+	started      time.Time
+	ctx          context.Context
+	watch        watchdog
+	addsUsage    []string // the fields that were added to ask for usage
+	addsPriority []string // that were added for the engine's own queue
+	status       int
+	headAt       time.Time
+	ttft         time.Duration // to the first content; 0 without any
+	blame        error         // of an answer that was relayed: nil, ErrExcluded or the worker's fault
+	f            *failure
+	usage        openai.Usage // as the engine reported it
+	settled      bool         // the attempt ended without a panic
+	judged       bool
+	told         atomic.Bool // the gate has its verdict
+	late         *time.Timer // tells one that was held back for long enough; nil for none
 }
 
 // exchange sends the request and relays the answer.
 func (a *attempt) exchange() *failure {
 	usage, rank := !a.m.refuses.Load() && !a.m.timed.Load(), a.rank()
 	resp, err := a.send(usage, rank)
-	var refused [2]string // the fields that are left out now
-	for n := 0; err == nil; n++ {
-		name := a.refusedAddition(resp)
-		if name == "" {
+	var refused addition // the last that was left out
+	for err == nil {
+		named := a.refusedAddition(resp)
+		if named == nothingAdded {
 			break
 		}
-		refused[n] = name
-		usage, rank.set = usage && name == fieldPriority, rank.set && name != fieldPriority
+		refused = named
+		usage, rank.set = usage && named == priorityAdded, rank.set && named != priorityAdded
 		a.watch.idle(a.x.snap.file.Timeouts.FirstByte, &errFirstByteTimeout)
 		resp, err = a.send(usage, rank)
 	}

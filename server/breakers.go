@@ -87,7 +87,7 @@ func (s *Server) breakerChanged(pool string, c breaker.Change) {
 const pollEvery = time.Second
 
 // pollBreakers reads every breaker each second until done, and tells it of good
-// health checks.
+// health checks; and how many gateways live.
 func (s *Server) pollBreakers(done <-chan struct{}) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -97,6 +97,7 @@ func (s *Server) pollBreakers(done <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
+		s.shareAgain()
 		for _, p := range s.snapshot.Load().pools {
 			p.gates.Poll()
 			for _, v := range p.routing.Snapshot(time.Now()) {

@@ -183,6 +183,19 @@ func rateHeaders(h http.Header, v tenants.Verdict) {
 	}
 }
 
+// dropRateHeaders takes back what rateHeaders has set.
+func dropRateHeaders(h http.Header) {
+	for _, of := range []string{"Requests", "Tokens"} {
+		for _, what := range []string{"Limit", "Remaining", "Reset"} {
+			h.Del("X-Ratelimit-" + what + "-" + of)
+		}
+	}
+}
+
+// refunded tells whether nothing of the request has reached a worker, so that it
+// costs its tenant nothing.
+func (x *exchange) refunded() bool { return x.grant != nil && !x.sent }
+
 // settle gives back what charge has reserved, corrects it by what was used, and
 // writes the request's one line of the ledger.
 func (x *exchange) settle() {
@@ -195,7 +208,7 @@ func (x *exchange) settle() {
 	}
 	money := price.Cost(x.usage.Prompt, x.usage.Cached, x.usage.Output)
 	if x.grant != nil {
-		x.grant.Settle(tenants.Used{Tokens: x.usage.Prompt + x.usage.Output, Money: money, Refund: !x.sent})
+		x.grant.Settle(tenants.Used{Tokens: x.usage.Prompt + x.usage.Output, Money: money, Refund: x.refunded()})
 	}
 	if x.s.ledger == nil || !x.inLedger {
 		return

@@ -1,12 +1,8 @@
 package server
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -214,125 +210,4 @@ func (x *exchange) gather() {
 // a comment can stand between two.
 func eventful(d openai.Dialect) bool {
 	return d == openai.Chat || d == openai.Completions || d == openai.Responses || d == openai.Messages
-}
-
-// passThrough serves a request that is on no route: untouched through a pool
-// whose paths take it, else with an error. status is 405 when the path has a
-// route for other methods.
-func (x *exchange) passThrough(status int) error {
-	if err := x.authenticate(); err != nil {
-		return err
-	}
-	if strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
-		return errWebSocket
-	}
-	x.inLedger = true
-	x.pool = x.snap.passing(x.r.URL.Path, x.caller)
-	if x.pool == nil {
-		return x.unknownURL(status)
-	}
-	body, err := x.readBody()
-	if err != nil {
-		return err
-	}
-	if x.req, err = x.passed(body); err != nil {
-		return err
-	}
-	x.workerPath = x.r.URL.EscapedPath()
-	x.class = x.priority()
-	x.d.Class, x.d.Tier, x.d.Policy, x.d.Rule = x.class.String(), x.pool.Name, x.pool.Policy.Name, "path"
-	if err := x.charge(); err != nil {
-		return err
-	}
-	x.gather()
-	return x.forward()
-}
-
-// speaksOfRights tells whether a body may hold one of the names that no tenant may
-// choose freely, plain or escaped.
-func (x *exchange) speaksOfRights(body []byte) bool {
-	names := []string{"cache_salt", "extra_key", `\u`}
-	if e := x.pool.Engine; e == openai.EngineAuto || e.TakesPriority() {
-		names = append(names, fieldPriority)
-	}
-	return slices.ContainsFunc(names, func(name string) bool { return bytes.Contains(body, []byte(name)) })
-}
-
-// passed is a body that goes through untouched but for a cache_salt, which no
-// tenant may choose for itself, and for a priority above its class. One that
-// cannot be read for them must not speak of them at all.
-func (x *exchange) passed(body []byte) (*openai.Request, error) {
-	plain := &openai.Request{Dialect: openai.Other, Body: body}
-	if !x.speaksOfRights(body) {
-		return plain, nil
-	}
-	r, err := openai.Parse(openai.Other, body, openai.Limits{})
-	if err != nil && mediaType(x.r.Header.Get("Content-Type")) != "application/json" && !bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
-		return plain, nil // no engine reads names out of it
-	}
-	if err != nil {
-		return nil, err
-	}
-	if r.CacheSalt != "" {
-		x.salt = openai.CacheSalt(x.caller.Tenant, r.CacheSalt)
-	}
-	return r, nil
-}
-
-// unknownURL is the answer to what nothing takes.
-func (x *exchange) unknownURL(status int) error {
-	if status == http.StatusMethodNotAllowed {
-		return &openai.Error{Code: openai.CodeMethodNotAllowed, Allow: x.w.Header().Get("Allow"),
-			Message: "Method " + knownMethod(x.r.Method) + " is not allowed here; allowed: " + x.w.Header().Get("Allow") + "."}
-	}
-	return &openai.Error{Code: openai.CodeUnknownURL, Message: "Unknown URL: " + knownMethod(x.r.Method) + " " + quoted(x.r.URL.Path) + "."}
-}
-
-// owns tells whether a stored answer is the caller's: its tenant's, and within the
-// rights of its key.
-func (x *exchange) owns(at storedAnswer) bool {
-	return at.tenant == x.caller.Tenant && x.caller.MayUseTier(at.pool) && x.caller.MayUseModel(at.model)
-}
-
-// ruleStored is the rule of requests about a stored response.
-const ruleStored = "stored"
-
-// storedAnswer sends a request about a stored response to the worker that made
-// it. Another tenant's response does not exist.
-func (x *exchange) storedAnswer() error {
-	if err := x.authenticate(); err != nil {
-		return err
-	}
-	x.inLedger = true
-	at, known := x.s.stored.get(x.id)
-	if !known {
-		if x.snap.passing(x.r.URL.Path, x.caller) != nil {
-			return x.passThrough(0)
-		}
-		return responseNotFound(x.id)
-	}
-	x.pool = x.snap.byName[at.pool]
-	if x.pool == nil || !x.owns(at) {
-		return responseNotFound(x.id)
-	}
-	body, err := x.readBody()
-	if err != nil {
-		return err
-	}
-	x.req = &openai.Request{Dialect: openai.Responses, Body: body, Stream: x.r.URL.Query().Get("stream") == "true"}
-	x.workerPath = "/v1/responses/" + url.PathEscape(x.id)
-	if x.r.Method == http.MethodPost {
-		x.workerPath += "/cancel"
-	}
-	x.class = x.priority()
-	x.d.Class, x.d.Tier, x.d.Rule = x.class.String(), x.pool.Name, ruleStored
-	if err := x.charge(); err != nil {
-		return err
-	}
-	x.gather()
-	err = x.forwardTo(at.member)
-	if err == nil && x.r.Method == http.MethodDelete && x.answer.status == http.StatusOK {
-		x.s.stored.forget(x.id)
-	}
-	return err
 }

@@ -106,7 +106,16 @@ func (x *exchange) writeError(e *openai.Error) {
 		return
 	}
 	body := e.Body(x.dialect.Shape(), x.d.RequestID)
-	x.answer.head(e.HTTPStatus(), func(h http.Header) { errorHeaders(h, e, len(body)) })
+	x.answer.head(e.HTTPStatus(), func(h http.Header) {
+		if x.refunded() {
+			dropRateHeaders(h) // they say what is left without what is given back
+		}
+		errorHeaders(h, e, len(body))
+		if x.d.QueueMs > 0 && x.snap.file.RoutingHeaders {
+			set := setInto(h)
+			x.explainWait(&set)
+		}
+	})
 	if x.r.Method == http.MethodHead {
 		body = nil
 	}

@@ -52,7 +52,6 @@ type exchange struct {
 	tried     []*routing.Worker
 	ticket    queue.Ticket
 	turn      turn
-	waited    bool     // in the queue, for one attempt at least
 	held      *attempt // failed, and what it says of its worker is held back
 	salt      string   // of the engine's prefix cache; "" for the one that all share
 
@@ -165,6 +164,9 @@ func (x *exchange) record() {
 	if x.pool != nil {
 		x.pool.series.Duration.Observe(d.DurationMs / 1000)
 		x.pool.series.Ended(int(x.dialect), outcomeIndex(d.Outcome))
+		if len(d.Attempts) > 0 && d.Rule != ruleStored { // whose one worker is asked without a queue
+			x.pool.waits.Granted(int(x.class), time.Duration(d.QueueMs*float64(time.Millisecond)))
+		}
 	} else {
 		x.s.metrics.EndedOutside(int(x.dialect), outcomeIndex(d.Outcome))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tierway/openai"
+	"tierway/queue"
 	"tierway/routing"
 	"tierway/tiers"
 )
@@ -92,23 +93,58 @@ func (w *discarded) SetWriteDeadline(time.Time) error { return nil }
 func (x *exchange) explainOnly() error {
 	e := x.explanation
 	e.describe(x)
+	x.setDeadline()
 	if err := x.stayWithStored(); err != nil {
 		return err
 	}
 	x.facts.Now = time.Now()
+	x.facts.Wait = x.mayWait()
 	lease, err := x.pool.routing.Acquire(&x.facts, x.tried...)
 	waiting := x.pool.queue.Waiting()
-	switch {
-	case errors.Is(err, routing.ErrFull):
-		e.Notes = append(e.Notes, fmt.Sprintf("every worker is full: it would wait in the queue, where %d requests wait now", waiting))
-		return nil
-	case err != nil:
-		return x.noWorker(err)
-	case waiting > 0:
+	if err != nil {
+		return x.explainWaiting(err, waiting)
+	}
+	if waiting > 0 {
 		e.Notes = append(e.Notes, fmt.Sprintf("%d requests wait in the queue, and are offered a worker in their order", waiting))
 	}
 	defer lease.Release(routing.Result{At: x.facts.Now, Err: routing.ErrExcluded})
 	e.Worker, e.Reason, e.Candidates = lease.Worker().ID(), string(lease.Reason()), lease.Candidates()
+	return nil
+}
+
+// mayWait tells whether requests of the class wait at all.
+func (x *exchange) mayWait() bool {
+	return x.pool.Queue.MaxDepth > 0 && x.pool.Queue.MaxWait[x.class] > 0
+}
+
+// explainWaiting says what becomes of a request that no worker takes now: it
+// waits, or it is refused, and why.
+func (x *exchange) explainWaiting(err error, waiting int) error {
+	until := x.facts.Now.Add(x.pool.Queue.MaxWait[x.class])
+	if x.patience.Before(until) {
+		until = x.patience
+	}
+	var cooled *routing.CooledError
+	var why string
+	switch {
+	case errors.Is(err, routing.ErrFull):
+		why = "every worker is full"
+	case errors.Is(err, routing.ErrHeld):
+		why = "the worker to wait for is full"
+	case errors.As(err, &cooled) && cooled.Until.Before(until):
+		why = "every worker rests"
+	case x.mayWait() && x.pool.Queue.EngineWait > 0:
+		why = "no worker is up"
+	default:
+		return x.noWorker(err)
+	}
+	e := x.explanation
+	var shed *queue.ShedError
+	if err := x.pool.queue.Would(x.fillTicket(), x.facts.Now); errors.As(err, &shed) {
+		e.Notes = append(e.Notes, fmt.Sprintf("%s, and the queue would refuse it (%s); %d requests wait now", why, shed.Reason, waiting))
+		return x.noWorker(err)
+	}
+	e.Notes = append(e.Notes, fmt.Sprintf("%s: it would wait in the queue, where %d requests wait now", why, waiting))
 	return nil
 }
 

@@ -26,6 +26,7 @@ func (x *exchange) forward() error {
 			if x.held == nil {
 				return x.noWorker(err)
 			}
+			x.held.f.refuse()
 			return x.held.f.err
 		}
 		a := x.attempt(lease.Ref().(*member), &lease)
@@ -35,14 +36,26 @@ func (x *exchange) forward() error {
 		retry := x.mayRetry(a.f, n)
 		x.hold(a)
 		if !retry {
-			// The SDKs would multiply the gateway's attempts by their own.
-			a.f.err.NoRetry = n > 1 && a.f.cool == 0
+			if n > 1 {
+				a.f.refuse()
+			}
 			return a.f.err
 		}
-		x.tried = append(x.tried, lease.Worker())
+		if !x.returns(a.f) {
+			x.tried = append(x.tried, lease.Worker())
+		}
 		x.pool.series.Retries.Inc()
 	}
 }
+
+// refuse tells the client not to try again what was tried again here: the SDKs
+// would multiply the gateway's attempts by their own. A worker that rests is worth
+// coming back for.
+func (f *failure) refuse() { f.err.NoRetry = f.cool == 0 }
+
+// returns tells whether the worker that failed may be asked again by the same
+// request: nothing was sent to it, and requests wait for workers that are away.
+func (x *exchange) returns(f *failure) bool { return f.gone && x.pool.Queue.EngineWait > 0 }
 
 // Bounds of what is held back.
 const (
@@ -122,7 +135,7 @@ func (x *exchange) stayWithStored() error {
 	case known && at.tenant != x.caller.Tenant:
 		return responseNotFound(id)
 	case known && at.pool == x.pool.Name:
-		x.tried = x.pool.routing.Except(at.member)
+		x.facts.Only = at.member // others may come while it waits for this one
 	}
 	return nil
 }

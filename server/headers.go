@@ -88,6 +88,11 @@ func (x *exchange) explain(h *headerSet) {
 	if x.d.Reason != "" {
 		h.set("X-Route-Reason", x.d.Reason)
 	}
+	x.explainWait(h)
+}
+
+// explainWait says how long the request has waited for workers.
+func (x *exchange) explainWait(h *headerSet) {
 	h.set("X-Queue-Ms", strconv.FormatFloat(x.d.QueueMs, 'f', -1, 64))
 }
 
@@ -116,7 +121,8 @@ func (x *exchange) openHeaders(h *headerSet) {
 }
 
 // priority is the class that a request asks for: by header, path or the body's
-// service_tier, in this order, and never above what its tenant may have.
+// service_tier, in this order, and never above what its tenant may have. What it
+// has asked for in vain is written down.
 func (x *exchange) priority() tenants.Class {
 	class := x.caller.Usual
 	if asked, ok := tenants.ParseClass(strings.ToLower(x.r.Header.Get("X-Request-Priority"))); ok {
@@ -131,7 +137,11 @@ func (x *exchange) priority() tenants.Class {
 			class = tenants.Batch
 		}
 	}
-	return x.caller.Clamp(class)
+	had := x.caller.Clamp(class)
+	if had != class {
+		x.d.AskedClass = class.String()
+	}
+	return had
 }
 
 // stainlessTimeout is how long the client's SDK waits, in seconds; nothing that

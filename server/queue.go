@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -66,10 +67,28 @@ func (s *Server) tickQueues(done <-chan struct{}) {
 			return
 		case now := <-tick.C:
 			for _, p := range s.snapshot.Load().pools {
-				p.queue.Pass(now)
+				s.passQueue(p.queue, now)
+			}
+			for _, q := range s.retiredQueues() {
+				s.passQueue(q, now)
 			}
 		}
 	}
+}
+
+// passQueue lets go whom the queue can let go. Whoever gives a place back does so
+// for all that wait: what goes wrong there is not that one's end.
+func (s *Server) passQueue(q *queue.Queue, now time.Time) {
+	if q.Waiting() == 0 {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			s.metrics.Panics.Inc()
+			s.log.Error("a queue's pass panicked", "panic", panicText(p), "stack", string(debug.Stack()))
+		}
+	}()
+	q.Pass(now)
 }
 
 // queueLocked returns the queue before a pool, which it keeps for as long as the
@@ -81,18 +100,13 @@ func (s *Server) queueLocked(name string, p *routing.Pool, c queue.Config) *queu
 		return q
 	}
 	q = queue.New(p, c, woken)
-	p.Watch(func() {
-		if q.Waiting() > 0 {
-			q.Pass(time.Now())
-		}
-	})
+	p.Watch(func() { s.passQueue(q, time.Now()) })
 	s.queues[name] = q
 	return q
 }
 
-// enter waits for the request's turn and for the worker that is picked and booked
-// for it in one step.
-func (x *exchange) enter() (routing.Lease, error) {
+// fillTicket makes what stands for the request in its pool's queue.
+func (x *exchange) fillTicket() *queue.Ticket {
 	t := &x.ticket
 	t.Request, t.Tried = &x.facts, x.tried
 	if t.Ref == nil {
@@ -102,52 +116,60 @@ func (x *exchange) enter() (routing.Lease, error) {
 		t.Expected, t.MaxTokens = true, x.req.MaxTokens
 		t.Deadline = x.patience
 	}
-	began := time.Now()
+	return t
+}
+
+// enter waits for the request's turn and for the worker that is picked and booked
+// for it in one step.
+func (x *exchange) enter() (routing.Lease, error) {
+	t, began := x.fillTicket(), time.Now()
 	lease, err := x.pool.queue.Enter(t, began)
 	if errors.Is(err, queue.ErrWaiting) {
-		x.waited = true
-		lease, err = x.await(began)
-		waited := time.Since(began)
-		x.d.QueueMs += ms(waited)
-		if err == nil {
-			x.pool.waits.Granted(t.Class, waited)
-		}
-	} else if err == nil {
-		x.pool.waits.Granted(t.Class, 0)
+		lease, err = x.await(t, began)
+		x.d.QueueMs += ms(time.Since(began))
+	}
+	x.d.Promoted = x.d.Promoted || t.Promoted()
+	var shed *queue.ShedError
+	if errors.As(err, &shed) {
+		x.d.Shed = shed.Reason
 	}
 	return lease, err
 }
 
 // await waits until the ticket is granted, its time is over, or nobody listens.
-func (x *exchange) await(began time.Time) (routing.Lease, error) {
-	q, t := x.pool.queue, &x.ticket
+func (x *exchange) await(t *queue.Ticket, began time.Time) (routing.Lease, error) {
+	q := x.pool.queue
 	late := time.NewTimer(q.WaitUntil(t).Sub(began))
 	defer late.Stop()
 	for {
+		var err error
+		var lease routing.Lease
 		select {
 		case <-x.turn.await():
 		case <-late.C:
-			if err := q.Leave(t, queue.Late, time.Now()); err != nil {
-				return routing.Lease{}, err
+			if err = q.Leave(t, queue.Late, time.Now()); err != nil && !errors.Is(err, queue.ErrWaiting) {
+				return lease, err
 			}
 		case <-x.r.Context().Done():
 			_ = q.Leave(t, queue.Cancelled, time.Now()) // nobody is left to be told
 			if errors.Is(context.Cause(x.r.Context()), errDrainCut) {
-				return routing.Lease{}, shuttingDown()
+				return lease, shuttingDown()
 			}
-			return routing.Lease{}, &openai.Error{Code: openai.CodeOverloaded, Message: "The client left the queue.", Cause: errClientGone}
+			return lease, errClientGone
 		}
-		x.turn.again()
-		lease, err := q.Claim(t, time.Now())
-		if !errors.Is(err, queue.ErrWaiting) {
-			return lease, err
+		if err == nil {
+			x.turn.again()
+			if lease, err = q.Claim(t, time.Now()); !errors.Is(err, queue.ErrWaiting) {
+				return lease, err
+			}
 		}
+		late.Reset(time.Until(q.WaitUntil(t))) // it may have become longer, or have struck beside a grant
 	}
 }
 
-// leaveQueue settles what the request has cost its tenant's share, if it waited.
+// leaveQueue settles what the request has cost its tenant's share.
 func (x *exchange) leaveQueue() {
-	if x.waited {
+	if x.ticket.Ref != nil {
 		x.pool.queue.Settle(&x.ticket, x.usage.Prompt+x.usage.Output)
 	}
 }
@@ -155,17 +177,22 @@ func (x *exchange) leaveQueue() {
 // shed is the answer to a request that the queue's bounds keep out.
 func (x *exchange) shed(e *queue.ShedError) error {
 	pool := quoted(x.pool.Name)
-	message := map[string]string{
-		queue.ShedDepth:     "As many " + x.d.Class + " requests as may wait for " + pool + " are waiting.",
-		queue.ShedBytes:     "The requests that wait for " + pool + " are as large as they may be together.",
-		queue.ShedWait:      "The request has waited for " + pool + " for as long as " + x.d.Class + " requests may.",
-		queue.ShedDeadline:  "So many requests wait for " + pool + " that this one's turn would come too late.",
-		queue.ShedDisplaced: "The request has made room for another one that waits for " + pool + ".",
-	}[e.Reason]
-	if e.Reason == queue.ShedEngine {
+	var why string
+	switch e.Reason {
+	case queue.ShedEngine:
 		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: max(e.RetryAfter, x.snap.file.Health.Interval), Cause: e,
 			Message: "No worker of " + pool + " is up. Try again later."}
+	case queue.ShedBytes:
+		why = "The requests that wait for " + pool + " are as large as they may be together."
+	case queue.ShedWait:
+		why = "The request has waited for " + pool + " for as long as " + x.d.Class + " requests may."
+	case queue.ShedDeadline:
+		why = "The request's turn for " + pool + " would come later than its client waits, or than " + x.d.Class + " requests may."
+	case queue.ShedDisplaced:
+		why = "The request has made room for another one that waits for " + pool + "."
+	default:
+		why = "All workers of " + pool + " are full, and as many " + x.d.Class + " requests wait as may."
 	}
 	return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: e.RetryAfter, Cause: e,
-		Message: message + " Try again in " + shortDuration(e.RetryAfter) + "."}
+		Message: why + " Try again in " + shortDuration(e.RetryAfter) + "."}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,23 +99,29 @@ func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
 	x.d.Outcome, x.d.Code = routing.Refused, string(codeWorkerRefused) // an engine's own words are not for the log
 }
 
-// refusedAddition tells whether the engine may have refused a field that was
-// added for accounting: whether its error names one. An engine that repeats the
-// request in its errors names it too, so only an answer to the request without
-// the field proves it. The body is put back if it was something else.
-func (a *attempt) refusedAddition(resp *workers.Response) string {
-	if len(a.added) == 0 || resp.Status != http.StatusBadRequest && resp.Status != http.StatusUnprocessableEntity {
-		return ""
+// refusedAddition tells which field that was added the engine may have refused:
+// one that its error names. An engine that repeats the request in its errors names
+// all of them, so only an answer to the request without the field proves it, and of
+// two that were left out one after the other it proves the last. The body is put
+// back if the error was something else.
+func (a *attempt) refusedAddition(resp *workers.Response) addition {
+	if len(a.addsUsage)+len(a.addsPriority) == 0 || resp.Status != http.StatusBadRequest && resp.Status != http.StatusUnprocessableEntity {
+		return nothingAdded
 	}
 	body := a.readRefusal(resp)
-	for _, name := range a.added {
-		if bytes.Contains(body, []byte(name)) {
-			resp.Body.Close()
-			return name
-		}
+	named := func(name string) bool { return bytes.Contains(body, []byte(name)) }
+	var refused addition
+	switch {
+	case slices.ContainsFunc(a.addsPriority, named):
+		refused = priorityAdded
+	case slices.ContainsFunc(a.addsUsage, named):
+		refused = usageAdded
+	default:
+		resp.Body = readCloser{bytes.NewReader(body), resp.Body}
+		return nothingAdded
 	}
-	resp.Body = readCloser{bytes.NewReader(body), resp.Body}
-	return ""
+	resp.Body.Close()
+	return refused
 }
 
 // readRefusal reads an error's body, as far as it comes soon: nobody waits for

@@ -35,7 +35,7 @@ const trailerWait = 250 * time.Millisecond
 func (a *attempt) relayStream(resp *workers.Response) *failure {
 	b := a.x.s.scratch.stream(resp.Body)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
-		tracker: openai.NewTracker(a.x.dialect), strip: a.asksUsage}
+		tracker: openai.NewTracker(a.x.dialect), strip: len(a.addsUsage) > 0}
 	defer func() {
 		b.out = s.out
 		a.x.s.scratch.putStream(b)

@@ -2,15 +2,20 @@ package server
 
 import (
 	"net/http"
-	"slices"
 	"time"
 
 	"tierway/openai"
 	"tierway/workers"
 )
 
-// fieldPriority is what openai.Request.AddedFields calls the priority.
-const fieldPriority = "priority"
+// addition is what a request has beyond its client's own fields.
+type addition uint8
+
+const (
+	nothingAdded  addition = iota
+	usageAdded             // asks for the usage that accounting needs
+	priorityAdded          // for the engine's own queue
+)
 
 // rank is the place in the engine's own queue that a request is sent with.
 type rank struct {
@@ -32,18 +37,15 @@ func (a *attempt) rank() rank {
 	return rank{value, true}
 }
 
-// leaveOut leaves out from now on what the engine has refused.
-func (a *attempt) leaveOut(refused [2]string) {
-	for _, name := range refused {
-		switch name {
-		case "":
-		case fieldPriority:
-			a.m.unranked.Store(true)
-			a.x.s.log.Info("the engine takes no priorities; they are left out from now on", "worker", a.m.name)
-		default:
-			a.m.refuses.Store(true)
-			a.x.s.log.Info("the engine refuses a field that accounting adds; it is left out from now on", "worker", a.m.name)
-		}
+// leaveOut leaves out what the engine has refused until the worker was down.
+func (a *attempt) leaveOut(refused addition) {
+	switch refused {
+	case priorityAdded:
+		a.m.unranked.Store(true)
+		a.x.s.log.Info("the engine takes no priorities; they are left out from now on", "worker", a.m.name)
+	case usageAdded:
+		a.m.refuses.Store(true)
+		a.x.s.log.Info("the engine refuses a field that accounting adds; it is left out from now on", "worker", a.m.name)
 	}
 }
 
@@ -55,7 +57,7 @@ func (a *attempt) send(account bool, place rank) (*workers.Response, error) {
 		req.Path += "?" + q
 	}
 	edit := openai.Edit{Model: x.verdict.Model, IncludeUsage: account, CacheSalt: x.saltFor(a.m), Priority: place.value, SetPriority: place.set}
-	a.added, a.asksUsage = nil, false
+	a.addsUsage, a.addsPriority = nil, nil
 	switch {
 	case x.dialect == openai.Other:
 		req.Body = x.req.Splice(openai.Edit{CacheSalt: x.salt, Priority: place.value, SetPriority: place.set})
@@ -63,9 +65,9 @@ func (a *attempt) send(account bool, place rank) (*workers.Response, error) {
 		req.Body = [][]byte{x.req.Body}
 	default:
 		req.Body = x.req.Splice(edit)
-		edit.Model, edit.CacheSalt = "", "" // isolation is never given up for an engine that refuses it
-		a.added = x.req.AddedFields(edit)
-		a.asksUsage = slices.ContainsFunc(a.added, func(name string) bool { return name != fieldPriority })
+		// Isolation is never given up for an engine that refuses it.
+		a.addsUsage = x.req.AddedFields(openai.Edit{IncludeUsage: account})
+		a.addsPriority = x.req.AddedFields(openai.Edit{Priority: place.value, SetPriority: place.set})
 	}
 	resp, err := a.m.worker.Send(a.ctx, req)
 	if err == nil {

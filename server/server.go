@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"tierway/breaker"
 	"tierway/config"
@@ -103,6 +104,8 @@ type Server struct {
 	members  map[*workers.Worker]*member
 	pools    map[string]*routing.Pool
 	queues   map[string]*queue.Queue
+	retired  []weak.Pointer[queue.Queue] // of pools that a reload took away
+	shared   int                         // the gateways among which the workers' bounds are divided
 	breakers map[string]*breaker.Group
 	policies map[string]kept
 

@@ -5,9 +5,9 @@ import (
 	"net/netip"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
+	"weak"
 
 	"tierway/breaker"
 	"tierway/config"
@@ -17,7 +17,6 @@ import (
 	"tierway/telemetry"
 	"tierway/tenants"
 	"tierway/tiers"
-	"tierway/workers"
 )
 
 // snapshot is one configuration, built and immutable. A request loads it once
@@ -45,26 +44,6 @@ type pool struct {
 	series  *telemetry.Tier
 	waits   *telemetry.Waits
 	served  [openai.Audio + 1]bool
-}
-
-// member is one worker as requests use it. It lives as long as the worker.
-type member struct {
-	worker *workers.Worker
-	name   string
-	series *telemetry.Worker
-	gate   *breaker.Breaker
-	stats  *workerStats
-	// refuses is set when the engine answered 400 to a field that was added
-	// for accounting; nothing is added for it again.
-	refuses atomic.Bool
-	// unranked is likewise set of the field for its own queue's order.
-	unranked atomic.Bool
-	// timed is set for llama.cpp, whose last chunk has its timings unless usage
-	// was asked for: they say the same, and its clients show them.
-	timed atomic.Bool
-	// excused counts the failures in a row that another worker's like answer has
-	// excused.
-	excused atomic.Int32
 }
 
 // outcomes and dialects are the label values of tierway_requests_total.
@@ -102,6 +81,7 @@ func (s *Server) apply(f *config.File, p *people, generation int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetLocked()
+	s.shared = s.sharing(f)
 	for i, p := range resolved {
 		snap.add(s.poolLocked(p, policies[i], f))
 	}
@@ -117,10 +97,11 @@ func (s *Server) apply(f *config.File, p *people, generation int64) error {
 }
 
 // forgetPoolsLocked drops the pools that are in no configuration any more.
-// Requests on them end as they began.
+// Requests on them end as they began, and who waits for them waits on.
 func (s *Server) forgetPoolsLocked(snap *snapshot) {
 	for name := range s.pools {
 		if snap.byName[name] == nil {
+			s.retired = append(s.retired, weak.Make(s.queues[name]))
 			delete(s.pools, name)
 			delete(s.queues, name)
 			delete(s.breakers, name)
@@ -128,6 +109,23 @@ func (s *Server) forgetPoolsLocked(snap *snapshot) {
 			s.metrics.ForgetTier(name)
 		}
 	}
+}
+
+// retiredQueues returns the queues of pools that no configuration has any more, for
+// as long as a request may come to wait in them: one that began before the reload,
+// be it with its last attempt.
+func (s *Server) retiredQueues() []*queue.Queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var alive []*queue.Queue
+	s.retired = slices.DeleteFunc(s.retired, func(w weak.Pointer[queue.Queue]) bool {
+		q := w.Value()
+		if q != nil {
+			alive = append(alive, q)
+		}
+		return q == nil
+	})
+	return alive
 }
 
 // counts returns the vocabulary that prompts are counted by: the one nearest to
@@ -149,19 +147,6 @@ func (snap *snapshot) counts() string {
 func (snap *snapshot) add(p *pool) {
 	snap.pools = append(snap.pools, p)
 	snap.byName[p.Name] = p
-}
-
-// forgetLocked drops the members whose workers are gone.
-func (s *Server) forgetLocked() {
-	for w := range s.members {
-		now := s.fleet.Get(w.Name())
-		if now != w {
-			delete(s.members, w)
-		}
-		if now == nil || now.Pool() != w.Pool() {
-			s.metrics.ForgetWorker(w.Name())
-		}
-	}
 }
 
 // kept is a pool's policy with what it was made from.
@@ -186,20 +171,7 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy, f *config.File
 	for _, d := range c.Serves {
 		p.served[d] = true
 	}
-	var members []routing.Member
-	var gated []breaker.Member
-	for _, spec := range c.Workers {
-		w := s.fleet.Get(spec.Name)
-		m := s.members[w]
-		if m == nil {
-			m = &member{worker: w, name: spec.Name, stats: &workerStats{}, series: s.metrics.Worker(c.Name, spec.Name)}
-			s.members[w] = m
-		}
-		m.timed.Store(c.Engine == openai.EngineLlamaCpp || m.timed.Load())
-		members = append(members, routing.Member{ID: spec.Name, Weight: *spec.Weight, Group: spec.Priority,
-			MaxInflight: part(spec.MaxInflight, f.Gateways), MaxTokensInflight: part(spec.MaxTokensInflight, int64(f.Gateways)), Models: modelHashes(spec.Models), Ref: m})
-		gated = append(gated, breaker.Member{ID: spec.Name, Ref: m})
-	}
+	members, gated := s.membersLocked(c)
 	p.policy = s.policyLocked(c, policy)
 	p.gates = s.breakersLocked(c.Name, f.Breaker, gated)
 	for i := range members {
@@ -209,78 +181,20 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy, f *config.File
 		}
 		members[i].Gate = m.gate
 	}
-	if p.routing = s.pools[c.Name]; p.routing == nil {
+	known := s.pools[c.Name]
+	if p.routing = known; known == nil {
 		p.routing = routing.NewPool(p.policy, members)
 		s.pools[c.Name] = p.routing
-	} else {
-		p.routing.Configure(p.policy, members)
 	}
 	p.routing.Limit(c.Saturation)
 	p.queue = s.queueLocked(c.Name, p.routing, c.Queue)
+	if known != nil { // after the new bounds: it offers new places to who waits
+		known.Configure(p.policy, members)
+	}
 	for _, m := range members { // a check may have ended before its worker was a member
 		p.routing.Observe(m.ID, m.Ref, statusOf(m.Ref.(*member).worker.Status()))
 	}
 	return p
-}
-
-// part is this gateway's part of a bound that so many share: an equal one, rounded
-// up, because a gateway without any place would serve nobody.
-func part[N int | int64](bound, gateways N) N { return (bound + gateways - 1) / max(1, gateways) }
-
-// statusOf is what a pool is told of a worker's status.
-func statusOf(st workers.Status) routing.Status {
-	return routing.Status{Up: st.Up, Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt}
-}
-
-// observe is told by the fleet what a health check or a scrape has found.
-func (s *Server) observe(w *workers.Worker, st workers.Status) {
-	s.mu.Lock()
-	m, p := s.members[w], s.pools[w.Pool()]
-	s.mu.Unlock()
-	if m == nil || p == nil {
-		return
-	}
-	if openai.Engine(st.Engine) == openai.EngineLlamaCpp {
-		m.timed.Store(true)
-	}
-	p.Observe(w.Name(), m, statusOf(st))
-}
-
-// breakerLevel is a state as tierway_worker_breaker shows it.
-func breakerLevel(st breaker.State) int {
-	switch st {
-	case breaker.HalfOpen:
-		return 1
-	case breaker.Open:
-		return 2
-	}
-	return 0
-}
-
-// engine is what the worker runs, as configured or as its answers tell.
-func (m *member) engine() openai.Engine {
-	if e := openai.Engine(m.worker.Spec().Engine); e != openai.EngineAuto && e != "" {
-		return e
-	}
-	return openai.Engine(m.worker.Status().Engine)
-}
-
-// gauges shows every worker to a scrape.
-func (s *Server) gauges() []telemetry.WorkerGauges {
-	var out []telemetry.WorkerGauges
-	now := time.Now()
-	for _, p := range s.snapshot.Load().pools {
-		for _, v := range p.routing.Snapshot(now) {
-			g := telemetry.WorkerGauges{Tier: p.Name, Worker: v.ID, Up: v.Up, Cooling: v.Cooling > 0, Inflight: v.Inflight,
-				PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Waiting: v.Waiting, KVUsage: v.KVUsage,
-				Breaker: breakerLevel(p.gates.Breaker(v.ID, v.Ref).State()), PrefillRate: v.Rate, Bound: v.Bound, Saturated: v.Saturated}
-			if w := s.fleet.Get(v.ID); w != nil {
-				g.Running = w.Status().Running
-			}
-			out = append(out, g)
-		}
-	}
-	return out
 }
 
 // serving returns the first pool that answers the dialect and that the tenant

@@ -2,7 +2,11 @@ package server
 
 import (
 	"container/list"
+	"net/http"
+	"net/url"
 	"sync"
+
+	"tierway/openai"
 )
 
 // storedAnswersMax bounds the directory of stored responses; at some 300 bytes
@@ -73,4 +77,53 @@ func (a *storedAnswers) forget(id string) {
 		a.order.Remove(e)
 		delete(a.byID, id)
 	}
+}
+
+// owns tells whether a stored answer is the caller's: its tenant's, and within the
+// rights of its key.
+func (x *exchange) owns(at storedAnswer) bool {
+	return at.tenant == x.caller.Tenant && x.caller.MayUseTier(at.pool) && x.caller.MayUseModel(at.model)
+}
+
+// ruleStored is the rule of requests about a stored response.
+const ruleStored = "stored"
+
+// storedAnswer sends a request about a stored response to the worker that made
+// it. Another tenant's response does not exist.
+func (x *exchange) storedAnswer() error {
+	if err := x.authenticate(); err != nil {
+		return err
+	}
+	x.inLedger = true
+	at, known := x.s.stored.get(x.id)
+	if !known {
+		if x.snap.passing(x.r.URL.Path, x.caller) != nil {
+			return x.passThrough(0)
+		}
+		return responseNotFound(x.id)
+	}
+	x.pool = x.snap.byName[at.pool]
+	if x.pool == nil || !x.owns(at) {
+		return responseNotFound(x.id)
+	}
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	x.req = &openai.Request{Dialect: openai.Responses, Body: body, Stream: x.r.URL.Query().Get("stream") == "true"}
+	x.workerPath = "/v1/responses/" + url.PathEscape(x.id)
+	if x.r.Method == http.MethodPost {
+		x.workerPath += "/cancel"
+	}
+	x.class = x.priority()
+	x.d.Class, x.d.Tier, x.d.Rule = x.class.String(), x.pool.Name, ruleStored
+	if err := x.charge(); err != nil {
+		return err
+	}
+	x.gather()
+	err = x.forwardTo(at.member)
+	if err == nil && x.r.Method == http.MethodDelete && x.answer.status == http.StatusOK {
+		x.s.stored.forget(x.id)
+	}
+	return err
 }

@@ -82,7 +82,7 @@ func New(version string) *Metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tierway_tier_decisions_total", Help: "Requests by the tier or pool that they were given and the rule that gave it."}, []string{"tier", "rule"}),
 		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tierway_queue_wait_seconds", Help: "How long requests waited until they had a worker; what had one at once counts as 0.", Buckets: waitSeconds}, []string{"tier", "class"}),
+			Name: "tierway_queue_wait_seconds", Help: "How long requests that had a worker waited for it, once a request: before another attempt too. Who had one at once counts as 0, who had none not at all.", Buckets: waitSeconds}, []string{"tier", "class"}),
 	}
 	m.plane, m.Reloads = newPlane(m.registry)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{

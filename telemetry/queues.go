@@ -59,7 +59,7 @@ var classSeries = []series{
 
 // shedSeries counts the refused ones of one class by reason.
 var shedSeries = []series{
-	{"tierway_queue_shed_total", "Requests that the queue refused, at once or after a wait, by reason: depth and bytes (the queue was full), wait (max_wait was over), deadline (their turn would have come too late), displaced (for a newcomer), engine (nobody was up for engine_wait).", prometheus.CounterValue},
+	{"tierway_queue_shed_total", "Requests that the queue refused, at once or after a wait, by reason: depth and bytes (the queue was full), wait (max_wait was over), deadline (their turn would have come too late), displaced (for a newcomer), engine (nobody was up for engine_wait). Counts too where a request that a worker had failed was to wait for another one: its client is told what the worker did.", prometheus.CounterValue},
 }
 
 // queueCollector reads the queues when a scrape comes: they count for
@@ -113,6 +113,6 @@ func (m *Metrics) Waits(tier string, classes []string) *Waits {
 	return w
 }
 
-// Granted counts a request that had its worker after a wait, which is 0 for one
-// that had it at once.
+// Granted counts a request that had a worker, once, with all its waits together:
+// 0 for one that had its workers at once.
 func (w *Waits) Granted(class int, wait time.Duration) { w.classes[class].Observe(wait.Seconds()) }

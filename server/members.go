@@ -1,0 +1,107 @@
+package server
+
+import (
+	"sync/atomic"
+	"time"
+
+	"tierway/breaker"
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/telemetry"
+	"tierway/workers"
+)
+
+// member is one worker as requests use it. It lives as long as the worker.
+type member struct {
+	worker *workers.Worker
+	name   string
+	series *telemetry.Worker
+	gate   *breaker.Breaker
+	stats  *workerStats
+	// refuses is set when the engine answered 400 to a field that was added
+	// for accounting; nothing is added for it again while it is up.
+	refuses atomic.Bool
+	// unranked is likewise set of the field for its own queue's order.
+	unranked atomic.Bool
+	// down is set while it is: what comes up again may be another engine.
+	down atomic.Bool
+	// timed is set for llama.cpp, whose last chunk has its timings unless usage
+	// was asked for: they say the same, and its clients show them.
+	timed atomic.Bool
+	// excused counts the failures in a row that another worker's like answer has
+	// excused.
+	excused atomic.Int32
+}
+
+// forgetLocked drops the members whose workers are gone.
+func (s *Server) forgetLocked() {
+	for w := range s.members {
+		now := s.fleet.Get(w.Name())
+		if now != w {
+			delete(s.members, w)
+		}
+		if now == nil || now.Pool() != w.Pool() {
+			s.metrics.ForgetWorker(w.Name())
+		}
+	}
+}
+
+// statusOf is what a pool is told of a worker's status.
+func statusOf(st workers.Status) routing.Status {
+	return routing.Status{Up: st.Up, Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt}
+}
+
+// observe is told by the fleet what a health check or a scrape has found.
+func (s *Server) observe(w *workers.Worker, st workers.Status) {
+	s.mu.Lock()
+	m, p := s.members[w], s.pools[w.Pool()]
+	s.mu.Unlock()
+	if m == nil || p == nil {
+		return
+	}
+	if openai.Engine(st.Engine) == openai.EngineLlamaCpp {
+		m.timed.Store(true)
+	}
+	if was := m.down.Swap(!st.Up); was && st.Up {
+		m.refuses.Store(false)
+		m.unranked.Store(false)
+	}
+	p.Observe(w.Name(), m, statusOf(st))
+}
+
+// breakerLevel is a state as tierway_worker_breaker shows it.
+func breakerLevel(st breaker.State) int {
+	switch st {
+	case breaker.HalfOpen:
+		return 1
+	case breaker.Open:
+		return 2
+	}
+	return 0
+}
+
+// engine is what the worker runs, as configured or as its answers tell.
+func (m *member) engine() openai.Engine {
+	if e := openai.Engine(m.worker.Spec().Engine); e != openai.EngineAuto && e != "" {
+		return e
+	}
+	return openai.Engine(m.worker.Status().Engine)
+}
+
+// gauges shows every worker to a scrape.
+func (s *Server) gauges() []telemetry.WorkerGauges {
+	var out []telemetry.WorkerGauges
+	now := time.Now()
+	for _, p := range s.snapshot.Load().pools {
+		for _, v := range p.routing.Snapshot(now) {
+			g := telemetry.WorkerGauges{Tier: p.Name, Worker: v.ID, Up: v.Up, Cooling: v.Cooling > 0, Inflight: v.Inflight,
+				PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Waiting: v.Waiting, KVUsage: v.KVUsage,
+				Breaker: breakerLevel(p.gates.Breaker(v.ID, v.Ref).State()), PrefillRate: v.Rate, Bound: v.Bound, Saturated: v.Saturated}
+			if w := s.fleet.Get(v.ID); w != nil {
+				g.Running = w.Status().Running
+			}
+			out = append(out, g)
+		}
+	}
+	return out
+}

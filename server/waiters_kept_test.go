@@ -1,0 +1,163 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// ticking lets time pass in the queues to the end of the test.
+func (r *rig) ticking() {
+	done := make(chan struct{})
+	var ticks sync.WaitGroup
+	ticks.Go(func() { r.tickQueues(done) })
+	r.t.Cleanup(func() { close(done); ticks.Wait() })
+}
+
+// TestAFollowUpWaitsForTheWorkerThatHoldsItsResponse: also when a reload brings
+// another one while it waits, which knows nothing of the response.
+func TestAFollowUpWaitsForTheWorkerThatHoldsItsResponse(t *testing.T) {
+	home, other := newHolding(engines.Config{}), newHolding(engines.Config{})
+	yaml := `
+auth: { required: false }
+health: { path: "off" }
+tiers:
+  - { name: small, model: fake-7b, serves: [responses], policy: { name: least_load }, workers: [ { name: w0, url: %q, max_inflight: 1 }%s ] }
+`
+	homeURL, otherURL := served(t, home), served(t, other)
+	t.Cleanup(home.release)
+	r, from := reloadable(t, fmt.Sprintf(yaml, homeURL, "")+"# %s\n")
+	r.ticking()
+	var stored struct{ ID string }
+	if a := r.post("/v1/responses", `{"model":"small","input":"hi","store":true}`); json.Unmarshal([]byte(a.body), &stored) != nil || stored.ID == "" {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	held, followed := make(chan answered, 1), make(chan answered, 1)
+	go func() { held <- r.post("/v1/responses", `{"model":"small","input":"hold"}`) }()
+	r.until("the place is taken", func() bool { return r.gauges()[0].Inflight == 1 })
+	go func() {
+		followed <- r.post("/v1/responses", fmt.Sprintf(`{"model":"small","input":"more","previous_response_id":%q}`, stored.ID))
+	}()
+	r.waiting(1)
+	from.write(fmt.Sprintf(yaml, homeURL, fmt.Sprintf(", { name: w1, url: %q }", otherURL)))
+	r.reload()
+	if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`); a.header.Get("X-Routed-To") != "w1" {
+		t.Errorf("%d from %q: the new worker takes nothing", a.status, a.header.Get("X-Routed-To"))
+	}
+	r.waiting(1)
+	home.release()
+	if a := <-followed; a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0" {
+		t.Errorf("the follow-up: %d from %q: %s", a.status, a.header.Get("X-Routed-To"), a.body)
+	}
+	<-held
+}
+
+// TestWhoWaitsForARemovedTierIsServed: time goes on in its queue, so that it has the
+// worker when that has rested. Nothing is left of the queue afterwards.
+func TestWhoWaitsForARemovedTierIsServed(t *testing.T) {
+	var asked atomic.Int32
+	engine := fakeEngine()
+	rests := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if asked.Add(1) == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		engine.ServeHTTP(w, q)
+	})
+	yaml := `
+auth: { required: false }
+health: { path: "off" }
+retry: { attempts: 1 }
+queue: { max_wait: { interactive: 5s } }
+tiers:
+  - { name: keep, model: other, serves: [chat], workers: [ { name: k0, url: %q } ] }
+  - { name: %s, model: fake-7b, serves: [chat], policy: { name: least_load }, workers: [ { name: w0, url: %q } ] }
+`
+	url, keep := served(t, rests), served(t, fakeEngine())
+	r, from := reloadable(t, fmt.Sprintf(yaml, keep, "small", url)+"# %s\n")
+	r.ticking()
+	ask := func() answered {
+		return r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hi"}]}`)
+	}
+	if a := ask(); a.status != http.StatusServiceUnavailable {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	got := make(chan answered, 1)
+	go func() { got <- ask() }()
+	r.until("it waits", func() bool { return r.snapshot.Load().byName["small"].queue.Waiting() == 1 })
+	from.write(fmt.Sprintf(yaml, keep, "renamed", url))
+	r.reload()
+	if a := <-got; a.status != http.StatusOK {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	r.until("the queue is forgotten", func() bool { runtime.GC(); return len(r.retiredQueues()) == 0 })
+}
+
+// TestWhoFoundAWorkerAwayHasItWhenItIsBack: with engine_wait whoever was refused the
+// connection waits for the worker as who comes after it does.
+func TestWhoFoundAWorkerAwayHasItWhenItIsBack(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	for _, c := range []struct {
+		wait   string
+		status int
+	}{{"0s", http.StatusBadGateway}, {"8s", http.StatusOK}} {
+		r := newRig(t, fmt.Sprintf(`
+auth: { required: false }
+health: { path: "off" }
+queue: { engine_wait: %s }
+tiers:
+  - { name: small, model: fake-7b, serves: [chat], workers: [ { name: w0, url: "http://%s" } ] }
+`, c.wait, addr)+"# %s")
+		r.ticking()
+		got := make(chan answered, 1)
+		go func() {
+			got <- r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hi"}]}`)
+		}()
+		if c.status == http.StatusOK {
+			r.waiting(1)
+			back, err := net.Listen("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			engine := &http.Server{Handler: fakeEngine(), ReadHeaderTimeout: time.Minute}
+			defer engine.Close()
+			go engine.Serve(back) //nolint:errcheck // it ends with the test
+		}
+		if a := <-got; a.status != c.status {
+			t.Errorf("engine_wait %s: %d %s", c.wait, a.status, a.body)
+		}
+	}
+}
+
+// TestAFailureWhoseRetryIsShedIsFinal: the gateway has tried for the client, and the
+// SDKs do not try as often again. A queue that takes nobody gives no other answer.
+func TestAFailureWhoseRetryIsShedIsFinal(t *testing.T) {
+	h := newHolding(engines.Config{})
+	broken := served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	r := narrowRig(t, h, ", max_wait: { interactive: 200ms }", "auto", fmt.Sprintf(", { name: w1, url: %q }", broken))
+	first := r.hold()
+	a := <-r.chat(t.Context(), "hi", "") // the broken one takes it, and the other one stays full
+	if a.status != http.StatusBadGateway || a.header.Get("X-Should-Retry") != "false" {
+		t.Errorf("%d, X-Should-Retry %q, want 502 and false", a.status, a.header.Get("X-Should-Retry"))
+	}
+	h.release()
+	<-first
+	if log := r.logged(); !strings.Contains(log, `"attempts":1,`) || !strings.Contains(log, `"shed":"wait"`) {
+		t.Errorf("the retry was not shed: %s", log)
+	}
+}
