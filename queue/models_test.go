@@ -3,6 +3,8 @@ package queue
 import (
 	"testing"
 	"time"
+
+	"tierway/routing"
 )
 
 // TestThoseOfAFullWorkerHoldUpNobody: whoever waits for a worker that is full, and
@@ -64,7 +66,7 @@ func TestFollowUpsOfAFullWorkerHoldUpNobody(t *testing.T) {
 		for range 300 {
 			tk := r.ticket(0, "a", 10)
 			if named == "others are tried" {
-				tk.Tried = r.pool.Except(0)
+				tk.Tried = []*routing.Worker{r.held[filled[1]].Worker()}
 			} else {
 				tk.Request.Only = 0
 			}

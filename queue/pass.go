@@ -65,6 +65,7 @@ type stuck struct {
 	only   any
 	over   []*routing.Worker // that are passed over
 	tokens int64
+	wait   bool // it could wait: a worker that starts slowly may still take one that can not
 	err    error
 }
 
@@ -122,7 +123,7 @@ func (q *Queue) stuckLocked(t *Ticket, now time.Time) error {
 	over, tokens := t.passedOver(now), t.tokens()
 	for i := range q.stuck {
 		s := &q.stuck[i]
-		if tokens >= s.tokens && s.like(t, over) {
+		if tokens >= s.tokens && s.like(t, over) && (!s.wait || q.mayHoldLocked(t, now)) {
 			return s.err
 		}
 	}
@@ -153,12 +154,12 @@ func (q *Queue) rememberLocked(round *routing.Round, t *Ticket, err error, now t
 	over := t.passedOver(now)
 	for i := range q.stuck {
 		if s := &q.stuck[i]; s.like(t, over) {
-			s.tokens, s.err = min(s.tokens, tokens), err
+			s.tokens, s.wait, s.err = min(s.tokens, tokens), t.Request.Wait, err
 			return
 		}
 	}
 	if len(q.stuck) < maxStuck {
-		q.stuck = append(q.stuck, stuck{t.Request.Model, t.Request.Only, over, tokens, err})
+		q.stuck = append(q.stuck, stuck{t.Request.Model, t.Request.Only, over, tokens, t.Request.Wait, err})
 	}
 }
 

@@ -5,9 +5,9 @@ import "time"
 const (
 	// worthWaiting is how many times longer than its cache saves a request waits for
 	// a full worker at most. Nobody knows when a place is given back; simulated with
-	// chats at 80 % load, 4 keeps less than nine tenths of the hits on engines that
-	// read slowly, and 8 costs time on fast ones.
-	worthWaiting = 6
+	// chats at 80 % load, 6 keeps less than nine tenths of the hits on engines that
+	// read slowly, and 8 costs more time on fast ones than it saves.
+	worthWaiting = 7
 	// worthMoving is how many tokens more of a prompt a cache must hold to decide
 	// between two workers: fewer are read in a fraction of a second anywhere.
 	worthMoving = 500

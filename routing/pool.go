@@ -233,21 +233,6 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	w.status = s
 }
 
-// Except returns all workers but the one with that Ref. Given to Acquire as
-// tried, they leave only that one to be chosen: for a request that must go
-// where an earlier one went.
-func (p *Pool) Except(ref any) []*Worker {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	others := make([]*Worker, 0, len(p.workers))
-	for _, w := range p.workers {
-		if w.ref != ref {
-			others = append(others, w)
-		}
-	}
-	return others
-}
-
 // WorkerView is one worker as metrics, readiness and the admin API show it.
 type WorkerView struct {
 	ID                string

@@ -233,19 +233,6 @@ func TestAReloadKeepsWhatStays(t *testing.T) {
 	}
 }
 
-func TestExceptLeavesOnlyOneToChoose(t *testing.T) {
-	one, two, three := new(int), new(int), new(int)
-	p := poolOf(Member{ID: "a", Weight: 1, Ref: one}, Member{ID: "b", Weight: 1, Ref: two}, Member{ID: "c", Weight: 1, Ref: three})
-	for range 3 { // even as its load grows
-		if l := mustAcquire(t, p, p.Except(two)...); l.Ref() != any(two) {
-			t.Errorf("%s was chosen", l.Worker().ID())
-		}
-	}
-	if _, err := p.Acquire(ask(), p.Except(new(int))...); !errors.Is(err, ErrNoWorker) {
-		t.Errorf("except one that is gone, Acquire says %v", err)
-	}
-}
-
 // last is a policy that takes the last worker, which the pool must obey.
 type last struct{}
 

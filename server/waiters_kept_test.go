@@ -34,9 +34,9 @@ tiers:
   - { name: small, model: fake-7b, serves: [responses], policy: { name: least_load }, workers: [ { name: w0, url: %q, max_inflight: 1 }%s ] }
 `
 	homeURL, otherURL := served(t, home), served(t, other)
-	t.Cleanup(home.release)
 	r, from := reloadable(t, fmt.Sprintf(yaml, homeURL, "")+"# %s\n")
 	r.ticking()
+	t.Cleanup(home.release) // before the server is closed, which waits for its requests
 	var stored struct{ ID string }
 	if a := r.post("/v1/responses", `{"model":"small","input":"hi","store":true}`); json.Unmarshal([]byte(a.body), &stored) != nil || stored.ID == "" {
 		t.Fatalf("%d %s", a.status, a.body)
