@@ -183,7 +183,7 @@ var known = map[string]key{
 	"config.Queue.aged_share":       {doc: "The greatest part of the tokens that aged requests of lower classes get while higher ones wait. 0: none, whatever their age.", max: 1, below: true},
 	"config.Queue.max_bytes":        {doc: "Bytes of all bodies that wait. 0 is no bound.", zero: true},
 	"config.Queue.displace":         {doc: "A full queue puts out the newest of a less urgent class, or of the tenant with the most waiting for its weight, for a request that has more of a claim."},
-	"config.Queue.engine_wait":      {doc: "How long a request waits for a worker while none is up. `0s`: it is answered 503 `no_healthy_worker` at once.", zero: true},
+	"config.Queue.engine_wait":      {doc: "How long a request waits for a worker while none is up, in place of `max_wait` where it is longer. `0s`: it is answered 503 `no_healthy_worker` at once.", zero: true},
 	"config.ByClass.interactive":    {doc: "For interactive requests.", zero: true},
 	"config.ByClass.background":     {doc: "For background requests.", zero: true},
 	"config.ByClass.batch":          {doc: "For batch requests.", zero: true},

@@ -90,7 +90,7 @@ func (q *Queue) Leave(t *Ticket, why Left, now time.Time) (err error) {
 		case t.state == stateWaiting && now.Before(q.untilLocked(t)):
 			err = ErrWaiting
 		case t.state == stateWaiting:
-			err = q.shedLocked(t, q.lateLocked(t, now), now)
+			err = q.shedLocked(t, q.lateLocked(t), now)
 			q.removeLocked(t, now)
 			counts.PutOut++
 		case t.state == stateGranted && why == Cancelled:

@@ -86,12 +86,9 @@ func (q *Queue) untilLocked(t *Ticket) time.Time {
 }
 
 // lateLocked is the reason for which a ticket is shed whose time is over.
-func (q *Queue) lateLocked(t *Ticket, now time.Time) string {
-	switch {
-	case !q.downSince.IsZero() || !t.lostAt.IsZero():
+func (q *Queue) lateLocked(t *Ticket) string {
+	if !q.downSince.IsZero() || !t.lostAt.IsZero() {
 		return ShedEngine
-	case !t.Deadline.IsZero() && !now.Before(t.Deadline):
-		return ShedDeadline
 	}
 	return ShedWait
 }

@@ -15,7 +15,7 @@ var ErrWaiting = errors.New("the request waits in the queue")
 const (
 	ShedDepth     = "depth"     // as many of its class wait as may
 	ShedBytes     = "bytes"     // the bodies of those who wait fill the queue
-	ShedWait      = "wait"      // it has waited for as long as its class may
+	ShedWait      = "wait"      // it has waited for as long as its class may, or until nobody listens
 	ShedDeadline  = "deadline"  // its turn would come after nobody listens any more, or after its class's longest wait
 	ShedDisplaced = "displaced" // it was put out for a more urgent request, or for one of a tenant with fewer waiting
 	ShedEngine    = "engine"    // no worker was up for as long as it may wait for one

@@ -63,7 +63,7 @@ func (x *exchange) noWorker(err error) error {
 		return x.shed(shed)
 	case errors.As(err, &open):
 		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: max(time.Until(open.Until), time.Second), Cause: err,
-			Message: "All workers of " + quoted(x.pool.Name) + " failed too often and are left alone for a while. Try again later."}
+			Message: "All workers of " + quoted(x.pool.Name) + " failed and are left alone for a while. Try again later."}
 	case errors.As(err, &cooled):
 		wait := max(time.Until(cooled.Until), time.Second)
 		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: wait, Cause: err,

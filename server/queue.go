@@ -180,18 +180,19 @@ func (x *exchange) shed(e *queue.ShedError) error {
 	var why string
 	switch e.Reason {
 	case queue.ShedEngine:
-		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: max(e.RetryAfter, x.snap.file.Health.Interval), Cause: e,
+		e.RetryAfter = max(e.RetryAfter, x.snap.file.Health.Interval) // nothing is known of a worker before
+		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: e.RetryAfter, Cause: e,
 			Message: "No worker of " + pool + " is up. Try again later."}
 	case queue.ShedBytes:
 		why = "The requests that wait for " + pool + " are as large as they may be together."
 	case queue.ShedWait:
-		why = "The request has waited for " + pool + " for as long as " + x.d.Class + " requests may."
+		why = "The request has waited for " + pool + " for as long as " + x.d.Class + " requests may, or as its client does."
 	case queue.ShedDeadline:
 		why = "The request's turn for " + pool + " would come later than its client waits, or than " + x.d.Class + " requests may."
 	case queue.ShedDisplaced:
 		why = "The request has made room for another one that waits for " + pool + "."
 	default:
-		why = "All workers of " + pool + " are full, and as many " + x.d.Class + " requests wait as may."
+		why = "All workers of " + pool + " are full, and no more " + x.d.Class + " requests may wait."
 	}
 	return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: e.RetryAfter, Cause: e,
 		Message: why + " Try again in " + shortDuration(e.RetryAfter) + "."}

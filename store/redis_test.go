@@ -433,7 +433,7 @@ func TestGarbageInRedisHeals(t *testing.T) {
 
 // All keys of a script are in one place of a cluster.
 func TestScriptsRunInACluster(t *testing.T) {
-	server := backends.Redis(t, "--cluster-enabled", "yes")
+	server := backends.RedisCluster(t)
 	if got := server.Do("CLUSTER ADDSLOTSRANGE 0 16383"); got != "+OK" {
 		t.Fatal(got)
 	}

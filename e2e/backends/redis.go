@@ -26,7 +26,7 @@ type RedisServer struct {
 }
 
 // Redis starts a redis-server, which ends with the test. More arguments of its
-// command line may be given, such as "--cluster-enabled", "yes".
+// command line may be given.
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	bin, err := binary("redis-server")
@@ -51,6 +51,17 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Cleanup(func() { s.must(s.program.kill()) })
 	s.must(s.program.start())
 	return s
+}
+
+// RedisCluster starts a redis-server that is a cluster of its own. The cluster's
+// port is not the one that lies 10,000 above: somebody may listen there.
+func RedisCluster(t testing.TB) *RedisServer {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Redis(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(port))
 }
 
 func (s *RedisServer) must(err error) {

@@ -1,6 +1,8 @@
 package docs
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,7 +39,10 @@ func documents(t *testing.T) []string {
 }
 
 func TestEveryYAMLBlockIsAConfiguration(t *testing.T) {
-	env := func(string) (string, bool) { return strings.Repeat("ab", 32), true }
+	env := func(name string) (string, bool) { // another digest for each name
+		sum := sha256.Sum256([]byte(name))
+		return hex.EncodeToString(sum[:]), true
+	}
 	seen := 0
 	for _, file := range documents(t) {
 		for _, block := range blocks(t, file, "yaml") {
