@@ -82,7 +82,7 @@ func (q *Queue) victimsLocked(t *Ticket, reason string) (victims []*Ticket) {
 	case reason == ShedBytes:
 		over := q.bytes - c.MaxBytes
 		for i := Classes - 1; i > t.Class; i-- {
-			for v := q.classes[i].newest; v != nil && over > 0 && len(victims) < maxVictims; v = v.older {
+			for v := q.classes[i].all.last; v != nil && over > 0 && len(victims) < maxVictims; v = v.links[inClass].before {
 				victims, over = append(victims, v), over-v.Bytes
 			}
 		}

@@ -17,8 +17,8 @@ func (q *Queue) downLocked(now time.Time) {
 		q.downSince = now
 	}
 	for i := range q.classes {
-		for t, newer := q.classes[i].oldest, (*Ticket)(nil); t != nil; t = newer {
-			newer = t.newer
+		for t, newer := q.classes[i].all.first, (*Ticket)(nil); t != nil; t = newer {
+			newer = t.links[inClass].after
 			if now.Sub(later(q.downSince, t.since)) < q.patience(t) {
 				break // who came later has waited no longer
 			}

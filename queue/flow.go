@@ -11,14 +11,14 @@ import (
 // its weight, since the class was last empty; whoever has the lowest tag goes
 // next, so that tenants who wait get tokens in proportion to their weights.
 type flow struct {
-	tenant      string
-	weight      float64
-	tag         float64
-	first, last *Ticket
-	depth       int
-	tokens      int64
-	unsettled   float64 // tokens in its tag of requests that are under way: what they use is not known yet
-	at          int     // in its class's heap; -1 while nothing waits
+	tenant string
+	weight float64
+	tag    float64
+	line
+	depth     int
+	tokens    int64
+	unsettled float64 // tokens in its tag of requests that are under way: what they use is not known yet
+	at        int     // in its class's heap; -1 while nothing waits
 }
 
 // start is the virtual time when the flow's next ticket is granted: its tag
@@ -27,50 +27,16 @@ type flow struct {
 // used, and has as many under way as the flow when their tags are equal again.
 func (f *flow) start() float64 { return max(0, f.tag-f.unsettled/f.weight) }
 
-// insert puts the ticket at its place by the order of coming: nearly always the
-// end; one that comes back is looked for from the nearer end.
+// insert makes the ticket wait in the flow.
 func (f *flow) insert(t *Ticket) {
 	t.flow = f
 	f.depth++
 	f.tokens += t.Tokens
-	if f.last == nil || f.last.seq < t.seq {
-		t.prev, t.next, f.last = f.last, nil, t
-		if t.prev == nil {
-			f.first = t
-		} else {
-			t.prev.next = t
-		}
-		return
-	}
-	after := f.first
-	if f.last.seq-t.seq < t.seq-min(t.seq, f.first.seq) {
-		for after = f.last; after.prev != nil && after.prev.seq > t.seq; {
-			after = after.prev
-		}
-	}
-	for after.seq < t.seq {
-		after = after.next
-	}
-	t.prev, t.next, after.prev = after.prev, after, t
-	if t.prev == nil {
-		f.first = t
-	} else {
-		t.prev.next = t
-	}
+	f.line.insert(t)
 }
 
 func (f *flow) remove(t *Ticket) {
-	if t.prev == nil {
-		f.first = t.next
-	} else {
-		t.prev.next = t.next
-	}
-	if t.next == nil {
-		f.last = t.prev
-	} else {
-		t.next.prev = t.prev
-	}
-	t.prev, t.next = nil, nil
+	f.line.remove(t)
 	f.depth--
 	f.tokens -= t.Tokens
 }
@@ -102,8 +68,7 @@ type class struct {
 	flows   map[string]*flow // of every tenant with something waiting, or with a tag ahead of theirs
 	waiting flows
 	virtual float64 // where a tenant comes in that was idle: see flow.start
-	oldest  *Ticket // by the order of coming, all of the class
-	newest  *Ticket
+	all     line    // of the class
 	depth   int
 	tokens  int64
 	credit  float64 // tokens that aged requests of lower classes may be granted before this class
@@ -121,7 +86,7 @@ func (c *class) insert(t *Ticket) {
 	} else if f.first == t {
 		heap.Fix(&c.waiting, f.at) // ties go by who came first
 	}
-	c.link(t)
+	c.all.insert(t)
 	c.depth++
 	c.tokens += t.Tokens
 }
@@ -131,7 +96,7 @@ func (c *class) flow(t *Ticket) *flow {
 	f := c.flows[t.Tenant]
 	if f == nil {
 		c.sweep()
-		f = &flow{tenant: t.Tenant, tag: c.virtual, at: -1}
+		f = &flow{tenant: t.Tenant, tag: c.virtual, line: line{of: inFlow}, at: -1}
 		c.flows[t.Tenant] = f
 	}
 	f.weight = t.weight()
@@ -160,7 +125,7 @@ func (c *class) remove(t *Ticket) {
 	} else {
 		heap.Fix(&c.waiting, f.at)
 	}
-	c.unlink(t)
+	c.all.remove(t)
 	c.depth--
 	c.tokens -= t.Tokens
 	if c.depth == 0 {
@@ -176,46 +141,4 @@ func (c *class) charge(f *flow, tokens float64) {
 	if f.at >= 0 {
 		heap.Fix(&c.waiting, f.at)
 	}
-}
-
-// link puts the ticket into the class's list by coming.
-func (c *class) link(t *Ticket) {
-	if c.newest == nil || c.newest.seq < t.seq {
-		t.older, t.newer, c.newest = c.newest, nil, t
-		if t.older == nil {
-			c.oldest = t
-		} else {
-			t.older.newer = t
-		}
-		return
-	}
-	after := c.oldest
-	if c.newest.seq-t.seq < t.seq-min(t.seq, c.oldest.seq) {
-		for after = c.newest; after.older != nil && after.older.seq > t.seq; {
-			after = after.older
-		}
-	}
-	for after.seq < t.seq {
-		after = after.newer
-	}
-	t.older, t.newer, after.older = after.older, after, t
-	if t.older == nil {
-		c.oldest = t
-	} else {
-		t.older.newer = t
-	}
-}
-
-func (c *class) unlink(t *Ticket) {
-	if t.older == nil {
-		c.oldest = t.newer
-	} else {
-		t.older.newer = t.newer
-	}
-	if t.newer == nil {
-		c.newest = t.older
-	} else {
-		t.newer.older = t.older
-	}
-	t.older, t.newer = nil, nil
 }

@@ -31,7 +31,7 @@ func (o *order) begin(q *Queue, now time.Time) {
 	for i := range q.classes {
 		c := &q.classes[i]
 		o.fronts[i].begin(c.waiting)
-		o.aged[i] = c.oldest != nil && config.Age[i] > 0 && now.Sub(c.oldest.entered) >= config.Age[i]
+		o.aged[i] = c.all.first != nil && config.Age[i] > 0 && now.Sub(c.all.first.entered) >= config.Age[i]
 		if i < Classes-1 {
 			o.credit[i] = c.credit
 		}
@@ -151,8 +151,8 @@ func (w *front) take() *Ticket {
 		w.enter(2*e.at + 1)
 		w.enter(2*e.at + 2)
 	}
-	if e.ticket.next != nil {
-		w.push(frontEntry{tag: e.tag + e.ticket.cost()/e.ticket.flow.weight, ticket: e.ticket.next, at: -1})
+	if next := e.ticket.links[inFlow].after; next != nil {
+		w.push(frontEntry{tag: e.tag + e.ticket.cost()/e.ticket.flow.weight, ticket: next, at: -1})
 	}
 	return e.ticket
 }

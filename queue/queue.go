@@ -53,7 +53,7 @@ func New(pool *routing.Pool, c Config, woken func(*Ticket)) *Queue {
 	q := &Queue{pool: pool, woken: woken}
 	q.config.Store(&c)
 	for i := range q.classes {
-		q.classes[i].flows = map[string]*flow{}
+		q.classes[i].flows, q.classes[i].all.of = map[string]*flow{}, inClass
 	}
 	return q
 }

@@ -188,7 +188,7 @@ func (r *rig) check() {
 				r.t.Fatalf("class %d: the heap of flows is not one at %d", i, at)
 			}
 			n, before := 0, uint64(0)
-			for tk := f.first; tk != nil; tk = tk.next {
+			for tk := f.first; tk != nil; tk = tk.links[inFlow].after {
 				if tk.seq <= before || tk.state != stateWaiting || tk.flow != f {
 					r.t.Fatalf("class %d: flow %s is out of order", i, f.tenant)
 				}
@@ -200,7 +200,16 @@ func (r *rig) check() {
 			depth += n
 		}
 		listed := 0
-		for tk := c.oldest; tk != nil; tk = tk.newer {
+		for tk := c.all.first; tk != nil; tk = tk.links[inClass].after {
+			listed++
+		}
+		for tk := c.all.last; tk != nil; tk = tk.links[inClass].before {
+			listed--
+		}
+		if listed != 0 {
+			r.t.Fatalf("class %d: its line is %d longer forwards than backwards", i, listed)
+		}
+		for tk := c.all.first; tk != nil; tk = tk.links[inClass].after {
 			listed++
 		}
 		if depth != c.depth || listed != depth || tokens != c.tokens {

@@ -78,25 +78,23 @@ type Ticket struct {
 
 	// The rest is guarded by the queue's lock while the ticket waits, and its owner's
 	// before and after.
-	state      state
-	seq        uint64        // the order of coming; 0 before the first
-	entered    time.Time     // when it would have come if it had waited all the time
-	since      time.Time     // when it came, the last time
-	spent      time.Duration // waited up to the last grant
-	counted    bool          // among those that had to wait, this time
-	lease      routing.Lease
-	err        error
-	flow       *flow
-	prev, next *Ticket // in the flow
-	older      *Ticket // in the class, by coming
-	newer      *Ticket
-	path       [Classes - 1]step // how it was chosen, level by level
-	promoted   bool
-	charged    int64     // tokens on its flow's account; 0 when none are
-	lostAt     time.Time // since when nobody who is up could take it; zero while somebody could
-	lostIndex  int
-	refused    []*routing.Worker // by their breakers, of late
-	refusedAt  time.Time
+	state     state
+	seq       uint64        // the order of coming; 0 before the first
+	entered   time.Time     // when it would have come if it had waited all the time
+	since     time.Time     // when it came, the last time
+	spent     time.Duration // waited up to the last grant
+	counted   bool          // among those that had to wait, this time
+	lease     routing.Lease
+	err       error
+	flow      *flow
+	links     [lines]link
+	path      [Classes - 1]step // how it was chosen, level by level
+	promoted  bool
+	charged   int64     // tokens on its flow's account; 0 when none are
+	lostAt    time.Time // since when nobody who is up could take it; zero while somebody could
+	lostIndex int
+	refused   []*routing.Worker // by their breakers, of late
+	refusedAt time.Time
 }
 
 // began begins a wait. What it has waited before counts; what an attempt has taken

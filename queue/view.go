@@ -52,8 +52,8 @@ func (q *Queue) View(now time.Time) View {
 		*cv = ClassView{Depth: c.depth, Tokens: c.tokens,
 			Entered: c.counts.Entered, Granted: c.counts.Granted, Promoted: c.counts.Promoted,
 			Left: c.counts.Left, PutOut: c.counts.PutOut, Shed: c.counts.Shed}
-		if c.oldest != nil {
-			cv.Oldest = now.Sub(c.oldest.entered)
+		if c.all.first != nil {
+			cv.Oldest = now.Sub(c.all.first.entered)
 		}
 		if rate > 0 && c.depth > 0 {
 			cv.Drain = seconds(float64(ahead) / rate)

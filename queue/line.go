@@ -1,0 +1,59 @@
+package queue
+
+// line is tickets in the order of their coming. A ticket stands in two: its flow's
+// and its class's.
+type line struct {
+	of          int // inFlow or inClass
+	first, last *Ticket
+}
+
+// The lines that a ticket stands in, as indexes of its links.
+const (
+	inFlow = iota
+	inClass
+	lines
+)
+
+// link is a ticket's neighbours in one line.
+type link struct{ before, after *Ticket }
+
+// insert puts the ticket at its place: nearly always the end; one that comes back
+// is looked for from the nearer end.
+func (l *line) insert(t *Ticket) {
+	before, after := l.last, (*Ticket)(nil)
+	switch {
+	case l.last == nil || l.last.seq < t.seq:
+	case l.last.seq-t.seq < t.seq-min(t.seq, l.first.seq):
+		for before != nil && before.seq > t.seq {
+			before, after = before.links[l.of].before, before
+		}
+	default:
+		for before, after = nil, l.first; after.seq < t.seq; {
+			before, after = after, after.links[l.of].after
+		}
+	}
+	t.links[l.of] = link{before, after}
+	*l.behind(before), *l.ahead(after) = t, t
+}
+
+func (l *line) remove(t *Ticket) {
+	at := t.links[l.of]
+	*l.behind(at.before), *l.ahead(at.after) = at.after, at.before
+	t.links[l.of] = link{}
+}
+
+// behind is where the line keeps who comes after a ticket; nil is its beginning.
+func (l *line) behind(t *Ticket) **Ticket {
+	if t == nil {
+		return &l.first
+	}
+	return &t.links[l.of].after
+}
+
+// ahead is where the line keeps who comes before a ticket; nil is its end.
+func (l *line) ahead(t *Ticket) **Ticket {
+	if t == nil {
+		return &l.last
+	}
+	return &t.links[l.of].before
+}
