@@ -75,16 +75,11 @@ func (p *Pool) book(l *Lease, r *Request, tried, refused []*Worker) error {
 }
 
 func (p *Pool) bookLocked(l *Lease, r *Request, tried, refused []*Worker) error {
-	ws, err := p.eligibleLocked(r, tried, refused)
+	ws, err := p.showLocked(r, tried, refused)
 	if err != nil {
 		return err
 	}
-	p.chains.overlaps(r.Blocks, booked(r.PromptTokens), ws, p.workers)
-	p.recent.overlaps(r, booked(r.PromptTokens), ws, p.workers)
-	i, reason := p.policy.Pick(r, ws)
-	if i < 0 || i >= len(ws) {
-		i, reason = leastLoad{}.Pick(r, ws)
-	}
+	i, reason := p.pickLocked(r, ws)
 	w := p.workers[ws[i].Index]
 	if ws[i].Full {
 		r.learned = true
@@ -97,9 +92,41 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried, refused []*Worker) error 
 	l.pool, l.worker, l.gate, l.reason = p, w, w.gate, reason
 	l.stream, l.bookedAt, l.prompt = r.Stream, r.Now, booked(r.PromptTokens)
 	l.estimate = float64(l.prompt) / p.scaleLocked()
-	l.noteCandidates(ws, i)
+	l.overlap = min(l.prompt, ws[i].Overlap)
 	l.booking = p.enterLocked(r, w, &ws[i])
 	l.prefill, l.ahead, l.doubt, l.level = l.booking.prefill, w.pending, w.doubt, w.inflight
 	l.expected = l.expectedLocked(l.booking.output)
 	return nil
+}
+
+// showLocked returns the workers as the policy is shown them.
+func (p *Pool) showLocked(r *Request, tried, refused []*Worker) ([]View, error) {
+	ws, err := p.eligibleLocked(r, tried, refused)
+	if err != nil {
+		return nil, err
+	}
+	p.chains.overlaps(r.Blocks, booked(r.PromptTokens), ws, p.workers)
+	p.recent.overlaps(r, booked(r.PromptTokens), ws, p.workers)
+	return ws, nil
+}
+
+// pickLocked asks the policy, or takes the least loaded where it abstains, and
+// fills the request's record.
+func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
+	if r.Record != nil {
+		r.marks = p.marks[:len(ws)]
+		for i := range ws { // what most policies compare, and where one says nothing
+			r.marks[i] = mark{score: ws[i].score(), passed: passedFull(&ws[i])}
+		}
+		r.Record.begin(p.policy.Name(), r)
+	}
+	i, reason := p.policy.Pick(r, ws)
+	if i < 0 || i >= len(ws) {
+		i, reason = leastLoad{}.Pick(r, ws)
+	}
+	if r.Record != nil {
+		r.Record.finish(ws, r.marks, i)
+		r.marks = nil
+	}
+	return i, reason
 }

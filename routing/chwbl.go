@@ -2,6 +2,7 @@ package routing
 
 import (
 	"math"
+	"slices"
 	"sort"
 )
 
@@ -91,10 +92,15 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	if !p.ring.enter(r.Now, ws) {
 		return -1, "" // more workers than a ring tells apart: the pool takes the least loaded
 	}
-	b := p.bound(r, ws)
+	squares := p.squares
+	if c := r.recalled(p); c != nil {
+		squares = c.Memory
+	}
+	b := p.bound(r, ws, squares)
 	s, at := p.ring.next(p.ring.first(mix(key)))
+	p.note(r, ws, &b, squares, by, key, s, at)
 	home := int(s.view)
-	if !r.learned {
+	if !r.learned && !r.dry {
 		p.learn(b.adds(&ws[home]))
 	}
 	chosen, where := home, saturated
@@ -158,10 +164,13 @@ var reasons = [...][3]Reason{
 
 // key returns what the request is placed by.
 func (p *chwbl) key(r *Request, workers int) (by int, key uint64) {
+	if c := r.recalled(p); c != nil {
+		return slices.Index(keysOf[:], c.KeyOf), uint64(c.Key)
+	}
 	switch {
 	case len(r.Blocks) > 0 && p.depth != nil:
 		within := r.Blocks[:p.reach(r.Blocks)]
-		if r.learned {
+		if r.learned || r.dry {
 			return byPrefix, p.depth.find(within)
 		}
 		return byPrefix, p.depth.key(r.Now, within, workers)
@@ -218,7 +227,7 @@ type bound struct {
 	prompt, out float64 // what the request brings
 }
 
-func (p *chwbl) bound(r *Request, ws []View) bound {
+func (p *chwbl) bound(r *Request, ws []View, squares float64) bound {
 	inflight, weight, tokens, n := 1.0, 0.0, 0.0, float64(len(ws))
 	for i := range ws {
 		v := &ws[i]
@@ -232,17 +241,17 @@ func (p *chwbl) bound(r *Request, ws []View) bound {
 		requests: p.c*mean + p.slack*math.Sqrt(mean),
 		mean:     weight / n,
 		share:    p.c / n,
-		tokens:   tokens, slack: p.room(mean),
+		tokens:   tokens, slack: p.room(mean, squares),
 		prompt: float64(max(0, r.PromptTokens)), out: float64(max(0, r.OutputTokens)),
 	}
 }
 
 // room is the tokens that a worker may have over its share.
-func (p *chwbl) room(mean float64) float64 {
+func (p *chwbl) room(mean, squares float64) float64 {
 	if p.tokens == 0 {
 		return 0
 	}
-	return max(p.tokens, p.slack*math.Sqrt(mean*p.squares))
+	return max(p.tokens, p.slack*math.Sqrt(mean*squares))
 }
 
 // learn takes what a request brings to its home.
@@ -258,15 +267,22 @@ func (b *bound) adds(v *View) float64 {
 
 // admits reports whether the request may go to that worker.
 func (b *bound) admits(v *View) bool {
-	weight := float64(v.Weight) / b.mean
+	return float64(v.Inflight)+1 <= b.most(v) && (b.slack == 0 || b.brings(v) <= b.mostTokens(v))
+}
+
+// most is how many requests that worker may have.
+func (b *bound) most(v *View) float64 {
 	// A product that is a whole number must not be rounded up to the next one
 	// for the last bit of its float.
-	if float64(v.Inflight)+1 > math.Ceil(b.requests*weight-1e-9) {
-		return false
-	}
-	if b.slack == 0 {
-		return true
-	}
-	adds := b.adds(v)
-	return float64(v.PendingTokens)+float64(v.OutputTokens)+adds <= b.share*weight*(b.tokens+adds)+b.slack
+	return math.Ceil(b.requests*float64(v.Weight)/b.mean - 1e-9)
+}
+
+// brings is the tokens that the worker would have with the request, mostTokens how
+// many it may have.
+func (b *bound) brings(v *View) float64 {
+	return float64(v.PendingTokens) + float64(v.OutputTokens) + b.adds(v)
+}
+
+func (b *bound) mostTokens(v *View) float64 {
+	return b.share*(float64(v.Weight)/b.mean)*(b.tokens+b.adds(v)) + b.slack
 }

@@ -106,7 +106,7 @@ func TestTheBoundIsWhatTheFormulaSays(t *testing.T) {
 			r:  Request{PromptTokens: 10_000}, want: "+-"}, // share of weight 1: 1.25·40,000/2·0.5 = 12,500; 40,000 > 28,500
 		"tokens: negative ones are none": {ws: equals(0, 0), r: Request{PromptTokens: -1 << 62, OutputTokens: -1 << 62}, want: "++"},
 	} {
-		b, got := mustCHWBL(t, c.config).bound(&c.r, c.ws), ""
+		b, got := mustCHWBL(t, c.config).bound(&c.r, c.ws, 0), ""
 		for i := range c.ws {
 			if b.admits(&c.ws[i]) {
 				got += "+"
@@ -127,14 +127,14 @@ func TestTheTokenBoundHasRoomForUsualSizes(t *testing.T) {
 	for range 1000 {
 		p.Pick(&Request{Prefix: 1, PromptTokens: 11_000, OutputTokens: 1_000}, equals(0, 0, 0, 0))
 	}
-	if got, want := p.room(4), 2*2*12_000.0; math.Abs(got-want) > want/100 {
+	if got, want := p.room(4, p.squares), 2*2*12_000.0; math.Abs(got-want) > want/100 {
 		t.Errorf("at a mean of 4 requests of 12,000 tokens there is room for %.0f, want %.0f", got, want)
 	}
-	if got := p.room(0.25); got != 16_000 {
+	if got := p.room(0.25, p.squares); got != 16_000 {
 		t.Errorf("at a mean of a quarter there is room for %.0f", got)
 	}
 	p.Pick(&Request{Prefix: 1, PromptTokens: 1 << 40}, equals(0, 0, 0, 0))
-	if got := p.room(4); got > 2*2*(12_000+131_072.0/8) {
+	if got := p.room(4, p.squares); got > 2*2*(12_000+131_072.0/8) {
 		t.Errorf("one giant makes room for %.0f", got)
 	}
 }

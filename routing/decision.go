@@ -1,6 +1,11 @@
 package routing
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // SchemaVersion is the version of Decision's JSON form. It grows when a field
 // changes its meaning or goes, not when one is added.
@@ -31,7 +36,8 @@ type Decision struct {
 	Class          string    `json:"class,omitempty"`       // interactive, background or batch
 	AskedClass     string    `json:"asked_class,omitempty"` // the class that was asked for, where the caller may not have it
 	Method         string    `json:"method"`
-	Route          string    `json:"route"` // the route's pattern, never the path that came
+	Route          string    `json:"route"`              // the route's pattern, never the path that came
+	TraceID        string    `json:"trace_id,omitempty"` // 32 hex digits; empty when no trace was exported
 	Dialect        string    `json:"dialect,omitempty"`
 	Stream         bool      `json:"stream,omitempty"`
 	RequestedModel string    `json:"requested_model,omitempty"` // "other" when no pool serves it
@@ -39,6 +45,7 @@ type Decision struct {
 	Tier           string    `json:"tier,omitempty"`            // the tier or pool
 	Rule           string    `json:"rule,omitempty"`            // why this tier: header, model, alias, default
 	RuleNote       string    `json:"rule_note,omitempty"`       // what the rule passed over, such as an unknown X-Model-Tier
+	Features       Features  `json:"features,omitzero"`         // what else the tier was decided by
 	Policy         string    `json:"policy,omitempty"`
 	Worker         string    `json:"worker,omitempty"` // the last one asked
 	Reason         string    `json:"reason,omitempty"` // why this worker
@@ -70,19 +77,100 @@ type Usage struct {
 	Output int64 `json:"output"`
 }
 
-// Attempt is one try on one worker.
-type Attempt struct {
-	Worker     string      `json:"worker"`
-	Reason     string      `json:"reason"`
-	Candidates []Candidate `json:"candidates,omitempty"`
-	Status     int         `json:"status,omitempty"` // the worker's; 0 when none came
-	Error      string      `json:"error,omitempty"`
-	DurationMs float64     `json:"duration_ms"` // to the answer's header or the failure
+// Features is what a request was classified by, beside its model, its tokens and
+// its caller. It is enough to classify the request again, as long as the keyword
+// groups are the same; hashes stand for all text.
+type Features struct {
+	Header        string   `json:"header,omitempty"`          // the tier that X-Model-Tier named; "other" when it named none
+	Classified    bool     `json:"classified,omitempty"`      // the content was looked at: else the name or the header decided
+	Counted       int64    `json:"counted_tokens,omitempty"`  // of the prompt, where it was counted; 0 when the estimate was enough
+	UserTextBytes int      `json:"user_text_bytes,omitempty"` // of the last user turn, as far as it is looked at
+	Groups        []string `json:"groups,omitempty"`          // the keyword groups that matched
+	Media         bool     `json:"media,omitempty"`           // images, audio or files are not in the estimate
+	Session       Hash     `json:"session,omitzero"`          // of tenant and session key; differs from process to process
+	Model         Hash     `json:"model,omitzero"`            // of the name that the worker was asked for, as Request.Model
+	Prefix        Hash     `json:"prefix,omitzero"`           // as Request.Prefix
+	Chain         []Link   `json:"chain,omitempty"`           // the prompt's blocks; of a long one the first, and eight for each doubling after
+	Blocks        int      `json:"blocks,omitempty"`          // that the whole chain has
 }
 
-// Candidate is one worker that could have been chosen, with the load that the
-// policy compared.
-type Candidate struct {
-	Worker string  `json:"worker"`
-	Score  float64 `json:"score"` // lower is better
+// Attempt is one try on one worker. Times are milliseconds; those named AtMs
+// count from the request's beginning.
+type Attempt struct {
+	Worker      string  `json:"worker"`
+	Reason      string  `json:"reason"`
+	AtMs        float64 `json:"at_ms"`                   // when it was given the worker
+	QueueMs     float64 `json:"queue_ms,omitempty"`      // that it waited for that one, up to AtMs
+	SelectionUs float64 `json:"selection_us,omitempty"`  // that choosing and booking took, in microseconds; 0 after a wait
+	Status      int     `json:"status,omitempty"`        // the worker's; 0 when none came
+	Error       string  `json:"error,omitempty"`         // why the worker is to blame, or who is
+	ErrorType   string  `json:"error_type,omitempty"`    // one word of few: see ErrorTypes of the server
+	DurationMs  float64 `json:"duration_ms"`             // to the answer's header or the failure
+	FirstAtMs   float64 `json:"first_at_ms,omitempty"`   // the first content; 0 without any
+	EndAtMs     float64 `json:"end_at_ms,omitempty"`     // when the worker was done with, whole or not
+	Predicted   int64   `json:"predicted_cached_tokens"` // of the prompt, that the worker was believed to have
+	Usage       Usage   `json:"usage,omitzero"`          // as this worker reported
+	Span        Hash    `json:"span,omitzero"`           // its span in the trace; zero when no trace was exported
+	Choice      *Choice `json:"choice,omitempty"`        // nil of a worker that no policy chose
+}
+
+// Hash is 64 bits that JSON holds as 16 hexadecimal digits, since many readers
+// round larger numbers.
+type Hash uint64
+
+// MarshalText writes 16 digits.
+func (h Hash) MarshalText() ([]byte, error) { return h.append(make([]byte, 0, 16)), nil }
+
+func (h Hash) append(b []byte) []byte {
+	for shift := 60; shift >= 0; shift -= 4 {
+		b = append(b, "0123456789abcdef"[h>>shift&0xf])
+	}
+	return b
+}
+
+// UnmarshalText reads what MarshalText writes.
+func (h *Hash) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 16, 64)
+	if err != nil || len(text) != 16 {
+		return fmt.Errorf("%q is no hash: it must be 16 hexadecimal digits", text)
+	}
+	*h = Hash(n)
+	return nil
+}
+
+// Link is one Block of a recorded chain. JSON holds it as "hash:end".
+type Link Block
+
+// MarshalText writes the hash's 16 digits, a colon and the end.
+func (l Link) MarshalText() ([]byte, error) {
+	b := Hash(l.Hash).append(make([]byte, 0, 24))
+	return strconv.AppendInt(append(b, ':'), l.End, 10), nil
+}
+
+// UnmarshalText reads what MarshalText writes.
+func (l *Link) UnmarshalText(text []byte) error {
+	hash, end, _ := strings.Cut(string(text), ":")
+	var h Hash
+	if err := h.UnmarshalText([]byte(hash)); err != nil {
+		return err
+	}
+	n, err := strconv.ParseInt(end, 10, 64)
+	if err != nil || n < 0 {
+		return fmt.Errorf("%q is no block: after its hash and a colon stands where it ends", text)
+	}
+	*l = Link{Hash: uint64(h), End: n}
+	return nil
+}
+
+// AppendChain appends the blocks by which a chain is recorded: the first sixteen,
+// beyond that eight an octave, and the last one. Of 4,096 blocks that is 81.
+func AppendChain(to []Link, blocks []Block) []Link {
+	if len(blocks) == 0 {
+		return to
+	}
+	last := len(blocks) - 1
+	for d := 0; d < last; d = nextRemembered(d) {
+		to = append(to, Link(blocks[d]))
+	}
+	return append(to, Link(blocks[last]))
 }

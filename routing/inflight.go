@@ -85,7 +85,9 @@ func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Wo
 	}
 	c.alive = c.alive[:0]
 	for i := range ws {
-		c.alive = append(c.alive, holder{int32(i), int32(workers[ws[i].Index].slot)})
+		if slot := workers[ws[i].Index].slot; slot >= 0 { // else a draft's new one
+			c.alive = append(c.alive, holder{int32(i), int32(slot)})
+		}
 	}
 	last, shared := len(blocks)-1, int64(0)
 	for d := 0; ; d = min(nextLandmark(d), last) {

@@ -2,7 +2,6 @@ package routing
 
 import (
 	"errors"
-	"slices"
 	"time"
 )
 
@@ -11,31 +10,26 @@ import (
 // the gate like any other: the gate decides that it counts neither way.
 var ErrExcluded = errors.New("excluded from the verdict")
 
-// maxCandidates is how many candidates a lease remembers: enough to explain a
-// choice in a log line, few enough to be copied without a thought.
-const maxCandidates = 8
-
 // Lease is one request booked on one worker. Who got it owes exactly one
 // Release. Its methods are safe for concurrent use on the same Lease; a copy of
 // a Lease is not to be used beside it.
 type Lease struct {
-	pool       *Pool
-	worker     *Worker
-	gate       Gate
-	admitted   bool // by the gate
-	done       func(error)
-	reason     Reason
-	stream     bool
-	bookedAt   time.Time
-	estimate   float64       // the prompt's tokens before the learned correction
-	prompt     int64         // its tokens
-	prefill    int64         // those of them that were booked
-	ahead      int64         // tokens to prefill up to its first one, its own among them
-	doubt      int64         // tokens that are not in ahead because the worker had them lately
-	level      int           // requests in flight on the worker, this one among them
-	expected   time.Duration // from the booking to the gate's verdict
-	seen       int
-	candidates [maxCandidates]Candidate
+	pool     *Pool
+	worker   *Worker
+	gate     Gate
+	admitted bool // by the gate
+	done     func(error)
+	reason   Reason
+	stream   bool
+	bookedAt time.Time
+	estimate float64       // the prompt's tokens before the learned correction
+	prompt   int64         // its tokens
+	prefill  int64         // those of them that were booked
+	ahead    int64         // tokens to prefill up to its first one, its own among them
+	doubt    int64         // tokens that are not in ahead because the worker had them lately
+	level    int           // requests in flight on the worker, this one among them
+	expected time.Duration // from the booking to the gate's verdict
+	overlap  int64         // tokens of its prompt that the worker is believed to have
 
 	// The rest is guarded by the pool's lock.
 	booking  *booking  // nil once all is given back
@@ -73,33 +67,9 @@ func (l *Lease) Ref() any {
 // Reason returns why this worker was chosen.
 func (l *Lease) Reason() Reason { return l.reason }
 
-// Candidates returns the workers that could have been chosen, the least loaded
-// first and at most eight, the chosen one always among them. The score is the
-// booked tokens for each unit of weight, without this request.
-func (l *Lease) Candidates() []Candidate { return slices.Clone(l.candidates[:l.seen]) }
-
-// noteCandidates keeps the least loaded of ws, and the chosen one.
-func (l *Lease) noteCandidates(ws []View, chosen int) {
-	kept := false
-	for i := range ws {
-		score, at := ws[i].score(), l.seen
-		for at > 0 && score < l.candidates[at-1].Score {
-			at--
-		}
-		if at == maxCandidates {
-			continue
-		}
-		l.seen = min(l.seen+1, maxCandidates)
-		copy(l.candidates[at+1:l.seen], l.candidates[at:])
-		l.candidates[at] = Candidate{Worker: ws[i].ID, Score: score}
-	}
-	for i := range l.candidates[:l.seen] {
-		kept = kept || l.candidates[i].Worker == ws[chosen].ID
-	}
-	if !kept {
-		l.candidates[l.seen-1] = Candidate{Worker: ws[chosen].ID, Score: ws[chosen].score()}
-	}
-}
+// Overlap returns how many tokens of the prompt's beginning the worker is believed
+// to have already.
+func (l *Lease) Overlap() int64 { return l.overlap }
 
 // Answered says that the worker answered, or failed to, at the answer's first
 // event: the prefill is off its account and its gate gets its verdict. Of a

@@ -13,7 +13,7 @@ import (
 func turns(p *weightedRoundRobin, n int, ws []View) string {
 	var s strings.Builder
 	for range n {
-		i, _ := p.Pick(nil, ws)
+		i, _ := p.Pick(&Request{}, ws)
 		s.WriteByte('a' + byte(ws[i].ID[1]-'0'))
 	}
 	return s.String()
@@ -34,7 +34,7 @@ func TestWeightedTurnsAreSpread(t *testing.T) {
 			t.Errorf("weights %v go %s, want %s", c.weights, got, c.want)
 		}
 	}
-	if _, reason := (&weightedRoundRobin{}).Pick(nil, weighted(1)); reason != ReasonWeightedRoundRobin {
+	if _, reason := (&weightedRoundRobin{}).Pick(&Request{}, weighted(1)); reason != ReasonWeightedRoundRobin {
 		t.Errorf("the reason is %q", reason)
 	}
 }
@@ -50,7 +50,7 @@ func TestWeightedTurnsAreExact(t *testing.T) {
 		}
 		got := make([]int, len(weights))
 		for turn := 1; turn <= 2*period; turn++ {
-			i, _ := p.Pick(nil, ws)
+			i, _ := p.Pick(&Request{}, ws)
 			got[i]++
 			if share := float64(turn*weights[i]) / float64(period); float64(got[i]) >= share+1 {
 				rt.Fatalf("after %d turns of weights %v worker %d has %d, its share is %.2f", turn, weights, i, got[i], share)
@@ -117,7 +117,7 @@ func TestWeightedTurnsStarveNobodyWhoStays(t *testing.T) {
 					ws = append(ws, all[i])
 				}
 			}
-			if i, _ := p.Pick(nil, ws); i == 0 {
+			if i, _ := p.Pick(&Request{}, ws); i == 0 {
 				waited = 0
 			} else if waited++; waited > 4*sum {
 				rt.Fatalf("weights %v: the first waited %d turns", weights, waited)
@@ -135,7 +135,7 @@ func TestAForgottenPlaceIsANewWorker(t *testing.T) {
 	}
 	var got [3]int
 	for range 9 {
-		i, _ := p.Pick(nil, other)
+		i, _ := p.Pick(&Request{}, other)
 		got[i]++
 	}
 	if got != [3]int{3, 3, 3} {

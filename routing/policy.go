@@ -23,8 +23,12 @@ type Request struct {
 	Waited       time.Duration // how long it has waited up to Now
 	Wait         bool          // the caller can wait: a Planner is shown full workers too, and may choose one of them
 	Only         any           // when not nil, the Ref of the one member that may take it
+	Record       *Choice       // filled by each pick; nil records nothing
 
-	learned bool // a policy was asked for it before, and has learned from it
+	learned bool    // a policy was asked for it before, and has learned from it
+	dry     bool    // it is not to be sent: a policy must remember nothing of it
+	recall  *Choice // what a policy remembered at the pick that is decided again; nil for none
+	marks   []mark  // what a policy says of each candidate, while it is recorded; else nil
 }
 
 // Block is one node of a prompt's chain: its hash stands for all text from the

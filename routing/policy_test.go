@@ -90,7 +90,7 @@ func TestTiesAreSharedByWeight(t *testing.T) {
 func TestRoundRobinGivesEachItsTurnWhateverItsWeight(t *testing.T) {
 	p, ws := &roundRobin{last: -1}, []View{{Index: 0, Weight: 100}, {Index: 1, Weight: 1}, {Index: 2, Weight: 7, OutputTokens: 1e6}}
 	for turn := range 9 {
-		if i, reason := p.Pick(nil, ws); i != turn%3 || reason != ReasonRoundRobin {
+		if i, reason := p.Pick(&Request{}, ws); i != turn%3 || reason != ReasonRoundRobin {
 			t.Errorf("turn %d went to %d (%s)", turn, i, reason)
 		}
 	}
@@ -110,7 +110,7 @@ func TestRoundRobinStarvesNobodyWhoStays(t *testing.T) {
 					ws = append(ws, View{Index: i, Weight: 1})
 				}
 			}
-			if i, _ := p.Pick(nil, ws); ws[i].Index == stays {
+			if i, _ := p.Pick(&Request{}, ws); ws[i].Index == stays {
 				waited = 0
 			} else if waited++; waited >= n {
 				rt.Fatalf("worker %d of %d was passed over %d times in a row", stays, n, waited)

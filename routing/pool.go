@@ -134,6 +134,7 @@ type Pool struct {
 	plans     bool      // the policy is a Planner
 	workers   []*Worker // in the order of the members
 	views     []View    // room for one decision, reused by the next
+	marks     []mark    // likewise, for the recorded ones
 	chains    chains
 	recent    recent
 	free      *booking // bookings to be used again
@@ -187,7 +188,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	}
 	planner, ok := policy.(Planner)
 	p.policy, p.plans, p.workers = policy, ok && planner.Plans(), workers
-	p.views = make([]View, 0, len(members))
+	p.views, p.marks = make([]View, 0, len(members)), make([]mark, len(members))
 	p.chains.room(len(members))
 	p.learned.sorted = make([]float64, 0, len(members))
 	for q := range quantities {

@@ -104,7 +104,7 @@ func TestAZeroLeaseOwesNothing(t *testing.T) {
 	var l Lease
 	l.Answered(start, nil)
 	l.Release(Result{})
-	if l.Worker() != nil || l.Ref() != nil || l.Reason() != "" || len(l.Candidates()) != 0 {
+	if l.Worker() != nil || l.Ref() != nil || l.Reason() != "" || l.Overlap() != 0 {
 		t.Errorf("a zero lease claims to hold something: %+v", l)
 	}
 }
@@ -238,29 +238,3 @@ type last struct{}
 
 func (last) Name() string                             { return "last" }
 func (last) Pick(_ *Request, ws []View) (int, Reason) { return len(ws) - 1, "last" }
-
-func TestCandidatesAreTheLeastLoadedAndTheChosen(t *testing.T) {
-	var members []Member
-	for i := range 12 {
-		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
-	}
-	p := poolOf(members...)
-	p.Configure(last{}, members)
-	for i, w := range p.workers { // w0 has the most on it but for w11
-		w.output = int64(100 - i)
-	}
-	p.workers[11].output = 1000
-	l := mustAcquire(t, p)
-	var got []string
-	for _, c := range l.Candidates() {
-		got = append(got, fmt.Sprint(c.Worker, ":", c.Score))
-	}
-	want := []string{"w10:90", "w9:91", "w8:92", "w7:93", "w6:94", "w5:95", "w4:96", "w11:1000"}
-	if !slices.Equal(got, want) || l.Reason() != "last" {
-		t.Errorf("%s among %v, want %v", l.Reason(), got, want)
-	}
-	l.Candidates()[0].Worker = "changed"
-	if l.Candidates()[0].Worker != "w10" {
-		t.Error("the caller's copy is the lease's own")
-	}
-}

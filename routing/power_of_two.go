@@ -21,6 +21,7 @@ func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
 		return first, ReasonPowerOfTwo
 	}
 	second := drawn(ws, below(mix(r.Rand), total-uint64(ws[first].Weight)), first)
+	r.passUndrawn(first, second)
 	if compareLoad(&ws[second], &ws[first]) < 0 {
 		return second, ReasonPowerOfTwo
 	}

@@ -11,7 +11,9 @@ func (random) Name() string { return "random" }
 
 // Pick draws by the request's random number alone.
 func (random) Pick(r *Request, ws []View) (int, Reason) {
-	return int(below(r.Rand, uint64(len(ws)))), ReasonRandom
+	drawn := int(below(r.Rand, uint64(len(ws))))
+	r.passUndrawn(drawn, drawn)
+	return drawn, ReasonRandom
 }
 
 // below maps a random number to one below n, each with the same chance but for

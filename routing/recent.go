@@ -168,7 +168,7 @@ func (c *recent) overlaps(r *Request, prompt int64, ws []View, workers []*Worker
 	}
 	shown := uint64(0)
 	for i := range ws {
-		if column := workers[ws[i].Index].slot; column < rememberedWorkers {
+		if column := workers[ws[i].Index].slot; column >= 0 && column < rememberedWorkers {
 			shown |= 1 << column
 			c.views[column] = int32(i)
 		}

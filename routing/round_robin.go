@@ -12,14 +12,26 @@ func (*roundRobin) Name() string { return "round_robin" }
 
 // Pick returns the first worker after the last one picked, in the order of
 // members, and begins again at the end.
-func (p *roundRobin) Pick(_ *Request, ws []View) (int, Reason) {
+func (p *roundRobin) Pick(r *Request, ws []View) (int, Reason) {
+	last := p.last
+	if c := r.recalled(p); c != nil {
+		last = int(c.Memory)
+	}
 	next := 0
 	for i := range ws {
-		if ws[i].Index > p.last {
+		if ws[i].Index > last {
 			next = i
 			break
 		}
 	}
-	p.last = ws[next].Index
+	if r.Record != nil {
+		r.Record.Memory = float64(last)
+		for i := range ws {
+			r.mark(i, float64((i-next+len(ws))%len(ws)), "") // turns to come before its own
+		}
+	}
+	if !r.dry {
+		p.last = ws[next].Index
+	}
 	return next, ReasonRoundRobin
 }

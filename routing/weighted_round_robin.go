@@ -1,5 +1,7 @@
 package routing
 
+import "slices"
+
 // weightedRoundRobin gives each worker turns in proportion to its weight, and
 // spreads them: weights 5, 1, 1 go a a b a c a a, not a a a a a b c. It is the
 // smooth algorithm that nginx balances with: each turn every worker earns its
@@ -26,10 +28,14 @@ func (*weightedRoundRobin) Name() string { return "weighted_round_robin" }
 
 // Pick gives the turn to the richest worker, and of those equally rich to the
 // first member.
-func (p *weightedRoundRobin) Pick(_ *Request, ws []View) (int, Reason) {
+func (p *weightedRoundRobin) Pick(r *Request, ws []View) (int, Reason) {
+	if r.dry {
+		return p.dry().Pick(&Request{recall: r.recall, Record: r.Record, marks: r.marks}, ws)
+	}
 	if p.enter(ws) {
 		p.level(ws)
 	}
+	p.remember(r, ws)
 	best, total := 0, int64(0)
 	for i := range ws {
 		mine := &p.purses[ws[i].Index]
@@ -41,6 +47,31 @@ func (p *weightedRoundRobin) Pick(_ *Request, ws []View) (int, Reason) {
 	}
 	p.purses[ws[best].Index].has -= total
 	return best, ReasonWeightedRoundRobin
+}
+
+// dry returns the policy as it is, to be asked without remembering.
+func (p *weightedRoundRobin) dry() *weightedRoundRobin {
+	return &weightedRoundRobin{pick: p.pick, eligible: p.eligible, purses: slices.Clone(p.purses)}
+}
+
+// pursed are the terms of a candidate: what it has before its turn's wages.
+var pursed = [maxTerms]string{"has"}
+
+// remember takes what the workers had at the pick that is decided again, and notes
+// it of one that is recorded.
+func (p *weightedRoundRobin) remember(r *Request, ws []View) {
+	for i := range ws {
+		mine := &p.purses[ws[i].Index]
+		if was := r.recalled(p); was != nil {
+			if c := was.Of(ws[i].ID); c != nil {
+				mine.has = int64(c.Terms.Get(pursed[0]))
+			}
+		}
+		if r.marks != nil {
+			r.mark(i, -float64(mine.has+int64(ws[i].Weight)), "")
+			r.marks[i].terms = Terms{names: &pursed, values: [maxTerms]float64{float64(mine.has)}}
+		}
+	}
 }
 
 // enter stamps the purses of ws for this pick, with new ones for members that

@@ -94,7 +94,7 @@ func (a *attempt) answered(err error) {
 // at once unless the attempt failed: then judge gives it.
 func (a *attempt) settle(f *failure) {
 	a.settled, a.f = true, f
-	try := routing.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Candidates: a.lease.Candidates(), Status: a.status}
+	try := routing.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Status: a.status}
 	if !a.headAt.IsZero() {
 		try.DurationMs = ms(a.headAt.Sub(a.started))
 	} else {

@@ -97,7 +97,7 @@ func (x *exchange) explainOnly() error {
 	if err := x.stayWithStored(); err != nil {
 		return err
 	}
-	x.facts.Now = time.Now()
+	x.facts.Now, x.facts.Record = time.Now(), &routing.Choice{}
 	x.facts.Wait = x.mayWait()
 	lease, err := x.pool.routing.Acquire(&x.facts, x.tried...)
 	waiting := x.pool.queue.Waiting()
@@ -108,7 +108,7 @@ func (x *exchange) explainOnly() error {
 		e.Notes = append(e.Notes, fmt.Sprintf("%d requests wait in the queue, and are offered a worker in their order", waiting))
 	}
 	defer lease.Release(routing.Result{At: x.facts.Now, Err: routing.ErrExcluded})
-	e.Worker, e.Reason, e.Candidates = lease.Worker().ID(), string(lease.Reason()), lease.Candidates()
+	e.Worker, e.Reason, e.Candidates = lease.Worker().ID(), string(lease.Reason()), x.facts.Record.Candidates
 	return nil
 }
 

@@ -128,9 +128,6 @@ func (m *machine) placed(rt *rapid.T, r *routing.Request, lease *routing.Lease, 
 	if at < 0 || may[at].full(prompt+output) {
 		rt.Fatalf("%s was chosen and may not take the request", lease.Worker().ID())
 	}
-	if !slices.ContainsFunc(lease.Candidates(), func(c routing.Candidate) bool { return c.Worker == may[at].ID }) {
-		rt.Fatalf("the chosen worker %s is not among the candidates %v", may[at].ID, lease.Candidates())
-	}
 	h := &held{lease: lease, on: may[at], bookedAt: m.now, stream: r.Stream, blocks: r.Blocks, output: output, tokens: prompt + output}
 	if prompt > 0 {
 		h.prefill = max(1, prompt-m.policy.overlap(h.on.ID))

@@ -1,0 +1,234 @@
+package routing
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// maxCandidates is how many candidates a Choice keeps: a larger pool is told by
+// the best of them, and cannot be decided again from the record.
+const maxCandidates = 32
+
+// Choice is one pick: all that the policy saw, and what it made of it. It is
+// filled where the pick is made, under the pool's lock, for whoever sets
+// Request.Record; a request that is explained and one that is sent have it from
+// the same code.
+type Choice struct {
+	Policy       string      `json:"policy"`
+	Key          Hash        `json:"key,omitzero"`           // what a hashing policy placed the request by
+	KeyOf        string      `json:"key_of,omitempty"`       // what Key stands for: prefix or model; empty: there is none
+	Memory       float64     `json:"memory,omitempty"`       // what the policy remembered of earlier requests, before this one
+	Rand         Hash        `json:"rand"`                   // the request's only chance
+	PromptTokens int64       `json:"prompt_tokens"`          // as booked
+	OutputTokens int64       `json:"expected_output_tokens"` // as booked
+	WaitedMs     float64     `json:"waited_ms,omitempty"`
+	Waits        bool        `json:"waits,omitempty"` // the request could wait for a full worker
+	Held         bool        `json:"held,omitempty"`  // the chosen worker was full: the request waits for it
+	RunnerUp     string      `json:"runner_up,omitempty"`
+	Seen         int         `json:"seen"` // candidates, of which at most 32 are kept, the chosen one always
+	Candidates   []Candidate `json:"candidates"`
+}
+
+// Candidate is one worker that could have been chosen, as the policy saw it: the
+// fields of View, the score that the policy compared, and its terms.
+type Candidate struct {
+	Worker        string  `json:"worker"`
+	Index         int     `json:"index"`            // among the members of the pool
+	Score         float64 `json:"score"`            // lower is better
+	Passed        string  `json:"passed,omitempty"` // why it was not fit to be chosen, in one word; empty when it was
+	Weight        int     `json:"weight"`
+	Inflight      int     `json:"inflight"`
+	MaxInflight   int     `json:"max_inflight,omitempty"`
+	Full          bool    `json:"full,omitempty"`
+	PendingTokens int64   `json:"pending_tokens"`
+	OutputTokens  int64   `json:"output_tokens"`
+	Overlap       int64   `json:"overlap_tokens"`
+	Waiting       int     `json:"waiting,omitempty"`
+	KVUsage       float64 `json:"kv_usage,omitempty"`
+	Rate          float64 `json:"prefill_rate"`
+	Terms         Terms   `json:"terms,omitzero"`
+}
+
+// Why a candidate was passed over.
+const (
+	PassedRequests = "requests"  // over its bound of requests
+	PassedTokens   = "tokens"    // over its bound of tokens
+	PassedFull     = "full"      // it takes nothing before a release
+	PassedUndrawn  = "not_drawn" // chance left it out
+)
+
+// maxTerms is how many terms a score may have.
+const maxTerms = 4
+
+// Terms are what a score is made of, by name, in the policy's order.
+type Terms struct {
+	names  *[maxTerms]string
+	values [maxTerms]float64
+}
+
+// IsZero tells that there are none.
+func (t Terms) IsZero() bool { return t.names == nil }
+
+// Get returns the term of that name, 0 without one.
+func (t Terms) Get(name string) float64 {
+	if t.names != nil && name != "" {
+		if i := slices.Index(t.names[:], name); i >= 0 {
+			return t.values[i]
+		}
+	}
+	return 0
+}
+
+// All calls f for each term.
+func (t Terms) All(f func(name string, value float64)) {
+	if t.names == nil {
+		return
+	}
+	for i, name := range t.names {
+		if name != "" {
+			f(name, t.values[i])
+		}
+	}
+}
+
+// MarshalJSON writes an object.
+func (t Terms) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	t.All(func(name string, value float64) {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(strconv.AppendQuote(b, name), ':')
+		b = strconv.AppendFloat(b, finite(value), 'g', -1, 64)
+	})
+	return append(b, '}'), nil
+}
+
+// UnmarshalJSON reads an object of at most four numbers.
+func (t *Terms) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	*t = Terms{}
+	names := new([maxTerms]string)
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	for i := 0; d.More(); i++ {
+		name, err := d.Token()
+		var value float64
+		if err == nil {
+			err = d.Decode(&value)
+		}
+		if err != nil {
+			return err
+		}
+		if s, ok := name.(string); ok && i < maxTerms {
+			names[i], t.values[i], t.names = s, value, names
+		}
+	}
+	return nil
+}
+
+// finite is the number itself, or the largest there is in place of infinity, which
+// JSON has not.
+func finite(x float64) float64 {
+	if math.IsNaN(x) {
+		return 0
+	}
+	return max(-math.MaxFloat64, min(x, math.MaxFloat64))
+}
+
+// mark is what a policy says of one candidate of a recorded pick.
+type mark struct {
+	score  float64
+	passed string
+	terms  Terms
+}
+
+// mark notes a candidate's score, if the pick is recorded.
+func (r *Request) mark(i int, score float64, passed string) {
+	if r.marks != nil {
+		r.marks[i].score, r.marks[i].passed = score, passed
+	}
+}
+
+// passUndrawn notes that chance has left out all but these two, if the pick is
+// recorded.
+func (r *Request) passUndrawn(first, second int) {
+	for i := range r.marks {
+		if i != first && i != second {
+			r.marks[i].passed = PassedUndrawn
+		}
+	}
+}
+
+// passedFull says why a candidate is passed over where it is full.
+func passedFull(v *View) string {
+	if v.Full {
+		return PassedFull
+	}
+	return ""
+}
+
+// recalled is what the policy remembered at the pick that is decided again; nil
+// where none is, or another policy decided it.
+func (r *Request) recalled(p Policy) *Choice {
+	if c := r.recall; c != nil && c.Policy == p.Name() {
+		return c
+	}
+	return nil
+}
+
+// Of returns the candidate of that worker, nil without one.
+func (c *Choice) Of(worker string) *Candidate {
+	for i := range c.Candidates {
+		if c.Candidates[i].Worker == worker {
+			return &c.Candidates[i]
+		}
+	}
+	return nil
+}
+
+// begin notes what is known before the pick.
+func (c *Choice) begin(policy string, r *Request) {
+	*c = Choice{Policy: policy, Rand: Hash(r.Rand), PromptTokens: booked(r.PromptTokens), OutputTokens: booked(r.OutputTokens),
+		WaitedMs: float64(r.Waited) / float64(time.Millisecond), Waits: r.Wait, Candidates: c.Candidates[:0]}
+}
+
+// finish notes the candidates, the one that was chosen always among them, and the
+// one that scored best beside it.
+func (c *Choice) finish(ws []View, marks []mark, chosen int) {
+	c.Seen, c.Held = len(ws), ws[chosen].Full
+	second := -1
+	for i := range ws {
+		if i != chosen && (second < 0 || marks[i].before(&marks[second])) {
+			second = i
+		}
+		if i < maxCandidates {
+			c.Candidates = append(c.Candidates, candidate(&ws[i], &marks[i]))
+		}
+	}
+	if chosen >= maxCandidates {
+		c.Candidates[maxCandidates-1] = candidate(&ws[chosen], &marks[chosen])
+	}
+	if second >= 0 {
+		c.RunnerUp = ws[second].ID
+	}
+}
+
+// before tells whether a candidate would have been chosen before another one.
+func (m *mark) before(other *mark) bool {
+	if (m.passed == "") != (other.passed == "") {
+		return m.passed == ""
+	}
+	return m.score < other.score
+}
+
+func candidate(v *View, m *mark) Candidate {
+	return Candidate{Worker: v.ID, Index: v.Index, Score: finite(m.score), Passed: m.passed, Weight: v.Weight,
+		Inflight: v.Inflight, MaxInflight: v.MaxInflight, Full: v.Full, PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens,
+		Overlap: v.Overlap, Waiting: v.Waiting, KVUsage: v.KVUsage, Rate: v.Rate, Terms: m.terms}
+}
