@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// maxCandidates is how many candidates a Choice keeps: a larger pool is told by
-// the best of them, and cannot be decided again from the record.
-const maxCandidates = 32
+// MaxCandidates is how many candidates a Choice keeps. Of a larger pool they are the
+// first members and the chosen one, and the pick cannot be decided again.
+const MaxCandidates = 32
 
 // Choice is one pick: all that the policy saw, and what it made of it. It is
 // filled where the pick is made, under the pool's lock, for whoever sets
@@ -207,12 +207,12 @@ func (c *Choice) finish(ws []View, marks []mark, chosen int) {
 		if i != chosen && (second < 0 || marks[i].before(&marks[second])) {
 			second = i
 		}
-		if i < maxCandidates {
+		if i < MaxCandidates {
 			c.Candidates = append(c.Candidates, candidate(&ws[i], &marks[i]))
 		}
 	}
-	if chosen >= maxCandidates {
-		c.Candidates[maxCandidates-1] = candidate(&ws[chosen], &marks[chosen])
+	if chosen >= MaxCandidates {
+		c.Candidates[MaxCandidates-1] = candidate(&ws[chosen], &marks[chosen])
 	}
 	if second >= 0 {
 		c.RunnerUp = ws[second].ID

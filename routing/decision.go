@@ -104,7 +104,7 @@ type Attempt struct {
 	SelectionUs float64 `json:"selection_us,omitempty"`  // that choosing and booking took, in microseconds; 0 after a wait
 	Status      int     `json:"status,omitempty"`        // the worker's; 0 when none came
 	Error       string  `json:"error,omitempty"`         // why the worker is to blame, or who is
-	ErrorType   string  `json:"error_type,omitempty"`    // one word of few: see ErrorTypes of the server
+	ErrorType   string  `json:"error_type,omitempty"`    // one of the error types, or the worker's status in digits
 	DurationMs  float64 `json:"duration_ms"`             // to the answer's header or the failure
 	FirstAtMs   float64 `json:"first_at_ms,omitempty"`   // the first content; 0 without any
 	EndAtMs     float64 `json:"end_at_ms,omitempty"`     // when the worker was done with, whole or not
@@ -113,6 +113,16 @@ type Attempt struct {
 	Span        Hash    `json:"span,omitzero"`           // its span in the trace; zero when no trace was exported
 	Choice      *Choice `json:"choice,omitempty"`        // nil of a worker that no policy chose
 }
+
+// The error types of attempts that failed without a status of the worker's.
+const (
+	ErrorConnect    = "connect"     // nobody took the connection
+	ErrorTimeout    = "timeout"     // it stayed silent for too long
+	ErrorCut        = "cut"         // it broke off
+	ErrorProtocol   = "protocol"    // its answer was not understood
+	ErrorClientGone = "client_gone" // nobody's fault
+	ErrorShutdown   = "shutdown"    // the gateway's own end
+)
 
 // Hash is 64 bits that JSON holds as 16 hexadecimal digits, since many readers
 // round larger numbers.

@@ -45,6 +45,7 @@ type attempt struct {
 	addsPriority []string // that were added for the engine's own queue
 	status       int
 	headAt       time.Time
+	firstAt      time.Time     // of the first content
 	ttft         time.Duration // to the first content; 0 without any
 	blame        error         // of an answer that was relayed: nil, ErrExcluded or the worker's fault
 	f            *failure
@@ -94,13 +95,7 @@ func (a *attempt) answered(err error) {
 // at once unless the attempt failed: then judge gives it.
 func (a *attempt) settle(f *failure) {
 	a.settled, a.f = true, f
-	try := routing.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Status: a.status}
-	if !a.headAt.IsZero() {
-		try.DurationMs = ms(a.headAt.Sub(a.started))
-	} else {
-		try.DurationMs = ms(time.Since(a.started))
-	}
-	a.x.d.Attempts = append(a.x.d.Attempts, try)
+	a.attempted(f)
 	a.x.sent = a.x.sent || f == nil || f.left
 	if f == nil {
 		a.judge()
@@ -202,9 +197,10 @@ func (x *exchange) othersThan(id string) bool {
 
 // firstContent marks the moment at which the worker has answered.
 func (a *attempt) firstContent() {
-	a.ttft = time.Since(a.started)
+	a.firstAt = time.Now()
+	a.ttft = a.firstAt.Sub(a.started)
 	if a.x.d.TTFTMs == 0 {
-		a.x.d.TTFTMs = ms(time.Since(a.x.start))
+		a.x.d.TTFTMs = a.x.since(a.firstAt)
 		a.m.series.TTFT.Observe(a.ttft.Seconds())
 	}
 }

@@ -216,7 +216,7 @@ func (x *exchange) settle() {
 	if x.caller.Key != "" {
 		x.s.touches.note(x.caller.Key, x.start)
 	}
-	d := &x.d
+	d := x.d
 	x.s.ledger.Add(store.Row{ID: newUUID7(x.bookedAt(), x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: x.bookedAt(),
 		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.knownModel(), Worker: d.Worker,
 		Outcome: string(d.Outcome), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),

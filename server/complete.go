@@ -124,6 +124,7 @@ func (x *exchange) read() (err error) {
 func (x *exchange) choosePool() error {
 	x.d.RequestedModel = "other"
 	v, err := x.resolve()
+	x.describeTier()
 	x.verdict, x.pool = v, x.snap.byName[v.Target]
 	switch {
 	case errors.Is(err, tiers.ErrUnknownModel):
@@ -166,6 +167,9 @@ func (x *exchange) resolve() (tiers.Verdict, error) {
 		Allowed: x.caller.MayUseTier, AllowedModel: x.caller.MayUseModel,
 		Fits: x.fits, Available: x.available, Explain: x.explanation != nil,
 	}
+	if x.keepsRecords() {
+		q.Evidence = &x.seen
+	}
 	if !x.snap.catalog.Classifies(q) {
 		return x.snap.catalog.Resolve(q)
 	}
@@ -179,7 +183,7 @@ func (x *exchange) resolve() (tiers.Verdict, error) {
 		return v, nil
 	}
 	// The response is the tenant's own, whatever names it may ask by.
-	q.Model, q.Header, q.Features, q.AllowedModel = at.pool, "", nil, nil
+	q.Model, q.Header, q.Features, q.AllowedModel, q.Evidence = at.pool, "", nil, nil, nil
 	if home, err := x.snap.catalog.Resolve(q); err == nil && home.Target == at.pool {
 		home.Rule, home.Note = "sticky", v.Rule+" asked for "+v.Target
 		return home, nil
@@ -199,6 +203,7 @@ func (x *exchange) gather() {
 	x.facts = routing.Request{Rand: x.s.rand(), Stream: x.req.Stream, Model: nameHash(x.d.Model),
 		PromptTokens: x.d.PromptTokens, OutputTokens: x.pool.routing.OutputTokens(x.req.MaxTokens)}
 	x.setBlocks()
+	x.describePrompt()
 	if x.req.Stream && eventful(x.dialect) {
 		x.answer.startBeats(x.pool.HeartbeatAfter, func() { h := setInto(x.w.Header()); x.openHeaders(&h) })
 	}

@@ -47,6 +47,7 @@ type exchange struct {
 
 	rawTokens int64 // of the prompt, estimated by its characters alone
 	verdict   tiers.Verdict
+	seen      tiers.Evidence // by which it was classified, if records are kept
 	pool      *pool
 	facts     routing.Request
 	tried     []*routing.Worker
@@ -65,7 +66,8 @@ type exchange struct {
 
 	answer answer
 	usage  openai.Usage
-	d      routing.Decision
+	placed placed // the last worker that it was given
+	d      *routing.Decision
 }
 
 // begin opens an exchange. What it counts, end gives back.
@@ -74,7 +76,7 @@ func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) 
 	s.metrics.Started.Inc()
 	s.metrics.Inflight.Inc()
 	x := &exchange{s: s, snap: s.snapshot.Load(), w: w, r: r, start: time.Now(), dialect: d}
-	x.d = routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
+	x.d = &routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
 		RequestID: x.requestID(), Generation: x.snap.generation, Dialect: d.String(), Outcome: routing.Refused}
 	x.answer.init(w, d, x.snap.file.Timeouts.ClientStall)
 	x.explanation, _ = r.Context().Value(explainKey{}).(*Explanation)
@@ -148,41 +150,6 @@ func (x *exchange) end() {
 	if x.answer.abort {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
 	}
-}
-
-// record completes the Decision and writes what is made from it.
-func (x *exchange) record() {
-	d := &x.d
-	d.DurationMs = ms(time.Since(x.start))
-	d.Stream = x.req != nil && x.req.Stream
-	d.Usage = routing.Usage{Prompt: x.usage.Prompt, Cached: x.usage.Cached, Output: x.usage.Output}
-	if d.Outcome == routing.ClientGone && x.answer.held() {
-		d.Status = statusClientGone
-	} else {
-		d.Status = x.answer.status
-	}
-	if x.pool != nil {
-		x.pool.series.Duration.Observe(d.DurationMs / 1000)
-		x.pool.series.Ended(int(x.dialect), outcomeIndex(d.Outcome))
-		if len(d.Attempts) > 0 && d.Rule != ruleStored { // whose one worker is asked without a queue
-			x.pool.waits.Granted(int(x.class), time.Duration(d.QueueMs*float64(time.Millisecond)))
-		}
-	} else {
-		x.s.metrics.EndedOutside(int(x.dialect), outcomeIndex(d.Outcome))
-	}
-	x.s.logAccess(d)
-}
-
-// statusClientGone is what nginx logs for a client that left; it is never sent.
-const statusClientGone = 499
-
-func outcomeIndex(o routing.Outcome) int {
-	for i, name := range outcomes {
-		if string(o) == name {
-			return i
-		}
-	}
-	return 0
 }
 
 // fail answers with an error in the client's dialect and says how the request

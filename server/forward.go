@@ -102,6 +102,7 @@ func (x *exchange) judgeHeld() {
 // nothing is booked, once.
 func (x *exchange) forwardTo(m *member) error {
 	x.setDeadline()
+	x.placed = placed{}
 	var none routing.Lease
 	a := x.attempt(m, &none)
 	if a.f == nil {

@@ -122,11 +122,14 @@ func (x *exchange) fillTicket() *queue.Ticket {
 // enter waits for the request's turn and for the worker that is picked and booked
 // for it in one step.
 func (x *exchange) enter() (routing.Lease, error) {
+	x.recordChoice()
 	t, began := x.fillTicket(), time.Now()
 	lease, err := x.pool.queue.Enter(t, began)
+	x.placed.selection = time.Since(began)
 	if errors.Is(err, queue.ErrWaiting) {
 		lease, err = x.await(t, began)
-		x.d.QueueMs += ms(time.Since(began))
+		x.placed.waited, x.placed.selection = time.Since(began), 0
+		x.d.QueueMs += ms(x.placed.waited)
 	}
 	x.d.Promoted = x.d.Promoted || t.Promoted()
 	var shed *queue.ShedError

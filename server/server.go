@@ -95,6 +95,8 @@ type Server struct {
 	scratch  *scratch
 	inflight atomic.Int64
 
+	keepsRecords atomic.Bool // somebody reads more of a request than its log line
+
 	chats  *tiers.Chats
 	tokens *vocabularies
 	load   chan struct{} // a vocabulary may be missing

@@ -226,6 +226,17 @@ func (snap *snapshot) passing(urlPath string, c *tenants.Caller) *pool {
 	return best
 }
 
+// tierNamed returns the tier of that name, in capital letters or not; nil without
+// one.
+func (snap *snapshot) tierNamed(name string) *pool {
+	for _, p := range snap.pools {
+		if p.Tier && strings.EqualFold(p.Name, name) {
+			return p
+		}
+	}
+	return nil
+}
+
 // matchPath tells whether a pattern, exact or with a star at its end, takes a
 // path.
 func matchPath(pattern, urlPath string) bool {

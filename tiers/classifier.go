@@ -90,18 +90,36 @@ func estimateHigh(estimate int64) int64 { return estimate + estimate/3 + 1 }
 // highest that any signal asks for and never lower than the default; in mode
 // first_match the one that prompt tokens, else max_tokens, else keywords ask
 // for. The prompt is counted when the estimate is too near a threshold to tell.
-func (k *Classifier) Classify(f *Features) Class {
-	s := k.matcher.begin()
-	defer k.matcher.end(s)
-	class, _, _ := k.classify(f, s)
-	return class
-}
+func (k *Classifier) Classify(f *Features) Class { return k.classifyInto(f, nil) }
 
-// Explain is Classify with what each signal says.
-func (k *Classifier) Explain(f *Features) (Class, []Signal) {
+// classifyInto also keeps what the class was made of, unless e is nil.
+func (k *Classifier) classifyInto(f *Features, e *Evidence) Class {
 	s := k.matcher.begin()
 	defer k.matcher.end(s)
 	class, tokens, exact := k.classify(f, s)
+	e.keep(s, tokens, exact)
+	return class
+}
+
+// keep fills the evidence of a request that was just classified.
+func (e *Evidence) keep(s *search, tokens int64, exact bool) {
+	if e == nil {
+		return
+	}
+	*e = Evidence{Classified: true, UserBytes: s.userBytes, Groups: s.names()}
+	if exact {
+		e.Counted = tokens
+	}
+}
+
+// Explain is Classify with what each signal says.
+func (k *Classifier) Explain(f *Features) (Class, []Signal) { return k.explain(f, nil) }
+
+func (k *Classifier) explain(f *Features, e *Evidence) (Class, []Signal) {
+	s := k.matcher.begin()
+	defer k.matcher.end(s)
+	class, tokens, exact := k.classify(f, s)
+	e.keep(s, tokens, exact)
 	prompt := signal(k, "prompt_tokens", tokens, k.prompt)
 	prompt.Exact = exact
 	tier, _ := k.keywords(s)
@@ -148,6 +166,7 @@ func (k *Classifier) classify(f *Features, s *search) (class Class, tokens int64
 		user = len(said)
 		s.look(said, inUser)
 	}
+	s.userBytes = user
 	if k.matcher.in&inSystem != 0 {
 		s.look(text(f.System), inSystem)
 	}

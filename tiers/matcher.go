@@ -77,11 +77,12 @@ func (m *matcher) end(s *search) {
 
 // search is the state of one request's matching.
 type search struct {
-	m       *matcher
-	matched []bool   // by group
-	windows []window // by half of the text and expression: where it is still to run
-	touched []int32  // the windows that were opened
-	at      place    // of the text
+	m         *matcher
+	matched   []bool   // by group
+	windows   []window // by half of the text and expression: where it is still to run
+	touched   []int32  // the windows that were opened
+	at        place    // of the text
+	userBytes int      // of the last user turn
 }
 
 // window is part of a text; empty when to is 0.

@@ -32,6 +32,7 @@ type Query struct {
 	Fits         func(target string) bool // does the prompt fit the target's context? false is a refusal, and owes certainty: true for an estimate that may be wrong; nil: it does
 	Available    func(target string) bool // is anybody of the target up? nil: yes
 	Explain      bool                     // return what each signal says, and change no chat
+	Evidence     *Evidence                // filled when the request is classified; nil: not asked for
 }
 
 func (q *Query) allows(target string) bool { return q.Allowed == nil || q.Allowed(target) }
@@ -54,7 +55,16 @@ type Verdict struct {
 	Explained *Explanation // what the classifier saw; nil unless it was asked, and asked to explain
 }
 
-// Explanation is what a request was classified by.
+// Evidence is what a request was classified by, in a form that can be kept: names
+// and numbers.
+type Evidence struct {
+	Classified bool     // the content was looked at
+	Counted    int64    // the prompt's tokens, where they were counted; 0 when the estimate was enough
+	UserBytes  int      // of the last user turn, as far as it is looked at
+	Groups     []string // the names of all keyword groups that matched
+}
+
+// Explanation is what a request was classified by, and why.
 type Explanation struct {
 	Tier    string   `json:"tier"` // what the classifier alone says
 	Rule    string   `json:"rule"`
@@ -163,10 +173,10 @@ func (k *Catalog) classify(v *Verdict, q *Query) int {
 	var class Class
 	if q.Explain {
 		var signals []Signal
-		class, signals = k.classifier.Explain(q.Features)
+		class, signals = k.classifier.explain(q.Features, q.Evidence)
 		v.Explained = &Explanation{Tier: k.targets[k.tiers[class.Tier]].Name, Rule: class.Rule, Score: class.Score, Signals: signals}
 	} else {
-		class = k.classifier.Classify(q.Features)
+		class = k.classifier.classifyInto(q.Features, q.Evidence)
 	}
 	v.Rule = class.Rule
 	at := k.tiers[class.Tier]
