@@ -13,7 +13,7 @@ BENCH ?=
 # Without msgpack gin is 6 MiB smaller, and nothing here speaks it.
 TAGS := -tags nomsgpack
 
-.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-classify docs deps clean
+.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-classify docs deps clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,9 @@ simulate: ## Print what queues and policies are worth, in virtual time
 bench-proxy: build ## Measure the binary beside nginx (BENCH="-memory", "-rounds 7 -seconds 3", "-json")
 	@scripts/nginx.sh
 	@go run $(TAGS) ./bench/proxy $(BENCH)
+
+bench-watched: build ## Measure what traces, decision records and logs cost: all on beside all off (BENCH="-rounds 5 -seconds 2")
+	@go run $(TAGS) ./bench/proxy -watched $(BENCH)
 
 bench-classify: ## Measure what the classifier's rules are worth on labelled prompts (BENCH="-data DIR -markdown")
 	@go run $(TAGS) ./bench/classify $(BENCH)

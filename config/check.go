@@ -33,6 +33,7 @@ func (d *decoder) check(f *File) {
 	d.checkProxies(f.Proxies)
 	d.checkLimits(f)
 	d.checkQueues(f)
+	d.checkTelemetry(f)
 }
 
 // fault notes that the value at path is wrong, unless something was said of it
@@ -47,10 +48,10 @@ func (d *decoder) faultAt(path, at, message, hint string) {
 	}
 	d.told[path] = true
 	where := d.places[at].key
-	if p, written := d.places[path]; written {
-		where = p.value
+	if d.written(path) {
+		where = d.places[path].value
 	}
-	if where.line == 0 && len(d.places) > 0 {
+	if where.line == 0 && len(d.places) > 0 && !d.draft {
 		where = position{1, 1}
 	}
 	d.problems = append(d.problems, Problem{File: d.file, Line: where.line, Column: where.column,
@@ -80,8 +81,15 @@ func (d *decoder) scrub(message string) string {
 	return message
 }
 
-// written reports whether the file has a value at path.
+// written reports whether the source has a value at path. What a draft takes from
+// the live configuration stands in no line of it.
 func (d *decoder) written(path string) bool {
+	p, ok := d.places[path]
+	return ok && (!d.draft || p.value.line > 0)
+}
+
+// present reports whether anything has a value at path.
+func (d *decoder) present(path string) bool {
 	_, ok := d.places[path]
 	return ok
 }

@@ -46,11 +46,15 @@ type File struct {
 	Saturation       Saturation        `yaml:"saturation"`
 	RoutingHeaders   bool              `yaml:"routing_headers"`
 	CORS             CORS              `yaml:"cors"`
+	Telemetry        Telemetry         `yaml:"telemetry"`
+	Decisions        Decisions         `yaml:"decisions"`
 	Log              Log               `yaml:"log"`
 
 	hash     string // Hash
+	path     string // that relative files lie beside; empty where no file was loaded
 	warnings Problems
 	keys     func(variable string) string // workers' keys; a function, so that no printing reaches them
+	source   func() []byte                // what it was parsed from, likewise; nil where that is no text
 }
 
 // TLS names a certificate and its private key, both PEM files. Both or neither
@@ -209,6 +213,8 @@ func Default() File {
 		Saturation:     defaultSaturation(),
 		RoutingHeaders: true,
 		CORS:           CORS{MaxAge: 10 * time.Minute},
+		Telemetry:      defaultTelemetry(),
+		Decisions:      defaultDecisions(),
 		Log:            Log{Level: "info", Access: true},
 		Store:          Store{SQL: "sqlite://tierway.db", Retention: 90 * 24 * time.Hour}, // a quarter, as bills are checked
 		Gateways:       1,

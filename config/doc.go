@@ -33,10 +33,12 @@ var known = map[string]key{
 	"config.File.gateways":           {doc: "How many gateways share the traffic, at least: where Redis counts more, their number holds. Each gives a worker its part of `max_inflight` and `max_tokens_inflight`, rounded up; while no Redis counts for all of them, each enforces its part of every limit of a tenant too.", min: 1, max: 1000},
 	"config.File.watch":              {doc: "Load this file again when it changes. SIGHUP and the admin plane do so at any time."},
 	"config.File.trusted_proxies":    {doc: "Addresses and networks (CIDR) of proxies in front of the gateway. Of a request from one of them, X-Forwarded-For says who the client is; from anybody else the header says nothing."},
+	"config.File.telemetry":          {doc: "Traces (OpenTelemetry) and what is told apart in metrics. What is absent here is taken from the OTEL_* environment where that names a collector."},
+	"config.File.decisions":          {doc: "The record of every request, refused ones too: what it asked for in numbers and hashes, never text, every candidate with the terms of its score, and what came of it."},
 	"config.File.log":                {doc: "What is logged, as JSON lines: the program's own log on standard error, the access log on standard output."},
 
-	"config.TLS.cert": {doc: "PEM file with the certificate and its chain. Read again when it changes."},
-	"config.TLS.key":  {doc: "PEM file with the private key."},
+	"config.TLS.cert": {doc: "PEM file with the certificate and its chain. Read again when it changes.", fixed: "it names a file"},
+	"config.TLS.key":  {doc: "PEM file with the private key.", fixed: "it names a file"},
 
 	"config.Admin.listen":    {doc: "Address of the admin plane, host:port. May be the data plane's."},
 	"config.Admin.tls":       {doc: "Certificate of the admin plane. Stays empty where both planes share an address."},
@@ -47,8 +49,8 @@ var known = map[string]key{
 
 	"config.AdminKey.role": {doc: "`viewer` sees everything but secrets and changes nothing.", words: roleWords, inherits: "`admin`"},
 
-	"config.Store.sql":       {doc: "Database of tenants, keys, the ledger, live overrides and the audit log: `sqlite://FILE`, `sqlite://:memory:` or `postgres://…`. A relative FILE lies beside this file. Empty: none; keys then stand in this file alone. May hold a password, which is shown nowhere.", zero: true, url: true},
-	"config.Store.redis":     {doc: "Redis for limits that several gateways share, and for word of changes: `redis://…`, `rediss://…`, `redis+cluster://…` or `redis+sentinel://…`. Empty: none. May hold a password, which is shown nowhere.", url: true},
+	"config.Store.sql":       {doc: "Database of tenants, keys, the ledger, live overrides and the audit log: `sqlite://FILE`, `sqlite://:memory:` or `postgres://…`. A relative FILE lies beside this file. Empty: none; keys then stand in this file alone. May hold a password, which is shown nowhere.", zero: true, url: true, fixed: "it leads to a store"},
+	"config.Store.redis":     {doc: "Redis for limits that several gateways share, and for word of changes: `redis://…`, `rediss://…`, `redis+cluster://…` or `redis+sentinel://…`. Empty: none. May hold a password, which is shown nowhere.", url: true, fixed: "it leads to a store"},
 	"config.Store.retention": {doc: "How long the ledger keeps a row for each request. What tenants used by day stays. `0s` keeps all.", zero: true},
 
 	"tenants.Price.input":        {doc: "A million tokens of the prompt.", max: maxPrice},
@@ -127,7 +129,7 @@ var known = map[string]key{
 	"workers.Config.max_tokens_inflight": {doc: "Tokens of prompts and expected answers that it works on at once. A worker with nothing to do takes any request. 0 is no bound.", max: noBound},
 	"workers.Config.priority":            {doc: "Its group. A lower number is used first, a higher one only while every worker below it is down, resting or tried.", max: noBound},
 	"workers.Config.models":              {doc: "Which of its tier's or pool's models it serves, such as the adapters that it has loaded.", inherits: "all"},
-	"workers.Config.api_key_env":         {doc: "The environment variable that holds the worker's own bearer key.", fits: isVariable, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, want: "the name of an environment variable, not the key", secret: true},
+	"workers.Config.api_key_env":         {doc: "The environment variable that holds the worker's own bearer key.", fits: isVariable, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, want: "the name of an environment variable, not the key", secret: true, fixed: "it names a variable of the environment"},
 	"workers.Config.health":              {doc: "How this worker is checked, key by key.", inherits: "the tier's or pool's `health`, then the file's"},
 
 	"workers.Health.path":       {doc: "What is asked: a path, `auto` (/health, else /v1/models) or `off` (always up).", fits: isHealthPath, pattern: `^(auto|off|/.*)$`, want: "auto, off or a path that starts with /"},
@@ -194,6 +196,17 @@ var known = map[string]key{
 
 	"config.CORS.origins": {doc: "Origins, such as https://app.example.com; `*` alone is any. Empty: none."},
 	"config.CORS.max_age": {doc: "How long a browser may remember the permission.", zero: true},
+
+	"config.Telemetry.otlp":     {doc: "Where traces go: the address of a collector that speaks OTLP/HTTP, such as http://127.0.0.1:4318, where /v1/traces is added unless it has a path. Empty: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, and without these no traces. Without user and password: a collector's key stands in OTEL_EXPORTER_OTLP_HEADERS."},
+	"config.Telemetry.sample":   {doc: "Part of the requests that are traced. One that a known client traces already is traced if the client's is.", max: 1},
+	"config.Telemetry.trace_ui": {doc: "Where people look at traces, such as Jaeger's http://127.0.0.1:16686. Decisions link to it: /trace/ and the trace's id are added."},
+	"config.Telemetry.clients":  {doc: "What the trace of a known client is: `parent` goes on with it, `link` starts one of its own that links to it.", words: clientsWords},
+	"config.Telemetry.tenants":  {doc: "Tenants that metrics name, those with the most requests; all others are one tenant, `other`.", max: 1000, zero: true},
+
+	"config.Decisions.keep":      {doc: "Records that stay in memory, the newest, for the admin plane. 0: none.", max: 100_000, zero: true},
+	"config.Decisions.file":      {doc: "File that every record is added to, as JSON lines. A relative path lies beside this file. Empty: none.", fixed: "it names a file"},
+	"config.Decisions.max_size":  {doc: "Length at which the file is put aside for a new one: at least 1 MiB."},
+	"config.Decisions.max_files": {doc: "Files that are kept, the one that is written included. The oldest goes.", min: 1, max: 100},
 
 	"config.Log.level":  {doc: "Least level that is logged.", words: levelWords},
 	"config.Log.access": {doc: "Log one line a request."},

@@ -16,10 +16,11 @@ const (
 )
 
 // restartOnly are the keys and sections that are read once, at the start:
-// listeners, connections to stores, and what the program sets up around both.
+// listeners, connections to stores and to a collector, files that are written, and
+// what the program sets up around them.
 var restartOnly = [...]string{
 	"listen", "tls", "insecure", "admin.listen", "admin.tls", "admin.insecure", "metrics.listen",
-	"store", "log",
+	"store", "telemetry.otlp", "telemetry.clients", "decisions.file", "decisions.max_size", "decisions.max_files", "log",
 }
 
 // draining are the keys by which a worker is reached, asked and checked. A worker

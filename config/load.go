@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -25,9 +24,9 @@ const maxFile = 4 << 20
 const maxProblems = 1000
 
 // Load reads a configuration file and checks all of it. env finds environment
-// variables, as os.LookupEnv does. A SQLite file of a relative path lies beside the
-// configuration, wherever the program was started. The error is a Problems, unless
-// the file could not be read at all. A file with nothing but warnings is returned;
+// variables, as os.LookupEnv does. A SQLite file and a file of decisions of a relative
+// path lie beside the configuration, wherever the program was started. The error is a
+// Problems, unless the file could not be read at all. A file with nothing but warnings is returned;
 // they are in its Warnings.
 func Load(path string, env func(string) (string, bool)) (*File, error) {
 	src, err := readFile(path)
@@ -38,8 +37,18 @@ func Load(path string, env func(string) (string, bool)) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Store.SQL = beside(path, f.Store.SQL)
+	f.settle(path)
 	return f, nil
+}
+
+// settle takes relative paths of files that the program writes from the folder of
+// the configuration at path.
+func (f *File) settle(path string) {
+	f.path = path
+	f.Store.SQL = beside(path, f.Store.SQL)
+	if file := f.Decisions.File; file != "" && !filepath.IsAbs(file) {
+		f.Decisions.File = filepath.Join(filepath.Dir(path), file)
+	}
 }
 
 // beside returns a database's URL with a relative SQLite path taken from the
@@ -97,6 +106,8 @@ func Parse(name string, src []byte, env func(string) (string, bool)) (*File, err
 		d.check(f)
 	}
 	f.hash = hashOf(src)
+	text := bytes.Clone(src)
+	f.source = func() []byte { return text }
 	return d.finish(f)
 }
 
@@ -124,19 +135,15 @@ func newDecoder(name string, env Lookup) *decoder {
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
-	return &decoder{file: name, env: env, places: map[string]place{}, told: map[string]bool{},
+	return &decoder{file: name, env: env, most: maxNodes, places: map[string]place{}, told: map[string]bool{},
 		variables: map[string]string{}, keys: map[string]string{}}
 }
 
 // decode reads src over the defaults without checking what its values mean
 // together.
 func decode(name string, src []byte, env Lookup) (*File, *decoder) {
-	f := Default()
 	d := newDecoder(name, env)
-	if root := d.parse(src); root != nil {
-		d.value(root, "", key{}, reflect.ValueOf(&f).Elem())
-	}
-	return &f, d
+	return d.decodeNode(d.parse(src)), d
 }
 
 // parse turns src into the node of its only document; nil if there is none or

@@ -12,7 +12,6 @@ var otherPolicies = [...]string{
 // have, by section and name, each with its feature. They are refused by that
 // name: a limit that is read and not kept would be worse than none.
 var unbuilt = map[string]string{
-	"config.File.telemetry":        "tracing",
 	"config.File.session_keys":     "session affinity",
 	"config.File.trust_request_id": "session affinity",
 

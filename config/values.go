@@ -263,6 +263,10 @@ func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok b
 			d.problem(n, path, "want ${NAME} or ${NAME:-default}, got "+quote(rest[i:]), "write $${ for a plain ${")
 			return "", expanded, false
 		}
+		if d.draft {
+			d.problem(n, path, "a draft reads no variable of the environment: "+shorten(name), "write the value, or leave the key out; a value that is written as in the live file stays what it is there")
+			return "", true, false
+		}
 		value, set := d.env(name)
 		// Values of fewer than six letters are words such as "true", no secrets.
 		if len(value) >= 6 {

@@ -42,9 +42,9 @@ func accountOf(ctx context.Context) *account {
 	return &account{}
 }
 
-// opened returns a request with an account, where the engine keeps them.
+// opened returns a request with an account, where the engine keeps or exports them.
 func (e *Engine) opened(r *http.Request) *http.Request {
-	if !e.c.Accounts {
+	if !e.c.Accounts && e.c.Traces == nil {
 		return r
 	}
 	a := &account{Account: Account{ID: r.Header.Get("X-Request-Id"), Path: r.URL.Path}}
@@ -62,7 +62,7 @@ func (e *Engine) settled(r *http.Request, err error) {
 	}
 	e.accounts.mu.Lock()
 	defer e.accounts.mu.Unlock()
-	if len(e.accounts.list) < maxAccounts {
+	if e.c.Accounts && len(e.accounts.list) < maxAccounts {
 		e.accounts.list = append(e.accounts.list, a.Account)
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tierway/telemetry"
 )
 
 // Config says what an engine serves and how fast it is. The zero value of every
@@ -46,7 +48,8 @@ type Config struct {
 	Script func(path string, body []byte) Script            // nil means that the engine makes up its answers
 	Record bool                                             // keeps requests for Requests
 
-	Accounts bool // keeps what each request was told, for Accounts
+	Accounts bool              // keeps what each request was told, for Accounts
+	Traces   *telemetry.Traces // exports a span of each request that names a trace; nil: none
 }
 
 // Script overrules what an engine would say to one request. The zero value
@@ -178,6 +181,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.counts.enter(name)
 	defer e.counts.leave()
 	r = e.opened(r)
+	over := e.traced(r, name)
 	if e.c.Name != "" {
 		w.Header().Set("Server", e.c.Name)
 	}
@@ -202,6 +206,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = rt.serve(e, w, req)
 	}
 	e.settled(r, err)
+	over(err)
 	e.conclude(w, r, err)
 }
 

@@ -114,7 +114,7 @@ func (p *Pool) showLocked(r *Request, tried, refused []*Worker) ([]View, error) 
 // fills the request's record.
 func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
 	if r.Record != nil {
-		r.marks = p.marks[:len(ws)]
+		r.marks, r.second = p.marks[:len(ws)], -1
 		for i := range ws { // what most policies compare, and where one says nothing
 			r.marks[i] = mark{score: ws[i].score(), passed: passedFull(&ws[i])}
 		}
@@ -125,7 +125,7 @@ func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
 		i, reason = leastLoad{}.Pick(r, ws)
 	}
 	if r.Record != nil {
-		r.Record.finish(ws, r.marks, i)
+		r.Record.finish(ws, r.marks, i, r.second)
 		r.marks = nil
 	}
 	return i, reason

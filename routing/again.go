@@ -2,6 +2,7 @@ package routing
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"time"
 )
@@ -16,10 +17,15 @@ var ErrIncomplete = errors.New("the record has not all candidates")
 // chain of the prompt and prefix the hash of its first turn, which it may go by.
 // The candidates of c are the pool: whoever wants other weights, or fewer workers,
 // changes them before. It returns the new choice, whose Candidates say why, and the
-// index into them; a policy that was asked remembers nothing of it.
+// index into them; a policy that was asked remembers nothing of it, and must not be
+// asked by others meanwhile. The error is ErrIncomplete, or says what cannot be a
+// record of a pick.
 func Again(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) (i int, reason Reason, decided *Choice, err error) {
 	if c == nil || len(c.Candidates) == 0 || len(c.Candidates) < c.Seen {
 		return -1, "", nil, ErrIncomplete
+	}
+	if err := c.check(); err != nil {
+		return -1, "", nil, err
 	}
 	decided = &Choice{}
 	r := Request{Now: at, Rand: uint64(c.Rand), Model: uint64(model), Prefix: uint64(prefix), PromptTokens: c.PromptTokens, OutputTokens: c.OutputTokens,
@@ -35,6 +41,27 @@ func Again(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) 
 	pool := Pool{policy: p, marks: make([]mark, len(ws))}
 	i, reason = pool.pickLocked(&r, ws)
 	return i, reason, decided, nil
+}
+
+// maxHalved halves every weight to nothing.
+const maxHalved = 64
+
+// check looks whether a policy may be shown the candidates: a record may come from
+// a file that anybody wrote.
+func (c *Choice) check() error {
+	if c.Halved < 0 || c.Halved > maxHalved {
+		return fmt.Errorf("the points were halved %d times: it must be from 0 to %d", c.Halved, maxHalved)
+	}
+	for i := range c.Candidates {
+		v := &c.Candidates[i]
+		if v.Weight < 1 || v.Weight > maxWeight {
+			return fmt.Errorf("the candidate %q has weight %d: it must be from 1 to %d", v.Worker, v.Weight, maxWeight)
+		}
+		if v.Index < 0 || v.Index >= maxSlots {
+			return fmt.Errorf("the candidate %q has index %d: it must be from 0 to %d", v.Worker, v.Index, maxSlots-1)
+		}
+	}
+	return nil
 }
 
 // view is the worker as the policy saw it.

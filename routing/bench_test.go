@@ -13,14 +13,27 @@ func BenchmarkAcquire(b *testing.B) {
 		for _, workers := range []int{4, 16, 64} {
 			for _, blocks := range []int{0, 20, 4096} {
 				b.Run(fmt.Sprintf("%s/workers=%d/blocks=%d", name, workers, blocks), func(b *testing.B) {
-					benchmarkAcquire(b, name, workers, blocks)
+					benchmarkAcquire(b, name, workers, blocks, nil)
 				})
 			}
 		}
 	}
 }
 
-func benchmarkAcquire(b *testing.B, name string, workers, blocks int) {
+// BenchmarkRecordedAcquire is what a record of each policy's picks costs beside.
+func BenchmarkRecordedAcquire(b *testing.B) {
+	for _, name := range Names() {
+		for _, blocks := range []int{0, 20} {
+			of := fmt.Sprintf("%s/blocks=%d", name, blocks)
+			b.Run(of+"/plain", func(b *testing.B) { benchmarkAcquire(b, name, 16, blocks, nil) })
+			b.Run(of+"/recorded", func(b *testing.B) {
+				benchmarkAcquire(b, name, 16, blocks, &Choice{Candidates: make([]Candidate, 0, MaxCandidates)})
+			})
+		}
+	}
+}
+
+func benchmarkAcquire(b *testing.B, name string, workers, blocks int, record *Choice) {
 	policy, err := New(Config{Name: name})
 	if err != nil {
 		b.Fatal(err)
@@ -33,7 +46,7 @@ func benchmarkAcquire(b *testing.B, name string, workers, blocks int) {
 	p.Configure(policy, members)
 	requests := make([]Request, 64) // half of the blocks are all requests' own
 	for i := range requests {
-		requests[i] = Request{Now: start, Rand: uint64(i) * 0x9E3779B97F4A7C15, PromptTokens: 2000, OutputTokens: 256, Stream: true}
+		requests[i] = Request{Now: start, Rand: uint64(i) * 0x9E3779B97F4A7C15, PromptTokens: 2000, OutputTokens: 256, Stream: true, Record: record}
 		if blocks > 0 {
 			requests[i].Blocks = prompt(1, blocks/2, blocks)
 			for j := blocks / 2; j < blocks; j++ {

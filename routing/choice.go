@@ -3,6 +3,7 @@ package routing
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 	"strconv"
@@ -10,7 +11,8 @@ import (
 )
 
 // MaxCandidates is how many candidates a Choice keeps. Of a larger pool they are the
-// first members and the chosen one, and the pick cannot be decided again.
+// first members, the chosen one and the runner-up, and the pick cannot be decided
+// again.
 const MaxCandidates = 32
 
 // Choice is one pick: all that the policy saw, and what it made of it. It is
@@ -22,14 +24,15 @@ type Choice struct {
 	Key          Hash        `json:"key,omitzero"`           // what a hashing policy placed the request by
 	KeyOf        string      `json:"key_of,omitempty"`       // what Key stands for: prefix or model; empty: there is none
 	Memory       float64     `json:"memory,omitempty"`       // what the policy remembered of earlier requests, before this one
+	Halved       int         `json:"halved,omitempty"`       // how often a hashing policy halved the points of each worker, for want of room on its ring
 	Rand         Hash        `json:"rand"`                   // the request's only chance
 	PromptTokens int64       `json:"prompt_tokens"`          // as booked
 	OutputTokens int64       `json:"expected_output_tokens"` // as booked
 	WaitedMs     float64     `json:"waited_ms,omitempty"`
-	Waits        bool        `json:"waits,omitempty"` // the request could wait for a full worker
-	Held         bool        `json:"held,omitempty"`  // the chosen worker was full: the request waits for it
-	RunnerUp     string      `json:"runner_up,omitempty"`
-	Seen         int         `json:"seen"` // candidates, of which at most 32 are kept, the chosen one always
+	Waits        bool        `json:"waits,omitempty"`     // the request could wait for a full worker
+	Held         bool        `json:"held,omitempty"`      // the chosen worker was full: the request waits for it
+	RunnerUp     string      `json:"runner_up,omitempty"` // who is next to the chosen worker; empty when that was alone
+	Seen         int         `json:"seen"`                // candidates, of which MaxCandidates are kept
 	Candidates   []Candidate `json:"candidates"`
 }
 
@@ -102,7 +105,8 @@ func (t Terms) MarshalJSON() ([]byte, error) {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		b = append(strconv.AppendQuote(b, name), ':')
+		quoted, _ := json.Marshal(name) // of a string it cannot fail
+		b = append(append(b, quoted...), ':')
 		b = strconv.AppendFloat(b, finite(value), 'g', -1, 64)
 	})
 	return append(b, '}'), nil
@@ -113,8 +117,10 @@ func (t *Terms) UnmarshalJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	*t = Terms{}
 	names := new([maxTerms]string)
-	if _, err := d.Token(); err != nil {
-		return err
+	if first, err := d.Token(); err != nil || first == nil {
+		return err // null is none
+	} else if first != json.Delim('{') {
+		return errors.New("the terms of a score must be an object")
 	}
 	for i := 0; d.More(); i++ {
 		name, err := d.Token()
@@ -198,25 +204,38 @@ func (c *Choice) begin(policy string, r *Request) {
 		WaitedMs: float64(r.Waited) / float64(time.Millisecond), Waits: r.Wait, Candidates: c.Candidates[:0]}
 }
 
-// finish notes the candidates, the one that was chosen always among them, and the
-// one that scored best beside it.
-func (c *Choice) finish(ws []View, marks []mark, chosen int) {
+// finish notes the candidates, and the runner-up, which is the one that scored best
+// beside the chosen one unless the policy names it (-1: it does not). Those two are
+// kept of any pool.
+func (c *Choice) finish(ws []View, marks []mark, chosen, second int) {
 	c.Seen, c.Held = len(ws), ws[chosen].Full
-	second := -1
+	if second < 0 {
+		second = best(marks, chosen)
+	}
+	owed := 1
+	if second >= 0 {
+		owed, c.RunnerUp = 2, ws[second].ID
+	}
 	for i := range ws {
-		if i != chosen && (second < 0 || marks[i].before(&marks[second])) {
-			second = i
+		keep := i == chosen || i == second
+		if keep {
+			owed--
 		}
-		if i < MaxCandidates {
+		if keep || len(c.Candidates)+owed < MaxCandidates {
 			c.Candidates = append(c.Candidates, candidate(&ws[i], &marks[i]))
 		}
 	}
-	if chosen >= MaxCandidates {
-		c.Candidates[MaxCandidates-1] = candidate(&ws[chosen], &marks[chosen])
+}
+
+// best returns the candidate that scored best beside that one, -1 without any.
+func best(marks []mark, beside int) int {
+	best := -1
+	for i := range marks {
+		if i != beside && (best < 0 || marks[i].before(&marks[best])) {
+			best = i
+		}
 	}
-	if second >= 0 {
-		c.RunnerUp = ws[second].ID
-	}
+	return best
 }
 
 // before tells whether a candidate would have been chosen before another one.
@@ -230,5 +249,5 @@ func (m *mark) before(other *mark) bool {
 func candidate(v *View, m *mark) Candidate {
 	return Candidate{Worker: v.ID, Index: v.Index, Score: finite(m.score), Passed: m.passed, Weight: v.Weight,
 		Inflight: v.Inflight, MaxInflight: v.MaxInflight, Full: v.Full, PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens,
-		Overlap: v.Overlap, Waiting: v.Waiting, KVUsage: v.KVUsage, Rate: v.Rate, Terms: m.terms}
+		Overlap: v.Overlap, Waiting: v.Waiting, KVUsage: finite(v.KVUsage), Rate: v.Rate, Terms: m.terms}
 }

@@ -53,6 +53,7 @@ type chwbl struct {
 	ring      *ring
 	depth     *depth // nil when the first turn is the key
 	maxPrefix int64  // characters that a key may stand for; 0 is no bound
+	terms     *[maxTerms]string
 }
 
 // newCHWBL makes the policy of a checked config.
@@ -62,6 +63,7 @@ func newCHWBL(c Config) *chwbl {
 		modelHash: c.NoKey == noKeyModelHash,
 		ring:      newRing(defaultVirtualNodes),
 		maxPrefix: int64(c.MaxPrefixLength),
+		terms:     chwblTerms(),
 	}
 	if c.Epsilon != nil {
 		p.c = 1 + *c.Epsilon
@@ -85,6 +87,9 @@ func (*chwbl) Name() string { return "chwbl" }
 // bound, and the home again when all are or when it is idle. Where some are full
 // it weighs the wait against what their caches save: see besideFull.
 func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
+	if r.dry {
+		p = p.apart(r, ws)
+	}
 	by, key := p.key(r, len(ws))
 	if by == byNothing {
 		return leastLoad{}.Pick(r, ws)
@@ -96,11 +101,13 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	if c := r.recalled(p); c != nil {
 		squares = c.Memory
 	}
-	b := p.bound(r, ws, squares)
+	b := p.bound(r, ws, squares, -1)
 	s, at := p.ring.next(p.ring.first(mix(key)))
-	p.note(r, ws, &b, squares, by, key, s, at)
+	if r.marks != nil {
+		p.note(r, ws, &b, squares, by, key, s, at)
+	}
 	home := int(s.view)
-	if !r.learned && !r.dry {
+	if !r.learned {
 		p.learn(b.adds(&ws[home]))
 	}
 	chosen, where := home, saturated
@@ -116,6 +123,9 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 		if where == atHome {
 			where = overflow
 		}
+	}
+	if r.marks != nil {
+		p.noteSecond(r, ws, squares, chosen)
 	}
 	return chosen, reasons[by][where]
 }
@@ -165,12 +175,12 @@ var reasons = [...][3]Reason{
 // key returns what the request is placed by.
 func (p *chwbl) key(r *Request, workers int) (by int, key uint64) {
 	if c := r.recalled(p); c != nil {
-		return slices.Index(keysOf[:], c.KeyOf), uint64(c.Key)
+		return max(byNothing, slices.Index(keysOf[:], c.KeyOf)), uint64(c.Key)
 	}
 	switch {
 	case len(r.Blocks) > 0 && p.depth != nil:
 		within := r.Blocks[:p.reach(r.Blocks)]
-		if r.learned || r.dry {
+		if r.learned {
 			return byPrefix, p.depth.find(within)
 		}
 		return byPrefix, p.depth.key(r.Now, within, workers)
@@ -227,10 +237,16 @@ type bound struct {
 	prompt, out float64 // what the request brings
 }
 
-func (p *chwbl) bound(r *Request, ws []View, squares float64) bound {
-	inflight, weight, tokens, n := 1.0, 0.0, 0.0, float64(len(ws))
+// bound returns it for the request among ws, without the one at that index (-1:
+// among all).
+func (p *chwbl) bound(r *Request, ws []View, squares float64, without int) bound {
+	inflight, weight, tokens, n := 1.0, 0.0, 0.0, 0.0
 	for i := range ws {
+		if i == without {
+			continue
+		}
 		v := &ws[i]
+		n++
 		inflight += float64(v.Inflight)
 		weight += float64(v.Weight)
 		// As floats, because the sum over a pool may be more than an integer holds.
@@ -242,7 +258,7 @@ func (p *chwbl) bound(r *Request, ws []View, squares float64) bound {
 		mean:     weight / n,
 		share:    p.c / n,
 		tokens:   tokens, slack: p.room(mean, squares),
-		prompt: float64(max(0, r.PromptTokens)), out: float64(max(0, r.OutputTokens)),
+		prompt: float64(booked(r.PromptTokens)), out: float64(booked(r.OutputTokens)),
 	}
 }
 

@@ -106,7 +106,7 @@ func TestTheBoundIsWhatTheFormulaSays(t *testing.T) {
 			r:  Request{PromptTokens: 10_000}, want: "+-"}, // share of weight 1: 1.25·40,000/2·0.5 = 12,500; 40,000 > 28,500
 		"tokens: negative ones are none": {ws: equals(0, 0), r: Request{PromptTokens: -1 << 62, OutputTokens: -1 << 62}, want: "++"},
 	} {
-		b, got := mustCHWBL(t, c.config).bound(&c.r, c.ws, 0), ""
+		b, got := mustCHWBL(t, c.config).bound(&c.r, c.ws, 0, -1), ""
 		for i := range c.ws {
 			if b.admits(&c.ws[i]) {
 				got += "+"

@@ -3,42 +3,42 @@ package routing
 // keysOf names what a request is placed by, as Choice.KeyOf has it.
 var keysOf = [...]string{byNothing: "", byPrefix: "prefix", byModel: "model"}
 
-// bounded are the terms of a candidate: its place clockwise from the home, and
+// chwblTerms names the terms of a candidate: its place clockwise from the home, and
 // what it would have of the requests and tokens that it may have, 1 being all.
-var bounded = [maxTerms]string{"step", "requests", "tokens"}
+func chwblTerms() *[maxTerms]string { return &[maxTerms]string{"step", "requests", "tokens"} }
+
+// recordedPoints bounds the walk around the ring for each worker: of sixteen equal
+// ones all but the last are met within three points for each, and one of little
+// weight may stand thousands away.
+const recordedPoints = 8
 
 // note writes down by what a recorded request is placed, and of every candidate how
 // far it is from the home and from its bounds. The score is the place clockwise.
-// s and at are the home on the ring.
+// s and at are the home on the ring. Those that are not met in time share the place
+// behind all others.
 func (p *chwbl) note(r *Request, ws []View, b *bound, squares float64, by int, key uint64, s *slot, at int) {
-	if r.marks == nil {
-		return
-	}
-	r.Record.Key, r.Record.KeyOf, r.Record.Memory = Hash(key), keysOf[by], squares
-	left := len(ws)
+	c := r.Record
+	c.Key, c.KeyOf, c.Memory, c.Halved = Hash(key), keysOf[by], squares, p.ring.halved
+	met, waits := 0, anyFull(ws)
 	p.mark(ws, func(*View) bool { return true })
-	for points := 0; left > 0 && points < recordedPoints*len(ws); points++ {
+	for points := 0; met < len(ws)-1 && points < recordedPoints*len(ws); points++ {
 		if s.ok {
 			s.ok = false
-			p.measure(&r.marks[s.view], &ws[s.view], b, len(ws)-left)
-			left--
+			p.measure(&r.marks[s.view], &ws[s.view], b, met, waits || met == 0)
+			met++
 		}
 		s, at = p.ring.next(at)
 	}
 	for i := range ws {
-		if r.marks[i].terms.IsZero() { // its points are few, or it is not on the ring
-			p.measure(&r.marks[i], &ws[i], b, len(ws))
+		if r.marks[i].terms.IsZero() {
+			p.measure(&r.marks[i], &ws[i], b, met, waits || met == 0)
 		}
 	}
 }
 
-// recordedPoints bounds the walk around the ring for each worker: of sixteen equal
-// ones all are met within four points for each, and one of little weight may stand
-// thousands away.
-const recordedPoints = 8
-
-// measure fills the mark of one candidate.
-func (p *chwbl) measure(m *mark, v *View, b *bound, step int) {
+// measure fills the mark of one candidate. An idle home has no bound, and beside
+// full workers no idle one has.
+func (p *chwbl) measure(m *mark, v *View, b *bound, step int, idle bool) {
 	requests := float64(v.Inflight+1) / b.most(v)
 	tokens := 0.0
 	if b.slack > 0 {
@@ -46,11 +46,37 @@ func (p *chwbl) measure(m *mark, v *View, b *bound, step int) {
 	}
 	m.score, m.passed = float64(step), passedFull(v)
 	switch {
-	case m.passed != "" || v.Inflight == 0:
+	case m.passed != "" || idle && v.Inflight == 0:
 	case requests > 1:
 		m.passed = PassedRequests
 	case tokens > 1:
 		m.passed = PassedTokens
 	}
-	m.terms = Terms{names: &bounded, values: [maxTerms]float64{float64(step), requests, tokens}}
+	m.terms = Terms{names: p.terms, values: [maxTerms]float64{float64(step), requests, tokens}}
+}
+
+// noteSecond names who would have the request without the chosen worker, whose
+// bounds would be others then. Where some are full the marks say it.
+func (p *chwbl) noteSecond(r *Request, ws []View, squares float64, chosen int) {
+	if len(ws) < 2 || anyFull(ws) {
+		return
+	}
+	b := p.bound(r, ws, squares, chosen)
+	home, fit := -1, -1
+	before := func(i, j int) bool { return j < 0 || r.marks[i].score < r.marks[j].score }
+	for i := range ws {
+		if i == chosen {
+			continue
+		}
+		if before(i, home) {
+			home = i
+		}
+		if before(i, fit) && b.admits(&ws[i]) {
+			fit = i
+		}
+	}
+	r.second = home
+	if fit >= 0 && ws[home].Inflight > 0 {
+		r.second = fit
+	}
 }

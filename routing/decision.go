@@ -81,17 +81,18 @@ type Usage struct {
 // its caller. It is enough to classify the request again, as long as the keyword
 // groups are the same; hashes stand for all text.
 type Features struct {
-	Header        string   `json:"header,omitempty"`          // the tier that X-Model-Tier named; "other" when it named none
-	Classified    bool     `json:"classified,omitempty"`      // the content was looked at: else the name or the header decided
-	Counted       int64    `json:"counted_tokens,omitempty"`  // of the prompt, where it was counted; 0 when the estimate was enough
-	UserTextBytes int      `json:"user_text_bytes,omitempty"` // of the last user turn, as far as it is looked at
-	Groups        []string `json:"groups,omitempty"`          // the keyword groups that matched
-	Media         bool     `json:"media,omitempty"`           // images, audio or files are not in the estimate
-	Session       Hash     `json:"session,omitzero"`          // of tenant and session key; differs from process to process
-	Model         Hash     `json:"model,omitzero"`            // of the name that the worker was asked for, as Request.Model
-	Prefix        Hash     `json:"prefix,omitzero"`           // as Request.Prefix
-	Chain         []Link   `json:"chain,omitempty"`           // the prompt's blocks; of a long one the first, and eight for each doubling after
-	Blocks        int      `json:"blocks,omitempty"`          // that the whole chain has
+	Header        string   `json:"header,omitempty"`           // the tier that X-Model-Tier named; "other" when it named none
+	Classified    bool     `json:"classified,omitempty"`       // the content was looked at: else the name or the header decided
+	Estimate      int64    `json:"estimated_tokens,omitempty"` // of the prompt, that the tier was decided by
+	Counted       int64    `json:"counted_tokens,omitempty"`   // of the prompt, where it was counted; 0 when the estimate was enough
+	UserTextBytes int      `json:"user_text_bytes,omitempty"`  // of the last user turn, as far as it is looked at
+	Groups        []string `json:"groups,omitempty"`           // the keyword groups that matched
+	Media         bool     `json:"media,omitempty"`            // images, audio or files are not in the estimate
+	Session       Hash     `json:"session,omitzero"`           // of tenant and session key; differs from process to process
+	Model         Hash     `json:"model,omitzero"`             // of the name that the worker was asked for, as Request.Model
+	Prefix        Hash     `json:"prefix,omitzero"`            // as Request.Prefix
+	Chain         []Link   `json:"chain,omitempty"`            // the prompt's blocks; of a long one the first, and eight for each doubling after
+	Blocks        int      `json:"blocks,omitempty"`           // that the whole chain has
 }
 
 // Attempt is one try on one worker. Times are milliseconds; those named AtMs

@@ -160,7 +160,7 @@ func (p *Pool) eligibleLocked(r *Request, tried, refused []*Worker) ([]View, err
 			f.inflight, f.weight = f.inflight+w.inflight, f.weight+w.weight
 		}
 		full := w.fullLocked(tokens)
-		if p.saturatedLocked(w, r.Now) || full && !plan {
+		if p.saturatedLocked(w, r) || full && !plan {
 			f.busy = true
 			continue
 		}

@@ -12,27 +12,47 @@ func (leastLoad) Name() string { return "least_load" }
 // of its weight: gateways that all see an idle pool do not all choose its first
 // member, and weights count where nothing is booked.
 func (leastLoad) Pick(r *Request, ws []View) (int, Reason) {
-	best, tied := 0, uint64(ws[0].Weight)
-	for i := 1; i < len(ws); i++ {
-		switch compareLoad(&ws[i], &ws[best]) {
+	best := least(r.Rand, ws, -1)
+	if r.marks != nil {
+		r.second = least(r.Rand, ws, best)
+	}
+	return best, ReasonLeastLoad
+}
+
+// least returns the least loaded of ws without the one at that index (-1: of all),
+// -1 when nobody is left.
+func least(rand uint64, ws []View, without int) int {
+	best, tied := -1, uint64(0)
+	for i := range ws {
+		if i == without {
+			continue
+		}
+		order := -1
+		if best >= 0 {
+			order = compareLoad(&ws[i], &ws[best])
+		}
+		switch order {
 		case -1:
 			best, tied = i, uint64(ws[i].Weight)
 		case 0:
 			tied += uint64(ws[i].Weight)
 		}
 	}
-	left := r.Rand % tied
+	if best < 0 {
+		return -1
+	}
+	left := rand % tied
 	for i := best + 1; i < len(ws); i++ {
-		if compareLoad(&ws[i], &ws[best]) != 0 {
+		if i == without || compareLoad(&ws[i], &ws[best]) != 0 {
 			continue
 		}
 		if w := uint64(ws[i].Weight); left >= w {
 			left -= w
 			continue
 		}
-		return i, ReasonLeastLoad
+		return i
 	}
-	return best, ReasonLeastLoad
+	return best
 }
 
 // compareLoad returns -1 when a is less loaded than b, 0 when they are equal. A

@@ -29,6 +29,7 @@ type Request struct {
 	dry     bool    // it is not to be sent: a policy must remember nothing of it
 	recall  *Choice // what a policy remembered at the pick that is decided again; nil for none
 	marks   []mark  // what a policy says of each candidate, while it is recorded; else nil
+	second  int     // while it is recorded: whom it would choose without the chosen one; -1: by the marks
 }
 
 // Block is one node of a prompt's chain: its hash stands for all text from the
@@ -85,6 +86,24 @@ const (
 	ReasonModelSaturated     Reason = "model_saturated"      // all had too much on them; this is the model's home, or the next one that is open
 )
 
+// Reasons returns all reasons that a policy of that name can give, those of the
+// least loaded worker among them, which is taken where it abstains.
+func Reasons(policy string) []Reason {
+	switch policy {
+	case "round_robin":
+		return []Reason{ReasonRoundRobin, ReasonLeastLoad}
+	case "weighted_round_robin":
+		return []Reason{ReasonWeightedRoundRobin, ReasonLeastLoad}
+	case "random":
+		return []Reason{ReasonRandom, ReasonLeastLoad}
+	case "power_of_two":
+		return []Reason{ReasonPowerOfTwo, ReasonLeastLoad}
+	case "chwbl":
+		return []Reason{ReasonPrefixHome, ReasonPrefixOverflow, ReasonPrefixSaturated, ReasonModelHome, ReasonModelOverflow, ReasonModelSaturated, ReasonLeastLoad}
+	}
+	return []Reason{ReasonLeastLoad}
+}
+
 // Policy chooses a worker. The pool calls Pick under its lock, so that a
 // policy is plain single-threaded code; in return Pick must neither block nor
 // allocate, and must keep no part of ws.
@@ -135,7 +154,7 @@ func New(c Config) (Policy, error) {
 	case "round_robin":
 		return &roundRobin{last: -1}, nil
 	case "weighted_round_robin":
-		return &weightedRoundRobin{}, nil
+		return &weightedRoundRobin{terms: &[maxTerms]string{hasTerm}}, nil
 	case "random":
 		return random{}, nil
 	case "power_of_two":

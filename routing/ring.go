@@ -42,6 +42,7 @@ const (
 type ring struct {
 	units  int // points for each unit of weight, before maxPoints halves them
 	halved int // how often it did
+	least  int // how often at least
 	slots  []slot
 	byID   map[string]uint32
 	places []uint32 // View.Index to slot: where to look first
@@ -164,7 +165,7 @@ func (g *ring) forget(workers int) {
 
 // fit halves the points of a unit of weight until all fit.
 func (g *ring) fit() {
-	for g.halved = 0; ; g.halved++ {
+	for g.halved = g.least; ; g.halved++ {
 		total, most := 0, 0
 		for i := range g.slots {
 			n := g.points(g.slots[i].room)

@@ -39,12 +39,12 @@ func (w *Worker) saidLocked(s Status) {
 }
 
 // saturatedLocked tells whether a decision leaves the worker out because it is
-// saturated, and counts metrics that were too old to say.
-func (p *Pool) saturatedLocked(w *Worker, now time.Time) bool {
-	saturated, stale := p.metricsLocked(w, now)
-	if stale && now.Sub(w.staleAt) >= staleEvery {
+// saturated, and counts metrics that were too old to say, unless it is but a preview.
+func (p *Pool) saturatedLocked(w *Worker, r *Request) bool {
+	saturated, stale := p.metricsLocked(w, r.Now)
+	if stale && !r.dry && r.Now.Sub(w.staleAt) >= staleEvery {
 		p.stale++
-		w.staleAt = now
+		w.staleAt = r.Now
 	}
 	return saturated
 }

@@ -13,6 +13,7 @@ type weightedRoundRobin struct {
 	pick     uint64  // counts picks; stamps who took part in each
 	eligible int     // how many took part in the last one
 	purses   []purse // by View.Index
+	terms    *[maxTerms]string
 }
 
 // purse is what one member has earned and not spent.
@@ -51,11 +52,11 @@ func (p *weightedRoundRobin) Pick(r *Request, ws []View) (int, Reason) {
 
 // dry returns the policy as it is, to be asked without remembering.
 func (p *weightedRoundRobin) dry() *weightedRoundRobin {
-	return &weightedRoundRobin{pick: p.pick, eligible: p.eligible, purses: slices.Clone(p.purses)}
+	return &weightedRoundRobin{pick: p.pick, eligible: p.eligible, purses: slices.Clone(p.purses), terms: p.terms}
 }
 
-// pursed are the terms of a candidate: what it has before its turn's wages.
-var pursed = [maxTerms]string{"has"}
+// hasTerm is the only term of a candidate: what it has before its turn's wages.
+const hasTerm = "has"
 
 // remember takes what the workers had at the pick that is decided again, and notes
 // it of one that is recorded.
@@ -64,12 +65,12 @@ func (p *weightedRoundRobin) remember(r *Request, ws []View) {
 		mine := &p.purses[ws[i].Index]
 		if was := r.recalled(p); was != nil {
 			if c := was.Of(ws[i].ID); c != nil {
-				mine.has = int64(c.Terms.Get(pursed[0]))
+				mine.has = int64(c.Terms.Get(hasTerm))
 			}
 		}
 		if r.marks != nil {
 			r.mark(i, -float64(mine.has+int64(ws[i].Weight)), "")
-			r.marks[i].terms = Terms{names: &pursed, values: [maxTerms]float64{float64(mine.has)}}
+			r.marks[i].terms = Terms{names: p.terms, values: [maxTerms]float64{float64(mine.has)}}
 		}
 	}
 }

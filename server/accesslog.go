@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"tierway/openai"
 	"tierway/routing"
 )
 
@@ -70,26 +71,33 @@ func (l *accessLog) run(stop <-chan struct{}) {
 	}
 }
 
+// accessKeys are the keys that a line may have, in their order. One that has
+// nothing to say is left out; a line has no other.
+var accessKeys = [...]string{
+	"time", "level", "msg", "request_id", "trace_id", "method", "route", "status", "outcome", "duration_ms",
+	"code", "cause", "config_generation", "limit", "shed", "tenant", "key", "class", "asked_class", "dialect",
+	"requested_model", "model", "tier", "rule", "rule_note", "policy", "worker", "reason", "attempts", "error_type",
+	"overhead_ms", "queue_ms", "promoted", "stream", "ttft_ms", "predicted_cached_tokens", "prompt_tokens",
+	"cached_tokens", "output_tokens", "estimated",
+}
+
 // appendDecision appends a line with its newline.
 func appendDecision(b []byte, d *routing.Decision) []byte {
 	b = append(b, `{"time":"`...)
 	b = d.Time.UTC().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","level":"`...)
-	if d.Outcome == routing.Failed || d.Outcome == routing.Truncated {
-		b = append(b, "WARN"...)
-	} else {
-		b = append(b, "INFO"...)
-	}
+	b = append(b, accessLevel(d)...)
 	b = append(b, `","msg":"request"`...)
 	b = appendText(b, "request_id", d.RequestID)
+	b = appendText(b, "trace_id", d.TraceID)
 	b = appendText(b, "method", d.Method)
 	b = appendText(b, "route", d.Route)
-	b = appendNumber(b, "status", float64(d.Status))
+	b = appendCount(b, "status", int64(d.Status))
 	b = appendText(b, "outcome", string(d.Outcome))
 	b = appendNumber(b, "duration_ms", d.DurationMs)
 	b = appendText(b, "code", d.Code)
 	b = appendText(b, "cause", d.Cause)
-	b = appendNumber(b, "config_generation", float64(d.Generation))
+	b = appendCount(b, "config_generation", d.Generation)
 	b = appendText(b, "limit", d.Limit)
 	b = appendText(b, "shed", d.Shed)
 	b = appendText(b, "tenant", d.Tenant)
@@ -102,10 +110,19 @@ func appendDecision(b []byte, d *routing.Decision) []byte {
 	b = appendText(b, "tier", d.Tier)
 	b = appendText(b, "rule", d.Rule)
 	b = appendText(b, "rule_note", d.RuleNote)
+	b = appendText(b, "policy", d.Policy)
 	b = appendText(b, "worker", d.Worker)
 	b = appendText(b, "reason", d.Reason)
+	return append(appendCourse(b, d), "}\n"...)
+}
+
+// appendCourse appends how the request went.
+func appendCourse(b []byte, d *routing.Decision) []byte {
+	var last routing.Attempt
 	if n := len(d.Attempts); n > 0 {
-		b = appendNumber(b, "attempts", float64(n))
+		last = d.Attempts[n-1]
+		b = appendCount(b, "attempts", int64(n))
+		b = appendText(b, "error_type", last.ErrorType)
 		b = appendNumber(b, "overhead_ms", d.OverheadMs)
 	}
 	if len(d.Attempts) > 0 || d.QueueMs > 0 {
@@ -120,15 +137,31 @@ func appendDecision(b []byte, d *routing.Decision) []byte {
 	if d.TTFTMs > 0 {
 		b = appendNumber(b, "ttft_ms", d.TTFTMs)
 	}
+	if last.Predicted > 0 {
+		b = appendCount(b, "predicted_cached_tokens", last.Predicted)
+	}
 	if u := d.Usage; u != (routing.Usage{}) {
-		b = appendNumber(b, "prompt_tokens", float64(u.Prompt))
-		b = appendNumber(b, "cached_tokens", float64(u.Cached))
-		b = appendNumber(b, "output_tokens", float64(u.Output))
+		b = appendCount(b, "prompt_tokens", u.Prompt)
+		b = appendCount(b, "cached_tokens", u.Cached)
+		b = appendCount(b, "output_tokens", u.Output)
 	}
 	if d.Estimated {
 		b = append(b, `,"estimated":true`...)
 	}
-	return append(b, "}\n"...)
+	return b
+}
+
+// accessLevel tells whom a line is for: ERROR whoever mends the gateway, WARN
+// whoever minds the workers, for which there may be too much to do. What a client
+// did wrong, may not do or gave up is INFO.
+func accessLevel(d *routing.Decision) string {
+	switch {
+	case d.Code == string(openai.CodeInternalError):
+		return "ERROR"
+	case d.Outcome == routing.Failed || d.Outcome == routing.Truncated:
+		return "WARN"
+	}
+	return "INFO"
 }
 
 // appendText appends a member, unless it is empty.
@@ -139,11 +172,14 @@ func appendText(b []byte, key, value string) []byte {
 	b = append(b, `,"`...)
 	b = append(b, key...)
 	b = append(b, `":"`...)
+	if plainText(value) {
+		return append(append(b, value...), '"')
+	}
 	for _, r := range value {
 		switch {
 		case r == '"' || r == '\\':
 			b = append(b, '\\', byte(r))
-		case r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029:
+		case r < ' ' || 0x7f <= r && r <= 0x9f || r == 0x2028 || r == 0x2029: // terminals obey 0x80 to 0x9f too
 			b = append(b, `\u`...)
 			for shift := 12; shift >= 0; shift -= 4 {
 				b = append(b, hexDigits[r>>shift&0xf])
@@ -155,11 +191,29 @@ func appendText(b []byte, key, value string) []byte {
 	return append(b, '"')
 }
 
+// plainText tells whether JSON holds a text as it stands.
+func plainText(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
 func appendNumber(b []byte, key string, value float64) []byte {
+	b = appendKey(b, key)
+	return strconv.AppendFloat(b, value, 'f', -1, 64)
+}
+
+func appendCount(b []byte, key string, value int64) []byte {
+	return strconv.AppendInt(appendKey(b, key), value, 10)
+}
+
+func appendKey(b []byte, key string) []byte {
 	b = append(b, `,"`...)
 	b = append(b, key...)
-	b = append(b, `":`...)
-	return strconv.AppendFloat(b, value, 'f', -1, 64)
+	return append(b, `":`...)
 }
 
 // logAccess writes a request's line, if there is an access log.

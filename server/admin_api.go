@@ -28,7 +28,8 @@ type adminPlane struct {
 	cross   http.CrossOriginProtection // refuses what a page of another site makes a browser send
 	routes  map[string]*operation      // by method and gin's path; written once, before serving
 
-	changing sync.Mutex // one change of tenants and keys at a time
+	changing  sync.Mutex // one change of tenants and keys at a time
+	replaying sync.Mutex // one replay at a time
 
 	mu        sync.Mutex            // guards the rest
 	drains    map[string]drainBegun // by worker, those that were begun here
@@ -44,6 +45,7 @@ type operation struct {
 	summary          string
 	roles            []string // who may; none: whoever has the bootstrap secret
 	preview          bool     // a viewer may with ?dry_run=true
+	endless          bool     // its answer goes on until its client leaves: it bounds its own time
 	status           int      // of success; 0: 200
 	errors           []int    // besides those that every operation has
 	register         func(a *adminPlane, op huma.Operation)
@@ -70,7 +72,7 @@ const maxAdminBody = 1 << 20
 
 // operations is the admin API.
 func operations() []operation {
-	return slices.Concat(tenantOperations(), keyOperations(), adminOperations(), workerOperations(), queueOperations(), configOperations(), []operation{
+	return slices.Concat(tenantOperations(), keyOperations(), adminOperations(), workerOperations(), queueOperations(), decisionOperations(), explainOperations(), replayOperations(), configOperations(), []operation{
 		{id: "get-openapi", method: http.MethodGet, path: "/admin/openapi.json", summary: "This API as an OpenAPI document", roles: anybody,
 			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.document) }},
 	})
@@ -86,6 +88,7 @@ func (a *adminPlane) register() {
 	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	registry.RegisterTypeAlias(reflect.TypeFor[tenants.Limits](), reflect.TypeFor[LimitSettings]())
 	registry.RegisterTypeAlias(reflect.TypeFor[tenants.Money](), reflect.TypeFor[amount]())
+	decisionTypes(registry)
 	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: json.Unmarshal}
 	a.api = humagin.New(a.engine, huma.Config{
 		OpenAPI: &huma.OpenAPI{

@@ -185,14 +185,17 @@ func TestWithoutItsDatabaseThePlaneReads(t *testing.T) {
 	r := adminRigOf(newRig(t, adminYAML("postgres://tierway:hunter2@127.0.0.1:1/none?sslmode=disable&connect_timeout=1"), fakeEngine()))
 	for _, op := range operations() {
 		path := strings.NewReplacer("{name}", "filed", "{id}", digestID("filed")).Replace(op.path)
-		if op.method != http.MethodGet || strings.Contains(path, "{") {
+		if op.method != http.MethodGet || strings.Contains(path, "{") || op.endless {
 			continue
 		}
 		path = strings.Replace(path, "workers/filed", "workers/w0", 1)
 		path = strings.Replace(path, "backends/filed", "backends/w0", 1)
 		want := http.StatusOK
-		if op.id == "list-audit" || op.id == "get-usage" {
+		switch op.id {
+		case "list-audit", "get-usage":
 			want = http.StatusServiceUnavailable
+		case "get-decision":
+			want = http.StatusNotFound // of no request here
 		}
 		if got := r.ops(want, op.method, path, ""); strings.Contains(got.body, "hunter2") {
 			t.Errorf("%s holds the database's password: %s", path, got.body)

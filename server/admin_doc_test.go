@@ -104,7 +104,7 @@ func (r *adminRig) adminDoc() string {
 		"<!-- Made from server/admin_*.go; `UPDATE_DOCS=1 go test ./server -run TestAdminDoc` writes it anew. -->\n\n" +
 		"On the admin plane (127.0.0.1:8081), with `Authorization: Bearer <admin key>`. `GET /admin/openapi.json` has every field.\n\n" +
 		"Bodies are JSON with snake_case names; times are RFC 3339 in UTC. Lists of tenants, keys, admins and overrides are `{\"items\": […], \"next_cursor\": …, \"total\": n}` and take `?limit`, `?cursor` and `?q` (a part of the name); " +
-		"the audit log takes `?limit` and `?cursor` and has no `total`; workers, tiers, queues and usage are one page. " +
+		"the audit log and decisions take `?limit` and `?cursor` and have no `total`; workers, tiers, queues and usage are one page. " +
 		"Errors are `application/problem+json` (RFC 9457), with each wrong field in `errors`. PATCH takes a JSON merge patch: null goes back to the default, what is left out stays. " +
 		"Answers with an `ETag` take it back as `If-Match`, and refuse with 412 what was changed meanwhile; a worker's is that of its live override. What stands in config.yaml is shown and cannot be changed, 409, but for workers' weights; " +
 		"a tenant of it may have more keys, for which the file's settings count. " +
@@ -149,6 +149,9 @@ curl -s -X PATCH $ADMIN_URL/admin/workers/w0 -H "Authorization: Bearer $ADMIN_KE
 curl -s -X POST $ADMIN_URL/admin/workers/w0/drain -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"timeout_s":600}'
 # who waits for the tier small, the next to go first
 curl -s "$ADMIN_URL/admin/queues/small?class=batch&limit=20" -H "Authorization: Bearer $ADMIN_KEY"
+# the last requests that failed on large; and all of today as JSON lines, which replay reads
+curl -s "$ADMIN_URL/admin/decisions?tier=large&outcome=failed&limit=20" -H "Authorization: Bearer $ADMIN_KEY"
+curl -s "$ADMIN_URL/admin/decisions?since=$(date -u +%FT00:00:00Z)" -H "Authorization: Bearer $ADMIN_KEY" -H 'Accept: application/x-ndjson'
 # what a reload would do, and the reload of just that file
 curl -s -X POST "$ADMIN_URL/admin/reload?dry_run=true" -H "Authorization: Bearer $ADMIN_KEY"
 curl -s -X POST $ADMIN_URL/admin/reload -H "Authorization: Bearer $ADMIN_KEY" -H 'If-Match: "'$TO_HASH'"'

@@ -54,8 +54,12 @@ func (a *adminPlane) guard(c *gin.Context) {
 		c.Abort()
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithValue(c.Request.Context(), operatorKey{}, o), adminPatience)
-	defer cancel()
+	ctx := context.WithValue(c.Request.Context(), operatorKey{}, o)
+	if !op.endless {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, adminPatience)
+		defer cancel()
+	}
 	c.Request = c.Request.WithContext(ctx)
 	c.Next()
 	a.noteFailure(c, op, o.actor)

@@ -143,7 +143,7 @@ func TestQueuesShowWhatBecameOfRequests(t *testing.T) {
 		`tierway_queue_entered_total{class="batch",tier="small"} 3`,
 		`tierway_queue_shed_total{class="batch",reason="depth",tier="small"} 1`,
 		`tierway_queue_shed_total{class="interactive",reason="engine",tier="small"} 0`,
-		`tierway_metrics_stale_total{tier="small"} 0`,
+		`tierway_metrics_stale_seconds_total{tier="small"} 0`,
 		`tierway_worker_bound{tier="small",worker="w0"} 1`,
 	} {
 		if !strings.Contains(text, want) {

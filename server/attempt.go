@@ -19,7 +19,13 @@ func (x *exchange) attempt(m *member, lease *routing.Lease) *attempt {
 	started := time.Now()
 	x.d.Worker, x.d.Reason = m.name, string(lease.Reason())
 	ctx, cancel := context.WithCancelCause(x.r.Context())
+	if lease.Worker() != nil {
+		m.series.Chosen(x.d.Reason)
+	}
 	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx}
+	if x.trace.On {
+		a.span = x.s.rand() | 1 // zero is no span
+	}
 	firstByte := x.snap.file.Timeouts.FirstByte
 	if patience, ok := m.gate.Probing(lease.Expected()); ok && lease.Worker() != nil {
 		firstByte = min(firstByte, patience) // then it has failed, and another worker may do better
@@ -40,6 +46,7 @@ type attempt struct {
 	lease        *routing.Lease
 	started      time.Time
 	ctx          context.Context
+	span         uint64 // its place in the trace; 0 without one
 	watch        watchdog
 	addsUsage    []string // the fields that were added to ask for usage
 	addsPriority []string // that were added for the engine's own queue
@@ -96,6 +103,10 @@ func (a *attempt) answered(err error) {
 func (a *attempt) settle(f *failure) {
 	a.settled, a.f = true, f
 	a.attempted(f)
+	a.countPrefix()
+	if f == nil {
+		a.countPace(time.Now())
+	}
 	a.x.sent = a.x.sent || f == nil || f.left
 	if f == nil {
 		a.judge()

@@ -21,10 +21,6 @@ func (x *exchange) charge() error {
 	if len(x.caller.Subjects) == 0 {
 		return nil
 	}
-	if x.explanation != nil {
-		x.explanation.Notes = append(x.explanation.Notes, "limits and budgets are not asked: an explanation costs nothing")
-		return nil
-	}
 	c := &tenants.Charge{Caller: x.caller, At: x.admitted, Tokens: x.reserve(), IgnoreBudget: x.d.Rule == ruleStored}
 	err := x.take(c)
 	if err == nil && x.allowance.Refused.Budget() && x.caller.Degrade && x.degrade() {
@@ -37,10 +33,14 @@ func (x *exchange) charge() error {
 	return err
 }
 
-// take asks the limits for a charge.
-func (x *exchange) take(c *tenants.Charge) error {
-	grant, v, err := x.s.limits.Take(x.r.Context(), c)
-	x.grant, x.allowance = grant, v
+// take asks the limits for a charge. Of a request that is explained they are looked
+// at only.
+func (x *exchange) take(c *tenants.Charge) (err error) {
+	if e := x.explanation; e != nil {
+		x.allowance, err = e.peek(x.s.limits, c)
+	} else {
+		x.grant, x.allowance, err = x.s.limits.Take(x.r.Context(), c)
+	}
 	if errors.Is(err, store.ErrLimitsAway) {
 		return &openai.Error{Code: openai.CodeRatelimitUnavailable, RetryAfter: time.Second, Cause: err,
 			Message: "The limits of this tenant cannot be checked right now. Try again."}
@@ -48,7 +48,7 @@ func (x *exchange) take(c *tenants.Charge) error {
 	if err != nil {
 		return fmt.Errorf("asking the limits: %w", err)
 	}
-	rateHeaders(x.w.Header(), v)
+	rateHeaders(x.w.Header(), x.allowance)
 	return nil
 }
 
@@ -96,6 +96,9 @@ func (x *exchange) degrade() bool {
 	if best != x.pool {
 		note += "; " + x.d.Rule + " asked for " + x.pool.Name
 	}
+	if e := x.explanation; e != nil {
+		e.walk.moves = append(e.walk.moves, tiers.Move{Tier: x.pool.Name, Rule: x.d.Rule, By: "budget"})
+	}
 	x.pool, x.verdict = best, tiers.Verdict{Target: best.Name, Tier: true, Model: best.Model, Rule: "budget"}
 	x.d.Tier, x.d.Policy, x.d.Model, x.d.Rule, x.d.RuleNote = best.Name, best.Policy.Name, best.Model, "budget", note
 	return true
@@ -107,7 +110,9 @@ func cheaper(a, b tenants.Price) bool { return a.Input+a.Output < b.Input+b.Outp
 // limited is the answer to a request that a limit refuses.
 func (x *exchange) limited(c *tenants.Charge, v tenants.Verdict) error {
 	x.d.Limit = string(v.Refused)
-	x.s.metrics.Limited(string(v.Refused))
+	if x.explanation == nil {
+		x.s.metrics.Limited(string(v.Refused))
+	}
 	e := &openai.Error{Code: openai.CodeRateLimitExceeded, Type: "requests", RetryAfter: max(v.Wait, time.Millisecond)}
 	limits := x.limitsOf(v.Whose)
 	switch v.Refused {
@@ -199,7 +204,7 @@ func (x *exchange) refunded() bool { return x.grant != nil && !x.sent }
 // settle gives back what charge has reserved, corrects it by what was used, and
 // writes the request's one line of the ledger.
 func (x *exchange) settle() {
-	if x.caller == nil || x.explanation != nil {
+	if x.caller == nil {
 		return
 	}
 	var price tenants.Price

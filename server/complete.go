@@ -27,7 +27,9 @@ func (x *exchange) complete() error {
 	if err := x.charge(); err != nil {
 		return err
 	}
-	x.s.metrics.Decided(x.d.Tier, x.d.Rule)
+	if x.explanation == nil {
+		x.s.metrics.Decided(x.d.Tier, x.d.Rule)
+	}
 	x.gather()
 	return x.forward()
 }
@@ -35,6 +37,9 @@ func (x *exchange) complete() error {
 // authenticate finds who asks by the request's key. Every refusal of a key is the
 // same answer, so that it says nothing about which keys exist.
 func (x *exchange) authenticate() error {
+	if x.explanation != nil {
+		return x.explainedCaller()
+	}
 	who := x.snap.people
 	key, given := credential(x.r.Header)
 	err := tenants.ErrUnknownKey
@@ -46,15 +51,13 @@ func (x *exchange) authenticate() error {
 	case errors.Is(err, tenants.ErrDisabled):
 		x.d.Tenant, x.inLedger = x.caller.Tenant, true
 		return errTenantDisabled
-	case x.explanation != nil && x.r.Header.Get("Authorization") == "" && x.r.Header.Get("X-Api-Key") == "":
-		x.caller = tenants.Anonymous()
-		x.explanation.Notes = append(x.explanation.Notes, "no key: explained for a tenant who may use everything")
 	case x.snap.file.Auth.Required, x.unread(who, key):
 		return x.unknownKey(who, key)
 	default:
 		x.caller = tenants.Anonymous()
 	}
 	x.d.Tenant, x.d.Key = x.caller.Tenant, x.caller.Key
+	x.trace = x.s.traces.Begin(x.r.Header, true, x.s.rand)
 	return nil
 }
 
@@ -167,6 +170,9 @@ func (x *exchange) resolve() (tiers.Verdict, error) {
 		Allowed: x.caller.MayUseTier, AllowedModel: x.caller.MayUseModel,
 		Fits: x.fits, Available: x.available, Explain: x.explanation != nil,
 	}
+	if x.explanation != nil {
+		q.Moves = &x.explanation.walk.moves
+	}
 	if x.keepsRecords() {
 		q.Evidence = &x.seen
 	}
@@ -194,6 +200,9 @@ func (x *exchange) resolve() (tiers.Verdict, error) {
 // available tells whether a tier or pool can take requests, now or after a
 // release.
 func (x *exchange) available(target string) bool {
+	if x.draft != nil {
+		return x.draft.up(target, x.start)
+	}
 	return x.snap.byName[target].routing.Up(x.start)
 }
 
@@ -204,6 +213,9 @@ func (x *exchange) gather() {
 		PromptTokens: x.d.PromptTokens, OutputTokens: x.pool.routing.OutputTokens(x.req.MaxTokens)}
 	x.setBlocks()
 	x.describePrompt()
+	if x.explanation != nil {
+		return
+	}
 	if x.req.Stream && eventful(x.dialect) {
 		x.answer.startBeats(x.pool.HeartbeatAfter, func() { h := setInto(x.w.Header()); x.openHeaders(&h) })
 	}

@@ -16,6 +16,7 @@ import (
 	"tierway/queue"
 	"tierway/routing"
 	"tierway/store"
+	"tierway/telemetry"
 	"tierway/tenants"
 	"tierway/tiers"
 )
@@ -63,6 +64,8 @@ type exchange struct {
 	admitted  time.Time
 
 	explanation *Explanation // of a request that is explained and not sent; nil for all others
+	draft       *draft       // the configuration that it is explained under; nil: the one in force
+	trace       telemetry.TraceContext
 
 	answer answer
 	usage  openai.Usage
@@ -72,14 +75,16 @@ type exchange struct {
 
 // begin opens an exchange. What it counts, end gives back.
 func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) *exchange {
-	s.inflight.Add(1)
-	s.metrics.Started.Inc()
-	s.metrics.Inflight.Inc()
 	x := &exchange{s: s, snap: s.snapshot.Load(), w: w, r: r, start: time.Now(), dialect: d}
+	if x.explanation, _ = r.Context().Value(explainKey{}).(*Explanation); x.explanation != nil {
+		x.explaining()
+	} else {
+		s.inflight.Add(1)
+		s.metrics.Started.Inc()
+	}
 	x.d = &routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
 		RequestID: x.requestID(), Generation: x.snap.generation, Dialect: d.String(), Outcome: routing.Refused}
 	x.answer.init(w, d, x.snap.file.Timeouts.ClientStall)
-	x.explanation, _ = r.Context().Value(explainKey{}).(*Explanation)
 	if s.draining.Load() {
 		w.Header()["Connection"] = []string{"close"}
 	}
@@ -138,6 +143,10 @@ func panicText(p any) string {
 func (x *exchange) end() {
 	x.answer.stopBeats()
 	x.leaveBody()
+	if x.explanation != nil {
+		x.explained()
+		return
+	}
 	x.record()
 	x.settle()
 	x.leaveQueue()
@@ -146,7 +155,6 @@ func (x *exchange) end() {
 		x.prompt = nil
 	}
 	x.s.inflight.Add(-1)
-	x.s.metrics.Inflight.Dec()
 	if x.answer.abort {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
 	}
@@ -156,6 +164,10 @@ func (x *exchange) end() {
 // ended.
 func (x *exchange) fail(err error) {
 	e := x.translate(err)
+	if x.explanation != nil {
+		x.refused(e)
+		return
+	}
 	x.d.Code = string(e.Code)
 	if e.Cause != nil {
 		x.d.Cause = e.Cause.Error()
@@ -179,7 +191,7 @@ func (x *exchange) gone() bool {
 // requestID keeps a sane id of the client's, else makes one.
 func (x *exchange) requestID() string {
 	if id := x.r.Header.Get("X-Request-Id"); saneID(id) {
-		return id
+		return strings.Clone(id) // the header's strings lie in one block of memory, and records live on
 	}
 	return newUUID(x.s.rand(), x.s.rand())
 }

@@ -29,6 +29,9 @@ func (x *exchange) forward() error {
 			x.held.f.refuse()
 			return x.held.f.err
 		}
+		if d := x.placed.selection; d > 0 {
+			x.pool.series.Selection.Observe(d.Seconds())
+		}
 		a := x.attempt(lease.Ref().(*member), &lease)
 		if a.f == nil {
 			return nil

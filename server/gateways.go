@@ -41,13 +41,18 @@ func (s *Server) shareAgain() {
 // membersLocked returns the workers of a tier or pool as its policy and its
 // breakers know them, with this gateway's part of their bounds.
 func (s *Server) membersLocked(c config.Pool) (members []routing.Member, gated []breaker.Member) {
+	var reasons []string
+	for _, r := range routing.Reasons(c.Policy.Name) {
+		reasons = append(reasons, string(r))
+	}
 	for _, spec := range c.Workers {
 		w := s.fleet.Get(spec.Name)
 		m := s.members[w]
 		if m == nil {
-			m = &member{worker: w, name: spec.Name, stats: &workerStats{}, series: s.metrics.Worker(c.Name, spec.Name)}
+			m = &member{worker: w, name: spec.Name, stats: &workerStats{}, series: s.metrics.Worker(c.Name, spec.Name, c.Policy.Name, reasons)}
 			s.members[w] = m
 		}
+		m.series.Under(c.Policy.Name, reasons)
 		m.timed.Store(c.Engine == openai.EngineLlamaCpp || m.timed.Load())
 		r := routing.Member{ID: spec.Name, Weight: *spec.Weight, Group: spec.Priority, MaxInflight: part(spec.MaxInflight, s.shared),
 			MaxTokensInflight: part(spec.MaxTokensInflight, int64(s.shared)), Models: modelHashes(spec.Models), Ref: m}

@@ -32,6 +32,7 @@ var withheld = map[string]bool{
 	"X-Model-Tier": true, "X-Request-Priority": true, "X-Request-Id": true,
 	"Forwarded": true, "X-Real-Ip": true, "X-Client-Ip": true, "X-Original-Forwarded-For": true, "True-Client-Ip": true, "Cf-Connecting-Ip": true, "Via": true,
 	"Origin": true, "Referer": true,
+	"Baggage":    true, // what callers tell each other is not for engines
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true,
 	"Transfer-Encoding": true, "Upgrade": true, "Expect": true, "Host": true,
 	"Content-Length": true, "Content-Encoding": true, "Accept-Encoding": true,

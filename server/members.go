@@ -98,7 +98,8 @@ func (s *Server) gauges() []telemetry.WorkerGauges {
 				PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Waiting: v.Waiting, KVUsage: v.KVUsage,
 				Breaker: breakerLevel(p.gates.Breaker(v.ID, v.Ref).State()), PrefillRate: v.Rate, Bound: v.Bound, Saturated: v.Saturated}
 			if w := s.fleet.Get(v.ID); w != nil {
-				g.Running = w.Status().Running
+				st := w.Status()
+				g.Running, g.ChecksOK, g.ChecksFailed = st.Running, st.Passed, st.Failed
 			}
 			out = append(out, g)
 		}

@@ -301,3 +301,23 @@ func (s *Server) tenantsNow() ([]tenants.Tenant, []tenants.Key, []store.Admin, [
 	}
 	return ts, ks, admins, s.overridesNow()
 }
+
+// rankEvery is how often the tenants with series of their own are chosen anew.
+const rankEvery = time.Minute
+
+// rankTenants gives the busiest tenants their series until done.
+func (s *Server) rankTenants(done <-chan struct{}) {
+	tick := time.NewTicker(rankEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case now := <-tick.C:
+			directory := s.snapshot.Load().people.directory
+			s.metrics.RankTenants(now, func(tenant string) bool {
+				return directory.Knows(tenant, "") || tenant == tenants.Anonymous().Tenant
+			})
+		}
+	}
+}

@@ -14,7 +14,8 @@ func (s *Server) queueGauges() []telemetry.QueueGauges {
 	var out []telemetry.QueueGauges
 	for _, p := range s.snapshot.Load().pools {
 		v := p.queue.View(now)
-		g := telemetry.QueueGauges{Tier: p.Name, Bytes: v.Bytes, Stale: p.routing.Stale()}
+		g := telemetry.QueueGauges{Tier: p.Name, Bytes: v.Bytes, Stale: p.routing.Stale(),
+			MaxBytes: p.Queue.MaxBytes, MaxDepth: p.Queue.MaxDepth}
 		for i, name := range tenants.Classes() {
 			g.Classes = append(g.Classes, classGauges(name, &v.Classes[i]))
 		}

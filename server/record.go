@@ -7,6 +7,7 @@ import (
 
 	"tierway/openai"
 	"tierway/routing"
+	"tierway/telemetry"
 )
 
 // record completes the Decision and writes what is made from it.
@@ -20,6 +21,10 @@ func (x *exchange) record() {
 	} else {
 		d.Status = x.answer.status
 	}
+	x.s.metrics.TenantEnded(d.Tenant, outcomeIndex(d.Outcome), d.Usage.Prompt, d.Usage.Cached, d.Usage.Output)
+	if d.Limit != "" {
+		x.s.metrics.TenantLimited(d.Tenant, d.Limit)
+	}
 	if x.pool != nil {
 		x.pool.series.Duration.Observe(d.DurationMs / 1000)
 		x.pool.series.Ended(int(x.dialect), outcomeIndex(d.Outcome))
@@ -29,7 +34,51 @@ func (x *exchange) record() {
 	} else {
 		x.s.metrics.EndedOutside(int(x.dialect), outcomeIndex(d.Outcome))
 	}
+	x.exportTrace()
 	x.s.logAccess(d)
+	x.s.decided(d)
+}
+
+// countPrefix compares what the worker was believed to have of the prompt with what
+// its engine says.
+func (a *attempt) countPrefix() {
+	result := telemetry.PrefixMiss
+	switch {
+	case a.lease.Worker() == nil:
+		return
+	case len(a.x.facts.Blocks) == 0:
+		result = telemetry.PrefixNone
+	case a.lease.Overlap() > 0:
+		result = telemetry.PrefixHit
+	}
+	cached := int64(-1) // nothing is known
+	if a.usage.Prompt > 0 {
+		cached = a.usage.Cached
+	}
+	a.x.pool.series.Prefix(result, a.lease.Overlap(), cached)
+}
+
+// countPace counts the time between two tokens of a stream whose engine has told
+// how many there were.
+func (a *attempt) countPace(end time.Time) {
+	if n := a.usage.Output; n > 1 && a.x.req.Stream && !a.firstAt.IsZero() {
+		a.x.pool.series.TPOT.Observe(end.Sub(a.firstAt).Seconds() / float64(n-1))
+	}
+}
+
+// exportTrace hands a sampled request's record to those who make spans of it. The
+// trace of somebody unknown begins here, whatever headers came.
+func (x *exchange) exportTrace() {
+	if x.s.traces == nil {
+		return
+	}
+	if !x.trace.On {
+		x.trace = x.s.traces.Begin(x.r.Header, false, x.s.rand)
+	}
+	x.d.TraceID = x.trace.ID()
+	if x.trace.Sampled {
+		x.s.traces.Export(x.trace, spansOf{x.d})
+	}
 }
 
 // statusClientGone is what nginx logs for a client that left; it is never sent.
@@ -78,7 +127,7 @@ func (x *exchange) describeTier() {
 		}
 	}
 	f.Classified, f.Counted, f.UserTextBytes, f.Groups = e.Classified, e.Counted, e.UserBytes, e.Groups
-	f.Media = x.req.Media
+	f.Media, f.Estimate = x.req.Media, x.d.PromptTokens // before gather makes it that of the pool
 	if x.prompt != nil {
 		f.Session = routing.Hash(x.prompt.features.Session)
 	}
@@ -109,7 +158,7 @@ func (a *attempt) attempted(f *failure) {
 	try := routing.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Status: a.status,
 		AtMs: x.since(a.started), QueueMs: ms(x.placed.waited), SelectionUs: float64(x.placed.selection.Nanoseconds()) / 1000,
 		FirstAtMs: x.since(a.firstAt), EndAtMs: ms(time.Since(x.start)), ErrorType: a.errorType(f), Predicted: a.lease.Overlap(),
-		Usage: routing.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: x.placed.choice}
+		Usage: routing.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: x.placed.choice, Span: routing.Hash(a.span)}
 	if a.headAt.IsZero() {
 		try.DurationMs = ms(time.Since(a.started))
 	} else {

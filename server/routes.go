@@ -124,10 +124,12 @@ func (s *Server) serve(rt route, p prefix) gin.HandlerFunc {
 		x.d.Route = rt.path
 		x.prefixed, x.prefixClass = p.set, p.class
 		x.id = strings.TrimPrefix(c.Param("id"), "/")
-		switch rt.kind {
-		case models:
+		switch {
+		case x.explanation != nil && rt.kind != infer:
+			x.run(x.notExplained)
+		case rt.kind == models:
 			x.run(x.listModels)
-		case stored:
+		case rt.kind == stored:
 			x.run(x.storedAnswer)
 		default:
 			x.workerPath = rt.worker

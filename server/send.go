@@ -53,6 +53,12 @@ func (a *attempt) leaveOut(refused addition) {
 func (a *attempt) send(account bool, place rank) (*workers.Response, error) {
 	x := a.x
 	req := &workers.Request{Method: x.r.Method, Path: x.workerPath, Header: workerHeader(x.r.Header, x.d.RequestID), Fresh: x.once()}
+	if x.trace.On {
+		req.Header["Traceparent"] = []string{x.trace.Traceparent(a.span)}
+		if delete(req.Header, "Tracestate"); x.trace.State != "" {
+			req.Header["Tracestate"] = []string{x.trace.State}
+		}
+	}
 	if q := x.r.URL.RawQuery; q != "" {
 		req.Path += "?" + q
 	}

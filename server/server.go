@@ -48,7 +48,8 @@ type Options struct {
 	Log     *slog.Logger
 	Access  io.Writer // gets one JSON line a request; nil for none
 	Metrics *telemetry.Metrics
-	Rand    func() uint64 // uniform; safe for concurrent use
+	Rand    func() uint64               // uniform; safe for concurrent use
+	Env     func(string) (string, bool) // where OTEL_* are looked up; nil: none is set
 }
 
 // Server owns the listeners, the fleet and everything that outlives one
@@ -95,7 +96,10 @@ type Server struct {
 	scratch  *scratch
 	inflight atomic.Int64
 
-	keepsRecords atomic.Bool // somebody reads more of a request than its log line
+	keepsRecords atomic.Bool       // somebody reads more of a request than its log line
+	decisions    *decisions        // the last ones
+	decisionFile *decisionFile     // nil without
+	traces       *telemetry.Traces // nil without
 
 	chats  *tiers.Chats
 	tokens *vocabularies
@@ -137,13 +141,14 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		log: o.Log, metrics: o.Metrics, rand: o.Rand, version: o.Version, path: o.Path, source: o.Source, withdraw: o.Withdraw,
 		hurry: make(chan struct{}, 1), unknown: make(chan struct{}, 1), load: make(chan struct{}, 1), budget: newRetryBudget(),
-		stored:  newStoredAnswers(storedAnswersMax),
-		scratch: newScratch(),
-		chats:   tiers.NewChats(tiers.MaxChats),
-		tokens:  newVocabularies(),
-		seed:    maphash.MakeSeed(),
-		members: map[*workers.Worker]*member{},
-		pools:   map[string]*routing.Pool{}, queues: map[string]*queue.Queue{}, breakers: map[string]*breaker.Group{}, policies: map[string]kept{},
+		stored:    newStoredAnswers(storedAnswersMax),
+		decisions: newDecisions(o.Config.Decisions.Keep),
+		scratch:   newScratch(),
+		chats:     tiers.NewChats(tiers.MaxChats),
+		tokens:    newVocabularies(),
+		seed:      maphash.MakeSeed(),
+		members:   map[*workers.Worker]*member{},
+		pools:     map[string]*routing.Pool{}, queues: map[string]*queue.Queue{}, breakers: map[string]*breaker.Group{}, policies: map[string]kept{},
 	}
 	if o.Access != nil {
 		s.access = newAccessLog(o.Access)
@@ -168,11 +173,24 @@ func New(o Options) (*Server, error) {
 	s.metrics.ObserveFleet(s.gauges)
 	s.metrics.ObserveQueues(s.queueGauges)
 	s.metrics.ObserveStores(s.storeGauges)
+	s.metrics.ObserveDecisions(s.decisionGauges)
+	s.metrics.ObserveTraces(s.traces.Counts)
 	return s, nil
 }
 
 // begins puts the first configuration in force and opens what it names.
-func (s *Server) begins(o Options) error {
+func (s *Server) begins(o Options) (err error) {
+	if c := o.Config.Decisions; c.File != "" && !o.Offline {
+		if s.decisionFile, err = openDecisionFile(c, o.Log); err != nil {
+			return err
+		}
+	}
+	if t := o.Config.Telemetry; !o.Offline {
+		if s.traces, err = telemetry.NewTraces(telemetry.TracesConfig{OTLP: t.OTLP, Sample: t.Sample, Clients: t.Clients,
+			Version: o.Version, Env: o.Env, Log: o.Log}); err != nil {
+			return fmt.Errorf("preparing to export traces: %w", err)
+		}
+	}
 	s.ownOverrides.Store(&[]store.Override{})
 	s.base = base{file: o.Config, hash: o.Config.Hash(), generation: 1, loadedAt: time.Now()}
 	if err := s.openStores(o); err != nil {
@@ -297,9 +315,14 @@ func (s *Server) Run(ctx context.Context) error {
 	owned.Go(func() { s.loadVocabularies(fleetCtx.Done()) })
 	owned.Go(func() { s.followDatabase(fleetCtx) })
 	owned.Go(func() { s.followOverrides(fleetCtx.Done()) })
+	owned.Go(func() { s.rankTenants(fleetCtx.Done()) })
 	storesCtx, stopStores := context.WithCancel(context.Background())
 	s.runStores(storesCtx, &owned)
 	logged := make(chan struct{})
+	if s.decisionFile != nil {
+		owned.Go(func() { s.decisionFile.run(logged) })
+	}
+	owned.Go(func() { s.traces.Run(storesCtx) })
 	if s.access != nil {
 		owned.Go(func() { s.access.run(logged) })
 	}

@@ -90,6 +90,10 @@ func (s *Server) apply(f *config.File, p *people, generation int64) error {
 	s.snapshot.Store(snap)
 	s.people.Store(p)
 	s.forgetPoolsLocked(snap)
+	s.decisions.resize(f.Decisions.Keep)
+	s.keepsRecords.Store(f.Decisions.Keep > 0 || s.decisionFile != nil || s.traces != nil)
+	s.traces.SetSample(f.Telemetry.Sample)
+	s.metrics.KeepTenants(f.Telemetry.Tenants)
 	s.budget.configure(f.Retry.Budget)
 	s.limits.SetGateways(f.Gateways)
 	s.loadSoon()
@@ -167,7 +171,7 @@ func (s *Server) policyLocked(c config.Pool, made routing.Policy) routing.Policy
 
 // poolLocked configures the long-lived pool of that name, or makes it.
 func (s *Server) poolLocked(c config.Pool, policy routing.Policy, f *config.File) *pool {
-	p := &pool{Pool: c, series: s.metrics.Tier(c.Name, dialects, outcomes), waits: s.metrics.Waits(c.Name, tenants.Classes())}
+	p := &pool{Pool: c, series: s.metrics.Tier(c.Name, c.Policy.Name, dialects, outcomes), waits: s.metrics.Waits(c.Name, tenants.Classes())}
 	for _, d := range c.Serves {
 		p.served[d] = true
 	}

@@ -54,6 +54,7 @@ func (s *Server) runStores(ctx context.Context, owned *sync.WaitGroup) {
 // close lets go of everything that is held. Requests have ended.
 func (s *Server) close() {
 	s.fleet.Close()
+	s.decisionFile.close()
 	var errs []error
 	if s.sql != nil {
 		errs = append(errs, s.sql.Close())

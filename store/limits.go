@@ -209,3 +209,21 @@ func (l *Limits) Run(ctx context.Context) {
 	}
 	wg.Wait()
 }
+
+// Peek says what Take would say of a charge, as far as this gateway knows, and how
+// far each limit is used. It asks nobody and books nothing. While Redis decides, the
+// rates and the requests under way are those that this gateway admitted, and the
+// budgets those of all gateways as last heard; partial tells so. The only error is
+// ErrLimitsAway.
+func (l *Limits) Peek(c *tenants.Charge) (v tenants.Verdict, uses []tenants.Use, partial bool, err error) {
+	partial = l.redis != nil && l.redis.Up()
+	if l.redis != nil && !partial && c.Caller.FailClosed {
+		return v, nil, false, fmt.Errorf("peeking at the limits of tenant %s: %w", c.Caller.Tenant, ErrLimitsAway)
+	}
+	share := l.share()
+	if partial {
+		share = 1 // Redis keeps the whole of each limit
+	}
+	v, uses = l.local.Peek(c, share)
+	return v, uses, partial, nil
+}

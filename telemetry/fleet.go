@@ -17,13 +17,15 @@ type WorkerGauges struct {
 	PrefillRate   float64 // learned, tokens/s
 	Bound         int     // requests at once, configured or learned; 0 for none
 	Saturated     bool    // its own metrics keep new requests from it
+	ChecksOK      int64   // total of health checks that the worker passed, since the gateway knows it
+	ChecksFailed  int64   // total of those that it did not
 }
 
 // fleetCollector reads the workers when a scrape comes, so that no gauge goes
 // stale and no request touches one.
 type fleetCollector struct {
-	read  func() []WorkerGauges
-	descs []*prometheus.Desc
+	read          func() []WorkerGauges
+	descs, checks []*prometheus.Desc
 }
 
 // fleetSeries are in the order in which values returns them.
@@ -35,11 +37,16 @@ var fleetSeries = []series{
 	{"tierway_worker_output_tokens", "Booked output tokens of requests in flight.", prometheus.GaugeValue},
 	{"tierway_worker_engine_waiting", "Requests in the engine's own queue, as it reports them.", prometheus.GaugeValue},
 	{"tierway_worker_engine_running", "Requests that the engine runs, as it reports them.", prometheus.GaugeValue},
-	{"tierway_worker_kv_usage", "Share of the engine's KV cache in use, 0 to 1, as it reports it.", prometheus.GaugeValue},
+	{"tierway_worker_kv_usage_ratio", "Share of the engine's KV cache in use, 0 to 1, as it reports it.", prometheus.GaugeValue},
 	{"tierway_worker_breaker", "The worker's circuit breaker: 0 closed, 1 half-open, 2 open.", prometheus.GaugeValue},
-	{"tierway_worker_prefill_rate", "Prompt tokens a second that the worker prefills, as learned from its streams.", prometheus.GaugeValue},
+	{"tierway_worker_prefill_tokens_per_second", "Prompt tokens a second that the worker prefills, as learned from its streams.", prometheus.GaugeValue},
 	{"tierway_worker_bound", "Requests that the worker is given at once: max_inflight, or the learned bound; 0 while there is none.", prometheus.GaugeValue},
 	{"tierway_worker_saturated", "1 while the engine's own queue or KV cache keeps new requests from the worker.", prometheus.GaugeValue},
+}
+
+// checkSeries counts the health checks of one worker by result.
+var checkSeries = []series{
+	{"tierway_health_checks_total", "Health checks of a worker by result: ok, failed.", prometheus.CounterValue},
 }
 
 func (g WorkerGauges) values() []float64 {
@@ -58,19 +65,20 @@ func flag(b bool) float64 {
 // ObserveFleet makes every scrape call read, which must be safe for concurrent
 // use and quick. It is called once a process.
 func (m *Metrics) ObserveFleet(read func() []WorkerGauges) {
-	m.registry.MustRegister(&fleetCollector{read: read, descs: descsOf(fleetSeries, "tier", "worker")})
+	m.registry.MustRegister(&fleetCollector{read: read, descs: descsOf(fleetSeries, "tier", "worker"),
+		checks: descsOf(checkSeries, "tier", "worker", "result")})
 }
 
 // Describe is part of prometheus.Collector.
 func (c *fleetCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range c.descs {
-		ch <- d
-	}
+	describe(ch, c.descs, c.checks)
 }
 
 // Collect is part of prometheus.Collector.
 func (c *fleetCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, g := range c.read() {
 		send(ch, c.descs, fleetSeries, []string{g.Tier, g.Worker}, g.values()...)
+		send(ch, c.checks, checkSeries, []string{g.Tier, g.Worker, "ok"}, float64(g.ChecksOK))
+		send(ch, c.checks, checkSeries, []string{g.Tier, g.Worker, "failed"}, float64(g.ChecksFailed))
 	}
 }

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,9 +8,22 @@ import (
 
 // Reloads counts attempts to read the configuration anew, by how they ended.
 type Reloads struct {
-	OK        prometheus.Counter // the file is in force
-	Rejected  prometheus.Counter // it has problems; what was in force stays
-	Unchanged prometheus.Counter // it is what was in force already
+	OK        Reload // the file is in force
+	Rejected  Reload // it has problems; what was in force stays
+	Unchanged Reload // it is what was in force already
+}
+
+// Reload counts one way in which a reload can end.
+type Reload struct {
+	total prometheus.Counter
+	last  prometheus.Gauge
+	sound float64 // 1 when the file was fit to be in force
+}
+
+// Inc counts a reload that ended so.
+func (r Reload) Inc() {
+	r.total.Inc()
+	r.last.Set(r.sound)
 }
 
 // plane is the series of limits and of the configuration.
@@ -20,23 +32,25 @@ type plane struct {
 	refused     map[string]prometheus.Counter
 	generation  prometheus.Gauge
 	lastSuccess prometheus.Gauge
+	last        prometheus.Gauge
 }
 
-// newPlane makes the series and registers them.
-func newPlane(r prometheus.Registerer) (plane, Reloads) {
-	reloads := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tierway_config_reloads_total", Help: "Attempts to read the configuration anew by result: ok, rejected (the old one stays), unchanged."}, []string{"result"})
+// newPlane makes the series.
+func newPlane(d *definer) (plane, Reloads) {
+	d.about("Configuration and build")
+	reloads := d.counters("tierway_config_reloads_total", "Attempts to read the configuration anew by result: ok, rejected (the old one stays), unchanged.", "result")
 	p := plane{
-		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tierway_limit_refusals_total", Help: "Requests refused by a limit of their tenant or key, by the limit."}, []string{"limit"}),
-		refused: map[string]prometheus.Counter{},
-		generation: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tierway_config_generation", Help: "The generation of the configuration in force; 1 is the one that the process started with."}),
-		lastSuccess: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tierway_config_last_success_timestamp_seconds", Help: "When the configuration in force was taken, in seconds since 1970."}),
+		refused:     map[string]prometheus.Counter{},
+		generation:  d.gauge("tierway_config_generation", "The generation of the configuration in force; 1 is the one that the process started with."),
+		lastSuccess: d.gauge("tierway_config_last_success_timestamp_seconds", "When the configuration in force was taken, in seconds since 1970."),
+		last:        d.gauge("tierway_config_last_reload_successful", "1 while the file that was read last is in force; 0 when it has problems and an older one stays."),
 	}
-	r.MustRegister(p.refusals, reloads, p.generation, p.lastSuccess)
-	return p, Reloads{OK: reloads.WithLabelValues("ok"), Rejected: reloads.WithLabelValues("rejected"), Unchanged: reloads.WithLabelValues("unchanged")}
+	d.about("Tenants and limits")
+	p.refusals = d.counters("tierway_limit_refusals_total", "Requests refused by a limit of their tenant or key, by the limit.", "limit")
+	result := func(name string, sound float64) Reload {
+		return Reload{total: reloads.WithLabelValues(name), last: p.last, sound: sound}
+	}
+	return p, Reloads{OK: result("ok", 1), Rejected: result("rejected", 0), Unchanged: result("unchanged", 1)}
 }
 
 // Limits resolves the series of refusals for the names of all limits. It is
@@ -45,6 +59,7 @@ func (m *Metrics) Limits(names []string) {
 	for _, n := range names {
 		m.plane.refused[n] = m.plane.refusals.WithLabelValues(n)
 	}
+	m.tenants.limit(names)
 }
 
 // Limited counts a request that a limit refused. A name that Limits was not
@@ -62,6 +77,7 @@ func (m *Metrics) Reloaded(generation int64, since time.Time) {
 	if generation > 1 {
 		m.Reloads.OK.Inc()
 	}
+	m.plane.last.Set(1)
 	m.plane.generation.Set(float64(generation))
 	m.plane.lastSuccess.Set(float64(since.UnixMilli()) / 1000)
 }
@@ -90,12 +106,6 @@ type DatabaseGauges struct {
 	Spooled int   // ledger rows in memory
 	Written int64 // ledger rows, since the start
 	Dropped int64 // ledger rows lost to a full spool, since the start
-}
-
-// series is a metric whose value is read when a scrape comes.
-type series struct {
-	name, help string
-	kind       prometheus.ValueType
 }
 
 // redisSeries are in the order in which Collect sends them.
@@ -131,19 +141,9 @@ func (m *Metrics) ObserveStores(read func() Stores) {
 	m.registry.MustRegister(&storesCollector{read: read, redis: descsOf(redisSeries), database: descsOf(databaseSeries)})
 }
 
-// descsOf describes series that have the labels.
-func descsOf(all []series, labels ...string) (descs []*prometheus.Desc) {
-	for _, s := range all {
-		descs = append(descs, prometheus.NewDesc(s.name, s.help, labels, nil))
-	}
-	return descs
-}
-
 // Describe is part of prometheus.Collector.
 func (c *storesCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range slices.Concat(c.redis, c.database) {
-		ch <- d
-	}
+	describe(ch, c.redis, c.database)
 }
 
 // Collect is part of prometheus.Collector.
@@ -158,12 +158,5 @@ func (c *storesCollector) Collect(ch chan<- prometheus.Metric) {
 			values = append(values, time.Since(d.Read).Seconds(), float64(d.Tenants), float64(d.Keys))
 		}
 		send(ch, c.database, databaseSeries, nil, values...)
-	}
-}
-
-// send sends values of the first len(values) series under one set of labels.
-func send(ch chan<- prometheus.Metric, descs []*prometheus.Desc, all []series, labels []string, values ...float64) {
-	for i, v := range values {
-		ch <- prometheus.MustNewConstMetric(descs[i], all[i].kind, v, labels...)
 	}
 }

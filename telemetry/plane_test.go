@@ -49,6 +49,7 @@ func TestRejectedReloadLeavesTheGeneration(t *testing.T) {
 	m.Reloads.Rejected.Inc()
 	want := []string{
 		"tierway_config_generation 2",
+		"tierway_config_last_reload_successful 0",
 		"tierway_config_last_success_timestamp_seconds 1.7000000605e+09",
 		`tierway_config_reloads_total{result="ok"} 1`,
 		`tierway_config_reloads_total{result="rejected"} 2`,

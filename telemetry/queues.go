@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,10 +13,12 @@ var waitSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2
 // QueueGauges is what a scrape shows of one queue at that moment. Totals count
 // since the gateway started.
 type QueueGauges struct {
-	Tier    string
-	Bytes   int64 // bodies of all that wait
-	Stale   int64 // seconds, summed over the workers, in which a worker's own metrics were too old to count
-	Classes []ClassGauges
+	Tier     string
+	Bytes    int64 // bodies of all that wait
+	Stale    int64 // seconds, summed over the workers, in which a worker's own metrics were too old to count
+	MaxBytes int64 // of Bytes; 0 is no bound
+	MaxDepth int   // requests of each class that may wait; 0: nobody waits
+	Classes  []ClassGauges
 }
 
 // ClassGauges is what a scrape shows of one class of a queue.
@@ -42,7 +43,9 @@ type ShedTotal struct {
 // tierSeries are those of a whole queue, in the order of their values in Collect.
 var tierSeries = []series{
 	{"tierway_queue_bytes", "Bytes of the bodies of the requests that wait.", prometheus.GaugeValue},
-	{"tierway_metrics_stale_total", "Seconds in which requests were given out without regard to a worker's own metrics, because those were older than saturation.stale_after; summed over the workers.", prometheus.CounterValue},
+	{"tierway_metrics_stale_seconds_total", "Seconds in which requests were given out without regard to a worker's own metrics, because those were older than saturation.stale_after; summed over the workers.", prometheus.CounterValue},
+	{"tierway_queue_limit_bytes", "Bytes of bodies that may wait; 0 while there is no bound.", prometheus.GaugeValue},
+	{"tierway_queue_limit_requests", "Requests of each class that may wait; 0 while nobody may.", prometheus.GaugeValue},
 }
 
 // classSeries are those of one class of a queue, in the order of their values in
@@ -79,15 +82,13 @@ func (m *Metrics) ObserveQueues(read func() []QueueGauges) {
 
 // Describe is part of prometheus.Collector.
 func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range slices.Concat(c.tiers, c.classes, c.shed) {
-		ch <- d
-	}
+	describe(ch, c.tiers, c.classes, c.shed)
 }
 
 // Collect is part of prometheus.Collector.
 func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, q := range c.read() {
-		send(ch, c.tiers, tierSeries, []string{q.Tier}, float64(q.Bytes), float64(q.Stale))
+		send(ch, c.tiers, tierSeries, []string{q.Tier}, float64(q.Bytes), float64(q.Stale), float64(q.MaxBytes), float64(q.MaxDepth))
 		for _, k := range q.Classes {
 			send(ch, c.classes, classSeries, []string{q.Tier, k.Class}, float64(k.Depth), k.Oldest.Seconds(),
 				float64(k.Entered), float64(k.Granted), float64(k.Promoted), float64(k.Left), float64(k.PutOut))

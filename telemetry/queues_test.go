@@ -10,7 +10,7 @@ import (
 )
 
 // oneQueue has a class in which something waits and one in which nothing ever did.
-var oneQueue = QueueGauges{Tier: "small", Bytes: 4096, Stale: 7, Classes: []ClassGauges{
+var oneQueue = QueueGauges{Tier: "small", Bytes: 4096, Stale: 7, MaxBytes: 1 << 20, MaxDepth: 50, Classes: []ClassGauges{
 	{Class: "interactive", Depth: 2, Oldest: 1500 * time.Millisecond, Entered: 31, Granted: 20, Promoted: 3, Left: 4, PutOut: 5,
 		Shed: []ShedTotal{{"depth", 4}, {"wait", 0}}},
 	{Class: "batch", Shed: []ShedTotal{{"depth", 0}, {"wait", 0}}},
@@ -21,7 +21,7 @@ func TestAScrapeReadsTheQueues(t *testing.T) {
 	queues := []QueueGauges{oneQueue}
 	m.ObserveQueues(func() []QueueGauges { return queues })
 	want := []string{
-		`tierway_metrics_stale_total{tier="small"} 7`,
+		`tierway_metrics_stale_seconds_total{tier="small"} 7`,
 		`tierway_queue_bytes{tier="small"} 4096`,
 		`tierway_queue_depth{class="batch",tier="small"} 0`,
 		`tierway_queue_depth{class="interactive",tier="small"} 2`,
@@ -31,6 +31,8 @@ func TestAScrapeReadsTheQueues(t *testing.T) {
 		`tierway_queue_granted_total{class="interactive",tier="small"} 20`,
 		`tierway_queue_left_total{class="batch",tier="small"} 0`,
 		`tierway_queue_left_total{class="interactive",tier="small"} 4`,
+		`tierway_queue_limit_bytes{tier="small"} 1.048576e+06`,
+		`tierway_queue_limit_requests{tier="small"} 50`,
 		`tierway_queue_oldest_age_seconds{class="batch",tier="small"} 0`,
 		`tierway_queue_oldest_age_seconds{class="interactive",tier="small"} 1.5`,
 		`tierway_queue_promotions_total{class="batch",tier="small"} 0`,
@@ -79,10 +81,10 @@ func TestAScrapeReadsTheWorkers(t *testing.T) {
 	m := New("test")
 	m.ObserveFleet(func() []WorkerGauges {
 		return []WorkerGauges{{Tier: "small", Worker: "a", Up: true, Inflight: 1, PendingTokens: 2, OutputTokens: 3, Waiting: 4, Running: 5,
-			KVUsage: 0.5, Breaker: 2, PrefillRate: 7, Bound: 8, Saturated: true}}
+			KVUsage: 0.5, Breaker: 2, PrefillRate: 7, Bound: 8, Saturated: true, ChecksOK: 9, ChecksFailed: 10}}
 	})
 	want := map[string]float64{"up": 1, "cooling": 0, "inflight": 1, "pending_tokens": 2, "output_tokens": 3, "engine_waiting": 4,
-		"engine_running": 5, "kv_usage": 0.5, "breaker": 2, "prefill_rate": 7, "bound": 8, "saturated": 1}
+		"engine_running": 5, "kv_usage_ratio": 0.5, "breaker": 2, "prefill_tokens_per_second": 7, "bound": 8, "saturated": 1}
 	got := map[string]float64{}
 	for _, s := range gather(t, m, "tierway_worker_") {
 		if s.labels["tier"] != "small" || s.labels["worker"] != "a" {
@@ -135,10 +137,10 @@ func gather(t *testing.T, m *Metrics, prefix string) (all []sample) {
 
 // resolve makes every series that a tier and its worker can have, and uses them.
 func resolve(m *Metrics, tier, worker string) {
-	m.Tier(tier, []string{"chat"}, []string{"ok"}).Ended(0, 0)
+	m.Tier(tier, "chwbl", []string{"chat"}, []string{"ok"}).Ended(0, 0)
 	m.Waits(tier, []string{"interactive"}).Granted(0, time.Second)
 	m.Decided(tier, "default")
-	w := m.Worker(tier, worker)
+	w := m.Worker(tier, worker, "chwbl", []string{"prefix_home"})
 	w.OK.Inc()
 	w.Breaker("open")
 	w.TTFT.Observe(1)

@@ -161,15 +161,7 @@ func (k *Classifier) classify(f *Features, s *search) (class Class, tokens int64
 	if k.normal < 0 {
 		return Class{Tier: -1, Rule: "default"}, f.PromptTokens, false
 	}
-	user := 0
-	if said := text(f.User); len(said) > 0 {
-		user = len(said)
-		s.look(said, inUser)
-	}
-	s.userBytes = user
-	if k.matcher.in&inSystem != 0 {
-		s.look(text(f.System), inSystem)
-	}
+	k.read(f, s)
 	words, group := k.keywords(s)
 	decide := func(tokens int64) (tier int, rule string) {
 		return k.decide(tokens, f.MaxTokens, words, group)
@@ -181,8 +173,24 @@ func (k *Classifier) classify(f *Features, s *search) (class Class, tokens int64
 		}
 	}
 	class.Tier, class.Rule = decide(tokens)
-	class.Score = s.weight(0) + k.length(user)
+	class.Score = s.weight(0) + k.length(s.userBytes)
 	return class, tokens, exact
+}
+
+// read looks for the groups in the texts, or takes them from the record of those.
+func (k *Classifier) read(f *Features, s *search) {
+	if f.recorded != nil {
+		s.recall(f.recorded)
+		return
+	}
+	said := text(f.User)
+	s.userBytes = len(said)
+	if len(said) > 0 {
+		s.look(said, inUser)
+	}
+	if k.matcher.in&inSystem != 0 {
+		s.look(text(f.System), inSystem)
+	}
 }
 
 // uncertain tells whether the tier depends on how wrong an estimate is.

@@ -18,6 +18,8 @@ type Features struct {
 	System       func() []byte        // the system text, cut alike; called only when a keyword looks at it; nil: none
 	Session      uint64               // a hash of tenant and session key; 0: none
 	Turns        []uint64             // hashes of tenant and chat at each message's end, oldest first
+
+	recorded *recorded // what the texts said, where they are not there any more; nil: they are
 }
 
 // count returns the exact tokens of the prompt.

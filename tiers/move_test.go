@@ -345,3 +345,20 @@ func TestTheCatalogTellsWhatItWouldClassify(t *testing.T) {
 		t.Errorf("the default is %q", got)
 	}
 }
+
+// TestEveryMoveIsTold: each tier that a rule asked for and did not get, in order.
+func TestEveryMoveIsTold(t *testing.T) {
+	k := classes(t, Config{})
+	prove := &Features{Now: start(), User: says("prove it")}
+	var moves []Move
+	v, err := k.Resolve(Query{Model: "best", Features: prove, Moves: &moves,
+		Allowed:   func(target string) bool { return target != "large" },
+		Available: func(target string) bool { return target != "medium" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Move{{Tier: "large", Rule: "keyword:reasoning", By: "clamped"}, {Tier: "medium", Rule: "clamped", By: "unavailable"}}
+	if v.Target != "small" || !slices.Equal(moves, want) {
+		t.Errorf("it went to %s by %s, moved so: %+v, want %+v", v.Target, v.Rule, moves, want)
+	}
+}

@@ -32,6 +32,7 @@ type Query struct {
 	Fits         func(target string) bool // does the prompt fit the target's context? false is a refusal, and owes certainty: true for an estimate that may be wrong; nil: it does
 	Available    func(target string) bool // is anybody of the target up? nil: yes
 	Explain      bool                     // return what each signal says, and change no chat
+	Moves        *[]Move                  // appended to for each tier that is passed over; nil: not asked for
 	Evidence     *Evidence                // filled when the request is classified; nil: not asked for
 }
 
@@ -114,7 +115,7 @@ func (k *Catalog) Resolve(q Query) (Verdict, error) {
 			return Verdict{}, ErrUnknownModel
 		}
 		if at != asked {
-			k.passOver(&v, asked, "clamped")
+			k.passOver(&q, &v, asked, "clamped")
 		}
 		v.Model = k.targets[at].asked()
 	} else if !q.allows(k.targets[at].Name) {
@@ -136,8 +137,18 @@ func (k *Catalog) Resolve(q Query) (Verdict, error) {
 	return v, err
 }
 
+// Move is a tier that a rule asked for and did not get.
+type Move struct {
+	Tier string `json:"tier"`
+	Rule string `json:"rule"` // that asked for it
+	By   string `json:"by"`   // that decided instead: sticky, clamped, context or unavailable
+}
+
 // passOver notes which tier the rule so far asked for, and who decides instead.
-func (k *Catalog) passOver(v *Verdict, at int, rule string) {
+func (k *Catalog) passOver(q *Query, v *Verdict, at int, rule string) {
+	if q.Moves != nil {
+		*q.Moves = append(*q.Moves, Move{Tier: k.targets[at].Name, Rule: v.Rule, By: rule})
+	}
 	switch v.Rule {
 	case "clamped", "context":
 		v.note(v.Rule + " to " + k.targets[at].Name)
@@ -194,7 +205,7 @@ func (k *Catalog) classify(v *Verdict, q *Query) int {
 	if kept <= class.Tier {
 		return at
 	}
-	k.passOver(v, at, "sticky")
+	k.passOver(q, v, at, "sticky")
 	return k.tiers[kept]
 }
 
@@ -227,7 +238,7 @@ func (k *Catalog) overrule(v *Verdict, at int, q *Query) int {
 	}
 	*v = Verdict{Model: v.Model, Rule: "header"}
 	if to != k.tiers[asked] {
-		k.passOver(v, k.tiers[asked], "clamped")
+		k.passOver(q, v, k.tiers[asked], "clamped")
 	}
 	return to
 }
@@ -280,7 +291,7 @@ func (k *Catalog) fit(v *Verdict, at int, free bool, q *Query) (int, error) {
 	}
 	if k.movable(v, at) {
 		if to, ok := k.nearest(slices.Index(k.tiers, at), 1, func(i int) bool { return k.may(i, free, q) }); ok {
-			k.passOver(v, at, "context")
+			k.passOver(q, v, at, "context")
 			v.Model = k.targets[to].asked()
 			return to, nil
 		}
@@ -302,7 +313,7 @@ func (k *Catalog) reach(v *Verdict, at int, free bool, q *Query) int {
 	if !ok {
 		return at
 	}
-	k.passOver(v, at, "unavailable")
+	k.passOver(q, v, at, "unavailable")
 	v.Model = k.targets[to].asked()
 	return to
 }
@@ -318,7 +329,7 @@ func (k *Catalog) roomiest(v *Verdict, at int, free bool, q *Query) int {
 			break
 		}
 		if q.allows(k.targets[i].Name) && (free || k.named(i, q)) {
-			k.passOver(v, at, "context")
+			k.passOver(q, v, at, "context")
 			v.Model = k.targets[i].asked()
 			return i
 		}

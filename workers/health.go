@@ -118,9 +118,13 @@ func (c *checker) record(err error) (cameUp bool) {
 		s.Health = c.checkedPath()
 		switch {
 		case err != nil:
+			s.Failed++
 			s.LastError = err.Error()
 		case s.Up:
 			s.LastError = ""
+		}
+		if err == nil {
+			s.Passed++
 		}
 	})
 	switch {

@@ -42,6 +42,7 @@ type Status struct {
 	Asked               time.Time // when that check began
 	LastError           string    // why the last failed check failed; empty once the worker is well
 	ConsecutiveFailures int
+	Passed, Failed      int64 // checks since the gateway knows the worker
 
 	Waiting int       // requests in the engine's own queue
 	Running int       // requests that the engine works on

@@ -95,6 +95,7 @@ type decider struct {
 	pool    *routing.Pool
 	queue   *queue.Queue
 	ticket  queue.Ticket
+	record  *routing.Choice // of the pick; nil records none
 	request routing.Request
 	now     time.Time
 	rand    uint64
@@ -141,7 +142,7 @@ func (d *decider) acquire(tb testing.TB) {
 	}
 	d.rand += 0x9E3779B97F4A7C15
 	d.request = routing.Request{Rand: d.rand, Prefix: d.blocks[d.first-1].Hash, Blocks: d.blocks,
-		PromptTokens: d.pool.PromptTokens(d.req.PromptTokens()), OutputTokens: d.pool.OutputTokens(d.req.MaxTokens), Stream: true}
+		PromptTokens: d.pool.PromptTokens(d.req.PromptTokens()), OutputTokens: d.pool.OutputTokens(d.req.MaxTokens), Stream: true, Record: d.record}
 	d.ticket = queue.Ticket{Request: &d.request, Tokens: d.request.PromptTokens + d.request.OutputTokens}
 	lease, err := d.queue.Enter(&d.ticket, d.now)
 	if err != nil {
@@ -198,28 +199,37 @@ func BenchmarkClassify(b *testing.B) {
 	}
 }
 
+// newRecord is a record that no pick makes larger.
+func newRecord() *routing.Choice {
+	return &routing.Choice{Candidates: make([]routing.Candidate, 0, routing.MaxCandidates)}
+}
+
 // BenchmarkAcquire is a request's whole booking where nobody waits: through the
-// queue, pick, book, answer, release.
+// queue, pick, book, answer, release. Each request of the program is recorded.
 func BenchmarkAcquire(b *testing.B) {
 	for _, policy := range []string{"least_load", "chwbl"} {
 		for _, workers := range []int{4, 16, 64} {
-			b.Run(fmt.Sprintf("%s/%d", policy, workers), func(b *testing.B) {
-				d := newDecider(b, policy, workers)
-				d.parse(b, body(b))
-				d.hash()
-				b.ReportAllocs()
-				for b.Loop() {
-					d.acquire(b)
-				}
-			})
+			for name, record := range map[string]*routing.Choice{"plain": nil, "recorded": newRecord()} {
+				b.Run(fmt.Sprintf("%s/%d/%s", policy, workers, name), func(b *testing.B) {
+					d := newDecider(b, policy, workers)
+					d.record = record
+					d.parse(b, body(b))
+					d.hash()
+					b.ReportAllocs()
+					for b.Loop() {
+						d.acquire(b)
+					}
+				})
+			}
 		}
 	}
 }
 
 // BenchmarkDecide is all of it for one chat of 8 KB: the first floor is 60 µs and
-// the target 20 µs beside parsing, with 10 allocations.
+// the target 20 µs beside parsing, with 10 allocations. The pick is recorded.
 func BenchmarkDecide(b *testing.B) {
 	text, d := body(b), newDecider(b, "chwbl", 16)
+	d.record = newRecord()
 	b.ReportAllocs()
 	for b.Loop() {
 		d.parse(b, text)
@@ -233,6 +243,7 @@ func BenchmarkDecide(b *testing.B) {
 func TestADecisionAllocatesLittle(t *testing.T) {
 	const most = 10
 	text, d := body(t), newDecider(t, "chwbl", 16)
+	d.record = newRecord()
 	if len(text) != 8<<10 {
 		t.Fatalf("the body has %d bytes", len(text))
 	}

@@ -80,15 +80,22 @@ func (c *children) pipe(ctx context.Context, verb string) (in io.WriteCloser, ou
 
 // worker starts the fixed worker and returns its address.
 func (c *children) worker(ctx context.Context) (string, error) {
-	_, out, err := c.pipe(ctx, "worker")
+	addr, _, err := c.listener(ctx, "worker")
+	return addr, err
+}
+
+// listener starts a child of this program that prints where it listens, and more
+// once it is told to end.
+func (c *children) listener(ctx context.Context, verb string) (addr string, more *json.Decoder, err error) {
+	_, out, err := c.pipe(ctx, verb)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	var addr string
-	if err := json.NewDecoder(out).Decode(&addr); err != nil {
-		return "", fmt.Errorf("reading the worker's address: %w", err)
+	more = json.NewDecoder(out)
+	if err := more.Decode(&addr); err != nil {
+		return "", nil, fmt.Errorf("reading the %s's address: %w", verb, err)
 	}
-	return addr, nil
+	return addr, more, nil
 }
 
 // load is the load process.
@@ -139,30 +146,37 @@ func (c *children) nginx(ctx context.Context, program, worker string) (addr, ver
 	return addr, version, c.untilUp(ctx, "nginx", "http://"+addr+"/health")
 }
 
-// tierway starts the gateway before the worker and returns its address, version
-// and process id.
-func (c *children) tierway(ctx context.Context, program, worker, key string) (addr, version string, pid int, err error) {
-	if addr, err = freeAddr(); err != nil {
-		return "", "", 0, err
+// gateway is one Tierway that runs.
+type gateway struct {
+	addr, version string
+	pid           int
+}
+
+// tierway starts a gateway under that name before the worker, with more
+// configuration than tierwayConf has.
+func (c *children) tierway(ctx context.Context, name, program, worker, key, more string) (g gateway, err error) {
+	if g.addr, err = freeAddr(); err != nil {
+		return g, err
 	}
 	admin, err := freeAddr()
 	if err != nil {
-		return "", "", 0, err
+		return g, err
 	}
-	conf := filepath.Join(c.dir, "bench.yaml")
-	if err := os.WriteFile(conf, []byte(tierwayConf(worker, key)), 0o600); err != nil {
-		return "", "", 0, fmt.Errorf("writing the gateway's configuration: %w", err)
+	conf := filepath.Join(c.dir, name+".yaml")
+	if err := os.WriteFile(conf, []byte(tierwayConf(name, worker, key)+more), 0o600); err != nil {
+		return g, fmt.Errorf("writing the gateway's configuration: %w", err)
 	}
 	said, err := exec.CommandContext(ctx, program, "version").Output()
 	if err != nil {
-		return "", "", 0, fmt.Errorf("asking %s for its version: %w", program, err)
+		return g, fmt.Errorf("asking %s for its version: %w", program, err)
 	}
-	cmd, err := c.start(ctx, "tierway", program, "serve", "-c", conf, "--listen", addr, "--admin-listen", admin)
+	cmd, err := c.start(ctx, name, program, "serve", "-c", conf, "--listen", g.addr, "--admin-listen", admin)
 	if err != nil {
-		return "", "", 0, err
+		return g, err
 	}
-	version, _, _ = strings.Cut(strings.TrimSpace(string(said)), "\n")
-	return addr, version, cmd.Process.Pid, c.untilUp(ctx, "tierway", "http://"+addr+"/readyz")
+	g.version, _, _ = strings.Cut(strings.TrimSpace(string(said)), "\n")
+	g.pid = cmd.Process.Pid
+	return g, c.untilUp(ctx, name, "http://"+g.addr+"/readyz")
 }
 
 // freeAddr is a loopback address that nobody listens on at the moment.

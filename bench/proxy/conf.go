@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"tierway/tenants"
 )
@@ -48,14 +49,15 @@ http {
 `, dir, listen, worker)
 }
 
-// tierwayConf is the gateway with its whole path on: a tenant's key, a model
-// alias that has the body rewritten, a policy, metrics, and a log line a request.
-func tierwayConf(worker, key string) string {
+// tierwayConf is a gateway of that name with its whole path on: a tenant's key, a
+// model name to resolve, a ledger in a database of its own and an access log.
+func tierwayConf(name, worker, key string) string {
 	digest := tenants.Digest(key)
 	return fmt.Sprintf(`auth:
   required: true
   keys:
     - { name: bench, sha256: %q }
+store: { sql: "sqlite://%s.db" }
 policy: { name: least_load }
 tiers:
   - name: bench
@@ -63,7 +65,15 @@ tiers:
     workers:
       - { name: fixed, url: "http://%s" }
 models: { %q: bench }
-log: { access: true }
 drain: { accept_grace: 0s, timeout: 1s }
-`, hex.EncodeToString(digest[:]), served, worker, alias)
+`, hex.EncodeToString(digest[:]), name, served, worker, alias)
+}
+
+// The gateway with nothing but what its metrics need, and with all that can be
+// watched: every request traced, its record kept and written, its line logged.
+func silentConf() string { return "log: { access: false }\ndecisions: { keep: 0 }\n" }
+
+func watchedConf(collector, dir string) string {
+	return fmt.Sprintf("log: { access: true }\ndecisions: { keep: 2000, file: %q }\ntelemetry: { otlp: \"http://%s\", sample: 1.0 }\n",
+		filepath.Join(dir, "decisions.jsonl"), collector)
 }

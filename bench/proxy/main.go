@@ -28,6 +28,7 @@ type options struct {
 	connections int
 	rate        float64
 	memory      bool
+	watched     bool
 	streams     int
 	asJSON      bool
 	bin         string
@@ -44,7 +45,7 @@ func main() {
 	}
 }
 
-// run is the program: a measurement, or one of the two children that it starts.
+// run is the program: a measurement, or one of the three children that it starts.
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) == 1 {
 		switch args[0] {
@@ -52,11 +53,16 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 			return serveWorker(in, out)
 		case "load":
 			return serveJobs(in, out)
+		case "collector":
+			return serveCollector(in, out)
 		}
 	}
 	o, err := parseOptions(args)
 	if err != nil {
 		return err
+	}
+	if o.watched {
+		return watched(ctx, o, out)
 	}
 	if o.memory {
 		return withChildren(ctx, o, func(b *bench) error { return b.memory(o, out) })
@@ -72,6 +78,7 @@ func parseOptions(args []string) (options, error) {
 	f.IntVar(&o.connections, "connections", 32, "connections of the load process")
 	f.Float64Var(&o.rate, "rate", 1000, "requests a second of the open loop that latency is measured in")
 	f.BoolVar(&o.memory, "memory", false, "measure memory of idle streams instead")
+	f.BoolVar(&o.watched, "watched", false, "measure what traces, records and logs cost instead")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams that -memory holds")
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")
 	f.StringVar(&o.bin, "bin", "bin/tierway", "the built gateway")

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -247,12 +249,61 @@ func TestRequestLengthIsReadAsSent(t *testing.T) {
 }
 
 func TestConfigurationsNameTheWorkerAndNoKey(t *testing.T) {
-	for _, conf := range []string{nginxConf("dir", "127.0.0.1:1", "127.0.0.1:2"), tierwayConf("127.0.0.1:2", "the-key")} {
+	for _, conf := range []string{nginxConf("dir", "127.0.0.1:1", "127.0.0.1:2"), tierwayConf("one", "127.0.0.1:2", "the-key")} {
 		if !strings.Contains(conf, "127.0.0.1:2") || strings.Contains(conf, "the-key") {
 			t.Errorf("the worker is missing or the key is there:\n%s", conf)
 		}
 	}
 	if !slices.ContainsFunc(strings.Split(nginxConf("dir", "a", "b"), "\n"), func(l string) bool { return strings.TrimSpace(l) == "access_log off;" }) {
 		t.Error("nginx logs")
+	}
+}
+
+func TestWatchedRoundsAreComparedWithinARound(t *testing.T) {
+	var w watchedThroughput
+	w.fill([][4]float64{{1000, 800, 760, 700}, {500, 400, 400, 450}, {2000, 1600, 1200, 1000}})
+	for _, c := range []struct {
+		what      string
+		got, want spread
+	}{
+		{"capacity", w.Capacity, spread{1000, 500, 2000}},
+		{"offered", w.Offered, spread{800, 400, 1600}},
+		{"ratio", w.Ratio, spread{0.95, 0.75, 1}},
+		{"most", w.Most, spread{0.7, 0.5, 0.9}},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: got %v, want %v", c.what, c.got, c.want)
+		}
+	}
+	if r := (watchedReport{Throughput: []watchedThroughput{w}}).String(); !strings.Contains(r, "0.95 (0.75–1.00)") {
+		t.Errorf("the ratio is missing:\n%s", r)
+	}
+}
+
+func TestTheCollectorCountsWhatItIsSent(t *testing.T) {
+	in, tell := io.Pipe()
+	read, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- serveCollector(in, out) }()
+	printed := json.NewDecoder(read)
+	var addr string
+	if err := printed.Decode(&addr); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		resp, err := http.Post("http://"+addr+"/v1/traces", "application/x-protobuf", strings.NewReader("1234567"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	var got collected
+	go answers(t.Context(), "http://"+addr+"/counts") //nolint:errcheck // what it printed is looked at
+	if err := printed.Decode(&got); err != nil || got != (collected{Posts: 3, Bytes: 21}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	tell.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -87,7 +87,7 @@ func latencyOf(rounds [][3]result) latency {
 	}
 }
 
-func spreadOf(rounds [][3]result, value func([3]result) float64) spread {
+func spreadOf[R any](rounds []R, value func(R) float64) spread {
 	values := make([]float64, 0, len(rounds))
 	for _, r := range rounds {
 		values = append(values, value(r))

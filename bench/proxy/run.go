@@ -30,9 +30,9 @@ const (
 	tierway
 )
 
-// withChildren starts the worker, the proxies before it and the load process,
-// does what is asked and ends them all.
-func withChildren(ctx context.Context, o options, do func(*bench) error) (err error) {
+// withWorker starts the worker and the load process, does what is asked and ends
+// them and all that was started beside them.
+func withWorker(ctx context.Context, o options, do func(ctx context.Context, c *children, b *bench, worker string) error) (err error) {
 	dir, err := os.MkdirTemp("", "tierway-bench-")
 	if err != nil {
 		return fmt.Errorf("making a directory for configuration and logs: %w", err)
@@ -47,27 +47,32 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) (err er
 	if err != nil {
 		return fmt.Errorf("making a tenant's key: %w", err)
 	}
-	b := &bench{key: key}
 	worker, err := c.worker(ctx)
 	if err != nil {
 		return err
 	}
-	before, version, err := c.nginx(ctx, o.nginx, worker)
-	if err != nil {
-		return err
-	}
-	gateway, own, pid, err := c.tierway(ctx, o.bin, worker, b.key)
-	if err != nil {
-		return err
-	}
+	b := &bench{key: key, setup: setup{Cores: runtime.NumCPU(), Connections: o.connections, Rounds: o.rounds, Seconds: o.seconds, Rate: o.rate}}
 	if b.load, err = c.load(ctx); err != nil {
 		return err
 	}
-	b.targets = []target{{"direct", worker}, {"nginx", before}, {"tierway", gateway}}
-	b.pid = pid
-	b.setup = setup{Cores: runtime.NumCPU(), Connections: o.connections, Rounds: o.rounds, Seconds: o.seconds,
-		Rate: o.rate, Nginx: version, Tierway: own}
-	return do(b)
+	return do(ctx, c, b, worker)
+}
+
+// withChildren is withWorker with the proxies before the worker.
+func withChildren(ctx context.Context, o options, do func(*bench) error) error {
+	return withWorker(ctx, o, func(ctx context.Context, c *children, b *bench, worker string) error {
+		before, version, err := c.nginx(ctx, o.nginx, worker)
+		if err != nil {
+			return err
+		}
+		g, err := c.tierway(ctx, "tierway", o.bin, worker, b.key, "")
+		if err != nil {
+			return err
+		}
+		b.targets = []target{{"direct", worker}, {"nginx", before}, {"tierway", g.addr}}
+		b.pid, b.setup.Nginx, b.setup.Tierway = g.pid, version, g.version
+		return do(b)
+	})
 }
 
 // warmUp is asked of each target before each shape counts, and thrown away:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,7 +20,7 @@ import (
 // announcing returns an announcer without a terminal whose log is read by said.
 func announcing() (a *announcer, said *bytes.Buffer) {
 	said = &bytes.Buffer{}
-	return &announcer{out: io.Discard, log: logger(said, "info"), address: func() string { return "https://127.0.0.1:8443" }}, said
+	return &announcer{out: io.Discard, log: slog.New(logHandler(said, "info")), address: func() string { return "https://127.0.0.1:8443" }}, said
 }
 
 // bootstraps are the bootstrap files of the working directory.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"text/template"
@@ -61,7 +62,9 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.New(options(file, logger(c.ErrOrStderr(), "warn"), c.ErrOrStderr()))
+	h := logHandler(c.ErrOrStderr(), "warn")
+	defer counting(h)()
+	s, err := server.New(options(file, slog.New(h), c.ErrOrStderr()))
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,10 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"tierway/server"
-	"tierway/tiers"
 )
 
 // explainFlags are the flags of explain.
@@ -22,6 +20,10 @@ type explainFlags struct {
 	config, file, path string
 	headers            []string
 	json               bool
+
+	live                                     bool
+	api, tenant, key, class, draft, decision string
+	whole                                    bool
 }
 
 func explainCommand() *cobra.Command {
@@ -29,28 +31,47 @@ func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain",
 		Short: "Say which tier and worker a request would get, and why, without sending it",
-		Example: "  tierway explain -c config.yaml -f request.json\n" +
-			"  tierway explain -c config.yaml -f request.json -H 'X-Model-Tier: large'\n" +
-			`  echo '{"model":"auto","messages":[{"role":"user","content":"Hi"}]}' | tierway explain -c config.yaml -f -`,
-		Long: "Walks the request through the code that serves requests, with every worker idle and up.\n" +
-			"Without an Authorization header it is explained for a tenant who may use everything.\n" +
-			"Exits with 0 when the request would be sent, 1 when it would be refused, 2 on wrong usage.",
+		Example: "  tierway explain -c config.yaml -f request.json -H 'X-Model-Tier: large'\n" +
+			`  echo '{"model":"auto","messages":[{"role":"user","content":"Hi"}]}' | tierway explain -c config.yaml -f -` + "\n" +
+			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway explain --live --tenant acme --draft patch.yaml -f request.json\n" +
+			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway explain --live --decision 4f0c2b1e-…",
+		Long: "Walks the request through the code that serves requests. Without --live every worker is idle and up, and\n" +
+			"without an Authorization header it is explained for a tenant who may use everything. With --live a running\n" +
+			"gateway answers, by its workers' loads and its limits as they are; nothing is sent, booked or counted.\n" +
+			"Exits with 0 when the request would be sent or wait, 1 when it would be refused, 2 on wrong usage and when the gateway does not answer.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	c.Flags().StringVarP(&f.config, "config", "c", "config.yaml", "the configuration")
-	c.Flags().StringVarP(&f.file, "file", "f", "", "the request's JSON body; - is standard input")
-	c.Flags().StringArrayVarP(&f.headers, "header", "H", nil, "a header of the request, as 'Name: value'; may be repeated")
-	c.Flags().StringVar(&f.path, "path", "", "the path that it is sent to (default: told from the body)")
-	c.Flags().BoolVar(&f.json, "json", false, "write JSON")
-	if err := c.MarkFlagRequired("file"); err != nil {
-		panic(err) // the flag stands two lines above
-	}
+	flags := c.Flags()
+	flags.StringVarP(&f.config, "config", "c", "config.yaml", "the configuration")
+	flags.StringVarP(&f.file, "file", "f", "", "the request's JSON body; - is standard input")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header of the request, as 'Name: value'; may be repeated")
+	flags.StringVar(&f.path, "path", "", "the path that it is sent to (default: told from the body)")
+	flags.BoolVar(&f.json, "json", false, "write JSON")
+	flags.BoolVar(&f.live, "live", false, "ask a running gateway")
+	flags.StringVar(&f.api, "api", "http://127.0.0.1:8081", "live: the gateway's admin address; its key comes from $"+adminKeyVariable)
+	flags.StringVar(&f.tenant, "tenant", "", "live: who asks")
+	flags.StringVar(&f.key, "key-id", "", "live: by which key, by its id")
+	flags.StringVar(&f.class, "priority", "", "live: the class that it asks for")
+	flags.StringVar(&f.draft, "draft", "", "live: YAML to be laid over the configuration in force, and tried beside it")
+	flags.BoolVar(&f.whole, "whole", false, "live: the draft is a whole configuration")
+	flags.StringVar(&f.decision, "decision", "", "live: the id of a past request, in place of --file")
+	c.MarkFlagsOneRequired("file", "decision")
+	c.MarkFlagsMutuallyExclusive("file", "decision")
+	c.MarkFlagsMutuallyExclusive("live", "config")
 	return c
 }
 
 // run explains one request.
 func (f explainFlags) run(c *cobra.Command) error {
+	if f.live {
+		return f.runLive(c)
+	}
+	for _, name := range []string{"api", "tenant", "key-id", "priority", "draft", "whole", "decision"} {
+		if c.Flags().Changed(name) {
+			return fmt.Errorf("--%s: a running gateway is needed for it; add --live", name)
+		}
+	}
 	file, err := loadConfig(c, f.config)
 	if err != nil {
 		return err
@@ -78,14 +99,25 @@ func (f explainFlags) run(c *cobra.Command) error {
 		}
 		e = s.Explain(r)
 	}
+	return f.show(c, e, &server.RouteExplanation{Explanation: *e})
+}
+
+// show writes an explanation, or as JSON what was answered, and ends with the status
+// of the outcome.
+func (f explainFlags) show(c *cobra.Command, answer any, e *server.RouteExplanation) error {
+	var err error
 	if f.json {
 		out := json.NewEncoder(c.OutOrStdout())
 		out.SetIndent("", "  ")
-		err = out.Encode(e)
+		err = out.Encode(answer)
 	} else {
 		err = printExplanation(c.OutOrStdout(), e)
 	}
-	if err == nil && e.Status != 0 {
+	last := &e.Explanation
+	if e.Draft != nil { // it is the draft that was asked about
+		last = e.Draft
+	}
+	if err == nil && last.Outcome == "reject" {
 		return exit(1)
 	}
 	return err
@@ -148,78 +180,4 @@ func pathOf(body []byte) string {
 		return embeddingsPath
 	}
 	return "/v1/chat/completions"
-}
-
-// printExplanation writes an explanation for a reader at a terminal.
-func printExplanation(w io.Writer, e *server.Explanation) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	if e.Tier != "" {
-		line("tier", "%s", e.Tier)
-		line("rule", "%s", withNote(e.Rule, e.Note))
-		line("model", "%s", e.Model)
-	}
-	if e.Worker != "" {
-		line("worker", "%s (%s: %s)", e.Worker, e.Policy, e.Reason)
-	}
-	if e.Dialect != "" {
-		line("request", "%s, about %d prompt tokens, max_tokens %s, %d blocks", e.Dialect, e.PromptTokens, orNone(e.MaxTokens), e.Blocks)
-		line("tenant", "%s, class %s", e.Tenant, e.Class)
-	}
-	if e.Classified != nil {
-		line("classified", "%s by %s", e.Classified.Tier, e.Classified.Rule)
-		for _, s := range e.Classified.Signals {
-			line("signal", "%s", signalText(s))
-		}
-	}
-	for _, c := range e.Candidates {
-		line("candidate", "%s, load %.0f", c.Worker, c.Score)
-	}
-	for _, n := range e.Notes {
-		line("note", "%s", n)
-	}
-	if e.Status != 0 {
-		line("refused", "%d %s", e.Status, strings.TrimSpace(e.Error))
-	}
-	return t.Flush()
-}
-
-func withNote(rule, note string) string {
-	if note == "" {
-		return rule
-	}
-	return rule + " (" + note + ")"
-}
-
-func orNone(n int64) string {
-	if n == 0 {
-		return "none"
-	}
-	return fmt.Sprint(n)
-}
-
-// signalText says what one signal asks for, and by what number.
-func signalText(s tiers.Signal) string {
-	asks := "asks for nothing"
-	if s.Tier != "" {
-		asks = "asks for " + s.Tier
-	}
-	text := fmt.Sprintf("%s %s", s.Rule, asks)
-	if s.Threshold > 0 {
-		compared := "not over"
-		if s.Tier != "" {
-			compared = "over"
-		}
-		if s.Rule == "keyword" {
-			compared = "of"
-		}
-		text += fmt.Sprintf(": %g %s %g", s.Value, compared, s.Threshold)
-	}
-	if s.Exact {
-		text += ", counted"
-	}
-	if len(s.Matched) > 0 {
-		text += ", matched " + strings.Join(s.Matched, ", ")
-	}
-	return text
 }

@@ -98,7 +98,7 @@ func TestASIGHUPIsNeverLost(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var log bytes.Buffer
 			p, hup, ended := &played{nothing: nothing}, hangups(1), make(chan error, 1)
-			go func() { ended <- follower{reloadable: p, log: logger(&log, "info"), hup: hup}.run(ctx) }()
+			go func() { ended <- follower{reloadable: p, log: slog.New(logHandler(&log, "info")), hup: hup}.run(ctx) }()
 			synctest.Wait()
 			if got := p.reloads(); !slices.Equal(got, []string{"signal"}) {
 				t.Errorf("reloads after the start: %q", got)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -121,7 +122,9 @@ func override(c *cobra.Command, file *config.File, listen, adminListen string) (
 // serve runs a checked configuration until a signal ends it. hup gets SIGHUP.
 func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Signal) error {
 	tuneCollector()
-	log := logger(c.ErrOrStderr(), file.Log.Level)
+	h := logHandler(c.ErrOrStderr(), file.Log.Level)
+	defer counting(h)()
+	log := slog.New(h)
 	o := options(file, log, c.OutOrStdout())
 	var s *server.Server
 	announced := announcer{out: c.ErrOrStderr(), log: log, address: func() string { return adminAddress(file, s) }}
@@ -171,20 +174,38 @@ func tuneCollector() {
 
 // options are those of a server whose access log goes to access.
 func options(file *config.File, log *slog.Logger, access io.Writer) server.Options {
-	o := server.Options{Config: file, Log: log, Metrics: telemetry.New(version), Rand: rand.Uint64, Version: version}
+	o := server.Options{Config: file, Log: log, Metrics: telemetry.New(version), Rand: rand.Uint64, Version: version,
+		Env: os.LookupEnv}
 	if file.Log.Access {
 		o.Access = access
 	}
 	return o
 }
 
-// logger writes the program's own log as JSON lines.
-func logger(w io.Writer, level string) *slog.Logger {
+// repeatsASecond bounds the lines of one message: enough to see a pattern, and an
+// outage of everything writes a few megabytes an hour.
+const repeatsASecond = 10
+
+// logHandler writes the program's own log as JSON lines. Of a message that repeats
+// only some are written, and lines that count the others.
+func logHandler(w io.Writer, level string) *telemetry.LogHandler {
 	var l slog.Level
 	if l.UnmarshalText([]byte(level)) != nil {
 		l = slog.LevelInfo // check has refused every other word
 	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}))
+	return telemetry.NewLogHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}), repeatsASecond)
+}
+
+// counting has the log tell in time what it left out, until stop, which tells the
+// rest.
+func counting(h *telemetry.LogHandler) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var told sync.WaitGroup
+	told.Go(func() { h.Run(ctx) })
+	return func() {
+		cancel()
+		told.Wait()
+	}
 }
 
 // signals returns a context that the first SIGTERM or SIGINT ends, which

@@ -22,7 +22,7 @@ var errShut = errors.New("shut")
 
 // allocations acquires and releases among 16 workers, past a gate that refuses
 // and a worker that was tried.
-func allocations(t *testing.T, policy routing.Policy) {
+func allocations(t *testing.T, policy routing.Policy, record func() *routing.Choice) {
 	pool := routing.NewPool(policy, nil)
 	var members []routing.Member
 	for i := range 16 {
@@ -36,7 +36,7 @@ func allocations(t *testing.T, policy routing.Policy) {
 	for _, m := range members {
 		pool.Observe(m.ID, m.Ref, routing.Status{Up: true})
 	}
-	request := routing.Request{Now: epoch(), PromptTokens: 100000, OutputTokens: 100, Stream: true, Blocks: chain(0, 100, 4096)}
+	request := routing.Request{Now: epoch(), PromptTokens: 100000, OutputTokens: 100, Stream: true, Blocks: chain(0, 100, 4096), Record: record()}
 	other := chain(0, 200, 4096)
 	first, err := pool.Acquire(&request)
 	if err != nil {
@@ -62,7 +62,7 @@ func allocations(t *testing.T, policy routing.Policy) {
 
 // roundAllocations offers 64 requests a round to 16 workers with places for 32,
 // and gives back what was granted.
-func roundAllocations(t *testing.T, policy routing.Policy) {
+func roundAllocations(t *testing.T, policy routing.Policy, record func() *routing.Choice) {
 	var members []routing.Member
 	for i := range 16 {
 		members = append(members, routing.Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 2, Gate: pass{}})
@@ -73,7 +73,7 @@ func roundAllocations(t *testing.T, policy routing.Policy) {
 	}
 	requests := make([]routing.Request, 64)
 	for i := range requests {
-		requests[i] = routing.Request{PromptTokens: 2000, OutputTokens: 100, Stream: true, Wait: i%8 > 0, Blocks: chain(i%4, 10+i%3, 40)}
+		requests[i] = routing.Request{PromptTokens: 2000, OutputTokens: 100, Stream: true, Wait: i%8 > 0, Blocks: chain(i%4, 10+i%3, 40), Record: record()}
 	}
 	now, leases, granted, kept := epoch(), make([]routing.Lease, 0, len(requests)), 0, 0
 	round := func() {

@@ -18,7 +18,10 @@ import (
 // nobody but an eligible worker is chosen, and somebody whenever there is one;
 // the choice depends on the facts and the given random number alone; bookings
 // return to zero over any history; no bound is broken by any number of
-// goroutines; neither acquiring nor a round allocates anything. A policy may
+// goroutines; neither acquiring nor a round allocates anything, recorded or not. A
+// pick that is recorded is the one that it would have been, a preview of it says the
+// same and changes nothing, with a draft too, and a policy that knows nothing but
+// the record makes it again. A policy may
 // plan (routing.Planner): then it is shown full workers, and may choose one, for
 // requests that can wait. newPolicy must return a fresh policy
 // at each call.
@@ -26,9 +29,17 @@ func Laws(t *testing.T, newPolicy func() routing.Policy) {
 	t.Helper()
 	t.Run("AnyHistoryKeepsTheBooks", rapid.MakeCheck(func(rt *rapid.T) { history(rt, newPolicy) }))
 	t.Run("ChoiceDependsOnTheFactsAlone", rapid.MakeCheck(func(rt *rapid.T) { choices(rt, newPolicy) }))
+	t.Run("RecordsAreThePickItself", rapid.MakeCheck(func(rt *rapid.T) { recorded(rt, newPolicy) }))
 	t.Run("BoundsHoldUnderConcurrency", func(t *testing.T) { concurrency(t, newPolicy()) })
-	t.Run("AcquireAllocatesNothing", func(t *testing.T) { allocations(t, newPolicy()) })
-	t.Run("RoundsAllocateNothing", func(t *testing.T) { roundAllocations(t, newPolicy()) })
+	for name, record := range map[string]func() *routing.Choice{
+		"": func() *routing.Choice { return nil },
+		"Recorded": func() *routing.Choice {
+			return &routing.Choice{Candidates: make([]routing.Candidate, 0, routing.MaxCandidates)}
+		},
+	} {
+		t.Run(name+"AcquireAllocatesNothing", func(t *testing.T) { allocations(t, newPolicy(), record) })
+		t.Run(name+"RoundsAllocateNothing", func(t *testing.T) { roundAllocations(t, newPolicy(), record) })
+	}
 }
 
 // failer is what the laws need of *testing.T and *rapid.T.

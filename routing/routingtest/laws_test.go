@@ -46,6 +46,13 @@ func broken() map[string]struct {
 			slices.Reverse(ws)
 			return 0, "x"
 		})},
+		"remembering": {"FAIL: TestTheLawsCatchABrokenPolicy/RecordsAreThePickItself", func() routing.Policy {
+			calls := 0
+			return pick(func(_ *routing.Request, ws []routing.View) (int, routing.Reason) {
+				calls++
+				return calls % len(ws), "x"
+			})
+		}},
 		"allocating": {"allocations", always(func(_ *routing.Request, ws []routing.View) (int, routing.Reason) {
 			*kept = make([]int, len(ws)) // lives on, so that it is on the heap
 			return 0, "x"

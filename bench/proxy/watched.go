@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// watchedShare is the load at which the two gateways are compared, of what the
+	// silent one answers at most: a gateway that is not overloaded.
+	watchedShare = 0.8
+	// watchedFloor is the least part of the silent gateway's answers that the
+	// watched one has to give at that load.
+	watchedFloor = 0.9
+)
+
+// watchedThroughput compares a gateway that is watched with one that is not, in
+// requests of one shape.
+type watchedThroughput struct {
+	Shape    string  `json:"shape"`
+	Capacity spread  `json:"silent_capacity_per_second"`
+	Offered  spread  `json:"offered_per_second"`
+	Silent   spread  `json:"silent_per_second"`
+	Watched  spread  `json:"watched_per_second"`
+	Ratio    spread  `json:"watched_over_silent"` // at that load
+	Most     spread  `json:"watched_capacity_over_silent"`
+	Floor    float64 `json:"floor"`
+}
+
+// watchedReport is what -watched prints.
+type watchedReport struct {
+	setup
+	Throughput []watchedThroughput `json:"throughput"`
+	Collected  collected           `json:"collected"`
+	Records    int64               `json:"record_bytes"` // that were written to files
+}
+
+// collected is what a collector was sent.
+type collected struct {
+	Posts int64 `json:"posts"`
+	Bytes int64 `json:"bytes"`
+}
+
+// watched measures what it costs to see everything: in each round the silent
+// gateway's capacity, then both gateways at watchedShare of it and the watched
+// one's own capacity, in turns.
+func watched(ctx context.Context, o options, out io.Writer) error {
+	return withWorker(ctx, o, func(ctx context.Context, c *children, b *bench, worker string) error {
+		sink, counts, err := c.listener(ctx, "collector")
+		if err != nil {
+			return err
+		}
+		silent, err := c.tierway(ctx, "silent", o.bin, worker, b.key, silentConf())
+		if err != nil {
+			return err
+		}
+		seen, err := c.tierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.dir))
+		if err != nil {
+			return err
+		}
+		rep := watchedReport{setup: b.setup}
+		rep.Tierway = seen.version
+		for _, s := range []shape{shapes()[0], shapes()[2]} {
+			t, err := b.watchedRounds(ctx, o, s, silent.addr, seen.addr)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			rep.Throughput = append(rep.Throughput, t)
+		}
+		time.Sleep(settle) // what is on its way is exported within seconds
+		if err := askCollector(ctx, sink, counts, &rep.Collected); err != nil {
+			return err
+		}
+		if rep.Records, err = sizeOf(filepath.Join(c.dir, "decisions.jsonl*")); err != nil {
+			return err
+		}
+		if rep.Collected.Posts == 0 || rep.Records == 0 {
+			return fmt.Errorf("%d posts of traces and %d bytes of records: the watched gateway is not watched", rep.Collected.Posts, rep.Records)
+		}
+		if o.asJSON {
+			return encode(out, rep)
+		}
+		_, err = io.WriteString(out, rep.String())
+		return err
+	})
+}
+
+// watchedRounds measures one shape.
+func (b *bench) watchedRounds(ctx context.Context, o options, s shape, silent, seen string) (watchedThroughput, error) {
+	t := watchedThroughput{Shape: s.name, Floor: watchedFloor}
+	ask := func(addr string, rate, seconds float64) (float64, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, fmt.Errorf("interrupted: %w", err)
+		}
+		r, err := b.load.do(job{Addr: addr, Key: b.key, Shape: s.name, Connections: o.connections, Seconds: seconds, Rate: rate})
+		if err == nil && (r.Failed > 0 || r.Done == 0) {
+			err = fmt.Errorf("%d answers were whole, %d were not: %s", r.Done, r.Failed, r.Failure)
+		}
+		return r.PerSec, err
+	}
+	for _, addr := range []string{silent, seen} {
+		if _, err := ask(addr, 0, min(warmUp, o.seconds)); err != nil {
+			return t, err
+		}
+	}
+	// Of each round: the silent one's capacity, both at the load, the watched one's.
+	rounds := make([][4]float64, o.rounds)
+	for i := range rounds {
+		r := &rounds[i]
+		var err error
+		if r[0], err = ask(silent, 0, o.seconds); err != nil {
+			return t, err
+		}
+		at := []string{silent, seen}
+		for turn := range at {
+			which := (turn + i) % 2
+			if r[1+which], err = ask(at[which], watchedShare*r[0], o.seconds); err != nil {
+				return t, err
+			}
+		}
+		if r[3], err = ask(seen, 0, o.seconds); err != nil {
+			return t, err
+		}
+	}
+	t.fill(rounds)
+	return t, nil
+}
+
+// fill sums up rounds of: the silent gateway's capacity, what it and the watched
+// one answered at the load, the watched one's capacity.
+func (t *watchedThroughput) fill(rounds [][4]float64) {
+	of := func(value func([4]float64) float64) spread { return spreadOf(rounds, value) }
+	t.Capacity = of(func(r [4]float64) float64 { return r[0] })
+	t.Offered = of(func(r [4]float64) float64 { return watchedShare * r[0] })
+	t.Silent = of(func(r [4]float64) float64 { return r[1] })
+	t.Watched = of(func(r [4]float64) float64 { return r[2] })
+	t.Ratio = of(func(r [4]float64) float64 { return r[2] / r[1] })
+	t.Most = of(func(r [4]float64) float64 { return r[3] / r[0] })
+}
+
+// String is the report as a table.
+func (r watchedReport) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s watched (every request traced, recorded to a file and logged) ÷ silent: %d cores, %d connections, median of %d rounds of %g s in turns\n\n",
+		r.Tierway, r.Cores, r.Connections, r.Rounds, r.Seconds)
+	fmt.Fprintf(&b, "%-8s %10s %14s %10s %10s   %-26s %-6s %s\n", "requests", "silent/s", "80 % offered/s", "silent/s", "watched/s", "watched ÷ silent (min–max)", "floor", "at full load")
+	for _, t := range r.Throughput {
+		fmt.Fprintf(&b, "%-8s %10.0f %14.0f %10.0f %10.0f   %-26s %.2f %s %s\n", t.Shape, t.Capacity.Median, t.Offered.Median,
+			t.Silent.Median, t.Watched.Median, ratio(t.Ratio), t.Floor, verdict(t.Ratio.Median >= t.Floor), ratio(t.Most))
+	}
+	fmt.Fprintf(&b, "\nthe collector was sent %d posts, %.1f MB; records written: %.1f MB\n",
+		r.Collected.Posts, float64(r.Collected.Bytes)/1e6, float64(r.Records)/1e6)
+	b.WriteString("every answer was read to its end and whole\n")
+	return b.String()
+}
+
+// serveCollector takes what exporters post, answers at once and keeps nothing. It
+// prints its address, and what it was sent whenever it is asked for /counts.
+func serveCollector(in io.Reader, out io.Writer) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	printed := json.NewEncoder(out)
+	if err := printed.Encode(l.Addr().String()); err != nil {
+		return fmt.Errorf("printing the address: %w", err)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, in) // ends when the parent does, however it ends
+		l.Close()
+	}()
+	var posts, bytes atomic.Int64
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/traces", func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		posts.Add(1)
+		bytes.Add(n)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	})
+	mux.HandleFunc("GET /counts", func(http.ResponseWriter, *http.Request) {
+		printed.Encode(collected{Posts: posts.Load(), Bytes: bytes.Load()}) //nolint:errcheck // the parent is gone
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	if err := s.Serve(l); !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("serving: %w", err)
+	}
+	return nil
+}
+
+// askCollector has the collector print what it was sent.
+func askCollector(ctx context.Context, addr string, counts *json.Decoder, into *collected) error {
+	if err := answers(ctx, "http://"+addr+"/counts"); err != nil {
+		return fmt.Errorf("asking the collector: %w", err)
+	}
+	if err := counts.Decode(into); err != nil {
+		return fmt.Errorf("reading what the collector was sent: %w", err)
+	}
+	return nil
+}
+
+// sizeOf is how many bytes all files of a pattern have.
+func sizeOf(pattern string) (sum int64, err error) {
+	names, err := filepath.Glob(pattern)
+	if err != nil {
+		return 0, fmt.Errorf("looking for %s: %w", pattern, err)
+	}
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil {
+			return 0, fmt.Errorf("looking at a file of records: %w", err)
+		}
+		sum += info.Size()
+	}
+	return sum, nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tierway/server"
+)
+
+// runLive has a running gateway explain the request.
+func (f explainFlags) runLive(c *cobra.Command) error {
+	a, err := newAdminAPI(f.api, os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	order, err := f.order(c)
+	if err != nil {
+		return err
+	}
+	answer, e, err := f.ask(c, a, order)
+	if err == nil && e.Status == http.StatusNotFound && f.path == "" && order.Path == embeddingsPath {
+		order.Path = responsesPath // as without a gateway
+		answer, e, err = f.ask(c, a, order)
+	}
+	if refusedWith(err, http.StatusRequestEntityTooLarge) {
+		return fmt.Errorf("%w: request and draft may have 1 MiB together; send a longer request, and explain it with --decision and its X-Request-ID", err)
+	}
+	if f.draft != "" && refusedWith(err, http.StatusUnprocessableEntity) {
+		return showProblems(c, err)
+	}
+	if err != nil {
+		return err
+	}
+	return f.show(c, answer, e)
+}
+
+// ask sends an order to the gateway.
+func (f explainFlags) ask(c *cobra.Command, a *adminAPI, order *server.ExplainOrder) (json.RawMessage, *server.RouteExplanation, error) {
+	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	defer cancel()
+	var answer json.RawMessage
+	if err := a.call(ctx, http.MethodPost, "/admin/route/explain", order, &answer); err != nil {
+		return nil, nil, err
+	}
+	var e server.RouteExplanation
+	if err := json.Unmarshal(answer, &e); err != nil {
+		return nil, nil, fmt.Errorf("reading the gateway's answer: %w", err)
+	}
+	return answer, &e, nil
+}
+
+// order is what the flags ask of a gateway.
+func (f explainFlags) order(c *cobra.Command) (*server.ExplainOrder, error) {
+	o := &server.ExplainOrder{Tenant: f.tenant, KeyID: f.key, Class: f.class, Decision: f.decision}
+	if f.draft != "" {
+		text, err := readFile(f.draft, c.InOrStdin())
+		if err != nil {
+			return nil, fmt.Errorf("reading the draft: %w", err)
+		}
+		o.Draft = &server.DraftOrder{Text: string(text), Whole: f.whole}
+	}
+	if f.decision != "" {
+		if f.path != "" || len(f.headers) > 0 {
+			return nil, fmt.Errorf("--decision: a past request has its own path and headers; leave out --path and -H")
+		}
+		return o, nil
+	}
+	if f.file == "-" && f.draft == "-" {
+		return nil, fmt.Errorf("-f and --draft: only one of them can be standard input")
+	}
+	body, err := readFile(f.file, c.InOrStdin())
+	if err != nil {
+		return nil, fmt.Errorf("reading the request: %w", err)
+	}
+	if !json.Valid(body) {
+		return nil, fmt.Errorf("-f %s: is no JSON", f.file)
+	}
+	r, err := f.request(body)
+	if err != nil {
+		return nil, err
+	}
+	o.Request, o.Path, o.Headers = body, r.URL.RequestURI(), map[string]string{}
+	for name, values := range r.Header {
+		if name != "Content-Type" {
+			o.Headers[name] = strings.Join(values, ", ")
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"tierway/routing"
+	"tierway/server"
+	"tierway/tiers"
+)
+
+// printExplanation writes an explanation for a reader at a terminal: what would
+// happen in one line, then a rung for each stage. Under a draft it is written twice.
+func printExplanation(w io.Writer, e *server.RouteExplanation) error {
+	if err := printLadder(w, &e.Explanation); err != nil || e.Draft == nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nunder the draft:")
+	for _, c := range e.Changes {
+		fmt.Fprintf(w, "  %s %s: %s\n", c.Op, plain(c.Path), plain(change(c)))
+	}
+	if err := printLadder(w, e.Draft); err != nil {
+		return err
+	}
+	changed := "nothing"
+	if len(e.Changed) > 0 {
+		changed = strings.Join(e.Changed, ", ")
+	}
+	_, err := fmt.Fprintln(w, "changed by the draft:", changed)
+	return err
+}
+
+// printLadder writes one explanation.
+func printLadder(w io.Writer, e *server.Explanation) error {
+	fmt.Fprintf(w, "%s: %s\n", e.Outcome, plain(e.Summary))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(t, "  %s\t%s\n", name, plain(fmt.Sprintf(format, args...)))
+	}
+	for i := range e.Steps {
+		st := &e.Steps[i]
+		mark := "ok"
+		if !st.OK {
+			mark = "refused"
+		}
+		fmt.Fprintf(t, "%s\t%s: %s\n", st.Stage, mark, plain(st.Detail))
+		printTier(line, st.Tier)
+		for _, l := range st.Limits {
+			line("limit", "%s of the %s: %.4g of %.4g used, it takes %.4g", l.Limit, l.Whose, l.Used, l.Room, l.Asks)
+		}
+		printWorker(line, e, st.Worker)
+	}
+	for _, n := range e.Notes {
+		fmt.Fprintf(t, "note\t%s\n", plain(n))
+	}
+	if e.Status != 0 {
+		fmt.Fprintf(t, "refused\t%d %s\n", e.Status, plain(strings.TrimSpace(e.Error)))
+	}
+	return t.Flush()
+}
+
+// printTier writes how the tier was found.
+func printTier(line func(name, format string, args ...any), st *server.TierStep) {
+	if st == nil {
+		return
+	}
+	for _, s := range st.Signals {
+		line("signal", "%s", signalText(s))
+	}
+	for _, m := range st.Moves {
+		line("moved", "%s asked for %s; %s decided", m.Rule, m.Tier, m.By)
+	}
+	for _, t := range st.Targets {
+		var not []string
+		for _, n := range []struct {
+			is   bool
+			word string
+		}{{t.Allowed, "not allowed"}, {t.Served, "does not serve this dialect"}, {t.Fits, fmt.Sprintf("too long for its context of %d", t.Context)}, {t.Up, "nobody is up"}} {
+			if !n.is {
+				not = append(not, n.word)
+			}
+		}
+		if len(not) > 0 {
+			line("tier", "%s: %s", t.Name, strings.Join(not, ", "))
+		}
+	}
+}
+
+// printWorker writes how the worker was found.
+func printWorker(line func(name, format string, args ...any), e *server.Explanation, st *server.WorkerStep) {
+	if st == nil {
+		return
+	}
+	chosen := e.Worker
+	if st.Again != nil { // one of several attempts
+		chosen = st.Again.Worker
+	}
+	if c := st.Choice; c != nil {
+		if c.KeyOf != "" {
+			key, _ := c.Key.MarshalText() // never fails
+			line("key", "%s of the %s", key, c.KeyOf)
+		}
+		for i := range c.Candidates {
+			line("candidate", "%s", candidateText(&c.Candidates[i], chosen))
+		}
+	}
+	for _, o := range st.Others {
+		line("other", "%s: %s", o.Worker, o.Why)
+	}
+	if l := st.Learned; l != nil {
+		line("learned", "prompt scale %.3g (%d samples), answers of %.0f tokens (%d), prefill %.0f tokens/s",
+			l.PromptScale.Value, l.PromptScale.Count, l.OutputTokens.Value, l.OutputTokens.Count, l.Rate)
+	}
+}
+
+// candidateText is one worker with its score.
+func candidateText(c *routing.Candidate, chosen string) string {
+	text := fmt.Sprintf("%s, score %.4g", c.Worker, c.Score)
+	c.Terms.All(func(name string, value float64) { text += fmt.Sprintf(", %s %.3g", name, value) })
+	text += fmt.Sprintf("; %d in flight, %d tokens to read, %d to write", c.Inflight, c.PendingTokens, c.OutputTokens)
+	if c.Overlap > 0 {
+		text += fmt.Sprintf(", %d cached", c.Overlap)
+	}
+	if c.Passed != "" {
+		text += "; passed over: " + c.Passed
+	}
+	if c.Worker == chosen {
+		text += "  <- chosen"
+	}
+	return text
+}
+
+// signalText says what one signal asks for, and by what number.
+func signalText(s tiers.Signal) string {
+	asks := "asks for nothing"
+	if s.Tier != "" {
+		asks = "asks for " + s.Tier
+	}
+	text := fmt.Sprintf("%s %s", s.Rule, asks)
+	if s.Threshold > 0 {
+		compared := "not over"
+		if s.Tier != "" {
+			compared = "over"
+		}
+		if s.Rule == "keyword" {
+			compared = "of"
+		}
+		text += fmt.Sprintf(": %g %s %g", s.Value, compared, s.Threshold)
+	}
+	if s.Exact {
+		text += ", counted"
+	}
+	if len(s.Matched) > 0 {
+		text += ", matched " + strings.Join(s.Matched, ", ")
+	}
+	return text
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"tierway/sim"
+)
+
+// skippedTexts say why a record was left out.
+func skippedTexts() map[string]string {
+	return map[string]string{
+		sim.SkippedRefused:    "refused before they had a tier",
+		sim.SkippedKeywords:   "by keywords that the records do not hold",
+		sim.SkippedTier:       "the configuration does not explain their tier",
+		sim.SkippedUnplaced:   "came to no worker",
+		sim.SkippedPool:       "their tier is in the configuration no more",
+		sim.SkippedIncomplete: "their candidates are not recorded",
+		sim.SkippedWorkers:    "the draft has no worker for them",
+		sim.SkippedWorker:     "the configuration does not explain their worker",
+	}
+}
+
+// printReplay writes a report for a reader at a terminal; with changes also all moves.
+func printReplay(w io.Writer, r *sim.ReplayReport, drafted, changes bool) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	line("records", "%d, %s to %s, of %s", r.Records, r.From.Format(time.DateTime), r.To.Format(time.DateTime), configurations(r.Generations))
+	texts := skippedTexts()
+	for _, s := range r.Skipped {
+		line("left out", "%d: %s", s.N, orSame(texts[s.Name], s.Name))
+	}
+	if len(r.Groups) > 0 {
+		line("keywords", "new or other in the draft, so that no record tells: %s", plain(strings.Join(r.Groups, ", ")))
+	}
+	line("explained", "%s of the tiers, %s of the workers", part(r.TiersReproduced), part(r.WorkersReproduced))
+	if drafted {
+		moved := 0
+		for _, m := range r.ChangedTier {
+			moved += m.N
+		}
+		line("tier", "%s would change", part(sim.ReplayPart{N: moved, Of: r.Decided}))
+		for _, m := range first(r.ChangedTier, changes) {
+			line("", "%d %s → %s%s", m.N, plain(m.From), orRefused(m.To), examples(m.Examples, changes))
+		}
+		line("worker", "%s would change%s", part(sim.ReplayPart{N: r.ChangedWorker, Of: r.Redecided}), by(r.ChangedBy))
+		for _, m := range first(r.WorkerMoves, changes) {
+			line("", "%d %s: %s → %s%s", m.N, plain(m.Tier), plain(m.From), plain(m.To), examples(m.Examples, changes))
+		}
+	}
+	printReplayNumbers(line, r, drafted)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printReplayTiers(w, r, drafted)
+}
+
+// printReplayNumbers writes the estimates, and what was measured beside them.
+func printReplayNumbers(line func(name, format string, args ...any), r *sim.ReplayReport, drafted bool) {
+	beside := func(now, draft string) string {
+		if !drafted {
+			return now
+		}
+		return now + " → " + draft
+	}
+	hit := "not known: no record holds the blocks of a prompt"
+	if r.Hit != nil {
+		hit = beside(percent(r.Hit.Now), percent(r.Hit.Draft)) + ", estimated"
+	}
+	if r.RealHit != nil {
+		hit += "; measured " + percent(*r.RealHit)
+	}
+	if r.Predicted != nil {
+		hit += "; predicted by the gateway " + percent(*r.Predicted)
+	}
+	line("hit rate", "%s", hit)
+	now, draft := r.Regret.Now, r.Regret.Draft
+	line("regret", "mean %s ms, p95 %s ms, estimated", beside(number(now.Mean), number(draft.Mean)), beside(number(now.P95), number(draft.P95)))
+	wrong := beside(percent(now.Wrong), percent(draft.Wrong)) + " of the picks, estimated"
+	if r.Realised != nil {
+		wrong += "; " + percent(*r.Realised) + " of the streams, measured"
+	}
+	line("wrong by 20 %", "%s", wrong)
+	if r.Cost != nil {
+		line("cost", "%s", beside(number(r.Cost.Now), number(r.Cost.Draft)))
+	}
+	if drafted && r.Unknown.Rights > 0 {
+		line("not known", "the rights of %d: decided as if they might use everything", r.Unknown.Rights)
+	}
+	if drafted && r.Unknown.Counts > 0 {
+		line("not counted", "the prompts of %d, near a threshold: the estimate decides", r.Unknown.Counts)
+	}
+}
+
+// printReplayTiers writes a table of what goes where.
+func printReplayTiers(w io.Writer, r *sim.ReplayReport, drafted bool) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if !drafted {
+		fmt.Fprint(t, "\nTIER\tREQUESTS\tPROMPT TOKENS\t\n")
+		for _, row := range r.ByTier {
+			fmt.Fprintf(t, "%s\t%d\t%d\t\n", orRefused(row.Tier), row.Requests.Now, row.Prompt.Now)
+		}
+		return t.Flush()
+	}
+	fmt.Fprint(t, "\nTIER\tREQUESTS\tDRAFT\tPROMPT TOKENS\tDRAFT\tCHANGE\t\n")
+	for _, row := range r.ByTier {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t\n", orRefused(row.Tier), row.Requests.Now, row.Requests.Draft, row.Prompt.Now, row.Prompt.Draft,
+			grown(row.Prompt.Now, row.Prompt.Draft))
+	}
+	return t.Flush()
+}
+
+// shownMoves is how many moves are shown where not all are asked for.
+const shownMoves = 5
+
+func first[T any](list []T, all bool) []T {
+	if all {
+		return list
+	}
+	return list[:min(len(list), shownMoves)]
+}
+
+func examples(ids []string, show bool) string {
+	if !show {
+		return ""
+	}
+	return " (" + plain(strings.Join(ids, ", ")) + ")"
+}
+
+func by(reasons []sim.ReplayCount) string {
+	var parts []string
+	for _, r := range reasons {
+		parts = append(parts, fmt.Sprintf("%d %s", r.N, plain(r.Name)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(parts, ", ")
+}
+
+func configurations(n int) string {
+	if n == 1 {
+		return "1 configuration"
+	}
+	return fmt.Sprintf("%d configurations", n)
+}
+
+func part(p sim.ReplayPart) string {
+	if p.Of == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d of %d (%s)", p.N, p.Of, percent(float64(p.N)/float64(p.Of)))
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// number writes three digits, or all before the point.
+func number(n float64) string {
+	switch {
+	case n >= 100:
+		return fmt.Sprintf("%.0f", n)
+	case n >= 1:
+		return fmt.Sprintf("%.1f", n)
+	}
+	return fmt.Sprintf("%.3g", n)
+}
+
+// grown is by how much a number grows or shrinks.
+func grown(was, is int64) string {
+	switch {
+	case was == is:
+		return "0 %"
+	case was == 0:
+		return "new"
+	}
+	return fmt.Sprintf("%+.1f %%", 100*(float64(is)/float64(was)-1))
+}
+
+func orRefused(tier string) string {
+	if tier == "" {
+		return "(refused)"
+	}
+	return plain(tier)
+}
+
+func orSame(text, name string) string {
+	if text == "" {
+		return plain(name)
+	}
+	return text
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tierway/routing"
+)
+
+// maxDecision bounds a line in bytes. A record with 32 candidates and ten attempts
+// has some 100 KB.
+const maxDecision = 4 << 20
+
+// readCount is what was read of decisions.
+type readCount struct {
+	decisions int
+	malformed int  // lines that are no decision: torn by a crash or a full disk, or something else
+	torn      bool // the last line has no end: it was being written
+}
+
+// tell says what was left out.
+func (n readCount) tell(c *cobra.Command) {
+	if n.malformed > 0 {
+		say(c, "%d lines are no decisions and were left out", n.malformed)
+	}
+	if n.torn {
+		say(c, "the last line was being written and was left out")
+	}
+}
+
+// read reads all files, and shows at a terminal how far it has come.
+func (f replayFlags) read(c *cobra.Command, add func(*routing.Decision)) (readCount, error) {
+	var all readCount
+	for _, path := range f.decisions {
+		n, err := f.readOne(c, path, add)
+		all.decisions += n.decisions
+		all.malformed += n.malformed
+		all.torn = n.torn
+		if err != nil {
+			return all, err
+		}
+	}
+	if all.decisions == 0 {
+		return all, fmt.Errorf("there is no decision in what --decisions names (%d other lines): it takes what decisions.file or GET /admin/decisions has written, one JSON object a line", all.malformed)
+	}
+	return all, nil
+}
+
+func (f replayFlags) readOne(c *cobra.Command, path string, add func(*routing.Decision)) (readCount, error) {
+	in, name, size := c.InOrStdin(), "standard input", int64(0)
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return readCount{}, fmt.Errorf("opening the decisions: %w", err)
+		}
+		defer file.Close()
+		if info, err := file.Stat(); err == nil {
+			size = info.Size()
+		}
+		in, name = file, path
+	}
+	meter := newMeter(c.ErrOrStderr(), size)
+	n, err := readDecisions(io.TeeReader(in, meter), func(d *routing.Decision) { meter.count(); add(d) })
+	meter.clear()
+	if err != nil {
+		return n, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// errNewer means that the decisions were written by a newer gateway, whose fields
+// may mean something else.
+var errNewer = errors.New("the decisions are of a newer version than this program reads")
+
+// readDecisions calls add for each decision of a text with one a line. Lines that are
+// none are counted and left out; one of a newer version ends the reading.
+func readDecisions(r io.Reader, add func(*routing.Decision)) (n readCount, err error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	for at := 1; ; at++ {
+		line, whole, err := readLine(in)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		ended := err != nil
+		if len(line) > 0 || !ended {
+			d, version := decisionOf(line)
+			switch {
+			case version > routing.SchemaVersion:
+				return n, fmt.Errorf("line %d: %w: schema_version %d, known is %d", at, errNewer, version, routing.SchemaVersion)
+			case d != nil && whole:
+				n.decisions++
+				add(d)
+			case ended:
+				n.torn = true
+			default:
+				n.malformed++
+			}
+		}
+		if ended {
+			return n, nil
+		}
+	}
+}
+
+// readLine reads up to the next line's end, which it leaves out. Of a line that is too
+// long it returns a part, and whole is false.
+func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
+	whole = true
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > maxDecision {
+			whole = false
+		} else {
+			line = append(line, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if n := len(line); n > 0 && line[n-1] == '\n' {
+			line = line[:n-1]
+		}
+		return line, whole, err
+	}
+}
+
+// decisionOf reads one line; nil when it is no decision. The version is told of what
+// cannot be read otherwise too.
+func decisionOf(line []byte) (d *routing.Decision, version int) {
+	d = &routing.Decision{}
+	if err := json.Unmarshal(line, d); err == nil {
+		if d.SchemaVersion < 1 {
+			return nil, 0
+		}
+		return d, d.SchemaVersion
+	}
+	var head struct {
+		Version int `json:"schema_version"`
+	}
+	if json.Unmarshal(line, &head) != nil {
+		return nil, 0
+	}
+	return nil, head.Version
+}
+
+// meter shows at a terminal how much of a file was read, and counts nothing elsewhere.
+type meter struct {
+	out        *os.File // nil: nobody looks
+	size, read int64
+	n          int
+	began      time.Time
+	shown      time.Time
+}
+
+// meterEvery is how often the line is written anew: as often as an eye follows.
+const meterEvery = 100 * time.Millisecond
+
+func newMeter(out io.Writer, size int64) *meter {
+	m := &meter{size: size, began: time.Now(), shown: time.Now()}
+	if f, ok := out.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			m.out = f
+		}
+	}
+	return m
+}
+
+// Write counts what is read.
+func (m *meter) Write(p []byte) (int, error) {
+	m.read += int64(len(p))
+	return len(p), nil
+}
+
+// count counts a decision.
+func (m *meter) count() {
+	m.n++
+	if m.out == nil || time.Since(m.shown) < meterEvery {
+		return
+	}
+	m.shown = time.Now()
+	rate := float64(m.n) / time.Since(m.began).Seconds()
+	if m.size > 0 {
+		fmt.Fprintf(m.out, "\rreplay  %3.0f%%  %d decisions  %.0f/s\x1b[K", 100*float64(m.read)/float64(m.size), m.n, rate)
+		return
+	}
+	fmt.Fprintf(m.out, "\rreplay  %d decisions  %.0f/s\x1b[K", m.n, rate)
+}
+
+// clear takes the line away.
+func (m *meter) clear() {
+	if m.out != nil && m.shown.After(m.began) {
+		fmt.Fprint(m.out, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/routing"
+	"tierway/sim"
+)
+
+const replayConfig = `
+store: { sql: "" }
+auth: { required: false }
+tiers:
+  - { name: small, model: s-model, price: { input: 1, output: 2 }, policy: { name: least_load }, workers: [ { name: s0, url: "http://127.0.0.1:1" }, { name: s1, url: "http://127.0.0.1:2" } ] }
+  - { name: large, model: l-model, price: { input: 10, output: 20 }, policy: { name: least_load }, workers: [ { name: l0, url: "http://127.0.0.1:3" } ] }
+classifier: { preset: none, prompt_tokens: { large: 4000 }, max_tokens: {} }
+`
+
+// logged is a request of so many prompt tokens, as a gateway under replayConfig
+// records it. Of two idle workers odd random numbers choose the first.
+func logged(n int, tokens int64) *routing.Decision {
+	d := &routing.Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC), RequestID: fmt.Sprint("r", n), Generation: 1, Tenant: "anonymous",
+		Tier: "small", Rule: "default", RequestedModel: "auto", PromptTokens: tokens, Usage: routing.Usage{Prompt: tokens, Output: 10}, Outcome: routing.OK, Status: 200,
+		Features: routing.Features{Classified: true, Counted: tokens}}
+	c := &routing.Choice{Policy: "least_load", Rand: routing.Hash(n), PromptTokens: tokens, OutputTokens: 10, Seen: 2, Candidates: []routing.Candidate{
+		{Worker: "s0", Weight: 1, Rate: 8000}, {Worker: "s1", Index: 1, Weight: 1, Rate: 8000}}}
+	d.Worker = []string{"s1", "s0"}[n%2]
+	if tokens > 4000 {
+		d.Tier, d.Rule, d.Worker = "large", "prompt_tokens", "l0"
+		c.Seen, c.Candidates = 1, []routing.Candidate{{Worker: "l0", Weight: 1, Rate: 4000}}
+	}
+	d.Attempts = []routing.Attempt{{Worker: d.Worker, Reason: "least_load", AtMs: 1, FirstAtMs: 100, EndAtMs: 200, Status: 200, Usage: d.Usage, Choice: c}}
+	return d
+}
+
+// logFile writes decisions of 500, 1,000 … tokens and what else is given, and a
+// configuration and a draft beside it.
+func logFile(t *testing.T, n int, more ...string) (config, log, draft string) {
+	t.Helper()
+	var b bytes.Buffer
+	for i := range n {
+		line, err := json.Marshal(logged(i, int64(i+1)*500))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	for _, text := range more {
+		b.WriteString(text)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"config.yaml": replayConfig, "log": b.String(), "draft.yaml": "classifier: { prompt_tokens: { large: 2000 } }\ntiers: [ { name: small, workers: [ { name: s0, weight: 0 } ] } ]\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "config.yaml"), filepath.Join(dir, "log"), filepath.Join(dir, "draft.yaml")
+}
+
+func TestAReplaySaysWhoWouldGoElsewhere(t *testing.T) {
+	config, log, draft := logFile(t, 10)
+	s := must(t, "replay", "-c", config, "--decisions", log, "--draft", draft, "--changes")
+	want := `records        10, 2026-01-02 03:04:00 to 2026-01-02 03:04:09, of 1 configuration
+explained      10 of 10 (100.0 %) of the tiers, 10 of 10 (100.0 %) of the workers
+tier           4 of 10 (40.0 %) would change
+               4 small → large (r4, r5, r6, r7)
+worker         2 of 6 (33.3 %) would change: 2 least_load
+               2 small: s0 → s1 (r1, r3)
+hit rate       not known: no record holds the blocks of a prompt
+regret         mean 0 → 0 ms, p95 0 → 0 ms, estimated
+wrong by 20 %  0.0 % → 0.0 % of the picks, estimated
+cost           0.114 → 0.231
+
+   TIER  REQUESTS  DRAFT  PROMPT TOKENS  DRAFT    CHANGE
+  large         2      6           9500  22500  +136.8 %
+  small         8      4          18000   5000   -72.2 %
+`
+	if s.out != want || s.messages != "" {
+		t.Errorf("it says\n%s%s", s.out, s.messages)
+	}
+	var r sim.ReplayReport
+	if err := json.Unmarshal([]byte(must(t, "replay", "-c", config, "--decisions", log, "--draft", draft, "--json").out), &r); err != nil || r.ChangedWorker != 2 || r.Decided != 10 {
+		t.Errorf("as JSON: %+v, %v", r, err)
+	}
+	if err := json.Unmarshal([]byte(must(t, "replay", "-c", config, "--decisions", log, "--last", "3", "--json").out), &r); err != nil || r.Records != 3 || r.From.Second() != 7 {
+		t.Errorf("of the last three: %+v, %v", r, err)
+	}
+}
+
+func TestTornAndForeignLinesAreLeftOutAndCounted(t *testing.T) {
+	config, log, _ := logFile(t, 4, "{\"schema_version\":1,\"ti\n", "\n", "[]\n", "{}\n", `{"schema_version":1,"time":"2026-01-02`)
+	s := must(t, "replay", "-c", config, "--decisions", log)
+	if s.messages != "tierway: 4 lines are no decisions and were left out\ntierway: the last line was being written and was left out\n" || !strings.HasPrefix(s.out, "records        4,") {
+		t.Errorf("it says\n%s%s", s.out, s.messages)
+	}
+}
+
+func TestANewerVersionIsRefusedByName(t *testing.T) {
+	for _, line := range []string{`{"schema_version":2,"time":"2026-01-02T03:04:05Z"}`, `{"schema_version":2,"time":{"unix":7}}`} {
+		config, log, _ := logFile(t, 1, line+"\n")
+		s := tierway(t, "replay", "-c", config, "--decisions", log)
+		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "line 2: the decisions are of a newer version than this program reads: schema_version 2, known is 1") {
+			t.Errorf("status %d: %s%s", s.status, s.out, s.messages)
+		}
+	}
+}
+
+func TestWrongUsesOfReplaySayWhatToDo(t *testing.T) {
+	config, log, draft := logFile(t, 1)
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("no\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("tiers: [ { name: small, polisy: x } ]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"2 at least one of the flags":   {"-c", config},
+		"2 if any flags in the group":   {"-c", config, "--decisions", log, "--live"},
+		"2 none of the others can be":   {"-c", config, "--decisions", log, "--draft", draft, "--whole", config},
+		"2 there is no decision in":     {"-c", config, "--decisions", empty},
+		"2 --last -1: write a number":   {"-c", config, "--decisions", log, "--last", "-1"},
+		"2 opening the decisions: open": {"-c", config, "--decisions", "/nowhere"},
+		"2 only one of them can be":     {"-c", config, "--decisions", "-", "--draft", "-"},
+		"1 polisy":                      {"-c", config, "--decisions", log, "--draft", bad},
+		"1 unknown":                     {"-c", bad, "--decisions", log},
+	} {
+		s := tierway(t, append([]string{"replay"}, args...)...)
+		status, text, _ := strings.Cut(want, " ")
+		if fmt.Sprint(s.status) != status || !strings.Contains(s.messages, text) || s.out != "" {
+			t.Errorf("%q: status %d, %s%s", args, s.status, s.messages, s.out)
+		}
+	}
+}
+
+func TestALiveReplayAsksTheGateway(t *testing.T) {
+	_, _, draft := logFile(t, 0)
+	address, asked := reloading(t, 200, `{"records":3,"n":3,"changed_worker":1,"redecided":3,"config_generations":2,"tiers":[]}`)
+	s := must(t, "replay", "--live", "--api", address, "--draft", draft, "--last", "3")
+	if !strings.Contains(s.out, "worker         1 of 3 (33.3 %) would change\n") {
+		t.Errorf("it says\n%s", s.out)
+	}
+	if got := asked(); got != "POST /admin/route/replay" {
+		t.Errorf("asked %s", got)
+	}
+}
+
+func FuzzReadDecisions(f *testing.F) {
+	line, err := json.Marshal(logged(1, 500))
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, text := range []string{"", "\n", string(line), string(line) + "\n", "x\n" + string(line) + "\n{", `{"schema_version":9}`, `{"schema_version":1,"attempts":[{"choice":{"candidates":[{}],"seen":1}}]}` + "\n"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		given := 0
+		n, err := readDecisions(bytes.NewReader(text), func(d *routing.Decision) {
+			if d == nil || d.SchemaVersion < 1 || d.SchemaVersion > routing.SchemaVersion {
+				t.Fatalf("%+v is given as a decision", d)
+			}
+			given++
+		})
+		lines := bytes.Count(text, []byte("\n"))
+		if n.decisions != given || err == nil && n.decisions+n.malformed < lines || n.decisions+n.malformed > lines+1 {
+			t.Errorf("%+v of %d lines, %d were given; %v", n, lines, given, err)
+		}
+	})
+}

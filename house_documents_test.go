@@ -1,0 +1,140 @@
+package tierway
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// names are what stands in quotes in the first column of the table under that
+// heading.
+func names(text []byte, heading string) (all []string) {
+	_, rest, _ := strings.Cut(string(text), "\n"+heading+"\n")
+	for line := range strings.Lines(rest) {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		first, _, _ := strings.Cut(line[1:], "|")
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(first, -1) {
+			all = append(all, m[1])
+		}
+	}
+	return all
+}
+
+// TestTheDocumentHasEveryKeyOfALogLine: in the order in which they are written.
+func TestTheDocumentHasEveryKeyOfALogLine(t *testing.T) {
+	table := regexp.MustCompile(`(?s)accessKeys = \[\.\.\.\]string\{(.*?)\n\}`).FindSubmatch(read(t, "server/accesslog.go"))
+	if table == nil {
+		t.Fatal("server/accesslog.go has no table of keys")
+	}
+	var want []string
+	for _, m := range regexp.MustCompile(`"(\w+)"`).FindAllSubmatch(table[1], -1) {
+		want = append(want, string(m[1]))
+	}
+	if got := names(read(t, "docs/observability.md"), "| key | is |"); !slices.Equal(got, want) {
+		t.Errorf("docs/observability.md has the keys\n%q, a line has\n%q", got, want)
+	}
+}
+
+// TestTheDocumentHasEveryAttributeOfASpan, and no other.
+func TestTheDocumentHasEveryAttributeOfASpan(t *testing.T) {
+	got := names(read(t, "docs/observability.md"), "| attribute | on | is |")
+	var want []string
+	for _, m := range regexp.MustCompile(`(?m)^\tAttr\w+ += "((?:http|error|gen_ai|tierway)\.[^"]+)"`).FindAllSubmatch(read(t, "telemetry/semconv.go"), -1) {
+		want = append(want, string(m[1]))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/observability.md has the attributes\n%q, spans have\n%q", got, want)
+	}
+}
+
+// TestLinksBetweenDocumentsLead: to a file that is there and a heading in it.
+func TestLinksBetweenDocumentsLead(t *testing.T) {
+	seen := 0
+	documents(t, func(file string, text []byte) {
+		for _, m := range regexp.MustCompile(`\]\(([^):]*)\)`).FindAllSubmatch(text, -1) {
+			seen++
+			if err := leads(t, file, string(m[1])); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	})
+	if seen < 20 {
+		t.Errorf("only %d links were found", seen)
+	}
+}
+
+// leads fails if nothing is where a link leads to.
+func leads(t *testing.T, from, link string) error {
+	target, anchor, _ := strings.Cut(link, "#")
+	path := from
+	if target != "" {
+		path = filepath.Join(filepath.Dir(from), target)
+	}
+	if matches, err := filepath.Glob(path); err != nil || len(matches) != 1 {
+		return fmt.Errorf("there is no %s", path)
+	}
+	if anchor != "" && !slices.Contains(anchors(read(t, path)), anchor) {
+		return fmt.Errorf("there is no heading %s in %s", anchor, path)
+	}
+	return nil
+}
+
+// documents calls f with every document that a reader has.
+func documents(t *testing.T, f func(file string, text []byte)) {
+	t.Helper()
+	files, err := filepath.Glob("docs/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no documents: %v", err)
+	}
+	for _, file := range append(files, "README.md") {
+		f(file, read(t, file))
+	}
+}
+
+// TestDocumentsQueryWhatIsExported: one expression a line, in blocks of promql.
+func TestDocumentsQueryWhatIsExported(t *testing.T) {
+	metrics := exported(t)
+	seen := 0
+	documents(t, func(file string, text []byte) {
+		for _, block := range regexp.MustCompile("(?ms)^```promql\n(.*?)^```$").FindAllSubmatch(text, -1) {
+			for line := range strings.Lines(string(block[1])) {
+				if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+					continue
+				}
+				seen++
+				if _, err := query(metrics, line); err != nil {
+					t.Errorf("%s: %v", file, err)
+				}
+			}
+		}
+	})
+	if seen == 0 {
+		t.Error("no document shows a query")
+	}
+}
+
+// TestDocumentsNameMetricsThatThereAre: a histogram by its own name or by those of
+// its series.
+func TestDocumentsNameMetricsThatThereAre(t *testing.T) {
+	metrics := exported(t)
+	seen := 0
+	documents(t, func(file string, text []byte) {
+		for _, name := range regexp.MustCompile(`\btierway_[a-z0-9_]*[a-z0-9]\b`).FindAllString(string(text), -1) {
+			seen++
+			_, plain := metrics[name]
+			if _, histogram := metrics[name+"_bucket"]; !plain && !histogram {
+				t.Errorf("%s names %s, which is not exported", file, name)
+			}
+		}
+	})
+	if seen == 0 {
+		t.Error("no document names a metric")
+	}
+}

@@ -1,0 +1,300 @@
+package tierway
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// family is what the checker knows of a metric.
+type family struct {
+	counts bool // it only grows: it is read through rate and its like
+	labels []string
+}
+
+// value is what an expression gives: its shape, and of vectors the labels that
+// every one of its series has.
+type value struct {
+	shape  byte // 's' a number, 't' a text, 'i' one value a series, 'r' a range of them
+	counts bool // it is a counter as it was scraped
+	labels []string
+}
+
+// promQL checks one expression against the metrics that there are. It knows the
+// functions that are used here and no more.
+type promQL struct {
+	metrics map[string]family
+	tokens  []string
+}
+
+// promToken is one word or sign of PromQL, after white space and comments.
+var promToken = regexp.MustCompile(`^(?:\s|#[^\n]*)*("(?:[^"\\]|\\.)*"|(?:\d+(?:ms|[smhdwy]))+|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|[a-zA-Z_:][\w:]*|=~|!~|!=|==|<=|>=|[-+*/%^(){}\[\],<>=]|$)`)
+
+// functions are the shapes of what each takes and of what it gives. An upper-case
+// R is a range of a counter.
+func functions() map[string]string {
+	return map[string]string{"rate": "Ri", "increase": "Ri", "changes": "ri", "deriv": "ri", "delta": "ri",
+		"max_over_time": "ri", "min_over_time": "ri", "avg_over_time": "ri", "histogram_quantile": "sii",
+		"clamp_min": "isi", "clamp_max": "isi", "abs": "ii", "time": "s", "vector": "si", "scalar": "is", "absent": "ii"}
+}
+
+// levels are the binary operators, those that bind least first.
+func levels() [][]string {
+	return [][]string{{"or"}, {"and", "unless"}, {"==", "!=", "<=", "<", ">=", ">"}, {"+", "-"}, {"*", "/", "%"}}
+}
+
+// checkPromQL returns what the expression gives, or what is wrong with it.
+func checkPromQL(metrics map[string]family, text string) (v value, err error) {
+	p := &promQL{metrics: metrics}
+	defer func() {
+		if broken, ok := recover().(error); ok {
+			err = fmt.Errorf("%w in %s", broken, text)
+		}
+	}()
+	for rest := text; ; {
+		m := promToken.FindStringSubmatch(rest)
+		if m == nil {
+			p.fail("%.20q is no PromQL", rest)
+		}
+		p.tokens = append(p.tokens, m[1]) // the last one is empty
+		if rest = rest[len(m[0]):]; m[1] == "" {
+			break
+		}
+	}
+	if v = p.binary(0); p.tokens[0] != "" {
+		p.fail("%q stands where nothing more may", p.tokens[0])
+	}
+	return v, nil
+}
+
+func (p *promQL) fail(format string, args ...any) { panic(fmt.Errorf(format, args...)) }
+
+func (p *promQL) take() string {
+	t := p.tokens[0]
+	if t == "" {
+		p.fail("it ends too early")
+	}
+	p.tokens = p.tokens[1:]
+	return t
+}
+
+func (p *promQL) accept(t string) bool {
+	if p.tokens[0] != t {
+		return false
+	}
+	p.tokens = p.tokens[1:]
+	return true
+}
+
+func (p *promQL) want(t string) {
+	if got := p.take(); got != t {
+		p.fail("%q stands where %q must", got, t)
+	}
+}
+
+func (p *promQL) binary(level int) value {
+	if level == len(levels()) {
+		return p.unary()
+	}
+	left := p.binary(level + 1)
+	for slices.Contains(levels()[level], p.tokens[0]) {
+		operator := p.take()
+		returned := p.accept("bool")
+		matching, names, side := p.matching()
+		right := p.binary(level + 1)
+		if left.shape == 'r' || right.shape == 'r' || left.shape == 't' || right.shape == 't' {
+			p.fail("%s takes no range and no text", operator)
+		}
+		if compares := level == 2; !compares || returned {
+			left.counts = false
+		}
+		if left.shape == 's' || right.shape == 's' {
+			if level < 2 {
+				p.fail("%s takes no number", operator)
+			}
+			if left.shape == 's' {
+				left = value{shape: right.shape, labels: right.labels}
+			}
+			continue
+		}
+		left.labels = p.joined(operator, left.labels, right.labels, matching, names, side)
+	}
+	return left
+}
+
+// matching reads on, ignoring and group_left.
+func (p *promQL) matching() (matching string, names []string, side bool) {
+	if p.tokens[0] != "on" && p.tokens[0] != "ignoring" {
+		return "", nil, false
+	}
+	matching, names = p.take(), p.names()
+	if side = p.accept("group_left"); side && p.tokens[0] == "(" {
+		p.names()
+	}
+	return matching, names, side
+}
+
+// joined returns the labels of what two vectors give together. Two that match by
+// labels which only one of them has never match.
+func (p *promQL) joined(operator string, left, right []string, matching string, names []string, side bool) []string {
+	by := func(labels []string) (kept []string) {
+		for _, l := range labels {
+			if matching == "" || slices.Contains(names, l) == (matching == "on") {
+				kept = append(kept, l)
+			}
+		}
+		return kept
+	}
+	if operator == "or" {
+		return slices.DeleteFunc(slices.Clone(left), func(l string) bool { return !slices.Contains(right, l) })
+	}
+	l, r := by(left), by(right)
+	if !slices.Equal(l, r) || matching == "on" && len(l) != len(names) {
+		p.fail("the sides of %s have the labels %q and %q and never match", operator, l, r)
+	}
+	if side || matching == "" || operator == "and" || operator == "unless" {
+		return left
+	}
+	return l
+}
+
+func (p *promQL) names() (names []string) {
+	p.want("(")
+	for !p.accept(")") {
+		names = append(names, p.take())
+		if p.tokens[0] != ")" {
+			p.want(",")
+		}
+	}
+	return names
+}
+
+func (p *promQL) unary() value {
+	if p.accept("-") {
+		return value{shape: p.unary().shape}
+	}
+	v := p.primary()
+	if p.accept("[") {
+		if v.shape != 'i' || !regexp.MustCompile(`^\d+(ms|[smhdwy])`).MatchString(p.take()) {
+			p.fail("only a metric has a range, and of a length of time")
+		}
+		p.want("]")
+		v.shape = 'r'
+	}
+	if p.accept("offset") {
+		p.take()
+	}
+	return v
+}
+
+func (p *promQL) primary() value {
+	t := p.take()
+	switch {
+	case t == "(":
+		v := p.binary(0)
+		p.want(")")
+		return v
+	case t[0] == '"':
+		return value{shape: 't'}
+	case t[0] >= '0' && t[0] <= '9' || t[0] == '.':
+		return value{shape: 's'}
+	case slices.Contains([]string{"sum", "min", "max", "avg", "count", "topk", "bottomk"}, t):
+		return p.aggregate(t)
+	case p.tokens[0] == "(":
+		return p.call(t)
+	}
+	return p.selector(t)
+}
+
+// aggregate reads sum by (…) (…) and its like.
+func (p *promQL) aggregate(name string) value {
+	by, names := "", []string(nil)
+	grouping := func() {
+		if by == "" && (p.tokens[0] == "by" || p.tokens[0] == "without") {
+			by, names = p.take(), p.names()
+		}
+	}
+	grouping()
+	p.want("(")
+	if strings.HasSuffix(name, "k") {
+		p.shaped(name, p.binary(0), 's')
+		p.want(",")
+	}
+	inner := p.shaped(name, p.binary(0), 'i')
+	p.want(")")
+	grouping()
+	for _, n := range names {
+		if !slices.Contains(inner.labels, n) {
+			p.fail("%s groups by the label %q, which is not there", name, n)
+		}
+	}
+	if strings.HasSuffix(name, "k") {
+		return inner
+	}
+	if by == "" {
+		return value{shape: 'i', counts: inner.counts}
+	}
+	kept := slices.DeleteFunc(slices.Clone(inner.labels), func(l string) bool { return slices.Contains(names, l) != (by == "by") })
+	return value{shape: 'i', counts: inner.counts, labels: kept}
+}
+
+// shaped fails if an argument is not what is taken.
+func (p *promQL) shaped(name string, v value, shape byte) value {
+	if shape == 'R' && v.shape == 'r' && !v.counts {
+		p.fail("%s of what is no counter", name)
+	}
+	if want := shape | 0x20; v.shape != want {
+		p.fail("%s takes %c here, not %c", name, want, v.shape)
+	}
+	return v
+}
+
+func (p *promQL) call(name string) value {
+	shapes, ok := functions()[name]
+	if !ok {
+		p.fail("there is no function %q", name)
+	}
+	p.want("(")
+	out := value{shape: shapes[len(shapes)-1]}
+	for i, shape := range []byte(shapes[:len(shapes)-1]) {
+		if i > 0 {
+			p.want(",")
+		}
+		if v := p.shaped(name, p.binary(0), shape); v.shape != 's' && name != "absent" {
+			out.labels = v.labels
+		}
+	}
+	p.want(")")
+	if name == "histogram_quantile" {
+		if !slices.Contains(out.labels, "le") {
+			p.fail("histogram_quantile of what has no buckets")
+		}
+		out.labels = slices.DeleteFunc(slices.Clone(out.labels), func(l string) bool { return l == "le" })
+	}
+	return out
+}
+
+func (p *promQL) selector(name string) value {
+	f, ok := p.metrics[name]
+	if !ok {
+		p.fail("there is no metric %q", name)
+	}
+	if p.accept("{") {
+		for !p.accept("}") {
+			if label := p.take(); !slices.Contains(f.labels, label) {
+				p.fail("%s has no label %q", name, label)
+			}
+			if sign := p.take(); !slices.Contains([]string{"=", "!=", "=~", "!~"}, sign) {
+				p.fail("%q compares no label", sign)
+			}
+			if text := p.take(); text[0] != '"' {
+				p.fail("%s is no text in quotes", text)
+			}
+			if p.tokens[0] != "}" {
+				p.want(",")
+			}
+		}
+	}
+	return value{shape: 'i', counts: f.counts, labels: f.labels}
+}

@@ -1,0 +1,286 @@
+package tierway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"tierway/telemetry"
+)
+
+// scraped are the labels that Prometheus gives every series of a gateway.
+func scraped() []string { return []string{"instance", "job"} }
+
+// exported are all metrics that a gateway's scrape can have, histograms by the
+// three names that queries use, and up, which Prometheus adds.
+func exported(t *testing.T) map[string]family {
+	t.Helper()
+	all := map[string]family{"up": {labels: scraped()}}
+	add := func(name string, counts bool, labels ...string) {
+		labels = slices.Concat(scraped(), labels)
+		slices.Sort(labels)
+		all[name] = family{counts: counts, labels: labels}
+	}
+	for _, n := range telemetry.New("test").Names() {
+		if n.Type != "histogram" {
+			add(n.Name, n.Type == "counter", n.Labels...)
+			continue
+		}
+		add(n.Name+"_bucket", true, slices.Concat(n.Labels, []string{"le"})...)
+		add(n.Name+"_sum", true, n.Labels...)
+		add(n.Name+"_count", true, n.Labels...)
+	}
+	if len(all) < 60 {
+		t.Fatalf("only %d metrics are known", len(all))
+	}
+	return all
+}
+
+// query checks an expression that is shown, and returns the labels of its result.
+// A counter is shown as its rate.
+func query(metrics map[string]family, text string) ([]string, error) {
+	v, err := checkPromQL(metrics, text)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.shape != 'i':
+		return nil, fmt.Errorf("no series come of %s", text)
+	case v.counts:
+		return nil, fmt.Errorf("a counter is read without rate or increase in %s", text)
+	}
+	return v.labels, nil
+}
+
+// dashboard is what deploy/grafana/tierway.json may have: Grafana's own form, of
+// which all else stays at its default.
+type dashboard struct {
+	Title, UID, Description, Refresh, Timezone string
+	Tags                                       []string
+	SchemaVersion, Version, GraphTooltip       int
+	Editable                                   bool
+	Time                                       struct{ From, To string }
+	Links                                      []struct{}
+	Annotations                                struct {
+		List []struct {
+			Name, IconColor, Expr, TitleFormat string
+			Datasource                         source
+			Enable                             bool
+		}
+	}
+	Templating struct {
+		List []struct {
+			Name, Label, Type, AllValue string
+			Datasource                  source
+			Query                       json.RawMessage
+			Refresh, Sort               int
+			Multi, IncludeAll           bool
+			Current                     struct{ Text, Value string }
+		}
+	}
+	Panels []panel
+}
+
+// source is a datasource as a panel names it.
+type source struct{ Type, UID string }
+
+// panel is one picture, or with the type row the heading of those that follow.
+type panel struct {
+	ID                       int
+	Type, Title, Description string
+	Collapsed                bool
+	Panels                   []struct{}
+	Datasource               source
+	GridPos                  struct{ H, W, X, Y int }
+	Targets                  []struct{ RefID, Expr, LegendFormat string }
+	FieldConfig              struct {
+		Defaults struct {
+			Unit                         string
+			Min, Max                     *float64
+			Custom, Thresholds, Mappings json.RawMessage
+		}
+		Overrides []struct{}
+	}
+	Options json.RawMessage
+}
+
+// strict decodes all of a JSON document into v, and nothing that v has not.
+func strict(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("more follows after the document")
+	}
+	return nil
+}
+
+// filled puts something in place of Grafana's variables, and fails on one that is
+// not there.
+func filled(expression string, variables []string) (string, error) {
+	var unknown error
+	text := regexp.MustCompile(`\$\w+|\$\{\w+\}`).ReplaceAllStringFunc(expression, func(v string) string {
+		switch name := strings.Trim(v, "${}"); {
+		case name == "__rate_interval":
+			return "5m"
+		case !slices.Contains(variables, name):
+			unknown = fmt.Errorf("there is no variable %s for %s", v, expression)
+		}
+		return "any"
+	})
+	return text, unknown
+}
+
+// legend fails on a {{label}} that the series of a query have not.
+func legend(text string, labels []string) error {
+	for _, m := range regexp.MustCompile(`\{\{\s*(.*?)\s*\}\}`).FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(labels, m[1]) {
+			return fmt.Errorf("the legend %q names the label %s of series that have %q", text, m[1], labels)
+		}
+	}
+	return nil
+}
+
+func TestTheDashboardAsksForWhatIsExported(t *testing.T) {
+	metrics := exported(t)
+	var d dashboard
+	if err := strict(read(t, "deploy/grafana/tierway.json"), &d); err != nil {
+		t.Fatalf("reading the dashboard: %v", err)
+	}
+	var variables []string
+	for _, v := range d.Templating.List {
+		variables = append(variables, v.Name)
+		var q struct{ Query, RefID string }
+		if v.Type != "query" {
+			continue
+		} else if err := strict(v.Query, &q); err != nil {
+			t.Errorf("the variable %s: %v", v.Name, err)
+		}
+		if err := choices(metrics, q.Query, variables); err != nil {
+			t.Errorf("the variable %s: %v", v.Name, err)
+		}
+	}
+	for _, a := range d.Annotations.List {
+		if err := shown(metrics, a.Expr, a.TitleFormat, variables); err != nil {
+			t.Errorf("the annotation %s: %v", a.Name, err)
+		}
+	}
+	for _, p := range d.Panels {
+		for _, q := range p.Targets {
+			if err := shown(metrics, q.Expr, q.LegendFormat, variables); err != nil {
+				t.Errorf("the panel %s: %v", p.Title, err)
+			}
+		}
+	}
+}
+
+// shown checks an expression of the dashboard and the legend of its series.
+func shown(metrics map[string]family, expression, text string, variables []string) error {
+	expression, err := filled(expression, variables)
+	if err != nil {
+		return err
+	}
+	labels, err := query(metrics, expression)
+	if err != nil {
+		return err
+	}
+	return legend(text, labels)
+}
+
+// choices checks what a variable is chosen from: the values of a label.
+func choices(metrics map[string]family, text string, variables []string) error {
+	m := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(text)
+	if m == nil {
+		return fmt.Errorf("%s is no label_values", text)
+	}
+	series, err := filled(m[1], variables)
+	if err != nil {
+		return err
+	}
+	v, err := checkPromQL(metrics, series)
+	if err != nil {
+		return err
+	}
+	return legend("{{"+m[2]+"}}", v.labels)
+}
+
+// TestEveryPanelSaysWhatItShows: with its unit, a legend for each line, and what to
+// do about it; none covers another.
+func TestEveryPanelSaysWhatItShows(t *testing.T) {
+	var d dashboard
+	if err := strict(read(t, "deploy/grafana/tierway.json"), &d); err != nil {
+		t.Fatalf("reading the dashboard: %v", err)
+	}
+	var rows []string
+	titles, ids, taken := map[string]bool{}, map[int]bool{}, map[[2]int]bool{}
+	for _, p := range d.Panels {
+		if titles[p.Title] || ids[p.ID] {
+			t.Errorf("the panel %d, %s, is there twice", p.ID, p.Title)
+		}
+		titles[p.Title], ids[p.ID] = true, true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if taken[[2]int{x, y}] || x >= 24 {
+					t.Fatalf("the panel %s has no place of its own", p.Title)
+				}
+				taken[[2]int{x, y}] = true
+			}
+		}
+		if p.Type == "row" {
+			rows = append(rows, p.Title)
+			continue
+		}
+		if p.Title == "" || len(p.Description) < 40 || p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0 ||
+			p.Datasource != (source{"prometheus", "${datasource}"}) {
+			t.Errorf("the panel %q lacks its description, unit, query or datasource", p.Title)
+		}
+		for i, q := range p.Targets {
+			if q.LegendFormat == "" || q.RefID != string(rune('A'+i)) {
+				t.Errorf("the panel %s has a query without legend or name: %s", p.Title, q.Expr)
+			}
+		}
+	}
+	want := []string{"Traffic and errors", "Latency", "Routing", "Queues", "Workers", "Tokens and tenants", "Gateway"}
+	if !slices.Equal(rows, want) {
+		t.Errorf("the rows are %q, want %q", rows, want)
+	}
+}
+
+// TestABrokenPanelIsFound: an expression, a variable, a label of its legend, and a
+// field that Grafana has not.
+func TestABrokenPanelIsFound(t *testing.T) {
+	metrics := map[string]family{"depth": {labels: []string{"tier"}}, "asked_total": {counts: true, labels: []string{"tier"}}}
+	variables := []string{"tier"}
+	if err := shown(metrics, `sum by (tier) (rate(asked_total{tier=~"$tier"}[$__rate_interval]))`, "{{tier}}", variables); err != nil {
+		t.Error(err)
+	}
+	for _, broken := range [][2]string{
+		{`sum(dpth)`, "all"},
+		{`asked_total`, "{{tier}}"},
+		{`vector(1) > bool`, "all"},
+		{`depth{tier=~"$teir"}`, "{{tier}}"},
+		{`depth`, "{{worker}}"},
+		{`sum(depth)`, "{{tier}}"},
+	} {
+		if shown(metrics, broken[0], broken[1], variables) == nil {
+			t.Errorf("%q with the legend %q is not found", broken[0], broken[1])
+		}
+	}
+	for _, text := range []string{`label_values(dpth, tier)`, `label_values(depth, worker)`, `depth`} {
+		if choices(metrics, text, variables) == nil {
+			t.Errorf("%q is not found", text)
+		}
+	}
+	for _, text := range []string{`{"titel": "x"}`, `{"panels": [{"unit": "s"}]}`, `{"title": "x"}}`} {
+		if strict([]byte(text), new(dashboard)) == nil {
+			t.Errorf("%s is read", text)
+		}
+	}
+}

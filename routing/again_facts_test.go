@@ -1,0 +1,182 @@
+package routing
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// facts are the parts of a record that a policy may go by, each with what takes it
+// out of a record.
+func facts() map[string]func(*Choice) {
+	each := func(blank func(*Candidate)) func(*Choice) {
+		return func(c *Choice) {
+			for i := range c.Candidates {
+				blank(&c.Candidates[i])
+			}
+		}
+	}
+	return map[string]func(*Choice){
+		"policy":         func(c *Choice) { c.Policy = "" },
+		"key":            func(c *Choice) { c.Key = 0 },
+		"key of":         func(c *Choice) { c.KeyOf = "" },
+		"memory":         func(c *Choice) { c.Memory = 0 },
+		"rand":           func(c *Choice) { c.Rand = 0 },
+		"prompt tokens":  func(c *Choice) { c.PromptTokens = 0 },
+		"output tokens":  func(c *Choice) { c.OutputTokens = 0 },
+		"waited":         func(c *Choice) { c.WaitedMs = 0 },
+		"waits":          func(c *Choice) { c.Waits = false },
+		"held":           func(c *Choice) { c.Held = false },
+		"runner-up":      func(c *Choice) { c.RunnerUp = "" },
+		"index":          each(func(v *Candidate) { v.Index = 0 }),
+		"weight":         each(func(v *Candidate) { v.Weight = 1 }),
+		"inflight":       each(func(v *Candidate) { v.Inflight = 0 }),
+		"pending":        each(func(v *Candidate) { v.PendingTokens = 0 }),
+		"output":         each(func(v *Candidate) { v.OutputTokens = 0 }),
+		"overlap":        each(func(v *Candidate) { v.Overlap = 0 }),
+		"full":           each(func(v *Candidate) { v.Full = false }),
+		"rate":           each(func(v *Candidate) { v.Rate = 0 }),
+		"terms":          each(func(v *Candidate) { v.Terms = Terms{} }),
+		"score":          each(func(v *Candidate) { v.Score = 0 }),
+		"passed":         each(func(v *Candidate) { v.Passed = "" }),
+		"max in flight":  each(func(v *Candidate) { v.MaxInflight = 0 }),
+		"engine's queue": each(func(v *Candidate) { v.Waiting = 0 }),
+		"cache in use":   each(func(v *Candidate) { v.KVUsage = 0 }),
+	}
+}
+
+// pastPick is one recorded pick of a corpus.
+type pastPick struct {
+	record Choice
+	asked  Request
+	chosen string
+	reason Reason
+}
+
+// again decides the pick again, of another record of it.
+func (k *pastPick) again(t *testing.T, p Policy, record *Choice) (worker string, reason Reason) {
+	t.Helper()
+	i, reason, _, err := Again(p, record, Hash(k.asked.Model), Hash(k.asked.Prefix), AppendChain(nil, k.asked.Blocks), k.asked.Now)
+	if err != nil {
+		t.Fatalf("deciding again: %v", err)
+	}
+	return record.Candidates[i].Worker, reason
+}
+
+// pastPicks lets a policy choose among workers as chance has loaded them, a
+// planner among full ones too, and records it.
+func pastPicks(t *testing.T, policy Policy, n int) (picks []pastPick) {
+	t.Helper()
+	d, now := dice(99), start
+	planner, plans := policy.(Planner)
+	plans = plans && planner.Plans()
+	for range n {
+		now = now.Add(d.exp(time.Second))
+		r := Request{Now: now, Rand: d.next(), Model: uint64(d.below(3)), PromptTokens: int64(d.below(60_000)), OutputTokens: int64(d.below(8000)),
+			Wait: d.below(2) == 0, Waited: d.exp(20 * time.Second), Record: &Choice{}}
+		if d.below(5) > 0 {
+			r.Blocks = chainOf(chainOf(nil, 1, 3), uint64(d.below(40)), 1+d.below(20))
+			r.Prefix = r.Blocks[0].Hash
+		}
+		ws := loaded(&d, plans && r.Wait && d.below(2) == 0)
+		pool := Pool{policy: policy, marks: make([]mark, len(ws))}
+		i, reason := pool.pickLocked(&r, ws)
+		picks = append(picks, pastPick{record: *r.Record, asked: r, chosen: ws[i].ID, reason: reason})
+	}
+	return picks
+}
+
+// loaded returns some of eight workers, half of them idle at times.
+func loaded(d *dice, someFull bool) (ws []View) {
+	light := d.below(3) == 0
+	for i := range 8 {
+		if d.below(4) == 0 && (i < 7 || len(ws) > 0) {
+			continue
+		}
+		v := View{ID: fmt.Sprint("w", i), Index: i, Weight: 1 + i%4, Up: true, Rate: 500 + float64(d.below(8000)), MaxInflight: 9, Waiting: d.below(9), KVUsage: d.unit()}
+		if !light || d.below(2) == 0 {
+			v.Inflight, v.PendingTokens, v.OutputTokens = d.below(6), int64(d.below(40))*1000, int64(d.below(8))*1000
+		}
+		v.Overlap = int64(d.below(3)) * 10_000
+		v.Full = someFull && d.below(2) == 0
+		ws = append(ws, v)
+	}
+	return ws
+}
+
+// used is what each policy goes by. It needs no more: what is not listed may be
+// taken out of any record, and the pick stays the same. What is listed may not.
+func used() map[string][]string {
+	return map[string][]string{
+		"round_robin":          {"policy", "memory", "index"},
+		"weighted_round_robin": {"policy", "weight", "terms", "index"},
+		"random":               {"rand"},
+		"least_load":           {"rand", "weight", "inflight", "pending", "output"},
+		"power_of_two":         {"rand", "weight", "inflight", "pending", "output"},
+		"chwbl": {"policy", "key", "key of", "memory", "rand", "prompt tokens", "output tokens", "waited",
+			"weight", "inflight", "pending", "output", "overlap", "full", "rate"},
+	}
+}
+
+// TestARecordHasAllThatThePolicyWentBy: and each part of it counts.
+func TestARecordHasAllThatThePolicyWentBy(t *testing.T) {
+	for _, name := range Names() {
+		fresh := func() Policy {
+			p, err := New(Config{Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		picks, judge := pastPicks(t, fresh(), 1000), fresh()
+		for i := range picks {
+			if worker, reason := picks[i].again(t, judge, &picks[i].record); worker != picks[i].chosen || reason != picks[i].reason {
+				t.Fatalf("%s: %s was chosen (%s), and again %s (%s): %+v", name, picks[i].chosen, picks[i].reason, worker, reason, picks[i].record)
+			}
+		}
+		for fact, blank := range facts() {
+			others := 0
+			for i := range picks {
+				without := picks[i].record
+				without.Candidates = slices.Clone(without.Candidates)
+				blank(&without)
+				if worker, reason := picks[i].again(t, judge, &without); worker != picks[i].chosen || reason != picks[i].reason {
+					others++
+				}
+			}
+			if uses := slices.Contains(used()[name], fact); uses != (others > 0) {
+				t.Errorf("%s: without %q %d of %d picks are others, and that it is used is %v", name, fact, others, len(picks), uses)
+			}
+		}
+	}
+}
+
+// TestTheRunnerUpIsNext: without the chosen worker the same policy takes it, at the
+// same record. Among full workers, and where chance draws, it is but the best.
+func TestTheRunnerUpIsNext(t *testing.T) {
+	for _, name := range []string{"chwbl", "least_load", "round_robin", "weighted_round_robin"} {
+		policy, err := New(Config{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checked := 0
+		for _, k := range pastPicks(t, policy, 3000) {
+			c := k.record
+			if slices.ContainsFunc(c.Candidates, func(v Candidate) bool { return v.Full }) || c.Seen < 2 {
+				continue
+			}
+			rest := c
+			rest.Candidates = slices.DeleteFunc(slices.Clone(c.Candidates), func(v Candidate) bool { return v.Worker == k.chosen })
+			rest.Seen--
+			judge, _ := New(Config{Name: name})
+			if worker, reason := k.again(t, judge, &rest); worker != c.RunnerUp {
+				t.Fatalf("%s: %s is the runner-up of %s (%s), and without that %s has it (%s): %+v", name, c.RunnerUp, k.chosen, k.reason, worker, reason, c)
+			}
+			checked++
+		}
+		if checked < 1000 {
+			t.Errorf("%s: %d picks were checked", name, checked)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package routing
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestALargePoolsRecordSaysSo: it has the chosen worker and the runner-up, wherever
+// they stand, and is not decided again.
+func TestALargePoolsRecordSaysSo(t *testing.T) {
+	for _, n := range []int{MaxCandidates, MaxCandidates + 1, 100} {
+		var members []Member
+		for i := range n {
+			members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
+		}
+		for _, name := range Names() {
+			policy, err := New(Config{Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, judge := poolOf(members...), policy
+			p.Configure(policy, members)
+			beyond := 0
+			for i := range 3 * n {
+				r := ask()
+				r.Rand, r.Blocks, r.Record = mix(uint64(i)), prompt(i, 0, 3), &Choice{}
+				l, err := p.Acquire(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := r.Record
+				if at := l.worker.index; at >= MaxCandidates {
+					beyond++
+				}
+				ordered := slices.IsSortedFunc(c.Candidates, func(a, b Candidate) int { return a.Index - b.Index })
+				if c.Seen != n || len(c.Candidates) != min(n, MaxCandidates) || !ordered || c.Of(l.worker.id) == nil || c.Of(c.RunnerUp) == nil || c.RunnerUp == l.worker.id {
+					t.Fatalf("%s of %d: %s was chosen, and the record has %d of %d: %+v", name, n, l.worker.id, len(c.Candidates), c.Seen, c)
+				}
+				if at, _, decided, err := Again(judge, c, 0, 0, nil, r.Now); (n > MaxCandidates) != errors.Is(err, ErrIncomplete) || (err == nil) != (at >= 0 && decided != nil) {
+					t.Fatalf("%s of %d: deciding again ends with %v", name, n, err)
+				}
+			}
+			if n == 100 && beyond < n/2 {
+				t.Errorf("%s: only %d of %d requests went beyond the first %d workers", name, beyond, 3*n, MaxCandidates)
+			}
+		}
+	}
+}
+
+// TestARecordThatCannotBeIsRefused: whoever wrote it, no policy is shown it.
+func TestARecordThatCannotBeIsRefused(t *testing.T) {
+	good := func() *Choice {
+		return &Choice{Policy: "chwbl", Key: 7, KeyOf: "prefix", Seen: 2, Candidates: []Candidate{{Worker: "a", Weight: 1, Rate: 1}, {Worker: "b", Index: 1, Weight: 1, Rate: 1}}}
+	}
+	for name, c := range map[string]struct {
+		spoil func(*Choice)
+		error string // empty: it is taken
+	}{
+		"good":                   {func(*Choice) {}, ""},
+		"no weight":              {func(c *Choice) { c.Candidates[1].Weight = 0 }, `the candidate "b" has weight 0`},
+		"a negative weight":      {func(c *Choice) { c.Candidates[0].Weight = -1 }, `the candidate "a" has weight -1`},
+		"a weight of overflows":  {func(c *Choice) { c.Candidates[0].Weight = math.MaxInt }, `the candidate "a" has weight`},
+		"a negative index":       {func(c *Choice) { c.Candidates[1].Index = -1 }, `the candidate "b" has index -1`},
+		"an endless index":       {func(c *Choice) { c.Candidates[1].Index = 1 << 40 }, `the candidate "b" has index`},
+		"nobody":                 {func(c *Choice) { c.Candidates = nil }, ErrIncomplete.Error()},
+		"not all":                {func(c *Choice) { c.Seen = 3 }, ErrIncomplete.Error()},
+		"an unknown key":         {func(c *Choice) { c.KeyOf = "moon" }, ""},
+		"an unknown policy":      {func(c *Choice) { c.Policy = "moon" }, ""},
+		"two of one name":        {func(c *Choice) { c.Candidates[1].Worker = "a" }, ""},
+		"two of one index":       {func(c *Choice) { c.Candidates[1].Index = 0 }, ""},
+		"out of order":           {func(c *Choice) { slices.Reverse(c.Candidates) }, ""},
+		"negative load":          {func(c *Choice) { c.Candidates[0].Inflight, c.Candidates[0].PendingTokens = math.MinInt, math.MinInt64 }, ""},
+		"endless load":           {func(c *Choice) { c.Candidates[0].Inflight, c.Candidates[0].OutputTokens = math.MaxInt, math.MaxInt64 }, ""},
+		"all full":               {func(c *Choice) { c.Candidates[0].Full, c.Candidates[1].Full = true, true }, ""},
+		"nothing but full ones":  {func(c *Choice) { c.Candidates[1].Full, c.Candidates[1].Overlap = true, math.MaxInt64 }, ""},
+		"an endless wait":        {func(c *Choice) { c.WaitedMs = math.MaxFloat64 }, ""},
+		"an endless memory":      {func(c *Choice) { c.Memory = math.MaxFloat64 }, ""},
+		"no rate":                {func(c *Choice) { c.Candidates[0].Rate = 0 }, ""},
+		"halved beyond all ends": {func(c *Choice) { c.Halved = math.MaxInt }, "halved 9223372036854775807 times"},
+		"doubled":                {func(c *Choice) { c.Halved = -1 }, "halved -1 times"},
+		"halved to nothing":      {func(c *Choice) { c.Halved = maxHalved }, ""},
+	} {
+		for _, of := range append(Names(), "") {
+			for _, policy := range Names() {
+				p, err := New(Config{Name: policy})
+				if err != nil {
+					t.Fatal(err)
+				}
+				record := good()
+				if of != "" {
+					record.Policy = of
+				}
+				c.spoil(record)
+				i, reason, decided, err := Again(p, record, 1, 2, AppendChain(nil, prompt(1, 0, 3)), start)
+				switch {
+				case c.error != "":
+					if err == nil || !strings.Contains(err.Error(), c.error) || i != -1 || decided != nil {
+						t.Errorf("%s, by %s: %d, %v", name, policy, i, err)
+					}
+				case err != nil || i < 0 || i >= len(record.Candidates) || reason == "" || len(decided.Candidates) != len(record.Candidates):
+					t.Errorf("%s, by %s: %d (%s) of %+v: %v", name, policy, i, reason, decided, err)
+				}
+			}
+		}
+	}
+	if _, _, _, err := Again(leastLoad{}, nil, 0, 0, nil, start); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("no record at all: %v", err)
+	}
+}
+
+// TestAHalvedRingIsRecorded: workers that are away count for the room on the ring,
+// and are in no record.
+func TestAHalvedRingIsRecorded(t *testing.T) {
+	config := Config{Name: "chwbl", VirtualNodes: maxVirtualNodes}
+	var members []Member
+	for i := range 9 {
+		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 100})
+	}
+	p := poolOf(members...)
+	p.Configure(mustCHWBL(t, config), members)
+	first := ask()
+	first.Prefix = 1
+	l, err := p.Acquire(first) // the ring knows all from here on
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Release(Result{})
+	p.Observe("w0", nil, Status{})
+	judge, blind, others := mustCHWBL(t, config), mustCHWBL(t, config), 0
+	for i := range 20 {
+		r := ask()
+		r.Blocks, r.Record = prompt(i, 0, 3), &Choice{}
+		l, err := p.Acquire(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Release(Result{})
+		if r.Record.Halved != 1 || r.Record.Seen != len(members)-1 {
+			t.Fatalf("the points of %d workers and one more were halved %d times", r.Record.Seen, r.Record.Halved)
+		}
+		at, _, decided, err := Again(judge, r.Record, 0, 0, nil, start)
+		if err != nil || decided.Candidates[at].Worker != l.worker.id || !reflect.DeepEqual(decided, r.Record) {
+			t.Fatalf("%s was chosen, and again %s (%v)", l.worker.id, decided.Candidates[at].Worker, err)
+		}
+		r.Record.Halved = 0
+		if at, _, _, _ = Again(blind, r.Record, 0, 0, nil, start); r.Record.Candidates[at].Worker != l.worker.id {
+			others++
+		}
+	}
+	if others == 0 {
+		t.Error("it makes no difference")
+	}
+}
+
+// TestADraftLeavesTheRingAlone: a weight beyond all measure, which nobody has, moves
+// no key.
+func TestADraftLeavesTheRingAlone(t *testing.T) {
+	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}, {ID: "c", Weight: 1}}
+	p, policy := poolOf(members...), mustCHWBL(t, Config{})
+	p.Configure(policy, members)
+	l := mustAcquire(t, p)
+	l.Release(Result{})
+	before := *policy.ring
+	heavy := []Member{{ID: "a", Weight: maxWeight}, {ID: "d", Weight: 1}}
+	r := ask()
+	r.Blocks = prompt(1, 0, 3)
+	if o, err := p.Preview(r, &Draft{Policy: policy, Members: heavy}); err != nil || o.Choice.Halved == 0 {
+		t.Fatalf("the draft says %+v (%v)", o, err)
+	}
+	if !reflect.DeepEqual(before, *policy.ring) {
+		t.Errorf("the ring was %+v and is %+v", before, *policy.ring)
+	}
+}
+
+func TestTermsAreReadAsTheyAreWritten(t *testing.T) {
+	names := [maxTerms]string{"a", "b", "c", "d"}
+	for text, want := range map[string]Terms{
+		`null`:                        {},
+		`{}`:                          {},
+		`{"a":0.1,"b":-1e+300,"c":3}`: {names: &[maxTerms]string{"a", "b", "c"}, values: [maxTerms]float64{0.1, -1e300, 3}},
+		`{"a":1,"b":2,"c":3,"d":4}`:   {names: &names, values: [maxTerms]float64{1, 2, 3, 4}},
+		`{"has":-9007199254740991}`:   {names: &[maxTerms]string{hasTerm}, values: [maxTerms]float64{-9007199254740991}},
+		`{"step":0,"requests":0.7,"tokens":0.30000000000000004}`: {names: chwblTerms(), values: [maxTerms]float64{0, 0.7, 0.30000000000000004}},
+	} {
+		var got Terms
+		if err := json.Unmarshal([]byte(text), &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is read as %v (%v)", text, got, err)
+		}
+		var again Terms
+		if wrote, err := json.Marshal(want); err != nil || json.Unmarshal(wrote, &again) != nil || !reflect.DeepEqual(again, want) {
+			t.Errorf("%s is written as %s (%v)", text, wrote, err)
+		}
+	}
+	for _, text := range []string{`[]`, `1`, `"a"`, `[1]`, `{"a":"1"}`, `{"a":{}}`, `{"a":[1]}`, `{"a":true}`} {
+		if err := json.Unmarshal([]byte(text), new(Terms)); err == nil {
+			t.Errorf("%s is read", text)
+		}
+	}
+	var many Terms
+	if err := json.Unmarshal([]byte(`{"a":1,"b":2,"c":3,"d":4,"e":5}`), &many); err != nil || many.Get("d") != 4 || many.Get("e") != 0 || many.Get("") != 0 {
+		t.Errorf("of five terms four are kept: %v (%v)", many, err)
+	}
+	endless := Terms{names: &names, values: [maxTerms]float64{math.Inf(1), math.NaN(), math.Inf(-1)}}
+	if text, err := json.Marshal(endless); err != nil || string(text) != `{"a":1.7976931348623157e+308,"b":0,"c":-1.7976931348623157e+308,"d":0}` {
+		t.Errorf("what is no number is written as %s (%v)", text, err)
+	}
+	if (Terms{}).Get("a") != 0 || !(Terms{}).IsZero() || endless.IsZero() {
+		t.Error("no terms are zero")
+	}
+}

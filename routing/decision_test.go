@@ -1,0 +1,248 @@
+package routing
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// sameTerms compares terms by what they say.
+var sameTerms = cmp.Comparer(func(a, b Terms) bool { return cmp.Equal(termsSaid(a), termsSaid(b)) })
+
+type saidTerm struct {
+	Name  string
+	Value float64
+}
+
+func termsSaid(t Terms) (out []saidTerm) {
+	t.All(func(name string, value float64) { out = append(out, saidTerm{name, value}) })
+	return out
+}
+
+// fullDecision has something in each field of each part.
+func fullDecision() *Decision {
+	return &Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), RequestID: "r", Generation: 2, Tenant: "acme", Key: "k", Class: "batch",
+		AskedClass: "interactive", Method: "POST", Route: "/chat/completions", TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true,
+		RequestedModel: "auto", Model: "m", Tier: "small", Rule: "keyword", RuleNote: "n",
+		Features: Features{Header: "large", Classified: true, Estimate: 7, Counted: 9, UserTextBytes: 8, Groups: []string{"code"}, Media: true,
+			Session: 1, Model: 2, Prefix: 3, Chain: []Link{{Hash: 0xff, End: 64}, {Hash: math.MaxUint64, End: 128}}, Blocks: 2},
+		Policy: "chwbl", Worker: "w1", Reason: "prefix_home",
+		Attempts: []Attempt{{Worker: "w1", Reason: "prefix_home", AtMs: 1, QueueMs: 0.5, SelectionUs: 2.25, Status: 200, Error: "e", ErrorType: "cut", DurationMs: 3, FirstAtMs: 4, EndAtMs: 5,
+			Predicted: 6, Usage: Usage{Prompt: 7, Cached: 8, Output: 9}, Span: 10,
+			Choice: &Choice{Policy: "chwbl", Key: 11, KeyOf: "prefix", Memory: 1.5, Halved: 1, Rand: math.MaxUint64, PromptTokens: 12, OutputTokens: 13, WaitedMs: 14, Waits: true, Held: true,
+				RunnerUp: "w0", Seen: 1, Candidates: []Candidate{{Worker: "w1", Index: 1, Score: 2, Passed: "tokens", Weight: 1, Inflight: 3, MaxInflight: 4, Full: true,
+					PendingTokens: 5, OutputTokens: 6, Overlap: 7, Waiting: 8, KVUsage: 0.5, Rate: 8000,
+					Terms: Terms{names: &[maxTerms]string{"load", "ring"}, values: [maxTerms]float64{1.25, -2}}}}}}},
+		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true, QueueMs: 20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
+		Outcome: OK, Status: 200, Code: "c", Limit: "rpm", Shed: "depth", Cause: "x"}
+}
+
+// fullJSON is the form of version 1. Files of records, and whatever reads them, hold
+// it: a field that is renamed or goes needs another SchemaVersion.
+const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","request_id":"r","config_generation":2,"tenant":"acme","key":"k","class":"batch",` +
+	`"asked_class":"interactive","method":"POST","route":"/chat/completions","trace_id":"0af7651916cd43dd8448eb211c80319c","dialect":"chat","stream":true,` +
+	`"requested_model":"auto","model":"m","tier":"small","rule":"keyword","rule_note":"n",` +
+	`"features":{"header":"large","classified":true,"estimated_tokens":7,"counted_tokens":9,"user_text_bytes":8,"groups":["code"],"media":true,` +
+	`"session":"0000000000000001","model":"0000000000000002","prefix":"0000000000000003","chain":["00000000000000ff:64","ffffffffffffffff:128"],"blocks":2},` +
+	`"policy":"chwbl","worker":"w1","reason":"prefix_home",` +
+	`"attempts":[{"worker":"w1","reason":"prefix_home","at_ms":1,"queue_ms":0.5,"selection_us":2.25,"status":200,"error":"e","error_type":"cut","duration_ms":3,"first_at_ms":4,"end_at_ms":5,` +
+	`"predicted_cached_tokens":6,"usage":{"prompt":7,"cached":8,"output":9},"span":"000000000000000a",` +
+	`"choice":{"policy":"chwbl","key":"000000000000000b","key_of":"prefix","memory":1.5,"halved":1,"rand":"ffffffffffffffff","prompt_tokens":12,"expected_output_tokens":13,"waited_ms":14,"waits":true,"held":true,` +
+	`"runner_up":"w0","seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"passed":"tokens","weight":1,"inflight":3,"max_inflight":4,"full":true,` +
+	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"terms":{"load":1.25,"ring":-2}}]}}],` +
+	`"promoted":true,"prompt_tokens_estimate":15,"max_tokens":16,"usage":{"prompt":17,"cached":18,"output":19},"estimated":true,"queue_ms":20,"ttft_ms":21,"duration_ms":22,"overhead_ms":23,` +
+	`"outcome":"ok","status":200,"code":"c","limit":"rpm","shed":"depth","cause":"x"}`
+
+// shortJSON is what is always there.
+const shortJSON = `{"schema_version":0,"time":"0001-01-01T00:00:00Z","request_id":"","config_generation":0,"method":"","route":"","queue_ms":0,"duration_ms":0,"overhead_ms":0,"outcome":"","status":0}`
+
+// TestTheFormOfARecordStands: any change of it is seen here.
+func TestTheFormOfARecordStands(t *testing.T) {
+	if SchemaVersion != 1 {
+		t.Errorf("the forms below are of version 1, not %d", SchemaVersion)
+	}
+	for _, tt := range []struct {
+		d    *Decision
+		want string
+	}{{fullDecision(), fullJSON}, {&Decision{}, shortJSON}} {
+		got, err := json.Marshal(tt.d)
+		if diff := cmp.Diff(tt.want, string(got)); diff != "" || err != nil {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+		back := new(Decision)
+		if err := json.Unmarshal(got, back); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.d, back, sameTerms); diff != "" {
+			t.Errorf("read again (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestTheFullRecordIsFull: the form above has every field there is.
+func TestTheFullRecordIsFull(t *testing.T) {
+	var walk func(path string, v reflect.Value)
+	walk = func(path string, v reflect.Value) {
+		switch {
+		case v.Type() == reflect.TypeFor[time.Time]() || v.Type() == reflect.TypeFor[Terms]() || v.Type() == reflect.TypeFor[Link]():
+		case v.Kind() == reflect.Pointer && !v.IsNil():
+			walk(path, v.Elem())
+			return
+		case v.Kind() == reflect.Slice && v.Len() > 0:
+			walk(path+"[0]", v.Index(0))
+			return
+		case v.Kind() == reflect.Struct:
+			for i := range v.NumField() {
+				walk(path+"."+v.Type().Field(i).Name, v.Field(i))
+			}
+			return
+		}
+		if v.IsZero() {
+			t.Errorf("%s is not in the record whose form is kept", path)
+		}
+	}
+	walk("Decision", reflect.ValueOf(fullDecision()))
+}
+
+// TestARecordIsReadAsItWasWritten: with any numbers and texts.
+func TestARecordIsReadAsItWasWritten(t *testing.T) {
+	number := rapid.Float64Range(-math.MaxFloat64, math.MaxFloat64)
+	rapid.Check(t, func(t *rapid.T) {
+		d := fullDecision()
+		a := &d.Attempts[0]
+		d.RequestedModel, d.Cause = rapid.String().Draw(t, "model"), rapid.String().Draw(t, "cause")
+		d.DurationMs, a.SelectionUs, a.Choice.Memory = number.Draw(t, "ms"), number.Draw(t, "us"), number.Draw(t, "memory")
+		a.Span, a.Choice.Rand = Hash(rapid.Uint64().Draw(t, "span")), Hash(rapid.Uint64().Draw(t, "rand"))
+		d.Features.Chain = nil
+		for _, h := range rapid.SliceOf(rapid.Uint64()).Draw(t, "chain") {
+			d.Features.Chain = append(d.Features.Chain, Link{Hash: h, End: rapid.Int64Min(0).Draw(t, "end")})
+		}
+		c := &a.Choice.Candidates[0]
+		c.Score = number.Draw(t, "score")
+		c.Terms = Terms{}
+		if names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z_]{1,8}`), 0, maxTerms, rapid.ID).Draw(t, "terms"); len(names) > 0 {
+			c.Terms.names = new([maxTerms]string)
+			for i, name := range names {
+				c.Terms.names[i], c.Terms.values[i] = name, number.Draw(t, "term")
+			}
+		}
+		text, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := new(Decision)
+		if err := json.Unmarshal(text, back); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(d, back, sameTerms); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestATermThatIsNoNumberIsWrittenAsOne: JSON has no infinity.
+func TestATermThatIsNoNumberIsWrittenAsOne(t *testing.T) {
+	text, err := json.Marshal(Terms{names: &[maxTerms]string{"a", "b", "c"}, values: [maxTerms]float64{math.Inf(1), math.Inf(-1), math.NaN()}})
+	if want := `{"a":1.7976931348623157e+308,"b":-1.7976931348623157e+308,"c":0}`; string(text) != want || err != nil {
+		t.Errorf("%s (%v), want %s", text, err, want)
+	}
+}
+
+func TestTermsAreFoundByName(t *testing.T) {
+	terms := Terms{names: &[maxTerms]string{"load", "ring"}, values: [maxTerms]float64{1.25, -2, 99}}
+	for name, want := range map[string]float64{"load": 1.25, "ring": -2, "none": 0, "": 0} {
+		if got := terms.Get(name); got != want {
+			t.Errorf("%q is %v, want %v", name, got, want)
+		}
+	}
+	if (Terms{}).Get("load") != 0 || !(Terms{}).IsZero() || terms.IsZero() {
+		t.Error("no terms are not none")
+	}
+}
+
+// TestAChainIsRecordedByItsLandmarks: the first sixteen blocks, eight an octave
+// beyond, and the last.
+func TestAChainIsRecordedByItsLandmarks(t *testing.T) {
+	for blocks, want := range map[int]int{0: 0, 1: 1, 2: 2, 16: 16, 17: 17, 32: 25, 64: 33, 4096: 81, 65536: 113} {
+		chain := make([]Block, blocks)
+		for i := range chain {
+			chain[i] = Block{Hash: uint64(i), End: int64(i)}
+		}
+		got := AppendChain(nil, chain)
+		if len(got) != want || want > 0 && got[want-1].Hash != uint64(blocks-1) {
+			t.Errorf("of %d blocks: %d links up to %v, want %d", blocks, len(got), got[max(0, len(got)-1):], want)
+		}
+		for i, l := range got {
+			if i < min(16, blocks) && l.Hash != uint64(i) || i > 0 && got[i-1].End >= l.End {
+				t.Errorf("of %d blocks link %d is %v", blocks, i, l)
+			}
+		}
+	}
+}
+
+// FuzzHash: what is read is written as its 16 digits, and all else is refused.
+func FuzzHash(f *testing.F) {
+	for _, seed := range []string{"", "0", "0123456789abcdef", "0123456789ABCDEF", "ffffffffffffffff", "+123456789abcdef", "0x00000000000001", "00000000000000_1", "0123456789abcdefg"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var h Hash
+		if h.UnmarshalText([]byte(text)) != nil {
+			if len(text) == 16 && strings.Trim(text, "0123456789abcdefABCDEF") == "" {
+				t.Fatalf("%q is refused", text)
+			}
+			return
+		}
+		if back, err := h.MarshalText(); err != nil || string(back) != strings.ToLower(text) {
+			t.Fatalf("%q is written as %q (%v)", text, back, err)
+		}
+	})
+}
+
+// FuzzLink: what is read is a hash and where its block ends, and is read the same
+// again.
+func FuzzLink(f *testing.F) {
+	for _, seed := range []string{"", ":", "0123456789abcdef:0", "0123456789abcdef:64", "0123456789abcdef:-1", "0123456789abcdef", "0123456789abcdef:64:1", "0123456789abcdef:9223372036854775808", "1:1"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var l, again Link
+		if l.UnmarshalText([]byte(text)) != nil {
+			return
+		}
+		back, err := l.MarshalText()
+		if err != nil || again.UnmarshalText(back) != nil || again != l || l.End < 0 || !strings.HasPrefix(strings.ToLower(text), Hash(l.Hash).digits()+":") {
+			t.Fatalf("%q is written as %q (%v)", text, back, err)
+		}
+	})
+}
+
+func (h Hash) digits() string { return string(h.append(nil)) }
+
+// FuzzTerms: any text is refused or read as at most four numbers, which are written
+// and read the same.
+func FuzzTerms(f *testing.F) {
+	for _, seed := range []string{"", "{}", "null", "[1]", `"x"`, `{"load":1.5}`, `{"a":1,"b":-2,"c":3e9,"d":0,"e":5}`, `{"a":"1"}`, `{"a":1e999}`, `{"":1}`, `{"a":1,"a":2}`, `{"a":1`, `{"a":{}}`, `{"a":null}`, `{"\u001b":1}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var terms, again Terms
+		if !json.Valid(text) || json.Unmarshal(text, &terms) != nil {
+			return
+		}
+		said := termsSaid(terms)
+		back, err := json.Marshal(terms)
+		if err != nil || len(said) > maxTerms {
+			t.Fatalf("%s is read as %v, and written as %s (%v)", text, said, back, err)
+		}
+		if err := json.Unmarshal(back, &again); err != nil || !cmp.Equal(said, termsSaid(again)) {
+			t.Fatalf("%s is read as %v, and again as %v (%v)", text, said, termsSaid(again), err)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package routingtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tierway/routing"
+)
+
+// twins are two pools with one history. What the first one is asked is previewed
+// and recorded, what the second one is asked is not: they must stay the same. Each
+// record is decided again, by a policy that knows nothing else.
+type twins struct {
+	newPolicy func() routing.Policy
+	judge     routing.Policy // decides all records again
+	other     routing.Policy // of another kind, which plans where this one does not
+	pools     [2]*routing.Pool
+	policies  [2]routing.Policy
+	asked     [2]int // permits that gates were asked for
+	now       time.Time
+	members   []routing.Member
+	leases    [2][]*routing.Lease // also those released
+	waiting   [2][]*routing.Request
+}
+
+// counting is a gate that lets all pass and counts them.
+type counting struct{ asked *int }
+
+func (g counting) Allow() (func(error), error) { *g.asked++; return func(error) {}, nil }
+
+// recorded is one arbitrary history of twins.
+func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
+	m := &twins{newPolicy: newPolicy, judge: newPolicy(), now: epoch()}
+	other := routing.Config{Name: "chwbl"}
+	if p, ok := m.judge.(routing.Planner); ok && p.Plans() {
+		other.Name = "least_load"
+	}
+	var err error
+	if m.other, err = routing.New(other); err != nil {
+		rt.Fatalf("making a policy: %v", err)
+	}
+	for side := range m.pools {
+		m.policies[side] = newPolicy()
+		m.pools[side] = routing.NewPool(m.policies[side], nil)
+		m.pools[side].Limit(routing.Saturation{Waiting: 8, StaleAfter: 10 * time.Second})
+	}
+	m.configure(m.drawMembers(rt))
+	m.allUp(rt)
+	rt.Repeat(map[string]func(*rapid.T){
+		"":         m.check,
+		"acquire":  m.acquire,
+		"acquire ": m.acquire,
+		"round":    m.round,
+		"draft":    m.draft,
+		"answered": m.answered,
+		"release":  m.release,
+		"observe":  m.observe,
+		"all up":   m.allUp,
+		"rest":     m.rest,
+		"time": func(rt *rapid.T) {
+			m.now = m.now.Add(time.Duration(rapid.IntRange(1, 60_000).Draw(rt, "ms")) * time.Millisecond)
+		},
+	})
+}
+
+// both does the same to each of the pools.
+func (m *twins) both(f func(p *routing.Pool, side int)) {
+	for side, p := range m.pools {
+		f(p, side)
+	}
+}
+
+func (m *twins) drawMembers(rt *rapid.T) (members []routing.Member) {
+	for _, name := range rapid.Permutation([]int{0, 1, 2, 3, 4, 5}).Draw(rt, "names")[:rapid.IntRange(1, 6).Draw(rt, "members")] {
+		members = append(members, routing.Member{
+			ID: string(rune('a' + name)), Ref: name,
+			Weight:            rapid.SampledFrom([]int{1, 1, 2, 3, 10, 0}).Draw(rt, "weight"),
+			Group:             rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(rt, "group"),
+			MaxInflight:       rapid.IntRange(0, 4).Draw(rt, "max in flight"),
+			MaxTokensInflight: rapid.SampledFrom([]int64{0, 0, 40_000}).Draw(rt, "max tokens in flight"),
+			Models:            rapid.SampledFrom([][]uint64{nil, nil, nil, {1}}).Draw(rt, "models"),
+		})
+	}
+	return members
+}
+
+func (m *twins) configure(members []routing.Member) {
+	m.members = members
+	m.both(func(p *routing.Pool, side int) {
+		own := append([]routing.Member(nil), members...)
+		for i := range own {
+			own[i].Gate = counting{&m.asked[side]}
+		}
+		p.Configure(m.policies[side], own)
+	})
+}
+
+func (m *twins) allUp(*rapid.T) {
+	m.both(func(p *routing.Pool, _ int) {
+		for _, w := range m.members {
+			p.Observe(w.ID, w.Ref, routing.Status{Up: true})
+		}
+	})
+}
+
+func (m *twins) drawRef(rt *rapid.T) (id string, ref int) {
+	ref = rapid.IntRange(0, 5).Draw(rt, "name")
+	return string(rune('a' + ref)), ref
+}
+
+func (m *twins) observe(rt *rapid.T) {
+	id, ref := m.drawRef(rt)
+	s := routing.Status{
+		Up: rapid.IntRange(0, 3).Draw(rt, "up") > 0, Saturated: rapid.IntRange(0, 3).Draw(rt, "saturated") == 0,
+		Waiting: rapid.IntRange(0, 9).Draw(rt, "waiting"), KVUsage: rapid.Float64Range(0, 1).Draw(rt, "kv usage"),
+	}
+	if rapid.Bool().Draw(rt, "said its load") {
+		s.LoadAt = m.now.Add(-time.Duration(rapid.IntRange(0, 20).Draw(rt, "s")) * time.Second)
+	}
+	m.both(func(p *routing.Pool, _ int) { p.Observe(id, ref, s) })
+}
+
+// rest lets a worker cool, opens its breaker, or lets it start slowly.
+func (m *twins) rest(rt *rapid.T) {
+	id, ref := m.drawRef(rt)
+	at := m.now.Add(time.Duration(rapid.IntRange(-8, 20).Draw(rt, "s")) * time.Second)
+	kind, lease := rapid.IntRange(0, 2).Draw(rt, "kind"), rapid.IntRange(0, 1<<20).Draw(rt, "lease")
+	m.both(func(p *routing.Pool, side int) {
+		switch n := len(m.leases[side]); {
+		case kind == 0:
+			p.SetOpen(id, ref, at)
+		case kind == 1:
+			p.Warm(id, ref, at)
+		case n > 0:
+			p.Cool(m.leases[side][lease%n].Worker(), at)
+		}
+	})
+}
+
+func (m *twins) answered(rt *rapid.T) {
+	i := rapid.IntRange(0, 1<<20).Draw(rt, "lease")
+	m.both(func(_ *routing.Pool, side int) {
+		if n := len(m.leases[side]); n > 0 {
+			m.leases[side][i%n].Answered(m.now, nil)
+		}
+	})
+}
+
+func (m *twins) release(rt *rapid.T) {
+	i, output := rapid.IntRange(0, 1<<20).Draw(rt, "lease"), rapid.Int64Range(0, 4000).Draw(rt, "output")
+	m.both(func(_ *routing.Pool, side int) {
+		if n := len(m.leases[side]); n > 0 {
+			m.leases[side][i%n].Release(routing.Result{At: m.now, PromptTokens: 3 * output, OutputTokens: output, Text: true})
+		}
+	})
+}
+
+// check compares all that can be seen of the pools.
+func (m *twins) check(rt *rapid.T) {
+	one, two := m.pools[0], m.pools[1]
+	if a, b := one.Snapshot(m.now), two.Snapshot(m.now); !reflect.DeepEqual(a, b) {
+		rt.Fatalf("who is previewed and recorded shows\n%+v, and who is not\n%+v", a, b)
+	}
+	if a, b := one.Estimates(), two.Estimates(); !reflect.DeepEqual(a, b) || one.Stale() != two.Stale() || m.asked[0] != m.asked[1] {
+		rt.Fatalf("who is previewed and recorded has learned %+v, counted %d and asked %d gates, and who is not %+v, %d and %d",
+			a, one.Stale(), m.asked[0], b, two.Stale(), m.asked[1])
+	}
+}
+
+// again decides a record again, as it is and as JSON has it.
+func (m *twins) again(rt *rapid.T, r *routing.Request, record *routing.Choice, worker string, reason routing.Reason) {
+	text, err := json.Marshal(record)
+	if err != nil {
+		rt.Fatalf("a record is no JSON: %v", err)
+	}
+	var read routing.Choice
+	if err := json.Unmarshal(text, &read); err != nil || !reflect.DeepEqual(&read, record) {
+		rt.Fatalf("a record came back from JSON (%v) as\n%+v, not\n%+v", err, &read, record)
+	}
+	if waited := time.Duration(math.Round(record.WaitedMs * 1e6)); waited != r.Waited {
+		rt.Fatalf("a record of a wait of %s has %s", r.Waited, waited)
+	}
+	chain := routing.AppendChain(nil, r.Blocks)
+	for _, policy := range []routing.Policy{m.newPolicy(), m.judge} {
+		i, why, decided, err := routing.Again(policy, &read, routing.Hash(r.Model), routing.Hash(r.Prefix), chain, r.Now)
+		if err != nil {
+			rt.Fatalf("deciding again: %v", err)
+		}
+		if got := read.Candidates[i].Worker; got != worker || why != reason || !reflect.DeepEqual(decided, record) {
+			rt.Fatalf("%s was chosen (%s), and again %s (%s), of\n%+v, and again of\n%+v", worker, reason, got, why, record, decided)
+		}
+	}
+	if c := record; c.Of(worker) == nil || c.Seen != len(c.Candidates) || c.RunnerUp == worker || (c.RunnerUp == "") != (c.Seen == 1) || c.Seen > 1 && c.Of(c.RunnerUp) == nil {
+		rt.Fatalf("%s was chosen, and %q is the runner-up, of %d: %s", worker, c.RunnerUp, c.Seen, text)
+	}
+}
+
+// sameError tells whether two errors say the same.
+func sameError(a, b error) bool { return fmt.Sprintf("%T %v", a, a) == fmt.Sprintf("%T %v", b, b) }

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"tierway/routing"
+)
+
+// wholeDecision has something in each of its fields that a line tells of.
+func wholeDecision() *routing.Decision {
+	return &routing.Decision{SchemaVersion: routing.SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1", Generation: 7,
+		Tenant: "acme", Key: "k1", Class: "batch", AskedClass: "interactive", Method: "POST", Route: "/chat/completions",
+		TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true, RequestedModel: "gpt-4o-mini", Model: "fake-7b",
+		Tier: "small", Rule: "alias", RuleNote: "X-Model-Tier: unknown", Policy: "chwbl", Worker: "w1", Reason: "prefix_home",
+		Attempts: []routing.Attempt{{Worker: "w0", ErrorType: "connect"}, {Worker: "w1", Status: 500, ErrorType: "500", Predicted: 32}},
+		Promoted: true, Usage: routing.Usage{Prompt: 40, Cached: 30, Output: 9}, Estimated: true, QueueMs: 2.5, TTFTMs: 12, DurationMs: 90.25, OverheadMs: 0.5,
+		Outcome: routing.Failed, Status: 502, Code: "worker_error", Limit: "rpm", Shed: "depth", Cause: "the worker answered 500"}
+}
+
+// keysOf returns a line's keys in their order, and fails unless it is one JSON
+// object of plain members.
+func keysOf(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, line []byte) (keys []string) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(line))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		t.Fatalf("%s: %v %v", line, open, err)
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		keys = append(keys, key.(string))
+		switch value, err := d.Token(); value.(type) {
+		case string, float64, bool:
+		default:
+			t.Fatalf("%s: %v is %v (%v)", line, key, value, err)
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	return keys
+}
+
+func TestALineHasTheKeysOfTheTableInTheirOrder(t *testing.T) {
+	line := appendDecision(nil, wholeDecision())
+	if diff := cmp.Diff(accessKeys[:], keysOf(t, line)); diff != "" {
+		t.Errorf("a full line's keys (-table +line):\n%s", diff)
+	}
+	const want = `{"time":"2023-11-14T22:13:20.005Z","level":"WARN","msg":"request","request_id":"r-1","trace_id":"0af7651916cd43dd8448eb211c80319c",` +
+		`"method":"POST","route":"/chat/completions","status":502,"outcome":"failed","duration_ms":90.25,"code":"worker_error","cause":"the worker answered 500",` +
+		`"config_generation":7,"limit":"rpm","shed":"depth","tenant":"acme","key":"k1","class":"batch","asked_class":"interactive","dialect":"chat",` +
+		`"requested_model":"gpt-4o-mini","model":"fake-7b","tier":"small","rule":"alias","rule_note":"X-Model-Tier: unknown","policy":"chwbl","worker":"w1",` +
+		`"reason":"prefix_home","attempts":2,"error_type":"500","overhead_ms":0.5,"queue_ms":2.5,"promoted":true,"stream":true,"ttft_ms":12,` +
+		`"predicted_cached_tokens":32,"prompt_tokens":40,"cached_tokens":30,"output_tokens":9,"estimated":true}` + "\n"
+	if diff := cmp.Diff(want, string(line)); diff != "" {
+		t.Errorf("a full line (-want +got):\n%s", diff)
+	}
+}
+
+// OB-04: whatever a client names itself, a line is one line of one JSON object with
+// known keys, and nothing in it steers a terminal.
+func TestNoTextBreaksALine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := wholeDecision()
+		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "a\nlevel=error", "\x1b[31mred", "\u009b31m", `","level":"ERROR`, "\xff\xfe", "\u2028"}))
+		for _, field := range []*string{&d.RequestID, &d.TraceID, &d.Cause, &d.RequestedModel, &d.RuleNote, &d.Key, &d.Worker, &d.Code} {
+			*field = text.Draw(t, "text")
+		}
+		if rapid.Bool().Draw(t, "bare") {
+			d.Attempts, d.QueueMs, d.Promoted, d.Stream, d.TTFTMs, d.Usage, d.Estimated = nil, 0, false, false, 0, routing.Usage{}, false
+		}
+		line := appendDecision(nil, d)
+		at := 0
+		for _, key := range keysOf(t, line) {
+			next := slices.Index(accessKeys[at:], key)
+			if next < 0 {
+				t.Fatalf("%s is no key, or out of order: %s", key, line)
+			}
+			at += next + 1
+		}
+		if bytes.Count(line, []byte{'\n'}) != 1 || strings.ContainsFunc(strings.TrimSuffix(string(line), "\n"), func(r rune) bool { return r < ' ' || 0x7f <= r && r <= 0x9f }) {
+			t.Fatalf("it steers: %q", line)
+		}
+		var back struct {
+			RequestedModel string `json:"requested_model"`
+		}
+		if err := json.Unmarshal(line, &back); err != nil || back.RequestedModel != strings.ToValidUTF8(d.RequestedModel, "\ufffd") && !strings.Contains(back.RequestedModel, "\ufffd") {
+			t.Fatalf("%q is told as %q (%v)", d.RequestedModel, back.RequestedModel, err)
+		}
+	})
+}
+
+func TestALinesLevelTellsWhoseMatterItIs(t *testing.T) {
+	for _, tt := range []struct {
+		outcome routing.Outcome
+		status  int
+		code    string
+		want    string
+	}{
+		{routing.OK, 200, "", "INFO"},
+		{routing.Refused, 401, "invalid_api_key", "INFO"},
+		{routing.Refused, 429, "rate_limit_exceeded", "INFO"},
+		{routing.Refused, 400, "invalid_json", "INFO"},
+		{routing.Refused, 404, "model_not_found", "INFO"},
+		{routing.ClientGone, 499, "", "INFO"},
+		{routing.Failed, 502, "worker_error", "WARN"},
+		{routing.Failed, 503, "overloaded", "WARN"},
+		{routing.Failed, 503, "no_healthy_worker", "WARN"},
+		{routing.Failed, 504, "worker_timeout", "WARN"},
+		{routing.Failed, 503, "ratelimit_unavailable", "WARN"},
+		{routing.Truncated, 200, "worker_error", "WARN"},
+		{routing.Failed, 500, "internal_error", "ERROR"},
+		{routing.Truncated, 200, "internal_error", "ERROR"}, // a panic within the answer
+	} {
+		d := &routing.Decision{Outcome: tt.outcome, Status: tt.status, Code: tt.code}
+		if line := string(appendDecision(nil, d)); !strings.Contains(line, `"level":"`+tt.want+`","msg"`) {
+			t.Errorf("%s %d %s: %s, want %s", tt.outcome, tt.status, tt.code, line, tt.want)
+		}
+	}
+}
+
+func TestALineOfNothingIsShort(t *testing.T) {
+	want := []string{"time", "level", "msg", "status", "duration_ms", "config_generation"}
+	if diff := cmp.Diff(want, keysOf(t, appendDecision(nil, &routing.Decision{}))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestALineAllocatesNothing(t *testing.T) {
+	l, d := newAccessLog(io.Discard), wholeDecision()
+	if n := testing.AllocsPerRun(1000, func() { l.write(d) }); n != 0 {
+		t.Errorf("a line allocates %v times", n)
+	}
+}
+
+func BenchmarkAccessLine(b *testing.B) {
+	l, d := newAccessLog(io.Discard), wholeDecision()
+	b.ReportAllocs()
+	for b.Loop() {
+		l.write(d)
+	}
+}

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"tierway/config"
+	"tierway/routing"
+)
+
+// decisionOperations are those on the records of decisions.
+func decisionOperations() []operation {
+	return []operation{
+		{id: "list-decisions", method: http.MethodGet, path: "/admin/decisions", summary: "List the last requests, refused ones too, and what was decided about them, the newest first; application/x-ndjson by Accept exports whole records, the oldest first, as replay reads them", roles: anybody,
+			register: func(a *adminPlane, op huma.Operation) {
+				handle(a, exports[decisionPage](a, op, ndjson), a.listDecisions)
+			}},
+		{id: "get-decision", method: http.MethodGet, path: "/admin/decisions/{id}", summary: "Show a request's whole record by its id, with every candidate's score; of several with one id the newest", roles: anybody, errors: []int{http.StatusNotFound},
+			register: func(a *adminPlane, op huma.Operation) { handle(a, op, a.getDecision) }},
+		{id: "stream-decisions", method: http.MethodGet, path: "/admin/decisions/stream", summary: "Follow decisions as server-sent events; last_event_id or Last-Event-ID resumes", roles: anybody, endless: true, errors: []int{http.StatusServiceUnavailable},
+			register: func(a *adminPlane, op huma.Operation) { handle(a, streams(op), a.streamDecisions) }},
+	}
+}
+
+// DecisionView is a record as the API shows it: the Decision's own JSON with its
+// number, and its trace where telemetry.trace_ui says who shows traces.
+type DecisionView struct {
+	Seq      int64  `json:"seq" doc:"Grows by one from request to request; ids of events and cursors are such numbers."`
+	TraceURL string `json:"trace_url,omitempty"`
+	routing.Decision
+}
+
+// decisionPage is a part of the records.
+type decisionPage struct {
+	Items []DecisionView `json:"items" nullable:"false" doc:"Without the candidates and the chain of blocks, which the answer for one has."`
+	Next  *string        `json:"next_cursor" doc:"Ask for older ones with ?cursor; null: these are the oldest that are kept."`
+	Kept  int            `json:"kept" doc:"Records in memory, whether they match or not."`
+	Keep  int            `json:"keep" doc:"decisions.keep: so many are kept at most, and fewer where they hold 256 MiB."`
+}
+
+// listMost bounds a page, and listUsual is one that is not bounded by its query: a
+// screen or two.
+const (
+	listMost  = 1000
+	listUsual = 100
+)
+
+// decisionTypes tells the document how records look that write their own JSON.
+func decisionTypes(registry huma.Registry) {
+	registry.RegisterTypeAlias(reflect.TypeFor[routing.Terms](), reflect.TypeFor[map[string]float64]())
+}
+
+func (a *adminPlane) listDecisions(_ context.Context, in *struct {
+	Accept string `header:"Accept"`
+	DecisionFilter
+	Cursor int64 `query:"cursor" minimum:"1" doc:"next_cursor of the page before, or a record's seq: only older ones."`
+	Limit  int   `query:"limit" minimum:"1" maximum:"100000" doc:"The newest so many, of a page at most 1,000; absent: 100, or all of an export."`
+}) (*written, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	export, limit, before := wants(in.Accept, ndjson), in.Limit, in.Cursor
+	if before == 0 {
+		before = maxSeq
+	}
+	switch {
+	case export:
+	case limit == 0:
+		limit = listUsual
+	case limit > listMost:
+		return nil, invalid("query.limit", "expected number <= "+strconv.Itoa(listMost)+"; an export by Accept: "+ndjson+" may have more", limit)
+	}
+	found, more := a.s.decisions.page(before, limit, in.matches)
+	if export {
+		return &written{Body: func(c huma.Context) { exportDecisions(c, found) }}, nil
+	}
+	now := a.s.decisions.span()
+	p := decisionPage{Items: make([]DecisionView, len(found)), Kept: int(now.next - now.oldest), Keep: now.keep}
+	for i, n := range found {
+		p.Items[i] = a.row(n)
+	}
+	if more {
+		p.Next = new(strconv.FormatInt(found[len(found)-1].seq, 10))
+	}
+	return inJSON(p), nil
+}
+
+func (a *adminPlane) getDecision(_ context.Context, in *struct {
+	ID string `path:"id" maxLength:"128"`
+}) (*reply[DecisionView], error) {
+	n, known := a.s.decisions.get(in.ID)
+	if !known {
+		return nil, huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep), and older ones where decisions.file says.")
+	}
+	return &reply[DecisionView]{Body: a.view(n)}, nil
+}
+
+// telemetry returns the section of the configuration in force.
+func (a *adminPlane) telemetry() config.Telemetry { return a.s.snapshot.Load().file.Telemetry }
+
+// view returns the whole record.
+func (a *adminPlane) view(n numbered) DecisionView {
+	return DecisionView{Seq: n.seq, TraceURL: a.telemetry().TraceURL(n.d.TraceID), Decision: *n.d}
+}
+
+// row returns the record without what fills screens: candidates and blocks.
+func (a *adminPlane) row(n numbered) DecisionView {
+	v := a.view(n)
+	v.Features.Chain = nil
+	v.Attempts = slices.Clone(v.Attempts)
+	for i := range v.Attempts {
+		if c := v.Attempts[i].Choice; c != nil {
+			short := *c
+			short.Candidates = []routing.Candidate{}
+			v.Attempts[i].Choice = &short
+		}
+	}
+	return v
+}
+
+// exportDecisions writes records, the newest first, as lines, the oldest first.
+// A client that takes nothing is left.
+func exportDecisions(c huma.Context, newest []numbered) {
+	c.SetHeader("Content-Type", ndjson)
+	c.SetHeader("Content-Disposition", `attachment; filename="decisions.jsonl"`)
+	c.SetStatus(http.StatusOK)
+	control := http.NewResponseController(unwrapped(humagin.Unwrap(c).Writer))
+	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may serve another request
+	var lines []byte
+	for i := len(newest) - 1; i >= 0; i-- {
+		line, ok := appendRecord(lines, newest[i].d)
+		if !ok {
+			panic(http.ErrAbortHandler) // nobody shall take a part for the whole
+		}
+		lines = append(line, '\n')
+		if len(lines) >= recordBatch || i == 0 {
+			control.SetWriteDeadline(time.Now().Add(streamStall)) //nolint:errcheck // a writer without deadlines is a test's
+			if _, err := c.BodyWriter().Write(lines); err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			lines = lines[:0]
+		}
+	}
+}

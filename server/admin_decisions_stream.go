@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"tierway/routing"
+	"tierway/telemetry"
+)
+
+const (
+	// maxStreams bounds the operators who follow decisions at once: a team with a
+	// tab or two each.
+	maxStreams = 32
+	// streamStall is how long an operator's connection may take nothing before it is
+	// ended.
+	streamStall = 10 * time.Second
+)
+
+// eventStream is the content type of server-sent events.
+const eventStream = "text/event-stream"
+
+// streams documents an answer of server-sent events.
+func streams(op huma.Operation) huma.Operation {
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "Events named decision (data: the record as in the list), gap ({\"missed\":n}: records that came and went unseen) and dropped ({\"dropped\":n}: matching ones that are left out, for at most 50 a second are told). Each event's id is a record's seq.",
+		Content:     map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString}}},
+	}}
+	return op
+}
+
+func (a *adminPlane) streamDecisions(ctx context.Context, in *struct {
+	DecisionFilter
+	Header string `header:"Last-Event-ID" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen, as browsers send it; before last_event_id."`
+	Query  string `query:"last_event_id" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen; 0: all that are kept; absent: only what comes from now on."`
+}) (*written, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	if a.s.draining.Load() {
+		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("The gateway is shutting down."), http.Header{"Retry-After": {"5"}}) // another one is up by then
+	}
+	after := int64(-1)
+	for _, text := range []string{in.Query, in.Header} {
+		if text != "" {
+			after, _ = strconv.ParseInt(text, 10, 64) // its form is checked
+		}
+	}
+	if a.s.decisions.streams.Add(1) > maxStreams {
+		a.s.decisions.streams.Add(-1)
+		return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("There are "+strconv.Itoa(maxStreams)+" streams of decisions already, which is as many as there may be. Close one, or ask GET /admin/decisions."), http.Header{"Retry-After": {"15"}})
+	}
+	caller, _ := ctx.Value(operatorKey{}).(operator)
+	f := &follower{log: a.s.decisions, matches: in.matches, event: func(n numbered) any { return a.row(n) }}
+	return &written{Body: func(c huma.Context) {
+		defer a.s.decisions.streams.Add(-1)
+		c.SetHeader("Content-Type", eventStream)
+		c.SetHeader("X-Accel-Buffering", "no") // nginx would gather events
+		c.SetStatus(http.StatusOK)
+		w := humagin.Unwrap(c).Writer
+		follow(ctx, w, http.NewResponseController(unwrapped(w)), f, after, func() bool { return a.mayFollow(caller) })
+	}}, nil
+}
+
+// mayFollow tells whether an operator's stream may go on: their key is still good,
+// and the gateway is not shutting down.
+func (a *adminPlane) mayFollow(o operator) bool {
+	admin, known := a.s.people.Load().admins[o.Digest]
+	good := admin.ExpiresAt.IsZero() || time.Now().Before(admin.ExpiresAt)
+	return known && good && slices.Contains(anybody, admin.Role) && !a.s.draining.Load()
+}
+
+// follow writes a follower's events until the client is gone or takes nothing, or
+// may says no.
+func follow(ctx context.Context, w http.ResponseWriter, control *http.ResponseController, f *follower, after int64, may func() bool) {
+	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may serve another request
+	send := func(events []byte) bool {
+		if len(events) == 0 {
+			return true
+		}
+		control.SetWriteDeadline(time.Now().Add(streamStall)) //nolint:errcheck // the write tells
+		if _, err := w.Write(events); err != nil {
+			return false
+		}
+		return control.Flush() == nil
+	}
+	buffer := f.begin(after, time.Now())
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for send(buffer) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !may() {
+			return
+		}
+		buffer = f.flush(buffer[:0], time.Now())
+	}
+}
+
+// decided keeps the record of a request that has ended, which nobody may change
+// afterwards.
+func (s *Server) decided(d *routing.Decision) {
+	s.decisions.add(d)
+	if s.decisionFile != nil {
+		s.decisionFile.write(d)
+	}
+}
+
+// decisionGauges shows the records to a scrape.
+func (s *Server) decisionGauges() telemetry.DecisionLog {
+	now := s.decisions.span()
+	g := telemetry.DecisionLog{Kept: int(now.next - now.oldest), Bytes: now.bytes, Streams: int(s.decisions.streams.Load())}
+	if f := s.decisionFile; f != nil {
+		g.Written, g.Dropped = f.written.Load(), f.dropped.Load()
+	}
+	return g
+}

@@ -1,0 +1,304 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/go-cmp/cmp"
+
+	"tierway/routing"
+	"tierway/tenants"
+)
+
+// remember puts records where those of requests are.
+func (r *adminRig) remember(all ...*routing.Decision) {
+	for _, d := range all {
+		r.decided(d)
+	}
+}
+
+// listed returns the request ids of a list.
+func (r *adminRig) listed(query string) (p decisionPage, ids []string) {
+	r.t.Helper()
+	got := r.ask("eyes", http.MethodGet, "/admin/decisions"+query, "")
+	if got.status != http.StatusOK {
+		r.t.Fatalf("%s: %d: %s", query, got.status, got.body)
+	}
+	p = decoded[decisionPage](r.t, got)
+	for _, d := range p.Items {
+		ids = append(ids, d.RequestID)
+	}
+	return p, ids
+}
+
+// TestDecisionsAreListedNewestFirstByFilters: each page is the next older part, and
+// what nobody wrote is refused with the field's name.
+func TestDecisionsAreListedNewestFirstByFilters(t *testing.T) {
+	r := newAdminRig(t)
+	at := func(s int) time.Time { return time.Unix(1_700_000_000+int64(s), 0).UTC() }
+	r.remember(
+		&routing.Decision{RequestID: "a", Time: at(0), Tenant: "acme", Tier: "small", Outcome: routing.OK, Status: 200, DurationMs: 10, Rule: "alias", Model: "m1",
+			Attempts: []routing.Attempt{{Worker: "w0", Reason: "random"}, {Worker: "w1", Reason: "prefix_home"}}},
+		&routing.Decision{RequestID: "b", Time: at(1), Tenant: "acme", Outcome: routing.Refused, Status: 429, Code: "rate_limit_exceeded", Limit: "rpm", Class: "batch"},
+		&routing.Decision{RequestID: "c", Time: at(2), Outcome: routing.Refused, Status: 401, Code: "invalid_api_key"},
+		&routing.Decision{RequestID: "d", Time: at(3), Tenant: "umbrella", Tier: "large", Outcome: routing.Failed, Status: 502, DurationMs: 2000, RequestedModel: "m1"},
+	)
+	for query, want := range map[string]string{
+		"": "dcba", "?limit=2": "dc", "?tenant=acme": "ba", "?outcome=refused": "cb", "?outcome=refused&tenant=acme": "b", "?worker=w0": "a", "?worker=w0&reason=prefix_home": "",
+		"?reason=prefix_home": "a", "?rule=alias": "a", "?model=m1": "da", "?class=batch": "b", "?code=invalid_api_key": "c", "?status=401": "c", "?min_ms=10": "da",
+		"?request_id=c": "c", "?q=UMB": "d", "?q=RATE_": "b", "?tier=large": "d", "?since=" + at(1).Format(time.RFC3339): "dcb",
+		"?since=" + at(1).Format(time.RFC3339) + "&until=" + at(3).Format(time.RFC3339): "cb", "?tenant=nobody": "",
+	} {
+		p, got := r.listed(query)
+		if strings.Join(got, "") != want || p.Kept != 4 || p.Keep != 2000 || (p.Next != nil) != (query == "?limit=2") {
+			t.Errorf("%s: %v of %d, next %v, want %s", query, got, p.Kept, p.Next, want)
+		}
+	}
+	p, _ := r.listed("?limit=2")
+	if p, got := r.listed("?limit=2&cursor=" + *p.Next); strings.Join(got, "") != "ba" || p.Next != nil {
+		t.Errorf("the second page is %v", got)
+	}
+	for query, field := range map[string]string{"outcome=good": "query.outcome", "class=urgent": "query.class", "status=99": "query.status", "status=x": "query.status", "min_ms=-1": "query.min_ms",
+		"since=yesterday": "query.since", "until=2020-01-01T00:00:00Z&since=2021-01-01T00:00:00Z": "query.until", "limit=0": "query.limit", "limit=1001": "query.limit",
+		"cursor=x": "query.cursor", "reason=a%20b": "query.reason", "code=A": "query.code", "wrker=w0": "query.wrker"} {
+		for _, path := range []string{"/admin/decisions?", "/admin/decisions/stream?"} {
+			if strings.Contains(path, "stream") && (field == "query.limit" || field == "query.cursor") {
+				continue
+			}
+			if got := r.ask("eyes", http.MethodGet, path+query, ""); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.body, `"`+field+`"`) {
+				t.Errorf("%s%s: %d %s", path, query, got.status, got.body)
+			}
+		}
+	}
+	for _, path := range []string{"/admin/decisions", "/admin/decisions/a", "/admin/decisions/stream"} {
+		if got := r.ask("", http.MethodGet, path, ""); got.status != http.StatusUnauthorized {
+			t.Errorf("%s without a key: %d", path, got.status)
+		}
+	}
+}
+
+// TestADecisionIsShownWholeById: with its candidates and its trace, which a list
+// leaves out; of two with one id the newer.
+func TestADecisionIsShownWholeById(t *testing.T) {
+	r := adminRigOf(newRig(t, adminYAML(memoryDB)+"telemetry: { trace_ui: \"http://jaeger:16686/\" }\n", fakeEngine(), fakeEngine()))
+	d := wholeDecision()
+	d.Attempts[1].Choice = &routing.Choice{Policy: "chwbl", Seen: 2, RunnerUp: "w0", Candidates: []routing.Candidate{{Worker: "w0"}, {Worker: "w1", Index: 1, Score: 0.5}}}
+	d.Features = routing.Features{Prefix: 0xfeed, Chain: []routing.Link{{Hash: 0xbeef, End: 100}}, Blocks: 1}
+	r.remember(&routing.Decision{RequestID: "r-1"}, d)
+	got := r.ask("eyes", http.MethodGet, "/admin/decisions/r-1", "")
+	v := decoded[DecisionView](t, got)
+	if diff := cmp.Diff(*d, v.Decision, cmp.Comparer(func(a, b routing.Terms) bool { return a.IsZero() == b.IsZero() })); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if v.TraceURL != "http://jaeger:16686/trace/"+d.TraceID || !strings.Contains(got.body, `"chain":["000000000000beef:100"]`) || v.Seq != r.decisions.span().next-1 {
+		t.Errorf("it is shown as %s", got.body)
+	}
+	p, _ := r.listed("?limit=1")
+	row := p.Items[0]
+	if c := row.Attempts[1].Choice; c == nil || c.RunnerUp != "w0" || len(c.Candidates) != 0 || row.Features.Chain != nil || row.Features.Prefix != 0xfeed || row.TraceURL != v.TraceURL {
+		t.Errorf("it is listed as %+v", row)
+	}
+	if len(d.Attempts[1].Choice.Candidates) != 2 || d.Features.Chain == nil {
+		t.Error("listing it changed it")
+	}
+	r.ops(http.StatusNotFound, http.MethodGet, "/admin/decisions/nobody", "")
+}
+
+// TestAnExportIsWhatTheFileHas: whole records, the oldest first, one a line, as
+// many as match.
+func TestAnExportIsWhatTheFileHas(t *testing.T) {
+	r := newAdminRig(t)
+	for i := range 1500 {
+		d := wholeDecision()
+		d.RequestID, d.Tenant = fmt.Sprintf("r%04d", i), []string{"acme", "umbrella"}[i%2]
+		r.remember(d)
+	}
+	for query, want := range map[string]int{"": 1500, "?tenant=acme": 750, "?limit=1200": 1200} {
+		got := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions"+query, "", "Accept", ndjson)
+		var last string
+		n := 0
+		for line := range strings.Lines(got.body) {
+			var d routing.Decision
+			if err := json.Unmarshal([]byte(line), &d); err != nil || d.RequestID <= last || d.SchemaVersion != routing.SchemaVersion {
+				t.Fatalf("%s: %s comes after %s (%v)", query, line, last, err)
+			}
+			last = d.RequestID
+			n++
+		}
+		if n != want || got.header.Get("Content-Type") != ndjson || n > 0 && query != "?tenant=acme" && last != "r1499" {
+			t.Errorf("%s: %d lines up to %s, want %d", query, n, last, want)
+		}
+	}
+}
+
+// TestRealRequestsAreRemembered: answered ones and refused ones, and nothing of
+// what they say.
+func TestRealRequestsAreRemembered(t *testing.T) {
+	r := newAdminRig(t)
+	r.post("/v1/chat/completions", ask("small", "a secret", ""), "Authorization", "Bearer filed", "X-Request-ID", "good")
+	r.post("/v1/chat/completions", ask("small", "a secret", ""), "Authorization", "Bearer wrong", "X-Request-ID", "refused")
+	p, got := r.listed("")
+	if strings.Join(got, " ") != "refused good" || p.Items[0].Code != "invalid_api_key" || p.Items[1].Tenant != "filed" || len(p.Items[1].Attempts) != 1 {
+		t.Errorf("the list is %+v", p)
+	}
+	if text := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions/good", "").body; strings.Contains(text, "a secret") || strings.Contains(text, "Bearer") {
+		t.Errorf("it tells %s", text)
+	}
+}
+
+// openStream opens a stream of decisions; the test's end closes it.
+func openStream(t *testing.T, url, key, query string, headers ...string) (*http.Response, *bufio.Reader) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/admin/decisions/stream"+query, nil)
+	must(t, err)
+	req.Header.Set("Authorization", "Bearer "+key)
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp, bufio.NewReader(resp.Body)
+}
+
+// nextEvent returns the next event that is named.
+func nextEvent(t *testing.T, from *bufio.Reader) (e sse) {
+	t.Helper()
+	for block := ""; ; {
+		line, err := from.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the stream ended: %v", err)
+		}
+		if block += line; line != "\n" {
+			continue
+		}
+		if e := eventsOf(t, block)[0]; e.data != "" {
+			return e
+		}
+		block = ""
+	}
+}
+
+// TestAStreamTellsWhatComes: by the same filters as the list, from where its reader
+// left off, with headers that no proxy keeps it back for.
+func TestAStreamTellsWhatComes(t *testing.T) {
+	r := newAdminRig(t)
+	plane := served(t, r.plane.engine)
+	resp, events := openStream(t, plane, "eyes", "?tenant=acme")
+	for name, want := range map[string]string{"Content-Type": eventStream, "Cache-Control": "no-store", "X-Accel-Buffering": "no"} {
+		if got := resp.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	r.remember(&routing.Decision{RequestID: "a", Tenant: "umbrella"}, &routing.Decision{RequestID: "b", Tenant: "acme"})
+	e := nextEvent(t, events)
+	var v DecisionView
+	must(t, json.Unmarshal([]byte(e.data), &v))
+	if e.event != "decision" || v.RequestID != "b" || e.id != v.Seq || v.Seq != r.decisions.span().first+1 {
+		t.Errorf("it is told %+v", e)
+	}
+	for i, resume := range [][]string{{"?last_event_id=0"}, {fmt.Sprintf("?last_event_id=%d", v.Seq-1)}, {"?last_event_id=0", "Last-Event-ID", fmt.Sprint(v.Seq - 1)}} {
+		_, again := openStream(t, plane, "eyes", resume[0], resume[1:]...)
+		must(t, json.Unmarshal([]byte(nextEvent(t, again).data), &v))
+		if want := []string{"a", "b", "b"}[i]; v.RequestID != want {
+			t.Errorf("%v begins with %s, want %s", resume, v.RequestID, want)
+		}
+	}
+	for _, bad := range []string{"x", "-1", "1.5"} {
+		if got := r.ask("eyes", http.MethodGet, "/admin/decisions/stream?last_event_id="+bad, ""); got.status != http.StatusUnprocessableEntity {
+			t.Errorf("last_event_id=%s: %d", bad, got.status)
+		}
+	}
+}
+
+// TestThereAreOnlySoManyStreams: one more is told so, and has a place when another
+// one leaves.
+func TestThereAreOnlySoManyStreams(t *testing.T) {
+	r := newAdminRig(t)
+	plane := served(t, r.plane.engine)
+	var first *http.Response
+	for i := range maxStreams {
+		resp, _ := openStream(t, plane, "ops", "")
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("stream %d: %d", i, resp.StatusCode)
+		}
+		first = resp
+	}
+	if got := r.ask("ops", http.MethodGet, "/admin/decisions/stream", ""); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "32 streams") {
+		t.Errorf("one more: %d %s", got.status, got.body)
+	}
+	if text := r.scrape(); !strings.Contains(text, "tierway_decisions_streams 32") {
+		t.Error("the metrics do not tell of the streams")
+	}
+	first.Body.Close()
+	until(t, "a stream to end", func() bool { return r.decisions.streams.Load() < maxStreams })
+	if resp, _ := openStream(t, plane, "ops", ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("after one has left: %d", resp.StatusCode)
+	}
+}
+
+// TestAStreamEndsWithItsKeyAndWithTheGateway: within a moment, and a new one is
+// refused while the gateway drains.
+func TestAStreamEndsWithItsKeyAndWithTheGateway(t *testing.T) {
+	r := newAdminRig(t)
+	plane := served(t, r.plane.engine)
+	made := decoded[struct {
+		Secret string    `json:"secret"`
+		Admin  AdminView `json:"admin"`
+	}](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"brief","role":"viewer"}`))
+	resp, events := openStream(t, plane, made.Secret, "")
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("%d with %s", resp.StatusCode, made.Secret[:len(tenants.TenantPrefix)])
+	}
+	_, other := openStream(t, plane, "eyes", "")
+	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/admins/"+made.Admin.ID, "")
+	if text, err := events.ReadString('}'); err == nil {
+		t.Errorf("the stream of an ended key goes on: %s", text)
+	}
+	r.remember(record("later"))
+	nextEvent(t, other)
+	r.draining.Store(true)
+	if text, err := other.ReadString('}'); err == nil {
+		t.Errorf("a stream goes on while the gateway drains: %s", text)
+	}
+	if got := r.ask("ops", http.MethodGet, "/admin/decisions/stream", ""); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+		t.Errorf("while it drains: %d", got.status)
+	}
+	until(t, "no stream", func() bool { return r.decisions.streams.Load() == 0 })
+}
+
+// TestAStreamOutlivesWhatBoundsOtherRequests: an answer of the admin API ends after
+// adminPatience, a stream does not.
+func TestAStreamOutlivesWhatBoundsOtherRequests(t *testing.T) {
+	for _, op := range operations() {
+		if want := op.id == "stream-decisions"; op.endless != want {
+			t.Errorf("%s is endless: %v", op.id, op.endless)
+		}
+	}
+	r := newAdminRig(t)
+	var bounded, endless bool
+	for _, path := range []string{"/admin/decisions", "/admin/decisions/stream"} {
+		e := newEngine()
+		e.Use(r.plane.guard)
+		e.GET(path, func(c *gin.Context) {
+			_, has := c.Request.Context().Deadline()
+			bounded, endless = bounded || has, endless || !has
+		})
+		req := httptest.NewRequest(http.MethodGet, path, nil)
+		req.Header.Set("Authorization", "Bearer ops")
+		e.ServeHTTP(httptest.NewRecorder(), req)
+	}
+	if !bounded || !endless {
+		t.Errorf("bounded %v, endless %v", bounded, endless)
+	}
+}

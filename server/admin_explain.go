@@ -1,0 +1,239 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/config"
+	"tierway/tenants"
+	"tierway/tiers"
+)
+
+// explainOperations are those that say what would become of a request.
+func explainOperations() []operation {
+	return []operation{
+		{id: "explain-route", method: http.MethodPost, path: "/admin/route/explain", roles: anybody, errors: []int{http.StatusNotFound},
+			summary: "Say where a request would go now and why, or under a draft configuration, without sending it; or of a past one, by its id. The body may have 1 MiB: explain a longer request by its id",
+			register: func(a *adminPlane, op huma.Operation) {
+				// Two types of one name cannot stand in the document.
+				a.api.OpenAPI().Components.Schemas.RegisterTypeAlias(reflect.TypeFor[tiers.Explanation](), reflect.TypeFor[Classification]())
+				handle(a, op, a.explainRoute)
+			}},
+	}
+}
+
+// Classification is what a request was classified by.
+type Classification tiers.Explanation
+
+// ExplainOrder asks for an explanation of a request, or of a past one.
+type ExplainOrder struct {
+	Tenant   string            `json:"tenant,omitempty" maxLength:"63" doc:"Who asks; absent: whoever key_id is of, else somebody who may use everything."`
+	KeyID    string            `json:"key_id,omitempty" maxLength:"64" doc:"By which of its keys; absent: by one that narrows nothing."`
+	Class    string            `json:"class,omitempty" enum:"interactive,background,batch" doc:"As X-Request-Priority."`
+	Path     string            `json:"path,omitempty" maxLength:"500" doc:"That it is sent to; absent: /v1/chat/completions."`
+	Headers  map[string]string `json:"headers,omitempty" doc:"Of the request, such as X-Model-Tier or X-Session-ID. Credentials are refused: name tenant or key_id."`
+	Request  json.RawMessage   `json:"request,omitempty" doc:"The body, in the dialect of its path."`
+	Decision string            `json:"decision,omitempty" maxLength:"128" doc:"The id of a past request, in place of request."`
+	Draft    *DraftOrder       `json:"draft,omitempty"`
+}
+
+// DraftOrder is a configuration to be tried and not put in force.
+type DraftOrder struct {
+	Text  string `json:"text" doc:"YAML, laid over the configuration in force: items of lists that have a name replace the one of that name."`
+	Whole bool   `json:"whole,omitempty" doc:"The text is the whole configuration."`
+}
+
+// RouteExplanation is an explanation under the configuration in force and, where a
+// draft was sent, the one under it beside that.
+type RouteExplanation struct {
+	Explanation
+	Draft    *Explanation  `json:"draft,omitempty" doc:"The same request under the draft, by the same chance."`
+	Changed  []string      `json:"changed,omitempty" doc:"What is another under the draft: outcome, tier, worker."`
+	Changes  []ChangeView  `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
+	Warnings []ProblemView `json:"warnings,omitempty" doc:"Of the draft."`
+}
+
+func (a *adminPlane) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder }) (*reply[RouteExplanation], error) {
+	o := &in.Body
+	if (o.Decision == "") == (len(o.Request) == 0) {
+		return nil, invalid("body", "name request or decision, one of them", nil)
+	}
+	var answer RouteExplanation
+	under, err := a.draft(o.Draft, &answer)
+	if err != nil {
+		return nil, err
+	}
+	if o.Decision != "" {
+		err = a.explainDecision(o, under, &answer)
+	} else {
+		err = a.explainRequest(ctx, o, under, &answer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if answer.Draft != nil {
+		answer.Changed = changedBetween(&answer.Explanation, answer.Draft)
+	}
+	return &reply[RouteExplanation]{Body: answer}, nil
+}
+
+// draft builds the draft that is asked for; nil for none.
+func (a *adminPlane) draft(o *DraftOrder, answer *RouteExplanation) (*draft, error) {
+	if o == nil {
+		return nil, nil
+	}
+	base := a.s.inForce().file
+	f, err := base.Draft([]byte(o.Text), o.Whole)
+	if err != nil {
+		return nil, draftRejected(err)
+	}
+	answer.Changes = []ChangeView{}
+	for _, c := range config.Changes(base, f) {
+		answer.Changes = append(answer.Changes, ChangeView(c))
+	}
+	answer.Warnings = problemViews(f.Warnings())
+	under, err := a.s.draftOf(f)
+	if err != nil {
+		return nil, a.failed("building the draft", err)
+	}
+	return under, nil
+}
+
+// draftRejected is the answer to a draft with errors: all of them, each with its
+// place.
+func draftRejected(err error) error {
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		return invalid("body.draft.text", err.Error(), nil)
+	}
+	var details []error
+	for _, p := range problems {
+		if !p.Warning {
+			details = append(details, &huma.ErrorDetail{Location: "body.draft.text: " + p.Path, Message: p.String()})
+		}
+	}
+	return huma.Error422UnprocessableEntity("The draft has errors.", details...)
+}
+
+// explainDecision explains a past request.
+func (a *adminPlane) explainDecision(o *ExplainOrder, under *draft, answer *RouteExplanation) error {
+	if o.Tenant != "" || o.KeyID != "" || o.Class != "" || o.Path != "" || len(o.Headers) > 0 {
+		return invalid("body.decision", "a past request has its own tenant, key, class, path and headers: name none beside it", nil)
+	}
+	n, known := a.s.decisions.get(o.Decision)
+	if !known {
+		return huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep).")
+	}
+	answer.Explanation = *a.s.explainPast(n.d, nil)
+	if under != nil {
+		answer.Draft = a.s.explainPast(n.d, under)
+	}
+	return nil
+}
+
+// explainRequest explains a request that nobody sent.
+func (a *adminPlane) explainRequest(ctx context.Context, o *ExplainOrder, under *draft, answer *RouteExplanation) error {
+	r, err := o.request(ctx)
+	if err != nil {
+		return err
+	}
+	if answer.as, err = o.caller(a.s.people.Load(), time.Now()); err != nil {
+		return err
+	}
+	a.s.explain(r, &answer.Explanation)
+	if under == nil {
+		return nil
+	}
+	d := &Explanation{draft: under, rand: answer.rand}
+	if d.as, err = o.caller(under.snap.people, time.Now()); err != nil {
+		d.as, d.Notes = answer.as, append(d.Notes, "the draft has no such tenant or key: explained as the one in force")
+	}
+	if r, err = o.request(ctx); err == nil {
+		a.s.explain(r, d)
+		answer.Draft = d
+	}
+	return err
+}
+
+// request makes the request that is asked about.
+func (o *ExplainOrder) request(ctx context.Context) (*http.Request, error) {
+	path := o.Path
+	if path == "" {
+		path = "/v1/chat/completions"
+	}
+	if !strings.HasPrefix(path, "/") {
+		return nil, invalid("body.path", "expected a path such as /v1/chat/completions", o.Path)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(o.Request))
+	if err != nil {
+		return nil, invalid("body.path", "expected a path such as /v1/chat/completions", o.Path)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for name, value := range o.Headers {
+		switch name = http.CanonicalHeaderKey(name); name {
+		case "Authorization", "X-Api-Key", "Cookie":
+			return nil, invalid("body.headers", name+" is a credential: name tenant or key_id in its place", nil)
+		}
+		r.Header.Set(name, value)
+	}
+	if o.Class != "" {
+		r.Header.Set("X-Request-Priority", o.Class)
+	}
+	return r, nil
+}
+
+// caller finds who is asked for; nil for nobody in particular.
+func (o *ExplainOrder) caller(p *people, now time.Time) (*subject, error) {
+	if o.Tenant == "" && o.KeyID == "" {
+		return nil, nil
+	}
+	ts, ks := p.tenants()
+	var key tenants.Key
+	if o.KeyID != "" {
+		at := slices.IndexFunc(ks, func(k tenants.Key) bool { return k.ID == o.KeyID && (o.Tenant == "" || k.Tenant == o.Tenant) })
+		if at < 0 {
+			return nil, invalid("body.key_id", "there is no such key", o.KeyID)
+		}
+		key = ks[at]
+	}
+	name := o.Tenant
+	if name == "" {
+		name = key.Tenant
+	}
+	at := slices.IndexFunc(ts, func(t tenants.Tenant) bool { return t.Name == name })
+	if at < 0 {
+		return nil, invalid("body.tenant", "there is no such tenant", name)
+	}
+	is := &subject{caller: tenants.NewCaller(ts[at], key), who: "tenant " + name}
+	if o.KeyID != "" {
+		is.who += fmt.Sprintf(", key %s (%s)", key.Hint, key.ID)
+	}
+	switch {
+	case o.KeyID != "" && !key.Valid(now):
+		is.barred = errBadKey
+	case ts[at].Disabled:
+		is.barred = errTenantDisabled
+	}
+	return is, nil
+}
+
+// changedBetween names what is another of two explanations.
+func changedBetween(a, b *Explanation) []string {
+	changed := []string{}
+	for _, f := range [...]struct{ name, was, is string }{{"outcome", a.Outcome, b.Outcome}, {"tier", a.Tier, b.Tier}, {"worker", a.Worker, b.Worker}} {
+		if f.was != f.is {
+			changed = append(changed, f.name)
+		}
+	}
+	return changed
+}

@@ -1,0 +1,300 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/config"
+	"tierway/routing"
+)
+
+// explains asks for an explanation and fails unless it has the status.
+func (r *adminRig) explains(status int, order any) RouteExplanation {
+	r.t.Helper()
+	text, err := json.Marshal(order)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	got := r.ops(status, http.MethodPost, "/admin/route/explain", string(text))
+	if status != http.StatusOK {
+		return RouteExplanation{Explanation: Explanation{Error: got.body}}
+	}
+	return decoded[RouteExplanation](r.t, got)
+}
+
+// order is a JSON object.
+type order map[string]any
+
+// hi is a short chat.
+func hi(model string) order {
+	return order{"model": model, "messages": []order{{"role": "user", "content": "Hi"}}}
+}
+
+// stepOf returns the step of a stage, nil without one.
+func stepOf(e *Explanation, stage string) *Step {
+	for i := range e.Steps {
+		if e.Steps[i].Stage == stage {
+			return &e.Steps[i]
+		}
+	}
+	return nil
+}
+
+const explainYAML = `
+store: { sql: "sqlite://:memory:" }
+admin: { keys: [ { name: ops, sha256: %s }, { name: eyes, sha256: %s, role: viewer } ] }
+auth:
+  keys:
+    - { name: acme, sha256: %s, tiers: [small, medium], limits: { rpm: 6, tpm: 1000, concurrent: 2 } }
+    - { name: spent, sha256: %s, limits: { rpm: 1 } }
+health: { path: "off" }
+tiers:
+  - { name: small, model: s, context: 8000, policy: { name: round_robin }, workers: [ %%s ] }
+  - { name: medium, model: m, queue: { max_depth: 0 }, workers: [ { name: m0, url: "http://127.0.0.1:9", max_inflight: 1 } ] }
+  - { name: large, model: l, workers: [ { name: l0, url: "http://127.0.0.1:10", max_inflight: 1 } ] }
+pools: [ { name: vectors, model: bge, serves: [embeddings], workers: [ { name: v0, url: "http://127.0.0.1:11" } ] } ]
+models: { mini: small }
+`
+
+func newExplainRig(t *testing.T) *adminRig {
+	t.Helper()
+	yaml := fmt.Sprintf(explainYAML, digestHex("ops"), digestHex("eyes"), digestHex("acme"), digestHex("spent"))
+	return adminRigOf(newRig(t, yaml, fakeEngine(), fakeEngine()))
+}
+
+// fill books the one place of a worker; what is returned gives it back.
+func (r *adminRig) fill(tier string) (give func()) {
+	r.t.Helper()
+	lease, err := r.snapshot.Load().byName[tier].routing.Acquire(&routing.Request{Now: time.Now(), Stream: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return func() { lease.Release(routing.Result{Err: routing.ErrExcluded}) }
+}
+
+// TestARefusalIsAnOutcome: whatever a request is refused for, the answer is 200 and
+// says at which stage, with the status and code that its client would be sent; those
+// before it have passed, and none comes after it.
+func TestARefusalIsAnOutcome(t *testing.T) {
+	r := newExplainRig(t)
+	defer r.fill("medium")()
+	r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`, "Authorization", "Bearer spent")
+	long := strings.Repeat("many words of a text ", 20_000)
+	for _, c := range []struct {
+		name   string
+		order  order
+		stage  string
+		status int
+		code   string
+	}{
+		{"an unknown model", order{"request": hi("nobody's")}, stageTier, 404, "model_not_found"},
+		{"a tier that is not allowed", order{"tenant": "acme", "request": hi("large")}, stageTier, 404, "model_not_found"},
+		{"a body that is none", order{"request": []int{1}}, stageRequest, 400, ""},
+		{"a prompt that is too long", order{"request": order{"model": "s", "messages": []order{{"role": "user", "content": long}}}}, stageTier, 400, "context_length_exceeded"},
+		{"another dialect", order{"path": "/v1/embeddings", "request": order{"model": "small", "input": "x"}}, stageTier, 404, "endpoint_not_supported"},
+		{"no such path", order{"path": "/v1/nothing", "request": hi("small")}, stageRequest, 404, "unknown_url"},
+		{"a stored answer", order{"path": "/v1/responses/r1/cancel", "request": order{}}, stageRequest, 404, "endpoint_not_supported"},
+		{"a spent limit", order{"tenant": "spent", "key_id": "", "request": hi("small")}, stageLimits, 429, "rate_limit_exceeded"},
+		{"a reservation over the burst", order{"tenant": "acme", "request": order{"model": "small", "messages": []order{{"role": "user", "content": long[:8000]}}}}, stageLimits, 429, "rate_limit_exceeded"},
+		{"full workers and no queue", order{"request": hi("medium")}, stageQueue, 503, "overloaded"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := r.explains(http.StatusOK, c.order)
+			if e.Outcome != wouldReject || e.Status != c.status || c.code != "" && e.Code != c.code || e.Worker != "" {
+				t.Fatalf("explained as %+v", e.Explanation)
+			}
+			for i, st := range e.Steps {
+				if last := i+1 == len(e.Steps); st.OK == last || last && (st.Stage != c.stage || st.Detail == "") {
+					t.Errorf("step %d is %+v, want the refusal at %s", i, st, c.stage)
+				}
+			}
+			if !strings.Contains(e.Summary, c.stage) {
+				t.Errorf("the summary is %q", e.Summary)
+			}
+		})
+	}
+}
+
+// TestEveryStageSaysWhatItSaw of a request that would be sent, for a tenant with
+// limits; nothing of it is text of the prompt.
+func TestEveryStageSaysWhatItSaw(t *testing.T) {
+	r := newExplainRig(t)
+	got := r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
+		`{"tenant":"acme","class":"batch","request":{"model":"auto","messages":[{"role":"user","content":"the canary implements a function in Python"}]}}`)
+	e := decoded[RouteExplanation](t, got)
+	if strings.Contains(got.body, "canary") {
+		t.Errorf("it repeats the prompt: %s", got.body)
+	}
+	var stages []string
+	for _, st := range e.Steps {
+		stages = append(stages, st.Stage)
+	}
+	if want := []string{stageAuth, stageRequest, stageTier, stageLimits, stageQueue, stageWorker}; !slices.Equal(stages, want) {
+		t.Fatalf("the stages are %v", stages)
+	}
+	if e.Outcome != wouldRoute || e.Tenant != "acme" || e.Class != "batch" || e.Generation != 1 || e.SnapshotAt.IsZero() || e.Estimate == nil || e.Estimate.Prompt == 0 {
+		t.Errorf("explained as %+v", e.Explanation)
+	}
+	tier := stepOf(&e.Explanation, stageTier).Tier
+	if e.Tier != "medium" || e.Rule != "clamped" || len(tier.Signals) < 4 || len(tier.Moves) != 1 || tier.Moves[0].Tier != "large" || tier.Moves[0].By != "clamped" {
+		t.Errorf("the tier is %s by %s, found so: %+v", e.Tier, e.Rule, tier)
+	}
+	if n := len(tier.Targets); n != 3 || tier.Targets[2].Allowed || !tier.Targets[1].Allowed || !tier.Targets[0].Fits {
+		t.Errorf("the tiers are %+v", tier.Targets)
+	}
+	limits := stepOf(&e.Explanation, stageLimits).Limits
+	if len(limits) != 3 || limits[0].Limit != "rpm" || limits[0].Used != 0 || limits[1].Asks == 0 {
+		t.Errorf("the limits are %+v", limits)
+	}
+	if q := stepOf(&e.Explanation, stageQueue).Queue; q.Would != queuePasses || q.Class != "batch" {
+		t.Errorf("the queue is %+v", q)
+	}
+	if w := stepOf(&e.Explanation, stageWorker).Worker; w.Choice == nil || w.Choice.Seen != 1 || w.Learned == nil || e.Worker != "m0" {
+		t.Errorf("the worker is %+v", w)
+	}
+}
+
+// TestARequestThatWouldWaitIsToldSo, with who is passed over and why.
+func TestARequestThatWouldWaitIsToldSo(t *testing.T) {
+	r := newExplainRig(t)
+	defer r.fill("large")()
+	e := r.explains(http.StatusOK, order{"request": hi("large")})
+	q, w := stepOf(&e.Explanation, stageQueue).Queue, stepOf(&e.Explanation, stageWorker).Worker
+	if e.Outcome != wouldQueue || q.Would != queueHolds || q.Why == "" || !strings.Contains(e.Summary, "wait") {
+		t.Errorf("explained as %+v", e.Explanation)
+	}
+	if w.Choice == nil && (len(w.Others) != 1 || w.Others[0].Why != "full") {
+		t.Errorf("the worker is %+v", w)
+	}
+}
+
+// TestADraftIsTriedBesideWhatIsInForce: other weights, policies, tiers, workers and
+// bounds, each beside the configuration in force, which stays.
+func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
+	r := newExplainRig(t)
+	defer r.fill("large")()
+	in := r.snapshot.Load()
+	for _, c := range []struct {
+		name, draft string
+		request     order
+		changed     []string
+		check       func(e *RouteExplanation) bool
+	}{
+		{"a worker without weight", `tiers: [ { name: small, workers: [ { name: w0, weight: 0 } ] } ]`, hi("small"), []string{"worker"},
+			func(e *RouteExplanation) bool { return e.Worker == "w0" && e.Draft.Worker == "w1" }},
+		{"another policy", `tiers: [ { name: small, policy: { name: least_load } } ]`, hi("small"), nil,
+			func(e *RouteExplanation) bool { return e.Policy == "round_robin" && e.Draft.Policy == "least_load" }},
+		{"another threshold", `classifier: { prompt_tokens: { medium: 1, large: 9000 } }`, order{"model": "auto", "messages": []order{{"role": "user", "content": "a few words here, some"}}}, []string{"tier", "worker"},
+			func(e *RouteExplanation) bool {
+				return e.Tier == "small" && e.Draft.Tier == "medium" && e.Draft.Worker == "m0"
+			}},
+		{"a new worker", `tiers: [ { name: large, workers: [ { name: l1, url: "http://127.0.0.1:12" } ] } ]`, hi("large"), []string{"outcome", "worker"},
+			func(e *RouteExplanation) bool { return e.Outcome == wouldQueue && e.Draft.Worker == "l1" }},
+		{"no queue", `tiers: [ { name: large, queue: { max_depth: 0 } } ]`, hi("large"), []string{"outcome", "worker"},
+			func(e *RouteExplanation) bool {
+				return e.Outcome == wouldQueue && e.Draft.Outcome == wouldReject && e.Draft.Code == "overloaded"
+			}},
+		{"a new pool", `pools: [ { name: extra, model: x, serves: [chat], workers: [ { name: x0, url: "http://127.0.0.1:13" } ] } ]`, hi("x"), []string{"outcome", "tier", "worker"},
+			func(e *RouteExplanation) bool { return e.Status == 404 && e.Draft.Worker == "x0" }},
+		{"a tenant's rights", `auth: { keys: [ { name: spent, tiers: [medium] } ] }`, hi("small"), nil,
+			func(e *RouteExplanation) bool { return e.Outcome == wouldRoute && e.Draft.Outcome == wouldRoute }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := r.explains(http.StatusOK, order{"request": c.request, "draft": order{"text": c.draft}})
+			if e.Draft == nil || len(e.Changes) == 0 {
+				t.Fatalf("nothing is said of the draft: %+v", e)
+			}
+			if c.changed != nil && !slices.Equal(e.Changed, c.changed) || !c.check(&e) {
+				t.Errorf("changed is %v; in force %s %s %s, under the draft %s %s %s: %+v", e.Changed, e.Outcome, e.Tier, e.Worker, e.Draft.Outcome, e.Draft.Tier, e.Draft.Worker, e.Draft.Steps)
+			}
+		})
+	}
+	if r.snapshot.Load() != in || r.fleet.Get("l1") != nil || r.fleet.Get("x0") != nil || len(r.pools) != 4 {
+		t.Error("a draft was put in force")
+	}
+}
+
+// TestADraftIsWhatAReloadPutsInForce: what is explained under a draft is where the
+// request goes after a reload of it.
+func TestADraftIsWhatAReloadPutsInForce(t *testing.T) {
+	for i, draft := range []string{
+		`policy: { name: least_load }`,
+		`tiers: [ { name: one, workers: [ { name: one-0, weight: 0 }, { name: one-1, weight: 9 } ] }, { name: two, policy: { name: chwbl } } ]`,
+		`tiers: [ { name: five, policy: { name: weighted_round_robin } }, { name: four, policy: { name: least_load } } ]`,
+		`classifier: { prompt_tokens: { two: 10, three: 20, four: 100 }, max_tokens: { two: 20, six: 300 } }`,
+		`models: { "gpt-4*": six }`,
+	} {
+		for round := range 4 {
+			t.Run(fmt.Sprint(i, " ", round), func(t *testing.T) {
+				r := newDriftRig(t, "", quick)
+				d, held := newDriftWorld(uint64(10*i+round)), loads{}
+				defer held.give()
+				for range 12 {
+					r.sent(d.wish())
+					for _, p := range r.snapshot.Load().pools {
+						held.shake(d, p.routing)
+					}
+				}
+				r.chance.Store(d.Uint64())
+				w := d.wish()
+				e := decoded[RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(map[string]any{"draft": order{"text": draft}})))
+				f, err := r.inForce().file.Draft([]byte(draft), false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Server.source = func() (*config.File, error) { return f, nil }
+				if _, err := r.Reload(t.Context(), ReloadRequest{}); err != nil {
+					t.Fatal(err)
+				}
+				if e.Draft.Outcome == wouldQueue {
+					return
+				}
+				got := r.sent(w)
+				if tier, rule := tierOf(got); got.header.Get("X-Routed-To") != e.Draft.Worker || e.Draft.Worker != "" && (tier != e.Draft.Tier || rule != e.Draft.Rule) {
+					t.Errorf("sent to %s of %s by %s, under the draft %s of %s by %s", got.header.Get("X-Routed-To"), tier, rule, e.Draft.Worker, e.Draft.Tier, e.Draft.Rule)
+				}
+			})
+		}
+	}
+}
+
+// TestAnExplanationIsAskedForProperly: mistakes in the question are HTTP errors, with
+// their place; a credential is not taken, nor a body beyond the bound, nor a draft
+// with errors.
+func TestAnExplanationIsAskedForProperly(t *testing.T) {
+	r := newExplainRig(t)
+	for _, c := range []struct {
+		name   string
+		order  order
+		status int
+		says   string
+	}{
+		{"nothing", order{}, 422, "request or decision"},
+		{"both", order{"request": hi("small"), "decision": "x"}, 422, "request or decision"},
+		{"an unknown decision", order{"decision": "nobody's"}, 404, "decisions.keep"},
+		{"a decision with a tenant", order{"decision": "x", "tenant": "acme"}, 422, "its own tenant"},
+		{"an unknown tenant", order{"request": hi("small"), "tenant": "nobody"}, 422, "no such tenant"},
+		{"an unknown key", order{"request": hi("small"), "key_id": "nobody"}, 422, "no such key"},
+		{"a credential", order{"request": hi("small"), "headers": order{"authorization": "Bearer tw-x"}}, 422, "credential"},
+		{"another credential", order{"request": hi("small"), "headers": order{"X-API-Key": "tw-x"}}, 422, "credential"},
+		{"no path", order{"request": hi("small"), "path": "v1"}, 422, "path"},
+		{"an unknown class", order{"request": hi("small"), "class": "urgent"}, 422, "class"},
+		{"a draft with errors", order{"request": hi("small"), "draft": order{"text": "tiers: [ { name: small, polcy: x } ]\nlisten: 5x"}}, 422, "polcy"},
+		{"a draft of the environment", order{"request": hi("small"), "draft": order{"text": "listen: ${HOME}"}}, 422, "draft"},
+		{"too much", order{"request": order{"model": "small", "messages": []order{{"role": "user", "content": strings.Repeat("x", maxAdminBody)}}}}, 413, "1048576"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := r.explains(c.status, c.order); !strings.Contains(got.Error, c.says) || strings.Contains(got.Error, "tw-x") {
+				t.Errorf("it is answered %s", got.Error)
+			}
+		})
+	}
+	if got := r.ask("eyes", http.MethodPost, "/admin/route/explain", `{"request":{"model":"small","messages":[{"role":"user","content":"Hi"}]}}`); got.status != http.StatusOK {
+		t.Errorf("a viewer is answered %d: %s", got.status, got.body)
+	}
+}

@@ -1,0 +1,175 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+)
+
+// rotated is a file of lines that makes room for another one when it is full:
+// file, file.1 … , of which the last is the oldest. It is found again where another
+// program has moved it or cut it short. One goroutine uses it, and one process.
+type rotated struct {
+	path    string
+	maxSize int64 // of one file; a single longer line is written all the same
+	files   int   // the one that is written included; 1: a full one is begun anew
+
+	file   *os.File // nil while it cannot be opened
+	size   int64
+	torn   bool // its last line is not whole
+	looked time.Time
+}
+
+// lookEvery is how long a file that was moved may still be written.
+const lookEvery = time.Second
+
+// errNoFile is the cause where the file is no file.
+var errNoFile = errors.New("it is no regular file")
+
+// open opens the file, and makes it where there is none, for its user alone.
+func (r *rotated) open() error {
+	if err := r.tryOpen(); err != nil {
+		return fmt.Errorf("opening decisions.file %s: %w", r.path, err)
+	}
+	return nil
+}
+
+func (r *rotated) tryOpen() error {
+	switch was, err := os.Stat(r.path); { // opening a pipe that nobody reads would wait for ever
+	case err == nil && !was.Mode().IsRegular():
+		return errNoFile
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	file, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return err
+	}
+	r.file, r.size, r.torn = file, info.Size(), !endsWhole(file, info.Size())
+	return nil
+}
+
+// endsWhole tells whether the file ends with a newline, or is empty. A crash may
+// have left a part of a line, which the next line must not continue.
+func endsWhole(file *os.File, size int64) bool {
+	last := []byte{'\n'}
+	if size > 0 {
+		if _, err := file.ReadAt(last, size-1); err != nil {
+			return false
+		}
+	}
+	return last[0] == '\n'
+}
+
+func (r *rotated) close() {
+	if r.file != nil {
+		r.file.Close() //nolint:errcheck // what was written is with the kernel
+		r.file = nil
+	}
+}
+
+// look finds out, once in a while, whether the file is still the one of its name,
+// and how long it is.
+func (r *rotated) look() {
+	now := time.Now()
+	if r.file == nil || now.Sub(r.looked) < lookEvery {
+		return
+	}
+	r.looked = now
+	mine, err := r.file.Stat()
+	if err != nil {
+		return // the next write says what is wrong
+	}
+	named, err := os.Stat(r.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(named, mine) {
+		r.close() // the next write opens it anew
+		return
+	}
+	if mine.Size() < r.size { // cut short: what it ends with now is not ours to know
+		r.torn = !endsWhole(r.file, mine.Size())
+	}
+	r.size = mine.Size()
+}
+
+// fits tells whether so many bytes more are not too many for the file.
+func (r *rotated) fits(n int) bool { return r.size == 0 || r.size+int64(n) <= r.maxSize }
+
+// write appends whole lines, and returns how many bytes of whole lines are there.
+func (r *rotated) write(lines []byte) (int, error) {
+	if r.file == nil {
+		if err := r.open(); err != nil {
+			return 0, err
+		}
+	}
+	var stuck error
+	if !r.fits(len(lines)) {
+		if stuck = r.rotate(); r.file == nil {
+			return 0, stuck
+		}
+	}
+	if r.torn {
+		if _, err := r.file.Write([]byte{'\n'}); err != nil {
+			return 0, fmt.Errorf("writing decisions.file %s: %w", r.path, err)
+		}
+		r.size++
+		r.torn = false
+	}
+	n, err := r.file.Write(lines)
+	r.size += int64(n)
+	if err == nil {
+		return n, stuck
+	}
+	return r.untear(lines, n), fmt.Errorf("writing decisions.file %s: %w", r.path, err)
+}
+
+// untear takes back the part of a line that was written before the disk was full,
+// and returns the length of the whole lines.
+func (r *rotated) untear(lines []byte, n int) int {
+	whole := n
+	for whole > 0 && lines[whole-1] != '\n' {
+		whole--
+	}
+	part := int64(n - whole)
+	if part == 0 {
+		return whole
+	}
+	info, err := r.file.Stat()
+	if err == nil && info.Size() == r.size && r.file.Truncate(r.size-part) == nil {
+		r.size -= part
+		return whole
+	}
+	r.torn = true
+	return whole
+}
+
+// rotate moves the files one place on and begins a new one. Where a file cannot be
+// moved, the full one is written on: a record is worth more than its bound.
+func (r *rotated) rotate() error {
+	if r.files <= 1 {
+		if err := r.file.Truncate(0); err != nil {
+			return fmt.Errorf("beginning decisions.file %s anew: %w", r.path, err)
+		}
+		r.size, r.torn = 0, false
+		return nil
+	}
+	for i := r.files - 1; i > 1; i-- {
+		if err := os.Rename(r.older(i-1), r.older(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("rotating decisions.file: %w", err)
+		}
+	}
+	if err := os.Rename(r.path, r.older(1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("rotating decisions.file: %w", err)
+	}
+	r.close()
+	return r.open()
+}
+
+func (r *rotated) older(i int) string { return r.path + "." + strconv.Itoa(i) }

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"tierway/routing"
+)
+
+// DecisionFilter chooses records. What is absent does not matter; a record has to
+// match all the rest.
+type DecisionFilter struct {
+	Since     time.Time `query:"since" doc:"RFC 3339; only requests that came then or later."`
+	Until     time.Time `query:"until" doc:"RFC 3339; only requests that came before."`
+	Tenant    string    `query:"tenant" maxLength:"63"`
+	Tier      string    `query:"tier" maxLength:"200" doc:"The tier or pool."`
+	Worker    string    `query:"worker" maxLength:"200" doc:"One that was asked, the last or before it."`
+	Outcome   string    `query:"outcome" enum:"ok,refused,failed,truncated,client_gone"`
+	Reason    string    `query:"reason" pattern:"^[a-z0-9_]{1,100}$" doc:"Why a worker was chosen, the last or one before it."`
+	Rule      string    `query:"rule" maxLength:"100" doc:"Why the tier was chosen."`
+	Model     string    `query:"model" maxLength:"300" doc:"As it was asked for, or as the worker was asked for it."`
+	Class     string    `query:"class" enum:"interactive,background,batch"`
+	Code      string    `query:"code" pattern:"^[a-z0-9_]{1,100}$" doc:"Of the error that was answered."`
+	Status    int       `query:"status" minimum:"100" maximum:"599" doc:"As sent; 499: the client left before any."`
+	MinMs     float64   `query:"min_ms" minimum:"0" doc:"Only requests that took as long or longer, in milliseconds."`
+	RequestID string    `query:"request_id" maxLength:"128"`
+	Search    string    `query:"q" maxLength:"100" doc:"A part of the request id, tenant, key, model, tier, worker or code, in any case."`
+}
+
+// matches tells whether the filter lets a record through.
+func (f *DecisionFilter) matches(d *routing.Decision) bool {
+	same := func(want, have string) bool { return want == "" || want == have }
+	return same(f.Tenant, d.Tenant) && same(f.Tier, d.Tier) && same(f.Outcome, string(d.Outcome)) && same(f.Rule, d.Rule) &&
+		same(f.Class, d.Class) && same(f.Code, d.Code) && same(f.RequestID, d.RequestID) &&
+		(f.Model == "" || f.Model == d.Model || f.Model == d.RequestedModel) &&
+		(f.Status == 0 || f.Status == d.Status) && d.DurationMs >= f.MinMs &&
+		!d.Time.Before(f.Since) && (f.Until.IsZero() || d.Time.Before(f.Until)) &&
+		f.asked(d) && f.finds(d)
+}
+
+// check returns what is wrong with the filter beyond the form of its values.
+func (f *DecisionFilter) check() error {
+	if !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		return invalid("query.until", "has to be after since", f.Until.Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// asked tells whether a worker was asked that is looked for, for the reason that
+// is looked for.
+func (f *DecisionFilter) asked(d *routing.Decision) bool {
+	if f.Worker == "" && f.Reason == "" {
+		return true
+	}
+	if len(d.Attempts) == 0 {
+		return (f.Worker == "" || f.Worker == d.Worker) && (f.Reason == "" || f.Reason == d.Reason)
+	}
+	return slices.ContainsFunc(d.Attempts, func(a routing.Attempt) bool {
+		return (f.Worker == "" || f.Worker == a.Worker) && (f.Reason == "" || f.Reason == a.Reason)
+	})
+}
+
+// finds tells whether the text that is searched for stands in the record.
+func (f *DecisionFilter) finds(d *routing.Decision) bool {
+	if f.Search == "" {
+		return true
+	}
+	has := func(text string) bool { return containsFold(text, f.Search) }
+	return has(d.RequestID) || has(d.Tenant) || has(d.Key) || has(d.Model) || has(d.RequestedModel) || has(d.Tier) || has(d.Worker) || has(d.Code) ||
+		slices.ContainsFunc(d.Attempts, func(a routing.Attempt) bool { return has(a.Worker) })
+}
+
+// containsFold tells whether text has part in it, in any case. It allocates
+// nothing: a search looks at a hundred thousand records.
+func containsFold(text, part string) bool {
+	for i := 0; i+len(part) <= len(text); i++ {
+		if strings.EqualFold(text[i:i+len(part)], part) {
+			return true
+		}
+	}
+	return false
+}

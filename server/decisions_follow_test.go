@@ -1,0 +1,354 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"tierway/routing"
+)
+
+// sse is one server-sent event as a browser sees it, or a comment.
+type sse struct {
+	id    int64
+	event string
+	data  string
+}
+
+// eventsOf reads events. One without data is told too, with its id.
+func eventsOf(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, text string) (out []sse) {
+	t.Helper()
+	for block := range strings.SplitSeq(strings.TrimSuffix(text, "\n\n"), "\n\n") {
+		var e sse
+		for line := range strings.SplitSeq(block, "\n") {
+			switch field, value, _ := strings.Cut(line, ": "); field {
+			case "id":
+				n, err := strconv.ParseInt(value, 10, 64)
+				if err != nil {
+					t.Fatalf("%q: %v", block, err)
+				}
+				e.id = n
+			case "event":
+				e.event = value
+			case "data":
+				e.data = value
+			case "retry", "": // a comment begins with the colon
+				e.event = strings.TrimPrefix(line, ": ")
+			default:
+				t.Fatalf("%q has the field %q", block, field)
+			}
+		}
+		if block != "" {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// newFollower follows a log and tells the request ids.
+func newFollower(l *decisions, matches func(*routing.Decision) bool) *follower {
+	return &follower{log: l, matches: matches, event: func(n numbered) any { return n.d.RequestID }}
+}
+
+// addMany adds records named by their numbers from the first one of the process.
+func addMany(l *decisions, n int) {
+	for range n {
+		has := l.span()
+		l.add(record(strconv.FormatInt(has.next-has.first, 10)))
+	}
+}
+
+// inWords returns the events without ids, as "name data".
+func inWords(events []sse) (out []string) {
+	for _, e := range events {
+		out = append(out, strings.TrimSpace(e.event+" "+e.data))
+	}
+	return out
+}
+
+func TestAStreamBeginsWhereItsReaderLeftOff(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, tt := range []struct {
+		name  string
+		keep  int
+		after func(first int64) int64
+		want  []string
+	}{
+		{"new reader", 10, func(int64) int64 { return -1 }, []string{"still here"}},
+		{"all that are kept", 3, func(int64) int64 { return 0 }, []string{`decision "2"`, `decision "3"`, `decision "4"`}},
+		{"nothing missed", 10, func(first int64) int64 { return first + 4 }, []string{"still here"}},
+		{"two missed", 10, func(first int64) int64 { return first + 2 }, []string{`decision "3"`, `decision "4"`}},
+		{"one of them gone", 3, func(first int64) int64 { return first }, []string{`gap {"missed":1}`, `decision "2"`, `decision "3"`, `decision "4"`}},
+		{"all of them gone", 1, func(first int64) int64 { return first }, []string{`gap {"missed":3}`, `decision "4"`}},
+		{"from before the first", 10, func(first int64) int64 { return first - 1 }, []string{`decision "0"`, `decision "1"`, `decision "2"`, `decision "3"`, `decision "4"`}},
+		{"of an earlier process", 3, func(first int64) int64 { return first - 5 }, []string{`gap {"missed":2,"restarted":true}`, `decision "2"`, `decision "3"`, `decision "4"`}},
+		{"of another gateway", 3, func(first int64) int64 { return first + 5 }, []string{`gap {"missed":2,"restarted":true}`, `decision "2"`, `decision "3"`, `decision "4"`}},
+		{"nothing is kept", 0, func(int64) int64 { return 0 }, []string{"still here"}},
+	} {
+		l := newDecisions(tt.keep)
+		addMany(l, 5)
+		f := newFollower(l, everything)
+		events := eventsOf(t, string(f.begin(tt.after(l.first), now)))
+		if len(events) == 0 || events[0].event != "retry: 2000" {
+			t.Errorf("%s: it begins with %v", tt.name, events)
+			continue
+		}
+		if diff := cmp.Diff(tt.want, inWords(events[1:])); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+		if more := f.flush(nil, now); len(more) != 0 {
+			t.Errorf("%s: it is told again: %s", tt.name, more)
+		}
+	}
+}
+
+// TestAStreamTellsEachRecordOnceOrSaysHowManyNot: told + left out + gone are all
+// that matched or went unseen, the numbers grow, any second tells at most fifty, and
+// a reader who comes again with the last id is told the rest.
+func TestAStreamTellsEachRecordOnceOrSaysHowManyNot(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := newDecisions(rapid.IntRange(1, 400).Draw(t, "keep"))
+		f := newFollower(l, everything)
+		now := time.Unix(1_700_000_000, 0)
+		f.begin(-1, now)
+		last, total := l.span().next-1, 0
+		var seconds []int
+		for range rapid.IntRange(1, 12).Draw(t, "flushes") {
+			now = now.Add(followEvery)
+			n := rapid.SampledFrom([]int{0, 1, 5, 13, 49, 50, 51, 120, 700}).Draw(t, "came")
+			addMany(l, n)
+			total += n
+			decisions, accounted := 0, 0
+			for _, e := range eventsOf(t, string(f.flush(nil, now))) {
+				if e.id < last || e.id == last && e.event == "decision" {
+					t.Fatalf("%+v comes after %d", e, last)
+				}
+				last = e.id
+				var g gap
+				var d dropped
+				switch e.event {
+				case "decision":
+					decisions++
+					accounted++
+				case "gap":
+					json.Unmarshal([]byte(e.data), &g) //nolint:errcheck // 0 is wrong
+					accounted += int(g.Missed)
+				case "dropped":
+					json.Unmarshal([]byte(e.data), &d) //nolint:errcheck // likewise
+					accounted += d.Dropped
+				}
+			}
+			if accounted != n {
+				t.Fatalf("of %d, %d are accounted for", n, accounted)
+			}
+			seconds = append(seconds, decisions)
+			if inSecond := sum(seconds[max(0, len(seconds)-4):]); inSecond > followMost {
+				t.Fatalf("%d in a second", inSecond)
+			}
+			if n > 0 && last != l.span().next-1 {
+				t.Fatalf("the last id is %d of %d", last, l.span().next-1)
+			}
+		}
+	})
+}
+
+func sum(all []int) (n int) {
+	for _, x := range all {
+		n += x
+	}
+	return n
+}
+
+// TestALongAbsenceIsToldByItsEnd: the newest thousand, and how many before.
+func TestALongAbsenceIsToldByItsEnd(t *testing.T) {
+	l := newDecisions(3000)
+	addMany(l, 2500)
+	now := time.Unix(1_700_000_000, 0)
+	f := newFollower(l, func(d *routing.Decision) bool { return d.RequestID != "2499" })
+	events := eventsOf(t, string(f.begin(0, now)))
+	if len(events) != 1002 || events[1].event != "dropped" || events[1].data != `{"dropped":1499}` || events[2].data != `"1499"` || events[1001].data != `"2498"` {
+		t.Errorf("it is told %d events: %v … %v", len(events), events[:3], events[len(events)-1])
+	}
+	addMany(l, 60)
+	if events := inWords(eventsOf(t, string(f.flush(nil, now)))); len(events) != 51 || events[50] != `dropped {"dropped":10}` {
+		t.Errorf("afterwards %v", events)
+	}
+}
+
+// operatorWire is an operator's connection in a bubble.
+type operatorWire struct {
+	header   http.Header
+	to       *io.PipeWriter
+	deadline time.Time
+}
+
+func (w *operatorWire) Header() http.Header                 { return w.header }
+func (w *operatorWire) WriteHeader(int)                     {}
+func (w *operatorWire) Flush()                              {}
+func (w *operatorWire) SetWriteDeadline(at time.Time) error { w.deadline = at; return nil }
+func (w *operatorWire) Write(p []byte) (int, error) {
+	stalled := time.AfterFunc(time.Until(w.deadline), func() { w.to.CloseWithError(os.ErrDeadlineExceeded) }) //nolint:errcheck // it has none
+	defer stalled.Stop()
+	return w.to.Write(p)
+}
+
+// heard is what came, and when since the beginning.
+type heard struct {
+	at   time.Duration
+	text []string
+}
+
+// listen follows a log in its bubble until the test ends it, and returns what was
+// heard, a write each.
+func listen(t *testing.T, ctx context.Context, l *decisions, may func() bool) (out chan heard, ended chan time.Duration) {
+	from, to := io.Pipe()
+	start := time.Now()
+	out, ended = make(chan heard, 1000), make(chan time.Duration, 1)
+	w := &operatorWire{header: http.Header{}, to: to}
+	go func() {
+		follow(ctx, w, http.NewResponseController(w), newFollower(l, everything), -1, may)
+		to.Close() //nolint:errcheck // it has none
+		ended <- time.Since(start)
+	}()
+	go func() {
+		defer close(out)
+		buffer := make([]byte, 1<<20)
+		for {
+			n, err := from.Read(buffer)
+			if err != nil {
+				return
+			}
+			out <- heard{time.Since(start), inWords(eventsOf(t, string(buffer[:n])))}
+		}
+	}()
+	return out, ended
+}
+
+// TestAStreamIsToldFourTimesASecondAndBeatsWhenQuiet: what comes between is told
+// together, and after 15 s without anything it says that it lives.
+func TestAStreamIsToldFourTimesASecondAndBeatsWhenQuiet(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	synctest.Test(t, func(t *testing.T) {
+		l := newDecisions(100)
+		ctx, leave := context.WithCancel(t.Context())
+		out, ended := listen(t, ctx, l, func() bool { return true })
+		time.Sleep(100 * time.Millisecond)
+		addMany(l, 2)
+		time.Sleep(100 * time.Millisecond)
+		addMany(l, 1)
+		time.Sleep(31*time.Second - 200*time.Millisecond)
+		leave()
+		synctest.Wait()
+		var got []heard
+		for h := range out {
+			got = append(got, h)
+		}
+		want := []heard{{0, []string{"retry: 2000", "still here"}}, {250 * time.Millisecond, []string{`decision "0"`, `decision "1"`, `decision "2"`}},
+			{15250 * time.Millisecond, []string{"still here"}}, {30250 * time.Millisecond, []string{"still here"}}}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(heard{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if at := <-ended; at != 31*time.Second {
+			t.Errorf("it ends after %v", at)
+		}
+	})
+}
+
+// TestAStreamEndsWhenItsReaderMayNoMore: a revoked key, a gateway that shuts down.
+func TestAStreamEndsWhenItsReaderMayNoMore(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, ended := listen(t, t.Context(), newDecisions(10), func() bool { return time.Since(start) < 20*time.Second })
+		if at := <-ended; at != 20*time.Second {
+			t.Errorf("it ends after %v", at)
+		}
+	})
+}
+
+// TestASlowReaderCostsNobodyAnything: a connection that takes nothing is ended, and
+// records come in meanwhile as if it were not there.
+func TestASlowReaderCostsNobodyAnything(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	synctest.Test(t, func(t *testing.T) {
+		l := newDecisions(100)
+		from, to := io.Pipe()
+		w := &operatorWire{header: http.Header{}, to: to}
+		start := time.Now()
+		ended := make(chan time.Duration, 1)
+		go func() {
+			follow(t.Context(), w, http.NewResponseController(w), newFollower(l, everything), -1, func() bool { return true })
+			ended <- time.Since(start)
+		}()
+		if _, err := from.Read(make([]byte, 100)); err != nil { // the beginning, and then nothing more
+			t.Fatal(err)
+		}
+		before := time.Now()
+		addMany(l, 10_000)
+		if took := time.Since(before); took != 0 { // a bubble's clock stands still where nobody waits
+			t.Errorf("adding waited %v", took)
+		}
+		if at := <-ended; at != followEvery+streamStall {
+			t.Errorf("it ends after %v", at)
+		}
+		if !w.deadline.IsZero() {
+			t.Error("the next request on the connection has its deadline")
+		}
+	})
+}
+
+func TestThinningKeepsAnEvenPart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n, most := rapid.IntRange(0, 300).Draw(t, "n"), rapid.IntRange(0, 60).Draw(t, "most")
+		all := make([]numbered, n)
+		for i := range all {
+			all[i].seq = int64(n - i)
+		}
+		got := thinned(slices.Clone(all), most)
+		if len(got) != min(n, most) {
+			t.Fatalf("%d of %d", len(got), n)
+		}
+		for i := 1; i < len(got); i++ {
+			if step := got[i-1].seq - got[i].seq; step < int64(n/max(most, 1)) && n > most || step < 1 || n > most && step > int64(n/most)+1 {
+				t.Fatalf("a step of %d with %d of %d", step, most, n)
+			}
+		}
+		if len(got) > 0 && got[0].seq != int64(n) {
+			t.Fatalf("the newest is not there: %d", got[0].seq)
+		}
+	})
+}
+
+// BenchmarkFollow is what one operator costs a gateway of 2,000 requests a second
+// each time they are told.
+func BenchmarkFollow(b *testing.B) {
+	l := newDecisions(2000)
+	f := newFollower(l, (&DecisionFilter{Search: "acm"}).matches)
+	f.event = func(n numbered) any { return DecisionView{Seq: n.seq, Decision: *n.d} }
+	f.begin(-1, time.Now())
+	var buffer []byte
+	for b.Loop() {
+		for range 500 {
+			l.add(wholeDecision())
+		}
+		buffer = f.flush(buffer[:0], time.Now())
+	}
+	if len(buffer) == 0 {
+		b.Fatal("nothing is told")
+	}
+}

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"tierway/config"
+	"tierway/queue"
+	"tierway/routing"
+	"tierway/tiers"
+)
+
+// draft is a configuration that is not in force, over the workers as they are now.
+// It is immutable, and nothing of it reaches fleet, pools or metrics.
+type draft struct {
+	snap  *snapshot
+	pools map[string]*routing.Draft // by tier or pool, those that there are now
+	known map[string]bool           // the names of the workers that there are now
+}
+
+// draftOf builds what a reload of a checked configuration would put in force, and
+// puts nothing in force. Live overrides hold in it as they would after the reload.
+// A policy whose configuration is the one in force is the live one, with what it
+// remembers; it must be asked under its pool's lock only, as Preview does.
+func (s *Server) draftOf(f *config.File) (*draft, error) {
+	f = f.WithOverrides(weightsOf(s.overridesNow()))
+	catalog, err := tiers.New(f.Catalog())
+	if err != nil {
+		return nil, fmt.Errorf("building the draft's model catalogue: %w", err)
+	}
+	live := s.snapshot.Load()
+	p, err := newPeople(f, live.people.contents, live.people.readAt)
+	if err != nil {
+		return nil, fmt.Errorf("building the draft's directory: %w", err)
+	}
+	d := &draft{pools: map[string]*routing.Draft{}, known: map[string]bool{}, snap: &snapshot{file: f, generation: live.generation, people: p,
+		proxies: f.TrustedProxies(), catalog: catalog, byName: map[string]*pool{}}}
+	for _, w := range live.file.Specs() {
+		d.known[w.Name] = true
+	}
+	share := s.sharing(f)
+	for _, c := range f.ResolvedPools() {
+		if err := d.add(c, live.byName[c.Name], share); err != nil {
+			return nil, err
+		}
+	}
+	d.snap.usual = d.snap.byName[catalog.Default()]
+	d.snap.vocabulary = d.snap.counts()
+	return d, nil
+}
+
+// add builds one tier or pool of a draft, was being what is in force under its name.
+func (d *draft) add(c config.Pool, was *pool, share int) error {
+	p := &pool{Pool: c}
+	for _, dialect := range c.Serves {
+		p.served[dialect] = true
+	}
+	var err error
+	if was != nil && reflect.DeepEqual(was.Policy, c.Policy) {
+		p.policy = was.policy
+	} else if p.policy, err = routing.New(c.Policy); err != nil {
+		return fmt.Errorf("%s: %w", c.Name, err)
+	}
+	members := draftMembers(c, share)
+	if was != nil {
+		p.routing, p.queue, p.gates = was.routing, was.queue, was.gates
+		d.pools[c.Name] = &routing.Draft{Policy: p.policy, Members: members}
+	} else {
+		p.routing = routing.NewPool(p.policy, members)
+		p.routing.Limit(c.Saturation)
+		for _, m := range members {
+			p.routing.Observe(m.ID, m.Ref, routing.Status{Up: true})
+		}
+		p.queue = queue.New(p.routing, c.Queue, func(*queue.Ticket) {})
+	}
+	d.snap.add(p)
+	return nil
+}
+
+// draftMembers are a draft's workers as its policy knows them.
+func draftMembers(c config.Pool, share int) []routing.Member {
+	members := make([]routing.Member, len(c.Workers))
+	for i, w := range c.Workers {
+		members[i] = routing.Member{ID: w.Name, Weight: *w.Weight, Group: w.Priority, MaxInflight: part(w.MaxInflight, share),
+			MaxTokensInflight: part(w.MaxTokensInflight, int64(share)), Models: modelHashes(w.Models)}
+	}
+	return members
+}
+
+// up tells of a tier or pool under the draft what its routing tells of one in force:
+// whether any worker could take a request. New workers are taken to be up.
+func (d *draft) up(target string, now time.Time) bool {
+	p := d.snap.byName[target]
+	stood := d.pools[target]
+	if stood == nil {
+		return p.routing.Up(now)
+	}
+	views := p.routing.Snapshot(now)
+	return slices.ContainsFunc(stood.Members, func(m routing.Member) bool {
+		at := slices.IndexFunc(views, func(v routing.WorkerView) bool { return v.ID == m.ID })
+		return m.Weight > 0 && (at < 0 || views[at].Up && views[at].Open <= 0)
+	})
+}
+
+// draftPool is what stands in for policy and workers of the request's pool; nil
+// without a draft, and for a pool that only the draft has.
+func (x *exchange) draftPool() *routing.Draft {
+	if x.draft == nil {
+		return nil
+	}
+	return x.draft.pools[x.pool.Name]
+}

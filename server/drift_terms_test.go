@@ -1,0 +1,208 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"tierway/routing"
+)
+
+// picked is one recorded pick with the worker that was used.
+type picked struct {
+	choice        routing.Choice
+	model, prefix routing.Hash
+	chain         []routing.Link
+	at            time.Time
+	used          string
+	reason        routing.Reason
+}
+
+// picksOf records picks of a policy under loads that change all the time: prompts
+// of all lengths with beginnings in common, some without any, workers of several
+// weights that are full at times, and requests that have waited.
+func picksOf(t *testing.T, policy string, picks int) (all []picked) {
+	t.Helper()
+	d := newDriftWorld(7)
+	made, err := routing.New(routing.Config{Name: policy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []routing.Member
+	for i := range 5 {
+		members = append(members, routing.Member{ID: fmt.Sprint("w", i), Ref: i, Weight: 1 + i%3, MaxInflight: 4 + 2*i})
+		if i > 2 {
+			members[i].MaxInflight = 40
+		}
+	}
+	p := routing.NewPool(made, members)
+	now := time.Unix(1_700_000_000, 0)
+	for _, m := range members {
+		p.Observe(m.ID, m.Ref, routing.Status{Up: true})
+	}
+	var open []*routing.Lease
+	for len(all) < picks {
+		now = now.Add(time.Duration(d.IntN(200)) * time.Millisecond)
+		phase := len(all) / 250 % 3 // crowded, long prompts, none
+		for len(open) > 0 && (len(open) > []int{24, 60, 12}[phase] || d.IntN(3) == 0) {
+			at := d.IntN(len(open))
+			open[at].Answered(now, nil)
+			open[at].Release(routing.Result{At: now, PromptTokens: int64(d.IntN(20_000)), OutputTokens: 50})
+			open = append(open[:at], open[at+1:]...)
+		}
+		r := d.request(now, phase)
+		look, err := p.Preview(r, nil)
+		if look.Worker == "" {
+			continue // nobody could be chosen
+		}
+		record := routing.Choice{}
+		r.Record = &record
+		lease, bookErr := p.Acquire(r)
+		is := picked{choice: record, model: routing.Hash(r.Model), prefix: routing.Hash(r.Prefix), chain: routing.AppendChain(nil, r.Blocks), at: now, used: look.Worker, reason: look.Reason}
+		switch {
+		case bookErr == nil && lease.Worker().ID() != look.Worker:
+			t.Fatalf("booked on %s, previewed %s", lease.Worker().ID(), look.Worker)
+		case !errors.Is(bookErr, err):
+			t.Fatalf("booking says %v, the preview %v", bookErr, err)
+		case bookErr == nil:
+			open = append(open, &lease)
+		}
+		all = append(all, is)
+	}
+	return all
+}
+
+// request is a request of the world of picksOf: in its last phase mostly one without
+// a prompt, and without tokens, so that requests are all that there is to compare.
+func (d *driftWorld) request(now time.Time, phase int) *routing.Request {
+	r := &routing.Request{Now: now, Rand: d.Uint64(), Model: 1, Stream: true,
+		Wait: d.IntN(4) > 0, Waited: time.Duration(d.IntN(20_000)) * time.Millisecond}
+	if phase == 2 && d.IntN(10) > 0 {
+		return r
+	}
+	r.OutputTokens = int64(d.IntN(2000))
+	if d.IntN(8) == 0 {
+		return r
+	}
+	if phase == 1 && d.IntN(4) == 0 {
+		r.OutputTokens = 30_000
+	}
+	blocks := 1 + d.IntN(40)
+	root := uint64(d.IntN(6))
+	for i := range blocks {
+		r.Blocks = append(r.Blocks, routing.Block{Hash: mixed(root<<32 + uint64(i) + 1), End: int64(1000 * (i + 1))})
+	}
+	r.Prefix, r.PromptTokens = r.Blocks[0].Hash, int64([]int{400, 2500, 400}[phase]*blocks)
+	return r
+}
+
+// again decides a pick again and returns the worker and how it was chosen.
+func (p *picked) again(t *testing.T, policy routing.Policy, c *routing.Choice) (string, routing.Reason, *routing.Choice) {
+	t.Helper()
+	i, reason, decided, err := routing.Again(policy, c, p.model, p.prefix, p.chain, p.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Candidates[i].Worker, reason, decided
+}
+
+// facts are what a policy decides by, each with what takes it out of a record.
+var facts = map[string]func(c *routing.Choice, w *routing.Candidate){
+	"key":             func(c *routing.Choice, _ *routing.Candidate) { c.Key = 0 },
+	"key_of":          func(c *routing.Choice, _ *routing.Candidate) { c.KeyOf = "" },
+	"memory":          func(c *routing.Choice, _ *routing.Candidate) { c.Memory = 0 },
+	"rand":            func(c *routing.Choice, _ *routing.Candidate) { c.Rand = 0 },
+	"prompt_tokens":   func(c *routing.Choice, _ *routing.Candidate) { c.PromptTokens = 0 },
+	"expected_output": func(c *routing.Choice, _ *routing.Candidate) { c.OutputTokens = 0 },
+	"waited":          func(c *routing.Choice, _ *routing.Candidate) { c.WaitedMs = 0 },
+	"weight":          func(_ *routing.Choice, w *routing.Candidate) { w.Weight = 1 },
+	"index":           func(_ *routing.Choice, w *routing.Candidate) { w.Index = 0 },
+	"inflight":        func(_ *routing.Choice, w *routing.Candidate) { w.Inflight = 0 },
+	"pending_tokens":  func(_ *routing.Choice, w *routing.Candidate) { w.PendingTokens = 0 },
+	"output_tokens":   func(_ *routing.Choice, w *routing.Candidate) { w.OutputTokens = 0 },
+	"overlap_tokens":  func(_ *routing.Choice, w *routing.Candidate) { w.Overlap = 0 },
+	"full":            func(_ *routing.Choice, w *routing.Candidate) { w.Full = false },
+	"prefill_rate":    func(_ *routing.Choice, w *routing.Candidate) { w.Rate = 0 },
+	"terms":           func(_ *routing.Choice, w *routing.Candidate) { w.Terms = routing.Terms{} },
+}
+
+// factsOf are the facts that each policy decides by.
+var factsOf = map[string][]string{
+	"chwbl": {"key", "key_of", "memory", "rand", "prompt_tokens", "expected_output", "waited", "weight", "inflight",
+		"pending_tokens", "output_tokens", "overlap_tokens", "full", "prefill_rate"},
+	"least_load":           {"rand", "weight", "inflight", "pending_tokens", "output_tokens"},
+	"power_of_two":         {"rand", "weight", "inflight", "pending_tokens", "output_tokens"},
+	"random":               {"rand"},
+	"round_robin":          {"memory", "index"},
+	"weighted_round_robin": {"weight", "terms"},
+}
+
+// TestEveryPickIsDecidedAgainAsItWas: the worker, the reason and every score.
+func TestEveryPickIsDecidedAgainAsItWas(t *testing.T) {
+	for _, name := range routing.Names() {
+		t.Run(name, func(t *testing.T) {
+			policy, err := routing.New(routing.Config{Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range picksOf(t, name, 3000) {
+				worker, reason, decided := p.again(t, policy, &p.choice)
+				if worker != p.used || reason != p.reason {
+					t.Fatalf("pick %d: %s by %s, was %s by %s: %+v", i, worker, reason, p.used, p.reason, p.choice)
+				}
+				if diff := sameScores(&p.choice, decided); diff != "" {
+					t.Fatalf("pick %d: %s", i, diff)
+				}
+			}
+		})
+	}
+}
+
+// sameScores says where two choices differ in what a candidate scored; "" nowhere.
+func sameScores(was, is *routing.Choice) string {
+	if len(was.Candidates) != len(is.Candidates) || was.RunnerUp != is.RunnerUp {
+		return fmt.Sprintf("%d candidates, next %s; were %d, next %s", len(is.Candidates), is.RunnerUp, len(was.Candidates), was.RunnerUp)
+	}
+	for i := range was.Candidates {
+		a, b := &was.Candidates[i], &is.Candidates[i]
+		if a.Worker != b.Worker || a.Score != b.Score || a.Passed != b.Passed {
+			return fmt.Sprintf("%s scores %g (%q), %s scored %g (%q)", b.Worker, b.Score, b.Passed, a.Worker, a.Score, a.Passed)
+		}
+	}
+	return ""
+}
+
+// TestARecordWithoutOneFactDrifts: every fact that a policy decides by is needed.
+// Without any one of them in the records, some pick is decided otherwise: so the
+// tests above see when a term of a score is left out.
+func TestARecordWithoutOneFactDrifts(t *testing.T) {
+	for _, name := range routing.Names() {
+		policy, err := routing.New(routing.Config{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := picksOf(t, name, 3000)
+		if len(factsOf[name]) == 0 {
+			t.Errorf("nothing is known of what %s decides by", name)
+		}
+		for _, fact := range factsOf[name] {
+			t.Run(name+" without "+fact, func(t *testing.T) {
+				agree := 0
+				for _, p := range all {
+					c := p.choice
+					c.Candidates = append([]routing.Candidate{}, p.choice.Candidates...)
+					for i := range c.Candidates {
+						facts[fact](&c, &c.Candidates[i])
+					}
+					if worker, reason, _ := p.again(t, policy, &c); worker == p.used && reason == p.reason {
+						agree++
+					}
+				}
+				if t.Logf("%d of %d agree", agree, len(all)); agree == len(all) {
+					t.Errorf("nobody notices that %s is left out", fact)
+				}
+			})
+		}
+	}
+}

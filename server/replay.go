@@ -1,0 +1,72 @@
+package server
+
+import (
+	"fmt"
+	"time"
+
+	"tierway/config"
+	"tierway/routing"
+	"tierway/sim"
+	"tierway/store"
+	"tierway/tenants"
+	"tierway/tiers"
+)
+
+// ReplaySetup returns a configuration as a replay of recorded decisions decides by
+// it. Of the callers it knows those whose keys stand in it.
+func ReplaySetup(f *config.File) (sim.Setup, error) {
+	catalog, err := tiers.New(f.Catalog())
+	if err != nil {
+		return sim.Setup{}, fmt.Errorf("building the model catalogue: %w", err)
+	}
+	p, err := newPeople(f, store.Contents{}, time.Time{})
+	if err != nil {
+		return sim.Setup{}, err
+	}
+	return replaySetup(catalog, f.ResolvedPools(), p, f.Gateways), nil
+}
+
+// replaySetup is a snapshot as a replay decides by it, of one of so many gateways.
+func (snap *snapshot) replaySetup(gateways int) sim.Setup {
+	pools := make([]config.Pool, len(snap.pools))
+	for i, p := range snap.pools {
+		pools[i] = p.Pool
+	}
+	return replaySetup(snap.catalog, pools, snap.people, gateways)
+}
+
+func replaySetup(catalog *tiers.Catalog, pools []config.Pool, p *people, gateways int) sim.Setup {
+	s := sim.Setup{Catalog: catalog, Pools: make([]sim.SetupPool, len(pools)), Rights: p.rights()}
+	for i, c := range pools {
+		s.Pools[i] = sim.SetupPool{Name: c.Name, Policy: c.Policy, Members: draftMembers(c, gateways), Context: c.Context}
+		if price := c.Price; price != (tenants.Price{}) {
+			s.Pools[i].Cost = func(prompt, cached, output int64) float64 {
+				return float64(price.Cost(prompt, cached, output)) / float64(tenants.Unit)
+			}
+		}
+	}
+	return s
+}
+
+// rights tells what the callers of recorded requests may use, as far as their
+// tenants and keys are still there.
+func (p *people) rights() func(d *routing.Decision) (tier, model func(string) bool, known bool) {
+	type name struct{ tenant, key string }
+	nobody := tenants.Anonymous()
+	callers := map[name]*tenants.Caller{{nobody.Tenant, nobody.Key}: nobody}
+	ts, ks := p.tenants()
+	byName := make(map[string]tenants.Tenant, len(ts))
+	for _, t := range ts {
+		byName[t.Name] = t
+	}
+	for _, k := range ks {
+		callers[name{k.Tenant, k.ID}] = tenants.NewCaller(byName[k.Tenant], k)
+	}
+	return func(d *routing.Decision) (tier, model func(string) bool, known bool) {
+		c := callers[name{d.Tenant, d.Key}]
+		if c == nil {
+			return nil, nil, false
+		}
+		return c.MayUseTier, c.MayUseModel, true
+	}
+}

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"tierway/routing"
+	"tierway/telemetry"
+)
+
+// attrs gathers the attributes of a span.
+type attrs struct{ list []telemetry.Attr }
+
+// text adds what is not empty.
+func (a *attrs) text(key, value string) {
+	if value != "" {
+		a.list = append(a.list, telemetry.String(key, clean(value)))
+	}
+}
+
+// number adds a number, count one that is not 0.
+func (a *attrs) number(key string, value int64) { a.list = append(a.list, telemetry.Int(key, value)) }
+
+func (a *attrs) count(key string, value int64) {
+	if value != 0 {
+		a.number(key, value)
+	}
+}
+
+// ms adds a time that is not 0.
+func (a *attrs) ms(key string, value float64) {
+	if value != 0 {
+		a.list = append(a.list, telemetry.Float(key, value))
+	}
+}
+
+// yes adds what is true.
+func (a *attrs) yes(key string, value bool) {
+	if value {
+		a.list = append(a.list, telemetry.Bool(key, true))
+	}
+}
+
+func (a *attrs) usage(u routing.Usage) {
+	if u != (routing.Usage{}) {
+		a.number(telemetry.AttrGenAIInput, u.Prompt)
+		a.number(telemetry.AttrGenAIOutput, u.Output)
+		a.number(telemetry.AttrGenAICached, u.Cached)
+	}
+}
+
+// maxAttribute bounds a text: longer than any name that a person gives.
+const maxAttribute = 256
+
+// clean is a text fit for a span: some of it came from a client, and one text that
+// is no UTF-8 would cost its whole batch.
+func clean(s string) string {
+	plain := len(s) <= maxAttribute
+	for i := 0; plain && i < len(s); i++ {
+		plain = ' ' <= s[i] && s[i] <= '~'
+	}
+	if plain {
+		return s
+	}
+	if len(s) > maxAttribute {
+		s = strings.ToValidUTF8(s[:maxAttribute], "") + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, s)
+}

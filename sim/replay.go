@@ -1,0 +1,225 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"time"
+
+	"tierway/routing"
+	"tierway/tiers"
+)
+
+// Setup is one configuration as a replay decides by it.
+type Setup struct {
+	Catalog *tiers.Catalog
+	Pools   []SetupPool
+
+	// Rights returns what the caller of a recorded request may use, and whether that
+	// is known; nil, or not known: everything.
+	Rights func(d *routing.Decision) (tier, model func(name string) bool, known bool)
+}
+
+// SetupPool is one tier or pool of a Setup.
+type SetupPool struct {
+	Name    string
+	Policy  routing.Config
+	Members []routing.Member // of which ID, Weight, Group, MaxInflight and Models count
+	Context int64            // tokens of prompt and answer that its model takes; 0 is not known
+
+	// Cost is what an answer costs, in units of the price list; nil where no price is
+	// known.
+	Cost func(prompt, cached, output int64) float64
+}
+
+// ReplayConfig is what recorded decisions are decided again by.
+type ReplayConfig struct {
+	Now   Setup  // that the records were made under
+	Draft *Setup // nil checks the records alone: Now decides again
+	// CacheTokens is how many tokens of prompts and answers each worker's cache is
+	// taken to hold; 0 is an Engine's.
+	CacheTokens int64
+}
+
+// reorder is how many records a Replay holds back to put them in the order of their
+// picks. Records are written when requests end, so that one which takes minutes
+// comes after thousands that began later; at 16 requests a second this covers four
+// minutes. What comes later still is decided late, and counted in Late.
+const reorder = 4096
+
+// Replay decides recorded requests again, under the configuration that they were
+// decided by and under a draft of another one, and sums up the difference. Records
+// are added one by one, in any number: it holds a bounded number of them. The same
+// records give the same report. It belongs to one goroutine.
+//
+// Only what the draft changes against Now is changed in a record: so the records
+// of an older configuration keep what was in force then.
+//
+// What a request would have met under the draft is estimated: each worker has a
+// load and a cache twice, of the requests as they really were placed and of those
+// as the draft places them, each lasting as long as it really did. The difference
+// of the two is added to what the record says of the worker. As long as the draft
+// has placed every request alike it is none, so that an equal draft decides equally.
+type Replay struct {
+	now, draft side
+	held       events // records to be decided, by the time of their pick
+	began      time.Time
+	last       time.Duration // of the picks that were decided
+	parted     bool          // the draft has placed a request otherwise
+	sums       sums
+}
+
+// NewReplay returns a replay without records. Its error says what cannot be in the
+// configurations.
+func NewReplay(c ReplayConfig) (*Replay, error) {
+	draft := &c.Now
+	if c.Draft != nil {
+		draft = c.Draft
+	}
+	tokens := c.CacheTokens
+	if tokens == 0 {
+		tokens = Engine{}.filled().CacheTokens
+	}
+	r := &Replay{sums: newSums(), last: math.MinInt64}
+	for _, s := range []struct {
+		side  *side
+		setup *Setup
+		what  string
+	}{{&r.now, &c.Now, "configuration"}, {&r.draft, draft, "draft"}} {
+		if err := s.side.open(s.setup, &c.Now, tokens); err != nil {
+			return nil, fmt.Errorf("replaying: the %s: %w", s.what, err)
+		}
+	}
+	r.sums.groups = draft.Catalog.Classifier().NewGroups(c.Now.Catalog.Classifier())
+	return r, nil
+}
+
+// side is one of the two ways that the requests go.
+type side struct {
+	setup  *Setup
+	chats  *tiers.Chats
+	pools  map[string]*sidePool
+	events events // what ends
+}
+
+// sidePool is one pool with what the requests of a side have left there.
+type sidePool struct {
+	*SetupPool
+	was      *SetupPool     // of that name in Now; nil without one
+	alike    bool           // the policy is configured as in was
+	policy   routing.Policy // that decides again by what a record remembers
+	learning routing.Policy // that has seen the requests of this side
+	workers  map[string]*shadow
+	most     int64 // tokens of a worker's cache
+}
+
+// open makes the side of a setup.
+func (s *side) open(setup, now *Setup, tokens int64) error {
+	if setup.Catalog == nil {
+		return errors.New("there is no catalogue of tiers")
+	}
+	*s = side{setup: setup, chats: tiers.NewChats(0), pools: map[string]*sidePool{}}
+	for i := range setup.Pools {
+		p := &sidePool{SetupPool: &setup.Pools[i], was: now.pool(setup.Pools[i].Name), workers: map[string]*shadow{}, most: tokens}
+		p.alike = p.was != nil && reflect.DeepEqual(p.was.Policy, p.Policy)
+		for _, policy := range []*routing.Policy{&p.policy, &p.learning} {
+			var err error
+			if *policy, err = routing.New(p.Policy); err != nil {
+				return fmt.Errorf("the policy of %s: %w", p.Name, err)
+			}
+		}
+		s.pools[p.Name] = p
+	}
+	return nil
+}
+
+// pool returns the pool of that name, nil without one.
+func (s *Setup) pool(name string) *SetupPool {
+	for i := range s.Pools {
+		if s.Pools[i].Name == name {
+			return &s.Pools[i]
+		}
+	}
+	return nil
+}
+
+// member returns the member of that name and its place; nil and -1 without one.
+func (p *SetupPool) member(id string) (*routing.Member, int) {
+	if p != nil {
+		for i := range p.Members {
+			if p.Members[i].ID == id {
+				return &p.Members[i], i
+			}
+		}
+	}
+	return nil, -1
+}
+
+// Add gives the replay one more record, which it keeps for a while and does not
+// change.
+func (r *Replay) Add(d *routing.Decision) {
+	r.sums.read(d)
+	if r.began.IsZero() {
+		r.began = d.Time
+	}
+	at := d.Time.Sub(r.began)
+	if a := picked(d); a != nil {
+		at += millis(a.AtMs)
+	}
+	r.held.plan(at, func() { r.decide(d, at) })
+	if len(r.held.heap) > reorder {
+		r.held.next().do()
+	}
+}
+
+// Report decides what is still held back, and sums up.
+func (r *Replay) Report() *ReplayReport {
+	for len(r.held.heap) > 0 {
+		r.held.next().do()
+	}
+	return r.sums.report()
+}
+
+// picked returns the last attempt whose worker a policy chose: the one that the
+// answer came of. nil without one.
+func picked(d *routing.Decision) *routing.Attempt {
+	for i := len(d.Attempts) - 1; i >= 0; i-- {
+		if d.Attempts[i].Choice != nil {
+			return &d.Attempts[i]
+		}
+	}
+	return nil
+}
+
+func millis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
+// decide decides one record again.
+func (r *Replay) decide(d *routing.Decision, at time.Duration) {
+	if at < r.last {
+		r.sums.late++
+	}
+	r.last = max(r.last, at)
+	for _, s := range []*side{&r.now, &r.draft} {
+		for len(s.events.heap) > 0 && s.events.heap[0].at <= at {
+			s.events.next().do()
+		}
+	}
+	tier, ok := r.tierOf(d)
+	if !ok {
+		r.keep(d, at)
+		return
+	}
+	r.workerOf(d, tier, at)
+}
+
+// keep leaves a request that cannot be decided where it was, on both sides.
+func (r *Replay) keep(d *routing.Decision, at time.Duration) {
+	if a := picked(d); a != nil {
+		for _, s := range []*side{&r.now, &r.draft} {
+			if p := s.pools[d.Tier]; p != nil {
+				s.place(p, a.Worker, newStay(d, a, at))
+			}
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package sim
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"tierway/routing"
+)
+
+// sums is what a replay counts. Its maps are as large as the configurations and the
+// kinds of reasons, whatever the records hold.
+type sums struct {
+	records, decided, late    int
+	rightsUnknown, uncounted  int
+	otherPolicy               int
+	tiersOf, tiersSame        int
+	workersOf, workersSame    int
+	redecided, changed        int
+	first, last               time.Time
+	generations               map[int64]bool
+	skipped                   map[string]int
+	groups                    []string
+	tiers                     map[[2]string]*moves
+	workers                   map[[3]string]*moves // by tier, from and to
+	reasons                   map[string]int
+	requests, draftRequests   map[string]int
+	prompts, draftPrompts     map[string]int64
+	cost, draftCost           map[string]float64
+	nowHit, draftHit, prompt  int64
+	realHit, realPrompt       int64
+	predictedHit, predictedOf int64
+	nowRegret, draftRegret    regret
+	realisedOf, realisedWrong int
+}
+
+// moves are requests that go elsewhere.
+type moves struct {
+	n        int
+	examples []string
+}
+
+// How much of the detail a report keeps.
+const (
+	exampleCount    = 5    // request ids of each kind of change: enough to look at
+	moveCount       = 100  // pairs of workers, those with the most requests
+	generationCount = 1000 // of configurations; beyond, they are not told apart
+)
+
+func newSums() sums {
+	return sums{generations: map[int64]bool{}, skipped: map[string]int{}, tiers: map[[2]string]*moves{}, workers: map[[3]string]*moves{},
+		reasons: map[string]int{}, requests: map[string]int{}, draftRequests: map[string]int{}, prompts: map[string]int64{},
+		draftPrompts: map[string]int64{}, cost: map[string]float64{}, draftCost: map[string]float64{}}
+}
+
+// read counts a record.
+func (s *sums) read(d *routing.Decision) {
+	s.records++
+	if s.first.IsZero() || d.Time.Before(s.first) {
+		s.first = d.Time
+	}
+	if d.Time.After(s.last) {
+		s.last = d.Time
+	}
+	if len(s.generations) < generationCount {
+		s.generations[d.Generation] = true
+	}
+}
+
+func (s *sums) skip(why string) { s.skipped[why]++ }
+
+// note adds an example to one kind of move.
+func note[K comparable](all map[K]*moves, k K, id string) {
+	m := all[k]
+	if m == nil {
+		m = &moves{}
+		all[k] = m
+	}
+	if m.n++; len(m.examples) < exampleCount {
+		m.examples = append(m.examples, id)
+	}
+}
+
+// decide counts a request whose tier was decided again; to is empty where the draft
+// refuses it.
+func (s *sums) decide(d *routing.Decision, to string) {
+	s.decided++
+	prompt := promptOf(d)
+	s.requests[d.Tier]++
+	s.prompts[d.Tier] += prompt
+	s.draftRequests[to]++
+	s.draftPrompts[to] += prompt
+	if to != d.Tier {
+		note(s.tiers, [2]string{d.Tier, to}, d.RequestID)
+	}
+}
+
+// promptOf is how many tokens the prompt has, as counted by the engine, else as
+// estimated.
+func promptOf(d *routing.Decision) int64 {
+	if d.Usage.Prompt > 0 {
+		return d.Usage.Prompt
+	}
+	return d.PromptTokens
+}
+
+// reproduced counts a pick that was decided again as it was.
+func (s *sums) reproduced(same bool) {
+	s.workersOf++
+	if same {
+		s.workersSame++
+	}
+}
+
+// worker counts a request whose worker was decided again in the tier that it had.
+func (s *sums) worker(p *pick, to string, reason routing.Reason) {
+	s.redecided++
+	if to == p.worker {
+		return
+	}
+	s.changed++
+	s.reasons[string(reason)]++
+	note(s.workers, [3]string{p.d.Tier, p.worker, to}, p.d.RequestID)
+}
+
+// hits counts what caches had of a prompt with a chain.
+func (s *sums) hits(p *pick, now, draft int64) {
+	if len(p.stay.chain) == 0 || p.stay.prompt <= 0 {
+		return
+	}
+	s.prompt += p.stay.prompt
+	s.nowHit += now
+	s.draftHit += draft
+	s.predictedOf += max(0, p.a.Choice.PromptTokens)
+	s.predictedHit += p.a.Predicted
+	if u := usageOf(p.d, p.a); u.Prompt > 0 && !p.d.Estimated {
+		s.realPrompt += u.Prompt
+		s.realHit += u.Cached
+	}
+}
+
+// money counts what the request costs where it was and where the draft has it, with
+// the cached tokens that the two caches are estimated to have.
+func (s *sums) money(p *pick, was, to *sidePool, now, draft int64) {
+	if was.Cost != nil {
+		s.cost[p.d.Tier] += was.Cost(p.stay.prompt, now, p.stay.output)
+	}
+	if to.Cost != nil {
+		s.draftCost[p.tier] += to.Cost(p.stay.prompt, draft, p.stay.output)
+	}
+}
+
+// realised compares the measured time to a stream's first content with the best
+// other candidate's estimate.
+func (s *sums) realised(p *pick) {
+	measured := p.a.FirstAtMs - p.a.AtMs
+	if !p.d.Stream || p.a.FirstAtMs <= 0 || measured <= 0 {
+		return
+	}
+	best := math.Inf(1)
+	for i := range p.a.Choice.Candidates {
+		if v := &p.a.Choice.Candidates[i]; v.Worker != p.worker && !v.Full {
+			best = min(best, costOf(v, p.a.Choice.PromptTokens))
+		}
+	}
+	if math.IsInf(best, 1) {
+		return
+	}
+	s.realisedOf++
+	if wrong(measured, best) {
+		s.realisedWrong++
+	}
+}
+
+// regret is what picks lose against the best candidates of their moments.
+type regret struct {
+	n, wrong int
+	sum      float64 // ms
+	buckets  [regretBuckets]int32
+}
+
+// The distribution of regret is kept in buckets of which each is 2 % wider than the
+// one before, from 10 µs to a quarter of an hour, so that a quantile is off by no
+// more, and takes no more room, however many records there are.
+const (
+	regretBuckets = 930
+	regretLeast   = 0.01 // ms
+	regretStep    = 1.02
+	// wrongBy is by how much a pick must cost more than the best alternative to be
+	// wrong, as a share, and in milliseconds: less nobody can measure.
+	wrongBy, wrongByMs = 1.2, 1.0
+)
+
+// costOf is the estimated time to the first token in milliseconds if that candidate
+// were chosen: what it has to prefill before, and of the prompt what it has not in
+// its cache, at its learned rate. The last token of a prompt is computed in any case.
+func costOf(v *routing.Candidate, prompt int64) float64 {
+	if v.Rate <= 0 {
+		return math.Inf(1)
+	}
+	return float64(v.PendingTokens+max(1, prompt-v.Overlap)) / v.Rate * 1000
+}
+
+func wrong(cost, best float64) bool { return cost > best*wrongBy && cost > best+wrongByMs }
+
+// add takes in the choice of a worker. Candidates that are full are no alternative.
+func (g *regret) add(c *routing.Choice, worker string) {
+	chosen := c.Of(worker)
+	if chosen == nil || chosen.Rate <= 0 {
+		return
+	}
+	cost := costOf(chosen, c.PromptTokens)
+	best := cost
+	for i := range c.Candidates {
+		if v := &c.Candidates[i]; !v.Full {
+			best = min(best, costOf(v, c.PromptTokens))
+		}
+	}
+	g.n++
+	g.sum += cost - best
+	if wrong(cost, best) {
+		g.wrong++
+	}
+	at := 0
+	if lost := cost - best; lost > regretLeast {
+		at = min(regretBuckets-1, 1+int(math.Log(lost/regretLeast)/math.Log(regretStep)))
+	}
+	g.buckets[at]++
+}
+
+// quantile returns the upper end of the bucket in which a part q of the picks ends.
+func (g *regret) quantile(q float64) float64 {
+	left := int32(math.Ceil(q * float64(g.n)))
+	for i, n := range g.buckets {
+		if left -= n; left <= 0 {
+			if i == 0 {
+				return 0
+			}
+			return regretLeast * math.Pow(regretStep, float64(i))
+		}
+	}
+	return 0
+}
+
+// byCount orders the keys of moves: the most requests first, equals by name.
+func byCount[K comparable](all map[K]*moves, compare func(a, b K) int) []K {
+	return slices.SortedFunc(maps.Keys(all), func(a, b K) int {
+		return cmp.Or(cmp.Compare(all[b].n, all[a].n), compare(a, b))
+	})
+}

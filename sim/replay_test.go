@@ -1,0 +1,286 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"tierway/routing"
+	"tierway/tiers"
+)
+
+// thresholds are rules by which only the prompt's length decides.
+func thresholds(medium, large int64) tiers.Rules {
+	off := false
+	return tiers.Rules{Preset: "none", PromptTokens: map[string]int64{"medium": medium, "large": large}, MaxTokens: map[string]int64{},
+		KeywordScore: map[string]float64{}, Sticky: tiers.Sticky{Enabled: &off}}
+}
+
+// setup has three tiers of two workers each, a1 and a2 in small, b1 and b2 in medium,
+// c1 and c2 in large, under one policy.
+func setup(t testing.TB, rules tiers.Rules, policy routing.Config, change ...func(*Setup)) Setup {
+	t.Helper()
+	c := tiers.Config{Rules: rules}
+	s := Setup{}
+	for i, name := range []string{"small", "medium", "large"} {
+		c.Targets = append(c.Targets, tiers.Target{Name: name, Tier: true, Model: name + "-model"})
+		letter := string(rune('a' + i))
+		s.Pools = append(s.Pools, SetupPool{Name: name, Policy: policy, Members: []routing.Member{{ID: letter + "1", Weight: 1}, {ID: letter + "2", Weight: 1}}})
+	}
+	var err error
+	if s.Catalog, err = tiers.New(c); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range change {
+		f(&s)
+	}
+	return s
+}
+
+// candidate is a worker with nothing on it.
+func candidate(id string, index int) routing.Candidate {
+	return routing.Candidate{Worker: id, Index: index, Weight: 1, Rate: 1000}
+}
+
+// written is a request of so many tokens that asked for nothing and went to a
+// worker of a tier, which was shown with the candidates.
+func written(n int, tier, worker, policy string, tokens int64, cs ...routing.Candidate) *routing.Decision {
+	at := time.Unix(1_800_000_000, 0).Add(time.Duration(n) * time.Second).UTC()
+	return &routing.Decision{SchemaVersion: routing.SchemaVersion, Time: at, RequestID: fmt.Sprint("r", n), Generation: 1, Tier: tier, Rule: "default",
+		Policy: policy, Worker: worker, PromptTokens: tokens, Features: routing.Features{Classified: true}, Outcome: routing.OK, Status: 200,
+		Attempts: []routing.Attempt{{Worker: worker, AtMs: 1, Status: 200, FirstAtMs: 101, EndAtMs: 201, DurationMs: 100,
+			Choice: &routing.Choice{Policy: policy, Rand: routing.Hash(n), PromptTokens: tokens, OutputTokens: 100, Seen: len(cs), Candidates: cs}}}}
+}
+
+func replay(t testing.TB, c ReplayConfig, ds ...*routing.Decision) *ReplayReport {
+	t.Helper()
+	r, err := NewReplay(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range ds {
+		r.Add(d)
+	}
+	return r.Report()
+}
+
+func TestALowerThresholdMovesExactlyThoseAboveIt(t *testing.T) {
+	now := setup(t, thresholds(4000, 16000), routing.Config{})
+	var ds []*routing.Decision
+	for n := range 100 {
+		ds = append(ds, written(n, "small", "a1", "least_load", int64(n)*30, candidate("a1", 0))) // 0 to 2,970 tokens
+	}
+	ds = append(ds, written(100, "large", "c1", "least_load", 20_000, candidate("c1", 0)))
+	draft := setup(t, thresholds(2000, 16000), routing.Config{})
+	for _, d := range ds {
+		d.Features.Counted = max(1, d.PromptTokens) // or the draft asks for it near the threshold
+	}
+	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, ds...)
+	want := []ReplayTierMove{{From: "small", To: "medium", N: 33, Examples: []string{"r67", "r68", "r69", "r70", "r71"}}}
+	if diff := cmp.Diff(want, got.ChangedTier); diff != "" {
+		t.Error(diff)
+	}
+	wantTiers := []ReplayTier{
+		{Tier: "large", Requests: ReplayTotals{1, 1}, Prompt: ReplayTotals{20_000, 20_000}},
+		{Tier: "medium", Requests: ReplayTotals{0, 33}, Prompt: ReplayTotals{0, 30 * (67 + 99) * 33 / 2}},
+		{Tier: "small", Requests: ReplayTotals{100, 67}, Prompt: ReplayTotals{30 * 99 * 50, 30 * 66 * 67 / 2}},
+	}
+	if diff := cmp.Diff(wantTiers, got.ByTier); diff != "" {
+		t.Error(diff)
+	}
+	if got.Decided != 101 || len(got.Skipped) > 0 || got.TiersReproduced != (ReplayPart{101, 101}) || got.Redecided != 68 || got.ChangedWorker != 0 || got.Unknown.Counts != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestWeightZeroMovesAllOfAWorker(t *testing.T) {
+	now := setup(t, thresholds(4000, 16000), routing.Config{})
+	draft := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members[0].Weight = 0 })
+	var ds []*routing.Decision
+	for n := range 40 {
+		// Of two idle workers the request's random number decides: odd ones go to a1.
+		ds = append(ds, written(n, "small", []string{"a2", "a1"}[n%2], "least_load", 100, candidate("a1", 0), candidate("a2", 1)))
+	}
+	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, ds...)
+	want := []ReplayWorkerMove{{Tier: "small", From: "a1", To: "a2", N: 20, Examples: []string{"r1", "r3", "r5", "r7", "r9"}}}
+	if diff := cmp.Diff(want, got.WorkerMoves); diff != "" {
+		t.Error(diff)
+	}
+	if got.ChangedWorker != 20 || got.Redecided != 40 || got.WorkersReproduced != (ReplayPart{40, 40}) || !slices.Equal(got.ChangedBy, []ReplayCount{{"least_load", 20}}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestANewWorkerComesInIdle(t *testing.T) {
+	busy := func(id string, index int) routing.Candidate {
+		c := candidate(id, index)
+		c.Inflight, c.PendingTokens, c.OutputTokens = 4, 4000, 400
+		return c
+	}
+	now := setup(t, thresholds(4000, 16000), routing.Config{})
+	draft := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) {
+		s.Pools[0].Members = append(s.Pools[0].Members, routing.Member{ID: "a3", Weight: 1}, routing.Member{ID: "spare", Weight: 1, Group: 1})
+	})
+	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, written(0, "small", "a2", "least_load", 100, busy("a1", 0), busy("a2", 1)))
+	if len(got.WorkerMoves) != 1 || got.WorkerMoves[0].To != "a3" {
+		t.Errorf("%+v", got)
+	}
+	// Who was down then is no new worker, whatever the draft says of others.
+	got = replay(t, ReplayConfig{Now: now, Draft: &draft}, written(0, "small", "a1", "least_load", 100, candidate("a1", 0)))
+	for _, m := range got.WorkerMoves {
+		if m.To == "a2" {
+			t.Errorf("to a worker that was not there: %+v", m)
+		}
+	}
+}
+
+func TestRegretIsTheTimeToTheFirstTokenThatWasLost(t *testing.T) {
+	slow, free := candidate("a1", 0), candidate("a2", 1)
+	slow.PendingTokens, slow.Overlap = 3000, 900 // (3,000 + 100) ÷ 1,000 tokens/s are 3.1 s; free takes 1.0 s
+	now := setup(t, thresholds(4000, 16000), routing.Config{Name: "round_robin"})
+	d := written(0, "small", "a1", "round_robin", 1000, slow, free)
+	d.Attempts[0].Choice.Memory = 1
+	d.Stream, d.Attempts[0].FirstAtMs = true, 1301 // 1.3 s, over 1.2 times what a2 would have taken
+	draft := setup(t, thresholds(4000, 16000), routing.Config{})
+	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, d)
+	want := ReplayRegrets{Now: ReplayRegret{N: 1, Mean: 2100, Wrong: 1}, Draft: ReplayRegret{N: 1}}
+	if p95 := got.Regret.Now.P95; p95 < 2100/1.02 || p95 > 2100*1.02 {
+		t.Errorf("p95 %v", p95)
+	}
+	got.Regret.Now.P95 = 0
+	if diff := cmp.Diff(want, got.Regret); diff != "" {
+		t.Error(diff)
+	}
+	if got.Realised == nil || *got.Realised != 1 {
+		t.Errorf("realised: %v", got.Realised)
+	}
+}
+
+func TestWhatCannotBeDecidedIsCounted(t *testing.T) {
+	now := setup(t, thresholds(4000, 16000), routing.Config{})
+	gone := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members = []routing.Member{{ID: "new", Weight: 0}} })
+	refused := &routing.Decision{RequestID: "refused", Outcome: routing.Refused}
+	cut := written(1, "small", "a1", "least_load", 100, candidate("a1", 0))
+	cut.Attempts[0].Choice.Seen = 50
+	unplaced := written(2, "small", "", "least_load", 100)
+	unplaced.Attempts = nil
+	other := written(3, "small", "a1", "least_load", 5000, candidate("a1", 0)) // the configuration would have it in medium
+	other.Features.Counted = 5000
+	lower := setup(t, thresholds(4000, 4500), routing.Config{})
+	mystery := written(4, "small", "a2", "least_load", 100, candidate("a1", 0), candidate("a2", 1)) // a2 was not a1's equal
+	mystery.Attempts[0].Choice.Candidates[1].PendingTokens = 9000
+	lighter := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members[0].Weight = 0 })
+	for name, c := range map[string]struct {
+		d     *routing.Decision
+		draft *Setup
+		want  string
+	}{
+		"refused":            {refused, &now, SkippedRefused},
+		"many candidates":    {cut, &now, SkippedIncomplete},
+		"no worker":          {unplaced, &now, SkippedUnplaced},
+		"nobody is left":     {written(5, "small", "a1", "least_load", 100, candidate("a1", 0)), &gone, SkippedWorkers},
+		"tier unexplained":   {other, &lower, SkippedTier},
+		"pool gone":          {func() *routing.Decision { d := written(6, "old", "x", "", 1); d.Rule = "path"; return d }(), &now, SkippedTier},
+		"equal all the way":  {mystery, &now, ""},
+		"worker unexplained": {mystery, &lighter, SkippedWorker},
+	} {
+		got := replay(t, ReplayConfig{Now: now, Draft: c.draft}, c.d)
+		want := []ReplayCount{{c.want, 1}}
+		if c.want == "" {
+			want = []ReplayCount{}
+		}
+		if diff := cmp.Diff(want, got.Skipped); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestKeywordsThatNoRecordHoldsAreSaid(t *testing.T) {
+	group := tiers.Keyword{Tier: "large", Name: "law", Match: []string{"court"}}
+	rules := thresholds(4000, 16000)
+	now := setup(t, rules, routing.Config{})
+	rules.Keywords, rules.KeywordScore = []tiers.Keyword{group}, map[string]float64{"large": 1}
+	draft := setup(t, rules, routing.Config{})
+	sure := written(1, "large", "c1", "least_load", 50_000, candidate("c1", 0)) // large already
+	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, written(0, "small", "a1", "least_load", 100, candidate("a1", 0)), sure)
+	if diff := cmp.Diff([]ReplayCount{{SkippedKeywords, 1}}, got.Skipped); diff != "" || !slices.Equal(got.Groups, []string{"law"}) || got.Decided != 1 {
+		t.Errorf("%s%+v", diff, got)
+	}
+}
+
+func TestRecordsAreDecidedInTheOrderOfTheirPicks(t *testing.T) {
+	now := setup(t, thresholds(4000, 16000), routing.Config{})
+	rapid.Check(t, func(t *rapid.T) {
+		var ds []*routing.Decision
+		for n := range 30 {
+			d := written(n, "small", "a1", "least_load", 1000, candidate("a1", 0), candidate("a2", 1))
+			d.Features.Chain = []routing.Link{{Hash: uint64(n % 5), End: 4000}}
+			ds = append(ds, d)
+		}
+		want := replayed(t, now, ds)
+		if diff := cmp.Diff(want, replayed(t, now, rapid.Permutation(ds).Draw(t, "order"))); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func TestAReplayHoldsABoundedNumberOfRecords(t *testing.T) {
+	r, err := NewReplay(ReplayConfig{Now: setup(t, thresholds(4000, 16000), routing.Config{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 * reorder {
+		r.Add(written(n+1, "small", "a1", "least_load", 100, candidate("a1", 0)))
+		if len(r.held.heap) > reorder || len(r.now.events.heap) > 2 { // each lasts 200 ms of the second until the next
+			t.Fatalf("after %d records %d are held, and %d events", n+1, len(r.held.heap), len(r.now.events.heap))
+		}
+	}
+	r.Add(written(0, "small", "a1", "least_load", 100, candidate("a1", 0)))
+	if got := r.Report(); got.Late != 1 || got.Records != 3*reorder+1 || got.Decided != got.Records {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAMovedRequestIsPlacedInItsNewTier(t *testing.T) {
+	price := func(s *Setup) {
+		s.Pools[0].Cost = func(prompt, cached, output int64) float64 { return float64(prompt-cached) + float64(output) }
+		s.Pools[1].Cost = func(prompt, cached, output int64) float64 { return 2 * (float64(prompt-cached) + float64(output)) }
+	}
+	now := setup(t, thresholds(4000, 16000), routing.Config{}, price)
+	draft := setup(t, thresholds(2000, 16000), routing.Config{Name: "chwbl"}, price)
+	var ds []*routing.Decision
+	for n := range 8 { // one prompt, again and again
+		d := written(n, "small", []string{"a2", "a1"}[n%2], "least_load", 3000, candidate("a1", 0), candidate("a2", 1))
+		d.Features.Counted, d.Features.Prefix, d.Features.Chain = 3000, 7, []routing.Link{{Hash: 7, End: 12_000}}
+		d.Attempts[0].Usage = routing.Usage{Prompt: 3000, Output: 100}
+		ds = append(ds, d)
+	}
+	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, ds...)
+	if len(got.ChangedTier) != 1 || got.ChangedTier[0].N != 8 || got.ChangedWorker != 0 || got.Redecided != 0 {
+		t.Errorf("%+v", got)
+	}
+	// Least load spreads the prompt over both workers, each of which computes it once;
+	// chwbl keeps it at one. Of a prompt that is there whole its last token is computed.
+	whole, rest := 3000.0, 2999.0
+	if want := (ReplayEstimates{Now: 6 * rest / (8 * whole), Draft: 7 * rest / (8 * whole)}); *got.Hit != want {
+		t.Errorf("hit rate %+v, want %+v", *got.Hit, want)
+	}
+	if want := (ReplayEstimates{Now: 2*whole + 6 + 800, Draft: 2 * (whole + 7 + 800)}); *got.Cost != want {
+		t.Errorf("cost %+v, want %+v", *got.Cost, want)
+	}
+}
+
+func replayed(t *rapid.T, now Setup, ds []*routing.Decision) *ReplayReport {
+	r, err := NewReplay(ReplayConfig{Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range ds {
+		r.Add(d)
+	}
+	return r.Report()
+}

@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+
+	"tierway/routing"
+	"tierway/tiers"
+)
+
+// fixedRules are the rules of requests whose tier no catalogue decides: the path
+// does, or what they ask about.
+func fixedRules() []string { return []string{"path", "stored"} }
+
+// tierOf decides the request's tier again and returns where the draft has it; false
+// when that cannot be told, or when the draft refuses it.
+func (r *Replay) tierOf(d *routing.Decision) (tier string, ok bool) {
+	if d.Tier == "" {
+		r.sums.skip(SkippedRefused)
+		return "", false
+	}
+	if slices.Contains(fixedRules(), d.Rule) {
+		if r.draft.pools[d.Tier] == nil {
+			r.sums.skip(SkippedTier)
+			return "", false
+		}
+		r.sums.decide(d, d.Tier)
+		return d.Tier, true
+	}
+	now, draft := r.resolve(&r.now, d, nil), r.resolve(&r.draft, d, r.sums.groups)
+	reproduced := now.target == d.Tier
+	r.sums.tiersOf++
+	if reproduced {
+		r.sums.tiersSame++
+	}
+	if draft.uncounted && !now.uncounted {
+		r.sums.uncounted++
+	}
+	if draft.foreign {
+		r.sums.rightsUnknown++
+	}
+	switch {
+	case !draft.known:
+		r.sums.skip(SkippedKeywords)
+		return "", false
+	case now.target == draft.target:
+		tier = d.Tier // by whatever it came there
+	case !reproduced:
+		r.sums.skip(SkippedTier)
+		return "", false
+	default:
+		tier = draft.target
+	}
+	r.sums.decide(d, tier)
+	return tier, tier != ""
+}
+
+// told is what a configuration says of a recorded request.
+type told struct {
+	target    string // empty where it refuses the request
+	known     bool   // it does not depend on keyword groups of which the record says nothing
+	uncounted bool   // it would have had the prompt counted, which nobody had
+	foreign   bool   // what its caller may use is not known
+}
+
+// resolve says where a configuration has a recorded request, if groups are those of
+// which the record says nothing.
+func (r *Replay) resolve(s *side, d *routing.Decision, groups []string) (is told) {
+	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Fits: func(target string) bool {
+		p := s.pools[target]
+		return p == nil || p.Context == 0 || d.PromptTokens+d.MaxTokens <= p.Context
+	}}
+	if s.setup.Rights != nil {
+		tier, model, known := s.setup.Rights(d)
+		if is.foreign = !known; known {
+			q.Allowed, q.AllowedModel = tier, model
+		}
+	}
+	f := &d.Features
+	estimate := f.Estimate
+	if estimate == 0 {
+		estimate = d.PromptTokens
+	}
+	q.Features = &tiers.Features{Now: d.Time, PromptTokens: estimate, MaxTokens: d.MaxTokens, Session: uint64(f.Session), Turns: turnsOf(d),
+		Count: func() (int64, bool) { is.uncounted = true; return 0, false }}
+	was := tiers.Evidence{Classified: f.Classified, Counted: f.Counted, UserBytes: f.UserTextBytes, Groups: f.Groups}
+	v, known, err := s.setup.Catalog.ResolveRecorded(q, &was, groups)
+	// Too long by an estimate is not refused: the gateway asks the engine unless it is sure.
+	if is.known = known; err == nil || errors.Is(err, tiers.ErrTooLong) {
+		is.target = v.Target
+	}
+	return is
+}
+
+// turnsOf stands for the message ends by which a chat is known again: the blocks of
+// the prompt, one of which is where the turn before ended.
+func turnsOf(d *routing.Decision) []uint64 {
+	tenant := mix(uint64(len(d.Tenant)))
+	for i := range len(d.Tenant) {
+		tenant = mix(tenant ^ uint64(d.Tenant[i]))
+	}
+	turns := make([]uint64, len(d.Features.Chain))
+	for i, l := range d.Features.Chain {
+		turns[i] = l.Hash ^ tenant
+	}
+	return turns
+}

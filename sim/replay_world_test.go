@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"tierway/routing"
+	"tierway/tiers"
+)
+
+// scribe has the pick of each request recorded.
+type scribe struct {
+	door
+	choices map[*Record]*routing.Choice
+}
+
+func (s *scribe) enter(f *flight) {
+	f.route.Record = &routing.Choice{}
+	s.choices[f.record] = f.route.Record
+	s.door.enter(f)
+}
+
+// recorded plays a simulation and returns the decisions that a gateway would have
+// recorded of it, in the order of their ends, which is that of a log.
+func recorded(t testing.TB, c Config) ([]*routing.Decision, *Result) {
+	t.Helper()
+	w, err := newWorld(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scribe{door: w.door, choices: map[*Record]*routing.Choice{}}
+	w.door = s
+	result := w.run()
+	var log events
+	var ds []*routing.Decision
+	for _, rec := range result.Records {
+		if rec.Answered() {
+			log.plan(rec.Done, func() { ds = append(ds, decision(rec, s.choices[rec])) })
+		}
+	}
+	for len(log.heap) > 0 {
+		log.next().do()
+	}
+	return ds, result
+}
+
+// decision is what a gateway records of a request.
+func decision(rec *Record, c *routing.Choice) *routing.Decision {
+	r := &rec.Request
+	since := func(at time.Duration) float64 { return float64(at-rec.Asked) / float64(time.Millisecond) }
+	chain := r.prompt()
+	usage := routing.Usage{Prompt: r.PromptTokens, Cached: rec.Cached, Output: r.OutputTokens}
+	return &routing.Decision{SchemaVersion: routing.SchemaVersion, Time: beginning().Add(rec.Asked), RequestID: fmt.Sprint(rec.Number), Tenant: r.Tenant,
+		Tier: "only", Rule: "model", RequestedModel: "only", Policy: c.Policy, Worker: rec.Worker, Stream: true, PromptTokens: c.PromptTokens, MaxTokens: r.MaxTokens,
+		Usage: usage, Outcome: routing.OK, Status: 200,
+		Features: routing.Features{Prefix: routing.Hash(r.Prefix), Chain: routing.AppendChain(nil, chain), Blocks: len(chain)},
+		Attempts: []routing.Attempt{{Worker: rec.Worker, Reason: string(rec.Reason), AtMs: since(rec.Granted), FirstAtMs: since(rec.First), EndAtMs: since(rec.Done),
+			Status: 200, Predicted: c.Of(rec.Worker).Overlap, Usage: usage, Choice: c}}}
+}
+
+// house is the setup of a world of four engines.
+func house(t testing.TB, c Config) Setup {
+	t.Helper()
+	catalog, err := tiers.New(tiers.Config{Targets: []tiers.Target{{Name: "only", Tier: true, Model: "m"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := SetupPool{Name: "only", Policy: c.Policy}
+	for i, e := range c.Engines {
+		p.Members = append(p.Members, routing.Member{ID: fmt.Sprint("e", i), Weight: max(1, e.Weight), MaxInflight: e.MaxInflight})
+	}
+	return Setup{Catalog: catalog, Pools: []SetupPool{p}}
+}
+
+// chatting is ten minutes of chats at four engines.
+func chatting(policy string, engines ...Engine) Config {
+	return Config{Seed: 7, Engines: engines, Policy: routing.Config{Name: policy}, Loads: []Load{Sessions{Rate: 1.2, Until: 10 * time.Minute}}}
+}
+
+func four() []Engine { return make([]Engine, 4) }
+
+func TestAnEqualDraftChangesNothingAndReproducesEveryWorker(t *testing.T) {
+	uneven := []Engine{{Weight: 3}, {Weight: 1, MaxInflight: 6}, {MaxInflight: 3}, {}}
+	for _, policy := range routing.Names() {
+		for _, engines := range [][]Engine{four(), uneven} {
+			c := chatting(policy, engines...)
+			ds, _ := recorded(t, c)
+			now := house(t, c)
+			got := replay(t, ReplayConfig{Now: now, Draft: new(house(t, c))}, ds...)
+			if got.Records != len(ds) || got.WorkersReproduced != (ReplayPart{len(ds), len(ds)}) || got.TiersReproduced != (ReplayPart{len(ds), len(ds)}) ||
+				got.ChangedWorker != 0 || len(got.ChangedTier) != 0 || len(got.Skipped) != 0 || got.Redecided != len(ds) {
+				t.Errorf("%s: %+v", policy, got)
+			}
+			if got.Hit == nil || got.Hit.Now != got.Hit.Draft || got.Regret.Now != got.Regret.Draft {
+				t.Errorf("%s: an equal draft hits %v and loses %+v", policy, got.Hit, got.Regret)
+			}
+		}
+	}
+}
+
+// hitTolerance is by how much the estimated hit rate of requests as they were placed
+// may differ from the real one: what is between two recorded blocks is guessed.
+const hitTolerance = 0.02
+
+func TestTheEstimatedHitRateIsTheRealOne(t *testing.T) {
+	for _, policy := range routing.Names() {
+		for name, e := range map[string]Engine{"roomy": {}, "tight": {CacheTokens: 40_000}} {
+			c := chatting(policy, e, e, e, e)
+			ds, result := recorded(t, c)
+			got := replay(t, ReplayConfig{Now: house(t, c), CacheTokens: e.CacheTokens}, ds...)
+			stats := result.Of((*Record).Answered)
+			real := stats.Hits()
+			t.Logf("%s, %s: %d requests, real %.3f, estimated %.3f, predicted %.3f", policy, name, len(ds), real, got.Hit.Now, *got.Predicted)
+			if math.Abs(*got.RealHit-real) > 1e-9 {
+				t.Errorf("%s, %s: the real hit rate is %v, not %v", policy, name, real, *got.RealHit)
+			}
+			if math.Abs(got.Hit.Now-real) > hitTolerance {
+				t.Errorf("%s, %s: %v is estimated, and %v real", policy, name, got.Hit.Now, real)
+			}
+		}
+	}
+}
+
+// draftTolerance is by how much the estimated hit rate of a draft may differ from that
+// of a world that runs under it, and draftFactor how many times its regret may be that
+// of the world: requests are taken to last as long as they really did, and the chats
+// of a faster world go on sooner.
+const draftTolerance, draftFactor = 0.05, 2.0
+
+func TestADraftsHitRateAndRegretAreThoseOfAWorldUnderIt(t *testing.T) {
+	for _, pair := range [][2]string{{"chwbl", "round_robin"}, {"least_load", "chwbl"}, {"round_robin", "chwbl"}, {"chwbl", "least_load"}, {"random", "chwbl"}} {
+		c := chatting(pair[0], four()...)
+		ds, _ := recorded(t, c)
+		other := chatting(pair[1], four()...)
+		would, result := recorded(t, other)
+		world := replay(t, ReplayConfig{Now: house(t, other)}, would...).Regret.Now
+		stats := result.Of((*Record).Answered)
+		real := stats.Hits()
+		got := replay(t, ReplayConfig{Now: house(t, c), Draft: new(house(t, other))}, ds...)
+		t.Logf("%s under %s: real %.3f, estimated %.3f (now %.3f), changed %d of %d, regret real %.0f ms, estimated %.0f ms (now %.0f ms)",
+			pair[0], pair[1], real, got.Hit.Draft, got.Hit.Now, got.ChangedWorker, got.Redecided, world.Mean, got.Regret.Draft.Mean, got.Regret.Now.Mean)
+		if math.Abs(got.Hit.Draft-real) > draftTolerance {
+			t.Errorf("%s under %s: %v is estimated, and %v is what a world does", pair[0], pair[1], got.Hit.Draft, real)
+		}
+		if off := got.Regret.Draft.Mean / world.Mean; off < 1/draftFactor || off > draftFactor {
+			t.Errorf("%s under %s: a regret of %v ms is estimated, and a world has %v ms", pair[0], pair[1], got.Regret.Draft.Mean, world.Mean)
+		}
+	}
+}
+
+// BenchmarkReplay is one record of a pool of four, decided again under another policy.
+func BenchmarkReplay(b *testing.B) {
+	c, other := chatting("chwbl", four()...), chatting("least_load", four()...)
+	ds, _ := recorded(b, c)
+	r, err := NewReplay(ReplayConfig{Now: house(b, c), Draft: new(house(b, other))})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		d := *ds[i%len(ds)]
+		d.Time = d.Time.Add(time.Duration(i/len(ds)) * 10 * time.Minute)
+		r.Add(&d)
+	}
+}

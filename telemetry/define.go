@@ -1,0 +1,157 @@
+package telemetry
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// MetricName describes one metric that the program can export.
+type MetricName struct {
+	Subject string   // what it is about, as docs/metrics.md groups them
+	Name    string   // as it is scraped; a histogram's series add _bucket, _sum and _count
+	Type    string   // counter, gauge or histogram
+	Unit    string   // of the value, as in its name; empty for a plain number
+	Help    string   // what it says
+	Labels  []string // in the order in which they are defined
+}
+
+// definer makes metrics, registers them and writes down what it has made.
+type definer struct {
+	registry *prometheus.Registry
+	subject  string // of those that come next
+	names    []MetricName
+}
+
+// about says what the metrics that come next are about.
+func (d *definer) about(subject string) { d.subject = subject }
+
+// note writes a metric down.
+func (d *definer) note(name, kind, help string, labels []string) {
+	d.names = append(d.names, MetricName{Subject: d.subject, Name: name, Type: kind, Unit: unitOf(name), Help: help, Labels: labels})
+}
+
+func (d *definer) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	d.note(name, "counter", help, nil)
+	d.registry.MustRegister(c)
+	return c
+}
+
+func (d *definer) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	d.note(name, "counter", help, labels)
+	d.registry.MustRegister(c)
+	return c
+}
+
+func (d *definer) gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	d.note(name, "gauge", help, nil)
+	d.registry.MustRegister(g)
+	return g
+}
+
+func (d *definer) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	d.note(name, "histogram", help, nil)
+	d.registry.MustRegister(h)
+	return h
+}
+
+func (d *definer) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	d.note(name, "histogram", help, labels)
+	d.registry.MustRegister(h)
+	return h
+}
+
+// read writes down series whose collector is registered when there is something
+// to read them from.
+func (d *definer) read(all []series, labels ...string) {
+	for _, s := range all {
+		kind := "gauge"
+		if s.kind == prometheus.CounterValue {
+			kind = "counter"
+		}
+		d.note(s.name, kind, s.help, labels)
+	}
+}
+
+// series is a metric whose value is read when a scrape comes.
+type series struct {
+	name, help string
+	kind       prometheus.ValueType
+}
+
+// descsOf describes series that have the labels.
+func descsOf(all []series, labels ...string) (descs []*prometheus.Desc) {
+	for _, s := range all {
+		descs = append(descs, prometheus.NewDesc(s.name, s.help, labels, nil))
+	}
+	return descs
+}
+
+// send sends values of the first len(values) series under one set of labels.
+func send(ch chan<- prometheus.Metric, descs []*prometheus.Desc, all []series, labels []string, values ...float64) {
+	for i, v := range values {
+		ch <- prometheus.MustNewConstMetric(descs[i], all[i].kind, v, labels...)
+	}
+}
+
+// describe is the Describe of a collector that has the descriptions.
+func describe(ch chan<- *prometheus.Desc, all ...[]*prometheus.Desc) {
+	for _, d := range slices.Concat(all...) {
+		ch <- d
+	}
+}
+
+// units are those that a name can end with, before _total.
+var units = []string{"seconds", "bytes", "tokens", "rows", "ratio"}
+
+// unitOf reads the unit off a metric's name.
+func unitOf(name string) string {
+	if strings.HasSuffix(name, "_tokens_per_second") {
+		return "tokens/second"
+	}
+	words := strings.Split(strings.TrimSuffix(name, "_total"), "_")
+	if last := words[len(words)-1]; slices.Contains(units, last) {
+		return last
+	}
+	return ""
+}
+
+// Names returns every metric that the program can export, whether or not it has
+// a series now: those of Tierway by subject, then those of the Go runtime and of
+// the process, which differ from platform to platform.
+func (m *Metrics) Names() []MetricName {
+	all := slices.Clone(m.names)
+	families, err := m.registry.Gather()
+	if err != nil { // a collector's own: the names above do not depend on it
+		return all
+	}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), prefix) {
+			all = append(all, MetricName{Subject: "The Go runtime and the process", Name: f.GetName(),
+				Type: strings.ToLower(f.GetType().String()), Unit: unitOf(f.GetName()), Help: f.GetHelp(), Labels: labelsOf(f)})
+		}
+	}
+	return all
+}
+
+// prefix begins the name of every metric that is Tierway's own.
+const prefix = "tierway_"
+
+// labelsOf returns the names of the labels that a family's series have.
+func labelsOf(f *dto.MetricFamily) (labels []string) {
+	for _, s := range f.GetMetric() {
+		for _, l := range s.GetLabel() {
+			if !slices.Contains(labels, l.GetName()) {
+				labels = append(labels, l.GetName())
+			}
+		}
+	}
+	return labels
+}

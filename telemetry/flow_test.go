@@ -1,0 +1,127 @@
+package telemetry
+
+import (
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// totals adds up what one scrape says of requests.
+func totals(t *testing.T, m *Metrics) (started, ended, inflight float64) {
+	t.Helper()
+	for _, s := range gather(t, m, "tierway_") {
+		switch s.name {
+		case "tierway_requests_started_total":
+			started += s.value
+		case "tierway_requests_total":
+			ended += s.value
+		case "tierway_inflight":
+			inflight += s.value
+		}
+	}
+	return started, ended, inflight
+}
+
+// TestEveryScrapeAddsUp: in whatever moment it comes, and while reloads take tiers
+// away on which requests are under way.
+func TestEveryScrapeAddsUp(t *testing.T) {
+	m := New("test")
+	dialects, outcomes := []string{"chat", "responses"}, []string{"ok", "failed"}
+	m.Outside(dialects, outcomes)
+	const workers, scrapes = 4, 60
+	var storm sync.WaitGroup
+	var tier atomic.Pointer[Tier]
+	var done atomic.Bool
+	tier.Store(m.Tier("t0", "chwbl", dialects, outcomes))
+	for w := range workers {
+		storm.Go(func() {
+			for i := 0; !done.Load(); i++ {
+				m.Started.Inc()
+				if on := tier.Load(); i%5 != 0 {
+					on.Ended(w%2, i%2)
+				} else {
+					m.EndedOutside(w%2, i%2)
+				}
+				if i%64 == 0 {
+					runtime.Gosched() // to whoever scrapes
+				}
+			}
+		})
+	}
+	again := make(chan struct{}, 1) // a reload comes in the middle of the next scrape
+	storm.Go(func() {
+		i := 0
+		for range again {
+			i++
+			tier.Store(m.Tier("t"+strconv.Itoa(i), "chwbl", dialects, outcomes))
+			m.ForgetTier("t" + strconv.Itoa(i-1))
+		}
+	})
+	var last float64
+	for range scrapes {
+		select {
+		case again <- struct{}{}:
+		default:
+		}
+		started, ended, inflight := totals(t, m)
+		if started != ended+inflight || inflight < 0 || ended < last {
+			t.Errorf("%v started, %v ended (%v before), %v in flight", started, ended, last, inflight)
+		}
+		last = ended
+	}
+	done.Store(true)
+	close(again)
+	storm.Wait()
+	if started, ended, inflight := totals(t, m); started != ended || inflight != 0 || started == 0 {
+		t.Errorf("at rest: %v started, %v ended, %v in flight", started, ended, inflight)
+	}
+}
+
+// TestARemovedTierKeepsItsSum: while a request is still on it, when that has ended,
+// and when nobody has the tier any more.
+func TestARemovedTierKeepsItsSum(t *testing.T) {
+	m := New("test")
+	dialects, outcomes := []string{"chat"}, []string{"ok"}
+	m.Outside(dialects, outcomes)
+	removed := func() float64 {
+		for _, s := range gather(t, m, "tierway_requests_total") {
+			if s.labels["tier"] == removedTier {
+				return s.value
+			}
+		}
+		return -1
+	}
+	tier := m.Tier("small", "chwbl", dialects, outcomes)
+	for range 3 {
+		m.Started.Inc()
+	}
+	tier.Ended(0, 0)
+	if removed() != -1 {
+		t.Error("there is a removed tier before one was removed")
+	}
+	m.ForgetTier("small")
+	if got := removed(); got != 1 {
+		t.Errorf("%v removed, want 1", got)
+	}
+	m.Tier("small", "chwbl", dialects, outcomes).Ended(0, 0) // it is back
+	tier.Ended(0, 0)
+	if got := removed(); got != 2 {
+		t.Errorf("%v removed after one more has ended there, want 2", got)
+	}
+	runtime.KeepAlive(tier)
+	tier = nil
+	for range 3 { // a weak pointer goes with the first
+		runtime.GC()
+		if got := removed(); got != 2 {
+			t.Errorf("%v removed when nobody has the tier, want 2", got)
+		}
+	}
+	if n := len(m.flow.gone); n != 0 {
+		t.Errorf("%d tiers are kept", n)
+	}
+	if started, ended, inflight := totals(t, m); started != 3 || ended != 3 || inflight != 0 {
+		t.Errorf("%v started, %v ended, %v in flight", started, ended, inflight)
+	}
+}

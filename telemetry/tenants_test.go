@@ -1,0 +1,319 @@
+package telemetry
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// newBusy returns metrics whose n busiest tenants have series of their own.
+func newBusy(n int) *Metrics {
+	m := New("test")
+	m.Outside([]string{"chat"}, []string{"ok", "refused"})
+	m.Limits([]string{"rpm", "tpm"})
+	m.KeepTenants(n)
+	return m
+}
+
+// requestsOf returns the requests that the series of each tenant show, "former"
+// those of tenants that have lost theirs.
+func requestsOf(t interface {
+	Helper()
+	Fatal(...any)
+}, m *Metrics) map[string]float64 {
+	t.Helper()
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string]float64{}
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			switch f.GetName() {
+			case "tierway_tenant_requests_total":
+				for _, l := range s.GetLabel() {
+					if l.GetName() == "tenant" {
+						sums[l.GetValue()] += s.GetCounter().GetValue()
+					}
+				}
+			case "tierway_tenant_former_requests_total":
+				sums["former"] += s.GetCounter().GetValue()
+			}
+		}
+	}
+	return sums
+}
+
+// ask counts n requests of a tenant.
+func ask(m *Metrics, tenant string, n int) {
+	for range n {
+		m.TenantEnded(tenant, 0, 10, 4, 2)
+	}
+}
+
+// start is when the tenants of these tests are compared first.
+var start = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+
+func TestTheBusiestTenantsHaveSeries(t *testing.T) {
+	m := newBusy(2)
+	ask(m, "a", 5) // places are free, and taken at once
+	ask(m, "b", 9)
+	ask(m, "c", 8)
+	m.RankTenants(start, nil)
+	// c has more than a, and more than 1.5 times as many: it begins at 0.
+	want := map[string]float64{"b": 9, "c": 0, "other": 8, "none": 0, "former": 5}
+	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	ask(m, "a", 1)
+	ask(m, "c", 1)
+	want = map[string]float64{"b": 9, "c": 1, "other": 9, "none": 0, "former": 5}
+	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
+		t.Errorf("afterwards (-want +got):\n%s", diff)
+	}
+}
+
+// TestTenantsThatAreAlikeDoNotSwap: whoever has a series keeps it until another one
+// is clearly busier.
+func TestTenantsThatAreAlikeDoNotSwap(t *testing.T) {
+	m := newBusy(1)
+	ask(m, "a", 10)
+	for minute := range 60 {
+		ask(m, "a", 10)
+		ask(m, "b", 14)
+		m.RankTenants(start.Add(time.Duration(minute)*time.Minute), nil)
+	}
+	if got := requestsOf(t, m); got["a"] != 610 || got["former"] != 0 {
+		t.Errorf("after an hour the series are %v", got)
+	}
+	for minute := range 60 { // now it is
+		ask(m, "a", 10)
+		ask(m, "b", 40)
+		m.RankTenants(start.Add(time.Hour+time.Duration(minute)*time.Minute), nil)
+	}
+	got := requestsOf(t, m)
+	if _, ok := got["a"]; ok || got["b"] == 0 || got["a"]+got["b"]+got["other"]+got["former"] != 610+60*14+60*50 {
+		t.Errorf("after two hours the series are %v", got)
+	}
+}
+
+// TestWhatIsLongAgoCountsForLess: a flood of an hour ago is worth less than what a
+// steady tenant asks.
+func TestWhatIsLongAgoCountsForLess(t *testing.T) {
+	m := newBusy(1)
+	ask(m, "flood", 1000)
+	m.RankTenants(start, nil)
+	for minute := 1; minute <= 60; minute++ {
+		ask(m, "steady", 5)
+		m.RankTenants(start.Add(time.Duration(minute)*time.Minute), nil)
+	}
+	if got := requestsOf(t, m); got["former"] != 1000 || got["steady"] == 0 {
+		t.Errorf("the series are %v", got)
+	}
+}
+
+// TestTenantsOfNoDirectoryLoseTheirSeries: their place is another one's, and what
+// they have asked for stays in the sum.
+func TestTenantsOfNoDirectoryLoseTheirSeries(t *testing.T) {
+	m := newBusy(1)
+	ask(m, "gone", 100)
+	ask(m, "small", 1)
+	m.RankTenants(start, func(tenant string) bool { return tenant != "gone" })
+	want := map[string]float64{"small": 0, "other": 1, "none": 0, "former": 100}
+	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestIdleTenantsAreForgotten: only those that have no series to lose.
+func TestIdleTenantsAreForgotten(t *testing.T) {
+	m := newBusy(1)
+	ask(m, "first", 1)
+	ask(m, "second", 1)
+	for hour := range 24 {
+		m.RankTenants(start.Add(time.Duration(hour)*time.Hour), nil)
+	}
+	if m.tenants.known["first"] == nil || m.tenants.known["second"] != nil {
+		t.Errorf("%d tenants are remembered", len(m.tenants.known))
+	}
+	want := map[string]float64{"first": 1, "other": 1, "none": 0, "former": 0}
+	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestFewerSeriesTakeEffectAtOnce: the least busy lose theirs, down to none.
+func TestFewerSeriesTakeEffectAtOnce(t *testing.T) {
+	m := newBusy(3)
+	ask(m, "a", 1)
+	ask(m, "b", 3)
+	ask(m, "c", 2)
+	m.RankTenants(start, nil)
+	for _, step := range []struct {
+		n    int
+		want map[string]float64
+	}{
+		{1, map[string]float64{"b": 3, "other": 0, "none": 0, "former": 3}},
+		{0, map[string]float64{"other": 0, "none": 0, "former": 6}},
+		{2, map[string]float64{"b": 0, "c": 0, "other": 0, "none": 0, "former": 6}},
+	} {
+		m.KeepTenants(step.n)
+		if diff := cmp.Diff(step.want, requestsOf(t, m)); diff != "" {
+			t.Errorf("with %d (-want +got):\n%s", step.n, diff)
+		}
+	}
+}
+
+// TestATenantsNameNeverSpoilsAScrape: names that stand for many share their series,
+// and those that no label can have are counted with them.
+func TestATenantsNameNeverSpoilsAScrape(t *testing.T) {
+	m := newBusy(10)
+	for _, name := range []string{"other", "none", "\xff\xfe", "", "a\"b\\c\nd", "team-ü"} {
+		ask(m, name, 1)
+	}
+	m.RankTenants(start, nil)
+	want := map[string]float64{"other": 3, "none": 1, "a\"b\\c\nd": 1, "team-ü": 1, "former": 0}
+	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(scrape(t, m, "tierway_tenant_")) == 0 {
+		t.Error("a scrape shows no tenants")
+	}
+}
+
+// TestTenThousandTenantsAddNoSeries: the series are those of the busiest, whoever
+// asks.
+func TestTenThousandTenantsAddNoSeries(t *testing.T) {
+	m := newBusy(5)
+	for i := range 5 {
+		ask(m, "t"+strconv.Itoa(i), 1)
+	}
+	before := len(gather(t, m, "tierway_"))
+	for i := range 10_000 {
+		name := "junk-" + strconv.Itoa(i)
+		ask(m, name, 1)
+		m.TenantLimited(name, "rpm")
+		m.TenantLimited(name, name)
+		m.Limited(name)
+	}
+	m.RankTenants(start, nil)
+	if after := len(gather(t, m, "tierway_")); after != before {
+		t.Errorf("%d series, %d before", after, before)
+	}
+	if got := scrape(t, m, `tierway_tenant_refusals_total{limit="rpm",tenant="other"}`); len(got) != 1 || !strings.HasSuffix(got[0], " 10000") {
+		t.Errorf("refusals of others: %q", got)
+	}
+}
+
+// TestMoreTenantsThanAreComparedAreOther: beyond the bound nobody is remembered.
+func TestMoreTenantsThanAreComparedAreOther(t *testing.T) {
+	m := newBusy(1)
+	for i := range maxTenants + 100 {
+		ask(m, "t"+strconv.Itoa(i), 1)
+	}
+	if n := len(m.tenants.known); n != maxTenants {
+		t.Errorf("%d tenants are remembered", n)
+	}
+	if got := requestsOf(t, m); got["t0"] != 1 || got["other"] != maxTenants+99 {
+		t.Errorf("the series are %v", got)
+	}
+}
+
+// TestNothingIsMissingFromTheSumOfTenants: whatever tenants ask, come, go and swap
+// places, all series together are the truth, and none of them falls while it is
+// there.
+func TestNothingIsMissingFromTheSumOfTenants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newBusy(rapid.IntRange(0, 3).Draw(t, "keep"))
+		now, truth := start, 0.0
+		before := requestsOf(t, m)
+		name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "other", ""})
+		t.Repeat(map[string]func(*rapid.T){
+			"ask": func(t *rapid.T) {
+				n := rapid.IntRange(1, 20).Draw(t, "n")
+				ask(m, name.Draw(t, "tenant"), n)
+				truth += float64(n)
+			},
+			"keep": func(t *rapid.T) { m.KeepTenants(rapid.IntRange(0, 4).Draw(t, "keep")) },
+			"rank": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(-1, 120).Draw(t, "minutes")) * time.Minute)
+				gone := name.Draw(t, "gone")
+				m.RankTenants(now, func(tenant string) bool { return tenant != gone })
+			},
+			"": func(t *rapid.T) {
+				got, sum := requestsOf(t, m), 0.0
+				for tenant, n := range got {
+					sum += n
+					if was, ok := before[tenant]; ok && n < was && (tenant == "other" || tenant == "former" || tenant == "none") {
+						t.Fatalf("%s fell from %v to %v", tenant, was, n)
+					}
+				}
+				if sum != truth {
+					t.Fatalf("the sum is %v of %v: %v", sum, truth, got)
+				}
+				if own := len(got) - 3; own > m.tenants.keep || own != m.tenants.own {
+					t.Fatalf("%d of %d tenants have series: %v", own, m.tenants.keep, got)
+				}
+				before = got
+			},
+		})
+	})
+}
+
+// TestTenantsSwapWhileTheyAsk: nothing is lost to a change of places.
+func TestTenantsSwapWhileTheyAsk(t *testing.T) {
+	m := newBusy(2)
+	const each = 3000
+	var asking sync.WaitGroup
+	for i := range 4 {
+		asking.Go(func() {
+			for j := range each {
+				m.TenantEnded(fmt.Sprint("t", (i+j/100)%6), 0, 3, 2, 1)
+				m.TenantLimited(fmt.Sprint("t", (i+j/100)%6), "tpm")
+			}
+		})
+	}
+	for i := range 200 {
+		m.RankTenants(start.Add(time.Duration(i)*time.Minute), func(tenant string) bool { return tenant != fmt.Sprint("t", i%6) })
+		m.KeepTenants(1 + i%3)
+		scrape(t, m, "tierway_tenant_")
+	}
+	asking.Wait()
+	sums := map[string]float64{}
+	for _, s := range gather(t, m, "tierway_tenant_") {
+		sums[strings.Replace(s.name, "_former_", "_", 1)+s.labels["kind"]] += s.value
+	}
+	want := map[string]float64{"tierway_tenant_requests_total": 4 * each, "tierway_tenant_refusals_total": 4 * each,
+		"tierway_tenant_tokens_totalprompt": 12 * each, "tierway_tenant_tokens_totalcached": 8 * each, "tierway_tenant_tokens_totaloutput": 4 * each}
+	if diff := cmp.Diff(want, sums); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestATenantsCountsAreByOutcomeKindAndLimit: each where it belongs.
+func TestATenantsCountsAreByOutcomeKindAndLimit(t *testing.T) {
+	m := newBusy(1)
+	m.TenantEnded("a", 1, 100, 40, 7)
+	m.TenantEnded("a", 0, 0, 0, 0)
+	m.TenantLimited("a", "tpm")
+	want := []string{
+		`tierway_tenant_refusals_total{limit="rpm",tenant="a"} 0`,
+		`tierway_tenant_refusals_total{limit="tpm",tenant="a"} 1`,
+		`tierway_tenant_requests_total{outcome="ok",tenant="a"} 1`,
+		`tierway_tenant_requests_total{outcome="refused",tenant="a"} 1`,
+		`tierway_tenant_tokens_total{kind="cached",tenant="a"} 40`,
+		`tierway_tenant_tokens_total{kind="output",tenant="a"} 7`,
+		`tierway_tenant_tokens_total{kind="prompt",tenant="a"} 100`,
+	}
+	got := slices.DeleteFunc(scrape(t, m, "tierway_tenant_"), func(line string) bool { return !strings.Contains(line, `tenant="a"`) })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,89 @@
+package tenants
+
+// Use is how far one limit of a subject is used, as far as this process knows.
+type Use struct {
+	Whose string  // tenant or key
+	Limit Limit   // as LimitNames has them, LimitTokenBurst excepted
+	Used  float64 // requests, tokens, or money in nano-units
+	Room  float64 // how much may be used at once: of a rate its burst, else the limit itself
+	Rate  int64   // of a rate, what is given back a minute, or of rps a second; else 0
+	Asks  float64 // what the request takes of it; 0 of a budget, which is booked by what was used
+}
+
+// Peek says what Take would say of a charge, and how far each limit of the caller
+// is used. It books nothing, and keeps nothing of who asks.
+func (l *Limiter) Peek(c *Charge, share int) (Verdict, []Use) {
+	var v Verdict
+	var uses []Use
+	now := c.At.UnixMicro()
+	var states []*state
+	for i := range c.Caller.Subjects {
+		sub := &c.Caller.Subjects[i]
+		s := l.copyOf(sub)
+		s.limits, s.share = sub.Limits, share
+		s.judge(c, sub, now, &v)
+		uses = s.uses(uses, c, sub, now)
+		states = append(states, s)
+	}
+	for _, s := range states {
+		if v.Refused == "" { // what is left is told as Take tells it
+			s.book(c, now)
+		}
+		s.measure(now, &v)
+	}
+	return v, uses
+}
+
+// copyOf returns a subject's state as it is now; an empty one of who has none.
+func (l *Limiter) copyOf(sub *Subject) *state {
+	is := &state{}
+	l.look(sub.Tenant, sub.Key, func(s *state) {
+		is.requests, is.seconds, is.tokens, is.held = s.requests, s.seconds, s.tokens, s.held
+		is.days, is.months = s.days, s.months
+	})
+	return is
+}
+
+// uses appends how far each limit of the subject is used.
+func (s *state) uses(uses []Use, c *Charge, sub *Subject, now int64) []Use {
+	l, r := &sub.Limits, s.limits.rates(s.share)
+	whose := sub.whose()
+	for _, b := range [...]struct {
+		limit Limit
+		b     bucket
+		r     rate
+		rate  int64
+		asks  float64
+	}{
+		{LimitRPM, s.requests, r.requests, l.RPM, 1}, {LimitRPS, s.seconds, r.seconds, l.RPS, 1},
+		{LimitTPM, s.tokens, r.tokens, l.TPM, float64(max(0, c.Tokens))},
+	} {
+		if b.rate > 0 {
+			uses = append(uses, Use{whose, b.limit, b.b.decayed(now, b.r).used, b.r.room, portion(b.rate, s.share), b.asks})
+		}
+	}
+	if l.Concurrent > 0 {
+		uses = append(uses, Use{whose, LimitConcurrent, float64(s.held), float64(portion(l.Concurrent, s.share)), 0, 1})
+	}
+	day, month := s.days.spent(Day(c.At)), s.months.spent(Month(c.At))
+	for _, b := range [...]struct {
+		limit       Limit
+		spent, most int64
+	}{
+		{LimitDayTokens, day.Tokens, l.DayTokens}, {LimitMonthTokens, month.Tokens, l.MonthTokens},
+		{LimitDayMoney, int64(day.Money), int64(l.DayMoney)}, {LimitMonthMoney, int64(month.Money), int64(l.MonthMoney)},
+	} {
+		if b.most > 0 {
+			uses = append(uses, Use{Whose: whose, Limit: b.limit, Used: float64(b.spent), Room: float64(b.most)})
+		}
+	}
+	return uses
+}
+
+// whose says whether the subject is a tenant or a key.
+func (s *Subject) whose() string {
+	if s.Key == "" {
+		return "tenant"
+	}
+	return "key"
+}
