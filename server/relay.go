@@ -81,6 +81,9 @@ const codeWorkerRefused openai.Code = "worker_refused"
 // the dialect's, else in that form.
 func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
 	x := a.x
+	if a.m.worker.Tells(body) {
+		body = nil // an engine that repeats what it was sent must not tell the gateway's own key
+	}
 	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status, Message: "The worker refused the request."}
 	seen, ok := openai.ErrorOf(body)
 	if ok {

@@ -260,7 +260,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 	}
 	verdict, _ := statusVerdict(e.Status, 0, false)
 	message := e.Message
-	if message == "" || e.Status >= 500 {
+	if message == "" || e.Status >= 500 || s.m.worker.Tells(ev.Data) {
 		message = "The worker failed before its answer was whole."
 	}
 	s.cut(&openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: verdict.blame}, verdict.blame)

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -105,6 +106,13 @@ func (w *Worker) Suspect() {
 	case w.suspect <- struct{}{}:
 	default:
 	}
+}
+
+// Tells reports whether a text repeats the worker's own key, which nobody else may
+// read.
+func (w *Worker) Tells(text []byte) bool {
+	key := w.key()
+	return key != "" && bytes.Contains(text, []byte(key))
 }
 
 // credentials are a client's own; they never reach a worker.

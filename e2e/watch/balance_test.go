@@ -1,0 +1,224 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+
+	"tierway/e2e/gateway"
+	"tierway/engines"
+	"tierway/routing"
+)
+
+// balance compares, once all is quiet, everything that was told of the requests with
+// what the clients have sent.
+func (s *storm) balance() {
+	s.t.Helper()
+	s.eventually(func() error {
+		if n := s.sum("tierway_decisions_written_total"); n != float64(len(s.sent)) {
+			return fmt.Errorf("%v records are written, %d requests were sent", n, len(s.sent))
+		}
+		return nil
+	})
+	m, err := s.Metrics()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.queuesAreEmpty()
+	s.Stop() // what is gathered is written
+	all, _ := s.recorded("decisions.jsonl")
+	s.sameRequests(all)
+	s.sameCounts(m, all)
+	s.sameAttempts(m, all)
+}
+
+// sameRequests checks that each request has one record and one access line, and
+// that these tell the same.
+func (s *storm) sameRequests(all []routing.Decision) {
+	s.t.Helper()
+	records, lines := map[string]int{}, map[string]int{}
+	told := map[string]string{}
+	for _, d := range all {
+		records[d.RequestID]++
+		told[d.RequestID] = fmt.Sprint(d.Status, d.Outcome, d.Tenant, d.Tier, d.Worker, d.Code, d.Limit, d.Shed)
+	}
+	text := func(v any) string {
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprint(v)
+	}
+	for _, l := range s.Access() {
+		id := text(l["request_id"])
+		lines[id]++
+		line := fmt.Sprint(l["status"], text(l["outcome"]), text(l["tenant"]), text(l["tier"]), text(l["worker"]), text(l["code"]), text(l["limit"]), text(l["shed"]))
+		if line != told[id] {
+			s.t.Errorf("the access line of %s tells %q, its record %q", id, line, told[id])
+		}
+	}
+	if !maps.Equal(s.sent, records) {
+		s.t.Errorf("%d requests were sent, %d have records: %s", len(s.sent), len(records), difference(s.sent, records))
+	}
+	if !maps.Equal(s.sent, lines) {
+		s.t.Errorf("%d requests were sent, %d have access lines: %s", len(s.sent), len(lines), difference(s.sent, lines))
+	}
+}
+
+// difference tells of some ids that two counts do not agree on.
+func difference(a, b map[string]int) string {
+	var some []string
+	for id := range a {
+		if a[id] != b[id] {
+			some = append(some, fmt.Sprintf("%s %d and %d", id, a[id], b[id]))
+		}
+	}
+	for id := range b {
+		if a[id] == 0 {
+			some = append(some, fmt.Sprintf("%s 0 and %d", id, b[id]))
+		}
+	}
+	return strings.Join(some[:min(len(some), 5)], ", ")
+}
+
+// sameCounts checks the counters of requests, tenants and tokens against the
+// records.
+func (s *storm) sameCounts(m gateway.Samples, all []routing.Decision) {
+	s.t.Helper()
+	same := func(what string, have float64, want int64) {
+		s.t.Helper()
+		if have != float64(want) {
+			s.t.Errorf("%s is %v, want %d", what, have, want)
+		}
+	}
+	same("tierway_requests_started_total", m.Sum("tierway_requests_started_total"), int64(len(s.sent)))
+	same("tierway_decisions_dropped_total", m.Sum("tierway_decisions_dropped_total"), 0)
+	counts := map[string]int64{}
+	for _, d := range all {
+		counts[fmt.Sprintf("outcome=%q", d.Outcome)]++
+		counts[fmt.Sprintf("dialect=%q outcome=%q", d.Dialect, d.Outcome)]++
+		if d.Tier == "small" {
+			counts[fmt.Sprintf("tier=%q outcome=%q", d.Tier, d.Outcome)]++
+		}
+		if d.Limit != "" {
+			counts[fmt.Sprintf("limit=%q", d.Limit)]++
+		}
+		counts[`kind="prompt"`] += d.Usage.Prompt
+		counts[`kind="cached"`] += d.Usage.Cached
+		counts[`kind="output"`] += d.Usage.Output
+	}
+	for labels, want := range counts {
+		pairs := strings.Fields(labels)
+		switch {
+		case strings.HasPrefix(labels, "limit"):
+			same("refusals by "+labels, m.Sum("tierway_limit_refusals_total", pairs...), want)
+			same("tenants' refusals by "+labels, m.Sum("tierway_tenant_refusals_total", pairs...)+m.Sum("tierway_tenant_former_refusals_total", pairs...), want)
+		case strings.HasPrefix(labels, "kind"):
+			same("tenants' tokens with "+labels, m.Sum("tierway_tenant_tokens_total", pairs...)+m.Sum("tierway_tenant_former_tokens_total", pairs...), want)
+		default:
+			same("requests with "+labels, m.Sum("tierway_requests_total", pairs...), want)
+			if len(pairs) == 1 {
+				same("tenants' requests with "+labels, m.Sum("tierway_tenant_requests_total", pairs...)+m.Sum("tierway_tenant_former_requests_total", pairs...), want)
+			}
+		}
+	}
+	for _, outcome := range []routing.Outcome{routing.OK, routing.Refused, routing.Failed, routing.Truncated, routing.ClientGone} {
+		if counts[fmt.Sprintf("outcome=%q", outcome)] == 0 {
+			s.t.Errorf("the storm has not met %s", outcome)
+		}
+	}
+	if counts[`limit="rpm"`] == 0 || counts[`limit="concurrent"`] == 0 || m.Sum("tierway_queue_shed_total") == 0 {
+		s.t.Errorf("the storm has not met every limit, or the queue was never full: %v", counts)
+	}
+}
+
+// sameAttempts checks the counters of attempts against the records and the workers.
+func (s *storm) sameAttempts(m gateway.Samples, all []routing.Decision) {
+	s.t.Helper()
+	attempts, waited := 0, 0
+	for _, d := range all {
+		if d.Tier == "small" { // the counters of a pool that was away begin anew
+			attempts += len(d.Attempts)
+		}
+		if d.QueueMs > 0 {
+			waited++
+		}
+	}
+	for _, name := range []string{"tierway_attempts_total", "tierway_route_decisions_total"} {
+		if got := m.Sum(name, `tier="small"`); got != float64(attempts) {
+			s.t.Errorf("%s is %v, %d attempts are recorded", name, got, attempts)
+		}
+	}
+	if waited == 0 {
+		s.t.Error("nobody has waited")
+	}
+	s.t.Logf("%d attempts, %d came to workers, %d requests waited", attempts, s.arrived(all), waited)
+}
+
+// arrived checks that each request that came to a worker has an attempt, and
+// returns how many came. A connection that ends before anything of an answer is
+// there may have been closed before the request: it is sent again on another one,
+// once, in the same attempt.
+func (s *storm) arrived(all []routing.Decision) (total int) {
+	s.t.Helper()
+	asked := map[string]int{}
+	again := int64(0)
+	for _, w := range append(s.workers, s.passing) {
+		for id, n := range w.asked {
+			asked[id] += n
+		}
+		hits := w.Stats().Hits
+		again += hits[engines.FaultStale] + hits[engines.FaultReset] + hits[engines.FaultClose]
+	}
+	attempts := 0
+	for _, d := range all {
+		n := asked[d.RequestID]
+		if delete(asked, d.RequestID); n > 2*len(d.Attempts) {
+			s.t.Errorf("the request %s came to workers %d times in %d attempts", d.RequestID, n, len(d.Attempts))
+		}
+		total, attempts = total+n, attempts+len(d.Attempts)
+	}
+	if len(asked) > 0 {
+		s.t.Errorf("%d requests at workers have no record", len(asked))
+	}
+	if int64(total)-again > int64(attempts) {
+		s.t.Errorf("%d requests came to workers in %d attempts, %d may have come twice", total, attempts, again)
+	}
+	return total
+}
+
+// queuesAreEmpty asks the admin plane.
+func (s *storm) queuesAreEmpty() {
+	s.t.Helper()
+	var queues struct {
+		Items []struct {
+			Name    string `json:"name"`
+			Depth   int    `json:"depth"`
+			Bytes   int64  `json:"bytes"`
+			Classes map[string]struct {
+				Depth   int   `json:"depth"`
+				Entered int64 `json:"entered"`
+				Granted int64 `json:"granted"`
+				Left    int64 `json:"left"`
+				PutOut  int64 `json:"put_out"`
+			} `json:"classes"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal([]byte(s.manage(http.StatusOK, http.MethodGet, "/admin/queues", "")), &queues); err != nil {
+		s.t.Fatal(err)
+	}
+	if len(queues.Items) != 2 {
+		s.t.Errorf("%d queues, want 2", len(queues.Items))
+	}
+	for _, q := range queues.Items {
+		if q.Depth != 0 || q.Bytes != 0 {
+			s.t.Errorf("the queue of %s has %d requests and %d bytes", q.Name, q.Depth, q.Bytes)
+		}
+		for class, c := range q.Classes {
+			if c.Depth != 0 || c.Entered != c.Granted+c.Left+c.PutOut {
+				s.t.Errorf("the queue of %s, %s: %+v", q.Name, class, c)
+			}
+		}
+	}
+}

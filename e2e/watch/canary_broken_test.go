@@ -1,0 +1,83 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// broken sends what is hardly HTTP, leaves in the middle, and asks with names that
+// would forge lines of a log.
+func (c *canary) broken() {
+	c.t.Helper()
+	word := func() string { return c.text("word of a broken request") }
+	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + c.key + "\r\nContent-Type: application/json\r\n"
+	for _, address := range []string{strings.TrimPrefix(c.url(""), "http://"), strings.TrimPrefix(c.AdminURL, "http://")} {
+		for _, raw := range []string{
+			"GET /" + word() + " HTTP/1.1\r\nHost: x\r\nA header " + word() + "\r\n\r\n",
+			word() + " " + c.bad + "\r\n\r\n",
+			"GET /v1/" + word() + " HTTP/9.9\r\nHost: x\r\nAuthorization: Bearer " + c.bad + "\r\n\r\n",
+			"GET /%" + word() + " HTTP/1.1\r\nHost: x\r\nCookie: " + c.cookie + "\r\n\r\n",
+			head + "Content-Length: 100000\r\n\r\n" + `{"model":"sim","messages":[{"role":"user","content":"` + word(),
+			head + "Transfer-Encoding: chunked\r\n\r\n" + word() + "\r\n" + word() + "\r\n",
+			head + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + word(),
+			head + "X-Long: " + strings.Repeat(word(), 100_000) + "\r\n\r\n",
+		} {
+			c.search(c.t, "the answer to a broken request", c.say(address, raw), false)
+		}
+	}
+	forged := "\n{\"level\":\"ERROR\",\"msg\":\"request\"}\r\n\x1b[31m\u0085\u2028level=error"
+	for _, body := range []string{chat("any-"+forged, "x"), chat(forged, "x"), chat("auto", forged, `"user":`+quoted(forged))} {
+		c.try("/v1/chat/completions", body, "Authorization", "Bearer "+c.key)
+	}
+	c.send(c.request(c.t.Context(), http.MethodGet, "/v1/models/%0Alevel=error%1B%5B31m", "", c.credentials()...))
+}
+
+// say writes raw bytes to an address, leaves, and returns what it answered.
+func (c *canary) say(address, raw string) string {
+	c.t.Helper()
+	conn, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		c.t.Fatal(err)
+	}
+	_, _ = io.WriteString(conn, raw) // what is refused at its beginning is not read to its end
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.CloseWrite() // the gateway may have gone first
+	}
+	told, _ := io.ReadAll(conn) // a reset is an answer too
+	return string(told)
+}
+
+// unforged checks that what was logged is one JSON object a line, of which nothing
+// moves a terminal: OB-04.
+func (c *canary) unforged() {
+	c.t.Helper()
+	for line := range strings.Lines(c.Printed() + c.Log()) {
+		if !strings.HasPrefix(line, "{") {
+			continue // what is said of the configuration before there is a log
+		}
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["time"] == nil {
+			c.t.Errorf("a line of the log is no object: %v: %s", err, line)
+		}
+		for _, sign := range strings.TrimSuffix(line, "\n") {
+			if unicode.IsControl(sign) || sign == '\u2028' || sign == '\u2029' {
+				c.t.Errorf("a line of the log has the sign %U: %s", sign, line)
+			}
+		}
+	}
+	for _, line := range c.Access() {
+		if model := fmt.Sprint(line["requested_model"]); line["level"] == "ERROR" || strings.Contains(model, "level") && !strings.HasPrefix(model, "any-") {
+			c.t.Errorf("a client has written a line of the access log: %v", line)
+		}
+	}
+}

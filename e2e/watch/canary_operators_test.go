@@ -1,0 +1,201 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"tierway/e2e/gateway"
+)
+
+// operators explains, drafts, replays and reloads with planted words in what is
+// sent.
+func (c *canary) operators() {
+	c.t.Helper()
+	order := func(status int, path, body string) string {
+		c.t.Helper()
+		got, told := c.Admin(http.MethodPost, path, body, adminKey)
+		if got != status {
+			c.t.Errorf("POST %s is %d, want %d: %s", path, got, status, told)
+		}
+		c.search(c.t, "the answer of "+path, told, false)
+		return told
+	}
+	word := func() string { return c.text("word of an operator") }
+	explained := chat("auto", c.text("explained prompt"), `"user":`+quoted(word()))
+	draft := fmt.Sprintf("# %s\npolicy: { name: least_load } # %s", word(), word())
+	order(200, "/admin/route/explain", `{"request":`+explained+`,"headers":{"X-Session-Id":`+quoted(word())+`}}`)
+	order(200, "/admin/route/explain", `{"request":`+explained+`,"draft":{"text":`+quoted(draft)+`}}`)
+	order(200, "/admin/route/replay", `{"draft":{"text":`+quoted(draft)+`}}`)
+	order(422, "/admin/route/explain", `{"request":`+explained+`,"headers":{"Authorization":"Bearer `+c.bad+`"}}`)
+	c.misplaces(explained)
+	c.reloads()
+	c.commands(explained, draft)
+}
+
+// misplaces sends drafts with secrets where none may stand.
+func (c *canary) misplaces(explained string) {
+	c.t.Helper()
+	word := func() string { return c.secret("secret in a draft") }
+	for _, secret := range []string{
+		`store: { redis: "redis://:` + word() + `@127.0.0.1:1" }`,
+		`tiers: [ { name: small, workers: [ { name: w0, url: "http://me:` + word() + `@127.0.0.1:1" } ] } ]`,
+		`tiers: [ { name: small, workers: [ { name: w0, api_key: ` + word() + ` } ] } ]`,
+		`store: { sql: "postgres://me:` + word() + `@127.0.0.1:1/tierway" }`,
+		`auth: { keys: [ { name: acme, sha256: ` + word() + ` } ] }`,
+	} {
+		for _, path := range []string{"/admin/route/explain", "/admin/route/replay"} {
+			body := `{"draft":{"text":` + quoted(secret) + `}`
+			if strings.HasSuffix(path, "explain") {
+				body += `,"request":` + explained
+			}
+			_, told := c.Admin(http.MethodPost, path, body+"}", adminKey)
+			c.search(c.t, "the answer of "+path+" to a draft with a secret", told, false)
+		}
+	}
+}
+
+// reloads has the gateway load a file that it refuses, and whose words are nowhere.
+func (c *canary) reloads() {
+	c.t.Helper()
+	good, err := os.ReadFile(c.File)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	bad := string(good) + "\nredis_password: " + c.secret("password in a file that is refused") + "\n"
+	if err := os.WriteFile(c.File, []byte(bad), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	c.Signal(syscall.SIGHUP)
+	c.eventually(func() error {
+		if c.sum("tierway_config_reloads_total", `result="rejected"`) != 1 {
+			return fmt.Errorf("the file was not refused")
+		}
+		return nil
+	})
+	_, told := c.Admin(http.MethodPost, "/admin/config/reload", "", adminKey)
+	c.search(c.t, "the answer of a reload", told, false)
+	if err := os.WriteFile(c.File, good, 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// makesKeys has the gateway make a tenant with a key, another key and an admin's
+// key, each told once, and asks with them.
+func (c *canary) makesKeys() {
+	c.t.Helper()
+	secret := func(path, body string) string {
+		c.t.Helper()
+		var made struct {
+			Secret string `json:"secret"`
+		}
+		if err := json.Unmarshal([]byte(c.manage(http.StatusCreated, http.MethodPost, path, body)), &made); err != nil || made.Secret == "" {
+			c.t.Fatalf("POST %s tells no key: %v", path, err)
+		}
+		c.keys[made.Secret] = true
+		return c.plant(made.Secret, "key that was made by "+path)
+	}
+	for _, key := range []string{secret("/admin/tenants", `{"name":"made","issue_key":true}`), secret("/admin/tenants/made/keys", "{}")} {
+		c.post(http.StatusOK, "/v1/chat/completions", chat("sim", "hello"), "Authorization", "Bearer "+key)
+	}
+	admin := secret("/admin/admins", `{"name":"another","role":"viewer"}`)
+	if status, told := c.Admin(http.MethodGet, "/admin/status", "", admin); status != http.StatusOK {
+		c.t.Errorf("the admin's key that was made is %d: %s", status, told)
+	}
+}
+
+// commands runs the program against the gateway, and on what it has written.
+func (c *canary) commands(explained, draft string) {
+	c.t.Helper()
+	dir := c.t.TempDir()
+	patch := filepath.Join(dir, "patch.yaml")
+	if err := os.WriteFile(patch, []byte(draft), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"explain", "--live", "--api", c.AdminURL, "-f", "-"}, {"explain", "--live", "--api", c.AdminURL, "-f", "-", "--draft", patch, "--json"},
+		{"replay", "--live", "--api", c.AdminURL, "--draft", patch}, {"replay", "-c", c.File, "--decisions", c.beside("decisions.jsonl"), "--draft", patch, "--changes"},
+		{"check", "-c", c.File},
+	} {
+		out, problem, _ := command(c.t, explained, args...)
+		c.search(c.t, "tierway "+args[0], out+problem, false)
+	}
+	wrong := filepath.Join(dir, "wrong.yaml")
+	misplaced := settings{"store": `{ sql: "postgres://me:` + c.secret("password of a wrong file") + `@h h/x" }`, "telemetry": `{ otlp: "http://me:` + c.secret("password of a wrong collector") + `@h:1" }`,
+		"redis": `"redis://:` + c.secret("password of a wrong Redis") + `@h:1"`, "auth": "{ keys: [ { name: acme, key: " + c.secret("key in a wrong file") + " } ] }",
+		"tiers": `[ { name: small, model: sim, workers: [ { name: w0, url: "http://me:` + c.secret("password of a wrong worker") + `@h:1" } ] } ]`}
+	if err := os.WriteFile(wrong, []byte(misplaced.String()), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	out, problem, code := command(c.t, "", "check", "-c", wrong)
+	if c.search(c.t, "tierway check", out+problem, false); code != 1 {
+		c.t.Errorf("tierway check of a wrong file ends with %d: %s", code, out+problem)
+	}
+}
+
+// TestAPasswordOfADatabaseThatIsAwayIsToldNowhere: neither it nor Redis nor the
+// collector has ever answered, and all are spoken of.
+func TestAPasswordOfADatabaseThatIsAwayIsToldNowhere(t *testing.T) {
+	t.Parallel() // its end waits for the database for some seconds
+	c := newCanary(t)
+	c.own = settings{
+		"admin":     `{ keys: [ { name: tests, sha256: ` + digest(adminKey) + ` } ] }`,
+		"auth":      "{ keys: [ { name: acme, sha256: " + digest(c.key) + ", limits: { rpm: 1000 } } ] }",
+		"store":     fmt.Sprintf("{ sql: %q, redis: %q }", "postgres://someone:"+c.secret("password of PostgreSQL")+"@127.0.0.1:1/tierway", "redis://:"+c.secret("password of Redis")+"@127.0.0.1:1"),
+		"tiers":     c.tiers("api_key_env: WORKER_KEY"),
+		"telemetry": `{ otlp: "http://127.0.0.1:1" }`,
+		"log":       "{ level: debug }",
+		"drain":     "{ accept_grace: 1ms, timeout: 1s }",
+		"health":    `{ path: "off" }`,
+	}
+	c.Process = gateway.Start(t, c.own.String(), c.env...)
+	for range 20 {
+		got := c.try("/v1/chat/completions", chat("sim", c.text("prompt")), "Authorization", "Bearer "+c.key)
+		c.search(t, "an answer without a database", got.body+fmt.Sprint(got.header), true)
+		got = c.try("/v1/chat/completions", chat("sim", c.text("prompt")), "Authorization", "Bearer "+c.bad)
+		c.search(t, "a refusal without a database", got.body+fmt.Sprint(got.header), false)
+	}
+	for _, path := range []string{"/admin/config", "/admin/status", "/admin/audit", "/admin/decisions", "/admin/tenants", "/metrics"} {
+		_, told := c.Admin(http.MethodGet, path, "", adminKey)
+		c.search(t, "GET "+path, told, false)
+	}
+	for _, about := range []string{"the database is away", "Redis is away", "spans are lost"} {
+		c.Until("the log to say that "+about, func() bool { return strings.Contains(c.Log(), about) })
+	}
+	c.Stop()
+	c.search(t, "the log", c.Log(), false)
+	c.search(t, "the access log", c.Printed(), false)
+}
+
+// TestASecretInAWrongVariableIsToldNowhere: what the environment says of the
+// collector is refused where it cannot be, and not said again.
+func TestASecretInAWrongVariableIsToldNowhere(t *testing.T) {
+	c := newCanary(t)
+	secret := func() string { return c.secret("secret in a variable") }
+	for _, env := range [][]string{
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://someone:" + secret() + "@127.0.0.1:1"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=someone:" + secret() + "@127.0.0.1:1"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://someone:" + secret() + "@127.0.0.1:port/%zz"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1/?key=" + secret()},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_HEADERS=authorization " + secret() + ",b=%zz" + secret() + "\n,=" + secret()},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_HEADERS=" + secret()},
+	} {
+		p := gateway.Start(t, settings{"auth": "{ required: false }", "store": `{ sql: "" }`, "drain": "{ accept_grace: 1ms, timeout: 1s }",
+			"health": `{ path: "off" }`, "tiers": c.tiers(""), "log": "{ level: debug }"}.String(), append(env, "OTEL_BSP_SCHEDULE_DELAY=5")...)
+		status, told := p.Data("/v1/models")
+		if status != http.StatusOK {
+			t.Errorf("with %q the models are %d: %s", env, status, told)
+		}
+		_, config := p.Admin(http.MethodGet, "/metrics", "", "")
+		p.Stop()
+		c.search(t, "the log of a gateway", p.Log()+told+config, false)
+		if !strings.Contains(p.Log(), `"level":"WARN"`) {
+			t.Errorf("the log does not warn of %q: %s", env, p.Log())
+		}
+	}
+}

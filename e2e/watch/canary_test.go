@@ -1,0 +1,230 @@
+package watch
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tierway/engines"
+)
+
+// TestNothingThatMustStayUntoldIsTold: OB-01, OB-02, OB-04: prompts, answers, keys and
+// passwords are planted wherever they come from, in requests that go well and in
+// ones that go wrong, and none is in anything that the gateway tells of itself.
+func TestNothingThatMustStayUntoldIsTold(t *testing.T) {
+	c := newCanary(t)
+	c.begin()
+	c.makesKeys()
+	c.prompts()
+	c.failures()
+	c.strangers()
+	c.broken()
+	c.operators()
+	c.quiet()
+	c.everything()
+}
+
+// prompts asks in every dialect with planted texts in every part.
+func (c *canary) prompts() {
+	c.t.Helper()
+	for path, body := range c.bodies() {
+		for _, stream := range []string{"false", "true"} {
+			got := c.try(path, strings.Replace(body, `"stream":false`, `"stream":`+stream, 1), c.credentials()...)
+			if got.err != nil || got.status != http.StatusOK {
+				c.t.Errorf("%s is %d (%v): %s", path, got.status, got.err, got.body)
+			}
+			c.search(c.t, "the answer of "+path, got.body+fmt.Sprint(got.header), true)
+		}
+	}
+	got := c.try("/v1/chat/completions?api_key="+c.secret("key in a query")+"&q="+c.text("query"), chat("any-"+"model", c.text("prompt"), `"stream":false`), c.credentials()...)
+	if !strings.Contains(got.body, c.spoken) {
+		c.t.Errorf("the engine's words have not come: %s", got.body)
+	}
+	c.search(c.t, "the answer to a request with a query", got.body, true)
+}
+
+// bodies are requests by their path, with a planted text in every part that has any.
+func (c *canary) bodies() map[string]string {
+	picture := base64.StdEncoding.EncodeToString([]byte(c.text("picture")))
+	parts := fmt.Sprintf(`[{"type":"text","text":%q},{"type":"image_url","image_url":{"url":"https://example.com/%s.png"}},{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}]`,
+		c.text("text of a part"), c.text("URL of a picture"), picture)
+	tools := fmt.Sprintf(`[{"type":"function","function":{"name":"look","description":%q,"parameters":{"type":"object","properties":{%q:{"type":"string"}}}}}]`,
+		c.text("description of a tool"), c.text("parameter of a tool"))
+	return map[string]string{
+		"/v1/chat/completions": fmt.Sprintf(`{"model":"auto","stream":false,"user":%q,"metadata":{"a":%q},"prompt_cache_key":%q,"stop":[%q],"tools":%s,"messages":[
+			{"role":"system","content":%q},{"role":"user","content":%q},
+			{"role":"assistant","content":null,"tool_calls":[{"id":%q,"type":"function","function":{"name":"look","arguments":%q}}]},
+			{"role":"tool","tool_call_id":"x","content":%q},{"role":"user","content":%s}]}`,
+			c.text("user"), c.text("metadata"), c.text("cache key"), c.text("stop word"), tools, c.text("system prompt"), c.text("prompt"),
+			c.text("id of a call"), `{"q":"`+c.text("arguments of a call")+`"}`, c.text("result of a tool"), parts),
+		"/v1/completions": fmt.Sprintf(`{"model":"sim","stream":false,"prompt":%q,"suffix":%q}`, c.text("prompt of a completion"), c.text("suffix")),
+		"/v1/messages": fmt.Sprintf(`{"model":"auto","stream":false,"max_tokens":50,"metadata":{"user_id":%q},"system":[{"type":"text","text":%q}],"messages":[{"role":"user","content":[{"type":"text","text":%q}]}]}`,
+			c.text("user of a message"), c.text("system prompt of a message"), c.text("prompt of a message")),
+		"/v1/responses": fmt.Sprintf(`{"model":"auto","stream":false,"instructions":%q,"input":[{"role":"user","content":[{"type":"input_text","text":%q}]}]}`,
+			c.text("instructions"), c.text("input of a response")),
+		"/v1/embeddings":            fmt.Sprintf(`{"model":"sim","input":[%q]}`, c.text("input of an embedding")),
+		"/v1/rerank":                fmt.Sprintf(`{"model":"sim","query":%q,"documents":[%q]}`, c.text("query of a ranking"), c.text("document")),
+		"/v1/messages/count_tokens": fmt.Sprintf(`{"model":"sim","messages":[{"role":"user","content":%q}]}`, c.text("prompt that is counted")),
+	}
+}
+
+// failures asks for what goes wrong: in the gateway, in the engine, on the way.
+func (c *canary) failures() {
+	c.t.Helper()
+	const path = "/v1/chat/completions"
+	prompt := func() string { return c.text("prompt of a failure") }
+	for _, how := range []string{"", " in a stream", " in a header", " as no JSON", " as a refusal", " with its key", " as a refusal with its key"} {
+		for _, stream := range []string{"false", "true"} {
+			got := c.try(path, chat("sim", echoing+how+prompt(), `"stream":`+stream), c.credentials()...)
+			c.search(c.t, "an engine's error"+how, got.body+fmt.Sprint(got.header), true)
+		}
+	}
+	for _, body := range []string{
+		`{"model":"sim","messages":[{"role":"user","content":"` + prompt(), // cut off
+		`{"model":"sim","messages":"` + prompt() + `"}`, `{"model":"sim","messages":[{"role":"` + prompt() + `","content":"x"}]}`,
+		`{"model":["` + prompt() + `"]}`, `{"model":"` + prompt() + `","messages":[{"role":"user","content":"x"}]}`, prompt(),
+		`{"model":"sim","stream":"` + prompt() + `","messages":[]}`, `{"model":"sim","max_tokens":"` + prompt() + `","messages":[{"role":"user","content":"x"}]}`,
+		`{"model":"sim","priority":"` + prompt() + `","messages":[{"role":"user","content":"x"}]}`, `{"` + prompt() + `":1,"model":"sim"}`,
+		chat("sim", "x", `"model":"`+prompt()+`"`),
+	} {
+		got := c.try(path, body, c.credentials("X-Model-Tier", prompt(), "X-Request-Priority", prompt())...)
+		// Some are served, and whoever asks for a model that nobody has is told its name.
+		own := got.status == http.StatusOK || got.status == http.StatusNotFound
+		c.search(c.t, "the refusal of "+path, got.body+fmt.Sprint(got.header), own)
+	}
+	for _, at := range []string{"/v1/" + prompt(), "/v1/responses/" + prompt(), "/v1/models/" + prompt(), "/" + prompt() + "?" + prompt()} {
+		got := c.send(c.request(c.t.Context(), http.MethodGet, at, "", c.credentials()...))
+		c.search(c.t, "the refusal of a path", got.body, true)
+	}
+	c.try("/v1/audio/transcriptions", prompt(), c.credentials("Content-Type", "multipart/form-data; boundary="+prompt())...)
+	c.try(path, chat("sim", "x"), c.credentials("Content-Type", prompt(), "Content-Encoding", prompt())...)
+	for _, k := range []engines.Fault{{Kind: engines.FaultReset}, {Kind: engines.FaultReset, After: 2}, {Kind: engines.FaultGarbage}, {Kind: engines.FaultMalformed, After: 1}, {Kind: engines.FaultErrorEvent, After: 1}} {
+		for _, w := range c.workers {
+			if err := w.Set(k); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		c.try(path, chat("sim", prompt(), `"stream":true`), c.credentials()...)
+	}
+	for _, w := range c.workers {
+		if err := w.Set(); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// strangers ask with keys that are wrong in every way.
+func (c *canary) strangers() {
+	c.t.Helper()
+	for _, headers := range [][]string{
+		{"Authorization", "Bearer " + c.bad}, {"Authorization", c.bad}, {"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+c.bad))},
+		{"Authorization", "Bearer " + c.bad + " " + c.bad}, {"Authorization", "", "X-Api-Key", c.bad}, {"Authorization", "Bearer tw-" + c.bad}, {"Authorization", "Bearer tw-adm-" + c.bad + "-000000"},
+		{"Authorization", "Bearer " + c.key + " "}, {"Authorization", "Bearer " + adminKey}, {"Authorization", "", "Api-Key", c.bad}, {"Authorization", "Bearer " + c.key, "X-Api-Key", c.bad},
+	} {
+		got := c.try("/v1/chat/completions", chat("sim", c.text("stranger's prompt")), append([]string{"Cookie", "k=" + c.cookie}, headers...)...)
+		c.search(c.t, "the refusal of a key", got.body+fmt.Sprint(got.header), got.status == http.StatusOK)
+	}
+	for _, key := range []string{c.bad, c.key, "tw-adm-" + c.bad} {
+		for _, path := range []string{"/admin/config", "/admin/decisions/stream", "/admin/" + c.bad, "/admin/status?key=" + c.bad} {
+			_, told := c.Admin(http.MethodGet, path, "", key)
+			c.search(c.t, "the refusal of an operator", told, false)
+		}
+	}
+}
+
+// everything searches all that the gateway has told of itself.
+func (c *canary) everything() {
+	c.t.Helper()
+	_, metrics := c.Admin(http.MethodGet, "/metrics", "", "")
+	c.search(c.t, "/metrics", metrics, false)
+	c.reads()
+	c.eventually(func() error {
+		if n, spans := c.sum("tierway_trace_queue"), c.sum("tierway_trace_spans_total", `result="exported"`); n != 0 || spans == 0 {
+			return fmt.Errorf("%v requests wait for the collector, %v spans are exported", n, spans)
+		}
+		return nil
+	})
+	c.Stop() // the rest is written
+	c.search(c.t, "a span", c.collector.told(), false)
+	c.search(c.t, "the log", c.Log(), false)
+	c.search(c.t, "the access log", c.Printed(), false)
+	c.unforged()
+	for _, name := range []string{"decisions.jsonl", database, database + "-wal"} {
+		b, err := os.ReadFile(filepath.Clean(c.beside(name)))
+		if errors.Is(err, os.ErrNotExist) && name != database {
+			continue // it is part of the database by now
+		}
+		if err != nil || len(b) == 0 {
+			c.t.Fatalf("%s has %d bytes: %v", name, len(b), err)
+		}
+		c.search(c.t, name, string(b), false)
+	}
+	for _, w := range c.workers {
+		for _, got := range w.engine.Requests() {
+			for _, what := range []string{c.key, c.bad, c.cookie, adminKey} {
+				if strings.Contains(fmt.Sprint(got.Header), what) {
+					c.t.Errorf("a worker is told the %s: %v", c.words[what], got.Header)
+				}
+			}
+			if _, there := got.Header["Baggage"]; there {
+				c.t.Errorf("a worker is told the client's baggage: %v", got.Header)
+			}
+		}
+	}
+	if spans, lines := strings.Count(c.collector.told(), "tierway.request_id"), len(c.Access()); spans != lines || lines < 50 {
+		c.t.Errorf("%d requests are traced, %d have access lines", spans, lines)
+	}
+	c.t.Logf("%d plants in %d requests; %d bytes of spans in %d exports", len(c.words), len(c.Access()), len(c.collector.told()), c.collector.exports)
+}
+
+// streamed returns the events of all records that are kept.
+func (c *canary) streamed() string {
+	c.t.Helper()
+	s := c.follow("0")
+	defer s.end()
+	for range int(c.sum("tierway_decisions_kept")) {
+		s.next()
+	}
+	return s.raw.String()
+}
+
+// reads searches every answer of the admin plane that has no parameter in its path.
+func (c *canary) reads() {
+	c.t.Helper()
+	var doc struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.Unmarshal([]byte(c.manage(http.StatusOK, http.MethodGet, "/admin/openapi.json", "")), &doc); err != nil {
+		c.t.Fatal(err)
+	}
+	searched := 0
+	named := strings.NewReplacer("{tier}", "small")
+	for path, methods := range doc.Paths {
+		if path = named.Replace(path); methods["get"] == nil || strings.Contains(path, "{") || strings.HasSuffix(path, "/stream") {
+			continue
+		}
+		status, told := c.Admin(http.MethodGet, path, "", adminKey)
+		if status != http.StatusOK {
+			c.t.Errorf("GET %s is %d: %s", path, status, told)
+		}
+		c.search(c.t, "GET "+path, told, false)
+		searched++
+	}
+	for _, path := range []string{"/admin/decisions?limit=1000", "/admin/workers/w0", "/admin/tenants/acme", "/admin/tenants/acme/keys", "/admin/tenants/made", "/admin/tenants/made/keys"} {
+		c.search(c.t, "GET "+path, c.manage(http.StatusOK, http.MethodGet, path, ""), false)
+	}
+	c.search(c.t, "an export of decisions", c.export(), false)
+	for _, d := range readRecords(c.t, strings.NewReader(c.export())) {
+		c.search(c.t, "a record", c.manage(http.StatusOK, http.MethodGet, "/admin/decisions/"+d.RequestID, ""), false)
+	}
+	c.search(c.t, "the stream of decisions", c.streamed(), false)
+	if searched < 12 {
+		c.t.Errorf("only %d answers were searched", searched)
+	}
+}

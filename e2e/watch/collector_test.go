@@ -1,0 +1,53 @@
+package watch
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// collector takes exports of OTLP over HTTP and keeps their bytes as they came.
+type collector struct {
+	*httptest.Server
+
+	mu      sync.Mutex // guards the two below
+	raw     strings.Builder
+	exports int
+}
+
+func newCollector(t *testing.T) *collector {
+	t.Helper()
+	c := &collector{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var body io.Reader = r.Body
+		if r.Header.Get("Content-Encoding") == "gzip" {
+			unpacked, err := gzip.NewReader(r.Body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			body = unpacked
+		}
+		b, err := io.ReadAll(body)
+		if err != nil {
+			t.Error(err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.raw.Write(b)
+		c.exports++
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// told returns all bytes of all exports.
+func (c *collector) told() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.raw.String()
+}

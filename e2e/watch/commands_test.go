@@ -1,0 +1,155 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"tierway/engines"
+)
+
+// TestWhatIsExplainedLiveIsDone: on an idle gateway `tierway explain --live` names the
+// tier and the worker that the same request then gets, whatever its prompt; and a
+// past request is explained as it went.
+func TestWhatIsExplainedLiveIsDone(t *testing.T) {
+	r := newRig(t, 3, engines.Config{CacheTokens: 1 << 16}, nil)
+	r.serve(settings{"policy": "{ name: chwbl }"})
+	explain := []string{"explain", "--live", "--api", r.AdminURL, "--json"}
+	told := map[string]int{}
+	for n := range 12 {
+		body := chat("auto", fmt.Sprintf("chat %d: %s", n/2, strings.Repeat(fmt.Sprint("words of ", n, " "), 100*(n%2)))) // each chat comes again
+		out, problem, code := command(t, body, append(explain, "-f", "-")...)
+		var e struct {
+			Outcome, Tier, Worker, Reason string
+		}
+		if err := json.Unmarshal([]byte(out), &e); err != nil || code != 0 {
+			t.Fatalf("explain ends with %d (%v): %s%s", code, err, out, problem)
+		}
+		before := r.sum("tierway_requests_started_total")
+		got := r.post(http.StatusOK, "/v1/chat/completions", body)
+		if used := got.header.Get("X-Routed-To"); used != e.Worker || used == "" || got.header.Get("X-Model-Tier") != e.Tier || got.header.Get("X-Route-Reason") != e.Reason {
+			t.Errorf("explained was %+v, the request went to %s by %s", e, used, got.header.Get("X-Route-Reason"))
+		}
+		if before != float64(n) {
+			t.Errorf("%v requests have started, %d were sent: an explanation counts as one", before, n)
+		}
+		told[e.Worker]++
+		r.eventually(func() error { return r.kept(n + 1) })
+		if out, problem, code = command(t, "", append(explain, "--decision", got.id)...); code != 0 || !strings.Contains(out, `"worker": "`+e.Worker+`"`) && !strings.Contains(out, `"worker":"`+e.Worker+`"`) {
+			t.Errorf("the past request is explained (%d) as %s%s", code, out, problem)
+		}
+	}
+	if len(told) < 2 {
+		t.Errorf("all went to one worker: %v", told)
+	}
+	if out, problem, code := command(t, chat("auto", "hello"), "explain", "--live", "--api", r.AdminURL, "-f", "-"); code != 0 || !strings.Contains(out, "small") || !strings.Contains(out, "w0") {
+		t.Errorf("explain for people ends with %d: %s%s", code, out, problem)
+	}
+	if out, problem, code := command(t, chat("nobody-has-it", "hello"), append(explain, "-f", "-")...); code != 1 || !strings.Contains(out, "model_not_found") {
+		t.Errorf("explain of a request that is refused ends with %d: %s%s", code, out, problem)
+	}
+	for _, wrong := range [][]string{{"explain", "--live", "--api", r.AdminURL}, {"explain", "--live", "--api", "http://127.0.0.1:1", "-f", "-"},
+		{"explain", "--live", "--api", r.AdminURL, "-f", "-", "--tenant", "nobody"}, {"explain", "--live", "--api", r.AdminURL, "--decision", "no-such-request"}} {
+		if out, problem, code := command(t, chat("auto", "hello"), wrong...); code != 2 || problem == "" || out != "" {
+			t.Errorf("tierway %v ends with %d: %s%s", wrong, code, out, problem)
+		}
+	}
+}
+
+// kept says whether so many records are kept.
+func (r *rig) kept(n int) error {
+	if got := r.sum("tierway_decisions_kept"); got != float64(n) {
+		return fmt.Errorf("%v records are kept, not %d", got, n)
+	}
+	return nil
+}
+
+// replayed is what a replay reports, as far as the tests go by it.
+type replayed struct {
+	Records int `json:"records"`
+	Tiers   struct {
+		N  int `json:"n"`
+		Of int `json:"of"`
+	} `json:"tiers_reproduced"`
+	Workers struct {
+		N  int `json:"n"`
+		Of int `json:"of"`
+	} `json:"reproduced"`
+	Moved []struct {
+		N int `json:"n"`
+	} `json:"changed_tier"`
+}
+
+// replay runs tierway replay, which has to go well, and reads what it reports.
+func replay(t *testing.T, args ...string) (p replayed) {
+	t.Helper()
+	out, problem, code := command(t, "", append([]string{"replay", "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &p); err != nil || code != 0 {
+		t.Fatalf("replay %v ends with %d (%v): %s%s", args, code, err, out, problem)
+	}
+	return p
+}
+
+// TestAFileOfDecisionsIsReplayed: what a gateway has written is decided again by the
+// configuration that it ran with, and under a draft that moves whom it concerns.
+func TestAFileOfDecisionsIsReplayed(t *testing.T) {
+	const requests = 60
+	r := newRig(t, 4, engines.Config{AnyModel: true, CacheTokens: 1 << 16}, nil)
+	small, large := r.workers[:3], r.workers[3]
+	r.workers = small
+	r.serve(settings{
+		"tiers":      strings.TrimSuffix(r.tiers(""), " ]") + fmt.Sprintf(", { name: large, model: large, workers: [ { name: w3, url: %q } ] } ]", large.server.URL),
+		"classifier": "{ preset: none, prompt_tokens: { large: 1000 }, max_tokens: {}, sticky: { enabled: false } }",
+		"decisions":  "{ file: decisions.jsonl }",
+	})
+	for n := range requests {
+		r.post(http.StatusOK, "/v1/chat/completions", chat("auto", fmt.Sprintf("chat %d: %s", n, strings.Repeat("word ", 100*(n%6)))))
+	}
+	r.post(http.StatusNotFound, "/v1/chat/completions", chat("nobody-has-it", "hello"))
+	r.eventually(func() error { return r.kept(requests + 1) })
+	patch := r.beside("patch.yaml")
+	r.write(patch, "classifier: { prompt_tokens: { large: 300 } }")
+	live := replay(t, "--live", "--api", r.AdminURL, "--draft", patch)
+	r.Stop()
+	file := []string{"-c", r.File, "--decisions", r.beside("decisions.jsonl")}
+	if now := replay(t, file...); now.Records != requests+1 || now.Tiers.N != requests || now.Tiers.Of != requests || now.Workers.N != requests || len(now.Moved) != 0 {
+		t.Errorf("the configuration does not explain what it has decided: %+v", now)
+	}
+	drafted := replay(t, append(file, "--draft", patch)...)
+	if len(drafted.Moved) != 1 || drafted.Moved[0].N < requests/6 || drafted.Moved[0].N > requests*5/6 {
+		t.Errorf("under a draft: %+v", drafted)
+	}
+	if fmt.Sprint(drafted) != fmt.Sprint(live) {
+		t.Errorf("the gateway replays its decisions as %+v, the program its file as %+v", live, drafted)
+	}
+	r.replaysForPeople(append([]string{"replay"}, file...), patch, requests+1)
+}
+
+// replaysForPeople checks the table and the codes that tierway replay ends with.
+func (r *rig) replaysForPeople(file []string, patch string, records int) {
+	r.t.Helper()
+	out, problem, code := command(r.t, "", append(file, "--draft", patch, "--changes")...)
+	if code != 0 || !strings.Contains(out, "records") || !strings.Contains(out, fmt.Sprint(records)) || !strings.Contains(out, "small") || !strings.Contains(out, "large") {
+		r.t.Errorf("replay for people ends with %d: %s%s", code, out, problem)
+	}
+	r.write(patch, "classifier: { prompt_tokens: { lurge: 300 } }")
+	if out, problem, code = command(r.t, "", append(file, "--draft", patch)...); code != 1 || !strings.Contains(problem, "lurge") {
+		r.t.Errorf("replay under a draft with a mistake ends with %d: %s%s", code, out, problem)
+	}
+	for _, wrong := range [][]string{{"replay"}, {"replay", "-c", r.File, "--decisions", r.beside("none.jsonl")}, append(file, "--last", "-1")} {
+		if out, problem, code = command(r.t, "", wrong...); code != 2 || problem == "" || out != "" {
+			r.t.Errorf("tierway %v ends with %d: %s%s", wrong, code, out, problem)
+		}
+	}
+}
+
+// write writes a file.
+func (r *rig) write(path, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}

@@ -1,0 +1,101 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+const (
+	// outage is how long clients go on while nothing works: some seconds, since it is
+	// lines a second that are bounded.
+	outage = 3 * time.Second
+	// linesPerSecond is how often the log may say one thing.
+	linesPerSecond = 10
+)
+
+// TestAnOutageDoesNotFloodTheLog: OB-08: all workers are dead and so are Redis and the
+// collector, the log tells all that it ever does, and clients go on. No message is
+// written more than ten times in any second, and every request has its access line.
+func TestAnOutageDoesNotFloodTheLog(t *testing.T) {
+	t.Parallel() // another test does nothing but wait
+	r := newRig(t, 4, engines.Config{}, nil)
+	r.serve(settings{
+		"auth":      "{ keys: [ { name: acme, sha256: " + digest(tenantKey) + ", limits: { rpm: 100000000 } } ] }",
+		"store":     `{ sql: "", redis: "redis://127.0.0.1:1" }`,
+		"telemetry": `{ otlp: "http://127.0.0.1:1" }`,
+		"log":       "{ level: debug }",
+		"breaker":   "{ consecutive_failures: 1, open_for: 10ms }",
+		"retry":     "{ attempts: 5, budget: 1 }",
+	}, "OTEL_BSP_SCHEDULE_DELAY=5")
+	for _, w := range r.workers {
+		w.server.Kill()
+	}
+	var sent, served atomic.Int64
+	var clients sync.WaitGroup
+	until := time.Now().Add(outage)
+	for range 16 {
+		clients.Go(func() {
+			for time.Now().Before(until) {
+				sent.Add(1)
+				if got := r.try("/v1/chat/completions", chat("sim", "hello")); got.err != nil || got.status == http.StatusOK {
+					served.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	r.eventually(func() error {
+		if n := len(r.Access()); int64(n) < sent.Load() {
+			return fmt.Errorf("%d requests were sent, %d have access lines", sent.Load(), n)
+		}
+		return nil
+	})
+	if got := r.sum("tierway_requests_total", `outcome="failed"`); got != float64(sent.Load()) || served.Load() != 0 || len(r.Access()) != int(sent.Load()) {
+		t.Errorf("%d requests were sent: %v have failed, %d were served, %d have access lines", sent.Load(), got, served.Load(), len(r.Access()))
+	}
+	most, left := repeated(t, r.Log())
+	for msg, n := range most {
+		if n > linesPerSecond {
+			t.Errorf("%q is written %d times in a second", msg, n)
+		}
+	}
+	if left == 0 {
+		t.Errorf("nothing was left out: the outage is not one: %v", most)
+	}
+	t.Logf("%d requests in %v; %d lines were left out; of each message, so many in a second: %v", sent.Load(), outage, left, most)
+}
+
+// repeated returns how often each message of a log is written in any one second at
+// most, and how many lines it says were left out.
+func repeated(t *testing.T, log string) (most map[string]int, left int) {
+	t.Helper()
+	at := map[string][]time.Time{}
+	most = map[string]int{}
+	for text := range strings.Lines(log) {
+		var line struct {
+			Time time.Time `json:"time"`
+			Msg  string    `json:"msg"`
+			Left int       `json:"left_out"`
+		}
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Errorf("%v: %s", err, text)
+			continue
+		}
+		left += line.Left
+		times := append(at[line.Msg], line.Time)
+		for line.Time.Sub(times[0]) >= time.Second {
+			times = times[1:]
+		}
+		at[line.Msg] = times
+		most[line.Msg] = max(most[line.Msg], len(times))
+	}
+	return most, left
+}

@@ -1,0 +1,289 @@
+package watch
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// records are rows as the admin plane lists them.
+type records struct {
+	Items []struct {
+		Seq       int64  `json:"seq"`
+		RequestID string `json:"request_id"`
+	} `json:"items"`
+	Next *string `json:"next_cursor"`
+}
+
+// listed returns the ids of the requests that a query finds, the newest first.
+func (r *rig) listed(query url.Values) (ids []string) {
+	r.t.Helper()
+	var page records
+	if err := json.Unmarshal([]byte(r.manage(http.StatusOK, http.MethodGet, "/admin/decisions?"+query.Encode(), "")), &page); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, d := range page.Items {
+		ids = append(ids, d.RequestID)
+	}
+	return ids
+}
+
+// export returns all records that are kept, as lines.
+func (r *rig) export() string {
+	r.t.Helper()
+	return r.read(r.open(r.t.Context(), "/admin/decisions", "Accept", "application/x-ndjson"))
+}
+
+// open sends a GET to the admin plane and returns its answer, which has to be good.
+func (r *rig) open(ctx context.Context, path string, headers ...string) *http.Response {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.AdminURL+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+adminKey)
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK {
+		r.t.Fatalf("GET %s is %d: %s", path, resp.StatusCode, r.read(resp))
+	}
+	return resp
+}
+
+// read returns the rest of an answer.
+func (r *rig) read(resp *http.Response) string {
+	r.t.Helper()
+	var b strings.Builder
+	if _, err := bufio.NewReader(resp.Body).WriteTo(&b); err != nil {
+		r.t.Error(err)
+	}
+	return b.String()
+}
+
+// TestEveryRequestIsFoundByWhatItWas asks for the records of requests that went
+// well and of those that were refused, each by what it alone was.
+func TestEveryRequestIsFoundByWhatItWas(t *testing.T) {
+	r := newRig(t, 1, engines.Config{}, nil)
+	const slowKey = "the-key-of-one-request-a-minute"
+	r.serve(settings{"auth": "{ keys: [ { name: acme, sha256: " + digest(tenantKey) + " }, { name: slow, sha256: " + digest(slowKey) + ", limits: { rpm: 1, burst: 1 } } ] }"})
+	begin := time.Now()
+	const path = "/v1/chat/completions"
+	good := r.post(200, path, chat("sim", "hello")).id
+	classified := r.post(200, path, chat("auto", "hello", `"stream":true`)).id
+	batch := r.post(200, path, chat("sim", "hello"), "X-Request-Priority", "batch").id
+	first := r.post(200, path, chat("sim", "hello"), "Authorization", "Bearer "+slowKey).id
+	limited := r.post(429, path, chat("sim", "hello"), "Authorization", "Bearer "+slowKey).id
+	stranger := r.post(401, path, chat("sim", "hello"), "Authorization", "Bearer nobody").id
+	unknown := r.post(404, path, chat("nobody-has-it", "hello")).id
+	broken := r.post(400, path, `{"model":`).id
+	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultStatus, Status: 500}); err != nil {
+		t.Fatal(err)
+	}
+	failed := r.post(502, path, chat("sim", "hello")).id
+
+	all := []string{failed, broken, unknown, stranger, limited, first, batch, classified, good}
+	r.eventually(func() error {
+		if got := r.listed(nil); !slices.Equal(got, all) {
+			return fmt.Errorf("the records are %v, want %v", got, all)
+		}
+		return nil
+	})
+	for query, want := range map[string][]string{
+		"status=401": {stranger}, "status=404": {unknown}, "status=429": {limited}, "status=400": {broken}, "status=502": {failed},
+		"outcome=refused": {broken, unknown, stranger, limited}, "outcome=failed": {failed},
+		"tenant=slow": {limited, first}, "tenant=slow&outcome=ok": {first}, "class=batch": {batch}, "model=auto": {classified},
+		"code=model_not_found": {unknown}, "worker=w0": {failed, first, batch, classified, good}, "worker=w9": nil,
+		"request_id=" + limited: {limited}, "q=" + strings.ToUpper(unknown): {unknown}, "limit=2": {failed, broken},
+		"since=" + begin.Add(time.Hour).UTC().Format(time.RFC3339): nil, "since=" + begin.Add(-time.Minute).UTC().Format(time.RFC3339): all,
+	} {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.listed(values); !slices.Equal(got, want) {
+			t.Errorf("%s finds %v, want %v", query, got, want)
+		}
+	}
+	r.findsEach(all)
+}
+
+// findsEach checks that each of all records, the newest first, is there by its id
+// and in an export.
+func (r *rig) findsEach(all []string) {
+	r.t.Helper()
+	for _, id := range all {
+		if got := r.manage(http.StatusOK, http.MethodGet, "/admin/decisions/"+id, ""); !strings.Contains(got, `"request_id":"`+id+`"`) {
+			r.t.Errorf("the record of %s is %s", id, got)
+		}
+	}
+	r.manage(http.StatusNotFound, http.MethodGet, "/admin/decisions/00000000-0000-4000-8000-ffffffffffff", "")
+	var exported []string
+	for _, d := range readRecords(r.t, strings.NewReader(r.export())) {
+		exported = append(exported, d.RequestID)
+	}
+	if slices.Reverse(exported); !slices.Equal(exported, all) {
+		r.t.Errorf("the export has %v, want %v", exported, all)
+	}
+}
+
+// stream is an operator who follows decisions.
+type stream struct {
+	t    *testing.T
+	last string // the id of the last event
+	raw  strings.Builder
+	at   *bufio.Reader
+	end  context.CancelFunc
+}
+
+// follow begins to follow, after an event where there is one.
+func (r *rig) follow(after string) *stream {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	r.t.Cleanup(cancel)
+	headers := []string{"Accept", "text/event-stream"}
+	if after != "" {
+		headers = append(headers, "Last-Event-ID", after)
+	}
+	return &stream{t: r.t, at: bufio.NewReader(r.open(ctx, "/admin/decisions/stream", headers...).Body), end: cancel}
+}
+
+// next waits for the next decision and returns its request's id.
+func (s *stream) next() string {
+	s.t.Helper()
+	name := ""
+	for {
+		line, err := s.at.ReadString('\n')
+		if err != nil {
+			s.t.Fatalf("the stream of decisions ended: %v", err)
+		}
+		s.raw.WriteString(line)
+		line = strings.TrimSuffix(line, "\n")
+		switch key, value, _ := strings.Cut(line, ": "); key {
+		case "id":
+			s.last = value
+		case "event":
+			name = value
+		case "data":
+			var d struct {
+				RequestID string `json:"request_id"`
+			}
+			if err := json.Unmarshal([]byte(value), &d); err != nil || name != "decision" {
+				s.t.Fatalf("an event %s is %s (%v)", name, value, err)
+			}
+			return d.RequestID
+		}
+	}
+}
+
+// TestAFollowerSeesDecisionsAtOnceAndComesBack: a decision is there within a
+// second, and who was away misses none.
+func TestAFollowerSeesDecisionsAtOnceAndComesBack(t *testing.T) {
+	const soon = time.Second
+	r := newRig(t, 1, engines.Config{}, nil)
+	r.serve(nil)
+	ask := func() string { return r.post(http.StatusOK, "/v1/chat/completions", chat("sim", "hello")).id }
+	ask()
+	s := r.follow("")
+	var took []time.Duration
+	for range 3 {
+		id, begin := ask(), time.Now()
+		if got := s.next(); got != id {
+			t.Fatalf("the stream tells of %s, asked was %s", got, id)
+		}
+		took = append(took, time.Since(begin))
+	}
+	if fastest := slices.Min(took); fastest > soon { // the machine may have stood still for one
+		t.Errorf("decisions were told after %v", took)
+	}
+	s.end()
+	away := []string{ask(), ask(), r.post(http.StatusNotFound, "/v1/chat/completions", chat("nobody-has-it", "hello")).id}
+	again := r.follow(s.last)
+	for _, id := range away {
+		if got := again.next(); got != id {
+			t.Errorf("back again, the stream tells of %s, and %s was next", got, id)
+		}
+	}
+	again.end()
+	t.Logf("told after %v", took)
+}
+
+// TestASignalLosesNoRecord: of every request that was answered before the gateway
+// ended, and of no other, there are one record and one access line, over all files
+// that were begun meanwhile.
+func TestASignalLosesNoRecord(t *testing.T) {
+	r := newRig(t, 2, engines.Config{Slots: 1024}, nil)
+	r.serve(settings{"decisions": "{ keep: 10, file: decisions.jsonl, max_size: 1MiB, max_files: 100 }"})
+	want := r.askUntilTheEnd()
+	all, files := r.recorded("decisions.jsonl")
+	records, lines := map[string]int{}, map[string]int{}
+	for _, d := range all {
+		records[d.RequestID]++
+	}
+	for _, line := range r.Access() {
+		lines[fmt.Sprint(line["request_id"])]++
+	}
+	for id := range want {
+		if records[id] != 1 || lines[id] != 1 {
+			t.Errorf("the request %s has %d records and %d access lines", id, records[id], lines[id])
+		}
+	}
+	if len(records) != len(lines) || len(all) != len(records) {
+		t.Errorf("%d records of %d requests, %d access lines", len(all), len(records), len(lines))
+	}
+	if files < 2 {
+		t.Errorf("the records of %d requests fill %d file", len(all), files)
+	}
+	t.Logf("%d answered, %d records in %d files", len(want), len(all), files)
+}
+
+// askUntilTheEnd has clients ask until the gateway has ended by a signal, and returns
+// how often each request was answered.
+func (r *rig) askUntilTheEnd() map[string]int {
+	r.t.Helper()
+	answered := make(chan string, 1<<16)
+	var clients sync.WaitGroup
+	text := strings.Repeat("many words make a long chain of blocks, ", 200)
+	for i := range 16 {
+		clients.Go(func() {
+			for n := 0; ; n++ {
+				got := r.try("/v1/chat/completions", chat("sim", fmt.Sprint(i, n, text), `"stream":true`))
+				if got.err != nil || got.status != http.StatusOK {
+					return // the gateway has ended
+				}
+				answered <- got.id
+			}
+		})
+	}
+	r.eventually(func() error {
+		if n := len(answered); n < 2000 { // more than one file of their records
+			return fmt.Errorf("%d are answered", n)
+		}
+		return nil
+	})
+	r.Signal(syscall.SIGTERM)
+	r.Wait()
+	clients.Wait()
+	close(answered)
+	times := map[string]int{}
+	for id := range answered {
+		times[id]++
+	}
+	return times
+}

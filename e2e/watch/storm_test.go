@@ -1,0 +1,282 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+const (
+	// shortStorm is time for some hundred requests of each kind.
+	shortStorm = 4 * time.Second
+	// stormClients is more than the workers and their queue take at once.
+	stormClients = 32
+	// scrapeEvery is how often the sums are looked at: as often as a busy machine
+	// can, and not so often that it does nothing else.
+	scrapeEvery = 20 * time.Millisecond
+	// weather is how long a worker misbehaves in one way.
+	weather = 150 * time.Millisecond
+)
+
+// Keys of the tenants of the storm.
+const (
+	limitedKey = "the-key-of-many-requests-a-minute"
+	narrowKey  = "the-key-of-two-requests-at-once"
+)
+
+// storm is what clients have sent while everything went wrong.
+type storm struct {
+	*rig
+	passing *worker // of the pool that comes and goes
+
+	mu      sync.Mutex // guards all below
+	sent    map[string]int
+	seen    map[int]int // answers by status; 0: none came
+	scrapes int
+	busy    int // scrapes that found requests in flight
+}
+
+// TestEverythingThatIsToldAddsUp: OB-05: workers fail in every way, clients leave, tenants come
+// to their limits, the queue is full and the configuration changes all the time. In
+// every scrape who has started has ended or is in flight; and at the end the
+// clients' own count, metrics, records, access lines and workers agree.
+func TestEverythingThatIsToldAddsUp(t *testing.T) {
+	s := newStorm(t)
+	ctx, stop := context.WithTimeout(t.Context(), soak(t, shortStorm))
+	defer stop()
+	var clients, others sync.WaitGroup
+	over := make(chan struct{})
+	for i := range stormClients {
+		dice := rand.New(rand.NewPCG(uint64(i), 6))
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				s.once(dice)
+			}
+		})
+	}
+	others.Go(func() { s.scrape(over) })
+	others.Go(func() { s.chaos(ctx) })
+	others.Go(func() { s.operate(ctx) })
+	s.reloads(ctx)
+	clients.Wait()
+	for _, w := range s.workers {
+		if err := w.Set(); err != nil {
+			t.Error(err)
+		}
+	}
+	s.quiet()
+	close(over)
+	others.Wait()
+	s.balance()
+	if s.busy < 10 {
+		t.Errorf("%d of %d scrapes have found requests in flight", s.busy, s.scrapes)
+	}
+	t.Logf("%d requests, %d scrapes; answers by status: %v", len(s.sent), s.scrapes, s.seen)
+}
+
+// newStorm is a rig of slow workers with little room, the last of which comes and
+// goes with its pool.
+func newStorm(t *testing.T) *storm {
+	t.Helper()
+	s := &storm{sent: map[string]int{}, seen: map[int]int{}}
+	// A file holds what comes in two seconds or less, so that there are several, and
+	// few enough that none is thrown away.
+	fileSize := fmt.Sprintf("%dMiB", max(1, int(soak(t, shortStorm)/shortStorm)))
+	s.rig = newRig(t, 4, engines.Config{AnyModel: true, Slots: 64, Speed: 1, PerToken: 2 * time.Millisecond}, nil)
+	s.passing = s.workers[3]
+	s.workers = s.workers[:3]
+	s.serve(settings{
+		"auth": "{ keys: [ { name: acme, sha256: " + digest(tenantKey) + " }, { name: limited, sha256: " + digest(limitedKey) +
+			", limits: { rpm: 600, burst: 20 } }, { name: narrow, sha256: " + digest(narrowKey) + ", limits: { concurrent: 2 } } ] }",
+		"tiers":     s.tiers("max_inflight: 4"),
+		"policy":    "{ name: least_load }",
+		"decisions": "{ file: decisions.jsonl, max_files: 100, max_size: " + fileSize + " }",
+		"telemetry": "{ tenants: 2 }",
+		"queue":     "{ max_depth: 6, max_wait: { interactive: 200ms, background: 100ms, batch: 1s }, age: { background: 50ms, batch: 200ms }, displace: true, heartbeat_after: 50ms }",
+		"timeouts":  "{ first_byte: 300ms, idle: 300ms }",
+		"breaker":   "{ consecutive_failures: 20, failure_ratio: 1, open_for: 100ms }",
+		"retry":     "{ attempts: 3, budget: 1 }",
+		"pools":     s.removable(true),
+	})
+	return s
+}
+
+// removable is a pool that comes and goes.
+func (s *storm) removable(there bool) string {
+	if !there {
+		return "[]"
+	}
+	return fmt.Sprintf("[ { name: passing, model: passing, serves: [chat], workers: [ { name: p0, url: %q } ] } ]", s.passing.server.URL)
+}
+
+// reloads changes the configuration until ctx ends.
+func (s *storm) reloads(ctx context.Context) {
+	for n := 0; ctx.Err() == nil; n++ {
+		s.reload(settings{"pools": s.removable(n%2 == 1), "tiers": s.tiers(fmt.Sprintf("max_inflight: %d", 3+n%3))})
+		pause(ctx, weather)
+	}
+	s.reload(settings{"pools": s.removable(true)})
+}
+
+// chaos gives each worker other weather all the time, fine now and then.
+func (s *storm) chaos(ctx context.Context) {
+	after := func(k engines.Kind) engines.Fault { return engines.Fault{Kind: k, After: 2} }
+	kinds := []engines.Fault{{Kind: engines.FaultReset}, after(engines.FaultReset), {Kind: engines.FaultClose}, after(engines.FaultClose),
+		{Kind: engines.FaultHang}, after(engines.FaultHang), {Kind: engines.FaultSlow, Delay: 200 * time.Millisecond}, {Kind: engines.FaultStale},
+		{Kind: engines.FaultGarbage}, after(engines.FaultTruncate), {Kind: engines.FaultNoDone}, {Kind: engines.FaultErrorFirst}, after(engines.FaultErrorEvent),
+		after(engines.FaultMalformed), {Kind: engines.FaultStatus, Status: 503}, {Kind: engines.FaultStatus, Status: 500}, {Kind: engines.FaultStatus, Status: 400},
+		{Kind: engines.FaultStatus, Status: 429, RetryAfter: "1", Times: 1}, {Kind: engines.FaultHTML}, {Kind: engines.FaultJSONError}, {Kind: engines.FaultEmpty},
+		{Kind: engines.FaultNoUsage}, {Kind: engines.FaultRedirect}}
+	dice := rand.New(rand.NewPCG(7, 6))
+	for ctx.Err() == nil {
+		for _, w := range s.workers {
+			faults := []engines.Fault{kinds[dice.IntN(len(kinds))]}
+			if dice.IntN(3) == 0 {
+				faults = nil
+			}
+			if err := w.Set(faults...); err != nil {
+				s.t.Error(err)
+			}
+		}
+		pause(ctx, weather)
+	}
+}
+
+// operate asks all that operators may ask, which counts as nothing: explanations,
+// replays, records.
+func (s *storm) operate(ctx context.Context) {
+	explained := chat("auto", "question 1")
+	for n := 0; ctx.Err() == nil; n++ {
+		key := []string{"acme", "limited", "narrow"}[n%3]
+		for path, body := range map[string]string{
+			"/admin/route/explain": `{"tenant":"` + key + `","request":` + explained + `}`,
+			"/admin/route/replay":  `{"last":100,"draft":{"text":"policy: { name: round_robin }"}}`,
+		} {
+			if status, told := s.Admin(http.MethodPost, path, body, adminKey); status != http.StatusOK {
+				s.t.Errorf("POST %s is %d: %s", path, status, told)
+			}
+		}
+		if status, told := s.Admin(http.MethodGet, "/admin/decisions?limit=1&q=question", "", adminKey); status != http.StatusOK {
+			s.t.Errorf("GET /admin/decisions is %d: %s", status, told)
+		}
+		pause(ctx, weather/3)
+	}
+}
+
+// scrape looks at the sums until over is closed.
+func (s *storm) scrape(over <-chan struct{}) {
+	tick := time.NewTicker(scrapeEvery)
+	defer tick.Stop()
+	for {
+		m, err := s.Metrics()
+		if err == nil {
+			err = adds(m)
+		}
+		now := m.Sum("tierway_inflight")
+		if err == nil && (now < 0 || now > 2*stormClients) { // a client may have left, and asks again
+			err = fmt.Errorf("%v requests are in flight of %d clients", now, stormClients)
+		}
+		if err != nil {
+			s.t.Errorf("scrape %d: %v", s.scrapes, err)
+			return
+		}
+		if s.scrapes++; now > 0 {
+			s.busy++
+		}
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// once is one request of one client, of a kind by chance.
+func (s *storm) once(dice *rand.Rand) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	written := make(chan struct{}, 8) // net/http may send a request again on another connection
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
+		if i.Err == nil {
+			written <- struct{}{}
+		}
+	}})
+	req := s.any(ctx, dice)
+	times := 0
+	var leaver sync.WaitGroup
+	if dice.IntN(5) == 0 { // a client that leaves, though not before it has asked
+		after := time.Duration(dice.IntN(60)) * time.Millisecond
+		leaver.Go(func() {
+			select {
+			case <-written:
+				times++
+				pause(ctx, after)
+				cancel()
+			case <-ctx.Done():
+			}
+		})
+	}
+	got := s.send(req)
+	cancel()
+	leaver.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if times += len(written); times == 0 {
+		s.t.Errorf("a request was not sent: %v", got.err)
+	}
+	s.sent[got.id] += times
+	if s.seen[got.status]++; got.err != nil && got.status == 0 && !errors.Is(got.err, context.Canceled) {
+		s.t.Errorf("no answer has come: %v", got.err)
+	}
+}
+
+// any is a request by chance: most ask for an answer, some in vain.
+func (s *storm) any(ctx context.Context, dice *rand.Rand) *http.Request {
+	key := []string{tenantKey, tenantKey, tenantKey, limitedKey, narrowKey}[dice.IntN(5)]
+	class := []string{"interactive", "background", "batch"}[dice.IntN(3)]
+	headers := []string{"Authorization", "Bearer " + key, "X-Request-Priority", class}
+	text := fmt.Sprintf("question %d", dice.IntN(50))
+	streams := fmt.Sprintf(`"stream":%v`, dice.IntN(3) > 0)
+	post := func(path, body string) *http.Request {
+		return s.request(ctx, http.MethodPost, path, body, headers...)
+	}
+	switch dice.IntN(16) {
+	case 0:
+		return post("/v1/chat/completions", chat("nobody-has-it", text))
+	case 1:
+		return s.request(ctx, http.MethodPost, "/v1/chat/completions", chat("sim", text), "Authorization", "Bearer nobody")
+	case 2:
+		return post("/v1/messages", `{"model":`)
+	case 3:
+		return s.request(ctx, http.MethodGet, "/v1/models", "", headers...)
+	case 4:
+		return s.request(ctx, http.MethodGet, "/v1/nowhere", "", headers...)
+	case 5:
+		return post("/v1/chat/completions", chat("passing", text, streams))
+	case 6, 7:
+		return post("/v1/messages", chat("sim", text, streams, `"max_tokens":20`))
+	case 8, 9:
+		return post("/v1/responses", `{"model":"sim","input":`+quoted(text)+`,`+streams+`}`)
+	case 10:
+		return post("/v1/embeddings", `{"model":"sim","input":`+quoted(text)+`}`)
+	case 11:
+		return post("/v1/completions", `{"model":"sim","prompt":`+quoted(text)+`,`+streams+`}`)
+	}
+	return post("/v1/chat/completions", chat("auto", text, streams))
+}
+
+// pause waits d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
