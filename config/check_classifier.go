@@ -57,7 +57,7 @@ func ofTiers[N int64 | float64](d *decoder, path string, section map[string]N, n
 			continue
 		}
 		at := d.places[sub].key
-		d.problem(&yaml.Node{Line: at.line, Column: at.column}, sub, "no tier has this name", didYouMean(name, distinct(names)))
+		d.problem(&yaml.Node{Line: at.line, Column: at.column}, sub, "no tier has this name", DidYouMean(name, distinct(names)))
 	}
 	return known
 }

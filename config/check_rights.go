@@ -50,7 +50,7 @@ func (d *decoder) checkMatches(path string, rights, names []string, match func(r
 	for i, right := range rights {
 		if !slices.ContainsFunc(names, func(name string) bool { return match(right, name) }) {
 			at := fmt.Sprintf("%s[%d]", path, i)
-			d.fault(at, d.shown(at, right)+" "+nothing+" of this file", didYouMean(right, names))
+			d.fault(at, d.shown(at, right)+" "+nothing+" of this file", DidYouMean(right, names))
 		}
 	}
 }

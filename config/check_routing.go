@@ -77,7 +77,7 @@ func (d *decoder) checkModels(s section) {
 			at := fmt.Sprintf("%s[%d]", path, j)
 			served[name] = true
 			if !slices.Contains(names, name) {
-				d.fault(at, d.shown(at, name)+" is no model of its "+s.kind(), didYouMean(name, names))
+				d.fault(at, d.shown(at, name)+" is no model of its "+s.kind(), DidYouMean(name, names))
 			}
 		}
 	}

@@ -88,7 +88,7 @@ pools: [{name: p, models: [n], serves: [chat], price: {cached_input: 1.5, inptu:
 			`9:187: warning: auth.keys[1].fail_closed: does nothing without store.redis (set store.redis, or remove the key)`,
 			`10:113: auth.keys[2].limits.month_money: want an amount from 0 to 1000000000, got "12" (without the quotes)`,
 			`10:129: warning: auth.keys[2].degrade: does nothing without a budget (add limits: with day_tokens, month_tokens, day_money or month_money)`,
-			`10:153: auth.keys[2].default_priority: want one of interactive, background, batch, got "urgent" (known: interactive, background, batch)`,
+			`10:153: auth.keys[2].default_priority: want one of interactive, background, batch, got "urgent"`,
 			`11:111: auth.keys[3].limits.day_money: want an amount from 0 to 1000000000, got "-3" (such as 12.50, with at most 9 decimals)`,
 			`11:120: auth.keys[3].limits.tpm: want an integer from 0 to 1000000000000000, got "1.5"`,
 			`11:137: auth.keys[3].limits.concurrent: want an integer from 0 to 1000000000, got "1000000001"`,

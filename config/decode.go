@@ -210,7 +210,7 @@ func (d *decoder) unknown(kn, vn *yaml.Node, path, sub string, section reflect.T
 		d.problem(kn, sub, "this build has no "+feature, "remove the key")
 		return
 	}
-	d.problem(kn, sub, "unknown key", didYouMean(kn.Value, known))
+	d.problem(kn, sub, "unknown key", DidYouMean(kn.Value, known))
 	if near := nearest(kn.Value, known); near != "" {
 		// The mistyped key is the problem, not that the right one is missing.
 		if !d.present(join(path, near)) {

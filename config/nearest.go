@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// didYouMean returns the hint for a mistyped word: the known word within two
-// edits of it, else the list of known words.
-func didYouMean(word string, known []string) string {
+// DidYouMean returns the hint for a mistyped word: the known word within two
+// edits of it, else the list of known words, of many the first 24.
+func DidYouMean(word string, known []string) string {
 	if near := nearest(word, known); near != "" {
 		return "did you mean " + near + "?"
 	}

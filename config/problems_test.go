@@ -101,7 +101,7 @@ health: {interval: 2s, timeout: 5}
 			`16:20: tiers[1].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "chta" (did you mean chat?)`,
 			`17:14: tiers[1].workers: is empty (the tier's workers)`,
 			`18:36: models["gpt-4*"]: unknown target "medum" (name a tier or pool (medium), a model that one serves, or "classify")`,
-			`19:20: classifier.mode: want one of max, first_match, got "min" (known: max, first_match)`,
+			`19:20: classifier.mode: want one of max, first_match, got "min"`,
 			`20:33: health.timeout: want a duration above 0, got "5" (write the unit too, such as 5s)`,
 		}},
 		"missing keys of sections": {keys + `tiers:
@@ -160,8 +160,8 @@ pools: [{name: p, models: [n], serves: [chat], workers: [{name: x, url: "http://
 		"what is no kind of request": {keys + `tiers: [{name: small, model: m, serves: [other], workers: [{name: w, url: "http://h:1"}]}]
 pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "http://h:2"}]}]
 `, []string{
-			`2:42: tiers[0].serves[0]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other" (known: chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio)`,
-			`3:47: pools[0].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other" (known: chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio)`,
+			`2:42: tiers[0].serves[0]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other"`,
+			`3:47: pools[0].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other"`,
 		}},
 		"policies of other builds": {keys + small + "policy: {name: kv_aware, block_size: 16}\n", []string{
 			`3:16: policy.name: want one of ` + policies + `, got "kv_aware" (kv_aware is not in this build, which has ` + policies + `)`,
@@ -211,7 +211,7 @@ tiers:
     - {name: A, sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855}
     - {name: c, sha256: 1234, tiers: ["sm*"], models: ["", "m", "m"]}
 `, []string{
-			`4:101: auth.keys[0].priority: want one of interactive, background, batch, got "urgent" (known: interactive, background, batch)`,
+			`4:101: auth.keys[0].priority: want one of interactive, background, batch, got "urgent"`,
 			`5:25: auth.keys[1].sha256: the same key as auth.keys[0] (every key has one place; give this one its own)`,
 			`6:14: auth.keys[2].name: duplicate name "a" with other settings (repeat the tenant's tiers, models, priorities and limits, or name it otherwise)`,
 			`7:14: auth.keys[3].name: want a name of up to 63 lower-case letters, digits and hyphens, got "A"`,

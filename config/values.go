@@ -174,7 +174,10 @@ func setString(v reflect.Value, k key, text string) (hint string, ok bool) {
 		if slices.Contains(k.unbuilt, text) {
 			return text + " is not in this build, which has " + strings.Join(k.words(), ", "), false
 		}
-		return didYouMean(text, k.words()), false
+		if near := nearest(text, k.words()); near == "" && k.want == "" {
+			return "", false // wanted lists the words
+		}
+		return DidYouMean(text, k.words()), false
 	}
 	if k.fits != nil && text != "" && !k.fits(text) {
 		return "", false

@@ -78,7 +78,7 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 			`{"id":"chatcmpl-1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11,"prompt_tokens_details":{"cached_tokens":4,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}`,
 			`[DONE]`),
 			outcome{Marks: []string{"", "content", "finish", "usage-only", "done end"}, Proven: true,
-				Usage: Usage{9, 4, 2}, HasUsage: true, Events: 5, Output: 1}},
+				Usage: Usage{9, 4, 2, true}, HasUsage: true, Events: 5, Output: 1}},
 		{"OpenAI tool call", data(
 			`{"choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}]},"finish_reason":null}]}`,
 			`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]},"finish_reason":null}]}`,
@@ -95,7 +95,7 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 			`{"id":"chatcmpl-a","choices":[],"usage":{"prompt_tokens":7,"total_tokens":13,"completion_tokens":6,"prompt_tokens_details":null}}`,
 			`[DONE]`),
 			outcome{Marks: []string{"", "content", "content finish", "usage-only", "done end"}, Proven: true,
-				Usage: Usage{7, 0, 6}, HasUsage: true, Events: 5, Output: 2}},
+				Usage: Usage{7, 0, 6, false}, HasUsage: true, Events: 5, Output: 2}},
 		{"vLLM, token ids of half a character", data(
 			`{"choices":[{"index":0,"delta":{"content":""},"token_ids":[1234],"finish_reason":null}]}`,
 			`{"choices":[{"index":0,"delta":{"content":""},"logprobs":{"content":[{"token":"\ufffd"}]},"finish_reason":null}]}`),
@@ -107,19 +107,19 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 			`{"id":"1","choices":[],"usage":{"prompt_tokens":20,"total_tokens":30,"completion_tokens":10,"prompt_tokens_details":{"cached_tokens":16},"reasoning_tokens":0}}`,
 			`[DONE]`),
 			outcome{Marks: []string{"", "content", "finish", "usage-only", "done end"}, Proven: true,
-				Usage: Usage{20, 16, 10}, HasUsage: true, Events: 5, Output: 1}},
+				Usage: Usage{20, 16, 10, true}, HasUsage: true, Events: 5, Output: 1}},
 		{"llama.cpp, timings instead of usage, no last blank line", strings.TrimSuffix(data(
 			`{"choices":[{"finish_reason":null,"index":0,"delta":{"role":"assistant","content":null}}],"created":1,"id":"chatcmpl-x","model":"m","system_fingerprint":"b6000","object":"chat.completion.chunk"}`,
 			`{"choices":[{"finish_reason":null,"index":0,"delta":{"content":"Hi"}}],"id":"chatcmpl-x"}`,
 			`{"choices":[{"finish_reason":"stop","index":0,"delta":{}}],"id":"chatcmpl-x","timings":{"cache_n":5,"prompt_n":3,"prompt_ms":10.5,"prompt_per_second":285.7,"predicted_n":2,"predicted_ms":20.1}}`,
 			`[DONE]`), "\n"),
 			outcome{Marks: []string{"", "content", "finish", "done end"}, Proven: true,
-				Usage: Usage{8, 5, 2}, HasUsage: true, Events: 4, Output: 1}},
+				Usage: Usage{8, 5, 2, true}, HasUsage: true, Events: 4, Output: 1}},
 		{"llama.cpp, usage wins over timings", data(
 			`{"choices":[{"finish_reason":"stop","index":0,"delta":{}}]}`,
 			`{"choices":[],"usage":{"completion_tokens":2,"prompt_tokens":8,"total_tokens":10},"timings":{"prompt_n":3,"predicted_n":2}}`),
 			outcome{Marks: []string{"finish", "usage-only"}, Finished: true,
-				Usage: Usage{8, 0, 2}, HasUsage: true, Events: 2}},
+				Usage: Usage{8, 0, 2, false}, HasUsage: true, Events: 2}},
 		{"Ollama", data(
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":"fp_ollama","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning":"Hm"},"finish_reason":null}]}`,
 			`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":null}]}`,
@@ -168,7 +168,7 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 
 func TestCompletionsStream(t *testing.T) {
 	want := outcome{Marks: []string{"", "content", "content finish", "usage-only", "done end"}, Proven: true,
-		Usage: Usage{3, 0, 2}, HasUsage: true, Events: 5, Output: 2}
+		Usage: Usage{3, 0, 2, false}, HasUsage: true, Events: 5, Output: 2}
 	got := track(Completions, data(
 		`{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":null,"stop_reason":null}],"usage":null}`,
 		`{"id":"cmpl-1","choices":[{"index":0,"text":" a","logprobs":null,"finish_reason":null}],"usage":null}`,
@@ -193,14 +193,14 @@ func TestResponsesStreams(t *testing.T) {
 			`{"type":"response.output_text.done","item_id":"msg_1","text":"Hi"}`,
 			`{"type":"response.completed","response":{"id":"resp_1","status":"completed","error":null,"usage":{"input_tokens":12,"input_tokens_details":{"cached_tokens":8},"output_tokens":3,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":15}}}`),
 			outcome{Marks: []string{"", "", "", "", "content", "content", "finish end"}, Proven: true,
-				Usage: Usage{12, 8, 3}, HasUsage: true, Events: 7, Output: 2, ID: "resp_1"}},
+				Usage: Usage{12, 8, 3, true}, HasUsage: true, Events: 7, Output: 2, ID: "resp_1"}},
 		{"vLLM: type last, [DONE] after", "event: response.created\n" + data(
 			`{"response":{"id":"resp_v","status":"in_progress"},"sequence_number":0,"type":"response.created"}`,
 			`{"item":{"type":"reasoning","id":"r","summary":[]},"output_index":0,"type":"response.output_item.added"}`,
 			`{"delta":"Hm","type":"response.reasoning_text.delta"}`,
 			`{"response":{"usage":{"input_tokens":1,"output_tokens":2},"id":"resp_v"},"type":"response.incomplete"}`, `[DONE]`),
 			outcome{Marks: []string{"", "", "content", "finish end", "done"}, Proven: true,
-				Usage: Usage{1, 0, 2}, HasUsage: true, Events: 5, Output: 1, ID: "resp_v"}},
+				Usage: Usage{1, 0, 2, false}, HasUsage: true, Events: 5, Output: 1, ID: "resp_v"}},
 		{"tool call", named(created,
 			`{"type":"response.output_item.added","item":{"type":"function_call","name":"f","arguments":""}}`,
 			`{"type":"response.function_call_arguments.delta","delta":"{"}`),
@@ -238,7 +238,7 @@ func TestMessagesStreams(t *testing.T) {
 			`{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":15}}`,
 			`{"type":"message_stop"}`),
 			outcome{Marks: []string{"", "", "", "content", "", "finish", "end"}, Proven: true,
-				Usage: Usage{60, 30, 15}, HasUsage: true, Events: 7, Output: 1}},
+				Usage: Usage{60, 30, 15, true}, HasUsage: true, Events: 7, Output: 1}},
 		{"thinking and tools", named(start,
 			`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}`,
 			`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm"}}`,
@@ -247,18 +247,18 @@ func TestMessagesStreams(t *testing.T) {
 			`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{"}}`,
 			`{"type":"content_block_start","index":2,"content_block":{"type":"text","text":"all at once"}}`),
 			outcome{Marks: []string{"", "", "content", "", "content", "content", "content"},
-				Usage: Usage{60, 30, 1}, HasUsage: true, Events: 7, Output: 4}},
+				Usage: Usage{60, 30, 1, true}, HasUsage: true, Events: 7, Output: 4}},
 		{"vLLM: the prompt's tokens come last", named(
 			`{"type":"message_start","message":{"id":"m","usage":{"input_tokens":0,"output_tokens":0}}}`,
 			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":25,"output_tokens":4}}`),
-			outcome{Marks: []string{"", "finish"}, Finished: true, Usage: Usage{25, 0, 4}, HasUsage: true, Events: 2}},
+			outcome{Marks: []string{"", "finish"}, Finished: true, Usage: Usage{25, 0, 4, false}, HasUsage: true, Events: 2}},
 		{"input_tokens repeated as 0", named(start,
 			`{"type":"message_delta","delta":{"stop_reason":null},"usage":{"input_tokens":0,"output_tokens":4}}`),
-			outcome{Marks: []string{"", ""}, Usage: Usage{60, 30, 4}, HasUsage: true, Events: 2}},
+			outcome{Marks: []string{"", ""}, Usage: Usage{60, 30, 4, true}, HasUsage: true, Events: 2}},
 		{"error", named(start, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
-			outcome{Marks: []string{"", "error"}, Usage: Usage{60, 30, 1}, HasUsage: true, Events: 2}},
+			outcome{Marks: []string{"", "error"}, Usage: Usage{60, 30, 1, true}, HasUsage: true, Events: 2}},
 		{"cut", named(start, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"message_stop"}}`),
-			outcome{Marks: []string{"", "content"}, Usage: Usage{60, 30, 1}, HasUsage: true, Events: 2, Output: 1}},
+			outcome{Marks: []string{"", "content"}, Usage: Usage{60, 30, 1, true}, HasUsage: true, Events: 2, Output: 1}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestMessagesStreams(t *testing.T) {
 }
 
 func TestADialectWithoutTerminatorIsProvenByItsEvents(t *testing.T) {
-	want := outcome{Marks: []string{"content", "content"}, Proven: true, Usage: Usage{5, 0, 7}, HasUsage: true, Events: 2, Output: 2}
+	want := outcome{Marks: []string{"content", "content"}, Proven: true, Usage: Usage{5, 0, 7, false}, HasUsage: true, Events: 2, Output: 2}
 	got := track(Audio, data("plain words", `{"type":"transcript.text.done","text":"x","usage":{"type":"tokens","input_tokens":5,"output_tokens":7}}`))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

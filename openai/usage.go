@@ -5,6 +5,9 @@ type Usage struct {
 	Prompt int64 // tokens of the prompt, cached ones included
 	Cached int64 // how many of Prompt were read from a cache
 	Output int64 // generated tokens, reasoning included
+	// CachedKnown says that the engine reported Cached; without, 0 stands for nothing
+	// said, as many engines do unless they are told to.
+	CachedKnown bool
 }
 
 // Answer is what a whole JSON answer tells about itself.
@@ -152,14 +155,14 @@ func (t *eventTokens) usage(d Dialect) (u Usage, ok bool) {
 		if !t.promptN.set && !t.predictedN.set {
 			return Usage{}, false
 		}
-		return Usage{Prompt: t.promptN.n + t.cacheN.n, Cached: t.cacheN.n, Output: t.predictedN.n}, true
+		return Usage{Prompt: t.promptN.n + t.cacheN.n, Cached: t.cacheN.n, Output: t.predictedN.n, CachedKnown: t.cacheN.set}, true
 	}
-	u = Usage{Prompt: t.prompt.n, Cached: t.cached.n, Output: t.output.n}
+	u = Usage{Prompt: t.prompt.n, Cached: t.cached.n, Output: t.output.n, CachedKnown: t.cached.set}
 	if !t.prompt.set {
 		u.Prompt = max(t.total.n-t.output.n, 0)
 	}
 	if d == Messages {
-		u.Cached = t.cacheRead.n
+		u.Cached, u.CachedKnown = t.cacheRead.n, t.cacheRead.set
 		u.Prompt += t.cacheRead.n + t.cacheMade.n
 	}
 	return u, true

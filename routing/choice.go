@@ -12,8 +12,8 @@ import (
 
 // MaxCandidates is how many candidates a Choice keeps. Of a larger pool they are the
 // first members, the chosen one and the runner-up, and the pick cannot be decided
-// again.
-const MaxCandidates = 32
+// again. So many are some 23 KB of a record; who keeps records bounds their bytes.
+const MaxCandidates = 128
 
 // Choice is one pick: all that the policy saw, and what it made of it. It is
 // filled where the pick is made, under the pool's lock, for whoever sets

@@ -14,7 +14,7 @@ import (
 // TestALargePoolsRecordSaysSo: it has the chosen worker and the runner-up, wherever
 // they stand, and is not decided again.
 func TestALargePoolsRecordSaysSo(t *testing.T) {
-	for _, n := range []int{MaxCandidates, MaxCandidates + 1, 100} {
+	for _, n := range []int{MaxCandidates, MaxCandidates + 1, 2 * MaxCandidates} {
 		var members []Member
 		for i := range n {
 			members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
@@ -46,7 +46,7 @@ func TestALargePoolsRecordSaysSo(t *testing.T) {
 					t.Fatalf("%s of %d: deciding again ends with %v", name, n, err)
 				}
 			}
-			if n == 100 && beyond < n/2 {
+			if n == 2*MaxCandidates && beyond < n/2 {
 				t.Errorf("%s: only %d of %d requests went beyond the first %d workers", name, beyond, 3*n, MaxCandidates)
 			}
 		}
@@ -212,5 +212,32 @@ func TestTermsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 	if (Terms{}).Get("a") != 0 || !(Terms{}).IsZero() || endless.IsZero() {
 		t.Error("no terms are zero")
+	}
+}
+
+// TestACandidateIsAllThatAPolicySaw: a recorded worker, seen again, is the same in
+// every field but those that are the same of all candidates.
+func TestACandidateIsAllThatAPolicySaw(t *testing.T) {
+	same := map[string]any{"Group": 0, "Up": true, "Saturated": false} // who is of another group, down or saturated is none
+	var v View
+	is := reflect.ValueOf(&v).Elem()
+	for i := range is.NumField() {
+		switch f := is.Field(i); {
+		case !f.CanSet(): // of the pool's own
+		case same[is.Type().Field(i).Name] != nil:
+			f.Set(reflect.ValueOf(same[is.Type().Field(i).Name]))
+		case f.Kind() == reflect.String:
+			f.SetString("w")
+		case f.Kind() == reflect.Bool:
+			f.SetBool(true)
+		case f.CanInt():
+			f.SetInt(int64(i) + 1)
+		default:
+			f.SetFloat(float64(i) + 0.5)
+		}
+	}
+	c := candidate(&v, &mark{})
+	if again := c.view(); again != v {
+		t.Errorf("%+v was recorded, and is seen again as %+v", v, again)
 	}
 }

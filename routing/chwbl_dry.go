@@ -26,6 +26,8 @@ func (p *chwbl) apart(r *Request, ws []View) *chwbl {
 	return &q
 }
 
+func (p *chwbl) alone(r *Request) Policy { return p.apart(r, nil) }
+
 // clone returns a ring that may be entered in place of g. The points are shared:
 // who comes in makes new ones.
 func (g *ring) clone() *ring {

@@ -50,7 +50,8 @@ type Decision struct {
 	Worker         string    `json:"worker,omitempty"` // the last one asked
 	Reason         string    `json:"reason,omitempty"` // why this worker
 	Attempts       []Attempt `json:"attempts,omitempty"`
-	Promoted       bool      `json:"promoted,omitempty"` // it waited past its class's age and went as the class above
+	Refused        *Choice   `json:"refused_choice,omitempty"` // the last pick of a request that got no worker, or no other one; nil where no policy was asked
+	Promoted       bool      `json:"promoted,omitempty"`       // it waited past its class's age and went as the class above
 
 	PromptTokens int64 `json:"prompt_tokens_estimate,omitempty"`
 	MaxTokens    int64 `json:"max_tokens,omitempty"` // as the client asked; 0 when it did not
@@ -58,7 +59,7 @@ type Decision struct {
 	Estimated    bool  `json:"estimated,omitempty"` // Usage is the gateway's own count: the engine reported none
 
 	QueueMs    float64 `json:"queue_ms"`          // over all waits for a worker, of those who got none too
-	TTFTMs     float64 `json:"ttft_ms,omitempty"` // to the first content event, or the header of a whole answer
+	TTFTMs     float64 `json:"ttft_ms,omitempty"` // to the first content event of a generated stream; 0 of a whole answer
 	DurationMs float64 `json:"duration_ms"`
 	OverheadMs float64 `json:"overhead_ms"` // the gateway's own time up to the first attempt
 
@@ -179,7 +180,13 @@ func AppendChain(to []Link, blocks []Block) []Link {
 	if len(blocks) == 0 {
 		return to
 	}
-	last := len(blocks) - 1
+	last, links := len(blocks)-1, 1
+	for d := 0; d < last; d = nextRemembered(d) {
+		links++
+	}
+	if to == nil {
+		to = make([]Link, 0, links) // a record keeps it for long, and no more than it is
+	}
 	for d := 0; d < last; d = nextRemembered(d) {
 		to = append(to, Link(blocks[d]))
 	}

@@ -27,7 +27,7 @@ func termsSaid(t Terms) (out []saidTerm) {
 
 // fullDecision has something in each field of each part.
 func fullDecision() *Decision {
-	return &Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), RequestID: "r", Generation: 2, Tenant: "acme", Key: "k", Class: "batch",
+	d := &Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), RequestID: "r", Generation: 2, Tenant: "acme", Key: "k", Class: "batch",
 		AskedClass: "interactive", Method: "POST", Route: "/chat/completions", TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true,
 		RequestedModel: "auto", Model: "m", Tier: "small", Rule: "keyword", RuleNote: "n",
 		Features: Features{Header: "large", Classified: true, Estimate: 7, Counted: 9, UserTextBytes: 8, Groups: []string{"code"}, Media: true,
@@ -41,7 +41,14 @@ func fullDecision() *Decision {
 					Terms: Terms{names: &[maxTerms]string{"load", "ring"}, values: [maxTerms]float64{1.25, -2}}}}}}},
 		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true, QueueMs: 20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
 		Outcome: OK, Status: 200, Code: "c", Limit: "rpm", Shed: "depth", Cause: "x"}
+	d.Refused = d.Attempts[0].Choice
+	return d
 }
+
+// choiceJSON is the form of a pick in it.
+const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix","memory":1.5,"halved":1,"rand":"ffffffffffffffff","prompt_tokens":12,"expected_output_tokens":13,"waited_ms":14,"waits":true,"held":true,` +
+	`"runner_up":"w0","seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"passed":"tokens","weight":1,"inflight":3,"max_inflight":4,"full":true,` +
+	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"terms":{"load":1.25,"ring":-2}}]}`
 
 // fullJSON is the form of version 1. Files of records, and whatever reads them, hold
 // it: a field that is renamed or goes needs another SchemaVersion.
@@ -53,9 +60,8 @@ const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","requ
 	`"policy":"chwbl","worker":"w1","reason":"prefix_home",` +
 	`"attempts":[{"worker":"w1","reason":"prefix_home","at_ms":1,"queue_ms":0.5,"selection_us":2.25,"status":200,"error":"e","error_type":"cut","duration_ms":3,"first_at_ms":4,"end_at_ms":5,` +
 	`"predicted_cached_tokens":6,"usage":{"prompt":7,"cached":8,"output":9},"span":"000000000000000a",` +
-	`"choice":{"policy":"chwbl","key":"000000000000000b","key_of":"prefix","memory":1.5,"halved":1,"rand":"ffffffffffffffff","prompt_tokens":12,"expected_output_tokens":13,"waited_ms":14,"waits":true,"held":true,` +
-	`"runner_up":"w0","seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"passed":"tokens","weight":1,"inflight":3,"max_inflight":4,"full":true,` +
-	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"terms":{"load":1.25,"ring":-2}}]}}],` +
+	`"choice":` + choiceJSON + `}],` +
+	`"refused_choice":` + choiceJSON + `,` +
 	`"promoted":true,"prompt_tokens_estimate":15,"max_tokens":16,"usage":{"prompt":17,"cached":18,"output":19},"estimated":true,"queue_ms":20,"ttft_ms":21,"duration_ms":22,"overhead_ms":23,` +
 	`"outcome":"ok","status":200,"code":"c","limit":"rpm","shed":"depth","cause":"x"}`
 
@@ -177,6 +183,12 @@ func TestAChainIsRecordedByItsLandmarks(t *testing.T) {
 		got := AppendChain(nil, chain)
 		if len(got) != want || want > 0 && got[want-1].Hash != uint64(blocks-1) {
 			t.Errorf("of %d blocks: %d links up to %v, want %d", blocks, len(got), got[max(0, len(got)-1):], want)
+		}
+		if cap(got) > len(got) {
+			t.Errorf("of %d blocks: room for %d links is kept of %d", blocks, cap(got), len(got))
+		}
+		if n := testing.AllocsPerRun(10, func() { AppendChain(nil, chain) }); n > 1 {
+			t.Errorf("of %d blocks: %v allocations", blocks, n)
 		}
 		for i, l := range got {
 			if i < min(16, blocks) && l.Hash != uint64(i) || i > 0 && got[i-1].End >= l.End {

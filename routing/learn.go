@@ -53,10 +53,10 @@ func (p *Pool) refreshLocked(q int) {
 	for _, w := range p.workers {
 		if e := &w.learned[q]; e.count > 0 {
 			l.samples[q] += e.count
-			at, _ := slices.BinarySearch(l.sorted, e.mean)
-			l.sorted = slices.Insert(l.sorted, at, e.mean)
+			l.sorted = append(l.sorted, e.mean)
 		}
 	}
+	slices.Sort(l.sorted)
 	l.median[q] = medianBut(l.sorted, -1)
 	for _, w := range p.workers {
 		w.prior[q] = l.median[q]

@@ -37,12 +37,13 @@ const (
 	PassedStarting  = "starting" // it starts slowly, and has its share
 )
 
-// Draft is another policy and other members for a pool. A member with the ID of one
-// that the pool has is that worker, with its load and what was learned of it; any
-// other is a new worker that is up and idle.
+// Draft is another policy, other members and another saturation for a pool. A member
+// with the ID of one that the pool has is that worker, with its load and what was
+// learned of it; any other is a new worker that is up and idle.
 type Draft struct {
-	Policy  Policy
+	Policy  Policy // the pool's own, with its memory, or one that nobody else asks meanwhile
 	Members []Member
+	Limit   Saturation
 }
 
 // Preview says where the request would go by the code that books it, and books
@@ -50,24 +51,23 @@ type Draft struct {
 // it says where it would go if the pool were configured so. Its errors are those of
 // Acquire; the gate of the worker is not asked. The outlook is complete with an
 // error too.
+//
+// Under the pool's lock it only looks: a policy is asked outside, in a copy of its
+// memory, because one that comes to know new workers may take as long as a thousand
+// requests do.
 func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Outlook, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if draft != nil {
-		present := p.workers
-		defer p.standInLocked(draft, r.Now)()
-		tried = p.doublesLocked(tried, present)
-	}
 	q := *r
 	q.Record, q.dry = &o.Choice, true
-	ws, err := p.showLocked(&q, tried, nil)
-	o.Others = p.othersLocked(&q, ws, tried)
+	s, err := p.sight(&q, draft, tried)
+	o.Others = s.others
 	if err != nil {
 		return o, err
 	}
-	i, reason := p.pickLocked(&q, ws)
-	o.Worker, o.Ref, o.Reason, o.Held = ws[i].ID, p.workers[ws[i].Index].ref, reason, ws[i].Full
-	if o.Held && anyOpen(ws) {
+	apart := Pool{policy: s.policy, marks: make([]mark, len(s.views))}
+	i, reason := apart.pickLocked(&q, s.views)
+	v := &s.views[i]
+	o.Worker, o.Ref, o.Reason, o.Held = v.ID, s.workers[v.Index].ref, reason, v.Full
+	if o.Held && anyOpen(s.views) {
 		return o, ErrHeld
 	} else if o.Held {
 		return o, ErrFull
@@ -75,17 +75,55 @@ func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Outlook, e
 	return o, nil
 }
 
-// standInLocked puts a draft in the place of policy and members, and returns what
-// puts them back.
-func (p *Pool) standInLocked(d *Draft, now time.Time) (back func()) {
-	policy, plans, workers, views, marks, alive := p.policy, p.plans, p.workers, p.views, p.marks, p.chains.alive
-	next := make([]*Worker, len(d.Members))
+// sight is what a preview saw of a pool: its own once the pool is unlocked.
+type sight struct {
+	policy  Policy
+	workers []*Worker // of them only what never changes may be read
+	views   []View
+	others  []Passed
+}
+
+// rememberer is a Policy that remembers.
+type rememberer interface {
+	// alone returns a copy of the policy, to be asked of that request, and of
+	// nothing else, without the pool's lock.
+	alone(r *Request) Policy
+}
+
+// sight looks at the pool for that request, in time that grows with its members.
+func (p *Pool) sight(r *Request, draft *Draft, tried []*Worker) (s sight, err error) {
+	var doubles []Worker
+	if draft != nil {
+		doubles = make([]Worker, len(draft.Members)) // long ones: made before the lock
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if draft != nil {
+		present := p.workers
+		defer p.standInLocked(draft, doubles, r.Now)()
+		tried = p.doublesLocked(tried, present)
+	}
+	ws, err := p.showLocked(r, tried, nil)
+	s.others = p.othersLocked(r, ws, tried)
+	s.policy, s.workers, s.views = p.policy, p.workers, slices.Clone(ws)
+	if remembers, ok := p.policy.(rememberer); ok && err == nil {
+		s.policy, r.dry = remembers.alone(r), false
+	}
+	return s, err
+}
+
+// standInLocked puts a draft in the place of policy, members and limit, and returns
+// what puts them back. There is room for a worker for each of its members.
+func (p *Pool) standInLocked(d *Draft, room []Worker, now time.Time) (back func()) {
+	policy, plans, workers, views, marks, alive, limit := p.policy, p.plans, p.workers, p.views, p.marks, p.chains.alive, p.limit
+	next, by := make([]*Worker, len(d.Members)), byID{workers: workers}
 	for i := range d.Members {
-		next[i] = p.doubleLocked(&d.Members[i], i, now)
+		next[i] = &room[i]
+		next[i].doubleLocked(&d.Members[i], by.find(i, d.Members[i].ID), i, now)
 	}
 	planner, ok := d.Policy.(Planner)
-	p.policy, p.plans, p.workers = d.Policy, ok && planner.Plans(), next
-	p.views, p.marks = make([]View, 0, len(next)), make([]mark, len(next))
+	p.policy, p.plans, p.workers, p.limit = d.Policy, ok && planner.Plans(), next, d.Limit
+	p.views, p.marks = make([]View, 0, len(next)), nil
 	p.chains.room(len(next))
 	known := p.learned
 	p.learned.sorted = make([]float64, 0, len(next))
@@ -94,22 +132,43 @@ func (p *Pool) standInLocked(d *Draft, now time.Time) (back func()) {
 	}
 	p.learned = known
 	return func() {
-		p.policy, p.plans, p.workers, p.views, p.marks, p.chains.alive = policy, plans, workers, views, marks, alive
+		p.policy, p.plans, p.workers, p.views, p.marks, p.chains.alive, p.limit = policy, plans, workers, views, marks, alive, limit
 	}
 }
 
-// doubleLocked returns the worker that a draft's member at that index is.
-func (p *Pool) doubleLocked(m *Member, index int, now time.Time) *Worker {
-	w := &Worker{id: m.ID, ref: m.Ref, slot: -1, status: Status{Up: true}}
-	w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
-	if at := slices.IndexFunc(p.workers, func(w *Worker) bool { return w.id == m.ID }); at >= 0 {
-		p.workers[at].expireLocked(now)
-		same := *p.workers[at]
-		w = &same
+// byID finds workers.
+type byID struct {
+	workers []*Worker
+	known   map[string]*Worker // nil while each was where it was looked for
+}
+
+// find returns the worker of that ID, which is probably at that index; nil when
+// there is none.
+func (b *byID) find(at int, id string) *Worker {
+	if at < len(b.workers) && b.workers[at].id == id {
+		return b.workers[at]
+	}
+	if b.known == nil {
+		b.known = make(map[string]*Worker, len(b.workers))
+		for _, w := range b.workers {
+			b.known[w.id] = w
+		}
+	}
+	return b.known[id]
+}
+
+// doubleLocked makes w, which is zero, what was would be as a draft's member at that
+// index; nil is a new worker.
+func (w *Worker) doubleLocked(m *Member, was *Worker, index int, now time.Time) {
+	if was != nil {
+		was.expireLocked(now)
+		*w = *was
+	} else {
+		w.id, w.ref, w.slot, w.status = m.ID, m.Ref, -1, Status{Up: true}
+		w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 	}
 	w.index, w.weight, w.group, w.maxInflight = index, m.Weight, m.Group, m.MaxInflight
 	w.maxTokens, w.models, w.firstDue, w.lastDue = m.MaxTokensInflight, m.Models, nil, nil
-	return w
 }
 
 // doublesLocked returns who stands in for those of them that are present.
@@ -126,8 +185,12 @@ func (p *Pool) doublesLocked(of, present []*Worker) (doubles []*Worker) {
 func (p *Pool) othersLocked(r *Request, shown []View, tried []*Worker) (others []Passed) {
 	round := Round{pool: p, now: r.Now}
 	group := round.groupLocked(r, tried)
-	for _, w := range p.workers {
-		if !slices.ContainsFunc(shown, func(v View) bool { return v.Index == w.index }) {
+	seen := make([]bool, len(p.workers))
+	for i := range shown {
+		seen[shown[i].Index] = true
+	}
+	for i, w := range p.workers {
+		if !seen[i] {
 			is := w.passedLocked(r, tried, w.group == group)
 			if is.Why == "" {
 				is.Why, is.Until = p.busyLocked(w, r)

@@ -111,7 +111,7 @@ func TestAnOutlookTellsOfEveryMember(t *testing.T) {
 		for _, i := range c.tried {
 			tried = append(tried, p.workers[i])
 		}
-		for what, draft := range map[string]*Draft{"live": nil, "as a draft": {Policy: policy, Members: members}} {
+		for what, draft := range map[string]*Draft{"live": nil, "as a draft": {Policy: policy, Members: members, Limit: p.limit}} {
 			o, err := p.Preview(r, draft, tried...)
 			if o.Worker != c.worker || passedOver(&o) != c.others || !sameError(err, c.err) || o.Held != (c.worker != "" && err != nil) {
 				t.Errorf("%s, %s: %q (held: %v), others %q, %v, not %q, others %q, %v", name, what, o.Worker, o.Held, passedOver(&o), err, c.worker, c.others, c.err)
@@ -192,7 +192,7 @@ func TestAPreviewCountsNothing(t *testing.T) {
 	p.Observe("a", nil, Status{Up: true, Waiting: 5, LoadAt: start.Add(-time.Minute)})
 	r := ask()
 	before := *r
-	for _, draft := range []*Draft{nil, {Policy: leastLoad{}, Members: []Member{{ID: "a", Weight: 2}}}} {
+	for _, draft := range []*Draft{nil, {Policy: leastLoad{}, Members: []Member{{ID: "a", Weight: 2}}, Limit: p.limit}} {
 		if o, err := p.Preview(r, draft); err != nil || o.Worker == "" {
 			t.Fatal(err)
 		}
@@ -202,5 +202,50 @@ func TestAPreviewCountsNothing(t *testing.T) {
 	}
 	if l, err := p.Acquire(r); err != nil || p.Stale() != 1 || !slices.Contains([]string{"a", "b"}, l.worker.id) {
 		t.Errorf("%d old metrics were counted (%v)", p.Stale(), err)
+	}
+}
+
+// TestADraftHasItsOwnSaturation: not the pool's, which stays.
+func TestADraftHasItsOwnSaturation(t *testing.T) {
+	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}}
+	p := poolOf(members...)
+	p.Limit(Saturation{Waiting: 5})
+	p.Observe("a", nil, Status{Up: true, Waiting: 4, LoadAt: start})
+	for limit, others := range map[Saturation]string{{}: "", {Waiting: 5}: "", {Waiting: 3}: "a saturated"} {
+		o, err := p.Preview(ask(), &Draft{Policy: leastLoad{}, Members: members, Limit: limit})
+		if err != nil || passedOver(&o) != others {
+			t.Errorf("with %+v: others %q (%v), want %q", limit, passedOver(&o), err, others)
+		}
+	}
+	if o, err := p.Preview(ask(), nil); err != nil || len(o.Others) > 0 || p.limit.Waiting != 5 {
+		t.Errorf("after the drafts: %+v (%v), by %+v", o, err, p.limit)
+	}
+}
+
+// TestADraftFindsItsWorkersAnywhere: in another order, among new ones, and all of many.
+func TestADraftFindsItsWorkersAnywhere(t *testing.T) {
+	const workers = 1000
+	members := make([]Member, workers)
+	for i := range members {
+		members[i] = Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 1}
+	}
+	p := poolOf(members...)
+	for i, w := range p.workers {
+		w.inflight = min(1, i%7) // all but each seventh are full
+	}
+	other := []Member{{ID: "none", Weight: 0}}
+	for i := range members {
+		other = append(other, members[(i*7+3)%workers])
+	}
+	for name, draft := range map[string][]Member{"the same": members, "another order": other} {
+		o, err := p.Preview(ask(), &Draft{Policy: leastLoad{}, Members: draft})
+		if err != nil || o.Choice.Seen != (workers+6)/7 || len(o.Others) != len(draft)-o.Choice.Seen {
+			t.Fatalf("%s: %d seen, %d others (%v)", name, o.Choice.Seen, len(o.Others), err)
+		}
+		for _, is := range o.Others {
+			if (is.Why == PassedFull) != (is.Worker != "none") {
+				t.Fatalf("%s: %+v", name, is)
+			}
+		}
 	}
 }

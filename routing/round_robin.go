@@ -35,3 +35,5 @@ func (p *roundRobin) Pick(r *Request, ws []View) (int, Reason) {
 	}
 	return next, ReasonRoundRobin
 }
+
+func (p *roundRobin) alone(*Request) Policy { return &roundRobin{last: p.last} }

@@ -55,6 +55,8 @@ func (p *weightedRoundRobin) dry() *weightedRoundRobin {
 	return &weightedRoundRobin{pick: p.pick, eligible: p.eligible, purses: slices.Clone(p.purses), terms: p.terms}
 }
 
+func (p *weightedRoundRobin) alone(*Request) Policy { return p.dry() }
+
 // hasTerm is the only term of a candidate: what it has before its turn's wages.
 const hasTerm = "has"
 

@@ -30,6 +30,7 @@ type adminPlane struct {
 
 	changing  sync.Mutex // one change of tenants and keys at a time
 	replaying sync.Mutex // one replay at a time
+	drafting  sync.Mutex // one explanation under a draft at a time
 
 	mu        sync.Mutex            // guards the rest
 	drains    map[string]drainBegun // by worker, those that were begun here
@@ -100,9 +101,10 @@ func (a *adminPlane) register() {
 		},
 		Formats:                      map[string]huma.Format{"application/json": format, "json": format},
 		DefaultFormat:                "application/json",
-		Transformers:                 []huma.Transformer{hush},
+		Transformers:                 []huma.Transformer{waysOut, hush},
 		RejectUnknownQueryParameters: true, // a mistyped dry_run must not be a real run
 	})
+	a.api.UseMiddleware(a.queryOnce)
 	a.routes = map[string]*operation{}
 	for _, op := range operations() {
 		a.routes[op.method+" "+ginPath(op.path)] = &op

@@ -52,6 +52,15 @@ const (
 	listUsual = 100
 )
 
+const (
+	// maxExports bounds the exports at once: each may hold records that the log has
+	// forgotten meanwhile, 256 MiB of them at most.
+	maxExports = 2
+	// exportPatience is how long an export may take: one of 100,000 records, some
+	// 500 MB, at a megabyte a second.
+	exportPatience = 10 * time.Minute
+)
+
 // decisionTypes tells the document how records look that write their own JSON.
 func decisionTypes(registry huma.Registry) {
 	registry.RegisterTypeAlias(reflect.TypeFor[routing.Terms](), reflect.TypeFor[map[string]float64]())
@@ -77,10 +86,18 @@ func (a *adminPlane) listDecisions(_ context.Context, in *struct {
 	case limit > listMost:
 		return nil, invalid("query.limit", "expected number <= "+strconv.Itoa(listMost)+"; an export by Accept: "+ndjson+" may have more", limit)
 	}
-	found, more := a.s.decisions.page(before, limit, in.matches)
 	if export {
-		return &written{Body: func(c huma.Context) { exportDecisions(c, found) }}, nil
+		if a.s.decisions.exports.Add(1) > maxExports {
+			a.s.decisions.exports.Add(-1)
+			return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("There are "+strconv.Itoa(maxExports)+" exports of decisions already, which is as many as there may be. Try again when one is done."), http.Header{"Retry-After": {"15"}})
+		}
+		return &written{Body: func(c huma.Context) {
+			defer a.s.decisions.exports.Add(-1)
+			found, _ := a.s.decisions.page(before, limit, in.matches)
+			exportDecisions(c, found)
+		}}, nil
 	}
+	found, more := a.s.decisions.page(before, limit, in.matches)
 	now := a.s.decisions.span()
 	p := decisionPage{Items: make([]DecisionView, len(found)), Kept: int(now.next - now.oldest), Keep: now.keep}
 	for i, n := range found {
@@ -116,32 +133,42 @@ func (a *adminPlane) row(n numbered) DecisionView {
 	v.Features.Chain = nil
 	v.Attempts = slices.Clone(v.Attempts)
 	for i := range v.Attempts {
-		if c := v.Attempts[i].Choice; c != nil {
-			short := *c
-			short.Candidates = []routing.Candidate{}
-			v.Attempts[i].Choice = &short
-		}
+		v.Attempts[i].Choice = short(v.Attempts[i].Choice)
 	}
+	v.Refused = short(v.Refused)
 	return v
 }
 
+// short is a choice without its candidates.
+func short(c *routing.Choice) *routing.Choice {
+	if c == nil {
+		return nil
+	}
+	s := *c
+	s.Candidates = []routing.Candidate{}
+	return &s
+}
+
 // exportDecisions writes records, the newest first, as lines, the oldest first.
-// A client that takes nothing is left.
+// A client that takes nothing, or takes too long, is left.
 func exportDecisions(c huma.Context, newest []numbered) {
 	c.SetHeader("Content-Type", ndjson)
 	c.SetHeader("Content-Disposition", `attachment; filename="decisions.jsonl"`)
 	c.SetStatus(http.StatusOK)
 	control := http.NewResponseController(unwrapped(humagin.Unwrap(c).Writer))
 	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may serve another request
+	end := time.Now().Add(exportPatience)
 	var lines []byte
 	for i := len(newest) - 1; i >= 0; i-- {
 		line, ok := appendRecord(lines, newest[i].d)
+		newest[i].d = nil // the log may have forgotten it by now
 		if !ok {
 			panic(http.ErrAbortHandler) // nobody shall take a part for the whole
 		}
 		lines = append(line, '\n')
 		if len(lines) >= recordBatch || i == 0 {
-			control.SetWriteDeadline(time.Now().Add(streamStall)) //nolint:errcheck // a writer without deadlines is a test's
+			now := time.Now()
+			control.SetWriteDeadline(now.Add(min(streamStall, end.Sub(now)))) //nolint:errcheck // a writer without deadlines is a test's
 			if _, err := c.BodyWriter().Write(lines); err != nil {
 				panic(http.ErrAbortHandler)
 			}

@@ -139,6 +139,28 @@ func TestAnExportIsWhatTheFileHas(t *testing.T) {
 	}
 }
 
+// TestThereAreOnlySoManyExports: each may hold as much as the log, and one that is read
+// whole gives its place back.
+func TestThereAreOnlySoManyExports(t *testing.T) {
+	r := newAdminRig(t)
+	r.remember(wholeDecision())
+	export := func() answered { return r.ask("ops", http.MethodGet, "/admin/decisions", "", "Accept", ndjson) }
+	r.decisions.exports.Store(maxExports)
+	if got := export(); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "2 exports") {
+		t.Errorf("one more: %d %s", got.status, got.body)
+	}
+	r.ops(http.StatusOK, http.MethodGet, "/admin/decisions", "") // a page is none
+	r.decisions.exports.Store(maxExports - 1)
+	for range 2 {
+		if got := export(); got.status != http.StatusOK || strings.Count(got.body, "\n") != 1 {
+			t.Errorf("where there is room: %d %s", got.status, got.body)
+		}
+	}
+	if n := r.decisions.exports.Load(); n != maxExports-1 {
+		t.Errorf("%d exports are left", n)
+	}
+}
+
 // TestRealRequestsAreRemembered: answered ones and refused ones, and nothing of
 // what they say.
 func TestRealRequestsAreRemembered(t *testing.T) {

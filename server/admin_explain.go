@@ -22,7 +22,7 @@ import (
 // explainOperations are those that say what would become of a request.
 func explainOperations() []operation {
 	return []operation{
-		{id: "explain-route", method: http.MethodPost, path: "/admin/route/explain", roles: anybody, errors: []int{http.StatusNotFound},
+		{id: "explain-route", method: http.MethodPost, path: "/admin/route/explain", roles: anybody, errors: []int{http.StatusNotFound, http.StatusConflict},
 			summary: "Say where a request would go now and why, or under a draft configuration, without sending it; or of a past one, by its id. The body may have 1 MiB: explain a longer request by its id",
 			register: func(a *adminPlane, op huma.Operation) {
 				// Two types of one name cannot stand in the document.
@@ -67,6 +67,12 @@ func (a *adminPlane) explainRoute(ctx context.Context, in *struct{ Body ExplainO
 	o := &in.Body
 	if (o.Decision == "") == (len(o.Request) == 0) {
 		return nil, invalid("body", "name request or decision, one of them", nil)
+	}
+	if o.Draft != nil { // whoever sends one chooses how long it takes, of a core that others need
+		if !a.drafting.TryLock() {
+			return nil, huma.Error409Conflict("Another request is being explained under a draft. Try again when that is done, which takes a fraction of a second.")
+		}
+		defer a.drafting.Unlock()
 	}
 	var answer RouteExplanation
 	under, err := a.draft(o.Draft, &answer)

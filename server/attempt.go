@@ -52,8 +52,9 @@ type attempt struct {
 	addsPriority []string // that were added for the engine's own queue
 	status       int
 	headAt       time.Time
-	firstAt      time.Time     // of the first content
-	ttft         time.Duration // to the first content; 0 without any
+	firstAt      time.Time     // of the first content of a generated stream
+	lastAt       time.Time     // of its last one
+	ttft         time.Duration // to the first; 0 without any
 	blame        error         // of an answer that was relayed: nil, ErrExcluded or the worker's fault
 	f            *failure
 	usage        openai.Usage // as the engine reported it
@@ -105,7 +106,7 @@ func (a *attempt) settle(f *failure) {
 	a.attempted(f)
 	a.countPrefix()
 	if f == nil {
-		a.countPace(time.Now())
+		a.countPace()
 	}
 	a.x.sent = a.x.sent || f == nil || f.left
 	if f == nil {
@@ -189,11 +190,17 @@ func (x *exchange) wholeText() bool {
 	return x.dialect == openai.Chat || x.dialect == openai.Completions || x.dialect == openai.Responses || x.dialect == openai.Messages
 }
 
-// give gives the lease back after a panic.
+// errPanic is why an attempt ended that the gateway's own fault cut.
+var errPanic = errors.New("the gateway failed while the worker was asked")
+
+// give writes the attempt down and gives the lease back after a panic.
 func (a *attempt) give() {
-	if !a.settled {
-		a.lease.Release(routing.Result{At: time.Now(), Err: routing.ErrExcluded})
+	if a.settled {
+		return
 	}
+	a.blame = excluded("%w", errPanic)
+	defer a.judge() // whatever the record's own faults are
+	a.attempted(nil)
 }
 
 // othersThan tells whether the pool has another worker that takes requests now.
@@ -206,14 +213,32 @@ func (x *exchange) othersThan(id string) bool {
 	return false
 }
 
-// firstContent marks the moment at which the worker has answered.
+// firstContent marks the moment of the first content. It is one of generated
+// streams alone: a whole answer comes when its last token is there, and what is not
+// generated has no token, so that among times to the first one either would count as
+// a slow worker's.
 func (a *attempt) firstContent() {
+	if !a.x.generatesStream() {
+		return
+	}
 	a.firstAt = time.Now()
 	a.ttft = a.firstAt.Sub(a.started)
 	if a.x.d.TTFTMs == 0 {
 		a.x.d.TTFTMs = a.x.since(a.firstAt)
 		a.m.series.TTFT.Observe(a.ttft.Seconds())
 	}
+}
+
+// generatesStream tells whether the answer comes token by token.
+func (x *exchange) generatesStream() bool {
+	if x.req == nil || !x.req.Stream {
+		return false
+	}
+	switch x.dialect {
+	case openai.Chat, openai.Completions, openai.Responses, openai.Messages:
+		return true
+	}
+	return false
 }
 
 // account books the usage that the engine reported, unless the request is free.

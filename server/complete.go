@@ -27,9 +27,6 @@ func (x *exchange) complete() error {
 	if err := x.charge(); err != nil {
 		return err
 	}
-	if x.explanation == nil {
-		x.s.metrics.Decided(x.d.Tier, x.d.Rule)
-	}
 	x.gather()
 	return x.forward()
 }
@@ -216,6 +213,7 @@ func (x *exchange) gather() {
 	if x.explanation != nil {
 		return
 	}
+	x.s.metrics.Decided(x.d.Tier, x.d.Rule)
 	if x.req.Stream && eventful(x.dialect) {
 		x.answer.startBeats(x.pool.HeartbeatAfter, func() { h := setInto(x.w.Header()); x.openHeaders(&h) })
 	}

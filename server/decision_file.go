@@ -104,7 +104,9 @@ func (f *decisionFile) flush() {
 	f.mu.Lock()
 	f.waiting, f.taken = f.taken[:0], f.waiting
 	f.mu.Unlock()
-	f.to.look()
+	if len(f.taken) > 0 && f.to.look() {
+		f.log.Info("decisions.file was moved or removed: it is begun anew", "file", f.to.path)
+	}
 	for _, d := range f.taken {
 		f.gather(d)
 	}

@@ -44,6 +44,7 @@ func appendRecord(b []byte, d *routing.Decision) ([]byte, bool) {
 	l.some("worker", d.Worker)
 	l.some("reason", d.Reason)
 	l.attempts(d.Attempts)
+	l.choice("refused_choice", d.Refused)
 	l.flag("promoted", d.Promoted)
 	l.course(d)
 	if l.bad {
@@ -130,17 +131,17 @@ func (l *recordLine) attempts(all []routing.Attempt) {
 		l.count("predicted_cached_tokens", a.Predicted)
 		l.usage(a.Usage)
 		l.hash("span", a.Span)
-		l.choice(a.Choice)
+		l.choice("choice", a.Choice)
 		l.b = append(l.b, '}')
 	}
 	l.b = append(l.b, ']')
 }
 
-func (l *recordLine) choice(c *routing.Choice) {
+func (l *recordLine) choice(name string, c *routing.Choice) {
 	if c == nil {
 		return
 	}
-	l.open("choice", '{')
+	l.open(name, '{')
 	l.text("policy", c.Policy)
 	l.hash("key", c.Key)
 	l.some("key_of", c.KeyOf)

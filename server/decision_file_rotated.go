@@ -5,29 +5,45 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
-	"time"
 )
 
 // rotated is a file of lines that makes room for another one when it is full:
 // file, file.1 … , of which the last is the oldest. It is found again where another
-// program has moved it or cut it short. One goroutine uses it, and one process.
+// program has moved it or cut it short. Where a link leads to it, all of them stand
+// where that leads, as its volume has the room. One goroutine uses it, and one process.
 type rotated struct {
 	path    string
 	maxSize int64 // of one file; a single longer line is written all the same
 	files   int   // the one that is written included; 1: a full one is begun anew
 
-	file   *os.File // nil while it cannot be opened
-	size   int64
-	torn   bool // its last line is not whole
-	looked time.Time
+	file *os.File // nil while it cannot be opened
+	real string   // its path without links
+	size int64
+	torn bool // its last line is not whole
 }
-
-// lookEvery is how long a file that was moved may still be written.
-const lookEvery = time.Second
 
 // errNoFile is the cause where the file is no file.
 var errNoFile = errors.New("it is no regular file")
+
+// maxLinks is how many links may lead to the file, as on Linux.
+const maxLinks = 40
+
+// target returns where the links at a path lead, which need not be there yet.
+func target(path string) string {
+	for range maxLinks {
+		to, err := os.Readlink(path)
+		if err != nil {
+			break // it is no link, or not there
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	return path
+}
 
 // open opens the file, and makes it where there is none, for its user alone.
 func (r *rotated) open() error {
@@ -44,7 +60,8 @@ func (r *rotated) tryOpen() error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	file, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	real := target(r.path)
+	file, err := os.OpenFile(real, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -53,7 +70,7 @@ func (r *rotated) tryOpen() error {
 		file.Close()
 		return err
 	}
-	r.file, r.size, r.torn = file, info.Size(), !endsWhole(file, info.Size())
+	r.file, r.real, r.size, r.torn = file, real, info.Size(), !endsWhole(file, info.Size())
 	return nil
 }
 
@@ -76,27 +93,27 @@ func (r *rotated) close() {
 	}
 }
 
-// look finds out, once in a while, whether the file is still the one of its name,
-// and how long it is.
-func (r *rotated) look() {
-	now := time.Now()
-	if r.file == nil || now.Sub(r.looked) < lookEvery {
-		return
+// look finds out whether the file is still the one of its name, and how long it is.
+// It is asked before each write: what a removed file is given is lost. It tells
+// whether the file was moved or removed, so that the next write begins another.
+func (r *rotated) look() (moved bool) {
+	if r.file == nil {
+		return false
 	}
-	r.looked = now
 	mine, err := r.file.Stat()
 	if err != nil {
-		return // the next write says what is wrong
+		return false // the next write says what is wrong
 	}
 	named, err := os.Stat(r.path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(named, mine) {
-		r.close() // the next write opens it anew
-		return
+		r.close()
+		return true
 	}
 	if mine.Size() < r.size { // cut short: what it ends with now is not ours to know
 		r.torn = !endsWhole(r.file, mine.Size())
 	}
 	r.size = mine.Size()
+	return false
 }
 
 // fits tells whether so many bytes more are not too many for the file.
@@ -165,11 +182,11 @@ func (r *rotated) rotate() error {
 			return fmt.Errorf("rotating decisions.file: %w", err)
 		}
 	}
-	if err := os.Rename(r.path, r.older(1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(r.real, r.older(1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("rotating decisions.file: %w", err)
 	}
 	r.close()
 	return r.open()
 }
 
-func (r *rotated) older(i int) string { return r.path + "." + strconv.Itoa(i) }
+func (r *rotated) older(i int) string { return r.real + "." + strconv.Itoa(i) }

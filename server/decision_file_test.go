@@ -135,11 +135,11 @@ func TestAFullFileMakesRoom(t *testing.T) {
 	})
 }
 
-// TestAMovedFileIsBegunAnew: as logrotate moves it, removes it, or cuts it short.
+// TestAMovedFileIsBegunAnew: as logrotate moves it, removes it, or cuts it short. The
+// very next record is in the new one.
 func TestAMovedFileIsBegunAnew(t *testing.T) {
 	f, _ := fileOf(t, 100<<20, 5)
-	later := func(id string) { // as if lookEvery had passed
-		f.to.looked = time.Time{}
+	later := func(id string) {
 		f.write(record(id))
 		f.flush()
 	}
@@ -156,6 +156,40 @@ func TestAMovedFileIsBegunAnew(t *testing.T) {
 	here, bad := recordsIn(t, f.to.path)
 	if diff := cmp.Diff([][]string{{"a"}, {"e"}}, [][]string{moved, here}); diff != "" || bad != 1 || f.dropped.Load() != 0 {
 		t.Errorf("%d bad lines, %d dropped (-want +got):\n%s", bad, f.dropped.Load(), diff)
+	}
+}
+
+// TestALinkedFileRotatesWhereItsLinkLeads: all files stay on the volume that an
+// operator has chosen, also where nothing is there yet.
+func TestALinkedFileRotatesWhereItsLinkLeads(t *testing.T) {
+	dir, volume := t.TempDir(), t.TempDir()
+	path := filepath.Join(dir, "d")
+	must(t, os.Symlink("next", path))
+	must(t, os.Symlink(filepath.Join(volume, "real"), filepath.Join(dir, "next")))
+	r := &rotated{path: path, maxSize: 100, files: 3}
+	for range 8 {
+		if _, err := r.write(append(bytes.Repeat([]byte("x"), 60), '\n')); err != nil {
+			t.Fatal(err)
+		}
+		if r.look() {
+			t.Fatal("it is found to be another file")
+		}
+	}
+	r.close()
+	var there []string
+	for _, in := range []string{dir, volume} {
+		files, err := os.ReadDir(in)
+		must(t, err)
+		for _, f := range files {
+			there = append(there, f.Name())
+		}
+	}
+	if diff := cmp.Diff([]string{"d", "next", "real", "real.1", "real.2"}, there); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	must(t, os.Symlink("round", filepath.Join(dir, "round")))
+	if err := (&rotated{path: filepath.Join(dir, "round")}).open(); err == nil {
+		t.Error("a link to itself is opened")
 	}
 }
 

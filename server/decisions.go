@@ -15,6 +15,7 @@ import (
 // safe for concurrent use; the records in it are never changed.
 type decisions struct {
 	streams atomic.Int32 // of operators who follow
+	exports atomic.Int32 // that are being read
 
 	mu     sync.Mutex
 	slots  []keptOne // record seq is at seq modulo their number
@@ -37,8 +38,8 @@ type numbered struct {
 }
 
 // maxDecisionBytes bounds the memory of all records: as many as may be kept, of
-// requests with a pool of sixteen workers and a short prompt, and a fourth of them
-// where each has 32 candidates and a long one.
+// requests with a pool of sixteen workers and a short prompt, and a tenth of them
+// where each has 128 candidates and a long one.
 const maxDecisionBytes = 256 << 20
 
 // numbersOfSecond are set aside for each second of a gateway's life, more than it
@@ -190,10 +191,14 @@ func bytesOf(d *routing.Decision) int64 {
 		len(d.RequestID) + len(d.TraceID) + len(d.RequestedModel) + len(d.RuleNote) + len(d.Cause)
 	for i := range d.Attempts {
 		a := &d.Attempts[i]
-		n += len(a.Error)
-		if a.Choice != nil {
-			n += int(unsafe.Sizeof(*a.Choice)) + cap(a.Choice.Candidates)*int(unsafe.Sizeof(routing.Candidate{}))
-		}
+		n += len(a.Error) + bytesOfChoice(a.Choice)
 	}
-	return int64(n)
+	return int64(n + bytesOfChoice(d.Refused))
+}
+
+func bytesOfChoice(c *routing.Choice) int {
+	if c == nil {
+		return 0
+	}
+	return int(unsafe.Sizeof(*c)) + cap(c.Candidates)*int(unsafe.Sizeof(routing.Candidate{}))
 }

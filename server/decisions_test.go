@@ -112,14 +112,15 @@ func checkPages(t *rapid.T, l *decisions, model []numbered) {
 // TestTheRingsMemoryIsBounded: large records push out more than one old one.
 func TestTheRingsMemoryIsBounded(t *testing.T) {
 	l := newDecisions(1000)
-	large := func() *routing.Decision { return &routing.Decision{Cause: strings.Repeat("x", 10<<20)} }
+	most := strings.Repeat("x", maxDecisionBytes)
+	large := func() *routing.Decision { return &routing.Decision{Cause: most[:10<<20]} }
 	for i := range 100 {
 		l.add(large())
 		if has := l.span(); has.bytes > maxDecisionBytes || has.next-has.oldest != int64(min(i+1, 25)) {
 			t.Fatalf("after %d of 10 MiB: %+v", i+1, has)
 		}
 	}
-	l.add(&routing.Decision{Cause: strings.Repeat("x", maxDecisionBytes)}) // is kept alone
+	l.add(&routing.Decision{Cause: most}) // is kept alone
 	if has := l.span(); has.next-has.oldest != 1 {
 		t.Errorf("it holds %+v", has)
 	}

@@ -13,17 +13,17 @@ import (
 )
 
 // draft is a configuration that is not in force, over the workers as they are now.
-// It is immutable, and nothing of it reaches fleet, pools or metrics.
+// It is immutable, and nothing of it reaches fleet, pools or metrics; only a vocabulary
+// that it counts by stays loaded, of the few that the gateway brings along.
 type draft struct {
 	snap  *snapshot
 	pools map[string]*routing.Draft // by tier or pool, those that there are now
-	known map[string]bool           // the names of the workers that there are now
 }
 
 // draftOf builds what a reload of a checked configuration would put in force, and
 // puts nothing in force. Live overrides hold in it as they would after the reload.
 // A policy whose configuration is the one in force is the live one, with what it
-// remembers; it must be asked under its pool's lock only, as Preview does.
+// remembers; it must be asked as Preview does only, in a copy.
 func (s *Server) draftOf(f *config.File) (*draft, error) {
 	f = f.WithOverrides(weightsOf(s.overridesNow()))
 	catalog, err := tiers.New(f.Catalog())
@@ -35,11 +35,8 @@ func (s *Server) draftOf(f *config.File) (*draft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the draft's directory: %w", err)
 	}
-	d := &draft{pools: map[string]*routing.Draft{}, known: map[string]bool{}, snap: &snapshot{file: f, generation: live.generation, people: p,
+	d := &draft{pools: map[string]*routing.Draft{}, snap: &snapshot{file: f, generation: live.generation, people: p,
 		proxies: f.TrustedProxies(), catalog: catalog, byName: map[string]*pool{}}}
-	for _, w := range live.file.Specs() {
-		d.known[w.Name] = true
-	}
 	share := s.sharing(f)
 	for _, c := range f.ResolvedPools() {
 		if err := d.add(c, live.byName[c.Name], share); err != nil {
@@ -66,7 +63,7 @@ func (d *draft) add(c config.Pool, was *pool, share int) error {
 	members := draftMembers(c, share)
 	if was != nil {
 		p.routing, p.queue, p.gates = was.routing, was.queue, was.gates
-		d.pools[c.Name] = &routing.Draft{Policy: p.policy, Members: members}
+		d.pools[c.Name] = &routing.Draft{Policy: p.policy, Members: members, Limit: c.Saturation}
 	} else {
 		p.routing = routing.NewPool(p.policy, members)
 		p.routing.Limit(c.Saturation)
@@ -97,11 +94,11 @@ func (d *draft) up(target string, now time.Time) bool {
 	if stood == nil {
 		return p.routing.Up(now)
 	}
-	views := p.routing.Snapshot(now)
-	return slices.ContainsFunc(stood.Members, func(m routing.Member) bool {
-		at := slices.IndexFunc(views, func(v routing.WorkerView) bool { return v.ID == m.ID })
-		return m.Weight > 0 && (at < 0 || views[at].Up && views[at].Open <= 0)
-	})
+	off := map[string]bool{} // those that there are now and that could take nothing
+	for _, v := range p.routing.Snapshot(now) {
+		off[v.ID] = !v.Up || v.Open > 0
+	}
+	return slices.ContainsFunc(stood.Members, func(m routing.Member) bool { return m.Weight > 0 && !off[m.ID] })
 }
 
 // draftPool is what stands in for policy and workers of the request's pool; nil

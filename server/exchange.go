@@ -147,6 +147,7 @@ func (x *exchange) end() {
 		x.explained()
 		return
 	}
+	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
 	x.record()
 	x.settle()
 	x.leaveQueue()
@@ -154,7 +155,6 @@ func (x *exchange) end() {
 		x.s.scratch.putPrompt(x.prompt)
 		x.prompt = nil
 	}
-	x.s.inflight.Add(-1)
 	if x.answer.abort {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
 	}

@@ -18,12 +18,14 @@ const (
 	wouldRoute  = "route"
 	wouldQueue  = "queue"
 	wouldReject = "reject"
+	wasAnswered = "answer"
+	wasLeft     = "left"
 )
 
 // Explanation is what is decided about one request, and why. It holds features
 // and names, never text of a prompt.
 type Explanation struct {
-	Outcome string   `json:"outcome" enum:"route,queue,reject" doc:"It would be sent at once, wait for a worker, or be refused."`
+	Outcome string   `json:"outcome" enum:"route,queue,reject,answer,left" doc:"It would be sent at once, wait for a worker, or be refused; of a past one that no worker was asked for also: the gateway answered it itself, or its client left before."`
 	Summary string   `json:"summary" doc:"One sentence."`
 	Tenant  string   `json:"tenant"`
 	Key     string   `json:"key,omitempty" doc:"The key's id."`

@@ -1,10 +1,13 @@
 package server
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
 	"tierway/routing"
+	"tierway/sim"
 )
 
 // Again is a recorded pick that was decided again.
@@ -23,7 +26,7 @@ func (s *Server) explainPast(d *routing.Decision, under *draft) *Explanation {
 		Tier: d.Tier, Rule: d.Rule, Note: d.RuleNote, Model: d.Model, Policy: d.Policy, Blocks: d.Features.Blocks,
 		Worker: d.Worker, Reason: d.Reason, Generation: d.Generation, SnapshotAt: d.Time.UTC(), Limit: d.Limit, Shed: d.Shed, draft: under}
 	if len(d.Attempts) == 0 {
-		e.Outcome, e.Status, e.Code = wouldReject, d.Status, d.Code
+		e.unsent(d)
 	}
 	snap := s.snapshot.Load()
 	if under != nil {
@@ -34,16 +37,41 @@ func (s *Server) explainPast(d *routing.Decision, under *draft) *Explanation {
 		e.Notes = append(e.Notes, fmt.Sprintf("generation %d of the configuration decided; %d is in force", d.Generation, snap.generation))
 	}
 	e.Steps = e.pastSteps(d)
+	p := snap.byName[d.Tier]
+	decide := func(a *routing.Attempt) (*Again, *routing.Choice, error) { return e.again(d, a, p) }
+	if under != nil && p != nil {
+		decide = func(a *routing.Attempt) (*Again, *routing.Choice, error) { return s.againUnder(p, d, a) }
+	}
 	for i := range d.Attempts {
 		if e.Outcome == wouldRoute {
-			e.Steps = append(e.Steps, e.pastAttempt(d, &d.Attempts[i], snap.byName[d.Tier]))
+			e.Steps = append(e.Steps, e.pastAttempt(&d.Attempts[i], decide))
 		}
 	}
 	e.Summary = e.pastSentence()
 	return e
 }
 
-// pastSteps are the steps up to the workers, as they were recorded.
+// unsent says what became of a request that no worker was asked for.
+func (e *Explanation) unsent(d *routing.Decision) {
+	if c := d.Refused; c != nil { // whom it would have waited for
+		e.Candidates, e.RunnerUp = c.Candidates, c.RunnerUp
+	}
+	switch d.Outcome {
+	case routing.OK:
+		e.Outcome, e.walk.why = wasAnswered, "answered by the gateway itself"
+	case routing.ClientGone:
+		e.Outcome, e.walk.why = wasLeft, "the client left"
+		if d.QueueMs > 0 {
+			e.walk.why = fmt.Sprintf("the client left after %.0f ms in the queue", d.QueueMs)
+		}
+	default:
+		e.Outcome, e.Status, e.Code = wouldReject, d.Status, d.Code
+		e.walk.why = cmp.Or(d.Code, d.Shed, d.Limit, fmt.Sprintf("answered %d", d.Status))
+	}
+}
+
+// pastSteps are the steps up to the workers, as they were recorded: of a request that
+// no worker was asked for, up to the one at which it ended.
 func (e *Explanation) pastSteps(d *routing.Decision) []Step {
 	q := &QueueStep{Class: d.Class, Asked: d.AskedClass, Would: queuePasses}
 	if d.QueueMs > 0 {
@@ -66,24 +94,23 @@ func (e *Explanation) pastSteps(d *routing.Decision) []Step {
 			st.OK = false // nobody was asked
 		}
 		if !st.OK {
-			st.Detail = d.Code
-			e.walk.failed, e.walk.why = st.Stage, d.Code
+			st.OK, st.Detail = e.Outcome != wouldReject, e.walk.why
+			e.walk.failed = st.Stage
 			return all[:i+1]
 		}
 	}
 	return all
 }
 
-// pastAttempt decides one pick again, p being the tier or pool as it is configured
-// now; nil when there is none of that name.
-func (e *Explanation) pastAttempt(d *routing.Decision, a *routing.Attempt, p *pool) Step {
+// pastAttempt is one attempt with its pick decided again.
+func (e *Explanation) pastAttempt(a *routing.Attempt, decide func(*routing.Attempt) (*Again, *routing.Choice, error)) Step {
 	st := Step{Stage: stageWorker, OK: true, Worker: &WorkerStep{Used: a.Worker, Choice: a.Choice}}
 	e.Worker, e.Reason, e.RunnerUp, e.Candidates = a.Worker, a.Reason, "", nil
 	if a.Choice == nil {
 		st.Detail = a.Worker + ": the only one that could be asked, or no pick was recorded"
 		return st
 	}
-	again, decided, err := e.again(d, a, p)
+	again, decided, err := decide(a)
 	if err != nil {
 		st.Detail = fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
 		return st
@@ -97,19 +124,36 @@ func (e *Explanation) pastAttempt(d *routing.Decision, a *routing.Attempt, p *po
 	return st
 }
 
-// again decides a recorded pick again.
+// againUnder decides a recorded pick again among the members of p, a draft's tier or
+// pool, as a replay of this record alone does.
+func (s *Server) againUnder(p *pool, d *routing.Decision, a *routing.Attempt) (*Again, *routing.Choice, error) {
+	live := s.snapshot.Load()
+	share := s.sharing(live.file)
+	to := setupPool(p.Pool, share)
+	var was *sim.SetupPool
+	if l := live.byName[d.Tier]; l != nil {
+		was = new(setupPool(l.Pool, share))
+	}
+	decided, worker, reason, err := sim.Repick(was, &to, d, a)
+	if errors.Is(err, sim.ErrNobody) {
+		return nil, nil, errors.New("the draft leaves no worker for it")
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("the pick cannot be decided again: %w", err)
+	}
+	return &Again{Worker: worker, Reason: string(reason), Agrees: worker == a.Worker}, decided, nil
+}
+
+// again decides a recorded pick again, p being the tier or pool as it is configured
+// now; nil when there is none of that name.
 func (e *Explanation) again(d *routing.Decision, a *routing.Attempt, p *pool) (*Again, *routing.Choice, error) {
 	c, chosen := a.Choice, routing.Config{Name: a.Choice.Policy}
 	switch {
 	case p == nil:
 		e.Notes = append(e.Notes, fmt.Sprintf("there is no tier or pool %s any more: decided by %s as it is by default", d.Tier, c.Policy))
-	case p.Policy.Name != c.Policy && e.draft == nil:
+	case p.Policy.Name != c.Policy:
 		e.Notes = append(e.Notes, fmt.Sprintf("%s has the policy %s now: decided by %s as it is by default", d.Tier, p.Policy.Name, c.Policy))
 	default:
 		chosen = p.Policy
-	}
-	if e.draft != nil && p != nil {
-		c = redrafted(c, draftMembers(p.Pool, 1), e.draft.known)
 	}
 	policy, err := routing.New(chosen)
 	if err != nil {
@@ -123,37 +167,13 @@ func (e *Explanation) again(d *routing.Decision, a *routing.Attempt, p *pool) (*
 	return &Again{Worker: c.Candidates[i].Worker, Reason: string(reason), Agrees: c.Candidates[i].Worker == a.Worker}, decided, nil
 }
 
-// redrafted is a recorded pick among other members: with their weights, without
-// those that are none of them or have no weight, and with those idle that are not
-// known yet.
-func redrafted(c *routing.Choice, members []routing.Member, known map[string]bool) *routing.Choice {
-	is := *c
-	is.Candidates = nil
-	rate := 0.0
-	for i := range c.Candidates {
-		rate += c.Candidates[i].Rate / float64(len(c.Candidates))
-	}
-	for at, m := range members {
-		if m.Weight <= 0 {
-			continue
-		}
-		next := routing.Candidate{Worker: m.ID, MaxInflight: m.MaxInflight, Rate: rate}
-		if was := c.Of(m.ID); was != nil {
-			next = *was
-		} else if known[m.ID] {
-			continue // it was there, and could not be chosen then
-		}
-		next.Index, next.Weight = at, m.Weight
-		is.Candidates = append(is.Candidates, next)
-	}
-	is.Seen = c.Seen - len(c.Candidates) + len(is.Candidates)
-	return &is
-}
-
 // pastSentence says in one sentence what became of the request.
 func (e *Explanation) pastSentence() string {
-	if e.Outcome == wouldReject {
+	switch e.Outcome {
+	case wouldReject:
 		return fmt.Sprintf("was refused at %s: %s", e.walk.failed, e.walk.why)
+	case wouldRoute:
+		return e.sentence()
 	}
-	return e.sentence()
+	return e.walk.why
 }

@@ -62,16 +62,6 @@ type TierTarget struct {
 	Up      bool   `json:"up"`
 }
 
-// LimitUse is how far one limit is used.
-type LimitUse struct {
-	Whose string        `json:"whose" enum:"tenant,key"`
-	Limit tenants.Limit `json:"limit"`
-	Used  float64       `json:"used" doc:"Requests, tokens, or money in nano-units."`
-	Room  float64       `json:"room" doc:"Of it how much may be used at once."`
-	Rate  int64         `json:"rate,omitempty" doc:"What is given back a minute, of rps a second."`
-	Asks  float64       `json:"asks,omitempty" doc:"What the request takes of it."`
-}
-
 // walk is what an explained request has met on its way.
 type walk struct {
 	who     string
@@ -154,21 +144,6 @@ func (e *Explanation) tierDetail() string {
 	return text
 }
 
-func (e *Explanation) limitsDetail() string {
-	w := &e.walk
-	switch {
-	case !w.asked || len(w.uses) == 0:
-		return "no limits"
-	case w.partial:
-		return "as far as this gateway knows: Redis decides for all of them"
-	}
-	var near []string
-	for _, u := range w.uses {
-		near = append(near, fmt.Sprintf("%s %.3g/%.3g", u.Limit, u.Used, u.Room))
-	}
-	return strings.Join(near, ", ")
-}
-
 // tierStep is how the tier was found.
 func (e *Explanation) tierStep(x *exchange) *TierStep {
 	st := &TierStep{Asked: x.d.RequestedModel, Header: x.d.Features.Header, Moves: e.walk.moves, Note: x.d.RuleNote}
@@ -201,13 +176,6 @@ func (e *Explanation) peek(l *store.Limits, c *tenants.Charge) (tenants.Verdict,
 	v, uses, partial, err := l.Peek(c)
 	e.walk.uses, e.walk.partial, e.walk.asked = uses, partial, true
 	return v, err
-}
-
-func limitUses(uses []tenants.Use) (all []LimitUse) {
-	for _, u := range uses {
-		all = append(all, LimitUse(u))
-	}
-	return all
 }
 
 // sentence says in one sentence what would become of the request, and why.

@@ -6,11 +6,14 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"tierway/config"
+	"tierway/openai"
 	"tierway/routing"
 	"tierway/tenants"
 )
@@ -84,7 +87,7 @@ func TestToExplainChangesNothing(t *testing.T) {
 	for i := range 120 {
 		w := d.wish()
 		order := w.order(nil)
-		if i%3 == 0 {
+		if i%6 == 0 {
 			order = w.order(draft)
 		}
 		e := decoded[RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", order))
@@ -137,5 +140,105 @@ func TestAPastRequestIsTriedUnderADraft(t *testing.T) {
 	}
 	if e := r.explains(http.StatusOK, order{"decision": "why-2"}); e.Outcome != wouldReject || e.Status != http.StatusNotFound || e.Code != "model_not_found" || e.Steps[len(e.Steps)-1].OK {
 		t.Errorf("explained as %+v", e.Explanation)
+	}
+}
+
+// TestAPastRequestThatNoWorkerWasAskedForIsToldSo: refused, answered by the gateway
+// itself, or left by its client; each with a reason in words, at the stage where it
+// ended.
+func TestAPastRequestThatNoWorkerWasAskedForIsToldSo(t *testing.T) {
+	r := newExplainRig(t)
+	r.do(http.MethodGet, "/v1/models", "", "Authorization", "Bearer acme", "X-Request-ID", "why-1")
+	if e := r.explains(http.StatusOK, order{"decision": "why-1"}); e.Outcome != wasAnswered || e.Status != 0 || len(e.Steps) != 2 || !e.Steps[1].OK {
+		t.Errorf("a list of models is explained as %+v", e.Explanation)
+	}
+	known := routing.Decision{Tenant: "acme", Class: "batch", Tier: "small", Rule: "model", Generation: 1}
+	for name, c := range map[string]struct {
+		change                  func(d *routing.Decision)
+		outcome, stage, summary string
+		status                  int
+	}{
+		"a list":            {func(d *routing.Decision) { *d = routing.Decision{Tenant: "acme", Outcome: routing.OK, Status: 200} }, wasAnswered, stageRequest, "answered by the gateway itself", 0},
+		"left in the queue": {func(d *routing.Decision) { d.Outcome, d.Status, d.QueueMs = routing.ClientGone, 499, 31 }, wasLeft, stageQueue, "the client left after 31 ms in the queue", 0},
+		"left before": {func(d *routing.Decision) {
+			*d = routing.Decision{Tenant: "acme", Outcome: routing.ClientGone, Status: 499}
+		}, wasLeft, stageRequest, "the client left", 0},
+		"a limit": {func(d *routing.Decision) {
+			d.Outcome, d.Status, d.Limit, d.Code = routing.Refused, 429, "rpm", "rate_limit_exceeded"
+		}, wouldReject, stageLimits, "was refused at limits: rate_limit_exceeded", 429},
+		"shed":                 {func(d *routing.Decision) { d.Outcome, d.Status, d.Shed = routing.Failed, 503, "depth" }, wouldReject, stageQueue, "was refused at queue: depth", 503},
+		"nothing but a status": {func(d *routing.Decision) { d.Outcome, d.Status = routing.Failed, 500 }, wouldReject, stageQueue, "was refused at queue: answered 500", 500},
+	} {
+		d := known
+		c.change(&d)
+		e := r.explainPast(&d, nil)
+		last := e.Steps[len(e.Steps)-1]
+		if e.Outcome != c.outcome || e.Status != c.status || last.Stage != c.stage || last.OK != (c.outcome != wouldReject) || last.Detail == "" || e.Summary != c.summary {
+			t.Errorf("%s is explained as %s, %q, at %+v", name, e.Outcome, e.Summary, last)
+		}
+	}
+}
+
+// TestADraftsSaturationIsTheOneOfItsReload: who is passed over under a draft is passed
+// over after a reload of it.
+func TestADraftsSaturationIsTheOneOfItsReload(t *testing.T) {
+	r := newExplainRig(t)
+	p := r.snapshot.Load().byName["small"].routing
+	observe := func() {
+		for i, v := range p.Snapshot(time.Now()) {
+			p.Observe(v.ID, v.Ref, routing.Status{Up: true, Waiting: 4 * (1 - i), LoadAt: time.Now()}) // w0 has four waiting
+		}
+	}
+	observe()
+	draft := `tiers: [ { name: small, saturation: { waiting: 3 } } ]`
+	e := r.explains(http.StatusOK, order{"request": hi("small"), "draft": order{"text": draft}})
+	f, err := r.inForce().file.Draft([]byte(draft), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Server.source = func() (*config.File, error) { return f, nil }
+	if _, err := r.Reload(t.Context(), ReloadRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	observe()
+	after := r.explains(http.StatusOK, order{"request": hi("small")})
+	if e.Worker != "w0" || e.Draft.Worker != "w1" || after.Worker != "w1" {
+		t.Errorf("%s in force, %s under the draft, %s after its reload", e.Worker, e.Draft.Worker, after.Worker)
+	}
+}
+
+// TestOneDraftAtATime: whoever sends others meanwhile is told so, and what is in force
+// is explained all the same.
+func TestOneDraftAtATime(t *testing.T) {
+	r := newExplainRig(t)
+	under := order{"request": hi("small"), "draft": order{"text": "policy: { name: random }"}}
+	r.plane.drafting.Lock()
+	if got := r.explains(http.StatusConflict, under); !strings.Contains(got.Error, "draft") {
+		t.Errorf("a second draft is answered %s", got.Error)
+	}
+	r.explains(http.StatusOK, order{"request": hi("small")})
+	r.plane.drafting.Unlock()
+	r.explains(http.StatusUnprocessableEntity, order{"request": hi("small"), "draft": order{"text": "nonsense: 1"}})
+	if e := r.explains(http.StatusOK, under); e.Draft == nil {
+		t.Errorf("after it another one is answered %+v", e)
+	}
+}
+
+// TestAVocabularyIsLoadedOnce however many want it at once.
+func TestAVocabularyIsLoadedOnce(t *testing.T) {
+	v := newVocabularies()
+	var got [3]*openai.Vocabulary
+	var all sync.WaitGroup
+	for i := range got {
+		all.Go(func() {
+			if err := v.load(openai.Cl100kBase); err != nil {
+				t.Error(err)
+			}
+			got[i] = v.get(openai.Cl100kBase)
+		})
+	}
+	all.Wait()
+	if got[0] == nil || got[1] != got[0] || got[2] != got[0] {
+		t.Errorf("%p, %p and %p were loaded", got[0], got[1], got[2])
 	}
 }

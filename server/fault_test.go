@@ -6,10 +6,13 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tierway/routing"
 )
 
 // word is a text that a test and its workers share.
@@ -202,17 +205,34 @@ func TestAWholeAnswerDoesNotFitIntoAnOpenStream(t *testing.T) {
 	}
 }
 
-func TestAPanicWhileRelayingGivesEverythingBack(t *testing.T) {
+func TestAPanicWhileRelayingGivesEverythingBackAndIsToldOf(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
-	kept := r.Server.scratch
-	r.Server.scratch = nil // what a fault of the program looks like
+	r.Server.scratch.bodies = sync.Pool{New: func() any { return 1 }} // a fault of the program, once the worker has answered
 	if a := r.post("/v1/chat/completions", hello); a.status != 500 || !strings.Contains(a.body, "internal_error") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	r.Server.scratch = kept
 	for _, g := range r.gauges() {
 		if g.Inflight != 0 || g.PendingTokens != 0 || g.OutputTokens != 0 {
 			t.Errorf("after a panic %s has %+v", g.Worker, g)
+		}
+	}
+	d := r.Server.decisions.last(1)[0]
+	if len(d.Attempts) != 1 || d.Attempts[0].Worker != d.Worker || d.Attempts[0].ErrorType != routing.ErrorCut || d.Attempts[0].Error == "" {
+		t.Errorf("the record's worker is %q, its attempts are %+v", d.Worker, d.Attempts)
+	}
+}
+
+// A whole answer comes when its last token is there, and what is not generated has
+// none: among times to the first token either would count as a slow worker's.
+func TestOnlyAGeneratedStreamHasAFirstToken(t *testing.T) {
+	r := newRig(t, plain, fakeEngine())
+	for body, want := range map[string]bool{hello: false, strings.Replace(hello, "{", `{"stream":true,`, 1): true} {
+		if a := r.post("/v1/chat/completions", body); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		d := r.Server.decisions.last(1)[0]
+		if d.Stream != want || (d.TTFTMs > 0) != want || (d.Attempts[0].FirstAtMs > 0) != want {
+			t.Errorf("stream %v: to the first token %v ms, the first content at %v ms", d.Stream, d.TTFTMs, d.Attempts[0].FirstAtMs)
 		}
 	}
 }

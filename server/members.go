@@ -94,7 +94,7 @@ func (s *Server) gauges() []telemetry.WorkerGauges {
 	now := time.Now()
 	for _, p := range s.snapshot.Load().pools {
 		for _, v := range p.routing.Snapshot(now) {
-			g := telemetry.WorkerGauges{Tier: p.Name, Worker: v.ID, Up: v.Up, Cooling: v.Cooling > 0, Inflight: v.Inflight,
+			g := telemetry.WorkerGauges{Tier: p.Name, Worker: v.ID, Up: v.Up, Weight: v.Weight, Cooling: v.Cooling > 0, Inflight: v.Inflight,
 				PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Waiting: v.Waiting, KVUsage: v.KVUsage,
 				Breaker: breakerLevel(p.gates.Breaker(v.ID, v.Ref).State()), PrefillRate: v.Rate, Bound: v.Bound, Saturated: v.Saturated}
 			if w := s.fleet.Get(v.ID); w != nil {

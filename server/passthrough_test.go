@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
+
+	"tierway/telemetry"
 )
 
 // rawRig has a pool that passes /raw/* to an engine, whose last body it returns.
@@ -67,5 +70,27 @@ func TestNoPassedPriorityIsAboveItsClass(t *testing.T) {
 	binaryBody := "\x00\x01\x02"
 	if a := r.post("/raw/x", binaryBody, "Authorization", "Bearer key", "Content-Type", "application/octet-stream"); a.status != http.StatusOK || got() != binaryBody {
 		t.Errorf("%d %s: bytes that are not said to be JSON do not pass", a.status, a.body)
+	}
+}
+
+// Whatever way a request comes to its pool, the rule that gave it is counted, and
+// what asks no model is told as a plain call.
+func TestAPassedPathIsDecidedByItsRule(t *testing.T) {
+	r, _ := rawRig(t, "vllm")
+	if a := r.post("/raw/x", "{}", "Authorization", "Bearer key"); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if want := `tierway_tier_decisions_total{rule="path",tier="raw"} 1`; !strings.Contains(r.scrape(), want+"\n") {
+		t.Errorf("there is no %s", want)
+	}
+	d := r.Server.decisions.last(1)[0]
+	var names []string
+	for _, s := range (spansOf{d}).Spans(telemetry.TraceContext{}) {
+		if names = append(names, s.Name); attributes(s.Attributes)["http.route"] != "" {
+			t.Errorf("%s has the route %q", s.Name, attributes(s.Attributes)["http.route"])
+		}
+	}
+	if want := []string{"POST", "route", "POST"}; !slices.Equal(names, want) {
+		t.Errorf("the spans are %q, want %q", names, want)
 	}
 }

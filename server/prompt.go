@@ -227,8 +227,9 @@ func (x *exchange) countTokens() (int64, bool) {
 
 // vocabularies are those that were loaded. Until one is, nothing waits for it.
 type vocabularies struct {
-	mu     sync.Mutex
-	byName map[string]*openai.Vocabulary
+	loading sync.Mutex // one at a time, so that each is loaded once
+	mu      sync.Mutex
+	byName  map[string]*openai.Vocabulary
 }
 
 func newVocabularies() *vocabularies {
@@ -264,9 +265,14 @@ func (s *Server) loadVocabularies(done <-chan struct{}) {
 	}
 }
 
-// load loads a vocabulary, which takes some 100 ms; "" is none.
+// load loads a vocabulary, which takes some 100 ms, unless it is; "" is none.
 func (v *vocabularies) load(name string) error {
 	if name == "" || v.get(name) != nil {
+		return nil
+	}
+	v.loading.Lock()
+	defer v.loading.Unlock()
+	if v.get(name) != nil {
 		return nil
 	}
 	loaded, err := openai.LoadVocabulary(name)

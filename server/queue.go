@@ -136,6 +136,9 @@ func (x *exchange) enter() (routing.Lease, error) {
 	if errors.As(err, &shed) {
 		x.d.Shed = shed.Reason
 	}
+	if c := x.placed.choice; err != nil && c != nil && len(c.Candidates) > 0 {
+		x.d.Refused = c
+	}
 	return lease, err
 }
 

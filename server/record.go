@@ -52,17 +52,17 @@ func (a *attempt) countPrefix() {
 		result = telemetry.PrefixHit
 	}
 	cached := int64(-1) // nothing is known
-	if a.usage.Prompt > 0 {
+	if a.usage.CachedKnown {
 		cached = a.usage.Cached
 	}
 	a.x.pool.series.Prefix(result, a.lease.Overlap(), cached)
 }
 
-// countPace counts the time between two tokens of a stream whose engine has told
+// countPace counts the time between two tokens of a generated stream whose engine has told
 // how many there were.
-func (a *attempt) countPace(end time.Time) {
-	if n := a.usage.Output; n > 1 && a.x.req.Stream && !a.firstAt.IsZero() {
-		a.x.pool.series.TPOT.Observe(end.Sub(a.firstAt).Seconds() / float64(n-1))
+func (a *attempt) countPace() {
+	if n := a.usage.Output; n > 1 && !a.firstAt.IsZero() {
+		a.x.pool.series.TPOT.Observe(a.lastAt.Sub(a.firstAt).Seconds() / float64(n-1))
 	}
 }
 
@@ -102,7 +102,7 @@ type placed struct {
 
 // keepsRecords tells whether anybody reads more of a request than its log line.
 func (x *exchange) keepsRecords() bool {
-	return x.explanation != nil || x.s.keepsRecords.Load()
+	return x.explanation != nil || x.trace.Sampled || x.s.keepsRecords.Load()
 }
 
 // recordChoice has the next pick recorded.
@@ -158,7 +158,10 @@ func (a *attempt) attempted(f *failure) {
 	try := routing.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Status: a.status,
 		AtMs: x.since(a.started), QueueMs: ms(x.placed.waited), SelectionUs: float64(x.placed.selection.Nanoseconds()) / 1000,
 		FirstAtMs: x.since(a.firstAt), EndAtMs: ms(time.Since(x.start)), ErrorType: a.errorType(f), Predicted: a.lease.Overlap(),
-		Usage: routing.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: x.placed.choice, Span: routing.Hash(a.span)}
+		Usage: routing.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: x.placed.choice}
+	if x.trace.Sampled {
+		try.Span = routing.Hash(a.span)
+	}
 	if a.headAt.IsZero() {
 		try.DurationMs = ms(time.Since(a.started))
 	} else {
@@ -181,14 +184,14 @@ func (a *attempt) errorType(f *failure) string {
 		return ""
 	case status != 0:
 		return strconv.Itoa(status)
-	case f != nil && !f.left:
-		return routing.ErrorConnect
 	case errors.Is(blame, errFirstByteTimeout), errors.Is(blame, errIdleTimeout), errors.Is(blame, errTotalTimeout):
 		return routing.ErrorTimeout
 	case errors.Is(blame, errDrainCut):
 		return routing.ErrorShutdown
 	case errors.Is(blame, errClientGone):
 		return routing.ErrorClientGone
+	case f != nil && !f.left: // and nobody else cut it
+		return routing.ErrorConnect
 	case f != nil && f.err.Code == openai.CodeWorkerProtocol:
 		return routing.ErrorProtocol
 	}

@@ -90,10 +90,13 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 		return s.fault(protocolFailure("an event that is no JSON object"))
 	}
 	s.open()
-	if mark.Has(openai.MarkContent) && !s.content {
-		s.content = true
-		s.answered(nil)
-		s.firstContent()
+	if mark.Has(openai.MarkContent) {
+		if !s.content {
+			s.content = true
+			s.answered(nil)
+			s.firstContent()
+		}
+		s.lastAt = time.Now() // what comes after it, the usage and the end, is no token
 	}
 	switch {
 	case mark.Has(openai.MarkUsageOnly) && s.strip:

@@ -38,14 +38,20 @@ func (snap *snapshot) replaySetup(gateways int) sim.Setup {
 func replaySetup(catalog *tiers.Catalog, pools []config.Pool, p *people, gateways int) sim.Setup {
 	s := sim.Setup{Catalog: catalog, Pools: make([]sim.SetupPool, len(pools)), Rights: p.rights()}
 	for i, c := range pools {
-		s.Pools[i] = sim.SetupPool{Name: c.Name, Policy: c.Policy, Members: draftMembers(c, gateways), Context: c.Context}
-		if price := c.Price; price != (tenants.Price{}) {
-			s.Pools[i].Cost = func(prompt, cached, output int64) float64 {
-				return float64(price.Cost(prompt, cached, output)) / float64(tenants.Unit)
-			}
-		}
+		s.Pools[i] = setupPool(c, gateways)
 	}
 	return s
+}
+
+// setupPool is one tier or pool as a replay decides by it, of one of so many gateways.
+func setupPool(c config.Pool, gateways int) sim.SetupPool {
+	p := sim.SetupPool{Name: c.Name, Policy: c.Policy, Members: draftMembers(c, gateways), Context: c.Context}
+	if price := c.Price; price != (tenants.Price{}) {
+		p.Cost = func(prompt, cached, output int64) float64 {
+			return float64(price.Cost(prompt, cached, output)) / float64(tenants.Unit)
+		}
+	}
+	return p
 }
 
 // rights tells what the callers of recorded requests may use, as far as their

@@ -91,7 +91,7 @@ func (s *Server) apply(f *config.File, p *people, generation int64) error {
 	s.people.Store(p)
 	s.forgetPoolsLocked(snap)
 	s.decisions.resize(f.Decisions.Keep)
-	s.keepsRecords.Store(f.Decisions.Keep > 0 || s.decisionFile != nil || s.traces != nil)
+	s.keepsRecords.Store(f.Decisions.Keep > 0 || s.decisionFile != nil)
 	s.traces.SetSample(f.Telemetry.Sample)
 	s.metrics.KeepTenants(f.Telemetry.Tenants)
 	s.budget.configure(f.Retry.Budget)

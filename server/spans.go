@@ -6,10 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"tierway/openai"
 	"tierway/routing"
 	"tierway/telemetry"
 )
+
+// routeOther is what a record has of a request that no route takes.
+const routeOther = "other"
 
 // spansOf is a Decision of which spans are made.
 type spansOf struct{ *routing.Decision }
@@ -83,14 +85,19 @@ func (t spansOf) root() telemetry.Span {
 	if method == "OTHER" { // as the conventions have it
 		verb, method = "HTTP", "_OTHER"
 	}
-	s.Name = strings.TrimSpace(verb + " " + t.Route)
+	route := t.Route
+	if route == routeOther { // which is none
+		route = ""
+	}
+	s.Name = strings.TrimSpace(verb + " " + route)
 	a := attrs{list: make([]telemetry.Attr, 0, 40)} // as many as there can be
 	a.text(telemetry.AttrHTTPMethod, method)
-	a.text(telemetry.AttrHTTPRoute, t.Route)
+	a.text(telemetry.AttrHTTPRoute, route)
 	if t.Status != statusClientGone { // which nobody was sent
 		a.number(telemetry.AttrHTTPStatus, int64(t.Status))
 	}
-	if s.Error = t.Status >= http.StatusInternalServerError || t.Outcome == routing.Truncated; s.Error {
+	// A stream that was opened for heartbeats fails with the status 200.
+	if s.Error = t.Status >= http.StatusInternalServerError || t.Outcome == routing.Failed || t.Outcome == routing.Truncated; s.Error {
 		a.text(telemetry.AttrErrorType, t.errorType())
 	}
 	t.asked(&a)
@@ -114,7 +121,6 @@ func (t spansOf) errorType() string {
 // asked says what the request asked for, and who asked.
 func (t spansOf) asked(a *attrs) {
 	if t.RequestedModel != "" {
-		a.text(telemetry.AttrGenAIOperation, t.operation())
 		a.text(telemetry.AttrGenAIModel, t.RequestedModel)
 		a.yes(telemetry.AttrGenAIStream, t.Stream)
 		a.count(telemetry.AttrGenAIMaxTokens, t.MaxTokens)
@@ -150,7 +156,11 @@ func (t spansOf) measured(a *attrs) {
 	a.ms(telemetry.AttrOverheadMs, t.OverheadMs)
 	a.ms(telemetry.AttrQueueMs, t.QueueMs)
 	a.ms(telemetry.AttrTTFTMs, t.TTFTMs)
-	a.usage(t.Usage)
+	// Not by the conventions' names, and no operation: the attempts have both, and who
+	// sums up the tokens of generating spans would count them twice.
+	a.count(telemetry.AttrPrompt, t.Usage.Prompt)
+	a.count(telemetry.AttrCached, t.Usage.Cached)
+	a.count(telemetry.AttrOutput, t.Usage.Output)
 	a.yes(telemetry.AttrEstimated, t.Estimated)
 }
 
@@ -230,55 +240,37 @@ func candidateAttrs(v *routing.Candidate) []telemetry.Attr {
 	return a.list
 }
 
-// called is the n-th call of a worker, from 0, as the conventions for generative
-// AI describe one.
+// called is the n-th call of a worker, from 0: as the conventions for generative AI
+// describe one where a model is asked, else as they do any call over HTTP.
 func (t spansOf) called(try *routing.Attempt, n int) telemetry.Span {
 	end := try.EndAtMs
 	if end == 0 {
 		end = try.AtMs + try.DurationMs
 	}
-	s := telemetry.Span{Name: strings.TrimSpace(t.operation() + " " + clean(t.Model)), Kind: telemetry.KindClient,
+	s := telemetry.Span{Name: t.Method, Kind: telemetry.KindClient,
 		ID: uint64(try.Span), Start: t.at(try.AtMs), End: t.at(max(end, try.AtMs)), Error: try.ErrorType != "" && try.ErrorType != routing.ErrorClientGone}
 	a := attrs{list: make([]telemetry.Attr, 0, 20)}
-	a.text(telemetry.AttrGenAIOperation, t.operation())
-	a.text(telemetry.AttrGenAIProvider, t.provider())
-	a.text(telemetry.AttrGenAIModel, t.Model)
-	if t.RequestedModel != t.Model {
-		a.text(telemetry.AttrAskedModel, t.RequestedModel)
+	if t.asksModel() {
+		s.Name = strings.TrimSpace(t.operation() + " " + clean(t.Model))
+		a.text(telemetry.AttrGenAIOperation, t.operation())
+		a.text(telemetry.AttrGenAIProvider, t.provider())
+		a.text(telemetry.AttrGenAIModel, t.Model)
+		if t.RequestedModel != t.Model {
+			a.text(telemetry.AttrAskedModel, t.RequestedModel)
+		}
+		a.yes(telemetry.AttrGenAIStream, t.Stream)
+		a.count(telemetry.AttrGenAIMaxTokens, t.MaxTokens)
+		a.usage(try.Usage)
 	}
-	a.yes(telemetry.AttrGenAIStream, t.Stream)
-	a.count(telemetry.AttrGenAIMaxTokens, t.MaxTokens)
 	a.count(telemetry.AttrHTTPStatus, int64(try.Status))
 	a.text(telemetry.AttrErrorType, try.ErrorType)
 	a.text(telemetry.AttrWorker, try.Worker)
 	a.number(telemetry.AttrPredicted, try.Predicted)
 	a.number(telemetry.AttrAttempt, int64(n)+1)
-	a.usage(try.Usage)
 	if try.FirstAtMs > 0 {
 		a.list = append(a.list, telemetry.Float(telemetry.AttrGenAIFirst, max(try.FirstAtMs-try.AtMs, 0)/1000))
 		s.Events = []telemetry.SpanEvent{{Name: telemetry.EventFirst, At: t.at(try.FirstAtMs)}}
 	}
 	s.Attributes = a.list
 	return s
-}
-
-// operation is the request's dialect in the words of the conventions, where they
-// have one.
-func (t spansOf) operation() string {
-	switch t.Dialect {
-	case openai.Chat.String(), openai.Responses.String(), openai.Messages.String():
-		return "chat"
-	case openai.Completions.String():
-		return "text_completion"
-	}
-	return t.Dialect
-}
-
-// provider is whose API the worker speaks, which is what the conventions ask for
-// where the provider itself is not known.
-func (t spansOf) provider() string {
-	if t.Dialect == openai.Messages.String() {
-		return "anthropic"
-	}
-	return "openai"
 }

@@ -5,6 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"tierway/openai"
 	"tierway/routing"
 	"tierway/telemetry"
 )
@@ -72,4 +73,31 @@ func clean(s string) string {
 		}
 		return utf8.RuneError
 	}, s)
+}
+
+// asksModel tells whether the request asks a model: one that is passed untouched, or
+// is about a stored answer, does not.
+func (t spansOf) asksModel() bool {
+	return t.Dialect != openai.Other.String() && t.Route != routeOther && t.Rule != ruleStored
+}
+
+// operation is the request's dialect in the words of the conventions, where they
+// have one.
+func (t spansOf) operation() string {
+	switch t.Dialect {
+	case openai.Chat.String(), openai.Responses.String(), openai.Messages.String():
+		return "chat"
+	case openai.Completions.String():
+		return "text_completion"
+	}
+	return t.Dialect
+}
+
+// provider is whose API the worker speaks, which is what the conventions ask for
+// where the provider itself is not known.
+func (t spansOf) provider() string {
+	if t.Dialect == openai.Messages.String() {
+		return "anthropic"
+	}
+	return "openai"
 }

@@ -93,6 +93,68 @@ func TestARequestIsToldInSpans(t *testing.T) {
 	}
 }
 
+// Who sums up the tokens of spans counts each once.
+func TestTheTokensOfARequestStandInItsTraceOnce(t *testing.T) {
+	d := told()
+	sums := map[string]string{}
+	for _, s := range (spansOf{d}).Spans(telemetry.TraceContext{}) {
+		got := attributes(s.Attributes)
+		for _, name := range []string{"gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "tierway.prompt_tokens", "tierway.cached_tokens", "tierway.output_tokens"} {
+			sums[name] += got[name]
+		}
+		if (got["gen_ai.operation.name"] != "") != (s.Kind == telemetry.KindClient) {
+			t.Errorf("%s is the operation %q", s.Name, got["gen_ai.operation.name"])
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"gen_ai.usage.input_tokens": "100", "gen_ai.usage.output_tokens": "10",
+		"tierway.prompt_tokens": "100", "tierway.cached_tokens": "64", "tierway.output_tokens": "10"}, sums); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatAsksNoModelIsNoGeneration(t *testing.T) {
+	for name, change := range map[string]func(*routing.Decision){
+		"a passed path":   func(d *routing.Decision) { d.Dialect, d.Rule = "other", "path" },
+		"a stored answer": func(d *routing.Decision) { d.Dialect, d.Rule = "responses", ruleStored },
+	} {
+		d := told()
+		change(d)
+		s := (spansOf{d}).called(&d.Attempts[0], 0)
+		for key := range attributes(s.Attributes) {
+			if strings.HasPrefix(key, "gen_ai.") {
+				t.Errorf("%s has %s", name, key)
+			}
+		}
+		if s.Name != "POST" || s.Kind != telemetry.KindClient {
+			t.Errorf("%s is %q", name, s.Name)
+		}
+	}
+}
+
+// A stream that was opened for heartbeats has the status 200 whatever becomes of it.
+func TestARequestThatFailedIsAnErrorWhateverItsStatus(t *testing.T) {
+	for _, c := range []struct {
+		outcome routing.Outcome
+		status  int
+		code    string
+		want    string // the error's type
+	}{
+		{routing.OK, 200, "", ""},
+		{routing.Refused, 429, "rate_limited", ""},
+		{routing.ClientGone, statusClientGone, "", ""},
+		{routing.Failed, 200, "worker_timeout", "worker_timeout"},
+		{routing.Failed, 502, "worker_error", "worker_error"},
+		{routing.Truncated, 200, "", "truncated"},
+	} {
+		d := told()
+		d.Outcome, d.Status, d.Code = c.outcome, c.status, c.code
+		root := spansOf{d}.Spans(telemetry.TraceContext{})[0]
+		if got := attributes(root.Attributes)["error.type"]; got != c.want || root.Error != (c.want != "") {
+			t.Errorf("%s with %d: error %v of type %q, want %q", c.outcome, c.status, root.Error, got, c.want)
+		}
+	}
+}
+
 func attributes(list []telemetry.Attr) map[string]string {
 	m := map[string]string{}
 	for _, a := range list {

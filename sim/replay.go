@@ -121,17 +121,25 @@ func (s *side) open(setup, now *Setup, tokens int64) error {
 	}
 	*s = side{setup: setup, chats: tiers.NewChats(0), pools: map[string]*sidePool{}}
 	for i := range setup.Pools {
-		p := &sidePool{SetupPool: &setup.Pools[i], was: now.pool(setup.Pools[i].Name), workers: map[string]*shadow{}, most: tokens}
-		p.alike = p.was != nil && reflect.DeepEqual(p.was.Policy, p.Policy)
-		for _, policy := range []*routing.Policy{&p.policy, &p.learning} {
-			var err error
-			if *policy, err = routing.New(p.Policy); err != nil {
-				return fmt.Errorf("the policy of %s: %w", p.Name, err)
-			}
+		p, err := openPool(&setup.Pools[i], now.pool(setup.Pools[i].Name), tokens)
+		if err != nil {
+			return err
 		}
 		s.pools[p.Name] = p
 	}
 	return nil
+}
+
+func openPool(setup, was *SetupPool, tokens int64) (*sidePool, error) {
+	p := &sidePool{SetupPool: setup, was: was, workers: map[string]*shadow{}, most: tokens}
+	p.alike = was != nil && reflect.DeepEqual(was.Policy, p.Policy)
+	for _, policy := range []*routing.Policy{&p.policy, &p.learning} {
+		var err error
+		if *policy, err = routing.New(p.Policy); err != nil {
+			return nil, fmt.Errorf("the policy of %s: %w", p.Name, err)
+		}
+	}
+	return p, nil
 }
 
 // pool returns the pool of that name, nil without one.
@@ -205,12 +213,14 @@ func (r *Replay) decide(d *routing.Decision, at time.Duration) {
 			s.events.next().do()
 		}
 	}
-	tier, ok := r.tierOf(d)
-	if !ok {
+	switch tier, ok := r.tierOf(d); {
+	case !ok:
 		r.keep(d, at)
-		return
+	case tier == "":
+		r.refuse(d, at)
+	default:
+		r.workerOf(d, tier, at)
 	}
-	r.workerOf(d, tier, at)
 }
 
 // keep leaves a request that cannot be decided where it was, on both sides.

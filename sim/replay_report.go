@@ -43,12 +43,13 @@ type ReplayReport struct {
 	ChangedBy         []ReplayCount      `json:"changed_worker_by" nullable:"false"` // the draft's reason
 	WorkerMoves       []ReplayWorkerMove `json:"worker_moves" nullable:"false"`      // at most 100
 
-	Hit       *ReplayEstimates `json:"est_prefix_hit,omitempty"`  // cached ÷ prompt tokens; absent where no record holds the blocks of a prompt
-	RealHit   *float64         `json:"real_prefix_hit,omitempty"` // as the engines reported; absent where none did
-	Predicted *float64         `json:"predicted_hit,omitempty"`   // as the gateway believed when it chose
-	Regret    ReplayRegrets    `json:"regret"`                    // against the best candidate
-	Realised  *float64         `json:"realised_wrong,omitempty"`  // share of streams whose measured time to the first token is over the best other candidate's estimate by 20 %
-	Cost      *ReplayEstimates `json:"cost,omitempty"`            // in units of the price list; absent without prices
+	Hit        *ReplayEstimates `json:"est_prefix_hit,omitempty"`  // cached ÷ prompt tokens; absent where no record holds the blocks of a prompt
+	RealHit    *float64         `json:"real_prefix_hit,omitempty"` // as the engines reported; absent where none reported a cached token: some never do
+	Predicted  *float64         `json:"predicted_hit,omitempty"`   // as the gateway believed when it chose
+	Regret     ReplayRegrets    `json:"regret"`                    // against the best candidate
+	Realised   *float64         `json:"realised_wrong,omitempty"`  // share of streams whose measured time to the first token is over the best other candidate's estimate by 20 %
+	RealisedOf int              `json:"realised_n,omitempty"`      // streams that Realised is a share of
+	Cost       *ReplayEstimates `json:"cost,omitempty"`            // in units of the price list; absent without prices
 }
 
 // ReplayUnknown is of how many requests something is not in the records that the draft
@@ -132,12 +133,15 @@ func (s *sums) report() *ReplayReport {
 		Unknown:         ReplayUnknown{Rights: s.rightsUnknown, Counts: s.uncounted, OtherPolicy: s.otherPolicy},
 		TiersReproduced: ReplayPart{s.tiersSame, s.tiersOf}, ChangedTier: []ReplayTierMove{}, WorkerMoves: []ReplayWorkerMove{},
 		Redecided: s.redecided, WorkersReproduced: ReplayPart{s.workersSame, s.workersOf}, ChangedWorker: s.changed, ChangedBy: counts(s.reasons),
-		RealHit: share(s.realHit, s.realPrompt), Predicted: share(s.predictedHit, s.predictedOf),
-		Regret: ReplayRegrets{Now: s.nowRegret.report(), Draft: s.draftRegret.report()}, Realised: share(int64(s.realisedWrong), int64(s.realisedOf)),
+		Predicted: share(s.predictedHit, s.predictedOf),
+		Regret:    ReplayRegrets{Now: s.nowRegret.report(), Draft: s.draftRegret.report()}, Realised: share(int64(s.realisedWrong), int64(s.realisedOf)), RealisedOf: s.realisedOf,
 		ByTier: s.tierTotals(),
 	}
-	if s.prompt > 0 {
-		r.Hit = &ReplayEstimates{Now: of(s.nowHit, s.prompt), Draft: of(s.draftHit, s.prompt)}
+	if s.realHit > 0 {
+		r.RealHit = share(s.realHit, s.realPrompt)
+	}
+	if s.nowHit.prompt > 0 {
+		r.Hit = &ReplayEstimates{Now: of(s.nowHit.hit, s.nowHit.prompt), Draft: of(s.draftHit.hit, s.draftHit.prompt)}
 	}
 	if len(s.cost)+len(s.draftCost) > 0 {
 		r.Cost = &ReplayEstimates{Now: total(s.cost), Draft: total(s.draftCost)}

@@ -29,7 +29,7 @@ type sums struct {
 	requests, draftRequests   map[string]int
 	prompts, draftPrompts     map[string]int64
 	cost, draftCost           map[string]float64
-	nowHit, draftHit, prompt  int64
+	nowHit, draftHit          hits
 	realHit, realPrompt       int64
 	predictedHit, predictedOf int64
 	nowRegret, draftRegret    regret
@@ -125,14 +125,23 @@ func (s *sums) worker(p *pick, to string, reason routing.Reason) {
 	note(s.workers, [3]string{p.d.Tier, p.worker, to}, p.d.RequestID)
 }
 
-// hits counts what caches had of a prompt with a chain.
-func (s *sums) hits(p *pick, now, draft int64) {
-	if len(p.stay.chain) == 0 || p.stay.prompt <= 0 {
+// hits are what caches have of the prompts that records hold the blocks of, in tokens.
+type hits struct{ hit, prompt int64 }
+
+func (h *hits) add(p *pick, hit int64) {
+	if p.chained() {
+		h.hit += hit
+		h.prompt += p.stay.prompt
+	}
+}
+
+func (p *pick) chained() bool { return len(p.stay.chain) > 0 && p.stay.prompt > 0 }
+
+// measured counts what the gateway believed and the engine said of a prompt with a chain.
+func (s *sums) measured(p *pick) {
+	if !p.chained() {
 		return
 	}
-	s.prompt += p.stay.prompt
-	s.nowHit += now
-	s.draftHit += draft
 	s.predictedOf += max(0, p.a.Choice.PromptTokens)
 	s.predictedHit += p.a.Predicted
 	if u := usageOf(p.d, p.a); u.Prompt > 0 && !p.d.Estimated {
@@ -141,14 +150,19 @@ func (s *sums) hits(p *pick, now, draft int64) {
 	}
 }
 
-// money counts what the request costs where it was and where the draft has it, with
-// the cached tokens that the two caches are estimated to have.
-func (s *sums) money(p *pick, was, to *sidePool, now, draft int64) {
-	if was.Cost != nil {
-		s.cost[p.d.Tier] += was.Cost(p.stay.prompt, now, p.stay.output)
+// money adds what the request costs in that tier, with so many tokens of its prompt
+// estimated to be cached.
+func money(to map[string]float64, p *pick, tier string, pool *sidePool, hit int64) {
+	if pool.Cost != nil {
+		to[tier] += pool.Cost(p.stay.prompt, hit, p.stay.output)
 	}
-	if to.Cost != nil {
-		s.draftCost[p.tier] += to.Cost(p.stay.prompt, draft, p.stay.output)
+}
+
+// regretNow counts what the pick lost, where the record has all candidates.
+func (s *sums) regretNow(p *pick) {
+	if sound(p.a.Choice) == nil {
+		s.nowRegret.add(p.a.Choice, p.worker)
+		s.realised(p)
 	}
 }
 

@@ -155,7 +155,7 @@ func TestRegretIsTheTimeToTheFirstTokenThatWasLost(t *testing.T) {
 	if diff := cmp.Diff(want, got.Regret); diff != "" {
 		t.Error(diff)
 	}
-	if got.Realised == nil || *got.Realised != 1 {
+	if got.Realised == nil || *got.Realised != 1 || got.RealisedOf != 1 {
 		t.Errorf("realised: %v", got.Realised)
 	}
 }

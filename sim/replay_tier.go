@@ -12,8 +12,8 @@ import (
 // does, or what they ask about.
 func fixedRules() []string { return []string{"path", "stored"} }
 
-// tierOf decides the request's tier again and returns where the draft has it; false
-// when that cannot be told, or when the draft refuses it.
+// tierOf decides the request's tier again and returns where the draft has it, which is
+// empty when it refuses the request; false when that cannot be told.
 func (r *Replay) tierOf(d *routing.Decision) (tier string, ok bool) {
 	if d.Tier == "" {
 		r.sums.skip(SkippedRefused)
@@ -52,7 +52,7 @@ func (r *Replay) tierOf(d *routing.Decision) (tier string, ok bool) {
 		tier = draft.target
 	}
 	r.sums.decide(d, tier)
-	return tier, tier != ""
+	return tier, true
 }
 
 // told is what a configuration says of a recorded request.

@@ -9,8 +9,8 @@ import (
 	"tierway/routing"
 )
 
-// errNobody means that the draft leaves no worker that could take the request.
-var errNobody = errors.New("the draft has no worker for it")
+// ErrNobody means that the draft leaves no worker that could take the request.
+var ErrNobody = errors.New("the draft has no worker for it")
 
 // errUnsound means that no pool can have shown such candidates.
 var errUnsound = errors.New("the record's candidates cannot be")
@@ -18,16 +18,19 @@ var errUnsound = errors.New("the record's candidates cannot be")
 // What the candidates of a pool may have at most, as its configuration is checked.
 const maxWeight, maxMembers = 100, 10_000
 
-// sound tells whether a pool can have shown these candidates: a policy may trust
-// what a pool shows it, and a file may hold anything.
-func sound(c *routing.Choice) bool {
+// sound returns why a pool cannot have shown these candidates and no others; nil if
+// it can: a policy may trust what a pool shows it, and a file may hold anything.
+func sound(c *routing.Choice) error {
+	if len(c.Candidates) == 0 || len(c.Candidates) < c.Seen {
+		return routing.ErrIncomplete
+	}
 	for i := range c.Candidates {
 		v := &c.Candidates[i]
 		if v.Weight < 1 || v.Weight > maxWeight || v.Index < 0 || v.Index >= maxMembers || i > 0 && v.Index <= c.Candidates[i-1].Index || c.Of(v.Worker) != v {
-			return false
+			return errUnsound
 		}
 	}
-	return true
+	return nil
 }
 
 // unknownRate is the prefill rate of a worker of which no record says one, in
@@ -44,6 +47,31 @@ type pick struct {
 	worker string // that it really went to
 }
 
+func newPick(d *routing.Decision, a *routing.Attempt, tier string, at time.Duration) *pick {
+	return &pick{d: d, a: a, tier: tier, at: at, stay: newStay(d, a, at), worker: a.Worker}
+}
+
+// moment is when a worker was chosen.
+func (p *pick) moment() time.Time { return p.d.Time.Add(millis(p.a.AtMs)) }
+
+// again has a policy decide a choice again, which is that of the request.
+func (p *pick) again(policy routing.Policy, c *routing.Choice) (i int, reason routing.Reason, decided *routing.Choice, err error) {
+	f := &p.d.Features
+	return routing.Again(policy, c, f.Model, f.Prefix, f.Chain, p.moment())
+}
+
+// refuse leaves a request where it was: under the draft it goes to nobody.
+func (r *Replay) refuse(d *routing.Decision, at time.Duration) {
+	if a := picked(d); a != nil {
+		if was := r.now.pools[d.Tier]; was != nil {
+			p := newPick(d, a, "", at)
+			r.settleNow(p, was)
+			r.sums.regretNow(p)
+			r.parted = true
+		}
+	}
+}
+
 // workerOf decides a request's worker again and puts it there, on both sides.
 func (r *Replay) workerOf(d *routing.Decision, tier string, at time.Duration) {
 	a := picked(d)
@@ -51,33 +79,34 @@ func (r *Replay) workerOf(d *routing.Decision, tier string, at time.Duration) {
 		r.sums.skip(SkippedUnplaced)
 		return
 	}
-	p := &pick{d: d, a: a, tier: tier, at: at, stay: newStay(d, a, at), worker: a.Worker}
+	p := newPick(d, a, tier, at)
 	was, to := r.now.pools[d.Tier], r.draft.pools[tier]
 	if was == nil || to == nil {
 		r.sums.skip(SkippedPool)
 		r.keep(d, at)
 		return
 	}
-	again, err := "", errUnsound
-	if sound(a.Choice) {
-		again, err = r.decideNow(p, was)
-	}
-	if err != nil {
+	again, err := r.decideNow(p, was)
+	if err != nil && tier == d.Tier { // elsewhere nobody asks for who was a candidate here
 		r.sums.skip(SkippedIncomplete)
-		r.keep(d, at)
+		r.stay(p, was)
 		return
 	}
 	choice, to2, reason, err := r.decideDraft(p, to)
 	switch {
-	case err != nil:
+	case errors.Is(err, ErrNobody):
 		r.sums.skip(SkippedWorkers)
-		r.now.place(was, p.worker, p.stay)
+		r.refuse(d, at)
+		return
+	case err != nil:
+		r.sums.skip(SkippedIncomplete)
+		r.stay(p, was)
 		return
 	case tier == d.Tier && to2 == again:
 		to2 = p.worker // by whatever it came there
 	case tier == d.Tier && again != p.worker:
 		r.sums.skip(SkippedWorker)
-		r.keep(d, at)
+		r.stay(p, was)
 		return
 	}
 	r.settle(p, was, to, choice, to2, reason)
@@ -87,22 +116,30 @@ func (r *Replay) workerOf(d *routing.Decision, tier string, at time.Duration) {
 // record where another policy decided it than Now has.
 func (r *Replay) decideNow(p *pick, was *sidePool) (worker string, err error) {
 	c := p.a.Choice
-	for i := range c.Candidates {
-		was.of(c.Candidates[i].Worker).rate = c.Candidates[i].Rate
-		if to := r.draft.pools[p.d.Tier]; to != nil {
-			to.of(c.Candidates[i].Worker).rate = c.Candidates[i].Rate
-		}
+	if err := sound(c); err != nil {
+		return "", err
+	}
+	was.rates(c)
+	if to := r.draft.pools[p.d.Tier]; to != nil {
+		to.rates(c)
 	}
 	if c.Policy != was.policy.Name() {
 		r.sums.otherPolicy++
 		return p.worker, nil
 	}
-	i, _, decided, err := routing.Again(was.policy, c, p.d.Features.Model, p.d.Features.Prefix, p.d.Features.Chain, p.d.Time.Add(millis(p.a.AtMs)))
+	i, _, _, err := p.again(was.policy, c)
 	if err != nil {
 		return "", err
 	}
-	r.sums.reproduced(decided.Candidates[i].Worker == p.worker)
-	return decided.Candidates[i].Worker, nil
+	r.sums.reproduced(c.Candidates[i].Worker == p.worker)
+	return c.Candidates[i].Worker, nil
+}
+
+// rates notes how fast the candidates prefill.
+func (p *sidePool) rates(c *routing.Choice) {
+	for i := range c.Candidates {
+		p.of(c.Candidates[i].Worker).rate = c.Candidates[i].Rate
+	}
 }
 
 // decideDraft decides where the draft has the request: of a pool that it would have
@@ -114,23 +151,42 @@ func (r *Replay) decideDraft(p *pick, to *sidePool) (c *routing.Choice, worker s
 	} else {
 		c = r.elsewhere(p, to)
 	}
-	if c == nil || len(c.Candidates) == 0 {
-		return nil, "", "", errNobody
+	if len(c.Candidates) == 0 {
+		return nil, "", "", ErrNobody
 	}
 	// It sees every request of its pool, whether it has a say or not.
 	learned, learnedReason := to.learn(p, c)
-	if c.Policy == to.policy.Name() && to.alike && p.tier == p.d.Tier {
-		i, reason, _, err := routing.Again(to.policy, c, p.d.Features.Model, p.d.Features.Prefix, p.d.Features.Chain, p.d.Time.Add(millis(p.a.AtMs)))
+	switch to.says(p, c) {
+	case sayRecord:
+		return c, p.worker, routing.Reason(p.a.Reason), nil
+	case sayAgain:
+		i, reason, _, err := p.again(to.policy, c)
 		if err != nil {
 			return nil, "", "", err
 		}
 		return c, c.Candidates[i].Worker, reason, nil
 	}
-	if to.alike && p.tier == p.d.Tier && c.Of(p.worker) != nil {
-		// Made under an older configuration, which the draft leaves as it is.
-		return c, p.worker, routing.Reason(p.a.Reason), nil
-	}
 	return c, c.Candidates[learned].Worker, learnedReason, nil
+}
+
+// Who says where the draft has a request.
+const (
+	sayLearned = iota // the draft's policy, by what it has seen
+	sayAgain          // the policy that made the record, by what the record remembers
+	sayRecord         // the record: made under an older configuration, which the draft leaves as it is
+)
+
+// says returns who says where a request goes of which c are the candidates.
+func (to *sidePool) says(p *pick, c *routing.Choice) int {
+	switch {
+	case !to.alike || p.tier != p.d.Tier:
+		return sayLearned
+	case c.Policy == to.policy.Name():
+		return sayAgain
+	case c.Of(p.worker) != nil:
+		return sayRecord
+	}
+	return sayLearned
 }
 
 // learn has a pool's own policy pick among the candidates, as one that takes
@@ -141,7 +197,7 @@ func (p *sidePool) learn(k *pick, c *routing.Choice) (i int, reason routing.Reas
 		ws[i] = view(&c.Candidates[i])
 	}
 	f := &k.d.Features
-	q := routing.Request{Now: k.d.Time.Add(millis(k.a.AtMs)), Rand: uint64(k.a.Choice.Rand), Model: uint64(f.Model), Prefix: uint64(f.Prefix),
+	q := routing.Request{Now: k.moment(), Rand: uint64(k.a.Choice.Rand), Waited: millis(c.WaitedMs), Model: uint64(f.Model), Prefix: uint64(f.Prefix),
 		PromptTokens: c.PromptTokens, OutputTokens: c.OutputTokens, Stream: k.d.Stream, Wait: c.Waits}
 	for _, l := range f.Chain {
 		q.Blocks = append(q.Blocks, routing.Block(l))
@@ -172,18 +228,35 @@ func view(c *routing.Candidate) routing.View {
 
 // settle puts a request where it was and where the draft has it, and sums up.
 func (r *Replay) settle(p *pick, was, to *sidePool, c *routing.Choice, worker string, reason routing.Reason) {
-	moved := p.tier != p.d.Tier || worker != p.worker
-	r.parted = r.parted || moved
-	nowHit := r.now.place(was, p.worker, p.stay)
-	draftHit := r.draft.place(to, worker, p.stay)
+	r.settleNow(p, was)
+	r.parted = r.parted || p.tier != p.d.Tier || worker != p.worker
+	hit := r.draft.place(to, worker, p.stay)
 	if p.tier == p.d.Tier {
 		r.sums.worker(p, worker, reason)
 	}
-	r.sums.hits(p, nowHit, draftHit)
-	r.sums.money(p, was, to, nowHit, draftHit)
-	r.sums.nowRegret.add(p.a.Choice, p.worker)
+	r.sums.draftHit.add(p, hit)
+	money(r.sums.draftCost, p, p.tier, to, hit)
 	r.sums.draftRegret.add(c, worker)
-	r.sums.realised(p)
+	r.sums.regretNow(p)
+}
+
+// stay leaves a request whose worker cannot be decided where it was, on both sides:
+// its tokens and its cost count, and of what was lost nothing is known.
+func (r *Replay) stay(p *pick, was *sidePool) {
+	r.settleNow(p, was)
+	if to := r.draft.pools[p.d.Tier]; to != nil {
+		hit := r.draft.place(to, p.worker, p.stay)
+		r.sums.draftHit.add(p, hit)
+		money(r.sums.draftCost, p, p.d.Tier, to, hit)
+	}
+}
+
+// settleNow puts a request where it was, and sums up what that was like.
+func (r *Replay) settleNow(p *pick, was *sidePool) {
+	hit := r.now.place(was, p.worker, p.stay)
+	r.sums.nowHit.add(p, hit)
+	r.sums.measured(p)
+	money(r.sums.cost, p, p.d.Tier, was, hit)
 }
 
 // byIndex orders candidates as a pool shows them.

@@ -6,6 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type WorkerGauges struct {
 	Tier, Worker  string
 	Up            bool
+	Weight        int // in force; 0: it gets no new requests
 	Cooling       bool
 	Inflight      int
 	PendingTokens int64 // booked prompt tokens without a first content event yet
@@ -31,6 +32,7 @@ type fleetCollector struct {
 // fleetSeries are in the order in which values returns them.
 var fleetSeries = []series{
 	{"tierway_worker_up", "1 while the worker's health checks pass.", prometheus.GaugeValue},
+	{"tierway_worker_weight", "The worker's weight in force, of the configuration or by hand; 0 while it is drained.", prometheus.GaugeValue},
 	{"tierway_worker_cooling", "1 while the worker asked for fewer requests or refused a connection and gets none.", prometheus.GaugeValue},
 	{"tierway_worker_inflight", "Requests booked on the worker.", prometheus.GaugeValue},
 	{"tierway_worker_pending_tokens", "Booked prompt tokens whose first content has not come.", prometheus.GaugeValue},
@@ -50,7 +52,7 @@ var checkSeries = []series{
 }
 
 func (g WorkerGauges) values() []float64 {
-	return []float64{flag(g.Up), flag(g.Cooling), float64(g.Inflight), float64(g.PendingTokens),
+	return []float64{flag(g.Up), float64(g.Weight), flag(g.Cooling), float64(g.Inflight), float64(g.PendingTokens),
 		float64(g.OutputTokens), float64(g.Waiting), float64(g.Running), g.KVUsage, float64(g.Breaker), g.PrefillRate,
 		float64(g.Bound), flag(g.Saturated)}
 }

@@ -68,6 +68,13 @@ func newFlow(d *definer) *flow {
 	return f
 }
 
+// has tells whether a tier is resolved and not forgotten.
+func (f *flow) has(tier string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tiers[tier] != nil
+}
+
 // forget takes a tier away. Those of its requests that are still under way are
 // counted when they end.
 func (f *flow) forget(name string) {

@@ -111,7 +111,7 @@ type DatabaseGauges struct {
 // redisSeries are in the order in which Collect sends them.
 var redisSeries = []series{
 	{"tierway_redis_up", "1 while Redis answers; absent without Redis.", prometheus.GaugeValue},
-	{"tierway_redis_gateways", "Live gateways that share the Redis, as last seen.", prometheus.GaugeValue},
+	{"tierway_redis_gateways", "Live gateways that share the Redis, as last seen; absent without Redis.", prometheus.GaugeValue},
 	{"tierway_ratelimit_degraded", "1 while each gateway enforces limits alone because Redis is away; absent without Redis.", prometheus.GaugeValue},
 }
 

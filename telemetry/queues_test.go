@@ -80,10 +80,10 @@ func TestWaitsFallIntoTheirBuckets(t *testing.T) {
 func TestAScrapeReadsTheWorkers(t *testing.T) {
 	m := New("test")
 	m.ObserveFleet(func() []WorkerGauges {
-		return []WorkerGauges{{Tier: "small", Worker: "a", Up: true, Inflight: 1, PendingTokens: 2, OutputTokens: 3, Waiting: 4, Running: 5,
+		return []WorkerGauges{{Tier: "small", Worker: "a", Up: true, Weight: 6, Inflight: 1, PendingTokens: 2, OutputTokens: 3, Waiting: 4, Running: 5,
 			KVUsage: 0.5, Breaker: 2, PrefillRate: 7, Bound: 8, Saturated: true, ChecksOK: 9, ChecksFailed: 10}}
 	})
-	want := map[string]float64{"up": 1, "cooling": 0, "inflight": 1, "pending_tokens": 2, "output_tokens": 3, "engine_waiting": 4,
+	want := map[string]float64{"up": 1, "weight": 6, "cooling": 0, "inflight": 1, "pending_tokens": 2, "output_tokens": 3, "engine_waiting": 4,
 		"engine_running": 5, "kv_usage_ratio": 0.5, "breaker": 2, "prefill_tokens_per_second": 7, "bound": 8, "saturated": 1}
 	got := map[string]float64{}
 	for _, s := range gather(t, m, "tierway_worker_") {
@@ -144,6 +144,24 @@ func resolve(m *Metrics, tier, worker string) {
 	w.OK.Inc()
 	w.Breaker("open")
 	w.TTFT.Observe(1)
+}
+
+// What is decided for a tier while a reload takes it away is of a removed one.
+func TestARemovedTierDoesNotComeBackByARule(t *testing.T) {
+	m := New("test")
+	m.Outside([]string{"chat"}, []string{"ok"})
+	resolve(m, "gone", "a")
+	m.ForgetTier("gone")
+	m.Decided("gone", "default")
+	m.Decided("gone", "default")
+	want := []string{`tierway_tier_decisions_total{rule="default",tier="removed"} 2`}
+	if diff := cmp.Diff(want, scrape(t, m, "tierway_tier_decisions_total")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	resolve(m, "gone", "a") // and begins at 0
+	if got := scrape(t, m, "tierway_tier_decisions_total"); len(got) != 2 || got[0] != `tierway_tier_decisions_total{rule="default",tier="gone"} 1` {
+		t.Errorf("%q", got)
+	}
 }
 
 // TestATierThatIsGoneLeavesNoSeries: nor do its workers; the others keep theirs.

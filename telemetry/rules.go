@@ -20,7 +20,7 @@ type rules struct {
 type ruleLabels struct{ tier, rule string }
 
 func newRules(d *definer) *rules {
-	r := &rules{vector: d.counters("tierway_tier_decisions_total", "Requests by the tier or pool that they were given and the rule that gave it.", "tier", "rule")}
+	r := &rules{vector: d.counters("tierway_tier_decisions_total", "Requests by the tier or pool that they were given and the rule that gave it; removed stands for tiers that a reload took away meanwhile.", "tier", "rule")}
 	r.resolved.Store(&map[ruleLabels]prometheus.Counter{})
 	return r
 }
@@ -33,16 +33,22 @@ func (m *Metrics) Decided(tier, rule string) {
 		c.Inc()
 		return
 	}
-	m.rules.resolve(labels).Inc()
+	m.rules.resolve(labels, m.flow.has).Inc()
 }
 
-func (r *rules) resolve(labels ruleLabels) prometheus.Counter {
+// resolve makes the counter of a tier that there is. One that was forgotten while
+// the request came counts as a removed tier: nobody would ever forget it again.
+// ForgetTier drops a tier before it takes the lock, so that none slips through.
+func (r *rules) resolve(labels ruleLabels, known func(tier string) bool) prometheus.Counter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !known(labels.tier) {
+		return r.vector.WithLabelValues(removedTier, labels.rule)
+	}
 	c := r.vector.WithLabelValues(labels.tier, labels.rule)
-	known := maps.Clone(*r.resolved.Load())
-	known[labels] = c
-	r.resolved.Store(&known)
+	all := maps.Clone(*r.resolved.Load())
+	all[labels] = c
+	r.resolved.Store(&all)
 	return c
 }
 

@@ -52,6 +52,9 @@ const (
 	AttrQueueMs    = "tierway.queue_ms"
 	AttrTTFTMs     = "tierway.ttft_ms"
 	AttrEstimate   = "tierway.prompt_tokens_estimate"
+	AttrPrompt     = "tierway.prompt_tokens" // of all that the request was charged for; attempts have the conventions' names
+	AttrCached     = "tierway.cached_tokens"
+	AttrOutput     = "tierway.output_tokens"
 	AttrEstimated  = "tierway.usage_estimated"
 	AttrLimit      = "tierway.limit" // that refused the request
 	AttrShed       = "tierway.shed"  // why the queue refused it; of the queue's span too

@@ -119,7 +119,8 @@ func (t *tenantCounts) limit(names []string) {
 }
 
 // TenantEnded counts an ended request of a tenant, "" for one that nobody knows,
-// with the tokens that engines reported. The outcome is an index into those that
+// with the tokens that it was charged for: those that engines reported, or else the
+// gateway's estimate. The outcome is an index into those that
 // Outside was given. It is to be called once for each request.
 func (m *Metrics) TenantEnded(tenant string, outcome int, prompt, cached, output int64) {
 	t := m.tenants.enter(tenant)

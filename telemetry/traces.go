@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -93,6 +91,7 @@ const (
 // and what they speak of is passed over; only a configured URL that is none is an
 // error. Nothing is sent before Run.
 func NewTraces(c TracesConfig) (*Traces, error) {
+	silenceSDK()
 	env := &environment{lookup: c.Env}
 	t, err := newTraces(c, env)
 	for _, w := range env.warnings {
@@ -113,35 +112,25 @@ func newTraces(c TracesConfig, env *environment) (*Traces, error) {
 		return nil, err
 	}
 	asJSON, ok := env.protocolJSON(c.OTLP != "")
-	if !ok || !env.discreet() {
+	if !ok {
+		return nil, errNoEndpoint
+	}
+	options, ok := env.options(at, asJSON)
+	if !ok {
 		return nil, errNoEndpoint
 	}
 	t := &Traces{log: c.Log, url: at.String(), endpoint: at.Scheme + "://" + at.Host, link: c.Clients == "link", fromEnv: *env.sampler(1),
-		queue: make(chan record, env.number(envQueue, usualQueue, mostQueue)), most: env.number(envBatch, usualBatch, mostBatch),
+		queue: make(chan record, env.number(envQueue, "requests", usualQueue, mostQueue)), most: env.number(envBatch, "spans", usualBatch, mostBatch),
 		every: env.milliseconds(envDelay, usualEvery), patience: env.milliseconds(envTimeout, usualPatience), batch: &batch{}}
 	t.SetSample(c.Sample)
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(spanIDs{}),
-		sdktrace.WithResource(env.resource(c.Version)), sdktrace.WithSpanProcessor(t.batch))
+		sdktrace.WithResource(env.resource(c.Version)), sdktrace.WithRawSpanLimits(env.limits()), sdktrace.WithSpanProcessor(t.batch))
 	t.tracer = provider.Tracer("tierway", trace.WithInstrumentationVersion(c.Version), trace.WithSchemaURL(SchemaURL))
-	if t.exporter, err = newExporter(at, asJSON); err != nil {
-		env.warn("%v. Traces are off.", err)
+	if t.exporter, err = otlptracehttp.New(context.Background(), options...); err != nil {
+		env.warn("making the exporter of traces by OTEL_EXPORTER_OTLP_*: %v. Traces are off.", err)
 		return nil, errNoEndpoint
 	}
 	return t, nil
-}
-
-// newExporter makes the SDK's exporter. What it is told here it does not take from
-// the environment; an error is the environment's.
-func newExporter(at *url.URL, asJSON bool) (sdktrace.SpanExporter, error) {
-	encoding := otlptracehttp.EncodingProtobuf
-	if asJSON {
-		encoding = otlptracehttp.EncodingJSON
-	}
-	e, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(at.String()), otlptracehttp.WithEncoding(encoding))
-	if err != nil {
-		return nil, fmt.Errorf("making the exporter of traces by OTEL_EXPORTER_OTLP_*: %w", err)
-	}
-	return e, nil
 }
 
 // SetSample changes which share of the traces that begin here is exported, from 0

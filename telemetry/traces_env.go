@@ -13,8 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 )
 
-// Variables of the OpenTelemetry specification that are read here. What else the
-// exporter knows (headers, timeout, compression, certificates) it reads itself.
+// Variables of the OpenTelemetry specification that count.
 const (
 	envDisabled       = "OTEL_SDK_DISABLED"
 	envExporter       = "OTEL_TRACES_EXPORTER"
@@ -32,6 +31,17 @@ const (
 	envBatch          = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE"
 	envDelay          = "OTEL_BSP_SCHEDULE_DELAY"
 	envTimeout        = "OTEL_BSP_EXPORT_TIMEOUT"
+
+	envOTLPTimeout       = "OTEL_EXPORTER_OTLP_TIMEOUT"
+	envTracesTimeout     = "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"
+	envCompression       = "OTEL_EXPORTER_OTLP_COMPRESSION"
+	envTracesCompression = "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION"
+	envCertificate       = "OTEL_EXPORTER_OTLP_CERTIFICATE"
+	envTracesCertificate = "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"
+	envClientCert        = "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"
+	envTracesClientCert  = "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE"
+	envClientKey         = "OTEL_EXPORTER_OTLP_CLIENT_KEY"
+	envTracesClientKey   = "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY"
 )
 
 // environment reads variables and gathers what is wrong with them. Nothing in it
@@ -67,10 +77,14 @@ func (e *environment) first(names ...string) (name, value string) {
 // off tells whether the environment turns tracing off, whatever the configuration
 // says.
 func (e *environment) off() bool {
-	switch exporter := strings.ToLower(e.get(envExporter)); {
-	case strings.EqualFold(e.get(envDisabled), "true"), exporter == "none":
+	disabled, exporter := strings.ToLower(e.get(envDisabled)), strings.ToLower(e.get(envExporter))
+	switch {
+	case disabled == "true", exporter == "none":
 		return true
-	case exporter != "" && exporter != "otlp":
+	case disabled != "" && disabled != "false":
+		e.warn("%s=%q: it must be true or false; false is used", envDisabled, disabled)
+	}
+	if exporter != "" && exporter != "otlp" {
 		e.warn("%s=%q: traces are exported by otlp only; set it to otlp, or to none to turn them off. They are off.", envExporter, exporter)
 		return true
 	}
@@ -147,47 +161,15 @@ func (e *environment) protocolJSON(configured bool) (asJSON, ok bool) {
 	return false, false
 }
 
-// discreet tells whether the exporter can read what may hold a secret: it writes
-// what it cannot read to standard error, word for word.
-func (e *environment) discreet() bool {
-	for _, name := range [...]string{envEndpoint, envTracesEndpoint} {
-		if _, err := url.Parse(e.get(name)); err != nil {
-			e.warn("%s: the value is no URL. Traces are off.", name)
-			return false
-		}
-	}
-	for _, name := range [...]string{envHeaders, envTracesHeaders} {
-		for pair := range strings.SplitSeq(e.get(name), ",") {
-			key, value, ok := strings.Cut(pair, "=")
-			if _, err := url.PathUnescape(value); strings.TrimSpace(pair) != "" && (!ok || err != nil || !token(strings.TrimSpace(key))) {
-				e.warn("%s: the headers must have the form name=value,name=value, with other characters than letters and digits as %%xx, as authorization=Bearer%%20x. Traces are off.", name)
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// token tells whether a text can be a header's name (RFC 9110, 5.6.2).
-func token(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// number reads a positive number.
-func (e *environment) number(name string, usual, most int) int {
+// number reads a positive number of something.
+func (e *environment) number(name, of string, usual, most int) int {
 	v := e.get(name)
 	if v == "" {
 		return usual
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil || n < 1 || n > most {
-		e.warn("%s=%q: it must be a number from 1 to %d; %d is used", name, v, most, usual)
+		e.warn("%s=%q: it must be a number of %s from 1 to %d; %d is used", name, v, of, most, usual)
 		return usual
 	}
 	return n
@@ -196,7 +178,7 @@ func (e *environment) number(name string, usual, most int) int {
 // milliseconds reads a time.
 func (e *environment) milliseconds(name string, usual time.Duration) time.Duration {
 	const day = 24 * 60 * 60 * 1000
-	return time.Duration(e.number(name, int(usual.Milliseconds()), day)) * time.Millisecond
+	return time.Duration(e.number(name, "milliseconds, without a unit,", int(usual.Milliseconds()), day)) * time.Millisecond
 }
 
 // resource says who exports: the service's name and version, and whatever else the
@@ -217,9 +199,13 @@ func (e *environment) resource(version string) *resource.Resource {
 		key, value, ok := strings.Cut(pair, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		plain, err := url.PathUnescape(value)
-		if !ok || key == "" || err != nil {
-			e.warn("%s: not all of it has the form key=value, with other characters than letters and digits as %%xx; that is left out", envResource)
+		switch {
+		case !ok || key == "":
+			e.warn("%s: %q has not the form key=value; it is left out", envResource, pair)
 			continue
+		case err != nil:
+			e.warn("%s: in %q is a %% that does not begin the code of a character; write it as %%25. It is taken as it is.", envResource, pair)
+			plain = value
 		}
 		attrs = append(attrs, attribute.String(key, strings.ToValidUTF8(plain, "\ufffd")))
 	}

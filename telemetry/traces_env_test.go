@@ -2,9 +2,11 @@ package telemetry
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -50,7 +52,9 @@ func TestWhereTracesGo(t *testing.T) {
 		{otlp: "http://mine", env: []string{"OTEL_EXPORTER_OTLP_TRACES_HEADERS=a=b,c=secret%"}, warn: "OTEL_EXPORTER_OTLP_TRACES_HEADERS"},
 		{otlp: "http://mine", env: []string{"OTEL_EXPORTER_OTLP_HEADERS=se cret=b"}, warn: "OTEL_EXPORTER_OTLP_HEADERS"},
 		{otlp: "http://mine", env: []string{"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20secret, x=y,"}, url: "http://mine/v1/traces"},
-		{otlp: "http://mine", env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://u:secret%zz@c"}, warn: "OTEL_EXPORTER_OTLP_ENDPOINT: the value is no URL"},
+		{otlp: "http://mine", env: []string{"OTEL_EXPORTER_OTLP_HEADERS=a=b%0d%0asecret: x"}, warn: "OTEL_EXPORTER_OTLP_HEADERS"},
+		{env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://u:secret%zz@c"}, warn: "OTEL_EXPORTER_OTLP_ENDPOINT: the value is no URL"},
+		{otlp: "http://mine", env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://u:secret%zz@c"}, url: "http://mine/v1/traces"}, // it is not asked
 		{otlp: "jaeger:4318", err: "telemetry.otlp: the URL must begin with http"},
 		{otlp: "http://u:secret@c", err: "OTEL_EXPORTER_OTLP_HEADERS"},
 		{otlp: "http://c?key=secret", err: "query"},
@@ -127,6 +131,40 @@ func TestWhatACollectorTakesIsCounted(t *testing.T) {
 		}
 		if !strings.Contains(out.String(), c.log) || (out.Len() > 0) != (c.log != "") || strings.Contains(out.String(), "stranger") || strings.Contains(out.String(), "secret") {
 			t.Errorf("%s: the log is %q, want %q in it", name, out, c.log)
+		}
+	}
+}
+
+func TestWhyACollectorTakesNothingIsToldInPlainWords(t *testing.T) {
+	grpc, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer grpc.Close()
+	go func() {
+		for {
+			c, err := grpc.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00")) // SETTINGS, with which HTTP/2 begins
+			_ = c.Close()
+		}
+	}()
+	over, cut := context.WithCancel(t.Context())
+	cut()
+	for want, c := range map[string]struct {
+		ctx  context.Context
+		otlp string
+	}{
+		"by default 4318": {t.Context(), "http://" + grpc.Addr().String()},
+		"stopped before":  {over, "http://127.0.0.1:1"},
+	} {
+		tr, out := newTest(t, TracesConfig{OTLP: c.otlp, Sample: 1})
+		tr.make(record{c: tr.Begin(nil, true, rand.Uint64), spans: some(1), n: 1})
+		tr.send(c.ctx)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log is %q, want %q in it", out, want)
 		}
 	}
 }

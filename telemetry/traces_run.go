@@ -162,6 +162,12 @@ func (t *Traces) harmless(err error) string {
 		err = at.Err
 	}
 	text := err.Error()
+	switch {
+	case strings.Contains(text, "malformed HTTP response"): // as net/http has it of HTTP/2 frames
+		return "it answers something else than HTTP/1, as a port for gRPC does; give its port for OTLP over HTTP, by default 4318"
+	case errors.Is(err, context.Canceled):
+		return "the gateway stopped before it answered"
+	}
 	if body := strings.Index(text, "body:"); body >= 0 {
 		text = strings.TrimRight(text[:body], " (")
 	}

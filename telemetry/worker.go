@@ -27,7 +27,7 @@ func newWorkerVectors(d *definer) (v workerVectors) {
 	d.about("Routing")
 	v.chosen = d.counters("tierway_route_decisions_total", "Attempts by the worker that was chosen, the policy that chose it and its reason; other is the reason of those that no policy chose, such as a follow-up that only one worker can answer.", "tier", "worker", "policy", "reason")
 	d.about("Latency")
-	v.first = d.histograms("tierway_time_to_first_token_seconds", "From the attempt's start to its first content event, or to the header of a whole answer.", firstSeconds, "tier", "worker", "policy")
+	v.first = d.histograms("tierway_time_to_first_token_seconds", "From the attempt's start to its first content event. Of generated streams: of a whole answer nobody outside the engine sees the first token.", firstSeconds, "tier", "worker", "policy")
 	return v
 }
 

@@ -95,7 +95,9 @@ type decider struct {
 	pool    *routing.Pool
 	queue   *queue.Queue
 	ticket  queue.Ticket
-	record  *routing.Choice // of the pick; nil records none
+	workers int
+	records bool // as a request of the program is recorded
+	kept    []routing.Link
 	request routing.Request
 	now     time.Time
 	rand    uint64
@@ -141,8 +143,13 @@ func (d *decider) acquire(tb testing.TB) {
 		d.blocks = append(d.blocks, routing.Block{Hash: b.Hash, End: b.End})
 	}
 	d.rand += 0x9E3779B97F4A7C15
+	var record *routing.Choice
+	if d.records { // the record outlives its request: nothing of it is used again
+		record = &routing.Choice{Candidates: make([]routing.Candidate, 0, min(d.workers, routing.MaxCandidates))}
+		d.kept = routing.AppendChain(nil, d.blocks)
+	}
 	d.request = routing.Request{Rand: d.rand, Prefix: d.blocks[d.first-1].Hash, Blocks: d.blocks,
-		PromptTokens: d.pool.PromptTokens(d.req.PromptTokens()), OutputTokens: d.pool.OutputTokens(d.req.MaxTokens), Stream: true, Record: d.record}
+		PromptTokens: d.pool.PromptTokens(d.req.PromptTokens()), OutputTokens: d.pool.OutputTokens(d.req.MaxTokens), Stream: true, Record: record}
 	d.ticket = queue.Ticket{Request: &d.request, Tokens: d.request.PromptTokens + d.request.OutputTokens}
 	lease, err := d.queue.Enter(&d.ticket, d.now)
 	if err != nil {
@@ -153,7 +160,7 @@ func (d *decider) acquire(tb testing.TB) {
 }
 
 func newDecider(tb testing.TB, policy string, workers int) *decider {
-	d := &decider{catalog: catalog(tb), chats: tiers.NewChats(tiers.MaxChats), pool: pool(tb, policy, workers), now: time.Unix(1, 0)}
+	d := &decider{catalog: catalog(tb), chats: tiers.NewChats(tiers.MaxChats), pool: pool(tb, policy, workers), workers: workers, now: time.Unix(1, 0)}
 	waits := [queue.Classes]time.Duration{10 * time.Second, time.Minute, 10 * time.Minute}
 	d.queue = queue.New(d.pool, queue.Config{MaxDepth: 1000, MaxWait: waits, AgedShare: 0.2}, func(*queue.Ticket) {})
 	d.pool.Watch(func() {
@@ -199,20 +206,15 @@ func BenchmarkClassify(b *testing.B) {
 	}
 }
 
-// newRecord is a record that no pick makes larger.
-func newRecord() *routing.Choice {
-	return &routing.Choice{Candidates: make([]routing.Candidate, 0, routing.MaxCandidates)}
-}
-
 // BenchmarkAcquire is a request's whole booking where nobody waits: through the
 // queue, pick, book, answer, release. Each request of the program is recorded.
 func BenchmarkAcquire(b *testing.B) {
 	for _, policy := range []string{"least_load", "chwbl"} {
 		for _, workers := range []int{4, 16, 64} {
-			for name, record := range map[string]*routing.Choice{"plain": nil, "recorded": newRecord()} {
+			for name, records := range map[string]bool{"plain": false, "recorded": true} {
 				b.Run(fmt.Sprintf("%s/%d/%s", policy, workers, name), func(b *testing.B) {
 					d := newDecider(b, policy, workers)
-					d.record = record
+					d.records = records
 					d.parse(b, body(b))
 					d.hash()
 					b.ReportAllocs()
@@ -229,7 +231,7 @@ func BenchmarkAcquire(b *testing.B) {
 // the target 20 µs beside parsing, with 10 allocations. The pick is recorded.
 func BenchmarkDecide(b *testing.B) {
 	text, d := body(b), newDecider(b, "chwbl", 16)
-	d.record = newRecord()
+	d.records = true
 	b.ReportAllocs()
 	for b.Loop() {
 		d.parse(b, text)
@@ -243,7 +245,7 @@ func BenchmarkDecide(b *testing.B) {
 func TestADecisionAllocatesLittle(t *testing.T) {
 	const most = 10
 	text, d := body(t), newDecider(t, "chwbl", 16)
-	d.record = newRecord()
+	d.records = true
 	if len(text) != 8<<10 {
 		t.Fatalf("the body has %d bytes", len(text))
 	}

@@ -88,11 +88,24 @@ func watched(ctx context.Context, o options, out io.Writer) error {
 			return fmt.Errorf("%d posts of traces and %d bytes of records: the watched gateway is not watched", rep.Collected.Posts, rep.Records)
 		}
 		if o.asJSON {
-			return encode(out, rep)
+			err = encode(out, rep)
+		} else {
+			_, err = io.WriteString(out, rep.String())
 		}
-		_, err = io.WriteString(out, rep.String())
-		return err
+		return errors.Join(err, rep.missed())
 	})
+}
+
+// missed is an error where a floor was missed, so that who measures without reading
+// is told too.
+func (r watchedReport) missed() error {
+	var errs []error
+	for _, t := range r.Throughput {
+		if !(t.Ratio.Median >= t.Floor) { // no number misses it too
+			errs = append(errs, fmt.Errorf("%s: watched ÷ silent is %.2f at %g of its capacity; the floor is %.2f", t.Shape, t.Ratio.Median, watchedShare, t.Floor))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // watchedRounds measures one shape.

@@ -17,7 +17,7 @@ func checkCommand() *cobra.Command {
 		Short:   "Check a configuration and report everything that is wrong with it",
 		Example: "  tierway check -c config.yaml",
 		Long:    "Exits with 0 when the configuration can be served, 1 when not, 2 on wrong usage.",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f, err := loadConfig(c, path)
 			if err != nil {

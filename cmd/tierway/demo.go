@@ -29,7 +29,7 @@ func demoCommand() *cobra.Command {
 		Use:     "demo",
 		Short:   "Serve three tiers of simulated engines, with a key made for this run",
 		Example: "  tierway demo\n  tierway demo --json --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return demo(c, listen, adminListen, asJSON)
 		},
@@ -175,7 +175,7 @@ const greeting = `Tierway demo: three tiers of simulated engines behind one gate
 
 For the commands of the documents:
 
-export BASE_URL={{.BaseURL}} API_KEY={{.Key}} ADMIN_URL={{.AdminURL}} ADMIN_KEY={{.AdminKey}}
+export BASE_URL={{.BaseURL}} API_KEY={{.Key}} ADMIN_URL={{.AdminURL}} ADMIN_KEY={{.AdminKey}} TIERWAY_ADMIN_KEY={{.AdminKey}}
 
 A first answer, streamed:
 

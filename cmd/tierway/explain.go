@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -38,8 +39,9 @@ func explainCommand() *cobra.Command {
 		Long: "Walks the request through the code that serves requests. Without --live every worker is idle and up, and\n" +
 			"without an Authorization header it is explained for a tenant who may use everything. With --live a running\n" +
 			"gateway answers, by its workers' loads and its limits as they are; nothing is sent, booked or counted.\n" +
-			"Exits with 0 when the request would be sent or wait, 1 when it would be refused, 2 on wrong usage and when the gateway does not answer.",
-		Args: cobra.NoArgs,
+			"Exits with 0 when the request would be sent or wait, 1 when it would be refused (with a draft: under it), and\n" +
+			"2 when nothing was explained: wrong usage, a configuration or draft with problems, a gateway that does not answer.",
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	flags := c.Flags()
@@ -74,7 +76,7 @@ func (f explainFlags) run(c *cobra.Command) error {
 	}
 	file, err := loadConfig(c, f.config)
 	if err != nil {
-		return err
+		return unexplained(err)
 	}
 	body, err := readFile(f.file, c.InOrStdin())
 	if err != nil {
@@ -100,6 +102,16 @@ func (f explainFlags) run(c *cobra.Command) error {
 		e = s.Explain(r)
 	}
 	return f.show(c, e, &server.RouteExplanation{Explanation: *e})
+}
+
+// unexplained is the error of who got no explanation: of a configuration or draft
+// whose problems have been shown, a status that is not a refused request's.
+func unexplained(err error) error {
+	var said exit
+	if errors.As(err, &said) {
+		return exit(2)
+	}
+	return err
 }
 
 // show writes an explanation, or as JSON what was answered, and ends with the status

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -31,13 +32,35 @@ func (f explainFlags) runLive(c *cobra.Command) error {
 	if refusedWith(err, http.StatusRequestEntityTooLarge) {
 		return fmt.Errorf("%w: request and draft may have 1 MiB together; send a longer request, and explain it with --decision and its X-Request-ID", err)
 	}
-	if f.draft != "" && refusedWith(err, http.StatusUnprocessableEntity) {
-		return showProblems(c, err)
-	}
 	if err != nil {
-		return err
+		return byFlag(unexplained(showProblems(c, err)))
 	}
 	return f.show(c, answer, e)
+}
+
+// flagOf names the flag that a part of an order comes from.
+var flagOf = map[string]string{
+	"body.tenant": "--tenant", "body.key_id": "--key-id", "body.class": "--priority", "body.decision": "--decision",
+	"body.request": "--file", "body.path": "--path", "body.headers": "--header", "body.draft.text": "--draft",
+}
+
+// byFlag words what a gateway has against an order by the flags that it was made
+// from. Any other error stays what it is.
+func byFlag(err error) error {
+	var r *refusal
+	if !errors.As(err, &r) || r.Status != http.StatusUnprocessableEntity || len(r.Errors) == 0 {
+		return err
+	}
+	var texts []string
+	for _, e := range r.Errors {
+		flag, known := flagOf[e.Location]
+		if !known {
+			return err
+		}
+		e.Location = flag
+		texts = append(texts, e.String())
+	}
+	return errors.New(strings.Join(texts, "; "))
 }
 
 // ask sends an order to the gateway.
@@ -57,6 +80,9 @@ func (f explainFlags) ask(c *cobra.Command, a *adminAPI, order *server.ExplainOr
 
 // order is what the flags ask of a gateway.
 func (f explainFlags) order(c *cobra.Command) (*server.ExplainOrder, error) {
+	if f.whole && f.draft == "" {
+		return nil, errors.New("--whole: says that the draft is a whole configuration; name it with --draft")
+	}
 	o := &server.ExplainOrder{Tenant: f.tenant, KeyID: f.key, Class: f.class, Decision: f.decision}
 	if f.draft != "" {
 		text, err := readFile(f.draft, c.InOrStdin())

@@ -36,7 +36,7 @@ func explaining(t *testing.T, status int, body string) (address string, asked fu
 
 const explained = `{"outcome":"route","summary":"small by default; w0","tier":"small","worker":"w0","steps":[
 {"stage":"tier","ok":true,"detail":"small by default","tier":{"asked":"auto","moves":[{"tier":"large","rule":"keyword:code","by":"clamped"}],"targets":[{"name":"large","allowed":false,"served":true,"fits":true,"up":true}]}},
-{"stage":"limits","ok":true,"detail":"rpm 3/10","limits":[{"whose":"tenant","limit":"rpm","used":3,"room":10,"asks":1}]},
+{"stage":"limits","ok":true,"detail":"rpm 3/10","limits":[{"whose":"tenant","limit":"rpm","used":3,"room":10,"rate":60,"asks":1},{"whose":"key","limit":"month_money","used":0.5,"room":250}]},
 {"stage":"worker","ok":true,"detail":"w0","worker":{"choice":{"policy":"chwbl","key":"00000000000000ff","key_of":"prefix","rand":"0000000000000001","prompt_tokens":9,"expected_output_tokens":9,"seen":1,
 "candidates":[{"worker":"w0","index":0,"score":0,"weight":1,"inflight":2,"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"prefill_rate":1,"terms":{"step":0,"requests":0.5}}]},
 "others":[{"worker":"w1","why":"down"}]}}],"notes":["\u001b[31mred"],`
@@ -58,7 +58,7 @@ func TestARunningGatewayExplains(t *testing.T) {
 		o.Draft == nil || !strings.Contains(o.Draft.Text, "random") || !strings.Contains(string(o.Request), "auto") {
 		t.Errorf("asked for %+v", o)
 	}
-	for _, want := range []string{"route: small by default; w0\n", "keyword:code asked for large; clamped decided", "large: not allowed", "3 of 10 used", "00000000000000ff of the prefix",
+	for _, want := range []string{"route: small by default; w0\n", "keyword:code asked for large; clamped decided", "large: not allowed", "the tenant's rpm 60 (3 of a burst of 10 used), it takes 1\n", "the key's month_money 250 (0.5 used)\n", "00000000000000ff of the prefix",
 		"w0, score 0, step 0, requests 0.5; 2 in flight, 5 tokens to read, 6 to write, 7 cached  <- chosen", "w1: down", "?[31mred", "under the draft:", "add tiers[small]: x", "changed by the draft: outcome"} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("it does not say %q:\n%s", want, s.out)
@@ -80,6 +80,7 @@ func TestTheStatusIsTheOutcome(t *testing.T) {
 		{200, explained + `"x":0}`, 0, "route"},
 		{200, `{"outcome":"queue","summary":"it would wait"}`, 0, "queue"},
 		{200, `{"outcome":"reject","summary":"refused at tier","status":404}`, 1, "reject"},
+		{200, `{"outcome":"reject","summary":"was refused at queue","status":503,"code":"overloaded","shed":"depth"}`, 1, "refused  503 by depth overloaded\n"},
 		{404, `{"detail":"No decision"}`, 2, "No decision"},
 		{413, `{"detail":"too large"}`, 2, "--decision"},
 	} {
@@ -94,6 +95,52 @@ func TestTheStatusIsTheOutcome(t *testing.T) {
 	}
 }
 
+// TestWhatAGatewayHasAgainstAnOrderIsNamedByItsFlag, with what was written there.
+func TestWhatAGatewayHasAgainstAnOrderIsNamedByItsFlag(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"location":"body.tenant","message":"there is no such tenant","value":"acem"}`:                                                                                                                 `tierway: --tenant "acem": there is no such tenant`,
+		`{"location":"body.class","message":"expected value to be one of \"interactive, background, batch\"","value":"urgent"},{"location":"body.key_id","message":"there is no such key","value":"k"}`: `tierway: --priority "urgent": expected value to be one of "interactive, background, batch"; --key-id "k": there is no such key`,
+		`{"location":"body.decision","message":"a past request has its own"}`:                                                                                                                           `tierway: --decision: a past request has its own`,
+		`{"location":"body.news","message":"expected number <= 5","value":7}`:                                                                                                                           `422 Unprocessable Entity: validation failed; body.news 7: expected number <= 5`,
+	} {
+		draft := filepath.Join(t.TempDir(), "d.yaml")
+		write(t, draft, "policy: random")
+		address, asked := explaining(t, 422, `{"status":422,"detail":"validation failed","errors":[`+body+`]}`)
+		s := tierway(t, "explain", "--live", "--api", address, "--decision", "x", "--draft", draft)
+		asked()
+		if s.status != 2 || s.out != "" || !strings.HasSuffix(s.messages, want+"\n") {
+			t.Errorf("it ends with %d and says %q, want %q", s.status, s.messages, want)
+		}
+	}
+}
+
+// TestWhatIsNotExplainedIsNotRefused: a configuration or a draft with problems ends
+// with another status than a request that would be refused.
+func TestWhatIsNotExplainedIsNotRefused(t *testing.T) {
+	dir := t.TempDir()
+	bad, request := filepath.Join(dir, "bad.yaml"), filepath.Join(dir, "r.json")
+	write(t, bad, "tiers: [{ name: small, polisy: x }]")
+	write(t, request, `{"model":"auto","messages":[]}`)
+	for args, says := range map[string]string{
+		"-c " + bad + " -f " + request:                       "polisy",
+		"-c " + bad + "x -f " + request:                      "bad.yamlx",
+		"-c " + newHouse(t, "").config + " -f " + dir + "/x": "reading the request",
+	} {
+		if s := tierway(t, append([]string{"explain"}, strings.Fields(args)...)...); s.status != 2 || !strings.Contains(s.messages, says) {
+			t.Errorf("%s ends with %d and says %s", args, s.status, s.messages)
+		}
+	}
+	address, asked := explaining(t, 422, `{"status":422,"detail":"The draft has errors.","errors":[{"message":"draft:1:9: policy: want a name","location":"body.draft.text: policy"}]}`)
+	s := tierway(t, "explain", "--live", "--api", address, "-f", request, "--draft", bad)
+	asked()
+	if s.status != 2 || s.messages != "draft:1:9: policy: want a name\ntierway: The draft has errors.\n" {
+		t.Errorf("a bad draft ends with %d and says %q", s.status, s.messages)
+	}
+	if s := tierway(t, "explain", "-c", newHouse(t, "").config, "-f", request, "-H", "X-Model-Tier: nobody"); s.status != 1 {
+		t.Errorf("a request that would be refused ends with %d: %s%s", s.status, s.out, s.messages)
+	}
+}
+
 // TestFlagsThatNeedAGatewaySaySo, and those that exclude each other.
 func TestFlagsThatNeedAGatewaySaySo(t *testing.T) {
 	for _, c := range []struct {
@@ -103,10 +150,12 @@ func TestFlagsThatNeedAGatewaySaySo(t *testing.T) {
 		{[]string{"--decision", "x"}, "--live"},
 		{[]string{"-f", "x", "--tenant", "acme"}, "--live"},
 		{[]string{"-f", "x", "--draft", "y"}, "--live"},
-		{[]string{"--live"}, "file"},
-		{[]string{"--live", "-f", "x", "--decision", "y"}, "decision"},
-		{[]string{"--live", "-f", "x", "-c", "y"}, "config"},
+		{[]string{"--live"}, "--file or --decision"},
+		{[]string{"--live", "-f", "x", "--decision", "y"}, "--decision"},
+		{[]string{"--live", "-f", "x", "-c", "y"}, "--config"},
+		{[]string{"--live", "--decision", "x", "--whole"}, "--draft"},
 	} {
+		t.Setenv(adminKeyVariable, newKey(t, tenants.AdminPrefix))
 		if s := tierway(t, append([]string{"explain"}, c.args...)...); s.status != 2 || !strings.Contains(s.messages, c.says) {
 			t.Errorf("%v ends with %d and says %s", c.args, s.status, s.messages)
 		}

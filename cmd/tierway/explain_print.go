@@ -48,7 +48,7 @@ func printLadder(w io.Writer, e *server.Explanation) error {
 		fmt.Fprintf(t, "%s\t%s: %s\n", st.Stage, mark, plain(st.Detail))
 		printTier(line, st.Tier)
 		for _, l := range st.Limits {
-			line("limit", "%s of the %s: %.4g of %.4g used, it takes %.4g", l.Limit, l.Whose, l.Used, l.Room, l.Asks)
+			line("limit", "%s", limitText(l))
 		}
 		printWorker(line, e, st.Worker)
 	}
@@ -56,9 +56,33 @@ func printLadder(w io.Writer, e *server.Explanation) error {
 		fmt.Fprintf(t, "note\t%s\n", plain(n))
 	}
 	if e.Status != 0 {
-		fmt.Fprintf(t, "refused\t%d %s\n", e.Status, plain(strings.TrimSpace(e.Error)))
+		fmt.Fprintf(t, "refused\t%s\n", plain(refusalText(e)))
 	}
 	return t.Flush()
+}
+
+// refusalText is the answer to a refused request: its status, by which limit or
+// bound of the queue it is so, and the body, of which a past one has the code only.
+func refusalText(e *server.Explanation) string {
+	text := fmt.Sprint(e.Status)
+	for _, by := range []string{e.Limit, e.Shed} {
+		if by != "" {
+			text += " by " + by
+		}
+	}
+	if body := strings.TrimSpace(e.Error); body != "" {
+		return text + " " + body
+	}
+	return strings.TrimSpace(text + " " + e.Code)
+}
+
+// limitText says whose limit it is, how far it is used and what the request takes.
+func limitText(l server.LimitUse) string {
+	text := fmt.Sprintf("the %s's %s", l.Whose, l)
+	if l.Asks > 0 { // a budget is booked by what was used
+		text += fmt.Sprintf(", it takes %.0f", l.Asks)
+	}
+	return text
 }
 
 // printTier writes how the tier was found.

@@ -97,16 +97,35 @@ func (a *adminAPI) call(ctx context.Context, method, path string, body, out any)
 
 // refusal is an answer that is no success, as RFC 9457 says why.
 type refusal struct {
-	Status int    `json:"status"`
-	Title  string `json:"title"`
-	Detail string `json:"detail"`
-	Errors []struct {
-		Message  string `json:"message"`
-		Location string `json:"location"`
-	} `json:"errors"`
+	Status int     `json:"status"`
+	Title  string  `json:"title"`
+	Detail string  `json:"detail"`
+	Errors []fault `json:"errors"`
 
 	request string
 	body    []byte
+}
+
+// fault is one thing that is wrong with a request.
+type fault struct {
+	Message  string `json:"message"`
+	Location string `json:"location"`
+	Value    any    `json:"value"`
+}
+
+// String says where it is, what stands there and what is wrong with it.
+func (f fault) String() string {
+	where := f.Location
+	switch f.Value.(type) {
+	case string:
+		where += fmt.Sprintf(" %q", f.Value)
+	case float64, bool:
+		where += fmt.Sprintf(" %v", f.Value)
+	}
+	if where = strings.TrimSpace(where); where == "" {
+		return plain(f.Message)
+	}
+	return plain(where + ": " + f.Message)
 }
 
 func newRefusal(method, target string, status int, body []byte) *refusal {
@@ -125,7 +144,7 @@ func (r *refusal) Error() string {
 		text += ": " + plain(r.Detail)
 	}
 	for _, e := range r.Errors {
-		text += "; " + plain(strings.TrimSpace(e.Location+" "+e.Message))
+		text += "; " + e.String()
 	}
 	if r.Status == http.StatusUnauthorized {
 		text += " (the key comes from $" + adminKeyVariable + ")"

@@ -37,7 +37,7 @@ func createKeyCommand() *cobra.Command {
 			"  KEY=$(tierway keys create -c config.yaml --tenant acme --quiet)\n" +
 			"  tierway keys create -c config.yaml --admin --name jane",
 		Long: "The key is shown once. Limits and rights count within those of its tenant.",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.tiersGiven, f.modelsGiven = c.Flags().Changed("tiers"), c.Flags().Changed("models")
 			if f.admin {

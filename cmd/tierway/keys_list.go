@@ -24,7 +24,7 @@ func listKeysCommand() *cobra.Command {
 		Short:   "List keys with what became of them; the keys themselves are nowhere",
 		Example: "  tierway keys list -c config.yaml\n  tierway keys list -c config.yaml --tenant acme --json",
 		Long:    "Times are in UTC. A key in grace was replaced and still works.",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if tenant != "" && !tenants.Slug(tenant) {
 				return fmt.Errorf("--tenant %q: is no tenant's name, which is 1 to 63 of a-z, 0-9 and -", tenant)

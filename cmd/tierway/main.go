@@ -41,6 +41,8 @@ func root(out, messages io.Writer) *cobra.Command {
 		Example:       "  tierway demo\n  tierway serve -c config.yaml\n  tierway serve --model qwen2.5:7b --worker-urls http://127.0.0.1:11434",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+
+		PersistentPreRunE: flagGroups,
 	}
 	c.SetOut(out)
 	c.SetErr(messages)
@@ -55,6 +57,8 @@ const helpTemplate = `{{.Short}}
 
 {{if .Example}}Examples:
 {{.Example}}
+
+{{end}}{{with .Long}}{{.}}
 
 {{end}}Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}} COMMAND{{end}}

@@ -29,7 +29,7 @@ func migration(name, short, long string, fill bool, work func(ctx context.Contex
 		Short:   short,
 		Example: "  tierway migrate " + name + " -c config.yaml",
 		Long:    long,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			file, err := loadConfig(c, path)
 			if err != nil {

@@ -35,7 +35,7 @@ func reloadCommand() *cobra.Command {
 			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway reload --api http://127.0.0.1:8081",
 		Long: "All of it is put in force or, with one problem, nothing. Requests under way are not touched.\n" +
 			"Exits with 0 when it was, 1 when the configuration has problems, 2 on wrong usage.",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	c.Flags().StringVar(&f.api, "api", "http://127.0.0.1:8081", "the gateway's admin address; its key comes from $"+adminKeyVariable)
@@ -73,11 +73,14 @@ func (f reloadFlags) run(c *cobra.Command) error {
 	return printReload(c.OutOrStdout(), result)
 }
 
+// invalidOrder is the detail of a refusal of what surrounds a configuration.
+const invalidOrder = "validation failed"
+
 // showProblems shows all that is wrong with a configuration that the gateway
 // refused, and ends with status 1. Any other error stays what it is.
 func showProblems(c *cobra.Command, err error) error {
 	var r *refusal
-	if !errors.As(err, &r) || r.Status != http.StatusUnprocessableEntity || len(r.Errors) == 0 {
+	if !errors.As(err, &r) || r.Status != http.StatusUnprocessableEntity || len(r.Errors) == 0 || r.Detail == invalidOrder {
 		return err
 	}
 	for _, e := range r.Errors {

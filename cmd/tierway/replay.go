@@ -36,7 +36,7 @@ func replayCommand() *cobra.Command {
 			"replay its own. A draft is laid over the configuration: items of lists that have a name replace the one\n" +
 			"of that name. Without a draft it says whether the configuration explains the decisions. Nothing is sent.\n" +
 			"Exits with 0 when the decisions were replayed, 1 when a configuration has problems, 2 on wrong usage.",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	c.Flags().StringVarP(&f.config, "config", "c", "config.yaml", "the configuration that the decisions were made under")

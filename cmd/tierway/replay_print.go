@@ -18,7 +18,7 @@ func skippedTexts() map[string]string {
 		sim.SkippedTier:       "the configuration does not explain their tier",
 		sim.SkippedUnplaced:   "came to no worker",
 		sim.SkippedPool:       "their tier is in the configuration no more",
-		sim.SkippedIncomplete: "their candidates are not recorded",
+		sim.SkippedIncomplete: "their records do not have all candidates",
 		sim.SkippedWorkers:    "the draft has no worker for them",
 		sim.SkippedWorker:     "the configuration does not explain their worker",
 	}
@@ -43,13 +43,19 @@ func printReplay(w io.Writer, r *sim.ReplayReport, drafted, changes bool) error 
 			moved += m.N
 		}
 		line("tier", "%s would change", part(sim.ReplayPart{N: moved, Of: r.Decided}))
+		left := moved
 		for _, m := range first(r.ChangedTier, changes) {
-			line("", "%d %s → %s%s", m.N, plain(m.From), orRefused(m.To), examples(m.Examples, changes))
+			left -= m.N
+			line("", "%d %s → %s%s", m.N, plain(m.From), orRefused(m.To), examples(m.Examples, m.N, changes))
 		}
+		leftOut(line, left, changes)
 		line("worker", "%s would change%s", part(sim.ReplayPart{N: r.ChangedWorker, Of: r.Redecided}), by(r.ChangedBy))
+		left = r.ChangedWorker
 		for _, m := range first(r.WorkerMoves, changes) {
-			line("", "%d %s: %s → %s%s", m.N, plain(m.Tier), plain(m.From), plain(m.To), examples(m.Examples, changes))
+			left -= m.N
+			line("", "%d %s: %s → %s%s", m.N, plain(m.Tier), plain(m.From), plain(m.To), examples(m.Examples, m.N, changes))
 		}
+		leftOut(line, left, changes)
 	}
 	printReplayNumbers(line, r, drafted)
 	if err := t.Flush(); err != nil {
@@ -81,11 +87,14 @@ func printReplayNumbers(line func(name, format string, args ...any), r *sim.Repl
 	line("regret", "mean %s ms, p95 %s ms, estimated", beside(number(now.Mean), number(draft.Mean)), beside(number(now.P95), number(draft.P95)))
 	wrong := beside(percent(now.Wrong), percent(draft.Wrong)) + " of the picks, estimated"
 	if r.Realised != nil {
-		wrong += "; " + percent(*r.Realised) + " of the streams, measured"
+		wrong += fmt.Sprintf("; %s of %d streams, measured", percent(*r.Realised), r.RealisedOf)
 	}
 	line("wrong by 20 %", "%s", wrong)
 	if r.Cost != nil {
 		line("cost", "%s", beside(number(r.Cost.Now), number(r.Cost.Draft)))
+	}
+	if n := r.Unknown.OtherPolicy; n > 0 {
+		line("other policy", "%d were placed by another one than the configuration has: left as they were, unless the draft changes the policy or takes their worker", n)
 	}
 	if drafted && r.Unknown.Rights > 0 {
 		line("not known", "the rights of %d: decided as if they might use everything", r.Unknown.Rights)
@@ -123,11 +132,27 @@ func first[T any](list []T, all bool) []T {
 	return list[:min(len(list), shownMoves)]
 }
 
-func examples(ids []string, show bool) string {
+// leftOut says how many requests the moves have that are not shown.
+func leftOut(line func(name, format string, args ...any), n int, all bool) {
+	switch {
+	case n <= 0:
+	case all:
+		line("", "%d in moves of fewer requests", n)
+	default:
+		line("", "%d in moves of fewer requests: --changes lists them", n)
+	}
+}
+
+// examples are the ids that a report keeps of n requests.
+func examples(ids []string, n int, show bool) string {
 	if !show {
 		return ""
 	}
-	return " (" + plain(strings.Join(ids, ", ")) + ")"
+	more := ""
+	if n > len(ids) {
+		more = fmt.Sprintf(" and %d more", n-len(ids))
+	}
+	return " (" + plain(strings.Join(ids, ", ")) + more + ")"
 }
 
 func by(reasons []sim.ReplayCount) string {

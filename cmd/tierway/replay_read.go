@@ -14,8 +14,8 @@ import (
 	"tierway/routing"
 )
 
-// maxDecision bounds a line in bytes. A record with 32 candidates and ten attempts
-// has some 100 KB.
+// maxDecision bounds a line in bytes. A record with 128 candidates and ten attempts
+// has some 400 KB.
 const maxDecision = 4 << 20
 
 // readCount is what was read of decisions.
@@ -27,7 +27,10 @@ type readCount struct {
 
 // tell says what was left out.
 func (n readCount) tell(c *cobra.Command) {
-	if n.malformed > 0 {
+	switch {
+	case n.malformed == 1:
+		say(c, "1 line is no decision and was left out")
+	case n.malformed > 1:
 		say(c, "%d lines are no decisions and were left out", n.malformed)
 	}
 	if n.torn {
@@ -39,6 +42,9 @@ func (n readCount) tell(c *cobra.Command) {
 func (f replayFlags) read(c *cobra.Command, add func(*routing.Decision)) (readCount, error) {
 	var all readCount
 	for _, path := range f.decisions {
+		if all.torn { // a file that others follow is not being written
+			all.malformed, all.torn = all.malformed+1, false
+		}
 		n, err := f.readOne(c, path, add)
 		all.decisions += n.decisions
 		all.malformed += n.malformed

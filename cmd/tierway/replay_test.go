@@ -95,11 +95,59 @@ cost           0.114 → 0.231
 	}
 }
 
+// TestWhatAListLeavesOutIsCounted: the lines of a list sum up to what is said above it.
+func TestWhatAListLeavesOutIsCounted(t *testing.T) {
+	r := &sim.ReplayReport{Decided: 40, Redecided: 40, ChangedWorker: 33, ChangedTier: []sim.ReplayTierMove{{From: "small", To: "large", N: 7, Examples: []string{"r1", "r2"}}}}
+	for n := range 6 {
+		r.WorkerMoves = append(r.WorkerMoves, sim.ReplayWorkerMove{Tier: "small", From: "s0", To: fmt.Sprint("s", n+1), N: 6 - n, Examples: []string{"r3"}}) // 21 of the 33
+	}
+	for changes, want := range map[bool][]string{
+		false: {"7 small → large\n", "2 small: s0 → s5\n", "  13 in moves of fewer requests: --changes lists them\n"},
+		true:  {"7 small → large (r1, r2 and 5 more)\n", "2 small: s0 → s5 (r3 and 1 more)\n", "1 small: s0 → s6 (r3)\n", "  12 in moves of fewer requests\n"},
+	} {
+		var b strings.Builder
+		if err := printReplay(&b, r, true, changes); err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range want {
+			if !strings.Contains(b.String(), part) || strings.Contains(b.String(), "s6") != changes {
+				t.Errorf("%v: %q is not in\n%s", changes, part, b.String())
+			}
+		}
+	}
+}
+
 func TestTornAndForeignLinesAreLeftOutAndCounted(t *testing.T) {
 	config, log, _ := logFile(t, 4, "{\"schema_version\":1,\"ti\n", "\n", "[]\n", "{}\n", `{"schema_version":1,"time":"2026-01-02`)
 	s := must(t, "replay", "-c", config, "--decisions", log)
 	if s.messages != "tierway: 4 lines are no decisions and were left out\ntierway: the last line was being written and was left out\n" || !strings.HasPrefix(s.out, "records        4,") {
 		t.Errorf("it says\n%s%s", s.out, s.messages)
+	}
+}
+
+// TestATornFileBeforeAnotherIsCounted: its last line is not being written any more.
+func TestATornFileBeforeAnotherIsCounted(t *testing.T) {
+	config, torn, _ := logFile(t, 1, `{"schema_version":1,"time":"2026-01-02`)
+	_, whole, _ := logFile(t, 2)
+	s := must(t, "replay", "-c", config, "--decisions", torn, "--decisions", whole)
+	if s.messages != "tierway: 1 line is no decision and was left out\n" || !strings.HasPrefix(s.out, "records        3,") {
+		t.Errorf("it says\n%s%s", s.out, s.messages)
+	}
+}
+
+// TestRecordsOfAnotherPolicyAreSaid: or no worker would be explained, and nobody knew why.
+func TestRecordsOfAnotherPolicyAreSaid(t *testing.T) {
+	config, log, _ := logFile(t, 2)
+	other := filepath.Join(t.TempDir(), "config.yaml")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, bytes.ReplaceAll(text, []byte("least_load"), []byte("chwbl")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s := must(t, "replay", "-c", other, "--decisions", log); !strings.Contains(s.out, "none of the workers\n") || !strings.Contains(s.out, "other policy   2 were placed by another one than the configuration has") {
+		t.Errorf("it says\n%s", s.out)
 	}
 }
 
@@ -124,9 +172,9 @@ func TestWrongUsesOfReplaySayWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"2 at least one of the flags":   {"-c", config},
-		"2 if any flags in the group":   {"-c", config, "--decisions", log, "--live"},
-		"2 none of the others can be":   {"-c", config, "--decisions", log, "--draft", draft, "--whole", config},
+		"2 --decisions or --live is ne": {"-c", config},
+		"2 --config and --live: only o": {"-c", config, "--decisions", log, "--live"},
+		"2 --draft and --whole: only o": {"-c", config, "--decisions", log, "--draft", draft, "--whole", config},
 		"2 there is no decision in":     {"-c", config, "--decisions", empty},
 		"2 --last -1: write a number":   {"-c", config, "--decisions", log, "--last", "-1"},
 		"2 opening the decisions: open": {"-c", config, "--decisions", "/nowhere"},

@@ -34,7 +34,7 @@ func serveCommand() *cobra.Command {
 		Short: "Serve requests",
 		Example: "  tierway serve -c config.yaml\n" +
 			"  tierway serve --model qwen2.5:7b --worker-urls http://127.0.0.1:11434,http://127.0.0.1:11435",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			// One that comes before the listeners are open is remembered, and kills
 			// nobody.

@@ -24,6 +24,7 @@ type twins struct {
 	asked     [2]int // permits that gates were asked for
 	now       time.Time
 	members   []routing.Member
+	limit     routing.Saturation
 	leases    [2][]*routing.Lease // also those released
 	waiting   [2][]*routing.Request
 }
@@ -35,7 +36,7 @@ func (g counting) Allow() (func(error), error) { *g.asked++; return func(error) 
 
 // recorded is one arbitrary history of twins.
 func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
-	m := &twins{newPolicy: newPolicy, judge: newPolicy(), now: epoch()}
+	m := &twins{newPolicy: newPolicy, judge: newPolicy(), now: epoch(), limit: routing.Saturation{Waiting: 8, StaleAfter: 10 * time.Second}}
 	other := routing.Config{Name: "chwbl"}
 	if p, ok := m.judge.(routing.Planner); ok && p.Plans() {
 		other.Name = "least_load"
@@ -47,7 +48,7 @@ func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
 	for side := range m.pools {
 		m.policies[side] = newPolicy()
 		m.pools[side] = routing.NewPool(m.policies[side], nil)
-		m.pools[side].Limit(routing.Saturation{Waiting: 8, StaleAfter: 10 * time.Second})
+		m.pools[side].Limit(m.limit)
 	}
 	m.configure(m.drawMembers(rt))
 	m.allUp(rt)

@@ -38,13 +38,13 @@ func (m *twins) preview(rt *rapid.T, r *routing.Request, tried []*routing.Worker
 	p := m.pools[0]
 	outlook, err := p.Preview(r, nil, tried...)
 	for _, draft := range []*routing.Draft{
-		{Policy: m.policies[0], Members: m.drawMembers(rt)}, {Policy: m.other, Members: m.members},
+		{Policy: m.policies[0], Members: m.drawMembers(rt), Limit: m.limit}, {Policy: m.other, Members: m.members},
 	} {
 		if o, failed := p.Preview(r, draft, tried...); (failed == nil) != (o.Worker != "" && !o.Held) {
 			rt.Fatalf("a draft says %+v (%v)", o, failed)
 		}
 	}
-	for what, draft := range map[string]*routing.Draft{"a second time": nil, "with itself as the draft": {Policy: m.policies[0], Members: m.members}} {
+	for what, draft := range map[string]*routing.Draft{"a second time": nil, "with itself as the draft": {Policy: m.policies[0], Members: m.members, Limit: m.limit}} {
 		again, failed := p.Preview(r, draft, tried...)
 		if !sameError(err, failed) || !reflect.DeepEqual(outlook, again) {
 			rt.Fatalf("a preview says %+v (%v), and %s %+v (%v)", outlook, err, what, again, failed)
@@ -158,17 +158,19 @@ func (m *twins) round(rt *rapid.T) {
 	})
 }
 
-// draft previews a request under other members, and configures them: then it goes
-// as foreseen. A member that is new is up.
+// draft previews a request under other members and another saturation, and configures
+// them: then it goes as foreseen. A member that is new is up.
 func (m *twins) draft(rt *rapid.T) {
 	members, pair := m.drawMembers(rt), m.drawPair(rt)
-	outlook, want := m.pools[0].Preview(pair[0], &routing.Draft{Policy: m.policies[0], Members: members})
+	m.limit.Waiting = rapid.IntRange(0, 9).Draw(rt, "saturated at")
+	outlook, want := m.pools[0].Preview(pair[0], &routing.Draft{Policy: m.policies[0], Members: members, Limit: m.limit})
 	known := map[string]bool{}
 	for _, w := range m.members {
 		known[w.ID] = true
 	}
 	m.configure(members)
 	m.both(func(p *routing.Pool, _ int) {
+		p.Limit(m.limit)
 		for _, w := range members {
 			if !known[w.ID] {
 				p.Observe(w.ID, w.Ref, routing.Status{Up: true})

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// flagGroups checks which flags of a command go together, in words that say what
+// to write. What cobra words in a way that is not known here stays as it is.
+func flagGroups(c *cobra.Command, _ []string) error {
+	err := c.ValidateFlagGroups()
+	if err == nil {
+		return nil
+	}
+	_, rest, _ := strings.Cut(err.Error(), "group [")
+	group, rule, _ := strings.Cut(rest, "]")
+	var given, missing []string
+	for _, name := range strings.Fields(group) {
+		if c.Flags().Changed(name) {
+			given = append(given, "--"+name)
+		} else {
+			missing = append(missing, "--"+name)
+		}
+	}
+	switch {
+	case strings.HasPrefix(rule, " is required"):
+		return fmt.Errorf("%s is needed; %s --help has examples", strings.Join(missing, " or "), c.CommandPath())
+	case strings.HasPrefix(rule, " are set none of the others can be"):
+		return errors.New(strings.Join(given, " and ") + ": only one of them can be given")
+	case strings.HasPrefix(rule, " are set they must all be set"):
+		return fmt.Errorf("%s is needed with %s", strings.Join(missing, " and "), strings.Join(given, " and "))
+	}
+	return err
+}
+
+// noArguments is for verbs that are told everything by flags.
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%q: %s takes flags only; %s --help has examples", args[0], c.CommandPath(), c.CommandPath())
+}

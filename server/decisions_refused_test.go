@@ -1,0 +1,41 @@
+package server
+
+import (
+	"net/http"
+	"testing"
+)
+
+// TestARecordOfARefusedRequestHasWhomItWaitedFor: the last pick, with everybody that
+// the policy saw; the list leaves them out, as it does with attempts.
+func TestARecordOfARefusedRequestHasWhomItWaitedFor(t *testing.T) {
+	r := newRig(t, `
+auth: { required: false }
+health: { path: "off" }
+queue: { max_wait: { interactive: 20ms } }
+tiers: # of a policy that is shown full workers
+  - { name: small, model: m, policy: { name: chwbl }, workers: [ { name: w0, url: "http://127.0.0.1:9", max_inflight: 1 }, { name: w1, url: "http://127.0.0.1:10", max_inflight: 1 } ] }
+# %s`)
+	defer r.fill()()
+	a := r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`)
+	if a.status != http.StatusServiceUnavailable {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r.until("the request is recorded", func() bool { return len(r.decisions.last(1)) == 1 })
+	d := r.decisions.last(1)[0]
+	c := d.Refused
+	if c == nil || !c.Held || len(c.Candidates) != len(r.snapshot.Load().pools[0].Workers) || !c.Candidates[0].Full || len(d.Attempts) != 0 || d.Shed != "wait" {
+		t.Fatalf("the record has %+v of %+v", c, d)
+	}
+	row := (&adminPlane{s: r.Server}).row(numbered{1, d})
+	if row.Refused == nil || len(row.Refused.Candidates) != 0 || len(d.Refused.Candidates) == 0 {
+		t.Errorf("the list has %+v of %+v", row.Refused, d.Refused)
+	}
+	if past := r.explainPast(d, nil); past.Outcome != wouldReject || len(past.Candidates) != len(c.Candidates) {
+		t.Errorf("explained as %+v", past)
+	}
+	without := *d
+	without.Refused = nil
+	if more := bytesOf(d) - bytesOf(&without); more < int64(len(c.Candidates))*100 {
+		t.Errorf("it counts as %d bytes", more)
+	}
+}

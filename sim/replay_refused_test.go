@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+
+	"tierway/routing"
+)
+
+// priced has every pool cost one unit a token of the prompt that no cache has.
+func priced(s *Setup) {
+	for i := range s.Pools {
+		s.Pools[i].Cost = func(prompt, cached, _ int64) float64 { return float64(prompt - cached) }
+	}
+}
+
+// refusing has a setup refuse what the tenant "out" asks.
+func refusing(s *Setup) {
+	s.Rights = func(d *routing.Decision) (tier, model func(string) bool, known bool) {
+		may := func(string) bool { return d.Tenant != "out" }
+		return may, may, true
+	}
+}
+
+// chained is a request with a prompt of one block.
+func chained(n int, tenant, worker string, hash uint64, cs ...routing.Candidate) *routing.Decision {
+	d := written(n, "small", worker, "least_load", 1000, cs...)
+	d.Tenant, d.Features.Chain = tenant, []routing.Link{{Hash: hash, End: 1000}}
+	return d
+}
+
+// TestWhatADraftRefusesIsPaidNowAndLeavesNothingUnderTheDraft: its cost and its hits
+// are those of the configuration, and no cache of the draft has its prompt.
+func TestWhatADraftRefusesIsPaidNowAndLeavesNothingUnderTheDraft(t *testing.T) {
+	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced)
+	draft := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced, refusing)
+	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, chained(1, "out", "a1", 1, candidate("a1", 0)), chained(2, "", "a1", 1, candidate("a1", 0)))
+	if want := (ReplayEstimates{Now: 1001, Draft: 1000}); *got.Cost != want { // the second prompt's last token is computed in any case
+		t.Errorf("cost %+v, want %+v", *got.Cost, want)
+	}
+	if want := (ReplayEstimates{Now: 999.0 / 2000, Draft: 0}); *got.Hit != want {
+		t.Errorf("hit rate %+v, want %+v", *got.Hit, want)
+	}
+	if len(got.ChangedTier) != 1 || got.ChangedTier[0].To != "" || got.Regret.Now.N != 2 || got.Regret.Draft.N != 1 || len(got.Skipped) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestALaterPickDoesNotMeetWhatTheDraftHasKeptAway: neither what it refuses nor what it
+// has no worker for is load on its workers.
+func TestALaterPickDoesNotMeetWhatTheDraftHasKeptAway(t *testing.T) {
+	hash := routing.Hash(7)
+	special := func(s *Setup) { s.Pools[0].Members[0].Models = []uint64{uint64(hash)} }
+	noMore := func(s *Setup) { s.Pools[0].Members[0].Models = []uint64{8} }
+	for name, change := range map[string][2]func(*Setup){
+		"refused":   {func(*Setup) {}, refusing},
+		"no worker": {special, noMore},
+	} {
+		now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, change[0])
+		draft := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, change[1])
+		kept := chained(1, "out", "a1", 1, candidate("a1", 0))
+		kept.Features.Model = hash
+		kept.Attempts[0].FirstAtMs, kept.Attempts[0].EndAtMs = 60_000, 60_000 // it is there while the next one comes
+		busy, other := candidate("a1", 0), candidate("a2", 1)
+		busy.Inflight, busy.PendingTokens, busy.OutputTokens = 1, 1000, 100
+		other.PendingTokens = 500 // of requests that are not among the records
+		got := replay(t, ReplayConfig{Now: now, Draft: &draft}, kept, chained(2, "", "a2", 2, busy, other))
+		if len(got.WorkerMoves) != 1 || got.WorkerMoves[0].From != "a2" || got.WorkerMoves[0].To != "a1" {
+			t.Errorf("%s: the next one goes %+v, and a1 is idle under the draft", name, got.WorkerMoves)
+		}
+		if skipped := slices.Contains(got.Skipped, ReplayCount{SkippedWorkers, 1}); skipped != (name == "no worker") {
+			t.Errorf("%s: skipped %+v", name, got.Skipped)
+		}
+	}
+}
+
+// TestAPickThatCannotBeDecidedStillHasItsTokensAndItsCost: of a pool with more members
+// than a record holds nobody is decided again, unless the draft has the request in
+// another tier. What was used is known all the same.
+func TestAPickThatCannotBeDecidedStillHasItsTokensAndItsCost(t *testing.T) {
+	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced)
+	lower := setup(t, thresholds(500, 9000), routing.Config{Name: "least_load"}, priced)
+	cut := func(n int) *routing.Decision {
+		d := chained(n, "", "a1", 1, candidate("a1", 0))
+		d.Features.Counted, d.Attempts[0].Choice.Seen = 1000, 40
+		d.Attempts[0].Predicted, d.Attempts[0].Usage = 100, routing.Usage{Prompt: 1000, Cached: 500}
+		return d
+	}
+	for name, c := range map[string]struct {
+		draft   Setup
+		skipped []ReplayCount
+		regrets int
+		cost    float64
+		hit     float64
+	}{
+		"in its tier": {now, []ReplayCount{{SkippedIncomplete, 2}}, 0, 1001, 999.0 / 2000},
+		"elsewhere":   {lower, []ReplayCount{}, 2, 2000, 0}, // of two idle workers each has one
+	} {
+		got := replay(t, ReplayConfig{Now: now, Draft: &c.draft}, cut(1), cut(2))
+		if want := (ReplayEstimates{Now: 1001, Draft: c.cost}); *got.Cost != want {
+			t.Errorf("%s: cost %+v, want %+v", name, *got.Cost, want)
+		}
+		if want := (ReplayEstimates{Now: 999.0 / 2000, Draft: c.hit}); *got.Hit != want || *got.RealHit != 0.5 || *got.Predicted != 0.1 {
+			t.Errorf("%s: hit rate %+v, want %+v; %v real, %v predicted", name, *got.Hit, want, *got.RealHit, *got.Predicted)
+		}
+		if !slices.Equal(got.Skipped, c.skipped) || got.Redecided != 0 || got.Regret.Now.N != 0 || got.Regret.Draft.N != c.regrets {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestEnginesThatSayNothingOfTheirCachesHaveNoHitRate: many report no cached tokens,
+// which is not that they had none.
+func TestEnginesThatSayNothingOfTheirCachesHaveNoHitRate(t *testing.T) {
+	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"})
+	for cached, want := range map[int64]bool{0: false, 1: true} {
+		d := chained(1, "", "a1", 1, candidate("a1", 0))
+		d.Attempts[0].Usage = routing.Usage{Prompt: 1000, Cached: cached}
+		if got := replay(t, ReplayConfig{Now: now}, d); (got.RealHit != nil) != want {
+			t.Errorf("%d cached tokens: %v", cached, got.RealHit)
+		}
+	}
+}

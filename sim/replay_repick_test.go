@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tierway/routing"
+)
+
+// TestOnePickIsDecidedAsByAReplay: whatever pool, policy and draft, and whichever
+// policy made the record, Repick and a replay of that record say the same.
+func TestOnePickIsDecidedAsByAReplay(t *testing.T) {
+	catalog := setup(t, thresholds(4000, 16000), routing.Config{}).Catalog
+	ids := []string{"a", "b", "c", "d", "e"}
+	rapid.Check(t, func(t *rapid.T) {
+		members := func(side string) (ms []routing.Member) {
+			for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(ids)-1), 1, len(ids), rapid.ID).Draw(t, side) {
+				m := routing.Member{ID: ids[i], Weight: rapid.IntRange(0, 3).Draw(t, "weight"), Group: rapid.IntRange(0, 1).Draw(t, "group"), MaxInflight: rapid.IntRange(0, 3).Draw(t, "most")}
+				if rapid.Bool().Draw(t, "one model") {
+					m.Models = []uint64{uint64(rapid.IntRange(1, 2).Draw(t, "model"))}
+				}
+				ms = append(ms, m)
+			}
+			return ms
+		}
+		policy := func(side string) routing.Config {
+			return routing.Config{Name: rapid.SampledFrom(routing.Names()).Draw(t, side)}
+		}
+		was := SetupPool{Name: "small", Policy: policy("policy"), Members: members("members")}
+		to := SetupPool{Name: "small", Policy: was.Policy, Members: members("draft")}
+		if rapid.Bool().Draw(t, "another policy") {
+			to.Policy = policy("draft's policy")
+		}
+		d := drawnPick(t, &was)
+		if d == nil {
+			return
+		}
+		a := &d.Attempts[0]
+		r, err := NewReplay(ReplayConfig{Now: Setup{Catalog: catalog, Pools: []SetupPool{was}}, Draft: &Setup{Catalog: catalog, Pools: []SetupPool{to}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Add(d)
+		report := r.Report()
+		worker := a.Worker
+		for _, m := range report.WorkerMoves {
+			worker = m.To
+		}
+		decided, again, reason, err := Repick(&was, &to, d, a)
+		if len(report.Skipped) > 0 {
+			if report.Skipped[0].Name != SkippedWorkers || !errors.Is(err, ErrNobody) {
+				t.Fatalf("the replay skips it: %v; %q, %v", report.Skipped, again, err)
+			}
+			return
+		}
+		if err != nil || again != worker || decided.Of(again) == nil || reason == "" {
+			t.Fatalf("the replay says %q, %q is said alone by %q of %+v: %v", worker, again, reason, decided, err)
+		}
+	})
+}
+
+// drawnPick is a request that a pool's members were shown to, as recorded by the
+// pool's policy or by another one; nil where nobody was open.
+func drawnPick(t *rapid.T, pool *SetupPool) *routing.Decision {
+	by := pool.Policy
+	if rapid.Bool().Draw(t, "of an older configuration") {
+		by.Name = rapid.SampledFrom(routing.Names()).Draw(t, "older")
+	}
+	policy, err := routing.New(by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := routing.NewPool(policy, pool.Members)
+	for _, m := range pool.Members {
+		p.Observe(m.ID, m.Ref, routing.Status{Up: true})
+	}
+	q := routing.Request{Now: beginning(), Model: uint64(rapid.IntRange(0, 2).Draw(t, "asked model")), Prefix: 5, Stream: true}
+	for range rapid.IntRange(0, 6).Draw(t, "in flight") {
+		q.Rand, q.PromptTokens = rapid.Uint64().Draw(t, "chance"), rapid.Int64Range(0, 4000).Draw(t, "tokens")
+		_, _ = p.Acquire(&q)
+	}
+	q.Record, q.Wait, q.PromptTokens = &routing.Choice{}, rapid.Bool().Draw(t, "waits"), 1000
+	l, err := p.Acquire(&q)
+	if err != nil {
+		return nil
+	}
+	d := written(0, "small", l.Worker().ID(), by.Name, 1000)
+	d.Features.Model, d.Features.Prefix = routing.Hash(q.Model), 5
+	d.Attempts[0].Reason, d.Attempts[0].Choice = string(l.Reason()), q.Record
+	return d
+}
+
+func TestAPickThatIsNotWholeIsNotDecidedAgain(t *testing.T) {
+	pool := SetupPool{Name: "small", Members: []routing.Member{{ID: "a1", Weight: 1}}}
+	for _, c := range []*routing.Choice{nil, {}, {Seen: 2, Candidates: []routing.Candidate{candidate("a1", 0)}}} {
+		d := written(0, "small", "a1", "least_load", 100)
+		d.Attempts[0].Choice = c
+		if _, _, _, err := Repick(nil, &pool, d, &d.Attempts[0]); !errors.Is(err, routing.ErrIncomplete) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	d := written(0, "small", "a1", "least_load", 100, candidate("a1", 0), candidate("a1", 0))
+	if _, _, _, err := Repick(&pool, &pool, d, &d.Attempts[0]); !errors.Is(err, errUnsound) {
+		t.Errorf("twice the same: %v", err)
+	}
+}
