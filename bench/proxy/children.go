@@ -148,8 +148,8 @@ func (c *children) nginx(ctx context.Context, program, worker string) (addr, ver
 
 // gateway is one Tierway that runs.
 type gateway struct {
-	addr, version string
-	pid           int
+	addr, admin, version string
+	pid                  int
 }
 
 // tierway starts a gateway under that name before the worker, with more
@@ -158,8 +158,7 @@ func (c *children) tierway(ctx context.Context, name, program, worker, key, more
 	if g.addr, err = freeAddr(); err != nil {
 		return g, err
 	}
-	admin, err := freeAddr()
-	if err != nil {
+	if g.admin, err = freeAddr(); err != nil {
 		return g, err
 	}
 	conf := filepath.Join(c.dir, name+".yaml")
@@ -170,7 +169,7 @@ func (c *children) tierway(ctx context.Context, name, program, worker, key, more
 	if err != nil {
 		return g, fmt.Errorf("asking %s for its version: %w", program, err)
 	}
-	cmd, err := c.start(ctx, name, program, "serve", "-c", conf, "--listen", g.addr, "--admin-listen", admin)
+	cmd, err := c.start(ctx, name, program, "serve", "-c", conf, "--listen", g.addr, "--admin-listen", g.admin)
 	if err != nil {
 		return g, err
 	}

@@ -307,3 +307,15 @@ func TestTheCollectorCountsWhatItIsSent(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestWhatWasLostIsToldByTheMetrics(t *testing.T) {
+	const metrics = "# HELP tierway_trace_spans_total x\n" +
+		"tierway_trace_spans_total{result=\"dropped\"} 10\ntierway_trace_spans_total{result=\"exported\"} 30\n" +
+		"tierway_decisions_dropped_total 0\ntierway_decisions_written_total 5\n"
+	if got := share(metrics, `tierway_trace_spans_total{result="dropped"}`, "tierway_trace_spans_total{"); got != 0.25 {
+		t.Errorf("%g of the spans", got)
+	}
+	if got := share(metrics, "tierway_decisions_dropped_total", "tierway_decisions_dropped_total", "tierway_decisions_written_total"); got != 0 {
+		t.Errorf("%g of the records", got)
+	}
+}

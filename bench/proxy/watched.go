@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -43,6 +45,13 @@ type watchedReport struct {
 	Throughput []watchedThroughput `json:"throughput"`
 	Collected  collected           `json:"collected"`
 	Records    int64               `json:"record_bytes"` // that were written to files
+	Lost       lost                `json:"lost"`
+}
+
+// lost is the share of what was to be told that found a queue full.
+type lost struct {
+	Spans   float64 `json:"spans"`
+	Records float64 `json:"records"`
 }
 
 // collected is what a collector was sent.
@@ -82,6 +91,9 @@ func watched(ctx context.Context, o options, out io.Writer) error {
 			return err
 		}
 		if rep.Records, err = sizeOf(filepath.Join(c.dir, "decisions.jsonl*")); err != nil {
+			return err
+		}
+		if rep.Lost, err = lostBy(ctx, seen.admin); err != nil {
 			return err
 		}
 		if rep.Collected.Posts == 0 || rep.Records == 0 {
@@ -171,8 +183,8 @@ func (r watchedReport) String() string {
 		fmt.Fprintf(&b, "%-8s %10.0f %14.0f %10.0f %10.0f   %-26s %.2f %s %s\n", t.Shape, t.Capacity.Median, t.Offered.Median,
 			t.Silent.Median, t.Watched.Median, ratio(t.Ratio), t.Floor, verdict(t.Ratio.Median >= t.Floor), ratio(t.Most))
 	}
-	fmt.Fprintf(&b, "\nthe collector was sent %d posts, %.1f MB; records written: %.1f MB\n",
-		r.Collected.Posts, float64(r.Collected.Bytes)/1e6, float64(r.Records)/1e6)
+	fmt.Fprintf(&b, "\nthe collector was sent %d posts, %.1f MB; records written: %.1f MB; lost because a queue was full: %.1f %% of the spans, %.1f %% of the records\n",
+		r.Collected.Posts, float64(r.Collected.Bytes)/1e6, float64(r.Records)/1e6, 100*r.Lost.Spans, 100*r.Lost.Records)
 	b.WriteString("every answer was read to its end and whole\n")
 	return b.String()
 }
@@ -223,6 +235,42 @@ func askCollector(ctx context.Context, addr string, counts *json.Decoder, into *
 		return fmt.Errorf("reading what the collector was sent: %w", err)
 	}
 	return nil
+}
+
+// lostBy asks a gateway's metrics for what it has not told anybody.
+func lostBy(ctx context.Context, admin string) (l lost, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
+	if err != nil {
+		return l, fmt.Errorf("making a request: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return l, fmt.Errorf("reading the watched gateway's metrics: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return l, fmt.Errorf("reading the watched gateway's metrics: %w", err)
+	}
+	l.Spans = share(string(text), `tierway_trace_spans_total{result="dropped"}`, "tierway_trace_spans_total{")
+	l.Records = share(string(text), "tierway_decisions_dropped_total", "tierway_decisions_dropped_total", "tierway_decisions_written_total")
+	return l, nil
+}
+
+// share is what one series has of all whose lines begin so.
+func share(metrics, part string, of ...string) float64 {
+	sum, some := 0.0, 0.0
+	for line := range strings.Lines(metrics) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil || !slices.ContainsFunc(of, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			continue
+		}
+		if sum += value; name == part {
+			some = value
+		}
+	}
+	return some / max(sum, 1)
 }
 
 // sizeOf is how many bytes all files of a pattern have.
