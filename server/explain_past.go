@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"tierway/openai"
 	"tierway/routing"
 	"tierway/sim"
 )
@@ -111,6 +112,12 @@ func (e *Explanation) pastAttempt(a *routing.Attempt, decide func(*routing.Attem
 		return st
 	}
 	again, decided, err := decide(a)
+	if errors.Is(err, errNobodyLeft) {
+		e.Worker, e.Reason, e.Outcome, e.Code = "", "", wouldReject, string(openai.CodeNoHealthyWorker)
+		e.walk.failed, e.walk.why = stageWorker, err.Error()
+		st.OK, st.Detail = false, fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
+		return st
+	}
 	if err != nil {
 		st.Detail = fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
 		return st
@@ -124,6 +131,10 @@ func (e *Explanation) pastAttempt(a *routing.Attempt, decide func(*routing.Attem
 	return st
 }
 
+// errNobodyLeft means that a draft has no worker any more that could take what was
+// sent.
+var errNobodyLeft = errors.New("the draft leaves no worker for it")
+
 // againUnder decides a recorded pick again among the members of p, a draft's tier or
 // pool, as a replay of this record alone does.
 func (s *Server) againUnder(p *pool, d *routing.Decision, a *routing.Attempt) (*Again, *routing.Choice, error) {
@@ -136,7 +147,7 @@ func (s *Server) againUnder(p *pool, d *routing.Decision, a *routing.Attempt) (*
 	}
 	decided, worker, reason, err := sim.Repick(was, &to, d, a)
 	if errors.Is(err, sim.ErrNobody) {
-		return nil, nil, errors.New("the draft leaves no worker for it")
+		return nil, nil, errNobodyLeft
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("the pick cannot be decided again: %w", err)
 	}

@@ -45,3 +45,16 @@ func TestOneRecordUnderOneDraftGoesToOneWorker(t *testing.T) {
 		}
 	}
 }
+
+// TestADraftWithoutAWorkerForARequestRefusesIt, whoever had it.
+func TestADraftWithoutAWorkerForARequestRefusesIt(t *testing.T) {
+	e := &Explanation{Outcome: wouldRoute}
+	st := e.pastAttempt(&routing.Attempt{Worker: "w0", Reason: "random", Choice: &routing.Choice{}},
+		func(*routing.Attempt) (*Again, *routing.Choice, error) { return nil, nil, errNobodyLeft })
+	if e.Worker != "" || e.Outcome != wouldReject || e.Code != "no_healthy_worker" || st.OK {
+		t.Errorf("%s, %s, %q; the step is %+v", e.Outcome, e.Code, e.Worker, st)
+	}
+	if got := e.pastSentence(); got != "was refused at worker: the draft leaves no worker for it" {
+		t.Error(got)
+	}
+}
