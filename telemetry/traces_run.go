@@ -163,7 +163,7 @@ func (t *Traces) harmless(err error) string {
 	}
 	text := err.Error()
 	switch {
-	case strings.Contains(text, "malformed HTTP response"): // as net/http has it of HTTP/2 frames
+	case strings.Contains(text, "malformed HTTP response"), strings.Contains(text, "readLoopPeekFailLocked"): // as net/http has it of HTTP/2 frames, after a request and before one
 		return "it answers something else than HTTP/1, as a port for gRPC does; give its port for OTLP over HTTP, by default 4318"
 	case errors.Is(err, context.Canceled):
 		return "the gateway stopped before it answered"
