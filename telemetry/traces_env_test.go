@@ -147,7 +147,7 @@ func TestWhyACollectorTakesNothingIsToldInPlainWords(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Read(make([]byte, 1)) // the request is on its way
+			_, _ = c.Read(make([]byte, 1))                                                         // the request is on its way
 			_, _ = c.Write([]byte("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00")) // SETTINGS, with which HTTP/2 begins
 			_ = c.Close()
 		}
