@@ -40,7 +40,8 @@ else
 	export TIERWAY_SOAK=${TIERWAY_SOAK:-2s}
 	step vet go vet -tags nomsgpack ./...
 	mapfile -t units < <(go list -tags nomsgpack ./... | grep -v '/e2e')
-	step unit go test -tags nomsgpack -race -v -timeout 10m "${units[@]}"
+	# Three at a time: some of them wait for clocks and servers for as long as they run.
+	step unit go test -tags nomsgpack -race -p 3 -v -timeout 10m "${units[@]}"
 	# The request reader beside the strictest one of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 go test -tags nomsgpack -count=1 -v -run Strict ./openai
 	step e2e go test -tags nomsgpack -count=1 -p 1 -v -timeout 10m ./e2e/...

@@ -314,7 +314,7 @@ func TestManyReloadsLeaveNothingBehind(t *testing.T) {
 	}
 	round(35) // every combination
 	goroutines := runtime.NumGoroutine()
-	round(70)
+	round(35)
 	until(t, "the goroutines of workers that are gone", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
 	r.mu.Lock()
 	defer r.mu.Unlock()
