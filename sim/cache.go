@@ -5,11 +5,17 @@ import "tierway/routing"
 // cache is an engine's prefix cache: so many blocks, of which the one that was
 // longest not touched makes room for a new one.
 type cache struct {
-	most        int
-	at          map[uint64]*entry
+	touches
+	most int
+	at   map[uint64]*entry
+}
+
+// touches is the order in which blocks were touched.
+type touches struct {
 	first, last *entry // the longest and the shortest time not touched
 }
 
+// entry is a block's place in that order.
 type entry struct {
 	hash       uint64
 	prev, next *entry
@@ -49,7 +55,7 @@ func (c *cache) store(chain []routing.Block) {
 	}
 }
 
-func (c *cache) push(e *entry) {
+func (c *touches) push(e *entry) {
 	e.prev, e.next = c.last, nil
 	if c.last == nil {
 		c.first = e
@@ -59,7 +65,7 @@ func (c *cache) push(e *entry) {
 	c.last = e
 }
 
-func (c *cache) unlink(e *entry) {
+func (c *touches) unlink(e *entry) {
 	if e.prev == nil {
 		c.first = e.next
 	} else {

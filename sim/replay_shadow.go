@@ -97,18 +97,17 @@ func (s *side) place(p *sidePool, worker string, v stay) (hit int64) {
 // prompt ended there, one that goes on from the block before is taken to be the next
 // turn of its chat, which finds the rest of that prompt and its answer too.
 type promptCache struct {
-	most, has   int64 // tokens
-	at          map[uint64]*cached
-	first, last *cached // the longest and the shortest time not touched
+	touches
+	most, has int64 // tokens
+	at        map[uint64]*cached
 }
 
 type cached struct {
-	hash       uint64
-	tokens     int64
-	ended      bool  // a prompt ended here, or before the next block that records hold
-	beyond     int64 // tokens of that prompt after this block, its answer's included
-	gap        bool  // it ended after this block
-	prev, next *cached
+	entry
+	tokens int64
+	ended  bool  // a prompt ended here, or before the next block that records hold
+	beyond int64 // tokens of that prompt after this block, its answer's included
+	gap    bool  // it ended after this block
 }
 
 // contiguous is up to which place in a record's chain the blocks follow each other
@@ -157,10 +156,10 @@ func (c *promptCache) store(chain []routing.Link, prompt, output int64) {
 	for i := range chain {
 		e := c.at[chain[i].Hash]
 		if e == nil {
-			e = &cached{hash: chain[i].Hash}
+			e = &cached{entry: entry{hash: chain[i].Hash}}
 			c.at[e.hash] = e
 		} else {
-			c.unlink(e)
+			c.unlink(&e.entry)
 		}
 		to := upTo(chain, i, prompt)
 		c.has -= e.tokens
@@ -176,35 +175,12 @@ func (c *promptCache) store(chain []routing.Link, prompt, output int64) {
 		}
 		c.has += e.tokens
 		before = to
-		c.push(e)
+		c.push(&e.entry)
 	}
 	for c.has > c.most && c.first != nil {
-		e := c.first
-		c.unlink(e)
+		e := c.at[c.first.hash]
+		c.unlink(&e.entry)
 		delete(c.at, e.hash)
 		c.has -= e.tokens
-	}
-}
-
-func (c *promptCache) push(e *cached) {
-	e.prev, e.next = c.last, nil
-	if c.last == nil {
-		c.first = e
-	} else {
-		c.last.next = e
-	}
-	c.last = e
-}
-
-func (c *promptCache) unlink(e *cached) {
-	if e.prev == nil {
-		c.first = e.next
-	} else {
-		e.prev.next = e.next
-	}
-	if e.next == nil {
-		c.last = e.prev
-	} else {
-		e.next.prev = e.prev
 	}
 }

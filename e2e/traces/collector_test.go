@@ -115,7 +115,7 @@ func TestACollectorThatIsSlowCostsNothing(t *testing.T) {
 	slow := newReceiver(t)
 	var posts atomic.Int64
 	proxy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		time.Sleep(50 * time.Millisecond) // a collector's own slowness
+		<-time.After(50 * time.Millisecond) // a collector's own slowness
 		if posts.Add(1)%3 == 0 {
 			http.Error(w, "no", http.StatusBadRequest)
 			return
