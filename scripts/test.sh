@@ -39,12 +39,20 @@ else
 	# Short soaks: what they assert holds after seconds as after a minute.
 	export TIERWAY_SOAK=${TIERWAY_SOAK:-2s}
 	step vet go vet -tags nomsgpack ./...
-	mapfile -t units < <(go list -tags nomsgpack ./... | grep -v '/e2e')
+	mapfile -t units < <(go list -tags nomsgpack ./... | grep -v -e '/e2e' -e '/sim$')
 	# Three at a time: some of them wait for clocks and servers for as long as they run.
 	step unit go test -tags nomsgpack -race -p 3 -v -timeout 10m "${units[@]}"
 	# The request reader beside the strictest one of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 go test -tags nomsgpack -count=1 -v -run Strict ./openai
-	step e2e go test -tags nomsgpack -count=1 -p 1 -v -timeout 10m ./e2e/...
+	# The simulator starts no goroutine, which a law of the house keeps: nothing races.
+	step sim go test -tags nomsgpack -v -timeout 10m ./sim
+	# Those that mostly wait for Redis, databases and SDKs leave room for each other;
+	# those that put load on the gateway have the machine for themselves.
+	patient='/e2e/(backends|docs|gateway|sdk|state)$'
+	mapfile -t waiting < <(go list -tags nomsgpack ./e2e/... | grep -E "$patient")
+	mapfile -t loading < <(go list -tags nomsgpack ./e2e/... | grep -vE "$patient")
+	step e2e-wait go test -tags nomsgpack -count=1 -p 2 -v -timeout 10m "${waiting[@]}"
+	step e2e-load go test -tags nomsgpack -count=1 -p 1 -v -timeout 10m "${loading[@]}"
 fi
 
 [ "$skipped" -eq 0 ] || echo "$skipped skipped"
