@@ -109,7 +109,7 @@ func describe(ch chan<- *prometheus.Desc, all ...[]*prometheus.Desc) {
 }
 
 // units are those that a name can end with, before _total.
-var units = []string{"seconds", "bytes", "tokens", "rows", "ratio"}
+var units = []string{"seconds", "bytes", "tokens", "rows", "lines", "ratio"}
 
 // unitOf reads the unit off a metric's name.
 func unitOf(name string) string {

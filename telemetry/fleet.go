@@ -31,7 +31,7 @@ type fleetCollector struct {
 
 // fleetSeries are in the order in which values returns them.
 var fleetSeries = []series{
-	{"tierway_worker_up", "1 while the worker's health checks pass.", prometheus.GaugeValue},
+	{"tierway_worker_up", "1 while the worker's health checks pass and its engine reports neither sleep nor pause.", prometheus.GaugeValue},
 	{"tierway_worker_weight", "The worker's weight in force, of the configuration or by hand; 0 while it is drained.", prometheus.GaugeValue},
 	{"tierway_worker_cooling", "1 while the worker asked for fewer requests or refused a connection and gets none.", prometheus.GaugeValue},
 	{"tierway_worker_inflight", "Requests booked on the worker.", prometheus.GaugeValue},

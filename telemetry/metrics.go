@@ -32,6 +32,8 @@ type Metrics struct {
 	AuthFailures         prometheus.Counter   // tierway_auth_failures_total
 	Reloads              Reloads              // tierway_config_reloads_total
 
+	exhausted map[string]prometheus.Counter // tierway_fd_exhausted_total, by operation
+
 	flow    *flow
 	tiers   tierVectors
 	workers workerVectors
@@ -49,9 +51,15 @@ func New(version string) *Metrics {
 	d.about("Requests")
 	m.flow = newFlow(d)
 	m.Started = &m.flow.started
-	m.Panics = d.counter("tierway_panics_total", "Handlers that panicked and were recovered.")
+	m.Panics = d.counter("tierway_panics_total", "Panics that were recovered, of requests and of background work.")
 	m.RetryBudgetExhausted = d.counter("tierway_retry_budget_exhausted_total", "Retries that were not made because the retry budget was spent.")
 	m.streams = newStreams(d)
+	exhausted := d.counters("tierway_fd_exhausted_total", "Connections that were not made because the gateway "+
+		"or its system had no file descriptor or memory free for a socket, by operation: accept (from clients), "+
+		"connect (to workers).", "operation")
+	m.exhausted = map[string]prometheus.Counter{
+		"accept": exhausted.WithLabelValues("accept"), "connect": exhausted.WithLabelValues("connect"),
+	}
 	d.about("Routing")
 	m.rules = newRules(d)
 	d.about("Latency")
@@ -77,6 +85,8 @@ func New(version string) *Metrics {
 	d.about("Traces")
 	d.read(traceSpanSeries, "result")
 	d.read(traceQueueSeries)
+	d.about("Logs")
+	d.read(logSeries, "log")
 	d.about("Configuration and build")
 	d.build(version)
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -112,6 +122,10 @@ const (
 	EndClientGone StreamEnd = "client_gone"
 	EndError      StreamEnd = "error"
 )
+
+// Exhausted counts a connection for which no file descriptor was free. operation is
+// accept or connect.
+func (m *Metrics) Exhausted(operation string) { m.exhausted[operation].Inc() }
 
 func newStreams(d *definer) map[StreamEnd]prometheus.Counter {
 	ends := d.counters("tierway_stream_end_total", "Ended streams by reason: proven, completed (terminator added), truncated, client_gone, error.", "reason")

@@ -29,6 +29,7 @@ func exercised() *Metrics {
 	})
 	m.ObserveDecisions(func() DecisionLog { return DecisionLog{} })
 	m.ObserveTraces(func() TraceCounts { return TraceCounts{} })
+	m.ObserveLogs(func() Logs { return Logs{} })
 	return m
 }
 
@@ -92,7 +93,7 @@ func TestNamesKeepTheRules(t *testing.T) {
 // configuration or from a fixed set.
 func boundedLabels() []string {
 	return []string{"tier", "worker", "policy", "rule", "class", "tenant", // the configuration; tenants the busiest only
-		"dialect", "outcome", "result", "reason", "kind", "limit", "to", // fixed
+		"dialect", "outcome", "result", "reason", "kind", "limit", "to", "operation", "log", // fixed
 		"version", "goversion", "revision"} // one each
 }
 

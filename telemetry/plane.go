@@ -118,7 +118,7 @@ var redisSeries = []series{
 // databaseSeries are in the order in which Collect sends them. The last three
 // are absent until tenants and keys were read.
 var databaseSeries = []series{
-	{"tierway_database_up", "1 while the SQL database answers; absent without one.", prometheus.GaugeValue},
+	{"tierway_database_up", "1 while the SQL database can be read and takes rows; absent without one.", prometheus.GaugeValue},
 	{"tierway_ledger_spooled_rows", "Rows of the ledger in memory that are not yet in the database.", prometheus.GaugeValue},
 	{"tierway_ledger_written_rows_total", "Rows of the ledger written to the database.", prometheus.CounterValue},
 	{"tierway_ledger_dropped_rows_total", "Rows of the ledger lost because the spool was full.", prometheus.CounterValue},

@@ -22,6 +22,9 @@ type TracesConfig struct {
 	Version string                      // of the program
 	Env     func(string) (string, bool) // looks up OTEL_* variables; nil: none is set
 	Log     *slog.Logger                // required
+	// Recover runs a step that reads records or a collector's answer. It returns the
+	// step's error, and an error instead of a panic. Nil: a panic ends the process.
+	Recover func(work string, step func() error) error
 }
 
 // Traces exports what happened to requests as spans over OTLP/HTTP. A request
@@ -31,6 +34,7 @@ type TracesConfig struct {
 // Traces is tracing turned off. All methods are safe for concurrent use.
 type Traces struct {
 	log      *slog.Logger
+	recover  func(work string, step func() error) error
 	url      string // of the collector
 	endpoint string // its scheme and host, for the log
 	link     bool
@@ -119,7 +123,11 @@ func newTraces(c TracesConfig, env *environment) (*Traces, error) {
 	if !ok {
 		return nil, errNoEndpoint
 	}
-	t := &Traces{log: c.Log, url: at.String(), endpoint: at.Scheme + "://" + at.Host, link: c.Clients == "link", fromEnv: *env.sampler(1),
+	if c.Recover == nil {
+		c.Recover = func(_ string, step func() error) error { return step() }
+	}
+	t := &Traces{log: c.Log, recover: c.Recover,
+		url: at.String(), endpoint: at.Scheme + "://" + at.Host, link: c.Clients == "link", fromEnv: *env.sampler(1),
 		queue: make(chan record, env.number(envQueue, "requests", usualQueue, mostQueue)), most: env.number(envBatch, "spans", usualBatch, mostBatch),
 		every: env.milliseconds(envDelay, usualEvery), patience: env.milliseconds(envTimeout, usualPatience), batch: &batch{}}
 	t.SetSample(c.Sample)

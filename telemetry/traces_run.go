@@ -62,22 +62,20 @@ func (t *Traces) flush(ctx context.Context) {
 	_ = t.exporter.Shutdown(ctx) // it holds nothing that could be lost
 }
 
-// make turns a record into spans. A record that cannot be told is one that is not
-// exported, and takes nothing else with it.
+// make turns a record into spans. A record on which that panics is not exported;
+// all others are.
 func (t *Traces) make(r record) {
 	had := len(t.batch.spans)
-	defer func() {
-		made := int64(len(t.batch.spans) - had)
-		if p := recover(); p != nil {
-			clear(t.batch.spans[had:])
-			t.batch.spans = t.batch.spans[:had]
-			made = 0
-			t.failed.Add(r.n)
-			t.log.Error("making the spans of a request panicked", "panic", fmt.Sprintf("%T", p))
-		}
-		t.queued.Add(made - r.n)
-	}()
-	makeSpans(t.tracer, r.c, r.spans.Spans(r.c))
+	err := t.recover("making the spans of a request", func() error {
+		makeSpans(t.tracer, r.c, r.spans.Spans(r.c))
+		return nil
+	})
+	if err != nil {
+		clear(t.batch.spans[had:])
+		t.batch.spans = t.batch.spans[:had]
+		t.failed.Add(r.n)
+	}
+	t.queued.Add(int64(len(t.batch.spans)-had) - r.n)
 }
 
 // send sends the spans that were made. A batch that the collector does not take is
@@ -86,7 +84,7 @@ func (t *Traces) send(ctx context.Context) {
 	n := int64(len(t.batch.spans))
 	if n > 0 {
 		bounded, cancel := context.WithTimeout(ctx, t.patience)
-		err := t.exporter.ExportSpans(bounded, t.batch.spans)
+		err := t.recover("sending spans", func() error { return t.exporter.ExportSpans(bounded, t.batch.spans) })
 		cancel()
 		lost := int64(0)
 		if err != nil {

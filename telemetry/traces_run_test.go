@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,7 +58,7 @@ func TestAHungCollectorHoldsNothingUp(t *testing.T) {
 func TestEverySpanIsCountedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		exports := rapid.SliceOfN(rapid.IntRange(-1, 5), 1, 50).Draw(t, "requests; -1 sends")
-		tr := &Traces{log: slog.New(slog.DiscardHandler), queue: make(chan record, 5), most: 8, patience: time.Second, batch: &batch{}}
+		tr := &Traces{log: slog.New(slog.DiscardHandler), recover: func(_ string, step func() error) error { return step() }, queue: make(chan record, 5), most: 8, patience: time.Second, batch: &batch{}}
 		tr.tracer = sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(spanIDs{}), sdktrace.WithSpanProcessor(tr.batch)).Tracer("")
 		tr.exporter = &fakeExporter{do: func(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
 			if len(spans)%2 == 0 {
@@ -84,25 +85,40 @@ func TestEverySpanIsCountedOnce(t *testing.T) {
 	})
 }
 
-// torn is a record that cannot be told.
+// torn is a record on which making spans panics.
 type torn struct{ some }
 
 func (torn) Spans(TraceContext) []Span { panic("a prompt") }
 
-func TestARecordThatCannotBeToldTakesNothingWithIt(t *testing.T) {
-	tr, out := newTest(t, TracesConfig{Sample: 1})
+func TestAPanicLosesItsRecordOrItsBatchAndNothingElse(t *testing.T) {
+	var panicked []string
+	tr, _ := newTest(t, TracesConfig{Sample: 1, Recover: func(work string, step func() error) (err error) {
+		defer func() {
+			if recover() != nil {
+				panicked, err = append(panicked, work), errors.New("recovered")
+			}
+		}()
+		return step()
+	}})
 	to := &fakeExporter{}
 	tr.exporter = to
-	for _, s := range []Spans{some(1), torn{3}, some(1)} {
-		tr.Export(tr.Begin(nil, true, rand.Uint64), s)
-		tr.make(<-tr.queue)
+	send := func(all ...Spans) {
+		for _, s := range all {
+			tr.Export(tr.Begin(nil, true, rand.Uint64), s)
+			tr.make(<-tr.queue)
+		}
+		tr.send(t.Context())
 	}
-	tr.send(t.Context())
-	if got, want := tr.Counts(), (TraceCounts{Exported: 2, Failed: 3}); got != want || len(to.took) != 2 {
+	send(some(1), torn{3}, some(1))
+	to.do = func(context.Context, []sdktrace.ReadOnlySpan) error { panic("an answer of the collector") }
+	send(some(2))
+	to.do = nil
+	send(some(1))
+	if got, want := tr.Counts(), (TraceCounts{Exported: 3, Failed: 5}); got != want || len(to.took) != 3 {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if strings.Contains(out.String(), "a prompt") {
-		t.Errorf("the log has the panic's value:\n%s", out)
+	if want := []string{"making the spans of a request", "sending spans"}; !slices.Equal(panicked, want) {
+		t.Errorf("panics in %q, want %q", panicked, want)
 	}
 }
 
