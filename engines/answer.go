@@ -8,7 +8,8 @@ import (
 // wishes are the settings that the dialects share.
 type wishes struct {
 	n          int
-	maxTokens  int // 0: as long as the answer is
+	maxTokens  int    // 0: as long as the answer is
+	maxField   string // that maxTokens came in
 	minTokens  int
 	ignoreEOS  bool // vLLM: the answer goes on to maxTokens
 	stop       []string
@@ -18,6 +19,8 @@ type wishes struct {
 	choice     toolChoice
 	seed       uint64
 	salt       string
+	logprobs   bool // of every token, and of the top most likely ones in its place
+	top        int
 }
 
 // usage counts one request's tokens.
@@ -37,6 +40,10 @@ type answer struct {
 	finish  string
 	stopped string // the stop sequence that ended it
 	tool    string
+
+	logprobs bool // they are returned; never those of a call
+	top      int
+	seed     uint64
 }
 
 func (a *answer) text() string { return strings.Join(a.pieces, "") }
@@ -64,17 +71,19 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 	if len(prompt) == 0 {
 		return badRequest("prompt", "the prompt is empty")
 	}
-	room := e.c.Context - len(prompt)
-	if room < max(w.maxTokens, 1) {
-		return badRequest("max_tokens", "the prompt has %d tokens and %d are asked for, but the model's context holds %d (context_length_exceeded); shorten the prompt or lower max_tokens",
-			len(prompt), w.maxTokens, e.c.Context)
+	if err := e.checkContext(prompt, w); err != nil {
+		return err
 	}
+	room := e.c.Context - len(prompt)
 	called, err := pickTool(w.tools, w.choice, turns)
 	if err != nil {
 		return err
 	}
 	bounded := *w
 	bounded.minTokens = min(w.minTokens, room)
+	if w.maxTokens > 0 {
+		bounded.maxTokens = min(w.maxTokens, room)
+	}
 	seed := hashIDs(e.c.Seed^w.seed, prompt)
 	for i := range max(w.n, 1) {
 		a, err := compose(mix(seed+uint64(i)), p.script, called, &bounded)
@@ -92,11 +101,12 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 
 // compose makes up one answer.
 func compose(seed uint64, script Script, called *tool, w *wishes) (*answer, error) {
-	a := &answer{finish: finishStop}
+	a := &answer{finish: finishStop, seed: seed, top: w.top}
 	text, err := a.compose(seed, script, called, w)
 	if err != nil {
 		return nil, err
 	}
+	a.logprobs = w.logprobs && a.tool == ""
 	if a.tool == "" && !w.ignoreEOS {
 		for _, stop := range w.stop {
 			if at := strings.Index(text, stop); stop != "" && at >= 0 {

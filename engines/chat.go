@@ -86,14 +86,39 @@ func (w *wishes) limit(field string, n *int) error {
 	if *n < 1 {
 		return badRequest(field, "%s must be at least 1, not %d", field, *n)
 	}
-	w.maxTokens = *n
+	w.maxTokens, w.maxField = *n, field
 	return nil
 }
 
 type chatMessage struct {
-	Role      string          `json:"role"`
-	Content   content         `json:"content"`
-	ToolCalls json.RawMessage `json:"tool_calls"`
+	Role      string    `json:"role"`
+	Content   content   `json:"content"`
+	ToolCalls toolCalls `json:"tool_calls"`
+}
+
+// toolCalls are the calls of an assistant's message.
+type toolCalls struct {
+	raw   string // as they came: they are part of the prompt
+	names []string
+}
+
+func (c *toolCalls) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	c.raw = string(b)
+	var calls []struct {
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	}
+	if json.Unmarshal(b, &calls) != nil {
+		return nil // only the names are read, and only where there are some
+	}
+	for _, call := range calls {
+		c.names = append(c.names, call.Function.Name)
+	}
+	return nil
 }
 
 type chatRequest struct {
@@ -102,15 +127,15 @@ type chatRequest struct {
 	MaxCompletionTokens *int          `json:"max_completion_tokens"`
 	Tools               []tool        `json:"tools"`
 	ToolChoice          toolChoice    `json:"tool_choice"`
+	Logprobs            bool          `json:"logprobs"`
+	TopLogprobs         int           `json:"top_logprobs"`
 }
 
 func chatTurns(messages []chatMessage) []turn {
 	turns := make([]turn, len(messages))
 	for i, m := range messages {
-		turns[i] = turn{role: m.Role, text: m.Content.text, human: m.Content.human}
-		if len(m.ToolCalls) > 0 && string(m.ToolCalls) != "null" {
-			turns[i].text += string(m.ToolCalls)
-		}
+		turns[i] = turn{role: m.Role, text: m.Content.text + m.ToolCalls.raw, human: m.Content.human,
+			calls: append(m.Content.calls, m.ToolCalls.names...), result: m.Content.result || m.Role == "tool"}
 	}
 	return turns
 }
@@ -134,6 +159,9 @@ func (e *Engine) chat(w http.ResponseWriter, r *request) error {
 	if err := wish.limit("max_completion_tokens", req.MaxCompletionTokens); err != nil {
 		return err
 	}
+	if err := req.takeLogprobs(wish); err != nil {
+		return err
+	}
 	wish.tools, wish.choice = req.Tools, req.ToolChoice
 	turns := chatTurns(req.Messages)
 	p, err := e.newPlan(r, req.Stream, req.Priority)
@@ -149,6 +177,17 @@ func (e *Engine) chat(w http.ResponseWriter, r *request) error {
 	}
 	head := chunkHead(id, "chat.completion.chunk", model, e.c.Clock().Unix())
 	return e.streamChunks(w, r, p, &chatStream{answers: p.answers, ids: e.callIDs(p)}, head, req.StreamOptions.IncludeUsage)
+}
+
+// takeLogprobs reads the fields for log probabilities.
+func (req *chatRequest) takeLogprobs(w *wishes) error {
+	switch {
+	case req.Logprobs:
+		return w.wantLogprobs("top_logprobs", req.TopLogprobs)
+	case req.TopLogprobs > 0:
+		return badRequest("top_logprobs", "when using `top_logprobs`, `logprobs` must be set to true.")
+	}
+	return nil
 }
 
 // callIDs makes the ids of the tool calls that the answers hold.
@@ -192,7 +231,8 @@ func (e *Engine) chatWhole(w http.ResponseWriter, r *request, p *plan, id, model
 			message["tool_calls"] = []any{map[string]any{"id": calls[i], "type": "function",
 				"function": map[string]any{"name": a.tool, "arguments": a.text()}}}
 		}
-		choices[i] = map[string]any{"index": i, "message": message, "logprobs": nil, "finish_reason": a.finish}
+		choices[i] = map[string]any{"index": i, "message": message,
+			"logprobs": a.chatLogprobs(), "finish_reason": a.finish}
 	}
 	return e.writeWhole(w, u, map[string]any{"id": id, "object": "chat.completion", "created": e.c.Clock().Unix(),
 		"model": model, "choices": choices, "usage": u.chat()})
@@ -226,12 +266,16 @@ func (c *chatStream) first(b []byte, i int) []byte {
 	return append(b, `,"arguments":""}}]},"logprobs":null,"finish_reason":null}`...)
 }
 
-func (c *chatStream) token(b []byte, i int, piece string) []byte {
+func (c *chatStream) token(b []byte, i, step int, piece string) []byte {
+	a := c.answers[i]
 	b = openChoice(b, i)
-	if c.answers[i].tool == "" {
+	if a.tool == "" {
 		b = append(b, `{"content":`...)
-		b = appendString(b, piece)
-		return append(b, `},"logprobs":null,"finish_reason":null}`...)
+		b = append(appendString(b, piece), '}')
+		b = appendLogprobs(b, a.logprobs, func() any {
+			return map[string]any{"content": []tokenLogprob{a.logprob(step)}}
+		})
+		return append(b, `,"finish_reason":null}`...)
 	}
 	b = append(b, `{"tool_calls":[{"index":0,"function":{"arguments":`...)
 	b = appendString(b, piece)

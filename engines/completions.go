@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"unicode/utf8"
 )
 
 // completions serves POST /v1/completions: text, or token ids, for one prompt or a
@@ -11,7 +12,8 @@ import (
 func (e *Engine) completions(w http.ResponseWriter, r *request) error {
 	var req struct {
 		sampling
-		Prompt input `json:"prompt"`
+		Prompt   input `json:"prompt"`
+		Logprobs *int  `json:"logprobs"`
 	}
 	if err := decode(r.body, &req); err != nil {
 		return err
@@ -29,6 +31,11 @@ func (e *Engine) completions(w http.ResponseWriter, r *request) error {
 	if wish.maxTokens == 0 {
 		wish.maxTokens = 16 // the default of OpenAI's legacy endpoint
 	}
+	if req.Logprobs != nil {
+		if err := wish.wantLogprobs("logprobs", *req.Logprobs); err != nil {
+			return err
+		}
+	}
 	p, err := e.newPlan(r, req.Stream, req.Priority)
 	if err != nil {
 		return err
@@ -43,7 +50,8 @@ func (e *Engine) completions(w http.ResponseWriter, r *request) error {
 		return e.completionWhole(w, r, p, id, model)
 	}
 	head := chunkHead(id, "text_completion", model, e.c.Clock().Unix())
-	return e.streamChunks(w, r, p, textStream{}, head, req.StreamOptions.IncludeUsage)
+	texts := &textStream{answers: p.answers, offsets: make([]int, len(p.answers))}
+	return e.streamChunks(w, r, p, texts, head, req.StreamOptions.IncludeUsage)
 }
 
 func (e *Engine) completionWhole(w http.ResponseWriter, r *request, p *plan, id, model string) error {
@@ -54,42 +62,48 @@ func (e *Engine) completionWhole(w http.ResponseWriter, r *request, p *plan, id,
 	choices := make([]map[string]any, len(p.answers))
 	for i, a := range p.answers {
 		choices[i] = map[string]any{"index": i, "text": a.text(), "logprobs": nil, "finish_reason": a.finish}
+		if a.logprobs {
+			choices[i]["logprobs"] = a.textLogprobs(0, len(a.pieces), 0)
+		}
 	}
 	return e.writeWhole(w, u, map[string]any{"id": id, "object": "text_completion", "created": e.c.Clock().Unix(),
 		"model": model, "choices": choices, "usage": u.chat()})
 }
 
 // textStream makes the choices of a completion stream's chunks.
-type textStream struct{}
-
-func (textStream) first(b []byte, _ int) []byte { return b }
-
-func (textStream) token(b []byte, i int, piece string) []byte {
-	return appendText(b, i, piece, "")
+type textStream struct {
+	answers []*answer
+	offsets []int // of each choice's next token, in characters
 }
 
-func (textStream) last(b []byte, i int, finish string) []byte {
-	return appendText(b, i, "", finish)
+func (*textStream) first(b []byte, _ int) []byte { return b }
+
+func (c *textStream) token(b []byte, i, step int, piece string) []byte {
+	a := c.answers[i]
+	b = openText(b, i, piece)
+	b = appendLogprobs(b, a.logprobs, func() any { return a.textLogprobs(step, step+1, c.offsets[i]) })
+	c.offsets[i] += utf8.RuneCountInString(piece)
+	return append(b, `,"finish_reason":null}`...)
 }
 
-func appendText(b []byte, i int, text, finish string) []byte {
+func (*textStream) last(b []byte, i int, finish string) []byte {
+	b = append(openText(b, i, ""), `,"logprobs":null,"finish_reason":`...)
+	b = appendString(b, finish)
+	return append(b, '}')
+}
+
+func openText(b []byte, i int, text string) []byte {
 	b = append(b, `{"index":`...)
 	b = strconv.AppendInt(b, int64(i), 10)
 	b = append(b, `,"text":`...)
-	b = appendString(b, text)
-	b = append(b, `,"logprobs":null,"finish_reason":`...)
-	if finish == "" {
-		return append(b, `null}`...)
-	}
-	b = appendString(b, finish)
-	return append(b, '}')
+	return appendString(b, text)
 }
 
 // choiceWriter appends a choice's object to a chunk: its opening (nothing where the
 // dialect has none), a token, its end.
 type choiceWriter interface {
 	first(b []byte, choice int) []byte
-	token(b []byte, choice int, piece string) []byte
+	token(b []byte, choice, step int, piece string) []byte
 	last(b []byte, choice int, finish string) []byte
 }
 
@@ -151,8 +165,8 @@ func (c *chunks) begin(usage) error {
 	return nil
 }
 
-func (c *chunks) token(i int, piece string) error {
-	b := c.choices.token(append(c.out.open(""), c.head...), i, piece)
+func (c *chunks) token(i, step int, piece string) error {
+	b := c.choices.token(append(c.out.open(""), c.head...), i, step, piece)
 	return c.out.send(append(b, c.tail...))
 }
 

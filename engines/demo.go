@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// demoContext is the context of the demo's engines, in tokens. Coding agents ask for
+// up to 64,000 output tokens beside a prompt of 10,000 and more.
+const demoContext = 262144
+
 // Demo returns the engines of a demonstration: three tiers, small to large, of three,
 // two and two engines. Engines of one tier differ by up to 15 % in speed, as machines
 // of one order do; the seed says which is faster. Prompts of a thousand tokens start
@@ -20,9 +24,9 @@ func Demo(seed uint64) []Config {
 		slots       int
 		cache       int
 	}{
-		{"small", "demo-small-7b", 3, 20000, 8 * time.Millisecond, 32, 131072},
-		{"medium", "demo-medium-32b", 2, 10000, 16 * time.Millisecond, 24, 98304},
-		{"large", "demo-large-70b", 2, 6000, 28 * time.Millisecond, 16, 65536},
+		{"small", "demo-small-7b", 3, 20000, 8 * time.Millisecond, 32, 2 * demoContext},
+		{"medium", "demo-medium-32b", 2, 10000, 16 * time.Millisecond, 24, 3 * demoContext / 2},
+		{"large", "demo-large-70b", 2, 6000, 28 * time.Millisecond, 16, demoContext},
 	}
 	d := dice{seed}
 	var fleet []Config
@@ -32,7 +36,7 @@ func Demo(seed uint64) []Config {
 			fleet = append(fleet, Config{
 				Name: fmt.Sprintf("%s-%d", t.name, i), Model: t.model,
 				Prefill: t.prefill * pace, PerToken: time.Duration(float64(t.perToken) / pace),
-				Slots: t.slots, CacheTokens: t.cache, BlockSize: 16,
+				Slots: t.slots, CacheTokens: t.cache, BlockSize: 16, Context: demoContext,
 				Seed: mix(seed + uint64(len(fleet))), Speed: 1,
 			})
 		}

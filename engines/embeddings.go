@@ -63,8 +63,8 @@ func (e *Engine) read(r *request, prompts [][]uint32, asked priority) (usage, er
 		if len(ids) == 0 {
 			return usage{}, badRequest("input", "an input is empty")
 		}
-		if len(ids) > e.c.Context {
-			return usage{}, badRequest("input", "an input has %d tokens, the model's context holds %d (context_length_exceeded)", len(ids), e.c.Context)
+		if err := e.checkPrompt(ids); err != nil {
+			return usage{}, err
 		}
 	}
 	p, err := e.newPlan(r, false, asked)

@@ -38,7 +38,7 @@ type Config struct {
 
 	CacheTokens int // tokens that the prefix cache holds; 0 means no cache
 	BlockSize   int // tokens of one cache block; 0 means 16
-	Context     int // the longest prompt and answer together, in tokens; 0 means 32768
+	Context     int // prompt and answer together, in tokens; 0 means 32768
 
 	Seed  uint64
 	Speed float64 // divides every delay: 1 is real time, 10 ten times as fast, 0 has no delays

@@ -8,17 +8,17 @@ import (
 
 // sink takes an answer as it is made. Its errors end the request.
 type sink interface {
-	begin(u usage) error                 // the prompts are read; output is still 0
-	token(choice int, p string) error    // the next token of a choice
-	end(choice int, finish string) error // that choice is complete
+	begin(u usage) error                    // the prompts are read; output is still 0
+	token(choice, step int, p string) error // the next token of a choice, the step-th of its answer
+	end(choice int, finish string) error    // that choice is complete
 }
 
 // nowhere is the sink of answers that are written whole.
 type nowhere struct{}
 
-func (nowhere) begin(usage) error       { return nil }
-func (nowhere) token(int, string) error { return nil }
-func (nowhere) end(int, string) error   { return nil }
+func (nowhere) begin(usage) error            { return nil }
+func (nowhere) token(int, int, string) error { return nil }
+func (nowhere) end(int, string) error        { return nil }
 
 // generate works on a plan: waits for a slot, reads the prompts, makes the tokens,
 // and gives everything back however it ends. The usage counts what was made until
@@ -98,7 +98,7 @@ func (e *Engine) decode(ctx context.Context, p *plan, u *usage, to sink) error {
 		}
 		for i, a := range p.answers {
 			if step < len(a.pieces) {
-				if err := to.token(i, a.pieces[step]); err != nil {
+				if err := to.token(i, step, a.pieces[step]); err != nil {
 					return err
 				}
 				e.counted(p, u)

@@ -7,7 +7,6 @@ import (
 	"image"
 	"image/color"
 	"image/png"
-	"io"
 	"mime/multipart"
 	"net/http"
 )
@@ -31,30 +30,6 @@ func (e *Engine) form(r *request, file string) (*multipart.FileHeader, error) {
 		}
 	}
 	return nil, badRequest(file, "the form has no file %q", file)
-}
-
-// transcribe serves POST /v1/audio/transcriptions and translations. What it heard is
-// the file's name and size.
-func (e *Engine) transcribe(w http.ResponseWriter, r *request) error {
-	file, err := e.form(r, "file")
-	if err != nil {
-		return err
-	}
-	u, err := e.read(r, [][]uint32{appendIDs([]uint32{markStart}, file.Filename)}, priority{})
-	if err != nil {
-		return err
-	}
-	text := fmt.Sprintf("The file %s holds %d bytes.", file.Filename, file.Size)
-	if r.FormValue("response_format") == "text" {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if _, err := io.WriteString(w, text+"\n"); err != nil {
-			return err
-		}
-		e.counts.delivered(u)
-		return nil
-	}
-	return e.writeWhole(w, u, map[string]any{"text": text,
-		"usage": map[string]any{"type": "tokens", "input_tokens": u.prompt, "output_tokens": 0, "total_tokens": u.prompt}})
 }
 
 // audioTypes are the media types of speech; never written.

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -16,6 +17,30 @@ type messagesRequest struct {
 	Stream        bool          `json:"stream"`
 	Tools         []tool        `json:"tools"`
 	ToolChoice    toolChoice    `json:"tool_choice"`
+	OutputConfig  struct {
+		Format *messagesFormat `json:"format"`
+	} `json:"output_config"`
+	OutputFormat *messagesFormat `json:"output_format"` // where beta clients put the format before output_config
+}
+
+// messagesFormat asks for an answer in JSON.
+type messagesFormat struct {
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
+}
+
+// schema returns the JSON schema that the answer has to fit, nil for none.
+func (req *messagesRequest) schema() (json.RawMessage, error) {
+	format := cmp.Or(req.OutputConfig.Format, req.OutputFormat)
+	switch {
+	case format == nil:
+		return nil, nil
+	case format.Type != "json_schema":
+		return nil, badRequest("output_config", "output_config.format.type %q is not json_schema", format.Type)
+	case len(format.Schema) == 0:
+		return nil, badRequest("output_config", "output_config.format.schema is missing")
+	}
+	return withDescribed(format.Schema), nil
 }
 
 func (req *messagesRequest) turns() []turn {
@@ -50,10 +75,15 @@ func (e *Engine) messages(w http.ResponseWriter, r *request) error {
 	if req.MaxTokens == nil {
 		return badRequest("max_tokens", "max_tokens: field required")
 	}
-	wish := &wishes{stop: req.StopSequences, tools: req.Tools, choice: req.ToolChoice}
+	schema, err := req.schema()
+	if err != nil {
+		return err
+	}
+	wish := &wishes{stop: req.StopSequences, schema: schema, tools: req.Tools, choice: req.ToolChoice}
 	if err := wish.limit("max_tokens", req.MaxTokens); err != nil {
 		return err
 	}
+	wish.maxField = "max_completion_tokens" // vLLM makes a chat request of it and names that request's field
 	turns := req.turns()
 	p := &plan{stream: req.Stream, script: r.script}
 	if err := e.add(p, render(req.Tools, turns), turns, wish); err != nil {
@@ -155,11 +185,7 @@ func (e *Engine) streamMessage(ctx context.Context, w http.ResponseWriter, p *pl
 
 func (s *messageStream) event(name string, fields map[string]any) error {
 	fields["type"] = name
-	b, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	return s.out.send(append(s.out.open(name), b...))
+	return s.out.event(name, fields)
 }
 
 // begin sends what comes before the first token: the message, its block, and the
@@ -178,7 +204,7 @@ func (s *messageStream) begin(u usage) error {
 	return s.event("ping", map[string]any{})
 }
 
-func (s *messageStream) token(choice int, piece string) error {
+func (s *messageStream) token(choice, _ int, piece string) error {
 	b := s.out.open("content_block_delta")
 	b = append(b, `{"type":"content_block_delta","index":`...)
 	b = strconv.AppendInt(b, int64(choice), 10)

@@ -1,44 +1,76 @@
 package engines
 
 import (
-	"regexp"
 	"regexp/syntax"
 	"strings"
 )
 
-// matching makes up a text that a regular expression matches; false where the
-// expression is none that Go knows, or demands what the walk cannot promise.
-func matching(pattern string, d *dice) (string, bool) {
-	tree, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return "", false
+// The bounds of a text that a pattern makes, and of the work for one: comparing a
+// text with its pattern takes up to bytes × instructions.
+const (
+	mostMatchBytes = 8192
+	mostMatchSteps = 20_000
+	mostMatchTries = 96
+	mostMatchWork  = 16 << 20
+)
+
+// matching makes up a text that a rule with a pattern accepts; false where none was
+// found in time. It throws dice first, then lets every open repetition run to the
+// same length, one longer with each try.
+func matching(rule textRule, d *dice) (string, bool) {
+	const thrown = 24
+	work := 0
+	for try := range mostMatchTries {
+		m := matcher{dice: d, reach: 4}
+		if try >= thrown {
+			m.exact, m.reach = true, try-thrown
+			if most := max(rule.least, rule.most); most > mostMatchTries-thrown {
+				m.reach = rule.least + try - thrown // long texts: from the least length on
+			}
+		}
+		m.append(rule.tree)
+		if work += m.b.Len() * rule.size; work > mostMatchWork {
+			break
+		}
+		if text := m.b.String(); rule.accepts(text) {
+			return text, true
+		}
 	}
-	compiled, err := regexp.Compile(pattern)
-	if err != nil {
-		return "", false
-	}
-	var b strings.Builder
-	appendMatch(&b, tree, d)
-	return b.String(), compiled.MatchString(b.String())
+	return "", false
 }
 
-func appendMatch(b *strings.Builder, re *syntax.Regexp, d *dice) {
+// matcher writes a text that follows the tree of a pattern.
+type matcher struct {
+	b     strings.Builder
+	dice  *dice
+	reach int  // how often what may repeat for ever repeats, beyond its least
+	exact bool // just as often, not up to that
+	steps int
+}
+
+func (m *matcher) append(re *syntax.Regexp) {
+	if m.steps++; m.steps > mostMatchSteps || m.b.Len() > mostMatchBytes {
+		return
+	}
 	switch re.Op {
 	case syntax.OpLiteral:
-		b.WriteString(string(re.Rune))
+		m.b.WriteString(string(re.Rune))
 	case syntax.OpCharClass:
-		b.WriteRune(pickRune(re.Rune, d))
+		m.b.WriteRune(pickRune(re.Rune, m.dice))
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		b.WriteByte(byte('a' + d.roll(26)))
+		m.b.WriteByte(byte('a' + m.dice.roll(26)))
 	case syntax.OpCapture, syntax.OpConcat:
 		for _, sub := range re.Sub {
-			appendMatch(b, sub, d)
+			m.append(sub)
 		}
 	case syntax.OpAlternate:
-		appendMatch(b, re.Sub[d.roll(len(re.Sub))], d)
+		m.append(re.Sub[m.dice.roll(len(re.Sub))])
 	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest, syntax.OpRepeat:
-		for range repeats(re, d) {
-			appendMatch(b, re.Sub[0], d)
+		for range m.repeats(re) {
+			if m.steps > mostMatchSteps {
+				return
+			}
+			m.append(re.Sub[0])
 		}
 	}
 	// The rest are anchors and empty matches: they write nothing.
@@ -59,17 +91,23 @@ func pickRune(ranges []rune, d *dice) rune {
 	return ranges[0]
 }
 
-func repeats(re *syntax.Regexp, d *dice) int {
+// repeats is how often a repetition's pattern is written.
+func (m *matcher) repeats(re *syntax.Regexp) int {
+	least, most := re.Min, re.Max
 	switch re.Op {
 	case syntax.OpStar:
-		return d.roll(4)
+		least, most = 0, -1
 	case syntax.OpPlus:
-		return 1 + d.roll(4)
+		least, most = 1, -1
 	case syntax.OpQuest:
-		return d.roll(2)
+		least, most = 0, 1
 	}
-	if re.Max > re.Min {
-		return re.Min + d.roll(min(re.Max-re.Min, 4)+1)
+	more := m.reach
+	if most >= 0 {
+		more = min(more, most-least)
 	}
-	return re.Min
+	if !m.exact {
+		more = m.dice.roll(more + 1)
+	}
+	return least + more
 }

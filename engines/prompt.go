@@ -9,15 +9,19 @@ import (
 
 // turn is one message as the engine renders it, whatever dialect it came in.
 type turn struct {
-	role  string // system, user, assistant, tool
-	text  string
-	human bool // holds text that is not the result of a tool
+	role   string // system, user, assistant, tool
+	text   string
+	human  bool     // holds text that is not the result of a tool
+	calls  []string // names of the tools that an assistant's turn called
+	result bool     // holds the result of a tool
 }
 
 // content is a message's content: a string or a list of parts.
 type content struct {
-	text  string
-	human bool // some text in it is not a tool's result
+	text   string
+	human  bool     // some text in it is not a tool's result
+	calls  []string // names in its tool_use parts
+	result bool     // it has a tool_result part
 }
 
 func (c *content) UnmarshalJSON(b []byte) error {
@@ -38,6 +42,10 @@ func (c *content) UnmarshalJSON(b []byte) error {
 		s, human := p.render()
 		text.WriteString(s)
 		c.human = c.human || human
+		c.result = c.result || p.Type == "tool_result"
+		if p.Type == "tool_use" {
+			c.calls = append(c.calls, p.Name)
+		}
 	}
 	c.text = text.String()
 	return nil

@@ -15,6 +15,7 @@ type stored struct {
 	resp   map[string]any
 	turns  []turn // the conversation up to and with the answer
 	cancel context.CancelFunc
+	run    *responseRun // of one that can be streamed again; else nil
 }
 
 func (s *stored) id() string {
@@ -78,17 +79,24 @@ func (rs *responseStore) remove(id string) bool {
 	return rs.dropLocked(id)
 }
 
-// finish stores the end of a background response that is still wanted.
-func (rs *responseStore) finish(resp map[string]any) {
+// update replaces the object of a response that is still kept and not cancelled. It
+// returns the object that counts.
+func (rs *responseStore) update(resp map[string]any) map[string]any {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	id, _ := resp["id"].(string)
-	if s, ok := rs.byID[id]; ok && s.resp["status"] != "cancelled" {
+	s, ok := rs.byID[id]
+	switch {
+	case !ok:
+		return resp
+	case s.resp["status"] != "cancelled":
 		s.resp = resp
 	}
+	return s.resp
 }
 
-// cancelled ends a background response and returns its object.
+// cancelled ends a background response and returns its object. Cancelling it again
+// changes nothing.
 func (rs *responseStore) cancelled(id string) (map[string]any, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -99,11 +107,13 @@ func (rs *responseStore) cancelled(id string) (map[string]any, error) {
 	case s.cancel == nil:
 		return nil, badRequest("response_id", "only background responses can be cancelled")
 	}
-	s.cancel()
-	if status := s.resp["status"]; status == "queued" || status == "in_progress" {
-		resp := copyResponse(s.resp)
-		resp["status"] = "cancelled"
-		s.resp = resp
+	switch s.resp["status"] {
+	case "cancelled":
+	case "queued", "in_progress":
+		s.cancel()
+		s.resp = withStatus(s.resp, "cancelled")
+	default:
+		return nil, badRequest("response_id", "a completed response cannot be cancelled")
 	}
 	return s.resp, nil
 }
@@ -126,6 +136,9 @@ func (e *Engine) storedResponse(w http.ResponseWriter, r *request) error {
 		s, ok := e.stored.get(id)
 		if !ok {
 			return unknownResponse(id)
+		}
+		if r.URL.Query().Get("stream") == "true" {
+			return e.resume(w, r, s)
 		}
 		return writeJSON(w, http.StatusOK, s.resp)
 	case http.MethodDelete:

@@ -39,9 +39,9 @@ func (in responseInput) turns() []turn {
 		case "", "message":
 			turns = append(turns, turn{role: item.Role, text: item.Content.text, human: item.Content.human})
 		case "function_call":
-			turns = append(turns, turn{role: "assistant", text: item.Name + item.Arguments})
+			turns = append(turns, turn{role: "assistant", text: item.Name + item.Arguments, calls: []string{item.Name}})
 		case "function_call_output":
-			turns = append(turns, turn{role: "tool", text: string(item.Output)})
+			turns = append(turns, turn{role: "tool", text: string(item.Output), result: true})
 		}
 	}
 	return turns
@@ -58,6 +58,8 @@ type responseRequest struct {
 	Background      bool          `json:"background"`
 	Tools           []tool        `json:"tools"`
 	ToolChoice      toolChoice    `json:"tool_choice"`
+	Include         []string      `json:"include"`
+	TopLogprobs     int           `json:"top_logprobs"`
 	CacheSalt       string        `json:"cache_salt"`
 	Priority        priority      `json:"priority"`
 	Text            struct {
@@ -95,10 +97,10 @@ func (e *Engine) responses(w http.ResponseWriter, r *request) error {
 	resp := e.newResponse(&req, r.body)
 	run := &responseRun{e: e, plan: p, resp: resp, turns: turns, keep: req.Store == nil || *req.Store}
 	switch {
+	case req.Background:
+		return run.background(r.Context(), w, req.Stream)
 	case req.Stream:
 		return run.stream(r.Context(), w)
-	case req.Background:
-		return run.background(r.Context(), w)
 	}
 	return run.whole(r.Context(), w)
 }
@@ -132,6 +134,12 @@ func (req *responseRequest) wishes() (*wishes, error) {
 	if err := w.limit("max_output_tokens", req.MaxOutputTokens); err != nil {
 		return nil, err
 	}
+	if asksLogprobs(req.Include) || req.TopLogprobs != 0 {
+		if err := w.wantLogprobs("top_logprobs", req.TopLogprobs); err != nil {
+			return nil, err
+		}
+		w.logprobs = asksLogprobs(req.Include)
+	}
 	switch format := req.Text.Format; format.Type {
 	case "", "text":
 	case "json_object":
@@ -153,6 +161,9 @@ type responseRun struct {
 	resp  map[string]any // owned by the run until it is stored; then replaced, never changed
 	turns []turn
 	keep  bool
+
+	live      *progress // of a background response
+	resumable bool      // it was created as a stream
 }
 
 // newResponse is the object as it is before anything was generated. Fields that the
@@ -194,13 +205,13 @@ func (run *responseRun) outputItem(id string, done bool) map[string]any {
 	}
 	parts := []any{}
 	if done {
-		parts = append(parts, outputText(text))
+		parts = append(parts, outputText(text, a.allLogprobs()))
 	}
 	return map[string]any{"type": "message", "id": id, "role": "assistant", "status": status, "content": parts}
 }
 
-func outputText(text string) map[string]any {
-	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": []any{}}
+func outputText(text string, logprobs []tokenLogprob) map[string]any {
+	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": logprobs}
 }
 
 // itemID is the id of the one output item.
@@ -240,37 +251,32 @@ func (run *responseRun) whole(ctx context.Context, w http.ResponseWriter) error 
 	return run.e.writeWhole(w, u, resp)
 }
 
-// background answers at once and works on; the store can end it and Close waits
-// for it.
-func (run *responseRun) background(ctx context.Context, w http.ResponseWriter) error {
-	ctx, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), accountKey{}, nil))
-	run.keep = true
-	queued := copyResponse(run.resp)
-	queued["status"] = "queued"
-	run.store(queued, cancel)
-	run.e.work.Go(func() {
-		defer cancel()
-		u, err := run.e.generate(ctx, run.plan, nowhere{})
-		if err == nil {
-			run.finish(run.complete(u))
-		}
-	})
-	return writeJSON(w, http.StatusOK, queued)
-}
-
 func (run *responseRun) history() []turn {
 	a := run.plan.answers[0]
-	return append(run.turns[:len(run.turns):len(run.turns)], turn{role: "assistant", text: a.tool + a.text()})
+	said := turn{role: "assistant", text: a.tool + a.text()}
+	if a.tool != "" {
+		said.calls = []string{a.tool}
+	}
+	return append(run.turns[:len(run.turns):len(run.turns)], said)
 }
 
 func (run *responseRun) store(resp map[string]any, cancel context.CancelFunc) {
-	if run.keep {
-		run.e.stored.put(&stored{resp: resp, turns: run.history(), cancel: cancel})
+	if !run.keep {
+		return
 	}
+	s := &stored{resp: resp, turns: run.history(), cancel: cancel}
+	if run.resumable {
+		s.run = run
+	}
+	run.e.stored.put(s)
 }
 
-// finish replaces what is stored, unless the response was cancelled or deleted.
-func (run *responseRun) finish(resp map[string]any) { run.e.stored.finish(resp) }
+// withStatus returns the object with another status.
+func withStatus(resp map[string]any, status string) map[string]any {
+	out := copyResponse(resp)
+	out["status"] = status
+	return out
+}
 
 func copyResponse(resp map[string]any) map[string]any {
 	out := make(map[string]any, len(resp)+1)

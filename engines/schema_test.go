@@ -194,6 +194,23 @@ var schemas = []string{
 	`{"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1}`,
 	`{"type":"number","minimum":-3,"multipleOf":0.5,"maximum":-1}`,
 	`{"type":"integer","exclusiveMinimum":3,"maximum":4}`,
+	`{"type":"integer","exclusiveMinimum":0.5,"maximum":1}`,
+	`{"type":"integer","exclusiveMinimum":3,"exclusiveMaximum":9,"multipleOf":5}`,
+	`{"type":"integer","minimum":0,"exclusiveMinimum":7,"maximum":8}`,
+	`{"type":["integer","null"],"minimum":1,"maximum":3}`,
+	`{"type":"integer","multipleOf":1.5,"minimum":1,"maximum":3}`,
+	`{"type":"integer","exclusiveMinimum":9007199254740993,"exclusiveMaximum":9007199254740995}`,
+	`{"type":"number","exclusiveMinimum":0,"maximum":0.0001}`,
+	`{"type":"number","multipleOf":0.01,"minimum":0.05,"maximum":0.06}`,
+	`{"allOf":[{"type":"integer","minimum":5},{"minimum":1,"maximum":6}]}`,
+	`{"enum":[1,2,3],"minimum":2,"exclusiveMaximum":3}`,
+	`{"type":"string","enum":[3,"a",null]}`,
+	`{"type":"integer","anyOf":[{"type":"string"},{"minimum":4,"maximum":5}]}`,
+	`{"anyOf":[{"type":"integer"},{"type":"string"}],"$ref":"#/$defs/small","$defs":{"small":{"anyOf":[{"maxLength":2,"type":"string"},{"type":"null"}]}}}`,
+	`{"type":"string","pattern":"^[a-z]+$","minLength":30,"maxLength":31}`,
+	`{"type":"string","format":"uuid","minLength":36,"maxLength":36}`,
+	`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"}},"minProperties":1,"additionalProperties":false}`,
+	`{"type":"object","additionalProperties":{"type":"integer"},"maxProperties":1,"minProperties":1}`,
 	`{"type":"integer","multipleOf":7,"minimum":1}`,
 	`{"type":"integer","maximum":-1000}`,
 	`{"properties":{"implied":{"items":{"minimum":2}}},"required":["implied","extra"],"additionalProperties":{"type":"integer"}}`,
@@ -229,7 +246,11 @@ func TestStructuredAnswersReachEveryDialect(t *testing.T) {
 	e := New(Config{Model: "m"})
 	chat := ask(t, e, "/v1/chat/completions", `{"model":"m",`+hello+`,"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":`+raw+`}}}`)
 	resp := ask(t, e, "/v1/responses", `{"model":"m","input":"a","text":{"format":{"type":"json_schema","name":"x","schema":`+raw+`}}}`)
-	for _, said := range []string{text(t, chat, "choices", 0, "message", "content"), text(t, resp, "output", 0, "content", 0, "text")} {
+	const messages = `{"model":"m","max_tokens":999,` + hello
+	current := ask(t, e, "/v1/messages", messages+`,"output_config":{"format":{"type":"json_schema","schema":`+raw+`}}}`)
+	former := ask(t, e, "/v1/messages", messages+`,"output_format":{"type":"json_schema","schema":`+raw+`}}`)
+	for _, said := range []string{text(t, chat, "choices", 0, "message", "content"), text(t, resp, "output", 0, "content", 0, "text"),
+		text(t, current, "content", 0, "text"), text(t, former, "content", 0, "text")} {
 		var v any
 		if err := json.Unmarshal([]byte(said), &v); err != nil {
 			t.Fatal(err)
@@ -238,8 +259,49 @@ func TestStructuredAnswersReachEveryDialect(t *testing.T) {
 			t.Errorf("%s: %s", said, bad)
 		}
 	}
+	for _, format := range []string{`{"type":"text","schema":{}}`, `{"type":"json_schema"}`} {
+		if status, body := call(t, e, "POST", "/v1/messages", messages+`,"output_config":{"format":`+format+`}}`); status != 400 {
+			t.Errorf("a format that is none, %s: %d %s", format, status, body)
+		}
+	}
 	plain := ask(t, e, "/v1/chat/completions", `{"model":"m",`+hello+`,"response_format":{"type":"json_object"}}`)
 	object(t, text(t, plain, "choices", 0, "message", "content"))
+}
+
+// Anthropic's SDKs move what the API does not know into the descriptions, for the model
+// to follow: Python's with Python's values, Node's with JSON's.
+func TestMessagesFollowDescribedBounds(t *testing.T) {
+	const schema = `{"type":"object","required":["days","part","name","tags"],"additionalProperties":false,"properties":{
+		"days":{"type":"integer","description":"How long\n\n{exclusiveMinimum: 0, exclusiveMaximum: 3}"},
+		"part":{"type":"number","description":"{exclusiveMinimum: 0.0, maximum: 1e-05}"},
+		"name":{"anyOf":[{"type":"string","description":"{maxLength: 3, pattern: \"^[A-Z]{2,3}$\"}"},{"type":"null"}]},
+		"tags":{"type":"array","items":{"type":"boolean","description":"no {bound: 1} at all"},"description":"{minItems: 2, maxItems: 2, uniqueItems: True}"}}}`
+	const meant = `{"type":"object","required":["days","part","name","tags"],"additionalProperties":false,"properties":{
+		"days":{"type":"integer","exclusiveMinimum":0,"exclusiveMaximum":3},"part":{"type":"number","exclusiveMinimum":0,"maximum":1e-05},
+		"name":{"type":"string","maxLength":3,"pattern":"^[A-Z]{2,3}$"},
+		"tags":{"type":"array","items":{"type":"boolean"},"minItems":2,"maxItems":2,"uniqueItems":true}}}`
+	var want, got any
+	if err := json.Unmarshal([]byte(meant), &want); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		body := fmt.Sprintf(`{"model":"m","max_tokens":999,"messages":[{"role":"user","content":"%d"}],"output_config":{"format":{"type":"json_schema","schema":%s}}}`, i, schema)
+		said := text(t, ask(t, New(Config{Model: "m"}), "/v1/messages", body), "content", 0, "text")
+		if err := json.Unmarshal([]byte(said), &got); err != nil {
+			t.Fatal(err)
+		}
+		if bad := violation(want, want, got); bad != "" {
+			t.Errorf("%s: %s", said, bad)
+		}
+	}
+}
+
+// zod writes patterns that look ahead, which Go's regular expressions do not.
+func TestFormatsStandInForUnknownPatterns(t *testing.T) {
+	out, err := conform(json.RawMessage(`{"type":"string","format":"email","pattern":"^(?!\\.)(?!.*\\.\\.)[a-z.]+@[a-z.]+$"}`), 1)
+	if err != nil || out != `"someone@example.com"` {
+		t.Errorf("%s, %v", out, err)
+	}
 }
 
 func TestSchemasThatAreNoneAreRefused(t *testing.T) {

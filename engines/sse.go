@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"encoding/json"
 	"net/http"
 )
 
@@ -41,6 +42,15 @@ func (s *sse) send(b []byte) error {
 		return err
 	}
 	return s.rc.Flush()
+}
+
+// event sends an event with a name and a JSON object.
+func (s *sse) event(name string, fields map[string]any) error {
+	b, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	return s.send(append(s.open(name), b...))
 }
 
 // done sends the last event of chat and completion streams.

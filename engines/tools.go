@@ -2,13 +2,14 @@ package engines
 
 import (
 	"encoding/json"
-	"strings"
+	"slices"
 )
 
-// tool is a function that the client offers, in any dialect.
+// tool is what the client offers, in any dialect.
 type tool struct {
-	name   string
-	params json.RawMessage
+	name     string
+	params   json.RawMessage
+	function bool // the client runs it, with arguments in JSON; hosted and free-text tools are never called
 }
 
 func (t *tool) UnmarshalJSON(b []byte) error {
@@ -26,6 +27,7 @@ func (t *tool) UnmarshalJSON(b []byte) error {
 		return badRequest("tools", "a tool must be an object: %v", err)
 	}
 	t.name, t.params = raw.Name, raw.Parameters
+	t.function = raw.Type == "" || raw.Type == "function" || raw.InputSchema != nil
 	if raw.InputSchema != nil {
 		t.params = raw.InputSchema
 	}
@@ -43,8 +45,9 @@ func (t *tool) UnmarshalJSON(b []byte) error {
 
 // toolChoice is whether a tool must, may or must not be called.
 type toolChoice struct {
-	mode string // auto, none, required
-	name string // the one tool that must be called
+	mode    string   // auto, none, required
+	name    string   // the one tool that must be called
+	allowed []string // the only tools that may be called; nil: all
 }
 
 func (c *toolChoice) UnmarshalJSON(b []byte) error {
@@ -57,11 +60,13 @@ func (c *toolChoice) UnmarshalJSON(b []byte) error {
 		Type     string `json:"type"`
 		Name     string `json:"name"`
 		Mode     string `json:"mode"`
+		Tools    []tool `json:"tools"`
 		Function struct {
 			Name string `json:"name"`
 		} `json:"function"`
 		Allowed struct {
-			Mode string `json:"mode"`
+			Mode  string `json:"mode"`
+			Tools []tool `json:"tools"`
 		} `json:"allowed_tools"`
 	}
 	if err := json.Unmarshal(b, &raw); err != nil {
@@ -72,8 +77,12 @@ func (c *toolChoice) UnmarshalJSON(b []byte) error {
 		c.mode, c.name = "required", raw.Name+raw.Function.Name
 	case "any":
 		c.mode = "required"
-	case "allowed_tools":
+	case "allowed_tools": // Responses has mode and tools beside the type, chat within allowed_tools
 		c.mode = raw.Mode + raw.Allowed.Mode
+		c.allowed = make([]string, 0, len(raw.Tools)+len(raw.Allowed.Tools))
+		for _, t := range slices.Concat(raw.Tools, raw.Allowed.Tools) {
+			c.allowed = append(c.allowed, t.name)
+		}
 	default:
 		c.mode = raw.Type
 	}
@@ -86,48 +95,4 @@ func (c *toolChoice) check() error {
 		return nil
 	}
 	return badRequest("tool_choice", "tool_choice %q is not one of auto, none, required or a named function", c.mode)
-}
-
-// pickTool decides whether the answer calls a tool, and which. Left to itself the
-// engine calls one when the last message is a person's and speaks of the weather,
-// asks for a call, or uses a word of a tool's name.
-func pickTool(tools []tool, choice toolChoice, turns []turn) (*tool, error) {
-	if choice.name != "" {
-		for i := range tools {
-			if tools[i].name == choice.name {
-				return &tools[i], nil
-			}
-		}
-		return nil, badRequest("tool_choice", "tool_choice names %q, which is not among the tools", choice.name)
-	}
-	if choice.mode == "required" && len(tools) == 0 {
-		return nil, badRequest("tools", "tool_choice requires a call and there are no tools")
-	}
-	if len(tools) == 0 || choice.mode == "none" {
-		return nil, nil
-	}
-	text := ""
-	if last := len(turns) - 1; last >= 0 && turns[last].role == "user" && turns[last].human {
-		text = strings.ToLower(turns[last].text)
-	}
-	for i := range tools {
-		if text != "" && nameInText(tools[i].name, text) {
-			return &tools[i], nil
-		}
-	}
-	if choice.mode == "required" || strings.Contains(text, "weather") || strings.Contains(text, "call ") || strings.Contains(text, "use the tool") {
-		return &tools[0], nil
-	}
-	return nil, nil
-}
-
-// nameInText looks for a word of a tool's name that says something: four letters
-// and more, "get" and "the" say nothing.
-func nameInText(name, text string) bool {
-	for word := range strings.FieldsFuncSeq(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' }) {
-		if len(word) >= 4 && strings.Contains(text, word) {
-			return true
-		}
-	}
-	return false
 }

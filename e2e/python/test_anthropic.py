@@ -64,6 +64,10 @@ class Messages(unittest.TestCase):
     def test_headers(self):
         raw = self.anthropic.messages.with_raw_response.create(model="small", max_tokens=8, messages=ASK)
         self.assertTrue(raw.headers["X-Routed-To"].startswith("small-"))
+        for required in (1024, 4096):  # the SDK sends some limit with every request: it is no wish
+            raw = self.anthropic.messages.with_raw_response.create(model="auto", max_tokens=required, messages=ASK)
+            self.assertEqual(raw.headers["X-Model-Tier"], "small")
+            self.assertEqual(raw.headers["X-Tier-Reason"], "default; max_tokens not counted: the endpoint requires it")
 
     def test_bearer_token(self):
         bearer = anthropic.Anthropic(base_url=ANTHROPIC_URL, auth_token=API_KEY, api_key=None)

@@ -1,0 +1,117 @@
+package engines
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"unicode/utf8"
+)
+
+// maxLogprobs bounds how many of the most likely tokens are returned, as vLLM does.
+const maxLogprobs = 20
+
+// wantLogprobs asks for the log probabilities of tokens and, at each place, of the top
+// most likely ones.
+func (w *wishes) wantLogprobs(field string, top int) error {
+	if top < 0 || top > maxLogprobs {
+		return badRequest(field, "%s must be 0 to %d, not %d", field, maxLogprobs, top)
+	}
+	w.logprobs, w.top = true, top
+	return nil
+}
+
+// likelyToken is a token with its log probability.
+type likelyToken struct {
+	Token   string  `json:"token"`
+	Bytes   []int   `json:"bytes"`
+	Logprob float64 `json:"logprob"`
+}
+
+// tokenLogprob is one token of an answer in the form of chat and Responses.
+type tokenLogprob struct {
+	likelyToken
+	Top []likelyToken `json:"top_logprobs"` // the token itself first: it is the most likely one
+}
+
+func newLikelyToken(token string, p float64) likelyToken {
+	t := likelyToken{Token: token, Bytes: make([]int, len(token)), Logprob: math.Log(p)}
+	for i := range len(token) {
+		t.Bytes[i] = int(token[i])
+	}
+	return t
+}
+
+// logprob returns the log probability of the answer's token at step. Seed and step
+// determine it. The token has a probability of 0.3 to 0.99; each of the others has
+// four tenths of what is left, so that none is more likely and all add up to less than 1.
+func (a *answer) logprob(step int) tokenLogprob {
+	d := dice{mix(a.seed + uint64(step))}
+	p := 0.3 + 0.69*float64(d.roll(1000))/1000
+	t := tokenLogprob{likelyToken: newLikelyToken(a.pieces[step], p), Top: make([]likelyToken, 0, a.top)}
+	if a.top > 0 {
+		t.Top = append(t.Top, t.likelyToken)
+	}
+	left := 1 - p
+	for at := d.roll(len(words)); len(t.Top) < a.top; at++ {
+		word := words[at%len(words)]
+		if word == t.Token {
+			continue
+		}
+		t.Top = append(t.Top, newLikelyToken(word, 0.4*left))
+		left *= 0.6
+	}
+	return t
+}
+
+// allLogprobs returns those of the whole answer; empty where they were not asked for.
+func (a *answer) allLogprobs() []tokenLogprob {
+	all := []tokenLogprob{}
+	if !a.logprobs {
+		return all
+	}
+	for step := range a.pieces {
+		all = append(all, a.logprob(step))
+	}
+	return all
+}
+
+// chatLogprobs is the logprobs member of a choice of the chat dialect.
+func (a *answer) chatLogprobs() any {
+	if !a.logprobs {
+		return nil
+	}
+	return map[string]any{"content": a.allLogprobs(), "refusal": nil}
+}
+
+// textLogprobs is the logprobs member of a choice of the completions dialect, for the
+// tokens from step on, the first of which is at offset characters.
+func (a *answer) textLogprobs(step, end, offset int) map[string]any {
+	tokens, offsets, own, top := []string{}, []int{}, []float64{}, []map[string]float64{}
+	for ; step < end; step++ {
+		t := a.logprob(step)
+		likely := map[string]float64{t.Token: t.Logprob}
+		for _, other := range t.Top {
+			likely[other.Token] = other.Logprob
+		}
+		tokens, offsets = append(tokens, t.Token), append(offsets, offset)
+		own, top = append(own, t.Logprob), append(top, likely)
+		offset += utf8.RuneCountInString(t.Token)
+	}
+	return map[string]any{"tokens": tokens, "text_offset": offsets, "token_logprobs": own, "top_logprobs": top}
+}
+
+// appendLogprobs appends a member ,"logprobs":… with the value of one token, null where
+// it was not asked for.
+func appendLogprobs(b []byte, asked bool, value func() any) []byte {
+	b = append(b, `,"logprobs":`...)
+	if !asked {
+		return append(b, "null"...)
+	}
+	encoded, _ := json.Marshal(value()) // numbers, texts and lists of them
+	return append(b, encoded...)
+}
+
+// asksLogprobs tells whether a Responses request includes them.
+func asksLogprobs(include []string) bool {
+	return slices.Contains(include, "message.output_text.logprobs")
+}

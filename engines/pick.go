@@ -1,0 +1,185 @@
+package engines
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// pickTool decides whether the answer calls a tool, and which; at most one. The choice
+// depends on the conversation alone and lets an agent's loop end: left to itself the
+// engine answers a result with text, and a required call moves on to another tool.
+func pickTool(tools []tool, choice toolChoice, turns []turn) (*tool, error) {
+	offered, err := choice.offered(tools)
+	switch {
+	case err != nil:
+		return nil, err
+	case choice.mode == "required" && len(offered) == 0:
+		return nil, badRequest("tools", "tool_choice requires a call and there are no functions among the tools")
+	case choice.mode == "none" || len(offered) == 0:
+		return nil, nil
+	case choice.name != "":
+		return offered[0], nil
+	case choice.mode == "required":
+		return requiredTool(offered, turns), nil
+	}
+	return wantedTool(offered, turns), nil
+}
+
+// offered returns the functions that may be called: of a named choice that one alone.
+func (c *toolChoice) offered(tools []tool) ([]*tool, error) {
+	names := c.allowed
+	if c.name != "" {
+		names = []string{c.name}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(tools, func(t tool) bool { return t.name == name }) {
+			return nil, badRequest("tool_choice", "tool_choice names %q, which is not among the tools", name)
+		}
+	}
+	var offered []*tool
+	for i := range tools {
+		if tools[i].function && (names == nil || slices.Contains(names, tools[i].name)) {
+			offered = append(offered, &tools[i])
+		}
+	}
+	return offered, nil
+}
+
+// wantedTool returns the tool that the engine calls by its own choice, nil for none:
+// the last message is a person's, no result has come since the last answer, and the
+// message uses a word of the tool's name, speaks of the weather or asks for a call.
+func wantedTool(offered []*tool, turns []turn) *tool {
+	text := question(turns)
+	if text == "" || answering(turns) {
+		return nil
+	}
+	if t := namedTool(offered, text); t != nil {
+		return t
+	}
+	if strings.Contains(text, "weather") || strings.Contains(text, "call ") || strings.Contains(text, "use the tool") {
+		return offered[0]
+	}
+	return nil
+}
+
+// question is the last message in lower case, where it holds a person's words.
+func question(turns []turn) string {
+	if last := len(turns) - 1; last >= 0 && turns[last].role == "user" && turns[last].human {
+		return strings.ToLower(turns[last].text)
+	}
+	return ""
+}
+
+// answering tells whether the result of a tool has come since the last answer in text:
+// agents add reminders of their own behind results.
+func answering(turns []turn) bool {
+	for _, t := range slices.Backward(turns) {
+		switch {
+		case t.result:
+			return true
+		case t.role == "assistant" && len(t.calls) == 0:
+			return false
+		}
+	}
+	return false
+}
+
+// requiredTool returns the tool of a call that has to be: after a call the one that
+// finishes the task, else what the question names and was not called, else the one
+// whose last call is the longest ago.
+func requiredTool(offered []*tool, turns []turn) *tool {
+	var working []*tool
+	var finisher *tool
+	for _, t := range offered {
+		if !finishes(t.name) {
+			working = append(working, t)
+		} else if finisher == nil {
+			finisher = t
+		}
+	}
+	called := calledTools(offered, turns)
+	if finisher != nil && (len(working) == 0 || len(called) > 0 && !finishes(called[len(called)-1])) {
+		return finisher
+	}
+	if t := namedTool(working, question(turns)); t != nil && !slices.Contains(called, t.name) {
+		return t
+	}
+	slices.Reverse(called) // Index finds the last call now, -1 for none
+	ago := func(t *tool) int {
+		if at := slices.Index(called, t.name); at >= 0 {
+			return at
+		}
+		return len(called)
+	}
+	return slices.MaxFunc(working, func(a, b *tool) int { return cmp.Compare(ago(a), ago(b)) })
+}
+
+// calledTools returns the names of the tools that the conversation has called, in
+// order. Some agents write calls into the text of the assistant's turns.
+func calledTools(offered []*tool, turns []turn) []string {
+	var called []string
+	for _, t := range turns {
+		if t.role != "assistant" {
+			continue
+		}
+		called = append(called, t.calls...)
+		if len(t.calls) > 0 {
+			continue
+		}
+		said := wordsOf(t.text)
+		for _, o := range offered {
+			if slices.Contains(said, strings.ToLower(o.name)) {
+				called = append(called, o.name)
+			}
+		}
+	}
+	return called
+}
+
+// finishing are the words in the names of tools that end a task; never written.
+var finishing = [...]string{"final", "finish", "finished", "done", "complete", "completed", "completion",
+	"submit", "terminate", "respond", "answer"}
+
+func finishes(name string) bool {
+	return slices.ContainsFunc(nameWords(name), func(word string) bool { return slices.Contains(finishing[:], word) })
+}
+
+// namedTool returns the first tool with a word of its name in the text. The word has
+// to say something: four letters and more, "get" and "the" say nothing.
+func namedTool(offered []*tool, text string) *tool {
+	if text == "" {
+		return nil
+	}
+	said := wordsOf(text)
+	for _, t := range offered {
+		for _, word := range append(nameWords(t.name), strings.ToLower(t.name)) {
+			if len(word) >= 4 && slices.Contains(said, word) {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+// wordsOf cuts a text into words in lower case; names with underscores and hyphens
+// are one word.
+func wordsOf(text string) []string {
+	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-'
+	})
+}
+
+// nameWords cuts a tool's name into words in lower case: get_weather and getWeather
+// have the same.
+func nameWords(name string) []string {
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && unicode.IsUpper(r) {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return strings.FieldsFunc(b.String(), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}

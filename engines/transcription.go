@@ -1,0 +1,193 @@
+package engines
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The sound of a transcription is taken for 16 kHz mono with 16 bits, whatever the
+// file is, and costs ten tokens a second, as OpenAI's models count.
+const (
+	soundBytesPerSecond  = 32_000
+	soundTokensPerSecond = 10
+)
+
+// transcription is one transcription or translation.
+type transcription struct {
+	answer       *answer
+	audio, typed int           // tokens of the prompt: of the sound, of the text beside it
+	duration     time.Duration // of the sound
+	translates   bool
+	language     string
+	words        bool // their times were asked for
+}
+
+// transcribe serves POST /v1/audio/transcriptions and translations. The text is the
+// file's name and size.
+func (e *Engine) transcribe(w http.ResponseWriter, r *request) error {
+	file, err := e.form(r, "file")
+	if err != nil {
+		return err
+	}
+	format := r.FormValue("response_format")
+	if !slices.Contains([]string{"", "json", "text", "srt", "vtt", "verbose_json"}, format) {
+		return badRequest("response_format", "response_format %q is not one of json, text, srt, vtt, verbose_json",
+			format)
+	}
+	streams := r.FormValue("stream") == "true"
+	p, err := e.newPlan(r, streams, priority{})
+	if err != nil {
+		return err
+	}
+	t := &transcription{language: r.FormValue("language"), translates: strings.HasSuffix(r.URL.Path, "/translations"),
+		duration: time.Duration(float64(file.Size) / soundBytesPerSecond * float64(time.Second)),
+		words:    slices.Contains(r.MultipartForm.Value["timestamp_granularities[]"], "word")}
+	prompt := t.prompt(hashIDs(uint64(file.Size), appendIDs(nil, file.Filename)), r.FormValue("prompt"))
+	if err := e.checkPrompt(prompt); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("The file %s holds %d bytes.", file.Filename, file.Size)
+	t.answer = &answer{pieces: pieces(text), finish: finishStop,
+		seed: hashIDs(e.c.Seed, prompt), logprobs: slices.Contains(r.MultipartForm.Value["include[]"], "logprobs")}
+	p.prompts, p.answers = [][]uint32{prompt}, []*answer{t.answer}
+	if streams {
+		return e.streamTranscription(w, r, p, t)
+	}
+	u, err := e.generate(r.Context(), p, nowhere{})
+	if err != nil {
+		return err
+	}
+	return e.writeTranscription(w, u, t, format)
+}
+
+// prompt makes the tokens of a sound, which its seed determines, and of the text that
+// the client sent beside it.
+func (t *transcription) prompt(seed uint64, text string) []uint32 {
+	t.audio = max(int(math.Ceil(t.duration.Seconds()*soundTokensPerSecond)), 1)
+	ids := make([]uint32, t.audio)
+	d := dice{seed}
+	for i := range ids {
+		ids[i] = uint32(d.roll(1<<30)) | 1<<16
+	}
+	ids = appendIDs(ids, text)
+	t.typed = len(ids) - t.audio
+	return ids
+}
+
+// usage is the form of models that are billed by tokens.
+func (t *transcription) usage(u usage) map[string]any {
+	return map[string]any{"type": "tokens",
+		"input_tokens": u.prompt, "output_tokens": u.output, "total_tokens": u.prompt + u.output,
+		"input_token_details": map[string]any{"audio_tokens": t.audio, "text_tokens": t.typed}}
+}
+
+func (e *Engine) writeTranscription(w http.ResponseWriter, u usage, t *transcription, format string) error {
+	text, end := t.answer.text(), t.duration
+	switch format {
+	case "verbose_json":
+		return e.writeWhole(w, u, t.verbose())
+	case "text":
+		text += "\n"
+	case "srt":
+		text = fmt.Sprintf("1\n%s --> %s\n%s\n\n", stamp(0, ','), stamp(end, ','), text)
+	case "vtt":
+		text = fmt.Sprintf("WEBVTT\n\n%s --> %s\n%s\n\n", stamp(0, '.'), stamp(end, '.'), text)
+	default:
+		body := map[string]any{"text": text, "usage": t.usage(u)}
+		if t.answer.logprobs {
+			body["logprobs"] = t.logprobs(0, len(t.answer.pieces))
+		}
+		return e.writeWhole(w, u, body)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if _, err := io.WriteString(w, text); err != nil {
+		return err
+	}
+	e.counts.delivered(u)
+	return nil
+}
+
+// stamp writes a time as subtitles do; they differ in what precedes the milliseconds.
+func stamp(d time.Duration, point byte) string {
+	return fmt.Sprintf("%02d:%02d:%02d%c%03d",
+		int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60, point, d.Milliseconds()%1000)
+}
+
+// verbose is the whole object with times; its usage is that of models that are billed
+// by the minute.
+func (t *transcription) verbose() map[string]any {
+	text, seconds := t.answer.text(), t.duration.Seconds()
+	body := map[string]any{"task": "transcribe", "language": "english", "duration": seconds, "text": text,
+		"segments": []any{map[string]any{"id": 0, "seek": 0, "start": 0.0, "end": seconds,
+			"text": text, "tokens": appendIDs(nil, text),
+			"temperature": 0.0, "avg_logprob": -0.2, "compression_ratio": 1.1, "no_speech_prob": 0.01}},
+		"usage": map[string]any{"type": "duration", "seconds": int(math.Ceil(seconds))}}
+	switch {
+	case t.translates:
+		body["task"] = "translate"
+	case t.language != "":
+		body["language"] = t.language
+	}
+	if t.words {
+		said := strings.Fields(text)
+		words := make([]any, len(said))
+		for i, word := range said { // spread evenly over the sound
+			at := func(i int) float64 { return seconds * float64(i) / float64(len(said)) }
+			words[i] = map[string]any{"word": word, "start": at(i), "end": at(i + 1)}
+		}
+		body["words"] = words
+	}
+	return body
+}
+
+// logprobs are those of some of the tokens, without the others in their places.
+func (t *transcription) logprobs(step, end int) []likelyToken {
+	list := make([]likelyToken, 0, end-step)
+	for ; step < end; step++ {
+		list = append(list, t.answer.logprob(step).likelyToken)
+	}
+	return list
+}
+
+// transcriptionStream is the sink of a streamed transcription.
+type transcriptionStream struct {
+	out *sse
+	t   *transcription
+}
+
+// streamTranscription answers with an event for each token and one with the whole.
+func (e *Engine) streamTranscription(w http.ResponseWriter, r *request, p *plan, t *transcription) error {
+	out, err := newSSE(w)
+	if err != nil {
+		return err
+	}
+	s := &transcriptionStream{out: out, t: t}
+	u, err := e.generate(r.Context(), p, s)
+	if err != nil {
+		return err
+	}
+	return s.event("transcript.text.done", 0, len(t.answer.pieces),
+		map[string]any{"text": t.answer.text(), "usage": t.usage(u)})
+}
+
+// event sends an event that is about the tokens from step to end.
+func (s *transcriptionStream) event(name string, step, end int, fields map[string]any) error {
+	fields["type"] = name
+	if s.t.answer.logprobs {
+		fields["logprobs"] = s.t.logprobs(step, end)
+	}
+	return s.out.event(name, fields)
+}
+
+func (s *transcriptionStream) begin(usage) error { return nil }
+
+func (s *transcriptionStream) token(_, step int, piece string) error {
+	return s.event("transcript.text.delta", step, step+1, map[string]any{"delta": piece})
+}
+
+func (s *transcriptionStream) end(int, string) error { return nil }
