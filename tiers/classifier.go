@@ -6,34 +6,41 @@ import (
 	"slices"
 )
 
-// Class is what the classifier says of a request.
+// Class is the classifier's result for a request.
 type Class struct {
-	Tier  int     // index among the tiers' names; -1 when there are none
-	Rule  string  // prompt_tokens, max_tokens, keyword:NAME or default
-	Score float64 // the weights of all matched groups, plus less than the least weight for the length of the user text: of two requests that match alike the longer scores higher
+	Tier int    // index among the tiers' names; -1 when there are none
+	Rule string // prompt_tokens, max_tokens, keyword:NAME or default
+	// Score is the weights of all matched groups, plus less than the least weight for
+	// the length of the user text: of two requests with the same groups the longer
+	// scores higher. No tier depends on the length.
+	Score float64
+	Note  string // why max_tokens was not counted, if it exceeds the threshold of a higher tier; else empty
 }
 
-// Signal is what one kind of evidence says of a request.
+// Signal is the result of one kind of evidence for a request.
 type Signal struct {
-	Rule      string   `json:"rule"`                // prompt_tokens, max_tokens, keyword, default or sticky
-	Tier      string   `json:"tier,omitempty"`      // the tier that it asks for; empty: none
-	Value     float64  `json:"value"`               // tokens, or the weights of the matched groups for that tier
-	Threshold float64  `json:"threshold,omitempty"` // what Value passed, or else the least that it would have to pass; 0: there is none
-	Matched   []string `json:"matched,omitempty"`   // the names of all matched groups
-	Exact     bool     `json:"exact,omitempty"`     // Value was counted, not estimated
+	Rule       string   `json:"rule"`                  // prompt_tokens, max_tokens, keyword, default or sticky
+	Tier       string   `json:"tier,omitempty"`        // the tier that it asks for; empty: none
+	Value      float64  `json:"value"`                 // tokens, or the weights of the matched groups for that tier
+	Threshold  float64  `json:"threshold,omitempty"`   // what Value passed, or else the least that it would have to pass; 0: there is none
+	Matched    []string `json:"matched,omitempty"`     // the names of all matched groups
+	Exact      bool     `json:"exact,omitempty"`       // Value was counted, not estimated
+	NotCounted string   `json:"not_counted,omitempty"` // why Value asks for nothing, whatever it is
 }
 
 // Classifier gives requests a tier. It is immutable and safe for concurrent use.
 type Classifier struct {
-	tiers    []string
-	first    bool // mode first_match
-	normal   int  // the default tier
-	prompt   []threshold[int64]
-	output   []threshold[int64]
-	scores   []threshold[float64]
-	least    float64 // the least weight of a group
-	matcher  *matcher
-	warnings []string
+	tiers     []string
+	first     bool // mode first_match
+	countsAll bool // every max_tokens counts: preset lesson
+	normal    int  // the default tier
+	prompt    []threshold[int64]
+	output    []threshold[int64]
+	ceiling   int64 // the least max_tokens that shows no wish
+	scores    []threshold[float64]
+	least     float64 // the least weight of a group
+	matcher   *matcher
+	warnings  []string
 }
 
 // NewClassifier checks rules and compiles them for tiers of these names, least
@@ -55,12 +62,21 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	if k.first {
 		floor = -1 // the default is what remains, whatever the others ask for
 	}
-	for i, keyword := range rules.Keywords {
-		c.group(keyAt("classifier.keywords", i), keyword)
+	if c.bounded(rules.Keywords) {
+		for i, keyword := range rules.Keywords {
+			c.group(keyAt("classifier.keywords", i), keyword)
+		}
 	}
-	c.preset(c.oneOf("classifier.preset", rules.Preset, "groups", "lesson", "none"))
+	preset := c.oneOf("classifier.preset", rules.Preset, "groups", "lesson", "none")
+	scored := rules.KeywordScore
+	if scored == nil {
+		scored = normal.KeywordScore
+	}
+	c.preset(preset, c.lowestScored(scored, floor))
+	k.countsAll = preset == "lesson"
 	k.prompt = c.tokens("classifier.prompt_tokens", rules.PromptTokens, normal.PromptTokens, floor)
 	k.output = c.tokens("classifier.max_tokens", rules.MaxTokens, normal.MaxTokens, floor)
+	k.ceiling = ceilingOf(k.output)
 	k.scores = c.scores(rules.KeywordScore, normal.KeywordScore, floor)
 	c.idle(rules, k.scores, floor)
 	if len(c.errs) > 0 {
@@ -130,7 +146,7 @@ func (k *Classifier) explain(f *Features, e *Evidence) (Class, []Signal) {
 			break
 		}
 	}
-	return class, []Signal{prompt, signal(k, "max_tokens", f.MaxTokens, k.output), words,
+	return class, []Signal{prompt, k.outputSignal(f), words,
 		{Rule: "default", Tier: k.name(k.normal)}}
 }
 
@@ -163,8 +179,9 @@ func (k *Classifier) classify(f *Features, s *search) (class Class, tokens int64
 	}
 	k.read(f, s)
 	words, group := k.keywords(s)
+	output, note := k.wish(f)
 	decide := func(tokens int64) (tier int, rule string) {
-		return k.decide(tokens, f.MaxTokens, words, group)
+		return k.decide(tokens, output, words, group)
 	}
 	tokens = f.PromptTokens
 	if k.uncertain(tokens, decide) {
@@ -173,6 +190,9 @@ func (k *Classifier) classify(f *Features, s *search) (class Class, tokens int64
 		}
 	}
 	class.Tier, class.Rule = decide(tokens)
+	if note != "" && passed(f.MaxTokens, k.output) > class.Tier {
+		class.Note = note
+	}
 	class.Score = s.weight(0) + k.length(s.userBytes)
 	return class, tokens, exact
 }

@@ -33,13 +33,14 @@ func TestARecordResolvesAsItsTextDid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.SampledFrom([]string{"hello", "panic", "integral", "panic integral", strings.Repeat("long ", 500)})
 		user, system := word.Draw(t, "user"), word.Draw(t, "system")
-		f := Features{Now: time.Unix(1000, 0), PromptTokens: rapid.Int64Range(0, 40_000).Draw(t, "prompt"), MaxTokens: rapid.Int64Range(0, 4000).Draw(t, "max"),
+		f := Features{Now: time.Unix(1000, 0), PromptTokens: rapid.Int64Range(0, 40_000).Draw(t, "prompt"), MaxTokens: rapid.Int64Range(0, 5000).Draw(t, "max"),
+			Tools: rapid.Bool().Draw(t, "tools"), LimitRequired: rapid.Bool().Draw(t, "required"),
 			User: says(user), System: says(system), Count: func() (int64, bool) { return 4001, true }}
 		var e Evidence
 		q := Query{Model: rapid.SampledFrom([]string{"auto", "", "medium", "large-model"}).Draw(t, "model"),
 			Header: rapid.SampledFrom([]string{"", "large", "other"}).Draw(t, "header"), Features: &f, Evidence: &e}
 		want, wantErr := k.Resolve(q)
-		left := Features{Now: f.Now, PromptTokens: f.PromptTokens, MaxTokens: f.MaxTokens}
+		left := Features{Now: f.Now, PromptTokens: f.PromptTokens, MaxTokens: f.MaxTokens, Tools: f.Tools, LimitRequired: f.LimitRequired}
 		q.Features, q.Evidence = &left, nil
 		got, known, err := k.ResolveRecorded(q, &e, nil)
 		if got != want || !known || (err == nil) != (wantErr == nil) {

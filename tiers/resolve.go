@@ -50,7 +50,7 @@ type Verdict struct {
 	Tier   bool   // Target is a tier, not a pool
 	Model  string // what to ask the worker for; empty keeps the client's name
 	Rule   string // the step that decided: header, model, alias, prompt_tokens, max_tokens, keyword:NAME, sticky, clamped, context, unavailable or default
-	Note   string // what that step passed over, such as "keyword:code asked for large"; empty mostly
+	Note   string // what that step passed over, such as "keyword:code asked for large", or why max_tokens was not counted; empty mostly
 	Pinned bool   // asked by the engine's own model name: the request must not be moved
 
 	Explained *Explanation // what the classifier saw; nil unless it was asked, and asked to explain
@@ -190,6 +190,9 @@ func (k *Catalog) classify(v *Verdict, q *Query) int {
 		class = k.classifier.classifyInto(q.Features, q.Evidence)
 	}
 	v.Rule = class.Rule
+	if class.Note != "" {
+		v.note(class.Note)
+	}
 	at := k.tiers[class.Tier]
 	if !k.sticks(q) {
 		return at

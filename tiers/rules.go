@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// DefaultRules returns what Rules that say nothing mean for tiers of these
-// names, least capable first. Of three tiers or more the second takes prompts
-// of over 4,000 tokens and answers of over 500, and the last, of two or more,
-// prompts of over 16,000, answers of over 2,000 and keywords that weigh 1: the
-// thresholds of the lesson on tiered serving that Tierway grew from. A tier that
-// a group of the configuration speaks for has a keyword score of 1 as well.
+// DefaultRules returns the meaning of empty Rules for tiers of these names, least
+// capable first. The second of three or more tiers takes prompts of over 4,000
+// tokens, answers of over 500 and keywords that weigh 1. The last of two or more
+// takes prompts of over 16,000 tokens, answers of over 2,000 and keywords that weigh
+// 1. The token thresholds are those of the lesson on tiered serving that Tierway
+// grew from. A tier that a group of the configuration names has a keyword score of
+// 1 as well.
 func DefaultRules(tierNames []string) Rules {
 	on := true
 	r := Rules{
@@ -31,7 +32,8 @@ func DefaultRules(tierNames []string) Rules {
 		r.Default = tierNames[0]
 	}
 	if n > 2 {
-		r.PromptTokens[tierNames[1]], r.MaxTokens[tierNames[1]] = 4000, 500
+		second := tierNames[1]
+		r.PromptTokens[second], r.MaxTokens[second], r.KeywordScore[second] = 4000, 500, 1
 	}
 	if n > 1 {
 		last := tierNames[n-1]
@@ -48,6 +50,7 @@ type checker struct {
 	groups      []group
 	expressions []expression
 	needs       [][]string // by expression
+	size        int        // of all expressions, as maxSize counts it
 	names       map[string]string
 }
 
@@ -130,7 +133,7 @@ func (c *checker) tokens(key string, section, normal map[string]int64, floor int
 	return thresholds(c, key, section, true, floor)
 }
 
-// scores is thresholds for what the weights of keywords add up to.
+// scores is thresholds for the sum of the matched groups' weights.
 func (c *checker) scores(section, normal map[string]float64, floor int) []threshold[float64] {
 	const key = "classifier.keyword_score"
 	if section == nil {
@@ -221,12 +224,16 @@ func (c *checker) expression(key, pattern string, in place) {
 		c.wrong(key, "impossible without regard to case (%v): write it in the syntax of RE2", err)
 		return
 	}
+	known := required(parsed)
+	needs := known.needs()
+	if !c.fits(key, parsed, needs) {
+		return
+	}
 	compiled, err := regexp.Compile("(?i)" + pattern)
 	if err != nil {
 		c.wrong(key, "impossible without regard to case (%v): write it in the syntax of RE2", err)
 		return
 	}
-	known := required(parsed)
 	switch {
 	case known.known && len(known.exact) == 0:
 		c.wrong(key, "matches nothing: remove it")
@@ -234,7 +241,6 @@ func (c *checker) expression(key, pattern string, in place) {
 	case compiled.MatchString("") && compiled.MatchString("a") && compiled.MatchString(" "):
 		c.wrong(key, "matches every text: leave out what may be absent")
 	}
-	needs := known.needs()
 	if shortest(needs) < 3 {
 		c.warn(key, "requires no text of at least three bytes, which makes it slow on long prompts: add a literal that each of its alternatives must hold")
 	}
@@ -243,28 +249,38 @@ func (c *checker) expression(key, pattern string, in place) {
 	c.needs = append(c.needs, needs)
 }
 
-// preset compiles the groups that come with the program.
-func (c *checker) preset(name string) {
-	var all []Keyword
-	switch name {
-	case "groups":
-		all = presetGroups()
-	case "lesson":
-		all = presetLesson()
-	}
+// preset compiles the groups that come with the program. The strong ones speak for
+// the last tier, the others for the lowest one that has a keyword score.
+func (c *checker) preset(name string, lowest int) {
 	if len(c.tiers) == 0 {
 		return
 	}
+	last := c.tiers[len(c.tiers)-1]
+	var all []Keyword
+	switch name {
+	case "groups":
+		all = presetGroups(c.tiers[lowest], last)
+	case "lesson":
+		all = presetLesson(last)
+	}
 	for i, k := range all {
-		if k.Tier == "" {
-			k.Tier = c.tiers[len(c.tiers)-1]
-		}
 		if mine, taken := c.names[k.Name]; taken {
 			c.wrong(mine+".name", "duplicate name %q, which the preset %q has already: name it otherwise, or set preset to none", k.Name, name)
 			continue
 		}
 		c.group(fmt.Sprintf("classifier.preset[%d]", i), k)
 	}
+}
+
+// lowestScored returns the lowest tier above the first and above floor that has a
+// keyword score, else the last.
+func (c *checker) lowestScored(section map[string]float64, floor int) int {
+	for i := max(floor, 0) + 1; i < len(c.tiers); i++ {
+		if _, scored := section[c.tiers[i]]; scored {
+			return i
+		}
+	}
+	return len(c.tiers) - 1
 }
 
 // idle warns of groups that no keyword score listens to.

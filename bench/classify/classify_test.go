@@ -116,7 +116,7 @@ func TestGSM8KIsReadWithoutTheSeenRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []prompt{{"d,\nd", "", 1}, {"e", "", -1}, {"f", "", 0}}
+	want := []prompt{{text: "d,\nd", gain: 1}, {text: "e", gain: -1}, {text: "f"}}
 	if s.left != 3 || len(s.prompts) != 3 || s.prompts[0] != want[0] || s.prompts[1] != want[1] || s.prompts[2] != want[2] {
 		t.Errorf("%+v", s)
 	}
@@ -140,11 +140,15 @@ func TestMTBenchIsJoinedByQuestionTurnAndModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.left != 1 || len(first.prompts) != 1 || first.prompts[0] != (prompt{"one", "math", 1}) {
+	if first.left != 1 || len(first.prompts) != 1 || first.prompts[0] != (prompt{text: "one", category: "math", gain: 1}) {
 		t.Errorf("%+v", first)
 	}
-	if second.left != 1 || len(second.prompts) != 1 || second.prompts[0] != (prompt{"two", "math", -1}) {
+	if second.left != 1 || len(second.prompts) != 1 || second.prompts[0] != (prompt{text: "two", category: "math", gain: -1}) {
 		t.Errorf("%+v", second)
+	}
+	chat := inChats(first, second)
+	if len(chat.prompts) != 1 || chat.prompts[0] != (prompt{text: "two", category: "math", gain: -1, before: "one"}) || second.prompts[0].before != "" {
+		t.Errorf("%+v of %+v", chat, second)
 	}
 	delete(scores, asked{82, 2, weakModel})
 	if _, _, err := mtBench(questions, scores); err == nil {
@@ -155,14 +159,36 @@ func TestMTBenchIsJoinedByQuestionTurnAndModel(t *testing.T) {
 	}
 }
 
-func TestAbsentDataIsSaidAndNoFailure(t *testing.T) {
-	var out bytes.Buffer
-	folder := filepath.Join(t.TempDir(), "none")
-	if err := run([]string{"-data", folder}, &out); err != nil {
+func TestExamQuestionsAreReadWithAndWithoutChoices(t *testing.T) {
+	const head, question = "subject,prompt,weak_right,strong_right\n", "Which is even?\nA. 3\nB. 4\nAnswer:"
+	exam, err := readExam(strings.NewReader(head + "algebra,\"" + question + "\",False,True\n"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got := out.String(); !strings.Contains(got, "nothing was measured") || !strings.Contains(got, folder) || !strings.Contains(got, "-data") {
-		t.Errorf("it says %q", got)
+	if exam.points != 100 || len(exam.prompts) != 1 || exam.prompts[0] != (prompt{text: question, category: "algebra", gain: 1}) {
+		t.Errorf("%+v", exam)
+	}
+	bare := withoutChoices(exam)
+	if len(bare.prompts) != 1 || bare.prompts[0] != (prompt{text: "Which is even?", category: "algebra", gain: 1}) || exam.prompts[0].text != question {
+		t.Errorf("%+v of %+v", bare, exam)
+	}
+	for _, bad := range []string{"", "prompt,x\n", head + "a,b,True\n", head + "a,b,True,yes\n"} {
+		if _, err := readExam(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+func TestOrdinaryPromptsAreMeasuredWithoutTheData(t *testing.T) {
+	var out bytes.Buffer
+	folder := filepath.Join(t.TempDir(), "none")
+	if err := run([]string{"-data", folder, "-resamples", "40"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"no labelled prompts were measured", folder, "-data", "ordinary prompts (in-sample)", "ordinary prompts, written later"} {
+		if got := out.String(); !strings.Contains(got, want) {
+			t.Errorf("it does not say %q: %q", want, got)
+		}
 	}
 	for _, args := range [][]string{{"x"}, {"-resamples", "3"}, {"-nothing"}} {
 		if _, err := parseOptions(args); err == nil {
@@ -171,33 +197,37 @@ func TestAbsentDataIsSaidAndNoFailure(t *testing.T) {
 	}
 }
 
-func TestTheReportHasEveryScorerAndCategory(t *testing.T) {
-	s := set{name: "some", left: 2, prompts: []prompt{
-		{"Write a function that reverses a string in Python.", "coding", 4},
-		{"Write a poem about the code of the sea.", "writing", 0},
-		{"Write a poem about 7 hills.", "writing", 0},
-		{"x^2 + 4x = 12, solve for x", "maths", 2},
+func TestTheReportHasEverySetCategoryAndOrder(t *testing.T) {
+	s := set{name: "some", seen: "in-sample", left: 2, points: 10, prompts: []prompt{
+		{text: "Write a function that reverses a string in Python.", category: "coding", gain: 4},
+		{text: "Write a poem about the code of the sea.", category: "writing"},
+		{text: "Write a poem about 7 hills.", category: "writing"},
+		{text: "x^2 + 4x = 12, solve for x", category: "maths", gain: 2},
 	}}
-	r, err := measure([]set{s}, 50)
+	r, err := measure([]set{s, {name: "plain", prompts: s.prompts[1:3]}}, 50, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	one := r.results[0]
-	if got := one.all; got.groups != 0.5 || got.lesson != 0.25 || got.gap != 1.5 {
-		t.Errorf("all: %+v", got)
+	if one.shares != (shares{0.5, 0.25, 0.25}) || one.lesson != (shares{0.75, 0, 0.25}) {
+		t.Errorf("the tiers get %v, by the lesson's preset %v", one.shares, one.lesson)
 	}
-	if got := one.parts[1]; got.name != "writing" || got.prompts != 2 || got.groups != 0 || got.lesson != 0.5 || got.gap != 0 {
-		t.Errorf("writing: %+v", got)
+	// All of the gap of 1.5 a prompt; half of it at random.
+	if v := one.upper; !near(v.up, 0.5) || !near(v.over.value, 0.75) || !near(v.within.value, 0) || !near(v.recovered, 1) {
+		t.Errorf("medium and large: %+v", v)
+	}
+	if v := one.lower; !near(v.up, 0.25) || !near(v.over.value, 1-0.375) || !near(v.recovered, 4.0/6) {
+		t.Errorf("large: %+v", v)
 	}
 	// The lesson's only match is a poem: (0.25, 0), then straight to (1, 1).
-	for i, want := range map[int]float64{1: 0.375, 2: 0.375, 5: 0.5} {
-		if got := one.lines[i].apgr; !near(got, want) {
-			t.Errorf("%s: %v, want %v", one.lines[i].name, got, want)
+	for i, want := range map[int]float64{2: 0.375, 3: 0.375, 6: 0.5} {
+		if got := one.orders[i].apgr; !near(got, want) {
+			t.Errorf("%s: %v, want %v", one.orders[i].name, got, want)
 		}
 	}
 	for _, markdown := range []bool{false, true} {
 		text := r.text(markdown)
-		for _, want := range []string{"some: 4 prompts (2 left out)", "groups, then length (shipped)", "lesson, any match", "prompt length", "digit count", "random", "coding", "writing", "maths", "50 %"} {
+		for _, want := range []string{"some (in-sample)", "plain", "medium, large", "+0.75 of 10 [", "groups, then length", "lesson, any match", "prompt length", "digit count", "random", "coding", "writing", "maths", "50 %"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("markdown %v: the report lacks %q:\n%s", markdown, want, text)
 			}
@@ -218,14 +248,14 @@ func TestScorersRankAsTheirNamesSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	const both = "Calculate this and debug that program, 12 times 3"
-	for i, want := range []float64{-1, 1, 2, float64(len(both)), 3, 0} {
-		if got := scorers(groups, lesson)[i].score(both); i > 0 && got != want {
+	for i, want := range []float64{3, -1, 1, 2, float64(len(both)), 3, 0} {
+		if got := scorers(groups, lesson)[i].score(both); i != 1 && got != want {
 			t.Errorf("%s: %v, want %v", scorers(groups, lesson)[i].name, got, want)
 		}
 	}
-	shipped := scorers(groups, lesson)[0].score
-	short, long, other := shipped("Write a function in Python."), shipped("Write a short function in Python, please."), shipped("Write a very, very long letter to my aunt about the sea, please.")
-	if !(short > 1 && long > short && other < 0.5 && other > 0) {
+	by := scorers(groups, lesson)[1].score
+	short, long, other := by("Write a function in Python."), by("Write a short function in Python, please."), by("Write a very, very long letter to my aunt about the sea, please.")
+	if !(short > 2 && long > short && other < 0.5 && other > 0) {
 		t.Errorf("scores %v, %v and %v", short, long, other)
 	}
 }
@@ -245,14 +275,14 @@ func labelled(t *testing.T) []set {
 
 func TestTheDataIsRead(t *testing.T) {
 	sets := labelled(t)
-	for i, want := range []int{1307, 72, 72} {
+	for i, want := range []int{1307, 72, 72, 72, 5467, 5467} {
 		if got := len(sets[i].prompts); got != want {
 			t.Errorf("%s has %d prompts, want %d", sets[i].name, got, want)
 		}
 	}
 	// Length and digits need no rules: their areas check data and arithmetic.
 	for i, want := range [][2]float64{{0.598, 0.483}, {0.548, 0.665}} {
-		for j, by := range scorers(judge{}, judge{})[3:5] {
+		for j, by := range scorers(judge{}, judge{})[4:6] {
 			if got := rank(outcomes(sets[i].prompts, by)).worth(nil).apgr; math.Abs(got-want[j]) > 0.0006 {
 				t.Errorf("%s: %s has the area %.4f, want %.3f", sets[i].name, by.name, got, want[j])
 			}
@@ -260,9 +290,9 @@ func TestTheDataIsRead(t *testing.T) {
 	}
 }
 
-func TestTheDocumentShowsWhatIsMeasured(t *testing.T) {
+func TestTheDocumentsShowWhatIsMeasured(t *testing.T) {
 	const path, begin, end = "../../docs/tiers.md", "<!-- measured -->\n", "<!-- /measured -->\n"
-	r, err := measure(labelled(t), 2000)
+	r, err := measure(append(labelled(t), ordinary()...), 2000, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,12 +305,23 @@ func TestTheDocumentShowsWhatIsMeasured(t *testing.T) {
 	if !opened || !closed {
 		t.Fatalf("%s has no place for the tables", path)
 	}
-	want := head + begin + "\n" + r.text(true) + end + tail
+	want := head + begin + "\n" + r.text(true) + "\n" + end + tail
 	if os.Getenv("UPDATE_DOCS") == "1" {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if string(text) != want {
 		t.Errorf("%s is not what is measured: UPDATE_DOCS=1 go test ./bench/classify -run Document writes it", path)
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range r.results {
+		if s := one.set; s.points > 0 && s.seen != "in-sample" && !strings.Contains(s.name, "with choices") && !strings.HasSuffix(s.name, "chat") {
+			if want := percent(one.upper.up) + ", " + s.score(one.upper.over); !strings.Contains(string(readme), want) {
+				t.Errorf("README.md does not say of %s what is measured: %s", s.name, want)
+			}
+		}
 	}
 }

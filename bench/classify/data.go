@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	_ "embed" // the ordinary prompts
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -10,14 +11,22 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // The files of the data folder.
 const (
 	gsm8kFile     = "routellm/gsm8k_responses.csv"
+	examFile      = "routellm/exam_responses.csv"
 	judgementFile = "routellm/mt_bench_judgements.jsonl"
 	questionFile  = "mt-bench/question.jsonl"
 )
+
+// ordinaryText is prompts that a small model answers well, each after a line of "% "
+// and its kind.
+//
+//go:embed ordinary.txt
+var ordinaryText string
 
 // The prompts that RouteLLM found in its routers' training data and leaves out
 // of its own figures. They are left out here so that the figures can be compared.
@@ -32,21 +41,24 @@ const (
 	strongModel = "gpt-4-1106-preview"
 )
 
-// prompt is one labelled prompt.
+// prompt is one prompt, with labels if its set has them.
 type prompt struct {
 	text     string
 	category string  // empty where the set has none
 	gain     float64 // the strong model's score less the weak one's
+	before   string  // the user's turn before it in a chat; empty: it is a chat's first
 }
 
-// set is labelled prompts of one origin.
+// set is prompts of one origin.
 type set struct {
 	name    string
-	left    int // prompts that were left out
+	seen    string  // which part of it the word lists were written with; empty: none
+	left    int     // prompts that were left out
+	points  float64 // of a score that is shown: 100 for right or wrong, 10 for marks out of ten; 0: the set has no labels
 	prompts []prompt
 }
 
-// load reads the sets. An absent file is fs.ErrNotExist.
+// load reads the labelled sets. An absent file is fs.ErrNotExist.
 func load(folder string) ([]set, error) {
 	gsm8k, err := readFile(folder, gsm8kFile, readGSM8K)
 	if err != nil {
@@ -64,7 +76,27 @@ func load(folder string) ([]set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []set{gsm8k, first, second}, nil
+	exam, err := readFile(folder, examFile, readExam)
+	if err != nil {
+		return nil, err
+	}
+	return []set{gsm8k, first, second, inChats(first, second), exam, withoutChoices(exam)}, nil
+}
+
+// ordinary returns the ordinary prompts, those with which the word lists were mended
+// and the others.
+func ordinary() []set {
+	mended := set{name: "ordinary prompts", seen: "in-sample"}
+	unseen := set{name: "ordinary prompts, written later"}
+	for _, block := range strings.Split("\n"+ordinaryText, "\n% ")[1:] {
+		kind, text, _ := strings.Cut(block, "\n")
+		to := &mended
+		if kind == "unseen" {
+			to = &unseen
+		}
+		to.prompts = append(to.prompts, prompt{text: strings.TrimSpace(text), category: kind})
+	}
+	return []set{mended, unseen}
 }
 
 func readFile[T any](folder, name string, read func(io.Reader) (T, error)) (T, error) {
@@ -94,21 +126,71 @@ func readGSM8K(in io.Reader) (set, error) {
 	if min(text, weak, strong) < 0 {
 		return set{}, fmt.Errorf("the head lacks prompt, %s or %s", weakModel, strongModel)
 	}
-	all := set{name: "GSM8K"}
-	right := map[string]float64{"True": 1, "False": 0}
+	all := set{name: "GSM8K", seen: "partly", points: 100}
 	for i, row := range rows[1:] {
 		if slices.Contains(gsm8kSeen[:], i) {
 			all.left++
 			continue
 		}
-		w, known := right[row[weak]]
-		s, also := right[row[strong]]
-		if !known || !also {
-			return set{}, fmt.Errorf("row %d: an outcome is neither True nor False", i)
+		gain, err := gainOf(row[weak], row[strong])
+		if err != nil {
+			return set{}, fmt.Errorf("row %d: %w", i, err)
 		}
-		all.prompts = append(all.prompts, prompt{text: row[text], gain: s - w})
+		all.prompts = append(all.prompts, prompt{text: row[text], gain: gain})
 	}
 	return all, nil
+}
+
+// gainOf returns the gain of a prompt from whether each model was right.
+func gainOf(weak, strong string) (float64, error) {
+	right := map[string]float64{"True": 1, "False": 0}
+	w, known := right[weak]
+	s, also := right[strong]
+	if !known || !also {
+		return 0, errors.New("an outcome is neither True nor False")
+	}
+	return s - w, nil
+}
+
+// readExam reads lettered exam questions with whether each model was right.
+func readExam(in io.Reader) (set, error) {
+	rows, err := csv.NewReader(in).ReadAll()
+	if err != nil {
+		return set{}, err
+	}
+	if len(rows) == 0 || !slices.Equal(rows[0], []string{"subject", "prompt", "weak_right", "strong_right"}) {
+		return set{}, errors.New("the head is not subject, prompt, weak_right, strong_right")
+	}
+	all := set{name: "exam questions with choices", points: 100}
+	for i, row := range rows[1:] {
+		gain, err := gainOf(row[2], row[3])
+		if err != nil {
+			return set{}, fmt.Errorf("row %d: %w", i, err)
+		}
+		all.prompts = append(all.prompts, prompt{text: row[1], category: row[0], gain: gain})
+	}
+	return all, nil
+}
+
+// withoutChoices returns exam questions without their lettered choices. The labels are
+// those of the answers with choices.
+func withoutChoices(exam set) set {
+	all := exam
+	all.name, all.prompts = "exam questions without choices", slices.Clone(exam.prompts)
+	for i, p := range all.prompts {
+		all.prompts[i].text, _, _ = strings.Cut(p.text, "\nA. ")
+	}
+	return all
+}
+
+// inChats returns second turns that follow their first ones.
+func inChats(first, second set) set {
+	all := second
+	all.name, all.prompts = second.name+" of a chat", slices.Clone(second.prompts)
+	for i := range all.prompts {
+		all.prompts[i].before = first.prompts[i].text
+	}
+	return all
 }
 
 // question is a line of questionFile.
@@ -126,7 +208,7 @@ type judgement struct {
 	Score float64 `json:"score"`
 }
 
-// asked is whom a judge scored: one model's answer to one turn.
+// asked is what a judge scored: one model's answer to one turn.
 type asked struct {
 	id, turn int
 	model    string
@@ -159,7 +241,8 @@ func readLines[T any](in io.Reader) ([]T, error) {
 // mtBench returns the first turns, each with the mean gain of both answers as
 // RouteLLM has it, and the second turns with the gain of the second answers.
 func mtBench(questions []question, scores map[asked]float64) (first, second set, err error) {
-	first.name, second.name = "MT-Bench", "MT-Bench, second turns"
+	first = set{name: "MT-Bench, first turns", seen: "in-sample", points: 10}
+	second = set{name: "MT-Bench, second turns", points: 10}
 	for _, q := range questions {
 		if slices.Contains(mtBenchSeen[:], q.ID) {
 			first.left, second.left = first.left+1, second.left+1
@@ -174,8 +257,8 @@ func mtBench(questions []question, scores map[asked]float64) (first, second set,
 			}
 			gains[i] = strong - weak
 		}
-		first.prompts = append(first.prompts, prompt{q.Turns[0], q.Category, (gains[0] + gains[1]) / 2})
-		second.prompts = append(second.prompts, prompt{q.Turns[1], q.Category, gains[1]})
+		first.prompts = append(first.prompts, prompt{text: q.Turns[0], category: q.Category, gain: (gains[0] + gains[1]) / 2})
+		second.prompts = append(second.prompts, prompt{text: q.Turns[1], category: q.Category, gain: gains[1]})
 	}
 	return first, second, nil
 }

@@ -1,8 +1,7 @@
-// Command classify measures what the classifier's rules are worth on labelled
-// prompts: for each prompt it is known how well a weak and a strong model
-// answered, so the quality that a rule keeps can be told for every share of
-// prompts that it sends to the strong one. The presets are asked through the
-// classifier that the gateway runs.
+// Command classify measures what the classifier's rules are worth. It sends prompts
+// through the gateway's configuration, reader and rules, and reports the share that each
+// tier gets. Labelled prompts say how well a weak and a strong model answered: the
+// quality that the rules keep is compared with that of the same shares at random.
 package main
 
 import (
@@ -14,10 +13,11 @@ import (
 	"os"
 )
 
-// options are what a run is asked for.
+// options are the flags of a run.
 type options struct {
 	data      string
 	markdown  bool
+	orders    bool
 	resamples int
 }
 
@@ -28,8 +28,8 @@ func main() {
 	}
 }
 
-// run is the program. Without the data it says so and succeeds: the data is not
-// part of the project.
+// run is the program. The labelled prompts are no part of the project: without them it
+// measures the ordinary ones only, and says so.
 func run(args []string, out io.Writer) error {
 	o, err := parseOptions(args)
 	if err != nil {
@@ -37,13 +37,12 @@ func run(args []string, out io.Writer) error {
 	}
 	sets, err := load(o.data)
 	if errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(out, "nothing was measured: %v\nname the folder that holds %s, %s and %s with -data\n", err, gsm8kFile, judgementFile, questionFile)
-		return nil
-	}
-	if err != nil {
+		fmt.Fprintf(out, "no labelled prompts were measured: %v\nname the folder that holds %s, %s, %s and %s with -data\n\n",
+			err, gsm8kFile, examFile, judgementFile, questionFile)
+	} else if err != nil {
 		return err
 	}
-	r, err := measure(sets, o.resamples)
+	r, err := measure(append(sets, ordinary()...), o.resamples, o.orders)
 	if err != nil {
 		return err
 	}
@@ -56,6 +55,7 @@ func parseOptions(args []string) (options, error) {
 	f := flag.NewFlagSet("classify", flag.ContinueOnError)
 	f.StringVar(&o.data, "data", "../shared/data", "the folder of the labelled prompts")
 	f.BoolVar(&o.markdown, "markdown", false, "print tables in Markdown")
+	f.BoolVar(&o.orders, "orders", false, "print what orders of the prompts are worth too; routing goes by none")
 	f.IntVar(&o.resamples, "resamples", 2000, "resamples that the 95 % intervals are made of")
 	if err := f.Parse(args); err != nil {
 		return o, err

@@ -11,28 +11,18 @@ import (
 // seed makes runs repeatable.
 const seed = 1
 
-// line is one scorer on one set.
-type line struct {
-	name string
-	measured
-}
-
-// part is the prompts of one category.
-type part struct {
-	name    string
-	prompts int
-	gap     float64 // the mean gain
-	groups  float64 // the share that the preset groups sends to large
-	lesson  float64
-	without float64 // the area of the shipped rules on all other categories
-}
+// fewCategories is how many categories of a set are listed one by one.
+const fewCategories = 10
 
 // result is one set's figures.
 type result struct {
-	set   set
-	all   part
-	lines []line
-	parts []part
+	set    set
+	routed []routed // by the configuration as it is shipped
+	shares shares
+	lesson shares // by the preset lesson
+	upper  value  // if medium and large answer as the strong model
+	lower  value  // if only large does
+	orders []line // empty unless they are asked for
 }
 
 // report is a whole run.
@@ -41,102 +31,156 @@ type report struct {
 	results   []result
 }
 
-// measure asks every scorer about every set.
-func measure(sets []set, resamples int) (report, error) {
-	groups, err := newJudge("groups")
+// measure routes every set as the gateway does. Of labelled sets it measures what that
+// is worth and, if asked, what orders of the prompts are.
+func measure(sets []set, resamples int, orders bool) (report, error) {
+	shipped, err := newGateway("")
 	if err != nil {
 		return report{}, err
 	}
-	lesson, err := newJudge("lesson")
+	lesson, err := newGateway("classifier: { preset: lesson }\n")
 	if err != nil {
 		return report{}, err
 	}
 	r := report{resamples: resamples}
 	for _, s := range sets {
-		one := result{set: s, all: share("all", s.prompts, groups, lesson)}
-		for _, by := range scorers(groups, lesson) {
-			one.lines = append(one.lines, line{by.name, bootstrap(outcomes(s.prompts, by), resamples, seed)})
+		one := result{set: s}
+		if one.routed, err = shipped.route(s.prompts); err != nil {
+			return report{}, err
 		}
-		one.parts = categories(s.prompts, groups, lesson)
+		by, err := lesson.route(s.prompts)
+		if err != nil {
+			return report{}, err
+		}
+		one.shares, one.lesson = sharesOf(one.routed), sharesOf(by)
+		if s.points > 0 {
+			one.upper = valueOf(one.routed, 1, resamples, seed)
+			one.lower = valueOf(one.routed, 2, resamples, seed)
+			if orders {
+				if one.orders, err = ordersOf(s.prompts, resamples); err != nil {
+					return report{}, err
+				}
+			}
+		}
 		r.results = append(r.results, one)
 	}
 	return r, nil
 }
 
-func outcomes(prompts []prompt, by scorer) []outcome {
-	all := make([]outcome, len(prompts))
+// route sends prompts one by one.
+func (g gateway) route(prompts []prompt) ([]routed, error) {
+	all := make([]routed, len(prompts))
 	for i, p := range prompts {
-		all[i] = outcome{by.score(p.text), p.gain}
-	}
-	return all
-}
-
-// share tells how much of some prompts each preset sends to large.
-func share(name string, prompts []prompt, groups, lesson judge) part {
-	p, n := part{name: name, prompts: len(prompts)}, float64(len(prompts))
-	for _, one := range prompts {
-		p.gap += one.gain / n
-		if groups.large(one.text) {
-			p.groups += 1 / n
+		tier, err := g.tier(p)
+		if err != nil {
+			return nil, err
 		}
-		if lesson.large(one.text) {
-			p.lesson += 1 / n
-		}
+		all[i] = routed{tier, p.gain, p.category}
 	}
-	return p
-}
-
-// categories returns a part a category, in the set's order; none without them.
-func categories(prompts []prompt, groups, lesson judge) []part {
-	var names []string
-	for _, p := range prompts {
-		if p.category != "" && !slices.Contains(names, p.category) {
-			names = append(names, p.category)
-		}
-	}
-	shipped := scorers(groups, lesson)[0]
-	var parts []part
-	for _, name := range names {
-		var in, out []prompt
-		for _, p := range prompts {
-			if p.category == name {
-				in = append(in, p)
-			} else {
-				out = append(out, p)
-			}
-		}
-		one := share(name, in, groups, lesson)
-		one.without = rank(outcomes(out, shipped)).worth(nil).apgr
-		parts = append(parts, one)
-	}
-	return parts
+	return all, nil
 }
 
 // text is the report as tables.
 func (r report) text(markdown bool) string {
 	var b strings.Builder
+	rows := [][]string{{"set", "prompts", "small", "medium", "large", "lesson: small", "medium", "large"}}
 	for _, one := range r.results {
-		n := len(one.set.prompts)
-		fmt.Fprintf(&b, "%s: %d prompts (%d left out), the strong model's answers are better by %.2f points in the mean; 95 %% of %d resamples in brackets\n\n",
-			one.set.name, n, one.set.left, one.all.gap, r.resamples)
-		rows := [][]string{{"order of the prompts", "APGR", "95 %", "CPT50", "CPT80"}}
-		for _, l := range one.lines {
-			rows = append(rows, []string{l.name, fmt.Sprintf("%.3f", l.apgr), fmt.Sprintf("[%.3f, %.3f]", l.area.low, l.area.high), percent(l.cpt50), percent(l.cpt80)})
+		row := []string{one.set.title(), fmt.Sprint(len(one.set.prompts))}
+		for _, share := range slices.Concat(one.shares[:], one.lesson[:]) {
+			row = append(row, percent(share))
 		}
-		writeTable(&b, rows, markdown)
-		b.WriteString("\n")
-		rows = [][]string{{"sent to large", "prompts", "gap", "groups", "lesson", "APGR of groups without it"}}
-		for _, p := range append(slices.Clone(one.parts), one.all) {
-			without := ""
-			if p.name != one.all.name {
-				without = fmt.Sprintf("%.3f", p.without)
-			}
-			rows = append(rows, []string{p.name, fmt.Sprint(p.prompts), fmt.Sprintf("%.2f", p.gap), percent(p.groups), percent(p.lesson), without})
+		rows = append(rows, row)
+	}
+	writeTable(&b, rows, markdown)
+	fmt.Fprintf(&b, "\n")
+	rows = [][]string{{"set", "as strong", "sent there", "score less random", "in each category", "gap recovered"}}
+	for _, one := range r.results {
+		if one.upper.up > 0 {
+			rows = append(rows, one.set.worth("medium, large", one.upper))
 		}
-		writeTable(&b, rows, markdown)
-		b.WriteString("\n")
+		if one.lower.up > 0 {
+			rows = append(rows, one.set.worth("large", one.lower))
+		}
+	}
+	writeTable(&b, rows, markdown)
+	for _, one := range r.results {
+		one.writeCategories(&b, markdown)
+		one.writeOrders(&b, markdown)
 	}
 	return b.String()
+}
+
+// title is a set's name with which part of it was seen.
+func (s set) title() string {
+	if s.seen == "" {
+		return s.name
+	}
+	return s.name + " (" + s.seen + ")"
+}
+
+// worth is a row about a labelled set.
+func (s set) worth(tiers string, v value) []string {
+	return []string{s.title(), tiers, percent(v.up), s.score(v.over), s.score(v.within), percent(v.recovered)}
+}
+
+// score is a difference of scores in the set's points, with its interval.
+func (s set) score(i interval) string {
+	factor, decimals := 1.0, 2
+	if s.points == 100 { // right or wrong
+		factor, decimals = 100, 1
+	}
+	if math.IsNaN(i.value) {
+		return ""
+	}
+	number := func(f float64) string {
+		text := fmt.Sprintf("%+.*f", decimals, factor*f)
+		if strings.Trim(text, "+-0.") == "" {
+			return text[1:] // no sign of nothing
+		}
+		return text
+	}
+	return fmt.Sprintf("%s of %g [%s, %s]", number(i.value), s.points, number(i.low), number(i.high))
+}
+
+// writeCategories writes the shares of each category of a labelled set that has few.
+func (one result) writeCategories(b *strings.Builder, markdown bool) {
+	var names []string
+	of := map[string][]routed{}
+	for _, r := range one.routed {
+		if of[r.category] == nil {
+			names = append(names, r.category)
+		}
+		of[r.category] = append(of[r.category], r)
+	}
+	if one.set.points == 0 || len(names) < 2 || len(names) > fewCategories {
+		return
+	}
+	rows := [][]string{{one.set.title(), "prompts", "gap", "small", "medium", "large"}}
+	for _, name := range names {
+		gap := 0.0
+		for _, r := range of[name] {
+			gap += r.gain / float64(len(of[name]))
+		}
+		s := sharesOf(of[name])
+		rows = append(rows, []string{name, fmt.Sprint(len(of[name])), fmt.Sprintf("%.2f", gap),
+			percent(s[0]), percent(s[1]), percent(s[2])})
+	}
+	b.WriteString("\n")
+	writeTable(b, rows, markdown)
+}
+
+// writeOrders writes what orders of the prompts are worth.
+func (one result) writeOrders(b *strings.Builder, markdown bool) {
+	if len(one.orders) == 0 {
+		return
+	}
+	rows := [][]string{{one.set.title() + ", in the order of", "APGR", "95 %", "CPT50", "CPT80"}}
+	for _, l := range one.orders {
+		rows = append(rows, []string{l.name, fmt.Sprintf("%.3f", l.apgr),
+			fmt.Sprintf("[%.3f, %.3f]", l.area.low, l.area.high), percent(l.cpt50), percent(l.cpt80)})
+	}
+	b.WriteString("\n")
+	writeTable(b, rows, markdown)
 }
 
 func percent(share float64) string {

@@ -7,13 +7,20 @@ import (
 	"tierway/tiers"
 )
 
-// scorer orders prompts: a higher score is sent to the strong model sooner.
+// scorer orders prompts: a higher score is sent to the strong model sooner. Routing
+// goes by no order; the orders show what a threshold on them could be worth.
 type scorer struct {
 	name  string
 	score func(text string) float64
 }
 
-// judge is a preset as the gateway runs it.
+// line is one scorer on one set.
+type line struct {
+	name string
+	measured
+}
+
+// judge is a preset's classifier.
 type judge struct{ classifier *tiers.Classifier }
 
 func newJudge(preset string) (judge, error) {
@@ -24,24 +31,45 @@ func newJudge(preset string) (judge, error) {
 	return judge{k}, nil
 }
 
-// class is what the classifier says of a prompt that is the whole request.
-func (j judge) class(text string) tiers.Class {
-	return j.classifier.Classify(&tiers.Features{
-		PromptTokens: int64(len(text) / 4),
-		User:         func() []byte { return []byte(text) },
-	})
+// score is what the classifier adds up for a prompt: the weights of the matched groups,
+// and less than the least weight for its length.
+func (j judge) score(text string) float64 {
+	return j.classifier.Classify(&tiers.Features{User: func() []byte { return []byte(text) }}).Score
 }
 
-// large tells whether a prompt goes to the last of two tiers.
-func (j judge) large(text string) bool { return j.class(text).Tier == 1 }
+// ordersOf measures every scorer.
+func ordersOf(prompts []prompt, resamples int) (lines []line, err error) {
+	groups, err := newJudge("groups")
+	if err != nil {
+		return nil, err
+	}
+	lesson, err := newJudge("lesson")
+	if err != nil {
+		return nil, err
+	}
+	for _, by := range scorers(groups, lesson) {
+		lines = append(lines, line{by.name, bootstrap(outcomes(prompts, by), resamples, seed)})
+	}
+	return lines, nil
+}
 
-// scorers are all that is compared. The lesson's groups weigh 1 each and length
-// adds less than that, so the whole part of its score is their number.
+func outcomes(prompts []prompt, by scorer) []outcome {
+	all := make([]outcome, len(prompts))
+	for i, p := range prompts {
+		all[i] = outcome{by.score(p.text), p.gain}
+	}
+	return all
+}
+
+// scorers are all that is compared. The lesson's groups weigh 1 each and length adds
+// less than that, so the whole part of its score is their number; the preset groups
+// weigh a half or more.
 func scorers(groups, lesson judge) []scorer {
 	return []scorer{
-		{"groups, then length (shipped)", func(text string) float64 { return groups.class(text).Score }},
-		{"lesson, any match", func(text string) float64 { return min(math.Floor(lesson.class(text).Score), 1) }},
-		{"lesson, number of groups", func(text string) float64 { return math.Floor(lesson.class(text).Score) }},
+		{"groups", func(text string) float64 { return math.Floor(2*groups.score(text)) / 2 }},
+		{"groups, then length", groups.score},
+		{"lesson, any match", func(text string) float64 { return min(math.Floor(lesson.score(text)), 1) }},
+		{"lesson, number of groups", func(text string) float64 { return math.Floor(lesson.score(text)) }},
 		{"prompt length", func(text string) float64 { return float64(len(text)) }},
 		{"digit count", digits},
 		{"random", func(string) float64 { return 0 }}, // all equal: the expectation of any random order

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"tierway/config"
+	"tierway/openai"
+	"tierway/tiers"
+)
+
+// gateway gives prompts the tiers that the gateway gives them: by its configuration,
+// its reader of requests and its rules.
+type gateway struct{ catalog *tiers.Catalog }
+
+// newGateway makes the gateway of three tiers with a classifier section; "" is the
+// configuration as it is shipped, which has none.
+func newGateway(section string) (gateway, error) {
+	const file = `auth: { required: false }
+tiers:
+  - { name: small, model: s, workers: [ { name: s, url: "http://127.0.0.1:1" } ] }
+  - { name: medium, model: m, workers: [ { name: m, url: "http://127.0.0.1:2" } ] }
+  - { name: large, model: l, workers: [ { name: l, url: "http://127.0.0.1:3" } ] }
+`
+	f, err := config.Parse("classify", []byte(file+section), nil)
+	if err != nil {
+		return gateway{}, fmt.Errorf("checking the configuration: %w", err)
+	}
+	catalog, err := tiers.New(f.Catalog())
+	if err != nil {
+		return gateway{}, fmt.Errorf("building the model catalogue: %w", err)
+	}
+	return gateway{catalog}, nil
+}
+
+// message is a message of a chat.
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// tier returns the index of the tier that a prompt is sent to, without max_tokens. One
+// with a turn before it is sent in its chat, which stays at its tier.
+func (g gateway) tier(p prompt) (int, error) {
+	chats := tiers.NewChats(1)
+	turns := []message{{"user", p.text}}
+	if p.before != "" {
+		turns = []message{{"user", p.before}}
+		if _, err := g.send(turns, chats); err != nil {
+			return 0, err
+		}
+		turns = append(turns, message{"assistant", "…"}, message{"user", p.text})
+	}
+	return g.send(turns, chats)
+}
+
+// send resolves one request.
+func (g gateway) send(turns []message, chats *tiers.Chats) (int, error) {
+	body, err := json.Marshal(map[string]any{"model": tiers.Auto, "messages": turns})
+	if err != nil {
+		return 0, fmt.Errorf("writing a request: %w", err)
+	}
+	req, err := openai.Parse(openai.Chat, body, openai.Limits{})
+	if err != nil {
+		return 0, fmt.Errorf("reading a request: %w", err)
+	}
+	v, err := g.catalog.Resolve(tiers.Query{Model: req.Model, Chats: chats, Features: &tiers.Features{
+		Now: time.Unix(1, 0), PromptTokens: req.PromptTokens(), Session: 1,
+		User:   func() []byte { return req.AppendUserText(nil, tiers.TextLimit) },
+		System: func() []byte { return req.AppendSystemText(nil, tiers.TextLimit) },
+	}})
+	if err != nil {
+		return 0, fmt.Errorf("resolving a request: %w", err)
+	}
+	return slices.Index(tierNames(), v.Target), nil
+}
+
+func tierNames() []string { return []string{"small", "medium", "large"} }

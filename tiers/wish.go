@@ -1,0 +1,60 @@
+package tiers
+
+import "strings"
+
+// commonCeiling is the least max_tokens that clients send as a ceiling rather than
+// as a wish: 4,000 and 4,096 are defaults of several libraries, and coding agents
+// send whatever the context leaves, from 4,000 to 64,000.
+const commonCeiling = 4000
+
+// leastDefault is the least power of two that clients send by default.
+const leastDefault = 512
+
+// Notes of a Class about a max_tokens that was not counted.
+const (
+	notCounted   = "max_tokens not counted: "
+	noteRequired = notCounted + "the endpoint requires it"
+	noteTools    = notCounted + "the request offers tools"
+	noteCeiling  = notCounted + "so high a value is a ceiling"
+	noteDefault  = notCounted + "a power of two is a client's default"
+)
+
+// wish returns the output that a request wishes for, or 0 and why its MaxTokens
+// shows no wish: the endpoint requires a limit, the request offers tools, or the
+// value is one that clients send by default. The rule looks at one request only, so
+// that equal requests get equal tiers on every gateway, before and after a restart.
+func (k *Classifier) wish(f *Features) (tokens int64, note string) {
+	n := f.MaxTokens
+	switch {
+	case k.countsAll || n <= 0:
+		return n, ""
+	case f.LimitRequired:
+		return 0, noteRequired
+	case f.Tools:
+		return 0, noteTools
+	case n >= k.ceiling:
+		return 0, noteCeiling
+	case n >= leastDefault && n&(n-1) == 0:
+		return 0, noteDefault
+	}
+	return n, ""
+}
+
+// ceilingOf returns the least max_tokens that is a ceiling under these thresholds:
+// twice the highest one if that is above the common ceiling, so that a threshold of
+// the configuration is never out of reach.
+func ceilingOf(output []threshold[int64]) int64 {
+	ceiling := int64(commonCeiling)
+	for _, t := range output {
+		ceiling = max(ceiling, 2*min(t.over, 1<<40))
+	}
+	return ceiling
+}
+
+// outputSignal explains what max_tokens asks for.
+func (k *Classifier) outputSignal(f *Features) Signal {
+	tokens, note := k.wish(f)
+	s := signal(k, "max_tokens", tokens, k.output)
+	s.Value, s.NotCounted = float64(f.MaxTokens), strings.TrimPrefix(note, notCounted)
+	return s
+}
