@@ -54,6 +54,19 @@ func TestTheDocumentHasEveryAttributeOfASpan(t *testing.T) {
 	}
 }
 
+// TestTheDocumentHasTheBoundOfCandidates compares the number in the text with the
+// constant.
+func TestTheDocumentHasTheBoundOfCandidates(t *testing.T) {
+	bound := regexp.MustCompile(`(?m)^const MaxCandidates = (\d+)$`).FindSubmatch(read(t, "routing/choice.go"))
+	if bound == nil {
+		t.Fatal("routing/choice.go has no MaxCandidates")
+	}
+	want := fmt.Sprintf("keeps at most %s candidates", bound[1])
+	if !strings.Contains(string(read(t, "docs/observability.md")), want) {
+		t.Errorf("docs/observability.md does not say that a record %s", want)
+	}
+}
+
 // TestLinksBetweenDocumentsLead: to a file that is there and a heading in it.
 func TestLinksBetweenDocumentsLead(t *testing.T) {
 	seen := 0

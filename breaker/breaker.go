@@ -61,7 +61,7 @@ type Breaker struct {
 	since      time.Time
 	until      time.Time // the end of an open state
 	cause      string    // of the last transition
-	slow       bool      // was opened for slowness and not closed since
+	slow       bool      // was opened for slowness or a hang, of which health checks know nothing, and not closed since
 	row        int       // failures since the last success
 	ended      int       // the row that the last success ended
 	refuted    int       // probes that failed since it was closed

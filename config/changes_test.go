@@ -57,6 +57,8 @@ func TestWhatAReloadWouldChange(t *testing.T) {
 			"replace tiers[small].workers[w1].weight: 1 → 3 (live)"}},
 		"a worker is elsewhere": {with(`"http://h:2"`, `"http://h:9"`), []string{
 			"replace tiers[small].workers[w1].url: http://h:2 → http://h:9 (drain)"}},
+		"a tier has another model": {with("name: large, model: n", "name: large, model: o"), []string{
+			"replace tiers[large].model: n → o (drain)"}},
 		"a worker changes tiers": {with(`, {name: w1, url: "http://h:2"}`, "", `[{name: w2,`, `[{name: w1, url: "http://h:2"}, {name: w2,`), []string{
 			"remove tiers[small].workers[w1]: {name: w1, url: 'http://h:2'} →  (drain)",
 			"add tiers[large].workers[w1]:  → {name: w1, url: 'http://h:2'} (live)"}},
@@ -68,13 +70,13 @@ func TestWhatAReloadWouldChange(t *testing.T) {
 			"replace tiers: small, large → small (live)"}},
 		"what tiers inherit, once": {grown + "health: {interval: 9s}\npolicy: {name: chwbl, epsilon: 0.5}\nqueue: {heartbeat_after: 1s}\ntimeouts: {connect: 1s}\n", []string{
 			"add policy.epsilon:  → 0.5 (live)",
-			"replace health.interval: 5s → 9s (drain)",
-			"replace timeouts.connect: 2s → 1s (drain)",
+			"replace health.interval: 5s → 9s (live)",
+			"replace timeouts.connect: 2s → 1s (live)",
 			"replace queue.heartbeat_after: 15s → 1s (live)"}},
-		"how requests wait": {with("model: m,", "model: m, queue: {max_wait: {batch: 0s}, displace: true, max_depth: 1000}, saturation: {kv_usage: 0},") +
+		"how requests wait": {with("model: m,", "model: m, queue: {max_wait: {batch: 0s}, displace: false, max_depth: 1000}, saturation: {kv_usage: 0},") +
 			"queue: {max_depth: 9, age: {batch: 40s}, max_bytes: 32MiB}\nsaturation: {waiting: 5, stale_after: 6s}\n", []string{
 			"replace tiers[small].queue.max_wait.batch: 10m0s → 0s (live)",
-			"replace tiers[small].queue.displace: false → true (live)",
+			"replace tiers[small].queue.displace: true → false (live)",
 			"replace tiers[small].saturation.kv_usage: 0.9 → 0 (live)",
 			"replace queue.max_depth: 1000 → 9 (live)",
 			"replace queue.age.batch: 30s → 40s (live)",
@@ -87,7 +89,7 @@ func TestWhatAReloadWouldChange(t *testing.T) {
 			"replace auth.keys[a].weight: 1 → 3 (live)"}},
 		"a tier stops to inherit": {with("model: m,", "model: m, policy: {name: random}, health: {interval: 9s},"), []string{
 			"replace tiers[small].policy.name: chwbl → random (live)",
-			"replace tiers[small].health.interval: 5s → 9s (drain)"}},
+			"replace tiers[small].health.interval: 5s → 9s (live)"}},
 		"a tier inherits": {with("policy: {name: random}, ", ""), []string{
 			"replace tiers[large].policy.name: random → chwbl (live)"}},
 		"prices": {with("price: {input: 1, output: 2}", "price: {input: 1, output: 3, cached_input: 0.1}"), []string{
@@ -129,7 +131,7 @@ func TestAChangedSecretIsToldAndNotShown(t *testing.T) {
 	want := []Change{
 		{"store.sql", "replace", "postgres://***@h", "postgres://***@h (another value)", "restart"},
 		{"store.redis", "replace", "rediss://***@h:1", "rediss://***@h:1 (another value)", "restart"},
-		{"tiers[small].workers[w0].api_key_env", "replace", "K", "K (another value)", "drain"},
+		{"tiers[small].workers[w0].api_key_env", "replace", "K", "K (another value)", "live"},
 	}
 	if diff := cmp.Diff(want, Changes(old, f)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

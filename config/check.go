@@ -26,6 +26,7 @@ func (d *decoder) check(f *File) {
 	d.checkBreaker(f)
 	d.checkPools(f)
 	d.checkWorkers(f)
+	d.checkOwnAddress(f)
 	d.checkCatalog(f)
 	d.checkRights(f)
 	d.checkContexts(f.Tiers)

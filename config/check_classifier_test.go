@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +58,15 @@ func TestRulesThatChooseATierAreChecked(t *testing.T) {
 			`6:125: classifier.keywords[1].match[5]: missing closing ) "(?<n>a: b)(" (write it in the syntax of RE2)`,
 			`6:140: classifier.keywords[1].match[6]: invalid or unsupported Perl syntax "(?=" (write it in the syntax of RE2)`,
 		}},
+		"too many expressions": {"classifier: {keywords: [{tier: large, name: a, match: [" + expressions(1001) + "]}]}", []string{
+			`6:24: classifier.keywords: 1001 expressions: use at most 1000 (remove rare ones)`,
+		}},
+		"many expressions": {"classifier: {keywords: [{tier: large, name: a, match: [" + expressions(201) + "]}]}", []string{
+			`6:24: warning: classifier.keywords: 201 expressions: a long prompt that is made for it can cost several milliseconds (use at most 200)`,
+		}},
+		"a large expression": {keyword(`, {tier: large, name: b, match: ["law.{1,1000}` + strings.Repeat("x.{1,1000}", 300) + `"]}`), []string{
+			`6:94: classifier.keywords[1].match[0]: too large: all expressions together have a size of 602313, of 300000 at most (shorten repetitions such as {1,500}, or remove expressions)`,
+		}},
 		"an expression without a literal": {keyword(", {tier: large, name: b, match: ['x|abc', abd]}"), []string{
 			`6:94: warning: classifier.keywords[1].match[0]: requires no text of at least three bytes, which makes it slow on long prompts (add a literal that each of its alternatives must hold)`,
 		}},
@@ -97,4 +108,13 @@ func TestTheCatalogHasTheRulesOfTheFile(t *testing.T) {
 	if c := f.Catalog(); c.Default != "medium" || c.Rules.Preset != "lesson" || c.Rules.MaxTokens["large"] != 9 || c.Rules.PromptTokens != nil {
 		t.Errorf("the catalog is made of %+v", c)
 	}
+}
+
+// expressions are n words as a list of YAML.
+func expressions(n int) string {
+	words := make([]string, n)
+	for i := range words {
+		words[i] = fmt.Sprint("word", i)
+	}
+	return strings.Join(words, ", ")
 }

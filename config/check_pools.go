@@ -2,9 +2,12 @@ package config
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
+	"tierway/openai"
+	"tierway/tenants"
 	"tierway/tiers"
 	"tierway/workers"
 )
@@ -45,11 +48,18 @@ func (d *decoder) checkPools(f *File) {
 		}
 		if !s.tier {
 			d.checkPurpose(s)
+			d.checkUpload(f, s)
 		}
 		d.checkPolicy(s.path+".policy", s.Policy)
 		d.checkModels(s)
+		d.checkTenant(f, s)
 		for i, p := range s.Paths {
-			d.checkPath(paths, fmt.Sprintf("%s.paths[%d]", s.path, i), p)
+			path := fmt.Sprintf("%s.paths[%d]", s.path, i)
+			d.checkPath(paths, path, s.Tenant, p)
+			// Of /v1/responses/* a part passes: what this gateway knows, and a POST.
+			if kind := openai.KeptKind(http.MethodPost, strings.Replace(p, "*", "x", 1)); kind != "" && s.Tenant == "" && f.Auth.Required {
+				d.caution(path, d.shown(path, p)+" passes for no request: engines keep "+kind+" without tenants", "set "+s.path+".tenant to the one that may use them")
+			}
 		}
 		health := overlay(f.Health, s.Health)
 		if s.Health != nil {
@@ -88,8 +98,35 @@ func (d *decoder) checkPurpose(s section) {
 	}
 }
 
-// checkPath checks a path that goes through untouched.
-func (d *decoder) checkPath(seen map[string]string, path, p string) {
+// checkUpload checks the bound of bodies that stream.
+func (d *decoder) checkUpload(f *File, s section) {
+	path := s.path + ".max_upload_bytes"
+	switch {
+	case s.MaxUpload == 0:
+	case len(s.Paths) == 0:
+		d.fault(path, "the pool has no paths, so that nothing is uploaded to it", "add paths, or remove the key")
+	case s.MaxUpload <= f.MaxBodyBytes:
+		d.fault(path, fmt.Sprintf("%v is not more than max_body_bytes, %v: such bodies are buffered",
+			s.MaxUpload, f.MaxBodyBytes), "write more, or remove the key")
+	}
+}
+
+// checkTenant checks the one tenant of a pool. Tenants of the database are not
+// known here.
+func (d *decoder) checkTenant(f *File, s section) {
+	path := s.path + ".tenant"
+	switch {
+	case s.Tenant == "":
+	case !tenants.Slug(s.Tenant):
+		d.fault(path, d.shown(path, s.Tenant)+" is no tenant's name", "use 1 to 63 of a-z, 0-9 and -")
+	case f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, func(k tenants.KeyConfig) bool { return k.Name == s.Tenant }):
+		d.fault(path, d.shown(path, s.Tenant)+" has no key, so that no request could use the pool", "name a tenant of auth.keys, or set store.sql")
+	}
+}
+
+// checkPath checks a path that goes through untouched to a pool of that tenant, or
+// of all.
+func (d *decoder) checkPath(seen map[string]string, path, tenant, p string) {
 	body := strings.TrimSuffix(p, "*")
 	switch {
 	case !strings.HasPrefix(p, "/"):
@@ -100,24 +137,29 @@ func (d *decoder) checkPath(seen map[string]string, path, p string) {
 		d.fault(path, d.shown(path, p)+" has a * within a segment", "write "+quote(body+"/*")+" for everything below")
 	case strings.ContainsAny(body, "?#% \t\r\n\\") || strings.Contains(body, "//") || slices.ContainsFunc(strings.Split(body, "/"), func(s string) bool { return s == "." || s == ".." }):
 		d.fault(path, d.shown(path, p)+" is no plain path", "without query, escapes, // or dots")
-	case seen[p] != "":
-		d.fault(path, d.shown(path, p)+" stands at "+seen[p]+" already", "a path belongs to one pool")
+	case seen[tenant+p] != "":
+		d.fault(path, d.shown(path, p)+" stands at "+seen[tenant+p]+" already", "a path belongs to one pool")
 	default:
-		seen[p] = path
+		seen[tenant+p] = path
 	}
 }
 
 // checkWorkers checks every worker of the file, alone and beside the others.
 func (d *decoder) checkWorkers(f *File) {
-	names, urls := map[string]string{}, map[string]string{}
+	names, elsewhere := map[string]string{}, map[string]string{}
 	for _, s := range f.sections() {
-		usable := len(s.Workers) == 0
+		usable, here := len(s.Workers) == 0, map[string]string{}
 		for i, w := range s.Workers {
 			path := fmt.Sprintf("%s.workers[%d]", s.path, i)
 			d.checkTwice(names, path+".name", w.Name)
-			d.checkURL(urls, path+".url", w.URL)
+			d.checkURL(here, elsewhere, path+".url", w.URL)
 			d.checkKey(path+".api_key_env", w.APIKeyEnv)
 			usable = usable || w.Weight == nil || *w.Weight > 0
+		}
+		for url, path := range here {
+			if elsewhere[url] == "" {
+				elsewhere[url] = path
+			}
 		}
 		if !usable {
 			d.fault(s.path+".workers", "every worker has weight 0, so that none takes a request", "give one of them a weight of 1 or more")
@@ -125,8 +167,10 @@ func (d *decoder) checkWorkers(f *File) {
 	}
 }
 
-// checkURL checks where a worker is and that nobody else is there.
-func (d *decoder) checkURL(seen map[string]string, path, url string) {
+// checkURL checks a worker's URL. A server may stand in several tiers or pools, with
+// a model in each, and once in each. here and elsewhere are the URLs of its own tier or
+// pool and of those before.
+func (d *decoder) checkURL(here, elsewhere map[string]string, path, url string) {
 	if url == "" {
 		return
 	}
@@ -138,11 +182,14 @@ func (d *decoder) checkURL(seen map[string]string, path, url string) {
 		}
 		return
 	}
-	if first, twice := seen[canonical]; twice {
-		d.fault(path, d.shown(path, url)+" is the worker at "+first+" already", "a worker belongs to one pool; give it one place")
+	if first, twice := here[canonical]; twice {
+		d.fault(path, d.shown(path, url)+" is the worker at "+first+" already", "a server stands once in a tier or pool; remove one entry")
 		return
 	}
-	seen[canonical] = path
+	here[canonical] = path
+	if first := elsewhere[canonical]; first != "" {
+		d.caution(path, d.shown(path, url)+" is the server of "+first+" too: bounds such as max_inflight count for each entry alone", "divide what the server can take among its entries")
+	}
 }
 
 // checkKey checks that the environment holds a worker's key and keeps it.
@@ -202,9 +249,9 @@ func (d *decoder) checkCatalog(f *File) {
 	for _, warning := range catalog.Warnings() {
 		path, message := cutPath(warning)
 		message, hint := cutHint(message)
-		// An expression that is slow decides all the same. A rule that never
-		// decides was meant to, and is as wrong as an alias that never matches.
-		if strings.Contains(path, "].match[") {
+		// Slow or many expressions decide all the same. A rule that never decides was
+		// meant to, and is as wrong as an alias that never matches.
+		if strings.Contains(path, "].match[") || path == "classifier.keywords" {
 			d.caution(rename(path), message, hint)
 		} else {
 			d.fault(rename(path), message, hint)

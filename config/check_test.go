@@ -51,6 +51,35 @@ func TestWhatIsServedIsChecked(t *testing.T) {
 			`7:13: pools[1].paths[0]: "/x" stands at pools[0].paths[1] already (a path belongs to one pool)`,
 			`7:17: pools[1].paths[1]: "/v1/audio/*" stands at pools[0].paths[0] already (a path belongs to one pool)`,
 		}},
+		"pools of one tenant": {`store: {sql: ""}
+auth: {keys: [{name: acme, sha256: ` + digestA + `}]}
+pools:
+  - {name: a, paths: [/v1/files/*, /x], tenant: acme, workers: [` + worker(1) + `]}
+  - {name: b, paths: [/v1/files/*, /v1/responses/*, /v1/chat/completions/*, /*], workers: [` + worker(2) + `]}
+  - {name: c, paths: [/x], tenant: Acme, workers: [` + worker(3) + `]}
+  - {name: d, paths: [/x], tenant: other, workers: [` + worker(4) + `]}
+  - {name: e, paths: [/x], tenant: acme, workers: [` + worker(5) + `]}
+`, []string{
+			`5:23: warning: pools[1].paths[0]: "/v1/files/*" passes for no request: engines keep files without tenants (set pools[1].tenant to the one that may use them)`,
+			`5:53: warning: pools[1].paths[2]: "/v1/chat/completions/*" passes for no request: engines keep chat completions without tenants (set pools[1].tenant to the one that may use them)`,
+			`6:36: pools[2].tenant: "Acme" is no tenant's name (use 1 to 63 of a-z, 0-9 and -)`,
+			`7:36: pools[3].tenant: "other" has no key, so that no request could use the pool (name a tenant of auth.keys, or set store.sql)`,
+			`8:23: pools[4].paths[0]: "/x" stands at pools[0].paths[1] already (a path belongs to one pool)`,
+		}},
+		"files where no key is required": {`auth: {required: false}
+pools:
+  - {name: a, paths: [/v1/files/*], workers: [` + worker(1) + `]}
+`, []string{}},
+		"uploads": {keys + `pools:
+  - {name: a, paths: [/a/*], max_upload_bytes: 33MiB, workers: [` + worker(1) + `]}
+  - {name: b, paths: [/b/*], max_upload_bytes: 32MiB, workers: [` + worker(2) + `]}
+  - {name: c, models: [c], serves: [audio], max_upload_bytes: 1GiB, workers: [` + worker(3) + `]}
+  - {name: d, paths: [/d/*], max_upload_bytes: 0, workers: [` + worker(4) + `]}
+`, []string{
+			`4:48: pools[1].max_upload_bytes: 32MiB is not more than max_body_bytes, 32MiB: such bodies are buffered (write more, or remove the key)`,
+			`5:63: pools[2].max_upload_bytes: the pool has no paths, so that nothing is uploaded to it (add paths, or remove the key)`,
+			`6:48: pools[3].max_upload_bytes: want a size above 0, got "0" (such as 32MiB or 33554432)`,
+		}},
 		"workers": {keys + `tiers:
   - name: a
     model: m
@@ -67,12 +96,12 @@ func TestWhatIsServedIsChecked(t *testing.T) {
 `, []string{
 			`5:14: tiers[0].workers: every worker has weight 0, so that none takes a request (give one of them a weight of 1 or more)`,
 			`5:112: tiers[0].workers[1].max_inflight: want an integer of 0 or more, got "-1"`,
-			`9:25: tiers[1].workers[0].url: "http://h:1/v1" is the worker at tiers[0].workers[0].url already (a worker belongs to one pool; give it one place)`,
+			`9:25: warning: tiers[1].workers[0].url: "http://h:1/v1" is the server of tiers[0].workers[0].url too: bounds such as max_inflight count for each entry alone (divide what the server can take among its entries)`,
 			`10:25: tiers[1].workers[1].url: "h:4" has no scheme; write http://host:port, https://host or unix:///path`,
 			`11:25: tiers[1].workers[2].url: want a text, got "" (where it listens: http://host:port, https://host/base or unix:///path)`,
 			`12:25: tiers[1].workers[3].url: "http://169.254.169.254" is a cloud's metadata address, which is never a worker`,
 			`13:64: tiers[1].workers[4].events: this build has no KV events (remove the key)`,
-			`14:25: tiers[1].workers[5].url: "unix:///run//a.sock" is the worker at tiers[1].workers[4].url already (a worker belongs to one pool; give it one place)`,
+			`14:25: tiers[1].workers[5].url: "unix:///run//a.sock" is the worker at tiers[1].workers[4].url already (a server stands once in a tier or pool; remove one entry)`,
 		}},
 		"aliases and the classifier": {keys + small + `models: {small: m, m: small, "a: b": small, x: nobody, "gpt-*": small, "gpt-**": m, "": m}
 classifier: {default: big, sticky: {}, price: 1}

@@ -137,6 +137,8 @@ type PoolConfig struct {
 	Context    int64            `yaml:"context"` // tokens of prompt and answer; 0 is not known
 	Price      *tenants.Price   `yaml:"price"`   // nil: free
 	Paths      []string         `yaml:"paths"`
+	Tenant     string           `yaml:"tenant"`           // the only one that the pool serves; empty is all
+	MaxUpload  Size             `yaml:"max_upload_bytes"` // of a body on Paths that streams; 0: none does
 	Policy     routing.Config   `yaml:"policy"`
 	Queue      Queue            `yaml:"queue"`
 	Saturation Saturation       `yaml:"saturation"`
@@ -200,7 +202,7 @@ func Default() File {
 		Retry:   Retry{Attempts: 2, Budget: 0.2},
 		Timeouts: Timeouts{
 			Connect:   2 * time.Second,   // a SYN is sent again after 1 s
-			FirstByte: 300 * time.Second, // a long prompt behind others on a busy engine
+			FirstByte: 300 * time.Second, // of a stream: a long prompt behind others on a busy engine
 			Idle:      120 * time.Second,
 			Total: Total{
 				Interactive: 600 * time.Second, // the clients' own default

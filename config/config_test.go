@@ -86,9 +86,10 @@ func TestWhatIsLeftOutIsInherited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	models := map[string]string{"a": "m", "b": "n", "c": "o"}
 	spec := func(name, url, pool string, weight int, engine openai.Engine, h workers.Health) workers.Spec {
 		return workers.Spec{Config: workers.Config{Name: name, URL: url, Weight: &weight, Health: &h},
-			Pool: pool, Engine: string(engine), ConnectTimeout: 3 * time.Second, StaleAfter: 8 * time.Second}
+			Pool: pool, Model: models[pool], Engine: string(engine), ConnectTimeout: 3 * time.Second, StaleAfter: 8 * time.Second}
 	}
 	file := workers.Health{Path: "/up", Interval: 8 * time.Second, Timeout: 4 * time.Second, DownAfter: 5, UpAfter: 2}
 	b := workers.Health{Path: "off", Interval: 6 * time.Second, Timeout: time.Second, DownAfter: 5, UpAfter: 1}
@@ -141,7 +142,7 @@ func TestTheResolvedFormIsTheCallersOwn(t *testing.T) {
 }
 
 func TestAStartWithoutAFile(t *testing.T) {
-	f, err := FromFlags("m", []string{"http://127.0.0.1:8000", " http://127.0.0.1:8001"}, "127.0.0.1:0", "")
+	f, err := FromFlags([]string{"m"}, []string{"http://127.0.0.1:8000", " http://127.0.0.1:8001"}, "127.0.0.1:0", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,22 +151,40 @@ func TestAStartWithoutAFile(t *testing.T) {
 		f.Auth.Required || f.Listen != "127.0.0.1:0" || f.Admin.Listen != "127.0.0.1:8081" {
 		t.Errorf("%v", f)
 	}
+	f, err = FromFlags([]string{"a:7b=small", "b:70b=large"}, []string{"http://127.0.0.1:8000", "http://127.0.0.1:8001"}, "", "")
+	if err != nil || len(f.Warnings()) > 0 {
+		t.Fatal(err, f.Warnings())
+	}
+	var got []string
+	for _, p := range f.ResolvedPools() {
+		for _, w := range p.Workers {
+			got = append(got, p.Name+" "+p.Model+" "+w.Name+" "+w.URL)
+		}
+	}
+	if want := []string{"small a:7b small-0 http://127.0.0.1:8000", "small a:7b small-1 http://127.0.0.1:8001",
+		"large b:70b large-0 http://127.0.0.1:8000", "large b:70b large-1 http://127.0.0.1:8001"}; !slices.Equal(got, want) {
+		t.Errorf("two models are %q, want %q", got, want)
+	}
 	cases := map[string]struct {
-		model, listen, admin string
-		urls                 []string
-		want                 string
+		models        []string
+		listen, admin string
+		urls          []string
+		want          string
 	}{
-		"nothing": {"", "", "", nil, `command line: --model: missing (name the model that the workers serve)
+		"nothing": {nil, "", "", nil, `command line: --model: missing (name the model that the workers serve)
 command line: --worker-urls: missing (give their URLs, such as --worker-urls http://127.0.0.1:8000)`},
-		"bad workers": {"m", "", "", []string{"h:1", "", "http://h:2", "http://h:2/"}, `command line: --worker-urls[1]: is empty (remove the comma too many)
+		"bad workers": {[]string{"m"}, "", "", []string{"h:1", "", "http://h:2", "http://h:2/"}, `command line: --worker-urls[1]: is empty (remove the comma too many)
 command line: --worker-urls[0]: "h:1" has no scheme; write http://host:port, https://host or unix:///path
-command line: --worker-urls[3]: "http://h:2/" is the worker at --worker-urls[2] already (a worker belongs to one pool; give it one place)`},
-		"not loopback": {"m", ":8080", "0.0.0.0:1", []string{"http://h:1"}, `command line: --listen: ":8080" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file every address is loopback; write one and pass it with --config)
+command line: --worker-urls[3]: "http://h:2/" is the worker at --worker-urls[2] already (a server stands once in a tier or pool; remove one entry)`},
+		"a model without its tier": {[]string{"a=small", "b"}, "", "", []string{"http://h:1"}, `command line: --model[1]: "b" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
+		"a tier twice":             {[]string{"a=small", "b=small"}, "", "", []string{"http://h:1"}, `command line: --model[1]: the tier "small" has the model of --model[0] already (give each model a tier of its own)`},
+		"no tier":                  {[]string{"a=", "b=large"}, "", "", []string{"http://h:1"}, `command line: --model[0]: "a=" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
+		"not loopback": {[]string{"m"}, ":8080", "0.0.0.0:1", []string{"http://h:1"}, `command line: --listen: ":8080" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file every address is loopback; write one and pass it with --config)
 command line: --admin-listen: "0.0.0.0:1" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file every address is loopback; write one and pass it with --config)`},
-		"no address": {"m", "x", "", []string{"http://h:1"}, `command line: --listen: "x" is no address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`},
+		"no address": {[]string{"m"}, "x", "", []string{"http://h:1"}, `command line: --listen: "x" is no address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`},
 	}
 	for name, c := range cases {
-		f, err := FromFlags(c.model, c.urls, c.listen, c.admin)
+		f, err := FromFlags(c.models, c.urls, c.listen, c.admin)
 		if f != nil || err == nil || err.Error() != c.want {
 			t.Errorf("%s: %s", name, cmp.Diff(c.want, fmt.Sprint(err)))
 		}

@@ -23,11 +23,9 @@ var restartOnly = [...]string{
 	"store", "telemetry.otlp", "telemetry.clients", "decisions.file", "decisions.max_size", "decisions.max_files", "log",
 }
 
-// draining are the keys by which a worker is reached, asked and checked. A worker
-// with another value is another worker.
-var draining = [...]string{
-	"workers[].url", "workers[].api_key_env", "workers[].health", "engine", "health",
-}
+// draining are the keys of a worker's identity, as workers.Spec has them: with
+// another value it is another engine, without the load and the rates of the old one.
+var draining = [...]string{"workers[].url", "engine", "model"}
 
 // effectOf returns what a change at a place means.
 func effectOf(pattern string, op string) string {
@@ -35,9 +33,6 @@ func effectOf(pattern string, op string) string {
 		if pattern == path || strings.HasPrefix(pattern, path+".") {
 			return effectRestart
 		}
-	}
-	if pattern == "timeouts.connect" {
-		return effectDrain
 	}
 	section := ""
 	for _, prefix := range [...]string{"tiers[]", "pools[]"} {
@@ -49,10 +44,8 @@ func effectOf(pattern string, op string) string {
 		return effectDrain
 	}
 	rest := strings.TrimPrefix(strings.TrimPrefix(pattern, section), ".")
-	for _, path := range draining {
-		if rest == path || strings.HasPrefix(rest, path+".") {
-			return effectDrain
-		}
+	if section != "" && slices.Contains(draining[:], rest) {
+		return effectDrain
 	}
 	return effectLive
 }

@@ -2,16 +2,18 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"tierway/workers"
 )
 
-// FromFlags returns the configuration of a start without a file: one tier
-// named default whose workers serve model at urls, without keys. An empty
-// listen or adminListen is the default's; neither may be anything but
-// loopback. The error is a Problems without lines, whose paths are flags.
-func FromFlags(model string, urls []string, listen, adminListen string) (*File, error) {
+// FromFlags returns the configuration of a start without a file, without keys. One
+// model is a tier named default. Several are written MODEL=TIER, least capable
+// first, and every worker at urls serves all of them. An empty listen or
+// adminListen is the default's; neither may be anything but loopback. The error is a
+// Problems without lines, whose paths are flags.
+func FromFlags(models, urls []string, listen, adminListen string) (*File, error) {
 	f := Default()
 	f.Auth.Required = false
 	f.Store.SQL = "" // a trial leaves no file behind
@@ -21,29 +23,13 @@ func FromFlags(model string, urls []string, listen, adminListen string) (*File, 
 	if adminListen != "" {
 		f.Admin.Listen = adminListen
 	}
-	tier := Tier{Name: "default", Model: model}
-	for i, url := range urls {
-		tier.Workers = append(tier.Workers, workers.Config{Name: fmt.Sprintf("worker-%d", i), URL: strings.TrimSpace(url)})
-	}
-	f.Tiers = []Tier{tier}
-
 	d := newDecoder("command line", nil)
-	if model == "" {
-		d.fault("tiers[0].model", "missing", "name the model that the workers serve")
-	}
-	if len(urls) == 0 {
-		d.fault("tiers[0].workers", "missing", "give their URLs, such as --worker-urls http://127.0.0.1:8000")
-	}
-	for i, w := range tier.Workers {
-		if w.URL == "" {
-			d.fault(fmt.Sprintf("tiers[0].workers[%d].url", i), "is empty", "remove the comma too many")
-		}
-	}
+	f.Tiers = d.flagTiers(models, urls)
 	d.told["auth.required"] = true // nobody asked for false: of an open address only the address is told
 	d.check(&f)
 	for i := range d.problems {
 		p := &d.problems[i]
-		nameFlag(p)
+		nameFlag(p, len(models) > 1)
 		if (p.Path == "--listen" || p.Path == "--admin-listen") && !strings.HasPrefix(p.Hint, "write host:port") {
 			p.Hint = "without a configuration file every address is loopback; write one and pass it with --config"
 		}
@@ -51,11 +37,65 @@ func FromFlags(model string, urls []string, listen, adminListen string) (*File, 
 	return d.finish(&f)
 }
 
+// flagTiers returns the tiers that the flags name, each with a worker for each URL.
+func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
+	if len(models) == 0 {
+		models = []string{""}
+		d.fault("tiers[0].model", "missing", "name the model that the workers serve")
+	}
+	seen := map[string]string{}
+	for i, model := range models {
+		tier, prefix, path := Tier{Name: "default", Model: model}, "worker", fmt.Sprintf("tiers[%d].model", i)
+		if at := strings.LastIndex(model, "="); at >= 0 || len(models) > 1 {
+			tier.Model, tier.Name = model[:max(at, 0)], model[at+1:]
+			prefix = tier.Name
+			switch first := seen[tier.Name]; {
+			case tier.Model == "" || tier.Name == "":
+				d.fault(path, quote(model)+" is not MODEL=TIER", "write the model and its tier, such as qwen2.5:7b=small")
+				continue
+			case first != "":
+				d.fault(path, "the tier "+quote(tier.Name)+" has the model of "+first+" already", "give each model a tier of its own")
+				continue
+			}
+			seen[tier.Name] = path
+		}
+		for j, url := range urls {
+			at := fmt.Sprintf("tiers[%d].workers[%d].url", len(tiers), j)
+			tier.Workers = append(tier.Workers, workers.Config{Name: fmt.Sprintf("%s-%d", prefix, j), URL: strings.TrimSpace(url)})
+			switch {
+			case len(tiers) > 0:
+				d.told[at] = true // the same URLs as the first tier's, which has no bound here
+			case tier.Workers[j].URL == "":
+				d.fault(at, "is empty", "remove the comma too many")
+			}
+		}
+		tiers = append(tiers, tier)
+	}
+	if len(urls) == 0 {
+		d.fault("tiers[0].workers", "missing", "give their URLs, such as --worker-urls http://127.0.0.1:8000")
+	}
+	return tiers
+}
+
+// flagPath matches what a problem calls a value of the tiers.
+var flagPath = regexp.MustCompile(`tiers\[(\d+)\]\.(model|name|workers(?:(\[\d+\])\.(?:url|name))?)`)
+
 // nameFlag replaces what a problem calls a value of the file by the flag that
-// it came from.
-func nameFlag(p *Problem) {
-	flags := strings.NewReplacer("tiers[0].model", "--model", "tiers[0].workers", "--worker-urls", "].url", "]", "admin.listen", "--admin-listen")
-	p.Path, p.Message = flags.Replace(p.Path), flags.Replace(p.Message)
+// it came from; several tells that --model was given more than once.
+func nameFlag(p *Problem, several bool) {
+	flag := func(path string) string {
+		part := flagPath.FindStringSubmatch(path)
+		switch {
+		case strings.HasPrefix(part[2], "workers"):
+			return "--worker-urls" + part[3]
+		case several:
+			return "--model[" + part[1] + "]"
+		}
+		return "--model"
+	}
+	for _, text := range []*string{&p.Path, &p.Message} {
+		*text = strings.ReplaceAll(flagPath.ReplaceAllStringFunc(*text, flag), "admin.listen", "--admin-listen")
+	}
 	if p.Path == "listen" {
 		p.Path = "--listen"
 	}

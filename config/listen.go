@@ -21,7 +21,7 @@ func (f *File) WithListen(listen, adminListen string) (*File, error) {
 	d.checkAddresses(&out)
 	if d.problems.Failed() {
 		for i := range d.problems {
-			nameFlag(&d.problems[i])
+			nameFlag(&d.problems[i], false)
 		}
 		return nil, d.problems.sorted()
 	}

@@ -95,7 +95,7 @@ health: {interval: 2s, timeout: 5}
 			`11:50: tiers[0].workers[0].weight: want an integer from 0 to 100, got "900"`,
 			`11:55: tiers[0].workers[0].region: this build has no regions (remove the key)`,
 			`12:16: tiers[0].workers[1].name: "w0" is the name at tiers[0].workers[0].name already (names are unique; choose another)`,
-			`12:25: tiers[0].workers[1].url: "HTTP://H:8000/" is the worker at tiers[0].workers[0].url already (a worker belongs to one pool; give it one place)`,
+			`12:25: tiers[0].workers[1].url: "HTTP://H:8000/" is the worker at tiers[0].workers[0].url already (a server stands once in a tier or pool; remove one entry)`,
 			`12:51: tiers[0].workers[1].weight: want an integer from 0 to 100, got "heavy"`,
 			`15:13: tiers[1].engine: want one of auto, vllm, sglang, llamacpp, ollama, openai, got "vlm" (did you mean vllm?)`,
 			`16:20: tiers[1].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "chta" (did you mean chat?)`,

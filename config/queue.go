@@ -48,7 +48,8 @@ func defaultQueue() Queue {
 		// A fifth is felt by nobody above, and the lower classes move on.
 		AgedShare: new(0.2),
 		MaxBytes:  new(Size(256 << 20)), // eight bodies of the greatest length, or all of max_depth at 87 KB
-		Displace:  new(false),           // who waits already was promised a turn
+		// Without it, one tenant's backlog refuses all other tenants of its class.
+		Displace: new(true),
 		// A client that tries again finds out sooner than one that waits for an
 		// engine that takes minutes to load.
 		EngineWait:     new(time.Duration(0)),

@@ -13,7 +13,7 @@ import (
 
 // waits is what requests do where nobody says otherwise.
 func waits() queue.Config {
-	return queue.Config{MaxDepth: 1000, MaxBytes: 256 << 20, AgedShare: 0.2,
+	return queue.Config{MaxDepth: 1000, MaxBytes: 256 << 20, AgedShare: 0.2, Displace: true,
 		MaxWait: [queue.Classes]time.Duration{10 * time.Second, time.Minute, 10 * time.Minute},
 		Age:     [queue.Classes]time.Duration{0, 10 * time.Second, 30 * time.Second}}
 }
@@ -83,7 +83,7 @@ func TestPoolsOutsideTheTiersWaitAsTiersDo(t *testing.T) {
 	if w := p.Workers[0]; w.MaxTokensInflight != 65536 || w.MaxInflight != 4 {
 		t.Errorf("the worker is %v, bounded by %d tokens and %d requests", w, w.MaxTokensInflight, w.MaxInflight)
 	}
-	q, err := FromFlags("m", []string{"http://h:1"}, "", "")
+	q, err := FromFlags([]string{"m"}, []string{"http://h:1"}, "", "")
 	if err != nil || cmp.Diff(waits(), q.ResolvedPools()[0].Queue) != "" || q.ResolvedPools()[0].Saturation != saturates() {
 		t.Errorf("without a file requests wait as in %v (%v)", q, err)
 	}

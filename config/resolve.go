@@ -20,6 +20,8 @@ type Pool struct {
 	Serves         []openai.Dialect
 	Models         []string // every name that pins the pool, Model included
 	Paths          []string // exact, or ending in * for everything below
+	Tenant         string   // the only one that it serves; "" is all
+	MaxUploadBytes int64    // of a body on Paths that streams; 0: none does
 	Context        int64    // tokens of prompt and answer that its model takes; 0 is not known
 	Price          tenants.Price
 	Policy         routing.Config
@@ -52,7 +54,8 @@ func (f *File) ResolvedPools() []Pool {
 func (f *File) resolve(c PoolConfig) Pool {
 	waits := c.Queue.over(f.Queue)
 	p := Pool{Name: c.Name, Model: c.Model, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
-		Paths: slices.Clone(c.Paths), Context: c.Context, Policy: c.Policy, Queue: waits.config(), HeartbeatAfter: waits.HeartbeatAfter,
+		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant,
+		Context: c.Context, Policy: c.Policy, Queue: waits.config(), HeartbeatAfter: waits.HeartbeatAfter,
 		Saturation: c.Saturation.over(f.Saturation).config()}
 	if c.Price != nil {
 		p.Price = *c.Price
@@ -97,7 +100,7 @@ func (f *File) spec(w workers.Config, p Pool, health workers.Health) workers.Spe
 	}
 	health = overlay(health, w.Health)
 	w.Weight, w.Health, w.Models = &weight, &health, slices.Clone(w.Models)
-	s := workers.Spec{Config: w, Pool: p.Name, Engine: string(p.Engine), ConnectTimeout: f.Timeouts.Connect, StaleAfter: p.Saturation.StaleAfter}
+	s := workers.Spec{Config: w, Pool: p.Name, Engine: string(p.Engine), Model: p.Model, ConnectTimeout: f.Timeouts.Connect, StaleAfter: p.Saturation.StaleAfter}
 	if w.APIKeyEnv != "" && f.keys != nil {
 		s.Key = f.keys(w.APIKeyEnv)
 	}

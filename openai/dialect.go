@@ -59,6 +59,10 @@ const (
 	ShapeAnthropic              // {"type":"error","error":{type,message}}
 )
 
+// RequiresMaxTokens reports whether a request of the dialect must limit its output, so
+// that the limit is there whatever the client wants.
+func (d Dialect) RequiresMaxTokens() bool { return d == Messages }
+
 // Shape returns the form of error that clients of the dialect read.
 func (d Dialect) Shape() Shape {
 	if d == Messages {

@@ -36,12 +36,17 @@ const (
 	CodeWorkerError            Code = "worker_error"
 	CodeWorkerAuthFailed       Code = "worker_auth_failed"
 	CodeWorkerProtocol         Code = "worker_protocol"
+	CodeResponseTooLarge       Code = "response_too_large"
 	CodeOverloaded             Code = "overloaded"
 	CodeNoHealthyWorker        Code = "no_healthy_worker"
 	CodeServerShuttingDown     Code = "server_shutting_down"
 	CodeAuthBackendUnavailable Code = "auth_backend_unavailable"
 	CodeRatelimitUnavailable   Code = "ratelimit_unavailable"
 	CodeWorkerTimeout          Code = "worker_timeout"
+	CodeLoopDetected           Code = "loop_detected"
+
+	CodePreviousResponseNotFound Code = "previous_response_not_found"
+	CodeConversationNotFound     Code = "conversation_not_found"
 )
 
 // Retry is what the official SDKs are told about sending a request again.

@@ -74,7 +74,7 @@ func TestTheTableIsWhole(t *testing.T) {
 			t.Errorf("%s asks for a retry that SDKs do not make", r.Code)
 		}
 	}
-	if len(seen) != 30 {
+	if len(seen) != 34 {
 		t.Errorf("%d codes in the table", len(seen))
 	}
 }
@@ -160,15 +160,26 @@ func TestEveryBodyAndFrameIsStrictlyDecodable(t *testing.T) {
 			}
 			r := NewEventReader(bytes.NewReader(frame), 0)
 			ev, err := r.Next()
-			if err != nil || len(ev.Raw) != len(frame) {
-				t.Fatalf("%q is not one event: %v", frame, err)
+			if err != nil {
+				t.Fatalf("%q has no event: %v", frame, err)
 			}
-			tr := NewTracker(d)
+			tr, length := NewTracker(d), len(ev.Raw)
 			if m := tr.Observe(ev); !m.Has(MarkError) {
 				t.Fatalf("%q is marked %q", frame, m.words())
 			}
 			if got, ok := ErrorOf(ev.Data); !ok || got.Message != want {
 				t.Fatalf("%q is read as %+v", frame, got)
+			}
+			if d == Responses {
+				failed, err := r.Next()
+				if got, ok := ErrorOf(failed.Data); err != nil || string(failed.Name) != "response.failed" || !ok || got.Message != want || got.Code != string(e.Code) {
+					t.Fatalf("the last event of %q is read as %+v: %v", frame, got, err)
+				}
+				length += len(failed.Raw)
+				tr.Observe(failed)
+			}
+			if length != len(frame) || tr.Proven() || tr.Finished() {
+				t.Fatalf("%q has more events, or proves an end", frame)
 			}
 		}
 	})
@@ -182,7 +193,9 @@ func TestFramesOfTheDialects(t *testing.T) {
 		Chat:        "data: {\"error\":" + object + "}\n\n",
 		Completions: "data: {\"error\":" + object + "}\n\n",
 		Responses: "event: error\ndata: {\"type\":\"error\",\"code\":\"worker_error\",\"message\":\"cut\",\"param\":null," +
-			"\"sequence_number\":0,\"error\":" + object + "}\n\n",
+			"\"sequence_number\":0,\"error\":" + object + "}\n\n" +
+			"event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":1,\"response\":{\"id\":\"\",\"object\":\"response\"," +
+			"\"status\":\"failed\",\"error\":{\"code\":\"worker_error\",\"message\":\"cut\"},\"incomplete_details\":null,\"output\":[],\"usage\":null}}\n\n",
 		Messages: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"cut\"}}\n\n",
 	} {
 		if got := string(e.Frame(d)); got != want {

@@ -82,14 +82,14 @@ func (f field) guarded(d Dialect) bool {
 	return f < fieldSystem || f.prose(d) != readNothing || f.only(d)
 }
 
-// only tells whether the field is one that just this dialect knows and that
-// holds no prose.
+// only reports whether the field is one that just this dialect knows and that
+// holds no prose. What passes through may be of the Responses API.
 func (f field) only(d Dialect) bool {
 	switch f {
 	case fieldPromptEmbeds:
 		return d == Completions
 	case fieldPreviousResponseID, fieldConversation:
-		return d == Responses
+		return d == Responses || d == Other
 	}
 	return false
 }
@@ -226,6 +226,10 @@ func (p *parser) plainOf(f field) bool {
 		return c == '"'
 	case fieldStream:
 		return c == 't' || c == 'f'
+	case fieldPreviousResponseID:
+		return c == '"'
+	case fieldConversation:
+		return c == '"' || c == '{'
 	case fieldCacheSalt, fieldExtraKey, fieldPriority:
 		return true
 	}
@@ -314,16 +318,21 @@ func (p *parser) emptyArray() bool {
 // from.
 func (p *parser) continued(f field) bool {
 	r := p.req
-	if r.Dialect != Responses {
+	read := func(name string, to *string) bool { return p.exact(name, maxIDBytes, to) }
+	switch r.Dialect {
+	case Responses:
+	case Other: // of an API that may be another one
+		read = func(_ string, to *string) bool { return p.loose(to) }
+	default:
 		return p.skip()
 	}
 	if f == fieldPreviousResponseID {
-		return p.exact(f.String(), maxIDBytes, &r.PreviousResponseID)
+		return read(f.String(), &r.PreviousResponseID)
 	}
 	if p.space() == '{' {
-		return p.within(f.String(), "id", func() bool { return p.exact("conversation.id", maxIDBytes, &r.ConversationID) })
+		return p.within(f.String(), "id", func() bool { return read("conversation.id", &r.ConversationID) })
 	}
-	return p.exact(f.String(), maxIDBytes, &r.ConversationID)
+	return read(f.String(), &r.ConversationID)
 }
 
 // streamOptions reads stream_options and notes where Splice can write.

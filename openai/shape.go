@@ -1,6 +1,9 @@
 package openai
 
-import "unicode/utf8"
+import (
+	"strconv"
+	"unicode/utf8"
+)
 
 // Body returns the error as a JSON body in the shape. requestID is only part of
 // the Anthropic shape; empty is null.
@@ -12,24 +15,39 @@ func (e *Error) Body(s Shape, requestID string) []byte {
 	return append(e.openAI([]byte(`{"error":`)), '}')
 }
 
-// Frame returns the error as one event of a stream of the dialect, blank line
-// included, at which the official SDKs raise. In the Responses dialect it has
-// both the members that the API documents for its error event and an `error`
-// member, because openai-python and openai-go raise at that member alone.
+// Frame returns the error as the end of a stream of the dialect, blank line
+// included, at which the official SDKs raise. In the Responses dialect it is
+// FailedResponse of a response without an id.
 func (e *Error) Frame(d Dialect) []byte {
 	switch d {
 	case Messages:
 		b := e.anthropic([]byte("event: error\ndata: {\"type\":\"error\",\"error\":"))
 		return append(b, "}\n\n"...)
 	case Responses:
-		b := appendText([]byte("event: error\ndata: {\"type\":\"error\",\"code\":"), string(e.Code))
-		b = appendJSONText(append(b, `,"message":`...), e.message())
-		b = appendText(append(b, `,"param":`...), e.Param)
-		b = e.openAI(append(b, `,"sequence_number":0,"error":`...))
-		return append(b, "}\n\n"...)
+		return e.FailedResponse("", 0)
 	}
 	b := e.openAI([]byte(`data: {"error":`))
 	return append(b, "}\n\n"...)
+}
+
+// FailedResponse returns the error as the two last events of a Responses stream,
+// whose sequence numbers begin at next. The first is an `error` event with both the
+// members that the API documents and an `error` member, because openai-python,
+// openai-node and openai-go raise at that member alone, and read no further. The
+// second is response.failed about the response of that id, which Codex reads alone.
+// A Tracker that has seen the first takes the second for no proof of an end.
+func (e *Error) FailedResponse(id string, next int64) []byte {
+	b := appendText([]byte("event: error\ndata: {\"type\":\"error\",\"code\":"), string(e.Code))
+	b = appendJSONText(append(b, `,"message":`...), e.message())
+	b = appendText(append(b, `,"param":`...), e.Param)
+	b = strconv.AppendInt(append(b, `,"sequence_number":`...), next, 10)
+	b = e.openAI(append(b, `,"error":`...))
+	b = append(b, "}\n\nevent: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":"...)
+	b = strconv.AppendInt(b, next+1, 10)
+	b = appendJSONText(append(b, `,"response":{"id":`...), id)
+	b = appendText(append(b, `,"object":"response","status":"failed","error":{"code":`...), string(e.Code))
+	b = appendJSONText(append(b, `,"message":`...), e.message())
+	return append(b, `},"incomplete_details":null,"output":[],"usage":null}}`+"\n\n"...)
 }
 
 // openAI appends the error object of the OpenAI shape.

@@ -7,9 +7,8 @@ import (
 )
 
 const (
-	// MaxEvent is the largest event that a reader takes unless it is told
-	// otherwise: 4 MiB holds a chunk of base64 audio or a partial image, and
-	// still bounds what one broken worker can make the gateway hold.
+	// MaxEvent is the largest event that a reader takes unless it is given another
+	// bound: 4 MiB holds a chunk of base64 audio or a partial image.
 	MaxEvent = 4 << 20
 
 	// firstBuffer is a reader's buffer at first: it holds several token chunks
@@ -81,10 +80,11 @@ func NewEventReader(r io.Reader, max int) *EventReader {
 	return &EventReader{r: r, max: max}
 }
 
-// Reset makes the reader as new for another body, with the same bound. It keeps
-// its buffer unless that has grown large, so readers can be pooled; Reset(nil)
-// lets go of the body before the reader is put back.
-func (r *EventReader) Reset(body io.Reader) {
+// Reset makes the reader as new for another body with another bound, as
+// NewEventReader takes them. It keeps its buffer unless that has grown large, so
+// readers can be pooled; Reset(nil, 0) releases the body before the reader is put
+// back.
+func (r *EventReader) Reset(body io.Reader, max int) {
 	buf, join := r.buf, r.join
 	if cap(buf) > keptBuffer {
 		buf = nil
@@ -92,7 +92,10 @@ func (r *EventReader) Reset(body io.Reader) {
 	if cap(join) > keptBuffer {
 		join = nil
 	}
-	*r = EventReader{r: body, max: r.max, buf: buf, join: join[:0]}
+	if max <= 0 {
+		max = MaxEvent
+	}
+	*r = EventReader{r: body, max: max, buf: buf, join: join[:0]}
 }
 
 // Next returns the next event.

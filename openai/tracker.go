@@ -47,6 +47,7 @@ type Tracker struct {
 	choices eventChoices
 	tokens  eventTokens
 	id      string
+	next    int64 // after the last sequence_number
 
 	events, output int
 	deltas, text   int64 // events that can each be a token, and the parts of tokens in their text
@@ -94,6 +95,10 @@ func (t *Tracker) OutputEvents() int { return t.output }
 // before response.created and in the other dialects.
 func (t *Tracker) ResponseID() string { return t.id }
 
+// NextSequence is the sequence_number that an event after the last one of a
+// Responses stream has; 0 where the stream has not numbered its events.
+func (t *Tracker) NextSequence() int64 { return t.next }
+
 // Observe takes the stream's next event and says what it means. It keeps
 // nothing of the event's bytes.
 func (t *Tracker) Observe(ev Event) Mark {
@@ -135,8 +140,9 @@ func (t *Tracker) data(ev Event) Mark {
 	}
 	m := p.errorMark()
 	if m.Has(MarkError) {
-		return m
+		return m // an event that the gateway's own error takes the place and number of
 	}
+	t.next = max(t.next, p.next)
 	switch t.dialect {
 	case Chat, Completions:
 		return m | t.chunk(&p)

@@ -1,6 +1,9 @@
 package openai
 
-import "bytes"
+import (
+	"bytes"
+	"math"
+)
 
 // eventPayload is what one walk over a payload's top level tells, whatever the
 // dialect. Its slices point into the payload.
@@ -11,6 +14,7 @@ type eventPayload struct {
 	kind, object, id, status              []byte
 	response, item, delta, message, block []byte // nested values, unread
 	count                                 int    // how many choices; -1: no such array
+	next                                  int64  // after the sequence_number; 0 without one
 	mark                                  Mark   // what the choices say
 	deltas, text                          int    // how many choices say something, and the parts of tokens in their text
 	usage, stop, errorNull, errorSet      bool
@@ -48,6 +52,8 @@ func (p *eventPayload) member(c *fieldCursor, key []byte) {
 		p.id = c.str()
 	case "status":
 		p.status = c.str()
+	case "sequence_number":
+		p.readSequence(c)
 	case "stop_reason":
 		p.stop = c.filled()
 	case "response":
@@ -162,6 +168,13 @@ func (p *eventPayload) readTokens(c *fieldCursor) bool {
 		return false
 	}
 	return p.tokens.read(c)
+}
+
+// readSequence reads a sequence_number.
+func (p *eventPayload) readSequence(c *fieldCursor) {
+	if n, ok := c.integer(); ok && n >= 0 && n < math.MaxInt64-2 { // the numbers of two more events follow
+		p.next = n + 1
+	}
 }
 
 // readTimings walks llama.cpp's timings.

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -323,5 +324,41 @@ func TestNullErrorIsStripped(t *testing.T) {
 	}
 	if got := string(StripNullError(nil, Event{Name: []byte("n"), Data: []byte(`{"error":null}`)})); got != "event: n\ndata: {}\n\n" {
 		t.Errorf("an event made by hand: %q", got)
+	}
+}
+
+// TestAFailedResponseNumbersItsEventsOn: the events of a failure follow the last one
+// that the engine has numbered.
+func TestAFailedResponseNumbersItsEventsOn(t *testing.T) {
+	const created = `{"type":"response.created","sequence_number":0,"response":{"id":"resp_1"}}`
+	for _, c := range []struct {
+		name   string
+		events []string
+		id     string
+		next   int64
+	}{
+		{name: "nothing"},
+		{name: "created", events: []string{created}, id: "resp_1", next: 1},
+		{name: "deltas", events: []string{created, `{"type":"response.output_text.delta","sequence_number":7,"delta":"x"}`}, id: "resp_1", next: 8},
+		{name: "a number that falls back", events: []string{`{"type":"a","sequence_number":7}`, `{"type":"a","sequence_number":3}`}, next: 8},
+		{name: "no numbers", events: []string{`{"type":"response.created","response":{"id":"resp_1","sequence_number":5}}`, `{"type":"a","sequence_number":"9"}`, `{"type":"a","sequence_number":-4}`}, id: "resp_1"},
+		{name: "too large a number", events: []string{`{"type":"a","sequence_number":9223372036854775807}`, `{"type":"a","sequence_number":9223372036854775805}`}},
+	} {
+		tr := NewTracker(Responses)
+		for _, data := range c.events {
+			tr.Observe(Event{Data: []byte(data)})
+		}
+		if tr.ResponseID() != c.id || tr.NextSequence() != c.next {
+			t.Errorf("%s: %q, %d; want %q, %d", c.name, tr.ResponseID(), tr.NextSequence(), c.id, c.next)
+		}
+		frame := string((&Error{Code: CodeWorkerError}).FailedResponse(tr.ResponseID(), tr.NextSequence()))
+		for _, part := range []string{
+			fmt.Sprintf(`"sequence_number":%d,"error":{`, c.next),
+			fmt.Sprintf(`"type":"response.failed","sequence_number":%d,"response":{"id":%q,`, c.next+1, c.id),
+		} {
+			if !strings.Contains(frame, part) {
+				t.Errorf("%s: no %s in %s", c.name, part, frame)
+			}
+		}
 	}
 }

@@ -4,14 +4,15 @@ import (
 	"time"
 )
 
-// admitLocked tells whether a newcomer, who waits already, may wait on. A queue that
-// displaces makes room for it.
+// admitLocked decides whether a newcomer, which is in the queue already, may
+// wait. A queue that displaces evicts other requests for it.
 func (q *Queue) admitLocked(t *Ticket, now time.Time) error {
-	reason := q.wouldLocked(t, now)
+	c := q.config.Load()
+	reason := q.wouldLocked(c, t, now)
 	if reason == "" {
 		return nil
 	}
-	victims := q.victimsLocked(t, reason)
+	victims := q.victimsLocked(c, t, reason)
 	if len(victims) == 0 {
 		return q.shedLocked(t, reason, now)
 	}
@@ -21,14 +22,13 @@ func (q *Queue) admitLocked(t *Ticket, now time.Time) error {
 	return nil
 }
 
-// wouldLocked returns the bound that a newcomer, who waits already, breaks, "" for
-// none.
-func (q *Queue) wouldLocked(t *Ticket, now time.Time) string {
-	c := q.config.Load()
+// wouldLocked returns the bound of c that a newcomer, which is in the queue already,
+// exceeds; "" for none.
+func (q *Queue) wouldLocked(c *Config, t *Ticket, now time.Time) string {
 	switch {
 	case !c.waits(t.Class):
 		return ShedDepth
-	case q.hopelessLocked(t, now):
+	case q.hopelessLocked(c, t, now):
 		return ShedDeadline
 	case q.classes[t.Class].depth > c.MaxDepth:
 		return ShedDepth
@@ -38,9 +38,13 @@ func (q *Queue) wouldLocked(t *Ticket, now time.Time) string {
 	return ""
 }
 
-// Would returns the *ShedError that Enter would return for a ticket that finds
-// nobody open, nil when it would wait. Nothing is changed or counted.
-func (q *Queue) Would(t *Ticket, now time.Time) (err error) {
+// Would returns the *ShedError that Enter would return for a ticket that no worker
+// takes now, nil if the ticket would wait. It decides under the bounds of c, or under
+// those in force if c is nil. Nothing is changed or counted.
+func (q *Queue) Would(t *Ticket, c *Config, now time.Time) (err error) {
+	if c == nil {
+		c = q.config.Load()
+	}
 	probe := &Ticket{Request: t.Request, Tried: t.Tried, Class: t.Class, Tenant: t.Tenant, Weight: t.Weight,
 		Tokens: t.Tokens, Bytes: t.Bytes, Deadline: t.Deadline, seq: q.lastSeq.Load() + 1}
 	q.locked(func() {
@@ -52,7 +56,7 @@ func (q *Queue) Would(t *Ticket, now time.Time) (err error) {
 		}
 		probe.began(now)
 		q.insertLocked(probe)
-		if reason := q.wouldLocked(probe, now); reason != "" && len(q.victimsLocked(probe, reason)) == 0 {
+		if reason := q.wouldLocked(c, probe, now); reason != "" && len(q.victimsLocked(c, probe, reason)) == 0 {
 			err = &ShedError{Reason: reason}
 		}
 		q.removeLocked(probe, now)
@@ -65,51 +69,12 @@ func (q *Queue) Would(t *Ticket, now time.Time) (err error) {
 	return err
 }
 
-// maxVictims bounds how many are put out for one newcomer: for more, one large
-// request would cost more clients than it serves.
-const maxVictims = 16
-
-// victimsLocked returns who is put out for the newcomer, nil where that makes no
-// room. Where bytes are short it is the newest of less urgent classes. Where its
-// class is full it is the newest of that tenant who has the most waiting for its
-// weight, if that is more than the newcomer's tenant has: who fills a queue alone
-// makes room for who has nothing in it.
-func (q *Queue) victimsLocked(t *Ticket, reason string) (victims []*Ticket) {
-	c := q.config.Load()
-	switch {
-	case !c.Displace:
-		return nil
-	case reason == ShedBytes:
-		over := q.bytes - c.MaxBytes
-		for i := Classes - 1; i > t.Class; i-- {
-			for v := q.classes[i].all.last; v != nil && over > 0 && len(victims) < maxVictims; v = v.links[inClass].before {
-				victims, over = append(victims, v), over-v.Bytes
-			}
-		}
-		if over > 0 {
-			return nil
-		}
-		return victims
-	case reason == ShedDepth && c.waits(t.Class):
-		var most *flow
-		for _, f := range q.classes[t.Class].waiting {
-			if most == nil || float64(f.depth)/f.weight > float64(most.depth)/most.weight {
-				most = f
-			}
-		}
-		if most != t.flow && float64(most.depth)/most.weight > float64(t.flow.depth)/t.flow.weight {
-			return []*Ticket{most.last}
-		}
-	}
-	return nil
-}
-
 // hopelessLocked tells whether the newcomer's turn would come too late. The
 // estimate is good to a few per cent once it is sure: simulated, nobody is
 // refused who would have been served, and three quarters of those who would wait
 // in vain are spared that.
-func (q *Queue) hopelessLocked(t *Ticket, now time.Time) bool {
-	may := q.untilLocked(t).Sub(now)
+func (q *Queue) hopelessLocked(c *Config, t *Ticket, now time.Time) bool {
+	may := q.untilUnderLocked(c, t).Sub(now)
 	if may <= 0 {
 		return true
 	}

@@ -73,8 +73,10 @@ func (q *Queue) offerLostLocked(round *routing.Round, now time.Time) {
 
 // untilLocked is until when a ticket may wait: for as long as its class may, or for
 // an engine where none is up, and no longer than somebody listens.
-func (q *Queue) untilLocked(t *Ticket) time.Time {
-	c := q.config.Load()
+func (q *Queue) untilLocked(t *Ticket) time.Time { return q.untilUnderLocked(q.config.Load(), t) }
+
+// untilUnderLocked is untilLocked under the bounds of c.
+func (q *Queue) untilUnderLocked(c *Config, t *Ticket) time.Time {
 	until := t.entered.Add(c.MaxWait[t.Class])
 	if since := later(q.downSince, t.lostAt); !since.IsZero() && len(t.Tried) == 0 {
 		until = later(until, later(since, t.since).Add(c.EngineWait))

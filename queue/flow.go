@@ -17,6 +17,7 @@ type flow struct {
 	line
 	depth     int
 	tokens    int64
+	bytes     int64   // of the bodies of its waiting requests
 	unsettled float64 // tokens in its tag of requests that are under way: what they use is not known yet
 	at        int     // in its class's heap; -1 while nothing waits
 }
@@ -32,6 +33,7 @@ func (f *flow) insert(t *Ticket) {
 	t.flow = f
 	f.depth++
 	f.tokens += t.Tokens
+	f.bytes += t.Bytes
 	f.line.insert(t)
 }
 
@@ -39,6 +41,7 @@ func (f *flow) remove(t *Ticket) {
 	f.line.remove(t)
 	f.depth--
 	f.tokens -= t.Tokens
+	f.bytes -= t.Bytes
 }
 
 // flows is a heap of the flows in which something waits, the lowest tag first,

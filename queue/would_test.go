@@ -60,8 +60,8 @@ func TestWouldSaysWhatEnterWould(t *testing.T) {
 			}
 			enters := *asks
 			before := r.inside()
-			said := shedFor(r.queue.Would(asks, r.now))
-			if again := shedFor(r.queue.Would(asks, r.now)); again != said {
+			said := shedFor(r.queue.Would(asks, nil, r.now))
+			if again := shedFor(r.queue.Would(asks, nil, r.now)); again != said {
 				t.Fatalf("asked once it says %q, and again %q", said, again)
 			}
 			if diff := cmp.Diff(before, r.inside()); diff != "" {
@@ -83,6 +83,47 @@ func TestWouldSaysWhatEnterWould(t *testing.T) {
 	for _, reason := range []string{"", ShedDepth, ShedBytes, ShedDeadline} {
 		if seen[reason] < 20 {
 			t.Errorf("only %d were shed for %q: nothing is learned of it", seen[reason], reason)
+		}
+	}
+}
+
+// TestWouldUnderOtherBoundsSaysWhatEnterWouldAfterAReload asks a busy queue under
+// random bounds, puts these in force, and enters.
+func TestWouldUnderOtherBoundsSaysWhatEnterWouldAfterAReload(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range 300 {
+		c := usual()
+		r := newRig(t, c, 1, 2)
+		r.dice = dice(seed + 1)
+		paced(r, time.Second)
+		r.fill(2)
+		for range r.dice.below(60) {
+			r.mustWaitOrGo(r.ticket(r.dice.below(Classes), fmt.Sprint(r.dice.below(4)), 10))
+		}
+		draft := c
+		draft.MaxDepth, draft.MaxBytes, draft.Displace = r.dice.below(20), int64(r.dice.below(6000)), r.dice.below(2) == 0
+		for class := range draft.MaxWait {
+			draft.MaxWait[class] = time.Duration(r.dice.below(30)) * time.Second
+		}
+		asks := r.ticket(r.dice.below(Classes), fmt.Sprint(r.dice.below(4)), int64(1+r.dice.below(300)))
+		if r.dice.below(4) == 0 {
+			asks.Deadline = r.now.Add(time.Duration(r.dice.below(10)) * time.Second)
+		}
+		enters := *asks
+		before := r.inside()
+		said := shedFor(r.queue.Would(asks, &draft, r.now))
+		if diff := cmp.Diff(before, r.inside()); diff != "" {
+			t.Fatalf("seed %d: asking has changed the queue (-before +after):\n%s", seed, diff)
+		}
+		r.queue.Configure(draft, r.now)
+		if did := shedFor(r.enter(&enters)); did != said {
+			t.Fatalf("seed %d: Enter shed it for %q, and Would said %q under %+v", seed, did, said, draft)
+		}
+		seen[said]++
+	}
+	for _, reason := range []string{"", ShedDepth, ShedBytes, ShedDeadline} {
+		if seen[reason] < 20 {
+			t.Errorf("only %d were shed for %q", seen[reason], reason)
 		}
 	}
 }

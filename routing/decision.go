@@ -88,6 +88,8 @@ type Features struct {
 	Counted       int64    `json:"counted_tokens,omitempty"`   // of the prompt, where it was counted; 0 when the estimate was enough
 	UserTextBytes int      `json:"user_text_bytes,omitempty"`  // of the last user turn, as far as it is looked at
 	Groups        []string `json:"groups,omitempty"`           // the keyword groups that matched
+	LimitRequired bool     `json:"limit_required,omitempty"`   // the endpoint requires a limit on the output, so MaxTokens shows no wish
+	Tools         bool     `json:"tools,omitempty"`            // the request offers tools or functions
 	Media         bool     `json:"media,omitempty"`            // images, audio or files are not in the estimate
 	Session       Hash     `json:"session,omitzero"`           // of tenant and session key; differs from process to process
 	Model         Hash     `json:"model,omitzero"`             // of the name that the worker was asked for, as Request.Model
@@ -118,7 +120,8 @@ type Attempt struct {
 
 // The error types of attempts that failed without a status of the worker's.
 const (
-	ErrorConnect    = "connect"     // nobody took the connection
+	ErrorGateway    = "gateway"     // the gateway could not send the request; says nothing about the worker
+	ErrorConnect    = "connect"     // no connection
 	ErrorTimeout    = "timeout"     // it stayed silent for too long
 	ErrorCut        = "cut"         // it broke off
 	ErrorProtocol   = "protocol"    // its answer was not understood

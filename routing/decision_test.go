@@ -30,7 +30,7 @@ func fullDecision() *Decision {
 	d := &Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), RequestID: "r", Generation: 2, Tenant: "acme", Key: "k", Class: "batch",
 		AskedClass: "interactive", Method: "POST", Route: "/chat/completions", TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true,
 		RequestedModel: "auto", Model: "m", Tier: "small", Rule: "keyword", RuleNote: "n",
-		Features: Features{Header: "large", Classified: true, Estimate: 7, Counted: 9, UserTextBytes: 8, Groups: []string{"code"}, Media: true,
+		Features: Features{Header: "large", Classified: true, Estimate: 7, Counted: 9, UserTextBytes: 8, Groups: []string{"code"}, LimitRequired: true, Tools: true, Media: true,
 			Session: 1, Model: 2, Prefix: 3, Chain: []Link{{Hash: 0xff, End: 64}, {Hash: math.MaxUint64, End: 128}}, Blocks: 2},
 		Policy: "chwbl", Worker: "w1", Reason: "prefix_home",
 		Attempts: []Attempt{{Worker: "w1", Reason: "prefix_home", AtMs: 1, QueueMs: 0.5, SelectionUs: 2.25, Status: 200, Error: "e", ErrorType: "cut", DurationMs: 3, FirstAtMs: 4, EndAtMs: 5,
@@ -55,7 +55,7 @@ const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix"
 const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","request_id":"r","config_generation":2,"tenant":"acme","key":"k","class":"batch",` +
 	`"asked_class":"interactive","method":"POST","route":"/chat/completions","trace_id":"0af7651916cd43dd8448eb211c80319c","dialect":"chat","stream":true,` +
 	`"requested_model":"auto","model":"m","tier":"small","rule":"keyword","rule_note":"n",` +
-	`"features":{"header":"large","classified":true,"estimated_tokens":7,"counted_tokens":9,"user_text_bytes":8,"groups":["code"],"media":true,` +
+	`"features":{"header":"large","classified":true,"estimated_tokens":7,"counted_tokens":9,"user_text_bytes":8,"groups":["code"],"limit_required":true,"tools":true,"media":true,` +
 	`"session":"0000000000000001","model":"0000000000000002","prefix":"0000000000000003","chain":["00000000000000ff:64","ffffffffffffffff:128"],"blocks":2},` +
 	`"policy":"chwbl","worker":"w1","reason":"prefix_home",` +
 	`"attempts":[{"worker":"w1","reason":"prefix_home","at_ms":1,"queue_ms":0.5,"selection_us":2.25,"status":200,"error":"e","error_type":"cut","duration_ms":3,"first_at_ms":4,"end_at_ms":5,` +

@@ -117,6 +117,8 @@ type field struct {
 	group            int
 	views            []View // the open ones, and before a planner the full ones
 	busy             bool   // there are full or saturated ones that are not in views
+	full             bool   // one of these is full
+	idle             int    // of these, the saturated ones without requests in flight
 	starting         bool   // somebody in views starts slowly
 	inflight, weight int    // of those that do not start slowly, full and saturated ones too
 }
@@ -136,7 +138,8 @@ func (f *field) enter(group int) bool {
 // when the request can wait and the policy plans. Full and saturated workers
 // hold their group: load does not spill into the next one. Workers that are
 // cooling, open, tried or refused do not, because they cannot serve this
-// request soon.
+// request soon. If metrics alone saturate all workers of the group, those without
+// requests in flight are eligible.
 func (p *Pool) eligibleLocked(r *Request, tried, refused []*Worker) ([]View, error) {
 	f := field{views: p.views[:0]}
 	plan, tokens := p.plans && r.Wait, booked(r.PromptTokens)+booked(r.OutputTokens)
@@ -160,14 +163,15 @@ func (p *Pool) eligibleLocked(r *Request, tried, refused []*Worker) ([]View, err
 			f.inflight, f.weight = f.inflight+w.inflight, f.weight+w.weight
 		}
 		full := w.fullLocked(tokens)
-		if p.saturatedLocked(w, r) || full && !plan {
-			f.busy = true
+		if saturated := p.saturatedLocked(w, r); saturated || full && !plan {
+			f.pass(w, saturated)
 			continue
 		}
-		w.expireLocked(r.Now)
+		f.add(w, r, full)
 		f.starting = f.starting || starting
-		f.views = f.views[:len(f.views)+1]
-		w.viewLocked(&f.views[len(f.views)-1], full)
+	}
+	if len(f.views) == 0 && f.idle > 0 && !f.full {
+		p.addIdleLocked(&f, r, tried, refused)
 	}
 	switch {
 	case f.starting:
@@ -182,6 +186,36 @@ func (p *Pool) eligibleLocked(r *Request, tried, refused []*Worker) ([]View, err
 		return nil, &OpenError{Until: next.openUntil}
 	}
 	return nil, &CooledError{Until: next.coolUntil}
+}
+
+// pass notes a worker that is full or saturated and is not shown.
+func (f *field) pass(w *Worker, saturated bool) {
+	f.busy = true
+	switch {
+	case !saturated:
+		f.full = true
+	case w.idleLocked():
+		f.idle++
+	}
+}
+
+// add shows a worker.
+func (f *field) add(w *Worker, r *Request, full bool) {
+	w.expireLocked(r.Now)
+	f.views = f.views[:len(f.views)+1]
+	w.viewLocked(&f.views[len(f.views)-1], full)
+}
+
+// addIdleLocked shows the saturated workers of the field that have no request in
+// flight. It is for a field that metrics alone leave empty: a worker that works
+// nothing off will take one request.
+func (p *Pool) addIdleLocked(f *field, r *Request, tried, refused []*Worker) {
+	for _, w := range p.workers {
+		if w.group == f.group && w.idleLocked() && w.mayTakeLocked(r) && !w.restsLocked(r.Now) &&
+			!slices.Contains(tried, w) && !slices.Contains(refused, w) {
+			f.add(w, r, false)
+		}
+	}
 }
 
 func anyOpen(ws []View) bool {

@@ -49,7 +49,7 @@ func TestAnOutlookTellsOfEveryMember(t *testing.T) {
 		"saturated": {do: func(p *Pool, _ *Request) { p.Observe("b", 2, Status{Up: true, Saturated: true}) }, worker: "a", others: "b saturated, c group"},
 		"by metrics": {do: func(p *Pool, _ *Request) {
 			p.Limit(Saturation{KVUsage: 0.9})
-			p.Observe("b", 2, Status{Up: true, KVUsage: 0.95, LoadAt: start})
+			p.Observe("b", 2, Status{Up: true, Waiting: 1, KVUsage: 0.95, LoadAt: start})
 		}, worker: "a", others: "b saturated, c group"},
 		"group full": {do: func(p *Pool, _ *Request) {
 			p.workers[0].inflight = 1

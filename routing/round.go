@@ -41,17 +41,26 @@ func (p *Pool) Begin(now time.Time) *Round {
 }
 
 // Open tells whether some worker can take a request now: it is up, has weight,
-// and is neither cooling, open, saturated nor full. When none can, no offer of
-// the round will be a lease.
+// and is neither cooling, open, saturated nor full; or metrics alone saturate all
+// workers, and one has no request in flight. If none can, no offer of the round
+// returns a lease.
 func (r *Round) Open() bool {
 	if r.open == openUnknown {
 		r.open = openNo
+		var f field
 		for _, w := range r.pool.workers {
-			saturated, _ := r.pool.metricsLocked(w, r.now)
-			if w.status.Up && w.weight > 0 && !saturated && !w.fullLocked(0) && !w.restsLocked(r.now) {
-				r.open = openYes
-				break
+			if !w.status.Up || w.weight <= 0 || w.restsLocked(r.now) {
+				continue
 			}
+			saturated, _ := r.pool.metricsLocked(w, r.now)
+			if !saturated && !w.fullLocked(0) {
+				r.open = openYes
+				return true
+			}
+			f.pass(w, saturated)
+		}
+		if f.idle > 0 && !f.full {
+			r.open = openYes
 		}
 	}
 	return r.open == openYes

@@ -6,7 +6,7 @@ import "time"
 // it. The zero value never does.
 type Saturation struct {
 	Waiting    int           // requests in the engine's own queue, from 1; 0: its queue saturates nobody
-	KVUsage    float64       // share of the KV cache in use, above 0 to 1; 0: the cache saturates nobody
+	KVUsage    float64       // share of the KV cache in use while requests wait in the engine, above 0 to 1; 0: the cache never counts
 	StaleAfter time.Duration // metrics that are older do not count; 0: they count at any age
 }
 
@@ -49,9 +49,10 @@ func (p *Pool) saturatedLocked(w *Worker, r *Request) bool {
 	return saturated
 }
 
-// metricsLocked tells what the worker's metrics say now: nothing when there
-// never were any, and when they are stale. It is computed from facts each time;
-// nothing stays saturated for having been so.
+// metricsLocked tells whether the worker's metrics saturate it now. They do not
+// if there are none, or if they are stale. A cache in use counts only while
+// requests wait inside the engine: some engines count cached prompts that nobody
+// uses, and a cache that stays full is no sign of load.
 func (p *Pool) metricsLocked(w *Worker, now time.Time) (saturated, stale bool) {
 	if w.status.Saturated {
 		return true, false
@@ -62,9 +63,14 @@ func (p *Pool) metricsLocked(w *Worker, now time.Time) (saturated, stale bool) {
 	if p.limit.StaleAfter > 0 && now.Sub(w.status.LoadAt) > p.limit.StaleAfter {
 		return false, true
 	}
-	return p.limit.Waiting > 0 && w.waitingLocked() >= p.limit.Waiting ||
-		p.limit.KVUsage > 0 && w.status.KVUsage >= p.limit.KVUsage, false
+	waiting := w.waitingLocked()
+	return p.limit.Waiting > 0 && waiting >= p.limit.Waiting ||
+		p.limit.KVUsage > 0 && waiting > 0 && w.status.KVUsage >= p.limit.KVUsage, false
 }
+
+// idleLocked tells whether metrics alone keep requests from a worker that has none
+// in flight.
+func (w *Worker) idleLocked() bool { return w.inflight == 0 && !w.status.Saturated && !w.reserved }
 
 // waitingLocked is the engine's queue by now. While requests wait inside an
 // engine, each one that it ends lets one of them begin, and each one that it

@@ -2,11 +2,13 @@ package routing
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
 
-// A worker whose own metrics say that it is saturated gets nothing.
+// A worker that its own metrics mark as saturated gets nothing while another
+// worker can take the request.
 func TestWhatSaturatesAWorker(t *testing.T) {
 	usual := Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: 5 * time.Second}
 	for name, c := range map[string]struct {
@@ -18,7 +20,8 @@ func TestWhatSaturatesAWorker(t *testing.T) {
 		"nothing said":              {usual, Status{Waiting: 99, KVUsage: 1}, 0, false, false},
 		"below both":                {usual, Status{Waiting: 4, KVUsage: 0.89, LoadAt: start}, 0, false, false},
 		"its queue":                 {usual, Status{Waiting: 5, LoadAt: start}, 0, true, false},
-		"its cache":                 {usual, Status{KVUsage: 0.9, LoadAt: start}, 0, true, false},
+		"its cache, nothing waits":  {usual, Status{KVUsage: 1, LoadAt: start}, 0, false, false},
+		"its cache and a request":   {usual, Status{Waiting: 1, KVUsage: 0.9, LoadAt: start}, 0, true, false},
 		"as old as may be":          {usual, Status{Waiting: 5, LoadAt: start}, 5 * time.Second, true, false},
 		"older":                     {usual, Status{Waiting: 5, KVUsage: 1, LoadAt: start}, 5*time.Second + 1, false, true},
 		"older, and not saturated":  {usual, Status{LoadAt: start}, time.Minute, false, true},
@@ -26,11 +29,13 @@ func TestWhatSaturatesAWorker(t *testing.T) {
 		"no limits":                 {Saturation{StaleAfter: time.Second}, Status{Waiting: 99, KVUsage: 1, LoadAt: start}, time.Hour, false, false},
 		"the queue alone":           {Saturation{Waiting: 5}, Status{Waiting: 4, KVUsage: 1, LoadAt: start}, time.Hour, false, false},
 		"the cache alone":           {Saturation{KVUsage: 0.9}, Status{Waiting: 99, KVUsage: 0.8, LoadAt: start}, time.Hour, false, false},
+		"the cache, some waiting":   {Saturation{KVUsage: 0.9}, Status{Waiting: 1, KVUsage: 0.9, LoadAt: start}, time.Hour, true, false},
 		"at any age":                {Saturation{Waiting: 5}, Status{Waiting: 5, LoadAt: start}, time.Hour, true, false},
 		"the explicit word":         {Saturation{}, Status{Saturated: true}, 0, true, false},
 		"the explicit word is kept": {usual, Status{Saturated: true, LoadAt: start}, time.Hour, true, false},
 	} {
 		p := poolOf(Member{ID: "a", Weight: 1})
+		busy := mustAcquire(t, p) // an idle worker is not refused for metrics alone
 		p.Limit(c.limit)
 		c.said.Up = true
 		p.Observe("a", nil, c.said)
@@ -48,12 +53,15 @@ func TestWhatSaturatesAWorker(t *testing.T) {
 		if counted := p.Stale() > 0; counted != c.stale {
 			t.Errorf("%s: counted as stale %d times", name, p.Stale())
 		}
+		busy.Release(Result{})
 	}
 }
 
 func TestASaturatedWorkerIsPassedOverAndHoldsItsGroup(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1}, Member{ID: "c", Weight: 1, Group: 1})
 	p.Limit(Saturation{Waiting: 5, StaleAfter: time.Minute})
+	for mustAcquire(t, p).Worker().ID() != "a" { // no worker is idle
+	}
 	p.Observe("a", nil, Status{Up: true, Waiting: 9, LoadAt: start})
 	for range 9 {
 		if l := mustAcquire(t, p); l.Worker().ID() != "b" {
@@ -135,6 +143,7 @@ func TestOldMetricsAreCountedOnceASecondAndWorker(t *testing.T) {
 func TestARoundSeesSaturation(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	p.Limit(Saturation{Waiting: 5, StaleAfter: time.Second})
+	mustAcquire(t, p)
 	p.Observe("a", nil, Status{Up: true, Waiting: 9, LoadAt: start})
 	for age, open := range map[time.Duration]bool{0: false, time.Minute: true} {
 		r := p.Begin(start.Add(age))
@@ -142,5 +151,60 @@ func TestARoundSeesSaturation(t *testing.T) {
 			t.Errorf("after %s it is open: %v", age, !open)
 		}
 		r.End()
+	}
+}
+
+// TestIdleWorkersStayEligibleWhenMetricsAloneSaturateThePool takes one request for
+// each worker without any in flight, then none: metrics that stay high for a reason
+// of their own do not refuse requests beside idle workers.
+func TestIdleWorkersStayEligibleWhenMetricsAloneSaturateThePool(t *testing.T) {
+	full := Status{Up: true, Waiting: 9, KVUsage: 1, LoadAt: start}
+	for name, c := range map[string]struct {
+		members []Member
+		said    map[string]Status // of the members that do not say full
+		want    []string          // the workers of the requests before the first ErrFull
+	}{
+		"all by metrics": {[]Member{{ID: "a"}, {ID: "b"}}, nil, []string{"a", "b"}},
+		"one is not":     {[]Member{{ID: "a"}, {ID: "b", MaxInflight: 2}}, map[string]Status{"b": {Up: true}}, []string{"b", "b"}},
+		"one is down":    {[]Member{{ID: "a"}, {ID: "b"}}, map[string]Status{"b": {}}, []string{"a"}},
+		"by its own word": {[]Member{{ID: "a"}, {ID: "b"}},
+			map[string]Status{"b": {Up: true, Saturated: true}}, []string{"a"}},
+		"the lowest group": {[]Member{{ID: "a", Group: 1}, {ID: "b"}}, nil, []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range c.members {
+				c.members[i].Weight = 1
+			}
+			p := poolOf(c.members...)
+			p.Limit(Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: time.Minute})
+			for _, m := range c.members {
+				status, other := c.said[m.ID]
+				if !other {
+					status = full
+				}
+				p.Observe(m.ID, nil, status)
+			}
+			var got []string
+			for {
+				r := p.Begin(start)
+				open := r.Open()
+				r.End()
+				l, err := p.Acquire(ask())
+				if !open && err == nil {
+					t.Error("a round finds no open worker, and Acquire finds one")
+				}
+				if err != nil {
+					if !errors.Is(err, ErrFull) {
+						t.Error(err)
+					}
+					break
+				}
+				got = append(got, l.Worker().ID())
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("requests went to %v, want %v", got, c.want)
+			}
+		})
 	}
 }

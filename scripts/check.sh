@@ -9,6 +9,9 @@ if [ -n "$unformatted" ]; then
 	printf 'not formatted by gofmt:\n%s\n' "$unformatted"
 	status=1
 fi
+for module in . tools e2e/openaigo; do
+	scripts/quiet.sh "$module/go.mod is tidy" go -C "$module" mod tidy -diff || status=1
+done
 scripts/quiet.sh "go vet" go vet -tags nomsgpack ./... || status=1
 scripts/quiet.sh "staticcheck" .cache/bin/staticcheck -tags nomsgpack ./... || status=1
 scripts/quiet.sh "laws of the house" go test -tags nomsgpack -count=1 . || status=1

@@ -11,64 +11,22 @@ import (
 	"tierway/routing"
 )
 
-// accessLog writes one JSON line a request, in the form of log/slog's JSON
-// handler. Lines are gathered and written together: a system call a line would
-// cost more than everything else about it. It is safe for concurrent use.
+// accessLog writes one JSON line for each request, in the form of log/slog's JSON
+// handler. It is safe for concurrent use.
 type accessLog struct {
-	mu  sync.Mutex
-	to  io.Writer
-	buf []byte
+	mu   sync.Mutex
+	to   io.Writer
+	line []byte
 }
 
-const (
-	// accessBuffer is how much is gathered: some 100 lines.
-	accessBuffer = 64 << 10
-	// accessDelay is how late a line may come: soon enough for a person who
-	// watches.
-	accessDelay = 200 * time.Millisecond
-)
+func newAccessLog(to io.Writer) *accessLog { return &accessLog{to: to} }
 
-func newAccessLog(to io.Writer) *accessLog {
-	return &accessLog{to: to, buf: make([]byte, 0, accessBuffer+4096)} // and one more line
-}
-
-// write adds a request's line, made from its Decision alone.
+// write writes a request's line, made from its Decision alone.
 func (l *accessLog) write(d *routing.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.buf = appendDecision(l.buf, d)
-	if len(l.buf) >= accessBuffer {
-		l.flushLocked()
-	}
-}
-
-// flush writes what was gathered.
-func (l *accessLog) flush() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.flushLocked()
-}
-
-func (l *accessLog) flushLocked() {
-	if len(l.buf) > 0 {
-		l.to.Write(l.buf) //nolint:errcheck // a full disk must not stop requests
-		l.buf = l.buf[:0]
-	}
-}
-
-// run flushes until stop is closed, and once more then.
-func (l *accessLog) run(stop <-chan struct{}) {
-	tick := time.NewTicker(accessDelay)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			l.flush()
-		case <-stop:
-			l.flush()
-			return
-		}
-	}
+	l.line = appendDecision(l.line[:0], d)
+	l.to.Write(l.line) //nolint:errcheck // a line that is lost must not stop requests
 }
 
 // accessKeys are the keys that a line may have, in their order. One that has

@@ -18,7 +18,7 @@ func (s *Server) adminHandler() http.Handler { return s.newAdmin().engine }
 func (s *Server) newAdmin() *adminPlane {
 	e := newEngine()
 	a := &adminPlane{s: s, engine: e, started: time.Now(), drains: map[string]drainBegun{}, refused: map[string]refusals{}}
-	e.Use(a.guard)
+	e.Use(a.recoverRequest, a.guard)
 	if s.snapshot.Load().file.Metrics.Listen == "" {
 		e.GET("/metrics", gin.WrapH(s.metrics.Handler()))
 	}

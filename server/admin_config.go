@@ -218,7 +218,7 @@ type StatusView struct {
 
 // SQLView is how the database is.
 type SQLView struct {
-	State  string     `json:"state" enum:"ok,away,off" doc:"away: tenants are served from memory."`
+	State  string     `json:"state" enum:"ok,away,read_only,off" doc:"away: tenants are served from memory, usage rows are buffered. read_only: it takes no writes, as with a full disk; usage rows are buffered."`
 	Kind   string     `json:"kind,omitempty" enum:"sqlite,postgres"`
 	ReadAt *time.Time `json:"read_at,omitempty" doc:"Of the directory in memory."`
 }
@@ -244,9 +244,7 @@ func (a *adminPlane) getStatus(context.Context, *struct{}) (*reply[StatusView], 
 		SQL: SQLView{State: "off"}, Redis: RedisView{State: "off", Gateways: max(1, a.s.snapshot.Load().file.Gateways)}}
 	if a.s.sql != nil {
 		v.SQL = SQLView{State: "ok", Kind: a.s.sql.Kind(), ReadAt: optional(a.s.people.Load().readAt)}
-		if a.s.sqlAway.Load() {
-			v.SQL.State = "away"
-		}
+		v.SQL.State = a.s.database.Load().String()
 	}
 	if a.s.redis != nil {
 		v.Redis = RedisView{State: "away", Gateways: a.s.redis.Gateways()}
@@ -256,7 +254,7 @@ func (a *adminPlane) getStatus(context.Context, *struct{}) (*reply[StatusView], 
 	}
 	if a.s.ledger != nil {
 		st := a.s.ledger.Stats()
-		v.Ledger = &LedgerView{Spooled: st.Spooled, Written: st.Written, Dropped: st.Dropped, Away: st.Away}
+		v.Ledger = &LedgerView{Spooled: st.Spooled, Written: st.Written, Dropped: st.Dropped, Away: st.Err != nil}
 	}
 	return &reply[StatusView]{Body: v}, nil
 }

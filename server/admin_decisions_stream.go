@@ -79,12 +79,14 @@ func (a *adminPlane) mayFollow(o operator) bool {
 // follow writes a follower's events until the client is gone or takes nothing, or
 // may says no.
 func follow(ctx context.Context, w http.ResponseWriter, control *http.ResponseController, f *follower, after int64, may func() bool) {
-	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may serve another request
 	send := func(events []byte) bool {
 		if len(events) == 0 {
 			return true
 		}
 		control.SetWriteDeadline(time.Now().Add(streamStall)) //nolint:errcheck // the write tells
+		// The connection may serve another request, and over HTTP/2 a deadline ends a
+		// stream even if no write is pending.
+		defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the write tells
 		if _, err := w.Write(events); err != nil {
 			return false
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 	"github.com/danielgtaylor/huma/v2/negotiation"
 
 	"tierway/store"
@@ -88,19 +89,24 @@ type auditPage struct {
 	Next  *string     `json:"next_cursor" doc:"Ask for older ones with ?cursor; null: these are the oldest."`
 }
 
-// exportAudit writes all entries that a query selects, one a line. An export that
-// breaks off ends the connection without its last chunk, so that nobody takes a
-// part for the whole.
+// exportAudit writes all entries that a query selects, one a line. Each page is
+// bounded by itself, not the whole: a log may take minutes to read. An export that
+// breaks off, or that its client does not read, ends the connection without its last
+// chunk, so that a part does not look whole.
 func (a *adminPlane) exportAudit(ctx context.Context, c huma.Context, q store.AuditQuery, entries []store.AuditEntry) {
 	c.SetHeader("Content-Type", ndjson)
 	c.SetHeader("Content-Disposition", `attachment; filename="audit.ndjson"`)
 	c.SetStatus(http.StatusOK)
+	control := http.NewResponseController(unwrapped(humagin.Unwrap(c).Writer))
+	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may serve another request
+	ctx = context.WithoutCancel(ctx)
 	out := json.NewEncoder(c.BodyWriter())
 	q.Limit = 200 // as many as one question may ask for
 	for len(entries) > 0 {
+		control.SetWriteDeadline(time.Now().Add(streamStall)) //nolint:errcheck // a writer without deadlines is a test's
 		for _, e := range entries {
 			if out.Encode(auditView(e)) != nil {
-				return // the client is gone
+				panic(http.ErrAbortHandler)
 			}
 		}
 		q.Before = entries[len(entries)-1].ID

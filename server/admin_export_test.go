@@ -1,11 +1,16 @@
 package server
 
 import (
+	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+	"github.com/gin-gonic/gin"
 	"pgregory.net/rapid"
 
 	"tierway/store"
@@ -71,5 +76,30 @@ func TestUsageIsToldByDayAndNobodyElses(t *testing.T) {
 	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/tenants/acme?confirm=acme", "")
 	if got := decoded[UsageView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", "")); len(got.Items) != 1 {
 		t.Errorf("of a deleted tenant the usage is %+v", got)
+	}
+}
+
+// TestAuditExportOutlastsTheTimeOfOneRequest exports a log whose first page took all
+// the time that a request of the admin API may take.
+func TestAuditExportOutlastsTheTimeOfOneRequest(t *testing.T) {
+	r := newAdminRig(t)
+	for range 450 {
+		if err := r.sql.AppendAudit(t.Context(), store.Actor{Name: "ops"}, "test", "target", "", "", "ok"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q := store.AuditQuery{Limit: 50}
+	first, err := r.sql.Audit(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spent, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	w := httptest.NewRecorder()
+	c, _ := gin.CreateTestContext(w)
+	c.Request = httptest.NewRequest(http.MethodGet, "/admin/audit", nil)
+	r.plane.exportAudit(spent, humagin.NewContext(&huma.Operation{}, c), q, first)
+	if n := strings.Count(w.Body.String(), "\n"); n != 450 {
+		t.Errorf("%d of 450 entries were exported", n)
 	}
 }

@@ -46,7 +46,7 @@ type workerState struct {
 	Tier          bool     `json:"tier" doc:"Its pool is one of the tiers."`
 	Model         string   `json:"model" doc:"What its pool serves; empty: what clients ask for."`
 	Models        []string `json:"models" nullable:"false" doc:"What it is told to have besides, then what its engine lists."`
-	State         string   `json:"state" enum:"up,down,cooling,open,half_open,draining,drained"`
+	State         string   `json:"state" enum:"up,down,asleep,paused,cooling,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. breaker.cause says why open is."`
 	Since         string   `json:"since,omitempty" doc:"It is up or down since then."`
 	LastError     string   `json:"last_error,omitempty"`
 	Weight        int      `json:"weight" doc:"In force."`
@@ -259,6 +259,8 @@ func (p *pool) workerState(v routing.WorkerView, learned routing.WorkerEstimates
 		Breaker: breakerState{State: b.State.String(), Cause: b.Cause, Failures: b.Failures, Requests: b.Requests,
 			ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: b.SlowRatio, Samples: b.Samples}}
 	switch {
+	case seen.Up && seen.Suspended != "":
+		st.State = string(seen.Suspended)
 	case !v.Up:
 		st.State = "down"
 	case b.State != breaker.Closed:

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-
-	"tierway/openai"
 )
 
 // state is how much of an answer the client has.
@@ -28,8 +26,8 @@ const (
 type answer struct {
 	w       gin.ResponseWriter
 	control *http.ResponseController
-	dialect openai.Dialect
-	stall   time.Duration // a client that takes nothing for this long is cut
+	stall   time.Duration // a write that the client does not take for this long fails
+	stream  bool          // the write deadline belongs to a stream of HTTP/2, not to a connection
 
 	abort  bool // the connection must end without a clean end; the handler's alone
 	status int  // as sent; 0 while held
@@ -40,14 +38,14 @@ type answer struct {
 	state    state
 	err      error // the first failed write
 	written  time.Time
-	deadline time.Time // when the last write deadline was set
+	deadline time.Time // when the last write deadline was set; zero while none is
 	beat     *time.Timer
 	every    time.Duration
 	opened   func() // sets the headers that are known when a heartbeat opens the answer
 }
 
-func (a *answer) init(w gin.ResponseWriter, d openai.Dialect, stall time.Duration) {
-	a.w, a.dialect, a.stall = w, d, stall
+func (a *answer) init(w gin.ResponseWriter, r *http.Request, stall time.Duration) {
+	a.w, a.stall, a.stream = w, stall, r.ProtoMajor >= 2
 	a.control = http.NewResponseController(unwrapped(w)) // gin's own Flush loses the error
 }
 
@@ -180,20 +178,32 @@ func (a *answer) writeLocked(p []byte, flush bool) error {
 	if flush && a.rollLocked() == nil {
 		a.err = a.control.Flush()
 	}
+	a.clearLocked()
 	a.written = time.Now()
 	return a.err
 }
 
-// pieceBytes is how much a client must take within the stall time. In the default
-// 30 s a client that reads 2.2 KiB a second is not cut.
+// pieceBytes is how much a client must take within the stall time: in the default
+// 30 s, 2.2 KiB a second.
 const pieceBytes = 64 << 10
 
 // rollLocked renews the write deadline, which rolls with what the client takes.
-// Setting it costs a timer, so it is left alone for a quarter of its time.
+// Setting it costs a timer, so it is kept for a quarter of the stall time.
 func (a *answer) rollLocked() error {
 	if now := time.Now(); now.Sub(a.deadline) > a.stall/4 {
 		a.deadline = now
 		a.err = a.control.SetWriteDeadline(now.Add(a.stall))
 	}
 	return a.err
+}
+
+// clearLocked removes the write deadline after a write to a stream of HTTP/2.
+// There, net/http resets the stream when the deadline passes, even if no write is
+// pending: it would bound the worker's silence. On a connection of HTTP/1 only a
+// pending write fails, and the next write renews the deadline.
+func (a *answer) clearLocked() {
+	if a.stream && a.err == nil {
+		a.deadline = time.Time{}
+		a.err = a.control.SetWriteDeadline(time.Time{})
+	}
 }

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-
-	"tierway/openai"
 )
 
 // wire is a client's side that takes deadlines as a socket does.
@@ -34,7 +32,7 @@ func answerOver(w http.ResponseWriter, stall time.Duration) *answer {
 	gin.SetMode(gin.ReleaseMode)
 	c, _ := gin.CreateTestContext(w)
 	a := &answer{}
-	a.init(c.Writer, openai.Chat, stall)
+	a.init(c.Writer, httptest.NewRequest(http.MethodPost, "/", nil), stall)
 	return a
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -26,17 +27,47 @@ func (x *exchange) attempt(m *member, lease *routing.Lease) *attempt {
 	if x.trace.On {
 		a.span = x.s.rand() | 1 // zero is no span
 	}
-	firstByte := x.snap.file.Timeouts.FirstByte
-	if patience, ok := m.gate.Probing(lease.Expected()); ok && lease.Worker() != nil {
-		firstByte = min(firstByte, patience) // then it has failed, and another worker may do better
+	if a.usesEngine = lease.Worker() != nil && x.generates(); a.usesEngine {
+		m.live.begin(a, a.expectedTime())
+		defer func() { m.live.end(a, time.Now()) }()
 	}
-	a.watch.start(cancel, firstByte, x.patience)
+	a.firstByte = a.firstByteWithin()
+	a.watch.start(cancel, a.firstByte, x.patience)
 	defer a.give() // for a panic
 	defer cancel(nil)
 	defer a.watch.stop()
 	f := a.exchange()
 	a.settle(f)
 	return a
+}
+
+// unbounded is a wait that only the request's total time ends.
+const unbounded = time.Duration(math.MaxInt64)
+
+// firstByteWithin returns how long the worker may take for the first event of a
+// stream. A whole answer comes when its last token is there, so that only the total
+// time bounds it. A half-open worker has its breaker's patience, after which its trial
+// has failed: a whole answer is then given up only for another worker's.
+func (a *attempt) firstByteWithin() time.Duration {
+	within := unbounded
+	if a.x.req.Stream {
+		within = a.x.snap.file.Timeouts.FirstByte
+	}
+	w := a.lease.Worker()
+	if w == nil {
+		return within
+	}
+	patience, probing := a.m.gate.Probing(a.lease.Expected())
+	if probing && (a.x.req.Stream || a.x.movable(w.ID())) {
+		within = min(within, patience)
+	}
+	return within
+}
+
+// movable reports whether another worker may answer the request although it has
+// reached the worker of that name.
+func (x *exchange) movable(id string) bool {
+	return !x.once() && len(x.d.Attempts)+1 < x.snap.file.Retry.Attempts && x.othersThan(id)
 }
 
 // attempt is one try on one worker.
@@ -48,8 +79,9 @@ type attempt struct {
 	ctx          context.Context
 	span         uint64 // its place in the trace; 0 without one
 	watch        watchdog
-	addsUsage    []string // the fields that were added to ask for usage
-	addsPriority []string // that were added for the engine's own queue
+	firstByte    time.Duration // how long the worker may take until its first event
+	addsUsage    []string      // the fields that were added to ask for usage
+	addsPriority []string      // that were added for the engine's own queue
 	status       int
 	headAt       time.Time
 	firstAt      time.Time     // of the first content of a generated stream
@@ -57,6 +89,7 @@ type attempt struct {
 	ttft         time.Duration // to the first; 0 without any
 	blame        error         // of an answer that was relayed: nil, ErrExcluded or the worker's fault
 	f            *failure
+	usesEngine   bool         // its answer shows whether the worker's engine works
 	usage        openai.Usage // as the engine reported it
 	settled      bool         // the attempt ended without a panic
 	judged       bool
@@ -76,7 +109,7 @@ func (a *attempt) exchange() *failure {
 		}
 		refused = named
 		usage, rank.set = usage && named == priorityAdded, rank.set && named != priorityAdded
-		a.watch.idle(a.x.snap.file.Timeouts.FirstByte, &errFirstByteTimeout)
+		a.watch.await(a.firstByte, errFirstByteTimeout)
 		resp, err = a.send(usage, rank)
 	}
 	if err == nil && resp.Status < 300 {
@@ -90,13 +123,24 @@ func (a *attempt) exchange() *failure {
 }
 
 // answered says that the worker answered, well when err is nil: the verdict
-// that was held back of the worker before it is due.
-func (a *attempt) answered(err error) {
+// that was held back of the worker before it is due. at is when the first event came;
+// zero for a whole answer to a request for a stream, which shows no first token.
+func (a *attempt) answered(at time.Time, err error) {
 	if h := a.x.held; h != nil && errors.Is(err, routing.ErrExcluded) && h.f.answered() {
 		h.excuse(excluded("another worker refused the request that this one answered with %d", h.f.status))
 	}
 	a.x.judgeHeld()
-	a.lease.Answered(time.Now(), err)
+	if err == nil && a.usesEngine {
+		a.m.live.answer(a.started)
+	}
+	a.lease.Answered(at, err)
+}
+
+// received notes that the worker has sent a part of the answer's content.
+func (a *attempt) received() {
+	if a.usesEngine {
+		a.m.live.received()
+	}
 }
 
 // settle gives the load back and writes the attempt down. The verdict follows
@@ -109,6 +153,9 @@ func (a *attempt) settle(f *failure) {
 		a.countPace()
 	}
 	a.x.sent = a.x.sent || f == nil || f.left
+	if f != nil && f.left && (errors.Is(f.blame, errTotalTimeout) || errors.Is(f.blame, errIdleTimeout)) {
+		a.x.estimate(0) // the engine has worked on it; another worker's answer replaces this
+	}
 	if f == nil {
 		a.judge()
 		return
@@ -213,15 +260,11 @@ func (x *exchange) othersThan(id string) bool {
 	return false
 }
 
-// firstContent marks the moment of the first content. It is one of generated
-// streams alone: a whole answer comes when its last token is there, and what is not
-// generated has no token, so that among times to the first one either would count as
-// a slow worker's.
-func (a *attempt) firstContent() {
-	if !a.x.generatesStream() {
-		return
-	}
-	a.firstAt = time.Now()
+// firstContent marks the moment of the first content of a generated stream. A whole
+// answer comes when its last token is there, and images and audio have no tokens: among
+// times to the first token, either would make its worker look slow.
+func (a *attempt) firstContent(at time.Time) {
+	a.firstAt = at
 	a.ttft = a.firstAt.Sub(a.started)
 	if a.x.d.TTFTMs == 0 {
 		a.x.d.TTFTMs = a.x.since(a.firstAt)

@@ -41,12 +41,6 @@ func (x *exchange) readBody() ([]byte, error) {
 		x.readAt = time.Now()
 		return body, nil
 	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		x.tooSlow = true
-		x.w.Header().Set("Connection", "close")
-		return nil, &openai.Error{Code: openai.CodeRequestTimeout, Message: "The request's body came too slowly.", Cause: err}
-	}
 	var refused *openai.RequestError
 	if errors.As(err, &refused) {
 		if refused.Reason == openai.CodeRequestTooLarge {
@@ -54,8 +48,18 @@ func (x *exchange) readBody() ([]byte, error) {
 		}
 		return nil, err
 	}
+	return nil, x.brokenBody(err)
+}
+
+// brokenBody is the answer to a body that could not be read to its end.
+func (x *exchange) brokenBody(err error) error {
 	x.w.Header().Set("Connection", "close")
-	return nil, &openai.Error{Code: openai.CodeInvalidJSON, Message: "The request's body broke off.", Cause: err}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		x.tooSlow = true
+		return &openai.Error{Code: openai.CodeRequestTimeout, Message: "The request's body came too slowly.", Cause: err}
+	}
+	return &openai.Error{Code: openai.CodeInvalidJSON, Message: "The request's body broke off.", Cause: err}
 }
 
 // unreadGrace is how long the rest of a body that nobody wants may take:
@@ -64,6 +68,10 @@ const unreadGrace = time.Second
 
 // leaveBody bounds what an unread body may still cost.
 func (x *exchange) leaveBody() {
+	if x.upload != nil {
+		x.upload.end()
+		return
+	}
 	if !x.readAt.IsZero() || x.r.Body == nil || x.r.Body == http.NoBody {
 		return
 	}

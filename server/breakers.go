@@ -10,7 +10,7 @@ import (
 )
 
 // breakersLocked configures the breakers of a pool's members, or makes them.
-func (s *Server) breakersLocked(name string, c breaker.Config, members []breaker.Member) *breaker.Group {
+func (s *Server) breakersLocked(name string, p *routing.Pool, c breaker.Config, members []breaker.Member) *breaker.Group {
 	g := s.breakers[name]
 	if g == nil {
 		g = breaker.NewGroup(c, breaker.Options{
@@ -18,8 +18,10 @@ func (s *Server) breakersLocked(name string, c breaker.Config, members []breaker
 			Hard:     unreachable,
 			Usable:   func(_ string, ref any) bool { return ref.(*member).usable() },
 			Rand:     s.unit,
-			OnChange: func(c breaker.Change) { s.breakerChanged(name, c) },
-			OnKept:   func(id string, ref any) { s.spare(name, id, ref) },
+			OnChange: func(c breaker.Change) { s.breakerChanged(name, p, c) },
+			// A worker that the ejection cap keeps in rotation starts slowly: one that
+			// fails at once would look idle and get the most.
+			OnKept: func(id string, ref any) { p.Warm(id, ref, time.Now()) },
 		})
 		s.breakers[name] = g
 	}
@@ -41,53 +43,36 @@ func unreachable(err error) bool {
 // usable tells whether the worker is up and may be chosen.
 func (m *member) usable() bool {
 	weight := m.worker.Spec().Weight
-	return m.worker.Status().Up && (weight == nil || *weight > 0)
+	st := m.worker.Status()
+	return st.Up && st.Suspended == "" && (weight == nil || *weight > 0)
 }
 
-// spare lets a worker that should be left, and is kept because too many are
-// already, begin anew with little: one that fails at once would else look idle
-// and get the most.
-func (s *Server) spare(pool, id string, ref any) {
-	s.mu.Lock()
-	p := s.pools[pool]
-	s.mu.Unlock()
-	if p != nil {
-		p.Warm(id, ref, time.Now())
-	}
-}
-
-// breakerChanged tells the pool, the metrics and the log that a breaker has
-// another state.
-func (s *Server) breakerChanged(pool string, c breaker.Change) {
-	s.mu.Lock()
-	p := s.pools[pool]
-	s.mu.Unlock()
+// breakerChanged reports a breaker's new state to its pool, the metrics and the log.
+func (s *Server) breakerChanged(name string, p *routing.Pool, c breaker.Change) {
 	m := c.Ref.(*member)
 	m.series.Breaker(c.To.String())
-	if p != nil {
-		switch c.To {
-		case breaker.Open:
-			p.SetOpen(c.ID, m, c.Until)
-		case breaker.HalfOpen:
-			p.SetOpen(c.ID, m, time.Time{})
-		case breaker.Closed:
-			p.SetOpen(c.ID, m, time.Time{})
-			p.Warm(c.ID, m, time.Now())
-		}
+	switch c.To {
+	case breaker.Open:
+		p.SetOpen(c.ID, m, c.Until)
+	case breaker.HalfOpen:
+		p.SetOpen(c.ID, m, time.Time{})
+	case breaker.Closed:
+		p.SetOpen(c.ID, m, time.Time{})
+		p.Warm(c.ID, m, time.Now())
 	}
 	if c.To == breaker.Open {
-		s.log.Warn("a worker's breaker is open", "worker", c.ID, "tier", pool, "cause", c.Cause, "until", c.Until.UTC().Format(time.RFC3339))
+		s.log.Warn("a worker's breaker is open", "worker", c.ID, "tier", name, "cause", c.Cause, "until", c.Until.UTC().Format(time.RFC3339))
 		return
 	}
-	s.log.Info("a worker's breaker is "+c.To.String(), "worker", c.ID, "tier", pool, "cause", c.Cause)
+	s.log.Info("a worker's breaker is "+c.To.String(), "worker", c.ID, "tier", name, "cause", c.Cause)
 }
 
 // pollEvery is how often breakers are read, which is what turns an open one
 // half-open without any traffic.
 const pollEvery = time.Second
 
-// pollBreakers reads every breaker each second until done, and tells it of good
-// health checks; and how many gateways live.
+// pollBreakers reads every breaker each second until done, reports good health
+// checks and hangs to it, and updates the number of live gateways.
 func (s *Server) pollBreakers(done <-chan struct{}) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -97,15 +82,29 @@ func (s *Server) pollBreakers(done <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		s.shareAgain()
-		for _, p := range s.snapshot.Load().pools {
-			p.gates.Poll()
-			for _, v := range p.routing.Snapshot(time.Now()) {
-				m := v.Ref.(*member)
-				if st := m.worker.Status(); st.Up && st.LastError == "" && !st.Asked.IsZero() {
-					m.gate.Healthy(st.Asked)
-				}
-			}
+		s.keepRunning("reading the breakers", s.pollOnce)
+	}
+}
+
+// pollOnce reads every breaker once.
+func (s *Server) pollOnce() {
+	s.shareAgain()
+	for _, p := range s.pooledNow() {
+		p.poll(time.Now())
+	}
+}
+
+// poll reads the pool's breakers, and reports good health checks and hangs to them.
+func (p pooled) poll(now time.Time) {
+	p.gates.Poll()
+	var members []*member
+	for _, v := range p.routing.Snapshot(now) {
+		members = append(members, v.Ref.(*member))
+	}
+	for _, m := range members {
+		m.gate.Hang(m.hung(members, now))
+		if st := m.worker.Status(); st.Up && st.LastError == "" && !st.Asked.IsZero() {
+			m.gate.Healthy(st.Asked)
 		}
 	}
 }

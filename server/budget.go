@@ -5,24 +5,29 @@ import (
 	"time"
 )
 
-// retryBudget bounds retries to a share of the requests plus a trickle, so
-// that a failing fleet is not finished off by its own retries. Linkerd and
-// Finagle bound them the same way.
+// retryBudget bounds retries to a share of the requests plus a constant rate, so
+// that retries do not overload workers that already fail. Linkerd and Finagle
+// bound retries the same way.
 type retryBudget struct {
 	mu     sync.Mutex
 	share  float64
 	tokens float64
-	at     time.Time
+	at     time.Time // up to when the constant rate is credited
 }
 
 const (
-	retryTrickle = 3   // retries a second whatever the traffic: a quiet gateway may retry too
-	retryCap     = 100 // retries that a quiet time may save up: one burst, not an avalanche
+	// retryTrickle is the retries per second that are allowed at any traffic, so
+	// that a gateway with few requests can retry all of them. It is Linkerd's
+	// default.
+	retryTrickle = 10
+	// retryCap is the most retries that are saved up: ten seconds of the trickle,
+	// Linkerd's window. A new gateway starts with all of them.
+	retryCap = 10 * retryTrickle
 )
 
-func newRetryBudget() *retryBudget { return &retryBudget{tokens: retryTrickle} }
+func newRetryBudget() *retryBudget { return &retryBudget{tokens: retryCap} }
 
-// configure sets the share; what was saved up stays.
+// configure sets the share. Saved retries stay.
 func (b *retryBudget) configure(share float64) {
 	b.mu.Lock()
 	b.share = share
@@ -36,7 +41,7 @@ func (b *retryBudget) request() {
 	b.mu.Unlock()
 }
 
-// take asks for one retry at the given time.
+// take spends one retry at the given time. It returns false when none is left.
 func (b *retryBudget) take(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -65,10 +65,10 @@ func (x *exchange) reserve() int64 {
 	return prompt + x.pool.routing.LongAnswer(x.req.MaxTokens)*max(1, x.req.N)*x.req.Prompts()
 }
 
-// free tells whether no model reads anything for the request: it counts tokens, or
+// free reports whether no model reads anything for the request: it counts tokens, or
 // asks for what was paid for when it was made.
 func (x *exchange) free() bool {
-	return x.dialect == openai.Tokenize || x.d.Route == routeCountTokens || x.d.Rule == ruleStored
+	return x.dialect == openai.Tokenize || x.d.Route == routeCountTokens || x.d.Route == routeInputTokens || x.d.Rule == ruleStored
 }
 
 // generates tells whether the answers of a dialect are made of tokens.
@@ -251,9 +251,9 @@ func (x *exchange) knownModel() string {
 
 // estimate books tokens that no engine reported: the prompt's estimate, and the
 // output that was counted on its way to the client. It is what the ledger calls
-// estimated.
+// estimated. Raw answers are not booked in tokens.
 func (x *exchange) estimate(output int64) {
-	if x.free() {
+	if x.free() || x.dialect == openai.Audio || x.dialect == openai.Images || x.dialect == openai.Other {
 		return
 	}
 	x.usage = openai.Usage{Prompt: x.d.PromptTokens, Output: output}

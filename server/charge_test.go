@@ -512,7 +512,7 @@ func TestAKeyReachesNoStoredAnswerBeyondItsRights(t *testing.T) {
 	}
 	for caller, want := range map[*tenants.Caller]bool{narrow: false, tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Models: []string{"x"}}}): false,
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{}): true} {
-		if got := (&exchange{caller: caller}).owns(at); got != want {
+		if got := (&exchange{caller: caller, snap: r.snapshot.Load()}).owns(at); got != want {
 			t.Errorf("a key of %+v owns it: %v", caller, got)
 		}
 	}

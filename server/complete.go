@@ -18,6 +18,9 @@ func (x *exchange) complete() error {
 		return err
 	}
 	x.inLedger = true
+	if err := x.checkHeaders(); err != nil {
+		return err
+	}
 	if err := x.read(); err != nil {
 		return err
 	}
@@ -29,6 +32,27 @@ func (x *exchange) complete() error {
 	}
 	x.gather()
 	return x.forward()
+}
+
+// besideResponses serves what belongs to POST /v1/responses and few engines have.
+// Where no pool serves that dialect, a pool's paths may take it.
+func (x *exchange) besideResponses() error {
+	if err := x.authenticate(); err != nil {
+		return err
+	}
+	if x.snap.serving(x.dialect, x.caller) != nil {
+		return x.complete()
+	}
+	return x.passUnrouted()
+}
+
+// isBeside reports whether the request is of a route that besideResponses serves.
+func (x *exchange) isBeside() bool { return x.d.Route == routeInputTokens || x.d.Route == routeCompact }
+
+// notServed is the answer where the engines of the request's pool lack its endpoint.
+func notServed(x *exchange) *openai.Error {
+	return &openai.Error{Code: openai.CodeEndpointNotSupported,
+		Message: "The engines of " + quoted(x.pool.Name) + " do not serve " + x.workerPath + "."}
 }
 
 // authenticate finds who asks by the request's key. Every refusal of a key is the
@@ -164,7 +188,7 @@ func (x *exchange) choosePool() error {
 func (x *exchange) resolve() (tiers.Verdict, error) {
 	q := tiers.Query{
 		Model: x.req.Model, Header: x.r.Header.Get("X-Model-Tier"),
-		Allowed: x.caller.MayUseTier, AllowedModel: x.caller.MayUseModel,
+		Allowed: x.mayUse, AllowedModel: x.caller.MayUseModel,
 		Fits: x.fits, Available: x.available, Explain: x.explanation != nil,
 	}
 	if x.explanation != nil {
@@ -206,7 +230,7 @@ func (x *exchange) available(target string) bool {
 // gather collects the facts that the policy decides by, and starts the clocks.
 func (x *exchange) gather() {
 	x.d.PromptTokens = x.pool.routing.PromptTokens(x.rawTokens)
-	x.facts = routing.Request{Rand: x.s.rand(), Stream: x.req.Stream, Model: nameHash(x.d.Model),
+	x.facts = routing.Request{Rand: x.s.rand(), Stream: x.generatesStream(), Model: nameHash(x.d.Model),
 		PromptTokens: x.d.PromptTokens, OutputTokens: x.pool.routing.OutputTokens(x.req.MaxTokens)}
 	x.setBlocks()
 	x.describePrompt()

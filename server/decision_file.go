@@ -19,6 +19,7 @@ import (
 type decisionFile struct {
 	to      *rotated
 	log     *slog.Logger
+	recover func(work string, step func() error) error
 	written atomic.Int64 // records
 	dropped atomic.Int64 // records
 
@@ -53,9 +54,12 @@ const (
 var errNoJSON = errors.New("a record has a number that JSON has not")
 
 // openDecisionFile opens the file of a configuration that names one, so that a path
-// which cannot be written is told at the start.
-func openDecisionFile(c config.Decisions, log *slog.Logger) (*decisionFile, error) {
-	f := &decisionFile{to: &rotated{path: c.File, maxSize: int64(c.MaxSize), files: c.MaxFiles}, log: log}
+// which cannot be written is an error at the start. recover is runRecovered of a
+// Server.
+func openDecisionFile(c config.Decisions, log *slog.Logger,
+	recover func(work string, step func() error) error) (*decisionFile, error) {
+	f := &decisionFile{log: log, recover: recover,
+		to: &rotated{path: c.File, maxSize: int64(c.MaxSize), files: c.MaxFiles}}
 	if err := f.to.open(); err != nil {
 		return nil, err
 	}
@@ -107,8 +111,17 @@ func (f *decisionFile) flush() {
 	if len(f.taken) > 0 && f.to.look() {
 		f.log.Info("decisions.file was moved or removed: it is begun anew", "file", f.to.path)
 	}
-	for _, d := range f.taken {
-		f.gather(d)
+	for next := 0; next < len(f.taken); {
+		err := f.recover("writing decisions", func() error {
+			for next < len(f.taken) {
+				next++
+				f.gather(f.taken[next-1])
+			}
+			return nil
+		})
+		if err != nil { // a panic on this one; the others are written
+			f.lost(1, err)
+		}
 	}
 	f.writeOut()
 	clear(f.taken) // the records are not kept for this

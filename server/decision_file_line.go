@@ -88,6 +88,8 @@ func (l *recordLine) features(f *routing.Features) {
 		}
 		l.b = append(l.b, ']')
 	}
+	l.flag("limit_required", f.LimitRequired)
+	l.flag("tools", f.Tools)
 	l.flag("media", f.Media)
 	l.hash("session", f.Session)
 	l.hash("model", f.Model)

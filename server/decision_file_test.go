@@ -24,7 +24,7 @@ import (
 func fileOf(t *testing.T, maxSize config.Size, files int) (*decisionFile, *lines) {
 	t.Helper()
 	log := &lines{}
-	f, err := openDecisionFile(config.Decisions{File: filepath.Join(t.TempDir(), "decisions.jsonl"), MaxSize: maxSize, MaxFiles: files}, slog.New(slog.NewJSONHandler(log, nil)))
+	f, err := openDecisionFile(config.Decisions{File: filepath.Join(t.TempDir(), "decisions.jsonl"), MaxSize: maxSize, MaxFiles: files}, slog.New(slog.NewJSONHandler(log, nil)), letPanic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestAFullFileMakesRoom(t *testing.T) {
 			rt.Fatal(err)
 		}
 		files := rapid.IntRange(1, 4).Draw(rt, "files")
-		f, err := openDecisionFile(config.Decisions{File: filepath.Join(dir, "d"), MaxSize: 4000, MaxFiles: files}, slog.New(slog.DiscardHandler))
+		f, err := openDecisionFile(config.Decisions{File: filepath.Join(dir, "d"), MaxSize: 4000, MaxFiles: files}, slog.New(slog.DiscardHandler), letPanic)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func TestATornLineIsNotContinued(t *testing.T) {
 	must(t, err)
 	for torn := range len(whole) {
 		must(t, os.WriteFile(path, append(append(whole, '\n'), whole[:torn]...), 0o600))
-		f, err := openDecisionFile(config.Decisions{File: path, MaxSize: 1 << 20, MaxFiles: 2}, slog.New(slog.DiscardHandler))
+		f, err := openDecisionFile(config.Decisions{File: path, MaxSize: 1 << 20, MaxFiles: 2}, slog.New(slog.DiscardHandler), letPanic)
 		must(t, err)
 		f.write(record("b"))
 		f.flush()
@@ -299,7 +299,7 @@ func TestAQueueThatIsFullLosesAndNeverWaits(t *testing.T) {
 func TestAPathThatCannotBeWrittenStopsTheStart(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{dir, filepath.Join(dir, "none", "d"), os.DevNull} {
-		f, err := openDecisionFile(config.Decisions{File: path, MaxSize: 1 << 20, MaxFiles: 2}, slog.New(slog.DiscardHandler))
+		f, err := openDecisionFile(config.Decisions{File: path, MaxSize: 1 << 20, MaxFiles: 2}, slog.New(slog.DiscardHandler), letPanic)
 		if err == nil || f != nil || !strings.Contains(err.Error(), "opening decisions.file "+path) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -309,7 +309,7 @@ func TestAPathThatCannotBeWrittenStopsTheStart(t *testing.T) {
 // BenchmarkDecisionLine is what the file's goroutine spends on a record of a pool
 // with 16 workers and a prompt of 81 blocks; the request only queues it.
 func BenchmarkDecisionLine(b *testing.B) {
-	f, err := openDecisionFile(config.Decisions{File: filepath.Join(b.TempDir(), "d"), MaxSize: 100 << 20, MaxFiles: 2}, slog.New(slog.DiscardHandler))
+	f, err := openDecisionFile(config.Decisions{File: filepath.Join(b.TempDir(), "d"), MaxSize: 100 << 20, MaxFiles: 2}, slog.New(slog.DiscardHandler), letPanic)
 	if err != nil {
 		b.Fatal(err)
 	}

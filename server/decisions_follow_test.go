@@ -312,6 +312,27 @@ func TestASlowReaderCostsNobodyAnything(t *testing.T) {
 	})
 }
 
+// TestAQuietStreamHasNoWriteDeadline: over HTTP/2 a deadline ends a stream in which
+// nothing is written too.
+func TestAQuietStreamHasNoWriteDeadline(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, leave := context.WithCancel(t.Context())
+		from, to := io.Pipe()
+		w := &operatorWire{header: http.Header{}, to: to}
+		go follow(ctx, w, http.NewResponseController(w), newFollower(newDecisions(10), everything), -1, func() bool { return true })
+		if _, err := from.Read(make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !w.deadline.IsZero() {
+			t.Errorf("a stream without a pending write has a deadline in %v", time.Until(w.deadline))
+		}
+		leave()
+	})
+}
+
 func TestThinningKeepsAnEvenPart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, most := rapid.IntRange(0, 300).Draw(t, "n"), rapid.IntRange(0, 60).Draw(t, "most")

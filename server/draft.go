@@ -62,7 +62,7 @@ func (d *draft) add(c config.Pool, was *pool, share int) error {
 	}
 	members := draftMembers(c, share)
 	if was != nil {
-		p.routing, p.queue, p.gates = was.routing, was.queue, was.gates
+		p.routing, p.queue, p.gates, p.members = was.routing, was.queue, was.gates, was.members
 		d.pools[c.Name] = &routing.Draft{Policy: p.policy, Members: members, Limit: c.Saturation}
 	} else {
 		p.routing = routing.NewPool(p.policy, members)

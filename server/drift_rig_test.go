@@ -188,7 +188,10 @@ func (d *driftWorld) wish() wish {
 	model := d.pick(append([]string{"auto", "auto", "auto", "best", "gpt-4o", "gpt-5", "one-model", "six-model", "two", "unknown-model"}, driftTiers...)...)
 	more := ""
 	if d.IntN(3) == 0 {
-		more = fmt.Sprintf(`,"max_tokens":%d`, []int{16, 200, 400, 3500}[d.IntN(4)])
+		more = fmt.Sprintf(`,"max_tokens":%d`, []int{16, 200, 400, 1024, 3500, 5000}[d.IntN(6)])
+	}
+	if d.IntN(6) == 0 {
+		more += chatTool
 	}
 	w.body = fmt.Sprintf(`{"model":%q,"messages":[%s]%s}`, model, d.chat(), more)
 	return w

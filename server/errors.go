@@ -46,6 +46,16 @@ func responseNotFound(id string) error {
 	return &openai.Error{Code: openai.CodeResponseNotFound, Message: "Response with id " + quoted(id) + " not found."}
 }
 
+func previousNotFound(id string) error {
+	return &openai.Error{Code: openai.CodePreviousResponseNotFound, Param: "previous_response_id",
+		Message: "Previous response with id " + quoted(id) + " not found."}
+}
+
+func conversationNotFound(id string) error {
+	return &openai.Error{Code: openai.CodeConversationNotFound, Param: "conversation",
+		Message: "Conversation with id " + quoted(id) + " not found."}
+}
+
 func shuttingDown() *openai.Error {
 	return &openai.Error{Code: openai.CodeServerShuttingDown, RetryAfter: time.Second, Message: "The gateway is shutting down. Try again.", Cause: errDrainCut}
 }
@@ -100,12 +110,12 @@ func (x *exchange) writeError(e *openai.Error) {
 	}
 	x.answer.stopBeats()
 	if !x.answer.held() {
-		if x.answer.write(e.Frame(x.dialect), true) != nil {
+		if x.answer.write(e.Frame(x.shape), true) != nil {
 			x.answer.abort = true
 		}
 		return
 	}
-	body := e.Body(x.dialect.Shape(), x.d.RequestID)
+	body := e.Body(x.shape.Shape(), x.d.RequestID)
 	x.answer.head(e.HTTPStatus(), func(h http.Header) {
 		if x.refunded() {
 			dropRateHeaders(h) // they say what is left without what is given back

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +35,8 @@ type exchange struct {
 	readAt   time.Time // when the whole request was there; zero until then
 	tooSlow  bool      // the body's deadline struck, which net/http takes for a client that left
 
-	dialect     openai.Dialect
+	dialect     openai.Dialect // of the route; Other of what is passed through
+	shape       openai.Dialect // in whose form the client reads errors
 	workerPath  string
 	id          string // the :id of the path
 	prefixed    bool
@@ -44,6 +45,7 @@ type exchange struct {
 	caller *tenants.Caller
 	class  tenants.Class
 	req    *openai.Request
+	upload *upload // its body, if that streams; else nil
 	prompt *prompt // nil before it was read
 
 	rawTokens int64 // of the prompt, estimated by its characters alone
@@ -75,7 +77,7 @@ type exchange struct {
 
 // begin opens an exchange. What it counts, end gives back.
 func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) *exchange {
-	x := &exchange{s: s, snap: s.snapshot.Load(), w: w, r: r, start: time.Now(), dialect: d}
+	x := &exchange{s: s, snap: s.snapshot.Load(), w: w, r: r, start: time.Now(), dialect: d, shape: d}
 	if x.explanation, _ = r.Context().Value(explainKey{}).(*Explanation); x.explanation != nil {
 		x.explaining()
 	} else {
@@ -84,7 +86,7 @@ func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) 
 	}
 	x.d = &routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
 		RequestID: x.requestID(), Generation: x.snap.generation, Dialect: d.String(), Outcome: routing.Refused}
-	x.answer.init(w, d, x.snap.file.Timeouts.ClientStall)
+	x.answer.init(w, r, x.snap.file.Timeouts.ClientStall)
 	if s.draining.Load() {
 		w.Header()["Connection"] = []string{"close"}
 	}
@@ -101,7 +103,11 @@ func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) 
 func (x *exchange) run(steps func() error) {
 	defer x.end()
 	defer x.recover()
-	if err := steps(); err != nil {
+	err := x.checkLoop()
+	if err == nil {
+		err = steps()
+	}
+	if err != nil {
 		x.fail(err)
 	}
 }
@@ -113,9 +119,8 @@ func (x *exchange) recover() {
 	if p == nil {
 		return
 	}
-	x.s.metrics.Panics.Inc()
 	x.d.Outcome = routing.Failed
-	x.s.log.Error("a request handler panicked", "request_id", x.d.RequestID, "panic", panicText(p), "stack", string(debug.Stack()))
+	x.s.panicked(p, slog.String("request_id", x.d.RequestID))
 	x.answer.stopBeats()
 	if x.answer.held() {
 		x.fail(&openai.Error{Code: openai.CodeInternalError, Message: "The gateway failed to handle the request. Quote the request id to its operator."})
@@ -124,19 +129,6 @@ func (x *exchange) recover() {
 	x.d.Code = string(openai.CodeInternalError)
 	x.d.Outcome = routing.Truncated
 	x.answer.abort = true
-}
-
-// panicText names a panic without the values in it, which may hold a prompt.
-func panicText(p any) string {
-	var err error
-	if e, ok := p.(error); ok {
-		err = e
-	}
-	var re interface{ RuntimeError() }
-	if errors.As(err, &re) {
-		return err.Error()
-	}
-	return "a value of the program"
 }
 
 // end gives back what begin took, and writes the request's one line.
@@ -148,9 +140,10 @@ func (x *exchange) end() {
 		return
 	}
 	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
-	x.record()
-	x.settle()
-	x.leaveQueue()
+	// One of them must not keep another from giving back what it holds.
+	x.s.keepRunning("recording a request", x.record)
+	x.s.keepRunning("settling a request", x.settle)
+	x.s.keepRunning("leaving the queue", x.leaveQueue)
 	if x.prompt != nil {
 		x.s.scratch.putPrompt(x.prompt)
 		x.prompt = nil
@@ -184,6 +177,9 @@ func (x *exchange) fail(err error) {
 
 // gone tells whether the client has left.
 func (x *exchange) gone() bool {
+	if x.upload != nil && x.r.ProtoMajor < 2 && !x.upload.isWhole() {
+		return x.upload.left() // net/http cancels when a read fails, for whatever reason
+	}
 	cause := context.Cause(x.r.Context())
 	return cause != nil && !x.tooSlow && !errors.Is(cause, errDrainCut)
 }

@@ -194,7 +194,7 @@ func (x *exchange) notExplained() error {
 // refused keeps the refusal of an explained request: it is an outcome.
 func (x *exchange) refused(err *openai.Error) {
 	e := x.explanation
-	e.Status, e.Code, e.Error = err.HTTPStatus(), string(err.Code), string(err.Body(x.dialect.Shape(), x.d.RequestID))
+	e.Status, e.Code, e.Error = err.HTTPStatus(), string(err.Code), string(err.Body(x.shape.Shape(), x.d.RequestID))
 	e.Limit, e.Shed = x.d.Limit, x.d.Shed
 	e.Outcome = wouldReject
 	e.walk.failed, e.walk.why = e.walk.stage(x), err.Message

@@ -152,7 +152,7 @@ func (e *Explanation) tierStep(x *exchange) *TierStep {
 	}
 	for _, p := range x.snap.pools {
 		if p.Tier || p == x.pool {
-			st.Targets = append(st.Targets, TierTarget{Name: p.Name, Allowed: x.caller.MayUseTier(p.Name), Served: p.served[x.dialect],
+			st.Targets = append(st.Targets, TierTarget{Name: p.Name, Allowed: x.mayUse(p.Name), Served: p.served[x.dialect],
 				Context: p.Context, Fits: x.fits(p.Name), Up: x.available(p.Name)})
 		}
 	}

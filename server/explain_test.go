@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"tierway/config"
 	"tierway/openai"
+	"tierway/queue"
 	"tierway/routing"
 	"tierway/tenants"
 )
@@ -29,7 +31,7 @@ func (r *driftRig) remains() map[string]string {
 		return string(b)
 	}
 	at := time.Unix(1_700_000_000, 0)
-	all := map[string]string{"access log": r.access.String(), "decisions": text(r.decisions.span().next), "chats": text(r.chats.Len()), "in flight": text(r.Inflight()), "stored": text(r.stored.order.Len())}
+	all := map[string]string{"access log": r.access.String(), "decisions": text(r.decisions.span().next), "chats": text(r.chats.Len()), "in flight": text(r.Inflight()), "stored": text(r.stored.count())}
 
 	for _, p := range r.snapshot.Load().pools {
 		for _, v := range p.routing.Snapshot(at) {
@@ -204,6 +206,45 @@ func TestADraftsSaturationIsTheOneOfItsReload(t *testing.T) {
 	after := r.explains(http.StatusOK, order{"request": hi("small")})
 	if e.Worker != "w0" || e.Draft.Worker != "w1" || after.Worker != "w1" {
 		t.Errorf("%s in force, %s under the draft, %s after its reload", e.Worker, e.Draft.Worker, after.Worker)
+	}
+}
+
+// TestADraftsQueueBoundsAreThoseOfItsReload explains a request behind ten others of
+// its own class and tenant, where one ends each second, under a wait of five seconds.
+func TestADraftsQueueBoundsAreThoseOfItsReload(t *testing.T) {
+	r := newExplainRig(t)
+	p := r.snapshot.Load().byName["large"]
+	now := time.Now().Add(-5 * time.Minute)
+	for range 200 { // the pool learns that a request takes a second
+		lease, err := p.routing.Acquire(&routing.Request{Now: now, Stream: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Second)
+		lease.Answered(now, nil)
+		lease.Release(routing.Result{At: now, OutputTokens: 9})
+	}
+	defer r.fill("large")()
+	for range 10 {
+		tk := &queue.Ticket{Request: &routing.Request{Stream: true}, Tenant: tenants.Anonymous().Tenant, Tokens: 10, Bytes: 10}
+		if _, err := p.queue.Enter(tk, time.Now()); !errors.Is(err, queue.ErrWaiting) {
+			t.Fatal(err)
+		}
+		defer p.queue.Leave(tk, queue.Cancelled, time.Now()) //nolint:errcheck // it is gone
+	}
+	draft := `tiers: [ { name: large, queue: { max_wait: { interactive: 5s } } } ]`
+	e := r.explains(http.StatusOK, order{"request": hi("large"), "draft": order{"text": draft}})
+	f, err := r.inForce().file.Draft([]byte(draft), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Server.source = func() (*config.File, error) { return f, nil }
+	if _, err := r.Reload(t.Context(), ReloadRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	after := r.explains(http.StatusOK, order{"request": hi("large")})
+	if e.Draft.Outcome != wouldReject || after.Outcome != wouldReject {
+		t.Errorf("%s under the draft, %s after its reload, want %s for both", e.Draft.Outcome, after.Outcome, wouldReject)
 	}
 }
 

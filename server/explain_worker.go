@@ -117,7 +117,7 @@ func (x *exchange) explainWaiting(err error, q *QueueStep) error {
 		q.Would, q.Why = queuePasses, ""
 		return x.noWorker(err)
 	}
-	if reason := x.wouldShed(until); reason != "" {
+	if reason := x.wouldShed(); reason != "" {
 		x.note("%s, and the queue would refuse it (%s); %d requests wait now", q.Why, reason, q.Waiting)
 		q.Would, q.Shed, x.d.Shed = queueShed, reason, reason
 		return x.shed(&queue.ShedError{Reason: reason, RetryAfter: time.Second})
@@ -137,28 +137,15 @@ func (x *exchange) note(format string, args ...any) {
 }
 
 // wouldShed returns the bound of the queue that would keep the request out, "" for
-// none. Under a draft those are the draft's bounds over who waits now.
-func (x *exchange) wouldShed(until time.Time) string {
-	if x.draft == nil {
-		var shed *queue.ShedError
-		if errors.As(x.pool.queue.Would(x.fillTicket(), x.facts.Now), &shed) {
-			return shed.Reason
-		}
-		return ""
+// none. The queue decides, under a draft by the draft's bounds.
+func (x *exchange) wouldShed() string {
+	var bounds *queue.Config
+	if x.draft != nil {
+		bounds = &x.pool.Queue
 	}
-	v := x.pool.queue.View(x.facts.Now)
-	rate, sure := x.pool.routing.Throughput(x.facts.Now)
-	c, ahead := &x.pool.Queue, 0
-	for i := range int(x.class) {
-		ahead += v.Classes[i].Depth
-	}
-	switch {
-	case !x.mayWait() || v.Classes[x.class].Depth+1 > c.MaxDepth:
-		return queue.ShedDepth
-	case sure && rate > 0 && float64(ahead)/rate > until.Sub(x.facts.Now).Seconds():
-		return queue.ShedDeadline
-	case c.MaxBytes > 0 && v.Bytes+int64(len(x.req.Body)) > c.MaxBytes:
-		return queue.ShedBytes
+	var shed *queue.ShedError
+	if errors.As(x.pool.queue.Would(x.fillTicket(), bounds, x.facts.Now), &shed) {
+		return shed.Reason
 	}
 	return ""
 }

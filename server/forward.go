@@ -127,23 +127,6 @@ func (x *exchange) setDeadline() {
 	}
 }
 
-// stayWithStored sends a follow-up of a stored response to the worker that
-// holds it. Another tenant's response does not exist.
-func (x *exchange) stayWithStored() error {
-	id := x.req.PreviousResponseID
-	if id == "" {
-		return nil
-	}
-	at, known := x.s.stored.get(id)
-	switch {
-	case known && at.tenant != x.caller.Tenant:
-		return responseNotFound(id)
-	case known && at.pool == x.pool.Name:
-		x.facts.Only = at.member // others may come while it waits for this one
-	}
-	return nil
-}
-
 // mayRetry decides whether another worker is tried after the n-th attempt
 // failed.
 func (x *exchange) mayRetry(f *failure, n int) bool {
@@ -155,14 +138,15 @@ func (x *exchange) mayRetry(f *failure, n int) bool {
 	}
 	if !x.s.budget.take(time.Now()) {
 		x.s.metrics.RetryBudgetExhausted.Inc()
+		f.refuse() // the client's own retries would exceed the budget
 		return false
 	}
 	return true
 }
 
-// once tells whether the request must not reach an engine twice: it makes or
-// keeps something there.
+// once reports whether the request must not reach an engine twice, because it makes
+// or keeps something there.
 func (x *exchange) once() bool {
-	return x.req.Store || x.req.Background || x.dialect == openai.Audio || x.dialect == openai.Images ||
+	return x.upload != nil || x.stores() || x.req.Store || x.req.Background || x.dialect == openai.Audio || x.dialect == openai.Images ||
 		x.dialect == openai.Other && x.r.Method != http.MethodGet && x.r.Method != http.MethodHead
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -45,6 +46,9 @@ func transcripts() []transcript {
 		{name: "completions-stream", route: "POST /completions", body: `{"model":"small","prompt":"Once","max_tokens":3,"stream":true}`},
 		{name: "responses", route: "POST /responses", body: `{"model":"small","input":"hi","max_output_tokens":3}`},
 		{name: "responses-stream", route: "POST /responses", body: `{"model":"small","input":"hi","max_output_tokens":3,"stream":true}`},
+		{name: "responses-input-tokens", route: "POST /responses/input_tokens", body: `{"model":"gpt-4o-mini","input":"hi"}`},
+		{name: "responses-compact", route: "POST /responses/compact", body: `{"model":"gpt-4o-mini","input":"hi"}`},
+		{name: "responses-input-items", route: "GET /responses/:id/input_items", first: `{"model":"small","input":"hi","max_output_tokens":3}`},
 		{name: "responses-get", route: "GET /responses/:id", first: `{"model":"small","input":"hi","max_output_tokens":3}`},
 		{name: "responses-delete", route: "DELETE /responses/:id", first: `{"model":"small","input":"hi","max_output_tokens":3}`},
 		{name: "responses-cancel", route: "POST /responses/:id/cancel", first: `{"model":"small","input":"hi","max_output_tokens":3,"background":true,"store":true}`},
@@ -90,10 +94,24 @@ func TestEveryRouteHasATranscript(t *testing.T) {
 	}
 }
 
+// transcriptEngine is a fakeEngine whose background responses run until they are
+// cancelled.
+func transcriptEngine() *engines.Engine {
+	c := fakeEngine().Config()
+	c.Script = func(_ string, body []byte) engines.Script {
+		if bytes.Contains(body, []byte(`"background":true`)) {
+			return engines.Script{HoldAfter: 1}
+		}
+		return engines.Script{}
+	}
+	return engines.New(c)
+}
+
 func TestTranscripts(t *testing.T) {
 	for _, c := range transcripts() {
 		t.Run(c.name, func(t *testing.T) {
-			engine := fakeEngine()
+			engine := transcriptEngine()
+			t.Cleanup(engine.Close)
 			got := c.run(newRig(t, plain, engine), engine)
 			file := filepath.Join("testdata", "golden", c.name+".txt")
 			if os.Getenv("UPDATE_GOLDEN") == "1" {
@@ -143,7 +161,7 @@ func headerText(h http.Header) string {
 	var lines []string
 	for k, v := range h {
 		switch k {
-		case "Date", "Openai-Processing-Ms", "X-Request-Duration", "Content-Length":
+		case "Date", "Openai-Processing-Ms", "X-Request-Duration", "Content-Length", "Via":
 			continue
 		}
 		lines = append(lines, k+": "+strings.Join(v, ", "))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tierway/openai"
 	"tierway/tenants"
 )
 
@@ -38,12 +39,47 @@ var withheld = map[string]bool{
 	"Content-Length": true, "Content-Encoding": true, "Accept-Encoding": true,
 }
 
+// ownHeaders are the headers that the gateway sets in a request to a worker, or by
+// which it has read the request. Other spellings of them are withheld too.
+var ownHeaders = map[string]bool{"Content-Type": true, "User-Agent": true, "Traceparent": true, "Tracestate": true}
+
+// misspelt reports whether a header is another one to servers that read an
+// underscore as a hyphen, as CGI and WSGI do: one that is withheld or the gateway's
+// own.
+func misspelt(name string) bool {
+	if strings.IndexByte(name, '_') < 0 {
+		return false
+	}
+	spelt := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+	return withheld[spelt] || ownHeaders[spelt] || strings.HasPrefix(spelt, forwardedPrefix)
+}
+
+// forwardedPrefix begins the headers by which proxies describe a client.
+const forwardedPrefix = "X-Forwarded-"
+
+// singleHeaders are the headers that the gateway decides by and of which a request
+// may have one: a proxy, the gateway and an engine could each take another of two.
+var singleHeaders = []string{
+	"Content-Type", "X-Model-Tier", "X-Request-Priority", "X-Session-Id", "X-Stainless-Timeout",
+}
+
+// checkHeaders refuses a request that has one of singleHeaders twice.
+func (x *exchange) checkHeaders() error {
+	for _, name := range singleHeaders {
+		if len(x.r.Header[name]) > 1 {
+			return &openai.Error{Code: openai.CodeInvalidValue, Param: name,
+				Message: "The header " + name + " is there more than once; send it once."}
+		}
+	}
+	return nil
+}
+
 // workerHeader returns the headers that a worker is sent for a client's. What
 // the client's Connection header names ends at this hop too.
 func workerHeader(from http.Header, requestID string) http.Header {
 	to := make(http.Header, len(from)+1)
 	for k, v := range from {
-		if !withheld[k] && !strings.HasPrefix(k, "X-Forwarded-") {
+		if !withheld[k] && !strings.HasPrefix(k, forwardedPrefix) && !misspelt(k) {
 			to[k] = v
 		}
 	}
@@ -55,14 +91,18 @@ func workerHeader(from http.Header, requestID string) http.Header {
 	if isUUID(requestID) { // an engine may refuse any other
 		to["X-Request-Id"] = []string{requestID}
 	}
+	if via := viaOf(from); len(via) > 0 {
+		to["Via"] = via
+	}
 	return to
 }
 
-// unsent are the answer headers of a worker that no client gets: they speak of
-// the hop, of the worker's own account, or the gateway sets them.
+// unsent are the answer headers of a worker that clientHeader does not copy: they
+// concern the hop, the worker's address or account, or the gateway sets them.
 var unsent = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true,
 	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Content-Encoding": true,
+	"Location": true, "Content-Location": true, // of passed paths see passedHeader
 	"Set-Cookie": true, "Server": true, "Date": true, "Via": true, "Alt-Svc": true, "Strict-Transport-Security": true, "Www-Authenticate": true,
 	"X-Request-Id": true, "Request-Id": true, "Retry-After": true, "Retry-After-Ms": true, "X-Should-Retry": true,
 	"Openai-Organization": true, "Openai-Project": true, "Openai-Processing-Ms": true,
@@ -74,6 +114,21 @@ func clientHeader(to, from http.Header) {
 	for k, v := range from {
 		if !unsent[k] && !strings.HasPrefix(k, "Access-Control-") && !strings.HasPrefix(k, "X-Ratelimit-") {
 			to[k] = v
+		}
+	}
+}
+
+// passedHeader copies what only the client of a passed path gets: how the body is
+// encoded, and where else the answer lies as far as the gateway leads there.
+func (a *attempt) passedHeader(to, from http.Header) {
+	if v := from["Content-Encoding"]; v != nil {
+		to["Content-Encoding"] = v
+	}
+	for _, name := range []string{"Location", "Content-Location"} {
+		if v := from.Get(name); v != "" {
+			if ref, ok := a.m.worker.Reference(v); ok {
+				to[name] = []string{ref}
+			}
 		}
 	}
 }

@@ -46,8 +46,11 @@ func (s *Server) ready(w http.ResponseWriter) {
 	if s.rejected.Load() {
 		r.Degraded = append(r.Degraded, "configuration: the file on disk has errors; the one before it is in force")
 	}
-	if s.sqlAway.Load() {
-		r.Degraded = append(r.Degraded, "database: away; tenants are served from memory, and usage waits")
+	switch s.database.Load() {
+	case databaseAway:
+		r.Degraded = append(r.Degraded, "database: unavailable; tenants are served from memory, usage rows are buffered")
+	case databaseReadOnly:
+		r.Degraded = append(r.Degraded, "database: takes no writes; usage rows are buffered")
 	}
 	r.Ready = served && !r.Draining && s.knowsAnybody()
 	status := http.StatusOK

@@ -141,7 +141,6 @@ func TestAClientThatLeavesIsNobodysFault(t *testing.T) {
 	if !strings.Contains(m, `tierway_attempts_total{result="excluded",tier="small",worker="w0"} 2`) || !strings.Contains(m, `outcome="client_gone",tier="small"} 2`) {
 		t.Errorf("the worker is blamed:\n%s", m)
 	}
-	r.Server.access.flush()
 	if log := r.access.String(); strings.Count(log, `"outcome":"client_gone"`) != 2 || strings.Count(log, `"status":499`) != 1 {
 		t.Errorf("the lines:\n%s", log)
 	}

@@ -31,6 +31,7 @@ type member struct {
 	// excused counts the failures in a row that another worker's like answer has
 	// excused.
 	excused atomic.Int32
+	live    liveness
 }
 
 // forgetLocked drops the members whose workers are gone.
@@ -48,7 +49,7 @@ func (s *Server) forgetLocked() {
 
 // statusOf is what a pool is told of a worker's status.
 func statusOf(st workers.Status) routing.Status {
-	return routing.Status{Up: st.Up, Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt}
+	return routing.Status{Up: st.Up && st.Suspended == "", Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt}
 }
 
 // observe is told by the fleet what a health check or a scrape has found.

@@ -30,7 +30,7 @@ func (x *exchange) listModels() error {
 	if err := x.authenticate(); err != nil {
 		return err
 	}
-	names := x.snap.catalog.Models(tiers.Query{Allowed: x.caller.MayUseTier, AllowedModel: x.caller.MayUseModel})
+	names := x.snap.catalog.Models(tiers.Query{Allowed: x.mayUse, AllowedModel: x.caller.MayUseModel})
 	var out any
 	if x.id == "" {
 		list := make([]model, len(names))
@@ -39,7 +39,7 @@ func (x *exchange) listModels() error {
 		}
 		out = map[string]any{"object": "list", "data": list, "has_more": false}
 	} else {
-		_, err := x.snap.catalog.Resolve(tiers.Query{Model: x.id, Allowed: x.caller.MayUseTier, AllowedModel: x.caller.MayUseModel})
+		_, err := x.snap.catalog.Resolve(tiers.Query{Model: x.id, Allowed: x.mayUse, AllowedModel: x.caller.MayUseModel})
 		if err != nil {
 			return modelNotFound(x.id)
 		}

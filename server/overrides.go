@@ -104,12 +104,17 @@ func (s *Server) followOverrides(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-tick.C:
-			s.applying.Lock()
-			if err := s.applyOverrides(); err != nil {
-				s.log.Error("overrides that are over could not be taken back", "cause", err.Error())
-			}
-			s.applying.Unlock()
+			s.keepRunning("ending overrides", s.endOverrides)
 		}
+	}
+}
+
+// endOverrides takes back the overrides whose time is over.
+func (s *Server) endOverrides() {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	if err := s.applyOverrides(); err != nil {
+		s.log.Error("overrides that are over could not be taken back", "cause", err.Error())
 	}
 }
 

@@ -8,10 +8,13 @@ import (
 	"tierway/openai"
 )
 
-// passThrough serves a request that is on no route: untouched through a pool
-// whose paths take it, else with an error. status is 405 when the path has a
-// route for other methods.
+// passThrough serves a request that matches no route: untouched through a pool
+// whose paths cover it, else with an error. Its answer is relayed as raw bytes,
+// whatever dialect the path or the headers resemble. status is 405 when the path has
+// a route for other methods.
 func (x *exchange) passThrough(status int) error {
+	x.dialect = openai.Other
+	x.d.Dialect = x.dialect.String()
 	if err := x.authenticate(); err != nil {
 		return err
 	}
@@ -19,15 +22,20 @@ func (x *exchange) passThrough(status int) error {
 		return errWebSocket
 	}
 	x.inLedger = true
+	if err := x.checkHeaders(); err != nil {
+		return err
+	}
 	x.pool = x.snap.passing(x.r.URL.Path, x.caller)
 	if x.pool == nil {
 		return x.unknownURL(status)
 	}
-	body, err := x.readBody()
-	if err != nil {
+	if done, err := x.passStored(); done {
 		return err
 	}
-	if x.req, err = x.passed(body); err != nil {
+	if err := x.refuseKept(); err != nil {
+		return err
+	}
+	if err := x.readPassed(); err != nil {
 		return err
 	}
 	x.workerPath = x.r.URL.EscapedPath()
@@ -38,6 +46,23 @@ func (x *exchange) passThrough(status int) error {
 	}
 	x.gather()
 	return x.forward()
+}
+
+// readPassed reads the body, or leaves it to stream.
+func (x *exchange) readPassed() (err error) {
+	if x.upload, err = x.openUpload(); err != nil {
+		return err
+	}
+	if x.upload != nil {
+		x.req = &openai.Request{Dialect: openai.Other}
+		return nil
+	}
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	x.req, err = x.passed(body)
+	return err
 }
 
 // speaksOfRights tells whether a body may have a member that no tenant may choose
@@ -87,16 +112,21 @@ func (x *exchange) otherwiseEncoded(body []byte) bool {
 	return body[0] == 0 || body[1] == 0 || body[0] >= 0xfe
 }
 
-// passed is a body that goes through untouched but for a cache_salt, which no
-// tenant may choose for itself, and for a priority above its class. An object that
-// cannot be read for them must not speak of them at all.
+// passed returns a body that passes unchanged, except for a cache_salt, which no
+// tenant may choose for itself, and a priority above its class. A body that cannot be
+// read for these must not contain them at all. A body of the Responses API is read
+// too, because it may continue a stored response.
 func (x *exchange) passed(body []byte) (*openai.Request, error) {
-	if !x.otherwiseEncoded(body) && !(isObject(body) && x.speaksOfRights(body)) {
+	_, _, continues := openai.ResponsePath(x.r.URL.Path)
+	if !x.otherwiseEncoded(body) && !(isObject(body) && (continues || x.speaksOfRights(body))) {
 		return &openai.Request{Dialect: openai.Other, Body: body}, nil
 	}
 	r, err := openai.Parse(openai.Other, body, openai.Limits{})
 	if err != nil {
 		return nil, err
+	}
+	if !continues {
+		r.PreviousResponseID, r.ConversationID = "", "" // of another API, whose meaning is not known
 	}
 	if r.CacheSalt != "" {
 		x.salt = openai.CacheSalt(x.caller.Tenant, r.CacheSalt)
@@ -104,11 +134,20 @@ func (x *exchange) passed(body []byte) (*openai.Request, error) {
 	return r, nil
 }
 
-// unknownURL is the answer to what nothing takes.
+// unknownURL is the answer to a request that no route and no pool takes. A POST
+// below /responses names an action that is not there, not a response.
 func (x *exchange) unknownURL(status int) error {
+	if id, below, ok := openai.ResponsePath(x.r.URL.Path); ok && id != "" && below == "" && x.r.Method == http.MethodPost {
+		x.w.Header().Del("Allow")
+		status = 0
+	}
 	if status == http.StatusMethodNotAllowed {
 		return &openai.Error{Code: openai.CodeMethodNotAllowed, Allow: x.w.Header().Get("Allow"),
 			Message: "Method " + knownMethod(x.r.Method) + " is not allowed here; allowed: " + x.w.Header().Get("Allow") + "."}
 	}
-	return &openai.Error{Code: openai.CodeUnknownURL, Message: "Unknown URL: " + knownMethod(x.r.Method) + " " + quoted(x.r.URL.Path) + "."}
+	return &openai.Error{Code: openai.CodeUnknownURL, Message: unknownURL(x.r)}
+}
+
+func unknownURL(r *http.Request) string {
+	return "Unknown URL: " + knownMethod(r.Method) + " " + quoted(r.URL.Path) + "."
 }

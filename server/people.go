@@ -109,7 +109,7 @@ func (s *Server) openDatabase(ctx context.Context) error {
 	if err != nil && !store.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	s.sqlState(err)
+	s.noteDatabase(err, nil)
 	return nil
 }
 
@@ -204,22 +204,25 @@ func (s *Server) followDatabase(ctx context.Context) {
 				continue
 			}
 		case <-ctx.Done():
-			s.lastTouches(ctx)
+			s.keepRunning("writing when keys were last used", func() { s.lastTouches(ctx) })
 			return
 		case <-s.hurry:
 			hurry = true
 		case <-poll.C:
 		}
 		asked = time.Now()
-		err := s.lookAgain(ctx, hurry)
-		if err == nil && time.Since(spent) >= spentEvery {
-			bounded, cancel := context.WithTimeout(ctx, sqlPatience)
-			err = errors.Join(s.seedBudgets(bounded), s.writeTouches(bounded))
-			cancel()
-			spent = time.Now()
-		}
+		err := s.runRecovered("following the database", func() error {
+			err := s.lookAgain(ctx, hurry)
+			if err == nil && time.Since(spent) >= spentEvery {
+				bounded, cancel := context.WithTimeout(ctx, sqlPatience)
+				defer cancel()
+				spent = time.Now()
+				err = errors.Join(s.seedBudgets(bounded), s.writeTouches(bounded))
+			}
+			return err
+		})
 		if ctx.Err() == nil {
-			s.sqlState(err)
+			s.noteDatabase(err, s.ledger.Stats().Err)
 		}
 	}
 }
@@ -242,17 +245,29 @@ func (s *Server) lookAgain(ctx context.Context, hurry bool) error {
 	return s.readDatabase(ctx)
 }
 
-// sqlState notes whether the database answers, and says so once each way.
-func (s *Server) sqlState(err error) {
-	away := err != nil
-	if s.sqlAway.Swap(away) == away {
+// noteDatabase notes whether the database can be read and written, and logs each
+// change once.
+func (s *Server) noteDatabase(read, write error) {
+	now, cause := databaseOK, ""
+	switch {
+	case read != nil:
+		now, cause = databaseAway, read.Error()
+	case store.Unreachable(write): // a read may be the first to succeed, or the last
+		now, cause = databaseAway, write.Error()
+	case write != nil:
+		now, cause = databaseReadOnly, write.Error()
+	}
+	if s.database.Swap(now) == now {
 		return
 	}
-	if away {
-		s.log.Error("the database is away; tenants are served from memory and usage waits", "cause", err.Error(), "read", !s.people.Load().readAt.IsZero())
-		return
+	switch now {
+	case databaseAway:
+		s.log.Error("database unavailable; serving tenants from memory, buffering usage rows", "cause", cause, "read", !s.people.Load().readAt.IsZero())
+	case databaseReadOnly:
+		s.log.Error("database takes no writes; buffering usage rows", "cause", cause, "rows", s.ledger.Stats().Spooled)
+	default:
+		s.log.Info("database available")
 	}
-	s.log.Info("the database answers")
 }
 
 // changed reads the directory anew after a change of the database by this
@@ -314,9 +329,11 @@ func (s *Server) rankTenants(done <-chan struct{}) {
 		case <-done:
 			return
 		case now := <-tick.C:
-			directory := s.snapshot.Load().people.directory
-			s.metrics.RankTenants(now, func(tenant string) bool {
-				return directory.Knows(tenant, "") || tenant == tenants.Anonymous().Tenant
+			s.keepRunning("ranking tenants", func() {
+				directory := s.snapshot.Load().people.directory
+				s.metrics.RankTenants(now, func(tenant string) bool {
+					return directory.Knows(tenant, "") || tenant == tenants.Anonymous().Tenant
+				})
 			})
 		}
 	}

@@ -112,7 +112,8 @@ func (x *exchange) features() *tiers.Features {
 	p, req := x.prompt, x.req
 	tenant := mixed(maphash.String(x.s.seed, x.caller.Tenant)) // spread, or a session named like its tenant would cancel it out
 	f := &p.features
-	*f = tiers.Features{Now: x.start, PromptTokens: x.d.PromptTokens, MaxTokens: req.MaxTokens,
+	*f = tiers.Features{Now: x.start, PromptTokens: x.d.PromptTokens,
+		MaxTokens: req.MaxTokens, LimitRequired: x.dialect.RequiresMaxTokens(), Tools: req.Tools,
 		Count: x.countTokens, User: x.userText, System: x.systemText}
 	session := x.r.Header.Get("X-Session-Id")
 	if session == "" {
@@ -258,7 +259,8 @@ func (s *Server) loadVocabularies(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-s.load:
-			if err := s.tokens.load(s.snapshot.Load().vocabulary); err != nil {
+			err := s.runRecovered("loading a vocabulary", func() error { return s.tokens.load(s.snapshot.Load().vocabulary) })
+			if err != nil {
 				s.log.Error("prompts near a threshold are estimated only", "cause", err.Error())
 			}
 		}

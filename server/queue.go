@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -66,29 +65,20 @@ func (s *Server) tickQueues(done <-chan struct{}) {
 		case <-done:
 			return
 		case now := <-tick.C:
-			for _, p := range s.snapshot.Load().pools {
+			for _, p := range s.pooledNow() {
 				s.passQueue(p.queue, now)
-			}
-			for _, q := range s.retiredQueues() {
-				s.passQueue(q, now)
 			}
 		}
 	}
 }
 
-// passQueue lets go whom the queue can let go. Whoever gives a place back does so
-// for all that wait: what goes wrong there is not that one's end.
+// passQueue dispatches what the queue can dispatch. The caller has returned a slot
+// for all waiting requests: a panic here must not end the caller's own request.
 func (s *Server) passQueue(q *queue.Queue, now time.Time) {
 	if q.Waiting() == 0 {
 		return
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			s.metrics.Panics.Inc()
-			s.log.Error("a queue's pass panicked", "panic", panicText(p), "stack", string(debug.Stack()))
-		}
-	}()
-	q.Pass(now)
+	s.keepRunning("dispatching from a queue", func() { q.Pass(now) })
 }
 
 // queueLocked returns the queue before a pool, which it keeps for as long as the

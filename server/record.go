@@ -127,7 +127,8 @@ func (x *exchange) describeTier() {
 		}
 	}
 	f.Classified, f.Counted, f.UserTextBytes, f.Groups = e.Classified, e.Counted, e.UserBytes, e.Groups
-	f.Media, f.Estimate = x.req.Media, x.d.PromptTokens // before gather makes it that of the pool
+	f.LimitRequired, f.Tools, f.Media = x.dialect.RequiresMaxTokens(), x.req.Tools, x.req.Media
+	f.Estimate = x.d.PromptTokens // before gather makes it that of the pool
 	if x.prompt != nil {
 		f.Session = routing.Hash(x.prompt.features.Session)
 	}
@@ -188,8 +189,10 @@ func (a *attempt) errorType(f *failure) string {
 		return routing.ErrorTimeout
 	case errors.Is(blame, errDrainCut):
 		return routing.ErrorShutdown
-	case errors.Is(blame, errClientGone):
+	case errors.Is(blame, errClientGone), errors.Is(blame, errClientBody):
 		return routing.ErrorClientGone
+	case f != nil && !f.left && errors.Is(blame, routing.ErrExcluded):
+		return routing.ErrorGateway
 	case f != nil && !f.left: // and nobody else cut it
 		return routing.ErrorConnect
 	case f != nil && f.err.Code == openai.CodeWorkerProtocol:

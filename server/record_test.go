@@ -96,6 +96,7 @@ func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
 	broke := errors.New("connection refused")
 	for want, f := range map[string]*failure{
 		routing.ErrorConnect:  {blame: broke, err: worker},
+		routing.ErrorGateway:  {blame: excluded("%w", broke), err: worker},
 		routing.ErrorCut:      {left: true, blame: broke, err: worker},
 		"503":                 {status: 503, blame: broke, err: worker},
 		routing.ErrorProtocol: {left: true, blame: broke, err: &openai.Error{Code: openai.CodeWorkerProtocol}},

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -18,12 +19,13 @@ import (
 // relay brings a worker's answer to the client. A failure means that the
 // client has nothing of it yet.
 func (a *attempt) relay(resp *workers.Response) *failure {
-	if resp.Status < 200 || resp.Status > 299 {
+	raw := a.x.dialect == openai.Other
+	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // redirects and 304 are for its client
 		return a.refusal(resp)
 	}
 	kind := mediaType(resp.Header.Get("Content-Type"))
 	switch {
-	case a.x.dialect == openai.Other:
+	case raw:
 		return a.relayRaw(resp, nil)
 	case kind == "text/event-stream" && (a.x.dialect == openai.Audio || a.x.dialect == openai.Images):
 		return a.relayRaw(resp, nil)
@@ -59,7 +61,7 @@ func (a *attempt) refusal(resp *workers.Response) *failure {
 	}
 	body := a.readRefusal(resp)
 	a.blame = f.blame
-	a.answered(f.blame)
+	a.answered(time.Now(), f.blame)
 	a.passRefusal(resp, body)
 	a.x.d.Cause = f.blame.Error()
 	return nil
@@ -85,6 +87,9 @@ func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
 		body = nil // an engine that repeats what it was sent must not tell the gateway's own key
 	}
 	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status, Message: "The worker refused the request."}
+	if resp.Status == http.StatusMethodNotAllowed && x.isBeside() { // it takes the action for a response's id
+		e, body = notServed(x), nil
+	}
 	seen, ok := openai.ErrorOf(body)
 	if ok {
 		e.Message, e.Param = seen.Message, seen.Param
@@ -130,7 +135,7 @@ func (a *attempt) refusedAddition(resp *workers.Response) addition {
 // readRefusal reads an error's body, as far as it comes soon: nobody waits for
 // the rest of an error.
 func (a *attempt) readRefusal(resp *workers.Response) []byte {
-	a.watch.idle(refusalWait, &errIdleTimeout)
+	a.watch.await(refusalWait, errIdleTimeout)
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) //nolint:errcheck // what came is what there is
 	return body
 }
@@ -159,8 +164,12 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	if !a.x.answer.hold() {
 		return protocolFailure("a whole answer where a stream was asked for and has been opened")
 	}
-	a.answered(nil)
-	a.firstContent()
+	a.received()
+	at := time.Now()
+	if a.x.req.Stream {
+		at = time.Time{}
+	}
+	a.answered(at, nil)
 	if answer.HasUsage {
 		a.account(answer.Usage)
 	} else {
@@ -168,9 +177,7 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	}
 	x := a.x
 	x.d.Outcome = routing.OK
-	if x.dialect == openai.Responses {
-		a.remember(answer.ID)
-	}
+	a.remember(answer.ID)
 	if err := x.answerWhole(resp.Status, resp.Header, buf.Bytes()); err != nil {
 		a.blame, x.d.Outcome = excluded("%w", errClientGone), routing.ClientGone
 	}
@@ -185,7 +192,7 @@ const claimed = 1 << 20
 func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer) *failure {
 	most := int64(a.x.snap.file.MaxResponseBytes)
 	if resp.ContentLength > most {
-		return protocolFailure("an answer of %d bytes; max_response_bytes is %d", resp.ContentLength, most)
+		return a.tooLarge("an answer", int(most))
 	}
 	if resp.ContentLength > 0 {
 		buf.Grow(int(min(resp.ContentLength, claimed)) + bytes.MinRead)
@@ -199,7 +206,7 @@ func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer) *failure 
 		buf.Write(free[:n])
 		switch {
 		case int64(buf.Len()) > most:
-			return protocolFailure("an answer of over %d bytes, which is max_response_bytes", most)
+			return a.tooLarge("an answer", buf.Len())
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -207,8 +214,20 @@ func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer) *failure 
 		case int64(buf.Len()) == resp.ContentLength:
 			return nil
 		}
-		a.watch.idle(a.x.snap.file.Timeouts.Idle, &errIdleTimeout)
+		a.watch.await(a.x.snap.file.Timeouts.Idle, errIdleTimeout)
 	}
+}
+
+// tooLarge is the failure of an answer, or of an event, that is longer than
+// max_response_bytes and of which so many bytes have come. Another worker's would be as
+// large, and it may be what the request asked for: no worker is at fault, and the work
+// is paid for.
+func (a *attempt) tooLarge(what string, bytes int) *failure {
+	a.x.estimate(a.x.unreported(bytes))
+	most := a.x.snap.file.MaxResponseBytes
+	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
+	return &failure{left: true, blame: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,
+		Message: fmt.Sprintf("The worker sent %s of more than %v. Ask for less at once, or have the operator raise max_response_bytes.", what, most)}}
 }
 
 // engineError handles an error object inside a 2xx answer: the status that it
@@ -219,7 +238,7 @@ func (a *attempt) engineError(e openai.EngineError, body []byte) *failure {
 		return &f
 	}
 	a.blame = f.blame
-	a.answered(f.blame)
+	a.answered(time.Now(), f.blame)
 	a.passRefusal(&workers.Response{Status: e.Status, Header: http.Header{}}, body)
 	return nil
 }
@@ -239,14 +258,6 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 	return x.answer.write(body, false)
 }
 
-// remember notes which worker holds a stored response.
-func (a *attempt) remember(id string) {
-	if a.x.req.StoreSet && !a.x.req.Store {
-		return
-	}
-	a.x.s.stored.put(storedAnswer{id: id, tenant: a.x.caller.Tenant, pool: a.x.pool.Name, model: a.x.req.Model, member: a.m})
-}
-
 // relayRaw copies an answer that is not looked into, and flushes what has come
 // whenever the worker pauses. blame is what its status says of the worker.
 func (a *attempt) relayRaw(resp *workers.Response, blame error) *failure {
@@ -255,16 +266,20 @@ func (a *attempt) relayRaw(resp *workers.Response, blame error) *failure {
 	kept := x.s.scratch.copies.Get().(*[]byte)
 	defer x.s.scratch.copies.Put(kept)
 	idle := x.snap.file.Timeouts.Idle
-	a.watch.idle(idle, &errIdleTimeout)
+	a.watch.extend(x.deadline) // the SDKs stop their clocks at the head
+	a.watch.await(idle, errIdleTimeout)
 	n, err := resp.Body.Read(*kept)
+	a.watch.rest()
 	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
 		return a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
 	}
-	a.answered(blame)
-	a.firstContent()
+	a.answered(time.Now(), blame)
 	x.answer.head(resp.Status, func(h http.Header) {
 		clientHeader(h, resp.Header)
-		if resp.ContentLength >= 0 {
+		if x.dialect == openai.Other {
+			a.passedHeader(h, resp.Header)
+		}
+		if resp.ContentLength >= 0 && resp.Status != http.StatusNoContent && resp.Status != http.StatusNotModified {
 			h.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
 		}
 		set := setInto(h)
@@ -284,8 +299,9 @@ func (a *attempt) relayRaw(resp *workers.Response, blame error) *failure {
 			a.cutRaw(f)
 			return nil
 		}
+		a.watch.await(idle, errIdleTimeout)
 		n, err = resp.Body.Read(*kept)
-		a.watch.touch(idle)
+		a.watch.rest()
 	}
 }
 

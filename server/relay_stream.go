@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -20,10 +21,12 @@ type stream struct {
 	resp    *workers.Response
 	events  *openai.EventReader
 	tracker openai.Tracker
-	out     []byte // events that wait for the flush
-	scratch []byte // of events that are rewritten
-	strip   bool   // the usage chunk was asked for by the gateway alone
+	out     []byte        // events that wait for the flush
+	scratch []byte        // of events that are rewritten
+	strip   bool          // the usage chunk was asked for by the gateway alone
+	pause   time.Duration // how long the worker may be silent; 0 while the watch counts as it was set
 	content bool
+	known   bool // its response is remembered
 }
 
 // trailerWait is how long a worker may take to end a body whose last event has
@@ -33,9 +36,10 @@ const trailerWait = 250 * time.Millisecond
 // relayStream relays an event stream. Its first event is looked at before the
 // status is sent.
 func (a *attempt) relayStream(resp *workers.Response) *failure {
-	b := a.x.s.scratch.stream(resp.Body)
+	b := a.x.s.scratch.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
 		tracker: openai.NewTracker(a.x.dialect), strip: len(a.addsUsage) > 0}
+	s.events.Reset(s, int(a.x.snap.file.MaxResponseBytes))
 	defer func() {
 		b.out = s.out
 		a.x.s.scratch.putStream(b)
@@ -43,15 +47,28 @@ func (a *attempt) relayStream(resp *workers.Response) *failure {
 	return s.run()
 }
 
+// Read reads from the worker. Once there was an event, each read may take the pause of
+// timeouts.idle: a long event is no silence, and neither is a client that is slow.
+func (s *stream) Read(p []byte) (int, error) {
+	if s.pause == 0 {
+		return s.resp.Body.Read(p)
+	}
+	s.watch.await(s.pause, errIdleTimeout)
+	n, err := s.resp.Body.Read(p)
+	s.watch.rest()
+	return n, err
+}
+
 // run relays event by event until the stream ends.
 func (s *stream) run() *failure {
-	idle := s.x.snap.file.Timeouts.Idle
 	for {
 		ev, err := s.events.Next()
 		if len(ev.Raw) > 0 && !s.silent(ev) {
-			if s.tracker.Events() == 0 {
-				s.watch.until(s.x.deadline)
-				s.watch.idle(idle, &errIdleTimeout)
+			s.received()
+			if s.pause == 0 { // the first; comments are none
+				s.pause = s.x.snap.file.Timeouts.Idle
+				s.watch.extend(s.x.deadline)
+				s.watch.rest()
 			}
 			if err != nil { // the body ended without the blank line, and clients drop an event without one
 				ev.Raw = append(slices.Clip(ev.Raw), "\n\n"...)
@@ -63,13 +80,8 @@ func (s *stream) run() *failure {
 		if err != nil {
 			return s.broken(err)
 		}
-		if !s.events.Buffered() {
-			if s.flush() != nil {
-				return s.clientLeft()
-			}
-			if s.tracker.Events() > 0 { // comments are no first event
-				s.watch.touch(idle)
-			}
+		if !s.events.Buffered() && s.flush() != nil {
+			return s.clientLeft()
 		}
 	}
 }
@@ -89,14 +101,21 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 	case mark.Has(openai.MarkMalformed):
 		return s.fault(protocolFailure("an event that is no JSON object"))
 	}
+	if id := s.tracker.ResponseID(); id != "" && !s.known {
+		s.known = true
+		s.remember(id) // from its first event on: its client may ask for it while it is made, or leave
+	}
 	s.open()
 	if mark.Has(openai.MarkContent) {
+		now := time.Now()
 		if !s.content {
 			s.content = true
-			s.answered(nil)
-			s.firstContent()
+			if s.x.generatesStream() {
+				s.firstContent(now)
+			}
+			s.answered(now, nil)
 		}
-		s.lastAt = time.Now() // what comes after it, the usage and the end, is no token
+		s.lastAt = now // what comes after it, the usage and the end, is no token
 	}
 	switch {
 	case mark.Has(openai.MarkUsageOnly) && s.strip:
@@ -139,7 +158,8 @@ func (s *stream) proven() bool {
 		s.clientLeft()
 		return true
 	}
-	s.watch.idle(trailerWait, &errTrailer)
+	s.pause = 0
+	s.watch.await(trailerWait, errTrailer)
 	for {
 		ev, err := s.events.Next()
 		if err != nil {
@@ -160,11 +180,8 @@ func (s *stream) proven() bool {
 
 // finish books a stream that the client has whole.
 func (s *stream) finish(end telemetry.StreamEnd) {
-	s.answered(nil) // a stream may end well without any content
+	s.answered(time.Now(), nil) // a stream may end well without any content
 	s.book()
-	if s.x.dialect == openai.Responses {
-		s.remember(s.tracker.ResponseID())
-	}
 	s.ended(end, routing.OK, nil)
 }
 
@@ -185,6 +202,9 @@ func (s *stream) broken(err error) *failure {
 		return protocolFailure("a stream without an event")
 	case eof:
 		err = errTruncated
+	case errors.Is(err, openai.ErrEventTooLarge):
+		f, _ := s.fault(s.tooLarge("an event", int(s.x.snap.file.MaxResponseBytes)))
+		return f
 	}
 	f, _ := s.fault(s.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err}))
 	return f
@@ -239,7 +259,7 @@ func (s *stream) book() {
 // cut ends an answer that has content with an error frame and no clean end of
 // its dialect.
 func (s *stream) cut(e *openai.Error, blame error) {
-	s.out = append(s.out, e.Frame(s.x.dialect)...)
+	s.out = append(s.out, s.frame(e)...)
 	err := s.flush()
 	s.book()
 	s.ended(telemetry.EndTruncated, routing.Truncated, blame)
@@ -250,6 +270,14 @@ func (s *stream) cut(e *openai.Error, blame error) {
 	if err != nil {
 		s.x.answer.abort = true
 	}
+}
+
+// frame is an error as the end of the stream.
+func (s *stream) frame(e *openai.Error) []byte {
+	if s.x.dialect != openai.Responses {
+		return e.Frame(s.x.dialect)
+	}
+	return e.FailedResponse(cmp.Or(s.tracker.ResponseID(), s.x.id), s.tracker.NextSequence())
 }
 
 // engineFailed handles an error that the engine sent as an event.

@@ -187,12 +187,12 @@ func impactOf(old, f *config.File, changes []config.Change) Impact {
 	return im
 }
 
-// workersOf returns where each worker is: one of the same name in another place, or
-// another pool, is another worker.
+// workersOf returns what makes each worker the one that it is: with another URL,
+// pool, engine or model it is another worker of the same name.
 func workersOf(f *config.File) map[string]string {
 	names := map[string]string{}
 	for _, s := range f.Specs() {
-		names[s.Name] = s.Pool + " " + s.URL
+		names[s.Name] = fmt.Sprintf("%q %q %q %q", s.Pool, s.URL, s.Engine, s.Model)
 	}
 	return names
 }

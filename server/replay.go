@@ -36,7 +36,7 @@ func (snap *snapshot) replaySetup(gateways int) sim.Setup {
 }
 
 func replaySetup(catalog *tiers.Catalog, pools []config.Pool, p *people, gateways int) sim.Setup {
-	s := sim.Setup{Catalog: catalog, Pools: make([]sim.SetupPool, len(pools)), Rights: p.rights()}
+	s := sim.Setup{Catalog: catalog, Pools: make([]sim.SetupPool, len(pools)), Rights: p.rights(pools)}
 	for i, c := range pools {
 		s.Pools[i] = setupPool(c, gateways)
 	}
@@ -56,7 +56,7 @@ func setupPool(c config.Pool, gateways int) sim.SetupPool {
 
 // rights tells what the callers of recorded requests may use, as far as their
 // tenants and keys are still there.
-func (p *people) rights() func(d *routing.Decision) (tier, model func(string) bool, known bool) {
+func (p *people) rights(pools []config.Pool) func(d *routing.Decision) (tier, model func(string) bool, known bool) {
 	type name struct{ tenant, key string }
 	nobody := tenants.Anonymous()
 	callers := map[name]*tenants.Caller{{nobody.Tenant, nobody.Key}: nobody}
@@ -68,11 +68,18 @@ func (p *people) rights() func(d *routing.Decision) (tier, model func(string) bo
 	for _, k := range ks {
 		callers[name{k.Tenant, k.ID}] = tenants.NewCaller(byName[k.Tenant], k)
 	}
+	only := map[string]string{} // the tenant of a pool that serves no other
+	for _, c := range pools {
+		only[c.Name] = c.Tenant
+	}
 	return func(d *routing.Decision) (tier, model func(string) bool, known bool) {
 		c := callers[name{d.Tenant, d.Key}]
 		if c == nil {
 			return nil, nil, false
 		}
-		return c.MayUseTier, c.MayUseModel, true
+		mayUse := func(pool string) bool {
+			return c.MayUseTier(pool) && (only[pool] == "" || only[pool] == c.Tenant)
+		}
+		return mayUse, c.MayUseModel, true
 	}
 }

@@ -31,7 +31,7 @@ func inferenceRoutes() []string {
 	var paths []string
 	for _, p := range prefixes() {
 		for _, rt := range routes() {
-			if rt.kind == infer {
+			if rt.kind == infer || rt.kind == beside {
 				paths = append(paths, p.path+rt.path)
 			}
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -26,11 +27,18 @@ type routeKind uint8
 const (
 	infer  routeKind = iota // parsed, routed by its model and relayed
 	stored                  // goes to the worker that made the response in the path
+	beside                  // as infer where a pool serves the dialect, else as a path without a route
 	models                  // answered from the catalogue
 )
 
-// routeCountTokens answers with the length of a prompt.
-const routeCountTokens = "/messages/count_tokens"
+const (
+	// routeCountTokens and routeInputTokens answer with the length of a prompt.
+	routeCountTokens = "/messages/count_tokens"
+	routeInputTokens = "/responses/input_tokens"
+	routeCompact     = "/responses/compact" // answers with a shorter conversation, which is not stored
+	routeResponses   = "/responses"
+	routeResponse    = "/responses/:id"
+)
 
 // routes is the data plane's endpoints.
 func routes() []route {
@@ -40,10 +48,13 @@ func routes() []route {
 	return []route{
 		post("/chat/completions", openai.Chat),
 		post("/completions", openai.Completions),
-		post("/responses", openai.Responses),
-		{http.MethodGet, "/responses/:id", openai.Responses, "", stored},
-		{http.MethodDelete, "/responses/:id", openai.Responses, "", stored},
-		{http.MethodPost, "/responses/:id/cancel", openai.Responses, "", stored},
+		post(routeResponses, openai.Responses),
+		{http.MethodPost, routeInputTokens, openai.Responses, "/v1" + routeInputTokens, beside},
+		{http.MethodPost, routeCompact, openai.Responses, "/v1" + routeCompact, beside},
+		{http.MethodGet, routeResponse, openai.Responses, "", stored},
+		{http.MethodDelete, routeResponse, openai.Responses, "", stored},
+		{http.MethodPost, routeResponse + "/cancel", openai.Responses, "", stored},
+		{http.MethodGet, routeResponse + "/input_items", openai.Responses, "", stored},
 		post("/messages", openai.Messages),
 		post(routeCountTokens, openai.Messages),
 		post("/embeddings", openai.Embeddings),
@@ -125,12 +136,15 @@ func (s *Server) serve(rt route, p prefix) gin.HandlerFunc {
 		x.prefixed, x.prefixClass = p.set, p.class
 		x.id = strings.TrimPrefix(c.Param("id"), "/")
 		switch {
-		case x.explanation != nil && rt.kind != infer:
+		case x.explanation != nil && rt.kind != infer && rt.kind != beside:
 			x.run(x.notExplained)
 		case rt.kind == models:
 			x.run(x.listModels)
 		case rt.kind == stored:
 			x.run(x.storedAnswer)
+		case rt.kind == beside:
+			x.workerPath = rt.worker
+			x.run(x.besideResponses)
 		default:
 			x.workerPath = rt.worker
 			x.run(x.complete)
@@ -138,16 +152,53 @@ func (s *Server) serve(rt route, p prefix) gin.HandlerFunc {
 	}
 }
 
-// pass serves what no route takes: through a pool whose paths take it, else an
-// error.
+// pass serves a request that matches no route: through a pool whose paths cover it,
+// else with an error.
 func (s *Server) pass(w gin.ResponseWriter, r *http.Request, status int) {
-	x := s.begin(w, r, dialectOf(r))
+	x := s.begin(w, r, errorShape(r))
 	x.d.Route = "other"
 	x.run(func() error { return x.passThrough(status) })
 }
 
-// dialectOf guesses from the request the dialect whose errors its client reads.
-func dialectOf(r *http.Request) openai.Dialect {
+// isRoute reports whether a path without a slash at its end is that of a route.
+func isRoute(urlPath string) bool {
+	for _, p := range prefixes() {
+		below, ok := strings.CutPrefix(urlPath, p.path)
+		if ok && slices.ContainsFunc(routes(), func(rt route) bool { return matchRoute(rt.path, below) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchRoute reports whether a route's path, in the router's notation, covers a path:
+// :name is one segment, *name is the rest.
+func matchRoute(pattern, urlPath string) bool {
+	for pattern != "" && urlPath != "" {
+		var want, got string
+		want, pattern = cutSegment(pattern)
+		got, urlPath = cutSegment(urlPath)
+		switch {
+		case strings.HasPrefix(want, "/*"):
+			return true
+		case !strings.HasPrefix(want, "/:") && want != got:
+			return false
+		}
+	}
+	return pattern == urlPath
+}
+
+// cutSegment splits a path behind its first segment, which begins with a slash.
+func cutSegment(urlPath string) (segment, rest string) {
+	if i := strings.IndexByte(urlPath[1:], '/'); i >= 0 {
+		return urlPath[:i+1], urlPath[i+1:]
+	}
+	return urlPath, ""
+}
+
+// errorShape guesses from a request that matches no route in which dialect's form its
+// client reads errors. It says nothing about the answer.
+func errorShape(r *http.Request) openai.Dialect {
 	if strings.Contains(r.URL.Path, "/messages") || r.Header.Get("Anthropic-Version") != "" {
 		return openai.Messages
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"io"
 	"sync"
 
 	"tierway/openai"
@@ -31,7 +30,7 @@ func newScratch() *scratch {
 	return &scratch{
 		bodies:  sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		copies:  sync.Pool{New: func() any { b := make([]byte, copyBuffer); return &b }},
-		streams: sync.Pool{New: func() any { return &streamBuffers{events: openai.NewEventReader(nil, openai.MaxEvent)} }},
+		streams: sync.Pool{New: func() any { return &streamBuffers{events: openai.NewEventReader(nil, 0)} }},
 		prompts: sync.Pool{New: func() any { return new(prompt) }},
 	}
 }
@@ -51,14 +50,8 @@ type streamBuffers struct {
 	out    []byte
 }
 
-func (s *scratch) stream(body io.Reader) *streamBuffers {
-	b := s.streams.Get().(*streamBuffers)
-	b.events.Reset(body)
-	return b
-}
-
 func (s *scratch) putStream(b *streamBuffers) {
-	b.events.Reset(nil)
+	b.events.Reset(nil, 0)
 	if b.out = b.out[:0]; cap(b.out) > outKept {
 		b.out = nil
 	}

@@ -60,11 +60,12 @@ func (a *attempt) send(account bool, place rank) (*workers.Response, error) {
 		}
 	}
 	if q := x.r.URL.RawQuery; q != "" {
-		req.Path += "?" + q
+		req.Path += "?" + escapedQuery(q)
 	}
 	edit := openai.Edit{Model: x.verdict.Model, IncludeUsage: account, CacheSalt: x.saltFor(a.m), Priority: place.value, SetPriority: place.set}
 	a.addsUsage, a.addsPriority = nil, nil
 	switch {
+	case x.upload != nil:
 	case x.dialect == openai.Other:
 		req.Body = x.req.Splice(openai.Edit{CacheSalt: x.salt, Priority: place.value, SetPriority: place.set})
 	case len(x.req.Body) == 0 || x.r.Method != http.MethodPost:
@@ -75,10 +76,44 @@ func (a *attempt) send(account bool, place rank) (*workers.Response, error) {
 		a.addsUsage = x.req.AddedFields(openai.Edit{IncludeUsage: account})
 		a.addsPriority = x.req.AddedFields(openai.Edit{Priority: place.value, SetPriority: place.set})
 	}
-	resp, err := a.m.worker.Send(a.ctx, req)
+	send := a.m.worker.Send
+	if x.upload != nil {
+		send = a.sendUpload
+	}
+	resp, err := send(a.ctx, req)
 	if err == nil {
 		a.status, a.headAt = resp.Status, time.Now()
-		err = plainBody(resp)
+		if x.dialect != openai.Other { // whose bytes nothing here reads
+			err = plainBody(resp)
+		}
 	}
 	return resp, err
 }
+
+// escapedQuery returns a query as it can stand in a request line. net/http's server
+// accepts bytes that a request line must not hold: others than ASCII, over HTTP/2
+// also blanks. They are percent-encoded, which leaves their meaning as it is. So is
+// #, at which some engines would end the query.
+func escapedQuery(raw string) string {
+	first := 0
+	for first < len(raw) && inQuery(raw[first]) {
+		first++
+	}
+	if first == len(raw) {
+		return raw
+	}
+	b := append(make([]byte, 0, len(raw)+16), raw[:first]...)
+	for i := first; i < len(raw); i++ {
+		if c := raw[i]; inQuery(c) {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', upperHex[c>>4], upperHex[c&0x0f])
+		}
+	}
+	return string(b)
+}
+
+const upperHex = "0123456789ABCDEF"
+
+// inQuery tells whether a byte of a query may be sent as it is.
+func inQuery(c byte) bool { return c > ' ' && c < 0x7f && c != '#' }

@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"tierway/breaker"
 	"tierway/config"
@@ -46,7 +46,9 @@ type Options struct {
 	// Offline opens neither database nor Redis: for decisions without serving.
 	Offline bool
 	Log     *slog.Logger
-	Access  io.Writer // gets one JSON line a request; nil for none
+	// Access gets one JSON line for each request, in one Write that must not block, as
+	// a spool.Writer's does not. Nil: no line is written.
+	Access  io.Writer
 	Metrics *telemetry.Metrics
 	Rand    func() uint64               // uniform; safe for concurrent use
 	Env     func(string) (string, bool) // where OTEL_* are looked up; nil: none is set
@@ -60,6 +62,7 @@ type Server struct {
 	metrics *telemetry.Metrics
 	rand    func() uint64
 
+	name     string // of this process among gateways, as Via headers have it
 	version  string
 	path     string
 	source   func() (*config.File, error)
@@ -78,7 +81,7 @@ type Server struct {
 	guesses  guesses
 	touches  touches
 	migrated atomic.Bool
-	sqlAway  atomic.Bool
+	database databaseFlag
 	known    atomic.Int64  // when the directory was last known to be the database's; Unix nanoseconds, 0: never
 	hurry    chan struct{} // the database is to be read at once
 	unknown  chan struct{} // it is to be asked for changes
@@ -96,6 +99,8 @@ type Server struct {
 	scratch  *scratch
 	inflight atomic.Int64
 
+	exhaustions seldom // connections that were not made
+
 	keepsRecords atomic.Bool       // somebody reads more of a request than its log line
 	decisions    *decisions        // the last ones
 	decisionFile *decisionFile     // nil without
@@ -110,8 +115,8 @@ type Server struct {
 	members  map[*workers.Worker]*member
 	pools    map[string]*routing.Pool
 	queues   map[string]*queue.Queue
-	retired  []weak.Pointer[queue.Queue] // of pools that a reload took away
-	shared   int                         // the gateways among which the workers' bounds are divided
+	retired  []retiredPool
+	shared   int // the gateways among which the workers' bounds are divided
 	breakers map[string]*breaker.Group
 	policies map[string]kept
 
@@ -129,17 +134,23 @@ type listener struct {
 	server *http.Server
 }
 
-func (l listener) serve() error {
-	if l.server.TLSConfig != nil {
-		return l.server.ServeTLS(l.Listener, "", "") // offers HTTP/2
+// serveOn serves a listener until its server is shut down.
+func (s *Server) serveOn(l listener) error {
+	if secure := l.server.TLSConfig; secure != nil {
+		return l.server.Serve(newTLSListener(l.Listener, secure, s.keepRunning))
 	}
-	return l.server.Serve(l.Listener)
+	return l.server.Serve(plainListener{l.Listener})
 }
 
 // New builds the server for a checked configuration. It opens no socket.
 func New(o Options) (*Server, error) {
+	id, err := tenants.NewID(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
-		log: o.Log, metrics: o.Metrics, rand: o.Rand, version: o.Version, path: o.Path, source: o.Source, withdraw: o.Withdraw,
+		name: gatewayName + id,
+		log:  o.Log, metrics: o.Metrics, rand: o.Rand, version: o.Version, path: o.Path, source: o.Source, withdraw: o.Withdraw,
 		hurry: make(chan struct{}, 1), unknown: make(chan struct{}, 1), load: make(chan struct{}, 1), budget: newRetryBudget(),
 		stored:    newStoredAnswers(storedAnswersMax),
 		decisions: newDecisions(o.Config.Decisions.Keep),
@@ -163,7 +174,8 @@ func New(o Options) (*Server, error) {
 			})
 		}
 	}
-	s.fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: s.observe, Rand: o.Rand})
+	s.fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: s.observe, Rand: o.Rand,
+		Recover: s.runRecovered, Via: viaEntry(s.name)})
 	s.metrics.Outside(dialects, outcomes)
 	s.metrics.Limits(limitNames())
 	if err := s.begins(o); err != nil {
@@ -181,13 +193,13 @@ func New(o Options) (*Server, error) {
 // begins puts the first configuration in force and opens what it names.
 func (s *Server) begins(o Options) (err error) {
 	if c := o.Config.Decisions; c.File != "" && !o.Offline {
-		if s.decisionFile, err = openDecisionFile(c, o.Log); err != nil {
+		if s.decisionFile, err = openDecisionFile(c, o.Log, s.runRecovered); err != nil {
 			return err
 		}
 	}
 	if t := o.Config.Telemetry; !o.Offline {
 		if s.traces, err = telemetry.NewTraces(telemetry.TracesConfig{OTLP: t.OTLP, Sample: t.Sample, Clients: t.Clients,
-			Version: o.Version, Env: o.Env, Log: o.Log}); err != nil {
+			Version: o.Version, Env: o.Env, Log: o.Log, Recover: s.runRecovered}); err != nil {
 			return fmt.Errorf("preparing to export traces: %w", err)
 		}
 	}
@@ -268,13 +280,13 @@ func (s *Server) open(name, addr string, files config.TLS, h http.Handler) error
 			s.closeListeners()
 			return fmt.Errorf("the %s plane's certificate: %w", name, err)
 		}
-		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get}
+		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get, NextProtos: []string{"h2", "http/1.1"}}
 	}
-	s.listeners = append(s.listeners, listener{name: name, Listener: l, server: &http.Server{
+	s.listeners = append(s.listeners, listener{name: name, Listener: acceptor{l, name, s}, server: &http.Server{
 		TLSConfig:         secure,
 		Handler:           h,
 		BaseContext:       func(net.Listener) context.Context { return s.cut },
-		ReadHeaderTimeout: 5 * time.Second,  // a header is one packet or two; slower is an attack
+		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       60 * time.Second, // below the 75 s at which common balancers let go first
 		MaxHeaderBytes:    64 << 10,         // bearer keys and traces need a fraction of it
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -318,18 +330,15 @@ func (s *Server) Run(ctx context.Context) error {
 	owned.Go(func() { s.rankTenants(fleetCtx.Done()) })
 	storesCtx, stopStores := context.WithCancel(context.Background())
 	s.runStores(storesCtx, &owned)
-	logged := make(chan struct{})
+	recorded := make(chan struct{})
 	if s.decisionFile != nil {
-		owned.Go(func() { s.decisionFile.run(logged) })
+		owned.Go(func() { s.decisionFile.run(recorded) })
 	}
 	owned.Go(func() { s.traces.Run(storesCtx) })
-	if s.access != nil {
-		owned.Go(func() { s.access.run(logged) })
-	}
 	failed := make(chan error, len(s.listeners))
 	for _, l := range s.listeners {
 		owned.Go(func() {
-			if err := l.serve(); !errors.Is(err, http.ErrServerClosed) {
+			if err := s.serveOn(l); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("serving the %s plane: %w", l.name, err)
 			}
 		})
@@ -342,7 +351,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.drain()
 	stopFleet()
 	stopStores() // what the last requests have used is written first
-	close(logged)
+	close(recorded)
 	owned.Wait()
 	s.close()
 	return err

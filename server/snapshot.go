@@ -44,6 +44,8 @@ type pool struct {
 	series  *telemetry.Tier
 	waits   *telemetry.Waits
 	served  [openai.Audio + 1]bool
+
+	members map[string]*member // by the worker's name
 }
 
 // outcomes and dialects are the label values of tierway_requests_total.
@@ -100,12 +102,12 @@ func (s *Server) apply(f *config.File, p *people, generation int64) error {
 	return nil
 }
 
-// forgetPoolsLocked drops the pools that are in no configuration any more.
-// Requests on them end as they began, and who waits for them waits on.
+// forgetPoolsLocked drops the pools that the configuration no longer has. Requests in
+// flight finish on the old pool, and queued requests stay queued.
 func (s *Server) forgetPoolsLocked(snap *snapshot) {
 	for name := range s.pools {
 		if snap.byName[name] == nil {
-			s.retired = append(s.retired, weak.Make(s.queues[name]))
+			s.retired = append(s.retired, retiredPool{weak.Make(s.queues[name]), weak.Make(s.pools[name]), weak.Make(s.breakers[name])})
 			delete(s.pools, name)
 			delete(s.queues, name)
 			delete(s.breakers, name)
@@ -115,21 +117,39 @@ func (s *Server) forgetPoolsLocked(snap *snapshot) {
 	}
 }
 
-// retiredQueues returns the queues of pools that no configuration has any more, for
-// as long as a request may come to wait in them: one that began before the reload,
-// be it with its last attempt.
-func (s *Server) retiredQueues() []*queue.Queue {
+// retiredPool is a pool that a reload removed. It stays as long as a request that
+// began before may wait in its queue or make another attempt.
+type retiredPool struct {
+	queue   weak.Pointer[queue.Queue]
+	routing weak.Pointer[routing.Pool]
+	gates   weak.Pointer[breaker.Group]
+}
+
+// pooled is what time moves in a pool.
+type pooled struct {
+	queue   *queue.Queue
+	routing *routing.Pool
+	gates   *breaker.Group
+}
+
+// pooledNow returns the pools of the configuration, then the retired ones that
+// requests still use.
+func (s *Server) pooledNow() []pooled {
+	var all []pooled
+	for _, p := range s.snapshot.Load().pools {
+		all = append(all, pooled{p.queue, p.routing, p.gates})
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var alive []*queue.Queue
-	s.retired = slices.DeleteFunc(s.retired, func(w weak.Pointer[queue.Queue]) bool {
-		q := w.Value()
-		if q != nil {
-			alive = append(alive, q)
+	s.retired = slices.DeleteFunc(s.retired, func(r retiredPool) bool {
+		p := pooled{r.queue.Value(), r.routing.Value(), r.gates.Value()}
+		if p.queue == nil || p.routing == nil || p.gates == nil {
+			return true
 		}
-		return q == nil
+		all = append(all, p)
+		return false
 	})
-	return alive
+	return all
 }
 
 // counts returns the vocabulary that prompts are counted by: the one nearest to
@@ -175,26 +195,26 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy, f *config.File
 	for _, d := range c.Serves {
 		p.served[d] = true
 	}
-	members, gated := s.membersLocked(c)
 	p.policy = s.policyLocked(c, policy)
-	p.gates = s.breakersLocked(c.Name, f.Breaker, gated)
+	if p.routing = s.pools[c.Name]; p.routing == nil {
+		p.routing = routing.NewPool(p.policy, nil)
+		s.pools[c.Name] = p.routing
+	}
+	members, gated := s.membersLocked(c)
+	p.members = make(map[string]*member, len(members))
+	p.gates = s.breakersLocked(c.Name, p.routing, f.Breaker, gated)
 	for i := range members {
 		m := members[i].Ref.(*member)
 		if m.gate == nil { // a member keeps its breaker
 			m.gate = p.gates.Breaker(m.name, m)
 		}
 		members[i].Gate = m.gate
-	}
-	known := s.pools[c.Name]
-	if p.routing = known; known == nil {
-		p.routing = routing.NewPool(p.policy, members)
-		s.pools[c.Name] = p.routing
+		p.members[m.name] = m
 	}
 	p.routing.Limit(c.Saturation)
 	p.queue = s.queueLocked(c.Name, p.routing, c.Queue)
-	if known != nil { // after the new bounds: it offers new places to who waits
-		known.Configure(p.policy, members)
-	}
+	// After the new bounds, so that new slots are offered to queued requests.
+	p.routing.Configure(p.policy, members)
 	for _, m := range members { // a check may have ended before its worker was a member
 		p.routing.Observe(m.ID, m.Ref, statusOf(m.Ref.(*member).worker.Status()))
 	}
@@ -205,24 +225,27 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy, f *config.File
 // may use; nil when none does.
 func (snap *snapshot) serving(d openai.Dialect, c *tenants.Caller) *pool {
 	for _, p := range snap.pools {
-		if p.served[d] && c.MayUseTier(p.Name) {
+		if p.served[d] && c.MayUseTier(p.Name) && p.admits(c) {
 			return p
 		}
 	}
 	return nil
 }
 
-// passing returns the pool whose paths take a request that no route takes, the
-// longest pattern first; nil when none does.
+// passing returns the pool whose paths cover a request that matches no route, the
+// longest pattern first; nil when none does. Engines clean dot segments and doubled
+// slashes and often ignore a slash at the end, so a path that they could read as
+// another one is covered by no pattern.
 func (snap *snapshot) passing(urlPath string, c *tenants.Caller) *pool {
-	if path.Clean(urlPath) != urlPath { // dot segments and doubled slashes would reach the engine as another path
+	bare := strings.TrimSuffix(urlPath, "/")
+	if clean := path.Clean(urlPath); clean != urlPath && (clean != bare || isRoute(bare)) {
 		return nil
 	}
 	var best *pool
 	longest := -1
 	for _, p := range snap.pools {
 		for _, pattern := range p.Paths {
-			if len(pattern) > longest && matchPath(pattern, urlPath) && c.MayPass(p.Name) {
+			if len(pattern) > longest && matchPath(pattern, urlPath) && c.MayPass(p.Name) && p.admits(c) {
 				best, longest = p, len(pattern)
 			}
 		}

@@ -2,41 +2,45 @@ package server
 
 import (
 	"container/list"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 
 	"tierway/openai"
+	"tierway/tenants"
 )
 
 // storedAnswersMax bounds the directory of stored responses; at some 300 bytes
 // an entry it stays under 32 MiB.
 const storedAnswersMax = 100_000
 
-// storedAnswer says where a stored response lies and whose it is.
+// storedAnswer is a stored response: its tenant, and the worker that holds it. The
+// worker is known by its name, because a reload may replace it.
 type storedAnswer struct {
 	id     string
 	tenant string
 	pool   string
+	worker string
 	model  string // by which it was asked for
-	member *member
 }
 
 // storedAnswers remembers which worker made which response of
-// POST /v1/responses, the latest storedAnswersMax of them.
+// POST /v1/responses, storedAnswersMax of them.
 type storedAnswers struct {
 	max int
 
-	mu    sync.Mutex
-	order *list.List // of storedAnswer, the newest in front
-	byID  map[string]*list.Element
+	mu       sync.Mutex
+	byTenant map[string]*list.List // of storedAnswer, the newest in front; none is empty
+	byID     map[string]*list.Element
 }
 
 func newStoredAnswers(limit int) *storedAnswers {
-	return &storedAnswers{max: limit, order: list.New(), byID: map[string]*list.Element{}}
+	return &storedAnswers{max: limit, byTenant: map[string]*list.List{}, byID: map[string]*list.Element{}}
 }
 
-// put remembers an answer and forgets the oldest when there are too many. An
+// put remembers an answer and forgets another one when there are too many. An
 // id that is already known keeps its tenant: a worker that repeats another
 // tenant's id cannot hand it over. For its own tenant the newest answer counts.
 func (a *storedAnswers) put(s storedAnswer) {
@@ -48,15 +52,50 @@ func (a *storedAnswers) put(s storedAnswer) {
 	if e := a.byID[s.id]; e != nil {
 		if e.Value.(storedAnswer).tenant == s.tenant {
 			e.Value = s
-			a.order.MoveToFront(e)
+			a.byTenant[s.tenant].MoveToFront(e)
 		}
 		return
 	}
-	a.byID[s.id] = a.order.PushFront(s)
-	if a.order.Len() > a.max {
-		old := a.order.Remove(a.order.Back()).(storedAnswer)
-		delete(a.byID, old.id)
+	own := a.byTenant[s.tenant]
+	if own == nil {
+		own = list.New()
+		a.byTenant[s.tenant] = own
 	}
+	a.byID[s.id] = own.PushFront(s)
+	if len(a.byID) > a.max {
+		a.evictLocked(own)
+	}
+}
+
+// evictLocked forgets the oldest answer of the tenant that has just got one, or
+// where that has no more than an equal share, of the tenant with the most: no tenant
+// makes another one's answers unknown by making many.
+func (a *storedAnswers) evictLocked(from *list.List) {
+	if from.Len()*len(a.byTenant) <= a.max {
+		for _, l := range a.byTenant {
+			if l.Len() > from.Len() {
+				from = l
+			}
+		}
+	}
+	a.removeLocked(from.Back())
+}
+
+// removeLocked drops an entry.
+func (a *storedAnswers) removeLocked(e *list.Element) {
+	s := e.Value.(storedAnswer)
+	delete(a.byID, s.id)
+	own := a.byTenant[s.tenant]
+	if own.Remove(e); own.Len() == 0 {
+		delete(a.byTenant, s.tenant)
+	}
+}
+
+// count returns how many answers are remembered.
+func (a *storedAnswers) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.byID)
 }
 
 // get returns the answer of that id.
@@ -74,56 +113,168 @@ func (a *storedAnswers) forget(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if e := a.byID[id]; e != nil {
-		a.order.Remove(e)
-		delete(a.byID, id)
+		a.removeLocked(e)
 	}
 }
 
-// owns tells whether a stored answer is the caller's: its tenant's, and within the
+// stores reports whether the request makes a response that its engine keeps, which
+// is the default of the endpoint.
+func (x *exchange) stores() bool {
+	return x.d.Route == routeResponses && (x.req.Store || !x.req.StoreSet || x.req.Background)
+}
+
+// remember notes which worker holds the response that the request has made.
+func (a *attempt) remember(id string) {
+	x := a.x
+	if x.stores() {
+		x.s.stored.put(storedAnswer{id: id, tenant: x.caller.Tenant, pool: x.pool.Name, worker: a.m.name, model: x.req.Model})
+	}
+}
+
+// admits reports whether the pool serves the caller: a pool of one tenant serves no
+// other.
+func (p *pool) admits(c *tenants.Caller) bool { return p.Tenant == "" || p.Tenant == c.Tenant }
+
+// mayUse reports whether the caller may use the tier or pool of that name.
+func (x *exchange) mayUse(name string) bool {
+	p := x.snap.byName[name]
+	return x.caller.MayUseTier(name) && (p == nil || p.admits(x.caller))
+}
+
+// private reports whether all objects that the workers of the request's pool keep
+// are the caller's own: the pool is its tenant's, or no keys are required, so that
+// all requests come from one party.
+func (x *exchange) private() bool { return x.pool.Tenant != "" || !x.snap.file.Auth.Required }
+
+// owns reports whether a stored answer is the caller's: its tenant's, and within the
 // rights of its key.
 func (x *exchange) owns(at storedAnswer) bool {
-	return at.tenant == x.caller.Tenant && x.caller.MayUseTier(at.pool) && x.caller.MayUseModel(at.model)
+	return at.tenant == x.caller.Tenant && x.mayUse(at.pool) && x.caller.MayUseModel(at.model)
+}
+
+// locate finds the worker that holds a stored response, and its pool. foreign
+// reports a response that the caller may not reach. Otherwise a nil member means
+// that the worker is not known: the response was made before the gateway started,
+// through another gateway, or by a worker that has left the configuration.
+func (x *exchange) locate(id string) (p *pool, m *member, foreign bool) {
+	at, known := x.s.stored.get(id)
+	if !known {
+		return nil, nil, false
+	}
+	if !x.owns(at) {
+		return nil, nil, true
+	}
+	if p = x.snap.byName[at.pool]; p != nil {
+		m = p.members[at.worker]
+	}
+	return p, m, false
 }
 
 // ruleStored is the rule of requests about a stored response.
 const ruleStored = "stored"
 
-// storedAnswer sends a request about a stored response to the worker that made
-// it. Another tenant's response does not exist.
+// storedAnswer serves a route about a stored response by the worker that holds it.
 func (x *exchange) storedAnswer() error {
 	if err := x.authenticate(); err != nil {
 		return err
 	}
 	x.inLedger = true
-	at, known := x.s.stored.get(x.id)
-	if !known {
-		if x.snap.passing(x.r.URL.Path, x.caller) != nil {
-			return x.passThrough(0)
-		}
-		return responseNotFound(x.id)
+	if err := x.checkHeaders(); err != nil {
+		return err
 	}
-	x.pool = x.snap.byName[at.pool]
-	if x.pool == nil || !x.owns(at) {
-		return responseNotFound(x.id)
+	p, m, foreign := x.locate(x.id)
+	switch {
+	case m != nil:
+		x.workerPath = "/v1" + strings.Replace(x.d.Route, ":id", url.PathEscape(x.id), 1)
+		return x.askHolder(x.id, p, m, func(body []byte) (*openai.Request, error) {
+			return &openai.Request{Dialect: openai.Responses, Body: body, Stream: x.r.URL.Query().Get("stream") == "true"}, nil
+		})
+	case !foreign && x.snap.passing(x.r.URL.Path, x.caller) != nil:
+		return x.passUnrouted()
 	}
+	return responseNotFound(x.id)
+}
+
+// passUnrouted serves a request of a route as one without a route.
+func (x *exchange) passUnrouted() error {
+	x.dialect, x.d.Dialect = openai.Other, openai.Other.String()
+	return x.passThrough(0)
+}
+
+// passStored serves a request about a response on a path that passes through a
+// pool. done reports that it is served, or refused with err.
+func (x *exchange) passStored() (done bool, err error) {
+	id, below, ok := openai.ResponsePath(x.r.URL.Path)
+	if !ok || id == "" {
+		return false, nil
+	}
+	p, m, foreign := x.locate(id)
+	action := x.r.Method == http.MethodPost && below == "" // such as compact: no API has a POST of a response itself
+	switch {
+	case x.explanation != nil && !action:
+		return true, x.notExplained()
+	case m != nil:
+		x.workerPath = x.r.URL.EscapedPath()
+		return true, x.askHolder(id, p, m, x.passed)
+	case foreign, !action && !x.private():
+		return true, responseNotFound(id)
+	}
+	return false, nil
+}
+
+// askHolder sends a request about a stored response to the worker that holds it.
+// read makes the request of its body.
+func (x *exchange) askHolder(id string, p *pool, m *member, read func([]byte) (*openai.Request, error)) error {
+	x.pool = p
 	body, err := x.readBody()
 	if err != nil {
 		return err
 	}
-	x.req = &openai.Request{Dialect: openai.Responses, Body: body, Stream: x.r.URL.Query().Get("stream") == "true"}
-	x.workerPath = "/v1/responses/" + url.PathEscape(x.id)
-	if x.r.Method == http.MethodPost {
-		x.workerPath += "/cancel"
+	if x.req, err = read(body); err != nil {
+		return err
 	}
 	x.class = x.priority()
-	x.d.Class, x.d.Tier, x.d.Rule = x.class.String(), x.pool.Name, ruleStored
+	x.d.Class, x.d.Tier, x.d.Rule = x.class.String(), p.Name, ruleStored
 	if err := x.charge(); err != nil {
 		return err
 	}
 	x.gather()
-	err = x.forwardTo(at.member)
-	if err == nil && x.r.Method == http.MethodDelete && x.answer.status == http.StatusOK {
-		x.s.stored.forget(x.id)
+	if err := x.stayWithStored(); err != nil {
+		return err
+	}
+	err = x.forwardTo(m)
+	_, below, _ := openai.ResponsePath(x.r.URL.Path)
+	if err == nil && x.r.Method == http.MethodDelete && below == "" && x.answer.status == http.StatusOK {
+		x.s.stored.forget(id)
 	}
 	return err
+}
+
+// stayWithStored sends a follow-up of a stored response to the worker that holds
+// it. A response or conversation that may be another tenant's does not exist.
+func (x *exchange) stayWithStored() error {
+	if id := x.req.PreviousResponseID; id != "" {
+		p, m, foreign := x.locate(id)
+		switch {
+		case foreign, m == nil && !x.private():
+			return previousNotFound(id)
+		case m != nil && p == x.pool:
+			x.facts.Only = m // others may come while it waits for this one
+		}
+	}
+	if id := x.req.ConversationID; id != "" && !x.private() {
+		return conversationNotFound(id)
+	}
+	return nil
+}
+
+// refuseKept refuses a path under which the pool's engines keep objects of several
+// tenants.
+func (x *exchange) refuseKept() error {
+	kind := openai.KeptKind(x.r.Method, x.r.URL.Path)
+	if kind == "" || x.private() {
+		return nil
+	}
+	return &openai.Error{Code: openai.CodeUnknownURL, Message: unknownURL(x.r),
+		Cause: fmt.Errorf("engines keep %s without tenants: set tenant of the pool %s to the one that may use them", kind, x.pool.Name)}
 }

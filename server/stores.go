@@ -23,20 +23,23 @@ func (s *Server) openStores(o Options) error {
 			return fmt.Errorf("store.sql: %w", err)
 		}
 		s.sql = sql
-		s.ledger = store.NewLedger(store.LedgerConfig{SQL: sql, Log: s.log, Retention: f.Store.Retention})
+		s.ledger = store.NewLedger(store.LedgerConfig{SQL: sql, Log: s.log, Retention: f.Store.Retention,
+			Recover: s.runRecovered})
 	}
 	if url := f.Store.Redis; url != "" && !o.Offline {
 		id, err := tenants.NewID(rand.Reader)
 		if err != nil {
 			return err
 		}
-		if s.redis, err = store.OpenRedis(store.RedisConfig{URL: url, Gateway: id, Log: s.log}); err != nil {
+		s.redis, err = store.OpenRedis(store.RedisConfig{URL: url, Gateway: id, Log: s.log, Recover: s.runRecovered})
+		if err != nil {
 			return fmt.Errorf("store.redis: %w", err)
 		}
 		s.redis.OnChange(topicDirectory, s.lookSoon)
 	}
 	s.local = tenants.NewLimiter()
-	s.limits = store.NewLimits(store.LimitsConfig{Local: s.local, Redis: s.redis, Gateways: f.Gateways, Log: s.log, Now: time.Now})
+	s.limits = store.NewLimits(store.LimitsConfig{Local: s.local, Redis: s.redis, Gateways: f.Gateways,
+		Log: s.log, Now: time.Now, Recover: s.runRecovered})
 	return nil
 }
 
@@ -75,7 +78,7 @@ func (s *Server) storeGauges() telemetry.Stores {
 	}
 	if s.sql != nil {
 		stats, c := s.ledger.Stats(), s.people.Load().contents
-		g.Database = &telemetry.DatabaseGauges{Up: !s.sqlAway.Load(), Tenants: len(c.Tenants), Keys: len(c.Keys),
+		g.Database = &telemetry.DatabaseGauges{Up: s.database.Load() == databaseOK, Tenants: len(c.Tenants), Keys: len(c.Keys),
 			Spooled: stats.Spooled, Written: stats.Written, Dropped: stats.Dropped}
 		if at := s.known.Load(); at != 0 {
 			g.Database.Read = time.Unix(0, at)

@@ -29,6 +29,9 @@ type failure struct {
 // answered tells whether the worker itself answered with a 5xx.
 func (f *failure) answered() bool { return f.status >= 500 }
 
+// errLoop is the verdict on a worker that is a gateway which the request has passed.
+var errLoop = errors.New("the worker answered 508: its URL leads back to a gateway that the request has passed")
+
 const (
 	// coolMax bounds what a worker may ask for by Retry-After: after it the
 	// worker is asked again.
@@ -70,6 +73,10 @@ func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure,
 		if status == http.StatusTooManyRequests {
 			f.err.Code = openai.CodeRateLimitExceeded
 		}
+	case status == http.StatusLoopDetected:
+		f.blame, f.retry = errLoop, true
+		f.err = &openai.Error{Code: openai.CodeLoopDetected, Cause: errLoop,
+			Message: "The URL of the worker leads to a gateway that the request has passed before. Its operator must correct it."}
 	case status >= 500:
 		f.blame, f.retry, f.suspect = fmt.Errorf("the worker answered %d", status), true, true
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer.", Cause: f.blame}
@@ -90,11 +97,26 @@ func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure,
 func (a *attempt) sendFailure(err error) *failure {
 	f := &failure{left: true, blame: err, retry: true}
 	var se *workers.SendError
+	prepared := true
 	if errors.As(err, &se) {
-		f.left = se.Phase != workers.PhaseConnect
+		f.left, prepared = se.Phase > workers.PhaseConnect, se.Phase != workers.PhasePrepare
 	}
 	cause := context.Cause(a.ctx)
+	if cause == nil || errors.Is(cause, context.Canceled) { // net/http cancels by itself when a body fails
+		if broken := a.uploadFailure(); broken != nil {
+			return broken
+		}
+	}
 	switch {
+	case !prepared:
+		f.blame, f.retry = excluded("%w", err), false
+		f.err = &openai.Error{Code: openai.CodeInvalidValue, Cause: err,
+			Message: "The request's path, query or headers cannot be forwarded."}
+	case cause == nil && workers.OutOfResources(err):
+		a.x.s.exhausted("connect", err)
+		f.blame, f.retry = excluded("%w", err), false // another worker needs a descriptor too
+		f.err = &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: err,
+			Message: "The gateway has no file descriptor free. Try again later."}
 	case cause == nil && !f.left:
 		f.gone, f.suspect = true, true
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "No worker could be reached.", Cause: err}

@@ -40,6 +40,7 @@ func TestWhatAStatusMeans(t *testing.T) {
 		{status: 500, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 502, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 504, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 508, want: want{retry: true, code: openai.CodeLoopDetected, status: 508}},
 		{status: 302, want: want{retry: true, code: openai.CodeWorkerProtocol, status: 502}},
 		{status: 100, want: want{retry: true, code: openai.CodeWorkerProtocol, status: 502}},
 	} {
@@ -89,60 +90,29 @@ func TestRetryAfterIsReadInBothForms(t *testing.T) {
 	}
 }
 
-func TestTheRetryBudgetIsAShareAndATrickle(t *testing.T) {
-	b := newRetryBudget()
-	b.configure(0.2)
-	now := time.Unix(0, 0)
-	takes := func() (n int) {
-		for b.take(now) {
-			n++
-		}
-		return n
-	}
-	if n := takes(); n != retryTrickle {
-		t.Errorf("at the start %d retries, want %d", n, retryTrickle)
-	}
-	for range 100 {
-		b.request()
-	}
-	if n := takes(); n < 19 || n > 20 {
-		t.Errorf("after 100 requests %d retries, want 20", n)
-	}
-	now = now.Add(2 * time.Second)
-	if n := takes(); n != 2*retryTrickle {
-		t.Errorf("after two quiet seconds %d retries, want %d", n, 2*retryTrickle)
-	}
-	now = now.Add(-time.Hour)
-	if n := takes(); n != 0 {
-		t.Errorf("a clock that steps back gave %d retries", n)
-	}
-	now = now.Add(1000 * time.Hour)
-	if n := takes(); n != retryCap {
-		t.Errorf("a long quiet time saved up %d retries, want %d", n, retryCap)
-	}
-}
-
 func TestStoredAnswersStayWithTheirOwner(t *testing.T) {
 	a := newStoredAnswers(2)
-	m := &member{}
-	a.put(storedAnswer{id: "r1", tenant: "acme", member: m})
-	a.put(storedAnswer{id: "r1", tenant: "evil", member: m})
+	a.put(storedAnswer{id: "r1", tenant: "acme", worker: "w0"})
+	a.put(storedAnswer{id: "r1", tenant: "evil", worker: "w0"})
 	if got, ok := a.get("r1"); !ok || got.tenant != "acme" {
 		t.Errorf("r1 belongs to %q, %v", got.tenant, ok)
 	}
-	other := &member{}
-	a.put(storedAnswer{id: "r1", tenant: "acme", member: other})
-	if got, _ := a.get("r1"); got.member != other || a.order.Len() != 1 {
-		t.Errorf("an id that its tenant got again leads to the older answer, %d listed", a.order.Len())
+	a.put(storedAnswer{id: "r1", tenant: "acme", worker: "w1"})
+	if got, _ := a.get("r1"); got.worker != "w1" || a.count() != 1 {
+		t.Errorf("an id that its tenant got again leads to the older answer, %d known", a.count())
 	}
-	a.put(storedAnswer{id: "", member: m})
-	a.put(storedAnswer{id: "r2", member: m})
-	a.put(storedAnswer{id: "r3", member: m})
+	a.put(storedAnswer{id: "", tenant: "acme", worker: "w0"})
+	a.put(storedAnswer{id: "r2", tenant: "acme", worker: "w0"})
+	a.put(storedAnswer{id: "r3", tenant: "acme", worker: "w0"})
 	if _, ok := a.get("r1"); ok {
 		t.Error("the oldest answer outlived the bound")
 	}
 	a.forget("r2")
-	if _, ok := a.get("r2"); ok || a.order.Len() != 1 || len(a.byID) != 1 {
-		t.Errorf("forgotten: %v, %d listed, %d by id", ok, a.order.Len(), len(a.byID))
+	if _, ok := a.get("r2"); ok || a.count() != 1 {
+		t.Errorf("forgotten: %v, %d known", ok, a.count())
+	}
+	a.forget("r3")
+	if len(a.byTenant) != 0 || a.count() != 0 {
+		t.Errorf("%d tenants are left without an answer", len(a.byTenant))
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"tierway/breaker"
 	"tierway/engines"
+	"tierway/workers"
 )
 
 // ticking lets time pass in the queues to the end of the test.
@@ -100,7 +103,45 @@ tiers:
 	if a := <-got; a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	r.until("the queue is forgotten", func() bool { runtime.GC(); return len(r.retiredQueues()) == 0 })
+	r.until("the pool is forgotten", func() bool { runtime.GC(); return len(r.pooledNow()) == len(r.snapshot.Load().pools) })
+}
+
+// TestBreakersOfARemovedPoolAreReadWhileRequestsUseIt opens a breaker after the reload
+// that removed its pool. The pool learns that, and what time does to the breaker.
+func TestBreakersOfARemovedPoolAreReadWhileRequestsUseIt(t *testing.T) {
+	yaml := `
+auth: { required: false }
+health: { path: "off" }
+breaker: { open_for: 50ms }
+tiers:
+  - { name: %s, model: fake-7b, serves: [chat], workers: [ { name: w0, url: %q } ] }
+`
+	url := served(t, fakeEngine())
+	r, from := reloadable(t, fmt.Sprintf(yaml, "small", url)+"# %s\n")
+	p := r.snapshot.Load().byName["small"]
+	from.write(fmt.Sprintf(yaml, "renamed", url))
+	r.reload()
+	m := p.routing.Snapshot(time.Now())[0].Ref.(*member)
+	for range 5 {
+		done, err := m.gate.Allow()
+		if err != nil {
+			t.Fatal(err)
+		}
+		done(&workers.SendError{Phase: workers.PhaseConnect, Err: errors.New("connection refused")})
+	}
+	if v := p.routing.Snapshot(time.Now())[0]; m.gate.State() != breaker.Open || v.Open <= 0 {
+		t.Errorf("the breaker is %s, and the pool keeps the worker out for %v", m.gate.State(), v.Open)
+	}
+	r.until("the breaker is half-open", func() bool {
+		for _, p := range r.pooledNow() {
+			p.poll(time.Now())
+		}
+		return m.gate.State() == breaker.HalfOpen
+	})
+	if v := p.routing.Snapshot(time.Now())[0]; v.Open != 0 {
+		t.Errorf("the pool keeps the worker of a half-open breaker out for %v", v.Open)
+	}
+	runtime.KeepAlive(p)
 }
 
 // TestWhoFoundAWorkerAwayHasItWhenItIsBack: with engine_wait whoever was refused the

@@ -97,6 +97,27 @@ func TestALowerThresholdMovesExactlyThoseAboveIt(t *testing.T) {
 	}
 }
 
+// TestARecordedCeilingIsNoWish checks that a record says why max_tokens was not
+// counted, so that the tier is reproduced, and that a draft may count it.
+func TestARecordedCeilingIsNoWish(t *testing.T) {
+	rules := thresholds(4000, 16000)
+	rules.MaxTokens = map[string]int64{"large": 2000}
+	now := setup(t, rules, routing.Config{})
+	rules.Preset, rules.KeywordScore = "lesson", nil
+	draft := setup(t, rules, routing.Config{})
+	var ds []*routing.Decision
+	for n, f := range []routing.Features{{Tools: true}, {LimitRequired: true}, {}} {
+		d := written(n, []string{"small", "small", "large"}[n], []string{"a1", "a1", "c1"}[n], "least_load", 10, candidate([]string{"a1", "a1", "c1"}[n], 0))
+		d.MaxTokens, d.Features.Tools, d.Features.LimitRequired = 3000, f.Tools, f.LimitRequired
+		ds = append(ds, d)
+	}
+	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, ds...)
+	want := []ReplayTierMove{{From: "small", To: "large", N: 2, Examples: []string{"r0", "r1"}}}
+	if diff := cmp.Diff(want, got.ChangedTier); diff != "" || got.TiersReproduced != (ReplayPart{3, 3}) {
+		t.Errorf("reproduced %+v, -want +got:\n%s", got.TiersReproduced, diff)
+	}
+}
+
 func TestWeightZeroMovesAllOfAWorker(t *testing.T) {
 	now := setup(t, thresholds(4000, 16000), routing.Config{})
 	draft := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members[0].Weight = 0 })

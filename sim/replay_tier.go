@@ -81,7 +81,8 @@ func (r *Replay) resolve(s *side, d *routing.Decision, groups []string) (is told
 	if estimate == 0 {
 		estimate = d.PromptTokens
 	}
-	q.Features = &tiers.Features{Now: d.Time, PromptTokens: estimate, MaxTokens: d.MaxTokens, Session: uint64(f.Session), Turns: turnsOf(d),
+	q.Features = &tiers.Features{Now: d.Time, PromptTokens: estimate, Session: uint64(f.Session), Turns: turnsOf(d),
+		MaxTokens: d.MaxTokens, LimitRequired: f.LimitRequired, Tools: f.Tools,
 		Count: func() (int64, bool) { is.uncounted = true; return 0, false }}
 	was := tiers.Evidence{Classified: f.Classified, Counted: f.Counted, UserBytes: f.UserTextBytes, Groups: f.Groups}
 	v, known, err := s.setup.Catalog.ResolveRecorded(q, &was, groups)

@@ -34,7 +34,8 @@ type LedgerConfig struct {
 	Max       int                                       // rows that wait in memory; 0: 100,000
 	Every     time.Duration                             // how long a row waits to be written; 0: 1 s
 	Retention time.Duration                             // rows that are older are deleted; 0: none is
-	OnState   func(spooled int, written, dropped int64) // told after each attempt to write; nil: nobody is
+	OnState   func(spooled int, written, dropped int64) // called after each attempt to write; may be nil
+	Recover   Recover                                   // nil: a panic ends the process
 }
 
 // Ledger takes the rows of requests and writes them to SQL behind their backs.
@@ -46,6 +47,7 @@ type Ledger struct {
 	every     time.Duration
 	retention time.Duration
 	onState   func(spooled int, written, dropped int64)
+	recover   Recover
 	full      chan struct{} // a batch is there
 	turn      chan struct{} // holds one value; who has taken it may write
 
@@ -57,7 +59,7 @@ type Ledger struct {
 	doomed  int64 // rows that were dropped while they were being written
 	written int64
 	dropped int64
-	away    bool
+	err     error // of the last attempt to write
 }
 
 // target is where rows go: SQL.
@@ -72,7 +74,7 @@ type LedgerStats struct {
 	Spooled int   // rows that wait
 	Written int64 // rows that the database has, those that it had already too
 	Dropped int64 // rows that are lost
-	Away    bool  // the last attempt to write failed
+	Err     error // of the last attempt to write; nil if the database took the rows
 }
 
 // NewLedger returns a ledger that holds no row. Rows are written by Run and Flush.
@@ -82,7 +84,8 @@ func NewLedger(c LedgerConfig) *Ledger {
 
 func newLedger(c LedgerConfig, to target) *Ledger {
 	l := &Ledger{sql: to, log: c.Log, every: c.Every, retention: c.Retention, onState: c.OnState,
-		full: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+		recover: c.Recover.orNone(),
+		full:    make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -112,7 +115,7 @@ func (l *Ledger) Add(r Row) {
 	}
 	l.ring[l.next%int64(len(l.ring))] = row
 	l.next++
-	batch := l.next-max(l.first, l.writing) >= ledgerBatch && !l.away
+	batch := l.next-max(l.first, l.writing) >= ledgerBatch && l.err == nil
 	l.mu.Unlock()
 	if batch {
 		select {
@@ -126,7 +129,7 @@ func (l *Ledger) Add(r Row) {
 func (l *Ledger) Stats() LedgerStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return LedgerStats{Spooled: int(l.next - l.first), Written: l.written, Dropped: l.dropped, Away: l.away}
+	return LedgerStats{Spooled: int(l.next - l.first), Written: l.written, Dropped: l.dropped, Err: l.err}
 }
 
 // Run writes rows as they come, deletes old ones once an hour, and returns when
@@ -159,16 +162,18 @@ func (l *Ledger) Run(ctx context.Context) {
 	}
 }
 
-// attempt writes all rows, once the database answers where it did not before.
+// attempt writes all rows. After a failure it first waits for a ping's answer.
 func (l *Ledger) attempt(ctx context.Context) error {
-	if l.Stats().Away {
-		ping, done := context.WithTimeout(ctx, pingTimeout)
-		defer done()
-		if err := l.sql.Ping(ping); err != nil {
-			return err
+	return l.recover("writing the ledger", func() error {
+		if l.Stats().Err != nil {
+			ping, done := context.WithTimeout(ctx, pingTimeout)
+			defer done()
+			if err := l.sql.Ping(ping); err != nil {
+				return err
+			}
 		}
-	}
-	return l.Flush(ctx)
+		return l.Flush(ctx)
+	})
 }
 
 // end writes what is left, for a bounded time.
@@ -185,7 +190,11 @@ func (l *Ledger) end(ctx context.Context) {
 // prune deletes old rows, at once and then every hour.
 func (l *Ledger) prune(ctx context.Context) {
 	for l.retention > 0 {
-		n, err := l.sql.Prune(ctx, time.Now().Add(-l.retention))
+		var n int64
+		err := l.recover("deleting old rows of the ledger", func() (err error) {
+			n, err = l.sql.Prune(ctx, time.Now().Add(-l.retention))
+			return err
+		})
 		switch {
 		case err != nil && ctx.Err() == nil:
 			l.log.Warn("old rows of the ledger stay until the next hour", "error", err)
@@ -239,25 +248,38 @@ func (l *Ledger) take(until int64) []Row {
 	return rows
 }
 
-// write writes a batch. Where the database refuses it for what a row holds, rows
-// are written one by one, and those that it refuses are lost: else one row would
-// hold up all that follow.
+// write writes a batch. If the content of a row makes the write fail, rows are
+// written one by one, and those that fail are lost: otherwise one row would block
+// all that follow.
 func (l *Ledger) write(ctx context.Context, rows []Row) (lost int64, err error) {
-	if _, err = l.sql.WriteRows(ctx, rows); err == nil || !poisoned(err) {
+	bad, err := l.writeRows(ctx, rows)
+	if !bad {
 		return 0, err
 	}
 	for _, r := range rows {
-		_, err := l.sql.WriteRows(ctx, []Row{r})
+		bad, err := l.writeRows(ctx, []Row{r})
 		switch {
 		case err == nil:
-		case poisoned(err):
+		case bad:
 			lost++
-			l.log.Error("a row of the ledger is lost: the database refuses what it holds", "id", r.ID, "error", err)
+			l.log.Error("a row of the ledger is lost: its content cannot be written", "id", r.ID, "error", err)
 		default:
 			return 0, err // all of them again: what is there already counts for nothing
 		}
 	}
 	return lost, nil
+}
+
+// writeRows writes rows in one transaction. bad tells that what they hold made it
+// fail: the database refused it, or writing it panicked.
+func (l *Ledger) writeRows(ctx context.Context, rows []Row) (bad bool, err error) {
+	ended := false
+	err = l.recover("writing rows of the ledger", func() error {
+		_, err := l.sql.WriteRows(ctx, rows)
+		ended = true
+		return err
+	})
+	return err != nil && (!ended || poisoned(err)), err
 }
 
 // settle books what has become of n rows that were taken.
@@ -274,8 +296,8 @@ func (l *Ledger) settle(n, lost int64, err error) {
 		l.dropped += l.doomed
 	}
 	l.doomed, l.writing = 0, 0
-	turned := l.away != (err != nil)
-	l.away = err != nil
+	turned := (l.err != nil) != (err != nil)
+	l.err = err
 	spooled, written, dropped := int(l.next-l.first), l.written, l.dropped
 	l.mu.Unlock()
 	switch {

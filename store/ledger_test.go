@@ -143,7 +143,7 @@ func TestRowsWaitWhileTheDatabaseIsAwayAndGoOutWithinTwoSeconds(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		stats(t, l, LedgerStats{Spooled: 6000, Away: true})
+		stats(t, l, LedgerStats{Spooled: 6000, Err: io.EOF})
 		to.fail(nil)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -165,7 +165,7 @@ func TestTheOldestRowsGoWhenTooManyWait(t *testing.T) {
 		stop := started(t, l)
 		addRows(l, 0, 1300)
 		time.Sleep(5 * time.Second)
-		stats(t, l, LedgerStats{Spooled: 1000, Dropped: 300, Away: true})
+		stats(t, l, LedgerStats{Spooled: 1000, Dropped: 300, Err: io.EOF})
 		to.fail(nil)
 		stop()
 		stats(t, l, LedgerStats{Written: 1000, Dropped: 300})
@@ -192,7 +192,7 @@ func TestARowThatMadeRoomWhileItWasWrittenIsNotCountedAsLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			if fails {
-				stats(t, l, LedgerStats{Spooled: 10, Dropped: 4, Away: true})
+				stats(t, l, LedgerStats{Spooled: 10, Dropped: 4, Err: io.EOF})
 			} else {
 				stats(t, l, LedgerStats{Spooled: 4, Written: 10})
 			}
@@ -246,7 +246,7 @@ func TestTheEndWritesWhatIsLeftForFiveSeconds(t *testing.T) {
 		if took := time.Since(began); took > lastFlush+firstPause {
 			t.Errorf("the end took %v", took)
 		}
-		stats(t, away, LedgerStats{Spooled: 10, Away: true})
+		stats(t, away, LedgerStats{Spooled: 10, Err: io.EOF})
 	})
 }
 

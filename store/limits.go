@@ -23,6 +23,7 @@ type LimitsConfig struct {
 	Gateways int              // how many there are at most, where Redis does not say; 0: one
 	Log      *slog.Logger     // nil: none
 	Now      func() time.Time // nil: time.Now
+	Recover  Recover          // nil: a panic ends the process
 }
 
 // Limits admit requests against the limits of tenants and keys: in Redis, for all
@@ -34,6 +35,7 @@ type Limits struct {
 	gateways atomic.Int64
 	log      *slog.Logger
 	now      func() time.Time
+	recover  Recover
 	queue    chan settlement
 	renew    chan struct{}
 	dropped  atomic.Int64
@@ -69,7 +71,7 @@ const (
 
 // NewLimits returns limits. Nothing is told to Redis until Run.
 func NewLimits(c LimitsConfig) *Limits {
-	l := &Limits{local: c.Local, redis: c.Redis, log: c.Log, now: c.Now,
+	l := &Limits{local: c.Local, redis: c.Redis, log: c.Log, now: c.Now, recover: c.Recover.orNone(),
 		queue: make(chan settlement, queueSize), renew: make(chan struct{}, 1), scripts: newScripts()}
 	l.SetGateways(c.Gateways)
 	if l.log == nil {
@@ -202,12 +204,21 @@ func (l *Limits) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
-			l.renewAll(ctx)
+			l.guarded("renewing what Redis knows of limits", func() { l.renewAll(ctx) })
 		case <-l.renew:
-			l.renewAll(ctx)
+			l.guarded("renewing what Redis knows of limits", func() { l.renewAll(ctx) })
 		}
 	}
 	wg.Wait()
+}
+
+// guarded runs a step that has no error. After a panic, which recover has logged,
+// the next step follows as usual.
+func (l *Limits) guarded(work string, step func()) {
+	_ = l.recover(work, func() error {
+		step()
+		return nil
+	})
 }
 
 // Peek says what Take would say of a charge, as far as this gateway knows, and how

@@ -148,18 +148,23 @@ func (l *Limits) settle(ctx context.Context) {
 	for {
 		select {
 		case s := <-l.queue:
-			l.send(ctx, l.gather(s))
+			l.sendAll(ctx, l.gather(s))
 		case <-ctx.Done():
 			for {
 				select {
 				case s := <-l.queue:
-					l.send(ctx, l.gather(s))
+					l.sendAll(ctx, l.gather(s))
 				default:
 					return
 				}
 			}
 		}
 	}
+}
+
+// sendAll is send, which no panic gets past.
+func (l *Limits) sendAll(ctx context.Context, all []settlement) {
+	l.guarded("sending settlements to Redis", func() { l.send(ctx, all) })
 }
 
 // gather returns a settlement with those that wait behind it, up to a batch.

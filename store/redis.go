@@ -20,7 +20,8 @@ type RedisConfig struct {
 	URL     string        // see OpenRedis
 	Gateway string        // this process's random id, of letters, digits and "-"
 	Log     *slog.Logger  // nil: none
-	OnState func(up bool) // nil: nobody; called when Redis goes away and when it comes back
+	OnState func(up bool) // called when Redis goes away and when it comes back; may be nil
+	Recover Recover       // nil: a panic ends the process
 }
 
 // Redis is the connection to what gateways share and may lose. It is away from
@@ -32,6 +33,7 @@ type Redis struct {
 	gateway  string
 	log      *slog.Logger
 	onState  func(bool)
+	recover  Recover
 	topics   map[string]*topic // written before Run only
 	onBack   []func()          // likewise
 	signal   chan struct{}     // something for Run's goroutine to do
@@ -105,7 +107,8 @@ func open(c RedisConfig, patience time.Duration) (*Redis, error) {
 	// for the whole process; the breaker says what is to be said.
 	logging.Disable()
 	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway, log: c.Log, onState: c.OnState,
-		topics: map[string]*topic{}, signal: make(chan struct{}, 1), register: redis.NewScript(registerScript)}
+		recover: c.Recover.orNone(),
+		topics:  map[string]*topic{}, signal: make(chan struct{}, 1), register: redis.NewScript(registerScript)}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -247,25 +250,31 @@ func (r *Redis) wake() {
 func (r *Redis) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.listen(ctx) })
-	if err := r.beat(ctx); err != nil { // at the start nobody is to find it out for us
+	// No request is to lose its patience to a Redis that is away from the start.
+	if err := r.recover("reaching Redis", func() error { return r.beat(ctx) }); err != nil {
 		r.trip(err)
 		r.tell()
 	}
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
-	for last := time.Now(); ctx.Err() == nil; {
-		select {
-		case <-ctx.Done():
-		case <-r.signal:
-			r.changes()
-			if r.away.Load() && !r.told.Load() && r.beat(ctx) == nil {
-				last = time.Now()
+	last := time.Now()
+	for ctx.Err() == nil {
+		// An error is a panic that recover has logged; the next beat follows in its time.
+		_ = r.recover("following Redis", func() error {
+			select {
+			case <-ctx.Done():
+			case <-r.signal:
+				r.changes()
+				if r.away.Load() && !r.told.Load() && r.beat(ctx) == nil {
+					last = time.Now()
+				}
+			case now := <-tick.C:
+				if (r.away.Load() || now.Sub(last) >= renewEvery) && r.beat(ctx) == nil {
+					last = now
+				}
 			}
-		case now := <-tick.C:
-			if (r.away.Load() || now.Sub(last) >= renewEvery) && r.beat(ctx) == nil {
-				last = now
-			}
-		}
+			return nil
+		})
 	}
 	wg.Wait()
 	r.leave(ctx)

@@ -39,7 +39,11 @@ func (r *Redis) listen(ctx context.Context) {
 	}
 	for again := false; ctx.Err() == nil; again = true {
 		if r.Up() {
-			r.hear(ctx, again, channels)
+			// After a panic, which recover has logged, the next connection is made.
+			_ = r.recover("listening to Redis", func() error {
+				r.hear(ctx, again, channels)
+				return nil
+			})
 		}
 		select {
 		case <-ctx.Done():

@@ -30,6 +30,18 @@ type Actor struct {
 	RequestID string
 }
 
+// Recover runs a step that reads what a store sent. It returns the step's error,
+// and an error instead of a panic.
+type Recover func(work string, step func() error) error
+
+// orNone returns r, or for nil what lets a panic end the process.
+func (r Recover) orNone() Recover {
+	if r == nil {
+		return func(_ string, step func() error) error { return step() }
+	}
+	return r
+}
+
 // Roles of admins.
 const (
 	RoleAdmin  = "admin"

@@ -177,6 +177,42 @@ func (a address) join(target string) string {
 	return a.root() + target
 }
 
+// relative returns a reference that an answer of the server at a holds, such as a
+// Location, as one that leads through the gateway: without the server's address and
+// base path. ok is false when it leads to another server, or nowhere.
+func (a address) relative(reference string) (ref string, ok bool) {
+	u, err := url.Parse(reference)
+	if err != nil || strings.Contains(reference, `\`) { // browsers take a backslash for a slash
+		return "", false
+	}
+	if u.Scheme != "" || u.Host != "" {
+		if !a.serves(u) {
+			return "", false
+		}
+		if u.Scheme, u.Host, u.User = "", "", nil; u.Path == "" {
+			u.Path = "/"
+		}
+	} else if !strings.HasPrefix(u.Path, "/") || a.root() == "" {
+		return reference, true
+	}
+	ref = u.String()
+	if below, found := strings.CutPrefix(ref, a.root()); found && (below == "" || strings.ContainsAny(below[:1], "/?#")) {
+		ref = "/" + strings.TrimPrefix(below, "/")
+	}
+	return ref, !strings.HasPrefix(ref, "//") // which would name another host
+}
+
+// serves reports whether a URL is one of the server at a. Servers behind a proxy that
+// ends TLS write http for https.
+func (a address) serves(u *url.URL) bool {
+	if a.scheme == "unix" {
+		return u.Host == socketHost
+	}
+	host, port, err := net.SplitHostPort(a.host)
+	return err == nil && (u.Scheme == "" || u.Scheme == "http" || u.Scheme == "https") &&
+		strings.EqualFold(u.Hostname(), host) && (u.Port() == port || u.Port() == "")
+}
+
 // root returns the base without a final /v1. Engines answer /health and
 // /metrics there.
 func (a address) root() string {

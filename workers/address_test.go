@@ -2,6 +2,7 @@ package workers
 
 import (
 	"net"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -167,6 +168,70 @@ func FuzzCanonical(f *testing.F) {
 		}
 		if a.base != "" && (a.base[0] != '/' || strings.HasSuffix(a.base, "/")) {
 			t.Fatalf("%q gives the base %q", raw, a.base)
+		}
+	})
+}
+
+func TestAReferenceLeadsThroughTheGatewayOrNowhere(t *testing.T) {
+	for _, c := range []struct {
+		url, reference, want string
+		ok                   bool
+	}{
+		{"http://engine:8000", "http://engine:8000/a?b=c#d", "/a?b=c#d", true},
+		{"http://engine:8000", "HTTP://ENGINE:8000/a", "/a", true},
+		{"http://engine:8000", "//engine:8000/a", "/a", true},
+		{"http://engine:8000", "http://engine:8000", "/", true},
+		{"http://engine:8000", "http://engine:8000?x", "/?x", true},
+		{"http://engine:8000", "http://engine/a", "/a", true},
+		{"http://engine:8000", "http://engine:8001/a", "", false},
+		{"http://engine:8000", "http://other:8000/a", "", false},
+		{"http://engine:8000", "ftp://engine:8000/a", "", false},
+		{"http://engine:8000", "http:a", "", false},
+		{"http://engine:8000", "http://engine:8000//other/a", "", false},
+		{"http://engine:8000", "/a/../b", "/a/../b", true},
+		{"http://engine:8000", "../b", "../b", true},
+		{"http://engine:8000", "", "", true},
+		{"http://engine:8000", ":a", "", false},
+		{"http://engine:8000", `/\\other/a`, "", false},
+		{"http://[::1]:8000", "http://[::1]:8000/a", "/a", true},
+		{"https://engine", "https://engine:443/a", "/a", true},
+		{"https://engine", "http://engine/a", "/a", true},
+		{"https://engine", "https://engine:8443/a", "", false},
+		{"http://engine:8000/base/v1", "http://engine:8000/base/v1/a", "/v1/a", true},
+		{"http://engine:8000/base", "/base/a", "/a", true},
+		{"http://engine:8000/base", "/base?x", "/?x", true},
+		{"http://engine:8000/base", "/basement/a", "/basement/a", true},
+		{"http://engine:8000/base", "/base//other", "", false},
+		{"http://engine:8000/base", "a", "a", true},
+		{"unix:///run/engine.sock:/base", "http://localhost/base/a", "/a", true},
+		{"unix:///run/engine.sock", "http://engine/a", "", false},
+	} {
+		a, err := parseAddress(c.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ref, ok := a.relative(c.reference); ok != c.ok || ok && ref != c.want {
+			t.Errorf("%s: %q is %q, %v, want %q, %v", c.url, c.reference, ref, ok, c.want, c.ok)
+		}
+	}
+}
+
+// FuzzReference: a reference that passes names no host.
+func FuzzReference(f *testing.F) {
+	for _, seed := range []string{"http://engine:8000/base/x", "//engine:8000//x", "/base//x", "x", "http:x", "/\\x", "?a#b", "/base/base//x"} {
+		f.Add(seed)
+	}
+	to, err := parseAddress("http://engine:8000/base")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, reference string) {
+		ref, ok := to.relative(reference)
+		if !ok {
+			return
+		}
+		if u, err := url.Parse(ref); err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" {
+			t.Errorf("%q passes as %q", reference, ref)
 		}
 	})
 }

@@ -32,13 +32,14 @@ type Health struct {
 }
 
 // Spec is one worker with everything resolved that its Config leaves to
-// others. Two equal Specs are the same worker: the fleet keeps it, with its
-// load, health and connections, over a rebuild. So it does when only the
-// weight, the bound, the priority, the models or StaleAfter differ.
+// others. Two Specs of one name, pool, URL, engine and model are the same worker:
+// the fleet keeps it over a reload, with its load and health. Only a changed
+// ConnectTimeout drops its idle connections.
 type Spec struct {
 	Config
 	Pool           string // the tier or pool that it belongs to
 	Engine         string // an openai.Engine
+	Model          string // what its pool asks it for; "" is the client's own name
 	Key            string `json:"-"` // the value of APIKeyEnv; never printed
 	ConnectTimeout time.Duration
 	// StaleAfter is how old the worker's load may be to count: it is asked for often
@@ -81,13 +82,11 @@ func (s Spec) health() Health {
 	return h
 }
 
-// sameWorker reports whether o is reached, asked and named like s. What only
-// routing reads may differ: the weight, the bound, the priority, the models; and
-// how often the load is asked for.
+// sameWorker reports whether s and o are the same engine in the same place. The
+// way in which the gateway connects to it, checks it and pays it may differ: an
+// engine has the same load and speed under another key.
 func (s Spec) sameWorker(o Spec) bool {
-	return s.Name == o.Name && s.URL == o.URL && s.Pool == o.Pool && s.Engine == o.Engine &&
-		s.Key == o.Key && s.APIKeyEnv == o.APIKeyEnv &&
-		s.ConnectTimeout == o.ConnectTimeout && s.health() == o.health()
+	return s.Name == o.Name && s.URL == o.URL && s.Pool == o.Pool && s.Engine == o.Engine && s.Model == o.Model
 }
 
 // clone returns a copy that shares nothing with s.

@@ -22,6 +22,12 @@ type Options struct {
 	// Rand spreads the checks; it must be safe for concurrent use. Nil:
 	// math/rand/v2.
 	Rand func() uint64
+	// Via is added to the Via header of every request to a worker, so that a gateway
+	// recognises its own; empty: nothing is.
+	Via string
+	// Recover runs a step that reads what an engine sent. It returns the step's
+	// error, and an error instead of a panic. Nil: a panic ends the process.
+	Recover func(work string, step func() error) error
 
 	send func(Spec) Sender // newSender, or a test's
 }
@@ -30,6 +36,7 @@ type Options struct {
 // concurrent use.
 type Fleet struct {
 	options Options
+	via     []string      // of Options.Via; never written
 	changed chan struct{} // holds one when Run should look at the workers again
 
 	mu      sync.Mutex
@@ -38,7 +45,7 @@ type Fleet struct {
 
 // Diff is what a Sync did. The slices are the caller's.
 type Diff struct {
-	Kept    []*Worker // the same worker as before; weight, bound and models may be new
+	Kept    []*Worker // the same worker as before, by its new settings
 	Added   []*Worker
 	Removed []*Worker // their exchanges under way go on to their end
 }
@@ -51,16 +58,25 @@ func NewFleet(o Options) *Fleet {
 	if o.Rand == nil {
 		o.Rand = rand.Uint64
 	}
-	if o.send == nil {
-		o.send = newSender
+	if o.Recover == nil {
+		o.Recover = func(_ string, step func() error) error { return step() }
 	}
-	return &Fleet{options: o, changed: make(chan struct{}, 1)}
+	if o.send == nil {
+		o.send = func(s Spec) Sender { return newSender(s, o.Log) }
+	}
+	f := &Fleet{options: o, changed: make(chan struct{}, 1)}
+	if o.Via != "" {
+		f.via = []string{o.Via}
+	}
+	return f
 }
 
-// Sync makes specs, whose names must be unique, the fleet's workers. A worker
-// whose Spec is equal, or differs only in what routing reads, stays the same
-// *Worker, with its status and connections; every other one is new, and what
-// is not in specs is removed. A new worker counts as up until its first check.
+// Sync makes specs, whose names must be unique, the fleet's workers. A worker of
+// the same name, pool, URL, engine and model stays the same *Worker, with its
+// status; every other one is new, and what is not in specs is removed. A new
+// worker counts as up until its first check. A worker whose key or health settings
+// changed is checked at once: one that is up stays up until DownAfter checks have
+// failed, one that is down is up again after one good check.
 func (f *Fleet) Sync(specs []Spec) Diff {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,11 +89,12 @@ func (f *Fleet) Sync(specs []Spec) Diff {
 	for _, spec := range specs {
 		w := before[spec.Name]
 		if w != nil && w.Spec().sameWorker(spec) {
-			w.adopt(spec)
+			w.adopt(spec, f.options.send)
 			delete(before, spec.Name)
 			diff.Kept = append(diff.Kept, w)
 		} else {
 			w = newWorker(spec, f.options.send)
+			w.via = f.via
 			diff.Added = append(diff.Added, w)
 		}
 		now = append(now, w)
@@ -111,37 +128,112 @@ func (f *Fleet) Get(name string) *Worker {
 	return nil
 }
 
-// Run checks every worker, those of a later Sync too, until ctx ends. It
-// returns when the last check has ended. It may run once at a time.
+// Run checks every worker, those of a later Sync too, until ctx ends. A server that
+// backs several workers is checked once for all of them. It returns when the last
+// check has ended. It may run once at a time.
 func (f *Fleet) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
-	stops := make(map[*Worker]context.CancelFunc)
+	running := map[*Worker]*checking{} // what checks each worker
 	for {
-		now := f.Workers()
-		for w, stop := range stops {
-			if !slices.Contains(now, w) {
-				stop()
-				delete(stops, w)
+		checked := map[*Worker]*checking{}
+		for _, group := range byServer(f.Workers()) {
+			c := newChecking(group)
+			before := covering(running, c)
+			if len(before) == 1 && before[0].same(c) {
+				c = before[0]
+			} else {
+				f.start(ctx, &loops, c, before)
+			}
+			for _, w := range group {
+				checked[w] = c
 			}
 		}
-		for _, w := range now {
-			if stops[w] != nil {
-				continue
+		for w, c := range running {
+			if checked[w] != c {
+				c.stop()
 			}
-			one, stop := context.WithCancel(ctx)
-			stops[w] = stop
-			loops.Go(func() {
-				defer stop()
-				newChecker(w, f.options).run(one)
-			})
 		}
+		running = checked
 		select {
 		case <-ctx.Done():
 			return
 		case <-f.changed:
 		}
 	}
+}
+
+// byServer returns the workers in groups that one check covers: those of one URL, by
+// the same key and health settings. The first of a group is the one that is asked.
+func byServer(workers []*Worker) (groups [][]*Worker) {
+	type server struct {
+		url, key string
+		health   Health
+	}
+	at := map[server]int{}
+	for _, w := range workers {
+		spec := w.Spec()
+		url, err := Canonical(spec.URL)
+		if err != nil {
+			url = spec.Name // alone: its Sender says what is wrong
+		}
+		s := server{url, spec.Key, spec.health()}
+		i, known := at[s]
+		if !known {
+			i, at[s] = len(groups), len(groups)
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], w)
+	}
+	return groups
+}
+
+// checking is the goroutine that checks one server in one way.
+type checking struct {
+	workers  []*Worker
+	versions []int // Worker.checkVersion of each when it began
+	stop     context.CancelFunc
+	ended    chan struct{}
+}
+
+func newChecking(group []*Worker) *checking {
+	c := &checking{workers: group, versions: make([]int, len(group)), ended: make(chan struct{})}
+	for i, w := range group {
+		c.versions[i] = w.checkVersion()
+	}
+	return c
+}
+
+// same reports whether two checkings check the same workers in the same way.
+func (c *checking) same(o *checking) bool {
+	return slices.Equal(c.workers, o.workers) && slices.Equal(c.versions, o.versions)
+}
+
+// covering returns the checkings that cover a worker of c.
+func covering(running map[*Worker]*checking, c *checking) (before []*checking) {
+	for _, w := range c.workers {
+		if b := running[w]; b != nil && !slices.Contains(before, b) {
+			before = append(before, b)
+		}
+	}
+	return before
+}
+
+// start begins a checking after those that covered its workers.
+func (f *Fleet) start(ctx context.Context, loops *sync.WaitGroup, c *checking, before []*checking) {
+	for _, b := range before {
+		b.stop()
+	}
+	one, stop := context.WithCancel(ctx)
+	c.stop = stop
+	loops.Go(func() {
+		defer close(c.ended)
+		defer stop()
+		for _, b := range before {
+			<-b.ended // of two checkers at once the first could report last
+		}
+		newChecker(c.workers, f.options).run(one)
+	})
 }
 
 // Close removes every worker. Exchanges under way go on to their end.

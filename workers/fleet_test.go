@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -27,6 +28,8 @@ func fakeFleet(o Options) *Fleet {
 	o.send = func(Spec) Sender { return new(fakeSender) }
 	return NewFleet(o)
 }
+
+func senderOf(w *Worker) *fakeSender { return w.link.Load().sender.(*fakeSender) }
 
 func TestEqualSpecsKeepTheirWorkers(t *testing.T) {
 	fleet := fakeFleet(Options{})
@@ -57,13 +60,11 @@ func TestEqualSpecsKeepTheirWorkers(t *testing.T) {
 func TestChangedSpecsGetNewWorkers(t *testing.T) {
 	base := func() Spec { return namedSpec("a", "http://a:1") }
 	for what, change := range map[string]func(*Spec){
-		"url":     func(s *Spec) { s.URL = "http://a:2" },
-		"key":     func(s *Spec) { s.Key = "k" },
-		"pool":    func(s *Spec) { s.Pool = "q" },
-		"engine":  func(s *Spec) { s.Engine = "vllm" },
-		"health":  func(s *Spec) { s.Health = &Health{Path: "off"} },
-		"connect": func(s *Spec) { s.ConnectTimeout = time.Second },
-		"name":    func(s *Spec) { s.Name = "b" },
+		"url":    func(s *Spec) { s.URL = "http://a:2" },
+		"pool":   func(s *Spec) { s.Pool = "q" },
+		"engine": func(s *Spec) { s.Engine = "vllm" },
+		"model":  func(s *Spec) { s.Model = "m" },
+		"name":   func(s *Spec) { s.Name = "b" },
 	} {
 		fleet := fakeFleet(Options{})
 		fleet.Sync([]Spec{base()})
@@ -78,7 +79,7 @@ func TestChangedSpecsGetNewWorkers(t *testing.T) {
 		if !diff.Added[0].Status().Up {
 			t.Errorf("%s: the new worker has the old one's status", what)
 		}
-		if old.sender.(*fakeSender).closed != 1 {
+		if senderOf(old).closed != 1 {
 			t.Errorf("%s: the old worker's connections were not dropped", what)
 		}
 	}
@@ -98,13 +99,13 @@ func TestSyncTellsEveryChange(t *testing.T) {
 			}
 			diff := fleet.Sync(specs)
 			for _, w := range diff.Removed {
-				if !present[w] || w.sender.(*fakeSender).closed != 1 {
+				if !present[w] || senderOf(w).closed != 1 {
 					t.Fatalf("removed %v, which was not there or is not closed", w)
 				}
 				delete(present, w)
 			}
 			for _, w := range diff.Kept {
-				if !present[w] || w.sender.(*fakeSender).closed != 0 {
+				if !present[w] || senderOf(w).closed != 0 {
 					t.Fatalf("kept %v, which was not there or is closed", w)
 				}
 			}
@@ -137,7 +138,7 @@ func TestRemovedWorkersExchangeGoesOnToItsEnd(t *testing.T) {
 		if scheme == "https" {
 			engine.StartTLS()
 			fleet.options.send = func(s Spec) Sender {
-				send := newSender(s).(*standard)
+				send := newSender(s, slog.New(slog.DiscardHandler)).(*standard)
 				send.kept.TLSClientConfig.RootCAs = engine.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 				return send
 			}

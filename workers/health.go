@@ -27,9 +27,11 @@ const (
 	maxModelsBody = 1 << 20
 )
 
-// checker runs one worker's checks. One goroutine owns it.
+// checker runs one server's checks for the workers that it backs. One goroutine
+// owns it.
 type checker struct {
-	w       *Worker
+	w       *Worker   // the first of all, by which the server is asked
+	all     []*Worker // they share the status
 	options Options
 	health  Health
 	tally   tally
@@ -39,20 +41,53 @@ type checker struct {
 	look    time.Time // when the load is next looked at
 	scraped time.Time // when it was last asked for
 	silent  time.Time // until when /metrics is not asked for
-	news    bool      // the status holds what OnStatus has not been told
+	news    []bool    // of each worker: OnStatus does not know its status yet
+
+	progress       progress
+	asleep, paused bool // as the engine said last
+	neverPaused    bool // the engine does not tell whether it is paused
 }
 
-func newChecker(w *Worker, o Options) *checker {
-	health := w.Spec().health()
-	return &checker{w: w, options: o, health: health,
-		tally: tally{downAfter: health.DownAfter, upAfter: health.UpAfter, up: true}}
+// newChecker returns the checker of workers that one server backs. It continues from
+// what an earlier checker has found of any of them.
+func newChecker(all []*Worker, o Options) *checker {
+	w := all[0]
+	health, found := w.Spec().health(), w.Status()
+	for _, other := range all[1:] {
+		if s := other.Status(); found.Since.IsZero() && !s.Since.IsZero() {
+			found = s
+		}
+	}
+	t := tally{downAfter: health.DownAfter, upAfter: health.UpAfter, known: !found.Since.IsZero(), up: found.Up}
+	if found.Up {
+		t.failures = found.ConsecutiveFailures
+	} else {
+		t.goods = t.upAfter - 1 // the new settings may be what it needed
+	}
+	c := &checker{w: w, all: all, options: o, health: health, tally: t, news: make([]bool, len(all))}
+	for _, other := range all {
+		other.askBy(w)
+	}
+	if t.known {
+		c.update(func(s *Status) {
+			if s.Since.IsZero() {
+				*s = found
+			}
+		})
+	}
+	return c
 }
 
 // run checks the worker at once, then at every interval and whenever it is
 // suspected, until ctx ends.
 func (c *checker) run(ctx context.Context) {
 	if c.health.Path == pathOff {
-		c.update(func(s *Status) { s.Since, s.Health = time.Now(), pathOff })
+		c.update(func(s *Status) {
+			if s.Since.IsZero() || !s.Up {
+				s.Since = time.Now()
+			}
+			s.Up, s.Health, s.LastError, s.ConsecutiveFailures = true, pathOff, "", 0
+		})
 		c.publish()
 		return
 	}
@@ -68,16 +103,28 @@ func (c *checker) run(ctx context.Context) {
 			}
 		case <-timer.C:
 		}
-		if time.Until(c.due) > 0 {
-			c.lookAtLoad(ctx)
-		} else {
-			c.started = time.Now()
-			c.due = c.started.Add(jittered(c.health.Interval, c.options.Rand()))
-			c.round(ctx)
-			c.lookAgain()
-		}
+		// An error is a panic that Recover has logged; the next step follows in its time.
+		_ = c.options.Recover("checking the worker "+c.w.Name(), func() error {
+			c.step(ctx)
+			return nil
+		})
 		timer.Reset(time.Until(c.next()))
 	}
+}
+
+// step runs the check or the look at the load that is due.
+func (c *checker) step(ctx context.Context) {
+	if time.Until(c.due) > 0 && time.Until(c.look) > 0 {
+		return // a suspicion that came too early
+	}
+	defer c.lookAgain() // after a panic too: without a new time the next step would follow at once
+	if time.Until(c.due) > 0 {
+		c.lookAtLoad(ctx)
+		return
+	}
+	c.started = time.Now()
+	c.due = c.started.Add(jittered(c.health.Interval, c.options.Rand()))
+	c.round(ctx)
 }
 
 // jittered spreads d by a tenth both ways, so that gateways started together
@@ -87,18 +134,22 @@ func jittered(d time.Duration, random uint64) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*unit))
 }
 
-// round is one check and, when it was good, one look at the load.
+// round is one check and, if it passed, one look at the load. A check that
+// panics has failed: its answer could not be read.
 func (c *checker) round(ctx context.Context) {
-	err := c.check(ctx)
-	if ctx.Err() != nil {
-		return // ended by the gateway: says nothing about the worker
+	err := c.options.Recover("reading the health of the worker "+c.w.Name(), func() error { return c.check(ctx) })
+	if ctx.Err() != nil || OutOfResources(err) {
+		return // the gateway ended it, or could not ask: that says nothing about the worker
 	}
 	cameUp := c.record(err)
 	if cameUp {
-		c.silent = time.Time{} // another engine may have taken the address
+		// Another engine may have taken the address.
+		c.silent, c.neverPaused, c.asleep, c.paused = time.Time{}, false, false, false
 	}
 	if err == nil {
 		c.scrape(ctx, c.health.Timeout)
+		c.askPaused(ctx)
+		c.suspend()
 		if cameUp && c.path != pathModels {
 			c.learnModels(ctx)
 		}
@@ -129,27 +180,37 @@ func (c *checker) record(err error) (cameUp bool) {
 	})
 	switch {
 	case changed && c.tally.up:
-		c.options.Log.Info("worker is up", slog.Any("worker", c.w), slog.String("check", c.checkedPath()))
+		c.log(slog.LevelInfo, "worker is up", slog.String("check", c.checkedPath()))
 	case changed:
-		c.options.Log.Warn("worker is down", slog.Any("worker", c.w),
-			slog.Int("failed_checks", c.tally.failures), slog.String("cause", err.Error()))
+		c.log(slog.LevelWarn, "worker is down", slog.Int("failed_checks", c.tally.failures), slog.String("cause", err.Error()))
 	}
 	c.publish() // before the load is asked for, which may take long
 	return changed && c.tally.up
 }
 
-// update changes the worker's status and remembers whether that is news.
-func (c *checker) update(change func(*Status)) {
-	if c.w.update(change) {
-		c.news = true
+// log writes one line for each worker.
+func (c *checker) log(level slog.Level, message string, what ...slog.Attr) {
+	for _, w := range c.all {
+		c.options.Log.LogAttrs(context.Background(), level, message, append([]slog.Attr{slog.Any("worker", w)}, what...)...)
 	}
 }
 
-// publish reports the status if there is news.
+// update changes the status of each worker and remembers for which that is news.
+func (c *checker) update(change func(*Status)) {
+	for i, w := range c.all {
+		if w.update(change) {
+			c.news[i] = true
+		}
+	}
+}
+
+// publish reports each status that is news.
 func (c *checker) publish() {
-	if c.news {
-		c.news = false
-		c.w.report(c.options.OnStatus)
+	for i, w := range c.all {
+		if c.news[i] {
+			c.news[i] = false
+			w.report(c.options.OnStatus)
+		}
 	}
 }
 
@@ -249,6 +310,9 @@ func (c *checker) ask(ctx context.Context, path string) (code int, err error) {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return code, fmt.Errorf("GET %s: status %d: the worker refuses the gateway's key; check api_key_env (%s)",
 			path, code, c.keyName())
+	case code == http.StatusLoopDetected:
+		return code, fmt.Errorf("GET %s: status %d: the url leads back to this gateway, or to one behind it; correct url",
+			path, code)
 	case code >= 300 && code < 400:
 		return code, fmt.Errorf("GET %s: status %d: redirects are not followed; put the final address into url", path, code)
 	case code < 200 || code >= 300:

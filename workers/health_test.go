@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -363,5 +364,72 @@ func TestSuspectedWorkerIsCheckedAtOnceButOnceASecond(t *testing.T) {
 		if last := slices.MaxFunc(engine.checks(), time.Time.Compare).Sub(start); last != 63*time.Second {
 			t.Errorf("the next check came at %v; want 63s", last)
 		}
+	})
+}
+
+// TestACheckWithoutADescriptorSaysNothingOfTheWorker: the gateway could not ask.
+func TestACheckWithoutADescriptorSaysNothingOfTheWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &scriptedHealth{}
+		engine.set(pathHealth, 200, "")
+		var mu sync.Mutex
+		exhausted := false
+		fleet := NewFleet(Options{Rand: middle, send: func(Spec) Sender {
+			return &fakeSender{answer: func(ctx context.Context, r *Request) (*Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if exhausted {
+					return nil, &SendError{Phase: PhaseConnect, Err: syscall.EMFILE}
+				}
+				return engine.answer(ctx, r)
+			}}
+		}})
+		fleet.Sync([]Spec{{Config: Config{Name: "w0", URL: "http://w0:1"}, Pool: "small"}})
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { fleet.Run(ctx) })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before := fleet.Get("w0").Status()
+		mu.Lock()
+		exhausted = true
+		mu.Unlock()
+		time.Sleep(10 * defaultInterval)
+		synctest.Wait()
+		if after := fleet.Get("w0").Status(); !after.Up || after.Failed != 0 || after.Passed != before.Passed {
+			t.Errorf("the status is %+v, was %+v", after, before)
+		}
+		stop()
+		run.Wait()
+	})
+}
+
+// A check that comes back to its gateway is refused with 508, as requests are.
+func TestAWorkerThatIsAGatewayBehindItselfIsDownAndSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var seen [][]string
+		fleet := NewFleet(Options{Rand: middle, Via: "1.1 tierway-x", send: func(Spec) Sender {
+			return &fakeSender{answer: func(_ context.Context, r *Request) (*Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				seen = append(seen, r.Header["Via"])
+				return &Response{Status: 508, Body: http.NoBody}, nil
+			}}
+		}})
+		fleet.Sync([]Spec{{Config: Config{Name: "w0", URL: "http://w0:1"}, Pool: "small"}})
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { fleet.Run(ctx) })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if st := fleet.Get("w0").Status(); st.Up || !strings.Contains(st.LastError, "leads back to this gateway") {
+			t.Errorf("the status is %+v", st)
+		}
+		if len(seen) != 1 || !slices.Equal(seen[0], []string{"1.1 tierway-x"}) {
+			t.Errorf("the checks had the Via headers %q", seen)
+		}
+		stop()
+		run.Wait()
 	})
 }

@@ -85,13 +85,13 @@ func (p *plain) Send(ctx context.Context, r *Request) (*Response, error) {
 	defer p.heads.Put(head)
 	var err error
 	if *head, err = appendHead((*head)[:0], p.config.Host, r); err != nil {
-		return nil, &SendError{Phase: PhaseConnect, Err: err}
+		return nil, &SendError{Phase: PhasePrepare, Err: err}
 	}
 	if ctx.Err() != nil {
 		return nil, &SendError{Phase: PhaseConnect, Err: cancelled(ctx)}
 	}
 	var first *SendError
-	if !r.Fresh {
+	if !r.Fresh && r.Upload == nil {
 		if c := p.idle.get(); c != nil {
 			x, fail := p.exchange(ctx, c, r, *head)
 			if fail == nil {
@@ -144,6 +144,16 @@ func (p *plain) exchange(ctx context.Context, c *plainConn, r *Request, head []b
 	c.heard = false
 	phase := PhaseAwait
 	writeErr := c.write(head, r.Body)
+	if writeErr == nil && r.Upload != nil {
+		writeErr = c.upload(r.Upload, r.UploadLength)
+	}
+	if _, broken := errors.AsType[uploadError](writeErr); broken {
+		x.release(false)
+		if ctx.Err() != nil {
+			writeErr = cancelled(ctx)
+		}
+		return nil, &SendError{Phase: PhaseWrite, Err: writeErr}
+	}
 	if writeErr != nil {
 		phase = PhaseWrite
 		// Fails only on a connection that is closed, which the read then finds.

@@ -109,8 +109,8 @@ func (x *plainExchange) cancel(cause error) {
 	_ = x.c.conn.Close()
 }
 
-// release gives the connection up: to the idle ones when the answer came to its
-// proper end and nothing else did, else it is closed. Called once.
+// release gives up the connection. It becomes idle if the answer reached its
+// proper end and no byte follows; otherwise it is closed. Called once.
 func (x *plainExchange) release(proper bool) {
 	// When the watch has fired already, it is closing the connection.
 	watched := x.stop == nil || x.stop()
@@ -118,9 +118,7 @@ func (x *plainExchange) release(proper bool) {
 		_ = x.c.conn.Close()
 		return
 	}
-	if len(x.c.buf) > plainBuffer {
-		x.c.buf = make([]byte, plainBuffer)
-	}
+	x.c.reset()
 	x.idle.put(x.c)
 }
 

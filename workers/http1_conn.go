@@ -87,6 +87,15 @@ func (c *plainConn) fill(limit int) error {
 	return err
 }
 
+// reset prepares the connection for another exchange: the buffer, which holds no
+// unused input, is empty again and returns the memory that a large head took.
+func (c *plainConn) reset() {
+	c.r, c.w = 0, 0
+	if len(c.buf) > plainBuffer {
+		c.buf = make([]byte, plainBuffer)
+	}
+}
+
 // input reads at least one byte or fails.
 func (c *plainConn) input(p []byte) (int, error) {
 	n, err := c.conn.Read(p)

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,11 +11,8 @@ import (
 // whatever could end a line early or be read as framing: a request built from a
 // client's input must not become two.
 func appendHead(b []byte, host string, r *Request) ([]byte, error) {
-	if !isToken(r.Method) {
-		return b, fmt.Errorf("request method %q is not a token", r.Method)
-	}
-	if !isTarget(r.Path) {
-		return b, fmt.Errorf("request path must begin with / and hold only visible ASCII characters (escape others as %%xx)")
+	if err := checkLine(r); err != nil {
+		return b, err
 	}
 	if host == "" || !isTarget("/"+host) {
 		return b, fmt.Errorf("worker host %q is not a host name", host)
@@ -29,13 +27,10 @@ func appendHead(b []byte, host string, r *Request) ([]byte, error) {
 		if sendersOwn(key) {
 			continue
 		}
-		if !isToken(key) {
-			return b, fmt.Errorf("request header name %q is not a token", key)
+		if err := checkField(key, values); err != nil {
+			return b, err
 		}
 		for _, value := range values {
-			if !isFieldValue(value) {
-				return b, fmt.Errorf("request header %s holds a control character", key)
-			}
 			b = append(b, key...)
 			b = append(b, ": "...)
 			b = append(b, value...)
@@ -46,12 +41,42 @@ func appendHead(b []byte, host string, r *Request) ([]byte, error) {
 	for _, piece := range r.Body {
 		length += len(piece)
 	}
+	if r.Upload != nil {
+		if length = int(r.UploadLength); length < 0 {
+			return append(b, "Transfer-Encoding: chunked\r\n\r\n"...), nil
+		}
+	}
 	if length > 0 || r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH" {
 		b = append(b, "Content-Length: "...)
 		b = strconv.AppendInt(b, int64(length), 10)
 		b = append(b, "\r\n"...)
 	}
 	return append(b, "\r\n"...), nil
+}
+
+// checkLine returns an error if the request line cannot be written. It does not
+// show the path, which may hold a secret.
+func checkLine(r *Request) error {
+	if !isToken(r.Method) {
+		return fmt.Errorf("request method %q is not a token", r.Method)
+	}
+	if !isTarget(r.Path) {
+		return errors.New("request path must begin with / and hold only visible ASCII characters (escape others as %xx)")
+	}
+	return nil
+}
+
+// checkField returns an error if a header field cannot be written.
+func checkField(key string, values []string) error {
+	if !isToken(key) {
+		return fmt.Errorf("request header name %q is not a token", key)
+	}
+	for _, value := range values {
+		if !isFieldValue(value) {
+			return fmt.Errorf("request header %s holds a control character", key)
+		}
+	}
+	return nil
 }
 
 // sendersOwn tells the header fields that belong to a connection or to framing,

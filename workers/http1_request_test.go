@@ -6,8 +6,10 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -68,14 +70,42 @@ func TestRequestsThatCouldBeTwoAreRefused(t *testing.T) {
 				return nil, context.Canceled
 			}})
 			_, err := s.Send(t.Context(), r)
-			wantPhase(t, err, PhaseConnect)
+			wantPhase(t, err, PhasePrepare)
 			if strings.Contains(err.Error(), "evil") {
 				t.Errorf("the error shows the path: %v", err)
 			}
+			standard := senderTo(t, "http://127.0.0.1:1", nil) // where nobody listens
+			_, err = standard.Send(t.Context(), r)
+			wantPhase(t, err, PhasePrepare)
 		})
 	}
 	if _, err := newPlain(plainConfig{Host: "a\r\nb"}).Send(t.Context(), plainPost("")); err == nil {
 		t.Error("a Host of two lines was taken")
+	}
+}
+
+// TestALackOfDescriptorsIsToldFromAWorkerThatRefuses, whichever Sender meets it.
+func TestALackOfDescriptorsIsToldFromAWorkerThatRefuses(t *testing.T) {
+	for cause, want := range map[error]bool{
+		syscall.EMFILE: true, syscall.ENFILE: true, syscall.ENOBUFS: true, syscall.ENOMEM: true,
+		syscall.ECONNREFUSED: false, syscall.EADDRNOTAVAIL: false, syscall.ETIMEDOUT: false,
+	} {
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", cause)}
+		}
+		tls := senderTo(t, "https://engine", nil)
+		tls.kept.DialContext, tls.fresh.DialContext = dial, dial
+		for name, s := range map[string]Sender{"plain": newPlain(plainConfig{Host: "engine", Dial: dial}), "standard": tls} {
+			for _, fresh := range []bool{false, true} {
+				r := plainPost("{}")
+				r.Fresh = fresh
+				_, err := s.Send(t.Context(), r)
+				wantPhase(t, err, PhaseConnect)
+				if OutOfResources(err) != want {
+					t.Errorf("%s: %v: out of resources %v, want %v", name, err, !want, want)
+				}
+			}
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -36,7 +37,7 @@ func (c *checker) hasMetrics() bool {
 // next is when the worker is next asked for anything: the load only while its
 // health is good, because a failing worker is not asked for more.
 func (c *checker) next() time.Time {
-	if c.w.staleAfter() <= 0 || c.tally.goods == 0 || !c.hasMetrics() {
+	if c.staleAfter() <= 0 || c.tally.goods == 0 || !c.hasMetrics() {
 		return c.due
 	}
 	if c.look.Before(c.due) {
@@ -45,26 +46,36 @@ func (c *checker) next() time.Time {
 	return c.due
 }
 
-// lookAtLoad asks for the load between two health checks, when it is time to and
-// the worker is busy: something was sent to it since the last look, or it said
-// then that it worked, for another gateway perhaps. One that rests is asked
-// before its load is too old. The answer is waited for until the next check, so
-// that a look delays none.
+// lookAtLoad reads the load of a busy worker between two health checks. Busy is a
+// worker to which something was sent since the last look, or which then reported
+// work, possibly for another gateway. The load of an idle worker is read before it
+// is too old. A look ends before the next check, so that it delays none.
 func (c *checker) lookAtLoad(ctx context.Context) {
-	if time.Until(c.look) > 0 {
-		return
-	}
-	if c.w.busy() || time.Since(c.scraped) >= c.w.staleAfter()/looksAtRest {
+	if c.busy() || time.Since(c.scraped) >= c.staleAfter()/looksAtRest {
 		c.scrape(ctx, min(c.health.Timeout, time.Until(c.due)))
+		c.suspend()
 		c.publish()
 	}
-	c.lookAgain()
 }
 
 // lookAgain sets the time of the next look.
 func (c *checker) lookAgain() {
-	c.look = time.Now().Add(jittered(lookInterval(c.w.staleAfter()), c.options.Rand()))
+	c.look = time.Now().Add(jittered(lookInterval(c.staleAfter()), c.options.Rand()))
 }
+
+// staleAfter returns how old the load may be to count for every worker; 0 if it
+// counts for none.
+func (c *checker) staleAfter() (least time.Duration) {
+	for _, w := range c.all {
+		if d := w.staleAfter(); d > 0 && (least == 0 || d < least) {
+			least = d
+		}
+	}
+	return least
+}
+
+// busy reports whether the server has something to do, as far as is known.
+func (c *checker) busy() bool { return slices.ContainsFunc(c.all, (*Worker).busy) }
 
 // staleAfter returns how old the worker's load may be to count.
 func (w *Worker) staleAfter() time.Duration {

@@ -31,13 +31,17 @@ type load struct {
 	waiting, running int
 	kvUsage          float64
 	found            bool // at least one of the three was there
+	asleep           bool
+	steps            stepCounters
 }
 
 // scrape asks a healthy worker for its load, for so long at most. A worker that
 // does not say keeps the load it had, with its time.
 func (c *checker) scrape(ctx context.Context, timeout time.Duration) {
 	c.scraped = time.Now()
-	c.w.sent.Store(false)
+	for _, w := range c.all {
+		w.sent.Store(false)
+	}
 	if !c.hasMetrics() {
 		return
 	}
@@ -63,11 +67,15 @@ func (c *checker) scrape(ctx context.Context, timeout time.Duration) {
 		c.silent = time.Now().Add(silentFor)
 		return
 	}
+	now := time.Now()
+	c.asleep = measured.asleep
+	stalled := c.progress.read(measured, now)
 	c.update(func(s *Status) {
 		s.Engine = measured.engine
 		if measured.found {
-			s.Waiting, s.Running, s.KVUsage, s.LoadAt = measured.waiting, measured.running, measured.kvUsage, time.Now()
+			s.Waiting, s.Running, s.KVUsage, s.LoadAt = measured.waiting, measured.running, measured.kvUsage, now
 		}
+		s.StalledSince = stalled
 	})
 }
 
@@ -78,20 +86,29 @@ const (
 	gaugeWaiting gauge = iota + 1
 	gaugeRunning
 	gaugeUsage
+	counterPrompt
+	counterGenerated
+	counterIterations
+	gaugeSleep
 )
 
-// gauges are the load metrics of the engines, under old names too.
+// gauges are the load metrics of the engines, under old names too, and what shows
+// vLLM's progress. Other engines update their counters when a request ends.
 var gauges = map[string]gauge{
-	"vllm:num_requests_waiting":     gaugeWaiting,
-	"vllm:num_requests_running":     gaugeRunning,
-	"vllm:kv_cache_usage_perc":      gaugeUsage,
-	"vllm:gpu_cache_usage_perc":     gaugeUsage,
-	"sglang:num_queue_reqs":         gaugeWaiting,
-	"sglang:num_running_reqs":       gaugeRunning,
-	"sglang:token_usage":            gaugeUsage,
-	"llamacpp:requests_deferred":    gaugeWaiting,
-	"llamacpp:requests_processing":  gaugeRunning,
-	"llamacpp:kv_cache_usage_ratio": gaugeUsage,
+	"vllm:num_requests_waiting":         gaugeWaiting,
+	"vllm:num_requests_running":         gaugeRunning,
+	"vllm:kv_cache_usage_perc":          gaugeUsage,
+	"vllm:gpu_cache_usage_perc":         gaugeUsage,
+	"vllm:prompt_tokens_total":          counterPrompt,
+	"vllm:generation_tokens_total":      counterGenerated,
+	"vllm:iteration_tokens_total_count": counterIterations,
+	"vllm:engine_sleep_state":           gaugeSleep,
+	"sglang:num_queue_reqs":             gaugeWaiting,
+	"sglang:num_running_reqs":           gaugeRunning,
+	"sglang:token_usage":                gaugeUsage,
+	"llamacpp:requests_deferred":        gaugeWaiting,
+	"llamacpp:requests_processing":      gaugeRunning,
+	"llamacpp:kv_cache_usage_ratio":     gaugeUsage,
 }
 
 // engineByPrefix tells the engine by how its metrics' names begin.
@@ -130,6 +147,8 @@ type loadSums struct {
 	found            bool
 	waiting, running float64
 	usage            float64
+	steps            stepCounters
+	asleep           bool
 }
 
 func (s *loadSums) line(line []byte) {
@@ -148,8 +167,17 @@ func (s *loadSums) line(line []byte) {
 	if err != nil || math.IsNaN(number) || math.IsInf(number, 0) || number < 0 {
 		return
 	}
-	s.found = true
+	s.found = s.found || kind <= gaugeUsage
+	s.steps.found = s.steps.found || kind == counterGenerated
 	switch kind {
+	case counterPrompt:
+		s.steps.prompt += number
+	case counterGenerated:
+		s.steps.generated += number
+	case counterIterations:
+		s.steps.iterations += number
+	case gaugeSleep:
+		s.asleep = s.asleep || asleep(line, number)
 	case gaugeWaiting:
 		s.waiting += number
 	case gaugeRunning:
@@ -160,7 +188,7 @@ func (s *loadSums) line(line []byte) {
 }
 
 func (s *loadSums) load() load {
-	return load{engine: s.engine, found: s.found,
+	return load{engine: s.engine, found: s.found, asleep: s.asleep, steps: s.steps,
 		waiting: wholeCount(s.waiting), running: wholeCount(s.running), kvUsage: min(s.usage, 1)}
 }
 

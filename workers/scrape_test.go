@@ -25,7 +25,16 @@ vllm:num_requests_running{engine="0",model_name="qwen"} 12.0
 vllm:num_requests_waiting{engine="0",model_name="qwen"} 3.0
 vllm:kv_cache_usage_perc{engine="0",model_name="qwen"} 0.8125
 vllm:prompt_tokens_total{engine="0",model_name="qwen"} 1.0e+06
-`, load{engine: "vllm", found: true, waiting: 3, running: 12, kvUsage: 0.8125}},
+vllm:generation_tokens_total{engine="0",model_name="qwen"} 5000.0
+vllm:iteration_tokens_total_count{engine="0",model_name="qwen"} 70.0
+vllm:engine_sleep_state{engine="0",model_name="qwen",sleep_state="awake"} 1.0
+vllm:engine_sleep_state{engine="0",model_name="qwen",sleep_state="weights_offloaded"} 0.0
+`, load{engine: "vllm", found: true, waiting: 3, running: 12, kvUsage: 0.8125,
+			steps: stepCounters{prompt: 1e6, generated: 5000, iterations: 70, found: true}}},
+		"vLLM asleep": {`vllm:num_requests_running 0
+vllm:engine_sleep_state{engine="0",sleep_state="awake"} 0.0
+vllm:engine_sleep_state{engine="0",sleep_state="weights_offloaded"} 1.0
+`, load{engine: "vllm", found: true, asleep: true}},
 		"vLLM with two ranks": {`vllm:num_requests_running{engine="0"} 2.0
 vllm:num_requests_running{engine="1"} 5.0
 vllm:num_requests_waiting{engine="0"} 0.0

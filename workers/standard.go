@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -40,7 +41,7 @@ const (
 
 // newSender returns what carries exchanges to spec's URL: the plain HTTP/1.1
 // sender, or net/http where TLS is asked for.
-func newSender(spec Spec) Sender {
+func newSender(spec Spec, log *slog.Logger) Sender {
 	to, err := parseAddress(spec.URL)
 	if err != nil {
 		return refusing{err}
@@ -49,11 +50,11 @@ func newSender(spec Spec) Sender {
 	case "unix":
 		return newPlain(plainConfig{Network: "unix", Address: to.socket, Host: socketHost, ConnectTimeout: spec.ConnectTimeout})
 	case "http":
-		dialer := &net.Dialer{Control: refuseMetadata}
 		return newPlain(plainConfig{Network: "tcp", Address: to.host, Host: to.host,
-			ConnectTimeout: spec.ConnectTimeout, Dial: dialer.DialContext})
+			ConnectTimeout: spec.ConnectTimeout, Dial: newDialer(to.host, log).DialContext})
 	}
-	return newStandard(standardConfig{address: to, connectTimeout: spec.ConnectTimeout})
+	return newStandard(standardConfig{address: to, connectTimeout: spec.ConnectTimeout,
+		dial: newDialer(to.host, log).DialContext})
 }
 
 // refusing is the Sender of a URL that is none: it fails every exchange with
@@ -70,6 +71,7 @@ type standardConfig struct {
 	address        address
 	connectTimeout time.Duration  // of the connection, and again of the TLS handshake; 0: 2 s
 	rootCAs        *x509.CertPool // nil: the system's
+	dial           func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // standard is the Sender over net/http.
@@ -102,16 +104,12 @@ func newTransport(c standardConfig) *http.Transport {
 	if timeout <= 0 {
 		timeout = defaultConnectTimeout
 	}
-	dialer := &net.Dialer{Timeout: timeout, Control: refuseMetadata}
-	dial := dialer.DialContext
-	if c.address.scheme == "unix" {
-		dialer.Control = nil
-		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", c.address.socket)
-		}
-	}
 	return &http.Transport{
-		DialContext:            dial,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			return c.dial(ctx, network, address)
+		},
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.rootCAs},
 		TLSHandshakeTimeout:    timeout,
 		DisableCompression:     true,
@@ -126,15 +124,19 @@ func newTransport(c standardConfig) *http.Transport {
 // answer, as one does that the worker has just closed, the request goes out
 // once more on a connection of its own, unless r.Fresh forbids it.
 func (s *standard) Send(ctx context.Context, r *Request) (*Response, error) {
-	if r.Fresh || s.closed.Load() {
-		response, attempt, err := s.try(ctx, s.fresh, r)
+	target, err := s.prepare(r)
+	if err != nil {
+		return nil, &SendError{Phase: PhasePrepare, Err: err}
+	}
+	if r.Fresh || r.Upload != nil || s.closed.Load() {
+		response, attempt, err := s.try(ctx, s.fresh, r, target)
 		return response, attempt.failure(err)
 	}
-	response, first, err := s.try(ctx, s.kept, r)
+	response, first, err := s.try(ctx, s.kept, r, target)
 	if err == nil || !first.stale(ctx, err) {
 		return response, first.failure(err)
 	}
-	response, second, again := s.try(ctx, s.fresh, r)
+	response, second, again := s.try(ctx, s.fresh, r, target)
 	if again == nil {
 		return response, nil
 	}
@@ -151,12 +153,26 @@ func (s *standard) Close() {
 	s.fresh.CloseIdleConnections()
 }
 
-func (s *standard) try(ctx context.Context, over *http.Transport, r *Request) (*Response, *attempt, error) {
-	a := new(attempt)
-	target, err := s.target(r.Path)
-	if err != nil {
-		return nil, a, err
+// prepare checks r as the plain sender does, whatever net/http would let pass,
+// and returns its URL.
+func (s *standard) prepare(r *Request) (*url.URL, error) {
+	if err := checkLine(r); err != nil {
+		return nil, err
 	}
+	for key, values := range r.Header {
+		if sendersOwn(key) {
+			continue
+		}
+		if err := checkField(key, values); err != nil {
+			return nil, err
+		}
+	}
+	return s.target(r.Path)
+}
+
+func (s *standard) try(ctx context.Context, over *http.Transport, r *Request,
+	target *url.URL) (*Response, *attempt, error) {
+	a := newAttempt()
 	request := &http.Request{
 		Method: r.Method, URL: target, Host: s.host, Header: forwardable(r.Header),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -168,7 +184,14 @@ func (s *standard) try(ctx context.Context, over *http.Transport, r *Request) (*
 	if request.ContentLength > 0 {
 		request.Body = body
 	}
+	up := newStreamed(r.Upload)
+	if up != nil {
+		request.Body, request.ContentLength = up, r.UploadLength
+	}
 	answer, err := over.RoundTrip(request.WithContext(httptrace.WithClientTrace(ctx, a.trace())))
+	if err == nil && up != nil && answer.StatusCode < http.StatusBadRequest {
+		up.await(ctx)
+	}
 	if err == nil && ctx.Err() != nil {
 		// A worker that hears of the cancel may still answer in good order.
 		_ = answer.Body.Close()
@@ -217,6 +240,13 @@ func forwardable(h http.Header) http.Header {
 		delete(out, name)
 	}
 	return out
+}
+
+// newAttempt returns an attempt that has no connection yet.
+func newAttempt() *attempt {
+	a := new(attempt)
+	a.at.Store(uint32(PhaseConnect))
+	return a
 }
 
 // attempt follows one try. net/http calls its trace from several goroutines.

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -26,7 +27,13 @@ func senderTo(t *testing.T, url string, roots *x509.CertPool) *standard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStandard(standardConfig{address: to, connectTimeout: 5 * time.Second, rootCAs: roots})
+	dial := newDialer(to.host, slog.New(slog.DiscardHandler)).DialContext
+	if to.scheme == "unix" {
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", to.socket)
+		}
+	}
+	s := newStandard(standardConfig{address: to, connectTimeout: 5 * time.Second, rootCAs: roots, dial: dial})
 	t.Cleanup(s.Close)
 	return s
 }
@@ -240,10 +247,10 @@ func TestPathsThatAreNoneSendNothing(t *testing.T) {
 	send := plainEngine(t, func(http.ResponseWriter, *http.Request) { t.Error("a request came") })
 	for _, path := range []string{"", "v1/models", "/%zz", "*", "http://evil/"} {
 		_, err := send.Send(t.Context(), postOf(path))
-		failedIn(t, err, PhaseConnect)
+		failedIn(t, err, PhasePrepare)
 	}
 	_, err := send.Send(t.Context(), &Request{Method: "GET", Path: "/", Header: http.Header{"X": {"a\r\nB: c"}}})
-	failedIn(t, err, PhaseConnect)
+	failedIn(t, err, PhasePrepare)
 }
 
 func TestBrokenBodyIsASendError(t *testing.T) {
@@ -383,7 +390,7 @@ func TestClosedSenderLeavesNothingBehind(t *testing.T) {
 }
 
 func TestURLThatIsNoneFailsEveryExchange(t *testing.T) {
-	send := newSender(Spec{Config: Config{URL: "ftp://engine"}})
+	send := newSender(Spec{Config: Config{URL: "ftp://engine"}}, slog.New(slog.DiscardHandler))
 	_, err := send.Send(t.Context(), postOf("/", "x"))
 	failedIn(t, err, PhaseConnect)
 	if !strings.Contains(err.Error(), "scheme") {

@@ -16,23 +16,41 @@ import (
 // made it keeps its status.
 type Worker struct {
 	address address
-	sender  Sender
-	suspect chan struct{} // holds one when a check is wanted at once
-	sent    atomic.Bool   // something was sent since its load was last asked for
-
-	// The key lives in these two alone: fmt can print a field of any type,
-	// under any verb, but not what a function holds.
-	key       func() string
-	authorize func(http.Header) // sets the key; nil without one
+	link    atomic.Pointer[link]   // replaced when a reload changes the key or the connect timeout
+	suspect chan struct{}          // holds one when a check is wanted at once
+	sent    atomic.Bool            // something was sent since its load was last asked for
+	asked   atomic.Pointer[Worker] // that is checked for this one; nil: itself
+	via     []string               // added to the Via header of requests; never written
 
 	mu     sync.Mutex
 	spec   Spec // without its Key
 	status Status
+	checks int // see checkVersion
 
 	// reporting is held while the status is handed out and when the worker is
 	// retired, so that no report of a retired worker is ever given.
 	reporting sync.Mutex
 	retired   bool
+}
+
+// link is how requests reach a worker. It is immutable. The key lives in its
+// functions alone: fmt can print a field of any type, under any verb, but not what
+// a function holds.
+type link struct {
+	sender    Sender
+	key       func() string
+	former    func() string     // the key before this one, which answers under way may repeat
+	authorize func(http.Header) // sets the key; nil without one
+}
+
+// newLink returns a link over a Sender by that key, after another one.
+func newLink(sender Sender, key string, former func() string) *link {
+	l := &link{sender: sender, key: func() string { return key }, former: former}
+	if key != "" {
+		authorization := []string{"Bearer " + key}
+		l.authorize = func(h http.Header) { h["Authorization"] = authorization }
+	}
+	return l
 }
 
 // Status is what the checks of a worker have found.
@@ -50,6 +68,13 @@ type Status struct {
 	KVUsage float64   // share of the KV cache in use, 0 to 1; the highest of several ranks
 	LoadAt  time.Time // when the engine said so; zero when it never did
 
+	// Suspended says why the engine runs no requests although its server is
+	// healthy.
+	Suspended Suspension
+	// StalledSince is when the engine's step counters stopped although requests
+	// run; zero while they move. It was last confirmed at LoadAt.
+	StalledSince time.Time
+
 	Health string   // the path that is checked; empty until one has answered
 	Engine string   // the engine that the answers show, an openai.Engine; empty while they show none
 	Models []string // what GET /v1/models lists; nil when it was not learned
@@ -58,18 +83,13 @@ type Status struct {
 func newWorker(spec Spec, send func(Spec) Sender) *Worker {
 	w := &Worker{
 		spec:    spec.clone(),
-		sender:  send(spec),
 		suspect: make(chan struct{}, 1),
 		status:  Status{Up: true},
 	}
 	// A URL that cannot be parsed has a Sender that says so.
 	w.address, _ = parseAddress(spec.URL)
 	w.spec.Key = ""
-	w.key = func() string { return spec.Key }
-	if spec.Key != "" {
-		authorization := []string{"Bearer " + spec.Key}
-		w.authorize = func(h http.Header) { h["Authorization"] = authorization }
-	}
+	w.link.Store(newLink(send(spec), spec.Key, func() string { return "" }))
 	return w
 }
 
@@ -85,7 +105,7 @@ func (w *Worker) Spec() Spec {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	spec := w.spec.clone()
-	spec.Key = w.key()
+	spec.Key = w.link.Load().key()
 	return spec
 }
 
@@ -102,18 +122,34 @@ func (w *Worker) Status() Status {
 // returns immediately and may be called for every failed request: the checks
 // of a worker begin at least a second apart.
 func (w *Worker) Suspect() {
+	if first := w.asked.Load(); first != nil {
+		w = first
+	}
 	select {
 	case w.suspect <- struct{}{}:
 	default:
 	}
 }
 
-// Tells reports whether a text repeats the worker's own key, which nobody else may
-// read.
+// askBy makes another worker of the same server stand for this one in checks.
+func (w *Worker) askBy(first *Worker) { w.asked.Store(first) }
+
+// Tells reports whether a text repeats the worker's own key, or the key before it.
+// No client may read such a text.
 func (w *Worker) Tells(text []byte) bool {
-	key := w.key()
-	return key != "" && bytes.Contains(text, []byte(key))
+	l := w.link.Load()
+	for _, key := range [...]string{l.key(), l.former()} {
+		if key != "" && bytes.Contains(text, []byte(key)) {
+			return true
+		}
+	}
+	return false
 }
+
+// Reference returns a reference of one of the worker's answers, such as a Location, as
+// a path that leads through the gateway and tells nothing of the worker's address. ok
+// is false when there is none: it leads to another server.
+func (w *Worker) Reference(of string) (ref string, ok bool) { return w.address.relative(of) }
 
 // credentials are a client's own; they never reach a worker.
 var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
@@ -130,10 +166,11 @@ func (w *Worker) Send(ctx context.Context, r *Request) (*Response, error) {
 }
 
 func (w *Worker) sendTo(ctx context.Context, path string, r *Request) (*Response, error) {
+	l := w.link.Load()
 	out := *r
 	out.Path = path
-	out.Header = w.header(r.Header)
-	return w.sender.Send(ctx, &out)
+	out.Header = l.header(r.Header, w.via)
+	return l.sender.Send(ctx, &out)
 }
 
 // Written once, read only: Senders do not change a header's values.
@@ -143,17 +180,22 @@ var (
 )
 
 // header puts the worker's own into the header of a request.
-func (w *Worker) header(h http.Header) http.Header {
+func (l *link) header(h http.Header, via []string) http.Header {
 	if h == nil {
-		h = make(http.Header, 3) // the three below
+		h = make(http.Header, 4) // the four below
 	}
 	for _, name := range credentials {
 		delete(h, name)
 	}
-	if w.authorize != nil {
-		w.authorize(h)
+	if l.authorize != nil {
+		l.authorize(h)
 	}
 	h["Accept-Encoding"] = identityEncoding
+	if passed := h["Via"]; len(passed) > 0 {
+		h["Via"] = slices.Concat(passed, via)
+	} else if len(via) > 0 {
+		h["Via"] = via
+	}
 	if len(h["User-Agent"]) == 0 {
 		h["User-Agent"] = ownAgent
 	}
@@ -176,12 +218,37 @@ func (w *Worker) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", spec.Name), slog.String("pool", spec.Pool))
 }
 
-// adopt takes over a spec for which sameWorker holds.
-func (w *Worker) adopt(spec Spec) {
+// adopt takes over a spec for which sameWorker holds. Exchanges under way go on as
+// they began. The caller holds the fleet's lock.
+func (w *Worker) adopt(spec Spec, send func(Spec) Sender) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	old := w.link.Load()
+	rekeyed, reconnects := spec.Key != old.key(), spec.ConnectTimeout != w.spec.ConnectTimeout
+	if rekeyed || spec.health() != w.spec.health() {
+		w.checks++
+	}
 	w.spec = spec.clone()
 	w.spec.Key = ""
+	sender := old.sender
+	if reconnects {
+		sender = send(spec)
+		defer old.sender.Close()
+	}
+	switch {
+	case rekeyed:
+		w.link.Store(newLink(sender, spec.Key, old.key))
+	case reconnects:
+		w.link.Store(newLink(sender, spec.Key, old.former))
+	}
+}
+
+// checkVersion returns a number that changes when the worker is to be checked in
+// another way.
+func (w *Worker) checkVersion() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.checks
 }
 
 // retire ends the worker's reports and drops its idle connections. Exchanges
@@ -190,7 +257,7 @@ func (w *Worker) retire() {
 	w.reporting.Lock()
 	w.retired = true
 	w.reporting.Unlock()
-	w.sender.Close()
+	w.link.Load().sender.Close()
 }
 
 // report hands the status to give, unless the worker is retired.
@@ -210,7 +277,7 @@ func (w *Worker) update(change func(*Status)) (news bool) {
 	change(&w.status)
 	after := w.status
 	return before.Since.IsZero() != after.Since.IsZero() || before.Up != after.Up ||
-		before.LoadAt != after.LoadAt ||
+		before.LoadAt != after.LoadAt || before.Suspended != after.Suspended ||
 		before.Waiting != after.Waiting || before.Running != after.Running || before.KVUsage != after.KVUsage ||
 		before.Engine != after.Engine || !slices.Equal(before.Models, after.Models)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"text/template"
@@ -62,9 +61,11 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	h := logHandler(c.ErrOrStderr(), "warn")
-	defer counting(h)()
-	s, err := server.New(options(file, slog.New(h), c.ErrOrStderr()))
+	logs := openLogs(c.ErrOrStderr(), nil, "warn")
+	defer logs.close()
+	o := options(file, logs.log, logs.program)
+	o.Metrics.ObserveLogs(logs.dropped)
+	s, err := server.New(o)
 	if err != nil {
 		return err
 	}

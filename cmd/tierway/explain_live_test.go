@@ -35,7 +35,7 @@ func explaining(t *testing.T, status int, body string) (address string, asked fu
 }
 
 const explained = `{"outcome":"route","summary":"small by default; w0","tier":"small","worker":"w0","steps":[
-{"stage":"tier","ok":true,"detail":"small by default","tier":{"asked":"auto","moves":[{"tier":"large","rule":"keyword:code","by":"clamped"}],"targets":[{"name":"large","allowed":false,"served":true,"fits":true,"up":true}]}},
+{"stage":"tier","ok":true,"detail":"small by default","tier":{"asked":"auto","signals":[{"rule":"max_tokens","value":32000,"threshold":500,"not_counted":"the request offers tools"}],"moves":[{"tier":"large","rule":"keyword:code","by":"clamped"}],"targets":[{"name":"large","allowed":false,"served":true,"fits":true,"up":true}]}},
 {"stage":"limits","ok":true,"detail":"rpm 3/10","limits":[{"whose":"tenant","limit":"rpm","used":3,"room":10,"rate":60,"asks":1},{"whose":"key","limit":"month_money","used":0.5,"room":250}]},
 {"stage":"worker","ok":true,"detail":"w0","worker":{"choice":{"policy":"chwbl","key":"00000000000000ff","key_of":"prefix","rand":"0000000000000001","prompt_tokens":9,"expected_output_tokens":9,"seen":1,
 "candidates":[{"worker":"w0","index":0,"score":0,"weight":1,"inflight":2,"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"prefill_rate":1,"terms":{"step":0,"requests":0.5}}]},
@@ -58,7 +58,8 @@ func TestARunningGatewayExplains(t *testing.T) {
 		o.Draft == nil || !strings.Contains(o.Draft.Text, "random") || !strings.Contains(string(o.Request), "auto") {
 		t.Errorf("asked for %+v", o)
 	}
-	for _, want := range []string{"route: small by default; w0\n", "keyword:code asked for large; clamped decided", "large: not allowed", "the tenant's rpm 60 (3 of a burst of 10 used), it takes 1\n", "the key's month_money 250 (0.5 used)\n", "00000000000000ff of the prefix",
+	for _, want := range []string{"route: small by default; w0\n", "keyword:code asked for large; clamped decided", "large: not allowed",
+		"max_tokens asks for nothing: 32000 is not counted, the request offers tools\n", "the tenant's rpm 60 (3 of a burst of 10 used), it takes 1\n", "the key's month_money 250 (0.5 used)\n", "00000000000000ff of the prefix",
 		"w0, score 0, step 0, requests 0.5; 2 in flight, 5 tokens to read, 6 to write, 7 cached  <- chosen", "w1: down", "?[31mred", "under the draft:", "add tiers[small]: x", "changed by the draft: outcome"} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("it does not say %q:\n%s", want, s.out)

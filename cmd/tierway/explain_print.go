@@ -156,8 +156,11 @@ func candidateText(c *routing.Candidate, chosen string) string {
 	return text
 }
 
-// signalText says what one signal asks for, and by what number.
+// signalText returns the tier that one signal asks for, and the number behind it.
 func signalText(s tiers.Signal) string {
+	if s.NotCounted != "" {
+		return fmt.Sprintf("%s asks for nothing: %.0f is not counted, %s", s.Rule, s.Value, s.NotCounted)
+	}
 	asks := "asks for nothing"
 	if s.Tier != "" {
 		asks = "asks for " + s.Tier

@@ -48,7 +48,7 @@ func root(out, messages io.Writer) *cobra.Command {
 	c.SetErr(messages)
 	c.CompletionOptions.HiddenDefaultCmd = true
 	c.SetHelpTemplate(helpTemplate)
-	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), explainCommand(), keysCommand(), migrateCommand(), reloadCommand(), replayCommand(), versionCommand())
+	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), explainCommand(), keysCommand(), migrateCommand(), auditCommand(), reloadCommand(), replayCommand(), versionCommand())
 	return c
 }
 

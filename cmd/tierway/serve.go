@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -23,8 +22,7 @@ import (
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	config, listen, adminListen string
-	model                       string
-	workerURLs                  []string
+	models, workerURLs          []string
 }
 
 func serveCommand() *cobra.Command {
@@ -33,7 +31,8 @@ func serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve requests",
 		Example: "  tierway serve -c config.yaml\n" +
-			"  tierway serve --model qwen2.5:7b --worker-urls http://127.0.0.1:11434,http://127.0.0.1:11435",
+			"  tierway serve --model qwen2.5:7b --worker-urls http://127.0.0.1:11434,http://127.0.0.1:11435\n" +
+			"  tierway serve --model qwen2.5:7b=small --model qwen2.5:72b=large --worker-urls http://127.0.0.1:11434",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			// One that comes before the listeners are open is remembered, and kills
@@ -51,7 +50,7 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVarP(&f.config, "config", "c", "", "the configuration (default config.yaml unless --model is given)")
 	c.Flags().StringVar(&f.listen, "listen", "", "address of the data plane, instead of the configuration's")
 	c.Flags().StringVar(&f.adminListen, "admin-listen", "", "address of the admin plane, instead of the configuration's")
-	c.Flags().StringVar(&f.model, "model", "", "without a configuration: the model that the workers serve")
+	c.Flags().StringArrayVar(&f.models, "model", nil, "without a configuration: the model that the workers serve; several as MODEL=TIER, least capable first")
 	c.Flags().StringSliceVar(&f.workerURLs, "worker-urls", nil, "without a configuration: the workers, separated by commas")
 	c.MarkFlagsMutuallyExclusive("config", "model")
 	c.MarkFlagsRequiredTogether("model", "worker-urls")
@@ -60,8 +59,8 @@ func serveCommand() *cobra.Command {
 
 // load returns the configuration that the flags name.
 func (f serveFlags) load(c *cobra.Command) (*config.File, error) {
-	if f.model != "" {
-		file, err := config.FromFlags(f.model, f.workerURLs, f.listen, f.adminListen)
+	if len(f.models) > 0 {
+		file, err := config.FromFlags(f.models, f.workerURLs, f.listen, f.adminListen)
 		var problems config.Problems
 		if errors.As(err, &problems) {
 			fmt.Fprintln(c.ErrOrStderr(), problems.Error())
@@ -79,7 +78,7 @@ func (f serveFlags) load(c *cobra.Command) (*config.File, error) {
 // path is the configuration's file; empty where flags alone are.
 func (f serveFlags) path() string {
 	switch {
-	case f.model != "":
+	case len(f.models) > 0:
 		return ""
 	case f.config == "":
 		return "config.yaml"
@@ -122,10 +121,11 @@ func override(c *cobra.Command, file *config.File, listen, adminListen string) (
 // serve runs a checked configuration until a signal ends it. hup gets SIGHUP.
 func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Signal) error {
 	tuneCollector()
-	h := logHandler(c.ErrOrStderr(), file.Log.Level)
-	defer counting(h)()
-	log := slog.New(h)
-	o := options(file, log, c.OutOrStdout())
+	logs := openLogs(c.ErrOrStderr(), c.OutOrStdout(), file.Log.Level)
+	defer logs.close()
+	log := logs.log
+	o := options(file, log, logs.access)
+	o.Metrics.ObserveLogs(logs.dropped)
 	var s *server.Server
 	announced := announcer{out: c.ErrOrStderr(), log: log, address: func() string { return adminAddress(file, s) }}
 	defer announced.clear()
@@ -180,32 +180,6 @@ func options(file *config.File, log *slog.Logger, access io.Writer) server.Optio
 		o.Access = access
 	}
 	return o
-}
-
-// repeatsASecond bounds the lines of one message: enough to see a pattern, and an
-// outage of everything writes a few megabytes an hour.
-const repeatsASecond = 10
-
-// logHandler writes the program's own log as JSON lines. Of a message that repeats
-// only some are written, and lines that count the others.
-func logHandler(w io.Writer, level string) *telemetry.LogHandler {
-	var l slog.Level
-	if l.UnmarshalText([]byte(level)) != nil {
-		l = slog.LevelInfo // check has refused every other word
-	}
-	return telemetry.NewLogHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}), repeatsASecond)
-}
-
-// counting has the log tell in time what it left out, until stop, which tells the
-// rest.
-func counting(h *telemetry.LogHandler) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var told sync.WaitGroup
-	told.Go(func() { h.Run(ctx) })
-	return func() {
-		cancel()
-		told.Wait()
-	}
 }
 
 // signals returns a context that the first SIGTERM or SIGINT ends, which

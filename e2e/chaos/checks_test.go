@@ -52,7 +52,8 @@ func checkWhole(t *testing.T, d dialect, stream bool, got reply) {
 	}
 }
 
-// checkCut wants a part of the text, then one error, and no end.
+// checkCut wants a part of the text, then one error, and no end. In the Responses
+// dialect a response.failed follows it.
 func checkCut(t *testing.T, d dialect, got reply, w want) {
 	t.Helper()
 	h := heard(got.body)
@@ -63,6 +64,13 @@ func checkCut(t *testing.T, d dialect, got reply, w want) {
 		t.Errorf("the frame's code is %v, want %s", h.errors[0].Code, w.code)
 	}
 	all := events(got.body)
+	if d.name == "responses" {
+		failed := all[len(all)-1]
+		if failed.name != "response.failed" || !strings.Contains(failed.data, fmt.Sprintf(`"code":%q`, h.errors[0].Code)) || !strings.Contains(failed.data, `"id":"resp_`) {
+			t.Errorf("the last event is %+v", failed)
+		}
+		all = all[:len(all)-1]
+	}
 	if last := transcriptOf(all[len(all)-1]); len(last.errors) != 1 {
 		t.Errorf("the error frame is not the last: %s", got.body)
 	}

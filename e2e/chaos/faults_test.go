@@ -10,8 +10,12 @@ import (
 	"tierway/engines"
 )
 
-// shortTimeouts make a silent worker fail within a test.
-const shortTimeouts = `{ first_byte: 500ms, idle: 500ms }`
+// Timeouts that make a silent worker fail within a test: a stream, or an answer that
+// has begun, and a whole answer of which nothing came.
+const (
+	shortTimeouts = `{ first_byte: 500ms, idle: 500ms }`
+	shortTotal    = `{ first_byte: 100ms, idle: 100ms, total: { interactive: 500ms, background: 500ms, batch: 500ms } }`
+)
 
 // want is what a request must come to. Zero fields are not looked at, but hits,
 // which then must be the attempts.
@@ -94,8 +98,13 @@ func beforeContent() (cases []faultCase) {
 	add("a reset", engines.Fault{Kind: engines.FaultReset}, elsewhere, failed)
 	add("a close", engines.Fault{Kind: engines.FaultClose}, elsewhere, failed)
 	add("garbage", engines.Fault{Kind: engines.FaultGarbage}, elsewhere, failed)
-	add("silence", engines.Fault{Kind: engines.FaultHang}, elsewhere,
-		want{status: 504, code: "worker_timeout", attempts: 2, results: "0/2/0", outcome: "failed", never: true})
+	// Silence fails a stream by first_byte. A whole answer may take its total time, of
+	// which nothing is left for another worker then.
+	silence := engines.Fault{Kind: engines.FaultHang}
+	late := want{status: 504, code: "worker_timeout", attempts: 1, results: "0/0/1", outcome: "failed"}
+	silent := want{status: 504, code: "worker_timeout", attempts: 2, results: "0/2/0", outcome: "failed", never: true}
+	cases = append(cases, faultCase{name: "silence", fault: silence, whole: &late, stream: &elsewhere},
+		faultCase{name: "silence, both", fault: silence, both: true, whole: &late, stream: &silent})
 	add("a redirect", engines.Fault{Kind: engines.FaultRedirect}, elsewhere, garbled)
 	add("a web page", engines.Fault{Kind: engines.FaultHTML}, elsewhere, garbled)
 	add("an empty 200", engines.Fault{Kind: engines.FaultEmpty}, elsewhere, garbled)
@@ -133,6 +142,7 @@ func TestEveryDialectHasTheSameVerdicts(t *testing.T) {
 func TestWholeAnswersThatBreakOff(t *testing.T) {
 	t.Parallel()
 	late := want{status: 504, code: "worker_timeout", attempts: 2, results: "0/2/0", outcome: "failed"}
+	tooLarge := want{status: 502, code: "response_too_large", attempts: 1, results: "0/0/1", outcome: "failed", never: true}
 	for _, c := range []faultCase{
 		{name: "a reset", fault: engines.Fault{Kind: engines.FaultReset, After: 1}, whole: &elsewhere},
 		{name: "a close, both", fault: engines.Fault{Kind: engines.FaultClose, After: 1}, both: true, whole: &failed},
@@ -143,8 +153,7 @@ func TestWholeAnswersThatBreakOff(t *testing.T) {
 		{name: "half an object", fault: engines.Fault{Kind: engines.FaultMalformed}, whole: &elsewhere},
 		{name: "too long a Content-Length", fault: engines.Fault{Kind: engines.FaultLength, Size: 9}, whole: &elsewhere},
 		{name: "too short a Content-Length", fault: engines.Fault{Kind: engines.FaultLength, Size: -9}, whole: &elsewhere},
-		{name: "an answer without end", fault: engines.Fault{Kind: engines.FaultEndless}, whole: &elsewhere},
-		{name: "an answer without end, both", fault: engines.Fault{Kind: engines.FaultEndless}, both: true, whole: &garbled},
+		{name: "an answer without end", fault: engines.Fault{Kind: engines.FaultEndless}, whole: &tooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, chat, false) })
 	}
@@ -191,7 +200,7 @@ func TestStreamsThatAreCut(t *testing.T) {
 			t.Run(d.name+" "+c.name, func(t *testing.T) { c.run(t, d, true) })
 		}
 	}
-	tooLarge := faultCase{name: "too large an event", fault: engines.Fault{Kind: engines.FaultHuge, After: 4, Size: 5 << 20}, stream: &want{status: 200, attempts: 1, results: "0/1/0", outcome: "truncated", end: "truncated", frame: true, code: "*"}}
+	tooLarge := faultCase{name: "too large an event", fault: engines.Fault{Kind: engines.FaultHuge, After: 4, Size: 2 << 20}, stream: &want{status: 200, attempts: 1, results: "0/0/1", outcome: "truncated", end: "truncated", frame: true, code: "response_too_large"}}
 	t.Run(tooLarge.name, func(t *testing.T) { tooLarge.run(t, chat, true) })
 	half := faultCase{name: "half a first event", fault: engines.Fault{Kind: engines.FaultMalformed}, stream: &elsewhere}
 	t.Run(half.name, func(t *testing.T) { half.run(t, chat, true) })
@@ -208,9 +217,12 @@ func (c faultCase) run(t *testing.T, d dialect, stream bool) {
 	}
 	t.Run(mode, func(t *testing.T) {
 		t.Parallel()
-		own := settings{"max_response_bytes": "1MiB"}
+		own := settings{"max_response_bytes": "1MiB"} // of a whole answer and of an event
 		if c.fault.Kind == engines.FaultHang {
 			own["timeouts"] = shortTimeouts
+			if !stream && c.fault.After == 0 {
+				own["timeouts"] = shortTotal
+			}
 		}
 		r := newRig(t, 2, own, engines.Config{})
 		for i, worker := range r.workers {
@@ -225,23 +237,46 @@ func (c faultCase) run(t *testing.T, d dialect, stream bool) {
 	})
 }
 
-// TestEndlessSilenceIsBounded: a worker that never answers costs first_byte, not
-// for ever, though nobody else is there.
+// TestEndlessSilenceIsBounded: a worker that never answers costs a stream first_byte
+// and a whole answer the total time, even if there is no other worker.
 func TestEndlessSilenceIsBounded(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 1, settings{"timeouts": shortTimeouts}, engines.Config{})
-	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultHang}); err != nil {
-		t.Fatal(err)
-	}
-	if got := r.post(chat.path, chat.body); got.status != http.StatusGatewayTimeout {
-		t.Errorf("the status is %d, want 504", got.status)
-	}
-	eventually(t, func() error {
-		if n := r.cancelled(); n != 1 {
-			return fmt.Errorf("the worker was told %d times that nobody waits", n)
+	for body, timeouts := range map[string]string{chat.stream: shortTimeouts, chat.body: shortTotal} {
+		r := newRig(t, 1, settings{"timeouts": timeouts}, engines.Config{})
+		if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultHang}); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
+		if got := r.post(chat.path, body); got.status != http.StatusGatewayTimeout {
+			t.Errorf("the status is %d, want 504", got.status)
+		}
+		eventually(t, func() error {
+			if n := r.cancelled(); n != 1 {
+				return fmt.Errorf("the worker saw %d requests end early, want 1", n)
+			}
+			return nil
+		})
+	}
+}
+
+// TestWholeAnswersMayTakeTheirTotalTime: first_byte does not bound an answer whose first
+// byte comes when the last token is there.
+func TestWholeAnswersMayTakeTheirTotalTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2, settings{"timeouts": `{ first_byte: 100ms, idle: 10s }`}, engines.Config{})
+	for _, w := range r.workers {
+		if err := w.Set(engines.Fault{Kind: engines.FaultSlow, Delay: 400 * time.Millisecond}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []dialect{chat, completions, responses, messages} {
+		got := r.post(d.path, d.body)
+		if got.status != http.StatusOK {
+			t.Errorf("%s: %d %s", d.name, got.status, got.body)
+		}
+	}
+	if n := r.hits(); n != 4 {
+		t.Errorf("the workers saw %d requests for 4 answers", n)
+	}
 }
 
 // TestAWorkerThatIsNotThere is replaced at once, and alone it is a 502.
@@ -302,25 +337,26 @@ func TestACooledWorkerRestsAsLongAsItAsked(t *testing.T) {
 	}
 }
 
-// TestRetriesHaveABudget: when everybody fails, the gateway adds a fifth to the
-// load, and three a second, not as many again.
+// TestRetriesHaveABudget fails every request. The gateway adds a fifth to the load and
+// ten retries per second, after the 100 that it starts with, and tells clients not to
+// retry what it did not.
 func TestRetriesHaveABudget(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 2, nil, engines.Config{})
+	r := newRig(t, 2, settings{"breaker": `{ consecutive_failures: 1000, min_requests: 1000 }`}, engines.Config{})
 	for _, w := range r.workers {
 		if err := w.Set(status(500, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const requests = 100
+	const requests = 400
 	begun := time.Now()
 	for range requests {
-		if got := r.post(chat.path, chat.body); got.status != http.StatusBadGateway {
-			t.Errorf("the status is %d: %s", got.status, got.body)
+		got := r.post(chat.path, chat.body)
+		if got.status != http.StatusBadGateway || got.header.Get("X-Should-Retry") != "false" {
+			t.Errorf("the status is %d, x-should-retry %q: %s", got.status, got.header.Get("X-Should-Retry"), got.body)
 		}
 	}
-	// It begins with one second's worth; another may have just begun at each end.
-	most := requests + requests/5 + 3*int64(2+time.Since(begun)/time.Second)
+	most := requests + requests/5 + 100 + 10*int64(1+time.Since(begun)/time.Second)
 	if n := r.hits(); n <= requests || n > most {
 		t.Errorf("%d requests became %d attempts, want at most %d", requests, n, most)
 	}

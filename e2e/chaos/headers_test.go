@@ -67,6 +67,7 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 		"Authorization: Bearer the-client's-key", "Cookie: session=secret", "X-Tenant-Id: other", "X-User-Id: me",
 		"OpenAI-Organization: org", "OpenAI-Project: project", "Proxy-Authorization: Basic secret", "Api-Key: secret",
 		"X-Forwarded-For: 10.0.0.1", "X-Forwarded-Host: evil", "X-Real-IP: 10.0.0.1", "Forwarded: for=10.0.0.1", "Via: 1.1 proxy",
+		"X_Model_Tier: large", "x-model_tier: large", "X_Forwarded_For: 10.0.0.1", "X_Request_Id: other", "Content_Length: 1", "Api_Key: secret",
 		"Accept-Encoding: gzip, br", "TE: trailers", "Keep-Alive: timeout=5", "X-Request-Id: "+id, "X-Hop: 1", "X-Custom: kept",
 		"Connection: close, Authorization, X-Request-Id, Content-Length, Host, X-Hop, Accept-Encoding",
 		fmt.Sprintf("Content-Length: %d", len(chat.body)), "", chat.body))
@@ -78,11 +79,19 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 		"Authorization": "Bearer the-worker's-key", "X-Request-Id": id, "X-Custom": "kept", "Content-Type": "application/json",
 		"Content-Length": fmt.Sprint(len(chat.body)), "Accept-Encoding": "identity",
 		"Cookie": "", "X-Tenant-Id": "", "X-User-Id": "", "Openai-Organization": "", "Openai-Project": "", "Proxy-Authorization": "", "Api-Key": "",
-		"X-Forwarded-For": "", "X-Forwarded-Host": "", "X-Real-Ip": "", "Forwarded": "", "Via": "", "Te": "", "Keep-Alive": "", "X-Hop": "",
+		"X-Forwarded-For": "", "X-Forwarded-Host": "", "X-Real-Ip": "", "Forwarded": "", "Te": "", "Keep-Alive": "", "X-Hop": "",
 	} {
 		if got := strings.Join(seen.Header[name], "|"); got != value {
 			t.Errorf("the worker's %s is %q, want %q", name, got, value)
 		}
+	}
+	for name := range seen.Header {
+		if strings.Contains(name, "_") {
+			t.Errorf("the worker got %s, which engines may read as another header", name)
+		}
+	}
+	if via := seen.Header["Via"]; len(via) != 1 || !strings.HasPrefix(via[0], "1.1 tierway-") { // the client's proxy is not named
+		t.Errorf("the worker's Via is %q", via)
 	}
 	if host := strings.TrimPrefix(w.server.URL, "http://"); seen.Host != host {
 		t.Errorf("the worker's Host is %q, want %q", seen.Host, host)
@@ -92,6 +101,19 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 			t.Errorf("%q is in the log", secret)
 		}
 	}
+}
+
+// TestAControlHeaderTwiceIsRefused: a proxy, the gateway and an engine could each
+// take another of the two.
+func TestAControlHeaderTwiceIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, nil, engines.Config{})
+	for _, twice := range []string{"X-Model-Tier: small\r\nx-model-tier: large\r\n", "X-Request-Priority: batch\r\nX-Request-Priority: batch\r\n", "content-type: text/plain\r\n"} {
+		c := r.dial()
+		c.send(head + twice + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body)
+		refuses(t, twice, c.answer(), http.StatusBadRequest, "invalid_value")
+	}
+	r.unseen()
 }
 
 // TestPathsAreReadOnce: routing and permission look at the same path, nothing is

@@ -1,8 +1,10 @@
 package chaos
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"strings"
@@ -152,26 +154,45 @@ func TestRequestsThatTwoPartiesReadDifferently(t *testing.T) {
 	r.unseen()
 }
 
-// TestLengthWithChunksIsFramedAnew: with both, chunks win, and the worker gets a
-// length only.
-func TestLengthWithChunksIsFramedAnew(t *testing.T) {
+// TestLengthWithChunksIsRefused, in plain text and over TLS, as the first request of
+// a connection and behind others: a proxy in front may have read it another way.
+func TestLengthWithChunksIsRefused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 1, nil, engines.Config{})
-	c := r.dial()
-	c.send(head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" +
-		fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(chat.body), chat.body))
-	got := c.answer()
-	c.closed()
-	if got.status == http.StatusBadRequest {
-		r.unseen() // refusing it is as good
-		return
-	}
-	seen := r.workers[0].engine.Requests()
-	if got.status != http.StatusOK || len(seen) != 1 {
-		t.Fatalf("the status is %d and the worker saw %d requests", got.status, len(seen))
-	}
-	if want := fmt.Sprint(len(chat.body)); string(seen[0].Body) != chat.body || strings.Join(seen[0].Header["Content-Length"], ",") != want || seen[0].Header.Get("Transfer-Encoding") != "" {
-		t.Errorf("the worker got %q with %v", seen[0].Body, seen[0].Header)
+	a := newAuthority(t)
+	a.issue(t, 1)
+	body := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(chat.body), chat.body)
+	good := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body
+	chunked := head + "Transfer-Encoding: chunked\r\n\r\n" + body
+	for _, own := range []settings{nil, {"tls": a.section()}} {
+		r := newRig(t, 1, own, engines.Config{})
+		for _, bad := range []string{
+			head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + body,
+			head + "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n" + body,
+			head + "Transfer-Encoding:\r\n chunked\r\ncontent-length:\r\n\t4\r\n\r\n" + body,
+			strings.Replace(head, "HTTP/1.1", "HTTP/1.0", 1) + "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n" + body,
+		} {
+			for before, requests := range []string{"", good, chunked + good} {
+				c := r.dial()
+				if own != nil {
+					secure := tls.Client(c.Conn, trusting())
+					c.Conn, c.r = secure, bufio.NewReader(secure)
+				}
+				hits := r.hits()
+				c.send(requests + bad + smuggled)
+				for range before {
+					if got := c.answer(); got.status != http.StatusOK {
+						t.Errorf("a proper request before it got %d %s", got.status, got.body)
+					}
+				}
+				if got := c.answer(); got.status != http.StatusBadRequest || !got.last {
+					t.Errorf("%q got %d %s", bad[len(head):], got.status, got.body)
+				}
+				c.closed()
+				if seen := r.hits() - hits; seen != int64(before) {
+					t.Errorf("the worker saw %d requests, want %d", seen, before)
+				}
+			}
+		}
 	}
 }
 

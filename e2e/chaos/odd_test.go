@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/gateway"
 	"tierway/engines"
 )
 
@@ -66,16 +67,16 @@ func TestPingEventsPass(t *testing.T) {
 	}
 }
 
-// TestLargeEventsPass: an event of a MiB is a partial image, not an attack.
+// TestLargeEventsPass: an event of 5 MiB is an image, not an attack.
 func TestLargeEventsPass(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultHuge, After: 3, Size: 1 << 20}); err != nil {
+	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultHuge, After: 3, Size: 5 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	got := r.post(chat.path, chat.stream)
 	h := heard(got.body)
-	if want := len(answerText) + 1<<20; len(h.text) != want || !chat.proven(h) || strings.Count(h.text, "h") < 1<<20 {
+	if want := len(answerText) + 5<<20; len(h.text) != want || !chat.proven(h) || strings.Count(h.text, "h") < 5<<20 {
 		t.Errorf("%d bytes of text arrived, want %d; proven %v", len(h.text), want, chat.proven(h))
 	}
 }
@@ -215,6 +216,8 @@ func TestWhatIsKeptIsNotSentTwice(t *testing.T) {
 	t.Parallel()
 	kept := []dialect{
 		{name: "responses", path: responses.path, body: `{"model":"sim","input":"hello","store":true}`, stream: `{"model":"sim","input":"hello","store":true,"stream":true}`},
+		{name: "responses by default", path: responses.path, body: `{"model":"sim","input":"hello"}`},
+		{name: "a stream of responses", path: responses.path, body: `{"model":"sim","input":"hello","stream":true}`},
 		{name: "responses in the background", path: responses.path, body: `{"model":"sim","input":"hello","background":true}`},
 		{name: "chat", path: chat.path, body: `{"model":"sim","store":true,"messages":[{"role":"user","content":"hello"}]}`},
 		{name: "an image", path: "/v1/images/generations", body: `{"model":"sim","prompt":"hello"}`},
@@ -238,10 +241,9 @@ func TestWhatIsKeptIsNotSentTwice(t *testing.T) {
 		}
 		t.Run(d.name+" not sent", func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, 2, nil, engines.Config{})
-			if err := r.workers[0].server.Close(); err != nil {
-				t.Fatal(err)
-			}
+			away := fmt.Sprintf("workers: [ { name: w0, url: %q }, ", "http://"+gateway.Address(t)) // no other server takes that port
+			both := strings.Replace(tiers([]*worker{newWorker(t, "w1", engines.Config{})}), "workers: [ ", away, 1)
+			r := newRig(t, 0, settings{"tiers": both}, engines.Config{})
 			if got := r.post(d.path, d.body); got.status != http.StatusOK {
 				t.Errorf("the status is %d though w1 could be asked: %s", got.status, got.body)
 			}

@@ -44,8 +44,11 @@ func TestOfficialSDKs(t *testing.T) {
 		{"Python on the demo", func(t *testing.T) tally {
 			return runPython(t, gateway.Demo(t), "test_openai", "test_openai_async", "test_anthropic")
 		}},
+		{"Python agents on the demo", func(t *testing.T) tally { return runPython(t, gateway.Demo(t), "test_agents") }},
 		{"Python on faults", func(t *testing.T) tally { return runPython(t, startFaulty(t).Process, "test_faults") }},
-		{"Node on the demo", func(t *testing.T) tally { return runNode(t, gateway.Demo(t), "openai.test.js", "anthropic.test.js") }},
+		{"Node on the demo", func(t *testing.T) tally {
+			return runNode(t, gateway.Demo(t), "openai.test.js", "anthropic.test.js", "agents.test.js")
+		}},
 		{"Node on faults", func(t *testing.T) tally { return runNode(t, startFaulty(t).Process, "faults.test.js") }},
 		{"Go on the demo", goOnDemo},
 		{"Go on faults", goOnFaults},

@@ -46,7 +46,7 @@ func answeredByTheGateway() map[string]string {
 // routedPaths are those of the suite's requests whose model decides where they
 // go, and is rewritten; all others pass through untouched.
 func routedPaths() []string {
-	return []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/moderations",
+	return []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/responses/input_tokens", "/v1/responses/compact", "/v1/embeddings", "/v1/moderations",
 		"/v1/audio/transcriptions", "/v1/audio/translations", "/v1/audio/speech",
 		"/v1/images/generations", "/v1/images/edits", "/v1/images/variations"}
 }

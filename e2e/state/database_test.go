@@ -66,7 +66,7 @@ func TestTheDatabaseAwayCostsNobodyAnything(t *testing.T) {
 			key := newKey(t, sql.URL, "fox")
 			p := r.serve(settings{"store": stores(sql.URL, "")})
 			metric(t, p, "tierway_database_up", 1, patience)
-			before := len(about(p, "database"))
+			before := len(about(p, "available"))
 			l := r.newLoad(key, p.BaseURL)
 			l.answers(200)
 			l.open(20)
@@ -90,7 +90,7 @@ func TestTheDatabaseAwayCostsNobodyAnything(t *testing.T) {
 			pause(time.Second)
 			l.end()
 			inLedger(t, sql.URL, "fox", l.asked())
-			if lines := about(p, "the database")[before:]; len(lines) != 2 {
+			if lines := about(p, "available")[before:]; len(lines) != 2 {
 				t.Errorf("there are %d log lines about one absence: %q", len(lines), lines)
 			}
 			t.Logf("with the database: %v", l.times(begin, gone))

@@ -164,7 +164,7 @@ func TestAPasswordOfADatabaseThatIsAwayIsToldNowhere(t *testing.T) {
 		_, told := c.Admin(http.MethodGet, path, "", adminKey)
 		c.search(t, "GET "+path, told, false)
 	}
-	for _, about := range []string{"the database is away", "Redis is away", "spans are lost"} {
+	for _, about := range []string{"database unavailable", "Redis is away", "spans are lost"} {
 		c.Until("the log to say that "+about, func() bool { return strings.Contains(c.Log(), about) })
 	}
 	c.Stop()

@@ -101,7 +101,7 @@ func newStorm(t *testing.T) *storm {
 		"decisions": "{ file: decisions.jsonl, max_files: 100, max_size: " + fileSize + " }",
 		"telemetry": "{ tenants: 2 }",
 		"queue":     "{ max_depth: 6, max_wait: { interactive: 200ms, background: 100ms, batch: 1s }, age: { background: 50ms, batch: 200ms }, displace: true, heartbeat_after: 50ms }",
-		"timeouts":  "{ first_byte: 300ms, idle: 300ms }",
+		"timeouts":  "{ first_byte: 300ms, idle: 300ms, total: { interactive: 2s, background: 2s, batch: 3s } }",
 		"breaker":   "{ consecutive_failures: 20, failure_ratio: 1, open_for: 100ms }",
 		"retry":     "{ attempts: 3, budget: 1 }",
 		"pools":     s.removable(true),

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func auditCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "audit",
+		Short:   "Check the audit log in the database",
+		Example: "  tierway audit verify -c config.yaml",
+	}
+	return group(c, auditVerify())
+}
+
+// auditVerify makes the command that checks the chain of hashes.
+func auditVerify() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use:     "verify",
+		Short:   "Check that no entry of the audit log was changed, inserted or removed",
+		Example: "  tierway audit verify -c config.yaml",
+		Long: "Each entry holds a hash of itself and of the entry before it, and the database\n" +
+			"holds the hash of the last one. Exits with 1 when an entry is not what it was.",
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			file, err := loadConfig(c, path)
+			if err != nil {
+				return err
+			}
+			d, err := newDatabase(c, file, path)
+			if err != nil {
+				return err
+			}
+			return errors.Join(verifyAudit(c, d), d.close())
+		},
+	}
+	c.Flags().StringVarP(&path, "config", "c", "config.yaml", "the configuration that names the database")
+	return c
+}
+
+// verifyAudit is not bounded in time, because an audit log may be long.
+func verifyAudit(c *cobra.Command, d *database) error {
+	empty, err := d.ready(c.Context(), false)
+	if err != nil {
+		return err
+	}
+	var entries, broken int64
+	if !empty {
+		if entries, broken, err = d.sql.VerifyAudit(c.Context()); err != nil {
+			return d.explain(err)
+		}
+	}
+	if broken > 0 {
+		fmt.Fprintf(c.OutOrStdout(), "%s: entry %d of the audit log was changed, inserted or removed; the %d entries before it are intact\n", d.name(), broken, entries)
+		return exit(1)
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: all %d entries of the audit log are intact\n", d.name(), entries)
+	return err
+}

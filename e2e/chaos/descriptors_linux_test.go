@@ -1,0 +1,88 @@
+package chaos
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"tierway/engines"
+)
+
+// limitDescriptors leaves the gateway so many descriptors beyond those it has open.
+func (r *rig) limitDescriptors(t *testing.T, more int) {
+	t.Helper()
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := syscall.Rlimit{Cur: uint64(len(open) + more), Max: uint64(len(open) + more)}
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(r.PID()), syscall.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&limit)), 0, 0, 0); errno != 0 {
+		t.Fatal(errno)
+	}
+}
+
+// TestExhaustedDescriptorsAreTheGatewaysFault: clients that hold all descriptors
+// leave none for a worker. The answer says so, the log and the metrics too, and the
+// workers are blamed for nothing: the next request after they left is served.
+func TestExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2, settings{"health": `{ path: /health, interval: 100ms, timeout: 100ms }`}, engines.Config{})
+	r.Ready()
+	first := r.dial()
+	r.client.CloseIdleConnections()
+	r.limitDescriptors(t, 4)
+	var clients []net.Conn
+	for range 10 {
+		c, err := net.Dial("tcp", r.data) // the kernel takes it, whatever the gateway can do
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		clients = append(clients, c)
+	}
+	ask := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body
+	var refused reply
+	eventually(t, func() error {
+		first.send(ask)
+		if refused = first.answer(); refused.status == http.StatusOK {
+			return fmt.Errorf("there are still descriptors")
+		}
+		return nil
+	})
+	refuses(t, "without a descriptor", refused, http.StatusServiceUnavailable, "overloaded")
+	if refused.header.Get("Retry-After") == "" {
+		t.Error("the client is not told when to come back")
+	}
+	time.Sleep(500 * time.Millisecond) // five health checks, which have no descriptor either
+	for _, c := range clients {
+		c.Close()
+	}
+	eventually(t, func() error {
+		first.send(ask)
+		if got := first.answer(); got.status != http.StatusOK {
+			return fmt.Errorf("afterwards: %d %s", got.status, got.body)
+		}
+		return nil
+	})
+	m, err := r.metrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := m.Sum("tierway_worker_breaker"); n != 0 {
+		t.Errorf("breakers stand at %v in all", n)
+	}
+	for _, operation := range []string{"accept", "connect"} {
+		if m.Sum("tierway_fd_exhausted_total", `operation="`+operation+`"`) == 0 {
+			t.Errorf("no %s is counted", operation)
+		}
+	}
+	if log := r.Log(); !strings.Contains(log, `"level":"WARN","msg":"a connection was not made: no file descriptor is free"`) || strings.Contains(log, "worker is down") {
+		t.Errorf("the log is %s", log)
+	}
+}

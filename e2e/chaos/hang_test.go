@@ -1,0 +1,195 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// stuck is a server whose engine may stop: its health check passes in every state.
+type stuck struct {
+	http.Handler
+
+	mu      sync.Mutex
+	hangs   bool   // generation requests get a head and no event
+	metrics string // what GET /metrics returns; "": the engine's own
+}
+
+func (s *stuck) set(hangs bool, metrics string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangs, s.metrics = hangs, metrics
+}
+
+func (s *stuck) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	hangs, metrics := s.hangs, s.metrics
+	s.mu.Unlock()
+	switch {
+	case r.URL.Path == "/metrics" && metrics != "":
+		io.WriteString(w, metrics) //nolint:errcheck // the test fails without it
+	case r.Method == http.MethodPost && hangs:
+		io.Copy(io.Discard, r.Body) //nolint:errcheck // whatever it is
+		w.Header().Set("Content-Type", "text/event-stream")
+		http.NewResponseController(w).Flush() //nolint:errcheck // the client may have left
+		<-r.Context().Done()
+	default:
+		s.Handler.ServeHTTP(w, r)
+	}
+}
+
+// stuckRig is a gateway before two workers, of which w0 is stuck's.
+func stuckRig(t *testing.T) (*rig, *stuck) {
+	t.Helper()
+	ws := []*worker{newEngine(t, "w0", engines.Config{}), newEngine(t, "w1", engines.Config{})}
+	front := &stuck{Handler: ws[0].Chaos}
+	ws[0].serve(t, front, "127.0.0.1:0")
+	ws[1].serve(t, ws[1].Chaos, "127.0.0.1:0")
+	r := newRig(t, 0, settings{
+		"tiers":      tiers(ws),
+		"admin":      `{ keys: [ { name: op, sha256: ` + digest("operator") + ` } ] }`,
+		"breaker":    quickBreaker,
+		"health":     `{ interval: 1s, timeout: 1s, down_after: 10 }`,
+		"saturation": `{ stale_after: 1s }`,
+	}, engines.Config{})
+	r.workers = ws
+	return r, front
+}
+
+// stateOf is what the admin API says of a worker.
+func (r *rig) stateOf(name string) string {
+	r.t.Helper()
+	_, body := r.read("http://"+r.admin+"/admin/workers/"+name, "Authorization", "Bearer operator")
+	for _, state := range []string{"up", "down", "asleep", "paused", "cooling", "open", "half_open"} {
+		if strings.Contains(body, `"state":"`+state+`"`) {
+			if state == "open" && strings.Contains(body, `"cause":"hung"`) {
+				return "hung"
+			}
+			return state
+		}
+	}
+	return body
+}
+
+// read GETs a URL of either plane.
+func (r *rig) read(url string, headers ...string) (status int, body string) {
+	r.t.Helper()
+	req := r.request(r.t.Context(), http.MethodGet, "/", "", headers...)
+	var err error
+	if req.URL, err = req.URL.Parse(url); err != nil {
+		r.t.Fatal(err)
+	}
+	got, err := r.try(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return got.status, got.body
+}
+
+// becomes waits until the admin API says so of w0.
+func (r *rig) becomes(state string) {
+	r.t.Helper()
+	eventually(r.t, func() error {
+		if got := r.stateOf("w0"); got != state {
+			return fmt.Errorf("w0 is %s, want %s", got, state)
+		}
+		return nil
+	})
+}
+
+// goesTo sends n requests, all of which have to be answered, and returns how many
+// w0 has answered.
+func (r *rig) goesTo(n int) (w0 int) {
+	r.t.Helper()
+	for range n {
+		got := r.post(chat.path, prompt(r.ids.Load(), true))
+		if got.status != http.StatusOK || !strings.Contains(got.body, "[DONE]") {
+			r.t.Fatalf("status %d: %s", got.status, got.body)
+		}
+		if got.header.Get("X-Routed-To") == "w0" {
+			w0++
+		}
+	}
+	return w0
+}
+
+// TestHungEngineLosesItsRequestsToItsPeers keeps sending streams whose clients
+// give up. Without it, every second request goes to the engine that hangs, for good.
+func TestHungEngineLosesItsRequestsToItsPeers(t *testing.T) {
+	t.Parallel()
+	r, w0 := stuckRig(t)
+	r.goesTo(4)
+	w0.set(true, "")
+	ctx, stop := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				impatient, cancel := context.WithTimeout(ctx, 4*time.Second)
+				req := r.request(impatient, http.MethodPost, chat.path, prompt(r.ids.Load(), true))
+				if resp, err := r.client.Do(req); err == nil {
+					io.Copy(io.Discard, resp.Body) //nolint:errcheck // the client may give up
+					resp.Body.Close()
+				}
+				cancel()
+			}
+		})
+	}
+	r.becomes("hung")
+	stop()
+	clients.Wait()
+	w0.set(false, "")
+	eventually(t, func() error {
+		if r.goesTo(4) == 0 {
+			return fmt.Errorf("w0 gets no requests after it has come back; it is %s", r.stateOf("w0"))
+		}
+		return nil
+	})
+}
+
+// TestEngineWithFrozenCountersIsEjected reads vLLM's metrics: requests run, and no
+// counter moves.
+func TestEngineWithFrozenCountersIsEjected(t *testing.T) {
+	t.Parallel()
+	r, w0 := stuckRig(t)
+	frozen := "vllm:num_requests_running 3\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.4\nvllm:generation_tokens_total 500\n"
+	w0.set(true, frozen)
+	r.becomes("hung")
+	if n := r.goesTo(6); n != 0 {
+		t.Errorf("a hung engine answered %d requests", n)
+	}
+	w0.set(false, strings.Replace(frozen, "500", "501", 1))
+	eventually(t, func() error {
+		if r.goesTo(4) == 0 {
+			return fmt.Errorf("w0 gets no requests after its counters moved; it is %s", r.stateOf("w0"))
+		}
+		return nil
+	})
+}
+
+// TestSleepingEngineGetsNoRequests reads vLLM's sleep state.
+func TestSleepingEngineGetsNoRequests(t *testing.T) {
+	t.Parallel()
+	r, w0 := stuckRig(t)
+	state := "vllm:num_requests_running 0\nvllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} %d\n"
+	w0.set(true, fmt.Sprintf(state, 0))
+	r.becomes("asleep")
+	if n := r.goesTo(6); n != 0 {
+		t.Errorf("a sleeping engine answered %d requests", n)
+	}
+	if status, body := r.read("http://" + r.data + "/readyz"); status != http.StatusOK || !strings.Contains(body, "small") {
+		t.Errorf("/readyz is %d: %s", status, body)
+	}
+	w0.set(false, fmt.Sprintf(state, 1))
+	r.becomes("up")
+	if n := r.goesTo(6); n == 0 {
+		t.Error("an engine that has woken up gets no requests")
+	}
+}

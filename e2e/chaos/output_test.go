@@ -1,0 +1,166 @@
+package chaos
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// piped is a gateway whose standard output and error are pipes of the test's.
+type piped struct {
+	t         *testing.T
+	cmd       *exec.Cmd
+	out, err  *os.File // what the test reads
+	data      string
+	admin     string
+	ended     chan error
+	client    *http.Client
+	errReader sync.WaitGroup
+}
+
+// newPiped starts a gateway before one engine.
+func newPiped(t *testing.T) *piped {
+	t.Helper()
+	w := newWorker(t, "w0", engines.Config{})
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	yaml := settings{"auth": `{ required: false }`, "health": `{ path: "off" }`, "drain": `{ accept_grace: 1ms, timeout: 5s }`,
+		"store": `{ sql: "" }`, "tiers": tiers([]*worker{w})}
+	if err := os.WriteFile(file, []byte(yaml.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &piped{t: t, ended: make(chan error, 1), client: &http.Client{Timeout: patience}}
+	p.cmd = exec.Command(gateway.Binary(t), "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p.cmd.Dir = dir
+	var outEnd, errEnd *os.File
+	var err error
+	if p.out, outEnd, err = os.Pipe(); err != nil {
+		t.Fatal(err)
+	}
+	if p.err, errEnd, err = os.Pipe(); err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = outEnd, errEnd
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	outEnd.Close()
+	errEnd.Close()
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it may have ended by itself
+		p.out.Close()
+		p.err.Close()
+		p.errReader.Wait()
+		p.client.CloseIdleConnections()
+	})
+	p.serving()
+	return p
+}
+
+// serving reads the addresses from the log.
+func (p *piped) serving() {
+	p.t.Helper()
+	r := bufio.NewReader(p.err)
+	for p.data == "" {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			p.t.Fatalf("reading the log: %v", err)
+		}
+		if _, rest, ok := strings.Cut(line, `"data":"`); ok {
+			p.data, rest, _ = strings.Cut(rest, `","admin":"`)
+			p.admin, _, _ = strings.Cut(rest, `"`)
+		}
+	}
+}
+
+// readErr goes on reading the log, so that it never stalls.
+func (p *piped) readErr() { p.errReader.Go(func() { _, _ = io.Copy(io.Discard, p.err) }) }
+
+// asks sends n chats and returns how many of them were not answered with 200.
+func (p *piped) asks(n int) (failed int, last error) {
+	for range n {
+		resp, err := p.client.Post("http://"+p.data+chat.path, "application/json", strings.NewReader(chat.body))
+		if err != nil {
+			return failed + 1, err
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			failed, last = failed+1, fmt.Errorf("status %d", resp.StatusCode)
+		}
+	}
+	return failed, last
+}
+
+// stops ends the gateway by one SIGTERM.
+func (p *piped) stops() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			p.t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(patience):
+		p.t.Error("one SIGTERM does not end it")
+	}
+}
+
+// TestAStalledReaderOfTheAccessLogHoldsNothingUp: the pipe is full after some 150
+// lines, and requests go on; one SIGTERM ends the gateway.
+func TestAStalledReaderOfTheAccessLogHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	p := newPiped(t)
+	p.readErr()
+	if failed, err := p.asks(600); failed > 0 {
+		t.Errorf("%d requests failed, the last with %v", failed, err)
+	}
+	p.stops()
+}
+
+// TestAReaderThatHasLeftTakesNothingWithIt: neither that of the access log nor that
+// of the program's own.
+func TestAReaderThatHasLeftTakesNothingWithIt(t *testing.T) {
+	t.Parallel()
+	p := newPiped(t)
+	p.out.Close()
+	p.err.Close()
+	if failed, err := p.asks(3); failed > 0 {
+		t.Fatalf("%d requests failed, the last with %v", failed, err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil { // a line of the program's log
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if failed, err := p.asks(1); failed > 0 {
+			t.Fatalf("it has died: %v", err)
+		}
+		m, err := scrape("http://" + p.admin + "/metrics")
+		if err != nil {
+			return err
+		}
+		for _, log := range []string{"access", "program"} {
+			if m.Sum("tierway_log_dropped_lines_total", `log="`+log+`"`) == 0 {
+				return errors.New("no dropped line of the " + log + " log is counted")
+			}
+		}
+		return nil
+	})
+	p.stops()
+}

@@ -1,0 +1,130 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// files is a worker of paths that are passed: a file, an upload that is digested, a
+// redirect to itself, and a stream that pauses.
+func files(pause time.Duration) http.Handler {
+	h := http.NewServeMux()
+	modified := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	h.HandleFunc("/files/messages/f.bin", func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Etag", `"v1"`)
+		http.ServeContent(w, q, "f.bin", modified, strings.NewReader("0123456789"))
+	})
+	h.HandleFunc("PUT /files/upload", func(w http.ResponseWriter, q *http.Request) {
+		sum := sha256.New()
+		n, err := io.Copy(sum, q.Body)
+		fmt.Fprintf(w, "%d %x %v", n, sum.Sum(nil), err)
+	})
+	h.HandleFunc("/files/old/", func(w http.ResponseWriter, q *http.Request) {
+		http.Redirect(w, q, "http://"+q.Host+"/files/messages/f.bin?x=1", http.StatusFound)
+	})
+	h.HandleFunc("/files/pause", func(w http.ResponseWriter, q *http.Request) {
+		io.WriteString(w, "begin")            //nolint:errcheck // the client tells
+		http.NewResponseController(w).Flush() //nolint:errcheck // likewise
+		<-time.After(pause)
+		io.WriteString(w, "end") //nolint:errcheck // likewise
+	})
+	return h
+}
+
+// passing is a pool of three workers that pass /files/*, whose breakers open at the
+// second failure.
+func passing(t *testing.T, own settings, h http.Handler) *rig {
+	t.Helper()
+	var list []string
+	for i := range 3 {
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		list = append(list, fmt.Sprintf("{ name: f%d, url: %q }", i, s.URL))
+	}
+	own["pools"] = `[ { name: files, paths: ["/files/*"], max_upload_bytes: 1GiB, workers: [ ` + strings.Join(list, ", ") + ` ] } ]`
+	own["breaker"] = "{ consecutive_failures: 2 }"
+	return newRig(t, 1, own, engines.Config{})
+}
+
+// TestPassedPathsAreAsWithoutAGateway: HEAD, ranges, conditions, redirects and slashes,
+// and no client header makes a download a message.
+func TestPassedPathsAreAsWithoutAGateway(t *testing.T) {
+	t.Parallel()
+	r := passing(t, settings{}, files(0))
+	const file = "/files/messages/f.bin"
+	for _, c := range []struct {
+		method, path string
+		headers      []string
+		status       int
+		body         string
+		header, want string
+	}{
+		{"GET", file, nil, 200, "0123456789", "Content-Type", "application/octet-stream"},
+		{"GET", file, []string{"Anthropic-Version", "2023-06-01"}, 200, "0123456789", "Content-Length", "10"},
+		{"HEAD", file, nil, 200, "", "Content-Length", "10"},
+		{"GET", file, []string{"Range", "bytes=2-4"}, 206, "234", "Content-Range", "bytes 2-4/10"},
+		{"GET", file, []string{"Range", "bytes=90-"}, 416, "invalid range: failed to overlap\n", "Content-Range", "bytes */10"},
+		{"GET", file, []string{"If-None-Match", `"v1"`}, 304, "", "Etag", `"v1"`},
+		{"GET", "/files/old/", nil, 302, "", "Location", file + "?x=1"},
+		{"GET", "/files/old/a/b/", nil, 302, "", "Location", file + "?x=1"},
+	} {
+		for range 3 { // each worker, or one after two failures
+			got := r.do(c.method, c.path, "", c.headers...)
+			if got.status != c.status || c.body != "" && got.body != c.body || got.header.Get(c.header) != c.want ||
+				got.err != nil {
+				t.Errorf("%s %s %q: %d %q, %s %q, %v", c.method, c.path, c.headers, got.status, got.body, c.header,
+					got.header.Get(c.header), got.err)
+			}
+		}
+	}
+	if n := r.opened(""); n != 0 {
+		t.Errorf("good answers opened %v breakers", n)
+	}
+}
+
+// TestLargeUploadsStream: 48 MiB where a body may have 1 MiB.
+func TestLargeUploadsStream(t *testing.T) {
+	t.Parallel()
+	r := passing(t, settings{"max_body_bytes": "1MiB"}, files(0))
+	body := bytes.Repeat([]byte("0123456789abcdef"), 3<<20)
+	want := fmt.Sprintf("%d %x <nil>", len(body), sha256.Sum256(body))
+	for _, length := range []int64{int64(len(body)), -1} {
+		req := r.request(context.Background(), http.MethodPut, "/files/upload", "x", "Content-Type",
+			"application/octet-stream")
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), length
+		got, err := r.try(req)
+		if err != nil || got.status != http.StatusOK || got.body != want {
+			t.Errorf("length %d: %d %s, %v", length, got.status, got.body, err)
+		}
+	}
+}
+
+// TestSilentAnswersOutliveClientStall over HTTP/2, where a write deadline that is left
+// behind ends the stream.
+func TestSilentAnswersOutliveClientStall(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	a.issue(t, 1)
+	const stall = 200 * time.Millisecond
+	r := passing(t, settings{"tls": a.section(), "timeouts": "{ client_stall: " + stall.String() + " }"}, files(3*stall))
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("https://" + r.data + "/files/pause")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "beginend" || resp.ProtoMajor != 2 {
+		t.Errorf("%s: %q, %v", resp.Proto, body, err)
+	}
+}

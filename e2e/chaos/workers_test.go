@@ -1,0 +1,143 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"tierway/e2e/gateway"
+	"tierway/engines"
+)
+
+// wholeAnswer is a chat answer that is one JSON object.
+const wholeAnswer = `{"id":"x","object":"chat.completion","model":"sim","choices":[{"index":0,"finish_reason":"stop",` +
+	`"message":{"role":"assistant","content":"hi"}}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`
+
+// oneTier is a tier whose workers are at the URLs, named w0, w1, …
+func oneTier(urls ...string) string {
+	var list []string
+	for i, url := range urls {
+		list = append(list, fmt.Sprintf("{ name: w%d, url: %q }", i, url))
+	}
+	return "[ { name: small, model: sim, workers: [ " + strings.Join(list, ", ") + " ] } ]"
+}
+
+// TestLargeHeadsOfAWorkerAreReadAgainAndAgain: every answer of the worker, those
+// to health checks too, has 5 KB of header on connections that stay open.
+func TestLargeHeadsOfAWorkerAreReadAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	var checks atomic.Int64
+	w := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("X-Big", strings.Repeat("y", 5000))
+		if q.URL.Path == "/health" {
+			checks.Add(1)
+			return
+		}
+		_, _ = io.Copy(io.Discard, q.Body)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, wholeAnswer)
+	}))
+	t.Cleanup(w.Close)
+	r := newRig(t, 0, settings{"tiers": oneTier(w.URL), "health": `{ path: /health, interval: 100ms, timeout: 100ms }`}, engines.Config{})
+	for range 3 {
+		if got := r.post(chat.path, chat.body); got.status != 200 || got.body != wholeAnswer {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
+	eventually(t, func() error {
+		if !r.Alive() {
+			return nil // which quiet tells below
+		}
+		if checks.Load() < 4 {
+			return errors.New("the checks have stopped")
+		}
+		return nil
+	})
+	if !r.Alive() {
+		t.Error("the gateway has died")
+	}
+}
+
+// TestQueriesOfAnyBytesReachWorkers: one client that sends what a request line may
+// not hold gets its answers, and takes no worker away from the others.
+func TestQueriesOfAnyBytesReachWorkers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2, nil, engines.Config{})
+	for range 20 {
+		c := r.dial()
+		c.send(fmt.Sprintf("POST /v1/chat/completions?q=\xc3\xa9\xff HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(chat.body), chat.body))
+		if got := c.answer(); got.status != http.StatusOK {
+			t.Errorf("with such a query: %d %s", got.status, got.body)
+		}
+		if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
+			t.Errorf("another client: %d %s", got.status, got.body)
+		}
+	}
+	for _, w := range r.workers {
+		for _, seen := range w.engine.Requests() {
+			if _, q, found := strings.Cut(seen.URL, "?"); found && q != "q=%C3%A9%FF" {
+				t.Errorf("%s got the query %q", w.name, q)
+			}
+		}
+	}
+	m, err := r.metrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := m.Sum("tierway_worker_breaker"); n != 0 {
+		t.Errorf("breakers stand at %v in all", n)
+	}
+}
+
+// TestQueriesOverHTTP2ReachWorkers: there a blank ends no request line.
+func TestQueriesOverHTTP2ReachWorkers(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	a.issue(t, 1)
+	r := newRig(t, 1, settings{"tls": a.section()}, engines.Config{})
+	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
+	req := r.request(t.Context(), http.MethodPost, chat.path, chat.body)
+	req.URL.Scheme, req.URL.Opaque = "https", "//"+r.data+chat.path+"?q=a b"
+	got, err := r.try(req)
+	if err != nil || got.status != http.StatusOK {
+		t.Errorf("%d %s (%v)", got.status, got.body, err)
+	}
+}
+
+// TestAWorkerThatIsTheGatewayItselfEndsAtOnce: one chat is two requests, and with
+// health checks the worker is down.
+func TestAWorkerThatIsTheGatewayItselfEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	for health, want := range map[string]struct {
+		status int
+		code   string
+	}{
+		`{ path: "off" }`: {http.StatusLoopDetected, "loop_detected"},
+		`{ path: auto, interval: 100ms, timeout: 100ms }`: {http.StatusServiceUnavailable, "no_healthy_worker"},
+	} {
+		at := gateway.Address(t)
+		yaml := settings{"auth": `{ required: false }`, "health": health, "drain": `{ accept_grace: 1ms, timeout: 5s }`, "tiers": oneTier("http://" + at)}
+		p := gateway.StartAt(t, at, "127.0.0.1:0", yaml.String())
+		r := &rig{Process: p, t: t, data: at, client: http.DefaultClient}
+		if want.code == "no_healthy_worker" {
+			p.Until("the worker to be down", func() bool { return strings.Contains(p.Log(), "the url leads back to this gateway") })
+		}
+		before, err := p.Metrics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		refuses(t, health, r.post(chat.path, chat.body), want.status, want.code)
+		after, err := p.Metrics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := after.Sum("tierway_requests_started_total") - before.Sum("tierway_requests_started_total"); n > 2 && want.code == "loop_detected" {
+			t.Errorf("one chat became %v requests", n)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package queue
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// TestFullQueueKeepsRoomForOtherTenants fills a class with one tenant's requests,
+// by number and by bytes. Another tenant's request waits and is served; the newest
+// request of the first tenant is refused.
+func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
+	t.Parallel()
+	for bound, value := range map[string]string{"depth": "max_depth: 4", "bytes": "max_bytes: 400"} {
+		t.Run(bound, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 1, engines.Config{})
+			r.serve(settings{
+				"tiers": r.tier("max_inflight: 1", ""),
+				"auth":  "{ keys: [ " + tenant("loud", "weight: 1") + ", " + tenant("quiet", "weight: 1") + " ] }",
+				"queue": "{ " + value + ", " + waitLong + " }",
+			})
+			holder := r.later(held, bearer("loud")...)
+			r.running(1)
+			first := r.later(plain, bearer("loud")...)
+			r.waiting(1)
+			var loud []*promise
+			for n := 2; ; n++ {
+				p := r.later(plain, bearer("loud")...)
+				if !r.joins(p, n) {
+					break
+				}
+				loud = append(loud, p)
+			}
+			quiet := r.later(plain, bearer("quiet")...)
+			newest := r.answer(loud[len(loud)-1])
+			if err := newest.refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+				t.Error(err)
+			}
+			if shed := r.sum("tierway_queue_shed_total", `reason="displaced"`, `class="interactive"`); shed != 1 {
+				t.Errorf("%v requests were counted as displaced, want 1", shed)
+			}
+			r.letGo()
+			r.served(append(loud[:len(loud)-1], holder, first, quiet))
+		})
+	}
+}
+
+// joins waits until a request is the n-th in the queue, which it returns, or has
+// been refused.
+func (r *rig) joins(p *promise, n int) bool {
+	r.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		select {
+		case a := <-p.come:
+			if err := a.refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+				r.t.Fatal(err)
+			}
+			return false
+		case <-time.After(pace):
+		}
+		if int(r.sum("tierway_queue_depth")) == n {
+			return true
+		}
+	}
+	r.t.Fatalf("no answer within %v", patience)
+	return false
+}

@@ -1,0 +1,64 @@
+package queue
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"tierway/engines"
+)
+
+// reports serves an engine with other metrics than its own.
+type reports struct {
+	http.Handler
+	metrics string
+}
+
+func (r reports) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if q.URL.Path == "/metrics" {
+		io.WriteString(w, r.metrics) //nolint:errcheck // the test fails without it
+		return
+	}
+	r.Handler.ServeHTTP(w, q)
+}
+
+// TestMetricsAloneDoNotShedRequestsBesideIdleWorkers serves all requests before
+// two engines whose metrics look full for a reason that is not load.
+func TestMetricsAloneDoNotShedRequestsBesideIdleWorkers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		metrics  string
+		together int // requests at once
+	}{
+		"a cache that stays full": {"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.97\n", 20},
+		"a queue that never ends": {"vllm:num_requests_running 0\nvllm:num_requests_waiting 9\nvllm:kv_cache_usage_perc 0.97\n", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := unheardRig(t, 2, engines.Config{})
+			for _, w := range r.workers {
+				w.front = reports{w.Engine, c.metrics}
+				w.listen(t)
+			}
+			r.serve(settings{
+				"tiers":      r.tier("max_inflight: 64", ""),
+				"queue":      "{ max_wait: { interactive: 2s } }",
+				"health":     "{ interval: 1s, timeout: 1s, down_after: 10 }",
+				"saturation": "{ waiting: 5, kv_usage: 0.9, stale_after: 5s }",
+			})
+			eventually(t, func() error {
+				if usage := r.sum("tierway_worker_kv_usage_ratio"); usage < 1.9 {
+					return fmt.Errorf("the gateway has read a cache usage of %v of two engines, want 1.94", usage)
+				}
+				return nil
+			})
+			for range 100 / c.together {
+				r.served(r.crowd(c.together, plain))
+			}
+			if shed := r.sum("tierway_queue_shed_total"); shed != 0 {
+				t.Errorf("%v requests were shed, want none", shed)
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package openai
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// keptKinds are the collections of OpenAI's and Anthropic's APIs whose objects an
+// engine keeps and returns by their ids. The engine has one account, the gateway's,
+// and knows no tenants.
+var keptKinds = [...]string{
+	"assistants", "batches", "containers", "conversations", "evals", "files", "fine_tuning", "skills", "threads",
+	"uploads", "vector_stores", "videos",
+}
+
+// KeptKind returns the kind of kept objects that a request for a decoded path reads
+// or changes, as "files" for GET /v1/files/file-1; "" for none. Creating a response
+// or a chat completion is none, and so is a single response: ResponsePath has its id.
+func KeptKind(method, path string) string {
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		s = strings.ToLower(s) // some front ends match paths without case
+		if slices.Contains(keptKinds[:], s) {
+			return s
+		}
+		below := i+1 < len(segments) && segments[i+1] != ""
+		switch {
+		case s == "responses" && !below && method != http.MethodPost:
+			return "responses"
+		case s == "completions" && i > 0 && strings.EqualFold(segments[i-1], "chat") && (below || method != http.MethodPost):
+			return "chat completions"
+		}
+	}
+	return ""
+}
+
+// ResponsePath reports whether a decoded path belongs to the Responses API, at any
+// base path. id is the segment after `responses`: a stored response, an action such
+// as compact, or "" for the collection itself. below is the path after the id.
+func ResponsePath(path string) (id, below string, ok bool) {
+	for rest := path; ; {
+		var segment string
+		segment, rest, ok = strings.Cut(rest, "/")
+		if strings.EqualFold(segment, "responses") {
+			id, below, _ = strings.Cut(rest, "/")
+			return id, below, true
+		}
+		if !ok {
+			return "", "", false
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package queue
+
+// maxVictims bounds the requests that are evicted for one newcomer: beyond it,
+// one large request would cost more clients than it serves.
+const maxVictims = 16
+
+// victimsLocked returns the requests to evict under the bounds of c so that the
+// newcomer, which is in the queue already, may wait. It returns nil if eviction makes no room. If the
+// class is full, the victim is the newest request of the tenant with the most
+// requests waiting for its weight. If bytes are short, the victims are the newest
+// requests of less urgent classes, then those of the tenants of the class with the
+// most bytes waiting for their weight. Only tenants with more waiting than the
+// newcomer's tenant, for their weights, lose a request of its class.
+func (q *Queue) victimsLocked(c *Config, t *Ticket, reason string) []*Ticket {
+	switch {
+	case !c.Displace:
+		return nil
+	case reason == ShedBytes:
+		return q.largestLocked(t, q.bytes-c.MaxBytes)
+	case reason == ShedDepth && c.waits(t.Class):
+		var most *flow
+		for _, f := range q.classes[t.Class].waiting {
+			if most == nil || float64(f.depth)/f.weight > float64(most.depth)/most.weight {
+				most = f
+			}
+		}
+		if most != t.flow && float64(most.depth)/most.weight > float64(t.flow.depth)/t.flow.weight {
+			return []*Ticket{most.last}
+		}
+	}
+	return nil
+}
+
+// largestLocked returns the requests to evict so that their bodies free so many
+// bytes, nil if maxVictims do not.
+func (q *Queue) largestLocked(t *Ticket, over int64) (victims []*Ticket) {
+	for i := Classes - 1; i > t.Class; i-- {
+		for v := q.classes[i].all.last; v != nil && over > 0 && len(victims) < maxVictims; v = v.links[inClass].before {
+			victims, over = append(victims, v), over-v.Bytes
+		}
+	}
+	left := map[*flow]*remainder{} // of the flows of which a request is a victim
+	for over > 0 && len(victims) < maxVictims {
+		v := q.classes[t.Class].largest(t.flow, left)
+		if v == nil {
+			break
+		}
+		victims, over = append(victims, v), over-v.Bytes
+	}
+	if over > 0 {
+		return nil
+	}
+	return victims
+}
+
+// remainder is what a flow keeps waiting when its newest requests are evicted.
+type remainder struct {
+	last  *Ticket // nil: nothing
+	bytes int64
+}
+
+// largest takes the newest request of the flow with the most bytes waiting for its
+// weight out of left. It returns nil when no flow has more than own.
+func (c *class) largest(own *flow, left map[*flow]*remainder) *Ticket {
+	var from *remainder
+	limit := float64(own.bytes) / own.weight
+	for _, f := range c.waiting {
+		r := left[f]
+		if r == nil {
+			r = &remainder{last: f.last, bytes: f.bytes}
+		}
+		if share := float64(r.bytes) / f.weight; f != own && r.last != nil && share > limit {
+			from, limit = r, share
+			left[f] = r
+		}
+	}
+	if from == nil {
+		return nil
+	}
+	v := from.last
+	from.last, from.bytes = v.links[inFlow].before, from.bytes-v.Bytes
+	return v
+}

@@ -1,0 +1,56 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tierway/store"
+)
+
+// TestDatabaseThatTakesNoWritesIsReported lets every write of the ledger fail, as a
+// full disk does, while the directory can be read.
+func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
+	r := newAdminRig(t)
+	log := &lines{}
+	r.log = slog.New(slog.NewJSONHandler(log, nil))
+	full, err := store.OpenSQL(store.SQLConfig{URL: "sqlite://" + filepath.Join(t.TempDir(), "full.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := full.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writable := r.ledger
+	r.ledger = store.NewLedger(store.LedgerConfig{SQL: full})
+	r.ledger.Add(store.Row{ID: "r1", Tenant: "acme"})
+	state := func() (ready, up, status string) {
+		ready = r.do(http.MethodGet, "/readyz", "").body
+		for line := range strings.Lines(r.ops(http.StatusOK, http.MethodGet, "/metrics", "").body) {
+			if strings.HasPrefix(line, "tierway_database_up ") {
+				up = strings.TrimSpace(strings.TrimPrefix(line, "tierway_database_up "))
+			}
+		}
+		return ready, up, decoded[StatusView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")).SQL.State
+	}
+	for range 3 {
+		if err := r.ledger.Flush(context.Background()); err == nil {
+			t.Fatal("the ledger was written")
+		}
+		r.noteDatabase(nil, r.ledger.Stats().Err)
+	}
+	if ready, up, status := state(); !strings.Contains(ready, `"ready":true`) || !strings.Contains(ready, "database: takes no writes") || up != "0" || status != "read_only" {
+		t.Errorf("/readyz %s, tierway_database_up %s, status %s", ready, up, status)
+	}
+	if n := strings.Count(log.String(), "database takes no writes"); n != 1 {
+		t.Errorf("%d lines of log, want one: %s", n, log)
+	}
+	r.ledger = writable
+	r.noteDatabase(nil, r.ledger.Stats().Err)
+	if ready, up, status := state(); strings.Contains(ready, "database") || up != "1" || status != "ok" {
+		t.Errorf("afterwards /readyz %s, tierway_database_up %s, status %s", ready, up, status)
+	}
+}

@@ -1,0 +1,170 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tierway/breaker"
+)
+
+// impatient has two workers and a first_byte that every answer takes longer than.
+const impatient = `
+auth: { required: false }
+health: { path: "off" }
+policy: { name: round_robin }
+timeouts: { first_byte: 20ms, idle: 10s, total: { interactive: %s } }
+tiers:
+  - { name: small, model: fake-7b, serves: [chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio], workers: [ %%s ] }
+pools:
+  - { name: raw, paths: ["/raw/*"], workers: [ { name: raw-0, url: %q } ] }
+`
+
+// late answers a request with a body after a while.
+func late(after time.Duration, kind, body string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		io.Copy(io.Discard, q.Body) //nolint:errcheck // a test's own worker; it then sees the gateway leave
+		select {
+		case <-time.After(after):
+		case <-q.Context().Done():
+		}
+		w.Header().Set("Content-Type", kind)
+		io.WriteString(w, body) //nolint:errcheck // a test's own worker
+	})
+}
+
+// TestFirstByteBoundsStreamsAlone: a whole answer comes when its last token is there,
+// so only the total bounds it. A stream without an event in time is asked for elsewhere.
+func TestFirstByteBoundsStreamsAlone(t *testing.T) {
+	const slow = 100 * time.Millisecond
+	whole := late(slow, "application/json", `{"id":"resp_1","object":"x","choices":[],"data":[]}`)
+	r := newRig(t, fmt.Sprintf(impatient, "10s", served(t, whole)), whole, whole)
+	for path, body := range map[string]string{
+		"/v1/chat/completions": hello, "/v1/completions": `{"model":"small","prompt":"x","max_tokens":9}`,
+		"/v1/responses": `{"model":"small","input":"x"}`, "/v1/messages": `{"model":"small","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}`,
+		"/v1/embeddings": `{"model":"small","input":"x"}`, "/v1/rerank": `{"model":"small","query":"x","documents":["x"]}`, "/tokenize": `{"model":"small","prompt":"x"}`,
+		"/v1/moderations": `{"model":"small","input":"x"}`, "/v1/audio/speech": `{"model":"small","input":"x"}`, "/v1/images/generations": `{"model":"small","prompt":"x"}`,
+		"/raw/x": "anything",
+	} {
+		if a := r.post(path, body); a.status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	for _, d := range r.Server.decisions.last(100) {
+		if len(d.Attempts) != 1 || d.Attempts[0].Error != "" {
+			t.Errorf("%s took %+v", d.Route, d.Attempts)
+		}
+	}
+	a := r.post("/v1/chat/completions", strings.Replace(hello, "{", `{"stream":true,`, 1))
+	if _, code, _ := errorOf(t, a); a.status != http.StatusGatewayTimeout || code != "worker_timeout" {
+		t.Errorf("a stream: %d %s", a.status, a.body)
+	}
+	if d := r.Server.decisions.last(1)[0]; len(d.Attempts) != 2 || d.Attempts[0].Error != errFirstByteTimeout.Error() ||
+		d.Attempts[1].Error != errFirstByteTimeout.Error() {
+		t.Errorf("a stream took %+v", d.Attempts)
+	}
+}
+
+// TestTheTotalEndsAWholeAnswerAndBlamesNobody: nothing tells a long answer from none, so
+// the worker is not at fault and no other one is asked.
+func TestTheTotalEndsAWholeAnswerAndBlamesNobody(t *testing.T) {
+	never := late(time.Hour, "application/json", "{}")
+	r := newRig(t, fmt.Sprintf(impatient, "60ms", served(t, never)), never, never)
+	for path, body := range map[string]string{"/v1/chat/completions": hello, "/v1/images/generations": `{"model":"small","prompt":"x"}`, "/raw/x": "anything"} {
+		a := r.post(path, body)
+		if _, code, _ := errorOf(t, a); a.status != http.StatusGatewayTimeout || code != "worker_timeout" {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+		if d := r.Server.decisions.last(1)[0]; len(d.Attempts) != 1 ||
+			!strings.Contains(d.Attempts[0].Error, errTotalTimeout.Error()) {
+			t.Errorf("%s took %+v", path, d.Attempts)
+		}
+	}
+	for line := range strings.SplitSeq(r.scrape(), "\n") {
+		if strings.HasPrefix(line, "tierway_attempts_total") && strings.Contains(line, `result="error"`) &&
+			!strings.HasSuffix(line, " 0") {
+			t.Errorf("a worker is blamed for the end of the request's time: %s", line)
+		}
+	}
+}
+
+// TestARawAnswerOutlivesTheSDKsOwnTimeout: the SDKs stop their clocks when the head is
+// there, as with streams.
+func TestARawAnswerOutlivesTheSDKsOwnTimeout(t *testing.T) {
+	engine := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "audio/mpeg")
+		say(t, w, "begin")
+		<-time.After(150 * time.Millisecond)
+		say(t, w, "end")
+	})
+	r := newRig(t, fmt.Sprintf(impatient, "10s", served(t, engine)), engine)
+	for _, path := range []string{"/v1/audio/speech", "/raw/x"} {
+		if a := r.post(path, `{"model":"small","input":"x"}`, "X-Stainless-Timeout", "0.1"); a.body != "beginend" ||
+			a.err != nil {
+			t.Errorf("%s: %q, %v", path, a.body, a.err)
+		}
+	}
+}
+
+// sickThenSlow answers 500 until it is cured and takes its time from then on.
+type sickThenSlow struct {
+	cured atomic.Bool
+	tried atomic.Int32 // requests since then
+	slow  http.Handler
+}
+
+func (s *sickThenSlow) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if !s.cured.Load() {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	s.tried.Add(1)
+	s.slow.ServeHTTP(w, q)
+}
+
+// TestAProbeCutsAWholeAnswerOnlyForAnotherWorker: the breaker's patience with a worker
+// on trial ends a request early where that helps it, and is no bound of its own.
+func TestAProbeCutsAWholeAnswerOnlyForAnotherWorker(t *testing.T) {
+	const yaml = `
+auth: { required: false }
+health: { path: "off" }
+policy: { name: round_robin }
+retry: { budget: 1 }
+breaker: { consecutive_failures: 2, open_for: 10ms, probe_timeout: 50ms }
+tiers:
+  - { name: small, model: fake-7b, serves: [chat, responses], workers: [ %s ] }
+`
+	for path, c := range map[string]struct{ body, answers string }{
+		"/v1/chat/completions": {hello, "another"},
+		"/v1/responses":        {`{"model":"small","input":"x","store":true,"max_output_tokens":1}`, "w0"}, // a stored response is made once
+	} {
+		well := late(0, "application/json", `{"id":"resp_1","choices":[]}`)
+		sick := &sickThenSlow{slow: late(400*time.Millisecond, "application/json", `{"id":"resp_1","choices":[]}`)}
+		r := newRig(t, yaml, sick, well, well)
+		p := r.snapshot.Load().pools[0]
+		first := p.routing.Snapshot(time.Now())[0]
+		gate := p.gates.Breaker(first.ID, first.Ref)
+		for gate.State() != breaker.Open {
+			r.post("/v1/chat/completions", hello)
+		}
+		sick.cured.Store(true)
+		for gate.State() == breaker.Open {
+			p.gates.Poll()
+		}
+		for range 3 { // one of them is the probe
+			if a := r.post(path, c.body); a.status != http.StatusOK {
+				t.Fatalf("%s: %d %s", path, a.status, a.body)
+			}
+			if d := r.Server.decisions.last(1)[0]; d.Attempts[0].Worker == "w0" && (d.Worker == "w0") != (c.answers == "w0") {
+				t.Errorf("%s: %s answered after %+v", path, d.Worker, d.Attempts)
+			}
+		}
+		if seen := sick.tried.Load(); seen != 1 {
+			t.Errorf("%s: %d requests tried the worker", path, seen)
+		}
+	}
+}

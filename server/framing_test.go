@@ -1,0 +1,210 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// inspected is what net/http reads of data that arrives in parts of step bytes.
+func inspected(data string, step func() int) string {
+	var f framing
+	out := []byte(data)
+	for rest := out; len(rest) > 0; {
+		n := min(step(), len(rest))
+		f.inspect(rest[:n])
+		rest = rest[n:]
+	}
+	return string(out)
+}
+
+func bytewise() int { return 1 }
+func whole() int    { return 1 << 30 }
+
+// accepted are the heads of the requests that net/http's server takes from one
+// connection, as they came; the error is why it takes no other.
+func accepted(data string) (heads []string, err error) {
+	src := strings.NewReader(data)
+	in := bufio.NewReader(src)
+	at := func() int { return len(data) - src.Len() - in.Buffered() }
+	for method := ""; ; {
+		if method == http.MethodPost {
+			for range 4 {
+				if b, _ := in.Peek(1); len(b) == 1 && (b[0] == '\r' || b[0] == '\n') {
+					_, _ = in.Discard(1)
+				}
+			}
+		}
+		begin := at()
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return heads, err
+		}
+		heads, method = append(heads, data[begin:at()]), r.Method
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return heads, err
+		}
+	}
+}
+
+// ambiguous reports whether a head that net/http has accepted has two framings.
+func ambiguous(head string) bool {
+	var length, encoding bool
+	for line := range strings.Lines(strings.ToLower(head)) {
+		length = length || strings.HasPrefix(line, "content-length:")
+		encoding = encoding || strings.HasPrefix(line, "transfer-encoding:")
+	}
+	first, _, _ := strings.Cut(head, "\n")
+	return encoding && (length || strings.HasSuffix(strings.TrimRight(first, "\r"), "HTTP/1.0"))
+}
+
+func TestARequestWithTwoFramingsIsRefusedByNetHTTP(t *testing.T) {
+	const chunks = "0\r\n\r\n"
+	for name, request := range map[string]string{
+		"length, then chunks":       "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+		"chunks, then length":       "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + chunks,
+		"in other letters":          "POST / HTTP/1.1\r\nHost: x\r\nTRANSFER-encoding:chunked\r\ncontent-LENGTH:5\r\n\r\n" + chunks,
+		"other fields between":      "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Type: a\r\nTe: trailers\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+		"length on another line":    "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length:\r\n 5\r\n\r\n" + chunks,
+		"encoding on another line":  "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding:\r\n\tchunked\r\n\r\n" + chunks,
+		"a fold before it":          "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nX: a\r\n Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+		"lines that end in LF":      "POST / HTTP/1.1\nHost: x\nContent-Length: 5\nTransfer-Encoding: chunked\n\n" + chunks,
+		"a length of nothing":       "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+		"chunks in HTTP/1.0":        "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+		"both in HTTP/1.0":          "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + chunks,
+		"a GET":                     "GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + chunks,
+		"the same length twice too": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if heads, _ := accepted(request); len(heads) != 1 {
+				t.Fatal("net/http refuses it by itself")
+			}
+			for _, step := range []func() int{whole, bytewise} {
+				if heads, err := accepted(inspected(request, step)); len(heads) != 0 || err == nil || err == io.EOF {
+					t.Errorf("net/http takes %q (%v)", heads, err)
+				}
+			}
+		})
+	}
+}
+
+// drawn is a proper request with a body that looks like requests.
+func drawn(t *rapid.T) string {
+	var b strings.Builder
+	method := rapid.SampledFrom([]string{"GET", "POST", "PUT", "DELETE"}).Draw(t, "method")
+	version := rapid.SampledFrom([]string{"HTTP/1.1", "HTTP/1.1", "HTTP/1.0"}).Draw(t, "version")
+	eol := rapid.SampledFrom([]string{"\r\n", "\r\n", "\n"}).Draw(t, "end of line")
+	fmt.Fprintf(&b, "%s /x?content-length:5 %s%sHost: x%s", method, version, eol, eol)
+	body := strings.Repeat(rapid.SampledFrom([]string{"", "x", "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", "\r\n\r\n0\r\n\r\n"}).Draw(t, "body"), rapid.IntRange(0, 40).Draw(t, "times"))
+	names := rapid.SampledFrom([]string{"Content-Type", "Content-Lengthy", "Content-Lengt", "Transfer-Encodings", "T", "C", "TE", "X-Transfer-Encoding", "Traceparent", "Cookie"})
+	for range rapid.IntRange(0, 5).Draw(t, "fields") {
+		fmt.Fprintf(&b, "%s: %s%s", names.Draw(t, "name"), rapid.SampledFrom([]string{"", "a", "transfer-encoding: chunked", "a" + eol + " transfer-encoding: b", "a" + eol + "\tcontent-length: 5"}).Draw(t, "value"), eol)
+	}
+	switch how := rapid.IntRange(0, 2).Draw(t, "framing"); {
+	case how == 0 && version == "HTTP/1.1":
+		fmt.Fprintf(&b, "Transfer-Encoding: chunked%s%s", eol, eol)
+		for i := 0; i < len(body); {
+			n := min(rapid.IntRange(1, 500).Draw(t, "chunk"), len(body)-i)
+			fmt.Fprintf(&b, "%0*x%s\r\n%s\r\n", rapid.IntRange(1, 16).Draw(t, "digits"), n, rapid.SampledFrom([]string{"", ";a=b", " "}).Draw(t, "extension"), body[i:i+n])
+			i += n
+		}
+		b.WriteString("0\r\n" + rapid.SampledFrom([]string{"", "X: y\r\n", "Content-Length: 5\r\nTransfer-Encoding: z\r\n"}).Draw(t, "trailer") + "\r\n")
+	case how == 1 || body != "" && how == 0:
+		length := fmt.Sprintf("%0*d", rapid.IntRange(1, 30).Draw(t, "length's digits"), len(body))
+		if rapid.Bool().Draw(t, "folded") {
+			length = eol + " " + length
+		}
+		fmt.Fprintf(&b, "Content-Length:%s%s%s%s", length, eol, eol, body)
+	default:
+		b.WriteString(eol)
+	}
+	return b.String()
+}
+
+// TestProperRequestsPassUnchangedHoweverTheyArrive, and one with two framings behind
+// them is found.
+func TestProperRequestsPassUnchangedHoweverTheyArrive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		requests := rapid.SliceOfN(rapid.Custom(drawn), 1, 5).Draw(t, "requests")
+		all := strings.Join(requests, "")
+		if heads, err := accepted(all); len(heads) != len(requests) || err != io.EOF {
+			t.Fatalf("net/http takes %d of %d (%v)", len(heads), len(requests), err)
+		}
+		sizes := rapid.SliceOfN(rapid.IntRange(1, 3000), 1, 20).Draw(t, "steps")
+		i := 0
+		step := func() int { i++; return sizes[i%len(sizes)] }
+		if got := inspected(all, step); got != all {
+			t.Fatalf("%q is changed to %q", all, got)
+		}
+		const bad = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+		if heads, err := accepted(inspected(all+bad, step)); len(heads) != len(requests) || err == nil || err == io.EOF {
+			t.Fatalf("behind %d requests net/http takes %d more (%v)", len(requests), len(heads)-len(requests), err)
+		}
+	})
+}
+
+// FuzzFraming: whatever comes, and however it arrives, net/http accepts no request
+// with two framings, and no byte of a request without changes.
+func FuzzFraming(f *testing.F) {
+	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: x\r\n\r\n"), uint64(1))
+	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a\r\nhello\r\n0\r\nX: y\r\n\r\nGET / HTTP/1.0\r\n\r\n"), uint64(2))
+	f.Add([]byte("POST / HTTP/1.1\nHost: x\nContent-Length:\n 5\nTransfer-Encoding: chunked\n\n5\nhello\n0\n\n"), uint64(3))
+	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n\r\n\r\nPOST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n"), uint64(4))
+	f.Add([]byte("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 00000000000000000000000000000002\r\n\r\nabPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), uint64(5))
+	f.Fuzz(func(t *testing.T, data []byte, seed uint64) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		once := inspected(string(data), whole)
+		if ragged := inspected(string(data), func() int { return 1 + random.IntN(9) }); ragged != once {
+			t.Fatalf("the way it arrives matters: %q, %q", once, ragged)
+		}
+		heads, _ := accepted(once)
+		for _, head := range heads {
+			if ambiguous(head) {
+				t.Fatalf("net/http takes %q of %q", head, once)
+			}
+		}
+		before, _ := accepted(string(data))
+		for i, head := range before {
+			if ambiguous(head) {
+				break
+			}
+			if i >= len(heads) || heads[i] != head {
+				t.Fatalf("request %d, %q, became one of %q", i, head, heads)
+			}
+		}
+	})
+}
+
+func BenchmarkFraming(b *testing.B) {
+	const request = "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: OpenAI/Python 1.99.1\r\nAccept: application/json\r\n" +
+		"Content-Type: application/json\r\nAuthorization: Bearer tw-abcdefghijklmnopqrstuvwxyz01_abcdef\r\nX-Stainless-Lang: python\r\nContent-Length: 126\r\n\r\n" +
+		`{"model":"auto","messages":[{"role":"user","content":"Write a short poem about a river that flows by"}],"max_tokens":64,"n":1}`
+	for name, text := range map[string]string{
+		"400B": request,
+		"48KB": strings.Replace(request, "Content-Length: 126", "Content-Length: 49152", 1) + strings.Repeat("x", 49152-126),
+	} {
+		b.Run(name, func(b *testing.B) {
+			buf := []byte(text)
+			var f framing
+			b.ReportAllocs()
+			b.SetBytes(int64(len(buf)))
+			for b.Loop() {
+				for rest := buf; len(rest) > 0; {
+					n := min(4096, len(rest)) // net/http's buffer
+					f.inspect(rest[:n])
+					rest = rest[n:]
+				}
+			}
+			if f.at != beforeRequest || !bytes.Equal(buf, []byte(text)) {
+				b.Fatal("it lost its way")
+			}
+		})
+	}
+}

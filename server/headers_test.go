@@ -1,0 +1,77 @@
+package server
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestNoOtherSpellingOfAWithheldHeaderReachesAWorker: CGI and WSGI read an underscore
+// in a header's name as a hyphen.
+func TestNoOtherSpellingOfAWithheldHeaderReachesAWorker(t *testing.T) {
+	from := http.Header{"X-Custom": {"kept"}, "X_custom": {"kept"}, "_": {"kept"}, "X-_-Y": {"kept"}}
+	for name := range withheld {
+		from[name] = []string{"a client's"}
+		from[strings.ReplaceAll(name, "-", "_")] = []string{"a client's"}
+	}
+	for _, name := range []string{"X_Model_Tier", "x_model_tier", "X-Model_Tier", "X_Forwarded_For", "X-Forwarded_Host", "AUTHORIZATION", "X_Api_key",
+		"Transfer_Encoding", "Content_length", "Traceparent", "Tracestate", "User_Agent", "Content_Type", "X_request_id", "Accept_encoding", "VIA"} {
+		if strings.Contains(name, "_") {
+			from[name] = []string{"a client's"}
+		}
+	}
+	to := workerHeader(from, "not a UUID")
+	for name := range to {
+		if withheld[name] || strings.Contains(name, "_") && name != "X_custom" && name != "_" && name != "X-_-Y" {
+			t.Errorf("a worker gets %s", name)
+		}
+	}
+	for _, name := range []string{"X-Custom", "X_custom", "_", "X-_-Y"} {
+		if !slices.Equal(to[name], []string{"kept"}) {
+			t.Errorf("%s is gone: %v", name, slices.Sorted(maps.Keys(to)))
+		}
+	}
+}
+
+// TestAControlHeaderThatIsThereTwiceIsRefused: readers differ about which counts.
+func TestAControlHeaderThatIsThereTwiceIsRefused(t *testing.T) {
+	r := newRig(t, plain, fakeEngine())
+	for _, name := range singleHeaders {
+		for _, values := range [][2]string{{"a", "b"}, {"a", "a"}} {
+			q, err := http.NewRequest(http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(hello))
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Header.Set("Content-Type", "application/json")
+			q.Header[name] = values[:]
+			resp, err := http.DefaultTransport.RoundTrip(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := read(t, resp)
+			if _, code, message := errorOf(t, a); a.status != 400 || code != "invalid_value" || !strings.Contains(message, name) || !strings.Contains(a.body, `"param":"`+name+`"`) {
+				t.Errorf("%s twice: %d %s", name, a.status, a.body)
+			}
+		}
+	}
+	if a := r.post("/v1/chat/completions", hello, "X-Model-Tier", "small", "X-Request-Priority", "batch", "X-Session-Id", "s"); a.status != 200 {
+		t.Errorf("each once: %d %s", a.status, a.body)
+	}
+}
+
+// read reads an answer to its end.
+func read(t *testing.T, resp *http.Response) answered {
+	t.Helper()
+	defer resp.Body.Close()
+	var b strings.Builder
+	buf := make([]byte, 4096)
+	for {
+		n, err := resp.Body.Read(buf)
+		b.Write(buf[:n])
+		if err != nil {
+			return answered{resp.StatusCode, resp.Header, b.String(), nil}
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/breaker"
+)
+
+// large has three workers, of which one breaker opens at the second failure in a row.
+const large = `
+auth: { required: false }
+health: { path: "off" }
+policy: { name: round_robin }
+breaker: { consecutive_failures: 2 }
+queue: { heartbeat_after: 1h }
+%s
+tiers:
+  - { name: small, model: fake-7b, serves: [chat, embeddings, audio], workers: [ %%s ] }
+`
+
+const askStream = `{"stream":true,"model":"small` + helloTo
+
+// contentEvent is an event of so many bytes of content.
+func contentEvent(size int) string {
+	return `data: {"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", size) + `"},"finish_reason":null}]}` + "\n\n"
+}
+
+// TestAnEventMayBeAsLongAsAnAnswer: max_response_bytes bounds what one worker can make
+// the gateway hold, whatever the form.
+func TestAnEventMayBeAsLongAsAnAnswer(t *testing.T) {
+	body := contentEvent(5<<20) + chunkAndEnd
+	r := newRig(t, fmt.Sprintf(large, ""), late(0, "text/event-stream", body))
+	if a := r.post("/v1/chat/completions", askStream); a.status != http.StatusOK || a.body != body {
+		t.Errorf("%d, %d of %d bytes", a.status, len(a.body), len(body))
+	}
+}
+
+// TestAnAnswerThatIsTooLargeBlamesNoWorker: another worker's would be as large, and one
+// tenant's requests must not open breakers. The client learns which bound it met.
+func TestAnAnswerThatIsTooLargeBlamesNoWorker(t *testing.T) {
+	const most = 64 << 10
+	long := strings.Repeat("x", 2*most)
+	for _, c := range []struct {
+		name, path, body, kind string
+		sent                   []string // an answer in more than one piece says no length
+		begun                  bool     // the client has content before
+	}{
+		{"an announced length", "/v1/embeddings", `{"model":"small","input":"x"}`, "application/json", []string{`{"data":"` + long + `"}`}, false},
+		{"a whole answer in chunks", "/v1/chat/completions", hello, "application/json", []string{`{"data":"`, long, long}, false},
+		{"a first event", "/v1/chat/completions", askStream, "text/event-stream", []string{contentEvent(2 * most)}, false},
+		{"a later event", "/v1/chat/completions", askStream, "text/event-stream", []string{contentEvent(1), contentEvent(2 * most)}, true},
+	} {
+		engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Content-Type", c.kind)
+			if len(c.sent) == 1 {
+				w.Header().Set("Content-Length", fmt.Sprint(len(c.sent[0])))
+			}
+			for _, piece := range c.sent {
+				io.WriteString(w, piece)              //nolint:errcheck // the gateway leaves before the end
+				http.NewResponseController(w).Flush() //nolint:errcheck // likewise
+			}
+		})
+		r := newRig(t, fmt.Sprintf(large, "max_response_bytes: 64KiB"), engine, engine, engine)
+		for range 6 {
+			a := r.post(c.path, c.body)
+			if c.begun {
+				if a.status != http.StatusOK || !strings.HasPrefix(a.body, contentEvent(1)) ||
+					!strings.Contains(a.body, `"code":"response_too_large"`) || strings.Contains(a.body, "[DONE]") {
+					t.Errorf("%s: %d %.300s", c.name, a.status, a.body)
+				}
+				continue
+			}
+			_, code, message := errorOf(t, a)
+			if a.status != http.StatusBadGateway || code != "response_too_large" ||
+				!strings.Contains(message, "max_response_bytes") || !strings.Contains(message, "64") ||
+				a.header.Get("X-Should-Retry") != "false" {
+				t.Errorf("%s: %d %s, X-Should-Retry %q", c.name, a.status, a.body, a.header.Get("X-Should-Retry"))
+			}
+		}
+		for _, v := range r.snapshot.Load().pools[0].routing.Snapshot(time.Now()) {
+			if st := r.snapshot.Load().pools[0].gates.Breaker(v.ID, v.Ref).State(); st != breaker.Closed {
+				t.Errorf("%s: the breaker of %s is %v", c.name, v.ID, st)
+			}
+		}
+		for _, d := range r.Server.decisions.last(10) {
+			if len(d.Attempts) != 1 || !d.Estimated || d.Usage.Prompt == 0 {
+				t.Errorf("%s: %d attempts, usage %+v", c.name, len(d.Attempts), d.Usage)
+			}
+		}
+	}
+}
+
+// TestALongEventIsNoSilence: idle counts from the last byte, not from the last event.
+func TestALongEventIsNoSilence(t *testing.T) {
+	r := newRig(t, fmt.Sprintf(large, "timeouts: { idle: 200ms }"), http.HandlerFunc(func(w http.ResponseWriter,
+		q *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(t, w, contentEvent(1)+"data:")
+		for range 8 {
+			<-time.After(60 * time.Millisecond)
+			say(t, w, " ")
+		}
+		say(t, w, strings.TrimPrefix(chunkAndEnd, "data:"))
+	}))
+	if a := r.post("/v1/chat/completions", askStream); !strings.HasSuffix(a.body, chunkAndEnd[len("data: "):]) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestASlowClientIsNoSilenceOfTheWorker: idle bounds the worker, client_stall the client.
+func TestASlowClientIsNoSilenceOfTheWorker(t *testing.T) {
+	const size = 32 << 20 // more than the sockets between them hold
+	for path, c := range map[string]struct{ kind, sent string }{
+		"/v1/audio/speech":     {"audio/mpeg", strings.Repeat("x", size)},
+		"/v1/chat/completions": {"text/event-stream", contentEvent(size) + chunkAndEnd},
+	} {
+		r := newRig(t, fmt.Sprintf(large, "timeouts: { idle: 100ms, client_stall: 20s }"), late(0, c.kind, c.sent))
+		resp := r.send(t.Context(), http.DefaultClient, path, `{"stream":true,"input":"x","model":"small`+helloTo)
+		<-time.After(400 * time.Millisecond)
+		if n, err := io.Copy(io.Discard, resp.Body); err != nil || n != int64(len(c.sent)) {
+			t.Errorf("%s: %d of %d bytes, %v", path, n, len(c.sent), err)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"tierway/openai"
+)
+
+const (
+	// gatewayName begins the name of each gateway in a Via header (RFC 9110, section
+	// 7.6.3).
+	gatewayName = "tierway-"
+	// maxGateways is how many gateways a request may have passed: one at the edge, one
+	// in a region and one beside the engines are three, so that five leave room.
+	maxGateways = 5
+)
+
+// checkLoop refuses a request that has passed this gateway before, or too many other
+// ones: the URL of a worker leads back to a gateway.
+func (x *exchange) checkLoop() error {
+	passed := gateways(x.r.Header)
+	for _, name := range passed {
+		if name == x.s.name {
+			return &openai.Error{Code: openai.CodeLoopDetected,
+				Message: "The request has passed this gateway before: the URL of a worker leads back to it."}
+		}
+	}
+	if len(passed) >= maxGateways {
+		return &openai.Error{Code: openai.CodeLoopDetected, Message: "The request has passed " +
+			strconv.Itoa(len(passed)) + " gateways; it may pass " + strconv.Itoa(maxGateways) + "."}
+	}
+	return nil
+}
+
+// gateways returns the names of the gateways that a request has passed, nil for none.
+func gateways(h http.Header) (names []string) {
+	for _, line := range h["Via"] {
+		for entry := range strings.SplitSeq(line, ",") {
+			_, by, _ := strings.Cut(strings.TrimSpace(entry), " ")
+			name, _, _ := strings.Cut(strings.TrimSpace(by), " ")
+			if strings.HasPrefix(name, gatewayName) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// viaOf is the Via header with which a request goes on: the gateways that it has
+// passed, to which a worker adds this one. Other proxies speak of the client.
+func viaOf(h http.Header) []string {
+	passed := gateways(h)
+	for i, name := range passed {
+		passed[i] = viaEntry(name)
+	}
+	return passed
+}
+
+// viaEntry is a gateway's entry in a Via header.
+func viaEntry(name string) string { return "1.1 " + name }

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestGatewaysAreReadFromVia(t *testing.T) {
+	for _, c := range []struct {
+		via, want []string
+	}{
+		{nil, nil},
+		{[]string{"1.1 proxy.example", "HTTP/2 fred (nginx)"}, nil},
+		{[]string{"1.1 tierway-a"}, []string{"tierway-a"}},
+		{[]string{"1.0 fred, 1.1 tierway-a (comment) ,2 tierway-b", "1.1\ttierway-x", " , ,1.1  tierway-c"}, []string{"tierway-a", "tierway-b", "tierway-c"}},
+		{[]string{"tierway-a", "1.1 not-tierway-a"}, nil},
+	} {
+		if d := cmp.Diff(c.want, gateways(http.Header{"Via": c.via})); d != "" {
+			t.Errorf("%q (-want +got):\n%s", c.via, d)
+		}
+	}
+}
+
+// looped serves a tier of so many workers that are the gateway itself, and further
+// ones. came counts the requests that come back.
+func looped(t *testing.T, workers int, others ...http.Handler) (r *rig, came *atomic.Int64) {
+	t.Helper()
+	came = new(atomic.Int64)
+	to := new(atomic.Pointer[url.URL])
+	back := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		came.Add(1)
+		httputil.NewSingleHostReverseProxy(to.Load()).ServeHTTP(w, q)
+	})
+	yaml := strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1)
+	r = newRig(t, yaml, append(slices.Repeat([]http.Handler{back}, workers), others...)...)
+	u, err := url.Parse(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.Store(u)
+	return r, came
+}
+
+// TestARequestThatComesBackIsRefused: the workers are the gateway itself. Each is asked
+// once, and the client is told not to try again.
+func TestARequestThatComesBackIsRefused(t *testing.T) {
+	r, came := looped(t, 2)
+	for path, body := range map[string]string{"/v1/chat/completions": hello, "/v1/messages": hello, "/v1/responses": `{"model":"small","input":"x","store":false}`} {
+		came.Store(0)
+		a := r.post(path, body)
+		if a.status != 508 || !strings.Contains(a.body, "leads to a gateway") || a.header.Get("X-Should-Retry") != "false" || came.Load() != 2 {
+			t.Errorf("%s: %d %s after %d requests came back", path, a.status, a.body, came.Load())
+		}
+	}
+}
+
+// TestAnotherWorkerServesWhatComesBack: one of two workers is the gateway itself.
+func TestAnotherWorkerServesWhatComesBack(t *testing.T) {
+	r, came := looped(t, 1, fakeEngine())
+	for range 3 { // as many retries as a quiet gateway has at once
+		if a := r.post("/v1/chat/completions", hello); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if came.Load() == 0 {
+		t.Error("no request came back")
+	}
+}
+
+// TestGatewaysMayStandBehindEachOther, and each adds itself to what the next one sees.
+func TestGatewaysMayStandBehindEachOther(t *testing.T) {
+	engine := fakeEngine()
+	r := newRig(t, plain, engine)
+	for n := range maxGateways + 2 {
+		var via []string
+		for i := range n {
+			via = append(via, fmt.Sprintf("1.1 tierway-%d", i))
+		}
+		a := r.post("/v1/chat/completions", hello, "Via", "1.1 proxy.example, "+strings.Join(via, ", "))
+		if want := map[bool]int{true: 200, false: 508}[n < maxGateways]; a.status != want {
+			t.Fatalf("behind %d gateways: %d %s", n, a.status, a.body)
+		}
+		if n >= maxGateways {
+			if _, code, _ := errorOf(t, a); code != "loop_detected" {
+				t.Errorf("the code is %s", code)
+			}
+			continue
+		}
+		seen := engine.Requests()[n].Header["Via"]
+		if want := append(via, "1.1 "+r.name); cmp.Diff(want, seen) != "" {
+			t.Errorf("behind %d gateways the engine sees %q, want %q", n, seen, want)
+		}
+	}
+	if a := r.do("GET", "/v1/models", "", "Via", "1.1 "+r.name); a.status != 508 {
+		t.Errorf("a health check that comes back: %d %s", a.status, a.body)
+	}
+}

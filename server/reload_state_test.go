@@ -1,0 +1,83 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/config"
+	"tierway/engines"
+)
+
+// TestAReloadOfHowAWorkerIsReachedKeepsItsState: load, breaker and learned rates
+// are the engine's, which is the same one.
+func TestAReloadOfHowAWorkerIsReachedKeepsItsState(t *testing.T) {
+	const yaml = `
+auth: { required: false }
+%s
+tiers:
+  - { name: small, model: %s, serves: [chat], policy: { name: round_robin }, workers: [ { name: a, url: %q%s }, { name: b, url: %q%s } ] }
+`
+	const off = `health: { path: "off" }`
+	for what, c := range map[string]struct {
+		top, model, worker string
+		moved, kept        bool
+	}{
+		"timeouts.connect": {top: off + "\ntimeouts: { connect: 3s }", kept: true},
+		"health":           {top: `health: { path: "off", interval: 9s, down_after: 7 }`, kept: true},
+		"a key":            {top: off, worker: ", api_key_env: NEW", kept: true},
+		"a URL":            {top: off, moved: true},
+		"the model":        {top: off, model: "fake-70b"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := newHolding(engines.Config{})
+			a, b := served(t, h), served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+			elsewhereA, elsewhereB := served(t, fakeEngine()), served(t, fakeEngine())
+			r, from := reloadable(t, fmt.Sprintf(yaml, off, "fake-7b", a, "", b, "")+"# %s\n")
+			t.Cleanup(h.release)
+			r.source = func() (*config.File, error) {
+				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) { return "second", name == "NEW" })
+			}
+			for i := range 12 {
+				r.post("/v1/chat/completions", fmt.Sprintf(`{"model":"small","stream":true,"messages":[{"role":"user","content":"%d %s"}]}`, i, strings.Repeat("word ", 4000)))
+			}
+			held := make(chan answered, 1)
+			go func() {
+				held <- r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hold"}]}`)
+			}()
+			r.until("a has a request", func() bool { return r.gauges()[0].Inflight == 1 })
+			state := func() (out []string) {
+				for _, v := range r.snapshot.Load().byName["small"].routing.Snapshot(time.Now()) {
+					out = append(out, fmt.Sprintf("%s: %d in flight, breaker %s, rates learned: %v", v.ID, v.Inflight, v.Ref.(*member).gate.State(), v.RateCount > 0))
+				}
+				return out
+			}
+			before := fmt.Sprint(state())
+			if want := "[a: 1 in flight, breaker closed, rates learned: true b: 0 in flight, breaker open, rates learned: false]"; before != want {
+				t.Fatalf("before: %s", before)
+			}
+			model := "fake-7b"
+			if c.model != "" {
+				model = c.model
+			}
+			if c.moved {
+				a, b = elsewhereA, elsewhereB
+			}
+			from.write(fmt.Sprintf(yaml, c.top, model, a, c.worker, b, c.worker))
+			r.reload()
+			want := before
+			if !c.kept {
+				want = "[a: 0 in flight, breaker closed, rates learned: false b: 0 in flight, breaker closed, rates learned: false]"
+			}
+			if got := fmt.Sprint(state()); got != want {
+				t.Errorf("after the reload: %s\nwant %s", got, want)
+			}
+			h.release()
+			if a := <-held; a.status != http.StatusOK {
+				t.Errorf("the request under way: %d %s", a.status, a.body)
+			}
+		})
+	}
+}

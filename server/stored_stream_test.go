@@ -1,0 +1,122 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// slowShelf is a shelf whose streams say that they have begun and then wait.
+type slowShelf struct {
+	shelf
+	t       *testing.T
+	release chan struct{}
+	once    sync.Once
+	left    atomic.Int32 // clients that left before the end
+}
+
+func newSlowShelf(t *testing.T) *slowShelf {
+	s := &slowShelf{shelf: shelf{name: "s"}, t: t, release: make(chan struct{})}
+	t.Cleanup(s.end)
+	return s
+}
+
+// end lets all streams end.
+func (s *slowShelf) end() { s.once.Do(func() { close(s.release) }) }
+
+func (s *slowShelf) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if q.Method != http.MethodPost || q.URL.Path != "/v1/responses" {
+		if q.URL.Query().Get("stream") != "true" {
+			s.shelf.ServeHTTP(w, q)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(s.t, w, fmt.Sprintf(deltaEvent, 1)+completedEvent)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	say(s.t, w, createdEvent)
+	select {
+	case <-s.release:
+		say(s.t, w, fmt.Sprintf(deltaEvent, 1)+completedEvent)
+	case <-q.Context().Done():
+		s.left.Add(1)
+	}
+}
+
+// TestAStreamedResponseIsKnownFromItsFirstEvent: it can be read, resumed, continued
+// and cancelled while it is made, and after its client has left.
+func TestAStreamedResponseIsKnownFromItsFirstEvent(t *testing.T) {
+	engine := newSlowShelf(t)
+	keys := fmt.Sprintf("auth: { keys: [ { name: all, sha256: %s } ] }", digestOfKey)
+	r := newRig(t, strings.Replace(plain, "auth: { required: false }", keys, 1), engine)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/responses", strings.NewReader(`{"model":"small","input":"hi","stream":true,"background":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", allKey)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "event: response.created\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	ask := func(when string) {
+		t.Helper()
+		for _, c := range []struct{ method, path string }{
+			{"GET", "/v1/responses/resp_s1"}, {"GET", "/v1/responses/resp_s1?stream=true&starting_after=0"}, {"POST", "/v1/responses/resp_s1/cancel"},
+		} {
+			a := r.do(c.method, c.path, "", "Authorization", allKey)
+			if a.status != http.StatusOK {
+				t.Errorf("%s, %s %s: %d %s", when, c.method, c.path, a.status, a.body)
+			}
+			if strings.Contains(c.path, "stream") && a.body != fmt.Sprintf(deltaEvent, 1)+completedEvent {
+				t.Errorf("%s, resumed: %q", when, a.body)
+			}
+		}
+	}
+	ask("while it is made")
+	leave()
+	r.until("the engine sees its client leave", func() bool { return engine.left.Load() == 1 })
+	ask("after its client left")
+	if _, known := r.stored.get("resp_s1"); !known {
+		t.Error("a resumed stream has made the response unknown")
+	}
+}
+
+// TestOnlyWhatIsStoredIsRemembered: neither what the client keeps itself, nor what
+// belongs to no response.
+func TestOnlyWhatIsStoredIsRemembered(t *testing.T) {
+	r := newRig(t, plain, &shelf{name: "a"})
+	for _, c := range []struct {
+		path, body string
+		stored     bool
+	}{
+		{"/v1/responses", `{"model":"small","input":"hi"}`, true},
+		{"/v1/responses", `{"model":"small","input":"hi","store":null}`, true},
+		{"/v1/responses", `{"model":"small","input":"hi","store":true}`, true},
+		{"/v1/responses", `{"model":"small","input":"hi","store":false}`, false},
+		{"/v1/responses", `{"model":"small","input":"hi","background":true}`, true},
+		{"/v1/responses/compact", `{"model":"small","input":"hi"}`, false},
+		{"/v1/responses/input_tokens", `{"model":"small","input":"hi"}`, false},
+		{"/v1/chat/completions", hello, false},
+	} {
+		before := r.stored.count()
+		if a := r.post(c.path, c.body); a.status != http.StatusOK {
+			t.Errorf("%s: %d %s", c.path, a.status, a.body)
+		}
+		if got := r.stored.count() > before; got != c.stored {
+			t.Errorf("%s %s: remembered %v, want %v", c.path, c.body, got, c.stored)
+		}
+	}
+}

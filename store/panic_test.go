@@ -1,0 +1,119 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tierway/tenants"
+)
+
+// panics counts the panics that its recover has turned into errors.
+type panics struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (p *panics) recover(_ string, step func() error) (err error) {
+	defer func() {
+		if recover() != nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.n++
+			err = errors.New("recovered")
+		}
+	}()
+	return step()
+}
+
+func (p *panics) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n
+}
+
+func miniURL(t *testing.T) string {
+	_, url := newMini(t)
+	return url
+}
+
+// mined is a shelf on which one row makes writing panic.
+type mined struct {
+	shelf
+	mine string
+}
+
+func (m *mined) WriteRows(ctx context.Context, rows []Row) (int, error) {
+	for _, r := range rows {
+		if r.ID == m.mine {
+			panic("a row that cannot be written")
+		}
+	}
+	return m.shelf.WriteRows(ctx, rows)
+}
+
+func TestARowThatPanicsIsLostAloneAndTheLedgerGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to, seen := &mined{mine: "000003"}, &panics{}
+		l := newLedger(LedgerConfig{Recover: seen.recover}, to)
+		stop := started(t, l)
+		addRows(l, 0, 10)
+		time.Sleep(2 * ledgerEvery)
+		synctest.Wait()
+		stats(t, l, LedgerStats{Written: 9, Dropped: 1})
+		addRows(l, 10, 20)
+		stop()
+		stats(t, l, LedgerStats{Written: 19, Dropped: 1})
+		if to.count() != 19 || seen.count() != 2 { // the batch, then the row alone
+			t.Errorf("%d rows are there after %d panics", to.count(), seen.count())
+		}
+	})
+}
+
+// TestAPanicInASettlementTakesNoOtherWithIt has a settlement that makes its sender
+// panic: both senders and the renewal go on.
+func TestAPanicInASettlementTakesNoOtherWithIt(t *testing.T) {
+	r := openRedis(t, miniURL(t))
+	seen := &panics{}
+	l := NewLimits(LimitsConfig{Local: tenants.NewLimiter(), Redis: r.Redis, Recover: seen.recover})
+	stop := start(l.Run)
+	defer stop()
+	for range 2 * settlers {
+		l.waiting.Add(1)
+		l.queue <- settlement{} // without a charge: a fault of the program
+	}
+	eventually(t, func() bool { return seen.count() > 0 && l.waiting.Load() == 0 })
+}
+
+// TestAPanicOnAChangeDoesNotEndTheFollowerOfRedis has what waits for a topic panic
+// the first time.
+func TestAPanicOnAChangeDoesNotEndTheFollowerOfRedis(t *testing.T) {
+	seen := &panics{}
+	r, err := OpenRedis(RedisConfig{URL: miniURL(t), Gateway: "gw", Recover: seen.recover})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var mu sync.Mutex
+	calls := 0
+	r.OnChange("topic", func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls++; calls == 1 {
+			panic("the first word")
+		}
+	})
+	stop := start(r.Run)
+	defer stop()
+	eventually(t, func() bool {
+		if err := r.Publish(t.Context(), "topic"); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return calls > 1 && seen.count() == 1
+	})
+}

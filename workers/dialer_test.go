@@ -1,0 +1,296 @@
+package workers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// network is a name server and the hosts behind it.
+type network struct {
+	mu      sync.Mutex
+	answer  []string // addresses of the only name
+	err     error    // of a lookup; errHang: it never ends by itself
+	lookups int
+	hosts   map[string]error // what a connection to an address gives; not there: errHang
+	dialled []string
+	log     bytes.Buffer
+}
+
+var (
+	errHang     = errors.New("no answer")
+	errNoServer = &net.DNSError{Err: "server misbehaving", Name: "engine", IsTemporary: true}
+	errNoName   = &net.DNSError{Err: "no such host", Name: "engine", IsNotFound: true}
+)
+
+func (n *network) dialer() *dialer {
+	d := newDialer("engine:8000", slog.New(slog.NewTextHandler(&n.log, nil)))
+	d.lookup, d.dial = n.lookup, n.dial
+	return d
+}
+
+func (n *network) lookup(ctx context.Context, _, host string) (all []netip.Addr, err error) {
+	n.mu.Lock()
+	answer, err := n.answer, n.err
+	n.lookups++
+	n.mu.Unlock()
+	if err == errHang {
+		<-ctx.Done()
+		return nil, &net.DNSError{Err: ctx.Err().Error(), Name: host, IsTimeout: true}
+	}
+	for _, a := range answer {
+		all = append(all, netip.MustParseAddr(a))
+	}
+	return all, err
+}
+
+func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	n.mu.Lock()
+	err, known := n.hosts[address]
+	n.dialled = append(n.dialled, address)
+	n.mu.Unlock()
+	switch {
+	case !known:
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Err: ctx.Err()}
+	case err != nil:
+		return nil, &net.OpError{Op: "dial", Err: err}
+	}
+	return &tape{}, nil
+}
+
+// set changes what a lookup gives.
+func (n *network) set(err error, answer ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err, n.answer = err, answer
+}
+
+// connect opens a connection within 2 s and returns where to, or the error's text.
+func (n *network) connect(t *testing.T, d *dialer) string {
+	t.Helper()
+	n.dialled = nil
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := d.DialContext(ctx, "tcp", "ignored:1"); err != nil {
+		return err.Error()
+	}
+	return strings.Join(n.dialled, " ")
+}
+
+func TestANameIsLookedUpOnceInFiveSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{answer: []string{"10.0.0.1"}, hosts: map[string]error{"10.0.0.1:8000": nil, "10.0.0.2:8000": nil}}
+		d := n.dialer()
+		for range 10 {
+			if to := n.connect(t, d); to != "10.0.0.1:8000" {
+				t.Errorf("connected to %s", to)
+			}
+		}
+		n.set(nil, "::ffff:10.0.0.2")
+		time.Sleep(freshFor)
+		if to := n.connect(t, d); to != "10.0.0.2:8000" || n.lookups != 2 {
+			t.Errorf("connected to %s after %d lookups", to, n.lookups)
+		}
+	})
+}
+
+// TestLastGoodAddressesServeWhileLookupsFail: at once where the name server says so,
+// after half a second where it hangs, once in five seconds.
+func TestLastGoodAddressesServeWhileLookupsFail(t *testing.T) {
+	for err, patience := range map[error]time.Duration{errNoServer: 0, errHang: lookupPatience} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &network{answer: []string{"10.0.0.1"}, hosts: map[string]error{"10.0.0.1:8000": nil}}
+			d := n.dialer()
+			n.connect(t, d)
+			n.set(err)
+			for range 3 {
+				time.Sleep(freshFor)
+				for i := range 4 {
+					began := time.Now()
+					want := patience
+					if i > 0 {
+						want = 0
+					}
+					if to := n.connect(t, d); to != "10.0.0.1:8000" || time.Since(began) != want {
+						t.Errorf("%v: connection %d to %s took %v", err, i, to, time.Since(began))
+					}
+				}
+			}
+			if n.lookups != 4 {
+				t.Errorf("%v: %d lookups", err, n.lookups)
+			}
+			n.set(nil, "10.0.0.1")
+			time.Sleep(freshFor)
+			n.connect(t, d)
+			if log := n.log.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "cannot be looked up; its last addresses are used") || !strings.Contains(log, "is looked up again") {
+				t.Errorf("%v: the log is %s", err, log)
+			}
+		})
+	}
+}
+
+func TestWhileOneLookupHangsOthersUseTheLastAddressesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{answer: []string{"10.0.0.1"}, hosts: map[string]error{"10.0.0.1:8000": nil}}
+		d := n.dialer()
+		n.connect(t, d)
+		n.set(errHang)
+		time.Sleep(freshFor)
+		var waits sync.WaitGroup
+		var took [8]time.Duration
+		for i := range took {
+			waits.Go(func() {
+				began := time.Now()
+				if _, err := d.DialContext(t.Context(), "tcp", ""); err != nil {
+					t.Error(err)
+				}
+				took[i] = time.Since(began)
+			})
+		}
+		waits.Wait()
+		slices.Sort(took[:])
+		if took[6] != 0 || took[7] != lookupPatience || n.lookups != 2 {
+			t.Errorf("they took %v with %d lookups", took, n.lookups)
+		}
+	})
+}
+
+// TestANameThatIsGoneHasNoAddresses: its last ones may be another server's by now.
+func TestANameThatIsGoneHasNoAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{err: errNoServer, hosts: map[string]error{"10.0.0.1:8000": nil}}
+		d := n.dialer()
+		if to := n.connect(t, d); !strings.Contains(to, "looking up the worker's host: lookup engine: server misbehaving") {
+			t.Errorf("without any address: %s", to)
+		}
+		n.set(nil, "10.0.0.1")
+		n.connect(t, d)
+		n.set(errNoName)
+		time.Sleep(freshFor)
+		for range 2 {
+			if to := n.connect(t, d); !strings.Contains(to, "no such host") {
+				t.Errorf("a name that is gone: %s", to)
+			}
+		}
+		n.set(errNoServer)
+		if to := n.connect(t, d); !strings.Contains(to, "server misbehaving") {
+			t.Errorf("and then no name server: %s", to)
+		}
+		n.set(nil)
+		if to := n.connect(t, d); !strings.Contains(to, "no address") {
+			t.Errorf("a name without addresses: %s", to)
+		}
+	})
+}
+
+// TestAllAddressesAreTriedWithinTheTime, and the one that works is tried first from
+// then on.
+func TestAllAddressesAreTriedWithinTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{answer: []string{"2001:db8::1", "10.0.0.1", "10.0.0.2", "10.0.0.3"},
+			hosts: map[string]error{"10.0.0.1:8000": syscall.ECONNREFUSED, "10.0.0.2:8000": nil}}
+		d := n.dialer()
+		began := time.Now()
+		if to := n.connect(t, d); to != "[2001:db8::1]:8000 10.0.0.1:8000 10.0.0.2:8000" || time.Since(began) != 500*time.Millisecond {
+			t.Errorf("after %v: %s", time.Since(began), to)
+		}
+		if to := n.connect(t, d); to != "10.0.0.2:8000" {
+			t.Errorf("the next one: %s", to)
+		}
+		n.hosts["10.0.0.2:8000"] = syscall.ECONNREFUSED
+		began = time.Now()
+		if to := n.connect(t, d); !strings.Contains(to, "connection refused") || time.Since(began) != 4*time.Second/3 || len(n.dialled) != 4 {
+			t.Errorf("with none that works, after %v: %s", time.Since(began), to)
+		}
+		n.hosts = map[string]error{"10.0.0.2:8000": syscall.EMFILE, "10.0.0.3:8000": nil}
+		if to := n.connect(t, d); !strings.Contains(to, "too many open files") {
+			t.Errorf("without descriptors: %s", to)
+		}
+	})
+}
+
+// TestAWorkerThatMovedIsFoundAtOnce: its old address refuses, and its name is looked
+// up again before its time.
+func TestAWorkerThatMovedIsFoundAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{answer: []string{"10.0.0.1"}, hosts: map[string]error{"10.0.0.1:8000": nil}}
+		d := n.dialer()
+		n.connect(t, d)
+		n.set(nil, "10.0.0.9")
+		n.hosts = map[string]error{"10.0.0.1:8000": syscall.ECONNREFUSED, "10.0.0.9:8000": nil}
+		if to := n.connect(t, d); to != "10.0.0.1:8000 10.0.0.9:8000" {
+			t.Errorf("connected to %s", to)
+		}
+		n.hosts = map[string]error{"10.0.0.9:8000": syscall.ECONNREFUSED}
+		if to := n.connect(t, d); !strings.Contains(to, "refused") || len(n.dialled) != 1 {
+			t.Errorf("where it has not moved: %s, dialled %q", to, n.dialled)
+		}
+	})
+}
+
+// TestNoLookupLeadsToAMetadataAddress, nor does a literal address.
+func TestNoLookupLeadsToAMetadataAddress(t *testing.T) {
+	for _, address := range []string{"169.254.169.254", "::ffff:169.254.169.254", "fd00:ec2::254"} {
+		d := newDialer("engine:80", slog.New(slog.DiscardHandler))
+		d.lookup = (&network{answer: []string{address}}).lookup
+		literal := newDialer(net.JoinHostPort(address, "80"), slog.New(slog.DiscardHandler))
+		for _, d := range []*dialer{d, literal} {
+			if _, err := d.DialContext(t.Context(), "tcp", ""); err == nil || !strings.Contains(err.Error(), "metadata") {
+				t.Errorf("%s: %v", address, err)
+			}
+		}
+	}
+}
+
+// TestBothSendersUseTheDialer has a name that no name server knows lead to a worker.
+func TestBothSendersUseTheDialer(t *testing.T) {
+	for _, scheme := range []string{"http", "https"} {
+		engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host) }))
+		if scheme == "https" {
+			engine.StartTLS()
+		} else {
+			engine.Start()
+		}
+		_, port, err := net.SplitHostPort(engine.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDialer("example.com:"+port, slog.New(slog.DiscardHandler)) // which httptest's certificate is for
+		n := &network{answer: []string{"127.0.0.1"}}
+		d.lookup = n.lookup
+		var s Sender
+		if scheme == "https" {
+			s = newStandard(standardConfig{address: address{scheme: scheme, host: "example.com:" + port}, dial: d.DialContext,
+				rootCAs: engine.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
+		} else {
+			s = newPlain(plainConfig{Network: "tcp", Address: "example.com:" + port, Host: "example.com:" + port, Dial: d.DialContext})
+		}
+		for range 2 {
+			r := postOf("/")
+			r.Fresh = true
+			answer, err := s.Send(t.Context(), r)
+			if got := readAll(t, answer, err); got != "example.com:"+port {
+				t.Errorf("%s: %s", scheme, got)
+			}
+		}
+		if n.lookups != 1 {
+			t.Errorf("%s: %d lookups", scheme, n.lookups)
+		}
+		s.Close()
+		engine.Close()
+	}
+}

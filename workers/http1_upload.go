@@ -1,0 +1,102 @@
+package workers
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"time"
+)
+
+const (
+	// plainUploadPiece is how much of a streamed body is held at a time.
+	plainUploadPiece = 32 << 10
+	// plainUploadHead is room for a chunk's size line: eight hexadecimal digits, CRLF.
+	plainUploadHead = 10
+	// plainUploadLook is how often a blocked write is interrupted to look whether the
+	// worker has answered already: it may refuse a body without reading or closing.
+	plainUploadLook = time.Second
+)
+
+// errEarlyAnswer says that the worker answered before it took the whole body.
+var errEarlyAnswer = errors.New("the worker answered before it took the whole body")
+
+// uploadError says that the request's own body failed, and not the connection.
+type uploadError struct{ error }
+
+func (e uploadError) Unwrap() error { return e.error }
+
+// upload writes a streamed body, in chunks if its length is less than 0. It holds one
+// piece of it at a time, so that the worker's pace is the body's. An uploadError means
+// that the body broke off.
+func (c *plainConn) upload(body io.Reader, length int64) error {
+	chunked := length < 0
+	buf := make([]byte, plainUploadHead+plainUploadPiece+len("\r\n"))
+	for left := length; left != 0; {
+		room := buf[plainUploadHead : plainUploadHead+plainUploadPiece]
+		if !chunked {
+			room = room[:min(int64(len(room)), left)]
+		}
+		n, err := body.Read(room)
+		if n > 0 {
+			piece := room[:n]
+			if chunked {
+				piece = frame(buf, n)
+			}
+			if err := c.push(piece); err != nil {
+				return err
+			}
+			left -= int64(n) // which of an unknown length stays below 0
+		}
+		switch {
+		case err == io.EOF && chunked:
+			return c.push([]byte("0\r\n\r\n"))
+		case err == io.EOF && left > 0:
+			return uploadError{io.ErrUnexpectedEOF}
+		case err != nil && err != io.EOF:
+			return uploadError{err}
+		}
+	}
+	return nil
+}
+
+// frame makes one chunk of the n bytes behind the room for its size.
+func frame(buf []byte, n int) []byte {
+	var digits [plainUploadHead]byte
+	size := append(strconv.AppendInt(digits[:0], int64(n), 16), "\r\n"...)
+	from := plainUploadHead - len(size)
+	copy(buf[from:], size)
+	return append(buf[from:plainUploadHead+n], "\r\n"...)
+}
+
+// push writes p whole, or returns errEarlyAnswer.
+func (c *plainConn) push(p []byte) error {
+	for len(p) > 0 {
+		if err := c.conn.SetWriteDeadline(time.Now().Add(plainUploadLook)); err != nil {
+			return err
+		}
+		n, err := c.conn.Write(p)
+		p = p[n:]
+		switch {
+		case err == nil:
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		case n == 0 && c.answered():
+			return errEarlyAnswer
+		}
+	}
+	return c.conn.SetWriteDeadline(time.Time{})
+}
+
+// answered reports whether the worker has sent anything, which stays in the buffer, or
+// has closed.
+func (c *plainConn) answered() bool {
+	if err := c.conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+		return true
+	}
+	err := c.fill(len(c.buf))
+	if clear := c.conn.SetReadDeadline(time.Time{}); clear != nil {
+		return true
+	}
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}

@@ -1,0 +1,102 @@
+package workers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Suspension is why an engine runs no requests although its server is healthy. It
+// is empty for an engine that runs.
+type Suspension string
+
+// The suspensions that vLLM reports.
+const (
+	Asleep Suspension = "asleep" // POST /sleep: its weights are offloaded or discarded
+	Paused Suspension = "paused" // POST /pause: its scheduler stands still
+)
+
+// pathPaused answers in vLLM's development mode only.
+const pathPaused = "/is_paused"
+
+// stepCounters are the counters that vLLM increments with each step that
+// generates tokens. Other engines increment theirs when a request ends.
+type stepCounters struct {
+	prompt, generated, iterations float64
+	found                         bool // generated was there
+}
+
+// progress is what successive readings of metrics show of an engine's work.
+type progress struct {
+	last  load
+	since time.Time // when last was first read; zero before the first reading
+}
+
+// read takes one reading. It returns since when the engine stands still although
+// requests run; the zero time if something moves, or if nothing runs. The cache
+// usage counts too, because it grows during a prefill of many steps.
+func (p *progress) read(l load, at time.Time) (stalled time.Time) {
+	if p.since.IsZero() || l != p.last {
+		p.last, p.since = l, at
+		return time.Time{}
+	}
+	if l.running == 0 || !l.steps.found {
+		return time.Time{}
+	}
+	return p.since
+}
+
+// asleep tells whether a line of metrics says that the engine sleeps. vLLM writes
+// one sample for each state, of which awake is 0 then.
+func asleep(line []byte, value float64) bool {
+	return value == 0 && bytes.Contains(line, []byte(`sleep_state="awake"`))
+}
+
+// askPaused asks a vLLM engine whether it is paused. An engine without the path is
+// not asked again until it has been down.
+func (c *checker) askPaused(ctx context.Context) {
+	if c.neverPaused || c.w.Status().Engine != "vllm" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.health.Timeout)
+	defer cancel()
+	answer, err := c.get(ctx, pathPaused)
+	if err != nil {
+		return // the next health check finds the reason
+	}
+	defer answer.Body.Close()
+	var body struct {
+		Paused *bool `json:"is_paused"`
+	}
+	said, err := io.ReadAll(io.LimitReader(answer.Body, maxHealthBody))
+	if err != nil || answer.Status >= 500 {
+		return
+	}
+	c.neverPaused = answer.Status != http.StatusOK || json.Unmarshal(said, &body) != nil || body.Paused == nil
+	c.paused = !c.neverPaused && *body.Paused
+}
+
+// suspend notes whether the engine runs requests, and logs a change.
+func (c *checker) suspend() {
+	var now Suspension
+	switch {
+	case c.asleep:
+		now = Asleep
+	case c.paused:
+		now = Paused
+	}
+	was := c.w.Status().Suspended
+	if now == was {
+		return
+	}
+	c.update(func(s *Status) { s.Suspended = now })
+	if now == "" {
+		c.log(slog.LevelInfo, "engine runs again", slog.String("was", string(was)))
+		return
+	}
+	c.log(slog.LevelWarn, "engine runs no requests", slog.String("state", string(now)))
+}
