@@ -254,12 +254,14 @@ func (r *rig) compare(rows map[string]row) {
 			written.Prompt, written.Output = written.Prompt+a.Prompt, written.Output+a.Output
 		}
 	}
-	var exact, cut, unanswered, early, total sums
+	var exact, cut, unanswered, unread, early, total sums
 	for id, row := range rows {
 		a := told[id]
 		switch total.add(row, a.Tokens); {
 		case !row.estimated && row.prompt+row.output == 0 && (row.outcome == "client_gone" || row.outcome == "failed"):
 			early.add(row, a.Tokens) // what the engine wrote was lost with it, or came too late
+		case row.estimated && a.Prompt+a.Output+a.Asked == 0:
+			unread.add(row, engines.Tokens{}) // sent, and cut before the engine read it
 		case row.estimated && a.Prompt+a.Output == 0:
 			unanswered.add(row, engines.Tokens{Prompt: a.Asked})
 		case row.estimated:
@@ -280,9 +282,13 @@ func (r *rig) compare(rows map[string]row) {
 	if early.engines*100 > total.engines {
 		r.t.Errorf("of what ended before anything came the engines wrote more than a hundredth: %v", &early)
 	}
+	if unread.ledger*100 > total.ledger {
+		r.t.Errorf("more than a hundredth of the ledger is of prompts that no engine read: %v", &unread)
+	}
 	r.t.Logf("exact: %v", &exact)
 	r.t.Logf("ended before anything came: %v", &early)
 	r.t.Logf("estimated, cut answers: %v", &cut)
 	r.t.Logf("estimated, prompts without an answer, by what engines count of them: %v", &unanswered)
+	r.t.Logf("estimated, prompts that were sent and not read: %v", &unread)
 	r.t.Logf("all: %v; all that the engines wrote, attempts of others' rows included: %d", &total, written.Prompt+written.Output)
 }
