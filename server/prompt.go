@@ -167,26 +167,14 @@ func (x *exchange) surelyTooLong(p *pool) bool {
 	return least+x.req.MaxTokens > p.Context
 }
 
+// tooLong is the refusal of a prompt that the pool's context surely does not hold.
 func (x *exchange) tooLong() error {
 	tokens, context := x.pool.routing.PromptTokens(x.rawTokens), x.pool.Context
-	e := &openai.Error{Code: openai.CodeContextLengthExceeded, Param: promptField(x.dialect),
-		Message: fmt.Sprintf("The context of %s is %d tokens; the prompt has about %d. Shorten it.", quoted(x.contextOf()), context, tokens)}
-	if x.req.MaxTokens > 0 {
-		e.Message = fmt.Sprintf("The context of %s is %d tokens; the prompt has about %d, and %d are asked for. Shorten the prompt, or lower the output's limit.",
-			quoted(x.contextOf()), context, tokens, x.req.MaxTokens)
-	}
+	e := openai.ContextExceeded(x.dialect, promptField(x.dialect), context, tokens, x.req.MaxTokens)
 	if x.req.MaxTokens > context/2 && x.req.MaxTokens > tokens {
 		e.Param = maxTokensField(x.dialect)
 	}
 	return e
-}
-
-// contextOf is whose context it is, as the client knows it.
-func (x *exchange) contextOf() string {
-	if x.verdict.Model != "" {
-		return x.verdict.Model
-	}
-	return x.req.Model
 }
 
 // maxTokensField is where a dialect's limit of the output stands.

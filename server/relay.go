@@ -97,6 +97,11 @@ func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
 	if seen.Code != "" {
 		e.Code = openai.Code(seen.Code)
 	}
+	code := codeWorkerRefused // an engine's own words are not for the log
+	if overflow, is := seen.Overflow(x.dialect); ok && is {
+		overflow.Status = resp.Status
+		e, code, body = overflow, overflow.Code, overflow.Into(body, x.dialect)
+	}
 	if ok && nativeError(x.dialect, body) && x.answer.held() {
 		if x.answerWhole(resp.Status, resp.Header, body) != nil {
 			x.answer.abort = true
@@ -104,7 +109,7 @@ func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
 	} else {
 		x.writeError(e)
 	}
-	x.d.Outcome, x.d.Code = routing.Refused, string(codeWorkerRefused) // an engine's own words are not for the log
+	x.d.Outcome, x.d.Code = routing.Refused, string(code)
 }
 
 // refusedAddition tells which field that was added the engine may have refused:

@@ -1,0 +1,135 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// The texts of OpenAI and Anthropic for a prompt that is longer than the context.
+// LangChain recognizes the code context_length_exceeded; litellm and the agents that
+// shorten their prompt by themselves recognize the texts and read the numbers.
+
+// ContextExceeded returns the refusal of a request whose prompt, with the output that
+// it asks for, is longer than a context, all in tokens. field is where the dialect's
+// prompt stands.
+func ContextExceeded(d Dialect, field string, context, prompt, output int64) *Error {
+	e := &Error{Code: CodeContextLengthExceeded, Param: field}
+	switch anthropic := d.Shape() == ShapeAnthropic; {
+	case anthropic && prompt > context:
+		e.Message = fmt.Sprintf("prompt is too long: %d tokens > %d maximum", prompt, context)
+	case anthropic:
+		e.Message = fmt.Sprintf("input length and `max_tokens` exceed context limit: %d + %d > %d, decrease input length or `max_tokens` and try again",
+			prompt, output, context)
+	case output > 0:
+		e.Message = fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %d tokens (%d in the %s, %d in the completion). "+
+			"Please reduce the length of the %s or completion.", context, prompt+output, prompt, field, output, field)
+	default:
+		e.Message = fmt.Sprintf("This model's maximum context length is %d tokens. However, your %s resulted in %d tokens. "+
+			"Please reduce the length of the %s.", context, field, prompt, field)
+	}
+	return e
+}
+
+// overflows are the words by which engines refuse a prompt that is longer than their
+// context, in lower case. Where they give the context, it is the first number behind.
+var overflows = []string{
+	openAIOverflow,                               // OpenAI, vLLM
+	"maximum context length of",                  // SGLang, of prompt and output together
+	"longer than the model's context length",     // SGLang
+	"exceeds the maximum allowed length",         // SGLang
+	"longer than the maximum model length of",    // vLLM
+	"exceeds the available context size",         // llama.cpp
+	"exceeds the context length",                 // Ollama
+	"exceeds maximum context length",             // Ollama
+	"exceeded max context length",                // Ollama
+	"exceeds the context window",                 // OpenAI's Responses
+	"greater than the context length",            // LM Studio
+	"`inputs` tokens + `max_new_tokens` must be", // TGI
+}
+
+const (
+	openAIOverflow    = "this model's maximum context length is"
+	anthropicOverflow = "prompt is too long"
+
+	// overflowWithin is how far an engine's message is searched. Engines begin with
+	// their own words and may repeat a part of the request behind them.
+	overflowWithin = 256
+)
+
+// Overflow returns the refusal that a client of the dialect gets for an engine's
+// refusal of a prompt that is longer than the engine's context: with OpenAI's code, and
+// with the words and numbers that clients recognize where the engine gives the numbers.
+// ok is false for every other error.
+func (e EngineError) Overflow(d Dialect) (refusal *Error, ok bool) {
+	said := strings.ToLower(e.Message[:min(len(e.Message), overflowWithin)])
+	var behind string
+	for _, words := range overflows {
+		if _, behind, ok = strings.Cut(said, words); ok {
+			break
+		}
+	}
+	vendors := strings.Contains(said, anthropicOverflow) // as a hosted endpoint writes it
+	if !ok && !vendors && e.Code != string(CodeContextLengthExceeded) && e.Type != "exceed_context_size_error" {
+		return nil, false
+	}
+	refusal = &Error{Code: CodeContextLengthExceeded, Status: e.Status, Param: e.Param, Message: e.Message}
+	limit, _ := nextNumber(behind)
+	most := int64(0)
+	for rest := said; rest != ""; {
+		var n int64
+		n, rest = nextNumber(rest)
+		most = max(most, n)
+	}
+	switch {
+	case d.Shape() == ShapeAnthropic:
+		// A text about max_tokens is about the answer's length, not the prompt's.
+		if vendors || strings.Contains(said, "max_tokens") {
+			break
+		}
+		refusal.Message = anthropicOverflow + ": " + e.Message
+		if 0 < limit && limit < most {
+			refusal.Message = fmt.Sprintf("%s: %d tokens > %d maximum", anthropicOverflow, most, limit)
+		}
+	case limit > 0 && !strings.Contains(said, openAIOverflow):
+		refusal.Message = fmt.Sprintf("This model's maximum context length is %d tokens. The engine answered: %s", limit, e.Message)
+	}
+	return refusal, true
+}
+
+// nextNumber returns the first whole number in a text, 0 without one, and what follows it.
+func nextNumber(s string) (n int64, rest string) {
+	at := strings.IndexAny(s, "0123456789")
+	if at < 0 {
+		return 0, ""
+	}
+	for rest = s[at:]; rest != "" && '0' <= rest[0] && rest[0] <= '9'; rest = rest[1:] {
+		if n < 1<<53 { // beyond every context; the rest of the digits is no matter
+			n = 10*n + int64(rest[0]-'0')
+		}
+	}
+	return n, rest
+}
+
+// Into returns a whole error body of the dialect's form with the error's message and,
+// where the form has one, its code. All other members stay: clients read llama.cpp's
+// n_ctx there. A body that is no such object is returned as it is.
+func (e *Error) Into(body []byte, d Dialect) []byte {
+	var outer, inner map[string]json.RawMessage
+	if json.Unmarshal(body, &outer) != nil || json.Unmarshal(outer["error"], &inner) != nil || inner == nil {
+		return body
+	}
+	inner["message"] = appendJSONText(nil, e.message())
+	if d.Shape() != ShapeAnthropic {
+		inner["code"] = appendJSONText(nil, string(e.Code))
+	}
+	var err error
+	if outer["error"], err = json.Marshal(inner); err != nil {
+		return body
+	}
+	changed, err := json.Marshal(outer)
+	if err != nil {
+		return body
+	}
+	return changed
+}
