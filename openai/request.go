@@ -267,7 +267,7 @@ func (p *parser) complete() bool {
 // modelRequired tells whether a body of the dialect must name its model.
 func modelRequired(d Dialect) bool {
 	switch d {
-	case Tokenize, Score, Rerank, Moderations, Images, Other:
+	case Responses, Tokenize, Score, Rerank, Moderations, Images, Other:
 		return false
 	}
 	return true

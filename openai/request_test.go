@@ -228,7 +228,7 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 // minimal holds the least body that each dialect takes.
 var minimal = map[Dialect]string{
 	Other: `{}`, Chat: `{"model":"m","messages":[{}]}`, Completions: `{"model":"m","prompt":""}`,
-	Responses: `{"model":"m","input":""}`, Messages: `{"model":"m","messages":[{}]}`, Embeddings: `{"model":"m","input":""}`,
+	Responses: `{"input":""}`, Messages: `{"model":"m","messages":[{}]}`, Embeddings: `{"model":"m","input":""}`,
 	Rerank: `{}`, Score: `{}`, Tokenize: `{}`, Moderations: `{}`, Images: `{}`, Audio: `{"model":"m"}`,
 }
 
@@ -254,7 +254,6 @@ func TestMissingFieldsAreNamed(t *testing.T) {
 		{Completions, `{"model":"m","prompt":null}`, "prompt"},
 		{Embeddings, `{"input":"x"}`, "model"},
 		{Embeddings, `{"model":"m"}`, "input"},
-		{Responses, `{"input":"x"}`, "model"},
 		{Responses, `{"model":"m"}`, "input"},
 		{Responses, `{"model":"m","previous_response_id":null}`, "input"},
 		{Audio, `{"input":"x"}`, "model"},

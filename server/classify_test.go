@@ -110,14 +110,26 @@ func TestAChatStaysAtItsTier(t *testing.T) {
 			t.Errorf("another chat is at %s", got.header.Get("X-Model-Tier"))
 		}
 	})
-	t.Run("by its session", func(t *testing.T) {
+	for _, header := range []string{"X-Session-ID", "Session-Id"} { // Codex sends the second
+		t.Run("by its session in "+header, func(t *testing.T) {
+			r := newTieredRig(t, "")
+			r.post("/v1/chat/completions", chat(first), header, "s1")
+			if tier, rule := tierOf(r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks."}`), header, "s1")); rule != "sticky" {
+				t.Errorf("the same session is at %s by %s", tier, rule)
+			}
+			if got := r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks."}`), header, "s2"); got.header.Get("X-Model-Tier") != "small" {
+				t.Errorf("another session is at %s", got.header.Get("X-Model-Tier"))
+			}
+		})
+	}
+	t.Run("not by its prompt_cache_key, which all chats of an application may share", func(t *testing.T) {
 		r := newTieredRig(t, "")
-		r.post("/v1/chat/completions", chat(first), "X-Session-ID", "s1")
-		if tier, rule := tierOf(r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks."}`), "X-Session-ID", "s1")); rule != "sticky" {
-			t.Errorf("the same session is at %s by %s", tier, rule)
+		keyed := func(messages string) string {
+			return strings.Replace(chat(messages), "{", `{"prompt_cache_key":"app",`, 1)
 		}
-		if got := r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks."}`), "X-Session-ID", "s2"); got.header.Get("X-Model-Tier") != "small" {
-			t.Errorf("another session is at %s", got.header.Get("X-Model-Tier"))
+		r.post("/v1/chat/completions", keyed(first))
+		if got := r.post("/v1/chat/completions", keyed(`{"role":"user","content":"Thanks."}`)); got.header.Get("X-Model-Tier") != "small" {
+			t.Errorf("another chat is at %s", got.header.Get("X-Model-Tier"))
 		}
 	})
 	t.Run("not when it is turned off", func(t *testing.T) {

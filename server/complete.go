@@ -149,6 +149,9 @@ func (x *exchange) choosePool() error {
 	x.d.RequestedModel = "other"
 	v, err := x.resolve()
 	x.describeTier()
+	if x.req.Model == "" && (errors.Is(err, tiers.ErrUnknownModel) || err == nil && !x.snap.byName[v.Target].served[x.dialect]) {
+		v, err = x.resolveUnnamed(v)
+	}
 	x.verdict, x.pool = v, x.snap.byName[v.Target]
 	switch {
 	case errors.Is(err, tiers.ErrUnknownModel):
@@ -166,11 +169,6 @@ func (x *exchange) choosePool() error {
 		return err
 	}
 	x.d.RequestedModel, x.d.Rule, x.d.RuleNote = x.req.Model, v.Rule, v.Note
-	if !x.pool.served[x.dialect] && x.req.Model == "" {
-		if other := x.snap.serving(x.dialect, x.caller); other != nil {
-			x.pool, x.verdict = other, tiers.Verdict{Target: other.Name, Tier: other.Tier, Model: other.Model, Rule: v.Rule}
-		}
-	}
 	x.d.Tier, x.d.Policy = x.pool.Name, x.pool.Policy.Name
 	x.d.Model = x.verdict.Model
 	if x.d.Model == "" {

@@ -35,9 +35,6 @@ var errWebSocket = &openai.Error{Code: openai.CodeWebSocketNotSupported,
 	Message: "WebSocket is not served here; send the request as HTTP POST."}
 
 func modelNotFound(name string) error {
-	if name == "" {
-		return &openai.Error{Code: openai.CodeMissingField, Param: "model", Message: "The field model is missing: name a model of GET /v1/models."}
-	}
 	return &openai.Error{Code: openai.CodeModelNotFound, Param: "model",
 		Message: "The model " + quoted(name) + " does not exist or you do not have access to it. GET /v1/models lists those you may use."}
 }

@@ -60,7 +60,7 @@ const forwardedPrefix = "X-Forwarded-"
 // singleHeaders are the headers that the gateway decides by and of which a request
 // may have one: a proxy, the gateway and an engine could each take another of two.
 var singleHeaders = []string{
-	"Content-Type", "X-Model-Tier", "X-Request-Priority", "X-Session-Id", "X-Stainless-Timeout",
+	"Content-Type", "X-Model-Tier", "X-Request-Priority", "X-Session-Id", "Session-Id", "X-Stainless-Timeout",
 }
 
 // checkHeaders refuses a request that has one of singleHeaders twice.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"tierway/openai"
 	"tierway/routing"
 	"tierway/tiers"
 )
@@ -19,25 +20,40 @@ type model struct {
 	Type        string `json:"type"`
 	DisplayName string `json:"display_name"`
 	CreatedAt   string `json:"created_at"`
+	Lifecycle   string `json:"lifecycle"`
+}
+
+// modelList is the answer of GET /v1/models, all on one page.
+type modelList struct {
+	Object  string  `json:"object"`
+	Data    []model `json:"data"`
+	HasMore bool    `json:"has_more"`
+	FirstID *string `json:"first_id"` // null for an empty list
+	LastID  *string `json:"last_id"`
 }
 
 func modelOf(name string) model {
-	return model{ID: name, Object: "model", OwnedBy: "tierway", Type: "model", DisplayName: name, CreatedAt: "1970-01-01T00:00:00Z"}
+	return model{ID: name, Object: "model", OwnedBy: "tierway", Type: "model", DisplayName: name, CreatedAt: "1970-01-01T00:00:00Z", Lifecycle: "active"}
 }
 
 // listModels answers with the names that the tenant may use, or with one.
 func (x *exchange) listModels() error {
+	x.dialect = openai.Other
+	x.d.Dialect = x.dialect.String()
 	if err := x.authenticate(); err != nil {
 		return err
 	}
 	names := x.snap.catalog.Models(tiers.Query{Allowed: x.mayUse, AllowedModel: x.caller.MayUseModel})
 	var out any
 	if x.id == "" {
-		list := make([]model, len(names))
+		list := modelList{Object: "list", Data: make([]model, len(names))}
 		for i, n := range names {
-			list[i] = modelOf(n)
+			list.Data[i] = modelOf(n)
 		}
-		out = map[string]any{"object": "list", "data": list, "has_more": false}
+		if len(names) > 0 {
+			list.FirstID, list.LastID = &names[0], &names[len(names)-1]
+		}
+		out = list
 	} else {
 		_, err := x.snap.catalog.Resolve(tiers.Query{Model: x.id, Allowed: x.mayUse, AllowedModel: x.caller.MayUseModel})
 		if err != nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -115,13 +116,8 @@ func (x *exchange) features() *tiers.Features {
 	*f = tiers.Features{Now: x.start, PromptTokens: x.d.PromptTokens,
 		MaxTokens: req.MaxTokens, LimitRequired: x.dialect.RequiresMaxTokens(), Tools: req.Tools,
 		Count: x.countTokens, User: x.userText, System: x.systemText}
-	session := x.r.Header.Get("X-Session-Id")
-	if session == "" {
-		session = req.SessionID
-	}
-	if session == "" {
-		session = req.ConversationID
-	}
+	// Not prompt_cache_key: one application may send one key with all its chats.
+	session := cmp.Or(x.r.Header.Get("X-Session-Id"), x.r.Header.Get("Session-Id"), req.SessionID, req.ConversationID)
 	if session != "" {
 		f.Session = mixed(tenant + maphash.String(x.s.seed, session))
 	}

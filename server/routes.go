@@ -131,7 +131,11 @@ func newEngine() *gin.Engine {
 // serve is the one place where gin's context ends.
 func (s *Server) serve(rt route, p prefix) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		x := s.begin(c.Writer, c.Request, rt.dialect)
+		shape := rt.dialect
+		if rt.kind == models && fromAnthropicSDK(c.Request) {
+			shape = openai.Messages
+		}
+		x := s.begin(c.Writer, c.Request, shape)
 		x.d.Route = rt.path
 		x.prefixed, x.prefixClass = p.set, p.class
 		x.id = strings.TrimPrefix(c.Param("id"), "/")
@@ -199,8 +203,12 @@ func cutSegment(urlPath string) (segment, rest string) {
 // errorShape guesses from a request that matches no route in which dialect's form its
 // client reads errors. It says nothing about the answer.
 func errorShape(r *http.Request) openai.Dialect {
-	if strings.Contains(r.URL.Path, "/messages") || r.Header.Get("Anthropic-Version") != "" {
+	if strings.Contains(r.URL.Path, "/messages") || fromAnthropicSDK(r) {
 		return openai.Messages
 	}
 	return openai.Other
 }
+
+// fromAnthropicSDK reports whether a request has the header that Anthropic's API
+// requires.
+func fromAnthropicSDK(r *http.Request) bool { return r.Header.Get("Anthropic-Version") != "" }

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"tierway/engines"
+)
+
+// unnamedRig has no tiers: a pool for responses, one for moderations and two for images.
+func unnamedRig(t *testing.T) *rig {
+	w := httptest.NewServer(engines.New(engines.Config{Name: "fake", AnyModel: true, Seed: 1}))
+	t.Cleanup(w.Close)
+	return newRig(t, fmt.Sprintf(`
+auth:
+  required: false
+  keys: [ { name: kept, sha256: %s, models: [flux] } ]
+health: { path: "off" }
+pools:
+  - { name: text, model: qwen, serves: [chat, responses], workers: [ { name: t0, url: %[2]q } ] }
+  - { name: guard, models: [guard-1, guard-2], serves: [moderations], workers: [ { name: g0, url: %[2]q } ] }
+  - { name: flux, model: flux, serves: [images], workers: [ { name: f0, url: %[2]q } ] }
+  - { name: sdxl, model: sdxl, serves: [images], workers: [ { name: s0, url: %[2]q } ] }
+models: { painter: sdxl }
+`, digestOfKey, w.URL)+"# %s\n")
+}
+
+// TestARequestWithoutAModelGoesToTheOnlyPoolThatServesIt: where there are several, or the
+// key is kept to models, the client reads which it may name.
+func TestARequestWithoutAModelGoesToTheOnlyPoolThatServesIt(t *testing.T) {
+	r := unnamedRig(t)
+	for _, c := range []struct {
+		path, body string
+		key        bool
+		status     int
+		worker     string
+		said       string
+	}{
+		{path: "/v1/responses", body: `{"input":"hi"}`, status: http.StatusOK, worker: "t0", said: `"model":"qwen"`},
+		{path: "/v1/moderations", body: `{"input":"hi"}`, status: http.StatusOK, worker: "g0", said: `"model":"guard-1"`},
+		{path: "/v1/images/generations", body: `{"prompt":"a cat"}`, status: http.StatusBadRequest,
+			said: "The field model is missing: send one of `flux`, `painter`, `sdxl`."},
+		{path: "/v1/images/generations", body: `{"prompt":"a cat"}`, key: true, status: http.StatusBadRequest,
+			said: "The field model is missing: send one of `flux`."},
+		{path: "/v1/moderations", body: `{"input":"hi"}`, key: true, status: http.StatusNotFound, said: "No model that you may use is served on /v1/moderations."},
+		{path: "/v1/score", body: `{"text_1":"a","text_2":"b"}`, status: http.StatusNotFound, said: `"code":"endpoint_not_supported"`},
+		{path: "/v1/chat/completions", body: `{"messages":[{"role":"user","content":"hi"}]}`, status: http.StatusBadRequest, said: `"param":"model"`},
+	} {
+		var headers []string
+		if c.key {
+			headers = []string{"Authorization", "Bearer key"}
+		}
+		got := r.post(c.path, c.body, headers...)
+		if got.status != c.status || got.header.Get("X-Routed-To") != c.worker || !strings.Contains(got.body, c.said) {
+			t.Errorf("%s: %d by %q: %s", c.path, got.status, got.header.Get("X-Routed-To"), got.body)
+		}
+	}
+}
+
+// TestAResponseWithoutAModelIsClassified: where there are tiers, they are the default.
+func TestAResponseWithoutAModelIsClassified(t *testing.T) {
+	r := newTieredRig(t, "")
+	for text, tier := range map[string]string{"hi": "small", "Implement a function in Python that sorts a list": "large"} {
+		if got := r.post("/v1/responses", `{"input":"`+text+`"}`); got.status != http.StatusOK || got.header.Get("X-Model-Tier") != tier {
+			t.Errorf("%q is at %s: %d %s", text, got.header.Get("X-Model-Tier"), got.status, got.body)
+		}
+	}
+}
