@@ -210,7 +210,7 @@ func (p *parser) member(f field) bool {
 		if p.space() != '{' {
 			return p.skip()
 		}
-		return p.within(f.String(), "session_id", func() bool { return p.loose(&p.nested) })
+		return p.within(f.String(), func(string) bool { return p.loose(&p.nested) }, "session_id")
 	case fieldPreviousResponseID, fieldConversation:
 		return p.continued(f)
 	}
@@ -330,7 +330,7 @@ func (p *parser) continued(f field) bool {
 		return read(f.String(), &r.PreviousResponseID)
 	}
 	if p.space() == '{' {
-		return p.within(f.String(), "id", func() bool { return read("conversation.id", &r.ConversationID) })
+		return p.within(f.String(), func(string) bool { return read("conversation.id", &r.ConversationID) }, "id")
 	}
 	return read(f.String(), &r.ConversationID)
 }
@@ -354,10 +354,17 @@ func (p *parser) streamOptions() bool {
 	}
 	inside := scanner{b: p.b, i: p.i + 1}
 	at.inside, at.insideEmpty = p.i+1, inside.space() == '}'
-	return p.within(fieldStreamOptions.String(), "include_usage", func() bool {
+	const include, continuous = "include_usage", "continuous_usage_stats"
+	return p.within(fieldStreamOptions.String(), func(child string) bool {
+		if p.space(); child == continuous {
+			at.continuous.from = p.i
+			ok := p.skip()
+			at.continuous.to = p.i
+			return ok
+		}
 		at.include.from = p.i
 		_, ok := p.flag("stream_options.include_usage", &r.IncludeUsage)
 		at.include.to = p.i
 		return ok
-	})
+	}, include, continuous)
 }

@@ -1,6 +1,9 @@
 package openai
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 const (
 	maxInt32 = 1<<31 - 1 // what engines hold a token count in
@@ -125,13 +128,13 @@ func (p *parser) loose(dst *string) bool {
 	return ok
 }
 
-// within reads the object that is next, of which one member matters, and calls
-// read at that member's value.
-func (p *parser) within(parent, child string, read func() bool) bool {
+// within reads the object that is next, of which some members matter, and calls read
+// at the value of each.
+func (p *parser) within(parent string, read func(child string) bool, children ...string) bool {
 	if !p.open() {
 		return false
 	}
-	seen := false
+	seen := 0 // a bit a child
 	for first := true; ; first = false {
 		again, ok := p.more('}', first)
 		if !again {
@@ -142,19 +145,21 @@ func (p *parser) within(parent, child string, read func() bool) bool {
 			return false
 		}
 		name := p.name(t)
-		if string(name) != child {
-			if string(folded(p.scratch[:], name)) == child {
-				return p.ambiguous(parent+"."+child, "a field's name differs from it only in upper and lower case; write it exactly so")
+		i := slices.IndexFunc(children, func(c string) bool { return c == string(name) })
+		if i < 0 {
+			other := folded(p.scratch[:], name)
+			if i = slices.IndexFunc(children, func(c string) bool { return c == string(other) }); i >= 0 {
+				return p.ambiguous(parent+"."+children[i], "a field's name differs from it only in upper and lower case; write it exactly so")
 			}
 			if !p.skip() {
 				return false
 			}
 			continue
 		}
-		if seen {
-			return p.ambiguous(parent+"."+child, "it is given twice; give it once")
+		if seen&(1<<i) != 0 {
+			return p.ambiguous(parent+"."+children[i], "it is given twice; give it once")
 		}
-		if seen = true; !read() {
+		if seen |= 1 << i; !read(children[i]) {
 			return false
 		}
 	}

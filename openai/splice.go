@@ -9,7 +9,7 @@ import (
 // Edit is what the gateway changes in a body before a worker gets it.
 type Edit struct {
 	Model        string // the model's name at the worker; empty keeps what is there
-	IncludeUsage bool   // ask a chat or completions stream for its usage
+	IncludeUsage bool   // ask a chat or completions stream for its usage, once
 	CacheSalt    string // which prefix cache the engine uses; empty keeps what is there
 	Priority     int64  // the request's place in the engine's own queue, with SetPriority
 	SetPriority  bool   // false keeps what is there
@@ -31,6 +31,7 @@ type places struct {
 	inside      int  // behind the brace that opens stream_options, 0 without one
 	insideEmpty bool
 	include     span // the value of include_usage, whatever it is
+	continuous  span // that of continuous_usage_stats
 
 	prompt [fieldCount]uint32 // where the values of the fields begin that make up the prompt, or are edited
 
@@ -126,7 +127,7 @@ func (r *Request) addsSalt(e Edit) bool {
 }
 
 // changes returns the edit's cuts, n of them, in the order of the body.
-func (r *Request) changes(e Edit) (cuts [4]change, n int) {
+func (r *Request) changes(e Edit) (cuts [5]change, n int) {
 	if c, ok := r.modelChange(e.Model); ok {
 		cuts[n] = c
 		n++
@@ -134,6 +135,10 @@ func (r *Request) changes(e Edit) (cuts [4]change, n int) {
 	if r.addsUsage(e) {
 		cuts[n] = r.usageChange()
 		n++
+		if c, ok := r.continuousChange(); ok {
+			cuts[n] = c
+			n++
+		}
 	}
 	if c, ok := r.saltChange(e); ok {
 		cuts[n] = c
@@ -196,6 +201,21 @@ func (r *Request) usageChange() change {
 		return change{span: at.options, with: []byte(`{"include_usage":true}`)}
 	}
 	return insertion(at.top, at.topEmpty, []byte(`"stream_options":{"include_usage":true}`))
+}
+
+// continuousChange returns the cut that unsets stream_options.continuous_usage_stats.
+// vLLM reads it beside include_usage only: whose client has not asked for usage would
+// else get it with every chunk, because the gateway has.
+func (r *Request) continuousChange() (c change, ok bool) {
+	at := r.place.continuous
+	if at == (span{}) {
+		return c, false
+	}
+	switch string(r.Body[at.from:at.to]) {
+	case "false", "null":
+		return c, false
+	}
+	return change{span: at, with: []byte("false")}, true
 }
 
 // insertion puts a member behind the brace that stands before at.

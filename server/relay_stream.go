@@ -27,6 +27,8 @@ type stream struct {
 	pause   time.Duration // how long the worker may be silent; 0 while the watch counts as it was set
 	content bool
 	known   bool // its response is remembered
+	ending  bool // out ends with the chunk that ends generation, which the usage chunk may add to
+	endAt   int  // where that chunk begins
 }
 
 // trailerWait is how long a worker may take to end a body whose last event has
@@ -80,7 +82,7 @@ func (s *stream) run() *failure {
 		if err != nil {
 			return s.broken(err)
 		}
-		if !s.events.Buffered() && s.flush() != nil {
+		if !s.ending && !s.events.Buffered() && s.flush() != nil {
 			return s.clientLeft()
 		}
 	}
@@ -117,14 +119,20 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 		}
 		s.lastAt = now // what comes after it, the usage and the end, is no token
 	}
+	ending := s.ending
+	s.ending = false
 	switch {
 	case mark.Has(openai.MarkUsageOnly) && s.strip:
+		if ending {
+			s.out = openai.JoinUsageChunk(s.out, s.endAt, ev.Data)
+		}
 	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.terminated():
 		// A terminator that proves nothing would make a cut answer look whole.
 	case mark.Has(openai.MarkNullError):
 		s.scratch = openai.StripNullError(s.scratch[:0], ev)
 		s.out = append(s.out, s.scratch...)
 	default:
+		s.ending, s.endAt = s.strip && mark.Has(openai.MarkFinish), len(s.out)
 		s.out = append(s.out, ev.Raw...)
 	}
 	if mark.Has(openai.MarkEnd) {

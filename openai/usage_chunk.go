@@ -1,0 +1,50 @@
+package openai
+
+import (
+	"bytes"
+	"slices"
+)
+
+// JoinUsageChunk moves what a usage chunk says beside usage into the chunk before it:
+// out[from:] is that chunk's event, usage the data of the usage chunk, which is then
+// left out. Engines write some members into their last chunk only, such as vLLM's
+// system_fingerprint and llama.cpp's timings; without include_usage that is the chunk
+// with the finish_reason. out is returned as it is when the event has more than one line
+// or when nothing is to be moved.
+func JoinUsageChunk(out []byte, from int, usage []byte) []byte {
+	event := bytes.TrimRight(out[from:], "\r\n")
+	data, ok := bytes.CutPrefix(event, []byte("data:"))
+	if !ok || !bytes.HasSuffix(data, []byte("}")) || bytes.ContainsAny(data, "\r\n") {
+		return out
+	}
+	var moved []byte
+	c := fieldCursor{b: usage}
+	var m fieldMembers
+	for at := c.keyAt(); m.next(&c); at = c.keyAt() {
+		name := m.key
+		says := c.filled()
+		if c.bad {
+			return out
+		}
+		if says && string(name) != "choices" && string(name) != "usage" && !hasField(data, name) {
+			moved = append(append(moved, ','), bytes.TrimLeft(usage[at:c.i], " \t\r\n")...)
+		}
+	}
+	if !c.done() || len(moved) == 0 {
+		return out
+	}
+	return slices.Insert(out, from+len(event)-1, moved...)
+}
+
+// hasField tells whether an object has a member of that name.
+func hasField(object, name []byte) bool {
+	c := fieldCursor{b: object}
+	var m fieldMembers
+	for m.next(&c) {
+		if bytes.Equal(m.key, name) {
+			return true
+		}
+		c.skip()
+	}
+	return c.bad // what cannot be read is left as it is
+}
