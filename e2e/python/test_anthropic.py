@@ -55,7 +55,8 @@ class Messages(unittest.TestCase):
 
     def test_models(self):
         self.assertIn("demo-small-7b", [m.id for m in self.anthropic.models.list()])
-        self.assertEqual(self.anthropic.models.retrieve("demo-small-7b").id, "demo-small-7b")
+        model = self.anthropic.models.retrieve("demo-small-7b")
+        self.assertEqual((model.id, model.lifecycle), ("demo-small-7b", "active"))
 
     def test_request_id(self):
         answer = self.anthropic.messages.create(model="small", max_tokens=8, messages=ASK, extra_headers={"X-Request-ID": "req-of-mine"})
@@ -87,11 +88,13 @@ class Errors(unittest.TestCase):
         self.assertEqual(self.seen, [401])
 
     def test_unknown_model(self):
-        with self.assertRaises(anthropic.NotFoundError) as caught:
-            self.anthropic.messages.create(model="nobody-serves-this", max_tokens=8, messages=ASK)
-        self.assertEqual(caught.exception.body["error"]["type"], "not_found_error")
-        self.assertTrue(caught.exception.request_id)
-        self.assertEqual(self.seen, [404])
+        for ask in (lambda name: self.anthropic.messages.create(model=name, max_tokens=8, messages=ASK),
+                    lambda name: self.anthropic.models.retrieve(name)):
+            with self.assertRaises(anthropic.NotFoundError) as caught:
+                ask("nobody-serves-this")
+            self.assertEqual(caught.exception.body["error"]["type"], "not_found_error")
+            self.assertTrue(caught.exception.request_id)
+        self.assertEqual(self.seen, [404, 404])
 
     def test_bad_value(self):
         with self.assertRaises(anthropic.BadRequestError) as caught:
