@@ -9,12 +9,12 @@ import (
 // out[from:] is that chunk's event, usage the data of the usage chunk, which is then
 // left out. Engines write some members into their last chunk only, such as vLLM's
 // system_fingerprint and llama.cpp's timings; without include_usage that is the chunk
-// with the finish_reason. out is returned as it is when the event has more than one line
-// or when nothing is to be moved.
+// with the finish_reason. out is returned as it is when the event has more than one line,
+// when it has no choices, or when nothing is to be moved.
 func JoinUsageChunk(out []byte, from int, usage []byte) []byte {
 	event := bytes.TrimRight(out[from:], "\r\n")
 	data, ok := bytes.CutPrefix(event, []byte("data:"))
-	if !ok || !bytes.HasSuffix(data, []byte("}")) || bytes.ContainsAny(data, "\r\n") {
+	if !ok || !bytes.HasSuffix(data, []byte("}")) || bytes.ContainsAny(data, "\r\n") || !hasField(data, []byte("choices")) {
 		return out
 	}
 	var moved []byte
@@ -46,5 +46,5 @@ func hasField(object, name []byte) bool {
 		}
 		c.skip()
 	}
-	return c.bad // what cannot be read is left as it is
+	return false
 }

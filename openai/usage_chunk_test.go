@@ -1,6 +1,10 @@
 package openai
 
-import "testing"
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+)
 
 // TestAUsageChunkLeavesWhatItSaysBesideUsage: vLLM and llama.cpp write some members into
 // their last chunk only.
@@ -12,8 +16,9 @@ func TestAUsageChunkLeavesWhatItSaysBesideUsage(t *testing.T) {
 		{"llama.cpp", finish, `{ "timings" : {"prompt_n":3} , "choices":[],"id":"y","usage":{}}`,
 			`data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"timings" : {"prompt_n":3}}` + "\n\n"},
 		{"nothing else", finish, `{"id":"x","choices":[],"usage":{"prompt_tokens":1},"service_tier":null}`, finish},
-		{"CRLF", "data:{\"id\":\"x\"}\r\n\r\n", `{"choices":[],"a":1}`, "data:{\"id\":\"x\",\"a\":1}\r\n\r\n"},
-		{"several lines", "id: 7\ndata: {\"id\":\"x\"}\n\n", `{"choices":[],"a":1}`, "id: 7\ndata: {\"id\":\"x\"}\n\n"},
+		{"CRLF", "data:{\"choices\":[1]}\r\n\r\n", `{"choices":[],"a":1}`, "data:{\"choices\":[1],\"a\":1}\r\n\r\n"},
+		{"several lines", "id: 7\ndata: {\"choices\":[1]}\n\n", `{"choices":[],"a":1}`, "id: 7\ndata: {\"choices\":[1]}\n\n"},
+		{"no choices", "data: {}\n\n", `{"choices":[],"a":1}`, "data: {}\n\n"},
 		{"broken", finish, `{"choices":[],"a":1`, finish},
 		{"no object", "data: [DONE]\n\n", `{"choices":[],"a":1}`, "data: [DONE]\n\n"},
 	} {
@@ -21,4 +26,27 @@ func TestAUsageChunkLeavesWhatItSaysBesideUsage(t *testing.T) {
 			t.Errorf("%s:\n got %q\nwant %q", tt.name, got, "before "+tt.want)
 		}
 	}
+}
+
+// FuzzJoinUsageChunk: an object stays one, and everything that it said stays in it.
+func FuzzJoinUsageChunk(f *testing.F) {
+	f.Add([]byte(`{"choices":[]}`), []byte(`{"choices":[],"usage":{},"system_fingerprint":"x"}`))
+	f.Add([]byte(`{"choices":[],"a":1}`), []byte(`{ "\u0061":2 , "b":{"c":[1]}, "b":3 }`))
+	f.Fuzz(func(t *testing.T, last, usage []byte) {
+		var before map[string]json.RawMessage
+		if bytes.ContainsAny(last, "\r\n") || json.Unmarshal(last, &before) != nil || !json.Valid(usage) {
+			t.Skip()
+		}
+		out := JoinUsageChunk([]byte("data: "+string(last)+"\n\n"), 0, usage)
+		data, ok := bytes.CutSuffix(out, []byte("\n\n"))
+		var after map[string]json.RawMessage
+		if !ok || json.Unmarshal(bytes.TrimPrefix(data, []byte("data: ")), &after) != nil {
+			t.Fatalf("%q and %q became %q", last, usage, out)
+		}
+		for name, value := range before {
+			if !bytes.Equal(after[name], value) {
+				t.Errorf("%q and %q became %q: %s changed", last, usage, out, name)
+			}
+		}
+	})
 }
