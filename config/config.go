@@ -31,6 +31,7 @@ type File struct {
 	Gateways         int               `yaml:"gateways"` // that share the traffic, this one included; at least 1
 	Auth             Auth              `yaml:"auth"`
 	MaxBodyBytes     Size              `yaml:"max_body_bytes"`
+	MaxBufferedBytes Size              `yaml:"max_buffered_bytes"` // of all request bodies together; 0: a quarter of the memory limit
 	MaxResponseBytes Size              `yaml:"max_response_bytes"`
 	Drain            Drain             `yaml:"drain"`
 	Policy           routing.Config    `yaml:"policy"`

@@ -151,6 +151,10 @@ tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_token
 			`3:51: warning: queue.engine_wait: 5m0s is longer than a request may take by timeouts.total, 1m0s (write at most 1m0s, or raise timeouts.total)`,
 			`3:66: warning: queue.max_bytes: 1MiB is less than max_body_bytes 2MiB: a request with a longer body can never wait (write 2MiB or more, or 0 for no bound)`,
 		}},
+		"a budget below the longest body": {withTier("") + "max_buffered_bytes: 100MiB\n", []string{
+			`3:21: max_buffered_bytes: 100MiB is less than four times max_body_bytes, 32MiB: the longest body could not be read (write 128MiB or more, or lower max_body_bytes)`,
+		}},
+		"a budget of the longest body": {withTier("") + "max_buffered_bytes: 128MiB\n", nil},
 		"a size that has to be one": {withTier("") + "max_body_bytes: 0\n", []string{
 			`3:17: max_body_bytes: want a size above 0, got "0" (such as 32MiB or 33554432)`,
 		}},

@@ -15,19 +15,41 @@ const (
 	// of empty members would cost seconds and yield nothing.
 	maxMembers = 1024
 
-	firstRead    = 64 << 10 // most chats fit, agents' long ones too
-	doublesUntil = 1 << 20
+	// maxRatio bounds what gzip yields for each byte sent, beyond the first ratioFree.
+	// Chats compress 3 to 10 times, repeated text about 30 times; gzip reaches 1,030.
+	maxRatio  = 100
+	ratioFree = 1 << 20
+
+	firstRead = 64 << 10 // most chats fit, agents' long ones too
+
+	// unzipBytes is what reading gzip takes beside the body: its window, its tables
+	// and the bytes read ahead.
+	unzipBytes = 48 << 10
 )
+
+// Memory accounts for the bytes that a body takes.
+type Memory interface {
+	// Reserve takes n bytes. Its error ends the reading of the body and is what Decode
+	// returns.
+	Reserve(n int64) error
+	// Return gives back n bytes that Reserve took.
+	Return(n int64)
+}
 
 // Decode reads a request's body and undoes its Content-Encoding: none, identity
 // or gzip. hint is the body's Content-Length, or less than 0 when it is not
-// known. Neither what is read nor what comes out of it is longer than most
-// bytes, and no more than most and about 1 MiB is held at any time: a body of
-// unknown length that outgrows 1 MiB therefore takes all of most at once.
+// known. Neither what is read nor what comes out of it is longer than most bytes.
+// gzip may yield no more than 100 times its own length, or 1 MiB.
 //
-// What the sender must change is a *RequestError; any other error is the
-// reader's own, wrapped.
-func Decode(encoding string, body io.Reader, hint, most int64) ([]byte, error) {
+// Decode reserves bytes of memory before it allocates them, so the body's buffer
+// grows as the body arrives: its capacity is at most four times what has arrived. A
+// buffer and the one that replaces it are reserved together for as long as both
+// exist. The bytes of the result's capacity stay reserved, and after an error those
+// of the last buffer: the caller returns them.
+//
+// What the sender must change is a *RequestError; any other error is that of memory,
+// or the reader's own, wrapped.
+func Decode(encoding string, body io.Reader, hint, most int64, memory Memory) ([]byte, error) {
 	zipped := false
 	switch e := strings.ToLower(strings.Trim(encoding, " \t")); e {
 	case "", "identity":
@@ -42,13 +64,13 @@ func Decode(encoding string, body io.Reader, hint, most int64) ([]byte, error) {
 	}
 	source := &source{from: body, left: most}
 	if !zipped {
-		into := buffer{hint: hint, most: most}
+		into := buffer{hint: hint, most: most, memory: memory}
 		if err := into.readAll(source); err != nil {
 			return nil, source.blame(err, most)
 		}
 		return into.b, nil
 	}
-	into := buffer{hint: -1, most: most}
+	into := buffer{hint: -1, most: most, memory: memory, packed: source}
 	if err := unzip(&into, source); err != nil {
 		return nil, source.blame(err, most)
 	}
@@ -63,12 +85,14 @@ func tooLarge(most int64) error {
 var (
 	errTooLarge       = errors.New("body too large")
 	errTooManyMembers = errors.New("too many gzip members")
+	errRatio          = errors.New("gzip yields too much for its length")
 )
 
 // source reads at most left bytes and remembers what went wrong below it, so
 // that a broken connection is told from a broken body.
 type source struct {
 	from io.Reader
+	read int64
 	left int64
 	err  error
 }
@@ -79,6 +103,7 @@ func (s *source) Read(p []byte) (int, error) {
 		p = p[:s.left+1]
 	}
 	n, err := s.from.Read(p)
+	s.read += int64(n)
 	if s.left -= int64(n); s.left < 0 {
 		err = errTooLarge
 	}
@@ -90,9 +115,15 @@ func (s *source) Read(p []byte) (int, error) {
 
 // blame turns an error of reading through s into the caller's.
 func (s *source) blame(err error, most int64) error {
+	unpaid, isMemory := errors.AsType[memoryError](err)
 	switch {
+	case isMemory:
+		return unpaid.error
 	case errors.Is(err, errTooLarge):
 		return tooLarge(most)
+	case errors.Is(err, errRatio):
+		return &RequestError{Reason: CodeInvalidValue, Param: "Content-Encoding",
+			Message: fmt.Sprintf("the request body unpacks to more than %d times its length: send it plain", maxRatio)}
 	case s.err != nil:
 		return fmt.Errorf("reading the request body: %w", s.err)
 	case errors.Is(err, errTooManyMembers):
@@ -105,6 +136,10 @@ func (s *source) blame(err error, most int64) error {
 
 // unzip decodes all members of a gzip body.
 func unzip(into *buffer, from io.Reader) error {
+	if err := into.memory.Reserve(unzipBytes); err != nil {
+		return memoryError{err}
+	}
+	defer into.memory.Return(unzipBytes)
 	buffered := bufio.NewReader(from)
 	z, err := gzip.NewReader(buffered)
 	if err != nil {
@@ -125,24 +160,36 @@ func unzip(into *buffer, from io.Reader) error {
 	return errTooManyMembers
 }
 
+// memoryError is an error of a Memory.
+type memoryError struct{ error }
+
+// Unwrap is part of the errors package's protocol.
+func (e memoryError) Unwrap() error { return e.error }
+
 // buffer is a byte slice that grows to at most one byte more than most.
 type buffer struct {
 	b          []byte
 	hint, most int64
+	memory     Memory
+	packed     *source // what the bytes are unpacked from; nil for a plain body
 }
 
 // readAll appends everything that from yields.
 func (f *buffer) readAll(from io.Reader) error {
 	for {
 		if len(f.b) == cap(f.b) {
-			f.grow()
+			if err := f.grow(); err != nil {
+				return err
+			}
 		}
 		room := f.b[len(f.b):cap(f.b)]
 		n, err := from.Read(room)
 		f.b = f.b[:len(f.b)+n]
-		switch {
-		case int64(len(f.b)) > f.most:
+		switch have := int64(len(f.b)); {
+		case have > f.most:
 			return errTooLarge
+		case f.packed != nil && have > ratioFree && have > maxRatio*f.packed.read:
+			return errRatio
 		case err == io.EOF:
 			return nil
 		case err != nil:
@@ -151,23 +198,33 @@ func (f *buffer) readAll(from io.Reader) error {
 	}
 }
 
-// grow makes room. The first buffer is small whatever the hint says, because a
-// length costs nothing to claim; a body that has filled it gets its length, and
-// one byte in which its end is seen.
-func (f *buffer) grow() {
+// grow makes room. A length costs nothing to claim, so a buffer grows fourfold up to
+// the length that was announced and the byte in which its end is seen: the copies
+// come to a third of the body. Without a length it doubles.
+func (f *buffer) grow() error {
 	have := int64(cap(f.b))
-	want := f.most + 1
+	want := 2 * have
 	switch {
 	case have == 0 && f.hint >= 0:
 		want = min(f.hint+1, firstRead)
 	case have == 0:
 		want = firstRead
+	case have <= f.hint && 4*have < f.hint:
+		want = 4 * have
 	case have <= f.hint:
 		want = f.hint + 1
-	case 2*have <= doublesUntil:
-		want = 2 * have
 	}
-	b := make([]byte, len(f.b), min(want, f.most+1))
+	if want >= f.most {
+		want = f.most + 1 // a byte more must not cost a copy more
+	}
+	if err := f.memory.Reserve(want); err != nil {
+		return memoryError{err}
+	}
+	b := make([]byte, len(f.b), want)
 	copy(b, f.b)
 	f.b = b
+	if have > 0 {
+		f.memory.Return(have)
+	}
+	return nil
 }

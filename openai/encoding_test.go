@@ -33,31 +33,47 @@ func noise(n int) []byte {
 	return b
 }
 
+// account is a Memory with a bound, if most is above 0.
+type account struct{ held, peak, most int64 }
+
+var errNoMemory = errors.New("no memory")
+
+func (a *account) Reserve(n int64) error {
+	if a.most > 0 && a.held+n > a.most {
+		return errNoMemory
+	}
+	a.held += n
+	a.peak = max(a.peak, a.held)
+	return nil
+}
+
+func (a *account) Return(n int64) { a.held -= n }
+
 func TestDecodeGivesTheBodyBack(t *testing.T) {
-	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 100_000, doublesUntil, doublesUntil + 1, 3 << 20} {
+	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 100_000, 1 << 20, 1<<20 + 1, 3 << 20} {
 		plain := noise(size)
 		zipped := zip(t, plain)
 		for _, hint := range []int64{-1, 0, 1, int64(size), int64(size) * 2} {
 			const most = 8 << 20
 			for _, encoding := range []string{"", "identity", " Identity "} {
-				if got, err := Decode(encoding, bytes.NewReader(plain), hint, most); err != nil || !bytes.Equal(got, plain) {
+				if got, err := Decode(encoding, bytes.NewReader(plain), hint, most, new(account)); err != nil || !bytes.Equal(got, plain) {
 					t.Errorf("%d bytes as %q, hint %d: %d bytes, %v", size, encoding, hint, len(got), err)
 				}
 			}
 			for _, encoding := range []string{"gzip", "GZIP", "x-gzip"} {
-				if got, err := Decode(encoding, bytes.NewReader(zipped), hint, most); err != nil || !bytes.Equal(got, plain) {
+				if got, err := Decode(encoding, bytes.NewReader(zipped), hint, most, new(account)); err != nil || !bytes.Equal(got, plain) {
 					t.Errorf("%d bytes as %q, hint %d: %d bytes, %v", size, encoding, hint, len(got), err)
 				}
 			}
 		}
-		if got, err := Decode("", iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(plain))), int64(size), 8<<20); err != nil || !bytes.Equal(got, plain) {
+		if got, err := Decode("", iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(plain))), int64(size), 8<<20, new(account)); err != nil || !bytes.Equal(got, plain) {
 			t.Errorf("%d bytes from a slow reader: %d bytes, %v", size, len(got), err)
 		}
 	}
 }
 
 func TestAHonestLengthCostsNoCopyOfASmallBody(t *testing.T) {
-	got, err := Decode("", strings.NewReader(strings.Repeat("x", 5000)), 5000, 1<<20)
+	got, err := Decode("", strings.NewReader(strings.Repeat("x", 5000)), 5000, 1<<20, new(account))
 	if err != nil || cap(got) > 6<<10 {
 		t.Errorf("capacity %d, %v", cap(got), err)
 	}
@@ -65,7 +81,7 @@ func TestAHonestLengthCostsNoCopyOfASmallBody(t *testing.T) {
 
 func TestOtherEncodingsAreRefused(t *testing.T) {
 	for _, encoding := range []string{"br", "zstd", "deflate", "gzip, gzip", "gzip,gzip", "identity, gzip", "gzip;q=1", "gz", ","} {
-		_, err := Decode(encoding, strings.NewReader("{}"), 2, 100)
+		_, err := Decode(encoding, strings.NewReader("{}"), 2, 100, new(account))
 		var refused *RequestError
 		if !errors.As(err, &refused) || refused.Reason != CodeUnsupportedEncoding {
 			t.Errorf("%q: %v", encoding, err)
@@ -78,10 +94,10 @@ func TestNothingLargerThanTheBoundIsTaken(t *testing.T) {
 	fits, over := bytes.Repeat([]byte("x"), most), bytes.Repeat([]byte("x"), most+1)
 	for _, hint := range []int64{-1, 0, most} {
 		for encoding, wrap := range map[string]func([]byte) []byte{"": func(b []byte) []byte { return b }, "gzip": func(b []byte) []byte { return zip(t, b) }} {
-			if got, err := Decode(encoding, bytes.NewReader(wrap(fits)), hint, most); err != nil || len(got) != most {
+			if got, err := Decode(encoding, bytes.NewReader(wrap(fits)), hint, most, new(account)); err != nil || len(got) != most {
 				t.Errorf("%q of %d bytes, hint %d: %d, %v", encoding, most, hint, len(got), err)
 			}
-			_, err := Decode(encoding, bytes.NewReader(wrap(over)), hint, most)
+			_, err := Decode(encoding, bytes.NewReader(wrap(over)), hint, most, new(account))
 			var refused *RequestError
 			if !errors.As(err, &refused) || refused.Reason != CodeRequestTooLarge || !strings.Contains(refused.Message, "200000") {
 				t.Errorf("%q of %d bytes, hint %d: %v", encoding, most+1, hint, err)
@@ -90,13 +106,13 @@ func TestNothingLargerThanTheBoundIsTaken(t *testing.T) {
 	}
 	// What the wire carries is bounded as well, even if what it decodes to fits.
 	incompressible := &counter{Reader: bytes.NewReader(zip(t, noise(most)))}
-	_, err := Decode("gzip", incompressible, -1, most)
+	_, err := Decode("gzip", incompressible, -1, most, new(account))
 	var tooBig *RequestError
 	if !errors.As(err, &tooBig) || tooBig.Reason != CodeRequestTooLarge || incompressible.n > most+1 {
 		t.Errorf("%d bytes of gzip read: %v", incompressible.n, err)
 	}
 	for _, encoding := range []string{"", "gzip"} {
-		_, err := Decode(encoding, iotest.ErrReader(errors.New("read")), most+1, most)
+		_, err := Decode(encoding, iotest.ErrReader(errors.New("read")), most+1, most, new(account))
 		var refused *RequestError
 		if !errors.As(err, &refused) || refused.Reason != CodeRequestTooLarge {
 			t.Errorf("%q with a Content-Length beyond the bound: %v", encoding, err)
@@ -127,42 +143,102 @@ func TestReadingStopsAtTheBound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		encoding string
 		body     io.Reader
-	}{"endless": {"", zeros{}}, "bomb": {"gzip", bytes.NewReader(bomb)}, "short length": {"", zeros{}}} {
-		c := &counter{Reader: tt.body}
-		hint := int64(-1)
-		if name == "short length" {
-			hint = 10
-		}
+		hint     int64
+		want     Code
+		peak     int64
+	}{
+		"endless":      {"", zeros{}, -1, CodeRequestTooLarge, 3*most/2 + 1},
+		"short length": {"", zeros{}, 10, CodeRequestTooLarge, 2 * most},
+		"bomb":         {"gzip", bytes.NewReader(bomb), -1, CodeInvalidValue, 3<<20 + unzipBytes}, // its first megabyte and what doubles it
+	} {
+		c, memory := &counter{Reader: tt.body}, new(account)
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		_, err := Decode(tt.encoding, c, hint, most)
+		_, err := Decode(tt.encoding, c, tt.hint, most, memory)
 		runtime.ReadMemStats(&after)
 		var refused *RequestError
-		if !errors.As(err, &refused) || refused.Reason != CodeRequestTooLarge {
+		if !errors.As(err, &refused) || refused.Reason != tt.want {
 			t.Errorf("%s: %v", name, err)
 		}
 		if c.n > most+1 {
 			t.Errorf("%s: %d bytes read", name, c.n)
 		}
-		// All that was ever allocated, garbage included: buffers up to 1 MiB add up
-		// to 2 MiB, and inflating has its window.
-		if used := after.TotalAlloc - before.TotalAlloc; used > most+5<<19 {
+		if memory.peak > tt.peak || memory.held > most+1 {
+			t.Errorf("%s: %d bytes reserved at the peak, %d at the end", name, memory.peak, memory.held)
+		}
+		// All that was ever allocated, garbage included: buffers that double add up to
+		// twice the last one, and inflating has its window.
+		if used := after.TotalAlloc - before.TotalAlloc; used > 5*most/2 {
 			t.Errorf("%s: %d bytes allocated", name, used)
 		}
+	}
+}
+
+// TestAnAnnouncedLengthReservesLittle: a length costs nothing to claim.
+func TestAnAnnouncedLengthReservesLittle(t *testing.T) {
+	const sent = 300_000
+	memory := new(account)
+	cut := io.MultiReader(bytes.NewReader(noise(sent)), iotest.ErrReader(io.ErrUnexpectedEOF))
+	if _, err := Decode("", cut, 32<<20, 32<<20, memory); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
+	}
+	if memory.held > 4*sent {
+		t.Errorf("%d bytes are reserved for %d", memory.held, sent)
+	}
+}
+
+// TestReservedIsWhatIsHeld: after a body is read, what it holds stays reserved.
+func TestReservedIsWhatIsHeld(t *testing.T) {
+	for _, size := range []int{0, 1, firstRead, 100_000, 3 << 20} {
+		plain := noise(size)
+		for encoding, body := range map[string][]byte{"": plain, "gzip": zip(t, plain)} {
+			memory := new(account)
+			got, err := Decode(encoding, bytes.NewReader(body), int64(len(body)), 4<<20, memory)
+			if err != nil || memory.held != int64(cap(got)) {
+				t.Errorf("%d bytes as %q: %d reserved, %d held, %v", size, encoding, memory.held, cap(got), err)
+			}
+		}
+	}
+}
+
+// TestABodyEndsWhereMemoryDoes: nothing is read that is not reserved.
+func TestABodyEndsWhereMemoryDoes(t *testing.T) {
+	plain := noise(1 << 20)
+	for encoding, body := range map[string][]byte{"": plain, "gzip": zip(t, plain)} {
+		for _, most := range []int64{1, 100_000, 1 << 20} {
+			memory := &account{most: most}
+			if _, err := Decode(encoding, bytes.NewReader(body), int64(len(body)), 4<<20, memory); !errors.Is(err, errNoMemory) {
+				t.Errorf("%q with %d bytes of memory: %v", encoding, most, err)
+			}
+		}
+	}
+}
+
+// TestABombIsNoBody: gzip that yields more than a hundred times its length is refused,
+// unless it is small. The way out is named.
+func TestABombIsNoBody(t *testing.T) {
+	small, large := make([]byte, ratioFree), make([]byte, 2*ratioFree)
+	if _, err := Decode("gzip", bytes.NewReader(zip(t, small)), -1, 32<<20, new(account)); err != nil {
+		t.Errorf("1 MiB of zeros: %v", err)
+	}
+	_, err := Decode("gzip", bytes.NewReader(zip(t, large)), -1, 32<<20, new(account))
+	var refused *RequestError
+	if !errors.As(err, &refused) || refused.Reason != CodeInvalidValue || refused.Param != "Content-Encoding" || !strings.Contains(refused.Message, "plain") {
+		t.Errorf("2 MiB of zeros: %v", err)
 	}
 }
 
 func TestMembersFollowEachOther(t *testing.T) {
 	one := zip(t, []byte("one"))
 	two := append(bytes.Clone(one), zip(t, []byte("two"))...)
-	if got, err := Decode("gzip", bytes.NewReader(two), int64(len(two)), 100); err != nil || string(got) != "onetwo" {
+	if got, err := Decode("gzip", bytes.NewReader(two), int64(len(two)), 100, new(account)); err != nil || string(got) != "onetwo" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers)), -1, 1<<20); err != nil || len(got) != 0 {
+	if got, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers)), -1, 1<<20, new(account)); err != nil || len(got) != 0 {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers+1)), -1, 1<<20); err == nil {
+	if _, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers+1)), -1, 1<<20, new(account)); err == nil {
 		t.Error("a body of any number of empty members is taken")
 	}
 }
@@ -182,7 +258,7 @@ func TestBrokenGzipIsRefused(t *testing.T) {
 	sum[len(sum)-6] ^= 1
 	bad["wrong sum"] = sum
 	for name, body := range bad {
-		got, err := Decode("gzip", bytes.NewReader(body), int64(len(body)), 1<<20)
+		got, err := Decode("gzip", bytes.NewReader(body), int64(len(body)), 1<<20, new(account))
 		var refused *RequestError
 		if !errors.As(err, &refused) || refused.Reason != CodeInvalidValue || refused.Param != "Content-Encoding" {
 			t.Errorf("%s: %q, %v", name, got, err)
@@ -195,7 +271,7 @@ func TestABrokenConnectionIsNotTheBodysFault(t *testing.T) {
 	zipped := zip(t, noise(5000))
 	for encoding, body := range map[string][]byte{"": []byte("half"), "gzip": zipped[:2000]} {
 		for _, cause := range []error{broken, io.ErrUnexpectedEOF} {
-			_, err := Decode(encoding, io.MultiReader(bytes.NewReader(body), iotest.ErrReader(cause)), int64(len(zipped)), 1<<20)
+			_, err := Decode(encoding, io.MultiReader(bytes.NewReader(body), iotest.ErrReader(cause)), int64(len(zipped)), 1<<20, new(account))
 			var refused *RequestError
 			if !errors.Is(err, cause) || errors.As(err, &refused) {
 				t.Errorf("%q: %v", encoding, err)
@@ -211,13 +287,13 @@ func FuzzDecodeGzip(f *testing.F) {
 	f.Add([]byte{0x1f, 0x8b})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		const most = 1 << 20
-		got, err := Decode("gzip", bytes.NewReader(body), int64(len(body)), most)
+		got, err := Decode("gzip", bytes.NewReader(body), int64(len(body)), most, new(account))
 		var want []byte
 		z, wantErr := gzip.NewReader(bytes.NewReader(body))
 		if wantErr == nil {
 			want, wantErr = io.ReadAll(io.LimitReader(z, most+1))
 		}
-		if len(want) > most || err != nil && strings.Contains(err.Error(), "members") {
+		if len(want) > most || err != nil && (strings.Contains(err.Error(), "members") || strings.Contains(err.Error(), "unpacks")) {
 			return
 		}
 		if (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(got, want) {

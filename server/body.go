@@ -21,7 +21,8 @@ const (
 	bodyRate = 1 << 10
 )
 
-// readBody reads and decodes the request's body within max_body_bytes.
+// readBody reads and decodes the request's body within max_body_bytes and
+// max_buffered_bytes.
 func (x *exchange) readBody() ([]byte, error) {
 	if x.r.Body == nil || x.r.Body == http.NoBody {
 		x.readAt = time.Now()
@@ -32,14 +33,18 @@ func (x *exchange) readBody() ([]byte, error) {
 		x.w.Header().Set("Connection", "close") // the rest is not worth reading
 	}
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(x.r.Header.Values("Content-Encoding"), ", ")))
-	src := &paced{r: x.r.Body, control: x.answer.control, start: x.start}
-	body, err := openai.Decode(encoding, src, x.r.ContentLength, most)
+	src := &paced{r: x.r.Body, control: x.answer.control, start: x.start, stall: x.snap.file.Timeouts.ClientStall}
+	x.memory = bodyMemory{budget: &x.s.bodies, tenant: x.caller.Tenant}
+	body, err := openai.Decode(encoding, src, x.r.ContentLength, most, &x.memory)
 	if err == nil {
 		if !src.limit.IsZero() {
 			src.control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next write
 		}
 		x.readAt = time.Now()
 		return body, nil
+	}
+	if errors.Is(err, errBodyMemory) {
+		return nil, x.noBodyMemory()
 	}
 	var refused *openai.RequestError
 	if errors.As(err, &refused) {
@@ -82,18 +87,23 @@ func (x *exchange) leaveBody() {
 	x.answer.control.SetReadDeadline(limit) //nolint:errcheck // a dead connection has no rest
 }
 
-// paced reads a body and gives up when it comes slower than bodyRate.
+// paced reads a body and gives up when it comes slower than bodyRate, or when nothing
+// comes for the stall time: what was sent fast before is no credit for silence.
 type paced struct {
 	r       io.Reader
 	control *http.ResponseController
 	start   time.Time
+	stall   time.Duration
 	n       int64
 	limit   time.Time
 }
 
 func (p *paced) Read(b []byte) (int, error) {
 	limit := p.start.Add(bodyGrace + time.Duration(p.n)*time.Second/bodyRate)
-	if limit.Sub(p.limit) > time.Second { // less is not worth a timer
+	if silence := time.Now().Add(p.stall); silence.Before(limit) {
+		limit = silence
+	}
+	if limit.Sub(p.limit) > min(time.Second, p.stall/4) { // less is not worth a timer
 		p.limit = limit
 		if err := p.control.SetReadDeadline(limit); err != nil {
 			return 0, err

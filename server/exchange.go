@@ -46,6 +46,7 @@ type exchange struct {
 	class  tenants.Class
 	req    *openai.Request
 	upload *upload // its body, if that streams; else nil
+	memory bodyMemory
 	prompt *prompt // nil before it was read
 
 	rawTokens int64 // of the prompt, estimated by its characters alone
@@ -134,6 +135,7 @@ func (x *exchange) recover() {
 // end gives back what begin took, and writes the request's one line.
 func (x *exchange) end() {
 	x.answer.stopBeats()
+	x.memory.release()
 	x.leaveBody()
 	if x.explanation != nil {
 		x.explained()

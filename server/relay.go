@@ -290,6 +290,7 @@ func (a *attempt) relayRaw(resp *workers.Response, blame error) *failure {
 		set := setInto(h)
 		x.explain(&set)
 	})
+	x.dropBody()
 	x.d.Outcome = routing.OK
 	for {
 		if n > 0 && x.answer.write((*kept)[:n], resp.ContentLength < 0) != nil {

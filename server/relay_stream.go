@@ -157,6 +157,7 @@ func (s *stream) open() {
 		s.x.streamHeaders(&set)
 		s.x.explain(&set)
 	})
+	s.x.dropBody()
 }
 
 // proven finishes a stream whose end is proven. The rest of the body is waited

@@ -95,6 +95,7 @@ type Server struct {
 	fleet    *workers.Fleet
 	snapshot atomic.Pointer[snapshot]
 	budget   *retryBudget
+	bodies   bodyBudget
 	stored   *storedAnswers
 	scratch  *scratch
 	inflight atomic.Int64
@@ -186,6 +187,7 @@ func New(o Options) (*Server, error) {
 	s.metrics.ObserveQueues(s.queueGauges)
 	s.metrics.ObserveStores(s.storeGauges)
 	s.metrics.ObserveDecisions(s.decisionGauges)
+	s.metrics.ObserveBodies(s.bodies.sizes)
 	s.metrics.ObserveTraces(s.traces.Counts)
 	return s, nil
 }

@@ -97,6 +97,7 @@ func (s *Server) apply(f *config.File, p *people, generation int64) error {
 	s.traces.SetSample(f.Telemetry.Sample)
 	s.metrics.KeepTenants(f.Telemetry.Tenants)
 	s.budget.configure(f.Retry.Budget)
+	s.bodies.configure(int64(f.MaxBufferedBytes), int64(f.MaxBodyBytes))
 	s.limits.SetGateways(f.Gateways)
 	s.loadSoon()
 	return nil

@@ -29,6 +29,7 @@ type Metrics struct {
 	Overhead             prometheus.Histogram // tierway_overhead_seconds
 	Panics               prometheus.Counter   // tierway_panics_total
 	RetryBudgetExhausted prometheus.Counter   // tierway_retry_budget_exhausted_total
+	BodiesRefused        prometheus.Counter   // tierway_request_bodies_refused_total
 	AuthFailures         prometheus.Counter   // tierway_auth_failures_total
 	Reloads              Reloads              // tierway_config_reloads_total
 
@@ -54,6 +55,8 @@ func New(version string) *Metrics {
 	m.Panics = d.counter("tierway_panics_total", "Panics that were recovered, of requests and of background work.")
 	m.RetryBudgetExhausted = d.counter("tierway_retry_budget_exhausted_total", "Retries that were not made because the retry budget was spent.")
 	m.streams = newStreams(d)
+	m.BodiesRefused = d.counter("tierway_request_bodies_refused_total", "Requests refused with 503 because request bodies held the memory of max_buffered_bytes, or their tenant's share of it.")
+	d.read(bodySeries)
 	exhausted := d.counters("tierway_fd_exhausted_total", "Connections that were not made because the gateway "+
 		"or its system had no file descriptor or memory free for a socket, by operation: accept (from clients), "+
 		"connect (to workers).", "operation")

@@ -28,6 +28,7 @@ func exercised() *Metrics {
 		return Stores{Redis: &RedisGauges{}, Database: &DatabaseGauges{Read: time.Unix(1, 0)}}
 	})
 	m.ObserveDecisions(func() DecisionLog { return DecisionLog{} })
+	m.ObserveBodies(func() (held, limit int64) { return 0, 1 })
 	m.ObserveTraces(func() TraceCounts { return TraceCounts{} })
 	m.ObserveLogs(func() Logs { return Logs{} })
 	return m

@@ -344,7 +344,11 @@ func (p *pieces) Read(b []byte) (int, error) {
 			p.rest, p.done = p.rest[1:], 0
 		}
 	}
-	if n == 0 && len(p.rest) == 0 {
+	if len(p.rest) > 0 {
+		return n, nil
+	}
+	p.rest = nil // the answer may be long, and its reader keeps p
+	if n == 0 {
 		return 0, io.EOF
 	}
 	return n, nil

@@ -58,12 +58,16 @@ func withWorker(ctx context.Context, o options, do func(ctx context.Context, c *
 	return do(ctx, c, b, worker)
 }
 
-// withChildren is withWorker with the proxies before the worker.
+// withChildren is withWorker with the gateway before the worker, and nginx where it is
+// measured too.
 func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 	return withWorker(ctx, o, func(ctx context.Context, c *children, b *bench, worker string) error {
-		before, version, err := c.nginx(ctx, o.nginx, worker)
-		if err != nil {
-			return err
+		var before, version string
+		var err error
+		if !o.memory {
+			if before, version, err = c.nginx(ctx, o.nginx, worker); err != nil {
+				return err
+			}
 		}
 		g, err := c.tierway(ctx, "tierway", o.bin, worker, b.key, "")
 		if err != nil {

@@ -121,6 +121,7 @@ func override(c *cobra.Command, file *config.File, listen, adminListen string) (
 // serve runs a checked configuration until a signal ends it. hup gets SIGHUP.
 func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Signal) error {
 	tuneCollector()
+	limitMemory()
 	logs := openLogs(c.ErrOrStderr(), c.OutOrStdout(), file.Log.Level)
 	defer logs.close()
 	log := logs.log

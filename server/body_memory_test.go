@@ -1,0 +1,226 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tierway/openai"
+)
+
+// scarce is a small budget, of which a lone tenant may hold half.
+const scarce = plain + `
+max_body_bytes: 64KiB
+max_buffered_bytes: 256KiB
+`
+
+// longChat is a chat of about n bytes.
+func longChat(n int, more string) string {
+	return fmt.Sprintf(`{"model":"small",%s"messages":[{"role":"user","content":%q}]}`, more, strings.Repeat("a", n))
+}
+
+// heldBytes is the memory that bodies hold.
+func (r *rig) heldBytes() int64 {
+	held, _ := r.bodies.sizes()
+	return held
+}
+
+// TestBodiesShareOneBudget: beyond max_buffered_bytes a request is 503 before it is
+// read, and served when the memory is free again.
+func TestBodiesShareOneBudget(t *testing.T) {
+	entered, release := make(chan struct{}, 8), make(chan struct{})
+	engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		io.Copy(io.Discard, q.Body) //nolint:errcheck // what came is what there is
+		entered <- struct{}{}
+		<-release
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"id":"x","object":"chat.completion","choices":[]}`) //nolint:errcheck // the client may have left
+	})
+	r := newRig(t, scarce, engine)
+	chat := longChat(50<<10, "")
+	answers := make(chan answered, 2)
+	for range 2 {
+		go func() { answers <- r.do(http.MethodPost, "/v1/chat/completions", chat) }()
+		<-entered
+	}
+	if held := r.heldBytes(); held < 2*int64(len(chat)) || held > 3*int64(len(chat)) {
+		t.Errorf("two bodies of %d bytes hold %d", len(chat), held)
+	}
+	a := r.do(http.MethodPost, "/v1/chat/completions", chat)
+	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"code":"overloaded"`) || !strings.Contains(a.body, "max_buffered_bytes") || a.header.Get("Retry-After") == "" {
+		t.Errorf("a third: %d %s %v", a.status, a.body, a.header)
+	}
+	if n := r.counter("tierway_request_bodies_refused_total"); n != 1 {
+		t.Errorf("%v refusals are counted", n)
+	}
+	close(release)
+	for range 2 {
+		if a := <-answers; a.status != http.StatusOK {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if a := r.do(http.MethodPost, "/v1/chat/completions", chat); a.status != http.StatusOK {
+		t.Errorf("afterwards: %d %s", a.status, a.body)
+	}
+	if held := r.heldBytes(); held != 0 {
+		t.Errorf("%d bytes are still held", held)
+	}
+}
+
+// TestMemoryOfBodiesReturnsOnEveryPath: after each end of a request nothing is held.
+func TestMemoryOfBodiesReturnsOnEveryPath(t *testing.T) {
+	r := newRig(t, scarce, fakeEngine())
+	bomb := func(n int) string {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		z.Write(make([]byte, n)) //nolint:errcheck // memory takes everything
+		z.Close()
+		return b.String()
+	}
+	for name, c := range map[string]struct {
+		body, encoding string
+		want           int
+	}{
+		"whole":          {longChat(5000, ""), "", http.StatusOK},
+		"stream":         {longChat(5000, `"stream":true,`), "", http.StatusOK},
+		"no JSON":        {strings.Repeat("x", 5000), "", http.StatusBadRequest},
+		"no model":       {strings.Replace(longChat(5000, ""), "small", "none", 1), "", http.StatusNotFound},
+		"too long":       {longChat(70<<10, ""), "", http.StatusRequestEntityTooLarge},
+		"unpacked, long": {bomb(70 << 10), "gzip", http.StatusRequestEntityTooLarge},
+		"broken gzip":    {bomb(60 << 10)[:20], "gzip", http.StatusBadRequest},
+		"no encoding":    {"{}", "br", http.StatusUnsupportedMediaType},
+	} {
+		a := r.do(http.MethodPost, "/v1/chat/completions", c.body, "Content-Encoding", c.encoding)
+		if held := r.heldBytes(); a.status != c.want || held != 0 {
+			t.Errorf("%s: %d %s; %d bytes are held", name, a.status, a.body, held)
+		}
+	}
+	for name, headers := range map[string]string{"cut": "Content-Length: 5000\r\n", "cut in a chunk": "Transfer-Encoding: chunked\r\n"} {
+		logged := strings.Count(r.access.String(), "\n")
+		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n%s\r\n100\r\nabc", headers)
+		c.Close()
+		for strings.Count(r.access.String(), "\n") == logged {
+			<-time.After(time.Millisecond)
+		}
+		if held := r.heldBytes(); held != 0 {
+			t.Errorf("%s: %d bytes are held", name, held)
+		}
+	}
+}
+
+// TestAStreamGivesItsBodyBack: an answer that has begun is not sent again, so its
+// request holds no memory.
+func TestAStreamGivesItsBodyBack(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(t, w, `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`+"\n\n")
+		close(begun)
+		<-release
+		say(t, w, chunkAndEnd)
+	})
+	r := newRig(t, scarce, engine)
+	resp := r.send(t.Context(), http.DefaultClient, "/v1/chat/completions", longChat(50<<10, `"stream":true,`))
+	<-begun
+	if _, err := resp.Body.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if held := r.heldBytes(); held != 0 || r.Inflight() != 1 {
+		t.Errorf("%d bytes are held by %d requests", held, r.Inflight())
+	}
+	close(release)
+	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "[DONE]") {
+		t.Errorf("%q, %v", body, err)
+	}
+}
+
+// TestNoTenantTakesTheMemoryOfOthers: whatever tenants hold, one that holds nothing
+// finds memory free, and nothing is given back twice.
+func TestNoTenantTakesTheMemoryOfOthers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const limit = 1 << 20
+		var b bodyBudget
+		b.configure(limit, 1)
+		var all []*bodyMemory
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			if i := rapid.IntRange(-1, len(all)-1).Draw(t, "which"); i >= 0 && rapid.Bool().Draw(t, "end") {
+				all[i].release()
+				all[i].release()
+				continue
+			}
+			m := &bodyMemory{budget: &b, tenant: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")}
+			all = append(all, m)
+			_ = m.Reserve(rapid.Int64Range(1, limit).Draw(t, "bytes"))
+		}
+		held, _ := b.sizes()
+		var sum int64
+		for _, m := range all {
+			sum += m.held
+		}
+		if held != sum || held >= limit {
+			t.Fatalf("%d bytes are held, %d by requests", held, sum)
+		}
+		if !b.reserve("d", (limit-held)/2) {
+			t.Fatalf("a tenant that holds nothing gets nothing of %d free bytes", limit-held)
+		}
+		b.release("d", (limit-held)/2)
+		for _, m := range all {
+			m.release()
+		}
+		if held, _ := b.sizes(); held != 0 || len(b.by) != 0 {
+			t.Fatalf("%d bytes of %d tenants are left", held, len(b.by))
+		}
+	})
+}
+
+// silentBody is a body that sends its bytes at once and then waits for its deadline.
+type silentBody struct {
+	send  int
+	until time.Time
+}
+
+func (s *silentBody) Read(p []byte) (int, error) {
+	if n := min(s.send, len(p)); n > 0 {
+		s.send -= n
+		return n, nil
+	}
+	<-time.After(time.Until(s.until))
+	return 0, os.ErrDeadlineExceeded
+}
+
+// Header, Write and WriteHeader make it a http.ResponseWriter, as whose deadline
+// the reader's is set.
+func (s *silentBody) Header() http.Header               { return nil }
+func (s *silentBody) Write(p []byte) (int, error)       { return len(p), nil }
+func (s *silentBody) WriteHeader(int)                   {}
+func (s *silentBody) SetReadDeadline(t time.Time) error { s.until = t; return nil }
+
+// TestSilenceEndsABodyWhateverCameBefore: a megabyte that came at once is no credit for
+// silence, which client_stall bounds.
+func TestSilenceEndsABodyWhateverCameBefore(t *testing.T) {
+	for sent, within := range map[int]time.Duration{0: bodyGrace, 10 << 10: 15 * time.Second, 1 << 20: 30 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			body := &silentBody{send: sent}
+			began := time.Now()
+			p := &paced{r: body, control: http.NewResponseController(body), start: began, stall: 30 * time.Second}
+			_, err := openai.Decode("", p, 32<<20, 32<<20, &bodyMemory{budget: &bodyBudget{limit: 1 << 30}})
+			if took := time.Since(began); err == nil || took != within {
+				t.Errorf("%d bytes, then silence: it ended after %v, want %v", sent, took, within)
+			}
+		})
+	}
+}
