@@ -84,6 +84,9 @@ func newRig(t *testing.T, yaml string, handlers ...http.Handler) *rig {
 		if left := r.Inflight(); left != 0 {
 			t.Errorf("%d requests are still in flight", left)
 		}
+		if held, _ := r.bodies.sizes(); held != 0 {
+			t.Errorf("request bodies still hold %d bytes", held)
+		}
 		for _, g := range r.gauges() {
 			if g.Inflight != 0 || g.PendingTokens != 0 || g.OutputTokens != 0 {
 				t.Errorf("%s still has a load: %+v", g.Worker, g)
