@@ -12,13 +12,13 @@ import (
 
 // adminHandler is the operators' plane: metrics without a key, everything under
 // /admin/ with an admin key. Without admin keys it is closed, never open.
-func (s *Server) adminHandler() http.Handler { return s.newAdmin().engine }
+func (s *Server) adminHandler() http.Handler { return s.edge(s.newAdmin().engine) }
 
 // newAdmin builds the admin plane: gin's engine with the API on it.
 func (s *Server) newAdmin() *adminPlane {
 	e := newEngine()
 	a := &adminPlane{s: s, engine: e, started: time.Now(), drains: map[string]drainBegun{}, refused: map[string]refusals{}}
-	e.Use(a.recoverRequest, a.guard)
+	e.Use(s.bounded, secured, a.recoverRequest, a.guard)
 	if s.snapshot.Load().file.Metrics.Listen == "" {
 		e.GET("/metrics", gin.WrapH(s.metrics.Handler()))
 	}
@@ -34,8 +34,16 @@ func (s *Server) newAdmin() *adminPlane {
 // metricsHandler serves the metrics on an address of their own.
 func (s *Server) metricsHandler() http.Handler {
 	e := newEngine()
+	e.Use(s.bounded, secured)
 	e.GET("/metrics", gin.WrapH(s.metrics.Handler()))
-	return e
+	return s.edge(e)
+}
+
+// secured sets the headers of everything on the admin plane, whatever the answer is.
+func secured(c *gin.Context) {
+	h := c.Writer.Header()
+	h.Set("Cache-Control", "no-store") // some answers hold a key
+	h.Set("X-Content-Type-Options", "nosniff")
 }
 
 // sharePlanes serves both planes on one address.

@@ -40,14 +40,11 @@ func (a *adminPlane) guard(c *gin.Context) {
 	if !strings.HasPrefix(c.FullPath(), "/admin/") { // metrics, probes, and what is nowhere
 		return
 	}
-	h := c.Writer.Header()
-	h.Set("Cache-Control", "no-store") // some answers hold a key
-	h.Set("X-Content-Type-Options", "nosniff")
 	id := c.GetHeader("X-Request-Id")
 	if !saneID(id) {
 		id = newUUID(a.s.rand(), a.s.rand())
 	}
-	h.Set("X-Request-Id", id)
+	c.Header("X-Request-Id", id)
 	o := operator{actor: store.Actor{Via: "api", IP: a.s.clientIP(c.Request), RequestID: id}}
 	op := a.routes[c.Request.Method+" "+c.FullPath()]
 	if !a.admitted(c, op, &o) {
@@ -55,7 +52,9 @@ func (a *adminPlane) guard(c *gin.Context) {
 		return
 	}
 	ctx := context.WithValue(c.Request.Context(), operatorKey{}, o)
-	if !op.endless {
+	if op.endless {
+		unbound(c)
+	} else {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, adminPatience)
 		defer cancel()

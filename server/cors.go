@@ -32,6 +32,7 @@ func (s *Server) cors(next http.Handler) http.Handler {
 			if allowed {
 				preflight(h, r, c.MaxAge)
 			}
+			s.boundAnswer(w)
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}

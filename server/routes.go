@@ -101,15 +101,15 @@ func (s *Server) dataHandler() http.Handler {
 	s.probes(e)
 	e.NoRoute(func(c *gin.Context) { s.pass(c.Writer, c.Request, 0) })
 	e.NoMethod(func(c *gin.Context) { s.pass(c.Writer, c.Request, http.StatusMethodNotAllowed) })
-	return s.cors(e)
+	return s.edge(s.cors(e))
 }
 
 // probes are the endpoints of balancers and orchestrators, some of which ask by
 // HEAD.
 func (s *Server) probes(e *gin.Engine) {
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		e.Handle(method, "/livez", func(c *gin.Context) { live(c.Writer) })
-		e.Handle(method, "/readyz", func(c *gin.Context) { s.ready(c.Writer) })
+		e.Handle(method, "/livez", s.bounded, func(c *gin.Context) { live(c.Writer) })
+		e.Handle(method, "/readyz", s.bounded, func(c *gin.Context) { s.ready(c.Writer) })
 	}
 }
 

@@ -128,6 +128,30 @@ func TestADrainThatTakesTooLongCuts(t *testing.T) {
 	r.seesCancels(int64(len(asked) + 1))
 }
 
+// TestAStopDoesNotWaitForUnreadBodies: connections without a key whose requests announce
+// a body and send none delay no stop, whatever drain.timeout is.
+func TestAStopDoesNotWaitForUnreadBodies(t *testing.T) {
+	t.Parallel()
+	s := keys(true)
+	s["drain"] = `{ accept_grace: 1ms, timeout: 1h }`
+	s["cors"] = `{ origins: ["https://app.example"] }`
+	r := newRig(t, 1, s, engines.Config{})
+	for _, at := range []string{r.data, r.admin} {
+		for _, line := range []string{"GET /livez", "GET /readyz", "GET /metrics", "POST /nowhere", "GET /admin/workers",
+			"OPTIONS /v1/models HTTP/1.1\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: POST\r\nX-Rest:"} {
+			c, err := net.Dial("tcp", at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.Stop()
+}
+
 // TestTheSecondSignalEndsAtOnce whatever is under way.
 func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
