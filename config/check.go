@@ -20,7 +20,8 @@ func (d *decoder) check(f *File) {
 	d.checkTLS("tls", f.TLS)
 	d.checkTLS("admin.tls", f.Admin.TLS)
 	d.checkAuth(f)
-	d.checkOrigins(f.CORS.Origins)
+	d.checkOrigins(f)
+	d.checkHosts(f.Hosts)
 	d.checkHealth("health", f.Health)
 	d.checkPolicy("policy", f.Policy)
 	d.checkBreaker(f)
@@ -96,14 +97,31 @@ func (d *decoder) present(path string) bool {
 	return ok
 }
 
-// checkOrigins checks cors.origins.
-func (d *decoder) checkOrigins(origins []string) {
+// checkHosts checks hosts.
+func (d *decoder) checkHosts(hosts []string) {
 	seen := map[string]bool{}
+	for i, text := range hosts {
+		path := fmt.Sprintf("hosts[%d]", i)
+		switch {
+		case !isHost(text):
+			d.fault(path, d.shown(path, text)+" is no host name", "write a name in lower case without scheme and port, such as tierway.example.com; IP addresses need no entry")
+		case seen[text]:
+			d.fault(path, d.shown(path, text)+" stands here twice", "remove one")
+		}
+		seen[text] = true
+	}
+}
+
+// checkOrigins checks cors.origins.
+func (d *decoder) checkOrigins(f *File) {
+	origins, seen := f.CORS.Origins, map[string]bool{}
 	for i, text := range origins {
 		path := fmt.Sprintf("cors.origins[%d]", i)
 		switch {
 		case text == "*" && len(origins) > 1:
 			d.fault(path, `"*" stands beside others, which it includes`, "keep * or the others")
+		case text == "*" && !f.Auth.Required:
+			d.fault(path, `"*" lets every web page use the workers, because auth.required is false`, "name the origins, or require keys")
 		case text != "*" && !isOrigin(text):
 			d.fault(path, d.shown(path, text)+" is no origin", "write scheme://host or scheme://host:port in lower case, such as https://app.example.com")
 		case seen[text]:

@@ -2,6 +2,7 @@ package config
 
 import (
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,25 @@ import (
 
 // makeDigest is the way to a key's digest.
 const makeDigest = `printf %s "$KEY" | sha256sum`
+
+// weakKeys are keys that documentation, examples and lists of common passwords have.
+var weakKeys = [...]string{
+	"0", "1", "123", "1234", "12345", "123456", "12345678", "123456789", "1234567890", "abc123", "admin", "anything", "api-key",
+	"api_key", "apikey", "changeit", "changeme", "change-me", "change_me", "default", "dummy", "dummy-key", "empty", "EMPTY", "example",
+	"fake", "fake-key", "foo", "foobar", "key-1234", "letmein", "lm-studio", "local", "localhost", "master-key", "no-key",
+	"no-key-required", "none", "None", "not-needed", "null", "ollama", "openai", "pass", "password", "placeholder", "qwerty", "root",
+	"sk-1", "sk-123", "sk-1234", "sk-12345", "sk-123456", "sk-12345678", "sk-1234567890", "sk-changeme", "sk-dummy", "sk-fake", "sk-key",
+	"sk-local", "sk-no-key-required", "sk-none", "sk-not-needed", "sk-placeholder", "sk-proxy", "sk-test", "sk-xxx", "sk-xxxx",
+	"tierway", "token-abc123", "undefined", "vllm", "xxx", "your-api-key", "your-key", "your_api_key", "YOUR_API_KEY", "YOUR_KEY",
+}
+
+// isWeakDigest reports whether a digest in lower case is that of one of weakKeys.
+func isWeakDigest(digest string) bool {
+	return slices.ContainsFunc(weakKeys[:], func(key string) bool {
+		sum := tenants.Digest(key)
+		return hex.EncodeToString(sum[:]) == digest
+	})
+}
 
 // checkTLS checks that certificate and key are both there, load and belong
 // together.
@@ -87,6 +107,11 @@ func (d *decoder) checkDigest(seen map[string]string, path, digest string) {
 		return
 	}
 	digest = strings.ToLower(digest)
+	if isWeakDigest(digest) {
+		d.fault(path+".sha256", "is the digest of a well-known key", "make a key with `openssl rand -hex 20` and write its digest")
+		d.problems[len(d.problems)-1].hide = true
+		return
+	}
 	if first, twice := seen[digest]; twice {
 		d.fault(path+".sha256", "the same key as "+first, "every key has one place; give this one its own")
 		d.problems[len(d.problems)-1].hide = true

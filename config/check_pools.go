@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode"
 
 	"tierway/openai"
 	"tierway/tenants"
@@ -197,7 +198,13 @@ func (d *decoder) checkKey(path, variable string) {
 	if variable == "" {
 		return
 	}
-	if key, _ := d.env(variable); key != "" {
+	key, _ := d.env(variable)
+	if strings.ContainsFunc(key, unicode.IsControl) {
+		d.fault(path, "the key in the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" has a line break or another control character, which no header can have",
+			"set it without one: KEY=$(cat file) drops line breaks at the end")
+		return
+	}
+	if key != "" {
 		d.keys[variable] = key
 		return
 	}

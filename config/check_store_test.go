@@ -145,7 +145,7 @@ trusted_proxies: [10.0.0.0/8, 192.0.2.7, "::ffff:198.51.100.0/120", "::1"]
 	if f.Store.SQL != "sqlite://tierway.db" || f.Store.Retention.Hours() != 2160 || f.Gateways != 1 || f.Watch {
 		t.Errorf("%+v", f.Store)
 	}
-	trial, err := FromFlags([]string{"m"}, []string{"http://h:1"}, "", "")
+	trial, err := FromFlags([]string{"m"}, []string{"http://h:1"}, nil, "", "")
 	if err != nil || trial.Store.SQL != "" || trial.Store.Redis != "" {
 		t.Errorf("a start without a file keeps state in %q: %v", trial.Store.SQL, err)
 	}

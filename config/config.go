@@ -23,6 +23,7 @@ type File struct {
 	Listen           string            `yaml:"listen"`
 	TLS              TLS               `yaml:"tls"`
 	Insecure         bool              `yaml:"insecure"`
+	Hosts            []string          `yaml:"hosts"`           // lower case, without a port
 	Proxies          []string          `yaml:"trusted_proxies"` // as written; TrustedProxies reads them
 	Watch            bool              `yaml:"watch"`
 	Admin            Admin             `yaml:"admin"`

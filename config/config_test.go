@@ -142,7 +142,7 @@ func TestTheResolvedFormIsTheCallersOwn(t *testing.T) {
 }
 
 func TestAStartWithoutAFile(t *testing.T) {
-	f, err := FromFlags([]string{"m"}, []string{"http://127.0.0.1:8000", " http://127.0.0.1:8001"}, "127.0.0.1:0", "")
+	f, err := FromFlags([]string{"m"}, []string{"http://127.0.0.1:8000", " http://127.0.0.1:8001"}, nil, "127.0.0.1:0", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestAStartWithoutAFile(t *testing.T) {
 		f.Auth.Required || f.Listen != "127.0.0.1:0" || f.Admin.Listen != "127.0.0.1:8081" {
 		t.Errorf("%v", f)
 	}
-	f, err = FromFlags([]string{"a:7b=small", "b:70b=large"}, []string{"http://127.0.0.1:8000", "http://127.0.0.1:8001"}, "", "")
+	f, err = FromFlags([]string{"a:7b=small", "b:70b=large"}, []string{"http://127.0.0.1:8000", "http://127.0.0.1:8001"}, nil, "", "")
 	if err != nil || len(f.Warnings()) > 0 {
 		t.Fatal(err, f.Warnings())
 	}
@@ -184,7 +184,7 @@ command line: --admin-listen: "0.0.0.0:1" is not loopback and has no TLS: keys a
 		"no address": {[]string{"m"}, "x", "", []string{"http://h:1"}, `command line: --listen: "x" is no address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`},
 	}
 	for name, c := range cases {
-		f, err := FromFlags(c.models, c.urls, c.listen, c.admin)
+		f, err := FromFlags(c.models, c.urls, nil, c.listen, c.admin)
 		if f != nil || err == nil || err.Error() != c.want {
 			t.Errorf("%s: %s", name, cmp.Diff(c.want, fmt.Sprint(err)))
 		}

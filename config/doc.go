@@ -10,6 +10,7 @@ var known = map[string]key{
 	"config.File.listen":             {doc: "Address of the data plane, host:port. A host that is not loopback needs `tls` or `insecure`."},
 	"config.File.tls":                {doc: "Certificate of the data plane."},
 	"config.File.insecure":           {doc: "Serve the data plane in plain text on an address that is not loopback, for example behind a proxy that ends TLS."},
+	"config.File.hosts":              {doc: "Names by which clients reach the gateway, besides `localhost` and IP addresses. A web page can give its own name the gateway's address (DNS rebinding): without keys (`auth.required: false`) and at `/metrics`, a request to any other name is answered 421. Without names, `/metrics` on an address that is not loopback answers to every name."},
 	"config.File.admin":              {doc: "The admin plane."},
 	"config.File.metrics":            {doc: "Where Prometheus reads."},
 	"config.File.auth":               {doc: "Who may use the data plane."},
@@ -60,7 +61,7 @@ var known = map[string]key{
 
 	"config.Metrics.listen": {doc: "Address of /metrics, host:port. Empty: the admin plane's."},
 
-	"config.Auth.required":       {doc: "Ask for a key. `false` works only while every address is loopback."},
+	"config.Auth.required":       {doc: "Ask for a key. `false` works only while every address is loopback. Without keys, the gateway answers to `localhost`, IP addresses and `hosts`, refuses requests that pages of other sites send unless `cors.origins` names them, and takes JSON only with `Content-Type: application/json`."},
 	"config.Auth.keys":           {doc: "Tenants and their keys."},
 	"tenants.KeyConfig.name":     {doc: "The tenant. Several keys with the same rights may name the same one.", required: true, fits: isTenant, pattern: tenantPattern, want: "a name of up to 63 lower-case letters, digits and hyphens"},
 	"tenants.KeyConfig.sha256":   {doc: "SHA-256 of the key in hex: `printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1`. The key must not begin with `tw-` unless the gateway made it.", required: true, fits: isDigest, pattern: digestPattern, want: "64 hex digits", secret: true},

@@ -210,7 +210,7 @@ func TestAWholeDraftIsItsTextAlone(t *testing.T) {
 // CF-02: what is live and wrong with it is no fault of a draft.
 func TestWhateverIsInForceCanBeDrafted(t *testing.T) {
 	f := parsed(t, live, liveEnv)
-	flags, err := FromFlags([]string{"m"}, []string{"http://h:1", "http://h:2"}, "", "")
+	flags, err := FromFlags([]string{"m"}, []string{"http://h:1", "http://h:2"}, nil, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

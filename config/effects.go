@@ -74,11 +74,7 @@ func (f *File) KeepRestartOnly(old *File) *File {
 // opensLate reports whether a new configuration needs no keys any more where the
 // addresses in force are not loopback: its own are, but wait for a restart.
 func opensLate(old, new *File) bool {
-	loopback := func(address string) bool {
-		only, ok := newDecoder("", nil).checkListen("", address)
-		return only && ok
-	}
-	return old.Auth.Required && !new.Auth.Required && !(loopback(old.Listen) && loopback(old.Admin.Listen))
+	return old.Auth.Required && !new.Auth.Required && !(Loopback(old.Listen) && Loopback(old.Admin.Listen))
 }
 
 // at returns the value at a path of sections.

@@ -90,8 +90,8 @@ func TestTheHashIsThatOfTheBytes(t *testing.T) {
 	if moved, err := f.WithListen("127.0.0.1:9", ""); err != nil || moved.Hash() != f.Hash() {
 		t.Error("a flag changed the hash of the file")
 	}
-	a, errA := FromFlags([]string{"m"}, []string{"http://h:1"}, "", "")
-	b, errB := FromFlags([]string{"m"}, []string{"http://h:2"}, "", "")
+	a, errA := FromFlags([]string{"m"}, []string{"http://h:1"}, nil, "", "")
+	b, errB := FromFlags([]string{"m"}, []string{"http://h:2"}, nil, "", "")
 	if errA != nil || errB != nil || a.Hash() == b.Hash() || len(a.Hash()) != 64 {
 		t.Errorf("%s and %s", a.Hash(), b.Hash())
 	}

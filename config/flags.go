@@ -10,12 +10,13 @@ import (
 
 // FromFlags returns the configuration of a start without a file, without keys. One
 // model is a tier named default. Several are written MODEL=TIER, least capable
-// first, and every worker at urls serves all of them. An empty listen or
-// adminListen is the default's; neither may be anything but loopback. The error is a
-// Problems without lines, whose paths are flags.
-func FromFlags(models, urls []string, listen, adminListen string) (*File, error) {
+// first, and every worker at urls serves all of them. hosts are the names by which
+// clients reach the gateway. An empty listen or adminListen is the default's; neither
+// may be anything but loopback. The error is a Problems without lines, whose paths are
+// flags.
+func FromFlags(models, urls, hosts []string, listen, adminListen string) (*File, error) {
 	f := Default()
-	f.Auth.Required = false
+	f.Auth.Required, f.Hosts = false, hosts
 	f.Store.SQL = "" // a trial leaves no file behind
 	if listen != "" {
 		f.Listen = listen
@@ -93,6 +94,7 @@ func nameFlag(p *Problem, several bool) {
 		}
 		return "--model"
 	}
+	p.Path = strings.Replace(p.Path, "hosts[", "--hosts[", 1)
 	for _, text := range []*string{&p.Path, &p.Message} {
 		*text = strings.ReplaceAll(flagPath.ReplaceAllStringFunc(*text, flag), "admin.listen", "--admin-listen")
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"net/netip"
 	"reflect"
 	"strings"
 
@@ -79,6 +80,14 @@ func isName(s string) bool {
 		return false
 	}
 	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
+}
+
+// isHost reports whether s is a host's name, as a Host header has it without a port.
+func isHost(s string) bool {
+	const longest = 253 // characters of a name (RFC 1035)
+	_, err := netip.ParseAddr(s)
+	return err != nil && s != "" && len(s) <= longest && !strings.ContainsAny(s[:1], ".-") &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }
 
 // isDigest reports whether s is a SHA-256 digest in hex.

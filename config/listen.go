@@ -58,6 +58,12 @@ func (ps Problems) at(path string) bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Path == path })
 }
 
+// Loopback reports whether an address can be reached from this machine only.
+func Loopback(address string) bool {
+	only, ok := newDecoder("", nil).checkListen("", address)
+	return only && ok
+}
+
 // SharedPlanes reports whether one address serves both planes. Port 0, which
 // stands for any free one, is never shared.
 func (f *File) SharedPlanes() bool {

@@ -97,7 +97,7 @@ func TestBothPlanesMayAskForAnyFreePort(t *testing.T) {
 			t.Errorf("%s: shared %t, %v", address, f.SharedPlanes(), f.Warnings())
 		}
 	}
-	if f, err := FromFlags([]string{"m"}, []string{"http://127.0.0.1:1"}, "127.0.0.1:0", "127.0.0.1:0"); err != nil || f.SharedPlanes() {
+	if f, err := FromFlags([]string{"m"}, []string{"http://127.0.0.1:1"}, nil, "127.0.0.1:0", "127.0.0.1:0"); err != nil || f.SharedPlanes() {
 		t.Errorf("by flags: %v", err)
 	}
 }

@@ -83,7 +83,7 @@ func TestPoolsOutsideTheTiersWaitAsTiersDo(t *testing.T) {
 	if w := p.Workers[0]; w.MaxTokensInflight != 65536 || w.MaxInflight != 4 {
 		t.Errorf("the worker is %v, bounded by %d tokens and %d requests", w, w.MaxTokensInflight, w.MaxInflight)
 	}
-	q, err := FromFlags([]string{"m"}, []string{"http://h:1"}, "", "")
+	q, err := FromFlags([]string{"m"}, []string{"http://h:1"}, nil, "", "")
 	if err != nil || cmp.Diff(waits(), q.ResolvedPools()[0].Queue) != "" || q.ResolvedPools()[0].Saturation != saturates() {
 		t.Errorf("without a file requests wait as in %v (%v)", q, err)
 	}

@@ -20,6 +20,8 @@ const (
 	CodeContextLengthExceeded  Code = "context_length_exceeded"
 	CodeInvalidAPIKey          Code = "invalid_api_key"
 	CodeTenantDisabled         Code = "tenant_disabled"
+	CodeCrossSiteRequest       Code = "cross_site_request"
+	CodeHostNotAllowed         Code = "host_not_allowed"
 	CodeModelNotFound          Code = "model_not_found"
 	CodeEndpointNotSupported   Code = "endpoint_not_supported"
 	CodeUnknownURL             Code = "unknown_url"

@@ -19,8 +19,8 @@ func (s *Server) newAdmin() *adminPlane {
 	e := newEngine()
 	a := &adminPlane{s: s, engine: e, started: time.Now(), drains: map[string]drainBegun{}, refused: map[string]refusals{}}
 	e.Use(s.bounded, secured, a.recoverRequest, a.guard)
-	if s.snapshot.Load().file.Metrics.Listen == "" {
-		e.GET("/metrics", gin.WrapH(s.metrics.Handler()))
+	if f := s.snapshot.Load().file; f.Metrics.Listen == "" {
+		e.GET("/metrics", s.named(f.Admin.Listen), gin.WrapH(s.metrics.Handler()))
 	}
 	s.probes(e)
 	a.register()
@@ -35,7 +35,7 @@ func (s *Server) newAdmin() *adminPlane {
 func (s *Server) metricsHandler() http.Handler {
 	e := newEngine()
 	e.Use(s.bounded, secured)
-	e.GET("/metrics", gin.WrapH(s.metrics.Handler()))
+	e.GET("/metrics", s.named(s.snapshot.Load().file.Metrics.Listen), gin.WrapH(s.metrics.Handler()))
 	return s.edge(e)
 }
 

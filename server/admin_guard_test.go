@@ -194,7 +194,7 @@ func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 		{[]string{"Origin", "null"}, 403},
 		{[]string{"Sec-Fetch-Site", "same-origin"}, 201},
 		{[]string{"Sec-Fetch-Site", "none"}, 201},
-		{[]string{"Origin", "http://example.com"}, 201}, // the Host of the test's requests
+		{[]string{"Origin", "http://localhost"}, 201}, // the Host of the test's requests
 		{nil, 201},
 		{[]string{"Content-Type", "text/plain"}, 415},
 	} {

@@ -102,6 +102,7 @@ func (r *adminRig) ops(status int, method, path, body string, headers ...string)
 func (r *adminRig) send(c call) answered {
 	r.t.Helper()
 	req := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
+	req.Host = "localhost"
 	for k, v := range c.header {
 		req.Header[k] = v
 	}

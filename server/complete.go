@@ -75,7 +75,10 @@ func (x *exchange) authenticate() error {
 	case x.snap.file.Auth.Required, x.unread(who, key):
 		return x.unknownKey(who, key)
 	default:
-		x.caller = tenants.Anonymous()
+		if err := x.checkKeyless(); err != nil {
+			return err
+		}
+		x.caller, x.keyless = tenants.Anonymous(), true
 	}
 	x.d.Tenant, x.d.Key = x.caller.Tenant, x.caller.Key
 	x.trace = x.s.traces.Begin(x.r.Header, true, x.s.rand)
@@ -122,7 +125,7 @@ func (x *exchange) read() (err error) {
 	switch kind := mediaType(contentType); {
 	case kind == "multipart/form-data" && (x.dialect == openai.Audio || x.dialect == openai.Images):
 		x.req, err = openai.ParseMultipart(contentType, body)
-	case kind == "application/json" || kind == "":
+	case kind == "application/json" || kind == "" && !x.keyless: // a web page can send a body without a type
 		x.req, err = openai.Parse(x.dialect, body, openai.Limits{})
 	default:
 		return &openai.Error{Code: openai.CodeUnsupportedMediaType, Param: "",

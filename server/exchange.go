@@ -29,6 +29,8 @@ type exchange struct {
 	w    gin.ResponseWriter
 	r    *http.Request
 
+	before, after *exchange // of its share of the requests in flight, which guards them
+
 	start    time.Time
 	deadline time.Time // of the whole exchange
 	patience time.Time // until then the client waits for a whole answer, or a stream's first event
@@ -42,12 +44,13 @@ type exchange struct {
 	prefixed    bool
 	prefixClass tenants.Class
 
-	caller *tenants.Caller
-	class  tenants.Class
-	req    *openai.Request
-	upload *upload // its body, if that streams; else nil
-	memory bodyMemory
-	prompt *prompt // nil before it was read
+	caller  *tenants.Caller
+	keyless bool // nothing proves who sent it
+	class   tenants.Class
+	req     *openai.Request
+	upload  *upload // its body, if that streams; else nil
+	memory  bodyMemory
+	prompt  *prompt // nil before it was read
 
 	rawTokens int64 // of the prompt, estimated by its characters alone
 	verdict   tiers.Verdict
@@ -83,6 +86,7 @@ func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) 
 		x.explaining()
 	} else {
 		s.inflight.Add(1)
+		s.flying.add(x)
 		s.metrics.Started.Inc()
 	}
 	x.d = &routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
@@ -142,6 +146,7 @@ func (x *exchange) end() {
 		return
 	}
 	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
+	defer x.s.flying.remove(x)
 	// One of them must not keep another from giving back what it holds.
 	x.s.keepRunning("recording a request", x.record)
 	x.s.keepRunning("settling a request", x.settle)

@@ -128,6 +128,7 @@ func (r *rig) do(method, path, body string, headers ...string) answered {
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+	req.Host = req.Header.Get("Host")
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
 		r.t.Fatal(err)

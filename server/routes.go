@@ -109,7 +109,7 @@ func (s *Server) dataHandler() http.Handler {
 func (s *Server) probes(e *gin.Engine) {
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		e.Handle(method, "/livez", s.bounded, func(c *gin.Context) { live(c.Writer) })
-		e.Handle(method, "/readyz", s.bounded, func(c *gin.Context) { s.ready(c.Writer) })
+		e.Handle(method, "/readyz", s.bounded, s.namedKeyless, func(c *gin.Context) { s.ready(c.Writer) })
 	}
 }
 

@@ -99,6 +99,7 @@ type Server struct {
 	stored   *storedAnswers
 	scratch  *scratch
 	inflight atomic.Int64
+	flying   flying
 
 	exhaustions seldom // connections that were not made
 
@@ -183,6 +184,7 @@ func New(o Options) (*Server, error) {
 		s.close()
 		return nil, err
 	}
+	s.metrics.ObserveOldest(s.flying.oldest)
 	s.metrics.ObserveFleet(s.gauges)
 	s.metrics.ObserveQueues(s.queueGauges)
 	s.metrics.ObserveStores(s.storeGauges)

@@ -234,7 +234,7 @@ func TestAWorkerMayRefuseAnUploadEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "PUT /files/x HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", 60<<20)
+	fmt.Fprintf(conn, "PUT /files/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", 60<<20)
 	go io.CopyN(conn, zeros{}, 60<<20) //nolint:errcheck // it fails when the gateway closes
 	answer := make([]byte, 4096)
 	n, err := conn.Read(answer)

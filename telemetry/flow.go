@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,7 @@ type flow struct {
 	started Started
 
 	mu      sync.Mutex
+	oldest  func() time.Duration // nil: not known
 	tiers   map[string]*Tier
 	gone    []goneTier
 	removed *ends // of all tiers that nobody has any more; nil without one
@@ -52,6 +54,7 @@ const (
 var flowSeries = []series{
 	{"tierway_requests_started_total", "Requests whose header was read. In every scrape it is the sum of tierway_requests_total plus tierway_inflight.", prometheus.CounterValue},
 	{"tierway_inflight", "Requests that have started and not ended.", prometheus.GaugeValue},
+	{"tierway_inflight_oldest_age_seconds", "How long the oldest request in flight has taken; 0 while none is.", prometheus.GaugeValue},
 }
 
 // endedSeries is the last of flow.descs.
@@ -143,6 +146,24 @@ func (f *flow) fold() {
 	})
 }
 
+// oldestAge returns the age of the oldest request in flight.
+func (f *flow) oldestAge() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.oldest == nil {
+		return 0
+	}
+	return f.oldest()
+}
+
+// ObserveOldest makes each scrape ask for the age of the oldest request in flight, 0
+// while none is.
+func (m *Metrics) ObserveOldest(age func() time.Duration) {
+	m.flow.mu.Lock()
+	defer m.flow.mu.Unlock()
+	m.flow.oldest = age
+}
+
 // Describe is part of prometheus.Collector.
 func (f *flow) Describe(ch chan<- *prometheus.Desc) { describe(ch, f.descs) }
 
@@ -160,5 +181,5 @@ func (f *flow) Collect(ch chan<- prometheus.Metric) {
 	for labels, n := range sums {
 		send(ch, f.descs[len(flowSeries):], endedSeries, labels[:], float64(n))
 	}
-	send(ch, f.descs, flowSeries, nil, float64(started), float64(inflight))
+	send(ch, f.descs, flowSeries, nil, float64(started), float64(inflight), f.oldestAge().Seconds())
 }

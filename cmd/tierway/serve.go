@@ -22,7 +22,7 @@ import (
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	config, listen, adminListen string
-	models, workerURLs          []string
+	models, workerURLs, hosts   []string
 }
 
 func serveCommand() *cobra.Command {
@@ -52,7 +52,9 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVar(&f.adminListen, "admin-listen", "", "address of the admin plane, instead of the configuration's")
 	c.Flags().StringArrayVar(&f.models, "model", nil, "without a configuration: the model that the workers serve; several as MODEL=TIER, least capable first")
 	c.Flags().StringSliceVar(&f.workerURLs, "worker-urls", nil, "without a configuration: the workers, separated by commas")
+	c.Flags().StringSliceVar(&f.hosts, "hosts", nil, "without a configuration: names by which clients reach the gateway besides localhost, separated by commas")
 	c.MarkFlagsMutuallyExclusive("config", "model")
+	c.MarkFlagsMutuallyExclusive("config", "hosts")
 	c.MarkFlagsRequiredTogether("model", "worker-urls")
 	return c
 }
@@ -60,7 +62,7 @@ func serveCommand() *cobra.Command {
 // load returns the configuration that the flags name.
 func (f serveFlags) load(c *cobra.Command) (*config.File, error) {
 	if len(f.models) > 0 {
-		file, err := config.FromFlags(f.models, f.workerURLs, f.listen, f.adminListen)
+		file, err := config.FromFlags(f.models, f.workerURLs, f.hosts, f.listen, f.adminListen)
 		var problems config.Problems
 		if errors.As(err, &problems) {
 			fmt.Fprintln(c.ErrOrStderr(), problems.Error())

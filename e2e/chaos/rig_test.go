@@ -116,6 +116,7 @@ func newRig(t *testing.T, n int, own settings, c engines.Config, env ...string) 
 	}
 	all := settings{
 		"auth":     `{ required: false }`,
+		"hosts":    `[ gateway ]`,
 		"health":   `{ path: "off" }`,
 		"policy":   `{ name: round_robin }`,
 		"drain":    `{ accept_grace: 1ms, timeout: 5s }`,

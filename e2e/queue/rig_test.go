@@ -195,6 +195,7 @@ func (r *rig) serve(own settings) {
 	r.own = settings{
 		"admin": `{ keys: [ { name: tests, sha256: ` + digest(adminKey) + ` } ] }`,
 		"auth":  `{ required: false }`,
+		"hosts": `[ gateway ]`,
 		// Engines that a test does not stop are up.
 		"health": `{ path: "off" }`,
 		"drain":  `{ accept_grace: 1ms, timeout: 20s }`,

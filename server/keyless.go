@@ -1,0 +1,91 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"tierway/config"
+	"tierway/openai"
+)
+
+// checkKeyless refuses what only a web page makes a browser send to a gateway that asks
+// for no keys: a request to a name that was made to lead here (DNS rebinding), and one
+// of another site.
+func (x *exchange) checkKeyless() error {
+	f := x.snap.file
+	if isForeign(x.r.Host, f.Hosts) {
+		return &openai.Error{Code: openai.CodeHostNotAllowed, Message: foreignHost(x.r.Host)}
+	}
+	if from := crossSite(x.r, f.CORS.Origins); from != "" {
+		return &openai.Error{Code: openai.CodeCrossSiteRequest, Message: "A web page of another site (" + quoted(from) +
+			") sent this request, and this gateway asks for no keys. Add the page's origin to `cors.origins` of the configuration, or require keys."}
+	}
+	return nil
+}
+
+func foreignHost(host string) string {
+	return "The host " + quoted(host) + " is none of this gateway's. Add its name to `hosts` of the configuration (of serve --model: --hosts), or send the request to localhost or an IP address."
+}
+
+// isForeign tells whether a Host header has a name that is not among hosts. Names below
+// localhost never leave the machine, and no other site can be an IP address.
+func isForeign(host string, hosts []string) bool {
+	name := host
+	if before, port, err := net.SplitHostPort(host); err == nil && strings.Trim(port, "0123456789") == "" {
+		name = before
+	}
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil || name == "" {
+		return false // no browser leaves it out
+	}
+	return name != "localhost" && !strings.HasSuffix(name, ".localhost") && !slices.Contains(hosts, name)
+}
+
+// crossSite returns the site whose page sent a request to this one, if its origin is not
+// among origins; else nothing. Browsers set Sec-Fetch-Site; older ones have Origin.
+func crossSite(r *http.Request, origins []string) string {
+	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
+	switch {
+	case origin != "" && slices.Contains(origins, origin), site == "same-origin", site == "none", site == "" && origin == "":
+		return ""
+	case site == "":
+		if u, err := url.Parse(origin); err == nil && u.Host == r.Host {
+			return ""
+		}
+	}
+	if origin == "" {
+		return site
+	}
+	return origin
+}
+
+// named refuses a request to a foreign name, for what needs no key on an address.
+// Without hosts, the names of an address that is not loopback are not known.
+func (s *Server) named(listen string) gin.HandlerFunc {
+	loopback := config.Loopback(listen)
+	return func(c *gin.Context) {
+		if hosts := s.snapshot.Load().file.Hosts; loopback || len(hosts) > 0 {
+			refuseForeign(c, hosts)
+		}
+	}
+}
+
+// namedKeyless refuses a request to a foreign name while no keys are required.
+func (s *Server) namedKeyless(c *gin.Context) {
+	if f := s.snapshot.Load().file; !f.Auth.Required {
+		refuseForeign(c, f.Hosts)
+	}
+}
+
+func refuseForeign(c *gin.Context, hosts []string) {
+	if isForeign(c.Request.Host, hosts) {
+		problem(c.Writer, http.StatusMisdirectedRequest, foreignHost(c.Request.Host))
+		c.Abort()
+	}
+}
