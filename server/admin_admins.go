@@ -136,7 +136,8 @@ func (a *adminPlane) deleteAdmin(ctx context.Context, in *struct {
 	if isConfigAdmin(all[i]) {
 		return nil, fromConfig("admin", all[i].Name)
 	}
-	if err := a.s.sql.DeleteAdmin(ctx, actorOf(ctx), in.ID); err != nil {
+	elsewhere := slices.ContainsFunc(all, func(ad store.Admin) bool { return isConfigAdmin(ad) && ad.Role == store.RoleAdmin })
+	if err := a.s.sql.DeleteAdmin(ctx, actorOf(ctx), in.ID, elsewhere); err != nil {
 		return nil, a.failed("deleting an admin", err)
 	}
 	a.s.changed(ctx)

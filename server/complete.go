@@ -125,7 +125,7 @@ func (x *exchange) read() (err error) {
 	switch kind := mediaType(contentType); {
 	case kind == "multipart/form-data" && (x.dialect == openai.Audio || x.dialect == openai.Images):
 		x.req, err = openai.ParseMultipart(contentType, body)
-	case kind == "application/json" || kind == "" && !x.keyless: // a web page can send a body without a type
+	case kind == "application/json" || kind == "" && (!x.keyless || len(body) == 0): // a web page can send a body without a type
 		x.req, err = openai.Parse(x.dialect, body, openai.Limits{})
 	default:
 		return &openai.Error{Code: openai.CodeUnsupportedMediaType, Param: "",

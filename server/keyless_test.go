@@ -92,12 +92,12 @@ func TestWithoutKeysNoOtherSitesPageIsServed(t *testing.T) {
 			}
 		}
 	}
-	form := "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsmall\r\n--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a.png\"\r\n\r\nx\r\n--b--\r\n"
+	form := "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsmall\r\n--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nx\r\n--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a.png\"\r\n\r\nx\r\n--b--\r\n"
 	upload := []string{"Content-Type", "multipart/form-data; boundary=b"}
-	if got := through(t, front, "POST", "/v1/images/variations", "localhost", form, upload...); got.status != 200 {
+	if got := through(t, front, "POST", "/v1/images/edits", "localhost", form, upload...); got.status != 200 {
 		t.Errorf("a form of a tool: %d %s", got.status, got.body)
 	}
-	if got := through(t, front, "POST", "/v1/images/variations", "localhost", form, append(upload, "Origin", "https://evil.example")...); got.status != 403 {
+	if got := through(t, front, "POST", "/v1/images/edits", "localhost", form, append(upload, "Origin", "https://evil.example")...); got.status != 403 {
 		t.Errorf("a form of another site: %d %s", got.status, got.body)
 	}
 }

@@ -70,16 +70,17 @@ func adminsBeside(ctx context.Context, tx *sql.Tx, id string, now time.Time) (n 
 	return n, err
 }
 
-// DeleteAdmin removes an admin. ErrLastAdmin: nobody of the role admin would be
-// left. ErrNotFound: there is none of that id.
-func (s *SQL) DeleteAdmin(ctx context.Context, a Actor, id string) error {
+// DeleteAdmin removes an admin. elsewhere says that there are others of the role admin
+// outside the database. ErrLastAdmin: none of that role would be left. ErrNotFound:
+// there is none of that id.
+func (s *SQL) DeleteAdmin(ctx context.Context, a Actor, id string, elsewhere bool) error {
 	return s.change(ctx, a, fmt.Sprintf("deleting admin %q", id), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
 		ad, err := single(collect(ctx, tx, adminColumns, "FROM admins WHERE id = $1", clean(id)))
 		if err != nil {
 			return edit{}, err
 		}
 		inForce := ad.ExpiresAt.IsZero() || now.Before(ad.ExpiresAt)
-		if ad.Role == RoleAdmin && inForce {
+		if ad.Role == RoleAdmin && inForce && !elsewhere {
 			n, err := adminsBeside(ctx, tx, ad.ID, now)
 			if err != nil {
 				return edit{}, err

@@ -40,7 +40,7 @@ func mutations(t *testing.T, s *store.SQL) map[string]func() error {
 			_, err := s.CreateAdmin(ctx, actor, store.Admin{ID: "3", Name: "ann", Role: store.RoleViewer, Digest: tenants.Digest("3")})
 			return err
 		},
-		"admin.delete":          func() error { return s.DeleteAdmin(ctx, actor, "1") },
+		"admin.delete":          func() error { return s.DeleteAdmin(ctx, actor, "1", false) },
 		"worker.override":       func() error { return s.SetOverride(ctx, actor, store.Override{Worker: "w1", Drain: true}) },
 		"worker.override.clear": func() error { return s.ClearOverride(ctx, actor, "w9") },
 	}

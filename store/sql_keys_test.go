@@ -250,22 +250,25 @@ func TestTheLastAdminCannotBeDeleted(t *testing.T) {
 		first := admin("1", "root", store.RoleAdmin, time.Time{})
 		admin("2", "eve", store.RoleViewer, time.Time{})
 		admin("3", "old", store.RoleAdmin, noon.AddDate(-10, 0, 0))
-		wants(t, s.DeleteAdmin(ctx, actor, "1"), store.ErrLastAdmin)
+		wants(t, s.DeleteAdmin(ctx, actor, "1", false), store.ErrLastAdmin)
 		_, err := s.CreateAdmin(ctx, actor, store.Admin{ID: "4", Name: "root", Role: store.RoleAdmin, Digest: tenants.Digest("4")})
 		wants(t, err, store.ErrExists)
 		if _, err := s.CreateAdmin(ctx, actor, store.Admin{ID: "5", Name: "x", Role: "god"}); err == nil {
 			t.Error("there may be gods")
 		}
 		second := admin("6", "old", store.RoleAdmin, time.Time{}) // the expired one of that name makes room
-		if err := s.DeleteAdmin(ctx, actor, "1"); err != nil {
+		if err := s.DeleteAdmin(ctx, actor, "1", false); err != nil {
 			t.Error(err)
 		}
-		wants(t, s.DeleteAdmin(ctx, actor, "1"), store.ErrNotFound)
-		wants(t, s.DeleteAdmin(ctx, actor, "6"), store.ErrLastAdmin)
-		if err := s.DeleteAdmin(ctx, actor, "2"); err != nil {
+		wants(t, s.DeleteAdmin(ctx, actor, "1", false), store.ErrNotFound)
+		wants(t, s.DeleteAdmin(ctx, actor, "6", false), store.ErrLastAdmin)
+		if err := s.DeleteAdmin(ctx, actor, "2", false); err != nil {
 			t.Error(err)
 		}
 		same(t, "left", contents(t, s).Admins, []store.Admin{second})
+		if err := s.DeleteAdmin(ctx, actor, "6", true); err != nil {
+			t.Errorf("with another admin elsewhere: %v", err)
+		}
 		if first.CreatedBy != "ops" || first.CreatedAt.IsZero() {
 			t.Errorf("an admin is stored as %+v", first)
 		}

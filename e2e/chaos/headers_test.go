@@ -120,7 +120,7 @@ func TestAControlHeaderTwiceIsRefused(t *testing.T) {
 // redirected, and what is not a route's path is 404.
 func TestPathsAreReadOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 1, nil, engines.Config{})
+	r := newRig(t, 1, settings{"hosts": "[ gateway, evil.example ]"}, engines.Config{})
 	request := func(target string) reply {
 		c := r.dial()
 		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", target, len(chat.body), chat.body))

@@ -23,6 +23,7 @@ func get(t *testing.T, url string, headers ...string) *http.Response {
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+	req.Host = req.Header.Get("Host")
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
@@ -122,6 +123,50 @@ func TestMetricsOnTheirOwnAddress(t *testing.T) {
 		if resp := get(t, url); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s is %d", url, resp.StatusCode)
 		}
+	}
+}
+
+// TestAWebPageCannotUseAGatewayWithoutKeys: neither by a name of its own that leads to
+// the gateway, nor from its own site. Tools can.
+func TestAWebPageCannotUseAGatewayWithoutKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorker(t, "w0", engines.Config{})
+	p := begin(t, nil, "serve", "--model", "sim", "--worker-urls", w.server.URL, "--hosts", "ai.lan", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	data, admin := p.serving()
+	for _, c := range []struct {
+		url, host string
+		headers   []string
+		status    int
+	}{
+		{data + "/v1/models", "localhost", nil, 200},
+		{data + "/v1/models", "ai.lan:8080", nil, 200},
+		{data + "/v1/models", "evil.example", nil, 421},
+		{data + "/readyz", "evil.example", nil, 421},
+		{data + "/v1/models", "localhost", []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, 403},
+		{admin + "/metrics", "localhost", nil, 200},
+		{admin + "/metrics", "evil.example", nil, 421},
+	} {
+		if resp := get(t, "http://"+c.url, append(c.headers, "Host", c.host)...); resp.StatusCode != c.status {
+			t.Errorf("%+v is %d", c, resp.StatusCode)
+		}
+	}
+	for _, kind := range []string{"", "text/plain"} { // what a page may send without a preflight
+		req, err := http.NewRequest(http.MethodPost, "http://"+data+chat.path, strings.NewReader(chat.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", kind)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusUnsupportedMediaType {
+			t.Errorf("a body of type %q is %d", kind, resp.StatusCode)
+		}
+	}
+	if n := w.Stats().Requests; n != 0 {
+		t.Errorf("the worker has got %d requests", n)
 	}
 }
 

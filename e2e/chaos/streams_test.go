@@ -242,7 +242,7 @@ func TestASlowReaderIsCut(t *testing.T) {
 		}
 		c := r.dial()
 		id := fmt.Sprintf("stalled-%d", i)
-		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s", d.path, id, len(d.stream), d.stream))
+		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s", d.path, id, len(d.stream), d.stream))
 		if line := r.line(id); line["outcome"] != "client_gone" {
 			t.Errorf("%s: the log says %v", d.name, line)
 		}
