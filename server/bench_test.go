@@ -26,7 +26,7 @@ func BenchmarkChat(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer conn.Close()
-			request := fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer k\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			request := fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer k\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 			r := bufio.NewReader(conn)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -37,14 +36,15 @@ func foreignHost(host string) string {
 // localhost never leave the machine, and no other site can be an IP address.
 func isForeign(host string, hosts []string) bool {
 	name := host
-	if before, port, err := net.SplitHostPort(host); err == nil && strings.Trim(port, "0123456789") == "" {
-		name = before
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.Trim(host[i+1:], "0123456789") == "" {
+		name = host[:i]
 	}
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
-	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil || name == "" {
-		return false // no browser leaves it out
+	if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.Contains(hosts, name) {
+		return false // no browser sends an empty one
 	}
-	return name != "localhost" && !strings.HasSuffix(name, ".localhost") && !slices.Contains(hosts, name)
+	_, err := netip.ParseAddr(strings.Trim(name, "[]"))
+	return err != nil
 }
 
 // crossSite returns the site whose page sent a request to this one, if its origin is not
