@@ -16,7 +16,9 @@ import (
 func (s *Server) edge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor < 2 && r.Body != nil && r.Body != http.NoBody {
-			http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadGrace)) //nolint:errcheck // a dead connection has no rest
+			if c, ok := w.(interface{ SetReadDeadline(time.Time) error }); ok { // a ResponseController allocates
+				c.SetReadDeadline(time.Now().Add(unreadGrace)) //nolint:errcheck // a dead connection has no rest
+			}
 		}
 		next.ServeHTTP(w, r)
 		if r.ProtoMajor >= 2 {
