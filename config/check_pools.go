@@ -26,7 +26,8 @@ func (f *File) sections() []section {
 	for i, t := range f.Tiers {
 		all = append(all, section{tier: true, path: fmt.Sprintf("tiers[%d]", i), PoolConfig: PoolConfig{
 			Name: t.Name, Model: t.Model, Engine: t.Engine, Serves: t.Serves,
-			Context: t.Context, Price: t.Price, Policy: t.Policy, Queue: t.Queue, Saturation: t.Saturation, Health: t.Health, Workers: t.Workers}})
+			Context: t.Context, Price: t.Price, Policy: t.Policy, Queue: t.Queue, Saturation: t.Saturation, Health: t.Health, Workers: t.Workers,
+			AllowFields: t.AllowFields, ResponseHeaders: t.ResponseHeaders}})
 	}
 	for i, p := range f.Pools {
 		all = append(all, section{PoolConfig: p, path: fmt.Sprintf("pools[%d]", i)})
@@ -44,6 +45,8 @@ func (d *decoder) checkPools(f *File) {
 	for _, s := range f.sections() {
 		d.checkRepeats(s.path+".serves", s.Serves)
 		d.checkRepeats(s.path+".models", s.Models)
+		d.checkRepeats(s.path+".allow_fields", s.AllowFields)
+		d.checkResponseHeaders(s)
 		if len(s.Serves) == 0 && d.written(s.path+".serves") {
 			d.fault(s.path+".serves", "is empty", "name kinds of request, or remove the key")
 		}
@@ -84,6 +87,18 @@ func (d *decoder) checkRepeats(path string, list []string) {
 		}
 		seen[item] = true
 	}
+}
+
+// checkResponseHeaders checks the names of answer headers that a tier or pool adds.
+func (d *decoder) checkResponseHeaders(s section) {
+	names := make([]string, len(s.ResponseHeaders))
+	for i, name := range s.ResponseHeaders {
+		names[i] = http.CanonicalHeaderKey(name)
+		if path := fmt.Sprintf("%s.response_headers[%d]", s.path, i); !MayRelay(names[i]) {
+			d.fault(path, d.shown(path, name)+" never comes from a worker: the gateway sets it, or it belongs to the connection or the worker", "remove it")
+		}
+	}
+	d.checkRepeats(s.path+".response_headers", names)
 }
 
 // checkPurpose notes a pool that no request can reach.

@@ -80,6 +80,18 @@ pools:
 			`5:63: pools[2].max_upload_bytes: the pool has no paths, so that nothing is uploaded to it (add paths, or remove the key)`,
 			`6:48: pools[3].max_upload_bytes: want a size above 0, got "0" (such as 32MiB or 33554432)`,
 		}},
+		"answer headers and engine fields": {keys + `pools:
+  - {name: a, paths: [/a/*], response_headers: [X-Pod, x-pod, X-Should-Retry, set-cookie, Access-Control-Allow-Origin, "x y"], workers: [` + worker(1) + `]}
+  - {name: b, paths: [/b/*], allow_fields: [vllm_xargs, vllm_xargs, kv_transfer_param], workers: [` + worker(2) + `]}
+`, []string{
+			`3:56: pools[0].response_headers[1]: "X-Pod" stands here twice (remove one)`,
+			`3:63: pools[0].response_headers[2]: "X-Should-Retry" never comes from a worker: the gateway sets it, or it belongs to the connection or the worker (remove it)`,
+			`3:79: pools[0].response_headers[3]: "set-cookie" never comes from a worker: the gateway sets it, or it belongs to the connection or the worker (remove it)`,
+			`3:91: pools[0].response_headers[4]: "Access-Control-Allow-Origin" never comes from a worker: the gateway sets it, or it belongs to the connection or the worker (remove it)`,
+			`3:120: pools[0].response_headers[5]: want a header's name of letters, digits and hyphens, got "x y"`,
+			`4:57: pools[1].allow_fields[1]: "vllm_xargs" stands here twice (remove one)`,
+			`4:69: pools[1].allow_fields[2]: want one of kv_transfer_params, ec_transfer_params, vllm_xargs, bootstrap_host, bootstrap_port, bootstrap_room, bootstrap_pair_key, data_parallel_rank, routed_dp_rank, disagg_prefill_dp_rank, got "kv_transfer_param" (did you mean kv_transfer_params?)`,
+		}},
 		"workers": {keys + `tiers:
   - name: a
     model: m

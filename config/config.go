@@ -126,6 +126,9 @@ type Tier struct {
 	Saturation Saturation       `yaml:"saturation"`
 	Health     *workers.Health  `yaml:"health"`
 	Workers    []workers.Config `yaml:"workers"`
+
+	AllowFields     []string `yaml:"allow_fields"`     // of openai.EngineFields, which reach its workers
+	ResponseHeaders []string `yaml:"response_headers"` // of its workers, which reach clients
 }
 
 // PoolConfig is one pool outside the tiers. What is left empty is inherited from
@@ -146,6 +149,9 @@ type PoolConfig struct {
 	Saturation Saturation       `yaml:"saturation"`
 	Health     *workers.Health  `yaml:"health"`
 	Workers    []workers.Config `yaml:"workers"`
+
+	AllowFields     []string `yaml:"allow_fields"`     // of openai.EngineFields, which reach its workers
+	ResponseHeaders []string `yaml:"response_headers"` // of its workers, which reach clients
 }
 
 // Retry bounds how often a request is tried.

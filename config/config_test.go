@@ -259,7 +259,7 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 		}
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
-			draw(t, v.Index(i), key{words: k.words, required: k.words != nil || k.required})
+			draw(t, v.Index(i), key{words: k.words, fits: k.fits, pattern: k.pattern, required: k.words != nil || k.fits != nil || k.required})
 		}
 	case v.Kind() == reflect.String && k.words != nil:
 		v.SetString(rapid.SampledFrom(k.words()).Draw(t, "word"))

@@ -110,6 +110,9 @@ var known = map[string]key{
 	"config.Tier.health":     {doc: "How the tier's workers are checked, key by key.", inherits: "`health`"},
 	"config.Tier.workers":    {doc: "The tier's workers.", required: true},
 
+	"config.Tier.allow_fields":     {doc: "Fields of request bodies that reach the tier's workers although they name other hosts or place the request inside an engine. All others of these fields are removed.", words: engineFieldWords, inherits: "none"},
+	"config.Tier.response_headers": {doc: "Further answer headers of the tier's workers that reach clients, such as x-inference-pod. Headers of content, caching, rate limits, OpenAI and Anthropic pass without being named; see docs/operations.md.", fits: isHeader, pattern: headerPattern, want: "a header's name of letters, digits and hyphens", inherits: "none"},
+
 	"config.PoolConfig.name":       {doc: "The pool's name, unique in the file.", required: true, fits: isName, pattern: namePattern, want: nameWant},
 	"config.PoolConfig.model":      {doc: "The model that its workers serve, as they name it. Aliases of the pool are sent with this name."},
 	"config.PoolConfig.models":     {doc: "Further models that its workers serve, such as adapters. Clients ask for them by these names."},
@@ -125,6 +128,8 @@ var known = map[string]key{
 	"config.PoolConfig.health":     {doc: "How the pool's workers are checked, key by key.", inherits: "`health`"},
 	"config.PoolConfig.workers":    {doc: "The pool's workers.", required: true},
 
+	"config.PoolConfig.allow_fields":     {doc: "Fields of request bodies that reach the pool's workers although they name other hosts or place the request inside an engine. All others of these fields are removed.", words: engineFieldWords, inherits: "none"},
+	"config.PoolConfig.response_headers": {doc: "Further answer headers of the pool's workers that reach clients, such as x-inference-pod. Headers of content, caching, rate limits, OpenAI and Anthropic pass without being named; see docs/operations.md.", fits: isHeader, pattern: headerPattern, want: "a header's name of letters, digits and hyphens", inherits: "none"},
 	"config.PoolConfig.max_upload_bytes": {doc: "Longest request body on `paths`. One that is longer than `max_body_bytes`, or has no Content-Length, streams to the worker instead of being buffered, unless it looks like JSON. Without the key, `max_body_bytes` is the bound.", inherits: "none streams"},
 
 	"workers.Config.name":                {doc: "The worker's name, unique in the file, as X-Routed-To shows it.", required: true, fits: isName, pattern: namePattern, want: nameWant},

@@ -117,7 +117,7 @@ func TestAProblemOfADraftStandsAtItsLine(t *testing.T) {
 		"no YAML": {"tiers: [", []string{"draft:1:1: no valid YAML: did not find expected node content"}},
 		"unknown keys": {"teirs: []\ntiers:\n  - {name: small, wieght: 3}\n", []string{
 			"draft:1:1: teirs: unknown key (did you mean tiers?)",
-			"draft:3:19: tiers[0].wieght: unknown key (known: name, model, engine, serves, context, price, policy, queue, saturation, health, workers)"}},
+			"draft:3:19: tiers[0].wieght: unknown key (known: name, model, engine, serves, context, price, policy, queue, saturation, health, workers, allow_fields, response_headers)"}},
 		"values": {"tiers:\n  - name: large\n    workers:\n      - {name: w2, weight: 900}\n", []string{
 			`draft:4:28: tiers[1].workers[0].weight: want an integer from 0 to 100, got "900"`}},
 		"what a new item lacks": {"tiers: [{name: small, workers: [{name: w9}]}]", []string{

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 
 	"tierway/openai"
@@ -43,6 +44,7 @@ const (
 	namePattern   = `^[a-z0-9][a-z0-9._-]{0,62}$`
 	tenantPattern = `^[a-z0-9-]{1,63}$`
 	digestPattern = `^[0-9a-fA-F]{64}$`
+	headerPattern = `^[0-9A-Za-z-]+$`
 	nameWant      = "a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit"
 )
 
@@ -90,6 +92,12 @@ func isHost(s string) bool {
 		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }
 
+// isHeader reports whether s is the name of a header as they are in use: a proxy may drop
+// one with other characters.
+func isHeader(s string) bool {
+	return s != "" && strings.Trim(s, "-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
+}
+
 // isDigest reports whether s is a SHA-256 digest in hex.
 func isDigest(s string) bool {
 	return len(s) == 64 && strings.Trim(s, "0123456789abcdefABCDEF") == ""
@@ -114,6 +122,8 @@ func dialectWords() []string {
 	}
 	return words
 }
+
+func engineFieldWords() []string { return slices.Clone(openai.EngineFields[:]) }
 
 func roleWords() []string  { return []string{roleAdmin, "viewer"} }
 func levelWords() []string { return []string{"debug", "info", "warn", "error"} }

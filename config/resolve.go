@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/http"
 	"slices"
 	"time"
 
@@ -29,6 +30,9 @@ type Pool struct {
 	Queue          queue.Config
 	Saturation     routing.Saturation
 	HeartbeatAfter time.Duration
+
+	AllowFields     []string // of openai.EngineFields, which reach its workers
+	ResponseHeaders []string // of its workers, which reach clients; canonical
 }
 
 // ResolvedPools returns the tiers in their order, then the pools in theirs.
@@ -37,7 +41,8 @@ func (f *File) ResolvedPools() []Pool {
 	pools := make([]Pool, 0, len(f.Tiers)+len(f.Pools))
 	for _, t := range f.Tiers {
 		p := f.resolve(PoolConfig{Name: t.Name, Model: t.Model, Engine: t.Engine, Serves: t.Serves,
-			Context: t.Context, Price: t.Price, Policy: t.Policy, Queue: t.Queue, Saturation: t.Saturation, Health: t.Health, Workers: t.Workers})
+			Context: t.Context, Price: t.Price, Policy: t.Policy, Queue: t.Queue, Saturation: t.Saturation, Health: t.Health, Workers: t.Workers,
+			AllowFields: t.AllowFields, ResponseHeaders: t.ResponseHeaders})
 		p.Tier = true
 		if len(t.Serves) == 0 {
 			p.Serves = tierServes()
@@ -56,7 +61,10 @@ func (f *File) resolve(c PoolConfig) Pool {
 	p := Pool{Name: c.Name, Model: c.Model, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
 		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant,
 		Context: c.Context, Policy: c.Policy, Queue: waits.config(), HeartbeatAfter: waits.HeartbeatAfter,
-		Saturation: c.Saturation.over(f.Saturation).config()}
+		Saturation: c.Saturation.over(f.Saturation).config(), AllowFields: slices.Clone(c.AllowFields)}
+	for _, name := range c.ResponseHeaders {
+		p.ResponseHeaders = append(p.ResponseHeaders, http.CanonicalHeaderKey(name))
+	}
 	if c.Price != nil {
 		p.Price = *c.Price
 		p.Price.CachedInput = copyOf(p.Price.CachedInput)

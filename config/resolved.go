@@ -21,7 +21,8 @@ func (f *File) resolved() *File {
 			continue
 		}
 		out.Tiers[i] = Tier{Name: c.Name, Model: c.Model, Engine: c.Engine, Serves: c.Serves, Context: c.Context,
-			Price: c.Price, Policy: c.Policy, Queue: c.Queue, Saturation: c.Saturation, Health: c.Health, Workers: c.Workers}
+			Price: c.Price, Policy: c.Policy, Queue: c.Queue, Saturation: c.Saturation, Health: c.Health, Workers: c.Workers,
+			AllowFields: c.AllowFields, ResponseHeaders: c.ResponseHeaders}
 	}
 	out.Classifier.Default = f.Catalog().Default
 	out.Classifier.Keywords = slices.Clone(f.Classifier.Keywords)

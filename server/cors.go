@@ -8,8 +8,10 @@ import (
 )
 
 // exposed are the answer headers that a browser's script may read.
-const exposed = "X-Request-ID, X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms, " +
-	"X-Request-Duration, Retry-After, Retry-After-Ms, X-Should-Retry, Openai-Processing-Ms"
+const exposed = "X-Request-ID, Request-ID, X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms, " +
+	"X-Request-Duration, Retry-After, Retry-After-Ms, X-Should-Retry, Openai-Processing-Ms, " +
+	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
+	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
 
 // cors lets the configured origins' pages use the data plane. Without origins
 // it adds nothing. Cookies are never allowed: keys travel in headers.

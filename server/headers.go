@@ -2,10 +2,12 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"tierway/config"
 	"tierway/openai"
 	"tierway/tenants"
 )
@@ -97,22 +99,32 @@ func workerHeader(from http.Header, requestID string) http.Header {
 	return to
 }
 
-// unsent are the answer headers of a worker that clientHeader does not copy: they
-// concern the hop, the worker's address or account, or the gateway sets them.
-var unsent = map[string]bool{
-	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true,
-	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Content-Encoding": true,
-	"Location": true, "Content-Location": true, // of passed paths see passedHeader
-	"Set-Cookie": true, "Server": true, "Date": true, "Via": true, "Alt-Svc": true, "Strict-Transport-Security": true, "Www-Authenticate": true,
-	"X-Request-Id": true, "Request-Id": true, "Retry-After": true, "Retry-After-Ms": true, "X-Should-Retry": true,
-	"Openai-Organization": true, "Openai-Project": true, "Openai-Processing-Ms": true,
-	"X-Model-Tier": true, "X-Tier-Reason": true, "X-Routed-To": true, "X-Route-Reason": true, "X-Queue-Ms": true, "X-Request-Duration": true,
+// relayed are the answer headers that pass from every worker: of content, of caching and
+// of when to come again.
+var relayed = map[string]bool{
+	"Content-Type": true, "Content-Disposition": true, "Content-Language": true, "Content-Range": true, "Accept-Ranges": true, "Allow": true,
+	"X-Content-Type-Options": true, "Content-Security-Policy": true, // which protect those who open the content
+	"Etag": true, "Last-Modified": true, "Cache-Control": true, "Expires": true, "Vary": true, "Age": true,
+	"Retry-After": true, "Retry-After-Ms": true,
 }
 
-// clientHeader copies what a client gets of a worker's headers.
-func clientHeader(to, from http.Header) {
+// clientHeader copies what a client gets of a worker's headers: an allow-list, because
+// proxies and browsers obey headers that no list of the others would have. What a worker
+// says of rate limits is left out beside the tenant's own.
+func (x *exchange) clientHeader(to, from http.Header) {
+	limited := x.allowance.Requests.Set || x.allowance.Tokens.Set
 	for k, v := range from {
-		if !unsent[k] && !strings.HasPrefix(k, "Access-Control-") && !strings.HasPrefix(k, "X-Ratelimit-") {
+		switch {
+		case k == "Vary":
+			to[k] = append(slices.Clip(to[k]), v...) // to what CORS depends on
+		case relayed[k]:
+			to[k] = v
+		case !config.MayRelay(k):
+		case strings.HasPrefix(k, "X-Ratelimit-") || strings.HasPrefix(k, "Anthropic-Ratelimit-"):
+			if !limited {
+				to[k] = v
+			}
+		case strings.HasPrefix(k, "Openai-"), strings.HasPrefix(k, "Anthropic-"), slices.Contains(x.pool.ResponseHeaders, k):
 			to[k] = v
 		}
 	}

@@ -243,7 +243,7 @@ func TestPathsArePassedUntouchedToTheLongestPattern(t *testing.T) {
 auth: { required: false }
 health: { path: "off" }
 pools:
-  - { name: other, paths: ["/v9/*", "/exact"], workers: [ %s ] }
+  - { name: other, paths: ["/v9/*", "/exact"], response_headers: [x-seen], workers: [ %s ] }
 `, engine)
 	for path, want := range map[string]string{
 		"/v9/a%20b/c?x=1&y=%2F": "PATCH /v9/a%20b/c?x=1&y=%2F", "/exact": "PATCH /exact", "/exactly": "", "/v9": "", "/v9//x": "", "/v9/%2e%2e/x": "",
@@ -264,7 +264,8 @@ func TestCrossOriginPagesOfTheListMayAsk(t *testing.T) {
 		t.Errorf("preflight: %d %v", a.status, a.header)
 	}
 	if a := r.post("/v1/chat/completions", hello, "Authorization", allKey, "Origin", "https://app.example"); a.status != 200 ||
-		a.header.Get("Access-Control-Allow-Origin") == "" || !strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Routed-To") {
+		a.header.Get("Access-Control-Allow-Origin") == "" || !strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Routed-To") ||
+		!strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Ratelimit-Remaining-Tokens") {
 		t.Errorf("an allowed page: %d %v", a.status, a.header)
 	}
 	if a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST"); a.header.Get("Access-Control-Allow-Origin") != "" {
@@ -315,12 +316,6 @@ func TestWhatBelongsToAHopEndsThere(t *testing.T) {
 	}
 	if got := workerHeader(from, "my-own-1").Get("X-Request-Id"); got != "" {
 		t.Errorf("an engine that takes UUIDs alone was sent %q", got)
-	}
-	to := http.Header{}
-	clientHeader(to, http.Header{"Set-Cookie": {"x"}, "Server": {"x"}, "X-Ratelimit-Limit-Requests": {"9"}, "Access-Control-Allow-Origin": {"*"},
-		"X-Routed-To": {"x"}, "Transfer-Encoding": {"x"}, "Content-Type": {"audio/mpeg"}, "X-Engine": {"kept"}})
-	if got := headerText(to); got != "Content-Type: audio/mpeg\nX-Engine: kept\n" {
-		t.Errorf("given:\n%s", got)
 	}
 }
 

@@ -83,6 +83,7 @@ const codeWorkerRefused openai.Code = "worker_refused"
 // the dialect's, else in that form.
 func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
 	x := a.x
+	x.sent = true // so that it counts, and its x-ratelimit headers hold
 	if a.m.worker.Tells(body) {
 		body = nil // an engine that repeats what it was sent must not tell the gateway's own key
 	}
@@ -253,7 +254,7 @@ func (a *attempt) engineError(e openai.EngineError, body []byte) *failure {
 func (x *exchange) answerWhole(status int, from http.Header, body []byte) error {
 	x.answer.stopBeats()
 	x.answer.head(status, func(h http.Header) {
-		clientHeader(h, from)
+		x.clientHeader(h, from)
 		set := setInto(h)
 		set.set("Content-Type", "application/json")
 		set.set("Content-Length", strconv.Itoa(len(body)))
@@ -280,7 +281,7 @@ func (a *attempt) relayRaw(resp *workers.Response, blame error) *failure {
 	}
 	a.answered(time.Now(), blame)
 	x.answer.head(resp.Status, func(h http.Header) {
-		clientHeader(h, resp.Header)
+		x.clientHeader(h, resp.Header)
 		if x.dialect == openai.Other {
 			a.passedHeader(h, resp.Header)
 		}
@@ -288,6 +289,9 @@ func (a *attempt) relayRaw(resp *workers.Response, blame error) *failure {
 			h.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
 		}
 		set := setInto(h)
+		if mediaType(resp.Header.Get("Content-Type")) == "text/event-stream" {
+			set.set("X-Accel-Buffering", "no")
+		}
 		x.explain(&set)
 	})
 	x.dropBody()

@@ -152,7 +152,7 @@ func (s *stream) open() {
 		return
 	}
 	s.x.answer.head(http.StatusOK, func(h http.Header) {
-		clientHeader(h, s.resp.Header)
+		s.x.clientHeader(h, s.resp.Header)
 		set := setInto(h)
 		s.x.streamHeaders(&set)
 		s.x.explain(&set)
