@@ -89,7 +89,7 @@ func TestWhatMakesNoDifference(t *testing.T) {
 			`{"messages":[{"content":[{"image_url":{"detail":"low","url":"u"},"type":"image_url"}],"name":"n","role":"user"}],"tools":[{"b":{"d":[1,2],"c":2},"a":1}],"model":"m"}`}},
 		"spelling": {Chat, []string{
 			`{"model":"m","messages":[{"role":"user","content":"é/😀�","na/me":"x\ty"}],"tools":[{"é":"é"}]}`,
-			`{"model":"m","mess\u0061ges":[{"r\u006fle":"us\u0065r","c\u006fntent":"\u00E9\/\ud83d\uDE00\ud800","na\/me":"\u0078\u0009y"}],"tools":[{"\u00e9":"\u00e9"}]}`}},
+			`{"model":"m","mess\u0061ges":[{"r\u006fle":"us\u0065r","c\u006fntent":"\u00E9\/\ud83d\uDE00\ufffd","na\/me":"\u0078\u0009y"}],"tools":[{"\u00e9":"\u00e9"}]}`}},
 		"spelling of a long text": {Chat, []string{
 			`{"model":"m","messages":[{"role":"user","content":"` + plainLong + `","x":"` + plainLong + `"}]}`,
 			`{"model":"m","messages":[{"role":"user","content":"` + spelled.String() + `","x":"` + spelled.String() + `"}]}`}},

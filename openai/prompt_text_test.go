@@ -26,7 +26,7 @@ func TestLastWordsOfUserAndSystem(t *testing.T) {
 		{"chat", Chat, `{"model":"m","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"one"},{"role":"assistant","content":"1"},{"role":"user","content":"two"}]}`, "two", "Be brief."},
 		{"chat with content before role", Chat, `{"messages":[{"content":"two","role":"user"},{"content":"dev","role":"developer"}],"model":"m"}`, "two", "dev"},
 		{"chat with system text in the middle", Chat, `{"model":"m","messages":[{"role":"system","content":"a"},{"role":"user","content":"u"},{"role":"developer","content":[{"type":"text","text":"b"},{"type":"text","text":"c"}]}]}`, "u", "a\nb\nc"},
-		{"chat with escapes", Chat, `{"model":"m","messages":[{"r\u006fle":"us\u0065r","c\u006fntent":"a\"b\\c\/\n\t\u00e9\ud83d\ude00\ud800x"}]}`, "a\"b\\c/\n\té😀\uFFFDx", ""},
+		{"chat with escapes", Chat, `{"model":"m","messages":[{"r\u006fle":"us\u0065r","c\u006fntent":"a\"b\\c\/\n\t\u00e9\ud83d\ude00\ufffdx"}]}`, "a\"b\\c/\n\té😀\uFFFDx", ""},
 		{"chat in Chinese", Chat, `{"model":"m","messages":[{"role":"user","content":"東京の天気は？"}]}`, "東京の天気は？", ""},
 		{"chat with parts", Chat, `{"model":"m","messages":[{"role":"user","content":[{"text":"look","type":"text"},{"type":"image_url","image_url":{"url":"https://x"}},{"type":"text","text":"at\u0020this"}]}]}`, "look\nat this", ""},
 		{"chat whose last turn is a picture", Chat, `{"model":"m","messages":[{"role":"user","content":"words"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x"}}]},{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AA"}},{"type":"file","file":{"file_id":"f"}}]}]}`, "words", ""},

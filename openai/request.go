@@ -141,7 +141,11 @@ func (p *parser) body() bool {
 			return false
 		}
 		f, ok := p.field(name)
-		if !ok || !p.member(f) {
+		if !ok {
+			return false
+		}
+		if !p.member(f) {
+			p.attribute(f)
 			return false
 		}
 	}
@@ -149,6 +153,13 @@ func (p *parser) body() bool {
 		return p.syntax(p.i, "more text after the closing brace")
 	}
 	return true
+}
+
+// attribute names the field in a refusal of a string inside it.
+func (p *parser) attribute(f field) {
+	if f != fieldNone && p.fail.Param == "" && p.fail.Reason == CodeInvalidValue {
+		p.fail.Param, p.fail.Message = f.String(), f.String()+": "+p.fail.Message
+	}
 }
 
 // field tells which field a name is, fieldNone for one that goes through

@@ -38,6 +38,16 @@ func (s *scanner) syntax(i int, problem string) bool {
 	return false
 }
 
+// halfPair refuses the escape at byte i. Grammars of JSON allow it, but it stands for no
+// character, and engines fail where they encode it.
+func (s *scanner) halfPair(i int) bool {
+	s.fail = &RequestError{
+		Reason:  CodeInvalidValue,
+		Message: fmt.Sprintf("half of a surrogate pair at byte %d is no character: send both halves, or the character in UTF-8", i),
+	}
+	return false
+}
+
 // space skips white space and returns the byte that follows, 0 at the end. No
 // JSON token begins with a zero byte, so a caller needs no second check.
 func (s *scanner) space() byte {
@@ -117,6 +127,9 @@ func (s *scanner) str() (t text, ok bool) {
 			if r < utf8.RuneSelf {
 				t.ascii++
 			} else {
+				if half, _ := hex4(b[i:]); r == utf8.RuneError && utf16.IsSurrogate(half) {
+					return t, s.halfPair(i)
+				}
 				t.wide++
 				t.bytes += utf8.RuneLen(r)
 			}

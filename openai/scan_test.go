@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -83,7 +84,6 @@ func TestMalformedJSONIsRefused(t *testing.T) {
 		"unicode escape beyond hex":   `{"a":"\u12G4"}`,
 		"unicode escape in capitals":  `{"a":"\U0041"}`,
 		"escape at the end":           `{"a":"\`,
-		"bad escape after high half":  `{"a":"\ud800\x"}`,
 		"unclosed string":             `{"a":"x`,
 		"unclosed long string":        `{"a":"` + long,
 		"lone continuation byte":      "{\"a\":\"\x80\"}",
@@ -115,9 +115,44 @@ func TestEveryPrefixOfABodyIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range len(body) {
-		if got := refusal(t, Chat, body[:n]); got.Reason != CodeInvalidJSON {
+		got := refusal(t, Chat, body[:n])
+		cutPair := strings.Contains(body[:n], `\ud83d`) && !strings.Contains(body[:n], `\ude00`)
+		if want := map[bool]Code{false: CodeInvalidJSON, true: CodeInvalidValue}[cutPair]; got.Reason != want {
 			t.Errorf("%q: %v", body[:n], got)
 		}
+	}
+}
+
+// TestHalfOfASurrogatePairIsRefused: it stands for no character, no UTF-8 can hold it,
+// and engines answer it with 500.
+func TestHalfOfASurrogatePairIsRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		d           Dialect
+		body, param string
+		at          int
+	}{
+		"high half":                   {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud800"}]}`, "messages", 51},
+		"low half":                    {Chat, `{"model":"m","messages":[{"role":"user","content":"x\uDFFFx"}]}`, "messages", 52},
+		"halves the wrong way round":  {Chat, `{"model":"m","messages":[{"role":"user","content":"\ude00\ud83d"}]}`, "messages", 51},
+		"a half before a pair":        {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud83d\ud83d\ude00"}]}`, "messages", 51},
+		"a half after a pair":         {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud83d\ude00\ude00"}]}`, "messages", 63},
+		"before another escape":       {Completions, `{"model":"m","prompt":"\ud800\u0041"}`, "prompt", 23},
+		"before a broken escape":      {Completions, `{"model":"m","prompt":"\ud800\x"}`, "prompt", 23},
+		"in a name":                   {Chat, `{"model":"m","messages":[{"\udc00":1}]}`, "messages", 27},
+		"in the model's name":         {Embeddings, `{"model":"\udc00","input":"x"}`, "model", 10},
+		"in a tool's schema":          {Messages, `{"model":"m","tools":[{"input_schema":{"enum":["\ud800"]}}]}`, "tools", 48},
+		"in a salt":                   {Chat, `{"model":"m","cache_salt":"\ud800"}`, "cache_salt", 27},
+		"in a field that is not read": {Chat, `{"model":"m","metadata":{"a":"\ud800"}}`, "", 30},
+		"in a field's own name":       {Responses, `{"a\ud800":1}`, "", 3},
+		"in a body that passes":       {Other, `{"priority":1,"x":["\ud800"]}`, "", 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := refusal(t, tt.d, tt.body)
+			if got.Reason != CodeInvalidValue || got.Param != tt.param || !strings.Contains(got.Message, fmt.Sprintf(" at byte %d", tt.at)) ||
+				!strings.HasPrefix(got.Message, tt.param) || !strings.Contains(got.Message, "send both halves") {
+				t.Errorf("%s: %+v", tt.body, got)
+			}
+		})
 	}
 }
 
@@ -126,7 +161,7 @@ func TestValidJSONIsTaken(t *testing.T) {
 		`{}`, " {\r\n\t} ", `{"":""}`, `{"a":{},"b":[],"c":[[],{}]}`,
 		`{"a":[0,-0,1.5,1E9,1e-9,-1.25E+10,1e400,123456789012345678901234567890]}`,
 		`{"a":[true,false,null]}`, `{"a":"\"\\\/\b\f\n\r\t\u0000\uFFFF"}`,
-		`{"a":"\ud83d\ude00\ud800\udc00x\udc00"}`, "{\"a\":\"é東😀\u007f\u2028\"}",
+		`{"a":"\ud83d\ude00\ud800\udc00x\ufffd\uFFFD\udbff\udfff"}`, "{\"a\":\"é東😀\u007f\u2028\"}",
 		`{"a":1,"a":2}`,
 	} {
 		if _, err := Parse(Other, []byte(body), Limits{}); err != nil {
@@ -207,7 +242,7 @@ func TestPlainFindsTheFirstByteThatIsNot(t *testing.T) {
 func TestStringsAreCountedAsTheyDecode(t *testing.T) {
 	for _, raw := range []string{
 		`""`, `"plain text that is longer than eight bytes"`, `"é東😀"`, `"\u00e9\u6771\ud83d\ude00"`,
-		`"\ud800"`, `"\udc00x"`, `"\ud800\ud800\udc00"`, `"\ud800\u0041"`, `"\ud800A"`, `"a\nb\"c\\d\/e"`,
+		`"\ufffd"`, `"\ud800\udc00\udbff\udfff"`, `"a\nb\"c\\d\/e"`,
 		`"\u0041\u007f\u0080\uffff"`, "\"mixed \\u00e9 é \\n 東京 \\ud83d\\ude00 tail tail tail\"",
 	} {
 		var want string
