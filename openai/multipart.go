@@ -100,10 +100,11 @@ func (f *form) read() error {
 		if err != nil {
 			return err
 		}
-		if err := f.part(headers, span{content, end}); err != nil {
+		next := end + len("\r\n")
+		if err := f.part(headers, span{content, end}, span{at - len(f.delimiter), next}); err != nil {
 			return err
 		}
-		at = end + len("\r\n") + len(f.delimiter)
+		at = next + len(f.delimiter)
 	}
 }
 
@@ -142,11 +143,14 @@ func (f *form) end(from int) (int, error) {
 	}
 }
 
-// part takes what is wanted of one part.
-func (f *form) part(headers []byte, content span) error {
+// part takes what is wanted of one part, which stands at whole.
+func (f *form) part(headers []byte, content, whole span) error {
 	name, file, encoded, err := partHeaders(headers)
 	if err != nil {
 		return err
+	}
+	if field := engineForm(name); field != "" {
+		f.req.place.engine = append(f.req.place.engine, engineMember{whole, field})
 	}
 	f.req.Media = f.req.Media || file
 	if name != "model" && name != "stream" {

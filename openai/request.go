@@ -148,6 +148,9 @@ func (p *parser) body() bool {
 			p.attribute(f)
 			return false
 		}
+		if f == fieldNone {
+			p.noteEngine(name)
+		}
 	}
 	if p.space(); p.i < len(p.b) {
 		return p.syntax(p.i, "more text after the closing brace")

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -13,6 +14,8 @@ type Edit struct {
 	CacheSalt    string // which prefix cache the engine uses; empty keeps what is there
 	Priority     int64  // the request's place in the engine's own queue, with SetPriority
 	SetPriority  bool   // false keeps what is there
+
+	AllowFields []string // of EngineFields; the others are removed
 }
 
 // span is a place in a body, from its first byte to behind its last. A place
@@ -32,6 +35,8 @@ type places struct {
 	insideEmpty bool
 	include     span // the value of include_usage, whatever it is
 	continuous  span // that of continuous_usage_stats
+
+	engine []engineMember // what names one of EngineFields, in the order of the body
 
 	prompt [fieldCount]uint32 // where the values of the fields begin that make up the prompt, or are edited
 
@@ -63,17 +68,20 @@ type change struct {
 // not be changed; nothing large is copied. A form has no include_usage, and the
 // new name of its model must hold no line break.
 func (r *Request) Splice(e Edit) [][]byte {
-	changes, n := r.changes(e)
-	if n == 0 {
+	var room [5]change
+	changes := r.changes(room[:0], e)
+	if len(changes) == 0 {
 		return [][]byte{r.Body}
 	}
-	pieces := make([][]byte, 0, 2*n+1)
+	pieces := make([][]byte, 0, 2*len(changes)+1)
 	done := 0
-	for _, c := range changes[:n] {
+	for _, c := range changes {
 		if c.from > done {
 			pieces = append(pieces, r.Body[done:c.from:c.from])
 		}
-		pieces = append(pieces, c.with)
+		if len(c.with) > 0 {
+			pieces = append(pieces, c.with)
+		}
 		done = c.to
 	}
 	if done < len(r.Body) {
@@ -126,36 +134,41 @@ func (r *Request) addsSalt(e Edit) bool {
 	return false
 }
 
-// changes returns the edit's cuts, n of them, in the order of the body.
-func (r *Request) changes(e Edit) (cuts [5]change, n int) {
+// changes appends the edit's cuts in the order of the body.
+func (r *Request) changes(cuts []change, e Edit) []change {
 	if c, ok := r.modelChange(e.Model); ok {
-		cuts[n] = c
-		n++
+		cuts = append(cuts, c)
 	}
 	if r.addsUsage(e) {
-		cuts[n] = r.usageChange()
-		n++
+		cuts = append(cuts, r.usageChange())
 		if c, ok := r.continuousChange(); ok {
-			cuts[n] = c
-			n++
+			cuts = append(cuts, c)
 		}
 	}
 	if c, ok := r.saltChange(e); ok {
-		cuts[n] = c
-		n++
+		cuts = append(cuts, c)
 	}
 	if c, ok := r.priorityChange(e); ok {
-		cuts[n] = c
-		n++
+		cuts = append(cuts, c)
 	}
-	slices.SortStableFunc(cuts[:n], func(a, b change) int { return a.from - b.from })
-	if r.place.topEmpty && n > 1 {
-		// All of them are members that are put into nothing, each without a comma.
-		for i := range cuts[:n-1] {
-			cuts[i].with = append(cuts[i].with, ',')
+	removed, empty := r.removals(e)
+	slices.SortStableFunc(cuts, func(a, b change) int { return a.from - b.from })
+	if (r.place.topEmpty || empty) && len(cuts) > 0 {
+		// All of them are members that are put into nothing, each with a comma unless
+		// the body was empty.
+		for i := range cuts {
+			if with := bytes.TrimSuffix(cuts[i].with, []byte(",")); i < len(cuts)-1 {
+				cuts[i].with = append(with, ',')
+			} else {
+				cuts[i].with = with
+			}
 		}
 	}
-	return cuts, n
+	if len(removed) > 0 {
+		cuts = append(cuts, removed...)
+		slices.SortStableFunc(cuts, func(a, b change) int { return a.from - b.from })
+	}
+	return cuts
 }
 
 // saltChange returns the cut that makes the edit's salt the body's.

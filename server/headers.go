@@ -35,6 +35,8 @@ var withheld = map[string]bool{
 	"X-Model-Tier": true, "X-Request-Priority": true, "X-Request-Id": true,
 	"Forwarded": true, "X-Real-Ip": true, "X-Client-Ip": true, "X-Original-Forwarded-For": true, "True-Client-Ip": true, "Cf-Connecting-Ip": true, "Via": true,
 	"Origin": true, "Referer": true,
+	"Endpoint-Load-Metrics-Format": true, // asks for the engine's load
+
 	"Baggage":    true, // what callers tell each other is not for engines
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true,
 	"Transfer-Encoding": true, "Upgrade": true, "Expect": true, "Host": true,
@@ -45,6 +47,26 @@ var withheld = map[string]bool{
 // which it has read the request. Other spellings of them are withheld too.
 var ownHeaders = map[string]bool{"Content-Type": true, "User-Agent": true, "Traceparent": true, "Tracestate": true}
 
+// steering begin the headers by which front ends of engines choose a request's rank,
+// priority or peer, some by its address: vLLM's, SGLang's and llm-d's.
+var steering = [...]string{
+	"X-Vllm-", "X-Sglang-", "X-Data-Parallel-", "X-Dp-Rank", "X-Prefiller-", "X-Encoder-Host", "X-Gateway-Destination-",
+}
+
+// withholds reports whether a request header of that canonical name never reaches a
+// worker.
+func withholds(name string) bool {
+	if withheld[name] || strings.HasPrefix(name, forwardedPrefix) {
+		return true
+	}
+	for _, prefix := range steering {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // misspelt reports whether a header is another one to servers that read an
 // underscore as a hyphen, as CGI and WSGI do: one that is withheld or the gateway's
 // own.
@@ -53,7 +75,7 @@ func misspelt(name string) bool {
 		return false
 	}
 	spelt := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
-	return withheld[spelt] || ownHeaders[spelt] || strings.HasPrefix(spelt, forwardedPrefix)
+	return withholds(spelt) || ownHeaders[spelt]
 }
 
 // forwardedPrefix begins the headers by which proxies describe a client.
@@ -81,7 +103,7 @@ func (x *exchange) checkHeaders() error {
 func workerHeader(from http.Header, requestID string) http.Header {
 	to := make(http.Header, len(from)+1)
 	for k, v := range from {
-		if !withheld[k] && !strings.HasPrefix(k, forwardedPrefix) && !misspelt(k) {
+		if !withholds(k) && !misspelt(k) {
 			to[k] = v
 		}
 	}

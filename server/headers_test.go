@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -17,7 +18,7 @@ func TestNoOtherSpellingOfAWithheldHeaderReachesAWorker(t *testing.T) {
 		from[strings.ReplaceAll(name, "-", "_")] = []string{"a client's"}
 	}
 	for _, name := range []string{"X_Model_Tier", "x_model_tier", "X-Model_Tier", "X_Forwarded_For", "X-Forwarded_Host", "AUTHORIZATION", "X_Api_key",
-		"Transfer_Encoding", "Content_length", "Traceparent", "Tracestate", "User_Agent", "Content_Type", "X_request_id", "Accept_encoding", "VIA"} {
+		"Transfer_Encoding", "Content_length", "Traceparent", "Tracestate", "User_Agent", "Content_Type", "X_request_id", "Accept_encoding", "VIA", "X_Vllm_Priority", "X-data_parallel-rank", "X_dp_rank", "Endpoint_load_metrics_format", "x_prefiller_host_port"} {
 		if strings.Contains(name, "_") {
 			from[name] = []string{"a client's"}
 		}
@@ -31,6 +32,34 @@ func TestNoOtherSpellingOfAWithheldHeaderReachesAWorker(t *testing.T) {
 	for _, name := range []string{"X-Custom", "X_custom", "_", "X-_-Y"} {
 		if !slices.Equal(to[name], []string{"kept"}) {
 			t.Errorf("%s is gone: %v", name, slices.Sorted(maps.Keys(to)))
+		}
+	}
+}
+
+// TestNoHeaderOfAClientSteersAnEngine: a batch key would go before interactive requests,
+// and any key could choose a rank, or a host that the engine talks to.
+func TestNoHeaderOfAClientSteersAnEngine(t *testing.T) {
+	var mu sync.Mutex
+	var got http.Header
+	engine := fakeEngine()
+	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		got = r.Header.Clone()
+		mu.Unlock()
+		engine.ServeHTTP(w, r)
+	}))
+	steers := []string{"X-Vllm-Priority", "x-vllm-anything", "X-data-parallel-rank", "X-Data-Parallel-Host-Port", "X-DP-Rank", "X-SGLang-Session-Id",
+		"X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hosts-Ports", "X-Gateway-Destination-Endpoint", "endpoint-load-metrics-format"}
+	headers := []string{"X-Custom", "kept"}
+	for _, name := range steers {
+		headers = append(headers, name, "-100")
+	}
+	if a := r.post("/v1/chat/completions", hello, headers...); a.status != 200 || got.Get("X-Custom") != "kept" {
+		t.Fatalf("%d %s: %v", a.status, a.body, got)
+	}
+	for _, name := range steers {
+		if v := got.Get(name); v != "" {
+			t.Errorf("the engine gets %s: %s", name, v)
 		}
 	}
 }

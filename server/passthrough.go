@@ -74,6 +74,11 @@ func (x *exchange) speaksOfRights(body []byte) bool {
 			return true
 		}
 	}
+	for _, name := range openai.EngineFields {
+		if bytes.Contains(body, []byte(name)) {
+			return true
+		}
+	}
 	e := x.pool.Engine
 	return (e == openai.EngineAuto || e.TakesPriority()) && hasMember(body, `"priority"`)
 }
@@ -113,7 +118,8 @@ func (x *exchange) otherwiseEncoded(body []byte) bool {
 }
 
 // passed returns a body that passes unchanged, except for a cache_salt, which no
-// tenant may choose for itself, and a priority above its class. A body that cannot be
+// tenant may choose for itself, a priority above its class, and fields that name other
+// hosts or place the request inside an engine. A body that cannot be
 // read for these must not contain them at all. A body of the Responses API is read
 // too, because it may continue a stored response.
 func (x *exchange) passed(body []byte) (*openai.Request, error) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 
 	"tierway/openai"
@@ -28,6 +29,7 @@ type rank struct {
 func (a *attempt) rank() rank {
 	x := a.x
 	value, set := openai.EnginePriority(int(x.class), x.req.Priority, x.req.PriorityGiven)
+	set = set || value != 0 && x.dialect == openai.Messages // whose body has no such field
 	switch {
 	case !set || !a.m.engine().TakesPriority():
 		return rank{}
@@ -62,12 +64,13 @@ func (a *attempt) send(account bool, place rank) (*workers.Response, error) {
 	if q := x.r.URL.RawQuery; q != "" {
 		req.Path += "?" + escapedQuery(q)
 	}
-	edit := openai.Edit{Model: x.verdict.Model, IncludeUsage: account, CacheSalt: x.saltFor(a.m), Priority: place.value, SetPriority: place.set}
+	edit := openai.Edit{Model: x.verdict.Model, IncludeUsage: account, CacheSalt: x.saltFor(a.m), Priority: place.value, SetPriority: place.set,
+		AllowFields: x.pool.AllowFields}
 	a.addsUsage, a.addsPriority = nil, nil
 	switch {
 	case x.upload != nil:
 	case x.dialect == openai.Other:
-		req.Body = x.req.Splice(openai.Edit{CacheSalt: x.salt, Priority: place.value, SetPriority: place.set})
+		req.Body = x.req.Splice(openai.Edit{CacheSalt: x.salt, Priority: place.value, SetPriority: place.set, AllowFields: x.pool.AllowFields})
 	case len(x.req.Body) == 0 || x.r.Method != http.MethodPost:
 		req.Body = [][]byte{x.req.Body}
 	default:
@@ -75,6 +78,10 @@ func (a *attempt) send(account bool, place rank) (*workers.Response, error) {
 		// Isolation is never given up for an engine that refuses it.
 		a.addsUsage = x.req.AddedFields(openai.Edit{IncludeUsage: account})
 		a.addsPriority = x.req.AddedFields(openai.Edit{Priority: place.value, SetPriority: place.set})
+		if x.dialect == openai.Messages && place.set && place.value != 0 && !x.free() {
+			req.Header["X-Vllm-Priority"] = []string{strconv.FormatInt(place.value, 10)}
+			a.addsPriority = append(a.addsPriority, "priority") // as the engine's refusal calls it
+		}
 	}
 	send := a.m.worker.Send
 	if x.upload != nil {
