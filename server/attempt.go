@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"tierway/breaker"
@@ -93,8 +92,6 @@ type attempt struct {
 	usage        openai.Usage // as the engine reported it
 	settled      bool         // the attempt ended without a panic
 	judged       bool
-	told         atomic.Bool // the gate has its verdict
-	late         *time.Timer // tells one that was held back for long enough; nil for none
 }
 
 // exchange sends the request and relays the answer.
@@ -122,14 +119,11 @@ func (a *attempt) exchange() *failure {
 	return a.relay(resp)
 }
 
-// answered says that the worker answered, well when err is nil: the verdict
-// that was held back of the worker before it is due. at is when the first event came;
+// answered says that the worker answered, well when err is nil: the verdicts
+// that were held back of the workers before it are due. at is when the first event came;
 // zero for a whole answer to a request for a stream, which shows no first token.
 func (a *attempt) answered(at time.Time, err error) {
-	if h := a.x.held; h != nil && errors.Is(err, routing.ErrExcluded) && h.f.answered() {
-		h.excuse(excluded("another worker refused the request that this one answered with %d", h.f.status))
-	}
-	a.x.judgeHeld()
+	a.x.judgeFailed(err)
 	if err == nil && a.usesEngine {
 		a.m.live.answer(a.started)
 	}
@@ -171,44 +165,23 @@ func (a *attempt) settle(f *failure) {
 	a.lease.Unbook()
 }
 
-// excuse takes the blame off a worker whose verdict is held back, unless it was
-// excused too often since it last answered well, or the verdict is told already.
-func (a *attempt) excuse(why error) {
-	if a.m.excused.Add(1) <= excuses {
-		a.f.blame = why
-	}
-}
-
-// tell gives a verdict that was held back for long enough.
-func (a *attempt) tell() {
-	if a.told.CompareAndSwap(false, true) {
-		a.lease.Release(routing.Result{At: time.Now(), Err: a.blame})
-	}
-}
-
 // judge gives the lease back with the verdict on the worker, once.
 func (a *attempt) judge() {
 	if a.judged {
 		return
 	}
 	a.judged = true
-	if a.late != nil {
-		a.late.Stop()
-	}
 	blame := a.blame
-	if a.told.CompareAndSwap(false, true) {
-		if a.f != nil {
-			blame = a.f.blame
-		}
-		a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.wholeText(),
-			PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
+	if a.f != nil {
+		blame = a.f.blame
 	}
+	a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.wholeText(),
+		PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
 	how := attemptFailed
 	switch {
 	case blame == nil:
 		how = attemptOK
 		a.m.series.OK.Inc()
-		a.m.excused.Store(0)
 	case errors.Is(blame, routing.ErrExcluded):
 		how = attemptExcluded
 		a.m.series.Excluded.Inc()

@@ -60,8 +60,8 @@ type exchange struct {
 	tried     []*routing.Worker
 	ticket    queue.Ticket
 	turn      turn
-	held      *attempt // failed, and what it says of its worker is held back
-	salt      string   // of the engine's prefix cache; "" for the one that all share
+	failed    []*attempt // those that failed
+	salt      string     // of the engine's prefix cache; "" for the one that all share
 
 	grant     *store.Grant // what charge has reserved; nil for nothing
 	allowance tenants.Verdict

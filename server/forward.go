@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -19,15 +20,16 @@ func (x *exchange) forward() error {
 	if err := x.stayWithStored(); err != nil {
 		return err
 	}
-	defer x.judgeHeld()
+	defer func() { x.judgeFailed(errNoAnswer) }()
 	for n := 1; ; n++ {
 		lease, err := x.enter()
 		if err != nil {
-			if x.held == nil {
+			if len(x.failed) == 0 {
 				return x.noWorker(err)
 			}
-			x.held.f.refuse()
-			return x.held.f.err
+			last := x.failed[len(x.failed)-1].f
+			last.refuse()
+			return last.err
 		}
 		if d := x.placed.selection; d > 0 {
 			x.pool.series.Selection.Observe(d.Seconds())
@@ -47,6 +49,9 @@ func (x *exchange) forward() error {
 		if !x.returns(a.f) {
 			x.tried = append(x.tried, lease.Worker())
 		}
+		if a.f.mayBeCaused() {
+			x.passOver(x.failedRequest())
+		}
 		x.pool.series.Retries.Inc()
 	}
 }
@@ -60,44 +65,41 @@ func (f *failure) refuse() { f.err.NoRetry = f.cool == 0 }
 // request: nothing was sent to it, and requests wait for workers that are away.
 func (x *exchange) returns(f *failure) bool { return f.gone && x.pool.Queue.EngineWait > 0 }
 
-// Bounds of what is held back.
-const (
-	// holdFor is how long a verdict waits for another worker's answer. Engines
-	// answer a client's mistake at once, so that a second one does too.
-	holdFor = time.Second
-	// excuses is how many failures in a row a worker is excused: one that
-	// answers nobody well meanwhile is sick, whoever else is.
-	excuses = 5
-)
+// errNoAnswer says that no worker has answered the request.
+var errNoAnswer = errors.New("no worker has answered")
 
-// hold keeps back what a worker's own 5xx says of it until another worker was
-// asked. Two workers that answer the same request with the same 5xx say that the
-// request is at fault: engines answer mistakes of clients with 500, and one
-// client must not be able to shut all workers out. Everything else is judged at
-// once.
+// hold keeps back what a failure says of its worker until another worker has answered,
+// because the request itself may have caused it: one client must not be able to shut all
+// workers out. What the worker failed before may decide at once.
 func (x *exchange) hold(a *attempt) {
-	if !a.f.answered() {
-		x.judgeHeld()
+	x.failed = append(x.failed, a)
+	if !a.f.mayBeCaused() || a.m.evidence.add(a.lease.Worker(), x.failedRequest()) {
 		a.judge()
-		x.held = a
-		return
 	}
-	if x.held != nil && a.f.status == x.held.f.status {
-		why := excluded("two workers answered %d to the same request", a.f.status)
-		x.held.excuse(why)
-		a.excuse(why)
-	}
-	x.judgeHeld()
-	x.held = a
-	a.blame = a.f.blame
-	a.late = time.AfterFunc(holdFor, a.tell)
 }
 
-// judgeHeld gives the verdict that was held back.
-func (x *exchange) judgeHeld() {
-	if x.held != nil {
-		x.held.judge()
-		x.held = nil
+// judgeFailed gives the verdicts that are held back. answer is nil when another worker has
+// answered the request well, which shows that it is sound, and wraps ErrExcluded when
+// another worker has refused it. Without an answer, errNoAnswer, a worker's own error says
+// nothing of the worker; a lost answer does unless two workers have failed the request.
+func (x *exchange) judgeFailed(answer error) {
+	shared := 0
+	for _, a := range x.failed {
+		if a.f.mayBeCaused() {
+			shared++
+		}
+	}
+	for _, a := range x.failed {
+		switch {
+		case a.judged || answer == nil:
+		case errors.Is(answer, routing.ErrExcluded):
+			a.f.blame = excluded("another worker refused the request that this one failed: %w", a.f.blame)
+		case shared > 1:
+			a.f.blame = excluded("%d workers failed the request: %w", shared, a.f.blame)
+		case a.f.answered():
+			a.f.blame = excluded("the request may have caused it: %w", a.f.blame)
+		}
+		a.judge()
 	}
 }
 

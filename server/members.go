@@ -28,10 +28,9 @@ type member struct {
 	// timed is set for llama.cpp, whose last chunk has its timings unless usage
 	// was asked for: they say the same, and its clients show them.
 	timed atomic.Bool
-	// excused counts the failures in a row that another worker's like answer has
-	// excused.
-	excused atomic.Int32
-	live    liveness
+	// evidence is what it failed last.
+	evidence evidence
+	live     liveness
 }
 
 // forgetLocked drops the members whose workers are gone.

@@ -29,6 +29,10 @@ type failure struct {
 // answered tells whether the worker itself answered with a 5xx.
 func (f *failure) answered() bool { return f.status >= 500 }
 
+// mayBeCaused reports whether the request itself may have caused the failure: it has
+// reached the worker.
+func (f *failure) mayBeCaused() bool { return f.left && !errors.Is(f.blame, routing.ErrExcluded) }
+
 // errLoop is the verdict on a worker that is a gateway which the request has passed.
 var errLoop = errors.New("the worker answered 508: its URL leads back to a gateway that the request has passed")
 
@@ -77,6 +81,9 @@ func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure,
 		f.blame, f.retry = errLoop, true
 		f.err = &openai.Error{Code: openai.CodeLoopDetected, Cause: errLoop,
 			Message: "The URL of the worker leads to a gateway that the request has passed before. Its operator must correct it."}
+	case status == http.StatusNotImplemented:
+		f.blame, f.retry = excluded("the worker answered 501: it lacks what the request needs"), true
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker does not support what the request asks for."}
 	case status >= 500:
 		f.blame, f.retry, f.suspect = fmt.Errorf("the worker answered %d", status), true, true
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer.", Cause: f.blame}

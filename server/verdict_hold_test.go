@@ -68,8 +68,8 @@ tiers:
     workers: [ %s ]
 `
 
-// TestTwoSickWorkersDoNotExcuseEachOther for long: whoever answers nobody well is
-// left, though every request that one of them fails is failed by the other too.
+// TestTwoSickWorkersDoNotExcuseEachOther, though all requests are the same, so that one
+// failure of each proves nothing: the next ones go to other workers, whose answers do.
 func TestTwoSickWorkersDoNotExcuseEachOther(t *testing.T) {
 	sick := [2]*counting{{status: 500}, {status: 500}}
 	well := [2]*counting{{next: fakeEngine(), after: 50 * time.Millisecond}, {next: fakeEngine(), after: 50 * time.Millisecond}}
@@ -91,15 +91,15 @@ func TestTwoSickWorkersDoNotExcuseEachOther(t *testing.T) {
 			t.Errorf("%s is %v", name, st)
 		}
 	}
-	// Ten failures each, five excused and five in a row, and what was under way.
+	// What was under way until both had failed the request once.
 	if n := failed.Load(); n > 20 {
 		t.Errorf("%d of 100 requests failed", n)
 	}
 }
 
-// TestAVerdictWaitsASecondAtMost for another worker's answer: while that one
-// thinks, the sick one must not get everything.
-func TestAVerdictWaitsASecondAtMost(t *testing.T) {
+// TestASickWorkerGetsLittleWhileAnotherThinks, although the verdict on the sick one waits
+// for the other's answer.
+func TestASickWorkerGetsLittleWhileAnotherThinks(t *testing.T) {
 	sick := &counting{status: 500}
 	well := &counting{next: fakeEngine(), after: 2 * time.Second}
 	r := newRig(t, held, sick, well)

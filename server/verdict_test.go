@@ -37,6 +37,7 @@ func TestWhatAStatusMeans(t *testing.T) {
 		{status: 429, after: 5 * time.Second, asked: true, want: want{excluded: true, retry: true, cool: 5 * time.Second, code: openai.CodeRateLimitExceeded, status: 429}},
 		{status: 503, after: time.Hour, asked: true, want: want{excluded: true, retry: true, cool: coolMax, code: openai.CodeOverloaded, status: 503}},
 		{status: 503, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 501, want: want{excluded: true, retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 500, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 502, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 504, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},

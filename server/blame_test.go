@@ -1,0 +1,130 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"tierway/breaker"
+)
+
+// faulty fails requests whose body has one of its words, and answers all others well.
+type faulty struct {
+	fail  func(w http.ResponseWriter)
+	words []string
+	next  http.Handler
+}
+
+func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	for _, word := range f.words {
+		if bytes.Contains(body, []byte(word)) {
+			f.fail(w)
+			return
+		}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	f.next.ServeHTTP(w, r)
+}
+
+// poisoned returns n engines that fail requests with one of the words.
+func poisoned(n int, fail func(http.ResponseWriter), words ...string) (hs []http.Handler) {
+	for range n {
+		hs = append(hs, &faulty{fail, words, fakeEngine()})
+	}
+	return hs
+}
+
+// status answers with a status alone.
+func status(code int) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) { w.WriteHeader(code) }
+}
+
+// cutOff closes the connection without an answer.
+func cutOff(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+
+// tenanted is held with the tenants of allKey and fewKey.
+var tenanted = strings.Replace(held, "auth: { required: false }",
+	"auth: { keys: [ { name: all, sha256: "+digestOfKey+" }, { name: few, sha256: "+digestOfLittle+" } ] }", 1)
+
+// TestOnePoisonPromptOpensNoBreaker, however often one tenant repeats it, whether or
+// not there is any other traffic.
+func TestOnePoisonPromptOpensNoBreaker(t *testing.T) {
+	for name, fail := range map[string]func(http.ResponseWriter){
+		"500": status(500), "503": status(503), "508": status(508), "a cut": cutOff,
+		"no JSON": func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") },
+	} {
+		for _, workers := range []int{2, 3} {
+			r := newRig(t, tenanted, poisoned(workers, fail, "poison")...)
+			for range 20 {
+				if a := r.post("/v1/chat/completions", ask("fake-7b", "poison", ""), "Authorization", allKey); a.status < 500 {
+					t.Errorf("%s: the poison is answered %d", name, a.status)
+				}
+			}
+			for i := range workers {
+				if st := r.stateOf(fmt.Sprintf("w%d", i)); st != breaker.Closed {
+					t.Errorf("%s from all of %d workers: w%d is %v", name, workers, i, st)
+				}
+			}
+			if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", fewKey); a.status != http.StatusOK {
+				t.Errorf("%s: another tenant's request is %d: %s", name, a.status, a.body)
+			}
+		}
+	}
+}
+
+// TestTwoPoisonPromptsOfOneTenantOpenNoBreaker: each is one piece of evidence.
+func TestTwoPoisonPromptsOfOneTenantOpenNoBreaker(t *testing.T) {
+	r := newRig(t, tenanted, poisoned(2, status(500), "poison")...)
+	for i := range 40 {
+		r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("poison ", i%2), ""), "Authorization", allKey)
+	}
+	for _, name := range []string{"w0", "w1"} {
+		if st := r.stateOf(name); st != breaker.Closed {
+			t.Errorf("%s is %v", name, st)
+		}
+	}
+}
+
+// TestFailuresOfTwoTenantsOpenABreaker, and those of a tenant's several prompts, though
+// every worker fails them.
+func TestFailuresOfTwoTenantsOpenABreaker(t *testing.T) {
+	for name, send := range map[string]func(r *rig, i int){
+		"two tenants": func(r *rig, i int) {
+			r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", []string{allKey, fewKey}[i%2])
+		},
+		"several prompts": func(r *rig, i int) {
+			r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("Hi ", i), ""), "Authorization", allKey)
+		},
+	} {
+		r := newRig(t, tenanted, poisoned(2, status(500), "Hi")...)
+		for i := range 12 {
+			send(r, i)
+		}
+		if r.stateOf("w0") != breaker.Open && r.stateOf("w1") != breaker.Open {
+			t.Errorf("%s: no breaker is open", name)
+		}
+	}
+}
+
+// TestAWorkerThatFailsAloneIsBlamed for one prompt of one tenant as well: another
+// worker's answer shows that the request is sound.
+func TestAWorkerThatFailsAloneIsBlamed(t *testing.T) {
+	for name, fail := range map[string]func(http.ResponseWriter){"500": status(500), "a cut": cutOff} {
+		r := newRig(t, tenanted, &faulty{fail, []string{"Hi"}, fakeEngine()}, fakeEngine())
+		for range 20 {
+			if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", allKey); a.status != http.StatusOK {
+				t.Errorf("%s: a request that one worker can answer is %d: %s", name, a.status, a.body)
+			}
+		}
+		if st := r.stateOf("w0"); st != breaker.Open {
+			t.Errorf("%s: w0 is %v", name, st)
+		}
+	}
+}
