@@ -33,6 +33,10 @@ const (
 	MarkNullError
 	// MarkMalformed: the data is no JSON object, so the stream is broken.
 	MarkMalformed
+	// MarkAborted: the engine ended the answer before it was whole, as vLLM does on
+	// SIGTERM: a finish_reason of "abort" or "error", a message without a stop_reason,
+	// a cancelled response. A client may have cancelled a background response itself.
+	MarkAborted
 )
 
 // Has says that all marks of want hold.
@@ -52,6 +56,7 @@ type Tracker struct {
 	events, output int
 	deltas, text   int64 // events that can each be a token, and the parts of tokens in their text
 	stopped        bool  // a stop_reason was seen
+	unstopped      bool  // a stop_reason of null was seen
 	proven, failed bool
 }
 
@@ -116,7 +121,7 @@ func (t *Tracker) Observe(ev Event) Mark {
 	if m.Has(MarkContent) {
 		t.output++
 	}
-	if m&(MarkError|MarkMalformed) != 0 {
+	if m&(MarkError|MarkMalformed|MarkAborted) != 0 {
 		t.failed = true
 	}
 	return m
@@ -190,6 +195,9 @@ func (t *Tracker) response(p *eventPayload) Mark {
 	switch string(p.kind) {
 	case "response.completed", "response.incomplete":
 		t.proven = true
+		if in.cancelled() {
+			return MarkFinish | MarkEnd | MarkAborted
+		}
 		return MarkFinish | MarkEnd
 	case "response.failed":
 		t.proven = true
@@ -239,7 +247,11 @@ func (t *Tracker) message(p *eventPayload) Mark {
 			t.stopped = true
 			return MarkFinish
 		}
+		t.unstopped = t.unstopped || in.unstopped
 	case "message_stop":
+		if t.unstopped && !t.stopped {
+			return MarkAborted
+		}
 		t.proven = true
 		return MarkEnd
 	}

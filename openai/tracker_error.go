@@ -37,6 +37,22 @@ func ErrorOf(data []byte) (e EngineError, ok bool) {
 	return e, true
 }
 
+// Busy reports whether the engine refused the request because its own queue is full.
+// vLLM and SGLang answer that with 503, which also stands for engines that fail, and
+// without Retry-After, so that only their words tell.
+func (e EngineError) Busy() bool {
+	if e.Status != 503 {
+		return false
+	}
+	said := strings.ToLower(e.Message)
+	for _, words := range []string{"engine is currently busy", "token backlog limit", "queue is full", "queue full"} {
+		if strings.Contains(said, words) {
+			return true
+		}
+	}
+	return false
+}
+
 // errorWalk gathers an error from its members and those around it.
 type errorWalk struct {
 	e      EngineError

@@ -13,11 +13,13 @@ type eventPayload struct {
 
 	kind, object, id, status              []byte
 	response, item, delta, message, block []byte // nested values, unread
+	incomplete                            []byte // why a response is incomplete, unread
 	count                                 int    // how many choices; -1: no such array
 	next                                  int64  // after the sequence_number; 0 without one
 	mark                                  Mark   // what the choices say
 	deltas, text                          int    // how many choices say something, and the parts of tokens in their text
 	usage, stop, errorNull, errorSet      bool
+	unstopped                             bool // its stop_reason is null
 }
 
 // read walks the payload, which must be one JSON object and nothing else.
@@ -56,6 +58,9 @@ func (p *eventPayload) member(c *fieldCursor, key []byte) {
 		p.readSequence(c)
 	case "stop_reason":
 		p.stop = c.filled()
+		p.unstopped = !p.stop
+	case "incomplete_details":
+		p.incomplete = c.skip()
 	case "response":
 		p.response = c.skip()
 	case "item":
@@ -80,6 +85,27 @@ func (p *eventPayload) errorMark() Mark {
 		return MarkNullError
 	}
 	return 0
+}
+
+// aborts reports whether a finish_reason says that the engine gave up.
+func aborts(reason []byte) bool { return string(reason) == "abort" || string(reason) == "error" }
+
+// cancelled reports whether the payload is a Responses object that the engine gave up.
+func (p *eventPayload) cancelled() bool {
+	if string(p.status) == "cancelled" {
+		return true
+	}
+	if len(p.incomplete) == 0 || p.incomplete[0] != '{' {
+		return false
+	}
+	c := fieldCursor{b: p.incomplete}
+	var m fieldMembers
+	for m.next(&c) {
+		if string(m.key) == "reason" && aborts(c.str()) {
+			return true
+		}
+	}
+	return false
 }
 
 // readChoices walks the array of choices.
@@ -110,7 +136,11 @@ func (p *eventPayload) readChoice(c *fieldCursor) {
 		case "index":
 			index, _ = c.integer()
 		case "finish_reason":
-			finished = c.filled()
+			v := c.skip()
+			finished = says(v)
+			if finished && aborts(bytes.Trim(v, `"`)) {
+				p.mark |= MarkAborted
+			}
 		case "text":
 			v := c.skip()
 			content = says(v) || content

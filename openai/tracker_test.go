@@ -9,7 +9,7 @@ import (
 )
 
 // markWords names the marks in the order of their bits.
-var markWords = []string{"content", "usage-only", "finish", "done", "end", "error", "failed", "null-error", "malformed"}
+var markWords = []string{"content", "usage-only", "finish", "done", "end", "error", "failed", "null-error", "malformed", "aborted"}
 
 // words returns a mark as words.
 func (m Mark) words() string {
@@ -267,6 +267,55 @@ func TestMessagesStreams(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAnAbortedAnswerIsNotWhole: engines that stop end their answers and their streams
+// like whole ones, but for the reason.
+func TestAnAbortedAnswerIsNotWhole(t *testing.T) {
+	message := func(delta string) string {
+		return named(`{"type":"message_start","message":{"id":"m","stop_reason":null}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}`,
+			`{"type":"message_delta","delta":`+delta+`,"usage":{"output_tokens":4}}`, `{"type":"message_stop"}`)
+	}
+	response := func(last string) string {
+		return named(`{"type":"response.created","response":{"id":"r","status":"in_progress","incomplete_details":null}}`, last)
+	}
+	for _, c := range []struct {
+		d       Dialect
+		stream  string
+		aborted bool
+	}{
+		{Chat, data(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`, `{"choices":[{"index":0,"delta":{},"finish_reason":"abort"}]}`, `[DONE]`), true},
+		{Chat, data(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`, `{"choices":[{"index":1,"delta":{},"finish_reason":"error"}]}`, `[DONE]`), true},
+		{Completions, data(`{"choices":[{"index":0,"text":"a","finish_reason":"abort"}]}`, `[DONE]`), true},
+		{Chat, data(`{"choices":[{"index":0,"delta":{"content":"abort"},"finish_reason":"stop"}]}`, `[DONE]`), false},
+		{Messages, message(`{"stop_reason":null,"stop_sequence":null}`), true},
+		{Messages, message(`{"stop_reason":"end_turn","stop_sequence":null}`), false},
+		{Messages, message(`{}`), false},
+		{Responses, response(`{"type":"response.completed","response":{"id":"r","status":"cancelled"}}`), true},
+		{Responses, response(`{"type":"response.incomplete","response":{"id":"r","status":"incomplete","incomplete_details":{"reason":"abort"}}}`), true},
+		{Responses, response(`{"type":"response.incomplete","response":{"id":"r","status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}`), false},
+		{Responses, response(`{"type":"response.completed","response":{"id":"r","status":"completed","incomplete_details":null}}`), false},
+	} {
+		got := track(c.d, c.stream)
+		if aborted := strings.Contains(strings.Join(got.Marks, " "), "aborted"); aborted != c.aborted || aborted == got.Proven || got.Finished {
+			t.Errorf("%v: marks %q, proven %v, finished %v: %s", c.d, got.Marks, got.Proven, got.Finished, c.stream)
+		}
+	}
+	for body, d := range map[string]Dialect{
+		`{"choices":[{"index":0,"finish_reason":"abort"}]}`:                                                Chat,
+		`{"choices":[{"index":0,"finish_reason":"stop"},{"index":1,"finish_reason":"error"}]}`:             Completions,
+		`{"type":"message","content":[],"stop_reason":null}`:                                               Messages,
+		`{"object":"response","status":"cancelled"}`:                                                       Responses,
+		`{"object":"response","status":"incomplete","incomplete_details":{"reason":"abort"},"error":null}`: Responses,
+	} {
+		if !ReadAnswer(d, []byte(body)).Aborted {
+			t.Errorf("%s does not count as aborted", body)
+		}
+	}
+	if ReadAnswer(Messages, []byte(`{"input_tokens":5}`)).Aborted {
+		t.Error("a count of tokens counts as aborted")
 	}
 }
 

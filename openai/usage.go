@@ -26,6 +26,8 @@ type Answer struct {
 	// object is neither queued nor in progress. In the dialects that generate
 	// nothing it is Valid without Err.
 	Finished bool
+	// Aborted says that the engine ended the answer before it was whole, like MarkAborted.
+	Aborted bool
 }
 
 // ReadAnswer reads a whole answer of the dialect in one pass, without copying
@@ -47,14 +49,14 @@ func ReadAnswer(d Dialect, body []byte) Answer {
 	}
 	switch d {
 	case Chat, Completions:
-		a.Finished = choices.finished()
+		a.Finished, a.Aborted = choices.finished(), p.mark.Has(MarkAborted)
 	case Messages:
-		a.Finished = p.stop
+		a.Finished, a.Aborted = p.stop, p.unstopped
 	case Responses:
 		switch string(p.status) {
 		case "", "queued", "in_progress":
 		default:
-			a.Finished = true
+			a.Finished, a.Aborted = true, p.cancelled()
 		}
 	default:
 		a.Finished = true

@@ -50,6 +50,11 @@ const (
 func (a *attempt) refusal(resp *workers.Response) *failure {
 	after, asked := retryAfter(resp.Header, time.Now())
 	f, passes := statusVerdict(resp.Status, after, asked)
+	if resp.Status == http.StatusServiceUnavailable && !asked {
+		e, _ := openai.ErrorOf(a.readRefusal(resp))
+		e.Status = resp.Status
+		f, _ = engineVerdict(e)
+	}
 	if f.demote && a.x.dialect == openai.Other {
 		f.cool = 0 // what a path says of one client is nothing against the worker
 	}
@@ -166,6 +171,8 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 		return protocolFailure("a 2xx answer of %d bytes that is no JSON object", buf.Len())
 	case answer.Err != nil:
 		return a.engineError(*answer.Err, buf.Bytes())
+	case answer.Aborted && a.usesEngine:
+		return abortFailure()
 	}
 	if !a.x.answer.hold() {
 		return protocolFailure("a whole answer where a stream was asked for and has been opened")
@@ -239,7 +246,7 @@ func (a *attempt) tooLarge(what string, bytes int) *failure {
 // engineError handles an error object inside a 2xx answer: the status that it
 // should have had decides.
 func (a *attempt) engineError(e openai.EngineError, body []byte) *failure {
-	f, passes := statusVerdict(e.Status, 0, false)
+	f, passes := engineVerdict(e)
 	if !passes {
 		return &f
 	}

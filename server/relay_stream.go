@@ -25,6 +25,7 @@ type stream struct {
 	scratch []byte        // of events that are rewritten
 	strip   bool          // the usage chunk was asked for by the gateway alone
 	pause   time.Duration // how long the worker may be silent; 0 while the watch counts as it was set
+	opened  bool          // the client gets what comes
 	content bool
 	known   bool // its response is remembered
 	ending  bool // out ends with the chunk that ends generation, which the usage chunk may add to
@@ -102,12 +103,16 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 		return s.engineFailed(ev)
 	case mark.Has(openai.MarkMalformed):
 		return s.fault(protocolFailure("an event that is no JSON object"))
+	case mark.Has(openai.MarkAborted) && s.usesEngine:
+		return s.fault(abortFailure())
 	}
 	if id := s.tracker.ResponseID(); id != "" && !s.known {
 		s.known = true
 		s.remember(id) // from its first event on: its client may ask for it while it is made, or leave
 	}
-	s.open()
+	if mark&(openai.MarkContent|openai.MarkFinish|openai.MarkEnd) != 0 || !s.preamble() {
+		s.open()
+	}
 	if mark.Has(openai.MarkContent) {
 		now := time.Now()
 		if !s.content {
@@ -146,11 +151,23 @@ func (s *stream) terminated() bool {
 	return s.x.dialect == openai.Chat || s.x.dialect == openai.Completions
 }
 
-// open sends the status with the first event.
+// preambleMax bounds the events that wait for the first content: engines send some
+// hundred bytes before it.
+const preambleMax = 64 << 10
+
+// preamble reports whether events without content wait for the first content. Until
+// then another worker can take a stream over that fails, unless the request must not
+// reach an engine twice. Its client may use the id of its response at once.
+func (s *stream) preamble() bool {
+	return s.usesEngine && !s.opened && len(s.out) < preambleMax && !s.x.once()
+}
+
+// open sends the status. After it no other worker can answer.
 func (s *stream) open() {
-	if s.x.answer.committed() {
+	if s.opened {
 		return
 	}
+	s.opened = true
 	s.x.answer.head(http.StatusOK, func(h http.Header) {
 		s.x.clientHeader(h, s.resp.Header)
 		set := setInto(h)
@@ -298,7 +315,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 	if !s.x.answer.committed() {
 		return s.engineError(e, ev.Data), true
 	}
-	verdict, _ := statusVerdict(e.Status, 0, false)
+	verdict, _ := engineVerdict(e)
 	message := e.Message
 	if message == "" || e.Status >= 500 || s.m.worker.Tells(ev.Data) {
 		message = "The worker failed before its answer was whole."
@@ -315,9 +332,9 @@ func (s *stream) clientLeft() *failure {
 	return nil
 }
 
-// flush sends what waits.
+// flush sends what waits, once the answer is open.
 func (s *stream) flush() error {
-	if len(s.out) == 0 {
+	if len(s.out) == 0 || !s.opened {
 		return nil
 	}
 	err := s.x.answer.write(s.out, true)

@@ -26,15 +26,29 @@ type failure struct {
 	status  int           // of the worker's answer; 0 without one
 }
 
-// answered tells whether the worker itself answered with a 5xx.
-func (f *failure) answered() bool { return f.status >= 500 }
+// answered tells whether the worker itself answered, with a 5xx or an aborted answer.
+func (f *failure) answered() bool { return f.status >= 500 || errors.Is(f.blame, errAborted) }
 
 // mayBeCaused reports whether the request itself may have caused the failure: it has
-// reached the worker.
-func (f *failure) mayBeCaused() bool { return f.left && !errors.Is(f.blame, routing.ErrExcluded) }
+// reached the worker. A timeout always counts: it takes minutes by default, so that
+// repetitions of one request open no breaker.
+func (f *failure) mayBeCaused() bool {
+	return f.left && !errors.Is(f.blame, routing.ErrExcluded) &&
+		!errors.Is(f.blame, errFirstByteTimeout) && !errors.Is(f.blame, errIdleTimeout)
+}
 
 // errLoop is the verdict on a worker that is a gateway which the request has passed.
 var errLoop = errors.New("the worker answered 508: its URL leads back to a gateway that the request has passed")
+
+// errAborted is the verdict on a worker whose engine gave up an answer, as vLLM does on
+// SIGTERM.
+var errAborted = errors.New("the worker aborted the answer before it was whole")
+
+// abortFailure is the failure of an answer that its engine gave up.
+func abortFailure() *failure {
+	return &failure{left: true, retry: true, suspect: true, blame: errAborted,
+		err: &openai.Error{Code: openai.CodeWorkerError, Message: "The worker aborted its answer before it was whole.", Cause: errAborted}}
+}
 
 const (
 	// coolMax bounds what a worker may ask for by Retry-After: after it the
@@ -98,6 +112,15 @@ func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure,
 		f.err.Cause = f.blame
 	}
 	return f, false
+}
+
+// engineVerdict is statusVerdict of an error without a Retry-After. An engine whose queue
+// is full rests as after a 429 without one.
+func engineVerdict(e openai.EngineError) (f failure, passes bool) {
+	if e.Busy() {
+		return statusVerdict(e.Status, coolMin, true)
+	}
+	return statusVerdict(e.Status, 0, false)
 }
 
 // sendFailure says what an exchange that broke off means.

@@ -1,0 +1,205 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"tierway/engines"
+)
+
+// restarting is an engine that ends its answers as vLLM does on SIGTERM: like whole ones,
+// with the finish_reason "abort", and without a reason where there is no token yet.
+type restarting struct {
+	next http.Handler
+	stop chan struct{} // closed by SIGTERM
+}
+
+func (s *restarting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	until := &untilStop{ResponseWriter: w}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.next.ServeHTTP(until, r.WithContext(ctx))
+	}()
+	select {
+	case <-ended:
+	case <-s.stop:
+		until.end()
+		cancel()
+		<-ended
+	}
+}
+
+// untilStop passes an answer on until its engine stops.
+type untilStop struct {
+	http.ResponseWriter
+	mu      sync.Mutex
+	written strings.Builder
+	stopped bool
+}
+
+func (u *untilStop) Write(b []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.stopped {
+		return 0, errors.New("the engine has stopped")
+	}
+	u.written.Write(b)
+	return u.ResponseWriter.Write(b)
+}
+
+func (u *untilStop) WriteHeader(status int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.stopped {
+		u.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (u *untilStop) FlushError() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.stopped {
+		return errors.New("the engine has stopped")
+	}
+	return http.NewResponseController(u.ResponseWriter).Flush()
+}
+
+func (u *untilStop) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stopped = true
+	head := `data: {"id":"c","object":"chat.completion.chunk","created":0,"model":"sim","choices":[`
+	last := head + `{"index":0,"delta":{},"finish_reason":"abort"}]}`
+	if u.written.Len() == 0 {
+		u.Header().Set("Content-Type", "text/event-stream")
+		last = head + `{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`
+	}
+	_, _ = io.WriteString(u.ResponseWriter, last+"\n\n"+head+`],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`+"\n\ndata: [DONE]\n\n") // its client may have left
+}
+
+// TestARollingRestartLosesOnlyWhatHasBegun: engines are stopped one after the other, each
+// with two streams in progress and two that wait for a slot. The first end with an error
+// frame and count as truncated; another engine answers the others.
+func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
+	t.Parallel()
+	const slots = 2
+	type held struct {
+		*worker
+		front   *restarting
+		release chan struct{}
+	}
+	var all [2]*held
+	var urls []string
+	for i := range all {
+		h := &held{release: make(chan struct{})}
+		h.worker = newEngine(t, fmt.Sprintf("w%d", i), engines.Config{Slots: slots, Script: func(string, []byte) engines.Script {
+			return engines.Script{Text: answerText, HoldAfter: 3, Release: h.release}
+		}})
+		h.front = &restarting{h.Chaos, make(chan struct{})}
+		h.serve(t, h.front, "127.0.0.1:0")
+		all[i], urls = h, append(urls, h.server.URL)
+	}
+	r := newRig(t, 0, settings{"tiers": oneTier(urls...), "retry": "{ attempts: 2, budget: 1 }", "breaker": quickBreaker}, engines.Config{})
+	first := all[0]
+	replies := make(chan reply)
+	for n := range int64(4 * slots) {
+		req := r.request(context.Background(), http.MethodPost, chat.path, prompt(n, true))
+		go func() {
+			got, err := r.try(req)
+			if err != nil {
+				t.Error(err)
+			}
+			replies <- got
+		}()
+	}
+	eventually(t, func() error {
+		for _, h := range all {
+			if s := h.engine.Stats(); s.Running != slots || s.Waiting != slots {
+				return fmt.Errorf("%s runs %d requests, and %d wait", h.name, s.Running, s.Waiting)
+			}
+		}
+		return nil
+	})
+	// The two that run have sent their first tokens once the gateway has counted them.
+	eventually(t, func() error {
+		m, err := r.metrics()
+		if err != nil {
+			return err
+		}
+		if n := m.Sum("tierway_time_to_first_token_seconds_count"); n < 2*slots {
+			return fmt.Errorf("%v streams have a first token", n)
+		}
+		return nil
+	})
+	close(first.front.stop)
+	eventually(t, func() error {
+		if s := all[1].engine.Stats(); s.Running+s.Waiting != 3*slots {
+			return fmt.Errorf("w1 has %d requests", s.Running+s.Waiting)
+		}
+		return nil
+	})
+	close(all[1].release)
+	whole, cut := 0, 0
+	for range 4 * slots {
+		got := <-replies
+		h := heard(got.body)
+		switch line := r.line(got.id); {
+		case got.status == http.StatusOK && h.text == answerText && h.done == 1 && h.finished && len(h.errors) == 0 && line["outcome"] == "ok":
+			whole++
+		case got.status == http.StatusOK && h.text != "" && h.done == 0 && len(h.errors) == 1 && !h.finished && line["outcome"] == "truncated":
+			cut++
+		default:
+			t.Errorf("%d %v: %s", got.status, line, got.body)
+		}
+	}
+	if whole != 3*slots || cut != slots {
+		t.Errorf("%d streams are whole and %d end with an error", whole, cut)
+	}
+}
+
+// TestOneTenantsPoisonOpensNoBreaker, whether it is the only traffic or alternates with
+// another tenant's, which is answered well.
+func TestOneTenantsPoisonOpensNoBreaker(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]engines.Fault{
+		"500": {Kind: engines.FaultReject, Status: 500, Field: "poison"},
+		"503": {Kind: engines.FaultReject, Status: 503, Field: "poison"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 2, settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }",
+				"auth": fmt.Sprintf("{ keys: [ { name: one, sha256: %s }, { name: two, sha256: %s } ] }", digest("one"), digest("two"))}, engines.Config{})
+			for _, w := range r.workers {
+				if err := w.Set(fault); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, others := range []bool{false, true} {
+				for n := range 30 {
+					poison := strings.Replace(chat.ask(n%4 == 0), `{"model"`, `{"poison":1,"model"`, 1)
+					if got := r.post(chat.path, poison, "Authorization", "Bearer one"); got.status != http.StatusBadGateway {
+						t.Fatalf("poison is answered %d: %s", got.status, got.body)
+					}
+					if !others {
+						continue
+					}
+					if got := r.post(chat.path, chat.body, "Authorization", "Bearer two"); got.status != http.StatusOK {
+						t.Fatalf("another tenant's request is %d: %s", got.status, got.body)
+					}
+				}
+				if n := r.opened(""); n != 0 {
+					t.Errorf("breakers opened %v times, with other traffic: %v", n, others)
+				}
+			}
+		})
+	}
+}
