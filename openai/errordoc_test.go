@@ -17,7 +17,7 @@ func errorDoc() string {
 		"```json\n" + string((&Error{Code: CodeModelNotFound, Param: "model"}).Body(ShapeOpenAI, "")) + "\n```\n\n" +
 		"On `/v1/messages` it is Anthropic's, which has no code:\n\n" +
 		"```json\n" + string((&Error{Code: CodeModelNotFound}).Body(ShapeAnthropic, "req_123")) + "\n```\n\n" +
-		"A stream that fails after its first event ends with one of these errors, which has two events on `/v1/responses`, and without the dialect's terminator:\n\n```\n")
+		"A stream that fails after its first content ends with one of these errors, which has two events on `/v1/responses`, and without the dialect's terminator:\n\n```\n")
 	for _, d := range []Dialect{Chat, Responses, Messages} {
 		b.Write((&Error{Code: CodeWorkerError}).Frame(d))
 	}
