@@ -40,12 +40,10 @@ var (
 	spared = want{status: 200, attempts: 2, results: "1/0/1", outcome: "ok"}
 	// fine: the answer is whole at once.
 	fine = want{status: 200, attempts: 1, results: "1/0/0", outcome: "ok"}
-	// failed: both workers failed.
-	failed = want{status: 502, code: "worker_error", attempts: 2, results: "0/2/0", outcome: "failed", never: true}
-	// atFault: both workers answered with the same 5xx, which blames the request.
+	// atFault: both workers failed the same request, which may have caused it.
 	atFault = want{status: 502, code: "worker_error", attempts: 2, results: "0/0/2", outcome: "failed", never: true}
-	// garbled: both workers answered what is no answer.
-	garbled = want{status: 502, code: "worker_protocol", attempts: 2, results: "0/2/0", outcome: "failed", never: true}
+	// garbled: both workers answered the same request with what is no answer.
+	garbled = want{status: 502, code: "worker_protocol", attempts: 2, results: "0/0/2", outcome: "failed", never: true}
 	// cut: the stream broke off after its first content.
 	cut = want{status: 200, code: "worker_error", attempts: 1, results: "0/1/0", outcome: "truncated", end: "truncated", frame: true}
 	// broken: the stream stopped being one after its first content.
@@ -95,9 +93,9 @@ func beforeContent() (cases []faultCase) {
 		add(fmt.Sprint(code), status(code, ""), elsewhere, atFault)
 	}
 
-	add("a reset", engines.Fault{Kind: engines.FaultReset}, elsewhere, failed)
-	add("a close", engines.Fault{Kind: engines.FaultClose}, elsewhere, failed)
-	add("garbage", engines.Fault{Kind: engines.FaultGarbage}, elsewhere, failed)
+	add("a reset", engines.Fault{Kind: engines.FaultReset}, elsewhere, atFault)
+	add("a close", engines.Fault{Kind: engines.FaultClose}, elsewhere, atFault)
+	add("garbage", engines.Fault{Kind: engines.FaultGarbage}, elsewhere, atFault)
 	// Silence fails a stream by first_byte. A whole answer may take its total time, of
 	// which nothing is left for another worker then.
 	silence := engines.Fault{Kind: engines.FaultHang}
@@ -145,7 +143,7 @@ func TestWholeAnswersThatBreakOff(t *testing.T) {
 	tooLarge := want{status: 502, code: "response_too_large", attempts: 1, results: "0/0/1", outcome: "failed", never: true}
 	for _, c := range []faultCase{
 		{name: "a reset", fault: engines.Fault{Kind: engines.FaultReset, After: 1}, whole: &elsewhere},
-		{name: "a close, both", fault: engines.Fault{Kind: engines.FaultClose, After: 1}, both: true, whole: &failed},
+		{name: "a close, both", fault: engines.Fault{Kind: engines.FaultClose, After: 1}, both: true, whole: &atFault},
 		{name: "silence", fault: engines.Fault{Kind: engines.FaultHang, After: 1}, whole: &elsewhere},
 		{name: "silence, both", fault: engines.Fault{Kind: engines.FaultHang, After: 1}, both: true, whole: &late},
 		{name: "half a body", fault: engines.Fault{Kind: engines.FaultTruncate}, whole: &elsewhere},
