@@ -30,8 +30,8 @@ type failure struct {
 func (f *failure) answered() bool { return f.status >= 500 || errors.Is(f.blame, errAborted) }
 
 // mayBeCaused reports whether the request itself may have caused the failure: it has
-// reached the worker. A timeout always counts: it takes minutes by default, so that
-// repetitions of one request open no breaker.
+// reached the worker. A timeout always counts: a worker that sends nothing hangs more
+// often than its request is at fault.
 func (f *failure) mayBeCaused() bool {
 	return f.left && !errors.Is(f.blame, routing.ErrExcluded) &&
 		!errors.Is(f.blame, errFirstByteTimeout) && !errors.Is(f.blame, errIdleTimeout)
