@@ -195,7 +195,7 @@ func (t *Tracker) response(p *eventPayload) Mark {
 	switch string(p.kind) {
 	case "response.completed", "response.incomplete":
 		t.proven = true
-		if in.cancelled() {
+		if cancelled(in.status, in.incomplete) {
 			return MarkFinish | MarkEnd | MarkAborted
 		}
 		return MarkFinish | MarkEnd

@@ -90,22 +90,10 @@ func (p *eventPayload) errorMark() Mark {
 // aborts reports whether a finish_reason says that the engine gave up.
 func aborts(reason []byte) bool { return string(reason) == "abort" || string(reason) == "error" }
 
-// cancelled reports whether the payload is a Responses object that the engine gave up.
-func (p *eventPayload) cancelled() bool {
-	if string(p.status) == "cancelled" {
-		return true
-	}
-	if len(p.incomplete) == 0 || p.incomplete[0] != '{' {
-		return false
-	}
-	c := fieldCursor{b: p.incomplete}
-	var m fieldMembers
-	for m.next(&c) {
-		if string(m.key) == "reason" && aborts(c.str()) {
-			return true
-		}
-	}
-	return false
+// cancelled reports whether a Responses object with that status and incomplete_details,
+// which hold a reason alone, was given up by its engine.
+func cancelled(status, details []byte) bool {
+	return string(status) == "cancelled" || bytes.Contains(details, []byte(`"abort"`))
 }
 
 // readChoices walks the array of choices.

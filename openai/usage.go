@@ -56,7 +56,7 @@ func ReadAnswer(d Dialect, body []byte) Answer {
 		switch string(p.status) {
 		case "", "queued", "in_progress":
 		default:
-			a.Finished, a.Aborted = true, p.cancelled()
+			a.Finished, a.Aborted = true, cancelled(p.status, p.incomplete)
 		}
 	default:
 		a.Finished = true
