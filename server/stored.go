@@ -24,6 +24,9 @@ type storedAnswer struct {
 	pool   string
 	worker string
 	model  string // by which it was asked for
+	// contested is set once a worker has given two tenants the same id. Which of the
+	// two responses the worker keeps is not known, so neither tenant reaches it.
+	contested bool
 }
 
 // storedAnswers remembers which worker made which response of
@@ -40,9 +43,9 @@ func newStoredAnswers(limit int) *storedAnswers {
 	return &storedAnswers{max: limit, byTenant: map[string]*list.List{}, byID: map[string]*list.Element{}}
 }
 
-// put remembers an answer and forgets another one when there are too many. An
-// id that is already known keeps its tenant: a worker that repeats another
-// tenant's id cannot hand it over. For its own tenant the newest answer counts.
+// put remembers an answer and forgets another one when there are too many. For
+// the same tenant the newest answer of an id counts. The id of another tenant's
+// answer becomes contested.
 func (a *storedAnswers) put(s storedAnswer) {
 	if s.id == "" || len(s.id) > 256 {
 		return
@@ -50,10 +53,11 @@ func (a *storedAnswers) put(s storedAnswer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if e := a.byID[s.id]; e != nil {
-		if e.Value.(storedAnswer).tenant == s.tenant {
-			e.Value = s
-			a.byTenant[s.tenant].MoveToFront(e)
-		}
+		known := e.Value.(storedAnswer)
+		s.contested = known.contested || known.tenant != s.tenant
+		s.tenant = known.tenant
+		e.Value = s
+		a.byTenant[s.tenant].MoveToFront(e)
 		return
 	}
 	own := a.byTenant[s.tenant]
@@ -146,10 +150,10 @@ func (x *exchange) mayUse(name string) bool {
 // all requests come from one party.
 func (x *exchange) private() bool { return x.pool.Tenant != "" || !x.snap.file.Auth.Required }
 
-// owns reports whether a stored answer is the caller's: its tenant's, and within the
-// rights of its key.
+// owns reports whether a stored answer is the caller's: its tenant's alone, and
+// within the rights of its key.
 func (x *exchange) owns(at storedAnswer) bool {
-	return at.tenant == x.caller.Tenant && x.mayUse(at.pool) && x.caller.MayUseModel(at.model)
+	return !at.contested && at.tenant == x.caller.Tenant && x.mayUse(at.pool) && x.caller.MayUseModel(at.model)
 }
 
 // locate finds the worker that holds a stored response, and its pool. foreign

@@ -54,8 +54,11 @@ const (
 	// coolMax bounds what a worker may ask for by Retry-After: after it the
 	// worker is asked again.
 	coolMax = 30 * time.Second
-	// coolMin is how long a worker rests that sent 429 without saying how long.
+	// coolMin is how long a worker rests that sent 429 without saying how long, and
+	// the least for one that asked for less: an answer at once draws the traffic.
 	coolMin = time.Second
+	// retryAfterMax bounds what is read of a Retry-After. A later date is no plan.
+	retryAfterMax = 7 * 24 * time.Hour
 	// goneFor is how long a worker is left that took no connection, before its
 	// breaker opens: one health check finds out within it.
 	goneFor = time.Second
@@ -85,7 +88,7 @@ func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure,
 		f.blame, f.retry = excluded("the worker asked for less with %d", status), true
 		f.cool = coolMin
 		if asked {
-			f.cool = min(retryAfter, coolMax)
+			f.cool = min(max(retryAfter, coolMin), coolMax)
 		}
 		f.err = &openai.Error{Code: openai.CodeOverloaded, RetryAfter: max(f.cool, retryAfter, time.Second), Message: "The workers are busy. Try again later."}
 		if status == http.StatusTooManyRequests {
@@ -183,10 +186,10 @@ func retryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
 		return 0, false
 	}
 	if s, err := strconv.Atoi(v); err == nil && s >= 0 {
-		return time.Duration(min(s, 1<<20)) * time.Second, true
+		return time.Duration(min(s, int(retryAfterMax/time.Second))) * time.Second, true
 	}
 	if t, err := http.ParseTime(v); err == nil {
-		return max(0, t.Sub(now)), true
+		return min(max(0, t.Sub(now)), retryAfterMax), true
 	}
 	return 0, false
 }
