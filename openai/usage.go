@@ -148,10 +148,20 @@ func (t *eventTokens) readTimings(c *fieldCursor) {
 	}
 }
 
+// complete reports whether prompt and output are known, one of them by the total.
+func (t *eventTokens) complete() bool {
+	if t.total.set {
+		return t.prompt.set || t.output.set
+	}
+	return t.prompt.set && t.output.set
+}
+
 // usage sums what was gathered. In the Messages dialect input_tokens are those
 // that no cache had a part in, so the prompt is the sum of three; elsewhere the
 // prompt's count includes the cached tokens. Of a total without a prompt
-// (rerankers) the prompt is what is no output.
+// (rerankers) the prompt is what is no output. A report of a generated answer that
+// lacks the prompt or the output, or has no number there, is none: the missing count
+// is not zero.
 func (t *eventTokens) usage(d Dialect) (u Usage, ok bool) {
 	if !t.prompt.set && !t.output.set && !t.total.set {
 		if !t.promptN.set && !t.predictedN.set {
@@ -160,8 +170,14 @@ func (t *eventTokens) usage(d Dialect) (u Usage, ok bool) {
 		return Usage{Prompt: t.promptN.n + t.cacheN.n, Cached: t.cacheN.n, Output: t.predictedN.n, CachedKnown: t.cacheN.set}, true
 	}
 	u = Usage{Prompt: t.prompt.n, Cached: t.cached.n, Output: t.output.n, CachedKnown: t.cached.set}
-	if !t.prompt.set {
+	switch {
+	case !t.prompt.set && t.total.set:
 		u.Prompt = max(t.total.n-t.output.n, 0)
+	case !t.output.set && t.total.set:
+		u.Output = max(t.total.n-t.prompt.n, 0)
+	}
+	if generates := d == Chat || d == Completions || d == Responses || d == Messages; generates && !t.complete() {
+		return Usage{}, false
 	}
 	if d == Messages {
 		u.Cached, u.CachedKnown = t.cacheRead.n, t.cacheRead.set

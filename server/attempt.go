@@ -257,9 +257,30 @@ func (x *exchange) generatesStream() bool {
 	return false
 }
 
-// account books the usage that the engine reported, unless the request is free.
-func (a *attempt) account(u openai.Usage) {
+// tokensMax is the most tokens of a prompt, beyond its bytes, and of a choice that an
+// engine's report is taken for: ten times the longest context of any model.
+const tokensMax = 10_000_000
+
+// impossible reports whether no answer to the request has that usage. Engines
+// that count further tokens, such as a template's, may exceed max_tokens; twice as
+// many and 64 are a fault of the report.
+func (x *exchange) impossible(u openai.Usage) bool {
+	output := int64(tokensMax)
+	if x.req.MaxTokens > 0 {
+		output = min(output, 2*x.req.MaxTokens+64)
+	}
+	return u.Prompt > tokensMax+int64(len(x.req.Body)) || u.Output > output*max(1, x.req.N)*x.req.Prompts()
+}
+
+// account books the usage that the engine reported, unless the request is free or no
+// answer has such a usage. seen, the output as the gateway estimates it, then replaces
+// the report.
+func (a *attempt) account(u openai.Usage, seen int64) {
 	if a.x.free() {
+		return
+	}
+	if a.x.impossible(u) {
+		a.x.estimate(seen)
 		return
 	}
 	a.x.usage, a.usage = u, u

@@ -53,7 +53,9 @@ func (x *exchange) take(c *tenants.Charge) (err error) {
 }
 
 // reserve is how many tokens the request may take: its prompt, and of the answer
-// what it asks for, or what nine of ten of the pool's answers stay below.
+// what it asks for, or what nine of ten of the pool's answers stay below. Without
+// max_tokens the answer's part is a guess, which alone never exceeds what the caller
+// may use at once.
 func (x *exchange) reserve() int64 {
 	if x.dialect == openai.Other || x.free() {
 		return 0
@@ -62,7 +64,15 @@ func (x *exchange) reserve() int64 {
 	if !generates(x.dialect) {
 		return prompt
 	}
-	return prompt + x.pool.routing.LongAnswer(x.req.MaxTokens)*max(1, x.req.N)*x.req.Prompts()
+	answer := x.pool.routing.LongAnswer(x.req.MaxTokens) * max(1, x.req.N) * x.req.Prompts()
+	if x.req.MaxTokens == 0 {
+		for _, s := range x.caller.Subjects {
+			if s.Limits.TPM > 0 {
+				answer = min(answer, max(0, s.Limits.TokensAtOnce()-prompt))
+			}
+		}
+	}
+	return prompt + answer
 }
 
 // free reports whether no model reads anything for the request: it counts tokens, or

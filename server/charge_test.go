@@ -175,7 +175,7 @@ func TestARequestLargerThanTheLimitIsNotRetried(t *testing.T) {
 func TestMoreThanWasReservedIsBooked(t *testing.T) {
 	r := limitedRig(t, "limits: { tpm: 100000 }", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":60000,"completion_tokens":30000,"total_tokens":90000}}`)
+		fmt.Fprint(w, `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":89990,"completion_tokens":10,"total_tokens":90000}}`)
 	}), bigEngine())
 	if a := r.ask("cheap"); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)

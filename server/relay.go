@@ -183,10 +183,10 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 		at = time.Time{}
 	}
 	a.answered(at, nil)
-	if answer.HasUsage {
-		a.account(answer.Usage)
+	if seen := a.x.unreported(buf.Len()); answer.HasUsage {
+		a.account(answer.Usage, seen)
 	} else {
-		a.x.estimate(a.x.unreported(buf.Len()))
+		a.x.estimate(seen)
 	}
 	x := a.x
 	x.d.Outcome = routing.OK

@@ -272,10 +272,10 @@ func (s *stream) book() {
 	whole := s.tracker.Proven() || s.tracker.Finished()
 	switch seen := s.tracker.EstimatedOutput(); {
 	case ok && whole:
-		s.account(u)
+		s.account(u, seen)
 	case ok:
 		u.Output = max(u.Output, seen)
-		s.account(u)
+		s.account(u, seen)
 		s.x.d.Estimated = true
 	case s.tracker.Events() > 0:
 		s.x.estimate(seen)

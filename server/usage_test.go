@@ -1,0 +1,92 @@
+package server
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// reportingEngine answers each chat with eight words and the usage that report
+// returns.
+func reportingEngine(t *testing.T, report func() string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		const words = "one two three four five six seven eight"
+		if !bytes.Contains(body, []byte(`"stream":true`)) {
+			w.Header().Set("Content-Type", "application/json")
+			say(t, w, `{"id":"c","object":"chat.completion","padding":"`+strings.Repeat("x", 300)+`","choices":[{"index":0,"message":{"role":"assistant","content":"`+words+
+				`"},"finish_reason":"stop"}],"usage":`+report()+`}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, word := range strings.Fields(words) {
+			say(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"`+word+` "},"finish_reason":null}]}`+"\n\n")
+		}
+		say(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n")
+		say(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[],"usage":`+report()+"}\n\ndata: [DONE]\n\n")
+	})
+}
+
+// TestUsageThatCannotBeIsEstimated: a count that is missing or no number is not zero,
+// and no answer with max_tokens of 50 has a million tokens.
+func TestUsageThatCannotBeIsEstimated(t *testing.T) {
+	for _, c := range []struct {
+		usage     string
+		estimated bool
+		output    int64 // at least
+	}{
+		{`{"prompt_tokens":3,"completion_tokens":40,"total_tokens":43}`, false, 40},
+		{`{"prompt_tokens":3,"completion_tokens":40}`, false, 40},
+		{`{"prompt_tokens":3,"total_tokens":43}`, false, 40},
+		{`{"prompt_tokens":3,"completion_tokens":0,"total_tokens":3}`, false, 0},
+		{`{"prompt_tokens":3,"completion_tokens":null}`, true, 5},
+		{`{"prompt_tokens":3,"completion_tokens":-1}`, true, 5},
+		{`{"prompt_tokens":3,"completion_tokens":1e30}`, true, 5},
+		{`{"prompt_tokens":3,"completion_tokens":1.5}`, true, 5},
+		{`{"completion_tokens":40}`, true, 5},
+		{`{"total_tokens":43}`, true, 5},
+		{`{"prompt_tokens":3,"completion_tokens":999999999999999999}`, true, 5},
+		{`{"prompt_tokens":999999999999999999,"completion_tokens":8}`, true, 5},
+		{`{"prompt_tokens":3,"completion_tokens":1000000}`, true, 5},
+		{`null`, true, 5},
+	} {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprint(c.usage, stream), func(t *testing.T) {
+				t.Parallel()
+				r := limitedRig(t, "limits: { tpm: 100000 }", reportingEngine(t, func() string { return c.usage }), bigEngine())
+				a := r.post("/v1/chat/completions", fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":50,"messages":[{"role":"user","content":"hi"}]}`, stream),
+					"Authorization", "Bearer key")
+				until(t, "the end", func() bool { return r.Inflight() == 0 })
+				got := r.row("ok")
+				if a.status != 200 || got.Requests != 1 || (got.Estimated == 1) != c.estimated || got.Output < c.output || got.Output > 300 || got.Prompt < 1 || got.Prompt > 300 {
+					t.Errorf("%d: the ledger has %+v, want an output of at least %d, estimated: %t", a.status, got, c.output, c.estimated)
+				}
+			})
+		}
+	}
+}
+
+// TestAGuessAloneRefusesNoRequest: what a pool's answers taught about their length, a
+// broken engine's reports included, refuses no tenant that names no max_tokens.
+func TestAGuessAloneRefusesNoRequest(t *testing.T) {
+	digest := sha256.Sum256([]byte("other"))
+	second := ", limits: { tpm: 1000 } }, { name: other, sha256: " + hex.EncodeToString(digest[:])
+	r := limitedRig(t, second[2:], reportingEngine(t, func() string { return `{"prompt_tokens":3,"completion_tokens":100000}` }), bigEngine())
+	const body = `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`
+	for range 30 {
+		if a := r.post("/v1/chat/completions", body, "Authorization", "Bearer other"); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if a := r.post("/v1/chat/completions", body, "Authorization", "Bearer key"); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
