@@ -29,6 +29,8 @@ func (a *attempt) relay(resp *workers.Response) *failure {
 		return a.relayRaw(resp, nil)
 	case kind == "text/event-stream" && (a.x.dialect == openai.Audio || a.x.dialect == openai.Images):
 		return a.relayRaw(resp, nil)
+	case kind == "text/event-stream" && !a.x.req.Stream:
+		return protocolFailure("an event stream where a whole answer was asked for")
 	case kind == "text/event-stream":
 		return a.relayStream(resp)
 	case a.x.dialect == openai.Audio || a.x.dialect == openai.Images:
@@ -40,8 +42,9 @@ func (a *attempt) relay(resp *workers.Response) *failure {
 }
 
 const (
-	// refusalMax bounds what is read of an error's body: a page of text.
-	refusalMax = 64 << 10
+	// refusalMax bounds what is read of an error's body: some engines repeat the
+	// request in it.
+	refusalMax = 1 << 20
 	// refusalWait bounds how long an error's body may take after its head.
 	refusalWait = 2 * time.Second
 )
@@ -174,8 +177,11 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	case answer.Aborted && a.usesEngine:
 		return abortFailure()
 	}
+	if a.x.generatesStream() && a.x.d.Rule != ruleStored {
+		return protocolFailure("a whole answer where a stream was asked for")
+	}
 	if !a.x.answer.hold() {
-		return protocolFailure("a whole answer where a stream was asked for and has been opened")
+		return protocolFailure("a whole answer after the answer has begun")
 	}
 	a.received()
 	at := time.Now()

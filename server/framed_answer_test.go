@@ -1,0 +1,118 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const (
+	wholeChat  = `{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":4,"completion_tokens":2}}`
+	streamChat = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+)
+
+// answerWith answers with a status, headers as name and value in turn, and a body.
+// Of a negative status the body never comes.
+func answerWith(t *testing.T, status int, body string, headers ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		io.Copy(io.Discard, q.Body) //nolint:errcheck // a test's own worker
+		for i := 0; i < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		if status < 0 {
+			w.WriteHeader(-status)
+			w.(http.Flusher).Flush()
+			<-q.Context().Done()
+			return
+		}
+		w.WriteHeader(status)
+		say(t, w, body)
+	})
+}
+
+// chatEngine answers chats as they are asked for.
+func chatEngine(t *testing.T) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
+			return
+		}
+		kind, answer := "application/json", wholeChat
+		if bytes.Contains(body, []byte(`"stream":true`)) {
+			kind, answer = "text/event-stream", streamChat
+		}
+		w.Header().Set("Content-Type", kind)
+		say(t, w, answer)
+	})
+}
+
+// bomb is gzip of so many blanks.
+func bomb(t *testing.T, blanks int) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	for range blanks >> 20 {
+		if _, err := z.Write(bytes.Repeat([]byte(" "), 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestAnswerInAWrongFormIsTriedElsewhere: a stream for a whole answer, a
+// whole answer for a stream, and an encoding that was not asked for are the worker's
+// failures. The status of an answer counts before its encoding.
+func TestAnswerInAWrongFormIsTriedElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		name, ask string
+		broken    http.Handler
+		alone     int // the status where no other worker is
+	}{
+		{"a stream instead of a whole answer", hello, answerWith(t, 200, streamChat, "Content-Type", "text/event-stream"), 502},
+		{"a whole answer instead of a stream", `{"stream":true,"model":"small` + helloTo, answerWith(t, 200, wholeChat, "Content-Type", "application/json"), 502},
+		{"an unknown encoding", hello, answerWith(t, 200, wholeChat, "Content-Type", "application/json", "Content-Encoding", "br"), 502},
+		{"a 500 whose gzip never comes", hello, answerWith(t, -500, "", "Content-Type", "application/json", "Content-Encoding", "gzip"), 502},
+		{"a 429 of an unknown encoding", hello, answerWith(t, 429, "x", "Content-Encoding", "br", "Retry-After", "7"), 429},
+		{"a gzip of 16 MiB of blanks", hello, answerWith(t, 200, bomb(t, 16<<20), "Content-Type", "application/json", "Content-Encoding", "gzip"), 502},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			alone := newRig(t, plain, c.broken)
+			if a := alone.post("/v1/chat/completions", c.ask); a.status != c.alone {
+				t.Errorf("alone: %d %s, want %d", a.status, a.body, c.alone)
+			}
+			r := newRig(t, strings.Replace(plain, "tiers:", "policy: { name: round_robin }\ntiers:", 1), c.broken, chatEngine(t))
+			for range 4 {
+				if a := r.post("/v1/chat/completions", c.ask); a.status != http.StatusOK {
+					t.Errorf("beside a good worker: %d %s", a.status, a.body)
+				}
+			}
+		})
+	}
+}
+
+// TestARefusalOfAnUnknownEncodingIsTheClients: what a client caused blames no worker,
+// whatever the encoding of the refusal is.
+func TestARefusalOfAnUnknownEncodingIsTheClients(t *testing.T) {
+	r := newRig(t, plain, answerWith(t, 400, "x", "Content-Encoding", "br"))
+	for range 8 {
+		if a := r.post("/v1/chat/completions", hello); a.status != http.StatusBadRequest {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+}
+
+// TestALongRefusalKeepsItsMessage: some engines repeat the request in their errors.
+func TestALongRefusalKeepsItsMessage(t *testing.T) {
+	body := `{"error":{"message":"bad field: ` + strings.Repeat("x", 100<<10) + `","type":"invalid_request_error","param":null,"code":"bad_field"}}`
+	r := newRig(t, plain, answerWith(t, 400, body, "Content-Type", "application/json"))
+	if a := r.post("/v1/chat/completions", hello); a.status != http.StatusBadRequest || !strings.Contains(a.body, "bad_field") {
+		t.Errorf("%d %.200s", a.status, a.body)
+	}
+}
