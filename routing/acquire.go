@@ -95,7 +95,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried, refused []*Worker) error 
 	l.overlap = min(l.prompt, ws[i].Overlap)
 	l.booking = p.enterLocked(r, w, &ws[i])
 	l.prefill, l.ahead, l.doubt, l.level = l.booking.prefill, w.pending, w.doubt, w.inflight
-	l.expected = l.expectedLocked(l.booking.output)
+	l.expected, l.queueTime = l.expectedLocked(l.booking.output), p.queueTimeLocked(w)
 	return nil
 }
 

@@ -11,6 +11,8 @@ type booking struct {
 	doubt           int64    // tokens that are not in prefill because the worker had them lately
 	rows            []int32  // of the prompt's landmarks in flight
 	hashes          []uint64 // by which the prompt is remembered
+	stream          bool
+	streaming       bool // a stream's answer has begun
 
 	// Of an answer that comes whole, whose first event says nothing about its
 	// prefill: when that should be over.
@@ -40,12 +42,15 @@ func (p *Pool) enterLocked(r *Request, w *Worker, v *View) *booking {
 		p.free = b.next
 	}
 	prompt := booked(r.PromptTokens)
-	*b = booking{worker: w, rows: b.rows[:0], hashes: b.hashes[:0], output: booked(r.OutputTokens)}
+	*b = booking{worker: w, rows: b.rows[:0], hashes: b.hashes[:0], output: booked(r.OutputTokens), stream: r.Stream}
 	b.tokens = prompt + b.output
 	if prompt > 0 {
 		b.prefill, b.doubt = uncached(prompt, v), v.Overlap-v.computing
 	}
 	w.inflight++
+	if b.stream {
+		w.streams++
+	}
 	w.pending += b.prefill
 	w.doubt += b.doubt
 	w.output += b.output
@@ -77,6 +82,12 @@ func (p *Pool) leaveLocked(b *booking) {
 	w := b.worker
 	w.prefilledLocked(b)
 	w.inflight--
+	if b.stream {
+		w.streams--
+	}
+	if b.streaming {
+		w.streaming--
+	}
 	w.output -= b.output
 	w.tokens -= b.tokens
 	if len(b.rows) > 0 {

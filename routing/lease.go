@@ -14,22 +14,23 @@ var ErrExcluded = errors.New("excluded from the verdict")
 // Release. Its methods are safe for concurrent use on the same Lease; a copy of
 // a Lease is not to be used beside it.
 type Lease struct {
-	pool     *Pool
-	worker   *Worker
-	gate     Gate
-	admitted bool // by the gate
-	done     func(error)
-	reason   Reason
-	stream   bool
-	bookedAt time.Time
-	estimate float64       // the prompt's tokens before the learned correction
-	prompt   int64         // its tokens
-	prefill  int64         // those of them that were booked
-	ahead    int64         // tokens to prefill up to its first one, its own among them
-	doubt    int64         // tokens that are not in ahead because the worker had them lately
-	level    int           // requests in flight on the worker, this one among them
-	expected time.Duration // from the booking to the gate's verdict
-	overlap  int64         // tokens of its prompt that the worker is believed to have
+	pool      *Pool
+	worker    *Worker
+	gate      Gate
+	admitted  bool // by the gate
+	done      func(error)
+	reason    Reason
+	stream    bool
+	bookedAt  time.Time
+	estimate  float64       // the prompt's tokens before the learned correction
+	prompt    int64         // its tokens
+	prefill   int64         // those of them that were booked
+	ahead     int64         // tokens to prefill up to its first one, its own among them
+	doubt     int64         // tokens that are not in ahead because the worker had them lately
+	level     int           // requests in flight on the worker, this one among them
+	expected  time.Duration // from the booking to the gate's verdict
+	queueTime time.Duration // that it should wait inside the engine before its prefill
+	overlap   int64         // tokens of its prompt that the worker is believed to have
 
 	// The rest is guarded by the pool's lock.
 	booking  *booking  // nil once all is given back
@@ -79,11 +80,11 @@ func (l *Lease) Answered(at time.Time, err error) {
 	if l.pool == nil {
 		return
 	}
-	observed, predicted, first := l.answer(at, err)
+	observed, predicted, queued, first := l.answer(at, err)
 	if !first {
 		return
 	}
-	if pacer, ok := l.gate.(Pacer); ok && err == nil && l.stream && !at.IsZero() {
+	if pacer, ok := l.gate.(Pacer); ok && err == nil && l.stream && !at.IsZero() && !queued {
 		if err = pacer.Pace(observed, predicted); err != nil {
 			l.pool.mu.Lock()
 			l.verdict = err
@@ -98,26 +99,31 @@ func (l *Lease) Answered(at time.Time, err error) {
 // answer notes the answer's beginning, once, and returns how long it took and
 // should have taken. The prediction is by the pool's rate: by its own a slow
 // worker would be as fast as it should be. What comes within the first step is
-// not told apart: of one and three milliseconds neither is slow.
-func (l *Lease) answer(at time.Time, err error) (observed, predicted time.Duration, first bool) {
+// not told apart: of one and three milliseconds neither is slow. Prompts ahead are
+// prefilled while a stream waits for its slot. queued is true if the engine's metrics
+// show that the stream may have waited inside it.
+func (l *Lease) answer(at time.Time, err error) (observed, predicted time.Duration, queued, first bool) {
 	p := l.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.judged {
-		return 0, 0, false
+		return 0, 0, false, false
 	}
 	l.judged, l.verdict = true, err
 	if l.booking != nil {
 		l.worker.prefilledLocked(l.booking)
 		if l.stream && err == nil {
 			p.rememberLocked(l.booking, l.timeOr(at))
+			l.worker.beganLocked(l.booking)
 			l.boundLocked(at)
 		}
 	}
 	if err == nil {
 		l.firstAt = at
 	}
-	return max(firstStep, at.Sub(l.bookedAt)), firstStep + seconds(float64(l.ahead)/p.poolRateLocked()), true
+	rate := p.poolRateLocked()
+	predicted = firstStep + max(seconds(float64(l.ahead)/rate), l.queueTime+seconds(float64(l.prefill)/rate))
+	return max(firstStep, at.Sub(l.bookedAt)), predicted, l.worker.queuedLocked(l.bookedAt, at), true
 }
 
 // timeOr returns at, or when the request was booked if that is no time.

@@ -39,7 +39,9 @@ type Gate interface {
 type Pacer interface {
 	// Pace is told at a stream's first event how long that took since the
 	// request was booked, and how long it should have taken at the rate of the
-	// whole pool with the tokens that were ahead of it. An error becomes the
+	// whole pool with the tokens and the streams that were ahead of it. It is not
+	// called for a stream that may have waited inside its engine, by the engine's
+	// metrics, in the first 30 s of such waiting. An error becomes the
 	// gate's verdict on the request in place of nil; the answer itself goes on.
 	Pace(observed, predicted time.Duration) error
 }
@@ -83,6 +85,8 @@ type Worker struct {
 	held                              backlog
 	reserved                          bool      // to the end of a round: what comes free on it is for one request
 	saidInflight                      int       // what was in flight here when it last told its load
+	queuedFrom, queuedUntil           time.Time // the first and the last of the latest loads with requests waiting inside it
+	streams, streaming, slots         int       // in flight; those of them whose answers have begun, now and at most
 	staleAt                           time.Time // when old metrics of it were last counted
 	doubt                             int64     // tokens of prompts pending that are not in pending because the worker had them lately
 	firstDue, lastDue                 *booking  // prefills that end at a predicted time, the earliest first
@@ -228,7 +232,7 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	}
 	if s.Up && !w.status.Up {
 		p.forgetLocked(w)
-		w.bound = learnedBound{}
+		w.bound, w.slots = learnedBound{}, 0
 	}
 	w.saidLocked(s)
 	w.status = s

@@ -31,11 +31,31 @@ func (p *Pool) Stale() int64 {
 	return p.stale
 }
 
-// saidLocked notes what was in flight here when the worker told its load.
+// queuedFor is how long requests that wait inside an engine excuse its first
+// tokens. An engine in which requests always wait may be slow itself.
+const queuedFor = 30 * time.Second
+
+// saidLocked notes what was in flight here when the worker told its load, and since
+// when and until when it has told of requests that wait inside it.
 func (w *Worker) saidLocked(s Status) {
-	if !s.LoadAt.Equal(w.status.LoadAt) {
-		w.saidInflight = w.inflight
+	if s.LoadAt.Equal(w.status.LoadAt) {
+		return
 	}
+	w.saidInflight = w.inflight
+	if s.Waiting <= 0 {
+		return
+	}
+	if s.LoadAt.Sub(w.queuedUntil) > queuedFor {
+		w.queuedFrom = s.LoadAt
+	}
+	w.queuedUntil = s.LoadAt
+}
+
+// queuedLocked tells whether a first token at that time, of a request booked at
+// bookedAt, may have waited inside the engine for others, as the engine's metrics
+// say, and that has not lasted for long.
+func (w *Worker) queuedLocked(bookedAt, at time.Time) bool {
+	return (w.status.Waiting > 0 || !bookedAt.After(w.queuedUntil)) && at.Sub(w.queuedFrom) < queuedFor
 }
 
 // saturatedLocked tells whether a decision leaves the worker out because it is

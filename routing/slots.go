@@ -1,0 +1,28 @@
+package routing
+
+import "time"
+
+// An engine answers as many streams at once as it has slots, and the others wait
+// inside it. Not every engine reports its slots. The most streams of this gateway
+// that it has answered at once are those that this gateway gets.
+
+// beganLocked notes that a stream's answer has begun.
+func (w *Worker) beganLocked(b *booking) {
+	if b.stream && !b.streaming {
+		b.streaming = true
+		w.streaming++
+		w.slots = max(w.slots, w.streaming)
+	}
+}
+
+// queueTimeLocked is how long a stream booked now should wait for a slot: until as
+// many streams have ended as there are beyond the slots, each after the usual answer
+// at the peers' speed.
+func (p *Pool) queueTimeLocked(w *Worker) time.Duration {
+	waiting := w.streams - w.slots
+	if waiting <= 0 || w.slots == 0 {
+		return 0
+	}
+	answer := p.learned.output.value(outputLimits.prior) * w.prior[tokenTime]
+	return min(maxPrefill, seconds(answer*float64(waiting)/float64(w.slots)))
+}
