@@ -71,7 +71,6 @@ type Breaker struct {
 	ripeFor    string    // why the failure being counted opens
 	probes     map[*permit]struct{}
 	spare      []permit // for the next requests
-	pace       pace
 	news       []Change // not yet told
 	telling    bool     // somebody tells news
 }

@@ -17,8 +17,7 @@ type seat struct {
 	out    outing
 	since  time.Time // when it went out
 	usable bool      // as Options.Usable said last
-	median float64   // of its samples
-	fresh  time.Time // until when the median is backed by enough recent samples
+	pace   pace
 }
 
 // look asks for every member whether it is usable. The answers are stored
@@ -46,7 +45,7 @@ func (g *Group) leave(b *Breaker, how outing, now time.Time) bool {
 		b.seat.since = now
 	}
 	b.seat.out = how
-	b.seat.fresh = time.Time{}
+	b.seat.pace = pace{}
 	return true
 }
 

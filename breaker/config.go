@@ -25,8 +25,8 @@ type Config struct {
 
 // Slow says when a worker counts as too slow to be used.
 type Slow struct {
-	Factor     float64       `yaml:"factor"`      // times its peers' ratio of observed to predicted time to first token; 0 turns it off
-	MinSamples int           `yaml:"min_samples"` // streams before the median says anything; more than 64 are never looked at
+	Factor     float64       `yaml:"factor"`      // times its peers' ratio of observed to predicted time to first token in the same time; 0 turns it off
+	MinSamples int           `yaml:"min_samples"` // streams in five minutes before a worker can be slow; at most 64
 	P95Above   time.Duration `yaml:"p95_above"`   // also slow when 5 of 100 first tokens take longer than this; 0 turns it off
 }
 

@@ -6,25 +6,51 @@ import (
 )
 
 const (
-	// maxSamples is how many streams a median is made of: a worker that was well
-	// and is slow now is found after half as many and one.
+	// maxSamples is how many streams of one worker are kept: those of several
+	// seconds of a busy one.
 	maxSamples = 64
 	// paceWindow is how old a sample may be: long enough for twenty streams of
 	// a worker that gets one in fifteen seconds, short enough to speak of now.
 	paceWindow = 5 * time.Minute
+	// A moment lasts this long at least, and until the worker and a peer have had
+	// so many streams in it. The median of three leaves one odd stream out. What
+	// slows all streams of two seconds is one event and counts once.
+	momentSpan    = 2 * time.Second
+	momentStreams = 3
+	// maxMoments and minMoments are how many moments are looked back at, at most
+	// and at least. A sound worker under overload may be beyond the factor in every
+	// second one, and then has all but one of six against it once in ten: the
+	// predicted wait for a slot keeps that rare.
+	maxMoments = 8
+	minMoments = 6
 )
 
 // sample is the time to first token of one stream.
 type sample struct {
-	at       time.Time
-	ratio    float64 // observed by predicted; 0 without a prediction
-	observed time.Duration
+	began, at time.Time     // when the request was booked, and when its first token came
+	ratio     float64       // observed by predicted; 0 without a prediction
+	observed  time.Duration // for p95_above
 }
 
-// pace is the last samples of one worker, guarded by its breaker's lock.
+// moment is one comparison of a worker with its peers.
+type moment struct {
+	at    time.Time // its end
+	ratio float64   // of the worker's median by its peers'
+}
+
+// pace is the last samples of one worker and how they compare with those of its
+// peers, guarded by the group's lock. Its present moment begins with the first
+// stream that was booked after the end of the one before. Streams that wait for the
+// same thing, such as those of one burst, therefore count in one moment only.
 type pace struct {
 	ring    [maxSamples]sample
 	next, n int
+
+	ended   time.Time // the end of the last moment
+	began   time.Time // when the first stream of the present moment was booked
+	streams int       // of the present moment
+	moments [maxMoments]moment
+	last, m int // as next and n
 }
 
 // add keeps a sample and forgets those that are too old.
@@ -33,35 +59,78 @@ func (p *pace) add(s sample) {
 	p.next = (p.next + 1) % maxSamples
 	p.n = min(p.n+1, maxSamples)
 	p.prune(s.at)
+	if s.ratio <= 0 || s.began.Before(p.ended) {
+		return
+	}
+	if p.streams == 0 || s.began.Before(p.began) {
+		p.began = s.began
+	}
+	p.streams++
 }
 
 func (p *pace) prune(now time.Time) {
 	for p.n > 0 && now.Sub(p.newest(p.n-1).at) > paceWindow {
 		p.n--
 	}
+	for p.m > 0 && now.Sub(p.newestMoment(p.m-1).at) > paceWindow {
+		p.m--
+	}
+	if p.n == 0 {
+		p.streams = 0
+	}
 }
 
 // newest returns the i-th newest sample, from 0.
 func (p *pace) newest(i int) *sample { return &p.ring[(p.next-1-i+2*maxSamples)%maxSamples] }
 
-// median returns the median ratio and until when enough samples will back it;
-// ok is false when there are fewer than enough.
-func (p *pace) median(enough int) (m float64, fresh time.Time, ok bool) {
+// newestMoment returns the i-th newest moment, from 0.
+func (p *pace) newestMoment(i int) *moment {
+	return &p.moments[(p.last-1-i+2*maxMoments)%maxMoments]
+}
+
+// median returns the median ratio of the streams that were booked at from or later
+// and had their first token after that time; ok is false when there are fewer than
+// enough.
+func (p *pace) median(from, after time.Time, enough int) (m float64, ok bool) {
 	var room [maxSamples]float64
 	ratios := room[:0]
 	for i := range p.n {
 		s := p.newest(i)
-		if s.ratio <= 0 {
-			continue
+		if !s.at.After(after) {
+			break
 		}
-		if ratios = append(ratios, s.ratio); len(ratios) == enough {
-			fresh = s.at.Add(paceWindow)
+		if s.ratio > 0 && !s.began.Before(from) {
+			ratios = append(ratios, s.ratio)
 		}
 	}
 	if len(ratios) < enough {
-		return 0, time.Time{}, false
+		return 0, false
 	}
-	return median(ratios), fresh, true
+	return median(ratios), true
+}
+
+// slow tells whether the worker was slower than factor times its peers in all but
+// one of its last moments.
+func (p *pace) slow(factor float64) bool {
+	slow := 0
+	for i := range p.m {
+		if p.newestMoment(i).ratio > factor {
+			slow++
+		}
+	}
+	return p.m >= minMoments && slow >= p.m-1
+}
+
+// slowRatio returns the median of the last moments; 0 when they are too few.
+func (p *pace) slowRatio() float64 {
+	if p.m < minMoments {
+		return 0
+	}
+	var ratios [maxMoments]float64
+	for i := range p.m {
+		ratios[i] = p.newestMoment(i).ratio
+	}
+	return median(ratios[:p.m])
 }
 
 // p95 returns the time within which 95 of 100 first tokens came; ok is false
@@ -90,22 +159,27 @@ func median(vs []float64) float64 {
 }
 
 // Pace records a stream's time to first token, observed from when the request
-// was sent, beside the predicted one; 0 when nothing was predicted. To be
+// was booked, beside the predicted one; 0 when nothing was predicted. To be
 // called before the request's verdict: when it returns an error, which is
 // ErrSlow, that is the verdict.
 //
-// It does so for a worker that is slow now, and for a probe of one that was
-// opened for slowness and still is. Slow is a median of observed by predicted,
-// over the last 64 streams of five minutes and at least MinSamples of them,
-// beyond Factor times that of its peers: the median of the other members'
-// medians. Without peers that have enough samples nobody is slow. With P95Above
-// set, slow is also a time to first token beyond it in more than 5 of 100 of
-// the same streams; for a probe, its own.
+// It returns ErrSlow for a worker that is slow now, and for a probe of a worker
+// that was opened for slowness and still is slow. Streams are compared with the
+// peers' streams of the same moment. A moment lasts two seconds at least, and until
+// the worker and a peer have three streams that were booked and began in it. Its
+// result is the worker's median of observed by predicted, divided by the median of
+// its peers' medians. A worker with MinSamples streams in five minutes is slow if
+// the result is beyond Factor in all but one of its last six to eight moments. A
+// worker without peers is not slow.
+//
+// With P95Above set, a worker is also slow if more than 5 of 100 of its last 64
+// streams took longer; for a probe, its own stream counts.
 func (b *Breaker) Pace(observed, predicted time.Duration) error {
 	if b == nil || observed < 0 {
 		return nil
 	}
-	s := sample{at: time.Now(), observed: observed}
+	now := time.Now()
+	s := sample{began: now.Add(-observed), at: now, observed: observed}
 	if predicted > 0 {
 		s.ratio = float64(observed) / float64(predicted)
 	}
@@ -123,53 +197,75 @@ func (b *Breaker) paceLocked(s sample) bool {
 	case b.retired || b.state == Open:
 		return false
 	case b.state == HalfOpen:
-		return b.slow && (s.ratio > 0 && b.behindPeers(s.ratio, s.at) ||
-			limit.P95Above > 0 && s.observed > limit.P95Above)
-	case s.at.Add(-s.observed).Before(b.since):
+		return b.slow && (b.group.slowProbe(b, s, limit.Factor) || limit.P95Above > 0 && s.observed > limit.P95Above)
+	case s.began.Before(b.since):
 		return false // sent before the breaker closed: it tells of the time before
 	}
-	b.pace.add(s)
-	if m, fresh, ok := b.pace.median(limit.MinSamples); ok {
-		b.group.publish(b, m, fresh)
-		if b.behindPeers(m, s.at) {
-			return true
-		}
+	return b.group.slow(b, s, limit)
+}
+
+// slow records a sample and tells whether its worker is slow.
+func (g *Group) slow(b *Breaker, s sample, limit Slow) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := &b.seat.pace
+	p.add(s)
+	if p.streams >= momentStreams && s.at.Sub(p.began) >= momentSpan {
+		g.compareLocked(b, s.at)
+	}
+	if p.n < limit.MinSamples {
+		return false
+	}
+	if limit.Factor > 0 && p.slow(limit.Factor) {
+		return true
 	}
 	if limit.P95Above > 0 {
-		p95, ok := b.pace.p95(limit.MinSamples)
+		p95, ok := p.p95(limit.MinSamples)
 		return ok && p95 > limit.P95Above
 	}
 	return false
 }
 
-// behindPeers compares a ratio with the peers'.
-func (b *Breaker) behindPeers(ratio float64, now time.Time) bool {
-	if b.config.Slow.Factor <= 0 {
+// compareLocked ends the worker's present moment, if its peers had streams in it.
+func (g *Group) compareLocked(b *Breaker, now time.Time) {
+	p := &b.seat.pace
+	peers, ok := g.peersLocked(b, p.began, momentStreams)
+	if !ok {
+		return
+	}
+	if own, ok := p.median(p.began, p.ended, 1); ok {
+		p.moments[p.last] = moment{now, own / peers}
+		p.last = (p.last + 1) % maxMoments
+		p.m = min(p.m+1, maxMoments)
+	}
+	p.ended, p.streams = now, 0
+}
+
+// slowProbe tells whether the stream that tries a worker is slower than the peers
+// were lately. The probe is alone on its worker, and so in no burst.
+func (g *Group) slowProbe(b *Breaker, s sample, factor float64) bool {
+	if factor <= 0 || s.ratio <= 0 {
 		return false
 	}
-	peers, ok := b.group.peers(b, now)
-	return ok && ratio > b.config.Slow.Factor*peers
-}
-
-// publish makes a worker's median known to its peers.
-func (g *Group) publish(b *Breaker, median float64, fresh time.Time) {
 	g.mu.Lock()
-	b.seat.median, b.seat.fresh = median, fresh
-	g.mu.Unlock()
+	defer g.mu.Unlock()
+	peers, ok := g.peersLocked(b, s.at.Add(-paceWindow), momentStreams)
+	return ok && s.ratio > factor*peers
 }
 
-// peers returns the median of the medians of all members but one; ok is false
-// when none of them has enough recent samples.
-func (g *Group) peers(b *Breaker, now time.Time) (m float64, ok bool) {
+// peersLocked returns the median of the medians of all other members that had
+// enough streams booked at from or later; ok is false when there are none.
+func (g *Group) peersLocked(b *Breaker, from time.Time, enough int) (m float64, ok bool) {
 	var room [32]float64 // a usual pool's fit without an allocation
 	medians := room[:0]
-	g.mu.Lock()
-	for _, m := range g.members {
-		if m != b && now.Before(m.seat.fresh) {
-			medians = append(medians, m.seat.median)
+	for _, o := range g.members {
+		if o == b {
+			continue
+		}
+		if m, ok := o.seat.pace.median(from, from, enough); ok {
+			medians = append(medians, m)
 		}
 	}
-	g.mu.Unlock()
 	if len(medians) == 0 {
 		return 0, false
 	}

@@ -21,6 +21,18 @@ func (r *rig) stream(i int, ratio float64) bool {
 	return true
 }
 
+// rounds sends n streams to each of the first workers in turn, with these ratios; 0
+// sends none.
+func (r *rig) rounds(n int, ratios ...float64) {
+	for s := range n {
+		for i, ratio := range ratios {
+			if ratio > 0 {
+				r.stream(i, ratio*jitter(s))
+			}
+		}
+	}
+}
+
 // jitter is a noise of a third, as times to first token have it, that repeats.
 func jitter(i int) float64 { return 0.8 + 0.05*float64((i*7)%9) }
 
@@ -84,17 +96,10 @@ func TestASlowPoolEjectsNobody(t *testing.T) {
 func TestAWorkerWithoutSamplesHasNoSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, Config{})
-		for s := range 19 {
-			r.stream(3, 50*jitter(s))
-		}
-		for s := range 40 {
-			r.stream(0, jitter(s))
-			r.stream(1, jitter(s))
-		}
+		r.rounds(2, 0, 0, 0, 50)
+		r.rounds(20, 1, 1, 0, 0)
 		r.is(Closed, Closed, Closed, Closed)
-		for s := range 20 {
-			r.stream(2, 5*jitter(s))
-		}
+		r.rounds(30, 1, 1, 5, 0)
 		r.is(Closed, Closed, Open, Closed)
 	})
 }
@@ -104,18 +109,13 @@ func TestAWorkerWithoutSamplesHasNoSay(t *testing.T) {
 func TestOldSamplesSayNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
-		for s := range 30 {
-			r.stream(1, jitter(s))
-		}
+		r.rounds(19, 1, 5)
 		time.Sleep(paceWindow)
-		for s := range 30 {
-			r.stream(0, 20*jitter(s)/100) // quick ones, to stay within the window
-			r.stream(0, 20)
-		}
-		r.is(Closed, Closed)
-		if v := r.bs[1].View(); v.Samples != 0 || v.Median != 0 || v.SlowRatio != 0 {
+		if v := r.bs[0].View(); v.Samples != 0 || v.Median != 0 || v.SlowRatio != 0 {
 			t.Errorf("it remembers %+v", v)
 		}
+		r.rounds(5, 1, 5)
+		r.is(Closed, Closed)
 	})
 }
 
@@ -124,16 +124,7 @@ func TestOldSamplesSayNothing(t *testing.T) {
 func TestASlowWorkerRecoversByProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 3, Config{})
-		both := func(n int) {
-			for s := range n {
-				r.stream(1, jitter(s))
-				r.stream(2, jitter(s))
-			}
-		}
-		both(20)
-		for s := range 20 {
-			r.stream(0, 5*jitter(s))
-		}
+		r.rounds(30, 5, 1, 1)
 		r.is(Open)
 		if v := r.bs[0].View(); v.Samples != 0 {
 			t.Errorf("%d samples are left", v.Samples)
@@ -151,12 +142,9 @@ func TestASlowWorkerRecoversByProbe(t *testing.T) {
 		r.pass(60 * time.Second)
 		r.stream(0, 1)
 		r.is(Closed)
-		both(20)
-		for s := range 19 {
-			r.stream(0, 5*jitter(s))
-		}
+		r.rounds(19, 5, 1, 1)
 		r.is(Closed)
-		r.stream(0, 5)
+		r.rounds(10, 5, 1, 1)
 		r.is(Open)
 		want := []string{"a open slow", "a half_open timeout", "a open slow", "a half_open timeout", "a closed probe_succeeded", "a open slow"}
 		if got := r.causes(); !slices.Equal(got, want) {
@@ -170,15 +158,9 @@ func TestASlowWorkerRecoversByProbe(t *testing.T) {
 func TestWhoIsOutIsNobodysPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, Config{})
-		for s := range 20 {
-			r.stream(2, jitter(s))
-		}
-		for s := range 20 {
-			r.stream(0, 5*jitter(s))
-		}
-		for s := range 20 {
-			r.stream(1, 5*jitter(s))
-		}
+		r.rounds(30, 5, 0, 1)
+		r.is(Open, Closed, Closed, Closed)
+		r.rounds(30, 0, 5, 1)
 		r.is(Open, Open, Closed, Closed)
 	})
 }
@@ -187,14 +169,11 @@ func TestWhoIsOutIsNobodysPeer(t *testing.T) {
 func TestSlownessIsForgottenOnceProvenWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
-		for s := range 20 {
-			r.stream(1, jitter(s))
-		}
-		for s := range 20 {
-			r.stream(0, 5*jitter(s))
-		}
+		r.rounds(30, 5, 1)
+		r.is(Open)
 		r.pass(60 * time.Second)
 		r.stream(0, 1)
+		r.is(Closed)
 		r.fails(0, 5, errFive)
 		r.is(Open)
 		time.Sleep(time.Second)
@@ -208,9 +187,7 @@ func TestSlownessIsForgottenOnceProvenWrong(t *testing.T) {
 func TestASlowProbeOfAWorkerThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
-		for s := range 20 {
-			r.stream(1, jitter(s))
-		}
+		r.rounds(20, 0, 1)
 		r.fails(0, 5, errFive)
 		r.pass(60 * time.Second)
 		r.stream(0, 5)
@@ -257,6 +234,39 @@ func TestACappedSlowWorkerIsNoFailure(t *testing.T) {
 		r.try(2, nil)
 		r.stream(0, 5)
 		r.is(Open, Closed, Closed)
+	})
+}
+
+// TestStreamsOfOtherTimesAreNoComparison: what all workers' streams waited for in one
+// time is not what one worker is slow by.
+func TestStreamsOfOtherTimesAreNoComparison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{})
+		r.rounds(20, 0, 1)
+		r.rounds(40, 8, 0)
+		r.is(Closed, Closed)
+		r.rounds(40, 8, 8)
+		r.is(Closed, Closed)
+	})
+}
+
+// TestStreamsThatWaitTogetherCountOnce: all streams of a burst are booked before the
+// first of them ends, and are one comparison however many they are.
+func TestStreamsThatWaitTogetherCountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{})
+		for range 5 {
+			start := time.Now()
+			for range 100 { // b has the shorter line
+				time.Sleep(100 * time.Millisecond)
+				r.bs[0].Pace(time.Since(start), 25*time.Millisecond)
+				r.bs[1].Pace(time.Since(start)/10, 25*time.Millisecond)
+			}
+		}
+		if v := r.bs[0].View(); v.SlowRatio != 0 || v.Samples != maxSamples {
+			t.Errorf("%+v: five comparisons are too few", v)
+		}
+		r.is(Closed, Closed)
 	})
 }
 

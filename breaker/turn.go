@@ -10,7 +10,7 @@ func (b *Breaker) turnLocked(to State, cause string, now time.Time) {
 	switch to {
 	case Open:
 		c.Until = now.Add(spread(b.config.OpenFor, b.group.options.Rand()))
-		b.row, b.ended, b.pace = 0, 0, pace{}
+		b.row, b.ended = 0, 0
 		b.core = newOpen(b.config)
 	case HalfOpen:
 		b.tried = now

@@ -14,7 +14,7 @@ type View struct {
 	Probes              int // under way, of a half-open breaker
 
 	Median    float64 // of observed by predicted time to first token; 0 without enough samples
-	SlowRatio float64 // Median by that of its peers; 0 when either is unknown
+	SlowRatio float64 // median of the last moments' comparisons with its peers; 0 when they are too few
 	Samples   int     // streams of the last five minutes, at most 64
 }
 
@@ -31,14 +31,12 @@ func (b *Breaker) View() View {
 	if b.state == Closed {
 		v.Failures, v.Requests = totals(b.core)
 	}
-	b.pace.prune(now)
-	v.Samples = b.pace.n
-	if m, _, ok := b.pace.median(b.config.Slow.MinSamples); ok {
-		v.Median = m
-		if peers, ok := b.group.peers(b, now); ok && peers > 0 {
-			v.SlowRatio = m / peers
-		}
-	}
+	b.group.mu.Lock()
+	defer b.group.mu.Unlock()
+	p := &b.seat.pace
+	p.prune(now)
+	v.Samples, v.SlowRatio = p.n, p.slowRatio()
+	v.Median, _ = p.median(time.Time{}, time.Time{}, b.config.Slow.MinSamples)
 	return v
 }
 

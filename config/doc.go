@@ -173,8 +173,8 @@ var known = map[string]key{
 	"breaker.Config.probes":               {doc: "Requests at once that try it after that, all of which must succeed.", min: 1, max: 10},
 	"breaker.Config.probe_timeout":        {doc: "How long a probe may take to its first event. A longer one has failed."},
 	"breaker.Config.slow":                 {doc: "When a worker counts as too slow to be used."},
-	"breaker.Slow.factor":                 {doc: "How many times slower than its peers: by the median time to first token, each measured against what was predicted. 0 turns it off.", max: 1000},
-	"breaker.Slow.min_samples":            {doc: "Streams before that median says anything. It is taken over the last 64 at most.", min: 5, max: 64},
+	"breaker.Slow.factor":                 {doc: "How many times slower than its peers: by the time to first token, measured against the predicted time and compared with the peers' streams of the same time. 0 turns it off.", max: 1000},
+	"breaker.Slow.min_samples":            {doc: "Streams in five minutes that a worker needs before it can count as slow.", min: 5, max: 64},
 	"breaker.Slow.p95_above":              {doc: "Also slow when 5 of 100 first tokens take longer than this. 0s turns it off.", zero: true},
 
 	"config.Retry.attempts": {doc: "Attempts for each request, the first included. A request that makes or keeps something on its engine, such as a response without `store: false`, has no second one once its body was sent.", min: 1, max: 5},

@@ -1,0 +1,231 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tierway/breaker"
+	"tierway/routing"
+)
+
+// pacedWorld is a world whose workers have breakers, connected as in the server.
+type pacedWorld struct {
+	*World
+	group  *breaker.Group
+	base   time.Time // the bubble's time at the world's beginning
+	opened []ejected
+}
+
+// ejected is one opening of a breaker.
+type ejected struct {
+	worker string
+	at     time.Duration
+}
+
+// pacedGate is the breaker of one worker. The bubble's time follows the world's.
+type pacedGate struct {
+	world *pacedWorld
+	*breaker.Breaker
+}
+
+func (g pacedGate) Allow() (func(error), error) {
+	g.world.align()
+	done, err := g.Breaker.Allow()
+	return func(err error) { g.world.align(); done(err) }, err
+}
+
+func (g pacedGate) Pace(observed, predicted time.Duration) error {
+	g.world.align()
+	return g.Breaker.Pace(observed, predicted)
+}
+
+func (w *pacedWorld) align() { time.Sleep(time.Until(w.base.Add(w.now))) }
+
+// poll reads the breakers each second.
+func (w *pacedWorld) poll() {
+	w.align()
+	w.group.Poll()
+	w.After(time.Second, w.poll)
+}
+
+// breakerChanged reports a breaker's state to the pool.
+func (w *pacedWorld) breakerChanged(c breaker.Change) {
+	until := time.Time{}
+	if c.To == breaker.Open {
+		until = w.time(w.now + time.Until(c.Until))
+		w.opened = append(w.opened, ejected{c.ID, w.now})
+	}
+	w.pool.SetOpen(c.ID, c.Ref, until)
+	if c.To == breaker.Closed {
+		w.pool.Warm(c.ID, c.Ref, w.time(w.now))
+	}
+}
+
+// ejections plays a world with breakers, in a bubble, and returns their openings.
+func ejections(t testing.TB, c Config) []ejected {
+	t.Helper()
+	world, err := newWorld(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &pacedWorld{World: world, base: time.Now()}
+	w.group = breaker.NewGroup(breaker.Config{}, breaker.Options{OnChange: w.breakerChanged, Rand: func() float64 { return 0.5 }})
+	var breakers []breaker.Member
+	for _, e := range w.engines {
+		breakers = append(breakers, breaker.Member{ID: e.Name, Ref: e})
+	}
+	w.group.Configure(breaker.Config{}, breakers)
+	policy, err := routing.New(c.Policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []routing.Member
+	for _, e := range w.engines {
+		m := e.member(c.Admission)
+		m.Gate = pacedGate{w, w.group.Breaker(e.Name, e)}
+		members = append(members, m)
+	}
+	w.pool.Configure(policy, members)
+	w.At(time.Second, w.poll)
+	w.run()
+	return w.opened
+}
+
+// oneOf returns one of the values.
+func oneOf[T any](d *Dice, values ...T) T { return values[d.Below(len(values))] }
+
+// reports makes the engines of some worlds report their load.
+func (c *Config) reports(d *Dice) {
+	if d.Below(2) == 0 {
+		c.Scrape, c.Saturation = time.Second, routing.Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: 5 * time.Second}
+	}
+}
+
+// burstWorld is two engines without a configured limit that have prompts cached and
+// are idle, and five bursts of 200 such prompts.
+func burstWorld(seed uint64) Config {
+	const bursts, prompts, quiet = 5, 200, 500 * ms
+	d := Split(seed, 77)
+	step, distinct, prefix := time.Duration(5+d.Below(25))*ms, oneOf(d, 1, 8, prompts), int64(200+d.Below(4000))
+	answer, sigma := oneOf(d, 30.0, 60, 120, 240), oneOf(d, 0, 0.3, 0.7)
+	ask := func(d *Dice, n int) Request {
+		chain := Extend(nil, seed+uint64(n%distinct), prefix)
+		return Request{Chain: chain, Prefix: chain[0].Hash, PromptTokens: int64(len(chain)) * BlockTokens, OutputTokens: int64(1 + d.Lognormal(answer, sigma))}
+	}
+	c := Config{
+		Seed: seed, Queue: patient(), Policy: routing.Config{Name: oneOf(d, "chwbl", "chwbl", "least_load", "round_robin")},
+		Engines: identical(2, Engine{MaxSeqs: oneOf(d, 16, 32, 64, 128), Step: step, StepEach: step / 50, CacheTokens: 2_000_000}),
+	}
+	c.reports(d)
+	for n := range prompts { // what the engines have cached, and their pace before
+		c.Loads = append(c.Loads, Burst{At: time.Duration(n) * quiet, Count: 1, Make: func(d *Dice, _ int) Request { return ask(d, n) }})
+	}
+	at := prompts*quiet + 5*time.Second
+	for range bursts {
+		c.Loads = append(c.Loads, Burst{At: at, Count: prompts, Make: ask})
+		at += time.Duration(1+d.Below(60)) * time.Second
+	}
+	c.Until = at + 2*time.Minute
+	return c
+}
+
+// TestBurstEjectsNoWorker: streams that wait inside a sound engine for its slots do
+// not make it slow. Of 400 such worlds none opens a breaker.
+func TestBurstEjectsNoWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range uint64(40) {
+			if opened := ejections(t, burstWorld(seed)); len(opened) > 0 {
+				t.Errorf("world %d: ejected %v", seed, opened)
+			}
+		}
+	})
+}
+
+// soundWorld is two to six engines, alike but for a tenth, under any load up to more
+// than they can serve.
+func soundWorld(seed uint64) Config {
+	d := Split(seed, 78)
+	n, step, answer := 2+d.Below(5), time.Duration(5+d.Below(25))*ms, d.Lognormal(120, 0.7)
+	e := Engine{MaxSeqs: oneOf(d, 8, 16, 32, 64, 128, 256), Rate: d.Lognormal(8000, 0.5), Step: step, StepEach: step / time.Duration(20+d.Below(80))}
+	prompt, sigma, prefixes := d.Lognormal(800, 1), oneOf(d, 0, 0.5, 1), oneOf(d, 0, 1, 20)
+	c := Config{
+		Seed: seed, Queue: patient(), Until: 5 * time.Minute,
+		Policy: routing.Config{Name: oneOf(d, "chwbl", "chwbl", "least_load", "round_robin", "power_of_two", "random")},
+	}
+	for range n {
+		like := e
+		like.Rate *= 0.9 + 0.2*d.Unit()
+		like.Step = time.Duration(float64(like.Step) * (0.9 + 0.2*d.Unit()))
+		c.Engines = append(c.Engines, like)
+	}
+	c.reports(d)
+	ask := func(d *Dice, _ int) Request {
+		var chain []routing.Block
+		if prefixes > 0 {
+			chain = Extend(nil, seed+uint64(d.Below(prefixes)), int64(prompt/2))
+		}
+		chain = Extend(chain, d.Uint64(), int64(min(30_000, 1+d.Lognormal(prompt/2, sigma))))
+		return Request{Chain: chain, Prefix: chain[0].Hash, PromptTokens: int64(len(chain)) * BlockTokens, OutputTokens: int64(1 + d.Lognormal(answer, 0.6))}
+	}
+	service := e.Service(int64(prompt), int64(answer*1.2), e.MaxSeqs/2+1).Seconds()
+	capacity := min(40, float64(n)*min(float64(e.MaxSeqs)/service, e.Rate/prompt*0.6)) // requests/s; 40 is what a test can play
+	c.Loads = append(c.Loads, Poisson{Rate: (0.05 + 1.15*d.Unit()) * capacity, Until: c.Until, Make: ask})
+	for range d.Below(5) {
+		c.Loads = append(c.Loads, Burst{At: time.Duration(d.Unit() * float64(c.Until)), Count: int(capacity * (1 + 10*d.Unit())), Make: ask})
+	}
+	return c
+}
+
+// TestSoundPoolEjectsNoWorker: whatever the load is, engines that are alike stay.
+func TestSoundPoolEjectsNoWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range uint64(30) {
+			if opened := ejections(t, soundWorld(100+seed)); len(opened) > 0 {
+				t.Errorf("world %d: ejected %v", 100+seed, opened)
+			}
+		}
+	})
+}
+
+// TestSlowWorkerIsEjected: a worker that is four times slower than its peer is found
+// under load and with few requests, and its peer stays.
+func TestSlowWorkerIsEjected(t *testing.T) {
+	for _, c := range []struct {
+		name, policy string
+		rate         float64 // requests a second
+		usual, most  time.Duration
+	}{
+		{"under load", "chwbl", 4, time.Minute, 90 * time.Second},
+		{"one stream in four seconds", "round_robin", 0.25, 3 * time.Minute, 4 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := Engine{MaxSeqs: 32}.filled()
+				slow := e
+				slow.Rate, slow.Step, slow.StepEach = e.Rate/4, 4*e.Step, 4*e.StepEach
+				var found []time.Duration
+				for seed := range uint64(8) {
+					world := Config{
+						Seed: seed, Queue: patient(), Policy: routing.Config{Name: c.policy}, Until: c.most, Engines: []Engine{slow, e},
+						Loads: []Load{Poisson{Rate: c.rate, Until: c.most, Make: func(d *Dice, _ int) Request {
+							return Request{PromptTokens: int64(d.Lognormal(1500, 0.5)), OutputTokens: int64(1 + d.Lognormal(100, 0.5))}
+						}}},
+					}
+					world.reports(Split(seed, 79))
+					opened := ejections(t, world)
+					if len(opened) == 0 || slices.ContainsFunc(opened, func(o ejected) bool { return o.worker != "e0" }) {
+						t.Fatalf("world %d: ejected %v", seed, opened)
+					}
+					found = append(found, opened[0].at)
+				}
+				slices.Sort(found)
+				if found[len(found)/2] > c.usual {
+					t.Errorf("the slow worker was found after %s", found)
+				}
+				t.Logf("found after %s", found)
+			})
+		})
+	}
+}
