@@ -1,0 +1,48 @@
+package chaos
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// TestBurstEjectsNoWorker sends bursts of cached prompts to two idle engines that have
+// fewer slots than they get streams. The streams wait inside the engines, which are sound.
+func TestBurstEjectsNoWorker(t *testing.T) {
+	t.Parallel()
+	const prompts, bursts = 200, 5
+	r := newRig(t, 2, nil, engines.Config{Prefill: 4_000, PerToken: 5 * time.Millisecond, Slots: 16, CacheTokens: 1 << 20, Speed: 1})
+	var refused atomic.Int64
+	burst := func(from, count int64) {
+		var clients sync.WaitGroup
+		for n := from; n < from+count; n++ {
+			req := r.request(t.Context(), http.MethodPost, chat.path, prompt(n, true))
+			clients.Go(func() {
+				if got, err := r.try(req); err != nil || got.status != http.StatusOK || !strings.Contains(got.body, "[DONE]") {
+					refused.Add(1)
+				}
+			})
+		}
+		clients.Wait()
+	}
+	for range 2 { // both engines have the prompts, and streams that begin at once
+		for n := int64(0); n < prompts; n += 5 {
+			burst(n, 5)
+		}
+	}
+	for range bursts {
+		burst(0, prompts)
+	}
+	if n := r.opened(""); n != 0 {
+		t.Errorf("breakers opened %v times", n)
+	}
+	burst(0, prompts)
+	if n := refused.Load(); n != 0 {
+		t.Errorf("%d streams were refused or cut", n)
+	}
+}
