@@ -15,7 +15,7 @@ var known = map[string]key{
 	"config.File.metrics":            {doc: "Where Prometheus reads."},
 	"config.File.auth":               {doc: "Who may use the data plane."},
 	"config.File.max_body_bytes":     {doc: "Longest request body, unpacked. Longer ones are answered 413."},
-	"config.File.max_buffered_bytes": {doc: "Memory that all request bodies together may hold while they are read, wait or may be sent again; at least four times `max_body_bytes`. A tenant gets more only while it holds at most as much as stays free: one alone half, two a third each. Beyond it the answer is 503 `overloaded`.", inherits: "a quarter of `GOMEMLIMIT`, or of 90% of the memory of the control group or machine"},
+	"config.File.max_buffered_bytes": {doc: "Memory that all request bodies together may hold while they are read, wait or may be sent again, and answers and events over 1 MiB while they are read; at least four times `max_body_bytes`. A tenant gets more only while it holds at most as much as stays free: one alone half, two a third each. Beyond it the answer is 503 `overloaded`.", inherits: "a quarter of `GOMEMLIMIT`, or of 90% of the memory of the control group or machine"},
 	"config.File.max_response_bytes": {doc: "Longest answer of a worker that is not a stream, and longest event of a stream. Longer ones are answered 502 `response_too_large` and blame no worker. Raw answers (audio, images, passed paths) have no bound."},
 	"config.File.drain":              {doc: "How the program stops."},
 	"config.File.policy":             {doc: "The routing policy of every tier and pool that names none."},

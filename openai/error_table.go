@@ -94,7 +94,7 @@ var table = []Row{
 		"The worker's answer, or one event of it, is longer than max_response_bytes.",
 		"Ask for less at once, for example fewer inputs; or the operator raises max_response_bytes."},
 	{CodeOverloaded, 503, "server_error", "overloaded_error", RetryAfter,
-		"The workers are full, and the queue lets the request wait no longer or not at all: as many wait as may (depth), it waited for as long as it may or its turn would come too late (wait), or it gave way to another one (shed). Or all workers failed or asked for fewer requests a moment ago. Or the request bodies that the gateway holds leave no memory for another one.",
+		"The workers are full, and the queue lets the request wait no longer or not at all: as many wait as may (depth), it waited for as long as it may or its turn would come too late (wait), or it gave way to another one (shed). Or all workers failed or asked for fewer requests a moment ago. Or the bodies that the gateway holds leave no memory for a request or an answer.",
 		"Wait for Retry-After, lower the load, or add workers; the message that names `max_buffered_bytes` asks for that key to be raised."},
 	{CodeNoHealthyWorker, 503, "server_error", "overloaded_error", RetryAfter,
 		"No worker that could answer is up.",

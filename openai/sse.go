@@ -16,6 +16,8 @@ const (
 	firstBuffer = 4 << 10
 	// keptBuffer is the largest buffer that outlives the event that needed it.
 	keptBuffer = 64 << 10
+	// freeBuffer is the largest buffer that reserves no memory.
+	freeBuffer = 1 << 20
 	// smallEvents is after how many events that would have fit in keptBuffer a
 	// larger one is given up: a stream of large events keeps its buffer, one
 	// large event among small ones does not.
@@ -67,6 +69,8 @@ type EventReader struct {
 	lf         int // no line feed is in buf[pos:lf]
 	small      int // events in a row that keptBuffer would have held
 	ready      bool
+	memory     Memory
+	reserved   int64 // of memory, for a buffer longer than freeBuffer
 	any        bool // an event was returned, so a byte order mark is no longer one
 	bareCR     bool // the last line ended in CR without LF
 }
@@ -81,10 +85,12 @@ func NewEventReader(r io.Reader, max int) *EventReader {
 }
 
 // Reset makes the reader as new for another body with another bound, as
-// NewEventReader takes them. It keeps its buffer unless that has grown large, so
-// readers can be pooled; Reset(nil, 0) releases the body before the reader is put
-// back.
-func (r *EventReader) Reset(body io.Reader, max int) {
+// NewEventReader takes them. An event that needs a buffer of more than 1 MiB reserves
+// it from memory, whose error then ends the reading; nil is no bound. Reset keeps the
+// buffer unless that has grown large, so readers can be pooled; Reset(nil, 0, nil)
+// releases the body and the memory before the reader is put back.
+func (r *EventReader) Reset(body io.Reader, max int, memory Memory) {
+	r.returnMemory()
 	buf, join := r.buf, r.join
 	if cap(buf) > keptBuffer {
 		buf = nil
@@ -95,7 +101,7 @@ func (r *EventReader) Reset(body io.Reader, max int) {
 	if max <= 0 {
 		max = MaxEvent
 	}
-	*r = EventReader{r: body, max: max, buf: buf, join: join[:0]}
+	*r = EventReader{r: body, max: max, memory: memory, buf: buf, join: join[:0]}
 }
 
 // Next returns the next event.
@@ -221,6 +227,7 @@ func (r *EventReader) room() {
 	case len(r.buf) > keptBuffer && held < firstBuffer && r.small >= smallEvents:
 		r.join = nil
 		r.move(make([]byte, min(firstBuffer, r.max)))
+		r.returnMemory()
 	case held == 0 && r.end > 0:
 		r.move(r.buf)
 	case r.end <= len(r.buf)-len(r.buf)/4 && r.end < len(r.buf):
@@ -228,7 +235,30 @@ func (r *EventReader) room() {
 	case held < len(r.buf) && (held <= len(r.buf)/2 || len(r.buf) >= r.max):
 		r.move(r.buf)
 	default:
-		r.move(make([]byte, min(max(2*len(r.buf), firstBuffer), r.max)))
+		r.grow(min(max(2*len(r.buf), firstBuffer), r.max))
+	}
+}
+
+// grow moves the unread bytes to a buffer of that length.
+func (r *EventReader) grow(size int) {
+	before := r.reserved
+	if r.memory != nil && size > freeBuffer {
+		if r.err = r.memory.Reserve(int64(size)); r.err != nil {
+			return
+		}
+		r.reserved = int64(size)
+	}
+	r.move(make([]byte, size))
+	if before > 0 {
+		r.memory.Return(before)
+	}
+}
+
+// returnMemory gives back what the buffer has reserved.
+func (r *EventReader) returnMemory() {
+	if r.reserved > 0 {
+		r.memory.Return(r.reserved)
+		r.reserved = 0
 	}
 }
 

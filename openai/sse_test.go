@@ -190,11 +190,11 @@ func TestALargeBufferIsGivenUp(t *testing.T) {
 	if cap(r.buf) > keptBuffer {
 		t.Errorf("the buffer is still %d bytes", cap(r.buf))
 	}
-	r.Reset(strings.NewReader(large), 0)
+	r.Reset(strings.NewReader(large), 0, nil)
 	if _, err := r.Next(); err != nil {
 		t.Fatal(err)
 	}
-	r.Reset(nil, 0)
+	r.Reset(nil, 0, nil)
 	if cap(r.buf) > keptBuffer {
 		t.Errorf("Reset keeps %d bytes", cap(r.buf))
 	}
@@ -205,7 +205,7 @@ func TestResetForgetsTheStreamBefore(t *testing.T) {
 	if _, _, err := hear(r); err != io.ErrUnexpectedEOF {
 		t.Fatal(err)
 	}
-	r.Reset(strings.NewReader("\xef\xbb\xbfdata: b\n\n"), 0)
+	r.Reset(strings.NewReader("\xef\xbb\xbfdata: b\n\n"), 0, nil)
 	got, _, err := hear(r)
 	if diff := cmp.Diff([]heard{{Data: "b"}}, got); diff != "" || err != io.EOF {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

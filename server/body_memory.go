@@ -19,7 +19,7 @@ const (
 )
 
 // bodyBudget bounds the memory of all request bodies that are read, wait or may still
-// be sent. A tenant may reserve only while it holds at most as much as stays free: one
+// be sent, and of long answers and events that are read. A tenant may reserve only while it holds at most as much as stays free: one
 // tenant alone half of the budget, two a third each. A tenant that holds nothing
 // always finds memory free.
 type bodyBudget struct {
@@ -30,7 +30,7 @@ type bodyBudget struct {
 }
 
 // errBodyMemory is why a body is not read.
-var errBodyMemory = errors.New("request bodies hold the memory of max_buffered_bytes")
+var errBodyMemory = errors.New("other bodies hold the memory of max_buffered_bytes")
 
 // configure sets the bound; 0 is the default's. Bodies that are held stay.
 func (b *bodyBudget) configure(limit, longest int64) {
@@ -112,6 +112,21 @@ func (m *bodyMemory) release() {
 func (x *exchange) dropBody() {
 	x.req.Body = nil
 	x.memory.release()
+}
+
+// answerMemory is memory for an answer to the request. Its owner releases it.
+func (x *exchange) answerMemory() bodyMemory {
+	return bodyMemory{budget: &x.s.bodies, tenant: x.caller.Tenant}
+}
+
+// noAnswerMemory is the failure of an answer that finds no memory after so many bytes.
+// The worker is not at fault, and its work is paid for.
+func (a *attempt) noAnswerMemory(bytes int) *failure {
+	a.x.s.metrics.BodiesRefused.Inc()
+	a.x.estimate(a.x.unreported(bytes))
+	cause := excluded("%w", errBodyMemory)
+	return &failure{left: true, blame: cause, err: &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: cause,
+		Message: "The bodies that the gateway holds leave no memory for the worker's answer (max_buffered_bytes). Ask for less at once, or try again later."}}
 }
 
 // noBodyMemory is the answer to a request whose body finds no memory.

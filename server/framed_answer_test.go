@@ -16,7 +16,7 @@ const (
 
 // answerWith answers with a status, headers as name and value in turn, and a body.
 // Of a negative status the body never comes.
-func answerWith(t *testing.T, status int, body string, headers ...string) http.Handler {
+func answerWith(status int, body string, headers ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		io.Copy(io.Discard, q.Body) //nolint:errcheck // a test's own worker
 		for i := 0; i < len(headers); i += 2 {
@@ -29,7 +29,7 @@ func answerWith(t *testing.T, status int, body string, headers ...string) http.H
 			return
 		}
 		w.WriteHeader(status)
-		say(t, w, body)
+		io.WriteString(w, body) //nolint:errcheck // the gateway may have refused the rest
 	})
 }
 
@@ -74,12 +74,12 @@ func TestAnswerInAWrongFormIsTriedElsewhere(t *testing.T) {
 		broken    http.Handler
 		alone     int // the status where no other worker is
 	}{
-		{"a stream instead of a whole answer", hello, answerWith(t, 200, streamChat, "Content-Type", "text/event-stream"), 502},
-		{"a whole answer instead of a stream", `{"stream":true,"model":"small` + helloTo, answerWith(t, 200, wholeChat, "Content-Type", "application/json"), 502},
-		{"an unknown encoding", hello, answerWith(t, 200, wholeChat, "Content-Type", "application/json", "Content-Encoding", "br"), 502},
-		{"a 500 whose gzip never comes", hello, answerWith(t, -500, "", "Content-Type", "application/json", "Content-Encoding", "gzip"), 502},
-		{"a 429 of an unknown encoding", hello, answerWith(t, 429, "x", "Content-Encoding", "br", "Retry-After", "7"), 429},
-		{"a gzip of 16 MiB of blanks", hello, answerWith(t, 200, bomb(t, 16<<20), "Content-Type", "application/json", "Content-Encoding", "gzip"), 502},
+		{"a stream instead of a whole answer", hello, answerWith(200, streamChat, "Content-Type", "text/event-stream"), 502},
+		{"a whole answer instead of a stream", `{"stream":true,"model":"small` + helloTo, answerWith(200, wholeChat, "Content-Type", "application/json"), 502},
+		{"an unknown encoding", hello, answerWith(200, wholeChat, "Content-Type", "application/json", "Content-Encoding", "br"), 502},
+		{"a 500 whose gzip never comes", hello, answerWith(-500, "", "Content-Type", "application/json", "Content-Encoding", "gzip"), 502},
+		{"a 429 of an unknown encoding", hello, answerWith(429, "x", "Content-Encoding", "br", "Retry-After", "7"), 429},
+		{"a gzip of 16 MiB of blanks", hello, answerWith(200, bomb(t, 16<<20), "Content-Type", "application/json", "Content-Encoding", "gzip"), 502},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +100,7 @@ func TestAnswerInAWrongFormIsTriedElsewhere(t *testing.T) {
 // TestARefusalOfAnUnknownEncodingIsTheClients: what a client caused blames no worker,
 // whatever the encoding of the refusal is.
 func TestARefusalOfAnUnknownEncodingIsTheClients(t *testing.T) {
-	r := newRig(t, plain, answerWith(t, 400, "x", "Content-Encoding", "br"))
+	r := newRig(t, plain, answerWith(400, "x", "Content-Encoding", "br"))
 	for range 8 {
 		if a := r.post("/v1/chat/completions", hello); a.status != http.StatusBadRequest {
 			t.Fatalf("%d %s", a.status, a.body)
@@ -111,8 +111,38 @@ func TestARefusalOfAnUnknownEncodingIsTheClients(t *testing.T) {
 // TestALongRefusalKeepsItsMessage: some engines repeat the request in their errors.
 func TestALongRefusalKeepsItsMessage(t *testing.T) {
 	body := `{"error":{"message":"bad field: ` + strings.Repeat("x", 100<<10) + `","type":"invalid_request_error","param":null,"code":"bad_field"}}`
-	r := newRig(t, plain, answerWith(t, 400, body, "Content-Type", "application/json"))
+	r := newRig(t, plain, answerWith(400, body, "Content-Type", "application/json"))
 	if a := r.post("/v1/chat/completions", hello); a.status != http.StatusBadRequest || !strings.Contains(a.body, "bad_field") {
 		t.Errorf("%d %.200s", a.status, a.body)
+	}
+}
+
+// TestLongAnswersShareTheMemoryOfBodies: an answer or an event over 1 MiB finds memory
+// or fails with 503, and gives it back.
+func TestLongAnswersShareTheMemoryOfBodies(t *testing.T) {
+	long := strings.Repeat("x", 3<<20)
+	whole := strings.Replace(wholeChat, `"x"`, `"`+long+`"`, 1)
+	stream := strings.Replace(streamChat, `"x"`, `"`+long+`"`, 1)
+	for _, c := range []struct {
+		name, ask, kind, answer string
+		limit                   int64
+		status                  int
+	}{
+		{"a whole answer", hello, "application/json", whole, 64 << 20, 200},
+		{"a whole answer without memory", hello, "application/json", whole, 4 << 20, 503},
+		{"an event", `{"stream":true,"model":"small` + helloTo, "text/event-stream", stream, 64 << 20, 200},
+		{"an event without memory", `{"stream":true,"model":"small` + helloTo, "text/event-stream", stream, 4 << 20, 503},
+	} {
+		r := newRig(t, plain, answerWith(200, c.answer, "Content-Type", c.kind))
+		r.bodies.mu.Lock()
+		r.bodies.limit = c.limit
+		r.bodies.mu.Unlock()
+		for range 7 { // more than open a breaker
+			a := r.post("/v1/chat/completions", c.ask)
+			if a.status != c.status || c.status == 503 && !strings.Contains(a.body, "max_buffered_bytes") {
+				t.Fatalf("%s: %d %.300s", c.name, a.status, a.body)
+			}
+		}
+		until(t, "the end", func() bool { held, _ := r.bodies.sizes(); return held == 0 && r.Inflight() == 0 })
 	}
 }

@@ -165,7 +165,9 @@ type readCloser struct {
 func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	buf := a.x.s.scratch.body()
 	defer a.x.s.scratch.putBody(buf)
-	if f := a.readWhole(resp, buf); f != nil {
+	memory := a.x.answerMemory()
+	defer memory.release()
+	if f := a.readWhole(resp, buf, &memory); f != nil {
 		return f
 	}
 	answer := openai.ReadAnswer(a.x.dialect, buf.Bytes())
@@ -203,12 +205,13 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	return nil
 }
 
-// claimed bounds the memory that an answer gets for its Content-Length alone: a
-// length costs nothing to claim.
+// claimed bounds the memory that an answer gets for its Content-Length alone, since a
+// length costs nothing to claim, and without a reservation.
 const claimed = 1 << 20
 
-// readWhole reads an answer's body within max_response_bytes.
-func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer) *failure {
+// readWhole reads an answer's body within max_response_bytes. What is longer than
+// claimed is reserved from memory.
+func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer, memory *bodyMemory) *failure {
 	most := int64(a.x.snap.file.MaxResponseBytes)
 	if resp.ContentLength > most {
 		return a.tooLarge("an answer", int(most))
@@ -218,7 +221,15 @@ func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer) *failure 
 	}
 	for {
 		if buf.Available() < bytes.MinRead {
-			buf.Grow(max(bytes.MinRead, buf.Len())) // doubles
+			more := max(bytes.MinRead, buf.Len()) // doubles
+			before := memory.held
+			if size := int64(buf.Len() + more); size > claimed && memory.Reserve(size) != nil {
+				return a.noAnswerMemory(buf.Len())
+			}
+			buf.Grow(more)
+			if before > 0 {
+				memory.Return(before)
+			}
 		}
 		free := buf.AvailableBuffer()
 		n, err := resp.Body.Read(free[:cap(free)])

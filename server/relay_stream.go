@@ -27,9 +27,10 @@ type stream struct {
 	pause   time.Duration // how long the worker may be silent; 0 while the watch counts as it was set
 	opened  bool          // the client gets what comes
 	content bool
-	known   bool // its response is remembered
-	ending  bool // out ends with the chunk that ends generation, which the usage chunk may add to
-	endAt   int  // where that chunk begins
+	known   bool       // its response is remembered
+	memory  bodyMemory // of a long event
+	ending  bool       // out ends with the chunk that ends generation, which the usage chunk may add to
+	endAt   int        // where that chunk begins
 }
 
 // trailerWait is how long a worker may take to end a body whose last event has
@@ -42,7 +43,8 @@ func (a *attempt) relayStream(resp *workers.Response) *failure {
 	b := a.x.s.scratch.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
 		tracker: openai.NewTracker(a.x.dialect), strip: len(a.addsUsage) > 0}
-	s.events.Reset(s, int(a.x.snap.file.MaxResponseBytes))
+	s.memory = a.x.answerMemory()
+	s.events.Reset(s, int(a.x.snap.file.MaxResponseBytes), &s.memory)
 	defer func() {
 		b.out = s.out
 		a.x.s.scratch.putStream(b)
@@ -230,6 +232,9 @@ func (s *stream) broken(err error) *failure {
 		err = errTruncated
 	case errors.Is(err, openai.ErrEventTooLarge):
 		f, _ := s.fault(s.tooLarge("an event", int(s.x.snap.file.MaxResponseBytes)))
+		return f
+	case errors.Is(err, errBodyMemory):
+		f, _ := s.fault(s.noAnswerMemory(openai.MaxEvent))
 		return f
 	}
 	f, _ := s.fault(s.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err}))

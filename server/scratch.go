@@ -51,7 +51,7 @@ type streamBuffers struct {
 }
 
 func (s *scratch) putStream(b *streamBuffers) {
-	b.events.Reset(nil, 0)
+	b.events.Reset(nil, 0, nil)
 	if b.out = b.out[:0]; cap(b.out) > outKept {
 		b.out = nil
 	}

@@ -55,7 +55,7 @@ func New(version string) *Metrics {
 	m.Panics = d.counter("tierway_panics_total", "Panics that were recovered, of requests and of background work.")
 	m.RetryBudgetExhausted = d.counter("tierway_retry_budget_exhausted_total", "Retries that were not made because the retry budget was spent.")
 	m.streams = newStreams(d)
-	m.BodiesRefused = d.counter("tierway_request_bodies_refused_total", "Requests refused with 503 because request bodies held the memory of max_buffered_bytes, or their tenant's share of it.")
+	m.BodiesRefused = d.counter("tierway_request_bodies_refused_total", "Requests answered 503 because other bodies held the memory of max_buffered_bytes, or their tenant's share of it.")
 	d.read(bodySeries)
 	exhausted := d.counters("tierway_fd_exhausted_total", "Connections that were not made because the gateway "+
 		"or its system had no file descriptor or memory free for a socket, by operation: accept (from clients), "+
