@@ -21,6 +21,10 @@ type Answer struct {
 	Err *EngineError
 	// Valid says that the body is one JSON object and nothing else.
 	Valid bool
+	// Hollow says that the object has none of what the dialect's answers consist of:
+	// no choices, no type "message", or no object of a response. Err is then set if the
+	// object reads as an error in any form.
+	Hollow bool
 	// Finished says that generation has ended by the engine's own word: each
 	// choice has a finish_reason, a stop_reason is there, or the Responses
 	// object is neither queued nor in progress. In the dialects that generate
@@ -47,6 +51,12 @@ func ReadAnswer(d Dialect, body []byte) Answer {
 		a.Err = &e
 		return a
 	}
+	if a.Hollow = p.hollow(d); a.Hollow {
+		if e, ok := ErrorOf(body); ok {
+			a.Err = &e
+		}
+		return a
+	}
 	switch d {
 	case Chat, Completions:
 		a.Finished, a.Aborted = choices.finished(), p.mark.Has(MarkAborted)
@@ -62,6 +72,19 @@ func ReadAnswer(d Dialect, body []byte) Answer {
 		a.Finished = true
 	}
 	return a
+}
+
+// hollow reports whether a whole answer has nothing of what the dialect's consist of.
+func (p *eventPayload) hollow(d Dialect) bool {
+	switch d {
+	case Chat, Completions:
+		return p.count < 0
+	case Messages:
+		return string(p.kind) != "message"
+	case Responses:
+		return len(p.object) == 0
+	}
+	return false
 }
 
 // eventTokens gathers the token counts of one answer under the names of every

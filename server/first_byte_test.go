@@ -41,7 +41,7 @@ func late(after time.Duration, kind, body string) http.Handler {
 // so only the total bounds it. A stream without an event in time is asked for elsewhere.
 func TestFirstByteBoundsStreamsAlone(t *testing.T) {
 	const slow = 100 * time.Millisecond
-	whole := late(slow, "application/json", `{"id":"resp_1","object":"x","choices":[],"data":[]}`)
+	whole := late(slow, "application/json", `{"id":"resp_1","type":"message","object":"response","choices":[],"data":[]}`)
 	r := newRig(t, fmt.Sprintf(impatient, "10s", served(t, whole)), whole, whole)
 	for path, body := range map[string]string{
 		"/v1/chat/completions": hello, "/v1/completions": `{"model":"small","prompt":"x","max_tokens":9}`,
@@ -142,8 +142,8 @@ tiers:
 		"/v1/chat/completions": {hello, "another"},
 		"/v1/responses":        {`{"model":"small","input":"x","store":true,"max_output_tokens":1}`, "w0"}, // a stored response is made once
 	} {
-		well := late(0, "application/json", `{"id":"resp_1","choices":[]}`)
-		sick := &sickThenSlow{slow: late(400*time.Millisecond, "application/json", `{"id":"resp_1","choices":[]}`)}
+		well := late(0, "application/json", `{"id":"resp_1","object":"response","choices":[]}`)
+		sick := &sickThenSlow{slow: late(400*time.Millisecond, "application/json", `{"id":"resp_1","object":"response","choices":[]}`)}
 		r := newRig(t, yaml, sick, well, well)
 		p := r.snapshot.Load().pools[0]
 		first := p.routing.Snapshot(time.Now())[0]

@@ -79,6 +79,10 @@ func TestAnswerInAWrongFormIsTriedElsewhere(t *testing.T) {
 		{"an unknown encoding", hello, answerWith(200, wholeChat, "Content-Type", "application/json", "Content-Encoding", "br"), 502},
 		{"a 500 whose gzip never comes", hello, answerWith(-500, "", "Content-Type", "application/json", "Content-Encoding", "gzip"), 502},
 		{"a 429 of an unknown encoding", hello, answerWith(429, "x", "Content-Encoding", "br", "Retry-After", "7"), 429},
+		{"an empty object", hello, answerWith(200, `{}`, "Content-Type", "application/json"), 502},
+		{"a state", hello, answerWith(200, `{"status":"loading"}`, "Content-Type", "application/json"), 502},
+		{"FastAPI's error", hello, answerWith(200, `{"detail":"Not Found"}`, "Content-Type", "application/json"), 502},
+		{"an error's members", hello, answerWith(200, `{"message":"Service overloaded","type":"server_error","code":503}`, "Content-Type", "application/json"), 502},
 		{"a gzip of 16 MiB of blanks", hello, answerWith(200, bomb(t, 16<<20), "Content-Type", "application/json", "Content-Encoding", "gzip"), 502},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -176,6 +176,8 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 		return protocolFailure("a 2xx answer of %d bytes that is no JSON object", buf.Len())
 	case answer.Err != nil:
 		return a.engineError(*answer.Err, buf.Bytes())
+	case answer.Hollow && a.usesEngine:
+		return protocolFailure("a 2xx answer of %d bytes that is none of its dialect", buf.Len())
 	case answer.Aborted && a.usesEngine:
 		return abortFailure()
 	}

@@ -34,7 +34,7 @@ func (s *shelf) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		id = fmt.Sprintf("resp_%s%d", s.name, s.made)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"id":%q,"object":"response","status":"completed","output":[]}`, id)
+	fmt.Fprintf(w, `{"id":%q,"object":"response","status":"completed","output":[],"choices":[]}`, id)
 }
 
 // last returns the latest request, and how many there were.
