@@ -61,10 +61,10 @@ type Breaker struct {
 	since      time.Time
 	until      time.Time // the end of an open state
 	cause      string    // of the last transition
-	slow       bool      // was opened for slowness or a hang, of which health checks know nothing, and not closed since
+	slow       bool      // was opened for slowness, of which health checks know nothing, and not closed since
 	row        int       // failures since the last success
 	ended      int       // the row that the last success ended
-	refuted    int       // probes that failed since it was closed
+	refuted    int       // probes that failed, and hangs found, since it was closed
 	kept       bool      // the rules of leave keep in what should be left, which is to be told
 	tried      time.Time // when it was half-open last, or began; requests since then counted
 	failing    outing    // what the failure being counted shows

@@ -6,11 +6,11 @@ import "time"
 // there, and its engine answers nothing.
 const CauseHung = "hung"
 
-// Hang says whether the worker hangs, as its owner finds once a second. The closed
-// breaker of a worker that hangs opens, unless the ejection cap keeps the worker in
-// rotation; then OnKept is called. Health checks do not end that, because they pass
-// while an engine hangs. A breaker that Hang has opened becomes half-open when the
-// worker hangs no more, and at the latest after OpenFor.
+// Hang says whether the worker hangs, as its owner finds once a second. The breaker
+// of a worker that hangs opens, unless the ejection cap keeps the worker in
+// rotation; then OnKept is called. A good health check says little of a hang: the
+// first one counts as a failed probe does for Healthy. A breaker that Hang has
+// opened becomes half-open as soon as the worker hangs no more.
 func (b *Breaker) Hang(hangs bool) {
 	if b == nil || !hangs && b.State() != Open {
 		return
@@ -20,10 +20,10 @@ func (b *Breaker) Hang(hangs bool) {
 	now := time.Now()
 	switch {
 	case b.retired:
-	case hangs && b.state == Closed:
+	case hangs && b.state != Open:
 		if b.group.leave(b, soft, now) {
+			b.refuted++
 			b.turnLocked(Open, CauseHung, now)
-			b.slow = true
 		} else {
 			b.kept = true
 		}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestHungWorkerIsEjectedUntilItWorks opens at the first sight of a hang, ignores
-// health checks, and tries the worker as soon as it hangs no more.
+// TestHungWorkerIsEjectedUntilItWorks opens at the first sight of a hang, ignores the
+// first health checks, and tries the worker as soon as it hangs no more.
 func TestHungWorkerIsEjectedUntilItWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
@@ -44,6 +44,54 @@ func TestHungWorkerIsProbedAfterOpenFor(t *testing.T) {
 		}
 		if r.bs[1].State() != HalfOpen {
 			t.Errorf("the breaker is %s after open_for", r.bs[1].State())
+		}
+	})
+}
+
+// TestHungWorkerIsProbedSoonWhileItsHealthIsGood: a worker without requests shows no
+// byte, so that a probe has to find out. Each hang found since doubles the wait.
+func TestHungWorkerIsProbedSoonWhileItsHealthIsGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{})
+		for _, want := range []time.Duration{6 * time.Second, 11 * time.Second, 21 * time.Second} {
+			r.bs[1].Hang(true)
+			if r.last().Cause != CauseHung {
+				t.Fatalf("told %+v", r.last())
+			}
+			opened := time.Now()
+			for r.bs[1].State() == Open {
+				time.Sleep(time.Second)
+				r.bs[1].Hang(true)
+				r.bs[1].Healthy(time.Now())
+				r.Poll()
+			}
+			if got := time.Since(opened); got != want {
+				t.Errorf("half-open after %v, want %v", got, want)
+			}
+		}
+		r.try(1, nil)
+		r.bs[1].Hang(true)
+		time.Sleep(6 * time.Second)
+		r.bs[1].Healthy(time.Now())
+		if r.bs[1].State() != HalfOpen {
+			t.Errorf("the breaker is %s: a good probe did not reset the wait", r.bs[1].State())
+		}
+	})
+}
+
+// TestHungProbesOpenAHalfOpenBreaker covers probes whose clients leave before
+// probe_timeout, which are no verdict.
+func TestHungProbesOpenAHalfOpenBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{OpenFor: 10 * time.Second})
+		r.bs[1].Hang(true)
+		r.pass(10 * time.Second)
+		r.fails(1, 3, errClient)
+		r.is(Closed, HalfOpen)
+		r.bs[1].Hang(true)
+		r.is(Closed, Open)
+		if r.last().Cause != CauseHung {
+			t.Errorf("told %+v", r.last())
 		}
 	})
 }

@@ -47,8 +47,8 @@ func (b *Breaker) poll(now time.Time) {
 }
 
 // healthWait is how long a breaker stays open at least after a probe has shown
-// that a good health check says nothing, twice as long after each further one:
-// one check more, at the usual interval.
+// that a good health check says nothing, or a hang has, twice as long after each
+// further one: one check more, at the usual interval.
 const healthWait = 5 * time.Second
 
 // Healthy says that an active health check which began at started was good. It

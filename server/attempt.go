@@ -26,15 +26,16 @@ func (x *exchange) attempt(m *member, lease *routing.Lease) *attempt {
 	if x.trace.On {
 		a.span = x.s.rand() | 1 // zero is no span
 	}
-	if a.usesEngine = lease.Worker() != nil && x.generates(); a.usesEngine {
-		m.live.begin(a, a.expectedTime())
-		defer func() { m.live.end(a, time.Now()) }()
-	}
+	a.usesEngine = lease.Worker() != nil && x.usesEngine()
 	a.firstByte = a.firstByteWithin()
 	a.watch.start(cancel, a.firstByte, x.patience)
 	defer a.give() // for a panic
 	defer cancel(nil)
 	defer a.watch.stop()
+	if a.usesEngine && x.generatesStream() {
+		m.live.begin(a, a.sentStream(), lease.Expected())
+		defer func() { m.live.end(a, time.Now(), ctx.Err() != nil) }()
+	}
 	f := a.exchange()
 	a.settle(f)
 	return a
@@ -124,16 +125,13 @@ func (a *attempt) exchange() *failure {
 // zero for a whole answer to a request for a stream, which shows no first token.
 func (a *attempt) answered(at time.Time, err error) {
 	a.x.judgeFailed(err)
-	if err == nil && a.usesEngine {
-		a.m.live.answer(a.started)
-	}
 	a.lease.Answered(at, err)
 }
 
 // received notes that the worker has sent a part of the answer's content.
 func (a *attempt) received() {
 	if a.usesEngine {
-		a.m.live.received()
+		a.m.live.received(time.Now())
 	}
 }
 
@@ -239,6 +237,9 @@ func (x *exchange) othersThan(id string) bool {
 func (a *attempt) firstContent(at time.Time) {
 	a.firstAt = at
 	a.ttft = a.firstAt.Sub(a.started)
+	if a.usesEngine {
+		a.m.live.answer(a.sentStream())
+	}
 	if a.x.d.TTFTMs == 0 {
 		a.x.d.TTFTMs = a.x.since(a.firstAt)
 		a.m.series.TTFT.Observe(a.ttft.Seconds())

@@ -56,6 +56,7 @@ func (s *Server) breakerChanged(name string, p *routing.Pool, c breaker.Change) 
 		p.SetOpen(c.ID, m, c.Until)
 	case breaker.HalfOpen:
 		p.SetOpen(c.ID, m, time.Time{})
+		m.live.forget() // what was silent before is no part of the trial
 	case breaker.Closed:
 		p.SetOpen(c.ID, m, time.Time{})
 		p.Warm(c.ID, m, time.Now())

@@ -6,58 +6,81 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tierway/breaker"
 	"tierway/openai"
+	"tierway/workers"
 )
 
 // liveness is what a worker's answers show of whether its engine still works: the
-// requests that are without a byte since the worker last sent one. It is safe for
-// concurrent use; the zero liveness knows nothing.
+// streams that have no byte since the worker last sent a part of an answer. It is
+// safe for concurrent use; the zero liveness knows nothing.
 type liveness struct {
-	silent atomic.Int64 // requests in waiting, and overdue; read for each piece of an answer
+	silent atomic.Int64 // streams in waiting and in ended; read for each piece of an answer
+	sentAt atomic.Int64 // when the engine last sent a part of an answer, in Unix nanoseconds
 
 	mu       sync.Mutex // guards the rest
 	waiting  []unanswered
-	overdue  int       // requests that ended after their patience without a byte
-	since    time.Time // when the first of these began
-	answered [hangRequests]time.Time
+	ended    []unanswered // cut after their patience; the last endedKept
+	hung     bool         // found by its silence, and still silent
+	answered [hangRequests]sentStream
 	next     int // in answered
+	// tenants are the last streams answered of the last two tenants, so that one
+	// tenant's many requests do not hide that another tenant has any.
+	tenants [2]sentStream
 }
 
-// unanswered is one request that has no byte yet.
+// sentStream is what is compared of two streams that were sent to workers.
+type sentStream struct {
+	tenant string
+	prompt uint64
+	began  time.Time
+}
+
+// unanswered is one stream that has no byte yet.
 type unanswered struct {
+	sentStream
 	attempt *attempt
-	began   time.Time
 	late    time.Time // the end of its patience
 }
 
 const (
-	// hangRequests is how many requests must be overdue, and how many later ones
+	// hangRequests is how many streams must be overdue, and how many later ones
 	// other workers must have answered, before a worker counts as hung: one slow
 	// request says nothing of its worker.
 	hangRequests = 3
-	// hangFactor is how many times its predicted time a request may take. The
-	// prediction knows the tokens ahead on the worker; a sound engine is not off
-	// by four.
+	// hangFactor is how many times its predicted time a stream's first byte may
+	// take. The prediction knows the tokens ahead on the worker; a sound engine is
+	// not off by four.
 	hangFactor = 4
 	// hangFloor is the shortest patience: below it, a pause of the machine or of
 	// the network would look like a hang.
 	hangFloor = 3 * time.Second
+	// hangWindow is how old a stream may be to count: long enough for a worker
+	// that gets one in 100 s.
+	hangWindow = 5 * time.Minute
+	// endedKept is how many cut streams are kept of one worker. They have to show
+	// two tenants, of which one may send most of the requests.
+	endedKept = 32
 	// stalledAfter is how long an engine's step counters may stand still while
 	// requests run. One step takes up to a few seconds on the largest models.
 	stalledAfter = 10 * time.Second
+	// sentLate is how long the last bytes of an engine that stops may be on their
+	// way when its counters are read.
+	sentLate = time.Second
 )
 
-// begin notes a request that is sent to the worker, with its predicted time.
-func (l *liveness) begin(a *attempt, expected time.Duration) {
+// begin notes a stream that is sent to the worker, with the predicted time of its
+// first byte.
+func (l *liveness) begin(a *attempt, q sentStream, expected time.Duration) {
 	l.mu.Lock()
-	l.waiting = append(l.waiting, unanswered{a, a.started, a.started.Add(max(hangFloor, hangFactor*expected))})
-	l.mu.Unlock()
+	l.waiting = append(l.waiting, unanswered{q, a, q.began.Add(max(hangFloor, hangFactor*expected))})
 	l.silent.Add(1)
+	l.mu.Unlock()
 }
 
-// end notes that a request has ended. Without a byte and after its patience, it
-// stays a sign of a hang until the worker sends something.
-func (l *liveness) end(a *attempt, now time.Time) {
+// end notes that a request has ended. cut says that its client or a timeout ended
+// it: if it had no byte after its patience, it stays a sign of a hang.
+func (l *liveness) end(a *attempt, now time.Time, cut bool) {
 	if l.silent.Load() == 0 {
 		return
 	}
@@ -69,107 +92,151 @@ func (l *liveness) end(a *attempt, now time.Time) {
 	}
 	u := l.waiting[i]
 	l.waiting = slices.Delete(l.waiting, i, i+1)
-	if now.Before(u.late) {
-		l.silent.Add(-1)
-		return
+	if cut && !now.Before(u.late) {
+		if len(l.ended) == endedKept {
+			l.ended = slices.Delete(l.ended, 0, 1)
+		}
+		u.attempt = nil
+		l.ended = append(l.ended, u)
 	}
-	if l.overdue == 0 || u.began.Before(l.since) {
-		l.since = u.began
-	}
-	l.overdue++
+	l.silent.Store(int64(len(l.waiting) + len(l.ended)))
 }
 
 // received notes that the engine has sent a part of an answer.
-func (l *liveness) received() {
-	if l.silent.Load() == 0 {
-		return
+func (l *liveness) received(now time.Time) {
+	l.sentAt.Store(now.UnixNano())
+	if l.silent.Load() > 0 {
+		l.forget()
 	}
+}
+
+// forget drops all silent streams.
+func (l *liveness) forget() {
 	l.mu.Lock()
 	clear(l.waiting)
-	l.waiting, l.overdue = l.waiting[:0], 0
+	clear(l.ended)
+	l.waiting, l.ended, l.hung = l.waiting[:0], l.ended[:0], false
 	l.silent.Store(0)
 	l.mu.Unlock()
 }
 
-// answer notes that a request which began then has been answered.
-func (l *liveness) answer(began time.Time) {
+// answer notes that a stream has its first content.
+func (l *liveness) answer(q sentStream) {
 	l.mu.Lock()
-	l.answered[l.next] = began
+	l.answered[l.next] = q
 	l.next = (l.next + 1) % len(l.answered)
+	if l.tenants[0].tenant != q.tenant {
+		l.tenants[1] = l.tenants[0]
+	}
+	l.tenants[0] = q
 	l.mu.Unlock()
 }
 
-// overdueAt returns how many requests have no byte after their patience, and when
-// the first of them began.
-func (l *liveness) overdueAt(now time.Time) (n int, since time.Time) {
-	if l.silent.Load() < hangRequests {
-		return 0, time.Time{}
+// overdue returns the streams that have no byte after their patience, the last one
+// first, and whether the worker was found hung before.
+func (l *liveness) overdue(now time.Time) (streams []sentStream, hung bool) {
+	if l.silent.Load() == 0 {
+		return nil, false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n, since = l.overdue, l.since
-	for _, u := range l.waiting {
-		if now.Before(u.late) {
-			continue
-		}
-		if n == 0 || u.began.Before(since) {
-			since = u.began
-		}
-		n++
-	}
-	return n, since
-}
-
-// answeredSince returns how many of the last answered requests began after that.
-func (l *liveness) answeredSince(since time.Time) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, began := range l.answered {
-		if began.After(since) {
-			n++
+	for _, of := range [][]unanswered{l.ended, l.waiting} {
+		for _, u := range of {
+			if !now.Before(u.late) && now.Sub(u.began) < hangWindow {
+				streams = append(streams, u.sentStream)
+			}
 		}
 	}
-	return n
+	slices.SortFunc(streams, func(a, b sentStream) int { return b.began.Compare(a.began) })
+	return streams, l.hung
 }
 
-// hung tells whether the worker hangs: several of its requests are overdue without
-// a byte, while its peers have answered as many that began later; or its engine's
-// step counters stand still although requests run.
+// hung reports whether the worker hangs: its engine's step counters stand still
+// although requests run, or its streams are silent while its peers answer. While it
+// is tried, only the trial counts: its counters may be wrong.
 func (m *member) hung(peers []*member, now time.Time) bool {
-	if st := m.worker.Status(); !st.StalledSince.IsZero() && st.LoadAt.Sub(st.StalledSince) >= stalledAfter {
-		return true
-	}
-	n, since := m.live.overdueAt(now)
-	if n < hangRequests {
+	return m.gate.State() != breaker.HalfOpen && m.live.stalled(m.worker.Status()) || m.silent(peers, now)
+}
+
+// stalled reports whether the engine's step counters stand still although requests
+// run. Counters of an engine that has sent part of an answer meanwhile are stale.
+func (l *liveness) stalled(st workers.Status) bool {
+	if st.StalledSince.IsZero() || st.LoadAt.Sub(st.StalledSince) < stalledAfter {
 		return false
 	}
-	answered := 0
+	return l.sentAt.Load() <= st.StalledSince.Add(sentLate).UnixNano()
+}
+
+// silent reports whether several of the worker's streams are overdue while its peers
+// have answered as many that began later. Only streams count, because a whole answer
+// has no byte before its end. A tenant's prompts may be slow on a sound worker:
+// while the peers answer other tenants, the overdue streams must be of two.
+func (m *member) silent(peers []*member, now time.Time) bool {
+	streams, found := m.live.overdue(now)
+	if found || len(streams) < hangRequests {
+		return found
+	}
+	var answered, tenants []sentStream
 	for _, p := range peers {
 		if p != m {
-			answered += p.live.answeredSince(since)
+			p.live.mu.Lock()
+			answered, tenants = append(answered, p.live.answered[:]...), append(tenants, p.live.tenants[:]...)
+			p.live.mu.Unlock()
 		}
 	}
-	return answered >= hangRequests
-}
-
-// expectedTime is how long the first byte of the attempt's answer should take. A
-// whole answer comes when its last token is there, and may have all the tokens that
-// it is allowed.
-func (a *attempt) expectedTime() time.Duration {
-	x, expected := a.x, a.lease.Expected()
-	if x.facts.Stream || x.facts.OutputTokens <= 0 {
-		return expected
+	var counted []uint64 // prompts
+	several := false     // tenants
+	for _, q := range streams {
+		several = several || q.tenant != streams[0].tenant
+		later := func(other sentStream) bool { return other.began.After(q.began) }
+		same := func(other sentStream) bool { return other.prompt == q.prompt && later(other) }
+		// A prompt counts once, because it may be what is slow; each time, if a peer
+		// has answered it.
+		if !slices.Contains(counted, q.prompt) || slices.ContainsFunc(answered, same) {
+			counted = append(counted, q.prompt)
+		}
+		others := func(other sentStream) bool { return other.tenant != q.tenant && later(other) }
+		if len(counted) < hangRequests || !several && slices.ContainsFunc(tenants, others) {
+			continue
+		}
+		n := 0
+		for _, other := range answered {
+			if later(other) {
+				n++
+			}
+		}
+		if n >= hangRequests {
+			m.live.found()
+			return true
+		}
 	}
-	most := x.pool.routing.LongAnswer(x.req.MaxTokens)
-	return time.Duration(float64(expected) * max(1, float64(most)/float64(x.facts.OutputTokens)))
+	return false
 }
 
-// generates tells whether the answer needs the engine and its time is predicted. Of
-// a hung engine, the server may still count tokens or return stored responses.
-func (x *exchange) generates() bool {
+// found notes that the worker hangs, which holds until it sends something.
+func (l *liveness) found() {
+	l.mu.Lock()
+	l.hung = l.silent.Load() > 0
+	l.mu.Unlock()
+}
+
+// sentStream is what liveness compares of the attempt.
+func (a *attempt) sentStream() sentStream {
+	q := sentStream{tenant: a.x.caller.Tenant, began: a.started}
+	if n := len(a.x.facts.Blocks); n > 0 {
+		q.prompt = a.x.facts.Blocks[n-1].Hash
+	}
+	return q
+}
+
+// usesEngine reports whether the answer needs the engine. Of a hung engine, the
+// server may still count tokens or return stored responses.
+func (x *exchange) usesEngine() bool {
 	switch x.dialect {
 	case openai.Chat, openai.Completions, openai.Responses, openai.Messages:
 		return x.req != nil && !x.req.Background && x.workerPath != "/v1"+routeCountTokens
+	case openai.Embeddings, openai.Rerank, openai.Score:
+		return true
 	}
 	return false
 }

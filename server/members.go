@@ -65,6 +65,7 @@ func (s *Server) observe(w *workers.Worker, st workers.Status) {
 	if was := m.down.Swap(!st.Up); was && st.Up {
 		m.refuses.Store(false)
 		m.unranked.Store(false)
+		m.live.forget()
 	}
 	p.Observe(w.Name(), m, statusOf(st))
 }

@@ -69,7 +69,6 @@ func (s *stream) run() *failure {
 	for {
 		ev, err := s.events.Next()
 		if len(ev.Raw) > 0 && !s.silent(ev) {
-			s.received()
 			if s.pause == 0 { // the first; comments are none
 				s.pause = s.x.snap.file.Timeouts.Idle
 				s.watch.extend(s.x.deadline)
@@ -111,6 +110,9 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 	if id := s.tracker.ResponseID(); id != "" && !s.known {
 		s.known = true
 		s.remember(id) // from its first event on: its client may ask for it while it is made, or leave
+	}
+	if mark != 0 || s.x.dialect != openai.Responses { // whose server opens its streams without the engine
+		s.received()
 	}
 	if mark&(openai.MarkContent|openai.MarkFinish|openai.MarkEnd) != 0 || !s.preamble() {
 		s.open()

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -191,5 +192,73 @@ func TestSleepingEngineGetsNoRequests(t *testing.T) {
 	r.becomes("up")
 	if n := r.goesTo(6); n == 0 {
 		t.Error("an engine that has woken up gets no requests")
+	}
+}
+
+// slowReports is a sound engine of which one kind of prompt takes longer than its
+// clients wait.
+type slowReports struct{ http.Handler }
+
+func (s slowReports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body) //nolint:errcheck // what came is what there is
+	if bytes.Contains(body, []byte("a long report")) {
+		<-r.Context().Done()
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.Handler.ServeHTTP(w, r)
+}
+
+// TestOneTenantCannotMakeAWorkerHung fills one of two sound workers with requests of
+// one tenant that get no byte before their clients leave, while the other worker
+// answers another tenant's streams.
+func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"whole answers":      `{"model":"sim","messages":[{"role":"user","content":"a long report"}]}`,
+		"streams":            `{"model":"sim","stream":true,"messages":[{"role":"user","content":"a long report"}]}`,
+		"streams of prompts": `{"model":"sim","stream":true,"messages":[{"role":"user","content":"a long report %d"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ws := []*worker{newEngine(t, "w0", engines.Config{}), newEngine(t, "w1", engines.Config{})}
+			var list []string
+			for _, w := range ws {
+				w.serve(t, slowReports{w.Chaos}, "127.0.0.1:0")
+				list = append(list, fmt.Sprintf("{ name: %s, url: %q, max_inflight: 3 }", w.name, w.server.URL))
+			}
+			r := newRig(t, 0, settings{
+				"tiers": "[ { name: small, model: sim, workers: [ " + strings.Join(list, ", ") + " ] } ]",
+				"auth":  `{ keys: [ { name: one, sha256: ` + digest("first") + ` }, { name: two, sha256: ` + digest("second") + ` } ] }`,
+			}, engines.Config{})
+			r.workers = ws
+			ctx, stop := context.WithCancel(t.Context())
+			var clients, other sync.WaitGroup
+			for i := range 5 { // one worker gets three
+				clients.Go(func() {
+					impatient, cancel := context.WithTimeout(ctx, 5*time.Second)
+					defer cancel()
+					text := strings.ReplaceAll(body, "%d", fmt.Sprint(i))
+					if resp, err := r.client.Do(r.request(impatient, http.MethodPost, chat.path, text, "Authorization", "Bearer first")); err == nil {
+						resp.Body.Close()
+					}
+				})
+			}
+			other.Go(func() {
+				for ctx.Err() == nil {
+					req := r.request(ctx, http.MethodPost, chat.path, prompt(r.ids.Load(), true), "Authorization", "Bearer second")
+					if resp, err := r.client.Do(req); err == nil {
+						io.Copy(io.Discard, resp.Body) //nolint:errcheck // the test may have ended
+						resp.Body.Close()
+					}
+				}
+			})
+			clients.Wait()
+			stop()
+			other.Wait()
+			if n := r.opened(""); n != 0 {
+				t.Errorf("breakers opened %v times", n)
+			}
+		})
 	}
 }
