@@ -169,7 +169,7 @@ var known = map[string]key{
 	"breaker.Config.failure_ratio":        {doc: "Share of failures within `window` that takes the worker out.", above: true, max: 1},
 	"breaker.Config.min_requests":         {doc: "Requests within `window` before the share counts.", min: 1, max: noBound},
 	"breaker.Config.window":               {doc: "How far back failures count."},
-	"breaker.Config.open_for":             {doc: "How long a worker that was taken out gets nothing, spread by a tenth. A good health check ends it early, unless the worker was too slow or a probe has just failed all the same."},
+	"breaker.Config.open_for":             {doc: "How long a worker that was taken out gets nothing, spread by a tenth. A good health check ends it early, unless the worker was too slow or a probe has just failed all the same or its engine has just hung."},
 	"breaker.Config.probes":               {doc: "Requests at once that try it after that, all of which must succeed.", min: 1, max: 10},
 	"breaker.Config.probe_timeout":        {doc: "How long a probe may take to its first event. A longer one has failed."},
 	"breaker.Config.slow":                 {doc: "When a worker counts as too slow to be used."},

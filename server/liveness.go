@@ -20,7 +20,7 @@ type liveness struct {
 
 	mu       sync.Mutex // guards the rest
 	waiting  []unanswered
-	ended    []unanswered // cut after their patience; the last endedKept
+	ended    []unanswered // cut after their patience; at most endedKept
 	hung     bool         // found by its silence, and still silent
 	answered [hangRequests]sentStream
 	next     int // in answered
@@ -58,8 +58,12 @@ const (
 	// hangWindow is how old a stream may be to count: long enough for a worker
 	// that gets one in 100 s.
 	hangWindow = 5 * time.Minute
-	// endedKept is how many cut streams are kept of one worker. They have to show
-	// two tenants, of which one may send most of the requests.
+	// hangAlone is how long the streams of one tenant must be silent while the
+	// peers answer other tenants: its prompts may be slow on a sound worker. A tenant
+	// may also be the only one whose prompts go to a worker that hangs.
+	hangAlone = time.Minute
+	// endedKept is how many cut streams are kept of one worker: the last ones, and
+	// the first. They have to show two tenants, of which one may send most requests.
 	endedKept = 32
 	// stalledAfter is how long an engine's step counters may stand still while
 	// requests run. One step takes up to a few seconds on the largest models.
@@ -93,8 +97,9 @@ func (l *liveness) end(a *attempt, now time.Time, cut bool) {
 	u := l.waiting[i]
 	l.waiting = slices.Delete(l.waiting, i, i+1)
 	if cut && !now.Before(u.late) {
+		l.ended = slices.DeleteFunc(l.ended, func(u unanswered) bool { return now.Sub(u.began) >= hangWindow })
 		if len(l.ended) == endedKept {
-			l.ended = slices.Delete(l.ended, 0, 1)
+			l.ended = slices.Delete(l.ended, 1, 2)
 		}
 		u.attempt = nil
 		l.ended = append(l.ended, u)
@@ -169,8 +174,8 @@ func (l *liveness) stalled(st workers.Status) bool {
 
 // silent reports whether several of the worker's streams are overdue while its peers
 // have answered as many that began later. Only streams count, because a whole answer
-// has no byte before its end. A tenant's prompts may be slow on a sound worker:
-// while the peers answer other tenants, the overdue streams must be of two.
+// has no byte before its end. While the peers answer other tenants, the overdue
+// streams must be of two tenants, or of one for longer.
 func (m *member) silent(peers []*member, now time.Time) bool {
 	streams, found := m.live.overdue(now)
 	if found || len(streams) < hangRequests {
@@ -196,7 +201,8 @@ func (m *member) silent(peers []*member, now time.Time) bool {
 			counted = append(counted, q.prompt)
 		}
 		others := func(other sentStream) bool { return other.tenant != q.tenant && later(other) }
-		if len(counted) < hangRequests || !several && slices.ContainsFunc(tenants, others) {
+		alone := !several && slices.ContainsFunc(tenants, others)
+		if len(counted) < hangRequests || alone && now.Sub(q.began) < hangAlone {
 			continue
 		}
 		n := 0
