@@ -112,7 +112,7 @@ func (r *adminRig) adminDoc() string {
 		"Every change of tenants, keys, admins and overrides in the database is a line of the audit log, written with it: if that cannot be written, nothing changes. A reload is in force first and its line is written after it. " +
 		"Without a database, changes of weights and drains are logged only, and end with the gateway. Failed authentication and refused changes are a line of log and audit log too, " +
 		"at most one a second for each address, with the number of those left out. " +
-		"While the database is away, reads answer from memory and changes answer 503 with `Retry-After`.\n\n" +
+		"While the database is away or takes no writes (a full disk), reads answer from memory and changes answer 503 with `Retry-After`.\n\n" +
 		"| operation | admin | viewer | what it does |\n|---|---|---|---|\n")
 	all := r.documentedOperations()
 	for _, o := range operations() {

@@ -34,6 +34,8 @@ func (a *adminPlane) failed(doing string, err error) error {
 		return huma.Error503ServiceUnavailable("The request was given up before it was done.") // nobody reads this
 	case store.Unreachable(err) || errors.Is(err, context.DeadlineExceeded):
 		return a.away(doing, err, "The database cannot be reached right now. Nothing was changed.")
+	case store.Unwritable(err):
+		return a.away(doing, err, "The database takes no writes right now, as with a full disk. Nothing was changed.")
 	}
 	a.s.log.Error("an admin request failed", "doing", doing, "cause", err.Error())
 	return huma.Error500InternalServerError("Something went wrong while " + doing + "; the gateway's log has the cause.")

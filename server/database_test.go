@@ -2,11 +2,16 @@ package server
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"tierway/store"
 )
@@ -52,5 +57,31 @@ func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
 	r.noteDatabase(nil, r.ledger.Stats().Err)
 	if ready, up, status := state(); strings.Contains(ready, "database") || up != "1" || status != "ok" {
 		t.Errorf("afterwards /readyz %s, tierway_database_up %s, status %s", ready, up, status)
+	}
+}
+
+// TestAFullDatabaseIsAnsweredAsOneThatIsAway: the change may be sent again once there
+// is room, so that 500 would be wrong.
+func TestAFullDatabaseIsAnsweredAsOneThatIsAway(t *testing.T) {
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "full.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1) // the pragma is the connection's
+	if _, err := db.ExecContext(t.Context(), "PRAGMA max_page_count = 1; CREATE TABLE a (b)"); err == nil {
+		_, err = db.ExecContext(t.Context(), "CREATE TABLE c (d)")
+	}
+	_, full := db.ExecContext(t.Context(), "CREATE TABLE e (f)")
+	if full == nil || !strings.Contains(full.Error(), "full") {
+		t.Fatalf("the database is not full: %v", full)
+	}
+	r := newAdminRig(t)
+	answer := (&adminPlane{s: r.Server}).failed("creating a tenant", fmt.Errorf("creating a tenant: %w", full))
+	var status huma.StatusError
+	var headers huma.HeadersError
+	if !errors.As(answer, &status) || status.GetStatus() != http.StatusServiceUnavailable ||
+		!errors.As(answer, &headers) || headers.GetHeaders().Get("Retry-After") == "" {
+		t.Errorf("%v", answer)
 	}
 }

@@ -60,13 +60,34 @@ func ours(err error) bool {
 
 // Result codes of SQLite (sqlite.org/rescode.html), without their extensions.
 const (
+	sqlitePerm       = 3
 	sqliteBusy       = 5
 	sqliteLocked     = 6
+	sqliteReadOnly   = 8
 	sqliteInterrupt  = 9
+	sqliteIOErr      = 10
+	sqliteFull       = 13
+	sqliteCantOpen   = 14
 	sqliteTooBig     = 18
 	sqliteConstraint = 19
 	sqliteMismatch   = 20
+	sqliteNotADB     = 26
 )
+
+// Unwritable reports whether an error says that a SQLite file takes no writes for
+// now: its disk is full, fails or became read-only. PostgreSQL's errors of that kind
+// are Unreachable.
+func Unwritable(err error) bool {
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return false
+	}
+	switch lite.Code() & 0xff {
+	case sqliteFull, sqliteReadOnly, sqliteIOErr, sqliteCantOpen:
+		return true
+	}
+	return false
+}
 
 // Unreachable reports whether an error says that the database is away, hangs or
 // is too busy, so that the same call may work later, as against a refusal of what

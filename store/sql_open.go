@@ -144,13 +144,6 @@ func openable(db *sql.DB, file string, made error) error {
 	return fmt.Errorf("%s cannot be opened, or nothing can be written beside it: %w (name a file in a folder that this user may write to in store.sql, mount a volume there, or go without a database: store.sql: \"\")", file, err)
 }
 
-// Result codes of SQLite that say that a file or its folder is not to be had.
-const (
-	sqlitePerm     = 3
-	sqliteReadOnly = 8
-	sqliteCantOpen = 14
-)
-
 func sqlitePool(name string, conns int) (*sql.DB, error) {
 	connector, err := sqlite.NewConnector(name)
 	if err != nil {
