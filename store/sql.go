@@ -36,6 +36,7 @@ type SQL struct {
 	chunk int     // rows that one INSERT brings
 	hide  func(string) string
 	log   *slog.Logger
+	file  *openFile // nil: not a SQLite file
 }
 
 // OpenSQL checks the URL and returns its database. It connects to a server when it
@@ -69,7 +70,11 @@ func (s *SQL) Ping(ctx context.Context) error {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
 	var one int64
-	return s.fail(ctx, "asking the database for a sign of life", s.read.QueryRowContext(ctx, "SELECT 1").Scan(&one))
+	err := s.file.inPlace()
+	if err == nil {
+		err = s.read.QueryRowContext(ctx, "SELECT 1").Scan(&one)
+	}
+	return s.fail(ctx, "asking the database for a sign of life", err)
 }
 
 // Revision returns a number that grows with every change of what Contents
@@ -77,7 +82,9 @@ func (s *SQL) Ping(ctx context.Context) error {
 func (s *SQL) Revision(ctx context.Context) (revision int64, err error) {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
-	err = s.read.QueryRowContext(ctx, "SELECT number FROM revision").Scan(&revision)
+	if err = s.file.inPlace(); err == nil {
+		err = s.read.QueryRowContext(ctx, "SELECT number FROM revision").Scan(&revision)
+	}
 	return revision, s.fail(ctx, "reading the revision", err)
 }
 
@@ -136,6 +143,9 @@ func (s *SQL) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 // last used shows it here, before anything is asked for, and another one is taken.
 // A SQLite file that another process writes to is waited for as long as ctx lasts.
 func (s *SQL) begin(ctx context.Context, db *sql.DB, o *sql.TxOptions) (*sql.Tx, error) {
+	if err := s.file.inPlace(); err != nil {
+		return nil, err
+	}
 	for again := false; ; again = true {
 		tx, err := db.BeginTx(ctx, o)
 		switch {

@@ -103,7 +103,7 @@ func Unreachable(err error) bool {
 		code := lite.Code() & 0xff
 		return code == sqliteBusy || code == sqliteLocked || code == sqliteInterrupt
 	}
-	for _, away := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
+	for _, away := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, errMoved} {
 		if errors.Is(err, away) {
 			return true
 		}

@@ -89,6 +89,9 @@ func (s *SQL) openSQLite(file string) (err error) {
 	if s.read, err = sqlitePool(name+"&_pragma=query_only(1)", sqliteReaders); err == nil {
 		err = openable(s.write, file, made)
 	}
+	if err == nil {
+		s.file, err = identify(file)
+	}
 	if err != nil {
 		if s.read == nil {
 			s.read = s.write
@@ -96,6 +99,38 @@ func (s *SQL) openSQLite(file string) (err error) {
 		return errors.Join(err, s.Close())
 	}
 	return nil
+}
+
+// openFile is a SQLite file by its whole path and its identity when it was opened.
+type openFile struct {
+	path string
+	info fs.FileInfo
+}
+
+// errMoved says that a SQLite file is not the one that was opened.
+var errMoved = errors.New("the database file was removed or replaced while it was open: put it back, or restart the gateway to use the one that is there")
+
+// identify returns the identity of a file that was opened.
+func identify(file string) (*openFile, error) {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	return &openFile{path, info}, err
+}
+
+// inPlace returns an error while the path leads to another file or to none. SQLite
+// would go on writing to the removed file, and all of it would be lost with the
+// process. A stat takes about a microsecond.
+func (f *openFile) inPlace() error {
+	if f == nil {
+		return nil
+	}
+	if info, err := os.Stat(f.path); err == nil && os.SameFile(info, f.info) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", f.path, errMoved)
 }
 
 // private makes the file, if there is none, for its owner alone: it holds digests
