@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"tierway/config"
 	"tierway/store"
 )
 
@@ -83,5 +84,29 @@ func TestAFullDatabaseIsAnsweredAsOneThatIsAway(t *testing.T) {
 	if !errors.As(answer, &status) || status.GetStatus() != http.StatusServiceUnavailable ||
 		!errors.As(answer, &headers) || headers.GetHeaders().Get("Retry-After") == "" {
 		t.Errorf("%v", answer)
+	}
+}
+
+// TestAnErrorSaysOnceWhatWasBeingDone: of a schema that is too new, and of a
+// configuration that cannot be read.
+func TestAnErrorSaysOnceWhatWasBeingDone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t.db")
+	r := adminRigOf(newRig(t, adminYAML("sqlite://"+file), fakeEngine(), fakeEngine()))
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)"); err != nil {
+		t.Fatal(err)
+	}
+	r.migrated.Store(false)
+	if err := r.migrate(t.Context()); !errors.Is(err, store.ErrNewer) || strings.Count(err.Error(), "migrating the database") != 1 {
+		t.Error(err)
+	}
+	gone := filepath.Join(t.TempDir(), "config.yaml")
+	r.source = func() (*config.File, error) { return config.Load(gone, nil) }
+	if _, err := r.Reload(t.Context(), ReloadRequest{DryRun: true}); err == nil || strings.Count(err.Error(), "reading the configuration") != 1 {
+		t.Error(err)
 	}
 }

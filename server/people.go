@@ -148,7 +148,7 @@ func (s *Server) migrate(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("migrating the database: %w", err)
+		return err
 	}
 	s.migrated.Store(true)
 	return nil

@@ -79,7 +79,7 @@ func (s *Server) reload(r ReloadRequest, f *config.File, err error) (ReloadResul
 	}
 	if err != nil {
 		if !errors.As(err, &result.Problems) {
-			return result, fmt.Errorf("reading the configuration: %w", err)
+			return result, err
 		}
 		return result, ErrRejected
 	}

@@ -66,6 +66,7 @@ const (
 	sqliteReadOnly   = 8
 	sqliteInterrupt  = 9
 	sqliteIOErr      = 10
+	sqliteCorrupt    = 11
 	sqliteFull       = 13
 	sqliteCantOpen   = 14
 	sqliteTooBig     = 18

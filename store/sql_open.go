@@ -147,7 +147,8 @@ func private(file string) error {
 }
 
 // openable returns why a file, which made says could not be made, cannot be opened
-// either, or cannot be written to with its journal beside it, with the way out.
+// either, is no database, or cannot be written to with its journal beside it, with
+// the way out.
 // Anything else is told by what it happens to.
 func openable(db *sql.DB, file string, made error) error {
 	ctx, done := bounded(context.Background(), usualTimeout)
@@ -161,8 +162,13 @@ func openable(db *sql.DB, file string, made error) error {
 	if !ok {
 		return nil
 	}
+	if whole, absErr := filepath.Abs(file); absErr == nil {
+		file = whole
+	}
 	switch lite.Code() & 0xff { // without extensions
 	case sqlitePerm, sqliteReadOnly, sqliteCantOpen:
+	case sqliteNotADB, sqliteCorrupt:
+		return fmt.Errorf("%s is no SQLite database, or a damaged one: %w (name another file in store.sql, or restore this one from a backup)", file, err)
 	default:
 		return nil
 	}
@@ -172,9 +178,6 @@ func openable(db *sql.DB, file string, made error) error {
 		err = path.Err
 	case made != nil:
 		err = made
-	}
-	if whole, absErr := filepath.Abs(file); absErr == nil {
-		file = whole
 	}
 	return fmt.Errorf("%s cannot be opened, or nothing can be written beside it: %w (name a file in a folder that this user may write to in store.sql, mount a volume there, or go without a database: store.sql: \"\")", file, err)
 }

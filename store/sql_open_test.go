@@ -36,3 +36,19 @@ func TestAFileThatCannotBeOpenedIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// A file of something else is named with its path and the way out.
+func TestAFileThatIsNoDatabaseIsNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(strings.Repeat("listen: 127.0.0.1:8080\n", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenSQL(SQLConfig{URL: "sqlite://" + file})
+	if err == nil {
+		s.Close()
+		t.Fatal("opened")
+	}
+	if text := err.Error(); !strings.Contains(text, file+" is no SQLite database") || !strings.Contains(text, "store.sql") {
+		t.Error(text)
+	}
+}

@@ -77,6 +77,9 @@ func migrateStatus(ctx context.Context, c *cobra.Command, d *database) error {
 	case applied < latest:
 		say(c, "run `tierway migrate up -c %s`, or start a gateway, which does it", d.path)
 		return exit(1)
+	case applied == latest+1:
+		say(c, "the schema is of the next release; a gateway of this release serves beside it and leaves the schema as it is; commands that write need the next release")
+		return exit(1)
 	case applied > latest:
 		say(c, "%v", d.newer(applied, latest))
 		return exit(1)

@@ -66,6 +66,20 @@ func TestANewerDatabaseIsLeftAlone(t *testing.T) {
 	}
 }
 
+// TestTheNextReleasesSchemaIsServedAndSaidSo: a gateway serves beside a schema that
+// is one version newer, and `migrate status` asks for no release in its place.
+func TestTheNextReleasesSchemaIsServedAndSaidSo(t *testing.T) {
+	h := newHouse(t, "")
+	if s := tierway(t, "migrate", "up", "-c", h.config); s.status != 0 {
+		t.Fatal(s.messages)
+	}
+	h.execute(t, "INSERT INTO goose_db_version (version_id, is_applied) SELECT MAX(version_id) + 1, 1 FROM goose_db_version")
+	s := tierway(t, "migrate", "status", "-c", h.config)
+	if s.status != 1 || !strings.Contains(s.messages, "serves beside it") || strings.Contains(s.messages, "run the release") {
+		t.Errorf("status %d: %s%s", s.status, s.out, s.messages)
+	}
+}
+
 // age notes a migration of the next release in the house's database.
 func (h house) age(t *testing.T) {
 	t.Helper()
