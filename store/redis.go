@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ type Redis struct {
 	told     atomic.Bool // that it is away: a probe has failed too
 	swift    int         // probes in a row that were answered swiftly; Run's goroutine's alone
 	cause    atomic.Pointer[error]
+	causes   map[string]bool // of this outage, that were logged; Run's goroutine's alone
 	gateways atomic.Int32
 	register *redis.Script
 }
@@ -73,6 +75,9 @@ const (
 	// probeEvery is how often Redis is tried while it is away: twice a second finds
 	// it within the two seconds in which it is to be used again.
 	probeEvery = 500 * time.Millisecond
+	// maxCauses bounds the lines of one outage: a server fails in few ways, and an
+	// error whose text differs each time would be a line every probe.
+	maxCauses = 8
 	// lease is for how long others believe what a gateway says, and renewEvery how
 	// often it says it: two renewals may be lost.
 	lease      = 15 * time.Second
@@ -229,11 +234,30 @@ func (r *Redis) trip(err error) {
 	}
 }
 
-// tell says that Redis is away, once.
-func (r *Redis) tell() {
-	if r.away.Load() && r.told.CompareAndSwap(false, true) {
-		r.log.Warn("Redis is away: this gateway goes on with its own share of the limits", "error", *r.cause.Load())
+// tell says that Redis is away, once, and each further cause that a probe finds, so
+// that the log has the present one. Digits do not tell causes apart: they are ports
+// and times.
+func (r *Redis) tell(probe error) {
+	if !r.away.Load() {
+		return
+	}
+	kind := func(err error) string {
+		return strings.Map(func(c rune) rune {
+			if c >= '0' && c <= '9' {
+				return -1
+			}
+			return c
+		}, err.Error())
+	}
+	if r.told.CompareAndSwap(false, true) {
+		first := *r.cause.Load()
+		r.causes = map[string]bool{kind(first): true}
+		r.log.Warn("Redis is away: this gateway goes on with its own share of the limits", "error", first)
 		r.onState(false)
+	}
+	if k := kind(probe); !r.causes[k] && len(r.causes) < maxCauses {
+		r.causes[k] = true
+		r.log.Warn("Redis is still away, for another reason", "error", probe)
 	}
 }
 
@@ -253,7 +277,7 @@ func (r *Redis) Run(ctx context.Context) {
 	// No request is to lose its patience to a Redis that is away from the start.
 	if err := r.recover("reaching Redis", func() error { return r.beat(ctx) }); err != nil {
 		r.trip(err)
-		r.tell()
+		r.tell(err)
 	}
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -293,7 +317,7 @@ func (r *Redis) beat(ctx context.Context) error {
 	}
 	r.note(err)
 	if err != nil {
-		r.tell()
+		r.tell(err)
 		return err
 	}
 	r.gateways.Store(int32(min(n, 1<<20)))
