@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"tierway/store"
 )
 
 // roleAdmin is the role of an admin key that names none.
@@ -49,7 +51,7 @@ func (d *decoder) checkStoreURL(path, text string, schemes []string, example str
 		return
 	}
 	scheme, rest, found := strings.Cut(text, "://")
-	message := ""
+	message, hint := "", "write "+example
 	switch {
 	case !found:
 		message = "is no URL"
@@ -62,14 +64,32 @@ func (d *decoder) checkStoreURL(path, text string, schemes []string, example str
 	case scheme != "sqlite" && !isURL(text):
 		message = "is no URL: signs in its password are written as % and two digits"
 	default:
-		return
+		err := checkServer(scheme, text)
+		if err == nil {
+			return
+		}
+		var way string
+		if message, way = cutHint(err.Error()); way != "" {
+			hint = way
+		}
 	}
 	before := len(d.problems)
 	parent, _, _ := strings.Cut(path, ".")
-	d.faultAt(path, parent, message, "write "+example)
+	d.faultAt(path, parent, message, hint)
 	if len(d.problems) > before {
 		d.problems[before].hide = true
 	}
+}
+
+// checkServer returns why the store would refuse a server's URL when it is opened.
+func checkServer(scheme, text string) error {
+	switch {
+	case slices.Contains(redisSchemes[:], scheme):
+		return store.CheckRedisURL(text)
+	case scheme != "sqlite":
+		return store.CheckPostgresURL(text)
+	}
+	return nil
 }
 
 // isURL reports whether a URL can be read as one. Of several hosts the parser

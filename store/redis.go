@@ -105,7 +105,7 @@ func OpenRedis(c RedisConfig) (*Redis, error) { return open(c, patience) }
 func open(c RedisConfig, patience time.Duration) (*Redis, error) {
 	o, err := redisOptions(c.URL)
 	if err != nil {
-		return nil, fmt.Errorf("store.redis: %w", err)
+		return nil, err
 	}
 	tune(o, patience)
 	// The client writes a line to stderr for every dial that fails. Its logger is one

@@ -12,6 +12,18 @@ import (
 // errRedisURL says what a URL looks like; what was read instead may be a secret.
 var errRedisURL = errors.New("is no URL such as redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380, redis+cluster://HOST:6379,HOST:6379 or redis+sentinel://HOST:26379,HOST:26379/MASTER")
 
+// What else a URL can lack. Neither names what was read, which may be a secret.
+var (
+	errRedisDatabase = errors.New("names no database that is a number from 0: write it behind the host, such as redis://HOST:6379/0")
+	errRedisMaster   = errors.New("names no master: write it behind the sentinels, such as redis+sentinel://HOST:26379,HOST:26379/MASTER")
+)
+
+// CheckRedisURL returns why OpenRedis would refuse a URL, without repeating it.
+func CheckRedisURL(text string) error {
+	_, err := redisOptions(text)
+	return err
+}
+
 // redisOptions reads a URL. Lists of hosts are no part of a URL's syntax, so that
 // all but the first are taken out before the rest is parsed.
 func redisOptions(text string) (*redis.UniversalOptions, error) {
@@ -41,7 +53,10 @@ func redisOptions(text string) (*redis.UniversalOptions, error) {
 	case kind == "" && len(addrs) == 1 && len(parts) == 1:
 	case kind == "cluster" && len(parts) == 1 && parts[0] == "":
 		o.IsClusterMode = true
-	case kind == "sentinel" && len(parts) <= 2 && parts[0] != "":
+	case kind == "sentinel" && len(parts) <= 2:
+		if parts[0] == "" {
+			return nil, errRedisMaster
+		}
 		o.MasterName, db = parts[0], strings.Join(parts[1:], "")
 	default:
 		return nil, errRedisURL
@@ -52,7 +67,7 @@ func redisOptions(text string) (*redis.UniversalOptions, error) {
 	}
 	if db != "" {
 		if o.DB, err = strconv.Atoi(db); err != nil || o.DB < 0 {
-			return nil, errRedisURL
+			return nil, errRedisDatabase
 		}
 	}
 	o.Username, o.Password, o.TLSConfig = one.Username, one.Password, one.TLSConfig

@@ -193,12 +193,27 @@ func sqlitePool(name string, conns int) (*sql.DB, error) {
 	return db, nil
 }
 
-// openPostgres opens a pool for a postgres:// URL.
-func (s *SQL) openPostgres(rawURL string) error {
+// CheckPostgresURL returns why OpenSQL would refuse a postgres:// URL, without
+// repeating it. It reads the files that the URL's parameters name.
+func CheckPostgresURL(rawURL string) error {
+	_, err := parsePostgres(rawURL)
+	return err
+}
+
+func parsePostgres(rawURL string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(rawURL)
 	if err != nil {
 		// The parser's own text quotes parts of the URL.
-		return errors.New("the URL is not understood: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with what is special in the password percent-encoded, and check that the files that its parameters name are there")
+		return nil, errors.New("the URL is not understood: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with what is special in the password percent-encoded, and check that the files that its parameters name are there")
+	}
+	return config, nil
+}
+
+// openPostgres opens a pool for a postgres:// URL.
+func (s *SQL) openPostgres(rawURL string) error {
+	config, err := parsePostgres(rawURL)
+	if err != nil {
+		return err
 	}
 	s.kind, s.chunk, s.hide = kindPostgres, postgresChunk, hider(rawURL, config.Password)
 	// Statements are sent whole, in one round trip, and leave nothing prepared on
