@@ -169,17 +169,55 @@ func (d *decoder) checkAddresses(f *File) {
 	if adminOK && !admin {
 		d.checkOpen("admin.listen", f.Admin.Listen, "admin.", f.Admin.TLS.On() || shared && f.TLS.On(), f.Admin.Insecure)
 	}
-	if f.Metrics.Listen != "" {
-		if _, ok := d.checkListen("metrics.listen", f.Metrics.Listen); ok && f.Metrics.Listen == f.Listen && !shared && !strings.HasSuffix(f.Listen, ":0") {
-			d.fault("metrics.listen", d.shown("metrics.listen", f.Metrics.Listen)+" is the data plane's address", "give it another port, or remove the key to serve /metrics on the admin plane")
-		}
+	if dataOK && adminOK && !shared {
+		d.checkApart("admin.listen", f.Admin.Listen, "listen", f.Listen, "give it another port, or write the same address for one that serves both planes")
 	}
-	if adminOK && f.Metrics.Listen == f.Admin.Listen && !strings.HasSuffix(f.Metrics.Listen, ":0") {
-		d.fault("metrics.listen", d.shown("metrics.listen", f.Metrics.Listen)+" is the admin plane's address", "remove the key: /metrics is on the admin plane without it")
-	}
-	if !f.Auth.Required && dataOK && adminOK && !(data && admin) {
+	metrics := f.Metrics.Listen == "" || d.checkMetrics(f)
+	if !f.Auth.Required && dataOK && adminOK && !(data && admin && metrics) {
 		d.fault("auth.required", "false is for loopback only, and another address is served", "write auth.required: true and add keys, or listen on 127.0.0.1 alone")
 	}
+}
+
+// checkMetrics checks the address of /metrics, which has no TLS of its own, and
+// reports whether it can be reached from this machine only.
+func (d *decoder) checkMetrics(f *File) (loopback bool) {
+	const path, crossing = "metrics.listen", "names of tenants, models and workers"
+	address, way := f.Metrics.Listen, "remove the key to serve /metrics on the admin plane"
+	loopback, ok := d.checkListen(path, address)
+	if !ok {
+		return true
+	}
+	d.checkApart(path, address, "admin.listen", f.Admin.Listen, "give it another port, or "+way)
+	d.checkApart(path, address, "listen", f.Listen, "give it another port, or "+way)
+	switch {
+	case loopback:
+	case !f.Metrics.Insecure:
+		d.fault(path, d.shown(path, address)+" is not loopback and has no TLS: "+crossing+" would cross the network in plain text",
+			"set metrics.insecure: true where the network protects them, or "+way)
+	default:
+		d.caution("metrics.insecure", crossing+" cross the network to "+d.shown(path, address)+" in plain text", "")
+	}
+	return loopback
+}
+
+// checkApart notes an address that cannot be opened beside another one.
+func (d *decoder) checkApart(path, address, otherPath, other, hint string) {
+	if samePort(address, other) {
+		d.fault(path, d.shown(path, address)+" has the port of "+otherPath+", "+d.shown(otherPath, other)+": only one of the two can be opened", hint)
+	}
+}
+
+// samePort reports whether two addresses take one port of one interface, as far as
+// their texts tell. Port 0 stands for any free one.
+func samePort(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	ipA, ipB := ipOf(hostA), ipOf(hostB)
+	every := func(host string, ip netip.Addr) bool { return host == "" || ip.IsUnspecified() }
+	return strings.EqualFold(hostA, hostB) || ipA.IsValid() && ipA == ipB || every(hostA, ipA) || every(hostB, ipB)
 }
 
 // checkOpen notes an address that is not loopback and has no TLS: as a warning

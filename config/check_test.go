@@ -165,6 +165,8 @@ func TestNothingButLoopbackIsServedInPlainTextWithoutAWord(t *testing.T) {
 	const (
 		data  = `listen: "%s" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set tls.cert and tls.key, or insecure: true where a proxy or the network protects it)`
 		admin = `admin.listen: "%s" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set admin.tls.cert and admin.tls.key, or admin.insecure: true where a proxy or the network protects it)`
+		port  = `metrics.listen: "%s" has the port of %s, "%s": only one of the two can be opened (give it another port, or remove the key to serve /metrics on the admin plane)`
+		read  = `warning: metrics.insecure: names of tenants, models and workers cross the network to "%s" in plain text`
 		open  = `warning: %sinsecure: keys and prompts cross the network to "%s" in plain text`
 	)
 	cases := map[string]struct {
@@ -183,8 +185,14 @@ func TestNothingButLoopbackIsServedInPlainTextWithoutAWord(t *testing.T) {
 		"a port too high":                {`{listen: "127.0.0.1:65536"}`, []string{`listen: "127.0.0.1:65536" has no port from 0 to 65535 (write host:port, such as 127.0.0.1:8080)`}},
 		"a named port":                   {`{listen: "127.0.0.1:http"}`, []string{`listen: "127.0.0.1:http" has no port from 0 to 65535 (write host:port, such as 127.0.0.1:8080)`}},
 		"no host":                        {`{listen: "a b:80"}`, []string{`listen: "a b:80" has no valid host (write a name, an IPv4 address or an IPv6 address in brackets)`}},
-		"metrics on the data plane":      {`{listen: "127.0.0.1:80", metrics: {listen: "127.0.0.1:80"}}`, []string{`metrics.listen: "127.0.0.1:80" is the data plane's address (give it another port, or remove the key to serve /metrics on the admin plane)`}},
-		"metrics may be read anywhere":   {`{metrics: {listen: ":9090"}}`, nil},
+		"metrics on the data plane":      {`{listen: "127.0.0.1:80", metrics: {listen: "127.0.0.1:80"}}`, []string{fmt.Sprintf(port, "127.0.0.1:80", "listen", "127.0.0.1:80")}},
+		"metrics on the admin plane":     {`{metrics: {listen: "localhost:8081"}}`, []string{fmt.Sprintf(port, "localhost:8081", "admin.listen", "127.0.0.1:8081")}},
+		"metrics on the port of another": {`{listen: "127.0.0.1:80", metrics: {listen: ":80", insecure: true}}`, []string{fmt.Sprintf(port, ":80", "listen", "127.0.0.1:80"), fmt.Sprintf(read, ":80")}},
+		"planes on one port":             {`{listen: "0.0.0.0:80", insecure: true, admin: {listen: "127.0.0.1:80"}}`, []string{fmt.Sprintf(open, "", "0.0.0.0:80"), `admin.listen: "127.0.0.1:80" has the port of listen, "0.0.0.0:80": only one of the two can be opened (give it another port, or write the same address for one that serves both planes)`}},
+		"planes on two addresses":        {`{listen: "127.0.0.1:80", admin: {listen: "127.0.0.2:80"}, metrics: {listen: "[::1]:80"}}`, nil},
+		"metrics on every interface":     {`{metrics: {listen: ":9090"}}`, []string{`metrics.listen: ":9090" is not loopback and has no TLS: names of tenants, models and workers would cross the network in plain text (set metrics.insecure: true where the network protects them, or remove the key to serve /metrics on the admin plane)`}},
+		"metrics with the word":          {`{metrics: {listen: ":9090", insecure: true}}`, []string{fmt.Sprintf(read, ":9090")}},
+		"no keys and metrics elsewhere":  {`{metrics: {listen: ":9090", insecure: true}, auth: {required: false}}`, []string{fmt.Sprintf(read, ":9090"), `auth.required: false is for loopback only, and another address is served (write auth.required: true and add keys, or listen on 127.0.0.1 alone)`}},
 		"no keys on loopback":            {`{auth: {required: false}}`, nil},
 		"no keys beyond loopback":        {`{listen: ":80", insecure: true, auth: {required: false}}`, []string{fmt.Sprintf(open, "", ":80"), `auth.required: false is for loopback only, and another address is served (write auth.required: true and add keys, or listen on 127.0.0.1 alone)`}},
 		"no keys and admin elsewhere":    {`{admin: {listen: ":80", insecure: true}, auth: {required: false}}`, []string{fmt.Sprintf(open, "admin.", ":80"), `auth.required: false is for loopback only, and another address is served (write auth.required: true and add keys, or listen on 127.0.0.1 alone)`}},

@@ -87,7 +87,8 @@ type AdminKey struct {
 // Metrics is where /metrics is served. An empty Listen is the admin plane's
 // address.
 type Metrics struct {
-	Listen string `yaml:"listen"`
+	Listen   string `yaml:"listen"`
+	Insecure bool   `yaml:"insecure"`
 }
 
 // Auth says who may use the data plane.

@@ -59,7 +59,8 @@ var known = map[string]key{
 	"tenants.Price.cached_input": {doc: "A million tokens of the prompt that came from the engine's cache.", max: maxPrice, inherits: "`input`"},
 	"tenants.Price.output":       {doc: "A million tokens of the answer.", max: maxPrice},
 
-	"config.Metrics.listen": {doc: "Address of /metrics, host:port. Empty: the admin plane's."},
+	"config.Metrics.listen":   {doc: "Address of /metrics, host:port. Empty: the admin plane's. A host that is not loopback needs `metrics.insecure`."},
+	"config.Metrics.insecure": {doc: "Serve /metrics in plain text and without a key on an address that is not loopback. Metrics name tenants, models and workers."},
 
 	"config.Auth.required":       {doc: "Ask for a key. `false` works only while every address is loopback. Without keys, the gateway answers to `localhost`, IP addresses and `hosts`, refuses requests that pages of other sites send unless `cors.origins` names them, and takes JSON only with `Content-Type: application/json`."},
 	"config.Auth.keys":           {doc: "Tenants and their keys."},

@@ -19,7 +19,7 @@ const (
 // listeners, connections to stores and to a collector, files that are written, and
 // what the program sets up around them.
 var restartOnly = [...]string{
-	"listen", "tls", "insecure", "admin.listen", "admin.tls", "admin.insecure", "metrics.listen",
+	"listen", "tls", "insecure", "admin.listen", "admin.tls", "admin.insecure", "metrics.listen", "metrics.insecure",
 	"store", "telemetry.otlp", "telemetry.clients", "decisions.file", "decisions.max_size", "decisions.max_files", "log",
 }
 
