@@ -60,6 +60,9 @@ func (d *decoder) checkPools(f *File) {
 		for i, p := range s.Paths {
 			path := fmt.Sprintf("%s.paths[%d]", s.path, i)
 			d.checkPath(paths, path, s.Tenant, p)
+			if method := OwnMethod(p); method != "" {
+				d.caution(path, d.shown(path, p)+" gets no "+method+": the gateway answers it itself", "remove it; the API's own endpoints reach a pool through models and serves")
+			}
 			// Of /v1/responses/* a part passes: what this gateway knows, and a POST.
 			if kind := openai.KeptKind(http.MethodPost, strings.Replace(p, "*", "x", 1)); kind != "" && s.Tenant == "" && f.Auth.Required {
 				d.caution(path, d.shown(path, p)+" passes for no request: engines keep "+kind+" without tenants", "set "+s.path+".tenant to the one that may use them")
@@ -158,6 +161,36 @@ func (d *decoder) checkPath(seen map[string]string, path, tenant, p string) {
 	default:
 		seen[tenant+p] = path
 	}
+}
+
+// ownPosts are the endpoints below ownPrefixes that the data plane answers itself
+// when they are sent a POST.
+var ownPosts = [...]string{
+	"/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/rerank", "/score",
+	"/tokenize", "/moderations", "/audio/transcriptions", "/audio/translations", "/audio/speech",
+	"/images/generations", "/images/edits", "/images/variations",
+}
+
+// ownPrefixes are the prefixes of the data plane's endpoints.
+var ownPrefixes = [...]string{"/background/v1", "/batch/v1", "/v1", ""}
+
+// OwnMethod returns the method with which the data plane answers an exact path
+// itself, so that no pool gets such a request; "" for none.
+func OwnMethod(path string) string {
+	if path == "/livez" || path == "/readyz" {
+		return http.MethodGet
+	}
+	for _, prefix := range ownPrefixes {
+		below, ok := strings.CutPrefix(path, prefix)
+		switch {
+		case !ok:
+		case slices.Contains(ownPosts[:], below):
+			return http.MethodPost
+		case below == "/models":
+			return http.MethodGet
+		}
+	}
+	return ""
 }
 
 // checkWorkers checks every worker of the file, alone and beside the others.

@@ -51,6 +51,14 @@ func TestWhatIsServedIsChecked(t *testing.T) {
 			`7:13: pools[1].paths[0]: "/x" stands at pools[0].paths[1] already (a path belongs to one pool)`,
 			`7:17: pools[1].paths[1]: "/v1/audio/*" stands at pools[0].paths[0] already (a path belongs to one pool)`,
 		}},
+		"paths of the gateway itself": {keys + `pools:
+  - {name: a, paths: [/v1/chat/completions, /livez, /batch/v1/embeddings, /v1/models, /v1/responses/compact, /v1/embeddings/*, /], workers: [` + worker(1) + `]}
+`, []string{
+			`3:23: warning: pools[0].paths[0]: "/v1/chat/completions" gets no POST: the gateway answers it itself (remove it; the API's own endpoints reach a pool through models and serves)`,
+			`3:45: warning: pools[0].paths[1]: "/livez" gets no GET: the gateway answers it itself (remove it; the API's own endpoints reach a pool through models and serves)`,
+			`3:53: warning: pools[0].paths[2]: "/batch/v1/embeddings" gets no POST: the gateway answers it itself (remove it; the API's own endpoints reach a pool through models and serves)`,
+			`3:75: warning: pools[0].paths[3]: "/v1/models" gets no GET: the gateway answers it itself (remove it; the API's own endpoints reach a pool through models and serves)`,
+		}},
 		"pools of one tenant": {`store: {sql: ""}
 auth: {keys: [{name: acme, sha256: ` + digestA + `}]}
 pools:

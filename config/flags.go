@@ -59,6 +59,8 @@ func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 				continue
 			}
 			seen[tier.Name] = path
+		} else if strings.TrimSpace(model) == "" {
+			d.fault(path, "is empty", "name the model that the workers serve")
 		}
 		for j, url := range urls {
 			at := fmt.Sprintf("tiers[%d].workers[%d].url", len(tiers), j)
