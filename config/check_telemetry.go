@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 )
 
@@ -21,13 +22,43 @@ func (d *decoder) checkTelemetry(f *File) {
 	switch {
 	case strings.HasSuffix(c.File, "/") || strings.ContainsRune(c.File, 0):
 		d.fault("decisions.file", d.shown("decisions.file", c.File)+" is no file name", "write a path such as decisions.jsonl; a relative one lies beside this file")
-	case c.File == "":
+	case c.File != "":
+		if other := d.sameFile(f); other != "" {
+			d.fault("decisions.file", d.shown("decisions.file", c.File)+" is "+other, "write a file of its own, such as decisions.jsonl")
+		}
+	default:
 		for _, path := range [...]string{at, "decisions.max_files"} {
 			if d.written(path) {
 				d.caution(path, "does nothing without decisions.file", "set decisions.file, or remove the key; decisions.keep bounds what is in memory")
 			}
 		}
 	}
+}
+
+// sameFile returns which other file of the configuration decisions.file names, as far
+// as the texts tell; "" if it is one of its own.
+func (d *decoder) sameFile(f *File) string {
+	whole := func(file string) string {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(filepath.Dir(d.file), file)
+		}
+		if absolute, err := filepath.Abs(file); err == nil {
+			return absolute
+		}
+		return file
+	}
+	decisions := whole(f.Decisions.File)
+	if decisions == whole(filepath.Base(d.file)) {
+		return "the configuration itself"
+	}
+	if database, ok := strings.CutPrefix(f.Store.SQL, "sqlite://"); ok && database != "" {
+		for _, suffix := range [...]string{"", "-wal", "-shm", "-journal"} { // SQLite's own beside the file
+			if decisions == whole(database)+suffix {
+				return "the file of store.sql"
+			}
+		}
+	}
+	return ""
 }
 
 // checkWebURL checks an address that a configuration may show. No message repeats

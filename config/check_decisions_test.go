@@ -1,0 +1,32 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The file of decisions is appended to and rotated: over the configuration or the
+// database it would destroy either.
+func TestTheFileOfDecisionsIsNoOther(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	for name, want := range map[string]string{
+		"config.yaml": `decisions.file: "config.yaml" is the configuration itself`,
+		"../" + filepath.Base(dir) + "/./config.yaml": "is the configuration itself",
+		"t.db":                         `decisions.file: "t.db" is the file of store.sql`,
+		filepath.Join(dir, "t.db"):     "is the file of store.sql",
+		filepath.Join(dir, "t.db-wal"): "is the file of store.sql",
+		"decisions.jsonl":              "",
+	} {
+		text := keys + small + "store: {sql: \"sqlite://t.db\"}\ndecisions: {file: \"" + name + "\"}\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(file, nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
