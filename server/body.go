@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -112,7 +113,16 @@ func (p *paced) Read(b []byte) (int, error) {
 	}
 	n, err := p.r.Read(b)
 	p.n += int64(n)
-	return n, err
+	return n, stalled(err, p.limit)
+}
+
+// stalled returns the error of a read as a timeout if its deadline has passed: net/http
+// hides the deadline of a read within a trailer.
+func stalled(err error, limit time.Time) error {
+	if err == nil || err == io.EOF || time.Now().Before(limit) {
+		return err
+	}
+	return os.ErrDeadlineExceeded
 }
 
 // plainBody unpacks an answer that came compressed although identity was asked

@@ -121,10 +121,12 @@ func (u *upload) read(p []byte) (int, error) {
 	defer u.reading.Unlock()
 	began := time.Now()
 	allowed := bodyGrace + time.Duration(u.n)*time.Second/bodyRate - u.waited
-	if err := u.arm(began.Add(min(allowed, u.x.snap.file.Timeouts.ClientStall))); err != nil {
+	limit := began.Add(min(allowed, u.x.snap.file.Timeouts.ClientStall))
+	if err := u.arm(limit); err != nil {
 		return 0, err
 	}
 	n, err := u.from.Read(p)
+	err = stalled(err, limit)
 	u.n += int64(n)
 	u.waited += time.Since(began)
 	if u.n > u.x.pool.MaxUploadBytes {
