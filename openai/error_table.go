@@ -13,7 +13,7 @@ var table = []Row{
 		"The body is nested too deeply.",
 		"Flatten the body; JSON schemas of tools are the usual cause."},
 	{CodeAmbiguousJSON, 400, "invalid_request_error", "invalid_request_error", RetryDefault,
-		"The body has a field twice that decides where the request goes.",
+		"The body has a field twice that decides where the request goes, or a message has its role, content or text twice.",
 		"Send the field in `param` once."},
 	{CodeInvalidValue, 400, "invalid_request_error", "invalid_request_error", RetryDefault,
 		"A field has a value that is not allowed.",

@@ -77,6 +77,7 @@ func (p *parser) walkObject(how reading) bool {
 	if !p.open() {
 		return false
 	}
+	var seen uint8 // of turnBit
 	for first := true; ; first = false {
 		again, ok := p.more('}', first)
 		if !again {
@@ -90,12 +91,33 @@ func (p *parser) walkObject(how reading) bool {
 		if how == readAll {
 			p.count(name)
 		} else {
-			inner = partReading(p.name(name))
+			decoded := p.name(name)
+			if bit := turnBit(decoded); bit != 0 {
+				if seen&bit != 0 {
+					return p.ambiguous(string(decoded), "a message or a part of one has it twice; give it once")
+				}
+				seen |= bit
+			}
+			inner = partReading(decoded)
 		}
 		if !p.walk(inner) {
 			return false
 		}
 	}
+}
+
+// turnBit returns a bit for each member of a message or a part that the gateway
+// decides by: of two, its readers and the worker's may take different ones.
+func turnBit(name []byte) uint8 {
+	switch string(name) {
+	case "role":
+		return 1
+	case "content":
+		return 2
+	case "text":
+		return 4
+	}
+	return 0
 }
 
 // partReading tells how a member of a message, an item or a content part
