@@ -22,7 +22,7 @@ func (x *exchange) attempt(m *member, lease *routing.Lease) *attempt {
 	if lease.Worker() != nil {
 		m.series.Chosen(x.d.Reason)
 	}
-	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx}
+	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx, most: x.mostUsage()}
 	if x.trace.On {
 		a.span = x.s.rand() | 1 // zero is no span
 	}
@@ -91,6 +91,7 @@ type attempt struct {
 	f            *failure
 	usesEngine   bool         // its answer shows whether the worker's engine works
 	usage        openai.Usage // as the engine reported it
+	most         openai.Usage // that a report is taken for
 	settled      bool         // the attempt ended without a panic
 	judged       bool
 }
@@ -262,15 +263,15 @@ func (x *exchange) generatesStream() bool {
 // engine's report is taken for: ten times the longest context of any model.
 const tokensMax = 10_000_000
 
-// impossible reports whether no answer to the request has that usage. Engines
+// mostUsage returns the most tokens that an answer to the request can have. Engines
 // that count further tokens, such as a template's, may exceed max_tokens; twice as
 // many and 64 are a fault of the report.
-func (x *exchange) impossible(u openai.Usage) bool {
+func (x *exchange) mostUsage() openai.Usage {
 	output := int64(tokensMax)
 	if x.req.MaxTokens > 0 {
 		output = min(output, 2*x.req.MaxTokens+64)
 	}
-	return u.Prompt > tokensMax+int64(len(x.req.Body)) || u.Output > output*max(1, x.req.N)*x.req.Prompts()
+	return openai.Usage{Prompt: tokensMax + int64(len(x.req.Body)), Output: output * max(1, x.req.N) * x.req.Prompts()}
 }
 
 // account books the usage that the engine reported, unless the request is free or no
@@ -280,7 +281,7 @@ func (a *attempt) account(u openai.Usage, seen int64) {
 	if a.x.free() {
 		return
 	}
-	if a.x.impossible(u) {
+	if u.Prompt > a.most.Prompt || u.Output > a.most.Output {
 		a.x.estimate(seen)
 		return
 	}

@@ -74,6 +74,21 @@ func TestUsageThatCannotBeIsEstimated(t *testing.T) {
 	}
 }
 
+// TestUsageOfCompletionsIsBooked: the body is gone when the report of a stream comes.
+func TestUsageOfCompletionsIsBooked(t *testing.T) {
+	r := limitedRig(t, "limits: { tpm: 100000 }", fakeEngine(), bigEngine())
+	for _, stream := range []bool{false, true} {
+		a := r.post("/v1/completions", fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":5,"prompt":["hi","there"]}`, stream), "Authorization", "Bearer key")
+		if a.status != 200 || stream && !strings.Contains(a.body, "[DONE]") {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	until(t, "the end", func() bool { return r.Inflight() == 0 })
+	if got := r.row("ok"); got.Requests != 2 || got.Output < 4 || got.Estimated != 0 {
+		t.Errorf("the ledger has %+v", got)
+	}
+}
+
 // TestAGuessAloneRefusesNoRequest: what a pool's answers taught about their length, a
 // broken engine's reports included, refuses no tenant that names no max_tokens.
 func TestAGuessAloneRefusesNoRequest(t *testing.T) {
