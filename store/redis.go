@@ -235,13 +235,16 @@ func (r *Redis) trip(err error) {
 }
 
 // tell says that Redis is away, once, and each further cause that a probe finds, so
-// that the log has the present one. Digits do not tell causes apart: they are ports
-// and times.
+// that the log has the present one. An error of Redis is known by its first word, such
+// as OOM; of others the digits do not count, which are ports and times.
 func (r *Redis) tell(probe error) {
 	if !r.away.Load() {
 		return
 	}
 	kind := func(err error) string {
+		if code, _, _ := strings.Cut(err.Error(), " "); code == strings.ToUpper(code) {
+			return code
+		}
 		return strings.Map(func(c rune) rune {
 			if c >= '0' && c <= '9' {
 				return -1
