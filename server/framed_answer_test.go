@@ -3,10 +3,13 @@ package server
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+
+	"tierway/breaker"
 )
 
 const (
@@ -148,5 +151,29 @@ func TestLongAnswersShareTheMemoryOfBodies(t *testing.T) {
 			}
 		}
 		until(t, "the end", func() bool { held, _ := r.bodies.sizes(); return held == 0 && r.Inflight() == 0 })
+	}
+}
+
+// TestAnAnswerInAWrongFormBlamesNoWorker: the engine has no streams of the kind, or no
+// whole answers, whatever its state is. Another worker is tried first.
+func TestAnAnswerInAWrongFormBlamesNoWorker(t *testing.T) {
+	for name, c := range map[string]struct {
+		more   string
+		engine http.Handler
+	}{
+		"a stream instead of a whole answer": {"", answerWith(200, streamChat, "Content-Type", "text/event-stream")},
+		"a whole answer instead of a stream": {`,"stream":true`, answerWith(200, wholeChat, "Content-Type", "application/json")},
+	} {
+		r := newRig(t, held, c.engine, c.engine)
+		for i := range 20 {
+			if a := r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("Hi ", i), c.more)); a.status != http.StatusBadGateway || !strings.Contains(a.body, `"worker_protocol"`) {
+				t.Errorf("%s: %d %s", name, a.status, a.body)
+			}
+		}
+		for _, w := range []string{"w0", "w1"} {
+			if st := r.stateOf(w); st != breaker.Closed {
+				t.Errorf("%s: %s is %v", name, w, st)
+			}
+		}
 	}
 }

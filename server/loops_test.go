@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tierway/breaker"
 )
 
 func TestGatewaysAreReadFromVia(t *testing.T) {
@@ -101,5 +103,35 @@ func TestGatewaysMayStandBehindEachOther(t *testing.T) {
 	}
 	if a := r.do("GET", "/v1/models", "", "Via", "1.1 "+r.name); a.status != 508 {
 		t.Errorf("a health check that comes back: %d %s", a.status, a.body)
+	}
+}
+
+// TestAForgedViaOpensNoBreaker of a worker that is a gateway: a 508 may be the client's
+// doing, and is tried on another worker all the same.
+func TestAForgedViaOpensNoBreaker(t *testing.T) {
+	engine := fakeEngine()
+	var refused atomic.Int64
+	next := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if len(gateways(q.Header)) >= maxGateways {
+			refused.Add(1)
+			w.WriteHeader(http.StatusLoopDetected)
+			return
+		}
+		engine.ServeHTTP(w, q)
+	})
+	r := newRig(t, tenanted, next, next)
+	for i := range 30 {
+		if a := r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("Hi ", i), ""), "Authorization", []string{allKey, fewKey}[i%2],
+			"Via", "1.1 tierway-a, 1.1 tierway-b, 1.1 tierway-c, 1.1 tierway-d"); a.status != http.StatusLoopDetected {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if refused.Load() <= 30 {
+		t.Error("no request was tried on another worker")
+	}
+	for _, name := range []string{"w0", "w1"} {
+		if st := r.stateOf(name); st != breaker.Closed {
+			t.Errorf("%s is %v", name, st)
+		}
 	}
 }

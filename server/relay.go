@@ -30,7 +30,7 @@ func (a *attempt) relay(resp *workers.Response) *failure {
 	case kind == "text/event-stream" && (a.x.dialect == openai.Audio || a.x.dialect == openai.Images):
 		return a.relayRaw(resp, nil)
 	case kind == "text/event-stream" && !a.x.req.Stream:
-		return protocolFailure("an event stream where a whole answer was asked for")
+		return formFailure("an event stream where a whole answer was asked for")
 	case kind == "text/event-stream":
 		return a.relayStream(resp)
 	case a.x.dialect == openai.Audio || a.x.dialect == openai.Images:
@@ -182,10 +182,10 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 		return abortFailure()
 	}
 	if a.x.generatesStream() && a.x.d.Rule != ruleStored {
-		return protocolFailure("a whole answer where a stream was asked for")
+		return formFailure("a whole answer where a stream was asked for")
 	}
 	if !a.x.answer.hold() {
-		return protocolFailure("a whole answer after the answer has begun")
+		return formFailure("a whole answer after the answer has begun")
 	}
 	a.received()
 	at := time.Now()

@@ -37,9 +37,6 @@ func (f *failure) mayBeCaused() bool {
 		!errors.Is(f.blame, errFirstByteTimeout) && !errors.Is(f.blame, errIdleTimeout)
 }
 
-// errLoop is the verdict on a worker that is a gateway which the request has passed.
-var errLoop = errors.New("the worker answered 508: its URL leads back to a gateway that the request has passed")
-
 // errAborted is the verdict on a worker whose engine gave up an answer, as vLLM does on
 // SIGTERM.
 var errAborted = errors.New("the worker aborted the answer before it was whole")
@@ -95,8 +92,9 @@ func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure,
 			f.err.Code = openai.CodeRateLimitExceeded
 		}
 	case status == http.StatusLoopDetected:
-		f.blame, f.retry = errLoop, true
-		f.err = &openai.Error{Code: openai.CodeLoopDetected, Cause: errLoop,
+		// The client may have written the Via header that the worker refuses.
+		f.blame, f.retry = excluded("the worker answered 508: it is a gateway that the request has passed, or the last of too many"), true
+		f.err = &openai.Error{Code: openai.CodeLoopDetected,
 			Message: "The URL of the worker leads to a gateway that the request has passed before. Its operator must correct it."}
 	case status == http.StatusNotImplemented:
 		f.blame, f.retry = excluded("the worker answered 501: it lacks what the request needs"), true
@@ -177,6 +175,14 @@ func protocolFailure(format string, args ...any) *failure {
 	cause := fmt.Errorf(format, args...)
 	return &failure{left: true, retry: true, blame: cause,
 		err: &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer was not understood.", Cause: cause}}
+}
+
+// formFailure is a whole answer where a stream was asked for, or a stream where a whole
+// answer was. The engine may have no other form, so that its worker is not at fault.
+func formFailure(what string) *failure {
+	f := protocolFailure("%s", what)
+	f.blame = excluded("%w", f.blame)
+	return f
 }
 
 // retryAfter reads a worker's Retry-After, in seconds or as a date.

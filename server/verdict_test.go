@@ -43,7 +43,7 @@ func TestWhatAStatusMeans(t *testing.T) {
 		{status: 500, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 502, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 504, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
-		{status: 508, want: want{retry: true, code: openai.CodeLoopDetected, status: 508}},
+		{status: 508, want: want{excluded: true, retry: true, code: openai.CodeLoopDetected, status: 508}},
 		{status: 302, want: want{retry: true, code: openai.CodeWorkerProtocol, status: 502}},
 		{status: 100, want: want{retry: true, code: openai.CodeWorkerProtocol, status: 502}},
 	} {
