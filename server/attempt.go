@@ -176,18 +176,20 @@ func (a *attempt) judge() {
 	}
 	a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.wholeText(),
 		PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
-	how := attemptFailed
+	now, how := time.Now(), attemptFailed
 	switch {
 	case blame == nil:
 		how = attemptOK
 		a.m.series.OK.Inc()
+		if a.lease.Worker() != nil {
+			a.m.evidence.answered(a.x.tenantHash(), now)
+		}
 	case errors.Is(blame, routing.ErrExcluded):
 		how = attemptExcluded
 		a.m.series.Excluded.Inc()
 	default:
 		a.m.series.Error.Inc()
 	}
-	now := time.Now()
 	a.m.stats.observe(now, attemptStats{Outcome: how, TTFT: a.ttft, Total: now.Sub(a.started),
 		Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output})
 	if blame != nil {

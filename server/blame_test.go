@@ -128,3 +128,104 @@ func TestAWorkerThatFailsAloneIsBlamed(t *testing.T) {
 		}
 	}
 }
+
+// TestARequestThatIsNotRetriedNeedsEvidenceToo: it fails on one worker at a time, so that
+// no other worker's failure shows that the request may be the cause.
+func TestARequestThatIsNotRetriedNeedsEvidenceToo(t *testing.T) {
+	noBudget := strings.Replace(tenanted, "retry: { attempts: 2, budget: 1 }", "retry: { attempts: 1 }", 1)
+	cutStream := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", eventStream)
+		_, _ = io.WriteString(w, createdEvent)
+		_ = http.NewResponseController(w).Flush()
+		cutOff(w)
+	}
+	for name, c := range map[string]struct {
+		yaml, path, body string
+		fail             func(http.ResponseWriter)
+	}{
+		"a stored response":             {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d"}`, cutOff},
+		"a stored response's bad JSON":  {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d"}`, func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") }},
+		"a stored response's stream":    {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d","stream":true}`, cutStream},
+		"a request without an attempt":  {noBudget, "/v1/chat/completions", ask("fake-7b", "poison %d", ""), cutOff},
+		"a stream without an attempt":   {noBudget, "/v1/chat/completions", ask("fake-7b", "poison %d", `,"stream":true`), cutOff},
+		"a response that is not stored": {noBudget, "/v1/responses", `{"model":"fake-7b","input":"poison %d","store":false}`, cutOff},
+	} {
+		r := newRig(t, strings.Replace(c.yaml, "least_load", "round_robin", 1), poisoned(2, c.fail, "poison")...)
+		for range 20 {
+			r.post(c.path, fmt.Sprintf(c.body, 0), "Authorization", allKey)
+		}
+		if st := [2]breaker.State{r.stateOf("w0"), r.stateOf("w1")}; st != [2]breaker.State{} {
+			t.Errorf("%s, repeated: %v", name, st)
+		}
+		for i := range 20 {
+			r.post(c.path, fmt.Sprintf(c.body, i), "Authorization", allKey)
+		}
+		if r.stateOf("w0") != breaker.Open && r.stateOf("w1") != breaker.Open {
+			t.Errorf("%s, of several prompts: no breaker is open", name)
+		}
+	}
+}
+
+// TestOnePromptWithOtherFieldsIsOneRequest: what shapes no prompt makes no other evidence.
+func TestOnePromptWithOtherFieldsIsOneRequest(t *testing.T) {
+	r := newRig(t, tenanted, poisoned(2, status(500), "poison")...)
+	for i := range 20 {
+		r.post("/v1/chat/completions", ask("fake-7b", "poison", fmt.Sprintf(`,"seed":%d,"user":"u%d","metadata":{"n":"%d"}`, i, i, i)), "Authorization", allKey)
+	}
+	for _, name := range []string{"w0", "w1"} {
+		if st := r.stateOf(name); st != breaker.Closed {
+			t.Errorf("%s is %v", name, st)
+		}
+	}
+}
+
+// TestOneTenantsPromptsOpenNoBreakerWhereAnotherIsAnswered: the worker is sound for
+// another tenant, so that any number of one tenant's prompts are one piece of evidence.
+func TestOneTenantsPromptsOpenNoBreakerWhereAnotherIsAnswered(t *testing.T) {
+	r := newRig(t, strings.Replace(tenanted, "least_load", "round_robin", 1), poisoned(2, status(500), "poison")...)
+	for range 2 {
+		if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", fewKey); a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	for i := range 40 {
+		r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("poison ", i), ""), "Authorization", allKey)
+	}
+	for _, name := range []string{"w0", "w1"} {
+		if st := r.stateOf(name); st != breaker.Closed {
+			t.Errorf("%s is %v", name, st)
+		}
+	}
+}
+
+// TestAnEnginesErrorAfterContentNeedsEvidence: the engine reports it, so that one request
+// may cause it as well as before its content. A connection that ends needs none.
+func TestAnEnginesErrorAfterContentNeedsEvidence(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    string
+		opened bool // by one prompt
+	}{
+		"an error":     {`data: {"error":{"message":"CUDA error","code":500}}` + "\n\n", false},
+		"an abort":     {abortChunk + doneChunk, false},
+		"half a chunk": {"data: {\"choices\":\n\n", false},
+		"a cut":        {"", true},
+	} {
+		fails := func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", eventStream)
+			_, _ = io.WriteString(w, roleChunk+textChunk+c.end)
+		}
+		send := func(prompt func(i int) string) (opened bool) {
+			r := newRig(t, tenanted, poisoned(2, fails, "poison")...)
+			for i := range 30 {
+				r.post("/v1/chat/completions", ask("fake-7b", prompt(i), `,"stream":true`), "Authorization", allKey)
+			}
+			return r.stateOf("w0") == breaker.Open || r.stateOf("w1") == breaker.Open
+		}
+		if opened := send(func(int) string { return "poison" }); opened != c.opened {
+			t.Errorf("%s, of one prompt: a breaker is open: %v", name, opened)
+		}
+		if !send(func(i int) string { return fmt.Sprint("poison ", i) }) {
+			t.Errorf("%s, of several prompts: no breaker is open", name)
+		}
+	}
+}

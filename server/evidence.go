@@ -13,6 +13,10 @@ import (
 // failures in a row that open a breaker by default, in 256 bytes for each worker.
 const evidenceKept = 16
 
+// contradictedFor is how long a good answer to another tenant outweighs what one tenant's
+// prompts show of a worker: as long as one tenant's silent streams show no hang.
+const contradictedFor = hangAlone
+
 // evidence holds the requests that a worker has failed last, newest first. An engine may
 // fail because of the request, so that one of them says nothing of the worker, however
 // often it is repeated. It is safe for concurrent use; the zero evidence holds none.
@@ -20,22 +24,38 @@ type evidence struct {
 	mu     sync.Mutex
 	worker *routing.Worker // of the last failure
 	failed []failedRequest // at most evidenceKept
+	good   [2]goodAnswer   // the last one of each of the last two tenants
 }
 
 // failedRequest identifies a request by its tenant and its content.
 type failedRequest struct{ tenant, content uint64 }
 
+// goodAnswer is when the worker has last answered a tenant well.
+type goodAnswer struct {
+	tenant uint64
+	at     time.Time
+}
+
+// answered records a good answer of the worker to a tenant.
+func (e *evidence) answered(tenant uint64, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.good[0].tenant != tenant {
+		e.good[1] = e.good[0]
+	}
+	e.good[0] = goodAnswer{tenant, now}
+}
+
 // add records a failure of the worker and reports whether the worker is at fault by what
-// it failed before: another request, if it has not failed this one yet, or another
-// tenant's request since it failed this one last.
-func (e *evidence) add(w *routing.Worker, r failedRequest) bool {
+// it failed before. The last failure of another tenant's request is evidence. Another
+// request of the same tenant is, unless the worker has failed this one too or has
+// answered another tenant well lately.
+func (e *evidence) add(w *routing.Worker, r failedRequest, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.worker = w
 	known := slices.Index(e.failed, r)
-	since := e.failed[:max(known, 0)]
-	blamed := known < 0 && len(e.failed) > 0 ||
-		slices.ContainsFunc(since, func(o failedRequest) bool { return o.tenant != r.tenant })
+	blamed := len(e.failed) > 0 && (e.failed[0].tenant != r.tenant || known < 0 && !e.contradicted(r.tenant, now))
 	switch {
 	case known >= 0:
 		e.failed = slices.Delete(e.failed, known, known+1)
@@ -44,6 +64,14 @@ func (e *evidence) add(w *routing.Worker, r failedRequest) bool {
 	}
 	e.failed = slices.Insert(e.failed, 0, r)
 	return blamed
+}
+
+// contradicted reports whether the worker has answered another tenant well lately. The
+// caller holds mu.
+func (e *evidence) contradicted(tenant uint64, now time.Time) bool {
+	return slices.ContainsFunc(e.good[:], func(g goodAnswer) bool {
+		return g.tenant != tenant && !g.at.IsZero() && now.Sub(g.at) < contradictedFor
+	})
 }
 
 // holder returns the worker if it has failed the request, else nil.
@@ -56,13 +84,20 @@ func (e *evidence) holder(r failedRequest) *routing.Worker {
 	return e.worker
 }
 
-// failedRequest returns the request as evidence. An upload, whose body is not kept, is
-// told from others by its length.
+// tenantHash identifies the request's tenant in evidence.
+func (x *exchange) tenantHash() uint64 { return maphash.String(x.s.seed, x.caller.Tenant) }
+
+// failedRequest returns the request as evidence: its prompt, since any other field of its
+// body may be changed at will, and its body where there is no prompt. An upload, whose
+// body is not kept, is told from others by its length.
 func (x *exchange) failedRequest() failedRequest {
-	r := failedRequest{tenant: maphash.String(x.s.seed, x.caller.Tenant), content: maphash.String(x.s.seed, x.r.URL.Path)}
-	if x.upload != nil {
+	r := failedRequest{tenant: x.tenantHash(), content: maphash.String(x.s.seed, x.r.URL.Path)}
+	switch {
+	case x.upload != nil:
 		r.content += mixed(uint64(x.r.ContentLength))
-	} else {
+	case x.prompt != nil && len(x.prompt.chain) > 0:
+		r.content += x.prompt.chain[len(x.prompt.chain)-1].Hash
+	default:
 		r.content += maphash.Bytes(x.s.seed, x.req.Body)
 	}
 	return r

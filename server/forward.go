@@ -73,31 +73,34 @@ var errNoAnswer = errors.New("no worker has answered")
 // workers out. What the worker failed before may decide at once.
 func (x *exchange) hold(a *attempt) {
 	x.failed = append(x.failed, a)
-	if !a.f.mayBeCaused() || a.m.evidence.add(a.lease.Worker(), x.failedRequest()) {
+	if !a.f.mayBeCaused() || a.provenAtFault() {
 		a.judge()
 	}
 }
 
+// provenAtFault records that the worker has failed the request, and reports whether its
+// earlier failures prove that it is at fault.
+func (a *attempt) provenAtFault() bool {
+	return a.m.evidence.add(a.lease.Worker(), a.x.failedRequest(), time.Now())
+}
+
+// unproven excludes a failure of which nothing shows whether its worker is at fault.
+func unproven(blame error) error {
+	return excluded("the request may have caused it: %w", blame)
+}
+
 // judgeFailed gives the verdicts that are held back. answer is nil when another worker has
 // answered the request well, which shows that it is sound, and wraps ErrExcluded when
-// another worker has refused it. Without an answer, errNoAnswer, a worker's own error says
-// nothing of the worker; a lost answer does unless two workers have failed the request.
+// another worker has refused it. Without an answer, errNoAnswer, a failure says nothing of
+// its worker.
 func (x *exchange) judgeFailed(answer error) {
-	shared := 0
-	for _, a := range x.failed {
-		if a.f.mayBeCaused() {
-			shared++
-		}
-	}
 	for _, a := range x.failed {
 		switch {
 		case a.judged || answer == nil:
 		case errors.Is(answer, routing.ErrExcluded):
 			a.f.blame = excluded("another worker refused the request that this one failed: %w", a.f.blame)
-		case shared > 1:
-			a.f.blame = excluded("%d workers failed the request: %w", shared, a.f.blame)
-		case a.f.answered():
-			a.f.blame = excluded("the request may have caused it: %w", a.f.blame)
+		default:
+			a.f.blame = unproven(a.f.blame)
 		}
 		a.judge()
 	}

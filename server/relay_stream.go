@@ -258,8 +258,9 @@ func (s *stream) complete() {
 	s.finish(telemetry.EndCompleted)
 }
 
-// fault handles a worker that failed: as a failure while the client has no
-// content, else with one error frame.
+// fault handles a worker that failed: as a failure while nothing is sent, else with one
+// error frame. The request may have caused what the engine reports, and any failure
+// before the first content; a connection that ends after it is the worker's fault.
 func (s *stream) fault(f *failure) (*failure, bool) {
 	if !s.x.answer.committed() {
 		return f, false
@@ -267,6 +268,10 @@ func (s *stream) fault(f *failure) (*failure, bool) {
 	if s.x.gone() {
 		s.clientLeft()
 		return nil, true
+	}
+	var lost *workers.SendError
+	if f.mayBeCaused() && !(s.content && errors.As(f.blame, &lost)) && !s.provenAtFault() {
+		f.blame = unproven(f.blame)
 	}
 	s.cut(f.err, f.blame)
 	return nil, true
@@ -327,8 +332,8 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 	if message == "" || e.Status >= 500 || s.m.worker.Tells(ev.Data) {
 		message = "The worker failed before its answer was whole."
 	}
-	s.cut(&openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: verdict.blame}, verdict.blame)
-	return nil, true
+	verdict.err = &openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: verdict.blame}
+	return s.fault(&verdict)
 }
 
 // clientLeft ends a stream whose client takes nothing any more.

@@ -26,9 +26,6 @@ type failure struct {
 	status  int           // of the worker's answer; 0 without one
 }
 
-// answered tells whether the worker itself answered, with a 5xx or an aborted answer.
-func (f *failure) answered() bool { return f.status >= 500 || errors.Is(f.blame, errAborted) }
-
 // mayBeCaused reports whether the request itself may have caused the failure: it has
 // reached the worker. A timeout always counts: a worker that sends nothing hangs more
 // often than its request is at fault.
