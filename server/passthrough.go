@@ -97,14 +97,19 @@ func hasMember(body []byte, name string) bool {
 	}
 }
 
-const jsonSpace = " \t\r\n"
+const (
+	jsonSpace     = " \t\r\n"
+	byteOrderMark = "\xef\xbb\xbf"
+)
 
-// isObject tells whether a body may be one JSON object: nothing else has members
-// that an engine takes for a request's. Readers skip a mark of the byte order.
-func isObject(body []byte) bool {
-	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
-	return bytes.HasPrefix(bytes.TrimLeft(body, jsonSpace), []byte("{"))
+// trimBlank removes what JSON readers skip before a value: a byte order mark and blanks.
+func trimBlank(body []byte) []byte {
+	return bytes.TrimLeft(bytes.TrimPrefix(body, []byte(byteOrderMark)), jsonSpace)
 }
+
+// isObject reports whether a body may be one JSON object: nothing else has members
+// that an engine takes for a request's.
+func isObject(body []byte) bool { return bytes.HasPrefix(trimBlank(body), []byte("{")) }
 
 // otherwiseEncoded tells whether a body that is said to be JSON is in UTF-16 or
 // UTF-32, which RFC 8259 does not allow and Python's reader takes: the first two

@@ -77,10 +77,10 @@ func (x *exchange) openUpload() (*upload, error) {
 	return u, nil
 }
 
-// head reads the beginning of the body, at least to the second byte that is no blank.
+// head reads the beginning of the body, until it shows whether it may be an object.
 func (u *upload) head() ([]byte, error) {
 	head := make([]byte, 0, uploadHead)
-	for len(head) < cap(head) && len(bytes.TrimLeft(head, jsonSpace)) < 2 {
+	for len(head) < len(byteOrderMark) || len(head) < cap(head) && len(trimBlank(head)) == 0 {
 		n, err := u.read(head[len(head):cap(head)])
 		head = head[:len(head)+n]
 		if err == io.EOF {
@@ -97,7 +97,7 @@ func (u *upload) head() ([]byte, error) {
 // mayBeObject reports whether a body that begins so may be a JSON object in an encoding
 // that engines read.
 func (x *exchange) mayBeObject(head []byte) bool {
-	return len(bytes.TrimLeft(head, jsonSpace)) == 0 || isObject(head) || x.otherwiseEncoded(head)
+	return len(trimBlank(head)) == 0 || isObject(head) || x.otherwiseEncoded(head)
 }
 
 // Read reads a piece for the worker. timeouts.idle counts until it is called again: for

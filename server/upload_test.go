@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -163,6 +164,32 @@ func TestWhatMayBeJSONIsRead(t *testing.T) {
 	if a, err := r.upload(t.Context(), http.DefaultClient, "/files/x", strings.NewReader(strings.Repeat("x", 70<<10)), -1,
 		"Content-Encoding", "gzip"); err == nil && a.status == http.StatusOK {
 		t.Errorf("a compressed body: %d %s", a.status, a.body)
+	}
+}
+
+// deadlined is a recorder that takes deadlines.
+type deadlined struct{ *httptest.ResponseRecorder }
+
+func (deadlined) SetReadDeadline(time.Time) error  { return nil }
+func (deadlined) SetWriteDeadline(time.Time) error { return nil }
+
+// TestWhatMayBeJSONIsReadHoweverItArrives: the pieces in which a body comes do not decide
+// what it may be.
+func TestWhatMayBeJSONIsReadHoweverItArrives(t *testing.T) {
+	r := newUploading(t, http.HandlerFunc(digesting))
+	for _, head := range []string{`{"kv_transfer_params":{},"a":"`, " {\"a\":\"", "\xef\xbb\xbf{\"a\":\"", "\xef\xbb\xbf \r\n{\"a\":\"",
+		"\xef\xbb\xbf" + strings.Repeat(" ", 600) + `{"a":"`, "{\x00\"\x00", "\xff\xfe{\x00", "\x00{\x00\"", "\xff\xfe\x00\x00{\x00\x00\x00"} {
+		for split := 1; split <= min(len(head), 6); split++ {
+			body := io.MultiReader(strings.NewReader(head[:split]), strings.NewReader(head[split:]), io.LimitReader(zeros{}, 70<<10))
+			req := httptest.NewRequest(http.MethodPost, "/files/x", io.NopCloser(body))
+			req.Host, req.ContentLength = "localhost", -1
+			req.Header.Set("Content-Type", "application/json")
+			w := deadlined{httptest.NewRecorder()}
+			r.dataHandler().ServeHTTP(w, req)
+			if w.Code != http.StatusRequestEntityTooLarge {
+				t.Errorf("%.20q after %d bytes: %d %s", head, split, w.Code, w.Body)
+			}
+		}
 	}
 }
 
