@@ -1,7 +1,6 @@
 package server
 
 import (
-	"net/http"
 	"strconv"
 	"time"
 
@@ -71,7 +70,7 @@ func (a *attempt) send(account bool, place rank) (*workers.Response, error) {
 	case x.upload != nil:
 	case x.dialect == openai.Other:
 		req.Body = x.req.Splice(openai.Edit{CacheSalt: x.salt, Priority: place.value, SetPriority: place.set, AllowFields: x.pool.AllowFields})
-	case len(x.req.Body) == 0 || x.r.Method != http.MethodPost:
+	case len(x.req.Body) == 0:
 		req.Body = [][]byte{x.req.Body}
 	default:
 		req.Body = x.req.Splice(edit)

@@ -191,7 +191,11 @@ func (x *exchange) storedAnswer() error {
 	case m != nil:
 		x.workerPath = "/v1" + strings.Replace(x.d.Route, ":id", url.PathEscape(x.id), 1)
 		return x.askHolder(x.id, p, m, func(body []byte) (*openai.Request, error) {
-			return &openai.Request{Dialect: openai.Responses, Body: body, Stream: x.r.URL.Query().Get("stream") == "true"}, nil
+			r, err := x.passed(body) // no API gives it a body
+			if err == nil {
+				r.Stream = x.r.URL.Query().Get("stream") == "true"
+			}
+			return r, err
 		})
 	case !foreign && x.snap.passing(x.r.URL.Path, x.caller) != nil:
 		return x.passUnrouted()

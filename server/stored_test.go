@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -240,4 +241,27 @@ func TestNoTenantMakesAnothersResponsesUnknown(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestABodyAboutAStoredResponseIsSentAsItCame: it is of no dialect, so nothing is added
+// to it. What no client may choose is removed as everywhere.
+func TestABodyAboutAStoredResponseIsSentAsItCame(t *testing.T) {
+	k := &recorder{next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"id":"resp_1","object":"response","status":"completed","output":[]}`) //nolint:errcheck // the client may have left
+	})}
+	r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: vllm", 1), k)
+	r.post("/v1/responses", `{"model":"small","input":"x"}`)
+	for body, want := range map[string]string{
+		`{}`: `{}`, `{"reason":"late"}`: `{"reason":"late"}`, `text`: `text`, ``: ``,
+		`{"kv_transfer_params":{"remote_host":"10.0.0.9"},"a":1}`: `{"a":1}`,
+		`{"priority":-9}`: `{"priority":20}`,
+	} {
+		for _, c := range [][2]string{{http.MethodPost, "/batch/v1/responses/resp_1/cancel"}, {http.MethodGet, "/batch/v1/responses/resp_1"}} {
+			a := r.do(c[0], c[1], body, "Content-Type", "application/json")
+			if _, got := k.last(); a.status != http.StatusOK || got != want {
+				t.Errorf("%s %s: %d %s; the worker got %q", c[0], body, a.status, a.body, got)
+			}
+		}
+	}
 }
