@@ -20,6 +20,10 @@ const (
 	// name server answers in milliseconds; one that is down costs one connection in
 	// freshFor this much.
 	lookupPatience = 500 * time.Millisecond
+	// missingFor is how long lookups must deny that the name exists before its addresses
+	// are dropped. A resolver with search domains also answers so while one of its name
+	// servers is down. Caches of name servers keep addresses about as long.
+	missingFor = 30 * time.Second
 )
 
 // dialer opens connections to one worker's host and port. It keeps the addresses of
@@ -36,6 +40,7 @@ type dialer struct {
 	due     time.Time    // of the next lookup
 	looking bool         // a lookup is under way
 	failing bool         // the last lookup failed
+	missing time.Time    // since when all lookups deny the name; zero: they do not
 }
 
 // newDialer returns a dialer for an address of the form host:port. It refuses every
@@ -106,20 +111,27 @@ func (d *dialer) lookedUp() {
 	d.looking = false
 }
 
-// take keeps the result of a lookup. A name that does not exist any more has no
-// addresses; after any other failure the last ones count.
+// take keeps the result of a lookup. A name that has not existed for missingFor has no
+// addresses; after any other failure the last addresses count.
 func (d *dialer) take(found []netip.Addr, err error) (all []netip.Addr, fresh bool, _ error) {
 	var dns *net.DNSError
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.due = time.Now().Add(freshFor)
+	now := time.Now()
+	d.due = now.Add(freshFor)
+	switch denied := errors.As(err, &dns) && dns.IsNotFound; {
+	case !denied:
+		d.missing = time.Time{}
+	case d.missing.IsZero():
+		d.missing = now
+	case now.Sub(d.missing) >= missingFor:
+		d.known = nil
+	}
 	switch {
 	case err == nil:
 		d.known = found
 		d.noteLocked(nil)
 		return found, true, nil
-	case errors.As(err, &dns) && dns.IsNotFound:
-		d.known = nil
 	case len(d.known) > 0:
 		d.noteLocked(err)
 		return d.known, false, nil

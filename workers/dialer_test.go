@@ -169,7 +169,8 @@ func TestWhileOneLookupHangsOthersUseTheLastAddressesAtOnce(t *testing.T) {
 	})
 }
 
-// TestANameThatIsGoneHasNoAddresses: its last ones may be another server's by now.
+// TestANameThatIsGoneHasNoAddresses: after half a minute its last addresses may be another
+// server's.
 func TestANameThatIsGoneHasNoAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{err: errNoServer, hosts: map[string]error{"10.0.0.1:8000": nil}}
@@ -180,6 +181,12 @@ func TestANameThatIsGoneHasNoAddresses(t *testing.T) {
 		n.set(nil, "10.0.0.1")
 		n.connect(t, d)
 		n.set(errNoName)
+		for range missingFor / freshFor {
+			time.Sleep(freshFor)
+			if to := n.connect(t, d); to != "10.0.0.1:8000" {
+				t.Errorf("a name that has just gone: %s", to)
+			}
+		}
 		time.Sleep(freshFor)
 		for range 2 {
 			if to := n.connect(t, d); !strings.Contains(to, "no such host") {
@@ -193,6 +200,23 @@ func TestANameThatIsGoneHasNoAddresses(t *testing.T) {
 		n.set(nil)
 		if to := n.connect(t, d); !strings.Contains(to, "no address") {
 			t.Errorf("a name without addresses: %s", to)
+		}
+	})
+}
+
+// TestANameServerThatIsDownDoesNotEndAName: with search domains, the resolver may report
+// the last domain's denial instead of the first one's failure.
+func TestANameServerThatIsDownDoesNotEndAName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{answer: []string{"10.0.0.1"}, hosts: map[string]error{"10.0.0.1:8000": nil}}
+		d := n.dialer()
+		n.connect(t, d)
+		for i := range 40 {
+			n.set([]error{errNoName, errNoServer}[i/3%2])
+			time.Sleep(freshFor)
+			if to := n.connect(t, d); to != "10.0.0.1:8000" {
+				t.Errorf("after %d lookups: %s", i+1, to)
+			}
 		}
 	})
 }
