@@ -19,9 +19,9 @@ const (
 )
 
 // bodyBudget bounds the memory of all request bodies that are read, wait or may still
-// be sent, and of long answers and events that are read. A tenant may reserve only while it holds at most as much as stays free: one
-// tenant alone half of the budget, two a third each. A tenant that holds nothing
-// always finds memory free.
+// be sent, and of long answers and events that are read. A tenant may reserve only if it
+// then holds at most as much as stays free: one tenant alone half of the budget, the next
+// at least a quarter. A tenant that holds nothing may reserve half of what is free.
 type bodyBudget struct {
 	mu    sync.Mutex
 	limit int64

@@ -187,6 +187,25 @@ func TestNoTenantTakesTheMemoryOfOthers(t *testing.T) {
 	})
 }
 
+// TestTheLongestBodyFitsBesideAnotherTenantsBacklog: in a budget of eight times its length,
+// announced or not.
+func TestTheLongestBodyFitsBesideAnotherTenantsBacklog(t *testing.T) {
+	const longest = 1 << 20
+	var b bodyBudget
+	b.configure(8*longest, longest)
+	backlog := bodyMemory{budget: &b, tenant: "a"}
+	for backlog.Reserve(longest/64) == nil {
+	}
+	for _, hint := range []int64{longest, -1} {
+		m := bodyMemory{budget: &b, tenant: "b"}
+		if body, err := openai.Decode("", io.LimitReader(zeros{}, longest), hint, longest, &m); err != nil || len(body) != longest {
+			t.Errorf("announced as %d: %d bytes, %v, beside %d", hint, len(body), err, backlog.held)
+		}
+		m.release()
+	}
+	backlog.release()
+}
+
 // silentBody is a body that sends its bytes at once and then waits for its deadline.
 type silentBody struct {
 	send  int
