@@ -185,7 +185,14 @@ func (t *eventTokens) complete() bool {
 // (rerankers) the prompt is what is no output. A report of a generated answer that
 // lacks the prompt or the output, or has no number there, is none: the missing count
 // is not zero.
+// No more of the prompt than all of it is cached, whatever the report.
 func (t *eventTokens) usage(d Dialect) (u Usage, ok bool) {
+	u, ok = t.sum(d)
+	u.Cached = min(u.Cached, u.Prompt)
+	return u, ok
+}
+
+func (t *eventTokens) sum(d Dialect) (u Usage, ok bool) {
 	if !t.prompt.set && !t.output.set && !t.total.set {
 		if !t.promptN.set && !t.predictedN.set {
 			return Usage{}, false

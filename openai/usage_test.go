@@ -21,6 +21,8 @@ func TestReadAnswer(t *testing.T) {
 			Answer{Usage: Usage{9, 0, 2, true}, HasUsage: true, Valid: true, Finished: true}},
 		{"chat, nothing said of the cache", Chat, `{"choices":[{"index":0,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":null}}`,
 			Answer{Usage: Usage{9, 0, 2, false}, HasUsage: true, Valid: true, Finished: true}},
+		{"chat, more cached than there is", Chat, `{"choices":[{"index":0,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":99999999999}}}`,
+			Answer{Usage: Usage{9, 9, 2, true}, HasUsage: true, Valid: true, Finished: true}},
 		{"chat, one choice unfinished", Chat, `{"choices":[{"index":0,"finish_reason":"stop"},{"index":1,"finish_reason":null}]}`,
 			Answer{Valid: true}},
 		{"chat without choices", Chat, `{"choices":[]}`, Answer{Valid: true}},
