@@ -184,6 +184,20 @@ func TestARefusedKeyRestsItsWorkerOnlyWhereAnotherTakesOver(t *testing.T) {
 	}
 }
 
+// TestASDKsTimeoutBoundsAStreamThatIsHeld: while the gateway holds the first events, the
+// client has no header, and its clock runs.
+func TestASDKsTimeoutBoundsAStreamThatIsHeld(t *testing.T) {
+	r := newRig(t, "timeouts: { idle: 2s }\n"+plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(t, w, `data: {"choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}`+"\n\n")
+		<-q.Context().Done()
+	}))
+	a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.2")
+	if d := r.Server.decisions.last(1)[0]; a.status != http.StatusGatewayTimeout || len(d.Attempts) != 1 || !strings.Contains(d.Attempts[0].Error, errTotalTimeout.Error()) {
+		t.Errorf("%d %s; the attempts were %+v", a.status, a.body, d.Attempts)
+	}
+}
+
 func TestASDKsTimeoutBoundsAStreamOnlyUntilItsFirstEvent(t *testing.T) {
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

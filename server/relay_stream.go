@@ -71,8 +71,10 @@ func (s *stream) run() *failure {
 		if len(ev.Raw) > 0 && !s.silent(ev) {
 			if s.pause == 0 { // the first; comments are none
 				s.pause = s.x.snap.file.Timeouts.Idle
-				s.watch.extend(s.x.deadline)
 				s.watch.rest()
+				if !s.x.answer.held() {
+					s.watch.extend(s.x.deadline)
+				}
 			}
 			if err != nil { // the body ended without the blank line, and clients drop an event without one
 				ev.Raw = append(slices.Clip(ev.Raw), "\n\n"...)
@@ -137,12 +139,14 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 		}
 	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.terminated():
 		// A terminator that proves nothing would make a cut answer look whole.
-	case mark.Has(openai.MarkNullError):
-		s.scratch = openai.StripNullError(s.scratch[:0], ev)
-		s.out = append(s.out, s.scratch...)
 	default:
+		raw := ev.Raw
+		if mark.Has(openai.MarkNullError) {
+			s.scratch = openai.StripNullError(s.scratch[:0], ev)
+			raw = s.scratch
+		}
 		s.ending, s.endAt = s.strip && mark.Has(openai.MarkFinish), len(s.out)
-		s.out = append(s.out, ev.Raw...)
+		s.out = append(s.out, raw...)
 	}
 	if mark.Has(openai.MarkEnd) {
 		return nil, s.proven()
@@ -172,6 +176,7 @@ func (s *stream) open() {
 		return
 	}
 	s.opened = true
+	s.watch.extend(s.x.deadline) // the SDKs stop their clocks at the head of an answer
 	s.x.answer.head(http.StatusOK, func(h http.Header) {
 		s.x.clientHeader(h, s.resp.Header)
 		set := setInto(h)

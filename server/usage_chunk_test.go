@@ -56,3 +56,19 @@ func TestAStreamIsWhatItsClientAskedFor(t *testing.T) {
 		t.Errorf("what was asked for is not all there: %s", got.body)
 	}
 }
+
+// TestANullErrorLosesNothingOfAStream: the chunk that ends generation gets what the usage
+// chunk says beside usage, whatever else is removed from it.
+func TestANullErrorLosesNothingOfAStream(t *testing.T) {
+	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, `data: {"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":null}],"error":null}`+"\n\n")
+		fmt.Fprint(w, `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"error":null}`+"\n\n")
+		fmt.Fprint(w, `data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2},"system_fingerprint":"vllm-1","error":null}`+"\n\ndata: [DONE]\n\n")
+	}))
+	const want = `data: {"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":null}]}` + "\n\n" +
+		`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"system_fingerprint":"vllm-1"}` + "\n\ndata: [DONE]\n\n"
+	if got := r.post("/v1/chat/completions", streamedHello); got.body != want {
+		t.Errorf("\n got %s\nwant %s", got.body, want)
+	}
+}
