@@ -40,7 +40,7 @@ func TestABodyThatStallsIsAnswered(t *testing.T) {
 			client, conn := net.Pipe()
 			l <- conn
 			close(l)
-			go fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%s", part) //nolint:errcheck // and then nothing
+			go fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%s", part) //nolint:errcheck // and then nothing
 			resp, err := http.ReadResponse(bufio.NewReader(client), nil)
 			if err != nil {
 				t.Errorf("%s: no answer: %v", name, err)
