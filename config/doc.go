@@ -15,7 +15,7 @@ var known = map[string]key{
 	"config.File.metrics":            {doc: "Where Prometheus reads."},
 	"config.File.auth":               {doc: "Who may use the data plane."},
 	"config.File.max_body_bytes":     {doc: "Longest request body, unpacked. Longer ones are answered 413."},
-	"config.File.max_buffered_bytes": {doc: "Memory that all request bodies together may hold while they are read, wait or may be sent again, and answers and events over 1 MiB while they are read; at least four times `max_body_bytes`. A tenant gets more only while it holds at most as much as stays free: one alone half, two a third each. Beyond it the answer is 503 `overloaded`.", inherits: "a quarter of `GOMEMLIMIT`, or of 90% of the memory of the control group or machine"},
+	"config.File.max_buffered_bytes": {doc: "Memory that all request bodies together may hold while they are read, wait or may be sent again, and answers and events over 1 MiB while they are read; at least four times `max_body_bytes`. A tenant gets more only if it then holds at most as much as stays free, one alone half; eight times `max_body_bytes` takes the longest body beside the backlog of one other tenant. Beyond it the answer is 503 `overloaded`.", inherits: "a quarter of `GOMEMLIMIT`, or of 90% of the memory of the control group or machine"},
 	"config.File.max_response_bytes": {doc: "Longest answer of a worker that is not a stream, and longest event of a stream. Longer ones are answered 502 `response_too_large` and blame no worker. Raw answers (audio, images, passed paths) have no bound."},
 	"config.File.drain":              {doc: "How the program stops."},
 	"config.File.policy":             {doc: "The routing policy of every tier and pool that names none."},
@@ -62,7 +62,7 @@ var known = map[string]key{
 	"config.Metrics.listen":   {doc: "Address of /metrics, host:port. Empty: the admin plane's. A host that is not loopback needs `metrics.insecure`."},
 	"config.Metrics.insecure": {doc: "Serve /metrics in plain text and without a key on an address that is not loopback. Metrics name tenants, models and workers."},
 
-	"config.Auth.required":       {doc: "Ask for a key. `false` works only while every address is loopback. Without keys, the gateway answers to `localhost`, IP addresses and `hosts`, refuses requests that pages of other sites send unless `cors.origins` names them, and takes JSON only with `Content-Type: application/json`."},
+	"config.Auth.required":       {doc: "Ask for a key. `false` works only while every address is loopback. Without keys, the gateway answers to `localhost`, IP addresses and `hosts`, refuses requests that pages of other sites send unless `cors.origins` names them, and takes JSON only with `Content-Type: application/json`; paths that pass through a pool take any type."},
 	"config.Auth.keys":           {doc: "Tenants and their keys."},
 	"tenants.KeyConfig.name":     {doc: "The tenant. Several keys with the same rights may name the same one.", required: true, fits: isTenant, pattern: tenantPattern, want: "a name of up to 63 lower-case letters, digits and hyphens"},
 	"tenants.KeyConfig.sha256":   {doc: "SHA-256 of the key in hex: `printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1`. The key must not begin with `tw-` unless the gateway made it.", required: true, fits: isDigest, pattern: digestPattern, want: "64 hex digits", secret: true},
@@ -179,7 +179,7 @@ var known = map[string]key{
 	"breaker.Slow.p95_above":              {doc: "Also slow when 5 of 100 first tokens take longer than this. 0s turns it off.", zero: true},
 
 	"config.Retry.attempts": {doc: "Attempts for each request, the first included. A request that makes or keeps something on its engine, such as a response without `store: false`, has no second one once its body was sent.", min: 1, max: 5},
-	"config.Retry.budget":   {doc: "Retries allowed as a share of all requests, in addition to 10 per second. When the budget is spent, errors carry x-should-retry: false.", max: 1},
+	"config.Retry.budget":   {doc: "Retries allowed as a share of all requests, in addition to 10 per second. When the budget is spent, errors carry x-should-retry: false, unless the workers rest after 429 or 503 and Retry-After tells when they are back.", max: 1},
 
 	"config.Timeouts.connect":      {doc: "To connect to a worker."},
 	"config.Timeouts.first_byte":   {doc: "From the request sent to the first event of a stream. Whole answers are bounded by `total` alone."},
