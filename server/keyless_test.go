@@ -125,8 +125,8 @@ func TestForeignNamesDoNotReadTheMetrics(t *testing.T) {
 		{"admin: { listen: \"127.0.0.1:8081\" }\n", 421},
 		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\n", 200},
 		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nhosts: [ai.lan]\n", 421},
-		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\" }\n", 200},
-		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\" }\nhosts: [ai.lan]\n", 421},
+		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\", insecure: true }\n", 200},
+		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\", insecure: true }\nhosts: [ai.lan]\n", 421},
 	} {
 		r := newRig(t, c.settings+strings.Replace(plain, "auth: { required: false }", "auth: { keys: [ { name: all, sha256: "+digestHex("key")+" } ] }", 1), fakeEngine())
 		for plane, h := range map[string]http.Handler{"admin": r.adminHandler(), "metrics": r.metricsHandler()} {
