@@ -71,8 +71,8 @@ type EventReader struct {
 	ready      bool
 	memory     Memory
 	reserved   int64 // of memory, for a buffer longer than freeBuffer
-	any        bool // an event was returned, so a byte order mark is no longer one
-	bareCR     bool // the last line ended in CR without LF
+	any        bool  // an event was returned, so a byte order mark is no longer one
+	bareCR     bool  // the last line ended in CR without LF
 }
 
 // NewEventReader returns a reader of r's events. An event of more than max

@@ -26,6 +26,7 @@ tiers:
 		name, path, kind, body string
 		paced                  bool
 	}{
+		{"a whole answer", "/v1/chat/completions", "application/json", `{"choices":[{"index":0,"message":{"content":"x"},"finish_reason":"stop"}],` + usage + `}`, false},
 		{"an image", "/v1/images/generations", "text/event-stream", "data: {\"b64_json\":\"A\"}\n\n", false},
 		{"speech", "/v1/audio/speech", "audio/mpeg", "AAAA", false},
 		{"a stream of tokens", "/v1/chat/completions", "text/event-stream",

@@ -181,9 +181,6 @@ func (a *attempt) relayWhole(resp *workers.Response) *failure {
 	case answer.Aborted && a.usesEngine:
 		return abortFailure()
 	}
-	if a.x.generatesStream() && a.x.d.Rule != ruleStored {
-		return formFailure("a whole answer where a stream was asked for")
-	}
 	if !a.x.answer.hold() {
 		return formFailure("a whole answer after the answer has begun")
 	}
