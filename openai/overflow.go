@@ -57,10 +57,10 @@ const (
 	overflowWithin = 256
 )
 
-// Overflow returns the refusal that a client of the dialect gets for an engine's
-// refusal of a prompt that is longer than the engine's context: with OpenAI's code, and
-// with the words and numbers that clients recognize where the engine gives the numbers.
-// ok is false for every other error.
+// Overflow translates an engine's refusal of a prompt that is longer than its context
+// into the dialect's own refusal, with OpenAI's code. If the engine gives the numbers,
+// the message has the words and numbers that clients recognize. ok is false for every
+// other error.
 func (e EngineError) Overflow(d Dialect) (refusal *Error, ok bool) {
 	said := strings.ToLower(e.Message[:min(len(e.Message), overflowWithin)])
 	var behind string

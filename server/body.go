@@ -64,7 +64,7 @@ func (x *exchange) brokenBody(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		x.tooSlow = true
-		return &openai.Error{Code: openai.CodeRequestTimeout, Message: "The request's body came too slowly.", Cause: err}
+		return &openai.Error{Code: openai.CodeRequestTimeout, Message: "The request's body arrived too slowly: send at least 1 KiB per second.", Cause: err}
 	}
 	return &openai.Error{Code: openai.CodeInvalidJSON, Message: "The request's body broke off.", Cause: err}
 }

@@ -70,10 +70,10 @@ func TestAFullDatabaseIsAnsweredAsOneThatIsAway(t *testing.T) {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1) // the pragma is the connection's
-	if _, err := db.ExecContext(t.Context(), "PRAGMA max_page_count = 1; CREATE TABLE a (b)"); err == nil {
-		_, err = db.ExecContext(t.Context(), "CREATE TABLE c (d)")
+	var full error
+	for _, do := range []string{"PRAGMA max_page_count = 1", "CREATE TABLE a (b)", "CREATE TABLE c (d)", "CREATE TABLE e (f)"} {
+		_, full = db.ExecContext(t.Context(), do)
 	}
-	_, full := db.ExecContext(t.Context(), "CREATE TABLE e (f)")
 	if full == nil || !strings.Contains(full.Error(), "full") {
 		t.Fatalf("the database is not full: %v", full)
 	}

@@ -69,9 +69,9 @@ func TestFirstByteBoundsStreamsAlone(t *testing.T) {
 	}
 }
 
-// TestTheTotalEndsAWholeAnswerAndBlamesNobody: nothing tells a long answer from none, so
+// TestTheTotalTimeoutOfAWholeAnswerIsNoFailureOfTheWorker: nothing tells a long answer from none, so
 // the worker is not at fault and no other one is asked.
-func TestTheTotalEndsAWholeAnswerAndBlamesNobody(t *testing.T) {
+func TestTheTotalTimeoutOfAWholeAnswerIsNoFailureOfTheWorker(t *testing.T) {
 	never := late(time.Hour, "application/json", "{}")
 	r := newRig(t, fmt.Sprintf(impatient, "60ms", served(t, never)), never, never)
 	for path, body := range map[string]string{"/v1/chat/completions": hello, "/v1/images/generations": `{"model":"small","prompt":"x"}`, "/raw/x": "anything"} {

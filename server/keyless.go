@@ -29,7 +29,7 @@ func (x *exchange) checkKeyless() error {
 }
 
 func foreignHost(host string) string {
-	return "The host " + quoted(host) + " is none of this gateway's. Add its name to `hosts` of the configuration (of serve --model: --hosts), or send the request to localhost or an IP address."
+	return "The host " + quoted(host) + " is not a name of this gateway. Add it to `hosts` of the configuration (of serve --model: --hosts), or send the request to localhost or an IP address."
 }
 
 // isForeign tells whether a Host header has a name that is not among hosts. Names below

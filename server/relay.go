@@ -30,7 +30,7 @@ func (a *attempt) relay(resp *workers.Response) *failure {
 	case kind == "text/event-stream" && (a.x.dialect == openai.Audio || a.x.dialect == openai.Images):
 		return a.relayRaw(resp, nil)
 	case kind == "text/event-stream" && !a.x.req.Stream:
-		return formFailure("an event stream where a whole answer was asked for")
+		return formFailure("the worker sent an event stream, but the request was not for a stream")
 	case kind == "text/event-stream":
 		return a.relayStream(resp)
 	case a.x.dialect == openai.Audio || a.x.dialect == openai.Images:
@@ -92,7 +92,7 @@ const codeWorkerRefused openai.Code = "worker_refused"
 func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
 	x := a.x
 	x.sent = true // so that it counts, and its x-ratelimit headers hold
-	if a.m.worker.Tells(body) {
+	if a.m.worker.RepeatsKey(body) {
 		body = nil // an engine that repeats what it was sent must not tell the gateway's own key
 	}
 	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status, Message: "The worker refused the request."}

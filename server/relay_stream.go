@@ -334,7 +334,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 	}
 	verdict, _ := engineVerdict(e)
 	message := e.Message
-	if message == "" || e.Status >= 500 || s.m.worker.Tells(ev.Data) {
+	if message == "" || e.Status >= 500 || s.m.worker.RepeatsKey(ev.Data) {
 		message = "The worker failed before its answer was whole."
 	}
 	verdict.err = &openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: verdict.blame}

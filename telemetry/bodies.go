@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // bodySeries are in the order of their values in Collect.
 var bodySeries = []series{
-	{name: "tierway_request_body_bytes", help: "Memory that request bodies hold while they are read, wait or may be sent again.", kind: prometheus.GaugeValue},
+	{name: "tierway_request_body_bytes", help: "Memory of request bodies that are being read, are queued or may be sent again.", kind: prometheus.GaugeValue},
 	{name: "tierway_request_body_limit_bytes", help: "Bound of that memory: max_buffered_bytes, or its default.", kind: prometheus.GaugeValue},
 }
 

@@ -50,7 +50,7 @@ func TestOneEngineReachedAnotherWayIsTheSameWorker(t *testing.T) {
 			if _, err := w.Send(t.Context(), postOf("/v1/chat/completions", "x")); err != nil || senderOf(w).last().Header.Get("Authorization") != want || w.Spec().Key != c.key {
 				t.Errorf("sent with %q, want %q: %v", senderOf(w).last().Header.Get("Authorization"), want, err)
 			}
-			if !w.Tells([]byte("your key is "+canary)) || c.key != "" && !w.Tells([]byte("your key is "+c.key)) {
+			if !w.RepeatsKey([]byte("your key is "+canary)) || c.key != "" && !w.RepeatsKey([]byte("your key is "+c.key)) {
 				t.Error("an answer may repeat a key: of this request, or of one under way")
 			}
 		})

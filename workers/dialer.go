@@ -143,9 +143,9 @@ func (d *dialer) take(found []netip.Addr, err error) (all []netip.Addr, fresh bo
 func (d *dialer) noteLocked(err error) {
 	switch {
 	case err != nil && !d.failing:
-		d.log.Warn("a worker's host cannot be looked up; its last addresses are used", "host", d.host, "cause", err.Error())
+		d.log.Warn("a worker's host does not resolve; using its last addresses", "host", d.host, "cause", err.Error())
 	case err == nil && d.failing:
-		d.log.Info("a worker's host is looked up again", "host", d.host)
+		d.log.Info("a worker's host resolves again", "host", d.host)
 	}
 	d.failing = err != nil
 }

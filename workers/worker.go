@@ -134,9 +134,9 @@ func (w *Worker) Suspect() {
 // askBy makes another worker of the same server stand for this one in checks.
 func (w *Worker) askBy(first *Worker) { w.asked.Store(first) }
 
-// Tells reports whether a text repeats the worker's own key, or the key before it.
+// RepeatsKey reports whether a text repeats the worker's own key, or the key before it.
 // No client may read such a text.
-func (w *Worker) Tells(text []byte) bool {
+func (w *Worker) RepeatsKey(text []byte) bool {
 	l := w.link.Load()
 	for _, key := range [...]string{l.key(), l.former()} {
 		if key != "" && bytes.Contains(text, []byte(key)) {

@@ -53,10 +53,10 @@ func openLogs(program, access io.Writer, level string) *logs {
 // lost logs that a log loses lines, or that it takes them again.
 func (l *logs) lost(name string, lines int64, over bool) {
 	if over {
-		l.log.Warn("a log takes lines again", "log", name, "dropped", lines)
+		l.log.Warn("log lines are written again", "log", name, "dropped", lines)
 		return
 	}
-	l.log.Warn("a log takes no lines; they are dropped, and requests are served all the same", "log", name,
+	l.log.Warn("log lines are dropped; requests are not affected", "log", name,
 		"cause", "its reader is too slow or has left, or its disk is full")
 }
 
