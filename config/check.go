@@ -174,7 +174,14 @@ func (d *decoder) checkAddresses(f *File) {
 	}
 	metrics := f.Metrics.Listen == "" || d.checkMetrics(f)
 	if !f.Auth.Required && dataOK && adminOK && !(data && admin && metrics) {
-		d.fault("auth.required", "false is for loopback only, and another address is served", "write auth.required: true and add keys, or listen on 127.0.0.1 alone")
+		other := "metrics.listen"
+		switch {
+		case !data:
+			other = "listen"
+		case !admin:
+			other = "admin.listen"
+		}
+		d.fault("auth.required", "false is for loopback only, and "+other+" is another address", "write auth.required: true and add keys, or listen on 127.0.0.1 alone")
 	}
 }
 

@@ -179,9 +179,10 @@ command line: --worker-urls[3]: "http://h:2/" is the worker at --worker-urls[2] 
 		"a model without its tier": {[]string{"a=small", "b"}, "", "", []string{"http://h:1"}, `command line: --model[1]: "b" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
 		"an empty model":           {[]string{""}, "", "", []string{"http://h:1"}, `command line: --model: is empty (name the model that the workers serve)`},
 		"a tier twice":             {[]string{"a=small", "b=small"}, "", "", []string{"http://h:1"}, `command line: --model[1]: the tier "small" has the model of --model[0] already (give each model a tier of its own)`},
+		"a tier that is no name":   {[]string{"a=Small", "b=large"}, "", "", []string{"http://h:1"}, `command line: --model[0]: the tier "Small" is no name (write ` + nameWant + `)`},
 		"no tier":                  {[]string{"a=", "b=large"}, "", "", []string{"http://h:1"}, `command line: --model[0]: "a=" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
-		"not loopback": {[]string{"m"}, ":8080", "0.0.0.0:1", []string{"http://h:1"}, `command line: --listen: ":8080" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file every address is loopback; write one and pass it with --config)
-command line: --admin-listen: "0.0.0.0:1" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file every address is loopback; write one and pass it with --config)`},
+		"not loopback": {[]string{"m"}, ":8080", "0.0.0.0:1", []string{"http://h:1"}, `command line: --listen: ":8080" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file every address is loopback; write one with keys and pass it with --config)
+command line: --admin-listen: "0.0.0.0:1" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file every address is loopback; write one with keys and pass it with --config)`},
 		"no address": {[]string{"m"}, "x", "", []string{"http://h:1"}, `command line: --listen: "x" is no address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`},
 	}
 	for name, c := range cases {

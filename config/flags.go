@@ -32,7 +32,7 @@ func FromFlags(models, urls, hosts []string, listen, adminListen string) (*File,
 		p := &d.problems[i]
 		nameFlag(p, len(models) > 1)
 		if (p.Path == "--listen" || p.Path == "--admin-listen") && !strings.HasPrefix(p.Hint, "write host:port") {
-			p.Hint = "without a configuration file every address is loopback; write one and pass it with --config"
+			p.Hint = "without a configuration file every address is loopback; write one with keys and pass it with --config"
 		}
 	}
 	return d.finish(&f)
@@ -53,6 +53,9 @@ func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 			switch first := seen[tier.Name]; {
 			case tier.Model == "" || tier.Name == "":
 				d.fault(path, quote(model)+" is not MODEL=TIER", "write the model and its tier, such as qwen2.5:7b=small")
+				continue
+			case !isName(tier.Name):
+				d.fault(path, "the tier "+quote(tier.Name)+" is no name", "write "+nameWant)
 				continue
 			case first != "":
 				d.fault(path, "the tier "+quote(tier.Name)+" has the model of "+first+" already", "give each model a tier of its own")

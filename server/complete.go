@@ -127,6 +127,8 @@ func (x *exchange) read() (err error) {
 		x.req, err = openai.ParseMultipart(contentType, body)
 	case kind == "application/json" || kind == "" && (!x.keyless || len(body) == 0): // a web page can send a body without a type
 		x.req, err = openai.Parse(x.dialect, body, openai.Limits{})
+	case contentType == "":
+		return &openai.Error{Code: openai.CodeUnsupportedMediaType, Message: "The request has no Content-Type; send application/json."}
 	default:
 		return &openai.Error{Code: openai.CodeUnsupportedMediaType, Param: "",
 			Message: "Content-Type " + quoted(contentType) + " is not taken here; send application/json."}

@@ -23,7 +23,7 @@ func (x *exchange) checkKeyless() error {
 	}
 	if from := crossSite(x.r, f.CORS.Origins); from != "" {
 		return &openai.Error{Code: openai.CodeCrossSiteRequest, Message: "A web page of another site (" + quoted(from) +
-			") sent this request, and this gateway asks for no keys. Add the page's origin to `cors.origins` of the configuration, or require keys."}
+			") sent this request, and this gateway asks for no keys. Add the page's origin to `cors.origins` of a configuration file (serve -c), or require keys."}
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func crossSite(r *http.Request, origins []string) string {
 		}
 	}
 	if origin == "" {
-		return site
+		return "Sec-Fetch-Site: " + site
 	}
 	return origin
 }

@@ -24,7 +24,7 @@ func auditVerify() *cobra.Command {
 		Short:   "Check that no entry of the audit log was changed, inserted or removed",
 		Example: "  tierway audit verify -c config.yaml",
 		Long: "Each entry holds a hash of itself and of the entry before it, and the database\n" +
-			"holds the hash of the last one. Exits with 1 when an entry is not what it was.",
+			"holds the hash of the last one. Exits with 1 when an entry is not what it was, and with 2 without a database.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			file, err := loadConfig(c, path)
@@ -48,11 +48,12 @@ func verifyAudit(c *cobra.Command, d *database) error {
 	if err != nil {
 		return err
 	}
-	var entries, broken int64
-	if !empty {
-		if entries, broken, err = d.sql.VerifyAudit(c.Context()); err != nil {
-			return d.explain(err)
-		}
+	if empty {
+		return fmt.Errorf("%s has no audit log to verify: check store.sql, or start a gateway once", d.name())
+	}
+	entries, broken, err := d.sql.VerifyAudit(c.Context())
+	if err != nil {
+		return d.explain(err)
 	}
 	if broken > 0 {
 		fmt.Fprintf(c.OutOrStdout(), "%s: entry %d of the audit log was changed, inserted or removed; the %d entries before it are intact\n", d.name(), broken, entries)
