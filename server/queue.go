@@ -153,6 +153,10 @@ func (x *exchange) await(t *queue.Ticket, began time.Time) (routing.Lease, error
 			}
 			return lease, errClientGone
 		}
+		if x.s.cut.Err() != nil { // the places of requests that a drain cuts are for no other request
+			_ = q.Leave(t, queue.Cancelled, time.Now())
+			return lease, shuttingDown()
+		}
 		if err == nil {
 			x.turn.again()
 			if lease, err = q.Claim(t, time.Now()); !errors.Is(err, queue.ErrWaiting) {

@@ -47,7 +47,7 @@ var (
 	// cut: the stream broke off after its first content.
 	cut = want{status: 200, code: "worker_error", attempts: 1, results: "0/1/0", outcome: "truncated", end: "truncated", frame: true}
 	// broken: the stream stopped being one after its first content.
-	broken = want{status: 200, code: "worker_protocol", attempts: 1, results: "0/1/0", outcome: "truncated", end: "truncated", frame: true}
+	broken = want{status: 200, code: "worker_protocol", attempts: 1, results: "0/0/1", outcome: "truncated", end: "truncated", frame: true}
 )
 
 // passed is a refusal of the engine's own that the client gets.
@@ -163,7 +163,8 @@ func TestErrorsInsideAStream(t *testing.T) {
 	later := func(f engines.Form) engines.Fault {
 		return engines.Fault{Kind: engines.FaultErrorEvent, After: 4, Form: f}
 	}
-	real400, both := passed(400), atFault
+	real400, both, reported := passed(400), atFault, cut
+	reported.results = "0/0/1" // one request is no evidence
 	for _, c := range []struct {
 		d dialect
 		faultCase
@@ -175,8 +176,8 @@ func TestErrorsInsideAStream(t *testing.T) {
 		{chat, faultCase{name: "llama.cpp's 500 first, both", fault: first(engines.FormLlamaCpp), both: true, stream: &both}},
 		{completions, faultCase{name: "vLLM's 400 first", fault: first(engines.FormVLLM), stream: &real400}},
 		{chat, faultCase{name: "vLLM's later", fault: later(engines.FormVLLM), stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
-		{chat, faultCase{name: "SGLang's later", fault: later(engines.FormSGLang), stream: &cut}},
-		{chat, faultCase{name: "llama.cpp's later", fault: later(engines.FormLlamaCpp), stream: &cut}},
+		{chat, faultCase{name: "SGLang's later", fault: later(engines.FormSGLang), stream: &reported}},
+		{chat, faultCase{name: "llama.cpp's later", fault: later(engines.FormLlamaCpp), stream: &reported}},
 		{messages, faultCase{name: "its own later", fault: later(engines.FormMessages), stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
 	} {
 		t.Run(c.d.name+" "+c.name, func(t *testing.T) { c.run(t, c.d, true) })
