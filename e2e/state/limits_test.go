@@ -42,6 +42,22 @@ func (r *rig) alone() (n int) {
 	return n
 }
 
+// parted reports whether a gateway of the rig took Redis for away and went on with its
+// part of the limits, as it does where the machine is so busy that Redis answers five
+// times in a row after more than 25ms.
+func (r *rig) parted() bool {
+	return slices.ContainsFunc(r.gateways, func(p *gateway.Process) bool { return len(about(p, "Redis is away: this gateway")) > 0 })
+}
+
+// without is how many requests more than a burst's worth the rig's gateways may have
+// admitted for want of Redis.
+func (r *rig) without(burst int) int {
+	if r.parted() {
+		return burst
+	}
+	return min(r.alone(), burst)
+}
+
 // offer asks for whole answers of gateways in turn, so many a second for so long,
 // and returns the answers, which are 200 or 429, in the order in which they came.
 func (r *rig) offer(perSecond int, last time.Duration, bases []string) (admitted, refused []reply) {
@@ -92,7 +108,7 @@ func TestFourGatewaysShareOneLimit(t *testing.T) {
 	r := newRig(t, 1, engines.Config{})
 	bases := r.fleet(4, backends.Redis(t).URL, settings{"auth": auth("app", "rpm: 60")})
 	admitted, refused := r.offer(20, last, bases)
-	near(t, "requests admitted", len(admitted), int(last.Minutes()*rpm)+burst, 3+min(r.alone(), burst))
+	near(t, "requests admitted", len(admitted), int(last.Minutes()*rpm)+burst, 3+r.without(burst))
 	t.Logf("%d rpm over 4 gateways for %v: %d of %d admitted; the rate and one burst are %d; %d decided by a gateway alone", rpm, last,
 		len(admitted), len(admitted)+len(refused), int(last.Minutes()*rpm)+burst, r.alone())
 }
@@ -109,7 +125,7 @@ func TestThreeGatewaysShareOneRate(t *testing.T) {
 	r := newRig(t, 1, engines.Config{})
 	bases := r.fleet(3, backends.Redis(t).URL, settings{"auth": auth("app", "rps: 10, tpm: 100000000")})
 	admitted, refused := r.offer(300, last, bases)
-	near(t, "requests admitted", len(admitted), int(last.Seconds())*rps+burst, 10+min(r.alone(), burst))
+	near(t, "requests admitted", len(admitted), int(last.Seconds())*rps+burst, 10+r.without(burst))
 	var ats []time.Time
 	for _, a := range admitted {
 		ats = append(ats, a.at.Add(a.took/2))
@@ -126,7 +142,7 @@ func TestThreeGatewaysShareOneRate(t *testing.T) {
 		most = max(most, n)
 	}
 	// When the gateway decided is known to half of what an answer took.
-	if most > rps+burst+2+min(r.alone(), burst) {
+	if most > rps+burst+2+r.without(burst) {
 		t.Errorf("%d were admitted within one second", most)
 	}
 	if len(refused) == 0 {
