@@ -105,7 +105,7 @@ func TestTheCatalogHasTheRulesOfTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := f.Catalog(); c.Default != "medium" || c.Rules.Preset != "lesson" || c.Rules.MaxTokens["large"] != 9 || c.Rules.PromptTokens != nil {
+	if c := f.catalogConfig(); c.Default != "medium" || c.Rules.Preset != "lesson" || c.Rules.MaxTokens["large"] != 9 || c.Rules.PromptTokens != nil {
 		t.Errorf("the catalog is made of %+v", c)
 	}
 }

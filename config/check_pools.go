@@ -265,9 +265,13 @@ func (d *decoder) checkKey(path, variable string) {
 	d.problems[len(d.problems)-1].hide = true
 }
 
-// Catalog returns the names that lead to tiers and pools, and the rules that
-// choose among the tiers, for tiers.New.
-func (f *File) Catalog() tiers.Config {
+// Catalog returns the names that lead to tiers and pools, with the rules that choose
+// among the tiers. Parse, Load and Draft have compiled it; a File of other making has
+// none.
+func (f *File) Catalog() *tiers.Catalog { return f.catalog }
+
+// catalogConfig returns what the catalog is compiled from.
+func (f *File) catalogConfig() tiers.Config {
 	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default, Rules: f.Classifier}
 	for _, s := range f.sections() {
 		c.Targets = append(c.Targets, tiers.Target{Name: s.Name, Tier: s.tier, Model: s.Model, Models: s.Models})
@@ -278,13 +282,13 @@ func (f *File) Catalog() tiers.Config {
 	return c
 }
 
-// checkCatalog notes what tiers.New says of names, aliases and rules, at their
-// lines.
+// checkCatalog compiles f's catalog and notes what tiers.New says of names, aliases
+// and rules, at their lines.
 func (d *decoder) checkCatalog(f *File) {
 	if f.Classifier.Default == "" {
 		d.told["classifier.default"] = true // the first tier is, and its name was looked at
 	}
-	c := f.Catalog()
+	c := f.catalogConfig()
 	rules, paths := d.checkClassifier(f)
 	c.Rules = rules
 	catalog, err := tiers.New(c)
@@ -301,6 +305,7 @@ func (d *decoder) checkCatalog(f *File) {
 	if err != nil {
 		return
 	}
+	f.catalog = catalog
 	for _, warning := range catalog.Warnings() {
 		path, message := cutPath(warning)
 		message, hint := cutHint(message)

@@ -55,6 +55,7 @@ type File struct {
 	hash     string // Hash
 	path     string // that relative files lie beside; empty where no file was loaded
 	warnings Problems
+	catalog  *tiers.Catalog
 	keys     func(variable string) string // workers' keys; a function, so that no printing reaches them
 	source   func() []byte                // what it was parsed from, likewise; nil where that is no text
 }

@@ -116,7 +116,7 @@ func TestWhatIsLeftOutIsInherited(t *testing.T) {
 	if diff := cmp.Diff(want, f.ResolvedPools(), cmpopts.EquateEmpty(), same); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := f.Catalog(); got.Default != "a" || len(got.Targets) != 4 || !got.Targets[1].Tier || got.Targets[2].Tier {
+	if got := f.catalogConfig(); got.Default != "a" || len(got.Targets) != 4 || !got.Targets[1].Tier || got.Targets[2].Tier {
 		t.Errorf("the catalog is %+v", got)
 	}
 }

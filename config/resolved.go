@@ -24,7 +24,7 @@ func (f *File) resolved() *File {
 			Price: c.Price, Policy: c.Policy, Queue: c.Queue, Saturation: c.Saturation, Health: c.Health, Workers: c.Workers,
 			AllowFields: c.AllowFields, ResponseHeaders: c.ResponseHeaders}
 	}
-	out.Classifier.Default = f.Catalog().Default
+	out.Classifier.Default = f.catalogConfig().Default
 	out.Classifier.Keywords = slices.Clone(f.Classifier.Keywords)
 	for i := range out.Classifier.Keywords {
 		k := &out.Classifier.Keywords[i]

@@ -9,7 +9,6 @@ import (
 	"tierway/config"
 	"tierway/queue"
 	"tierway/routing"
-	"tierway/tiers"
 )
 
 // draft is a configuration that is not in force, over the workers as they are now.
@@ -26,24 +25,20 @@ type draft struct {
 // remembers; it must be asked as Preview does only, in a copy.
 func (s *Server) draftOf(f *config.File) (*draft, error) {
 	f = f.WithOverrides(weightsOf(s.overridesNow()))
-	catalog, err := tiers.New(f.Catalog())
-	if err != nil {
-		return nil, fmt.Errorf("building the draft's model catalogue: %w", err)
-	}
 	live := s.snapshot.Load()
 	p, err := newPeople(f, live.people.contents, live.people.readAt)
 	if err != nil {
 		return nil, fmt.Errorf("building the draft's directory: %w", err)
 	}
 	d := &draft{pools: map[string]*routing.Draft{}, snap: &snapshot{file: f, generation: live.generation, people: p,
-		proxies: f.TrustedProxies(), catalog: catalog, byName: map[string]*pool{}}}
+		proxies: f.TrustedProxies(), catalog: f.Catalog(), byName: map[string]*pool{}}}
 	share := s.sharing(f)
 	for _, c := range f.ResolvedPools() {
 		if err := d.add(c, live.byName[c.Name], share); err != nil {
 			return nil, err
 		}
 	}
-	d.snap.usual = d.snap.byName[catalog.Default()]
+	d.snap.usual = d.snap.byName[f.Catalog().Default()]
 	d.snap.vocabulary = d.snap.counts()
 	return d, nil
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"time"
 
 	"tierway/config"
@@ -15,15 +14,11 @@ import (
 // ReplaySetup returns a configuration as a replay of recorded decisions decides by
 // it. Of the callers it knows those whose keys stand in it.
 func ReplaySetup(f *config.File) (sim.Setup, error) {
-	catalog, err := tiers.New(f.Catalog())
-	if err != nil {
-		return sim.Setup{}, fmt.Errorf("building the model catalogue: %w", err)
-	}
 	p, err := newPeople(f, store.Contents{}, time.Time{})
 	if err != nil {
 		return sim.Setup{}, err
 	}
-	return replaySetup(catalog, f.ResolvedPools(), p, f.Gateways), nil
+	return replaySetup(f.Catalog(), f.ResolvedPools(), p, f.Gateways), nil
 }
 
 // replaySetup is a snapshot as a replay decides by it, of one of so many gateways.

@@ -67,13 +67,10 @@ func (s *Server) know(p *people) {
 // apply builds everything of a configuration that can fail, then puts it in
 // force. On an error nothing has changed.
 func (s *Server) apply(f *config.File, p *people, generation int64) error {
-	catalog, err := tiers.New(f.Catalog())
-	if err != nil {
-		return fmt.Errorf("building the model catalogue: %w", err)
-	}
-	snap := &snapshot{file: f, generation: generation, people: p, proxies: f.TrustedProxies(), catalog: catalog, byName: map[string]*pool{}}
+	snap := &snapshot{file: f, generation: generation, people: p, proxies: f.TrustedProxies(), catalog: f.Catalog(), byName: map[string]*pool{}}
 	resolved := f.ResolvedPools()
 	policies := make([]routing.Policy, len(resolved))
+	var err error
 	for i, p := range resolved {
 		if policies[i], err = routing.New(p.Policy); err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)

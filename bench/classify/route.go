@@ -28,11 +28,7 @@ tiers:
 	if err != nil {
 		return gateway{}, fmt.Errorf("checking the configuration: %w", err)
 	}
-	catalog, err := tiers.New(f.Catalog())
-	if err != nil {
-		return gateway{}, fmt.Errorf("building the model catalogue: %w", err)
-	}
-	return gateway{catalog}, nil
+	return gateway{f.Catalog()}, nil
 }
 
 // message is a message of a chat.
