@@ -39,13 +39,19 @@ else
 	# Short soaks: what they assert holds after seconds as after a minute.
 	export TIERWAY_SOAK=${TIERWAY_SOAK:-2s}
 	step vet go vet -tags nomsgpack ./...
-	mapfile -t units < <(go list -tags nomsgpack ./... | grep -v -e '/e2e' -e '/sim$')
+	# One goroutine does nearly everything here, and the race detector takes ten times
+	# as long over it: only the tests that start others run under it. A law of the
+	# house says which tests must be among them.
+	single='^tierway(/bench/classify|/config|/openai|/routing|/routing/routingtest|/sim)?$'
+	concurrent='AtOnce|Concurren|Meanwhile|AFileIs|ContentCounts|OnlyRegularFiles|Keeps?TheLaws//Concurren'
+	mapfile -t singles < <(go list -tags nomsgpack ./... | grep -E "$single")
+	mapfile -t units < <(go list -tags nomsgpack ./... | grep -v '/e2e' | grep -vE "$single")
+	step race-single go test -tags nomsgpack -race -v -timeout 10m -run "$concurrent" "${singles[@]}"
+	step single go test -tags nomsgpack -v -timeout 10m "${singles[@]}"
 	# Three at a time: some of them wait for clocks and servers for as long as they run.
-	step unit go test -tags nomsgpack -race -p 3 -v -timeout 10m "${units[@]}"
+	step race go test -tags nomsgpack -race -p 3 -v -timeout 10m "${units[@]}"
 	# The request reader beside the strictest one of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 go test -tags nomsgpack -count=1 -v -run Strict ./openai
-	# The simulator starts no goroutine, which a law of the house keeps: nothing races.
-	step sim go test -tags nomsgpack -v -timeout 10m ./sim
 	# Those that mostly wait for Redis, databases and SDKs leave room for each other;
 	# those that put load on the gateway have the machine for themselves.
 	patient='/e2e/(backends|docs|gateway|sdk|state)$'
