@@ -24,7 +24,7 @@ run: build ## Build and start the gateway before simulated engines, with nothing
 build: ## Build the static binary bin/tierway
 	@CGO_ENABLED=0 go build $(TAGS) -trimpath -ldflags "-s -w" -o bin/tierway ./cmd/tierway
 
-test: deps build ## Run all tests: units with the race detector, then the binary with the official SDKs
+test: deps build ## Run all tests: units, with the race detector where goroutines run, then the binary with the official SDKs
 	@scripts/test.sh
 
 check: .cache/bin/staticcheck ## Check format, vet, staticcheck, the laws of the house and generated docs

@@ -100,6 +100,36 @@ classifier: {max_tokens: {a: 1}}
 	}
 }
 
+// TestEveryFileHasItsCatalog: whatever makes or copies a file compiles its catalog or
+// keeps the compiled one.
+func TestEveryFileHasItsCatalog(t *testing.T) {
+	f, err := Parse("f", []byte(keys+three+"classifier: {default: medium}\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(f *File, err error) *File {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for name, c := range map[string]struct {
+		file *File
+		want string // the default tier
+	}{
+		"parsed":         {f, "medium"},
+		"of flags":       {must(FromFlags([]string{"m"}, []string{"http://127.0.0.1:1"}, nil, "", "")), "default"},
+		"a draft":        {must(f.Draft([]byte("classifier: {default: large}\n"), false)), "large"},
+		"other listen":   {must(f.WithListen("127.0.0.1:1", "")), "medium"},
+		"overridden":     {f.WithOverrides(map[string]int{"w": 0}), "medium"},
+		"after a reload": {f.KeepRestartOnly(f), "medium"},
+	} {
+		if got := c.file.Catalog().Default(); got != c.want {
+			t.Errorf("%s: the default tier is %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestTheCatalogHasTheRulesOfTheFile(t *testing.T) {
 	f, err := Parse("f", []byte(keys+three+"classifier: {default: medium, preset: lesson, max_tokens: {large: 9}}\n"), nil)
 	if err != nil {

@@ -265,12 +265,12 @@ func (d *decoder) checkKey(path, variable string) {
 	d.problems[len(d.problems)-1].hide = true
 }
 
-// Catalog returns the names that lead to tiers and pools, with the rules that choose
-// among the tiers. Parse, Load and Draft have compiled it; a File of other making has
-// none.
+// Catalog returns the names that lead to tiers and pools, compiled with the rules that
+// choose among the tiers. It is nil unless Load, Parse, FromFlags or Draft made the File,
+// or the File that it is a copy of.
 func (f *File) Catalog() *tiers.Catalog { return f.catalog }
 
-// catalogConfig returns what the catalog is compiled from.
+// catalogConfig returns the input of tiers.New for f.
 func (f *File) catalogConfig() tiers.Config {
 	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default, Rules: f.Classifier}
 	for _, s := range f.sections() {
@@ -282,8 +282,8 @@ func (f *File) catalogConfig() tiers.Config {
 	return c
 }
 
-// checkCatalog compiles f's catalog and notes what tiers.New says of names, aliases
-// and rules, at their lines.
+// checkCatalog compiles f's catalog and notes the errors and warnings of tiers.New at
+// their lines.
 func (d *decoder) checkCatalog(f *File) {
 	if f.Classifier.Default == "" {
 		d.told["classifier.default"] = true // the first tier is, and its name was looked at

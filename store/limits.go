@@ -102,16 +102,19 @@ func (l *Limits) Take(ctx context.Context, c *tenants.Charge) (*Grant, tenants.V
 	if len(c.Caller.Subjects) == 0 {
 		return g, tenants.Verdict{}, nil
 	}
-	if l.redis != nil && l.redis.Up() {
-		v, err := l.ask(ctx, c)
+	if l.redis != nil {
+		v, err := tenants.Verdict{}, errAway
+		if l.redis.Up() {
+			v, err = l.ask(ctx, c)
+		}
 		if err == nil {
 			g.shared = true
 			return g.unless(v.Refused), v, nil
 		}
 		l.log.Debug("a limit was not asked of Redis", "error", err)
-	}
-	if l.redis != nil && c.Caller.FailClosed {
-		return nil, tenants.Verdict{}, fmt.Errorf("admitting a request of tenant %s: %w", c.Caller.Tenant, ErrLimitsAway)
+		if c.Caller.FailClosed {
+			return nil, tenants.Verdict{}, fmt.Errorf("admitting a request of tenant %s: %w", c.Caller.Tenant, ErrLimitsAway)
+		}
 	}
 	v := l.local.Take(c, l.share())
 	return g.unless(v.Refused), v, nil
