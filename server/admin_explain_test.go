@@ -46,6 +46,7 @@ func stepOf(e *Explanation, stage string) *Step {
 }
 
 const explainYAML = `
+classifier: {} # with its preset, which rigs go without
 store: { sql: "sqlite://:memory:" }
 admin: { keys: [ { name: ops, sha256: %s }, { name: eyes, sha256: %s, role: viewer } ] }
 auth:

@@ -20,6 +20,9 @@ func newTieredRig(t *testing.T, more string) *rig {
 		t.Cleanup(w.Close)
 		fmt.Fprintf(&list, "  - { name: %s, model: %s-model, context: %d, workers: [ { name: %s-0, url: %q } ] }\n", tier, tier, 8000<<(2*i), tier, w.URL)
 	}
+	if !strings.Contains(more, "classifier:") {
+		more += "classifier: {}\n" // with its preset, which rigs go without
+	}
 	return newRig(t, "auth: { required: false }\nhealth: { path: \"off\" }\ntiers:\n"+list.String()+"models: { \"gpt-*\": small }\n"+more+"# %s\n")
 }
 

@@ -111,7 +111,7 @@ func TestAReloadKeepsWhatIsKnown(t *testing.T) {
 	text := func(weight int, limits string) string {
 		return fmt.Sprintf(twoWorkers, digestOfKey, limits, listOf(entryOf("a", a, weight), entryOf("b", b, 1)))
 	}
-	r, from := reloadable(t, strings.ReplaceAll(text(1, "rpm: 60, burst: 30"), "%", "%%")+"# %s\n")
+	r, from := reloadable(t, strings.ReplaceAll(text(1, "rpm: 60, burst: 30"), "%", "%%")+"classifier: {} # as what is loaded below\n# %s\n")
 	for range 12 {
 		r.ask("small")
 	}
