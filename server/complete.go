@@ -209,7 +209,7 @@ func (x *exchange) resolve() (tiers.Verdict, error) {
 		return v, err
 	}
 	at, known := x.s.stored.get(x.req.PreviousResponseID)
-	if !known || at.contested || at.tenant != x.caller.Tenant || at.pool == v.Target {
+	if !known || at.tenant != x.caller.Tenant || at.pool == v.Target {
 		return v, nil
 	}
 	// The response is the tenant's own, whatever names it may ask by.

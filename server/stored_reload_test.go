@@ -47,6 +47,13 @@ func (s *shelf) last() (line string, n int) {
 	return line, n
 }
 
+// restart has the shelf count its ids anew.
+func (s *shelf) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.made = 0
+}
+
 const followUp = `{"model":"small","input":"go on","previous_response_id":%q}`
 
 // TestAStoredResponseOutlivesAReload: a response belongs to the worker of its name,

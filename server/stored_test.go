@@ -102,6 +102,40 @@ func TestAnotherTenantsResponseIsNotFoundAnywhere(t *testing.T) {
 	}
 }
 
+// TestAnIDThatTwoTenantsGotReachesNoEngine: an engine that was started again counts its
+// ids anew. Which of the two responses it still holds is not known.
+func TestAnIDThatTwoTenantsGotReachesNoEngine(t *testing.T) {
+	r, shelves := shelfRig(t, true, "")
+	respond := func(key string) {
+		if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", key); a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	for range shelves { // one response each
+		respond(allKey)
+	}
+	for _, s := range shelves {
+		s.restart()
+	}
+	for range shelves {
+		respond(fewKey)
+	}
+	before := asked(shelves)
+	for _, key := range []string{allKey, fewKey} {
+		for _, method := range []string{"GET", "DELETE"} {
+			if a := r.do(method, "/v1/responses/resp_a1", "", "Authorization", key); a.status != http.StatusNotFound {
+				t.Errorf("%s: %d %s", method, a.status, a.body)
+			}
+		}
+		if a := r.post("/v1/responses", fmt.Sprintf(followUp, "resp_a1"), "Authorization", key); a.status != http.StatusNotFound {
+			t.Errorf("a request that goes on with it: %d %s", a.status, a.body)
+		}
+	}
+	if n := asked(shelves) - before; n != 0 {
+		t.Errorf("the engines were asked %d times", n)
+	}
+}
+
 // TestAnUnknownResponseReachesNoEngineWhereKeysAreRequired: it may be another
 // tenant's, made before the gateway started.
 func TestAnUnknownResponseReachesNoEngineWhereKeysAreRequired(t *testing.T) {
