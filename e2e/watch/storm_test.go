@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,6 +93,13 @@ func newStorm(t *testing.T) *storm {
 	// few enough that none is thrown away.
 	fileSize := fmt.Sprintf("%dMiB", max(1, int(soak(t, shortStorm)/shortStorm)))
 	s.rig = newRig(t, 4, engines.Config{AnyModel: true, Slots: 64, Speed: 1, PerToken: 2 * time.Millisecond}, nil)
+	s.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &countedConn{Conn: c}, nil
+	}
 	s.passing = s.workers[3]
 	s.workers = s.workers[:3]
 	s.serve(settings{
@@ -203,21 +212,22 @@ func (s *storm) scrape(over <-chan struct{}) {
 func (s *storm) once(dice *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	written := make(chan struct{}, 8) // net/http may send a request again on another connection
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
-		if i.Err == nil {
-			written <- struct{}{}
-		}
+	uses := make(chan use, 8) // net/http may send a request again on another connection
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		c := i.Conn.(*countedConn)
+		uses <- use{c, c.writes.Load()}
 	}})
 	req := s.any(ctx, dice)
-	times := 0
 	var leaver sync.WaitGroup
 	if dice.IntN(5) == 0 { // a client that leaves, though not before it has asked
 		after := time.Duration(dice.IntN(60)) * time.Millisecond
 		leaver.Go(func() {
 			select {
-			case <-written:
-				times++
+			case u := <-uses:
+				for !u.written() && ctx.Err() == nil {
+					pause(ctx, 100*time.Microsecond)
+				}
+				uses <- u
 				pause(ctx, after)
 				cancel()
 			case <-ctx.Done():
@@ -227,9 +237,15 @@ func (s *storm) once(dice *rand.Rand) {
 	got := s.send(req)
 	cancel()
 	leaver.Wait()
+	times := 0
+	for range len(uses) {
+		if u := <-uses; u.written() {
+			times++
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if times += len(written); times == 0 {
+	if times == 0 {
 		s.t.Errorf("a request was not sent: %v", got.err)
 	}
 	s.sent[got.id] += times
@@ -237,6 +253,30 @@ func (s *storm) once(dice *rand.Rand) {
 		s.t.Errorf("no answer has come: %v", got.err)
 	}
 }
+
+// countedConn is a client's connection that counts its writes. An httptrace hears of a
+// written request before its last bytes are flushed.
+type countedConn struct {
+	net.Conn
+	writes atomic.Int64
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err == nil {
+		c.writes.Add(1)
+	}
+	return n, err
+}
+
+// use is a connection that a request was given, and how many writes it had before.
+type use struct {
+	conn   *countedConn
+	before int64
+}
+
+// written reports whether the request was sent; each fits one write.
+func (u use) written() bool { return u.conn.writes.Load() > u.before }
 
 // any is a request by chance: most ask for an answer, some in vain.
 func (s *storm) any(ctx context.Context, dice *rand.Rand) *http.Request {
