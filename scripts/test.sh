@@ -33,6 +33,8 @@ step() {
 }
 
 if [ "${1:-}" = soak ]; then
+	# In virtual time: the loads under which no sound worker may be ejected.
+	step soak-sim env TIERWAY_WORLDS=all go test -tags nomsgpack -count=1 -v -timeout 30m -run 'EjectsNoWorker|KeepsItsWorkers|IsEjected' ./sim
 	# One package at a time: what is measured there shares two cores as it is.
 	step soak go test -tags nomsgpack -count=1 -p 1 -v -timeout 40m ./e2e/...
 else
