@@ -187,8 +187,8 @@ func soundWorld(seed uint64) Config {
 	return c
 }
 
-// TestSoundPoolKeepsItsWorkers: whatever the load is, engines that are alike stay but in
-// fewer than one of a hundred worlds of five minutes. An overloaded engine is now and
+// TestSoundPoolKeepsItsWorkers: whatever the load is, engines that are alike stay, but in
+// at most one of a hundred worlds of five minutes. An overloaded engine is now and
 // then beyond the factor by chance.
 func TestSoundPoolKeepsItsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
