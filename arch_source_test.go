@@ -35,18 +35,11 @@ func pureCalls(t *tree) (complaints []string) {
 		}
 		f := t.folders[name]
 		f.inspect(func(n ast.Node) {
-			switch n := n.(type) {
-			case *ast.GoStmt:
+			if startsGoroutine(n) {
 				complaints = append(complaints, fmt.Sprintf("%s: %s is pure and starts a goroutine", t.at(n), name))
-			case *ast.CallExpr:
-				// sync.WaitGroup and errgroup.Group start goroutines by this name.
-				if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Go" {
-					complaints = append(complaints, fmt.Sprintf("%s: %s is pure and starts a goroutine", t.at(n), name))
-				}
-			case *ast.SelectorExpr:
-				if f.imported(n.X) == "time" && slices.Contains(clock, n.Sel.Name) {
-					complaints = append(complaints, fmt.Sprintf("%s: %s is pure and uses time.%s", t.at(n), name, n.Sel.Name))
-				}
+			}
+			if s, ok := n.(*ast.SelectorExpr); ok && f.imported(s.X) == "time" && slices.Contains(clock, s.Sel.Name) {
+				complaints = append(complaints, fmt.Sprintf("%s: %s is pure and uses time.%s", t.at(s), name, s.Sel.Name))
 			}
 		})
 		for _, file := range f.files {

@@ -66,7 +66,8 @@ func TestGoroutinesRunUnderTheRaceDetector(t *testing.T) {
 	}
 }
 
-// goroutineStarters returns the names of the functions of a file that start goroutines.
+// goroutineStarters returns the names of the functions of a file that start goroutines, one
+// for each start.
 func goroutineStarters(t *testing.T, path string) (names []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
@@ -74,26 +75,29 @@ func goroutineStarters(t *testing.T, path string) (names []string) {
 		t.Fatal(err)
 	}
 	for _, d := range file.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && startsGoroutine(f) {
-			names = append(names, f.Name.Name)
+		name := "a variable"
+		if f, ok := d.(*ast.FuncDecl); ok {
+			name = f.Name.Name
 		}
+		ast.Inspect(d, func(n ast.Node) bool {
+			if startsGoroutine(n) {
+				names = append(names, name)
+			}
+			return true
+		})
 	}
 	return names
 }
 
-// startsGoroutine reports whether a function holds a go statement or the call of a Go
-// method, by which sync.WaitGroup and errgroup.Group start goroutines.
-func startsGoroutine(f *ast.FuncDecl) (starts bool) {
-	ast.Inspect(f, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.GoStmt:
-			starts = true
-		case *ast.CallExpr:
-			if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Go" {
-				starts = true
-			}
-		}
+// startsGoroutine reports whether a node is a go statement or the call of a method Go,
+// by which sync.WaitGroup and errgroup.Group start goroutines.
+func startsGoroutine(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.GoStmt:
 		return true
-	})
-	return starts
+	case *ast.CallExpr:
+		s, ok := n.Fun.(*ast.SelectorExpr)
+		return ok && s.Sel.Name == "Go"
+	}
+	return false
 }

@@ -117,7 +117,7 @@ func (s *Server) adminOf(key string, now time.Time) (store.Admin, bool) {
 // refuse answers a request without an admin key, and writes down a key that is none.
 // A tenant's key is told apart: it is known, and somebody uses it for what it is not.
 func (a *adminPlane) refuse(c *gin.Context, actor store.Actor, key string) {
-	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. Without any yet, the log of a gateway with a database says how to create the first; without a database, write `admin.keys` into config.yaml."
+	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. If there is none yet: with a database, the gateway logs how to create the first one; without, add `admin.keys` to config.yaml."
 	caller, _ := a.s.people.Load().directory.Authenticate(key, now)
 	switch {
 	case key == "":

@@ -87,9 +87,9 @@ func (e *evidence) holder(r failedRequest) *routing.Worker {
 // tenantHash identifies the request's tenant in evidence.
 func (x *exchange) tenantHash() uint64 { return maphash.String(x.s.seed, x.caller.Tenant) }
 
-// failedRequest returns the request as evidence: its prompt, since any other field of its
-// body may be changed at will, and its body where there is no prompt. An upload, whose
-// body is not kept, is told from others by its length.
+// failedRequest returns the request as evidence. Its content is the hash of the prompt,
+// because a client can vary every other field, or of the whole body if there is no prompt.
+// The body of an upload is not kept: its length stands for it.
 func (x *exchange) failedRequest() failedRequest {
 	r := failedRequest{tenant: x.tenantHash(), content: maphash.String(x.s.seed, x.r.URL.Path)}
 	switch {
