@@ -28,6 +28,8 @@ func TestTheGuardSees(t *testing.T) {
 		"benches of each other":    {map[string]string{"bench/a/a.go": file("main", `import _ "tierway/bench/b"`)}, "bench/a imports bench/b sideways"},
 		"a simulator with sockets": {map[string]string{"sim/a.go": file("sim", `import _ "tierway/workers"`)}, "sim imports workers, which is not pure"},
 
+		"a test library of the house": {map[string]string{"cmd/tierway/a.go": file("main", `import _ "tierway/engines/chaos"`)}, "cmd/tierway imports engines/chaos, which is for tests"},
+
 		"a folder without a floor": {map[string]string{"attic/a.go": file("attic", "")}, "attic: the folder has Go files and stands on no floor"},
 		"code at the root":         {map[string]string{"a.go": file("tierway", "")}, ".: the folder has Go files"},
 		"a folder below another":   {map[string]string{"server/gin/a.go": file("gin", "")}, "server/gin: the folder has Go files"},
@@ -118,6 +120,7 @@ func TestTheGuardLetsPass(t *testing.T) {
 			"server/a.go":              file("server", "import (\n\t_ \"tierway/config\"\n\t_ \"tierway/workers\"\n\t_ \"github.com/gin-gonic/gin/binding\"\n)"),
 			"sim/a.go":                 file("sim", "import _ \"tierway/queue\""),
 			"routing/routingtest/a.go": file("routingtest", "import (\n\t_ \"pgregory.net/rapid\"\n\t_ \"tierway/routing\"\n)"),
+			"e2e/chaos/a.go":           file("chaos", "import _ \"tierway/engines/chaos\""),
 			"bench/proxy/a.go":         file("main", "import (\n\t_ \"tierway/server\"\n\t_ \"github.com/openai/openai-go/v3\"\n)"),
 			"workers/a.go":             file("workers", "import (\n\t_ \"go.opentelemetry.io/otel/trace\"\n\t_ \"golang.org/x/net/http2\"\n\t_ \"math/rand/v2\"\n)"),
 		},

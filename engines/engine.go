@@ -4,9 +4,8 @@
 // An [Engine] speaks the dialects that real engines speak and has what matters to
 // a router: a bounded number of slots, a prompt speed, a time per token that grows
 // with load, and a prefix cache. Its words are nonsense, its counts are exact: the
-// usage that it reports is what it wrote. A [Chaos] stands before any handler and
-// misbehaves as real engines and networks do. An engine reads requests with
-// encoding/json alone, independently of how the gateway reads them.
+// usage that it reports is what it wrote. An engine reads requests with encoding/json
+// alone, independently of how the gateway reads them.
 package engines
 
 import (
@@ -61,9 +60,9 @@ type Script struct {
 	Release   <-chan struct{} // closing it ends the silence; nil: only the client's leaving does
 }
 
-// maxBody bounds a request's body: twice what the gateway accepts, so that it is
-// never the engine that a test of large bodies meets first.
-const maxBody = 64 << 20
+// MaxBody bounds a request's body in bytes: twice what the gateway accepts, so that
+// a test of large bodies meets the gateway's bound first.
+const MaxBody = 64 << 20
 
 // Engine is one simulated inference engine: an http.Handler. All its methods may
 // be called at once. The caller owes it a Close when background responses were
@@ -186,7 +185,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Server", e.c.Name)
 	}
 
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if e.c.Record {
 		e.counts.record(r, body)
 	}
@@ -211,11 +210,12 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // conclude turns a handler's error into an answer or a count. Only *apiError is
-// answered: handlers return it before they have written anything.
+// answered: handlers return it before they have written anything. A ResponseWriter
+// that cuts the answer on purpose returns http.ErrAbortHandler, which is no cancel.
 func (e *Engine) conclude(w http.ResponseWriter, r *http.Request, err error) {
 	var refused *apiError
 	switch {
-	case err == nil, errors.Is(err, errStopped):
+	case err == nil, errors.Is(err, http.ErrAbortHandler):
 	case errors.As(err, &refused):
 		refused.write(w, r.URL.Path)
 	default: // the context ended or a write failed: nobody reads this answer

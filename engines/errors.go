@@ -8,10 +8,6 @@ import (
 	"strings"
 )
 
-// errStopped ends an answer that a fault has cut: it is not a client's leaving and
-// is not counted as one.
-var errStopped = errors.New("the answer was cut by a fault")
-
 // apiError is a refusal that the client is told. Handlers return it only before
 // their first byte.
 type apiError struct {

@@ -13,7 +13,7 @@ import (
 
 // maxFormMemory is what a multipart body may hold in memory: all of it, since the
 // body is already there.
-const maxFormMemory = maxBody
+const maxFormMemory = MaxBody
 
 // form reads a multipart body that must have the named file and checks its model.
 func (e *Engine) form(r *request, file string) (*multipart.FileHeader, error) {

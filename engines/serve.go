@@ -78,7 +78,7 @@ func (s *Server) dropAll(reset bool) {
 	s.closed = true
 	for c := range s.conns {
 		if reset {
-			c.resets()
+			_ = c.SetLinger(0) // fails only on a connection that is closed
 		}
 		_ = c.Conn.Close() // a connection that is already closed is as wanted
 	}
@@ -127,21 +127,14 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// resets makes the coming Close send RST instead of FIN.
-func (c *trackedConn) resets() { resetOnClose(c.Conn) }
-
-func resetOnClose(c net.Conn) {
-	if t, ok := c.(*trackedConn); ok {
-		c = t.Conn
-	}
-	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // fails only on a connection that is closed
-	}
+// SetLinger is the method of *net.TCPConn: 0 makes Close send RST instead of FIN.
+func (c *trackedConn) SetLinger(seconds int) error {
+	return c.Conn.(*net.TCPConn).SetLinger(seconds) // the server listens on TCP only
 }
 
-// reused says whether the connection of a request has carried one before. It knows
-// only of servers that Start made.
-func reused(r *http.Request) bool {
+// Reused reports whether the connection of a request carried an earlier request. It
+// is false for requests to servers that Start did not make.
+func Reused(r *http.Request) bool {
 	c, ok := r.Context().Value(connKey{}).(*trackedConn)
 	return ok && c.requests.Load() > 1
 }

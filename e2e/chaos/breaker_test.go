@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // quickBreaker opens and closes within a test's time. Its window, its numbers of
@@ -58,14 +59,14 @@ func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
 	const consecutive = 5 // breaker.consecutive_failures
 	for _, c := range []struct {
 		name   string
-		fault  engines.Fault
+		fault  chaos.Fault
 		stream bool
 		cuts   bool // the client sees it
 	}{
 		{name: "500", fault: status(500, "")},
-		{name: "a reset", fault: engines.Fault{Kind: engines.FaultReset}, stream: true},
-		{name: "silence", fault: engines.Fault{Kind: engines.FaultHang}, stream: true},
-		{name: "cut streams", fault: engines.Fault{Kind: engines.FaultReset, After: 3}, stream: true, cuts: true},
+		{name: "a reset", fault: chaos.Fault{Kind: chaos.Reset}, stream: true},
+		{name: "silence", fault: chaos.Fault{Kind: chaos.Hang}, stream: true},
+		{name: "cut streams", fault: chaos.Fault{Kind: chaos.Reset, After: 3}, stream: true, cuts: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +122,7 @@ func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
 	slow := r.workers[0]
 	// Its peers take some 90 ms for these prompts; it takes five times that, which
 	// is far beyond what a busy machine adds.
-	if err := slow.Set(engines.Fault{Kind: engines.FaultSlow, Delay: 360 * time.Millisecond}); err != nil {
+	if err := slow.Set(chaos.Fault{Kind: chaos.Slow, Delay: 360 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	ask := func(n int64) {
@@ -163,7 +164,7 @@ func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		fault engines.Fault
+		fault chaos.Fault
 	}{
 		{"400", status(400, "")}, {"404", status(404, "")}, {"422", status(422, "")},
 		{"429", status(429, "")}, {"503 with Retry-After", status(503, "1")}, {"408", status(408, "")},
@@ -188,7 +189,7 @@ func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, 2, settings{"breaker": quickBreaker}, engines.Config{})
 		for _, w := range r.workers {
-			if err := w.Set(engines.Fault{Kind: engines.FaultHang}); err != nil {
+			if err := w.Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -226,7 +227,7 @@ func TestARequestThatFailsEverywhereBlamesNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 3, settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }"}, engines.Config{})
 	for _, w := range r.workers {
-		if err := w.Set(engines.Fault{Kind: engines.FaultReject, Status: 500, Field: "poison"}); err != nil {
+		if err := w.Set(chaos.Fault{Kind: chaos.Reject, Status: 500, Field: "poison"}); err != nil {
 			t.Fatal(err)
 		}
 	}

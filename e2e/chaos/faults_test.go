@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // Timeouts that make a silent worker fail within a test: a stream, or an answer that
@@ -58,20 +59,20 @@ func passed(status int) want {
 // faultCase is a fault of w0 alone, or of both workers, and what it comes to.
 type faultCase struct {
 	name   string
-	fault  engines.Fault
+	fault  chaos.Fault
 	both   bool // both workers have it
 	whole  *want
 	stream *want
 }
 
-func status(code int, retryAfter string) engines.Fault {
-	return engines.Fault{Kind: engines.FaultStatus, Status: code, RetryAfter: retryAfter}
+func status(code int, retryAfter string) chaos.Fault {
+	return chaos.Fault{Kind: chaos.Status, Status: code, RetryAfter: retryAfter}
 }
 
 // beforeContent are the faults that strike before the client has anything: the
 // table of verdicts, on the wire.
 func beforeContent() (cases []faultCase) {
-	add := func(name string, f engines.Fault, one, both want) {
+	add := func(name string, f chaos.Fault, one, both want) {
 		cases = append(cases,
 			faultCase{name: name, fault: f, whole: &one, stream: &one},
 			faultCase{name: name + ", both", fault: f, both: true, whole: &both, stream: &both})
@@ -93,20 +94,20 @@ func beforeContent() (cases []faultCase) {
 		add(fmt.Sprint(code), status(code, ""), elsewhere, atFault)
 	}
 
-	add("a reset", engines.Fault{Kind: engines.FaultReset}, elsewhere, atFault)
-	add("a close", engines.Fault{Kind: engines.FaultClose}, elsewhere, atFault)
-	add("garbage", engines.Fault{Kind: engines.FaultGarbage}, elsewhere, atFault)
+	add("a reset", chaos.Fault{Kind: chaos.Reset}, elsewhere, atFault)
+	add("a close", chaos.Fault{Kind: chaos.Close}, elsewhere, atFault)
+	add("garbage", chaos.Fault{Kind: chaos.Garbage}, elsewhere, atFault)
 	// Silence fails a stream by first_byte. A whole answer may take its total time, of
 	// which nothing is left for another worker then.
-	silence := engines.Fault{Kind: engines.FaultHang}
+	silence := chaos.Fault{Kind: chaos.Hang}
 	late := want{status: 504, code: "worker_timeout", attempts: 1, results: "0/0/1", outcome: "failed"}
 	silent := want{status: 504, code: "worker_timeout", attempts: 2, results: "0/2/0", outcome: "failed", never: true}
 	cases = append(cases, faultCase{name: "silence", fault: silence, whole: &late, stream: &elsewhere},
 		faultCase{name: "silence, both", fault: silence, both: true, whole: &late, stream: &silent})
-	add("a redirect", engines.Fault{Kind: engines.FaultRedirect}, elsewhere, garbled)
-	add("a web page", engines.Fault{Kind: engines.FaultHTML}, elsewhere, garbled)
-	add("an empty 200", engines.Fault{Kind: engines.FaultEmpty}, elsewhere, garbled)
-	add("an error in a 200", engines.Fault{Kind: engines.FaultJSONError}, elsewhere, atFault)
+	add("a redirect", chaos.Fault{Kind: chaos.Redirect}, elsewhere, garbled)
+	add("a web page", chaos.Fault{Kind: chaos.HTML}, elsewhere, garbled)
+	add("an empty 200", chaos.Fault{Kind: chaos.Empty}, elsewhere, garbled)
+	add("an error in a 200", chaos.Fault{Kind: chaos.JSONError}, elsewhere, atFault)
 	return cases
 }
 
@@ -142,16 +143,16 @@ func TestWholeAnswersThatBreakOff(t *testing.T) {
 	late := want{status: 504, code: "worker_timeout", attempts: 2, results: "0/2/0", outcome: "failed"}
 	tooLarge := want{status: 502, code: "response_too_large", attempts: 1, results: "0/0/1", outcome: "failed", never: true}
 	for _, c := range []faultCase{
-		{name: "a reset", fault: engines.Fault{Kind: engines.FaultReset, After: 1}, whole: &elsewhere},
-		{name: "a close, both", fault: engines.Fault{Kind: engines.FaultClose, After: 1}, both: true, whole: &atFault},
-		{name: "silence", fault: engines.Fault{Kind: engines.FaultHang, After: 1}, whole: &elsewhere},
-		{name: "silence, both", fault: engines.Fault{Kind: engines.FaultHang, After: 1}, both: true, whole: &late},
-		{name: "half a body", fault: engines.Fault{Kind: engines.FaultTruncate}, whole: &elsewhere},
-		{name: "half a body, both", fault: engines.Fault{Kind: engines.FaultTruncate}, both: true, whole: &garbled},
-		{name: "half an object", fault: engines.Fault{Kind: engines.FaultMalformed}, whole: &elsewhere},
-		{name: "too long a Content-Length", fault: engines.Fault{Kind: engines.FaultLength, Size: 9}, whole: &elsewhere},
-		{name: "too short a Content-Length", fault: engines.Fault{Kind: engines.FaultLength, Size: -9}, whole: &elsewhere},
-		{name: "an answer without end", fault: engines.Fault{Kind: engines.FaultEndless}, whole: &tooLarge},
+		{name: "a reset", fault: chaos.Fault{Kind: chaos.Reset, After: 1}, whole: &elsewhere},
+		{name: "a close, both", fault: chaos.Fault{Kind: chaos.Close, After: 1}, both: true, whole: &atFault},
+		{name: "silence", fault: chaos.Fault{Kind: chaos.Hang, After: 1}, whole: &elsewhere},
+		{name: "silence, both", fault: chaos.Fault{Kind: chaos.Hang, After: 1}, both: true, whole: &late},
+		{name: "half a body", fault: chaos.Fault{Kind: chaos.Truncate}, whole: &elsewhere},
+		{name: "half a body, both", fault: chaos.Fault{Kind: chaos.Truncate}, both: true, whole: &garbled},
+		{name: "half an object", fault: chaos.Fault{Kind: chaos.Malformed}, whole: &elsewhere},
+		{name: "too long a Content-Length", fault: chaos.Fault{Kind: chaos.Length, Size: 9}, whole: &elsewhere},
+		{name: "too short a Content-Length", fault: chaos.Fault{Kind: chaos.Length, Size: -9}, whole: &elsewhere},
+		{name: "an answer without end", fault: chaos.Fault{Kind: chaos.Endless}, whole: &tooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, chat, false) })
 	}
@@ -159,9 +160,9 @@ func TestWholeAnswersThatBreakOff(t *testing.T) {
 
 func TestErrorsInsideAStream(t *testing.T) {
 	t.Parallel()
-	first := func(f engines.Form) engines.Fault { return engines.Fault{Kind: engines.FaultErrorFirst, Form: f} }
-	later := func(f engines.Form) engines.Fault {
-		return engines.Fault{Kind: engines.FaultErrorEvent, After: 4, Form: f}
+	first := func(f chaos.Form) chaos.Fault { return chaos.Fault{Kind: chaos.ErrorFirst, Form: f} }
+	later := func(f chaos.Form) chaos.Fault {
+		return chaos.Fault{Kind: chaos.ErrorEvent, After: 4, Form: f}
 	}
 	real400, both, reported := passed(400), atFault, cut
 	reported.results = "0/0/1" // one request is no evidence
@@ -169,16 +170,16 @@ func TestErrorsInsideAStream(t *testing.T) {
 		d dialect
 		faultCase
 	}{
-		{chat, faultCase{name: "vLLM's 400 first", fault: first(engines.FormVLLM), stream: &real400}},
-		{chat, faultCase{name: "SGLang's 500 first", fault: first(engines.FormSGLang), stream: &elsewhere}},
-		{chat, faultCase{name: "SGLang's 500 first, both", fault: first(engines.FormSGLang), both: true, stream: &both}},
-		{chat, faultCase{name: "llama.cpp's 500 first", fault: first(engines.FormLlamaCpp), stream: &elsewhere}},
-		{chat, faultCase{name: "llama.cpp's 500 first, both", fault: first(engines.FormLlamaCpp), both: true, stream: &both}},
-		{completions, faultCase{name: "vLLM's 400 first", fault: first(engines.FormVLLM), stream: &real400}},
-		{chat, faultCase{name: "vLLM's later", fault: later(engines.FormVLLM), stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
-		{chat, faultCase{name: "SGLang's later", fault: later(engines.FormSGLang), stream: &reported}},
-		{chat, faultCase{name: "llama.cpp's later", fault: later(engines.FormLlamaCpp), stream: &reported}},
-		{messages, faultCase{name: "its own later", fault: later(engines.FormMessages), stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
+		{chat, faultCase{name: "vLLM's 400 first", fault: first(chaos.FormVLLM), stream: &real400}},
+		{chat, faultCase{name: "SGLang's 500 first", fault: first(chaos.FormSGLang), stream: &elsewhere}},
+		{chat, faultCase{name: "SGLang's 500 first, both", fault: first(chaos.FormSGLang), both: true, stream: &both}},
+		{chat, faultCase{name: "llama.cpp's 500 first", fault: first(chaos.FormLlamaCpp), stream: &elsewhere}},
+		{chat, faultCase{name: "llama.cpp's 500 first, both", fault: first(chaos.FormLlamaCpp), both: true, stream: &both}},
+		{completions, faultCase{name: "vLLM's 400 first", fault: first(chaos.FormVLLM), stream: &real400}},
+		{chat, faultCase{name: "vLLM's later", fault: later(chaos.FormVLLM), stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
+		{chat, faultCase{name: "SGLang's later", fault: later(chaos.FormSGLang), stream: &reported}},
+		{chat, faultCase{name: "llama.cpp's later", fault: later(chaos.FormLlamaCpp), stream: &reported}},
+		{messages, faultCase{name: "its own later", fault: later(chaos.FormMessages), stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
 	} {
 		t.Run(c.d.name+" "+c.name, func(t *testing.T) { c.run(t, c.d, true) })
 	}
@@ -190,18 +191,18 @@ func TestStreamsThatAreCut(t *testing.T) {
 	late.code = "worker_timeout"
 	for _, d := range []dialect{chat, completions, responses, messages} {
 		for _, c := range []faultCase{
-			{name: "a reset", fault: engines.Fault{Kind: engines.FaultReset, After: 5}, stream: &cut},
-			{name: "a close", fault: engines.Fault{Kind: engines.FaultClose, After: 5}, stream: &cut},
-			{name: "a clean end too early", fault: engines.Fault{Kind: engines.FaultTruncate, After: 5}, stream: &cut},
-			{name: "silence", fault: engines.Fault{Kind: engines.FaultHang, After: 5}, stream: &late},
-			{name: "half an event", fault: engines.Fault{Kind: engines.FaultMalformed, After: 5}, stream: &broken},
+			{name: "a reset", fault: chaos.Fault{Kind: chaos.Reset, After: 5}, stream: &cut},
+			{name: "a close", fault: chaos.Fault{Kind: chaos.Close, After: 5}, stream: &cut},
+			{name: "a clean end too early", fault: chaos.Fault{Kind: chaos.Truncate, After: 5}, stream: &cut},
+			{name: "silence", fault: chaos.Fault{Kind: chaos.Hang, After: 5}, stream: &late},
+			{name: "half an event", fault: chaos.Fault{Kind: chaos.Malformed, After: 5}, stream: &broken},
 		} {
 			t.Run(d.name+" "+c.name, func(t *testing.T) { c.run(t, d, true) })
 		}
 	}
-	tooLarge := faultCase{name: "too large an event", fault: engines.Fault{Kind: engines.FaultHuge, After: 4, Size: 2 << 20}, stream: &want{status: 200, attempts: 1, results: "0/0/1", outcome: "truncated", end: "truncated", frame: true, code: "response_too_large"}}
+	tooLarge := faultCase{name: "too large an event", fault: chaos.Fault{Kind: chaos.Huge, After: 4, Size: 2 << 20}, stream: &want{status: 200, attempts: 1, results: "0/0/1", outcome: "truncated", end: "truncated", frame: true, code: "response_too_large"}}
 	t.Run(tooLarge.name, func(t *testing.T) { tooLarge.run(t, chat, true) })
-	half := faultCase{name: "half a first event", fault: engines.Fault{Kind: engines.FaultMalformed}, stream: &elsewhere}
+	half := faultCase{name: "half a first event", fault: chaos.Fault{Kind: chaos.Malformed}, stream: &elsewhere}
 	t.Run(half.name, func(t *testing.T) { half.run(t, chat, true) })
 }
 
@@ -217,7 +218,7 @@ func (c faultCase) run(t *testing.T, d dialect, stream bool) {
 	t.Run(mode, func(t *testing.T) {
 		t.Parallel()
 		own := settings{"max_response_bytes": "1MiB"} // of a whole answer and of an event
-		if c.fault.Kind == engines.FaultHang {
+		if c.fault.Kind == chaos.Hang {
 			own["timeouts"] = shortTimeouts
 			if !stream && c.fault.After == 0 {
 				own["timeouts"] = shortTotal
@@ -242,7 +243,7 @@ func TestEndlessSilenceIsBounded(t *testing.T) {
 	t.Parallel()
 	for body, timeouts := range map[string]string{chat.stream: shortTimeouts, chat.body: shortTotal} {
 		r := newRig(t, 1, settings{"timeouts": timeouts}, engines.Config{})
-		if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultHang}); err != nil {
+		if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
 			t.Fatal(err)
 		}
 		if got := r.post(chat.path, body); got.status != http.StatusGatewayTimeout {
@@ -263,7 +264,7 @@ func TestWholeAnswersMayTakeTheirTotalTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, settings{"timeouts": `{ first_byte: 100ms, idle: 10s }`}, engines.Config{})
 	for _, w := range r.workers {
-		if err := w.Set(engines.Fault{Kind: engines.FaultSlow, Delay: 400 * time.Millisecond}); err != nil {
+		if err := w.Set(chaos.Fault{Kind: chaos.Slow, Delay: 400 * time.Millisecond}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -49,7 +49,7 @@ func newGatedRig(t *testing.T, n int, own settings) (*rig, []*gate) {
 	var gates []*gate
 	for i := range n {
 		w := newEngine(t, fmt.Sprintf("w%d", i), engines.Config{})
-		g := &gate{t: t, next: w.Chaos, open: make(chan http.HandlerFunc)}
+		g := &gate{t: t, next: w.Handler, open: make(chan http.HandlerFunc)}
 		w.serve(t, g, "127.0.0.1:0")
 		ws, gates = append(ws, w), append(gates, g)
 	}

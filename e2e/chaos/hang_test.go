@@ -50,9 +50,9 @@ func (s *stuck) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func stuckRig(t *testing.T) (*rig, *stuck) {
 	t.Helper()
 	ws := []*worker{newEngine(t, "w0", engines.Config{}), newEngine(t, "w1", engines.Config{})}
-	front := &stuck{Handler: ws[0].Chaos}
+	front := &stuck{Handler: ws[0].Handler}
 	ws[0].serve(t, front, "127.0.0.1:0")
-	ws[1].serve(t, ws[1].Chaos, "127.0.0.1:0")
+	ws[1].serve(t, ws[1].Handler, "127.0.0.1:0")
 	r := newRig(t, 0, settings{
 		"tiers":      tiers(ws),
 		"admin":      `{ keys: [ { name: op, sha256: ` + digest("operator") + ` } ] }`,
@@ -224,7 +224,7 @@ func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
 			ws := []*worker{newEngine(t, "w0", engines.Config{}), newEngine(t, "w1", engines.Config{})}
 			var list []string
 			for _, w := range ws {
-				w.serve(t, slowReports{w.Chaos}, "127.0.0.1:0")
+				w.serve(t, slowReports{w.Handler}, "127.0.0.1:0")
 				list = append(list, fmt.Sprintf("{ name: %s, url: %q, max_inflight: 3 }", w.name, w.server.URL))
 			}
 			r := newRig(t, 0, settings{

@@ -10,26 +10,27 @@ import (
 
 	"tierway/e2e/gateway"
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // TestOddButWholeStreamsArriveWhole: what engines and networks do to a stream
 // without breaking it changes nothing for the client.
 func TestOddButWholeStreamsArriveWhole(t *testing.T) {
 	t.Parallel()
-	for name, faults := range map[string][]engines.Fault{
-		"CRLF":                  {{Kind: engines.FaultCRLF}},
-		"comments":              {{Kind: engines.FaultComments}},
-		"several tokens a time": {{Kind: engines.FaultMerge, Every: 5}},
-		"several events a time": {{Kind: engines.FaultBatch, Every: 7}},
-		"everything at once":    {{Kind: engines.FaultBatch, Every: 1000}},
-		"byte by byte":          {{Kind: engines.FaultBytewise}},
-		"CRLF byte by byte":     {{Kind: engines.FaultBytewise}, {Kind: engines.FaultCRLF}, {Kind: engines.FaultComments}},
-		"gzip nobody asked for": {{Kind: engines.FaultGzip}},
-		"gzip byte by byte":     {{Kind: engines.FaultGzip}, {Kind: engines.FaultBytewise}},
-		"a closed connection":   {{Kind: engines.FaultCloseEach}},
-		"a slow start":          {{Kind: engines.FaultSlow, Delay: 50 * time.Millisecond}},
-		"a null error":          {{Kind: engines.FaultNullError}},
-		"no usage":              {{Kind: engines.FaultNoUsage}},
+	for name, faults := range map[string][]chaos.Fault{
+		"CRLF":                  {{Kind: chaos.CRLF}},
+		"comments":              {{Kind: chaos.Comments}},
+		"several tokens a time": {{Kind: chaos.Merge, Every: 5}},
+		"several events a time": {{Kind: chaos.Batch, Every: 7}},
+		"everything at once":    {{Kind: chaos.Batch, Every: 1000}},
+		"byte by byte":          {{Kind: chaos.Bytewise}},
+		"CRLF byte by byte":     {{Kind: chaos.Bytewise}, {Kind: chaos.CRLF}, {Kind: chaos.Comments}},
+		"gzip nobody asked for": {{Kind: chaos.Gzip}},
+		"gzip byte by byte":     {{Kind: chaos.Gzip}, {Kind: chaos.Bytewise}},
+		"a closed connection":   {{Kind: chaos.CloseEach}},
+		"a slow start":          {{Kind: chaos.Slow, Delay: 50 * time.Millisecond}},
+		"a null error":          {{Kind: chaos.NullError}},
+		"no usage":              {{Kind: chaos.NoUsage}},
 	} {
 		for _, d := range []dialect{chat, completions, responses, messages} {
 			t.Run(d.name+" "+name, func(t *testing.T) {
@@ -57,7 +58,7 @@ func TestOddButWholeStreamsArriveWhole(t *testing.T) {
 func TestPingEventsPass(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultPing}); err != nil {
+	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Ping}); err != nil {
 		t.Fatal(err)
 	}
 	got := r.post(messages.path, messages.stream)
@@ -71,7 +72,7 @@ func TestPingEventsPass(t *testing.T) {
 func TestLargeEventsPass(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultHuge, After: 3, Size: 5 << 20}); err != nil {
+	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Huge, After: 3, Size: 5 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	got := r.post(chat.path, chat.stream)
@@ -86,7 +87,7 @@ func TestAMissingDoneIsAdded(t *testing.T) {
 	t.Parallel()
 	for _, d := range []dialect{chat, completions} {
 		r := newRig(t, 1, nil, engines.Config{})
-		if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultNoDone}); err != nil {
+		if err := r.workers[0].Set(chaos.Fault{Kind: chaos.NoDone}); err != nil {
 			t.Fatal(err)
 		}
 		w := fine
@@ -98,11 +99,11 @@ func TestAMissingDoneIsAdded(t *testing.T) {
 // TestOddWholeAnswersArriveWhole is the same for answers that are no streams.
 func TestOddWholeAnswersArriveWhole(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []engines.Kind{engines.FaultGzip, engines.FaultBytewise, engines.FaultNullError, engines.FaultNoUsage} {
+	for _, kind := range []chaos.Kind{chaos.Gzip, chaos.Bytewise, chaos.NullError, chaos.NoUsage} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, 1, nil, engines.Config{})
-			if err := r.workers[0].Set(engines.Fault{Kind: kind}); err != nil {
+			if err := r.workers[0].Set(chaos.Fault{Kind: kind}); err != nil {
 				t.Fatal(err)
 			}
 			r.check(t, chat, false, r.post(chat.path, chat.body), fine)
@@ -143,7 +144,7 @@ func TestARefusedAdditionIsLeftOutFromThenOn(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{400, 422} {
 		r := newRig(t, 1, nil, engines.Config{})
-		if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultReject, Status: code}); err != nil {
+		if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Reject, Status: code}); err != nil {
 			t.Fatal(err)
 		}
 		for want := range 3 {
@@ -173,7 +174,7 @@ func TestAStaleConnectionIsNobodysFault(t *testing.T) {
 		if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
 			t.Fatalf("the first answer is %d", got.status)
 		}
-		if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultStale}); err != nil {
+		if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
 			t.Fatal(err)
 		}
 		got := r.post(chat.path, chat.ask(stream))
@@ -181,7 +182,7 @@ func TestAStaleConnectionIsNobodysFault(t *testing.T) {
 		if line := r.line(got.id); line["attempts"] != 1.0 || line["outcome"] != "ok" {
 			t.Errorf("the log says %v", line)
 		}
-		if n := r.workers[0].Stats().Hits[engines.FaultStale]; n != 1 {
+		if n := r.workers[0].Stats().Hits[chaos.Stale]; n != 1 {
 			t.Errorf("%d requests met the stale connection, want 1", n)
 		}
 		m, err := r.metrics()
@@ -199,7 +200,7 @@ func TestAStaleConnectionIsNobodysFault(t *testing.T) {
 func TestAConnectionThatItsEngineClosesAfterEachStream(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultCloseEach}); err != nil {
+	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.CloseEach}); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
@@ -224,7 +225,7 @@ func TestWhatIsKeptIsNotSentTwice(t *testing.T) {
 		{name: "speech", path: "/v1/audio/speech", body: `{"model":"sim","input":"hello","voice":"alloy"}`},
 	}
 	for _, d := range kept {
-		for _, f := range []engines.Fault{{Kind: engines.FaultReset}, {Kind: engines.FaultClose}, status(500, ""), status(429, "1")} {
+		for _, f := range []chaos.Fault{{Kind: chaos.Reset}, {Kind: chaos.Close}, status(500, ""), status(429, "1")} {
 			t.Run(fmt.Sprint(d.name, " ", f.Kind, f.Status), func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, 2, nil, engines.Config{})
@@ -284,13 +285,13 @@ func TestWhatIsKeptGoesOverAFreshConnection(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	r.post(chat.path, chat.body)
-	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultStale}); err != nil {
+	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.post(responses.path, `{"model":"sim","input":"hello","store":true}`); got.status != http.StatusOK {
 		t.Errorf("the status is %d: %s", got.status, got.body)
 	}
-	if n := r.workers[0].Stats().Hits[engines.FaultStale]; n != 0 {
+	if n := r.workers[0].Stats().Hits[chaos.Stale]; n != 0 {
 		t.Error("the request came over a kept connection")
 	}
 }

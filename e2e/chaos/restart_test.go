@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // restarting is an engine that ends its answers as vLLM does on SIGTERM: like whole ones,
@@ -104,7 +105,7 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 		h.worker = newEngine(t, fmt.Sprintf("w%d", i), engines.Config{Slots: slots, Script: func(string, []byte) engines.Script {
 			return engines.Script{Text: answerText, HoldAfter: 3, Release: h.release}
 		}})
-		h.front = &restarting{h.Chaos, make(chan struct{})}
+		h.front = &restarting{h.Handler, make(chan struct{})}
 		h.serve(t, h.front, "127.0.0.1:0")
 		all[i], urls = h, append(urls, h.server.URL)
 	}
@@ -170,9 +171,9 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 // another tenant's, which is answered well.
 func TestOneTenantsPoisonOpensNoBreaker(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]engines.Fault{
-		"500": {Kind: engines.FaultReject, Status: 500, Field: "poison"},
-		"503": {Kind: engines.FaultReject, Status: 503, Field: "poison"},
+	for name, fault := range map[string]chaos.Fault{
+		"500": {Kind: chaos.Reject, Status: 500, Field: "poison"},
+		"503": {Kind: chaos.Reject, Status: 503, Field: "poison"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

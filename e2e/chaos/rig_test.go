@@ -19,6 +19,7 @@ import (
 
 	"tierway/e2e/gateway"
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // settings is a configuration: each top-level key with its value in YAML. A rig
@@ -46,7 +47,7 @@ func (s settings) write(t *testing.T) string {
 
 // worker is one engine with what stands before it.
 type worker struct {
-	*engines.Chaos
+	*chaos.Handler
 	engine *engines.Engine
 	server *engines.Server
 	name   string
@@ -74,7 +75,7 @@ func says(string, []byte) engines.Script { return engines.Script{Text: answerTex
 func newWorker(t *testing.T, name string, c engines.Config) *worker {
 	t.Helper()
 	w := newEngine(t, name, c)
-	w.serve(t, w.Chaos, "127.0.0.1:0")
+	w.serve(t, w.Handler, "127.0.0.1:0")
 	return w
 }
 
@@ -86,7 +87,7 @@ func newEngine(t *testing.T, name string, c engines.Config) *worker {
 		c.Script = says
 	}
 	w := &worker{engine: engines.New(c), name: name}
-	w.Chaos = engines.NewChaos(w.engine)
+	w.Handler = chaos.New(w.engine)
 	t.Cleanup(w.engine.Close)
 	return w
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // hanging is an engine that falls silent after so many tokens.
@@ -237,7 +238,7 @@ func TestASlowReaderIsCut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, settings{"timeouts": `{ client_stall: 500ms, idle: 30s }`}, engines.Config{})
 	for i, d := range []dialect{chat, completions} {
-		if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultEndless}); err != nil {
+		if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Endless}); err != nil {
 			t.Fatal(err)
 		}
 		c := r.dial()
@@ -260,7 +261,7 @@ func TestASlowReaderIsCut(t *testing.T) {
 func TestTheClientsOwnTimeoutEndsTheWork(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultHang}); err != nil {
+	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
 		t.Fatal(err)
 	}
 	got := r.post(chat.path, chat.body, "X-Stainless-Timeout", "0.5")

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // authority signs nothing but itself: a certificate with its key in two files.
@@ -192,7 +193,7 @@ func TestHTTP2CutsAreNoCleanEnds(t *testing.T) {
 	a.issue(t, 1)
 	r := newRig(t, 1, settings{"tls": a.section()}, engines.Config{})
 	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
-	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultReset, After: 5}); err != nil {
+	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Reset, After: 5}); err != nil {
 		t.Fatal(err)
 	}
 	s := r.streamOver(context.Background(), "https://"+r.data, chat.path, chat.stream)

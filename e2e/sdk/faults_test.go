@@ -10,51 +10,52 @@ import (
 
 	"tierway/e2e/gateway"
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // faultyModels says what goes wrong with each model of the gateway that
 // startFaulty makes. Faults with Times are used up by one test of one SDK.
-func faultyModels() map[string][]engines.Fault {
-	later := engines.Fault{Kind: engines.FaultStatus, Status: http.StatusTooManyRequests, RetryAfter: "1", Times: 1}
+func faultyModels() map[string][]chaos.Fault {
+	later := chaos.Fault{Kind: chaos.Status, Status: http.StatusTooManyRequests, RetryAfter: "1", Times: 1}
 	// A worker that refuses the gateway's key does so the next time too.
-	never := engines.Fault{Kind: engines.FaultStatus, Status: http.StatusUnauthorized}
+	never := chaos.Fault{Kind: chaos.Status, Status: http.StatusUnauthorized}
 	// The heartbeat comes after 20 ms: several of them fit.
-	slow := engines.Fault{Kind: engines.FaultSlow, Delay: 200 * time.Millisecond}
-	one := func(f engines.Fault) []engines.Fault { return []engines.Fault{f} }
-	return map[string][]engines.Fault{
+	slow := chaos.Fault{Kind: chaos.Slow, Delay: 200 * time.Millisecond}
+	one := func(f chaos.Fault) []chaos.Fault { return []chaos.Fault{f} }
+	return map[string][]chaos.Fault{
 		"good":           nil,
 		"held":           nil, // its engine falls silent after a token until it is told to stop
 		"later":          one(later),
 		"later-async":    one(later),
 		"later-messages": one(later),
-		"busy":           one(engines.Fault{Kind: engines.FaultStatus, Status: http.StatusServiceUnavailable, RetryAfter: "1", Times: 1}),
+		"busy":           one(chaos.Fault{Kind: chaos.Status, Status: http.StatusServiceUnavailable, RetryAfter: "1", Times: 1}),
 		"never":          one(never),
-		"limited":        one(engines.Fault{Kind: engines.FaultStatus, Status: http.StatusTooManyRequests, RetryAfter: "1"}),
-		"broken":         one(engines.Fault{Kind: engines.FaultStatus, Status: http.StatusInternalServerError}),
-		"html":           one(engines.Fault{Kind: engines.FaultHTML}),
-		"json-error":     one(engines.Fault{Kind: engines.FaultJSONError}),
-		"empty":          one(engines.Fault{Kind: engines.FaultEmpty}),
-		"no-done":        one(engines.Fault{Kind: engines.FaultNoDone}),
-		"error-first":    one(engines.Fault{Kind: engines.FaultErrorFirst, Form: engines.FormVLLM}),
-		"error-midway":   one(engines.Fault{Kind: engines.FaultErrorEvent, Form: engines.FormVLLM, After: 3}),
-		"error-messages": one(engines.Fault{Kind: engines.FaultErrorEvent, Form: engines.FormMessages, After: 3}),
-		"cut":            one(engines.Fault{Kind: engines.FaultClose, After: 3}),
-		"reset":          one(engines.Fault{Kind: engines.FaultReset, After: 3}),
-		"truncated":      one(engines.Fault{Kind: engines.FaultTruncate, After: 3}),
+		"limited":        one(chaos.Fault{Kind: chaos.Status, Status: http.StatusTooManyRequests, RetryAfter: "1"}),
+		"broken":         one(chaos.Fault{Kind: chaos.Status, Status: http.StatusInternalServerError}),
+		"html":           one(chaos.Fault{Kind: chaos.HTML}),
+		"json-error":     one(chaos.Fault{Kind: chaos.JSONError}),
+		"empty":          one(chaos.Fault{Kind: chaos.Empty}),
+		"no-done":        one(chaos.Fault{Kind: chaos.NoDone}),
+		"error-first":    one(chaos.Fault{Kind: chaos.ErrorFirst, Form: chaos.FormVLLM}),
+		"error-midway":   one(chaos.Fault{Kind: chaos.ErrorEvent, Form: chaos.FormVLLM, After: 3}),
+		"error-messages": one(chaos.Fault{Kind: chaos.ErrorEvent, Form: chaos.FormMessages, After: 3}),
+		"cut":            one(chaos.Fault{Kind: chaos.Close, After: 3}),
+		"reset":          one(chaos.Fault{Kind: chaos.Reset, After: 3}),
+		"truncated":      one(chaos.Fault{Kind: chaos.Truncate, After: 3}),
 		"slow":           one(slow),
-		"slow-error":     {slow, {Kind: engines.FaultErrorEvent, Form: engines.FormVLLM, After: 1}},
-		"crlf":           one(engines.Fault{Kind: engines.FaultCRLF}),
-		"bytewise":       one(engines.Fault{Kind: engines.FaultBytewise}),
-		"batched":        one(engines.Fault{Kind: engines.FaultBatch}),
-		"commented":      one(engines.Fault{Kind: engines.FaultComments}),
-		"null-error":     one(engines.Fault{Kind: engines.FaultNullError}),
+		"slow-error":     {slow, {Kind: chaos.ErrorEvent, Form: chaos.FormVLLM, After: 1}},
+		"crlf":           one(chaos.Fault{Kind: chaos.CRLF}),
+		"bytewise":       one(chaos.Fault{Kind: chaos.Bytewise}),
+		"batched":        one(chaos.Fault{Kind: chaos.Batch}),
+		"commented":      one(chaos.Fault{Kind: chaos.Comments}),
+		"null-error":     one(chaos.Fault{Kind: chaos.NullError}),
 	}
 }
 
 // faulty is a gateway all of whose engines misbehave, each in its own way.
 type faulty struct {
 	*gateway.Process
-	chaos map[string]*engines.Chaos // by model
+	chaos map[string]*chaos.Handler // by model
 }
 
 // startFaulty starts one. A worker is asked once a request, so that the SDK's
@@ -62,7 +63,7 @@ type faulty struct {
 // stays up whatever its answers are.
 func startFaulty(t *testing.T) *faulty {
 	t.Helper()
-	f := &faulty{chaos: map[string]*engines.Chaos{}}
+	f := &faulty{chaos: map[string]*chaos.Handler{}}
 	var pools strings.Builder
 	for model, faults := range faultyModels() {
 		e := engines.New(engines.Config{Model: model, Seed: 1, Script: func(string, []byte) engines.Script {
@@ -72,7 +73,7 @@ func startFaulty(t *testing.T) *faulty {
 			return engines.Script{}
 		}})
 		t.Cleanup(e.Close)
-		c := engines.NewChaos(e)
+		c := chaos.New(e)
 		if err := c.Set(faults...); err != nil {
 			t.Fatal(err)
 		}

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"testing"
 
-	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 func TestARetryIsTwoAttempts(t *testing.T) {
 	r := newRig(t, 2)
-	if err := r.chaos[0].Set(engines.Fault{Kind: engines.FaultStatus, Status: 500}); err != nil {
+	if err := r.chaos[0].Set(chaos.Fault{Kind: chaos.Status, Status: 500}); err != nil {
 		t.Fatal(err)
 	}
 	r.traced("")
@@ -115,7 +115,7 @@ func TestARefusedRequestIsASpan(t *testing.T) {
 
 func TestAFailedRequestIsAFailedSpan(t *testing.T) {
 	r := newRig(t, 1)
-	if err := r.chaos[0].Set(engines.Fault{Kind: engines.FaultReset}); err != nil {
+	if err := r.chaos[0].Set(chaos.Fault{Kind: chaos.Reset}); err != nil {
 		t.Fatal(err)
 	}
 	r.traced("")

@@ -17,6 +17,7 @@ import (
 
 	"tierway/e2e/gateway"
 	"tierway/engines"
+	"tierway/engines/chaos"
 	"tierway/telemetry"
 )
 
@@ -66,7 +67,7 @@ type rig struct {
 	t         *testing.T
 	collector *receiver
 	engines   []*engines.Engine
-	chaos     []*engines.Chaos
+	chaos     []*chaos.Handler
 	urls      []string
 	release   chan struct{}
 	once      sync.Once
@@ -86,7 +87,7 @@ func newRig(t *testing.T, n int) *rig {
 				}
 				return engines.Script{Text: "one two three"}
 			}})
-		c := engines.NewChaos(e)
+		c := chaos.New(e)
 		s, err := engines.Start(c, "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

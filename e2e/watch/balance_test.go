@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"tierway/e2e/gateway"
-	"tierway/engines"
+	"tierway/engines/chaos"
 	"tierway/routing"
 )
 
@@ -169,7 +169,7 @@ func (s *storm) arrived(all []routing.Decision) (total int) {
 			asked[id] += n
 		}
 		hits := w.Stats().Hits
-		again += hits[engines.FaultStale] + hits[engines.FaultReset] + hits[engines.FaultClose]
+		again += hits[chaos.Stale] + hits[chaos.Reset] + hits[chaos.Close]
 	}
 	attempts := 0
 	for _, d := range all {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // TestNothingThatMustStayUntoldIsTold: OB-01, OB-02, OB-04: prompts, answers, keys and
@@ -104,7 +104,7 @@ func (c *canary) failures() {
 	}
 	c.try("/v1/audio/transcriptions", prompt(), c.credentials("Content-Type", "multipart/form-data; boundary="+prompt())...)
 	c.try(path, chat("sim", "x"), c.credentials("Content-Type", prompt(), "Content-Encoding", prompt())...)
-	for _, k := range []engines.Fault{{Kind: engines.FaultReset}, {Kind: engines.FaultReset, After: 2}, {Kind: engines.FaultGarbage}, {Kind: engines.FaultMalformed, After: 1}, {Kind: engines.FaultErrorEvent, After: 1}} {
+	for _, k := range []chaos.Fault{{Kind: chaos.Reset}, {Kind: chaos.Reset, After: 2}, {Kind: chaos.Garbage}, {Kind: chaos.Malformed, After: 1}, {Kind: chaos.ErrorEvent, After: 1}} {
 		for _, w := range c.workers {
 			if err := w.Set(k); err != nil {
 				c.t.Fatal(err)

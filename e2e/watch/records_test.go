@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // records are rows as the admin plane lists them.
@@ -93,7 +94,7 @@ func TestEveryRequestIsFoundByWhatItWas(t *testing.T) {
 	stranger := r.post(401, path, chat("sim", "hello"), "Authorization", "Bearer nobody").id
 	unknown := r.post(404, path, chat("nobody-has-it", "hello")).id
 	broken := r.post(400, path, `{"model":`).id
-	if err := r.workers[0].Set(engines.Fault{Kind: engines.FaultStatus, Status: 500}); err != nil {
+	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Status, Status: 500}); err != nil {
 		t.Fatal(err)
 	}
 	failed := r.post(502, path, chat("sim", "hello")).id

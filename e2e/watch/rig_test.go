@@ -20,6 +20,7 @@ import (
 
 	"tierway/e2e/gateway"
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 const (
@@ -76,7 +77,7 @@ func (s settings) String() string {
 
 // worker is one engine behind a Chaos that does nothing until it is told to.
 type worker struct {
-	*engines.Chaos
+	*chaos.Handler
 	engine *engines.Engine
 	server *engines.Server
 	name   string
@@ -106,8 +107,8 @@ func newRig(t *testing.T, n int, c engines.Config, front func(http.Handler) http
 	for i := range n {
 		c.Name, c.Model = fmt.Sprintf("w%d", i), "sim"
 		w := &worker{engine: engines.New(c), name: c.Name, asked: map[string]int{}}
-		w.Chaos = engines.NewChaos(w.engine)
-		var h http.Handler = w.Chaos
+		w.Handler = chaos.New(w.engine)
+		var h http.Handler = w.Handler
 		if front != nil {
 			h = front(h)
 		}

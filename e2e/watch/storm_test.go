@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 const (
@@ -137,17 +138,17 @@ func (s *storm) reloads(ctx context.Context) {
 
 // chaos gives each worker other weather all the time, fine now and then.
 func (s *storm) chaos(ctx context.Context) {
-	after := func(k engines.Kind) engines.Fault { return engines.Fault{Kind: k, After: 2} }
-	kinds := []engines.Fault{{Kind: engines.FaultReset}, after(engines.FaultReset), {Kind: engines.FaultClose}, after(engines.FaultClose),
-		{Kind: engines.FaultHang}, after(engines.FaultHang), {Kind: engines.FaultSlow, Delay: 200 * time.Millisecond}, {Kind: engines.FaultStale},
-		{Kind: engines.FaultGarbage}, after(engines.FaultTruncate), {Kind: engines.FaultNoDone}, {Kind: engines.FaultErrorFirst}, after(engines.FaultErrorEvent),
-		after(engines.FaultMalformed), {Kind: engines.FaultStatus, Status: 503}, {Kind: engines.FaultStatus, Status: 500}, {Kind: engines.FaultStatus, Status: 400},
-		{Kind: engines.FaultStatus, Status: 429, RetryAfter: "1", Times: 1}, {Kind: engines.FaultHTML}, {Kind: engines.FaultJSONError}, {Kind: engines.FaultEmpty},
-		{Kind: engines.FaultNoUsage}, {Kind: engines.FaultRedirect}}
+	after := func(k chaos.Kind) chaos.Fault { return chaos.Fault{Kind: k, After: 2} }
+	kinds := []chaos.Fault{{Kind: chaos.Reset}, after(chaos.Reset), {Kind: chaos.Close}, after(chaos.Close),
+		{Kind: chaos.Hang}, after(chaos.Hang), {Kind: chaos.Slow, Delay: 200 * time.Millisecond}, {Kind: chaos.Stale},
+		{Kind: chaos.Garbage}, after(chaos.Truncate), {Kind: chaos.NoDone}, {Kind: chaos.ErrorFirst}, after(chaos.ErrorEvent),
+		after(chaos.Malformed), {Kind: chaos.Status, Status: 503}, {Kind: chaos.Status, Status: 500}, {Kind: chaos.Status, Status: 400},
+		{Kind: chaos.Status, Status: 429, RetryAfter: "1", Times: 1}, {Kind: chaos.HTML}, {Kind: chaos.JSONError}, {Kind: chaos.Empty},
+		{Kind: chaos.NoUsage}, {Kind: chaos.Redirect}}
 	dice := rand.New(rand.NewPCG(7, 6))
 	for ctx.Err() == nil {
 		for _, w := range s.workers {
-			faults := []engines.Fault{kinds[dice.IntN(len(kinds))]}
+			faults := []chaos.Fault{kinds[dice.IntN(len(kinds))]}
 			if dice.IntN(3) == 0 {
 				faults = nil
 			}

@@ -1,4 +1,4 @@
-package engines
+package chaos
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ func (f *faultWriter) rewriteObject(object []byte, event bool) []byte {
 	if json.Unmarshal(object, &o) != nil {
 		return object
 	}
-	if f.has(FaultNoUsage) != nil {
+	if f.has(NoUsage) != nil {
 		if choices, ok := o["choices"].([]any); event && ok && len(choices) == 0 {
 			return nil
 		}
@@ -26,7 +26,7 @@ func (f *faultWriter) rewriteObject(object []byte, event bool) []byte {
 			}
 		}
 	}
-	if f.has(FaultNullError) != nil {
+	if f.has(NullError) != nil {
 		o["error"] = nil
 	}
 	out, _ := json.Marshal(o) // it came from JSON
@@ -126,19 +126,19 @@ func textOf(o map[string]any) *textSlot {
 // finishWhole sends an answer that is no stream.
 func (f *faultWriter) finishWhole() {
 	body := f.buf
-	if f.has(FaultNullError) != nil || f.has(FaultNoUsage) != nil {
+	if f.has(NullError) != nil || f.has(NoUsage) != nil {
 		body = f.rewriteObject(body, false)
 	}
-	if length := f.has(FaultLength); length != nil {
+	if length := f.has(Length); length != nil {
 		f.wrongLength(body, length.Size)
 		return
 	}
 	for i := range f.faults {
 		switch f.faults[i].Kind {
-		case FaultReset, FaultClose, FaultHang, FaultTruncate:
+		case Reset, Close, Hang, Truncate:
 			f.half(body, f.faults[i].Kind)
 			return
-		case FaultMalformed:
+		case Malformed:
 			body = body[:len(body)/2]
 		}
 	}
@@ -155,10 +155,10 @@ func (f *faultWriter) half(body []byte, kind Kind) {
 		return
 	}
 	switch kind {
-	case FaultHang:
+	case Hang:
 		<-f.r.Context().Done()
-	case FaultReset, FaultClose:
-		drop(f.w, kind == FaultReset)
+	case Reset, Close:
+		drop(f.w, kind == Reset)
 	}
 }
 

@@ -1,4 +1,4 @@
-package engines
+package chaos
 
 import (
 	"bytes"
@@ -53,14 +53,14 @@ func (f *faultWriter) WriteHeader(status int) {
 	h := f.Header()
 	f.stream = strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
 	h.Del("Content-Length") // what is written differs from what the inner handler counted
-	if f.has(FaultGzip) != nil {
+	if f.has(Gzip) != nil {
 		h.Set("Content-Encoding", "gzip")
 		f.gz = gzip.NewWriter(f.w)
 	}
 	if !f.stream {
 		return
 	}
-	if f.has(FaultCloseEach) != nil {
+	if f.has(CloseEach) != nil {
 		h.Set("Keep-Alive", "timeout=5, max=100") // llama.cpp promises this and closes
 	}
 	f.w.WriteHeader(status)
@@ -111,14 +111,14 @@ func (f *faultWriter) event(ev []byte) error {
 		}
 	}
 	f.passed++
-	if f.has(FaultNoDone) != nil && string(ev) == "data: [DONE]" {
+	if f.has(NoDone) != nil && string(ev) == "data: [DONE]" {
 		return nil
 	}
 	ev = f.rewrite(ev)
 	if ev == nil {
 		return nil
 	}
-	if merge := f.has(FaultMerge); merge != nil {
+	if merge := f.has(Merge); merge != nil {
 		for _, out := range f.merged.add(ev, merge.every()) {
 			if err := f.emit(out); err != nil {
 				return err
@@ -132,34 +132,34 @@ func (f *faultWriter) event(ev []byte) error {
 // stop does what a fault does at its event. An error ends the answer.
 func (f *faultWriter) stop(fault *Fault, ev *[]byte) error {
 	switch fault.Kind {
-	case FaultReset, FaultClose:
+	case Reset, Close:
 		if err := f.drain(); err != nil {
 			return err
 		}
-		drop(f.w, fault.Kind == FaultReset)
-		return errStopped
-	case FaultHang:
+		drop(f.w, fault.Kind == Reset)
+		return http.ErrAbortHandler
+	case Hang:
 		if err := f.drain(); err != nil {
 			return err
 		}
 		<-f.r.Context().Done()
 		return f.r.Context().Err()
-	case FaultTruncate:
+	case Truncate:
 		if err := f.drain(); err != nil {
 			return err
 		}
-		return errStopped
-	case FaultErrorEvent:
+		return http.ErrAbortHandler
+	case ErrorEvent:
 		if err := f.drain(); err != nil {
 			return err
 		}
 		if err := f.raw([]byte(fault.errorFrame())); err != nil {
 			return err
 		}
-		return errStopped
-	case FaultMalformed:
+		return http.ErrAbortHandler
+	case Malformed:
 		*ev = (*ev)[:max(len(*ev)/2, len("data: {"))]
-	case FaultHuge:
+	case Huge:
 		return f.emit(fmt.Appendf(nil, `data: {"id":"chatcmpl-huge","object":"chat.completion.chunk","created":0,"model":"","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}`,
 			strings.Repeat("h", max(fault.Size, 0))))
 	}
@@ -168,7 +168,7 @@ func (f *faultWriter) stop(fault *Fault, ev *[]byte) error {
 
 // rewrite changes an event's object; nil leaves the event out.
 func (f *faultWriter) rewrite(ev []byte) []byte {
-	if f.has(FaultNullError) == nil && f.has(FaultNoUsage) == nil {
+	if f.has(NullError) == nil && f.has(NoUsage) == nil {
 		return ev
 	}
 	head, data, ok := bytes.Cut(ev, []byte("data: {"))
@@ -185,13 +185,13 @@ func (f *faultWriter) rewrite(ev []byte) []byte {
 // emit frames an event and sends it, or keeps it for its batch.
 func (f *faultWriter) emit(ev []byte) error {
 	out := append(ev[:len(ev):len(ev)], "\n\n"...)
-	if f.has(FaultPing) != nil {
+	if f.has(Ping) != nil {
 		out = append([]byte("event: ping\ndata: {\"type\":\"ping\"}\n\n"), out...)
 	}
-	if f.has(FaultComments) != nil {
+	if f.has(Comments) != nil {
 		out = append([]byte(": still here\n\n"), out...)
 	}
-	batch := f.has(FaultBatch)
+	batch := f.has(Batch)
 	if batch == nil {
 		return f.raw(out)
 	}
@@ -223,11 +223,11 @@ func (f *faultWriter) drain() error {
 
 // raw writes bytes to the connection in the writes that the faults ask for.
 func (f *faultWriter) raw(b []byte) error {
-	if f.stream && f.has(FaultCRLF) != nil {
+	if f.stream && f.has(CRLF) != nil {
 		b = bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n"))
 	}
 	step := len(b)
-	if f.has(FaultBytewise) != nil {
+	if f.has(Bytewise) != nil {
 		step = 1
 	}
 	for len(b) > 0 {
@@ -265,7 +265,7 @@ func (f *faultWriter) finish() {
 		f.finishWhole()
 		return
 	}
-	if f.err != nil && f.err != errStopped {
+	if f.err != nil && f.err != http.ErrAbortHandler {
 		return
 	}
 	if f.err == nil {
@@ -284,7 +284,7 @@ func (f *faultWriter) closeStream() {
 	if f.gz != nil && f.gz.Close() != nil {
 		return
 	}
-	if f.has(FaultCloseEach) == nil || f.rc.Flush() != nil {
+	if f.has(CloseEach) == nil || f.rc.Flush() != nil {
 		return
 	}
 	// net/http writes no end to a body whose connection it no longer has.

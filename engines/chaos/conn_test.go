@@ -1,19 +1,14 @@
-package engines
+package chaos
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"reflect"
+	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
 // chunkSizes returns the sizes of a chunked body's chunks: one a write and flush.
@@ -37,11 +32,11 @@ func TestWritesAreAsLargeAsOrdered(t *testing.T) {
 	if len(plain) != 10 {
 		t.Errorf("10 events came in %d writes", len(plain))
 	}
-	r.set(t, Fault{Kind: FaultBatch, Every: 4})
+	r.set(t, Fault{Kind: Batch, Every: 4})
 	if got := chunkSizes(r.ask(t, streamBody).raw); len(got) != 3 { // 4, 4 and 2 events
 		t.Errorf("batches of four came in %d writes", len(got))
 	}
-	r.set(t, Fault{Kind: FaultBytewise})
+	r.set(t, Fault{Kind: Bytewise})
 	for _, n := range chunkSizes(r.ask(t, streamBody).raw) {
 		if n != 1 {
 			t.Fatalf("a write of %d bytes", n)
@@ -52,11 +47,11 @@ func TestWritesAreAsLargeAsOrdered(t *testing.T) {
 func TestHangsEndWhenTheClientLeaves(t *testing.T) {
 	for after, want := range map[int]string{0: "", 3: "bbbb"} {
 		r := newRig(t)
-		r.set(t, Fault{Kind: FaultHang, After: after})
+		r.set(t, Fault{Kind: Hang, After: after})
 		conn := r.dial(t)
 		send(t, conn, "", streamBody)
 		if want == "" {
-			until(t, func() bool { return r.c.Stats().Hits[FaultHang] == 1 })
+			until(t, func() bool { return r.c.Stats().Hits[Hang] == 1 })
 		} else {
 			var got strings.Builder
 			buf := make([]byte, 4096)
@@ -82,7 +77,7 @@ func TestHangsEndWhenTheClientLeaves(t *testing.T) {
 func TestEndlessAnswersEndWithTheClient(t *testing.T) {
 	for _, body := range []string{wholeBody, streamBody} {
 		r := newRig(t)
-		r.set(t, Fault{Kind: FaultEndless})
+		r.set(t, Fault{Kind: Endless})
 		conn := r.dial(t)
 		send(t, conn, "", body)
 		if n, err := io.CopyN(io.Discard, conn, 4<<20); err != nil {
@@ -95,7 +90,7 @@ func TestEndlessAnswersEndWithTheClient(t *testing.T) {
 
 func TestStaleHitsOnlyReusedConnections(t *testing.T) {
 	r := newRig(t)
-	r.set(t, Fault{Kind: FaultStale})
+	r.set(t, Fault{Kind: Stale})
 	conn := r.dial(t)
 	reader := bufio.NewReader(conn)
 	send(t, conn, "", wholeBody)
@@ -118,7 +113,7 @@ func TestStaleHitsOnlyReusedConnections(t *testing.T) {
 
 func TestConnectionClosesAfterEachStream(t *testing.T) {
 	r := newRig(t)
-	r.set(t, Fault{Kind: FaultCloseEach})
+	r.set(t, Fault{Kind: CloseEach})
 	conn := r.dial(t)
 	send(t, conn, "", streamBody) // the client would keep the connection
 	reader := bufio.NewReader(conn)
@@ -138,15 +133,16 @@ func TestConnectionClosesAfterEachStream(t *testing.T) {
 
 func TestFaultsHitSomeRequestsOnly(t *testing.T) {
 	r := newRig(t)
-	r.set(t, Fault{Kind: FaultStatus, Status: 500, Times: 2}, Fault{Kind: FaultStatus, Status: 418, Paths: []string{"/health"}})
+	r.set(t, Fault{Kind: Status, Status: 500, Times: 2}, Fault{Kind: Status, Status: 418, Paths: []string{"/health"}})
 	for i, want := range []int{500, 500, 200, 200} {
 		if got := r.ask(t, wholeBody).status; got != want {
 			t.Errorf("request %d: %d, want %d", i, got, want)
 		}
 	}
 	get := func(path string) int {
-		status, _ := call(t, r.c, "GET", path, "")
-		return status
+		w := httptest.NewRecorder()
+		r.c.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, nil))
+		return w.Code
 	}
 	if get("/health") != 418 || get("/v1/models") != 200 {
 		t.Errorf("health %d, models %d", get("/health"), get("/v1/models"))
@@ -157,101 +153,15 @@ func TestFaultsHitSomeRequestsOnly(t *testing.T) {
 	}
 }
 
-func TestControlRouteSetsFaults(t *testing.T) {
+func TestUnknownFaultsAreRefusedAndChangeNothing(t *testing.T) {
 	r := newRig(t)
-	status, body := call(t, r.c, "POST", "/ctl", `{"kind":"slow","delay":"250ms","times":3}`)
-	if got := r.c.Stats().Faults; status != 200 || len(got) != 1 || got[0].Delay != 250*time.Millisecond || got[0].Times != 3 {
-		t.Errorf("%d %s: %+v", status, body, got)
-	}
-	for _, wrong := range []string{`{"kind":"flood"}`, `{"kind":"status"}`, `{"kind":"slow","delay":"soon"}`, `{"kind":"error_first","form":"x"}`, `[{}]`, ``} {
-		if status, body := call(t, r.c, "POST", "/ctl", wrong); status != 400 {
-			t.Errorf("%s: %d %s", wrong, status, body)
+	r.set(t, Fault{Kind: CRLF}, Fault{Kind: Status, Status: 503, RetryAfter: "1"})
+	for _, wrong := range []Fault{{}, {Kind: "flood"}, {Kind: Status}, {Kind: ErrorFirst, Form: "x"}, {Kind: Slow, Times: -1}} {
+		if r.c.Set(wrong) == nil || len(r.c.Stats().Faults) != 2 {
+			t.Errorf("%+v was set: %+v", wrong, r.c.Stats().Faults)
 		}
 	}
-	if len(r.c.Stats().Faults) != 1 {
-		t.Error("a wrong order changed the faults")
-	}
-	if call(t, r.c, "POST", "/ctl", `[{"kind":"crlf"},{"kind":"status","status":503,"retry_after":"1"}]`); len(r.c.Stats().Faults) != 2 {
-		t.Errorf("a list: %+v", r.c.Stats().Faults)
-	}
-	if got := r.ask(t, wholeBody); got.status != 503 || got.header.Get("Retry-After") != "1" {
+	if got := r.ask(t, wholeBody); got.status != 503 || got.header.Get("Retry-After") != "1" || r.c.Stats().Hits[Status] != 1 {
 		t.Errorf("%d %v", got.status, got.header)
 	}
-	call(t, r.c, "DELETE", "/ctl", "")
-	_, body = call(t, r.c, "GET", "/ctl", "")
-	if o := object(t, body); number(t, o, "requests") != 1 || number(t, o, "hits", "status") != 1 || len(r.c.Stats().Faults) != 0 {
-		t.Errorf("counts %s", body)
-	}
-}
-
-func TestKilledServerResetsEverything(t *testing.T) {
-	e := New(Config{Model: "m", Script: func(string, []byte) Script { return Script{HoldAfter: 1} }})
-	s, err := Start(e, "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &rig{s: s}
-	conn, idle := r.dial(t), r.dial(t)
-	send(t, conn, "", streamBody)
-	if _, err := conn.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	s.Kill()
-	for _, c := range []net.Conn{conn, idle} {
-		if _, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("a connection ended with %v", err)
-		}
-	}
-	if c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://")); err == nil {
-		c.Close()
-		t.Error("a killed server still listens")
-	}
-	if st := e.Stats(); st.Open != 0 || st.Running != 0 {
-		t.Errorf("left behind: %+v", st)
-	}
-	if err := s.Close(); err != nil {
-		t.Errorf("closing again: %v", err)
-	}
-}
-
-func TestOnlyLoopbackIsListenedOn(t *testing.T) {
-	for _, addr := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "example.com:0", "127.0.0.1"} {
-		if s, err := Start(http.NotFoundHandler(), addr); err == nil {
-			s.Close()
-			t.Errorf("%q was listened on", addr)
-		}
-	}
-}
-
-func FuzzFaults(f *testing.F) {
-	f.Add(`{"kind":"slow","delay":"250ms"}`)
-	f.Add(`[{"kind":"status","status":503,"retry_after":"2","paths":["/health"]},{"kind":"error_event","after":3,"form":"llamacpp"}]`)
-	f.Add(`[null]`)
-	f.Add(`{"kind":"slow","delay":"1e9h","times":-1}`)
-	f.Fuzz(func(t *testing.T, raw string) {
-		faults, err := readFaults(strings.NewReader(raw))
-		if err != nil || NewChaos(nil).Set(faults...) != nil {
-			return
-		}
-		b, err := json.Marshal(faults)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := readFaults(bytes.NewReader(b))
-		if err != nil || !reflect.DeepEqual(normal(again), normal(faults)) {
-			t.Errorf("%s became %+v, then %+v (%v)", raw, faults, again, err)
-		}
-	})
-}
-
-// normal makes absent and empty lists of paths equal.
-func normal(faults []Fault) []Fault {
-	out := make([]Fault, len(faults))
-	for i, f := range faults {
-		if len(f.Paths) == 0 {
-			f.Paths = nil
-		}
-		out[i] = f
-	}
-	return out
 }

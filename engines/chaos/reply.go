@@ -1,4 +1,4 @@
-package engines
+package chaos
 
 import (
 	"bytes"
@@ -7,25 +7,32 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 // answer is what a fault does before or instead of the inner handler; true when
 // there is nothing left to answer.
 func (f *Fault) answer(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	switch f.Kind {
-	case FaultSlow:
-		return sleep(r.Context(), f.Delay) != nil
-	case FaultReset:
+	case Slow:
+		timer := time.NewTimer(f.Delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return false
+		case <-r.Context().Done():
+		}
+	case Reset:
 		drop(w, true)
-	case FaultClose, FaultStale:
+	case Close, Stale:
 		drop(w, false)
-	case FaultHang:
+	case Hang:
 		<-r.Context().Done()
-	case FaultGarbage:
+	case Garbage:
 		write(w, []byte("\x16\x03\x01\x02 this is no HTTP\r\n\r\n\x00\xff\xfe"))
-	case FaultErrorFirst:
+	case ErrorFirst:
 		f.errorFirst(w)
-	case FaultEndless:
+	case Endless:
 		f.endless(w, body)
 	default:
 		f.status(w)
@@ -55,8 +62,8 @@ func drop(w http.ResponseWriter, reset bool) {
 	if err != nil {
 		panic(http.ErrAbortHandler) // no connection to take: net/http then ends it
 	}
-	if reset {
-		resetOnClose(conn)
+	if c, ok := conn.(interface{ SetLinger(seconds int) error }); ok && reset {
+		_ = c.SetLinger(0) // fails only on a connection that is closed
 	}
 	_ = conn.Close() // a peer that closed first is as gone
 }
@@ -81,16 +88,16 @@ func (f *Fault) status(w http.ResponseWriter) {
 		body = faultBody("the simulated engine refused this request", "simulated_error", status)
 	}
 	switch f.Kind {
-	case FaultRedirect:
+	case Redirect:
 		status, body = http.StatusFound, ""
 		w.Header().Set("Location", "http://127.0.0.1:1/elsewhere")
-	case FaultHTML:
+	case HTML:
 		status, kind, body = http.StatusOK, "text/html; charset=utf-8", "<!doctype html><title>Sign in</title><h1>Sign in</h1>"
-	case FaultJSONError:
+	case JSONError:
 		status, body = http.StatusOK, faultBody("an error in a successful answer", "simulated_error", http.StatusInternalServerError)
-	case FaultEmpty:
+	case Empty:
 		status, body = http.StatusOK, ""
-	case FaultReject:
+	case Reject:
 		if status == 0 {
 			status = http.StatusBadRequest
 		}
