@@ -31,7 +31,7 @@ func floors() map[string]string {
 		"config":        "3", "engines": "3",
 		"sim":     "2",
 		"workers": "1", "store": "1", "queue": "1", "routing/kvindex": "1", "routing/routingtest": "1",
-		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "spool": "0", "breaker": "0", "telemetry": "0", "web": "0", "migrations": "0",
+		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "http1": "0", "spool": "0", "breaker": "0", "telemetry": "0", "web": "0", "migrations": "0",
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"tierway/http1"
 	"tierway/openai"
-	"tierway/workers"
 )
 
 const (
@@ -128,7 +128,7 @@ func stalled(err error, limit time.Time) error {
 // plainBody unpacks an answer that came compressed although identity was asked
 // for: nothing downstream reads anything else. Of an answer that is not 2xx the
 // status decides, so a body that cannot be read there is an empty one.
-func plainBody(resp *workers.Response) error {
+func plainBody(resp *http1.Response) error {
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
 	case "gzip":
@@ -136,7 +136,7 @@ func plainBody(resp *workers.Response) error {
 	default:
 		resp.Body.Close()
 		if resp.Status/100 == 2 {
-			return &workers.SendError{Phase: workers.PhaseBody, Err: errors.New("the worker's Content-Encoding is neither identity nor gzip")}
+			return &http1.SendError{Phase: http1.PhaseBody, Err: errors.New("the worker's Content-Encoding is neither identity nor gzip")}
 		}
 		resp.Body, resp.ContentLength = http.NoBody, 0
 	}

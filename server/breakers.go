@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"tierway/breaker"
+	"tierway/http1"
 	"tierway/routing"
-	"tierway/workers"
 )
 
 // breakersLocked configures the breakers of a pool's members, or makes them.
@@ -36,8 +36,8 @@ func (s *Server) unit() float64 {
 
 // unreachable tells whether nobody took the connection.
 func unreachable(err error) bool {
-	var se *workers.SendError
-	return errors.As(err, &se) && se.Phase == workers.PhaseConnect
+	var se *http1.SendError
+	return errors.As(err, &se) && se.Phase == http1.PhaseConnect
 }
 
 // usable tells whether the worker is up and may be chosen.

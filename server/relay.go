@@ -11,14 +11,14 @@ import (
 	"strings"
 	"time"
 
+	"tierway/http1"
 	"tierway/openai"
 	"tierway/routing"
-	"tierway/workers"
 )
 
 // relay brings a worker's answer to the client. A failure means that the
 // client has nothing of it yet.
-func (a *attempt) relay(resp *workers.Response) *failure {
+func (a *attempt) relay(resp *http1.Response) *failure {
 	raw := a.x.dialect == openai.Other
 	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // redirects and 304 are for its client
 		return a.refusal(resp)
@@ -50,7 +50,7 @@ const (
 )
 
 // refusal handles an answer that is not 2xx.
-func (a *attempt) refusal(resp *workers.Response) *failure {
+func (a *attempt) refusal(resp *http1.Response) *failure {
 	after, asked := retryAfter(resp.Header, time.Now())
 	f, passes := statusVerdict(resp.Status, after, asked)
 	if resp.Status == http.StatusServiceUnavailable && !asked {
@@ -76,7 +76,7 @@ func (a *attempt) refusal(resp *workers.Response) *failure {
 }
 
 // passRaw gives the client a 4xx of a path that is passed untouched, as it is.
-func (a *attempt) passRaw(resp *workers.Response, blame error) *failure {
+func (a *attempt) passRaw(resp *http1.Response, blame error) *failure {
 	f := a.relayRaw(resp, blame)
 	if f == nil && a.blame == nil {
 		a.blame, a.x.d.Outcome = blame, routing.Refused
@@ -89,7 +89,7 @@ const codeWorkerRefused openai.Code = "worker_refused"
 
 // passRefusal gives the client a worker's own 4xx, as it is when its form is
 // the dialect's, else in that form.
-func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
+func (a *attempt) passRefusal(resp *http1.Response, body []byte) {
 	x := a.x
 	x.sent = true // so that it counts, and its x-ratelimit headers hold
 	if a.m.worker.RepeatsKey(body) {
@@ -126,7 +126,7 @@ func (a *attempt) passRefusal(resp *workers.Response, body []byte) {
 // all of them, so only an answer to the request without the field proves it, and of
 // two that were left out one after the other it proves the last. The body is put
 // back if the error was something else.
-func (a *attempt) refusedAddition(resp *workers.Response) addition {
+func (a *attempt) refusedAddition(resp *http1.Response) addition {
 	if len(a.addsUsage)+len(a.addsPriority) == 0 || resp.Status != http.StatusBadRequest && resp.Status != http.StatusUnprocessableEntity {
 		return nothingAdded
 	}
@@ -148,7 +148,7 @@ func (a *attempt) refusedAddition(resp *workers.Response) addition {
 
 // readRefusal reads an error's body, as far as it comes soon: nobody waits for
 // the rest of an error.
-func (a *attempt) readRefusal(resp *workers.Response) []byte {
+func (a *attempt) readRefusal(resp *http1.Response) []byte {
 	a.watch.await(refusalWait, errIdleTimeout)
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) //nolint:errcheck // what came is what there is
 	return body
@@ -162,7 +162,7 @@ type readCloser struct {
 
 // relayWhole relays an answer that is one JSON object. It is read to its end
 // first, so that a worker that breaks off costs the client nothing.
-func (a *attempt) relayWhole(resp *workers.Response) *failure {
+func (a *attempt) relayWhole(resp *http1.Response) *failure {
 	buf := a.x.s.scratch.body()
 	defer a.x.s.scratch.putBody(buf)
 	memory := a.x.answerMemory()
@@ -210,7 +210,7 @@ const claimed = 1 << 20
 
 // readWhole reads an answer's body within max_response_bytes. What is longer than
 // claimed is reserved from memory.
-func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer, memory *bodyMemory) *failure {
+func (a *attempt) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *bodyMemory) *failure {
 	most := int64(a.x.snap.file.MaxResponseBytes)
 	if resp.ContentLength > most {
 		return a.tooLarge("an answer", int(most))
@@ -239,7 +239,7 @@ func (a *attempt) readWhole(resp *workers.Response, buf *bytes.Buffer, memory *b
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
+			return a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
 		case int64(buf.Len()) == resp.ContentLength:
 			return nil
 		}
@@ -268,7 +268,7 @@ func (a *attempt) engineError(e openai.EngineError, body []byte) *failure {
 	}
 	a.blame = f.blame
 	a.answered(time.Now(), f.blame)
-	a.passRefusal(&workers.Response{Status: e.Status, Header: http.Header{}}, body)
+	a.passRefusal(&http1.Response{Status: e.Status, Header: http.Header{}}, body)
 	return nil
 }
 
@@ -289,7 +289,7 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 
 // relayRaw copies an answer that is not looked into, and flushes what has come
 // whenever the worker pauses. blame is what its status says of the worker.
-func (a *attempt) relayRaw(resp *workers.Response, blame error) *failure {
+func (a *attempt) relayRaw(resp *http1.Response, blame error) *failure {
 	x := a.x
 	x.answer.stopBeats() // there is no place for a comment in bytes that are not looked into
 	kept := x.s.scratch.copies.Get().(*[]byte)
@@ -300,7 +300,7 @@ func (a *attempt) relayRaw(resp *workers.Response, blame error) *failure {
 	n, err := resp.Body.Read(*kept)
 	a.watch.rest()
 	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
-		return a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
+		return a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
 	}
 	a.answered(time.Now(), blame)
 	x.answer.head(resp.Status, func(h http.Header) {
@@ -328,7 +328,7 @@ func (a *attempt) relayRaw(resp *workers.Response, blame error) *failure {
 			return nil
 		}
 		if err != nil {
-			f := a.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err})
+			f := a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
 			a.cutRaw(f)
 			return nil
 		}

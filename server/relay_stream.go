@@ -9,16 +9,16 @@ import (
 	"slices"
 	"time"
 
+	"tierway/http1"
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/telemetry"
-	"tierway/workers"
 )
 
 // stream is the relay of one event stream.
 type stream struct {
 	*attempt
-	resp    *workers.Response
+	resp    *http1.Response
 	events  *openai.EventReader
 	tracker openai.Tracker
 	out     []byte        // events that wait for the flush
@@ -39,7 +39,7 @@ const trailerWait = 250 * time.Millisecond
 
 // relayStream relays an event stream. Its first event is looked at before the
 // status is sent.
-func (a *attempt) relayStream(resp *workers.Response) *failure {
+func (a *attempt) relayStream(resp *http1.Response) *failure {
 	b := a.x.s.scratch.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
 		tracker: openai.NewTracker(a.x.dialect), strip: len(a.addsUsage) > 0}
@@ -244,7 +244,7 @@ func (s *stream) broken(err error) *failure {
 		f, _ := s.fault(s.noAnswerMemory(openai.MaxEvent))
 		return f
 	}
-	f, _ := s.fault(s.sendFailure(&workers.SendError{Phase: workers.PhaseBody, Err: err}))
+	f, _ := s.fault(s.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err}))
 	return f
 }
 
@@ -274,7 +274,7 @@ func (s *stream) fault(f *failure) (*failure, bool) {
 		s.clientLeft()
 		return nil, true
 	}
-	var lost *workers.SendError
+	var lost *http1.SendError
 	if f.mayBeCaused() && !(s.content && errors.As(f.blame, &lost)) && !s.provenAtFault() {
 		f.blame = unproven(f.blame)
 	}

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"time"
 
+	"tierway/http1"
 	"tierway/openai"
-	"tierway/workers"
 )
 
 // addition is what a request has beyond its client's own fields.
@@ -51,9 +51,9 @@ func (a *attempt) leaveOut(refused addition) {
 }
 
 // send writes the request to the worker and waits for the answer's header.
-func (a *attempt) send(account bool, place rank) (*workers.Response, error) {
+func (a *attempt) send(account bool, place rank) (*http1.Response, error) {
 	x := a.x
-	req := &workers.Request{Method: x.r.Method, Path: x.workerPath, Header: workerHeader(x.r.Header, x.d.RequestID), Fresh: x.once()}
+	req := &http1.Request{Method: x.r.Method, Path: x.workerPath, Header: workerHeader(x.r.Header, x.d.RequestID), Fresh: x.once()}
 	if x.trace.On {
 		req.Header["Traceparent"] = []string{x.trace.Traceparent(a.span)}
 		if delete(req.Header, "Tracestate"); x.trace.State != "" {

@@ -19,10 +19,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tierway/http1"
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/telemetry"
-	"tierway/workers"
 )
 
 func TestAQueryIsEscapedForTheRequestLineAndMeansTheSame(t *testing.T) {
@@ -120,10 +120,10 @@ func TestWhatNeverLeftBlamesNoWorker(t *testing.T) {
 		err  error
 		want want
 	}{
-		"cannot be written":                  {&workers.SendError{Phase: workers.PhasePrepare, Err: errors.New("x")}, want{excluded: true, status: 400, code: openai.CodeInvalidValue}},
-		"no descriptor":                      {&workers.SendError{Phase: workers.PhaseConnect, Err: full}, want{excluded: true, status: 503, code: openai.CodeOverloaded, wait: true, counted: true}},
-		"none after a kept connection broke": {&workers.SendError{Phase: workers.PhaseAwait, Err: full}, want{excluded: true, left: true, status: 503, code: openai.CodeOverloaded, wait: true, counted: true}},
-		"refused":                            {&workers.SendError{Phase: workers.PhaseConnect, Err: syscall.ECONNREFUSED}, want{retry: true, gone: true, suspect: true, status: 502, code: openai.CodeWorkerError}},
+		"cannot be written":                  {&http1.SendError{Phase: http1.PhasePrepare, Err: errors.New("x")}, want{excluded: true, status: 400, code: openai.CodeInvalidValue}},
+		"no descriptor":                      {&http1.SendError{Phase: http1.PhaseConnect, Err: full}, want{excluded: true, status: 503, code: openai.CodeOverloaded, wait: true, counted: true}},
+		"none after a kept connection broke": {&http1.SendError{Phase: http1.PhaseAwait, Err: full}, want{excluded: true, left: true, status: 503, code: openai.CodeOverloaded, wait: true, counted: true}},
+		"refused":                            {&http1.SendError{Phase: http1.PhaseConnect, Err: syscall.ECONNREFUSED}, want{retry: true, gone: true, suspect: true, status: 502, code: openai.CodeWorkerError}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, plain, fakeEngine())

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"tierway/http1"
 	"tierway/openai"
-	"tierway/workers"
 )
 
 // uploadHead is how much of a body is read before it streams: a file's first bytes tell
@@ -196,7 +196,7 @@ func (u *upload) untouched() bool {
 
 // sendUpload sends a request whose body streams. Afterwards the client's body is not
 // read any more, unless nothing of it was: then another worker may have it.
-func (a *attempt) sendUpload(ctx context.Context, req *workers.Request) (*workers.Response, error) {
+func (a *attempt) sendUpload(ctx context.Context, req *http1.Request) (*http1.Response, error) {
 	u := a.x.upload
 	u.a, req.Upload, req.UploadLength = a, u, u.length
 	release := context.AfterFunc(ctx, func() {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"tierway/http1"
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/workers"
@@ -124,10 +125,10 @@ func engineVerdict(e openai.EngineError) (f failure, passes bool) {
 // sendFailure says what an exchange that broke off means.
 func (a *attempt) sendFailure(err error) *failure {
 	f := &failure{left: true, blame: err, retry: true}
-	var se *workers.SendError
+	var se *http1.SendError
 	prepared := true
 	if errors.As(err, &se) {
-		f.left, prepared = se.Phase > workers.PhaseConnect, se.Phase != workers.PhasePrepare
+		f.left, prepared = se.Phase > http1.PhaseConnect, se.Phase != http1.PhasePrepare
 	}
 	cause := context.Cause(a.ctx)
 	if cause == nil || errors.Is(cause, context.Canceled) { // net/http cancels by itself when a body fails

@@ -15,7 +15,7 @@ import (
 
 	"tierway/breaker"
 	"tierway/engines"
-	"tierway/workers"
+	"tierway/http1"
 )
 
 // ticking lets time pass in the queues to the end of the test.
@@ -127,7 +127,7 @@ tiers:
 		if err != nil {
 			t.Fatal(err)
 		}
-		done(&workers.SendError{Phase: workers.PhaseConnect, Err: errors.New("connection refused")})
+		done(&http1.SendError{Phase: http1.PhaseConnect, Err: errors.New("connection refused")})
 	}
 	if v := p.routing.Snapshot(time.Now())[0]; m.gate.State() != breaker.Open || v.Open <= 0 {
 		t.Errorf("the breaker is %s, and the pool keeps the worker out for %v", m.gate.State(), v.Open)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tierway/http1"
 )
 
 // TestOneEngineReachedAnotherWayIsTheSameWorker: it keeps its status, and the next
@@ -148,7 +150,7 @@ func TestNewHealthSettingsAreUsedAtOnce(t *testing.T) {
 // TestAWorkerThatOnlyAKeyKeptDownIsUpWithTheNext.
 func TestAWorkerThatOnlyAKeyKeptDownIsUpWithTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := &fakeSender{answer: func(_ context.Context, r *Request) (*Response, error) {
+		fake := &fakeSender{answer: func(_ context.Context, r *http1.Request) (*http1.Response, error) {
 			if r.Header.Get("Authorization") != "Bearer good" {
 				return answered(http.StatusUnauthorized, ""), nil
 			}

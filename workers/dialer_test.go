@@ -17,6 +17,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tierway/http1"
 )
 
 // network is a name server and the hosts behind it.
@@ -69,7 +71,8 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	case err != nil:
 		return nil, &net.OpError{Op: "dial", Err: err}
 	}
-	return &tape{}, nil
+	conn, _ := net.Pipe()
+	return conn, nil
 }
 
 // set changes what a lookup gives.
@@ -301,7 +304,7 @@ func TestBothSendersUseTheDialer(t *testing.T) {
 			s = newStandard(standardConfig{address: address{scheme: scheme, host: "example.com:" + port}, dial: d.DialContext,
 				rootCAs: engine.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
 		} else {
-			s = newPlain(plainConfig{Network: "tcp", Address: "example.com:" + port, Host: "example.com:" + port, Dial: d.DialContext})
+			s = http1.New(http1.Config{Network: "tcp", Address: "example.com:" + port, Host: "example.com:" + port, Dial: d.DialContext})
 		}
 		for range 2 {
 			r := postOf("/")

@@ -18,6 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"tierway/http1"
 )
 
 func namedSpec(name, url string) Spec {
@@ -300,7 +302,7 @@ func TestEveryKindOfURLReachesItsEngine(t *testing.T) {
 	} {
 		fleet := NewFleet(Options{})
 		fleet.Sync([]Spec{keyedSpec(url)})
-		answer, err := fleet.Get("small-0").Send(t.Context(), &Request{Method: http.MethodGet, Path: "/v1/models"})
+		answer, err := fleet.Get("small-0").Send(t.Context(), &http1.Request{Method: http.MethodGet, Path: "/v1/models"})
 		if got := readAll(t, answer, err); got != want {
 			t.Errorf("%s: the engine saw %q; want %q", url, got, want)
 		}

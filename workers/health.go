@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"tierway/http1"
 )
 
 const (
@@ -327,8 +329,8 @@ func (c *checker) ask(ctx context.Context, path string) (code int, err error) {
 }
 
 // get asks at the root of the worker, where engines have /health and /metrics.
-func (c *checker) get(ctx context.Context, path string) (*Response, error) {
-	return c.w.sendTo(ctx, c.w.address.root()+path, &Request{Method: http.MethodGet, Path: path,
+func (c *checker) get(ctx context.Context, path string) (*http1.Response, error) {
+	return c.w.sendTo(ctx, c.w.address.root()+path, &http1.Request{Method: http.MethodGet, Path: path,
 		Header: http.Header{"Accept": {"application/json, text/plain;q=0.9, */*;q=0.1"}}})
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"tierway/http1"
 )
 
 // reports records what OnStatus was told.
@@ -62,7 +64,7 @@ func (s *scriptedHealth) set(path string, status int, body string) {
 	s.status[path], s.body[path] = status, body
 }
 
-func (s *scriptedHealth) answer(ctx context.Context, r *Request) (*Response, error) {
+func (s *scriptedHealth) answer(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 	s.mu.Lock()
 	status, known := s.status[r.Path]
 	body, hang := s.body[r.Path], s.hang
@@ -73,9 +75,9 @@ func (s *scriptedHealth) answer(ctx context.Context, r *Request) (*Response, err
 	switch {
 	case hang:
 		<-ctx.Done()
-		return nil, &SendError{Phase: PhaseAwait, Err: ctx.Err()}
+		return nil, &http1.SendError{Phase: http1.PhaseAwait, Err: ctx.Err()}
 	case known && status == 0:
-		return nil, &SendError{Phase: PhaseConnect, Err: errors.New("connection refused")}
+		return nil, &http1.SendError{Phase: http1.PhaseConnect, Err: errors.New("connection refused")}
 	case !known:
 		status = http.StatusNotFound
 	}
@@ -375,11 +377,11 @@ func TestACheckWithoutADescriptorSaysNothingOfTheWorker(t *testing.T) {
 		var mu sync.Mutex
 		exhausted := false
 		fleet := NewFleet(Options{Rand: middle, send: func(Spec) Sender {
-			return &fakeSender{answer: func(ctx context.Context, r *Request) (*Response, error) {
+			return &fakeSender{answer: func(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if exhausted {
-					return nil, &SendError{Phase: PhaseConnect, Err: syscall.EMFILE}
+					return nil, &http1.SendError{Phase: http1.PhaseConnect, Err: syscall.EMFILE}
 				}
 				return engine.answer(ctx, r)
 			}}
@@ -410,11 +412,11 @@ func TestAWorkerThatIsAGatewayBehindItselfIsDownAndSaysWhy(t *testing.T) {
 		var mu sync.Mutex
 		var seen [][]string
 		fleet := NewFleet(Options{Rand: middle, Via: "1.1 tierway-x", send: func(Spec) Sender {
-			return &fakeSender{answer: func(_ context.Context, r *Request) (*Response, error) {
+			return &fakeSender{answer: func(_ context.Context, r *http1.Request) (*http1.Response, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				seen = append(seen, r.Header["Via"])
-				return &Response{Status: 508, Body: http.NoBody}, nil
+				return &http1.Response{Status: 508, Body: http.NoBody}, nil
 			}}
 		}})
 		fleet.Sync([]Spec{{Config: Config{Name: "w0", URL: "http://w0:1"}, Pool: "small"}})

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"tierway/http1"
 )
 
 // loaded is an engine in memory that notes when its metrics are asked for, and
@@ -22,7 +24,7 @@ type loaded struct {
 	at    []time.Time
 }
 
-func (l *loaded) answer(ctx context.Context, r *Request) (*Response, error) {
+func (l *loaded) answer(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 	if r.Path != pathMetrics {
 		return l.scriptedHealth.answer(ctx, r)
 	}
@@ -40,7 +42,7 @@ func (l *loaded) answer(ctx context.Context, r *Request) (*Response, error) {
 	select {
 	case <-time.After(takes):
 	case <-ctx.Done():
-		return nil, &SendError{Phase: PhaseAwait, Err: ctx.Err()}
+		return nil, &http1.SendError{Phase: http1.PhaseAwait, Err: ctx.Err()}
 	}
 	return l.scriptedHealth.answer(ctx, r)
 }
@@ -86,7 +88,7 @@ func looked(t *testing.T, staleAfter time.Duration, health Health, engine *loade
 func use(t *testing.T, w *Worker, apart, d time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); pass(apart) {
-		r, err := w.Send(t.Context(), &Request{Method: "POST", Path: "/v1/chat/completions"})
+		r, err := w.Send(t.Context(), &http1.Request{Method: "POST", Path: "/v1/chat/completions"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tierway/http1"
 )
 
 // panics counts the panics that Recover has turned into errors, by work.
@@ -48,7 +49,7 @@ func TestAPanicInACheckFailsTheCheckAndNothingElse(t *testing.T) {
 		var mu sync.Mutex
 		broken := true
 		fleet := NewFleet(Options{Rand: middle, Recover: seen.recover, send: func(Spec) Sender {
-			return &fakeSender{answer: func(ctx context.Context, r *Request) (*Response, error) {
+			return &fakeSender{answer: func(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if broken {
@@ -89,14 +90,14 @@ func TestAPanicInAReportOrALookDoesNotSpeedUpTheLoop(t *testing.T) {
 		var seen panics
 		fleet := NewFleet(Options{Rand: middle, Recover: seen.recover, OnStatus: func(*Worker, Status) { panic("a report") },
 			send: func(Spec) Sender {
-				return &fakeSender{answer: func(_ context.Context, r *Request) (*Response, error) {
+				return &fakeSender{answer: func(_ context.Context, r *http1.Request) (*http1.Response, error) {
 					mu.Lock()
 					asked = append(asked, r.Path)
 					mu.Unlock()
 					if r.Path == pathMetrics {
 						panic("a metric")
 					}
-					return &Response{Status: 200, Body: io.NopCloser(strings.NewReader(""))}, nil
+					return &http1.Response{Status: 200, Body: io.NopCloser(strings.NewReader(""))}, nil
 				}}
 			}})
 		fleet.Sync([]Spec{{Config: Config{Name: "w0", URL: "http://w0:1"}, Pool: "small", StaleAfter: 3 * time.Second}})
@@ -117,37 +118,4 @@ func TestAPanicInAReportOrALookDoesNotSpeedUpTheLoop(t *testing.T) {
 			t.Errorf("in 20 s of checks every 5 s and looks every second, it asked %q and panicked %d times", asked, len(seen.works()))
 		}
 	})
-}
-
-// wild is a connection on which reading panics.
-type wild struct {
-	tape
-	gone chan struct{}
-}
-
-func (*wild) Read([]byte) (int, error) { panic("the reader has a bug") }
-
-func (c *wild) Close() error {
-	close(c.gone)
-	return nil
-}
-
-// TestAPanicWhileAnAnswerIsReadClosesTheConnection: it is not kept, whoever
-// recovers, once the exchange's context has ended.
-func TestAPanicWhileAnAnswerIsReadClosesTheConnection(t *testing.T) {
-	noLeaks(t)
-	conn := &wild{gone: make(chan struct{})}
-	p := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}).(*plain)
-	defer p.Close()
-	var seen panics
-	_ = seen.recover("sending", func() error {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		_, err := p.Send(ctx, plainPost("{}"))
-		return err
-	})
-	<-conn.gone
-	if len(seen.works()) != 1 || len(p.idle.conns) != 0 {
-		t.Errorf("%d panics, %d connections are kept", len(seen.works()), len(p.idle.conns))
-	}
 }

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tierway/http1"
 )
 
 const (
@@ -39,8 +41,8 @@ const (
 	pingTimeout = 10 * time.Second
 )
 
-// newSender returns what carries exchanges to spec's URL: the plain HTTP/1.1
-// sender, or net/http where TLS is asked for.
+// newSender returns what carries exchanges to spec's URL: the HTTP/1.1
+// client, or net/http where TLS is asked for.
 func newSender(spec Spec, log *slog.Logger) Sender {
 	to, err := parseAddress(spec.URL)
 	if err != nil {
@@ -48,9 +50,9 @@ func newSender(spec Spec, log *slog.Logger) Sender {
 	}
 	switch to.scheme {
 	case "unix":
-		return newPlain(plainConfig{Network: "unix", Address: to.socket, Host: socketHost, ConnectTimeout: spec.ConnectTimeout})
+		return http1.New(http1.Config{Network: "unix", Address: to.socket, Host: socketHost, ConnectTimeout: spec.ConnectTimeout})
 	case "http":
-		return newPlain(plainConfig{Network: "tcp", Address: to.host, Host: to.host,
+		return http1.New(http1.Config{Network: "tcp", Address: to.host, Host: to.host,
 			ConnectTimeout: spec.ConnectTimeout, Dial: newDialer(to.host, log).DialContext})
 	}
 	return newStandard(standardConfig{address: to, connectTimeout: spec.ConnectTimeout,
@@ -61,8 +63,8 @@ func newSender(spec Spec, log *slog.Logger) Sender {
 // the reason, having sent nothing.
 type refusing struct{ err error }
 
-func (s refusing) Send(context.Context, *Request) (*Response, error) {
-	return nil, &SendError{Phase: PhaseConnect, Err: s.err}
+func (s refusing) Send(context.Context, *http1.Request) (*http1.Response, error) {
+	return nil, &http1.SendError{Phase: http1.PhaseConnect, Err: s.err}
 }
 
 func (refusing) Close() {}
@@ -123,10 +125,14 @@ func newTransport(c standardConfig) *http.Transport {
 // Send carries r. When a kept connection breaks before the first byte of the
 // answer, as one does that the worker has just closed, the request goes out
 // once more on a connection of its own, unless r.Fresh forbids it.
-func (s *standard) Send(ctx context.Context, r *Request) (*Response, error) {
-	target, err := s.prepare(r)
+func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response, error) {
+	err := r.Check() // net/http lets more pass
+	var target *url.URL
+	if err == nil {
+		target, err = s.target(r.Path)
+	}
 	if err != nil {
-		return nil, &SendError{Phase: PhasePrepare, Err: err}
+		return nil, &http1.SendError{Phase: http1.PhasePrepare, Err: err}
 	}
 	if r.Fresh || r.Upload != nil || s.closed.Load() {
 		response, attempt, err := s.try(ctx, s.fresh, r, target)
@@ -153,25 +159,8 @@ func (s *standard) Close() {
 	s.fresh.CloseIdleConnections()
 }
 
-// prepare checks r as the plain sender does, whatever net/http would let pass,
-// and returns its URL.
-func (s *standard) prepare(r *Request) (*url.URL, error) {
-	if err := checkLine(r); err != nil {
-		return nil, err
-	}
-	for key, values := range r.Header {
-		if sendersOwn(key) {
-			continue
-		}
-		if err := checkField(key, values); err != nil {
-			return nil, err
-		}
-	}
-	return s.target(r.Path)
-}
-
-func (s *standard) try(ctx context.Context, over *http.Transport, r *Request,
-	target *url.URL) (*Response, *attempt, error) {
+func (s *standard) try(ctx context.Context, over *http.Transport, r *http1.Request,
+	target *url.URL) (*http1.Response, *attempt, error) {
 	a := newAttempt()
 	request := &http.Request{
 		Method: r.Method, URL: target, Host: s.host, Header: forwardable(r.Header),
@@ -201,7 +190,7 @@ func (s *standard) try(ctx context.Context, over *http.Transport, r *Request,
 		body.stop()
 		return nil, a, err
 	}
-	return &Response{
+	return &http1.Response{
 		Status: answer.StatusCode, Header: answer.Header, ContentLength: answer.ContentLength,
 		Body: &arrival{ReadCloser: answer.Body, request: body, sender: s, cancelled: func() error { return context.Cause(ctx) }},
 	}, a, nil
@@ -245,7 +234,7 @@ func forwardable(h http.Header) http.Header {
 // newAttempt returns an attempt that has no connection yet.
 func newAttempt() *attempt {
 	a := new(attempt)
-	a.at.Store(uint32(PhaseConnect))
+	a.at.Store(uint32(http1.PhaseConnect))
 	return a
 }
 
@@ -260,20 +249,20 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			a.reused.Store(info.Reused)
-			a.reached(PhaseWrite)
+			a.reached(http1.PhaseWrite)
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
-				a.reached(PhaseAwait)
+				a.reached(http1.PhaseAwait)
 			}
 		},
 		GotFirstResponseByte: func() { a.answered.Store(true) },
 	}
 }
 
-func (a *attempt) phase() Phase { return Phase(a.at.Load()) }
+func (a *attempt) phase() http1.Phase { return http1.Phase(a.at.Load()) }
 
-func (a *attempt) reached(p Phase) {
+func (a *attempt) reached(p http1.Phase) {
 	for {
 		at := a.at.Load()
 		if at >= uint32(p) || a.at.CompareAndSwap(at, uint32(p)) {
@@ -286,7 +275,7 @@ func (a *attempt) failure(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &SendError{Phase: a.phase(), Err: err}
+	return &http1.SendError{Phase: a.phase(), Err: err}
 }
 
 // stale reports whether err is the end of a kept connection and nothing else:
@@ -385,7 +374,7 @@ func (a *arrival) Read(b []byte) (int, error) {
 	}
 	// Only a bare EOF is the end that the worker meant.
 	if err != io.EOF {
-		err = &SendError{Phase: PhaseBody, Err: err}
+		err = &http1.SendError{Phase: http1.PhaseBody, Err: err}
 	}
 	return n, err
 }

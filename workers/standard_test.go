@@ -10,14 +10,18 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"tierway/http1"
 )
 
 // senderTo makes a standard Sender for a URL, closed at the test's end.
@@ -93,15 +97,15 @@ func takeRequest(r *bufio.Reader) (body string, err error) {
 	return string(all), err
 }
 
-func postOf(path string, pieces ...string) *Request {
-	r := &Request{Method: http.MethodPost, Path: path, Header: http.Header{"Content-Type": {"application/json"}}}
+func postOf(path string, pieces ...string) *http1.Request {
+	r := &http1.Request{Method: http.MethodPost, Path: path, Header: http.Header{"Content-Type": {"application/json"}}}
 	for _, piece := range pieces {
 		r.Body = append(r.Body, []byte(piece))
 	}
 	return r
 }
 
-func readAll(t *testing.T, answer *Response, err error) string {
+func readAll(t *testing.T, answer *http1.Response, err error) string {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -116,9 +120,9 @@ func readAll(t *testing.T, answer *Response, err error) string {
 	return string(body)
 }
 
-func failedIn(t *testing.T, err error, want Phase) {
+func failedIn(t *testing.T, err error, want http1.Phase) {
 	t.Helper()
-	failed, ok := errors.AsType[*SendError](err)
+	failed, ok := errors.AsType[*http1.SendError](err)
 	if !ok || failed.Phase != want {
 		t.Fatalf("error %v; want a SendError of phase %d", err, want)
 	}
@@ -128,8 +132,8 @@ func failedIn(t *testing.T, err error, want Phase) {
 // a connection's end sooner than that its last byte was written.
 func failedOnceConnected(t *testing.T, err error) {
 	t.Helper()
-	failed, ok := errors.AsType[*SendError](err)
-	if !ok || failed.Phase != PhaseWrite && failed.Phase != PhaseAwait {
+	failed, ok := errors.AsType[*http1.SendError](err)
+	if !ok || failed.Phase != http1.PhaseWrite && failed.Phase != http1.PhaseAwait {
 		t.Fatalf("error %v; want a SendError of writing or waiting", err)
 	}
 }
@@ -178,7 +182,7 @@ func TestUnknownCertificateIsNoConnection(t *testing.T) {
 	engine.StartTLS()
 	t.Cleanup(engine.Close)
 	_, err := senderTo(t, engine.URL, nil).Send(t.Context(), postOf("/", "x"))
-	failedIn(t, err, PhaseConnect)
+	failedIn(t, err, http1.PhaseConnect)
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
@@ -187,7 +191,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		asked.Add(1)
 		http.Redirect(w, r, "/elsewhere", http.StatusFound)
 	})
-	answer, err := send.Send(t.Context(), &Request{Method: http.MethodGet, Path: "/"})
+	answer, err := send.Send(t.Context(), &http1.Request{Method: http.MethodGet, Path: "/"})
 	_ = readAll(t, answer, err)
 	if answer.Status != http.StatusFound || asked.Load() != 1 {
 		t.Errorf("status %d after %d requests; want the 302 after one", answer.Status, asked.Load())
@@ -225,12 +229,12 @@ func TestUnixSocketIsSpokenTo(t *testing.T) {
 	engine.Listener = listener
 	engine.Start()
 	t.Cleanup(engine.Close)
-	answer, err := senderTo(t, "unix://"+socket, nil).Send(t.Context(), &Request{Method: http.MethodGet, Path: "/v1/models"})
+	answer, err := senderTo(t, "unix://"+socket, nil).Send(t.Context(), &http1.Request{Method: http.MethodGet, Path: "/v1/models"})
 	if got := readAll(t, answer, err); got != "localhost/v1/models" {
 		t.Errorf("got %q", got)
 	}
 	_, err = senderTo(t, "unix://"+socket+".gone", nil).Send(t.Context(), postOf("/", "x"))
-	failedIn(t, err, PhaseConnect)
+	failedIn(t, err, http1.PhaseConnect)
 }
 
 func TestRefusedConnectionSawNothing(t *testing.T) {
@@ -240,17 +244,17 @@ func TestRefusedConnectionSawNothing(t *testing.T) {
 	}
 	_ = listener.Close()
 	_, err = senderTo(t, "http://"+listener.Addr().String(), nil).Send(t.Context(), postOf("/", "x"))
-	failedIn(t, err, PhaseConnect)
+	failedIn(t, err, http1.PhaseConnect)
 }
 
 func TestPathsThatAreNoneSendNothing(t *testing.T) {
 	send := plainEngine(t, func(http.ResponseWriter, *http.Request) { t.Error("a request came") })
 	for _, path := range []string{"", "v1/models", "/%zz", "*", "http://evil/"} {
 		_, err := send.Send(t.Context(), postOf(path))
-		failedIn(t, err, PhasePrepare)
+		failedIn(t, err, http1.PhasePrepare)
 	}
-	_, err := send.Send(t.Context(), &Request{Method: "GET", Path: "/", Header: http.Header{"X": {"a\r\nB: c"}}})
-	failedIn(t, err, PhasePrepare)
+	_, err := send.Send(t.Context(), &http1.Request{Method: "GET", Path: "/", Header: http.Header{"X": {"a\r\nB: c"}}})
+	failedIn(t, err, http1.PhasePrepare)
 }
 
 func TestBrokenBodyIsASendError(t *testing.T) {
@@ -267,7 +271,7 @@ func TestBrokenBodyIsASendError(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		body, err := io.ReadAll(got.Body)
-		failedIn(t, err, PhaseBody)
+		failedIn(t, err, http1.PhaseBody)
 		if string(body) != "half" || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: %q, %v", name, body, err)
 		}
@@ -321,7 +325,7 @@ func TestCancelEndsTheExchangeAndTheWorkerSeesIt(t *testing.T) {
 				cancel()
 				_, err = io.ReadAll(answer.Body)
 				_ = answer.Body.Close()
-				failedIn(t, err, PhaseBody)
+				failedIn(t, err, http1.PhaseBody)
 			}
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v does not say that the caller cancelled", err)
@@ -392,9 +396,34 @@ func TestClosedSenderLeavesNothingBehind(t *testing.T) {
 func TestURLThatIsNoneFailsEveryExchange(t *testing.T) {
 	send := newSender(Spec{Config: Config{URL: "ftp://engine"}}, slog.New(slog.DiscardHandler))
 	_, err := send.Send(t.Context(), postOf("/", "x"))
-	failedIn(t, err, PhaseConnect)
+	failedIn(t, err, http1.PhaseConnect)
 	if !strings.Contains(err.Error(), "scheme") {
 		t.Errorf("error %v does not say what is wrong", err)
 	}
 	send.Close()
+}
+
+// TestALackOfDescriptorsDiffersFromARefusedConnection, whichever Sender meets it.
+func TestALackOfDescriptorsDiffersFromARefusedConnection(t *testing.T) {
+	for cause, want := range map[error]bool{
+		syscall.EMFILE: true, syscall.ENFILE: true, syscall.ENOBUFS: true, syscall.ENOMEM: true,
+		syscall.ECONNREFUSED: false, syscall.EADDRNOTAVAIL: false, syscall.ETIMEDOUT: false,
+	} {
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", cause)}
+		}
+		tls := senderTo(t, "https://engine", nil)
+		tls.kept.DialContext, tls.fresh.DialContext = dial, dial
+		for name, s := range map[string]Sender{"http1": http1.New(http1.Config{Host: "engine", Dial: dial}), "standard": tls} {
+			for _, fresh := range []bool{false, true} {
+				r := postOf("/", "{}")
+				r.Fresh = fresh
+				_, err := s.Send(t.Context(), r)
+				failedIn(t, err, http1.PhaseConnect)
+				if OutOfResources(err) != want {
+					t.Errorf("%s: %v: out of resources %v, want %v", name, err, !want, want)
+				}
+			}
+		}
+	}
 }

@@ -1,36 +1,35 @@
 package workers
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"io"
-	"net"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/iotest"
-	"testing/synctest"
-	"time"
 
 	"pgregory.net/rapid"
+
+	"tierway/http1"
 )
 
 // uploadOf is a request whose body streams.
-func uploadOf(body io.Reader, length int64) *Request {
-	return &Request{Method: "PUT", Path: "/raw/file", Header: http.Header{"Content-Type": {"application/octet-stream"}}, Upload: body, UploadLength: length}
+func uploadOf(body io.Reader, length int64) *http1.Request {
+	return &http1.Request{Method: "PUT", Path: "/raw/file", Header: http.Header{"Content-Type": {"application/octet-stream"}}, Upload: body, UploadLength: length}
 }
 
-// bothSenders runs a test over the plain and the standard Sender, each before a server
+// bothSenders runs a test over the HTTP/1.1 client and the standard Sender, each before a server
 // of its own with the same handler.
 func bothSenders(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, s Sender)) {
-	t.Run("plain", func(t *testing.T) {
-		noLeaks(t)
+	t.Run("http1", func(t *testing.T) {
 		engine := httptest.NewServer(handler)
 		t.Cleanup(engine.Close)
-		test(t, tcpSender(t, engine.Listener.Addr().String()))
+		s := newSender(Spec{Config: Config{URL: engine.URL}}, slog.New(slog.DiscardHandler))
+		t.Cleanup(s.Close)
+		test(t, s)
 	})
 	t.Run("standard", func(t *testing.T) { test(t, tlsEngine(t, true, handler)) })
 }
@@ -58,9 +57,9 @@ func TestAnUploadArrivesAsItWasRead(t *testing.T) {
 			if rapid.Bool().Draw(rt, "chunked") || said == 0 {
 				said = -1
 			}
-			status, answer, err := ask(t, s, uploadOf(in, said))
-			if err != nil || status != 200 || answer != "ok" {
-				rt.Fatalf("%d %q, %v", status, answer, err)
+			answer, err := s.Send(t.Context(), uploadOf(in, said))
+			if body := readAll(t, answer, err); answer.Status != 200 || body != "ok" {
+				rt.Fatalf("%d %q", answer.Status, body)
 			}
 			if !bytes.Equal(got, body) || length != said {
 				rt.Fatalf("%d bytes of %d arrived, said to be %d", len(got), len(body), length)
@@ -81,7 +80,7 @@ func TestABrokenUploadIsNoWholeOne(t *testing.T) {
 		}
 		bothSenders(t, handler, func(t *testing.T, s Sender) {
 			_, err := s.Send(t.Context(), uploadOf(io.MultiReader(strings.NewReader(strings.Repeat("x", 100_000)), iotest.ErrReader(broke)), length))
-			if wantPhase(t, err, PhaseWrite); !errors.Is(err, broke) {
+			if failedIn(t, err, http1.PhaseWrite); !errors.Is(err, broke) {
 				t.Errorf("length %d: %v", length, err)
 			}
 			if end := <-ends; end == nil {
@@ -89,87 +88,6 @@ func TestABrokenUploadIsNoWholeOne(t *testing.T) {
 			}
 		})
 	}
-	t.Run("shorter than said", func(t *testing.T) {
-		w := newRawWorker(t, func(_ int, _ net.Conn, in *bufio.Reader) { gone(in) })
-		_, err := tcpSender(t, w.address).Send(t.Context(), uploadOf(strings.NewReader("short"), 6))
-		if wantPhase(t, err, PhaseWrite); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Error(err)
-		}
-	})
-}
-
-// endlessBody is a body that never ends; it counts what was read.
-type endlessBody struct{ read int }
-
-func (b *endlessBody) Read(p []byte) (int, error) {
-	b.read += len(p)
-	return len(p), nil
-}
-
-// piped is a plain Sender whose connection holds nothing between its two ends, and the
-// worker's end.
-func piped(t *testing.T) (s *plain, worker net.Conn) {
-	t.Helper()
-	ours, worker := net.Pipe()
-	t.Cleanup(func() { _ = worker.Close() })
-	return newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn,
-		error) {
-		return ours, nil
-	}}).(*plain), worker
-}
-
-// TestAWorkerThatRefusesAnUploadEarlyIsRead: it may neither read on nor close.
-func TestAWorkerThatRefusesAnUploadEarlyIsRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, worker := piped(t)
-		defer s.Close()
-		go func() {
-			_, _ = http.ReadRequest(bufio.NewReader(worker))
-			say(worker, "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
-		}()
-		if status, body, err := ask(t, s, uploadOf(&endlessBody{}, -1)); err != nil || status != 413 || body != "no" {
-			t.Errorf("%d %q, %v", status, body, err)
-		}
-		if len(s.idle.conns) != 0 {
-			t.Error("a connection is kept on which a body has no end")
-		}
-	})
-}
-
-// TestAnUploadHasTheWorkersPace: a worker that does not read holds the body back for as
-// long as it likes, and cancelling ends the wait.
-func TestAnUploadHasTheWorkersPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, worker := piped(t)
-		defer s.Close()
-		in := bufio.NewReaderSize(worker, 4096)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		body, why := &endlessBody{}, errors.New("its time is over")
-		sent := make(chan error)
-		go func() {
-			_, err := s.Send(ctx, uploadOf(body, -1))
-			sent <- err
-		}()
-		r, err := http.ReadRequest(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for pieces := 1; pieces < 4; pieces++ {
-			time.Sleep(time.Hour)
-			synctest.Wait()
-			if body.read > pieces*plainUploadPiece || body.read < (pieces-1)*plainUploadPiece {
-				t.Errorf("%d bytes of the body were read while the worker took %d pieces", body.read, pieces-1)
-			}
-			if n, err := io.ReadFull(r.Body, make([]byte, plainUploadPiece)); err != nil {
-				t.Fatal(n, err)
-			}
-		}
-		cancel(why)
-		err = <-sent
-		if wantPhase(t, err, PhaseWrite); !errors.Is(err, why) {
-			t.Error(err)
-		}
-	})
 }
 
 // TestAnUploadIsNeverSentTwice: it has a new connection, since one that breaks under it
@@ -184,12 +102,10 @@ func TestAnUploadIsNeverSentTwice(t *testing.T) {
 		for i := range 4 {
 			r := uploadOf(strings.NewReader("x"), -1)
 			if i%2 == 0 {
-				r = plainPost("x")
+				r = postOf("/", "x")
 			}
-			_, address, err := ask(t, s, r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			answer, err := s.Send(t.Context(), r)
+			address := readAll(t, answer, err)
 			if r.Upload != nil && from[address] {
 				t.Error("an upload goes over a kept connection")
 			}

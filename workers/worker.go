@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tierway/http1"
 )
 
 // Worker is one live engine. It is safe for concurrent use; the Fleet that
@@ -158,14 +160,14 @@ var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization", "X-
 // gateway's root, as /v1/chat/completions; the worker's base path goes before
 // it. The worker's own key replaces any credential in r.Header, which Send
 // writes to, and the answer is asked for uncompressed.
-func (w *Worker) Send(ctx context.Context, r *Request) (*Response, error) {
+func (w *Worker) Send(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 	if !w.sent.Load() {
 		w.sent.Store(true)
 	}
 	return w.sendTo(ctx, w.address.join(r.Path), r)
 }
 
-func (w *Worker) sendTo(ctx context.Context, path string, r *Request) (*Response, error) {
+func (w *Worker) sendTo(ctx context.Context, path string, r *http1.Request) (*http1.Response, error) {
 	l := w.link.Load()
 	out := *r
 	out.Path = path

@@ -14,20 +14,22 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"tierway/http1"
 )
 
 func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
 
 // fakeSender answers from a function instead of a network.
 type fakeSender struct {
-	answer func(ctx context.Context, r *Request) (*Response, error)
+	answer func(ctx context.Context, r *http1.Request) (*http1.Response, error)
 
 	mu     sync.Mutex
-	sent   []*Request
+	sent   []*http1.Request
 	closed int
 }
 
-func (f *fakeSender) Send(ctx context.Context, r *Request) (*Response, error) {
+func (f *fakeSender) Send(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 	f.mu.Lock()
 	f.sent = append(f.sent, r)
 	f.mu.Unlock()
@@ -43,7 +45,7 @@ func (f *fakeSender) Close() {
 	f.closed++
 }
 
-func (f *fakeSender) last() *Request {
+func (f *fakeSender) last() *http1.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sent[len(f.sent)-1]
@@ -69,8 +71,8 @@ func (f *fakeSender) count(path string) (n int) {
 	return n
 }
 
-func answered(status int, body string) *Response {
-	return &Response{Status: status, Header: http.Header{}, ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body))}
+func answered(status int, body string) *http1.Response {
+	return &http1.Response{Status: status, Header: http.Header{}, ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body))}
 }
 
 const canary = "sk-canary-7f3a"
@@ -90,7 +92,7 @@ func TestWorkersKeyReplacesTheClientsCredentials(t *testing.T) {
 		spec := keyedSpec("http://h:1/v1")
 		spec.Key = key
 		fake := new(fakeSender)
-		answer, err := workerOver(spec, fake).Send(t.Context(), &Request{Method: "POST", Path: "/v1/chat/completions", Header: maps.Clone(clients)})
+		answer, err := workerOver(spec, fake).Send(t.Context(), &http1.Request{Method: "POST", Path: "/v1/chat/completions", Header: maps.Clone(clients)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,11 +117,11 @@ func TestWorkersKeyReplacesTheClientsCredentials(t *testing.T) {
 
 func TestClientsUserAgentGoesOn(t *testing.T) {
 	fake := new(fakeSender)
-	_, err := workerOver(keyedSpec("http://h:1"), fake).Send(t.Context(), &Request{Method: "GET", Path: "/", Header: http.Header{"User-Agent": {"OpenAI/Python"}}})
+	_, err := workerOver(keyedSpec("http://h:1"), fake).Send(t.Context(), &http1.Request{Method: "GET", Path: "/", Header: http.Header{"User-Agent": {"OpenAI/Python"}}})
 	if err != nil || fake.last().Header.Get("User-Agent") != "OpenAI/Python" {
 		t.Errorf("User-Agent %q, %v", fake.last().Header.Get("User-Agent"), err)
 	}
-	if _, err := workerOver(keyedSpec("http://h:1"), fake).Send(t.Context(), &Request{Method: "GET", Path: "/"}); err != nil || fake.last().Header.Get("User-Agent") != "tierway" {
+	if _, err := workerOver(keyedSpec("http://h:1"), fake).Send(t.Context(), &http1.Request{Method: "GET", Path: "/"}); err != nil || fake.last().Header.Get("User-Agent") != "tierway" {
 		t.Errorf("no header at all: User-Agent %q, %v", fake.last().Header.Get("User-Agent"), err)
 	}
 }

@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"bufio"
@@ -6,10 +6,8 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -31,7 +29,7 @@ func TestRequestsAreWrittenExactly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := &tape{in: answer2}
-			s := newPlain(plainConfig{Host: "engine:8000", MaxIdle: -1, Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
+			s := New(Config{Host: "engine:8000", MaxIdle: -1, Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
 			res, err := s.Send(t.Context(), &c.request)
 			if err != nil {
 				t.Fatal(err)
@@ -65,7 +63,7 @@ func TestRequestsThatCouldBeTwoAreRefused(t *testing.T) {
 		"letter in a name": {Method: "GET", Path: "/", Header: http.Header{"X-ſ": {"b"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) {
+			s := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) {
 				t.Error("connected")
 				return nil, context.Canceled
 			}})
@@ -74,38 +72,10 @@ func TestRequestsThatCouldBeTwoAreRefused(t *testing.T) {
 			if strings.Contains(err.Error(), "evil") {
 				t.Errorf("the error shows the path: %v", err)
 			}
-			standard := senderTo(t, "http://127.0.0.1:1", nil) // where nobody listens
-			_, err = standard.Send(t.Context(), r)
-			wantPhase(t, err, PhasePrepare)
 		})
 	}
-	if _, err := newPlain(plainConfig{Host: "a\r\nb"}).Send(t.Context(), plainPost("")); err == nil {
+	if _, err := New(Config{Host: "a\r\nb"}).Send(t.Context(), post("")); err == nil {
 		t.Error("a Host of two lines was taken")
-	}
-}
-
-// TestALackOfDescriptorsIsToldFromAWorkerThatRefuses, whichever Sender meets it.
-func TestALackOfDescriptorsIsToldFromAWorkerThatRefuses(t *testing.T) {
-	for cause, want := range map[error]bool{
-		syscall.EMFILE: true, syscall.ENFILE: true, syscall.ENOBUFS: true, syscall.ENOMEM: true,
-		syscall.ECONNREFUSED: false, syscall.EADDRNOTAVAIL: false, syscall.ETIMEDOUT: false,
-	} {
-		dial := func(context.Context, string, string) (net.Conn, error) {
-			return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", cause)}
-		}
-		tls := senderTo(t, "https://engine", nil)
-		tls.kept.DialContext, tls.fresh.DialContext = dial, dial
-		for name, s := range map[string]Sender{"plain": newPlain(plainConfig{Host: "engine", Dial: dial}), "standard": tls} {
-			for _, fresh := range []bool{false, true} {
-				r := plainPost("{}")
-				r.Fresh = fresh
-				_, err := s.Send(t.Context(), r)
-				wantPhase(t, err, PhaseConnect)
-				if OutOfResources(err) != want {
-					t.Errorf("%s: %v: out of resources %v, want %v", name, err, !want, want)
-				}
-			}
-		}
 	}
 }
 
@@ -136,7 +106,7 @@ func FuzzRequest(f *testing.F) {
 		if in.Buffered() > 0 || req.Method != method || req.RequestURI != path || req.Host != "engine" || len(req.TransferEncoding) > 0 {
 			t.Fatalf("read as %s %s of %s, %d bytes behind", req.Method, req.RequestURI, req.Host, in.Buffered())
 		}
-		if want := strings.Trim(value, " \t"); !sendersOwn(key) && !slices.Contains(req.Header.Values(key), want) {
+		if want := strings.Trim(value, " \t"); !isConnectionField(key) && !slices.Contains(req.Header.Values(key), want) {
 			t.Fatalf("%q is lost: %v", key, req.Header)
 		}
 	})

@@ -1,14 +1,14 @@
 //go:build unix
 
-package workers
+package http1
 
 import "syscall"
 
-// prepareLook makes quiet ready to be called without allocating.
-func (c *plainConn) prepareLook() {
-	if s, ok := c.conn.(syscall.Conn); ok {
+// preparePeek makes quiet ready to be called without allocating.
+func (c *conn) preparePeek() {
+	if s, ok := c.socket.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
-			c.raw, c.look = raw, c.lookOnce
+			c.raw, c.look = raw, c.peek
 		}
 	}
 }
@@ -18,7 +18,7 @@ func (c *plainConn) prepareLook() {
 // that the worker closed, and bytes that nobody asked for could be taken for
 // the answer to the next request. In all these cases the connection is of no
 // more use, so that what the read takes is no loss.
-func (c *plainConn) quiet() bool {
+func (c *conn) quiet() bool {
 	if c.raw == nil {
 		return true
 	}
@@ -27,7 +27,7 @@ func (c *plainConn) quiet() bool {
 	return err == nil && c.silent
 }
 
-func (c *plainConn) lookOnce(fd uintptr) bool {
+func (c *conn) peek(fd uintptr) bool {
 	n, err := syscall.Read(int(fd), c.one[:])
 	c.silent = n < 0 && (err == syscall.EAGAIN || err == syscall.EWOULDBLOCK)
 	return true // never wait

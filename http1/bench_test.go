@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"bytes"
@@ -62,10 +62,10 @@ func benchLoads() []struct{ name, request, answer string } {
 	}
 }
 
-func BenchmarkPlain(b *testing.B) {
+func BenchmarkClient(b *testing.B) {
 	for _, load := range benchLoads() {
 		b.Run(load.name, func(b *testing.B) {
-			s := newPlain(plainConfig{Network: "tcp", Address: benchWorker(b, load.answer), Host: "engine"})
+			s := New(Config{Network: "tcp", Address: benchWorker(b, load.answer), Host: "engine"})
 			defer s.Close()
 			header := benchHeader()
 			body := [][]byte{[]byte(load.request), []byte("\n.")}
@@ -91,7 +91,7 @@ func BenchmarkTransport(b *testing.B) {
 	for _, load := range benchLoads() {
 		b.Run(load.name, func(b *testing.B) {
 			transport := &http.Transport{
-				DisableCompression: true, MaxIdleConnsPerHost: plainMaxIdle,
+				DisableCompression: true, MaxIdleConnsPerHost: maxIdle,
 				DialContext: new(net.Dialer).DialContext,
 			}
 			defer transport.CloseIdleConnections()

@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"bufio"
@@ -15,8 +15,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// noLeaks fails the test when goroutines that it started outlive it.
-func noLeaks(t *testing.T) {
+// verifyNoLeaks fails the test when goroutines that it started outlive it.
+func verifyNoLeaks(t *testing.T) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
@@ -68,14 +68,14 @@ func gone(in *bufio.Reader) { _, _ = io.Copy(io.Discard, in) }
 
 func say(c net.Conn, s string) { _, _ = io.WriteString(c, s) }
 
-func tcpSender(t *testing.T, address string) *plain {
+func tcpClient(t *testing.T, address string) *Client {
 	t.Helper()
-	p := newPlain(plainConfig{Network: "tcp", Address: address, Host: "engine"}).(*plain)
+	p := New(Config{Network: "tcp", Address: address, Host: "engine"})
 	t.Cleanup(p.Close)
 	return p
 }
 
-func plainPost(body string) *Request {
+func post(body string) *Request {
 	return &Request{
 		Method: "POST", Path: "/v1/chat/completions",
 		Header: http.Header{"Content-Type": {"application/json"}},
@@ -84,7 +84,7 @@ func plainPost(body string) *Request {
 }
 
 // ask sends r and reads the answer to its end.
-func ask(t *testing.T, s Sender, r *Request) (status int, body string, err error) {
+func ask(t *testing.T, s *Client, r *Request) (status int, body string, err error) {
 	t.Helper()
 	res, err := s.Send(t.Context(), r)
 	if err != nil {
@@ -97,7 +97,7 @@ func ask(t *testing.T, s Sender, r *Request) (status int, body string, err error
 	return res.Status, string(b), err
 }
 
-func mustAsk(t *testing.T, s Sender, r *Request, want string) {
+func mustAsk(t *testing.T, s *Client, r *Request, want string) {
 	t.Helper()
 	status, body, err := ask(t, s, r)
 	if err != nil || status != 200 || body != want {
@@ -156,7 +156,7 @@ type heardAnswer struct {
 // hear plays a recorded answer to a request with the method.
 func hear(method, answer string, step func() int) heardAnswer {
 	c := &tape{in: answer, step: step}
-	p := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return c, nil }}).(*plain)
+	p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return c, nil }})
 	defer p.Close()
 	res, err := p.Send(context.Background(), &Request{Method: method, Path: "/"})
 	if err != nil {
@@ -166,6 +166,6 @@ func hear(method, answer string, step func() int) heardAnswer {
 	_ = res.Body.Close()
 	return heardAnswer{
 		status: res.Status, header: res.Header, length: res.ContentLength,
-		body: string(body), err: err, kept: len(p.idle.conns) == 1 && len(p.idle.conns[0].buf) == plainBuffer && !c.closed,
+		body: string(body), err: err, kept: len(p.idle.conns) == 1 && len(p.idle.conns[0].buf) == bufferSize && !c.closed,
 	}
 }

@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"errors"
@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// plainUploadPiece is how much of a streamed body is held at a time.
-	plainUploadPiece = 32 << 10
-	// plainUploadHead is room for a chunk's size line: eight hexadecimal digits, CRLF.
-	plainUploadHead = 10
-	// plainUploadLook is how often a blocked write is interrupted to look whether the
+	// uploadPiece is how much of a streamed body is held at a time.
+	uploadPiece = 32 << 10
+	// uploadHead is room for a chunk's size line: eight hexadecimal digits, CRLF.
+	uploadHead = 10
+	// uploadPoll is how often a blocked write is interrupted to look whether the
 	// worker has answered already: it may refuse a body without reading or closing.
-	plainUploadLook = time.Second
+	uploadPoll = time.Second
 )
 
 // errEarlyAnswer says that the worker answered before it took the whole body.
@@ -29,11 +29,11 @@ func (e uploadError) Unwrap() error { return e.error }
 // upload writes a streamed body, in chunks if its length is less than 0. It holds one
 // piece of it at a time, so that the worker's pace is the body's. An uploadError means
 // that the body broke off.
-func (c *plainConn) upload(body io.Reader, length int64) error {
+func (c *conn) upload(body io.Reader, length int64) error {
 	chunked := length < 0
-	buf := make([]byte, plainUploadHead+plainUploadPiece+len("\r\n"))
+	buf := make([]byte, uploadHead+uploadPiece+len("\r\n"))
 	for left := length; left != 0; {
-		room := buf[plainUploadHead : plainUploadHead+plainUploadPiece]
+		room := buf[uploadHead : uploadHead+uploadPiece]
 		if !chunked {
 			room = room[:min(int64(len(room)), left)]
 		}
@@ -62,20 +62,20 @@ func (c *plainConn) upload(body io.Reader, length int64) error {
 
 // frame makes one chunk of the n bytes behind the room for its size.
 func frame(buf []byte, n int) []byte {
-	var digits [plainUploadHead]byte
+	var digits [uploadHead]byte
 	size := append(strconv.AppendInt(digits[:0], int64(n), 16), "\r\n"...)
-	from := plainUploadHead - len(size)
+	from := uploadHead - len(size)
 	copy(buf[from:], size)
-	return append(buf[from:plainUploadHead+n], "\r\n"...)
+	return append(buf[from:uploadHead+n], "\r\n"...)
 }
 
 // push writes p whole, or returns errEarlyAnswer.
-func (c *plainConn) push(p []byte) error {
+func (c *conn) push(p []byte) error {
 	for len(p) > 0 {
-		if err := c.conn.SetWriteDeadline(time.Now().Add(plainUploadLook)); err != nil {
+		if err := c.socket.SetWriteDeadline(time.Now().Add(uploadPoll)); err != nil {
 			return err
 		}
-		n, err := c.conn.Write(p)
+		n, err := c.socket.Write(p)
 		p = p[n:]
 		switch {
 		case err == nil:
@@ -85,17 +85,17 @@ func (c *plainConn) push(p []byte) error {
 			return errEarlyAnswer
 		}
 	}
-	return c.conn.SetWriteDeadline(time.Time{})
+	return c.socket.SetWriteDeadline(time.Time{})
 }
 
 // answered reports whether the worker has sent anything, which stays in the buffer, or
 // has closed.
-func (c *plainConn) answered() bool {
-	if err := c.conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+func (c *conn) answered() bool {
+	if err := c.socket.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 		return true
 	}
 	err := c.fill(len(c.buf))
-	if clear := c.conn.SetReadDeadline(time.Time{}); clear != nil {
+	if clear := c.socket.SetReadDeadline(time.Time{}); clear != nil {
 		return true
 	}
 	return !errors.Is(err, os.ErrDeadlineExceeded)

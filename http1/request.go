@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 // whatever could end a line early or be read as framing: a request built from a
 // client's input must not become two.
 func appendHead(b []byte, host string, r *Request) ([]byte, error) {
-	if err := checkLine(r); err != nil {
+	if err := r.Check(); err != nil {
 		return b, err
 	}
 	if host == "" || !isTarget("/"+host) {
@@ -24,11 +24,8 @@ func appendHead(b []byte, host string, r *Request) ([]byte, error) {
 	b = append(b, host...)
 	b = append(b, "\r\n"...)
 	for key, values := range r.Header {
-		if sendersOwn(key) {
+		if isConnectionField(key) {
 			continue
-		}
-		if err := checkField(key, values); err != nil {
-			return b, err
 		}
 		for _, value := range values {
 			b = append(b, key...)
@@ -37,52 +34,53 @@ func appendHead(b []byte, host string, r *Request) ([]byte, error) {
 			b = append(b, "\r\n"...)
 		}
 	}
-	length := 0
-	for _, piece := range r.Body {
-		length += len(piece)
-	}
-	if r.Upload != nil {
-		if length = int(r.UploadLength); length < 0 {
-			return append(b, "Transfer-Encoding: chunked\r\n\r\n"...), nil
+	length := r.UploadLength
+	if r.Upload == nil {
+		length = 0
+		for _, piece := range r.Body {
+			length += int64(len(piece))
 		}
 	}
-	if length > 0 || r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH" {
+	switch {
+	case length < 0:
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	case length > 0 || r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH":
 		b = append(b, "Content-Length: "...)
-		b = strconv.AppendInt(b, int64(length), 10)
+		b = strconv.AppendInt(b, length, 10)
 		b = append(b, "\r\n"...)
 	}
 	return append(b, "\r\n"...), nil
 }
 
-// checkLine returns an error if the request line cannot be written. It does not
-// show the path, which may hold a secret.
-func checkLine(r *Request) error {
+// Check returns an error if the request's line or header cannot be written. The error
+// does not show the path or a value, which may hold a secret.
+func (r *Request) Check() error {
 	if !isToken(r.Method) {
 		return fmt.Errorf("request method %q is not a token", r.Method)
 	}
 	if !isTarget(r.Path) {
 		return errors.New("request path must begin with / and hold only visible ASCII characters (escape others as %xx)")
 	}
-	return nil
-}
-
-// checkField returns an error if a header field cannot be written.
-func checkField(key string, values []string) error {
-	if !isToken(key) {
-		return fmt.Errorf("request header name %q is not a token", key)
-	}
-	for _, value := range values {
-		if !isFieldValue(value) {
-			return fmt.Errorf("request header %s holds a control character", key)
+	for key, values := range r.Header {
+		if isConnectionField(key) {
+			continue
+		}
+		if !isToken(key) {
+			return fmt.Errorf("request header name %q is not a token", key)
+		}
+		for _, value := range values {
+			if !isFieldValue(value) {
+				return fmt.Errorf("request header %s holds a control character", key)
+			}
 		}
 	}
 	return nil
 }
 
-// sendersOwn tells the header fields that belong to a connection or to framing,
-// in any spelling of their case. What a client names in its own Connection
-// header is not among them: it could take the worker's key away.
-func sendersOwn(key string) bool {
+// isConnectionField reports whether a header field belongs to a connection or to
+// framing, in any spelling of its case. Fields that a client names in its own Connection
+// header are not among them: such a client could remove the worker's key.
+func isConnectionField(key string) bool {
 	switch len(key) {
 	case len("TE"):
 		return strings.EqualFold(key, "TE")

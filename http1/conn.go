@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"bytes"
@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// plainBuffer holds a usual answer's head and its first events; larger
+	// bufferSize holds a usual answer's head and its first events; larger
 	// reads go around it. Each idle stream holds one, so no more than a page.
-	plainBuffer = 4 << 10
-	// plainMaxPieces is how many body pieces' headers a connection keeps room
+	bufferSize = 4 << 10
+	// maxPieces is how many body pieces' headers a connection keeps room
 	// for between exchanges; a request is spliced from a handful.
-	plainMaxPieces = 32
+	maxPieces = 32
 )
 
 // protocolError says what in a worker's answer is not HTTP/1.1.
@@ -27,13 +27,13 @@ func (e protocolError) Error() string { return "the answer is not proper HTTP/1.
 // connection; it never leaves the package.
 const errUnread = protocolError("more must be read")
 
-// plainConn is one connection with what has been read from it and not been
+// conn is one connection with what has been read from it and not been
 // used. It belongs to one exchange at a time, or to the idle ones.
-type plainConn struct {
-	conn  net.Conn
-	buf   []byte // buf[r:w] is unused input
-	r, w  int
-	heard bool // some input came in this exchange
+type conn struct {
+	socket   net.Conn
+	buf      []byte // buf[r:w] is unused input
+	r, w     int
+	received bool // some input came in this exchange
 
 	since  time.Time   // idle since
 	pieces net.Buffers // backing array for write
@@ -45,23 +45,23 @@ type plainConn struct {
 	one    [1]byte
 }
 
-func newPlainConn(conn net.Conn) *plainConn {
-	c := &plainConn{conn: conn, buf: make([]byte, plainBuffer)}
-	c.prepareLook()
+func newConn(socket net.Conn) *conn {
+	c := &conn{socket: socket, buf: make([]byte, bufferSize)}
+	c.preparePeek()
 	return c
 }
 
 // write sends the head and the body's pieces, in one system call when the
 // kernel has room for them.
-func (c *plainConn) write(head []byte, body [][]byte) error {
+func (c *conn) write(head []byte, body [][]byte) error {
 	if len(body) == 0 {
-		_, err := c.conn.Write(head)
+		_, err := c.socket.Write(head)
 		return err
 	}
 	c.pieces = append(append(c.pieces[:0], head), body...)
 	c.vec = c.pieces // WriteTo eats it and clears the array, which stays for the next exchange
-	_, err := c.vec.WriteTo(c.conn)
-	if cap(c.pieces) > plainMaxPieces {
+	_, err := c.vec.WriteTo(c.socket)
+	if cap(c.pieces) > maxPieces {
 		c.pieces = nil
 	}
 	return err
@@ -69,7 +69,7 @@ func (c *plainConn) write(head []byte, body [][]byte) error {
 
 // fill reads once from the connection into the buffer, which it first empties
 // of used input and, when full, lets grow up to limit.
-func (c *plainConn) fill(limit int) error {
+func (c *conn) fill(limit int) error {
 	if c.r > 0 {
 		c.w = copy(c.buf, c.buf[c.r:c.w])
 		c.r = 0
@@ -89,18 +89,18 @@ func (c *plainConn) fill(limit int) error {
 
 // reset prepares the connection for another exchange: the buffer, which holds no
 // unused input, is empty again and returns the memory that a large head took.
-func (c *plainConn) reset() {
+func (c *conn) reset() {
 	c.r, c.w = 0, 0
-	if len(c.buf) > plainBuffer {
-		c.buf = make([]byte, plainBuffer)
+	if len(c.buf) > bufferSize {
+		c.buf = make([]byte, bufferSize)
 	}
 }
 
 // input reads at least one byte or fails.
-func (c *plainConn) input(p []byte) (int, error) {
-	n, err := c.conn.Read(p)
+func (c *conn) input(p []byte) (int, error) {
+	n, err := c.socket.Read(p)
 	if n > 0 {
-		c.heard = true
+		c.received = true
 		return n, nil // an error shows again on the next read
 	}
 	switch err {
@@ -113,14 +113,14 @@ func (c *plainConn) input(p []byte) (int, error) {
 }
 
 // take moves buffered input to p, as much as there is.
-func (c *plainConn) take(p []byte) int {
+func (c *conn) take(p []byte) int {
 	n := copy(p, c.buf[c.r:c.w])
 	c.r += n
 	return n
 }
 
 // read waits for input and moves it to p. Nothing may be buffered.
-func (c *plainConn) read(p []byte) (int, error) {
+func (c *conn) read(p []byte) (int, error) {
 	if len(p) >= len(c.buf) {
 		return c.input(p)
 	}
@@ -132,7 +132,7 @@ func (c *plainConn) read(p []byte) (int, error) {
 
 // line takes one line of at most limit bytes, without its CRLF; errUnread when
 // it is not buffered to its end.
-func (c *plainConn) line(limit int) ([]byte, error) {
+func (c *conn) line(limit int) ([]byte, error) {
 	in := c.buf[c.r:c.w]
 	end := bytes.IndexByte(in, '\n')
 	switch {

@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"sync"
@@ -12,23 +12,23 @@ type idleConns struct {
 	timeout time.Duration
 
 	mu     sync.Mutex
-	conns  []*plainConn // guarded by mu; the longest idle first
-	closed bool         // guarded by mu
-	timer  *time.Timer  // guarded by mu; set while conns may be non-empty
+	conns  []*conn     // guarded by mu; the longest idle first
+	closed bool        // guarded by mu
+	timer  *time.Timer // guarded by mu; set while conns may be non-empty
 }
 
 // get takes a connection that is still open and silent, or returns nil.
-func (i *idleConns) get() *plainConn {
+func (i *idleConns) get() *conn {
 	for {
 		c := i.pop()
 		if c == nil || c.quiet() {
 			return c
 		}
-		_ = c.conn.Close()
+		_ = c.socket.Close()
 	}
 }
 
-func (i *idleConns) pop() *plainConn {
+func (i *idleConns) pop() *conn {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	last := len(i.conns) - 1
@@ -40,14 +40,14 @@ func (i *idleConns) pop() *plainConn {
 	i.conns = i.conns[:last]
 	if time.Since(c.since) >= i.timeout {
 		// The timer is late; what lies below is older still, and its to drop.
-		_ = c.conn.Close()
+		_ = c.socket.Close()
 		return nil
 	}
 	return c
 }
 
 // put keeps c for another exchange or closes it.
-func (i *idleConns) put(c *plainConn) {
+func (i *idleConns) put(c *conn) {
 	c.since = time.Now()
 	i.mu.Lock()
 	keep := !i.closed && len(i.conns) < i.max
@@ -59,7 +59,7 @@ func (i *idleConns) put(c *plainConn) {
 	}
 	i.mu.Unlock()
 	if !keep {
-		_ = c.conn.Close()
+		_ = c.socket.Close()
 	}
 }
 
@@ -74,7 +74,7 @@ func (i *idleConns) expire() {
 	}
 	old := 0
 	for old < len(i.conns) && time.Since(i.conns[old].since) >= i.timeout {
-		_ = i.conns[old].conn.Close()
+		_ = i.conns[old].socket.Close()
 		old++
 	}
 	rest := copy(i.conns, i.conns[old:])
@@ -93,7 +93,7 @@ func (i *idleConns) close() {
 	defer i.mu.Unlock()
 	i.closed = true
 	for _, c := range i.conns {
-		_ = c.conn.Close()
+		_ = c.socket.Close()
 	}
 	i.conns = nil
 	if i.timer != nil {

@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"bufio"
@@ -121,7 +121,7 @@ func TestImproperHeadsAreRefused(t *testing.T) {
 		"chunked, chunked":          ok200 + "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
 		"chunked in 1.0":            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"switching protocols":       "HTTP/1.1 101 Switching Protocols\r\n\r\n",
-		"interim without end":       strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", plainMaxInterim+1) + ok200 + "\r\n",
+		"interim without end":       strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", maxInterim+1) + ok200 + "\r\n",
 		"101 fields":                ok200 + strings.Repeat("X-A: b\r\n", 101) + "\r\n",
 		"a head over 64 KiB":        ok200 + strings.Repeat("X-A: "+strings.Repeat("b", 1000)+"\r\n", 66) + "\r\n",
 		"a line over 64 KiB":        ok200 + "X-A: " + strings.Repeat("b", 70<<10) + "\r\n\r\n",
@@ -181,7 +181,7 @@ func TestImproperChunksAreRefused(t *testing.T) {
 		"chunk too short":         "3\r\nab\r\n0\r\n\r\n",
 		"bare LF after chunk":     "2\r\nab\n0\r\n\r\n",
 		"bare LF at the end":      "2\r\nab\r\n0\r\n\n",
-		"long size line":          "2;" + strings.Repeat("x", plainMaxChunkLine) + "\r\nab\r\n0\r\n\r\n",
+		"long size line":          "2;" + strings.Repeat("x", maxChunkLine) + "\r\nab\r\n0\r\n\r\n",
 		"extensions only":         strings.Repeat("1;"+strings.Repeat("x", 1000)+"\r\na\r\n", 17) + "0\r\n\r\n",
 		"trailer is no field":     "2\r\nab\r\n0\r\nnothing\r\n\r\n",
 		"trailer folded":          "2\r\nab\r\n0\r\nX: a\r\n b\r\n\r\n",

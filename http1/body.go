@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"errors"
@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// plainMaxChunkLine bounds one chunk's size with its extensions, which no
+	// maxChunkLine bounds one chunk's size with its extensions, which no
 	// engine sends; it must stay under the buffer's size.
-	plainMaxChunkLine = 1 << 10
-	// plainMaxExtensions bounds the extensions of a whole body: they are
+	maxChunkLine = 1 << 10
+	// maxExtensions bounds the extensions of a whole body: they are
 	// skipped, and must not become a way to keep us busy without content.
-	plainMaxExtensions = 16 << 10
-	// plainMaxTrailer bounds the trailer, which is dropped; it must stay under
+	maxExtensions = 16 << 10
+	// maxTrailer bounds the trailer, which is dropped; it must stay under
 	// the buffer's size.
-	plainMaxTrailer = 2 << 10
+	maxTrailer = 2 << 10
 )
 
 var errTwoReaders = errors.New("two goroutines read one body")
@@ -50,11 +50,11 @@ const (
 	bodyEnded
 )
 
-// plainExchange is one answer as its caller holds it: the Response and, as its
+// exchange is one answer as its caller holds it: the Response and, as its
 // Body, itself. One goroutine reads; any may close or cancel.
-type plainExchange struct {
+type exchange struct {
 	Response
-	c     *plainConn
+	c     *conn
 	idle  *idleConns
 	stop  func() bool           // ends the watch on the context; nil when it cannot be cancelled
 	cause atomic.Pointer[error] // why the context ended, set before the connection is closed
@@ -70,7 +70,7 @@ type plainExchange struct {
 }
 
 // setUp fills the Response and chooses the framing (RFC 9112 §6.3).
-func (x *plainExchange) setUp(method string, h answerHead) {
+func (x *exchange) setUp(method string, h answerHead) {
 	x.Status, x.Header, x.ContentLength, x.Body = h.status, h.header, h.length, x
 	x.keep = !h.option("close")
 	if h.oldHTTP {
@@ -95,7 +95,7 @@ func (x *plainExchange) setUp(method string, h answerHead) {
 }
 
 // begin ends an exchange without a body, whose connection is free already.
-func (x *plainExchange) begin() {
+func (x *exchange) begin() {
 	if x.framing == framedNone {
 		x.err = io.EOF
 		x.state.Store(bodyEnded)
@@ -104,18 +104,18 @@ func (x *plainExchange) begin() {
 }
 
 // cancel ends the exchange because its context has.
-func (x *plainExchange) cancel(cause error) {
+func (x *exchange) cancel(cause error) {
 	x.cause.Store(&cause)
-	_ = x.c.conn.Close()
+	_ = x.c.socket.Close()
 }
 
 // release gives up the connection. It becomes idle if the answer reached its
 // proper end and no byte follows; otherwise it is closed. Called once.
-func (x *plainExchange) release(proper bool) {
+func (x *exchange) release(proper bool) {
 	// When the watch has fired already, it is closing the connection.
 	watched := x.stop == nil || x.stop()
 	if !proper || !watched || !x.keep || x.c.r != x.c.w {
-		_ = x.c.conn.Close()
+		_ = x.c.socket.Close()
 		return
 	}
 	x.c.reset()
@@ -124,7 +124,7 @@ func (x *plainExchange) release(proper bool) {
 
 // Read returns what has arrived as soon as something has. An answer that breaks
 // off or is malformed ends in a *SendError, never in io.EOF.
-func (x *plainExchange) Read(p []byte) (int, error) {
+func (x *exchange) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -154,7 +154,7 @@ func (x *plainExchange) Read(p []byte) (int, error) {
 	return 0, x.err
 }
 
-func (x *plainExchange) failure(err error) error {
+func (x *exchange) failure(err error) error {
 	if cause := x.cause.Load(); cause != nil {
 		err = *cause
 	}
@@ -164,7 +164,7 @@ func (x *plainExchange) failure(err error) error {
 // Close ends the exchange. When the body was not read to its end, the
 // connection is closed, so that the engine sees that nobody listens; unless the
 // end has come already and only waits in the buffer.
-func (x *plainExchange) Close() error {
+func (x *exchange) Close() error {
 	for {
 		switch x.state.Load() {
 		case bodyResting:
@@ -178,7 +178,7 @@ func (x *plainExchange) Close() error {
 			return nil
 		case bodyReading:
 			if x.state.CompareAndSwap(bodyReading, bodyLeaving) {
-				_ = x.c.conn.Close()
+				_ = x.c.socket.Close()
 				return nil
 			}
 		default:
@@ -188,7 +188,7 @@ func (x *plainExchange) Close() error {
 }
 
 // discard decodes what is buffered; io.EOF when that was the rest of the body.
-func (x *plainExchange) discard() error {
+func (x *exchange) discard() error {
 	var sink [512]byte
 	for {
 		if _, err := x.decode(sink[:], false); err != nil {
@@ -199,7 +199,7 @@ func (x *plainExchange) discard() error {
 
 // decode moves content to p, io.EOF with the last of it. Without wait, it reads
 // nothing from the connection: errUnread when it would have to.
-func (x *plainExchange) decode(p []byte, wait bool) (int, error) {
+func (x *exchange) decode(p []byte, wait bool) (int, error) {
 	if x.framing == framedChunks {
 		return x.decodeChunks(p, wait)
 	}
@@ -229,7 +229,7 @@ func (x *plainExchange) decode(p []byte, wait bool) (int, error) {
 
 // decodeChunks moves content to p from as many chunks as are buffered, and
 // waits only while there is nothing to return.
-func (x *plainExchange) decodeChunks(p []byte, wait bool) (n int, err error) {
+func (x *exchange) decodeChunks(p []byte, wait bool) (n int, err error) {
 	for {
 		var k int
 		if x.part == chunkData {
@@ -251,7 +251,7 @@ func (x *plainExchange) decodeChunks(p []byte, wait bool) (n int, err error) {
 }
 
 // chunkContent moves part of one chunk to p.
-func (x *plainExchange) chunkContent(p []byte, wait bool) (n int, err error) {
+func (x *exchange) chunkContent(p []byte, wait bool) (n int, err error) {
 	if int64(len(p)) > x.left {
 		p = p[:x.left]
 	}
@@ -271,10 +271,10 @@ func (x *plainExchange) chunkContent(p []byte, wait bool) (n int, err error) {
 
 // chunkFrame takes one line of what surrounds the chunks: io.EOF when it is the
 // last.
-func (x *plainExchange) chunkFrame() error {
+func (x *exchange) chunkFrame() error {
 	switch x.part {
 	case chunkSize:
-		line, err := x.c.line(plainMaxChunkLine)
+		line, err := x.c.line(maxChunkLine)
 		if err != nil {
 			return err
 		}
@@ -290,14 +290,14 @@ func (x *plainExchange) chunkFrame() error {
 		x.part = chunkSize
 		return nil
 	}
-	line, err := x.c.line(plainMaxTrailer - x.trailer)
+	line, err := x.c.line(maxTrailer - x.trailer)
 	if err != nil {
 		return err
 	}
 	if len(line) == 0 {
 		return io.EOF
 	}
-	if x.trailer += len(line) + len("\r\n"); x.trailer > plainMaxTrailer {
+	if x.trailer += len(line) + len("\r\n"); x.trailer > maxTrailer {
 		return protocolError("its trailer is too long")
 	}
 	_, _, err = parseField(string(line))
@@ -306,7 +306,7 @@ func (x *plainExchange) chunkFrame() error {
 
 // startChunk reads a chunk's first line: hexadecimal digits, then nothing or
 // extensions behind a semicolon (RFC 9112 §7.1).
-func (x *plainExchange) startChunk(line []byte) error {
+func (x *exchange) startChunk(line []byte) error {
 	digits := 0
 	var size int64
 	for ; digits < len(line); digits++ {
@@ -322,7 +322,7 @@ func (x *plainExchange) startChunk(line []byte) error {
 	}
 	if rest := line[digits:]; len(rest) > 0 {
 		x.extra += len(rest)
-		if rest[0] != ';' || x.extra > plainMaxExtensions || !isFieldValue(string(rest)) {
+		if rest[0] != ';' || x.extra > maxExtensions || !isFieldValue(string(rest)) {
 			return protocolError("a chunk's size is followed by something else")
 		}
 	}

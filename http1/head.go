@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"bytes"
@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// plainMaxHead and plainMaxFields bound an answer's head as the gateway
+	// maxHead and maxFields bound an answer's head as the gateway
 	// bounds a request's: hosted services send 2 KiB in 30 lines.
-	plainMaxHead   = 64 << 10
-	plainMaxFields = 100
-	// plainMaxInterim bounds the 1xx answers before the real one: servers send
+	maxHead   = 64 << 10
+	maxFields = 100
+	// maxInterim bounds the 1xx answers before the real one: servers send
 	// one, and a worker that sends them without end must not hold us.
-	plainMaxInterim = 8
+	maxInterim = 8
 )
 
 // answerHead is what an answer's head says.
@@ -28,8 +28,8 @@ type answerHead struct {
 }
 
 // readAnswer reads heads until one is not interim and sets x up from it.
-func (x *plainExchange) readAnswer(method string) error {
-	for range plainMaxInterim + 1 {
+func (x *exchange) readAnswer(method string) error {
+	for range maxInterim + 1 {
 		block, err := x.c.readHead()
 		if err != nil {
 			return err
@@ -53,17 +53,17 @@ func (x *plainExchange) readAnswer(method string) error {
 // the empty line. The result is valid until the next read. The status line is
 // checked when it has come, so that a peer of another protocol is found out
 // even if it then falls silent.
-func (c *plainConn) readHead() ([]byte, error) {
+func (c *conn) readHead() ([]byte, error) {
 	scan, line, lines := 0, 0, 0 // offsets from c.r
 	for {
 		in := c.buf[c.r:c.w]
 		lf := bytes.IndexByte(in[scan:], '\n')
 		if lf < 0 {
 			scan = len(in)
-			if scan >= plainMaxHead {
+			if scan >= maxHead {
 				return nil, protocolError("its head is over 64 KiB")
 			}
-			if err := c.fill(plainMaxHead); err != nil {
+			if err := c.fill(maxHead); err != nil {
 				return nil, err
 			}
 			continue
@@ -81,7 +81,7 @@ func (c *plainConn) readHead() ([]byte, error) {
 		case len(text) == 0:
 			c.r += end + 1
 			return in[:line], nil
-		case lines > plainMaxFields:
+		case lines > maxFields:
 			return nil, protocolError("its head has over 100 fields")
 		}
 		lines++

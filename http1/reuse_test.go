@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"bytes"
@@ -49,13 +49,13 @@ func (w *scriptedWorker) dial(context.Context, string, string) (net.Conn, error)
 	return w.last, nil
 }
 
-func (w *scriptedWorker) sender() *plain {
-	return newPlain(plainConfig{Host: "engine", Dial: w.dial}).(*plain)
+func (w *scriptedWorker) sender() *Client {
+	return New(Config{Host: "engine", Dial: w.dial})
 }
 
 // converse reads one answer after the other over as few connections as the
 // sender can do with, and checks what it keeps between two of them.
-func converse(t interface{ Fatalf(string, ...any) }, p *plain, method string) heardAnswer {
+func converse(t interface{ Fatalf(string, ...any) }, p *Client, method string) heardAnswer {
 	res, err := p.Send(context.Background(), &Request{Method: method, Path: "/"})
 	if err != nil {
 		return heardAnswer{err: err}
@@ -63,8 +63,8 @@ func converse(t interface{ Fatalf(string, ...any) }, p *plain, method string) he
 	body, err := io.ReadAll(res.Body)
 	_ = res.Body.Close()
 	for _, c := range p.idle.conns {
-		if c.r != 0 || c.w != 0 || len(c.buf) != plainBuffer {
-			t.Fatalf("an idle connection holds bytes %d to %d of a buffer of %d; want none of %d", c.r, c.w, len(c.buf), plainBuffer)
+		if c.r != 0 || c.w != 0 || len(c.buf) != bufferSize {
+			t.Fatalf("an idle connection holds bytes %d to %d of a buffer of %d; want none of %d", c.r, c.w, len(c.buf), bufferSize)
 		}
 	}
 	return heardAnswer{status: res.Status, header: res.Header, length: res.ContentLength, body: string(body), err: err, kept: len(p.idle.conns) > 0}

@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"bufio"
@@ -64,7 +64,7 @@ func listen(t testing.TB, network, address string) net.Listener {
 }
 
 func TestAKeptConnectionCarriesTheNextExchange(t *testing.T) {
-	noLeaks(t)
+	verifyNoLeaks(t)
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
 			address := "127.0.0.1:0"
@@ -73,10 +73,10 @@ func TestAKeptConnectionCarriesTheNextExchange(t *testing.T) {
 			}
 			l := listen(t, network, address)
 			conns := echoServer(t, l)
-			s := newPlain(plainConfig{Network: network, Address: l.Addr().String(), Host: "engine"})
+			s := New(Config{Network: network, Address: l.Addr().String(), Host: "engine"})
 			defer s.Close()
 			for i := range 10 {
-				r := plainPost(strings.Repeat("x", i*1000) + fmt.Sprint(i))
+				r := post(strings.Repeat("x", i*1000) + fmt.Sprint(i))
 				r.Body = append(r.Body, nil, []byte("tail"))
 				if i%2 == 1 {
 					r.Path += "?stream"
@@ -91,12 +91,12 @@ func TestAKeptConnectionCarriesTheNextExchange(t *testing.T) {
 }
 
 func TestAFreshRequestNeverUsesAKeptConnection(t *testing.T) {
-	noLeaks(t)
+	verifyNoLeaks(t)
 	l := listen(t, "tcp", "127.0.0.1:0")
 	conns := echoServer(t, l)
-	s := tcpSender(t, l.Addr().String())
+	s := tcpClient(t, l.Addr().String())
 	for range 4 {
-		r := plainPost("x")
+		r := post("x")
 		r.Fresh = true
 		mustAsk(t, s, r, "x")
 	}
@@ -134,21 +134,21 @@ func breaking(t *testing.T, last string, then func(c net.Conn, in *bufio.Reader)
 }
 
 func TestAStaleConnectionIsRetriedExactlyOnce(t *testing.T) {
-	noLeaks(t)
+	verifyNoLeaks(t)
 	t.Run("and the retry answers", func(t *testing.T) {
 		w, requests := breaking(t, "", func(c net.Conn, in *bufio.Reader) { say(c, answer2); gone(in) })
-		s := tcpSender(t, w.address)
-		mustAsk(t, s, plainPost("a"), "ok")
-		mustAsk(t, s, plainPost("b"), "ok")
+		s := tcpClient(t, w.address)
+		mustAsk(t, s, post("a"), "ok")
+		mustAsk(t, s, post("b"), "ok")
 		if requests.Load() != 3 || w.conns.Load() != 2 {
 			t.Errorf("%d requests on %d connections; want 3 on 2", requests.Load(), w.conns.Load())
 		}
 	})
 	t.Run("and the retry breaks too", func(t *testing.T) {
 		w, requests := breaking(t, "", func(net.Conn, *bufio.Reader) {})
-		s := tcpSender(t, w.address)
-		mustAsk(t, s, plainPost("a"), "ok")
-		_, _, err := ask(t, s, plainPost("b"))
+		s := tcpClient(t, w.address)
+		mustAsk(t, s, post("a"), "ok")
+		_, _, err := ask(t, s, post("b"))
 		wantPhase(t, err, PhaseAwait)
 		if requests.Load() != 3 || w.conns.Load() != 2 {
 			t.Errorf("%d requests on %d connections; want 3 on 2", requests.Load(), w.conns.Load())
@@ -156,9 +156,9 @@ func TestAStaleConnectionIsRetriedExactlyOnce(t *testing.T) {
 	})
 	t.Run("not after the first byte of an answer", func(t *testing.T) {
 		w, requests := breaking(t, "H", func(c net.Conn, _ *bufio.Reader) { say(c, answer2) })
-		s := tcpSender(t, w.address)
-		mustAsk(t, s, plainPost("a"), "ok")
-		_, _, err := ask(t, s, plainPost("b"))
+		s := tcpClient(t, w.address)
+		mustAsk(t, s, post("a"), "ok")
+		_, _, err := ask(t, s, post("b"))
 		wantPhase(t, err, PhaseAwait)
 		if requests.Load() != 2 {
 			t.Errorf("%d requests; want 2", requests.Load())
@@ -166,7 +166,7 @@ func TestAStaleConnectionIsRetriedExactlyOnce(t *testing.T) {
 	})
 	t.Run("nor when the connection was new", func(t *testing.T) {
 		w := newRawWorker(t, func(_ int, _ net.Conn, in *bufio.Reader) { _, _ = readRequest(in) })
-		_, _, err := ask(t, tcpSender(t, w.address), plainPost("a"))
+		_, _, err := ask(t, tcpClient(t, w.address), post("a"))
 		wantPhase(t, err, PhaseAwait)
 		if !errors.Is(err, io.ErrUnexpectedEOF) || w.conns.Load() != 1 {
 			t.Errorf("%v on %d connections", err, w.conns.Load())
@@ -175,18 +175,18 @@ func TestAStaleConnectionIsRetriedExactlyOnce(t *testing.T) {
 }
 
 func TestAWorkerThatDiedKeepsThePhaseOfTheFirstAttempt(t *testing.T) {
-	noLeaks(t)
+	verifyNoLeaks(t)
 	dials := 0
 	w, _ := breaking(t, "", func(net.Conn, *bufio.Reader) {})
-	s := newPlain(plainConfig{Network: "tcp", Address: w.address, Host: "engine", Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	s := New(Config{Network: "tcp", Address: w.address, Host: "engine", Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if dials++; dials > 1 {
 			return nil, errors.New("refused")
 		}
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}})
 	defer s.Close()
-	mustAsk(t, s, plainPost("a"), "ok")
-	_, _, err := ask(t, s, plainPost("b"))
+	mustAsk(t, s, post("a"), "ok")
+	_, _, err := ask(t, s, post("b"))
 	wantPhase(t, err, PhaseAwait)
 	if !strings.Contains(err.Error(), "refused") {
 		t.Errorf("the second cause is missing: %v", err)
@@ -196,7 +196,7 @@ func TestAWorkerThatDiedKeepsThePhaseOfTheFirstAttempt(t *testing.T) {
 // TestADeadIdleConnectionIsNotUsed: what the worker did to an idle connection
 // is seen before a request goes out on it.
 func TestADeadIdleConnectionIsNotUsed(t *testing.T) {
-	noLeaks(t)
+	verifyNoLeaks(t)
 	for name, last := range map[string]string{"closed": "", "unasked bytes": "HTTP/1.1 200 OK\r\n"} {
 		t.Run(name, func(t *testing.T) {
 			var answered atomic.Int64
@@ -218,8 +218,8 @@ func TestADeadIdleConnectionIsNotUsed(t *testing.T) {
 					t.Error("a second request came on a dead connection")
 				}
 			})
-			s := tcpSender(t, w.address)
-			mustAsk(t, s, plainPost("a"), "ok")
+			s := tcpClient(t, w.address)
+			mustAsk(t, s, post("a"), "ok")
 			kept := s.idle.conns[0]
 			close(speak)
 			for kept.quiet() {
@@ -231,7 +231,7 @@ func TestADeadIdleConnectionIsNotUsed(t *testing.T) {
 					runtime.Gosched()
 				}
 			}
-			mustAsk(t, s, plainPost("b"), "ok")
+			mustAsk(t, s, post("b"), "ok")
 			if answered.Load() != 2 || w.conns.Load() != 2 {
 				t.Errorf("%d answers on %d connections; want 2 on 2", answered.Load(), w.conns.Load())
 			}
@@ -243,13 +243,13 @@ func TestADeadIdleConnectionIsNotUsed(t *testing.T) {
 // TestAnEarlyRefusalIsHeard: a worker that answers 413 and closes without
 // reading on breaks the write; its answer still counts.
 func TestAnEarlyRefusalIsHeard(t *testing.T) {
-	noLeaks(t)
+	verifyNoLeaks(t)
 	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
 		_, _ = in.ReadString('\n')
 		say(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig")
 	})
-	s := tcpSender(t, w.address)
-	status, body, err := ask(t, s, plainPost(strings.Repeat("x", 16<<20)))
+	s := tcpClient(t, w.address)
+	status, body, err := ask(t, s, post(strings.Repeat("x", 16<<20)))
 	if err != nil || status != 413 || body != "big" {
 		t.Errorf("got %d %q, %v", status, body, err)
 	}
@@ -267,11 +267,11 @@ func TestABrokenWriteWaitsASecondForTheReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
-		s := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return brokenPipe{here}, nil }})
+		s := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return brokenPipe{here}, nil }})
 		start := time.Now()
-		_, err := s.Send(t.Context(), plainPost("x"))
+		_, err := s.Send(t.Context(), post("x"))
 		wantPhase(t, err, PhaseWrite)
-		if !errors.Is(err, io.ErrClosedPipe) || time.Since(start) != plainLastWord {
+		if !errors.Is(err, io.ErrClosedPipe) || time.Since(start) != refusalWait {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})
@@ -279,12 +279,12 @@ func TestABrokenWriteWaitsASecondForTheReason(t *testing.T) {
 
 func TestConnectingEndsAtItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPlain(plainConfig{Host: "engine", ConnectTimeout: 3 * time.Second, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		s := New(Config{Host: "engine", ConnectTimeout: 3 * time.Second, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}})
 		start := time.Now()
-		_, err := s.Send(t.Context(), plainPost("x"))
+		_, err := s.Send(t.Context(), post("x"))
 		wantPhase(t, err, PhaseConnect)
 		if !strings.Contains(err.Error(), "timeouts.connect") || time.Since(start) != 3*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
@@ -295,7 +295,7 @@ func TestConnectingEndsAtItsTimeout(t *testing.T) {
 func TestIdleConnectionsAreBoundedAndExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open atomic.Int64
-		s := newPlain(plainConfig{Host: "engine", MaxIdle: 2, IdleTimeout: 10 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) {
+		s := New(Config{Host: "engine", MaxIdle: 2, IdleTimeout: 10 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) {
 			here, there := net.Pipe()
 			open.Add(1)
 			go func() {
@@ -313,7 +313,7 @@ func TestIdleConnectionsAreBoundedAndExpire(t *testing.T) {
 		}})
 		var held []*Response
 		for range 3 {
-			res, err := s.Send(t.Context(), plainPost("x"))
+			res, err := s.Send(t.Context(), post("x"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -334,31 +334,31 @@ func TestIdleConnectionsAreBoundedAndExpire(t *testing.T) {
 		}
 		count(2) // MaxIdle
 		time.Sleep(6 * time.Second)
-		mustAsk(t, s, plainPost("x"), "ok")
+		mustAsk(t, s, post("x"), "ok")
 		time.Sleep(4 * time.Second)
 		count(1) // the one not used for 10 s is closed
 		time.Sleep(6 * time.Second)
 		count(0)
-		mustAsk(t, s, plainPost("x"), "ok")
+		mustAsk(t, s, post("x"), "ok")
 		count(1)
 		s.Close()
 		count(0)
-		mustAsk(t, s, plainPost("x"), "ok")
+		mustAsk(t, s, post("x"), "ok")
 		count(0) // after Close nothing is kept
 	})
 }
 
 func TestManyAtOnceGetTheirOwnAnswers(t *testing.T) {
-	noLeaks(t)
+	verifyNoLeaks(t)
 	server := httptest.NewServer(http.HandlerFunc(echo))
 	defer server.Close()
-	s := tcpSender(t, server.Listener.Addr().String())
+	s := tcpClient(t, server.Listener.Addr().String())
 	var all sync.WaitGroup
 	for g := range 64 {
 		all.Go(func() {
 			for i := range 20 {
 				want := strings.Repeat(fmt.Sprintf("%d.%d ", g, i), 1+i*i*3)
-				r := plainPost(want)
+				r := post(want)
 				r.Fresh = i%7 == 3
 				if i%2 == 0 {
 					r.Path += "?stream"
@@ -389,7 +389,7 @@ func TestManyAtOnceGetTheirOwnAnswers(t *testing.T) {
 }
 
 func TestStreamsArriveAsTheyAreSent(t *testing.T) {
-	noLeaks(t)
+	verifyNoLeaks(t)
 	heard := make(chan string)
 	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
 		_, _ = readRequest(in)
@@ -408,7 +408,7 @@ func TestStreamsArriveAsTheyAreSent(t *testing.T) {
 			}
 		}
 	})
-	res, err := tcpSender(t, w.address).Send(t.Context(), plainPost("x"))
+	res, err := tcpClient(t, w.address).Send(t.Context(), post("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,11 +429,11 @@ func TestStreamsArriveAsTheyAreSent(t *testing.T) {
 // collector no more than what its caller is given.
 func TestAnExchangeAllocatesLittle(t *testing.T) {
 	conn := new(tape)
-	s := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
+	s := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := plainPost("x")
+	r := post("x")
 	buf := make([]byte, 100)
 	n := testing.AllocsPerRun(100, func() {
 		conn.in, conn.sent = ok200+"Date: now\r\nServer: uvicorn\r\nContent-Type: text/event-stream\r\nX-Request-Id: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", conn.sent[:0]

@@ -1,4 +1,4 @@
-package workers
+package http1
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 )
 
 func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
-	noLeaks(t)
+	verifyNoLeaks(t)
 	why := errors.New("the client left")
 	check := func(t *testing.T, err error, phase Phase) {
 		t.Helper()
@@ -24,14 +24,14 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 	}
 	t.Run("connecting", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		s := newPlain(plainConfig{Host: "engine", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		s := New(Config{Host: "engine", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			cancel(why)
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}})
-		_, err := s.Send(ctx, plainPost("x"))
+		_, err := s.Send(ctx, post("x"))
 		check(t, err, PhaseConnect)
-		_, err = s.Send(ctx, plainPost("x"))
+		_, err = s.Send(ctx, post("x"))
 		check(t, err, PhaseConnect)
 	})
 	t.Run("writing", func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 			gone(in)
 			close(left)
 		})
-		_, err := tcpSender(t, w.address).Send(ctx, plainPost(strings.Repeat("x", 16<<20)))
+		_, err := tcpClient(t, w.address).Send(ctx, post(strings.Repeat("x", 16<<20)))
 		check(t, err, PhaseWrite)
 		close(sent)
 		<-left
@@ -60,7 +60,7 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 				gone(in)
 				close(left)
 			})
-			_, err := tcpSender(t, w.address).Send(ctx, plainPost("x"))
+			_, err := tcpClient(t, w.address).Send(ctx, post("x"))
 			check(t, err, PhaseAwait)
 			<-left
 		})
@@ -75,13 +75,13 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 			gone(in)
 		})
 		dials := 0
-		s := newPlain(plainConfig{Network: "tcp", Address: w.address, Host: "engine", Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		s := New(Config{Network: "tcp", Address: w.address, Host: "engine", Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			dials++
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}})
 		defer s.Close()
-		mustAsk(t, s, plainPost("x"), "ok")
-		_, err := s.Send(ctx, plainPost("x"))
+		mustAsk(t, s, post("x"), "ok")
+		_, err := s.Send(ctx, post("x"))
 		check(t, err, PhaseAwait)
 		if dials != 1 {
 			t.Errorf("a cancelled request was tried again")
@@ -101,7 +101,7 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 				gone(in)
 				close(left)
 			})
-			res, err := tcpSender(t, w.address).Send(ctx, plainPost("x"))
+			res, err := tcpClient(t, w.address).Send(ctx, post("x"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,13 +121,13 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 }
 
 func TestCancellingAfterTheEndTouchesNothing(t *testing.T) {
-	noLeaks(t)
+	verifyNoLeaks(t)
 	l := listen(t, "tcp", "127.0.0.1:0")
 	conns := echoServer(t, l)
-	s := tcpSender(t, l.Addr().String())
+	s := tcpClient(t, l.Addr().String())
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
-		res, err := s.Send(ctx, plainPost("x"))
+		res, err := s.Send(ctx, post("x"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestCancellingAfterTheEndTouchesNothing(t *testing.T) {
 }
 
 func TestClosingEarlyTellsTheWorker(t *testing.T) {
-	noLeaks(t)
+	verifyNoLeaks(t)
 	left := make(chan struct{})
 	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
 		_, _ = readRequest(in)
@@ -151,7 +151,7 @@ func TestClosingEarlyTellsTheWorker(t *testing.T) {
 		gone(in)
 		close(left)
 	})
-	res, err := tcpSender(t, w.address).Send(t.Context(), plainPost("x"))
+	res, err := tcpClient(t, w.address).Send(t.Context(), post("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,9 +185,9 @@ func TestClosingKeepsAConnectionWhoseRestHasCome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := &tape{in: ok200 + c.rest}
-			p := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}).(*plain)
+			p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
 			defer p.Close()
-			res, err := p.Send(t.Context(), plainPost("x"))
+			res, err := p.Send(t.Context(), post("x"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -210,10 +210,10 @@ func TestClosingKeepsAConnectionWhoseRestHasCome(t *testing.T) {
 func TestACancelledConnectionIsNeverKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &tape{in: answer2}
-		p := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}).(*plain)
+		p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
 		defer p.Close()
 		ctx, cancel := context.WithCancel(t.Context())
-		res, err := p.Send(ctx, plainPost("x"))
+		res, err := p.Send(ctx, post("x"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,10 +245,10 @@ func TestClosingDuringAReadClosesTheConnection(t *testing.T) {
 	for _, rest := range []string{"o", "ok"} {
 		synctest.Test(t, func(t *testing.T) {
 			conn := gated{&tape{in: ok200 + "Content-Length: 2\r\n\r\n"}, make(chan struct{})}
-			p := newPlain(plainConfig{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}).(*plain)
+			p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
 			defer p.Close()
 			go func() { conn.gate <- struct{}{} }()
-			res, err := p.Send(t.Context(), plainPost("x"))
+			res, err := p.Send(t.Context(), post("x"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,5 +275,41 @@ func TestClosingDuringAReadClosesTheConnection(t *testing.T) {
 				t.Error("a closed connection was kept")
 			}
 		})
+	}
+}
+
+// panicking is a connection on which reading panics.
+type panicking struct {
+	tape
+	gone chan struct{}
+}
+
+func (*panicking) Read([]byte) (int, error) { panic("the reader has a bug") }
+
+func (c *panicking) Close() error {
+	close(c.gone)
+	return nil
+}
+
+// TestAPanicWhileAnAnswerIsReadClosesTheConnection: it is not kept, whatever code
+// recovers, once the exchange's context has ended.
+func TestAPanicWhileAnAnswerIsReadClosesTheConnection(t *testing.T) {
+	verifyNoLeaks(t)
+	broken := &panicking{gone: make(chan struct{})}
+	p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return broken, nil }})
+	defer p.Close()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("reading did not panic")
+			}
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, _ = p.Send(ctx, post("{}"))
+	}()
+	<-broken.gone
+	if len(p.idle.conns) != 0 {
+		t.Errorf("%d connections are kept", len(p.idle.conns))
 	}
 }

@@ -1,0 +1,59 @@
+package http1
+
+import (
+	"io"
+	"net/http"
+)
+
+// Request is what a client writes to a server.
+type Request struct {
+	Method string
+	Path   string      // absolute path with query, as the server shall see it
+	Header http.Header // canonical keys; the client sets Host, Content-Length and the headers of a connection itself
+	Body   [][]byte    // the body in pieces, written one after the other; nil for none
+	Fresh  bool        // never on a kept connection: for requests that must not be sent twice
+
+	// Upload is a body that streams, in place of Body; nil for none. It is sent once
+	// and on a connection of its own. An error of its Read ends the exchange. A server
+	// that answers with an error early may leave its rest unread; Read may be called
+	// until it fails, or until the answer's Body is closed.
+	Upload       io.Reader
+	UploadLength int64 // of Upload; -1 if it is not known
+}
+
+// Response is the answer's head and its body as it arrives. The caller must
+// close Body.
+type Response struct {
+	Status        int
+	Header        http.Header
+	ContentLength int64 // -1 if the server did not send one
+	Body          io.ReadCloser
+}
+
+// Phase is how far an exchange had come when it failed.
+type Phase uint8
+
+// The phases of an exchange. In the first two the server has seen nothing, so that
+// any request may be sent to another one; the first says nothing about the server.
+const (
+	PhasePrepare Phase = iota // the request cannot be written as HTTP; no connection was tried
+	PhaseConnect              // no connection
+	PhaseWrite                // the request was sent in part
+	PhaseAwait                // the request was sent, no answer head came
+	PhaseBody                 // the answer broke off
+)
+
+// SendError is why an exchange failed and how far it had come.
+type SendError struct {
+	Phase Phase
+	Err   error
+}
+
+// Error names the phase and the cause.
+func (e *SendError) Error() string {
+	return [...]string{"preparing the request", "connecting to the worker",
+		"sending the request", "waiting for the answer", "reading the answer"}[e.Phase] + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *SendError) Unwrap() error { return e.Err }
