@@ -30,8 +30,8 @@ func floors() map[string]string {
 		"engines/chaos": "4a",
 		"config":        "3", "engines": "3",
 		"sim":     "2",
-		"workers": "1", "store": "1", "queue": "1", "routing/kvindex": "1", "routing/routingtest": "1",
-		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "http1": "0", "spool": "0", "breaker": "0", "telemetry": "0", "web": "0", "migrations": "0",
+		"workers": "1", "store": "1", "openai/prompt": "1", "queue": "1", "routing/kvindex": "1", "routing/routingtest": "1",
+		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "spool": "0", "breaker": "0", "telemetry": "0", "web": "0", "migrations": "0",
 	}
 }
 
@@ -66,8 +66,8 @@ func homes() map[string][]string {
 		"github.com/pressly/goose/v3":          {"store"},
 		"modernc.org/sqlite":                   {"store"},
 		"github.com/sony/gobreaker/v2":         {"breaker"},
-		"github.com/pkoukk/tiktoken-go":        {"openai"},
-		"github.com/pkoukk/tiktoken-go-loader": {"openai"},
+		"github.com/pkoukk/tiktoken-go":        {"openai/tokens"},
+		"github.com/pkoukk/tiktoken-go-loader": {"openai/tokens"},
 		"github.com/cespare/xxhash":            {"openai"},
 		"github.com/prometheus":                {"telemetry"},
 		"go.opentelemetry.io":                  {"telemetry"},

@@ -50,7 +50,7 @@ type exchange struct {
 	req     *openai.Request
 	upload  *upload // its body, if that streams; else nil
 	memory  bodyMemory
-	prompt  *prompt // nil before it was read
+	prompt  *promptFacts // nil before it was read
 
 	rawTokens int64 // of the prompt, estimated by its characters alone
 	verdict   tiers.Verdict

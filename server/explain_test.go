@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tierway/config"
-	"tierway/openai"
+	"tierway/openai/tokens"
 	"tierway/queue"
 	"tierway/routing"
 	"tierway/tenants"
@@ -268,14 +268,14 @@ func TestOneDraftAtATime(t *testing.T) {
 // TestAVocabularyIsLoadedOnce however many want it at once.
 func TestAVocabularyIsLoadedOnce(t *testing.T) {
 	v := newVocabularies()
-	var got [3]*openai.Vocabulary
+	var got [3]*tokens.Vocabulary
 	var all sync.WaitGroup
 	for i := range got {
 		all.Go(func() {
-			if err := v.load(openai.Cl100kBase); err != nil {
+			if err := v.load(tokens.Cl100kBase); err != nil {
 				t.Error(err)
 			}
-			got[i] = v.get(openai.Cl100kBase)
+			got[i] = v.get(tokens.Cl100kBase)
 		})
 	}
 	all.Wait()

@@ -7,13 +7,15 @@ import (
 	"sync"
 
 	"tierway/openai"
+	"tierway/openai/prompt"
+	"tierway/openai/tokens"
 	"tierway/routing"
 	"tierway/tiers"
 )
 
-// prompt is what was read of a request's prompt, in buffers that exchanges take
-// turns with.
-type prompt struct {
+// promptFacts is what was read of a request's prompt, in buffers that exchanges
+// take turns with.
+type promptFacts struct {
 	chain        []openai.ChainBlock
 	first        int // blocks up to the end of the first turn
 	blocks       []routing.Block
@@ -30,11 +32,11 @@ const (
 )
 
 // putPrompt gives a prompt's buffers back. Nothing may point into them.
-func (s *scratch) putPrompt(p *prompt) {
+func (s *scratch) putPrompt(p *promptFacts) {
 	if cap(p.chain) > blocksKept || cap(p.user) > textKept || cap(p.system) > textKept {
 		return
 	}
-	*p = prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0], user: p.user[:0], system: p.system[:0]}
+	*p = promptFacts{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0], user: p.user[:0], system: p.system[:0]}
 	s.prompts.Put(p)
 }
 
@@ -43,7 +45,7 @@ func (x *exchange) readPrompt() {
 	if x.req.CacheSalt != "" || x.caller.IsolateCache {
 		x.salt = openai.CacheSalt(x.caller.Tenant, x.req.CacheSalt)
 	}
-	x.prompt = x.s.scratch.prompts.Get().(*prompt)
+	x.prompt = x.s.scratch.prompts.Get().(*promptFacts)
 	x.prompt.chain, x.prompt.first = x.req.AppendChain(x.prompt.chain[:0], nameHash(x.salt))
 }
 
@@ -192,37 +194,30 @@ func promptField(d openai.Dialect) string {
 	return "input"
 }
 
-// countMax bounds the text whose tokens are counted one by one: 64 KB take one
-// or two milliseconds.
-const countMax = 64 << 10
-
 // countTokens counts the prompt's tokens exactly, by the vocabulary that comes
 // nearest to the default tier's model; false while that is not loaded and for
-// prompts that are too long or more than text.
+// prompts that prompt.CountTokens does not count.
 func (x *exchange) countTokens() (int64, bool) {
-	if x.req.PromptBytes > countMax || x.req.Media {
-		return 0, false
-	}
 	v := x.s.tokens.get(x.snap.vocabulary)
 	if v == nil {
 		return 0, false
 	}
-	return x.req.CountTokens(v), true
+	return prompt.CountTokens(x.req, v)
 }
 
 // vocabularies are those that were loaded. Until one is, nothing waits for it.
 type vocabularies struct {
 	loading sync.Mutex // one at a time, so that each is loaded once
 	mu      sync.Mutex
-	byName  map[string]*openai.Vocabulary
+	byName  map[string]*tokens.Vocabulary
 }
 
 func newVocabularies() *vocabularies {
-	return &vocabularies{byName: map[string]*openai.Vocabulary{}}
+	return &vocabularies{byName: map[string]*tokens.Vocabulary{}}
 }
 
 // get returns a vocabulary, nil while it is not loaded.
-func (v *vocabularies) get(name string) *openai.Vocabulary {
+func (v *vocabularies) get(name string) *tokens.Vocabulary {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.byName[name]
@@ -251,7 +246,7 @@ func (s *Server) loadVocabularies(done <-chan struct{}) {
 	}
 }
 
-// load loads a vocabulary, which takes some 100 ms, unless it is; "" is none.
+// load loads a vocabulary, which takes some 300 ms, unless it is; "" is none.
 func (v *vocabularies) load(name string) error {
 	if name == "" || v.get(name) != nil {
 		return nil
@@ -261,7 +256,7 @@ func (v *vocabularies) load(name string) error {
 	if v.get(name) != nil {
 		return nil
 	}
-	loaded, err := openai.LoadVocabulary(name)
+	loaded, err := tokens.Load(name)
 	if err != nil {
 		return fmt.Errorf("loading the vocabulary %s: %w", name, err)
 	}

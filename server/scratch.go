@@ -31,7 +31,7 @@ func newScratch() *scratch {
 		bodies:  sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		copies:  sync.Pool{New: func() any { b := make([]byte, copyBuffer); return &b }},
 		streams: sync.Pool{New: func() any { return &streamBuffers{events: openai.NewEventReader(nil, 0)} }},
-		prompts: sync.Pool{New: func() any { return new(prompt) }},
+		prompts: sync.Pool{New: func() any { return new(promptFacts) }},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"tierway/breaker"
 	"tierway/config"
 	"tierway/openai"
+	"tierway/openai/tokens"
 	"tierway/queue"
 	"tierway/routing"
 	"tierway/telemetry"
@@ -163,7 +164,7 @@ func (snap *snapshot) counts() string {
 	if !needed {
 		return ""
 	}
-	return openai.VocabularyOf(model)
+	return tokens.NameFor(model)
 }
 
 func (snap *snapshot) add(p *pool) {
