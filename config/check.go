@@ -54,7 +54,7 @@ func (d *decoder) faultAt(path, at, message, hint string) {
 	if d.written(path) {
 		where = d.places[path].value
 	}
-	if where.line == 0 && len(d.places) > 0 && !d.draft {
+	if where.line == 0 && len(d.places) > 0 {
 		where = position{1, 1}
 	}
 	d.problems = append(d.problems, Problem{File: d.file, Line: where.line, Column: where.column,
@@ -84,15 +84,8 @@ func (d *decoder) scrub(message string) string {
 	return message
 }
 
-// written reports whether the source has a value at path. What a draft takes from
-// the live configuration stands in no line of it.
+// written reports whether the source has a value at path.
 func (d *decoder) written(path string) bool {
-	p, ok := d.places[path]
-	return ok && (!d.draft || p.value.line > 0)
-}
-
-// present reports whether anything has a value at path.
-func (d *decoder) present(path string) bool {
 	_, ok := d.places[path]
 	return ok
 }

@@ -47,7 +47,7 @@ func (d *decoder) checkTLS(path string, t TLS) {
 	case t.Key == "":
 		d.faultAt(path+".key", path, "missing beside cert", "name the private key's PEM file")
 		return
-	case d.draft: // it has no others than the live configuration, and reads no file
+	case d.draft: // it reads no file
 		return
 	}
 	cert, certErr := os.ReadFile(t.Cert)

@@ -119,7 +119,7 @@ func TestEveryFileHasItsCatalog(t *testing.T) {
 	}{
 		"parsed":         {f, "medium"},
 		"of flags":       {must(FromFlags([]string{"m"}, []string{"http://127.0.0.1:1"}, nil, "", "")), "default"},
-		"a draft":        {must(f.Draft([]byte("classifier: {default: large}\n"), false)), "large"},
+		"a draft":        {must(f.Draft([]byte(keys + three + "classifier: {default: large}\n"))), "large"},
 		"other listen":   {must(f.WithListen("127.0.0.1:1", "")), "medium"},
 		"overridden":     {f.WithOverrides(map[string]int{"w": 0}), "medium"},
 		"after a reload": {f.KeepRestartOnly(f), "medium"},

@@ -243,7 +243,7 @@ func (d *decoder) checkURL(here, elsewhere map[string]string, path, url string) 
 
 // checkKey checks that the environment holds a worker's key and keeps it.
 func (d *decoder) checkKey(path, variable string) {
-	if variable == "" {
+	if variable == "" || d.draft {
 		return
 	}
 	key, _ := d.env(variable)

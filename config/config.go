@@ -57,7 +57,7 @@ type File struct {
 	warnings Problems
 	catalog  *tiers.Catalog
 	keys     func(variable string) string // workers' keys; a function, so that no printing reaches them
-	source   func() []byte                // what it was parsed from, likewise; nil where that is no text
+	expanded *expansion                   // a pointer, so that no printing reaches them; nil where no text was parsed
 }
 
 // TLS names a certificate and its private key, both PEM files. Both or neither

@@ -35,8 +35,9 @@ type decoder struct {
 	problems  Problems
 	told      map[string]bool // paths that a problem is about: one is enough
 	nodes     int
-	most      int               // nodes that the file may hold
 	draft     bool              // the source is a draft: nothing outside it is read
+	known     map[string]string // values with ${…} that a draft may have, by expansionKey
+	expanded  map[string]string // values of this source that had ${…}, by expansionKey
 	variables map[string]string // what ${…} was replaced by, unless too short for a secret
 	keys      map[string]string // workers' keys by variable
 }
@@ -50,11 +51,11 @@ func (d *decoder) problem(n *yaml.Node, path, message, hint string) {
 
 // value decodes one node into v, which is settable.
 func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
-	if d.nodes > d.most {
+	if d.nodes > maxNodes {
 		return
 	}
-	if d.nodes++; d.nodes > d.most {
-		d.problem(n, path, fmt.Sprintf("the file holds more than %d values", d.most), "write aliases out")
+	if d.nodes++; d.nodes > maxNodes {
+		d.problem(n, path, fmt.Sprintf("the file holds more than %d values", maxNodes), "write aliases out")
 		return
 	}
 	if n.Kind == yaml.AliasNode {
@@ -114,7 +115,7 @@ func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 		d.value(vn, sub, keyOf(v.Type(), kn.Value), v.Field(i))
 	})
 	for _, name := range fields.names {
-		if k := keyOf(v.Type(), name); k.required && !d.present(join(path, name)) {
+		if k := keyOf(v.Type(), name); k.required && !d.written(join(path, name)) {
 			d.faultAt(join(path, name), path, "missing", asHint(k.doc))
 		}
 	}
@@ -213,7 +214,7 @@ func (d *decoder) unknown(kn, vn *yaml.Node, path, sub string, section reflect.T
 	d.problem(kn, sub, "unknown key", DidYouMean(kn.Value, known))
 	if near := nearest(kn.Value, known); near != "" {
 		// The mistyped key is the problem, not that the right one is missing.
-		if !d.present(join(path, near)) {
+		if !d.written(join(path, near)) {
 			d.mark(join(path, near), kn, vn)
 			d.told[join(path, near)] = true
 		}

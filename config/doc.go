@@ -39,8 +39,8 @@ var known = map[string]key{
 	"config.File.decisions":          {doc: "The record of every request, refused ones too: what it asked for in numbers and hashes, never text, every candidate with the terms of its score, and what came of it."},
 	"config.File.log":                {doc: "What is logged, as JSON lines: the program's own log on standard error, the access log on standard output."},
 
-	"config.TLS.cert": {doc: "PEM file with the certificate and its chain. Read again when it changes.", fixed: "it names a file"},
-	"config.TLS.key":  {doc: "PEM file with the private key.", fixed: "it names a file"},
+	"config.TLS.cert": {doc: "PEM file with the certificate and its chain. Read again when it changes."},
+	"config.TLS.key":  {doc: "PEM file with the private key."},
 
 	"config.Admin.listen":    {doc: "Address of the admin plane, host:port. May be the data plane's."},
 	"config.Admin.tls":       {doc: "Certificate of the admin plane. Stays empty where both planes share an address."},
@@ -51,8 +51,8 @@ var known = map[string]key{
 
 	"config.AdminKey.role": {doc: "`viewer` sees everything but secrets and changes nothing.", words: roleWords, inherits: "`admin`"},
 
-	"config.Store.sql":       {doc: "Database of tenants, keys, the ledger, live overrides and the audit log: `sqlite://FILE`, `sqlite://:memory:` or `postgres://…`. A relative FILE lies beside this file. Empty: none; keys then stand in this file alone. May hold a password, which is shown nowhere.", zero: true, url: true, fixed: "it leads to a store"},
-	"config.Store.redis":     {doc: "Redis for limits that several gateways share, and for word of changes: `redis://…`, `rediss://…`, `redis+cluster://…` or `redis+sentinel://…`. Empty: none. May hold a password, which is shown nowhere.", url: true, fixed: "it leads to a store"},
+	"config.Store.sql":       {doc: "Database of tenants, keys, the ledger, live overrides and the audit log: `sqlite://FILE`, `sqlite://:memory:` or `postgres://…`. A relative FILE lies beside this file. Empty: none; keys then stand in this file alone. May hold a password, which is shown nowhere.", zero: true, url: true},
+	"config.Store.redis":     {doc: "Redis for limits that several gateways share, and for word of changes: `redis://…`, `rediss://…`, `redis+cluster://…` or `redis+sentinel://…`. Empty: none. May hold a password, which is shown nowhere.", url: true},
 	"config.Store.retention": {doc: "How long the ledger keeps a row for each request. What tenants used by day stays. `0s` keeps all.", zero: true},
 
 	"tenants.Price.input":        {doc: "A million tokens of the prompt.", max: maxPrice},
@@ -140,7 +140,7 @@ var known = map[string]key{
 	"workers.Config.max_tokens_inflight": {doc: "Tokens of prompts and expected answers that it works on at once. A worker with nothing to do takes any request. 0 is no bound.", max: noBound},
 	"workers.Config.priority":            {doc: "Its group. A lower number is used first, a higher one only while every worker below it is down, resting or tried.", max: noBound},
 	"workers.Config.models":              {doc: "Which of its tier's or pool's models it serves, such as the adapters that it has loaded.", inherits: "all"},
-	"workers.Config.api_key_env":         {doc: "The environment variable that holds the worker's own bearer key.", fits: isVariable, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, want: "the name of an environment variable, not the key", secret: true, fixed: "it names a variable of the environment"},
+	"workers.Config.api_key_env":         {doc: "The environment variable that holds the worker's own bearer key.", fits: isVariable, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, want: "the name of an environment variable, not the key", secret: true},
 	"workers.Config.health":              {doc: "How this worker is checked, key by key.", inherits: "the tier's or pool's `health`, then the file's"},
 
 	"workers.Health.path":       {doc: "What is asked: a path, `auto` (/health, else /v1/models) or `off` (always up).", fits: isHealthPath, pattern: `^(auto|off|/.*)$`, want: "auto, off or a path that starts with /"},
@@ -215,7 +215,7 @@ var known = map[string]key{
 	"config.Telemetry.tenants":  {doc: "Tenants that metrics name, those with the most requests; all others are one tenant, `other`.", max: 1000, zero: true},
 
 	"config.Decisions.keep":      {doc: "Records that stay in memory, the newest, for the admin plane. 0: none.", max: 100_000, zero: true},
-	"config.Decisions.file":      {doc: "File that every record is added to, as JSON lines. A relative path lies beside this file. Empty: none.", fixed: "it names a file"},
+	"config.Decisions.file":      {doc: "File that every record is added to, as JSON lines. A relative path lies beside this file. Empty: none."},
 	"config.Decisions.max_size":  {doc: "Length at which the file is put aside for a new one: at least 1 MiB."},
 	"config.Decisions.max_files": {doc: "Files that are kept, the one that is written included. The oldest goes.", min: 1, max: 100},
 

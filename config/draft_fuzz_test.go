@@ -6,49 +6,38 @@ import (
 	"testing"
 )
 
-// What is shown of a configuration, laid over it or alone, is that configuration;
-// and whatever a draft says, it changes nothing of the live one and shows nothing
-// of the environment.
+// A live file's own text is a draft that changes nothing; and whatever a draft says, it
+// changes nothing of the live configuration and shows nothing of the environment.
 func FuzzDraft(f *testing.F) {
 	for _, draft := range []string{"", live, "tiers: [{name: small, workers: [{name: w0, weight: 0}, {name: w9}]}]", "tiers: &a [{name: small, pools: *a}, *a]",
 		"models: {auto: , x: ${OTHER}, ? [a] : b}", "policy: !!x {name: random}", "auth: {keys: [{name: a}, {name: a}, {}, null, x, {name: [a], sha256: {}}]}",
 		"store: {sql: \"postgres://u:${PW}@h/db\", redis: null}\ntls: {cert: x, key: }", "<<: {a: b}", "tiers: null\npools: {}\nretry: 5\ncors: {origins: ['$${x}', null, [a]]}",
 		"classifier: {keywords: [{name: k, in: [system], match: ['(']}], prompt_tokens: {}}", "a: &a b\n*a : c\nqueue: {age: {batch: ~}, <<: *a}"} {
 		for _, src := range []string{live, inherited + "classifier: {preset: none}", keys + small + "classifier: {preset: none}"} { // of presets every parse compiles all
-			f.Add(src, draft, false)
-			f.Add(src, draft, true)
+			f.Add(src, draft)
 		}
 	}
 	env := environment(liveEnv)
-	f.Fuzz(func(t *testing.T, src, text string, whole bool) {
+	f.Fuzz(func(t *testing.T, src, text string) {
 		file, err := Parse("f", []byte(src), env)
 		if err != nil {
 			return
 		}
 		before := string(printed(file))
-		shown, err := file.Redacted()
+		same, err := file.Draft([]byte(src))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("the live file is no draft: %v\n%s", err, src)
 		}
-		for _, whole := range []bool{false, true} {
-			same, err := file.Draft(shown, whole)
-			if err != nil {
-				t.Fatalf("what is shown is no draft, whole %t: %v\n%s", whole, err, shown)
-			}
-			if changes := Changes(file, same); len(changes) > 0 || string(printed(same)) != before {
-				t.Fatalf("what is shown is another configuration, whole %t: %v", whole, changes)
-			}
+		if changes := Changes(file, same); len(changes) > 0 || string(printed(same)) != before {
+			t.Fatalf("the live file is another configuration: %v", changes)
 		}
-		draft, err := file.Draft([]byte(text), whole)
+		draft, err := file.Draft([]byte(text))
 		var ps Problems
 		switch {
 		case err == nil && draft == nil, err != nil && (draft != nil || !errors.As(err, &ps) || !ps.Failed()):
 			t.Fatalf("%v with %v", draft, err)
 		case err == nil:
 			ps = draft.Warnings()
-			if _, err := file.Draft(printedSafely(t, draft), whole); err != nil {
-				t.Fatalf("what is shown of a draft is no draft: %v", err)
-			}
 		}
 		for _, p := range ps {
 			if p.Message == "" || p.File != draftName || p.Line < 0 || p.Line > len(splitLines(text))+1 {
@@ -62,13 +51,4 @@ func FuzzDraft(f *testing.F) {
 			t.Fatal("the live configuration changed")
 		}
 	})
-}
-
-func printedSafely(t *testing.T, f *File) []byte {
-	t.Helper()
-	out, err := f.Redacted()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }

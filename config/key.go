@@ -25,7 +25,6 @@ type key struct {
 	pattern  string // fits, as a regular expression for editors
 	want     string // what the value must be, where its type does not say it
 	secret   bool   // the value is never shown
-	fixed    string // why a draft cannot have another value; empty: it can
 	url      bool   // the value may hold a password, and is shown without
 	inherits string // what an absent value is taken from
 	policy   string // the only routing policy that reads the key

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -100,14 +101,17 @@ func regular(path string, info fs.FileInfo) error {
 // Parse is Load for a text that was read already; name stands for it in
 // problems. It returns a file or an error, which is a Problems, never both.
 func Parse(name string, src []byte, env func(string) (string, bool)) (*File, error) {
-	f, d := decode(name, src, env)
+	return newDecoder(name, env).load(src)
+}
+
+// load reads and checks src.
+func (d *decoder) load(src []byte) (*File, error) {
+	f := d.decode(src)
 	// After a syntax error nothing was read, and all would be said to be missing.
 	if len(d.places) > 0 || !d.problems.Failed() {
 		d.check(f)
 	}
 	f.hash = hashOf(src)
-	text := bytes.Clone(src)
-	f.source = func() []byte { return text }
 	return d.finish(f)
 }
 
@@ -127,6 +131,7 @@ func (d *decoder) finish(f *File) (*File, error) {
 	}
 	keys := d.keys
 	f.keys = func(variable string) string { return keys[variable] }
+	f.expanded = &expansion{values: d.expanded, variables: d.variables}
 	return f, nil
 }
 
@@ -135,15 +140,18 @@ func newDecoder(name string, env Lookup) *decoder {
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
-	return &decoder{file: name, env: env, most: maxNodes, places: map[string]place{}, told: map[string]bool{},
-		variables: map[string]string{}, keys: map[string]string{}}
+	return &decoder{file: name, env: env, places: map[string]place{}, told: map[string]bool{},
+		expanded: map[string]string{}, variables: map[string]string{}, keys: map[string]string{}}
 }
 
 // decode reads src over the defaults without checking what its values mean
 // together.
-func decode(name string, src []byte, env Lookup) (*File, *decoder) {
-	d := newDecoder(name, env)
-	return d.decodeNode(d.parse(src)), d
+func (d *decoder) decode(src []byte) *File {
+	f := Default()
+	if root := d.parse(src); root != nil {
+		d.value(root, "", key{}, reflect.ValueOf(&f).Elem())
+	}
+	return &f
 }
 
 // parse turns src into the node of its only document; nil if there is none or

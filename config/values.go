@@ -72,6 +72,9 @@ func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
 	if !ok {
 		return
 	}
+	if expanded {
+		d.expanded[expansionKey(path, n.Value)] = text
+	}
 	at := d.places[path]
 	at.raw, at.expanded = n.Value, expanded
 	d.places[path] = at
@@ -245,6 +248,9 @@ func isNumber(t reflect.Type) bool {
 // ok is false, and a problem is noted, when a variable without a default is
 // not set or an expression is broken.
 func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok bool) {
+	if text, known := d.known[expansionKey(path, n.Value)]; known {
+		return text, true, true
+	}
 	rest := n.Value
 	var b strings.Builder
 	ok = true
@@ -267,7 +273,7 @@ func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok b
 			return "", expanded, false
 		}
 		if d.draft {
-			d.problem(n, path, "a draft reads no variable of the environment: "+shorten(name), "write the value, or leave the key out; a value that is written as in the live file stays what it is there")
+			d.problem(n, path, "a draft reads no variable of the environment: "+shorten(name), "write the value; only what the live file has under the same key, in the same words, is replaced")
 			return "", true, false
 		}
 		value, set := d.env(name)

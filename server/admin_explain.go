@@ -44,13 +44,7 @@ type ExplainOrder struct {
 	Headers  map[string]string `json:"headers,omitempty" doc:"Of the request, such as X-Model-Tier or X-Session-ID. Credentials are refused: name tenant or key_id."`
 	Request  json.RawMessage   `json:"request,omitempty" doc:"The body, in the dialect of its path."`
 	Decision string            `json:"decision,omitempty" maxLength:"128" doc:"The id of a past request, in place of request."`
-	Draft    *DraftOrder       `json:"draft,omitempty"`
-}
-
-// DraftOrder is a configuration to be tried and not put in force.
-type DraftOrder struct {
-	Text  string `json:"text" doc:"YAML, laid over the configuration in force: items of lists that have a name replace the one of that name."`
-	Whole bool   `json:"whole,omitempty" doc:"The text is the whole configuration."`
+	Draft    *string           `json:"draft,omitempty" doc:"A complete configuration to try, as YAML. It is checked like a file and not applied. It reads no file and no variable of the environment; ${NAME} is replaced where the live file has the same text under the same key."`
 }
 
 // RouteExplanation is an explanation under the configuration in force and, where a
@@ -93,13 +87,13 @@ func (a *adminPlane) explainRoute(ctx context.Context, in *struct{ Body ExplainO
 	return &reply[RouteExplanation]{Body: answer}, nil
 }
 
-// draft builds the draft that is asked for; nil for none.
-func (a *adminPlane) draft(o *DraftOrder, answer *RouteExplanation) (*draft, error) {
-	if o == nil {
+// draft builds a draft from its text; nil without one.
+func (a *adminPlane) draft(text *string, answer *RouteExplanation) (*draft, error) {
+	if text == nil {
 		return nil, nil
 	}
 	base := a.s.inForce().file
-	f, err := base.Draft([]byte(o.Text), o.Whole)
+	f, err := base.Draft([]byte(*text))
 	if err != nil {
 		return nil, draftRejected(err)
 	}
@@ -120,12 +114,12 @@ func (a *adminPlane) draft(o *DraftOrder, answer *RouteExplanation) (*draft, err
 func draftRejected(err error) error {
 	var problems config.Problems
 	if !errors.As(err, &problems) {
-		return invalid("body.draft.text", err.Error(), nil)
+		return invalid("body.draft", err.Error(), nil)
 	}
 	var details []error
 	for _, p := range problems {
 		if !p.Warning {
-			details = append(details, &huma.ErrorDetail{Location: "body.draft.text: " + p.Path, Message: p.String()})
+			details = append(details, &huma.ErrorDetail{Location: "body.draft: " + p.Path, Message: p.String()})
 		}
 	}
 	return huma.Error422UnprocessableEntity("The draft has errors.", details...)

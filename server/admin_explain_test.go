@@ -206,7 +206,7 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 			func(e *RouteExplanation) bool { return e.Outcome == wouldRoute && e.Draft.Outcome == wouldRoute }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := r.explains(http.StatusOK, order{"request": c.request, "draft": order{"text": c.draft}})
+			e := r.explains(http.StatusOK, order{"request": c.request, "draft": r.edited(c.draft)})
 			if e.Draft == nil || len(e.Changes) == 0 {
 				t.Fatalf("nothing is said of the draft: %+v", e)
 			}
@@ -243,11 +243,8 @@ func TestADraftIsWhatAReloadPutsInForce(t *testing.T) {
 				}
 				r.chance.Store(d.Uint64())
 				w := d.wish()
-				e := decoded[RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(map[string]any{"draft": order{"text": draft}})))
-				f, err := r.inForce().file.Draft([]byte(draft), false)
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := decoded[RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(map[string]any{"draft": r.edited(draft)})))
+				f := r.draft(draft)
 				r.Server.source = func() (*config.File, error) { return f, nil }
 				if _, err := r.Reload(t.Context(), ReloadRequest{}); err != nil {
 					t.Fatal(err)
@@ -285,8 +282,8 @@ func TestAnExplanationIsAskedForProperly(t *testing.T) {
 		{"another credential", order{"request": hi("small"), "headers": order{"X-API-Key": "tw-x"}}, 422, "credential"},
 		{"no path", order{"request": hi("small"), "path": "v1"}, 422, "path"},
 		{"an unknown class", order{"request": hi("small"), "class": "urgent"}, 422, "class"},
-		{"a draft with errors", order{"request": hi("small"), "draft": order{"text": "tiers: [ { name: small, polcy: x } ]\nlisten: 5x"}}, 422, "polcy"},
-		{"a draft of the environment", order{"request": hi("small"), "draft": order{"text": "listen: ${HOME}"}}, 422, "draft"},
+		{"a draft with errors", order{"request": hi("small"), "draft": "tiers: [ { name: small, polcy: x } ]\nlisten: 5x"}, 422, "polcy"},
+		{"a draft of the environment", order{"request": hi("small"), "draft": "listen: ${HOME}"}, 422, "draft"},
 		{"too much", order{"request": order{"model": "small", "messages": []order{{"role": "user", "content": strings.Repeat("x", maxAdminBody)}}}}, 413, "1048576"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func replayOperations() []operation {
 type ReplayOrder struct {
 	Last   int           `json:"last,omitempty" minimum:"1" maximum:"100000" doc:"The newest so many records, of those that match; absent: 1,000."`
 	Filter *ReplayFilter `json:"filter,omitempty" doc:"As the query of /admin/decisions."`
-	Draft  *DraftOrder   `json:"draft,omitempty" doc:"Absent: the records are checked against the configuration in force."`
+	Draft  *string       `json:"draft,omitempty" doc:"As of /admin/route/explain. Absent: the records are checked against the configuration in force."`
 }
 
 // ReplayFilter is a DecisionFilter as a body carries it.

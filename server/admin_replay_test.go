@@ -91,7 +91,7 @@ func TestAReplayedDraftMovesExactlyWhomItConcerns(t *testing.T) {
 			left = append(left, d.RequestID)
 		}
 	}
-	got := r.replay(`{"draft":{"text":"classifier: { prompt_tokens: { large: 200 } }\ntiers: [ { name: small, workers: [ { name: w0, weight: 0 } ] } ]"}}`)
+	got := r.replay(fmt.Sprintf(`{"draft":%q}`, r.edited("classifier: { prompt_tokens: { large: 200 } }\ntiers: [ { name: small, workers: [ { name: w0, weight: 0 } ] } ]")))
 	if len(above) == 0 || len(got.ChangedTier) != 1 || got.ChangedTier[0].N != len(above) || !slices.Equal(got.ChangedTier[0].Examples, above[:5]) {
 		t.Errorf("%d prompts are over %d tokens; the replay moves %+v", len(above), lower, got.ChangedTier)
 	}
@@ -147,8 +147,8 @@ func TestAWrongReplayNamesItsField(t *testing.T) {
 		`{"draft":{}}`:            "body.draft",
 		`{"filter":{"status":7}}`: "body.filter.status",
 		`{"filter":{"since":"2026-01-02T00:00:00Z","until":"2026-01-01T00:00:00Z"}}`: "body.filter.until",
-		`{"draft":{"text":"tiers: [ { name: small, polisy: x } ]"}}`:                 "polisy",
-		`{"draft":{"text":"admin: { keys: [ { name: x, sha256: \"${HOME}\" } ] }"}}`: "admin",
+		`{"draft":"tiers: [ { name: small, polisy: x } ]"}`:                          "polisy",
+		`{"draft":"admin: { keys: [ { name: x, sha256: \"${HOME}\" } ] }"}`:          "admin",
 	} {
 		if got := r.ask("ops", http.MethodPost, "/admin/route/replay", order); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.body, want) {
 			t.Errorf("%s: %d %s", order, got.status, got.body)

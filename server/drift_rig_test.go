@@ -80,12 +80,13 @@ func driftConfig(t *testing.T, more string, engine func(tier string, i int) http
 // newDriftRig serves driftConfig.
 func newDriftRig(t *testing.T, more string, engine func(tier string, i int) http.Handler) *driftRig {
 	t.Helper()
-	file, err := config.Parse("test.yaml", []byte(driftConfig(t, more, engine)), func(string) (string, bool) { return "", false })
+	text := driftConfig(t, more, engine)
+	file, err := config.Parse("test.yaml", []byte(text), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := &driftRig{}
-	r := &rig{t: t, access: &lines{}}
+	r := &rig{t: t, text: text, access: &lines{}}
 	r.Server, err = New(Options{Config: file, Log: slog.New(slog.DiscardHandler), Access: r.access, Metrics: telemetry.New("test"), Rand: d.random})
 	if err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func TestToExplainChangesNothing(t *testing.T) {
 	kept, _ := r.decisions.page(maxSeq, 5, func(*routing.Decision) bool { return true })
 	settled(t, r)
 	before := r.remains()
-	draft := map[string]any{"draft": map[string]any{"text": "policy: { name: round_robin }\ntiers: [ { name: one, workers: [ { name: one-1, weight: 0 }, { name: new, url: \"http://127.0.0.1:9\", weight: 40 } ] } ]\n"}}
+	draft := map[string]any{"draft": r.edited("policy: { name: round_robin }\ntiers: [ { name: one, workers: [ { name: one-1, weight: 0 }, { name: new, url: \"http://127.0.0.1:9\", weight: 40 } ] } ]\n")}
 	outcomes := map[string]int{}
 	for i := range 120 {
 		w := d.wish()
@@ -135,7 +135,7 @@ func TestAPastRequestIsTriedUnderADraft(t *testing.T) {
 		`tiers: [ { name: small, workers: [ { name: w0, weight: 0 }, { name: w1, weight: 0 }, { name: w2, url: "http://127.0.0.1:14" } ] } ]`: "w2",
 		`tiers: [ { name: large, workers: [ { name: l0, weight: 3 } ] } ]`:                                                                    "w0",
 	} {
-		e := r.explains(http.StatusOK, order{"decision": "why-1", "draft": order{"text": draft}})
+		e := r.explains(http.StatusOK, order{"decision": "why-1", "draft": r.edited(draft)})
 		if e.Worker != "w0" || e.Draft.Worker != want || e.Tier != "small" || !stepOf(&e.Explanation, stageWorker).Worker.Again.Agrees {
 			t.Errorf("%s: %s in force, %s under the draft, want %s: %+v", draft, e.Worker, e.Draft.Worker, want, e.Draft.Steps)
 		}
@@ -193,11 +193,8 @@ func TestADraftsSaturationIsTheOneOfItsReload(t *testing.T) {
 	}
 	observe()
 	draft := `tiers: [ { name: small, saturation: { waiting: 3 } } ]`
-	e := r.explains(http.StatusOK, order{"request": hi("small"), "draft": order{"text": draft}})
-	f, err := r.inForce().file.Draft([]byte(draft), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := r.explains(http.StatusOK, order{"request": hi("small"), "draft": r.edited(draft)})
+	f := r.draft(draft)
 	r.Server.source = func() (*config.File, error) { return f, nil }
 	if _, err := r.Reload(t.Context(), ReloadRequest{}); err != nil {
 		t.Fatal(err)
@@ -233,11 +230,8 @@ func TestADraftsQueueBoundsAreThoseOfItsReload(t *testing.T) {
 		defer p.queue.Leave(tk, queue.Cancelled, time.Now()) //nolint:errcheck // it is gone
 	}
 	draft := `tiers: [ { name: large, queue: { max_wait: { interactive: 5s } } } ]`
-	e := r.explains(http.StatusOK, order{"request": hi("large"), "draft": order{"text": draft}})
-	f, err := r.inForce().file.Draft([]byte(draft), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := r.explains(http.StatusOK, order{"request": hi("large"), "draft": r.edited(draft)})
+	f := r.draft(draft)
 	r.Server.source = func() (*config.File, error) { return f, nil }
 	if _, err := r.Reload(t.Context(), ReloadRequest{}); err != nil {
 		t.Fatal(err)
@@ -252,14 +246,14 @@ func TestADraftsQueueBoundsAreThoseOfItsReload(t *testing.T) {
 // is explained all the same.
 func TestOneDraftAtATime(t *testing.T) {
 	r := newExplainRig(t)
-	under := order{"request": hi("small"), "draft": order{"text": "policy: { name: random }"}}
+	under := order{"request": hi("small"), "draft": r.edited("policy: { name: random }")}
 	r.plane.drafting.Lock()
 	if got := r.explains(http.StatusConflict, under); !strings.Contains(got.Error, "draft") {
 		t.Errorf("a second draft is answered %s", got.Error)
 	}
 	r.explains(http.StatusOK, order{"request": hi("small")})
 	r.plane.drafting.Unlock()
-	r.explains(http.StatusUnprocessableEntity, order{"request": hi("small"), "draft": order{"text": "nonsense: 1"}})
+	r.explains(http.StatusUnprocessableEntity, order{"request": hi("small"), "draft": "nonsense: 1"})
 	if e := r.explains(http.StatusOK, under); e.Draft == nil {
 		t.Errorf("after it another one is answered %+v", e)
 	}

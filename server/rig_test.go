@@ -23,6 +23,7 @@ type rig struct {
 	*Server
 	t      *testing.T
 	url    string
+	text   string // its configuration
 	access *lines
 }
 
@@ -71,7 +72,7 @@ func newRig(t *testing.T, yaml string, handlers ...http.Handler) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, access: &lines{}}
+	r := &rig{t: t, text: text, access: &lines{}}
 	var n uint64
 	var mu sync.Mutex
 	r.Server, err = New(Options{Config: file, Log: slog.New(slog.DiscardHandler), Access: r.access,

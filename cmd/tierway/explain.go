@@ -24,7 +24,6 @@ type explainFlags struct {
 
 	live                                     bool
 	api, tenant, key, class, draft, decision string
-	whole                                    bool
 }
 
 func explainCommand() *cobra.Command {
@@ -34,7 +33,7 @@ func explainCommand() *cobra.Command {
 		Short: "Say which tier and worker a request would get, and why, without sending it",
 		Example: "  tierway explain -c config.yaml -f request.json -H 'X-Model-Tier: large'\n" +
 			`  echo '{"model":"auto","messages":[{"role":"user","content":"Hi"}]}' | tierway explain -c config.yaml -f -` + "\n" +
-			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway explain --live --tenant acme --draft patch.yaml -f request.json\n" +
+			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway explain --live --tenant acme --draft draft.yaml -f request.json\n" +
 			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway explain --live --decision 4f0c2b1e-…",
 		Long: "Walks the request through the code that serves requests. Without --live every worker is idle and up, and\n" +
 			"without an Authorization header it is explained for a tenant who may use everything. With --live a running\n" +
@@ -55,8 +54,7 @@ func explainCommand() *cobra.Command {
 	flags.StringVar(&f.tenant, "tenant", "", "live: who asks")
 	flags.StringVar(&f.key, "key-id", "", "live: by which key, by its id")
 	flags.StringVar(&f.class, "priority", "", "live: the class that it asks for")
-	flags.StringVar(&f.draft, "draft", "", "live: YAML to be laid over the configuration in force, and tried beside it")
-	flags.BoolVar(&f.whole, "whole", false, "live: the draft is a whole configuration")
+	flags.StringVar(&f.draft, "draft", "", "live: a complete configuration file to try beside the one in force")
 	flags.StringVar(&f.decision, "decision", "", "live: the id of a past request, in place of --file")
 	c.MarkFlagsOneRequired("file", "decision")
 	c.MarkFlagsMutuallyExclusive("file", "decision")
@@ -69,7 +67,7 @@ func (f explainFlags) run(c *cobra.Command) error {
 	if f.live {
 		return f.runLive(c)
 	}
-	for _, name := range []string{"api", "tenant", "key-id", "priority", "draft", "whole", "decision"} {
+	for _, name := range []string{"api", "tenant", "key-id", "priority", "draft", "decision"} {
 		if c.Flags().Changed(name) {
 			return fmt.Errorf("--%s: a running gateway is needed for it; add --live", name)
 		}

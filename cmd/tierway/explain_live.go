@@ -41,7 +41,7 @@ func (f explainFlags) runLive(c *cobra.Command) error {
 // flagOf names the flag that a part of an order comes from.
 var flagOf = map[string]string{
 	"body.tenant": "--tenant", "body.key_id": "--key-id", "body.class": "--priority", "body.decision": "--decision",
-	"body.request": "--file", "body.path": "--path", "body.headers": "--header", "body.draft.text": "--draft",
+	"body.request": "--file", "body.path": "--path", "body.headers": "--header", "body.draft": "--draft",
 }
 
 // byFlag words what a gateway has against an order by the flags that it was made
@@ -80,16 +80,13 @@ func (f explainFlags) ask(c *cobra.Command, a *adminAPI, order *server.ExplainOr
 
 // order is what the flags ask of a gateway.
 func (f explainFlags) order(c *cobra.Command) (*server.ExplainOrder, error) {
-	if f.whole && f.draft == "" {
-		return nil, errors.New("--whole: says that the draft is a whole configuration; name it with --draft")
-	}
 	o := &server.ExplainOrder{Tenant: f.tenant, KeyID: f.key, Class: f.class, Decision: f.decision}
 	if f.draft != "" {
 		text, err := readFile(f.draft, c.InOrStdin())
 		if err != nil {
 			return nil, fmt.Errorf("reading the draft: %w", err)
 		}
-		o.Draft = &server.DraftOrder{Text: string(text), Whole: f.whole}
+		o.Draft = new(string(text))
 	}
 	if f.decision != "" {
 		if f.path != "" || len(f.headers) > 0 {

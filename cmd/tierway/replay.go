@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -18,10 +17,10 @@ import (
 
 // replayFlags are the flags of replay.
 type replayFlags struct {
-	config, draft, whole, api string
-	decisions                 []string
-	last                      int
-	live, json, changes       bool
+	config, draft, api  string
+	decisions           []string
+	last                int
+	live, json, changes bool
 }
 
 func replayCommand() *cobra.Command {
@@ -29,26 +28,24 @@ func replayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay",
 		Short: "Decide recorded requests again under a draft configuration, and say what would change",
-		Example: "  tierway replay -c config.yaml --decisions decisions.jsonl --draft patch.yaml\n" +
+		Example: "  tierway replay -c config.yaml --decisions decisions.jsonl --draft draft.yaml\n" +
 			"  tierway replay -c config.yaml --decisions decisions.jsonl.1 --decisions decisions.jsonl\n" +
-			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway replay --live --draft patch.yaml --last 1000",
+			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway replay --live --draft draft.yaml --last 1000",
 		Long: "Reads decisions as decisions.file and GET /admin/decisions write them, oldest first, or has a gateway\n" +
-			"replay its own. A draft is laid over the configuration: items of lists that have a name replace the one\n" +
-			"of that name. Without a draft it says whether the configuration explains the decisions. Nothing is sent.\n" +
+			"replay its own. A draft is a complete configuration file. Without one it says whether the configuration\n" +
+			"explains the decisions. Nothing is sent.\n" +
 			"Exits with 0 when the decisions were replayed, 1 when a configuration has problems, 2 on wrong usage.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	c.Flags().StringVarP(&f.config, "config", "c", "config.yaml", "the configuration that the decisions were made under")
 	c.Flags().StringArrayVar(&f.decisions, "decisions", nil, "a file of decisions, one a line; - is standard input; repeat it for rotated files, oldest first")
-	c.Flags().StringVar(&f.draft, "draft", "", "a file with what to change of the configuration; - is standard input")
-	c.Flags().StringVar(&f.whole, "whole", "", "a file with a whole other configuration")
+	c.Flags().StringVar(&f.draft, "draft", "", "a complete configuration file to try; - is standard input with --live")
 	c.Flags().IntVar(&f.last, "last", 0, "replay the newest so many decisions (default: all; with --live 1000)")
 	c.Flags().BoolVar(&f.live, "live", false, "have a gateway replay the decisions that it keeps")
 	c.Flags().StringVar(&f.api, "api", "http://127.0.0.1:8081", "with --live, the gateway's admin address; its key comes from $"+adminKeyVariable)
 	c.Flags().BoolVar(&f.json, "json", false, "write JSON")
 	c.Flags().BoolVar(&f.changes, "changes", false, "list all moves between tiers and workers with request ids")
-	c.MarkFlagsMutuallyExclusive("draft", "whole")
 	c.MarkFlagsMutuallyExclusive("decisions", "live")
 	c.MarkFlagsMutuallyExclusive("config", "live")
 	c.MarkFlagsOneRequired("decisions", "live")
@@ -74,7 +71,7 @@ func (f replayFlags) run(c *cobra.Command) error {
 	if f.json {
 		return printJSON(c.OutOrStdout(), answer)
 	}
-	return printReplay(c.OutOrStdout(), report, f.draft != "" || f.whole != "", f.changes)
+	return printReplay(c.OutOrStdout(), report, f.draft != "", f.changes)
 }
 
 // offline replays files. The answer is the report as JSON.
@@ -134,49 +131,11 @@ func newest(n int, add func(*routing.Decision)) (keep func(*routing.Decision), f
 
 // configurations reads the configuration and the draft; nil without one.
 func (f replayFlags) configurations(c *cobra.Command) (now, draft *config.File, err error) {
-	if now, err = loadConfig(c, f.config); err != nil {
-		return nil, nil, err
+	if now, err = loadConfig(c, f.config); err != nil || f.draft == "" {
+		return now, nil, err
 	}
-	switch {
-	case f.whole != "":
-		draft, err = loadConfig(c, f.whole)
-		return now, draft, err
-	case f.draft == "":
-		return now, nil, nil
-	}
-	text, err := f.draftText(c)
-	if err != nil {
-		return nil, nil, err
-	}
-	draft, err = now.Draft(text, false)
-	var problems config.Problems
-	if errors.As(err, &problems) {
-		if err := problems.Format(c.ErrOrStderr(), text); err != nil {
-			return nil, nil, err
-		}
-		return nil, nil, exit(1)
-	}
+	draft, err = loadConfig(c, f.draft)
 	return now, draft, err
-}
-
-// draftText reads the draft, of either flag.
-func (f replayFlags) draftText(c *cobra.Command) ([]byte, error) {
-	path := f.draft
-	if path == "" {
-		path = f.whole
-	}
-	if path == "-" {
-		for _, d := range f.decisions {
-			if d == "-" {
-				return nil, errors.New("--draft - and --decisions -: only one of them can be standard input")
-			}
-		}
-	}
-	text, err := readFile(path, c.InOrStdin())
-	if err != nil {
-		return nil, fmt.Errorf("reading the draft: %w", err)
-	}
-	return text, nil
 }
 
 // ask has a gateway replay what it keeps.
@@ -186,12 +145,12 @@ func (f replayFlags) ask(c *cobra.Command) (*sim.ReplayReport, json.RawMessage, 
 		return nil, nil, err
 	}
 	order := server.ReplayOrder{Last: f.last}
-	if f.draft != "" || f.whole != "" {
-		text, err := f.draftText(c)
+	if f.draft != "" {
+		text, err := readFile(f.draft, c.InOrStdin())
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("reading the draft: %w", err)
 		}
-		order.Draft = &server.DraftOrder{Text: string(text), Whole: f.whole != ""}
+		order.Draft = new(string(text))
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), patience)
 	defer cancel()

@@ -23,6 +23,9 @@ tiers:
 classifier: { preset: none, prompt_tokens: { large: 4000 }, max_tokens: {} }
 `
 
+// replayDraft is replayConfig with a lower threshold and s0 out of rotation.
+var replayDraft = strings.NewReplacer("large: 4000", "large: 2000", "name: s0,", "name: s0, weight: 0,").Replace(replayConfig)
+
 // logged is a request of so many prompt tokens, as a gateway under replayConfig
 // records it. Of two idle workers odd random numbers choose the first.
 func logged(n int, tokens int64) *routing.Decision {
@@ -57,7 +60,7 @@ func logFile(t *testing.T, n int, more ...string) (config, log, draft string) {
 		b.WriteString(text)
 	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{"config.yaml": replayConfig, "log": b.String(), "draft.yaml": "classifier: { prompt_tokens: { large: 2000 } }\ntiers: [ { name: small, workers: [ { name: s0, weight: 0 } ] } ]\n"} {
+	for name, text := range map[string]string{"config.yaml": replayConfig, "log": b.String(), "draft.yaml": replayDraft} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +165,7 @@ func TestANewerVersionIsRefusedByName(t *testing.T) {
 }
 
 func TestWrongUsesOfReplaySayWhatToDo(t *testing.T) {
-	config, log, draft := logFile(t, 1)
+	config, log, _ := logFile(t, 1)
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("no\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -174,11 +177,9 @@ func TestWrongUsesOfReplaySayWhatToDo(t *testing.T) {
 	for want, args := range map[string][]string{
 		"2 --decisions or --live is ne": {"-c", config},
 		"2 --config and --live: only o": {"-c", config, "--decisions", log, "--live"},
-		"2 --draft and --whole: only o": {"-c", config, "--decisions", log, "--draft", draft, "--whole", config},
 		"2 there is no decision in":     {"-c", config, "--decisions", empty},
 		"2 --last -1: write a number":   {"-c", config, "--decisions", log, "--last", "-1"},
 		"2 opening the decisions: open": {"-c", config, "--decisions", "/nowhere"},
-		"2 only one of them can be":     {"-c", config, "--decisions", "-", "--draft", "-"},
 		"1 polisy":                      {"-c", config, "--decisions", log, "--draft", bad},
 		"1 unknown":                     {"-c", bad, "--decisions", log},
 	} {

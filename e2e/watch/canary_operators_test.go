@@ -28,10 +28,10 @@ func (c *canary) operators() {
 	}
 	word := func() string { return c.text("word of an operator") }
 	explained := chat("auto", c.text("explained prompt"), `"user":`+quoted(word()))
-	draft := fmt.Sprintf("# %s\npolicy: { name: least_load } # %s", word(), word())
+	draft := "# " + word() + "\n" + c.own.with("policy", "{ name: least_load } # "+word())
 	order(200, "/admin/route/explain", `{"request":`+explained+`,"headers":{"X-Session-Id":`+quoted(word())+`}}`)
-	order(200, "/admin/route/explain", `{"request":`+explained+`,"draft":{"text":`+quoted(draft)+`}}`)
-	order(200, "/admin/route/replay", `{"draft":{"text":`+quoted(draft)+`}}`)
+	order(200, "/admin/route/explain", `{"request":`+explained+`,"draft":`+quoted(draft)+`}`)
+	order(200, "/admin/route/replay", `{"draft":`+quoted(draft)+`}`)
 	order(422, "/admin/route/explain", `{"request":`+explained+`,"headers":{"Authorization":"Bearer `+c.bad+`"}}`)
 	c.misplaces(explained)
 	c.reloads()
@@ -50,7 +50,7 @@ func (c *canary) misplaces(explained string) {
 		`auth: { keys: [ { name: acme, sha256: ` + word() + ` } ] }`,
 	} {
 		for _, path := range []string{"/admin/route/explain", "/admin/route/replay"} {
-			body := `{"draft":{"text":` + quoted(secret) + `}`
+			body := `{"draft":` + quoted(secret)
 			if strings.HasSuffix(path, "explain") {
 				body += `,"request":` + explained
 			}
@@ -113,13 +113,13 @@ func (c *canary) makesKeys() {
 func (c *canary) commands(explained, draft string) {
 	c.t.Helper()
 	dir := c.t.TempDir()
-	patch := filepath.Join(dir, "patch.yaml")
-	if err := os.WriteFile(patch, []byte(draft), 0o600); err != nil {
+	file := filepath.Join(dir, "draft.yaml")
+	if err := os.WriteFile(file, []byte(draft), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"explain", "--live", "--api", c.AdminURL, "-f", "-"}, {"explain", "--live", "--api", c.AdminURL, "-f", "-", "--draft", patch, "--json"},
-		{"replay", "--live", "--api", c.AdminURL, "--draft", patch}, {"replay", "-c", c.File, "--decisions", c.beside("decisions.jsonl"), "--draft", patch, "--changes"},
+		{"explain", "--live", "--api", c.AdminURL, "-f", "-"}, {"explain", "--live", "--api", c.AdminURL, "-f", "-", "--draft", file, "--json"},
+		{"replay", "--live", "--api", c.AdminURL, "--draft", file}, {"replay", "-c", c.File, "--decisions", c.beside("decisions.jsonl"), "--draft", draft, "--changes"},
 		{"check", "-c", c.File},
 	} {
 		out, problem, _ := command(c.t, explained, args...)

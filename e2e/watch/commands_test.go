@@ -110,33 +110,34 @@ func TestAFileOfDecisionsIsReplayed(t *testing.T) {
 	}
 	r.post(http.StatusNotFound, "/v1/chat/completions", chat("nobody-has-it", "hello"))
 	r.eventually(func() error { return r.kept(requests + 1) })
-	patch := r.beside("patch.yaml")
-	r.write(patch, "classifier: { prompt_tokens: { large: 300 } }")
-	live := replay(t, "--live", "--api", r.AdminURL, "--draft", patch)
+	draft := r.beside("draft.yaml")
+	const classifier = "{ preset: none, prompt_tokens: { large: 300 }, max_tokens: {}, sticky: { enabled: false } }"
+	r.write(draft, r.own.with("classifier", classifier))
+	live := replay(t, "--live", "--api", r.AdminURL, "--draft", draft)
 	r.Stop()
 	file := []string{"-c", r.File, "--decisions", r.beside("decisions.jsonl")}
 	if now := replay(t, file...); now.Records != requests+1 || now.Tiers.N != requests || now.Tiers.Of != requests || now.Workers.N != requests || len(now.Moved) != 0 {
 		t.Errorf("the configuration does not explain what it has decided: %+v", now)
 	}
-	drafted := replay(t, append(file, "--draft", patch)...)
+	drafted := replay(t, append(file, "--draft", draft)...)
 	if len(drafted.Moved) != 1 || drafted.Moved[0].N < requests/6 || drafted.Moved[0].N > requests*5/6 {
 		t.Errorf("under a draft: %+v", drafted)
 	}
 	if fmt.Sprint(drafted) != fmt.Sprint(live) {
 		t.Errorf("the gateway replays its decisions as %+v, the program its file as %+v", live, drafted)
 	}
-	r.replaysForPeople(append([]string{"replay"}, file...), patch, requests+1)
+	r.replaysForPeople(append([]string{"replay"}, file...), draft, requests+1)
 }
 
 // replaysForPeople checks the table and the codes that tierway replay ends with.
-func (r *rig) replaysForPeople(file []string, patch string, records int) {
+func (r *rig) replaysForPeople(file []string, draft string, records int) {
 	r.t.Helper()
-	out, problem, code := command(r.t, "", append(file, "--draft", patch, "--changes")...)
+	out, problem, code := command(r.t, "", append(file, "--draft", draft, "--changes")...)
 	if code != 0 || !strings.Contains(out, "records") || !strings.Contains(out, fmt.Sprint(records)) || !strings.Contains(out, "small") || !strings.Contains(out, "large") {
 		r.t.Errorf("replay for people ends with %d: %s%s", code, out, problem)
 	}
-	r.write(patch, "classifier: { prompt_tokens: { lurge: 300 } }")
-	if out, problem, code = command(r.t, "", append(file, "--draft", patch)...); code != 1 || !strings.Contains(problem, "lurge") {
+	r.write(draft, r.own.with("classifier", "{ prompt_tokens: { lurge: 300 } }"))
+	if out, problem, code = command(r.t, "", append(file, "--draft", draft)...); code != 1 || !strings.Contains(problem, "lurge") {
 		r.t.Errorf("replay under a draft with a mistake ends with %d: %s%s", code, out, problem)
 	}
 	for _, wrong := range [][]string{{"replay"}, {"replay", "-c", r.File, "--decisions", r.beside("none.jsonl")}, append(file, "--last", "-1")} {

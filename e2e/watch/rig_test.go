@@ -75,6 +75,13 @@ func (s settings) String() string {
 	return b.String()
 }
 
+// with returns the file with another value of a key.
+func (s settings) with(key, value string) string {
+	s = maps.Clone(s)
+	s[key] = value
+	return s.String()
+}
+
 // worker is one engine behind a Chaos that does nothing until it is told to.
 type worker struct {
 	*chaos.Handler

@@ -39,6 +39,7 @@ const (
 type storm struct {
 	*rig
 	passing *worker // of the pool that comes and goes
+	draft   string  // a configuration to replay under
 
 	mu      sync.Mutex // guards all below
 	sent    map[string]int
@@ -116,6 +117,7 @@ func newStorm(t *testing.T) *storm {
 		"retry":     "{ attempts: 3, budget: 1 }",
 		"pools":     s.removable(true),
 	})
+	s.draft = s.own.with("policy", "{ name: round_robin }")
 	return s
 }
 
@@ -168,7 +170,7 @@ func (s *storm) operate(ctx context.Context) {
 		key := []string{"acme", "limited", "narrow"}[n%3]
 		for path, body := range map[string]string{
 			"/admin/route/explain": `{"tenant":"` + key + `","request":` + explained + `}`,
-			"/admin/route/replay":  `{"last":100,"draft":{"text":"policy: { name: round_robin }"}}`,
+			"/admin/route/replay":  `{"last":100,"draft":` + quoted(s.draft) + `}`,
 		} {
 			if status, told := s.Admin(http.MethodPost, path, body, adminKey); status != http.StatusOK {
 				s.t.Errorf("POST %s is %d: %s", path, status, told)
