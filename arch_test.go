@@ -30,7 +30,7 @@ func floors() map[string]string {
 		"engines/chaos": "4a",
 		"config":        "3", "engines": "3",
 		"sim":     "2",
-		"workers": "1", "store": "1", "openai/prompt": "1", "queue": "1", "routing/kvindex": "1", "routing/routingtest": "1",
+		"workers": "1", "store": "1", "openai/prompt": "1", "queue": "1", "decisions": "1", "routing/kvindex": "1", "routing/routingtest": "1",
 		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "spool": "0", "breaker": "0", "telemetry": "0", "web": "0", "migrations": "0",
 	}
 }
@@ -50,7 +50,9 @@ func floorOf(folder string) (floor string, ok bool) {
 }
 
 // pure packages decide, with time and chance as arguments.
-func pure() []string { return []string{"tiers", "queue", "routing", "routing/kvindex", "sim"} }
+func pure() []string {
+	return []string{"tiers", "queue", "routing", "routing/kvindex", "decisions", "sim"}
+}
 
 // homes says where each third party may be imported; a path stands for all
 // below it and the longest one counts. What is not listed has no home.

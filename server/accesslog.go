@@ -7,8 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"tierway/decisions"
 	"tierway/openai"
-	"tierway/routing"
 )
 
 // accessLog writes one JSON line for each request, in the form of log/slog's JSON
@@ -22,7 +22,7 @@ type accessLog struct {
 func newAccessLog(to io.Writer) *accessLog { return &accessLog{to: to} }
 
 // write writes a request's line, made from its Decision alone.
-func (l *accessLog) write(d *routing.Decision) {
+func (l *accessLog) write(d *decisions.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.line = appendDecision(l.line[:0], d)
@@ -40,7 +40,7 @@ var accessKeys = [...]string{
 }
 
 // appendDecision appends a line with its newline.
-func appendDecision(b []byte, d *routing.Decision) []byte {
+func appendDecision(b []byte, d *decisions.Decision) []byte {
 	b = append(b, `{"time":"`...)
 	b = d.Time.UTC().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","level":"`...)
@@ -51,7 +51,7 @@ func appendDecision(b []byte, d *routing.Decision) []byte {
 	b = appendText(b, "method", d.Method)
 	b = appendText(b, "route", d.Route)
 	b = appendCount(b, "status", int64(d.Status))
-	b = appendText(b, "outcome", string(d.Outcome))
+	b = appendText(b, "outcome", string(d.Result))
 	b = appendNumber(b, "duration_ms", d.DurationMs)
 	b = appendText(b, "code", d.Code)
 	b = appendText(b, "cause", d.Cause)
@@ -75,8 +75,8 @@ func appendDecision(b []byte, d *routing.Decision) []byte {
 }
 
 // appendCourse appends how the request went.
-func appendCourse(b []byte, d *routing.Decision) []byte {
-	var last routing.Attempt
+func appendCourse(b []byte, d *decisions.Decision) []byte {
+	var last decisions.Attempt
 	if n := len(d.Attempts); n > 0 {
 		last = d.Attempts[n-1]
 		b = appendCount(b, "attempts", int64(n))
@@ -98,7 +98,7 @@ func appendCourse(b []byte, d *routing.Decision) []byte {
 	if last.Predicted > 0 {
 		b = appendCount(b, "predicted_cached_tokens", last.Predicted)
 	}
-	if u := d.Usage; u != (routing.Usage{}) {
+	if u := d.Usage; u != (decisions.Usage{}) {
 		b = appendCount(b, "prompt_tokens", u.Prompt)
 		b = appendCount(b, "cached_tokens", u.Cached)
 		b = appendCount(b, "output_tokens", u.Output)
@@ -112,11 +112,11 @@ func appendCourse(b []byte, d *routing.Decision) []byte {
 // accessLevel tells whom a line is for: ERROR whoever mends the gateway, WARN
 // whoever minds the workers, for which there may be too much to do. What a client
 // did wrong, may not do or gave up is INFO.
-func accessLevel(d *routing.Decision) string {
+func accessLevel(d *decisions.Decision) string {
 	switch {
 	case d.Code == string(openai.CodeInternalError):
 		return "ERROR"
-	case d.Outcome == routing.Failed || d.Outcome == routing.Truncated:
+	case d.Result == decisions.Failed || d.Result == decisions.Truncated:
 		return "WARN"
 	}
 	return "INFO"
@@ -175,7 +175,7 @@ func appendKey(b []byte, key string) []byte {
 }
 
 // logAccess writes a request's line, if there is an access log.
-func (s *Server) logAccess(d *routing.Decision) {
+func (s *Server) logAccess(d *decisions.Decision) {
 	if s.access != nil {
 		s.access.write(d)
 	}

@@ -12,18 +12,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"tierway/routing"
+	"tierway/decisions"
 )
 
 // wholeDecision has something in each of its fields that a line tells of.
-func wholeDecision() *routing.Decision {
-	return &routing.Decision{SchemaVersion: routing.SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1", Generation: 7,
+func wholeDecision() *decisions.Decision {
+	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1", Generation: 7,
 		Tenant: "acme", Key: "k1", Class: "batch", AskedClass: "interactive", Method: "POST", Route: "/chat/completions",
 		TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true, RequestedModel: "gpt-4o-mini", Model: "fake-7b",
 		Tier: "small", Rule: "alias", RuleNote: "X-Model-Tier: unknown", Policy: "chwbl", Worker: "w1", Reason: "prefix_home",
-		Attempts: []routing.Attempt{{Worker: "w0", ErrorType: "connect"}, {Worker: "w1", Status: 500, ErrorType: "500", Predicted: 32}},
-		Promoted: true, Usage: routing.Usage{Prompt: 40, Cached: 30, Output: 9}, Estimated: true, QueueMs: 2.5, TTFTMs: 12, DurationMs: 90.25, OverheadMs: 0.5,
-		Outcome: routing.Failed, Status: 502, Code: "worker_error", Limit: "rpm", Shed: "depth", Cause: "the worker answered 500"}
+		Attempts: []decisions.Attempt{{Worker: "w0", ErrorType: "connect"}, {Worker: "w1", Status: 500, ErrorType: "500", Predicted: 32}},
+		Promoted: true, Usage: decisions.Usage{Prompt: 40, Cached: 30, Output: 9}, Estimated: true, QueueMs: 2.5, TTFTMs: 12, DurationMs: 90.25, OverheadMs: 0.5,
+		Result: decisions.Failed, Status: 502, Code: "worker_error", Limit: "rpm", Shed: "depth", Cause: "the worker answered 500"}
 }
 
 // keysOf returns a line's keys in their order, and fails unless it is one JSON
@@ -81,7 +81,7 @@ func TestNoTextBreaksALine(t *testing.T) {
 			*field = text.Draw(t, "text")
 		}
 		if rapid.Bool().Draw(t, "bare") {
-			d.Attempts, d.QueueMs, d.Promoted, d.Stream, d.TTFTMs, d.Usage, d.Estimated = nil, 0, false, false, 0, routing.Usage{}, false
+			d.Attempts, d.QueueMs, d.Promoted, d.Stream, d.TTFTMs, d.Usage, d.Estimated = nil, 0, false, false, 0, decisions.Usage{}, false
 		}
 		line := appendDecision(nil, d)
 		at := 0
@@ -106,27 +106,27 @@ func TestNoTextBreaksALine(t *testing.T) {
 
 func TestALinesLevelTellsWhoseMatterItIs(t *testing.T) {
 	for _, tt := range []struct {
-		outcome routing.Outcome
+		outcome decisions.Result
 		status  int
 		code    string
 		want    string
 	}{
-		{routing.OK, 200, "", "INFO"},
-		{routing.Refused, 401, "invalid_api_key", "INFO"},
-		{routing.Refused, 429, "rate_limit_exceeded", "INFO"},
-		{routing.Refused, 400, "invalid_json", "INFO"},
-		{routing.Refused, 404, "model_not_found", "INFO"},
-		{routing.ClientGone, 499, "", "INFO"},
-		{routing.Failed, 502, "worker_error", "WARN"},
-		{routing.Failed, 503, "overloaded", "WARN"},
-		{routing.Failed, 503, "no_healthy_worker", "WARN"},
-		{routing.Failed, 504, "worker_timeout", "WARN"},
-		{routing.Failed, 503, "ratelimit_unavailable", "WARN"},
-		{routing.Truncated, 200, "worker_error", "WARN"},
-		{routing.Failed, 500, "internal_error", "ERROR"},
-		{routing.Truncated, 200, "internal_error", "ERROR"}, // a panic within the answer
+		{decisions.OK, 200, "", "INFO"},
+		{decisions.Refused, 401, "invalid_api_key", "INFO"},
+		{decisions.Refused, 429, "rate_limit_exceeded", "INFO"},
+		{decisions.Refused, 400, "invalid_json", "INFO"},
+		{decisions.Refused, 404, "model_not_found", "INFO"},
+		{decisions.ClientGone, 499, "", "INFO"},
+		{decisions.Failed, 502, "worker_error", "WARN"},
+		{decisions.Failed, 503, "overloaded", "WARN"},
+		{decisions.Failed, 503, "no_healthy_worker", "WARN"},
+		{decisions.Failed, 504, "worker_timeout", "WARN"},
+		{decisions.Failed, 503, "ratelimit_unavailable", "WARN"},
+		{decisions.Truncated, 200, "worker_error", "WARN"},
+		{decisions.Failed, 500, "internal_error", "ERROR"},
+		{decisions.Truncated, 200, "internal_error", "ERROR"}, // a panic within the answer
 	} {
-		d := &routing.Decision{Outcome: tt.outcome, Status: tt.status, Code: tt.code}
+		d := &decisions.Decision{Result: tt.outcome, Status: tt.status, Code: tt.code}
 		if line := string(appendDecision(nil, d)); !strings.Contains(line, `"level":"`+tt.want+`","msg"`) {
 			t.Errorf("%s %d %s: %s, want %s", tt.outcome, tt.status, tt.code, line, tt.want)
 		}
@@ -135,7 +135,7 @@ func TestALinesLevelTellsWhoseMatterItIs(t *testing.T) {
 
 func TestALineOfNothingIsShort(t *testing.T) {
 	want := []string{"time", "level", "msg", "status", "duration_ms", "config_generation"}
-	if diff := cmp.Diff(want, keysOf(t, appendDecision(nil, &routing.Decision{}))); diff != "" {
+	if diff := cmp.Diff(want, keysOf(t, appendDecision(nil, &decisions.Decision{}))); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
 	"tierway/config"
+	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -34,7 +35,7 @@ func decisionOperations() []operation {
 type DecisionView struct {
 	Seq      int64  `json:"seq" doc:"Grows by one from request to request; ids of events and cursors are such numbers."`
 	TraceURL string `json:"trace_url,omitempty"`
-	routing.Decision
+	decisions.Decision
 }
 
 // decisionPage is a part of the records.

@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
-	"tierway/routing"
+	"tierway/decisions"
 	"tierway/telemetry"
 )
 
@@ -110,7 +110,7 @@ func follow(ctx context.Context, w http.ResponseWriter, control *http.ResponseCo
 
 // decided keeps the record of a request that has ended, which nobody may change
 // afterwards.
-func (s *Server) decided(d *routing.Decision) {
+func (s *Server) decided(d *decisions.Decision) {
 	s.decisions.add(d)
 	if s.decisionFile != nil {
 		s.decisionFile.write(d)

@@ -14,12 +14,13 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/go-cmp/cmp"
 
+	"tierway/decisions"
 	"tierway/routing"
 	"tierway/tenants"
 )
 
 // remember puts records where those of requests are.
-func (r *adminRig) remember(all ...*routing.Decision) {
+func (r *adminRig) remember(all ...*decisions.Decision) {
 	for _, d := range all {
 		r.decided(d)
 	}
@@ -45,11 +46,11 @@ func TestDecisionsAreListedNewestFirstByFilters(t *testing.T) {
 	r := newAdminRig(t)
 	at := func(s int) time.Time { return time.Unix(1_700_000_000+int64(s), 0).UTC() }
 	r.remember(
-		&routing.Decision{RequestID: "a", Time: at(0), Tenant: "acme", Tier: "small", Outcome: routing.OK, Status: 200, DurationMs: 10, Rule: "alias", Model: "m1",
-			Attempts: []routing.Attempt{{Worker: "w0", Reason: "random"}, {Worker: "w1", Reason: "prefix_home"}}},
-		&routing.Decision{RequestID: "b", Time: at(1), Tenant: "acme", Outcome: routing.Refused, Status: 429, Code: "rate_limit_exceeded", Limit: "rpm", Class: "batch"},
-		&routing.Decision{RequestID: "c", Time: at(2), Outcome: routing.Refused, Status: 401, Code: "invalid_api_key"},
-		&routing.Decision{RequestID: "d", Time: at(3), Tenant: "umbrella", Tier: "large", Outcome: routing.Failed, Status: 502, DurationMs: 2000, RequestedModel: "m1"},
+		&decisions.Decision{RequestID: "a", Time: at(0), Tenant: "acme", Tier: "small", Result: decisions.OK, Status: 200, DurationMs: 10, Rule: "alias", Model: "m1",
+			Attempts: []decisions.Attempt{{Worker: "w0", Reason: "random"}, {Worker: "w1", Reason: "prefix_home"}}},
+		&decisions.Decision{RequestID: "b", Time: at(1), Tenant: "acme", Result: decisions.Refused, Status: 429, Code: "rate_limit_exceeded", Limit: "rpm", Class: "batch"},
+		&decisions.Decision{RequestID: "c", Time: at(2), Result: decisions.Refused, Status: 401, Code: "invalid_api_key"},
+		&decisions.Decision{RequestID: "d", Time: at(3), Tenant: "umbrella", Tier: "large", Result: decisions.Failed, Status: 502, DurationMs: 2000, RequestedModel: "m1"},
 	)
 	for query, want := range map[string]string{
 		"": "dcba", "?limit=2": "dc", "?tenant=acme": "ba", "?outcome=refused": "cb", "?outcome=refused&tenant=acme": "b", "?worker=w0": "a", "?worker=w0&reason=prefix_home": "",
@@ -91,8 +92,8 @@ func TestADecisionIsShownWholeById(t *testing.T) {
 	r := adminRigOf(newRig(t, adminYAML(memoryDB)+"telemetry: { trace_ui: \"http://jaeger:16686/\" }\n", fakeEngine(), fakeEngine()))
 	d := wholeDecision()
 	d.Attempts[1].Choice = &routing.Choice{Policy: "chwbl", Seen: 2, RunnerUp: "w0", Candidates: []routing.Candidate{{Worker: "w0"}, {Worker: "w1", Index: 1, Score: 0.5}}}
-	d.Features = routing.Features{Prefix: 0xfeed, Chain: []routing.Link{{Hash: 0xbeef, End: 100}}, Blocks: 1}
-	r.remember(&routing.Decision{RequestID: "r-1"}, d)
+	d.Features = decisions.Features{Prefix: 0xfeed, Chain: []routing.Link{{Hash: 0xbeef, End: 100}}, Blocks: 1}
+	r.remember(&decisions.Decision{RequestID: "r-1"}, d)
 	got := r.ask("eyes", http.MethodGet, "/admin/decisions/r-1", "")
 	v := decoded[DecisionView](t, got)
 	if diff := cmp.Diff(*d, v.Decision, cmp.Comparer(func(a, b routing.Terms) bool { return a.IsZero() == b.IsZero() })); diff != "" {
@@ -126,8 +127,8 @@ func TestAnExportIsWhatTheFileHas(t *testing.T) {
 		var last string
 		n := 0
 		for line := range strings.Lines(got.body) {
-			var d routing.Decision
-			if err := json.Unmarshal([]byte(line), &d); err != nil || d.RequestID <= last || d.SchemaVersion != routing.SchemaVersion {
+			var d decisions.Decision
+			if err := json.Unmarshal([]byte(line), &d); err != nil || d.RequestID <= last || d.SchemaVersion != decisions.SchemaVersion {
 				t.Fatalf("%s: %s comes after %s (%v)", query, line, last, err)
 			}
 			last = d.RequestID
@@ -222,7 +223,7 @@ func TestAStreamTellsWhatComes(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	r.remember(&routing.Decision{RequestID: "a", Tenant: "umbrella"}, &routing.Decision{RequestID: "b", Tenant: "acme"})
+	r.remember(&decisions.Decision{RequestID: "a", Tenant: "umbrella"}, &decisions.Decision{RequestID: "b", Tenant: "acme"})
 	e := nextEvent(t, events)
 	var v DecisionView
 	must(t, json.Unmarshal([]byte(e.data), &v))

@@ -8,7 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"tierway/routing"
+	"tierway/decisions"
 	"tierway/sim"
 )
 
@@ -92,7 +92,7 @@ func (a *adminPlane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrd
 }
 
 // replayed returns the records that are asked for, the oldest first.
-func (a *adminPlane) replayed(o *ReplayOrder) []*routing.Decision {
+func (a *adminPlane) replayed(o *ReplayOrder) []*decisions.Decision {
 	last, filter := o.Last, DecisionFilter{}
 	if last == 0 {
 		last = replayUsual
@@ -101,7 +101,7 @@ func (a *adminPlane) replayed(o *ReplayOrder) []*routing.Decision {
 		filter = DecisionFilter(*o.Filter)
 	}
 	found, _ := a.s.decisions.page(maxSeq, last, filter.matches)
-	ds := make([]*routing.Decision, len(found))
+	ds := make([]*decisions.Decision, len(found))
 	for i := range found {
 		ds[i] = found[i].d
 	}
@@ -110,7 +110,7 @@ func (a *adminPlane) replayed(o *ReplayOrder) []*routing.Decision {
 }
 
 // replay decides records again until it is done or ctx's end is near.
-func (a *adminPlane) replay(ctx context.Context, c sim.ReplayConfig, ds []*routing.Decision) (*sim.ReplayReport, error) {
+func (a *adminPlane) replay(ctx context.Context, c sim.ReplayConfig, ds []*decisions.Decision) (*sim.ReplayReport, error) {
 	r, err := sim.NewReplay(c)
 	if err != nil {
 		return nil, a.failed("setting up the replay", err)

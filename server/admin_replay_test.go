@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tierway/decisions"
 	"tierway/engines"
 	"tierway/routing"
 	"tierway/sim"
@@ -115,7 +116,7 @@ func TestExportedDecisionsReplayAsTheyWere(t *testing.T) {
 		}
 		lines := json.NewDecoder(strings.NewReader(r.ops(http.StatusOK, http.MethodGet, "/admin/decisions", "", "Accept", ndjson).body))
 		for lines.More() {
-			d := &routing.Decision{}
+			d := &decisions.Decision{}
 			if err := lines.Decode(d); err != nil {
 				t.Fatal(err)
 			}

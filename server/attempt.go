@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tierway/breaker"
+	"tierway/decisions"
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/telemetry"
@@ -295,8 +296,8 @@ func (a *attempt) account(u openai.Usage, seen int64) {
 }
 
 // ended counts the end of a stream and says how the request ended.
-func (a *attempt) ended(e telemetry.StreamEnd, o routing.Outcome, blame error) {
+func (a *attempt) ended(e telemetry.StreamEnd, o decisions.Result, blame error) {
 	a.blame = blame
-	a.x.d.Outcome = o
+	a.x.d.Result = o
 	a.x.s.metrics.StreamEnded(e)
 }

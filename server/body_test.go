@@ -52,8 +52,8 @@ func TestABodyThatStallsIsAnswered(t *testing.T) {
 			}
 			client.Close()
 		})
-		if d := r.Server.decisions.last(1)[0]; d.Outcome == "client_gone" {
-			t.Errorf("%s: the record says %s", name, d.Outcome)
+		if d := r.Server.decisions.last(1)[0]; d.Result == "client_gone" {
+			t.Errorf("%s: the record says %s", name, d.Result)
 		}
 	}
 }

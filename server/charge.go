@@ -234,7 +234,7 @@ func (x *exchange) settle() {
 	d := x.d
 	x.s.ledger.Add(store.Row{ID: newUUID7(x.bookedAt(), x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: x.bookedAt(),
 		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.knownModel(), Worker: d.Worker,
-		Outcome: string(d.Outcome), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),
+		Outcome: string(d.Result), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),
 		Prompt: x.usage.Prompt, Cached: x.usage.Cached, Output: x.usage.Output, Money: money, Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
 }
 

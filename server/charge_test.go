@@ -16,9 +16,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"tierway/decisions"
 	"tierway/engines"
 	"tierway/openai"
-	"tierway/routing"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -424,7 +424,7 @@ func TestManyWrongKeysAreSlowedDown(t *testing.T) {
 // would stop or empty their buckets.
 func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
 	r := limitedRig(t, "limits: { rpm: 1, burst: 1, tpm: 100000 }", fakeEngine(), bigEngine())
-	x := &exchange{s: r.Server, snap: r.snapshot.Load(), start: time.Now().Add(-2 * time.Minute), d: &routing.Decision{}}
+	x := &exchange{s: r.Server, snap: r.snapshot.Load(), start: time.Now().Add(-2 * time.Minute), d: &decisions.Decision{}}
 	if a := r.ask("cheap"); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tierway/config"
-	"tierway/routing"
+	"tierway/decisions"
 )
 
 // decisionFile writes records as JSON lines. Its own goroutine encodes and writes
@@ -24,10 +24,10 @@ type decisionFile struct {
 	dropped atomic.Int64 // records
 
 	mu      sync.Mutex // guards waiting
-	waiting []*routing.Decision
+	waiting []*decisions.Decision
 
 	// of run's goroutine alone
-	taken      []*routing.Decision
+	taken      []*decisions.Decision
 	line       []byte
 	lines      []byte
 	gathered   int64 // records in lines
@@ -67,7 +67,7 @@ func openDecisionFile(c config.Decisions, log *slog.Logger,
 }
 
 // write queues a record, which nobody may change afterwards. It never waits.
-func (f *decisionFile) write(d *routing.Decision) {
+func (f *decisionFile) write(d *decisions.Decision) {
 	f.mu.Lock()
 	full := len(f.waiting) >= maxWaitingRecords
 	if !full {
@@ -128,7 +128,7 @@ func (f *decisionFile) flush() {
 }
 
 // gather adds a record to the lines that are written together.
-func (f *decisionFile) gather(d *routing.Decision) {
+func (f *decisionFile) gather(d *decisions.Decision) {
 	line, ok := appendRecord(f.line[:0], d)
 	if !ok {
 		f.lost(1, errNoJSON)

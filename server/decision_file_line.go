@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -18,7 +19,7 @@ type recordLine struct {
 
 // appendRecord appends a record as JSON, without a newline; it reports false, and
 // appends nothing, of one that JSON cannot hold.
-func appendRecord(b []byte, d *routing.Decision) ([]byte, bool) {
+func appendRecord(b []byte, d *decisions.Decision) ([]byte, bool) {
 	l := recordLine{b: append(b, '{')}
 	l.count("schema_version", int64(d.SchemaVersion))
 	l.key("time")
@@ -54,7 +55,7 @@ func appendRecord(b []byte, d *routing.Decision) ([]byte, bool) {
 }
 
 // course writes how the request went.
-func (l *recordLine) course(d *routing.Decision) {
+func (l *recordLine) course(d *decisions.Decision) {
 	l.counted("prompt_tokens_estimate", d.PromptTokens)
 	l.counted("max_tokens", d.MaxTokens)
 	l.usage(d.Usage)
@@ -63,7 +64,7 @@ func (l *recordLine) course(d *routing.Decision) {
 	l.measured("ttft_ms", d.TTFTMs)
 	l.number("duration_ms", d.DurationMs)
 	l.number("overhead_ms", d.OverheadMs)
-	l.text("outcome", string(d.Outcome))
+	l.text("outcome", string(d.Result))
 	l.count("status", int64(d.Status))
 	l.some("code", d.Code)
 	l.some("limit", d.Limit)
@@ -71,7 +72,7 @@ func (l *recordLine) course(d *routing.Decision) {
 	l.some("cause", d.Cause)
 }
 
-func (l *recordLine) features(f *routing.Features) {
+func (l *recordLine) features(f *decisions.Features) {
 	before := len(l.b)
 	l.open("features", '{')
 	began := len(l.b)
@@ -111,7 +112,7 @@ func (l *recordLine) features(f *routing.Features) {
 	l.b = append(l.b, '}')
 }
 
-func (l *recordLine) attempts(all []routing.Attempt) {
+func (l *recordLine) attempts(all []decisions.Attempt) {
 	if len(all) == 0 {
 		return
 	}
@@ -194,8 +195,8 @@ func (l *recordLine) candidate(c *routing.Candidate) {
 	l.b = append(l.b, '}')
 }
 
-func (l *recordLine) usage(u routing.Usage) {
-	if u != (routing.Usage{}) {
+func (l *recordLine) usage(u decisions.Usage) {
+	if u != (decisions.Usage{}) {
 		l.open("usage", '{')
 		l.count("prompt", u.Prompt)
 		l.count("cached", u.Cached)

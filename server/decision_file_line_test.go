@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -64,7 +65,7 @@ func fill(t *rapid.T, v reflect.Value) {
 // every field there is.
 func TestALineOfTheFileIsTheRecordsJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := new(routing.Decision)
+		d := new(decisions.Decision)
 		fill(t, reflect.ValueOf(d).Elem())
 		want, err := json.Marshal(d)
 		if err != nil {
@@ -79,12 +80,12 @@ func TestALineOfTheFileIsTheRecordsJSON(t *testing.T) {
 
 func TestARecordThatJSONCannotHoldIsNoLine(t *testing.T) {
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		if got, ok := appendRecord([]byte("before"), &routing.Decision{DurationMs: x}); ok || string(got) != "before" {
+		if got, ok := appendRecord([]byte("before"), &decisions.Decision{DurationMs: x}); ok || string(got) != "before" {
 			t.Errorf("%v: %s", x, got)
 		}
 	}
 	f, log := fileOf(t, 1<<20, 2)
-	f.write(&routing.Decision{DurationMs: math.NaN()})
+	f.write(&decisions.Decision{DurationMs: math.NaN()})
 	f.write(record("a"))
 	f.flush()
 	if got, bad := recordsIn(t, f.to.path); len(got) != 1 || bad != 0 || f.dropped.Load() != 1 || f.written.Load() != 1 {

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tierway/config"
+	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -40,7 +41,7 @@ func recordsIn(t *testing.T, path string) (ids []string, bad int) {
 		t.Fatal(err)
 	}
 	for line := range bytes.Lines(text) {
-		var d routing.Decision
+		var d decisions.Decision
 		if json.Unmarshal(line, &d) != nil || !bytes.HasSuffix(line, []byte("\n")) {
 			bad++
 			continue

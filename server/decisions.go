@@ -6,14 +6,15 @@ import (
 	"time"
 	"unsafe"
 
+	"tierway/decisions"
 	"tierway/routing"
 )
 
-// decisions are the records of the requests that ended last, each with a number
+// decisionLog holds the records of the requests that ended last, each with a number
 // that grows by one from request to request. Nothing is written and nobody is
 // woken where a record comes in: who wants to see records looks for them. It is
 // safe for concurrent use; the records in it are never changed.
-type decisions struct {
+type decisionLog struct {
 	streams atomic.Int32 // of operators who follow
 	exports atomic.Int32 // that are being read
 
@@ -27,14 +28,14 @@ type decisions struct {
 
 // keptOne is one record with about how many bytes it holds.
 type keptOne struct {
-	d     *routing.Decision
+	d     *decisions.Decision
 	bytes int64
 }
 
 // numbered is a record with its number.
 type numbered struct {
 	seq int64
-	d   *routing.Decision
+	d   *decisions.Decision
 }
 
 // maxDecisionBytes bounds the memory of all records: as many as may be kept, of
@@ -49,14 +50,14 @@ const maxDecisionBytes = 256 << 20
 const numbersOfSecond = 1_000_000
 
 // newDecisions returns a log that keeps so many records; 0 keeps none.
-func newDecisions(keep int) *decisions {
-	l := &decisions{slots: make([]keptOne, keep), first: time.Now().Unix() * numbersOfSecond}
+func newDecisions(keep int) *decisionLog {
+	l := &decisionLog{slots: make([]keptOne, keep), first: time.Now().Unix() * numbersOfSecond}
 	l.oldest, l.next = l.first, l.first
 	return l
 }
 
 // add takes a record over: nobody may change it afterwards.
-func (l *decisions) add(d *routing.Decision) {
+func (l *decisionLog) add(d *decisions.Decision) {
 	n := bytesOf(d)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,10 +72,10 @@ func (l *decisions) add(d *routing.Decision) {
 	l.bytes += n
 }
 
-func (l *decisions) slotLocked(seq int64) *keptOne { return &l.slots[seq%int64(len(l.slots))] }
+func (l *decisionLog) slotLocked(seq int64) *keptOne { return &l.slots[seq%int64(len(l.slots))] }
 
 // dropLocked forgets the oldest record.
-func (l *decisions) dropLocked() {
+func (l *decisionLog) dropLocked() {
 	s := l.slotLocked(l.oldest)
 	l.bytes -= s.bytes
 	*s = keptOne{}
@@ -82,7 +83,7 @@ func (l *decisions) dropLocked() {
 }
 
 // resize keeps so many records from now on, of those that are there the newest.
-func (l *decisions) resize(keep int) {
+func (l *decisionLog) resize(keep int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if keep == len(l.slots) {
@@ -107,7 +108,7 @@ type span struct {
 }
 
 // span returns what is kept now.
-func (l *decisions) span() span {
+func (l *decisionLog) span() span {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return span{l.first, l.oldest, l.next, len(l.slots), l.bytes}
@@ -119,7 +120,7 @@ const lookAtOnce = 128
 
 // below appends to batch the newest records with numbers below before, the newest
 // first, at most as many as are looked at at once. None: there are no older ones.
-func (l *decisions) below(before int64, batch []numbered) []numbered {
+func (l *decisionLog) below(before int64, batch []numbered) []numbered {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for seq := min(before, l.next) - 1; seq >= l.oldest && len(batch) < lookAtOnce; seq-- {
@@ -130,7 +131,7 @@ func (l *decisions) below(before int64, batch []numbered) []numbered {
 
 // newest calls f for the records with numbers below before, the newest first,
 // until it returns false. f may take its time: nobody waits for it.
-func (l *decisions) newest(before int64, f func(numbered) bool) {
+func (l *decisionLog) newest(before int64, f func(numbered) bool) {
 	batch := make([]numbered, 0, lookAtOnce)
 	for {
 		if batch = l.below(before, batch[:0]); len(batch) == 0 {
@@ -147,7 +148,7 @@ func (l *decisions) newest(before int64, f func(numbered) bool) {
 
 // page returns the newest records below a number that match, at most limit of
 // them, the newest first; and whether there are more. A limit of 0 is none.
-func (l *decisions) page(before int64, limit int, match func(*routing.Decision) bool) (found []numbered, more bool) {
+func (l *decisionLog) page(before int64, limit int, match func(*decisions.Decision) bool) (found []numbered, more bool) {
 	l.newest(before, func(n numbered) bool {
 		if !match(n.d) {
 			return true
@@ -163,8 +164,8 @@ func (l *decisions) page(before int64, limit int, match func(*routing.Decision) 
 }
 
 // get returns the newest record of a request id.
-func (l *decisions) get(id string) (numbered, bool) {
-	found, _ := l.page(maxSeq, 1, func(d *routing.Decision) bool { return d.RequestID == id })
+func (l *decisionLog) get(id string) (numbered, bool) {
+	found, _ := l.page(maxSeq, 1, func(d *decisions.Decision) bool { return d.RequestID == id })
 	if len(found) == 0 {
 		return numbered{}, false
 	}
@@ -175,9 +176,9 @@ func (l *decisions) get(id string) (numbered, bool) {
 const maxSeq = 1<<63 - 1
 
 // last returns the newest n records, the oldest first; 0 for all.
-func (l *decisions) last(n int) []*routing.Decision {
-	found, _ := l.page(maxSeq, n, func(*routing.Decision) bool { return true })
-	out := make([]*routing.Decision, len(found))
+func (l *decisionLog) last(n int) []*decisions.Decision {
+	found, _ := l.page(maxSeq, n, func(*decisions.Decision) bool { return true })
+	out := make([]*decisions.Decision, len(found))
 	for i, f := range found {
 		out[len(out)-1-i] = f.d
 	}
@@ -186,8 +187,8 @@ func (l *decisions) last(n int) []*routing.Decision {
 
 // bytesOf returns about how many bytes a record holds. Names of tiers, workers and
 // the like are the configuration's; what a client or a failure brings is counted.
-func bytesOf(d *routing.Decision) int64 {
-	n := int(unsafe.Sizeof(*d)) + cap(d.Attempts)*int(unsafe.Sizeof(routing.Attempt{})) + cap(d.Features.Chain)*int(unsafe.Sizeof(routing.Link{})) +
+func bytesOf(d *decisions.Decision) int64 {
+	n := int(unsafe.Sizeof(*d)) + cap(d.Attempts)*int(unsafe.Sizeof(decisions.Attempt{})) + cap(d.Features.Chain)*int(unsafe.Sizeof(routing.Link{})) +
 		len(d.RequestID) + len(d.TraceID) + len(d.RequestedModel) + len(d.RuleNote) + len(d.Cause)
 	for i := range d.Attempts {
 		a := &d.Attempts[i]

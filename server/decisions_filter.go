@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"tierway/routing"
+	"tierway/decisions"
 )
 
 // DecisionFilter chooses records. What is absent does not matter; a record has to
@@ -29,9 +29,9 @@ type DecisionFilter struct {
 }
 
 // matches tells whether the filter lets a record through.
-func (f *DecisionFilter) matches(d *routing.Decision) bool {
+func (f *DecisionFilter) matches(d *decisions.Decision) bool {
 	same := func(want, have string) bool { return want == "" || want == have }
-	return same(f.Tenant, d.Tenant) && same(f.Tier, d.Tier) && same(f.Outcome, string(d.Outcome)) && same(f.Rule, d.Rule) &&
+	return same(f.Tenant, d.Tenant) && same(f.Tier, d.Tier) && same(f.Outcome, string(d.Result)) && same(f.Rule, d.Rule) &&
 		same(f.Class, d.Class) && same(f.Code, d.Code) && same(f.RequestID, d.RequestID) &&
 		(f.Model == "" || f.Model == d.Model || f.Model == d.RequestedModel) &&
 		(f.Status == 0 || f.Status == d.Status) && d.DurationMs >= f.MinMs &&
@@ -49,26 +49,26 @@ func (f *DecisionFilter) check() error {
 
 // asked tells whether a worker was asked that is looked for, for the reason that
 // is looked for.
-func (f *DecisionFilter) asked(d *routing.Decision) bool {
+func (f *DecisionFilter) asked(d *decisions.Decision) bool {
 	if f.Worker == "" && f.Reason == "" {
 		return true
 	}
 	if len(d.Attempts) == 0 {
 		return (f.Worker == "" || f.Worker == d.Worker) && (f.Reason == "" || f.Reason == d.Reason)
 	}
-	return slices.ContainsFunc(d.Attempts, func(a routing.Attempt) bool {
+	return slices.ContainsFunc(d.Attempts, func(a decisions.Attempt) bool {
 		return (f.Worker == "" || f.Worker == a.Worker) && (f.Reason == "" || f.Reason == a.Reason)
 	})
 }
 
 // finds tells whether the text that is searched for stands in the record.
-func (f *DecisionFilter) finds(d *routing.Decision) bool {
+func (f *DecisionFilter) finds(d *decisions.Decision) bool {
 	if f.Search == "" {
 		return true
 	}
 	has := func(text string) bool { return containsFold(text, f.Search) }
 	return has(d.RequestID) || has(d.Tenant) || has(d.Key) || has(d.Model) || has(d.RequestedModel) || has(d.Tier) || has(d.Worker) || has(d.Code) ||
-		slices.ContainsFunc(d.Attempts, func(a routing.Attempt) bool { return has(a.Worker) })
+		slices.ContainsFunc(d.Attempts, func(a decisions.Attempt) bool { return has(a.Worker) })
 }
 
 // containsFold tells whether text has part in it, in any case. It allocates

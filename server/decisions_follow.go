@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"tierway/routing"
+	"tierway/decisions"
 )
 
 const (
@@ -31,8 +31,8 @@ const (
 // follower tells one operator of records as server-sent events. It looks for them
 // when it is asked: what comes costs nobody anything for its sake.
 type follower struct {
-	log     *decisions
-	matches func(*routing.Decision) bool
+	log     *decisionLog
+	matches func(*decisions.Decision) bool
 	event   func(numbered) any // what is told of a record
 
 	next   int64                            // the number of the first record that was not looked at

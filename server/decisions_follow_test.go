@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"tierway/routing"
+	"tierway/decisions"
 )
 
 // sse is one server-sent event as a browser sees it, or a comment.
@@ -61,12 +61,12 @@ func eventsOf(t interface {
 }
 
 // newFollower follows a log and tells the request ids.
-func newFollower(l *decisions, matches func(*routing.Decision) bool) *follower {
+func newFollower(l *decisionLog, matches func(*decisions.Decision) bool) *follower {
 	return &follower{log: l, matches: matches, event: func(n numbered) any { return n.d.RequestID }}
 }
 
 // addMany adds records named by their numbers from the first one of the process.
-func addMany(l *decisions, n int) {
+func addMany(l *decisionLog, n int) {
 	for range n {
 		has := l.span()
 		l.add(record(strconv.FormatInt(has.next-has.first, 10)))
@@ -179,7 +179,7 @@ func TestALongAbsenceIsToldByItsEnd(t *testing.T) {
 	l := newDecisions(3000)
 	addMany(l, 2500)
 	now := time.Unix(1_700_000_000, 0)
-	f := newFollower(l, func(d *routing.Decision) bool { return d.RequestID != "2499" })
+	f := newFollower(l, func(d *decisions.Decision) bool { return d.RequestID != "2499" })
 	events := eventsOf(t, string(f.begin(0, now)))
 	if len(events) != 1002 || events[1].event != "dropped" || events[1].data != `{"dropped":1499}` || events[2].data != `"1499"` || events[1001].data != `"2498"` {
 		t.Errorf("it is told %d events: %v … %v", len(events), events[:3], events[len(events)-1])
@@ -215,7 +215,7 @@ type heard struct {
 
 // listen follows a log in its bubble until the test ends it, and returns what was
 // heard, a write each.
-func listen(t *testing.T, ctx context.Context, l *decisions, may func() bool) (out chan heard, ended chan time.Duration) {
+func listen(t *testing.T, ctx context.Context, l *decisionLog, may func() bool) (out chan heard, ended chan time.Duration) {
 	from, to := io.Pipe()
 	start := time.Now()
 	out, ended = make(chan heard, 1000), make(chan time.Duration, 1)

@@ -12,11 +12,12 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tierway/decisions"
 	"tierway/routing"
 )
 
 // record is a small record.
-func record(id string) *routing.Decision { return &routing.Decision{RequestID: id} }
+func record(id string) *decisions.Decision { return &decisions.Decision{RequestID: id} }
 
 // ids are the records' request ids.
 func ids(found []numbered) (out []string) {
@@ -27,7 +28,7 @@ func ids(found []numbered) (out []string) {
 }
 
 // everything matches every record.
-func everything(*routing.Decision) bool { return true }
+func everything(*decisions.Decision) bool { return true }
 
 // TestTheRingKeepsTheLastRecords: whatever comes and however its size changes, it
 // has the last ones, numbered one after the other.
@@ -77,7 +78,7 @@ func TestTheRingKeepsTheLastRecords(t *testing.T) {
 
 // checkPages fails unless pages of the log, one after the other, are the model
 // backwards.
-func checkPages(t *rapid.T, l *decisions, model []numbered) {
+func checkPages(t *rapid.T, l *decisionLog, model []numbered) {
 	limit := rapid.IntRange(1, 250).Draw(t, "limit")
 	before, seen := int64(maxSeq), []numbered{}
 	for more := true; more; {
@@ -96,7 +97,7 @@ func checkPages(t *rapid.T, l *decisions, model []numbered) {
 		t.Fatalf("the pages have %v, want %v", ids(seen), ids(model))
 	}
 	last := l.last(limit)
-	if want := model[max(0, len(model)-limit):]; !slices.EqualFunc(last, want, func(d *routing.Decision, n numbered) bool { return d.RequestID == n.d.RequestID }) {
+	if want := model[max(0, len(model)-limit):]; !slices.EqualFunc(last, want, func(d *decisions.Decision, n numbered) bool { return d.RequestID == n.d.RequestID }) {
 		t.Fatalf("the last %d are not %v", limit, ids(want))
 	}
 	for _, n := range model {
@@ -113,14 +114,14 @@ func checkPages(t *rapid.T, l *decisions, model []numbered) {
 func TestTheRingsMemoryIsBounded(t *testing.T) {
 	l := newDecisions(1000)
 	most := strings.Repeat("x", maxDecisionBytes)
-	large := func() *routing.Decision { return &routing.Decision{Cause: most[:10<<20]} }
+	large := func() *decisions.Decision { return &decisions.Decision{Cause: most[:10<<20]} }
 	for i := range 100 {
 		l.add(large())
 		if has := l.span(); has.bytes > maxDecisionBytes || has.next-has.oldest != int64(min(i+1, 25)) {
 			t.Fatalf("after %d of 10 MiB: %+v", i+1, has)
 		}
 	}
-	l.add(&routing.Decision{Cause: most}) // is kept alone
+	l.add(&decisions.Decision{Cause: most}) // is kept alone
 	if has := l.span(); has.next-has.oldest != 1 {
 		t.Errorf("it holds %+v", has)
 	}
@@ -133,7 +134,7 @@ func TestTheRingsMemoryIsBounded(t *testing.T) {
 // TestARecordsSizeIsAboutWhatItTakes: one with 32 candidates and a long prompt's
 // blocks is some 8 KB.
 func TestARecordsSizeIsAboutWhatItTakes(t *testing.T) {
-	d := &routing.Decision{Attempts: []routing.Attempt{{Choice: &routing.Choice{Candidates: make([]routing.Candidate, 32)}}}}
+	d := &decisions.Decision{Attempts: []decisions.Attempt{{Choice: &routing.Choice{Candidates: make([]routing.Candidate, 32)}}}}
 	d.Features.Chain = make([]routing.Link, 81)
 	if n := bytesOf(d); n < 7000 || n > 9500 {
 		t.Errorf("it is said to take %d bytes", n)
@@ -185,15 +186,15 @@ func TestTheRingIsReadWhileItIsWritten(t *testing.T) {
 }
 
 // drawnDecision is a record of few names, so that filters often let it through.
-func drawnDecision(t *rapid.T) *routing.Decision {
+func drawnDecision(t *rapid.T) *decisions.Decision {
 	name := func(of ...string) string { return rapid.SampledFrom(append(of, "")).Draw(t, "name") }
-	d := &routing.Decision{RequestID: name("r1", "r2"), Tenant: name("acme", "Other"), Key: name("k1"), Tier: name("small", "large"), Model: name("m1", "m2"),
+	d := &decisions.Decision{RequestID: name("r1", "r2"), Tenant: name("acme", "Other"), Key: name("k1"), Tier: name("small", "large"), Model: name("m1", "m2"),
 		RequestedModel: name("m1", "m3"), Rule: name("alias", "header"), Class: name("batch", "interactive"), Code: name("overloaded", "invalid_json"),
-		Outcome: routing.Outcome(name("ok", "failed")), Worker: name("w1", "w2"), Reason: name("random", "prefix_home"),
+		Result: decisions.Result(name("ok", "failed")), Worker: name("w1", "w2"), Reason: name("random", "prefix_home"),
 		Status: rapid.SampledFrom([]int{200, 503}).Draw(t, "status"), DurationMs: float64(rapid.IntRange(0, 3).Draw(t, "ms")),
 		Time: time.Unix(int64(rapid.IntRange(0, 3).Draw(t, "time")), 0)}
 	for range rapid.IntRange(0, 2).Draw(t, "attempts") {
-		d.Attempts = append(d.Attempts, routing.Attempt{Worker: name("w1", "w2", "w3"), Reason: name("random", "prefix_home")})
+		d.Attempts = append(d.Attempts, decisions.Attempt{Worker: name("w1", "w2", "w3"), Reason: name("random", "prefix_home")})
 	}
 	return d
 }
@@ -204,24 +205,24 @@ func TestAFilterLetsThroughWhatMatchesAllOfIt(t *testing.T) {
 	in := func(s string, all ...string) bool { return slices.Contains(all, s) }
 	conditions := []struct {
 		set  func(f *DecisionFilter)
-		want func(d *routing.Decision) bool
+		want func(d *decisions.Decision) bool
 	}{
-		{func(f *DecisionFilter) { f.Since = time.Unix(1, 0) }, func(d *routing.Decision) bool { return d.Time.Unix() >= 1 }},
-		{func(f *DecisionFilter) { f.Until = time.Unix(2, 0) }, func(d *routing.Decision) bool { return d.Time.Unix() < 2 }},
-		{func(f *DecisionFilter) { f.Tenant = "acme" }, func(d *routing.Decision) bool { return d.Tenant == "acme" }},
-		{func(f *DecisionFilter) { f.Tier = "small" }, func(d *routing.Decision) bool { return d.Tier == "small" }},
-		{func(f *DecisionFilter) { f.Outcome = "ok" }, func(d *routing.Decision) bool { return d.Outcome == routing.OK }},
-		{func(f *DecisionFilter) { f.Rule = "alias" }, func(d *routing.Decision) bool { return d.Rule == "alias" }},
-		{func(f *DecisionFilter) { f.Model = "m1" }, func(d *routing.Decision) bool { return in("m1", d.Model, d.RequestedModel) }},
-		{func(f *DecisionFilter) { f.Class = "batch" }, func(d *routing.Decision) bool { return d.Class == "batch" }},
-		{func(f *DecisionFilter) { f.Code = "overloaded" }, func(d *routing.Decision) bool { return d.Code == "overloaded" }},
-		{func(f *DecisionFilter) { f.Status = 503 }, func(d *routing.Decision) bool { return d.Status == 503 }},
-		{func(f *DecisionFilter) { f.MinMs = 2 }, func(d *routing.Decision) bool { return d.DurationMs >= 2 }},
-		{func(f *DecisionFilter) { f.RequestID = "r1" }, func(d *routing.Decision) bool { return d.RequestID == "r1" }},
-		{func(f *DecisionFilter) { f.Search = "OTH" }, func(d *routing.Decision) bool { return d.Tenant == "Other" }},
-		{func(f *DecisionFilter) { f.Search = "m3" }, func(d *routing.Decision) bool { return d.RequestedModel == "m3" }},
-		{func(f *DecisionFilter) { f.Search = "w3" }, func(d *routing.Decision) bool {
-			return slices.ContainsFunc(d.Attempts, func(a routing.Attempt) bool { return a.Worker == "w3" })
+		{func(f *DecisionFilter) { f.Since = time.Unix(1, 0) }, func(d *decisions.Decision) bool { return d.Time.Unix() >= 1 }},
+		{func(f *DecisionFilter) { f.Until = time.Unix(2, 0) }, func(d *decisions.Decision) bool { return d.Time.Unix() < 2 }},
+		{func(f *DecisionFilter) { f.Tenant = "acme" }, func(d *decisions.Decision) bool { return d.Tenant == "acme" }},
+		{func(f *DecisionFilter) { f.Tier = "small" }, func(d *decisions.Decision) bool { return d.Tier == "small" }},
+		{func(f *DecisionFilter) { f.Outcome = "ok" }, func(d *decisions.Decision) bool { return d.Result == decisions.OK }},
+		{func(f *DecisionFilter) { f.Rule = "alias" }, func(d *decisions.Decision) bool { return d.Rule == "alias" }},
+		{func(f *DecisionFilter) { f.Model = "m1" }, func(d *decisions.Decision) bool { return in("m1", d.Model, d.RequestedModel) }},
+		{func(f *DecisionFilter) { f.Class = "batch" }, func(d *decisions.Decision) bool { return d.Class == "batch" }},
+		{func(f *DecisionFilter) { f.Code = "overloaded" }, func(d *decisions.Decision) bool { return d.Code == "overloaded" }},
+		{func(f *DecisionFilter) { f.Status = 503 }, func(d *decisions.Decision) bool { return d.Status == 503 }},
+		{func(f *DecisionFilter) { f.MinMs = 2 }, func(d *decisions.Decision) bool { return d.DurationMs >= 2 }},
+		{func(f *DecisionFilter) { f.RequestID = "r1" }, func(d *decisions.Decision) bool { return d.RequestID == "r1" }},
+		{func(f *DecisionFilter) { f.Search = "OTH" }, func(d *decisions.Decision) bool { return d.Tenant == "Other" }},
+		{func(f *DecisionFilter) { f.Search = "m3" }, func(d *decisions.Decision) bool { return d.RequestedModel == "m3" }},
+		{func(f *DecisionFilter) { f.Search = "w3" }, func(d *decisions.Decision) bool {
+			return slices.ContainsFunc(d.Attempts, func(a decisions.Attempt) bool { return a.Worker == "w3" })
 		}},
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -240,9 +241,9 @@ func TestAFilterLetsThroughWhatMatchesAllOfIt(t *testing.T) {
 		}
 		tries := d.Attempts
 		if len(tries) == 0 { // a worker may be known without a try
-			tries = []routing.Attempt{{Worker: d.Worker, Reason: d.Reason}}
+			tries = []decisions.Attempt{{Worker: d.Worker, Reason: d.Reason}}
 		}
-		want = want && slices.ContainsFunc(tries, func(a routing.Attempt) bool {
+		want = want && slices.ContainsFunc(tries, func(a decisions.Attempt) bool {
 			return (f.Worker == "" || a.Worker == f.Worker) && (f.Reason == "" || a.Reason == f.Reason)
 		})
 		if f.matches(d) != want {

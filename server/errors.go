@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tierway/decisions"
 	"tierway/openai"
 	"tierway/queue"
 	"tierway/routing"
@@ -103,7 +104,7 @@ func (x *exchange) translate(err error) *openai.Error {
 func (x *exchange) writeError(e *openai.Error) {
 	x.d.Code = string(e.Code)
 	if e.HTTPStatus() >= 500 {
-		x.d.Outcome = routing.Failed
+		x.d.Result = decisions.Failed
 	}
 	x.answer.stopBeats()
 	if !x.answer.held() {

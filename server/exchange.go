@@ -12,6 +12,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"tierway/decisions"
 	"tierway/openai"
 	"tierway/queue"
 	"tierway/routing"
@@ -76,7 +77,7 @@ type exchange struct {
 	answer answer
 	usage  openai.Usage
 	placed placed // the last worker that it was given
-	d      *routing.Decision
+	d      *decisions.Decision
 }
 
 // begin opens an exchange. What it counts, end gives back.
@@ -89,8 +90,8 @@ func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) 
 		s.flying.add(x)
 		s.metrics.Started.Inc()
 	}
-	x.d = &routing.Decision{SchemaVersion: routing.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
-		RequestID: x.requestID(), Generation: x.snap.generation, Dialect: d.String(), Outcome: routing.Refused}
+	x.d = &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
+		RequestID: x.requestID(), Generation: x.snap.generation, Dialect: d.String(), Result: decisions.Refused}
 	x.answer.init(w, r, x.snap.file.Timeouts.ClientStall)
 	if s.draining.Load() {
 		w.Header()["Connection"] = []string{"close"}
@@ -124,7 +125,7 @@ func (x *exchange) recover() {
 	if p == nil {
 		return
 	}
-	x.d.Outcome = routing.Failed
+	x.d.Result = decisions.Failed
 	x.s.panicked(p, slog.String("request_id", x.d.RequestID))
 	x.answer.stopBeats()
 	if x.answer.held() {
@@ -132,7 +133,7 @@ func (x *exchange) recover() {
 		return
 	}
 	x.d.Code = string(openai.CodeInternalError)
-	x.d.Outcome = routing.Truncated
+	x.d.Result = decisions.Truncated
 	x.answer.abort = true
 }
 
@@ -176,7 +177,7 @@ func (x *exchange) fail(err error) {
 		if x.sent {
 			x.estimate(0)
 		}
-		x.d.Outcome, x.d.Code, x.answer.abort = routing.ClientGone, "", true
+		x.d.Result, x.d.Code, x.answer.abort = decisions.ClientGone, "", true
 		return
 	}
 	x.writeError(e)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"tierway/decisions"
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/sim"
@@ -21,7 +22,7 @@ type Again struct {
 // explainPast explains a request that has ended from its record: the tier as it was
 // found, and each pick decided again by the policy in force, or a draft's, of the
 // workers as they were then.
-func (s *Server) explainPast(d *routing.Decision, under *draft) *Explanation {
+func (s *Server) explainPast(d *decisions.Decision, under *draft) *Explanation {
 	e := &Explanation{Outcome: wouldRoute, Tenant: d.Tenant, Key: d.Key, Class: d.Class, Dialect: d.Dialect, Stream: d.Stream,
 		RequestedModel: d.RequestedModel, PromptTokens: d.PromptTokens, MaxTokens: d.MaxTokens, UserTextBytes: d.Features.UserTextBytes,
 		Tier: d.Tier, Rule: d.Rule, Note: d.RuleNote, Model: d.Model, Policy: d.Policy, Blocks: d.Features.Blocks,
@@ -39,9 +40,9 @@ func (s *Server) explainPast(d *routing.Decision, under *draft) *Explanation {
 	}
 	e.Steps = e.pastSteps(d)
 	p := snap.byName[d.Tier]
-	decide := func(a *routing.Attempt) (*Again, *routing.Choice, error) { return e.again(d, a, p) }
+	decide := func(a *decisions.Attempt) (*Again, *routing.Choice, error) { return e.again(d, a, p) }
 	if under != nil && p != nil {
-		decide = func(a *routing.Attempt) (*Again, *routing.Choice, error) { return s.againUnder(p, d, a) }
+		decide = func(a *decisions.Attempt) (*Again, *routing.Choice, error) { return s.againUnder(p, d, a) }
 	}
 	for i := range d.Attempts {
 		if e.Outcome == wouldRoute {
@@ -53,14 +54,14 @@ func (s *Server) explainPast(d *routing.Decision, under *draft) *Explanation {
 }
 
 // unsent says what became of a request that no worker was asked for.
-func (e *Explanation) unsent(d *routing.Decision) {
+func (e *Explanation) unsent(d *decisions.Decision) {
 	if c := d.Refused; c != nil { // whom it would have waited for
 		e.Candidates, e.RunnerUp = c.Candidates, c.RunnerUp
 	}
-	switch d.Outcome {
-	case routing.OK:
+	switch d.Result {
+	case decisions.OK:
 		e.Outcome, e.walk.why = wasAnswered, "answered by the gateway itself"
-	case routing.ClientGone:
+	case decisions.ClientGone:
 		e.Outcome, e.walk.why = wasLeft, "the client left"
 		if d.QueueMs > 0 {
 			e.walk.why = fmt.Sprintf("the client left after %.0f ms in the queue", d.QueueMs)
@@ -73,7 +74,7 @@ func (e *Explanation) unsent(d *routing.Decision) {
 
 // pastSteps are the steps up to the workers, as they were recorded: of a request that
 // no worker was asked for, up to the one at which it ended.
-func (e *Explanation) pastSteps(d *routing.Decision) []Step {
+func (e *Explanation) pastSteps(d *decisions.Decision) []Step {
 	q := &QueueStep{Class: d.Class, Asked: d.AskedClass, Would: queuePasses}
 	if d.QueueMs > 0 {
 		q.Would, q.Estimated = queueHolds, new(d.QueueMs)
@@ -104,7 +105,7 @@ func (e *Explanation) pastSteps(d *routing.Decision) []Step {
 }
 
 // pastAttempt is one attempt with its pick decided again.
-func (e *Explanation) pastAttempt(a *routing.Attempt, decide func(*routing.Attempt) (*Again, *routing.Choice, error)) Step {
+func (e *Explanation) pastAttempt(a *decisions.Attempt, decide func(*decisions.Attempt) (*Again, *routing.Choice, error)) Step {
 	st := Step{Stage: stageWorker, OK: true, Worker: &WorkerStep{Used: a.Worker, Choice: a.Choice}}
 	e.Worker, e.Reason, e.RunnerUp, e.Candidates = a.Worker, a.Reason, "", nil
 	if a.Choice == nil {
@@ -137,7 +138,7 @@ var errNobodyLeft = errors.New("the draft leaves no worker for it")
 
 // againUnder decides a recorded pick again among the members of p, a draft's tier or
 // pool, as a replay of this record alone does.
-func (s *Server) againUnder(p *pool, d *routing.Decision, a *routing.Attempt) (*Again, *routing.Choice, error) {
+func (s *Server) againUnder(p *pool, d *decisions.Decision, a *decisions.Attempt) (*Again, *routing.Choice, error) {
 	live := s.snapshot.Load()
 	share := s.sharing(live.file)
 	to := setupPool(p.Pool, share)
@@ -156,7 +157,7 @@ func (s *Server) againUnder(p *pool, d *routing.Decision, a *routing.Attempt) (*
 
 // again decides a recorded pick again, p being the tier or pool as it is configured
 // now; nil when there is none of that name.
-func (e *Explanation) again(d *routing.Decision, a *routing.Attempt, p *pool) (*Again, *routing.Choice, error) {
+func (e *Explanation) again(d *decisions.Decision, a *decisions.Attempt, p *pool) (*Again, *routing.Choice, error) {
 	c, chosen := a.Choice, routing.Config{Name: a.Choice.Policy}
 	switch {
 	case p == nil:

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tierway/config"
+	"tierway/decisions"
 	"tierway/openai/tokens"
 	"tierway/queue"
 	"tierway/routing"
@@ -81,7 +82,7 @@ func TestToExplainChangesNothing(t *testing.T) {
 		}
 	}
 	r.chance.Store(7)
-	kept, _ := r.decisions.page(maxSeq, 5, func(*routing.Decision) bool { return true })
+	kept, _ := r.decisions.page(maxSeq, 5, func(*decisions.Decision) bool { return true })
 	settled(t, r)
 	before := r.remains()
 	draft := map[string]any{"draft": r.edited("policy: { name: round_robin }\ntiers: [ { name: one, workers: [ { name: one-1, weight: 0 }, { name: new, url: \"http://127.0.0.1:9\", weight: 40 } ] } ]\n")}
@@ -154,22 +155,24 @@ func TestAPastRequestThatNoWorkerWasAskedForIsToldSo(t *testing.T) {
 	if e := r.explains(http.StatusOK, order{"decision": "why-1"}); e.Outcome != wasAnswered || e.Status != 0 || len(e.Steps) != 2 || !e.Steps[1].OK {
 		t.Errorf("a list of models is explained as %+v", e.Explanation)
 	}
-	known := routing.Decision{Tenant: "acme", Class: "batch", Tier: "small", Rule: "model", Generation: 1}
+	known := decisions.Decision{Tenant: "acme", Class: "batch", Tier: "small", Rule: "model", Generation: 1}
 	for name, c := range map[string]struct {
-		change                  func(d *routing.Decision)
+		change                  func(d *decisions.Decision)
 		outcome, stage, summary string
 		status                  int
 	}{
-		"a list":            {func(d *routing.Decision) { *d = routing.Decision{Tenant: "acme", Outcome: routing.OK, Status: 200} }, wasAnswered, stageRequest, "answered by the gateway itself", 0},
-		"left in the queue": {func(d *routing.Decision) { d.Outcome, d.Status, d.QueueMs = routing.ClientGone, 499, 31 }, wasLeft, stageQueue, "the client left after 31 ms in the queue", 0},
-		"left before": {func(d *routing.Decision) {
-			*d = routing.Decision{Tenant: "acme", Outcome: routing.ClientGone, Status: 499}
+		"a list": {func(d *decisions.Decision) {
+			*d = decisions.Decision{Tenant: "acme", Result: decisions.OK, Status: 200}
+		}, wasAnswered, stageRequest, "answered by the gateway itself", 0},
+		"left in the queue": {func(d *decisions.Decision) { d.Result, d.Status, d.QueueMs = decisions.ClientGone, 499, 31 }, wasLeft, stageQueue, "the client left after 31 ms in the queue", 0},
+		"left before": {func(d *decisions.Decision) {
+			*d = decisions.Decision{Tenant: "acme", Result: decisions.ClientGone, Status: 499}
 		}, wasLeft, stageRequest, "the client left", 0},
-		"a limit": {func(d *routing.Decision) {
-			d.Outcome, d.Status, d.Limit, d.Code = routing.Refused, 429, "rpm", "rate_limit_exceeded"
+		"a limit": {func(d *decisions.Decision) {
+			d.Result, d.Status, d.Limit, d.Code = decisions.Refused, 429, "rpm", "rate_limit_exceeded"
 		}, wouldReject, stageLimits, "was refused at limits: rate_limit_exceeded", 429},
-		"shed":                 {func(d *routing.Decision) { d.Outcome, d.Status, d.Shed = routing.Failed, 503, "depth" }, wouldReject, stageQueue, "was refused at queue: depth", 503},
-		"nothing but a status": {func(d *routing.Decision) { d.Outcome, d.Status = routing.Failed, 500 }, wouldReject, stageQueue, "was refused at queue: answered 500", 500},
+		"shed":                 {func(d *decisions.Decision) { d.Result, d.Status, d.Shed = decisions.Failed, 503, "depth" }, wouldReject, stageQueue, "was refused at queue: depth", 503},
+		"nothing but a status": {func(d *decisions.Decision) { d.Result, d.Status = decisions.Failed, 500 }, wouldReject, stageQueue, "was refused at queue: answered 500", 500},
 	} {
 		d := known
 		c.change(&d)

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tierway/routing"
+	"tierway/decisions"
 )
 
 // word is a text that a test and its workers share.
@@ -216,7 +216,7 @@ func TestAPanicWhileRelayingGivesEverythingBackAndIsToldOf(t *testing.T) {
 		}
 	}
 	d := r.Server.decisions.last(1)[0]
-	if len(d.Attempts) != 1 || d.Attempts[0].Worker != d.Worker || d.Attempts[0].ErrorType != routing.ErrorCut || d.Attempts[0].Error == "" {
+	if len(d.Attempts) != 1 || d.Attempts[0].Worker != d.Worker || d.Attempts[0].ErrorType != decisions.ErrorCut || d.Attempts[0].Error == "" {
 		t.Errorf("the record's worker is %q, its attempts are %+v", d.Worker, d.Attempts)
 	}
 }

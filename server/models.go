@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"strings"
 
+	"tierway/decisions"
 	"tierway/openai"
-	"tierway/routing"
 	"tierway/tiers"
 )
 
@@ -65,9 +65,9 @@ func (x *exchange) listModels() error {
 	if err != nil {
 		return err
 	}
-	x.d.Outcome = routing.OK
+	x.d.Result = decisions.OK
 	if err := x.answerWhole(http.StatusOK, nil, body); err != nil {
-		x.d.Outcome = routing.ClientGone
+		x.d.Result = decisions.ClientGone
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"tierway/routing"
+	"tierway/decisions"
 )
 
 // letPanic stands for a Server's runRecovered where nothing is to panic.
@@ -76,7 +76,7 @@ func TestARecordThatPanicsIsLostAlone(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	f, _ := fileOf(t, 1<<20, 2)
 	f.recover = r.runRecovered
-	for _, d := range []*routing.Decision{{RequestID: "a"}, nil, {RequestID: "b"}, nil} {
+	for _, d := range []*decisions.Decision{{RequestID: "a"}, nil, {RequestID: "b"}, nil} {
 		f.write(d)
 	}
 	f.flush()

@@ -75,8 +75,8 @@ func TestPassedAnswersAreNeverParsed(t *testing.T) {
 	}
 	r.blameless()
 	for _, d := range r.Server.decisions.last(100) {
-		if d.Dialect != "other" || d.Outcome != "ok" {
-			t.Errorf("a passed request is recorded as %s, %s", d.Dialect, d.Outcome)
+		if d.Dialect != "other" || d.Result != "ok" {
+			t.Errorf("a passed request is recorded as %s, %s", d.Dialect, d.Result)
 		}
 	}
 	for header, want := range map[string]string{"Anthropic-Version": `{"type":"error"`, "X-None": `{"error":`} {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"tierway/decisions"
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/telemetry"
@@ -15,24 +16,24 @@ func (x *exchange) record() {
 	d := x.d
 	d.DurationMs = ms(time.Since(x.start))
 	d.Stream = x.req != nil && x.req.Stream
-	d.Usage = routing.Usage{Prompt: x.usage.Prompt, Cached: x.usage.Cached, Output: x.usage.Output}
-	if d.Outcome == routing.ClientGone && x.answer.held() {
+	d.Usage = decisions.Usage{Prompt: x.usage.Prompt, Cached: x.usage.Cached, Output: x.usage.Output}
+	if d.Result == decisions.ClientGone && x.answer.held() {
 		d.Status = statusClientGone
 	} else {
 		d.Status = x.answer.status
 	}
-	x.s.metrics.TenantEnded(d.Tenant, outcomeIndex(d.Outcome), d.Usage.Prompt, d.Usage.Cached, d.Usage.Output)
+	x.s.metrics.TenantEnded(d.Tenant, outcomeIndex(d.Result), d.Usage.Prompt, d.Usage.Cached, d.Usage.Output)
 	if d.Limit != "" {
 		x.s.metrics.TenantLimited(d.Tenant, d.Limit)
 	}
 	if x.pool != nil {
 		x.pool.series.Duration.Observe(d.DurationMs / 1000)
-		x.pool.series.Ended(int(x.dialect), outcomeIndex(d.Outcome))
+		x.pool.series.Ended(int(x.dialect), outcomeIndex(d.Result))
 		if len(d.Attempts) > 0 && d.Rule != ruleStored { // whose one worker is asked without a queue
 			x.pool.waits.Granted(int(x.class), time.Duration(d.QueueMs*float64(time.Millisecond)))
 		}
 	} else {
-		x.s.metrics.EndedOutside(int(x.dialect), outcomeIndex(d.Outcome))
+		x.s.metrics.EndedOutside(int(x.dialect), outcomeIndex(d.Result))
 	}
 	x.exportTrace()
 	x.s.logAccess(d)
@@ -84,7 +85,7 @@ func (x *exchange) exportTrace() {
 // statusClientGone is what nginx logs for a client that left; it is never sent.
 const statusClientGone = 499
 
-func outcomeIndex(o routing.Outcome) int {
+func outcomeIndex(o decisions.Result) int {
 	for i, name := range outcomes {
 		if string(o) == name {
 			return i
@@ -156,10 +157,10 @@ func (x *exchange) since(t time.Time) float64 {
 // attempted adds the attempt to the record.
 func (a *attempt) attempted(f *failure) {
 	x := a.x
-	try := routing.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Status: a.status,
+	try := decisions.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Status: a.status,
 		AtMs: x.since(a.started), QueueMs: ms(x.placed.waited), SelectionUs: float64(x.placed.selection.Nanoseconds()) / 1000,
 		FirstAtMs: x.since(a.firstAt), EndAtMs: ms(time.Since(x.start)), ErrorType: a.errorType(f), Predicted: a.lease.Overlap(),
-		Usage: routing.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: x.placed.choice}
+		Usage: decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: x.placed.choice}
 	if x.trace.Sampled {
 		try.Span = routing.Hash(a.span)
 	}
@@ -186,17 +187,17 @@ func (a *attempt) errorType(f *failure) string {
 	case status != 0:
 		return strconv.Itoa(status)
 	case errors.Is(blame, errFirstByteTimeout), errors.Is(blame, errIdleTimeout), errors.Is(blame, errTotalTimeout):
-		return routing.ErrorTimeout
+		return decisions.ErrorTimeout
 	case errors.Is(blame, errDrainCut):
-		return routing.ErrorShutdown
+		return decisions.ErrorShutdown
 	case errors.Is(blame, errClientGone), errors.Is(blame, errClientBody):
-		return routing.ErrorClientGone
+		return decisions.ErrorClientGone
 	case f != nil && !f.left && errors.Is(blame, routing.ErrExcluded):
-		return routing.ErrorGateway
+		return decisions.ErrorGateway
 	case f != nil && !f.left: // and nobody else cut it
-		return routing.ErrorConnect
+		return decisions.ErrorConnect
 	case f != nil && f.err.Code == openai.CodeWorkerProtocol:
-		return routing.ErrorProtocol
+		return decisions.ErrorProtocol
 	}
-	return routing.ErrorCut
+	return decisions.ErrorCut
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tierway/decisions"
 	"tierway/openai"
-	"tierway/routing"
 	"tierway/telemetry"
 )
 
@@ -84,8 +84,8 @@ func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
 	worker := &openai.Error{Code: openai.CodeWorkerError}
 	for _, left := range []bool{false, true} {
 		for blame, want := range map[error]string{
-			errClientGone: routing.ErrorClientGone, errDrainCut: routing.ErrorShutdown, errTotalTimeout: routing.ErrorTimeout,
-			errFirstByteTimeout: routing.ErrorTimeout, errIdleTimeout: routing.ErrorTimeout,
+			errClientGone: decisions.ErrorClientGone, errDrainCut: decisions.ErrorShutdown, errTotalTimeout: decisions.ErrorTimeout,
+			errFirstByteTimeout: decisions.ErrorTimeout, errIdleTimeout: decisions.ErrorTimeout,
 		} {
 			f := &failure{left: left, blame: excluded("%w", blame), err: worker}
 			if got := (&attempt{}).errorType(f); got != want {
@@ -95,11 +95,11 @@ func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
 	}
 	broke := errors.New("connection refused")
 	for want, f := range map[string]*failure{
-		routing.ErrorConnect:  {blame: broke, err: worker},
-		routing.ErrorGateway:  {blame: excluded("%w", broke), err: worker},
-		routing.ErrorCut:      {left: true, blame: broke, err: worker},
-		"503":                 {status: 503, blame: broke, err: worker},
-		routing.ErrorProtocol: {left: true, blame: broke, err: &openai.Error{Code: openai.CodeWorkerProtocol}},
+		decisions.ErrorConnect:  {blame: broke, err: worker},
+		decisions.ErrorGateway:  {blame: excluded("%w", broke), err: worker},
+		decisions.ErrorCut:      {left: true, blame: broke, err: worker},
+		"503":                   {status: 503, blame: broke, err: worker},
+		decisions.ErrorProtocol: {left: true, blame: broke, err: &openai.Error{Code: openai.CodeWorkerProtocol}},
 	} {
 		if got := (&attempt{}).errorType(f); got != want {
 			t.Errorf("%+v: %q, want %q", f, got, want)

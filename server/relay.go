@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"tierway/decisions"
 	"tierway/http1"
 	"tierway/openai"
-	"tierway/routing"
 )
 
 // relay brings a worker's answer to the client. A failure means that the
@@ -79,7 +79,7 @@ func (a *attempt) refusal(resp *http1.Response) *failure {
 func (a *attempt) passRaw(resp *http1.Response, blame error) *failure {
 	f := a.relayRaw(resp, blame)
 	if f == nil && a.blame == nil {
-		a.blame, a.x.d.Outcome = blame, routing.Refused
+		a.blame, a.x.d.Result = blame, decisions.Refused
 	}
 	return f
 }
@@ -118,7 +118,7 @@ func (a *attempt) passRefusal(resp *http1.Response, body []byte) {
 	} else {
 		x.writeError(e)
 	}
-	x.d.Outcome, x.d.Code = routing.Refused, string(code)
+	x.d.Result, x.d.Code = decisions.Refused, string(code)
 }
 
 // refusedAddition tells which field that was added the engine may have refused:
@@ -196,10 +196,10 @@ func (a *attempt) relayWhole(resp *http1.Response) *failure {
 		a.x.estimate(seen)
 	}
 	x := a.x
-	x.d.Outcome = routing.OK
+	x.d.Result = decisions.OK
 	a.remember(answer.ID)
 	if err := x.answerWhole(resp.Status, resp.Header, buf.Bytes()); err != nil {
-		a.blame, x.d.Outcome = excluded("%w", errClientGone), routing.ClientGone
+		a.blame, x.d.Result = excluded("%w", errClientGone), decisions.ClientGone
 	}
 	return nil
 }
@@ -318,10 +318,10 @@ func (a *attempt) relayRaw(resp *http1.Response, blame error) *failure {
 		x.explain(&set)
 	})
 	x.dropBody()
-	x.d.Outcome = routing.OK
+	x.d.Result = decisions.OK
 	for {
 		if n > 0 && x.answer.write((*kept)[:n], resp.ContentLength < 0) != nil {
-			a.blame, x.d.Outcome, x.answer.abort = excluded("%w", errClientGone), routing.ClientGone, true
+			a.blame, x.d.Result, x.answer.abort = excluded("%w", errClientGone), decisions.ClientGone, true
 			return nil
 		}
 		if errors.Is(err, io.EOF) {
@@ -342,9 +342,9 @@ func (a *attempt) relayRaw(resp *http1.Response, blame error) *failure {
 // its bytes have no place for an error.
 func (a *attempt) cutRaw(f *failure) {
 	a.blame, a.x.answer.abort = f.blame, true
-	a.x.d.Outcome, a.x.d.Code, a.x.d.Cause = routing.Truncated, string(f.err.Code), f.err.Cause.Error()
+	a.x.d.Result, a.x.d.Code, a.x.d.Cause = decisions.Truncated, string(f.err.Code), f.err.Cause.Error()
 	if a.x.gone() {
-		a.x.d.Outcome = routing.ClientGone
+		a.x.d.Result = decisions.ClientGone
 	}
 }
 

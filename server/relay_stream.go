@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"tierway/decisions"
 	"tierway/http1"
 	"tierway/openai"
-	"tierway/routing"
 	"tierway/telemetry"
 )
 
@@ -217,7 +217,7 @@ func (s *stream) proven() bool {
 func (s *stream) finish(end telemetry.StreamEnd) {
 	s.answered(time.Now(), nil) // a stream may end well without any content
 	s.book()
-	s.ended(end, routing.OK, nil)
+	s.ended(end, decisions.OK, nil)
 }
 
 // broken handles the end of the body, proven or not.
@@ -305,7 +305,7 @@ func (s *stream) cut(e *openai.Error, blame error) {
 	s.out = append(s.out, s.frame(e)...)
 	err := s.flush()
 	s.book()
-	s.ended(telemetry.EndTruncated, routing.Truncated, blame)
+	s.ended(telemetry.EndTruncated, decisions.Truncated, blame)
 	s.x.d.Code = string(e.Code)
 	if e.Cause != nil {
 		s.x.d.Cause = e.Cause.Error()
@@ -345,7 +345,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 func (s *stream) clientLeft() *failure {
 	s.book()
 	s.x.answer.abort = true
-	s.ended(telemetry.EndClientGone, routing.ClientGone, excluded("%w", errClientGone))
+	s.ended(telemetry.EndClientGone, decisions.ClientGone, excluded("%w", errClientGone))
 	return nil
 }
 

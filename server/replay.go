@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"tierway/config"
-	"tierway/routing"
+	"tierway/decisions"
 	"tierway/sim"
 	"tierway/store"
 	"tierway/tenants"
@@ -51,7 +51,7 @@ func setupPool(c config.Pool, gateways int) sim.SetupPool {
 
 // rights tells what the callers of recorded requests may use, as far as their
 // tenants and keys are still there.
-func (p *people) rights(pools []config.Pool) func(d *routing.Decision) (tier, model func(string) bool, known bool) {
+func (p *people) rights(pools []config.Pool) func(d *decisions.Decision) (tier, model func(string) bool, known bool) {
 	type name struct{ tenant, key string }
 	nobody := tenants.Anonymous()
 	callers := map[name]*tenants.Caller{{nobody.Tenant, nobody.Key}: nobody}
@@ -67,7 +67,7 @@ func (p *people) rights(pools []config.Pool) func(d *routing.Decision) (tier, mo
 	for _, c := range pools {
 		only[c.Name] = c.Tenant
 	}
-	return func(d *routing.Decision) (tier, model func(string) bool, known bool) {
+	return func(d *decisions.Decision) (tier, model func(string) bool, known bool) {
 		c := callers[name{d.Tenant, d.Key}]
 		if c == nil {
 			return nil, nil, false

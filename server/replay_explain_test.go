@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -49,8 +50,8 @@ func TestOneRecordUnderOneDraftGoesToOneWorker(t *testing.T) {
 // TestADraftWithoutAWorkerForARequestRefusesIt, whoever had it.
 func TestADraftWithoutAWorkerForARequestRefusesIt(t *testing.T) {
 	e := &Explanation{Outcome: wouldRoute}
-	st := e.pastAttempt(&routing.Attempt{Worker: "w0", Reason: "random", Choice: &routing.Choice{}},
-		func(*routing.Attempt) (*Again, *routing.Choice, error) { return nil, nil, errNobodyLeft })
+	st := e.pastAttempt(&decisions.Attempt{Worker: "w0", Reason: "random", Choice: &routing.Choice{}},
+		func(*decisions.Attempt) (*Again, *routing.Choice, error) { return nil, nil, errNobodyLeft })
 	if e.Worker != "" || e.Outcome != wouldReject || e.Code != "no_healthy_worker" || st.OK {
 		t.Errorf("%s, %s, %q; the step is %+v", e.Outcome, e.Code, e.Worker, st)
 	}

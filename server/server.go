@@ -104,7 +104,7 @@ type Server struct {
 	exhaustions seldom // connections that were not made
 
 	keepsRecords atomic.Bool       // somebody reads more of a request than its log line
-	decisions    *decisions        // the last ones
+	decisions    *decisionLog      // the last ones
 	decisionFile *decisionFile     // nil without
 	traces       *telemetry.Traces // nil without
 

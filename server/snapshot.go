@@ -11,6 +11,7 @@ import (
 
 	"tierway/breaker"
 	"tierway/config"
+	"tierway/decisions"
 	"tierway/openai"
 	"tierway/openai/tokens"
 	"tierway/queue"
@@ -51,7 +52,7 @@ type pool struct {
 
 // outcomes and dialects are the label values of tierway_requests_total.
 var (
-	outcomes = []string{string(routing.OK), string(routing.Refused), string(routing.Failed), string(routing.Truncated), string(routing.ClientGone)}
+	outcomes = []string{string(decisions.OK), string(decisions.Refused), string(decisions.Failed), string(decisions.Truncated), string(decisions.ClientGone)}
 	dialects = []string{openai.Other.String(), openai.Chat.String(), openai.Completions.String(), openai.Responses.String(),
 		openai.Messages.String(), openai.Embeddings.String(), openai.Rerank.String(), openai.Score.String(),
 		openai.Tokenize.String(), openai.Moderations.String(), openai.Images.String(), openai.Audio.String()}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tierway/decisions"
 	"tierway/routing"
 	"tierway/telemetry"
 )
@@ -14,7 +15,7 @@ import (
 const routeOther = "other"
 
 // spansOf is a Decision of which spans are made.
-type spansOf struct{ *routing.Decision }
+type spansOf struct{ *decisions.Decision }
 
 // Len returns how many spans the request has.
 func (t spansOf) Len() int {
@@ -58,7 +59,7 @@ func (t spansOf) Spans(telemetry.TraceContext) []telemetry.Span {
 
 // routed tells whether the attempt's worker was chosen: one that holds a stored
 // response is not.
-func routed(a *routing.Attempt) bool { return a.Choice != nil || a.Reason != "" }
+func routed(a *decisions.Attempt) bool { return a.Choice != nil || a.Reason != "" }
 
 // lostWait is how long the request waited for a worker that it did not get, in
 // milliseconds: the part of the whole wait that is no attempt's.
@@ -97,7 +98,7 @@ func (t spansOf) root() telemetry.Span {
 		a.number(telemetry.AttrHTTPStatus, int64(t.Status))
 	}
 	// A stream that was opened for heartbeats fails with the status 200.
-	if s.Error = t.Status >= http.StatusInternalServerError || t.Outcome == routing.Failed || t.Outcome == routing.Truncated; s.Error {
+	if s.Error = t.Status >= http.StatusInternalServerError || t.Result == decisions.Failed || t.Result == decisions.Truncated; s.Error {
 		a.text(telemetry.AttrErrorType, t.errorType())
 	}
 	t.asked(&a)
@@ -112,8 +113,8 @@ func (t spansOf) errorType() string {
 	switch {
 	case t.Code != "":
 		return t.Code
-	case t.Outcome == routing.Truncated:
-		return string(routing.Truncated)
+	case t.Result == decisions.Truncated:
+		return string(decisions.Truncated)
 	}
 	return strconv.Itoa(t.Status)
 }
@@ -143,7 +144,7 @@ func (t spansOf) decided(a *attrs) {
 	a.text(telemetry.AttrWorker, t.Worker)
 	a.text(telemetry.AttrReason, t.Reason)
 	a.yes(telemetry.AttrPromoted, t.Promoted)
-	a.text(telemetry.AttrOutcome, string(t.Outcome))
+	a.text(telemetry.AttrOutcome, string(t.Result))
 	a.text(telemetry.AttrCode, t.Code)
 	a.text(telemetry.AttrLimit, t.Limit)
 	a.text(telemetry.AttrShed, t.Shed)
@@ -176,7 +177,7 @@ func (t spansOf) queued(from, to float64, n int, shed string) telemetry.Span {
 
 // routed is the choice of the n-th worker, from 0. After a wait it has no length:
 // the queue chose.
-func (t spansOf) routed(try *routing.Attempt, n int) telemetry.Span {
+func (t spansOf) routed(try *decisions.Attempt, n int) telemetry.Span {
 	from := try.AtMs
 	if try.QueueMs == 0 {
 		from -= try.SelectionUs / 1000
@@ -242,13 +243,13 @@ func candidateAttrs(v *routing.Candidate) []telemetry.Attr {
 
 // called is the n-th call of a worker, from 0: as the conventions for generative AI
 // describe one where a model is asked, else as they do any call over HTTP.
-func (t spansOf) called(try *routing.Attempt, n int) telemetry.Span {
+func (t spansOf) called(try *decisions.Attempt, n int) telemetry.Span {
 	end := try.EndAtMs
 	if end == 0 {
 		end = try.AtMs + try.DurationMs
 	}
 	s := telemetry.Span{Name: t.Method, Kind: telemetry.KindClient,
-		ID: uint64(try.Span), Start: t.at(try.AtMs), End: t.at(max(end, try.AtMs)), Error: try.ErrorType != "" && try.ErrorType != routing.ErrorClientGone}
+		ID: uint64(try.Span), Start: t.at(try.AtMs), End: t.at(max(end, try.AtMs)), Error: try.ErrorType != "" && try.ErrorType != decisions.ErrorClientGone}
 	a := attrs{list: make([]telemetry.Attr, 0, 20)}
 	if t.asksModel() {
 		s.Name = strings.TrimSpace(t.operation() + " " + clean(t.Model))

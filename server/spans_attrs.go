@@ -5,8 +5,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"tierway/decisions"
 	"tierway/openai"
-	"tierway/routing"
 	"tierway/telemetry"
 )
 
@@ -43,8 +43,8 @@ func (a *attrs) yes(key string, value bool) {
 	}
 }
 
-func (a *attrs) usage(u routing.Usage) {
-	if u != (routing.Usage{}) {
+func (a *attrs) usage(u decisions.Usage) {
+	if u != (decisions.Usage{}) {
 		a.number(telemetry.AttrGenAIInput, u.Prompt)
 		a.number(telemetry.AttrGenAIOutput, u.Output)
 		a.number(telemetry.AttrGenAICached, u.Cached)

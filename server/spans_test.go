@@ -11,22 +11,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"tierway/decisions"
 	"tierway/routing"
 	"tierway/telemetry"
 )
 
 // told is a request that waited, failed on one worker and was answered by another.
-func told() *routing.Decision {
-	return &routing.Decision{
+func told() *decisions.Decision {
+	return &decisions.Decision{
 		Time: time.Unix(1000, 0), RequestID: "req-1", Generation: 3, Tenant: "acme", Key: "k1", Class: "interactive",
 		Method: "POST", Route: "/v1/chat/completions", Dialect: "chat", Stream: true, RequestedModel: "auto", Model: "qwen",
 		Tier: "small", Rule: "default", Policy: "kv_aware", Worker: "w2", Reason: "cost", PromptTokens: 90, MaxTokens: 50,
-		QueueMs: 20, TTFTMs: 60, DurationMs: 100, OverheadMs: 0.5, Outcome: routing.OK, Status: 200,
-		Usage: routing.Usage{Prompt: 100, Cached: 64, Output: 10},
-		Attempts: []routing.Attempt{
+		QueueMs: 20, TTFTMs: 60, DurationMs: 100, OverheadMs: 0.5, Result: decisions.OK, Status: 200,
+		Usage: decisions.Usage{Prompt: 100, Cached: 64, Output: 10},
+		Attempts: []decisions.Attempt{
 			{Worker: "w1", Reason: "cost", AtMs: 25, QueueMs: 20, Status: 503, ErrorType: "503", DurationMs: 5, EndAtMs: 30, Span: 0xa1},
 			{Worker: "w2", Reason: "cost", AtMs: 31, SelectionUs: 100, Status: 200, DurationMs: 20, FirstAtMs: 60, EndAtMs: 99, Span: 0xa2,
-				Predicted: 64, Usage: routing.Usage{Prompt: 100, Cached: 64, Output: 10},
+				Predicted: 64, Usage: decisions.Usage{Prompt: 100, Cached: 64, Output: 10},
 				Choice: &routing.Choice{Policy: "kv_aware", KeyOf: "prefix", RunnerUp: "w3", Seen: 2, Candidates: []routing.Candidate{
 					{Worker: "w3", Score: 2}, {Worker: "w2", Score: 1, Overlap: 64, Inflight: 5}}}},
 		},
@@ -113,9 +114,9 @@ func TestTheTokensOfARequestStandInItsTraceOnce(t *testing.T) {
 }
 
 func TestWhatAsksNoModelIsNoGeneration(t *testing.T) {
-	for name, change := range map[string]func(*routing.Decision){
-		"a passed path":   func(d *routing.Decision) { d.Dialect, d.Rule = "other", "path" },
-		"a stored answer": func(d *routing.Decision) { d.Dialect, d.Rule = "responses", ruleStored },
+	for name, change := range map[string]func(*decisions.Decision){
+		"a passed path":   func(d *decisions.Decision) { d.Dialect, d.Rule = "other", "path" },
+		"a stored answer": func(d *decisions.Decision) { d.Dialect, d.Rule = "responses", ruleStored },
 	} {
 		d := told()
 		change(d)
@@ -134,20 +135,20 @@ func TestWhatAsksNoModelIsNoGeneration(t *testing.T) {
 // A stream that was opened for heartbeats has the status 200 whatever becomes of it.
 func TestARequestThatFailedIsAnErrorWhateverItsStatus(t *testing.T) {
 	for _, c := range []struct {
-		outcome routing.Outcome
+		outcome decisions.Result
 		status  int
 		code    string
 		want    string // the error's type
 	}{
-		{routing.OK, 200, "", ""},
-		{routing.Refused, 429, "rate_limited", ""},
-		{routing.ClientGone, statusClientGone, "", ""},
-		{routing.Failed, 200, "worker_timeout", "worker_timeout"},
-		{routing.Failed, 502, "worker_error", "worker_error"},
-		{routing.Truncated, 200, "", "truncated"},
+		{decisions.OK, 200, "", ""},
+		{decisions.Refused, 429, "rate_limited", ""},
+		{decisions.ClientGone, statusClientGone, "", ""},
+		{decisions.Failed, 200, "worker_timeout", "worker_timeout"},
+		{decisions.Failed, 502, "worker_error", "worker_error"},
+		{decisions.Truncated, 200, "", "truncated"},
 	} {
 		d := told()
-		d.Outcome, d.Status, d.Code = c.outcome, c.status, c.code
+		d.Result, d.Status, d.Code = c.outcome, c.status, c.code
 		root := spansOf{d}.Spans(telemetry.TraceContext{})[0]
 		if got := attributes(root.Attributes)["error.type"]; got != c.want || root.Error != (c.want != "") {
 			t.Errorf("%s with %d: error %v of type %q, want %q", c.outcome, c.status, root.Error, got, c.want)
@@ -194,16 +195,18 @@ func TestOfManyCandidatesTheChosenAndTheNextAreTold(t *testing.T) {
 
 func TestHowAFailureIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
-		change          func(*routing.Decision)
+		change          func(*decisions.Decision)
 		error           bool
 		errorType, code string
 	}{
-		"refused":    {change: func(d *routing.Decision) { d.Status, d.Outcome, d.Code = 429, routing.Refused, "rate_limit_exceeded" }, code: "429"},
-		"failed":     {change: func(d *routing.Decision) { d.Status, d.Outcome, d.Code = 503, routing.Failed, "overloaded" }, error: true, errorType: "overloaded", code: "503"},
-		"relayed":    {change: func(d *routing.Decision) { d.Status, d.Outcome = 500, routing.Failed }, error: true, errorType: "500", code: "500"},
-		"truncated":  {change: func(d *routing.Decision) { d.Outcome = routing.Truncated }, error: true, errorType: "truncated", code: "200"},
-		"left":       {change: func(d *routing.Decision) { d.Status, d.Outcome = 499, routing.ClientGone }},
-		"left later": {change: func(d *routing.Decision) { d.Outcome = routing.ClientGone }, code: "200"},
+		"refused": {change: func(d *decisions.Decision) {
+			d.Status, d.Result, d.Code = 429, decisions.Refused, "rate_limit_exceeded"
+		}, code: "429"},
+		"failed":     {change: func(d *decisions.Decision) { d.Status, d.Result, d.Code = 503, decisions.Failed, "overloaded" }, error: true, errorType: "overloaded", code: "503"},
+		"relayed":    {change: func(d *decisions.Decision) { d.Status, d.Result = 500, decisions.Failed }, error: true, errorType: "500", code: "500"},
+		"truncated":  {change: func(d *decisions.Decision) { d.Result = decisions.Truncated }, error: true, errorType: "truncated", code: "200"},
+		"left":       {change: func(d *decisions.Decision) { d.Status, d.Result = 499, decisions.ClientGone }},
+		"left later": {change: func(d *decisions.Decision) { d.Result = decisions.ClientGone }, code: "200"},
 	} {
 		d := told()
 		c.change(d)
@@ -214,14 +217,14 @@ func TestHowAFailureIsTold(t *testing.T) {
 		}
 	}
 	d := told()
-	d.Attempts[1].ErrorType = routing.ErrorClientGone
+	d.Attempts[1].ErrorType = decisions.ErrorClientGone
 	if s := (spansOf{d}).called(&d.Attempts[1], 1); s.Error {
 		t.Error("a client that left is the worker's failure")
 	}
 }
 
 func TestAWaitInVainIsTold(t *testing.T) {
-	d := &routing.Decision{Time: time.Unix(0, 0), Method: "POST", Route: "/v1/completions", Class: "batch", QueueMs: 30, DurationMs: 31, Shed: "wait", Status: 503, Outcome: routing.Failed}
+	d := &decisions.Decision{Time: time.Unix(0, 0), Method: "POST", Route: "/v1/completions", Class: "batch", QueueMs: 30, DurationMs: 31, Shed: "wait", Status: 503, Result: decisions.Failed}
 	spans := spansOf{d}.Spans(telemetry.TraceContext{})
 	if len(spans) != 2 || inShort(spans[1], d.Time) != "queue internal 1-31ms" || attributes(spans[1].Attributes)["tierway.shed"] != "wait" {
 		t.Errorf("spans are %v", spans)
@@ -250,9 +253,9 @@ func TestTextsInSpansAreClean(t *testing.T) {
 func TestAsManySpansAsAnnounced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ms := rapid.Float64Range(0, 1000)
-		d := &routing.Decision{QueueMs: ms.Draw(t, "queue"), DurationMs: ms.Draw(t, "duration"), Method: "OTHER", Dialect: "chat"}
+		d := &decisions.Decision{QueueMs: ms.Draw(t, "queue"), DurationMs: ms.Draw(t, "duration"), Method: "OTHER", Dialect: "chat"}
 		for i := range rapid.IntRange(0, 4).Draw(t, "attempts") {
-			a := routing.Attempt{Worker: fmt.Sprint(i), QueueMs: max(0, ms.Draw(t, "wait")-500), AtMs: ms.Draw(t, "at"), EndAtMs: ms.Draw(t, "end")}
+			a := decisions.Attempt{Worker: fmt.Sprint(i), QueueMs: max(0, ms.Draw(t, "wait")-500), AtMs: ms.Draw(t, "at"), EndAtMs: ms.Draw(t, "end")}
 			if rapid.Bool().Draw(t, "chosen") {
 				a.Choice = &routing.Choice{}
 			}

@@ -300,8 +300,8 @@ func TestAnUploadEndsWithItsClient(t *testing.T) {
 			}
 			until(t, "the end", func() bool { return r.Inflight() == 0 })
 			d := r.Server.decisions.last(1)[0]
-			if d.Outcome != "client_gone" || len(d.Attempts) != 1 || d.Attempts[0].ErrorType != "client_gone" {
-				t.Errorf("HTTP/2 %v, length %d: %s after %+v", http2, length, d.Outcome, d.Attempts)
+			if d.Result != "client_gone" || len(d.Attempts) != 1 || d.Attempts[0].ErrorType != "client_gone" {
+				t.Errorf("HTTP/2 %v, length %d: %s after %+v", http2, length, d.Result, d.Attempts)
 			}
 		}
 	}

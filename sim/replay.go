@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"tierway/decisions"
 	"tierway/routing"
 	"tierway/tiers"
 )
@@ -18,7 +19,7 @@ type Setup struct {
 
 	// Rights returns what the caller of a recorded request may use, and whether that
 	// is known; nil, or not known: everything.
-	Rights func(d *routing.Decision) (tier, model func(name string) bool, known bool)
+	Rights func(d *decisions.Decision) (tier, model func(name string) bool, known bool)
 }
 
 // SetupPool is one tier or pool of a Setup.
@@ -166,7 +167,7 @@ func (p *SetupPool) member(id string) (*routing.Member, int) {
 
 // Add gives the replay one more record, which it keeps for a while and does not
 // change.
-func (r *Replay) Add(d *routing.Decision) {
+func (r *Replay) Add(d *decisions.Decision) {
 	r.sums.read(d)
 	if r.began.IsZero() {
 		r.began = d.Time
@@ -191,7 +192,7 @@ func (r *Replay) Report() *ReplayReport {
 
 // picked returns the last attempt whose worker a policy chose: the one that the
 // answer came of. nil without one.
-func picked(d *routing.Decision) *routing.Attempt {
+func picked(d *decisions.Decision) *decisions.Attempt {
 	for i := len(d.Attempts) - 1; i >= 0; i-- {
 		if d.Attempts[i].Choice != nil {
 			return &d.Attempts[i]
@@ -203,7 +204,7 @@ func picked(d *routing.Decision) *routing.Attempt {
 func millis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
 // decide decides one record again.
-func (r *Replay) decide(d *routing.Decision, at time.Duration) {
+func (r *Replay) decide(d *decisions.Decision, at time.Duration) {
 	if at < r.last {
 		r.sums.late++
 	}
@@ -224,7 +225,7 @@ func (r *Replay) decide(d *routing.Decision, at time.Duration) {
 }
 
 // keep leaves a request that cannot be decided where it was, on both sides.
-func (r *Replay) keep(d *routing.Decision, at time.Duration) {
+func (r *Replay) keep(d *decisions.Decision, at time.Duration) {
 	if a := picked(d); a != nil {
 		for _, s := range []*side{&r.now, &r.draft} {
 			if p := s.pools[d.Tier]; p != nil {

@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"testing"
 
+	"tierway/decisions"
 	"tierway/routing"
 	"tierway/tiers"
 )
 
 func FuzzReplay(f *testing.F) {
-	for _, d := range []*routing.Decision{
+	for _, d := range []*decisions.Decision{
 		written(0, "small", "a1", "least_load", 100, candidate("a1", 0), candidate("a2", 1)),
 		written(1, "medium", "b1", "chwbl", 5000, candidate("b1", 0), candidate("b2", 1)),
 		written(2, "small", "a2", "round_robin", 100, candidate("a1", 0), candidate("a2", 1)),
@@ -24,7 +25,7 @@ func FuzzReplay(f *testing.F) {
 		f.Add(text, uint8(5))
 	}
 	f.Fuzz(func(t *testing.T, text []byte, policy uint8) {
-		var d routing.Decision
+		var d decisions.Decision
 		if json.Unmarshal(text, &d) != nil {
 			return
 		}

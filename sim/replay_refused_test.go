@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -16,14 +17,14 @@ func priced(s *Setup) {
 
 // refusing has a setup refuse what the tenant "out" asks.
 func refusing(s *Setup) {
-	s.Rights = func(d *routing.Decision) (tier, model func(string) bool, known bool) {
+	s.Rights = func(d *decisions.Decision) (tier, model func(string) bool, known bool) {
 		may := func(string) bool { return d.Tenant != "out" }
 		return may, may, true
 	}
 }
 
 // chained is a request with a prompt of one block.
-func chained(n int, tenant, worker string, hash uint64, cs ...routing.Candidate) *routing.Decision {
+func chained(n int, tenant, worker string, hash uint64, cs ...routing.Candidate) *decisions.Decision {
 	d := written(n, "small", worker, "least_load", 1000, cs...)
 	d.Tenant, d.Features.Chain = tenant, []routing.Link{{Hash: hash, End: 1000}}
 	return d
@@ -80,10 +81,10 @@ func TestALaterPickDoesNotMeetWhatTheDraftHasKeptAway(t *testing.T) {
 func TestAPickThatCannotBeDecidedStillHasItsTokensAndItsCost(t *testing.T) {
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced)
 	lower := setup(t, thresholds(500, 9000), routing.Config{Name: "least_load"}, priced)
-	cut := func(n int) *routing.Decision {
+	cut := func(n int) *decisions.Decision {
 		d := chained(n, "", "a1", 1, candidate("a1", 0))
 		d.Features.Counted, d.Attempts[0].Choice.Seen = 1000, 40
-		d.Attempts[0].Predicted, d.Attempts[0].Usage = 100, routing.Usage{Prompt: 1000, Cached: 500}
+		d.Attempts[0].Predicted, d.Attempts[0].Usage = 100, decisions.Usage{Prompt: 1000, Cached: 500}
 		return d
 	}
 	for name, c := range map[string]struct {
@@ -115,7 +116,7 @@ func TestEnginesThatSayNothingOfTheirCachesHaveNoHitRate(t *testing.T) {
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"})
 	for cached, want := range map[int64]bool{0: false, 1: true} {
 		d := chained(1, "", "a1", 1, candidate("a1", 0))
-		d.Attempts[0].Usage = routing.Usage{Prompt: 1000, Cached: cached}
+		d.Attempts[0].Usage = decisions.Usage{Prompt: 1000, Cached: cached}
 		if got := replay(t, ReplayConfig{Now: now}, d); (got.RealHit != nil) != want {
 			t.Errorf("%d cached tokens: %v", cached, got.RealHit)
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -12,7 +13,7 @@ import (
 // of another policy than was has stays where it was if to leaves the policy and the
 // worker in place: the choice is then the recorded one. The error is
 // routing.ErrIncomplete, ErrNobody, or says what cannot be a record of a pick.
-func Repick(was, to *SetupPool, d *routing.Decision, a *routing.Attempt) (decided *routing.Choice, worker string, reason routing.Reason, err error) {
+func Repick(was, to *SetupPool, d *decisions.Decision, a *decisions.Attempt) (decided *routing.Choice, worker string, reason routing.Reason, err error) {
 	if a.Choice == nil {
 		return nil, "", "", routing.ErrIncomplete
 	}

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -63,7 +64,7 @@ func TestOnePickIsDecidedAsByAReplay(t *testing.T) {
 
 // drawnPick is a request that a pool's members were shown to, as recorded by the
 // pool's policy or by another one; nil where nobody was open.
-func drawnPick(t *rapid.T, pool *SetupPool) *routing.Decision {
+func drawnPick(t *rapid.T, pool *SetupPool) *decisions.Decision {
 	by := pool.Policy
 	if rapid.Bool().Draw(t, "of an older configuration") {
 		by.Name = rapid.SampledFrom(routing.Names()).Draw(t, "older")

@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -35,7 +36,7 @@ type stay struct {
 
 // newStay returns the stay of a recorded attempt. It lasts as long as it did,
 // whoever serves it: how fast another worker would have been is not known.
-func newStay(d *routing.Decision, a *routing.Attempt, at time.Duration) stay {
+func newStay(d *decisions.Decision, a *decisions.Attempt, at time.Duration) stay {
 	s := stay{chain: d.Features.Chain, prompt: d.PromptTokens, at: at, first: at, end: at}
 	if a.Choice != nil {
 		s.prompt, s.expected = a.Choice.PromptTokens, a.Choice.OutputTokens
@@ -43,7 +44,7 @@ func newStay(d *routing.Decision, a *routing.Attempt, at time.Duration) stay {
 	if u := usageOf(d, a); u.Prompt > 0 {
 		s.prompt, s.output = u.Prompt, u.Output
 	}
-	if a.Status >= 300 || a.ErrorType == routing.ErrorConnect {
+	if a.Status >= 300 || a.ErrorType == decisions.ErrorConnect {
 		s.chain = nil // nothing was computed that a cache could hold
 	}
 	if ended := millis(a.EndAtMs - a.AtMs); ended > 0 {
@@ -62,8 +63,8 @@ const longest = 24 * time.Hour
 
 // usageOf is what the engine reported of an attempt; of one attempt alone the
 // request's own.
-func usageOf(d *routing.Decision, a *routing.Attempt) routing.Usage {
-	if a.Usage == (routing.Usage{}) && len(d.Attempts) == 1 {
+func usageOf(d *decisions.Decision, a *decisions.Attempt) decisions.Usage {
+	if a.Usage == (decisions.Usage{}) && len(d.Attempts) == 1 {
 		return d.Usage
 	}
 	return a.Usage

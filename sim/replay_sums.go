@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -56,7 +57,7 @@ func newSums() sums {
 }
 
 // read counts a record.
-func (s *sums) read(d *routing.Decision) {
+func (s *sums) read(d *decisions.Decision) {
 	s.records++
 	if s.first.IsZero() || d.Time.Before(s.first) {
 		s.first = d.Time
@@ -85,7 +86,7 @@ func note[K comparable](all map[K]*moves, k K, id string) {
 
 // decide counts a request whose tier was decided again; to is empty where the draft
 // refuses it.
-func (s *sums) decide(d *routing.Decision, to string) {
+func (s *sums) decide(d *decisions.Decision, to string) {
 	s.decided++
 	prompt := promptOf(d)
 	s.requests[d.Tier]++
@@ -99,7 +100,7 @@ func (s *sums) decide(d *routing.Decision, to string) {
 
 // promptOf is how many tokens the prompt has, as counted by the engine, else as
 // estimated.
-func promptOf(d *routing.Decision) int64 {
+func promptOf(d *decisions.Decision) int64 {
 	if d.Usage.Prompt > 0 {
 		return d.Usage.Prompt
 	}

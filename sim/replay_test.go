@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"tierway/decisions"
 	"tierway/routing"
 	"tierway/tiers"
 )
@@ -48,15 +49,15 @@ func candidate(id string, index int) routing.Candidate {
 
 // written is a request of so many tokens that asked for nothing and went to a
 // worker of a tier, which was shown with the candidates.
-func written(n int, tier, worker, policy string, tokens int64, cs ...routing.Candidate) *routing.Decision {
+func written(n int, tier, worker, policy string, tokens int64, cs ...routing.Candidate) *decisions.Decision {
 	at := time.Unix(1_800_000_000, 0).Add(time.Duration(n) * time.Second).UTC()
-	return &routing.Decision{SchemaVersion: routing.SchemaVersion, Time: at, RequestID: fmt.Sprint("r", n), Generation: 1, Tier: tier, Rule: "default",
-		Policy: policy, Worker: worker, PromptTokens: tokens, Features: routing.Features{Classified: true}, Outcome: routing.OK, Status: 200,
-		Attempts: []routing.Attempt{{Worker: worker, AtMs: 1, Status: 200, FirstAtMs: 101, EndAtMs: 201, DurationMs: 100,
+	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: at, RequestID: fmt.Sprint("r", n), Generation: 1, Tier: tier, Rule: "default",
+		Policy: policy, Worker: worker, PromptTokens: tokens, Features: decisions.Features{Classified: true}, Result: decisions.OK, Status: 200,
+		Attempts: []decisions.Attempt{{Worker: worker, AtMs: 1, Status: 200, FirstAtMs: 101, EndAtMs: 201, DurationMs: 100,
 			Choice: &routing.Choice{Policy: policy, Rand: routing.Hash(n), PromptTokens: tokens, OutputTokens: 100, Seen: len(cs), Candidates: cs}}}}
 }
 
-func replay(t testing.TB, c ReplayConfig, ds ...*routing.Decision) *ReplayReport {
+func replay(t testing.TB, c ReplayConfig, ds ...*decisions.Decision) *ReplayReport {
 	t.Helper()
 	r, err := NewReplay(c)
 	if err != nil {
@@ -70,7 +71,7 @@ func replay(t testing.TB, c ReplayConfig, ds ...*routing.Decision) *ReplayReport
 
 func TestALowerThresholdMovesExactlyThoseAboveIt(t *testing.T) {
 	now := setup(t, thresholds(4000, 16000), routing.Config{})
-	var ds []*routing.Decision
+	var ds []*decisions.Decision
 	for n := range 100 {
 		ds = append(ds, written(n, "small", "a1", "least_load", int64(n)*30, candidate("a1", 0))) // 0 to 2,970 tokens
 	}
@@ -105,8 +106,8 @@ func TestARecordedCeilingIsNoWish(t *testing.T) {
 	now := setup(t, rules, routing.Config{})
 	rules.Preset, rules.KeywordScore = "lesson", nil
 	draft := setup(t, rules, routing.Config{})
-	var ds []*routing.Decision
-	for n, f := range []routing.Features{{Tools: true}, {LimitRequired: true}, {}} {
+	var ds []*decisions.Decision
+	for n, f := range []decisions.Features{{Tools: true}, {LimitRequired: true}, {}} {
 		d := written(n, []string{"small", "small", "large"}[n], []string{"a1", "a1", "c1"}[n], "least_load", 10, candidate([]string{"a1", "a1", "c1"}[n], 0))
 		d.MaxTokens, d.Features.Tools, d.Features.LimitRequired = 3000, f.Tools, f.LimitRequired
 		ds = append(ds, d)
@@ -121,7 +122,7 @@ func TestARecordedCeilingIsNoWish(t *testing.T) {
 func TestWeightZeroMovesAllOfAWorker(t *testing.T) {
 	now := setup(t, thresholds(4000, 16000), routing.Config{})
 	draft := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members[0].Weight = 0 })
-	var ds []*routing.Decision
+	var ds []*decisions.Decision
 	for n := range 40 {
 		// Of two idle workers the request's random number decides: odd ones go to a1.
 		ds = append(ds, written(n, "small", []string{"a2", "a1"}[n%2], "least_load", 100, candidate("a1", 0), candidate("a2", 1)))
@@ -184,7 +185,7 @@ func TestRegretIsTheTimeToTheFirstTokenThatWasLost(t *testing.T) {
 func TestWhatCannotBeDecidedIsCounted(t *testing.T) {
 	now := setup(t, thresholds(4000, 16000), routing.Config{})
 	gone := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members = []routing.Member{{ID: "new", Weight: 0}} })
-	refused := &routing.Decision{RequestID: "refused", Outcome: routing.Refused}
+	refused := &decisions.Decision{RequestID: "refused", Result: decisions.Refused}
 	cut := written(1, "small", "a1", "least_load", 100, candidate("a1", 0))
 	cut.Attempts[0].Choice.Seen = 50
 	unplaced := written(2, "small", "", "least_load", 100)
@@ -196,7 +197,7 @@ func TestWhatCannotBeDecidedIsCounted(t *testing.T) {
 	mystery.Attempts[0].Choice.Candidates[1].PendingTokens = 9000
 	lighter := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members[0].Weight = 0 })
 	for name, c := range map[string]struct {
-		d     *routing.Decision
+		d     *decisions.Decision
 		draft *Setup
 		want  string
 	}{
@@ -205,7 +206,7 @@ func TestWhatCannotBeDecidedIsCounted(t *testing.T) {
 		"no worker":          {unplaced, &now, SkippedUnplaced},
 		"nobody is left":     {written(5, "small", "a1", "least_load", 100, candidate("a1", 0)), &gone, SkippedWorkers},
 		"tier unexplained":   {other, &lower, SkippedTier},
-		"pool gone":          {func() *routing.Decision { d := written(6, "old", "x", "", 1); d.Rule = "path"; return d }(), &now, SkippedTier},
+		"pool gone":          {func() *decisions.Decision { d := written(6, "old", "x", "", 1); d.Rule = "path"; return d }(), &now, SkippedTier},
 		"equal all the way":  {mystery, &now, ""},
 		"worker unexplained": {mystery, &lighter, SkippedWorker},
 	} {
@@ -236,7 +237,7 @@ func TestKeywordsThatNoRecordHoldsAreSaid(t *testing.T) {
 func TestRecordsAreDecidedInTheOrderOfTheirPicks(t *testing.T) {
 	now := setup(t, thresholds(4000, 16000), routing.Config{})
 	rapid.Check(t, func(t *rapid.T) {
-		var ds []*routing.Decision
+		var ds []*decisions.Decision
 		for n := range 30 {
 			d := written(n, "small", "a1", "least_load", 1000, candidate("a1", 0), candidate("a2", 1))
 			d.Features.Chain = []routing.Link{{Hash: uint64(n % 5), End: 4000}}
@@ -273,11 +274,11 @@ func TestAMovedRequestIsPlacedInItsNewTier(t *testing.T) {
 	}
 	now := setup(t, thresholds(4000, 16000), routing.Config{}, price)
 	draft := setup(t, thresholds(2000, 16000), routing.Config{Name: "chwbl"}, price)
-	var ds []*routing.Decision
+	var ds []*decisions.Decision
 	for n := range 8 { // one prompt, again and again
 		d := written(n, "small", []string{"a2", "a1"}[n%2], "least_load", 3000, candidate("a1", 0), candidate("a2", 1))
 		d.Features.Counted, d.Features.Prefix, d.Features.Chain = 3000, 7, []routing.Link{{Hash: 7, End: 12_000}}
-		d.Attempts[0].Usage = routing.Usage{Prompt: 3000, Output: 100}
+		d.Attempts[0].Usage = decisions.Usage{Prompt: 3000, Output: 100}
 		ds = append(ds, d)
 	}
 	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, ds...)
@@ -295,7 +296,7 @@ func TestAMovedRequestIsPlacedInItsNewTier(t *testing.T) {
 	}
 }
 
-func replayed(t *rapid.T, now Setup, ds []*routing.Decision) *ReplayReport {
+func replayed(t *rapid.T, now Setup, ds []*decisions.Decision) *ReplayReport {
 	r, err := NewReplay(ReplayConfig{Now: now})
 	if err != nil {
 		t.Fatal(err)

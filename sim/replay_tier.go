@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"tierway/routing"
+	"tierway/decisions"
 	"tierway/tiers"
 )
 
@@ -14,7 +14,7 @@ func fixedRules() []string { return []string{"path", "stored"} }
 
 // tierOf decides the request's tier again and returns where the draft has it, which is
 // empty when it refuses the request; false when that cannot be told.
-func (r *Replay) tierOf(d *routing.Decision) (tier string, ok bool) {
+func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 	if d.Tier == "" {
 		r.sums.skip(SkippedRefused)
 		return "", false
@@ -65,7 +65,7 @@ type told struct {
 
 // resolve says where a configuration has a recorded request, if groups are those of
 // which the record says nothing.
-func (r *Replay) resolve(s *side, d *routing.Decision, groups []string) (is told) {
+func (r *Replay) resolve(s *side, d *decisions.Decision, groups []string) (is told) {
 	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Fits: func(target string) bool {
 		p := s.pools[target]
 		return p == nil || p.Context == 0 || d.PromptTokens+d.MaxTokens <= p.Context
@@ -95,7 +95,7 @@ func (r *Replay) resolve(s *side, d *routing.Decision, groups []string) (is told
 
 // turnsOf stands for the message ends by which a chat is known again: the blocks of
 // the prompt, one of which is where the turn before ended.
-func turnsOf(d *routing.Decision) []uint64 {
+func turnsOf(d *decisions.Decision) []uint64 {
 	tenant := mix(uint64(len(d.Tenant)))
 	for i := range len(d.Tenant) {
 		tenant = mix(tenant ^ uint64(d.Tenant[i]))

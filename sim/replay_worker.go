@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -39,15 +40,15 @@ const unknownRate = 8000
 
 // pick is one request whose worker is decided again.
 type pick struct {
-	d      *routing.Decision
-	a      *routing.Attempt
+	d      *decisions.Decision
+	a      *decisions.Attempt
 	tier   string // that the draft has it in
 	at     time.Duration
 	stay   stay
 	worker string // that it really went to
 }
 
-func newPick(d *routing.Decision, a *routing.Attempt, tier string, at time.Duration) *pick {
+func newPick(d *decisions.Decision, a *decisions.Attempt, tier string, at time.Duration) *pick {
 	return &pick{d: d, a: a, tier: tier, at: at, stay: newStay(d, a, at), worker: a.Worker}
 }
 
@@ -61,7 +62,7 @@ func (p *pick) again(policy routing.Policy, c *routing.Choice) (i int, reason ro
 }
 
 // refuse leaves a request where it was: under the draft it goes to nobody.
-func (r *Replay) refuse(d *routing.Decision, at time.Duration) {
+func (r *Replay) refuse(d *decisions.Decision, at time.Duration) {
 	if a := picked(d); a != nil {
 		if was := r.now.pools[d.Tier]; was != nil {
 			p := newPick(d, a, "", at)
@@ -73,7 +74,7 @@ func (r *Replay) refuse(d *routing.Decision, at time.Duration) {
 }
 
 // workerOf decides a request's worker again and puts it there, on both sides.
-func (r *Replay) workerOf(d *routing.Decision, tier string, at time.Duration) {
+func (r *Replay) workerOf(d *decisions.Decision, tier string, at time.Duration) {
 	a := picked(d)
 	if a == nil {
 		r.sums.skip(SkippedUnplaced)

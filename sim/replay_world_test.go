@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/decisions"
 	"tierway/routing"
 	"tierway/tiers"
 )
@@ -24,7 +25,7 @@ func (s *scribe) enter(f *flight) {
 
 // recorded plays a simulation and returns the decisions that a gateway would have
 // recorded of it, in the order of their ends, which is that of a log.
-func recorded(t testing.TB, c Config) ([]*routing.Decision, *Result) {
+func recorded(t testing.TB, c Config) ([]*decisions.Decision, *Result) {
 	t.Helper()
 	w, err := newWorld(c)
 	if err != nil {
@@ -34,7 +35,7 @@ func recorded(t testing.TB, c Config) ([]*routing.Decision, *Result) {
 	w.door = s
 	result := w.run()
 	var log events
-	var ds []*routing.Decision
+	var ds []*decisions.Decision
 	for _, rec := range result.Records {
 		if rec.Answered() {
 			log.plan(rec.Done, func() { ds = append(ds, decision(rec, s.choices[rec])) })
@@ -47,16 +48,16 @@ func recorded(t testing.TB, c Config) ([]*routing.Decision, *Result) {
 }
 
 // decision is what a gateway records of a request.
-func decision(rec *Record, c *routing.Choice) *routing.Decision {
+func decision(rec *Record, c *routing.Choice) *decisions.Decision {
 	r := &rec.Request
 	since := func(at time.Duration) float64 { return float64(at-rec.Asked) / float64(time.Millisecond) }
 	chain := r.prompt()
-	usage := routing.Usage{Prompt: r.PromptTokens, Cached: rec.Cached, Output: r.OutputTokens}
-	return &routing.Decision{SchemaVersion: routing.SchemaVersion, Time: beginning().Add(rec.Asked), RequestID: fmt.Sprint(rec.Number), Tenant: r.Tenant,
+	usage := decisions.Usage{Prompt: r.PromptTokens, Cached: rec.Cached, Output: r.OutputTokens}
+	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: beginning().Add(rec.Asked), RequestID: fmt.Sprint(rec.Number), Tenant: r.Tenant,
 		Tier: "only", Rule: "model", RequestedModel: "only", Policy: c.Policy, Worker: rec.Worker, Stream: true, PromptTokens: c.PromptTokens, MaxTokens: r.MaxTokens,
-		Usage: usage, Outcome: routing.OK, Status: 200,
-		Features: routing.Features{Prefix: routing.Hash(r.Prefix), Chain: routing.AppendChain(nil, chain), Blocks: len(chain)},
-		Attempts: []routing.Attempt{{Worker: rec.Worker, Reason: string(rec.Reason), AtMs: since(rec.Granted), FirstAtMs: since(rec.First), EndAtMs: since(rec.Done),
+		Usage: usage, Result: decisions.OK, Status: 200,
+		Features: decisions.Features{Prefix: routing.Hash(r.Prefix), Chain: routing.AppendChain(nil, chain), Blocks: len(chain)},
+		Attempts: []decisions.Attempt{{Worker: rec.Worker, Reason: string(rec.Reason), AtMs: since(rec.Granted), FirstAtMs: since(rec.First), EndAtMs: since(rec.Done),
 			Status: 200, Predicted: c.Of(rec.Worker).Overlap, Usage: usage, Choice: c}}}
 }
 

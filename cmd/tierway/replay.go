@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tierway/config"
-	"tierway/routing"
+	"tierway/decisions"
 	"tierway/server"
 	"tierway/sim"
 )
@@ -111,10 +111,10 @@ func (f replayFlags) offline(c *cobra.Command) (*sim.ReplayReport, json.RawMessa
 }
 
 // newest passes on the last n of the decisions that it is given, once flushed.
-func newest(n int, add func(*routing.Decision)) (keep func(*routing.Decision), flush func()) {
-	var ring []*routing.Decision
+func newest(n int, add func(*decisions.Decision)) (keep func(*decisions.Decision), flush func()) {
+	var ring []*decisions.Decision
 	next := 0
-	keep = func(d *routing.Decision) {
+	keep = func(d *decisions.Decision) {
 		if len(ring) < n {
 			ring = append(ring, d)
 			return

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tierway/routing"
+	"tierway/decisions"
 )
 
 // maxDecision bounds a line in bytes. A record with 128 candidates and ten attempts
@@ -39,7 +39,7 @@ func (n readCount) tell(c *cobra.Command) {
 }
 
 // read reads all files, and shows at a terminal how far it has come.
-func (f replayFlags) read(c *cobra.Command, add func(*routing.Decision)) (readCount, error) {
+func (f replayFlags) read(c *cobra.Command, add func(*decisions.Decision)) (readCount, error) {
 	var all readCount
 	for _, path := range f.decisions {
 		if all.torn { // a file that others follow is not being written
@@ -59,7 +59,7 @@ func (f replayFlags) read(c *cobra.Command, add func(*routing.Decision)) (readCo
 	return all, nil
 }
 
-func (f replayFlags) readOne(c *cobra.Command, path string, add func(*routing.Decision)) (readCount, error) {
+func (f replayFlags) readOne(c *cobra.Command, path string, add func(*decisions.Decision)) (readCount, error) {
 	in, name, size := c.InOrStdin(), "standard input", int64(0)
 	if path != "-" {
 		file, err := os.Open(path)
@@ -73,7 +73,7 @@ func (f replayFlags) readOne(c *cobra.Command, path string, add func(*routing.De
 		in, name = file, path
 	}
 	meter := newMeter(c.ErrOrStderr(), size)
-	n, err := readDecisions(io.TeeReader(in, meter), func(d *routing.Decision) { meter.count(); add(d) })
+	n, err := readDecisions(io.TeeReader(in, meter), func(d *decisions.Decision) { meter.count(); add(d) })
 	meter.clear()
 	if err != nil {
 		return n, fmt.Errorf("reading %s: %w", name, err)
@@ -87,7 +87,7 @@ var errNewer = errors.New("the decisions are of a newer version than this progra
 
 // readDecisions calls add for each decision of a text with one a line. Lines that are
 // none are counted and left out; one of a newer version ends the reading.
-func readDecisions(r io.Reader, add func(*routing.Decision)) (n readCount, err error) {
+func readDecisions(r io.Reader, add func(*decisions.Decision)) (n readCount, err error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	for at := 1; ; at++ {
 		line, whole, err := readLine(in)
@@ -98,8 +98,8 @@ func readDecisions(r io.Reader, add func(*routing.Decision)) (n readCount, err e
 		if len(line) > 0 || !ended {
 			d, version := decisionOf(line)
 			switch {
-			case version > routing.SchemaVersion:
-				return n, fmt.Errorf("line %d: %w: schema_version %d, known is %d", at, errNewer, version, routing.SchemaVersion)
+			case version > decisions.SchemaVersion:
+				return n, fmt.Errorf("line %d: %w: schema_version %d, known is %d", at, errNewer, version, decisions.SchemaVersion)
 			case d != nil && whole:
 				n.decisions++
 				add(d)
@@ -138,8 +138,8 @@ func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 
 // decisionOf reads one line; nil when it is no decision. The version is told of what
 // cannot be read otherwise too.
-func decisionOf(line []byte) (d *routing.Decision, version int) {
-	d = &routing.Decision{}
+func decisionOf(line []byte) (d *decisions.Decision, version int) {
+	d = &decisions.Decision{}
 	if err := json.Unmarshal(line, d); err == nil {
 		if d.SchemaVersion < 1 {
 			return nil, 0

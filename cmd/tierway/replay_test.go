@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/decisions"
 	"tierway/routing"
 	"tierway/sim"
 )
@@ -28,10 +29,10 @@ var replayDraft = strings.NewReplacer("large: 4000", "large: 2000", "name: s0,",
 
 // logged is a request of so many prompt tokens, as a gateway under replayConfig
 // records it. Of two idle workers odd random numbers choose the first.
-func logged(n int, tokens int64) *routing.Decision {
-	d := &routing.Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC), RequestID: fmt.Sprint("r", n), Generation: 1, Tenant: "anonymous",
-		Tier: "small", Rule: "default", RequestedModel: "auto", PromptTokens: tokens, Usage: routing.Usage{Prompt: tokens, Output: 10}, Outcome: routing.OK, Status: 200,
-		Features: routing.Features{Classified: true, Counted: tokens}}
+func logged(n int, tokens int64) *decisions.Decision {
+	d := &decisions.Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC), RequestID: fmt.Sprint("r", n), Generation: 1, Tenant: "anonymous",
+		Tier: "small", Rule: "default", RequestedModel: "auto", PromptTokens: tokens, Usage: decisions.Usage{Prompt: tokens, Output: 10}, Result: decisions.OK, Status: 200,
+		Features: decisions.Features{Classified: true, Counted: tokens}}
 	c := &routing.Choice{Policy: "least_load", Rand: routing.Hash(n), PromptTokens: tokens, OutputTokens: 10, Seen: 2, Candidates: []routing.Candidate{
 		{Worker: "s0", Weight: 1, Rate: 8000}, {Worker: "s1", Index: 1, Weight: 1, Rate: 8000}}}
 	d.Worker = []string{"s1", "s0"}[n%2]
@@ -39,7 +40,7 @@ func logged(n int, tokens int64) *routing.Decision {
 		d.Tier, d.Rule, d.Worker = "large", "prompt_tokens", "l0"
 		c.Seen, c.Candidates = 1, []routing.Candidate{{Worker: "l0", Weight: 1, Rate: 4000}}
 	}
-	d.Attempts = []routing.Attempt{{Worker: d.Worker, Reason: "least_load", AtMs: 1, FirstAtMs: 100, EndAtMs: 200, Status: 200, Usage: d.Usage, Choice: c}}
+	d.Attempts = []decisions.Attempt{{Worker: d.Worker, Reason: "least_load", AtMs: 1, FirstAtMs: 100, EndAtMs: 200, Status: 200, Usage: d.Usage, Choice: c}}
 	return d
 }
 
@@ -213,8 +214,8 @@ func FuzzReadDecisions(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		given := 0
-		n, err := readDecisions(bytes.NewReader(text), func(d *routing.Decision) {
-			if d == nil || d.SchemaVersion < 1 || d.SchemaVersion > routing.SchemaVersion {
+		n, err := readDecisions(bytes.NewReader(text), func(d *decisions.Decision) {
+			if d == nil || d.SchemaVersion < 1 || d.SchemaVersion > decisions.SchemaVersion {
 				t.Fatalf("%+v is given as a decision", d)
 			}
 			given++

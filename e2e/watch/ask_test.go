@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/decisions"
 	"tierway/e2e/gateway"
-	"tierway/routing"
 )
 
 // chat is the body of a request for a chat whose only turn is text; more are
@@ -106,15 +106,15 @@ func (r *rig) manage(status int, method, path, body string) string {
 }
 
 // readRecords reads records, one a line. Each has to be whole.
-func readRecords(t *testing.T, from io.Reader) (all []routing.Decision) {
+func readRecords(t *testing.T, from io.Reader) (all []decisions.Decision) {
 	t.Helper()
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 1<<20) // a record of a thousand candidates has less
 	for lines.Scan() {
-		var d routing.Decision
+		var d decisions.Decision
 		strict := json.NewDecoder(bytes.NewReader(lines.Bytes()))
 		strict.DisallowUnknownFields()
-		if err := strict.Decode(&d); err != nil || d.SchemaVersion != routing.SchemaVersion || d.RequestID == "" {
+		if err := strict.Decode(&d); err != nil || d.SchemaVersion != decisions.SchemaVersion || d.RequestID == "" {
 			t.Errorf("a line is no record: %v\n%s", err, lines.Text())
 		}
 		all = append(all, d)
@@ -126,7 +126,7 @@ func readRecords(t *testing.T, from io.Reader) (all []routing.Decision) {
 }
 
 // recorded reads the file of records with those that were put aside, oldest first.
-func (r *rig) recorded(file string) (all []routing.Decision, files int) {
+func (r *rig) recorded(file string) (all []decisions.Decision, files int) {
 	r.t.Helper()
 	paths := []string{r.beside(file)}
 	for i := 1; ; i++ {

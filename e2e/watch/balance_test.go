@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"strings"
 
+	"tierway/decisions"
 	"tierway/e2e/gateway"
 	"tierway/engines/chaos"
-	"tierway/routing"
 )
 
 // balance compares, once all is quiet, everything that was told of the requests with
@@ -36,13 +36,13 @@ func (s *storm) balance() {
 
 // sameRequests checks that each request has one record and one access line, and
 // that these tell the same.
-func (s *storm) sameRequests(all []routing.Decision) {
+func (s *storm) sameRequests(all []decisions.Decision) {
 	s.t.Helper()
 	records, lines := map[string]int{}, map[string]int{}
 	told := map[string]string{}
 	for _, d := range all {
 		records[d.RequestID]++
-		told[d.RequestID] = fmt.Sprint(d.Status, d.Outcome, d.Tenant, d.Tier, d.Worker, d.Code, d.Limit, d.Shed)
+		told[d.RequestID] = fmt.Sprint(d.Status, d.Result, d.Tenant, d.Tier, d.Worker, d.Code, d.Limit, d.Shed)
 	}
 	text := func(v any) string {
 		if v == nil {
@@ -84,7 +84,7 @@ func difference(a, b map[string]int) string {
 
 // sameCounts checks the counters of requests, tenants and tokens against the
 // records.
-func (s *storm) sameCounts(m gateway.Samples, all []routing.Decision) {
+func (s *storm) sameCounts(m gateway.Samples, all []decisions.Decision) {
 	s.t.Helper()
 	same := func(what string, have float64, want int64) {
 		s.t.Helper()
@@ -96,10 +96,10 @@ func (s *storm) sameCounts(m gateway.Samples, all []routing.Decision) {
 	same("tierway_decisions_dropped_total", m.Sum("tierway_decisions_dropped_total"), 0)
 	counts := map[string]int64{}
 	for _, d := range all {
-		counts[fmt.Sprintf("outcome=%q", d.Outcome)]++
-		counts[fmt.Sprintf("dialect=%q outcome=%q", d.Dialect, d.Outcome)]++
+		counts[fmt.Sprintf("outcome=%q", d.Result)]++
+		counts[fmt.Sprintf("dialect=%q outcome=%q", d.Dialect, d.Result)]++
 		if d.Tier == "small" {
-			counts[fmt.Sprintf("tier=%q outcome=%q", d.Tier, d.Outcome)]++
+			counts[fmt.Sprintf("tier=%q outcome=%q", d.Tier, d.Result)]++
 		}
 		if d.Limit != "" {
 			counts[fmt.Sprintf("limit=%q", d.Limit)]++
@@ -123,7 +123,7 @@ func (s *storm) sameCounts(m gateway.Samples, all []routing.Decision) {
 			}
 		}
 	}
-	for _, outcome := range []routing.Outcome{routing.OK, routing.Refused, routing.Failed, routing.Truncated, routing.ClientGone} {
+	for _, outcome := range []decisions.Result{decisions.OK, decisions.Refused, decisions.Failed, decisions.Truncated, decisions.ClientGone} {
 		if counts[fmt.Sprintf("outcome=%q", outcome)] == 0 {
 			s.t.Errorf("the storm has not met %s", outcome)
 		}
@@ -134,7 +134,7 @@ func (s *storm) sameCounts(m gateway.Samples, all []routing.Decision) {
 }
 
 // sameAttempts checks the counters of attempts against the records and the workers.
-func (s *storm) sameAttempts(m gateway.Samples, all []routing.Decision) {
+func (s *storm) sameAttempts(m gateway.Samples, all []decisions.Decision) {
 	s.t.Helper()
 	attempts, waited := 0, 0
 	for _, d := range all {
@@ -160,7 +160,7 @@ func (s *storm) sameAttempts(m gateway.Samples, all []routing.Decision) {
 // returns how many came. A connection that ends before anything of an answer is
 // there may have been closed before the request: it is sent again on another one,
 // once, in the same attempt.
-func (s *storm) arrived(all []routing.Decision) (total int) {
+func (s *storm) arrived(all []decisions.Decision) (total int) {
 	s.t.Helper()
 	asked := map[string]int{}
 	again := int64(0)

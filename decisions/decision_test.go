@@ -1,27 +1,30 @@
-package routing
+package decisions
 
 import (
 	"encoding/json"
 	"math"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"tierway/routing"
 )
 
-// sameTerms compares terms by what they say.
-var sameTerms = cmp.Comparer(func(a, b Terms) bool { return cmp.Equal(termsSaid(a), termsSaid(b)) })
+// sameTerms compares terms by their JSON form.
+var sameTerms = cmp.Comparer(func(a, b routing.Terms) bool {
+	left, _ := json.Marshal(a)
+	right, _ := json.Marshal(b)
+	return string(left) == string(right)
+})
 
-type saidTerm struct {
-	Name  string
-	Value float64
-}
-
-func termsSaid(t Terms) (out []saidTerm) {
-	t.All(func(name string, value float64) { out = append(out, saidTerm{name, value}) })
+// terms reads the terms of a score.
+func terms(text string) (out routing.Terms) {
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		panic(err)
+	}
 	return out
 }
 
@@ -31,16 +34,16 @@ func fullDecision() *Decision {
 		AskedClass: "interactive", Method: "POST", Route: "/chat/completions", TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true,
 		RequestedModel: "auto", Model: "m", Tier: "small", Rule: "keyword", RuleNote: "n",
 		Features: Features{Header: "large", Classified: true, Estimate: 7, Counted: 9, UserTextBytes: 8, Groups: []string{"code"}, LimitRequired: true, Tools: true, Media: true,
-			Session: 1, Model: 2, Prefix: 3, Chain: []Link{{Hash: 0xff, End: 64}, {Hash: math.MaxUint64, End: 128}}, Blocks: 2},
+			Session: 1, Model: 2, Prefix: 3, Chain: []routing.Link{{Hash: 0xff, End: 64}, {Hash: math.MaxUint64, End: 128}}, Blocks: 2},
 		Policy: "chwbl", Worker: "w1", Reason: "prefix_home",
 		Attempts: []Attempt{{Worker: "w1", Reason: "prefix_home", AtMs: 1, QueueMs: 0.5, SelectionUs: 2.25, Status: 200, Error: "e", ErrorType: "cut", DurationMs: 3, FirstAtMs: 4, EndAtMs: 5,
 			Predicted: 6, Usage: Usage{Prompt: 7, Cached: 8, Output: 9}, Span: 10,
-			Choice: &Choice{Policy: "chwbl", Key: 11, KeyOf: "prefix", Memory: 1.5, Halved: 1, Rand: math.MaxUint64, PromptTokens: 12, OutputTokens: 13, WaitedMs: 14, Waits: true, Held: true,
-				RunnerUp: "w0", Seen: 1, Candidates: []Candidate{{Worker: "w1", Index: 1, Score: 2, Passed: "tokens", Weight: 1, Inflight: 3, MaxInflight: 4, Full: true,
+			Choice: &routing.Choice{Policy: "chwbl", Key: 11, KeyOf: "prefix", Memory: 1.5, Halved: 1, Rand: math.MaxUint64, PromptTokens: 12, OutputTokens: 13, WaitedMs: 14, Waits: true, Held: true,
+				RunnerUp: "w0", Seen: 1, Candidates: []routing.Candidate{{Worker: "w1", Index: 1, Score: 2, Passed: "tokens", Weight: 1, Inflight: 3, MaxInflight: 4, Full: true,
 					PendingTokens: 5, OutputTokens: 6, Overlap: 7, Waiting: 8, KVUsage: 0.5, Rate: 8000,
-					Terms: Terms{names: &[maxTerms]string{"load", "ring"}, values: [maxTerms]float64{1.25, -2}}}}}}},
+					Terms: terms(`{"load":1.25,"ring":-2}`)}}}}},
 		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true, QueueMs: 20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
-		Outcome: OK, Status: 200, Code: "c", Limit: "rpm", Shed: "depth", Cause: "x"}
+		Result: OK, Status: 200, Code: "c", Limit: "rpm", Shed: "depth", Cause: "x"}
 	d.Refused = d.Attempts[0].Choice
 	return d
 }
@@ -96,7 +99,7 @@ func TestTheFullRecordIsFull(t *testing.T) {
 	var walk func(path string, v reflect.Value)
 	walk = func(path string, v reflect.Value) {
 		switch {
-		case v.Type() == reflect.TypeFor[time.Time]() || v.Type() == reflect.TypeFor[Terms]() || v.Type() == reflect.TypeFor[Link]():
+		case v.Type() == reflect.TypeFor[time.Time]() || v.Type() == reflect.TypeFor[routing.Terms]() || v.Type() == reflect.TypeFor[routing.Link]():
 		case v.Kind() == reflect.Pointer && !v.IsNil():
 			walk(path, v.Elem())
 			return
@@ -124,22 +127,20 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 		a := &d.Attempts[0]
 		d.RequestedModel, d.Cause = rapid.String().Draw(t, "model"), rapid.String().Draw(t, "cause")
 		d.DurationMs, a.SelectionUs, a.Choice.Memory = number.Draw(t, "ms"), number.Draw(t, "us"), number.Draw(t, "memory")
-		a.Span, a.Choice.Rand = Hash(rapid.Uint64().Draw(t, "span")), Hash(rapid.Uint64().Draw(t, "rand"))
+		a.Span, a.Choice.Rand = routing.Hash(rapid.Uint64().Draw(t, "span")), routing.Hash(rapid.Uint64().Draw(t, "rand"))
 		d.Features.Chain = nil
 		for _, h := range rapid.SliceOf(rapid.Uint64()).Draw(t, "chain") {
-			d.Features.Chain = append(d.Features.Chain, Link{Hash: h, End: rapid.Int64Min(0).Draw(t, "end")})
+			d.Features.Chain = append(d.Features.Chain, routing.Link{Hash: h, End: rapid.Int64Min(0).Draw(t, "end")})
 		}
 		c := &a.Choice.Candidates[0]
 		c.Score = number.Draw(t, "score")
-		c.Terms = Terms{}
-		if names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z_]{1,8}`), 0, maxTerms, rapid.ID).Draw(t, "terms"); len(names) > 0 {
-			c.Terms.names = new([maxTerms]string)
-			for i, name := range names {
-				c.Terms.names[i], c.Terms.values[i] = name, number.Draw(t, "term")
-			}
-		}
-		text, err := json.Marshal(d)
+		of := rapid.MapOfN(rapid.StringMatching(`[a-z_]{1,8}`), number, 0, 4).Draw(t, "terms")
+		text, err := json.Marshal(of)
 		if err != nil {
+			t.Fatal(err)
+		}
+		c.Terms = terms(string(text))
+		if text, err = json.Marshal(d); err != nil {
 			t.Fatal(err)
 		}
 		back := new(Decision)
@@ -148,113 +149,6 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 		}
 		if diff := cmp.Diff(d, back, sameTerms); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
-		}
-	})
-}
-
-// TestATermThatIsNoNumberIsWrittenAsOne: JSON has no infinity.
-func TestATermThatIsNoNumberIsWrittenAsOne(t *testing.T) {
-	text, err := json.Marshal(Terms{names: &[maxTerms]string{"a", "b", "c"}, values: [maxTerms]float64{math.Inf(1), math.Inf(-1), math.NaN()}})
-	if want := `{"a":1.7976931348623157e+308,"b":-1.7976931348623157e+308,"c":0}`; string(text) != want || err != nil {
-		t.Errorf("%s (%v), want %s", text, err, want)
-	}
-}
-
-func TestTermsAreFoundByName(t *testing.T) {
-	terms := Terms{names: &[maxTerms]string{"load", "ring"}, values: [maxTerms]float64{1.25, -2, 99}}
-	for name, want := range map[string]float64{"load": 1.25, "ring": -2, "none": 0, "": 0} {
-		if got := terms.Get(name); got != want {
-			t.Errorf("%q is %v, want %v", name, got, want)
-		}
-	}
-	if (Terms{}).Get("load") != 0 || !(Terms{}).IsZero() || terms.IsZero() {
-		t.Error("no terms are not none")
-	}
-}
-
-// TestAChainIsRecordedByItsLandmarks: the first sixteen blocks, eight an octave
-// beyond, and the last.
-func TestAChainIsRecordedByItsLandmarks(t *testing.T) {
-	for blocks, want := range map[int]int{0: 0, 1: 1, 2: 2, 16: 16, 17: 17, 32: 25, 64: 33, 4096: 81, 65536: 113} {
-		chain := make([]Block, blocks)
-		for i := range chain {
-			chain[i] = Block{Hash: uint64(i), End: int64(i)}
-		}
-		got := AppendChain(nil, chain)
-		if len(got) != want || want > 0 && got[want-1].Hash != uint64(blocks-1) {
-			t.Errorf("of %d blocks: %d links up to %v, want %d", blocks, len(got), got[max(0, len(got)-1):], want)
-		}
-		if cap(got) > len(got) {
-			t.Errorf("of %d blocks: room for %d links is kept of %d", blocks, cap(got), len(got))
-		}
-		if n := testing.AllocsPerRun(10, func() { AppendChain(nil, chain) }); n > 1 {
-			t.Errorf("of %d blocks: %v allocations", blocks, n)
-		}
-		for i, l := range got {
-			if i < min(16, blocks) && l.Hash != uint64(i) || i > 0 && got[i-1].End >= l.End {
-				t.Errorf("of %d blocks link %d is %v", blocks, i, l)
-			}
-		}
-	}
-}
-
-// FuzzHash: what is read is written as its 16 digits, and all else is refused.
-func FuzzHash(f *testing.F) {
-	for _, seed := range []string{"", "0", "0123456789abcdef", "0123456789ABCDEF", "ffffffffffffffff", "+123456789abcdef", "0x00000000000001", "00000000000000_1", "0123456789abcdefg"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		var h Hash
-		if h.UnmarshalText([]byte(text)) != nil {
-			if len(text) == 16 && strings.Trim(text, "0123456789abcdefABCDEF") == "" {
-				t.Fatalf("%q is refused", text)
-			}
-			return
-		}
-		if back, err := h.MarshalText(); err != nil || string(back) != strings.ToLower(text) {
-			t.Fatalf("%q is written as %q (%v)", text, back, err)
-		}
-	})
-}
-
-// FuzzLink: what is read is a hash and where its block ends, and is read the same
-// again.
-func FuzzLink(f *testing.F) {
-	for _, seed := range []string{"", ":", "0123456789abcdef:0", "0123456789abcdef:64", "0123456789abcdef:-1", "0123456789abcdef", "0123456789abcdef:64:1", "0123456789abcdef:9223372036854775808", "1:1"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		var l, again Link
-		if l.UnmarshalText([]byte(text)) != nil {
-			return
-		}
-		back, err := l.MarshalText()
-		if err != nil || again.UnmarshalText(back) != nil || again != l || l.End < 0 || !strings.HasPrefix(strings.ToLower(text), Hash(l.Hash).digits()+":") {
-			t.Fatalf("%q is written as %q (%v)", text, back, err)
-		}
-	})
-}
-
-func (h Hash) digits() string { return string(h.append(nil)) }
-
-// FuzzTerms: any text is refused or read as at most four numbers, which are written
-// and read the same.
-func FuzzTerms(f *testing.F) {
-	for _, seed := range []string{"", "{}", "null", "[1]", `"x"`, `{"load":1.5}`, `{"a":1,"b":-2,"c":3e9,"d":0,"e":5}`, `{"a":"1"}`, `{"a":1e999}`, `{"":1}`, `{"a":1,"a":2}`, `{"a":1`, `{"a":{}}`, `{"a":null}`, `{"\u001b":1}`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		var terms, again Terms
-		if !json.Valid(text) || json.Unmarshal(text, &terms) != nil {
-			return
-		}
-		said := termsSaid(terms)
-		back, err := json.Marshal(terms)
-		if err != nil || len(said) > maxTerms {
-			t.Fatalf("%s is read as %v, and written as %s (%v)", text, said, back, err)
-		}
-		if err := json.Unmarshal(back, &again); err != nil || !cmp.Equal(said, termsSaid(again)) {
-			t.Fatalf("%s is read as %v, and again as %v (%v)", text, said, termsSaid(again), err)
 		}
 	})
 }

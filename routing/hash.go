@@ -1,0 +1,74 @@
+package routing
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Hash is 64 bits that JSON holds as 16 hexadecimal digits, since many readers
+// round larger numbers.
+type Hash uint64
+
+// MarshalText writes 16 digits.
+func (h Hash) MarshalText() ([]byte, error) { return h.append(make([]byte, 0, 16)), nil }
+
+func (h Hash) append(b []byte) []byte {
+	for shift := 60; shift >= 0; shift -= 4 {
+		b = append(b, "0123456789abcdef"[h>>shift&0xf])
+	}
+	return b
+}
+
+// UnmarshalText reads what MarshalText writes.
+func (h *Hash) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 16, 64)
+	if err != nil || len(text) != 16 {
+		return fmt.Errorf("%q is no hash: it must be 16 hexadecimal digits", text)
+	}
+	*h = Hash(n)
+	return nil
+}
+
+// Link is one Block of a recorded chain. JSON holds it as "hash:end".
+type Link Block
+
+// MarshalText writes the hash's 16 digits, a colon and the end.
+func (l Link) MarshalText() ([]byte, error) {
+	b := Hash(l.Hash).append(make([]byte, 0, 24))
+	return strconv.AppendInt(append(b, ':'), l.End, 10), nil
+}
+
+// UnmarshalText reads what MarshalText writes.
+func (l *Link) UnmarshalText(text []byte) error {
+	hash, end, _ := strings.Cut(string(text), ":")
+	var h Hash
+	if err := h.UnmarshalText([]byte(hash)); err != nil {
+		return err
+	}
+	n, err := strconv.ParseInt(end, 10, 64)
+	if err != nil || n < 0 {
+		return fmt.Errorf("%q is no block: after its hash and a colon stands where it ends", text)
+	}
+	*l = Link{Hash: uint64(h), End: n}
+	return nil
+}
+
+// AppendChain appends the blocks by which a chain is recorded: the first sixteen,
+// beyond that eight an octave, and the last one. Of 4,096 blocks that is 81.
+func AppendChain(to []Link, blocks []Block) []Link {
+	if len(blocks) == 0 {
+		return to
+	}
+	last, links := len(blocks)-1, 1
+	for d := 0; d < last; d = nextRemembered(d) {
+		links++
+	}
+	if to == nil {
+		to = make([]Link, 0, links) // a record keeps it for long, and no more than it is
+	}
+	for d := 0; d < last; d = nextRemembered(d) {
+		to = append(to, Link(blocks[d]))
+	}
+	return append(to, Link(blocks[last]))
+}
