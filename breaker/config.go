@@ -13,21 +13,21 @@ import "time"
 // defaults of Default, as does each single value that is not above zero and
 // whose zero turns nothing off.
 type Config struct {
-	ConsecutiveFailures int           `yaml:"consecutive_failures"` // failures in a row that open it, however far apart
-	FailureRatio        float64       `yaml:"failure_ratio"`        // share of failures within Window that opens it
-	MinRequests         int           `yaml:"min_requests"`         // verdicts within Window before the share counts
-	Window              time.Duration `yaml:"window"`
-	OpenFor             time.Duration `yaml:"open_for"`      // how long it stays open, spread by a tenth
-	Probes              int           `yaml:"probes"`        // requests at once that try a worker after that, all of which must succeed
-	ProbeTimeout        time.Duration `yaml:"probe_timeout"` // a probe without a verdict by then has failed
-	Slow                Slow          `yaml:"slow"`
+	ConsecutiveFailures int           `yaml:"consecutive_failures" min:"1" max:"1000" doc:"Failures in a row that take the worker out."`
+	FailureRatio        float64       `yaml:"failure_ratio" above:"0" max:"1" doc:"Share of failures within 'window' that takes the worker out."`
+	MinRequests         int           `yaml:"min_requests" min:"1" doc:"Requests within 'window' before the share counts."`
+	Window              time.Duration `yaml:"window" doc:"How far back failures count."`
+	OpenFor             time.Duration `yaml:"open_for" doc:"How long a worker that was taken out gets nothing, spread by a tenth. A good health check ends it early, unless the worker was too slow or a probe has just failed all the same or its engine has just hung."`
+	Probes              int           `yaml:"probes" min:"1" max:"10" doc:"Requests at once that try it after that, all of which must succeed."`
+	ProbeTimeout        time.Duration `yaml:"probe_timeout" doc:"How long a probe may take to its first event. A longer one has failed."`
+	Slow                Slow          `yaml:"slow" doc:"When a worker counts as too slow to be used."`
 }
 
 // Slow says when a worker counts as too slow to be used.
 type Slow struct {
-	Factor     float64       `yaml:"factor"`      // times its peers' ratio of observed to predicted time to first token in the same time; 0 turns it off
-	MinSamples int           `yaml:"min_samples"` // streams in five minutes before a worker can be slow; at most 64
-	P95Above   time.Duration `yaml:"p95_above"`   // also slow when 5 of 100 first tokens take longer than this; 0 turns it off
+	Factor     float64       `yaml:"factor" max:"1000" doc:"A worker is slow if it is more than this many times slower than its peers. Speed is the measured time to first token divided by the predicted one, over streams of the same time. 0 turns it off."`
+	MinSamples int           `yaml:"min_samples" min:"5" max:"64" doc:"Streams in five minutes that a worker needs before it can count as slow."`
+	P95Above   time.Duration `yaml:"p95_above" zero:"true" doc:"Also slow when 5 of 100 first tokens take longer than this. 0s turns it off."`
 }
 
 // Default returns the configuration of an empty breaker section.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"reflect"
@@ -62,7 +63,11 @@ func Changes(old, new *File) []Change {
 }
 
 func change(l leaf, op, old, new string) Change {
-	return Change{Path: l.path, Op: op, Old: old, New: new, Effect: effectOf(l.pattern, op)}
+	c := Change{Path: l.path, Op: op, Old: old, New: new, Effect: l.effect}
+	if op == "remove" {
+		c.Effect = cmp.Or(l.removal, l.effect)
+	}
+	return c
 }
 
 // side is one of two configurations that are compared.
@@ -92,16 +97,15 @@ func (s side) show(l leaf) string {
 	return l.shown
 }
 
-// inherits reports whether a value of a tier, pool or worker is another section's
-// or a default. A policy is inherited whole.
+// inherits reports whether a value is another section's or a default. A policy is
+// inherited whole.
 func (s side) inherits(l leaf) bool {
 	path := l.path
 	if at := strings.LastIndex(path, ".policy."); at >= 0 {
 		path = path[:at] + ".policy.name"
 	}
-	ours := strings.HasPrefix(l.pattern, "tiers[]") || strings.HasPrefix(l.pattern, "pools[]") || l.path == "classifier.default"
 	_, own := s.written[path]
-	return ours && !l.item && !own
+	return !l.item && !own
 }
 
 // within reports whether path stands in an item that here has and there has not:

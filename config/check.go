@@ -142,11 +142,6 @@ func (d *decoder) checkHealth(path string, h workers.Health) {
 		fmt.Sprintf("write timeout: %v, or a longer interval", h.Interval))
 }
 
-// isHealthPath reports whether a health check can ask text.
-func isHealthPath(text string) bool {
-	return text == "auto" || text == "off" || strings.HasPrefix(text, "/") && !strings.ContainsAny(text, " \t\r\n#")
-}
-
 // checkAddresses checks where the planes listen and that nothing but loopback
 // is served in plain text without a word.
 func (d *decoder) checkAddresses(f *File) {
@@ -254,4 +249,12 @@ func (d *decoder) checkListen(path, address string) (loopback, ok bool) {
 		return false, false
 	}
 	return host == "localhost", true
+}
+
+// isHost reports whether s is a host's name, as a Host header has it without a port.
+func isHost(s string) bool {
+	const longest = 253 // characters of a name (RFC 1035)
+	_, err := netip.ParseAddr(s)
+	return err != nil && s != "" && len(s) <= longest && !strings.ContainsAny(s[:1], ".-") &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }

@@ -24,10 +24,7 @@ type section struct {
 func (f *File) sections() []section {
 	var all []section
 	for i, t := range f.Tiers {
-		all = append(all, section{tier: true, path: fmt.Sprintf("tiers[%d]", i), PoolConfig: PoolConfig{
-			Name: t.Name, Model: t.Model, Engine: t.Engine, Serves: t.Serves,
-			Context: t.Context, Price: t.Price, Policy: t.Policy, Queue: t.Queue, Saturation: t.Saturation, Health: t.Health, Workers: t.Workers,
-			AllowFields: t.AllowFields, ResponseHeaders: t.ResponseHeaders}})
+		all = append(all, section{PoolConfig: PoolConfig(t), path: fmt.Sprintf("tiers[%d]", i), tier: true})
 	}
 	for i, p := range f.Pools {
 		all = append(all, section{PoolConfig: p, path: fmt.Sprintf("pools[%d]", i)})
@@ -68,13 +65,13 @@ func (d *decoder) checkPools(f *File) {
 				d.caution(path, d.shown(path, p)+" passes for no request: engines keep "+kind+" without tenants", "set "+s.path+".tenant to the one that may use them")
 			}
 		}
-		health := overlay(f.Health, s.Health)
+		health := f.healthOf(s.Health)
 		if s.Health != nil {
 			d.checkHealth(s.path+".health", health)
 		}
 		for i, w := range s.Workers {
 			if path := fmt.Sprintf("%s.workers[%d].health", s.path, i); w.Health != nil {
-				d.checkHealth(path, overlay(health, w.Health))
+				d.checkHealth(path, over(*w.Health, health))
 			}
 		}
 	}

@@ -19,14 +19,14 @@ func (d *decoder) checkQueues(f *File) {
 	d.checkStale("", f.Saturation, f.Health)
 	read := false // the metrics of some worker are
 	for _, s := range f.sections() {
-		waits := s.Queue.over(file)
+		waits := over(s.Queue, file)
 		d.checkAges(s.path+".queue", waits)
 		d.checkWaits(s.path+".queue", waits, f.Timeouts.Total)
 		d.checkBodies(s.path+".queue", waits, f)
 		if e := openai.Engine(s.Engine); e != openai.EngineOpenAI && e != openai.EngineOllama { // these have no metrics
-			d.checkStale(s.path+".", s.Saturation.over(f.Saturation), overlay(f.Health, s.Health))
+			d.checkStale(s.path+".", over(s.Saturation, f.Saturation), f.healthOf(s.Health))
 		}
-		off := overlay(f.Health, s.Health).Path == "off"
+		off := f.healthOf(s.Health).Path == "off"
 		read = read || !off
 		d.checkUnread(s.path+".", off)
 	}
@@ -78,7 +78,7 @@ func (d *decoder) checkWaits(path string, q Queue, total Total) {
 				fmt.Sprintf("raise it, or write at most %v for %s", totals[i], at))
 		}
 	})
-	at, wait, shortest := path+".engine_wait", value(q.EngineWait), min(total.Interactive, total.Background, total.Batch)
+	at, wait, shortest := path+".engine_wait", valueOf(q.EngineWait), min(total.Interactive, total.Background, total.Batch)
 	if wait > shortest && d.written(at) {
 		d.caution(at, fmt.Sprintf("%v is longer than a request may take by timeouts.total, %v", wait, shortest), fmt.Sprintf("write at most %v, or raise timeouts.total", shortest))
 	}
@@ -86,7 +86,7 @@ func (d *decoder) checkWaits(path string, q Queue, total Total) {
 
 // checkBodies warns of bodies that are taken and can never wait.
 func (d *decoder) checkBodies(path string, q Queue, f *File) {
-	most := value(q.MaxBytes)
+	most := valueOf(q.MaxBytes)
 	if most == 0 || most >= f.MaxBodyBytes {
 		return
 	}
@@ -114,7 +114,7 @@ const shortestStale = 300 * time.Millisecond
 // checkStale warns of metrics that count for a part of the time only.
 func (d *decoder) checkStale(section string, s Saturation, h workers.Health) {
 	at := section + "saturation.stale_after"
-	if s.StaleAfter >= shortestStale || h.Path == "off" || value(s.Waiting) == 0 && value(s.KVUsage) == 0 || !d.written(at) {
+	if s.StaleAfter >= shortestStale || h.Path == "off" || valueOf(s.Waiting) == 0 && valueOf(s.KVUsage) == 0 || !d.written(at) {
 		return
 	}
 	d.caution(at, fmt.Sprintf("%v is shorter than %v, within which a busy worker's metrics can be read again: they do not count for a part of the time", s.StaleAfter, shortestStale),

@@ -12,16 +12,16 @@ import (
 // checkPolicy checks a policy section. That of a tier or pool replaces the
 // file's whole, so that options alone would belong to no policy.
 func (d *decoder) checkPolicy(path string, c routing.Config) {
-	section := reflect.TypeOf(c)
-	for _, name := range fieldsOf(section).names {
-		reader := keyOf(section, name).policy
-		at := path + "." + name
+	for k := range members(reflect.ValueOf(c)) {
+		at := join(path, k.name)
 		switch {
-		case reader == "" || !d.written(at) || c.Name == reader || d.told[path+".name"]:
+		case k.policy == "" || !d.written(at) || c.Name == k.policy || d.told[path+".name"]:
 		case c.Name == "":
-			d.faultAt(path+".name", path, "missing beside "+name, "write name: "+reader+"; this section replaces the file's policy whole")
+			d.faultAt(path+".name", path, "missing beside "+k.name,
+				"write name: "+k.policy+"; this section replaces the file's policy whole")
 		default:
-			d.fault(at, "only "+reader+" reads it, and the policy is "+c.Name, "remove the key, or write name: "+reader)
+			d.fault(at, "only "+k.policy+" reads it, and the policy is "+c.Name,
+				"remove the key, or write name: "+k.policy)
 		}
 	}
 	if _, err := routing.New(c); err != nil {

@@ -120,7 +120,7 @@ pools:
 			`10:25: tiers[1].workers[1].url: "h:4" has no scheme; write http://host:port, https://host or unix:///path`,
 			`11:25: tiers[1].workers[2].url: want a text, got "" (where it listens: http://host:port, https://host/base or unix:///path)`,
 			`12:25: tiers[1].workers[3].url: "http://169.254.169.254" is a cloud's metadata address, which is never a worker`,
-			`13:64: tiers[1].workers[4].events: this build has no KV events (remove the key)`,
+			`13:64: tiers[1].workers[4].events: unknown key (known: name, url, weight, max_inflight, max_tokens_inflight, priority, models, api_key_env, health)`,
 			`14:25: tiers[1].workers[5].url: "unix:///run//a.sock" is the worker at tiers[1].workers[4].url already (a server stands once in a tier or pool; remove one entry)`,
 		}},
 		"aliases and the classifier": {keys + small + `models: {small: m, m: small, "a: b": small, x: nobody, "gpt-*": small, "gpt-**": m, "": m}

@@ -179,7 +179,7 @@ command line: --worker-urls[3]: "http://h:2/" is the worker at --worker-urls[2] 
 		"a model without its tier": {[]string{"a=small", "b"}, "", "", []string{"http://h:1"}, `command line: --model[1]: "b" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
 		"an empty model":           {[]string{""}, "", "", []string{"http://h:1"}, `command line: --model: is empty (name the model that the workers serve)`},
 		"a tier twice":             {[]string{"a=small", "b=small"}, "", "", []string{"http://h:1"}, `command line: --model[1]: the tier "small" has the model of --model[0] already (give each model a tier of its own)`},
-		"a tier that is no name":   {[]string{"a=Small", "b=large"}, "", "", []string{"http://h:1"}, `command line: --model[0]: the tier "Small" is no name (write ` + nameWant + `)`},
+		"a tier that is no name":   {[]string{"a=Small", "b=large"}, "", "", []string{"http://h:1"}, `command line: --model[0]: the tier "Small" is no name (write ` + forms["name"].want + `)`},
 		"no tier":                  {[]string{"a=", "b=large"}, "", "", []string{"http://h:1"}, `command line: --model[0]: "a=" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
 		"not loopback": {[]string{"m"}, ":8080", "0.0.0.0:1", []string{"http://h:1"}, `command line: --listen: ":8080" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file every address is loopback; write one with keys and pass it with --config)
 command line: --admin-listen: "0.0.0.0:1" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file every address is loopback; write one with keys and pass it with --config)`},
@@ -261,12 +261,12 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 		}
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
-			draw(t, v.Index(i), key{words: k.words, fits: k.fits, pattern: k.pattern, required: k.words != nil || k.fits != nil || k.required})
+			draw(t, v.Index(i), key{words: k.words, form: k.form, required: k.words != nil || k.form != "" || k.required})
 		}
 	case v.Kind() == reflect.String && k.words != nil:
-		v.SetString(rapid.SampledFrom(k.words()).Draw(t, "word"))
-	case v.Kind() == reflect.String && k.pattern != "":
-		v.SetString(rapid.StringMatching(strings.Trim(k.pattern, "^$")).Filter(func(s string) bool { return k.fits(s) && !strings.Contains(s, "\n") }).Draw(t, "form"))
+		v.SetString(rapid.SampledFrom(k.words).Draw(t, "word"))
+	case v.Kind() == reflect.String && k.form != "":
+		v.SetString(rapid.StringMatching(strings.Trim(forms[k.form].String(), "^$")).Filter(func(s string) bool { return isForm(k.form, s) }).Draw(t, "form"))
 	case v.Kind() == reflect.String:
 		v.SetString(text.Filter(func(s string) bool { return s != "" || !k.required }).Draw(t, "text"))
 	case v.Kind() == reflect.Bool:

@@ -114,9 +114,9 @@ func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 		}
 		d.value(vn, sub, keyOf(v.Type(), kn.Value), v.Field(i))
 	})
-	for _, name := range fields.names {
-		if k := keyOf(v.Type(), name); k.required && !d.written(join(path, name)) {
-			d.faultAt(join(path, name), path, "missing", asHint(k.doc))
+	for k := range members(v) {
+		if k.required && !d.written(join(path, k.name)) {
+			d.faultAt(join(path, k.name), path, "missing", asHint(k.doc))
 		}
 	}
 }
@@ -200,15 +200,31 @@ func (d *decoder) mark(path string, kn, vn *yaml.Node) {
 	d.places[path] = place{key: position{kn.Line, kn.Column}, value: position{vn.Line, vn.Column}}
 }
 
+// secretWords are keys under which someone would write a secret into the file.
+var secretWords = map[string]bool{
+	"api_key": true, "apikey": true, "key": true, "token": true, "password": true, "secret": true,
+	"authorization": true, "bearer": true, "bearer_token": true, "auth_token": true,
+}
+
+// secretHint says where a secret of a section goes instead.
+func secretHint(section reflect.Type) string {
+	keys := fieldsOf(section).keys
+	switch {
+	case keys["sql"].url:
+		return "the URL takes it from the environment: postgres://user:${PASSWORD}@host/database"
+	case keys["api_key_env"].secret:
+		return "put it into an environment variable and name that: api_key_env"
+	case keys["sha256"].secret:
+		return `write its digest: sha256, from ` + makeDigest
+	}
+	return "a worker's key is named by api_key_env, a tenant's is known by its sha256"
+}
+
 // unknown notes a key that its section does not have.
 func (d *decoder) unknown(kn, vn *yaml.Node, path, sub string, section reflect.Type, known []string) {
 	if secretWords[kn.Value] {
 		d.problem(kn, sub, "secrets are not written into the file", secretHint(section))
 		d.hideLast(kn, vn)
-		return
-	}
-	if feature, ok := unbuilt[section.String()+"."+kn.Value]; ok {
-		d.problem(kn, sub, "this build has no "+feature, "remove the key")
 		return
 	}
 	d.problem(kn, sub, "unknown key", DidYouMean(kn.Value, known))

@@ -54,8 +54,8 @@ func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 			case tier.Model == "" || tier.Name == "":
 				d.fault(path, quote(model)+" is not MODEL=TIER", "write the model and its tier, such as qwen2.5:7b=small")
 				continue
-			case !isName(tier.Name):
-				d.fault(path, "the tier "+quote(tier.Name)+" is no name", "write "+nameWant)
+			case !isForm("name", tier.Name):
+				d.fault(path, "the tier "+quote(tier.Name)+" is no name", "write "+forms["name"].want)
 				continue
 			case first != "":
 				d.fault(path, "the tier "+quote(tier.Name)+" has the model of "+first+" already", "give each model a tier of its own")

@@ -60,10 +60,9 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 		return itemNode(v.Elem(), k, redact)
 	case reflect.Struct:
 		n := &yaml.Node{Kind: yaml.MappingNode}
-		f := fieldsOf(v.Type())
-		for _, name := range f.names {
-			if value := nodeOf(v.Field(f.index[name]), keyOf(v.Type(), name), redact); value != nil {
-				n.Content = append(n.Content, stringNode(name), value)
+		for k, field := range members(v) {
+			if value := nodeOf(field, k, redact); value != nil {
+				n.Content = append(n.Content, stringNode(k.name), value)
 			}
 		}
 		if len(n.Content) == 0 {
@@ -129,7 +128,7 @@ func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
 		switch {
 		case redact && k.url:
 			text = redactURL(text)
-		case redact && k.secret && isDigest(text):
+		case redact && k.secret && isForm("digest", text):
 			text = shortDigest(text)
 		}
 		return stringNode(text)

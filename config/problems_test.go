@@ -93,7 +93,7 @@ health: {interval: 2s, timeout: 5}
 			`8:5: tiers[0].modle: unknown key (did you mean model?)`,
 			`9:20: tiers[0].price.input: want a number from 0 to 1000000, got "-1"`,
 			`11:50: tiers[0].workers[0].weight: want an integer from 0 to 100, got "900"`,
-			`11:55: tiers[0].workers[0].region: this build has no regions (remove the key)`,
+			`11:55: tiers[0].workers[0].region: unknown key (known: name, url, weight, max_inflight, max_tokens_inflight, priority, models, api_key_env, health)`,
 			`12:16: tiers[0].workers[1].name: "w0" is the name at tiers[0].workers[0].name already (names are unique; choose another)`,
 			`12:25: tiers[0].workers[1].url: "HTTP://H:8000/" is the worker at tiers[0].workers[0].url already (a server stands once in a tier or pool; remove one entry)`,
 			`12:51: tiers[0].workers[1].weight: want an integer from 0 to 100, got "heavy"`,
@@ -149,23 +149,15 @@ admin: !!map {}
 			`12:17: cors.origins: the list has no value (remove the key, or write [] for an empty list)`,
 			`14:8: admin: YAML tags are not used here (remove the !!map)`,
 		}},
-		"keys of other builds": {keys + `session_keys: [x-session]
-tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", events: "tcp://h:1"}]}]
-pools: [{name: p, models: [n], serves: [chat], workers: [{name: x, url: "http://h:2", replay: "tcp://h:2"}]}]
-`, []string{
-			`2:1: session_keys: this build has no session affinity (remove the key)`,
-			`3:72: tiers[0].workers[0].events: this build has no KV events (remove the key)`,
-			`4:87: pools[0].workers[0].replay: this build has no KV events (remove the key)`,
-		}},
 		"what is no kind of request": {keys + `tiers: [{name: small, model: m, serves: [other], workers: [{name: w, url: "http://h:1"}]}]
 pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "http://h:2"}]}]
 `, []string{
 			`2:42: tiers[0].serves[0]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other"`,
 			`3:47: pools[0].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other"`,
 		}},
-		"policies of other builds": {keys + small + "policy: {name: kv_aware, block_size: 16}\n", []string{
-			`3:16: policy.name: want one of ` + policies + `, got "kv_aware" (kv_aware is not in this build, which has ` + policies + `)`,
-			`3:26: policy.block_size: this build has no routing by KV cache (remove the key)`,
+		"a policy and an option that there are not": {keys + small + "policy: {name: kv_aware, block_size: 16}\n", []string{
+			`3:16: policy.name: want one of ` + policies + `, got "kv_aware"`,
+			`3:26: policy.block_size: unknown key (known: name, epsilon, slack, virtual_nodes, max_prefix_length, no_key, depth)`,
 		}},
 		"a mistyped policy": {keys + small + "policy: {name: least_laod}\n", []string{
 			`3:16: policy.name: want one of ` + policies + `, got "least_laod" (did you mean least_load?)`,

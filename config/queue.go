@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"time"
 
 	"tierway/queue"
@@ -11,29 +10,29 @@ import (
 // Queue says how requests wait. In a tier or pool, what is nil or a zero heartbeat
 // is the file's value, key by key.
 type Queue struct {
-	MaxDepth       *int           `yaml:"max_depth"`  // requests of each class that may wait; 0: nobody waits
-	MaxWait        ByClass        `yaml:"max_wait"`   // 0: nobody of the class waits
-	Age            ByClass        `yaml:"age"`        // 0: the class never ages
-	AgedShare      *float64       `yaml:"aged_share"` // 0 to less than 1
-	MaxBytes       *Size          `yaml:"max_bytes"`  // 0: no bound
-	Displace       *bool          `yaml:"displace"`
-	EngineWait     *time.Duration `yaml:"engine_wait"` // 0: nobody waits for a worker to come up
-	HeartbeatAfter time.Duration  `yaml:"heartbeat_after"`
+	MaxDepth       *int           `yaml:"max_depth" doc:"Requests of each class that may wait. One more is answered 503 'overloaded' with a Retry-After. 0: nobody waits."`
+	MaxWait        ByClass        `yaml:"max_wait" doc:"How long a request may wait, by class; then it is answered 503 'overloaded'. '0s': nobody of the class waits."`
+	Age            ByClass        `yaml:"age" doc:"How long a request waits, by class, before it may go as one of the class above it, and to any worker that is open instead of the best. '0s': the class never ages."`
+	AgedShare      *float64       `yaml:"aged_share" below:"1" doc:"The greatest part of the tokens that aged requests of lower classes get while higher ones wait. 0: none, whatever their age."`
+	MaxBytes       *Size          `yaml:"max_bytes" zero:"true" doc:"Bytes of all bodies that wait. 0 is no bound."`
+	Displace       *bool          `yaml:"displace" doc:"A full queue evicts waiting requests for a new one. If the class is full, it evicts the newest request of the tenant with the largest backlog for its weight. If bytes are short, it evicts from less urgent classes first. 'false' rejects the new request instead."`
+	EngineWait     *time.Duration `yaml:"engine_wait" zero:"true" doc:"How long a request waits for a worker while none is up, in place of 'max_wait' where it is longer. '0s': it is answered 503 'no_healthy_worker' at once."`
+	HeartbeatAfter time.Duration  `yaml:"heartbeat_after" doc:"When a stream that has nothing to send yet is opened and kept alive with comments."`
 }
 
 // ByClass is a duration for each class. What is nil is inherited.
 type ByClass struct {
-	Interactive *time.Duration `yaml:"interactive"`
-	Background  *time.Duration `yaml:"background"`
-	Batch       *time.Duration `yaml:"batch"`
+	Interactive *time.Duration `yaml:"interactive" zero:"true" doc:"For interactive requests."`
+	Background  *time.Duration `yaml:"background" zero:"true" doc:"For background requests."`
+	Batch       *time.Duration `yaml:"batch" zero:"true" doc:"For batch requests."`
 }
 
 // Saturation says from which of its metrics on a worker gets no more requests. In a
 // tier or pool, what is nil or zero is the file's value, key by key.
 type Saturation struct {
-	Waiting    *int          `yaml:"waiting"`  // requests in the engine's own queue; 0: never
-	KVUsage    *float64      `yaml:"kv_usage"` // part of the engine's cache that is in use; 0: never
-	StaleAfter time.Duration `yaml:"stale_after"`
+	Waiting    *int          `yaml:"waiting" doc:"Requests that wait in the engine itself. 0 turns it off."`
+	KVUsage    *float64      `yaml:"kv_usage" max:"1" doc:"Part of the engine's KV cache that is in use. It counts only while requests wait inside the engine. 0 turns it off."`
+	StaleAfter time.Duration `yaml:"stale_after" doc:"Metrics older than this do not count. They are read with every health check."`
 }
 
 // defaultQueue is how requests wait where nobody says otherwise.
@@ -68,42 +67,24 @@ func defaultSaturation() Saturation {
 	}
 }
 
-// over returns the section with what it leaves out taken from base.
-func (q Queue) over(base Queue) Queue {
-	return Queue{
-		MaxDepth: cmp.Or(q.MaxDepth, base.MaxDepth), MaxWait: q.MaxWait.over(base.MaxWait), Age: q.Age.over(base.Age),
-		AgedShare: cmp.Or(q.AgedShare, base.AgedShare), MaxBytes: cmp.Or(q.MaxBytes, base.MaxBytes), Displace: cmp.Or(q.Displace, base.Displace),
-		EngineWait: cmp.Or(q.EngineWait, base.EngineWait), HeartbeatAfter: cmp.Or(q.HeartbeatAfter, base.HeartbeatAfter),
-	}
-}
-
-func (c ByClass) over(base ByClass) ByClass {
-	return ByClass{Interactive: cmp.Or(c.Interactive, base.Interactive), Background: cmp.Or(c.Background, base.Background), Batch: cmp.Or(c.Batch, base.Batch)}
-}
-
-// over returns the section with what it leaves out taken from base.
-func (s Saturation) over(base Saturation) Saturation {
-	return Saturation{Waiting: cmp.Or(s.Waiting, base.Waiting), KVUsage: cmp.Or(s.KVUsage, base.KVUsage), StaleAfter: cmp.Or(s.StaleAfter, base.StaleAfter)}
-}
-
 // config returns the section as a queue takes it.
 func (q Queue) config() queue.Config {
-	return queue.Config{MaxDepth: value(q.MaxDepth), MaxBytes: int64(value(q.MaxBytes)), MaxWait: q.MaxWait.config(), Age: q.Age.config(),
-		AgedShare: value(q.AgedShare), Displace: value(q.Displace), EngineWait: value(q.EngineWait)}
+	return queue.Config{MaxDepth: valueOf(q.MaxDepth), MaxBytes: int64(valueOf(q.MaxBytes)), MaxWait: q.MaxWait.config(), Age: q.Age.config(),
+		AgedShare: valueOf(q.AgedShare), Displace: valueOf(q.Displace), EngineWait: valueOf(q.EngineWait)}
 }
 
 // config returns the durations in the order of the classes.
 func (c ByClass) config() [queue.Classes]time.Duration {
-	return [queue.Classes]time.Duration{value(c.Interactive), value(c.Background), value(c.Batch)}
+	return [queue.Classes]time.Duration{valueOf(c.Interactive), valueOf(c.Background), valueOf(c.Batch)}
 }
 
 // config returns the section as a pool takes it.
 func (s Saturation) config() routing.Saturation {
-	return routing.Saturation{Waiting: value(s.Waiting), KVUsage: value(s.KVUsage), StaleAfter: s.StaleAfter}
+	return routing.Saturation{Waiting: valueOf(s.Waiting), KVUsage: valueOf(s.KVUsage), StaleAfter: s.StaleAfter}
 }
 
-// value returns what p points at, and zero where it points at nothing.
-func value[T any](p *T) (v T) {
+// valueOf returns what p points at, and zero where it points at nothing.
+func valueOf[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
 	}

@@ -189,11 +189,11 @@ func TestAQueuesKeysComeFromTheTierOrTheFile(t *testing.T) {
 			return
 		}
 		tier, got := f.Tiers[0].Queue, f.ResolvedPools()[0]
-		depth := value(f.Queue.MaxDepth)
+		depth := valueOf(f.Queue.MaxDepth)
 		if tier.MaxDepth != nil {
 			depth = *tier.MaxDepth
 		}
-		age := value(f.Queue.Age.Background)
+		age := valueOf(f.Queue.Age.Background)
 		if tier.Age.Background != nil {
 			age = *tier.Age.Background
 		}

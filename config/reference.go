@@ -22,7 +22,7 @@ Every key, its type, its default and what it means. An unknown key, an impossibl
 - ` + "`${NAME}`" + ` in a value is replaced by the environment variable, ` + "`${NAME:-default}`" + ` has a default, and ` + "`$${`" + ` is a plain ` + "`${`" + `. A variable that is not set is an error.
 - No secret stands in the file: a worker's key is named by ` + "`api_key_env`" + `, a tenant's is known by its SHA-256, and a store's URL takes its password from ` + "`${NAME}`" + `.
 - A reload (SIGHUP, the admin plane or ` + "`watch`" + `) takes all of the file or, with an error in it, nothing. ` + restartText() + ` wait for a restart; a worker that goes, or is reached or checked otherwise, finishes what it has.
-- Names of tiers, pools and workers match ` + "`" + namePattern + "`" + ` and are unique.
+- Names of tiers, pools and workers match ` + "`" + forms["name"].String() + "`" + ` and are unique.
 
 | key | type | default | meaning |
 |---|---|---|---|
@@ -36,21 +36,16 @@ Every key, its type, its default and what it means. An unknown key, an impossibl
 // walk calls f for every key below section, parents first. A list is followed
 // into what its items hold.
 func walk(path string, section reflect.Value, f func(path string, k key, v reflect.Value)) {
-	fields := fieldsOf(section.Type())
-	for _, name := range fields.names {
-		v, k, at := section.Field(fields.index[name]), keyOf(section.Type(), name), strings.TrimPrefix(path+"."+name, ".")
+	for k, v := range members(section) {
+		at := join(path, k.name)
 		f(at, k, v)
-		t := v.Type()
-		switch t.Kind() {
-		case reflect.Slice:
-			at, t = at+"[]", t.Elem()
-		case reflect.Pointer:
-			t = t.Elem()
+		if v.Kind() == reflect.Slice {
+			at += "[]"
 		}
-		if t.Kind() == reflect.Struct {
-			if v.Kind() != reflect.Struct {
-				v = reflect.New(t).Elem()
-			}
+		if v.Kind() != reflect.Struct {
+			v = reflect.New(itemOf(v.Type())).Elem()
+		}
+		if v.Kind() == reflect.Struct {
 			walk(at, v, f)
 		}
 	}
@@ -66,13 +61,13 @@ func typeName(t reflect.Type, k key) string {
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
 		return "list of sections"
 	case t.Kind() == reflect.Slice && k.words != nil:
-		return "list of `" + strings.Join(k.words(), "`, `") + "`"
+		return "list of `" + strings.Join(k.words, "`, `") + "`"
 	case t.Kind() == reflect.Slice:
 		return "list of texts"
 	case t.Kind() == reflect.Map:
 		return "text to " + typeName(t.Elem(), k)
 	case k.words != nil:
-		return "`" + strings.Join(k.words(), "`, `") + "`"
+		return "`" + strings.Join(k.words, "`, `") + "`"
 	case t == reflect.TypeFor[time.Duration]():
 		return "duration"
 	case t == reflect.TypeFor[Size]():
@@ -92,8 +87,8 @@ func defaultText(v reflect.Value, k key) string {
 	switch {
 	case k.required:
 		return "required"
-	case k.inherits != "":
-		return k.inherits
+	case k.absent != "":
+		return k.absent
 	case v.Kind() == reflect.Pointer && !v.IsNil():
 		return defaultText(v.Elem(), k)
 	case v.Kind() == reflect.Struct || v.Kind() == reflect.Pointer:
@@ -151,11 +146,9 @@ func schemaOf(t reflect.Type, k key) map[string]any {
 			least = 0
 		}
 		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^[0-9]+ *(B|KB|MB|GB|KiB|MiB|GiB)?$|` + variable, "minimum": least}
-	case t == reflect.TypeFor[tenants.Money]():
-		s["type"], k = "number", key{max: 1_000_000_000}
 	case t.Kind() == reflect.Bool:
 		s["type"] = "boolean"
-	case t.Kind() == reflect.Float64:
+	case t.Kind() == reflect.Float64 || t == reflect.TypeFor[tenants.Money]():
 		s["type"] = "number"
 	default:
 		s["type"] = "integer"
@@ -180,11 +173,11 @@ func schemaOf(t reflect.Type, k key) map[string]any {
 func textSchema(k key) map[string]any {
 	switch {
 	case k.words != nil:
-		return map[string]any{"anyOf": []any{map[string]any{"enum": k.words()}, map[string]any{"type": "string", "pattern": variable}}}
-	case k.pattern != "" && k.required:
-		return map[string]any{"type": "string", "pattern": k.pattern + "|" + variable}
-	case k.pattern != "":
-		return map[string]any{"type": "string", "pattern": "^$|" + k.pattern + "|" + variable}
+		return map[string]any{"anyOf": []any{map[string]any{"enum": k.words}, map[string]any{"type": "string", "pattern": variable}}}
+	case k.form != "" && k.required:
+		return map[string]any{"type": "string", "pattern": forms[k.form].String() + "|" + variable}
+	case k.form != "":
+		return map[string]any{"type": "string", "pattern": "^$|" + forms[k.form].String() + "|" + variable}
 	case k.required:
 		return map[string]any{"type": "string", "minLength": 1}
 	}
@@ -195,14 +188,12 @@ func textSchema(k key) map[string]any {
 // is null.
 func sectionSchema(t reflect.Type) map[string]any {
 	properties, required := map[string]any{}, []string{}
-	f := fieldsOf(t)
-	for _, name := range f.names {
-		k := keyOf(t, name)
-		s := schemaOf(t.Field(f.index[name]).Type, k)
+	for k, v := range members(reflect.Zero(t)) {
+		s := schemaOf(v.Type(), k)
 		s["description"] = k.doc
-		properties[name] = s
+		properties[k.name] = s
 		if k.required {
-			required = append(required, name)
+			required = append(required, k.name)
 		}
 	}
 	s := map[string]any{"type": []string{"object", "null"}, "additionalProperties": false, "properties": properties}

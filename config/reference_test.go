@@ -3,83 +3,81 @@ package config
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"os"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
-	"pgregory.net/rapid"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/tenants"
 )
 
-// sectionTypes returns every struct that the file is made of.
-func sectionTypes(t reflect.Type, seen map[reflect.Type]bool) map[reflect.Type]bool {
-	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if t.Kind() == reflect.Struct && !seen[t] {
-		seen[t] = true
-		fields := fieldsOf(t)
-		for _, name := range fields.names {
-			sectionTypes(t.Field(fields.index[name]).Type, seen)
-		}
-	}
-	return seen
-}
-
-func TestEveryKeyIsDocumentedAndEveryDocumentedKeyIsRead(t *testing.T) {
-	read := map[string]bool{}
-	for section := range sectionTypes(reflect.TypeFor[File](), map[reflect.Type]bool{}) {
-		for _, name := range fieldsOf(section).names {
-			id := section.String() + "." + name
-			read[id] = true
-			k, ok := known[id]
-			if !ok || !strings.HasSuffix(k.doc, ".") && !strings.HasSuffix(k.doc, "`") {
-				t.Errorf("%s has no doc in the table", id)
+func TestEveryTagIsUnderstood(t *testing.T) {
+	names := []string{"yaml", "json", "doc", "absent", "required", "enum", "form", "min", "max", "above", "below", "zero", "secret",
+		"reload", "ordered", "policy"}
+	for section, f := range sections {
+		for _, name := range f.names {
+			field, k, id := section.Field(f.index[name]), f.keys[name], section.String()+"."+name
+			if !strings.HasSuffix(k.doc, ".") && !strings.HasSuffix(k.doc, "`") || strings.Count(k.doc, "`")%2 == 1 {
+				t.Errorf("%s has no doc", id)
 			}
-			if (k.fits == nil) != (k.pattern == "") || k.fits != nil && k.want == "" {
-				t.Errorf("%s: fits, pattern and want go together", id)
+			if _, known := forms[k.form]; k.form != "" && !known {
+				t.Errorf("%s has the unknown form %q", id, k.form)
 			}
-			number := section.Field(fieldsOf(section).index[name]).Type
-			if number.Kind() == reflect.Pointer || number.Kind() == reflect.Map {
-				number = number.Elem()
+			if !slices.Contains([]string{"", effectDrain, effectRestart}, k.reload) {
+				t.Errorf("%s has the unknown effect %q", id, k.reload)
 			}
-			if isNumber(number) && k.max == 0 {
-				t.Errorf("%s has no upper bound", id)
+			for _, pair := range regexp.MustCompile(`([a-z_]+):("(?:[^"\\]|\\.)*")`).FindAllStringSubmatch(string(field.Tag), -1) {
+				tag := strings.TrimPrefix(pair[1], "tier_")
+				value, err := strconv.Unquote(pair[2])
+				if err != nil || !slices.Contains(names, tag) {
+					t.Errorf("%s: the tag %s is not understood: %v", id, pair[0], err)
+				}
+				_, err = strconv.ParseFloat(value, 64)
+				if slices.Contains([]string{"min", "max", "above", "below"}, tag) && err != nil {
+					t.Errorf("%s: %s is no bound", id, pair[0])
+				}
 			}
-		}
-	}
-	for id := range known {
-		if !read[id] {
-			t.Errorf("%s is in the table and nothing reads it", id)
-		}
-	}
-	for id, feature := range unbuilt {
-		section := id[:strings.LastIndex(id, ".")]
-		if read[id] {
-			t.Errorf("%s is read and refused for want of %s", id, feature)
-		}
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(read)), func(r string) bool { return strings.HasPrefix(r, section+".") }) {
-			t.Errorf("%s is refused in a section that does not exist", id)
 		}
 	}
 }
 
-func TestPatternsSayWhatTheDecoderChecks(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9._/ -]{0,66}`), rapid.StringMatching(`[0-9a-f]{63,65}`), rapid.SampledFrom([]string{"auto", "off", "/x", "K_1"})).Draw(t, "text")
-		for id, k := range known {
-			if k.fits == nil || id == "workers.Health.path" && strings.Contains(text, " ") {
-				continue
-			}
-			if got, want := regexp.MustCompile(k.pattern).MatchString(text), k.fits(text); got != want {
-				t.Fatalf("%s: the pattern says %t of %q, the decoder %t", id, got, text, want)
-			}
+func TestTagsListWhatTheirPackagesKnow(t *testing.T) {
+	dialects := []string{}
+	for d := openai.Chat; d.String() != openai.Other.String(); d++ {
+		dialects = append(dialects, d.String())
+	}
+	engines := []string{}
+	for _, e := range []openai.Engine{openai.EngineAuto, openai.EngineVLLM, openai.EngineSGLang, openai.EngineLlamaCpp, openai.EngineOllama, openai.EngineOpenAI} {
+		engines = append(engines, string(e))
+	}
+	pool, held := reflect.TypeFor[PoolConfig](), reflect.TypeFor[tenants.KeyConfig]()
+	for _, c := range []struct {
+		key  key
+		want []string
+	}{
+		{keyOf(pool, "serves"), dialects}, {keyOf(pool, "engine"), engines}, {keyOf(pool, "allow_fields"), openai.EngineFields[:]},
+		{keyOf(held, "priority"), tenants.Classes()}, {keyOf(held, "default_priority"), tenants.Classes()},
+		{keyOf(reflect.TypeFor[routing.Config](), "name"), routing.Names()},
+	} {
+		if diff := cmp.Diff(c.want, c.key.words); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", c.key.name, diff)
 		}
-	})
+	}
+	if got := keyOf(held, "weight").max; got != tenants.MaxWeight {
+		t.Errorf("the weight is bounded by %v", got)
+	}
+	f := File{Tiers: []Tier{{}}}
+	if got, want := strings.Join(f.whole(f.sections()[0]).Serves, ", "), keyOf(reflect.TypeFor[Tier](), "serves").absent; got != want {
+		t.Errorf("a tier serves %s, and the reference says %s", got, want)
+	}
 }
 
 func TestTheReferencesAreUpToDate(t *testing.T) {

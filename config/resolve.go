@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -39,39 +41,45 @@ type Pool struct {
 // The caller owns the result.
 func (f *File) ResolvedPools() []Pool {
 	pools := make([]Pool, 0, len(f.Tiers)+len(f.Pools))
-	for _, t := range f.Tiers {
-		p := f.resolve(PoolConfig{Name: t.Name, Model: t.Model, Engine: t.Engine, Serves: t.Serves,
-			Context: t.Context, Price: t.Price, Policy: t.Policy, Queue: t.Queue, Saturation: t.Saturation, Health: t.Health, Workers: t.Workers,
-			AllowFields: t.AllowFields, ResponseHeaders: t.ResponseHeaders})
-		p.Tier = true
-		if len(t.Serves) == 0 {
-			p.Serves = tierServes()
-		}
-		pools = append(pools, p)
-	}
-	for _, c := range f.Pools {
-		pools = append(pools, f.resolve(c))
+	for _, s := range f.sections() {
+		pools = append(pools, f.poolOf(f.whole(s), s.tier))
 	}
 	return pools
 }
 
-// resolve fills in what a tier or pool inherits.
-func (f *File) resolve(c PoolConfig) Pool {
-	waits := c.Queue.over(f.Queue)
-	p := Pool{Name: c.Name, Model: c.Model, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
-		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant,
-		Context: c.Context, Policy: c.Policy, Queue: waits.config(), HeartbeatAfter: waits.HeartbeatAfter,
-		Saturation: c.Saturation.over(f.Saturation).config(), AllowFields: slices.Clone(c.AllowFields)}
-	for _, name := range c.ResponseHeaders {
-		p.ResponseHeaders = append(p.ResponseHeaders, http.CanonicalHeaderKey(name))
+// whole returns a tier or pool with what it inherits written out.
+func (f *File) whole(s section) PoolConfig {
+	c := s.PoolConfig
+	c.Engine = cmp.Or(c.Engine, string(openai.EngineAuto))
+	if s.tier && len(c.Serves) == 0 {
+		// What an engine of chat models speaks. Embeddings come from other models.
+		c.Serves = []string{"chat", "completions", "responses", "messages", "tokenize"}
 	}
 	if c.Price != nil {
-		p.Price = *c.Price
-		p.Price.CachedInput = copyOf(p.Price.CachedInput)
+		c.Price = new(*c.Price)
+		c.Price.CachedInput = copyOf(c.Price.CachedInput)
 	}
-	if p.Engine == "" {
-		p.Engine = openai.EngineAuto
+	if c.Policy.Name == "" {
+		c.Policy = f.Policy
 	}
+	c.Policy.Epsilon, c.Policy.Slack = copyOf(c.Policy.Epsilon), copyOf(c.Policy.Slack)
+	c.Queue, c.Saturation = over(c.Queue, f.Queue), over(c.Saturation, f.Saturation)
+	health := f.healthOf(c.Health)
+	c.Health, c.Workers = &health, slices.Clone(c.Workers)
+	for i := range c.Workers {
+		w := &c.Workers[i]
+		w.Weight = new(*cmp.Or(w.Weight, new(1)))
+		w.Health, w.Models = new(over(valueOf(w.Health), health)), slices.Clone(w.Models)
+	}
+	return c
+}
+
+// poolOf returns what the gateway makes a pool of.
+func (f *File) poolOf(c PoolConfig, tier bool) Pool {
+	p := Pool{Name: c.Name, Model: c.Model, Tier: tier, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
+		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant, Context: c.Context,
+		Price: valueOf(c.Price), Policy: c.Policy, Queue: c.Queue.config(), HeartbeatAfter: c.Queue.HeartbeatAfter,
+		Saturation: c.Saturation.config(), AllowFields: slices.Clone(c.AllowFields)}
 	if c.Model != "" && !slices.Contains(p.Models, c.Model) {
 		p.Models = slices.Insert(p.Models, 0, c.Model)
 	}
@@ -80,16 +88,22 @@ func (f *File) resolve(c PoolConfig) Pool {
 			p.Serves = append(p.Serves, dialect)
 		}
 	}
-	if p.Policy.Name == "" {
-		p.Policy = f.Policy
+	for _, name := range c.ResponseHeaders {
+		p.ResponseHeaders = append(p.ResponseHeaders, http.CanonicalHeaderKey(name))
 	}
-	p.Policy.Epsilon, p.Policy.Slack = copyOf(p.Policy.Epsilon), copyOf(p.Policy.Slack)
-	health := overlay(f.Health, c.Health)
 	for _, w := range c.Workers {
-		p.Workers = append(p.Workers, f.spec(w, p, health))
+		s := workers.Spec{Config: w, Pool: c.Name, Engine: c.Engine, Model: c.Model,
+			ConnectTimeout: f.Timeouts.Connect, StaleAfter: c.Saturation.StaleAfter}
+		if w.APIKeyEnv != "" && f.keys != nil {
+			s.Key = f.keys(w.APIKeyEnv)
+		}
+		p.Workers = append(p.Workers, s)
 	}
 	return p
 }
+
+// healthOf returns the health section of a tier or pool.
+func (f *File) healthOf(own *workers.Health) workers.Health { return over(valueOf(own), f.Health) }
 
 // copyOf returns a number of the same value, if there is one.
 func copyOf(number *float64) *float64 {
@@ -99,43 +113,22 @@ func copyOf(number *float64) *float64 {
 	return new(*number)
 }
 
-// spec resolves one worker, so that equal settings make equal Specs however
-// they were written.
-func (f *File) spec(w workers.Config, p Pool, health workers.Health) workers.Spec {
-	weight := 1
-	if w.Weight != nil {
-		weight = *w.Weight
-	}
-	health = overlay(health, w.Health)
-	w.Weight, w.Health, w.Models = &weight, &health, slices.Clone(w.Models)
-	s := workers.Spec{Config: w, Pool: p.Name, Engine: string(p.Engine), Model: p.Model, ConnectTimeout: f.Timeouts.Connect, StaleAfter: p.Saturation.StaleAfter}
-	if w.APIKeyEnv != "" && f.keys != nil {
-		s.Key = f.keys(w.APIKeyEnv)
-	}
-	return s
+// over returns a section with what it leaves out taken from base, key by key.
+func over[T any](own, base T) T {
+	inherit(reflect.ValueOf(&own).Elem(), reflect.ValueOf(base))
+	return own
 }
 
-// overlay returns base with what over sets.
-func overlay(base workers.Health, over *workers.Health) workers.Health {
-	if over == nil {
-		return base
+// inherit gives every key of a section that has no value that of base.
+func inherit(section, base reflect.Value) {
+	for i := range section.NumField() {
+		switch v := section.Field(i); {
+		case v.Kind() == reflect.Struct:
+			inherit(v, base.Field(i))
+		case v.IsZero():
+			v.Set(base.Field(i))
+		}
 	}
-	if over.Path != "" {
-		base.Path = over.Path
-	}
-	if over.Interval != 0 {
-		base.Interval = over.Interval
-	}
-	if over.Timeout != 0 {
-		base.Timeout = over.Timeout
-	}
-	if over.DownAfter != 0 {
-		base.DownAfter = over.DownAfter
-	}
-	if over.UpAfter != 0 {
-		base.UpAfter = over.UpAfter
-	}
-	return base
 }
 
 // Specs returns every worker of the file, in order. They hold the workers'

@@ -173,16 +173,13 @@ func setString(v reflect.Value, k key, text string) (hint string, ok bool) {
 	if k.required && text == "" {
 		return asHint(k.doc), false
 	}
-	if k.words != nil && !slices.Contains(k.words(), text) {
-		if slices.Contains(k.unbuilt, text) {
-			return text + " is not in this build, which has " + strings.Join(k.words(), ", "), false
-		}
-		if near := nearest(text, k.words()); near == "" && k.want == "" {
+	if k.words != nil && !slices.Contains(k.words, text) {
+		if nearest(text, k.words) == "" {
 			return "", false // wanted lists the words
 		}
-		return DidYouMean(text, k.words()), false
+		return DidYouMean(text, k.words), false
 	}
-	if k.fits != nil && text != "" && !k.fits(text) {
+	if k.form != "" && text != "" && !isForm(k.form, text) {
 		return "", false
 	}
 	v.SetString(text)
@@ -192,10 +189,10 @@ func setString(v reflect.Value, k key, text string) (hint string, ok bool) {
 // wanted names what a key takes.
 func wanted(t reflect.Type, k key) string {
 	switch {
-	case k.want != "":
-		return k.want
+	case k.form != "":
+		return forms[k.form].want
 	case k.words != nil:
-		return "one of " + strings.Join(k.words(), ", ")
+		return "one of " + strings.Join(k.words, ", ")
 	case t == reflect.TypeFor[time.Duration]():
 		if k.zero {
 			return "a duration"
@@ -209,7 +206,7 @@ func wanted(t reflect.Type, k key) string {
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case t == reflect.TypeFor[tenants.Money]():
-		return "an amount from 0 to 1000000000"
+		return fmt.Sprintf("an amount from %s to %s", plain(k.min), plain(k.max))
 	case isNumber(t):
 		number := "a number"
 		if t.Kind() != reflect.Float64 {
@@ -268,7 +265,7 @@ func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok b
 		b.WriteString(rest[:i])
 		inside, after, closed := strings.Cut(rest[i+2:], "}")
 		name, fallback, hasFallback := strings.Cut(inside, ":-")
-		if !closed || !isVariable(name) {
+		if !closed || !isForm("variable", name) {
 			d.problem(n, path, "want ${NAME} or ${NAME:-default}, got "+quote(rest[i:]), "write $${ for a plain ${")
 			return "", expanded, false
 		}
@@ -293,14 +290,4 @@ func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok b
 		}
 		expanded, rest = true, after
 	}
-}
-
-// isVariable reports whether name can be an environment variable's.
-func isVariable(name string) bool {
-	for i, r := range name {
-		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
-			return false
-		}
-	}
-	return name != "" && len(name) <= 256
 }

@@ -5,11 +5,11 @@ import "strings"
 // Telemetry says where traces go and how finely requests are told apart. Secrets
 // that a collector asks for stand in OTEL_EXPORTER_OTLP_HEADERS, never here.
 type Telemetry struct {
-	OTLP    string  `yaml:"otlp"`     // http or https, without user, password and query; empty: what OTEL_* says
-	Sample  float64 `yaml:"sample"`   // 0 to 1
-	TraceUI string  `yaml:"trace_ui"` // likewise; empty: no links
-	Clients string  `yaml:"clients"`  // parent or link; a checked File has no other
-	Tenants int     `yaml:"tenants"`  // with series of their own; the rest is one
+	OTLP    string  `yaml:"otlp" reload:"restart" doc:"Where traces go: the address of a collector that speaks OTLP/HTTP, such as http://127.0.0.1:4318, where /v1/traces is added unless it has a path. Empty: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, and without these no traces. Without user and password: a collector's key stands in OTEL_EXPORTER_OTLP_HEADERS."`
+	Sample  float64 `yaml:"sample" max:"1" doc:"Part of the requests that are traced. One that a known client traces already is traced if the client's is."`
+	TraceUI string  `yaml:"trace_ui" doc:"Where people look at traces, such as Jaeger's http://127.0.0.1:16686. Decisions link to it: /trace/ and the trace's id are added."`
+	Clients string  `yaml:"clients" enum:"parent,link" reload:"restart" doc:"What the trace of a known client is: 'parent' goes on with it, 'link' starts one of its own that links to it."`
+	Tenants int     `yaml:"tenants" max:"1000" zero:"true" doc:"Tenants that metrics name, those with the most requests; all others are one tenant, 'other'."`
 }
 
 // TraceURL returns the page of a trace, as Jaeger names it; empty without a
@@ -23,25 +23,17 @@ func (t Telemetry) TraceURL(id string) string {
 
 // Decisions says which records of decisions are kept.
 type Decisions struct {
-	Keep     int    `yaml:"keep"`      // in memory; 0: none
-	File     string `yaml:"file"`      // JSON lines; empty: none
-	MaxSize  Size   `yaml:"max_size"`  // of one file, at least 1 MiB
-	MaxFiles int    `yaml:"max_files"` // the one that is written included
+	Keep     int    `yaml:"keep" max:"100000" zero:"true" doc:"Records that stay in memory, the newest, for the admin plane. 0: none."`
+	File     string `yaml:"file" reload:"restart" doc:"File that every record is added to, as JSON lines. A relative path lies beside this file. Empty: none."`
+	MaxSize  Size   `yaml:"max_size" reload:"restart" doc:"Length at which the file is put aside for a new one: at least 1 MiB."`
+	MaxFiles int    `yaml:"max_files" min:"1" max:"100" reload:"restart" doc:"Files that are kept, the one that is written included. The oldest goes."`
 }
-
-// The ways in which a client's trace is taken up.
-const (
-	clientsParent = "parent"
-	clientsLink   = "link"
-)
-
-func clientsWords() []string { return []string{clientsParent, clientsLink} }
 
 // defaultTelemetry is where traces go where nobody says otherwise.
 func defaultTelemetry() Telemetry {
 	return Telemetry{
 		Sample:  1, // a gateway of models sees hundreds of requests a second, not hundreds of thousands
-		Clients: clientsParent,
+		Clients: "parent",
 		Tenants: 50, // lines that one graph can show; each costs about ten series
 	}
 }

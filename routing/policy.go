@@ -126,15 +126,16 @@ type Planner interface {
 	Plans() bool
 }
 
-// Config names a policy, as config.yaml writes it.
+// Config names a policy, as config.yaml writes it. An empty Name is least_load; any
+// other value that is nil, 0 or empty is what its tag absent says.
 type Config struct {
-	Name            string   `yaml:"name"`              // one of Names; empty is least_load
-	Epsilon         *float64 `yaml:"epsilon"`           // chwbl: how far over the mean load a worker may go, as a share; nil is 0.25
-	Slack           *float64 `yaml:"slack"`             // chwbl: requests over that bound, times the square root of the mean; nil is 2
-	VirtualNodes    int      `yaml:"virtual_nodes"`     // chwbl: points on the ring for each unit of weight; 0 is 150
-	MaxPrefixLength int      `yaml:"max_prefix_length"` // chwbl: characters of the prompt that its key may stand for; 0 is no bound
-	NoKey           string   `yaml:"no_key"`            // chwbl: what places requests without a prompt, least_load or model_hash; empty is least_load
-	Depth           string   `yaml:"depth"`             // chwbl: adaptive follows what the traffic shares, fixed takes the first turn; empty is adaptive
+	Name            string   `yaml:"name" enum:"chwbl,least_load,power_of_two,random,round_robin,weighted_round_robin" doc:"The policy's name. A tier's or pool's section replaces the file's whole."`
+	Epsilon         *float64 `yaml:"epsilon" policy:"chwbl" absent:"'0.25'" doc:"'chwbl': how far over the mean load of its peers a worker may go, as a share of it."`
+	Slack           *float64 `yaml:"slack" policy:"chwbl" absent:"'2'" doc:"'chwbl': requests that a worker may have over that, times the square root of the mean: with few requests the share alone would be less than one."`
+	VirtualNodes    int      `yaml:"virtual_nodes" min:"1" max:"1000" policy:"chwbl" absent:"'150'" doc:"'chwbl': points on the hash ring for each unit of weight. More spread prompts more evenly and take longer to set up."`
+	MaxPrefixLength int      `yaml:"max_prefix_length" policy:"chwbl" doc:"'chwbl': characters at the prompt's beginning that place it. 0 is no bound."`
+	NoKey           string   `yaml:"no_key" enum:"least_load,model_hash" policy:"chwbl" absent:"'least_load'" doc:"'chwbl': what places a request without a prompt. 'model_hash' sends all requests for a model to the same worker."`
+	Depth           string   `yaml:"depth" enum:"adaptive,fixed" policy:"chwbl" absent:"'adaptive'" doc:"'chwbl': how much of the prompt places it. 'adaptive' goes past what most of the traffic shares, 'fixed' takes the first turn."`
 }
 
 // Names returns the names of all policies, sorted.
@@ -143,7 +144,7 @@ func Names() []string {
 }
 
 // New makes a policy with no memory yet. Its error names the unknown name and
-// the one that was probably meant, or every value that cannot be.
+// all that there are, or every value that cannot be.
 func New(c Config) (Policy, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -202,46 +203,7 @@ func (c *Config) check() error {
 	return errors.Join(wrong...)
 }
 
-// unknown says that a word is none of those known, and which it may stand for.
+// unknown refuses a word and lists those that there are.
 func unknown(what, word string, names []string) error {
-	known := strings.Join(names, ", ")
-	if near := nearest(word, names); near != "" {
-		return fmt.Errorf("unknown %s %q (did you mean %s? known are %s)", what, word, near, known)
-	}
-	return fmt.Errorf("unknown %s %q (known are %s)", what, word, known)
-}
-
-// nearest returns the name that differs from s in the fewest letters, or ""
-// when more than a third of s would have to change: beyond that a guess
-// misleads more often than it helps. Two letters may always differ, which is
-// what swapping two costs.
-func nearest(s string, names []string) string {
-	best, found := max(len(s)/3, 2)+1, ""
-	for _, name := range names {
-		if d := distance(s, name); d < best {
-			best, found = d, name
-		}
-	}
-	return found
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return fmt.Errorf("unknown %s %q (known: %s)", what, word, strings.Join(names, ", "))
 }

@@ -17,17 +17,17 @@ import (
 // Two keys of the same name and the same settings are two keys of one tenant:
 // that is how a key is replaced without a gap.
 type KeyConfig struct {
-	Name            string   `yaml:"name"`             // the tenant: 1 to 63 of a-z, 0-9 and "-"
-	SHA256          string   `yaml:"sha256"`           // 64 hexadecimal digits, the digest of the key
-	Tiers           []string `yaml:"tiers"`            // tiers and pools that it may use; absent: all, []: none
-	Models          []string `yaml:"models"`           // globs of the model names that it may ask by; absent: all, []: none
-	Priority        string   `yaml:"priority"`         // the highest class that it may ask for; absent: interactive
-	DefaultPriority string   `yaml:"default_priority"` // the class of a request that asks for none; absent: priority
-	Weight          int      `yaml:"weight"`           // the tenant's share while it waits beside others of its class, 1 to MaxWeight; absent: 1
-	Limits          Limits   `yaml:"limits"`           // of the tenant
-	IsolateCache    bool     `yaml:"isolate_cache"`    // its prompts share no engine's cache with other tenants
-	Degrade         bool     `yaml:"degrade"`          // a spent budget moves it to the cheapest tier it may use
-	FailClosed      bool     `yaml:"fail_closed"`      // refused while Redis is away
+	Name            string   `yaml:"name" required:"true" form:"tenant" doc:"The tenant. Several keys with the same rights may name the same one."`
+	SHA256          string   `yaml:"sha256" required:"true" form:"digest" secret:"true" doc:"SHA-256 of the key in hex: \x60printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1\x60. The key must not begin with 'tw-' unless the gateway made it."`
+	Tiers           []string `yaml:"tiers" absent:"all" doc:"Tiers and pools that the key may use, by name. '[]': none."`
+	Models          []string `yaml:"models" absent:"all" doc:"Model names that the key may ask by; '*' stands for any run of characters, '?' for one. '[]': none."`
+	Priority        string   `yaml:"priority" enum:"interactive,background,batch" absent:"'interactive'" doc:"The highest class that the key may ask for."`
+	DefaultPriority string   `yaml:"default_priority" enum:"interactive,background,batch" absent:"'priority'" doc:"The class of a request that asks for none. Not above 'priority'."`
+	Weight          int      `yaml:"weight" min:"1" max:"1000" absent:"'1'" doc:"Its share of the tokens beside other tenants of a class, while both wait: 2 gets twice what 1 gets."`
+	Limits          Limits   `yaml:"limits" doc:"What the tenant may use, all its keys together. What is absent or 0 is not limited."`
+	IsolateCache    bool     `yaml:"isolate_cache" doc:"Keep its prompts out of what other tenants share in the engines' caches."`
+	Degrade         bool     `yaml:"degrade" doc:"When a budget is spent, go on with the cheapest tier that it may use, instead of refusing."`
+	FailClosed      bool     `yaml:"fail_closed" doc:"Refuse its requests while Redis is away, instead of limiting by what this gateway alone knows."`
 }
 
 // FromConfig checks the keys of config.yaml and returns them with their tenants.

@@ -11,16 +11,16 @@ import (
 // request counts against the limits of its tenant and of its key, and must
 // pass both.
 type Limits struct {
-	RPM         int64 `yaml:"rpm" json:"rpm,omitempty"`                   // requests a minute
-	RPS         int64 `yaml:"rps" json:"rps,omitempty"`                   // requests a second
-	Burst       int64 `yaml:"burst" json:"burst,omitempty"`               // requests at once; 0: a sixth of rpm, or one second of rps
-	TPM         int64 `yaml:"tpm" json:"tpm,omitempty"`                   // tokens a minute, of prompts and answers
-	TokenBurst  int64 `yaml:"token_burst" json:"token_burst,omitempty"`   // tokens at once; 0: a minute of tpm
-	Concurrent  int64 `yaml:"concurrent" json:"concurrent,omitempty"`     // requests under way
-	DayTokens   int64 `yaml:"day_tokens" json:"day_tokens,omitempty"`     // tokens a UTC day
-	MonthTokens int64 `yaml:"month_tokens" json:"month_tokens,omitempty"` // tokens a UTC month
-	DayMoney    Money `yaml:"day_money" json:"day_money,omitempty"`       // money a UTC day
-	MonthMoney  Money `yaml:"month_money" json:"month_money,omitempty"`   // money a UTC month
+	RPM         int64 `yaml:"rpm" json:"rpm,omitempty" max:"1000000000" doc:"Requests a minute."`
+	RPS         int64 `yaml:"rps" json:"rps,omitempty" max:"1000000000" doc:"Requests a second."`
+	Burst       int64 `yaml:"burst" json:"burst,omitempty" max:"1000000000" absent:"a sixth of 'rpm', a second of 'rps'" doc:"Requests at once. Needs 'rpm' or 'rps'."`
+	TPM         int64 `yaml:"tpm" json:"tpm,omitempty" max:"1000000000000000" doc:"Tokens a minute, of prompts and answers."`
+	TokenBurst  int64 `yaml:"token_burst" json:"token_burst,omitempty" max:"1000000000000000" absent:"a minute of 'tpm'" doc:"Tokens at once. Needs 'tpm'."`
+	Concurrent  int64 `yaml:"concurrent" json:"concurrent,omitempty" max:"1000000000" doc:"Requests under way."`
+	DayTokens   int64 `yaml:"day_tokens" json:"day_tokens,omitempty" max:"1000000000000000" doc:"Tokens a UTC day."`
+	MonthTokens int64 `yaml:"month_tokens" json:"month_tokens,omitempty" max:"1000000000000000" doc:"Tokens a UTC month."`
+	DayMoney    Money `yaml:"day_money" json:"day_money,omitempty" max:"1000000000" doc:"Money a UTC day, at the prices of tiers and pools."`
+	MonthMoney  Money `yaml:"month_money" json:"month_money,omitempty" max:"1000000000" doc:"Money a UTC month, at the prices of tiers and pools."`
 }
 
 // RequestBurst returns how many requests may come at once against RPM: Burst, or
@@ -109,9 +109,9 @@ func (m *Money) UnmarshalJSON(b []byte) (err error) {
 // Price is what tokens of a tier cost, in units of money for each million. The
 // zero Price is free.
 type Price struct {
-	Input       float64  `yaml:"input" json:"input"`                                   // of the prompt
-	CachedInput *float64 `yaml:"cached_input,omitempty" json:"cached_input,omitempty"` // of what came from the engine's cache; absent: as input
-	Output      float64  `yaml:"output" json:"output"`                                 // of the answer
+	Input       float64  `yaml:"input" json:"input" max:"1000000" doc:"A million tokens of the prompt."`
+	CachedInput *float64 `yaml:"cached_input,omitempty" json:"cached_input,omitempty" max:"1000000" absent:"'input'" doc:"A million tokens of the prompt that came from the engine's cache."`
+	Output      float64  `yaml:"output" json:"output" max:"1000000" doc:"A million tokens of the answer."`
 }
 
 // Cost returns what an answer costs: prompt tokens, of which cached came from a

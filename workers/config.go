@@ -9,26 +9,27 @@ import (
 	"time"
 )
 
-// Config is one worker as config.yaml writes it.
+// Config is one worker as config.yaml writes it. A nil Weight is 1, nil Models are all
+// of its pool's, and a nil Health is the pool's.
 type Config struct {
-	Name              string   `yaml:"name"`                // unique in the whole file; shown in X-Routed-To
-	URL               string   `yaml:"url"`                 // http://host:port, https://host[/base] or unix:///path
-	Weight            *int     `yaml:"weight"`              // 0 to 100; nil is 1; 0 takes no new requests
-	MaxInflight       int      `yaml:"max_inflight"`        // requests at once; 0 is no bound
-	MaxTokensInflight int64    `yaml:"max_tokens_inflight"` // tokens of prompts and expected answers at once; 0 is no bound
-	Priority          int      `yaml:"priority"`            // its group: a higher one is used only while no lower one can be
-	Models            []string `yaml:"models"`              // which of its pool's models it serves; empty is all
-	APIKeyEnv         string   `yaml:"api_key_env"`         // environment variable that holds the worker's own bearer key
-	Health            *Health  `yaml:"health"`              // overrides the file's health section
+	Name              string   `yaml:"name" required:"true" form:"name" doc:"The worker's name, unique in the file, as X-Routed-To shows it."`
+	URL               string   `yaml:"url" required:"true" reload:"drain" doc:"Where it listens: http://host:port, https://host/base or unix:///path. Without user and password. A server with several models stands in several tiers or pools, once in each; it is checked once, and bounds count for each entry alone."`
+	Weight            *int     `yaml:"weight" max:"100" absent:"'1'" doc:"Its share beside its peers. 0 takes no new requests. 'round_robin' and 'random' ignore all but 0."`
+	MaxInflight       int      `yaml:"max_inflight" doc:"Requests that it works on at once. 0 is no bound."`
+	MaxTokensInflight int64    `yaml:"max_tokens_inflight" doc:"Tokens of prompts and expected answers that it works on at once. A worker with nothing to do takes any request. 0 is no bound."`
+	Priority          int      `yaml:"priority" doc:"Its group. A lower number is used first, a higher one only while every worker below it is down, resting or tried."`
+	Models            []string `yaml:"models" absent:"all" doc:"Which of its tier's or pool's models it serves, such as the adapters that it has loaded."`
+	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"The environment variable that holds the worker's own bearer key."`
+	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"How this worker is checked, key by key."`
 }
 
 // Health says how a worker is asked whether it is up.
 type Health struct {
-	Path      string        `yaml:"path"` // "auto": /health, else /v1/models; "off": always up
-	Interval  time.Duration `yaml:"interval"`
-	Timeout   time.Duration `yaml:"timeout"`
-	DownAfter int           `yaml:"down_after"` // failed checks in a row before it counts as down
-	UpAfter   int           `yaml:"up_after"`   // good checks in a row before it counts as up again
+	Path      string        `yaml:"path" form:"health" doc:"What is asked: a path, 'auto' (/health, else /v1/models) or 'off' (always up)."`
+	Interval  time.Duration `yaml:"interval" doc:"Time between two checks."`
+	Timeout   time.Duration `yaml:"timeout" doc:"How long a check may take. At most 'interval'."`
+	DownAfter int           `yaml:"down_after" min:"1" max:"1000" doc:"Failed checks in a row before the worker counts as down."`
+	UpAfter   int           `yaml:"up_after" min:"1" max:"1000" doc:"Good checks in a row before it counts as up again."`
 }
 
 // Spec is one worker with everything resolved that its Config leaves to
