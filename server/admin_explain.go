@@ -147,22 +147,27 @@ func (a *adminPlane) explainRequest(ctx context.Context, o *ExplainOrder, under 
 	if err != nil {
 		return err
 	}
-	if answer.as, err = o.caller(a.s.people.Load(), time.Now()); err != nil {
+	as, err := o.caller(a.s.people.Load(), time.Now())
+	if err != nil {
 		return err
 	}
-	a.s.explain(r, &answer.Explanation)
+	e, rand := a.s.explain(r, question{as: as})
+	answer.Explanation = *e
 	if under == nil {
 		return nil
 	}
-	d := &Explanation{draft: under, rand: answer.rand}
-	if d.as, err = o.caller(under.snap.people, time.Now()); err != nil {
-		d.as, d.Notes = answer.as, append(d.Notes, "the draft has no such tenant or key: explained as the one in force")
+	q, missing := question{under: under, rand: &rand}, error(nil)
+	if q.as, missing = o.caller(under.snap.people, time.Now()); missing != nil {
+		q.as = as
 	}
-	if r, err = o.request(ctx); err == nil {
-		a.s.explain(r, d)
-		answer.Draft = d
+	if r, err = o.request(ctx); err != nil {
+		return err
 	}
-	return err
+	answer.Draft, _ = a.s.explain(r, q)
+	if missing != nil {
+		answer.Draft.Notes = append(answer.Draft.Notes, "the draft has no such tenant or key: explained as the one in force")
+	}
+	return nil
 }
 
 // request makes the request that is asked about.

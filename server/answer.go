@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/gin-gonic/gin"
 )
 
 // state is how much of an answer the client has.
@@ -24,7 +22,7 @@ const (
 // that opens a stream early. Its mutex keeps the heartbeat's timer and the
 // handler apart.
 type answer struct {
-	w       gin.ResponseWriter
+	w       responseWriter
 	control *http.ResponseController
 	stall   time.Duration // a write that the client does not take for this long fails
 	stream  bool          // the write deadline belongs to a stream of HTTP/2, not to a connection
@@ -44,13 +42,22 @@ type answer struct {
 	opened   func() // sets the headers that are known when a heartbeat opens the answer
 }
 
-func (a *answer) init(w gin.ResponseWriter, r *http.Request, stall time.Duration) {
+// responseWriter is gin's.
+type responseWriter interface {
+	http.ResponseWriter
+	WriteHeaderNow()
+}
+
+// header is the header of the answer, which is sent with the status.
+func (a *answer) header() http.Header { return a.w.Header() }
+
+func (a *answer) init(w responseWriter, r *http.Request, stall time.Duration) {
 	a.w, a.stall, a.stream = w, stall, r.ProtoMajor >= 2
 	a.control = http.NewResponseController(unwrapped(w)) // gin's own Flush loses the error
 }
 
 // unwrapped returns net/http's writer below gin's.
-func unwrapped(w gin.ResponseWriter) http.ResponseWriter {
+func unwrapped(w http.ResponseWriter) http.ResponseWriter {
 	if u, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
 		return u.Unwrap()
 	}

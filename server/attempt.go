@@ -18,13 +18,13 @@ import (
 // with one its verdict is owed.
 func (x *exchange) attempt(m *member, lease *routing.Lease) *attempt {
 	started := time.Now()
-	x.d.Worker, x.d.Reason = m.name, string(lease.Reason())
-	ctx, cancel := context.WithCancelCause(x.r.Context())
+	ctx, cancel := context.WithCancelCause(x.in.r.Context())
 	if lease.Worker() != nil {
-		m.series.Chosen(x.d.Reason)
+		m.series.Chosen(string(lease.Reason()))
 	}
-	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx, most: x.mostUsage()}
-	if x.trace.On {
+	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx, most: x.mostUsage(), placed: x.wait.placed}
+	x.attempts = append(x.attempts, a)
+	if x.caller.trace.On {
 		a.span = x.s.rand() | 1 // zero is no span
 	}
 	a.usesEngine = lease.Worker() != nil && x.usesEngine()
@@ -51,7 +51,7 @@ const unbounded = time.Duration(math.MaxInt64)
 // has failed: a whole answer is then given up only for another worker's.
 func (a *attempt) firstByteWithin() time.Duration {
 	within := unbounded
-	if a.x.req.Stream {
+	if a.x.parsed.req.Stream {
 		within = a.x.snap.file.Timeouts.FirstByte
 	}
 	w := a.lease.Worker()
@@ -59,7 +59,7 @@ func (a *attempt) firstByteWithin() time.Duration {
 		return within
 	}
 	patience, probing := a.m.gate.Probing(a.lease.Expected())
-	if probing && (a.x.req.Stream || a.x.movable(w.ID())) {
+	if probing && (a.x.parsed.req.Stream || a.x.movable(w.ID())) {
 		within = min(within, patience)
 	}
 	return within
@@ -68,7 +68,7 @@ func (a *attempt) firstByteWithin() time.Duration {
 // movable reports whether another worker may answer the request although it has
 // reached the worker of that name.
 func (x *exchange) movable(id string) bool {
-	return !x.once() && len(x.d.Attempts)+1 < x.snap.file.Retry.Attempts && x.othersThan(id)
+	return !x.once() && len(x.attempts) < x.snap.file.Retry.Attempts && x.othersThan(id)
 }
 
 // attempt is one try on one worker.
@@ -76,6 +76,7 @@ type attempt struct {
 	x            *exchange
 	m            *member
 	lease        *routing.Lease
+	placed       placed // how the request came to its worker
 	started      time.Time
 	ctx          context.Context
 	span         uint64 // its place in the trace; 0 without one
@@ -95,6 +96,8 @@ type attempt struct {
 	most         openai.Usage // that a report is taken for
 	settled      bool         // the attempt ended without a panic
 	judged       bool
+	verdict      error     // on the worker, once it is judged
+	ended        time.Time // when its load was given back
 }
 
 // exchange sends the request and relays the answer.
@@ -137,16 +140,15 @@ func (a *attempt) received() {
 	}
 }
 
-// settle gives the load back and writes the attempt down. The verdict follows
+// settle gives the load back. The verdict follows
 // at once unless the attempt failed: then judge gives it.
 func (a *attempt) settle(f *failure) {
-	a.settled, a.f = true, f
-	a.attempted(f)
+	a.settled, a.f, a.ended = true, f, time.Now()
 	a.countPrefix()
 	if f == nil {
 		a.countPace()
 	}
-	a.x.sent = a.x.sent || f == nil || f.left
+	a.x.settlement.sent = a.x.settlement.sent || f == nil || f.left
 	if f != nil && f.left && (errors.Is(f.blame, errTotalTimeout) || errors.Is(f.blame, errIdleTimeout)) {
 		a.x.estimate(0) // the engine has worked on it; another worker's answer replaces this
 	}
@@ -155,9 +157,9 @@ func (a *attempt) settle(f *failure) {
 		return
 	}
 	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.othersThan(w.ID())) {
-		a.x.pool.routing.Cool(w, time.Now().Add(f.cool))
+		a.x.resolution.pool.routing.Cool(w, time.Now().Add(f.cool))
 	} else if w != nil && f.gone && a.m.gate.State() != breaker.Open { // whose opening lasts longer
-		a.x.pool.routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(goneFor))
+		a.x.resolution.pool.routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(goneFor))
 	}
 	if f.suspect {
 		a.m.worker.Suspect()
@@ -193,41 +195,35 @@ func (a *attempt) judge() {
 	}
 	a.m.stats.observe(now, attemptStats{Outcome: how, TTFT: a.ttft, Total: now.Sub(a.started),
 		Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output})
-	if blame != nil {
-		for i := range a.x.d.Attempts { // no worker is asked twice
-			if try := &a.x.d.Attempts[i]; try.Worker == a.m.name {
-				try.Error = blame.Error()
-			}
-		}
-	}
+	a.verdict = blame
 }
 
 // wholeText tells whether the engine reads what the gateway has read and nothing
 // else, so that its count of the prompt says what the estimate is worth.
 func (x *exchange) wholeText() bool {
-	r := x.req
+	r := x.parsed.req
 	if r == nil || r.Media || r.PreviousResponseID != "" || r.ConversationID != "" || r.N > 1 {
 		return false
 	}
-	return x.dialect == openai.Chat || x.dialect == openai.Completions || x.dialect == openai.Responses || x.dialect == openai.Messages
+	return x.in.dialect == openai.Chat || x.in.dialect == openai.Completions || x.in.dialect == openai.Responses || x.in.dialect == openai.Messages
 }
 
 // errPanic is why an attempt ended that the gateway's own fault cut.
 var errPanic = errors.New("the gateway failed while the worker was asked")
 
-// give writes the attempt down and gives the lease back after a panic.
+// give gives the lease back after a panic.
 func (a *attempt) give() {
 	if a.settled {
 		return
 	}
 	a.blame = excluded("%w", errPanic)
-	defer a.judge() // whatever the record's own faults are
-	a.attempted(nil)
+	a.ended = time.Now()
+	a.judge()
 }
 
 // othersThan tells whether the pool has another worker that takes requests now.
 func (x *exchange) othersThan(id string) bool {
-	for _, v := range x.pool.routing.Snapshot(time.Now()) {
+	for _, v := range x.resolution.pool.routing.Snapshot(time.Now()) {
 		if v.ID != id && v.Up && v.Weight > 0 && v.Cooling == 0 {
 			return true
 		}
@@ -244,18 +240,18 @@ func (a *attempt) firstContent(at time.Time) {
 	if a.usesEngine {
 		a.m.live.answer(a.sentStream())
 	}
-	if a.x.d.TTFTMs == 0 {
-		a.x.d.TTFTMs = a.x.since(a.firstAt)
+	if a.x.firstAt.IsZero() {
+		a.x.firstAt = a.firstAt
 		a.m.series.TTFT.Observe(a.ttft.Seconds())
 	}
 }
 
 // generatesStream tells whether the answer comes token by token.
 func (x *exchange) generatesStream() bool {
-	if x.req == nil || !x.req.Stream {
+	if x.parsed.req == nil || !x.parsed.req.Stream {
 		return false
 	}
-	switch x.dialect {
+	switch x.in.dialect {
 	case openai.Chat, openai.Completions, openai.Responses, openai.Messages:
 		return true
 	}
@@ -271,10 +267,10 @@ const tokensMax = 10_000_000
 // many and 64 are a fault of the report.
 func (x *exchange) mostUsage() openai.Usage {
 	output := int64(tokensMax)
-	if x.req.MaxTokens > 0 {
-		output = min(output, 2*x.req.MaxTokens+64)
+	if x.parsed.req.MaxTokens > 0 {
+		output = min(output, 2*x.parsed.req.MaxTokens+64)
 	}
-	return openai.Usage{Prompt: tokensMax + int64(len(x.req.Body)), Output: output * max(1, x.req.N) * x.req.Prompts()}
+	return openai.Usage{Prompt: tokensMax + int64(len(x.parsed.req.Body)), Output: output * max(1, x.parsed.req.N) * x.parsed.req.Prompts()}
 }
 
 // account books the usage that the engine reported, unless the request is free or no
@@ -288,16 +284,16 @@ func (a *attempt) account(u openai.Usage, seen int64) {
 		a.x.estimate(seen)
 		return
 	}
-	a.x.usage, a.usage = u, u
-	a.x.d.Estimated = false
+	a.x.settlement.usage, a.usage = u, u
+	a.x.settlement.estimated = false
 	a.m.series.Prompt.Add(float64(u.Prompt))
 	a.m.series.Cached.Add(float64(u.Cached))
 	a.m.series.Output.Add(float64(u.Output))
 }
 
-// ended counts the end of a stream and says how the request ended.
-func (a *attempt) ended(e telemetry.StreamEnd, o decisions.Result, blame error) {
+// streamEnded counts the end of a stream and says how the request ended.
+func (a *attempt) streamEnded(e telemetry.StreamEnd, o decisions.Result, blame error) {
 	a.blame = blame
-	a.x.d.Result = o
+	a.x.ending.result = o
 	a.x.s.metrics.StreamEnded(e)
 }

@@ -26,23 +26,23 @@ const (
 // readBody reads and decodes the request's body within max_body_bytes and
 // max_buffered_bytes.
 func (x *exchange) readBody() ([]byte, error) {
-	if x.r.Body == nil || x.r.Body == http.NoBody {
-		x.readAt = time.Now()
+	if x.in.r.Body == nil || x.in.r.Body == http.NoBody {
+		x.in.readAt = time.Now()
 		return nil, nil
 	}
 	most := int64(x.snap.file.MaxBodyBytes)
-	if x.r.ContentLength > most {
-		x.w.Header().Set("Connection", "close") // the rest is not worth reading
+	if x.in.r.ContentLength > most {
+		x.answer.w.Header().Set("Connection", "close") // the rest is not worth reading
 	}
-	encoding := strings.ToLower(strings.TrimSpace(strings.Join(x.r.Header.Values("Content-Encoding"), ", ")))
-	src := &paced{r: x.r.Body, control: x.answer.control, start: x.start, stall: x.snap.file.Timeouts.ClientStall}
-	x.memory = bodyMemory{budget: &x.s.bodies, tenant: x.caller.Tenant}
-	body, err := openai.Decode(encoding, src, x.r.ContentLength, most, &x.memory)
+	encoding := strings.ToLower(strings.TrimSpace(strings.Join(x.in.r.Header.Values("Content-Encoding"), ", ")))
+	src := &paced{r: x.in.r.Body, control: x.answer.control, start: x.in.start, stall: x.snap.file.Timeouts.ClientStall}
+	x.in.memory = bodyMemory{budget: &x.s.bodies, tenant: x.caller.Tenant}
+	body, err := openai.Decode(encoding, src, x.in.r.ContentLength, most, &x.in.memory)
 	if err == nil {
 		if !src.limit.IsZero() {
 			src.control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next write
 		}
-		x.readAt = time.Now()
+		x.in.readAt = time.Now()
 		return body, nil
 	}
 	if errors.Is(err, errBodyMemory) {
@@ -51,7 +51,7 @@ func (x *exchange) readBody() ([]byte, error) {
 	var refused *openai.RequestError
 	if errors.As(err, &refused) {
 		if refused.Reason == openai.CodeRequestTooLarge {
-			x.w.Header().Set("Connection", "close")
+			x.answer.w.Header().Set("Connection", "close")
 		}
 		return nil, err
 	}
@@ -60,10 +60,10 @@ func (x *exchange) readBody() ([]byte, error) {
 
 // brokenBody is the answer to a body that could not be read to its end.
 func (x *exchange) brokenBody(err error) error {
-	x.w.Header().Set("Connection", "close")
+	x.answer.w.Header().Set("Connection", "close")
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		x.tooSlow = true
+		x.in.tooSlow = true
 		return &openai.Error{Code: openai.CodeRequestTimeout, Message: "The request's body arrived too slowly: send at least 1 KiB per second.", Cause: err}
 	}
 	return &openai.Error{Code: openai.CodeInvalidJSON, Message: "The request's body broke off.", Cause: err}
@@ -75,15 +75,15 @@ const unreadGrace = time.Second
 
 // leaveBody bounds what an unread body may still cost.
 func (x *exchange) leaveBody() {
-	if x.upload != nil {
-		x.upload.end()
+	if x.parsed.upload != nil {
+		x.parsed.upload.end()
 		return
 	}
-	if !x.readAt.IsZero() || x.r.Body == nil || x.r.Body == http.NoBody {
+	if !x.in.readAt.IsZero() || x.in.r.Body == nil || x.in.r.Body == http.NoBody {
 		return
 	}
 	limit := time.Now()
-	if x.w.Header().Get("Connection") != "close" {
+	if x.answer.w.Header().Get("Connection") != "close" {
 		limit = limit.Add(unreadGrace)
 	}
 	x.answer.control.SetReadDeadline(limit) //nolint:errcheck // a dead connection has no rest

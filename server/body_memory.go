@@ -110,8 +110,8 @@ func (m *bodyMemory) release() {
 // dropBody forgets the body of a request that is not sent again, so that a long answer
 // does not hold it.
 func (x *exchange) dropBody() {
-	x.req.Body = nil
-	x.memory.release()
+	x.parsed.req.Body = nil
+	x.in.memory.release()
 }
 
 // answerMemory is memory for an answer to the request. Its owner releases it.

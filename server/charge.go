@@ -7,40 +7,53 @@ import (
 	"strconv"
 	"time"
 
+	"tierway/decisions"
 	"tierway/openai"
 	"tierway/store"
 	"tierway/tenants"
-	"tierway/tiers"
 )
+
+// admission is what the limits say of a request.
+type admission struct {
+	grant     *store.Grant    // what charge has reserved; nil for nothing
+	allowance tenants.Verdict // what is left
+	at        time.Time
+}
+
+// take takes a charge from limits.
+type take func(c *tenants.Charge) (*store.Grant, tenants.Verdict, error)
+
+// take takes a charge from the limits of the request's caller.
+func (x *exchange) take(c *tenants.Charge) (*store.Grant, tenants.Verdict, error) {
+	return x.s.limits.Take(x.in.r.Context(), c)
+}
 
 // charge asks the caller's limits for the request, and reserves what it may use.
 // A refused request costs nothing. A spent budget moves those who chose so to
 // the cheapest tier that they may use.
-func (x *exchange) charge() error {
-	x.admitted = time.Now() // not when the header came: a body may take minutes
+func (x *exchange) charge(from take) error {
+	x.admission.at = time.Now() // not when the header came: a body may take minutes
 	if len(x.caller.Subjects) == 0 {
 		return nil
 	}
-	c := &tenants.Charge{Caller: x.caller, At: x.admitted, Tokens: x.reserve(), IgnoreBudget: x.d.Rule == ruleStored}
-	err := x.take(c)
-	if err == nil && x.allowance.Refused.Budget() && x.caller.Degrade && x.degrade() {
-		c.Tokens, c.IgnoreBudget = x.reserve(), true
-		err = x.take(c)
+	c := &tenants.Charge{Caller: x.caller.Caller, At: x.admission.at, Tokens: x.reserve(), IgnoreBudget: x.resolution.stored}
+	err := x.admit(from, c)
+	if err == nil && x.admission.allowance.Refused.Budget() && x.caller.Degrade {
+		if cheaper, ok := x.resolver().degrade(x.resolution, x.admission.allowance.Refused); ok {
+			x.resolution = cheaper
+			c.Tokens, c.IgnoreBudget = x.reserve(), true
+			err = x.admit(from, c)
+		}
 	}
-	if err == nil && x.allowance.Refused != "" {
-		return x.limited(c, x.allowance)
+	if err == nil && x.admission.allowance.Refused != "" {
+		return x.limited(c, x.admission.allowance)
 	}
 	return err
 }
 
-// take asks the limits for a charge. Of a request that is explained they are looked
-// at only.
-func (x *exchange) take(c *tenants.Charge) (err error) {
-	if e := x.explanation; e != nil {
-		x.allowance, err = e.peek(x.s.limits, c)
-	} else {
-		x.grant, x.allowance, err = x.s.limits.Take(x.r.Context(), c)
-	}
+// admit asks limits for a charge.
+func (x *exchange) admit(from take, c *tenants.Charge) (err error) {
+	x.admission.grant, x.admission.allowance, err = from(c)
 	if errors.Is(err, store.ErrLimitsAway) {
 		return &openai.Error{Code: openai.CodeRatelimitUnavailable, RetryAfter: time.Second, Cause: err,
 			Message: "The limits of this tenant cannot be checked right now. Try again."}
@@ -48,7 +61,7 @@ func (x *exchange) take(c *tenants.Charge) (err error) {
 	if err != nil {
 		return fmt.Errorf("asking the limits: %w", err)
 	}
-	rateHeaders(x.w.Header(), x.allowance)
+	rateHeaders(x.answer.header(), x.admission.allowance)
 	return nil
 }
 
@@ -57,15 +70,15 @@ func (x *exchange) take(c *tenants.Charge) (err error) {
 // max_tokens the answer's part is a guess, which alone never exceeds what the caller
 // may use at once.
 func (x *exchange) reserve() int64 {
-	if x.dialect == openai.Other || x.free() {
+	if x.in.dialect == openai.Other || x.free() {
 		return 0
 	}
-	prompt := x.pool.routing.PromptTokens(x.rawTokens)
-	if !generates(x.dialect) {
+	prompt := x.resolution.pool.routing.PromptTokens(x.parsed.rawTokens)
+	if !generates(x.in.dialect) {
 		return prompt
 	}
-	answer := x.pool.routing.LongAnswer(x.req.MaxTokens) * max(1, x.req.N) * x.req.Prompts()
-	if x.req.MaxTokens == 0 {
+	answer := x.resolution.pool.routing.LongAnswer(x.parsed.req.MaxTokens) * max(1, x.parsed.req.N) * x.parsed.req.Prompts()
+	if x.parsed.req.MaxTokens == 0 {
 		for _, s := range x.caller.Subjects {
 			if s.Limits.TPM > 0 {
 				answer = min(answer, max(0, s.Limits.TokensAtOnce()-prompt))
@@ -78,7 +91,7 @@ func (x *exchange) reserve() int64 {
 // free reports whether no model reads anything for the request: it counts tokens, or
 // asks for what was paid for when it was made.
 func (x *exchange) free() bool {
-	return x.dialect == openai.Tokenize || x.d.Route == routeCountTokens || x.d.Route == routeInputTokens || x.d.Rule == ruleStored
+	return x.in.counts || x.resolution.stored
 }
 
 // generates tells whether the answers of a dialect are made of tokens.
@@ -86,43 +99,8 @@ func generates(d openai.Dialect) bool {
 	return d == openai.Chat || d == openai.Completions || d == openai.Responses || d == openai.Messages
 }
 
-// degrade moves the request to the cheapest tier that its tenant may use and that
-// can take it; false when it has to stay refused: it names an engine's model or a
-// pool, which are never moved.
-func (x *exchange) degrade() bool {
-	if x.verdict.Pinned || !x.verdict.Tier {
-		return false
-	}
-	var best *pool
-	for _, p := range x.snap.pools { // the least capable first, so that it wins where prices are the same
-		if p.Tier && x.caller.MayUseTier(p.Name) && p.served[x.dialect] && x.fits(p.Name) && (best == nil || cheaper(p.Price, best.Price)) {
-			best = p
-		}
-	}
-	if best == nil {
-		return false
-	}
-	note := "the " + string(x.allowance.Refused) + " budget is spent"
-	if best != x.pool {
-		note += "; " + x.d.Rule + " asked for " + x.pool.Name
-	}
-	if e := x.explanation; e != nil {
-		e.walk.moves = append(e.walk.moves, tiers.Move{Tier: x.pool.Name, Rule: x.d.Rule, By: "budget"})
-	}
-	x.pool, x.verdict = best, tiers.Verdict{Target: best.Name, Tier: true, Model: best.Model, Rule: "budget"}
-	x.d.Tier, x.d.Policy, x.d.Model, x.d.Rule, x.d.RuleNote = best.Name, best.Policy.Name, best.Model, "budget", note
-	return true
-}
-
-// cheaper compares two prices by what a prompt and an answer of one length cost.
-func cheaper(a, b tenants.Price) bool { return a.Input+a.Output < b.Input+b.Output }
-
 // limited is the answer to a request that a limit refuses.
 func (x *exchange) limited(c *tenants.Charge, v tenants.Verdict) error {
-	x.d.Limit = string(v.Refused)
-	if x.explanation == nil {
-		x.s.metrics.Limited(string(v.Refused))
-	}
 	e := &openai.Error{Code: openai.CodeRateLimitExceeded, Type: "requests", RetryAfter: max(v.Wait, time.Millisecond)}
 	limits := x.limitsOf(v.Whose)
 	switch v.Refused {
@@ -209,65 +187,64 @@ func dropRateHeaders(h http.Header) {
 
 // refunded tells whether nothing of the request has reached a worker, so that it
 // costs its tenant nothing.
-func (x *exchange) refunded() bool { return x.grant != nil && !x.sent }
+func (x *exchange) refunded() bool { return x.admission.grant != nil && !x.settlement.sent }
 
 // settle gives back what charge has reserved, corrects it by what was used, and
 // writes the request's one line of the ledger.
-func (x *exchange) settle() {
-	if x.caller == nil {
+func (x *exchange) settle(d *decisions.Decision) {
+	if x.caller.Caller == nil {
 		return
 	}
 	var price tenants.Price
-	if x.pool != nil {
-		price = x.pool.Price
+	if x.resolution.pool != nil {
+		price = x.resolution.pool.Price
 	}
-	money := price.Cost(x.usage.Prompt, x.usage.Cached, x.usage.Output)
-	if x.grant != nil {
-		x.grant.Settle(tenants.Used{Tokens: x.usage.Prompt + x.usage.Output, Money: money, Refund: x.refunded()})
+	money := price.Cost(x.settlement.usage.Prompt, x.settlement.usage.Cached, x.settlement.usage.Output)
+	if x.admission.grant != nil {
+		x.admission.grant.Settle(tenants.Used{Tokens: x.settlement.usage.Prompt + x.settlement.usage.Output, Money: money, Refund: x.refunded()})
 	}
-	if x.s.ledger == nil || !x.inLedger {
+	if x.s.ledger == nil || !x.caller.inLedger {
 		return
 	}
 	if x.caller.Key != "" {
-		x.s.touches.note(x.caller.Key, x.start)
+		x.s.touches.note(x.caller.Key, x.in.start)
 	}
-	d := x.d
 	x.s.ledger.Add(store.Row{ID: newUUID7(x.bookedAt(), x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: x.bookedAt(),
 		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.knownModel(), Worker: d.Worker,
 		Outcome: string(d.Result), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),
-		Prompt: x.usage.Prompt, Cached: x.usage.Cached, Output: x.usage.Output, Money: money, Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
+		Prompt: x.settlement.usage.Prompt, Cached: x.settlement.usage.Cached, Output: x.settlement.usage.Output, Money: money, Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
 }
 
 // bookedAt is the time to whose day the request belongs: of its admission, or of
 // its coming where it was not admitted.
 func (x *exchange) bookedAt() time.Time {
-	if x.admitted.IsZero() {
-		return x.start
+	if x.admission.at.IsZero() {
+		return x.in.start
 	}
-	return x.admitted
+	return x.admission.at
 }
 
 // knownModel is the model that the request went to, as the configuration names
 // it: a client's own words would make rows without end in the roll-up.
 func (x *exchange) knownModel() string {
 	switch {
-	case x.pool == nil:
+	case x.resolution.pool == nil:
 		return ""
-	case x.verdict.Model != "":
-		return x.verdict.Model
+	case x.resolution.Model != "":
+		return x.resolution.Model
 	}
-	return x.pool.Model
+	return x.resolution.pool.Model
 }
 
 // estimate books tokens that no engine reported: the prompt's estimate, and the
 // output that was counted on its way to the client. It is what the ledger calls
 // estimated. Raw answers are not booked in tokens.
 func (x *exchange) estimate(output int64) {
-	if x.free() || x.dialect == openai.Audio || x.dialect == openai.Images || x.dialect == openai.Other {
+	if x.free() || x.in.dialect == openai.Audio || x.in.dialect == openai.Images || x.in.dialect == openai.Other {
 		return
 	}
-	x.usage = openai.Usage{Prompt: x.d.PromptTokens, Output: output}
-	x.d.Estimated = true
+	x.settlement.usage = openai.Usage{Prompt: x.facts.PromptTokens, Output: output}
+	x.settlement.estimated = true
 }
 
 // newUUID7 returns a UUID of version 7 (RFC 9562): ordered by time, so that rows
@@ -280,10 +257,10 @@ func newUUID7(at time.Time, high, low uint64) string {
 // for that reports no usage. One that is made in the background has not begun: it
 // is taken for as long as nine of ten answers of its pool.
 func (x *exchange) unreported(bytes int) int64 {
-	if x.req.Background {
-		return x.pool.routing.LongAnswer(x.req.MaxTokens)
+	if x.parsed.req.Background {
+		return x.resolution.pool.routing.LongAnswer(x.parsed.req.MaxTokens)
 	}
-	return wholeEstimate(x.dialect, bytes)
+	return wholeEstimate(x.in.dialect, bytes)
 }
 
 // wholeEstimate is how many tokens a whole answer of generated text may hold that

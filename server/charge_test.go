@@ -16,7 +16,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"tierway/decisions"
 	"tierway/engines"
 	"tierway/openai"
 	"tierway/store"
@@ -424,16 +423,15 @@ func TestManyWrongKeysAreSlowedDown(t *testing.T) {
 // would stop or empty their buckets.
 func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
 	r := limitedRig(t, "limits: { rpm: 1, burst: 1, tpm: 100000 }", fakeEngine(), bigEngine())
-	x := &exchange{s: r.Server, snap: r.snapshot.Load(), start: time.Now().Add(-2 * time.Minute), d: &decisions.Decision{}}
 	if a := r.ask("cheap"); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	// What a request that began two minutes ago asks of the limits now.
-	x.caller, _ = x.snap.people.directory.Authenticate("key", x.start)
 	c, _ := gin.CreateTestContext(httptest.NewRecorder())
-	x.w, x.r = c.Writer, httptest.NewRequest("POST", "/", nil)
-	x.dialect = openai.Other
-	if err := x.charge(); err == nil {
+	x := r.newExchange(r.snapshot.Load(), c.Writer, outside(httptest.NewRequest("POST", "/", nil)))
+	x.in.start = time.Now().Add(-2 * time.Minute)
+	x.caller.Caller, _ = x.snap.people.directory.Authenticate("key", x.in.start)
+	if err := x.charge(x.take); err == nil {
 		t.Error("it is admitted")
 	}
 	if a := r.ask("cheap"); a.status != 429 {
@@ -510,10 +508,10 @@ func TestAKeyReachesNoStoredAnswerBeyondItsRights(t *testing.T) {
 	if !ok || narrow.MayUseTier(at.pool) {
 		t.Fatalf("%v, %+v", ok, at)
 	}
-	for caller, want := range map[*tenants.Caller]bool{narrow: false, tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Models: []string{"x"}}}): false,
+	for c, want := range map[*tenants.Caller]bool{narrow: false, tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Models: []string{"x"}}}): false,
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{}): true} {
-		if got := (&exchange{caller: caller, snap: r.snapshot.Load()}).owns(at); got != want {
-			t.Errorf("a key of %+v owns it: %v", caller, got)
+		if got := (&exchange{caller: caller{Caller: c}, snap: r.snapshot.Load()}).owns(at); got != want {
+			t.Errorf("a key of %+v owns it: %v", c, got)
 		}
 	}
 	for _, path := range []string{"/v1/responses/" + id, "/responses/" + id} {

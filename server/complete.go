@@ -2,32 +2,27 @@ package server
 
 import (
 	"errors"
-	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/tenants"
-	"tierway/tiers"
 )
 
-// complete is the line a request walks, one step a line.
+// complete serves a request that is routed by its model, one stage a line.
 func (x *exchange) complete() error {
 	if err := x.authenticate(); err != nil {
-		return err
-	}
-	x.inLedger = true
-	if err := x.checkHeaders(); err != nil {
 		return err
 	}
 	if err := x.read(); err != nil {
 		return err
 	}
-	if err := x.choosePool(); err != nil {
+	if err := x.resolve(false); err != nil {
 		return err
 	}
-	if err := x.charge(); err != nil {
+	if err := x.charge(x.take); err != nil {
 		return err
 	}
 	x.gather()
@@ -40,212 +35,151 @@ func (x *exchange) besideResponses() error {
 	if err := x.authenticate(); err != nil {
 		return err
 	}
-	if x.snap.serving(x.dialect, x.caller) != nil {
+	if x.snap.serving(x.in.dialect, x.caller.Caller) != nil {
 		return x.complete()
 	}
 	return x.passUnrouted()
 }
 
-// isBeside reports whether the request is of a route that besideResponses serves.
-func (x *exchange) isBeside() bool { return x.d.Route == routeInputTokens || x.d.Route == routeCompact }
-
 // notServed is the answer where the engines of the request's pool lack its endpoint.
 func notServed(x *exchange) *openai.Error {
 	return &openai.Error{Code: openai.CodeEndpointNotSupported,
-		Message: "The engines of " + quoted(x.pool.Name) + " do not serve " + x.workerPath + "."}
+		Message: "The engines of " + quoted(x.resolution.pool.Name) + " do not serve " + x.in.workerPath + "."}
 }
 
-// authenticate finds who asks by the request's key. Every refusal of a key is the
+// authenticate finds the caller by the request's key.
+func (x *exchange) authenticate() (err error) {
+	x.caller, err = x.s.authenticate(x.snap, x.in.r, x.in.start)
+	return err
+}
+
+// authenticate finds who sent a request by its key. Every refusal of a key is the
 // same answer, so that it says nothing about which keys exist.
-func (x *exchange) authenticate() error {
-	if x.explanation != nil {
-		return x.explainedCaller()
-	}
-	who := x.snap.people
-	key, given := credential(x.r.Header)
-	err := tenants.ErrUnknownKey
+func (s *Server) authenticate(snap *snapshot, r *http.Request, now time.Time) (caller, error) {
+	key, given := credential(r.Header)
+	is, err := (*tenants.Caller)(nil), tenants.ErrUnknownKey
 	if given {
-		x.caller, err = who.directory.Authenticate(key, x.start)
+		is, err = snap.people.directory.Authenticate(key, now)
 	}
+	keyless := false
 	switch {
 	case err == nil:
 	case errors.Is(err, tenants.ErrDisabled):
-		x.d.Tenant, x.inLedger = x.caller.Tenant, true
-		return errTenantDisabled
-	case x.snap.file.Auth.Required, x.unread(who, key):
-		return x.unknownKey(who, key)
+		return caller{Caller: is, inLedger: true}, errTenantDisabled
+	case snap.file.Auth.Required, s.unread(snap.people, key):
+		return caller{}, s.unknownKey(snap.people, r, key, now)
 	default:
-		if err := x.checkKeyless(); err != nil {
-			return err
+		if err := checkKeyless(r, snap.file); err != nil {
+			return caller{}, err
 		}
-		x.caller, x.keyless = tenants.Anonymous(), true
+		is, keyless = tenants.Anonymous(), true
 	}
-	x.d.Tenant, x.d.Key = x.caller.Tenant, x.caller.Key
-	x.trace = x.s.traces.Begin(x.r.Header, true, x.s.rand)
-	return nil
+	return caller{Caller: is, keyless: keyless, trace: s.traces.Begin(r.Header, true, s.rand)}, nil
 }
 
 // unread tells whether a key may be a good one that only the database knows, which
 // was never read.
-func (x *exchange) unread(who *people, key string) bool {
-	return x.s.sql != nil && who.readAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) && tenants.WellFormed(key)
+func (s *Server) unread(who *people, key string) bool {
+	return s.sql != nil && who.readAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) && tenants.WellFormed(key)
 }
 
-// unknownKey is the answer to a key that nobody has. While the database was never
+// unknownKey is the answer to a key that no tenant has. While the database was never
 // read, a well-formed key may be a good one.
-func (x *exchange) unknownKey(who *people, key string) error {
-	x.caller = nil
-	if x.unread(who, key) {
+func (s *Server) unknownKey(who *people, r *http.Request, key string, now time.Time) error {
+	if s.unread(who, key) {
 		return &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: askEvery, Message: "Keys cannot be checked right now. Try again."}
 	}
-	x.s.metrics.AuthFailures.Inc()
-	if x.s.sql != nil && tenants.WellFormed(key) {
-		x.s.doubt() // it may be new
+	s.metrics.AuthFailures.Inc()
+	if s.sql != nil && tenants.WellFormed(key) {
+		s.doubt() // it may be new
 	}
 	if key == "" {
-		return errBadKey // nobody guesses by leaving the key out
+		return errBadKey // a request without a key guesses none
 	}
-	if tooMany, wait := x.s.guesses.another(x.s.clientIP(x.r), x.start); tooMany {
+	if tooMany, wait := s.guesses.another(s.clientIP(r), now); tooMany {
 		return &openai.Error{Code: openai.CodeRateLimitExceeded, RetryAfter: wait, NoRetry: true,
 			Message: "Too many requests with incorrect API keys came from this address. Send a valid key."}
 	}
 	return errBadKey
 }
 
+// parsed is a request as its body reads.
+type parsed struct {
+	req        *openai.Request
+	upload     *upload // the body, if that streams; else nil
+	class      tenants.Class
+	askedClass string       // that its caller may not have; else empty
+	prompt     *promptFacts // nil where no prompt is read
+	salt       string       // of the engine's prefix cache; "" for the one that all share
+	rawTokens  int64        // of the prompt, estimated by its characters alone
+	estimate   int64        // of the prompt, by the default tier's learned scale
+}
+
 // read takes the body in, decodes it and parses what routing needs.
-func (x *exchange) read() (err error) {
-	if strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
+func (x *exchange) read() error {
+	x.caller.inLedger = true
+	if err := checkHeaders(x.in.r.Header); err != nil {
+		return err
+	}
+	if strings.EqualFold(x.in.r.Header.Get("Upgrade"), "websocket") {
 		return errWebSocket
 	}
 	body, err := x.readBody()
 	if err != nil {
 		return err
 	}
-	contentType := x.r.Header.Get("Content-Type")
-	switch kind := mediaType(contentType); {
-	case kind == "multipart/form-data" && (x.dialect == openai.Audio || x.dialect == openai.Images):
-		x.req, err = openai.ParseMultipart(contentType, body)
-	case kind == "application/json" || kind == "" && (!x.keyless || len(body) == 0): // a web page can send a body without a type
-		x.req, err = openai.Parse(x.dialect, body, openai.Limits{})
-	case contentType == "":
-		return &openai.Error{Code: openai.CodeUnsupportedMediaType, Message: "The request has no Content-Type; send application/json."}
-	default:
-		return &openai.Error{Code: openai.CodeUnsupportedMediaType, Param: "",
-			Message: "Content-Type " + quoted(contentType) + " is not taken here; send application/json."}
-	}
+	req, err := x.parse(body)
 	if err != nil {
 		return err
 	}
-	x.req.Dialect = x.dialect
-	x.class = x.priority()
-	x.d.Class, x.d.MaxTokens = x.class.String(), x.req.MaxTokens
-	x.rawTokens = x.req.PromptTokens()
-	x.d.PromptTokens = x.rawTokens
+	req.Dialect = x.in.dialect
+	p := &x.parsed
+	p.req, p.rawTokens = req, req.PromptTokens()
+	p.class, p.askedClass = x.in.class(x.caller.Caller, req.ServiceTier)
+	p.estimate = p.rawTokens
 	if usual := x.snap.usual; usual != nil {
-		x.d.PromptTokens = usual.routing.PromptTokens(x.rawTokens)
+		p.estimate = usual.routing.PromptTokens(p.rawTokens)
 	}
-	x.readPrompt()
+	if req.CacheSalt != "" || x.caller.IsolateCache {
+		p.salt = openai.CacheSalt(x.caller.Tenant, req.CacheSalt)
+	}
+	p.prompt = x.s.scratch.prompts.Get().(*promptFacts)
+	p.prompt.chain, p.prompt.first = req.AppendChain(p.prompt.chain[:0], nameHash(p.salt))
 	return nil
 }
 
-// choosePool resolves the request's names, or its content, to a tier or pool
-// that the tenant may use and that speaks the dialect.
-func (x *exchange) choosePool() error {
-	x.d.RequestedModel = "other"
-	v, err := x.resolve()
-	x.describeTier()
-	if x.req.Model == "" && (errors.Is(err, tiers.ErrUnknownModel) || err == nil && !x.snap.byName[v.Target].served[x.dialect]) {
-		v, err = x.resolveUnnamed(v)
+// parse parses a body by its Content-Type.
+func (x *exchange) parse(body []byte) (*openai.Request, error) {
+	contentType := x.in.r.Header.Get("Content-Type")
+	switch kind := mediaType(contentType); {
+	case kind == "multipart/form-data" && (x.in.dialect == openai.Audio || x.in.dialect == openai.Images):
+		return openai.ParseMultipart(contentType, body)
+	case kind == "application/json" || kind == "" && (!x.caller.keyless || len(body) == 0): // a web page can send a body without a type
+		return openai.Parse(x.in.dialect, body, openai.Limits{})
+	case contentType == "":
+		return nil, &openai.Error{Code: openai.CodeUnsupportedMediaType, Message: "The request has no Content-Type; send application/json."}
 	}
-	x.verdict, x.pool = v, x.snap.byName[v.Target]
-	switch {
-	case errors.Is(err, tiers.ErrUnknownModel):
-		return modelNotFound(x.req.Model)
-	case errors.Is(err, tiers.ErrTooLong):
-		// The estimate may be wrong, and the engine knows: only what is surely too
-		// long is refused here.
-		if x.surelyTooLong(x.pool) {
-			return x.tooLong()
-		}
-		if e := x.explanation; e != nil {
-			e.Notes = append(e.Notes, fmt.Sprintf("longer than the context of %d tokens by the estimate; the engine decides", x.pool.Context))
-		}
-	case err != nil:
-		return err
-	}
-	x.d.RequestedModel, x.d.Rule, x.d.RuleNote = x.req.Model, v.Rule, v.Note
-	x.d.Tier, x.d.Policy = x.pool.Name, x.pool.Policy.Name
-	x.d.Model = x.verdict.Model
-	if x.d.Model == "" {
-		x.d.Model = x.req.Model
-	}
-	if !x.pool.served[x.dialect] {
-		return &openai.Error{Code: openai.CodeEndpointNotSupported, Param: "model",
-			Message: "The model " + quoted(x.req.Model) + " is not served on " + x.r.URL.Path + "; it is served on: " + x.pool.servedPaths() + "."}
-	}
-	return nil
+	return nil, &openai.Error{Code: openai.CodeUnsupportedMediaType,
+		Message: "Content-Type " + quoted(contentType) + " is not taken here; send application/json."}
 }
 
-// resolve asks the catalogue where the request goes. One that continues a
-// stored response and leaves its tier to the gateway goes where that lies.
-func (x *exchange) resolve() (tiers.Verdict, error) {
-	q := tiers.Query{
-		Model: x.req.Model, Header: x.r.Header.Get("X-Model-Tier"),
-		Allowed: x.mayUse, AllowedModel: x.caller.MayUseModel,
-		Fits: x.fits, Available: x.available, Explain: x.explanation != nil,
-	}
-	if x.explanation != nil {
-		q.Moves = &x.explanation.walk.moves
-	}
-	if x.keepsRecords() {
-		q.Evidence = &x.seen
-	}
-	if !x.snap.catalog.Classifies(q) {
-		return x.snap.catalog.Resolve(q)
-	}
-	q.Features, q.Chats = x.features(), x.s.chats
-	v, err := x.snap.catalog.Resolve(q)
-	if err != nil || x.req.PreviousResponseID == "" {
-		return v, err
-	}
-	at, known := x.s.stored.get(x.req.PreviousResponseID)
-	if !known || at.tenant != x.caller.Tenant || at.pool == v.Target {
-		return v, nil
-	}
-	// The response is the tenant's own, whatever names it may ask by.
-	q.Model, q.Header, q.Features, q.AllowedModel, q.Evidence = at.pool, "", nil, nil, nil
-	if home, err := x.snap.catalog.Resolve(q); err == nil && home.Target == at.pool {
-		home.Rule, home.Note = "sticky", v.Rule+" asked for "+v.Target
-		return home, nil
-	}
-	return v, nil
-}
-
-// available tells whether a tier or pool can take requests, now or after a
-// release.
-func (x *exchange) available(target string) bool {
-	if x.draft != nil {
-		return x.draft.up(target, x.start)
-	}
-	return x.snap.byName[target].routing.Up(x.start)
+// gatherFacts collects the facts that the policy decides by.
+func (x *exchange) gatherFacts() {
+	p := x.resolution.pool.routing
+	x.facts = routing.Request{Rand: x.s.rand(), Stream: x.generatesStream(), Model: nameHash(x.resolution.model),
+		PromptTokens: p.PromptTokens(x.parsed.rawTokens), OutputTokens: p.OutputTokens(x.parsed.req.MaxTokens)}
+	x.setBlocks()
 }
 
 // gather collects the facts that the policy decides by, and starts the clocks.
 func (x *exchange) gather() {
-	x.d.PromptTokens = x.pool.routing.PromptTokens(x.rawTokens)
-	x.facts = routing.Request{Rand: x.s.rand(), Stream: x.generatesStream(), Model: nameHash(x.d.Model),
-		PromptTokens: x.d.PromptTokens, OutputTokens: x.pool.routing.OutputTokens(x.req.MaxTokens)}
-	x.setBlocks()
-	x.describePrompt()
-	if x.explanation != nil {
-		return
+	x.gatherFacts()
+	x.s.metrics.Decided(x.resolution.pool.Name, x.resolution.Rule)
+	if x.parsed.req.Stream && eventful(x.in.dialect) {
+		x.answer.startBeats(x.resolution.pool.HeartbeatAfter, func() { h := setInto(x.answer.header()); x.openHeaders(&h) })
 	}
-	x.s.metrics.Decided(x.d.Tier, x.d.Rule)
-	if x.req.Stream && eventful(x.dialect) {
-		x.answer.startBeats(x.pool.HeartbeatAfter, func() { h := setInto(x.w.Header()); x.openHeaders(&h) })
-	}
-	x.d.OverheadMs = ms(time.Since(x.readAt))
-	x.s.metrics.Overhead.Observe(x.d.OverheadMs / 1000)
+	x.overhead = time.Since(x.in.readAt)
+	x.s.metrics.Overhead.Observe(ms(x.overhead) / 1000)
 }
 
 // eventful tells whether a dialect's streams are relayed event by event, so that

@@ -38,6 +38,7 @@ func (s *Server) draftOf(f *config.File) (*draft, error) {
 			return nil, err
 		}
 	}
+	d.snap.draft = d
 	d.snap.usual = d.snap.byName[f.Catalog().Default()]
 	d.snap.vocabulary = d.snap.counts()
 	return d, nil
@@ -83,9 +84,8 @@ func draftMembers(c config.Pool, share int) []routing.Member {
 
 // up tells of a tier or pool under the draft what its routing tells of one in force:
 // whether any worker could take a request. New workers are taken to be up.
-func (d *draft) up(target string, now time.Time) bool {
-	p := d.snap.byName[target]
-	stood := d.pools[target]
+func (d *draft) up(p *pool, now time.Time) bool {
+	stood := d.pools[p.Name]
 	if stood == nil {
 		return p.routing.Up(now)
 	}
@@ -96,11 +96,11 @@ func (d *draft) up(target string, now time.Time) bool {
 	return slices.ContainsFunc(stood.Members, func(m routing.Member) bool { return m.Weight > 0 && !off[m.ID] })
 }
 
-// draftPool is what stands in for policy and workers of the request's pool; nil
-// without a draft, and for a pool that only the draft has.
-func (x *exchange) draftPool() *routing.Draft {
-	if x.draft == nil {
+// standIn is what stands in for policy and workers of a pool; nil without a draft, and
+// for a pool that only the draft has.
+func (snap *snapshot) standIn(p *pool) *routing.Draft {
+	if snap.draft == nil {
 		return nil
 	}
-	return x.draft.pools[x.pool.Name]
+	return snap.draft.pools[p.Name]
 }

@@ -71,22 +71,22 @@ func (x *exchange) noWorker(err error) error {
 		return x.shed(shed)
 	case errors.As(err, &open):
 		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: max(time.Until(open.Until), time.Second), Cause: err,
-			Message: "All workers of " + quoted(x.pool.Name) + " failed and are left alone for a while. Try again later."}
+			Message: "All workers of " + quoted(x.resolution.pool.Name) + " failed and are left alone for a while. Try again later."}
 	case errors.As(err, &cooled):
 		wait := max(time.Until(cooled.Until), time.Second)
 		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: wait, Cause: err,
-			Message: "All workers of " + quoted(x.pool.Name) + " failed or asked for fewer requests a moment ago. Try again later."}
+			Message: "All workers of " + quoted(x.resolution.pool.Name) + " failed or asked for fewer requests a moment ago. Try again later."}
 	case errors.Is(err, routing.ErrFull):
 		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: err,
-			Message: "All workers of " + quoted(x.pool.Name) + " are full. Try again later."}
+			Message: "All workers of " + quoted(x.resolution.pool.Name) + " are full. Try again later."}
 	}
 	return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: x.snap.file.Health.Interval, Cause: err,
-		Message: "No worker of " + quoted(x.pool.Name) + " is up. Try again later."}
+		Message: "No worker of " + quoted(x.resolution.pool.Name) + " is up. Try again later."}
 }
 
 // translate is the only place where the errors of other packages become
 // errors of the wire.
-func (x *exchange) translate(err error) *openai.Error {
+func translate(err error) *openai.Error {
 	var e *openai.Error
 	if errors.As(err, &e) {
 		return e
@@ -102,29 +102,29 @@ func (x *exchange) translate(err error) *openai.Error {
 // writeError answers with an error in the dialect's shape, as a frame when a
 // heartbeat has opened the answer.
 func (x *exchange) writeError(e *openai.Error) {
-	x.d.Code = string(e.Code)
+	x.ending.code = string(e.Code)
 	if e.HTTPStatus() >= 500 {
-		x.d.Result = decisions.Failed
+		x.ending.result = decisions.Failed
 	}
 	x.answer.stopBeats()
 	if !x.answer.held() {
-		if x.answer.write(e.Frame(x.shape), true) != nil {
+		if x.answer.write(e.Frame(x.in.shape), true) != nil {
 			x.answer.abort = true
 		}
 		return
 	}
-	body := e.Body(x.shape.Shape(), x.d.RequestID)
+	body := e.Body(x.in.shape.Shape(), x.in.requestID)
 	x.answer.head(e.HTTPStatus(), func(h http.Header) {
 		if x.refunded() {
 			dropRateHeaders(h) // they say what is left without what is given back
 		}
 		errorHeaders(h, e, len(body))
-		if x.d.QueueMs > 0 && x.snap.file.RoutingHeaders {
+		if x.wait.total > 0 && x.snap.file.RoutingHeaders {
 			set := setInto(h)
 			x.explainWait(&set)
 		}
 	})
-	if x.r.Method == http.MethodHead {
+	if x.in.r.Method == http.MethodHead {
 		body = nil
 	}
 	if x.answer.write(body, false) != nil {

@@ -91,14 +91,14 @@ func (x *exchange) tenantHash() uint64 { return maphash.String(x.s.seed, x.calle
 // because a client can vary every other field, or of the whole body if there is no prompt.
 // The body of an upload is not kept: its length stands for it.
 func (x *exchange) failedRequest() failedRequest {
-	r := failedRequest{tenant: x.tenantHash(), content: maphash.String(x.s.seed, x.r.URL.Path)}
+	r := failedRequest{tenant: x.tenantHash(), content: maphash.String(x.s.seed, x.in.r.URL.Path)}
 	switch {
-	case x.upload != nil:
-		r.content += mixed(uint64(x.r.ContentLength))
-	case x.prompt != nil && len(x.prompt.chain) > 0:
-		r.content += x.prompt.chain[len(x.prompt.chain)-1].Hash
+	case x.parsed.upload != nil:
+		r.content += mixed(uint64(x.in.r.ContentLength))
+	case x.parsed.prompt != nil && len(x.parsed.prompt.chain) > 0:
+		r.content += x.parsed.prompt.chain[len(x.parsed.prompt.chain)-1].Hash
 	default:
-		r.content += maphash.Bytes(x.s.seed, x.req.Body)
+		r.content += maphash.Bytes(x.s.seed, x.parsed.req.Body)
 	}
 	return r
 }
@@ -109,7 +109,7 @@ func (x *exchange) failedRequest() failedRequest {
 func (x *exchange) passOver(r failedRequest) {
 	var failed []*routing.Worker
 	others := false
-	for _, v := range x.pool.routing.Snapshot(time.Now()) {
+	for _, v := range x.resolution.pool.routing.Snapshot(time.Now()) {
 		if slices.ContainsFunc(x.tried, func(w *routing.Worker) bool { return w.ID() == v.ID }) {
 			continue
 		}

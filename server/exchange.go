@@ -10,34 +10,47 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gin-gonic/gin"
-
 	"tierway/decisions"
 	"tierway/openai"
-	"tierway/queue"
 	"tierway/routing"
-	"tierway/store"
 	"tierway/telemetry"
 	"tierway/tenants"
-	"tierway/tiers"
 )
 
-// exchange is one request and its answer. One goroutine owns it, but for the
-// answer, which its heartbeat timer shares.
+// exchange is one request on its way: what each stage has made of it so far. One
+// goroutine owns it, but for the answer, which its heartbeat timer shares.
 type exchange struct {
 	s    *Server
-	snap *snapshot
-	w    gin.ResponseWriter
-	r    *http.Request
+	snap *snapshot // the configuration that the request keeps to its end
 
 	before, after *exchange // of its share of the requests in flight, which guards them
 
-	start    time.Time
-	deadline time.Time // of the whole exchange
-	patience time.Time // until then the client waits for a whole answer, or a stream's first event
-	readAt   time.Time // when the whole request was there; zero until then
-	tooSlow  bool      // the body's deadline struck, which net/http takes for a client that left
+	in         inbound
+	answer     answer
+	caller     caller        // of authenticate
+	parsed     parsed        // of read
+	resolution resolution    // of resolve
+	admission  admission     // of charge
+	deadline   time.Time     // of the whole exchange
+	patience   time.Time     // until then the client waits for a whole answer, or a stream's first event
+	overhead   time.Duration // from the whole request to the end of gather
+	facts      routing.Request
+	wait       wait // of enterQueue
+	tried      []*routing.Worker
+	attempts   []*attempt // all, in their order
+	firstAt    time.Time  // of the first content of a generated stream, of any attempt
+	failed     []*attempt // those of them that failed before another one
+	settlement settlement
+	ending     ending
+}
 
+// inbound is a client's request as its route reads it.
+type inbound struct {
+	r *http.Request
+
+	pattern     string         // of the route; routeOther without one
+	kind        routeKind      // of the route
+	counts      bool           // the route answers with the length of a prompt
 	dialect     openai.Dialect // of the route; Other of what is passed through
 	shape       openai.Dialect // in whose form the client reads errors
 	workerPath  string
@@ -45,61 +58,58 @@ type exchange struct {
 	prefixed    bool
 	prefixClass tenants.Class
 
-	caller  *tenants.Caller
-	keyless bool // nothing proves who sent it
-	class   tenants.Class
-	req     *openai.Request
-	upload  *upload // its body, if that streams; else nil
-	memory  bodyMemory
-	prompt  *promptFacts // nil before it was read
-
-	rawTokens int64 // of the prompt, estimated by its characters alone
-	verdict   tiers.Verdict
-	seen      tiers.Evidence // by which it was classified, if records are kept
-	pool      *pool
-	facts     routing.Request
-	tried     []*routing.Worker
-	ticket    queue.Ticket
-	turn      turn
-	failed    []*attempt // those that failed
-	salt      string     // of the engine's prefix cache; "" for the one that all share
-
-	grant     *store.Grant // what charge has reserved; nil for nothing
-	allowance tenants.Verdict
-	inLedger  bool // a request that the ledger has a row for
-	sent      bool // a worker has the whole request
-	admitted  time.Time
-
-	explanation *Explanation // of a request that is explained and not sent; nil for all others
-	draft       *draft       // the configuration that it is explained under; nil: the one in force
-	trace       telemetry.TraceContext
-
-	answer answer
-	usage  openai.Usage
-	placed placed // the last worker that it was given
-	d      *decisions.Decision
+	requestID string
+	start     time.Time
+	readAt    time.Time // when the whole request was there; zero until then
+	tooSlow   bool      // the body's deadline struck, which net/http takes for a client that left
+	memory    bodyMemory
 }
 
-// begin opens an exchange. What it counts, end gives back.
-func (s *Server) begin(w gin.ResponseWriter, r *http.Request, d openai.Dialect) *exchange {
-	x := &exchange{s: s, snap: s.snapshot.Load(), w: w, r: r, start: time.Now(), dialect: d, shape: d}
-	if x.explanation, _ = r.Context().Value(explainKey{}).(*Explanation); x.explanation != nil {
-		x.explaining()
-	} else {
-		s.inflight.Add(1)
-		s.flying.add(x)
-		s.metrics.Started.Inc()
-	}
-	x.d = &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: x.start, Method: knownMethod(r.Method),
-		RequestID: x.requestID(), Generation: x.snap.generation, Dialect: d.String(), Result: decisions.Refused}
-	x.answer.init(w, r, x.snap.file.Timeouts.ClientStall)
+// caller is who sent a request.
+type caller struct {
+	*tenants.Caller      // nil: nobody that is known
+	keyless         bool // nothing proves who sent it
+	inLedger        bool // the ledger has a row for its request
+	trace           telemetry.TraceContext
+}
+
+// settlement is what a request has used.
+type settlement struct {
+	usage     openai.Usage
+	estimated bool // no engine has reported it, or not all of it
+	sent      bool // a worker has the whole request
+}
+
+// ending is how a request ended.
+type ending struct {
+	result decisions.Result
+	code   string // of the error that its client was sent
+	cause  string // of that error, for the log
+}
+
+// newExchange opens an exchange under a configuration.
+func (s *Server) newExchange(snap *snapshot, w responseWriter, in inbound) *exchange {
+	x := &exchange{s: s, snap: snap, in: in, ending: ending{result: decisions.Refused}}
+	x.in.start = time.Now()
+	x.in.requestID = x.requestID()
+	x.answer.init(w, in.r, snap.file.Timeouts.ClientStall)
+	return x
+}
+
+// begin opens the exchange of a request that is served. What it counts, end gives back.
+func (s *Server) begin(w responseWriter, in inbound) *exchange {
+	x := s.newExchange(s.snapshot.Load(), w, in)
+	s.inflight.Add(1)
+	s.flying.add(x)
+	s.metrics.Started.Inc()
+	h := x.answer.header()
 	if s.draining.Load() {
-		w.Header()["Connection"] = []string{"close"}
+		h["Connection"] = []string{"close"}
 	}
-	id := []string{x.d.RequestID}
-	w.Header()["X-Request-Id"] = id
-	if d == openai.Messages {
-		w.Header()["Request-Id"] = id // where Anthropic's SDKs look for it
+	id := []string{x.in.requestID}
+	h["X-Request-Id"] = id
+	if x.in.shape == openai.Messages {
+		h["Request-Id"] = id // where Anthropic's SDKs look for it
 	}
 	return x
 }
@@ -125,59 +135,63 @@ func (x *exchange) recover() {
 	if p == nil {
 		return
 	}
-	x.d.Result = decisions.Failed
-	x.s.panicked(p, slog.String("request_id", x.d.RequestID))
+	x.ending.result = decisions.Failed
+	x.s.panicked(p, slog.String("request_id", x.in.requestID))
 	x.answer.stopBeats()
 	if x.answer.held() {
 		x.fail(&openai.Error{Code: openai.CodeInternalError, Message: "The gateway failed to handle the request. Quote the request id to its operator."})
 		return
 	}
-	x.d.Code = string(openai.CodeInternalError)
-	x.d.Result = decisions.Truncated
+	x.ending.code = string(openai.CodeInternalError)
+	x.ending.result = decisions.Truncated
 	x.answer.abort = true
 }
 
 // end gives back what begin took, and writes the request's one line.
 func (x *exchange) end() {
 	x.answer.stopBeats()
-	x.memory.release()
+	x.in.memory.release()
 	x.leaveBody()
-	if x.explanation != nil {
-		x.explained()
-		return
-	}
 	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
 	defer x.s.flying.remove(x)
 	// One of them must not keep another from giving back what it holds.
-	x.s.keepRunning("recording a request", x.record)
-	x.s.keepRunning("settling a request", x.settle)
-	x.s.keepRunning("leaving the queue", x.leaveQueue)
-	if x.prompt != nil {
-		x.s.scratch.putPrompt(x.prompt)
-		x.prompt = nil
+	var d *decisions.Decision
+	x.s.keepRunning("recording a request", func() {
+		d = x.decision()
+		x.record(d)
+	})
+	if d == nil { // the record's own fault
+		d = &decisions.Decision{}
 	}
+	x.s.keepRunning("settling a request", func() { x.settle(d) })
+	x.s.keepRunning("leaving the queue", x.leaveQueue)
+	x.dropPrompt()
 	if x.answer.abort {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
+	}
+}
+
+// dropPrompt gives the buffers of the request's prompt back.
+func (x *exchange) dropPrompt() {
+	if x.parsed.prompt != nil {
+		x.s.scratch.putPrompt(x.parsed.prompt)
+		x.parsed.prompt = nil
 	}
 }
 
 // fail answers with an error in the client's dialect and says how the request
 // ended.
 func (x *exchange) fail(err error) {
-	e := x.translate(err)
-	if x.explanation != nil {
-		x.refused(e)
-		return
-	}
-	x.d.Code = string(e.Code)
+	e := translate(err)
+	x.ending.code = string(e.Code)
 	if e.Cause != nil {
-		x.d.Cause = e.Cause.Error()
+		x.ending.cause = e.Cause.Error()
 	}
 	if x.gone() {
-		if x.sent {
+		if x.settlement.sent {
 			x.estimate(0)
 		}
-		x.d.Result, x.d.Code, x.answer.abort = decisions.ClientGone, "", true
+		x.ending.result, x.ending.code, x.answer.abort = decisions.ClientGone, "", true
 		return
 	}
 	x.writeError(e)
@@ -185,16 +199,16 @@ func (x *exchange) fail(err error) {
 
 // gone tells whether the client has left.
 func (x *exchange) gone() bool {
-	if x.upload != nil && x.r.ProtoMajor < 2 && !x.upload.isWhole() {
-		return x.upload.left() // net/http cancels when a read fails, for whatever reason
+	if x.parsed.upload != nil && x.in.r.ProtoMajor < 2 && !x.parsed.upload.isWhole() {
+		return x.parsed.upload.left() // net/http cancels when a read fails, for whatever reason
 	}
-	cause := context.Cause(x.r.Context())
-	return cause != nil && !x.tooSlow && !errors.Is(cause, errDrainCut)
+	cause := context.Cause(x.in.r.Context())
+	return cause != nil && !x.in.tooSlow && !errors.Is(cause, errDrainCut)
 }
 
 // requestID keeps a sane id of the client's, else makes one.
 func (x *exchange) requestID() string {
-	if id := x.r.Header.Get("X-Request-Id"); saneID(id) {
+	if id := x.in.r.Header.Get("X-Request-Id"); saneID(id) {
 		return strings.Clone(id) // the header's strings lie in one block of memory, and records live on
 	}
 	return newUUID(x.s.rand(), x.s.rand())

@@ -1,14 +1,17 @@
 package server
 
 import (
-	"bytes"
-	"context"
+	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
+	"path"
+	"strings"
 	"time"
 
 	"tierway/openai"
 	"tierway/routing"
+	"tierway/store"
 	"tierway/tenants"
 	"tierway/tiers"
 )
@@ -62,11 +65,6 @@ type Explanation struct {
 	Steps      []Step    `json:"steps,omitempty" doc:"What each stage says, in the order in which a request passes them, up to the one that refuses."`
 	Generation int64     `json:"config_generation"`
 	SnapshotAt time.Time `json:"snapshot_at" doc:"When loads and limits were as they are told."`
-
-	as    *subject // who asks, where the request has no key; nil: whoever its key says
-	draft *draft   // nil: the configuration in force
-	rand  *uint64  // the random number that a worker is picked by; nil: a fresh one
-	walk  walk
 }
 
 // subject is for whom a request is explained.
@@ -76,100 +74,159 @@ type subject struct {
 	barred error // what its requests are answered; nil: they are served
 }
 
-// explainKey marks the context of a request that is explained and not sent.
-type explainKey struct{}
+// question is what an explanation is asked for besides the request.
+type question struct {
+	as    *subject // who asks, where the request has no key; nil: whoever its key says
+	under *draft   // nil: the configuration in force
+	rand  *uint64  // the random number that a worker is picked by; nil: a fresh one
+}
 
 // Explain walks a request through the data plane up to the worker that it would
 // be sent to, by the code that serves requests, and sends nothing. A request
 // without a key is explained for a tenant who may use everything.
 func (s *Server) Explain(r *http.Request) *Explanation {
-	e := &Explanation{}
-	s.explain(r, e)
+	e, _ := s.explain(r, question{})
 	return e
 }
 
-// explain walks a request for an explanation, which says for whom and under which
-// configuration. Nothing is booked, counted, learned, logged or written down.
-func (s *Server) explain(r *http.Request, e *Explanation) {
+// explain explains a request. Nothing is booked, counted, learned, logged or written
+// down. It returns the random number by which a worker was picked, too.
+func (s *Server) explain(r *http.Request, q question) (*Explanation, uint64) {
 	snap := s.snapshot.Load()
-	if e.draft != nil {
-		snap = e.draft.snap
+	if q.under != nil {
+		snap = q.under.snap
 	}
+	in, status := inboundOf(r)
+	n := &explainer{question: q, x: s.newExchange(snap, discarded{http.Header{}}, in), status: status}
 	if err := s.tokens.load(snap.vocabulary); err != nil {
-		e.Notes = append(e.Notes, err.Error())
+		n.note("%v", err)
 	}
-	w := &discarded{header: http.Header{}}
-	s.dataHandler().ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), explainKey{}, e)))
-	if e.Outcome == "" { // no exchange was begun
-		e.Outcome, e.Status, e.Error = wouldReject, w.status, w.body.String()
-		e.Summary = "nothing is decided about such a request"
+	if stage, err := n.walk(); err != nil {
+		n.refuse(stage, translate(err))
 	}
+	defer n.x.dropPrompt()
+	defer n.x.in.memory.release()
+	return n.explanation(), n.x.facts.Rand
 }
 
-// discarded keeps an answer that nobody is sent.
-type discarded struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
+// inboundOf returns a request as the router would find it, and the status of one that
+// matches no route: 405 where the path has one for other methods.
+func inboundOf(r *http.Request) (in inbound, status int) {
+	for _, p := range prefixes() {
+		below, ok := strings.CutPrefix(r.URL.Path, p.path)
+		if !ok {
+			continue
+		}
+		for _, rt := range routes() {
+			if !matchRoute(rt.path, below) {
+				continue
+			}
+			if rt.method == r.Method {
+				return rt.inbound(r, p, path.Base(below)), 0
+			}
+			status = http.StatusMethodNotAllowed
+		}
+	}
+	return outside(r), status
 }
+
+// discarded is the header of an answer that no client is sent.
+type discarded struct{ header http.Header }
 
 // Header is part of http.ResponseWriter.
-func (w *discarded) Header() http.Header { return w.header }
+func (w discarded) Header() http.Header { return w.header }
 
 // WriteHeader is part of http.ResponseWriter.
-func (w *discarded) WriteHeader(status int) { w.status = status }
+func (discarded) WriteHeader(int) {}
 
-// Write is part of http.ResponseWriter.
-func (w *discarded) Write(p []byte) (int, error) { return w.body.Write(p) }
-
-// Flush is part of http.Flusher.
-func (w *discarded) Flush() {}
+// WriteHeaderNow is part of gin.ResponseWriter.
+func (discarded) WriteHeaderNow() {}
 
 // SetReadDeadline does nothing: the request is all there.
-func (w *discarded) SetReadDeadline(time.Time) error { return nil }
+func (discarded) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline does nothing: nobody reads.
-func (w *discarded) SetWriteDeadline(time.Time) error { return nil }
+// Write is part of http.ResponseWriter.
+func (discarded) Write(p []byte) (int, error) { return len(p), nil }
 
-// explaining begins the exchange of a request that is explained: with a draft it
-// walks under the draft's configuration.
-func (x *exchange) explaining() {
-	e := x.explanation
-	e.SnapshotAt = x.start.UTC()
-	if e.draft != nil {
-		x.draft, x.snap = e.draft, e.draft.snap
-	}
+// explainer walks one request through the stages that serve requests.
+type explainer struct {
+	question
+	x      *exchange
+	status int // of a request that matches no route
+
+	who     string // who asks
+	notes   []string
+	limits  []tenants.Use
+	partial bool // of several gateways the limits are known in part only
+	outlook *routing.Outlook
+	queue   *QueueStep
+	waits   bool   // it would wait for a worker
+	stage   string // that refused it; empty: none
+	refusal *openai.Error
 }
 
-// explainedCaller finds for whom a request is explained: for whom it was asked for,
-// else whose key it has, else somebody who may use everything. Nobody is told of a
-// wrong key.
-func (x *exchange) explainedCaller() error {
-	e := x.explanation
-	is, err := e.as, error(nil)
+// note adds to what a reader should know.
+func (n *explainer) note(format string, args ...any) {
+	n.notes = append(n.notes, fmt.Sprintf(format, args...))
+}
+
+// walk runs the stages, and returns the one that refuses the request and its error.
+func (n *explainer) walk() (stage string, err error) {
+	x := n.x
+	if err := n.authenticate(); err != nil {
+		return stageAuth, err
+	}
+	if x.in.kind == models || x.in.kind == stored {
+		return stageRequest, errNotExplained
+	}
+	routed := x.in.pattern != routeOther && (x.in.kind != beside || x.snap.serving(x.in.dialect, x.caller.Caller) != nil)
+	if routed {
+		if err := x.read(); err != nil {
+			return stageRequest, err
+		}
+		if err := x.resolve(true); err != nil {
+			return stageTier, err
+		}
+	} else if err := n.readPassed(); err != nil {
+		return stageRequest, err
+	}
+	if x.resolution.overlong {
+		n.note("longer than the context of %d tokens by the estimate; the engine decides", x.resolution.pool.Context)
+	}
+	if err := x.charge(n.peek); err != nil {
+		return stageLimits, err
+	}
+	return n.place()
+}
+
+// errNotExplained is said of a request that names a stored answer, or asks for no
+// inference.
+var errNotExplained = &openai.Error{Code: openai.CodeEndpointNotSupported, Message: "Only requests that are routed by their model are explained; this one is not."}
+
+// authenticate finds for whom a request is explained: for whom it was asked for,
+// else whose key it has, else a tenant who may use everything.
+func (n *explainer) authenticate() error {
+	is, err := n.as, error(nil)
 	if is == nil {
-		is, err = x.subject()
+		is, err = n.subject()
 	}
 	if err != nil {
 		return err
 	}
-	x.d.Tenant, x.d.Key, e.walk.who = is.caller.Tenant, is.caller.Key, is.who
-	if is.barred != nil {
-		return is.barred
-	}
-	x.caller = is.caller
-	return nil
+	n.who, n.x.caller.Caller = is.who, is.caller
+	return is.barred
 }
 
 // subject is who asks by the request's key.
-func (x *exchange) subject() (*subject, error) {
-	key, given := credential(x.r.Header)
+func (n *explainer) subject() (*subject, error) {
+	x := n.x
+	key, given := credential(x.in.r.Header)
 	anonymous := &subject{caller: tenants.Anonymous(), who: "no key: explained for a tenant who may use everything"}
-	if !given && x.r.Header.Get("Authorization") == "" && x.r.Header.Get("X-Api-Key") == "" {
-		x.explanation.Notes = append(x.explanation.Notes, anonymous.who)
+	if !given && x.in.r.Header.Get("Authorization") == "" && x.in.r.Header.Get("X-Api-Key") == "" {
+		n.note("%s", anonymous.who)
 		return anonymous, nil
 	}
-	caller, err := x.snap.people.directory.Authenticate(key, x.start)
+	caller, err := x.snap.people.directory.Authenticate(key, x.in.start)
 	switch {
 	case err == nil:
 		return &subject{caller: caller, who: "tenant " + caller.Tenant + ", key " + caller.Key}, nil
@@ -182,57 +239,64 @@ func (x *exchange) subject() (*subject, error) {
 	return anonymous, nil
 }
 
-// notExplained is said of a request that names a stored answer, or asks for no
-// inference.
-func (x *exchange) notExplained() error {
-	if err := x.authenticate(); err != nil {
+// readPassed reads a request that matches no route.
+func (n *explainer) readPassed() error {
+	x := n.x
+	x.in.dialect = openai.Other
+	if err := x.findPassing(n.status); err != nil {
 		return err
 	}
-	return &openai.Error{Code: openai.CodeEndpointNotSupported, Message: "Only requests that are routed by their model are explained; this one is not."}
+	if id, below, ok := openai.ResponsePath(x.in.r.URL.Path); ok && id != "" && (x.in.r.Method != http.MethodPost || below != "") {
+		return errNotExplained
+	}
+	return x.readPassed()
 }
 
-// refused keeps the refusal of an explained request: it is an outcome.
-func (x *exchange) refused(err *openai.Error) {
-	e := x.explanation
-	e.Status, e.Code, e.Error = err.HTTPStatus(), string(err.Code), string(err.Body(x.shape.Shape(), x.d.RequestID))
-	e.Limit, e.Shed = x.d.Limit, x.d.Shed
-	e.Outcome = wouldReject
-	e.walk.failed, e.walk.why = e.walk.stage(x), err.Message
-	if err.Cause != nil && e.walk.why == "" {
-		e.walk.why = err.Cause.Error()
-	}
+// peek looks at the limits as charge takes from them.
+func (n *explainer) peek(c *tenants.Charge) (_ *store.Grant, v tenants.Verdict, err error) {
+	v, n.limits, n.partial, err = n.x.s.limits.Peek(c)
+	return nil, v, err
 }
 
-// explained ends the exchange of a request that is explained.
-func (x *exchange) explained() {
-	e := x.explanation
-	e.describe(x)
-	e.Steps = e.steps(x)
-	e.Summary = e.sentence()
-	if x.prompt != nil {
-		x.s.scratch.putPrompt(x.prompt)
-		x.prompt = nil
-	}
-}
+// refuse keeps the refusal of the request: it is an outcome.
+func (n *explainer) refuse(stage string, err *openai.Error) { n.stage, n.refusal = stage, err }
 
-// describe writes down what was decided.
-func (e *Explanation) describe(x *exchange) {
-	e.Class, e.Dialect, e.Generation = x.d.Class, x.d.Dialect, x.d.Generation
-	if x.d.Tenant != "" {
-		e.Tenant, e.Key = x.d.Tenant, x.d.Key
+// explanation is what the walk has found.
+func (n *explainer) explanation() *Explanation {
+	x, res := n.x, &n.x.resolution
+	e := &Explanation{Outcome: wouldRoute, Dialect: x.in.dialect.String(), Generation: x.snap.generation, SnapshotAt: x.in.start.UTC(),
+		RequestedModel: res.requested, Rule: res.Rule, Note: res.Note, Model: res.model, Classified: res.Explained,
+		PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.estimate), Blocks: len(x.facts.Blocks)}
+	if x.caller.Caller != nil {
+		e.Tenant, e.Key = x.caller.Tenant, x.caller.Key
 	}
-	e.RequestedModel, e.PromptTokens, e.MaxTokens = x.d.RequestedModel, x.d.PromptTokens, x.d.MaxTokens
-	e.Tier, e.Rule, e.Note, e.Model, e.Policy = x.d.Tier, x.d.Rule, x.d.RuleNote, x.d.Model, x.d.Policy
-	e.Classified = x.verdict.Explained
-	e.Blocks = len(x.facts.Blocks)
-	if x.prompt != nil {
-		e.UserTextBytes = len(x.prompt.user)
+	if res.pool != nil && res.Rule != "" {
+		e.Tier, e.Policy = res.pool.Name, res.pool.Policy.Name
 	}
-	if x.req == nil {
-		return
+	if p := x.parsed.prompt; p != nil {
+		e.UserTextBytes = len(p.user)
 	}
-	e.Stream, e.Estimate = x.req.Stream, x.tokenEstimate()
-	if x.dialect != openai.Other && x.req.Media {
-		e.Notes = append(e.Notes, "images, audio and files are not in the estimate")
+	if req := x.parsed.req; req != nil {
+		e.Class, e.MaxTokens, e.Stream, e.Estimate = x.parsed.class.String(), req.MaxTokens, req.Stream, n.tokenEstimate()
+		if x.in.dialect != openai.Other && req.Media {
+			n.note("images, audio and files are not in the estimate")
+		}
 	}
+	if o := n.outlook; o != nil {
+		e.Worker, e.Reason, e.RunnerUp, e.Candidates = o.Worker, string(o.Reason), o.Choice.RunnerUp, o.Choice.Candidates
+	}
+	if n.waits {
+		e.Outcome = wouldQueue
+	}
+	if err := n.refusal; err != nil {
+		e.Outcome, e.Status, e.Code, e.Error = wouldReject, err.HTTPStatus(), string(err.Code), string(err.Body(x.in.shape.Shape(), x.in.requestID))
+		e.Limit = string(x.admission.allowance.Refused)
+	}
+	if n.queue != nil {
+		e.Shed = n.queue.Shed
+	}
+	e.Notes = n.notes
+	e.Steps = n.steps(e)
+	e.Summary = e.sentence(e.Steps)
+	return e
 }

@@ -44,18 +44,17 @@ func (u LimitUse) money() bool {
 }
 
 // limitsDetail is what the stage of the limits says.
-func (e *Explanation) limitsDetail() string {
-	w := &e.walk
+func (n *explainer) limitsDetail() string {
 	switch {
-	case !w.asked || len(w.uses) == 0:
+	case len(n.limits) == 0:
 		return "no limits"
-	case w.partial:
+	case n.partial:
 		return "as far as this gateway knows: Redis decides for all of them"
 	}
 	var texts []string
 	for _, whose := range [...]string{"tenant", "key"} {
 		var of []string
-		for _, u := range limitUses(w.uses) {
+		for _, u := range limitUses(n.limits) {
 			if u.Whose == whose {
 				of = append(of, u.String())
 			}

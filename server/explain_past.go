@@ -26,9 +26,10 @@ func (s *Server) explainPast(d *decisions.Decision, under *draft) *Explanation {
 	e := &Explanation{Outcome: wouldRoute, Tenant: d.Tenant, Key: d.Key, Class: d.Class, Dialect: d.Dialect, Stream: d.Stream,
 		RequestedModel: d.RequestedModel, PromptTokens: d.PromptTokens, MaxTokens: d.MaxTokens, UserTextBytes: d.Features.UserTextBytes,
 		Tier: d.Tier, Rule: d.Rule, Note: d.RuleNote, Model: d.Model, Policy: d.Policy, Blocks: d.Features.Blocks,
-		Worker: d.Worker, Reason: d.Reason, Generation: d.Generation, SnapshotAt: d.Time.UTC(), Limit: d.Limit, Shed: d.Shed, draft: under}
+		Worker: d.Worker, Reason: d.Reason, Generation: d.Generation, SnapshotAt: d.Time.UTC(), Limit: d.Limit, Shed: d.Shed}
+	why := ""
 	if len(d.Attempts) == 0 {
-		e.unsent(d)
+		why = e.unsent(d)
 	}
 	snap := s.snapshot.Load()
 	if under != nil {
@@ -38,7 +39,7 @@ func (s *Server) explainPast(d *decisions.Decision, under *draft) *Explanation {
 	if snap.generation != d.Generation {
 		e.Notes = append(e.Notes, fmt.Sprintf("generation %d of the configuration decided; %d is in force", d.Generation, snap.generation))
 	}
-	e.Steps = e.pastSteps(d)
+	e.Steps = e.pastSteps(d, why)
 	p := snap.byName[d.Tier]
 	decide := func(a *decisions.Attempt) (*Again, *routing.Choice, error) { return e.again(d, a, p) }
 	if under != nil && p != nil {
@@ -49,32 +50,35 @@ func (s *Server) explainPast(d *decisions.Decision, under *draft) *Explanation {
 			e.Steps = append(e.Steps, e.pastAttempt(&d.Attempts[i], decide))
 		}
 	}
-	e.Summary = e.pastSentence()
+	if e.Summary == "" {
+		e.Summary = e.pastSentence()
+	}
 	return e
 }
 
 // unsent says what became of a request that no worker was asked for.
-func (e *Explanation) unsent(d *decisions.Decision) {
+func (e *Explanation) unsent(d *decisions.Decision) (why string) {
 	if c := d.Refused; c != nil { // whom it would have waited for
 		e.Candidates, e.RunnerUp = c.Candidates, c.RunnerUp
 	}
 	switch d.Result {
 	case decisions.OK:
-		e.Outcome, e.walk.why = wasAnswered, "answered by the gateway itself"
+		e.Outcome, why = wasAnswered, "answered by the gateway itself"
 	case decisions.ClientGone:
-		e.Outcome, e.walk.why = wasLeft, "the client left"
+		e.Outcome, why = wasLeft, "the client left"
 		if d.QueueMs > 0 {
-			e.walk.why = fmt.Sprintf("the client left after %.0f ms in the queue", d.QueueMs)
+			why = fmt.Sprintf("the client left after %.0f ms in the queue", d.QueueMs)
 		}
 	default:
 		e.Outcome, e.Status, e.Code = wouldReject, d.Status, d.Code
-		e.walk.why = cmp.Or(d.Code, d.Shed, d.Limit, fmt.Sprintf("answered %d", d.Status))
+		why = cmp.Or(d.Code, d.Shed, d.Limit, fmt.Sprintf("answered %d", d.Status))
 	}
+	return why
 }
 
 // pastSteps are the steps up to the workers, as they were recorded: of a request that
 // no worker was asked for, up to the one at which it ended.
-func (e *Explanation) pastSteps(d *decisions.Decision) []Step {
+func (e *Explanation) pastSteps(d *decisions.Decision, why string) []Step {
 	q := &QueueStep{Class: d.Class, Asked: d.AskedClass, Would: queuePasses}
 	if d.QueueMs > 0 {
 		q.Would, q.Estimated = queueHolds, new(d.QueueMs)
@@ -96,8 +100,7 @@ func (e *Explanation) pastSteps(d *decisions.Decision) []Step {
 			st.OK = false // nobody was asked
 		}
 		if !st.OK {
-			st.OK, st.Detail = e.Outcome != wouldReject, e.walk.why
-			e.walk.failed = st.Stage
+			st.OK, st.Detail = e.Outcome != wouldReject, why
 			return all[:i+1]
 		}
 	}
@@ -115,7 +118,7 @@ func (e *Explanation) pastAttempt(a *decisions.Attempt, decide func(*decisions.A
 	again, decided, err := decide(a)
 	if errors.Is(err, errNobodyLeft) {
 		e.Worker, e.Reason, e.Outcome, e.Code = "", "", wouldReject, string(openai.CodeNoHealthyWorker)
-		e.walk.failed, e.walk.why = stageWorker, err.Error()
+		e.Summary = "was refused at worker: " + err.Error()
 		st.OK, st.Detail = false, fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
 		return st
 	}
@@ -181,11 +184,12 @@ func (e *Explanation) again(d *decisions.Decision, a *decisions.Attempt, p *pool
 
 // pastSentence says in one sentence what became of the request.
 func (e *Explanation) pastSentence() string {
+	last := e.Steps[len(e.Steps)-1]
 	switch e.Outcome {
 	case wouldReject:
-		return fmt.Sprintf("was refused at %s: %s", e.walk.failed, e.walk.why)
+		return fmt.Sprintf("was refused at %s: %s", last.Stage, last.Detail)
 	case wouldRoute:
-		return e.sentence()
+		return e.sentence(e.Steps)
 	}
-	return e.walk.why
+	return last.Detail
 }

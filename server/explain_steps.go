@@ -1,13 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
+	"tierway/openai"
 	"tierway/routing"
-	"tierway/store"
-	"tierway/tenants"
 	"tierway/tiers"
 )
 
@@ -62,78 +62,55 @@ type TierTarget struct {
 	Up      bool   `json:"up"`
 }
 
-// walk is what an explained request has met on its way.
-type walk struct {
-	who     string
-	uses    []tenants.Use
-	asked   bool // its limits were looked at
-	partial bool // of several gateways the limits are known in part only
-	moves   []tiers.Move
-	queue   *QueueStep
-	worker  *WorkerStep
-	charged bool   // it passed the limits
-	failed  string // the stage that refused it; empty: none
-	why     string
-}
-
-// stage is where a request is, by what it has so far.
-func (w *walk) stage(x *exchange) string {
-	switch {
-	case x.caller == nil:
-		return stageAuth
-	case x.req == nil:
-		return stageRequest
-	case w.worker != nil && w.queue != nil && w.queue.Would == queueShed:
-		return stageQueue
-	case w.charged:
-		return stageWorker
-	case x.admitted.IsZero():
-		return stageTier
-	}
-	return stageLimits
-}
-
 // steps returns what each stage said, up to the one that refused.
-func (e *Explanation) steps(x *exchange) []Step {
-	w := &e.walk
+func (n *explainer) steps(e *Explanation) []Step {
 	all := []Step{
-		{Stage: stageAuth, Detail: w.who},
-		{Stage: stageRequest, Detail: e.requestDetail(x)},
+		{Stage: stageAuth, Detail: n.who},
+		{Stage: stageRequest, Detail: n.requestDetail(e)},
 		{Stage: stageTier, Detail: e.tierDetail()},
-		{Stage: stageLimits, Detail: e.limitsDetail()},
+		{Stage: stageLimits, Detail: n.limitsDetail(), Limits: limitUses(n.limits)},
 		{Stage: stageQueue},
 		{Stage: stageWorker},
 	}
-	for i := range all {
-		st := &all[i]
-		st.OK = st.Stage != w.failed
-		switch {
-		case st.Stage == stageTier && x.req != nil:
-			st.Tier = e.tierStep(x)
-		case st.Stage == stageLimits:
-			st.Limits = limitUses(w.uses)
-		case st.Stage == stageQueue && w.queue != nil:
-			st.Queue, st.Detail = w.queue, w.queue.detail()
-		case st.Stage == stageWorker && w.worker != nil:
-			st.Worker, st.Detail = w.worker, w.worker.detail(e)
+	if n.x.parsed.req != nil {
+		all[2].Tier = n.tierStep(e)
+	}
+	if n.queue != nil {
+		all[4].Queue, all[4].Detail = n.queue, n.queue.detail()
+	}
+	if n.outlook != nil {
+		w := &WorkerStep{Others: n.outlook.Others, Learned: new(n.x.resolution.pool.routing.Estimates())}
+		if len(n.outlook.Choice.Candidates) > 0 {
+			w.Choice = &n.outlook.Choice
 		}
-		if !st.OK {
-			st.Detail = w.why
+		all[5].Worker, all[5].Detail = w, w.detail(e)
+	}
+	for i := range all {
+		if all[i].OK = all[i].Stage != n.stage; !all[i].OK {
+			all[i].Detail = cmp.Or(n.refusal.Message, causeOf(n.refusal))
 			return all[:i+1]
 		}
 	}
 	return all
 }
 
-func (e *Explanation) requestDetail(x *exchange) string {
-	if x.req == nil {
+// causeOf is an error's cause in words, if it has one.
+func causeOf(e *openai.Error) string {
+	if e.Cause == nil {
 		return ""
 	}
-	max := "no bound on the answer"
-	if x.d.MaxTokens > 0 {
-		max = fmt.Sprintf("at most %d of answer", x.d.MaxTokens)
+	return e.Cause.Error()
+}
+
+func (n *explainer) requestDetail(e *Explanation) string {
+	if n.x.parsed.req == nil {
+		return ""
 	}
-	return fmt.Sprintf("%s, about %d prompt tokens, %s", x.d.Dialect, x.d.PromptTokens, max)
+	most := "no bound on the answer"
+	if e.MaxTokens > 0 {
+		most = fmt.Sprintf("at most %d of answer", e.MaxTokens)
+	}
+	return fmt.Sprintf("%s, about %d prompt tokens, %s", e.Dialect, e.PromptTokens, most)
 }
 
 func (e *Explanation) tierDetail() string {
@@ -145,50 +122,47 @@ func (e *Explanation) tierDetail() string {
 }
 
 // tierStep is how the tier was found.
-func (e *Explanation) tierStep(x *exchange) *TierStep {
-	st := &TierStep{Asked: x.d.RequestedModel, Header: x.d.Features.Header, Moves: e.walk.moves, Note: x.d.RuleNote}
+func (n *explainer) tierStep(e *Explanation) *TierStep {
+	x, r := n.x, n.x.resolver()
+	st := &TierStep{Asked: e.RequestedModel, Header: x.snap.headerTier(x.in.r.Header), Moves: x.resolution.moves, Note: e.Note}
 	if e.Classified != nil {
 		st.Signals = e.Classified.Signals
 	}
 	for _, p := range x.snap.pools {
-		if p.Tier || p == x.pool {
-			st.Targets = append(st.Targets, TierTarget{Name: p.Name, Allowed: x.mayUse(p.Name), Served: p.served[x.dialect],
-				Context: p.Context, Fits: x.fits(p.Name), Up: x.available(p.Name)})
+		if p.Tier || p == x.resolution.pool {
+			st.Targets = append(st.Targets, TierTarget{Name: p.Name, Allowed: r.mayUse(p.Name), Served: p.served[x.in.dialect],
+				Context: p.Context, Fits: r.fits(p.Name), Up: r.available(p.Name)})
 		}
 	}
 	return st
 }
 
 // tokenEstimate is how long the request is taken to be.
-func (x *exchange) tokenEstimate() *TokenEstimate {
-	t := &TokenEstimate{Raw: x.rawTokens, Prompt: x.d.PromptTokens, Method: "estimated", Output: x.facts.OutputTokens}
-	if t.Counted = x.d.Features.Counted; t.Counted > 0 {
+func (n *explainer) tokenEstimate() *TokenEstimate {
+	x := n.x
+	t := &TokenEstimate{Raw: x.parsed.rawTokens, Prompt: cmp.Or(x.facts.PromptTokens, x.parsed.estimate), Method: "estimated",
+		Output: x.facts.OutputTokens, Counted: x.resolution.evidence.Counted}
+	if t.Counted > 0 {
 		t.Method = "counted"
 	}
-	if p := x.pool; p != nil {
+	if p := x.resolution.pool; p != nil {
 		t.Scale = p.routing.Estimates().PromptScale
 	}
 	return t
 }
 
-// peek looks at the limits.
-func (e *Explanation) peek(l *store.Limits, c *tenants.Charge) (tenants.Verdict, error) {
-	v, uses, partial, err := l.Peek(c)
-	e.walk.uses, e.walk.partial, e.walk.asked = uses, partial, true
-	return v, err
-}
-
 // sentence says in one sentence what would become of the request, and why.
-func (e *Explanation) sentence() string {
+func (e *Explanation) sentence(steps []Step) string {
+	last := steps[len(steps)-1]
 	if e.Outcome == wouldReject {
-		return strings.TrimSuffix("refused at "+e.walk.failed+": "+e.walk.why, ".")
+		return strings.TrimSuffix("refused at "+last.Stage+": "+last.Detail, ".")
 	}
 	text := fmt.Sprintf("%s by %s", e.Tier, e.Rule)
 	switch {
 	case e.Outcome == wouldQueue && e.Worker != "":
 		text += fmt.Sprintf("; it would wait for %s (%s: %s)", e.Worker, e.Policy, e.Reason)
 	case e.Outcome == wouldQueue:
-		text += "; it would wait: " + e.walk.queue.Why
+		text += "; it would wait: " + queueOf(steps).Why
 	default:
 		text += fmt.Sprintf("; %s (%s: %s)", e.Worker, e.Policy, e.Reason)
 	}
@@ -198,6 +172,16 @@ func (e *Explanation) sentence() string {
 		}
 	}
 	return text
+}
+
+// queueOf is what the queue's step has found; nothing where it was not reached.
+func queueOf(steps []Step) QueueStep {
+	for _, st := range steps {
+		if st.Queue != nil {
+			return *st.Queue
+		}
+	}
+	return QueueStep{}
 }
 
 // milliseconds is a time as steps show it.

@@ -39,52 +39,39 @@ type WorkerStep struct {
 	Again   *Again             `json:"again,omitempty" doc:"Of a past request: the pick decided again."`
 }
 
-// explainOnly says which worker the request would be sent to, by the code that
-// books it, and books nothing.
-func (x *exchange) explainOnly() error {
-	x.explanation.walk.charged = true
+// place finds the worker that the request would be sent to, by the code that books it,
+// and books nothing. It returns the stage that refuses the request and its error.
+func (n *explainer) place() (stage string, err error) {
+	x := n.x
+	x.gatherFacts()
 	x.setDeadline()
 	if err := x.stayWithStored(); err != nil {
-		return err
+		return stageWorker, err
 	}
-	x.facts.Now, x.facts.Wait = time.Now(), x.mayWait()
-	if e := x.explanation; e.rand == nil {
-		e.rand = new(x.facts.Rand)
-	} else { // so that a draft is compared and not a chance
-		x.facts.Rand = *e.rand
+	x.facts.Now, x.facts.Wait = time.Now(), n.mayWait()
+	if n.rand != nil { // so that a draft is compared and not a chance
+		x.facts.Rand = *n.rand
 	}
-	o, err := x.pool.routing.Preview(&x.facts, x.draftPool(), x.tried...)
-	x.explainChoice(&o)
-	q := x.queueStep()
-	x.explanation.walk.queue = q
+	p := x.resolution.pool
+	o, err := p.routing.Preview(&x.facts, x.snap.standIn(p), x.tried...)
+	n.outlook, n.queue = &o, n.queueStep()
 	if err != nil {
-		return x.explainWaiting(err, q)
+		return n.wait(err)
 	}
-	x.explanation.Outcome = wouldRoute
-	if q.Waiting > 0 {
-		x.note("%d requests wait in the queue, and are offered a worker in their order", q.Waiting)
+	if n.queue.Waiting > 0 {
+		n.note("%d requests wait in the queue, and are offered a worker in their order", n.queue.Waiting)
 	}
-	return nil
-}
-
-// explainChoice writes down where the request would go.
-func (x *exchange) explainChoice(o *routing.Outlook) {
-	e := x.explanation
-	w := &WorkerStep{Others: o.Others, Learned: new(x.pool.routing.Estimates())}
-	if len(o.Choice.Candidates) > 0 {
-		w.Choice = &o.Choice
-	}
-	e.walk.worker = w
-	e.Worker, e.Reason, e.RunnerUp, e.Candidates = o.Worker, string(o.Reason), o.Choice.RunnerUp, o.Choice.Candidates
+	return "", nil
 }
 
 // queueStep is the queue as the request would find it.
-func (x *exchange) queueStep() *QueueStep {
-	v := x.pool.queue.View(x.facts.Now)
-	q := &QueueStep{Class: x.d.Class, Asked: x.d.AskedClass, Would: queuePasses, Waiting: x.pool.queue.Waiting(),
-		MaxDepth: x.pool.Queue.MaxDepth, MaxWait: ms(x.pool.Queue.MaxWait[x.class])}
+func (n *explainer) queueStep() *QueueStep {
+	p, class := n.x.resolution.pool, n.x.parsed.class
+	v := p.queue.View(n.x.facts.Now)
+	q := &QueueStep{Class: class.String(), Asked: n.x.parsed.askedClass, Would: queuePasses, Waiting: p.queue.Waiting(),
+		MaxDepth: p.Queue.MaxDepth, MaxWait: ms(p.Queue.MaxWait[class])}
 	for c := range v.Classes {
-		if c <= int(x.class) {
+		if c <= int(class) {
 			q.Ahead += v.Classes[c].Depth
 		}
 	}
@@ -92,14 +79,16 @@ func (x *exchange) queueStep() *QueueStep {
 }
 
 // mayWait tells whether requests of the class wait at all.
-func (x *exchange) mayWait() bool {
-	return x.pool.Queue.MaxDepth > 0 && x.pool.Queue.MaxWait[x.class] > 0
+func (n *explainer) mayWait() bool {
+	p := n.x.resolution.pool
+	return p.Queue.MaxDepth > 0 && p.Queue.MaxWait[n.x.parsed.class] > 0
 }
 
-// explainWaiting says what becomes of a request that no worker takes now: it
-// waits, or it is refused, and why.
-func (x *exchange) explainWaiting(err error, q *QueueStep) error {
-	until := x.facts.Now.Add(x.pool.Queue.MaxWait[x.class])
+// wait says what becomes of a request that no worker takes now: it waits, or it is
+// refused, and why.
+func (n *explainer) wait(err error) (stage string, _ error) {
+	x, q, p := n.x, n.queue, n.x.resolution.pool
+	until := x.facts.Now.Add(p.Queue.MaxWait[x.parsed.class])
 	if x.patience.Before(until) {
 		until = x.patience
 	}
@@ -111,43 +100,28 @@ func (x *exchange) explainWaiting(err error, q *QueueStep) error {
 		q.Why = "the worker to wait for is full"
 	case errors.As(err, &cooled) && cooled.Until.Before(until):
 		q.Why = "every worker rests"
-	case x.mayWait() && x.pool.Queue.EngineWait > 0:
+	case n.mayWait() && p.Queue.EngineWait > 0:
 		q.Why = "no worker is up"
 	default:
 		q.Would, q.Why = queuePasses, ""
-		return x.noWorker(err)
+		return stageWorker, x.noWorker(err)
 	}
-	if reason := x.wouldShed(); reason != "" {
-		x.note("%s, and the queue would refuse it (%s); %d requests wait now", q.Why, reason, q.Waiting)
-		q.Would, q.Shed, x.d.Shed = queueShed, reason, reason
-		return x.shed(&queue.ShedError{Reason: reason, RetryAfter: time.Second})
-	}
-	q.Would = queueHolds
-	x.note("%s: it would wait in the queue, where %d requests wait now", q.Why, q.Waiting)
-	if rate, _ := x.pool.routing.Throughput(x.facts.Now); rate > 0 {
-		q.Estimated = milliseconds(time.Duration(float64(q.Ahead+1) / rate * float64(time.Second)))
-	}
-	x.explanation.Outcome = wouldQueue
-	return nil
-}
-
-// note adds to what a reader should know.
-func (x *exchange) note(format string, args ...any) {
-	x.explanation.Notes = append(x.explanation.Notes, fmt.Sprintf(format, args...))
-}
-
-// wouldShed returns the bound of the queue that would keep the request out, "" for
-// none. The queue decides, under a draft by the draft's bounds.
-func (x *exchange) wouldShed() string {
-	var bounds *queue.Config
-	if x.draft != nil {
-		bounds = &x.pool.Queue
+	var bounds *queue.Config // the queue's own, or the draft's
+	if x.snap.draft != nil {
+		bounds = &p.Queue
 	}
 	var shed *queue.ShedError
-	if errors.As(x.pool.queue.Would(x.fillTicket(), bounds, x.facts.Now), &shed) {
-		return shed.Reason
+	if errors.As(p.queue.Would(x.fillTicket(), bounds, x.facts.Now), &shed) {
+		n.note("%s, and the queue would refuse it (%s); %d requests wait now", q.Why, shed.Reason, q.Waiting)
+		q.Would, q.Shed = queueShed, shed.Reason
+		return stageQueue, x.shed(&queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second})
 	}
-	return ""
+	q.Would, n.waits = queueHolds, true
+	n.note("%s: it would wait in the queue, where %d requests wait now", q.Why, q.Waiting)
+	if rate, _ := p.routing.Throughput(x.facts.Now); rate > 0 {
+		q.Estimated = milliseconds(time.Duration(float64(q.Ahead+1) / rate * float64(time.Second)))
+	}
+	return "", nil
 }
 
 // detail is the step in one line.

@@ -12,9 +12,6 @@ import (
 // forward sends the request to workers of its pool until one has answered, the
 // attempts or the retry budget are spent, or the client has part of an answer.
 func (x *exchange) forward() error {
-	if x.explanation != nil {
-		return x.explainOnly()
-	}
 	x.setDeadline()
 	x.s.budget.request()
 	if err := x.stayWithStored(); err != nil {
@@ -31,8 +28,8 @@ func (x *exchange) forward() error {
 			last.refuse()
 			return last.err
 		}
-		if d := x.placed.selection; d > 0 {
-			x.pool.series.Selection.Observe(d.Seconds())
+		if d := x.wait.placed.selection; d > 0 {
+			x.resolution.pool.series.Selection.Observe(d.Seconds())
 		}
 		a := x.attempt(lease.Ref().(*member), &lease)
 		if a.f == nil {
@@ -52,7 +49,7 @@ func (x *exchange) forward() error {
 		if a.f.mayBeCaused() {
 			x.passOver(x.failedRequest())
 		}
-		x.pool.series.Retries.Inc()
+		x.resolution.pool.series.Retries.Inc()
 	}
 }
 
@@ -63,7 +60,7 @@ func (f *failure) refuse() { f.err.NoRetry = f.cool == 0 }
 
 // returns tells whether the worker that failed may be asked again by the same
 // request: nothing was sent to it, and requests wait for workers that are away.
-func (x *exchange) returns(f *failure) bool { return f.gone && x.pool.Queue.EngineWait > 0 }
+func (x *exchange) returns(f *failure) bool { return f.gone && x.resolution.pool.Queue.EngineWait > 0 }
 
 // errNoAnswer says that no worker has answered the request.
 var errNoAnswer = errors.New("no worker has answered")
@@ -110,7 +107,7 @@ func (x *exchange) judgeFailed(answer error) {
 // nothing is booked, once.
 func (x *exchange) forwardTo(m *member) error {
 	x.setDeadline()
-	x.placed = placed{}
+	x.wait.placed = placed{}
 	var none routing.Lease
 	a := x.attempt(m, &none)
 	if a.f == nil {
@@ -124,18 +121,18 @@ func (x *exchange) forwardTo(m *member) error {
 // counts for a stream only until its first event: the SDKs stop their clocks
 // there.
 func (x *exchange) setDeadline() {
-	total := x.snap.total(x.class)
-	x.deadline = x.start.Add(total)
+	total := x.snap.total(x.parsed.class)
+	x.deadline = x.in.start.Add(total)
 	x.patience = x.deadline
-	if asked, ok := stainlessTimeout(x.r.Header); ok && asked < total {
-		x.patience = x.start.Add(asked)
+	if asked, ok := stainlessTimeout(x.in.r.Header); ok && asked < total {
+		x.patience = x.in.start.Add(asked)
 	}
 }
 
 // mayRetry decides whether another worker is tried after the n-th attempt
 // failed.
 func (x *exchange) mayRetry(f *failure, n int) bool {
-	if !f.retry || x.r.Context().Err() != nil || x.answer.committed() || x.once() && f.left {
+	if !f.retry || x.in.r.Context().Err() != nil || x.answer.committed() || x.once() && f.left {
 		return false
 	}
 	if n >= x.snap.file.Retry.Attempts {
@@ -152,6 +149,6 @@ func (x *exchange) mayRetry(f *failure, n int) bool {
 // once reports whether the request must not reach an engine twice, because it makes
 // or keeps something there.
 func (x *exchange) once() bool {
-	return x.upload != nil || x.stores() || x.req.Store || x.req.Background || x.dialect == openai.Audio || x.dialect == openai.Images ||
-		x.dialect == openai.Other && x.r.Method != http.MethodGet && x.r.Method != http.MethodHead
+	return x.parsed.upload != nil || x.stores() || x.parsed.req.Store || x.parsed.req.Background || x.in.dialect == openai.Audio || x.in.dialect == openai.Images ||
+		x.in.dialect == openai.Other && x.in.r.Method != http.MethodGet && x.in.r.Method != http.MethodHead
 }

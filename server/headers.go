@@ -88,9 +88,9 @@ var singleHeaders = []string{
 }
 
 // checkHeaders refuses a request that has one of singleHeaders twice.
-func (x *exchange) checkHeaders() error {
+func checkHeaders(h http.Header) error {
 	for _, name := range singleHeaders {
-		if len(x.r.Header[name]) > 1 {
+		if len(h[name]) > 1 {
 			return &openai.Error{Code: openai.CodeInvalidValue, Param: name,
 				Message: "The header " + name + " is there more than once; send it once."}
 		}
@@ -134,7 +134,7 @@ var relayed = map[string]bool{
 // proxies and browsers obey headers that no list of the others would have. What a worker
 // says of rate limits is left out beside the tenant's own.
 func (x *exchange) clientHeader(to, from http.Header) {
-	limited := x.allowance.Requests.Set || x.allowance.Tokens.Set
+	limited := x.admission.allowance.Requests.Set || x.admission.allowance.Tokens.Set
 	for k, v := range from {
 		switch {
 		case k == "Vary":
@@ -146,7 +146,7 @@ func (x *exchange) clientHeader(to, from http.Header) {
 			if !limited {
 				to[k] = v
 			}
-		case strings.HasPrefix(k, "Openai-"), strings.HasPrefix(k, "Anthropic-"), slices.Contains(x.pool.ResponseHeaders, k):
+		case strings.HasPrefix(k, "Openai-"), strings.HasPrefix(k, "Anthropic-"), slices.Contains(x.resolution.pool.ResponseHeaders, k):
 			to[k] = v
 		}
 	}
@@ -169,28 +169,29 @@ func (a *attempt) passedHeader(to, from http.Header) {
 
 // explain sets the headers that say what was decided.
 func (x *exchange) explain(h *headerSet) {
-	h.set("Openai-Processing-Ms", formatMs(time.Since(x.start)))
-	if !x.snap.file.RoutingHeaders || x.d.Worker == "" {
+	h.set("Openai-Processing-Ms", formatMs(time.Since(x.in.start)))
+	if !x.snap.file.RoutingHeaders || len(x.attempts) == 0 {
 		return
 	}
 	x.explainTier(h)
-	h.set("X-Routed-To", x.d.Worker)
-	if x.d.Reason != "" {
-		h.set("X-Route-Reason", x.d.Reason)
+	last := x.attempts[len(x.attempts)-1]
+	h.set("X-Routed-To", last.m.name)
+	if reason := last.lease.Reason(); reason != "" {
+		h.set("X-Route-Reason", string(reason))
 	}
 	x.explainWait(h)
 }
 
 // explainWait says how long the request has waited for workers.
 func (x *exchange) explainWait(h *headerSet) {
-	h.set("X-Queue-Ms", strconv.FormatFloat(x.d.QueueMs, 'f', -1, 64))
+	h.set("X-Queue-Ms", strconv.FormatFloat(ms(x.wait.total), 'f', -1, 64))
 }
 
 func (x *exchange) explainTier(h *headerSet) {
-	h.set("X-Model-Tier", x.d.Tier)
-	reason := x.d.Rule
-	if x.d.RuleNote != "" {
-		reason += "; " + x.d.RuleNote
+	h.set("X-Model-Tier", x.resolution.pool.Name)
+	reason := x.resolution.Rule
+	if x.resolution.Note != "" {
+		reason += "; " + x.resolution.Note
 	}
 	h.set("X-Tier-Reason", reason)
 }
@@ -210,28 +211,28 @@ func (x *exchange) openHeaders(h *headerSet) {
 	}
 }
 
-// priority is the class that a request asks for: by header, path or the body's
-// service_tier, in this order, and never above what its tenant may have. What it
-// has asked for in vain is written down.
-func (x *exchange) priority() tenants.Class {
-	class := x.caller.Usual
-	if asked, ok := tenants.ParseClass(strings.ToLower(x.r.Header.Get("X-Request-Priority"))); ok {
-		class = asked
-	} else if x.prefixed {
-		class = x.prefixClass
+// class is the class that a request asks for: by header, path or the body's
+// service_tier, in this order, and never above what its tenant may have: then asked is
+// the one that it has asked for.
+func (in *inbound) class(c *tenants.Caller, serviceTier string) (class tenants.Class, asked string) {
+	class = c.Usual
+	if named, ok := tenants.ParseClass(strings.ToLower(in.r.Header.Get("X-Request-Priority"))); ok {
+		class = named
+	} else if in.prefixed {
+		class = in.prefixClass
 	} else {
-		switch x.serviceTier() {
+		switch serviceTier {
 		case "priority":
 			class = tenants.Interactive
 		case "flex":
 			class = tenants.Batch
 		}
 	}
-	had := x.caller.Clamp(class)
+	had := c.Clamp(class)
 	if had != class {
-		x.d.AskedClass = class.String()
+		asked = class.String()
 	}
-	return had
+	return had, asked
 }
 
 // stainlessTimeout is how long the client's SDK waits, in seconds; nothing that
@@ -258,11 +259,4 @@ func (snap *snapshot) total(c tenants.Class) time.Duration {
 		return t.Batch
 	}
 	return t.Interactive
-}
-
-func (x *exchange) serviceTier() string {
-	if x.req == nil {
-		return ""
-	}
-	return x.req.ServiceTier
 }

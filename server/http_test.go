@@ -277,10 +277,10 @@ func TestAPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	e := newEngine()
 	e.POST("/before", func(c *gin.Context) {
-		r.begin(c.Writer, c.Request, openai.Chat).run(func() error { panic("the prompt") })
+		r.begin(c.Writer, inbound{r: c.Request, dialect: openai.Chat, shape: openai.Chat}).run(func() error { panic("the prompt") })
 	})
 	e.POST("/within", func(c *gin.Context) {
-		x := r.begin(c.Writer, c.Request, openai.Chat)
+		x := r.begin(c.Writer, inbound{r: c.Request, dialect: openai.Chat, shape: openai.Chat})
 		x.run(func() error {
 			x.answer.head(http.StatusOK, func(h http.Header) { h.Set("Content-Type", "text/event-stream") })
 			if err := x.answer.write([]byte("data: {}\n\n"), true); err != nil {

@@ -16,12 +16,11 @@ import (
 // checkKeyless refuses what only a web page makes a browser send to a gateway that asks
 // for no keys: a request to a name that was made to lead here (DNS rebinding), and one
 // of another site.
-func (x *exchange) checkKeyless() error {
-	f := x.snap.file
-	if isForeign(x.r.Host, f.Hosts) {
-		return &openai.Error{Code: openai.CodeHostNotAllowed, Message: foreignHost(x.r.Host)}
+func checkKeyless(r *http.Request, f *config.File) error {
+	if isForeign(r.Host, f.Hosts) {
+		return &openai.Error{Code: openai.CodeHostNotAllowed, Message: foreignHost(r.Host)}
 	}
-	if from := crossSite(x.r, f.CORS.Origins); from != "" {
+	if from := crossSite(r, f.CORS.Origins); from != "" {
 		return &openai.Error{Code: openai.CodeCrossSiteRequest, Message: "A web page of another site (" + quoted(from) +
 			") sent this request, and this gateway asks for no keys. Add the page's origin to `cors.origins` of a configuration file (serve -c), or require keys."}
 	}

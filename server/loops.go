@@ -20,7 +20,7 @@ const (
 // checkLoop refuses a request that has passed this gateway before, or too many other
 // ones: the URL of a worker leads back to a gateway.
 func (x *exchange) checkLoop() error {
-	passed := gateways(x.r.Header)
+	passed := gateways(x.in.r.Header)
 	for _, name := range passed {
 		if name == x.s.name {
 			return &openai.Error{Code: openai.CodeLoopDetected,

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"tierway/decisions"
-	"tierway/openai"
-	"tierway/tiers"
 )
 
 // model is an entry of GET /v1/models, with what both OpenAI's and Anthropic's
@@ -38,14 +36,12 @@ func modelOf(name string) model {
 
 // listModels answers with the names that the tenant may use, or with one.
 func (x *exchange) listModels() error {
-	x.dialect = openai.Other
-	x.d.Dialect = x.dialect.String()
 	if err := x.authenticate(); err != nil {
 		return err
 	}
-	names := x.snap.catalog.Models(tiers.Query{Allowed: x.mayUse, AllowedModel: x.caller.MayUseModel})
+	names := x.snap.catalog.Models(x.resolver().query(""))
 	var out any
-	if x.id == "" {
+	if x.in.id == "" {
 		list := modelList{Object: "list", Data: make([]model, len(names))}
 		for i, n := range names {
 			list.Data[i] = modelOf(n)
@@ -55,19 +51,19 @@ func (x *exchange) listModels() error {
 		}
 		out = list
 	} else {
-		_, err := x.snap.catalog.Resolve(tiers.Query{Model: x.id, Allowed: x.mayUse, AllowedModel: x.caller.MayUseModel})
+		_, err := x.snap.catalog.Resolve(x.resolver().query(x.in.id))
 		if err != nil {
-			return modelNotFound(x.id)
+			return modelNotFound(x.in.id)
 		}
-		out = modelOf(x.id)
+		out = modelOf(x.in.id)
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
 		return err
 	}
-	x.d.Result = decisions.OK
+	x.ending.result = decisions.OK
 	if err := x.answerWhole(http.StatusOK, nil, body); err != nil {
-		x.d.Result = decisions.ClientGone
+		x.ending.result = decisions.ClientGone
 	}
 	return nil
 }

@@ -13,56 +13,68 @@ import (
 // whatever dialect the path or the headers resemble. status is 405 when the path has
 // a route for other methods.
 func (x *exchange) passThrough(status int) error {
-	x.dialect = openai.Other
-	x.d.Dialect = x.dialect.String()
 	if err := x.authenticate(); err != nil {
 		return err
 	}
-	if strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
+	if strings.EqualFold(x.in.r.Header.Get("Upgrade"), "websocket") {
 		return errWebSocket
 	}
-	x.inLedger = true
-	if err := x.checkHeaders(); err != nil {
+	if err := x.findPassing(status); err != nil {
 		return err
-	}
-	x.pool = x.snap.passing(x.r.URL.Path, x.caller)
-	if x.pool == nil {
-		return x.unknownURL(status)
 	}
 	if done, err := x.passStored(); done {
-		return err
-	}
-	if err := x.refuseKept(); err != nil {
 		return err
 	}
 	if err := x.readPassed(); err != nil {
 		return err
 	}
-	x.workerPath = x.r.URL.EscapedPath()
-	x.class = x.priority()
-	x.d.Class, x.d.Tier, x.d.Policy, x.d.Rule = x.class.String(), x.pool.Name, x.pool.Policy.Name, "path"
-	if err := x.charge(); err != nil {
+	if err := x.charge(x.take); err != nil {
 		return err
 	}
 	x.gather()
 	return x.forward()
 }
 
-// readPassed reads the body, or leaves it to stream.
-func (x *exchange) readPassed() (err error) {
-	if x.upload, err = x.openUpload(); err != nil {
+// findPassing finds the pool whose paths cover the request.
+func (x *exchange) findPassing(status int) error {
+	x.caller.inLedger = true
+	if err := checkHeaders(x.in.r.Header); err != nil {
 		return err
 	}
-	if x.upload != nil {
-		x.req = &openai.Request{Dialect: openai.Other}
-		return nil
+	if x.resolution.pool = x.snap.passing(x.in.r.URL.Path, x.caller.Caller); x.resolution.pool == nil {
+		return x.unknownURL(status)
 	}
+	return nil
+}
+
+// readPassed reads the request of a path that passes through a pool: its body, or
+// leaves it to stream.
+func (x *exchange) readPassed() (err error) {
+	if err := x.refuseKept(); err != nil {
+		return err
+	}
+	if x.parsed.upload, err = x.openUpload(); err != nil {
+		return err
+	}
+	x.parsed.req = &openai.Request{Dialect: openai.Other}
+	if x.parsed.upload == nil {
+		if x.parsed.req, err = x.readUntouched(); err != nil {
+			return err
+		}
+	}
+	x.in.workerPath = x.in.r.URL.EscapedPath()
+	x.resolution.Rule = "path"
+	x.parsed.class, x.parsed.askedClass = x.in.class(x.caller.Caller, x.parsed.req.ServiceTier)
+	return nil
+}
+
+// readUntouched reads a body that passes through.
+func (x *exchange) readUntouched() (*openai.Request, error) {
 	body, err := x.readBody()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	x.req, err = x.passed(body)
-	return err
+	return x.passed(body)
 }
 
 // speaksOfRights tells whether a body may have a member that no tenant may choose
@@ -79,7 +91,7 @@ func (x *exchange) speaksOfRights(body []byte) bool {
 			return true
 		}
 	}
-	e := x.pool.Engine
+	e := x.resolution.pool.Engine
 	return (e == openai.EngineAuto || e.TakesPriority()) && hasMember(body, `"priority"`)
 }
 
@@ -115,7 +127,7 @@ func isObject(body []byte) bool { return bytes.HasPrefix(trimBlank(body), []byte
 // UTF-32, which RFC 8259 does not allow and Python's reader takes: the first two
 // characters are of ASCII, or a mark of the byte order stands before them.
 func (x *exchange) otherwiseEncoded(body []byte) bool {
-	kind := mediaType(x.r.Header.Get("Content-Type"))
+	kind := mediaType(x.in.r.Header.Get("Content-Type"))
 	if kind != "" && kind != "application/json" && !strings.HasSuffix(kind, "+json") || len(body) < 2 {
 		return false
 	}
@@ -128,7 +140,7 @@ func (x *exchange) otherwiseEncoded(body []byte) bool {
 // read for these must not contain them at all. A body of the Responses API is read
 // too, because it may continue a stored response.
 func (x *exchange) passed(body []byte) (*openai.Request, error) {
-	_, _, continues := openai.ResponsePath(x.r.URL.Path)
+	_, _, continues := openai.ResponsePath(x.in.r.URL.Path)
 	if !x.otherwiseEncoded(body) && !(isObject(body) && (continues || x.speaksOfRights(body))) {
 		return &openai.Request{Dialect: openai.Other, Body: body}, nil
 	}
@@ -140,7 +152,7 @@ func (x *exchange) passed(body []byte) (*openai.Request, error) {
 		r.PreviousResponseID, r.ConversationID = "", "" // of another API, whose meaning is not known
 	}
 	if r.CacheSalt != "" {
-		x.salt = openai.CacheSalt(x.caller.Tenant, r.CacheSalt)
+		x.parsed.salt = openai.CacheSalt(x.caller.Tenant, r.CacheSalt)
 	}
 	return r, nil
 }
@@ -148,15 +160,15 @@ func (x *exchange) passed(body []byte) (*openai.Request, error) {
 // unknownURL is the answer to a request that no route and no pool takes. A POST
 // below /responses names an action that is not there, not a response.
 func (x *exchange) unknownURL(status int) error {
-	if id, below, ok := openai.ResponsePath(x.r.URL.Path); ok && id != "" && below == "" && x.r.Method == http.MethodPost {
-		x.w.Header().Del("Allow")
+	if id, below, ok := openai.ResponsePath(x.in.r.URL.Path); ok && id != "" && below == "" && x.in.r.Method == http.MethodPost {
+		x.answer.w.Header().Del("Allow")
 		status = 0
 	}
 	if status == http.StatusMethodNotAllowed {
-		return &openai.Error{Code: openai.CodeMethodNotAllowed, Allow: x.w.Header().Get("Allow"),
-			Message: "Method " + knownMethod(x.r.Method) + " is not allowed here; allowed: " + x.w.Header().Get("Allow") + "."}
+		return &openai.Error{Code: openai.CodeMethodNotAllowed, Allow: x.answer.w.Header().Get("Allow"),
+			Message: "Method " + knownMethod(x.in.r.Method) + " is not allowed here; allowed: " + x.answer.w.Header().Get("Allow") + "."}
 	}
-	return &openai.Error{Code: openai.CodeUnknownURL, Message: unknownURL(x.r)}
+	return &openai.Error{Code: openai.CodeUnknownURL, Message: unknownURL(x.in.r)}
 }
 
 func unknownURL(r *http.Request) string {

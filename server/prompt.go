@@ -1,20 +1,17 @@
 package server
 
 import (
-	"cmp"
 	"fmt"
-	"hash/maphash"
 	"sync"
 
 	"tierway/openai"
-	"tierway/openai/prompt"
 	"tierway/openai/tokens"
 	"tierway/routing"
 	"tierway/tiers"
 )
 
-// promptFacts is what was read of a request's prompt, in buffers that exchanges
-// take turns with.
+// promptFacts is what was read of a request's prompt, in buffers that exchanges take
+// turns with.
 type promptFacts struct {
 	chain        []openai.ChainBlock
 	first        int // blocks up to the end of the first turn
@@ -40,15 +37,6 @@ func (s *scratch) putPrompt(p *promptFacts) {
 	s.prompts.Put(p)
 }
 
-// readPrompt reads the chain of the request's prompt.
-func (x *exchange) readPrompt() {
-	if x.req.CacheSalt != "" || x.caller.IsolateCache {
-		x.salt = openai.CacheSalt(x.caller.Tenant, x.req.CacheSalt)
-	}
-	x.prompt = x.s.scratch.prompts.Get().(*promptFacts)
-	x.prompt.chain, x.prompt.first = x.req.AppendChain(x.prompt.chain[:0], nameHash(x.salt))
-}
-
 // saltFor is the salt of the prefix cache that a worker is sent: the tenant's own,
 // so that nobody's prompts meet those of another tenant there. It is left out only
 // for engines that are known to take none, unless a client has sent one itself: an
@@ -56,16 +44,16 @@ func (x *exchange) readPrompt() {
 func (x *exchange) saltFor(m *member) string {
 	e := m.engine()
 	known := e != "" && e != openai.EngineAuto
-	if x.salt == "" || x.req.CacheSalt == "" && known && !e.TakesCacheSalt() {
+	if x.parsed.salt == "" || x.parsed.req.CacheSalt == "" && known && !e.TakesCacheSalt() {
 		return ""
 	}
-	return x.salt
+	return x.parsed.salt
 }
 
 // setBlocks gives the chain to the policy, with the model in every hash: one
 // prompt has another cache for each model, and for each adapter.
 func (x *exchange) setBlocks() {
-	p := x.prompt
+	p := x.parsed.prompt
 	if p == nil || len(p.chain) == 0 {
 		return
 	}
@@ -109,72 +97,6 @@ func modelHashes(names []string) []uint64 {
 	return out
 }
 
-// features are what the classifier may ask about the request. The text is read
-// only when it does.
-func (x *exchange) features() *tiers.Features {
-	p, req := x.prompt, x.req
-	tenant := mixed(maphash.String(x.s.seed, x.caller.Tenant)) // spread, or a session named like its tenant would cancel it out
-	f := &p.features
-	*f = tiers.Features{Now: x.start, PromptTokens: x.d.PromptTokens,
-		MaxTokens: req.MaxTokens, LimitRequired: x.dialect.RequiresMaxTokens(), Tools: req.Tools,
-		Count: x.countTokens, User: x.userText, System: x.systemText}
-	// Not prompt_cache_key: one application may send one key with all its chats.
-	session := cmp.Or(x.r.Header.Get("X-Session-Id"), x.r.Header.Get("Session-Id"), req.SessionID, req.ConversationID)
-	if session != "" {
-		f.Session = mixed(tenant + maphash.String(x.s.seed, session))
-	}
-	p.turns = p.turns[:0]
-	for _, b := range p.chain {
-		if b.Message {
-			p.turns = append(p.turns, mixed(tenant+b.Hash))
-		}
-	}
-	f.Turns = p.turns
-	return f
-}
-
-func (x *exchange) userText() []byte {
-	x.prompt.user = x.req.AppendUserText(x.prompt.user[:0], tiers.TextLimit)
-	return x.prompt.user
-}
-
-func (x *exchange) systemText() []byte {
-	x.prompt.system = x.req.AppendSystemText(x.prompt.system[:0], tiers.TextLimit)
-	return x.prompt.system
-}
-
-// fits tells whether a tier's or pool's context holds the prompt and the output
-// that it allows, as far as the estimate goes.
-func (x *exchange) fits(target string) bool {
-	p := x.snap.byName[target]
-	return p.Context == 0 || p.routing.PromptTokens(x.rawTokens)+x.req.MaxTokens <= p.Context
-}
-
-// surelyTooLong tells whether the prompt is too long for the pool whatever the
-// estimate is worth. A count by another vocabulary than the engine's is off by a
-// tenth or two; characters alone may be off by half, since runs of spaces and long
-// words take few tokens.
-func (x *exchange) surelyTooLong(p *pool) bool {
-	if p.Context == 0 {
-		return false
-	}
-	least := p.routing.PromptTokens(x.rawTokens) / 2
-	if counted, ok := x.countTokens(); ok {
-		least = counted * 3 / 4
-	}
-	return least+x.req.MaxTokens > p.Context
-}
-
-// tooLong is the refusal of a prompt that the pool's context surely does not hold.
-func (x *exchange) tooLong() error {
-	tokens, context := x.pool.routing.PromptTokens(x.rawTokens), x.pool.Context
-	e := openai.ContextExceeded(x.dialect, promptField(x.dialect), context, tokens, x.req.MaxTokens)
-	if x.req.MaxTokens > context/2 && x.req.MaxTokens > tokens {
-		e.Param = maxTokensField(x.dialect)
-	}
-	return e
-}
-
 // maxTokensField is where a dialect's limit of the output stands.
 func maxTokensField(d openai.Dialect) string {
 	if d == openai.Responses {
@@ -192,17 +114,6 @@ func promptField(d openai.Dialect) string {
 		return "prompt"
 	}
 	return "input"
-}
-
-// countTokens counts the prompt's tokens exactly, by the vocabulary that comes
-// nearest to the default tier's model; false while that is not loaded and for
-// prompts that prompt.CountTokens does not count.
-func (x *exchange) countTokens() (int64, bool) {
-	v := x.s.tokens.get(x.snap.vocabulary)
-	if v == nil {
-		return 0, false
-	}
-	return prompt.CountTokens(x.req, v)
 }
 
 // vocabularies are those that were loaded. Until one is, nothing waits for it.

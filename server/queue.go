@@ -49,8 +49,19 @@ func (t *turn) again() {
 	t.mu.Unlock()
 }
 
+// wait is a request's way through the queue of its pool.
+type wait struct {
+	ticket   queue.Ticket
+	turn     turn
+	placed   placed          // the last worker that it was given
+	total    time.Duration   // of all its waits
+	promoted bool            // it was offered a worker before its class
+	shed     string          // the bound that kept it out
+	refused  *routing.Choice // what the policy saw when it got no worker
+}
+
 // woken is what the queues call.
-func woken(t *queue.Ticket) { t.Ref.(*exchange).turn.come() }
+func woken(t *queue.Ticket) { t.Ref.(*exchange).wait.turn.come() }
 
 // tickEvery is how often the queues in which somebody waits are looked at for
 // what only time changes: ages, rests that are over, workers that stay down.
@@ -97,13 +108,13 @@ func (s *Server) queueLocked(name string, p *routing.Pool, c queue.Config) *queu
 
 // fillTicket makes what stands for the request in its pool's queue.
 func (x *exchange) fillTicket() *queue.Ticket {
-	t := &x.ticket
+	t := &x.wait.ticket
 	t.Request, t.Tried = &x.facts, x.tried
 	if t.Ref == nil {
-		t.Ref, t.ID = x, x.d.RequestID
-		t.Class, t.Tenant, t.Weight = int(x.class), x.caller.Tenant, x.caller.Weight
-		t.Tokens, t.Bytes = x.facts.PromptTokens+x.facts.OutputTokens, int64(len(x.req.Body))
-		t.Expected, t.MaxTokens = true, x.req.MaxTokens
+		t.Ref, t.ID = x, x.in.requestID
+		t.Class, t.Tenant, t.Weight = int(x.parsed.class), x.caller.Tenant, x.caller.Weight
+		t.Tokens, t.Bytes = x.facts.PromptTokens+x.facts.OutputTokens, int64(len(x.parsed.req.Body))
+		t.Expected, t.MaxTokens = true, x.parsed.req.MaxTokens
 		t.Deadline = x.patience
 	}
 	return t
@@ -114,41 +125,41 @@ func (x *exchange) fillTicket() *queue.Ticket {
 func (x *exchange) enter() (routing.Lease, error) {
 	x.recordChoice()
 	t, began := x.fillTicket(), time.Now()
-	lease, err := x.pool.queue.Enter(t, began)
-	x.placed.selection = time.Since(began)
+	lease, err := x.resolution.pool.queue.Enter(t, began)
+	x.wait.placed.selection = time.Since(began)
 	if errors.Is(err, queue.ErrWaiting) {
 		lease, err = x.await(t, began)
-		x.placed.waited, x.placed.selection = time.Since(began), 0
-		x.d.QueueMs += ms(x.placed.waited)
+		x.wait.placed.waited, x.wait.placed.selection = time.Since(began), 0
+		x.wait.total += x.wait.placed.waited
 	}
-	x.d.Promoted = x.d.Promoted || t.Promoted()
+	x.wait.promoted = x.wait.promoted || t.Promoted()
 	var shed *queue.ShedError
 	if errors.As(err, &shed) {
-		x.d.Shed = shed.Reason
+		x.wait.shed = shed.Reason
 	}
-	if c := x.placed.choice; err != nil && c != nil && len(c.Candidates) > 0 {
-		x.d.Refused = c
+	if c := x.wait.placed.choice; err != nil && c != nil && len(c.Candidates) > 0 {
+		x.wait.refused = c
 	}
 	return lease, err
 }
 
 // await waits until the ticket is granted, its time is over, or nobody listens.
 func (x *exchange) await(t *queue.Ticket, began time.Time) (routing.Lease, error) {
-	q := x.pool.queue
+	q := x.resolution.pool.queue
 	late := time.NewTimer(q.WaitUntil(t).Sub(began))
 	defer late.Stop()
 	for {
 		var err error
 		var lease routing.Lease
 		select {
-		case <-x.turn.await():
+		case <-x.wait.turn.await():
 		case <-late.C:
 			if err = q.Leave(t, queue.Late, time.Now()); err != nil && !errors.Is(err, queue.ErrWaiting) {
 				return lease, err
 			}
-		case <-x.r.Context().Done():
+		case <-x.in.r.Context().Done():
 			_ = q.Leave(t, queue.Cancelled, time.Now()) // nobody is left to be told
-			if errors.Is(context.Cause(x.r.Context()), errDrainCut) {
+			if errors.Is(context.Cause(x.in.r.Context()), errDrainCut) {
 				return lease, shuttingDown()
 			}
 			return lease, errClientGone
@@ -158,7 +169,7 @@ func (x *exchange) await(t *queue.Ticket, began time.Time) (routing.Lease, error
 			return lease, shuttingDown()
 		}
 		if err == nil {
-			x.turn.again()
+			x.wait.turn.again()
 			if lease, err = q.Claim(t, time.Now()); !errors.Is(err, queue.ErrWaiting) {
 				return lease, err
 			}
@@ -169,14 +180,14 @@ func (x *exchange) await(t *queue.Ticket, began time.Time) (routing.Lease, error
 
 // leaveQueue settles what the request has cost its tenant's share.
 func (x *exchange) leaveQueue() {
-	if x.ticket.Ref != nil {
-		x.pool.queue.Settle(&x.ticket, x.usage.Prompt+x.usage.Output)
+	if x.wait.ticket.Ref != nil {
+		x.resolution.pool.queue.Settle(&x.wait.ticket, x.settlement.usage.Prompt+x.settlement.usage.Output)
 	}
 }
 
 // shed is the answer to a request that the queue's bounds keep out.
 func (x *exchange) shed(e *queue.ShedError) error {
-	pool := quoted(x.pool.Name)
+	pool := quoted(x.resolution.pool.Name)
 	var why string
 	switch e.Reason {
 	case queue.ShedEngine:
@@ -186,13 +197,13 @@ func (x *exchange) shed(e *queue.ShedError) error {
 	case queue.ShedBytes:
 		why = "The requests that wait for " + pool + " are as large as they may be together."
 	case queue.ShedWait:
-		why = "The request has waited for " + pool + " for as long as " + x.d.Class + " requests may, or as its client does."
+		why = "The request has waited for " + pool + " for as long as " + x.parsed.class.String() + " requests may, or as its client does."
 	case queue.ShedDeadline:
-		why = "The request's turn for " + pool + " would come later than its client waits, or than " + x.d.Class + " requests may."
+		why = "The request's turn for " + pool + " would come later than its client waits, or than " + x.parsed.class.String() + " requests may."
 	case queue.ShedDisplaced:
 		why = "The request has made room for another one that waits for " + pool + "."
 	default:
-		why = "All workers of " + pool + " are full, and no more " + x.d.Class + " requests may wait."
+		why = "All workers of " + pool + " are full, and no more " + x.parsed.class.String() + " requests may wait."
 	}
 	return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: e.RetryAfter, Cause: e,
 		Message: why + " Try again in " + shortDuration(e.RetryAfter) + "."}

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"errors"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -11,33 +13,91 @@ import (
 	"tierway/telemetry"
 )
 
-// record completes the Decision and writes what is made from it.
-func (x *exchange) record() {
-	d := x.d
-	d.DurationMs = ms(time.Since(x.start))
-	d.Stream = x.req != nil && x.req.Stream
-	d.Usage = decisions.Usage{Prompt: x.usage.Prompt, Cached: x.usage.Cached, Output: x.usage.Output}
-	if d.Result == decisions.ClientGone && x.answer.held() {
-		d.Status = statusClientGone
-	} else {
-		d.Status = x.answer.status
-	}
+// record counts the request's end, and writes what is made from its Decision.
+func (x *exchange) record(d *decisions.Decision) {
 	x.s.metrics.TenantEnded(d.Tenant, outcomeIndex(d.Result), d.Usage.Prompt, d.Usage.Cached, d.Usage.Output)
-	if d.Limit != "" {
-		x.s.metrics.TenantLimited(d.Tenant, d.Limit)
+	if limit := string(x.admission.allowance.Refused); limit != "" {
+		x.s.metrics.Limited(limit)
+		x.s.metrics.TenantLimited(d.Tenant, limit)
 	}
-	if x.pool != nil {
-		x.pool.series.Duration.Observe(d.DurationMs / 1000)
-		x.pool.series.Ended(int(x.dialect), outcomeIndex(d.Result))
-		if len(d.Attempts) > 0 && d.Rule != ruleStored { // whose one worker is asked without a queue
-			x.pool.waits.Granted(int(x.class), time.Duration(d.QueueMs*float64(time.Millisecond)))
+	if p := x.resolution.pool; p != nil {
+		p.series.Duration.Observe(d.DurationMs / 1000)
+		p.series.Ended(int(x.in.dialect), outcomeIndex(d.Result))
+		if len(x.attempts) > 0 && !x.resolution.stored { // whose one worker is asked without a queue
+			p.waits.Granted(int(x.parsed.class), x.wait.total)
 		}
 	} else {
-		x.s.metrics.EndedOutside(int(x.dialect), outcomeIndex(d.Result))
+		x.s.metrics.EndedOutside(int(x.in.dialect), outcomeIndex(d.Result))
 	}
-	x.exportTrace()
+	x.exportTrace(d)
 	x.s.logAccess(d)
 	x.s.decided(d)
+}
+
+// decision makes the request's record of what its stages have returned.
+func (x *exchange) decision() *decisions.Decision {
+	res := &x.resolution
+	d := &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: x.in.start, Method: knownMethod(x.in.r.Method), Route: x.in.pattern,
+		RequestID: x.in.requestID, Generation: x.snap.generation, Dialect: x.in.dialect.String(),
+		DurationMs: ms(time.Since(x.in.start)), OverheadMs: ms(x.overhead), TTFTMs: x.since(x.firstAt),
+		Result: x.ending.result, Code: x.ending.code, Cause: x.ending.cause, Status: x.answer.status,
+		RequestedModel: res.requested, Model: res.model, Rule: res.Rule, RuleNote: res.Note,
+		Limit: string(x.admission.allowance.Refused), QueueMs: ms(x.wait.total), Promoted: x.wait.promoted, Shed: x.wait.shed, Refused: x.wait.refused,
+		Usage:     decisions.Usage{Prompt: x.settlement.usage.Prompt, Cached: x.settlement.usage.Cached, Output: x.settlement.usage.Output},
+		Estimated: x.settlement.estimated, PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.estimate)}
+	if d.Result == decisions.ClientGone && x.answer.held() {
+		d.Status = statusClientGone
+	}
+	if x.caller.Caller != nil {
+		d.Tenant, d.Key = x.caller.Tenant, x.caller.Key
+	}
+	if res.pool != nil && res.Rule != "" {
+		d.Tier = res.pool.Name
+		if !res.stored {
+			d.Policy = res.pool.Policy.Name
+		}
+	}
+	if req := x.parsed.req; req != nil {
+		d.Class, d.AskedClass, d.Stream = x.parsed.class.String(), x.parsed.askedClass, req.Stream
+		if x.in.dialect != openai.Other {
+			d.MaxTokens = req.MaxTokens
+		}
+		if x.keepsRecords() {
+			d.Features = x.features()
+		}
+	}
+	for _, a := range x.attempts {
+		d.Worker, d.Reason = a.m.name, string(a.lease.Reason())
+		d.Attempts = append(d.Attempts, a.record())
+	}
+	return d
+}
+
+// features are what the request was classified and routed by, without its text.
+func (x *exchange) features() decisions.Features {
+	e := &x.resolution.evidence
+	f := decisions.Features{Header: x.snap.headerTier(x.in.r.Header),
+		Classified: e.Classified, Counted: e.Counted, UserTextBytes: e.UserBytes, Groups: e.Groups,
+		LimitRequired: x.in.dialect.RequiresMaxTokens(), Tools: x.parsed.req.Tools, Media: x.parsed.req.Media, Estimate: x.parsed.estimate}
+	if x.parsed.prompt != nil {
+		f.Session = routing.Hash(x.parsed.prompt.features.Session)
+	}
+	f.Model, f.Prefix, f.Blocks = routing.Hash(x.facts.Model), routing.Hash(x.facts.Prefix), len(x.facts.Blocks)
+	f.Chain = routing.AppendChain(nil, x.facts.Blocks)
+	return f
+}
+
+// headerTier is the tier that X-Model-Tier names: "other" for none of them, "" where
+// there is no such header.
+func (snap *snapshot) headerTier(h http.Header) string {
+	asked := h.Get("X-Model-Tier")
+	if asked == "" {
+		return ""
+	}
+	if p := snap.tierNamed(asked); p != nil {
+		return p.Name
+	}
+	return "other"
 }
 
 // countPrefix compares what the worker was believed to have of the prompt with what
@@ -56,29 +116,29 @@ func (a *attempt) countPrefix() {
 	if a.usage.CachedKnown {
 		cached = a.usage.Cached
 	}
-	a.x.pool.series.Prefix(result, a.lease.Overlap(), cached)
+	a.x.resolution.pool.series.Prefix(result, a.lease.Overlap(), cached)
 }
 
 // countPace counts the time between two tokens of a generated stream whose engine has told
 // how many there were.
 func (a *attempt) countPace() {
 	if n := a.usage.Output; n > 1 && !a.firstAt.IsZero() {
-		a.x.pool.series.TPOT.Observe(a.lastAt.Sub(a.firstAt).Seconds() / float64(n-1))
+		a.x.resolution.pool.series.TPOT.Observe(a.lastAt.Sub(a.firstAt).Seconds() / float64(n-1))
 	}
 }
 
 // exportTrace hands a sampled request's record to those who make spans of it. The
 // trace of somebody unknown begins here, whatever headers came.
-func (x *exchange) exportTrace() {
+func (x *exchange) exportTrace(d *decisions.Decision) {
 	if x.s.traces == nil {
 		return
 	}
-	if !x.trace.On {
-		x.trace = x.s.traces.Begin(x.r.Header, false, x.s.rand)
+	if !x.caller.trace.On {
+		x.caller.trace = x.s.traces.Begin(x.in.r.Header, false, x.s.rand)
 	}
-	x.d.TraceID = x.trace.ID()
-	if x.trace.Sampled {
-		x.s.traces.Export(x.trace, spansOf{x.d})
+	d.TraceID = x.caller.trace.ID()
+	if x.caller.trace.Sampled {
+		x.s.traces.Export(x.caller.trace, spansOf{d})
 	}
 }
 
@@ -103,46 +163,16 @@ type placed struct {
 
 // keepsRecords tells whether anybody reads more of a request than its log line.
 func (x *exchange) keepsRecords() bool {
-	return x.explanation != nil || x.trace.Sampled || x.s.keepsRecords.Load()
+	return x.caller.trace.Sampled || x.s.keepsRecords.Load()
 }
 
 // recordChoice has the next pick recorded.
 func (x *exchange) recordChoice() {
-	x.placed = placed{}
+	x.wait.placed = placed{}
 	if x.facts.Record = nil; x.keepsRecords() {
-		x.placed.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0, min(len(x.pool.Workers), routing.MaxCandidates))}
-		x.facts.Record = x.placed.choice
+		x.wait.placed.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0, min(len(x.resolution.pool.Workers), routing.MaxCandidates))}
+		x.facts.Record = x.wait.placed.choice
 	}
-}
-
-// describeTier keeps what the tier was decided by.
-func (x *exchange) describeTier() {
-	if !x.keepsRecords() {
-		return
-	}
-	f, e := &x.d.Features, &x.seen
-	if asked := x.r.Header.Get("X-Model-Tier"); asked != "" {
-		f.Header = "other"
-		if p := x.snap.tierNamed(asked); p != nil {
-			f.Header = p.Name
-		}
-	}
-	f.Classified, f.Counted, f.UserTextBytes, f.Groups = e.Classified, e.Counted, e.UserBytes, e.Groups
-	f.LimitRequired, f.Tools, f.Media = x.dialect.RequiresMaxTokens(), x.req.Tools, x.req.Media
-	f.Estimate = x.d.PromptTokens // before gather makes it that of the pool
-	if x.prompt != nil {
-		f.Session = routing.Hash(x.prompt.features.Session)
-	}
-}
-
-// describePrompt keeps the hashes that a policy may go by.
-func (x *exchange) describePrompt() {
-	if !x.keepsRecords() {
-		return
-	}
-	f := &x.d.Features
-	f.Model, f.Prefix, f.Blocks = routing.Hash(x.facts.Model), routing.Hash(x.facts.Prefix), len(x.facts.Blocks)
-	f.Chain = routing.AppendChain(nil, x.facts.Blocks)
 }
 
 // since is a moment as a record has it: in milliseconds from the request's
@@ -151,30 +181,33 @@ func (x *exchange) since(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}
-	return ms(t.Sub(x.start))
+	return ms(t.Sub(x.in.start))
 }
 
-// attempted adds the attempt to the record.
-func (a *attempt) attempted(f *failure) {
+// record is the attempt as the request's record has it.
+func (a *attempt) record() decisions.Attempt {
 	x := a.x
 	try := decisions.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Status: a.status,
-		AtMs: x.since(a.started), QueueMs: ms(x.placed.waited), SelectionUs: float64(x.placed.selection.Nanoseconds()) / 1000,
-		FirstAtMs: x.since(a.firstAt), EndAtMs: ms(time.Since(x.start)), ErrorType: a.errorType(f), Predicted: a.lease.Overlap(),
-		Usage: decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: x.placed.choice}
-	if x.trace.Sampled {
+		AtMs: x.since(a.started), QueueMs: ms(a.placed.waited), SelectionUs: float64(a.placed.selection.Nanoseconds()) / 1000,
+		FirstAtMs: x.since(a.firstAt), EndAtMs: x.since(a.ended), ErrorType: a.errorType(), Predicted: a.lease.Overlap(),
+		Usage: decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: a.placed.choice}
+	if x.caller.trace.Sampled {
 		try.Span = routing.Hash(a.span)
 	}
 	if a.headAt.IsZero() {
-		try.DurationMs = ms(time.Since(a.started))
+		try.DurationMs = ms(a.ended.Sub(a.started))
 	} else {
 		try.DurationMs = ms(a.headAt.Sub(a.started))
 	}
-	x.d.Attempts = append(x.d.Attempts, try)
+	if a.verdict != nil {
+		try.Error = a.verdict.Error()
+	}
+	return try
 }
 
 // errorType says in one word what the attempt failed by, "" of one that did not.
-func (a *attempt) errorType(f *failure) string {
-	blame, status := a.blame, 0
+func (a *attempt) errorType() string {
+	f, blame, status := a.f, a.blame, 0
 	if f != nil {
 		blame, status = f.blame, f.status
 	}

@@ -33,7 +33,7 @@ func TestThePaceIsThatOfTheContent(t *testing.T) {
 	} {
 		var got []float64
 		series := &telemetry.Tier{TPOT: prometheus.ObserverFunc(func(v float64) { got = append(got, v) })}
-		a := &attempt{x: &exchange{pool: &pool{series: series}}, usage: openai.Usage{Output: c.output}, firstAt: c.first, lastAt: first.Add(100 * time.Millisecond)}
+		a := &attempt{x: &exchange{resolution: resolution{pool: &pool{series: series}}}, usage: openai.Usage{Output: c.output}, firstAt: c.first, lastAt: first.Add(100 * time.Millisecond)}
 		if a.countPace(); !slices.Equal(got, c.want) {
 			t.Errorf("%d tokens from %v: %v, want %v", c.output, c.first, got, c.want)
 		}
@@ -88,7 +88,7 @@ func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
 			errFirstByteTimeout: decisions.ErrorTimeout, errIdleTimeout: decisions.ErrorTimeout,
 		} {
 			f := &failure{left: left, blame: excluded("%w", blame), err: worker}
-			if got := (&attempt{}).errorType(f); got != want {
+			if got := (&attempt{f: f}).errorType(); got != want {
 				t.Errorf("%v, sent %v: %q, want %q", blame, left, got, want)
 			}
 		}
@@ -101,7 +101,7 @@ func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
 		"503":                   {status: 503, blame: broke, err: worker},
 		decisions.ErrorProtocol: {left: true, blame: broke, err: &openai.Error{Code: openai.CodeWorkerProtocol}},
 	} {
-		if got := (&attempt{}).errorType(f); got != want {
+		if got := (&attempt{f: f}).errorType(); got != want {
 			t.Errorf("%+v: %q, want %q", f, got, want)
 		}
 	}
@@ -109,14 +109,11 @@ func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
 
 // A request whose trace is not exported pays for no record that nobody reads.
 func TestARecordIsMadeForThoseWhoReadIt(t *testing.T) {
-	for _, c := range []struct{ kept, sampled, explained, want bool }{
-		{want: false}, {kept: true, want: true}, {sampled: true, want: true}, {explained: true, want: true},
+	for _, c := range []struct{ kept, sampled, want bool }{
+		{want: false}, {kept: true, want: true}, {sampled: true, want: true},
 	} {
-		x := &exchange{s: &Server{}, trace: telemetry.TraceContext{On: true, Sampled: c.sampled}}
+		x := &exchange{s: &Server{}, caller: caller{trace: telemetry.TraceContext{On: true, Sampled: c.sampled}}}
 		x.s.keepsRecords.Store(c.kept)
-		if c.explained {
-			x.explanation = &Explanation{}
-		}
 		if got := x.keepsRecords(); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}

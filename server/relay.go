@@ -19,7 +19,7 @@ import (
 // relay brings a worker's answer to the client. A failure means that the
 // client has nothing of it yet.
 func (a *attempt) relay(resp *http1.Response) *failure {
-	raw := a.x.dialect == openai.Other
+	raw := a.x.in.dialect == openai.Other
 	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // redirects and 304 are for its client
 		return a.refusal(resp)
 	}
@@ -27,13 +27,13 @@ func (a *attempt) relay(resp *http1.Response) *failure {
 	switch {
 	case raw:
 		return a.relayRaw(resp, nil)
-	case kind == "text/event-stream" && (a.x.dialect == openai.Audio || a.x.dialect == openai.Images):
+	case kind == "text/event-stream" && (a.x.in.dialect == openai.Audio || a.x.in.dialect == openai.Images):
 		return a.relayRaw(resp, nil)
-	case kind == "text/event-stream" && !a.x.req.Stream:
+	case kind == "text/event-stream" && !a.x.parsed.req.Stream:
 		return formFailure("the worker sent an event stream, but the request was not for a stream")
 	case kind == "text/event-stream":
 		return a.relayStream(resp)
-	case a.x.dialect == openai.Audio || a.x.dialect == openai.Images:
+	case a.x.in.dialect == openai.Audio || a.x.in.dialect == openai.Images:
 		return a.relayRaw(resp, nil)
 	case kind == "application/json" || kind == "":
 		return a.relayWhole(resp)
@@ -58,10 +58,10 @@ func (a *attempt) refusal(resp *http1.Response) *failure {
 		e.Status = resp.Status
 		f, _ = engineVerdict(e)
 	}
-	if f.demote && a.x.dialect == openai.Other {
+	if f.demote && a.x.in.dialect == openai.Other {
 		f.cool = 0 // what a path says of one client is nothing against the worker
 	}
-	if passes && a.x.dialect == openai.Other {
+	if passes && a.x.in.dialect == openai.Other {
 		return a.passRaw(resp, f.blame)
 	}
 	if !passes {
@@ -71,7 +71,7 @@ func (a *attempt) refusal(resp *http1.Response) *failure {
 	a.blame = f.blame
 	a.answered(time.Now(), f.blame)
 	a.passRefusal(resp, body)
-	a.x.d.Cause = f.blame.Error()
+	a.x.ending.cause = f.blame.Error()
 	return nil
 }
 
@@ -79,7 +79,7 @@ func (a *attempt) refusal(resp *http1.Response) *failure {
 func (a *attempt) passRaw(resp *http1.Response, blame error) *failure {
 	f := a.relayRaw(resp, blame)
 	if f == nil && a.blame == nil {
-		a.blame, a.x.d.Result = blame, decisions.Refused
+		a.blame, a.x.ending.result = blame, decisions.Refused
 	}
 	return f
 }
@@ -91,12 +91,12 @@ const codeWorkerRefused openai.Code = "worker_refused"
 // the dialect's, else in that form.
 func (a *attempt) passRefusal(resp *http1.Response, body []byte) {
 	x := a.x
-	x.sent = true // so that it counts, and its x-ratelimit headers hold
+	x.settlement.sent = true // so that it counts, and its x-ratelimit headers hold
 	if a.m.worker.RepeatsKey(body) {
 		body = nil // an engine that repeats what it was sent must not tell the gateway's own key
 	}
 	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status, Message: "The worker refused the request."}
-	if resp.Status == http.StatusMethodNotAllowed && x.isBeside() { // it takes the action for a response's id
+	if resp.Status == http.StatusMethodNotAllowed && x.in.kind == beside { // it takes the action for a response's id
 		e, body = notServed(x), nil
 	}
 	seen, ok := openai.ErrorOf(body)
@@ -107,18 +107,18 @@ func (a *attempt) passRefusal(resp *http1.Response, body []byte) {
 		e.Code = openai.Code(seen.Code)
 	}
 	code := codeWorkerRefused // an engine's own words are not for the log
-	if overflow, is := seen.Overflow(x.dialect); ok && is {
+	if overflow, is := seen.Overflow(x.in.dialect); ok && is {
 		overflow.Status = resp.Status
-		e, code, body = overflow, overflow.Code, overflow.Into(body, x.dialect)
+		e, code, body = overflow, overflow.Code, overflow.Into(body, x.in.dialect)
 	}
-	if ok && nativeError(x.dialect, body) && x.answer.held() {
+	if ok && nativeError(x.in.dialect, body) && x.answer.held() {
 		if x.answerWhole(resp.Status, resp.Header, body) != nil {
 			x.answer.abort = true
 		}
 	} else {
 		x.writeError(e)
 	}
-	x.d.Result, x.d.Code = decisions.Refused, string(code)
+	x.ending.result, x.ending.code = decisions.Refused, string(code)
 }
 
 // refusedAddition tells which field that was added the engine may have refused:
@@ -170,7 +170,7 @@ func (a *attempt) relayWhole(resp *http1.Response) *failure {
 	if f := a.readWhole(resp, buf, &memory); f != nil {
 		return f
 	}
-	answer := openai.ReadAnswer(a.x.dialect, buf.Bytes())
+	answer := openai.ReadAnswer(a.x.in.dialect, buf.Bytes())
 	switch {
 	case !answer.Valid:
 		return protocolFailure("a 2xx answer of %d bytes that is no JSON object", buf.Len())
@@ -186,7 +186,7 @@ func (a *attempt) relayWhole(resp *http1.Response) *failure {
 	}
 	a.received()
 	at := time.Now()
-	if a.x.req.Stream {
+	if a.x.parsed.req.Stream {
 		at = time.Time{}
 	}
 	a.answered(at, nil)
@@ -196,10 +196,10 @@ func (a *attempt) relayWhole(resp *http1.Response) *failure {
 		a.x.estimate(seen)
 	}
 	x := a.x
-	x.d.Result = decisions.OK
+	x.ending.result = decisions.OK
 	a.remember(answer.ID)
 	if err := x.answerWhole(resp.Status, resp.Header, buf.Bytes()); err != nil {
-		a.blame, x.d.Result = excluded("%w", errClientGone), decisions.ClientGone
+		a.blame, x.ending.result = excluded("%w", errClientGone), decisions.ClientGone
 	}
 	return nil
 }
@@ -281,7 +281,7 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 		set := setInto(h)
 		set.set("Content-Type", "application/json")
 		set.set("Content-Length", strconv.Itoa(len(body)))
-		set.set("X-Request-Duration", strconv.FormatFloat(time.Since(x.start).Seconds(), 'f', 3, 64)+"s")
+		set.set("X-Request-Duration", strconv.FormatFloat(time.Since(x.in.start).Seconds(), 'f', 3, 64)+"s")
 		x.explain(&set)
 	})
 	return x.answer.write(body, false)
@@ -305,7 +305,7 @@ func (a *attempt) relayRaw(resp *http1.Response, blame error) *failure {
 	a.answered(time.Now(), blame)
 	x.answer.head(resp.Status, func(h http.Header) {
 		x.clientHeader(h, resp.Header)
-		if x.dialect == openai.Other {
+		if x.in.dialect == openai.Other {
 			a.passedHeader(h, resp.Header)
 		}
 		if resp.ContentLength >= 0 && resp.Status != http.StatusNoContent && resp.Status != http.StatusNotModified {
@@ -318,10 +318,10 @@ func (a *attempt) relayRaw(resp *http1.Response, blame error) *failure {
 		x.explain(&set)
 	})
 	x.dropBody()
-	x.d.Result = decisions.OK
+	x.ending.result = decisions.OK
 	for {
 		if n > 0 && x.answer.write((*kept)[:n], resp.ContentLength < 0) != nil {
-			a.blame, x.d.Result, x.answer.abort = excluded("%w", errClientGone), decisions.ClientGone, true
+			a.blame, x.ending.result, x.answer.abort = excluded("%w", errClientGone), decisions.ClientGone, true
 			return nil
 		}
 		if errors.Is(err, io.EOF) {
@@ -342,9 +342,9 @@ func (a *attempt) relayRaw(resp *http1.Response, blame error) *failure {
 // its bytes have no place for an error.
 func (a *attempt) cutRaw(f *failure) {
 	a.blame, a.x.answer.abort = f.blame, true
-	a.x.d.Result, a.x.d.Code, a.x.d.Cause = decisions.Truncated, string(f.err.Code), f.err.Cause.Error()
+	a.x.ending.result, a.x.ending.code, a.x.ending.cause = decisions.Truncated, string(f.err.Code), f.err.Cause.Error()
 	if a.x.gone() {
-		a.x.d.Result = decisions.ClientGone
+		a.x.ending.result = decisions.ClientGone
 	}
 }
 

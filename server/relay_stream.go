@@ -42,7 +42,7 @@ const trailerWait = 250 * time.Millisecond
 func (a *attempt) relayStream(resp *http1.Response) *failure {
 	b := a.x.s.scratch.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
-		tracker: openai.NewTracker(a.x.dialect), strip: len(a.addsUsage) > 0}
+		tracker: openai.NewTracker(a.x.in.dialect), strip: len(a.addsUsage) > 0}
 	s.memory = a.x.answerMemory()
 	s.events.Reset(s, int(a.x.snap.file.MaxResponseBytes), &s.memory)
 	defer func() {
@@ -113,7 +113,7 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 		s.known = true
 		s.remember(id) // from its first event on: its client may ask for it while it is made, or leave
 	}
-	if mark != 0 || s.x.dialect != openai.Responses { // whose server opens its streams without the engine
+	if mark != 0 || s.x.in.dialect != openai.Responses { // whose server opens its streams without the engine
 		s.received()
 	}
 	if mark&(openai.MarkContent|openai.MarkFinish|openai.MarkEnd) != 0 || !s.preamble() {
@@ -156,7 +156,7 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 
 // terminated tells whether the dialect's streams end with [DONE].
 func (s *stream) terminated() bool {
-	return s.x.dialect == openai.Chat || s.x.dialect == openai.Completions
+	return s.x.in.dialect == openai.Chat || s.x.in.dialect == openai.Completions
 }
 
 // preambleMax bounds the events that wait for the first content: engines send some
@@ -217,7 +217,7 @@ func (s *stream) proven() bool {
 func (s *stream) finish(end telemetry.StreamEnd) {
 	s.answered(time.Now(), nil) // a stream may end well without any content
 	s.book()
-	s.ended(end, decisions.OK, nil)
+	s.streamEnded(end, decisions.OK, nil)
 }
 
 // broken handles the end of the body, proven or not.
@@ -250,7 +250,7 @@ func (s *stream) broken(err error) *failure {
 
 // complete adds the terminator that an engine left out after its last chunk.
 func (s *stream) complete() {
-	switch s.x.dialect {
+	switch s.x.in.dialect {
 	case openai.Messages:
 		s.out = append(s.out, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"...)
 	default:
@@ -293,7 +293,7 @@ func (s *stream) book() {
 	case ok:
 		u.Output = max(u.Output, seen)
 		s.account(u, seen)
-		s.x.d.Estimated = true
+		s.x.settlement.estimated = true
 	case s.tracker.Events() > 0:
 		s.x.estimate(seen)
 	}
@@ -305,10 +305,10 @@ func (s *stream) cut(e *openai.Error, blame error) {
 	s.out = append(s.out, s.frame(e)...)
 	err := s.flush()
 	s.book()
-	s.ended(telemetry.EndTruncated, decisions.Truncated, blame)
-	s.x.d.Code = string(e.Code)
+	s.streamEnded(telemetry.EndTruncated, decisions.Truncated, blame)
+	s.x.ending.code = string(e.Code)
 	if e.Cause != nil {
-		s.x.d.Cause = e.Cause.Error()
+		s.x.ending.cause = e.Cause.Error()
 	}
 	if err != nil {
 		s.x.answer.abort = true
@@ -317,10 +317,10 @@ func (s *stream) cut(e *openai.Error, blame error) {
 
 // frame is an error as the end of the stream.
 func (s *stream) frame(e *openai.Error) []byte {
-	if s.x.dialect != openai.Responses {
-		return e.Frame(s.x.dialect)
+	if s.x.in.dialect != openai.Responses {
+		return e.Frame(s.x.in.dialect)
 	}
-	return e.FailedResponse(cmp.Or(s.tracker.ResponseID(), s.x.id), s.tracker.NextSequence())
+	return e.FailedResponse(cmp.Or(s.tracker.ResponseID(), s.x.in.id), s.tracker.NextSequence())
 }
 
 // engineFailed handles an error that the engine sent as an event.
@@ -345,7 +345,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 func (s *stream) clientLeft() *failure {
 	s.book()
 	s.x.answer.abort = true
-	s.ended(telemetry.EndClientGone, decisions.ClientGone, excluded("%w", errClientGone))
+	s.streamEnded(telemetry.EndClientGone, decisions.ClientGone, excluded("%w", errClientGone))
 	return nil
 }
 

@@ -19,6 +19,7 @@ type route struct {
 	dialect openai.Dialect
 	worker  string // the path that a worker is asked for; "" with by
 	kind    routeKind
+	counts  bool // it answers with the length of a prompt
 }
 
 // routeKind is how a route's requests are served.
@@ -43,24 +44,27 @@ const (
 // routes is the data plane's endpoints.
 func routes() []route {
 	post := func(path string, d openai.Dialect) route {
-		return route{http.MethodPost, path, d, "/v1" + path, infer}
+		return route{method: http.MethodPost, path: path, dialect: d, worker: "/v1" + path}
+	}
+	about := func(method, path string) route {
+		return route{method: method, path: path, dialect: openai.Responses, kind: stored}
 	}
 	return []route{
 		post("/chat/completions", openai.Chat),
 		post("/completions", openai.Completions),
 		post(routeResponses, openai.Responses),
-		{http.MethodPost, routeInputTokens, openai.Responses, "/v1" + routeInputTokens, beside},
-		{http.MethodPost, routeCompact, openai.Responses, "/v1" + routeCompact, beside},
-		{http.MethodGet, routeResponse, openai.Responses, "", stored},
-		{http.MethodDelete, routeResponse, openai.Responses, "", stored},
-		{http.MethodPost, routeResponse + "/cancel", openai.Responses, "", stored},
-		{http.MethodGet, routeResponse + "/input_items", openai.Responses, "", stored},
+		{method: http.MethodPost, path: routeInputTokens, dialect: openai.Responses, worker: "/v1" + routeInputTokens, kind: beside, counts: true},
+		{method: http.MethodPost, path: routeCompact, dialect: openai.Responses, worker: "/v1" + routeCompact, kind: beside},
+		about(http.MethodGet, routeResponse),
+		about(http.MethodDelete, routeResponse),
+		about(http.MethodPost, routeResponse+"/cancel"),
+		about(http.MethodGet, routeResponse+"/input_items"),
 		post("/messages", openai.Messages),
-		post(routeCountTokens, openai.Messages),
+		{method: http.MethodPost, path: routeCountTokens, dialect: openai.Messages, worker: "/v1" + routeCountTokens, counts: true},
 		post("/embeddings", openai.Embeddings),
 		post("/rerank", openai.Rerank),
 		post("/score", openai.Score),
-		{http.MethodPost, "/tokenize", openai.Tokenize, "/tokenize", infer}, // engines have it at their root
+		{method: http.MethodPost, path: "/tokenize", dialect: openai.Tokenize, worker: "/tokenize", counts: true}, // engines have it at their root
 		post("/moderations", openai.Moderations),
 		post("/audio/transcriptions", openai.Audio),
 		post("/audio/translations", openai.Audio),
@@ -68,8 +72,8 @@ func routes() []route {
 		post("/images/generations", openai.Images),
 		post("/images/edits", openai.Images),
 		post("/images/variations", openai.Images),
-		{http.MethodGet, "/models", openai.Other, "", models},
-		{http.MethodGet, "/models/*id", openai.Other, "", models},
+		{method: http.MethodGet, path: "/models", kind: models},
+		{method: http.MethodGet, path: "/models/*id", kind: models},
 	}
 }
 
@@ -131,36 +135,39 @@ func newEngine() *gin.Engine {
 // serve is the one place where gin's context ends.
 func (s *Server) serve(rt route, p prefix) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		shape := rt.dialect
-		if rt.kind == models && fromAnthropicSDK(c.Request) {
-			shape = openai.Messages
-		}
-		x := s.begin(c.Writer, c.Request, shape)
-		x.d.Route = rt.path
-		x.prefixed, x.prefixClass = p.set, p.class
-		x.id = strings.TrimPrefix(c.Param("id"), "/")
-		switch {
-		case x.explanation != nil && rt.kind != infer && rt.kind != beside:
-			x.run(x.notExplained)
-		case rt.kind == models:
+		x := s.begin(c.Writer, rt.inbound(c.Request, p, c.Param("id")))
+		switch rt.kind {
+		case models:
 			x.run(x.listModels)
-		case rt.kind == stored:
+		case stored:
 			x.run(x.storedAnswer)
-		case rt.kind == beside:
-			x.workerPath = rt.worker
+		case beside:
 			x.run(x.besideResponses)
 		default:
-			x.workerPath = rt.worker
 			x.run(x.complete)
 		}
 	}
 }
 
+// inbound is a request of the route, under one of its prefixes.
+func (rt *route) inbound(r *http.Request, p prefix, id string) inbound {
+	in := inbound{r: r, pattern: rt.path, kind: rt.kind, counts: rt.counts, dialect: rt.dialect, shape: rt.dialect,
+		workerPath: rt.worker, id: strings.TrimPrefix(id, "/"), prefixed: p.set, prefixClass: p.class}
+	if rt.kind == models && fromAnthropicSDK(r) {
+		in.shape = openai.Messages
+	}
+	return in
+}
+
+// outside is a request that matches no route.
+func outside(r *http.Request) inbound {
+	return inbound{r: r, pattern: routeOther, dialect: openai.Other, shape: errorShape(r)}
+}
+
 // pass serves a request that matches no route: through a pool whose paths cover it,
 // else with an error.
 func (s *Server) pass(w gin.ResponseWriter, r *http.Request, status int) {
-	x := s.begin(w, r, errorShape(r))
-	x.d.Route = "other"
+	x := s.begin(w, outside(r))
 	x.run(func() error { return x.passThrough(status) })
 }
 

@@ -27,13 +27,13 @@ type rank struct {
 // more urgent than that.
 func (a *attempt) rank() rank {
 	x := a.x
-	value, set := openai.EnginePriority(int(x.class), x.req.Priority, x.req.PriorityGiven)
-	set = set || value != 0 && x.dialect == openai.Messages // whose body has no such field
+	value, set := openai.EnginePriority(int(x.parsed.class), x.parsed.req.Priority, x.parsed.req.PriorityGiven)
+	set = set || value != 0 && x.in.dialect == openai.Messages // whose body has no such field
 	switch {
 	case !set || !a.m.engine().TakesPriority():
 		return rank{}
 	case a.m.unranked.Load(): // it may be started anew with priorities, and what is urgent must not pass then
-		return rank{0, x.req.PriorityGiven && x.req.Priority < 0}
+		return rank{0, x.parsed.req.PriorityGiven && x.parsed.req.Priority < 0}
 	}
 	return rank{value, true}
 }
@@ -53,43 +53,43 @@ func (a *attempt) leaveOut(refused addition) {
 // send writes the request to the worker and waits for the answer's header.
 func (a *attempt) send(account bool, place rank) (*http1.Response, error) {
 	x := a.x
-	req := &http1.Request{Method: x.r.Method, Path: x.workerPath, Header: workerHeader(x.r.Header, x.d.RequestID), Fresh: x.once()}
-	if x.trace.On {
-		req.Header["Traceparent"] = []string{x.trace.Traceparent(a.span)}
-		if delete(req.Header, "Tracestate"); x.trace.State != "" {
-			req.Header["Tracestate"] = []string{x.trace.State}
+	req := &http1.Request{Method: x.in.r.Method, Path: x.in.workerPath, Header: workerHeader(x.in.r.Header, x.in.requestID), Fresh: x.once()}
+	if x.caller.trace.On {
+		req.Header["Traceparent"] = []string{x.caller.trace.Traceparent(a.span)}
+		if delete(req.Header, "Tracestate"); x.caller.trace.State != "" {
+			req.Header["Tracestate"] = []string{x.caller.trace.State}
 		}
 	}
-	if q := x.r.URL.RawQuery; q != "" {
+	if q := x.in.r.URL.RawQuery; q != "" {
 		req.Path += "?" + escapedQuery(q)
 	}
-	edit := openai.Edit{Model: x.verdict.Model, IncludeUsage: account, CacheSalt: x.saltFor(a.m), Priority: place.value, SetPriority: place.set,
-		AllowFields: x.pool.AllowFields}
+	edit := openai.Edit{Model: x.resolution.Verdict.Model, IncludeUsage: account, CacheSalt: x.saltFor(a.m), Priority: place.value, SetPriority: place.set,
+		AllowFields: x.resolution.pool.AllowFields}
 	a.addsUsage, a.addsPriority = nil, nil
 	switch {
-	case x.upload != nil:
-	case x.dialect == openai.Other:
-		req.Body = x.req.Splice(openai.Edit{CacheSalt: x.salt, Priority: place.value, SetPriority: place.set, AllowFields: x.pool.AllowFields})
-	case len(x.req.Body) == 0:
-		req.Body = [][]byte{x.req.Body}
+	case x.parsed.upload != nil:
+	case x.in.dialect == openai.Other:
+		req.Body = x.parsed.req.Splice(openai.Edit{CacheSalt: x.parsed.salt, Priority: place.value, SetPriority: place.set, AllowFields: x.resolution.pool.AllowFields})
+	case len(x.parsed.req.Body) == 0:
+		req.Body = [][]byte{x.parsed.req.Body}
 	default:
-		req.Body = x.req.Splice(edit)
+		req.Body = x.parsed.req.Splice(edit)
 		// Isolation is never given up for an engine that refuses it.
-		a.addsUsage = x.req.AddedFields(openai.Edit{IncludeUsage: account})
-		a.addsPriority = x.req.AddedFields(openai.Edit{Priority: place.value, SetPriority: place.set})
-		if x.dialect == openai.Messages && place.set && place.value != 0 && !x.free() {
+		a.addsUsage = x.parsed.req.AddedFields(openai.Edit{IncludeUsage: account})
+		a.addsPriority = x.parsed.req.AddedFields(openai.Edit{Priority: place.value, SetPriority: place.set})
+		if x.in.dialect == openai.Messages && place.set && place.value != 0 && !x.free() {
 			req.Header["X-Vllm-Priority"] = []string{strconv.FormatInt(place.value, 10)}
 			a.addsPriority = append(a.addsPriority, "priority") // as the engine's refusal calls it
 		}
 	}
 	send := a.m.worker.Send
-	if x.upload != nil {
+	if x.parsed.upload != nil {
 		send = a.sendUpload
 	}
 	resp, err := send(a.ctx, req)
 	if err == nil {
 		a.status, a.headAt = resp.Status, time.Now()
-		if x.dialect != openai.Other { // whose bytes nothing here reads
+		if x.in.dialect != openai.Other { // whose bytes nothing here reads
 			err = plainBody(resp)
 		}
 	}

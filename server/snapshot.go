@@ -34,6 +34,8 @@ type snapshot struct {
 
 	vocabulary string // counts prompts near a threshold; "" when there is no threshold
 	usual      *pool  // the default tier; nil without tiers
+
+	draft *draft // nil: it is in force
 }
 
 // pool is one tier or pool of a snapshot.

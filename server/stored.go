@@ -124,14 +124,14 @@ func (a *storedAnswers) forget(id string) {
 // stores reports whether the request makes a response that its engine keeps, which
 // is the default of the endpoint.
 func (x *exchange) stores() bool {
-	return x.d.Route == routeResponses && (x.req.Store || !x.req.StoreSet || x.req.Background)
+	return x.in.pattern == routeResponses && (x.parsed.req.Store || !x.parsed.req.StoreSet || x.parsed.req.Background)
 }
 
 // remember notes which worker holds the response that the request has made.
 func (a *attempt) remember(id string) {
 	x := a.x
 	if x.stores() {
-		x.s.stored.put(storedAnswer{id: id, tenant: x.caller.Tenant, pool: x.pool.Name, worker: a.m.name, model: x.req.Model})
+		x.s.stored.put(storedAnswer{id: id, tenant: x.caller.Tenant, pool: x.resolution.pool.Name, worker: a.m.name, model: x.parsed.req.Model})
 	}
 }
 
@@ -139,21 +139,17 @@ func (a *attempt) remember(id string) {
 // other.
 func (p *pool) admits(c *tenants.Caller) bool { return p.Tenant == "" || p.Tenant == c.Tenant }
 
-// mayUse reports whether the caller may use the tier or pool of that name.
-func (x *exchange) mayUse(name string) bool {
-	p := x.snap.byName[name]
-	return x.caller.MayUseTier(name) && (p == nil || p.admits(x.caller))
-}
-
 // private reports whether all objects that the workers of the request's pool keep
 // are the caller's own: the pool is its tenant's, or no keys are required, so that
 // all requests come from one party.
-func (x *exchange) private() bool { return x.pool.Tenant != "" || !x.snap.file.Auth.Required }
+func (x *exchange) private() bool {
+	return x.resolution.pool.Tenant != "" || !x.snap.file.Auth.Required
+}
 
 // owns reports whether a stored answer is the caller's: its tenant's alone, and
 // within the rights of its key.
 func (x *exchange) owns(at storedAnswer) bool {
-	return !at.contested && at.tenant == x.caller.Tenant && x.mayUse(at.pool) && x.caller.MayUseModel(at.model)
+	return !at.contested && at.tenant == x.caller.Tenant && x.snap.mayUse(x.caller.Caller, at.pool) && x.caller.MayUseModel(at.model)
 }
 
 // locate finds the worker that holds a stored response, and its pool. foreign
@@ -182,47 +178,45 @@ func (x *exchange) storedAnswer() error {
 	if err := x.authenticate(); err != nil {
 		return err
 	}
-	x.inLedger = true
-	if err := x.checkHeaders(); err != nil {
+	x.caller.inLedger = true
+	if err := checkHeaders(x.in.r.Header); err != nil {
 		return err
 	}
-	p, m, foreign := x.locate(x.id)
+	p, m, foreign := x.locate(x.in.id)
 	switch {
 	case m != nil:
-		x.workerPath = "/v1" + strings.Replace(x.d.Route, ":id", url.PathEscape(x.id), 1)
-		return x.askHolder(x.id, p, m, func(body []byte) (*openai.Request, error) {
+		x.in.workerPath = "/v1" + strings.Replace(x.in.pattern, ":id", url.PathEscape(x.in.id), 1)
+		return x.askHolder(x.in.id, p, m, func(body []byte) (*openai.Request, error) {
 			r, err := x.passed(body) // no API gives it a body
 			if err == nil {
-				r.Stream = x.r.URL.Query().Get("stream") == "true"
+				r.Stream = x.in.r.URL.Query().Get("stream") == "true"
 			}
 			return r, err
 		})
-	case !foreign && x.snap.passing(x.r.URL.Path, x.caller) != nil:
+	case !foreign && x.snap.passing(x.in.r.URL.Path, x.caller.Caller) != nil:
 		return x.passUnrouted()
 	}
-	return responseNotFound(x.id)
+	return responseNotFound(x.in.id)
 }
 
 // passUnrouted serves a request of a route as one without a route.
 func (x *exchange) passUnrouted() error {
-	x.dialect, x.d.Dialect = openai.Other, openai.Other.String()
+	x.in.dialect = openai.Other
 	return x.passThrough(0)
 }
 
 // passStored serves a request about a response on a path that passes through a
 // pool. done reports that it is served, or refused with err.
 func (x *exchange) passStored() (done bool, err error) {
-	id, below, ok := openai.ResponsePath(x.r.URL.Path)
+	id, below, ok := openai.ResponsePath(x.in.r.URL.Path)
 	if !ok || id == "" {
 		return false, nil
 	}
 	p, m, foreign := x.locate(id)
-	action := x.r.Method == http.MethodPost && below == "" // such as compact: no API has a POST of a response itself
+	action := x.in.r.Method == http.MethodPost && below == "" // such as compact: no API has a POST of a response itself
 	switch {
-	case x.explanation != nil && !action:
-		return true, x.notExplained()
 	case m != nil:
-		x.workerPath = x.r.URL.EscapedPath()
+		x.in.workerPath = x.in.r.URL.EscapedPath()
 		return true, x.askHolder(id, p, m, x.passed)
 	case foreign, !action && !x.private():
 		return true, responseNotFound(id)
@@ -233,17 +227,17 @@ func (x *exchange) passStored() (done bool, err error) {
 // askHolder sends a request about a stored response to the worker that holds it.
 // read makes the request of its body.
 func (x *exchange) askHolder(id string, p *pool, m *member, read func([]byte) (*openai.Request, error)) error {
-	x.pool = p
+	x.resolution.pool = p
 	body, err := x.readBody()
 	if err != nil {
 		return err
 	}
-	if x.req, err = read(body); err != nil {
+	if x.parsed.req, err = read(body); err != nil {
 		return err
 	}
-	x.class = x.priority()
-	x.d.Class, x.d.Tier, x.d.Rule = x.class.String(), p.Name, ruleStored
-	if err := x.charge(); err != nil {
+	x.parsed.class, x.parsed.askedClass = x.in.class(x.caller.Caller, x.parsed.req.ServiceTier)
+	x.resolution.Rule, x.resolution.stored = ruleStored, true
+	if err := x.charge(x.take); err != nil {
 		return err
 	}
 	x.gather()
@@ -251,8 +245,8 @@ func (x *exchange) askHolder(id string, p *pool, m *member, read func([]byte) (*
 		return err
 	}
 	err = x.forwardTo(m)
-	_, below, _ := openai.ResponsePath(x.r.URL.Path)
-	if err == nil && x.r.Method == http.MethodDelete && below == "" && x.answer.status == http.StatusOK {
+	_, below, _ := openai.ResponsePath(x.in.r.URL.Path)
+	if err == nil && x.in.r.Method == http.MethodDelete && below == "" && x.answer.status == http.StatusOK {
 		x.s.stored.forget(id)
 	}
 	return err
@@ -261,16 +255,16 @@ func (x *exchange) askHolder(id string, p *pool, m *member, read func([]byte) (*
 // stayWithStored sends a follow-up of a stored response to the worker that holds
 // it. A response or conversation that may be another tenant's does not exist.
 func (x *exchange) stayWithStored() error {
-	if id := x.req.PreviousResponseID; id != "" {
+	if id := x.parsed.req.PreviousResponseID; id != "" {
 		p, m, foreign := x.locate(id)
 		switch {
 		case foreign, m == nil && !x.private():
 			return previousNotFound(id)
-		case m != nil && p == x.pool:
+		case m != nil && p == x.resolution.pool:
 			x.facts.Only = m // others may come while it waits for this one
 		}
 	}
-	if id := x.req.ConversationID; id != "" && !x.private() {
+	if id := x.parsed.req.ConversationID; id != "" && !x.private() {
 		return conversationNotFound(id)
 	}
 	return nil
@@ -279,10 +273,10 @@ func (x *exchange) stayWithStored() error {
 // refuseKept refuses a path under which the pool's engines keep objects of several
 // tenants.
 func (x *exchange) refuseKept() error {
-	kind := openai.KeptKind(x.r.Method, x.r.URL.Path)
+	kind := openai.KeptKind(x.in.r.Method, x.in.r.URL.Path)
 	if kind == "" || x.private() {
 		return nil
 	}
-	return &openai.Error{Code: openai.CodeUnknownURL, Message: unknownURL(x.r),
-		Cause: fmt.Errorf("engines keep %s without tenants: set tenant of the pool %s to the one that may use them", kind, x.pool.Name)}
+	return &openai.Error{Code: openai.CodeUnknownURL, Message: unknownURL(x.in.r),
+		Cause: fmt.Errorf("engines keep %s without tenants: set tenant of the pool %s to the one that may use them", kind, x.resolution.pool.Name)}
 }

@@ -50,27 +50,27 @@ type upload struct {
 // body is, or may be, longer than max_body_bytes; else nil. What may be a JSON object is
 // buffered, because its fields must be read, and so is what is compressed.
 func (x *exchange) openUpload() (*upload, error) {
-	most, length := x.pool.MaxUploadBytes, x.r.ContentLength
-	if most == 0 || x.explanation != nil || x.r.Body == nil || x.r.Body == http.NoBody ||
-		length >= 0 && length <= int64(x.snap.file.MaxBodyBytes) || len(x.r.Header["Content-Encoding"]) > 0 {
+	most, length := x.resolution.pool.MaxUploadBytes, x.in.r.ContentLength
+	if most == 0 || x.in.r.Body == nil || x.in.r.Body == http.NoBody ||
+		length >= 0 && length <= int64(x.snap.file.MaxBodyBytes) || len(x.in.r.Header["Content-Encoding"]) > 0 {
 		return nil, nil
 	}
-	u := &upload{x: x, length: length, from: x.r.Body}
+	u := &upload{x: x, length: length, from: x.in.r.Body}
 	if length > most {
-		x.w.Header().Set("Connection", "close")
+		x.answer.w.Header().Set("Connection", "close")
 		return nil, u.failure(errUploadTooLong)
 	}
 	head, err := u.head()
 	if err != nil {
 		return nil, u.failure(err)
 	}
-	u.from = io.MultiReader(bytes.NewReader(head), x.r.Body)
+	u.from = io.MultiReader(bytes.NewReader(head), x.in.r.Body)
 	if x.mayBeObject(head) {
-		x.r.Body = readCloser{u.from, x.r.Body}
+		x.in.r.Body = readCloser{u.from, x.in.r.Body}
 		return nil, nil
 	}
-	x.readAt = time.Now()
-	if h := x.w.Header(); x.r.ProtoMajor < 2 && h.Get("Connection") == "" {
+	x.in.readAt = time.Now()
+	if h := x.answer.w.Header(); x.in.r.ProtoMajor < 2 && h.Get("Connection") == "" {
 		h.Set("Connection", "close") // unless the body is read to its end
 		u.closes = true
 	}
@@ -129,7 +129,7 @@ func (u *upload) read(p []byte) (int, error) {
 	err = stalled(err, limit)
 	u.n += int64(n)
 	u.waited += time.Since(began)
-	if u.n > u.x.pool.MaxUploadBytes {
+	if u.n > u.x.resolution.pool.MaxUploadBytes {
 		n, err = 0, errUploadTooLong
 	}
 	if over := u.disarm(err == io.EOF || u.n == u.length); err != nil && err != io.EOF && !over {
@@ -177,7 +177,7 @@ func (u *upload) end() {
 	u.reading.Lock()
 	defer u.reading.Unlock()
 	if u.closes && u.isWhole() {
-		u.x.w.Header().Del("Connection")
+		u.x.answer.w.Header().Del("Connection")
 	}
 }
 
@@ -197,7 +197,7 @@ func (u *upload) untouched() bool {
 // sendUpload sends a request whose body streams. Afterwards the client's body is not
 // read any more, unless nothing of it was: then another worker may have it.
 func (a *attempt) sendUpload(ctx context.Context, req *http1.Request) (*http1.Response, error) {
-	u := a.x.upload
+	u := a.x.parsed.upload
 	u.a, req.Upload, req.UploadLength = a, u, u.length
 	release := context.AfterFunc(ctx, func() {
 		if !errors.Is(context.Cause(ctx), context.Canceled) { // which the client's own side ends by
@@ -229,7 +229,7 @@ func brokenOff(err error) bool {
 // uploadFailure is the failure of an attempt whose body failed on the client's side; nil
 // if it did not.
 func (a *attempt) uploadFailure() *failure {
-	u := a.x.upload
+	u := a.x.parsed.upload
 	if u == nil {
 		return nil
 	}
@@ -238,7 +238,7 @@ func (a *attempt) uploadFailure() *failure {
 	if u.err == nil {
 		return nil
 	}
-	return &failure{left: true, blame: excluded("%w: %w", errClientBody, u.err), err: a.x.translate(u.failure(u.err))}
+	return &failure{left: true, blame: excluded("%w: %w", errClientBody, u.err), err: translate(u.failure(u.err))}
 }
 
 // failure is the answer to a body that failed on the client's side.
@@ -246,7 +246,7 @@ func (u *upload) failure(err error) error {
 	if errors.Is(err, errUploadTooLong) {
 		return &openai.Error{Code: openai.CodeRequestTooLarge, Cause: err,
 			Message: fmt.Sprintf("The request body is larger than %d bytes: send less, or raise max_upload_bytes of the pool.",
-				u.x.pool.MaxUploadBytes)}
+				u.x.resolution.pool.MaxUploadBytes)}
 	}
 	return u.x.brokenBody(err)
 }
