@@ -42,10 +42,10 @@ func (d *decoder) checkTLS(path string, t TLS) {
 	case !t.On():
 		return
 	case t.Cert == "":
-		d.faultAt(path+".cert", path, "missing beside key", "name the certificate's PEM file")
+		d.fault(path+".cert", "missing beside key", "name the certificate's PEM file")
 		return
 	case t.Key == "":
-		d.faultAt(path+".key", path, "missing beside cert", "name the private key's PEM file")
+		d.fault(path+".key", "missing beside cert", "name the private key's PEM file")
 		return
 	case d.draft: // it reads no file
 		return
@@ -92,11 +92,11 @@ func (d *decoder) checkAuth(f *File) {
 			"give one of them role: admin, or make one with `tierway keys create --admin`")
 	}
 	_, _, err := tenants.FromConfig(f.Auth.Keys)
-	d.adopt(err, nil)
+	d.adopt(err, func(path string) string { return path })
 	_, _, err = tenants.FromConfig(adminKeys)
 	d.adopt(err, func(path string) string { return strings.Replace(path, "auth.", "admin.", 1) })
 	if f.Auth.Required && len(f.Auth.Keys) == 0 && f.Store.SQL == "" {
-		d.faultAt("auth.keys", "auth", "keys are required, and there are none here and no database to hold any, so that nobody could ask",
+		d.fault("auth.keys", "keys are required, and there are none here and no database to hold any, so that nobody could ask",
 			"add - {name: me, sha256: …} with the output of "+makeDigest+", set store.sql, or write auth.required: false on loopback")
 	}
 }
@@ -108,26 +108,12 @@ func (d *decoder) checkDigest(seen map[string]string, path, digest string) {
 	}
 	digest = strings.ToLower(digest)
 	if isWeakDigest(digest) {
-		d.fault(path+".sha256", "is the digest of a well-known key", "make a key with `openssl rand -hex 20` and write its digest")
-		d.problems[len(d.problems)-1].hide = true
+		d.fault(path+".sha256", "is the digest of a well-known key", "make a key with `openssl rand -hex 20` and write its digest").hide = true
 		return
 	}
 	if first, twice := seen[digest]; twice {
-		d.fault(path+".sha256", "the same key as "+first, "every key has one place; give this one its own")
-		d.problems[len(d.problems)-1].hide = true
+		d.fault(path+".sha256", "the same key as "+first, "every key has one place; give this one its own").hide = true
 		return
 	}
 	seen[digest] = path
-}
-
-// checkTwice notes a name that stands in the file already.
-func (d *decoder) checkTwice(seen map[string]string, path, name string) {
-	if name == "" {
-		return
-	}
-	if first, twice := seen[name]; twice {
-		d.fault(path, d.shown(path, name)+" is the name at "+first+" already", "names are unique; choose another")
-		return
-	}
-	seen[name] = path
 }

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"go.yaml.in/yaml/v3"
-
 	"tierway/tiers"
 )
 
@@ -29,8 +27,6 @@ func (d *decoder) checkClassifier(f *File) (rules tiers.Rules, paths map[string]
 		if len(k.In) == 0 && d.written(path+".in") {
 			d.fault(path+".in", "is empty", "write user, system or both, or remove the key for user")
 		}
-		d.checkRepeats(path+".in", k.In)
-		d.checkRepeats(path+".match", k.Match)
 	}
 	return rules, paths
 }
@@ -56,8 +52,7 @@ func ofTiers[N int64 | float64](d *decoder, path string, section map[string]N, n
 			known[name], paths[path+"."+name] = section[name], sub
 			continue
 		}
-		at := d.places[sub].key
-		d.problem(&yaml.Node{Line: at.line, Column: at.column}, sub, "no tier has this name", DidYouMean(name, distinct(names)))
+		d.faultAt(sub, d.places[sub].key, "no tier has this name", DidYouMean(name, distinct(names)))
 	}
 	return known
 }

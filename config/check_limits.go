@@ -34,15 +34,6 @@ func (d *decoder) checkLimits(f *File) {
 	}
 }
 
-// checkBuffered checks that a body can be read at all: a buffer and the one that
-// replaces it are held together, and a tenant gets half of the memory.
-func (d *decoder) checkBuffered(f *File) {
-	if least := 4 * f.MaxBodyBytes; f.MaxBufferedBytes != 0 && f.MaxBufferedBytes < least {
-		d.fault("max_buffered_bytes", fmt.Sprintf("%v is less than four times max_body_bytes, %v: the longest body could not be read", f.MaxBufferedBytes, f.MaxBodyBytes),
-			fmt.Sprintf("write %v or more, or lower max_body_bytes", least))
-	}
-}
-
 // checkPrice checks one price and reports whether anything costs.
 func (d *decoder) checkPrice(path string, p tenants.Price) bool {
 	cached := p.Input

@@ -35,15 +35,11 @@ func (f *File) sections() []section {
 // checkPools checks what each tier and pool serves.
 func (d *decoder) checkPools(f *File) {
 	if len(f.Tiers)+len(f.Pools) == 0 {
-		d.faultAt("tiers", "", "there are no tiers and no pools, so that nothing could be served",
+		d.fault("tiers", "there are no tiers and no pools, so that nothing could be served",
 			"add tiers: with a name, a model and workers")
 	}
 	paths := map[string]string{}
 	for _, s := range f.sections() {
-		d.checkRepeats(s.path+".serves", s.Serves)
-		d.checkRepeats(s.path+".models", s.Models)
-		d.checkRepeats(s.path+".allow_fields", s.AllowFields)
-		d.checkResponseHeaders(s)
 		if len(s.Serves) == 0 && d.written(s.path+".serves") {
 			d.fault(s.path+".serves", "is empty", "name kinds of request, or remove the key")
 		}
@@ -54,17 +50,7 @@ func (d *decoder) checkPools(f *File) {
 		d.checkPolicy(s.path+".policy", s.Policy)
 		d.checkModels(s)
 		d.checkTenant(f, s)
-		for i, p := range s.Paths {
-			path := fmt.Sprintf("%s.paths[%d]", s.path, i)
-			d.checkPath(paths, path, s.Tenant, p)
-			if method := OwnMethod(p); method != "" {
-				d.caution(path, d.shown(path, p)+" gets no "+method+": the gateway answers it itself", "remove it; the API's own endpoints reach a pool through models and serves")
-			}
-			// Of /v1/responses/* a part passes: what this gateway knows, and a POST.
-			if kind := openai.KeptKind(http.MethodPost, strings.Replace(p, "*", "x", 1)); kind != "" && s.Tenant == "" && f.Auth.Required {
-				d.caution(path, d.shown(path, p)+" passes for no request: engines keep "+kind+" without tenants", "set "+s.path+".tenant to the one that may use them")
-			}
-		}
+		d.checkPaths(f, s, paths)
 		health := f.healthOf(s.Health)
 		if s.Health != nil {
 			d.checkHealth(s.path+".health", health)
@@ -77,40 +63,16 @@ func (d *decoder) checkPools(f *File) {
 	}
 }
 
-// checkRepeats notes values that a list holds twice.
-func (d *decoder) checkRepeats(path string, list []string) {
-	seen := make(map[string]bool, len(list))
-	for i, item := range list {
-		if seen[item] && item != "" {
-			at := fmt.Sprintf("%s[%d]", path, i)
-			d.fault(at, d.shown(at, item)+" stands here twice", "remove one")
-		}
-		seen[item] = true
-	}
-}
-
-// checkResponseHeaders checks the names of answer headers that a tier or pool adds.
-func (d *decoder) checkResponseHeaders(s section) {
-	names := make([]string, len(s.ResponseHeaders))
-	for i, name := range s.ResponseHeaders {
-		names[i] = http.CanonicalHeaderKey(name)
-		if path := fmt.Sprintf("%s.response_headers[%d]", s.path, i); !MayRelay(names[i]) {
-			d.fault(path, d.shown(path, name)+" never comes from a worker: the gateway sets it, or it belongs to the connection or the worker", "remove it")
-		}
-	}
-	d.checkRepeats(s.path+".response_headers", names)
-}
-
 // checkPurpose notes a pool that no request can reach.
 func (d *decoder) checkPurpose(s section) {
 	named := s.Model != "" || len(s.Models) > 0
 	switch {
 	case !named && len(s.Paths) == 0:
-		d.faultAt(s.path+".models", s.path, "the pool has no model and no paths, so that no request could reach it", "add models: with the names that clients ask for")
+		d.fault(s.path+".models", "the pool has no model and no paths, so that no request could reach it", "add models: with the names that clients ask for")
 	case named && len(s.Serves) == 0:
-		d.faultAt(s.path+".serves", s.path, "missing", "name the kinds of request that its models answer, such as [embeddings]")
+		d.fault(s.path+".serves", "missing", "name the kinds of request that its models answer, such as [embeddings]")
 	case !named && len(s.Serves) > 0:
-		d.faultAt(s.path+".models", s.path, "missing beside serves", "name the models that clients ask for, or remove serves")
+		d.fault(s.path+".models", "missing beside serves", "name the models that clients ask for, or remove serves")
 	}
 }
 
@@ -130,33 +92,33 @@ func (d *decoder) checkUpload(f *File, s section) {
 // checkTenant checks the one tenant of a pool. Tenants of the database are not
 // known here.
 func (d *decoder) checkTenant(f *File, s section) {
-	path := s.path + ".tenant"
-	switch {
-	case s.Tenant == "":
-	case !tenants.Slug(s.Tenant):
-		d.fault(path, d.shown(path, s.Tenant)+" is no tenant's name", "use 1 to 63 of a-z, 0-9 and -")
-	case f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, func(k tenants.KeyConfig) bool { return k.Name == s.Tenant }):
-		d.fault(path, d.shown(path, s.Tenant)+" has no key, so that no request could use the pool", "name a tenant of auth.keys, or set store.sql")
+	known := func(k tenants.KeyConfig) bool { return k.Name == s.Tenant }
+	if path := s.path + ".tenant"; s.Tenant != "" && f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, known) {
+		d.fault(path, d.shown(path, s.Tenant)+" has no key, so that no request could use the pool",
+			"name a tenant of auth.keys, or set store.sql")
 	}
 }
 
-// checkPath checks a path that goes through untouched to a pool of that tenant, or
-// of all.
-func (d *decoder) checkPath(seen map[string]string, path, tenant, p string) {
-	body := strings.TrimSuffix(p, "*")
-	switch {
-	case !strings.HasPrefix(p, "/"):
-		d.fault(path, d.shown(path, p)+" does not start with /", "write /v1/x, or /v1/x/* for everything below")
-	case strings.Contains(body, "*"):
-		d.fault(path, d.shown(path, p)+" has a * before its end", "a * stands at the end only")
-	case body != p && !strings.HasSuffix(body, "/"):
-		d.fault(path, d.shown(path, p)+" has a * within a segment", "write "+quote(body+"/*")+" for everything below")
-	case strings.ContainsAny(body, "?#% \t\r\n\\") || strings.Contains(body, "//") || slices.ContainsFunc(strings.Split(body, "/"), func(s string) bool { return s == "." || s == ".." }):
-		d.fault(path, d.shown(path, p)+" is no plain path", "without query, escapes, // or dots")
-	case seen[tenant+p] != "":
-		d.fault(path, d.shown(path, p)+" stands at "+seen[tenant+p]+" already", "a path belongs to one pool")
-	default:
-		seen[tenant+p] = path
+// checkPaths checks the paths that go through to a pool beside those of the others.
+// seen holds where each path of a tenant, or of all, stands.
+func (d *decoder) checkPaths(f *File, s section, seen map[string]string) {
+	for i, p := range s.Paths {
+		path := fmt.Sprintf("%s.paths[%d]", s.path, i)
+		if first := seen[s.Tenant+p]; first != "" {
+			d.fault(path, d.shown(path, p)+" stands at "+first+" already", "a path belongs to one pool")
+			continue
+		}
+		seen[s.Tenant+p] = path
+		if method := OwnMethod(p); method != "" {
+			d.caution(path, d.shown(path, p)+" gets no "+method+": the gateway answers it itself",
+				"remove it; the API's own endpoints reach a pool through models and serves")
+		}
+		// Of /v1/responses/* a part passes: what this gateway knows, and a POST.
+		kind := openai.KeptKind(http.MethodPost, strings.Replace(p, "*", "x", 1))
+		if kind != "" && s.Tenant == "" && f.Auth.Required {
+			d.caution(path, d.shown(path, p)+" passes for no request: engines keep "+kind+" without tenants",
+				"set "+s.path+".tenant to the one that may use them")
+		}
 	}
 }
 
@@ -222,10 +184,7 @@ func (d *decoder) checkURL(here, elsewhere map[string]string, path, url string) 
 	}
 	canonical, err := workers.Canonical(url)
 	if err != nil {
-		d.fault(path, strings.TrimPrefix(err.Error(), "url: "), "")
-		if strings.Contains(url, "@") || strings.Contains(url, "?") {
-			d.problems[len(d.problems)-1].hide = true
-		}
+		d.fault(path, strings.TrimPrefix(err.Error(), "url: "), "").hide = strings.ContainsAny(url, "@?")
 		return
 	}
 	if first, twice := here[canonical]; twice {
@@ -258,8 +217,8 @@ func (d *decoder) checkKey(path, variable string) {
 		return
 	}
 	// It may be the key itself: who mixed the two up shall not find it in a log.
-	d.fault(path, "the environment variable that it names is not set", "set it to the worker's key; the key itself does not stand here")
-	d.problems[len(d.problems)-1].hide = true
+	d.fault(path, "the environment variable that it names is not set",
+		"set it to the worker's key; the key itself does not stand here").hide = true
 }
 
 // Catalog returns the names that lead to tiers and pools, compiled with the rules that
@@ -314,52 +273,4 @@ func (d *decoder) checkCatalog(f *File) {
 			d.fault(rename(path), message, hint)
 		}
 	}
-}
-
-// adopt notes what another package found wrong: joined errors that each begin
-// with a path of the file, a colon and a space. rename, if any, turns their
-// spelling of a path into ours.
-func (d *decoder) adopt(err error, rename func(path string) string) {
-	if err == nil {
-		return
-	}
-	all := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		all = joined.Unwrap()
-	}
-	for _, err := range all {
-		path, message := cutPath(err.Error())
-		if rename != nil {
-			path = rename(path)
-		}
-		message, hint := cutHint(message)
-		parent, _, _ := strings.Cut(path, ".")
-		d.faultAt(path, parent, message, hint)
-	}
-}
-
-// cutPath cuts a message after the path that it begins with. A path may hold
-// quoted names, and these a colon.
-func cutPath(text string) (path, message string) {
-	quoted := false
-	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == '"':
-			quoted = !quoted
-		case quoted && text[i] == '\\':
-			i++
-		case !quoted && strings.HasPrefix(text[i:], ": "):
-			return text[:i], text[i+2:]
-		}
-	}
-	return "", text
-}
-
-// cutHint cuts the way out off a message: what follows its last colon.
-func cutHint(message string) (text, hint string) {
-	at := strings.LastIndex(message, ": ")
-	if at < 0 || strings.Count(message[at:], `"`)%2 == 1 {
-		return message, ""
-	}
-	return message[:at], message[at+2:]
 }

@@ -46,7 +46,6 @@ func distinct(names []string) []string {
 
 // checkMatches notes rights that match none of the names.
 func (d *decoder) checkMatches(path string, rights, names []string, match func(right, name string) bool, nothing string) {
-	d.checkRepeats(path, rights)
 	for i, right := range rights {
 		if !slices.ContainsFunc(names, func(name string) bool { return match(right, name) }) {
 			at := fmt.Sprintf("%s[%d]", path, i)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"tierway/routing"
 )
@@ -17,7 +16,7 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 		switch {
 		case k.policy == "" || !d.written(at) || c.Name == k.policy || d.told[path+".name"]:
 		case c.Name == "":
-			d.faultAt(path+".name", path, "missing beside "+k.name,
+			d.fault(path+".name", "missing beside "+k.name,
 				"write name: "+k.policy+"; this section replaces the file's policy whole")
 		default:
 			d.fault(at, "only "+k.policy+" reads it, and the policy is "+c.Name,
@@ -25,16 +24,7 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 		}
 	}
 	if _, err := routing.New(c); err != nil {
-		d.faultAt(path, path, err.Error(), "")
-	}
-}
-
-// checkBreaker checks what the keys of the breaker section do not say of
-// themselves.
-func (d *decoder) checkBreaker(f *File) {
-	if factor := f.Breaker.Slow.Factor; factor > 0 && factor <= 1 {
-		d.fault("breaker.slow.factor", fmt.Sprintf("%v would take workers out that are as fast as their peers", factor),
-			"write 0 to turn it off, or a factor above 1, such as 3")
+		d.fault(path, err.Error(), "")
 	}
 }
 
@@ -72,7 +62,6 @@ func (d *decoder) checkModels(s section) {
 				served[name] = true
 			}
 		}
-		d.checkRepeats(path, w.Models)
 		for j, name := range w.Models {
 			at := fmt.Sprintf("%s[%d]", path, j)
 			served[name] = true
@@ -105,14 +94,4 @@ func (s section) modelPath(name string) string {
 		return fmt.Sprintf("%s.models[%d]", s.path, i)
 	}
 	return s.path + ".model"
-}
-
-// caution notes a warning at path, unless something was said of it already.
-func (d *decoder) caution(path, message, hint string) {
-	before := len(d.problems)
-	parent, _, _ := strings.Cut(path, ".")
-	d.faultAt(path, parent, message, hint)
-	if len(d.problems) > before {
-		d.warn()
-	}
 }

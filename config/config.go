@@ -23,8 +23,8 @@ type File struct {
 	Listen           string            `yaml:"listen" reload:"restart" doc:"Address of the data plane, host:port. A host that is not loopback needs 'tls' or 'insecure'."`
 	TLS              TLS               `yaml:"tls" reload:"restart" doc:"Certificate of the data plane."`
 	Insecure         bool              `yaml:"insecure" reload:"restart" doc:"Serve the data plane in plain text on an address that is not loopback, for example behind a proxy that ends TLS."`
-	Hosts            []string          `yaml:"hosts" doc:"Names by which clients reach the gateway, besides 'localhost' and IP addresses. A web page can give its own name the gateway's address (DNS rebinding): without keys ('auth.required: false') and at '/metrics', a request to any other name is rejected with 421. Without 'hosts', '/metrics' on an address that is not loopback accepts every name."`
-	Proxies          []string          `yaml:"trusted_proxies" doc:"Addresses and networks (CIDR) of proxies in front of the gateway. Of a request from one of them, X-Forwarded-For says who the client is; from anybody else the header says nothing."`
+	Hosts            []string          `yaml:"hosts" form:"host" doc:"Names by which clients reach the gateway, besides 'localhost' and IP addresses. A web page can give its own name the gateway's address (DNS rebinding): without keys ('auth.required: false') and at '/metrics', a request to any other name is rejected with 421. Without 'hosts', '/metrics' on an address that is not loopback accepts every name."`
+	Proxies          []string          `yaml:"trusted_proxies" form:"proxy" doc:"Addresses and networks (CIDR) of proxies in front of the gateway. Of a request from one of them, X-Forwarded-For says who the client is; from anybody else the header says nothing."`
 	Watch            bool              `yaml:"watch" doc:"Load this file again when it changes. SIGHUP and the admin plane do so at any time."`
 	Admin            Admin             `yaml:"admin" doc:"The admin plane."`
 	Metrics          Metrics           `yaml:"metrics" doc:"Where Prometheus reads."`
@@ -109,8 +109,8 @@ type Drain struct {
 // share. Its URLs may hold passwords: no printing shows more of one than scheme,
 // host and the file.
 type Store struct {
-	SQL       string        `yaml:"sql" zero:"true" secret:"url" doc:"Database of tenants, keys, the ledger, live overrides and the audit log: 'sqlite://FILE', 'sqlite://:memory:' or 'postgres://…'. A relative FILE lies beside this file. Empty: none; keys then stand in this file alone. May hold a password, which is shown nowhere."`
-	Redis     string        `yaml:"redis" secret:"url" doc:"Redis for limits that several gateways share, and for word of changes: 'redis://…', 'rediss://…', 'redis+cluster://…' or 'redis+sentinel://…'. Empty: none. May hold a password, which is shown nowhere."`
+	SQL       string        `yaml:"sql" form:"sql" way:"write sqlite://FILE or postgres://user@host/database" zero:"true" secret:"url" doc:"Database of tenants, keys, the ledger, live overrides and the audit log: 'sqlite://FILE', 'sqlite://:memory:' or 'postgres://…'. A relative FILE lies beside this file. Empty: none; keys then stand in this file alone. May hold a password, which is shown nowhere."`
+	Redis     string        `yaml:"redis" form:"redis" way:"write redis://host:6379, or rediss:// with TLS" secret:"url" doc:"Redis for limits that several gateways share, and for word of changes: 'redis://…', 'rediss://…', 'redis+cluster://…' or 'redis+sentinel://…'. Empty: none. May hold a password, which is shown nowhere."`
 	Retention time.Duration `yaml:"retention" zero:"true" doc:"How long the ledger keeps a row for each request. What tenants used by day stays. '0s' keeps all."`
 }
 
@@ -124,8 +124,8 @@ type PoolConfig struct {
 	Serves     []string         `yaml:"serves" tier_absent:"chat, completions, responses, messages, tokenize" tier_doc:"The kinds of request that its workers answer." enum:"chat,completions,responses,messages,embeddings,rerank,score,tokenize,moderations,images,audio" doc:"The kinds of request that its workers answer. Needed by a pool with models."`
 	Context    int64            `yaml:"context" tier_doc:"Tokens of prompt and answer together that its model takes. A request that does not fit moves to a higher tier, if the client did not ask for the model by name; one that surely fits nowhere is refused. 0 is not known and checks nothing." doc:"Tokens of prompt and answer together that its models take. A request that does not fit is refused. 0 is not known and checks nothing."`
 	Price      *tenants.Price   `yaml:"price" absent:"free" doc:"What its tokens cost, in units of money for each million."`
-	Paths      []string         `yaml:"paths" tier_yaml:"-" doc:"Other paths that go through to the pool untouched: exact, or with '*' at the end for everything below."`
-	Tenant     string           `yaml:"tenant" tier_yaml:"-" absent:"all tenants" doc:"The only tenant that may use the pool. With it the tenant's requests may name objects that the pool's engines keep: 'paths' such as '/v1/files/*', conversations, and responses that this gateway does not know. See docs/tenants.md."`
+	Paths      []string         `yaml:"paths" form:"path" tier_yaml:"-" doc:"Other paths that go through to the pool untouched: exact, or with '*' at the end for everything below."`
+	Tenant     string           `yaml:"tenant" form:"owner" tier_yaml:"-" absent:"all tenants" doc:"The only tenant that may use the pool. With it the tenant's requests may name objects that the pool's engines keep: 'paths' such as '/v1/files/*', conversations, and responses that this gateway does not know. See docs/tenants.md."`
 	MaxUpload  Size             `yaml:"max_upload_bytes" tier_yaml:"-" absent:"none streams" doc:"Longest request body on 'paths'. One that is longer than 'max_body_bytes', or has no Content-Length, streams to the worker instead of being buffered, unless it looks like JSON. Without the key, 'max_body_bytes' is the bound."`
 	Policy     routing.Config   `yaml:"policy" absent:"'policy'" doc:"The pool's routing policy."`
 	Queue      Queue            `yaml:"queue" absent:"'queue'" doc:"How the pool's requests wait, key by key."`
@@ -166,7 +166,7 @@ type Total struct {
 // CORS says which browser pages may call the data plane. Without origins none
 // may.
 type CORS struct {
-	Origins []string      `yaml:"origins" doc:"Origins, such as https://app.example.com; '*' alone is any. Empty: none."`
+	Origins []string      `yaml:"origins" form:"origin" doc:"Origins, such as https://app.example.com; '*' alone is any. Empty: none."`
 	MaxAge  time.Duration `yaml:"max_age" zero:"true" doc:"How long a browser may remember the permission."`
 }
 

@@ -261,12 +261,12 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 		}
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
-			draw(t, v.Index(i), key{words: k.words, form: k.form, required: k.words != nil || k.form != "" || k.required})
+			draw(t, v.Index(i), key{words: k.words, form: k.form, required: k.words != nil || forms[k.form].pattern != nil || k.required})
 		}
 	case v.Kind() == reflect.String && k.words != nil:
 		v.SetString(rapid.SampledFrom(k.words).Draw(t, "word"))
-	case v.Kind() == reflect.String && k.form != "":
-		v.SetString(rapid.StringMatching(strings.Trim(forms[k.form].String(), "^$")).Filter(func(s string) bool { return isForm(k.form, s) }).Draw(t, "form"))
+	case v.Kind() == reflect.String && forms[k.form].pattern != nil:
+		v.SetString(rapid.StringMatching(strings.Trim(forms[k.form].pattern.String(), "^$")).Filter(func(s string) bool { return isForm(k.form, s) }).Draw(t, "form"))
 	case v.Kind() == reflect.String:
 		v.SetString(text.Filter(func(s string) bool { return s != "" || !k.required }).Draw(t, "text"))
 	case v.Kind() == reflect.Bool:

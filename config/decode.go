@@ -116,7 +116,7 @@ func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 	})
 	for k := range members(v) {
 		if k.required && !d.written(join(path, k.name)) {
-			d.faultAt(join(path, k.name), path, "missing", asHint(k.doc))
+			d.fault(join(path, k.name), "missing", asHint(k.doc))
 		}
 	}
 }

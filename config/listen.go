@@ -1,9 +1,6 @@
 package config
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // WithListen returns the configuration with other addresses, each checked like
 // the file's own: a flag opens nothing that the file does not allow. An empty
@@ -56,16 +53,4 @@ const (
 // at reports whether one of the problems is about path.
 func (ps Problems) at(path string) bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Path == path })
-}
-
-// Loopback reports whether an address can be reached from this machine only.
-func Loopback(address string) bool {
-	only, ok := newDecoder("", nil).checkListen("", address)
-	return only && ok
-}
-
-// SharedPlanes reports whether one address serves both planes. Port 0, which
-// stands for any free one, is never shared.
-func (f *File) SharedPlanes() bool {
-	return f.Listen == f.Admin.Listen && !strings.HasSuffix(f.Listen, ":0")
 }

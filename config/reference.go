@@ -22,7 +22,7 @@ Every key, its type, its default and what it means. An unknown key, an impossibl
 - ` + "`${NAME}`" + ` in a value is replaced by the environment variable, ` + "`${NAME:-default}`" + ` has a default, and ` + "`$${`" + ` is a plain ` + "`${`" + `. A variable that is not set is an error.
 - No secret stands in the file: a worker's key is named by ` + "`api_key_env`" + `, a tenant's is known by its SHA-256, and a store's URL takes its password from ` + "`${NAME}`" + `.
 - A reload (SIGHUP, the admin plane or ` + "`watch`" + `) takes all of the file or, with an error in it, nothing. ` + restartText() + ` wait for a restart; a worker that goes, or is reached or checked otherwise, finishes what it has.
-- Names of tiers, pools and workers match ` + "`" + forms["name"].String() + "`" + ` and are unique.
+- Names of tiers, pools and workers match ` + "`" + forms["name"].pattern.String() + "`" + ` and are unique.
 
 | key | type | default | meaning |
 |---|---|---|---|
@@ -174,10 +174,10 @@ func textSchema(k key) map[string]any {
 	switch {
 	case k.words != nil:
 		return map[string]any{"anyOf": []any{map[string]any{"enum": k.words}, map[string]any{"type": "string", "pattern": variable}}}
-	case k.form != "" && k.required:
-		return map[string]any{"type": "string", "pattern": forms[k.form].String() + "|" + variable}
-	case k.form != "":
-		return map[string]any{"type": "string", "pattern": "^$|" + forms[k.form].String() + "|" + variable}
+	case forms[k.form].pattern != nil && k.required:
+		return map[string]any{"type": "string", "pattern": forms[k.form].pattern.String() + "|" + variable}
+	case forms[k.form].pattern != nil:
+		return map[string]any{"type": "string", "pattern": "^$|" + forms[k.form].pattern.String() + "|" + variable}
 	case k.required:
 		return map[string]any{"type": "string", "minLength": 1}
 	}

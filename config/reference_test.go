@@ -21,7 +21,7 @@ import (
 
 func TestEveryTagIsUnderstood(t *testing.T) {
 	names := []string{"yaml", "json", "doc", "absent", "required", "enum", "form", "min", "max", "above", "below", "zero", "secret",
-		"reload", "ordered", "policy"}
+		"reload", "ordered", "policy", "way"}
 	for section, f := range sections {
 		for _, name := range f.names {
 			field, k, id := section.Field(f.index[name]), f.keys[name], section.String()+"."+name

@@ -29,6 +29,7 @@ import (
 //	          "drain": on a change, or on the removal of an item, a worker drains
 //	ordered   "true": the order of a list of sections means something
 //	policy    the only routing policy that reads it
+//	way       the way out of a text that does not have its form
 //
 // A tag tier_x replaces x in a section of tiers, and tier_yaml:"-" removes the key.
 type key struct {
@@ -41,31 +42,11 @@ type key struct {
 	secret, url        bool
 	reload             string
 	ordered            bool
-	policy             string
+	policy, way        string
 }
 
 // noBound marks a number without an upper bound.
 const noBound = math.MaxInt32
-
-// form is what the texts of a key look like.
-type form struct {
-	*regexp.Regexp
-	want string
-}
-
-// forms holds the forms of texts by their name in tags.
-var forms = map[string]form{
-	"name": {regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`),
-		"a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit"},
-	"tenant":   {regexp.MustCompile(`^[a-z0-9-]{1,63}$`), "a name of up to 63 lower-case letters, digits and hyphens"},
-	"digest":   {regexp.MustCompile(`^[0-9a-fA-F]{64}$`), "64 hex digits"},
-	"header":   {regexp.MustCompile(`^[0-9A-Za-z-]+$`), "a header's name of letters, digits and hyphens"},
-	"health":   {regexp.MustCompile(`^(auto|off|/[^ \t\r\n#]*)$`), "auto, off or a path that starts with /"},
-	"variable": {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`), "the name of an environment variable, not the key"},
-}
-
-// isForm reports whether text has the form of that name.
-func isForm(name, text string) bool { return forms[name].MatchString(text) }
 
 // fields are the keys of a section in their order.
 type fields struct {
@@ -130,7 +111,7 @@ func keyOfTag(tag reflect.StructTag, tier bool) key {
 	}
 	k := key{doc: text("doc"), absent: text("absent"), form: get("form"), required: get("required") == "true", zero: get("zero") == "true",
 		secret: get("secret") == "true", url: get("secret") == "url", reload: get("reload"),
-		ordered: get("ordered") == "true", policy: get("policy")}
+		ordered: get("ordered") == "true", policy: get("policy"), way: get("way")}
 	k.name, _, _ = strings.Cut(get("yaml"), ",")
 	k.min, k.above = bound("min", "above", 0)
 	k.max, k.below = bound("max", "below", noBound)

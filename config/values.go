@@ -189,7 +189,7 @@ func setString(v reflect.Value, k key, text string) (hint string, ok bool) {
 // wanted names what a key takes.
 func wanted(t reflect.Type, k key) string {
 	switch {
-	case k.form != "":
+	case forms[k.form].want != "":
 		return forms[k.form].want
 	case k.words != nil:
 		return "one of " + strings.Join(k.words, ", ")

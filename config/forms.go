@@ -1,0 +1,242 @@
+package config
+
+import (
+	"cmp"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// form is what the texts of a key look like.
+type form struct {
+	pattern *regexp.Regexp // what the decoder takes; nil: any text
+	want    string         // pattern in words
+	check   func(text string) (message, hint string)
+	hide    bool // a text may hold a password: no message repeats it, and its line is masked
+}
+
+// forms holds the forms of texts by their name in tags.
+var forms = map[string]form{
+	"name": {pattern: regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`),
+		want: "a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit"},
+	"tenant": {pattern: regexp.MustCompile(`^[a-z0-9-]{1,63}$`), want: "a name of up to 63 lower-case letters, digits and hyphens"},
+	"digest": {pattern: regexp.MustCompile(`^[0-9a-fA-F]{64}$`), want: "64 hex digits"},
+	"header": {pattern: regexp.MustCompile(`^[0-9A-Za-z-]+$`), want: "a header's name of letters, digits and hyphens", check: checkHeader},
+	"health": {pattern: regexp.MustCompile(`^(auto|off|/[^ \t\r\n#]*)$`), want: "auto, off or a path that starts with /"},
+	"variable": {pattern: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`),
+		want: "the name of an environment variable, not the key"},
+	"host":   {check: checkHost},
+	"origin": {check: checkOrigin},
+	"proxy":  {check: checkProxy},
+	"path":   {check: checkPath},
+	"file":   {check: checkFileName},
+	"owner":  {check: checkOwner},
+	"web":    {check: checkWebURL, hide: true},
+	"sql":    {check: checkStoreURL(sqlSchemes[:], store.CheckPostgresURL), hide: true},
+	"redis":  {check: checkStoreURL(redisSchemes[:], store.CheckRedisURL), hide: true},
+}
+
+// isForm reports whether the decoder takes text as one of the form of that name.
+func isForm(name, text string) bool {
+	pattern := forms[name].pattern
+	return pattern == nil || pattern.MatchString(text)
+}
+
+// checkTexts notes every text below a section that does not have the form of its key,
+// and every text that stands in a list twice.
+func (d *decoder) checkTexts(path string, section reflect.Value) {
+	for k, v := range members(section) {
+		at := join(path, k.name)
+		if v.Kind() == reflect.Pointer && !v.IsNil() {
+			v = v.Elem()
+		}
+		switch {
+		case v.Kind() == reflect.Struct:
+			d.checkTexts(at, v)
+		case v.Kind() == reflect.String && v.String() != "":
+			d.checkText(at, k, v.String())
+		case v.Kind() == reflect.Slice:
+			seen := map[string]bool{}
+			for i := range v.Len() {
+				item := at + "[" + strconv.Itoa(i) + "]"
+				if v.Index(i).Kind() == reflect.Struct {
+					d.checkTexts(item, v.Index(i))
+					continue
+				}
+				text := v.Index(i).String()
+				d.checkText(item, k, text)
+				if k.form == "header" {
+					text = http.CanonicalHeaderKey(text)
+				}
+				if seen[text] && text != "" {
+					d.fault(item, d.shown(item, text)+" stands here twice", "remove one")
+				}
+				seen[text] = true
+			}
+		}
+	}
+}
+
+// checkText notes that a text does not have the form of its key.
+func (d *decoder) checkText(path string, k key, text string) {
+	f := forms[k.form]
+	if f.check == nil {
+		return
+	}
+	message, hint := f.check(text)
+	switch {
+	case message == "":
+	case f.hide:
+		d.fault(path, message, cmp.Or(hint, k.way)).hide = true
+	default:
+		d.fault(path, d.shown(path, text)+" "+message, cmp.Or(hint, k.way))
+	}
+}
+
+// checkHeader refuses the name of an answer header that no worker may set.
+func checkHeader(text string) (message, hint string) {
+	if MayRelay(http.CanonicalHeaderKey(text)) {
+		return "", ""
+	}
+	return "never comes from a worker: the gateway sets it, or it belongs to the connection or the worker", "remove it"
+}
+
+// checkHost refuses what is no host's name, as a Host header has it without a port.
+func checkHost(text string) (message, hint string) {
+	const longest = 253 // characters of a name (RFC 1035)
+	_, err := netip.ParseAddr(text)
+	if err != nil && text != "" && len(text) <= longest && !strings.ContainsAny(text[:1], ".-") &&
+		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" {
+		return "", ""
+	}
+	return "is no host name", "write a name in lower case without scheme and port, such as tierway.example.com; IP addresses need no entry"
+}
+
+// checkOrigin refuses what is no origin as browsers send it, nor *.
+func checkOrigin(text string) (message, hint string) {
+	u, err := url.Parse(text)
+	if text == "*" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
+		text == u.Scheme+"://"+u.Host && text == strings.ToLower(text) && !strings.ContainsAny(text, "*@, ") {
+		return "", ""
+	}
+	return "is no origin", "write scheme://host or scheme://host:port in lower case, such as https://app.example.com"
+}
+
+// checkProxy refuses what is no address or network.
+func checkProxy(text string) (message, hint string) {
+	prefix, err := parseProxy(text)
+	switch {
+	case err != nil:
+		return "is no address or network", "write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8"
+	case prefix != prefix.Masked():
+		return "has bits below its length", "write " + prefix.Masked().String()
+	}
+	return "", ""
+}
+
+// parseProxy reads an address or a network. IPv4 within IPv6 becomes IPv4, as
+// which peers are known.
+func parseProxy(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if mapped := 128 - 32; err == nil && p.Addr().Is4In6() && p.Bits() >= mapped {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped)
+	}
+	return p, err
+}
+
+// checkPath refuses what cannot be a path that passes through a pool.
+func checkPath(text string) (message, hint string) {
+	body := strings.TrimSuffix(text, "*")
+	dots := func(segment string) bool { return segment == "." || segment == ".." }
+	switch {
+	case !strings.HasPrefix(text, "/"):
+		return "does not start with /", "write /v1/x, or /v1/x/* for everything below"
+	case strings.Contains(body, "*"):
+		return "has a * before its end", "a * stands at the end only"
+	case body != text && !strings.HasSuffix(body, "/"):
+		return "has a * within a segment", "write " + quote(body+"/*") + " for everything below"
+	case strings.ContainsAny(body, "?#% \t\r\n\\") || strings.Contains(body, "//") || slices.ContainsFunc(strings.Split(body, "/"), dots):
+		return "is no plain path", "without query, escapes, // or dots"
+	}
+	return "", ""
+}
+
+// checkFileName refuses what cannot name a file to write.
+func checkFileName(text string) (message, hint string) {
+	if strings.HasSuffix(text, "/") || strings.ContainsRune(text, 0) {
+		return "is no file name", ""
+	}
+	return "", ""
+}
+
+// checkOwner refuses what is no tenant's name.
+func checkOwner(text string) (message, hint string) {
+	if tenants.Slug(text) {
+		return "", ""
+	}
+	return "is no tenant's name", "use 1 to 63 of a-z, 0-9 and -"
+}
+
+// checkWebURL refuses an address that a configuration may not show or that is none.
+func checkWebURL(text string) (message, hint string) {
+	u, err := url.Parse(text)
+	outside := func(r rune) bool { return r <= ' ' || r > '~' }
+	switch {
+	case err != nil || u.Scheme == "" || u.Opaque != "" || strings.ContainsFunc(text, outside):
+		message = "is no URL"
+	case u.Scheme != "http" && u.Scheme != "https":
+		message = "has another scheme than http, https"
+	case u.Hostname() == "" || u.Port() == "" && strings.HasSuffix(u.Host, ":"):
+		message = "names no host behind " + u.Scheme + "://"
+	case u.User != nil:
+		message = "holds a user or a password, and configurations are shown"
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(text, "#"):
+		message = "has a ? or a # behind the path"
+	}
+	return message, ""
+}
+
+// The schemes of databases and of Redis.
+var (
+	sqlSchemes   = [...]string{"sqlite", "postgres", "postgresql"}
+	redisSchemes = [...]string{"redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"}
+)
+
+// checkStoreURL returns the check of a store's URL. Its last step is what the store
+// itself would say when it is opened.
+func checkStoreURL(schemes []string, open func(url string) error) func(text string) (message, hint string) {
+	return func(text string) (message, hint string) {
+		scheme, rest, found := strings.Cut(text, "://")
+		_, err := url.Parse(text)
+		switch {
+		case !found:
+			return "is no URL", ""
+		case !slices.Contains(schemes, scheme):
+			return "has another scheme than " + strings.Join(schemes, ", "), ""
+		case rest == "":
+			return "names nothing behind " + scheme + "://", ""
+		case scheme == "sqlite" && strings.ContainsAny(rest, "?#\x00"):
+			return "is no file name: it has a ? or a #", ""
+		case scheme == "sqlite":
+			return "", ""
+		case err != nil && !strings.Contains(text, ","): // of several hosts, the parser takes the ports for a wrong one
+			return "is no URL: signs in its password are written as % and two digits", ""
+		}
+		if err := open(text); err != nil {
+			return cutHint(err.Error())
+		}
+		return "", ""
+	}
+}
