@@ -29,6 +29,7 @@ func TestTheGuardSees(t *testing.T) {
 		"a simulator with sockets": {map[string]string{"sim/a.go": file("sim", `import _ "tierway/workers"`)}, "sim imports workers, which is not pure"},
 
 		"a test library of the house": {map[string]string{"cmd/tierway/a.go": file("main", `import _ "tierway/engines/chaos"`)}, "cmd/tierway imports engines/chaos, which is for tests"},
+		"a gateway with a simulator":  {map[string]string{"server/a.go": file("server", `import _ "tierway/sim"`)}, "server imports sim, which is for tests"},
 
 		"a folder without a floor": {map[string]string{"attic/a.go": file("attic", "")}, "attic: the folder has Go files and stands on no floor"},
 		"code at the root":         {map[string]string{"a.go": file("tierway", "")}, ".: the folder has Go files"},

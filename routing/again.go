@@ -21,16 +21,31 @@ var ErrIncomplete = errors.New("the record has not all candidates")
 // asked by others meanwhile. The error is ErrIncomplete, or says what cannot be a
 // record of a pick.
 func Again(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) (i int, reason Reason, decided *Choice, err error) {
-	if c == nil || len(c.Candidates) == 0 || len(c.Candidates) < c.Seen {
-		return -1, "", nil, ErrIncomplete
-	}
 	if err := c.check(); err != nil {
 		return -1, "", nil, err
 	}
+	r, ws := c.recorded(model, prefix, chain, at)
 	decided = &Choice{}
+	r.Record, r.dry, r.recall = decided, true, c
+	pool := Pool{policy: p, marks: make([]mark, len(ws))}
+	i, reason = pool.pickLocked(&r, ws)
+	return i, reason, decided, nil
+}
+
+// Learn has a policy pick among the candidates of a record as Again does, but by what the
+// policy remembers itself, and the policy remembers the request. The record must be one
+// that Check accepts.
+func Learn(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time, stream bool) (i int, reason Reason) {
+	r, ws := c.recorded(model, prefix, chain, at)
+	r.Stream = stream
+	pool := Pool{policy: p}
+	return pool.pickLocked(&r, ws)
+}
+
+// recorded returns the request of a record and its candidates as a policy was shown them.
+func (c *Choice) recorded(model, prefix Hash, chain []Link, at time.Time) (Request, []View) {
 	r := Request{Now: at, Rand: uint64(c.Rand), Model: uint64(model), Prefix: uint64(prefix), PromptTokens: c.PromptTokens, OutputTokens: c.OutputTokens,
-		Waited: time.Duration(math.Round(c.WaitedMs * float64(time.Millisecond))), Wait: c.Waits,
-		Record: decided, dry: true, recall: c}
+		Waited: time.Duration(math.Round(c.WaitedMs * float64(time.Millisecond))), Wait: c.Waits}
 	for _, l := range chain {
 		r.Blocks = append(r.Blocks, Block(l))
 	}
@@ -38,17 +53,32 @@ func Again(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) 
 	for i := range ws {
 		ws[i] = c.Candidates[i].view()
 	}
-	pool := Pool{policy: p, marks: make([]mark, len(ws))}
-	i, reason = pool.pickLocked(&r, ws)
-	return i, reason, decided, nil
+	return r, ws
 }
 
 // maxHalved halves every weight to nothing.
 const maxHalved = 64
 
-// check looks whether a policy may be shown the candidates: a record may come from
-// a file that anybody wrote.
+// Check returns an error unless a pool can have shown a policy these candidates, in this
+// order, and no others: ErrIncomplete where some are missing.
+func (c *Choice) Check() error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	for i := range c.Candidates {
+		if v := &c.Candidates[i]; i > 0 && v.Index <= c.Candidates[i-1].Index || c.Of(v.Worker) != v {
+			return fmt.Errorf("the candidate %q stands twice or out of its order", v.Worker)
+		}
+	}
+	return nil
+}
+
+// check returns an error unless a policy may be shown the candidates: a record may come
+// from a file that anybody wrote.
 func (c *Choice) check() error {
+	if c == nil || len(c.Candidates) == 0 || len(c.Candidates) < c.Seen {
+		return ErrIncomplete
+	}
 	if c.Halved < 0 || c.Halved > maxHalved {
 		return fmt.Errorf("the points were halved %d times: it must be from 0 to %d", c.Halved, maxHalved)
 	}

@@ -9,12 +9,15 @@ import (
 // no sample can make one believe.
 type limits struct{ prior, floor, ceiling float64 }
 
+// PriorRate is the prefill rate of a worker before any is known, in tokens/s: that of a
+// model of 7 to 14 billion parameters on one data-centre GPU.
+const PriorRate = 8000
+
 // What is learned, and between which bounds.
 var (
-	// rateLimits is prefill in tokens/s. 8,000 is a model of 7 to 14 billion
-	// parameters on one data-centre GPU. Less than 50 is not even a CPU, more than a
+	// rateLimits is prefill in tokens/s. Less than 50 is not even a CPU, more than a
 	// million was not computed but cached.
-	rateLimits = limits{8000, 50, 1e6}
+	rateLimits = limits{PriorRate, 50, 1e6}
 	// timeLimits is seconds per output token: 40 tokens/s, in bounds of 2,000,
 	// beyond the fastest speculative decoding, and one in two seconds.
 	timeLimits = limits{0.025, 0.0005, 2}

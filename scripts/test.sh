@@ -44,7 +44,7 @@ else
 	# These packages rarely start a goroutine and take about eight times as long under
 	# the race detector: only their tests that match raced run under it.
 	# house_race_test.go checks both lists.
-	norace='^tierway(/bench/classify|/config|/openai(/prompt|/tokens)?|/routing|/routing/routingtest|/sim)?$'
+	norace='^tierway(/bench/classify|/config|/openai(/prompt|/tokens)?|/replay|/routing|/routing/routingtest|/sim)?$'
 	raced='AtOnce|Concurren|Meanwhile|AFileIs|ContentCounts|OnlyRegularFiles|Keeps?TheLaws//Concurren'
 	mapfile -t unraced < <(go list -tags nomsgpack ./... | grep -E "$norace")
 	mapfile -t units < <(go list -tags nomsgpack ./... | grep -v '/e2e' | grep -vE "$norace")

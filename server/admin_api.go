@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 	"github.com/gin-gonic/gin"
 
+	"tierway/replay"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -84,9 +85,22 @@ func handle[I, O any](a *adminPlane, op huma.Operation, h func(context.Context, 
 	huma.Register(a.api, op, h)
 }
 
+// schemaName names a type in the document: as in Go, with the word Replay before the
+// names of its package, which others have too.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.PkgPath() == reflect.TypeFor[replay.Report]().PkgPath() {
+		return "Replay" + name
+	}
+	return name
+}
+
 // register puts all operations on the engine.
 func (a *adminPlane) register() {
-	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	registry.RegisterTypeAlias(reflect.TypeFor[tenants.Limits](), reflect.TypeFor[LimitSettings]())
 	registry.RegisterTypeAlias(reflect.TypeFor[tenants.Money](), reflect.TypeFor[amount]())
 	decisionTypes(registry)

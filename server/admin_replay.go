@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"tierway/decisions"
-	"tierway/sim"
+	"tierway/replay"
 )
 
 // replayOperations are those that decide recorded requests again.
@@ -49,7 +49,7 @@ type ReplayFilter struct {
 
 // ReplayAnswer is what a replay has found.
 type ReplayAnswer struct {
-	sim.ReplayReport
+	replay.Report
 	Changes  []ChangeView  `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
 	Warnings []ProblemView `json:"warnings,omitempty" doc:"Of the draft."`
 }
@@ -80,7 +80,7 @@ func (a *adminPlane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrd
 	}
 	live := a.s.snapshot.Load()
 	share := a.s.sharing(live.file)
-	c := sim.ReplayConfig{Now: live.replaySetup(share)}
+	c := replay.Config{Now: live.replaySetup(share)}
 	if under != nil {
 		c.Draft = new(under.snap.replaySetup(share))
 	}
@@ -88,7 +88,7 @@ func (a *adminPlane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrd
 	if err != nil {
 		return nil, err
 	}
-	return &reply[ReplayAnswer]{Body: ReplayAnswer{ReplayReport: *report, Changes: told.Changes, Warnings: told.Warnings}}, nil
+	return &reply[ReplayAnswer]{Body: ReplayAnswer{Report: *report, Changes: told.Changes, Warnings: told.Warnings}}, nil
 }
 
 // replayed returns the records that are asked for, the oldest first.
@@ -110,8 +110,8 @@ func (a *adminPlane) replayed(o *ReplayOrder) []*decisions.Decision {
 }
 
 // replay decides records again until it is done or ctx's end is near.
-func (a *adminPlane) replay(ctx context.Context, c sim.ReplayConfig, ds []*decisions.Decision) (*sim.ReplayReport, error) {
-	r, err := sim.NewReplay(c)
+func (a *adminPlane) replay(ctx context.Context, c replay.Config, ds []*decisions.Decision) (*replay.Report, error) {
+	r, err := replay.New(c)
 	if err != nil {
 		return nil, a.failed("setting up the replay", err)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"tierway/decisions"
 	"tierway/engines"
+	"tierway/replay"
 	"tierway/routing"
-	"tierway/sim"
 )
 
 // replayRig is a gateway with a tier of two workers and one of one worker, which has
@@ -68,10 +68,10 @@ func (r *adminRig) replay(order string) (answer ReplayAnswer) {
 func TestAReplayExplainsWhatWasDecided(t *testing.T) {
 	for _, policy := range routing.Names() {
 		got := replayRig(t, policy).replay(`{}`)
-		if got.Records != 201 || got.Decided != 200 || !slices.Equal(got.Skipped, []sim.ReplayCount{{Name: sim.SkippedRefused, N: 1}}) ||
-			got.TiersReproduced != (sim.ReplayPart{N: 200, Of: 200}) || got.WorkersReproduced != (sim.ReplayPart{N: 200, Of: 200}) || got.Redecided != 200 ||
-			got.ChangedWorker != 0 || len(got.ChangedTier) != 0 || got.Unknown != (sim.ReplayUnknown{}) || got.Hit == nil || got.RealHit == nil {
-			t.Errorf("%s: %+v", policy, got.ReplayReport)
+		if got.Records != 201 || got.Decided != 200 || !slices.Equal(got.Skipped, []replay.Count{{Name: replay.SkippedRefused, N: 1}}) ||
+			got.TiersReproduced != (replay.Part{N: 200, Of: 200}) || got.WorkersReproduced != (replay.Part{N: 200, Of: 200}) || got.Redecided != 200 ||
+			got.ChangedWorker != 0 || len(got.ChangedTier) != 0 || got.Unknown != (replay.Unknown{}) || got.Hit == nil || got.RealHit == nil {
+			t.Errorf("%s: %+v", policy, got.Report)
 		}
 	}
 }
@@ -103,14 +103,14 @@ func TestAReplayedDraftMovesExactlyWhomItConcerns(t *testing.T) {
 		t.Errorf("changes %+v, cost %+v", got.Changes, got.Cost)
 	}
 	if again := r.replay(`{}`); again.ChangedWorker != 0 || again.WorkersReproduced.N != 200 {
-		t.Errorf("a draft is in force after its replay: %+v", again.ReplayReport)
+		t.Errorf("a draft is in force after its replay: %+v", again.Report)
 	}
 }
 
 func TestExportedDecisionsReplayAsTheyWere(t *testing.T) {
 	for _, policy := range routing.Names() {
 		r := replayRig(t, policy)
-		replay, err := sim.NewReplay(sim.ReplayConfig{Now: r.snapshot.Load().replaySetup(1)})
+		replay, err := replay.New(replay.Config{Now: r.snapshot.Load().replaySetup(1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestExportedDecisionsReplayAsTheyWere(t *testing.T) {
 			}
 			replay.Add(d)
 		}
-		if diff := cmp.Diff(r.replay(`{}`).ReplayReport, *replay.Report()); diff != "" {
+		if diff := cmp.Diff(r.replay(`{}`).Report, *replay.Report()); diff != "" {
 			t.Errorf("%s: %s", policy, diff)
 		}
 	}

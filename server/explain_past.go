@@ -8,8 +8,8 @@ import (
 
 	"tierway/decisions"
 	"tierway/openai"
+	"tierway/replay"
 	"tierway/routing"
-	"tierway/sim"
 )
 
 // Again is a recorded pick that was decided again.
@@ -145,12 +145,12 @@ func (s *Server) againUnder(p *pool, d *decisions.Decision, a *decisions.Attempt
 	live := s.snapshot.Load()
 	share := s.sharing(live.file)
 	to := setupPool(p.Pool, share)
-	var was *sim.SetupPool
+	var was *replay.Pool
 	if l := live.byName[d.Tier]; l != nil {
 		was = new(setupPool(l.Pool, share))
 	}
-	decided, worker, reason, err := sim.Repick(was, &to, d, a)
-	if errors.Is(err, sim.ErrNobody) {
+	decided, worker, reason, err := replay.Repick(was, &to, d, a)
+	if errors.Is(err, replay.ErrNobody) {
 		return nil, nil, errNobodyLeft
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("the pick cannot be decided again: %w", err)

@@ -5,7 +5,7 @@ import (
 
 	"tierway/config"
 	"tierway/decisions"
-	"tierway/sim"
+	"tierway/replay"
 	"tierway/store"
 	"tierway/tenants"
 	"tierway/tiers"
@@ -13,16 +13,16 @@ import (
 
 // ReplaySetup returns a configuration as a replay of recorded decisions decides by
 // it. Of the callers it knows those whose keys stand in it.
-func ReplaySetup(f *config.File) (sim.Setup, error) {
+func ReplaySetup(f *config.File) (replay.Setup, error) {
 	p, err := newPeople(f, store.Contents{}, time.Time{})
 	if err != nil {
-		return sim.Setup{}, err
+		return replay.Setup{}, err
 	}
 	return replaySetup(f.Catalog(), f.ResolvedPools(), p, f.Gateways), nil
 }
 
 // replaySetup is a snapshot as a replay decides by it, of one of so many gateways.
-func (snap *snapshot) replaySetup(gateways int) sim.Setup {
+func (snap *snapshot) replaySetup(gateways int) replay.Setup {
 	pools := make([]config.Pool, len(snap.pools))
 	for i, p := range snap.pools {
 		pools[i] = p.Pool
@@ -30,8 +30,8 @@ func (snap *snapshot) replaySetup(gateways int) sim.Setup {
 	return replaySetup(snap.catalog, pools, snap.people, gateways)
 }
 
-func replaySetup(catalog *tiers.Catalog, pools []config.Pool, p *people, gateways int) sim.Setup {
-	s := sim.Setup{Catalog: catalog, Pools: make([]sim.SetupPool, len(pools)), Rights: p.rights(pools)}
+func replaySetup(catalog *tiers.Catalog, pools []config.Pool, p *people, gateways int) replay.Setup {
+	s := replay.Setup{Catalog: catalog, Pools: make([]replay.Pool, len(pools)), Rights: p.rights(pools)}
 	for i, c := range pools {
 		s.Pools[i] = setupPool(c, gateways)
 	}
@@ -39,8 +39,8 @@ func replaySetup(catalog *tiers.Catalog, pools []config.Pool, p *people, gateway
 }
 
 // setupPool is one tier or pool as a replay decides by it, of one of so many gateways.
-func setupPool(c config.Pool, gateways int) sim.SetupPool {
-	p := sim.SetupPool{Name: c.Name, Policy: c.Policy, Members: draftMembers(c, gateways), Context: c.Context}
+func setupPool(c config.Pool, gateways int) replay.Pool {
+	p := replay.Pool{Name: c.Name, Policy: c.Policy, Members: draftMembers(c, gateways), Context: c.Context}
 	if price := c.Price; price != (tenants.Price{}) {
 		p.Cost = func(prompt, cached, output int64) float64 {
 			return float64(price.Cost(prompt, cached, output)) / float64(tenants.Unit)

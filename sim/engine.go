@@ -119,7 +119,7 @@ func (e *running) next() {
 	e.waiting[0] = nil
 	e.waiting, e.prefilled = e.waiting[1:], j
 	// The last token is computed in any case: the first of the answer comes of it.
-	hits := int64(e.cache.hits(j.request.prompt())) * BlockTokens
+	hits := int64(e.cache.hits(j.request.Prompt())) * BlockTokens
 	j.cached = max(0, min(hits, (j.request.PromptTokens-1)/BlockTokens*BlockTokens))
 	e.world.After(e.Prefill(j.request.PromptTokens-j.cached, e.decoding), func() { e.answer(j) })
 }
@@ -127,7 +127,7 @@ func (e *running) next() {
 // answer ends a prefill and begins the decode.
 func (e *running) answer(j *job) {
 	e.prefilled = nil
-	e.cache.store(j.request.prompt())
+	e.cache.store(j.request.Prompt())
 	e.decoding++
 	e.world.After(e.Decode(j.request.OutputTokens, e.decoding), func() { e.end(j) })
 	j.began()

@@ -157,7 +157,7 @@ func TestAllAdmissionsSeeTheSameRequests(t *testing.T) {
 	firsts := map[Admission][]time.Duration{}
 	for _, a := range []Admission{Queued, Direct, FIFO} {
 		for _, rec := range play(t, chats{seed: 1, load: 0.4, admission: a}.config()).Records {
-			if rec.Request.Prefix == rec.Request.prompt()[len(rec.Request.prompt())-1].Hash { // a chat's first turn
+			if rec.Request.Prefix == rec.Request.Prompt()[len(rec.Request.Prompt())-1].Hash { // a chat's first turn
 				firsts[a] = append(firsts[a], rec.Asked)
 			}
 		}

@@ -35,10 +35,14 @@ func (w *World) attempt(rec *Record) {
 	rec.Attempts++
 	rec.Arrived, rec.Waited = w.now, false
 	f := &flight{record: rec, route: routing.Request{
-		Now: w.time(w.now), Rand: w.dice.Uint64(), Model: r.Model, Prefix: r.Prefix, Blocks: r.prompt(),
+		Now: w.time(w.now), Rand: w.dice.Uint64(), Model: r.Model, Prefix: r.Prefix, Blocks: r.Prompt(),
 		PromptTokens: w.pool.PromptTokens(r.PromptTokens), OutputTokens: w.pool.OutputTokens(r.MaxTokens), Stream: true,
 	}}
 	f.expect = f.route.PromptTokens + f.route.OutputTokens
+	if w.config.Choices {
+		rec.Choice = &routing.Choice{}
+		f.route.Record = rec.Choice
+	}
 	if r.Patience > 0 {
 		w.After(r.Patience, func() {
 			if !f.over {

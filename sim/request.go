@@ -36,13 +36,13 @@ type Request struct {
 	Done func(*Record)
 }
 
-// prompt returns the blocks of the prompt.
-func (r *Request) prompt() []routing.Block {
+// Prompt returns the blocks of the prompt.
+func (r *Request) Prompt() []routing.Block {
 	return r.Chain[:min(len(r.Chain), blocksOf(r.PromptTokens))]
 }
 
 // answer returns the blocks of the answer.
-func (r *Request) answer() []routing.Block { return r.Chain[len(r.prompt()):] }
+func (r *Request) answer() []routing.Block { return r.Chain[len(r.Prompt()):] }
 
 func blocksOf(tokens int64) int { return int((tokens + BlockTokens - 1) / BlockTokens) }
 

@@ -24,11 +24,12 @@ type Record struct {
 	WaitedSince time.Duration
 	Worker      string // empty when it never got a place
 	Reason      routing.Reason
-	Granted     time.Duration // when it got its place
-	First       time.Duration // its first token
-	Done        time.Duration // its end, also that of a request that was never answered
-	Ended       bool          // false when the world ended before
-	Cached      int64         // tokens of the prompt that the engine had
+	Granted     time.Duration   // when it got its place
+	First       time.Duration   // its first token
+	Done        time.Duration   // its end, also that of a request that was never answered
+	Ended       bool            // false when the world ended before
+	Cached      int64           // tokens of the prompt that the engine had
+	Choice      *routing.Choice // what its policy saw; nil without Config.Choices
 }
 
 // Answered tells whether the request was answered whole.

@@ -48,6 +48,9 @@ type Config struct {
 	Saturation routing.Saturation // what of it keeps new requests from an engine
 	Until      time.Duration      // when the world ends, whatever is under way; 0 is when all that was asked has ended
 
+	// Choices has the choice of each request's worker recorded.
+	Choices bool
+
 	// Observer is told of each request when it has got its place, at the same moment
 	// of virtual time, after the pass that gave it; nil for nobody.
 	Observer func(w *World, granted *Record)

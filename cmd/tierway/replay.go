@@ -11,8 +11,8 @@ import (
 
 	"tierway/config"
 	"tierway/decisions"
+	"tierway/replay"
 	"tierway/server"
-	"tierway/sim"
 )
 
 // replayFlags are the flags of replay.
@@ -60,11 +60,11 @@ func (f replayFlags) run(c *cobra.Command) error {
 	if f.last < 0 || f.last > maxLast {
 		return fmt.Errorf("--last %d: write a number from 1 to %d", f.last, maxLast)
 	}
-	replay := f.offline
+	run := f.offline
 	if f.live {
-		replay = f.ask
+		run = f.ask
 	}
-	report, answer, err := replay(c)
+	report, answer, err := run(c)
 	if err != nil {
 		return err
 	}
@@ -75,12 +75,12 @@ func (f replayFlags) run(c *cobra.Command) error {
 }
 
 // offline replays files. The answer is the report as JSON.
-func (f replayFlags) offline(c *cobra.Command) (*sim.ReplayReport, json.RawMessage, error) {
+func (f replayFlags) offline(c *cobra.Command) (*replay.Report, json.RawMessage, error) {
 	now, draft, err := f.configurations(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	var r sim.ReplayConfig
+	var r replay.Config
 	if r.Now, err = server.ReplaySetup(now); err != nil {
 		return nil, nil, err
 	}
@@ -91,20 +91,20 @@ func (f replayFlags) offline(c *cobra.Command) (*sim.ReplayReport, json.RawMessa
 		}
 		r.Draft = &setup
 	}
-	replay, err := sim.NewReplay(r)
+	again, err := replay.New(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	add, flush := replay.Add, func() {}
+	add, flush := again.Add, func() {}
 	if f.last > 0 {
-		add, flush = newest(f.last, replay.Add)
+		add, flush = newest(f.last, again.Add)
 	}
 	read, err := f.read(c, add)
 	if err != nil {
 		return nil, nil, err
 	}
 	flush()
-	report := replay.Report()
+	report := again.Report()
 	read.tell(c)
 	answer, err := json.Marshal(report)
 	return report, answer, err
@@ -139,7 +139,7 @@ func (f replayFlags) configurations(c *cobra.Command) (now, draft *config.File, 
 }
 
 // ask has a gateway replay what it keeps.
-func (f replayFlags) ask(c *cobra.Command) (*sim.ReplayReport, json.RawMessage, error) {
+func (f replayFlags) ask(c *cobra.Command) (*replay.Report, json.RawMessage, error) {
 	a, err := newAdminAPI(f.api, os.LookupEnv)
 	if err != nil {
 		return nil, nil, err
@@ -158,7 +158,7 @@ func (f replayFlags) ask(c *cobra.Command) (*sim.ReplayReport, json.RawMessage, 
 	if err := a.call(ctx, http.MethodPost, "/admin/route/replay", order, &answer); err != nil {
 		return nil, nil, showProblems(c, err)
 	}
-	var report sim.ReplayReport
+	var report replay.Report
 	if err := json.Unmarshal(answer, &report); err != nil {
 		return nil, nil, fmt.Errorf("reading the gateway's answer: %w", err)
 	}

@@ -7,25 +7,25 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"tierway/sim"
+	"tierway/replay"
 )
 
 // skippedTexts say why a record was left out.
 func skippedTexts() map[string]string {
 	return map[string]string{
-		sim.SkippedRefused:    "refused before they had a tier",
-		sim.SkippedKeywords:   "by keywords that the records do not hold",
-		sim.SkippedTier:       "the configuration does not explain their tier",
-		sim.SkippedUnplaced:   "came to no worker",
-		sim.SkippedPool:       "their tier is in the configuration no more",
-		sim.SkippedIncomplete: "their records do not have all candidates",
-		sim.SkippedWorkers:    "the draft has no worker for them",
-		sim.SkippedWorker:     "the configuration does not explain their worker",
+		replay.SkippedRefused:    "refused before they had a tier",
+		replay.SkippedKeywords:   "by keywords that the records do not hold",
+		replay.SkippedTier:       "the configuration does not explain their tier",
+		replay.SkippedUnplaced:   "came to no worker",
+		replay.SkippedPool:       "their tier is in the configuration no more",
+		replay.SkippedIncomplete: "their records do not have all candidates",
+		replay.SkippedWorkers:    "the draft has no worker for them",
+		replay.SkippedWorker:     "the configuration does not explain their worker",
 	}
 }
 
 // printReplay writes a report for a reader at a terminal; with changes also all moves.
-func printReplay(w io.Writer, r *sim.ReplayReport, drafted, changes bool) error {
+func printReplay(w io.Writer, r *replay.Report, drafted, changes bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	line("records", "%d, %s to %s, of %s", r.Records, r.From.Format(time.DateTime), r.To.Format(time.DateTime), configurations(r.Generations))
@@ -42,14 +42,14 @@ func printReplay(w io.Writer, r *sim.ReplayReport, drafted, changes bool) error 
 		for _, m := range r.ChangedTier {
 			moved += m.N
 		}
-		line("tier", "%s would change", part(sim.ReplayPart{N: moved, Of: r.Decided}))
+		line("tier", "%s would change", part(replay.Part{N: moved, Of: r.Decided}))
 		left := moved
 		for _, m := range first(r.ChangedTier, changes) {
 			left -= m.N
 			line("", "%d %s → %s%s", m.N, plain(m.From), orRefused(m.To), examples(m.Examples, m.N, changes))
 		}
 		leftOut(line, left, changes)
-		line("worker", "%s would change%s", part(sim.ReplayPart{N: r.ChangedWorker, Of: r.Redecided}), by(r.ChangedBy))
+		line("worker", "%s would change%s", part(replay.Part{N: r.ChangedWorker, Of: r.Redecided}), by(r.ChangedBy))
 		left = r.ChangedWorker
 		for _, m := range first(r.WorkerMoves, changes) {
 			left -= m.N
@@ -65,7 +65,7 @@ func printReplay(w io.Writer, r *sim.ReplayReport, drafted, changes bool) error 
 }
 
 // printReplayNumbers writes the estimates, and what was measured beside them.
-func printReplayNumbers(line func(name, format string, args ...any), r *sim.ReplayReport, drafted bool) {
+func printReplayNumbers(line func(name, format string, args ...any), r *replay.Report, drafted bool) {
 	beside := func(now, draft string) string {
 		if !drafted {
 			return now
@@ -105,7 +105,7 @@ func printReplayNumbers(line func(name, format string, args ...any), r *sim.Repl
 }
 
 // printReplayTiers writes a table of what goes where.
-func printReplayTiers(w io.Writer, r *sim.ReplayReport, drafted bool) error {
+func printReplayTiers(w io.Writer, r *replay.Report, drafted bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if !drafted {
 		fmt.Fprint(t, "\nTIER\tREQUESTS\tPROMPT TOKENS\t\n")
@@ -155,7 +155,7 @@ func examples(ids []string, n int, show bool) string {
 	return " (" + plain(strings.Join(ids, ", ")) + more + ")"
 }
 
-func by(reasons []sim.ReplayCount) string {
+func by(reasons []replay.Count) string {
 	var parts []string
 	for _, r := range reasons {
 		parts = append(parts, fmt.Sprintf("%d %s", r.N, plain(r.Name)))
@@ -173,7 +173,7 @@ func configurations(n int) string {
 	return fmt.Sprintf("%d configurations", n)
 }
 
-func part(p sim.ReplayPart) string {
+func part(p replay.Part) string {
 	if p.Of == 0 {
 		return "none"
 	}

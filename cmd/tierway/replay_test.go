@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"tierway/decisions"
+	"tierway/replay"
 	"tierway/routing"
-	"tierway/sim"
 )
 
 const replayConfig = `
@@ -90,7 +90,7 @@ cost           0.114 → 0.231
 	if s.out != want || s.messages != "" {
 		t.Errorf("it says\n%s%s", s.out, s.messages)
 	}
-	var r sim.ReplayReport
+	var r replay.Report
 	if err := json.Unmarshal([]byte(must(t, "replay", "-c", config, "--decisions", log, "--draft", draft, "--json").out), &r); err != nil || r.ChangedWorker != 2 || r.Decided != 10 {
 		t.Errorf("as JSON: %+v, %v", r, err)
 	}
@@ -101,9 +101,9 @@ cost           0.114 → 0.231
 
 // TestWhatAListLeavesOutIsCounted: the lines of a list sum up to what is said above it.
 func TestWhatAListLeavesOutIsCounted(t *testing.T) {
-	r := &sim.ReplayReport{Decided: 40, Redecided: 40, ChangedWorker: 33, ChangedTier: []sim.ReplayTierMove{{From: "small", To: "large", N: 7, Examples: []string{"r1", "r2"}}}}
+	r := &replay.Report{Decided: 40, Redecided: 40, ChangedWorker: 33, ChangedTier: []replay.TierMove{{From: "small", To: "large", N: 7, Examples: []string{"r1", "r2"}}}}
 	for n := range 6 {
-		r.WorkerMoves = append(r.WorkerMoves, sim.ReplayWorkerMove{Tier: "small", From: "s0", To: fmt.Sprint("s", n+1), N: 6 - n, Examples: []string{"r3"}}) // 21 of the 33
+		r.WorkerMoves = append(r.WorkerMoves, replay.WorkerMove{Tier: "small", From: "s0", To: fmt.Sprint("s", n+1), N: 6 - n, Examples: []string{"r3"}}) // 21 of the 33
 	}
 	for changes, want := range map[bool][]string{
 		false: {"7 small → large\n", "2 small: s0 → s5\n", "  13 in moves of fewer requests: --changes lists them\n"},

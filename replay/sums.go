@@ -1,4 +1,4 @@
-package sim
+package replay
 
 import (
 	"cmp"
@@ -161,7 +161,7 @@ func money(to map[string]float64, p *pick, tier string, pool *sidePool, hit int6
 
 // regretNow counts what the pick lost, where the record has all candidates.
 func (s *sums) regretNow(p *pick) {
-	if sound(p.a.Choice) == nil {
+	if p.a.Choice.Check() == nil {
 		s.nowRegret.add(p.a.Choice, p.worker)
 		s.realised(p)
 	}

@@ -1,4 +1,4 @@
-package sim
+package replay
 
 import (
 	"errors"
@@ -29,8 +29,8 @@ func TestOnePickIsDecidedAsByAReplay(t *testing.T) {
 		policy := func(side string) routing.Config {
 			return routing.Config{Name: rapid.SampledFrom(routing.Names()).Draw(t, side)}
 		}
-		was := SetupPool{Name: "small", Policy: policy("policy"), Members: members("members")}
-		to := SetupPool{Name: "small", Policy: was.Policy, Members: members("draft")}
+		was := Pool{Name: "small", Policy: policy("policy"), Members: members("members")}
+		to := Pool{Name: "small", Policy: was.Policy, Members: members("draft")}
 		if rapid.Bool().Draw(t, "another policy") {
 			to.Policy = policy("draft's policy")
 		}
@@ -39,7 +39,7 @@ func TestOnePickIsDecidedAsByAReplay(t *testing.T) {
 			return
 		}
 		a := &d.Attempts[0]
-		r, err := NewReplay(ReplayConfig{Now: Setup{Catalog: catalog, Pools: []SetupPool{was}}, Draft: &Setup{Catalog: catalog, Pools: []SetupPool{to}}})
+		r, err := New(Config{Now: Setup{Catalog: catalog, Pools: []Pool{was}}, Draft: &Setup{Catalog: catalog, Pools: []Pool{to}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestOnePickIsDecidedAsByAReplay(t *testing.T) {
 
 // drawnPick is a request that a pool's members were shown to, as recorded by the
 // pool's policy or by another one; nil where nobody was open.
-func drawnPick(t *rapid.T, pool *SetupPool) *decisions.Decision {
+func drawnPick(t *rapid.T, pool *Pool) *decisions.Decision {
 	by := pool.Policy
 	if rapid.Bool().Draw(t, "of an older configuration") {
 		by.Name = rapid.SampledFrom(routing.Names()).Draw(t, "older")
@@ -77,7 +77,7 @@ func drawnPick(t *rapid.T, pool *SetupPool) *decisions.Decision {
 	for _, m := range pool.Members {
 		p.Observe(m.ID, m.Ref, routing.Status{Up: true})
 	}
-	q := routing.Request{Now: beginning(), Model: uint64(rapid.IntRange(0, 2).Draw(t, "asked model")), Prefix: 5, Stream: true}
+	q := routing.Request{Now: beginning, Model: uint64(rapid.IntRange(0, 2).Draw(t, "asked model")), Prefix: 5, Stream: true}
 	for range rapid.IntRange(0, 6).Draw(t, "in flight") {
 		q.Rand, q.PromptTokens = rapid.Uint64().Draw(t, "chance"), rapid.Int64Range(0, 4000).Draw(t, "tokens")
 		_, _ = p.Acquire(&q)
@@ -94,7 +94,7 @@ func drawnPick(t *rapid.T, pool *SetupPool) *decisions.Decision {
 }
 
 func TestAPickThatIsNotWholeIsNotDecidedAgain(t *testing.T) {
-	pool := SetupPool{Name: "small", Members: []routing.Member{{ID: "a1", Weight: 1}}}
+	pool := Pool{Name: "small", Members: []routing.Member{{ID: "a1", Weight: 1}}}
 	for _, c := range []*routing.Choice{nil, {}, {Seen: 2, Candidates: []routing.Candidate{candidate("a1", 0)}}} {
 		d := written(0, "small", "a1", "least_load", 100)
 		d.Attempts[0].Choice = c
@@ -103,7 +103,7 @@ func TestAPickThatIsNotWholeIsNotDecidedAgain(t *testing.T) {
 		}
 	}
 	d := written(0, "small", "a1", "least_load", 100, candidate("a1", 0), candidate("a1", 0))
-	if _, _, _, err := Repick(&pool, &pool, d, &d.Attempts[0]); !errors.Is(err, errUnsound) {
+	if _, _, _, err := Repick(&pool, &pool, d, &d.Attempts[0]); err == nil || errors.Is(err, routing.ErrIncomplete) {
 		t.Errorf("twice the same: %v", err)
 	}
 }

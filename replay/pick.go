@@ -1,4 +1,4 @@
-package sim
+package replay
 
 import (
 	"cmp"
@@ -12,31 +12,6 @@ import (
 
 // ErrNobody means that the draft leaves no worker that could take the request.
 var ErrNobody = errors.New("the draft has no worker for it")
-
-// errUnsound means that no pool can have shown such candidates.
-var errUnsound = errors.New("the record's candidates cannot be")
-
-// What the candidates of a pool may have at most, as its configuration is checked.
-const maxWeight, maxMembers = 100, 10_000
-
-// sound returns why a pool cannot have shown these candidates and no others; nil if
-// it can: a policy may trust what a pool shows it, and a file may hold anything.
-func sound(c *routing.Choice) error {
-	if len(c.Candidates) == 0 || len(c.Candidates) < c.Seen {
-		return routing.ErrIncomplete
-	}
-	for i := range c.Candidates {
-		v := &c.Candidates[i]
-		if v.Weight < 1 || v.Weight > maxWeight || v.Index < 0 || v.Index >= maxMembers || i > 0 && v.Index <= c.Candidates[i-1].Index || c.Of(v.Worker) != v {
-			return errUnsound
-		}
-	}
-	return nil
-}
-
-// unknownRate is the prefill rate of a worker of which no record says one, in
-// tokens/s: what a pool believes before it has samples.
-const unknownRate = 8000
 
 // pick is one request whose worker is decided again.
 type pick struct {
@@ -117,7 +92,7 @@ func (r *Replay) workerOf(d *decisions.Decision, tier string, at time.Duration) 
 // record where another policy decided it than Now has.
 func (r *Replay) decideNow(p *pick, was *sidePool) (worker string, err error) {
 	c := p.a.Choice
-	if err := sound(c); err != nil {
+	if err := c.Check(); err != nil {
 		return "", err
 	}
 	was.rates(c)
@@ -193,38 +168,8 @@ func (to *sidePool) says(p *pick, c *routing.Choice) int {
 // learn has a pool's own policy pick among the candidates, as one that takes
 // requests: it remembers them.
 func (p *sidePool) learn(k *pick, c *routing.Choice) (i int, reason routing.Reason) {
-	ws := make([]routing.View, len(c.Candidates))
-	for i := range ws {
-		ws[i] = view(&c.Candidates[i])
-	}
 	f := &k.d.Features
-	q := routing.Request{Now: k.moment(), Rand: uint64(k.a.Choice.Rand), Waited: millis(c.WaitedMs), Model: uint64(f.Model), Prefix: uint64(f.Prefix),
-		PromptTokens: c.PromptTokens, OutputTokens: c.OutputTokens, Stream: k.d.Stream, Wait: c.Waits}
-	for _, l := range f.Chain {
-		q.Blocks = append(q.Blocks, routing.Block(l))
-	}
-	if i, reason = p.learning.Pick(&q, ws); i < 0 { // it abstains, and the least loaded one takes it
-		i, reason = leastLoaded(ws), routing.ReasonLeastLoad
-	}
-	return i, reason
-}
-
-// leastLoaded is whom a pool takes when its policy abstains.
-func leastLoaded(ws []routing.View) int {
-	load := func(v *routing.View) float64 { return float64(v.PendingTokens+v.OutputTokens) / float64(v.Weight) }
-	best := 0
-	for i := range ws {
-		if load(&ws[i]) < load(&ws[best]) {
-			best = i
-		}
-	}
-	return best
-}
-
-// view is a candidate as a policy sees it.
-func view(c *routing.Candidate) routing.View {
-	return routing.View{ID: c.Worker, Index: c.Index, Weight: max(1, c.Weight), Up: true, Inflight: c.Inflight, MaxInflight: c.MaxInflight, Full: c.Full,
-		PendingTokens: c.PendingTokens, OutputTokens: c.OutputTokens, Waiting: c.Waiting, KVUsage: c.KVUsage, Overlap: c.Overlap, Rate: c.Rate}
+	return routing.Learn(p.learning, c, f.Model, f.Prefix, f.Chain, k.moment(), k.d.Stream)
 }
 
 // settle puts a request where it was and where the draft has it, and sums up.

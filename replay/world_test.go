@@ -1,59 +1,47 @@
-package sim
+package replay
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"tierway/decisions"
 	"tierway/routing"
+	"tierway/sim"
 	"tierway/tiers"
 )
 
-// scribe has the pick of each request recorded.
-type scribe struct {
-	door
-	choices map[*Record]*routing.Choice
-}
-
-func (s *scribe) enter(f *flight) {
-	f.route.Record = &routing.Choice{}
-	s.choices[f.record] = f.route.Record
-	s.door.enter(f)
-}
+// beginning is the moment at which virtual time begins.
+var beginning = time.Unix(1_800_000_000, 0).UTC()
 
 // recorded plays a simulation and returns the decisions that a gateway would have
 // recorded of it, in the order of their ends, which is that of a log.
-func recorded(t testing.TB, c Config) ([]*decisions.Decision, *Result) {
+func recorded(t testing.TB, c sim.Config) ([]*decisions.Decision, *sim.Result) {
 	t.Helper()
-	w, err := newWorld(c)
+	c.Choices = true
+	result, err := sim.Run(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scribe{door: w.door, choices: map[*Record]*routing.Choice{}}
-	w.door = s
-	result := w.run()
-	var log events
+	records := slices.DeleteFunc(slices.Clone(result.Records), func(rec *sim.Record) bool { return !rec.Answered() })
+	slices.SortStableFunc(records, func(a, b *sim.Record) int { return cmp.Compare(a.Done, b.Done) })
 	var ds []*decisions.Decision
-	for _, rec := range result.Records {
-		if rec.Answered() {
-			log.plan(rec.Done, func() { ds = append(ds, decision(rec, s.choices[rec])) })
-		}
-	}
-	for len(log.heap) > 0 {
-		log.next().do()
+	for _, rec := range records {
+		ds = append(ds, decision(rec, rec.Choice))
 	}
 	return ds, result
 }
 
 // decision is what a gateway records of a request.
-func decision(rec *Record, c *routing.Choice) *decisions.Decision {
+func decision(rec *sim.Record, c *routing.Choice) *decisions.Decision {
 	r := &rec.Request
 	since := func(at time.Duration) float64 { return float64(at-rec.Asked) / float64(time.Millisecond) }
-	chain := r.prompt()
+	chain := r.Prompt()
 	usage := decisions.Usage{Prompt: r.PromptTokens, Cached: rec.Cached, Output: r.OutputTokens}
-	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: beginning().Add(rec.Asked), RequestID: fmt.Sprint(rec.Number), Tenant: r.Tenant,
+	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: beginning.Add(rec.Asked), RequestID: fmt.Sprint(rec.Number), Tenant: r.Tenant,
 		Tier: "only", Rule: "model", RequestedModel: "only", Policy: c.Policy, Worker: rec.Worker, Stream: true, PromptTokens: c.PromptTokens, MaxTokens: r.MaxTokens,
 		Usage: usage, Result: decisions.OK, Status: 200,
 		Features: decisions.Features{Prefix: routing.Hash(r.Prefix), Chain: routing.AppendChain(nil, chain), Blocks: len(chain)},
@@ -62,35 +50,35 @@ func decision(rec *Record, c *routing.Choice) *decisions.Decision {
 }
 
 // house is the setup of a world of four engines.
-func house(t testing.TB, c Config) Setup {
+func house(t testing.TB, c sim.Config) Setup {
 	t.Helper()
 	catalog, err := tiers.New(tiers.Config{Targets: []tiers.Target{{Name: "only", Tier: true, Model: "m"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := SetupPool{Name: "only", Policy: c.Policy}
+	p := Pool{Name: "only", Policy: c.Policy}
 	for i, e := range c.Engines {
 		p.Members = append(p.Members, routing.Member{ID: fmt.Sprint("e", i), Weight: max(1, e.Weight), MaxInflight: e.MaxInflight})
 	}
-	return Setup{Catalog: catalog, Pools: []SetupPool{p}}
+	return Setup{Catalog: catalog, Pools: []Pool{p}}
 }
 
 // chatting is ten minutes of chats at four engines.
-func chatting(policy string, engines ...Engine) Config {
-	return Config{Seed: 7, Engines: engines, Policy: routing.Config{Name: policy}, Loads: []Load{Sessions{Rate: 1.2, Until: 10 * time.Minute}}}
+func chatting(policy string, engines ...sim.Engine) sim.Config {
+	return sim.Config{Seed: 7, Engines: engines, Policy: routing.Config{Name: policy}, Loads: []sim.Load{sim.Sessions{Rate: 1.2, Until: 10 * time.Minute}}}
 }
 
-func four() []Engine { return make([]Engine, 4) }
+func four() []sim.Engine { return make([]sim.Engine, 4) }
 
 func TestAnEqualDraftChangesNothingAndReproducesEveryWorker(t *testing.T) {
-	uneven := []Engine{{Weight: 3}, {Weight: 1, MaxInflight: 6}, {MaxInflight: 3}, {}}
+	uneven := []sim.Engine{{Weight: 3}, {Weight: 1, MaxInflight: 6}, {MaxInflight: 3}, {}}
 	for _, policy := range routing.Names() {
-		for _, engines := range [][]Engine{four(), uneven} {
+		for _, engines := range [][]sim.Engine{four(), uneven} {
 			c := chatting(policy, engines...)
 			ds, _ := recorded(t, c)
 			now := house(t, c)
-			got := replay(t, ReplayConfig{Now: now, Draft: new(house(t, c))}, ds...)
-			if got.Records != len(ds) || got.WorkersReproduced != (ReplayPart{len(ds), len(ds)}) || got.TiersReproduced != (ReplayPart{len(ds), len(ds)}) ||
+			got := replay(t, Config{Now: now, Draft: new(house(t, c))}, ds...)
+			if got.Records != len(ds) || got.WorkersReproduced != (Part{len(ds), len(ds)}) || got.TiersReproduced != (Part{len(ds), len(ds)}) ||
 				got.ChangedWorker != 0 || len(got.ChangedTier) != 0 || len(got.Skipped) != 0 || got.Redecided != len(ds) {
 				t.Errorf("%s: %+v", policy, got)
 			}
@@ -107,11 +95,11 @@ const hitTolerance = 0.02
 
 func TestTheEstimatedHitRateIsTheRealOne(t *testing.T) {
 	for _, policy := range routing.Names() {
-		for name, e := range map[string]Engine{"roomy": {}, "tight": {CacheTokens: 40_000}} {
+		for name, e := range map[string]sim.Engine{"roomy": {}, "tight": {CacheTokens: 40_000}} {
 			c := chatting(policy, e, e, e, e)
 			ds, result := recorded(t, c)
-			got := replay(t, ReplayConfig{Now: house(t, c), CacheTokens: e.CacheTokens}, ds...)
-			stats := result.Of((*Record).Answered)
+			got := replay(t, Config{Now: house(t, c), CacheTokens: e.CacheTokens}, ds...)
+			stats := result.Of((*sim.Record).Answered)
 			real := stats.Hits()
 			t.Logf("%s, %s: %d requests, real %.3f, estimated %.3f, predicted %.3f", policy, name, len(ds), real, got.Hit.Now, *got.Predicted)
 			if math.Abs(*got.RealHit-real) > 1e-9 {
@@ -136,10 +124,10 @@ func TestADraftsHitRateAndRegretAreThoseOfAWorldUnderIt(t *testing.T) {
 		ds, _ := recorded(t, c)
 		other := chatting(pair[1], four()...)
 		would, result := recorded(t, other)
-		world := replay(t, ReplayConfig{Now: house(t, other)}, would...).Regret.Now
-		stats := result.Of((*Record).Answered)
+		world := replay(t, Config{Now: house(t, other)}, would...).Regret.Now
+		stats := result.Of((*sim.Record).Answered)
 		real := stats.Hits()
-		got := replay(t, ReplayConfig{Now: house(t, c), Draft: new(house(t, other))}, ds...)
+		got := replay(t, Config{Now: house(t, c), Draft: new(house(t, other))}, ds...)
 		t.Logf("%s under %s: real %.3f, estimated %.3f (now %.3f), changed %d of %d, regret real %.0f ms, estimated %.0f ms (now %.0f ms)",
 			pair[0], pair[1], real, got.Hit.Draft, got.Hit.Now, got.ChangedWorker, got.Redecided, world.Mean, got.Regret.Draft.Mean, got.Regret.Now.Mean)
 		if math.Abs(got.Hit.Draft-real) > draftTolerance {
@@ -155,7 +143,7 @@ func TestADraftsHitRateAndRegretAreThoseOfAWorldUnderIt(t *testing.T) {
 func BenchmarkReplay(b *testing.B) {
 	c, other := chatting("chwbl", four()...), chatting("least_load", four()...)
 	ds, _ := recorded(b, c)
-	r, err := NewReplay(ReplayConfig{Now: house(b, c), Draft: new(house(b, other))})
+	r, err := New(Config{Now: house(b, c), Draft: new(house(b, other))})
 	if err != nil {
 		b.Fatal(err)
 	}

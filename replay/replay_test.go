@@ -1,4 +1,4 @@
-package sim
+package replay
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ func setup(t testing.TB, rules tiers.Rules, policy routing.Config, change ...fun
 	for i, name := range []string{"small", "medium", "large"} {
 		c.Targets = append(c.Targets, tiers.Target{Name: name, Tier: true, Model: name + "-model"})
 		letter := string(rune('a' + i))
-		s.Pools = append(s.Pools, SetupPool{Name: name, Policy: policy, Members: []routing.Member{{ID: letter + "1", Weight: 1}, {ID: letter + "2", Weight: 1}}})
+		s.Pools = append(s.Pools, Pool{Name: name, Policy: policy, Members: []routing.Member{{ID: letter + "1", Weight: 1}, {ID: letter + "2", Weight: 1}}})
 	}
 	var err error
 	if s.Catalog, err = tiers.New(c); err != nil {
@@ -57,9 +57,9 @@ func written(n int, tier, worker, policy string, tokens int64, cs ...routing.Can
 			Choice: &routing.Choice{Policy: policy, Rand: routing.Hash(n), PromptTokens: tokens, OutputTokens: 100, Seen: len(cs), Candidates: cs}}}}
 }
 
-func replay(t testing.TB, c ReplayConfig, ds ...*decisions.Decision) *ReplayReport {
+func replay(t testing.TB, c Config, ds ...*decisions.Decision) *Report {
 	t.Helper()
-	r, err := NewReplay(c)
+	r, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,20 +80,20 @@ func TestALowerThresholdMovesExactlyThoseAboveIt(t *testing.T) {
 	for _, d := range ds {
 		d.Features.Counted = max(1, d.PromptTokens) // or the draft asks for it near the threshold
 	}
-	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, ds...)
-	want := []ReplayTierMove{{From: "small", To: "medium", N: 33, Examples: []string{"r67", "r68", "r69", "r70", "r71"}}}
+	got := replay(t, Config{Now: now, Draft: &draft}, ds...)
+	want := []TierMove{{From: "small", To: "medium", N: 33, Examples: []string{"r67", "r68", "r69", "r70", "r71"}}}
 	if diff := cmp.Diff(want, got.ChangedTier); diff != "" {
 		t.Error(diff)
 	}
-	wantTiers := []ReplayTier{
-		{Tier: "large", Requests: ReplayTotals{1, 1}, Prompt: ReplayTotals{20_000, 20_000}},
-		{Tier: "medium", Requests: ReplayTotals{0, 33}, Prompt: ReplayTotals{0, 30 * (67 + 99) * 33 / 2}},
-		{Tier: "small", Requests: ReplayTotals{100, 67}, Prompt: ReplayTotals{30 * 99 * 50, 30 * 66 * 67 / 2}},
+	wantTiers := []Tier{
+		{Tier: "large", Requests: Totals{1, 1}, Prompt: Totals{20_000, 20_000}},
+		{Tier: "medium", Requests: Totals{0, 33}, Prompt: Totals{0, 30 * (67 + 99) * 33 / 2}},
+		{Tier: "small", Requests: Totals{100, 67}, Prompt: Totals{30 * 99 * 50, 30 * 66 * 67 / 2}},
 	}
 	if diff := cmp.Diff(wantTiers, got.ByTier); diff != "" {
 		t.Error(diff)
 	}
-	if got.Decided != 101 || len(got.Skipped) > 0 || got.TiersReproduced != (ReplayPart{101, 101}) || got.Redecided != 68 || got.ChangedWorker != 0 || got.Unknown.Counts != 0 {
+	if got.Decided != 101 || len(got.Skipped) > 0 || got.TiersReproduced != (Part{101, 101}) || got.Redecided != 68 || got.ChangedWorker != 0 || got.Unknown.Counts != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -112,9 +112,9 @@ func TestARecordedCeilingIsNoWish(t *testing.T) {
 		d.MaxTokens, d.Features.Tools, d.Features.LimitRequired = 3000, f.Tools, f.LimitRequired
 		ds = append(ds, d)
 	}
-	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, ds...)
-	want := []ReplayTierMove{{From: "small", To: "large", N: 2, Examples: []string{"r0", "r1"}}}
-	if diff := cmp.Diff(want, got.ChangedTier); diff != "" || got.TiersReproduced != (ReplayPart{3, 3}) {
+	got := replay(t, Config{Now: now, Draft: &draft}, ds...)
+	want := []TierMove{{From: "small", To: "large", N: 2, Examples: []string{"r0", "r1"}}}
+	if diff := cmp.Diff(want, got.ChangedTier); diff != "" || got.TiersReproduced != (Part{3, 3}) {
 		t.Errorf("reproduced %+v, -want +got:\n%s", got.TiersReproduced, diff)
 	}
 }
@@ -127,12 +127,12 @@ func TestWeightZeroMovesAllOfAWorker(t *testing.T) {
 		// Of two idle workers the request's random number decides: odd ones go to a1.
 		ds = append(ds, written(n, "small", []string{"a2", "a1"}[n%2], "least_load", 100, candidate("a1", 0), candidate("a2", 1)))
 	}
-	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, ds...)
-	want := []ReplayWorkerMove{{Tier: "small", From: "a1", To: "a2", N: 20, Examples: []string{"r1", "r3", "r5", "r7", "r9"}}}
+	got := replay(t, Config{Now: now, Draft: &draft}, ds...)
+	want := []WorkerMove{{Tier: "small", From: "a1", To: "a2", N: 20, Examples: []string{"r1", "r3", "r5", "r7", "r9"}}}
 	if diff := cmp.Diff(want, got.WorkerMoves); diff != "" {
 		t.Error(diff)
 	}
-	if got.ChangedWorker != 20 || got.Redecided != 40 || got.WorkersReproduced != (ReplayPart{40, 40}) || !slices.Equal(got.ChangedBy, []ReplayCount{{"least_load", 20}}) {
+	if got.ChangedWorker != 20 || got.Redecided != 40 || got.WorkersReproduced != (Part{40, 40}) || !slices.Equal(got.ChangedBy, []Count{{"least_load", 20}}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -147,12 +147,12 @@ func TestANewWorkerComesInIdle(t *testing.T) {
 	draft := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) {
 		s.Pools[0].Members = append(s.Pools[0].Members, routing.Member{ID: "a3", Weight: 1}, routing.Member{ID: "spare", Weight: 1, Group: 1})
 	})
-	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, written(0, "small", "a2", "least_load", 100, busy("a1", 0), busy("a2", 1)))
+	got := replay(t, Config{Now: now, Draft: &draft}, written(0, "small", "a2", "least_load", 100, busy("a1", 0), busy("a2", 1)))
 	if len(got.WorkerMoves) != 1 || got.WorkerMoves[0].To != "a3" {
 		t.Errorf("%+v", got)
 	}
 	// Who was down then is no new worker, whatever the draft says of others.
-	got = replay(t, ReplayConfig{Now: now, Draft: &draft}, written(0, "small", "a1", "least_load", 100, candidate("a1", 0)))
+	got = replay(t, Config{Now: now, Draft: &draft}, written(0, "small", "a1", "least_load", 100, candidate("a1", 0)))
 	for _, m := range got.WorkerMoves {
 		if m.To == "a2" {
 			t.Errorf("to a worker that was not there: %+v", m)
@@ -168,8 +168,8 @@ func TestRegretIsTheTimeToTheFirstTokenThatWasLost(t *testing.T) {
 	d.Attempts[0].Choice.Memory = 1
 	d.Stream, d.Attempts[0].FirstAtMs = true, 1301 // 1.3 s, over 1.2 times what a2 would have taken
 	draft := setup(t, thresholds(4000, 16000), routing.Config{})
-	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, d)
-	want := ReplayRegrets{Now: ReplayRegret{N: 1, Mean: 2100, Wrong: 1}, Draft: ReplayRegret{N: 1}}
+	got := replay(t, Config{Now: now, Draft: &draft}, d)
+	want := Regrets{Now: Regret{N: 1, Mean: 2100, Wrong: 1}, Draft: Regret{N: 1}}
 	if p95 := got.Regret.Now.P95; p95 < 2100/1.02 || p95 > 2100*1.02 {
 		t.Errorf("p95 %v", p95)
 	}
@@ -210,10 +210,10 @@ func TestWhatCannotBeDecidedIsCounted(t *testing.T) {
 		"equal all the way":  {mystery, &now, ""},
 		"worker unexplained": {mystery, &lighter, SkippedWorker},
 	} {
-		got := replay(t, ReplayConfig{Now: now, Draft: c.draft}, c.d)
-		want := []ReplayCount{{c.want, 1}}
+		got := replay(t, Config{Now: now, Draft: c.draft}, c.d)
+		want := []Count{{c.want, 1}}
 		if c.want == "" {
-			want = []ReplayCount{}
+			want = []Count{}
 		}
 		if diff := cmp.Diff(want, got.Skipped); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -228,8 +228,8 @@ func TestKeywordsThatNoRecordHoldsAreSaid(t *testing.T) {
 	rules.Keywords, rules.KeywordScore = []tiers.Keyword{group}, map[string]float64{"large": 1}
 	draft := setup(t, rules, routing.Config{})
 	sure := written(1, "large", "c1", "least_load", 50_000, candidate("c1", 0)) // large already
-	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, written(0, "small", "a1", "least_load", 100, candidate("a1", 0)), sure)
-	if diff := cmp.Diff([]ReplayCount{{SkippedKeywords, 1}}, got.Skipped); diff != "" || !slices.Equal(got.Groups, []string{"law"}) || got.Decided != 1 {
+	got := replay(t, Config{Now: now, Draft: &draft}, written(0, "small", "a1", "least_load", 100, candidate("a1", 0)), sure)
+	if diff := cmp.Diff([]Count{{SkippedKeywords, 1}}, got.Skipped); diff != "" || !slices.Equal(got.Groups, []string{"law"}) || got.Decided != 1 {
 		t.Errorf("%s%+v", diff, got)
 	}
 }
@@ -251,7 +251,7 @@ func TestRecordsAreDecidedInTheOrderOfTheirPicks(t *testing.T) {
 }
 
 func TestAReplayHoldsABoundedNumberOfRecords(t *testing.T) {
-	r, err := NewReplay(ReplayConfig{Now: setup(t, thresholds(4000, 16000), routing.Config{})})
+	r, err := New(Config{Now: setup(t, thresholds(4000, 16000), routing.Config{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,23 +281,23 @@ func TestAMovedRequestIsPlacedInItsNewTier(t *testing.T) {
 		d.Attempts[0].Usage = decisions.Usage{Prompt: 3000, Output: 100}
 		ds = append(ds, d)
 	}
-	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, ds...)
+	got := replay(t, Config{Now: now, Draft: &draft}, ds...)
 	if len(got.ChangedTier) != 1 || got.ChangedTier[0].N != 8 || got.ChangedWorker != 0 || got.Redecided != 0 {
 		t.Errorf("%+v", got)
 	}
 	// Least load spreads the prompt over both workers, each of which computes it once;
 	// chwbl keeps it at one. Of a prompt that is there whole its last token is computed.
 	whole, rest := 3000.0, 2999.0
-	if want := (ReplayEstimates{Now: 6 * rest / (8 * whole), Draft: 7 * rest / (8 * whole)}); *got.Hit != want {
+	if want := (Estimates{Now: 6 * rest / (8 * whole), Draft: 7 * rest / (8 * whole)}); *got.Hit != want {
 		t.Errorf("hit rate %+v, want %+v", *got.Hit, want)
 	}
-	if want := (ReplayEstimates{Now: 2*whole + 6 + 800, Draft: 2 * (whole + 7 + 800)}); *got.Cost != want {
+	if want := (Estimates{Now: 2*whole + 6 + 800, Draft: 2 * (whole + 7 + 800)}); *got.Cost != want {
 		t.Errorf("cost %+v, want %+v", *got.Cost, want)
 	}
 }
 
-func replayed(t *rapid.T, now Setup, ds []*decisions.Decision) *ReplayReport {
-	r, err := NewReplay(ReplayConfig{Now: now})
+func replayed(t *rapid.T, now Setup, ds []*decisions.Decision) *Report {
+	r, err := New(Config{Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}

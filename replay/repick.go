@@ -1,4 +1,4 @@
-package sim
+package replay
 
 import (
 	"tierway/decisions"
@@ -13,14 +13,11 @@ import (
 // of another policy than was has stays where it was if to leaves the policy and the
 // worker in place: the choice is then the recorded one. The error is
 // routing.ErrIncomplete, ErrNobody, or says what cannot be a record of a pick.
-func Repick(was, to *SetupPool, d *decisions.Decision, a *decisions.Attempt) (decided *routing.Choice, worker string, reason routing.Reason, err error) {
-	if a.Choice == nil {
-		return nil, "", "", routing.ErrIncomplete
-	}
-	if err := sound(a.Choice); err != nil {
+func Repick(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (decided *routing.Choice, worker string, reason routing.Reason, err error) {
+	if err := a.Choice.Check(); err != nil {
 		return nil, "", "", err
 	}
-	pool, err := openPool(to, was, Engine{}.filled().CacheTokens)
+	pool, err := openPool(to, was, usualCache)
 	if err != nil {
 		return nil, "", "", err
 	}

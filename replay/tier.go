@@ -1,7 +1,8 @@
-package sim
+package replay
 
 import (
 	"errors"
+	"hash/fnv"
 	"slices"
 
 	"tierway/decisions"
@@ -96,13 +97,11 @@ func (r *Replay) resolve(s *side, d *decisions.Decision, groups []string) (is to
 // turnsOf stands for the message ends by which a chat is known again: the blocks of
 // the prompt, one of which is where the turn before ended.
 func turnsOf(d *decisions.Decision) []uint64 {
-	tenant := mix(uint64(len(d.Tenant)))
-	for i := range len(d.Tenant) {
-		tenant = mix(tenant ^ uint64(d.Tenant[i]))
-	}
+	tenant := fnv.New64a()
+	tenant.Write([]byte(d.Tenant))
 	turns := make([]uint64, len(d.Features.Chain))
 	for i, l := range d.Features.Chain {
-		turns[i] = l.Hash ^ tenant
+		turns[i] = l.Hash ^ tenant.Sum64()
 	}
 	return turns
 }

@@ -1,4 +1,4 @@
-package sim
+package replay
 
 import (
 	"slices"
@@ -174,7 +174,7 @@ func (to *sidePool) rate() float64 {
 		}
 	}
 	if n == 0 {
-		return unknownRate
+		return routing.PriorRate
 	}
 	return sum / float64(n)
 }

@@ -1,4 +1,4 @@
-package sim
+package replay
 
 import (
 	"slices"
@@ -35,11 +35,11 @@ func chained(n int, tenant, worker string, hash uint64, cs ...routing.Candidate)
 func TestWhatADraftRefusesIsPaidNowAndLeavesNothingUnderTheDraft(t *testing.T) {
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced)
 	draft := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced, refusing)
-	got := replay(t, ReplayConfig{Now: now, Draft: &draft}, chained(1, "out", "a1", 1, candidate("a1", 0)), chained(2, "", "a1", 1, candidate("a1", 0)))
-	if want := (ReplayEstimates{Now: 1001, Draft: 1000}); *got.Cost != want { // the second prompt's last token is computed in any case
+	got := replay(t, Config{Now: now, Draft: &draft}, chained(1, "out", "a1", 1, candidate("a1", 0)), chained(2, "", "a1", 1, candidate("a1", 0)))
+	if want := (Estimates{Now: 1001, Draft: 1000}); *got.Cost != want { // the second prompt's last token is computed in any case
 		t.Errorf("cost %+v, want %+v", *got.Cost, want)
 	}
-	if want := (ReplayEstimates{Now: 999.0 / 2000, Draft: 0}); *got.Hit != want {
+	if want := (Estimates{Now: 999.0 / 2000, Draft: 0}); *got.Hit != want {
 		t.Errorf("hit rate %+v, want %+v", *got.Hit, want)
 	}
 	if len(got.ChangedTier) != 1 || got.ChangedTier[0].To != "" || got.Regret.Now.N != 2 || got.Regret.Draft.N != 1 || len(got.Skipped) != 0 {
@@ -65,11 +65,11 @@ func TestALaterPickDoesNotMeetWhatTheDraftHasKeptAway(t *testing.T) {
 		busy, other := candidate("a1", 0), candidate("a2", 1)
 		busy.Inflight, busy.PendingTokens, busy.OutputTokens = 1, 1000, 100
 		other.PendingTokens = 500 // of requests that are not among the records
-		got := replay(t, ReplayConfig{Now: now, Draft: &draft}, kept, chained(2, "", "a2", 2, busy, other))
+		got := replay(t, Config{Now: now, Draft: &draft}, kept, chained(2, "", "a2", 2, busy, other))
 		if len(got.WorkerMoves) != 1 || got.WorkerMoves[0].From != "a2" || got.WorkerMoves[0].To != "a1" {
 			t.Errorf("%s: the next one goes %+v, and a1 is idle under the draft", name, got.WorkerMoves)
 		}
-		if skipped := slices.Contains(got.Skipped, ReplayCount{SkippedWorkers, 1}); skipped != (name == "no worker") {
+		if skipped := slices.Contains(got.Skipped, Count{SkippedWorkers, 1}); skipped != (name == "no worker") {
 			t.Errorf("%s: skipped %+v", name, got.Skipped)
 		}
 	}
@@ -89,19 +89,19 @@ func TestAPickThatCannotBeDecidedStillHasItsTokensAndItsCost(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		draft   Setup
-		skipped []ReplayCount
+		skipped []Count
 		regrets int
 		cost    float64
 		hit     float64
 	}{
-		"in its tier": {now, []ReplayCount{{SkippedIncomplete, 2}}, 0, 1001, 999.0 / 2000},
-		"elsewhere":   {lower, []ReplayCount{}, 2, 2000, 0}, // of two idle workers each has one
+		"in its tier": {now, []Count{{SkippedIncomplete, 2}}, 0, 1001, 999.0 / 2000},
+		"elsewhere":   {lower, []Count{}, 2, 2000, 0}, // of two idle workers each has one
 	} {
-		got := replay(t, ReplayConfig{Now: now, Draft: &c.draft}, cut(1), cut(2))
-		if want := (ReplayEstimates{Now: 1001, Draft: c.cost}); *got.Cost != want {
+		got := replay(t, Config{Now: now, Draft: &c.draft}, cut(1), cut(2))
+		if want := (Estimates{Now: 1001, Draft: c.cost}); *got.Cost != want {
 			t.Errorf("%s: cost %+v, want %+v", name, *got.Cost, want)
 		}
-		if want := (ReplayEstimates{Now: 999.0 / 2000, Draft: c.hit}); *got.Hit != want || *got.RealHit != 0.5 || *got.Predicted != 0.1 {
+		if want := (Estimates{Now: 999.0 / 2000, Draft: c.hit}); *got.Hit != want || *got.RealHit != 0.5 || *got.Predicted != 0.1 {
 			t.Errorf("%s: hit rate %+v, want %+v; %v real, %v predicted", name, *got.Hit, want, *got.RealHit, *got.Predicted)
 		}
 		if !slices.Equal(got.Skipped, c.skipped) || got.Redecided != 0 || got.Regret.Now.N != 0 || got.Regret.Draft.N != c.regrets {
@@ -117,7 +117,7 @@ func TestEnginesThatSayNothingOfTheirCachesHaveNoHitRate(t *testing.T) {
 	for cached, want := range map[int64]bool{0: false, 1: true} {
 		d := chained(1, "", "a1", 1, candidate("a1", 0))
 		d.Attempts[0].Usage = decisions.Usage{Prompt: 1000, Cached: cached}
-		if got := replay(t, ReplayConfig{Now: now}, d); (got.RealHit != nil) != want {
+		if got := replay(t, Config{Now: now}, d); (got.RealHit != nil) != want {
 			t.Errorf("%d cached tokens: %v", cached, got.RealHit)
 		}
 	}

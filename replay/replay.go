@@ -1,4 +1,7 @@
-package sim
+// Package replay repeats the decisions of recorded requests, under the configuration that
+// they were made by and under a draft of another one, and sums up the difference. It sends
+// nothing and knows no clock and no network: the records hold the time.
+package replay
 
 import (
 	"errors"
@@ -15,15 +18,15 @@ import (
 // Setup is one configuration as a replay decides by it.
 type Setup struct {
 	Catalog *tiers.Catalog
-	Pools   []SetupPool
+	Pools   []Pool
 
 	// Rights returns what the caller of a recorded request may use, and whether that
 	// is known; nil, or not known: everything.
 	Rights func(d *decisions.Decision) (tier, model func(name string) bool, known bool)
 }
 
-// SetupPool is one tier or pool of a Setup.
-type SetupPool struct {
+// Pool is one tier or pool of a Setup.
+type Pool struct {
 	Name    string
 	Policy  routing.Config
 	Members []routing.Member // of which ID, Weight, Group, MaxInflight and Models count
@@ -34,14 +37,18 @@ type SetupPool struct {
 	Cost func(prompt, cached, output int64) float64
 }
 
-// ReplayConfig is what recorded decisions are decided again by.
-type ReplayConfig struct {
+// Config is what recorded decisions are decided again by.
+type Config struct {
 	Now   Setup  // that the records were made under
 	Draft *Setup // nil checks the records alone: Now decides again
 	// CacheTokens is how many tokens of prompts and answers each worker's cache is
-	// taken to hold; 0 is an Engine's.
+	// taken to hold; 0 is 300,000.
 	CacheTokens int64
 }
+
+// usualCache is the tokens that the KV cache of a 7 to 14 billion parameter model holds
+// beside its weights on one data-centre GPU of 80 GB.
+const usualCache = 300_000
 
 // reorder is how many records a Replay holds back to put them in the order of their
 // picks. Records are written when requests end, so that one which takes minutes
@@ -71,16 +78,16 @@ type Replay struct {
 	sums       sums
 }
 
-// NewReplay returns a replay without records. Its error says what cannot be in the
+// New returns a replay without records. Its error says what cannot be in the
 // configurations.
-func NewReplay(c ReplayConfig) (*Replay, error) {
+func New(c Config) (*Replay, error) {
 	draft := &c.Now
 	if c.Draft != nil {
 		draft = c.Draft
 	}
 	tokens := c.CacheTokens
 	if tokens == 0 {
-		tokens = Engine{}.filled().CacheTokens
+		tokens = usualCache
 	}
 	r := &Replay{sums: newSums(), last: math.MinInt64}
 	for _, s := range []struct {
@@ -106,12 +113,12 @@ type side struct {
 
 // sidePool is one pool with what the requests of a side have left there.
 type sidePool struct {
-	*SetupPool
-	was      *SetupPool     // of that name in Now; nil without one
+	*Pool
+	was      *Pool          // of that name in Now; nil without one
 	alike    bool           // the policy is configured as in was
 	policy   routing.Policy // that decides again by what a record remembers
 	learning routing.Policy // that has seen the requests of this side
-	workers  map[string]*shadow
+	workers  map[string]*workerState
 	most     int64 // tokens of a worker's cache
 }
 
@@ -131,8 +138,8 @@ func (s *side) open(setup, now *Setup, tokens int64) error {
 	return nil
 }
 
-func openPool(setup, was *SetupPool, tokens int64) (*sidePool, error) {
-	p := &sidePool{SetupPool: setup, was: was, workers: map[string]*shadow{}, most: tokens}
+func openPool(setup, was *Pool, tokens int64) (*sidePool, error) {
+	p := &sidePool{Pool: setup, was: was, workers: map[string]*workerState{}, most: tokens}
 	p.alike = was != nil && reflect.DeepEqual(was.Policy, p.Policy)
 	for _, policy := range []*routing.Policy{&p.policy, &p.learning} {
 		var err error
@@ -144,7 +151,7 @@ func openPool(setup, was *SetupPool, tokens int64) (*sidePool, error) {
 }
 
 // pool returns the pool of that name, nil without one.
-func (s *Setup) pool(name string) *SetupPool {
+func (s *Setup) pool(name string) *Pool {
 	for i := range s.Pools {
 		if s.Pools[i].Name == name {
 			return &s.Pools[i]
@@ -154,7 +161,7 @@ func (s *Setup) pool(name string) *SetupPool {
 }
 
 // member returns the member of that name and its place; nil and -1 without one.
-func (p *SetupPool) member(id string) (*routing.Member, int) {
+func (p *Pool) member(id string) (*routing.Member, int) {
 	if p != nil {
 		for i := range p.Members {
 			if p.Members[i].ID == id {
@@ -178,14 +185,14 @@ func (r *Replay) Add(d *decisions.Decision) {
 	}
 	r.held.plan(at, func() { r.decide(d, at) })
 	if len(r.held.heap) > reorder {
-		r.held.next().do()
+		r.held.next()
 	}
 }
 
 // Report decides what is still held back, and sums up.
-func (r *Replay) Report() *ReplayReport {
+func (r *Replay) Report() *Report {
 	for len(r.held.heap) > 0 {
-		r.held.next().do()
+		r.held.next()
 	}
 	return r.sums.report()
 }
@@ -210,9 +217,7 @@ func (r *Replay) decide(d *decisions.Decision, at time.Duration) {
 	}
 	r.last = max(r.last, at)
 	for _, s := range []*side{&r.now, &r.draft} {
-		for len(s.events.heap) > 0 && s.events.heap[0].at <= at {
-			s.events.next().do()
-		}
+		s.events.until(at)
 	}
 	switch tier, ok := r.tierOf(d); {
 	case !ok:

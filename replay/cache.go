@@ -1,0 +1,103 @@
+package replay
+
+import (
+	"container/list"
+
+	"tierway/routing"
+)
+
+// promptCache is a worker's prefix cache as records can tell of it: the blocks that
+// they hold, each standing for the tokens between the one before it and itself; the
+// one that was longest not touched makes room, as in an engine.
+//
+// Of long prompts a record holds only some blocks, and of answers none. What is
+// between two blocks, or came after the last, is told by who was there last: if a
+// prompt ended there, one that goes on from the block before is taken to be the next
+// turn of its chat, which finds the rest of that prompt and its answer too.
+type promptCache struct {
+	most, has int64     // tokens
+	touched   list.List // of *cached, the one that was longest not touched first
+	at        map[uint64]*list.Element
+}
+
+// cached is one block of a promptCache.
+type cached struct {
+	hash   uint64
+	tokens int64
+	ended  bool  // a prompt ended here, or before the next block that records hold
+	beyond int64 // tokens of that prompt after this block, its answer's included
+	gap    bool  // it ended after this block
+}
+
+// contiguous is up to which place in a record's chain the blocks follow each other
+// without gaps: see routing.AppendChain.
+const contiguous = 16
+
+// upTo is how many of a prompt's tokens there are to the end of its i-th block, if
+// characters and tokens keep their ratio.
+func upTo(chain []routing.Link, i int, prompt int64) int64 {
+	whole := chain[len(chain)-1].End
+	if whole <= 0 {
+		return prompt * int64(i+1) / int64(len(chain))
+	}
+	return int64(float64(prompt) * float64(chain[i].End) / float64(whole))
+}
+
+// hit returns how many tokens at the prompt's beginning are there. The last token of
+// a prompt is computed in any case.
+func (c *promptCache) hit(chain []routing.Link, prompt int64) int64 {
+	var deepest *cached
+	n := 0
+	for ; n < len(chain); n++ {
+		e := c.at[chain[n].Hash]
+		if e == nil {
+			break
+		}
+		deepest = e.Value.(*cached)
+	}
+	if deepest == nil || prompt <= 0 {
+		return 0
+	}
+	tokens := upTo(chain, n-1, prompt)
+	if n < len(chain) && deepest.ended && (!deepest.gap || n > contiguous) {
+		tokens += deepest.beyond
+	}
+	return max(0, min(tokens, prompt-1))
+}
+
+// store touches the blocks of a prompt in their order, and takes in those that are
+// new; the last one with the answer.
+func (c *promptCache) store(chain []routing.Link, prompt, output int64) {
+	if len(chain) == 0 || prompt <= 0 {
+		return
+	}
+	before := int64(0)
+	for i := range chain {
+		at := c.at[chain[i].Hash]
+		if at == nil {
+			at = c.touched.PushBack(&cached{hash: chain[i].Hash})
+			c.at[chain[i].Hash] = at
+		}
+		c.touched.MoveToBack(at)
+		e := at.Value.(*cached)
+		to := upTo(chain, i, prompt)
+		c.has -= e.tokens
+		e.tokens = to - before
+		switch i {
+		case len(chain) - 1:
+			e.tokens += output
+			e.ended, e.gap, e.beyond = true, false, output
+		case len(chain) - 2:
+			if !e.ended || e.gap {
+				e.ended, e.gap, e.beyond = true, true, prompt-to+output
+			}
+		}
+		c.has += e.tokens
+		before = to
+	}
+	for c.has > c.most && c.touched.Len() > 0 {
+		e := c.touched.Remove(c.touched.Front()).(*cached)
+		delete(c.at, e.hash)
+		c.has -= e.tokens
+	}
+}

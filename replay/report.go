@@ -1,0 +1,219 @@
+package replay
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Why a record was not decided again.
+const (
+	SkippedRefused    = "refused_before_tier"   // refused before it had a tier: nothing was decided
+	SkippedKeywords   = "keywords_not_recorded" // its tier depends on keyword groups that are new or other in the draft
+	SkippedTier       = "tier_not_reproduced"   // the configuration does not explain its tier, and the draft would have it elsewhere
+	SkippedUnplaced   = "no_worker_chosen"      // it has a tier and came to no worker that a policy chose
+	SkippedPool       = "pool_unknown"          // the configuration has its pool no more
+	SkippedIncomplete = "candidates_missing"    // the record has not all candidates
+	SkippedWorkers    = "no_worker_in_draft"    // the draft leaves no worker that could take it
+	SkippedWorker     = "worker_not_reproduced" // the configuration does not explain its worker, and the draft would choose another
+)
+
+// Report is what a replay has found. Now is how the requests really went, as
+// far as it is measured, and what is estimated of it by the same model as of the
+// draft: estimates are to be compared with each other, and judged by what is
+// measured beside them.
+type Report struct {
+	Records     int       `json:"records"` // that were read
+	Decided     int       `json:"n"`       // whose tier was decided again
+	Skipped     []Count   `json:"skipped" nullable:"false"`
+	From        time.Time `json:"from,omitzero"`
+	To          time.Time `json:"to,omitzero"`
+	Generations int       `json:"config_generations"` // that the records were made under
+	Late        int       `json:"late,omitempty"`     // decided out of their order
+	Groups      []string  `json:"keyword_groups_not_recorded" nullable:"false"`
+	Unknown     Unknown   `json:"unknown"`
+	ByTier      []Tier    `json:"tiers" nullable:"false"`
+
+	TiersReproduced   Part         `json:"tiers_reproduced"` // the configuration gives the recorded tier
+	ChangedTier       []TierMove   `json:"changed_tier" nullable:"false"`
+	Redecided         int          `json:"redecided"` // picks of requests that stay in their tier
+	WorkersReproduced Part         `json:"reproduced"`
+	ChangedWorker     int          `json:"changed_worker"`
+	ChangedBy         []Count      `json:"changed_worker_by" nullable:"false"` // the draft's reason
+	WorkerMoves       []WorkerMove `json:"worker_moves" nullable:"false"`      // at most 100
+
+	Hit        *Estimates `json:"est_prefix_hit,omitempty"`  // cached ÷ prompt tokens; absent where no record holds the blocks of a prompt
+	RealHit    *float64   `json:"real_prefix_hit,omitempty"` // as the engines reported; absent where none reported a cached token: some never do
+	Predicted  *float64   `json:"predicted_hit,omitempty"`   // as the gateway believed when it chose
+	Regret     Regrets    `json:"regret"`                    // against the best candidate
+	Realised   *float64   `json:"realised_wrong,omitempty"`  // share of streams whose measured time to the first token is over the best other candidate's estimate by 20 %
+	RealisedOf int        `json:"realised_n,omitempty"`      // streams that Realised is a share of
+	Cost       *Estimates `json:"cost,omitempty"`            // in units of the price list; absent without prices
+}
+
+// Unknown is of how many requests something is not in the records that the draft
+// may ask for. They are decided without it.
+type Unknown struct {
+	Rights      int `json:"rights"`       // whose tenant or key is not known any more: as if it might use everything
+	Counts      int `json:"token_counts"` // whose tokens the draft would count: the estimate decides
+	OtherPolicy int `json:"other_policy"` // placed by another policy than the configuration has: as they were
+}
+
+// Count is how many there are of something.
+type Count struct {
+	Name string `json:"name"`
+	N    int    `json:"n"`
+}
+
+// Part is how many of how many.
+type Part struct {
+	N  int `json:"n"`
+	Of int `json:"of"`
+}
+
+// TierMove is requests that the draft has in another tier; To is empty where it
+// refuses them.
+type TierMove struct {
+	From     string   `json:"from"`
+	To       string   `json:"to"`
+	N        int      `json:"n"`
+	Examples []string `json:"examples" nullable:"false"` // request ids
+}
+
+// WorkerMove is requests of a tier that the draft has at another worker.
+type WorkerMove struct {
+	Tier     string   `json:"tier"`
+	From     string   `json:"from"`
+	To       string   `json:"to"`
+	N        int      `json:"n"`
+	Examples []string `json:"examples" nullable:"false"`
+}
+
+// Estimates is one number as it is estimated of both ways.
+type Estimates struct {
+	Now   float64 `json:"now"`
+	Draft float64 `json:"draft"`
+}
+
+// Totals is one count of both ways.
+type Totals struct {
+	Now   int64 `json:"now"`
+	Draft int64 `json:"draft"`
+}
+
+// Tier is what goes to one tier or pool; the name is empty of what the draft
+// refuses.
+type Tier struct {
+	Tier     string     `json:"tier"`
+	Requests Totals     `json:"requests"`
+	Prompt   Totals     `json:"prompt_tokens"`
+	Cost     *Estimates `json:"cost,omitempty"`
+}
+
+// Regret is what the picks lose: the estimated time to the first token at the chosen
+// worker, (pending tokens + uncached tokens of the prompt) ÷ prefill rate, less the
+// best candidate's.
+type Regret struct {
+	N     int     `json:"n"`
+	Mean  float64 `json:"mean_ms"`
+	P95   float64 `json:"p95_ms"` // within 2 %
+	Wrong float64 `json:"wrong"`  // share of picks that cost over 20 % more, and over 1 ms, than the best
+}
+
+// Regrets is the regret of both ways.
+type Regrets struct {
+	Now   Regret `json:"now"`
+	Draft Regret `json:"draft"`
+}
+
+func (s *sums) report() *Report {
+	r := &Report{Records: s.records, Decided: s.decided, Skipped: counts(s.skipped), From: s.first, To: s.last,
+		Generations: len(s.generations), Late: s.late, Groups: append([]string{}, s.groups...),
+		Unknown:         Unknown{Rights: s.rightsUnknown, Counts: s.uncounted, OtherPolicy: s.otherPolicy},
+		TiersReproduced: Part{s.tiersSame, s.tiersOf}, ChangedTier: []TierMove{}, WorkerMoves: []WorkerMove{},
+		Redecided: s.redecided, WorkersReproduced: Part{s.workersSame, s.workersOf}, ChangedWorker: s.changed, ChangedBy: counts(s.reasons),
+		Predicted: share(s.predictedHit, s.predictedOf),
+		Regret:    Regrets{Now: s.nowRegret.report(), Draft: s.draftRegret.report()}, Realised: share(int64(s.realisedWrong), int64(s.realisedOf)), RealisedOf: s.realisedOf,
+		ByTier: s.tierTotals(),
+	}
+	if s.realHit > 0 {
+		r.RealHit = share(s.realHit, s.realPrompt)
+	}
+	if s.nowHit.prompt > 0 {
+		r.Hit = &Estimates{Now: of(s.nowHit.hit, s.nowHit.prompt), Draft: of(s.draftHit.hit, s.draftHit.prompt)}
+	}
+	if len(s.cost)+len(s.draftCost) > 0 {
+		r.Cost = &Estimates{Now: total(s.cost), Draft: total(s.draftCost)}
+	}
+	for _, k := range byCount(s.tiers, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		r.ChangedTier = append(r.ChangedTier, TierMove{From: k[0], To: k[1], N: s.tiers[k].n, Examples: s.tiers[k].examples})
+	}
+	for _, k := range byCount(s.workers, func(a, b [3]string) int { return slices.Compare(a[:], b[:]) }) {
+		if len(r.WorkerMoves) < moveCount {
+			r.WorkerMoves = append(r.WorkerMoves, WorkerMove{Tier: k[0], From: k[1], To: k[2], N: s.workers[k].n, Examples: s.workers[k].examples})
+		}
+	}
+	return r
+}
+
+func (s *sums) tierTotals() []Tier {
+	names := map[string]bool{}
+	for name := range s.requests {
+		names[name] = true
+	}
+	for name := range s.draftRequests {
+		names[name] = true
+	}
+	totals := []Tier{}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		t := Tier{Tier: name, Requests: Totals{int64(s.requests[name]), int64(s.draftRequests[name])}, Prompt: Totals{s.prompts[name], s.draftPrompts[name]}}
+		now, priced := s.cost[name]
+		draft, too := s.draftCost[name]
+		if priced || too {
+			t.Cost = &Estimates{Now: now, Draft: draft}
+		}
+		totals = append(totals, t)
+	}
+	return totals
+}
+
+func (g *regret) report() Regret {
+	if g.n == 0 {
+		return Regret{}
+	}
+	return Regret{N: g.n, Mean: g.sum / float64(g.n), P95: g.quantile(0.95), Wrong: float64(g.wrong) / float64(g.n)}
+}
+
+// counts lists a map, the most first.
+func counts(all map[string]int) []Count {
+	list := []Count{}
+	for name, n := range all {
+		list = append(list, Count{name, n})
+	}
+	slices.SortFunc(list, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Name, b.Name)) })
+	return list
+}
+
+func total(all map[string]float64) float64 {
+	sum := 0.0
+	for _, name := range slices.Sorted(maps.Keys(all)) { // in one order, or the last digits were chance
+		sum += all[name]
+	}
+	return sum
+}
+
+func of(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+// share is a part of a whole; nil of nothing.
+func share(part, whole int64) *float64 {
+	if whole == 0 {
+		return nil
+	}
+	return new(of(part, whole))
+}
