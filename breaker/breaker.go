@@ -1,372 +1,329 @@
 package breaker
 
 import (
-	"errors"
-	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
 )
 
-// Errors of Allow, and the one of Pace.
-var (
-	// ErrOpen means that the worker is out.
-	ErrOpen = errors.New("the worker's circuit breaker is open")
-	// ErrProbing means that the worker is being tried, by as many requests as
-	// may try it.
-	ErrProbing = errors.New("the worker's circuit breaker is half-open and all its probes are under way")
-	// ErrSlow is the verdict on a good answer of a worker that is too slow.
-	ErrSlow = errors.New("the worker is too slow")
-)
+// Outcome is the result of one request to the worker.
+type Outcome int
 
-// State is what a breaker does with requests.
-type State int
-
-// The states of a breaker. Their numbers are those of the metric
-// tierway_worker_breaker.
+// The outcomes of a request.
 const (
-	Closed   State = iota // all pass
-	HalfOpen              // a few pass to try the worker
-	Open                  // none passes
+	Success     Outcome = iota
+	Excluded            // counts neither way: a client's mistake or cancel, backpressure
+	Failure             //
+	Unreachable         // a failure: no server took the connection
+	TooSlow             // a good answer of a worker that is too slow: opens the breaker
 )
 
-// String returns closed, half_open or open.
-func (s State) String() string {
-	switch s {
-	case Closed:
-		return "closed"
-	case HalfOpen:
-		return "half_open"
-	case Open:
-		return "open"
-	}
-	return fmt.Sprintf("state(%d)", int(s))
+// Options are what a breaker asks and whom it notifies.
+type Options struct {
+	// Outcome classifies what Report and Cut are given. nil takes every error for a
+	// Failure.
+	Outcome func(error) Outcome
+	// Rand returns a number of [0, 1). It must not call the breaker. nil means
+	// math/rand/v2.
+	Rand func() float64
+	// OnChange receives every transition, one at a time and in order, outside all
+	// locks, from the goroutine that caused it or from one that is delivering an
+	// earlier one. It may call the breaker. nil drops them.
+	OnChange func(Change)
 }
 
-// Breaker keeps requests from one worker while it fails. It is safe for
-// concurrent use. A nil Breaker lets everything pass and knows nothing.
+// Breaker keeps requests from one worker while it fails. It is safe for concurrent use.
+// A nil Breaker admits every request and counts nothing. Its owner calls Poll once a
+// second: without it an open breaker would become half-open with the next request only.
 type Breaker struct {
-	id    string
-	ref   any
-	group *Group
-	seat  seat // guarded by the group's lock
+	options Options
 
-	mu         sync.Mutex // before the group's lock and the core's
+	mu         sync.Mutex // before the circuit's own lock
 	config     Config
-	core       *core
+	circuit    *circuit
+	openFor    time.Duration // the circuit's timeout, as configured and spread
+	outdated   bool          // the circuit has other settings than these; it is replaced when it leaves half-open
 	state      State
-	generation uint64 // grows with each transition
-	retired    bool   // its member is gone: nothing changes any more
+	generation uint64 // ticket of the requests admitted while closed
+	tickets    uint64 // issued so far
 	since      time.Time
 	until      time.Time // the end of an open state
 	cause      string    // of the last transition
-	slow       bool      // was opened for slowness, of which health checks know nothing, and not closed since
-	row        int       // failures since the last success
-	ended      int       // the row that the last success ended
-	refuted    int       // probes that failed, and hangs found, since it was closed
-	kept       bool      // the rules of leave keep in what should be left, which is to be told
-	tried      time.Time // when it was half-open last, or began; requests since then counted
-	failing    outing    // what the failure being counted shows
-	ripeFor    string    // why the failure being counted opens
-	probes     map[*permit]struct{}
-	spare      []permit // for the next requests
-	news       []Change // not yet told
-	telling    bool     // somebody tells news
+
+	consecutiveFailures int       // since the last success
+	interrupted         int       // consecutive failures that the last success ended
+	failedProbes        int       // and hangs found, since it was closed
+	slow                bool      // it was opened for slowness and not closed since
+	unreachable         bool      // the last failure was one of no connection
+	tripReason          string    // why the failure being counted opens
+	probedSince         time.Time // when it was half-open last, or was made; requests since then count
+	probes              map[uint64]*probe
+
+	pendingEvents []Change
+	notifying     bool
 }
 
-func newBreaker(g *Group, c Config, m Member) *Breaker {
-	b := &Breaker{id: m.ID, ref: m.Ref, group: g, config: c, since: time.Now(), tried: time.Now(), probes: map[*permit]struct{}{}}
-	b.core = newClosed(c, b.ripeLocked)
+// probe is a request that tries a half-open worker.
+type probe struct {
+	report func(error) // the circuit's
+	timer  *time.Timer // fails it
+}
+
+// New makes a closed breaker.
+func New(c Config, o Options) *Breaker {
+	if o.Outcome == nil {
+		o.Outcome = func(err error) Outcome {
+			if err != nil {
+				return Failure
+			}
+			return Success
+		}
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Float64
+	}
+	if o.OnChange == nil {
+		o.OnChange = func(Change) {}
+	}
+	now := time.Now()
+	b := &Breaker{options: o, config: c.withDefaults(), since: now, probedSince: now, probes: map[uint64]*probe{}}
+	b.renewLocked()
 	return b
 }
 
-// Allow asks whether the worker may be used. It returns an error when not, else
-// the function for the verdict on this one request, nil for success. Only its
-// first call counts, and none once the breaker has changed its state since. A
-// probe of a half-open breaker without a verdict fails after ProbeTimeout.
-//
-// A stream that breaks off after a good verdict gets its second one by Cut.
-func (b *Breaker) Allow() (done func(error), err error) { return b.AllowFor(0) }
-
-// probePatience is how many times its expected time a probe may take: an answer
-// that comes whole gives no sign before its end, and an engine that has just
-// come back is no slower than that.
-const probePatience = 3
-
-// AllowFor is Allow for a request whose verdict is expected after that time. A
-// probe has failed without one after ProbeTimeout, or three times the expected
-// time if that is longer.
-func (b *Breaker) AllowFor(expected time.Duration) (done func(error), err error) {
-	if b == nil {
-		return func(error) {}, nil
-	}
-	p, changed, err := b.admit(expected)
-	if changed {
-		b.tell()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return func(err error) { b.done(p, err) }, nil
-}
-
-// permit is one request that passed, guarded by its breaker's lock.
-type permit struct {
-	generation uint64
-	settled    bool
-	probe      *probe // nil unless it tries a half-open worker
-}
-
-// probe is what one place of a half-open breaker holds.
-type probe struct {
-	verdict func(error) // the core's
-	timer   *time.Timer // ends it
-}
-
-// permitBatch is how many permits are allocated at a time, so that a request
-// costs two allocations: one function here and one in gobreaker. A batch is
-// 768 bytes, which the longest stream of its requests keeps.
-const permitBatch = 32
-
-// permitLocked makes a permit.
-func (b *Breaker) permitLocked() *permit {
-	if len(b.spare) == 0 {
-		b.spare = make([]permit, permitBatch)
-	}
-	p := &b.spare[0]
-	b.spare = b.spare[1:]
-	p.generation = b.generation
-	return p
-}
-
-func (b *Breaker) admit(expected time.Duration) (p *permit, changed bool, err error) {
+// Configure replaces the configuration and keeps state and consecutive failures. The
+// counts within the window start afresh if window, open_for or probes change. A new
+// open_for counts from the next opening on.
+func (b *Breaker) Configure(c Config) {
+	c = c.withDefaults()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state == Open {
-		b.moveLocked(time.Now())
-	}
-	switch {
+	old := b.config
+	b.config = c
+	switch same := c.Window == old.Window && c.OpenFor == old.OpenFor && c.Probes == old.Probes; {
+	case same:
+	case b.state == Closed:
+		b.renewLocked()
 	case b.state == Open:
-		err = ErrOpen
-	case b.state == HalfOpen:
-		p, err = b.probeLocked(expected)
+		b.reopenLocked(max(1, time.Until(b.until)))
 	default:
-		p = b.permitLocked()
+		b.outdated = true
 	}
-	return p, len(b.news) > 0, err
 }
 
-// probeLocked admits a request to a half-open worker, if a place is free.
-func (b *Breaker) probeLocked(expected time.Duration) (*permit, error) {
-	if b.retired {
-		return nil, ErrProbing
+// Allow admits a request, or returns an error while the breaker is open, or half-open
+// with all probes in progress. Its caller owes one Report with the ticket. A probe fails
+// without one after ProbeTimeout, or three times the expected time if that is longer.
+func (b *Breaker) Allow(expected time.Duration) (ticket uint64, err error) {
+	if b == nil {
+		return 0, nil
 	}
-	verdict, err := b.core.Allow()
-	if err != nil {
-		return nil, ErrProbing
+	b.mu.Lock()
+	if ticket = b.generation; b.state != Closed {
+		ticket, err = b.probeLocked(expected)
 	}
-	p := b.permitLocked()
-	p.probe = &probe{verdict: verdict, timer: time.AfterFunc(b.patienceLocked(expected), func() { b.settle(p, timedOut) })}
-	b.probes[p] = struct{}{}
-	return p, nil
+	b.mu.Unlock()
+	b.notify()
+	return ticket, err
 }
+
+// probeLocked admits a request to a worker that is half-open or about to be.
+func (b *Breaker) probeLocked(expected time.Duration) (ticket uint64, err error) {
+	report, err := b.circuit.Allow()
+	if err != nil {
+		return 0, err
+	}
+	b.tickets++
+	ticket = b.tickets
+	timer := time.AfterFunc(b.patienceLocked(expected), func() { b.report(ticket, Failure, CauseProbeTimeout) })
+	b.probes[ticket] = &probe{report, timer}
+	return ticket, nil
+}
+
+// probePatience is how many times its expected time a probe may take: a whole answer
+// gives no sign before its end, and an engine that has just come back is no slower than
+// that.
+const probePatience = 3
 
 func (b *Breaker) patienceLocked(expected time.Duration) time.Duration {
 	return max(b.config.ProbeTimeout, probePatience*expected)
 }
 
-// Probing tells whether a request that has just passed tries a half-open worker,
-// and how long it may take before it has failed, so that it need not wait for
-// longer.
-func (b *Breaker) Probing(expected time.Duration) (patience time.Duration, ok bool) {
+// Probing reports whether the request with that ticket tries a half-open worker, and after
+// how long it fails.
+func (b *Breaker) Probing(ticket uint64, expected time.Duration) (patience time.Duration, ok bool) {
 	if b == nil {
 		return 0, false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.patienceLocked(expected), b.state == HalfOpen
+	return b.patienceLocked(expected), b.probes[ticket] != nil
 }
 
-// verdict is what the end of a request says of its worker.
-type verdict int
-
-const (
-	good verdict = iota
-	excluded
-	failed
-	unreachable // a failure that is hard
-	tooSlow
-	timedOut
-)
-
-// outing returns what a failure shows.
-func (v verdict) outing() outing {
-	if v == unreachable {
-		return hard
+// Report counts the outcome of an admitted request; nil is a success. Only the first
+// report of a probe counts, and none once the breaker has changed its state since. If a
+// stream breaks off after a good report, Cut reports that.
+func (b *Breaker) Report(ticket uint64, err error) {
+	if b != nil {
+		b.report(ticket, b.options.Outcome(err), CauseProbeFailed)
 	}
-	return soft
 }
 
-// done classifies a verdict and counts it.
-func (b *Breaker) done(p *permit, err error) {
-	v := failed
-	switch {
-	case err == nil:
-		v = good
-	case errors.Is(err, ErrSlow):
-		v = tooSlow
-	case b.group.options.Excluded(err):
-		v = excluded
-	case b.group.options.Hard(err):
-		v = unreachable
-	}
-	b.settle(p, v)
-}
-
-// settle counts the verdict on one request, once.
-func (b *Breaker) settle(p *permit, v verdict) {
-	if v != good && v != excluded {
-		b.group.look()
-	}
+// report counts an outcome. cause is the cause of the opening if a failed probe opens.
+func (b *Breaker) report(ticket uint64, o Outcome, cause string) {
 	b.mu.Lock()
-	if !p.settled && !b.retired && p.generation == b.generation {
-		if p.probe == nil {
-			b.countLocked(v)
-		} else {
-			b.probedLocked(p, v)
+	if p := b.probes[ticket]; p != nil {
+		p.timer.Stop()
+		delete(b.probes, ticket)
+		b.tripReason, b.unreachable = cause, o == Unreachable
+		switch o {
+		case TooSlow:
+			b.tripReason = CauseSlow
+			b.failedProbes++
+		case Failure, Unreachable:
+			b.failedProbes++
 		}
+		p.report(circuitErrors[o])
+		b.tripReason = ""
+	} else if b.state == Closed && ticket == b.generation {
+		b.countLocked(o)
 	}
-	p.settled = true
-	changed, isOpen := len(b.news) > 0, b.state == Open
-	kept := b.kept
-	b.kept = false
 	b.mu.Unlock()
-	if kept && b.group.options.OnKept != nil {
-		b.group.options.OnKept(b.id, b.ref)
-	}
-	if !changed {
+	b.notify()
+}
+
+// countLocked counts an outcome while closed. It asks gobreaker for admission only now:
+// gobreaker drops the result of a request that took longer than the window, and the
+// worst failures, timeouts, do.
+func (b *Breaker) countLocked(o Outcome) {
+	switch o {
+	case Excluded:
 		return
-	}
-	b.tell()
-	if isOpen && v == unreachable {
-		b.group.relieve()
-	}
-}
-
-// countLocked counts a verdict while closed.
-func (b *Breaker) countLocked(v verdict) {
-	now := time.Now()
-	if v == tooSlow {
-		if b.group.leave(b, soft, now) {
-			b.turnLocked(Open, CauseSlow, now)
-			b.slow = true
-			return
-		}
-		b.kept = true
-		v = good // it may not be kept out, and its answer was good
-	}
-	switch v {
-	case excluded:
-	case good:
-		b.ended, b.row = b.row, 0
-		report(b.core, nil)
+	case Success:
+		b.interrupted, b.consecutiveFailures = b.consecutiveFailures, 0
+	case TooSlow:
+		b.tripReason = CauseSlow
 	default:
-		b.row++
-		b.failing = v.outing()
-		report(b.core, errFailed)
-		if opened(b.core) {
-			b.turnLocked(Open, b.ripeFor, now)
-		}
+		b.consecutiveFailures++
 	}
+	b.unreachable = o == Unreachable
+	if report, err := b.circuit.Allow(); err == nil {
+		report(circuitErrors[o])
+	}
+	b.tripReason = ""
 }
 
-// Cut says that a stream which began then and had a good verdict has broken off
-// after all. It takes the place of the good verdict: the row of failures that
-// that one ended goes on, and of two streams of which one is cut one half has
-// failed. The stream may have been the probe that closed the breaker: then that
-// opens again at once. It says nothing of a stream that began before.
+// readyToTrip is gobreaker's question after each failure while closed. It does not use
+// gobreaker's consecutive failures, which forget those that are older than the window:
+// five timeouts of five minutes each never meet in one.
+func (b *Breaker) readyToTrip(n gobreaker.Counts) bool {
+	outcomes := n.TotalFailures + n.TotalSuccesses
+	switch {
+	case b.tripReason != "":
+	case b.consecutiveFailures >= b.config.ConsecutiveFailures:
+		b.tripReason = CauseConsecutiveFailures
+	case int(outcomes) >= b.config.MinRequests && float64(n.TotalFailures) >= b.config.FailureRatio*float64(outcomes):
+		b.tripReason = CauseFailureRatio
+	}
+	return b.tripReason != ""
+}
+
+// Cut reports that a stream which began then and had a good report has broken off. The
+// consecutive failures that the good report ended continue. If the stream was the probe
+// that closed the breaker, the breaker opens again. A stream that began before does not
+// count.
 func (b *Breaker) Cut(began time.Time, err error) {
-	if b == nil || err == nil || b.group.options.Excluded(err) {
+	if b == nil {
 		return
 	}
-	b.group.look()
+	if o := b.options.Outcome(err); o == Success || o == Excluded {
+		return
+	}
 	b.mu.Lock()
 	switch {
-	case b.state != Closed || b.retired || began.Before(b.tried):
+	case b.state != Closed || began.Before(b.probedSince):
 	case began.Before(b.since):
-		if now := time.Now(); b.cause == CauseProbeSucceeded && b.group.leave(b, soft, now) {
-			b.refuted++
-			b.turnLocked(Open, CauseProbeFailed, now)
-		}
+		b.failedProbes++
+		b.tripLocked(CauseProbeFailed)
 	default:
-		b.row = max(b.row, b.ended)
-		b.ended = 0
-		b.countLocked(failed)
+		b.consecutiveFailures, b.interrupted = max(b.consecutiveFailures, b.interrupted), 0
+		b.countLocked(Failure)
 		if b.state == Closed {
-			// gobreaker takes no verdict back: with one success and two failures a
-			// stream, half of the verdicts have failed when half of the streams are cut.
-			b.row--
-			b.countLocked(failed)
+			// gobreaker takes no outcome back: with one success and two failures a
+			// stream, half of the outcomes are failures when half of the streams are cut.
+			b.consecutiveFailures--
+			b.countLocked(Failure)
 		}
 	}
-	changed, kept := len(b.news) > 0, b.kept
-	b.kept = false
 	b.mu.Unlock()
-	if kept && b.group.options.OnKept != nil {
-		b.group.options.OnKept(b.id, b.ref)
-	}
-	if changed {
-		b.tell()
-	}
+	b.notify()
 }
 
-// ripeLocked tells gobreaker whether the failure just counted opens. Failures
-// in a row are counted here and not by gobreaker, which forgets those that are
-// older than the window: five timeouts of five minutes each never meet in one.
-func (b *Breaker) ripeLocked(n gobreaker.Counts) bool {
-	verdicts := n.TotalFailures + n.TotalSuccesses
+// tripLocked opens a breaker that is closed or half-open, by a failure for that reason.
+func (b *Breaker) tripLocked(reason string) {
+	b.tripReason, b.unreachable = reason, false
+	report, err := b.circuit.Allow()
+	if err != nil { // all probes are in progress
+		for _, p := range b.probes {
+			report = p.report
+		}
+	}
+	report(errFailure)
+	b.tripReason = ""
+}
+
+// SetHung reports once a second whether the worker hangs. The breaker of a worker that
+// hangs opens, and becomes half-open as soon as the worker hangs no more. A hang counts
+// as a failed probe for Healthy: a health check says little about it.
+func (b *Breaker) SetHung(hung bool) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
 	switch {
-	case b.row >= b.config.ConsecutiveFailures:
-		b.ripeFor = CauseConsecutiveFailures
-	case int(verdicts) >= b.config.MinRequests && float64(n.TotalFailures) >= b.config.FailureRatio*float64(verdicts):
-		b.ripeFor = CauseFailureRatio
-	default:
-		return false
+	case hung && b.state != Open:
+		b.failedProbes++
+		b.tripLocked(CauseHung)
+	case !hung && b.state == Open && b.cause == CauseHung:
+		b.endOpenLocked()
 	}
-	may := b.group.leave(b, b.failing, time.Now())
-	b.kept = !may
-	return may
+	b.mu.Unlock()
+	b.notify()
 }
 
-// probedLocked counts a verdict on a probe.
-func (b *Breaker) probedLocked(p *permit, v verdict) {
-	p.probe.timer.Stop()
-	delete(b.probes, p)
-	now := time.Now()
-	switch v {
-	case good:
-		p.probe.verdict(nil)
-		if !opened(b.core) {
-			b.turnLocked(Closed, CauseProbeSucceeded, now)
-		}
-	case excluded:
-		p.probe.verdict(errExcluded) // gives the place back and decides nothing
-	default:
-		if !b.group.leave(b, v.outing(), now) {
-			// The others died since, or nobody was there when it opened and now
-			// somebody is, who may not be kept out for an answer: it is tried on.
-			p.probe.verdict(errExcluded)
-			return
-		}
-		b.refuted++
-		cause := CauseProbeFailed
-		switch v {
-		case tooSlow:
-			cause = CauseSlow
-		case timedOut:
-			cause = CauseProbeTimeout
-		}
-		b.turnLocked(Open, cause, now)
+// healthWait is how long a breaker stays open at least after a probe or a hang has
+// contradicted a good health check, twice as long after each further one: one check more,
+// at the usual interval.
+const healthWait = 5 * time.Second
+
+// Healthy reports that an active health check which began at started was good. It moves
+// a breaker to half-open that was open before then, unless it was opened for slowness,
+// about which a health check says nothing. Failed probes delay that.
+func (b *Breaker) Healthy(started time.Time) {
+	if b == nil {
+		return
 	}
+	b.mu.Lock()
+	from := b.since
+	if b.failedProbes > 0 {
+		from = from.Add(healthWait << min(b.failedProbes-1, 10))
+	}
+	if b.state == Open && !b.slow && started.After(from) {
+		b.endOpenLocked()
+	}
+	b.mu.Unlock()
+	b.notify()
+}
+
+// Poll makes a breaker half-open that was open for long enough.
+func (b *Breaker) Poll() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	b.circuit.State()
+	b.mu.Unlock()
+	b.notify()
 }

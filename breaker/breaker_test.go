@@ -87,7 +87,7 @@ func TestTimeoutsLongerThanTheWindowOpen(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		for range 5 {
 			r.is(Closed)
-			done, err := r.bs[0].Allow()
+			done, err := r.allow(0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,22 +98,15 @@ func TestTimeoutsLongerThanTheWindowOpen(t *testing.T) {
 	})
 }
 
-func TestOneVerdictARequest(t *testing.T) {
+func TestAProbeIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{Probes: 3})
-		done, _ := r.bs[0].Allow()
-		for range 3 {
-			done(errFive)
-		}
-		if v := r.bs[0].View(); v.Requests != 1 || v.ConsecutiveFailures != 1 {
-			t.Fatalf("three calls counted as %+v", v)
-		}
-		r.fails(0, 4, errFive)
-		r.pass(61 * time.Second)
+		r.fails(0, 5, errFive)
+		r.pass(60 * time.Second)
 		r.is(HalfOpen)
-		done, _ = r.bs[0].Allow()
+		report, _ := r.allow(0)
 		for range 3 {
-			done(nil)
+			report(nil)
 		}
 		r.is(HalfOpen)
 	})
@@ -132,16 +125,13 @@ func TestOnChangeMayCallBack(t *testing.T) {
 					t.Error("two at a time")
 				}
 				told = append(told, c.To.String())
-				b := r.Breaker(c.ID, c.Ref)
+				b := r.bs[0]
 				b.View()
 				b.State()
 				b.Healthy(time.Now())
 				r.Poll()
-				if done, err := b.Allow(); err == nil {
-					done(nil) // closes what became half-open, within the news of that
-				}
-				b.Pace(time.Second, time.Second)
-				r.Configure(Config{}, members(2))
+				r.try(0, nil) // closes what became half-open, while that is notified
+				b.Configure(Config{})
 				inside--
 			}
 		})
@@ -193,10 +183,10 @@ func TestAnIdleBreakerMoves(t *testing.T) {
 		r.try(0, errFive)
 		opened := time.Now()
 		time.Sleep(time.Second)
-		r.bs[0].Healthy(opened.Add(-time.Second))
-		r.bs[0].Healthy(opened)
+		r.healthy(0, opened.Add(-time.Second))
+		r.healthy(0, opened)
 		r.is(Open)
-		r.bs[0].Healthy(opened.Add(healthWait + time.Millisecond)) // a probe has failed before
+		r.healthy(0, opened.Add(healthWait+time.Millisecond)) // a probe has failed before
 		r.is(HalfOpen)
 		r.try(0, nil)
 		r.is(Closed)
@@ -227,7 +217,7 @@ func TestVerdictsOfAnEarlierGenerationAreIgnored(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		var old []func(error)
 		for range 20 {
-			done, _ := r.bs[0].Allow()
+			done, _ := r.allow(0)
 			old = append(old, done)
 		}
 		r.fails(0, 5, errFive)
@@ -346,15 +336,18 @@ func TestACutCountsInTheStateThatItsStreamBeganIn(t *testing.T) {
 }
 
 func TestNoBreakerLetsAllPass(t *testing.T) {
-	b := NewGroup(Config{}, Options{}).Breaker("nobody", nil)
-	done, err := b.Allow()
-	if b != nil || err != nil {
-		t.Fatal(b, err)
+	var b *Breaker
+	ticket, err := b.Allow(0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	done(errFive)
+	b.Report(ticket, errFive)
+	b.Cut(time.Now(), errFive)
 	b.Healthy(time.Now())
-	if b.Pace(time.Hour, time.Second) != nil || b.State() != Closed || b.View() != (View{}) {
-		t.Error("it knows something")
+	b.SetHung(true)
+	b.Poll()
+	if b.State() != Closed || b.View() != (View{}) {
+		t.Error("it has a state")
 	}
 }
 
@@ -364,24 +357,20 @@ func TestAfterAnyStormSuccessesClose(t *testing.T) {
 		c := Config{Probes: 2, OpenFor: 10 * time.Millisecond, ProbeTimeout: time.Second}
 		r := newRig(t, 4, c, func(o *Options) {
 			o.Rand = nil
-			o.Usable = nil
 		})
-		ends := []error{nil, errFive, errRefused, errClient, ErrSlow, nil}
+		ends := []error{nil, errFive, errRefused, errClient, errSlow, nil}
 		var wg sync.WaitGroup
 		for g := range 64 {
 			wg.Go(func() {
 				for i := range 100_000 / 64 {
 					b := r.bs[(g+i)%4]
-					done, err := b.Allow()
+					done, err := r.allow((g + i) % 4)
 					if i%64 == 0 {
 						time.Sleep(time.Millisecond)
 						r.Poll()
 						b.Healthy(time.Now())
 						b.View()
-						r.Configure(c, members(4))
-					}
-					if i%8 == 0 {
-						b.Pace(time.Duration(i%5)*time.Millisecond, time.Millisecond)
+						b.Configure(c)
 					}
 					if err == nil && (g*i)%97 != 1 { // some never come back
 						done(ends[(g*7+i*13)%len(ends)])
@@ -394,10 +383,10 @@ func TestAfterAnyStormSuccessesClose(t *testing.T) {
 		r.Poll()
 		last := map[string]State{}
 		for _, c := range r.news() {
-			if last[c.ID] != c.From {
-				t.Fatalf("%s was %s and is told to have been %s", c.ID, last[c.ID], c.From)
+			if last[c.worker] != c.From {
+				t.Fatalf("%s was %s and is notified to have been %s", c.worker, last[c.worker], c.From)
 			}
-			last[c.ID] = c.To
+			last[c.worker] = c.To
 		}
 		if len(last) < 2 {
 			t.Fatal("hardly anybody opened")
@@ -410,7 +399,7 @@ func TestAfterAnyStormSuccessesClose(t *testing.T) {
 			r.Poll()
 			r.fails(i, 2, nil)
 			if b.State() != Closed {
-				t.Errorf("%s is %s", b.id, b.State())
+				t.Errorf("%s is %s", name(i), b.State())
 			}
 		}
 	})
@@ -433,28 +422,6 @@ func TestAProbeThatIsCutOpensAgain(t *testing.T) {
 		r.is(Open)
 		if last := r.last(); last.Cause != CauseProbeFailed {
 			t.Errorf("told %+v", last)
-		}
-	})
-}
-
-// TestWhoIsKeptInIsTold: half of the pool is out, and the next one that fails is
-// to get less.
-func TestWhoIsKeptInIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var kept []string
-		r := newRig(t, 3, Config{}, func(o *Options) { o.OnKept = func(id string, _ any) { kept = append(kept, id) } })
-		r.fails(0, 5, errFive)
-		r.is(Open)
-		if len(kept) > 0 {
-			t.Fatalf("%v is kept", kept)
-		}
-		r.fails(1, 4, errFive)
-		if len(kept) > 0 {
-			t.Fatalf("%v is kept after four failures", kept)
-		}
-		r.fails(1, 2, errFive)
-		if len(kept) != 2 || kept[0] != "b" {
-			t.Errorf("told of %v, want b twice", kept)
 		}
 	})
 }

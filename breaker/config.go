@@ -1,17 +1,14 @@
-// Package breaker stops sending to a worker that keeps failing, and finds it
-// again when it is well. The breakers of one pool form a Group, because how
-// many workers may be kept out, and which of them is slow, can only be said of
-// all of them together. What counts and when it is enough is gobreaker's work;
-// this package adds what gobreaker leaves to its callers: probes that always
-// end, news outside all locks, a state that moves without traffic, and a time
-// to wait that is not the same for all.
+// Package breaker is the circuit breaker of one worker. Counts, trip rule, open timeout
+// and half-open probes are gobreaker's. This package adds a deadline for each probe,
+// failures in a row that are older than the window, the second outcome of a stream that
+// is cut, and one transition: a good health check moves an open breaker to half-open
+// early. How many workers of a pool may be ejected at once is package routing's rule.
 package breaker
 
 import "time"
 
-// Config says when a worker gets nothing and for how long. All zero means the
-// defaults of Default, as does each single value that is not above zero and
-// whose zero turns nothing off.
+// Config is the breaker section. Zero values mean the defaults of Default, but for the
+// values of Slow whose zero turns a rule off.
 type Config struct {
 	ConsecutiveFailures int           `yaml:"consecutive_failures" min:"1" max:"1000" doc:"Failures in a row that take the worker out."`
 	FailureRatio        float64       `yaml:"failure_ratio" above:"0" max:"1" doc:"Share of failures within 'window' that takes the worker out."`
@@ -23,7 +20,7 @@ type Config struct {
 	Slow                Slow          `yaml:"slow" doc:"When a worker counts as too slow to be used."`
 }
 
-// Slow says when a worker counts as too slow to be used.
+// Slow is when a worker counts as too slow to be used. Package routing judges it.
 type Slow struct {
 	Factor     float64       `yaml:"factor" max:"1000" doc:"A worker is slow if it is more than this many times slower than its peers. Speed is the measured time to first token divided by the predicted one, over streams of the same time. 0 turns it off."`
 	MinSamples int           `yaml:"min_samples" min:"5" max:"64" doc:"Streams in five minutes that a worker needs before it can count as slow."`
@@ -40,12 +37,10 @@ func Default() Config {
 	}
 }
 
-// whole returns the configuration with a meaning in every value.
-func (c Config) whole() Config {
+// withDefaults returns the configuration with a positive value in every field that a
+// breaker reads.
+func (c Config) withDefaults() Config {
 	d := Default()
-	if c == (Config{}) {
-		return d
-	}
 	c.ConsecutiveFailures = positive(c.ConsecutiveFailures, d.ConsecutiveFailures)
 	c.FailureRatio = positive(c.FailureRatio, d.FailureRatio)
 	c.MinRequests = positive(c.MinRequests, d.MinRequests)
@@ -53,7 +48,6 @@ func (c Config) whole() Config {
 	c.OpenFor = positive(c.OpenFor, d.OpenFor)
 	c.Probes = positive(c.Probes, d.Probes)
 	c.ProbeTimeout = positive(c.ProbeTimeout, d.ProbeTimeout)
-	c.Slow.MinSamples = min(positive(c.Slow.MinSamples, d.Slow.MinSamples), maxSamples)
 	return c
 }
 

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestNothingLeaksAndTheCapHolds whatever happens in whatever order.
-func TestNothingLeaksAndTheCapHolds(t *testing.T) {
+// TestNothingLeaks whatever happens in whatever order.
+func TestNothingLeaks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		// rapid ends a case by a panic, which must not leave the bubble.
 		var ended any
@@ -24,121 +24,78 @@ func TestNothingLeaksAndTheCapHolds(t *testing.T) {
 }
 
 func sequence(t *rapid.T) {
-	n := rapid.IntRange(1, 5).Draw(t, "workers")
 	c := Config{
 		ConsecutiveFailures: rapid.IntRange(1, 4).Draw(t, "row"),
 		Probes:              rapid.IntRange(1, 3).Draw(t, "probes"),
 		OpenFor:             20 * time.Second, ProbeTimeout: 5 * time.Second,
 		MinRequests: 3, Window: 30 * time.Second,
 	}
-	states := make([]State, n)
-	r := &rig{down: map[string]bool{}}
-	r.Group = NewGroup(c, Options{
-		Excluded: func(err error) bool { return err == errClient },
-		Hard:     func(err error) bool { return err == errRefused },
-		Usable:   func(id string, _ any) bool { return !r.down[id] },
+	state := Closed
+	b := New(c, Options{
+		Outcome: outcomes,
 		OnChange: func(c Change) {
-			i := c.Ref.(int)
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if states[i] != c.From || c.From == c.To {
-				t.Errorf("%s turned from %s to %s, and was %s", c.ID, c.From, c.To, states[i])
+			if state != c.From || c.From == c.To {
+				t.Errorf("it went from %s to %s, and was %s", c.From, c.To, state)
 			}
 			if (c.To == Open) == c.Until.IsZero() {
-				t.Errorf("%s is %s until %s", c.ID, c.To, c.Until)
+				t.Errorf("it is %s until %s", c.To, c.Until)
 			}
-			states[i] = c.To
+			state = c.To
 		},
 	})
-	r.Configure(c, members(n))
-	for i := range n {
-		r.bs = append(r.bs, r.Breaker(name(i), i))
-	}
-	type open struct {
-		worker int
-		done   func(error)
-		at     State
-	}
-	var under []open // requests without a verdict
-	worker := rapid.IntRange(0, n-1)
-	ends := rapid.SampledFrom([]error{nil, nil, errFive, errFive, errFive, errRefused, errClient, ErrSlow})
+	r := &rig{bs: []*Breaker{b}}
+	var pending []func(error)
+	ends := rapid.SampledFrom([]error{nil, nil, errFive, errFive, errFive, errRefused, errClient, errSlow})
 	t.Repeat(map[string]func(*rapid.T){
-		"allow": func(t *rapid.T) {
-			i := worker.Draw(t, "worker")
-			if done, err := r.bs[i].Allow(); err == nil {
-				under = append(under, open{i, done, r.bs[i].State()})
+		"allow": func(*rapid.T) {
+			if report, err := r.allow(0); err == nil {
+				pending = append(pending, report)
 			}
 		},
-		"done": func(t *rapid.T) {
-			if len(under) == 0 {
-				t.Skip("nothing is under way")
+		"report": func(t *rapid.T) {
+			if len(pending) == 0 {
+				t.Skip("nothing is in progress")
 			}
-			i := rapid.IntRange(0, len(under)-1).Draw(t, "request")
-			under[i].done(ends.Draw(t, "end"))
-			if rapid.Bool().Draw(t, "forget") { // else it may be called again
-				under = append(under[:i], under[i+1:]...)
-			}
+			i := rapid.IntRange(0, len(pending)-1).Draw(t, "request")
+			pending[i](ends.Draw(t, "end"))
+			pending = append(pending[:i], pending[i+1:]...)
 		},
-		"fail": func(t *rapid.T) { r.try(worker.Draw(t, "worker"), ends.Draw(t, "end")) },
+		"fail": func(t *rapid.T) { r.try(0, ends.Draw(t, "end")) },
+		"cut": func(t *rapid.T) {
+			b.Cut(time.Now().Add(-time.Duration(rapid.IntRange(0, 30).Draw(t, "ago"))*time.Second), ends.Draw(t, "end"))
+		},
+		"hung": func(t *rapid.T) { b.SetHung(rapid.Bool().Draw(t, "hung")) },
+		"configure": func(t *rapid.T) {
+			c.Probes = rapid.IntRange(c.Probes, 3).Draw(t, "probes")
+			b.Configure(c)
+		},
 		"pass": func(t *rapid.T) {
 			time.Sleep(time.Duration(rapid.IntRange(1, 25).Draw(t, "seconds")) * time.Second)
 			synctest.Wait()
 		},
 		"healthy": func(t *rapid.T) {
-			r.bs[worker.Draw(t, "worker")].Healthy(time.Now().Add(-time.Duration(rapid.IntRange(0, 30).Draw(t, "ago")) * time.Second))
+			b.Healthy(time.Now().Add(-time.Duration(rapid.IntRange(0, 30).Draw(t, "ago")) * time.Second))
 		},
-		"poll": func(t *rapid.T) { r.Poll() },
-		"down": func(t *rapid.T) {
-			id := name(worker.Draw(t, "worker"))
-			r.down[id] = !r.down[id]
-			r.Poll() // which is at most a second late
-		},
+		"poll": func(*rapid.T) { b.Poll() },
 		"": func(t *rapid.T) {
-			if out := r.softOut(); out > n/2 {
-				t.Fatalf("%d of %d are out for soft reasons", out, n)
+			v := b.View()
+			if v.Probes > c.Probes || v.Probes > 0 && v.State != HalfOpen {
+				t.Fatalf("%d probes in progress while %s", v.Probes, v.State)
 			}
-			left, out := 0, 0
-			for i, b := range r.bs {
-				v := b.View()
-				if v.Probes > c.Probes || v.Probes > 0 && v.State != HalfOpen {
-					t.Fatalf("%d probes under way while %s", v.Probes, v.State)
-				}
-				r.mu.Lock()
-				told := states[i]
-				r.mu.Unlock()
-				if v.State != told {
-					t.Fatalf("%s is %s and told %s", b.id, v.State, told)
-				}
-				if v.State == Closed && !r.down[b.id] {
-					left++
-				} else if r.outing(b) == soft && !r.down[b.id] {
-					out++
-				}
-				if (r.outing(b) == in) != (v.State == Closed) {
-					t.Fatalf("%s is %s and has the seat %d", b.id, v.State, r.outing(b))
-				}
-			}
-			if left == 0 && out > 0 {
-				t.Fatalf("the last usable worker is out for soft reasons")
+			if v.State != state {
+				t.Fatalf("it is %s and notified %s", v.State, state)
 			}
 		},
 	})
 	time.Sleep(5 * time.Second)
 	synctest.Wait()
-	for _, b := range r.bs {
-		if v := b.View(); v.Probes != 0 {
-			t.Fatalf("%d probes are under way after their timeout", v.Probes)
-		}
-	}
-	for id := range r.down {
-		delete(r.down, id)
+	if v := b.View(); v.Probes != 0 {
+		t.Fatalf("%d probes are in progress after their timeout", v.Probes)
 	}
 	time.Sleep(25 * time.Second)
-	r.Poll()
-	for i, b := range r.bs {
-		r.fails(i, c.Probes, nil)
-		if b.State() != Closed {
-			t.Fatalf("successes leave it %s", b.State())
-		}
+	b.Poll()
+	r.fails(0, c.Probes, nil)
+	if b.State() != Closed {
+		t.Fatalf("successes leave it %s", b.State())
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sony/gobreaker/v2"
 )
 
 // TestAProbeWithoutAVerdictFails is what gobreaker leaves half-open for ever.
@@ -16,11 +18,11 @@ func TestAProbeWithoutAVerdictFails(t *testing.T) {
 		r.fails(0, 5, errFive)
 		r.pass(60 * time.Second)
 		r.is(HalfOpen)
-		done, err := r.bs[0].Allow()
+		done, err := r.allow(0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.bs[0].Allow(); !errors.Is(err, ErrProbing) {
+		if _, err := r.allow(0); !errors.Is(err, gobreaker.ErrTooManyRequests) {
 			t.Fatalf("a second probe: %v", err)
 		}
 		time.Sleep(10*time.Second - 1)
@@ -49,13 +51,13 @@ func TestHalfOpenLetsExactlyTheProbesPass(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 2, Config{Probes: probes})
 			r.fails(0, 5, errFive)
-			time.Sleep(60 * time.Second) // no poll: the first arrival finds that it is time
+			time.Sleep(60*time.Second + tick) // no poll: the first arrival finds that it is time
 			var passed, refused atomic.Int64
 			var wg sync.WaitGroup
 			release := make(chan struct{})
 			for range 500 {
 				wg.Go(func() {
-					done, err := r.bs[0].Allow()
+					done, err := r.allow(0)
 					if err != nil {
 						refused.Add(1)
 						return
@@ -87,7 +89,7 @@ func TestAnExcludedProbeDecidesNothing(t *testing.T) {
 			}
 			r.is(HalfOpen)
 		}
-		done, err := r.bs[0].Allow()
+		done, err := r.allow(0)
 		if err != nil || r.try(0, nil) {
 			t.Fatal("more or fewer than one place are free", err)
 		}
@@ -103,7 +105,7 @@ func TestAllProbesMustSucceed(t *testing.T) {
 		r.pass(60 * time.Second)
 		var dones []func(error)
 		for range 3 {
-			done, err := r.bs[0].Allow()
+			done, err := r.allow(0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,8 +113,8 @@ func TestAllProbesMustSucceed(t *testing.T) {
 		}
 		dones[0](nil)
 		var timers []*time.Timer
-		for p := range r.bs[0].probes {
-			timers = append(timers, p.probe.timer)
+		for _, p := range r.bs[0].probes {
+			timers = append(timers, p.timer)
 		}
 		dones[1](errFive)
 		r.is(Open)
@@ -139,7 +141,7 @@ func TestAProbeHasTheTimeThatItsAnswerTakes(t *testing.T) {
 		r := newRig(t, 2, Config{ProbeTimeout: 10 * time.Second})
 		r.fails(0, 5, errFive)
 		r.pass(60 * time.Second)
-		done, err := r.bs[0].AllowFor(20 * time.Second)
+		done, err := r.allowFor(0, 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,23 +161,24 @@ func TestAHealthCheckThatAProbeRefutedIsBelievedLater(t *testing.T) {
 		r.fails(0, 5, errFive)
 		for _, wait := range []time.Duration{0, 5 * time.Second, 10 * time.Second, 20 * time.Second} {
 			time.Sleep(wait)
-			r.bs[0].Healthy(time.Now())
+			r.healthy(0, time.Now())
 			r.is(Open) // it did not begin after that
 			time.Sleep(time.Millisecond)
-			r.bs[0].Healthy(time.Now())
+			r.healthy(0, time.Now())
 			r.is(HalfOpen)
 			r.try(0, errFive)
 			r.is(Open)
 		}
 		time.Sleep(time.Minute)
-		r.bs[0].Healthy(time.Now())
+		r.healthy(0, time.Now())
 		r.try(0, nil)
 		r.is(Closed)
 		r.fails(0, 5, errFive)
 		time.Sleep(time.Millisecond)
-		r.bs[0].Healthy(time.Now())
+		r.healthy(0, time.Now())
 		r.is(HalfOpen) // nothing is held against it any more
-		if patience, probing := r.bs[0].Probing(time.Hour); !probing || patience != 3*time.Hour {
+		ticket, err := r.bs[0].Allow(time.Hour)
+		if patience, probing := r.bs[0].Probing(ticket, time.Hour); err != nil || !probing || patience != 3*time.Hour {
 			t.Errorf("a probe may take %s (%t)", patience, probing)
 		}
 	})

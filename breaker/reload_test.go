@@ -1,71 +1,54 @@
 package breaker
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-func TestReloadKeepsWhatItKnows(t *testing.T) {
+func TestReloadKeepsStateAndCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 4, Config{})
+		r := newRig(t, 2, Config{})
+		configure := func(c Config) {
+			for _, b := range r.bs {
+				b.Configure(c)
+			}
+		}
 		r.fails(0, 5, errFive)
 		r.fails(1, 4, errFive)
 		c := Default()
-		c.Probes, c.OpenFor = 2, time.Second
-		r.Configure(c, append([]Member{{ID: "a", Ref: 0}, {ID: "b", Ref: 1}, {ID: "c", Ref: "other"}}, members(4)[3]))
+		c.ConsecutiveFailures, c.MinRequests = 6, 10
+		configure(c)
 		r.is(Open, Closed)
-		if r.Breaker("b", 1) != r.bs[1] || r.Breaker("c", 2) != nil || r.Breaker("c", "other") == nil {
-			t.Fatal("the breakers are not those of the members")
-		}
-		if v := r.bs[1].View(); v.Requests != 4 {
+		if v := r.bs[1].View(); v.Requests != 4 || v.ConsecutiveFailures != 4 {
 			t.Errorf("counts were lost: %+v", v)
 		}
-		c.Window = time.Minute
-		r.Configure(c, members(4))
+		c.Window, c.Probes, c.OpenFor = time.Minute, 2, 10*time.Second
+		configure(c)
 		if v := r.bs[1].View(); v.Requests != 0 || v.ConsecutiveFailures != 4 {
 			t.Errorf("counts of another window: %+v", v)
 		}
-		r.try(1, errFive)
+		r.fails(1, 2, errFive)
 		r.is(Open, Open)
-		r.pass(60 * time.Second)
+		r.pass(10 * time.Second)
+		r.is(Open, HalfOpen)
+		r.pass(50 * time.Second)
 		r.is(HalfOpen, HalfOpen)
-		one, err1 := r.bs[0].Allow()
-		two, err2 := r.bs[0].Allow()
+		one, err1 := r.allow(0)
+		two, err2 := r.allow(0)
 		if err1 != nil || err2 != nil {
 			t.Fatal("two probes are configured", err1, err2)
 		}
 		one(nil)
-		two(nil)
+		r.is(HalfOpen)
+		two(errFive)
+		r.pass(9 * time.Second)
+		r.is(Open)
+		r.pass(time.Second)
+		r.is(HalfOpen)
+		r.fails(0, 2, nil)
 		r.is(Closed)
-	})
-}
-
-func TestARemovedBreakerRests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 4, Config{})
-		r.fails(0, 5, errFive)
-		r.pass(60 * time.Second)
-		done, _ := r.bs[0].Allow()
-		r.fails(1, 5, errRefused)
-		told := len(r.news())
-		r.Configure(Config{}, members(4)[3:])
-		time.Sleep(time.Minute) // beyond the probe's timeout
-		done(nil)
-		r.bs[0].Healthy(time.Now())
-		r.Poll()
-		if _, err := r.bs[0].Allow(); !errors.Is(err, ErrProbing) {
-			t.Errorf("a probe of a worker that is gone: %v", err)
-		}
-		r.bs[1].Healthy(time.Now())
-		if r.try(1, nil) {
-			t.Error("an open worker that is gone was used")
-		}
-		r.fails(2, 50, errRefused)
-		r.is(HalfOpen, Open, Closed)
-		if len(r.news()) != told {
-			t.Errorf("told %v", r.causes()[told:])
-		}
+		r.fails(0, 6, errFive)
+		r.is(Open)
 	})
 }

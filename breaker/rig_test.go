@@ -17,58 +17,74 @@ var (
 	errFive    = errors.New("the worker answered 500")
 	errRefused = errors.New("connection refused")
 	errClient  = errors.New("the client left")
+	errSlow    = errors.New("the worker is too slow")
 )
 
-// rig is a group of n workers called a, b, c and so on, with what it told.
-type rig struct {
-	*Group
-	t    testing.TB
-	bs   []*Breaker
-	down map[string]bool
+// outcomes classifies the errors of these tests.
+func outcomes(err error) Outcome {
+	switch {
+	case err == nil:
+		return Success
+	case errors.Is(err, errClient):
+		return Excluded
+	case errors.Is(err, errRefused):
+		return Unreachable
+	case errors.Is(err, errSlow):
+		return TooSlow
+	}
+	return Failure
+}
 
-	mu   sync.Mutex
-	told []Change
+// rig is the breakers of n workers called a, b, c and so on, with their transitions.
+type rig struct {
+	t  testing.TB
+	bs []*Breaker
+
+	mu     sync.Mutex
+	events []event
+}
+
+// event is a transition of one worker's breaker.
+type event struct {
+	worker string
+	Change
 }
 
 func newRig(t testing.TB, n int, c Config, change ...func(*Options)) *rig {
-	r := &rig{t: t, down: map[string]bool{}}
-	o := Options{
-		Excluded: func(err error) bool { return errors.Is(err, errClient) },
-		Hard:     func(err error) bool { return errors.Is(err, errRefused) },
-		Usable:   func(id string, _ any) bool { return !r.down[id] },
-		Rand:     func() float64 { return 0.5 }, // no spread
-		OnChange: func(c Change) {
-			r.mu.Lock()
-			r.told = append(r.told, c)
-			r.mu.Unlock()
-		},
-	}
-	for _, f := range change {
-		f(&o)
-	}
-	r.Group = NewGroup(c, o)
-	r.Configure(c, members(n))
+	r := &rig{t: t}
 	for i := range n {
-		r.bs = append(r.bs, r.Breaker(name(i), i))
+		o := Options{
+			Outcome: outcomes,
+			Rand:    func() float64 { return 0.5 }, // no spread
+			OnChange: func(c Change) {
+				r.mu.Lock()
+				r.events = append(r.events, event{name(i), c})
+				r.mu.Unlock()
+			},
+		}
+		for _, f := range change {
+			f(&o)
+		}
+		r.bs = append(r.bs, New(c, o))
 	}
 	return r
 }
 
 func name(i int) string { return string(rune('a' + i)) }
 
-func members(n int) []Member {
-	var ms []Member
-	for i := range n {
-		ms = append(ms, Member{ID: name(i), Ref: i})
-	}
-	return ms
+// allow asks for a request that is expected to take no time, and returns what reports it.
+func (r *rig) allow(i int) (report func(error), err error) { return r.allowFor(i, 0) }
+
+func (r *rig) allowFor(i int, expected time.Duration) (report func(error), err error) {
+	ticket, err := r.bs[i].Allow(expected)
+	return func(err error) { r.bs[i].Report(ticket, err) }, err
 }
 
-// try sends one request with that end to a worker, if its breaker lets it.
+// try sends one request with that end to a worker, if its breaker admits it.
 func (r *rig) try(i int, end error) bool {
-	done, err := r.bs[i].Allow()
+	ticket, err := r.bs[i].Allow(0)
 	if err == nil {
-		done(end)
+		r.bs[i].Report(ticket, end)
 	}
 	return err == nil
 }
@@ -80,7 +96,7 @@ func (r *rig) fails(i, n int, end error) {
 	}
 }
 
-// is checks the states of all workers, as in "open closed".
+// is checks the states of all workers.
 func (r *rig) is(want ...State) {
 	r.t.Helper()
 	for i, s := range want {
@@ -90,49 +106,50 @@ func (r *rig) is(want ...State) {
 	}
 }
 
-// news returns what was told.
-func (r *rig) news() []Change {
+// news returns the transitions.
+func (r *rig) news() []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.told)
+	return slices.Clone(r.events)
 }
 
-// last returns what was told last.
+// last returns the last transition.
 func (r *rig) last() Change {
 	news := r.news()
-	return news[len(news)-1]
+	return news[len(news)-1].Change
 }
 
-// causes returns what was told, as in "a open slow".
+// causes returns the transitions, as in "a open slow".
 func (r *rig) causes() []string {
 	var all []string
 	for _, c := range r.news() {
-		all = append(all, fmt.Sprintf("%s %s %s", c.ID, c.To, c.Cause))
+		all = append(all, fmt.Sprintf("%s %s %s", c.worker, c.To, c.Cause))
 	}
 	return all
 }
+
+// Poll polls all breakers.
+func (r *rig) Poll() {
+	for _, b := range r.bs {
+		b.Poll()
+	}
+}
+
+// tick is the least time after which an open state that is over is seen to be.
+const tick = 2 * time.Nanosecond
 
 // pass lets time pass as it does in the running gateway: with a poll a second.
 func (r *rig) pass(d time.Duration) {
 	for ; d > 0; d -= time.Second {
 		time.Sleep(min(d, time.Second))
+		time.Sleep(tick)
 		r.Poll()
 	}
 }
 
-// softOut counts those that are out for soft reasons.
-func (r *rig) softOut() (n int) {
-	for _, b := range r.bs {
-		if r.outing(b) == soft {
-			n++
-		}
-	}
-	return n
-}
-
-// outing returns why a worker is out.
-func (r *rig) outing(b *Breaker) outing {
-	r.Group.mu.Lock()
-	defer r.Group.mu.Unlock()
-	return b.seat.out
+// healthy reports a good health check and polls a moment later.
+func (r *rig) healthy(i int, started time.Time) {
+	r.bs[i].Healthy(started)
+	time.Sleep(tick)
+	r.Poll()
 }

@@ -16,13 +16,16 @@ import (
 // through that are still under way.
 type strict struct{ asked, under atomic.Int64 }
 
-func (g *strict) Allow() (func(error), error) {
+func (g *strict) Allow(time.Duration) (uint64, error) {
 	if g.asked.Add(1)%5 == 0 {
-		return nil, errors.New("half open")
+		return 0, errors.New("half open")
 	}
 	g.under.Add(1)
-	return func(error) { g.under.Add(-1) }, nil
+	return 0, nil
 }
+
+func (g *strict) Report(uint64, error) { g.under.Add(-1) }
+func (g *strict) Cut(time.Time, error) {}
 
 // bustle is a queue that many use at once, in a time that goes on by a hundred
 // microseconds with each look at it.

@@ -127,13 +127,16 @@ func TestWhoLeavesWhenGrantedGivesItBack(t *testing.T) {
 // closing refuses requests, as a breaker does that is half open.
 type closing struct{ refuse int }
 
-func (g *closing) Allow() (func(error), error) {
+func (g *closing) Allow(time.Duration) (uint64, error) {
 	if g.refuse > 0 {
 		g.refuse--
-		return nil, errors.New("half open")
+		return 0, errors.New("half open")
 	}
-	return func(error) {}, nil
+	return 0, nil
 }
+
+func (g *closing) Report(uint64, error) {}
+func (g *closing) Cut(time.Time, error) {}
 
 func TestWhomABreakerRefusesWaitsOnAtItsPlace(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)

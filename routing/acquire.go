@@ -27,33 +27,30 @@ func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
 
 // Admit asks the gate of a lease that a round made. Its owner owes that outside
 // the round, before the request is sent, or gives the lease back unused, by a
-// Release with ErrExcluded.
-// On the gate's error the booking is undone, nothing is owed any more, and the
-// next best worker is found with this one among tried. A lease that is admitted,
-// as all of Acquire's are, stays so.
+// Release with ErrExcluded. On the gate's error the booking is undone, nothing is owed
+// any more, and the next best worker is found with this one among tried. A worker that
+// the ejection cap keeps in rotation takes the request all the same; its gate then gets
+// no outcome. A lease that is admitted, as all of Acquire's are, stays so.
 func (l *Lease) Admit() error {
 	if l.admitted || l.gate == nil {
 		return nil
 	}
-	done, err := l.allow()
+	ticket, err := l.gate.Allow(l.expected)
 	if err == nil {
-		l.admitted, l.done = true, done
+		l.admitted, l.ticketed, l.ticket = true, true, ticket
 		return nil
 	}
 	p := l.pool
 	p.mu.Lock()
+	if l.worker.kept {
+		p.mu.Unlock()
+		l.admitted = true
+		return nil
+	}
 	l.judged, l.released = true, true
 	l.unbookLocked()
 	p.unlockChanged()
 	return err
-}
-
-// allow asks the lease's gate.
-func (l *Lease) allow() (done func(error), err error) {
-	if p, ok := l.gate.(Patient); ok {
-		return p.AllowFor(l.expected)
-	}
-	return l.gate.Allow()
 }
 
 // expectedLocked is when the booked request's verdict is due by what is learned

@@ -63,7 +63,7 @@ func (p *Pool) restLocked(until time.Time) {
 }
 
 // SetOpen keeps new requests from the worker with that ID and Ref until then,
-// because its breaker is open. The last call holds; the zero time closes it.
+// because it takes no connection. The last call holds; the zero time ends it.
 func (p *Pool) SetOpen(id string, ref any, until time.Time) {
 	p.mu.Lock()
 	defer p.unlockChanged()
@@ -79,7 +79,7 @@ func (p *Pool) Up(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.workers {
-		if w.status.Up && w.weight > 0 && !now.Before(w.openUntil) {
+		if w.status.Up && w.weight > 0 && !now.Before(w.openUntilLocked()) {
 			return true
 		}
 	}
@@ -88,15 +88,15 @@ func (p *Pool) Up(now time.Time) bool {
 
 // restsUntilLocked is when the worker is neither cooling nor open any more.
 func (w *Worker) restsUntilLocked() time.Time {
-	if w.openUntil.After(w.coolUntil) {
-		return w.openUntil
+	if open := w.openUntilLocked(); open.After(w.coolUntil) {
+		return open
 	}
 	return w.coolUntil
 }
 
 // restsLocked tells whether the worker is cooling or open.
 func (w *Worker) restsLocked(now time.Time) bool {
-	return now.Before(w.coolUntil) || now.Before(w.openUntil)
+	return now.Before(w.coolUntil) || now.Before(w.openUntilLocked())
 }
 
 // servesLocked tells whether the worker has that model. A request that names
@@ -158,7 +158,7 @@ func (p *Pool) eligibleLocked(r *Request, tried, refused []*Worker) ([]View, err
 		if !f.enter(w.group) {
 			continue
 		}
-		starting := !w.warmFrom.IsZero() && w.shareLocked(r.Now) < 1
+		starting := w.shareLocked(r.Now) < 1
 		if !starting {
 			f.inflight, f.weight = f.inflight+w.inflight, f.weight+w.weight
 		}
@@ -182,8 +182,8 @@ func (p *Pool) eligibleLocked(r *Request, tried, refused []*Worker) ([]View, err
 		return nil, ErrFull
 	case next == nil:
 		return nil, ErrNoWorker
-	case next.openUntil.After(next.coolUntil):
-		return nil, &OpenError{Until: next.openUntil}
+	case next.openUntilLocked().After(next.coolUntil):
+		return nil, &OpenError{Until: next.openUntilLocked()}
 	}
 	return nil, &CooledError{Until: next.coolUntil}
 }

@@ -262,17 +262,3 @@ func joins(t *testing.T, policy Policy) {
 	}
 	noChains(t, p)
 }
-
-// pacer is a ledger that also judges the pace.
-type pacer struct {
-	ledger
-	paced               int
-	observed, predicted time.Duration
-	verdict             error
-}
-
-func (g *pacer) Pace(observed, predicted time.Duration) error {
-	g.paced++
-	g.observed, g.predicted = observed, predicted
-	return g.verdict
-}

@@ -41,9 +41,8 @@ func (m *mixedWorker) serve(t *testing.T, p *Pool, w *Worker, now time.Time, war
 	cached := int64(8000 - computed)
 	m.warmed = m.warmed || warm
 	took := seconds(firstStep.Seconds()*8000/m.rate + computed/m.rate)
-	g := l.gate.(*pacer)
 	l.Answered(now.Add(took), nil)
-	m.ratios = append(m.ratios, g.observed.Seconds()/g.predicted.Seconds())
+	m.ratios = append(m.ratios, w.pace.newest(0).ratio)
 	o := Result{At: now.Add(took), PromptTokens: 8000, OutputTokens: 10, Text: true}
 	if reports {
 		o.CachedTokens = cached
@@ -62,13 +61,15 @@ func (p *Pool) workersBut(w *Worker) []*Worker {
 	return slices.DeleteFunc(slices.Clone(p.workers), func(o *Worker) bool { return o == w })
 }
 
-// pacedPool is a pool whose workers' gates are pacers.
+// pacedPool is a pool that records the time to first token of its streams.
 func pacedPool(workers int) *Pool {
 	var members []Member
 	for i := range workers {
-		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1, Gate: &pacer{}})
+		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
 	}
-	return poolOf(members...)
+	p := poolOf(members...)
+	p.SetSlowness(Slowness{P95Above: time.Hour, MinSamples: maxSamples})
+	return p
 }
 
 func TestAWorkerWithWarmChatsIsAsFastAsOneWithColdPrompts(t *testing.T) {
@@ -155,17 +156,6 @@ func TestWhatIsOnlyRememberedTeachesNoRate(t *testing.T) {
 	}
 }
 
-// patient is a ledger that is told when a verdict is due.
-type patient struct {
-	ledger
-	expected time.Duration
-}
-
-func (g *patient) AllowFor(expected time.Duration) (func(error), error) {
-	g.expected = expected
-	return g.Allow()
-}
-
 func TestAVerdictIsExpectedWhenTheAnswerShouldCome(t *testing.T) {
 	for name, c := range map[string]struct {
 		ahead int64 // pending before it
@@ -180,7 +170,7 @@ func TestAVerdictIsExpectedWhenTheAnswerShouldCome(t *testing.T) {
 		"an endless answer":      {0, Request{PromptTokens: 8000, OutputTokens: 1 << 40}, maxPrefill},
 		"an endless prompt":      {0, Request{PromptTokens: 1 << 40, Stream: true}, maxPrefill},
 	} {
-		g := &patient{}
+		g := &ledger{}
 		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
 		c.r.Now = start
 		if c.ahead > 0 {

@@ -17,8 +17,9 @@ type Lease struct {
 	pool      *Pool
 	worker    *Worker
 	gate      Gate
-	admitted  bool // by the gate
-	done      func(error)
+	admitted  bool // by the gate, or by the ejection cap
+	ticketed  bool // the gate gave a ticket, and is owed its outcome
+	ticket    uint64
 	reason    Reason
 	stream    bool
 	bookedAt  time.Time
@@ -68,48 +69,44 @@ func (l *Lease) Ref() any {
 // Reason returns why this worker was chosen.
 func (l *Lease) Reason() Reason { return l.reason }
 
+// Ticket returns what the worker's gate gave for the request; 0 without a gate, and for a
+// worker that the ejection cap keeps in rotation past its gate.
+func (l *Lease) Ticket() uint64 { return l.ticket }
+
 // Overlap returns how many tokens of the prompt's beginning the worker is believed
 // to have already.
 func (l *Lease) Overlap() int64 { return l.overlap }
 
-// Answered says that the worker answered, or failed to, at the answer's first
-// event: the prefill is off its account and its gate gets its verdict. Of a
-// stream that began well a gate that is a Pacer is asked first whether it began
-// in time. Only the first call counts. On a zero Lease it does nothing.
+// Answered reports the answer's first event, or that the worker failed to answer: the
+// prefill is off its account and its gate gets the outcome, which is ErrSlow for a stream
+// of a worker that is too slow. Only the first call counts. On a zero Lease it does
+// nothing.
 func (l *Lease) Answered(at time.Time, err error) {
 	if l.pool == nil {
 		return
 	}
-	observed, predicted, queued, first := l.answer(at, err)
-	if !first {
-		return
-	}
-	if pacer, ok := l.gate.(Pacer); ok && err == nil && l.stream && !at.IsZero() && !queued {
-		if err = pacer.Pace(observed, predicted); err != nil {
-			l.pool.mu.Lock()
-			l.verdict = err
-			l.pool.mu.Unlock()
-		}
-	}
-	if l.done != nil {
-		l.done(err)
+	if outcome, first := l.answer(at, err); first {
+		l.report(outcome)
 	}
 }
 
-// answer notes the answer's beginning, once, and returns how long it took and
-// should have taken. The prediction is by the pool's rate: by its own a slow
-// worker would be as fast as it should be. What comes within the first step is
-// not told apart: of one and three milliseconds neither is slow. Prompts ahead are
-// prefilled while a stream waits for its slot. queued is true if the engine's metrics
-// show that the stream may have waited inside it.
-func (l *Lease) answer(at time.Time, err error) (observed, predicted time.Duration, queued, first bool) {
+// report gives the gate the outcome that is owed for the ticket.
+func (l *Lease) report(outcome error) {
+	if l.ticketed {
+		l.gate.Report(l.ticket, outcome)
+	}
+}
+
+// answer notes the answer's beginning, once, and returns the outcome. A stream may be too
+// slow unless the engine's metrics show that it may have waited inside the engine.
+func (l *Lease) answer(at time.Time, err error) (outcome error, first bool) {
 	p := l.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.judged {
-		return 0, 0, false, false
+		return nil, false
 	}
-	l.judged, l.verdict = true, err
+	l.judged = true
 	if l.booking != nil {
 		l.worker.prefilledLocked(l.booking)
 		if l.stream && err == nil {
@@ -120,10 +117,23 @@ func (l *Lease) answer(at time.Time, err error) (observed, predicted time.Durati
 	}
 	if err == nil {
 		l.firstAt = at
+		if l.stream && !at.IsZero() && !l.worker.queuedLocked(l.bookedAt, at) && p.slowLocked(l.worker, l.sampleLocked(at)) {
+			err = ErrSlow
+		}
 	}
-	rate := p.poolRateLocked()
-	predicted = firstStep + max(seconds(float64(l.ahead)/rate), l.queueTime+seconds(float64(l.prefill)/rate))
-	return max(firstStep, at.Sub(l.bookedAt)), predicted, l.worker.queuedLocked(l.bookedAt, at), true
+	l.verdict = err
+	return err, true
+}
+
+// sampleLocked is the stream's time to first token beside the predicted one. The
+// prediction is by the pool's rate: by its own rate a slow worker would be as fast as
+// predicted. Prompts ahead are prefilled while a stream waits for its slot. Times below
+// the first step are equal: of one and three milliseconds neither is slow.
+func (l *Lease) sampleLocked(at time.Time) sample {
+	rate := l.pool.poolRateLocked()
+	predicted := firstStep + max(seconds(float64(l.ahead)/rate), l.queueTime+seconds(float64(l.prefill)/rate))
+	observed := max(firstStep, at.Sub(l.bookedAt))
+	return sample{began: at.Add(-observed), at: at, ratio: float64(observed) / float64(predicted), observed: observed}
 }
 
 // timeOr returns at, or when the request was booked if that is no time.
@@ -161,8 +171,7 @@ func (l *Lease) unbookLocked() {
 // Release gives everything back, and the pool learns from the result. It is
 // owed exactly once; further calls, and calls on a zero Lease, do nothing.
 // Without an Answered before, its result is the gate's verdict. A worker that
-// answered well and then broke off gets a second verdict, if its gate is a
-// Cutter.
+// answered well and then broke off gets a second outcome, by Cut.
 func (l *Lease) Release(o Result) {
 	if l.pool == nil {
 		return
@@ -190,16 +199,10 @@ func (l *Lease) Release(o Result) {
 	if !last {
 		return
 	}
-	if first {
-		if l.done != nil {
-			l.done(o.Err)
-		}
-		return
-	}
-	if verdict != nil || o.Err == nil || errors.Is(o.Err, ErrExcluded) {
-		return
-	}
-	if c, ok := l.gate.(Cutter); ok {
-		c.Cut(l.bookedAt, o.Err)
+	switch {
+	case first:
+		l.report(o.Err)
+	case l.ticketed && verdict == nil && o.Err != nil && !errors.Is(o.Err, ErrExcluded):
+		l.gate.Cut(l.bookedAt, o.Err)
 	}
 }

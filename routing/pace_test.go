@@ -7,39 +7,53 @@ import (
 	"time"
 )
 
+// paced is a pool of one worker that is too slow if more than 5 of 100 first tokens take
+// longer than that.
+func paced(p95 time.Duration) (p *Pool, w *Worker, gate *ledger) {
+	gate = &ledger{}
+	p = poolOf(Member{ID: "a", Weight: 1, Gate: gate})
+	p.SetSlowness(Slowness{P95Above: p95, MinSamples: 1})
+	return p, p.workers[0], gate
+}
+
+// predicted is the predicted time to first token of a worker's last stream.
+func (w *Worker) predicted() time.Duration {
+	s := w.pace.newest(0)
+	return time.Duration(float64(s.observed)/s.ratio + 0.5)
+}
+
 func TestAStreamsPaceIsJudgedByThePoolsRate(t *testing.T) {
-	slow, cut := errors.New("slow"), errors.New("cut")
+	cut := errors.New("cut")
 	for name, c := range map[string]struct {
 		stream   bool
 		answer   error
 		end      error
-		pace     error
+		p95      time.Duration
 		paced    int
-		verdicts string
+		outcomes string
 		cuts     string
 	}{
-		"in time":             {true, nil, nil, nil, 1, "[<nil>]", "[]"},
-		"in time, then cut":   {true, nil, cut, nil, 1, "[<nil>]", "[cut]"},
-		"slow":                {true, nil, nil, slow, 1, "[slow]", "[]"},
-		"slow, then cut":      {true, nil, cut, slow, 1, "[slow]", "[]"},
-		"failed":              {true, cut, cut, slow, 0, "[cut]", "[]"},
-		"not a stream":        {false, nil, nil, slow, 0, "[<nil>]", "[]"},
-		"the client left":     {true, nil, ErrExcluded, nil, 1, "[<nil>]", "[]"},
-		"excluded, no answer": {true, ErrExcluded, ErrExcluded, slow, 0, "[excluded from the verdict]", "[]"},
+		"in time":             {true, nil, nil, time.Hour, 1, "[<nil>]", "[]"},
+		"in time, then cut":   {true, nil, cut, time.Hour, 1, "[<nil>]", "[cut]"},
+		"slow":                {true, nil, nil, time.Second, 1, "[the worker is too slow]", "[]"},
+		"slow, then cut":      {true, nil, cut, time.Second, 1, "[the worker is too slow]", "[]"},
+		"failed":              {true, cut, cut, time.Second, 0, "[cut]", "[]"},
+		"not a stream":        {false, nil, nil, time.Second, 0, "[<nil>]", "[]"},
+		"the client left":     {true, nil, ErrExcluded, time.Hour, 1, "[<nil>]", "[]"},
+		"excluded, no answer": {true, ErrExcluded, ErrExcluded, time.Second, 0, "[excluded from the verdict]", "[]"},
 	} {
-		g := &pacer{verdict: c.pace}
-		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
+		p, w, g := paced(c.p95)
 		l, err := p.Acquire(&Request{Now: start, PromptTokens: 8000, Stream: c.stream})
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.Answered(start.Add(3*time.Second), c.answer)
 		l.Release(Result{Err: c.end})
-		if got, cuts := fmt.Sprint(g.verdicts), fmt.Sprint(g.cuts); g.paced != c.paced || got != c.verdicts || cuts != c.cuts {
-			t.Errorf("%s: asked %d times for the pace, told %s, then %s; want %d, %s and %s", name, g.paced, got, cuts, c.paced, c.verdicts, c.cuts)
+		if got, cuts := fmt.Sprint(g.verdicts), fmt.Sprint(g.cuts); w.pace.n != c.paced || got != c.outcomes || cuts != c.cuts {
+			t.Errorf("%s: %d samples, reported %s, then %s; want %d, %s and %s", name, w.pace.n, got, cuts, c.paced, c.outcomes, c.cuts)
 		}
-		if want := time.Second + firstStep; c.paced > 0 && (g.observed != 3*time.Second || g.predicted != want) {
-			t.Errorf("%s: told %s against %s, want 3s against %s", name, g.observed, g.predicted, want)
+		if want := time.Second + firstStep; c.paced > 0 && (w.pace.newest(0).observed != 3*time.Second || w.predicted() != want) {
+			t.Errorf("%s: compares %s with %s, want 3s with %s", name, w.pace.newest(0).observed, w.predicted(), want)
 		}
 	}
 }
@@ -48,16 +62,15 @@ func TestAStreamsPaceIsJudgedByThePoolsRate(t *testing.T) {
 // keeps anybody waiting.
 func TestNobodyIsSlowWithinTheFirstStep(t *testing.T) {
 	for _, took := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, firstStep} {
-		g := &pacer{}
-		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
+		p, w, _ := paced(time.Hour)
 		l, err := p.Acquire(&Request{Now: start, PromptTokens: 1, Stream: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.Answered(start.Add(took), nil)
 		l.Release(Result{})
-		if g.observed != firstStep {
-			t.Errorf("%s is told as %s", took, g.observed)
+		if got := w.pace.newest(0).observed; got != firstStep {
+			t.Errorf("%s is recorded as %s", took, got)
 		}
 	}
 }
@@ -65,46 +78,44 @@ func TestNobodyIsSlowWithinTheFirstStep(t *testing.T) {
 // TestStreamsThatWaitInsideTheirEngineHaveNoPace for the first 30 s: what they wait for
 // is the load. An engine in which requests always wait may be slow itself.
 func TestStreamsThatWaitInsideTheirEngineHaveNoPace(t *testing.T) {
-	g := &pacer{}
-	p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
+	p, w, _ := paced(time.Hour)
 	reports := func(after time.Duration, waiting int) {
 		p.Observe("a", nil, Status{Up: true, Waiting: waiting, LoadAt: start.Add(after)})
 	}
-	paced := func(booked, at time.Duration, want bool) {
+	recorded := func(booked, at time.Duration, want bool) {
 		t.Helper()
-		before := g.paced
+		before := w.pace.n
 		l, err := p.Acquire(&Request{Now: start.Add(booked), PromptTokens: 100, Stream: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.Answered(start.Add(at), nil)
 		l.Release(Result{})
-		if got := g.paced > before; got != want {
+		if got := w.pace.n > before; got != want {
 			t.Errorf("a stream of %s to %s has a pace: %t", booked, at, got)
 		}
 	}
 	const s = time.Second
 	reports(0, 0)
-	paced(0, 1*s, true)
+	recorded(0, 1*s, true)
 	reports(1*s, 3)
-	paced(1*s, 2*s, false)
+	recorded(1*s, 2*s, false)
 	reports(2*s, 0)
-	paced(1*s, 3*s, false) // it was there while requests waited
-	paced(3*s, 4*s, true)
+	recorded(1*s, 3*s, false) // it was there while requests waited
+	recorded(3*s, 4*s, true)
 	reports(20*s, 3)
-	paced(20*s, 21*s, false)
+	recorded(20*s, 21*s, false)
 	reports(31*s, 3)
-	paced(31*s, 32*s, true)
+	recorded(31*s, 32*s, true)
 	reports(32*s, 0)
 	reports(63*s, 3)
-	paced(63*s, 64*s, false)
+	recorded(63*s, 64*s, false)
 }
 
 // TestPaceIsPredictedWithTheSlots that streams have shown their engine to have: a stream
 // more waits until one has ended.
 func TestPaceIsPredictedWithTheSlots(t *testing.T) {
-	g := &pacer{}
-	p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
+	p, w, _ := paced(time.Hour)
 	book := func() Lease {
 		l, err := p.Acquire(&Request{Now: start, PromptTokens: 8, Stream: true})
 		if err != nil {
@@ -119,19 +130,19 @@ func TestPaceIsPredictedWithTheSlots(t *testing.T) {
 	third := book()
 	third.Answered(start.Add(time.Second), nil)
 	// 256 tokens at 25 ms are the usual answer; one of the two slots comes free after half.
-	if want := step + 3200*time.Millisecond; g.predicted != want {
-		t.Errorf("a third stream at two slots is predicted to begin after %s, not %s", g.predicted, want)
+	if want := step + 3200*time.Millisecond; w.predicted() != want {
+		t.Errorf("a third stream at two slots is predicted to begin after %s, not %s", w.predicted(), want)
 	}
 	first.Release(Result{})
 	fourth := book()
 	fourth.Answered(start.Add(time.Second), nil)
-	if g.predicted != step {
-		t.Errorf("a third stream at three slots is predicted to begin after %s, not %s", g.predicted, step)
+	if w.predicted() != step {
+		t.Errorf("a third stream at three slots is predicted to begin after %s, not %s", w.predicted(), step)
 	}
 	for _, l := range []*Lease{&second, &third, &fourth} {
 		l.Release(Result{})
 	}
-	if w := p.workers[0]; w.streams != 0 || w.streaming != 0 || w.slots != 3 {
+	if w.streams != 0 || w.streaming != 0 || w.slots != 3 {
 		t.Errorf("%d streams are left, %d of them with an answer, of %d slots", w.streams, w.streaming, w.slots)
 	}
 }

@@ -26,36 +26,18 @@ type Member struct {
 	Ref               any      // what the caller sends with; must be comparable. The pool never looks inside
 }
 
-// Gate has a last word on a worker that the pool chose: a circuit breaker. It
-// is asked outside the pool's lock and must be safe for concurrent use.
+// Gate is a worker's circuit breaker. It is called outside the pool's lock and must be
+// safe for concurrent use.
 type Gate interface {
-	// Allow returns an error when the worker may not be used now, else a
-	// function for the verdict on this one request. The pool calls it exactly
-	// once, with nil for success.
-	Allow() (done func(error), err error)
-}
-
-// Pacer is a Gate that also judges how fast a stream began.
-type Pacer interface {
-	// Pace is told at a stream's first event how long that took since the
-	// request was booked, and how long it should have taken at the rate of the
-	// whole pool with the tokens and the streams that were ahead of it. It is not
-	// called for a stream that may have waited inside its engine, by the engine's
-	// metrics, in the first 30 s of such waiting. An error becomes the
-	// gate's verdict on the request in place of nil; the answer itself goes on.
-	Pace(observed, predicted time.Duration) error
-}
-
-// Cutter is a Gate that takes a second verdict: an answer that the worker began
-// well, of a request booked at began, has broken off after all.
-type Cutter interface {
+	// Allow returns an error if the worker may not be used now, else a ticket. The
+	// outcome is expected after that time: a stream's first token, or a whole answer.
+	Allow(expected time.Duration) (ticket uint64, err error)
+	// Report is called exactly once for a ticket, with nil for a success, and with
+	// ErrExcluded and ErrSlow among others.
+	Report(ticket uint64, outcome error)
+	// Cut is called if an answer that was reported as a success has broken off. Its
+	// request was booked at began.
 	Cut(began time.Time, err error)
-}
-
-// Patient is a Gate that is told how long a verdict may take: when a stream's
-// first token, or a whole answer, is expected.
-type Patient interface {
-	AllowFor(expected time.Duration) (done func(error), err error)
 }
 
 // Status is what is observed of a worker from outside.
@@ -79,6 +61,11 @@ type Worker struct {
 	gate                              Gate
 	status                            Status
 	coolUntil, openUntil, warmFrom    time.Time
+	ejected                           bool // its breaker is not closed
+	kept                              bool // in rotation although it is ejected, by the ejection cap
+	ejection                          Ejection
+	ejectedAt, restoredAt             time.Time // when the last ejection began and ended
+	pace                              *pace
 	inflight                          int
 	pending, output                   int64
 	tokens, maxTokens                 int64 // of all in flight
@@ -144,6 +131,7 @@ type Pool struct {
 	free      *booking // bookings to be used again
 	learned   learned
 	limit     Saturation
+	slowness  Slowness
 	stale     int64     // see Stale
 	restUntil time.Time // nobody is cooling or open any more
 	round     Round     // the one under way
@@ -174,7 +162,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	for i, m := range members {
 		w := p.findLocked(m.ID, m.Ref)
 		if w == nil {
-			w = &Worker{id: m.ID, ref: m.Ref, slot: p.chains.join()}
+			w = &Worker{id: m.ID, ref: m.Ref, slot: p.chains.join(), pace: &pace{}}
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
@@ -198,6 +186,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	for q := range quantities {
 		p.refreshLocked(q)
 	}
+	p.capEjectionsLocked()
 }
 
 // partLocked gives back the column of a worker that is gone, once nothing of
@@ -236,6 +225,7 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	}
 	w.saidLocked(s)
 	w.status = s
+	p.capEjectionsLocked()
 }
 
 // WorkerView is one worker as metrics, readiness and the admin API show it.
@@ -257,7 +247,10 @@ type WorkerView struct {
 	Stale             bool          // Waiting and KVUsage are too old to count
 	Cooling           time.Duration // how long it gets nothing yet; 0 when it is not cooling
 	Open              time.Duration // how long its breaker keeps everything from it; 0 when it is closed
-	Share             float64       // of its usual load while it starts slowly, 0.1 to 1; else 1
+	Kept              bool          // its breaker is not closed, and the ejection cap keeps it in rotation
+	Share             float64       // of its usual load while it is kept or starts slowly, 0.1 to 1; else 1
+	SlowRatio         float64       // median of its last comparisons with its peers' streams; 0 if they are too few
+	Samples           int           // streams of the last five minutes, at most 64
 	Rate              float64       // prefill, tokens/s
 	RateCount         int64         // samples behind Rate; 0 means that it is what the others do
 	TokenTime         time.Duration // time per output token
@@ -271,6 +264,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 	views := make([]WorkerView, len(p.workers))
 	for i, w := range p.workers {
 		w.expireLocked(now)
+		w.pace.prune(now)
 		saturated, stale := p.metricsLocked(w, now)
 		views[i] = WorkerView{
 			ID: w.id, Ref: w.ref, Weight: w.weight, Group: w.group,
@@ -279,7 +273,8 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			TokensInflight: w.tokens, MaxTokensInflight: w.maxTokens,
 			PendingTokens: w.pending, OutputTokens: w.output,
 			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
-			Cooling: max(0, w.coolUntil.Sub(now)), Open: max(0, w.openUntil.Sub(now)), Share: w.shareLocked(now),
+			Cooling: max(0, w.coolUntil.Sub(now)), Open: max(0, w.openUntilLocked().Sub(now)), Kept: w.kept, Share: w.shareLocked(now),
+			SlowRatio: w.pace.slowRatio(), Samples: w.pace.n,
 			Rate: w.value[prefillRate], RateCount: w.learned[prefillRate].count,
 			TokenTime: seconds(w.value[tokenTime]), TokenTimeCount: w.learned[tokenTime].count,
 		}

@@ -52,6 +52,7 @@ func wantBooks(t *testing.T, p *Pool, want string) {
 type ledger struct {
 	refuse   bool
 	asked    int
+	expected time.Duration // as Allow had it last
 	verdicts []error
 	cuts     []error
 	began    time.Time // as the last cut had it
@@ -61,13 +62,16 @@ func (g *ledger) Cut(began time.Time, err error) {
 	g.began, g.cuts = began, append(g.cuts, err)
 }
 
-func (g *ledger) Allow() (func(error), error) {
+func (g *ledger) Allow(expected time.Duration) (uint64, error) {
 	g.asked++
+	g.expected = expected
 	if g.refuse {
-		return nil, errors.New("open")
+		return 0, errors.New("open")
 	}
-	return func(err error) { g.verdicts = append(g.verdicts, err) }, nil
+	return uint64(g.asked), nil
 }
+
+func (g *ledger) Report(_ uint64, err error) { g.verdicts = append(g.verdicts, err) }
 
 func TestAWorkerIsDownUntilItIsSeenUp(t *testing.T) {
 	p := NewPool(leastLoad{}, []Member{{ID: "a", Weight: 1}})
@@ -176,10 +180,13 @@ func TestARefusedWorkerIsUnbookedAndTheNextIsTried(t *testing.T) {
 // reentrant is a gate that uses the pool, as one that reports its state does.
 type reentrant struct{ pool *Pool }
 
-func (g *reentrant) Allow() (func(error), error) {
+func (g *reentrant) Allow(time.Duration) (uint64, error) {
 	g.pool.Snapshot(start)
-	return func(error) { g.pool.Snapshot(start) }, nil
+	return 0, nil
 }
+
+func (g *reentrant) Report(uint64, error) { g.pool.Snapshot(start) }
+func (g *reentrant) Cut(time.Time, error) { g.pool.Snapshot(start) }
 
 func TestNothingIsCalledUnderTheLock(t *testing.T) {
 	g := &reentrant{}

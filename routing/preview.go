@@ -216,8 +216,8 @@ func (w *Worker) passedLocked(r *Request, tried []*Worker, inGroup bool) Passed 
 		is.Why = PassedNotAsked
 	case slices.Contains(tried, w):
 		is.Why = PassedTried
-	case w.restsLocked(r.Now) && w.openUntil.After(w.coolUntil):
-		is.Why, is.Until = PassedOpen, w.openUntil
+	case w.restsLocked(r.Now) && w.openUntilLocked().After(w.coolUntil):
+		is.Why, is.Until = PassedOpen, w.openUntilLocked()
 	case w.restsLocked(r.Now):
 		is.Why, is.Until = PassedCooling, w.coolUntil
 	case !inGroup:
@@ -234,6 +234,9 @@ func (p *Pool) busyLocked(w *Worker, r *Request) (why string, until time.Time) {
 		return PassedSaturated, time.Time{}
 	case w.fullLocked(booked(r.PromptTokens)+booked(r.OutputTokens)) && !(p.plans && r.Wait):
 		return PassedFull, time.Time{}
+	}
+	if w.kept {
+		return PassedStarting, time.Time{}
 	}
 	return PassedStarting, w.warmFrom.Add(rampTime)
 }

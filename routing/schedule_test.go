@@ -38,13 +38,16 @@ type moody struct {
 	permits int // without a verdict
 }
 
-func (g *moody) Allow() (func(error), error) {
+func (g *moody) Allow(time.Duration) (uint64, error) {
 	if g.dice.below(8) == 0 {
-		return nil, errors.New("not now")
+		return 0, errors.New("not now")
 	}
 	g.permits++
-	return func(error) { g.permits-- }, nil
+	return 0, nil
 }
+
+func (g *moody) Report(uint64, error) { g.permits-- }
+func (g *moody) Cut(time.Time, error) {}
 
 func newSchedule(t *testing.T, seed uint64, chats [][]Block) *schedule {
 	s := &schedule{t: t, dice: dice(mix(seed + 1)), now: start, chats: chats, bounds: map[*Worker]Member{}, booked: map[*Worker]*sum{}}

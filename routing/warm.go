@@ -27,7 +27,10 @@ func (p *Pool) Warm(id string, ref any, from time.Time) {
 
 // shareLocked is the part of its usual load that a worker should get.
 func (w *Worker) shareLocked(now time.Time) float64 {
-	if w.warmFrom.IsZero() {
+	switch {
+	case w.kept:
+		return rampFrom
+	case w.warmFrom.IsZero():
 		return 1
 	}
 	past := float64(now.Sub(w.warmFrom)) / float64(rampTime)

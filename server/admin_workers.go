@@ -257,13 +257,13 @@ func (p *pool) workerState(v routing.WorkerView, learned routing.WorkerEstimates
 		PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Learned: learned,
 		LastError: seen.LastError, Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage,
 		Breaker: breakerState{State: b.State.String(), Cause: b.Cause, Failures: b.Failures, Requests: b.Requests,
-			ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: b.SlowRatio, Samples: b.Samples}}
+			ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: v.SlowRatio, Samples: v.Samples}}
 	switch {
 	case seen.Up && seen.Suspended != "":
 		st.State = string(seen.Suspended)
 	case !v.Up:
 		st.State = "down"
-	case b.State != breaker.Closed:
+	case b.State != breaker.Closed && !v.Kept:
 		st.State = b.State.String()
 	case v.Cooling > 0:
 		st.State = "cooling"

@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"tierway/breaker"
 	"tierway/decisions"
 	"tierway/openai"
 	"tierway/routing"
@@ -58,7 +57,7 @@ func (a *attempt) firstByteWithin() time.Duration {
 	if w == nil {
 		return within
 	}
-	patience, probing := a.m.gate.Probing(a.lease.Expected())
+	patience, probing := a.m.gate.Probing(a.lease.Ticket(), a.lease.Expected())
 	if probing && (a.x.parsed.req.Stream || a.x.movable(w.ID())) {
 		within = min(within, patience)
 	}
@@ -158,7 +157,7 @@ func (a *attempt) settle(f *failure) {
 	}
 	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.othersThan(w.ID())) {
 		a.x.resolution.pool.routing.Cool(w, time.Now().Add(f.cool))
-	} else if w != nil && f.gone && a.m.gate.State() != breaker.Open { // whose opening lasts longer
+	} else if w != nil && f.gone {
 		a.x.resolution.pool.routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(goneFor))
 	}
 	if f.suspect {

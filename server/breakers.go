@@ -9,24 +9,13 @@ import (
 	"tierway/routing"
 )
 
-// breakersLocked configures the breakers of a pool's members, or makes them.
-func (s *Server) breakersLocked(name string, p *routing.Pool, c breaker.Config, members []breaker.Member) *breaker.Group {
-	g := s.breakers[name]
-	if g == nil {
-		g = breaker.NewGroup(c, breaker.Options{
-			Excluded: func(err error) bool { return errors.Is(err, routing.ErrExcluded) },
-			Hard:     unreachable,
-			Usable:   func(_ string, ref any) bool { return ref.(*member).usable() },
-			Rand:     s.unit,
-			OnChange: func(c breaker.Change) { s.breakerChanged(name, p, c) },
-			// A worker that the ejection cap keeps in rotation starts slowly: one that
-			// fails at once would look idle and get the most.
-			OnKept: func(id string, ref any) { p.Warm(id, ref, time.Now()) },
-		})
-		s.breakers[name] = g
-	}
-	g.Configure(c, members)
-	return g
+// newBreaker makes the breaker of a pool's member.
+func (s *Server) newBreaker(pool string, p *routing.Pool, m *member, c breaker.Config) *breaker.Breaker {
+	return breaker.New(c, breaker.Options{
+		Outcome:  outcomeOf,
+		Rand:     s.unit,
+		OnChange: func(c breaker.Change) { s.breakerChanged(pool, p, m, c) },
+	})
 }
 
 // unit is a random number of [0, 1).
@@ -34,38 +23,38 @@ func (s *Server) unit() float64 {
 	return float64(s.rand()>>11) / (1 << 53) // 53 bits: what a float64 holds exactly
 }
 
-// unreachable tells whether nobody took the connection.
-func unreachable(err error) bool {
-	var se *http1.SendError
-	return errors.As(err, &se) && se.Phase == http1.PhaseConnect
-}
-
-// usable tells whether the worker is up and may be chosen.
-func (m *member) usable() bool {
-	weight := m.worker.Spec().Weight
-	st := m.worker.Status()
-	return st.Up && st.Suspended == "" && (weight == nil || *weight > 0)
+// outcomeOf is how a breaker counts the end of a request.
+func outcomeOf(err error) breaker.Outcome {
+	switch failed, _ := errors.AsType[*http1.SendError](err); {
+	case err == nil:
+		return breaker.Success
+	case errors.Is(err, routing.ErrExcluded):
+		return breaker.Excluded
+	case errors.Is(err, routing.ErrSlow):
+		return breaker.TooSlow
+	case failed != nil && failed.Phase == http1.PhaseConnect:
+		return breaker.Unreachable
+	}
+	return breaker.Failure
 }
 
 // breakerChanged reports a breaker's new state to its pool, the metrics and the log.
-func (s *Server) breakerChanged(name string, p *routing.Pool, c breaker.Change) {
-	m := c.Ref.(*member)
+func (s *Server) breakerChanged(pool string, p *routing.Pool, m *member, c breaker.Change) {
 	m.series.Breaker(c.To.String())
-	switch c.To {
-	case breaker.Open:
-		p.SetOpen(c.ID, m, c.Until)
-	case breaker.HalfOpen:
-		p.SetOpen(c.ID, m, time.Time{})
-		m.live.forget() // what was silent before is no part of the trial
-	case breaker.Closed:
-		p.SetOpen(c.ID, m, time.Time{})
-		p.Warm(c.ID, m, time.Now())
+	now := time.Now()
+	if c.To == breaker.Closed {
+		p.Restore(m.name, m, now)
+	} else {
+		p.Eject(m.name, m, routing.Ejection{At: now, Until: c.Until, Unreachable: c.Unreachable, Slow: c.Slow})
 	}
 	if c.To == breaker.Open {
-		s.log.Warn("a worker's breaker is open", "worker", c.ID, "tier", name, "cause", c.Cause, "until", c.Until.UTC().Format(time.RFC3339))
+		s.log.Warn("a worker's breaker is open", "worker", m.name, "tier", pool, "cause", c.Cause, "until", c.Until.UTC().Format(time.RFC3339))
 		return
 	}
-	s.log.Info("a worker's breaker is "+c.To.String(), "worker", c.ID, "tier", name, "cause", c.Cause)
+	if c.To == breaker.HalfOpen {
+		m.live.forget() // what was silent before is no part of the trial
+	}
+	s.log.Info("a worker's breaker is "+c.To.String(), "worker", m.name, "tier", pool, "cause", c.Cause)
 }
 
 // pollEvery is how often breakers are read, which is what turns an open one
@@ -97,13 +86,13 @@ func (s *Server) pollOnce() {
 
 // poll reads the pool's breakers, and reports good health checks and hangs to them.
 func (p pooled) poll(now time.Time) {
-	p.gates.Poll()
 	var members []*member
 	for _, v := range p.routing.Snapshot(now) {
 		members = append(members, v.Ref.(*member))
 	}
 	for _, m := range members {
-		m.gate.Hang(m.hung(members, now))
+		m.gate.Poll()
+		m.gate.SetHung(m.hung(members, now))
 		if st := m.worker.Status(); st.Up && st.LastError == "" && !st.Asked.IsZero() {
 			m.gate.Healthy(st.Asked)
 		}

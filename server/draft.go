@@ -58,7 +58,7 @@ func (d *draft) add(c config.Pool, was *pool, share int) error {
 	}
 	members := draftMembers(c, share)
 	if was != nil {
-		p.routing, p.queue, p.gates, p.members = was.routing, was.queue, was.gates, was.members
+		p.routing, p.queue, p.members = was.routing, was.queue, was.members
 		d.pools[c.Name] = &routing.Draft{Policy: p.policy, Members: members, Limit: c.Saturation}
 	} else {
 		p.routing = routing.NewPool(p.policy, members)

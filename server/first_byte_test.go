@@ -147,13 +147,13 @@ tiers:
 		r := newRig(t, yaml, sick, well, well)
 		p := r.snapshot.Load().pools[0]
 		first := p.routing.Snapshot(time.Now())[0]
-		gate := p.gates.Breaker(first.ID, first.Ref)
+		gate := first.Ref.(*member).gate
 		for gate.State() != breaker.Open {
 			r.post("/v1/chat/completions", hello)
 		}
 		sick.cured.Store(true)
 		for gate.State() == breaker.Open {
-			p.gates.Poll()
+			gate.Poll()
 		}
 		for range 3 { // one of them is the probe
 			if a := r.post(path, c.body); a.status != http.StatusOK {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"tierway/breaker"
 	"tierway/config"
 	"tierway/openai"
 	"tierway/routing"
@@ -33,14 +32,13 @@ func (s *Server) shareAgain() {
 	s.log.Info("another number of gateways shares the workers' bounds", "gateways", now, "before", s.shared)
 	s.shared = now
 	for _, p := range snap.pools {
-		members, _ := s.membersLocked(p.Pool)
+		members := s.membersLocked(p.Pool)
 		p.routing.Configure(p.policy, members)
 	}
 }
 
-// membersLocked returns the workers of a tier or pool as its policy and its
-// breakers know them, with this gateway's part of their bounds.
-func (s *Server) membersLocked(c config.Pool) (members []routing.Member, gated []breaker.Member) {
+// membersLocked returns the workers of a tier or pool as its policy knows them, with this gateway's part of their bounds.
+func (s *Server) membersLocked(c config.Pool) (members []routing.Member) {
 	var reasons []string
 	for _, r := range routing.Reasons(c.Policy.Name) {
 		reasons = append(reasons, string(r))
@@ -60,7 +58,6 @@ func (s *Server) membersLocked(c config.Pool) (members []routing.Member, gated [
 			r.Gate = m.gate
 		}
 		members = append(members, r)
-		gated = append(gated, breaker.Member{ID: spec.Name, Ref: m})
 	}
-	return members, gated
+	return members
 }

@@ -83,7 +83,7 @@ func TestAnAnswerThatIsTooLargeBlamesNoWorker(t *testing.T) {
 			}
 		}
 		for _, v := range r.snapshot.Load().pools[0].routing.Snapshot(time.Now()) {
-			if st := r.snapshot.Load().pools[0].gates.Breaker(v.ID, v.Ref).State(); st != breaker.Closed {
+			if st := v.Ref.(*member).gate.State(); st != breaker.Closed {
 				t.Errorf("%s: the breaker of %s is %v", c.name, v.ID, st)
 			}
 		}

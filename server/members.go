@@ -70,17 +70,6 @@ func (s *Server) observe(w *workers.Worker, st workers.Status) {
 	p.Observe(w.Name(), m, statusOf(st))
 }
 
-// breakerLevel is a state as tierway_worker_breaker shows it.
-func breakerLevel(st breaker.State) int {
-	switch st {
-	case breaker.HalfOpen:
-		return 1
-	case breaker.Open:
-		return 2
-	}
-	return 0
-}
-
 // engine is what the worker runs, as configured or as its answers tell.
 func (m *member) engine() openai.Engine {
 	if e := openai.Engine(m.worker.Spec().Engine); e != openai.EngineAuto && e != "" {
@@ -97,7 +86,10 @@ func (s *Server) gauges() []telemetry.WorkerGauges {
 		for _, v := range p.routing.Snapshot(now) {
 			g := telemetry.WorkerGauges{Tier: p.Name, Worker: v.ID, Up: v.Up, Weight: v.Weight, Cooling: v.Cooling > 0, Inflight: v.Inflight,
 				PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Waiting: v.Waiting, KVUsage: v.KVUsage,
-				Breaker: breakerLevel(p.gates.Breaker(v.ID, v.Ref).State()), PrefillRate: v.Rate, Bound: v.Bound, Saturated: v.Saturated}
+				PrefillRate: v.Rate, Bound: v.Bound, Saturated: v.Saturated}
+			if !v.Kept { // a worker that the ejection cap keeps in rotation can be used
+				g.Breaker = int(v.Ref.(*member).gate.State())
+			}
 			if w := s.fleet.Get(v.ID); w != nil {
 				st := w.Status()
 				g.Running, g.ChecksOK, g.ChecksFailed = st.Running, st.Passed, st.Failed

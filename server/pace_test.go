@@ -41,7 +41,7 @@ tiers:
 		}
 		p, slow := r.snapshot.Load().pools[0], false
 		for _, v := range p.routing.Snapshot(time.Now()) {
-			slow = slow || p.gates.Breaker(v.ID, v.Ref).State() != breaker.Closed
+			slow = slow || v.Ref.(*member).gate.State() != breaker.Closed
 		}
 		if slow != c.paced {
 			t.Errorf("%s: a worker counts as slow: %v", c.name, slow)

@@ -33,7 +33,7 @@ func (r *rig) blameless() {
 	r.t.Helper()
 	p := r.snapshot.Load().pools[0]
 	for _, v := range p.routing.Snapshot(time.Now()) {
-		if st := p.gates.Breaker(v.ID, v.Ref).State(); st != breaker.Closed {
+		if st := v.Ref.(*member).gate.State(); st != breaker.Closed {
 			r.t.Errorf("the breaker of %s is %v", v.ID, st)
 		}
 	}

@@ -318,7 +318,7 @@ func TestManyReloadsLeaveNothingBehind(t *testing.T) {
 	until(t, "the goroutines of workers that are gone", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.members) != 2 || len(r.pools) != 2 || len(r.queues) != 2 || len(r.breakers) != 2 || len(r.policies) != 2 {
-		t.Errorf("%d members, %d pools, %d groups of breakers and %d policies are kept", len(r.members), len(r.pools), len(r.breakers), len(r.policies))
+	if len(r.members) != 2 || len(r.pools) != 2 || len(r.queues) != 2 || len(r.policies) != 2 {
+		t.Errorf("%d members, %d pools and %d policies are kept", len(r.members), len(r.pools), len(r.policies))
 	}
 }

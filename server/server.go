@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tierway/breaker"
 	"tierway/config"
 	"tierway/queue"
 	"tierway/routing"
@@ -119,7 +118,6 @@ type Server struct {
 	queues   map[string]*queue.Queue
 	retired  []retiredPool
 	shared   int // the gateways among which the workers' bounds are divided
-	breakers map[string]*breaker.Group
 	policies map[string]kept
 
 	draining atomic.Bool
@@ -161,7 +159,7 @@ func New(o Options) (*Server, error) {
 		tokens:    newVocabularies(),
 		seed:      maphash.MakeSeed(),
 		members:   map[*workers.Worker]*member{},
-		pools:     map[string]*routing.Pool{}, queues: map[string]*queue.Queue{}, breakers: map[string]*breaker.Group{}, policies: map[string]kept{},
+		pools:     map[string]*routing.Pool{}, queues: map[string]*queue.Queue{}, policies: map[string]kept{},
 	}
 	if o.Access != nil {
 		s.access = newAccessLog(o.Access)

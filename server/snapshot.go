@@ -9,7 +9,6 @@ import (
 	"strings"
 	"weak"
 
-	"tierway/breaker"
 	"tierway/config"
 	"tierway/decisions"
 	"tierway/openai"
@@ -43,7 +42,6 @@ type pool struct {
 	config.Pool
 	routing *routing.Pool  // outlives the snapshot
 	queue   *queue.Queue   // of those who wait for routing; likewise
-	gates   *breaker.Group // likewise
 	policy  routing.Policy // of routing; it is called under that one's lock only
 	series  *telemetry.Tier
 	waits   *telemetry.Waits
@@ -109,10 +107,9 @@ func (s *Server) apply(f *config.File, p *people, generation int64) error {
 func (s *Server) forgetPoolsLocked(snap *snapshot) {
 	for name := range s.pools {
 		if snap.byName[name] == nil {
-			s.retired = append(s.retired, retiredPool{weak.Make(s.queues[name]), weak.Make(s.pools[name]), weak.Make(s.breakers[name])})
+			s.retired = append(s.retired, retiredPool{weak.Make(s.queues[name]), weak.Make(s.pools[name])})
 			delete(s.pools, name)
 			delete(s.queues, name)
-			delete(s.breakers, name)
 			delete(s.policies, name)
 			s.metrics.ForgetTier(name)
 		}
@@ -124,14 +121,12 @@ func (s *Server) forgetPoolsLocked(snap *snapshot) {
 type retiredPool struct {
 	queue   weak.Pointer[queue.Queue]
 	routing weak.Pointer[routing.Pool]
-	gates   weak.Pointer[breaker.Group]
 }
 
 // pooled is what time moves in a pool.
 type pooled struct {
 	queue   *queue.Queue
 	routing *routing.Pool
-	gates   *breaker.Group
 }
 
 // pooledNow returns the pools of the configuration, then the retired ones that
@@ -139,13 +134,13 @@ type pooled struct {
 func (s *Server) pooledNow() []pooled {
 	var all []pooled
 	for _, p := range s.snapshot.Load().pools {
-		all = append(all, pooled{p.queue, p.routing, p.gates})
+		all = append(all, pooled{p.queue, p.routing})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.retired = slices.DeleteFunc(s.retired, func(r retiredPool) bool {
-		p := pooled{r.queue.Value(), r.routing.Value(), r.gates.Value()}
-		if p.queue == nil || p.routing == nil || p.gates == nil {
+		p := pooled{r.queue.Value(), r.routing.Value()}
+		if p.queue == nil || p.routing == nil {
 			return true
 		}
 		all = append(all, p)
@@ -202,18 +197,20 @@ func (s *Server) poolLocked(c config.Pool, policy routing.Policy, f *config.File
 		p.routing = routing.NewPool(p.policy, nil)
 		s.pools[c.Name] = p.routing
 	}
-	members, gated := s.membersLocked(c)
+	members := s.membersLocked(c)
 	p.members = make(map[string]*member, len(members))
-	p.gates = s.breakersLocked(c.Name, p.routing, f.Breaker, gated)
 	for i := range members {
 		m := members[i].Ref.(*member)
-		if m.gate == nil { // a member keeps its breaker
-			m.gate = p.gates.Breaker(m.name, m)
+		if m.gate == nil {
+			m.gate = s.newBreaker(c.Name, p.routing, m, f.Breaker)
+		} else {
+			m.gate.Configure(f.Breaker)
 		}
 		members[i].Gate = m.gate
 		p.members[m.name] = m
 	}
 	p.routing.Limit(c.Saturation)
+	p.routing.SetSlowness(routing.Slowness(f.Breaker.Slow))
 	p.queue = s.queueLocked(c.Name, p.routing, c.Queue)
 	// After the new bounds, so that new slots are offered to queued requests.
 	p.routing.Configure(p.policy, members)

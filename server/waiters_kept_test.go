@@ -123,11 +123,11 @@ tiers:
 	r.reload()
 	m := p.routing.Snapshot(time.Now())[0].Ref.(*member)
 	for range 5 {
-		done, err := m.gate.Allow()
+		ticket, err := m.gate.Allow(0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		done(&http1.SendError{Phase: http1.PhaseConnect, Err: errors.New("connection refused")})
+		m.gate.Report(ticket, &http1.SendError{Phase: http1.PhaseConnect, Err: errors.New("connection refused")})
 	}
 	if v := p.routing.Snapshot(time.Now())[0]; m.gate.State() != breaker.Open || v.Open <= 0 {
 		t.Errorf("the breaker is %s, and the pool keeps the worker out for %v", m.gate.State(), v.Open)

@@ -14,9 +14,9 @@ import (
 // pacedWorld is a world whose workers have breakers, connected as in the server.
 type pacedWorld struct {
 	*World
-	group  *breaker.Group
-	base   time.Time // the bubble's time at the world's beginning
-	opened []ejected
+	breakers []*breaker.Breaker
+	base     time.Time // the bubble's time at the world's beginning
+	opened   []ejected
 }
 
 // ejected is one opening of a breaker.
@@ -31,15 +31,14 @@ type pacedGate struct {
 	*breaker.Breaker
 }
 
-func (g pacedGate) Allow() (func(error), error) {
+func (g pacedGate) Allow(expected time.Duration) (uint64, error) {
 	g.world.align()
-	done, err := g.Breaker.Allow()
-	return func(err error) { g.world.align(); done(err) }, err
+	return g.Breaker.Allow(expected)
 }
 
-func (g pacedGate) Pace(observed, predicted time.Duration) error {
+func (g pacedGate) Report(ticket uint64, err error) {
 	g.world.align()
-	return g.Breaker.Pace(observed, predicted)
+	g.Breaker.Report(ticket, err)
 }
 
 func (w *pacedWorld) align() { time.Sleep(time.Until(w.base.Add(w.now))) }
@@ -47,21 +46,25 @@ func (w *pacedWorld) align() { time.Sleep(time.Until(w.base.Add(w.now))) }
 // poll reads the breakers each second.
 func (w *pacedWorld) poll() {
 	w.align()
-	w.group.Poll()
+	for _, b := range w.breakers {
+		b.Poll()
+	}
 	w.After(time.Second, w.poll)
 }
 
 // breakerChanged reports a breaker's state to the pool.
-func (w *pacedWorld) breakerChanged(c breaker.Change) {
+func (w *pacedWorld) breakerChanged(e *running, c breaker.Change) {
+	now := w.time(w.now)
+	if c.To == breaker.Closed {
+		w.pool.Restore(e.Name, e, now)
+		return
+	}
 	until := time.Time{}
 	if c.To == breaker.Open {
 		until = w.time(w.now + time.Until(c.Until))
-		w.opened = append(w.opened, ejected{c.ID, w.now})
+		w.opened = append(w.opened, ejected{e.Name, w.now})
 	}
-	w.pool.SetOpen(c.ID, c.Ref, until)
-	if c.To == breaker.Closed {
-		w.pool.Warm(c.ID, c.Ref, w.time(w.now))
-	}
+	w.pool.Eject(e.Name, e, routing.Ejection{At: now, Until: until, Slow: c.Slow})
 }
 
 // ejections plays a world with breakers, in a bubble, and returns their openings.
@@ -72,23 +75,32 @@ func ejections(t testing.TB, c Config) []ejected {
 		t.Fatal(err)
 	}
 	w := &pacedWorld{World: world, base: time.Now()}
-	w.group = breaker.NewGroup(breaker.Config{}, breaker.Options{OnChange: w.breakerChanged, Rand: func() float64 { return 0.5 }})
-	var breakers []breaker.Member
-	for _, e := range w.engines {
-		breakers = append(breakers, breaker.Member{ID: e.Name, Ref: e})
-	}
-	w.group.Configure(breaker.Config{}, breakers)
 	policy, err := routing.New(c.Policy)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var members []routing.Member
 	for _, e := range w.engines {
+		b := breaker.New(breaker.Config{}, breaker.Options{
+			Rand:     func() float64 { return 0.5 },
+			OnChange: func(c breaker.Change) { w.breakerChanged(e, c) },
+			Outcome: func(err error) breaker.Outcome {
+				switch err {
+				case nil:
+					return breaker.Success
+				case routing.ErrSlow:
+					return breaker.TooSlow
+				}
+				return breaker.Failure
+			},
+		})
+		w.breakers = append(w.breakers, b)
 		m := e.member(c.Admission)
-		m.Gate = pacedGate{w, w.group.Breaker(e.Name, e)}
+		m.Gate = pacedGate{w, b}
 		members = append(members, m)
 	}
 	w.pool.Configure(policy, members)
+	w.pool.SetSlowness(routing.Slowness(breaker.Default().Slow))
 	w.At(time.Second, w.poll)
 	w.run()
 	return w.opened

@@ -15,8 +15,12 @@ type (
 	shut struct{}
 )
 
-func (pass) Allow() (func(error), error) { return func(error) {}, nil }
-func (shut) Allow() (func(error), error) { return nil, errShut }
+func (pass) Allow(time.Duration) (uint64, error) { return 0, nil }
+func (pass) Report(uint64, error)                {}
+func (pass) Cut(time.Time, error)                {}
+func (shut) Allow(time.Duration) (uint64, error) { return 0, errShut }
+func (shut) Report(uint64, error)                {}
+func (shut) Cut(time.Time, error)                {}
 
 var errShut = errors.New("shut")
 

@@ -28,7 +28,7 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 	m.policy.shown = func(r *routing.Request, ws []routing.View) { m.checkOverlaps(r, ws); m.checkLoads(r, ws) }
 	for i := range m.refs {
 		m.refs[i] = [2]*int{new(int), new(int)}
-		m.gates[i] = &gate{t: rt}
+		m.gates[i] = &gate{t: rt, open: map[uint64]bool{}}
 	}
 	m.pool = routing.NewPool(m.policy, nil)
 	m.configure(rt)
@@ -62,8 +62,8 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 		}
 	}
 	for i, g := range m.gates {
-		if g.open != 0 {
-			rt.Fatalf("%d permits of gate %d never got a verdict", g.open, i)
+		if len(g.open) != 0 {
+			rt.Fatalf("%d tickets of gate %d never got an outcome", len(g.open), i)
 		}
 	}
 }
@@ -100,9 +100,6 @@ func (m *machine) configure(rt *rapid.T) {
 		}
 		if rapid.Bool().Draw(rt, "gated") {
 			members[i].Gate = m.gates[name]
-			if rapid.Bool().Draw(rt, "patient") {
-				members[i].Gate = patient{m.gates[name]}
-			}
 		}
 		next[i].Member = members[i]
 	}

@@ -68,13 +68,8 @@ func (w *member) observe(s routing.Status) {
 
 // gate returns the gate that the model has of the member's, nil without one.
 func (w *member) gate() *gate {
-	switch g := w.Gate.(type) {
-	case *gate:
-		return g
-	case patient:
-		return g.gate
-	}
-	return nil
+	g, _ := w.Gate.(*gate)
+	return g
 }
 
 // full is whether it has no place for a request of so many tokens.
@@ -92,50 +87,45 @@ func tokensOf(r *routing.Request) (prompt, output int64) {
 	return min(max(0, r.PromptTokens), maxBooked), min(max(0, r.OutputTokens), maxBooked)
 }
 
-// gate is a gate under the model's control, which checks that each verdict is
-// given once.
+// gate is a gate under the model's control, which checks that each outcome is
+// reported once.
 type gate struct {
 	t        failer
 	shut     bool
-	open     int // permits without a verdict
-	good     int // verdicts
+	tickets  uint64
+	open     map[uint64]bool // tickets without an outcome
+	good     int             // outcomes
 	bad      int
 	excluded int
 }
 
-// Allow grants a permit unless the gate is shut.
-func (g *gate) Allow() (func(error), error) {
-	if g.shut {
-		return nil, errShut
+// Allow gives a ticket unless the gate is shut.
+func (g *gate) Allow(expected time.Duration) (uint64, error) {
+	if expected <= 0 || expected > 10*time.Minute {
+		g.t.Fatalf("an outcome is expected after %s", expected)
 	}
-	g.open++
-	given := false
-	return func(err error) {
-		if given {
-			g.t.Fatalf("a gate got two verdicts on one permit")
-		}
-		given = true
-		g.open--
-		switch {
-		case err == nil:
-			g.good++
-		case errors.Is(err, routing.ErrExcluded):
-			g.excluded++
-		default:
-			g.bad++
-		}
-	}, nil
+	if g.shut {
+		return 0, errShut
+	}
+	g.tickets++
+	g.open[g.tickets] = true
+	return g.tickets, nil
 }
 
-// Pace finds every other stream too slow.
-func (g *gate) Pace(observed, predicted time.Duration) error {
-	if observed < 0 || predicted <= 0 {
-		g.t.Fatalf("a stream began after %s and should have after %s", observed, predicted)
+// Report takes the outcome of a ticket.
+func (g *gate) Report(ticket uint64, err error) {
+	if !g.open[ticket] {
+		g.t.Fatalf("a gate got two outcomes for one ticket")
 	}
-	if g.good%2 == 1 {
-		return errShut
+	delete(g.open, ticket)
+	switch {
+	case err == nil:
+		g.good++
+	case errors.Is(err, routing.ErrExcluded):
+		g.excluded++
+	default:
+		g.bad++
 	}
-	return nil
 }
 
 // Cut takes a verdict on an answer that broke off, after a good one.
@@ -144,23 +134,6 @@ func (g *gate) Cut(began time.Time, err error) {
 		g.t.Fatalf("after %d good verdicts an answer that began at %s was cut: %v", g.good, began, err)
 	}
 	g.bad++
-}
-
-// patient is a gate that wants to know when a verdict is due.
-type patient struct{ *gate }
-
-// AllowFor grants a permit unless the gate is shut.
-func (g patient) AllowFor(expected time.Duration) (func(error), error) {
-	if expected <= 0 || expected > 10*time.Minute {
-		g.t.Fatalf("a verdict is expected after %s", expected)
-	}
-	return g.gate.Allow()
-}
-
-// Allow is not to be asked where AllowFor can be.
-func (g patient) Allow() (func(error), error) {
-	g.t.Fatalf("a patient gate was not told when a verdict is due")
-	return nil, errShut
 }
 
 // held is a lease under way with the model's account of it.

@@ -32,7 +32,9 @@ type twins struct {
 // counting is a gate that lets all pass and counts them.
 type counting struct{ asked *int }
 
-func (g counting) Allow() (func(error), error) { *g.asked++; return func(error) {}, nil }
+func (g counting) Allow(time.Duration) (uint64, error) { *g.asked++; return 0, nil }
+func (g counting) Report(uint64, error)                {}
+func (g counting) Cut(time.Time, error)                {}
 
 // recorded is one arbitrary history of twins.
 func recorded(rt *rapid.T, newPolicy func() routing.Policy) {

@@ -1,4 +1,4 @@
-package breaker
+package routing
 
 import (
 	"fmt"
@@ -8,26 +8,44 @@ import (
 	"time"
 )
 
+// usualSlowness is the default configuration.
+var usualSlowness = Slowness{Factor: 3, MinSamples: 20}
+
 // stream sends one good request whose first token came after ratio times the
-// predicted second, as the gateway does, and tells whether it passed.
-func (r *rig) stream(i int, ratio float64) bool {
-	done, err := r.bs[i].Allow()
+// predicted second, and returns whether it was admitted.
+func (g *gatedPool) stream(i int, ratio float64) bool {
+	l, err := g.Acquire(&Request{Now: time.Now(), Only: i})
 	if err != nil {
 		return false
 	}
 	observed := time.Duration(ratio * float64(time.Second))
 	time.Sleep(observed)
-	done(r.bs[i].Pace(observed, time.Second))
+	l.Release(Result{Err: g.paced(i, observed, time.Second)})
 	return true
+}
+
+// paced records a stream's time to first token and returns the outcome.
+func (g *gatedPool) paced(i int, observed, predicted time.Duration) error {
+	now := time.Now()
+	s := sample{began: now.Add(-observed), at: now, observed: observed}
+	if predicted > 0 {
+		s.ratio = float64(observed) / float64(predicted)
+	}
+	g.Pool.mu.Lock()
+	defer g.Pool.mu.Unlock()
+	if g.slowLocked(g.workers[i], s) {
+		return ErrSlow
+	}
+	return nil
 }
 
 // rounds sends n streams to each of the first workers in turn, with these ratios; 0
 // sends none.
-func (r *rig) rounds(n int, ratios ...float64) {
+func (g *gatedPool) rounds(n int, ratios ...float64) {
 	for s := range n {
 		for i, ratio := range ratios {
 			if ratio > 0 {
-				r.stream(i, ratio*jitter(s))
+				g.stream(i, ratio*jitter(s))
 			}
 		}
 	}
@@ -41,10 +59,10 @@ func TestTheSlowOneIsFound(t *testing.T) {
 		for _, before := range []int{0, 100} {
 			t.Run(fmt.Sprintf("of %d after %d good streams", n, before), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t, n, Config{})
+					g := newGatedPool(t, n, usualSlowness)
 					for s := range before {
 						for i := range n {
-							r.stream(i, jitter(s))
+							g.stream(i, jitter(s))
 						}
 					}
 					at := 0
@@ -54,9 +72,9 @@ func TestTheSlowOneIsFound(t *testing.T) {
 							if i == 1 {
 								ratio *= 5
 							}
-							r.stream(i, ratio)
+							g.stream(i, ratio)
 						}
-						if r.bs[1].State() == Open {
+						if g.state(1) == "out" {
 							at = s
 						}
 					}
@@ -67,7 +85,7 @@ func TestTheSlowOneIsFound(t *testing.T) {
 					if at < least || at > 40 {
 						t.Errorf("found after %d streams", at)
 					}
-					if got := r.causes(); !slices.Equal(got, []string{"b open slow"}) {
+					if got := g.causes; !slices.Equal(got, []string{"b slow"}) {
 						t.Errorf("told %q", got)
 					}
 				})
@@ -78,15 +96,15 @@ func TestTheSlowOneIsFound(t *testing.T) {
 
 func TestASlowPoolEjectsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 4, Config{})
+		g := newGatedPool(t, 4, usualSlowness)
 		for s := range 200 {
 			for i := range 4 {
-				r.stream(i, 8*jitter(s+i))
+				g.stream(i, 8*jitter(s+i))
 			}
 		}
-		r.is(Closed, Closed, Closed, Closed)
-		if len(r.causes()) > 0 {
-			t.Errorf("told %q", r.causes())
+		g.is("in", "in", "in", "in")
+		if len(g.causes) > 0 {
+			t.Errorf("told %q", g.causes)
 		}
 	})
 }
@@ -95,12 +113,12 @@ func TestASlowPoolEjectsNobody(t *testing.T) {
 // peers look slow nor hides that they are.
 func TestAWorkerWithoutSamplesHasNoSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 4, Config{})
-		r.rounds(2, 0, 0, 0, 50)
-		r.rounds(20, 1, 1, 0, 0)
-		r.is(Closed, Closed, Closed, Closed)
-		r.rounds(30, 1, 1, 5, 0)
-		r.is(Closed, Closed, Open, Closed)
+		g := newGatedPool(t, 4, usualSlowness)
+		g.rounds(2, 0, 0, 0, 50)
+		g.rounds(20, 1, 1, 0, 0)
+		g.is("in", "in", "in", "in")
+		g.rounds(30, 1, 1, 5, 0)
+		g.is("in", "in", "out", "in")
 	})
 }
 
@@ -108,14 +126,14 @@ func TestAWorkerWithoutSamplesHasNoSay(t *testing.T) {
 // by itself and by its peers.
 func TestOldSamplesSayNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, Config{})
-		r.rounds(19, 1, 5)
+		g := newGatedPool(t, 2, usualSlowness)
+		g.rounds(19, 1, 5)
 		time.Sleep(paceWindow)
-		if v := r.bs[0].View(); v.Samples != 0 || v.Median != 0 || v.SlowRatio != 0 {
+		if v := g.Snapshot(time.Now())[0]; v.Samples != 0 || v.SlowRatio != 0 {
 			t.Errorf("it remembers %+v", v)
 		}
-		r.rounds(5, 1, 5)
-		r.is(Closed, Closed)
+		g.rounds(5, 1, 5)
+		g.is("in", "in")
 	})
 }
 
@@ -123,62 +141,63 @@ func TestOldSamplesSayNothing(t *testing.T) {
 // that is as slow.
 func TestASlowWorkerRecoversByProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 3, Config{})
-		r.rounds(30, 5, 1, 1)
-		r.is(Open)
-		if v := r.bs[0].View(); v.Samples != 0 {
+		g := newGatedPool(t, 3, usualSlowness)
+		g.rounds(30, 5, 1, 1)
+		g.is("out")
+		if v := g.Snapshot(time.Now())[0]; v.Samples != 0 {
 			t.Errorf("%d samples are left", v.Samples)
 		}
 		time.Sleep(time.Second)
-		r.bs[0].Healthy(time.Now())
-		r.is(Open)
-		r.pass(60 * time.Second)
-		r.is(HalfOpen)
-		r.stream(0, 5)
-		r.is(Open)
+		g.bs[0].Healthy(time.Now())
+		g.is("out")
+		g.pass(60 * time.Second)
+		g.is("tried")
+		g.stream(0, 5)
+		g.is("out")
 		time.Sleep(time.Second)
-		r.bs[0].Healthy(time.Now())
-		r.is(Open)
-		r.pass(60 * time.Second)
-		r.stream(0, 1)
-		r.is(Closed)
-		r.rounds(19, 5, 1, 1)
-		r.is(Closed)
-		r.rounds(10, 5, 1, 1)
-		r.is(Open)
-		want := []string{"a open slow", "a half_open timeout", "a open slow", "a half_open timeout", "a closed probe_succeeded", "a open slow"}
-		if got := r.causes(); !slices.Equal(got, want) {
+		g.bs[0].Healthy(time.Now())
+		g.is("out")
+		g.pass(60 * time.Second)
+		g.stream(0, 1)
+		g.is("in")
+		g.rounds(19, 5, 1, 1)
+		g.is("in")
+		g.rounds(10, 5, 1, 1)
+		g.is("out")
+		want := []string{"a slow", "a slow", "a slow"}
+		if got := g.causes; !slices.Equal(got, want) {
 			t.Errorf("told %q\nnot  %q", got, want)
 		}
 	})
 }
 
-// TestWhoIsOutIsNobodysPeer: the second slow worker is measured against the
+// TestEjectedWorkerIsNotAPeer: the second slow worker is measured against the
 // well one alone.
-func TestWhoIsOutIsNobodysPeer(t *testing.T) {
+func TestEjectedWorkerIsNotAPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 4, Config{})
-		r.rounds(30, 5, 0, 1)
-		r.is(Open, Closed, Closed, Closed)
-		r.rounds(30, 0, 5, 1)
-		r.is(Open, Open, Closed, Closed)
+		g := newGatedPool(t, 4, usualSlowness)
+		g.rounds(30, 5, 0, 1)
+		g.is("out", "in", "in", "in")
+		g.rounds(30, 0, 5, 1)
+		g.is("out", "out", "in", "in")
 	})
 }
 
 // TestSlownessIsForgottenOnceProvenWrong: the next opening may end early.
 func TestSlownessIsForgottenOnceProvenWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, Config{})
-		r.rounds(30, 5, 1)
-		r.is(Open)
-		r.pass(60 * time.Second)
-		r.stream(0, 1)
-		r.is(Closed)
-		r.fails(0, 5, errFive)
-		r.is(Open)
+		g := newGatedPool(t, 2, usualSlowness)
+		g.rounds(30, 5, 1)
+		g.is("out")
+		g.pass(60 * time.Second)
+		g.stream(0, 1)
+		g.is("in")
+		g.fail(0, 5, errFive)
+		g.is("out")
 		time.Sleep(time.Second)
-		r.bs[0].Healthy(time.Now())
-		r.is(HalfOpen)
+		g.bs[0].Healthy(time.Now())
+		g.pass(time.Second)
+		g.is("tried")
 	})
 }
 
@@ -186,54 +205,50 @@ func TestSlownessIsForgottenOnceProvenWrong(t *testing.T) {
 // little, and slowness was not what took the worker out.
 func TestASlowProbeOfAWorkerThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, Config{})
-		r.rounds(20, 0, 1)
-		r.fails(0, 5, errFive)
-		r.pass(60 * time.Second)
-		r.stream(0, 5)
-		r.is(Closed)
+		g := newGatedPool(t, 2, usualSlowness)
+		g.rounds(20, 0, 1)
+		g.fail(0, 5, errFive)
+		g.pass(60 * time.Second)
+		g.stream(0, 5)
+		g.is("in")
 	})
 }
 
 // TestStreamsOfBeforeAreNoSamples: they tell of the time before the opening.
 func TestStreamsOfBeforeAreNoSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, Config{OpenFor: time.Second})
+		g := newGatedPool(t, 2, usualSlowness)
 		start := time.Now()
-		r.fails(0, 5, errFive)
-		r.pass(2 * time.Second)
-		r.try(0, nil)
-		r.is(Closed)
+		g.fail(0, 5, errFive)
+		g.pass(60 * time.Second)
+		g.request(0, nil)
+		g.is("in")
 		time.Sleep(time.Second)
-		r.bs[0].Pace(time.Since(start), time.Second)
-		if v := r.bs[0].View(); v.Samples != 0 {
+		g.paced(0, time.Since(start), time.Second)
+		if v := g.Snapshot(time.Now())[0]; v.Samples != 0 {
 			t.Error("a stream of before was taken")
 		}
-		r.bs[0].Pace(time.Second, time.Second)
-		if v := r.bs[0].View(); v.Samples != 1 {
+		g.paced(0, time.Second, time.Second)
+		if v := g.Snapshot(time.Now())[0]; v.Samples != 1 {
 			t.Error("a stream of now was not taken")
 		}
 	})
 }
 
-// TestACappedSlowWorkerIsNoFailure: its answers are good, and it is asked again
-// at each whether it may be kept out.
-func TestACappedSlowWorkerIsNoFailure(t *testing.T) {
+// TestACappedSlowWorkerIsKept until another one is back.
+func TestACappedSlowWorkerIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 3, Config{})
-		r.fails(2, 5, errFive)
+		g := newGatedPool(t, 3, usualSlowness)
+		g.fail(2, 5, errFive)
 		for s := range 30 {
-			r.stream(1, jitter(s))
-			r.stream(0, 5*jitter(s))
+			g.stream(1, jitter(s))
+			g.stream(0, 5*jitter(s))
 		}
-		r.is(Closed, Closed, Open)
-		if v := r.bs[0].View(); v.Failures != 0 || v.ConsecutiveFailures != 0 || v.SlowRatio < 3 {
-			t.Errorf("%+v", v)
-		}
-		r.pass(60 * time.Second)
-		r.try(2, nil)
-		r.stream(0, 5)
-		r.is(Open, Closed, Closed)
+		g.is("kept", "in", "out")
+		g.pass(60 * time.Second)
+		g.request(2, nil)
+		g.stream(0, 5)
+		g.is("out", "in", "in")
 	})
 }
 
@@ -241,12 +256,12 @@ func TestACappedSlowWorkerIsNoFailure(t *testing.T) {
 // time is not what one worker is slow by.
 func TestStreamsOfOtherTimesAreNoComparison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, Config{})
-		r.rounds(20, 0, 1)
-		r.rounds(40, 8, 0)
-		r.is(Closed, Closed)
-		r.rounds(40, 8, 8)
-		r.is(Closed, Closed)
+		g := newGatedPool(t, 2, usualSlowness)
+		g.rounds(20, 0, 1)
+		g.rounds(40, 8, 0)
+		g.is("in", "in")
+		g.rounds(40, 8, 8)
+		g.is("in", "in")
 	})
 }
 
@@ -254,19 +269,19 @@ func TestStreamsOfOtherTimesAreNoComparison(t *testing.T) {
 // first of them ends, and are one comparison however many they are.
 func TestStreamsThatWaitTogetherCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, Config{})
+		g := newGatedPool(t, 2, usualSlowness)
 		for range 5 {
 			start := time.Now()
 			for range 100 { // b has the shorter line
 				time.Sleep(100 * time.Millisecond)
-				r.bs[0].Pace(time.Since(start), 25*time.Millisecond)
-				r.bs[1].Pace(time.Since(start)/10, 25*time.Millisecond)
+				g.paced(0, time.Since(start), 25*time.Millisecond)
+				g.paced(1, time.Since(start)/10, 25*time.Millisecond)
 			}
 		}
-		if v := r.bs[0].View(); v.SlowRatio != 0 || v.Samples != maxSamples {
+		if v := g.Snapshot(time.Now())[0]; v.SlowRatio != 0 || v.Samples != maxSamples {
 			t.Errorf("%+v: five comparisons are too few", v)
 		}
-		r.is(Closed, Closed)
+		g.is("in", "in")
 	})
 }
 
@@ -278,22 +293,16 @@ func TestP95Above(t *testing.T) {
 	}{{"none is late", 0, false}, {"1 of 32", 32, false}, {"1 of 10", 10, true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := Default()
-				c.Slow = Slow{MinSamples: 40, P95Above: 2 * time.Second}
-				r := newRig(t, 2, c)
+				g := newGatedPool(t, 2, Slowness{MinSamples: 40, P95Above: 2 * time.Second})
 				for s := range 64 {
 					ratio := 1.0
 					if tt.late > 0 && s%tt.late == tt.late-1 {
 						ratio = 3
 					}
-					done, err := r.bs[0].Allow()
-					if err != nil {
-						break
-					}
 					time.Sleep(time.Second)
-					done(r.bs[0].Pace(time.Duration(ratio)*time.Second, 0)) // without a prediction
+					g.request(0, g.paced(0, time.Duration(ratio)*time.Second, 0)) // without a prediction
 				}
-				if got := r.bs[0].State() == Open; got != tt.opens {
+				if got := g.state(0) == "out"; got != tt.opens {
 					t.Errorf("open is %t", got)
 				}
 			})
@@ -303,13 +312,11 @@ func TestP95Above(t *testing.T) {
 
 func TestSlownessCanBeTurnedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := Default()
-		c.Slow.Factor = 0
-		r := newRig(t, 2, c)
+		g := newGatedPool(t, 2, Slowness{MinSamples: 20})
 		for s := range 70 {
-			r.stream(0, 1)
-			r.stream(1, 10*jitter(s))
+			g.stream(0, 1)
+			g.stream(1, 10*jitter(s))
 		}
-		r.is(Closed, Closed)
+		g.is("in", "in")
 	})
 }

@@ -1,4 +1,4 @@
-package breaker
+package routing
 
 import (
 	"slices"
@@ -39,7 +39,7 @@ type moment struct {
 }
 
 // pace is the last samples of one worker and how they compare with those of its
-// peers, guarded by the group's lock. Its present moment begins with the first
+// peers, guarded by the pool's lock. Its present moment begins with the first
 // stream that was booked after the end of the one before. Streams that wait for the
 // same thing, such as those of one burst, therefore count in one moment only.
 type pace struct {
@@ -67,6 +67,19 @@ func (p *pace) add(s sample) {
 	}
 	p.streams++
 }
+
+// endMoment keeps the present moment's comparison with the peers' median.
+func (p *pace) endMoment(now time.Time, peers float64) {
+	if own, ok := p.median(p.began, p.ended, 1); ok {
+		p.moments[p.last] = moment{now, own / peers}
+		p.last = (p.last + 1) % maxMoments
+		p.m = min(p.m+1, maxMoments)
+	}
+	p.ended, p.streams = now, 0
+}
+
+// reset forgets everything.
+func (p *pace) reset() { *p = pace{} }
 
 func (p *pace) prune(now time.Time) {
 	for p.n > 0 && now.Sub(p.newest(p.n-1).at) > paceWindow {
@@ -156,118 +169,4 @@ func median(vs []float64) float64 {
 		return vs[half]
 	}
 	return (vs[half-1] + vs[half]) / 2
-}
-
-// Pace records a stream's time to first token, observed from when the request
-// was booked, beside the predicted one; 0 when nothing was predicted. To be
-// called before the request's verdict: when it returns an error, which is
-// ErrSlow, that is the verdict.
-//
-// It returns ErrSlow for a worker that is slow now, and for a probe of a worker
-// that was opened for slowness and still is slow. Streams are compared with the
-// peers' streams of the same moment. A moment lasts two seconds at least, and until
-// the worker and a peer have three streams that were booked and began in it. Its
-// result is the worker's median of observed by predicted, divided by the median of
-// its peers' medians. A worker with MinSamples streams in five minutes is slow if
-// the result is beyond Factor in all but one of its last six to eight moments. A
-// worker without peers is not slow.
-//
-// With P95Above set, a worker is also slow if more than 5 of 100 of its last 64
-// streams took longer; for a probe, its own stream counts.
-func (b *Breaker) Pace(observed, predicted time.Duration) error {
-	if b == nil || observed < 0 {
-		return nil
-	}
-	now := time.Now()
-	s := sample{began: now.Add(-observed), at: now, observed: observed}
-	if predicted > 0 {
-		s.ratio = float64(observed) / float64(predicted)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.paceLocked(s) {
-		return ErrSlow
-	}
-	return nil
-}
-
-func (b *Breaker) paceLocked(s sample) bool {
-	limit := b.config.Slow
-	switch {
-	case b.retired || b.state == Open:
-		return false
-	case b.state == HalfOpen:
-		return b.slow && (b.group.slowProbe(b, s, limit.Factor) || limit.P95Above > 0 && s.observed > limit.P95Above)
-	case s.began.Before(b.since):
-		return false // sent before the breaker closed: it tells of the time before
-	}
-	return b.group.slow(b, s, limit)
-}
-
-// slow records a sample and tells whether its worker is slow.
-func (g *Group) slow(b *Breaker, s sample, limit Slow) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	p := &b.seat.pace
-	p.add(s)
-	if p.streams >= momentStreams && s.at.Sub(p.began) >= momentSpan {
-		g.compareLocked(b, s.at)
-	}
-	if p.n < limit.MinSamples {
-		return false
-	}
-	if limit.Factor > 0 && p.slow(limit.Factor) {
-		return true
-	}
-	if limit.P95Above > 0 {
-		p95, ok := p.p95(limit.MinSamples)
-		return ok && p95 > limit.P95Above
-	}
-	return false
-}
-
-// compareLocked ends the worker's present moment, if its peers had streams in it.
-func (g *Group) compareLocked(b *Breaker, now time.Time) {
-	p := &b.seat.pace
-	peers, ok := g.peersLocked(b, p.began, momentStreams)
-	if !ok {
-		return
-	}
-	if own, ok := p.median(p.began, p.ended, 1); ok {
-		p.moments[p.last] = moment{now, own / peers}
-		p.last = (p.last + 1) % maxMoments
-		p.m = min(p.m+1, maxMoments)
-	}
-	p.ended, p.streams = now, 0
-}
-
-// slowProbe tells whether the stream that tries a worker is slower than the peers
-// were lately. The probe is alone on its worker, and so in no burst.
-func (g *Group) slowProbe(b *Breaker, s sample, factor float64) bool {
-	if factor <= 0 || s.ratio <= 0 {
-		return false
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	peers, ok := g.peersLocked(b, s.at.Add(-paceWindow), momentStreams)
-	return ok && s.ratio > factor*peers
-}
-
-// peersLocked returns the median of the medians of all other members that had
-// enough streams booked at from or later; ok is false when there are none.
-func (g *Group) peersLocked(b *Breaker, from time.Time, enough int) (m float64, ok bool) {
-	var room [32]float64 // a usual pool's fit without an allocation
-	medians := room[:0]
-	for _, o := range g.members {
-		if o == b {
-			continue
-		}
-		if m, ok := o.seat.pace.median(from, from, enough); ok {
-			medians = append(medians, m)
-		}
-	}
-	if len(medians) == 0 {
-		return 0, false
-	}
-	return median(medians), true
 }

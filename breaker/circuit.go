@@ -1,0 +1,103 @@
+package breaker
+
+import (
+	"errors"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+// circuit is gobreaker's state machine. It is used under the breaker's lock only, and
+// its callbacks run there.
+type circuit = gobreaker.TwoStepCircuitBreaker[struct{}]
+
+var (
+	errFailure  = errors.New("failed")
+	errExcluded = errors.New("excluded")
+	// circuitErrors are the outcomes as a circuit is told them.
+	circuitErrors = [...]error{Success: nil, Excluded: errExcluded, Failure: errFailure, Unreachable: errFailure, TooSlow: errFailure}
+)
+
+// windowBuckets is how many steps the rolling window moves in: with ten of
+// them a failure is forgotten at most a tenth of the window late.
+const windowBuckets = 10
+
+// newCircuitLocked makes a circuit. Its transitions are followed once it is the
+// breaker's.
+func (b *Breaker) newCircuitLocked(timeout time.Duration, readyToTrip func(gobreaker.Counts) bool) *circuit {
+	var c *circuit
+	c = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests:  uint32(b.config.Probes),
+		Interval:     b.config.Window,
+		BucketPeriod: max(1, b.config.Window/windowBuckets),
+		Timeout:      timeout,
+		ReadyToTrip:  readyToTrip,
+		IsExcluded:   func(err error) bool { return err == errExcluded },
+		OnStateChange: func(_ string, _, to gobreaker.State) {
+			if b.circuit == c {
+				b.followLocked(State(to))
+			}
+		},
+	})
+	return c
+}
+
+// renewLocked gives the breaker a closed circuit. How long it will be open is spread by a
+// tenth, so that workers that failed together are not all tried at the same moment.
+func (b *Breaker) renewLocked() {
+	b.openFor = time.Duration(float64(b.config.OpenFor) * (0.9 + 0.2*b.options.Rand()))
+	b.circuit, b.outdated = b.newCircuitLocked(b.openFor, b.readyToTrip), false
+}
+
+// reopenLocked gives an open breaker a circuit that is open for that long.
+func (b *Breaker) reopenLocked(timeout time.Duration) {
+	c := b.newCircuitLocked(timeout, func(gobreaker.Counts) bool { return true })
+	if report, err := c.Allow(); err == nil {
+		report(errFailure)
+	}
+	b.circuit, b.outdated = c, true
+}
+
+// endOpenLocked moves an open breaker to half-open. gobreaker has no call for that, so
+// its circuit is replaced by one whose timeout is over a nanosecond later.
+func (b *Breaker) endOpenLocked() {
+	b.reopenLocked(1)
+	b.circuit.State()
+}
+
+// followLocked takes over the state that the circuit has taken. Requests in progress
+// count no more.
+func (b *Breaker) followLocked(to State) {
+	now := time.Now()
+	c := Change{From: b.state, To: to, Cause: b.tripReason, Unreachable: b.unreachable}
+	for _, p := range b.probes {
+		p.timer.Stop()
+	}
+	clear(b.probes)
+	outdated := b.outdated
+	switch to {
+	case Open:
+		b.slow = b.slow || c.Cause == CauseSlow
+		b.consecutiveFailures, b.interrupted = 0, 0
+		if outdated {
+			b.renewLocked()
+			b.reopenLocked(b.openFor)
+		}
+		c.Until = now.Add(b.openFor)
+	case HalfOpen:
+		b.probedSince = now
+		if c.Cause = CauseTimeout; now.Before(b.until) {
+			c.Cause = CauseHealthy
+		}
+	case Closed:
+		c.Cause = CauseProbeSucceeded
+		b.slow, b.failedProbes = false, 0
+		if outdated {
+			b.renewLocked()
+		}
+	}
+	c.Slow = b.slow
+	b.tickets++
+	b.state, b.generation, b.cause, b.since, b.until = to, b.tickets, c.Cause, now, c.Until
+	b.pendingEvents = append(b.pendingEvents, c)
+}

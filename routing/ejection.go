@@ -1,0 +1,95 @@
+package routing
+
+import "time"
+
+// Ejection is a worker's circuit breaker that is not closed.
+type Ejection struct {
+	At          time.Time // of the transition
+	Until       time.Time // while the breaker is open, when it becomes half-open; zero while it is half-open
+	Unreachable bool      // no server takes connections
+	Slow        bool      // it was opened because the worker is slow
+}
+
+// Eject keeps new requests from the worker with that ID and Ref while its breaker is
+// open, unless the ejection cap keeps the worker in rotation. While the breaker is
+// half-open, the worker's gate limits its requests.
+func (p *Pool) Eject(id string, ref any, e Ejection) {
+	p.mu.Lock()
+	defer p.unlockChanged()
+	w := p.findLocked(id, ref)
+	if w == nil {
+		return
+	}
+	if !w.ejected {
+		w.ejectedAt = e.At
+	}
+	w.ejected, w.ejection = true, e
+	if !e.Until.IsZero() {
+		w.pace.reset()
+	}
+	p.restLocked(e.Until)
+	p.capEjectionsLocked()
+}
+
+// Restore ends an ejection. The worker's share grows evenly from a tenth to the whole
+// within ten seconds.
+func (p *Pool) Restore(id string, ref any, at time.Time) {
+	p.mu.Lock()
+	defer p.unlockChanged()
+	w := p.findLocked(id, ref)
+	if w == nil {
+		return
+	}
+	w.ejected, w.ejection = false, Ejection{}
+	w.warmFrom, w.restoredAt = at, at
+	p.capEjectionsLocked()
+}
+
+// capEjectionsLocked applies the ejection cap: at most half of a pool is ejected, and
+// never the last worker that is up and has weight. Workers beyond the cap, the last ones
+// ejected, are kept in rotation with a tenth of their share. A worker that takes no
+// connection is exempt.
+func (p *Pool) capEjectionsLocked() {
+	inRotation := false
+	var last *Worker // the last one ejected that could be kept
+	for _, w := range p.workers {
+		usable := w.status.Up && w.weight > 0
+		w.kept = w.cappedLocked() && p.ejectedBeforeLocked(w) >= len(p.workers)/2
+		inRotation = inRotation || usable && (w.kept || !w.ejected)
+		if usable && w.cappedLocked() && (last == nil || last.ejectedBefore(w)) {
+			last = w
+		}
+	}
+	if !inRotation && last != nil {
+		last.kept = true
+	}
+}
+
+// ejectedBeforeLocked counts the workers under the cap that were ejected before w.
+func (p *Pool) ejectedBeforeLocked(w *Worker) (n int) {
+	for _, o := range p.workers {
+		if o.cappedLocked() && o.ejectedBefore(w) {
+			n++
+		}
+	}
+	return n
+}
+
+// ejectedBefore orders two ejected workers.
+func (w *Worker) ejectedBefore(o *Worker) bool {
+	if w.ejectedAt.Equal(o.ejectedAt) {
+		return w.index < o.index
+	}
+	return w.ejectedAt.Before(o.ejectedAt)
+}
+
+// cappedLocked reports whether the worker's ejection falls under the cap.
+func (w *Worker) cappedLocked() bool { return w.ejected && !w.ejection.Unreachable }
+
+// openUntilLocked is until when the worker gets no requests because it failed.
+func (w *Worker) openUntilLocked() time.Time {
+	if w.kept || w.ejection.Until.Before(w.openUntil) {
+		return w.openUntil
+	}
+	return w.ejection.Until
+}

@@ -1,0 +1,100 @@
+package routing
+
+import (
+	"errors"
+	"time"
+)
+
+// ErrSlow is the outcome, for a worker's gate, of a good answer of a worker that is too
+// slow.
+var ErrSlow = errors.New("the worker is too slow")
+
+// Slowness is when a worker counts as too slow. The zero value is never.
+//
+// Streams are compared with the peers' streams of the same moment. A moment lasts two
+// seconds at least, and until the worker and a peer have three streams that were booked
+// and began in it. Its result is the worker's median of observed by predicted time to
+// first token, divided by the median of its peers' medians. A worker with MinSamples
+// streams in five minutes is slow if the result is beyond Factor in all but one of its
+// last six to eight moments. A worker without peers is not slow.
+type Slowness struct {
+	Factor     float64       // 0 turns it off
+	MinSamples int           // at most 64
+	P95Above   time.Duration // also slow if more than 5 of 100 of its last 64 streams took longer; 0 turns it off
+}
+
+// SetSlowness sets when a worker is too slow, from the next stream on.
+func (p *Pool) SetSlowness(s Slowness) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.MinSamples = min(s.MinSamples, maxSamples)
+	p.slowness = s
+}
+
+// slowLocked records a stream's time to first token and reports whether its worker is
+// slow. A probe of a worker that was ejected for slowness is compared with the streams
+// that the peers had lately.
+func (p *Pool) slowLocked(w *Worker, s sample) bool {
+	limit := p.slowness
+	switch {
+	case limit.Factor <= 0 && limit.P95Above <= 0 || w.ejected && !w.ejection.Until.IsZero():
+		return false
+	case w.ejected:
+		return w.ejection.Slow && (p.slowProbeLocked(w, s) || limit.P95Above > 0 && s.observed > limit.P95Above)
+	case s.began.Before(w.restoredAt):
+		return false // it shows the time before the ejection
+	}
+	w.pace.add(s)
+	if w.pace.streams >= momentStreams && s.at.Sub(w.pace.began) >= momentSpan {
+		p.compareLocked(w, s.at)
+	}
+	if w.pace.n < limit.MinSamples {
+		return false
+	}
+	if limit.Factor > 0 && w.pace.slow(limit.Factor) {
+		return true
+	}
+	if limit.P95Above > 0 {
+		p95, ok := w.pace.p95(limit.MinSamples)
+		return ok && p95 > limit.P95Above
+	}
+	return false
+}
+
+// compareLocked ends the worker's present moment, if its peers had streams in it.
+func (p *Pool) compareLocked(w *Worker, now time.Time) {
+	peers, ok := p.peersLocked(w, w.pace.began)
+	if !ok {
+		return
+	}
+	w.pace.endMoment(now, peers)
+}
+
+// slowProbeLocked reports whether a probe is slower than the peers were lately. The probe
+// is alone on its worker, and so in no burst.
+func (p *Pool) slowProbeLocked(w *Worker, s sample) bool {
+	if p.slowness.Factor <= 0 || s.ratio <= 0 {
+		return false
+	}
+	peers, ok := p.peersLocked(w, s.at.Add(-paceWindow))
+	return ok && s.ratio > p.slowness.Factor*peers
+}
+
+// peersLocked returns the median of the medians of all other workers that had enough
+// streams booked at from or later; ok is false without such workers.
+func (p *Pool) peersLocked(w *Worker, from time.Time) (m float64, ok bool) {
+	var room [32]float64 // a usual pool's fit without an allocation
+	medians := room[:0]
+	for _, o := range p.workers {
+		if o == w {
+			continue
+		}
+		if m, ok := o.pace.median(from, from, momentStreams); ok {
+			medians = append(medians, m)
+		}
+	}
+	if len(medians) == 0 {
+		return 0, false
+	}
+	return median(medians), true
+}
