@@ -1,20 +1,13 @@
 package engines
 
 import (
-	"math/rand/v2"
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"tierway/telemetry"
 )
-
-// traced is one request of an engine that exports traces.
-type traced struct {
-	name, model string
-	begun, end  time.Time
-	made        usage
-	failed      bool
-}
 
 // traced begins the span of a request that names a trace, as checks of health do
 // not. What it returns is called when the request is over.
@@ -22,26 +15,21 @@ func (e *Engine) traced(r *http.Request, path string) func(err error) {
 	if e.c.Traces == nil || r.Header.Get("Traceparent") == "" {
 		return func(error) {}
 	}
-	c := e.c.Traces.Begin(r.Header, true, rand.Uint64)
-	t := &traced{name: path, model: e.c.Model, begun: e.c.Clock()}
+	c := e.c.Traces.Begin(r.Header, true, e.c.Clock())
 	return func(err error) {
-		t.end, t.made, t.failed = e.c.Clock(), accountOf(r.Context()).made, err != nil
-		e.c.Traces.Export(c, t)
+		c.End([]telemetry.Span{spanOf(path, e.c.Model, e.c.Clock(), accountOf(r.Context()).made, err != nil)})
 	}
 }
 
-// Len is part of telemetry.Spans.
-func (t *traced) Len() int { return 1 }
-
-// Spans is part of telemetry.Spans: one span, named as vLLM names its own.
-func (t *traced) Spans(telemetry.TraceContext) []telemetry.Span {
-	attrs := []telemetry.Attr{telemetry.String(telemetry.AttrHTTPRoute, t.name)}
-	if t.model != "" {
-		attrs = append(attrs, telemetry.String(telemetry.AttrGenAIAnswered, t.model))
+// spanOf describes a request of the engine, by the name that vLLM gives its own.
+func spanOf(path, model string, end time.Time, made usage, failed bool) telemetry.Span {
+	attrs := []attribute.KeyValue{attribute.String(telemetry.AttrHTTPRoute, path)}
+	if model != "" {
+		attrs = append(attrs, attribute.String(telemetry.AttrGenAIAnswered, model))
 	}
-	if u := t.made; u != (usage{}) {
-		attrs = append(attrs, telemetry.Int(telemetry.AttrGenAIInput, int64(u.prompt)),
-			telemetry.Int(telemetry.AttrGenAICached, int64(u.cached)), telemetry.Int(telemetry.AttrGenAIOutput, int64(u.output)))
+	if made != (usage{}) {
+		attrs = append(attrs, attribute.Int(telemetry.AttrGenAIInput, made.prompt),
+			attribute.Int(telemetry.AttrGenAICached, made.cached), attribute.Int(telemetry.AttrGenAIOutput, made.output))
 	}
-	return []telemetry.Span{{Name: telemetry.SpanEngine, Kind: telemetry.KindServer, Start: t.begun, End: t.end, Error: t.failed, Attributes: attrs}}
+	return telemetry.Span{Name: telemetry.SpanEngine, End: end, Error: failed, Attributes: attrs}
 }

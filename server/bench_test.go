@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -17,27 +18,40 @@ import (
 // BenchmarkChat walks a chat request through the whole line, with a worker and
 // a client that cost next to nothing.
 func BenchmarkChat(b *testing.B) {
-	const answer = `{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4}}`
 	for _, size := range []int{400, 48 << 10} {
-		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
-			body := `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"` + strings.Repeat("hi there ", size/9) + `"}],"max_tokens":20}`
-			conn, err := net.Dial("tcp", benchFront(b, answer))
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer conn.Close()
-			request := fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer k\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-			r := bufio.NewReader(conn)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := conn.Write(request); err != nil {
-					b.Fatal(err)
-				}
-				if status := readRaw(b, r); !strings.HasPrefix(status, "HTTP/1.1 200") {
-					b.Fatal(status)
-				}
-			}
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) { benchChat(b, size, "") })
+	}
+}
+
+// BenchmarkChatTraced is BenchmarkChat with a collector that reads and forgets.
+func BenchmarkChatTraced(b *testing.B) {
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	defer collector.Close()
+	for name, sample := range map[string]int{"unsampled": 0, "sampled": 1} {
+		b.Run(name, func(b *testing.B) {
+			benchChat(b, 400, fmt.Sprintf("telemetry: { otlp: %q, sample: %d }\n", collector.URL, sample))
 		})
+	}
+}
+
+func benchChat(b *testing.B, size int, more string) {
+	const answer = `{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4}}`
+	body := `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"` + strings.Repeat("hi there ", size/9) + `"}],"max_tokens":20}`
+	conn, err := net.Dial("tcp", benchFront(b, answer, more))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	request := fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer k\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	r := bufio.NewReader(conn)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := conn.Write(request); err != nil {
+			b.Fatal(err)
+		}
+		if status := readRaw(b, r); !strings.HasPrefix(status, "HTTP/1.1 200") {
+			b.Fatal(status)
+		}
 	}
 }
 
@@ -71,8 +85,9 @@ func readRaw(b *testing.B, r *bufio.Reader) (first string) {
 	return first
 }
 
-// benchFront serves one tier before a raw worker that answers always the same.
-func benchFront(b *testing.B, answer string) string {
+// benchFront serves one tier before a raw worker that answers always the same. more is
+// added to its configuration.
+func benchFront(b *testing.B, answer, more string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -96,7 +111,7 @@ func benchFront(b *testing.B, answer string) string {
 			}()
 		}
 	}()
-	text := fmt.Sprintf(plain, fmt.Sprintf("{ name: w0, url: \"http://%s\" }", l.Addr()))
+	text := fmt.Sprintf(plain, fmt.Sprintf("{ name: w0, url: \"http://%s\" }", l.Addr())) + more
 	file, err := config.Parse("bench.yaml", []byte(text), func(string) (string, bool) { return "", false })
 	if err != nil {
 		b.Fatal(err)
@@ -112,6 +127,7 @@ func benchFront(b *testing.B, answer string) string {
 	}
 	h := &http.Server{Handler: s.dataHandler()}
 	go h.Serve(front) //nolint:errcheck // ends with Close
+	go s.traces.Run(b.Context())
 	b.Cleanup(func() { h.Close(); s.fleet.Close() })
 	return front.Addr().String()
 }

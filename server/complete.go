@@ -74,7 +74,7 @@ func (s *Server) authenticate(snap *snapshot, r *http.Request, now time.Time) (c
 		}
 		is, keyless = tenants.Anonymous(), true
 	}
-	return caller{Caller: is, keyless: keyless, trace: s.traces.Begin(r.Header, true, s.rand)}, nil
+	return caller{Caller: is, keyless: keyless, trace: s.traces.Begin(r.Header, true, now)}, nil
 }
 
 // unread tells whether a key may be a good one that only the database knows, which

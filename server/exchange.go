@@ -160,6 +160,7 @@ func (x *exchange) end() {
 		d = x.decision()
 		x.record(d)
 	})
+	x.s.keepRunning("ending the spans of a request", func() { x.exportTrace(d) })
 	if d == nil { // the record's own fault
 		d = &decisions.Decision{}
 	}

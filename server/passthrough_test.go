@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf16"
-
-	"tierway/telemetry"
 )
 
 // rawRig has a pool that passes /raw/* to an engine, whose last body it returns.
@@ -85,7 +83,7 @@ func TestAPassedPathIsDecidedByItsRule(t *testing.T) {
 	}
 	d := r.Server.decisions.last(1)[0]
 	var names []string
-	for _, s := range (spansOf{d}).Spans(telemetry.TraceContext{}) {
+	for _, s := range (spansOf{d}).spans() {
 		if names = append(names, s.Name); attributes(s.Attributes)["http.route"] != "" {
 			t.Errorf("%s has the route %q", s.Name, attributes(s.Attributes)["http.route"])
 		}

@@ -29,7 +29,10 @@ func (x *exchange) record(d *decisions.Decision) {
 	} else {
 		x.s.metrics.EndedOutside(int(x.in.dialect), outcomeIndex(d.Result))
 	}
-	x.exportTrace(d)
+	if !x.caller.trace.On { // the client is unknown, and its headers do not count
+		x.caller.trace = x.s.traces.Begin(x.in.r.Header, false, x.in.start)
+	}
+	d.TraceID = x.caller.trace.ID()
 	x.s.logAccess(d)
 	x.s.decided(d)
 }
@@ -127,18 +130,10 @@ func (a *attempt) countPace() {
 	}
 }
 
-// exportTrace hands a sampled request's record to those who make spans of it. The
-// trace of somebody unknown begins here, whatever headers came.
+// exportTrace ends the spans of a sampled request.
 func (x *exchange) exportTrace(d *decisions.Decision) {
-	if x.s.traces == nil {
-		return
-	}
-	if !x.caller.trace.On {
-		x.caller.trace = x.s.traces.Begin(x.in.r.Header, false, x.s.rand)
-	}
-	d.TraceID = x.caller.trace.ID()
-	if x.caller.trace.Sampled {
-		x.s.traces.Export(x.caller.trace, spansOf{d})
+	if d != nil && x.caller.trace.Sampled {
+		x.caller.trace.End(spansOf{d}.spans())
 	}
 }
 

@@ -54,12 +54,7 @@ func (a *attempt) leaveOut(refused addition) {
 func (a *attempt) send(account bool, place rank) (*http1.Response, error) {
 	x := a.x
 	req := &http1.Request{Method: x.in.r.Method, Path: x.in.workerPath, Header: workerHeader(x.in.r.Header, x.in.requestID), Fresh: x.once()}
-	if x.caller.trace.On {
-		req.Header["Traceparent"] = []string{x.caller.trace.Traceparent(a.span)}
-		if delete(req.Header, "Tracestate"); x.caller.trace.State != "" {
-			req.Header["Tracestate"] = []string{x.caller.trace.State}
-		}
-	}
+	x.caller.trace.Inject(req.Header, a.span)
 	if q := x.in.r.URL.RawQuery; q != "" {
 		req.Path += "?" + escapedQuery(q)
 	}

@@ -49,8 +49,7 @@ type Options struct {
 	// a spool.Writer's does not. Nil: no line is written.
 	Access  io.Writer
 	Metrics *telemetry.Metrics
-	Rand    func() uint64               // uniform; safe for concurrent use
-	Env     func(string) (string, bool) // where OTEL_* are looked up; nil: none is set
+	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
 // Server owns the listeners, the fleet and everything that outlives one
@@ -201,7 +200,7 @@ func (s *Server) begins(o Options) (err error) {
 	}
 	if t := o.Config.Telemetry; !o.Offline {
 		if s.traces, err = telemetry.NewTraces(telemetry.TracesConfig{OTLP: t.OTLP, Sample: t.Sample, Clients: t.Clients,
-			Version: o.Version, Env: o.Env, Log: o.Log, Recover: s.runRecovered}); err != nil {
+			Version: o.Version, Log: o.Log, Recover: s.runRecovered}); err != nil {
 			return fmt.Errorf("preparing to export traces: %w", err)
 		}
 	}

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"tierway/decisions"
 	"tierway/routing"
 	"tierway/telemetry"
@@ -17,30 +20,11 @@ const routeOther = "other"
 // spansOf is a Decision of which spans are made.
 type spansOf struct{ *decisions.Decision }
 
-// Len returns how many spans the request has.
-func (t spansOf) Len() int {
-	n := 1
-	for i := range t.Attempts {
-		a := &t.Attempts[i]
-		n++
-		if a.QueueMs > 0 {
-			n++
-		}
-		if routed(a) {
-			n++
-		}
-	}
-	if t.lostWait() > 0 {
-		n++
-	}
-	return n
-}
-
-// Spans returns the request's span and its children: for each attempt its wait in
+// spans returns the request's span and its children: for each attempt its wait in
 // the queue, the choice of the worker and the call, then a wait that ended without
 // a worker.
-func (t spansOf) Spans(telemetry.TraceContext) []telemetry.Span {
-	spans := append(make([]telemetry.Span, 0, t.Len()), t.root())
+func (t spansOf) spans() []telemetry.Span {
+	spans := append(make([]telemetry.Span, 0, 2+3*len(t.Attempts)), t.root())
 	for i := range t.Attempts {
 		a := &t.Attempts[i]
 		if a.QueueMs > 0 {
@@ -81,7 +65,7 @@ func (t spansOf) at(ms float64) time.Time {
 
 // root is the request as its client has it.
 func (t spansOf) root() telemetry.Span {
-	s := telemetry.Span{Kind: telemetry.KindServer, Start: t.Time, End: t.at(t.DurationMs)}
+	s := telemetry.Span{Start: t.Time, End: t.at(t.DurationMs)}
 	verb, method := t.Method, t.Method
 	if method == "OTHER" { // as the conventions have it
 		verb, method = "HTTP", "_OTHER"
@@ -91,7 +75,7 @@ func (t spansOf) root() telemetry.Span {
 		route = ""
 	}
 	s.Name = strings.TrimSpace(verb + " " + route)
-	a := attrs{list: make([]telemetry.Attr, 0, 40)} // as many as there can be
+	a := attrs{list: make([]attribute.KeyValue, 0, 40)} // as many as there can be
 	a.text(telemetry.AttrHTTPMethod, method)
 	a.text(telemetry.AttrHTTPRoute, route)
 	if t.Status != statusClientGone { // which nobody was sent
@@ -172,7 +156,7 @@ func (t spansOf) queued(from, to float64, n int, shed string) telemetry.Span {
 	a.text(telemetry.AttrClass, t.Class)
 	a.text(telemetry.AttrShed, shed)
 	a.number(telemetry.AttrAttempt, int64(n)+1)
-	return telemetry.Span{Name: telemetry.SpanQueue, Kind: telemetry.KindInternal, Start: t.at(from), End: t.at(to), Attributes: a.list}
+	return telemetry.Span{Name: telemetry.SpanQueue, Kind: trace.SpanKindInternal, Start: t.at(from), End: t.at(to), Attributes: a.list}
 }
 
 // routed is the choice of the n-th worker, from 0. After a wait it has no length:
@@ -182,13 +166,13 @@ func (t spansOf) routed(try *decisions.Attempt, n int) telemetry.Span {
 	if try.QueueMs == 0 {
 		from -= try.SelectionUs / 1000
 	}
-	a := attrs{list: make([]telemetry.Attr, 0, 12)}
+	a := attrs{list: make([]attribute.KeyValue, 0, 12)}
 	a.text(telemetry.AttrWorker, try.Worker)
 	a.text(telemetry.AttrReason, try.Reason)
 	a.number(telemetry.AttrPredicted, try.Predicted)
 	a.ms(telemetry.AttrSelectionUs, try.SelectionUs)
 	a.number(telemetry.AttrAttempt, int64(n)+1)
-	s := telemetry.Span{Name: telemetry.SpanRoute, Kind: telemetry.KindInternal, Start: t.at(from), End: t.at(try.AtMs)}
+	s := telemetry.Span{Name: telemetry.SpanRoute, Kind: trace.SpanKindInternal, Start: t.at(from), End: t.at(try.AtMs)}
 	if c := try.Choice; c != nil {
 		a.text(telemetry.AttrPolicy, c.Policy)
 		a.text(telemetry.AttrKeyOf, c.KeyOf)
@@ -227,16 +211,16 @@ func candidates(c *routing.Choice, chosen string, at time.Time) []telemetry.Span
 	return events
 }
 
-func candidateAttrs(v *routing.Candidate) []telemetry.Attr {
-	a := attrs{list: make([]telemetry.Attr, 0, 10)}
+func candidateAttrs(v *routing.Candidate) []attribute.KeyValue {
+	a := attrs{list: make([]attribute.KeyValue, 0, 10)}
 	a.text(telemetry.AttrWorker, v.Worker)
-	a.list = append(a.list, telemetry.Float(telemetry.AttrCandidateScore, v.Score))
+	a.list = append(a.list, attribute.Float64(telemetry.AttrCandidateScore, v.Score))
 	a.text(telemetry.AttrCandidatePassed, v.Passed)
 	a.number(telemetry.AttrCandidateOverlap, v.Overlap)
 	a.count(telemetry.AttrCandidatePending, v.PendingTokens)
 	a.count(telemetry.AttrCandidateLoad, int64(v.Inflight))
 	v.Terms.All(func(name string, value float64) {
-		a.list = append(a.list, telemetry.Float(telemetry.AttrCandidateTerm+name, value))
+		a.list = append(a.list, attribute.Float64(telemetry.AttrCandidateTerm+name, value))
 	})
 	return a.list
 }
@@ -248,9 +232,9 @@ func (t spansOf) called(try *decisions.Attempt, n int) telemetry.Span {
 	if end == 0 {
 		end = try.AtMs + try.DurationMs
 	}
-	s := telemetry.Span{Name: t.Method, Kind: telemetry.KindClient,
+	s := telemetry.Span{Name: t.Method, Kind: trace.SpanKindClient,
 		ID: uint64(try.Span), Start: t.at(try.AtMs), End: t.at(max(end, try.AtMs)), Error: try.ErrorType != "" && try.ErrorType != decisions.ErrorClientGone}
-	a := attrs{list: make([]telemetry.Attr, 0, 20)}
+	a := attrs{list: make([]attribute.KeyValue, 0, 20)}
 	if t.asksModel() {
 		s.Name = strings.TrimSpace(t.operation() + " " + clean(t.Model))
 		a.text(telemetry.AttrGenAIOperation, t.operation())
@@ -269,7 +253,7 @@ func (t spansOf) called(try *decisions.Attempt, n int) telemetry.Span {
 	a.number(telemetry.AttrPredicted, try.Predicted)
 	a.number(telemetry.AttrAttempt, int64(n)+1)
 	if try.FirstAtMs > 0 {
-		a.list = append(a.list, telemetry.Float(telemetry.AttrGenAIFirst, max(try.FirstAtMs-try.AtMs, 0)/1000))
+		a.list = append(a.list, attribute.Float64(telemetry.AttrGenAIFirst, max(try.FirstAtMs-try.AtMs, 0)/1000))
 		s.Events = []telemetry.SpanEvent{{Name: telemetry.EventFirst, At: t.at(try.FirstAtMs)}}
 	}
 	s.Attributes = a.list

@@ -5,23 +5,25 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"tierway/decisions"
 	"tierway/openai"
 	"tierway/telemetry"
 )
 
 // attrs gathers the attributes of a span.
-type attrs struct{ list []telemetry.Attr }
+type attrs struct{ list []attribute.KeyValue }
 
 // text adds what is not empty.
 func (a *attrs) text(key, value string) {
 	if value != "" {
-		a.list = append(a.list, telemetry.String(key, clean(value)))
+		a.list = append(a.list, attribute.String(key, clean(value)))
 	}
 }
 
 // number adds a number, count one that is not 0.
-func (a *attrs) number(key string, value int64) { a.list = append(a.list, telemetry.Int(key, value)) }
+func (a *attrs) number(key string, value int64) { a.list = append(a.list, attribute.Int64(key, value)) }
 
 func (a *attrs) count(key string, value int64) {
 	if value != 0 {
@@ -32,14 +34,14 @@ func (a *attrs) count(key string, value int64) {
 // ms adds a time that is not 0.
 func (a *attrs) ms(key string, value float64) {
 	if value != 0 {
-		a.list = append(a.list, telemetry.Float(key, value))
+		a.list = append(a.list, attribute.Float64(key, value))
 	}
 }
 
 // yes adds what is true.
 func (a *attrs) yes(key string, value bool) {
 	if value {
-		a.list = append(a.list, telemetry.Bool(key, true))
+		a.list = append(a.list, attribute.Bool(key, true))
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"pgregory.net/rapid"
 
 	"tierway/decisions"
@@ -48,13 +50,13 @@ func inShort(s telemetry.Span, begin time.Time) string {
 
 func TestARequestIsToldInSpans(t *testing.T) {
 	d := told()
-	spans := spansOf{d}.Spans(telemetry.TraceContext{})
+	spans := spansOf{d}.spans()
 	var got []string
 	for _, s := range spans {
 		got = append(got, inShort(s, d.Time))
 	}
 	want := []string{
-		"POST /v1/chat/completions server 0-100ms",
+		"POST /v1/chat/completions unspecified 0-100ms",
 		"queue internal 5-25ms",
 		"route internal 25-25ms",
 		"chat qwen client 25-30ms a1 error",
@@ -63,9 +65,6 @@ func TestARequestIsToldInSpans(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("spans (-want +got):\n%s", diff)
-	}
-	if n := (spansOf{d}).Len(); n != len(spans) {
-		t.Errorf("%d spans were announced, %d came", n, len(spans))
 	}
 	if diff := cmp.Diff(map[string]string{
 		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "qwen", "gen_ai.request.stream": "true",
@@ -98,12 +97,12 @@ func TestARequestIsToldInSpans(t *testing.T) {
 func TestTheTokensOfARequestStandInItsTraceOnce(t *testing.T) {
 	d := told()
 	sums := map[string]string{}
-	for _, s := range (spansOf{d}).Spans(telemetry.TraceContext{}) {
+	for _, s := range (spansOf{d}).spans() {
 		got := attributes(s.Attributes)
 		for _, name := range []string{"gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "tierway.prompt_tokens", "tierway.cached_tokens", "tierway.output_tokens"} {
 			sums[name] += got[name]
 		}
-		if (got["gen_ai.operation.name"] != "") != (s.Kind == telemetry.KindClient) {
+		if (got["gen_ai.operation.name"] != "") != (s.Kind == trace.SpanKindClient) {
 			t.Errorf("%s is the operation %q", s.Name, got["gen_ai.operation.name"])
 		}
 	}
@@ -126,7 +125,7 @@ func TestWhatAsksNoModelIsNoGeneration(t *testing.T) {
 				t.Errorf("%s has %s", name, key)
 			}
 		}
-		if s.Name != "POST" || s.Kind != telemetry.KindClient {
+		if s.Name != "POST" || s.Kind != trace.SpanKindClient {
 			t.Errorf("%s is %q", name, s.Name)
 		}
 	}
@@ -149,14 +148,14 @@ func TestARequestThatFailedIsAnErrorWhateverItsStatus(t *testing.T) {
 	} {
 		d := told()
 		d.Result, d.Status, d.Code = c.outcome, c.status, c.code
-		root := spansOf{d}.Spans(telemetry.TraceContext{})[0]
+		root := spansOf{d}.spans()[0]
 		if got := attributes(root.Attributes)["error.type"]; got != c.want || root.Error != (c.want != "") {
 			t.Errorf("%s with %d: error %v of type %q, want %q", c.outcome, c.status, root.Error, got, c.want)
 		}
 	}
 }
 
-func attributes(list []telemetry.Attr) map[string]string {
+func attributes(list []attribute.KeyValue) map[string]string {
 	m := map[string]string{}
 	for _, a := range list {
 		m[string(a.Key)] = a.Value.String()
@@ -165,7 +164,7 @@ func attributes(list []telemetry.Attr) map[string]string {
 }
 
 func TestTheChoiceIsToldWithItsCandidates(t *testing.T) {
-	route := spansOf{told()}.Spans(telemetry.TraceContext{})[4]
+	route := spansOf{told()}.spans()[4]
 	if got := attributes(route.Attributes); got["tierway.policy"] != "kv_aware" || got["tierway.route.key_of"] != "prefix" ||
 		got["tierway.route.runner_up"] != "w3" || got["tierway.route.candidates"] != "2" || got["tierway.route.selection_us"] != "100" {
 		t.Errorf("the choice: %v", got)
@@ -225,7 +224,7 @@ func TestHowAFailureIsTold(t *testing.T) {
 
 func TestAWaitInVainIsTold(t *testing.T) {
 	d := &decisions.Decision{Time: time.Unix(0, 0), Method: "POST", Route: "/v1/completions", Class: "batch", QueueMs: 30, DurationMs: 31, Shed: "wait", Status: 503, Result: decisions.Failed}
-	spans := spansOf{d}.Spans(telemetry.TraceContext{})
+	spans := spansOf{d}.spans()
 	if len(spans) != 2 || inShort(spans[1], d.Time) != "queue internal 1-31ms" || attributes(spans[1].Attributes)["tierway.shed"] != "wait" {
 		t.Errorf("spans are %v", spans)
 	}
@@ -250,7 +249,7 @@ func TestTextsInSpansAreClean(t *testing.T) {
 	}
 }
 
-func TestAsManySpansAsAnnounced(t *testing.T) {
+func TestEverySpanHasANameAndEndsAfterItsStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ms := rapid.Float64Range(0, 1000)
 		d := &decisions.Decision{QueueMs: ms.Draw(t, "queue"), DurationMs: ms.Draw(t, "duration"), Method: "OTHER", Dialect: "chat"}
@@ -261,10 +260,7 @@ func TestAsManySpansAsAnnounced(t *testing.T) {
 			}
 			d.Attempts = append(d.Attempts, a)
 		}
-		spans := spansOf{d}.Spans(telemetry.TraceContext{})
-		if n := (spansOf{d}).Len(); n != len(spans) {
-			t.Fatalf("%d spans were announced, %d came", n, len(spans))
-		}
+		spans := spansOf{d}.spans()
 		for _, s := range spans {
 			if s.End.Before(s.Start) || s.Name == "" {
 				t.Fatalf("%q ends before it begins", s.Name)
@@ -277,6 +273,6 @@ func BenchmarkSpans(b *testing.B) {
 	d := told()
 	b.ReportAllocs()
 	for b.Loop() {
-		spansOf{d}.Spans(telemetry.TraceContext{})
+		spansOf{d}.spans()
 	}
 }

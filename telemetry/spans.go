@@ -4,33 +4,33 @@ import (
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"net/http"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Spans is a request's record, of which spans are made once the request is over.
-type Spans interface {
-	// Spans returns the request's spans, its own first. It is called on another
-	// goroutine than Export, so that the record must not change any more.
-	Spans(c TraceContext) []Span
-	// Len returns how many Spans returns, at little cost: it is asked for what is
-	// dropped, too.
-	Len() int
+// TraceContext is a request's place in a trace. The zero value belongs to no trace.
+type TraceContext struct {
+	On      bool // there is tracing, whether or not this request is exported
+	Sampled bool // the request is exported
+	span    trace.Span
+	tracer  trace.Tracer
 }
 
-// Span is one span of a request. The first of a request is the request's own,
-// whose ids are the TraceContext's; all others are its children.
+// Span is one span of a request. The first of a request is the request's own; all
+// others are its children.
 type Span struct {
 	Name       string
-	Kind       SpanKind
-	ID         uint64 // 0: any; the first one's is the TraceContext's whatever stands here
+	Kind       trace.SpanKind // ignored for the request's own: it is a server's
+	ID         uint64         // 0: any; ignored for the request's own
 	Start, End time.Time
 	Error      bool // the span's status is error
-	Attributes []Attr
+	Attributes []attribute.KeyValue
 	Events     []SpanEvent
 }
 
@@ -38,83 +38,68 @@ type Span struct {
 type SpanEvent struct {
 	Name       string
 	At         time.Time
-	Attributes []Attr
+	Attributes []attribute.KeyValue
 }
 
-// SpanKind says what a span is of its callers and callees.
-type SpanKind = trace.SpanKind
-
-// The kinds of spans that there are here.
-const (
-	KindInternal = trace.SpanKindInternal
-	KindServer   = trace.SpanKindServer
-	KindClient   = trace.SpanKindClient
-)
-
-// Attr is one attribute of a span or event.
-type Attr = attribute.KeyValue
-
-// String returns an attribute. The value must be valid UTF-8.
-func String(key, value string) Attr { return attribute.String(key, value) }
-
-// Int returns an attribute.
-func Int(key string, value int64) Attr { return attribute.Int64(key, value) }
-
-// Float returns an attribute.
-func Float(key string, value float64) Attr { return attribute.Float64(key, value) }
-
-// Bool returns an attribute.
-func Bool(key string, value bool) Attr { return attribute.Bool(key, value) }
-
-// spanIDs hands the SDK the ids that were made when the request began.
-type spanIDs struct{}
-
-type idsKey struct{}
-
-type ids struct {
-	trace trace.TraceID
-	span  trace.SpanID
+// Begin starts the span of a request that came at start: in its caller's trace if the
+// headers name one and the caller is trusted, else in a new one. A caller that is not
+// trusted decides neither the ids nor whether the request is exported.
+func (t *Traces) Begin(h http.Header, trusted bool, start time.Time) TraceContext {
+	if t == nil {
+		return TraceContext{}
+	}
+	ctx := context.Background()
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(start)}
+	if trusted && len(h["Traceparent"]) == 1 {
+		caller := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{
+			"traceparent": h["Traceparent"][0], "tracestate": strings.Join(h["Tracestate"], ",")})
+		if t.link {
+			options = append(options, trace.WithLinks(trace.LinkFromContext(caller)))
+		} else {
+			ctx = caller
+		}
+	}
+	tracer := *t.tracer.Load()
+	_, span := tracer.Start(ctx, "", options...)
+	return TraceContext{On: true, Sampled: span.SpanContext().IsSampled(), span: span, tracer: tracer}
 }
 
-// NewIDs is part of sdktrace.IDGenerator: for a span that begins a trace.
-func (spanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	i, _ := ctx.Value(idsKey{}).(ids)
-	return i.trace, i.span
+// ID returns the trace's id as 32 hexadecimal digits, or nothing if the request is not
+// exported: nobody would find the trace.
+func (c TraceContext) ID() string {
+	if !c.Sampled || c.span == nil {
+		return ""
+	}
+	return c.span.SpanContext().TraceID().String()
 }
 
-// NewSpanID is part of sdktrace.IDGenerator: for a span that has a parent.
-func (spanIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	i, _ := ctx.Value(idsKey{}).(ids)
-	return i.span
+// Inject replaces the trace headers (W3C Trace Context) by those of the given span of
+// the trace. Without tracing it leaves them as they are.
+func (c TraceContext) Inject(h http.Header, span uint64) {
+	if !c.On {
+		return
+	}
+	delete(h, "Tracestate")
+	at := c.span.SpanContext().WithSpanID(spanID(span))
+	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), at), propagation.HeaderCarrier(h))
 }
 
-// makeSpans has the SDK make the spans of one request; each goes to the span
-// processor when it ends.
-func makeSpans(tracer trace.Tracer, c TraceContext, spans []Span) {
-	state := parsedState(c.State)
-	var root trace.SpanContext
+// End ends the request's span, which is the first of spans, and exports all of them.
+// It never blocks. A request that is not exported costs nothing.
+func (c TraceContext) End(spans []Span) {
+	if !c.Sampled {
+		return
+	}
+	parent := trace.ContextWithSpan(context.Background(), c.span)
 	for i := range spans {
-		s := &spans[i]
-		at := ids{trace: c.TraceID, span: spanID(s.ID)}
-		ctx := context.Background()
-		options := []trace.SpanStartOption{trace.WithSpanKind(s.Kind), trace.WithTimestamp(s.Start), trace.WithAttributes(s.Attributes...)}
-		switch {
-		case i > 0:
-			ctx = trace.ContextWithSpanContext(ctx, root)
-		case c.Parent != [8]byte{}:
-			at.span = c.Span
-			ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
-				TraceID: c.TraceID, SpanID: c.Parent, TraceFlags: c.flags(), TraceState: state, Remote: true}))
-		default:
-			at.span = c.Span
-		}
-		if i == 0 && c.Link != (SpanLink{}) {
-			options = append(options, trace.WithLinks(trace.Link{SpanContext: c.Link.context()}))
-		}
-		_, span := tracer.Start(context.WithValue(ctx, idsKey{}, at), s.Name, options...)
+		s, span := &spans[i], c.span
 		if i == 0 {
-			root = span.SpanContext()
+			span.SetName(s.Name)
+		} else {
+			ctx := context.WithValue(parent, spanIDKey{}, s.ID)
+			_, span = c.tracer.Start(ctx, s.Name, trace.WithSpanKind(s.Kind), trace.WithTimestamp(s.Start))
 		}
+		span.SetAttributes(s.Attributes...)
 		for _, e := range s.Events {
 			span.AddEvent(e.Name, trace.WithTimestamp(e.At), trace.WithAttributes(e.Attributes...))
 		}
@@ -125,55 +110,29 @@ func makeSpans(tracer trace.Tracer, c TraceContext, spans []Span) {
 	}
 }
 
-// spanID returns a span's id, a random one for 0, which is none.
-func spanID(n uint64) (id trace.SpanID) {
-	for n == 0 {
-		n = rand.Uint64()
+// spanIDs makes random ids, except for a span whose context has the id that a worker
+// was sent.
+type spanIDs struct{}
+
+type spanIDKey struct{}
+
+// NewIDs is part of sdktrace.IDGenerator: for a span that begins a trace.
+func (g spanIDs) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
+	binary.BigEndian.PutUint64(id[:8], rand.Uint64()|1) // zero is no id
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
+	return id, g.NewSpanID(ctx, id)
+}
+
+// NewSpanID is part of sdktrace.IDGenerator: for a span that has a parent.
+func (spanIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	id, _ := ctx.Value(spanIDKey{}).(uint64)
+	for id == 0 { // is no id
+		id = rand.Uint64()
 	}
+	return spanID(id)
+}
+
+func spanID(n uint64) (id trace.SpanID) {
 	binary.BigEndian.PutUint64(id[:], n)
 	return id
 }
-
-// parsedState is what the SDK makes of a tracestate, nothing of one that it does
-// not like.
-func parsedState(s string) trace.TraceState {
-	state, err := trace.ParseTraceState(s)
-	if err != nil {
-		return trace.TraceState{}
-	}
-	return state
-}
-
-func (c TraceContext) flags() (f trace.TraceFlags) {
-	if c.Sampled {
-		f |= trace.FlagsSampled
-	}
-	if c.Random {
-		f |= trace.FlagsRandom
-	}
-	return f
-}
-
-func (l SpanLink) context() trace.SpanContext {
-	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: l.TraceID, SpanID: l.Span, Remote: true,
-		TraceFlags: trace.TraceFlags(0).WithSampled(l.Sampled), TraceState: parsedState(l.State)})
-}
-
-// batch is a span processor that keeps ended spans until they are exported. One
-// goroutine has it. Unlike the SDK's own it drops nothing: the bound is on the
-// requests that wait to become spans.
-type batch struct {
-	spans []sdktrace.ReadOnlySpan
-}
-
-// OnStart is part of sdktrace.SpanProcessor.
-func (b *batch) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
-
-// OnEnd is part of sdktrace.SpanProcessor.
-func (b *batch) OnEnd(s sdktrace.ReadOnlySpan) { b.spans = append(b.spans, s) }
-
-// Shutdown is part of sdktrace.SpanProcessor.
-func (b *batch) Shutdown(context.Context) error { return nil }
-
-// ForceFlush is part of sdktrace.SpanProcessor.
-func (b *batch) ForceFlush(context.Context) error { return nil }

@@ -1,223 +1,190 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
-	"encoding/binary"
-	"errors"
+	"fmt"
 	"log/slog"
-	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TracesConfig says where traces go and which requests have one.
+// TracesConfig says where traces go and which requests have one. The OpenTelemetry
+// SDK reads everything else from the OTEL_* variables of the process.
 type TracesConfig struct {
-	OTLP    string                      // the collector's URL, as http://jaeger:4318; empty: the environment's
-	Sample  float64                     // share of the traces that begin here to export; 1 leaves it to OTEL_TRACES_SAMPLER
-	Clients string                      // what a caller's trace is to the request's: parent (the default, also for "") or link
-	Version string                      // of the program
-	Env     func(string) (string, bool) // looks up OTEL_* variables; nil: none is set
-	Log     *slog.Logger                // required
-	// Recover runs a step that reads records or a collector's answer. It returns the
-	// step's error, and an error instead of a panic. Nil: a panic ends the process.
+	OTLP    string       // the collector's URL, as http://jaeger:4318; empty: the environment's
+	Sample  float64      // share of the traces that begin here to export; 1 leaves it to OTEL_TRACES_SAMPLER
+	Clients string       // what a caller's trace is to the request's: parent (the default, also for "") or link
+	Service string       // service.name, unless the environment has one; "" is tierway
+	Version string       // of the program
+	Log     *slog.Logger // required
+	// Recover runs an export. It returns the export's error, and an error instead of a
+	// panic. Nil: a panic ends the process.
 	Recover func(work string, step func() error) error
 }
 
-// Traces exports what happened to requests as spans over OTLP/HTTP. A request
-// costs its ids and a place in a bounded queue: spans are made and sent by the
-// goroutine that calls Run. A collector that is away, slow or hung therefore costs
-// requests nothing; what does not fit into the queue is dropped and counted. A nil
-// Traces is tracing turned off. All methods are safe for concurrent use.
+// Traces exports the spans of requests over OTLP/HTTP with the SDK's batch processor.
+// Requests never wait for the collector: the queue of spans is bounded, and spans that
+// do not fit are dropped and counted. A nil Traces is tracing turned off. All methods
+// are safe for concurrent use.
 type Traces struct {
-	log      *slog.Logger
-	recover  func(work string, step func() error) error
-	url      string // of the collector
-	endpoint string // its scheme and host, for the log
-	link     bool
-	fromEnv  sampler // in force while the share is 1
-	sampler  atomic.Pointer[sampler]
-
-	queue    chan record
-	most     int           // spans that are sent at once
-	every    time.Duration // how long a span waits for others at most
-	patience time.Duration // how long sending a batch may take
-	exporter sdktrace.SpanExporter
-	tracer   trace.Tracer
-	batch    *batch // of the goroutine that runs
-	worries  worries
+	log       *slog.Logger
+	recover   func(work string, step func() error) error
+	endpoint  string // scheme and host of the collector, for the log
+	link      bool
+	version   string
+	options   []sdktrace.TracerProviderOption
+	tracer    atomic.Pointer[trace.Tracer]
+	exporter  sdktrace.SpanExporter
+	processor sdktrace.SpanProcessor // the SDK's
+	most      int64                  // spans in the queue
+	lossAt    time.Time              // when the last line about lost spans was logged
+	lossesTo  int64                  // lost spans until then
 
 	closed                            atomic.Bool
 	exported, failed, dropped, queued atomic.Int64 // spans
 }
 
-// record is what became of one request.
-type record struct {
-	c     TraceContext
-	spans Spans
-	n     int64 // of spans, as announced
-}
-
-// TraceCounts counts spans since the start: made = exported + failed + dropped +
-// queued.
+// TraceCounts counts ended spans: ended = exported + failed + dropped + queued.
 type TraceCounts struct {
 	Exported int64 // that the collector took
 	Failed   int64 // that it refused, or that could not be sent to it
-	Dropped  int64 // that found the queue full, or came when the gateway had stopped sending
+	Dropped  int64 // that found the queue full, or ended after the gateway had stopped sending
 	Queued   int64 // that wait, or are being sent now
 }
 
-// Bounds, unless the environment says otherwise.
 const (
-	// usualQueue is how many requests wait: what the specification has for spans,
-	// here some 10 MB of records.
-	usualQueue = 2048
-	// usualBatch is the specification's: about 250 KB.
-	usualBatch = 512
-	// usualEvery is less than the specification's 5 s: who has sent a request looks
-	// at its trace at once.
-	usualEvery = time.Second
-	// usualPatience is the specification's. A collector that hangs is given up
-	// after the exporter's own 10 s an attempt.
-	usualPatience = 30 * time.Second
-	// flushFor bounds what a stop waits for the collector.
+	// usualQueue holds some 2,000 requests, in 20 MB.
+	usualQueue = 8192
+	// usualDelay is shorter than the specification's 5 s: a user looks at a request's
+	// trace right after the request.
+	usualDelay = time.Second
+	// flushFor bounds how long a stop waits for the collector.
 	flushFor = 3 * time.Second
-	// mostQueue and mostBatch are bounds of what the environment may say.
-	mostQueue, mostBatch = 1 << 20, 1 << 16
+	// mostQueue bounds what the environment may ask for: some GB of spans.
+	mostQueue = 1 << 20
+	// lossEvery is the least time between two log lines about lost spans.
+	lossEvery = time.Minute
+	// tracesPath is where a collector takes traces, unless its URL has a path.
+	tracesPath = "/v1/traces"
 )
 
-// NewTraces returns the traces of a process, nil when nobody asks for any: neither
-// the configuration nor the environment names a collector, or OTEL_SDK_DISABLED or
-// OTEL_TRACES_EXPORTER=none turns them off. Mistakes in the environment are logged,
-// and what they speak of is passed over; only a configured URL that is none is an
-// error. Nothing is sent before Run.
+// NewTraces returns the traces of a process. It returns nil if neither the configuration
+// nor the environment names a collector, or if OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER
+// turns traces off. A mistake in the environment is logged and never an error. Run must
+// be called.
 func NewTraces(c TracesConfig) (*Traces, error) {
-	silenceSDK()
-	env := &environment{lookup: c.Env}
-	t, err := newTraces(c, env)
-	for _, w := range env.warnings {
-		c.Log.Warn("the environment asks for traces that cannot be had", "why", w)
-	}
-	if errors.Is(err, errNoEndpoint) {
+	target := cmp.Or(c.OTLP, env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), env("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	kind := strings.ToLower(cmp.Or(env("OTEL_TRACES_EXPORTER"), "otlp"))
+	if target == "" || kind == "none" || strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
 		return nil, nil
 	}
-	return t, err
+	if kind != "otlp" {
+		c.Log.Warn("traces are off: OTEL_TRACES_EXPORTER must be otlp or none", "exporter", kind)
+		return nil, nil
+	}
+	var options []otlptracehttp.Option
+	if c.OTLP != "" {
+		u, err := url.Parse(c.OTLP)
+		if err != nil || u.Host == "" {
+			return nil, fmt.Errorf("telemetry.otlp is no URL; write one such as http://127.0.0.1:4318")
+		}
+		if strings.Trim(u.Path, "/") == "" {
+			u.Path = tracesPath
+		}
+		options = append(options, otlptracehttp.WithEndpointURL(u.String()))
+	}
+	exporter, err := otlptracehttp.New(context.Background(), options...)
+	if err != nil {
+		c.Log.Warn("traces are off: the exporter rejects the OTEL_EXPORTER_OTLP_* variables", "error", err)
+		return nil, nil
+	}
+	return newTraces(c, target, exporter), nil
 }
 
-func newTraces(c TracesConfig, env *environment) (*Traces, error) {
-	if env.off() {
-		return nil, errNoEndpoint
+// newTraces returns traces that go to an exporter.
+func newTraces(c TracesConfig, target string, exporter sdktrace.SpanExporter) *Traces {
+	t := &Traces{log: c.Log, recover: c.Recover, link: c.Clients == "link", version: c.Version, exporter: exporter}
+	if t.recover == nil {
+		t.recover = func(_ string, step func() error) error { return step() }
 	}
-	at, err := env.endpoint(c.OTLP)
-	if err != nil {
-		return nil, err
+	if u, err := url.Parse(target); err == nil {
+		t.endpoint = u.Scheme + "://" + u.Host
 	}
-	asJSON, ok := env.protocolJSON(c.OTLP != "")
-	if !ok {
-		return nil, errNoEndpoint
-	}
-	options, ok := env.options(at, asJSON)
-	if !ok {
-		return nil, errNoEndpoint
-	}
-	if c.Recover == nil {
-		c.Recover = func(_ string, step func() error) error { return step() }
-	}
-	t := &Traces{log: c.Log, recover: c.Recover,
-		url: at.String(), endpoint: at.Scheme + "://" + at.Host, link: c.Clients == "link", fromEnv: *env.sampler(1),
-		queue: make(chan record, env.number(envQueue, "requests", usualQueue, mostQueue)), most: env.number(envBatch, "spans", usualBatch, mostBatch),
-		every: env.milliseconds(envDelay, usualEvery), patience: env.milliseconds(envTimeout, usualPatience), batch: &batch{}}
+	queue := number("OTEL_BSP_MAX_QUEUE_SIZE", usualQueue)
+	batch := min(number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", sdktrace.DefaultMaxExportBatchSize), queue)
+	delay := number("OTEL_BSP_SCHEDULE_DELAY", int(usualDelay.Milliseconds()))
+	t.most = int64(queue)
+	t.processor = sdktrace.NewBatchSpanProcessor(countedExporter{exporter, t}, sdktrace.WithMaxQueueSize(queue),
+		sdktrace.WithMaxExportBatchSize(batch), sdktrace.WithBatchTimeout(time.Duration(delay)*time.Millisecond))
+	// WithResource reports errors in the environment's attributes: it reads them again.
+	own, _ := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(
+		attribute.String(AttrServiceName, cmp.Or(c.Service, "tierway")),
+		attribute.String(AttrServiceVersion, c.Version)), resource.WithFromEnv())
+	t.options = []sdktrace.TracerProviderOption{sdktrace.WithIDGenerator(spanIDs{}),
+		sdktrace.WithSpanProcessor(boundedProcessor{t.processor, t}),
+		sdktrace.WithResource(resource.NewWithAttributes(SchemaURL, own.Attributes()...))}
 	t.SetSample(c.Sample)
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(spanIDs{}),
-		sdktrace.WithResource(env.resource(c.Version)), sdktrace.WithRawSpanLimits(env.limits()), sdktrace.WithSpanProcessor(t.batch))
-	t.tracer = provider.Tracer("tierway", trace.WithInstrumentationVersion(c.Version), trace.WithSchemaURL(SchemaURL))
-	if t.exporter, err = otlptracehttp.New(context.Background(), options...); err != nil {
-		env.warn("making the exporter of traces by OTEL_EXPORTER_OTLP_*: %v. Traces are off.", err)
-		return nil, errNoEndpoint
+	return t
+}
+
+// env returns a variable of the environment; an empty one counts as unset, as the
+// specification says.
+func env(name string) string { return strings.TrimSpace(os.Getenv(name)) }
+
+// number reads a positive number. The SDK takes any, and panics at a negative queue.
+func number(name string, usual int) int {
+	if n, err := strconv.Atoi(env(name)); err == nil && 0 < n && n <= mostQueue {
+		return n
 	}
-	return t, nil
+	return usual
 }
 
 // SetSample changes which share of the traces that begin here is exported, from 0
-// to 1; 1 leaves it to the environment. Requests that have begun keep what was
-// decided.
-func (t *Traces) SetSample(p float64) {
+// to 1; 1 leaves it to the environment. Requests that have begun keep their decision.
+func (t *Traces) SetSample(share float64) {
 	if t == nil {
 		return
 	}
-	s := t.fromEnv
-	if p != 1 {
-		s = sampler{parent: true, below: ratio(p)}
+	options := t.options
+	if share != 1 {
+		sampler := sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share))
+		options = append(slices.Clip(options), sdktrace.WithSampler(sampler))
 	}
-	t.sampler.Store(&s)
+	tracer := sdktrace.NewTracerProvider(options...).Tracer("tierway",
+		trace.WithInstrumentationVersion(t.version), trace.WithSchemaURL(SchemaURL))
+	t.tracer.Store(&tracer)
 }
 
-// Begin gives a request its place in a trace: in its caller's, when the headers
-// name one and the caller is trusted, else in one that begins here. A caller that
-// is not trusted decides nothing, neither the ids nor whether the request is
-// exported. rand returns uniform bits.
-func (t *Traces) Begin(h http.Header, trusted bool, rand func() uint64) TraceContext {
+// Run exports spans until ctx ends, then for at most three seconds more, and returns.
+// It is called once.
+func (t *Traces) Run(ctx context.Context) {
 	if t == nil {
-		return TraceContext{}
-	}
-	c := TraceContext{On: true}
-	binary.BigEndian.PutUint64(c.Span[:], someBits(rand))
-	s := t.sampler.Load()
-	var from caller
-	if trusted {
-		from = readCaller(h)
-	}
-	if from.valid && !t.link {
-		c.TraceID, c.Parent, c.State, c.Random = from.trace, from.span, from.tracestate(), from.flags&flagRandom != 0
-		c.Sampled = from.flags&flagSampled != 0
-		if !s.parent {
-			c.Sampled = s.sampled(c.TraceID)
-		}
-		return c
-	}
-	binary.BigEndian.PutUint64(c.TraceID[:8], rand())
-	binary.BigEndian.PutUint64(c.TraceID[8:], someBits(rand))
-	c.Sampled = s.sampled(c.TraceID)
-	if from.valid && c.Sampled {
-		c.Link = SpanLink{TraceID: from.trace, Span: from.span, Sampled: from.flags&flagSampled != 0, State: from.tracestate()}
-	}
-	return c
-}
-
-// someBits returns random bits of which not all are 0, which is no id.
-func someBits(rand func() uint64) uint64 {
-	for {
-		if n := rand(); n != 0 {
-			return n
-		}
-	}
-}
-
-// Export hands over what became of a request, which must not change afterwards.
-// It never blocks: what finds the queue full is dropped and counted. A request that
-// is not exported costs nothing.
-func (t *Traces) Export(c TraceContext, s Spans) {
-	if t == nil || !c.Sampled {
 		return
 	}
-	n := int64(s.Len())
-	if t.closed.Load() {
-		t.dropped.Add(n)
-		return
-	}
-	t.queued.Add(n)
-	select {
-	case t.queue <- record{c: c, spans: s, n: n}:
-	default:
-		t.queued.Add(-n)
-		t.dropped.Add(n)
+	<-ctx.Done()
+	t.closed.Store(true)
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
+	defer cancel()
+	if t.processor.Shutdown(flush) != nil {
+		t.log.Warn("spans are lost: the collector did not take them before the gateway stopped",
+			"endpoint", t.endpoint, "lost", t.queued.Load())
+		_ = t.exporter.Shutdown(flush) // ends the export that is under way; those of the remaining spans fail
 	}
 }
 
-// Counts returns what became of all spans so far; zeros without tracing.
+// Counts returns the number of spans by result since the start; zeros without tracing.
 func (t *Traces) Counts() TraceCounts {
 	if t == nil {
 		return TraceCounts{}

@@ -3,11 +3,11 @@ package telemetry
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -16,42 +16,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
-	"pgregory.net/rapid"
 )
 
-// env is an environment in a test.
-func env(pairs ...string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		for _, p := range pairs {
-			if n, v, _ := strings.Cut(p, "="); n == name {
-				return v, true
-			}
-		}
-		return "", false
-	}
-}
+const (
+	callerTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	callerSpan  = "00f067aa0ba902b7"
+	sampled     = "00-" + callerTrace + "-" + callerSpan + "-01"
+	unsampled   = "00-" + callerTrace + "-" + callerSpan + "-00"
+)
 
-// newTest returns traces that go nowhere, and what they log.
-func newTest(t testing.TB, c TracesConfig) (*Traces, *bytes.Buffer) {
-	t.Helper()
-	var out bytes.Buffer
-	if c.OTLP == "" {
-		c.OTLP = "http://127.0.0.1:1"
-	}
-	c.Log = slog.New(slog.NewTextHandler(&out, nil))
-	tr, err := NewTraces(c)
-	if err != nil || tr == nil {
-		t.Fatalf("NewTraces: %v, %v", tr, err)
-	}
-	return tr, &out
-}
-
-// fakeExporter takes spans, or does with them what do does.
+// fakeExporter keeps the spans of exports for which do, if there is one, returns no error.
 type fakeExporter struct {
-	do func(ctx context.Context, spans []sdktrace.ReadOnlySpan) error
+	do    func(ctx context.Context, spans []sdktrace.ReadOnlySpan) error
+	ended chan struct{} // closed by Shutdown; nil: none
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards took
 	took []sdktrace.ReadOnlySpan
 }
 
@@ -67,148 +46,224 @@ func (f *fakeExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnl
 	return nil
 }
 
-func (f *fakeExporter) Shutdown(context.Context) error { return nil }
+func (f *fakeExporter) Shutdown(context.Context) error {
+	if f.ended != nil {
+		close(f.ended)
+		f.ended = nil
+	}
+	return nil
+}
+
+// run starts traces that go to an exporter. stop ends them.
+func run(c TracesConfig, exporter sdktrace.SpanExporter) (t *Traces, log *bytes.Buffer, stop func()) {
+	log = &bytes.Buffer{}
+	c.Log = slog.New(slog.NewTextHandler(log, nil))
+	t = newTraces(c, "http://collector:4318/secret", exporter)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { t.Run(ctx) })
+	return t, log, func() { cancel(); running.Wait() }
+}
 
 // some is a request of n spans.
-type some int
-
-func (n some) Len() int { return int(n) }
-
-func (n some) Spans(TraceContext) []Span {
-	spans := make([]Span, n)
-	for i := range spans {
-		spans[i] = Span{Name: fmt.Sprint(i), Kind: KindServer, Start: time.Unix(10, 0), End: time.Unix(11, 0)}
+func some(n int) (spans []Span) {
+	for i := range n {
+		spans = append(spans, Span{Name: fmt.Sprint(i), Start: time.Unix(10, 0), End: time.Unix(11, 0)})
 	}
 	return spans
 }
 
 func TestWhoDecidesWhetherARequestIsExported(t *testing.T) {
-	sampled := http.Header{"Traceparent": {someParent}, "Tracestate": {"v=1"}}
-	unsampled := http.Header{"Traceparent": {strings.TrimSuffix(someParent, "1") + "0"}}
 	for name, c := range map[string]struct {
-		config           TracesConfig
-		header           http.Header
-		unknown          bool
-		sampled, goes    bool // exported; in the caller's trace
-		linked, hasState bool
+		config                TracesConfig
+		env                   string // OTEL_TRACES_SAMPLER
+		header                string
+		unknown               bool
+		sampled, goes, linked bool // exported; in the caller's trace; linked to it
 	}{
 		"nobody asks":                     {config: TracesConfig{Sample: 1}, sampled: true},
 		"nobody asks and the share is 0":  {config: TracesConfig{Sample: 0}},
-		"the caller wants it":             {config: TracesConfig{Sample: 0}, header: sampled, sampled: true, goes: true, hasState: true},
+		"the caller wants it":             {config: TracesConfig{Sample: 0}, header: sampled, sampled: true, goes: true},
 		"the caller does not want it":     {config: TracesConfig{Sample: 1}, header: unsampled, goes: true},
 		"an unknown caller wants it":      {config: TracesConfig{Sample: 0}, header: sampled, unknown: true},
 		"an unknown caller does not":      {config: TracesConfig{Sample: 1}, header: unsampled, unknown: true, sampled: true},
+		"no traceparent":                  {config: TracesConfig{Sample: 1}, header: sampled[1:], sampled: true},
 		"linked":                          {config: TracesConfig{Sample: 1, Clients: "link"}, header: unsampled, sampled: true, linked: true},
 		"linked, and the share is 0":      {config: TracesConfig{Sample: 0, Clients: "link"}, header: sampled},
 		"linked, and unknown":             {config: TracesConfig{Sample: 1, Clients: "link"}, header: sampled, unknown: true, sampled: true},
-		"the environment wants all":       {config: TracesConfig{Sample: 1, Env: env("OTEL_TRACES_SAMPLER=always_on")}, header: unsampled, goes: true, sampled: true},
-		"the environment wants none":      {config: TracesConfig{Sample: 1, Env: env("OTEL_TRACES_SAMPLER=always_off")}, header: sampled, goes: true, hasState: true},
-		"the environment wants its share": {config: TracesConfig{Sample: 1, Env: env("OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0")}},
-		"the configuration overrules it":  {config: TracesConfig{Sample: .999999999, Env: env("OTEL_TRACES_SAMPLER=always_off")}, sampled: true},
+		"the environment wants all":       {config: TracesConfig{Sample: 1}, env: "always_on", header: unsampled, goes: true, sampled: true},
+		"the environment wants none":      {config: TracesConfig{Sample: 1}, env: "always_off", header: sampled, goes: true},
+		"the environment wants its share": {config: TracesConfig{Sample: 1}, env: "parentbased_traceidratio"},
+		"the configuration overrules it":  {config: TracesConfig{Sample: .999999999}, env: "always_off", sampled: true},
 	} {
-		tr, _ := newTest(t, c.config)
-		got := tr.Begin(c.header, !c.unknown, rand.New(rand.NewPCG(1, 2)).Uint64)
-		goes := got.Parent != [8]byte{}
-		if !got.On || got.Sampled != c.sampled || goes != c.goes || (got.Link != SpanLink{}) != c.linked || (got.State != "") != c.hasState {
-			t.Errorf("%s: %+v", name, got)
-		}
-		if own := TraceContext(got).TraceID != parseTraceparent(someParent).trace; own == c.goes {
-			t.Errorf("%s: in its caller's trace: %v, want %v", name, !own, c.goes)
-		}
-		if got.Span == [8]byte{} || got.TraceID == [16]byte{} || (got.ID() != "") != c.sampled {
-			t.Errorf("%s: ids are missing: %+v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("OTEL_TRACES_SAMPLER", c.env)
+			t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0")
+			to := &fakeExporter{}
+			tr, _, stop := run(c.config, to)
+			h := http.Header{}
+			if c.header != "" {
+				h = http.Header{"Traceparent": {c.header}, "Tracestate": {"v=1", "w=2"}}
+			}
+			got := tr.Begin(h, !c.unknown, time.Unix(10, 0))
+			got.Inject(h, 7)
+			got.End(some(1))
+			stop()
+			trace, state := h.Get("Traceparent"), h.Get("Tracestate")
+			if len(trace) != 55 || trace[36:52] != "0000000000000007" || strings.Contains(trace, callerTrace) != c.goes || strings.HasSuffix(trace, "-01") != c.sampled {
+				t.Errorf("the worker is sent %q", trace)
+			}
+			if want := map[bool]string{true: "v=1,w=2"}[c.goes]; state != want {
+				t.Errorf("the worker is sent the tracestate %q, want %q", state, want)
+			}
+			if !got.On || got.Sampled != c.sampled || len(to.took) == 1 != c.sampled || c.sampled && got.ID() != trace[3:35] || !c.sampled && got.ID() != "" {
+				t.Fatalf("%+v, id %q, exported %d", got, got.ID(), len(to.took))
+			}
+			if c.sampled {
+				s := to.took[0]
+				if links := s.Links(); len(links) == 1 != c.linked || c.linked && links[0].SpanContext.SpanID().String() != callerSpan {
+					t.Errorf("links are %v", links)
+				}
+				if p := s.Parent(); p.IsValid() != c.goes || c.goes && (p.SpanID().String() != callerSpan || !p.IsRemote()) {
+					t.Errorf("the parent is %v", p)
+				}
+			}
+		})
 	}
 }
 
-func TestAShareIsTheSDKs(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p := rapid.OneOf(rapid.Float64Range(0, 1), rapid.SampledFrom([]float64{0, 1, -1, 2, .5, math.SmallestNonzeroFloat64})).Draw(t, "share")
-		var id [16]byte
-		copy(id[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
-		want := sdktrace.TraceIDRatioBased(p).ShouldSample(sdktrace.SamplingParameters{TraceID: id}).Decision == sdktrace.RecordAndSample
-		if got := (&sampler{below: ratio(p)}).sampled(id); got != want {
-			t.Fatalf("share %v of %x: %v, the SDK says %v", p, id, got, want)
-		}
-	})
+func TestAReloadChangesTheShareOfRequestsToCome(t *testing.T) {
+	to := &fakeExporter{}
+	tr, _, stop := run(TracesConfig{Sample: 1}, to)
+	before := tr.Begin(nil, true, time.Unix(10, 0))
+	tr.SetSample(0)
+	if tr.Begin(nil, true, time.Unix(10, 0)).Sampled {
+		t.Error("a share of 0 exports a request")
+	}
+	before.End(some(3))
+	tr.SetSample(1)
+	tr.Begin(nil, true, time.Unix(10, 0)).End(some(1))
+	stop()
+	if len(to.took) != 4 {
+		t.Errorf("%d spans were exported", len(to.took))
+	}
 }
 
 func TestNoTracesCostNothing(t *testing.T) {
 	var tr *Traces
-	c := tr.Begin(http.Header{"Traceparent": {someParent}}, true, rand.Uint64)
-	tr.Export(c, some(1))
+	h := http.Header{"Traceparent": {sampled}, "Tracestate": {"v=1"}}
+	c := tr.Begin(h, true, time.Unix(10, 0))
+	c.Inject(h, 7)
+	c.End(some(1))
 	tr.SetSample(.5)
 	tr.Run(context.Background())
-	if c != (TraceContext{}) || c.ID() != "" || tr.Counts() != (TraceCounts{}) {
-		t.Errorf("without tracing there is %+v and %+v", c, tr.Counts())
-	}
-}
-
-func TestIDsAreNeverZero(t *testing.T) {
-	tr, _ := newTest(t, TracesConfig{Sample: 1})
-	draws := 0
-	c := tr.Begin(nil, true, func() uint64 {
-		if draws++; draws < 5 {
-			return 0
-		}
-		return 7
-	})
-	if c.Span == [8]byte{} || c.TraceID == [16]byte{} {
-		t.Errorf("zeros are an id: %+v", c)
+	if c != (TraceContext{}) || c.ID() != "" || tr.Counts() != (TraceCounts{}) || h.Get("Traceparent") != sampled || h.Get("Tracestate") != "v=1" {
+		t.Errorf("without tracing there is %+v, %+v and %v", c, tr.Counts(), h)
 	}
 }
 
 func TestARequestsSpansAreChildrenOfItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr, _ := newTest(t, TracesConfig{Sample: 1, Version: "v9", Env: env("OTEL_SERVICE_NAME=gate", "OTEL_RESOURCE_ATTRIBUTES=service.name=no,a=b%20c,broken")})
-		to := &fakeExporter{}
-		tr.exporter = to
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); tr.Run(ctx) }()
-		child := tr.Begin(http.Header{"Traceparent": {someParent}, "Tracestate": {"v=1"}}, true, rand.Uint64)
-		tr.Export(child, some(3))
-		time.Sleep(usualEvery)
-		stop()
-		<-done
-		if len(to.took) != 3 {
-			t.Fatalf("%d spans were exported", len(to.took))
+	t.Setenv("OTEL_SERVICE_NAME", "gate")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=no,a=b%20c")
+	to := &fakeExporter{}
+	tr, _, stop := run(TracesConfig{Sample: 1, Version: "v9"}, to)
+	spans := some(3)
+	spans[1].ID, spans[1].Error = 0xa1, true
+	spans[2].Events = []SpanEvent{{Name: "moment", At: time.Unix(10, 5)}}
+	tr.Begin(http.Header{"Traceparent": {sampled}}, true, time.Unix(10, 0)).End(spans)
+	stop()
+	if len(to.took) != 3 {
+		t.Fatalf("%d spans were exported", len(to.took))
+	}
+	root := to.took[0]
+	for i, s := range to.took {
+		if i > 0 && s.Parent().SpanID() != root.SpanContext().SpanID() || s.SpanContext().TraceID().String() != callerTrace || !s.SpanContext().IsValid() {
+			t.Errorf("%v is no child of the request's", s.SpanContext())
 		}
-		root := to.took[0]
-		if p := root.Parent(); p.SpanID().String() != someSpan || !p.IsRemote() || p.TraceState().String() != "v=1" {
-			t.Errorf("the request's parent is %v", p)
+		if s.Name() != fmt.Sprint(i) || s.StartTime().Unix() != 10 || s.EndTime().Unix() != 11 || s.InstrumentationScope().SchemaURL != SchemaURL {
+			t.Errorf("%s from %v to %v by %v", s.Name(), s.StartTime(), s.EndTime(), s.InstrumentationScope())
 		}
-		if got := root.SpanContext(); got.TraceID().String() != someTrace || got.SpanID() != trace.SpanID(child.Span) || got.TraceState().String() != "v=1" {
-			t.Errorf("the request's span is %v, want %x", got, child.Span)
-		}
-		for _, s := range to.took[1:] {
-			if s.Parent().SpanID() != root.SpanContext().SpanID() || s.SpanContext().TraceID() != root.SpanContext().TraceID() || !s.SpanContext().SpanID().IsValid() {
-				t.Errorf("%v is no child of the request's", s.SpanContext())
-			}
-		}
-		if root.StartTime().Unix() != 10 || root.EndTime().Unix() != 11 || root.InstrumentationScope().SchemaURL != SchemaURL {
-			t.Errorf("from %v to %v by %v", root.StartTime(), root.EndTime(), root.InstrumentationScope())
-		}
-		said := map[string]string{}
-		for _, a := range root.Resource().Attributes() {
-			said[string(a.Key)] = a.Value.AsString()
-		}
-		delete(said, "telemetry.sdk.version")
-		want := map[string]string{"service.name": "gate", "service.version": "v9", "a": "b c", "telemetry.sdk.name": "opentelemetry", "telemetry.sdk.language": "go"}
-		if d := cmp.Diff(want, said); d != "" || root.Resource().SchemaURL() != SchemaURL {
-			t.Errorf("the resource (-want +got):\n%s", d)
-		}
-	})
+	}
+	if id := to.took[1].SpanContext().SpanID().String(); id != "00000000000000a1" {
+		t.Errorf("a span with an id has the id %s", id)
+	}
+	if events := to.took[2].Events(); len(events) != 1 || events[0].Name != "moment" || events[0].Time.Nanosecond() != 5 {
+		t.Errorf("events are %v", events)
+	}
+	said := map[string]string{}
+	for _, a := range root.Resource().Attributes() {
+		said[string(a.Key)] = a.Value.AsString()
+	}
+	delete(said, "telemetry.sdk.version")
+	want := map[string]string{"service.name": "gate", "service.version": "v9", "a": "b c", "telemetry.sdk.name": "opentelemetry", "telemetry.sdk.language": "go"}
+	if d := cmp.Diff(want, said); d != "" || root.Resource().SchemaURL() != SchemaURL {
+		t.Errorf("the resource (-want +got):\n%s", d)
+	}
 }
 
-func TestALinkedRequestPointsToItsCaller(t *testing.T) {
-	tr, _ := newTest(t, TracesConfig{Sample: 1, Clients: "link"})
-	tr.make(record{c: tr.Begin(http.Header{"Traceparent": {someParent}}, true, rand.Uint64), spans: some(2), n: 2})
-	root, child := tr.batch.spans[0], tr.batch.spans[1]
-	if root.Parent().IsValid() || len(root.Links()) != 1 || len(child.Links()) != 0 {
-		t.Fatalf("parent %v, links %v and %v", root.Parent(), root.Links(), child.Links())
+func TestWhereTracesGo(t *testing.T) {
+	for name, c := range map[string]struct {
+		otlp string   // # is the collector's address
+		env  []string // names without OTEL_, and values
+		path string   // where a collector gets spans; "" if there is no tracing
+		log  string   // a part of the warning
+	}{
+		"nowhere":            {},
+		"configured":         {otlp: "http://#", path: "/v1/traces"},
+		"with a path":        {otlp: "http://#/otlp/spans", path: "/otlp/spans"},
+		"the environment's":  {env: []string{"EXPORTER_OTLP_ENDPOINT", "http://#/base/"}, path: "/base/v1/traces"},
+		"for traces":         {env: []string{"EXPORTER_OTLP_TRACES_ENDPOINT", "http://#/x", "EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"}, path: "/x"},
+		"configured first":   {otlp: "http://#", env: []string{"EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/x"}, path: "/v1/traces"},
+		"an empty one":       {env: []string{"EXPORTER_OTLP_ENDPOINT", " "}},
+		"disabled":           {otlp: "http://#", env: []string{"SDK_DISABLED", "TRUE"}},
+		"no exporter":        {otlp: "http://#", env: []string{"TRACES_EXPORTER", "none"}},
+		"another exporter":   {otlp: "http://#", env: []string{"TRACES_EXPORTER", "zipkin"}, log: "OTEL_TRACES_EXPORTER must be otlp or none"},
+		"an impossible size": {otlp: "http://#", env: []string{"BSP_MAX_QUEUE_SIZE", "-1", "BSP_MAX_EXPORT_BATCH_SIZE", "-1", "BSP_SCHEDULE_DELAY", "-1"}, path: "/v1/traces"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := make(chan string, 1)
+			s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
+			defer s.Close()
+			here := func(text string) string { return strings.ReplaceAll(text, "#", s.Listener.Addr().String()) }
+			for i := 0; i < len(c.env); i += 2 {
+				t.Setenv("OTEL_"+c.env[i], here(c.env[i+1]))
+			}
+			var log bytes.Buffer
+			tr, err := NewTraces(TracesConfig{OTLP: here(c.otlp), Sample: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil || (tr != nil) != (c.path != "") || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) {
+				t.Fatalf("traces %v, %v, the log is %q", tr != nil, err, &log)
+			}
+			if tr != nil {
+				tr.Begin(nil, true, time.Unix(10, 0)).End(some(1))
+				ended, stop := context.WithCancel(t.Context())
+				stop()
+				tr.Run(ended)
+				if path := <-asked; path != c.path {
+					t.Errorf("spans go to %s, want %s", path, c.path)
+				}
+			}
+		})
 	}
-	if l := root.Links()[0].SpanContext; l.TraceID().String() != someTrace || l.SpanID().String() != someSpan || !l.IsSampled() || !l.IsRemote() {
-		t.Errorf("the link is %v", l)
+	if _, err := NewTraces(TracesConfig{OTLP: "http://u:secret%zz@c"}); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the error is %v", err)
 	}
+}
+
+func TestTheEnvironmentBoundsTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
+		tr, _, stop := run(TracesConfig{Sample: 1}, &fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error { return errors.New("no") }})
+		for range 12 {
+			tr.Begin(nil, true, time.Unix(10, 0)).End(some(1))
+		}
+		if got, want := tr.Counts(), (TraceCounts{Dropped: 2, Queued: 10}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		time.Sleep(usualDelay)
+		synctest.Wait()
+		if got, want := tr.Counts(), (TraceCounts{Dropped: 2, Failed: 10}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		stop()
+	})
 }

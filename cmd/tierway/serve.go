@@ -177,8 +177,7 @@ func tuneCollector() {
 
 // options are those of a server whose access log goes to access.
 func options(file *config.File, log *slog.Logger, access io.Writer) server.Options {
-	o := server.Options{Config: file, Log: log, Metrics: telemetry.New(version), Rand: rand.Uint64, Version: version,
-		Env: os.LookupEnv}
+	o := server.Options{Config: file, Log: log, Metrics: telemetry.New(version), Rand: rand.Uint64, Version: version}
 	if file.Log.Access {
 		o.Access = access
 	}

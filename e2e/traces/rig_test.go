@@ -102,9 +102,8 @@ func newRig(t *testing.T, n int) *rig {
 // engineTraces exports what engines do, until the test ends.
 func engineTraces(t *testing.T, collector string) *telemetry.Traces {
 	t.Helper()
-	env := map[string]string{"OTEL_SERVICE_NAME": engineService, "OTEL_BSP_SCHEDULE_DELAY": "20"}
-	traces, err := telemetry.NewTraces(telemetry.TracesConfig{OTLP: collector, Sample: 1, Log: slog.New(slog.DiscardHandler),
-		Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+	traces, err := telemetry.NewTraces(telemetry.TracesConfig{OTLP: collector, Sample: 1, Service: engineService, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

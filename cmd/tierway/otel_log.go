@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+)
+
+// logOTel sends the reports of the OpenTelemetry SDK to the program's log, instead of
+// the lines that the SDK writes to standard error.
+func logOTel(log *slog.Logger) {
+	reports := otelLog{log}
+	otel.SetLogger(logr.FromSlogHandler(reports))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { reports.warn(err.Error()) }))
+}
+
+// otelLog is a slog.Handler for the SDK's reports. It leaves out their values and errors:
+// they repeat the variables of the environment, which hold a collector's key.
+type otelLog struct{ log *slog.Logger }
+
+// Enabled is part of slog.Handler. The SDK's warnings have the level -1.
+func (otelLog) Enabled(_ context.Context, level slog.Level) bool { return level >= -1 }
+
+// Handle is part of slog.Handler.
+func (o otelLog) Handle(_ context.Context, report slog.Record) error {
+	o.warn(report.Message)
+	return nil
+}
+
+// WithAttrs is part of slog.Handler.
+func (o otelLog) WithAttrs([]slog.Attr) slog.Handler { return o }
+
+// WithGroup is part of slog.Handler.
+func (o otelLog) WithGroup(string) slog.Handler { return o }
+
+func (o otelLog) warn(problem string) {
+	o.log.Warn("the OpenTelemetry SDK reports a problem; check the OTEL_* variables", "problem", problem)
+}

@@ -1,0 +1,101 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// boundedProcessor bounds the queue of the SDK's batch processor. That drops spans too,
+// but does not say how many.
+type boundedProcessor struct {
+	sdktrace.SpanProcessor
+	t *Traces
+}
+
+// OnEnd is part of sdktrace.SpanProcessor.
+func (p boundedProcessor) OnEnd(s sdktrace.ReadOnlySpan) {
+	if p.t.queued.Add(1) > p.t.most || p.t.closed.Load() {
+		p.t.queued.Add(-1)
+		p.t.dropped.Add(1)
+		return
+	}
+	p.SpanProcessor.OnEnd(s)
+}
+
+// countedExporter counts and logs the results of exports. A batch that the collector
+// does not take is lost.
+type countedExporter struct {
+	sdktrace.SpanExporter
+	t *Traces
+}
+
+// ExportSpans is part of sdktrace.SpanExporter. The processor calls it on one goroutine.
+func (e countedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	n, lost := int64(len(spans)), int64(0)
+	err := e.t.recover("sending spans", func() error { return e.SpanExporter.ExportSpans(ctx, spans) })
+	if err != nil {
+		lost = rejected(err, n)
+	}
+	e.t.exported.Add(n - lost)
+	e.t.failed.Add(lost)
+	e.t.queued.Add(-n)
+	e.t.logLosses(err)
+	return nil
+}
+
+// rejected returns how many of n spans an export's error stands for. After a partial
+// success, the SDK reports their number in the text only.
+func rejected(err error, n int64) int64 {
+	text := err.Error()
+	if at := strings.LastIndexByte(text, '('); at >= 0 && strings.Contains(text, "OTLP partial success:") {
+		var part int64
+		if _, err := fmt.Sscanf(text[at:], "(%d spans rejected)", &part); err == nil && 0 <= part && part <= n {
+			return part
+		}
+	}
+	return n
+}
+
+// logLosses writes at most one line a minute about lost spans. err is that of the last
+// export.
+func (t *Traces) logLosses(err error) {
+	lost := t.failed.Load() + t.dropped.Load()
+	if lost == t.lossesTo || !t.lossAt.IsZero() && time.Since(t.lossAt) < lossEvery {
+		return
+	}
+	cause := "the collector is slower than spans come"
+	if err != nil {
+		cause = t.harmless(err)
+	}
+	t.log.Warn("spans are lost: the collector of traces does not take them",
+		"endpoint", t.endpoint, "error", cause, "lost", lost-t.lossesTo)
+	t.lossAt, t.lossesTo = time.Now(), lost
+}
+
+// harmless returns an error's text without the collector's path, which may be a secret,
+// and without the collector's answer.
+func (t *Traces) harmless(err error) string {
+	var at *url.Error
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	text, _, _ := strings.Cut(err.Error(), "body:")
+	// As net/http calls HTTP/2 frames after a request and before one.
+	if strings.Contains(text, "malformed HTTP response") || strings.Contains(text, "readLoopPeekFailLocked") {
+		return "it does not answer in HTTP/1.1, as a port for gRPC does; give its port for OTLP over HTTP, by default 4318"
+	}
+	words := strings.Fields(text)
+	for i, word := range words {
+		if strings.Contains(word, "://") {
+			words[i] = t.endpoint
+		}
+	}
+	text = strings.TrimRight(strings.Join(words, " "), " (")
+	return strings.ToValidUTF8(text[:min(len(text), 200)], "\ufffd") // 200 bytes hold any error of the network
+}
