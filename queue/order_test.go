@@ -194,7 +194,7 @@ func TestWhoComesBackIsNotBehindWhatWasNeverUsed(t *testing.T) {
 func TestATicketCountsForWhatIsExpectedWhenItGoes(t *testing.T) {
 	r := newRig(t, usual(), 1, 2)
 	filled := r.fill(2)
-	before := r.pool.OutputTokens(0)
+	before := r.pool.Learned().OutputTokens(0)
 	free, bounded := r.ticket(0, "a", 100), r.ticket(0, "a", 100)
 	for _, tk := range []*Ticket{free, bounded} {
 		tk.Expected, tk.Request.OutputTokens = true, before
@@ -206,7 +206,7 @@ func TestATicketCountsForWhatIsExpectedWhenItGoes(t *testing.T) {
 		lease := r.held[tk]
 		delete(r.held, tk)
 		lease.Release(routing.Result{At: r.now, OutputTokens: 20})
-		after := r.pool.OutputTokens(0)
+		after := r.pool.Learned().OutputTokens(0)
 		granted, want := r.claim()[0], after
 		if granted == bounded {
 			want = 5

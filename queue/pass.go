@@ -17,7 +17,7 @@ func (q *Queue) passLocked(now time.Time, newcomer *Ticket) error {
 		return nil
 	}
 	q.downLocked(now)
-	q.output = q.pool.OutputTokens(0)
+	q.output = q.pool.Learned().OutputTokens(0)
 	said := q.roundLocked(now, newcomer)
 	for _, t := range q.outs {
 		if t.state == stateWaiting {

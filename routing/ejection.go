@@ -63,6 +63,7 @@ func (p *Pool) capEjectionsLocked() {
 	if !inRotation && last != nil {
 		last.kept = true
 	}
+	p.publishUpLocked()
 }
 
 // ejectedBeforeLocked counts the workers under the cap that were ejected before w.

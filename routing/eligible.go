@@ -70,20 +70,8 @@ func (p *Pool) SetOpen(id string, ref any, until time.Time) {
 	if w := p.findLocked(id, ref); w != nil {
 		w.openUntil = until
 		p.restLocked(until)
+		p.publishUpLocked()
 	}
-}
-
-// Up tells whether any member could take a request now, after a release or as
-// soon as it has cooled. Those that are down, without weight or open could not.
-func (p *Pool) Up(now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, w := range p.workers {
-		if w.status.Up && w.weight > 0 && !now.Before(w.openUntilLocked()) {
-			return true
-		}
-	}
-	return false
 }
 
 // restsUntilLocked is when the worker is neither cooling nor open any more.

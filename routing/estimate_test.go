@@ -78,7 +78,7 @@ func TestMedianBut(t *testing.T) {
 // engine answers a stream as one with that rate and time per token does.
 func engine(t *testing.T, p *Pool, now time.Time, prompt int64, rate float64, token time.Duration) {
 	t.Helper()
-	l, err := p.Acquire(&Request{Now: now, PromptTokens: p.PromptTokens(prompt), OutputTokens: 10, Stream: true})
+	l, err := p.Acquire(&Request{Now: now, PromptTokens: p.Learned().PromptTokens(prompt), OutputTokens: 10, Stream: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestAWorkersSpeedIsLearned(t *testing.T) {
 		t.Errorf("learned %+v", v)
 	}
 	e := p.Estimates()
-	if math.Abs(e.OutputTokens.Value-100) > 5 || p.OutputTokens(0) != int64(math.Round(e.OutputTokens.Value)) || p.OutputTokens(7) != 7 || math.Abs(e.Rate-2000) > 100 {
+	if math.Abs(e.OutputTokens.Value-100) > 5 || p.Learned().OutputTokens(0) != int64(math.Round(e.OutputTokens.Value)) || p.Learned().OutputTokens(7) != 7 || math.Abs(e.Rate-2000) > 100 {
 		t.Errorf("learned %+v", e)
 	}
 	p.Configure(leastLoad{}, []Member{{ID: "a", Weight: 3}})
@@ -153,16 +153,16 @@ func TestWhoTeachesNothing(t *testing.T) {
 func TestTheScaleOfPromptsConverges(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	for range 3000 {
-		l, err := p.Acquire(&Request{Now: start, PromptTokens: p.PromptTokens(1000), Stream: true})
+		l, err := p.Acquire(&Request{Now: start, PromptTokens: p.Learned().PromptTokens(1000), Stream: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.Release(Result{PromptTokens: 1700, Text: true})
 	}
-	if got := p.PromptTokens(1000); got < 1690 || got > 1710 {
+	if got := p.Learned().PromptTokens(1000); got < 1690 || got > 1710 {
 		t.Errorf("1,000 estimated tokens are %d, the engine counts 1,700", got)
 	}
-	if got := p.PromptTokens(0); got != 0 {
+	if got := p.Learned().PromptTokens(0); got != 0 {
 		t.Errorf("no prompt has %d tokens", got)
 	}
 	l, err := p.Acquire(&Request{Now: start, PromptTokens: 1000})
@@ -241,7 +241,7 @@ func joins(t *testing.T, policy Policy) {
 		blocks := prompt(int(rand>>33%997), 0, 8)
 		l, err := p.Acquire(&Request{
 			Now: now, Rand: rand ^ rand>>29, Prefix: blocks[0].Hash, Blocks: blocks, Model: 1,
-			PromptTokens: p.PromptTokens(2000), OutputTokens: p.OutputTokens(0), Stream: true,
+			PromptTokens: p.Learned().PromptTokens(2000), OutputTokens: p.Learned().OutputTokens(0), Stream: true,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"math"
 	"slices"
 	"time"
 )
@@ -109,6 +108,7 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	if o.Text && o.PromptTokens > 0 && l.estimate >= minEstimate {
 		p.learned.scale.learn(float64(o.PromptTokens) / l.estimate)
 	}
+	p.publishLearnedLocked()
 	if !l.stream || l.firstAt.IsZero() {
 		return
 	}
@@ -146,31 +146,7 @@ func (p *Pool) learnOfLocked(w *Worker, q int, sample float64) {
 	}
 }
 
-// PromptTokens corrects an estimate of a prompt's tokens by what the pool's
-// engines counted in earlier prompts. Request.PromptTokens must have passed
-// through it, because the correction is learned from that as well.
-func (p *Pool) PromptTokens(estimate int64) int64 {
-	if estimate <= 0 {
-		return 0
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return max(1, int64(math.Round(float64(booked(estimate))*p.scaleLocked())))
-}
-
 func (p *Pool) scaleLocked() float64 { return p.learned.scale.value(scaleLimits.prior) }
-
-// OutputTokens returns how many tokens to expect of an answer that may have at
-// most bound; 0 is no bound.
-func (p *Pool) OutputTokens(bound int64) int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	expected := int64(math.Round(p.learned.output.value(outputLimits.prior)))
-	if bound > 0 {
-		return min(bound, expected)
-	}
-	return expected
-}
 
 // Estimates is all that a pool has learned, to explain its choices with.
 type Estimates struct {

@@ -71,19 +71,10 @@ func (a *longAnswers) quantile() float64 {
 	return 1
 }
 
-// LongAnswer returns how many tokens to reserve for an answer that may have at
-// most maxTokens, 0 being no bound: as many as nine in ten of the pool's whole
-// answers of late had at most, if that is less. It is 512 before 20 answers
-// ended with a count of their tokens, and from 16 to 131,072 afterwards.
-func (p *Pool) LongAnswer(maxTokens int64) int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	long := int64(longPrior)
-	if p.learned.long.count >= longSamples {
-		long = int64(math.Ceil(min(max(p.learned.long.value, longFloor), outputLimits.ceiling)))
+// tokens is how many tokens a long answer has.
+func (a *longAnswers) tokens() int64 {
+	if a.count < longSamples {
+		return longPrior
 	}
-	if maxTokens > 0 {
-		return min(maxTokens, long)
-	}
-	return long
+	return int64(math.Ceil(min(max(a.value, longFloor), outputLimits.ceiling)))
 }

@@ -32,12 +32,12 @@ func TestLongAnswersAreThePriorUntilThereAreSamples(t *testing.T) {
 	p := longPool()
 	answers(t, p, longSamples-1, func() int64 { return 40 })
 	for bound, want := range map[int64]int64{0: 512, -1: 512, 100: 100, 512: 512, 4096: 512} {
-		if got := p.LongAnswer(bound); got != want {
+		if got := p.Learned().LongAnswer(bound); got != want {
 			t.Errorf("LongAnswer(%d) is %d, want %d", bound, got, want)
 		}
 	}
 	answers(t, p, 1, func() int64 { return 40 })
-	if got := p.LongAnswer(0); got < 36 || got > 44 {
+	if got := p.Learned().LongAnswer(0); got < 36 || got > 44 {
 		t.Errorf("after 20 answers of 40 tokens it is %d", got)
 	}
 }
@@ -70,7 +70,7 @@ func TestLongAnswersConvergeToNineTenths(t *testing.T) {
 			var off []float64
 			for range 200 {
 				answers(t, p, 50, d.draw)
-				off = append(off, math.Abs(float64(p.LongAnswer(0))/d.want-1))
+				off = append(off, math.Abs(float64(p.Learned().LongAnswer(0))/d.want-1))
 			}
 			slices.Sort(off)
 			if middle, bad := off[len(off)/2], off[len(off)*19/20]; middle > 0.10 || bad > 0.25 {
@@ -88,7 +88,7 @@ func TestLongAnswersFollowAChange(t *testing.T) {
 	for _, step := range []struct{ most, within int64 }{{4000, 100}, {400, 600}, {40, 600}} {
 		answers(t, p, int(step.within), even(step.most))
 		want := 0.95 * float64(step.most)
-		if got := float64(p.LongAnswer(0)); got < 0.8*want || got > 1.2*want {
+		if got := float64(p.Learned().LongAnswer(0)); got < 0.8*want || got > 1.2*want {
 			t.Errorf("%d answers of up to %d tokens later it is %.0f", step.within, step.most, got)
 		}
 	}
@@ -106,7 +106,7 @@ func TestOnlyWholeAnswersTeachLongOnes(t *testing.T) {
 		l.Release(Result{At: r.Now, OutputTokens: 9000})
 	}
 	answers(t, p, 100, func() int64 { return 0 })
-	if got := p.LongAnswer(0); got != longPrior {
+	if got := p.Learned().LongAnswer(0); got != longPrior {
 		t.Errorf("it is %d", got)
 	}
 }
@@ -115,7 +115,7 @@ func TestLongAnswersAllocateNothing(t *testing.T) {
 	var a longAnswers
 	p := longPool()
 	tokens := int64(0)
-	if n := testing.AllocsPerRun(10000, func() { tokens++; a.learn(tokens); p.LongAnswer(7) }); n > 0 {
+	if n := testing.AllocsPerRun(10000, func() { tokens++; a.learn(tokens); p.Learned().LongAnswer(7) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -8,6 +8,7 @@ package routing
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -120,7 +121,11 @@ func (w *Worker) crowdedLocked(tokens int64) bool {
 // and the policy that chooses among them. It is safe for concurrent use and
 // lives as long as its configuration names it: a reload goes through Configure.
 type Pool struct {
-	mu        sync.Mutex
+	mu         mutex
+	learnedNow atomic.Uint64 // a packed Learned
+	upFrom     atomic.Int64  // a member can take a request from then on; Unix nanoseconds
+
+	// The rest is guarded by mu.
 	policy    Policy
 	plans     bool      // the policy is a Planner
 	workers   []*Worker // in the order of the members
@@ -187,6 +192,27 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 		p.refreshLocked(q)
 	}
 	p.capEjectionsLocked()
+	p.publishLearnedLocked()
+}
+
+// mutex is a mutex that counts how often it was locked.
+type mutex struct {
+	sync.Mutex
+	locked int64 // guarded by it
+}
+
+// Lock locks the mutex.
+func (m *mutex) Lock() {
+	m.Mutex.Lock()
+	m.locked++
+}
+
+// Locked returns how often the pool's lock was taken. A request whose first worker
+// answers takes it three times: to pick, at the first event and at release.
+func (p *Pool) Locked() int64 {
+	p.mu.Mutex.Lock()
+	defer p.mu.Unlock()
+	return p.mu.locked
 }
 
 // partLocked gives back the column of a worker that is gone, once nothing of

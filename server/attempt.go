@@ -93,6 +93,7 @@ type attempt struct {
 	usesEngine   bool         // its answer shows whether the worker's engine works
 	usage        openai.Usage // as the engine reported it
 	most         openai.Usage // that a report is taken for
+	begun        bool         // the worker has answered
 	settled      bool         // the attempt ended without a panic
 	judged       bool
 	verdict      error     // on the worker, once it is judged
@@ -128,6 +129,10 @@ func (a *attempt) exchange() *failure {
 // that were held back of the workers before it are due. at is when the first event came;
 // zero for a whole answer to a request for a stream, which shows no first token.
 func (a *attempt) answered(at time.Time, err error) {
+	if a.begun { // a stream ends after its first content
+		return
+	}
+	a.begun = true
 	a.x.judgeFailed(err)
 	a.lease.Answered(at, err)
 }

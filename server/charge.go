@@ -73,11 +73,11 @@ func (x *exchange) reserve() int64 {
 	if x.in.dialect == openai.Other || x.free() {
 		return 0
 	}
-	prompt := x.resolution.pool.routing.PromptTokens(x.parsed.rawTokens)
+	prompt := x.resolution.pool.routing.Learned().PromptTokens(x.parsed.rawTokens)
 	if !generates(x.in.dialect) {
 		return prompt
 	}
-	answer := x.resolution.pool.routing.LongAnswer(x.parsed.req.MaxTokens) * max(1, x.parsed.req.N) * x.parsed.req.Prompts()
+	answer := x.resolution.pool.routing.Learned().LongAnswer(x.parsed.req.MaxTokens) * max(1, x.parsed.req.N) * x.parsed.req.Prompts()
 	if x.parsed.req.MaxTokens == 0 {
 		for _, s := range x.caller.Subjects {
 			if s.Limits.TPM > 0 {
@@ -258,7 +258,7 @@ func newUUID7(at time.Time, high, low uint64) string {
 // is taken for as long as nine of ten answers of its pool.
 func (x *exchange) unreported(bytes int) int64 {
 	if x.parsed.req.Background {
-		return x.resolution.pool.routing.LongAnswer(x.parsed.req.MaxTokens)
+		return x.resolution.pool.routing.Learned().LongAnswer(x.parsed.req.MaxTokens)
 	}
 	return wholeEstimate(x.in.dialect, bytes)
 }

@@ -138,7 +138,7 @@ func (x *exchange) read() error {
 	p.class, p.askedClass = x.in.class(x.caller.Caller, req.ServiceTier)
 	p.estimate = p.rawTokens
 	if usual := x.snap.usual; usual != nil {
-		p.estimate = usual.routing.PromptTokens(p.rawTokens)
+		p.estimate = usual.routing.Learned().PromptTokens(p.rawTokens)
 	}
 	if req.CacheSalt != "" || x.caller.IsolateCache {
 		p.salt = openai.CacheSalt(x.caller.Tenant, req.CacheSalt)
@@ -165,7 +165,7 @@ func (x *exchange) parse(body []byte) (*openai.Request, error) {
 
 // gatherFacts collects the facts that the policy decides by.
 func (x *exchange) gatherFacts() {
-	p := x.resolution.pool.routing
+	p := x.resolution.pool.routing.Learned()
 	x.facts = routing.Request{Rand: x.s.rand(), Stream: x.generatesStream(), Model: nameHash(x.resolution.model),
 		PromptTokens: p.PromptTokens(x.parsed.rawTokens), OutputTokens: p.OutputTokens(x.parsed.req.MaxTokens)}
 	x.setBlocks()

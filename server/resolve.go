@@ -125,7 +125,7 @@ func (r *resolver) available(target string) bool { return r.snap.up(target, r.in
 // that it allows, as far as the estimate goes.
 func (r *resolver) fits(target string) bool {
 	p := r.snap.byName[target]
-	return p.Context == 0 || p.routing.PromptTokens(r.parsed.rawTokens)+r.parsed.req.MaxTokens <= p.Context
+	return p.Context == 0 || p.routing.Learned().PromptTokens(r.parsed.rawTokens)+r.parsed.req.MaxTokens <= p.Context
 }
 
 // surelyTooLong tells whether the prompt is too long for the pool whatever the
@@ -136,7 +136,7 @@ func (r *resolver) surelyTooLong(p *pool) bool {
 	if p.Context == 0 {
 		return false
 	}
-	least := p.routing.PromptTokens(r.parsed.rawTokens) / 2
+	least := p.routing.Learned().PromptTokens(r.parsed.rawTokens) / 2
 	if counted, ok := r.countTokens(); ok {
 		least = counted * 3 / 4
 	}
@@ -145,7 +145,7 @@ func (r *resolver) surelyTooLong(p *pool) bool {
 
 // tooLong is the refusal of a prompt that the pool's context surely does not hold.
 func (r *resolver) tooLong(p *pool) error {
-	tokens, answer, d := p.routing.PromptTokens(r.parsed.rawTokens), r.parsed.req.MaxTokens, r.in.dialect
+	tokens, answer, d := p.routing.Learned().PromptTokens(r.parsed.rawTokens), r.parsed.req.MaxTokens, r.in.dialect
 	e := openai.ContextExceeded(d, promptField(d), p.Context, tokens, answer)
 	if answer > p.Context/2 && answer > tokens {
 		e.Param = maxTokensField(d)

@@ -36,7 +36,7 @@ func (w *World) attempt(rec *Record) {
 	rec.Arrived, rec.Waited = w.now, false
 	f := &flight{record: rec, route: routing.Request{
 		Now: w.time(w.now), Rand: w.dice.Uint64(), Model: r.Model, Prefix: r.Prefix, Blocks: r.Prompt(),
-		PromptTokens: w.pool.PromptTokens(r.PromptTokens), OutputTokens: w.pool.OutputTokens(r.MaxTokens), Stream: true,
+		PromptTokens: w.pool.Learned().PromptTokens(r.PromptTokens), OutputTokens: w.pool.Learned().OutputTokens(r.MaxTokens), Stream: true,
 	}}
 	f.expect = f.route.PromptTokens + f.route.OutputTokens
 	if w.config.Choices {

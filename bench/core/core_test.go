@@ -149,7 +149,7 @@ func (d *decider) acquire(tb testing.TB) {
 		d.kept = routing.AppendChain(nil, d.blocks)
 	}
 	d.request = routing.Request{Rand: d.rand, Prefix: d.blocks[d.first-1].Hash, Blocks: d.blocks,
-		PromptTokens: d.pool.PromptTokens(d.req.PromptTokens()), OutputTokens: d.pool.OutputTokens(d.req.MaxTokens), Stream: true, Record: record}
+		PromptTokens: d.pool.Learned().PromptTokens(d.req.PromptTokens()), OutputTokens: d.pool.Learned().OutputTokens(d.req.MaxTokens), Stream: true, Record: record}
 	d.ticket = queue.Ticket{Request: &d.request, Tokens: d.request.PromptTokens + d.request.OutputTokens}
 	lease, err := d.queue.Enter(&d.ticket, d.now)
 	if err != nil {

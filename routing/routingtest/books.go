@@ -116,7 +116,7 @@ func (m *machine) checkEstimates(rt *rapid.T) {
 			rt.Fatalf("an estimate is out of its bounds: %+v", one)
 		}
 	}
-	if !(e.Rate > 0) || m.pool.OutputTokens(0) < 1 || m.pool.OutputTokens(1) != 1 || m.pool.PromptTokens(0) != 0 || m.pool.PromptTokens(1<<62) < 1 {
+	if !(e.Rate > 0) || m.pool.Learned().OutputTokens(0) < 1 || m.pool.Learned().OutputTokens(1) != 1 || m.pool.Learned().PromptTokens(0) != 0 || m.pool.Learned().PromptTokens(1<<62) < 1 {
 		rt.Fatalf("the pool expects the impossible: %+v", e)
 	}
 }

@@ -1,0 +1,90 @@
+package routing
+
+import (
+	"math"
+	"time"
+)
+
+// Learned is what a pool has learned of all its workers together up to one moment.
+type Learned struct {
+	scale  float64 // the engines' count of prompt tokens for each estimated one
+	output int64   // tokens to expect of an answer
+	long   int64   // tokens that nine in ten answers do not exceed
+}
+
+// Learned returns what the pool has learned up to now, without the pool's lock.
+func (p *Pool) Learned() Learned { return unpack(p.learnedNow.Load()) }
+
+// A published Learned is one word, so that publishing it allocates nothing: scale as a
+// fixed-point number of 28 bits, which is exact to 3e-8 of the prior, and two lengths of
+// 18 bits each, which hold outputLimits' ceiling.
+const (
+	scaleBits, lengthBits = 28, 18
+	scaleUnit             = 1 << scaleBits / 8 // of scaleLimits' ceiling
+	lengthMask            = 1<<lengthBits - 1
+)
+
+// pack makes one word of what was learned.
+func (l Learned) pack() uint64 {
+	scale := min(uint64(math.Round(l.scale*scaleUnit)), 1<<scaleBits-1)
+	return scale<<(2*lengthBits) | uint64(l.output)<<lengthBits | uint64(l.long)
+}
+
+// unpack is the reverse of pack.
+func unpack(word uint64) Learned {
+	return Learned{scale: float64(word>>(2*lengthBits)) / scaleUnit, output: int64(word >> lengthBits & lengthMask), long: int64(word & lengthMask)}
+}
+
+// PromptTokens corrects an estimate of a prompt's tokens by what the pool's engines
+// counted in earlier prompts. Request.PromptTokens must have passed through it, because
+// the correction is learned from that as well.
+func (l Learned) PromptTokens(estimate int64) int64 {
+	if estimate <= 0 {
+		return 0
+	}
+	return max(1, int64(math.Round(float64(booked(estimate))*l.scale)))
+}
+
+// OutputTokens returns how many tokens to expect of an answer that may have at most
+// bound; 0 is no bound.
+func (l Learned) OutputTokens(bound int64) int64 { return atMost(bound, l.output) }
+
+// LongAnswer returns how many tokens to reserve for an answer that may have at most
+// bound, 0 being no bound: as many as nine in ten of the pool's latest whole answers had
+// at most, if that is less. It is 512 before 20 answers ended with a count of their
+// tokens, and from 16 to 131,072 afterwards.
+func (l Learned) LongAnswer(bound int64) int64 { return atMost(bound, l.long) }
+
+func atMost(bound, tokens int64) int64 {
+	if bound > 0 {
+		return min(bound, tokens)
+	}
+	return tokens
+}
+
+// publishLearnedLocked publishes what the pool has learned.
+func (p *Pool) publishLearnedLocked() {
+	output := int64(math.Round(p.learned.output.value(outputLimits.prior)))
+	p.learnedNow.Store(Learned{scale: p.scaleLocked(), output: output, long: p.learned.long.tokens()}.pack())
+}
+
+// Up tells whether any member could take a request now, after a release or as soon as
+// its backoff is over. Members that are down, without weight or open could not. It does
+// not take the pool's lock.
+func (p *Pool) Up(now time.Time) bool { return now.UnixNano() >= p.upFrom.Load() }
+
+// publishUpLocked publishes from when on a member could take a request.
+func (p *Pool) publishUpLocked() {
+	from := int64(math.MaxInt64)
+	for _, w := range p.workers {
+		if !w.status.Up || w.weight <= 0 {
+			continue
+		}
+		until := int64(math.MinInt64) // never open
+		if open := w.openUntilLocked(); !open.IsZero() {
+			until = open.UnixNano()
+		}
+		from = min(from, until)
+	}
+	p.upFrom.Store(from)
+}
