@@ -126,7 +126,7 @@ func (d *decoder) adopt(err error, rename func(path string) string) {
 		if err != nil {
 			path, message := cutPath(err.Error())
 			message, hint := cutHint(message)
-			d.fault(rename(path), message, hint)
+			d.fault(rename(path), message, hint).hide = strings.HasSuffix(path, ".sha256")
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"tierway/tenants"
 	"tierway/tiers"
 )
 
@@ -28,7 +29,7 @@ func (d *decoder) checkRights(f *File) {
 	equal := func(right, name string) bool { return right == name }
 	for i, k := range f.Auth.Keys {
 		d.checkMatches(fmt.Sprintf("auth.keys[%d].tiers", i), k.Tiers, targets, equal, "is no tier or pool")
-		d.checkMatches(fmt.Sprintf("auth.keys[%d].models", i), k.Models, names, overlap, "matches no model, tier or alias")
+		d.checkMatches(fmt.Sprintf("auth.keys[%d].models", i), k.Models, names, tenants.Overlap, "matches no model, tier or alias")
 	}
 }
 
@@ -50,43 +51,6 @@ func (d *decoder) checkMatches(path string, rights, names []string, match func(r
 		if !slices.ContainsFunc(names, func(name string) bool { return match(right, name) }) {
 			at := fmt.Sprintf("%s[%d]", path, i)
 			d.fault(at, d.shown(at, right)+" "+nothing+" of this file", DidYouMean(right, names))
-		}
-	}
-}
-
-// overlap reports whether some text matches both patterns, in which * is any
-// run of characters and ? is one. Aliases are patterns too: a right to gpt-4o
-// is one to a part of gpt-4*.
-func overlap(a, b string) bool {
-	y := []rune(b)
-	// reach[j]: some text matches a up to here and y up to j.
-	reach := make([]bool, len(y)+1)
-	reach[0] = true
-	skipStars(reach, y)
-	for _, c := range a {
-		next := make([]bool, len(y)+1)
-		for j := range reach {
-			switch {
-			case c == '*':
-				// The run may be empty, or take one more of y's characters.
-				next[j] = next[j] || reach[j] || j > 0 && next[j-1]
-			case j < len(y) && reach[j] && y[j] == '*':
-				next[j] = true
-			case j < len(y) && reach[j] && (y[j] == c || y[j] == '?' || c == '?'):
-				next[j+1] = true
-			}
-		}
-		skipStars(next, y)
-		reach = next
-	}
-	return reach[len(y)]
-}
-
-// skipStars lets every * of y match nothing.
-func skipStars(reach []bool, y []rune) {
-	for j, c := range y {
-		if c == '*' && reach[j] {
-			reach[j+1] = true
 		}
 	}
 }

@@ -118,6 +118,9 @@ func (k *KeyConfig) digest(at string) (digest [sha256.Size]byte, err error) {
 	if digest == Digest("") {
 		return digest, fmt.Errorf("%s.sha256: is the digest of no key at all: use that of the key", at)
 	}
+	if weakDigests[digest] {
+		return digest, fmt.Errorf("%s.sha256: is the digest of a well-known key: make a key with `openssl rand -hex 20` and write its digest", at)
+	}
 	return digest, nil
 }
 

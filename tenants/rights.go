@@ -58,3 +58,40 @@ func compile(globs []string) *regexp.Regexp {
 	}
 	return regexp.MustCompile(`(?s)\A(?:` + strings.Join(alternatives, "|") + `)\z`)
 }
+
+// Overlap reports whether some text matches both patterns, in which * is any
+// run of characters and ? is one. Aliases are patterns too: a right to gpt-4o
+// is one to a part of gpt-4*.
+func Overlap(a, b string) bool {
+	y := []rune(b)
+	// reach[j]: some text matches a up to here and y up to j.
+	reach := make([]bool, len(y)+1)
+	reach[0] = true
+	skipStars(reach, y)
+	for _, c := range a {
+		next := make([]bool, len(y)+1)
+		for j := range reach {
+			switch {
+			case c == '*':
+				// The run may be empty, or take one more of y's characters.
+				next[j] = next[j] || reach[j] || j > 0 && next[j-1]
+			case j < len(y) && reach[j] && y[j] == '*':
+				next[j] = true
+			case j < len(y) && reach[j] && (y[j] == c || y[j] == '?' || c == '?'):
+				next[j+1] = true
+			}
+		}
+		skipStars(next, y)
+		reach = next
+	}
+	return reach[len(y)]
+}
+
+// skipStars lets every * of y match nothing.
+func skipStars(reach []bool, y []rune) {
+	for j, c := range y {
+		if c == '*' && reach[j] {
+			reach[j+1] = true
+		}
+	}
+}
