@@ -42,11 +42,12 @@ type decoder struct {
 	keys      map[string]string // workers' keys by variable
 }
 
-// problem notes that something is wrong with the value at path.
-func (d *decoder) problem(n *yaml.Node, path, message, hint string) {
+// problem notes that something is wrong with the value at path, and returns it.
+func (d *decoder) problem(n *yaml.Node, path, message, hint string) *Problem {
 	d.told[path] = true
 	d.problems = append(d.problems, Problem{File: d.file, Line: n.Line, Column: n.Column,
 		Path: path, Message: message, Hint: hint})
+	return &d.problems[len(d.problems)-1]
 }
 
 // value decodes one node into v, which is settable.
@@ -98,24 +99,17 @@ func (d *decoder) absent(n *yaml.Node) bool {
 
 // section decodes a mapping into a struct.
 func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
-	if d.absent(n) {
-		return
-	}
-	if n.Kind != yaml.MappingNode {
-		d.problem(n, path, "want a section of keys, got "+kindOf(n), "")
-		return
-	}
 	fields := fieldsOf(v.Type())
-	d.pairs(n, path, func(kn, vn *yaml.Node, sub string) {
+	read := d.pairs(n, path, func(kn, vn *yaml.Node, sub string) {
 		i, ok := fields.index[kn.Value]
 		if !ok {
 			d.unknown(kn, vn, path, sub, v.Type(), fields.names)
 			return
 		}
-		d.value(vn, sub, keyOf(v.Type(), kn.Value), v.Field(i))
+		d.value(vn, sub, fields.keys[kn.Value], v.Field(i))
 	})
 	for k := range members(v) {
-		if k.required && !d.written(join(path, k.name)) {
+		if read && k.required && !d.written(join(path, k.name)) {
 			d.fault(join(path, k.name), "missing", asHint(k.doc))
 		}
 	}
@@ -123,14 +117,9 @@ func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 
 // table decodes a mapping into a map from string to a single value.
 func (d *decoder) table(n *yaml.Node, path string, k key, v reflect.Value) {
-	if d.absent(n) {
-		return
+	if n.Kind == yaml.MappingNode {
+		v.Set(reflect.MakeMap(v.Type()))
 	}
-	if n.Kind != yaml.MappingNode {
-		d.problem(n, path, "want a section of keys, got "+kindOf(n), "")
-		return
-	}
-	v.Set(reflect.MakeMap(v.Type()))
 	d.pairs(n, path, func(kn, vn *yaml.Node, sub string) {
 		item, before := reflect.New(v.Type().Elem()).Elem(), len(d.problems)
 		d.value(vn, sub, k, item)
@@ -169,8 +158,14 @@ func (d *decoder) list(n *yaml.Node, path string, k key, v reflect.Value) {
 }
 
 // pairs calls f for every key of a mapping that is a plain name and stands in
-// it once, with the path that the key makes.
-func (d *decoder) pairs(n *yaml.Node, path string, f func(kn, vn *yaml.Node, sub string)) {
+// it once, with the path that the key makes. It reports whether n is a mapping.
+func (d *decoder) pairs(n *yaml.Node, path string, f func(kn, vn *yaml.Node, sub string)) bool {
+	if n.Kind != yaml.MappingNode {
+		if !d.absent(n) {
+			d.problem(n, path, "want a section of keys, got "+kindOf(n), "")
+		}
+		return false
+	}
 	lines := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		kn, vn := n.Content[i], n.Content[i+1]
@@ -193,6 +188,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, f func(kn, vn *yaml.Node, sub
 		d.mark(sub, kn, vn)
 		f(kn, vn, sub)
 	}
+	return true
 }
 
 // mark remembers where path stands.
@@ -223,8 +219,11 @@ func secretHint(section reflect.Type) string {
 // unknown notes a key that its section does not have.
 func (d *decoder) unknown(kn, vn *yaml.Node, path, sub string, section reflect.Type, known []string) {
 	if secretWords[kn.Value] {
-		d.problem(kn, sub, "secrets are not written into the file", secretHint(section))
-		d.hideLast(kn, vn)
+		p := d.problem(kn, sub, "secrets are not written into the file", secretHint(section))
+		p.hide = true // the key, and all that follows it
+		if vn.Line > 0 && kn.Line == vn.Line {
+			p.Column = vn.Column
+		}
 		return
 	}
 	d.problem(kn, sub, "unknown key", DidYouMean(kn.Value, known))
@@ -234,16 +233,6 @@ func (d *decoder) unknown(kn, vn *yaml.Node, path, sub string, section reflect.T
 			d.mark(join(path, near), kn, vn)
 			d.told[join(path, near)] = true
 		}
-	}
-}
-
-// hideLast makes the problem noted last stand on its key and mask everything
-// that follows the key.
-func (d *decoder) hideLast(kn, vn *yaml.Node) {
-	p := &d.problems[len(d.problems)-1]
-	p.hide = true
-	if vn.Line > 0 && kn.Line == vn.Line {
-		p.Column = vn.Column
 	}
 }
 

@@ -40,8 +40,8 @@ var forms = map[string]form{
 	"file":   {check: checkFileName},
 	"owner":  {check: checkOwner},
 	"web":    {check: checkWebURL, hide: true},
-	"sql":    {check: checkStoreURL(sqlSchemes[:], store.CheckPostgresURL), hide: true},
-	"redis":  {check: checkStoreURL(redisSchemes[:], store.CheckRedisURL), hide: true},
+	"sql":    {check: store.CheckSQLURL, hide: true},
+	"redis":  {check: store.CheckRedisURL, hide: true},
 }
 
 // isForm reports whether the decoder takes text as one of the form of that name.
@@ -206,37 +206,4 @@ func checkWebURL(text string) (message, hint string) {
 		message = "has a ? or a # behind the path"
 	}
 	return message, ""
-}
-
-// The schemes of databases and of Redis.
-var (
-	sqlSchemes   = [...]string{"sqlite", "postgres", "postgresql"}
-	redisSchemes = [...]string{"redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"}
-)
-
-// checkStoreURL returns the check of a store's URL. Its last step is what the store
-// itself would say when it is opened.
-func checkStoreURL(schemes []string, open func(url string) error) func(text string) (message, hint string) {
-	return func(text string) (message, hint string) {
-		scheme, rest, found := strings.Cut(text, "://")
-		_, err := url.Parse(text)
-		switch {
-		case !found:
-			return "is no URL", ""
-		case !slices.Contains(schemes, scheme):
-			return "has another scheme than " + strings.Join(schemes, ", "), ""
-		case rest == "":
-			return "names nothing behind " + scheme + "://", ""
-		case scheme == "sqlite" && strings.ContainsAny(rest, "?#\x00"):
-			return "is no file name: it has a ? or a #", ""
-		case scheme == "sqlite":
-			return "", ""
-		case err != nil && !strings.Contains(text, ","): // of several hosts, the parser takes the ports for a wrong one
-			return "is no URL: signs in its password are written as % and two digits", ""
-		}
-		if err := open(text); err != nil {
-			return cutHint(err.Error())
-		}
-		return "", ""
-	}
 }

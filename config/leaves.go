@@ -83,10 +83,8 @@ func (l *leaves) table(path, effect string, v reflect.Value) {
 	if v.Len() == 0 {
 		l.add(leaf{path: path, effect: effect, value: "{}", shown: "{}"})
 	}
-	names := v.MapKeys()
-	slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-	for _, name := range names {
-		l.scalar(join(path, name.String()), effect, key{}, v.MapIndex(name))
+	for name, value := range entries(v) {
+		l.scalar(join(path, name), effect, key{}, value)
 	}
 }
 

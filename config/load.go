@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -62,40 +61,24 @@ func beside(path, address string) string {
 	return "sqlite://" + filepath.Join(filepath.Dir(path), file)
 }
 
-// readFile reads at most maxFile and one byte of a file. It waits for no writer:
-// what is no regular file is refused before it is opened and, if it was replaced
-// just then, after.
+// readFile reads at most maxFile and one byte of a regular file. It waits for no
+// writer: what is no regular file could not be read again.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
-	if err == nil {
-		err = regular(path, info)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case info.IsDir():
+		return nil, fmt.Errorf("%s is a folder: name the file in it", path)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file, so that it cannot be read again: write the configuration into one", path)
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err == nil {
-		err = regular(path, info)
-	}
-	if err != nil {
-		return nil, err
-	}
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
-}
-
-// regular refuses what is no regular file: it could not be read again.
-func regular(path string, info fs.FileInfo) error {
-	switch {
-	case info.Mode().IsRegular():
-		return nil
-	case info.IsDir():
-		return fmt.Errorf("%s is a folder: name the file in it", path)
-	}
-	return fmt.Errorf("%s is no regular file, so that it cannot be read again: write the configuration into one", path)
 }
 
 // Parse is Load for a text that was read already; name stands for it in

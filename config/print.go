@@ -3,13 +3,14 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"tierway/store"
 	"tierway/tenants"
 )
 
@@ -69,44 +70,45 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 			return nil
 		}
 		return n
-	case reflect.Map, reflect.Slice:
+	case reflect.Map:
 		if v.IsNil() {
 			return nil
 		}
-		return collectionNode(v, k, redact)
-	case reflect.Bool:
-		return scalarNode(v, k, redact)
-	case reflect.Float64:
-		if v.IsZero() && k.above {
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		for name, value := range entries(v) {
+			n.Content = append(n.Content, stringNode(name), itemNode(value, key{}, redact))
+		}
+		return n
+	case reflect.Slice:
+		if v.IsNil() {
 			return nil
 		}
-		return scalarNode(v, k, redact)
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		if v.Len() == 0 {
+			n.Style = yaml.FlowStyle // []: by its absence it would mean all
+		}
+		for i := range v.Len() {
+			n.Content = append(n.Content, itemNode(v.Index(i), key{}, redact))
+		}
+		return n
 	}
-	if v.IsZero() && !k.zero {
+	if v.IsZero() && !k.zero && v.Kind() != reflect.Bool && (v.Kind() != reflect.Float64 || k.above) {
 		return nil
 	}
 	return scalarNode(v, k, redact)
 }
 
-// collectionNode writes a list, or a map from text to single values.
-func collectionNode(v reflect.Value, k key, redact bool) *yaml.Node {
-	if v.Kind() == reflect.Map {
-		n := &yaml.Node{Kind: yaml.MappingNode}
-		names := v.MapKeys()
-		slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+// entries returns the entries of a map from text in the order of their names.
+func entries(m reflect.Value) iter.Seq2[string, reflect.Value] {
+	names := m.MapKeys()
+	slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	return func(yield func(string, reflect.Value) bool) {
 		for _, name := range names {
-			n.Content = append(n.Content, stringNode(name.String()), itemNode(v.MapIndex(name), key{}, redact))
+			if !yield(name.String(), m.MapIndex(name)) {
+				return
+			}
 		}
-		return n
 	}
-	n := &yaml.Node{Kind: yaml.SequenceNode}
-	if v.Len() == 0 {
-		n.Style = yaml.FlowStyle // []: by its absence it would mean all
-	}
-	for i := range v.Len() {
-		n.Content = append(n.Content, itemNode(v.Index(i), key{}, redact))
-	}
-	return n
 }
 
 // itemNode writes what is there even if nothing in it is set.
@@ -122,28 +124,16 @@ func itemNode(v reflect.Value, k key, redact bool) *yaml.Node {
 
 // scalarNode writes a single value.
 func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
-	switch v.Kind() {
-	case reflect.String:
-		text := v.String()
-		switch {
-		case redact && k.url:
-			text = redactURL(text)
-		case redact && k.secret && isForm("digest", text):
-			text = shortDigest(text)
-		}
-		return stringNode(text)
-	case reflect.Bool:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v.Bool())}
-	case reflect.Float64:
-		return &yaml.Node{Kind: yaml.ScalarNode, Value: strconv.FormatFloat(v.Float(), 'g', -1, 64)}
+	text := fmt.Sprint(v.Interface())
+	switch {
+	case v.Kind() == reflect.Bool || isNumber(v.Type()) || v.Type() == reflect.TypeFor[tenants.Money]():
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: text}
+	case redact && k.url:
+		text = store.RedactURL(text)
+	case redact && k.secret && isForm("digest", text):
+		text = shortDigest(text)
 	}
-	if v.Type() == reflect.TypeFor[tenants.Money]() {
-		return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(v.Interface())}
-	}
-	if isNumber(v.Type()) {
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v.Int(), 10)}
-	}
-	return stringNode(fmt.Sprint(v.Interface())) // durations and sizes have their own String
+	return stringNode(text)
 }
 
 // shortDigest is what of a digest is shown.

@@ -86,10 +86,7 @@ func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
 		if k.secret {
 			shown = fmt.Sprintf("%d characters", len(text))
 		}
-		d.problem(n, path, "want "+wanted(v.Type(), k)+", got "+shown, hint)
-		if k.secret {
-			d.problems[len(d.problems)-1].hide = true
-		}
+		d.problem(n, path, "want "+wanted(v.Type(), k)+", got "+shown, hint).hide = k.secret
 	}
 }
 

@@ -18,12 +18,6 @@ var (
 	errRedisMaster   = errors.New("names no master: write it behind the sentinels, such as redis+sentinel://HOST:26379,HOST:26379/MASTER")
 )
 
-// CheckRedisURL returns why OpenRedis would refuse a URL, without repeating it.
-func CheckRedisURL(text string) error {
-	_, err := redisOptions(text)
-	return err
-}
-
 // redisOptions reads a URL. Lists of hosts are no part of a URL's syntax, so that
 // all but the first are taken out before the rest is parsed.
 func redisOptions(text string) (*redis.UniversalOptions, error) {

@@ -193,13 +193,6 @@ func sqlitePool(name string, conns int) (*sql.DB, error) {
 	return db, nil
 }
 
-// CheckPostgresURL returns why OpenSQL would refuse a postgres:// URL, without
-// repeating it. It reads the files that the URL's parameters name.
-func CheckPostgresURL(rawURL string) error {
-	_, err := parsePostgres(rawURL)
-	return err
-}
-
 func parsePostgres(rawURL string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(rawURL)
 	if err != nil {

@@ -1,0 +1,78 @@
+package store
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// The schemes of databases and of Redis.
+var (
+	sqlSchemes   = [...]string{"sqlite", "postgres", "postgresql"}
+	redisSchemes = [...]string{"redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"}
+)
+
+// CheckSQLURL returns why OpenSQL would refuse a URL, and the way out where it depends on
+// the URL; both are empty for a good one. Neither repeats more of the URL than its scheme:
+// it may hold a password. The files that a URL's parameters name are read.
+func CheckSQLURL(text string) (message, hint string) {
+	return checkURL(text, sqlSchemes[:], func() error { _, err := parsePostgres(text); return err })
+}
+
+// CheckRedisURL is CheckSQLURL for OpenRedis.
+func CheckRedisURL(text string) (message, hint string) {
+	return checkURL(text, redisSchemes[:], func() error { _, err := redisOptions(text); return err })
+}
+
+// checkURL checks what all URLs have in common. parse is asked last, but for files.
+func checkURL(text string, schemes []string, parse func() error) (message, hint string) {
+	scheme, rest, found := strings.Cut(text, "://")
+	_, err := url.Parse(text)
+	switch {
+	case !found:
+		return "is no URL", ""
+	case !slices.Contains(schemes, scheme):
+		return "has another scheme than " + strings.Join(schemes, ", "), ""
+	case rest == "":
+		return "names nothing behind " + scheme + "://", ""
+	case scheme == "sqlite" && strings.ContainsAny(rest, "?#\x00"):
+		return "is no file name: it has a ? or a #", ""
+	case scheme == "sqlite":
+		return "", ""
+	case err != nil && !strings.Contains(text, ","): // of several hosts, the parser takes the ports for a wrong one
+		return "is no URL: signs in its password are written as % and two digits", ""
+	}
+	if err := parse(); err != nil {
+		message, hint, _ = strings.Cut(err.Error(), ": ")
+	}
+	return message, hint
+}
+
+// RedactURL returns what of a store's URL may be shown: scheme and hosts, or
+// SQLite's file.
+func RedactURL(text string) string {
+	scheme, rest, found := strings.Cut(text, "://")
+	switch {
+	case text == "":
+		return ""
+	case !found || !slices.Contains(sqlSchemes[:], scheme) && !slices.Contains(redisSchemes[:], scheme):
+		return "***"
+	}
+	at, query := strings.LastIndex(rest, "@"), strings.IndexAny(rest, "?#")
+	switch {
+	case scheme == "sqlite":
+		file, _, _ := strings.Cut(rest, "?")
+		return scheme + "://" + file
+	case query >= 0 && at > query:
+		return scheme + "://***" // the query may be the end of a password that nobody escaped
+	case query >= 0:
+		rest = rest[:query]
+	}
+	// So may a /; the last @ ends a password all the same.
+	user := ""
+	if at >= 0 {
+		user, rest = "***@", rest[at+1:]
+	}
+	hosts, _, _ := strings.Cut(rest, "/")
+	return scheme + "://" + user + hosts
+}

@@ -1,0 +1,29 @@
+package store
+
+import "testing"
+
+func TestAURLIsShownWithoutItsPassword(t *testing.T) {
+	cases := map[string]string{
+		"":                                     "",
+		"sqlite://tierway.db":                  "sqlite://tierway.db",
+		"sqlite:///var/lib/t.db?_key=hunter2":  "sqlite:///var/lib/t.db",
+		"sqlite://:memory:":                    "sqlite://:memory:",
+		"postgres://h/db":                      "postgres://h",
+		"postgres://u:hunter2@h:5432/db":       "postgres://***@h:5432",
+		"postgresql://u:hunt/er2@h/db":         "postgresql://***@h",
+		"postgres://u:hunt@er2@a,b/db":         "postgres://***@a,b",
+		"postgres:///db?password=hunter2":      "postgres://",
+		"postgres://u:hunt?er2@h/db":           "postgres://***",
+		"redis://:hunter2@h:6379/0":            "redis://***@h:6379",
+		"rediss+cluster://u:hunter2@a:1,b:2":   "rediss+cluster://***@a:1,b:2",
+		"hunter2":                              "***",
+		"mysql://u:hunter2@h/db":               "***",
+		"postgres://u:hunter2#@h/db":           "postgres://***",
+		"redis+sentinel://:hunter2@a:1/master": "redis+sentinel://***@a:1",
+	}
+	for text, want := range cases {
+		if got := RedactURL(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}
