@@ -109,7 +109,7 @@ func (d *decoder) checkPaths(f *File, s section, seen map[string]string) {
 			continue
 		}
 		seen[s.Tenant+p] = path
-		if method := OwnMethod(p); method != "" {
+		if method := openai.OwnMethod(p); method != "" {
 			d.caution(path, d.shown(path, p)+" gets no "+method+": the gateway answers it itself",
 				"remove it; the API's own endpoints reach a pool through models and serves")
 		}
@@ -120,36 +120,6 @@ func (d *decoder) checkPaths(f *File, s section, seen map[string]string) {
 				"set "+s.path+".tenant to the one that may use them")
 		}
 	}
-}
-
-// ownPosts are the endpoints below ownPrefixes that the data plane answers itself
-// when they are sent a POST.
-var ownPosts = [...]string{
-	"/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/rerank", "/score",
-	"/tokenize", "/moderations", "/audio/transcriptions", "/audio/translations", "/audio/speech",
-	"/images/generations", "/images/edits", "/images/variations",
-}
-
-// ownPrefixes are the prefixes of the data plane's endpoints.
-var ownPrefixes = [...]string{"/background/v1", "/batch/v1", "/v1", ""}
-
-// OwnMethod returns the method with which the data plane answers an exact path
-// itself, so that no pool gets such a request; "" for none.
-func OwnMethod(path string) string {
-	if path == "/livez" || path == "/readyz" {
-		return http.MethodGet
-	}
-	for _, prefix := range ownPrefixes {
-		below, ok := strings.CutPrefix(path, prefix)
-		switch {
-		case !ok:
-		case slices.Contains(ownPosts[:], below):
-			return http.MethodPost
-		case below == "/models":
-			return http.MethodGet
-		}
-	}
-	return ""
 }
 
 // checkWorkers checks every worker of the file, alone and beside the others.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tierway/openai"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -103,7 +104,7 @@ func (d *decoder) checkText(path string, k key, text string) {
 
 // checkHeader refuses the name of an answer header that no worker may set.
 func checkHeader(text string) (message, hint string) {
-	if MayRelay(http.CanonicalHeaderKey(text)) {
+	if openai.MayRelay(http.CanonicalHeaderKey(text)) {
 		return "", ""
 	}
 	return "never comes from a worker: the gateway sets it, or it belongs to the connection or the worker", "remove it"

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"tierway/config"
 	"tierway/openai"
 	"tierway/tenants"
 )
@@ -141,7 +140,7 @@ func (x *exchange) clientHeader(to, from http.Header) {
 			to[k] = append(slices.Clip(to[k]), v...) // to what CORS depends on
 		case relayed[k]:
 			to[k] = v
-		case !config.MayRelay(k):
+		case !openai.MayRelay(k):
 		case strings.HasPrefix(k, "X-Ratelimit-") || strings.HasPrefix(k, "Anthropic-Ratelimit-"):
 			if !limited {
 				to[k] = v

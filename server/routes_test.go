@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"tierway/config"
+	"tierway/openai"
 )
 
 // TestTheConfigurationKnowsTheDataPlanesPaths: a path of a pool that the data plane
@@ -17,7 +17,7 @@ func TestTheConfigurationKnowsTheDataPlanesPaths(t *testing.T) {
 			if strings.ContainsAny(rt.path, ":*") || rt.kind == beside {
 				want = ""
 			}
-			if got := config.OwnMethod(p.path + rt.path); got != want {
+			if got := openai.OwnMethod(p.path + rt.path); got != want {
 				t.Errorf("%s %s: %q, want %q", rt.method, p.path+rt.path, got, want)
 			}
 		}

@@ -1,0 +1,37 @@
+package openai
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// ownPosts are the endpoints below ownPrefixes that the data plane answers itself
+// when they are sent a POST.
+var ownPosts = [...]string{
+	"/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/rerank", "/score",
+	"/tokenize", "/moderations", "/audio/transcriptions", "/audio/translations", "/audio/speech",
+	"/images/generations", "/images/edits", "/images/variations",
+}
+
+// ownPrefixes are the prefixes of the data plane's endpoints.
+var ownPrefixes = [...]string{"/background/v1", "/batch/v1", "/v1", ""}
+
+// OwnMethod returns the method with which the data plane answers an exact path
+// itself, so that no pool gets such a request; "" for none.
+func OwnMethod(path string) string {
+	if path == "/livez" || path == "/readyz" {
+		return http.MethodGet
+	}
+	for _, prefix := range ownPrefixes {
+		below, ok := strings.CutPrefix(path, prefix)
+		switch {
+		case !ok:
+		case slices.Contains(ownPosts[:], below):
+			return http.MethodPost
+		case below == "/models":
+			return http.MethodGet
+		}
+	}
+	return ""
+}
