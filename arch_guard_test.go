@@ -121,7 +121,7 @@ func TestTheGuardLetsPass(t *testing.T) {
 			"server/a.go":              file("server", "import (\n\t_ \"tierway/config\"\n\t_ \"tierway/workers\"\n\t_ \"github.com/gin-gonic/gin/binding\"\n)"),
 			"sim/a.go":                 file("sim", "import _ \"tierway/queue\""),
 			"routing/routingtest/a.go": file("routingtest", "import (\n\t_ \"pgregory.net/rapid\"\n\t_ \"tierway/routing\"\n)"),
-			"e2e/chaos/a.go":           file("chaos", "import _ \"tierway/engines/chaos\""),
+			"e2e/rig/a.go":             file("rig", "import (\n\t_ \"tierway/engines/chaos\"\n\t_ \"tierway/e2e/gateway\"\n)"),
 			"bench/proxy/a.go":         file("main", "import (\n\t_ \"tierway/server\"\n\t_ \"github.com/openai/openai-go/v3\"\n)"),
 			"workers/a.go":             file("workers", "import (\n\t_ \"go.opentelemetry.io/otel/trace\"\n\t_ \"golang.org/x/net/http2\"\n\t_ \"math/rand/v2\"\n)"),
 		},

@@ -288,6 +288,7 @@ func importsGoDown(t *tree) (complaints []string) {
 		case !stands: // a complaint of its own
 		case !known:
 			complaints = append(complaints, fmt.Sprintf("%s: imports %s, which stands on no floor", at, to))
+		case under(from, "e2e") && under(to, "e2e"): // the tests share a gateway, databases and a rig
 		case below == above:
 			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s sideways, both on floor %s", at, from, to, below))
 		case below > above:

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"tierway/e2e/gateway"
 )
 
 // PostgresServer is a PostgreSQL server with an empty
@@ -155,7 +157,7 @@ func (c *cluster) initialise(password string) error {
 func (c *cluster) command(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = c.dir
-	cmd.SysProcAttr = lifeline()
+	cmd.SysProcAttr = gateway.Lifeline()
 	cmd.SysProcAttr.Credential = c.owner
 	return cmd
 }

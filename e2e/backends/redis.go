@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tierway/e2e/gateway"
 )
 
 // RedisServer is a redis-server that keeps nothing on disk: whenever it starts,
@@ -45,7 +47,7 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 	s.program = program{name: "redis-server", addr: s.Addr, log: filepath.Join(dir, "log"), stop: syscall.SIGTERM,
 		ready: s.ping, make: func() *exec.Cmd {
 			c := exec.Command(bin, args...)
-			c.SysProcAttr = lifeline()
+			c.SysProcAttr = gateway.Lifeline()
 			return c
 		}}
 	t.Cleanup(func() { s.must(s.program.kill()) })

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
 )
@@ -23,21 +24,21 @@ import (
 const quickBreaker = `{ open_for: 1s, probe_timeout: 1s }`
 
 // breakerOf is the state of a worker's breaker: 0 closed, 1 half-open, 2 open.
-func (r *rig) breakerOf(name string) float64 {
-	r.t.Helper()
-	m, err := r.metrics()
+func (r *chaosRig) breakerOf(name string) float64 {
+	r.T.Helper()
+	m, err := r.Metrics()
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return m.Sum("tierway_worker_breaker", `worker="`+name+`"`)
 }
 
 // opened is how often breakers of a worker, or of all for "", have opened.
-func (r *rig) opened(name string) float64 {
-	r.t.Helper()
-	m, err := r.metrics()
+func (r *chaosRig) opened(name string) float64 {
+	r.T.Helper()
+	m, err := r.Metrics()
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	if name == "" {
 		return m.Sum("tierway_breaker_transitions_total", `to="open"`)
@@ -70,22 +71,22 @@ func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, 3, settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }",
+			r := newRig(t, 3, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }",
 				"timeouts": `{ first_byte: 200ms, idle: 200ms }`}, engines.Config{})
-			sick := r.workers[0]
+			sick := r.Workers[0]
 			if err := sick.Set(c.fault); err != nil {
 				t.Fatal(err)
 			}
 			cut := 0
-			for n := int64(0); r.breakerOf(sick.name) != 2; n++ {
+			for n := int64(0); r.breakerOf(sick.Name) != 2; n++ {
 				if n > 3*(consecutive+1) {
 					t.Fatalf("the breaker is not open after %d requests of which %d reached the worker", n, sick.Stats().Requests)
 				}
 				got := r.post(chat.path, prompt(n, c.stream))
 				switch {
-				case got.status != http.StatusOK:
-					t.Fatalf("a request that another worker could serve is %d: %s", got.status, got.body)
-				case c.stream && !strings.Contains(got.body, "[DONE]"):
+				case got.Status != http.StatusOK:
+					t.Fatalf("a request that another worker could serve is %d: %s", got.Status, got.Body)
+				case c.stream && !strings.Contains(got.Body, "[DONE]"):
 					cut++
 				}
 			}
@@ -99,13 +100,13 @@ func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, n := sick.Stats().Requests, int64(1000)
-			eventually(t, func() error {
+			rig.Eventually(t, func() error {
 				n++
-				if got := r.post(chat.path, prompt(n, c.stream)); got.status != http.StatusOK {
-					return fmt.Errorf("a request beside a worker that comes back is %d: %s", got.status, got.body)
+				if got := r.post(chat.path, prompt(n, c.stream)); got.Status != http.StatusOK {
+					return fmt.Errorf("a request beside a worker that comes back is %d: %s", got.Status, got.Body)
 				}
-				if got := sick.Stats().Requests - before; got < 3 || r.breakerOf(sick.name) != 0 {
-					return fmt.Errorf("the worker is well and got %d requests, its breaker is %v", got, r.breakerOf(sick.name))
+				if got := sick.Stats().Requests - before; got < 3 || r.breakerOf(sick.Name) != 0 {
+					return fmt.Errorf("the worker is well and got %d requests, its breaker is %v", got, r.breakerOf(sick.Name))
 				}
 				return nil
 			})
@@ -118,20 +119,20 @@ func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
 func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
 	t.Parallel()
 	const most = 900 // requests of a third of a minute
-	r := newRig(t, 3, settings{"breaker": quickBreaker}, engines.Config{Prefill: 4_000, Speed: 1})
-	slow := r.workers[0]
+	r := newRig(t, 3, rig.Settings{"breaker": quickBreaker}, engines.Config{Prefill: 4_000, Speed: 1})
+	slow := r.Workers[0]
 	// Its peers take some 90 ms for these prompts; it takes five times that, which
 	// is far beyond what a busy machine adds.
 	if err := slow.Set(chaos.Fault{Kind: chaos.Slow, Delay: 360 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	ask := func(n int64) {
-		if got := r.post(chat.path, prompt(n, true)); got.status != http.StatusOK || !strings.Contains(got.body, "[DONE]") {
-			t.Errorf("a stream is %d: %s", got.status, got.body)
+		if got := r.post(chat.path, prompt(n, true)); got.Status != http.StatusOK || !strings.Contains(got.Body, "[DONE]") {
+			t.Errorf("a stream is %d: %s", got.Status, got.Body)
 		}
 	}
 	var next atomic.Int64
-	for r.breakerOf(slow.name) != 2 {
+	for r.breakerOf(slow.Name) != 2 {
 		if n := next.Load(); n > most {
 			t.Fatalf("the slow worker is not left after %d requests", n)
 		}
@@ -141,17 +142,17 @@ func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
 		}
 		some.Wait()
 	}
-	for _, w := range r.workers[1:] {
-		if r.opened(w.name) != 0 {
-			t.Errorf("%s was left too", w.name)
+	for _, w := range r.Workers[1:] {
+		if r.opened(w.Name) != 0 {
+			t.Errorf("%s was left too", w.Name)
 		}
 	}
 	if err := slow.Set(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		ask(next.Add(1))
-		if state := r.breakerOf(slow.name); state != 0 {
+		if state := r.breakerOf(slow.Name); state != 0 {
 			return fmt.Errorf("the worker is quick again and its breaker is %v", state)
 		}
 		return nil
@@ -171,8 +172,8 @@ func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, 2, settings{"breaker": quickBreaker}, engines.Config{})
-			for _, w := range r.workers {
+			r := newRig(t, 2, rig.Settings{"breaker": quickBreaker}, engines.Config{})
+			for _, w := range r.Workers {
 				if err := w.Set(c.fault); err != nil {
 					t.Fatal(err)
 				}
@@ -187,8 +188,8 @@ func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 	}
 	t.Run("clients that leave", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, 2, settings{"breaker": quickBreaker}, engines.Config{})
-		for _, w := range r.workers {
+		r := newRig(t, 2, rig.Settings{"breaker": quickBreaker}, engines.Config{})
+		for _, w := range r.Workers {
 			if err := w.Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
 				t.Fatal(err)
 			}
@@ -196,15 +197,15 @@ func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 		var clients sync.WaitGroup
 		for n := range int64(60) {
 			ctx, leave := context.WithCancel(context.Background())
-			req := r.request(ctx, http.MethodPost, chat.path, prompt(n, true))
+			req := r.Request(ctx, http.MethodPost, chat.path, prompt(n, true))
 			clients.Go(func() {
-				if resp, err := r.client.Do(req); err == nil {
+				if resp, err := r.Client.Do(req); err == nil {
 					resp.Body.Close()
 				}
 			})
 			if n%10 == 9 {
-				eventually(t, func() error {
-					if open := r.workers[0].Stats().Open + r.workers[1].Stats().Open; open == 0 {
+				rig.Eventually(t, func() error {
+					if open := r.Workers[0].Stats().Open + r.Workers[1].Stats().Open; open == 0 {
 						return errors.New("no request has reached a worker")
 					}
 					return nil
@@ -213,7 +214,7 @@ func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 			leave()
 		}
 		clients.Wait()
-		r.quiet()
+		r.Quiet()
 		if n := r.opened(""); n != 0 {
 			t.Errorf("breakers opened %v times", n)
 		}
@@ -225,20 +226,20 @@ func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 // out from the others.
 func TestARequestThatFailsEverywhereBlamesNobody(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 3, settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }"}, engines.Config{})
-	for _, w := range r.workers {
+	r := newRig(t, 3, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }"}, engines.Config{})
+	for _, w := range r.Workers {
 		if err := w.Set(chaos.Fault{Kind: chaos.Reject, Status: 500, Field: "poison"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	poisonous := strings.Replace(chat.body, `{"model"`, `{"poison":1,"model"`, 1)
 	for range 30 {
-		if got := r.post(chat.path, poisonous); got.status != http.StatusBadGateway {
-			t.Fatalf("the status is %d, want 502: %s", got.status, got.body)
+		if got := r.post(chat.path, poisonous); got.Status != http.StatusBadGateway {
+			t.Fatalf("the status is %d, want 502: %s", got.Status, got.Body)
 		}
 		for range 2 { // so that each worker answers somebody well between two failures
-			if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
-				t.Fatalf("another client's request is %d: %s", got.status, got.body)
+			if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
+				t.Fatalf("another client's request is %d: %s", got.Status, got.Body)
 			}
 		}
 	}
@@ -251,19 +252,19 @@ func TestARequestThatFailsEverywhereBlamesNobody(t *testing.T) {
 // most half of them are left at a time.
 func TestHalfOfThePoolStays(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 4, settings{"breaker": quickBreaker, "retry": "{ attempts: 1, budget: 1 }"}, engines.Config{})
-	for _, w := range r.workers {
+	r := newRig(t, 4, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 1, budget: 1 }"}, engines.Config{})
+	for _, w := range r.Workers {
 		if err := w.Set(status(500, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for n := range int64(60) {
-		if got := r.post(chat.path, prompt(n, false)); got.status != http.StatusBadGateway {
-			t.Fatalf("the status is %d, want 502: %s", got.status, got.body)
+		if got := r.post(chat.path, prompt(n, false)); got.Status != http.StatusBadGateway {
+			t.Fatalf("the status is %d, want 502: %s", got.Status, got.Body)
 		}
 		open := 0
-		for _, w := range r.workers {
-			if r.breakerOf(w.name) != 0 {
+		for _, w := range r.Workers {
+			if r.breakerOf(w.Name) != 0 {
 				open++
 			}
 		}
@@ -314,7 +315,7 @@ func startEngine(t *testing.T) *engineProcess {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		if p.url = strings.TrimSpace(out.String()); !strings.HasPrefix(p.url, "http://") {
 			return errors.New("the engine has not said where it is")
 		}
@@ -359,32 +360,32 @@ func TestKillNineOfOneOfThreeWorkers(t *testing.T) {
 		processes = append(processes, p)
 		list = append(list, fmt.Sprintf("{ name: w%d, url: %q }", i, p.url))
 	}
-	r := newRig(t, 0, settings{
+	r := newRig(t, 0, rig.Settings{
 		"tiers":  "[ { name: small, model: sim, workers: [ " + strings.Join(list, ", ") + " ] } ]",
 		"policy": "{ name: chwbl }",
 		"health": "{ path: auto, interval: 1s, timeout: 1s }",
 	}, engines.Config{})
-	r.client.Transport.(*http.Transport).MaxIdleConnsPerHost = rate
+	r.Client.Transport.(*http.Transport).MaxIdleConnsPerHost = rate
 	var whole, cut, failed atomic.Int64
 	var clients sync.WaitGroup
 	pace := time.NewTicker(time.Second / rate)
 	defer pace.Stop()
-	for n := range int64(time.Duration(rate) * max(soakTime(t), 3*time.Second) / time.Second) {
+	for n := range int64(time.Duration(rate) * soakTime(t) / time.Second) {
 		if n == rate { // a second of load has gone by
 			processes[0].kill()
 		}
 		<-pace.C
 		clients.Go(func() {
-			got, err := r.try(r.request(context.Background(), http.MethodPost, chat.path, prompt(n%50, n%4 != 0)))
-			h := heard(got.body)
+			got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, prompt(n%50, n%4 != 0)))
+			h := heard(got.Body)
 			switch {
-			case err == nil && got.status == http.StatusOK && got.err == nil && (n%4 == 0 || h.done == 1 && len(h.errors) == 0):
+			case err == nil && got.Status == http.StatusOK && got.Err == nil && (n%4 == 0 || h.done == 1 && len(h.errors) == 0):
 				whole.Add(1)
-			case err == nil && got.status == http.StatusOK && got.err == nil && h.text != "" && len(h.errors) == 1 && h.done == 0:
+			case err == nil && got.Status == http.StatusOK && got.Err == nil && h.text != "" && len(h.errors) == 1 && h.done == 0:
 				cut.Add(1)
 			default:
 				failed.Add(1)
-				t.Errorf("request %d: %v, status %d (%v): %s", n, err, got.status, got.err, got.body)
+				t.Errorf("request %d: %v, status %d (%v): %s", n, err, got.Status, got.Err, got.Body)
 			}
 		})
 	}

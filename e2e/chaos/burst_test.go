@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestBurstEjectsNoWorker(t *testing.T) {
 	t.Parallel()
 	prompts, bursts := int64(60), 2
-	if soakTime(t) >= time.Minute {
+	if soakTime(t) >= rig.Whole {
 		prompts, bursts = 200, 5
 	}
 	r := newRig(t, 2, nil, engines.Config{Prefill: 4_000, PerToken: 5 * time.Millisecond, Slots: 16, CacheTokens: 1 << 20, Speed: 1})
@@ -24,9 +25,9 @@ func TestBurstEjectsNoWorker(t *testing.T) {
 	burst := func(from, count int64) {
 		var clients sync.WaitGroup
 		for n := from; n < from+count; n++ {
-			req := r.request(t.Context(), http.MethodPost, chat.path, prompt(n, true))
+			req := r.Request(t.Context(), http.MethodPost, chat.path, prompt(n, true))
 			clients.Go(func() {
-				if got, err := r.try(req); err != nil || got.status != http.StatusOK || !strings.Contains(got.body, "[DONE]") {
+				if got, err := r.try(req); err != nil || got.Status != http.StatusOK || !strings.Contains(got.Body, "[DONE]") {
 					refused.Add(1)
 				}
 			})

@@ -5,65 +5,67 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"tierway/e2e/rig"
 )
 
 // check compares the only answer of a rig, its log line and the metrics with what
 // was wanted. It ends the gateway, which then has written every line.
-func (r *rig) check(t *testing.T, d dialect, stream bool, got reply, w want) {
+func (r *chaosRig) check(t *testing.T, d dialect, stream bool, got rig.Reply, w want) {
 	t.Helper()
-	if got.status != w.status {
-		t.Errorf("the status is %d, want %d: %s", got.status, w.status, got.body)
+	if got.Status != w.status {
+		t.Errorf("the status is %d, want %d: %s", got.Status, w.status, got.Body)
 	}
-	if got.err != nil {
-		t.Errorf("reading the answer: %v", got.err)
+	if got.Err != nil {
+		t.Errorf("reading the answer: %v", got.Err)
 	}
 	switch {
 	case w.frame:
 		checkCut(t, d, got, w)
 	case w.status == http.StatusOK:
 		checkWhole(t, d, stream, got)
-		if name := fmt.Sprintf("w%d", w.attempts-1); got.header.Get("X-Routed-To") != name {
-			t.Errorf("%s answered, want %s", got.header.Get("X-Routed-To"), name)
+		if name := fmt.Sprintf("w%d", w.attempts-1); got.Header.Get("X-Routed-To") != name {
+			t.Errorf("%s answered, want %s", got.Header.Get("X-Routed-To"), name)
 		}
 	default:
 		checkRefusal(t, d, got, w)
 	}
 	r.checkCounts(t, w)
-	r.quiet()
+	r.Quiet()
 	r.Stop()
 	r.checkLine(t, got, w)
 }
 
 // checkWhole wants the whole text and a proven end.
-func checkWhole(t *testing.T, d dialect, stream bool, got reply) {
+func checkWhole(t *testing.T, d dialect, stream bool, got rig.Reply) {
 	t.Helper()
 	if !stream {
-		if !strings.Contains(got.body, answerText) {
-			t.Errorf("the answer is %s", got.body)
+		if !strings.Contains(got.Body, answerText) {
+			t.Errorf("the answer is %s", got.Body)
 		}
 		return
 	}
-	h := heard(got.body)
+	h := heard(got.Body)
 	if h.text != answerText || !d.proven(h) || len(h.errors) > 0 {
-		t.Errorf("the client heard %+v of %s", h, got.body)
+		t.Errorf("the client heard %+v of %s", h, got.Body)
 	}
-	if kind := got.header.Get("Content-Type"); kind != "text/event-stream" {
+	if kind := got.Header.Get("Content-Type"); kind != "text/event-stream" {
 		t.Errorf("the type is %q", kind)
 	}
 }
 
 // checkCut wants a part of the text, then one error, and no end. In the Responses
 // dialect a response.failed follows it.
-func checkCut(t *testing.T, d dialect, got reply, w want) {
+func checkCut(t *testing.T, d dialect, got rig.Reply, w want) {
 	t.Helper()
-	h := heard(got.body)
+	h := heard(got.Body)
 	if len(h.errors) != 1 {
-		t.Fatalf("there are %d error frames, want 1: %s", len(h.errors), got.body)
+		t.Fatalf("there are %d error frames, want 1: %s", len(h.errors), got.Body)
 	}
 	if w.code != "*" && d.name != "messages" && h.errors[0].Code != w.code {
 		t.Errorf("the frame's code is %v, want %s", h.errors[0].Code, w.code)
 	}
-	all := events(got.body)
+	all := events(got.Body)
 	if d.name == "responses" {
 		failed := all[len(all)-1]
 		if failed.name != "response.failed" || !strings.Contains(failed.data, fmt.Sprintf(`"code":%q`, h.errors[0].Code)) || !strings.Contains(failed.data, `"id":"resp_`) {
@@ -72,10 +74,10 @@ func checkCut(t *testing.T, d dialect, got reply, w want) {
 		all = all[:len(all)-1]
 	}
 	if last := transcriptOf(all[len(all)-1]); len(last.errors) != 1 {
-		t.Errorf("the error frame is not the last: %s", got.body)
+		t.Errorf("the error frame is not the last: %s", got.Body)
 	}
 	if h.done > 0 || h.ends > 0 {
-		t.Errorf("a cut stream has a clean end: %s", got.body)
+		t.Errorf("a cut stream has a clean end: %s", got.Body)
 	}
 	if h.text == answerText {
 		t.Error("the cut stream was whole")
@@ -88,33 +90,33 @@ func transcriptOf(e event) (t transcript) {
 }
 
 // checkRefusal wants an error in the dialect's shape.
-func checkRefusal(t *testing.T, d dialect, got reply, w want) {
+func checkRefusal(t *testing.T, d dialect, got rig.Reply, w want) {
 	t.Helper()
-	e, ok := bodyError(got.body)
+	e, ok := bodyError(got.Body)
 	if !ok || e.Message == "" {
-		t.Fatalf("this is no error: %s", got.body)
+		t.Fatalf("this is no error: %s", got.Body)
 	}
 	if w.code != "*" && d.name != "messages" && e.Code != w.code {
 		t.Errorf("the code is %v, want %s", e.Code, w.code)
 	}
-	if d.name == "messages" && (!strings.Contains(got.body, `"type":"error"`) || e.Type == "") {
-		t.Errorf("this is no error of the dialect: %s", got.body)
+	if d.name == "messages" && (!strings.Contains(got.Body, `"type":"error"`) || e.Type == "") {
+		t.Errorf("this is no error of the dialect: %s", got.Body)
 	}
-	if kind := got.header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
+	if kind := got.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
 		t.Errorf("the type is %q", kind)
 	}
-	if after := got.header.Get("Retry-After"); (after != "") != w.after || after == "0" {
+	if after := got.Header.Get("Retry-After"); (after != "") != w.after || after == "0" {
 		t.Errorf("Retry-After is %q", after)
 	}
-	if never := got.header.Get("X-Should-Retry") == "false"; never != w.never && w.never {
+	if never := got.Header.Get("X-Should-Retry") == "false"; never != w.never && w.never {
 		t.Error("x-should-retry: false is missing: the SDK would multiply the attempts")
 	}
 }
 
 // checkLine compares the request's line in the access log.
-func (r *rig) checkLine(t *testing.T, got reply, w want) {
+func (r *chaosRig) checkLine(t *testing.T, got rig.Reply, w want) {
 	t.Helper()
-	line := r.line(got.id)
+	line := r.Logged(got.ID)
 	for key, value := range map[string]any{"status": float64(w.status), "outcome": w.outcome, "attempts": float64(w.attempts), "worker": fmt.Sprintf("w%d", w.attempts-1)} {
 		if line[key] != value {
 			t.Errorf("the log's %s is %v, want %v", key, line[key], value)
@@ -133,7 +135,7 @@ func (r *rig) checkLine(t *testing.T, got reply, w want) {
 
 // checkCounts compares what the workers saw and what the metrics say. A series
 // may be a moment behind the answer, so it is asked again.
-func (r *rig) checkCounts(t *testing.T, w want) {
+func (r *chaosRig) checkCounts(t *testing.T, w want) {
 	t.Helper()
 	hits := w.hits
 	if hits == 0 {
@@ -142,8 +144,8 @@ func (r *rig) checkCounts(t *testing.T, w want) {
 	if n := r.hits(); n != hits {
 		t.Errorf("the workers saw %d requests, want %d", n, hits)
 	}
-	eventually(t, func() error {
-		m, err := r.metrics()
+	rig.Eventually(t, func() error {
+		m, err := r.Metrics()
 		if err != nil {
 			return err
 		}

@@ -11,11 +11,12 @@ import (
 	"time"
 	"unsafe"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
 // limitDescriptors leaves the gateway so many descriptors beyond those it has open.
-func (r *rig) limitDescriptors(t *testing.T, more int) {
+func (r *chaosRig) limitDescriptors(t *testing.T, more int) {
 	t.Helper()
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID()))
 	if err != nil {
@@ -32,14 +33,14 @@ func (r *rig) limitDescriptors(t *testing.T, more int) {
 // workers are blamed for nothing: the next request after they left is served.
 func TestExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 2, settings{"health": `{ path: /health, interval: 100ms, timeout: 100ms }`}, engines.Config{})
+	r := newRig(t, 2, rig.Settings{"health": `{ path: /health, interval: 100ms, timeout: 100ms }`}, engines.Config{})
 	r.Ready()
 	first := r.dial()
-	r.client.CloseIdleConnections()
+	r.Client.CloseIdleConnections()
 	r.limitDescriptors(t, 4)
 	var clients []net.Conn
 	for range 10 {
-		c, err := net.Dial("tcp", r.data) // the kernel takes it, whatever the gateway can do
+		c, err := net.Dial("tcp", r.DataAddr) // the kernel takes it, whatever the gateway can do
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,30 +48,30 @@ func TestExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
 		clients = append(clients, c)
 	}
 	ask := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body
-	var refused reply
-	eventually(t, func() error {
+	var refused rig.Reply
+	rig.Eventually(t, func() error {
 		first.send(ask)
-		if refused = first.answer(); refused.status == http.StatusOK {
+		if refused = first.answer(); refused.Status == http.StatusOK {
 			return fmt.Errorf("there are still descriptors")
 		}
 		return nil
 	})
 	refuses(t, "without a descriptor", refused, http.StatusServiceUnavailable, "overloaded")
-	if refused.header.Get("Retry-After") == "" {
+	if refused.Header.Get("Retry-After") == "" {
 		t.Error("the client is not told when to come back")
 	}
 	time.Sleep(500 * time.Millisecond) // five health checks, which have no descriptor either
 	for _, c := range clients {
 		c.Close()
 	}
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		first.send(ask)
-		if got := first.answer(); got.status != http.StatusOK {
-			return fmt.Errorf("afterwards: %d %s", got.status, got.body)
+		if got := first.answer(); got.Status != http.StatusOK {
+			return fmt.Errorf("afterwards: %d %s", got.Status, got.Body)
 		}
 		return nil
 	})
-	m, err := r.metrics()
+	m, err := r.Metrics()
 	if err != nil {
 		t.Fatal(err)
 	}

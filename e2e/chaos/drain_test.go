@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -33,38 +34,38 @@ func released() (engines.Config, chan struct{}) {
 func TestADrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	engine, on := released()
-	r := newRig(t, 1, settings{"drain": `{ accept_grace: 2s, timeout: 30s }`}, engine)
+	r := newRig(t, 1, rig.Settings{"drain": `{ accept_grace: 2s, timeout: 30s }`}, engine)
 	s := r.stream(chat.path, chat.stream)
-	s.until("content")
+	s.Until("content")
 	kept := r.dial()
 	one := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body
 	kept.send(one)
-	if got := kept.answer(); got.status != http.StatusOK || got.last {
-		t.Errorf("before the drain: status %d, Connection: close %v", got.status, got.last)
+	if got := kept.answer(); got.Status != http.StatusOK || got.Close {
+		t.Errorf("before the drain: status %d, Connection: close %v", got.Status, got.Close)
 	}
 
 	r.Signal(syscall.SIGTERM)
 	r.Until("/readyz to refuse", func() bool {
 		got := r.do(http.MethodGet, "/readyz", "")
 		var state struct{ Ready, Draining bool }
-		return got.status == http.StatusServiceUnavailable && json.Unmarshal([]byte(got.body), &state) == nil && state.Draining && !state.Ready
+		return got.Status == http.StatusServiceUnavailable && json.Unmarshal([]byte(got.Body), &state) == nil && state.Draining && !state.Ready
 	})
-	if got := r.do(http.MethodGet, "/livez", ""); got.status != http.StatusOK {
-		t.Errorf("/livez is %d while draining", got.status)
+	if got := r.do(http.MethodGet, "/livez", ""); got.Status != http.StatusOK {
+		t.Errorf("/livez is %d while draining", got.Status)
 	}
 	kept.send(one)
-	if got := kept.answer(); got.status != http.StatusOK || !got.last {
-		t.Errorf("on a kept connection: status %d, Connection: close %v", got.status, got.last)
+	if got := kept.answer(); got.Status != http.StatusOK || !got.Close {
+		t.Errorf("on a kept connection: status %d, Connection: close %v", got.Status, got.Close)
 	}
 	kept.closed()
 	fresh := r.dial()
 	fresh.send(one)
-	if got := fresh.answer(); got.status != http.StatusOK || !got.last {
-		t.Errorf("on a new connection: status %d, Connection: close %v", got.status, got.last)
+	if got := fresh.answer(); got.Status != http.StatusOK || !got.Close {
+		t.Errorf("on a new connection: status %d, Connection: close %v", got.Status, got.Close)
 	}
 
-	eventually(t, func() error {
-		c, err := net.Dial("tcp", r.data)
+	rig.Eventually(t, func() error {
+		c, err := net.Dial("tcp", r.DataAddr)
 		if err != nil {
 			return nil
 		}
@@ -75,7 +76,7 @@ func TestADrainLosesNothing(t *testing.T) {
 		t.Fatal("the gateway ended with a stream under way")
 	}
 	close(on)
-	body, err := s.rest()
+	body, err := s.Rest()
 	if h := heard(body); err != nil || h.text != answerText || !chat.proven(h) {
 		t.Errorf("the stream under way ended with %v: %s", err, body)
 	}
@@ -86,42 +87,42 @@ func TestADrainLosesNothing(t *testing.T) {
 // its dialect, and the program still ends with status 0.
 func TestADrainThatTakesTooLongCuts(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 1, settings{"drain": `{ accept_grace: 1ms, timeout: 300ms }`, "queue": beating}, hanging(3))
+	r := newRig(t, 1, rig.Settings{"drain": `{ accept_grace: 1ms, timeout: 300ms }`, "queue": beating}, hanging(3))
 	asked := []dialect{chat, completions, responses, messages}
-	var streams []*open
+	var streams []*rig.Stream
 	for _, d := range asked {
 		s := r.stream(d.path, d.stream)
-		s.until("The ")
+		s.Until("The ")
 		streams = append(streams, s)
 	}
-	whole := make(chan reply, 1)
+	whole := make(chan rig.Reply, 1)
 	go func() {
-		got, err := r.try(r.request(context.Background(), http.MethodPost, chat.path, chat.body))
+		got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
 		if err != nil {
 			t.Error(err)
 		}
 		whole <- got
 	}()
-	eventually(t, func() error {
-		if n := r.workers[0].engine.Stats().Running; n != len(asked)+1 {
+	rig.Eventually(t, func() error {
+		if n := r.Workers[0].Engine.Stats().Running; n != len(asked)+1 {
 			return fmt.Errorf("the engine works on %d requests", n)
 		}
 		return nil
 	})
 	r.Signal(syscall.SIGTERM)
 	for i, d := range asked {
-		body, err := streams[i].rest()
-		checkCut(t, d, reply{body: body}, want{code: "server_shutting_down"})
+		body, err := streams[i].Rest()
+		checkCut(t, d, rig.Reply{Body: body}, want{code: "server_shutting_down"})
 		if err != nil {
 			t.Errorf("%s: %v", d.name, err)
 		}
-		if line := r.line(streams[i].id); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
+		if line := r.Logged(streams[i].ID); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
 			t.Errorf("%s: the log says %v", d.name, line)
 		}
 	}
 	got := <-whole
 	refuses(t, "a whole answer", got, http.StatusServiceUnavailable, "server_shutting_down")
-	if got.header.Get("Retry-After") == "" {
+	if got.Header.Get("Retry-After") == "" {
 		t.Error("there is no Retry-After")
 	}
 	r.Wait()
@@ -136,7 +137,7 @@ func TestAStopDoesNotWaitForUnreadBodies(t *testing.T) {
 	s["drain"] = `{ accept_grace: 1ms, timeout: 1h }`
 	s["cors"] = `{ origins: ["https://app.example"] }`
 	r := newRig(t, 1, s, engines.Config{})
-	for _, at := range []string{r.data, r.admin} {
+	for _, at := range []string{r.DataAddr, r.AdminAddr} {
 		for _, line := range []string{"GET /livez", "GET /readyz", "GET /metrics", "POST /nowhere", "GET /admin/workers",
 			"OPTIONS /v1/models HTTP/1.1\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: POST\r\nX-Rest:"} {
 			c, err := net.Dial("tcp", at)
@@ -157,7 +158,7 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		w := newWorker(t, "w0", hanging(3))
-		file := settings{"auth": "{ required: false }", "tiers": tiers([]*worker{w}), "drain": "{ accept_grace: 60s, timeout: 60s }"}.write(t)
+		file := rig.Settings{"auth": "{ required: false }", "tiers": tiers([]*rig.Worker{w}), "drain": "{ accept_grace: 60s, timeout: 60s }"}.Write(t)
 		p := begin(t, nil, "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 		data, _ := p.serving()
 		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(chat.stream))
@@ -165,7 +166,7 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.signal(sent)
-		eventually(t, func() error {
+		rig.Eventually(t, func() error {
 			if !strings.Contains(p.err.String(), `"draining"`) {
 				return errors.New("the gateway does not drain")
 			}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tierway/e2e/rig"
 )
 
 // TestTheProgramExplainsARequest without sending it: what is decided, for people
@@ -22,7 +24,7 @@ func TestTheProgramExplainsARequest(t *testing.T) {
 	}
 	// Nobody listens there: a request that is sent fails.
 	config := file("config.yaml", `
-auth: { required: true, keys: [ { name: team, sha256: `+digest("tenant")+`, tiers: [small] } ] }
+auth: { required: true, keys: [ { name: team, sha256: `+rig.Digest("tenant")+`, tiers: [small] } ] }
 tiers:
   - { name: small, model: s, workers: [ { name: s0, url: "http://127.0.0.1:1" } ] }
   - { name: large, model: l, workers: [ { name: l0, url: "http://127.0.0.1:2" }, { name: l1, url: "http://127.0.0.1:3" } ] }

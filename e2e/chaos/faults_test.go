@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
 )
@@ -217,7 +218,7 @@ func (c faultCase) run(t *testing.T, d dialect, stream bool) {
 	}
 	t.Run(mode, func(t *testing.T) {
 		t.Parallel()
-		own := settings{"max_response_bytes": "1MiB"} // of a whole answer and of an event
+		own := rig.Settings{"max_response_bytes": "1MiB"} // of a whole answer and of an event
 		if c.fault.Kind == chaos.Hang {
 			own["timeouts"] = shortTimeouts
 			if !stream && c.fault.After == 0 {
@@ -225,7 +226,7 @@ func (c faultCase) run(t *testing.T, d dialect, stream bool) {
 			}
 		}
 		r := newRig(t, 2, own, engines.Config{})
-		for i, worker := range r.workers {
+		for i, worker := range r.Workers {
 			if i == 0 || c.both {
 				if err := worker.Set(c.fault); err != nil {
 					t.Fatal(err)
@@ -242,14 +243,14 @@ func (c faultCase) run(t *testing.T, d dialect, stream bool) {
 func TestEndlessSilenceIsBounded(t *testing.T) {
 	t.Parallel()
 	for body, timeouts := range map[string]string{chat.stream: shortTimeouts, chat.body: shortTotal} {
-		r := newRig(t, 1, settings{"timeouts": timeouts}, engines.Config{})
-		if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
+		r := newRig(t, 1, rig.Settings{"timeouts": timeouts}, engines.Config{})
+		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.post(chat.path, body); got.status != http.StatusGatewayTimeout {
-			t.Errorf("the status is %d, want 504", got.status)
+		if got := r.post(chat.path, body); got.Status != http.StatusGatewayTimeout {
+			t.Errorf("the status is %d, want 504", got.Status)
 		}
-		eventually(t, func() error {
+		rig.Eventually(t, func() error {
 			if n := r.cancelled(); n != 1 {
 				return fmt.Errorf("the worker saw %d requests end early, want 1", n)
 			}
@@ -262,16 +263,16 @@ func TestEndlessSilenceIsBounded(t *testing.T) {
 // byte comes when the last token is there.
 func TestWholeAnswersMayTakeTheirTotalTime(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 2, settings{"timeouts": `{ first_byte: 100ms, idle: 10s }`}, engines.Config{})
-	for _, w := range r.workers {
+	r := newRig(t, 2, rig.Settings{"timeouts": `{ first_byte: 100ms, idle: 10s }`}, engines.Config{})
+	for _, w := range r.Workers {
 		if err := w.Set(chaos.Fault{Kind: chaos.Slow, Delay: 400 * time.Millisecond}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, d := range []dialect{chat, completions, responses, messages} {
 		got := r.post(d.path, d.body)
-		if got.status != http.StatusOK {
-			t.Errorf("%s: %d %s", d.name, got.status, got.body)
+		if got.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", d.name, got.Status, got.Body)
 		}
 	}
 	if n := r.hits(); n != 4 {
@@ -284,7 +285,7 @@ func TestAWorkerThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		r := newRig(t, 2, nil, engines.Config{})
-		if err := r.workers[0].server.Close(); err != nil {
+		if err := r.Workers[0].Server.Close(); err != nil {
 			t.Fatal(err)
 		}
 		w := elsewhere
@@ -292,15 +293,15 @@ func TestAWorkerThatIsNotThere(t *testing.T) {
 		r.check(t, chat, stream, r.post(chat.path, chat.ask(stream)), w)
 	}
 	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.workers[0].server.Close(); err != nil {
+	if err := r.Workers[0].Server.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got := r.post(chat.path, chat.body)
-	if e, _ := bodyError(got.body); got.status != http.StatusBadGateway || e.Code != "worker_error" {
-		t.Errorf("the answer is %d %s", got.status, got.body)
+	if e, _ := bodyError(got.Body); got.Status != http.StatusBadGateway || e.Code != "worker_error" {
+		t.Errorf("the answer is %d %s", got.Status, got.Body)
 	}
-	if strings.Contains(got.body, "127.0.0.1") {
-		t.Errorf("the client learns the worker's address: %s", got.body)
+	if strings.Contains(got.Body, "127.0.0.1") {
+		t.Errorf("the client learns the worker's address: %s", got.Body)
 	}
 }
 
@@ -309,30 +310,30 @@ func TestAWorkerThatIsNotThere(t *testing.T) {
 func TestACooledWorkerRestsAsLongAsItAsked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, nil, engines.Config{})
-	if err := r.workers[0].Set(status(429, "30")); err != nil {
+	if err := r.Workers[0].Set(status(429, "30")); err != nil {
 		t.Fatal(err)
 	}
 	for range 6 {
-		if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
-			t.Errorf("the status is %d: %s", got.status, got.body)
+		if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
+			t.Errorf("the status is %d: %s", got.Status, got.Body)
 		}
 	}
-	if n := r.workers[0].Stats().Requests; n != 1 {
+	if n := r.Workers[0].Stats().Requests; n != 1 {
 		t.Errorf("the worker that asked for 30 s of rest was asked %d times", n)
 	}
-	if m, err := r.metrics(); err != nil || m.Sum("tierway_worker_cooling", `worker="w0"`) != 1 {
+	if m, err := r.Metrics(); err != nil || m.Sum("tierway_worker_cooling", `worker="w0"`) != 1 {
 		t.Errorf("the worker is not shown as cooling (%v)", err)
 	}
-	if err := r.workers[1].Set(status(503, "30")); err != nil {
+	if err := r.Workers[1].Set(status(503, "30")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second finds all workers cooled
 		got := r.post(chat.path, chat.body)
-		if e, _ := bodyError(got.body); got.status != http.StatusServiceUnavailable || e.Code != "overloaded" {
-			t.Errorf("the answer is %d %s", got.status, got.body)
+		if e, _ := bodyError(got.Body); got.Status != http.StatusServiceUnavailable || e.Code != "overloaded" {
+			t.Errorf("the answer is %d %s", got.Status, got.Body)
 		}
-		if s := seconds(got.header.Get("Retry-After")); s < 20*time.Second || s > 30*time.Second {
-			t.Errorf("Retry-After is %q", got.header.Get("Retry-After"))
+		if s := seconds(got.Header.Get("Retry-After")); s < 20*time.Second || s > 30*time.Second {
+			t.Errorf("Retry-After is %q", got.Header.Get("Retry-After"))
 		}
 	}
 }
@@ -342,8 +343,8 @@ func TestACooledWorkerRestsAsLongAsItAsked(t *testing.T) {
 // retry what it did not.
 func TestRetriesHaveABudget(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 2, settings{"breaker": `{ consecutive_failures: 1000, min_requests: 1000 }`}, engines.Config{})
-	for _, w := range r.workers {
+	r := newRig(t, 2, rig.Settings{"breaker": `{ consecutive_failures: 1000, min_requests: 1000 }`}, engines.Config{})
+	for _, w := range r.Workers {
 		if err := w.Set(status(500, "")); err != nil {
 			t.Fatal(err)
 		}
@@ -352,15 +353,15 @@ func TestRetriesHaveABudget(t *testing.T) {
 	begun := time.Now()
 	for range requests {
 		got := r.post(chat.path, chat.body)
-		if got.status != http.StatusBadGateway || got.header.Get("X-Should-Retry") != "false" {
-			t.Errorf("the status is %d, x-should-retry %q: %s", got.status, got.header.Get("X-Should-Retry"), got.body)
+		if got.Status != http.StatusBadGateway || got.Header.Get("X-Should-Retry") != "false" {
+			t.Errorf("the status is %d, x-should-retry %q: %s", got.Status, got.Header.Get("X-Should-Retry"), got.Body)
 		}
 	}
 	most := requests + requests/5 + 100 + 10*int64(1+time.Since(begun)/time.Second)
 	if n := r.hits(); n <= requests || n > most {
 		t.Errorf("%d requests became %d attempts, want at most %d", requests, n, most)
 	}
-	if m, err := r.metrics(); err != nil || m.Sum("tierway_retry_budget_exhausted_total") == 0 {
+	if m, err := r.Metrics(); err != nil || m.Sum("tierway_retry_budget_exhausted_total") == 0 {
 		t.Errorf("no spent budget is counted (%v)", err)
 	}
 }

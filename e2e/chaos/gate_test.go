@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -37,24 +38,25 @@ func (g *gate) release(then http.HandlerFunc) {
 	g.t.Helper()
 	select {
 	case g.open <- then:
-	case <-time.After(patience):
+	case <-time.After(rig.Patience):
 		g.t.Fatal("no request waits at the gate")
 	}
 }
 
 // newGatedRig is newRig with a gate before each worker.
-func newGatedRig(t *testing.T, n int, own settings) (*rig, []*gate) {
+func newGatedRig(t *testing.T, n int, own rig.Settings) (*chaosRig, []*gate) {
 	t.Helper()
-	var ws []*worker
+	var ws []*rig.Worker
 	var gates []*gate
 	for i := range n {
 		w := newEngine(t, fmt.Sprintf("w%d", i), engines.Config{})
 		g := &gate{t: t, next: w.Handler, open: make(chan http.HandlerFunc)}
-		w.serve(t, g, "127.0.0.1:0")
+		w.Front = g
+		w.Listen()
 		ws, gates = append(ws, w), append(gates, g)
 	}
 	own["tiers"] = tiers(ws)
 	r := newRig(t, 0, own, engines.Config{})
-	r.workers = ws
+	r.Workers = ws
 	return r, gates
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -47,27 +48,29 @@ func (s *stuck) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // stuckRig is a gateway before two workers, of which w0 is stuck's.
-func stuckRig(t *testing.T) (*rig, *stuck) {
+func stuckRig(t *testing.T) (*chaosRig, *stuck) {
 	t.Helper()
-	ws := []*worker{newEngine(t, "w0", engines.Config{}), newEngine(t, "w1", engines.Config{})}
+	ws := []*rig.Worker{newEngine(t, "w0", engines.Config{}), newEngine(t, "w1", engines.Config{})}
 	front := &stuck{Handler: ws[0].Handler}
-	ws[0].serve(t, front, "127.0.0.1:0")
-	ws[1].serve(t, ws[1].Handler, "127.0.0.1:0")
-	r := newRig(t, 0, settings{
+	ws[0].Front = front
+	ws[0].Listen()
+	ws[1].Front = ws[1].Handler
+	ws[1].Listen()
+	r := newRig(t, 0, rig.Settings{
 		"tiers":      tiers(ws),
-		"admin":      `{ keys: [ { name: op, sha256: ` + digest("operator") + ` } ] }`,
+		"admin":      `{ keys: [ { name: op, sha256: ` + rig.Digest("operator") + ` } ] }`,
 		"breaker":    quickBreaker,
 		"health":     `{ interval: 1s, timeout: 1s, down_after: 10 }`,
 		"saturation": `{ stale_after: 1s }`,
 	}, engines.Config{})
-	r.workers = ws
+	r.Workers = ws
 	return r, front
 }
 
 // stateOf is what the admin API says of a worker.
-func (r *rig) stateOf(name string) string {
-	r.t.Helper()
-	_, body := r.read("http://"+r.admin+"/admin/workers/"+name, "Authorization", "Bearer operator")
+func (r *chaosRig) stateOf(name string) string {
+	r.T.Helper()
+	_, body := r.read("http://"+r.AdminAddr+"/admin/workers/"+name, "Authorization", "Bearer operator")
 	for _, state := range []string{"up", "down", "asleep", "paused", "cooling", "open", "half_open"} {
 		if strings.Contains(body, `"state":"`+state+`"`) {
 			if state == "open" && strings.Contains(body, `"cause":"hung"`) {
@@ -80,24 +83,24 @@ func (r *rig) stateOf(name string) string {
 }
 
 // read GETs a URL of either plane.
-func (r *rig) read(url string, headers ...string) (status int, body string) {
-	r.t.Helper()
-	req := r.request(r.t.Context(), http.MethodGet, "/", "", headers...)
+func (r *chaosRig) read(url string, headers ...string) (status int, body string) {
+	r.T.Helper()
+	req := r.Request(r.T.Context(), http.MethodGet, "/", "", headers...)
 	var err error
 	if req.URL, err = req.URL.Parse(url); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	got, err := r.try(req)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	return got.status, got.body
+	return got.Status, got.Body
 }
 
 // becomes waits until the admin API says so of w0.
-func (r *rig) becomes(state string) {
-	r.t.Helper()
-	eventually(r.t, func() error {
+func (r *chaosRig) becomes(state string) {
+	r.T.Helper()
+	rig.Eventually(r.T, func() error {
 		if got := r.stateOf("w0"); got != state {
 			return fmt.Errorf("w0 is %s, want %s", got, state)
 		}
@@ -107,14 +110,14 @@ func (r *rig) becomes(state string) {
 
 // goesTo sends n requests, all of which have to be answered, and returns how many
 // w0 has answered.
-func (r *rig) goesTo(n int) (w0 int) {
-	r.t.Helper()
+func (r *chaosRig) goesTo(n int) (w0 int) {
+	r.T.Helper()
 	for range n {
-		got := r.post(chat.path, prompt(r.ids.Load(), true))
-		if got.status != http.StatusOK || !strings.Contains(got.body, "[DONE]") {
-			r.t.Fatalf("status %d: %s", got.status, got.body)
+		got := r.post(chat.path, prompt(r.Next(), true))
+		if got.Status != http.StatusOK || !strings.Contains(got.Body, "[DONE]") {
+			r.T.Fatalf("status %d: %s", got.Status, got.Body)
 		}
-		if got.header.Get("X-Routed-To") == "w0" {
+		if got.Header.Get("X-Routed-To") == "w0" {
 			w0++
 		}
 	}
@@ -134,8 +137,8 @@ func TestHungEngineLosesItsRequestsToItsPeers(t *testing.T) {
 		clients.Go(func() {
 			for ctx.Err() == nil {
 				impatient, cancel := context.WithTimeout(ctx, 4*time.Second)
-				req := r.request(impatient, http.MethodPost, chat.path, prompt(r.ids.Load(), true))
-				if resp, err := r.client.Do(req); err == nil {
+				req := r.Request(impatient, http.MethodPost, chat.path, prompt(r.Next(), true))
+				if resp, err := r.Client.Do(req); err == nil {
 					io.Copy(io.Discard, resp.Body) //nolint:errcheck // the client may give up
 					resp.Body.Close()
 				}
@@ -147,7 +150,7 @@ func TestHungEngineLosesItsRequestsToItsPeers(t *testing.T) {
 	stop()
 	clients.Wait()
 	w0.set(false, "")
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		if r.goesTo(4) == 0 {
 			return fmt.Errorf("w0 gets no requests after it has come back; it is %s", r.stateOf("w0"))
 		}
@@ -167,7 +170,7 @@ func TestEngineWithFrozenCountersIsEjected(t *testing.T) {
 		t.Errorf("a hung engine answered %d requests", n)
 	}
 	w0.set(false, strings.Replace(frozen, "500", "501", 1))
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		if r.goesTo(4) == 0 {
 			return fmt.Errorf("w0 gets no requests after its counters moved; it is %s", r.stateOf("w0"))
 		}
@@ -185,7 +188,7 @@ func TestSleepingEngineGetsNoRequests(t *testing.T) {
 	if n := r.goesTo(6); n != 0 {
 		t.Errorf("a sleeping engine answered %d requests", n)
 	}
-	if status, body := r.read("http://" + r.data + "/readyz"); status != http.StatusOK || !strings.Contains(body, "small") {
+	if status, body := r.read("http://" + r.DataAddr + "/readyz"); status != http.StatusOK || !strings.Contains(body, "small") {
 		t.Errorf("/readyz is %d: %s", status, body)
 	}
 	w0.set(false, fmt.Sprintf(state, 1))
@@ -221,17 +224,18 @@ func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ws := []*worker{newEngine(t, "w0", engines.Config{}), newEngine(t, "w1", engines.Config{})}
+			ws := []*rig.Worker{newEngine(t, "w0", engines.Config{}), newEngine(t, "w1", engines.Config{})}
 			var list []string
 			for _, w := range ws {
-				w.serve(t, slowReports{w.Handler}, "127.0.0.1:0")
-				list = append(list, fmt.Sprintf("{ name: %s, url: %q, max_inflight: 3 }", w.name, w.server.URL))
+				w.Front = slowReports{w.Handler}
+				w.Listen()
+				list = append(list, fmt.Sprintf("{ name: %s, url: %q, max_inflight: 3 }", w.Name, w.Server.URL))
 			}
-			r := newRig(t, 0, settings{
+			r := newRig(t, 0, rig.Settings{
 				"tiers": "[ { name: small, model: sim, workers: [ " + strings.Join(list, ", ") + " ] } ]",
-				"auth":  `{ keys: [ { name: one, sha256: ` + digest("first") + ` }, { name: two, sha256: ` + digest("second") + ` } ] }`,
+				"auth":  `{ keys: [ { name: one, sha256: ` + rig.Digest("first") + ` }, { name: two, sha256: ` + rig.Digest("second") + ` } ] }`,
 			}, engines.Config{})
-			r.workers = ws
+			r.Workers = ws
 			ctx, stop := context.WithCancel(t.Context())
 			var clients, other sync.WaitGroup
 			for i := range 5 { // one worker gets three
@@ -239,15 +243,15 @@ func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
 					impatient, cancel := context.WithTimeout(ctx, 5*time.Second)
 					defer cancel()
 					text := strings.ReplaceAll(body, "%d", fmt.Sprint(i))
-					if resp, err := r.client.Do(r.request(impatient, http.MethodPost, chat.path, text, "Authorization", "Bearer first")); err == nil {
+					if resp, err := r.Client.Do(r.Request(impatient, http.MethodPost, chat.path, text, "Authorization", "Bearer first")); err == nil {
 						resp.Body.Close()
 					}
 				})
 			}
 			other.Go(func() {
 				for ctx.Err() == nil {
-					req := r.request(ctx, http.MethodPost, chat.path, prompt(r.ids.Load(), true), "Authorization", "Bearer second")
-					if resp, err := r.client.Do(req); err == nil {
+					req := r.Request(ctx, http.MethodPost, chat.path, prompt(r.Next(), true), "Authorization", "Bearer second")
+					if resp, err := r.Client.Do(req); err == nil {
 						io.Copy(io.Discard, resp.Body) //nolint:errcheck // the test may have ended
 						resp.Body.Close()
 					}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -17,27 +18,27 @@ func TestRequestIDs(t *testing.T) {
 	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	r := newRig(t, 1, nil, engines.Config{})
 	for _, id := range []string{"a", "A-b_c.9", strings.Repeat("x", 128)} {
-		if got := r.post(chat.path, chat.body, "X-Request-Id", id); got.header.Get("X-Request-Id") != id {
-			t.Errorf("%q came back as %q", id, got.header.Get("X-Request-Id"))
+		if got := r.post(chat.path, chat.body, "X-Request-Id", id); got.Header.Get("X-Request-Id") != id {
+			t.Errorf("%q came back as %q", id, got.Header.Get("X-Request-Id"))
 		}
-		r.line(id)
+		r.Logged(id)
 	}
 	made := map[string]bool{}
 	for _, id := range []string{"", "a b", `a"b`, "a\tb", "é", strings.Repeat("x", 129), strings.Repeat("x", 10<<10), "<script>"} {
 		got := r.post(chat.path, chat.body, "X-Request-Id", id)
-		mine := got.header.Get("X-Request-Id")
-		if !uuid.MatchString(mine) || made[mine] || got.status != http.StatusOK {
-			t.Errorf("%.20q came back as %q with status %d", id, mine, got.status)
+		mine := got.Header.Get("X-Request-Id")
+		if !uuid.MatchString(mine) || made[mine] || got.Status != http.StatusOK {
+			t.Errorf("%.20q came back as %q with status %d", id, mine, got.Status)
 		}
 		made[mine] = true
-		r.line(mine)
+		r.Logged(mine)
 	}
 	c := r.dial()
 	c.send(head + "X-Request-Id: a\rb: c\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body)
-	if got := c.answer(); got.status != http.StatusBadRequest {
-		t.Errorf("an id with a carriage return: status %d, id %q", got.status, got.header.Get("X-Request-Id"))
+	if got := c.answer(); got.Status != http.StatusBadRequest {
+		t.Errorf("an id with a carriage return: status %d, id %q", got.Status, got.Header.Get("X-Request-Id"))
 	}
-	for _, seen := range r.workers[0].engine.Requests() {
+	for _, seen := range r.Workers[0].Engine.Requests() {
 		for _, id := range seen.Header.Values("X-Request-Id") {
 			if !made[id] {
 				t.Errorf("a worker got the id %q", id)
@@ -55,12 +56,12 @@ func TestRequestIDs(t *testing.T) {
 func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
-	own := settings{
-		"auth":  fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", digest("the-client's-key")),
-		"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: w0, url: %q, api_key_env: WORKER_KEY } ] } ]", w.server.URL),
+	own := rig.Settings{
+		"auth":  fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", rig.Digest("the-client's-key")),
+		"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: w0, url: %q, api_key_env: WORKER_KEY } ] } ]", w.Server.URL),
 	}
 	r := newRig(t, 0, own, engines.Config{}, "WORKER_KEY=the-worker's-key")
-	r.workers = []*worker{w}
+	r.Workers = []*rig.Worker{w}
 	const id = "0d4a6ad5-5a5c-4a3e-9d0c-2f1f3ad1c0de"
 	c := r.dial()
 	c.send(lines("POST /v1/chat/completions HTTP/1.1", "Host: gateway", "Content-Type: application/json",
@@ -71,10 +72,10 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 		"Accept-Encoding: gzip, br", "TE: trailers", "Keep-Alive: timeout=5", "X-Request-Id: "+id, "X-Hop: 1", "X-Custom: kept",
 		"Connection: close, Authorization, X-Request-Id, Content-Length, Host, X-Hop, Accept-Encoding",
 		fmt.Sprintf("Content-Length: %d", len(chat.body)), "", chat.body))
-	if got := c.answer(); got.status != http.StatusOK {
-		t.Fatalf("the status is %d: %s", got.status, got.body)
+	if got := c.answer(); got.Status != http.StatusOK {
+		t.Fatalf("the status is %d: %s", got.Status, got.Body)
 	}
-	seen := w.engine.Requests()[0]
+	seen := w.Engine.Requests()[0]
 	for name, value := range map[string]string{
 		"Authorization": "Bearer the-worker's-key", "X-Request-Id": id, "X-Custom": "kept", "Content-Type": "application/json",
 		"Content-Length": fmt.Sprint(len(chat.body)), "Accept-Encoding": "identity",
@@ -93,10 +94,10 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 	if via := seen.Header["Via"]; len(via) != 1 || !strings.HasPrefix(via[0], "1.1 tierway-") { // the client's proxy is not named
 		t.Errorf("the worker's Via is %q", via)
 	}
-	if host := strings.TrimPrefix(w.server.URL, "http://"); seen.Host != host {
+	if host := strings.TrimPrefix(w.Server.URL, "http://"); seen.Host != host {
 		t.Errorf("the worker's Host is %q, want %q", seen.Host, host)
 	}
-	for _, secret := range []string{"client's-key", "worker's-key", "session=secret", digest("the-client's-key")} {
+	for _, secret := range []string{"client's-key", "worker's-key", "session=secret", rig.Digest("the-client's-key")} {
 		if strings.Contains(r.Log(), secret) || strings.Contains(fmt.Sprint(r.Access()), secret) {
 			t.Errorf("%q is in the log", secret)
 		}
@@ -120,8 +121,8 @@ func TestAControlHeaderTwiceIsRefused(t *testing.T) {
 // redirected, and what is not a route's path is 404.
 func TestPathsAreReadOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 1, settings{"hosts": "[ gateway, evil.example ]"}, engines.Config{})
-	request := func(target string) reply {
+	r := newRig(t, 1, rig.Settings{"hosts": "[ gateway, evil.example ]"}, engines.Config{})
+	request := func(target string) rig.Reply {
 		c := r.dial()
 		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", target, len(chat.body), chat.body))
 		defer c.closed()
@@ -134,18 +135,18 @@ func TestPathsAreReadOnce(t *testing.T) {
 	} {
 		got := request(target)
 		refuses(t, target, got, http.StatusNotFound, "unknown_url")
-		if at := got.header.Get("Location"); at != "" {
+		if at := got.Header.Get("Location"); at != "" {
 			t.Errorf("%s is redirected to %s", target, at)
 		}
 	}
 	r.unseen()
 	for _, target := range []string{"http://evil.example/v1/chat/completions", "/v1/chat/completions", "/chat/completions", "/batch/v1/chat/completions", "/background/v1/chat/completions"} {
-		if got := request(target); got.status != http.StatusOK {
-			t.Errorf("%s: the status is %d: %s", target, got.status, got.body)
+		if got := request(target); got.Status != http.StatusOK {
+			t.Errorf("%s: the status is %d: %s", target, got.Status, got.Body)
 		}
 	}
-	host := strings.TrimPrefix(r.workers[0].server.URL, "http://")
-	for _, seen := range r.workers[0].engine.Requests() {
+	host := strings.TrimPrefix(r.Workers[0].Server.URL, "http://")
+	for _, seen := range r.Workers[0].Engine.Requests() {
 		if seen.URL != chat.path || seen.Host != host {
 			t.Errorf("the worker was asked for %s of %s", seen.URL, seen.Host)
 		}
@@ -156,19 +157,19 @@ func TestPathsAreReadOnce(t *testing.T) {
 func TestPassedPathsCannotClimb(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
-	own := settings{"tiers": "[]", "pools": fmt.Sprintf("[ { name: raw, model: sim, serves: [chat], paths: [ /v1/engine/* ], workers: [ { name: w0, url: %q } ] } ]", w.server.URL)}
+	own := rig.Settings{"tiers": "[]", "pools": fmt.Sprintf("[ { name: raw, model: sim, serves: [chat], paths: [ /v1/engine/* ], workers: [ { name: w0, url: %q } ] } ]", w.Server.URL)}
 	r := newRig(t, 0, own, engines.Config{})
-	r.workers = []*worker{w}
+	r.Workers = []*rig.Worker{w}
 	for _, target := range []string{"/v1/engine/../secret", "/v1/engine/%2e%2e/secret", "/v1/engine/..%2fsecret", "/v1/engine//x", "/v1/engine/./x", "/v1/engine"} {
 		c := r.dial()
 		c.send(fmt.Sprintf("GET %s HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n", target))
 		refuses(t, target, c.answer(), http.StatusNotFound, "unknown_url")
 	}
 	r.unseen()
-	if got := r.do(http.MethodGet, "/v1/engine/a%2Fb?x=1&y=%20", ""); got.status != http.StatusNotFound {
-		t.Errorf("the status is %d", got.status) // the engine's own
+	if got := r.do(http.MethodGet, "/v1/engine/a%2Fb?x=1&y=%20", ""); got.Status != http.StatusNotFound {
+		t.Errorf("the status is %d", got.Status) // the engine's own
 	}
-	if seen := w.engine.Requests(); len(seen) != 1 || seen[0].URL != "/v1/engine/a%2Fb?x=1&y=%20" {
+	if seen := w.Engine.Requests(); len(seen) != 1 || seen[0].URL != "/v1/engine/a%2Fb?x=1&y=%20" {
 		t.Errorf("the worker was asked for %+v", seen)
 	}
 }
@@ -178,17 +179,17 @@ func TestOtherMethodsAreNamed(t *testing.T) {
 	r := newRig(t, 1, nil, engines.Config{})
 	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "HEAD", "BREW"} {
 		got := r.do(method, chat.path, "")
-		if got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST" {
-			t.Errorf("%s: the status is %d with Allow %q", method, got.status, got.header.Get("Allow"))
+		if got.Status != http.StatusMethodNotAllowed || got.Header.Get("Allow") != "POST" {
+			t.Errorf("%s: the status is %d with Allow %q", method, got.Status, got.Header.Get("Allow"))
 		}
-		if e, _ := bodyError(got.body); method != "HEAD" && e.Code != "method_not_allowed" {
-			t.Errorf("%s: %s", method, got.body)
+		if e, _ := bodyError(got.Body); method != "HEAD" && e.Code != "method_not_allowed" {
+			t.Errorf("%s: %s", method, got.Body)
 		}
 	}
 	c := r.dial()
 	c.send("CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\nConnection: close\r\n\r\n")
-	if got := c.answer(); got.status != http.StatusMisdirectedRequest { // its host is another one's
-		t.Errorf("CONNECT: the status is %d", got.status)
+	if got := c.answer(); got.Status != http.StatusMisdirectedRequest { // its host is another one's
+		t.Errorf("CONNECT: the status is %d", got.Status)
 	}
 	c.closed()
 	r.unseen()
@@ -198,9 +199,9 @@ func TestOtherMethodsAreNamed(t *testing.T) {
 func TestEveryBadKeyIsTheSame(t *testing.T) {
 	t.Parallel()
 	const key = "a-key-of-the-team"
-	own := settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", digest(key))}
-	var r *rig
-	ask := func(path string, headers ...string) reply {
+	own := rig.Settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", rig.Digest(key))}
+	var r *chaosRig
+	ask := func(path string, headers ...string) rig.Reply {
 		c := r.dial()
 		c.send(lines(append(append([]string{"POST " + path + " HTTP/1.1", "Host: gateway", "Content-Type: application/json", "X-Request-Id: same", "Connection: close"}, headers...),
 			fmt.Sprintf("Content-Length: %d", len(chat.body)), "", chat.body)...))
@@ -208,35 +209,35 @@ func TestEveryBadKeyIsTheSame(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/chat/completions", "/v1/messages", "/v1/nothing"} {
 		r = newRig(t, 1, own, engines.Config{}) // one of its own: too many guesses are told otherwise
-		var first reply
+		var first rig.Reply
 		for i, headers := range [][]string{
 			nil, {"Authorization: Basic dGVhbTpzZWNyZXQ="}, {"Authorization: Bearer "}, {"Authorization: Bearer"}, {"Authorization: " + key},
 			{"Authorization: Bearer " + key, "Authorization: Bearer " + key}, {"Authorization: Bearer " + key + "x"}, {"Authorization: Bearer tw-unknown"},
-			{"Authorization: Bearer " + digest(key)}, {"X-Api-Key: wrong"}, {"X-Api-Key: " + key, "X-Api-Key: " + key}, {"Api-Key: " + key}, {"Cookie: key=" + key},
+			{"Authorization: Bearer " + rig.Digest(key)}, {"X-Api-Key: wrong"}, {"X-Api-Key: " + key, "X-Api-Key: " + key}, {"Api-Key: " + key}, {"Cookie: key=" + key},
 			{"Authorization: Bearer " + strings.Repeat("x", 10<<10)}, {"Authorization: Bearer wrong", "X-Api-Key: " + key},
 		} {
 			got := ask(path, headers...)
-			got.header.Del("Date")
+			got.Header.Del("Date")
 			if i == 0 {
 				first = got
 			}
-			if got.status != http.StatusUnauthorized || got.body != first.body || fmt.Sprint(got.header) != fmt.Sprint(first.header) {
-				t.Errorf("%s %.60q: the answer is %d %v %s, and without a key %v %s", path, headers, got.status, got.header, got.body, first.header, first.body)
+			if got.Status != http.StatusUnauthorized || got.Body != first.Body || fmt.Sprint(got.Header) != fmt.Sprint(first.Header) {
+				t.Errorf("%s %.60q: the answer is %d %v %s, and without a key %v %s", path, headers, got.Status, got.Header, got.Body, first.Header, first.Body)
 			}
 		}
-		if first.header.Get("Www-Authenticate") != "Bearer" {
-			t.Errorf("%s: WWW-Authenticate is %q", path, first.header.Get("Www-Authenticate"))
+		if first.Header.Get("Www-Authenticate") != "Bearer" {
+			t.Errorf("%s: WWW-Authenticate is %q", path, first.Header.Get("Www-Authenticate"))
 		}
 		for _, query := range []string{"?api_key=" + key, "?key=" + key, "?Authorization=Bearer%20" + key} {
-			if got := ask(path + query); got.status != http.StatusUnauthorized || got.body != first.body {
-				t.Errorf("a key in the query: %d %s", got.status, got.body)
+			if got := ask(path + query); got.Status != http.StatusUnauthorized || got.Body != first.Body {
+				t.Errorf("a key in the query: %d %s", got.Status, got.Body)
 			}
 		}
 		r.unseen()
 	}
 	for _, header := range []string{"Authorization: Bearer " + key, "authorization: bearer " + key, "X-Api-Key: " + key} {
-		if got := ask(chat.path, header); got.status != http.StatusOK {
-			t.Errorf("%s: the status is %d", header, got.status)
+		if got := ask(chat.path, header); got.Status != http.StatusOK {
+			t.Errorf("%s: the status is %d", header, got.Status)
 		}
 	}
 }

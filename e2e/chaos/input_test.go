@@ -10,23 +10,24 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
 // unseen wants that no worker saw anything.
-func (r *rig) unseen() {
-	r.t.Helper()
+func (r *chaosRig) unseen() {
+	r.T.Helper()
 	if n := r.hits(); n != 0 {
-		r.t.Errorf("a worker saw %d requests", n)
+		r.T.Errorf("a worker saw %d requests", n)
 	}
 }
 
 // refuses wants an error with a status and a code.
-func refuses(t *testing.T, what string, got reply, status int, code string) {
+func refuses(t *testing.T, what string, got rig.Reply, status int, code string) {
 	t.Helper()
-	e, ok := bodyError(got.body)
-	if got.status != status || !ok || e.Code != code {
-		t.Errorf("%s: the answer is %d %s, want %d %s", what, got.status, got.body, status, code)
+	e, ok := bodyError(got.Body)
+	if got.Status != status || !ok || e.Code != code {
+		t.Errorf("%s: the answer is %d %s, want %d %s", what, got.Status, got.Body, status, code)
 	}
 }
 
@@ -34,7 +35,7 @@ func refuses(t *testing.T, what string, got reply, status int, code string) {
 // the bound is crossed, and the connection is closed.
 func TestTooLargeABodyIsRefusedUnread(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 1, settings{"max_body_bytes": "64KiB"}, engines.Config{})
+	r := newRig(t, 1, rig.Settings{"max_body_bytes": "64KiB"}, engines.Config{})
 	c := r.dial()
 	c.send(head + "Content-Length: 65537\r\n\r\n")
 	refuses(t, "a length over the bound", c.answer(), http.StatusRequestEntityTooLarge, "request_too_large")
@@ -58,8 +59,8 @@ func TestTooLargeABodyIsRefusedUnread(t *testing.T) {
 	r.unseen()
 
 	body := `{"model":"sim","messages":[{"role":"user","content":"` + strings.Repeat("a", 65536-len(chat.body)+len("hello")) + `"}]}`
-	if got := r.post(chat.path, body); len(body) != 65536 || got.status != http.StatusOK {
-		t.Errorf("%d bytes at a bound of 65536: status %d", len(body), got.status)
+	if got := r.post(chat.path, body); len(body) != 65536 || got.Status != http.StatusOK {
+		t.Errorf("%d bytes at a bound of 65536: status %d", len(body), got.Status)
 	}
 }
 
@@ -88,11 +89,11 @@ func TestCompressedBodies(t *testing.T) {
 	}
 	r.unseen()
 	for _, encoding := range []string{"gzip", "GZIP", "x-gzip"} {
-		if got := r.post(chat.path, whole, "Content-Encoding", encoding); got.status != http.StatusOK {
-			t.Errorf("%s: the status is %d: %s", encoding, got.status, got.body)
+		if got := r.post(chat.path, whole, "Content-Encoding", encoding); got.Status != http.StatusOK {
+			t.Errorf("%s: the status is %d: %s", encoding, got.Status, got.Body)
 		}
 	}
-	for _, seen := range r.workers[0].engine.Requests() {
+	for _, seen := range r.Workers[0].Engine.Requests() {
 		if string(seen.Body) != chat.body || seen.Header.Get("Content-Encoding") != "" {
 			t.Errorf("the worker got %q encoded as %q", seen.Body, seen.Header.Get("Content-Encoding"))
 		}
@@ -107,8 +108,8 @@ func TestContentTypes(t *testing.T) {
 	}
 	r.unseen()
 	for _, kind := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON"} {
-		if got := r.post(chat.path, chat.body, "Content-Type", kind); got.status != http.StatusOK {
-			t.Errorf("%q: the status is %d: %s", kind, got.status, got.body)
+		if got := r.post(chat.path, chat.body, "Content-Type", kind); got.Status != http.StatusOK {
+			t.Errorf("%q: the status is %d: %s", kind, got.Status, got.Body)
 		}
 	}
 }
@@ -145,8 +146,8 @@ func TestRequestsThatTwoPartiesReadDifferently(t *testing.T) {
 			conn := r.dial()
 			conn.t = t
 			conn.send(c.text + smuggled)
-			if got := conn.answer(); got.status != c.status {
-				t.Errorf("the status is %d, want %d: %s", got.status, c.status, got.body)
+			if got := conn.answer(); got.Status != c.status {
+				t.Errorf("the status is %d, want %d: %s", got.Status, c.status, got.Body)
 			}
 			conn.closed()
 		})
@@ -163,7 +164,7 @@ func TestLengthWithChunksIsRefused(t *testing.T) {
 	body := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(chat.body), chat.body)
 	good := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body
 	chunked := head + "Transfer-Encoding: chunked\r\n\r\n" + body
-	for _, own := range []settings{nil, {"tls": a.section()}} {
+	for _, own := range []rig.Settings{nil, {"tls": a.section()}} {
 		r := newRig(t, 1, own, engines.Config{})
 		for _, bad := range []string{
 			head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + body,
@@ -180,12 +181,12 @@ func TestLengthWithChunksIsRefused(t *testing.T) {
 				hits := r.hits()
 				c.send(requests + bad + smuggled)
 				for range before {
-					if got := c.answer(); got.status != http.StatusOK {
-						t.Errorf("a proper request before it got %d %s", got.status, got.body)
+					if got := c.answer(); got.Status != http.StatusOK {
+						t.Errorf("a proper request before it got %d %s", got.Status, got.Body)
 					}
 				}
-				if got := c.answer(); got.status != http.StatusBadRequest || !got.last {
-					t.Errorf("%q got %d %s", bad[len(head):], got.status, got.body)
+				if got := c.answer(); got.Status != http.StatusBadRequest || !got.Close {
+					t.Errorf("%q got %d %s", bad[len(head):], got.Status, got.Body)
 				}
 				c.closed()
 				if seen := r.hits() - hits; seen != int64(before) {
@@ -201,8 +202,8 @@ func TestTooLargeAHeader(t *testing.T) {
 	r := newRig(t, 1, nil, engines.Config{})
 	c := r.dial()
 	c.send(head + "X-Large: " + strings.Repeat("x", 70<<10))
-	if got := c.answer(); got.status != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("the status is %d", got.status)
+	if got := c.answer(); got.Status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("the status is %d", got.Status)
 	}
 	c.closed()
 	r.unseen()
@@ -214,7 +215,7 @@ func TestTooLargeAHeader(t *testing.T) {
 func TestASlowBodyIsGivenUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	closed := newRig(t, 1, settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", digest("secret"))}, engines.Config{})
+	closed := newRig(t, 1, rig.Settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", rig.Digest("secret"))}, engines.Config{})
 	const part = "Content-Length: 1000\r\n\r\n{\"model\""
 	slow, unknown, elsewhere, method := r.dial(), closed.dial(), r.dial(), r.dial()
 	slow.send(head + part)
@@ -255,8 +256,8 @@ func TestRequestsOneAfterTheOtherInOneWrite(t *testing.T) {
 	one := head + fmt.Sprintf("X-Request-Id: %%s\r\nContent-Length: %d\r\n\r\n", len(chat.body)) + chat.body
 	c.send(fmt.Sprintf(one, "first") + fmt.Sprintf(one, "second"))
 	for _, id := range []string{"first", "second"} {
-		if got := c.answer(); got.status != http.StatusOK || got.header.Get("X-Request-Id") != id {
-			t.Errorf("the answer to %s is %d of %s", id, got.status, got.header.Get("X-Request-Id"))
+		if got := c.answer(); got.Status != http.StatusOK || got.Header.Get("X-Request-Id") != id {
+			t.Errorf("the answer to %s is %d of %s", id, got.Status, got.Header.Get("X-Request-Id"))
 		}
 	}
 }

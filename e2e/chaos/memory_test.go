@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -13,11 +14,11 @@ import (
 // ends them. Meanwhile others are told when to come back, and afterwards they are served.
 func TestBodiesHoldABoundedMemory(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 1, settings{"max_body_bytes": "1MiB", "max_buffered_bytes": "6MiB", "timeouts": "{ client_stall: 2s }"}, engines.Config{})
+	r := newRig(t, 1, rig.Settings{"max_body_bytes": "1MiB", "max_buffered_bytes": "6MiB", "timeouts": "{ client_stall: 2s }"}, engines.Config{})
 	r.Ready()
 	const length = 1 << 20
 	held := func() float64 {
-		m, err := r.metrics()
+		m, err := r.Metrics()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +27,7 @@ func TestBodiesHoldABoundedMemory(t *testing.T) {
 	first, second := r.dial(), r.dial()
 	for n, c := range []*raw{first, second} {
 		c.send(head + fmt.Sprintf("Content-Length: %d\r\n\r\n", length) + strings.Repeat(" ", length*3/4))
-		eventually(t, func() error {
+		rig.Eventually(t, func() error {
 			if have := held(); have < float64((n+1)*length) {
 				return fmt.Errorf("%d uploads hold %v bytes", n+1, have)
 			}
@@ -37,14 +38,14 @@ func TestBodiesHoldABoundedMemory(t *testing.T) {
 	third.send(head + fmt.Sprintf("Content-Length: %d\r\n\r\n", length) + strings.Repeat(" ", length*3/8))
 	refused := third.answer()
 	refuses(t, "beyond the budget", refused, http.StatusServiceUnavailable, "overloaded")
-	if refused.header.Get("Retry-After") == "" || !strings.Contains(refused.body, "max_buffered_bytes") {
-		t.Errorf("the refusal is %v %s", refused.header, refused.body)
+	if refused.Header.Get("Retry-After") == "" || !strings.Contains(refused.Body, "max_buffered_bytes") {
+		t.Errorf("the refusal is %v %s", refused.Header, refused.Body)
 	}
 	refuses(t, "a pause", first.answer(), http.StatusRequestTimeout, "request_timeout")
 	refuses(t, "another pause", second.answer(), http.StatusRequestTimeout, "request_timeout")
 	r.unseen()
-	if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
-		t.Errorf("afterwards: %d %s", got.status, got.body)
+	if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
+		t.Errorf("afterwards: %d %s", got.Status, got.Body)
 	}
 	if n := held(); n != 0 {
 		t.Errorf("%v bytes are still held", n)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
 )
@@ -36,17 +37,17 @@ func TestOddButWholeStreamsArriveWhole(t *testing.T) {
 			t.Run(d.name+" "+name, func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, 1, nil, engines.Config{})
-				if err := r.workers[0].Set(faults...); err != nil {
+				if err := r.Workers[0].Set(faults...); err != nil {
 					t.Fatal(err)
 				}
 				w := fine
 				w.end = "proven"
 				got := r.post(d.path, d.stream)
 				r.check(t, d, true, got, w)
-				if strings.Contains(got.body, `"error":`) && d.name != "responses" {
-					t.Errorf("a client that looks for an error finds one: %s", got.body)
+				if strings.Contains(got.Body, `"error":`) && d.name != "responses" {
+					t.Errorf("a client that looks for an error finds one: %s", got.Body)
 				}
-				if encoding := got.header.Get("Content-Encoding"); encoding != "" {
+				if encoding := got.Header.Get("Content-Encoding"); encoding != "" {
 					t.Errorf("the answer is encoded as %q", encoding)
 				}
 			})
@@ -58,13 +59,13 @@ func TestOddButWholeStreamsArriveWhole(t *testing.T) {
 func TestPingEventsPass(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Ping}); err != nil {
+	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Ping}); err != nil {
 		t.Fatal(err)
 	}
 	got := r.post(messages.path, messages.stream)
 	r.check(t, messages, true, got, fine)
-	if !strings.Contains(got.body, "event: ping") {
-		t.Errorf("the pings are gone: %s", got.body)
+	if !strings.Contains(got.Body, "event: ping") {
+		t.Errorf("the pings are gone: %s", got.Body)
 	}
 }
 
@@ -72,11 +73,11 @@ func TestPingEventsPass(t *testing.T) {
 func TestLargeEventsPass(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Huge, After: 3, Size: 5 << 20}); err != nil {
+	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Huge, After: 3, Size: 5 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	got := r.post(chat.path, chat.stream)
-	h := heard(got.body)
+	h := heard(got.Body)
 	if want := len(answerText) + 5<<20; len(h.text) != want || !chat.proven(h) || strings.Count(h.text, "h") < 5<<20 {
 		t.Errorf("%d bytes of text arrived, want %d; proven %v", len(h.text), want, chat.proven(h))
 	}
@@ -87,7 +88,7 @@ func TestAMissingDoneIsAdded(t *testing.T) {
 	t.Parallel()
 	for _, d := range []dialect{chat, completions} {
 		r := newRig(t, 1, nil, engines.Config{})
-		if err := r.workers[0].Set(chaos.Fault{Kind: chaos.NoDone}); err != nil {
+		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.NoDone}); err != nil {
 			t.Fatal(err)
 		}
 		w := fine
@@ -103,7 +104,7 @@ func TestOddWholeAnswersArriveWhole(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, 1, nil, engines.Config{})
-			if err := r.workers[0].Set(chaos.Fault{Kind: kind}); err != nil {
+			if err := r.Workers[0].Set(chaos.Fault{Kind: kind}); err != nil {
 				t.Fatal(err)
 			}
 			r.check(t, chat, false, r.post(chat.path, chat.body), fine)
@@ -124,14 +125,14 @@ func TestUsageIsForWhoAskedForIt(t *testing.T) {
 		`{"model":"sim","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},"messages":[{"role":"user","content":"hello"}]}`: true,
 	} {
 		got := r.post(chat.path, body)
-		if h := heard(got.body); h.usage != shown || h.text != answerText || !chat.proven(h) {
-			t.Errorf("%s: usage is shown: %v, want %v: %s", body, h.usage, shown, got.body)
+		if h := heard(got.Body); h.usage != shown || h.text != answerText || !chat.proven(h) {
+			t.Errorf("%s: usage is shown: %v, want %v: %s", body, h.usage, shown, got.Body)
 		}
-		if line := r.line(got.id); line["prompt_tokens"] == nil || line["output_tokens"] == nil {
+		if line := r.Logged(got.ID); line["prompt_tokens"] == nil || line["output_tokens"] == nil {
 			t.Errorf("%s: the log has no usage: %v", body, line)
 		}
 	}
-	for _, sent := range r.workers[0].engine.Requests() {
+	for _, sent := range r.Workers[0].Engine.Requests() {
 		if !strings.Contains(string(sent.Body), `"include_usage":true`) {
 			t.Errorf("the engine was not asked for usage: %s", sent.Body)
 		}
@@ -144,7 +145,7 @@ func TestARefusedAdditionIsLeftOutFromThenOn(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{400, 422} {
 		r := newRig(t, 1, nil, engines.Config{})
-		if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Reject, Status: code}); err != nil {
+		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Reject, Status: code}); err != nil {
 			t.Fatal(err)
 		}
 		for want := range 3 {
@@ -153,14 +154,14 @@ func TestARefusedAdditionIsLeftOutFromThenOn(t *testing.T) {
 			if n := r.hits(); n != int64(want+2) {
 				t.Errorf("%d: after %d requests the worker saw %d, want %d", code, want+1, n, want+2)
 			}
-			if line := r.line(got.id); line["attempts"] != 1.0 || line["outcome"] != "ok" {
+			if line := r.Logged(got.ID); line["attempts"] != 1.0 || line["outcome"] != "ok" {
 				t.Errorf("%d: the log says %v", code, line)
 			}
 		}
 		// A client that asked for it itself gets the engine's own refusal.
 		got := r.post(chat.path, `{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`)
-		if got.status != code {
-			t.Errorf("the client's own include_usage: status %d, want %d: %s", got.status, code, got.body)
+		if got.Status != code {
+			t.Errorf("the client's own include_usage: status %d, want %d: %s", got.Status, code, got.Body)
 		}
 	}
 }
@@ -171,21 +172,21 @@ func TestAStaleConnectionIsNobodysFault(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		r := newRig(t, 1, nil, engines.Config{})
-		if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
-			t.Fatalf("the first answer is %d", got.status)
+		if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
+			t.Fatalf("the first answer is %d", got.Status)
 		}
-		if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
+		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
 			t.Fatal(err)
 		}
 		got := r.post(chat.path, chat.ask(stream))
 		checkWhole(t, chat, stream, got)
-		if line := r.line(got.id); line["attempts"] != 1.0 || line["outcome"] != "ok" {
+		if line := r.Logged(got.ID); line["attempts"] != 1.0 || line["outcome"] != "ok" {
 			t.Errorf("the log says %v", line)
 		}
-		if n := r.workers[0].Stats().Hits[chaos.Stale]; n != 1 {
+		if n := r.Workers[0].Stats().Hits[chaos.Stale]; n != 1 {
 			t.Errorf("%d requests met the stale connection, want 1", n)
 		}
-		m, err := r.metrics()
+		m, err := r.Metrics()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,13 +201,13 @@ func TestAStaleConnectionIsNobodysFault(t *testing.T) {
 func TestAConnectionThatItsEngineClosesAfterEachStream(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.CloseEach}); err != nil {
+	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.CloseEach}); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
 		checkWhole(t, chat, true, r.post(chat.path, chat.stream))
 	}
-	if m, err := r.metrics(); err != nil || m.Sum("tierway_attempts_total", `result="ok"`) != 20 || m.Sum("tierway_retries_total") != 0 {
+	if m, err := r.Metrics(); err != nil || m.Sum("tierway_attempts_total", `result="ok"`) != 20 || m.Sum("tierway_retries_total") != 0 {
 		t.Errorf("not every attempt went well (%v): %v", err, m)
 	}
 }
@@ -229,24 +230,24 @@ func TestWhatIsKeptIsNotSentTwice(t *testing.T) {
 			t.Run(fmt.Sprint(d.name, " ", f.Kind, f.Status), func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, 2, nil, engines.Config{})
-				for _, w := range r.workers {
+				for _, w := range r.Workers {
 					if err := w.Set(f); err != nil {
 						t.Fatal(err)
 					}
 				}
 				got := r.post(d.path, d.body)
-				if got.status < 400 || r.hits() != 1 {
-					t.Errorf("the status is %d and the workers saw %d requests, want 1", got.status, r.hits())
+				if got.Status < 400 || r.hits() != 1 {
+					t.Errorf("the status is %d and the workers saw %d requests, want 1", got.Status, r.hits())
 				}
 			})
 		}
 		t.Run(d.name+" not sent", func(t *testing.T) {
 			t.Parallel()
 			away := fmt.Sprintf("workers: [ { name: w0, url: %q }, ", "http://"+gateway.Address(t)) // no other server takes that port
-			both := strings.Replace(tiers([]*worker{newWorker(t, "w1", engines.Config{})}), "workers: [ ", away, 1)
-			r := newRig(t, 0, settings{"tiers": both}, engines.Config{})
-			if got := r.post(d.path, d.body); got.status != http.StatusOK {
-				t.Errorf("the status is %d though w1 could be asked: %s", got.status, got.body)
+			both := strings.Replace(tiers([]*rig.Worker{newWorker(t, "w1", engines.Config{})}), "workers: [ ", away, 1)
+			r := newRig(t, 0, rig.Settings{"tiers": both}, engines.Config{})
+			if got := r.post(d.path, d.body); got.Status != http.StatusOK {
+				t.Errorf("the status is %d though w1 could be asked: %s", got.Status, got.Body)
 			}
 		})
 	}
@@ -259,19 +260,19 @@ func TestRedirectsAreNeverFollowed(t *testing.T) {
 	var code atomic.Int64
 	trap := newWorker(t, "trap", engines.Config{})
 	pointer, err := engines.Start(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Location", trap.server.URL+chat.path)
+		w.Header().Set("Location", trap.Server.URL+chat.path)
 		w.WriteHeader(int(code.Load()))
 	}), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pointer.Kill)
-	r := newRig(t, 0, settings{"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: pointer, url: %q } ] } ]", pointer.URL)}, engines.Config{})
+	r := newRig(t, 0, rig.Settings{"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: pointer, url: %q } ] } ]", pointer.URL)}, engines.Config{})
 	for _, status := range []int64{301, 302, 303, 307, 308} {
 		code.Store(status)
 		got := r.post(chat.path, chat.body)
-		if got.status != http.StatusBadGateway || got.header.Get("Location") != "" || strings.Contains(got.body, "127.0.0.1") {
-			t.Errorf("%d: the answer is %d %v %s", status, got.status, got.header, got.body)
+		if got.Status != http.StatusBadGateway || got.Header.Get("Location") != "" || strings.Contains(got.Body, "127.0.0.1") {
+			t.Errorf("%d: the answer is %d %v %s", status, got.Status, got.Header, got.Body)
 		}
 	}
 	if n := trap.Stats().Requests; n != 0 {
@@ -285,13 +286,13 @@ func TestWhatIsKeptGoesOverAFreshConnection(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	r.post(chat.path, chat.body)
-	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
+	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.post(responses.path, `{"model":"sim","input":"hello","store":true}`); got.status != http.StatusOK {
-		t.Errorf("the status is %d: %s", got.status, got.body)
+	if got := r.post(responses.path, `{"model":"sim","input":"hello","store":true}`); got.Status != http.StatusOK {
+		t.Errorf("the status is %d: %s", got.Status, got.Body)
 	}
-	if n := r.workers[0].Stats().Hits[chaos.Stale]; n != 0 {
+	if n := r.Workers[0].Stats().Hits[chaos.Stale]; n != 0 {
 		t.Error("the request came over a kept connection")
 	}
 }

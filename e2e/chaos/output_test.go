@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -37,12 +38,12 @@ func newPiped(t *testing.T) *piped {
 	w := newWorker(t, "w0", engines.Config{})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
-	yaml := settings{"auth": `{ required: false }`, "health": `{ path: "off" }`, "drain": `{ accept_grace: 1ms, timeout: 5s }`,
-		"store": `{ sql: "" }`, "tiers": tiers([]*worker{w})}
+	yaml := rig.Settings{"auth": `{ required: false }`, "health": `{ path: "off" }`, "drain": `{ accept_grace: 1ms, timeout: 5s }`,
+		"store": `{ sql: "" }`, "tiers": tiers([]*rig.Worker{w})}
 	if err := os.WriteFile(file, []byte(yaml.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &piped{t: t, ended: make(chan error, 1), client: &http.Client{Timeout: patience}}
+	p := &piped{t: t, ended: make(chan error, 1), client: &http.Client{Timeout: rig.Patience}}
 	p.cmd = exec.Command(gateway.Binary(t), "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	p.cmd.Dir = dir
 	var outEnd, errEnd *os.File
@@ -117,7 +118,7 @@ func (p *piped) stops() {
 		if err != nil {
 			p.t.Errorf("it ended with %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(rig.Patience):
 		p.t.Error("one SIGTERM does not end it")
 	}
 }
@@ -147,11 +148,11 @@ func TestAReaderThatHasLeftTakesNothingWithIt(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil { // a line of the program's log
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		if failed, err := p.asks(1); failed > 0 {
 			t.Fatalf("it has died: %v", err)
 		}
-		m, err := scrape("http://" + p.admin + "/metrics")
+		m, err := rig.Scrape("http://" + p.admin + "/metrics")
 		if err != nil {
 			return err
 		}

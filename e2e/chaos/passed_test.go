@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -43,7 +44,7 @@ func files(pause time.Duration) http.Handler {
 
 // passing is a pool of three workers that pass /files/*, whose breakers open at the
 // second failure.
-func passing(t *testing.T, own settings, h http.Handler) *rig {
+func passing(t *testing.T, own rig.Settings, h http.Handler) *chaosRig {
 	t.Helper()
 	var list []string
 	for i := range 3 {
@@ -60,7 +61,7 @@ func passing(t *testing.T, own settings, h http.Handler) *rig {
 // and no client header makes a download a message.
 func TestPassedPathsAreAsWithoutAGateway(t *testing.T) {
 	t.Parallel()
-	r := passing(t, settings{}, files(0))
+	r := passing(t, rig.Settings{}, files(0))
 	const file = "/files/messages/f.bin"
 	for _, c := range []struct {
 		method, path string
@@ -80,10 +81,10 @@ func TestPassedPathsAreAsWithoutAGateway(t *testing.T) {
 	} {
 		for range 3 { // each worker, or one after two failures
 			got := r.do(c.method, c.path, "", c.headers...)
-			if got.status != c.status || c.body != "" && got.body != c.body || got.header.Get(c.header) != c.want ||
-				got.err != nil {
-				t.Errorf("%s %s %q: %d %q, %s %q, %v", c.method, c.path, c.headers, got.status, got.body, c.header,
-					got.header.Get(c.header), got.err)
+			if got.Status != c.status || c.body != "" && got.Body != c.body || got.Header.Get(c.header) != c.want ||
+				got.Err != nil {
+				t.Errorf("%s %s %q: %d %q, %s %q, %v", c.method, c.path, c.headers, got.Status, got.Body, c.header,
+					got.Header.Get(c.header), got.Err)
 			}
 		}
 	}
@@ -95,16 +96,16 @@ func TestPassedPathsAreAsWithoutAGateway(t *testing.T) {
 // TestLargeUploadsStream: 48 MiB where a body may have 1 MiB.
 func TestLargeUploadsStream(t *testing.T) {
 	t.Parallel()
-	r := passing(t, settings{"max_body_bytes": "1MiB"}, files(0))
+	r := passing(t, rig.Settings{"max_body_bytes": "1MiB"}, files(0))
 	body := bytes.Repeat([]byte("0123456789abcdef"), 3<<20)
 	want := fmt.Sprintf("%d %x <nil>", len(body), sha256.Sum256(body))
 	for _, length := range []int64{int64(len(body)), -1} {
-		req := r.request(context.Background(), http.MethodPut, "/files/upload", "x", "Content-Type",
+		req := r.Request(context.Background(), http.MethodPut, "/files/upload", "x", "Content-Type",
 			"application/octet-stream")
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), length
 		got, err := r.try(req)
-		if err != nil || got.status != http.StatusOK || got.body != want {
-			t.Errorf("length %d: %d %s, %v", length, got.status, got.body, err)
+		if err != nil || got.Status != http.StatusOK || got.Body != want {
+			t.Errorf("length %d: %d %s, %v", length, got.Status, got.Body, err)
 		}
 	}
 }
@@ -116,10 +117,10 @@ func TestSilentAnswersOutliveClientStall(t *testing.T) {
 	a := newAuthority(t)
 	a.issue(t, 1)
 	const stall = 200 * time.Millisecond
-	r := passing(t, settings{"tls": a.section(), "timeouts": "{ client_stall: " + stall.String() + " }"}, files(3*stall))
+	r := passing(t, rig.Settings{"tls": a.section(), "timeouts": "{ client_stall: " + stall.String() + " }"}, files(3*stall))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
-	resp, err := client.Get("https://" + r.data + "/files/pause")
+	resp, err := client.Get("https://" + r.DataAddr + "/files/pause")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -44,10 +45,10 @@ func free(t *testing.T) string {
 }
 
 // keys are a tenant's key and an operator's.
-func keys(admin bool) settings {
-	s := settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", digest("tenant"))}
+func keys(admin bool) rig.Settings {
+	s := rig.Settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", rig.Digest("tenant"))}
 	if admin {
-		s["admin"] = fmt.Sprintf("{ keys: [ { name: ops, sha256: %s } ] }", digest("operator"))
+		s["admin"] = fmt.Sprintf("{ keys: [ { name: ops, sha256: %s } ] }", rig.Digest("operator"))
 	}
 	return s
 }
@@ -59,23 +60,23 @@ func TestTheAdminPlaneIsClosedWithoutItsKey(t *testing.T) {
 	for _, has := range []bool{false, true} {
 		r := newRig(t, 1, keys(has), engines.Config{})
 		for key, open := range map[string]bool{"": false, "tenant": false, "operator": has, "wrong": false} {
-			resp := get(t, "http://"+r.admin+"/admin/workers", "Authorization", "Bearer "+key)
+			resp := get(t, "http://"+r.AdminAddr+"/admin/workers", "Authorization", "Bearer "+key)
 			if (resp.StatusCode == http.StatusOK) != open || !open && resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusNotFound {
 				t.Errorf("with an admin key %v, the key %q gets %d", has, key, resp.StatusCode)
 			}
 		}
 		for _, path := range []string{"/admin/workers", "/admin/", "/admin", "/metrics", "/debug/pprof/", "/debug/vars"} {
-			if resp := get(t, "http://"+r.data+path, "Authorization", "Bearer tenant"); resp.StatusCode != http.StatusNotFound {
+			if resp := get(t, "http://"+r.DataAddr+path, "Authorization", "Bearer tenant"); resp.StatusCode != http.StatusNotFound {
 				t.Errorf("%s on the data plane is %d", path, resp.StatusCode)
 			}
 		}
-		if resp := get(t, "http://"+r.admin+"/debug/pprof/"); resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusUnauthorized {
+		if resp := get(t, "http://"+r.AdminAddr+"/debug/pprof/"); resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("/debug/pprof/ on the admin plane is %d", resp.StatusCode)
 		}
-		if got := r.post(chat.path, chat.body, "Authorization", "Bearer operator"); got.status != http.StatusUnauthorized {
-			t.Errorf("an operator's key gets %d on the data plane", got.status)
+		if got := r.post(chat.path, chat.body, "Authorization", "Bearer operator"); got.Status != http.StatusUnauthorized {
+			t.Errorf("an operator's key gets %d on the data plane", got.Status)
 		}
-		if resp := get(t, "http://"+r.admin+chat.path); resp.StatusCode != http.StatusNotFound {
+		if resp := get(t, "http://"+r.AdminAddr+chat.path); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("a chat on the admin plane is %d", resp.StatusCode)
 		}
 	}
@@ -86,9 +87,9 @@ func TestPlanesOnOneAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
 	s := keys(true)
-	s["tiers"], s["health"] = tiers([]*worker{w}), `{ path: "off" }`
+	s["tiers"], s["health"] = tiers([]*rig.Worker{w}), `{ path: "off" }`
 	at := free(t)
-	p := begin(t, nil, "serve", "-c", s.write(t), "--listen", at, "--admin-listen", at)
+	p := begin(t, nil, "serve", "-c", s.Write(t), "--listen", at, "--admin-listen", at)
 	if data, admin := p.serving(); data != at || admin != at {
 		t.Errorf("it serves at %s and %s", data, admin)
 	}
@@ -114,12 +115,12 @@ func TestPlanesOnOneAddress(t *testing.T) {
 func TestMetricsOnTheirOwnAddress(t *testing.T) {
 	t.Parallel()
 	at := free(t)
-	r := newRig(t, 1, settings{"metrics": fmt.Sprintf("{ listen: %q }", at)}, engines.Config{})
-	r.metricsAt = at
-	if m, err := r.metrics(); err != nil || m["tierway_inflight"] != 0 || len(m) < 20 {
+	r := newRig(t, 1, rig.Settings{"metrics": fmt.Sprintf("{ listen: %q }", at)}, engines.Config{})
+	r.MetricsAt = at
+	if m, err := r.Metrics(); err != nil || m["tierway_inflight"] != 0 || len(m) < 20 {
 		t.Errorf("the metrics are %v (%v)", m, err)
 	}
-	for _, url := range []string{"http://" + r.admin + "/metrics", "http://" + r.data + "/metrics", "http://" + at + "/admin/workers", "http://" + at + chat.path} {
+	for _, url := range []string{"http://" + r.AdminAddr + "/metrics", "http://" + r.DataAddr + "/metrics", "http://" + at + "/admin/workers", "http://" + at + chat.path} {
 		if resp := get(t, url); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s is %d", url, resp.StatusCode)
 		}
@@ -131,7 +132,7 @@ func TestMetricsOnTheirOwnAddress(t *testing.T) {
 func TestAWebPageCannotUseAGatewayWithoutKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
-	p := begin(t, nil, "serve", "--model", "sim", "--worker-urls", w.server.URL, "--hosts", "ai.lan", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p := begin(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL, "--hosts", "ai.lan", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	data, admin := p.serving()
 	for _, c := range []struct {
 		url, host string
@@ -174,30 +175,30 @@ func TestCORS(t *testing.T) {
 	s := keys(false)
 	s["cors"] = `{ origins: ["https://app.example"] }`
 	r := newRig(t, 1, s, engines.Config{})
-	preflight := func(origin string) reply {
+	preflight := func(origin string) rig.Reply {
 		return r.do(http.MethodOptions, chat.path, "", "Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization, content-type, x-stainless-os")
 	}
 	got := preflight("https://app.example")
-	if got.status != http.StatusNoContent || got.header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
-		!strings.Contains(got.header.Get("Access-Control-Allow-Methods"), "POST") ||
-		!strings.Contains(strings.ToLower(got.header.Get("Access-Control-Allow-Headers")), "x-stainless-os") || got.header.Get("Access-Control-Max-Age") == "" {
-		t.Errorf("the preflight is %d %v", got.status, got.header)
+	if got.Status != http.StatusNoContent || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+		!strings.Contains(got.Header.Get("Access-Control-Allow-Methods"), "POST") ||
+		!strings.Contains(strings.ToLower(got.Header.Get("Access-Control-Allow-Headers")), "x-stainless-os") || got.Header.Get("Access-Control-Max-Age") == "" {
+		t.Errorf("the preflight is %d %v", got.Status, got.Header)
 	}
 	for _, origin := range []string{"https://evil.example", "https://app.example.evil", "http://app.example", "null"} {
-		for _, got := range []reply{preflight(origin), r.post(chat.path, chat.body, "Origin", origin, "Authorization", "Bearer tenant")} {
-			if allowed := got.header.Get("Access-Control-Allow-Origin"); allowed != "" || !strings.Contains(got.header.Get("Vary"), "Origin") {
-				t.Errorf("%s is answered %d %v", origin, got.status, got.header)
+		for _, got := range []rig.Reply{preflight(origin), r.post(chat.path, chat.body, "Origin", origin, "Authorization", "Bearer tenant")} {
+			if allowed := got.Header.Get("Access-Control-Allow-Origin"); allowed != "" || !strings.Contains(got.Header.Get("Vary"), "Origin") {
+				t.Errorf("%s is answered %d %v", origin, got.Status, got.Header)
 			}
 		}
 	}
 	for key, status := range map[string]int{"tenant": 200, "wrong": 401} {
 		got := r.post(chat.path, chat.body, "Origin", "https://app.example", "Authorization", "Bearer "+key)
-		if got.status != status || got.header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
-			!strings.Contains(got.header.Get("Access-Control-Expose-Headers"), "X-Request-ID") || got.header.Get("Access-Control-Allow-Credentials") != "" {
-			t.Errorf("%s: the answer is %d %v", key, got.status, got.header)
+		if got.Status != status || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+			!strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "X-Request-ID") || got.Header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: the answer is %d %v", key, got.Status, got.Header)
 		}
 	}
-	if got := newRig(t, 1, nil, engines.Config{}).post(chat.path, chat.body, "Origin", "https://app.example"); got.header.Get("Access-Control-Allow-Origin") != "" {
+	if got := newRig(t, 1, nil, engines.Config{}).post(chat.path, chat.body, "Origin", "https://app.example"); got.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Error("pages are let in though no origin is configured")
 	}
 }
@@ -206,11 +207,11 @@ func TestCORS(t *testing.T) {
 func TestServeWithoutAConfiguration(t *testing.T) {
 	t.Parallel()
 	a, b := newWorker(t, "a", engines.Config{}), newWorker(t, "b", engines.Config{})
-	p := begin(t, nil, "serve", "--model", "sim", "--worker-urls", a.server.URL+","+b.server.URL, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p := begin(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	data, _ := p.serving()
 	seen := map[string]bool{}
 	n := int64(0)
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		n++ // each prompt has a home of its own
 		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(prompt(n, false)))
 		if err != nil {
@@ -230,14 +231,14 @@ func TestServeWithoutAConfiguration(t *testing.T) {
 // TestCheckTellsEverythingThatIsWrong, with line and column, and so does serve.
 func TestCheckTellsEverythingThatIsWrong(t *testing.T) {
 	t.Parallel()
-	file := settings{
+	file := rig.Settings{
 		"auth":     `{ required: maybe }`,
 		"listen":   `"0.0.0.0:8080"`,
 		"nonsense": `1`,
 		"retry":    `{ attempts: -1 }`,
 		"tiers":    `[ { name: small, model: sim, polcy: { name: round_robin }, workers: [ { name: a, url: "ftp://x" }, { name: a, url: "http://127.0.0.1:1" } ] } ]`,
 		"timeouts": `{ idle: 12 }`,
-	}.write(t)
+	}.Write(t)
 	for _, args := range [][]string{{"check", "-c", file}, {"serve", "-c", file}} {
 		p := begin(t, nil, args...)
 		if status := p.status(); status != 1 {
@@ -266,7 +267,7 @@ func TestTheExampleIsInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := begin(t, []string{"TIERWAY_KEY_SHA256=" + digest("key")}, "check", "-c", filepath.Join(root, "config.yaml"))
+	p := begin(t, []string{"TIERWAY_KEY_SHA256=" + rig.Digest("key")}, "check", "-c", filepath.Join(root, "config.yaml"))
 	if status := p.status(); status != 0 || !strings.Contains(p.out.String(), ": ok (") || p.err.String() != "" {
 		t.Errorf("the status is %d: %s%s", status, p.out.String(), p.err.String())
 	}

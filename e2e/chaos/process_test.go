@@ -10,17 +10,14 @@ import (
 	"time"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 )
-
-// patience is how long anything may take that is expected to happen: long
-// enough for a busy machine, since nothing that works waits for it.
-const patience = 15 * time.Second
 
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(engineVariable); addr != "" {
 		beEngine(addr)
 	}
-	os.Exit(gateway.Main(m))
+	os.Exit(rig.Main(m))
 }
 
 // program is a run of the binary with arguments of its own, which may end with
@@ -56,7 +53,7 @@ func begin(t *testing.T, env []string, args ...string) *program {
 // serving waits until the program serves and returns its two addresses.
 func (p *program) serving() (data, admin string) {
 	p.t.Helper()
-	eventually(p.t, func() error {
+	rig.Eventually(p.t, func() error {
 		for line := range strings.Lines(p.err.String()) {
 			var o struct{ Msg, Data, Admin string }
 			if json.Unmarshal([]byte(line), &o) == nil && o.Msg == "serving" {
@@ -82,27 +79,8 @@ func (p *program) status() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(rig.Patience):
 		p.t.Fatal("tierway has not ended")
 	}
 	return p.cmd.ProcessState.ExitCode()
-}
-
-// eventually asks again until there is no error, and fails with the last one.
-func eventually(t testing.TB, ok func() error) {
-	t.Helper()
-	late := time.After(patience)
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-late:
-			t.Fatal(err)
-		}
-	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tierway/e2e/rig"
 )
 
 // raw is a client that says what it wants.
@@ -19,17 +21,17 @@ type raw struct {
 	r *bufio.Reader
 }
 
-func (r *rig) dial() *raw {
-	r.t.Helper()
-	c, err := net.Dial("tcp", r.data)
+func (r *chaosRig) dial() *raw {
+	r.T.Helper()
+	c, err := net.Dial("tcp", r.DataAddr)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	r.t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		r.t.Fatal(err)
+	r.T.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(rig.Patience)); err != nil {
+		r.T.Fatal(err)
 	}
-	return &raw{t: r.t, Conn: c, r: bufio.NewReader(c)}
+	return &raw{t: r.T, Conn: c, r: bufio.NewReader(c)}
 }
 
 // send writes a request; \n in it are sent as they are.
@@ -41,7 +43,7 @@ func (c *raw) send(text string) {
 }
 
 // answer reads one answer whole.
-func (c *raw) answer() reply {
+func (c *raw) answer() rig.Reply {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.r, nil)
 	if err != nil {
@@ -49,7 +51,7 @@ func (c *raw) answer() reply {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), last: resp.Close, err: err}
+	return rig.Reply{Status: resp.StatusCode, Header: resp.Header, Body: string(body), Close: resp.Close, Err: err}
 }
 
 // closed wants the other side to say nothing more and close.

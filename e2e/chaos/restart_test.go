@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
 )
@@ -94,7 +95,7 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 	t.Parallel()
 	const slots = 2
 	type held struct {
-		*worker
+		*rig.Worker
 		front   *restarting
 		release chan struct{}
 	}
@@ -102,18 +103,19 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 	var urls []string
 	for i := range all {
 		h := &held{release: make(chan struct{})}
-		h.worker = newEngine(t, fmt.Sprintf("w%d", i), engines.Config{Slots: slots, Script: func(string, []byte) engines.Script {
+		h.Worker = newEngine(t, fmt.Sprintf("w%d", i), engines.Config{Slots: slots, Script: func(string, []byte) engines.Script {
 			return engines.Script{Text: answerText, HoldAfter: 3, Release: h.release}
 		}})
 		h.front = &restarting{h.Handler, make(chan struct{})}
-		h.serve(t, h.front, "127.0.0.1:0")
-		all[i], urls = h, append(urls, h.server.URL)
+		h.Front = h.front
+		h.Listen()
+		all[i], urls = h, append(urls, h.Server.URL)
 	}
-	r := newRig(t, 0, settings{"tiers": oneTier(urls...), "retry": "{ attempts: 2, budget: 1 }", "breaker": quickBreaker}, engines.Config{})
+	r := newRig(t, 0, rig.Settings{"tiers": oneTier(urls...), "retry": "{ attempts: 2, budget: 1 }", "breaker": quickBreaker}, engines.Config{})
 	first := all[0]
-	replies := make(chan reply)
+	replies := make(chan rig.Reply)
 	for n := range int64(4 * slots) {
-		req := r.request(context.Background(), http.MethodPost, chat.path, prompt(n, true))
+		req := r.Request(context.Background(), http.MethodPost, chat.path, prompt(n, true))
 		go func() {
 			got, err := r.try(req)
 			if err != nil {
@@ -122,17 +124,17 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 			replies <- got
 		}()
 	}
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		for _, h := range all {
-			if s := h.engine.Stats(); s.Running != slots || s.Waiting != slots {
-				return fmt.Errorf("%s runs %d requests, and %d wait", h.name, s.Running, s.Waiting)
+			if s := h.Engine.Stats(); s.Running != slots || s.Waiting != slots {
+				return fmt.Errorf("%s runs %d requests, and %d wait", h.Name, s.Running, s.Waiting)
 			}
 		}
 		return nil
 	})
 	// The two that run have sent their first tokens once the gateway has counted them.
-	eventually(t, func() error {
-		m, err := r.metrics()
+	rig.Eventually(t, func() error {
+		m, err := r.Metrics()
 		if err != nil {
 			return err
 		}
@@ -142,8 +144,8 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 		return nil
 	})
 	close(first.front.stop)
-	eventually(t, func() error {
-		if s := all[1].engine.Stats(); s.Running+s.Waiting != 3*slots {
+	rig.Eventually(t, func() error {
+		if s := all[1].Engine.Stats(); s.Running+s.Waiting != 3*slots {
 			return fmt.Errorf("w1 has %d requests", s.Running+s.Waiting)
 		}
 		return nil
@@ -152,14 +154,14 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 	whole, cut := 0, 0
 	for range 4 * slots {
 		got := <-replies
-		h := heard(got.body)
-		switch line := r.line(got.id); {
-		case got.status == http.StatusOK && h.text == answerText && h.done == 1 && h.finished && len(h.errors) == 0 && line["outcome"] == "ok":
+		h := heard(got.Body)
+		switch line := r.Logged(got.ID); {
+		case got.Status == http.StatusOK && h.text == answerText && h.done == 1 && h.finished && len(h.errors) == 0 && line["outcome"] == "ok":
 			whole++
-		case got.status == http.StatusOK && h.text != "" && h.done == 0 && len(h.errors) == 1 && !h.finished && line["outcome"] == "truncated":
+		case got.Status == http.StatusOK && h.text != "" && h.done == 0 && len(h.errors) == 1 && !h.finished && line["outcome"] == "truncated":
 			cut++
 		default:
-			t.Errorf("%d %v: %s", got.status, line, got.body)
+			t.Errorf("%d %v: %s", got.Status, line, got.Body)
 		}
 	}
 	if whole != 3*slots || cut != slots {
@@ -177,9 +179,9 @@ func TestOneTenantsPoisonOpensNoBreaker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, 2, settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }",
-				"auth": fmt.Sprintf("{ keys: [ { name: one, sha256: %s }, { name: two, sha256: %s } ] }", digest("one"), digest("two"))}, engines.Config{})
-			for _, w := range r.workers {
+			r := newRig(t, 2, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }",
+				"auth": fmt.Sprintf("{ keys: [ { name: one, sha256: %s }, { name: two, sha256: %s } ] }", rig.Digest("one"), rig.Digest("two"))}, engines.Config{})
+			for _, w := range r.Workers {
 				if err := w.Set(fault); err != nil {
 					t.Fatal(err)
 				}
@@ -187,14 +189,14 @@ func TestOneTenantsPoisonOpensNoBreaker(t *testing.T) {
 			for _, others := range []bool{false, true} {
 				for n := range 30 {
 					poison := strings.Replace(chat.ask(n%4 == 0), `{"model"`, `{"poison":1,"model"`, 1)
-					if got := r.post(chat.path, poison, "Authorization", "Bearer one"); got.status != http.StatusBadGateway {
-						t.Fatalf("poison is answered %d: %s", got.status, got.body)
+					if got := r.post(chat.path, poison, "Authorization", "Bearer one"); got.Status != http.StatusBadGateway {
+						t.Fatalf("poison is answered %d: %s", got.Status, got.Body)
 					}
 					if !others {
 						continue
 					}
-					if got := r.post(chat.path, chat.body, "Authorization", "Bearer two"); got.status != http.StatusOK {
-						t.Fatalf("another tenant's request is %d: %s", got.status, got.body)
+					if got := r.post(chat.path, chat.body, "Authorization", "Bearer two"); got.Status != http.StatusOK {
+						t.Fatalf("another tenant's request is %d: %s", got.Status, got.Body)
 					}
 				}
 				if n := r.opened(""); n != 0 {

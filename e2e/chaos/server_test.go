@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"tierway/e2e/rig"
 )
 
 // manyModels is one server with several models, as Ollama and llama-swap are.
@@ -43,11 +45,11 @@ func TestOneServerServesSeveralTiers(t *testing.T) {
 	engine := &manyModels{}
 	server := httptest.NewServer(engine)
 	t.Cleanup(server.Close)
-	file := settings{
+	file := rig.Settings{
 		"auth":  `{ required: false }`,
 		"store": `{ sql: "" }`,
 		"tiers": fmt.Sprintf(`[ { name: small, model: "a:7b", workers: [ { name: s, url: %q } ] }, { name: large, model: "b:70b", workers: [ { name: l, url: %q } ] } ]`, server.URL, server.URL+"/v1/"),
-	}.write(t)
+	}.Write(t)
 	check := begin(t, nil, "check", "-c", file)
 	if status := check.status(); status != 0 || !strings.Contains(check.err.String()+check.out.String(), "max_inflight count for each entry") {
 		t.Errorf("check: status %d: %s%s", status, check.out.String(), check.err.String())

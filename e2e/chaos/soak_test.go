@@ -7,31 +7,18 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
-// soakTime is how long the soak lasts: 3 s unless TIERWAY_SOAK says otherwise,
-// which is time for three deaths.
-func soakTime(t *testing.T) time.Duration {
-	t.Helper()
-	v := os.Getenv("TIERWAY_SOAK")
-	if v == "" {
-		return 3 * time.Second
-	}
-	d, err := time.ParseDuration(v)
-	if err != nil {
-		t.Fatalf("TIERWAY_SOAK is %q: %v", v, err)
-	}
-	return d
-}
+// soakTime is how long the soak lasts: at least the time of three deaths.
+func soakTime(t *testing.T) time.Duration { t.Helper(); return rig.Soak(t, 3*time.Second) }
 
 // totals is what came of a soak's requests.
 type totals struct {
@@ -61,11 +48,11 @@ func (s *totals) count(n *int) {
 // afterwards everything is as it was.
 func TestSoakWithDyingWorkers(t *testing.T) {
 	s := &totals{left: map[string]time.Time{}, seen: map[string]time.Time{}, clients: 64}
-	r, fronts := newSoak(t, s)
-	if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
-		t.Fatalf("the first answer is %d: %s", got.status, got.body)
+	r := newSoak(t, s)
+	if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
+		t.Fatalf("the first answer is %d: %s", got.Status, got.Body)
 	}
-	r.client.CloseIdleConnections()
+	r.Client.CloseIdleConnections()
 	before := r.goroutines()
 
 	ctx, stop := context.WithTimeout(context.Background(), soakTime(t))
@@ -79,7 +66,7 @@ func TestSoakWithDyingWorkers(t *testing.T) {
 			}
 		})
 	}
-	r.haunt(ctx, s, fronts)
+	r.haunt(ctx, s)
 	clients.Wait()
 
 	for _, f := range s.failures[:min(len(s.failures), 20)] {
@@ -88,10 +75,10 @@ func TestSoakWithDyingWorkers(t *testing.T) {
 	if s.whole == 0 || s.cut == 0 || s.cancelled == 0 || s.answers == 0 {
 		t.Error("the soak has not met everything")
 	}
-	r.client.CloseIdleConnections()
-	r.quiet()
+	r.Client.CloseIdleConnections()
+	r.Quiet()
 	after := 0.0
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		// A few are the scrape's own and those of timers and connections about to end.
 		if after = r.goroutines(); after > before+10 {
 			return fmt.Errorf("there are %v goroutines, before there were %v", after, before)
@@ -110,7 +97,7 @@ func TestSoakWithDyingWorkers(t *testing.T) {
 
 // newSoak is a rig of three workers whose streams take most of a second, which
 // note when a request of theirs is cancelled.
-func newSoak(t *testing.T, s *totals) (*rig, []http.Handler) {
+func newSoak(t *testing.T, s *totals) *chaosRig {
 	t.Helper()
 	script := func(_ string, body []byte) engines.Script {
 		if bytes.Contains(body, []byte(`"stream":true`)) {
@@ -118,8 +105,7 @@ func newSoak(t *testing.T, s *totals) (*rig, []http.Handler) {
 		}
 		return engines.Script{Text: answerText[:20]}
 	}
-	var ws []*worker
-	var fronts []http.Handler
+	var ws []*rig.Worker
 	for i := range 3 {
 		w := newEngine(t, fmt.Sprintf("w%d", i), engines.Config{Script: script, Speed: 1, PerToken: 10 * time.Millisecond})
 		front := http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
@@ -131,41 +117,30 @@ func newSoak(t *testing.T, s *totals) (*rig, []http.Handler) {
 			})()
 			w.ServeHTTP(rw, req)
 		})
-		w.serve(t, front, haven(i))
-		ws, fronts = append(ws, w), append(fronts, front)
+		w.Front = front
+		w.Listen()
+		ws = append(ws, w)
 	}
-	r := newRig(t, 0, settings{
+	r := newRig(t, 0, rig.Settings{
 		"tiers":  tiers(ws),
 		"policy": "{ name: least_load }",
 		"health": "{ path: auto, interval: 1s, timeout: 1s, down_after: 1, up_after: 1 }",
 		"retry":  "{ attempts: 5, budget: 1 }",
 		"queue":  beating,
 	}, engines.Config{})
-	r.workers = ws
-	r.client.Transport.(*http.Transport).MaxIdleConnsPerHost = s.clients
-	return r, fronts
-}
-
-// haven is an address of the i-th worker's own: on 127.0.0.1 a connection of
-// somebody else could take its port while it is dead.
-func haven(i int) string {
-	own := fmt.Sprintf("127.0.0.%d:0", 2+i)
-	l, err := net.Listen("tcp", own)
-	if err != nil {
-		return "127.0.0.1:0" // where loopback is one address only
-	}
-	l.Close()
-	return own
+	r.Workers = ws
+	r.Client.Transport.(*http.Transport).MaxIdleConnsPerHost = s.clients
+	return r
 }
 
 // soakText is a stream of some 70 tokens.
 const soakText = answerText + " " + answerText + " " + answerText + " " + answerText
 
 // goroutines is how many the gateway has.
-func (r *rig) goroutines() (n float64) {
-	r.t.Helper()
-	eventually(r.t, func() error {
-		m, err := r.metrics()
+func (r *chaosRig) goroutines() (n float64) {
+	r.T.Helper()
+	rig.Eventually(r.T, func() error {
+		m, err := r.Metrics()
 		n = m.Sum("go_goroutines")
 		return err
 	})
@@ -174,14 +149,14 @@ func (r *rig) goroutines() (n float64) {
 
 // haunt kills one worker after the other until ctx ends, each at a moment of
 // chance when the gateway has found all of them well, and starts it again.
-func (r *rig) haunt(ctx context.Context, s *totals, fronts []http.Handler) {
-	r.t.Helper()
+func (r *chaosRig) haunt(ctx context.Context, s *totals) {
+	r.T.Helper()
 	for ctx.Err() == nil {
-		eventually(r.t, func() error {
+		rig.Eventually(r.T, func() error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			m, err := r.metrics()
+			m, err := r.Metrics()
 			if err != nil {
 				return err
 			}
@@ -193,19 +168,11 @@ func (r *rig) haunt(ctx context.Context, s *totals, fronts []http.Handler) {
 		if !within(ctx, rand.N(300*time.Millisecond)) {
 			return
 		}
-		i := rand.IntN(len(fronts))
-		w := r.workers[i]
-		at := strings.TrimPrefix(w.server.URL, "http://")
-		w.server.Kill()
+		w := r.Workers[rand.IntN(len(r.Workers))]
+		w.Stop()
 		s.deaths++
 		within(ctx, rand.N(200*time.Millisecond)) // so long it is dead
-		eventually(r.t, func() error {
-			server, err := engines.Start(fronts[i], at)
-			if err == nil {
-				w.server = server
-			}
-			return err
-		})
+		w.Listen()
 	}
 }
 
@@ -220,24 +187,24 @@ func within(ctx context.Context, d time.Duration) bool {
 }
 
 // once is one request of one client.
-func (r *rig) once(s *totals, dice *rand.Rand) {
+func (r *chaosRig) once(s *totals, dice *rand.Rand) {
 	if dice.IntN(5) == 0 {
-		got, err := r.try(r.request(context.Background(), http.MethodPost, chat.path, chat.body))
+		got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
 		switch {
 		case err != nil:
 			s.fail("a whole answer: %v", err)
-		case got.status != http.StatusOK || !strings.Contains(got.body, answerText[:20]):
-			s.fail("a whole answer is %d (%v): %s", got.status, got.err, got.body)
+		case got.Status != http.StatusOK || !strings.Contains(got.Body, answerText[:20]):
+			s.fail("a whole answer is %d (%v): %s", got.Status, got.Err, got.Body)
 		default:
 			s.count(&s.answers)
 		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	d := []dialect{chat, completions, responses, messages}[dice.IntN(4)]
-	req := r.request(ctx, http.MethodPost, d.path, d.stream)
-	resp, err := r.client.Do(req)
+	req := r.Request(ctx, http.MethodPost, d.path, d.stream)
+	resp, err := r.Client.Do(req)
 	if err != nil {
 		s.fail("a stream has not begun: %v", err)
 		return
@@ -264,7 +231,7 @@ func (r *rig) once(s *totals, dice *rand.Rand) {
 }
 
 // leave reads a part of a stream and goes.
-func (r *rig) leave(s *totals, req *http.Request, resp *http.Response, dice *rand.Rand, cancel context.CancelFunc) {
+func (r *chaosRig) leave(s *totals, req *http.Request, resp *http.Response, dice *rand.Rand, cancel context.CancelFunc) {
 	part := make([]byte, 1+dice.IntN(8<<10))
 	_, err := io.ReadFull(resp.Body, part)
 	s.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -87,7 +88,7 @@ func (a *archive) last() (line string, n int) {
 
 // keysOfTwo are the keys of two tenants, acme and evil.
 func keysOfTwo() string {
-	return fmt.Sprintf("{ keys: [ { name: acme, sha256: %s }, { name: evil, sha256: %s } ] }", digest("acme-key"), digest("evil-key"))
+	return fmt.Sprintf("{ keys: [ { name: acme, sha256: %s }, { name: evil, sha256: %s } ] }", rig.Digest("acme-key"), rig.Digest("evil-key"))
 }
 
 const acme, evil = "Bearer acme-key", "Bearer evil-key"
@@ -106,12 +107,12 @@ func archiveTiers(more string, all ...*archive) string {
 func TestStoredResponsesOutliveAReload(t *testing.T) {
 	t.Parallel()
 	home, other, moved := newArchive(t, "a"), newArchive(t, "b"), newArchive(t, "c")
-	own := settings{"auth": keysOfTwo(), "tiers": archiveTiers("", home, other)}
+	own := rig.Settings{"auth": keysOfTwo(), "tiers": archiveTiers("", home, other)}
 	r := newRig(t, 0, own, engines.Config{}, "SECOND_KEY=second")
-	if got := r.post("/v1/responses", `{"model":"sim","input":"hello"}`, "Authorization", acme); !strings.Contains(got.body, "resp_a") {
-		t.Fatalf("%d %s", got.status, got.body)
+	if got := r.post("/v1/responses", `{"model":"sim","input":"hello"}`, "Authorization", acme); !strings.Contains(got.Body, "resp_a") {
+		t.Fatalf("%d %s", got.Status, got.Body)
 	}
-	base := settings{"health": `{ path: "off" }`, "policy": `{ name: round_robin }`, "drain": `{ accept_grace: 1ms, timeout: 5s }`, "auth": own["auth"]}
+	base := rig.Settings{"health": `{ path: "off" }`, "policy": `{ name: round_robin }`, "drain": `{ accept_grace: 1ms, timeout: 5s }`, "auth": own["auth"]}
 	for i, c := range []struct {
 		what, key  string
 		key2, tier string
@@ -122,7 +123,7 @@ func TestStoredResponsesOutliveAReload(t *testing.T) {
 		{"key", "timeouts", `{ connect: 4s }`, archiveTiers(", api_key_env: SECOND_KEY", home, other), home},
 		{"url", "timeouts", `{ connect: 4s }`, archiveTiers("", moved, other), moved},
 	} {
-		file := settings{c.key: c.key2, "tiers": c.tier}
+		file := rig.Settings{c.key: c.key2, "tiers": c.tier}
 		for k, v := range base {
 			if file[k] == "" {
 				file[k] = v
@@ -132,8 +133,8 @@ func TestStoredResponsesOutliveAReload(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Signal(syscall.SIGHUP)
-		eventually(t, func() error {
-			if m, err := r.metrics(); err != nil || m.Sum("tierway_config_generation") < float64(i+2) {
+		rig.Eventually(t, func() error {
+			if m, err := r.Metrics(); err != nil || m.Sum("tierway_config_generation") < float64(i+2) {
 				return fmt.Errorf("the reload of %s is not done (%v): %s", c.what, err, r.Log())
 			}
 			return nil
@@ -147,8 +148,8 @@ func TestStoredResponsesOutliveAReload(t *testing.T) {
 			if c.what == "key" {
 				want += " second"
 			}
-			if line, _ := c.holder.last(); got.status != http.StatusOK || line != want {
-				t.Errorf("after a change of %s, %s %s: %d, the worker got %q, want %q", c.what, ask.method, ask.path, got.status, line, want)
+			if line, _ := c.holder.last(); got.Status != http.StatusOK || line != want {
+				t.Errorf("after a change of %s, %s %s: %d, the worker got %q, want %q", c.what, ask.method, ask.path, got.Status, line, want)
 			}
 		}
 	}
@@ -158,9 +159,9 @@ func TestStoredResponsesOutliveAReload(t *testing.T) {
 func TestAStreamedResponseIsReachedWhileItIsMade(t *testing.T) {
 	t.Parallel()
 	engine := newArchive(t, "a")
-	r := newRig(t, 0, settings{"auth": keysOfTwo(), "tiers": archiveTiers("", engine)}, engines.Config{})
+	r := newRig(t, 0, rig.Settings{"auth": keysOfTwo(), "tiers": archiveTiers("", engine)}, engines.Config{})
 	s := r.stream("/v1/responses", `{"model":"sim","input":"hello","stream":true,"background":true}`, "Authorization", acme)
-	s.until("response.created")
+	s.Until("response.created")
 	ask := func(when string) {
 		t.Helper()
 		for _, c := range []struct{ method, path, part string }{
@@ -168,17 +169,17 @@ func TestAStreamedResponseIsReachedWhileItIsMade(t *testing.T) {
 			{"POST", "/v1/responses/resp_a/cancel", `"id":"resp_a"`},
 		} {
 			got := r.do(c.method, c.path, "", "Authorization", acme)
-			if line, _ := engine.last(); got.status != http.StatusOK || !strings.Contains(got.body, c.part) || line != c.method+" "+c.path {
-				t.Errorf("%s, %s %s: %d %s", when, c.method, c.path, got.status, got.body)
+			if line, _ := engine.last(); got.Status != http.StatusOK || !strings.Contains(got.Body, c.part) || line != c.method+" "+c.path {
+				t.Errorf("%s, %s %s: %d %s", when, c.method, c.path, got.Status, got.Body)
 			}
-			if got := r.do(c.method, c.path, "", "Authorization", evil); got.status != http.StatusNotFound {
-				t.Errorf("%s, another tenant's %s %s: %d %s", when, c.method, c.path, got.status, got.body)
+			if got := r.do(c.method, c.path, "", "Authorization", evil); got.Status != http.StatusNotFound {
+				t.Errorf("%s, another tenant's %s %s: %d %s", when, c.method, c.path, got.Status, got.Body)
 			}
 		}
 	}
 	ask("while it is made")
-	s.cancel()
-	eventually(t, func() error {
+	s.Cancel()
+	rig.Eventually(t, func() error {
 		if engine.left.Load() == 0 {
 			return fmt.Errorf("the engine still has its client")
 		}
@@ -193,12 +194,12 @@ func TestNoTenantReachesAnothersObjects(t *testing.T) {
 	t.Parallel()
 	engine, rest, own := newArchive(t, "a"), newArchive(t, "b"), newArchive(t, "c")
 	data, admin := gateway.Address(t), gateway.Address(t)
-	file := settings{"auth": keysOfTwo(), "health": `{ path: "off" }`, "drain": `{ accept_grace: 1ms, timeout: 5s }`, "tiers": archiveTiers("", engine),
+	file := rig.Settings{"auth": keysOfTwo(), "health": `{ path: "off" }`, "drain": `{ accept_grace: 1ms, timeout: 5s }`, "tiers": archiveTiers("", engine),
 		"pools": fmt.Sprintf(`[ { name: rest, paths: ["/v1/*"], workers: [ { name: r0, url: %q } ] }, { name: own, paths: ["/v1/files", "/v1/files/*"], tenant: acme, workers: [ { name: o0, url: %q } ] } ]`, rest.url, own.url)}
 	p := gateway.StartAt(t, data, admin, file.String())
-	r := &rig{t: t, Process: p, data: data, admin: admin, metricsAt: admin, client: http.DefaultClient}
-	if got := r.post("/v1/responses", `{"model":"sim","input":"hello"}`, "Authorization", acme); got.status != http.StatusOK {
-		t.Fatalf("%d %s", got.status, got.body)
+	r := rigOf(t, p)
+	if got := r.post("/v1/responses", `{"model":"sim","input":"hello"}`, "Authorization", acme); got.Status != http.StatusOK {
+		t.Fatalf("%d %s", got.Status, got.Body)
 	}
 	below := []struct{ method, path, body string }{
 		{"GET", "/v1/responses/resp_a", ""}, {"GET", "/v1/responses/resp_a/input_items", ""}, {"HEAD", "/v1/responses/resp_a", ""},
@@ -211,8 +212,8 @@ func TestNoTenantReachesAnothersObjects(t *testing.T) {
 			_, before := engine.last()
 			got := r.do(ask.method, ask.path, ask.body, "Authorization", key)
 			_, after := engine.last()
-			if _, n := rest.last(); got.status != want || n != 0 || (after > before) != (want == http.StatusOK) {
-				t.Errorf("%s, %s %s with %q: %d, want %d; its engine got %d requests, others %d", when, ask.method, ask.path, key, got.status, want, after-before, n)
+			if _, n := rest.last(); got.Status != want || n != 0 || (after > before) != (want == http.StatusOK) {
+				t.Errorf("%s, %s %s with %q: %d, want %d; its engine got %d requests, others %d", when, ask.method, ask.path, key, got.Status, want, after-before, n)
 			}
 		}
 	}
@@ -225,8 +226,8 @@ func TestNoTenantReachesAnothersObjects(t *testing.T) {
 		{"/v1/files", acme, 200}, {"/v1/files/file-1/content", acme, 200}, {"/v1/files", evil, 404}, {"/v1/files/file-1/content", evil, 404},
 		{"/v1/batches", acme, 404}, {"/v1/conversations/conv_1/items", acme, 404}, {"/v1/version", evil, 200},
 	} {
-		if got := r.do("GET", ask.path, "", "Authorization", ask.key); got.status != ask.want {
-			t.Errorf("GET %s with %q: %d, want %d", ask.path, ask.key, got.status, ask.want)
+		if got := r.do("GET", ask.path, "", "Authorization", ask.key); got.Status != ask.want {
+			t.Errorf("GET %s with %q: %d, want %d", ask.path, ask.key, got.Status, ask.want)
 		}
 	}
 	if _, n := rest.last(); n != 1 {
@@ -238,8 +239,8 @@ func TestNoTenantReachesAnothersObjects(t *testing.T) {
 	r.Process = p.Again()
 	check("after a restart", acme, http.StatusNotFound)
 	check("after a restart", evil, http.StatusNotFound)
-	if got := r.post("/v1/responses", below[5].body, "Authorization", acme); !strings.Contains(got.body, `"code":"previous_response_not_found"`) {
-		t.Errorf("the answer says %s", got.body)
+	if got := r.post("/v1/responses", below[5].body, "Authorization", acme); !strings.Contains(got.Body, `"code":"previous_response_not_found"`) {
+		t.Errorf("the answer says %s", got.Body)
 	}
 }
 
@@ -247,9 +248,9 @@ func TestNoTenantReachesAnothersObjects(t *testing.T) {
 // response's id and the next number, for clients that read no other error.
 func TestAResponsesStreamThatBreaksOffFails(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 0, settings{"tiers": archiveTiers("", newArchive(t, "a"))}, engines.Config{})
+	r := newRig(t, 0, rig.Settings{"tiers": archiveTiers("", newArchive(t, "a"))}, engines.Config{})
 	got := r.post("/v1/responses", `{"model":"sim","input":"break off","stream":true}`)
-	all := events(got.body)
+	all := events(got.Body)
 	if len(all) != 4 || all[2].name != "error" || all[3].name != "response.failed" || !strings.Contains(all[2].data, `"sequence_number":2`) ||
 		!strings.HasPrefix(all[3].data, `{"type":"response.failed","sequence_number":3,"response":{"id":"resp_a","object":"response","status":"failed","error":{"code":"worker_error","message":`) {
 		t.Errorf("the events are %q", all)
@@ -261,11 +262,11 @@ func TestAResponsesStreamThatBreaksOffFails(t *testing.T) {
 func TestActionsBelowResponsesAreNoMethods(t *testing.T) {
 	t.Parallel()
 	engine := newArchive(t, "a")
-	r := newRig(t, 0, settings{"tiers": archiveTiers("", engine)}, engines.Config{})
+	r := newRig(t, 0, rig.Settings{"tiers": archiveTiers("", engine)}, engines.Config{})
 	for path, want := range map[string]int{"/v1/responses/input_tokens": 200, "/v1/responses/compact": 200, "/responses/compact": 200, "/v1/responses/other": 404} {
 		got := r.post(path, `{"model":"sim","input":"hello"}`)
-		if line, _ := engine.last(); got.status != want || want == 200 && !strings.HasPrefix(line, "POST /v1/responses/") {
-			t.Errorf("POST %s: %d %s, the engine got %q", path, got.status, got.body, line)
+		if line, _ := engine.last(); got.Status != want || want == 200 && !strings.HasPrefix(line, "POST /v1/responses/") {
+			t.Errorf("POST %s: %d %s, the engine got %q", path, got.Status, got.Body, line)
 		}
 	}
 }

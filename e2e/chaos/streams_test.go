@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
 )
@@ -31,20 +32,20 @@ func TestACancelReachesTheEngine(t *testing.T) {
 	var ids []string
 	for i := range rounds {
 		s := r.stream(chat.path, chat.stream)
-		s.until("content")
+		s.Until("content")
 		before := time.Now()
-		s.cancel()
+		s.Cancel()
 		r.seesCancels(int64(i + 1))
-		took = append(took, r.workers[0].engine.Stats().CancelledAt.Sub(before))
-		ids = append(ids, s.id)
+		took = append(took, r.Workers[0].Engine.Stats().CancelledAt.Sub(before))
+		ids = append(ids, s.ID)
 	}
 	for _, id := range ids {
-		if line := r.line(id); line["outcome"] != "client_gone" {
+		if line := r.Logged(id); line["outcome"] != "client_gone" {
 			t.Errorf("the log says %v", line)
 		}
 	}
 	report(t, "cancel of a stream reaches the engine", took)
-	if m, err := r.metrics(); err != nil || m.Sum("tierway_stream_end_total", `reason="client_gone"`) != rounds || m.Sum("tierway_attempts_total", `result="excluded"`) != rounds {
+	if m, err := r.Metrics(); err != nil || m.Sum("tierway_stream_end_total", `reason="client_gone"`) != rounds || m.Sum("tierway_attempts_total", `result="excluded"`) != rounds {
 		t.Errorf("the cancels are not counted as nobody's fault (%v): %v", err, m)
 	}
 
@@ -53,15 +54,15 @@ func TestACancelReachesTheEngine(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() {
-			resp, err := r.client.Do(r.request(ctx, http.MethodPost, chat.path, chat.body))
+			resp, err := r.Client.Do(r.Request(ctx, http.MethodPost, chat.path, chat.body))
 			if err == nil {
 				_, err = io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
 			}
 			ended <- err
 		}()
-		eventually(t, func() error {
-			if r.workers[0].engine.Stats().Running != 1 {
+		rig.Eventually(t, func() error {
+			if r.Workers[0].Engine.Stats().Running != 1 {
 				return errors.New("the engine has not begun")
 			}
 			return nil
@@ -72,15 +73,15 @@ func TestACancelReachesTheEngine(t *testing.T) {
 			t.Fatalf("the client ended with %v", err)
 		}
 		r.seesCancels(int64(rounds + i + 1))
-		took = append(took, r.workers[0].engine.Stats().CancelledAt.Sub(before))
+		took = append(took, r.Workers[0].Engine.Stats().CancelledAt.Sub(before))
 	}
 	report(t, "cancel of a whole answer reaches the engine", took)
 }
 
 // seesCancels waits until the workers saw so many clients leave.
-func (r *rig) seesCancels(n int64) {
-	r.t.Helper()
-	eventually(r.t, func() error {
+func (r *chaosRig) seesCancels(n int64) {
+	r.T.Helper()
+	rig.Eventually(r.T, func() error {
 		if got := r.cancelled(); got != n {
 			return fmt.Errorf("the workers saw %d clients leave, want %d", got, n)
 		}
@@ -107,8 +108,8 @@ func TestARequestThatItsClientResets(t *testing.T) {
 		c := r.dial()
 		body := chat.ask(stream)
 		c.send(head + fmt.Sprintf("X-Request-Id: reset-%d\r\nContent-Length: %d\r\n\r\n", i, len(body)) + body)
-		eventually(t, func() error {
-			if r.workers[0].engine.Stats().Running != 1 {
+		rig.Eventually(t, func() error {
+			if r.Workers[0].Engine.Stats().Running != 1 {
 				return errors.New("the engine has not begun")
 			}
 			return nil
@@ -118,7 +119,7 @@ func TestARequestThatItsClientResets(t *testing.T) {
 		}
 		c.Close()
 		r.seesCancels(int64(i + 1))
-		if line := r.line(fmt.Sprintf("reset-%d", i)); line["outcome"] != "client_gone" || !stream && line["status"] != 499.0 {
+		if line := r.Logged(fmt.Sprintf("reset-%d", i)); line["outcome"] != "client_gone" || !stream && line["status"] != 499.0 {
 			t.Errorf("the log says %v", line)
 		}
 	}
@@ -133,16 +134,16 @@ func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	for _, d := range []dialect{chat, responses, messages} {
 		release := make(chan struct{})
-		r := newRig(t, 1, settings{"queue": beating}, engines.Config{Script: func(string, []byte) engines.Script {
+		r := newRig(t, 1, rig.Settings{"queue": beating}, engines.Config{Script: func(string, []byte) engines.Script {
 			return engines.Script{Text: answerText, HoldAfter: 4, Release: release}
 		}})
 		s := r.stream(d.path, d.stream)
-		if s.resp.StatusCode != http.StatusOK || s.resp.Header.Get("Content-Type") != "text/event-stream" {
-			t.Errorf("%s: the answer opened as %d %v", d.name, s.resp.StatusCode, s.resp.Header)
+		if s.Resp.StatusCode != http.StatusOK || s.Resp.Header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("%s: the answer opened as %d %v", d.name, s.Resp.StatusCode, s.Resp.Header)
 		}
-		s.until(": keep-alive\n\n: keep-alive\n\n")
+		s.Until(": keep-alive\n\n: keep-alive\n\n")
 		close(release)
-		body, err := s.rest()
+		body, err := s.Rest()
 		if err != nil {
 			t.Errorf("%s: %v", d.name, err)
 		}
@@ -156,25 +157,25 @@ func TestHeartbeats(t *testing.T) {
 func TestNoHeartbeatsInWholeAnswers(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	r := newRig(t, 1, settings{"queue": beating}, engines.Config{Script: func(string, []byte) engines.Script {
+	r := newRig(t, 1, rig.Settings{"queue": beating}, engines.Config{Script: func(string, []byte) engines.Script {
 		return engines.Script{Text: answerText, HoldAfter: 1, Release: release}
 	}})
-	other := make(chan reply, 1)
+	other := make(chan rig.Reply, 1)
 	go func() {
-		got, err := r.try(r.request(context.Background(), http.MethodPost, chat.path, chat.body))
+		got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
 		if err != nil {
 			t.Error(err)
 		}
 		other <- got
 	}()
 	s := r.stream(chat.path, chat.stream) // its heartbeats tell that the time has come
-	s.until(": keep-alive\n\n: keep-alive\n\n: keep-alive\n\n")
+	s.Until(": keep-alive\n\n: keep-alive\n\n: keep-alive\n\n")
 	close(release)
-	if _, err := s.rest(); err != nil {
+	if _, err := s.Rest(); err != nil {
 		t.Error(err)
 	}
-	if got := <-other; got.status != http.StatusOK || strings.Contains(got.body, "keep-alive") || got.header.Get("Content-Length") == "" {
-		t.Errorf("the whole answer is %d %v %s", got.status, got.header, got.body)
+	if got := <-other; got.Status != http.StatusOK || strings.Contains(got.Body, "keep-alive") || got.Header.Get("Content-Length") == "" {
+		t.Errorf("the whole answer is %d %v %s", got.Status, got.Header, got.Body)
 	}
 }
 
@@ -183,17 +184,17 @@ func TestNoHeartbeatsInWholeAnswers(t *testing.T) {
 func TestAnOpenStreamMayStillMove(t *testing.T) {
 	t.Parallel()
 	for _, d := range []dialect{chat, completions, responses, messages} {
-		r, gates := newGatedRig(t, 2, settings{"queue": beating})
+		r, gates := newGatedRig(t, 2, rig.Settings{"queue": beating})
 		s := r.stream(d.path, d.stream)
-		s.until(": keep-alive\n\n")
+		s.Until(": keep-alive\n\n")
 		gates[0].release(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-		s.until(": keep-alive\n\n: keep-alive\n\n") // the second waits too
+		s.Until(": keep-alive\n\n: keep-alive\n\n") // the second waits too
 		gates[1].release(gates[1].next.ServeHTTP)
-		body, err := s.rest()
+		body, err := s.Rest()
 		if h := heard(body); err != nil || h.text != answerText || !d.proven(h) || len(h.errors) > 0 {
 			t.Errorf("%s: the client heard %+v (%v) of %s", d.name, h, err, body)
 		}
-		if line := r.line(s.id); line["attempts"] != 2.0 || line["outcome"] != "ok" || line["worker"] != "w1" || line["status"] != 200.0 {
+		if line := r.Logged(s.ID); line["attempts"] != 2.0 || line["outcome"] != "ok" || line["worker"] != "w1" || line["status"] != 200.0 {
 			t.Errorf("%s: the log says %v", d.name, line)
 		}
 	}
@@ -212,20 +213,20 @@ func TestAnOpenStreamFailsByAFrame(t *testing.T) {
 	}
 	for _, d := range []dialect{chat, completions, responses, messages} {
 		for code, outcome := range map[int]string{500: "failed", 400: "refused", 429: "refused", 401: "failed"} {
-			r, gates := newGatedRig(t, 2, settings{"queue": beating})
+			r, gates := newGatedRig(t, 2, rig.Settings{"queue": beating})
 			s := r.stream(d.path, d.stream)
-			s.until(": keep-alive\n\n")
+			s.Until(": keep-alive\n\n")
 			gates[0].release(refused(code))
 			attempts := 1.0
 			if code != 400 {
 				gates[1].release(refused(code))
 				attempts = 2
 			}
-			body, err := s.rest()
+			body, err := s.Rest()
 			if h := heard(body); err != nil || len(h.errors) != 1 || h.done > 0 || h.ends > 0 || h.text != "" {
 				t.Errorf("%s %d: the client heard %+v (%v) of %s", d.name, code, h, err, body)
 			}
-			if line := r.line(s.id); line["attempts"] != attempts || line["outcome"] != outcome {
+			if line := r.Logged(s.ID); line["attempts"] != attempts || line["outcome"] != outcome {
 				t.Errorf("%s %d: the log says %v", d.name, code, line)
 			}
 		}
@@ -236,19 +237,19 @@ func TestAnOpenStreamFailsByAFrame(t *testing.T) {
 // and its engine is free.
 func TestASlowReaderIsCut(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 1, settings{"timeouts": `{ client_stall: 500ms, idle: 30s }`}, engines.Config{})
+	r := newRig(t, 1, rig.Settings{"timeouts": `{ client_stall: 500ms, idle: 30s }`}, engines.Config{})
 	for i, d := range []dialect{chat, completions} {
-		if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Endless}); err != nil {
+		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Endless}); err != nil {
 			t.Fatal(err)
 		}
 		c := r.dial()
 		id := fmt.Sprintf("stalled-%d", i)
 		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s", d.path, id, len(d.stream), d.stream))
-		if line := r.line(id); line["outcome"] != "client_gone" {
+		if line := r.Logged(id); line["outcome"] != "client_gone" {
 			t.Errorf("%s: the log says %v", d.name, line)
 		}
-		eventually(t, func() error {
-			if n := r.workers[0].Stats().Open; n != 0 {
+		rig.Eventually(t, func() error {
+			if n := r.Workers[0].Stats().Open; n != 0 {
 				return fmt.Errorf("the engine still writes %d answers", n)
 			}
 			return nil
@@ -261,7 +262,7 @@ func TestASlowReaderIsCut(t *testing.T) {
 func TestTheClientsOwnTimeoutEndsTheWork(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
+	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
 		t.Fatal(err)
 	}
 	got := r.post(chat.path, chat.body, "X-Stainless-Timeout", "0.5")
@@ -269,7 +270,7 @@ func TestTheClientsOwnTimeoutEndsTheWork(t *testing.T) {
 	got = r.post(chat.path, chat.stream, "X-Stainless-Timeout", "0.5")
 	refuses(t, "a stream's first event", got, http.StatusGatewayTimeout, "worker_timeout")
 	r.seesCancels(2)
-	if m, err := r.metrics(); err != nil || m.Sum("tierway_attempts_total", `result="excluded"`) != 2 {
+	if m, err := r.Metrics(); err != nil || m.Sum("tierway_attempts_total", `result="excluded"`) != 2 {
 		t.Errorf("the worker is blamed (%v)", err)
 	}
 }

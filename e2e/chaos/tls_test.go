@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
 )
@@ -71,8 +72,8 @@ func (a authority) section() string { return fmt.Sprintf("{ cert: %q, key: %q }"
 func trusting() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
 
 // serial is the number of the certificate that a new handshake sees.
-func (r *rig) serial() (int64, error) {
-	c, err := tls.Dial("tcp", r.data, trusting())
+func (r *chaosRig) serial() (int64, error) {
+	c, err := tls.Dial("tcp", r.DataAddr, trusting())
 	if err != nil {
 		return 0, err
 	}
@@ -86,18 +87,18 @@ func TestANewCertificateIsSeenWithoutARestart(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	a.issue(t, 1)
-	r := newRig(t, 1, settings{"tls": a.section()}, engines.Config{})
+	r := newRig(t, 1, rig.Settings{"tls": a.section()}, engines.Config{})
 	if n, err := r.serial(); n != 1 {
 		t.Fatalf("the certificate is number %d (%v)", n, err)
 	}
-	kept, err := tls.Dial("tcp", r.data, trusting())
+	kept, err := tls.Dial("tcp", r.DataAddr, trusting())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer kept.Close()
 
 	a.issue(t, 2)
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		if n, err := r.serial(); n != 2 {
 			return fmt.Errorf("the certificate is number %d (%v)", n, err)
 		}
@@ -105,7 +106,7 @@ func TestANewCertificateIsSeenWithoutARestart(t *testing.T) {
 	})
 	replace(t, a.cert, []byte("this is no certificate"))
 	broken := time.Now()
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		n, err := r.serial()
 		if n != 2 {
 			t.Fatalf("with a broken file the certificate is number %d (%v)", n, err)
@@ -116,7 +117,7 @@ func TestANewCertificateIsSeenWithoutARestart(t *testing.T) {
 		return nil
 	})
 	a.issue(t, 3)
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		if n, err := r.serial(); n != 3 {
 			return fmt.Errorf("the certificate is number %d (%v)", n, err)
 		}
@@ -128,7 +129,7 @@ func TestANewCertificateIsSeenWithoutARestart(t *testing.T) {
 	if got, err := io.ReadAll(kept); err != nil || !strings.Contains(string(got), answerText) {
 		t.Errorf("the connection of the first certificate got %s (%v)", got, err)
 	}
-	if c, err := tls.Dial("tcp", r.data, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
+	if c, err := tls.Dial("tcp", r.DataAddr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
 		c.Close()
 		t.Error("TLS 1.1 is spoken")
 	}
@@ -141,21 +142,21 @@ func TestHTTP2StreamsAreApart(t *testing.T) {
 	a := newAuthority(t)
 	a.issue(t, 1)
 	engine, on := released()
-	r := newRig(t, 1, settings{"tls": a.section(), "queue": beating}, engine)
-	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true, DisableCompression: true}}
+	r := newRig(t, 1, rig.Settings{"tls": a.section(), "queue": beating}, engine)
+	r.Client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true, DisableCompression: true}}
 
 	const streams = 8
 	conns := map[string]bool{}
 	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { conns[i.Conn.LocalAddr().String()] = true }})
-	var open []*open
+	var open []*rig.Stream
 	for range streams {
-		open = append(open, r.streamOver(ctx, "https://"+r.data, chat.path, chat.stream))
+		open = append(open, r.Open(r.Request(ctx, http.MethodPost, chat.path, chat.stream)))
 	}
 	for _, s := range open {
-		if s.resp.ProtoMajor != 2 || s.resp.StatusCode != http.StatusOK {
-			t.Errorf("the answer is %s %s", s.resp.Proto, s.resp.Status)
+		if s.Resp.ProtoMajor != 2 || s.Resp.StatusCode != http.StatusOK {
+			t.Errorf("the answer is %s %s", s.Resp.Proto, s.Resp.Status)
 		}
-		s.until("The ")
+		s.Until("The ")
 	}
 	if len(conns) != 1 {
 		t.Errorf("%d connections carry the streams", len(conns))
@@ -163,20 +164,20 @@ func TestHTTP2StreamsAreApart(t *testing.T) {
 	var took []time.Duration
 	for i, s := range open[:streams/2] {
 		before := time.Now()
-		s.cancel()
+		s.Cancel()
 		r.seesCancels(int64(i + 1))
-		took = append(took, r.workers[0].engine.Stats().CancelledAt.Sub(before))
-		if line := r.line(s.id); line["outcome"] != "client_gone" {
+		took = append(took, r.Workers[0].Engine.Stats().CancelledAt.Sub(before))
+		if line := r.Logged(s.ID); line["outcome"] != "client_gone" {
 			t.Errorf("the log says %v", line)
 		}
 	}
 	report(t, "cancel of an HTTP/2 stream reaches the engine", took)
 	for _, s := range open[streams/2:] {
-		s.until("keep-alive")
+		s.Until("keep-alive")
 	}
 	close(on)
 	for _, s := range open[streams/2:] {
-		body, err := s.rest()
+		body, err := s.Rest()
 		if h := heard(body); err != nil || h.text != answerText || !chat.proven(h) {
 			t.Errorf("a stream beside those that were cancelled ended with %v: %s", err, body)
 		}
@@ -191,14 +192,14 @@ func TestHTTP2CutsAreNoCleanEnds(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	a.issue(t, 1)
-	r := newRig(t, 1, settings{"tls": a.section()}, engines.Config{})
-	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
-	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Reset, After: 5}); err != nil {
+	r := newRig(t, 1, rig.Settings{"tls": a.section()}, engines.Config{})
+	r.Client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
+	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Reset, After: 5}); err != nil {
 		t.Fatal(err)
 	}
-	s := r.streamOver(context.Background(), "https://"+r.data, chat.path, chat.stream)
-	body, err := s.rest()
-	checkCut(t, chat, reply{body: body, err: err}, want{code: "worker_error"})
+	s := r.stream(chat.path, chat.stream)
+	body, err := s.Rest()
+	checkCut(t, chat, rig.Reply{Body: body, Err: err}, want{code: "worker_error"})
 }
 
 // TestRapidResetsLeaveNothingBehind: a client that opens HTTP/2 streams and resets
@@ -207,17 +208,17 @@ func TestRapidResetsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	a.issue(t, 1)
-	r := newRig(t, 1, settings{"tls": a.section()}, hanging(3))
-	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
+	r := newRig(t, 1, rig.Settings{"tls": a.section()}, hanging(3))
+	r.Client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
 			for range 50 {
 				ctx, cancel := context.WithCancel(context.Background())
 				ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { cancel() }})
-				req := r.request(ctx, http.MethodPost, chat.path, chat.stream)
+				req := r.Request(ctx, http.MethodPost, chat.path, chat.stream)
 				req.URL.Scheme = "https"
-				if resp, err := r.client.Do(req); err == nil {
+				if resp, err := r.Client.Do(req); err == nil {
 					resp.Body.Close()
 				}
 				cancel()
@@ -225,10 +226,10 @@ func TestRapidResetsLeaveNothingBehind(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	r.quiet()
-	s := r.streamOver(context.Background(), "https://"+r.data, chat.path, chat.stream)
-	s.until("The ")
-	s.cancel()
+	r.Quiet()
+	s := r.stream(chat.path, chat.stream)
+	s.Until("The ")
+	s.Cancel()
 	if hits, left := r.hits(), r.cancelled(); hits == 0 || hits > 401 {
 		t.Errorf("the engine saw %d requests, of which %d were left", hits, left)
 	}

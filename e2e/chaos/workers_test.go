@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -43,13 +44,13 @@ func TestLargeHeadsOfAWorkerAreReadAgainAndAgain(t *testing.T) {
 		_, _ = io.WriteString(w, wholeAnswer)
 	}))
 	t.Cleanup(w.Close)
-	r := newRig(t, 0, settings{"tiers": oneTier(w.URL), "health": `{ path: /health, interval: 100ms, timeout: 100ms }`}, engines.Config{})
+	r := newRig(t, 0, rig.Settings{"tiers": oneTier(w.URL), "health": `{ path: /health, interval: 100ms, timeout: 100ms }`}, engines.Config{})
 	for range 3 {
-		if got := r.post(chat.path, chat.body); got.status != 200 || got.body != wholeAnswer {
-			t.Errorf("%d %s", got.status, got.body)
+		if got := r.post(chat.path, chat.body); got.Status != 200 || got.Body != wholeAnswer {
+			t.Errorf("%d %s", got.Status, got.Body)
 		}
 	}
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		if !r.Alive() {
 			return nil // which quiet tells below
 		}
@@ -71,21 +72,21 @@ func TestQueriesOfAnyBytesReachWorkers(t *testing.T) {
 	for range 20 {
 		c := r.dial()
 		c.send(fmt.Sprintf("POST /v1/chat/completions?q=\xc3\xa9\xff HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(chat.body), chat.body))
-		if got := c.answer(); got.status != http.StatusOK {
-			t.Errorf("with such a query: %d %s", got.status, got.body)
+		if got := c.answer(); got.Status != http.StatusOK {
+			t.Errorf("with such a query: %d %s", got.Status, got.Body)
 		}
-		if got := r.post(chat.path, chat.body); got.status != http.StatusOK {
-			t.Errorf("another client: %d %s", got.status, got.body)
+		if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
+			t.Errorf("another client: %d %s", got.Status, got.Body)
 		}
 	}
-	for _, w := range r.workers {
-		for _, seen := range w.engine.Requests() {
+	for _, w := range r.Workers {
+		for _, seen := range w.Engine.Requests() {
 			if _, q, found := strings.Cut(seen.URL, "?"); found && q != "q=%C3%A9%FF" {
-				t.Errorf("%s got the query %q", w.name, q)
+				t.Errorf("%s got the query %q", w.Name, q)
 			}
 		}
 	}
-	m, err := r.metrics()
+	m, err := r.Metrics()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,13 +100,13 @@ func TestQueriesOverHTTP2ReachWorkers(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	a.issue(t, 1)
-	r := newRig(t, 1, settings{"tls": a.section()}, engines.Config{})
-	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
-	req := r.request(t.Context(), http.MethodPost, chat.path, chat.body)
-	req.URL.Scheme, req.URL.Opaque = "https", "//"+r.data+chat.path+"?q=a b"
+	r := newRig(t, 1, rig.Settings{"tls": a.section()}, engines.Config{})
+	r.Client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
+	req := r.Request(t.Context(), http.MethodPost, chat.path, chat.body)
+	req.URL.Scheme, req.URL.Opaque = "https", "//"+r.DataAddr+chat.path+"?q=a b"
 	got, err := r.try(req)
-	if err != nil || got.status != http.StatusOK {
-		t.Errorf("%d %s (%v)", got.status, got.body, err)
+	if err != nil || got.Status != http.StatusOK {
+		t.Errorf("%d %s (%v)", got.Status, got.Body, err)
 	}
 }
 
@@ -121,9 +122,9 @@ func TestAWorkerThatIsTheGatewayItselfEndsAtOnce(t *testing.T) {
 		`{ path: auto, interval: 100ms, timeout: 100ms }`: {http.StatusServiceUnavailable, "no_healthy_worker"},
 	} {
 		at := gateway.Address(t)
-		yaml := settings{"auth": `{ required: false }`, "health": health, "drain": `{ accept_grace: 1ms, timeout: 5s }`, "tiers": oneTier("http://" + at)}
+		yaml := rig.Settings{"auth": `{ required: false }`, "health": health, "drain": `{ accept_grace: 1ms, timeout: 5s }`, "tiers": oneTier("http://" + at)}
 		p := gateway.StartAt(t, at, "127.0.0.1:0", yaml.String())
-		r := &rig{Process: p, t: t, data: at, client: http.DefaultClient}
+		r := rigOf(t, p)
 		if want.code == "no_healthy_worker" {
 			p.Until("the worker to be down", func() bool { return strings.Contains(p.Log(), "the url leads back to this gateway") })
 		}

@@ -61,7 +61,7 @@ func Command(t testing.TB, args ...string) string {
 	t.Helper()
 	c := exec.Command(Binary(t), args...)
 	c.Dir = t.TempDir()
-	c.SysProcAttr = lifeline()
+	c.SysProcAttr = Lifeline()
 	var out, problem bytes.Buffer
 	c.Stdout, c.Stderr = &out, &problem
 	if err := c.Run(); err != nil {

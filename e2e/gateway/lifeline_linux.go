@@ -2,6 +2,6 @@ package gateway
 
 import "syscall"
 
-// lifeline makes the kernel end the child when the test process dies, which
+// Lifeline makes the kernel end the child when the test process dies, which
 // cleanups do not survive.
-func lifeline() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+func Lifeline() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -4,5 +4,5 @@ package gateway
 
 import "syscall"
 
-// lifeline is empty where the kernel knows no such thing.
-func lifeline() *syscall.SysProcAttr { return nil }
+// Lifeline is empty where the kernel knows no such thing.
+func Lifeline() *syscall.SysProcAttr { return nil }

@@ -161,7 +161,7 @@ func (p *Process) begin() {
 	p.cmd.Dir = p.dir
 	p.cmd.Env = append(os.Environ(), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
-	p.cmd.SysProcAttr = lifeline()
+	p.cmd.SysProcAttr = Lifeline()
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("starting the gateway: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -23,8 +24,8 @@ func TestLowerClassesKeepTheirShare(t *testing.T) {
 	}
 	r := newRig(t, 2, engines.Config{Slots: places, PerToken: 5 * time.Millisecond, Speed: 1,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: tokens} }})
-	r.serve(settings{
-		"tiers": r.tier(fmt.Sprintf("max_inflight: %d", places), ""),
+	r.Serve(rig.Settings{
+		"tiers": r.Tiers(fmt.Sprintf("max_inflight: %d", places), ""),
 		"queue": fmt.Sprintf(`{ age: { background: 300ms, batch: 600ms }, aged_share: %v, %s }`, want, waitLong),
 	})
 	var clients sync.WaitGroup
@@ -42,7 +43,7 @@ func TestLowerClassesKeepTheirShare(t *testing.T) {
 	got := map[string]int{}
 	for class, c := range classes {
 		for _, a := range c.answers() {
-			if err := a.fails(); err != nil {
+			if err := a.Fails(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -72,8 +73,8 @@ func TestATenantsBurstDelaysNobodyElse(t *testing.T) {
 	}
 	r := newRig(t, 2, engines.Config{Slots: places, PerToken: perToken, Speed: 1,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: batchTokens} }})
-	r.serve(settings{
-		"tiers": r.tier(fmt.Sprintf("max_inflight: %d", places), ""),
+	r.Serve(rig.Settings{
+		"tiers": r.Tiers(fmt.Sprintf("max_inflight: %d", places), ""),
 		"auth":  "{ keys: [ " + tenant("loud", "weight: 1") + ", " + tenant("quiet", "weight: 1") + " ] }",
 		"queue": `{ ` + waitLong + ` }`,
 	})
@@ -89,7 +90,7 @@ func TestATenantsBurstDelaysNobodyElse(t *testing.T) {
 		}
 		return chat(fmt.Sprintf("%d is loud", i), fmt.Sprintf(`"max_tokens":%d`, batchTokens))
 	}, bearer("loud")...)
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		if n := len(loud.answers()); n < places {
 			return fmt.Errorf("%d were answered", n)
 		}
@@ -99,13 +100,13 @@ func TestATenantsBurstDelaysNobodyElse(t *testing.T) {
 	defer end()
 	quiet.pace(some, r, 300*time.Millisecond, func(i int64) string { return chat(fmt.Sprintf("%d is quiet", i)) }, bearer("quiet")...)
 	for _, a := range append(loud.answers(), quiet.answers()...) {
-		if err := a.fails(); err != nil {
+		if err := a.Fails(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	served, waited := quantile(times(loud.answers(), service), 0.5), quantile(times(quiet.answers(), reply.queued), 0.99)
+	served, waited := quantile(times(loud.answers(), service), 0.5), quantile(times(quiet.answers(), queued), 0.99)
 	t.Logf("%d requests of the quiet tenant wait %v (p99) behind %d of the loud one; a request is served in %v, the loud wait %v (p50)",
-		len(quiet.answers()), waited, n, served, quantile(times(loud.answers(), reply.queued), 0.5))
+		len(quiet.answers()), waited, n, served, quantile(times(loud.answers(), queued), 0.5))
 	if waited > 2*served {
 		t.Errorf("the quiet tenant waits %v, a request is served in %v", waited, served)
 	}

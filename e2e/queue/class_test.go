@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -38,10 +39,10 @@ func askings() []asking {
 
 // vllmPriority is the body's priority as an engine got it; there is none of a
 // request without.
-func (r *rig) vllmPriority(id string) (priority int, there bool) {
-	r.t.Helper()
-	for _, w := range r.workers {
-		for _, got := range w.Requests() {
+func (r *queueRig) vllmPriority(id string) (priority int, there bool) {
+	r.T.Helper()
+	for _, w := range r.Workers {
+		for _, got := range w.Engine.Requests() {
 			if got.Header.Get("X-Request-Id") != id {
 				continue
 			}
@@ -49,7 +50,7 @@ func (r *rig) vllmPriority(id string) (priority int, there bool) {
 				Priority *int `json:"priority"`
 			}
 			if err := json.Unmarshal(got.Body, &body); err != nil {
-				r.t.Fatalf("the engine got %s: %v", got.Body, err)
+				r.T.Fatalf("the engine got %s: %v", got.Body, err)
 			}
 			if body.Priority == nil {
 				return 0, false
@@ -57,7 +58,7 @@ func (r *rig) vllmPriority(id string) (priority int, there bool) {
 			return *body.Priority, true
 		}
 	}
-	r.t.Fatalf("no engine got %s", id)
+	r.T.Fatalf("no engine got %s", id)
 	return 0, false
 }
 
@@ -72,8 +73,8 @@ func TestPriorityIsClamped(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, 1, engines.Config{})
-			r.serve(settings{
-				"tiers": r.tier("max_inflight: 4", "engine: "+engine),
+			r.Serve(rig.Settings{
+				"tiers": r.Tiers("max_inflight: 4", "engine: "+engine),
 				"auth":  "{ keys: [ " + tenant("all", "weight: 1") + ", " + tenant("night", "priority: batch") + ", " + tenant("side", "priority: background") + " ] }",
 			})
 			r.classed(engine == "vllm")
@@ -83,27 +84,27 @@ func TestPriorityIsClamped(t *testing.T) {
 
 // classed asks for every class in every way in every tenant's name, and wants the
 // tenant's in the log and, where the engine is told, in what it got.
-func (r *rig) classed(told bool) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+func (r *queueRig) classed(told bool) {
+	r.T.Helper()
+	ctx, cancel := context.WithTimeout(r.T.Context(), rig.Patience)
 	defer cancel()
 	wanted := map[string]string{} // classes by request
 	for _, a := range askings() {
 		for who, want := range map[string]string{"all": a.class, "night": a.clamped, "side": a.capped} {
-			got := r.send(r.request(ctx, a.path, a.body, append(bearer(who), a.headers...)...))
-			if err := got.fails(); err != nil {
-				r.t.Fatalf("%s by %s: %v", a.name, who, err)
+			got := r.Send(r.request(ctx, a.path, a.body, append(bearer(who), a.headers...)...))
+			if err := got.Fails(); err != nil {
+				r.T.Fatalf("%s by %s: %v", a.name, who, err)
 			}
-			wanted[got.id] = want
-			priority, there := r.vllmPriority(got.id)
+			wanted[got.ID] = want
+			priority, there := r.vllmPriority(got.ID)
 			if below := told && want != "interactive"; there != below || below && priority < 1 {
-				r.t.Errorf("%s by %s: the engine got priority %d (%v) of a request of class %s", a.name, who, priority, there, want)
+				r.T.Errorf("%s by %s: the engine got priority %d (%v) of a request of class %s", a.name, who, priority, there, want)
 			}
 		}
 	}
 	for id, want := range wanted { // the log's lines come together
-		if line := r.logged(id); line["class"] != want {
-			r.t.Errorf("the log says %v, want %s: %v", line["class"], want, line)
+		if line := r.Logged(id); line["class"] != want {
+			r.T.Errorf("the log says %v, want %s: %v", line["class"], want, line)
 		}
 	}
 }
@@ -113,14 +114,14 @@ func (r *rig) classed(told bool) {
 func TestVLLMPutsBatchLast(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
-	r.serve(settings{"tiers": r.tier("max_inflight: 4", "engine: vllm")})
+	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 4", "engine: vllm")})
 	var last int
 	for _, class := range []string{"background", "batch"} {
 		a := r.now(plain, "X-Request-Priority", class)
-		if err := a.fails(); err != nil {
+		if err := a.Fails(); err != nil {
 			t.Fatal(err)
 		}
-		priority, there := r.vllmPriority(a.id)
+		priority, there := r.vllmPriority(a.ID)
 		if !there || priority <= last {
 			t.Errorf("%s has priority %d (%v), the class above %d", class, priority, there, last)
 		}

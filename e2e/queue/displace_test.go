@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -17,8 +18,8 @@ func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
 		t.Run(bound, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, 1, engines.Config{})
-			r.serve(settings{
-				"tiers": r.tier("max_inflight: 1", ""),
+			r.Serve(rig.Settings{
+				"tiers": r.Tiers("max_inflight: 1", ""),
 				"auth":  "{ keys: [ " + tenant("loud", "weight: 1") + ", " + tenant("quiet", "weight: 1") + " ] }",
 				"queue": "{ " + value + ", " + waitLong + " }",
 			})
@@ -36,13 +37,13 @@ func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
 			}
 			quiet := r.later(plain, bearer("quiet")...)
 			newest := r.answer(loud[len(loud)-1])
-			if err := newest.refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+			if err := newest.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 				t.Error(err)
 			}
-			if shed := r.sum("tierway_queue_shed_total", `reason="displaced"`, `class="interactive"`); shed != 1 {
+			if shed := r.Sum("tierway_queue_shed_total", `reason="displaced"`, `class="interactive"`); shed != 1 {
 				t.Errorf("%v requests were counted as displaced, want 1", shed)
 			}
-			r.letGo()
+			r.LetGo()
 			r.served(append(loud[:len(loud)-1], holder, first, quiet))
 		})
 	}
@@ -50,21 +51,21 @@ func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
 
 // joins waits until a request is the n-th in the queue, which it returns, or has
 // been refused.
-func (r *rig) joins(p *promise, n int) bool {
-	r.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+func (r *queueRig) joins(p *promise, n int) bool {
+	r.T.Helper()
+	for end := time.Now().Add(rig.Patience); time.Now().Before(end); {
 		select {
 		case a := <-p.come:
-			if err := a.refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
-				r.t.Fatal(err)
+			if err := a.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+				r.T.Fatal(err)
 			}
 			return false
-		case <-time.After(pace):
+		case <-time.After(rig.Pace):
 		}
-		if int(r.sum("tierway_queue_depth")) == n {
+		if int(r.Sum("tierway_queue_depth")) == n {
 			return true
 		}
 	}
-	r.t.Fatalf("no answer within %v", patience)
+	r.T.Fatalf("no answer within %v", rig.Patience)
 	return false
 }

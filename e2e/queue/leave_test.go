@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -19,8 +20,8 @@ import (
 type waiter struct{ *net.TCPConn }
 
 // line makes n clients of their own connection ask, and returns when they have.
-func (r *rig) line(n int) []waiter {
-	r.t.Helper()
+func (r *queueRig) line(n int) []waiter {
+	r.T.Helper()
 	all := make([]waiter, n)
 	var dialers sync.WaitGroup
 	for d := range 16 { // dials one after the other take their time
@@ -30,14 +31,14 @@ func (r *rig) line(n int) []waiter {
 				if i%3 == 0 {
 					body = stream
 				}
-				c, err := net.Dial("tcp", r.data)
+				c, err := net.Dial("tcp", r.DataAddr)
 				if err != nil {
-					r.t.Error(err)
+					r.T.Error(err)
 					return
 				}
 				all[i] = waiter{c.(*net.TCPConn)}
 				if _, err := fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
-					r.t.Error(err)
+					r.T.Error(err)
 				}
 			}
 		})
@@ -60,22 +61,22 @@ func cut(all []waiter) {
 }
 
 // goroutines is how many the gateway has.
-func (r *rig) goroutines() float64 { return r.sum("go_goroutines") }
+func (r *queueRig) goroutines() float64 { return r.Sum("go_goroutines") }
 
 // occupied is a rig of two engines whose four places are taken by requests that
 // are held. Nothing else is sent to an engine before the rig lets go.
-func occupied(t *testing.T, own settings) (*rig, []*promise) {
+func occupied(t *testing.T, own rig.Settings) (*queueRig, []*promise) {
 	t.Helper()
 	r := newRig(t, 2, engines.Config{})
-	all := settings{
-		"tiers":  r.tier("max_inflight: 2", ""),
+	all := rig.Settings{
+		"tiers":  r.Tiers("max_inflight: 2", ""),
 		"policy": `{ name: least_load }`, // no place is better than another
 		"queue":  "{ max_depth: 100000, heartbeat_after: 10m, " + waitLong + " }",
 	}
 	for k, v := range own {
 		all[k] = v
 	}
-	r.serve(all)
+	r.Serve(all)
 	holders := r.crowd(4, held)
 	r.running(4)
 	return r, holders
@@ -83,12 +84,12 @@ func occupied(t *testing.T, own settings) (*rig, []*promise) {
 
 // forgotten wants that nothing is left of n requests that waited and whose clients
 // left at the moment cut, and that the gateway then works as before.
-func (r *rig) forgotten(n int, cut time.Time, before float64, holders []*promise) {
-	r.t.Helper()
+func (r *queueRig) forgotten(n int, cut time.Time, before float64, holders []*promise) {
+	r.T.Helper()
 	r.waiting(0)
 	gone := time.Since(cut)
-	eventually(r.t, func() error {
-		if got := r.sum("tierway_inflight"); got != float64(len(holders)) {
+	rig.Eventually(r.T, func() error {
+		if got := r.Sum("tierway_inflight"); got != float64(len(holders)) {
 			return fmt.Errorf("%v requests are in flight, %d are held", got, len(holders))
 		}
 		// A few are the scrape's own and those of timers and connections about to end.
@@ -97,16 +98,16 @@ func (r *rig) forgotten(n int, cut time.Time, before float64, holders []*promise
 		}
 		return nil
 	})
-	r.t.Logf("%d waiting clients left: depth 0 after %v, all of it gone after %v", n, gone.Round(time.Millisecond), time.Since(cut).Round(time.Millisecond))
+	r.T.Logf("%d waiting clients left: depth 0 after %v, all of it gone after %v", n, gone.Round(time.Millisecond), time.Since(cut).Round(time.Millisecond))
 	if got := r.asked(); got != len(holders) {
-		r.t.Errorf("the engines were asked %d times, and %d requests were granted a place", got, len(holders))
+		r.T.Errorf("the engines were asked %d times, and %d requests were granted a place", got, len(holders))
 	}
-	r.letGo()
+	r.LetGo()
 	r.served(holders)
 	r.served(r.crowd(8, plain))
-	r.quiet()
+	r.Quiet()
 	if got := r.asked(); got != len(holders)+8 {
-		r.t.Errorf("the engines were asked %d times by %d requests that were not left", got, len(holders)+8)
+		r.T.Errorf("the engines were asked %d times by %d requests that were not left", got, len(holders)+8)
 	}
 }
 
@@ -136,7 +137,7 @@ func TestTwentyThousandWaitersLeave(t *testing.T) {
 		n = 20000
 	}
 	const each = 200 // below the 250 streams that Go's server takes of a connection
-	r, holders := occupied(t, settings{"tls": certificate(t)})
+	r, holders := occupied(t, rig.Settings{"tls": certificate(t)})
 	before := r.goroutines()
 
 	var mu sync.Mutex // guards conns

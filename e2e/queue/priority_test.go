@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -17,16 +18,16 @@ import (
 // they came.
 type crew struct {
 	mu  sync.Mutex
-	all []reply
+	all []rig.Reply
 }
 
-func (c *crew) add(a reply) {
+func (c *crew) add(a rig.Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = append(c.all, a)
 }
 
-func (c *crew) answers() []reply {
+func (c *crew) answers() []rig.Reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.all)
@@ -35,16 +36,16 @@ func (c *crew) answers() []reply {
 // keep lets n clients of a rig ask without a pause until ctx ends: n requests are
 // outstanding all the time. What is outstanding then is left. Each prompt is
 // another one, so that no engine has it in its cache.
-func (c *crew) keep(ctx context.Context, clients *sync.WaitGroup, r *rig, n int, body func(i int64) string, headers ...string) {
+func (c *crew) keep(ctx context.Context, clients *sync.WaitGroup, r *queueRig, n int, body func(i int64) string, headers ...string) {
 	for range n {
 		clients.Go(func() {
 			for ctx.Err() == nil {
-				a := r.ask(ctx, body(r.ids.Add(1)), headers...)
+				a := r.ask(ctx, body(r.Next()), headers...)
 				if ctx.Err() != nil {
 					return
 				}
 				c.add(a)
-				if a.fails() != nil {
+				if a.Fails() != nil {
 					return // one is enough to fail the test
 				}
 			}
@@ -54,14 +55,14 @@ func (c *crew) keep(ctx context.Context, clients *sync.WaitGroup, r *rig, n int,
 
 // pace asks every so often, whatever became of the requests before, until ctx
 // ends, and waits for all answers.
-func (c *crew) pace(ctx context.Context, r *rig, every time.Duration, body func(i int64) string, headers ...string) {
+func (c *crew) pace(ctx context.Context, r *queueRig, every time.Duration, body func(i int64) string, headers ...string) {
 	var open sync.WaitGroup
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-tick.C:
-			open.Go(func() { c.add(r.ask(r.t.Context(), body(r.ids.Add(1)), headers...)) })
+			open.Go(func() { c.add(r.ask(r.T.Context(), body(r.Next()), headers...)) })
 		case <-ctx.Done():
 		}
 	}
@@ -70,11 +71,11 @@ func (c *crew) pace(ctx context.Context, r *rig, every time.Duration, body func(
 
 // work is how many requests were served from one moment to another; one that was
 // served in part of it counts in part.
-func work(all []reply, from, to time.Time) (n float64) {
+func work(all []rig.Reply, from, to time.Time) (n float64) {
 	for _, a := range all {
-		begin := a.sent.Add(max(a.queued(), 0))
-		if both := min(a.done.Sub(from), to.Sub(from)) - max(begin.Sub(from), 0); both > 0 {
-			n += float64(both) / float64(max(a.done.Sub(begin), 1))
+		begin := a.Sent.Add(max(queued(a), 0))
+		if both := min(a.Done.Sub(from), to.Sub(from)) - max(begin.Sub(from), 0); both > 0 {
+			n += float64(both) / float64(max(a.Done.Sub(begin), 1))
 		}
 	}
 	return n
@@ -91,7 +92,7 @@ func quantile(all []time.Duration, q float64) time.Duration {
 }
 
 // times are a figure of all answers.
-func times(all []reply, figure func(reply) time.Duration) []time.Duration {
+func times(all []rig.Reply, figure func(rig.Reply) time.Duration) []time.Duration {
 	out := make([]time.Duration, len(all))
 	for i, a := range all {
 		out[i] = figure(a)
@@ -101,11 +102,11 @@ func times(all []reply, figure func(reply) time.Duration) []time.Duration {
 
 // took is a quantile of whole answers' times.
 func (c *crew) took(q float64) time.Duration {
-	return quantile(times(c.answers(), reply.took), q).Round(time.Millisecond)
+	return quantile(times(c.answers(), rig.Reply.Took), q).Round(time.Millisecond)
 }
 
 // service is how long a request was served, once it had waited.
-func service(a reply) time.Duration { return a.took() - max(a.queued(), 0) }
+func service(a rig.Reply) time.Duration { return a.Took() - max(queued(a), 0) }
 
 // The engines of the measurement: as many slots as the gateway uses, and answers
 // of batchTokens that take half a second where all slots are busy.
@@ -124,7 +125,7 @@ type contest struct {
 }
 
 // busy is a rig of two engines for a contest.
-func busy(t *testing.T, maxInflight int) *rig {
+func busy(t *testing.T, maxInflight int) *queueRig {
 	t.Helper()
 	r := newRig(t, 2, engines.Config{Slots: places, PerToken: perToken, Speed: 1,
 		Script: func(_ string, body []byte) engines.Script {
@@ -133,8 +134,8 @@ func busy(t *testing.T, maxInflight int) *rig {
 			}
 			return engines.Script{Tokens: batchTokens}
 		}})
-	r.serve(settings{
-		"tiers":    r.tier(fmt.Sprintf("max_inflight: %d", maxInflight), ""),
+	r.Serve(rig.Settings{
+		"tiers":    r.Tiers(fmt.Sprintf("max_inflight: %d", maxInflight), ""),
 		"queue":    `{ max_wait: { interactive: 60s, background: 60s, batch: 10m } }`,
 		"timeouts": `{ first_byte: 300s, idle: 300s }`,
 	})
@@ -144,8 +145,8 @@ func busy(t *testing.T, maxInflight int) *rig {
 // hold runs the contest: n batch requests outstanding all the time, after a while
 // urgent ones at a tenth of the capacity for d. The test must be one that can wait
 // for it.
-func (c *contest) hold(r *rig, n int, d time.Duration) {
-	ctx, stop := context.WithCancel(r.t.Context())
+func (c *contest) hold(r *queueRig, n int, d time.Duration) {
+	ctx, stop := context.WithCancel(r.T.Context())
 	defer stop()
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -165,11 +166,11 @@ func (c *contest) hold(r *rig, n int, d time.Duration) {
 }
 
 // more waits until so many more batch requests were answered.
-func (c *contest) more(r *rig, n int) {
+func (c *contest) more(r *queueRig, n int) {
 	n += len(c.batch.answers())
-	for late := time.Now().Add(patience); len(c.batch.answers()) < n; within(r.t.Context(), pace) {
+	for late := time.Now().Add(rig.Patience); len(c.batch.answers()) < n; within(r.T.Context(), rig.Pace) {
 		if time.Now().After(late) {
-			r.t.Errorf("only %d batch requests were answered, %v ago it was %d fewer", len(c.batch.answers()), patience, n)
+			r.T.Errorf("only %d batch requests were answered, %v ago it was %d fewer", len(c.batch.answers()), rig.Patience, n)
 			return
 		}
 	}
@@ -195,12 +196,12 @@ func (c *contest) figures(t *testing.T) (f figures) {
 	t.Helper()
 	batch, urgent := c.batch.answers(), c.urgent.answers()
 	for _, a := range slices.Concat(batch, urgent) {
-		if err := a.fails(); err != nil {
+		if err := a.Fails(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	f.service = quantile(times(batch, service), 0.5)
-	f.wait = quantile(times(urgent, reply.queued), 0.99)
+	f.wait = quantile(times(urgent, queued), 0.99)
 	f.alone = work(batch, c.from, c.beside) / c.beside.Sub(c.from).Seconds()
 	f.together = work(batch, c.beside, c.to) / c.to.Sub(c.beside).Seconds()
 	f.urgent = len(urgent)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -16,7 +17,7 @@ func TestARetryKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	r := unheardRig(t, 2, engines.Config{})
 	fail, failed := make(chan struct{}), atomic.Bool{}
-	r.workers[0].front = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	r.Workers[0].Front = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)
 		if err == nil && strings.Contains(string(body), "the first") {
 			<-fail
@@ -25,38 +26,38 @@ func TestARetryKeepsItsPlace(t *testing.T) {
 			return
 		}
 		req.Body = io.NopCloser(strings.NewReader(string(body)))
-		r.workers[0].Engine.ServeHTTP(w, req)
+		r.Workers[0].Engine.ServeHTTP(w, req)
 	})
-	for _, w := range r.workers {
-		w.listen(t)
+	for _, w := range r.Workers {
+		w.Listen()
 	}
-	r.serve(settings{
-		"tiers":  r.tier("max_inflight: 1", ""),
+	r.Serve(rig.Settings{
+		"tiers":  r.Tiers("max_inflight: 1", ""),
 		"policy": `{ name: round_robin }`, // w0 first
 		"queue":  "{ " + waitLong + " }",
 		"retry":  `{ attempts: 2, budget: 1 }`,
 	})
 	first := r.later(chat("the first"))
-	eventually(t, func() error { return r.inflight(1) })
+	rig.Eventually(t, func() error { return r.inflight(1) })
 	holder := r.later(held)
 	r.running(1) // on w1
-	after := r.crowd(3, chat(holding+", in line"))
+	after := r.crowd(3, chat(rig.Holding+", in line"))
 	r.waiting(3)
 	close(fail)
-	eventually(t, func() error { return r.inflight(2) })
+	rig.Eventually(t, func() error { return r.inflight(2) })
 	r.running(2) // one of those after has taken the place on w0
 	r.waiting(3) // the first is back, before the other two
 	if !failed.Load() {
 		t.Fatal("the first did not fail")
 	}
 	holder.leave()
-	if err := r.answer(first).fails(); err != nil {
+	if err := r.answer(first).Fails(); err != nil {
 		t.Errorf("the first, tried again: %v", err)
 	}
-	asked := r.workers[1].Requests()
+	asked := r.Workers[1].Engine.Requests()
 	if len(asked) < 2 || !strings.Contains(string(asked[1].Body), "the first") {
 		t.Errorf("w1 was asked %d times, and not by the first as soon as it was free", len(asked))
 	}
-	r.letGo()
+	r.LetGo()
 	r.served(after)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -37,18 +38,18 @@ func TestMetricsAloneDoNotShedRequestsBesideIdleWorkers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := unheardRig(t, 2, engines.Config{})
-			for _, w := range r.workers {
-				w.front = reports{w.Engine, c.metrics}
-				w.listen(t)
+			for _, w := range r.Workers {
+				w.Front = reports{w.Engine, c.metrics}
+				w.Listen()
 			}
-			r.serve(settings{
-				"tiers":      r.tier("max_inflight: 64", ""),
+			r.Serve(rig.Settings{
+				"tiers":      r.Tiers("max_inflight: 64", ""),
 				"queue":      "{ max_wait: { interactive: 2s } }",
 				"health":     "{ interval: 1s, timeout: 1s, down_after: 10 }",
 				"saturation": "{ waiting: 5, kv_usage: 0.9, stale_after: 5s }",
 			})
-			eventually(t, func() error {
-				if usage := r.sum("tierway_worker_kv_usage_ratio"); usage < 1.9 {
+			rig.Eventually(t, func() error {
+				if usage := r.Sum("tierway_worker_kv_usage_ratio"); usage < 1.9 {
 					return fmt.Errorf("the gateway has read a cache usage of %v of two engines, want 1.94", usage)
 				}
 				return nil
@@ -56,7 +57,7 @@ func TestMetricsAloneDoNotShedRequestsBesideIdleWorkers(t *testing.T) {
 			for range 100 / c.together {
 				r.served(r.crowd(c.together, plain))
 			}
-			if shed := r.sum("tierway_queue_shed_total"); shed != 0 {
+			if shed := r.Sum("tierway_queue_shed_total"); shed != 0 {
 				t.Errorf("%v requests were shed, want none", shed)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -19,14 +20,14 @@ func bearer(tenant string) []string { return []string{"Authorization", "Bearer "
 
 // tenant is a tenant's row in a configuration, with keys in YAML of its own.
 func tenant(name, more string) string {
-	return fmt.Sprintf("{ name: %s, sha256: %s, %s }", name, digest(key(name)), more)
+	return fmt.Sprintf("{ name: %s, sha256: %s, %s }", name, rig.Digest(key(name)), more)
 }
 
 // between counts the tokens of requests that were answered in a time.
 func (c *crew) between(from, to time.Time) (n int) {
 	for _, a := range c.answers() {
-		if a.done.After(from) && !a.done.After(to) {
-			n += a.tokens()
+		if a.Done.After(from) && !a.Done.After(to) {
+			n += tokens(a)
 		}
 	}
 	return n
@@ -66,8 +67,8 @@ func share(t *testing.T, policy string, d time.Duration, margin float64, small, 
 	)
 	r := newRig(t, 2, engines.Config{Slots: slots, PerToken: turn, Speed: 1,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 3} }})
-	r.serve(settings{
-		"tiers":  r.tier(fmt.Sprintf("max_inflight: %d", slots), ""),
+	r.Serve(rig.Settings{
+		"tiers":  r.Tiers(fmt.Sprintf("max_inflight: %d", slots), ""),
 		"auth":   "{ keys: [ " + tenant("light", fmt.Sprintf("weight: %d", small)) + ", " + tenant("heavy", fmt.Sprintf("weight: %d", large)) + " ] }",
 		"policy": "{ name: " + policy + " }",
 		"queue":  "{ " + waitLong + " }",
@@ -84,7 +85,7 @@ func share(t *testing.T, policy string, d time.Duration, margin float64, small, 
 	}
 	few.keep(ctx, &clients, r, light, body(1), bearer("light")...)
 	many.keep(ctx, &clients, r, heavy, body(10), bearer("heavy")...)
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		// The first 2 × slots of one may have had all places before the other came,
 		// who then has the more until that is made good.
 		if len(many.answers()) < 4*slots || len(few.answers()) < 4*slots {
@@ -96,7 +97,7 @@ func share(t *testing.T, policy string, d time.Duration, margin float64, small, 
 	within(ctx, d)
 	to := time.Now()
 	for _, a := range append(few.answers(), many.answers()...) {
-		if err := a.fails(); err != nil {
+		if err := a.Fails(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,24 +8,25 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
 // one is a rig of one engine with one place, which a request holds.
-func one(t *testing.T, queue string) (*rig, *promise) {
+func one(t *testing.T, queue string) (*queueRig, *promise) {
 	t.Helper()
 	r := newRig(t, 1, engines.Config{})
-	r.serve(settings{"tiers": r.tier("max_inflight: 1", ""), "queue": queue})
+	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""), "queue": queue})
 	p := r.later(held)
 	r.running(1)
 	return r, p
 }
 
 // reached says whether an engine has got the request of an answer.
-func (r *rig) reached(a reply) bool {
-	for _, w := range r.workers {
-		for _, got := range w.Requests() {
-			if got.Header.Get("X-Request-Id") == a.id {
+func (r *queueRig) reached(a rig.Reply) bool {
+	for _, w := range r.Workers {
+		for _, got := range w.Engine.Requests() {
+			if got.Header.Get("X-Request-Id") == a.ID {
 				return true
 			}
 		}
@@ -35,17 +36,17 @@ func (r *rig) reached(a reply) bool {
 
 // outlived lets go of what is held, has everything served that still waits, and
 // wants that no engine ever gets a request that was refused.
-func (r *rig) outlived(waiting []*promise, refused ...reply) {
-	r.t.Helper()
-	r.letGo()
+func (r *queueRig) outlived(waiting []*promise, refused ...rig.Reply) {
+	r.T.Helper()
+	r.LetGo()
 	r.served(waiting)
-	if err := r.now(plain).fails(); err != nil {
-		r.t.Errorf("a request after all others: %v", err)
+	if err := r.now(plain).Fails(); err != nil {
+		r.T.Errorf("a request after all others: %v", err)
 	}
-	r.quiet()
+	r.Quiet()
 	for _, a := range refused {
 		if r.reached(a) {
-			r.t.Errorf("the engine got a request that was refused: %d %s", a.status, a.body)
+			r.T.Errorf("the engine got a request that was refused: %d %s", a.Status, a.Body)
 		}
 	}
 }
@@ -61,13 +62,13 @@ func TestNobodyWaitsLongerThanMaxWait(t *testing.T) {
 	patient := r.later(plain, "X-Request-Priority", "batch")
 	r.waiting(1)
 	a := r.now(plain)
-	if err := a.refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+	if err := a.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 		t.Error(err)
 	}
-	if a.took() < most {
-		t.Errorf("it was refused after %v, it may wait %v", a.took(), most)
+	if a.Took() < most {
+		t.Errorf("it was refused after %v, it may wait %v", a.Took(), most)
 	}
-	if line := r.logged(a.id); line["code"] != "overloaded" || line["outcome"] != "failed" && line["outcome"] != "refused" {
+	if line := r.Logged(a.ID); line["code"] != "overloaded" || line["outcome"] != "failed" && line["outcome"] != "refused" {
 		t.Errorf("the log says %v", line)
 	}
 	r.waiting(1) // batch may wait longer
@@ -87,20 +88,20 @@ func TestAFullQueueRefusesAtOnce(t *testing.T) {
 	served = append(served, r.later(plain, "X-Request-Priority", "background"), r.later(plain, "X-Request-Priority", "batch"))
 	r.waiting(depth + 2) // classes have a depth each
 
-	var refused []reply
+	var refused []rig.Reply
 	times := map[string]bool{}
 	for range 20 {
 		a := r.now(plain)
-		if err := a.refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+		if err := a.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 			t.Error(err)
 		}
-		times[a.header.Get("Retry-After-Ms")] = true
+		times[a.Header.Get("Retry-After-Ms")] = true
 		refused = append(refused, a)
 	}
 	if len(times) < 5 {
 		t.Errorf("20 refusals name %d times to come back: %v", len(times), times)
 	}
-	if shed := r.sum("tierway_queue_shed_total", `reason="depth"`, `class="interactive"`); shed != 20 {
+	if shed := r.Sum("tierway_queue_shed_total", `reason="depth"`, `class="interactive"`); shed != 20 {
 		t.Errorf("%v requests were counted as shed for the depth, 20 were", shed)
 	}
 	r.waiting(depth + 2)
@@ -118,7 +119,7 @@ func TestBodiesThatWaitAreBounded(t *testing.T) {
 	served := append(r.crowd(1, large), holder)
 	r.waiting(1)
 	a := r.now(large)
-	if err := a.refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+	if err := a.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 		t.Error(err)
 	}
 	served = append(served, r.later(plain))
@@ -133,9 +134,9 @@ func TestAHopelessDeadlineIsRefusedEarly(t *testing.T) {
 	const deadline = 4 * time.Second // the queue takes five times as long
 	r := newRig(t, 1, engines.Config{Slots: 1, PerToken: 10 * time.Millisecond, Speed: 1,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 11} }}) // a tenth of a second
-	r.serve(settings{"tiers": r.tier("max_inflight: 1", ""), "queue": "{ " + waitLong + " }"})
+	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""), "queue": "{ " + waitLong + " }"})
 	for range 20 { // what the pool serves in a second is learned
-		if err := r.now(plain).fails(); err != nil {
+		if err := r.now(plain).Fails(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,13 +145,13 @@ func TestAHopelessDeadlineIsRefusedEarly(t *testing.T) {
 	queue := r.crowd(200, plain)
 	r.waiting(200)
 	hopeless := r.now(plain, "X-Stainless-Timeout", "4")
-	if err := hopeless.refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+	if err := hopeless.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 		t.Error(err)
 	}
-	if hopeless.took() > deadline/2 {
-		t.Errorf("it was refused after %v of the %v that it has", hopeless.took(), deadline)
+	if hopeless.Took() > deadline/2 {
+		t.Errorf("it was refused after %v of the %v that it has", hopeless.Took(), deadline)
 	}
-	if shed := r.sum("tierway_queue_shed_total", `reason="deadline"`); shed != 1 {
+	if shed := r.Sum("tierway_queue_shed_total", `reason="deadline"`); shed != 1 {
 		t.Errorf("%v requests were counted as shed for their deadline, 1 was", shed)
 	}
 	patient := r.later(plain, "X-Stainless-Timeout", "600")
@@ -165,19 +166,19 @@ func TestAHopelessDeadlineIsRefusedEarly(t *testing.T) {
 func TestAStreamBeatsWhileItWaits(t *testing.T) {
 	t.Parallel()
 	r, holder := one(t, `{ heartbeat_after: 30ms, max_wait: { interactive: 2s, background: 10m, batch: 10m } }`)
-	refused := r.listen(stream)
-	refused.until(":")
-	frame := refused.rest()
-	if refused.resp.StatusCode != http.StatusOK || !strings.HasPrefix(frame, ":") || strings.Count(frame, "data:") != 1 ||
+	refused := r.open(stream)
+	refused.Until(":")
+	frame := r.rest(refused)
+	if refused.Resp.StatusCode != http.StatusOK || !strings.HasPrefix(frame, ":") || strings.Count(frame, "data:") != 1 ||
 		!strings.Contains(frame, `"code":"overloaded"`) || strings.Contains(frame, "[DONE]") {
-		t.Errorf("a stream that waited in vain is %d: %s", refused.resp.StatusCode, frame)
+		t.Errorf("a stream that waited in vain is %d: %s", refused.Resp.StatusCode, frame)
 	}
-	f := r.listen(stream, "X-Request-Priority", "batch")
-	f.until(":")
+	f := r.open(stream, "X-Request-Priority", "batch")
+	f.Until(":")
 	r.waiting(1)
-	f.until(":")
-	r.letGo()
-	answer := f.rest()
+	f.Until(":")
+	r.LetGo()
+	answer := r.rest(f)
 	if !strings.HasPrefix(answer, ":") || !strings.Contains(answer, `"finish_reason":"stop"`) || !strings.HasSuffix(answer, "data: [DONE]\n\n") || strings.Contains(answer, `"error"`) {
 		t.Errorf("a stream that waited ended as %s", answer)
 	}
@@ -185,21 +186,21 @@ func TestAStreamBeatsWhileItWaits(t *testing.T) {
 }
 
 // down is a rig of two engines that nobody hears, with a gateway that knows it.
-func down(t *testing.T, queue string) *rig {
+func down(t *testing.T, queue string) *queueRig {
 	t.Helper()
 	r := unheardRig(t, 2, engines.Config{})
-	r.serve(settings{
-		"tiers":  r.tier("max_inflight: 4", ""),
+	r.Serve(rig.Settings{
+		"tiers":  r.Tiers("max_inflight: 4", ""),
 		"health": `{ path: auto, interval: 100ms, timeout: 100ms, down_after: 1, up_after: 1 }`,
 		"queue":  queue,
 	})
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		if _, page := r.Data("/readyz"); !strings.Contains(page, "small") {
 			return fmt.Errorf("the gateway does not know that nobody is up: %s", page)
 		}
 		return nil
 	})
-	if up := r.sum("tierway_worker_up"); up != 0 {
+	if up := r.Sum("tierway_worker_up"); up != 0 {
 		t.Fatalf("%v workers are up", up)
 	}
 	return r
@@ -216,12 +217,12 @@ func TestEngineWait(t *testing.T) {
 		t.Parallel()
 		r := down(t, `{ engine_wait: 20s, heartbeat_after: 30ms }`)
 		all := r.crowd(6, plain)
-		f := r.listen(stream)
-		f.until(":")
+		f := r.open(stream)
+		f.Until(":")
 		r.waiting(7)
-		r.workers[1].listen(t)
+		r.Workers[1].Listen()
 		r.served(all)
-		if answer := f.rest(); !strings.HasSuffix(answer, "data: [DONE]\n\n") || strings.Contains(answer, `"error"`) {
+		if answer := r.rest(f); !strings.HasSuffix(answer, "data: [DONE]\n\n") || strings.Contains(answer, `"error"`) {
 			t.Errorf("the stream that waited for an engine ended as %s", answer)
 		}
 	})
@@ -230,32 +231,32 @@ func TestEngineWait(t *testing.T) {
 		const most = time.Second
 		r := down(t, `{ engine_wait: 1s, heartbeat_after: 100ms }`)
 		whole := r.later(plain)
-		f := r.listen(stream)
-		frame := f.rest()
+		f := r.open(stream)
+		frame := r.rest(f)
 		if !strings.HasPrefix(frame, ":") || !strings.Contains(frame, `"code":"no_healthy_worker"`) || strings.Contains(frame, "[DONE]") {
-			t.Errorf("a stream that waited for an engine in vain is %d: %s", f.resp.StatusCode, frame)
+			t.Errorf("a stream that waited for an engine in vain is %d: %s", f.Resp.StatusCode, frame)
 		}
 		a := r.answer(whole)
-		if err := a.refusal(http.StatusServiceUnavailable, "no_healthy_worker"); err != nil {
+		if err := a.Refusal(http.StatusServiceUnavailable, "no_healthy_worker"); err != nil {
 			t.Error(err)
 		}
-		if a.took() < most {
-			t.Errorf("it was refused after %v, it waits %v for an engine", a.took(), most)
+		if a.Took() < most {
+			t.Errorf("it was refused after %v, it waits %v for an engine", a.Took(), most)
 		}
-		r.workers[0].listen(t)
+		r.Workers[0].Listen()
 		r.Ready()
 		r.outlived(nil, a)
 	})
 	t.Run("nobody waits", func(t *testing.T) {
 		t.Parallel()
 		r := down(t, `{ engine_wait: 0s }`)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 		defer cancel()
 		a := r.ask(ctx, plain)
-		if err := a.refusal(http.StatusServiceUnavailable, "no_healthy_worker"); err != nil {
+		if err := a.Refusal(http.StatusServiceUnavailable, "no_healthy_worker"); err != nil {
 			t.Error(err)
 		}
-		if q := r.sum("tierway_queue_depth"); q != 0 {
+		if q := r.Sum("tierway_queue_depth"); q != 0 {
 			t.Errorf("%v requests wait", q)
 		}
 	})
@@ -266,10 +267,10 @@ func TestEngineWait(t *testing.T) {
 func TestNobodyWaitsBesideAnIdleWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, engines.Config{})
-	r.serve(settings{"tiers": r.tier("max_inflight: 2", ""), "policy": `{ name: chwbl }`})
+	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 2", ""), "policy": `{ name: chwbl }`})
 	all := r.crowd(4, held) // one prompt, one home
 	r.running(4)
-	r.letGo()
+	r.LetGo()
 	r.served(all)
 }
 
@@ -280,9 +281,9 @@ func TestWhoIsServedInTimeIsNotRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, engines.Config{Slots: 1, PerToken: 5 * time.Millisecond, Speed: 1,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 11} }})
-	r.serve(settings{"tiers": r.tier("max_inflight: 1", ""), "queue": `{ max_wait: { interactive: 10s, background: 10m, batch: 10m } }`})
+	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""), "queue": `{ max_wait: { interactive: 10s, background: 10m, batch: 10m } }`})
 	for range 10 {
-		if err := r.now(plain).fails(); err != nil {
+		if err := r.now(plain).Fails(); err != nil {
 			t.Fatal(err)
 		}
 	}

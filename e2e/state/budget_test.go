@@ -11,6 +11,7 @@ import (
 
 	"tierway/e2e/backends"
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -24,15 +25,15 @@ func noMidnight(t *testing.T) {
 }
 
 // total is the usage of an answer.
-func total(t *testing.T, got reply) int64 {
+func total(t *testing.T, got rig.Reply) int64 {
 	t.Helper()
 	var body struct {
 		Usage struct {
 			Total int64 `json:"total_tokens"`
 		} `json:"usage"`
 	}
-	if err := json.Unmarshal([]byte(got.body), &body); err != nil || body.Usage.Total == 0 {
-		t.Errorf("an answer without usage (%v): %s", err, got.body)
+	if err := json.Unmarshal([]byte(got.Body), &body); err != nil || body.Usage.Total == 0 {
+		t.Errorf("an answer without usage (%v): %s", err, got.Body)
 	}
 	return body.Usage.Total
 }
@@ -40,8 +41,8 @@ func total(t *testing.T, got reply) int64 {
 // spend has clients ask gateways until they have spent so many tokens together or
 // are told that the budget is spent, and returns what they have spent, how much
 // their largest request was, and whether they were told.
-func (r *rig) spend(clients int, tokens int64, gateways ...*gateway.Process) (spent, largest int64, told bool) {
-	r.t.Helper()
+func (r *stateRig) spend(clients int, tokens int64, gateways ...*gateway.Process) (spent, largest int64, told bool) {
+	r.T.Helper()
 	var mu sync.Mutex
 	var work sync.WaitGroup
 	for i := range clients {
@@ -53,20 +54,20 @@ func (r *rig) spend(clients int, tokens int64, gateways ...*gateway.Process) (sp
 				if enough {
 					return
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
-				got, err := r.post(ctx, gateways[n%len(gateways)].BaseURL, chatPath, tenantKey, chatBody)
+				ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
+				got, err := r.post(ctx, gateways[n%len(gateways)].BaseURL, chatPath, rig.TenantKey, chatBody)
 				cancel()
 				mu.Lock()
 				switch {
 				case err != nil:
-					r.t.Error(err)
+					r.T.Error(err)
 					told = true
-				case got.status == http.StatusOK:
-					spent, largest = spent+total(r.t, got), max(largest, total(r.t, got))
-				case got.status == http.StatusTooManyRequests && contains(got.body, "insufficient_quota"):
+				case got.Status == http.StatusOK:
+					spent, largest = spent+total(r.T, got), max(largest, total(r.T, got))
+				case got.Status == http.StatusTooManyRequests && contains(got.Body, "insufficient_quota"):
 					told = true
 				default:
-					r.t.Errorf("an answer is %d: %s", got.status, got.body)
+					r.T.Errorf("an answer is %d: %s", got.Status, got.Body)
 					told = true
 				}
 				mu.Unlock()
@@ -79,11 +80,11 @@ func (r *rig) spend(clients int, tokens int64, gateways ...*gateway.Process) (sp
 
 // refuses checks that a spent budget is told as one, without an invitation to try
 // again.
-func (r *rig) refuses(p *gateway.Process, when string) {
-	r.t.Helper()
+func (r *stateRig) refuses(p *gateway.Process, when string) {
+	r.T.Helper()
 	got := r.ask(p.BaseURL)
-	if got.status != http.StatusTooManyRequests || !contains(got.body, "insufficient_quota") || got.header.Get("X-Should-Retry") != "false" {
-		r.t.Errorf("%s a spent budget is told %d, x-should-retry %q: %s", when, got.status, got.header.Get("X-Should-Retry"), got.body)
+	if got.Status != http.StatusTooManyRequests || !contains(got.Body, "insufficient_quota") || got.Header.Get("X-Should-Retry") != "false" {
+		r.T.Errorf("%s a spent budget is told %d, x-should-retry %q: %s", when, got.Status, got.Header.Get("X-Should-Retry"), got.Body)
 	}
 }
 
@@ -110,7 +111,7 @@ func TestABudgetStaysSpent(t *testing.T) {
 				redis = backends.Redis(t)
 				url = redis.URL
 			}
-			own := settings{"store": stores(c.sql(), url), "auth": auth("app", fmt.Sprintf("day_tokens: %d", budget))}
+			own := rig.Settings{"store": stores(c.sql(), url), "auth": auth("app", fmt.Sprintf("day_tokens: %d", budget))}
 			var gs []*gateway.Process
 			for range c.gateways {
 				gs = append(gs, r.serve(own))
@@ -142,7 +143,7 @@ func TestABudgetStaysSpent(t *testing.T) {
 					if redis != nil {
 						redis.Restart()
 						for _, p := range gs {
-							metric(t, p, "tierway_redis_up", 1, patience)
+							metric(t, p, "tierway_redis_up", 1, rig.Patience)
 						}
 					}
 				}},

@@ -11,6 +11,7 @@ import (
 
 	"tierway/e2e/backends"
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -24,7 +25,7 @@ func newKey(t *testing.T, sql, tenant string, flags ...string) string {
 // only asks a PostgreSQL database for one value.
 func only[T any](t *testing.T, sql, question string, args ...any) (value T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	c, err := pgx.Connect(ctx, sql)
 	if err != nil {
@@ -40,7 +41,7 @@ func only[T any](t *testing.T, sql, question string, args ...any) (value T) {
 // inLedger waits until the ledger has exactly so many rows of a tenant.
 func inLedger(t *testing.T, sql, tenant string, want int) {
 	t.Helper()
-	eventually(t, patience, func() error {
+	rig.Within(t, rig.Patience, func() error {
 		if n := only[int64](t, sql, "SELECT count(*) FROM ledger WHERE tenant = $1", tenant); n != int64(want) {
 			return errorf("the ledger has %d rows of %d requests", n, want)
 		}
@@ -64,8 +65,8 @@ func TestTheDatabaseAwayCostsNobodyAnything(t *testing.T) {
 			r := newRig(t, 2, engines.Config{Speed: 1, PerToken: 10 * time.Millisecond})
 			sql := backends.Postgres(t)
 			key := newKey(t, sql.URL, "fox")
-			p := r.serve(settings{"store": stores(sql.URL, "")})
-			metric(t, p, "tierway_database_up", 1, patience)
+			p := r.serve(rig.Settings{"store": stores(sql.URL, "")})
+			metric(t, p, "tierway_database_up", 1, rig.Patience)
 			before := len(about(p, "available"))
 			l := r.newLoad(key, p.BaseURL)
 			l.answers(200)
@@ -77,15 +78,15 @@ func TestTheDatabaseAwayCostsNobodyAnything(t *testing.T) {
 			way.away(sql)
 			lists(t, p, "database")
 			noticed := time.Since(gone)
-			metric(t, p, "tierway_database_up", 0, patience)
+			metric(t, p, "tierway_database_up", 0, rig.Patience)
 			if status := p.Get("/livez"); status != http.StatusOK {
 				t.Errorf("without the database /livez is %d", status)
 			}
-			pause(soakTime(t))
+			pause(soak(t))
 			back := time.Now()
 			way.back(sql)
 			up := time.Now()
-			metric(t, p, "tierway_database_up", 1, patience)
+			metric(t, p, "tierway_database_up", 1, rig.Patience)
 			recovered := time.Since(up)
 			pause(time.Second)
 			l.end()
@@ -110,8 +111,8 @@ func TestAColdStartWithoutTheDatabaseRefusesNoGoodKeyForGood(t *testing.T) {
 	sql := backends.Postgres(t)
 	key := newKey(t, sql.URL, "fox")
 	sql.Kill()
-	p := r.start(settings{"store": stores(sql.URL, ""), "auth": "{ keys: [] }"})
-	ask := func(key string) reply {
+	p := r.start(rig.Settings{"store": stores(sql.URL, ""), "auth": "{ keys: [] }"})
+	ask := func(key string) rig.Reply {
 		t.Helper()
 		got, err := r.post(context.Background(), p.BaseURL, chatPath, key, chatBody)
 		if err != nil {
@@ -119,22 +120,22 @@ func TestAColdStartWithoutTheDatabaseRefusesNoGoodKeyForGood(t *testing.T) {
 		}
 		return got
 	}
-	if got := ask(key); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "auth_backend_unavailable") || got.header.Get("Retry-After") == "" {
-		t.Errorf("a good key is told %d, Retry-After %q: %s", got.status, got.header.Get("Retry-After"), got.body)
+	if got := ask(key); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, "auth_backend_unavailable") || got.Header.Get("Retry-After") == "" {
+		t.Errorf("a good key is told %d, Retry-After %q: %s", got.Status, got.Header.Get("Retry-After"), got.Body)
 	}
-	if got := ask(key[:len(key)-1]); got.status != http.StatusUnauthorized {
-		t.Errorf("a mistyped key is told %d: %s", got.status, got.body)
+	if got := ask(key[:len(key)-1]); got.Status != http.StatusUnauthorized {
+		t.Errorf("a mistyped key is told %d: %s", got.Status, got.Body)
 	}
 	if ready, alive := p.Get("/readyz"), p.Get("/livez"); ready != http.StatusServiceUnavailable || alive != http.StatusOK {
 		t.Errorf("without any directory /readyz is %d and /livez %d", ready, alive)
 	}
 	sql.Restart()
-	took := eventually(t, patience, func() error {
-		if got := ask(key); got.status != http.StatusOK {
-			if got.status == http.StatusUnauthorized {
+	took := rig.Within(t, rig.Patience, func() error {
+		if got := ask(key); got.Status != http.StatusOK {
+			if got.Status == http.StatusUnauthorized {
 				t.Error("a good key was told 401")
 			}
-			return errorf("the key is told %d: %s", got.status, got.body)
+			return errorf("the key is told %d: %s", got.Status, got.Body)
 		}
 		return nil
 	})
@@ -154,17 +155,17 @@ func TestAStartWithNeitherServesWhomItKnows(t *testing.T) {
 	sql, redis := backends.Postgres(t), backends.Redis(t)
 	sql.Kill()
 	redis.Kill()
-	p := r.serve(settings{"store": stores(sql.URL, redis.URL), "auth": auth("app", "rpm: 100000, day_tokens: 1000000")})
+	p := r.serve(rig.Settings{"store": stores(sql.URL, redis.URL), "auth": auth("app", "rpm: 100000, day_tokens: 1000000")})
 	for range asked {
-		if got := r.ask(p.BaseURL); got.status != http.StatusOK {
-			t.Fatalf("without both an answer is %d: %s", got.status, got.body)
+		if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
+			t.Fatalf("without both an answer is %d: %s", got.Status, got.Body)
 		}
 	}
 	lists(t, p, "redis")
 	lists(t, p, "database")
 	sql.Restart()
 	redis.Restart()
-	metric(t, p, "tierway_redis_up", 1, patience)
-	metric(t, p, "tierway_database_up", 1, patience)
+	metric(t, p, "tierway_redis_up", 1, rig.Patience)
+	metric(t, p, "tierway_database_up", 1, rig.Patience)
 	inLedger(t, sql.URL, "app", asked)
 }

@@ -4,14 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 )
 
 // about returns the lines of a gateway's log that have a word in them, in any
@@ -66,7 +65,7 @@ func readyz(p *gateway.Process) (status int, degraded []string) {
 // in its name.
 func lists(t *testing.T, p *gateway.Process, word string) {
 	t.Helper()
-	eventually(t, patience, func() error {
+	rig.Within(t, rig.Patience, func() error {
 		status, degraded := readyz(p)
 		if status != http.StatusOK {
 			t.Errorf("/readyz is %d: a balancer would take everybody away", status)
@@ -83,11 +82,6 @@ func lists(t *testing.T, p *gateway.Process, word string) {
 // commandFile is a configuration for commands that only need the database.
 func commandFile(t *testing.T, sql string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "config.yaml")
 	// A worker that nobody asks: a configuration without tiers is none.
-	s := settings{"store": stores(sql, ""), "tiers": `[ { name: small, model: sim, workers: [ { name: w, url: "http://127.0.0.1:1" } ] } ]`}
-	if err := os.WriteFile(path, []byte(s.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return rig.Settings{"store": stores(sql, ""), "tiers": `[ { name: small, model: sim, workers: [ { name: w, url: "http://127.0.0.1:1" } ] } ]`}.Write(t)
 }

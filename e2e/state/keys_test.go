@@ -8,6 +8,7 @@ import (
 
 	"tierway/e2e/backends"
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -17,7 +18,7 @@ import (
 //
 // AU-07.
 func TestARevokedKeyIsRefusedEverywhere(t *testing.T) {
-	t.Setenv("TIERWAY_ADMIN_KEY", adminKey)
+	t.Setenv("TIERWAY_ADMIN_KEY", rig.AdminKey)
 	for _, c := range []struct {
 		name  string
 		redis bool
@@ -30,7 +31,7 @@ func TestARevokedKeyIsRefusedEverywhere(t *testing.T) {
 				url = backends.Redis(t).URL
 			}
 			key := newKey(t, sql, "fox")
-			own := settings{"store": stores(sql, url)}
+			own := rig.Settings{"store": stores(sql, url)}
 			one, other := r.serve(own), r.serve(own)
 			ask := func(p *gateway.Process) int {
 				t.Helper()
@@ -38,21 +39,21 @@ func TestARevokedKeyIsRefusedEverywhere(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return got.status
+				return got.Status
 			}
 			if a, b := ask(one), ask(other); a != http.StatusOK || b != http.StatusOK {
 				t.Fatalf("a new key is told %d and %d", a, b)
 			}
 			l := r.newLoad(key, other.BaseURL)
 			l.work.Go(l.stream)
-			metric(t, other, "tierway_inflight", 1, patience)
+			metric(t, other, "tierway_inflight", 1, rig.Patience)
 
 			gateway.Command(t, "keys", "revoke", only[string](t, sql, "SELECT id FROM keys WHERE tenant = 'fox'"), "--api", one.AdminURL, "--yes")
 			at := time.Now()
 			if status := ask(one); status != http.StatusUnauthorized {
 				t.Errorf("the gateway that revoked the key tells it %d", status)
 			}
-			eventually(t, patience, func() error {
+			rig.Within(t, rig.Patience, func() error {
 				if status := ask(other); status != http.StatusUnauthorized {
 					return errorf("the other gateway tells a revoked key %d", status)
 				}

@@ -15,6 +15,7 @@ import (
 
 	"tierway/e2e/backends"
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -49,30 +50,30 @@ func (m *mixed) count(n *int) {
 
 // one asks one question of a mixed load: any dialect, a stream or not, a prompt
 // of chance; one client in five leaves at a moment of chance.
-func (m *mixed) one(r *rig, dice *rand.Rand, base string) {
+func (m *mixed) one(r *stateRig, dice *rand.Rand, base string) {
 	m.count(&m.asked)
 	d := dialects()[dice.IntN(len(dialects()))]
 	body := fmt.Sprintf(d.body, prompt(dice), 8+dice.IntN(120), dice.IntN(3) > 0)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	leaves := dice.IntN(5) == 0
 	if leaves {
 		defer time.AfterFunc(time.Duration(dice.IntN(300))*time.Millisecond, cancel).Stop()
 	}
-	got, err := r.post(ctx, base, d.path, tenantKey, body)
+	got, err := r.post(ctx, base, d.path, rig.TenantKey, body)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if got.status != 0 {
-		m.answered[got.id] = true
+	if got.Status != 0 {
+		m.answered[got.ID] = true
 	}
 	switch {
 	case err != nil && leaves:
 		m.left++
 	case err != nil:
-		r.t.Errorf("a client that stays: %v", err)
-	case got.status != http.StatusOK:
-		m.refused[got.status]++
-	case strings.Contains(got.body, `"error":{`):
+		r.T.Errorf("a client that stays: %v", err)
+	case got.Status != http.StatusOK:
+		m.refused[got.Status]++
+	case strings.Contains(got.Body, `"error":{`):
 		m.cut++
 	default:
 		m.whole++
@@ -102,7 +103,7 @@ type row struct {
 // test.
 func ledger(t *testing.T, sql, tenant string) map[string]row {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	c, err := pgx.Connect(ctx, sql)
 	if err != nil {
@@ -143,14 +144,14 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 	r := newRig(t, 3, engines.Config{Accounts: true, Speed: 1, PerToken: 2 * time.Millisecond, Prefill: 50000,
 		Script: func(string, []byte) engines.Script { return engines.Script{} }})
 	sql := backends.Database(t)
-	p := r.serve(settings{"store": stores(sql, backends.Redis(t).URL), "auth": auth("app", "tpm: 1000000000, concurrent: 64"),
+	p := r.serve(rig.Settings{"store": stores(sql, backends.Redis(t).URL), "auth": auth("app", "tpm: 1000000000, concurrent: 64"),
 		"policy": "{ name: least_load }",
 		"health": "{ path: auto, interval: 1s, timeout: 1s, down_after: 1, up_after: 1 }",
 		"retry":  "{ attempts: 5, budget: 1 }",
 	})
 	m := &mixed{refused: map[int]int{}, answered: map[string]bool{}}
 	deaths := r.mix(m, p, clients, all)
-	r.quiet(p)
+	r.quietIn(p)
 
 	rows := ledger(t, sql, "app")
 	for id := range m.answered {
@@ -172,8 +173,8 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 
 // mix has clients ask so many questions together while one worker after the
 // other dies, and returns how many have.
-func (r *rig) mix(m *mixed, p *gateway.Process, clients, questions int) (deaths int) {
-	r.t.Helper()
+func (r *stateRig) mix(m *mixed, p *gateway.Process, clients, questions int) (deaths int) {
+	r.T.Helper()
 	done := make(chan struct{})
 	var left atomic.Int64
 	left.Store(int64(questions))
@@ -196,15 +197,14 @@ func (r *rig) mix(m *mixed, p *gateway.Process, clients, questions int) (deaths 
 			return deaths
 		case <-time.After(rand.N(300 * time.Millisecond)):
 		}
-		if !allWell(p, len(r.workers)) {
+		if !allWell(p, len(r.Workers)) {
 			continue // who is asked for another try must be there
 		}
-		w := r.workers[rand.IntN(len(r.workers))]
-		at := strings.TrimPrefix(w.server.URL, "http://")
-		w.server.Kill()
+		w := r.Workers[rand.IntN(len(r.Workers))]
+		w.Stop()
 		deaths++
 		pause(100 * time.Millisecond)
-		w.listen(r.t, at)
+		w.Listen()
 	}
 }
 
@@ -242,13 +242,13 @@ func (s *sums) String() string {
 
 // compare compares the ledger with the accounts of the workers that its rows name.
 // What other workers were about to answer when they died is nobody's.
-func (r *rig) compare(rows map[string]row) {
-	r.t.Helper()
+func (r *stateRig) compare(rows map[string]row) {
+	r.T.Helper()
 	told := map[string]engines.Account{} // by request and worker
 	var written engines.Tokens
-	for _, w := range r.workers {
-		for _, a := range w.Accounts() {
-			if row, there := rows[a.ID]; there && row.worker == w.name {
+	for _, w := range r.Workers {
+		for _, a := range w.Engine.Accounts() {
+			if row, there := rows[a.ID]; there && row.worker == w.Name {
 				told[a.ID] = a
 			}
 			written.Prompt, written.Output = written.Prompt+a.Prompt, written.Output+a.Output
@@ -269,26 +269,26 @@ func (r *rig) compare(rows map[string]row) {
 		default:
 			exact.add(row, a.Tokens)
 			if row.prompt != a.Prompt || row.output != a.Output || row.cached != a.Cached {
-				r.t.Errorf("%s on %s (%s): the ledger has %d/%d/%d tokens of prompt, cache and answer, its engine wrote %+v",
+				r.T.Errorf("%s on %s (%s): the ledger has %d/%d/%d tokens of prompt, cache and answer, its engine wrote %+v",
 					a.Path, row.worker, row.outcome, row.prompt, row.cached, row.output, a.Tokens)
 			}
 		}
 	}
 	for what, s := range map[string]*sums{"of answers that were cut": &cut, "of prompts that got no answer": &unanswered} {
 		if d := s.ledger - s.engines; max(d, -d)*20 > s.engines {
-			r.t.Errorf("%s the ledger is more than 5 %% off: %v", what, s)
+			r.T.Errorf("%s the ledger is more than 5 %% off: %v", what, s)
 		}
 	}
 	if early.engines*100 > total.engines {
-		r.t.Errorf("of what ended before anything came the engines wrote more than a hundredth: %v", &early)
+		r.T.Errorf("of what ended before anything came the engines wrote more than a hundredth: %v", &early)
 	}
 	if unread.ledger*100 > total.ledger {
-		r.t.Errorf("more than a hundredth of the ledger is of prompts that no engine read: %v", &unread)
+		r.T.Errorf("more than a hundredth of the ledger is of prompts that no engine read: %v", &unread)
 	}
-	r.t.Logf("exact: %v", &exact)
-	r.t.Logf("ended before anything came: %v", &early)
-	r.t.Logf("estimated, cut answers: %v", &cut)
-	r.t.Logf("estimated, prompts without an answer, by what engines count of them: %v", &unanswered)
-	r.t.Logf("estimated, prompts that were sent and not read: %v", &unread)
-	r.t.Logf("all: %v; all that the engines wrote, attempts of others' rows included: %d", &total, written.Prompt+written.Output)
+	r.T.Logf("exact: %v", &exact)
+	r.T.Logf("ended before anything came: %v", &early)
+	r.T.Logf("estimated, cut answers: %v", &cut)
+	r.T.Logf("estimated, prompts without an answer, by what engines count of them: %v", &unanswered)
+	r.T.Logf("estimated, prompts that were sent and not read: %v", &unread)
+	r.T.Logf("all: %v; all that the engines wrote, attempts of others' rows included: %d", &total, written.Prompt+written.Output)
 }

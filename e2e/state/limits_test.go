@@ -11,13 +11,14 @@ import (
 
 	"tierway/e2e/backends"
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
 // fleet starts n gateways that share a Redis.
-func (r *rig) fleet(n int, redis string, own settings) (bases []string) {
-	r.t.Helper()
-	all := settings{"store": stores("", redis), "log": "{ level: debug, access: false }"}.with(own)
+func (r *stateRig) fleet(n int, redis string, own rig.Settings) (bases []string) {
+	r.T.Helper()
+	all := rig.Settings{"store": stores("", redis), "log": "{ level: debug, access: false }"}.With(own)
 	var started []*gateway.Process
 	for range n {
 		started = append(started, r.start(all))
@@ -26,7 +27,7 @@ func (r *rig) fleet(n int, redis string, own settings) (bases []string) {
 		p.Ready()
 		bases = append(bases, p.BaseURL)
 		if redis != "" {
-			metric(r.t, p, "tierway_redis_gateways", float64(n), patience)
+			metric(r.T, p, "tierway_redis_gateways", float64(n), rig.Patience)
 		}
 	}
 	return bases
@@ -36,7 +37,7 @@ func (r *rig) fleet(n int, redis string, own settings) (bases []string) {
 // part of the limit. On a busy machine that happens beside a Redis that is well: one
 // answer after more than 50 ms is not waited for, and five in a row after more than
 // 25 ms make Redis unavailable for a moment.
-func (r *rig) alone() (n int) {
+func (r *stateRig) alone() (n int) {
 	for _, p := range r.gateways {
 		n += len(about(p, "a limit was not asked of Redis"))
 	}
@@ -45,8 +46,8 @@ func (r *rig) alone() (n int) {
 
 // offer asks for whole answers of gateways in turn, so many a second for so long,
 // and returns the answers, which are 200 or 429, in the order in which they came.
-func (r *rig) offer(perSecond int, last time.Duration, bases []string) (admitted, refused []reply) {
-	r.t.Helper()
+func (r *stateRig) offer(perSecond int, last time.Duration, bases []string) (admitted, refused []rig.Reply) {
+	r.T.Helper()
 	var mu sync.Mutex
 	var work sync.WaitGroup
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
@@ -54,20 +55,20 @@ func (r *rig) offer(perSecond int, last time.Duration, bases []string) (admitted
 	for i, begin := 0, time.Now(); time.Since(begin) < last; i++ {
 		base := bases[i%len(bases)]
 		work.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 			defer cancel()
-			got, err := r.post(ctx, base, chatPath, tenantKey, chatBody)
+			got, err := r.post(ctx, base, chatPath, rig.TenantKey, chatBody)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err != nil:
-				r.t.Error(err)
-			case got.status == http.StatusOK:
+				r.T.Error(err)
+			case got.Status == http.StatusOK:
 				admitted = append(admitted, got)
-			case got.status == http.StatusTooManyRequests:
+			case got.Status == http.StatusTooManyRequests:
 				refused = append(refused, got)
 			default:
-				r.t.Errorf("an answer is %d: %s", got.status, got.body)
+				r.T.Errorf("an answer is %d: %s", got.Status, got.Body)
 			}
 		})
 		<-tick.C
@@ -91,7 +92,7 @@ func TestFourGatewaysShareOneLimit(t *testing.T) {
 	const rpm, burst = 60, 10 // the burst is a sixth of a minute's
 	last := time.Duration(rounds(t, 20, 180)) * time.Second
 	r := newRig(t, 1, engines.Config{})
-	bases := r.fleet(4, backends.Redis(t).URL, settings{"auth": auth("app", "rpm: 60")})
+	bases := r.fleet(4, backends.Redis(t).URL, rig.Settings{"auth": auth("app", "rpm: 60")})
 	admitted, refused := r.offer(20, last, bases)
 	near(t, "requests admitted", len(admitted), int(last.Minutes()*rpm)+burst, 3+min(r.alone(), burst))
 	t.Logf("%d rpm over 4 gateways for %v: %d of %d admitted; the rate and one burst are %d; %d decided by a gateway alone", rpm, last,
@@ -108,12 +109,12 @@ func TestThreeGatewaysShareOneRate(t *testing.T) {
 	const rps, burst = 10, 10 // the burst is a second's
 	last := time.Duration(rounds(t, 5, 60)) * time.Second
 	r := newRig(t, 1, engines.Config{})
-	bases := r.fleet(3, backends.Redis(t).URL, settings{"auth": auth("app", "rps: 10, tpm: 100000000")})
+	bases := r.fleet(3, backends.Redis(t).URL, rig.Settings{"auth": auth("app", "rps: 10, tpm: 100000000")})
 	admitted, refused := r.offer(300, last, bases)
 	near(t, "requests admitted", len(admitted), int(last.Seconds())*rps+burst, 10+min(r.alone(), burst))
 	var ats []time.Time
 	for _, a := range admitted {
-		ats = append(ats, a.at.Add(a.took/2))
+		ats = append(ats, a.Sent.Add(a.Took()/2))
 	}
 	slices.SortFunc(ats, time.Time.Compare)
 	most := 0
@@ -134,8 +135,8 @@ func TestThreeGatewaysShareOneRate(t *testing.T) {
 		t.Fatal("nothing was refused")
 	}
 	for _, got := range refused {
-		if problem := badRefusal(got.header); problem != "" {
-			t.Errorf("%s: %v", problem, got.header)
+		if problem := badRefusal(got.Header); problem != "" {
+			t.Errorf("%s: %v", problem, got.Header)
 			break
 		}
 	}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"tierway/e2e/rig"
 )
 
 // The questions of a load: a whole answer and a stream.
@@ -19,51 +20,25 @@ const (
 	chatStream = `{"model":"sim","max_tokens":64,"stream":true,"messages":[{"role":"user","content":"Say something about foxes."}]}`
 )
 
-// reply is an answer that was read to its end.
-type reply struct {
-	id     string // the request's
-	status int
-	header http.Header
-	body   string
-	at     time.Time // when it was asked for
-	took   time.Duration
-}
-
-// post sends a request to a gateway's base URL, with an id of its own, a UUID,
-// which workers get too. It may be called on any goroutine.
-func (r *rig) post(ctx context.Context, base, path, key, body string) (reply, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader(body))
-	if err != nil {
-		return reply{}, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "Bearer "+key)
-	got := reply{id: fmt.Sprintf("00000000-0000-4000-8000-%012x", r.ids.Add(1)), at: time.Now()}
-	req.Header.Set("X-Request-Id", got.id)
-	resp, err := r.client.Do(req)
-	if err != nil {
-		return got, err
-	}
-	defer resp.Body.Close()
-	got.status, got.header = resp.StatusCode, resp.Header
-	b, err := io.ReadAll(resp.Body)
-	got.took, got.body = time.Since(got.at), string(b)
-	return got, err
+// post sends a request to a gateway's base URL. It may be called on any goroutine.
+func (r *stateRig) post(ctx context.Context, base, path, key, body string) (rig.Reply, error) {
+	got := r.Send(r.RequestTo(ctx, http.MethodPost, base+path, body, "Authorization", "Bearer "+key))
+	return got, got.Err
 }
 
 // ask is post of a test's one question, with tenantKey.
-func (r *rig) ask(base string) reply {
-	r.t.Helper()
-	got, err := r.post(context.Background(), base, chatPath, tenantKey, chatBody)
+func (r *stateRig) ask(base string) rig.Reply {
+	r.T.Helper()
+	got, err := r.post(context.Background(), base, chatPath, rig.TenantKey, chatBody)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return got
 }
 
 // load is clients that ask until they are told to stop, and what they got.
 type load struct {
-	r    *rig
+	r    *stateRig
 	base func() string // of the next request
 	key  string
 
@@ -71,15 +46,15 @@ type load struct {
 	done context.Context
 	work sync.WaitGroup
 
-	mu       sync.Mutex // guards all below
-	whole    []reply    // answers with 200, without their bodies
+	mu       sync.Mutex  // guards all below
+	whole    []rig.Reply // answers with 200, without their bodies
 	others   map[int]int
 	streams  int
 	failures []string
 }
 
 // newLoad is a load of nobody yet, on gateways in turn.
-func (r *rig) newLoad(key string, bases ...string) *load {
+func (r *stateRig) newLoad(key string, bases ...string) *load {
 	l := &load{r: r, key: key, others: map[int]int{}}
 	l.done, l.stop = context.WithCancel(context.Background())
 	var mu sync.Mutex
@@ -90,7 +65,7 @@ func (r *rig) newLoad(key string, bases ...string) *load {
 		turn++
 		return bases[turn%len(bases)]
 	}
-	r.t.Cleanup(l.stop)
+	r.T.Cleanup(l.stop)
 	return l
 }
 
@@ -120,26 +95,26 @@ func (l *load) answers(perSecond int) {
 
 // one asks for one whole answer.
 func (l *load) one() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	got, err := l.r.post(ctx, l.base(), chatPath, l.key, chatBody)
 	switch {
 	case err != nil:
-		l.fail("a whole answer: %v (status %d)", err, got.status)
-	case got.status == http.StatusOK && !strings.Contains(got.body, answerText):
-		l.fail("a whole answer is %s", got.body)
-	case got.status == http.StatusOK:
+		l.fail("a whole answer: %v (status %d)", err, got.Status)
+	case got.Status == http.StatusOK && !strings.Contains(got.Body, rig.AnswerText):
+		l.fail("a whole answer is %s", got.Body)
+	case got.Status == http.StatusOK:
 		l.mu.Lock()
-		got.body = ""
+		got.Body = ""
 		l.whole = append(l.whole, got)
 		l.mu.Unlock()
 	default:
 		l.mu.Lock()
-		l.others[got.status]++
-		first := l.others[got.status] == 1
+		l.others[got.Status]++
+		first := l.others[got.Status] == 1
 		l.mu.Unlock()
 		if first {
-			l.fail("the first answer that is %d: %s", got.status, got.body)
+			l.fail("the first answer that is %d: %s", got.Status, got.Body)
 		}
 	}
 }
@@ -158,16 +133,16 @@ func (l *load) open(clients int) {
 
 // stream asks for one stream.
 func (l *load) stream() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	got, err := l.r.post(ctx, l.base(), chatPath, l.key, chatStream)
-	switch text, ended := heard(got.body); {
+	switch text, ended := heard(got.Body); {
 	case err != nil:
-		l.fail("a stream: %v (status %d, %d bytes)", err, got.status, len(got.body))
-	case got.status != http.StatusOK:
-		l.fail("a stream is %d: %s", got.status, got.body)
+		l.fail("a stream: %v (status %d, %d bytes)", err, got.Status, len(got.Body))
+	case got.Status != http.StatusOK:
+		l.fail("a stream is %d: %s", got.Status, got.Body)
 	case text != streamText || !ended:
-		l.fail("a stream was cut after %q: …%s", text, got.body[max(0, len(got.body)-300):])
+		l.fail("a stream was cut after %q: …%s", text, got.Body[max(0, len(got.Body)-300):])
 	default:
 		l.mu.Lock()
 		l.streams++
@@ -208,17 +183,17 @@ func heard(stream string) (text string, ended bool) {
 // end stops the clients, waits for what is under way, and fails the test for each
 // answer that is not 200 and whole.
 func (l *load) end() {
-	l.r.t.Helper()
+	l.r.T.Helper()
 	l.stop()
 	l.work.Wait()
 	for _, f := range l.failures[:min(len(l.failures), 20)] {
-		l.r.t.Error(f)
+		l.r.T.Error(f)
 	}
 	for status, n := range l.others {
-		l.r.t.Errorf("%d answers are %d", n, status)
+		l.r.T.Errorf("%d answers are %d", n, status)
 	}
 	if n := len(l.failures); n > 20 {
-		l.r.t.Errorf("and %d failures more", n-20)
+		l.r.T.Errorf("and %d failures more", n-20)
 	}
 }
 
@@ -237,8 +212,8 @@ func (l *load) times(from, to time.Time) times {
 	defer l.mu.Unlock()
 	var all times
 	for _, a := range l.whole {
-		if !a.at.Before(from) && a.at.Before(to) {
-			all = append(all, a.took)
+		if !a.Sent.Before(from) && a.Sent.Before(to) {
+			all = append(all, a.Took())
 		}
 	}
 	slices.Sort(all)

@@ -11,6 +11,7 @@ import (
 
 	"tierway/e2e/backends"
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -52,7 +53,7 @@ func TestANewerSchemaIsNotTouched(t *testing.T) {
 	sql := backends.Database(t)
 	file := commandFile(t, sql)
 	gateway.Command(t, "migrate", "up", "-c", file)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	c, err := pgx.Connect(ctx, sql)
 	if err != nil {
@@ -63,7 +64,7 @@ func TestANewerSchemaIsNotTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"migrate", "up"}, {"keys", "list"}, {"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}} {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 		out, err := exec.CommandContext(ctx, gateway.Binary(t), append(args, "-c", file)...).CombinedOutput()
 		cancel()
 		if err == nil || !strings.Contains(string(out), "newer") {
@@ -77,7 +78,7 @@ func TestANewerSchemaIsNotTouched(t *testing.T) {
 func TestSQLiteKeepsWhatAGatewayKnew(t *testing.T) {
 	r := newRig(t, 1, engines.Config{})
 	sql := "sqlite://" + t.TempDir() + "/tierway.db"
-	p := r.serve(settings{"store": stores(sql, "")})
+	p := r.serve(rig.Settings{"store": stores(sql, "")})
 	key := newKey(t, sql, "fox", "--rpm", "600")
 	ask := func() (status int) {
 		t.Helper()
@@ -85,9 +86,9 @@ func TestSQLiteKeepsWhatAGatewayKnew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return got.status
+		return got.Status
 	}
-	took := eventually(t, patience, func() error {
+	took := rig.Within(t, rig.Patience, func() error {
 		if status := ask(); status != 200 {
 			return errorf("a new key is told %d", status)
 		}

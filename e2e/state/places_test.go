@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tierway/e2e/backends"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -36,8 +37,8 @@ func TestTheOvershootOfFourGateways(t *testing.T) {
 				redis = backends.Redis(t)
 				url = redis.URL
 			}
-			bases := r.fleet(4, url, settings{"auth": auth("app", fmt.Sprintf("concurrent: %d", limit)), "gateways": "4"})
-			part := min(soakTime(t)/2, 5*time.Second) // it has met everything by then
+			bases := r.fleet(4, url, rig.Settings{"auth": auth("app", fmt.Sprintf("concurrent: %d", limit)), "gateways": "4"})
+			part := min(soak(t)/2, 5*time.Second) // it has met everything by then
 			admitted, refused := r.hammer(clients, bases, func() {
 				pause(part)
 				if c.dies {
@@ -47,7 +48,7 @@ func TestTheOvershootOfFourGateways(t *testing.T) {
 				}
 				pause(part)
 			})
-			most := r.workers[0].Stats().MaxConcurrent
+			most := r.Workers[0].Engine.Stats().MaxConcurrent
 			alone := r.alone()
 			// A gateway alone enforces a quarter of the limit; all four together enforce
 			// the limit once more, beside the requests that Redis has admitted.
@@ -69,27 +70,27 @@ func TestTheOvershootOfFourGateways(t *testing.T) {
 
 // hammer has clients ask without a pause while during runs, and counts what they
 // got.
-func (r *rig) hammer(clients int, bases []string, during func()) (admitted, refused int) {
-	r.t.Helper()
+func (r *stateRig) hammer(clients int, bases []string, during func()) (admitted, refused int) {
+	r.T.Helper()
 	done, stop := context.WithCancel(context.Background())
 	var mu sync.Mutex
 	var work sync.WaitGroup
 	for i := range clients {
 		work.Go(func() {
 			for n := i; done.Err() == nil; n++ {
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
-				got, err := r.post(ctx, bases[n%len(bases)], chatPath, tenantKey, chatBody)
+				ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
+				got, err := r.post(ctx, bases[n%len(bases)], chatPath, rig.TenantKey, chatBody)
 				cancel()
 				mu.Lock()
 				switch {
 				case err != nil:
-					r.t.Error(err)
-				case got.status == http.StatusOK:
+					r.T.Error(err)
+				case got.Status == http.StatusOK:
 					admitted++
-				case got.status == http.StatusTooManyRequests:
+				case got.Status == http.StatusTooManyRequests:
 					refused++
 				default:
-					r.t.Errorf("an answer is %d: %s", got.status, got.body)
+					r.T.Errorf("an answer is %d: %s", got.Status, got.Body)
 				}
 				mu.Unlock()
 				pause(2 * time.Millisecond) // as fast as clients that obey nothing, not faster than the machine
@@ -105,16 +106,16 @@ func (r *rig) hammer(clients int, bases []string, during func()) (admitted, refu
 // fills checks that nothing is left booked: of a tenant that may have so many
 // requests under way, all of them get in at once, on gateways in turn. What a dead
 // gateway has booked comes back when its lease has ended.
-func (r *rig) fills(limit int, bases ...string) {
-	r.t.Helper()
-	took := eventually(r.t, lease+5*time.Second, func() error {
+func (r *stateRig) fills(limit int, bases ...string) {
+	r.T.Helper()
+	took := rig.Within(r.T, lease+5*time.Second, func() error {
 		var work sync.WaitGroup
 		var admitted atomic.Int64
 		for i := range limit {
 			work.Go(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 				defer cancel()
-				if got, err := r.post(ctx, bases[i%len(bases)], chatPath, tenantKey, chatBody); err == nil && got.status == http.StatusOK {
+				if got, err := r.post(ctx, bases[i%len(bases)], chatPath, rig.TenantKey, chatBody); err == nil && got.Status == http.StatusOK {
 					admitted.Add(1)
 				}
 			})
@@ -125,7 +126,7 @@ func (r *rig) fills(limit int, bases ...string) {
 		}
 		return nil
 	})
-	r.t.Logf("all %d places were there after %v", limit, took.Round(time.Millisecond))
+	r.T.Logf("all %d places were there after %v", limit, took.Round(time.Millisecond))
 }
 
 // lease is how long Redis keeps what a gateway that is dead had under way.
@@ -143,28 +144,28 @@ func TestADeadGatewaysPlacesComeBack(t *testing.T) {
 		}
 		return s
 	}})
-	own := settings{"store": stores("", backends.Redis(t).URL), "auth": auth("app", fmt.Sprintf("concurrent: %d", limit))}
+	own := rig.Settings{"store": stores("", backends.Redis(t).URL), "auth": auth("app", fmt.Sprintf("concurrent: %d", limit))}
 	dies, stays := r.serve(own), r.serve(own)
-	l := r.newLoad(tenantKey, dies.BaseURL)
+	l := r.newLoad(rig.TenantKey, dies.BaseURL)
 	for range limit {
 		l.work.Go(func() {
 			// It is cut with its gateway.
-			_, _ = r.post(l.done, dies.BaseURL, chatPath, tenantKey, chatStream)
+			_, _ = r.post(l.done, dies.BaseURL, chatPath, rig.TenantKey, chatStream)
 		})
 	}
-	eventually(t, patience, func() error {
-		if n := r.workers[0].Stats().Running; n != limit {
+	rig.Within(t, rig.Patience, func() error {
+		if n := r.Workers[0].Engine.Stats().Running; n != limit {
 			return errorf("%d are under way", n)
 		}
 		return nil
 	})
-	if got := r.ask(stays.BaseURL); got.status != http.StatusTooManyRequests {
-		t.Errorf("beside %d under way elsewhere an answer is %d", limit, got.status)
+	if got := r.ask(stays.BaseURL); got.Status != http.StatusTooManyRequests {
+		t.Errorf("beside %d under way elsewhere an answer is %d", limit, got.Status)
 	}
 	dies.Kill()
-	took := eventually(t, lease+5*time.Second, func() error {
-		if got := r.ask(stays.BaseURL); got.status != http.StatusOK {
-			return errorf("after its gateway died a place is still taken: %d", got.status)
+	took := rig.Within(t, lease+5*time.Second, func() error {
+		if got := r.ask(stays.BaseURL); got.Status != http.StatusOK {
+			return errorf("after its gateway died a place is still taken: %d", got.Status)
 		}
 		return nil
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tierway/e2e/backends"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -26,28 +27,28 @@ func TestRedisAwayCostsNobodyAnything(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 2, engines.Config{})
 			redis := backends.Redis(t)
-			p := r.serve(settings{"store": stores(backends.Database(t), redis.URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 64")})
-			metric(t, p, "tierway_redis_up", 1, patience)
+			p := r.serve(rig.Settings{"store": stores(backends.Database(t), redis.URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 64")})
+			metric(t, p, "tierway_redis_up", 1, rig.Patience)
 			before := len(about(p, "redis"))
-			l := r.newLoad(tenantKey, p.BaseURL)
+			l := r.newLoad(rig.TenantKey, p.BaseURL)
 			l.answers(200)
 			begin := time.Now()
 			pause(time.Second)
 
 			gone := time.Now()
 			way.away(redis)
-			metric(t, p, "tierway_ratelimit_degraded", 1, patience)
+			metric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
 			noticed := time.Since(gone)
-			metric(t, p, "tierway_redis_up", 0, patience)
+			metric(t, p, "tierway_redis_up", 0, rig.Patience)
 			lists(t, p, "redis")
 			if status := p.Get("/livez"); status != http.StatusOK {
 				t.Errorf("without Redis /livez is %d", status)
 			}
-			pause(soakTime(t))
+			pause(soak(t))
 			back := time.Now()
 			way.back(redis)
-			recovered := metric(t, p, "tierway_redis_up", 1, patience)
-			metric(t, p, "tierway_ratelimit_degraded", 0, patience)
+			recovered := metric(t, p, "tierway_redis_up", 1, rig.Patience)
+			metric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience)
 			if recovered > recovery {
 				t.Errorf("Redis was used again %v after it was back", recovered)
 			}
@@ -82,20 +83,20 @@ func TestAStartWithoutRedisServes(t *testing.T) {
 	r := newRig(t, 1, engines.Config{})
 	redis := backends.Redis(t)
 	redis.Kill()
-	p := r.serve(settings{"store": stores(backends.Database(t), redis.URL), "auth": auth("app", "rpm: 1000000")})
+	p := r.serve(rig.Settings{"store": stores(backends.Database(t), redis.URL), "auth": auth("app", "rpm: 1000000")})
 	for range 20 {
-		if got := r.ask(p.BaseURL); got.status != http.StatusOK {
-			t.Fatalf("without Redis an answer is %d: %s", got.status, got.body)
+		if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
+			t.Fatalf("without Redis an answer is %d: %s", got.Status, got.Body)
 		}
 	}
-	metric(t, p, "tierway_redis_up", 0, patience)
-	metric(t, p, "tierway_ratelimit_degraded", 1, patience)
+	metric(t, p, "tierway_redis_up", 0, rig.Patience)
+	metric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
 	redis.Restart()
-	if took := metric(t, p, "tierway_redis_up", 1, patience); took > recovery {
+	if took := metric(t, p, "tierway_redis_up", 1, rig.Patience); took > recovery {
 		t.Errorf("Redis was used %v after it came", took)
 	}
-	if got := r.ask(p.BaseURL); got.status != http.StatusOK {
-		t.Errorf("with Redis an answer is %d: %s", got.status, got.body)
+	if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
+		t.Errorf("with Redis an answer is %d: %s", got.Status, got.Body)
 	}
 }
 
@@ -107,10 +108,10 @@ func TestAStartWithoutRedisServes(t *testing.T) {
 func TestARedisThatRefusesCostsNobodyAnything(t *testing.T) {
 	r := newRig(t, 1, engines.Config{})
 	redis := backends.Redis(t)
-	p := r.serve(settings{"store": stores(backends.Database(t), redis.URL),
+	p := r.serve(rig.Settings{"store": stores(backends.Database(t), redis.URL),
 		"auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 64, day_tokens: 1000000000")})
-	metric(t, p, "tierway_redis_up", 1, patience)
-	l := r.newLoad(tenantKey, p.BaseURL)
+	metric(t, p, "tierway_redis_up", 1, rig.Patience)
+	l := r.newLoad(rig.TenantKey, p.BaseURL)
 	l.answers(100)
 	for _, trouble := range []struct{ begin, end string }{
 		{"FLUSHALL", "PING"},
@@ -128,8 +129,8 @@ func TestARedisThatRefusesCostsNobodyAnything(t *testing.T) {
 		do(trouble.begin)
 		pause(time.Second)
 		do(trouble.end)
-		up := metric(t, p, "tierway_redis_up", 1, patience)
-		if took := up + metric(t, p, "tierway_ratelimit_degraded", 0, patience); took > recovery {
+		up := metric(t, p, "tierway_redis_up", 1, rig.Patience)
+		if took := up + metric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience); took > recovery {
 			t.Errorf("%v after the end of %s Redis was used again", took, trouble.begin)
 		}
 		if lines := about(p, "redis")[before:]; len(lines) > 2 {
@@ -149,10 +150,10 @@ func TestLimitsWithoutRedis(t *testing.T) {
 	r := newRig(t, 1, engines.Config{})
 	redis := backends.Redis(t)
 	const strictKey = "the-key-of-who-wants-to-be-refused"
-	p := r.serve(settings{"store": stores("", redis.URL), "gateways": "4", "auth": `{ keys: [
-  { name: app, sha256: ` + digest(tenantKey) + `, limits: { rpm: 240 } },
-  { name: strict, sha256: ` + digest(strictKey) + `, limits: { rpm: 240 }, fail_closed: true } ] }`})
-	ask := func(key string) reply {
+	p := r.serve(rig.Settings{"store": stores("", redis.URL), "gateways": "4", "auth": `{ keys: [
+  { name: app, sha256: ` + rig.Digest(rig.TenantKey) + `, limits: { rpm: 240 } },
+  { name: strict, sha256: ` + rig.Digest(strictKey) + `, limits: { rpm: 240 }, fail_closed: true } ] }`})
+	ask := func(key string) rig.Reply {
 		t.Helper()
 		got, err := r.post(t.Context(), p.BaseURL, chatPath, key, chatBody)
 		if err != nil {
@@ -160,27 +161,27 @@ func TestLimitsWithoutRedis(t *testing.T) {
 		}
 		return got
 	}
-	metric(t, p, "tierway_redis_up", 1, patience)
-	if got := ask(strictKey); got.status != http.StatusOK {
-		t.Errorf("with Redis the strict tenant is told %d: %s", got.status, got.body)
+	metric(t, p, "tierway_redis_up", 1, rig.Patience)
+	if got := ask(strictKey); got.Status != http.StatusOK {
+		t.Errorf("with Redis the strict tenant is told %d: %s", got.Status, got.Body)
 	}
 	redis.Kill()
-	metric(t, p, "tierway_ratelimit_degraded", 1, patience)
+	metric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
 	for range 20 {
-		if got := ask(strictKey); got.status != http.StatusServiceUnavailable || !contains(got.body, "ratelimit_unavailable") || got.header.Get("Retry-After") == "" {
-			t.Fatalf("without Redis the strict tenant is told %d, Retry-After %q: %s", got.status, got.header.Get("Retry-After"), got.body)
+		if got := ask(strictKey); got.Status != http.StatusServiceUnavailable || !contains(got.Body, "ratelimit_unavailable") || got.Header.Get("Retry-After") == "" {
+			t.Fatalf("without Redis the strict tenant is told %d, Retry-After %q: %s", got.Status, got.Header.Get("Retry-After"), got.Body)
 		}
 	}
 	admitted := 0
 	for range 30 { // a burst is a sixth of a minute's: 40 for four gateways
-		if got := ask(tenantKey); got.status == http.StatusOK {
+		if got := ask(rig.TenantKey); got.Status == http.StatusOK {
 			admitted++
 		}
 	}
 	near(t, "admitted by one gateway of four alone", admitted, 10, 1)
 	redis.Restart()
-	metric(t, p, "tierway_ratelimit_degraded", 0, patience)
-	if got := ask(strictKey); got.status != http.StatusOK {
-		t.Errorf("with Redis again the strict tenant is told %d: %s", got.status, got.body)
+	metric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience)
+	if got := ask(strictKey); got.Status != http.StatusOK {
+		t.Errorf("with Redis again the strict tenant is told %d: %s", got.Status, got.Body)
 	}
 }

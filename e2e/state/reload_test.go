@@ -12,11 +12,12 @@ import (
 
 	"tierway/e2e/backends"
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
 // rewrite replaces a gateway's configuration file as an editor does, at once.
-func rewrite(t *testing.T, p *gateway.Process, s settings) {
+func rewrite(t *testing.T, p *gateway.Process, s rig.Settings) {
 	t.Helper()
 	draft := filepath.Join(filepath.Dir(p.File), "draft.yaml")
 	if err := os.WriteFile(draft, []byte(s.String()), 0o600); err != nil {
@@ -35,29 +36,29 @@ func rewrite(t *testing.T, p *gateway.Process, s settings) {
 func TestReloadsLoseNothing(t *testing.T) {
 	const perSecond, streams = 200, 100
 	reloads := rounds(t, 10, 100)
-	every := soakTime(t) / time.Duration(reloads)
+	every := soak(t) / time.Duration(reloads)
 	r := newRig(t, 3, engines.Config{Speed: 1, PerToken: 30 * time.Millisecond})
-	own := settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 400")}
+	own := rig.Settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 400")}
 	tiers := func(weight int) string {
 		return fmt.Sprintf("[ %s, %s ]", r.tier("small", "sim", weight, 0, 1), r.tier("large", "big", weight, 2))
 	}
 	own["tiers"] = tiers(1)
 	p := r.serve(own)
-	l := r.newLoad(tenantKey, p.BaseURL)
+	l := r.newLoad(rig.TenantKey, p.BaseURL)
 	l.open(streams)
 	l.answers(perSecond)
-	pause(soakTime(t) / 2)
+	pause(soak(t) / 2)
 
 	begin := time.Now()
 	var took times
 	for i := range reloads {
 		next := time.Now().Add(every)
-		rewrite(t, p, r.base().with(own).with(settings{
+		rewrite(t, p, r.Settings(own).With(rig.Settings{
 			"tiers":      tiers(1 + i%5),
 			"classifier": fmt.Sprintf(`{ keywords: [ { tier: large, name: changing, match: ["word%d"] } ] }`, i),
 		}))
 		asked := time.Now()
-		if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", adminKey); status != http.StatusOK {
+		if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", rig.AdminKey); status != http.StatusOK {
 			t.Errorf("reload %d is %d: %s", i, status, answer)
 		}
 		took = append(took, time.Since(asked))
@@ -83,19 +84,19 @@ func TestReloadsLoseNothing(t *testing.T) {
 // CF-02, CF-07, CF-08.
 func TestEveryWayToReload(t *testing.T) {
 	r := newRig(t, 1, engines.Config{})
-	own := settings{"store": stores("", ""), "watch": "true"}
+	own := rig.Settings{"store": stores("", ""), "watch": "true"}
 	p := r.serve(own)
 	generation := func(want float64) {
 		t.Helper()
-		metric(t, p, "tierway_config_generation", want, patience)
+		metric(t, p, "tierway_config_generation", want, rig.Patience)
 	}
 	edit := func(weight int) {
-		rewrite(t, p, r.base().with(own).with(settings{"tiers": "[ " + r.tier("small", "sim", weight, 0) + " ]"}))
+		rewrite(t, p, r.Settings(own).With(rig.Settings{"tiers": "[ " + r.tier("small", "sim", weight, 0) + " ]"}))
 	}
 	edit(2)
 	generation(2) // the change of the file was seen
 	edit(3)
-	if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", adminKey); status != http.StatusOK {
+	if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", rig.AdminKey); status != http.StatusOK {
 		t.Errorf("a reload is %d: %s", status, answer)
 	}
 	generation(3)
@@ -103,13 +104,13 @@ func TestEveryWayToReload(t *testing.T) {
 	p.Signal(syscall.SIGHUP)
 	generation(4)
 
-	rewrite(t, p, r.base().with(own).with(settings{"policy": "{ name: rond_robin }", "nonsense": "1"}))
-	status, answer := p.Admin(http.MethodPost, "/admin/reload", "", adminKey)
+	rewrite(t, p, r.Settings(own).With(rig.Settings{"policy": "{ name: rond_robin }", "nonsense": "1"}))
+	status, answer := p.Admin(http.MethodPost, "/admin/reload", "", rig.AdminKey)
 	if status != http.StatusUnprocessableEntity || !contains(answer, "rond_robin") || !contains(answer, "nonsense") {
 		t.Errorf("a file with two mistakes is %d: %s", status, answer)
 	}
 	p.Signal(syscall.SIGHUP)
-	eventually(t, patience, func() error {
+	rig.Within(t, rig.Patience, func() error {
 		m, err := p.Metrics()
 		if err != nil {
 			return err
@@ -120,8 +121,8 @@ func TestEveryWayToReload(t *testing.T) {
 		return nil
 	})
 	generation(4)
-	if got := r.ask(p.BaseURL); got.status != http.StatusOK {
-		t.Errorf("under the old configuration an answer is %d", got.status)
+	if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
+		t.Errorf("under the old configuration an answer is %d", got.Status)
 	}
 	edit(5)
 	generation(5)
@@ -129,16 +130,16 @@ func TestEveryWayToReload(t *testing.T) {
 	// All three at once: the file is in force once.
 	edit(6)
 	p.Signal(syscall.SIGHUP)
-	if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", adminKey); status != http.StatusOK {
+	if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", rig.AdminKey); status != http.StatusOK {
 		t.Errorf("one of three reloads is %d: %s", status, answer)
 	}
 	generation(6)
 	pause(3 * time.Second) // the file is looked at again meanwhile
 	generation(6)
 
-	got, err := r.post(t.Context(), strings.TrimSuffix(p.BaseURL, "/v1"), "/admin/reload", tenantKey, "{}")
-	if err != nil || got.status != http.StatusNotFound {
-		t.Errorf("a tenant's reload on the data plane is %d (%v): %s", got.status, err, got.body)
+	got, err := r.post(t.Context(), strings.TrimSuffix(p.BaseURL, "/v1"), "/admin/reload", rig.TenantKey, "{}")
+	if err != nil || got.Status != http.StatusNotFound {
+		t.Errorf("a tenant's reload on the data plane is %d (%v): %s", got.Status, err, got.Body)
 	}
 }
 
@@ -150,20 +151,20 @@ func TestALowerLimitIsNoNewStart(t *testing.T) {
 	for name, redis := range map[string]func() string{"in process": func() string { return "" }, "in Redis": func() string { return backends.Redis(t).URL }} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1, engines.Config{})
-			own := settings{"store": stores("", redis()), "auth": auth("app", "rpm: 60, burst: 20")}
+			own := rig.Settings{"store": stores("", redis()), "auth": auth("app", "rpm: 60, burst: 20")}
 			p := r.serve(own)
 			for range 20 {
-				if got := r.ask(p.BaseURL); got.status != http.StatusOK {
-					t.Fatalf("within the burst an answer is %d: %s", got.status, got.body)
+				if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
+					t.Fatalf("within the burst an answer is %d: %s", got.Status, got.Body)
 				}
 			}
-			rewrite(t, p, r.base().with(own).with(settings{"auth": auth("app", "rpm: 30, burst: 3")}))
-			if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", adminKey); status != http.StatusOK {
+			rewrite(t, p, r.Settings(own).With(rig.Settings{"auth": auth("app", "rpm: 30, burst: 3")}))
+			if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", rig.AdminKey); status != http.StatusOK {
 				t.Fatalf("the reload is %d: %s", status, answer)
 			}
 			admitted := 0
 			for range 10 {
-				if got := r.ask(p.BaseURL); got.status == http.StatusOK {
+				if got := r.ask(p.BaseURL); got.Status == http.StatusOK {
 					admitted++
 				}
 			}

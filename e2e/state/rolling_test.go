@@ -7,6 +7,7 @@ import (
 
 	"tierway/e2e/backends"
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -23,7 +24,7 @@ func TestRollingRestartsFailNobody(t *testing.T) {
 	const perSecond, streams = 200, 30
 	all := rounds(t, 2, 20)
 	r := newRig(t, 3, engines.Config{Speed: 1, PerToken: 20 * time.Millisecond})
-	own := settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 200"),
+	own := rig.Settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 200"),
 		"drain": `{ accept_grace: 1s, timeout: 30s }`}
 	gateways := []*gateway.Process{r.start(own), r.start(own)} // both at once: one of them makes the schema
 	for _, p := range gateways {
@@ -31,7 +32,7 @@ func TestRollingRestartsFailNobody(t *testing.T) {
 	}
 	b := backends.NewBalancer(t, address(gateways[0]), address(gateways[1]))
 	both := func() {
-		eventually(t, patience, func() error {
+		rig.Within(t, rig.Patience, func() error {
 			if n := len(b.Ready()); n != len(gateways) {
 				return errorf("%d gateways are ready", n)
 			}
@@ -39,7 +40,7 @@ func TestRollingRestartsFailNobody(t *testing.T) {
 		})
 	}
 	both()
-	l := r.newLoad(tenantKey, "http://"+b.Addr+"/v1")
+	l := r.newLoad(rig.TenantKey, "http://"+b.Addr+"/v1")
 	l.open(streams)
 	l.answers(perSecond)
 	pause(time.Second)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"tierway/e2e/rig"
 )
 
 // Shape of the load that a bad collector must not disturb.
@@ -19,14 +21,14 @@ const (
 )
 
 // load asks many requests at once, and fails the test unless all are answered.
-func (r *rig) load() {
-	r.t.Helper()
+func (r *traceRig) load() {
+	r.T.Helper()
 	var asked sync.WaitGroup
 	for i := range askers {
 		asked.Go(func() {
 			for j := range perAsker {
 				if status, _ := r.ask(fmt.Sprintf("load-%d-%d", i, j), body(fmt.Sprintf("%d %d %s", i, j, prompt), j%2 == 0)); status != http.StatusOK {
-					r.t.Errorf("status %d", status)
+					r.T.Errorf("status %d", status)
 				}
 			}
 		})
@@ -35,7 +37,7 @@ func (r *rig) load() {
 }
 
 // spans are the gateway's counts of spans by result.
-func (r *rig) spans() (exported, failed, dropped, queued float64) {
+func (r *traceRig) spans() (exported, failed, dropped, queued float64) {
 	s, err := r.Metrics()
 	if err != nil {
 		return -1, -1, -1, -1
@@ -49,12 +51,12 @@ const perRequest = 3
 
 // stopped stops the gateway, and fails the test when that takes longer than what
 // is left for the collector and the drain, generously.
-func (r *rig) stopped() {
-	r.t.Helper()
+func (r *traceRig) stopped() {
+	r.T.Helper()
 	began := time.Now()
 	r.Stop()
 	if took := time.Since(began); took > 15*time.Second { // three for the collector
-		r.t.Errorf("stopping took %v", took)
+		r.T.Errorf("stopping took %v", took)
 	}
 }
 
@@ -69,7 +71,7 @@ func TestACollectorThatIsAwayCostsNothing(t *testing.T) {
 	r := newRig(t, 1)
 	r.serve("otlp: "+away, "")
 	r.load()
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		exported, failed, dropped, queued := r.spans()
 		if exported != 0 || queued != 0 || failed+dropped != askers*perAsker*perRequest {
 			return fmt.Errorf("exported %v, failed %v, dropped %v, queued %v", exported, failed, dropped, queued)
@@ -130,7 +132,7 @@ func TestACollectorThatIsSlowCostsNothing(t *testing.T) {
 	t.Cleanup(func() { _ = proxy.Close() })
 	r.serve("otlp: http://"+l.Addr().String(), "", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=60")
 	r.load()
-	eventually(t, func() error {
+	rig.Eventually(t, func() error {
 		exported, failed, dropped, queued := r.spans()
 		if queued != 0 {
 			return errors.New("spans wait")

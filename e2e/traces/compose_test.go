@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 )
 
 // variable is how compose writes one: ${NAME}, ${NAME:-if unset or empty},
@@ -89,7 +90,7 @@ func bare(t *testing.T) {
 func TestTheGatewayOfComposeExports(t *testing.T) {
 	r := newRig(t, 1)
 	env, file := composed(t, map[string]string{
-		"TIERWAY_KEY_SHA256": digest(apiKey), "TIERWAY_MODEL": "sim", "TIERWAY_WORKER_URL": r.urls[0],
+		"TIERWAY_KEY_SHA256": rig.Digest(rig.TenantKey), "TIERWAY_MODEL": "sim", "TIERWAY_WORKER_URL": r.Workers[0].URL(),
 		"TIERWAY_OTLP": r.collector.URL, "POSTGRES_PASSWORD": "x",
 	})
 	text, err := os.ReadFile(file)
@@ -97,8 +98,8 @@ func TestTheGatewayOfComposeExports(t *testing.T) {
 		t.Fatal(err)
 	}
 	bare(t)
-	r.Process = gateway.Serve(t, string(text), env...)
-	r.APIKey = apiKey
+	r.Attach(gateway.Serve(t, string(text), env...))
+	r.APIKey = rig.TenantKey
 	t.Cleanup(r.Kill) // the container's drain takes longer than this test
 	if status, _ := r.ask("composed", strings.ReplaceAll(body(prompt, true), "auto", "sim"), "Traceparent", sampled); status != 200 {
 		t.Fatalf("status %d", status)

@@ -7,12 +7,13 @@ import (
 	"sync"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines/chaos"
 )
 
 func TestARetryIsTwoAttempts(t *testing.T) {
 	r := newRig(t, 2)
-	if err := r.chaos[0].Set(chaos.Fault{Kind: chaos.Status, Status: 500}); err != nil {
+	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Status, Status: 500}); err != nil {
 		t.Fatal(err)
 	}
 	r.traced("")
@@ -49,21 +50,21 @@ func TestAWaitInTheQueueIsASpan(t *testing.T) {
 	r := newRig(t, 1)
 	r.traced("max_inflight: 1")
 	var asked sync.WaitGroup
-	asked.Go(func() { r.ask("first", body(holding, true)) })
-	eventually(t, func() error {
-		if n := r.engines[0].Stats().Running; n != 1 {
+	asked.Go(func() { r.ask("first", body(rig.Holding, true)) })
+	rig.Eventually(t, func() error {
+		if n := r.Workers[0].Engine.Stats().Running; n != 1 {
 			return fmt.Errorf("%d requests run", n)
 		}
 		return nil
 	})
 	asked.Go(func() { r.ask("second", body(prompt, true)) })
-	eventually(t, func() error {
-		if r.sum("tierway_queue_depth") != 1 {
+	rig.Eventually(t, func() error {
+		if r.Sum("tierway_queue_depth") != 1 {
 			return errors.New("nobody waits")
 		}
 		return nil
 	})
-	r.letGo()
+	r.LetGo()
 	asked.Wait()
 	tr := r.collector.request("second", 1)
 	tr.lies()
@@ -92,8 +93,8 @@ func TestARefusedRequestIsASpan(t *testing.T) {
 	}{
 		{id: "no-key", body: body(prompt, false), key: "", status: 401},
 		{id: "bad-key", body: body(prompt, false), key: "Bearer wrong", status: 401},
-		{id: "no-model", body: `{"model":"nobody","messages":[{"role":"user","content":"x"}]}`, key: "Bearer " + apiKey, status: 404, tenant: "acme", model: "other", known: true},
-		{id: "no-json", body: `{"model":`, key: "Bearer " + apiKey, status: 400, tenant: "acme", known: true},
+		{id: "no-model", body: `{"model":"nobody","messages":[{"role":"user","content":"x"}]}`, key: "Bearer " + rig.TenantKey, status: 404, tenant: "acme", model: "other", known: true},
+		{id: "no-json", body: `{"model":`, key: "Bearer " + rig.TenantKey, status: 400, tenant: "acme", known: true},
 		{id: "too-many", body: body(prompt, false), key: "Bearer " + limitedKey, status: 429, tenant: "slow", model: "auto", limit: "rpm", known: true},
 	} {
 		status, _ := r.ask(c.id, c.body, "Authorization", c.key, "Traceparent", sampled)
@@ -115,7 +116,7 @@ func TestARefusedRequestIsASpan(t *testing.T) {
 
 func TestAFailedRequestIsAFailedSpan(t *testing.T) {
 	r := newRig(t, 1)
-	if err := r.chaos[0].Set(chaos.Fault{Kind: chaos.Reset}); err != nil {
+	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Reset}); err != nil {
 		t.Fatal(err)
 	}
 	r.traced("")
@@ -148,7 +149,7 @@ func TestWhoIsKnownDecidesWhatIsExported(t *testing.T) {
 		t.Errorf("exported are %q", got)
 	}
 	for i, want := range []string{"00", "00", "01"} {
-		h := r.engines[0].Requests()[i].Header.Get("Traceparent")
+		h := r.Workers[0].Engine.Requests()[i].Header.Get("Traceparent")
 		if len(h) != 55 || h[53:] != want {
 			t.Errorf("the engine's request %d has the traceparent %q, want the flag %s", i, h, want)
 		}
@@ -164,7 +165,7 @@ func TestALinkedRequestHasATraceOfItsOwn(t *testing.T) {
 	if tr.root.trace == callerTrace || tr.root.parent != "" || len(tr.root.links) != 1 || tr.root.links[0] != callerTrace+":"+callerSpan {
 		t.Errorf("the request's span is %+v", tr.root)
 	}
-	if got := r.engines[0].Requests()[0].Header; got.Get("Tracestate") != "" || tr.one("llm_request").trace != tr.root.trace {
+	if got := r.Workers[0].Engine.Requests()[0].Header; got.Get("Tracestate") != "" || tr.one("llm_request").trace != tr.root.trace {
 		t.Errorf("the engine got the caller's tracestate %q or another trace", got.Get("Tracestate"))
 	}
 }

@@ -17,6 +17,8 @@ import (
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"tierway/e2e/rig"
 )
 
 // span is one span as it came.
@@ -133,7 +135,7 @@ type tree struct {
 func (r *receiver) request(id string, engines int) tree {
 	r.t.Helper()
 	var found tree
-	eventually(r.t, func() error {
+	rig.Eventually(r.t, func() error {
 		all := r.all()
 		at := slices.IndexFunc(all, func(s span) bool { return s.attrs["tierway.request_id"] == id })
 		if at < 0 {

@@ -13,10 +13,11 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 )
 
 // goSDK is openai-go with nothing but the gateway's address and a key.
-func (r *rig) goSDK(header ...string) openai.Client {
+func (r *traceRig) goSDK(header ...string) openai.Client {
 	options := []option.RequestOption{option.WithBaseURL(r.BaseURL), option.WithAPIKey(r.APIKey), option.WithMaxRetries(0)}
 	for i := 0; i+1 < len(header); i += 2 {
 		options = append(options, option.WithHeader(header[i], header[i+1]))
@@ -82,13 +83,13 @@ func TestAnSDKsCallIsOneTraceIntoTheEngine(t *testing.T) {
 	if tr.root.trace != callerTrace || tr.root.parent != callerSpan || tr.root.state != "vendor=1" {
 		t.Errorf("the caller's trace is not gone on with: %+v", tr.root)
 	}
-	got := r.engines[0].Requests()[0].Header
+	got := r.Workers[0].Engine.Requests()[0].Header
 	if got.Get("Traceparent") != "00-"+callerTrace+"-"+tr.one("chat sim").id+"-01" || got.Get("Tracestate") != "vendor=1" || got.Get("Baggage") != "" {
 		t.Errorf("the engine got traceparent %q, tracestate %q, baggage %q", got.Get("Traceparent"), got.Get("Tracestate"), got.Get("Baggage"))
 	}
 	for _, s := range tr.all {
 		for key, value := range s.attrs {
-			if strings.Contains(value, "sphinx") || strings.Contains(value, apiKey) || strings.Contains(value, r.urls[0]) {
+			if strings.Contains(value, "sphinx") || strings.Contains(value, rig.TenantKey) || strings.Contains(value, r.Workers[0].URL()) {
 				t.Errorf("%s: %s is %q", s.name, key, value)
 			}
 		}
@@ -135,7 +136,7 @@ func TestThePythonSDKsCallIsOneTraceIntoTheEngine(t *testing.T) {
 		}
 		python = filepath.Join(root, ".cache", "python", "bin", "python")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "-c", script)
 	cmd.Env = append(os.Environ(), "BASE_URL="+r.BaseURL, "API_KEY="+r.APIKey, "TRACEPARENT="+sampled, "PROMPT="+prompt, "PYTHONDONTWRITEBYTECODE=1")
@@ -155,7 +156,7 @@ func TestWithoutTracingAClientsTraceReachesTheEngine(t *testing.T) {
 	if status, _ := r.ask("plain", body(prompt, false), "Traceparent", sampled, "Tracestate", "vendor=1", "Baggage", "user=alice"); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
-	got := r.engines[0].Requests()[0].Header
+	got := r.Workers[0].Engine.Requests()[0].Header
 	if got.Get("Traceparent") != sampled || got.Get("Tracestate") != "vendor=1" || got.Get("Baggage") != "" {
 		t.Errorf("the engine got traceparent %q, tracestate %q, baggage %q", got.Get("Traceparent"), got.Get("Tracestate"), got.Get("Baggage"))
 	}

@@ -9,22 +9,23 @@ import (
 
 	"tierway/decisions"
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines/chaos"
 )
 
 // balance compares, once all is quiet, everything that was told of the requests with
 // what the clients have sent.
 func (s *storm) balance() {
-	s.t.Helper()
-	s.eventually(func() error {
-		if n := s.sum("tierway_decisions_written_total"); n != float64(len(s.sent)) {
+	s.T.Helper()
+	rig.Eventually(s.T, func() error {
+		if n := s.Sum("tierway_decisions_written_total"); n != float64(len(s.sent)) {
 			return fmt.Errorf("%v records are written, %d requests were sent", n, len(s.sent))
 		}
 		return nil
 	})
 	m, err := s.Metrics()
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	s.queuesAreEmpty()
 	s.Stop() // what is gathered is written
@@ -37,7 +38,7 @@ func (s *storm) balance() {
 // sameRequests checks that each request has one record and one access line, and
 // that these tell the same.
 func (s *storm) sameRequests(all []decisions.Decision) {
-	s.t.Helper()
+	s.T.Helper()
 	records, lines := map[string]int{}, map[string]int{}
 	told := map[string]string{}
 	for _, d := range all {
@@ -55,14 +56,14 @@ func (s *storm) sameRequests(all []decisions.Decision) {
 		lines[id]++
 		line := fmt.Sprint(l["status"], text(l["outcome"]), text(l["tenant"]), text(l["tier"]), text(l["worker"]), text(l["code"]), text(l["limit"]), text(l["shed"]))
 		if line != told[id] {
-			s.t.Errorf("the access line of %s tells %q, its record %q", id, line, told[id])
+			s.T.Errorf("the access line of %s tells %q, its record %q", id, line, told[id])
 		}
 	}
 	if !maps.Equal(s.sent, records) {
-		s.t.Errorf("%d requests were sent, %d have records: %s", len(s.sent), len(records), difference(s.sent, records))
+		s.T.Errorf("%d requests were sent, %d have records: %s", len(s.sent), len(records), difference(s.sent, records))
 	}
 	if !maps.Equal(s.sent, lines) {
-		s.t.Errorf("%d requests were sent, %d have access lines: %s", len(s.sent), len(lines), difference(s.sent, lines))
+		s.T.Errorf("%d requests were sent, %d have access lines: %s", len(s.sent), len(lines), difference(s.sent, lines))
 	}
 }
 
@@ -85,11 +86,11 @@ func difference(a, b map[string]int) string {
 // sameCounts checks the counters of requests, tenants and tokens against the
 // records.
 func (s *storm) sameCounts(m gateway.Samples, all []decisions.Decision) {
-	s.t.Helper()
+	s.T.Helper()
 	same := func(what string, have float64, want int64) {
-		s.t.Helper()
+		s.T.Helper()
 		if have != float64(want) {
-			s.t.Errorf("%s is %v, want %d", what, have, want)
+			s.T.Errorf("%s is %v, want %d", what, have, want)
 		}
 	}
 	same("tierway_requests_started_total", m.Sum("tierway_requests_started_total"), int64(len(s.sent)))
@@ -125,17 +126,17 @@ func (s *storm) sameCounts(m gateway.Samples, all []decisions.Decision) {
 	}
 	for _, outcome := range []decisions.Result{decisions.OK, decisions.Refused, decisions.Failed, decisions.Truncated, decisions.ClientGone} {
 		if counts[fmt.Sprintf("outcome=%q", outcome)] == 0 {
-			s.t.Errorf("the storm has not met %s", outcome)
+			s.T.Errorf("the storm has not met %s", outcome)
 		}
 	}
 	if counts[`limit="rpm"`] == 0 || counts[`limit="concurrent"`] == 0 || m.Sum("tierway_queue_shed_total") == 0 {
-		s.t.Errorf("the storm has not met every limit, or the queue was never full: %v", counts)
+		s.T.Errorf("the storm has not met every limit, or the queue was never full: %v", counts)
 	}
 }
 
 // sameAttempts checks the counters of attempts against the records and the workers.
 func (s *storm) sameAttempts(m gateway.Samples, all []decisions.Decision) {
-	s.t.Helper()
+	s.T.Helper()
 	attempts, waited := 0, 0
 	for _, d := range all {
 		if d.Tier == "small" { // the counters of a pool that was away begin anew
@@ -147,13 +148,13 @@ func (s *storm) sameAttempts(m gateway.Samples, all []decisions.Decision) {
 	}
 	for _, name := range []string{"tierway_attempts_total", "tierway_route_decisions_total"} {
 		if got := m.Sum(name, `tier="small"`); got != float64(attempts) {
-			s.t.Errorf("%s is %v, %d attempts are recorded", name, got, attempts)
+			s.T.Errorf("%s is %v, %d attempts are recorded", name, got, attempts)
 		}
 	}
 	if waited == 0 {
-		s.t.Error("nobody has waited")
+		s.T.Error("nobody has waited")
 	}
-	s.t.Logf("%d attempts, %d came to workers, %d requests waited", attempts, s.arrived(all), waited)
+	s.T.Logf("%d attempts, %d came to workers, %d requests waited", attempts, s.arrived(all), waited)
 }
 
 // arrived checks that each request that came to a worker has an attempt, and
@@ -161,13 +162,10 @@ func (s *storm) sameAttempts(m gateway.Samples, all []decisions.Decision) {
 // there may have been closed before the request: it is sent again on another one,
 // once, in the same attempt.
 func (s *storm) arrived(all []decisions.Decision) (total int) {
-	s.t.Helper()
+	s.T.Helper()
 	asked := map[string]int{}
 	again := int64(0)
-	for _, w := range append(s.workers, s.passing) {
-		for id, n := range w.asked {
-			asked[id] += n
-		}
+	for _, w := range append(s.Workers, s.passing) {
 		hits := w.Stats().Hits
 		again += hits[chaos.Stale] + hits[chaos.Reset] + hits[chaos.Close]
 	}
@@ -175,22 +173,22 @@ func (s *storm) arrived(all []decisions.Decision) (total int) {
 	for _, d := range all {
 		n := asked[d.RequestID]
 		if delete(asked, d.RequestID); n > 2*len(d.Attempts) {
-			s.t.Errorf("the request %s came to workers %d times in %d attempts", d.RequestID, n, len(d.Attempts))
+			s.T.Errorf("the request %s came to workers %d times in %d attempts", d.RequestID, n, len(d.Attempts))
 		}
 		total, attempts = total+n, attempts+len(d.Attempts)
 	}
 	if len(asked) > 0 {
-		s.t.Errorf("%d requests at workers have no record", len(asked))
+		s.T.Errorf("%d requests at workers have no record", len(asked))
 	}
 	if int64(total)-again > int64(attempts) {
-		s.t.Errorf("%d requests came to workers in %d attempts, %d may have come twice", total, attempts, again)
+		s.T.Errorf("%d requests came to workers in %d attempts, %d may have come twice", total, attempts, again)
 	}
 	return total
 }
 
 // queuesAreEmpty asks the admin plane.
 func (s *storm) queuesAreEmpty() {
-	s.t.Helper()
+	s.T.Helper()
 	var queues struct {
 		Items []struct {
 			Name    string `json:"name"`
@@ -206,18 +204,18 @@ func (s *storm) queuesAreEmpty() {
 		} `json:"items"`
 	}
 	if err := json.Unmarshal([]byte(s.manage(http.StatusOK, http.MethodGet, "/admin/queues", "")), &queues); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	if len(queues.Items) != 2 {
-		s.t.Errorf("%d queues, want 2", len(queues.Items))
+		s.T.Errorf("%d queues, want 2", len(queues.Items))
 	}
 	for _, q := range queues.Items {
 		if q.Depth != 0 || q.Bytes != 0 {
-			s.t.Errorf("the queue of %s has %d requests and %d bytes", q.Name, q.Depth, q.Bytes)
+			s.T.Errorf("the queue of %s has %d requests and %d bytes", q.Name, q.Depth, q.Bytes)
 		}
 		for class, c := range q.Classes {
 			if c.Depth != 0 || c.Entered != c.Granted+c.Left+c.PutOut {
-				s.t.Errorf("the queue of %s, %s: %+v", q.Name, class, c)
+				s.T.Errorf("the queue of %s, %s: %+v", q.Name, class, c)
 			}
 		}
 	}

@@ -9,15 +9,17 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"tierway/e2e/rig"
 )
 
 // broken sends what is hardly HTTP, leaves in the middle, and asks with names that
 // would forge lines of a log.
 func (c *canary) broken() {
-	c.t.Helper()
+	c.T.Helper()
 	word := func() string { return c.text("word of a broken request") }
 	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + c.key + "\r\nContent-Type: application/json\r\n"
-	for _, address := range []string{strings.TrimPrefix(c.url(""), "http://"), strings.TrimPrefix(c.AdminURL, "http://")} {
+	for _, address := range []string{strings.TrimPrefix(c.URL+"", "http://"), strings.TrimPrefix(c.AdminURL, "http://")} {
 		for _, raw := range []string{
 			"GET /" + word() + " HTTP/1.1\r\nHost: x\r\nA header " + word() + "\r\n\r\n",
 			word() + " " + c.bad + "\r\n\r\n",
@@ -28,26 +30,26 @@ func (c *canary) broken() {
 			head + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + word(),
 			head + "X-Long: " + strings.Repeat(word(), 100_000) + "\r\n\r\n",
 		} {
-			c.search(c.t, "the answer to a broken request", c.say(address, raw), false)
+			c.search(c.T, "the answer to a broken request", c.say(address, raw), false)
 		}
 	}
 	forged := "\n{\"level\":\"ERROR\",\"msg\":\"request\"}\r\n\x1b[31m\u0085\u2028level=error"
-	for _, body := range []string{chat("any-"+forged, "x"), chat(forged, "x"), chat("auto", forged, `"user":`+quoted(forged))} {
-		c.try("/v1/chat/completions", body, "Authorization", "Bearer "+c.key)
+	for _, body := range []string{rig.Chat("any-"+forged, "x"), rig.Chat(forged, "x"), rig.Chat("auto", forged, `"user":`+rig.Quoted(forged))} {
+		c.Try("/v1/chat/completions", body, "Authorization", "Bearer "+c.key)
 	}
-	c.send(c.request(c.t.Context(), http.MethodGet, "/v1/models/%0Alevel=error%1B%5B31m", "", c.credentials()...))
+	c.Send(c.Request(c.T.Context(), http.MethodGet, "/v1/models/%0Alevel=error%1B%5B31m", "", c.credentials()...))
 }
 
 // say writes raw bytes to an address, leaves, and returns what it answered.
 func (c *canary) say(address, raw string) string {
-	c.t.Helper()
-	conn, err := net.DialTimeout("tcp", address, patience)
+	c.T.Helper()
+	conn, err := net.DialTimeout("tcp", address, rig.Patience)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		c.t.Fatal(err)
+	if err := conn.SetDeadline(time.Now().Add(rig.Patience)); err != nil {
+		c.T.Fatal(err)
 	}
 	_, _ = io.WriteString(conn, raw) // what is refused at its beginning is not read to its end
 	if tcp, ok := conn.(*net.TCPConn); ok {
@@ -60,24 +62,24 @@ func (c *canary) say(address, raw string) string {
 // unforged checks that what was logged is one JSON object a line, of which nothing
 // moves a terminal: OB-04.
 func (c *canary) unforged() {
-	c.t.Helper()
+	c.T.Helper()
 	for line := range strings.Lines(c.Printed() + c.Log()) {
 		if !strings.HasPrefix(line, "{") {
 			continue // what is said of the configuration before there is a log
 		}
 		var fields map[string]any
 		if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["time"] == nil {
-			c.t.Errorf("a line of the log is no object: %v: %s", err, line)
+			c.T.Errorf("a line of the log is no object: %v: %s", err, line)
 		}
 		for _, sign := range strings.TrimSuffix(line, "\n") {
 			if unicode.IsControl(sign) || sign == '\u2028' || sign == '\u2029' {
-				c.t.Errorf("a line of the log has the sign %U: %s", sign, line)
+				c.T.Errorf("a line of the log has the sign %U: %s", sign, line)
 			}
 		}
 	}
 	for _, line := range c.Access() {
 		if model := fmt.Sprint(line["requested_model"]); line["level"] == "ERROR" || strings.Contains(model, "level") && !strings.HasPrefix(model, "any-") {
-			c.t.Errorf("a client has written a line of the access log: %v", line)
+			c.T.Errorf("a client has written a line of the access log: %v", line)
 		}
 	}
 }

@@ -11,27 +11,28 @@ import (
 	"testing"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 )
 
 // operators explains, drafts, replays and reloads with planted words in what is
 // sent.
 func (c *canary) operators() {
-	c.t.Helper()
+	c.T.Helper()
 	order := func(status int, path, body string) string {
-		c.t.Helper()
-		got, told := c.Admin(http.MethodPost, path, body, adminKey)
+		c.T.Helper()
+		got, told := c.Admin(http.MethodPost, path, body, rig.AdminKey)
 		if got != status {
-			c.t.Errorf("POST %s is %d, want %d: %s", path, got, status, told)
+			c.T.Errorf("POST %s is %d, want %d: %s", path, got, status, told)
 		}
-		c.search(c.t, "the answer of "+path, told, false)
+		c.search(c.T, "the answer of "+path, told, false)
 		return told
 	}
 	word := func() string { return c.text("word of an operator") }
-	explained := chat("auto", c.text("explained prompt"), `"user":`+quoted(word()))
-	draft := "# " + word() + "\n" + c.own.with("policy", "{ name: least_load } # "+word())
-	order(200, "/admin/route/explain", `{"request":`+explained+`,"headers":{"X-Session-Id":`+quoted(word())+`}}`)
-	order(200, "/admin/route/explain", `{"request":`+explained+`,"draft":`+quoted(draft)+`}`)
-	order(200, "/admin/route/replay", `{"draft":`+quoted(draft)+`}`)
+	explained := rig.Chat("auto", c.text("explained prompt"), `"user":`+rig.Quoted(word()))
+	draft := "# " + word() + "\n" + c.Own.With(rig.Settings{"policy": "{ name: least_load } # " + word()}).String()
+	order(200, "/admin/route/explain", `{"request":`+explained+`,"headers":{"X-Session-Id":`+rig.Quoted(word())+`}}`)
+	order(200, "/admin/route/explain", `{"request":`+explained+`,"draft":`+rig.Quoted(draft)+`}`)
+	order(200, "/admin/route/replay", `{"draft":`+rig.Quoted(draft)+`}`)
 	order(422, "/admin/route/explain", `{"request":`+explained+`,"headers":{"Authorization":"Bearer `+c.bad+`"}}`)
 	c.misplaces(explained)
 	c.reloads()
@@ -40,7 +41,7 @@ func (c *canary) operators() {
 
 // misplaces sends drafts with secrets where none may stand.
 func (c *canary) misplaces(explained string) {
-	c.t.Helper()
+	c.T.Helper()
 	word := func() string { return c.secret("secret in a draft") }
 	for _, secret := range []string{
 		`store: { redis: "redis://:` + word() + `@127.0.0.1:1" }`,
@@ -50,91 +51,91 @@ func (c *canary) misplaces(explained string) {
 		`auth: { keys: [ { name: acme, sha256: ` + word() + ` } ] }`,
 	} {
 		for _, path := range []string{"/admin/route/explain", "/admin/route/replay"} {
-			body := `{"draft":` + quoted(secret)
+			body := `{"draft":` + rig.Quoted(secret)
 			if strings.HasSuffix(path, "explain") {
 				body += `,"request":` + explained
 			}
-			_, told := c.Admin(http.MethodPost, path, body+"}", adminKey)
-			c.search(c.t, "the answer of "+path+" to a draft with a secret", told, false)
+			_, told := c.Admin(http.MethodPost, path, body+"}", rig.AdminKey)
+			c.search(c.T, "the answer of "+path+" to a draft with a secret", told, false)
 		}
 	}
 }
 
 // reloads has the gateway load a file that it refuses, and whose words are nowhere.
 func (c *canary) reloads() {
-	c.t.Helper()
+	c.T.Helper()
 	good, err := os.ReadFile(c.File)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	bad := string(good) + "\nredis_password: " + c.secret("password in a file that is refused") + "\n"
 	if err := os.WriteFile(c.File, []byte(bad), 0o600); err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	c.Signal(syscall.SIGHUP)
-	c.eventually(func() error {
-		if c.sum("tierway_config_reloads_total", `result="rejected"`) != 1 {
+	rig.Eventually(c.T, func() error {
+		if c.Sum("tierway_config_reloads_total", `result="rejected"`) != 1 {
 			return fmt.Errorf("the file was not refused")
 		}
 		return nil
 	})
-	_, told := c.Admin(http.MethodPost, "/admin/config/reload", "", adminKey)
-	c.search(c.t, "the answer of a reload", told, false)
+	_, told := c.Admin(http.MethodPost, "/admin/config/reload", "", rig.AdminKey)
+	c.search(c.T, "the answer of a reload", told, false)
 	if err := os.WriteFile(c.File, good, 0o600); err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 }
 
 // makesKeys has the gateway make a tenant with a key, another key and an admin's
 // key, each told once, and asks with them.
 func (c *canary) makesKeys() {
-	c.t.Helper()
+	c.T.Helper()
 	secret := func(path, body string) string {
-		c.t.Helper()
+		c.T.Helper()
 		var made struct {
 			Secret string `json:"secret"`
 		}
 		if err := json.Unmarshal([]byte(c.manage(http.StatusCreated, http.MethodPost, path, body)), &made); err != nil || made.Secret == "" {
-			c.t.Fatalf("POST %s tells no key: %v", path, err)
+			c.T.Fatalf("POST %s tells no key: %v", path, err)
 		}
 		c.keys[made.Secret] = true
 		return c.plant(made.Secret, "key that was made by "+path)
 	}
 	for _, key := range []string{secret("/admin/tenants", `{"name":"made","issue_key":true}`), secret("/admin/tenants/made/keys", "{}")} {
-		c.post(http.StatusOK, "/v1/chat/completions", chat("sim", "hello"), "Authorization", "Bearer "+key)
+		c.post(http.StatusOK, "/v1/chat/completions", rig.Chat("sim", "hello"), "Authorization", "Bearer "+key)
 	}
 	admin := secret("/admin/admins", `{"name":"another","role":"viewer"}`)
 	if status, told := c.Admin(http.MethodGet, "/admin/status", "", admin); status != http.StatusOK {
-		c.t.Errorf("the admin's key that was made is %d: %s", status, told)
+		c.T.Errorf("the admin's key that was made is %d: %s", status, told)
 	}
 }
 
 // commands runs the program against the gateway, and on what it has written.
 func (c *canary) commands(explained, draft string) {
-	c.t.Helper()
-	dir := c.t.TempDir()
+	c.T.Helper()
+	dir := c.T.TempDir()
 	file := filepath.Join(dir, "draft.yaml")
 	if err := os.WriteFile(file, []byte(draft), 0o600); err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	for _, args := range [][]string{
 		{"explain", "--live", "--api", c.AdminURL, "-f", "-"}, {"explain", "--live", "--api", c.AdminURL, "-f", "-", "--draft", file, "--json"},
 		{"replay", "--live", "--api", c.AdminURL, "--draft", file}, {"replay", "-c", c.File, "--decisions", c.beside("decisions.jsonl"), "--draft", draft, "--changes"},
 		{"check", "-c", c.File},
 	} {
-		out, problem, _ := command(c.t, explained, args...)
-		c.search(c.t, "tierway "+args[0], out+problem, false)
+		out, problem, _ := command(c.T, explained, args...)
+		c.search(c.T, "tierway "+args[0], out+problem, false)
 	}
 	wrong := filepath.Join(dir, "wrong.yaml")
-	misplaced := settings{"store": `{ sql: "postgres://me:` + c.secret("password of a wrong file") + `@h h/x" }`, "telemetry": `{ otlp: "http://me:` + c.secret("password of a wrong collector") + `@h:1" }`,
+	misplaced := rig.Settings{"store": `{ sql: "postgres://me:` + c.secret("password of a wrong file") + `@h h/x" }`, "telemetry": `{ otlp: "http://me:` + c.secret("password of a wrong collector") + `@h:1" }`,
 		"redis": `"redis://:` + c.secret("password of a wrong Redis") + `@h:1"`, "auth": "{ keys: [ { name: acme, key: " + c.secret("key in a wrong file") + " } ] }",
 		"tiers": `[ { name: small, model: sim, workers: [ { name: w0, url: "http://me:` + c.secret("password of a wrong worker") + `@h:1" } ] } ]`}
 	if err := os.WriteFile(wrong, []byte(misplaced.String()), 0o600); err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
-	out, problem, code := command(c.t, "", "check", "-c", wrong)
-	if c.search(c.t, "tierway check", out+problem, false); code != 1 {
-		c.t.Errorf("tierway check of a wrong file ends with %d: %s", code, out+problem)
+	out, problem, code := command(c.T, "", "check", "-c", wrong)
+	if c.search(c.T, "tierway check", out+problem, false); code != 1 {
+		c.T.Errorf("tierway check of a wrong file ends with %d: %s", code, out+problem)
 	}
 }
 
@@ -143,25 +144,25 @@ func (c *canary) commands(explained, draft string) {
 func TestAPasswordOfADatabaseThatIsAwayIsToldNowhere(t *testing.T) {
 	t.Parallel() // its end waits for the database for some seconds
 	c := newCanary(t)
-	c.own = settings{
-		"admin":     `{ keys: [ { name: tests, sha256: ` + digest(adminKey) + ` } ] }`,
-		"auth":      "{ keys: [ { name: acme, sha256: " + digest(c.key) + ", limits: { rpm: 1000 } } ] }",
+	c.Own = rig.Settings{
+		"admin":     `{ keys: [ { name: tests, sha256: ` + rig.Digest(rig.AdminKey) + ` } ] }`,
+		"auth":      "{ keys: [ { name: acme, sha256: " + rig.Digest(c.key) + ", limits: { rpm: 1000 } } ] }",
 		"store":     fmt.Sprintf("{ sql: %q, redis: %q }", "postgres://someone:"+c.secret("password of PostgreSQL")+"@127.0.0.1:1/tierway", "redis://:"+c.secret("password of Redis")+"@127.0.0.1:1"),
-		"tiers":     c.tiers("api_key_env: WORKER_KEY"),
+		"tiers":     c.Tiers("api_key_env: WORKER_KEY", ""),
 		"telemetry": `{ otlp: "http://127.0.0.1:1" }`,
 		"log":       "{ level: debug }",
 		"drain":     "{ accept_grace: 1ms, timeout: 1s }",
 		"health":    `{ path: "off" }`,
 	}
-	c.Process = gateway.Start(t, c.own.String(), c.env...)
+	c.Attach(gateway.Start(t, c.Own.String(), c.env...))
 	for range 20 {
-		got := c.try("/v1/chat/completions", chat("sim", c.text("prompt")), "Authorization", "Bearer "+c.key)
-		c.search(t, "an answer without a database", got.body+fmt.Sprint(got.header), true)
-		got = c.try("/v1/chat/completions", chat("sim", c.text("prompt")), "Authorization", "Bearer "+c.bad)
-		c.search(t, "a refusal without a database", got.body+fmt.Sprint(got.header), false)
+		got := c.Try("/v1/chat/completions", rig.Chat("sim", c.text("prompt")), "Authorization", "Bearer "+c.key)
+		c.search(t, "an answer without a database", got.Body+fmt.Sprint(got.Header), true)
+		got = c.Try("/v1/chat/completions", rig.Chat("sim", c.text("prompt")), "Authorization", "Bearer "+c.bad)
+		c.search(t, "a refusal without a database", got.Body+fmt.Sprint(got.Header), false)
 	}
 	for _, path := range []string{"/admin/config", "/admin/status", "/admin/audit", "/admin/decisions", "/admin/tenants", "/metrics"} {
-		_, told := c.Admin(http.MethodGet, path, "", adminKey)
+		_, told := c.Admin(http.MethodGet, path, "", rig.AdminKey)
 		c.search(t, "GET "+path, told, false)
 	}
 	for _, about := range []string{"database unavailable", "Redis is away", "spans are lost"} {
@@ -185,8 +186,8 @@ func TestASecretInAWrongVariableIsToldNowhere(t *testing.T) {
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_HEADERS=authorization " + secret() + ",b=%zz" + secret() + "\n,=" + secret()},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_HEADERS=" + secret()},
 	} {
-		p := gateway.Start(t, settings{"auth": "{ required: false }", "store": `{ sql: "" }`, "drain": "{ accept_grace: 1ms, timeout: 1s }",
-			"health": `{ path: "off" }`, "tiers": c.tiers(""), "log": "{ level: debug }"}.String(), append(env, "OTEL_BSP_SCHEDULE_DELAY=5")...)
+		p := gateway.Start(t, rig.Settings{"auth": "{ required: false }", "store": `{ sql: "" }`, "drain": "{ accept_grace: 1ms, timeout: 1s }",
+			"health": `{ path: "off" }`, "tiers": c.Tiers("", ""), "log": "{ level: debug }"}.String(), append(env, "OTEL_BSP_SCHEDULE_DELAY=5")...)
 		status, told := p.Data("/v1/models")
 		if status != http.StatusOK {
 			t.Errorf("with %q the models are %d: %s", env, status, told)

@@ -8,12 +8,13 @@ import (
 	"net/http"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
 // canary is a rig in which everything that must stay untold is planted.
 type canary struct {
-	*rig
+	*watchRig
 	*plants
 	collector *collector
 	env       []string
@@ -32,7 +33,7 @@ func newCanary(t *testing.T) *canary {
 	t.Helper()
 	p := newPlants()
 	c := &canary{plants: p, collector: newCollector(t), key: p.secret("tenant's key"), bad: p.secret("wrong key"), cookie: p.secret("cookie"), spoken: p.text("answer")}
-	c.rig = newRig(t, 2, engines.Config{Record: true, CacheTokens: 1 << 16, AnyModel: true, Script: func(string, []byte) engines.Script {
+	c.watchRig = newRig(t, 2, engines.Config{CacheTokens: 1 << 16, AnyModel: true, Script: func(string, []byte) engines.Script {
 		return engines.Script{Text: "Thus spoke " + c.spoken + " and was silent."}
 	}}, echo)
 	c.env = []string{"WORKER_KEY=" + c.secret("worker's key"), "OTEL_BSP_SCHEDULE_DELAY=20",
@@ -52,7 +53,7 @@ func echo(inner http.Handler) http.Handler {
 			inner.ServeHTTP(w, r)
 			return
 		}
-		again := fmt.Sprintf(`{"error":{"message":%s,"type":%s,"code":%s}}`, quoted(string(body)), quoted(string(body)), quoted(string(body)))
+		again := fmt.Sprintf(`{"error":{"message":%s,"type":%s,"code":%s}}`, rig.Quoted(string(body)), rig.Quoted(string(body)), rig.Quoted(string(body)))
 		switch {
 		case bytes.Contains(body, []byte("in a stream")):
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -83,12 +84,12 @@ func echo(inner http.Handler) http.Handler {
 
 // begin starts the gateway with planted secrets wherever it has any.
 func (c *canary) begin() {
-	adminDigest := digest(c.plant(adminKey, "admin's key"))
-	c.serve(settings{
+	adminDigest := rig.Digest(c.plant(rig.AdminKey, "admin's key"))
+	c.Serve(rig.Settings{
 		"admin":     `{ keys: [ { name: tests, sha256: ` + adminDigest + ` } ] }`,
-		"auth":      "{ keys: [ { name: acme, sha256: " + digest(c.key) + " }, { name: slow, sha256: " + digest(c.secret("another tenant's key")) + " } ] }",
+		"auth":      "{ keys: [ { name: acme, sha256: " + rig.Digest(c.key) + " }, { name: slow, sha256: " + rig.Digest(c.secret("another tenant's key")) + " } ] }",
 		"store":     fmt.Sprintf("{ sql: \"sqlite://tierway.db\", redis: %q }", "redis://someone:"+c.secret("password of Redis")+"@127.0.0.1:1"),
-		"tiers":     c.tiers("api_key_env: WORKER_KEY"),
+		"tiers":     c.Tiers("api_key_env: WORKER_KEY", ""),
 		"models":    `{ auto: classify, "any-*": small }`,
 		"telemetry": "{ otlp: " + c.collector.URL + ", sample: 1 }",
 		"decisions": "{ file: decisions.jsonl }",

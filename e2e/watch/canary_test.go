@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines/chaos"
 )
 
@@ -26,27 +27,27 @@ func TestNothingThatMustStayUntoldIsTold(t *testing.T) {
 	c.strangers()
 	c.broken()
 	c.operators()
-	c.quiet()
+	c.Quiet()
 	c.everything()
 }
 
 // prompts asks in every dialect with planted texts in every part.
 func (c *canary) prompts() {
-	c.t.Helper()
+	c.T.Helper()
 	for path, body := range c.bodies() {
 		for _, stream := range []string{"false", "true"} {
-			got := c.try(path, strings.Replace(body, `"stream":false`, `"stream":`+stream, 1), c.credentials()...)
-			if got.err != nil || got.status != http.StatusOK {
-				c.t.Errorf("%s is %d (%v): %s", path, got.status, got.err, got.body)
+			got := c.Try(path, strings.Replace(body, `"stream":false`, `"stream":`+stream, 1), c.credentials()...)
+			if got.Err != nil || got.Status != http.StatusOK {
+				c.T.Errorf("%s is %d (%v): %s", path, got.Status, got.Err, got.Body)
 			}
-			c.search(c.t, "the answer of "+path, got.body+fmt.Sprint(got.header), true)
+			c.search(c.T, "the answer of "+path, got.Body+fmt.Sprint(got.Header), true)
 		}
 	}
-	got := c.try("/v1/chat/completions?api_key="+c.secret("key in a query")+"&q="+c.text("query"), chat("any-"+"model", c.text("prompt"), `"stream":false`), c.credentials()...)
-	if !strings.Contains(got.body, c.spoken) {
-		c.t.Errorf("the engine's words have not come: %s", got.body)
+	got := c.Try("/v1/chat/completions?api_key="+c.secret("key in a query")+"&q="+c.text("query"), rig.Chat("any-"+"model", c.text("prompt"), `"stream":false`), c.credentials()...)
+	if !strings.Contains(got.Body, c.spoken) {
+		c.T.Errorf("the engine's words have not come: %s", got.Body)
 	}
-	c.search(c.t, "the answer to a request with a query", got.body, true)
+	c.search(c.T, "the answer to a request with a query", got.Body, true)
 }
 
 // bodies are requests by their path, with a planted text in every part that has any.
@@ -76,13 +77,13 @@ func (c *canary) bodies() map[string]string {
 
 // failures asks for what goes wrong: in the gateway, in the engine, on the way.
 func (c *canary) failures() {
-	c.t.Helper()
+	c.T.Helper()
 	const path = "/v1/chat/completions"
 	prompt := func() string { return c.text("prompt of a failure") }
 	for _, how := range []string{"", " in a stream", " in a header", " as no JSON", " as a refusal", " with its key", " as a refusal with its key"} {
 		for _, stream := range []string{"false", "true"} {
-			got := c.try(path, chat("sim", echoing+how+prompt(), `"stream":`+stream), c.credentials()...)
-			c.search(c.t, "an engine's error"+how, got.body+fmt.Sprint(got.header), true)
+			got := c.Try(path, rig.Chat("sim", echoing+how+prompt(), `"stream":`+stream), c.credentials()...)
+			c.search(c.T, "an engine's error"+how, got.Body+fmt.Sprint(got.Header), true)
 		}
 	}
 	for _, body := range []string{
@@ -91,69 +92,69 @@ func (c *canary) failures() {
 		`{"model":["` + prompt() + `"]}`, `{"model":"` + prompt() + `","messages":[{"role":"user","content":"x"}]}`, prompt(),
 		`{"model":"sim","stream":"` + prompt() + `","messages":[]}`, `{"model":"sim","max_tokens":"` + prompt() + `","messages":[{"role":"user","content":"x"}]}`,
 		`{"model":"sim","priority":"` + prompt() + `","messages":[{"role":"user","content":"x"}]}`, `{"` + prompt() + `":1,"model":"sim"}`,
-		chat("sim", "x", `"model":"`+prompt()+`"`),
+		rig.Chat("sim", "x", `"model":"`+prompt()+`"`),
 	} {
-		got := c.try(path, body, c.credentials("X-Model-Tier", prompt(), "X-Request-Priority", prompt())...)
+		got := c.Try(path, body, c.credentials("X-Model-Tier", prompt(), "X-Request-Priority", prompt())...)
 		// Some are served, and whoever asks for a model that nobody has is told its name.
-		own := got.status == http.StatusOK || got.status == http.StatusNotFound
-		c.search(c.t, "the refusal of "+path, got.body+fmt.Sprint(got.header), own)
+		own := got.Status == http.StatusOK || got.Status == http.StatusNotFound
+		c.search(c.T, "the refusal of "+path, got.Body+fmt.Sprint(got.Header), own)
 	}
 	for _, at := range []string{"/v1/" + prompt(), "/v1/responses/" + prompt(), "/v1/models/" + prompt(), "/" + prompt() + "?" + prompt()} {
-		got := c.send(c.request(c.t.Context(), http.MethodGet, at, "", c.credentials()...))
-		c.search(c.t, "the refusal of a path", got.body, true)
+		got := c.Send(c.Request(c.T.Context(), http.MethodGet, at, "", c.credentials()...))
+		c.search(c.T, "the refusal of a path", got.Body, true)
 	}
-	c.try("/v1/audio/transcriptions", prompt(), c.credentials("Content-Type", "multipart/form-data; boundary="+prompt())...)
-	c.try(path, chat("sim", "x"), c.credentials("Content-Type", prompt(), "Content-Encoding", prompt())...)
+	c.Try("/v1/audio/transcriptions", prompt(), c.credentials("Content-Type", "multipart/form-data; boundary="+prompt())...)
+	c.Try(path, rig.Chat("sim", "x"), c.credentials("Content-Type", prompt(), "Content-Encoding", prompt())...)
 	for _, k := range []chaos.Fault{{Kind: chaos.Reset}, {Kind: chaos.Reset, After: 2}, {Kind: chaos.Garbage}, {Kind: chaos.Malformed, After: 1}, {Kind: chaos.ErrorEvent, After: 1}} {
-		for _, w := range c.workers {
+		for _, w := range c.Workers {
 			if err := w.Set(k); err != nil {
-				c.t.Fatal(err)
+				c.T.Fatal(err)
 			}
 		}
-		c.try(path, chat("sim", prompt(), `"stream":true`), c.credentials()...)
+		c.Try(path, rig.Chat("sim", prompt(), `"stream":true`), c.credentials()...)
 	}
-	for _, w := range c.workers {
+	for _, w := range c.Workers {
 		if err := w.Set(); err != nil {
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
 	}
 }
 
 // strangers ask with keys that are wrong in every way.
 func (c *canary) strangers() {
-	c.t.Helper()
+	c.T.Helper()
 	for _, headers := range [][]string{
 		{"Authorization", "Bearer " + c.bad}, {"Authorization", c.bad}, {"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+c.bad))},
 		{"Authorization", "Bearer " + c.bad + " " + c.bad}, {"Authorization", "", "X-Api-Key", c.bad}, {"Authorization", "Bearer tw-" + c.bad}, {"Authorization", "Bearer tw-adm-" + c.bad + "-000000"},
-		{"Authorization", "Bearer " + c.key + " "}, {"Authorization", "Bearer " + adminKey}, {"Authorization", "", "Api-Key", c.bad}, {"Authorization", "Bearer " + c.key, "X-Api-Key", c.bad},
+		{"Authorization", "Bearer " + c.key + " "}, {"Authorization", "Bearer " + rig.AdminKey}, {"Authorization", "", "Api-Key", c.bad}, {"Authorization", "Bearer " + c.key, "X-Api-Key", c.bad},
 	} {
-		got := c.try("/v1/chat/completions", chat("sim", c.text("stranger's prompt")), append([]string{"Cookie", "k=" + c.cookie}, headers...)...)
-		c.search(c.t, "the refusal of a key", got.body+fmt.Sprint(got.header), got.status == http.StatusOK)
+		got := c.Try("/v1/chat/completions", rig.Chat("sim", c.text("stranger's prompt")), append([]string{"Cookie", "k=" + c.cookie}, headers...)...)
+		c.search(c.T, "the refusal of a key", got.Body+fmt.Sprint(got.Header), got.Status == http.StatusOK)
 	}
 	for _, key := range []string{c.bad, c.key, "tw-adm-" + c.bad} {
 		for _, path := range []string{"/admin/config", "/admin/decisions/stream", "/admin/" + c.bad, "/admin/status?key=" + c.bad} {
 			_, told := c.Admin(http.MethodGet, path, "", key)
-			c.search(c.t, "the refusal of an operator", told, false)
+			c.search(c.T, "the refusal of an operator", told, false)
 		}
 	}
 }
 
 // everything searches all that the gateway has told of itself.
 func (c *canary) everything() {
-	c.t.Helper()
+	c.T.Helper()
 	_, metrics := c.Admin(http.MethodGet, "/metrics", "", "")
-	c.search(c.t, "/metrics", metrics, false)
+	c.search(c.T, "/metrics", metrics, false)
 	c.reads()
-	c.eventually(func() error {
-		if n, spans := c.sum("tierway_trace_queue"), c.sum("tierway_trace_spans_total", `result="exported"`); n != 0 || spans == 0 {
+	rig.Eventually(c.T, func() error {
+		if n, spans := c.Sum("tierway_trace_queue"), c.Sum("tierway_trace_spans_total", `result="exported"`); n != 0 || spans == 0 {
 			return fmt.Errorf("%v requests wait for the collector, %v spans are exported", n, spans)
 		}
 		return nil
 	})
 	c.Stop() // the rest is written
-	c.search(c.t, "a span", c.collector.told(), false)
-	c.search(c.t, "the log", c.Log(), false)
-	c.search(c.t, "the access log", c.Printed(), false)
+	c.search(c.T, "a span", c.collector.told(), false)
+	c.search(c.T, "the log", c.Log(), false)
+	c.search(c.T, "the access log", c.Printed(), false)
 	c.unforged()
 	for _, name := range []string{"decisions.jsonl", database, database + "-wal"} {
 		b, err := os.ReadFile(filepath.Clean(c.beside(name)))
@@ -161,34 +162,34 @@ func (c *canary) everything() {
 			continue // it is part of the database by now
 		}
 		if err != nil || len(b) == 0 {
-			c.t.Fatalf("%s has %d bytes: %v", name, len(b), err)
+			c.T.Fatalf("%s has %d bytes: %v", name, len(b), err)
 		}
-		c.search(c.t, name, string(b), false)
+		c.search(c.T, name, string(b), false)
 	}
-	for _, w := range c.workers {
-		for _, got := range w.engine.Requests() {
-			for _, what := range []string{c.key, c.bad, c.cookie, adminKey} {
+	for _, w := range c.Workers {
+		for _, got := range w.Engine.Requests() {
+			for _, what := range []string{c.key, c.bad, c.cookie, rig.AdminKey} {
 				if strings.Contains(fmt.Sprint(got.Header), what) {
-					c.t.Errorf("a worker is told the %s: %v", c.words[what], got.Header)
+					c.T.Errorf("a worker is told the %s: %v", c.words[what], got.Header)
 				}
 			}
 			if _, there := got.Header["Baggage"]; there {
-				c.t.Errorf("a worker is told the client's baggage: %v", got.Header)
+				c.T.Errorf("a worker is told the client's baggage: %v", got.Header)
 			}
 		}
 	}
 	if spans, lines := strings.Count(c.collector.told(), "tierway.request_id"), len(c.Access()); spans != lines || lines < 50 {
-		c.t.Errorf("%d requests are traced, %d have access lines", spans, lines)
+		c.T.Errorf("%d requests are traced, %d have access lines", spans, lines)
 	}
-	c.t.Logf("%d plants in %d requests; %d bytes of spans in %d exports", len(c.words), len(c.Access()), len(c.collector.told()), c.collector.exports)
+	c.T.Logf("%d plants in %d requests; %d bytes of spans in %d exports", len(c.words), len(c.Access()), len(c.collector.told()), c.collector.exports)
 }
 
 // streamed returns the events of all records that are kept.
 func (c *canary) streamed() string {
-	c.t.Helper()
+	c.T.Helper()
 	s := c.follow("0")
 	defer s.end()
-	for range int(c.sum("tierway_decisions_kept")) {
+	for range int(c.Sum("tierway_decisions_kept")) {
 		s.next()
 	}
 	return s.raw.String()
@@ -196,12 +197,12 @@ func (c *canary) streamed() string {
 
 // reads searches every answer of the admin plane that has no parameter in its path.
 func (c *canary) reads() {
-	c.t.Helper()
+	c.T.Helper()
 	var doc struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
 	if err := json.Unmarshal([]byte(c.manage(http.StatusOK, http.MethodGet, "/admin/openapi.json", "")), &doc); err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	searched := 0
 	named := strings.NewReplacer("{tier}", "small")
@@ -209,22 +210,22 @@ func (c *canary) reads() {
 		if path = named.Replace(path); methods["get"] == nil || strings.Contains(path, "{") || strings.HasSuffix(path, "/stream") {
 			continue
 		}
-		status, told := c.Admin(http.MethodGet, path, "", adminKey)
+		status, told := c.Admin(http.MethodGet, path, "", rig.AdminKey)
 		if status != http.StatusOK {
-			c.t.Errorf("GET %s is %d: %s", path, status, told)
+			c.T.Errorf("GET %s is %d: %s", path, status, told)
 		}
-		c.search(c.t, "GET "+path, told, false)
+		c.search(c.T, "GET "+path, told, false)
 		searched++
 	}
 	for _, path := range []string{"/admin/decisions?limit=1000", "/admin/workers/w0", "/admin/tenants/acme", "/admin/tenants/acme/keys", "/admin/tenants/made", "/admin/tenants/made/keys"} {
-		c.search(c.t, "GET "+path, c.manage(http.StatusOK, http.MethodGet, path, ""), false)
+		c.search(c.T, "GET "+path, c.manage(http.StatusOK, http.MethodGet, path, ""), false)
 	}
-	c.search(c.t, "an export of decisions", c.export(), false)
-	for _, d := range readRecords(c.t, strings.NewReader(c.export())) {
-		c.search(c.t, "a record", c.manage(http.StatusOK, http.MethodGet, "/admin/decisions/"+d.RequestID, ""), false)
+	c.search(c.T, "an export of decisions", c.export(), false)
+	for _, d := range readRecords(c.T, strings.NewReader(c.export())) {
+		c.search(c.T, "a record", c.manage(http.StatusOK, http.MethodGet, "/admin/decisions/"+d.RequestID, ""), false)
 	}
-	c.search(c.t, "the stream of decisions", c.streamed(), false)
+	c.search(c.T, "the stream of decisions", c.streamed(), false)
 	if searched < 12 {
-		c.t.Errorf("only %d answers were searched", searched)
+		c.T.Errorf("only %d answers were searched", searched)
 	}
 }

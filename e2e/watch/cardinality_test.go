@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -25,27 +26,27 @@ const (
 
 // junks are requests of which everything that a client can make up is made up, the
 // i-th of each kind. The first is the one with a model.
-func (r *rig) junks() []func(ctx context.Context, i int) *http.Request {
+func (r *watchRig) junks() []func(ctx context.Context, i int) *http.Request {
 	word := func(i int) string { return fmt.Sprintf("junk%d", i) }
 	junk := func(ctx context.Context, i int, method, path, body string, more ...string) *http.Request {
 		w := word(i)
-		req := r.request(ctx, method, path, body, append([]string{"X-Request-Id", w, "X-Model-Tier", w, "X-Session-Id", w, "X-Request-Priority", w, "User-Agent", w,
+		req := r.Request(ctx, method, path, body, append([]string{"X-Request-Id", w, "X-Model-Tier", w, "X-Session-Id", w, "X-Request-Priority", w, "User-Agent", w,
 			"X-Forwarded-For", w, "Accept", w, "Tracestate", w + "=1", "Baggage", w + "=1", w, w}, more...)...)
 		req.Host = w + ".example"
 		return req
 	}
 	return []func(ctx context.Context, i int) *http.Request{
 		func(ctx context.Context, i int) *http.Request {
-			return junk(ctx, i, http.MethodPost, "/v1/chat/completions", chat(word(i), word(i), `"user":`+quoted(word(i)), quoted(word(i))+`:1`))
+			return junk(ctx, i, http.MethodPost, "/v1/chat/completions", rig.Chat(word(i), word(i), `"user":`+rig.Quoted(word(i)), rig.Quoted(word(i))+`:1`))
 		},
 		func(ctx context.Context, i int) *http.Request { // an alias that is a pattern
-			return junk(ctx, i, http.MethodPost, "/v1/chat/completions", chat("any-"+word(i), word(i)))
+			return junk(ctx, i, http.MethodPost, "/v1/chat/completions", rig.Chat("any-"+word(i), word(i)))
 		},
 		func(ctx context.Context, i int) *http.Request { // the classifier's choice
-			return junk(ctx, i, http.MethodPost, "/v1/chat/completions", chat("auto", word(i), `"stream":true`))
+			return junk(ctx, i, http.MethodPost, "/v1/chat/completions", rig.Chat("auto", word(i), `"stream":true`))
 		},
 		func(ctx context.Context, i int) *http.Request { // a stranger
-			return junk(ctx, i, http.MethodPost, "/v1/messages", chat("sim", word(i)), "Authorization", "Bearer "+word(i), "X-Api-Key", word(i))
+			return junk(ctx, i, http.MethodPost, "/v1/messages", rig.Chat("sim", word(i)), "Authorization", "Bearer "+word(i), "X-Api-Key", word(i))
 		},
 		func(ctx context.Context, i int) *http.Request {
 			return junk(ctx, i, http.MethodPost, "/v1/"+word(i)+"/"+word(i)+"?"+word(i)+"="+word(i), word(i))
@@ -54,7 +55,7 @@ func (r *rig) junks() []func(ctx context.Context, i int) *http.Request {
 			return junk(ctx, i, strings.ToUpper(word(i)), "/v1/chat/completions", "")
 		},
 		func(ctx context.Context, i int) *http.Request {
-			return junk(ctx, i, http.MethodPost, "/background/v1/messages/"+word(i), chat("sim", word(i)))
+			return junk(ctx, i, http.MethodPost, "/background/v1/messages/"+word(i), rig.Chat("sim", word(i)))
 		},
 		func(ctx context.Context, i int) *http.Request {
 			return junk(ctx, i, http.MethodGet, "/v1/responses/"+word(i), "")
@@ -77,10 +78,10 @@ func TestNoClientAddsASeries(t *testing.T) {
 	r := newRig(t, 2, engines.Config{Slots: 1024}, nil)
 	var keys []string
 	for i := range 20 {
-		keys = append(keys, fmt.Sprintf("{ name: tenant-%d, sha256: %s }", i, digest(fmt.Sprint("key of ", i))))
+		keys = append(keys, fmt.Sprintf("{ name: tenant-%d, sha256: %s }", i, rig.Digest(fmt.Sprint("key of ", i))))
 	}
-	r.serve(settings{
-		"auth":      "{ keys: [ { name: acme, sha256: " + digest(tenantKey) + " }, " + strings.Join(keys, ", ") + " ] }",
+	r.Serve(rig.Settings{
+		"auth":      "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) + " }, " + strings.Join(keys, ", ") + " ] }",
 		"models":    `{ auto: classify, "any-*": small }`,
 		"telemetry": "{ tenants: 3 }",
 		"log":       "{ access: false }",
@@ -88,16 +89,16 @@ func TestNoClientAddsASeries(t *testing.T) {
 	})
 	kinds := r.junks()
 	for i := range kinds { // one of each: what a series needs to begin
-		r.send(kinds[i](t.Context(), i))
+		r.Send(kinds[i](t.Context(), i))
 	}
-	r.post(http.StatusOK, "/v1/chat/completions", chat("sim", "hello"))
+	r.post(http.StatusOK, "/v1/chat/completions", rig.Chat("sim", "hello"))
 	before := r.series()
 
 	total := r.flood(kinds)
 	for i := range 20 {
-		r.post(http.StatusOK, "/v1/chat/completions", chat("sim", "hello"), "Authorization", fmt.Sprint("Bearer key of ", i))
+		r.post(http.StatusOK, "/v1/chat/completions", rig.Chat("sim", "hello"), "Authorization", fmt.Sprint("Bearer key of ", i))
 	}
-	if got := r.sum("tierway_requests_started_total"); got != float64(total+len(kinds)+1+20) {
+	if got := r.Sum("tierway_requests_started_total"); got != float64(total+len(kinds)+1+20) {
 		t.Errorf("%v requests have started, %d were sent", got, total+len(kinds)+1+20)
 	}
 	after := r.series()
@@ -121,7 +122,7 @@ func TestNoClientAddsASeries(t *testing.T) {
 }
 
 // flood sends the junk and returns how much it was.
-func (r *rig) flood(kinds []func(context.Context, int) *http.Request) (total int) {
+func (r *watchRig) flood(kinds []func(context.Context, int) *http.Request) (total int) {
 	total = junkModels + junkOthers*(len(kinds)-1)
 	var next atomic.Int64
 	var clients sync.WaitGroup
@@ -132,8 +133,8 @@ func (r *rig) flood(kinds []func(context.Context, int) *http.Request) (total int
 				if i >= junkModels {
 					kind = kinds[1+(i-junkModels)%(len(kinds)-1)]
 				}
-				if got := r.send(kind(r.t.Context(), 100+i)); got.err != nil {
-					r.t.Error(got.err)
+				if got := r.Send(kind(r.T.Context(), 100+i)); got.Err != nil {
+					r.T.Error(got.Err)
 				}
 			}
 		})
@@ -143,11 +144,11 @@ func (r *rig) flood(kinds []func(context.Context, int) *http.Request) (total int
 }
 
 // series are those of the gateway itself.
-func (r *rig) series() gateway.Samples {
-	r.t.Helper()
+func (r *watchRig) series() gateway.Samples {
+	r.T.Helper()
 	m, err := r.Metrics()
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	maps.DeleteFunc(m, func(series string, _ float64) bool { return !strings.HasPrefix(series, "tierway_") })
 	return m
@@ -155,20 +156,20 @@ func (r *rig) series() gateway.Samples {
 
 // junkless checks that records name nothing that a client made up, but the
 // request's own id and a name that a configured pattern takes.
-func (r *rig) junkless() {
-	r.t.Helper()
+func (r *watchRig) junkless() {
+	r.T.Helper()
 	seen := map[string]int{}
-	for _, d := range readRecords(r.t, strings.NewReader(r.export())) {
+	for _, d := range readRecords(r.T, strings.NewReader(r.export())) {
 		seen[d.RequestedModel]++
 		if strings.HasPrefix(d.RequestedModel, "any-junk") {
 			d.RequestedModel = ""
 		}
 		d.RequestID = ""
 		if line := fmt.Sprintf("%+v", d); strings.Contains(strings.ToLower(line), "junk") {
-			r.t.Errorf("a record holds a client's word: %s", line)
+			r.T.Errorf("a record holds a client's word: %s", line)
 		}
 	}
 	if seen["other"] < junkModels {
-		r.t.Errorf("%d records have the model other; these are all: %v", seen["other"], slices.Sorted(maps.Keys(seen)))
+		r.T.Errorf("%d records have the model other; these are all: %v", seen["other"], slices.Sorted(maps.Keys(seen)))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -16,11 +17,11 @@ import (
 // past request is explained as it went.
 func TestWhatIsExplainedLiveIsDone(t *testing.T) {
 	r := newRig(t, 3, engines.Config{CacheTokens: 1 << 16}, nil)
-	r.serve(settings{"policy": "{ name: chwbl }"})
+	r.Serve(rig.Settings{"policy": "{ name: chwbl }"})
 	explain := []string{"explain", "--live", "--api", r.AdminURL, "--json"}
 	told := map[string]int{}
 	for n := range 12 {
-		body := chat("auto", fmt.Sprintf("chat %d: %s", n/2, strings.Repeat(fmt.Sprint("words of ", n, " "), 100*(n%2)))) // each chat comes again
+		body := rig.Chat("auto", fmt.Sprintf("chat %d: %s", n/2, strings.Repeat(fmt.Sprint("words of ", n, " "), 100*(n%2)))) // each chat comes again
 		out, problem, code := command(t, body, append(explain, "-f", "-")...)
 		var e struct {
 			Outcome, Tier, Worker, Reason string
@@ -28,40 +29,40 @@ func TestWhatIsExplainedLiveIsDone(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &e); err != nil || code != 0 {
 			t.Fatalf("explain ends with %d (%v): %s%s", code, err, out, problem)
 		}
-		before := r.sum("tierway_requests_started_total")
+		before := r.Sum("tierway_requests_started_total")
 		got := r.post(http.StatusOK, "/v1/chat/completions", body)
-		if used := got.header.Get("X-Routed-To"); used != e.Worker || used == "" || got.header.Get("X-Model-Tier") != e.Tier || got.header.Get("X-Route-Reason") != e.Reason {
-			t.Errorf("explained was %+v, the request went to %s by %s", e, used, got.header.Get("X-Route-Reason"))
+		if used := got.Header.Get("X-Routed-To"); used != e.Worker || used == "" || got.Header.Get("X-Model-Tier") != e.Tier || got.Header.Get("X-Route-Reason") != e.Reason {
+			t.Errorf("explained was %+v, the request went to %s by %s", e, used, got.Header.Get("X-Route-Reason"))
 		}
 		if before != float64(n) {
 			t.Errorf("%v requests have started, %d were sent: an explanation counts as one", before, n)
 		}
 		told[e.Worker]++
-		r.eventually(func() error { return r.kept(n + 1) })
-		if out, problem, code = command(t, "", append(explain, "--decision", got.id)...); code != 0 || !strings.Contains(out, `"worker": "`+e.Worker+`"`) && !strings.Contains(out, `"worker":"`+e.Worker+`"`) {
+		rig.Eventually(r.T, func() error { return r.kept(n + 1) })
+		if out, problem, code = command(t, "", append(explain, "--decision", got.ID)...); code != 0 || !strings.Contains(out, `"worker": "`+e.Worker+`"`) && !strings.Contains(out, `"worker":"`+e.Worker+`"`) {
 			t.Errorf("the past request is explained (%d) as %s%s", code, out, problem)
 		}
 	}
 	if len(told) < 2 {
 		t.Errorf("all went to one worker: %v", told)
 	}
-	if out, problem, code := command(t, chat("auto", "hello"), "explain", "--live", "--api", r.AdminURL, "-f", "-"); code != 0 || !strings.Contains(out, "small") || !strings.Contains(out, "w0") {
+	if out, problem, code := command(t, rig.Chat("auto", "hello"), "explain", "--live", "--api", r.AdminURL, "-f", "-"); code != 0 || !strings.Contains(out, "small") || !strings.Contains(out, "w0") {
 		t.Errorf("explain for people ends with %d: %s%s", code, out, problem)
 	}
-	if out, problem, code := command(t, chat("nobody-has-it", "hello"), append(explain, "-f", "-")...); code != 1 || !strings.Contains(out, "model_not_found") {
+	if out, problem, code := command(t, rig.Chat("nobody-has-it", "hello"), append(explain, "-f", "-")...); code != 1 || !strings.Contains(out, "model_not_found") {
 		t.Errorf("explain of a request that is refused ends with %d: %s%s", code, out, problem)
 	}
 	for _, wrong := range [][]string{{"explain", "--live", "--api", r.AdminURL}, {"explain", "--live", "--api", "http://127.0.0.1:1", "-f", "-"},
 		{"explain", "--live", "--api", r.AdminURL, "-f", "-", "--tenant", "nobody"}, {"explain", "--live", "--api", r.AdminURL, "--decision", "no-such-request"}} {
-		if out, problem, code := command(t, chat("auto", "hello"), wrong...); code != 2 || problem == "" || out != "" {
+		if out, problem, code := command(t, rig.Chat("auto", "hello"), wrong...); code != 2 || problem == "" || out != "" {
 			t.Errorf("tierway %v ends with %d: %s%s", wrong, code, out, problem)
 		}
 	}
 }
 
 // kept says whether so many records are kept.
-func (r *rig) kept(n int) error {
-	if got := r.sum("tierway_decisions_kept"); got != float64(n) {
+func (r *watchRig) kept(n int) error {
+	if got := r.Sum("tierway_decisions_kept"); got != float64(n) {
 		return fmt.Errorf("%v records are kept, not %d", got, n)
 	}
 	return nil
@@ -98,21 +99,21 @@ func replay(t *testing.T, args ...string) (p replayed) {
 func TestAFileOfDecisionsIsReplayed(t *testing.T) {
 	const requests = 60
 	r := newRig(t, 4, engines.Config{AnyModel: true, CacheTokens: 1 << 16}, nil)
-	small, large := r.workers[:3], r.workers[3]
-	r.workers = small
-	r.serve(settings{
-		"tiers":      strings.TrimSuffix(r.tiers(""), " ]") + fmt.Sprintf(", { name: large, model: large, workers: [ { name: w3, url: %q } ] } ]", large.server.URL),
+	small, large := r.Workers[:3], r.Workers[3]
+	r.Workers = small
+	r.Serve(rig.Settings{
+		"tiers":      strings.TrimSuffix(r.Tiers("", ""), " ]") + fmt.Sprintf(", { name: large, model: large, workers: [ { name: w3, url: %q } ] } ]", large.Server.URL),
 		"classifier": "{ preset: none, prompt_tokens: { large: 1000 }, max_tokens: {}, sticky: { enabled: false } }",
 		"decisions":  "{ file: decisions.jsonl }",
 	})
 	for n := range requests {
-		r.post(http.StatusOK, "/v1/chat/completions", chat("auto", fmt.Sprintf("chat %d: %s", n, strings.Repeat("word ", 100*(n%6)))))
+		r.post(http.StatusOK, "/v1/chat/completions", rig.Chat("auto", fmt.Sprintf("chat %d: %s", n, strings.Repeat("word ", 100*(n%6)))))
 	}
-	r.post(http.StatusNotFound, "/v1/chat/completions", chat("nobody-has-it", "hello"))
-	r.eventually(func() error { return r.kept(requests + 1) })
+	r.post(http.StatusNotFound, "/v1/chat/completions", rig.Chat("nobody-has-it", "hello"))
+	rig.Eventually(r.T, func() error { return r.kept(requests + 1) })
 	draft := r.beside("draft.yaml")
 	const classifier = "{ preset: none, prompt_tokens: { large: 300 }, max_tokens: {}, sticky: { enabled: false } }"
-	r.write(draft, r.own.with("classifier", classifier))
+	r.write(draft, r.Own.With(rig.Settings{"classifier": classifier}).String())
 	live := replay(t, "--live", "--api", r.AdminURL, "--draft", draft)
 	r.Stop()
 	file := []string{"-c", r.File, "--decisions", r.beside("decisions.jsonl")}
@@ -130,27 +131,27 @@ func TestAFileOfDecisionsIsReplayed(t *testing.T) {
 }
 
 // replaysForPeople checks the table and the codes that tierway replay ends with.
-func (r *rig) replaysForPeople(file []string, draft string, records int) {
-	r.t.Helper()
-	out, problem, code := command(r.t, "", append(file, "--draft", draft, "--changes")...)
+func (r *watchRig) replaysForPeople(file []string, draft string, records int) {
+	r.T.Helper()
+	out, problem, code := command(r.T, "", append(file, "--draft", draft, "--changes")...)
 	if code != 0 || !strings.Contains(out, "records") || !strings.Contains(out, fmt.Sprint(records)) || !strings.Contains(out, "small") || !strings.Contains(out, "large") {
-		r.t.Errorf("replay for people ends with %d: %s%s", code, out, problem)
+		r.T.Errorf("replay for people ends with %d: %s%s", code, out, problem)
 	}
-	r.write(draft, r.own.with("classifier", "{ prompt_tokens: { lurge: 300 } }"))
-	if out, problem, code = command(r.t, "", append(file, "--draft", draft)...); code != 1 || !strings.Contains(problem, "lurge") {
-		r.t.Errorf("replay under a draft with a mistake ends with %d: %s%s", code, out, problem)
+	r.write(draft, r.Own.With(rig.Settings{"classifier": "{ prompt_tokens: { lurge: 300 } }"}).String())
+	if out, problem, code = command(r.T, "", append(file, "--draft", draft)...); code != 1 || !strings.Contains(problem, "lurge") {
+		r.T.Errorf("replay under a draft with a mistake ends with %d: %s%s", code, out, problem)
 	}
 	for _, wrong := range [][]string{{"replay"}, {"replay", "-c", r.File, "--decisions", r.beside("none.jsonl")}, append(file, "--last", "-1")} {
-		if out, problem, code = command(r.t, "", wrong...); code != 2 || problem == "" || out != "" {
-			r.t.Errorf("tierway %v ends with %d: %s%s", wrong, code, out, problem)
+		if out, problem, code = command(r.T, "", wrong...); code != 2 || problem == "" || out != "" {
+			r.T.Errorf("tierway %v ends with %d: %s%s", wrong, code, out, problem)
 		}
 	}
 }
 
 // write writes a file.
-func (r *rig) write(path, text string) {
-	r.t.Helper()
+func (r *watchRig) write(path, text string) {
+	r.T.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -28,16 +29,16 @@ const (
 func TestAnOutageDoesNotFloodTheLog(t *testing.T) {
 	t.Parallel() // another test does nothing but wait
 	r := newRig(t, 4, engines.Config{}, nil)
-	r.serve(settings{
-		"auth":      "{ keys: [ { name: acme, sha256: " + digest(tenantKey) + ", limits: { rpm: 100000000 } } ] }",
+	r.Serve(rig.Settings{
+		"auth":      "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) + ", limits: { rpm: 100000000 } } ] }",
 		"store":     `{ sql: "", redis: "redis://127.0.0.1:1" }`,
 		"telemetry": `{ otlp: "http://127.0.0.1:1" }`,
 		"log":       "{ level: debug }",
 		"breaker":   "{ consecutive_failures: 1, open_for: 10ms }",
 		"retry":     "{ attempts: 5, budget: 1 }",
 	}, "OTEL_BSP_SCHEDULE_DELAY=5")
-	for _, w := range r.workers {
-		w.server.Kill()
+	for _, w := range r.Workers {
+		w.Server.Kill()
 	}
 	var sent, served atomic.Int64
 	var clients sync.WaitGroup
@@ -46,20 +47,20 @@ func TestAnOutageDoesNotFloodTheLog(t *testing.T) {
 		clients.Go(func() {
 			for time.Now().Before(until) {
 				sent.Add(1)
-				if got := r.try("/v1/chat/completions", chat("sim", "hello")); got.err != nil || got.status == http.StatusOK {
+				if got := r.Try("/v1/chat/completions", rig.Chat("sim", "hello")); got.Err != nil || got.Status == http.StatusOK {
 					served.Add(1)
 				}
 			}
 		})
 	}
 	clients.Wait()
-	r.eventually(func() error {
+	rig.Eventually(r.T, func() error {
 		if n := len(r.Access()); int64(n) < sent.Load() {
 			return fmt.Errorf("%d requests were sent, %d have access lines", sent.Load(), n)
 		}
 		return nil
 	})
-	if got := r.sum("tierway_requests_total", `outcome="failed"`); got != float64(sent.Load()) || served.Load() != 0 || len(r.Access()) != int(sent.Load()) {
+	if got := r.Sum("tierway_requests_total", `outcome="failed"`); got != float64(sent.Load()) || served.Load() != 0 || len(r.Access()) != int(sent.Load()) {
 		t.Errorf("%d requests were sent: %v have failed, %d were served, %d have access lines", sent.Load(), got, served.Load(), len(r.Access()))
 	}
 	most, left := repeated(t, r.Log())

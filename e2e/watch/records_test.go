@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
 )
@@ -28,11 +29,11 @@ type records struct {
 }
 
 // listed returns the ids of the requests that a query finds, the newest first.
-func (r *rig) listed(query url.Values) (ids []string) {
-	r.t.Helper()
+func (r *watchRig) listed(query url.Values) (ids []string) {
+	r.T.Helper()
 	var page records
 	if err := json.Unmarshal([]byte(r.manage(http.StatusOK, http.MethodGet, "/admin/decisions?"+query.Encode(), "")), &page); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	for _, d := range page.Items {
 		ids = append(ids, d.RequestID)
@@ -41,39 +42,39 @@ func (r *rig) listed(query url.Values) (ids []string) {
 }
 
 // export returns all records that are kept, as lines.
-func (r *rig) export() string {
-	r.t.Helper()
-	return r.read(r.open(r.t.Context(), "/admin/decisions", "Accept", "application/x-ndjson"))
+func (r *watchRig) export() string {
+	r.T.Helper()
+	return r.read(r.open(r.T.Context(), "/admin/decisions", "Accept", "application/x-ndjson"))
 }
 
 // open sends a GET to the admin plane and returns its answer, which has to be good.
-func (r *rig) open(ctx context.Context, path string, headers ...string) *http.Response {
-	r.t.Helper()
+func (r *watchRig) open(ctx context.Context, path string, headers ...string) *http.Response {
+	r.T.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.AdminURL+path, nil)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+adminKey)
+	req.Header.Set("Authorization", "Bearer "+rig.AdminKey)
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := r.client.Do(req)
+	resp, err := r.Client.Do(req)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	r.t.Cleanup(func() { resp.Body.Close() })
+	r.T.Cleanup(func() { resp.Body.Close() })
 	if resp.StatusCode != http.StatusOK {
-		r.t.Fatalf("GET %s is %d: %s", path, resp.StatusCode, r.read(resp))
+		r.T.Fatalf("GET %s is %d: %s", path, resp.StatusCode, r.read(resp))
 	}
 	return resp
 }
 
 // read returns the rest of an answer.
-func (r *rig) read(resp *http.Response) string {
-	r.t.Helper()
+func (r *watchRig) read(resp *http.Response) string {
+	r.T.Helper()
 	var b strings.Builder
 	if _, err := bufio.NewReader(resp.Body).WriteTo(&b); err != nil {
-		r.t.Error(err)
+		r.T.Error(err)
 	}
 	return b.String()
 }
@@ -83,24 +84,24 @@ func (r *rig) read(resp *http.Response) string {
 func TestEveryRequestIsFoundByWhatItWas(t *testing.T) {
 	r := newRig(t, 1, engines.Config{}, nil)
 	const slowKey = "the-key-of-one-request-a-minute"
-	r.serve(settings{"auth": "{ keys: [ { name: acme, sha256: " + digest(tenantKey) + " }, { name: slow, sha256: " + digest(slowKey) + ", limits: { rpm: 1, burst: 1 } } ] }"})
+	r.Serve(rig.Settings{"auth": "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) + " }, { name: slow, sha256: " + rig.Digest(slowKey) + ", limits: { rpm: 1, burst: 1 } } ] }"})
 	begin := time.Now()
 	const path = "/v1/chat/completions"
-	good := r.post(200, path, chat("sim", "hello")).id
-	classified := r.post(200, path, chat("auto", "hello", `"stream":true`)).id
-	batch := r.post(200, path, chat("sim", "hello"), "X-Request-Priority", "batch").id
-	first := r.post(200, path, chat("sim", "hello"), "Authorization", "Bearer "+slowKey).id
-	limited := r.post(429, path, chat("sim", "hello"), "Authorization", "Bearer "+slowKey).id
-	stranger := r.post(401, path, chat("sim", "hello"), "Authorization", "Bearer nobody").id
-	unknown := r.post(404, path, chat("nobody-has-it", "hello")).id
-	broken := r.post(400, path, `{"model":`).id
-	if err := r.workers[0].Set(chaos.Fault{Kind: chaos.Status, Status: 500}); err != nil {
+	good := r.post(200, path, rig.Chat("sim", "hello")).ID
+	classified := r.post(200, path, rig.Chat("auto", "hello", `"stream":true`)).ID
+	batch := r.post(200, path, rig.Chat("sim", "hello"), "X-Request-Priority", "batch").ID
+	first := r.post(200, path, rig.Chat("sim", "hello"), "Authorization", "Bearer "+slowKey).ID
+	limited := r.post(429, path, rig.Chat("sim", "hello"), "Authorization", "Bearer "+slowKey).ID
+	stranger := r.post(401, path, rig.Chat("sim", "hello"), "Authorization", "Bearer nobody").ID
+	unknown := r.post(404, path, rig.Chat("nobody-has-it", "hello")).ID
+	broken := r.post(400, path, `{"model":`).ID
+	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Status, Status: 500}); err != nil {
 		t.Fatal(err)
 	}
-	failed := r.post(502, path, chat("sim", "hello")).id
+	failed := r.post(502, path, rig.Chat("sim", "hello")).ID
 
 	all := []string{failed, broken, unknown, stranger, limited, first, batch, classified, good}
-	r.eventually(func() error {
+	rig.Eventually(r.T, func() error {
 		if got := r.listed(nil); !slices.Equal(got, all) {
 			return fmt.Errorf("the records are %v, want %v", got, all)
 		}
@@ -127,20 +128,20 @@ func TestEveryRequestIsFoundByWhatItWas(t *testing.T) {
 
 // findsEach checks that each of all records, the newest first, is there by its id
 // and in an export.
-func (r *rig) findsEach(all []string) {
-	r.t.Helper()
+func (r *watchRig) findsEach(all []string) {
+	r.T.Helper()
 	for _, id := range all {
 		if got := r.manage(http.StatusOK, http.MethodGet, "/admin/decisions/"+id, ""); !strings.Contains(got, `"request_id":"`+id+`"`) {
-			r.t.Errorf("the record of %s is %s", id, got)
+			r.T.Errorf("the record of %s is %s", id, got)
 		}
 	}
 	r.manage(http.StatusNotFound, http.MethodGet, "/admin/decisions/00000000-0000-4000-8000-ffffffffffff", "")
 	var exported []string
-	for _, d := range readRecords(r.t, strings.NewReader(r.export())) {
+	for _, d := range readRecords(r.T, strings.NewReader(r.export())) {
 		exported = append(exported, d.RequestID)
 	}
 	if slices.Reverse(exported); !slices.Equal(exported, all) {
-		r.t.Errorf("the export has %v, want %v", exported, all)
+		r.T.Errorf("the export has %v, want %v", exported, all)
 	}
 }
 
@@ -154,15 +155,15 @@ type stream struct {
 }
 
 // follow begins to follow, after an event where there is one.
-func (r *rig) follow(after string) *stream {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
-	r.t.Cleanup(cancel)
+func (r *watchRig) follow(after string) *stream {
+	r.T.Helper()
+	ctx, cancel := context.WithTimeout(r.T.Context(), rig.Patience)
+	r.T.Cleanup(cancel)
 	headers := []string{"Accept", "text/event-stream"}
 	if after != "" {
 		headers = append(headers, "Last-Event-ID", after)
 	}
-	return &stream{t: r.t, at: bufio.NewReader(r.open(ctx, "/admin/decisions/stream", headers...).Body), end: cancel}
+	return &stream{t: r.T, at: bufio.NewReader(r.open(ctx, "/admin/decisions/stream", headers...).Body), end: cancel}
 }
 
 // next waits for the next decision and returns its request's id.
@@ -198,8 +199,8 @@ func (s *stream) next() string {
 func TestAFollowerSeesDecisionsAtOnceAndComesBack(t *testing.T) {
 	const soon = time.Second
 	r := newRig(t, 1, engines.Config{}, nil)
-	r.serve(nil)
-	ask := func() string { return r.post(http.StatusOK, "/v1/chat/completions", chat("sim", "hello")).id }
+	r.Serve(nil)
+	ask := func() string { return r.post(http.StatusOK, "/v1/chat/completions", rig.Chat("sim", "hello")).ID }
 	ask()
 	s := r.follow("")
 	var took []time.Duration
@@ -214,7 +215,7 @@ func TestAFollowerSeesDecisionsAtOnceAndComesBack(t *testing.T) {
 		t.Errorf("decisions were told after %v", took)
 	}
 	s.end()
-	away := []string{ask(), ask(), r.post(http.StatusNotFound, "/v1/chat/completions", chat("nobody-has-it", "hello")).id}
+	away := []string{ask(), ask(), r.post(http.StatusNotFound, "/v1/chat/completions", rig.Chat("nobody-has-it", "hello")).ID}
 	again := r.follow(s.last)
 	for _, id := range away {
 		if got := again.next(); got != id {
@@ -230,7 +231,7 @@ func TestAFollowerSeesDecisionsAtOnceAndComesBack(t *testing.T) {
 // that were begun meanwhile.
 func TestASignalLosesNoRecord(t *testing.T) {
 	r := newRig(t, 2, engines.Config{Slots: 1024}, nil)
-	r.serve(settings{"decisions": "{ keep: 10, file: decisions.jsonl, max_size: 1MiB, max_files: 100 }"})
+	r.Serve(rig.Settings{"decisions": "{ keep: 10, file: decisions.jsonl, max_size: 1MiB, max_files: 100 }"})
 	want := r.askUntilTheEnd()
 	all, files := r.recorded("decisions.jsonl")
 	records, lines := map[string]int{}, map[string]int{}
@@ -256,23 +257,23 @@ func TestASignalLosesNoRecord(t *testing.T) {
 
 // askUntilTheEnd has clients ask until the gateway has ended by a signal, and returns
 // how often each request was answered.
-func (r *rig) askUntilTheEnd() map[string]int {
-	r.t.Helper()
+func (r *watchRig) askUntilTheEnd() map[string]int {
+	r.T.Helper()
 	answered := make(chan string, 1<<16)
 	var clients sync.WaitGroup
 	text := strings.Repeat("many words make a long chain of blocks, ", 200)
 	for i := range 16 {
 		clients.Go(func() {
 			for n := 0; ; n++ {
-				got := r.try("/v1/chat/completions", chat("sim", fmt.Sprint(i, n, text), `"stream":true`))
-				if got.err != nil || got.status != http.StatusOK {
+				got := r.Try("/v1/chat/completions", rig.Chat("sim", fmt.Sprint(i, n, text), `"stream":true`))
+				if got.Err != nil || got.Status != http.StatusOK {
 					return // the gateway has ended
 				}
-				answered <- got.id
+				answered <- got.ID
 			}
 		})
 	}
-	r.eventually(func() error {
+	rig.Eventually(r.T, func() error {
 		if n := len(answered); n < 2000 { // more than one file of their records
 			return fmt.Errorf("%d are answered", n)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
 )
@@ -37,9 +38,9 @@ const (
 
 // storm is what clients have sent while everything went wrong.
 type storm struct {
-	*rig
-	passing *worker // of the pool that comes and goes
-	draft   string  // a configuration to replay under
+	*watchRig
+	passing *rig.Worker // of the pool that comes and goes
+	draft   string      // a configuration to replay under
 
 	mu      sync.Mutex // guards all below
 	sent    map[string]int
@@ -54,7 +55,7 @@ type storm struct {
 // clients' own count, metrics, records, access lines and workers agree.
 func TestEverythingThatIsToldAddsUp(t *testing.T) {
 	s := newStorm(t)
-	ctx, stop := context.WithTimeout(t.Context(), soak(t, shortStorm))
+	ctx, stop := context.WithTimeout(t.Context(), rig.Soak(t, shortStorm))
 	defer stop()
 	var clients, others sync.WaitGroup
 	over := make(chan struct{})
@@ -71,12 +72,12 @@ func TestEverythingThatIsToldAddsUp(t *testing.T) {
 	others.Go(func() { s.operate(ctx) })
 	s.reloads(ctx)
 	clients.Wait()
-	for _, w := range s.workers {
+	for _, w := range s.Workers {
 		if err := w.Set(); err != nil {
 			t.Error(err)
 		}
 	}
-	s.quiet()
+	s.Quiet()
 	close(over)
 	others.Wait()
 	s.balance()
@@ -93,21 +94,21 @@ func newStorm(t *testing.T) *storm {
 	s := &storm{sent: map[string]int{}, seen: map[int]int{}}
 	// A file holds what comes in two seconds or less, so that there are several, and
 	// few enough that none is thrown away.
-	fileSize := fmt.Sprintf("%dMiB", max(1, int(soak(t, shortStorm)/shortStorm)))
-	s.rig = newRig(t, 4, engines.Config{AnyModel: true, Slots: 64, Speed: 1, PerToken: 2 * time.Millisecond}, nil)
-	s.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+	fileSize := fmt.Sprintf("%dMiB", max(1, int(rig.Soak(t, shortStorm)/shortStorm)))
+	s.watchRig = newRig(t, 4, engines.Config{AnyModel: true, Slots: 64, Speed: 1, PerToken: 2 * time.Millisecond}, nil)
+	s.Client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
 		return &countedConn{Conn: c}, nil
 	}
-	s.passing = s.workers[3]
-	s.workers = s.workers[:3]
-	s.serve(settings{
-		"auth": "{ keys: [ { name: acme, sha256: " + digest(tenantKey) + " }, { name: limited, sha256: " + digest(limitedKey) +
-			", limits: { rpm: 600, burst: 20 } }, { name: narrow, sha256: " + digest(narrowKey) + ", limits: { concurrent: 2 } } ] }",
-		"tiers":     s.tiers("max_inflight: 4"),
+	s.passing = s.Workers[3]
+	s.Workers = s.Workers[:3]
+	s.Serve(rig.Settings{
+		"auth": "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) + " }, { name: limited, sha256: " + rig.Digest(limitedKey) +
+			", limits: { rpm: 600, burst: 20 } }, { name: narrow, sha256: " + rig.Digest(narrowKey) + ", limits: { concurrent: 2 } } ] }",
+		"tiers":     s.Tiers("max_inflight: 4", ""),
 		"policy":    "{ name: least_load }",
 		"decisions": "{ file: decisions.jsonl, max_files: 100, max_size: " + fileSize + " }",
 		"telemetry": "{ tenants: 2 }",
@@ -117,7 +118,7 @@ func newStorm(t *testing.T) *storm {
 		"retry":     "{ attempts: 3, budget: 1 }",
 		"pools":     s.removable(true),
 	})
-	s.draft = s.own.with("policy", "{ name: round_robin }")
+	s.draft = s.Own.With(rig.Settings{"policy": "{ name: round_robin }"}).String()
 	return s
 }
 
@@ -126,16 +127,16 @@ func (s *storm) removable(there bool) string {
 	if !there {
 		return "[]"
 	}
-	return fmt.Sprintf("[ { name: passing, model: passing, serves: [chat], workers: [ { name: p0, url: %q } ] } ]", s.passing.server.URL)
+	return fmt.Sprintf("[ { name: passing, model: passing, serves: [chat], workers: [ { name: p0, url: %q } ] } ]", s.passing.Server.URL)
 }
 
 // reloads changes the configuration until ctx ends.
 func (s *storm) reloads(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
-		s.reload(settings{"pools": s.removable(n%2 == 1), "tiers": s.tiers(fmt.Sprintf("max_inflight: %d", 3+n%3))})
+		s.Reload(rig.Settings{"pools": s.removable(n%2 == 1), "tiers": s.Tiers(fmt.Sprintf("max_inflight: %d", 3+n%3), "")})
 		pause(ctx, weather)
 	}
-	s.reload(settings{"pools": s.removable(true)})
+	s.Reload(rig.Settings{"pools": s.removable(true)})
 }
 
 // chaos gives each worker other weather all the time, fine now and then.
@@ -149,13 +150,13 @@ func (s *storm) chaos(ctx context.Context) {
 		{Kind: chaos.NoUsage}, {Kind: chaos.Redirect}}
 	dice := rand.New(rand.NewPCG(7, 6))
 	for ctx.Err() == nil {
-		for _, w := range s.workers {
+		for _, w := range s.Workers {
 			faults := []chaos.Fault{kinds[dice.IntN(len(kinds))]}
 			if dice.IntN(3) == 0 {
 				faults = nil
 			}
 			if err := w.Set(faults...); err != nil {
-				s.t.Error(err)
+				s.T.Error(err)
 			}
 		}
 		pause(ctx, weather)
@@ -165,19 +166,19 @@ func (s *storm) chaos(ctx context.Context) {
 // operate asks all that operators may ask, which counts as nothing: explanations,
 // replays, records.
 func (s *storm) operate(ctx context.Context) {
-	explained := chat("auto", "question 1")
+	explained := rig.Chat("auto", "question 1")
 	for n := 0; ctx.Err() == nil; n++ {
 		key := []string{"acme", "limited", "narrow"}[n%3]
 		for path, body := range map[string]string{
 			"/admin/route/explain": `{"tenant":"` + key + `","request":` + explained + `}`,
-			"/admin/route/replay":  `{"last":100,"draft":` + quoted(s.draft) + `}`,
+			"/admin/route/replay":  `{"last":100,"draft":` + rig.Quoted(s.draft) + `}`,
 		} {
-			if status, told := s.Admin(http.MethodPost, path, body, adminKey); status != http.StatusOK {
-				s.t.Errorf("POST %s is %d: %s", path, status, told)
+			if status, told := s.Admin(http.MethodPost, path, body, rig.AdminKey); status != http.StatusOK {
+				s.T.Errorf("POST %s is %d: %s", path, status, told)
 			}
 		}
-		if status, told := s.Admin(http.MethodGet, "/admin/decisions?limit=1&q=question", "", adminKey); status != http.StatusOK {
-			s.t.Errorf("GET /admin/decisions is %d: %s", status, told)
+		if status, told := s.Admin(http.MethodGet, "/admin/decisions?limit=1&q=question", "", rig.AdminKey); status != http.StatusOK {
+			s.T.Errorf("GET /admin/decisions is %d: %s", status, told)
 		}
 		pause(ctx, weather/3)
 	}
@@ -197,7 +198,7 @@ func (s *storm) scrape(over <-chan struct{}) {
 			err = fmt.Errorf("%v requests are in flight of %d clients", now, stormClients)
 		}
 		if err != nil {
-			s.t.Errorf("scrape %d: %v", s.scrapes, err)
+			s.T.Errorf("scrape %d: %v", s.scrapes, err)
 			return
 		}
 		if s.scrapes++; now > 0 {
@@ -213,7 +214,7 @@ func (s *storm) scrape(over <-chan struct{}) {
 
 // once is one request of one client, of a kind by chance.
 func (s *storm) once(dice *rand.Rand) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	uses := make(chan use, 8) // net/http may send a request again on another connection
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
@@ -237,7 +238,7 @@ func (s *storm) once(dice *rand.Rand) {
 			}
 		})
 	}
-	got := s.send(req)
+	got := s.Send(req)
 	cancel()
 	leaver.Wait()
 	times := 0
@@ -249,11 +250,11 @@ func (s *storm) once(dice *rand.Rand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if times == 0 {
-		s.t.Errorf("a request was not sent: %v", got.err)
+		s.T.Errorf("a request was not sent: %v", got.Err)
 	}
-	s.sent[got.id] += times
-	if s.seen[got.status]++; got.err != nil && got.status == 0 && !errors.Is(got.err, context.Canceled) {
-		s.t.Errorf("no answer has come: %v", got.err)
+	s.sent[got.ID] += times
+	if s.seen[got.Status]++; got.Err != nil && got.Status == 0 && !errors.Is(got.Err, context.Canceled) {
+		s.T.Errorf("no answer has come: %v", got.Err)
 	}
 }
 
@@ -283,37 +284,37 @@ func (u use) written() bool { return u.conn.writes.Load() > u.before }
 
 // any is a request by chance: most ask for an answer, some in vain.
 func (s *storm) any(ctx context.Context, dice *rand.Rand) *http.Request {
-	key := []string{tenantKey, tenantKey, tenantKey, limitedKey, narrowKey}[dice.IntN(5)]
+	key := []string{rig.TenantKey, rig.TenantKey, rig.TenantKey, limitedKey, narrowKey}[dice.IntN(5)]
 	class := []string{"interactive", "background", "batch"}[dice.IntN(3)]
 	headers := []string{"Authorization", "Bearer " + key, "X-Request-Priority", class}
 	text := fmt.Sprintf("question %d", dice.IntN(50))
 	streams := fmt.Sprintf(`"stream":%v`, dice.IntN(3) > 0)
 	post := func(path, body string) *http.Request {
-		return s.request(ctx, http.MethodPost, path, body, headers...)
+		return s.Request(ctx, http.MethodPost, path, body, headers...)
 	}
 	switch dice.IntN(16) {
 	case 0:
-		return post("/v1/chat/completions", chat("nobody-has-it", text))
+		return post("/v1/chat/completions", rig.Chat("nobody-has-it", text))
 	case 1:
-		return s.request(ctx, http.MethodPost, "/v1/chat/completions", chat("sim", text), "Authorization", "Bearer nobody")
+		return s.Request(ctx, http.MethodPost, "/v1/chat/completions", rig.Chat("sim", text), "Authorization", "Bearer nobody")
 	case 2:
 		return post("/v1/messages", `{"model":`)
 	case 3:
-		return s.request(ctx, http.MethodGet, "/v1/models", "", headers...)
+		return s.Request(ctx, http.MethodGet, "/v1/models", "", headers...)
 	case 4:
-		return s.request(ctx, http.MethodGet, "/v1/nowhere", "", headers...)
+		return s.Request(ctx, http.MethodGet, "/v1/nowhere", "", headers...)
 	case 5:
-		return post("/v1/chat/completions", chat("passing", text, streams))
+		return post("/v1/chat/completions", rig.Chat("passing", text, streams))
 	case 6, 7:
-		return post("/v1/messages", chat("sim", text, streams, `"max_tokens":20`))
+		return post("/v1/messages", rig.Chat("sim", text, streams, `"max_tokens":20`))
 	case 8, 9:
-		return post("/v1/responses", `{"model":"sim","input":`+quoted(text)+`,`+streams+`}`)
+		return post("/v1/responses", `{"model":"sim","input":`+rig.Quoted(text)+`,`+streams+`}`)
 	case 10:
-		return post("/v1/embeddings", `{"model":"sim","input":`+quoted(text)+`}`)
+		return post("/v1/embeddings", `{"model":"sim","input":`+rig.Quoted(text)+`}`)
 	case 11:
-		return post("/v1/completions", `{"model":"sim","prompt":`+quoted(text)+`,`+streams+`}`)
+		return post("/v1/completions", `{"model":"sim","prompt":`+rig.Quoted(text)+`,`+streams+`}`)
 	}
-	return post("/v1/chat/completions", chat("auto", text, streams))
+	return post("/v1/chat/completions", rig.Chat("auto", text, streams))
 }
 
 // pause waits d, or until ctx ends.
