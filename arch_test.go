@@ -74,7 +74,7 @@ func homes() map[string][]string {
 		"github.com/sony/gobreaker/v2":         {"breaker"},
 		"github.com/pkoukk/tiktoken-go":        {"openai/tokens"},
 		"github.com/pkoukk/tiktoken-go-loader": {"openai/tokens"},
-		"github.com/cespare/xxhash":            {"openai"},
+		"github.com/cespare/xxhash":            {"openai/prompt"},
 		"github.com/prometheus":                {"telemetry"},
 		"go.opentelemetry.io":                  {"telemetry"},
 		"go.opentelemetry.io/otel":             {"telemetry", "cmd/tierway"},

@@ -65,7 +65,7 @@ func Decode(encoding string, body io.Reader, hint, most int64, memory Memory) ([
 	source := &source{from: body, left: most}
 	if !zipped {
 		into := buffer{hint: hint, most: most, memory: memory}
-		if err := into.readAll(source); err != nil {
+		if err := into.ReadAll(source); err != nil {
 			return nil, source.blame(err, most)
 		}
 		return into.b, nil
@@ -148,7 +148,7 @@ func unzip(into *buffer, from io.Reader) error {
 	for range maxMembers {
 		// One member at a time, so that they can be counted.
 		z.Multistream(false)
-		if err := into.readAll(z); err != nil {
+		if err := into.ReadAll(z); err != nil {
 			return err
 		}
 		if err := z.Reset(buffered); err == io.EOF {
@@ -174,8 +174,8 @@ type buffer struct {
 	packed     *source // what the bytes are unpacked from; nil for a plain body
 }
 
-// readAll appends everything that from yields.
-func (f *buffer) readAll(from io.Reader) error {
+// ReadAll appends everything that from yields.
+func (f *buffer) ReadAll(from io.Reader) error {
 	for {
 		if len(f.b) == cap(f.b) {
 			if err := f.grow(); err != nil {

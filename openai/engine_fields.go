@@ -33,16 +33,14 @@ func engineField(name []byte) string {
 	return ""
 }
 
-// noteEngine notes the member of that name, whose value was just read, if it is one of
-// EngineFields.
-func (p *parser) noteEngine(name text) {
-	decoded := p.name(name)
-	f := engineField(decoded)
+// noteEngine notes the member of that name if it is one of EngineFields.
+func (p *parser) noteEngine(name []byte, at span) {
+	f := engineField(name)
 	if f == "" {
-		f = engineField(folded(p.scratch[:], decoded))
+		f = engineField(folded(p.scratch[:], name))
 	}
 	if f != "" {
-		p.req.place.engine = append(p.req.place.engine, engineMember{span{name.from - 1, p.i}, f})
+		p.req.place.engine = append(p.req.place.engine, engineMember{at, f})
 	}
 }
 
@@ -63,10 +61,10 @@ func (r *Request) removals(e Edit) (cuts []change, empty bool) {
 		for r.Body[comma] != ',' && r.Body[comma] != '{' {
 			comma--
 		}
-		behind := scanner{b: r.Body, i: m.to}
-		follows := behind.space() == ','
-		before := scanner{b: r.Body, i: last}
-		before.space()
+		behind := Reader{b: r.Body, i: m.to}
+		follows := behind.Next() == ','
+		before := Reader{b: r.Body, i: last}
+		before.Next()
 		if stays = stays || r.Body[comma] == ',' && before.i != comma; stays {
 			m.from = comma
 		} else if follows {

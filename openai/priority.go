@@ -28,15 +28,12 @@ func EnginePriority(class int, own int64, given bool) (value int64, set bool) {
 
 // priority reads priority and notes where it stands, null included. Whatever it
 // is, the request is taken: saying what is wrong with it is for the engine.
-func (p *parser) priority() bool {
-	p.space()
-	from := p.i
-	p.req.place.note(fieldPriority, from)
-	if !p.skip() {
-		return false
+func (p *parser) priority() {
+	p.Next()
+	p.req.place.note(FieldPriority, p.i)
+	if raw := p.Skip(); raw != nil {
+		p.req.Priority, p.req.PriorityGiven = priorityOf(raw)
 	}
-	p.req.Priority, p.req.PriorityGiven = priorityOf(p.b[from:p.i])
-	return true
 }
 
 // priorityOf reads the value of priority. vLLM's reader takes "5", 5.0 and true
@@ -89,12 +86,12 @@ func (r *Request) priorityChange(e Edit) (c change, ok bool) {
 		return c, false
 	}
 	value := strconv.AppendInt(nil, e.Priority, 10)
-	if from := r.place.of(fieldPriority); from > 0 {
-		s := scanner{b: r.Body, i: from, limit: len(r.Body)} // what Parse has accepted
-		if !r.PriorityGiven && r.Body[from] != 'n' || !s.skip() {
+	if from := r.place.of(FieldPriority); from > 0 {
+		if !r.PriorityGiven && r.Body[from] != 'n' {
 			return c, false
 		}
-		return change{span: span{from, s.i}, with: value}, true
+		at := newReader(r.Body[from:])
+		return change{span: span{from, from + len(at.Skip())}, with: value}, true
 	}
 	if !prioritized(r.Dialect) {
 		return c, false

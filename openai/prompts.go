@@ -4,21 +4,20 @@ package openai
 // by itself: more than one only in the Completions dialect, whose prompt may be
 // a list of texts or of lists of token ids.
 func (r *Request) Prompts() int64 {
-	at := r.place.of(fieldPrompt)
+	at := r.place.of(FieldPrompt)
 	if r.Dialect != Completions || at == 0 {
 		return 1
 	}
-	c := fieldCursor{b: r.Body[at:]}
-	if c.peek() != '[' {
+	c := newReader(r.Body[at:])
+	if c.Next() != '[' {
 		return 1
 	}
 	n := int64(0)
-	var e fieldElements
-	for e.next(&c) {
-		if first := c.peek(); first != '"' && first != '[' {
+	for c.Enter('['); c.More(']'); {
+		if first := c.Next(); first != '"' && first != '[' {
 			return 1 // the ids of one prompt
 		}
-		c.skip()
+		c.Skip()
 		n++
 	}
 	return max(1, n)

@@ -1,7 +1,5 @@
 package openai
 
-import "fmt"
-
 // RequestError is a request that its sender must change before anybody can
 // serve it. Message is for that sender: it names the field, what is wrong with
 // it and what would be right, and never quotes a prompt. Param is the field,
@@ -96,8 +94,11 @@ func Parse(d Dialect, body []byte, lim Limits) (*Request, error) {
 		lim.Depth = defaultDepth
 	}
 	r := &Request{Dialect: d, Body: body, N: 1}
-	p := parser{scanner: scanner{b: body, limit: lim.Depth}, req: r}
-	if !p.body() || !p.complete() {
+	p := parser{Reader: Reader{b: body, limit: lim.Depth, strict: true}, req: r}
+	if p.body(); !p.bad {
+		p.complete()
+	}
+	if p.bad {
 		return nil, p.fail
 	}
 	return r, nil
@@ -105,100 +106,74 @@ func Parse(d Dialect, body []byte, lim Limits) (*Request, error) {
 
 // parser fills one request from one body.
 type parser struct {
-	scanner
+	Reader
 	req     *Request
 	seen    uint64 // a bit a field
 	given   uint64 // of these, those whose value is not null
 	nested  string // session_params.session_id
 	session string // session_id
 	scratch [64]byte
-	each    func(text) // told every text of the prompt; nil for nobody
+	each    func(raw []byte) // called with every text of the prompt, as written; nil: with none
 }
 
 // body reads the one object that the body is.
-func (p *parser) body() bool {
-	switch c := p.space(); {
-	case p.i == len(p.b):
-		return p.syntax(p.i, "it is empty")
-	case c != '{':
-		return p.unexpected("an object")
+func (p *parser) body() {
+	if p.Next(); p.i == len(p.b) {
+		p.syntax(p.i, "it is empty")
+		return
 	}
-	if !p.open() {
-		return false
-	}
+	p.req.place.topEmpty = p.Empty()
+	p.Enter('{')
 	p.req.place.top = p.i
-	p.req.place.topEmpty = p.space() == '}'
-	for first := true; ; first = false {
-		again, ok := p.more('}', first)
-		if !ok {
-			return false
-		}
-		if !again {
-			break
-		}
-		name, ok := p.key()
-		if !ok {
-			return false
-		}
-		f, ok := p.field(name)
-		if !ok {
-			return false
-		}
-		if !p.member(f) {
+	for p.More('}') {
+		from := p.i
+		name := p.Name()
+		f := p.field(name)
+		if p.member(f); p.bad {
 			p.attribute(f)
-			return false
+			return
 		}
-		if f == fieldNone {
-			p.noteEngine(name)
+		if f == FieldNone {
+			p.noteEngine(name, span{from, p.i})
 		}
 	}
-	if p.space(); p.i < len(p.b) {
-		return p.syntax(p.i, "more text after the closing brace")
+	if p.Next(); p.i < len(p.b) {
+		p.syntax(p.i, "more text after the closing brace")
 	}
-	return true
 }
 
 // attribute names the field in a refusal of a string inside it.
-func (p *parser) attribute(f field) {
-	if f != fieldNone && p.fail.Param == "" && p.fail.Reason == CodeInvalidValue {
+func (p *parser) attribute(f Field) {
+	if f != FieldNone && p.fail.Param == "" && p.fail.Reason == CodeInvalidValue {
 		p.fail.Param, p.fail.Message = f.String(), f.String()+": "+p.fail.Message
 	}
 }
 
-// field tells which field a name is, fieldNone for one that goes through
-// unread, and refuses a field's second coming under whatever spelling: of two,
-// workers differ in which they take.
-func (p *parser) field(name text) (field, bool) {
-	decoded := p.name(name)
-	f := fieldOf(decoded)
-	if f == fieldNone || !f.guarded(p.req.Dialect) {
-		if f = fieldOf(folded(p.scratch[:], decoded)); f == fieldNone || !f.guarded(p.req.Dialect) {
-			return fieldNone, true
+// field returns the field of a name, FieldNone for one that goes through unread, and
+// refuses a field's second coming under whatever spelling: of two, workers differ in
+// which they take.
+func (p *parser) field(name []byte) Field {
+	f := fieldOf(name)
+	if f == FieldNone || !f.guarded(p.req.Dialect) {
+		if f = fieldOf(folded(p.scratch[:], name)); f == FieldNone || !f.guarded(p.req.Dialect) {
+			return FieldNone
 		}
-		return f, p.ambiguous(f.String(), "a field's name differs from it only in upper and lower case; write it exactly so")
+		p.ambiguous(f.String(), "a field's name differs from it only in upper and lower case; write it exactly so")
+		return f
 	}
 	if p.seen&(1<<f) != 0 {
-		return f, p.ambiguous(f.String(), "it is given twice; give it once")
+		p.ambiguous(f.String(), "it is given twice; give it once")
 	}
 	p.seen |= 1 << f
-	if p.space() != 'n' {
+	if p.Next() != 'n' {
 		p.given |= 1 << f
 	}
-	return f, true
-}
-
-// name returns the value of a string that is compared with short words. What
-// it returns is good until the next call; a longer value is cut.
-func (p *parser) name(t text) []byte {
-	if !t.escaped {
-		return p.b[t.from:t.to]
-	}
-	return appendDecoded(p.scratch[:0], p.b[t.from:t.to], len(p.scratch))
+	return f
 }
 
 // folded returns name in lower case when that differs from it, else nothing.
 // The characters beyond ASCII are those that some case-insensitive comparison
-// takes for an ASCII letter. dst may be what name stands in.
+// takes for an ASCII letter.
 func folded(dst, name []byte) []byte {
 	if len(name) > len(dst) {
 		return nil
@@ -239,43 +214,30 @@ func foldedWide(name []byte) (c byte, size int, ok bool) {
 	return 0, 0, false
 }
 
-func (p *parser) ambiguous(param, why string) bool {
-	return p.refuse(CodeAmbiguousJSON, param, "readers would differ about %s: %s", param, why)
-}
-
-func (p *parser) refuse(reason Code, param, format string, args ...any) bool {
-	p.fail = &RequestError{Reason: reason, Param: param, Message: fmt.Sprintf(format, args...)}
-	return false
+func (p *parser) ambiguous(param, why string) {
+	p.refuse(CodeAmbiguousJSON, param, "readers would differ about %s: %s", param, why)
 }
 
 // complete checks that everything is there that the dialect needs.
-func (p *parser) complete() bool {
+func (p *parser) complete() {
 	r := p.req
 	if r.SessionID = p.nested; r.SessionID == "" {
 		r.SessionID = p.session
 	}
 	if r.Model == "" && modelRequired(r.Dialect) {
-		return p.missing(fieldModel, "name a model, or an alias that GET /v1/models lists")
+		p.missing(FieldModel, "name a model, or an alias that GET /v1/models lists")
 	}
 	switch r.Dialect {
 	case Chat, Messages:
-		if !p.any(fieldMessages) {
-			return p.missing(fieldMessages, "send an array of at least one message")
-		}
+		p.need("send an array of at least one message", FieldMessages)
 	case Completions:
-		if !p.any(fieldPrompt, fieldPromptEmbeds) {
-			return p.missing(fieldPrompt, "send a string or an array")
-		}
+		p.need("send a string or an array", FieldPrompt, FieldPromptEmbeds)
 	case Embeddings:
-		if !p.any(fieldInput, fieldMessages) {
-			return p.missing(fieldInput, "send a string or an array")
-		}
+		p.need("send a string or an array", FieldInput, FieldMessages)
 	case Responses:
-		if !p.any(fieldInput, fieldPreviousResponseID, fieldPrompt, fieldConversation) {
-			return p.missing(fieldInput, "send a string or an array of items, or continue with previous_response_id")
-		}
+		p.need("send a string or an array of items, or continue with previous_response_id",
+			FieldInput, FieldPreviousResponseID, FieldPrompt, FieldConversation)
 	}
-	return true
 }
 
 // modelRequired tells whether a body of the dialect must name its model.
@@ -287,16 +249,16 @@ func modelRequired(d Dialect) bool {
 	return true
 }
 
-// any tells whether one of the fields was given and not null.
-func (p *parser) any(fields ...field) bool {
+// need refuses a body in which none of the fields was given and not null.
+func (p *parser) need(remedy string, fields ...Field) {
 	for _, f := range fields {
 		if p.given&(1<<f) != 0 {
-			return true
+			return
 		}
 	}
-	return false
+	p.missing(fields[0], remedy)
 }
 
-func (p *parser) missing(f field, remedy string) bool {
-	return p.refuse(CodeMissingField, f.String(), "%s is missing: %s", f, remedy)
+func (p *parser) missing(f Field, remedy string) {
+	p.refuse(CodeMissingField, f.String(), "%s is missing: %s", f, remedy)
 }

@@ -1,108 +1,82 @@
 package openai
 
-// reading is how a value counts towards the prompt.
-type reading uint8
+// Reading is how a value counts towards the prompt.
+type Reading uint8
 
 const (
-	readNothing reading = iota
-	readTurns           // chat turns and their parts: text, but neither media nor the names of parts
-	readIDs             // as readTurns, and a number is a token
-	readAll             // every string and every name: schemas and arguments are shown to the model whole
-	readMedia           // not text, but worth knowing of
-	readSource          // Anthropic's source of a block: media or text, as its type says
+	ReadNothing Reading = iota
+	ReadTurns           // chat turns and their parts: text, but neither media nor the names of parts
+	ReadIDs             // as ReadTurns, and a number is a token
+	ReadAll             // every string and every name: schemas and arguments are shown to the model whole
+	ReadMedia           // not text, but worth knowing of
+	ReadSource          // Anthropic's source of a block: media or text, as its type says
 )
 
-// count adds a string to the prompt.
-func (p *parser) count(t text) {
-	p.req.PromptBytes += int64(t.bytes)
-	p.req.ascii += int64(t.ascii)
-	p.req.wide += int64(t.wide)
+// count adds the string that was read last to the prompt.
+func (p *parser) count(raw []byte) {
+	p.req.PromptBytes += int64(p.chars.bytes)
+	p.req.ascii += int64(p.chars.ascii)
+	p.req.wide += int64(p.chars.wide)
 	if p.each != nil {
-		p.each(t)
+		p.each(raw)
 	}
 }
 
 // walk reads one value and counts what the model reads of it.
-func (p *parser) walk(how reading) bool {
-	c := p.space()
+func (p *parser) walk(how Reading) {
+	c := p.Next()
 	switch how {
-	case readNothing:
-		return p.skip()
-	case readMedia:
+	case ReadNothing:
+		p.Skip()
+		return
+	case ReadMedia:
 		// Clients that write every field they know write null for most.
 		if c != 'n' {
 			p.req.Media = true
 		}
-		return p.skip()
-	case readSource:
+		p.Skip()
+		return
+	case ReadSource:
 		if c == '{' {
-			return p.source()
+			p.source()
+			return
 		}
-		how = readTurns
+		how = ReadTurns
 	}
 	switch c {
 	case '"':
-		t, ok := p.str()
-		if ok {
-			p.count(t)
-		}
-		return ok
+		p.count(p.Str())
 	case '[':
-		return p.walkArray(how)
+		for p.Enter('['); p.More(']'); {
+			p.walk(how)
+		}
 	case '{':
-		return p.walkObject(how)
-	}
-	if how == readIDs && '0' <= c && c <= '9' {
-		p.req.ids++
-	}
-	return p.scalar()
-}
-
-func (p *parser) walkArray(how reading) bool {
-	if !p.open() {
-		return false
-	}
-	for first := true; ; first = false {
-		again, ok := p.more(']', first)
-		if !again {
-			return ok
+		p.walkObject(how)
+	default:
+		if how == ReadIDs && '0' <= c && c <= '9' {
+			p.req.ids++
 		}
-		if !p.walk(how) {
-			return false
-		}
+		p.Scalar()
 	}
 }
 
-func (p *parser) walkObject(how reading) bool {
-	if !p.open() {
-		return false
-	}
+func (p *parser) walkObject(how Reading) {
 	var seen uint8 // of turnBit
-	for first := true; ; first = false {
-		again, ok := p.more('}', first)
-		if !again {
-			return ok
-		}
-		name, ok := p.key()
-		if !ok {
-			return false
-		}
-		inner := readAll
-		if how == readAll {
+	for p.Enter('{'); p.More('}'); {
+		name := p.Key()
+		if how == ReadAll {
 			p.count(name)
-		} else {
-			decoded := p.name(name)
-			if bit := turnBit(decoded); bit != 0 {
-				if seen&bit != 0 {
-					return p.ambiguous(string(decoded), "a message or a part of one has it twice; give it once")
-				}
-				seen |= bit
+			p.walk(ReadAll)
+			continue
+		}
+		name = Word(name)
+		if bit := turnBit(name); bit != 0 {
+			if seen&bit != 0 {
+				p.ambiguous(string(name), "a message or a part of one has it twice; give it once")
 			}
-			inner = partReading(decoded)
+			seen |= bit
 		}
-		if !p.walk(inner) {
-			return false
-		}
+		p.walk(how.Of(name))
 	}
 }
 
@@ -120,75 +94,52 @@ func turnBit(name []byte) uint8 {
 	return 0
 }
 
-// partReading tells how a member of a message, an item or a content part
-// counts, by its name. A name that is not known counts as text: a wrong
+// Of returns how the member name of a value that is read as how is read: of a message,
+// an item or a part, by its name. A name that is not known counts as text: a wrong
 // estimate is better than a prompt that weighs nothing.
-func partReading(name []byte) reading {
+func (how Reading) Of(name []byte) Reading {
+	if how != ReadTurns && how != ReadIDs {
+		return how
+	}
 	switch string(name) {
 	case "role", "type", "id", "call_id", "tool_call_id", "tool_use_id", "item_id", "index",
 		"status", "phase", "detail", "format", "media_type", "mime_type", "filename", "url", "uuid",
 		"cache_control", "citations", "annotations", "logprobs", "signature", "encrypted_content", "data":
-		return readNothing
+		return ReadNothing
 	case "arguments", "input", "input_schema", "parameters":
-		return readAll
+		return ReadAll
 	case "image_url", "input_audio", "audio", "audio_url", "video", "video_url", "image", "image_pil",
 		"image_embeds", "audio_embeds", "file", "file_data", "file_id", "file_url", "result":
-		return readMedia
+		return ReadMedia
 	case "source":
-		return readSource
+		return ReadSource
 	}
-	return readTurns
+	return ReadTurns
 }
 
 // source reads the source of an image or document block. Its type may stand
 // after its data, so both are kept until the end.
-func (p *parser) source() bool {
-	if !p.open() {
-		return false
-	}
-	var kind, data text
-	for first := true; ; first = false {
-		again, ok := p.more('}', first)
-		if !ok {
-			return false
-		}
-		if !again {
-			break
-		}
-		name, ok := p.key()
-		if !ok {
-			return false
-		}
-		switch string(p.name(name)) {
+func (p *parser) source() {
+	var kind, data []byte
+	var size extent
+	for p.Enter('{'); p.More('}'); {
+		switch string(p.Name()) {
 		case "type":
-			ok = p.stringOr(&kind)
+			kind = p.Text()
 		case "data":
-			ok = p.stringOr(&data)
+			data, size = p.Text(), p.chars
 		case "content":
-			ok = p.walk(readTurns)
-		default:
-			ok = p.skip()
-		}
-		if !ok {
-			return false
+			p.walk(ReadTurns)
 		}
 	}
-	switch string(p.name(kind)) {
+	switch string(Word(kind)) {
 	case "text":
-		p.count(data)
+		if data != nil {
+			p.chars = size
+			p.count(data)
+		}
 	case "content":
 	default:
 		p.req.Media = true
 	}
-	return true
-}
-
-// stringOr reads a string into dst, and skips every other value.
-func (p *parser) stringOr(dst *text) bool {
-	if p.space() != '"' {
-		return p.skip()
-	}
-	t, ok := p.str()
-	*dst = t
-	return ok
 }

@@ -8,17 +8,16 @@ func (r *Request) EachText(do func(text []byte)) (ids int64) {
 	if r.place.form {
 		return 0
 	}
-	var decoded []byte
 	again := Request{Dialect: r.Dialect, N: 1}
-	p := parser{scanner: scanner{b: r.Body, limit: len(r.Body)}, req: &again}
-	p.each = func(t text) {
-		raw := p.b[t.from:t.to]
-		if t.escaped {
-			decoded = appendDecoded(decoded[:0], raw, len(raw))
-			raw = decoded
-		}
-		do(raw)
-	}
+	p := parser{Reader: Reader{b: r.Body, limit: len(r.Body), strict: true}, req: &again}
+	p.each = func(raw []byte) { do(decoded(raw, len(raw))) }
 	p.body() // it was read well before
 	return again.ids
 }
+
+// Reader returns a reader of the request's body, for values that begin where At says.
+func (r *Request) Reader() Reader { return newReader(r.Body) }
+
+// At returns where the value of a field begins in the body, if the field is one that
+// shapes the prompt, is given and is not null; else 0. A form has no fields.
+func (r *Request) At(f Field) int { return r.place.of(f) }

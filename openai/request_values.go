@@ -14,167 +14,125 @@ const (
 )
 
 // model reads the model's name and notes where it stands.
-func (p *parser) model() bool {
+func (p *parser) model() {
 	const name = "model"
 	at := &p.req.place.model
-	at.from = p.i
-	switch p.space() {
+	switch p.Next() {
 	case 'n':
-		ok := p.skip()
-		at.to = p.i
-		return ok
+		*at = p.skipped()
+		return
 	case '"':
 	default:
-		return p.wrong(name, "a string")
+		p.wrong(name, "a string")
+		return
 	}
-	t, ok := p.str()
-	if !ok {
-		return false
-	}
+	at.from = p.i
+	raw := p.Str()
 	at.to = p.i
-	switch {
-	case t.bytes == 0:
-		return p.refuse(CodeInvalidValue, name, "model is an empty string: name a model")
-	case t.bytes > maxModelBytes:
-		return p.refuse(CodeInvalidValue, name, "model has %d bytes: a model's name has at most %d", t.bytes, maxModelBytes)
+	switch n := p.chars.bytes; {
+	case n == 0:
+		p.refuse(CodeInvalidValue, name, "model is an empty string: name a model")
+	case n > maxModelBytes:
+		p.refuse(CodeInvalidValue, name, "model has %d bytes: a model's name has at most %d", n, maxModelBytes)
 	}
-	p.req.Model = p.decoded(t, maxModelBytes)
-	return true
-}
-
-// decoded returns the value of a string, cut to most bytes.
-func (p *parser) decoded(t text, most int) string {
-	raw := p.b[t.from:t.to]
-	if !t.escaped && len(raw) <= most {
-		return string(raw)
-	}
-	return string(appendDecoded(make([]byte, 0, min(t.bytes, most)), raw, most))
+	p.req.Model = string(decoded(raw, maxModelBytes))
 }
 
 // flag reads true, false or null into dst; set is false for null.
-func (p *parser) flag(name string, dst *bool) (set, ok bool) {
-	switch p.space() {
+func (p *parser) flag(name string, dst *bool) (set bool) {
+	switch p.Next() {
 	case 't':
 		*dst = true
-		return true, p.literal("true")
 	case 'f':
-		return true, p.literal("false")
 	case 'n':
-		return false, p.literal("null")
+		p.literal("null")
+		return false
+	default:
+		p.wrong(name, "true or false")
 	}
-	return false, p.wrong(name, "true or false")
+	p.Scalar()
+	return true
 }
 
-// integer reads an integer from least to most, or null, which is 0. A number with
+// count32 reads an integer from least to most, or null, which is 0. A number with
 // a point or an exponent is refused: some workers would refuse it as well and
 // the others would not agree on its value.
-func (p *parser) integer(f field, least, most int64) (int64, bool) {
-	c := p.space()
+func (p *parser) count32(f Field, least, most int64) int64 {
+	c := p.Next()
 	if c == 'n' {
-		return 0, p.skip()
+		p.Skip()
+		return 0
 	}
 	from := p.i
-	if c != '-' && (c < '0' || c > '9') {
-		return 0, p.wrongInteger(f, least, most)
-	}
-	if !p.number() {
-		return 0, false
-	}
-	raw := p.b[from:p.i]
 	const digits = 10 // of 2^31-1
-	if len(raw) <= digits {
-		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n >= least && n <= most && raw[0] != '-' {
-			return n, true
+	if c == '-' || '0' <= c && c <= '9' {
+		if raw := p.Scalar(); len(raw) <= digits {
+			if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n >= least && n <= most && c != '-' {
+				return n
+			}
 		}
 	}
-	p.i = from
-	return 0, p.wrongInteger(f, least, most)
-}
-
-func (p *parser) wrongInteger(f field, least, most int64) bool {
-	return p.wrong(f.String(), "an integer from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10))
+	if !p.bad {
+		p.Seek(from)
+		p.wrong(f.String(), "an integer from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10))
+	}
+	return 0
 }
 
 // exact reads a string of at most the given bytes, or null, into dst.
-func (p *parser) exact(name string, most int, dst *string) bool {
-	switch p.space() {
+func (p *parser) exact(name string, most int, dst *string) {
+	switch p.Next() {
 	case 'n':
-		return p.skip()
+		p.Skip()
+		return
 	case '"':
 	default:
-		return p.wrong(name, "a string or null")
+		p.wrong(name, "a string or null")
+		return
 	}
-	t, ok := p.str()
-	if !ok {
-		return false
+	raw := p.Str()
+	if n := p.chars.bytes; n > most {
+		p.refuse(CodeInvalidValue, name, "%s has %d bytes: send at most %d", name, n, most)
 	}
-	if t.bytes > most {
-		return p.refuse(CodeInvalidValue, name, "%s has %d bytes: send at most %d", name, t.bytes, most)
-	}
-	*dst = p.decoded(t, most)
-	return true
+	*dst = string(decoded(raw, most))
 }
 
 // loose reads a string that only serves as a key for affinity, where its first
 // bytes do as well, and passes over every other value.
-func (p *parser) loose(dst *string) bool {
-	if p.space() != '"' {
-		return p.skip()
+func (p *parser) loose(dst *string) {
+	if raw := p.Text(); raw != nil {
+		*dst = string(decoded(raw, maxIDBytes))
 	}
-	t, ok := p.str()
-	if ok {
-		*dst = p.decoded(t, maxIDBytes)
-	}
-	return ok
 }
 
 // within reads the object that is next, of which some members matter, and calls read
 // at the value of each.
-func (p *parser) within(parent string, read func(child string) bool, children ...string) bool {
-	if !p.open() {
-		return false
-	}
+func (p *parser) within(parent string, read func(child string), children ...string) {
 	seen := 0 // a bit a child
-	for first := true; ; first = false {
-		again, ok := p.more('}', first)
-		if !again {
-			return ok
-		}
-		t, ok := p.key()
-		if !ok {
-			return false
-		}
-		name := p.name(t)
-		i := slices.IndexFunc(children, func(c string) bool { return c == string(name) })
+	for p.Enter('{'); p.More('}'); {
+		name := p.Name()
+		i := slices.Index(children, string(name))
 		if i < 0 {
-			other := folded(p.scratch[:], name)
-			if i = slices.IndexFunc(children, func(c string) bool { return c == string(other) }); i >= 0 {
-				return p.ambiguous(parent+"."+children[i], "a field's name differs from it only in upper and lower case; write it exactly so")
-			}
-			if !p.skip() {
-				return false
+			if i = slices.Index(children, string(folded(p.scratch[:], name))); i >= 0 {
+				p.ambiguous(parent+"."+children[i], "a field's name differs from it only in upper and lower case; write it exactly so")
 			}
 			continue
 		}
 		if seen&(1<<i) != 0 {
-			return p.ambiguous(parent+"."+children[i], "it is given twice; give it once")
+			p.ambiguous(parent+"."+children[i], "it is given twice; give it once")
 		}
-		if seen |= 1 << i; !read(children[i]) {
-			return false
-		}
+		seen |= 1 << i
+		read(children[i])
 	}
 }
 
-// wrong refuses the next value, which is not the one wanted. It says what kind
-// of value it is and repeats numbers only: a string may be part of a prompt.
-func (p *parser) wrong(name, wanted string) bool {
-	from, c := p.i, p.space()
-	if !p.skip() {
-		return false
-	}
-	got := string(p.b[from:min(p.i, from+shownBytes)])
-	if p.i > from+shownBytes {
-		got += "…"
+// wrong refuses the next value, which is not the one wanted. The message names the kind
+// of the value and repeats numbers only: a string may be part of a prompt.
+func (p *parser) wrong(name, wanted string) {
+	c := p.Next()
+	got := string(p.Skip())
+	if len(got) > shownBytes {
+		got = got[:shownBytes] + "…"
 	}
 	switch c {
 	case '"':
@@ -184,5 +142,5 @@ func (p *parser) wrong(name, wanted string) bool {
 	case '[':
 		got = "an array"
 	}
-	return p.refuse(CodeInvalidValue, name, "%s must be %s, not %s", name, wanted, got)
+	p.refuse(CodeInvalidValue, name, "%s must be %s, not %s", name, wanted, got)
 }

@@ -65,25 +65,6 @@ func TestSaltsAreReadInEveryDialect(t *testing.T) {
 	}
 }
 
-// The caller seeds a chain with the salt that the engine gets, so that prompts
-// which no engine takes for one have no block in common.
-func TestChainsOfTwoSaltsHaveNoBlockInCommon(t *testing.T) {
-	r, err := Parse(Chat, []byte(`{"model":"m","messages":[{"role":"user","content":"`+strings.Repeat("x", 2000)+`"}]}`), Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[uint64]bool{}
-	for _, salt := range []string{CacheSalt("a", ""), CacheSalt("b", ""), CacheSalt("a", "x")} {
-		chain, _ := r.AppendChain(nil, ChainSeed(salt))
-		for _, b := range chain {
-			if seen[b.Hash] {
-				t.Errorf("a block of %s is another's too", salt)
-			}
-			seen[b.Hash] = true
-		}
-	}
-}
-
 func TestEnginesThatTakeASalt(t *testing.T) {
 	for e, want := range map[Engine]bool{EngineVLLM: true, EngineSGLang: true, EngineAuto: false, EngineLlamaCpp: false,
 		EngineOllama: false, EngineOpenAI: false, "": false} {

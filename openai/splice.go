@@ -46,7 +46,7 @@ type places struct {
 
 // note keeps where the value of f begins. Behind 4 GiB, which no caller reads,
 // a field is as good as absent.
-func (p *places) note(f field, at int) {
+func (p *places) note(f Field, at int) {
 	if uint64(at) <= math.MaxUint32 {
 		p.prompt[f] = uint32(at)
 	}
@@ -54,7 +54,7 @@ func (p *places) note(f field, at int) {
 
 // of returns where the value of f begins, 0 when it is absent, and of all but
 // priority when it is null.
-func (p *places) of(f field) int { return int(p.prompt[f]) }
+func (p *places) of(f Field) int { return int(p.prompt[f]) }
 
 // change is one cut: bytes that stand in the body, and those that take their
 // place.

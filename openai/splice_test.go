@@ -239,25 +239,19 @@ func TestSpliceKeepsAllOtherBytes(t *testing.T) {
 // rest returns the members of a body in order and as written, without those
 // that Splice may write.
 func rest(t *rapid.T, body []byte) string {
-	p := parser{scanner: scanner{b: body, limit: 64}}
+	r := Reader{b: body, limit: 64, strict: true}
 	var b strings.Builder
-	p.space()
-	p.open()
-	for first := true; ; first = false {
-		again, ok := p.more('}', first)
-		if !ok {
-			t.Fatal(p.fail)
-		}
-		if !again {
-			return b.String()
-		}
-		name, _ := p.key()
-		from, f := p.i, fieldOf(p.name(name))
-		p.skip()
-		if f != fieldModel && f != fieldStreamOptions && f != fieldCacheSalt && f != fieldPriority {
-			fmt.Fprintf(&b, "%s:%s\n", body[name.from:name.to], body[from:p.i])
+	for r.Enter('{'); r.More('}'); {
+		name := r.Key()
+		f, value := fieldOf(Word(name)), r.Skip()
+		if f != FieldModel && f != FieldStreamOptions && f != FieldCacheSalt && f != FieldPriority {
+			fmt.Fprintf(&b, "%s:%s\n", name, value)
 		}
 	}
+	if r.bad {
+		t.Fatal(r.fail)
+	}
+	return b.String()
 }
 
 func TestOrderAndWhiteSpaceDoNotMatter(t *testing.T) {

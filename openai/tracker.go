@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"math/bits"
+	"slices"
 )
 
 // Mark says what one event of a stream means. Several can hold.
@@ -189,7 +190,7 @@ func (t *Tracker) response(p *eventPayload) Mark {
 		in.tokens = &t.tokens
 		in.read(p.response)
 		if t.id == "" {
-			t.id = fieldText(in.id)
+			t.id = textOf(in.id)
 		}
 	}
 	switch string(p.kind) {
@@ -261,16 +262,9 @@ func (t *Tracker) message(p *eventPayload) Mark {
 // fieldsFilled is MarkContent when the object has a member beside those named
 // that says something.
 func fieldsFilled(object []byte, but ...string) (m Mark) {
-	c := fieldCursor{b: object}
-	var ms fieldMembers
-members:
-	for ms.next(&c) {
-		for _, name := range but {
-			if string(ms.key) == name {
-				continue members
-			}
-		}
-		if c.filled() {
+	c := newReader(object)
+	for c.Enter('{'); c.More('}'); {
+		if !slices.Contains(but, string(c.Name())) && c.nonEmpty() {
 			m = MarkContent
 		}
 	}
@@ -279,10 +273,9 @@ members:
 
 // textFilled is MarkContent when a content block opens with text in it.
 func textFilled(block []byte) (m Mark) {
-	c := fieldCursor{b: block}
-	var ms fieldMembers
-	for ms.next(&c) {
-		if k := string(ms.key); (k == "text" || k == "thinking") && c.filled() {
+	c := newReader(block)
+	for c.Enter('{'); c.More('}'); {
+		if k := string(c.Name()); (k == "text" || k == "thinking") && c.nonEmpty() {
 			m = MarkContent
 		}
 	}

@@ -22,7 +22,7 @@ type EngineError struct {
 // from 400 to 599.
 func ErrorOf(data []byte) (e EngineError, ok bool) {
 	var w errorWalk
-	c := fieldCursor{b: data}
+	c := newReader(data)
 	w.object(&c, 0)
 	named := w.found || w.e.Message != "" && w.status != 0
 	if !c.done() || !named {
@@ -79,22 +79,17 @@ func (w *errorWalk) merge() {
 
 // object walks the object that is the error or holds it. level is 0 for the
 // payload, 1 for a response within it and 2 for an error.
-func (w *errorWalk) object(c *fieldCursor, level int) {
-	if c.peek() != '{' {
-		c.fail()
-		return
-	}
+func (w *errorWalk) object(c *Reader, level int) {
 	var kind string
-	var m fieldMembers
-	for m.next(c) {
-		switch string(m.key) {
+	for c.Enter('{'); c.More('}'); {
+		switch key := string(c.Name()); key {
 		case "error":
 			if level < 2 {
 				w.nested(c)
 			}
 		case "response":
 			// response.failed holds the response, which holds the error.
-			if level == 0 && c.peek() == '{' {
+			if level == 0 && c.Next() == '{' {
 				w.object(c, 1)
 			}
 		case "detail":
@@ -102,9 +97,9 @@ func (w *errorWalk) object(c *fieldCursor, level int) {
 				w.detail(c)
 			}
 		case "object":
-			w.found = string(c.str()) == "error" || w.found
+			w.found = string(c.Text()) == "error" || w.found
 		case "type":
-			if kind = fieldText(c.str()); kind == "error" {
+			if kind = textOf(c.Text()); kind == "error" {
 				w.found = true
 			}
 		case "message":
@@ -112,7 +107,7 @@ func (w *errorWalk) object(c *fieldCursor, level int) {
 		case "param":
 			setText(&w.e.Param, c)
 		case "code", "status", "status_code":
-			w.code(c, string(m.key) == "code")
+			w.code(c, key == "code")
 		}
 	}
 	// The payload's type may name the event instead of the error.
@@ -122,23 +117,22 @@ func (w *errorWalk) object(c *fieldCursor, level int) {
 }
 
 // nested walks the value of an error member.
-func (w *errorWalk) nested(c *fieldCursor) {
+func (w *errorWalk) nested(c *Reader) {
 	inner := &errorWalk{}
-	switch c.peek() {
+	switch c.Next() {
 	case '{':
-		probe := *c
-		if !probe.filled() {
-			c.skip()
+		if c.Empty() {
+			c.Skip()
 			return
 		}
 		inner.object(c, 2)
 	case '"':
-		inner.e.Message = fieldText(c.quoted())
+		inner.e.Message = textOf(c.Str())
 		if inner.e.Message == "" {
 			return
 		}
 	default:
-		w.found = c.filled() || w.found
+		w.found = c.nonEmpty() || w.found
 		return
 	}
 	w.found, w.inner = true, inner
@@ -146,13 +140,13 @@ func (w *errorWalk) nested(c *fieldCursor) {
 
 // detail takes a framework's own error: a text, or a list of what is wrong with
 // the request, which is kept as it is.
-func (w *errorWalk) detail(c *fieldCursor) {
-	if c.peek() == '"' {
+func (w *errorWalk) detail(c *Reader) {
+	if c.Next() == '"' {
 		setText(&w.e.Message, c)
 		w.found = true
 		return
 	}
-	if v := c.skip(); len(v) > 2 {
+	if v := c.Skip(); len(v) > 2 {
 		w.found = true
 		fillText(&w.e.Message, strings.ToValidUTF8(string(v), "\uFFFD"))
 		fillText(&w.e.Type, "unprocessable_entity")
@@ -161,12 +155,12 @@ func (w *errorWalk) detail(c *fieldCursor) {
 
 // code takes a code or a status: a number from 400 to 599, as a number or as a
 // text, is an HTTP status; other text is the error's code.
-func (w *errorWalk) code(c *fieldCursor, named bool) {
+func (w *errorWalk) code(c *Reader, named bool) {
 	var text []byte
 	var n int64
-	if c.peek() == '"' {
-		text = c.quoted()
-		if digits := (&fieldCursor{b: text}); digits.peek() >= '1' && digits.peek() <= '9' {
+	if c.Next() == '"' {
+		text = c.Str()
+		if digits := newReader(text); digits.Next() >= '1' && digits.Next() <= '9' {
 			n, _ = digits.integer()
 		}
 	} else {
@@ -176,14 +170,14 @@ func (w *errorWalk) code(c *fieldCursor, named bool) {
 	case n >= 400 && n <= 599:
 		w.status = int(n)
 	case named && n == 0 && len(text) > 0:
-		w.e.Code = fieldText(text)
+		w.e.Code = textOf(text)
 	}
 }
 
 // setText reads a text into dst; what is no text changes nothing.
-func setText(dst *string, c *fieldCursor) {
-	if s := c.str(); len(s) > 0 {
-		*dst = fieldText(s)
+func setText(dst *string, c *Reader) {
+	if s := c.Text(); len(s) > 0 {
+		*dst = textOf(s)
 	}
 }
 

@@ -98,5 +98,5 @@ func notSpace(r rune) bool { return !strings.ContainsRune(" \t\r\n", r) }
 
 // deeper says that b may be nested beyond the walk's bound.
 func deeper(b []byte) bool {
-	return bytes.Count(b, []byte("["))+bytes.Count(b, []byte("{")) > fieldDepth
+	return bytes.Count(b, []byte("["))+bytes.Count(b, []byte("{")) > readerDepth
 }

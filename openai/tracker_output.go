@@ -32,7 +32,7 @@ func (t *Tracker) EstimatedOutput() int64 {
 
 // responseDelta counts an event of the Responses dialect that adds to a text.
 func (t *Tracker) responseDelta(p *eventPayload) {
-	if !bytes.HasSuffix(p.kind, []byte(".delta")) || !says(p.delta) {
+	if !bytes.HasSuffix(p.kind, []byte(".delta")) || !nonEmpty(p.delta) {
 		return
 	}
 	t.deltas++
@@ -43,12 +43,11 @@ func (t *Tracker) responseDelta(p *eventPayload) {
 
 // messageDelta counts a content_block_delta of the Messages dialect.
 func (t *Tracker) messageDelta(p *eventPayload) {
-	c := fieldCursor{b: p.delta}
-	var m fieldMembers
-	for m.next(&c) {
-		switch string(m.key) {
+	c := newReader(p.delta)
+	for c.Enter('{'); c.More('}'); {
+		switch string(c.Name()) {
 		case "text", "thinking", "partial_json":
-			if n := textParts(c.skip()); n > 0 {
+			if n := textParts(c.Skip()); n > 0 {
 				t.deltas++
 				t.text += int64(n)
 			}
@@ -59,17 +58,15 @@ func (t *Tracker) messageDelta(p *eventPayload) {
 // callParts counts what a model wrote for calls of tools: names and
 // arguments of an array of calls, or of one function_call.
 func callParts(v []byte) (n int) {
-	c := fieldCursor{b: v}
-	if c.peek() != '[' {
+	c := newReader(v)
+	if c.Next() != '[' {
 		return writtenParts(v)
 	}
-	var e fieldElements
-	for e.next(&c) {
-		call := fieldCursor{b: c.skip()}
-		var m fieldMembers
-		for m.next(&call) {
-			if key := string(m.key); key == "function" || key == "custom" {
-				n += writtenParts(call.skip())
+	for c.Enter('['); c.More(']'); {
+		call := newReader(c.Skip())
+		for call.Enter('{'); call.More('}'); {
+			if key := string(call.Name()); key == "function" || key == "custom" {
+				n += writtenParts(call.Skip())
 			}
 		}
 	}
@@ -78,15 +75,14 @@ func callParts(v []byte) (n int) {
 
 // writtenParts counts the name and the arguments, or the free input, of a call.
 func writtenParts(v []byte) (n int) {
-	c := fieldCursor{b: v}
-	if c.peek() != '{' {
+	c := newReader(v)
+	if c.Next() != '{' {
 		return 0
 	}
-	var m fieldMembers
-	for m.next(&c) {
-		switch string(m.key) {
+	for c.Enter('{'); c.More('}'); {
+		switch string(c.Name()) {
 		case "name", "arguments", "input":
-			n += textParts(c.skip())
+			n += textParts(c.Skip())
 		}
 	}
 	return n

@@ -25,17 +25,16 @@ type eventPayload struct {
 // read walks the payload, which must be one JSON object and nothing else.
 func (p *eventPayload) read(data []byte) bool {
 	p.count = -1
-	c := fieldCursor{b: data}
-	var m fieldMembers
-	for m.next(&c) {
-		p.member(&c, m.key)
+	c := newReader(data)
+	for c.Enter('{'); c.More('}'); {
+		p.member(&c, c.Name())
 	}
 	return c.done()
 }
 
 // member takes one member of the top level. What it does not know, and nested
 // values that nobody asked for, the walk skips.
-func (p *eventPayload) member(c *fieldCursor, key []byte) {
+func (p *eventPayload) member(c *Reader, key []byte) {
 	switch string(key) {
 	case "choices":
 		p.readChoices(c)
@@ -44,33 +43,33 @@ func (p *eventPayload) member(c *fieldCursor, key []byte) {
 	case "timings":
 		p.readTimings(c)
 	case "error":
-		p.errorSet = c.filled()
+		p.errorSet = c.nonEmpty()
 		p.errorNull = !p.errorSet
 	case "type":
-		p.kind = c.str()
+		p.kind = c.Text()
 	case "object":
-		p.object = c.str()
+		p.object = c.Text()
 	case "id":
-		p.id = c.str()
+		p.id = c.Text()
 	case "status":
-		p.status = c.str()
+		p.status = c.Text()
 	case "sequence_number":
 		p.readSequence(c)
 	case "stop_reason":
-		p.stop = c.filled()
+		p.stop = c.nonEmpty()
 		p.unstopped = !p.stop
 	case "incomplete_details":
-		p.incomplete = c.skip()
+		p.incomplete = c.Skip()
 	case "response":
-		p.response = c.skip()
+		p.response = c.Skip()
 	case "item":
-		p.item = c.skip()
+		p.item = c.Skip()
 	case "delta":
-		p.delta = c.skip()
+		p.delta = c.Skip()
 	case "message":
-		p.message = c.skip()
+		p.message = c.Skip()
 	case "content_block":
-		p.block = c.skip()
+		p.block = c.Skip()
 	}
 }
 
@@ -97,15 +96,14 @@ func cancelled(status, details []byte) bool {
 }
 
 // readChoices walks the array of choices.
-func (p *eventPayload) readChoices(c *fieldCursor) {
-	if c.peek() != '[' {
+func (p *eventPayload) readChoices(c *Reader) {
+	if c.Next() != '[' {
 		return
 	}
 	p.count = 0
-	var e fieldElements
-	for e.next(c) {
+	for c.Enter('['); c.More(']'); {
 		p.count++
-		if c.peek() == '{' {
+		if c.Next() == '{' {
 			p.readChoice(c)
 		}
 	}
@@ -115,26 +113,25 @@ func (p *eventPayload) readChoices(c *fieldCursor) {
 // log probabilities count as content although their text may be empty (a token
 // can end within a character): a client that has them cannot take another
 // worker's.
-func (p *eventPayload) readChoice(c *fieldCursor) {
+func (p *eventPayload) readChoice(c *Reader) {
 	var index int64
 	finished, content := false, false
-	var m fieldMembers
-	for m.next(c) {
-		switch string(m.key) {
+	for c.Enter('{'); c.More('}'); {
+		switch string(c.Name()) {
 		case "index":
 			index, _ = c.integer()
 		case "finish_reason":
-			v := c.skip()
-			finished = says(v)
+			v := c.Skip()
+			finished = nonEmpty(v)
 			if finished && aborts(bytes.Trim(v, `"`)) {
 				p.mark |= MarkAborted
 			}
 		case "text":
-			v := c.skip()
-			content = says(v) || content
+			v := c.Skip()
+			content = nonEmpty(v) || content
 			p.text += textParts(v)
 		case "logprobs", "token_ids":
-			content = c.filled() || content
+			content = c.nonEmpty() || content
 		case "delta":
 			content = p.readDelta(c) || content
 		}
@@ -155,19 +152,19 @@ func (p *eventPayload) readChoice(c *fieldCursor) {
 // member but the role that says something, since engines add members of their
 // own for reasoning, audio and images. It counts the text; of reasoning
 // under both of its names, as vLLM has sent it, once.
-func (p *eventPayload) readDelta(c *fieldCursor) (content bool) {
-	if c.peek() != '{' {
+func (p *eventPayload) readDelta(c *Reader) (content bool) {
+	if c.Next() != '{' {
 		return false
 	}
 	thought := 0
-	var m fieldMembers
-	for m.next(c) {
-		if string(m.key) == "role" {
+	for c.Enter('{'); c.More('}'); {
+		name := c.Name()
+		if string(name) == "role" {
 			continue
 		}
-		v := c.skip()
-		content = says(v) || content
-		switch string(m.key) {
+		v := c.Skip()
+		content = nonEmpty(v) || content
+		switch string(name) {
 		case "content", "refusal":
 			p.text += textParts(v)
 		case "reasoning", "reasoning_content":
@@ -181,23 +178,23 @@ func (p *eventPayload) readDelta(c *fieldCursor) (content bool) {
 }
 
 // readTokens walks a usage object and says whether there was one.
-func (p *eventPayload) readTokens(c *fieldCursor) bool {
-	if p.tokens == nil || c.peek() != '{' {
+func (p *eventPayload) readTokens(c *Reader) bool {
+	if p.tokens == nil || c.Next() != '{' {
 		return false
 	}
 	return p.tokens.read(c)
 }
 
 // readSequence reads a sequence_number.
-func (p *eventPayload) readSequence(c *fieldCursor) {
+func (p *eventPayload) readSequence(c *Reader) {
 	if n, ok := c.integer(); ok && n >= 0 && n < math.MaxInt64-2 { // the numbers of two more events follow
 		p.next = n + 1
 	}
 }
 
 // readTimings walks llama.cpp's timings.
-func (p *eventPayload) readTimings(c *fieldCursor) {
-	if p.tokens != nil && c.peek() == '{' {
+func (p *eventPayload) readTimings(c *Reader) {
+	if p.tokens != nil && c.Next() == '{' {
 		p.tokens.readTimings(c)
 	}
 }
@@ -223,34 +220,22 @@ func StripNullError(dst []byte, ev Event) []byte {
 // fieldsWithout appends the object without the members of that name that say
 // nothing. What is no object is appended as it is.
 func fieldsWithout(dst, object []byte, name string) []byte {
-	from := len(dst)
-	c := fieldCursor{b: object}
+	start := len(dst)
+	c := newReader(object)
 	dst = append(dst, '{')
-	var m fieldMembers
-	for key := c.keyAt(); m.next(&c); key = c.keyAt() {
-		says := c.filled()
-		if c.bad {
-			break
-		}
-		if string(m.key) == name && !says {
+	for c.Enter('{'); c.More('}'); {
+		from := c.i
+		named := string(c.Name()) == name
+		if filled := c.nonEmpty(); named && !filled {
 			continue
 		}
-		if len(dst) > from+1 {
+		if len(dst) > start+1 {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, bytes.TrimLeft(object[key:c.i], " \t\r\n")...)
+		dst = append(dst, object[from:c.i]...)
 	}
 	if !c.done() {
-		return append(dst[:from], object...)
+		return append(dst[:start], object...)
 	}
 	return append(dst, '}')
-}
-
-// keyAt returns where the next member begins, seen from the brace or the end of
-// the member before it.
-func (c *fieldCursor) keyAt() int {
-	if ch := c.peek(); ch == '{' || ch == ',' {
-		return c.i + 1
-	}
-	return c.i
 }

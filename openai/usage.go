@@ -40,7 +40,7 @@ func ReadAnswer(d Dialect, body []byte) Answer {
 	var choices eventChoices
 	var tokens eventTokens
 	p := eventPayload{choices: &choices, tokens: &tokens}
-	a := Answer{Valid: p.read(body), ID: fieldText(p.id)}
+	a := Answer{Valid: p.read(body), ID: textOf(p.id)}
 	a.Usage, a.HasUsage = tokens.usage(d)
 	if !a.Valid {
 		return a
@@ -102,7 +102,7 @@ type eventCount struct {
 }
 
 // take reads the count at the cursor; what is no count changes nothing.
-func (n *eventCount) take(c *fieldCursor) bool {
+func (n *eventCount) take(c *Reader) bool {
 	v, ok := c.integer()
 	if ok {
 		*n = eventCount{n: v, set: true}
@@ -111,11 +111,10 @@ func (n *eventCount) take(c *fieldCursor) bool {
 }
 
 // read walks a usage object and says whether it had a count in it.
-func (t *eventTokens) read(c *fieldCursor) bool {
+func (t *eventTokens) read(c *Reader) bool {
 	any := false
-	var m fieldMembers
-	for m.next(c) {
-		switch string(m.key) {
+	for c.Enter('{'); c.More('}'); {
+		switch string(c.Name()) {
 		case "prompt_tokens":
 			any = t.prompt.take(c) || any
 		case "input_tokens":
@@ -143,13 +142,12 @@ func (t *eventTokens) read(c *fieldCursor) bool {
 }
 
 // readDetails walks the details of the prompt's tokens.
-func (t *eventTokens) readDetails(c *fieldCursor) {
-	if c.peek() != '{' {
+func (t *eventTokens) readDetails(c *Reader) {
+	if c.Next() != '{' {
 		return
 	}
-	var m fieldMembers
-	for m.next(c) {
-		if string(m.key) == "cached_tokens" {
+	for c.Enter('{'); c.More('}'); {
+		if string(c.Name()) == "cached_tokens" {
 			t.cached.take(c)
 		}
 	}
@@ -157,10 +155,9 @@ func (t *eventTokens) readDetails(c *fieldCursor) {
 
 // readTimings walks llama.cpp's timings: prompt_n tokens were computed, cache_n
 // came from the slot's cache, predicted_n were generated.
-func (t *eventTokens) readTimings(c *fieldCursor) {
-	var m fieldMembers
-	for m.next(c) {
-		switch string(m.key) {
+func (t *eventTokens) readTimings(c *Reader) {
+	for c.Enter('{'); c.More('}'); {
+		switch string(c.Name()) {
 		case "prompt_n":
 			t.promptN.take(c)
 		case "cache_n":

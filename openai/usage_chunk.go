@@ -18,16 +18,12 @@ func JoinUsageChunk(out []byte, from int, usage []byte) []byte {
 		return out
 	}
 	var moved []byte
-	c := fieldCursor{b: usage}
-	var m fieldMembers
-	for at := c.keyAt(); m.next(&c); at = c.keyAt() {
-		name := m.key
-		says := c.filled()
-		if c.bad {
-			return out
-		}
-		if says && string(name) != "choices" && string(name) != "usage" && !hasField(data, name) {
-			moved = append(append(moved, ','), bytes.TrimLeft(usage[at:c.i], " \t\r\n")...)
+	c := newReader(usage)
+	for c.Enter('{'); c.More('}'); {
+		at := c.i
+		name := c.Name()
+		if c.nonEmpty() && string(name) != "choices" && string(name) != "usage" && !hasField(data, name) {
+			moved = append(append(moved, ','), usage[at:c.i]...)
 		}
 	}
 	if !c.done() || len(moved) == 0 {
@@ -38,13 +34,11 @@ func JoinUsageChunk(out []byte, from int, usage []byte) []byte {
 
 // hasField tells whether an object has a member of that name.
 func hasField(object, name []byte) bool {
-	c := fieldCursor{b: object}
-	var m fieldMembers
-	for m.next(&c) {
-		if bytes.Equal(m.key, name) {
+	c := newReader(object)
+	for c.Enter('{'); c.More('}'); {
+		if bytes.Equal(c.Name(), name) {
 			return true
 		}
-		c.skip()
 	}
 	return false
 }

@@ -97,7 +97,7 @@ func TestJSONIsCheckedForStructure(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for in, want := range map[string]bool{
 		`{"a":[{"b":{}},[],null,true,false,-1.5e+9,"\\","\"",NaN,-Infinity]}`: true,
-		`{"a":` + deep(fieldDepth) + `}`:                                      true, `{"a":` + deep(fieldDepth+2) + `}`: false,
+		`{"a":` + deep(readerDepth-1) + `}`:                                   true, `{"a":` + deep(readerDepth) + `}`: false,
 		`{"a":1,}`: false, `{,}`: false, `{"a"}`: false, `{"a":}`: false, `{"a" 1}`: false, `{a:1}`: false,
 		`{"a":[1,]}`: false, `{"a":[1 2]}`: false, `{"a":[}`: false, `{"a":{]}`: false, `{"a":[1}}`: false,
 		`{"a":tru}`: false, `{"a":nul`: false, `{"a":"}`: false, `{"a":"\"}`: false, `{"a":1-x}`: false, `{"a":-}`: false,

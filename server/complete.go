@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tierway/openai"
+	"tierway/openai/prompt"
 	"tierway/routing"
 	"tierway/tenants"
 )
@@ -144,7 +145,7 @@ func (x *exchange) read() error {
 		p.salt = openai.CacheSalt(x.caller.Tenant, req.CacheSalt)
 	}
 	p.prompt = x.s.scratch.prompts.Get().(*promptFacts)
-	p.prompt.chain, p.prompt.first = req.AppendChain(p.prompt.chain[:0], nameHash(p.salt))
+	p.prompt.chain, p.prompt.first = prompt.AppendChain(p.prompt.chain[:0], req, nameHash(p.salt))
 	return nil
 }
 

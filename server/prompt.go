@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"tierway/openai"
+	"tierway/openai/prompt"
 	"tierway/openai/tokens"
 	"tierway/routing"
 	"tierway/tiers"
@@ -13,7 +14,7 @@ import (
 // promptFacts is what was read of a request's prompt, in buffers that exchanges take
 // turns with.
 type promptFacts struct {
-	chain        []openai.ChainBlock
+	chain        []prompt.Block
 	first        int // blocks up to the end of the first turn
 	blocks       []routing.Block
 	turns        []uint64

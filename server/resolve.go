@@ -179,13 +179,13 @@ func (r *resolver) features() *tiers.Features {
 
 func (r *resolver) userText() []byte {
 	p := r.parsed.prompt
-	p.user = r.parsed.req.AppendUserText(p.user[:0], tiers.TextLimit)
+	p.user = prompt.AppendUserText(p.user[:0], r.parsed.req, tiers.TextLimit)
 	return p.user
 }
 
 func (r *resolver) systemText() []byte {
 	p := r.parsed.prompt
-	p.system = r.parsed.req.AppendSystemText(p.system[:0], tiers.TextLimit)
+	p.system = prompt.AppendSystemText(p.system[:0], r.parsed.req, tiers.TextLimit)
 	return p.system
 }
 

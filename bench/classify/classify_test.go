@@ -116,7 +116,7 @@ func TestGSM8KIsReadWithoutTheSeenRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []prompt{{text: "d,\nd", gain: 1}, {text: "e", gain: -1}, {text: "f"}}
+	want := []promptRow{{text: "d,\nd", gain: 1}, {text: "e", gain: -1}, {text: "f"}}
 	if s.left != 3 || len(s.prompts) != 3 || s.prompts[0] != want[0] || s.prompts[1] != want[1] || s.prompts[2] != want[2] {
 		t.Errorf("%+v", s)
 	}
@@ -140,14 +140,14 @@ func TestMTBenchIsJoinedByQuestionTurnAndModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.left != 1 || len(first.prompts) != 1 || first.prompts[0] != (prompt{text: "one", category: "math", gain: 1}) {
+	if first.left != 1 || len(first.prompts) != 1 || first.prompts[0] != (promptRow{text: "one", category: "math", gain: 1}) {
 		t.Errorf("%+v", first)
 	}
-	if second.left != 1 || len(second.prompts) != 1 || second.prompts[0] != (prompt{text: "two", category: "math", gain: -1}) {
+	if second.left != 1 || len(second.prompts) != 1 || second.prompts[0] != (promptRow{text: "two", category: "math", gain: -1}) {
 		t.Errorf("%+v", second)
 	}
 	chat := inChats(first, second)
-	if len(chat.prompts) != 1 || chat.prompts[0] != (prompt{text: "two", category: "math", gain: -1, before: "one"}) || second.prompts[0].before != "" {
+	if len(chat.prompts) != 1 || chat.prompts[0] != (promptRow{text: "two", category: "math", gain: -1, before: "one"}) || second.prompts[0].before != "" {
 		t.Errorf("%+v of %+v", chat, second)
 	}
 	delete(scores, asked{82, 2, weakModel})
@@ -165,11 +165,11 @@ func TestExamQuestionsAreReadWithAndWithoutChoices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if exam.points != 100 || len(exam.prompts) != 1 || exam.prompts[0] != (prompt{text: question, category: "algebra", gain: 1}) {
+	if exam.points != 100 || len(exam.prompts) != 1 || exam.prompts[0] != (promptRow{text: question, category: "algebra", gain: 1}) {
 		t.Errorf("%+v", exam)
 	}
 	bare := withoutChoices(exam)
-	if len(bare.prompts) != 1 || bare.prompts[0] != (prompt{text: "Which is even?", category: "algebra", gain: 1}) || exam.prompts[0].text != question {
+	if len(bare.prompts) != 1 || bare.prompts[0] != (promptRow{text: "Which is even?", category: "algebra", gain: 1}) || exam.prompts[0].text != question {
 		t.Errorf("%+v of %+v", bare, exam)
 	}
 	for _, bad := range []string{"", "prompt,x\n", head + "a,b,True\n", head + "a,b,True,yes\n"} {
@@ -198,7 +198,7 @@ func TestOrdinaryPromptsAreMeasuredWithoutTheData(t *testing.T) {
 }
 
 func TestTheReportHasEverySetCategoryAndOrder(t *testing.T) {
-	s := set{name: "some", seen: "in-sample", left: 2, points: 10, prompts: []prompt{
+	s := set{name: "some", seen: "in-sample", left: 2, points: 10, prompts: []promptRow{
 		{text: "Write a function that reverses a string in Python.", category: "coding", gain: 4},
 		{text: "Write a poem about the code of the sea.", category: "writing"},
 		{text: "Write a poem about 7 hills.", category: "writing"},

@@ -41,8 +41,8 @@ const (
 	strongModel = "gpt-4-1106-preview"
 )
 
-// prompt is one prompt, with labels if its set has them.
-type prompt struct {
+// promptRow is one prompt, with labels if its set has them.
+type promptRow struct {
 	text     string
 	category string  // empty where the set has none
 	gain     float64 // the strong model's score less the weak one's
@@ -55,7 +55,7 @@ type set struct {
 	seen    string  // which part of it the word lists were written with; empty: none
 	left    int     // prompts that were left out
 	points  float64 // of a score that is shown: 100 for right or wrong, 10 for marks out of ten; 0: the set has no labels
-	prompts []prompt
+	prompts []promptRow
 }
 
 // load reads the labelled sets. An absent file is fs.ErrNotExist.
@@ -94,7 +94,7 @@ func ordinary() []set {
 		if kind == "unseen" {
 			to = &unseen
 		}
-		to.prompts = append(to.prompts, prompt{text: strings.TrimSpace(text), category: kind})
+		to.prompts = append(to.prompts, promptRow{text: strings.TrimSpace(text), category: kind})
 	}
 	return []set{mended, unseen}
 }
@@ -136,7 +136,7 @@ func readGSM8K(in io.Reader) (set, error) {
 		if err != nil {
 			return set{}, fmt.Errorf("row %d: %w", i, err)
 		}
-		all.prompts = append(all.prompts, prompt{text: row[text], gain: gain})
+		all.prompts = append(all.prompts, promptRow{text: row[text], gain: gain})
 	}
 	return all, nil
 }
@@ -167,7 +167,7 @@ func readExam(in io.Reader) (set, error) {
 		if err != nil {
 			return set{}, fmt.Errorf("row %d: %w", i, err)
 		}
-		all.prompts = append(all.prompts, prompt{text: row[1], category: row[0], gain: gain})
+		all.prompts = append(all.prompts, promptRow{text: row[1], category: row[0], gain: gain})
 	}
 	return all, nil
 }
@@ -257,8 +257,8 @@ func mtBench(questions []question, scores map[asked]float64) (first, second set,
 			}
 			gains[i] = strong - weak
 		}
-		first.prompts = append(first.prompts, prompt{text: q.Turns[0], category: q.Category, gain: (gains[0] + gains[1]) / 2})
-		second.prompts = append(second.prompts, prompt{text: q.Turns[1], category: q.Category, gain: gains[1]})
+		first.prompts = append(first.prompts, promptRow{text: q.Turns[0], category: q.Category, gain: (gains[0] + gains[1]) / 2})
+		second.prompts = append(second.prompts, promptRow{text: q.Turns[1], category: q.Category, gain: gains[1]})
 	}
 	return first, second, nil
 }

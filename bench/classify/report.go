@@ -68,7 +68,7 @@ func measure(sets []set, resamples int, orders bool) (report, error) {
 }
 
 // route sends prompts one by one.
-func (g gateway) route(prompts []prompt) ([]routed, error) {
+func (g gateway) route(prompts []promptRow) ([]routed, error) {
 	all := make([]routed, len(prompts))
 	for i, p := range prompts {
 		tier, err := g.tier(p)

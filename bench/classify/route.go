@@ -8,6 +8,7 @@ import (
 
 	"tierway/config"
 	"tierway/openai"
+	"tierway/openai/prompt"
 	"tierway/tiers"
 )
 
@@ -39,7 +40,7 @@ type message struct {
 
 // tier returns the index of the tier that a prompt is sent to, without max_tokens. One
 // with a turn before it is sent in its chat, which stays at its tier.
-func (g gateway) tier(p prompt) (int, error) {
+func (g gateway) tier(p promptRow) (int, error) {
 	chats := tiers.NewChats(1)
 	turns := []message{{"user", p.text}}
 	if p.before != "" {
@@ -64,8 +65,8 @@ func (g gateway) send(turns []message, chats *tiers.Chats) (int, error) {
 	}
 	v, err := g.catalog.Resolve(tiers.Query{Model: req.Model, Chats: chats, Features: &tiers.Features{
 		Now: time.Unix(1, 0), PromptTokens: req.PromptTokens(), Session: 1,
-		User:   func() []byte { return req.AppendUserText(nil, tiers.TextLimit) },
-		System: func() []byte { return req.AppendSystemText(nil, tiers.TextLimit) },
+		User:   func() []byte { return prompt.AppendUserText(nil, req, tiers.TextLimit) },
+		System: func() []byte { return prompt.AppendSystemText(nil, req, tiers.TextLimit) },
 	}})
 	if err != nil {
 		return 0, fmt.Errorf("resolving a request: %w", err)

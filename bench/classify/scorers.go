@@ -38,7 +38,7 @@ func (j judge) score(text string) float64 {
 }
 
 // ordersOf measures every scorer.
-func ordersOf(prompts []prompt, resamples int) (lines []line, err error) {
+func ordersOf(prompts []promptRow, resamples int) (lines []line, err error) {
 	groups, err := newJudge("groups")
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func ordersOf(prompts []prompt, resamples int) (lines []line, err error) {
 	return lines, nil
 }
 
-func outcomes(prompts []prompt, by scorer) []outcome {
+func outcomes(prompts []promptRow, by scorer) []outcome {
 	all := make([]outcome, len(prompts))
 	for i, p := range prompts {
 		all[i] = outcome{by.score(p.text), p.gain}

@@ -80,7 +80,7 @@ func TestPromptsAreRoutedAsTheGatewayIsShipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	const code = "Write a function that sorts a list."
-	for want, prompts := range [][]prompt{
+	for want, prompts := range [][]promptRow{
 		{{text: "hi"}, {text: "Which one?\nA. this\nB. that"}, {text: "Thanks!", before: "hi"}, {text: "\"quoted\"\n\té"}},
 		{{text: "Solve for x: 3x - 7 = 11"}, {text: strings.Repeat("plain words ", 1600)}, {text: "Thanks!", before: "Solve for x: 3x - 7 = 11"}},
 		{{text: code}, {text: strings.Repeat("plain words ", 6000)}, {text: "Thanks!", before: code}},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tierway/openai"
+	"tierway/openai/prompt"
 	"tierway/queue"
 	"tierway/routing"
 	"tierway/tiers"
@@ -71,7 +72,7 @@ func pool(tb testing.TB, policy string, n int) *routing.Pool {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	chain, first := req.AppendChain(nil, 0)
+	chain, first := prompt.AppendChain(nil, req, 0)
 	for i := range inflight * n {
 		blocks := make([]routing.Block, len(chain))
 		for j, b := range chain {
@@ -103,7 +104,7 @@ type decider struct {
 	rand    uint64
 
 	req    *openai.Request
-	chain  []openai.ChainBlock
+	chain  []prompt.Block
 	first  int
 	blocks []routing.Block
 	turns  []uint64
@@ -118,7 +119,7 @@ func (d *decider) parse(tb testing.TB, body []byte) {
 	d.req = req
 }
 
-func (d *decider) hash() { d.chain, d.first = d.req.AppendChain(d.chain[:0], 0) }
+func (d *decider) hash() { d.chain, d.first = prompt.AppendChain(d.chain[:0], d.req, 0) }
 
 func (d *decider) classify(tb testing.TB) {
 	d.turns = d.turns[:0]
@@ -128,7 +129,7 @@ func (d *decider) classify(tb testing.TB) {
 		}
 	}
 	f := tiers.Features{Now: d.now, PromptTokens: d.req.PromptTokens(), MaxTokens: d.req.MaxTokens, Turns: d.turns, User: func() []byte {
-		d.user = d.req.AppendUserText(d.user[:0], tiers.TextLimit)
+		d.user = prompt.AppendUserText(d.user[:0], d.req, tiers.TextLimit)
 		return d.user
 	}}
 	if _, err := d.catalog.Resolve(tiers.Query{Model: d.req.Model, Features: &f, Chats: d.chats}); err != nil {

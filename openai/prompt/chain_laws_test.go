@@ -1,4 +1,4 @@
-package openai
+package prompt
 
 import (
 	"encoding/json"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"tierway/openai"
 )
 
 type object = map[string]any
@@ -64,9 +66,9 @@ func drawContent(t *rapid.T, text string) any {
 }
 
 // drawMessages draws one to six messages or items.
-func drawMessages(t *rapid.T, d Dialect) []any {
+func drawMessages(t *rapid.T, d openai.Dialect) []any {
 	text := "text"
-	if d == Responses {
+	if d == openai.Responses {
 		text = "input_text"
 	}
 	messages := make([]any, rapid.IntRange(1, 6).Draw(t, "messages"))
@@ -89,8 +91,8 @@ func drawMessages(t *rapid.T, d Dialect) []any {
 }
 
 // drawChat draws a request of one of the dialects that have turns.
-func drawChat(t *rapid.T) (Dialect, object) {
-	d := rapid.SampledFrom([]Dialect{Chat, Messages, Responses}).Draw(t, "dialect")
+func drawChat(t *rapid.T) (openai.Dialect, object) {
+	d := rapid.SampledFrom([]openai.Dialect{openai.Chat, openai.Messages, openai.Responses}).Draw(t, "dialect")
 	body := object{"model": "m", list(d): drawMessages(t, d)}
 	tools := make([]any, rapid.IntRange(0, 3).Draw(t, "tools"))
 	for i := range tools {
@@ -98,17 +100,17 @@ func drawChat(t *rapid.T) (Dialect, object) {
 	}
 	body["tools"] = tools
 	if rapid.Bool().Draw(t, "salted") {
-		body["cache_salt"] = rapid.StringN(-1, -1, maxSaltBytes).Draw(t, "salt")
+		body["cache_salt"] = rapid.StringN(-1, -1, 512).Draw(t, "salt")
 	}
-	if d != Chat {
-		body[map[Dialect]string{Messages: "system", Responses: "instructions"}[d]] = drawText(t, "system")
+	if d != openai.Chat {
+		body[map[openai.Dialect]string{openai.Messages: "system", openai.Responses: "instructions"}[d]] = drawText(t, "system")
 	}
 	return d, body
 }
 
 // list names the field that holds a dialect's messages.
-func list(d Dialect) string {
-	if d == Responses {
+func list(d openai.Dialect) string {
+	if d == openai.Responses {
 		return "input"
 	}
 	return "messages"
@@ -214,24 +216,24 @@ func TestSpellingMakesNoDifference(t *testing.T) {
 		d, body := drawChat(t)
 		a, b := spell(rapid.Uint64().Draw(t, "a"), body), spell(rapid.Uint64().Draw(t, "b"), body)
 		one, two := parsed(t, d, a), parsed(t, d, b)
-		chain, first := one.AppendChain(nil, 1)
-		other, second := two.AppendChain(nil, 1)
+		chain, first := AppendChain(nil, one, 1)
+		other, second := AppendChain(nil, two, 1)
 		if diff := cmp.Diff(chain, other); diff != "" || first != second {
 			t.Fatalf("%s: %s\n%s\n%d, %d: %s", d, a, b, first, second, diff)
 		}
 		const most = 100
-		if x, y := one.AppendUserText(nil, most), two.AppendUserText(nil, most); string(x) != string(y) {
+		if x, y := AppendUserText(nil, one, most), AppendUserText(nil, two, most); string(x) != string(y) {
 			t.Fatalf("%s: %s\n%s\nthe user said %q, %q", d, a, b, x, y)
 		}
-		if x, y := one.AppendSystemText(nil, most), two.AppendSystemText(nil, most); string(x) != string(y) {
+		if x, y := AppendSystemText(nil, one, most), AppendSystemText(nil, two, most); string(x) != string(y) {
 			t.Fatalf("%s: %s\n%s\nthe system said %q, %q", d, a, b, x, y)
 		}
 	})
 }
 
 // parsed is accepted for the tests of rapid.
-func parsed(t *rapid.T, d Dialect, body string) *Request {
-	r, err := Parse(d, []byte(body), Limits{})
+func parsed(t *rapid.T, d openai.Dialect, body string) *openai.Request {
+	r, err := openai.Parse(d, []byte(body), openai.Limits{})
 	if err != nil {
 		t.Fatalf("%s %s: %v", d, body, err)
 	}
@@ -243,10 +245,10 @@ func TestGrownChatsKeepTheirChain(t *testing.T) {
 		d, body := drawChat(t)
 		all := body[list(d)].([]any)
 		seed := rapid.Uint64().Draw(t, "seed")
-		chain, first := parsed(t, d, spell(seed, body)).AppendChain(nil, seed)
+		chain, first := AppendChain(nil, parsed(t, d, spell(seed, body)), seed)
 		for k := 1; k < len(all); k++ {
 			body[list(d)] = all[:k]
-			earlier, before := parsed(t, d, spell(seed+1, body)).AppendChain(nil, seed)
+			earlier, before := AppendChain(nil, parsed(t, d, spell(seed+1, body)), seed)
 			if common(earlier, chain) != len(earlier) || before > first {
 				t.Fatalf("%d of %d messages: %v is not how %v begins (%d, %d)", k, len(all), earlier, chain, before, first)
 			}
@@ -263,9 +265,9 @@ func TestOneCharacterChangesAllBlocksFromThereOn(t *testing.T) {
 		at := rapid.IntRange(0, len(text)-1).Draw(t, "character")
 		all[k] = object{"role": "user", "content": string(text)}
 		seed := rapid.Uint64().Draw(t, "seed")
-		chainOf := func(messages []any) []ChainBlock {
+		chainOf := func(messages []any) []Block {
 			body[list(d)] = messages
-			chain, _ := parsed(t, d, spell(seed, body)).AppendChain(nil, seed)
+			chain, _ := AppendChain(nil, parsed(t, d, spell(seed, body)), seed)
 			return chain
 		}
 		chain := chainOf(all)
@@ -293,11 +295,11 @@ func TestChainsEndWhereThePromptDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		messages := len(body[list(d)].([]any))
-		if d != Chat {
+		if d != openai.Chat {
 			messages++ // the system text
 		}
 		r := parsed(t, d, string(plain))
-		chain, _ := r.AppendChain(nil, 0)
+		chain, _ := AppendChain(nil, r, 0)
 		if got, want := chain[len(chain)-1].End, r.PromptBytes+int64(messages*messageBytes); got != want {
 			t.Fatalf("%s: the last block ends at %d, the prompt at %d: %v", plain, got, want, chain)
 		}

@@ -249,9 +249,10 @@ func TestStringsAreCountedAsTheyDecode(t *testing.T) {
 		if err := json.Unmarshal([]byte(raw), &want); err != nil {
 			t.Fatal(err)
 		}
-		s := scanner{b: []byte(raw)}
-		got, ok := s.str()
-		if !ok || s.i != len(raw) {
+		s := Reader{b: []byte(raw), strict: true}
+		s.Str()
+		got := s.chars
+		if s.bad || s.i != len(raw) {
 			t.Fatalf("%s: stopped at %d: %v", raw, s.i, s.fail)
 		}
 		ascii := 0
@@ -263,11 +264,11 @@ func TestStringsAreCountedAsTheyDecode(t *testing.T) {
 		if got.bytes != len(want) || got.ascii != ascii || got.wide != utf8.RuneCountInString(want)-ascii {
 			t.Errorf("%s: %+v, want %d bytes, %d ASCII of %d characters", raw, got, len(want), ascii, utf8.RuneCountInString(want))
 		}
-		if decoded := string(appendDecoded(nil, []byte(raw[1:len(raw)-1]), 1<<20)); decoded != want {
-			t.Errorf("%s: %q, want %q", raw, decoded, want)
+		if whole := string(decoded([]byte(raw[1:len(raw)-1]), 1<<20)); whole != want {
+			t.Errorf("%s: %q, want %q", raw, whole, want)
 		}
 		for most := range len(want) {
-			cut := string(appendDecoded(nil, []byte(raw[1:len(raw)-1]), most))
+			cut := string(decoded([]byte(raw[1:len(raw)-1]), most))
 			if len(cut) > most || !strings.HasPrefix(want, cut) || !utf8.ValidString(cut) {
 				t.Errorf("%s cut to %d: %q", raw, most, cut)
 			}

@@ -1,11 +1,15 @@
-package openai
+package prompt
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"tierway/openai"
+)
 
 // excerpt collects texts of a body, each on a line of its own, and keeps their
 // beginning and their end.
 type excerpt struct {
-	cursor
+	openai.Reader
 	dst   []byte
 	base  int // bytes that were in dst before
 	most  int // that are kept at either end
@@ -13,31 +17,31 @@ type excerpt struct {
 	parts int
 }
 
-func newExcerpt(body, dst []byte, most int) excerpt {
+func newExcerpt(r *openai.Request, dst []byte, most int) excerpt {
 	// No text is longer than its body, and twice this is still an int.
-	return excerpt{cursor: cursor{b: body}, dst: dst, base: len(dst), most: min(max(most, 0), len(body))}
+	return excerpt{Reader: r.Reader(), dst: dst, base: len(dst), most: min(max(most, 0), len(r.Body))}
 }
 
 func (t *excerpt) empty() bool { return t.parts == 0 }
 
 // add takes one more text.
-func (t *excerpt) add(q quoted) {
-	if len(q.raw) == 0 || t.most == 0 {
+func (t *excerpt) add(raw []byte) {
+	if len(raw) == 0 || t.most == 0 {
 		return
 	}
 	if t.parts++; t.parts > 1 {
 		t.plain(newline[:])
 	}
-	if !q.escaped {
-		t.plain(q.raw)
+	if !openai.Escaped(raw) {
+		t.plain(raw)
 		return
 	}
 	// A text has about one escape a line, so that a few lines at once will do.
 	const most = 512
 	var buf [most + utf8.UTFMax]byte
-	for raw := q.raw; len(raw) > 0; {
+	for len(raw) > 0 {
 		var n int
-		n, raw = decode(buf[:], raw, 0, most)
+		n, raw = openai.Unescape(buf[:], raw, 0, most)
 		t.plain(buf[:n])
 	}
 }

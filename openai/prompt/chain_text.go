@@ -1,9 +1,11 @@
-package openai
+package prompt
 
 import (
 	"bytes"
 
 	"github.com/cespare/xxhash/v2"
+
+	"tierway/openai"
 )
 
 // node reads a message, an item or a part of one. Its text is cut into blocks;
@@ -12,30 +14,28 @@ func (c *chainer) node(depth int) (user bool) {
 	var texts [3]int // content, text and output, of which a node has one
 	var role, rest uint64
 	c.size = 0
-	for c.enter(); c.more('}'); {
-		key, first := c.key(), c.b[c.i]
+	for c.Enter('{'); c.More('}'); {
+		key := c.Key()
+		first, name := c.Next(), c.Resolve(key)
 		if first == 'n' {
-			c.scalar()
 			continue
 		}
-		switch string(c.word(key)) {
+		switch string(name) {
 		case "content":
-			texts[0] = c.i
-			c.skip()
+			texts[0] = c.Pos()
 			continue
 		case "text":
-			texts[1] = c.i
-			c.skip()
+			texts[1] = c.Pos()
 			continue
 		case "output":
-			texts[2] = c.i
-			c.skip()
+			texts[2] = c.Pos()
 			continue
 		case "role":
 			if first == '"' {
-				q := c.str()
-				role, _ = c.digest(q)
-				user = string(c.word(q)) == "user"
+				raw := c.ShortStr()
+				word := c.Resolve(raw)
+				role, _ = c.digestWord(raw, word)
+				user = string(word) == "user"
 				continue
 			}
 		case "type":
@@ -43,46 +43,45 @@ func (c *chainer) node(depth int) (user bool) {
 				continue
 			}
 		case cacheMark:
-			c.skip()
 			continue
 		}
-		rest += c.member(key, partReading(c.word(key)))
+		rest += c.member(key, name, openai.ReadTurns.Of(name))
 	}
-	end, size := c.i, c.size
+	end, size := c.Pos(), c.size
 	if role != 0 {
-		c.hash = mix(mix(c.hash, saltRole), role)
+		c.hash = mix(mix(c.hash, tagRole), role)
 	}
 	for _, from := range texts {
 		if from > 0 && !c.full {
-			c.i = from
+			c.Seek(from)
 			c.content(depth)
 		}
 	}
 	if rest != 0 {
-		c.hash = mix(mix(c.hash, saltRest), rest)
+		c.hash = mix(mix(c.hash, tagRest), rest)
 	}
 	c.grow(size)
-	c.i = end
+	c.Seek(end)
 	return user
 }
 
 // plainKind reads the type of a node if it says no more than that the node is a
 // message or text: then a node without it is the same.
 func (c *chainer) plainKind() bool {
-	from := c.i
-	switch string(c.word(c.str())) {
+	from := c.Pos()
+	switch string(c.Word()) {
 	case "message", "text", "input_text", "output_text":
 		return true
 	}
-	c.i = from
+	c.Seek(from)
 	return false
 }
 
 // content reads what a message, an item or a part says.
 func (c *chainer) content(depth int) {
-	switch c.b[c.i] {
+	switch c.Next() {
 	case '"':
-		c.text(c.str())
+		c.text(c.Str())
 		return
 	case '[':
 		if depth <= maxNesting {
@@ -91,22 +90,22 @@ func (c *chainer) content(depth int) {
 		}
 	}
 	c.size = 0
-	h := c.value(readTurns)
-	c.hash = mix(mix(c.hash, saltRest), h)
+	h := c.value(openai.ReadTurns)
+	c.hash = mix(mix(c.hash, tagRest), h)
 	c.grow(c.size)
 }
 
 // parts reads an array of parts. The first begins like a text without parts.
 func (c *chainer) parts(depth int) {
-	c.enter()
-	for n := 0; !c.full && c.more(']'); {
+	c.Enter('[')
+	for n := 0; !c.full && c.More(']'); {
 		if c.billing && c.billed() {
 			continue
 		}
 		if n++; n > 1 {
-			c.hash = mix(c.hash, saltPart)
+			c.hash = mix(c.hash, tagPart)
 		}
-		if c.b[c.i] == '{' {
+		if c.Next() == '{' {
 			c.node(depth + 1)
 		} else {
 			c.content(depth + 1)
@@ -114,20 +113,24 @@ func (c *chainer) parts(depth int) {
 	}
 }
 
+// billingMark begins a block of system text that some of Anthropic's clients send first
+// and change with every request. Engines drop it; else nothing after it would be found in
+// their caches.
+const billingMark = "x-anthropic-billing-header:"
+
 // billed passes over a part that begins with billingMark.
 func (c *chainer) billed() bool {
-	from := c.i
-	if bytes.HasPrefix(c.word(c.part()), []byte(billingMark)) {
+	from := c.Pos()
+	if bytes.HasPrefix(openai.Word(textOf(&c.Reader)), []byte(billingMark)) {
 		return true
 	}
-	c.i = from
+	c.Seek(from)
 	return false
 }
 
 // text cuts a string's value into blocks.
-func (c *chainer) text(q quoted) {
-	raw := q.raw
-	if !q.escaped {
+func (c *chainer) text(raw []byte) {
+	if !openai.Escaped(raw) {
 		for len(raw) > 0 && !c.full {
 			n := min(blockBytes-c.open, len(raw))
 			c.piece(raw[:n])
@@ -137,7 +140,7 @@ func (c *chainer) text(q quoted) {
 	}
 	for n := 0; (n > 0 || len(raw) > 0) && !c.full; {
 		want := blockBytes - c.open
-		n, raw = decode(c.buf[:], raw, n, want)
+		n, raw = openai.Unescape(c.buf[:], raw, n, want)
 		whole := min(n, want)
 		c.piece(c.buf[:whole])
 		// A character can reach over the block's end.
@@ -153,24 +156,9 @@ func (c *chainer) piece(p []byte) {
 
 // ids reads an array of token ids.
 func (c *chainer) ids() {
-	for c.enter(); !c.full && c.more(']'); {
+	for c.Enter('['); !c.full && c.More(']'); {
 		c.size = 0
-		c.hash = mix(c.hash, c.id())
+		c.hash = mix(c.hash, c.value(openai.ReadIDs))
 		c.grow(c.size + idBytes)
 	}
-}
-
-// id reads one token id, or whatever stands in its place.
-func (c *chainer) id() uint64 {
-	from, n := c.i, uint64(0)
-	const digits = 19 // that always fit into 64 bits
-	for c.i-from < digits && c.b[c.i] >= '0' && c.b[c.i] <= '9' {
-		n = 10*n + uint64(c.b[c.i]-'0')
-		c.i++
-	}
-	if c.i > from && !scalarByte(c.b[c.i]) {
-		return n
-	}
-	c.i = from
-	return mix(saltScalar, c.value(readIDs))
 }

@@ -1,4 +1,4 @@
-package openai
+package prompt
 
 import (
 	"bytes"
@@ -6,24 +6,28 @@ import (
 	"slices"
 	"testing"
 	"unicode/utf8"
+
+	"tierway/openai"
 )
 
 // FuzzPromptAgain reads the prompt of whatever Parse takes once more: the user's
 // text is what encoding/json finds, and the chain keeps its laws.
 func FuzzPromptAgain(f *testing.F) {
-	seeds(f)
 	for _, body := range []string{
+		`{"model":"m","messages":[{"role":"user","content":"é\ud83d\ude00"}],"stream":true}`,
+		`{"mod\u0065l":"q","messages":[{"content":[{"type":"image","source":{"type":"text","data":"x"}}]}],"max_tokens":5,"user":"u"}`,
+		`{"cache_salt":"a\u00e9","model":"m","messages":[{}],"query":"q","input":"","stream":true}`,
 		`{"model":"m","messages":[{"content":[{"type":"tool_result","content":["x",{"text":"y"}]},{"text":"\ud83d\ude00z"}],"role":"user"}],"system":[{"text":"s"}],"tools":[{"a":[1]}]}`,
 		`{"model":"m","input":[{"type":"message","role":"user","content":"a"},{"type":"reasoning","role":"user","content":"b"}],"instructions":"i","conversation":"c"}`,
 		`{"model":"m","prompt":[[1,2.5,"x"]],"input":["a",5,"b"],"query":["q"],"cache_salt":[1],"suffix":{}}`,
 		`{"model":"m","messages":[{"role":"user","content":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaé\n"},"x",[],5],"prompt":"p","input":{}}`,
 	} {
-		for d := Other; d <= Audio; d++ {
+		for d := openai.Other; d <= openai.Audio; d++ {
 			f.Add(byte(d), []byte(body))
 		}
 	}
 	f.Fuzz(func(t *testing.T, d byte, body []byte) {
-		r, err := Parse(Dialect(d%byte(Audio+1)), body, Limits{})
+		r, err := openai.Parse(openai.Dialect(d%byte(openai.Audio+1)), body, openai.Limits{})
 		if err != nil {
 			return
 		}
@@ -38,18 +42,18 @@ func FuzzPromptAgain(f *testing.F) {
 
 // checkTexts compares the texts of a request with those of a reader that
 // decodes the body whole.
-func checkTexts(t *testing.T, r *Request) {
+func checkTexts(t *testing.T, r *openai.Request) {
 	const most = 8
-	whole := r.AppendUserText(nil, len(r.Body))
+	whole := AppendUserText(nil, r, len(r.Body))
 	if want := userText(t, r); string(whole) != want {
 		t.Fatalf("%s %s: the user said %q, want %q", r.Dialect, r.Body, whole, want)
 	}
-	got := r.AppendUserText([]byte("> "), most)
+	got := AppendUserText([]byte("> "), r, most)
 	if want := "> " + ends(string(whole), most); string(got) != want {
 		t.Fatalf("%s %s: %q of %q, want %q", r.Dialect, r.Body, got, whole, want)
 	}
-	system := r.AppendSystemText(nil, len(r.Body))
-	if got := r.AppendSystemText(nil, most); string(got) != ends(string(system), most) || !utf8.Valid(system) {
+	system := AppendSystemText(nil, r, len(r.Body))
+	if got := AppendSystemText(nil, r, most); string(got) != ends(string(system), most) || !utf8.Valid(system) {
 		t.Fatalf("%s %s: %q of %q", r.Dialect, r.Body, got, system)
 	}
 }
@@ -70,23 +74,23 @@ func ends(s string, most int) string {
 }
 
 // userText finds what the user said last, in a body decoded as a whole.
-func userText(t *testing.T, r *Request) string {
+func userText(t *testing.T, r *openai.Request) string {
 	var body map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(r.Body))
 	decoder.UseNumber()
 	if err := decoder.Decode(&body); err != nil {
 		t.Fatal(err)
 	}
-	fields := map[Dialect][]string{
-		Chat: {"messages"}, Messages: {"messages"}, Responses: {"input"}, Completions: {"prompt"}, Images: {"prompt"},
-		Tokenize: {"messages", "prompt"}, Embeddings: {"messages", "input"}, Rerank: {"query", "queries", "text_1"},
-		Score: {"query", "queries", "text_1"}, Moderations: {"input"}, Audio: {"input"},
+	fields := map[openai.Dialect][]string{
+		openai.Chat: {"messages"}, openai.Messages: {"messages"}, openai.Responses: {"input"}, openai.Completions: {"prompt"}, openai.Images: {"prompt"},
+		openai.Tokenize: {"messages", "prompt"}, openai.Embeddings: {"messages", "input"}, openai.Rerank: {"query", "queries", "text_1"},
+		openai.Score: {"query", "queries", "text_1"}, openai.Moderations: {"input"}, openai.Audio: {"input"},
 	}[r.Dialect]
 	for _, name := range fields {
 		said := ""
 		turns, array := body[name].([]any)
 		switch {
-		case array && (name == "messages" || r.Dialect == Responses):
+		case array && (name == "messages" || r.Dialect == openai.Responses):
 			for _, turn := range turns {
 				m, _ := turn.(map[string]any)
 				kind, typed := m["type"].(string)
@@ -136,8 +140,8 @@ func saidIn(content any) string {
 
 // checkChain checks the laws of one chain, and that another spelling of the
 // body has the same.
-func checkChain(t *testing.T, r *Request) {
-	chain, first := r.AppendChain(nil, 1)
+func checkChain(t *testing.T, r *openai.Request) {
+	chain, first := AppendChain(nil, r, 1)
 	if len(chain) > maxBlocks || first < 0 || first > len(chain) || first == 0 && len(chain) > 0 {
 		t.Fatalf("%s %s: %d blocks, %d up to the first turn", r.Dialect, r.Body, len(chain), first)
 	}
@@ -153,14 +157,14 @@ func checkChain(t *testing.T, r *Request) {
 		t.Fatal(err)
 	}
 	json.HTMLEscape(&escaped, spaced.Bytes())
-	again, err := Parse(r.Dialect, escaped.Bytes(), Limits{})
+	again, err := openai.Parse(r.Dialect, escaped.Bytes(), openai.Limits{})
 	if err != nil {
 		t.Fatalf("%q became %q: %v", r.Body, escaped.Bytes(), err)
 	}
-	if same, second := again.AppendChain(nil, 1); !slices.Equal(chain, same) || first != second {
+	if same, second := AppendChain(nil, again, 1); !slices.Equal(chain, same) || first != second {
 		t.Fatalf("%s: %q has %v, spelled %q %v", r.Dialect, r.Body, chain, escaped.Bytes(), same)
 	}
-	if !bytes.Equal(r.AppendSystemText(nil, len(r.Body)), again.AppendSystemText(nil, escaped.Len())) {
+	if !bytes.Equal(AppendSystemText(nil, r, len(r.Body)), AppendSystemText(nil, again, escaped.Len())) {
 		t.Fatalf("%s: %q and %q have two system texts", r.Dialect, r.Body, escaped.Bytes())
 	}
 }

@@ -1,6 +1,10 @@
-package openai
+package prompt
 
-import "github.com/cespare/xxhash/v2"
+import (
+	"github.com/cespare/xxhash/v2"
+
+	"tierway/openai"
+)
 
 // Sizes of a chain. They are part of what gateways agree on: changing one
 // changes every hash.
@@ -31,8 +35,8 @@ const (
 	maxNesting = 4
 )
 
-// ChainBlock is one node of a prompt's chain.
-type ChainBlock struct {
+// Block is one node of a prompt's chain.
+type Block struct {
 	// Hash stands for all of the prompt from its beginning to the block's end.
 	Hash uint64
 	// End is how many characters of the prompt there are up to the block's end:
@@ -43,10 +47,10 @@ type ChainBlock struct {
 	Message bool
 }
 
-// AppendChain appends the chain of the prompt's blocks to dst and returns it
-// with the number of blocks up to and including the first message of a user,
-// which are all that were appended when there is none. The chain of a request
-// without a prompt, of a form and of the dialect Other is empty.
+// AppendChain appends the chain of the request's prompt to dst and returns it with the
+// number of blocks up to and including the first message of a user, which are all that
+// were appended when there is none. The chain of a request without a prompt, of a form
+// and of the dialect Other is empty.
 //
 // Two prompts have blocks in common up to where they first differ. Tools come
 // first, then the system text, then each message. A block ends with every
@@ -54,33 +58,29 @@ type ChainBlock struct {
 // beginning, so that a chat that has grown by a turn has the earlier chain as
 // its exact beginning. White space, the order of an object's members, the
 // spelling of escapes, members that are null, Anthropic's cache_control and its
-// clients' billing header make no difference, nor does a text that is given as one part of type text. All
-// else does: a character, a role, the order of messages and of tools, the id of
-// a call, a number's spelling, an image's address or data. Sampling parameters
+// clients' billing header make no difference, nor does a text that is given as one part
+// of type text. All else does: a character, a role, the order of messages and of tools,
+// the id of a call, a number's spelling, an image's address or data. Sampling parameters
 // are not part of the prompt. A chain has at most 4,096 blocks.
 //
-// It begins with seed, into which the caller mixes what else tells prompts
-// apart (ChainSeed); then comes the response or conversation that the request
-// continues, and its cache_salt. Of several prompts in one array the first
+// It begins with seed, into which the caller mixes what else distinguishes prompts, such
+// as a tenant's cache_salt; then comes the response or conversation that the request
+// continues, and its own cache_salt. Of several prompts in one array the first
 // stands for all, as they go to one worker and mostly begin alike; a rerank's
 // or score's prompt is its query.
 //
 // The hashes are the same in every process and on every machine. They are not
-// keyed: a client who wants two prompts of one hash can make them. Choose
-// workers and count by them, but serve nobody an answer, and let nobody into
-// anything, because of an equal hash.
-func (r *Request) AppendChain(dst []ChainBlock, seed uint64) (chain []ChainBlock, first int) {
-	c := chainer{digester: digester{cursor: cursor{b: r.Body}}, hash: mix(saltSeed, seed), chain: dst, base: len(dst), first: -1}
-	if r.place.form || r.Dialect == Other {
-		return dst, 0
-	}
+// keyed: a client can make two prompts of one hash. Workers may be chosen and blocks be
+// counted by them, but no answer and no permission may depend on an equal hash.
+func AppendChain(dst []Block, r *openai.Request, seed uint64) (chain []Block, first int) {
+	c := chainer{digester: digester{Reader: r.Reader()}, req: r, hash: mix(tagSeed, seed), chain: dst, base: len(dst), first: -1}
 	if r.PreviousResponseID != "" {
-		c.hash = mix(mix(c.hash, saltResponse), xxhash.Sum64String(r.PreviousResponseID))
+		c.hash = mix(mix(c.hash, tagResponse), xxhash.Sum64String(r.PreviousResponseID))
 	}
 	if r.ConversationID != "" {
-		c.hash = mix(mix(c.hash, saltConversation), xxhash.Sum64String(r.ConversationID))
+		c.hash = mix(mix(c.hash, tagConversation), xxhash.Sum64String(r.ConversationID))
 	}
-	c.prompt(r.Dialect, &r.place)
+	c.prompt(r.Dialect)
 	if c.first < 0 {
 		c.first = len(c.chain) - c.base
 	}
@@ -90,10 +90,11 @@ func (r *Request) AppendChain(dst []ChainBlock, seed uint64) (chain []ChainBlock
 // chainer makes one chain.
 type chainer struct {
 	digester
+	req   *openai.Request
 	hash  uint64
 	end   int64
 	open  int // characters since the last block's end, fewer than blockBytes inside a message
-	chain []ChainBlock
+	chain []Block
 	base  int // blocks that were there before
 	first int // blocks up to the first user's message, -1 before it
 	full  bool
@@ -103,49 +104,49 @@ type chainer struct {
 
 // prompt reads the fields of the dialect that shape its prompt, in the order in
 // which engines render them.
-func (c *chainer) prompt(d Dialect, at *places) {
-	if from := at.of(fieldCacheSalt); from > 0 {
-		c.i = from
-		c.hash = mix(mix(c.hash, saltCache), c.value(readNothing))
+func (c *chainer) prompt(d openai.Dialect) {
+	if from := c.req.At(openai.FieldCacheSalt); from > 0 {
+		c.Seek(from)
+		c.hash = mix(mix(c.hash, tagCache), c.value(openai.ReadNothing))
 	}
 	switch d {
-	case Chat:
-		c.tools(at.of(fieldTools), saltTool)
-		c.tools(at.of(fieldFunctions), saltFunction)
-		c.messages(at.of(fieldMessages))
-	case Messages:
-		c.tools(at.of(fieldTools), saltTool)
+	case openai.Chat:
+		c.tools(c.req.At(openai.FieldTools), tagTool)
+		c.tools(c.req.At(openai.FieldFunctions), tagFunction)
+		c.messages(c.req.At(openai.FieldMessages))
+	case openai.Messages:
+		c.tools(c.req.At(openai.FieldTools), tagTool)
 		c.billing = true
-		c.system(at.of(fieldSystem))
+		c.system(c.req.At(openai.FieldSystem))
 		c.billing = false
-		c.messages(at.of(fieldMessages))
-	case Responses:
-		c.tools(at.of(fieldTools), saltTool)
-		c.system(at.of(fieldInstructions))
-		c.system(at.of(fieldPrompt))
-		c.input(at.of(fieldInput))
-	case Completions:
-		c.raw(at.of(fieldPrompt))
-		c.embeds(at.of(fieldPromptEmbeds))
-		c.raw(at.of(fieldSuffix))
-	case Tokenize:
-		c.tools(at.of(fieldTools), saltTool)
-		c.messages(at.of(fieldMessages))
-		c.raw(at.of(fieldPrompt))
-	case Embeddings:
-		c.messages(at.of(fieldMessages))
-		c.raw(at.of(fieldInput))
-	case Rerank, Score:
-		c.raw(at.of(fieldQuery))
-		c.raw(at.of(fieldQueries))
-		c.raw(at.of(fieldText1))
-	case Moderations:
-		c.raw(at.of(fieldInput))
-	case Images:
-		c.raw(at.of(fieldPrompt))
-	case Audio:
-		c.system(at.of(fieldInstructions))
-		c.raw(at.of(fieldInput))
+		c.messages(c.req.At(openai.FieldMessages))
+	case openai.Responses:
+		c.tools(c.req.At(openai.FieldTools), tagTool)
+		c.system(c.req.At(openai.FieldInstructions))
+		c.system(c.req.At(openai.FieldPrompt))
+		c.input(c.req.At(openai.FieldInput))
+	case openai.Completions:
+		c.raw(c.req.At(openai.FieldPrompt))
+		c.embeds(c.req.At(openai.FieldPromptEmbeds))
+		c.raw(c.req.At(openai.FieldSuffix))
+	case openai.Tokenize:
+		c.tools(c.req.At(openai.FieldTools), tagTool)
+		c.messages(c.req.At(openai.FieldMessages))
+		c.raw(c.req.At(openai.FieldPrompt))
+	case openai.Embeddings:
+		c.messages(c.req.At(openai.FieldMessages))
+		c.raw(c.req.At(openai.FieldInput))
+	case openai.Rerank, openai.Score:
+		c.raw(c.req.At(openai.FieldQuery))
+		c.raw(c.req.At(openai.FieldQueries))
+		c.raw(c.req.At(openai.FieldText1))
+	case openai.Moderations:
+		c.raw(c.req.At(openai.FieldInput))
+	case openai.Images:
+		c.raw(c.req.At(openai.FieldPrompt))
+	case openai.Audio:
+		c.system(c.req.At(openai.FieldInstructions))
+		c.raw(c.req.At(openai.FieldInput))
 	}
 }
 
@@ -154,7 +155,7 @@ func (c *chainer) emit(message bool) {
 	if c.full {
 		return
 	}
-	c.chain = append(c.chain, ChainBlock{Hash: c.hash, End: c.end, Message: message})
+	c.chain = append(c.chain, Block{Hash: c.hash, End: c.end, Message: message})
 	c.open = 0
 	c.full = len(c.chain)-c.base == maxBlocks
 }
@@ -172,12 +173,12 @@ func (c *chainer) grow(n int64) {
 
 // role begins a message.
 func (c *chainer) role(name string) {
-	c.hash = mix(mix(c.hash, saltRole), xxhash.Sum64String(name))
+	c.hash = mix(mix(c.hash, tagRole), xxhash.Sum64String(name))
 }
 
 // finish ends a message.
 func (c *chainer) finish(user bool) {
-	c.hash = mix(c.hash, saltEnd)
+	c.hash = mix(c.hash, tagEnd)
 	c.end += messageBytes
 	c.emit(true)
 	if user && c.first < 0 && !c.full {
@@ -191,11 +192,11 @@ func (c *chainer) tools(from int, kind uint64) {
 	if from == 0 {
 		return
 	}
-	c.i = from
-	if c.b[c.i] != '[' {
+	c.Seek(from)
+	if c.Next() != '[' {
 		c.tool(kind)
 	} else {
-		for c.enter(); !c.full && c.more(']'); {
+		for c.Enter('['); !c.full && c.More(']'); {
 			c.tool(kind)
 		}
 	}
@@ -207,10 +208,10 @@ func (c *chainer) tools(from int, kind uint64) {
 func (c *chainer) tool(kind uint64) {
 	c.size = 0
 	var h uint64
-	if c.b[c.i] == '{' {
-		h = c.object(readAll, true)
+	if c.Next() == '{' {
+		h = c.object(openai.ReadAll, true)
 	} else {
-		h = c.value(readAll)
+		h = c.value(openai.ReadAll)
 	}
 	c.hash = mix(mix(c.hash, kind), h)
 	c.grow(max(c.size, 1))
@@ -221,7 +222,7 @@ func (c *chainer) system(from int) {
 	if from == 0 || c.full {
 		return
 	}
-	c.i = from
+	c.Seek(from)
 	c.role("system")
 	c.content(1)
 	c.finish(false)
@@ -233,11 +234,10 @@ func (c *chainer) input(from int) {
 	if from == 0 || c.full {
 		return
 	}
-	if c.b[from] == '[' {
+	if c.Seek(from); c.Next() == '[' {
 		c.messages(from)
 		return
 	}
-	c.i = from
 	c.role("user")
 	c.content(1)
 	c.finish(true)
@@ -248,10 +248,10 @@ func (c *chainer) messages(from int) {
 	if from == 0 || c.full {
 		return
 	}
-	c.i = from
-	for c.enter(); !c.full && c.more(']'); {
+	c.Seek(from)
+	for c.Enter('['); !c.full && c.More(']'); {
 		user := false
-		if c.b[c.i] == '{' {
+		if c.Next() == '{' {
 			user = c.node(1)
 		} else {
 			c.content(1)
@@ -266,14 +266,14 @@ func (c *chainer) raw(from int) {
 	if from == 0 || c.full {
 		return
 	}
-	c.i = from
-	if c.b[c.i] == '[' {
-		if first := c.peek(); first == '"' || first == '[' {
-			c.enter()
-			c.space()
+	c.Seek(from)
+	if c.Next() == '[' {
+		if first := c.Inside(); first == '"' || first == '[' {
+			c.Enter('[')
+			c.More(']')
 		}
 	}
-	if c.b[c.i] == '[' && c.peek() != '{' {
+	if c.Next() == '[' && c.Inside() != '{' {
 		c.ids()
 	} else {
 		c.content(1)
@@ -286,7 +286,7 @@ func (c *chainer) embeds(from int) {
 	if from == 0 || c.full {
 		return
 	}
-	c.i = from
-	c.hash = mix(mix(c.hash, saltEmbeds), c.value(readNothing))
+	c.Seek(from)
+	c.hash = mix(mix(c.hash, tagEmbeds), c.value(openai.ReadNothing))
 	c.finish(true)
 }

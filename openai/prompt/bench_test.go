@@ -1,0 +1,50 @@
+package prompt
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tierway/openai"
+)
+
+// chatOf builds a chat of about size bytes, of turns with escapes and some
+// characters beyond ASCII, as agents send them.
+func chatOf(size int) []byte {
+	var b strings.Builder
+	b.WriteString(`{"model":"small","stream":true,"max_tokens":512,"temperature":0.2,"messages":[{"role":"system","content":"You answer in one paragraph and cite the section."}`)
+	for i := 0; b.Len() < size-20; i++ {
+		role := [2]string{"user", "assistant"}[i%2]
+		fmt.Fprintf(&b, `,{"role":%q,"content":"Turn %d: the scheduler keeps one queue a pool,\nand \"fair\" means by tokens, not by requests. Gr\u00fc\u00dfe aus Köln, 東京から。 What happens when every worker of the pool is full and the head of the queue waits for a cache it has already lost?"}`, role, i)
+	}
+	b.WriteString(`],"user":"u-1"}`)
+	return []byte(b.String())
+}
+
+// BenchmarkPromptAgain is what a request costs beside Parse: its user's text
+// and its chain.
+func BenchmarkPromptAgain(b *testing.B) {
+	const most = 8 << 10 // what keywords are looked for in
+	for _, kb := range []int{8, 400} {
+		r, err := openai.Parse(openai.Chat, chatOf(kb<<10), openai.Limits{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("user/%dKB", kb), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(r.Body)))
+			var text []byte
+			for b.Loop() {
+				text = AppendUserText(text[:0], r, most)
+			}
+		})
+		b.Run(fmt.Sprintf("chain/%dKB", kb), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(r.Body)))
+			var chain []Block
+			for b.Loop() {
+				chain, _ = AppendChain(chain[:0], r, 1)
+			}
+		})
+	}
+}
