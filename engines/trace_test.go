@@ -19,10 +19,7 @@ import (
 func TestAnEngineTellsOfRequestsThatNameATrace(t *testing.T) {
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	t.Cleanup(collector.Close)
-	traces, err := telemetry.NewTraces(telemetry.TracesConfig{OTLP: collector.URL, Sample: 1, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	traces := telemetry.NewTraces(telemetry.TracesConfig{OTLP: collector.URL, Sample: 1, Log: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { traces.Run(ctx) })

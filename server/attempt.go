@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"tierway/decisions"
 	"tierway/openai"
 	"tierway/routing"
@@ -21,11 +23,9 @@ func (x *exchange) attempt(m *member, lease *routing.Lease) *attempt {
 	if lease.Worker() != nil {
 		m.series.Chosen(string(lease.Reason()))
 	}
-	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx, most: x.mostUsage(), placed: x.wait.placed}
+	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx, most: x.mostUsage(), placed: x.wait.placed,
+		span: x.caller.trace.Attempt(started)}
 	x.attempts = append(x.attempts, a)
-	if x.caller.trace.On {
-		a.span = x.s.rand() | 1 // zero is no span
-	}
 	a.usesEngine = lease.Worker() != nil && x.usesEngine()
 	a.firstByte = a.firstByteWithin()
 	a.watch.start(cancel, a.firstByte, x.patience)
@@ -78,7 +78,7 @@ type attempt struct {
 	placed       placed // how the request came to its worker
 	started      time.Time
 	ctx          context.Context
-	span         uint64 // its place in the trace; 0 without one
+	span         trace.Span // nil without tracing
 	watch        watchdog
 	firstByte    time.Duration // how long the worker may take until its first event
 	addsUsage    []string      // the fields that were added to ask for usage

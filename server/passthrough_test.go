@@ -83,7 +83,7 @@ func TestAPassedPathIsDecidedByItsRule(t *testing.T) {
 	}
 	d := r.Server.decisions.last(1)[0]
 	var names []string
-	for _, s := range (spansOf{d}).spans() {
+	for _, s := range (spansOf{Decision: d}).spans() {
 		if names = append(names, s.Name); attributes(s.Attributes)["http.route"] != "" {
 			t.Errorf("%s has the route %q", s.Name, attributes(s.Attributes)["http.route"])
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"net/http"
 	"strconv"
@@ -132,9 +133,14 @@ func (a *attempt) countPace() {
 
 // exportTrace ends the spans of a sampled request.
 func (x *exchange) exportTrace(d *decisions.Decision) {
-	if d != nil && x.caller.trace.Sampled {
-		x.caller.trace.End(spansOf{d}.spans())
+	if d == nil || !x.caller.trace.Sampled {
+		return
 	}
+	s := spansOf{Decision: d}
+	for _, a := range x.attempts {
+		s.calls = append(s.calls, a.span)
+	}
+	x.caller.trace.End(s.spans())
 }
 
 // statusClientGone is what nginx logs for a client that left; it is never sent.
@@ -187,7 +193,8 @@ func (a *attempt) record() decisions.Attempt {
 		FirstAtMs: x.since(a.firstAt), EndAtMs: x.since(a.ended), ErrorType: a.errorType(), Predicted: a.lease.Overlap(),
 		Usage: decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: a.placed.choice}
 	if x.caller.trace.Sampled {
-		try.Span = routing.Hash(a.span)
+		id := a.span.SpanContext().SpanID()
+		try.Span = routing.Hash(binary.BigEndian.Uint64(id[:]))
 	}
 	if a.headAt.IsZero() {
 		try.DurationMs = ms(a.ended.Sub(a.started))

@@ -6,6 +6,7 @@ import (
 
 	"tierway/http1"
 	"tierway/openai"
+	"tierway/telemetry"
 )
 
 // addition is what a request has beyond its client's own fields.
@@ -54,7 +55,7 @@ func (a *attempt) leaveOut(refused addition) {
 func (a *attempt) send(account bool, place rank) (*http1.Response, error) {
 	x := a.x
 	req := &http1.Request{Method: x.in.r.Method, Path: x.in.workerPath, Header: workerHeader(x.in.r.Header, x.in.requestID), Fresh: x.once()}
-	x.caller.trace.Inject(req.Header, a.span)
+	telemetry.Inject(req.Header, a.span)
 	if q := x.in.r.URL.RawQuery; q != "" {
 		req.Path += "?" + escapedQuery(q)
 	}

@@ -199,10 +199,8 @@ func (s *Server) begins(o Options) (err error) {
 		}
 	}
 	if t := o.Config.Telemetry; !o.Offline {
-		if s.traces, err = telemetry.NewTraces(telemetry.TracesConfig{OTLP: t.OTLP, Sample: t.Sample, Clients: t.Clients,
-			Version: o.Version, Log: o.Log, Recover: s.runRecovered}); err != nil {
-			return fmt.Errorf("preparing to export traces: %w", err)
-		}
+		s.traces = telemetry.NewTraces(telemetry.TracesConfig{OTLP: t.OTLP, Sample: t.Sample, Clients: t.Clients,
+			Version: o.Version, Log: o.Log, Recover: s.runRecovered})
 	}
 	s.ownOverrides.Store(&[]store.Override{})
 	s.base = base{file: o.Config, hash: o.Config.Hash(), generation: 1, loadedAt: time.Now()}

@@ -18,7 +18,10 @@ import (
 const routeOther = "other"
 
 // spansOf is a Decision of which spans are made.
-type spansOf struct{ *decisions.Decision }
+type spansOf struct {
+	*decisions.Decision
+	calls []trace.Span // of the attempts
+}
 
 // spans returns the request's span and its children: for each attempt its wait in
 // the queue, the choice of the worker and the call, then a wait that ended without
@@ -156,7 +159,7 @@ func (t spansOf) queued(from, to float64, n int, shed string) telemetry.Span {
 	a.text(telemetry.AttrClass, t.Class)
 	a.text(telemetry.AttrShed, shed)
 	a.number(telemetry.AttrAttempt, int64(n)+1)
-	return telemetry.Span{Name: telemetry.SpanQueue, Kind: trace.SpanKindInternal, Start: t.at(from), End: t.at(to), Attributes: a.list}
+	return telemetry.Span{Name: telemetry.SpanQueue, Start: t.at(from), End: t.at(to), Attributes: a.list}
 }
 
 // routed is the choice of the n-th worker, from 0. After a wait it has no length:
@@ -172,7 +175,7 @@ func (t spansOf) routed(try *decisions.Attempt, n int) telemetry.Span {
 	a.number(telemetry.AttrPredicted, try.Predicted)
 	a.ms(telemetry.AttrSelectionUs, try.SelectionUs)
 	a.number(telemetry.AttrAttempt, int64(n)+1)
-	s := telemetry.Span{Name: telemetry.SpanRoute, Kind: trace.SpanKindInternal, Start: t.at(from), End: t.at(try.AtMs)}
+	s := telemetry.Span{Name: telemetry.SpanRoute, Start: t.at(from), End: t.at(try.AtMs)}
 	if c := try.Choice; c != nil {
 		a.text(telemetry.AttrPolicy, c.Policy)
 		a.text(telemetry.AttrKeyOf, c.KeyOf)
@@ -232,8 +235,11 @@ func (t spansOf) called(try *decisions.Attempt, n int) telemetry.Span {
 	if end == 0 {
 		end = try.AtMs + try.DurationMs
 	}
-	s := telemetry.Span{Name: t.Method, Kind: trace.SpanKindClient,
-		ID: uint64(try.Span), Start: t.at(try.AtMs), End: t.at(max(end, try.AtMs)), Error: try.ErrorType != "" && try.ErrorType != decisions.ErrorClientGone}
+	s := telemetry.Span{Name: t.Method, Start: t.at(try.AtMs), End: t.at(max(end, try.AtMs)),
+		Error: try.ErrorType != "" && try.ErrorType != decisions.ErrorClientGone}
+	if n < len(t.calls) {
+		s.Begun = t.calls[n]
+	}
 	a := attrs{list: make([]attribute.KeyValue, 0, 20)}
 	if t.asksModel() {
 		s.Name = strings.TrimSpace(t.operation() + " " + clean(t.Model))

@@ -2,8 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"encoding/binary"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -22,14 +20,13 @@ type TraceContext struct {
 	tracer  trace.Tracer
 }
 
-// Span is one span of a request. The first of a request is the request's own; all
-// others are its children.
+// Span describes a span of a request that is over. The first of a request is the
+// request's own; all others are its children.
 type Span struct {
+	Begun      trace.Span // of Attempt; nil: End makes a span of the request's inner work
 	Name       string
-	Kind       trace.SpanKind // ignored for the request's own: it is a server's
-	ID         uint64         // 0: any; ignored for the request's own
-	Start, End time.Time
-	Error      bool // the span's status is error
+	Start, End time.Time // Start counts where Begun is nil
+	Error      bool      // the span's status is error
 	Attributes []attribute.KeyValue
 	Events     []SpanEvent
 }
@@ -73,32 +70,43 @@ func (c TraceContext) ID() string {
 	return c.span.SpanContext().TraceID().String()
 }
 
-// Inject replaces the trace headers (W3C Trace Context) by those of the given span of
-// the trace. Without tracing it leaves them as they are.
-func (c TraceContext) Inject(h http.Header, span uint64) {
-	if !c.On {
+// Attempt starts the span of a call of a worker; End ends it. For a request that is not
+// exported it is the request's own span, and nil without tracing.
+func (c TraceContext) Attempt(start time.Time) trace.Span {
+	if !c.Sampled || c.span == nil {
+		return c.span
+	}
+	ctx := trace.ContextWithSpan(context.Background(), c.span)
+	_, span := c.tracer.Start(ctx, "", trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(start))
+	return span
+}
+
+// Inject replaces the trace headers (W3C Trace Context) by those of a span. With nil it
+// leaves them as they are.
+func Inject(h http.Header, span trace.Span) {
+	if span == nil {
 		return
 	}
 	delete(h, "Tracestate")
-	at := c.span.SpanContext().WithSpanID(spanID(span))
-	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), at), propagation.HeaderCarrier(h))
+	ctx := trace.ContextWithSpan(context.Background(), span)
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))
 }
 
-// End ends the request's span, which is the first of spans, and exports all of them.
-// It never blocks. A request that is not exported costs nothing.
+// End ends the request's span, which is the first of spans, and its children, and
+// exports them. It never blocks. A request that is not exported costs nothing.
 func (c TraceContext) End(spans []Span) {
 	if !c.Sampled {
 		return
 	}
 	parent := trace.ContextWithSpan(context.Background(), c.span)
 	for i := range spans {
-		s, span := &spans[i], c.span
+		s, span := &spans[i], spans[i].Begun
 		if i == 0 {
-			span.SetName(s.Name)
-		} else {
-			ctx := context.WithValue(parent, spanIDKey{}, s.ID)
-			_, span = c.tracer.Start(ctx, s.Name, trace.WithSpanKind(s.Kind), trace.WithTimestamp(s.Start))
+			span = c.span
+		} else if span == nil {
+			_, span = c.tracer.Start(parent, "", trace.WithTimestamp(s.Start))
 		}
+		span.SetName(s.Name)
 		span.SetAttributes(s.Attributes...)
 		for _, e := range s.Events {
 			span.AddEvent(e.Name, trace.WithTimestamp(e.At), trace.WithAttributes(e.Attributes...))
@@ -108,31 +116,4 @@ func (c TraceContext) End(spans []Span) {
 		}
 		span.End(trace.WithTimestamp(s.End))
 	}
-}
-
-// spanIDs makes random ids, except for a span whose context has the id that a worker
-// was sent.
-type spanIDs struct{}
-
-type spanIDKey struct{}
-
-// NewIDs is part of sdktrace.IDGenerator: for a span that begins a trace.
-func (g spanIDs) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
-	binary.BigEndian.PutUint64(id[:8], rand.Uint64()|1) // zero is no id
-	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
-	return id, g.NewSpanID(ctx, id)
-}
-
-// NewSpanID is part of sdktrace.IDGenerator: for a span that has a parent.
-func (spanIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	id, _ := ctx.Value(spanIDKey{}).(uint64)
-	for id == 0 { // is no id
-		id = rand.Uint64()
-	}
-	return spanID(id)
-}
-
-func spanID(n uint64) (id trace.SpanID) {
-	binary.BigEndian.PutUint64(id[:], n)
-	return id
 }

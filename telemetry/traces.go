@@ -3,7 +3,6 @@ package telemetry
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -82,24 +81,24 @@ const (
 
 // NewTraces returns the traces of a process. It returns nil if neither the configuration
 // nor the environment names a collector, or if OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER
-// turns traces off. A mistake in the environment is logged and never an error. Run must
-// be called.
-func NewTraces(c TracesConfig) (*Traces, error) {
+// turns traces off. Mistakes in the environment are logged. Run must be called.
+func NewTraces(c TracesConfig) *Traces {
 	target := cmp.Or(c.OTLP, env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), env("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	kind := strings.ToLower(cmp.Or(env("OTEL_TRACES_EXPORTER"), "otlp"))
 	if target == "" || kind == "none" || strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
-		return nil, nil
+		return nil
 	}
 	if kind != "otlp" {
 		c.Log.Warn("traces are off: OTEL_TRACES_EXPORTER must be otlp or none", "exporter", kind)
-		return nil, nil
+		return nil
+	}
+	u, err := url.Parse(target)
+	if err != nil || u.Host == "" {
+		c.Log.Warn("traces are off: the collector's address is no URL such as http://127.0.0.1:4318")
+		return nil
 	}
 	var options []otlptracehttp.Option
 	if c.OTLP != "" {
-		u, err := url.Parse(c.OTLP)
-		if err != nil || u.Host == "" {
-			return nil, fmt.Errorf("telemetry.otlp is no URL; write one such as http://127.0.0.1:4318")
-		}
 		if strings.Trim(u.Path, "/") == "" {
 			u.Path = tracesPath
 		}
@@ -108,19 +107,17 @@ func NewTraces(c TracesConfig) (*Traces, error) {
 	exporter, err := otlptracehttp.New(context.Background(), options...)
 	if err != nil {
 		c.Log.Warn("traces are off: the exporter rejects the OTEL_EXPORTER_OTLP_* variables", "error", err)
-		return nil, nil
+		return nil
 	}
-	return newTraces(c, target, exporter), nil
+	return newTraces(c, u, exporter)
 }
 
 // newTraces returns traces that go to an exporter.
-func newTraces(c TracesConfig, target string, exporter sdktrace.SpanExporter) *Traces {
-	t := &Traces{log: c.Log, recover: c.Recover, link: c.Clients == "link", version: c.Version, exporter: exporter}
+func newTraces(c TracesConfig, to *url.URL, exporter sdktrace.SpanExporter) *Traces {
+	t := &Traces{log: c.Log, recover: c.Recover, endpoint: to.Scheme + "://" + to.Host, link: c.Clients == "link",
+		version: c.Version, exporter: exporter}
 	if t.recover == nil {
 		t.recover = func(_ string, step func() error) error { return step() }
-	}
-	if u, err := url.Parse(target); err == nil {
-		t.endpoint = u.Scheme + "://" + u.Host
 	}
 	queue := number("OTEL_BSP_MAX_QUEUE_SIZE", usualQueue)
 	batch := min(number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", sdktrace.DefaultMaxExportBatchSize), queue)
@@ -132,8 +129,7 @@ func newTraces(c TracesConfig, target string, exporter sdktrace.SpanExporter) *T
 	own, _ := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String(AttrServiceName, cmp.Or(c.Service, "tierway")),
 		attribute.String(AttrServiceVersion, c.Version)), resource.WithFromEnv())
-	t.options = []sdktrace.TracerProviderOption{sdktrace.WithIDGenerator(spanIDs{}),
-		sdktrace.WithSpanProcessor(boundedProcessor{t.processor, t}),
+	t.options = []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(boundedProcessor{t.processor, t}),
 		sdktrace.WithResource(resource.NewWithAttributes(SchemaURL, own.Attributes()...))}
 	t.SetSample(c.Sample)
 	return t

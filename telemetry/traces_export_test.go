@@ -209,7 +209,7 @@ func BenchmarkUnsampledRequest(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				c := tr.Begin(h, true, time.Unix(10, 0))
-				c.Inject(http.Header{}, 7)
+				Inject(http.Header{}, c.Attempt(time.Unix(10, 0)))
 				c.End(nil)
 			}
 		})
@@ -241,8 +241,10 @@ func BenchmarkSampledRequest(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c := tr.Begin(nil, true, time.Unix(10, 0))
-		c.Inject(http.Header{}, 7)
-		c.End(rich())
+		spans := rich()
+		spans[2].Begun = c.Attempt(time.Unix(10, 0))
+		Inject(http.Header{}, spans[2].Begun)
+		c.End(spans)
 	}
 }
 

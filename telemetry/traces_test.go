@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +16,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -58,7 +61,7 @@ func (f *fakeExporter) Shutdown(context.Context) error {
 func run(c TracesConfig, exporter sdktrace.SpanExporter) (t *Traces, log *bytes.Buffer, stop func()) {
 	log = &bytes.Buffer{}
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
-	t = newTraces(c, "http://collector:4318/secret", exporter)
+	t = newTraces(c, &url.URL{Scheme: "http", Host: "collector:4318", Path: "/secret"}, exporter)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { t.Run(ctx) })
@@ -106,17 +109,20 @@ func TestWhoDecidesWhetherARequestIsExported(t *testing.T) {
 				h = http.Header{"Traceparent": {c.header}, "Tracestate": {"v=1", "w=2"}}
 			}
 			got := tr.Begin(h, !c.unknown, time.Unix(10, 0))
-			got.Inject(h, 7)
-			got.End(some(1))
+			call := got.Attempt(time.Unix(10, 0))
+			Inject(h, call)
+			spans := some(2)
+			spans[1].Begun = call
+			got.End(spans)
 			stop()
 			trace, state := h.Get("Traceparent"), h.Get("Tracestate")
-			if len(trace) != 55 || trace[36:52] != "0000000000000007" || strings.Contains(trace, callerTrace) != c.goes || strings.HasSuffix(trace, "-01") != c.sampled {
+			if len(trace) != 55 || trace[36:52] != call.SpanContext().SpanID().String() || strings.Contains(trace, callerTrace) != c.goes || strings.HasSuffix(trace, "-01") != c.sampled {
 				t.Errorf("the worker is sent %q", trace)
 			}
 			if want := map[bool]string{true: "v=1,w=2"}[c.goes]; state != want {
 				t.Errorf("the worker is sent the tracestate %q, want %q", state, want)
 			}
-			if !got.On || got.Sampled != c.sampled || len(to.took) == 1 != c.sampled || c.sampled && got.ID() != trace[3:35] || !c.sampled && got.ID() != "" {
+			if !got.On || got.Sampled != c.sampled || len(to.took) == 2 != c.sampled || c.sampled && got.ID() != trace[3:35] || !c.sampled && got.ID() != "" {
 				t.Fatalf("%+v, id %q, exported %d", got, got.ID(), len(to.took))
 			}
 			if c.sampled {
@@ -153,7 +159,7 @@ func TestNoTracesCostNothing(t *testing.T) {
 	var tr *Traces
 	h := http.Header{"Traceparent": {sampled}, "Tracestate": {"v=1"}}
 	c := tr.Begin(h, true, time.Unix(10, 0))
-	c.Inject(h, 7)
+	Inject(h, c.Attempt(time.Unix(10, 0)))
 	c.End(some(1))
 	tr.SetSample(.5)
 	tr.Run(context.Background())
@@ -168,9 +174,10 @@ func TestARequestsSpansAreChildrenOfItsOwn(t *testing.T) {
 	to := &fakeExporter{}
 	tr, _, stop := run(TracesConfig{Sample: 1, Version: "v9"}, to)
 	spans := some(3)
-	spans[1].ID, spans[1].Error = 0xa1, true
 	spans[2].Events = []SpanEvent{{Name: "moment", At: time.Unix(10, 5)}}
-	tr.Begin(http.Header{"Traceparent": {sampled}}, true, time.Unix(10, 0)).End(spans)
+	c := tr.Begin(http.Header{"Traceparent": {sampled}}, true, time.Unix(10, 0))
+	spans[1].Begun, spans[1].Error = c.Attempt(time.Unix(10, 0)), true
+	c.End(spans)
 	stop()
 	if len(to.took) != 3 {
 		t.Fatalf("%d spans were exported", len(to.took))
@@ -184,8 +191,11 @@ func TestARequestsSpansAreChildrenOfItsOwn(t *testing.T) {
 			t.Errorf("%s from %v to %v by %v", s.Name(), s.StartTime(), s.EndTime(), s.InstrumentationScope())
 		}
 	}
-	if id := to.took[1].SpanContext().SpanID().String(); id != "00000000000000a1" {
-		t.Errorf("a span with an id has the id %s", id)
+	if got := to.took[1]; !got.SpanContext().Equal(spans[1].Begun.SpanContext()) || got.Status().Code != codes.Error {
+		t.Errorf("the attempt's span is %v with %v", got.SpanContext(), got.Status())
+	}
+	if root.SpanKind() != trace.SpanKindServer || to.took[1].SpanKind() != trace.SpanKindClient || to.took[2].SpanKind() != trace.SpanKindInternal {
+		t.Errorf("kinds %v, %v, %v", root.SpanKind(), to.took[1].SpanKind(), to.took[2].SpanKind())
 	}
 	if events := to.took[2].Events(); len(events) != 1 || events[0].Name != "moment" || events[0].Time.Nanosecond() != 5 {
 		t.Errorf("events are %v", events)
@@ -218,6 +228,8 @@ func TestWhereTracesGo(t *testing.T) {
 		"disabled":           {otlp: "http://#", env: []string{"SDK_DISABLED", "TRUE"}},
 		"no exporter":        {otlp: "http://#", env: []string{"TRACES_EXPORTER", "none"}},
 		"another exporter":   {otlp: "http://#", env: []string{"TRACES_EXPORTER", "zipkin"}, log: "OTEL_TRACES_EXPORTER must be otlp or none"},
+		"no URL":             {env: []string{"EXPORTER_OTLP_ENDPOINT", "http://u:secret%zz@c"}, log: "the collector's address is no URL"},
+		"no scheme":          {env: []string{"EXPORTER_OTLP_ENDPOINT", "c:4317"}, log: "the collector's address is no URL"},
 		"an impossible size": {otlp: "http://#", env: []string{"BSP_MAX_QUEUE_SIZE", "-1", "BSP_MAX_EXPORT_BATCH_SIZE", "-1", "BSP_SCHEDULE_DELAY", "-1"}, path: "/v1/traces"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,9 +241,9 @@ func TestWhereTracesGo(t *testing.T) {
 				t.Setenv("OTEL_"+c.env[i], here(c.env[i+1]))
 			}
 			var log bytes.Buffer
-			tr, err := NewTraces(TracesConfig{OTLP: here(c.otlp), Sample: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
-			if err != nil || (tr != nil) != (c.path != "") || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) {
-				t.Fatalf("traces %v, %v, the log is %q", tr != nil, err, &log)
+			tr := NewTraces(TracesConfig{OTLP: here(c.otlp), Sample: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			if (tr != nil) != (c.path != "") || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) || strings.Contains(log.String(), "secret") {
+				t.Fatalf("traces %v, the log is %q", tr != nil, &log)
 			}
 			if tr != nil {
 				tr.Begin(nil, true, time.Unix(10, 0)).End(some(1))
@@ -243,9 +255,6 @@ func TestWhereTracesGo(t *testing.T) {
 				}
 			}
 		})
-	}
-	if _, err := NewTraces(TracesConfig{OTLP: "http://u:secret%zz@c"}); err == nil || strings.Contains(err.Error(), "secret") {
-		t.Errorf("the error is %v", err)
 	}
 }
 

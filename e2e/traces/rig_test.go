@@ -58,10 +58,7 @@ func newRig(t *testing.T, n int) *traceRig {
 func engineTraces(t *testing.T, collector string) *telemetry.Traces {
 	t.Helper()
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-	traces, err := telemetry.NewTraces(telemetry.TracesConfig{OTLP: collector, Sample: 1, Service: engineService, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	traces := telemetry.NewTraces(telemetry.TracesConfig{OTLP: collector, Sample: 1, Service: engineService, Log: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { traces.Run(ctx) })
