@@ -88,7 +88,7 @@ func (a *adminPlane) explainRoute(ctx context.Context, in *struct{ Body ExplainO
 }
 
 // draft builds a draft from its text; nil without one.
-func (a *adminPlane) draft(text *string, answer *RouteExplanation) (*draft, error) {
+func (a *adminPlane) draft(text *string, answer *RouteExplanation) (*snapshot, error) {
 	if text == nil {
 		return nil, nil
 	}
@@ -126,7 +126,7 @@ func draftRejected(err error) error {
 }
 
 // explainDecision explains a past request.
-func (a *adminPlane) explainDecision(o *ExplainOrder, under *draft, answer *RouteExplanation) error {
+func (a *adminPlane) explainDecision(o *ExplainOrder, under *snapshot, answer *RouteExplanation) error {
 	if o.Tenant != "" || o.KeyID != "" || o.Class != "" || o.Path != "" || len(o.Headers) > 0 {
 		return invalid("body.decision", "a past request has its own tenant, key, class, path and headers: name none beside it", nil)
 	}
@@ -142,7 +142,7 @@ func (a *adminPlane) explainDecision(o *ExplainOrder, under *draft, answer *Rout
 }
 
 // explainRequest explains a request that nobody sent.
-func (a *adminPlane) explainRequest(ctx context.Context, o *ExplainOrder, under *draft, answer *RouteExplanation) error {
+func (a *adminPlane) explainRequest(ctx context.Context, o *ExplainOrder, under *snapshot, answer *RouteExplanation) error {
 	r, err := o.request(ctx)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (a *adminPlane) explainRequest(ctx context.Context, o *ExplainOrder, under 
 		return nil
 	}
 	q, missing := question{under: under, rand: &rand}, error(nil)
-	if q.as, missing = o.caller(under.snap.people, time.Now()); missing != nil {
+	if q.as, missing = o.caller(under.people, time.Now()); missing != nil {
 		q.as = as
 	}
 	if r, err = o.request(ctx); err != nil {

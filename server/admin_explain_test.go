@@ -215,7 +215,7 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 			}
 		})
 	}
-	if r.snapshot.Load() != in || r.fleet.Get("l1") != nil || r.fleet.Get("x0") != nil || len(r.pools) != 4 {
+	if r.snapshot.Load() != in || r.fleet.Get("l1") != nil || r.fleet.Get("x0") != nil || len(r.snapshot.Load().pools) != 4 {
 		t.Error("a draft was put in force")
 	}
 }

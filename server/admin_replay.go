@@ -82,7 +82,7 @@ func (a *adminPlane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrd
 	share := a.s.sharing(live.file)
 	c := replay.Config{Now: live.replaySetup(share)}
 	if under != nil {
-		c.Draft = new(under.snap.replaySetup(share))
+		c.Draft = new(under.replaySetup(share))
 	}
 	report, err := a.replay(ctx, c, a.replayed(o))
 	if err != nil {

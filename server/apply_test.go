@@ -49,14 +49,14 @@ func anyModel() http.Handler { return engines.New(engines.Config{AnyModel: true,
 // TestAPolicyKeepsItsMemoryOverAConfiguration that says the same of it.
 func TestAPolicyKeepsItsMemoryOverAConfiguration(t *testing.T) {
 	r := newRig(t, plain, anyModel())
-	before := r.policies["small"].policy
+	before := r.snapshot.Load().byName["small"].policy
 	file := r.snapshot.Load().file
-	if err := r.apply(file, r.people.Load(), 2); err != nil || r.policies["small"].policy != before {
+	if err := r.apply(file, r.people.Load(), 2); err != nil || r.snapshot.Load().byName["small"].policy != before {
 		t.Errorf("another policy works now (%v)", err)
 	}
 	deep := *file
 	deep.Policy.Depth = "fixed"
-	if err := r.apply(&deep, r.people.Load(), 2); err != nil || r.policies["small"].policy == before {
+	if err := r.apply(&deep, r.people.Load(), 2); err != nil || r.snapshot.Load().byName["small"].policy == before {
 		t.Errorf("the changed policy is not at work (%v)", err)
 	}
 }

@@ -79,13 +79,13 @@ func (s *Server) pollBreakers(done <-chan struct{}) {
 // pollOnce reads every breaker once.
 func (s *Server) pollOnce() {
 	s.shareAgain()
-	for _, p := range s.pooledNow() {
+	for _, p := range s.livePools() {
 		p.poll(time.Now())
 	}
 }
 
 // poll reads the pool's breakers, and reports good health checks and hangs to them.
-func (p pooled) poll(now time.Time) {
+func (p *livePool) poll(now time.Time) {
 	var members []*member
 	for _, v := range p.routing.Snapshot(now) {
 		members = append(members, v.Ref.(*member))

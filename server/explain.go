@@ -76,9 +76,9 @@ type subject struct {
 
 // question is what an explanation is asked for besides the request.
 type question struct {
-	as    *subject // who asks, where the request has no key; nil: whoever its key says
-	under *draft   // nil: the configuration in force
-	rand  *uint64  // the random number that a worker is picked by; nil: a fresh one
+	as    *subject  // who asks, where the request has no key; nil: whoever its key says
+	under *snapshot // of a draft; nil: the configuration in force
+	rand  *uint64   // the random number that a worker is picked by; nil: a fresh one
 }
 
 // Explain walks a request through the data plane up to the worker that it would
@@ -94,7 +94,7 @@ func (s *Server) Explain(r *http.Request) *Explanation {
 func (s *Server) explain(r *http.Request, q question) (*Explanation, uint64) {
 	snap := s.snapshot.Load()
 	if q.under != nil {
-		snap = q.under.snap
+		snap = q.under
 	}
 	in, status := inboundOf(r)
 	n := &explainer{question: q, x: s.newExchange(snap, discarded{http.Header{}}, in), status: status}

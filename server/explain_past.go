@@ -22,7 +22,7 @@ type Again struct {
 // explainPast explains a request that has ended from its record: the tier as it was
 // found, and each pick decided again by the policy in force, or a draft's, of the
 // workers as they were then.
-func (s *Server) explainPast(d *decisions.Decision, under *draft) *Explanation {
+func (s *Server) explainPast(d *decisions.Decision, under *snapshot) *Explanation {
 	e := &Explanation{Outcome: wouldRoute, Tenant: d.Tenant, Key: d.Key, Class: d.Class, Dialect: d.Dialect, Stream: d.Stream,
 		RequestedModel: d.RequestedModel, PromptTokens: d.PromptTokens, MaxTokens: d.MaxTokens, UserTextBytes: d.Features.UserTextBytes,
 		Tier: d.Tier, Rule: d.Rule, Note: d.RuleNote, Model: d.Model, Policy: d.Policy, Blocks: d.Features.Blocks,
@@ -33,7 +33,7 @@ func (s *Server) explainPast(d *decisions.Decision, under *draft) *Explanation {
 	}
 	snap := s.snapshot.Load()
 	if under != nil {
-		snap = under.snap
+		snap = under
 		e.Notes = append(e.Notes, "the tier is the one that the request had; a replay decides it again too")
 	}
 	if snap.generation != d.Generation {

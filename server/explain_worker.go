@@ -53,7 +53,7 @@ func (n *explainer) place() (stage string, err error) {
 		x.facts.Rand = *n.rand
 	}
 	p := x.resolution.pool
-	o, err := p.routing.Preview(&x.facts, x.snap.standIn(p), x.tried...)
+	o, err := p.routing.Preview(&x.facts, p.draft, x.tried...)
 	n.outlook, n.queue = &o, n.queueStep()
 	if err != nil {
 		return n.wait(err)
@@ -107,7 +107,7 @@ func (n *explainer) wait(err error) (stage string, _ error) {
 		return stageWorker, x.noWorker(err)
 	}
 	var bounds *queue.Config // the queue's own, or the draft's
-	if x.snap.draft != nil {
+	if p.draft != nil {
 		bounds = &p.Queue
 	}
 	var shed *queue.ShedError

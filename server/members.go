@@ -33,15 +33,31 @@ type member struct {
 	live     liveness
 }
 
-// forgetLocked drops the members whose workers are gone.
-func (s *Server) forgetLocked() {
-	for w := range s.members {
-		now := s.fleet.Get(w.Name())
-		if now != w {
-			delete(s.members, w)
-		}
-		if now == nil || now.Pool() != w.Pool() {
-			s.metrics.ForgetWorker(w.Name())
+// memberLocked returns a worker of the pool: that of was if it is the same one.
+func (s *Server) memberLocked(p, was *pool, name string, reasons []string) *member {
+	w := s.fleet.Get(name)
+	var m *member
+	if was != nil {
+		m = was.members[name]
+	}
+	if m == nil || m.worker != w {
+		m = &member{worker: w, name: name, stats: &workerStats{}, series: s.metrics.Worker(p.Name, name, p.Policy.Name, reasons)}
+	}
+	m.series.Under(p.Policy.Name, reasons)
+	m.timed.Store(p.Engine == openai.EngineLlamaCpp || m.timed.Load())
+	return m
+}
+
+// forgetWorkersLocked drops the series of the workers that are gone or in another pool.
+func (s *Server) forgetWorkersLocked(was *snapshot) {
+	if was == nil {
+		return
+	}
+	for _, p := range was.pools {
+		for name := range p.members {
+			if now := s.fleet.Get(name); now == nil || now.Pool() != p.Name {
+				s.metrics.ForgetWorker(name)
+			}
 		}
 	}
 }
@@ -54,9 +70,13 @@ func statusOf(st workers.Status) routing.Status {
 // observe is told by the fleet what a health check or a scrape has found.
 func (s *Server) observe(w *workers.Worker, st workers.Status) {
 	s.mu.Lock()
-	m, p := s.members[w], s.pools[w.Pool()]
+	p := s.snapshot.Load().pool(w.Pool())
 	s.mu.Unlock()
-	if m == nil || p == nil {
+	if p == nil {
+		return
+	}
+	m := p.members[w.Name()]
+	if m == nil || m.worker != w {
 		return
 	}
 	if openai.Engine(st.Engine) == openai.EngineLlamaCpp {
@@ -67,7 +87,7 @@ func (s *Server) observe(w *workers.Worker, st workers.Status) {
 		m.unranked.Store(false)
 		m.live.forget()
 	}
-	p.Observe(w.Name(), m, statusOf(st))
+	p.routing.Observe(w.Name(), m, statusOf(st))
 }
 
 // engine is what the worker runs, as configured or as its answers tell.

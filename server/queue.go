@@ -76,7 +76,7 @@ func (s *Server) tickQueues(done <-chan struct{}) {
 		case <-done:
 			return
 		case now := <-tick.C:
-			for _, p := range s.pooledNow() {
+			for _, p := range s.livePools() {
 				s.passQueue(p.queue, now)
 			}
 		}
@@ -90,20 +90,6 @@ func (s *Server) passQueue(q *queue.Queue, now time.Time) {
 		return
 	}
 	s.keepRunning("dispatching from a queue", func() { q.Pass(now) })
-}
-
-// queueLocked returns the queue before a pool, which it keeps for as long as the
-// configuration names it, whoever waits in it.
-func (s *Server) queueLocked(name string, p *routing.Pool, c queue.Config) *queue.Queue {
-	q := s.queues[name]
-	if q != nil {
-		q.Configure(c, time.Now())
-		return q
-	}
-	q = queue.New(p, c, woken)
-	p.Watch(func() { s.passQueue(q, time.Now()) })
-	s.queues[name] = q
-	return q
 }
 
 // fillTicket makes what stands for the request in its pool's queue.

@@ -176,7 +176,7 @@ func impactOf(old, f *config.File, changes []config.Change) Impact {
 	}
 	for _, p := range f.ResolvedPools() {
 		if before, known := was[p.Name]; known {
-			im.AffinityMoved[p.Name] = routing.MovedShare(ringOf(before), before.Policy, ringOf(p), p.Policy)
+			im.AffinityMoved[p.Name] = routing.MovedShare(membersOf(before, 1), before.Policy, membersOf(p, 1), p.Policy)
 		}
 	}
 	for _, c := range changes {
@@ -195,15 +195,6 @@ func workersOf(f *config.File) map[string]string {
 		names[s.Name] = fmt.Sprintf("%q %q %q %q", s.Pool, s.URL, s.Engine, s.Model)
 	}
 	return names
-}
-
-// ringOf are a pool's workers as its hash ring takes them.
-func ringOf(p config.Pool) []routing.Member {
-	members := make([]routing.Member, len(p.Workers))
-	for i, w := range p.Workers {
-		members[i] = routing.Member{ID: w.Name, Weight: *w.Weight, Group: w.Priority}
-	}
-	return members
 }
 
 // Watches reports whether the configuration in force asks to be read again when

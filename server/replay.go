@@ -40,7 +40,7 @@ func replaySetup(catalog *tiers.Catalog, pools []config.Pool, p *people, gateway
 
 // setupPool is one tier or pool as a replay decides by it, of one of so many gateways.
 func setupPool(c config.Pool, gateways int) replay.Pool {
-	p := replay.Pool{Name: c.Name, Policy: c.Policy, Members: draftMembers(c, gateways), Context: c.Context}
+	p := replay.Pool{Name: c.Name, Policy: c.Policy, Members: membersOf(c, gateways), Context: c.Context}
 	if price := c.Price; price != (tenants.Price{}) {
 		p.Cost = func(prompt, cached, output int64) float64 {
 			return float64(price.Cost(prompt, cached, output)) / float64(tenants.Unit)

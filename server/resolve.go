@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
-	"time"
 
 	"tierway/openai"
 	"tierway/openai/prompt"
@@ -119,7 +118,7 @@ func (r *resolver) ask(res *resolution, evidence, signals bool) (tiers.Verdict, 
 func (r *resolver) mayUse(name string) bool { return r.snap.mayUse(r.caller, name) }
 
 // available tells whether a tier or pool can take requests, now or after a release.
-func (r *resolver) available(target string) bool { return r.snap.up(target, r.in.start) }
+func (r *resolver) available(target string) bool { return r.snap.byName[target].up(r.in.start) }
 
 // fits tells whether a tier's or pool's context holds the prompt and the output
 // that it allows, as far as the estimate goes.
@@ -270,14 +269,6 @@ func (r *resolver) servedNames() (names []string) {
 		}
 	}
 	return names
-}
-
-// up tells whether a tier or pool can take requests, now or after a release.
-func (snap *snapshot) up(target string, now time.Time) bool {
-	if snap.draft != nil {
-		return snap.draft.up(snap.byName[target], now)
-	}
-	return snap.byName[target].routing.Up(now)
 }
 
 // mayUse reports whether a caller may use the tier or pool of that name.

@@ -98,7 +98,7 @@ func TestNoQueryOrPathOfAClientHurtsAWorker(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"small", "other"} {
-		for _, v := range r.pools[name].Snapshot(time.Now()) {
+		for _, v := range r.snapshot.Load().byName[name].routing.Snapshot(time.Now()) {
 			if v.Open != 0 || v.Cooling != 0 {
 				t.Errorf("%s is left alone: %+v", v.ID, v)
 			}

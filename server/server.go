@@ -17,10 +17,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"tierway/config"
-	"tierway/queue"
-	"tierway/routing"
 	"tierway/store"
 	"tierway/telemetry"
 	"tierway/tenants"
@@ -111,13 +110,9 @@ type Server struct {
 	load   chan struct{} // a vocabulary may be missing
 	seed   maphash.Seed  // of hashes that stay in the process
 
-	mu       sync.Mutex // guards the maps, which only apply writes
-	members  map[*workers.Worker]*member
-	pools    map[string]*routing.Pool
-	queues   map[string]*queue.Queue
-	retired  []retiredPool
-	shared   int // the gateways among which the workers' bounds are divided
-	policies map[string]kept
+	mu      sync.Mutex               // guards what follows; apply holds it until its snapshot is in force
+	retired []weak.Pointer[livePool] // pools that a reload removed and that requests may still use
+	shared  int                      // the gateways among which the workers' bounds are divided
 
 	draining atomic.Bool
 	cut      context.Context // ends when the drain timeout has passed
@@ -157,8 +152,6 @@ func New(o Options) (*Server, error) {
 		chats:     tiers.NewChats(tiers.MaxChats),
 		tokens:    newVocabularies(),
 		seed:      maphash.MakeSeed(),
-		members:   map[*workers.Worker]*member{},
-		pools:     map[string]*routing.Pool{}, queues: map[string]*queue.Queue{}, policies: map[string]kept{},
 	}
 	if o.Access != nil {
 		s.access = newAccessLog(o.Access)

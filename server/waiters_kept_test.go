@@ -103,7 +103,7 @@ tiers:
 	if a := <-got; a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	r.until("the pool is forgotten", func() bool { runtime.GC(); return len(r.pooledNow()) == len(r.snapshot.Load().pools) })
+	r.until("the pool is forgotten", func() bool { runtime.GC(); return len(r.livePools()) == len(r.snapshot.Load().pools) })
 }
 
 // TestBreakersOfARemovedPoolAreReadWhileRequestsUseIt opens a breaker after the reload
@@ -133,7 +133,7 @@ tiers:
 		t.Errorf("the breaker is %s, and the pool keeps the worker out for %v", m.gate.State(), v.Open)
 	}
 	r.until("the breaker is half-open", func() bool {
-		for _, p := range r.pooledNow() {
+		for _, p := range r.livePools() {
 			p.poll(time.Now())
 		}
 		return m.gate.State() == breaker.HalfOpen
