@@ -147,9 +147,8 @@ func filled(v reflect.Value, n *int64) {
 		v.Set(reflect.New(v.Type().Elem()))
 		filled(v.Elem(), n)
 	case reflect.Struct:
-		fields := fieldsOf(v.Type())
-		for _, name := range fields.names {
-			filled(v.Field(fields.index[name]), n)
+		for _, field := range members(v) {
+			filled(field, n)
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
@@ -179,9 +178,8 @@ func eachKey(v reflect.Value, path string, try func(path string)) {
 		eachKey(v.Elem(), path, try)
 		v.SetZero()
 	case reflect.Struct:
-		fields := fieldsOf(v.Type())
-		for _, name := range fields.names {
-			eachKey(v.Field(fields.index[name]), join(path, name), try)
+		for k, field := range members(v) {
+			eachKey(field, join(path, k.name), try)
 		}
 		return
 	case reflect.Slice:

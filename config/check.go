@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/netip"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -213,4 +215,91 @@ func (d *decoder) checkBuffered(f *File) {
 		d.fault("max_buffered_bytes", fmt.Sprintf("%v is less than four times max_body_bytes, %v: the longest body could not be read",
 			f.MaxBufferedBytes, f.MaxBodyBytes), fmt.Sprintf("write %v or more, or lower max_body_bytes", least))
 	}
+}
+
+// roleAdmin is the role of an admin key that names none.
+const roleAdmin = "admin"
+
+// checkStore warns of several gateways that cannot share their database.
+func (d *decoder) checkStore(f *File) {
+	at, why := "", ""
+	switch {
+	case !strings.HasPrefix(f.Store.SQL, "sqlite://"):
+		return
+	case f.Gateways > 1:
+		at, why = "gateways", fmt.Sprintf("gateways is %d", f.Gateways)
+	case f.Store.Redis != "":
+		at, why = "store.redis", "store.redis is for several gateways"
+	default:
+		return
+	}
+	where := d.places[at].key
+	if d.written("store.sql") {
+		where = d.position("store.sql")
+	}
+	d.faultAt("store.sql", where, why+", and a SQLite file belongs to one: each would have tenants, keys and a ledger of its own",
+		"use postgres:// where several gateways share tenants and keys").Warning = true
+}
+
+// TrustedProxies returns the networks whose X-Forwarded-For is believed; an
+// address is a network of one. The caller owns the result.
+func (f *File) TrustedProxies() []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range f.Proxies {
+		if prefix, err := parseProxy(text); err == nil {
+			all = append(all, prefix)
+		}
+	}
+	return all
+}
+
+// leastDecisionFile is the shortest file of decisions that is worth its turn: a few
+// hundred records.
+const leastDecisionFile = Size(1 << 20)
+
+// checkDecisions checks which decisions are kept.
+func (d *decoder) checkDecisions(f *File) {
+	c := f.Decisions
+	if c.MaxSize > 0 && c.MaxSize < leastDecisionFile {
+		d.fault("decisions.max_size", fmt.Sprintf("%v is less than %v", c.MaxSize, leastDecisionFile),
+			fmt.Sprintf("write %v or more", leastDecisionFile))
+	}
+	if c.File != "" {
+		if other := d.sameFile(f); other != "" {
+			d.fault("decisions.file", d.shown("decisions.file", c.File)+" is "+other, "write a file of its own, such as decisions.jsonl")
+		}
+		return
+	}
+	for _, path := range [...]string{"decisions.max_size", "decisions.max_files"} {
+		if d.written(path) {
+			d.caution(path, "does nothing without decisions.file",
+				"set decisions.file, or remove the key; decisions.keep bounds what is in memory")
+		}
+	}
+}
+
+// sameFile returns which other file of the configuration decisions.file names, as far
+// as the texts tell; "" if it is one of its own.
+func (d *decoder) sameFile(f *File) string {
+	whole := func(file string) string {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(filepath.Dir(d.file), file)
+		}
+		if absolute, err := filepath.Abs(file); err == nil {
+			return absolute
+		}
+		return file
+	}
+	decisions := whole(f.Decisions.File)
+	if decisions == whole(filepath.Base(d.file)) {
+		return "the configuration itself"
+	}
+	if database, ok := strings.CutPrefix(f.Store.SQL, "sqlite://"); ok && database != "" {
+		for _, suffix := range [...]string{"", "-wal", "-shm", "-journal"} { // SQLite's own beside the file
+			if decisions == whole(database)+suffix {
+				return "the file of store.sql"
+			}
+		}
+	}
+	return ""
 }

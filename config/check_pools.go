@@ -9,7 +9,6 @@ import (
 
 	"tierway/openai"
 	"tierway/tenants"
-	"tierway/tiers"
 	"tierway/workers"
 )
 
@@ -189,58 +188,4 @@ func (d *decoder) checkKey(path, variable string) {
 	// It may be the key itself: who mixed the two up shall not find it in a log.
 	d.fault(path, "the environment variable that it names is not set",
 		"set it to the worker's key; the key itself does not stand here").hide = true
-}
-
-// Catalog returns the names that lead to tiers and pools, compiled with the rules that
-// choose among the tiers. It is nil unless Load, Parse, FromFlags or Draft made the File,
-// or the File that it is a copy of.
-func (f *File) Catalog() *tiers.Catalog { return f.catalog }
-
-// catalogConfig returns the input of tiers.New for f.
-func (f *File) catalogConfig() tiers.Config {
-	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default, Rules: f.Classifier}
-	for _, s := range f.sections() {
-		c.Targets = append(c.Targets, tiers.Target{Name: s.Name, Tier: s.tier, Model: s.Model, Models: s.Models})
-	}
-	if c.Default == "" && len(f.Tiers) > 0 {
-		c.Default = f.Tiers[0].Name
-	}
-	return c
-}
-
-// checkCatalog compiles f's catalog and notes the errors and warnings of tiers.New at
-// their lines.
-func (d *decoder) checkCatalog(f *File) {
-	if f.Classifier.Default == "" {
-		d.told["classifier.default"] = true // the first tier is, and its name was looked at
-	}
-	c := f.catalogConfig()
-	rules, paths := d.checkClassifier(f)
-	c.Rules = rules
-	catalog, err := tiers.New(c)
-	for alias := range f.Models {
-		paths[fmt.Sprintf("models[%q]", alias)] = join("models", alias)
-	}
-	rename := func(path string) string {
-		if ours, ok := paths[path]; ok {
-			return ours
-		}
-		return path
-	}
-	d.adopt(err, rename)
-	if err != nil {
-		return
-	}
-	f.catalog = catalog
-	for _, warning := range catalog.Warnings() {
-		path, message := cutPath(warning)
-		message, hint := cutHint(message)
-		// Slow or many expressions decide all the same. A rule that never decides was
-		// meant to, and is as wrong as an alias that never matches.
-		if strings.Contains(path, "].match[") || path == "classifier.keywords" {
-			d.caution(rename(path), message, hint)
-		} else {
-			d.fault(rename(path), message, hint)
-		}
-	}
 }

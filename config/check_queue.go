@@ -33,18 +33,11 @@ func (d *decoder) checkQueues(f *File) {
 	d.checkUnread("", !read && len(f.Tiers)+len(f.Pools) > 0)
 }
 
-// eachClass calls f with the name of every class, in their order.
-func eachClass(f func(i int, class string)) {
-	for i, class := range tenants.Classes() {
-		f(i, class)
-	}
-}
-
 // checkAges warns of requests whose wait is over before they are old enough to go
 // as the class above.
 func (d *decoder) checkAges(path string, q Queue) {
 	waits, ages := q.MaxWait.config(), q.Age.config()
-	eachClass(func(i int, class string) {
+	for i, class := range tenants.Classes() {
 		wait, age := waits[i], ages[i]
 		at := path + ".age." + class
 		switch {
@@ -60,13 +53,13 @@ func (d *decoder) checkAges(path string, q Queue) {
 			d.caution(path+".max_wait."+class, fmt.Sprintf("%v is not above age.%s %v, so that no %s request ever ages", wait, class, age, class),
 				fmt.Sprintf("raise it, lower age.%s, or write age: {%s: 0s} if none is to", class, class))
 		}
-	})
+	}
 }
 
 // checkWaits warns of waits that a request's total time ends before.
 func (d *decoder) checkWaits(path string, q Queue, total Total) {
 	waits, totals := q.MaxWait.config(), [...]time.Duration{total.Interactive, total.Background, total.Batch}
-	eachClass(func(i int, class string) {
+	for i, class := range tenants.Classes() {
 		at, end := path+".max_wait."+class, "timeouts.total."+class
 		switch {
 		case waits[i] <= totals[i]:
@@ -77,7 +70,7 @@ func (d *decoder) checkWaits(path string, q Queue, total Total) {
 			d.caution(end, fmt.Sprintf("%v is shorter than %s %v: a wait ends at it too", totals[i], at, waits[i]),
 				fmt.Sprintf("raise it, or write at most %v for %s", totals[i], at))
 		}
-	})
+	}
 	at, wait, shortest := path+".engine_wait", valueOf(q.EngineWait), min(total.Interactive, total.Background, total.Batch)
 	if wait > shortest && d.written(at) {
 		d.caution(at, fmt.Sprintf("%v is longer than a request may take by timeouts.total, %v", wait, shortest), fmt.Sprintf("write at most %v, or raise timeouts.total", shortest))

@@ -2,10 +2,13 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"tierway/routing"
+	"tierway/tiers"
 )
 
 // checkPolicy checks a policy section. That of a tier or pool replaces the
@@ -94,4 +97,107 @@ func (s section) modelPath(name string) string {
 		return fmt.Sprintf("%s.models[%d]", s.path, i)
 	}
 	return s.path + ".model"
+}
+
+// checkClassifier checks what of the classifier's rules only the file shows:
+// keys that are no tiers, and empty lists. It returns the rules without such
+// keys, and paths of the file by their spelling in package tiers.
+func (d *decoder) checkClassifier(f *File) (rules tiers.Rules, paths map[string]string) {
+	var names []string
+	for _, t := range f.Tiers {
+		names = append(names, t.Name)
+	}
+	rules, paths = f.Classifier, map[string]string{}
+	rules.PromptTokens = ofTiers(d, "classifier.prompt_tokens", rules.PromptTokens, names, paths)
+	rules.MaxTokens = ofTiers(d, "classifier.max_tokens", rules.MaxTokens, names, paths)
+	rules.KeywordScore = ofTiers(d, "classifier.keyword_score", rules.KeywordScore, names, paths)
+	d.checkTier("classifier.default", rules.Default, names)
+	for i, k := range rules.Keywords {
+		path := fmt.Sprintf("classifier.keywords[%d]", i)
+		d.checkTier(path+".tier", k.Tier, names)
+		if len(k.In) == 0 && d.written(path+".in") {
+			d.fault(path+".in", "is empty", "write user, system or both, or remove the key for user")
+		}
+	}
+	return rules, paths
+}
+
+// checkTier notes the name of a tier that was meant for another's. What is like
+// no tier's name is left to package tiers.
+func (d *decoder) checkTier(path, name string, names []string) {
+	if near := nearest(name, names); near != "" && !slices.Contains(names, name) {
+		d.fault(path, "unknown tier "+d.shown(path, name), "did you mean "+near+"?")
+	}
+}
+
+// ofTiers notes keys of a section that are no tier's name and returns the
+// others. paths is given our spelling of their paths by that of package tiers.
+func ofTiers[N int64 | float64](d *decoder, path string, section map[string]N, names []string, paths map[string]string) map[string]N {
+	if section == nil {
+		return nil
+	}
+	known := map[string]N{}
+	for _, name := range slices.Sorted(maps.Keys(section)) {
+		sub := join(path, name)
+		if slices.Contains(names, name) {
+			known[name], paths[path+"."+name] = section[name], sub
+			continue
+		}
+		d.faultAt(sub, d.places[sub].key, "no tier has this name", DidYouMean(name, distinct(names)))
+	}
+	return known
+}
+
+// Catalog returns the names that lead to tiers and pools, compiled with the rules that
+// choose among the tiers. It is nil unless Load, Parse, FromFlags or Draft made the File,
+// or the File that it is a copy of.
+func (f *File) Catalog() *tiers.Catalog { return f.catalog }
+
+// catalogConfig returns the input of tiers.New for f.
+func (f *File) catalogConfig() tiers.Config {
+	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default, Rules: f.Classifier}
+	for _, s := range f.sections() {
+		c.Targets = append(c.Targets, tiers.Target{Name: s.Name, Tier: s.tier, Model: s.Model, Models: s.Models})
+	}
+	if c.Default == "" && len(f.Tiers) > 0 {
+		c.Default = f.Tiers[0].Name
+	}
+	return c
+}
+
+// checkCatalog compiles f's catalog and notes the errors and warnings of tiers.New at
+// their lines.
+func (d *decoder) checkCatalog(f *File) {
+	if f.Classifier.Default == "" {
+		d.told["classifier.default"] = true // the first tier is, and its name was looked at
+	}
+	c := f.catalogConfig()
+	rules, paths := d.checkClassifier(f)
+	c.Rules = rules
+	catalog, err := tiers.New(c)
+	for alias := range f.Models {
+		paths[fmt.Sprintf("models[%q]", alias)] = join("models", alias)
+	}
+	rename := func(path string) string {
+		if ours, ok := paths[path]; ok {
+			return ours
+		}
+		return path
+	}
+	d.adopt(err, rename)
+	if err != nil {
+		return
+	}
+	f.catalog = catalog
+	for _, warning := range catalog.Warnings() {
+		path, message := cutPath(warning)
+		message, hint := cutHint(message)
+		// Slow or many expressions decide all the same. A rule that never decides was
+		// meant to, and is as wrong as an alias that never matches.
+		if strings.Contains(path, "].match[") || path == "classifier.keywords" {
+			d.caution(rename(path), message, hint)
+		} else {
+			d.fault(rename(path), message, hint)
+		}
+	}
 }

@@ -243,9 +243,8 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 		k.required = true
 		draw(t, v.Elem(), k)
 	case v.Kind() == reflect.Struct:
-		fields := fieldsOf(v.Type())
-		for _, name := range fields.names {
-			draw(t, v.Field(fields.index[name]), keyOf(v.Type(), name))
+		for k, field := range members(v) {
+			draw(t, field, k)
 		}
 	case v.Kind() == reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))

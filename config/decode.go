@@ -101,12 +101,11 @@ func (d *decoder) absent(n *yaml.Node) bool {
 func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 	fields := fieldsOf(v.Type())
 	read := d.pairs(n, path, func(kn, vn *yaml.Node, sub string) {
-		i, ok := fields.index[kn.Value]
-		if !ok {
-			d.unknown(kn, vn, path, sub, v.Type(), fields.names)
-			return
+		if k, ok := fields.keys[kn.Value]; ok {
+			d.value(vn, sub, k, v.Field(k.field))
+		} else {
+			d.unknown(kn, vn, path, sub, fields)
 		}
-		d.value(vn, sub, fields.keys[kn.Value], v.Field(i))
 	})
 	for k := range members(v) {
 		if read && k.required && !d.written(join(path, k.name)) {
@@ -203,8 +202,7 @@ var secretWords = map[string]bool{
 }
 
 // secretHint says where a secret of a section goes instead.
-func secretHint(section reflect.Type) string {
-	keys := fieldsOf(section).keys
+func secretHint(keys map[string]key) string {
 	switch {
 	case keys["sql"].url:
 		return "the URL takes it from the environment: postgres://user:${PASSWORD}@host/database"
@@ -217,22 +215,20 @@ func secretHint(section reflect.Type) string {
 }
 
 // unknown notes a key that its section does not have.
-func (d *decoder) unknown(kn, vn *yaml.Node, path, sub string, section reflect.Type, known []string) {
+func (d *decoder) unknown(kn, vn *yaml.Node, path, sub string, section fields) {
 	if secretWords[kn.Value] {
-		p := d.problem(kn, sub, "secrets are not written into the file", secretHint(section))
+		p := d.problem(kn, sub, "secrets are not written into the file", secretHint(section.keys))
 		p.hide = true // the key, and all that follows it
 		if vn.Line > 0 && kn.Line == vn.Line {
 			p.Column = vn.Column
 		}
 		return
 	}
-	d.problem(kn, sub, "unknown key", DidYouMean(kn.Value, known))
-	if near := nearest(kn.Value, known); near != "" {
-		// The mistyped key is the problem, not that the right one is missing.
-		if !d.written(join(path, near)) {
-			d.mark(join(path, near), kn, vn)
-			d.told[join(path, near)] = true
-		}
+	d.problem(kn, sub, "unknown key", DidYouMean(kn.Value, section.names))
+	// The mistyped key is the problem, not that the right one is missing.
+	if near := nearest(kn.Value, section.names); near != "" && !d.written(join(path, near)) {
+		d.mark(join(path, near), kn, vn)
+		d.told[join(path, near)] = true
 	}
 }
 

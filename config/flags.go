@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"tierway/workers"
@@ -18,12 +20,7 @@ func FromFlags(models, urls, hosts []string, listen, adminListen string) (*File,
 	f := Default()
 	f.Auth.Required, f.Hosts = false, hosts
 	f.Store.SQL = "" // a trial leaves no file behind
-	if listen != "" {
-		f.Listen = listen
-	}
-	if adminListen != "" {
-		f.Admin.Listen = adminListen
-	}
+	f.Listen, f.Admin.Listen = cmp.Or(listen, f.Listen), cmp.Or(adminListen, f.Admin.Listen)
 	d := newDecoder("command line", nil)
 	f.Tiers = d.flagTiers(models, urls)
 	d.told["auth.required"] = true // nobody asked for false: of an open address only the address is told
@@ -106,4 +103,50 @@ func nameFlag(p *Problem, several bool) {
 	if p.Path == "listen" {
 		p.Path = "--listen"
 	}
+}
+
+// WithListen returns the configuration with other addresses, each checked like
+// the file's own: a flag opens nothing that the file does not allow. An empty
+// address keeps the file's. Its Warnings are those of the addresses in force.
+// The error is a Problems without lines.
+func (f *File) WithListen(listen, adminListen string) (*File, error) {
+	out := *f
+	out.Listen, out.Admin.Listen = cmp.Or(listen, f.Listen), cmp.Or(adminListen, f.Admin.Listen)
+	d := newDecoder("command line", nil)
+	d.checkAddresses(&out)
+	if d.problems.Failed() {
+		for i := range d.problems {
+			nameFlag(&d.problems[i], false)
+		}
+		return nil, d.problems.sorted()
+	}
+	out.warnings = f.warningsOf(&out, d.problems)
+	return &out, nil
+}
+
+// warningsOf returns the file's warnings with those of other addresses in place
+// of its own. An address that stayed keeps the file's, which has a line.
+func (f *File) warningsOf(moved *File, open Problems) Problems {
+	stayed := map[string]bool{openData: moved.Listen == f.Listen, openAdmin: moved.Admin.Listen == f.Admin.Listen}
+	kept := slices.DeleteFunc(slices.Clone(f.warnings), func(w Problem) bool {
+		stays, isOpen := stayed[w.Path]
+		return isOpen && !(stays && open.at(w.Path))
+	})
+	for _, w := range open {
+		if !kept.at(w.Path) {
+			kept = append(kept, w)
+		}
+	}
+	return kept
+}
+
+// The paths of warnings of open addresses.
+const (
+	openData  = "insecure"
+	openAdmin = "admin.insecure"
+)
+
+// at reports whether one of the problems is about path.
+func (ps Problems) at(path string) bool {
+	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Path == path })
 }

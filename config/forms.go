@@ -30,19 +30,23 @@ var forms = map[string]form{
 		want: "a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit"},
 	"tenant": {pattern: regexp.MustCompile(`^[a-z0-9-]{1,63}$`), want: "a name of up to 63 lower-case letters, digits and hyphens"},
 	"digest": {pattern: regexp.MustCompile(`^[0-9a-fA-F]{64}$`), want: "64 hex digits"},
-	"header": {pattern: regexp.MustCompile(`^[0-9A-Za-z-]+$`), want: "a header's name of letters, digits and hyphens", check: checkHeader},
+	"header": {pattern: regexp.MustCompile(`^[0-9A-Za-z-]+$`), want: "a header's name of letters, digits and hyphens",
+		check: unless(func(text string) bool { return openai.MayRelay(http.CanonicalHeaderKey(text)) },
+			"never comes from a worker: the gateway sets it, or it belongs to the connection or the worker", "remove it")},
 	"health": {pattern: regexp.MustCompile(`^(auto|off|/[^ \t\r\n#]*)$`), want: "auto, off or a path that starts with /"},
 	"variable": {pattern: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`),
 		want: "the name of an environment variable, not the key"},
-	"host":   {check: checkHost},
-	"origin": {check: checkOrigin},
-	"proxy":  {check: checkProxy},
-	"path":   {check: checkPath},
-	"file":   {check: checkFileName},
-	"owner":  {check: checkOwner},
-	"web":    {check: checkWebURL, hide: true},
-	"sql":    {check: store.CheckSQLURL, hide: true},
-	"redis":  {check: store.CheckRedisURL, hide: true},
+	"host": {check: unless(isHost, "is no host name",
+		"write a name in lower case without scheme and port, such as tierway.example.com; IP addresses need no entry")},
+	"origin": {check: unless(isOrigin, "is no origin",
+		"write scheme://host or scheme://host:port in lower case, such as https://app.example.com")},
+	"owner": {check: unless(tenants.Slug, "is no tenant's name", "use 1 to 63 of a-z, 0-9 and -")},
+	"file":  {check: unless(isFileName, "is no file name", "")},
+	"proxy": {check: checkProxy},
+	"path":  {check: checkPath},
+	"web":   {check: checkWebURL, hide: true},
+	"sql":   {check: store.CheckSQLURL, hide: true},
+	"redis": {check: store.CheckRedisURL, hide: true},
 }
 
 // isForm reports whether the decoder takes text as one of the form of that name.
@@ -102,33 +106,34 @@ func (d *decoder) checkText(path string, k key, text string) {
 	}
 }
 
-// checkHeader refuses the name of an answer header that no worker may set.
-func checkHeader(text string) (message, hint string) {
-	if openai.MayRelay(http.CanonicalHeaderKey(text)) {
-		return "", ""
+// unless returns the check that refuses all texts but those that are good.
+func unless(good func(text string) bool, message, hint string) func(text string) (string, string) {
+	return func(text string) (string, string) {
+		if good(text) {
+			return "", ""
+		}
+		return message, hint
 	}
-	return "never comes from a worker: the gateway sets it, or it belongs to the connection or the worker", "remove it"
 }
 
-// checkHost refuses what is no host's name, as a Host header has it without a port.
-func checkHost(text string) (message, hint string) {
+// isHost reports whether text is a host's name, as a Host header has it without a port.
+func isHost(text string) bool {
 	const longest = 253 // characters of a name (RFC 1035)
 	_, err := netip.ParseAddr(text)
-	if err != nil && text != "" && len(text) <= longest && !strings.ContainsAny(text[:1], ".-") &&
-		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" {
-		return "", ""
-	}
-	return "is no host name", "write a name in lower case without scheme and port, such as tierway.example.com; IP addresses need no entry"
+	return err != nil && text != "" && len(text) <= longest && !strings.ContainsAny(text[:1], ".-") &&
+		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }
 
-// checkOrigin refuses what is no origin as browsers send it, nor *.
-func checkOrigin(text string) (message, hint string) {
+// isOrigin reports whether text is an origin as browsers send it, or *.
+func isOrigin(text string) bool {
 	u, err := url.Parse(text)
-	if text == "*" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
-		text == u.Scheme+"://"+u.Host && text == strings.ToLower(text) && !strings.ContainsAny(text, "*@, ") {
-		return "", ""
-	}
-	return "is no origin", "write scheme://host or scheme://host:port in lower case, such as https://app.example.com"
+	return text == "*" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
+		text == u.Scheme+"://"+u.Host && text == strings.ToLower(text) && !strings.ContainsAny(text, "*@, ")
+}
+
+// isFileName reports whether text can name a file to write.
+func isFileName(text string) bool {
+	return !strings.HasSuffix(text, "/") && !strings.ContainsRune(text, 0)
 }
 
 // checkProxy refuses what is no address or network.
@@ -172,22 +177,6 @@ func checkPath(text string) (message, hint string) {
 		return "is no plain path", "without query, escapes, // or dots"
 	}
 	return "", ""
-}
-
-// checkFileName refuses what cannot name a file to write.
-func checkFileName(text string) (message, hint string) {
-	if strings.HasSuffix(text, "/") || strings.ContainsRune(text, 0) {
-		return "is no file name", ""
-	}
-	return "", ""
-}
-
-// checkOwner refuses what is no tenant's name.
-func checkOwner(text string) (message, hint string) {
-	if tenants.Slug(text) {
-		return "", ""
-	}
-	return "is no tenant's name", "use 1 to 63 of a-z, 0-9 and -"
 }
 
 // checkWebURL refuses an address that a configuration may not show or that is none.

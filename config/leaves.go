@@ -124,7 +124,7 @@ func (l *leaves) nameOf(item reflect.Value) string {
 	if k, ok := item.Interface().(tenants.KeyConfig); ok && l.shared[k.Name] {
 		return k.Name + " " + shortDigest(strings.ToLower(k.SHA256))
 	}
-	return item.Field(fieldsOf(item.Type()).index["name"]).String()
+	return item.FieldByName("Name").String()
 }
 
 func (l *leaves) add(one leaf) {

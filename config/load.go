@@ -144,11 +144,13 @@ func (d *decoder) parse(src []byte) *yaml.Node {
 		d.problem(&yaml.Node{}, "", fmt.Sprintf("the file is longer than %v", Size(maxFile)), "")
 		return nil
 	}
-	if !utf8.Valid(src) {
-		at := firstInvalid(src)
-		line, column := 1+bytes.Count(src[:at], []byte("\n")), 1+utf8.RuneCount(src[bytes.LastIndexByte(src[:at], '\n')+1:at])
-		d.problem(&yaml.Node{Line: line, Column: column}, "", "the file is not UTF-8", "save it as UTF-8")
-		return nil
+	for at, r := range string(src) {
+		if r == utf8.RuneError && !bytes.HasPrefix(src[at:], []byte(string(utf8.RuneError))) {
+			line := bytes.Count(src[:at], []byte("\n")) + 1
+			column := utf8.RuneCount(src[bytes.LastIndexByte(src[:at], '\n')+1:at]) + 1
+			d.problem(&yaml.Node{Line: line, Column: column}, "", "the file is not UTF-8", "save it as UTF-8")
+			return nil
+		}
 	}
 	documents := yaml.NewDecoder(bytes.NewReader(src))
 	var document, second yaml.Node
@@ -198,16 +200,4 @@ func (d *decoder) syntax(src []byte, err error) {
 	line = min(max(line, 1), len(lines))
 	column := 1 + len(lines[line-1]) - len(strings.TrimLeft(lines[line-1], " "))
 	d.problem(&yaml.Node{Line: line, Column: column}, "", message, "")
-}
-
-// firstInvalid returns where src stops to be UTF-8.
-func firstInvalid(src []byte) int {
-	for i := 0; i < len(src); {
-		r, size := utf8.DecodeRune(src[i:])
-		if r == utf8.RuneError && size <= 1 {
-			return i
-		}
-		i += size
-	}
-	return len(src)
 }

@@ -24,7 +24,7 @@ func TestEveryTagIsUnderstood(t *testing.T) {
 		"reload", "ordered", "policy", "way"}
 	for section, f := range sections {
 		for _, name := range f.names {
-			field, k, id := section.Field(f.index[name]), f.keys[name], section.String()+"."+name
+			field, k, id := section.Field(f.keys[name].field), f.keys[name], section.String()+"."+name
 			if !strings.HasSuffix(k.doc, ".") && !strings.HasSuffix(k.doc, "`") || strings.Count(k.doc, "`")%2 == 1 {
 				t.Errorf("%s has no doc", id)
 			}

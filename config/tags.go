@@ -34,6 +34,7 @@ import (
 // A tag tier_x replaces x in a section of tiers, and tier_yaml:"-" removes the key.
 type key struct {
 	name, doc, absent  string
+	field              int
 	form               string
 	required           bool
 	words              []string
@@ -48,10 +49,9 @@ type key struct {
 // noBound marks a number without an upper bound.
 const noBound = math.MaxInt32
 
-// fields are the keys of a section in their order.
+// fields are the keys of a section.
 type fields struct {
-	names []string
-	index map[string]int // of a key's field
+	names []string // in their order
 	keys  map[string]key
 }
 
@@ -60,13 +60,14 @@ var sections = sectionsOf(reflect.TypeFor[File]())
 
 // sectionsOf reads the tags of a section and of all below it.
 func sectionsOf(t reflect.Type) map[reflect.Type]fields {
-	found, f := map[reflect.Type]fields{}, fields{index: map[string]int{}, keys: map[string]key{}}
+	found, f := map[reflect.Type]fields{}, fields{keys: map[string]key{}}
 	for i := range t.NumField() {
 		k := keyOfTag(t.Field(i).Tag, t == reflect.TypeFor[Tier]())
 		if k.name == "" || k.name == "-" {
 			continue
 		}
-		f.names, f.index[k.name], f.keys[k.name] = append(f.names, k.name), i, k
+		k.field = i
+		f.names, f.keys[k.name] = append(f.names, k.name), k
 		if below := itemOf(t.Field(i).Type); below.Kind() == reflect.Struct {
 			maps.Copy(found, sectionsOf(below))
 		}
@@ -132,7 +133,7 @@ func members(section reflect.Value) iter.Seq2[key, reflect.Value] {
 	f := fieldsOf(section.Type())
 	return func(yield func(key, reflect.Value) bool) {
 		for _, name := range f.names {
-			if !yield(f.keys[name], section.Field(f.index[name])) {
+			if !yield(f.keys[name], section.Field(f.keys[name].field)) {
 				return
 			}
 		}

@@ -190,42 +190,42 @@ func wanted(t reflect.Type, k key) string {
 		return forms[k.form].want
 	case k.words != nil:
 		return "one of " + strings.Join(k.words, ", ")
+	case t == reflect.TypeFor[time.Duration]() && k.zero:
+		return "a duration"
 	case t == reflect.TypeFor[time.Duration]():
-		if k.zero {
-			return "a duration"
-		}
 		return "a duration above 0"
+	case t == reflect.TypeFor[Size]() && k.zero:
+		return "a size"
 	case t == reflect.TypeFor[Size]():
-		if k.zero {
-			return "a size"
-		}
 		return "a size above 0"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case t == reflect.TypeFor[tenants.Money]():
-		return fmt.Sprintf("an amount from %s to %s", plain(k.min), plain(k.max))
+		return "an amount" + k.bounds()
+	case isNumber(t) && t.Kind() == reflect.Float64:
+		return "a number" + k.bounds()
 	case isNumber(t):
-		number := "a number"
-		if t.Kind() != reflect.Float64 {
-			number = "an integer"
-		}
-		switch {
-		case k.below:
-			return fmt.Sprintf("%s of %s or more and below %s", number, plain(k.min), plain(k.max))
-		case k.above && k.max == noBound:
-			return fmt.Sprintf("%s above %s", number, plain(k.min))
-		case k.above:
-			return fmt.Sprintf("%s above %s, up to %s", number, plain(k.min), plain(k.max))
-		case k.max == noBound:
-			return fmt.Sprintf("%s of %s or more", number, plain(k.min))
-		}
-		return fmt.Sprintf("%s from %s to %s", number, plain(k.min), plain(k.max))
+		return "an integer" + k.bounds()
 	}
 	return "a text"
 }
 
-// plain writes a bound without an exponent.
-func plain(bound float64) string { return strconv.FormatFloat(bound, 'f', -1, 64) }
+// bounds says which numbers a key takes.
+func (k key) bounds() string {
+	plain := func(bound float64) string { return strconv.FormatFloat(bound, 'f', -1, 64) }
+	low, high := plain(k.min), plain(k.max)
+	switch {
+	case k.below:
+		return " of " + low + " or more and below " + high
+	case k.above && k.max == noBound:
+		return " above " + low
+	case k.above:
+		return " above " + low + ", up to " + high
+	case k.max == noBound:
+		return " of " + low + " or more"
+	}
+	return " from " + low + " to " + high
+}
 
 // isNumber reports whether a key of that type takes a plain number.
 func isNumber(t reflect.Type) bool {
