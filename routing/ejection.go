@@ -31,8 +31,9 @@ func (p *Pool) Eject(id string, ref any, e Ejection) {
 	p.capEjectionsLocked()
 }
 
-// Restore ends an ejection. The worker's share grows evenly from a tenth to the whole
-// within ten seconds.
+// Restore ends an ejection of the worker with that ID and Ref, and begins its slow start:
+// its share grows evenly from a tenth to the whole within ten seconds. A worker that is
+// alone in its group takes all requests at once.
 func (p *Pool) Restore(id string, ref any, at time.Time) {
 	p.mu.Lock()
 	defer p.unlockChanged()
@@ -41,20 +42,27 @@ func (p *Pool) Restore(id string, ref any, at time.Time) {
 		return
 	}
 	w.ejected, w.ejection = false, Ejection{}
-	w.warmFrom, w.restoredAt = at, at
+	w.slowStartFrom, w.restoredAt = at, at
 	p.capEjectionsLocked()
 }
 
-// capEjectionsLocked applies the ejection cap: at most half of a pool is ejected, and
-// never the last worker that is up and has weight. Workers beyond the cap, the last ones
-// ejected, are kept in rotation with a tenth of their share. A worker that takes no
-// connection is exempt.
+// capEjectionsLocked applies the ejection cap after a change of a breaker, a status or
+// the members.
 func (p *Pool) capEjectionsLocked() {
+	capEjections(p.workers)
+	p.publishUpLocked()
+}
+
+// capEjections applies the ejection cap to the workers of a pool: at most half of them
+// are ejected, and never the last worker that is up and has weight. Workers beyond the
+// cap, the last ones ejected, are kept in rotation with a tenth of their share. A worker
+// that takes no connection is exempt.
+func capEjections(workers []*Worker) {
 	inRotation := false
 	var last *Worker // the last one ejected that could be kept
-	for _, w := range p.workers {
+	for _, w := range workers {
 		usable := w.status.Up && w.weight > 0
-		w.kept = w.cappedLocked() && p.ejectedBeforeLocked(w) >= len(p.workers)/2
+		w.kept = w.cappedLocked() && ejectedBefore(workers, w) >= len(workers)/2
 		inRotation = inRotation || usable && (w.kept || !w.ejected)
 		if usable && w.cappedLocked() && (last == nil || last.ejectedBefore(w)) {
 			last = w
@@ -63,12 +71,11 @@ func (p *Pool) capEjectionsLocked() {
 	if !inRotation && last != nil {
 		last.kept = true
 	}
-	p.publishUpLocked()
 }
 
-// ejectedBeforeLocked counts the workers under the cap that were ejected before w.
-func (p *Pool) ejectedBeforeLocked(w *Worker) (n int) {
-	for _, o := range p.workers {
+// ejectedBefore counts the workers under the cap that were ejected before w.
+func ejectedBefore(workers []*Worker, w *Worker) (n int) {
+	for _, o := range workers {
 		if o.cappedLocked() && o.ejectedBefore(w) {
 			n++
 		}

@@ -57,34 +57,34 @@ type Worker struct {
 	ref any
 
 	// The rest is guarded by the pool's lock.
-	index, weight, group, maxInflight int
-	models                            []uint64
-	gate                              Gate
-	status                            Status
-	coolUntil, openUntil, warmFrom    time.Time
-	ejected                           bool // its breaker is not closed
-	kept                              bool // in rotation although it is ejected, by the ejection cap
-	ejection                          Ejection
-	ejectedAt, restoredAt             time.Time // when the last ejection began and ended
-	pace                              *pace
-	inflight                          int
-	pending, output                   int64
-	tokens, maxTokens                 int64 // of all in flight
-	held                              backlog
-	reserved                          bool      // to the end of a round: what comes free on it is for one request
-	saidInflight                      int       // what was in flight here when it last told its load
-	queuedFrom, queuedUntil           time.Time // the first and the last of the latest loads with requests waiting inside it
-	streams, streaming, slots         int       // in flight; those of them whose answers have begun, now and at most
-	staleAt                           time.Time // when old metrics of it were last counted
-	doubt                             int64     // tokens of prompts pending that are not in pending because the worker had them lately
-	firstDue, lastDue                 *booking  // prefills that end at a predicted time, the earliest first
-	learned                           [quantities]estimator
-	prior, value                      [quantities]float64 // of learned, as last refreshed
-	slot                              int                 // its column in the pool's chains
-	chains                            int                 // bookings with a chain
-	remembered                        bool                // something of it is in the pool's memory
-	gone                              bool
-	bound                             learnedBound // last, because it is long: what each decision reads lies together
+	index, weight, group, maxInflight   int
+	models                              []uint64
+	gate                                Gate
+	status                              Status
+	coolUntil, openUntil, slowStartFrom time.Time
+	ejected                             bool // its breaker is not closed
+	kept                                bool // in rotation although it is ejected, by the ejection cap
+	ejection                            Ejection
+	ejectedAt, restoredAt               time.Time // when the last ejection began and ended
+	pace                                *pace
+	inflight                            int
+	pending, output                     int64
+	tokens, maxTokens                   int64 // of all in flight
+	held                                backlog
+	reserved                            bool      // to the end of a round: what comes free on it is for one request
+	saidInflight                        int       // what was in flight here when it last told its load
+	queuedFrom, queuedUntil             time.Time // the first and the last of the latest loads with requests waiting inside it
+	streams, streaming, slots           int       // in flight; those of them whose answers have begun, now and at most
+	staleAt                             time.Time // when old metrics of it were last counted
+	doubt                               int64     // tokens of prompts pending that are not in pending because the worker had them lately
+	firstDue, lastDue                   *booking  // prefills that end at a predicted time, the earliest first
+	learned                             [quantities]estimator
+	prior, value                        [quantities]float64 // of learned, as last refreshed
+	slot                                int                 // its column in the pool's chains
+	chains                              int                 // bookings with a chain
+	remembered                          bool                // something of it is in the pool's memory
+	gone                                bool
+	bound                               learnedBound // last, because it is long: what each decision reads lies together
 }
 
 // ID returns the member's ID.

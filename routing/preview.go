@@ -121,6 +121,7 @@ func (p *Pool) standInLocked(d *Draft, room []Worker, now time.Time) (back func(
 		next[i] = &room[i]
 		next[i].doubleLocked(&d.Members[i], by.find(i, d.Members[i].ID), i, now)
 	}
+	capEjections(next)
 	planner, ok := d.Policy.(Planner)
 	p.policy, p.plans, p.workers, p.limit = d.Policy, ok && planner.Plans(), next, d.Limit
 	p.views, p.marks = make([]View, 0, len(next)), nil
@@ -238,5 +239,5 @@ func (p *Pool) busyLocked(w *Worker, r *Request) (why string, until time.Time) {
 	if w.kept {
 		return PassedStarting, time.Time{}
 	}
-	return PassedStarting, w.warmFrom.Add(rampTime)
+	return PassedStarting, w.slowStartFrom.Add(rampTime)
 }

@@ -77,8 +77,8 @@ func TestAnOutlookTellsOfEveryMember(t *testing.T) {
 			}
 		}, others: "a down, b down, c down", err: ErrNoWorker},
 		"starting": {do: func(p *Pool, r *Request) {
-			p.Warm("b", 2, start.Add(-time.Second))
-			p.Warm("c", 3, start)
+			p.Restore("b", 2, start.Add(-time.Second))
+			p.Restore("c", 3, start)
 			p.workers[1].inflight, r.Wait = 5, true
 		}, worker: "a", others: "b starting 9s, c group"},
 		"down before all else": {do: func(p *Pool, _ *Request) {
@@ -91,7 +91,7 @@ func TestAnOutlookTellsOfEveryMember(t *testing.T) {
 		"a planner's are all full": {policy: &wanting{}, members: abc[:1], do: func(p *Pool, r *Request) { p.workers[0].inflight, r.Wait = 1, true },
 			worker: "a", err: ErrFull},
 		"a planner is not shown who starts": {policy: &wanting{}, do: func(p *Pool, r *Request) {
-			p.Warm("a", 1, start.Add(-time.Second))
+			p.Restore("a", 1, start.Add(-time.Second))
 			p.workers[0].inflight, r.Wait, r.Prefix = 1, true, 1
 		}, worker: "b", others: "a starting 9s, c group"},
 	} {

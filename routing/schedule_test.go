@@ -177,7 +177,7 @@ func (s *schedule) step() {
 	case action < 92:
 		s.pool.SetOpen(w.id, nil, soon)
 	case action < 94:
-		s.pool.Warm(w.id, nil, s.now)
+		s.pool.Restore(w.id, nil, s.now)
 	case action < 98:
 		s.pool.Observe(w.id, nil, Status{Up: s.dice.below(6) > 0, Saturated: s.dice.below(4) == 0})
 	default:

@@ -167,7 +167,7 @@ func (m *machine) warmOne(rt *rapid.T) {
 	name := m.drawName(rt)
 	id, about := string(rune('a'+name)), m.refs[name][rapid.IntRange(0, 1).Draw(rt, "ref")]
 	from := m.now.Add(time.Duration(rapid.IntRange(-12, 3).Draw(rt, "s")) * time.Second)
-	m.pool.Warm(id, about, from)
+	m.pool.Restore(id, about, from)
 	if w := m.find(id, about); w != nil {
 		w.warm = from
 	}

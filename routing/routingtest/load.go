@@ -83,7 +83,7 @@ func (c *crowd) one(g, round int, rand uint64) {
 	if m := c.members[g%8]; round%7 == 0 {
 		c.pool.SetOpen(m.ID, m.Ref, now.Add(time.Millisecond))
 		c.pool.SetOpen(m.ID, m.Ref, time.Time{})
-		c.pool.Warm(m.ID, m.Ref, now)
+		c.pool.Restore(m.ID, m.Ref, now)
 	}
 	lease.Answered(now.Add(time.Millisecond), nil)
 	h.Add(-1)

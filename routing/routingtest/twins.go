@@ -128,17 +128,20 @@ func (m *twins) observe(rt *rapid.T) {
 	m.both(func(p *routing.Pool, _ int) { p.Observe(id, ref, s) })
 }
 
-// rest lets a worker cool, opens its breaker, or lets it start slowly.
+// rest lets a worker cool, ejects it, lets it start slowly, or finds it without a
+// connection.
 func (m *twins) rest(rt *rapid.T) {
 	id, ref := m.drawRef(rt)
 	at := m.now.Add(time.Duration(rapid.IntRange(-8, 20).Draw(rt, "s")) * time.Second)
-	kind, lease := rapid.IntRange(0, 2).Draw(rt, "kind"), rapid.IntRange(0, 1<<20).Draw(rt, "lease")
+	kind, lease := rapid.IntRange(0, 4).Draw(rt, "kind"), rapid.IntRange(0, 1<<20).Draw(rt, "lease")
 	m.both(func(p *routing.Pool, side int) {
 		switch n := len(m.leases[side]); {
 		case kind == 0:
 			p.SetOpen(id, ref, at)
 		case kind == 1:
-			p.Warm(id, ref, at)
+			p.Restore(id, ref, at)
+		case kind <= 3: // 3: there is no server
+			p.Eject(id, ref, routing.Ejection{At: m.now, Until: at, Unreachable: kind == 3})
 		case n > 0:
 			p.Cool(m.leases[side][lease%n].Worker(), at)
 		}

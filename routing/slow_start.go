@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The slow start of a worker that is back.
+// The slow start of a worker that is restored after an ejection.
 const (
 	// rampTime is long enough for an engine to compile, to fill its caches and to
 	// fail again before it has its whole share.
@@ -14,26 +14,15 @@ const (
 	rampFrom = 0.1
 )
 
-// Warm begins a slow start of the worker with that ID and Ref: from then on
-// its share grows evenly from a tenth to the whole within ten seconds. A worker
-// that is alone in its group takes all the same.
-func (p *Pool) Warm(id string, ref any, from time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if w := p.findLocked(id, ref); w != nil {
-		w.warmFrom = from
-	}
-}
-
 // shareLocked is the part of its usual load that a worker should get.
 func (w *Worker) shareLocked(now time.Time) float64 {
 	switch {
 	case w.kept:
 		return rampFrom
-	case w.warmFrom.IsZero():
+	case w.slowStartFrom.IsZero():
 		return 1
 	}
-	past := float64(now.Sub(w.warmFrom)) / float64(rampTime)
+	past := float64(now.Sub(w.slowStartFrom)) / float64(rampTime)
 	return min(max(rampFrom, rampFrom+(1-rampFrom)*past), 1)
 }
 

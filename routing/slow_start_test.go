@@ -25,7 +25,7 @@ func TestAWarmingWorkerIsNotFloodedFromTheQueue(t *testing.T) {
 		}
 	}
 	p.Observe("w0", nil, Status{Up: true})
-	p.Warm("w0", nil, start)
+	p.Restore("w0", nil, start)
 	for s, want := range []int{2, 4, 6, 8, 10, 11, 13, 15, 17, 19, 20} { // ceil(20 × (0.1 + 0.09 s))
 		round := p.Begin(start.Add(time.Duration(s) * time.Second))
 		for i := range 200 {
@@ -52,7 +52,7 @@ func TestAnIdleWorkerThatIsWarmingServesTheQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.Warm("warm", nil, start)
+	p.Restore("warm", nil, start)
 	r := Request{Wait: true}
 	for chance(r.Rand, 0) < 0.99 { // drawn for the last moment of its slow start
 		r.Rand++
@@ -74,7 +74,7 @@ func TestTheDrawKeepsAWarmingWorkerFromRequestsThatOthersTake(t *testing.T) {
 	p := poolOf(members...)
 	p.Configure(mustCHWBL(t, Config{}), members)
 	mustAcquire(t, p, p.workers[0], p.workers[2])
-	p.Warm("warm", nil, start)
+	p.Restore("warm", nil, start)
 	r := Request{Wait: true, OutputTokens: 1000}
 	for chance(r.Rand, 0) < 0.99 {
 		r.Rand++
@@ -110,7 +110,7 @@ func floods(t *testing.T, policy Policy, ask Request, change func(members []Memb
 		}
 	}
 	p.Observe("w0", nil, Status{Up: true})
-	p.Warm("w0", nil, start)
+	p.Restore("w0", nil, start)
 	if spoil != nil {
 		spoil(p)
 	}
@@ -146,7 +146,7 @@ func TestABacklogDoesNotFloodAWarmingWorker(t *testing.T) {
 			"they cool":                {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Cool(w, start.Add(time.Minute)) }), 20},
 			"they are of other models": {Request{Wait: true, Model: 1}, func(ms []Member) { ms[1].Models, ms[2].Models, ms[3].Models = []uint64{2}, []uint64{2}, []uint64{2} }, nil, 20},
 			"they are a fallback":      {Request{Wait: true}, func(ms []Member) { ms[1].Group, ms[2].Group, ms[3].Group = 1, 1, 1 }, nil, 20},
-			"they are back as well":    {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Warm(w.id, nil, start) }), 20},
+			"they are back as well":    {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Restore(w.id, nil, start) }), 20},
 		} {
 			policy, err := New(Config{Name: name})
 			if err != nil {
@@ -188,7 +188,7 @@ func TestAWarmingWorkersShareIsOfWhatAllHave(t *testing.T) {
 			mustAcquire(t, p, p.workers[0])
 		}
 		p.Observe("warm", nil, Status{Up: true})
-		p.Warm("warm", nil, start)
+		p.Restore("warm", nil, start)
 		p.Configure(last{}, members)
 		for i := range 500 {
 			if l, err := p.Acquire(&Request{Now: start, Rand: uint64(i) * golden}); err != nil {
@@ -207,7 +207,7 @@ func TestAWarmingWorkerIsShownByItsShare(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}}
 	p := poolOf(members...)
 	p.Configure(first{}, members)
-	p.Warm("a", nil, start)
+	p.Restore("a", nil, start)
 	for s, want := range map[int]float64{-5: 0.1, 0: 0.1, 2: 0.28, 5: 0.55, 9: 0.91, 10: 1, 60: 1} {
 		now, got := start.Add(time.Duration(s)*time.Second), 0
 		for i := range 10000 {
@@ -242,7 +242,7 @@ func TestAWarmingWorkerIsNotFlooded(t *testing.T) {
 		}
 	}
 	p.Observe("w0", nil, Status{Up: true})
-	p.Warm("w0", nil, start)
+	p.Restore("w0", nil, start)
 	for i := range 500 { // it is the least loaded by far
 		now := start.Add(time.Duration(i) * 10 * time.Millisecond)
 		if _, err := p.Acquire(&Request{Now: now, Rand: uint64(i) * 0x9E3779B97F4A7C15, OutputTokens: 100}); err != nil {
@@ -263,14 +263,14 @@ func TestAWarmingWorkerIsNotFlooded(t *testing.T) {
 
 func TestAWarmingWorkerThatIsAloneTakesAll(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1}, Member{ID: "c", Weight: 1, Group: 1})
-	p.Warm("a", nil, start)
+	p.Restore("a", nil, start)
 	p.Observe("b", nil, Status{})
 	for i := range 100 {
 		if l, err := p.Acquire(&Request{Now: start, Rand: uint64(i)}); err != nil || l.Worker().ID() != "a" {
 			t.Fatalf("request %d: %v, %v", i, l.Worker(), err)
 		}
 	}
-	p.Warm("b", nil, start)
+	p.Restore("b", nil, start)
 	p.Observe("b", nil, Status{Up: true})
 	got := map[string]int{}
 	for i := range 100 {
