@@ -55,12 +55,13 @@ else
 	# The request reader beside the strictest one of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 go test -tags nomsgpack -count=1 -v -run Strict ./openai
 	# Those that mostly wait for Redis, databases and SDKs leave room for each other;
-	# those that put load on the gateway have the machine for themselves.
+	# those that put load on the gateway have the machine for themselves. Tests that
+	# are parallel mostly wait for timeouts: more of them run than there are cores.
 	patient='/e2e/(backends|docs|gateway|sdk|state)$'
 	mapfile -t waiting < <(go list -tags nomsgpack ./e2e/... | grep -E "$patient")
 	mapfile -t loading < <(go list -tags nomsgpack ./e2e/... | grep -vE "$patient")
-	step e2e-wait go test -tags nomsgpack -count=1 -p 2 -v -timeout 10m "${waiting[@]}"
-	step e2e-load go test -tags nomsgpack -count=1 -p 1 -v -timeout 10m "${loading[@]}"
+	step e2e-wait go test -tags nomsgpack -count=1 -p 2 -parallel 4 -v -timeout 10m "${waiting[@]}"
+	step e2e-load go test -tags nomsgpack -count=1 -p 1 -parallel 6 -v -timeout 10m "${loading[@]}"
 fi
 
 [ "$skipped" -eq 0 ] || echo "$skipped skipped"

@@ -217,6 +217,8 @@ func TestInteractiveGoesFirst(t *testing.T) {
 	n, waits, keeps := 60, 1.5, 0.75 // few requests: one that is late is the p99
 	if full {
 		n, waits, keeps = 500, 1, 0.85
+	} else {
+		d /= 2
 	}
 	var queued, open contest
 	var both sync.WaitGroup

@@ -51,6 +51,7 @@ func TestTenantsShareByWeight(t *testing.T) {
 		{"least_load", 1, 3},
 	} {
 		t.Run(fmt.Sprintf("%s, %d to %d", c.policy, c.small, c.large), func(t *testing.T) {
+			t.Parallel() // all three mostly wait for their engines
 			share(t, c.policy, d/2, margin, c.small, c.large)
 		})
 	}

@@ -92,6 +92,7 @@ func (r *stateRig) refuses(p *gateway.Process, when string) {
 // stopped, killed and lose their Redis in between. Together no more is spent than
 // the budget and what was under way when it ended, and it stays spent.
 func TestABudgetStaysSpent(t *testing.T) {
+	t.Parallel()
 	const budget, clients = 9000, 16
 	for _, c := range []struct {
 		name     string
@@ -104,6 +105,7 @@ func TestABudgetStaysSpent(t *testing.T) {
 		{"SQLite alone", func() string { return "sqlite://" + t.TempDir() + "/tierway.db" }, false, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			noMidnight(t)
 			r := newRig(t, 2, engines.Config{})
 			url, redis := "", (*backends.RedisServer)(nil)

@@ -62,6 +62,7 @@ func TestTheDatabaseAwayCostsNobodyAnything(t *testing.T) {
 		"hung":   {(*backends.PostgresServer).Hang, (*backends.PostgresServer).Resume},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, 2, engines.Config{Speed: 1, PerToken: 10 * time.Millisecond})
 			sql := backends.Postgres(t)
 			key := newKey(t, sql.URL, "fox")
@@ -107,6 +108,7 @@ func TestTheDatabaseAwayCostsNobodyAnything(t *testing.T) {
 //
 // RS-10.
 func TestAColdStartWithoutTheDatabaseRefusesNoGoodKeyForGood(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
 	sql := backends.Postgres(t)
 	key := newKey(t, sql.URL, "fox")
@@ -150,6 +152,7 @@ func TestAColdStartWithoutTheDatabaseRefusesNoGoodKeyForGood(t *testing.T) {
 //
 // RS-08, RS-10.
 func TestAStartWithNeitherServesWhomItKnows(t *testing.T) {
+	t.Parallel()
 	const asked = 30
 	r := newRig(t, 1, engines.Config{})
 	sql, redis := backends.Postgres(t), backends.Redis(t)

@@ -139,6 +139,7 @@ func ledger(t *testing.T, sql, tenant string) map[string]row {
 //
 // RL-08, RL-10.
 func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
+	t.Parallel()
 	const clients = 32
 	all := rounds(t, 1000, 10000)
 	r := newRig(t, 3, engines.Config{Accounts: true, Speed: 1, PerToken: 2 * time.Millisecond, Prefill: 50000,

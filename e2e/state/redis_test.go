@@ -80,6 +80,7 @@ func TestRedisAwayCostsNobodyAnything(t *testing.T) {
 //
 // RS-08.
 func TestAStartWithoutRedisServes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
 	redis := backends.Redis(t)
 	redis.Kill()
@@ -106,6 +107,7 @@ func TestAStartWithoutRedisServes(t *testing.T) {
 //
 // RS-05.
 func TestARedisThatRefusesCostsNobodyAnything(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
 	redis := backends.Redis(t)
 	p := r.serve(rig.Settings{"store": stores(backends.Database(t), redis.URL),
@@ -147,6 +149,7 @@ func TestARedisThatRefusesCostsNobodyAnything(t *testing.T) {
 //
 // RS-04.
 func TestLimitsWithoutRedis(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
 	redis := backends.Redis(t)
 	const strictKey = "the-key-of-who-wants-to-be-refused"

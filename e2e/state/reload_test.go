@@ -34,6 +34,7 @@ func rewrite(t *testing.T, p *gateway.Process, s rig.Settings) {
 //
 // CF-01.
 func TestReloadsLoseNothing(t *testing.T) {
+	t.Parallel()
 	const perSecond, streams = 200, 100
 	reloads := rounds(t, 10, 100)
 	every := soak(t) / time.Duration(reloads)
@@ -83,6 +84,7 @@ func TestReloadsLoseNothing(t *testing.T) {
 //
 // CF-02, CF-07, CF-08.
 func TestEveryWayToReload(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
 	own := rig.Settings{"store": stores("", ""), "watch": "true"}
 	p := r.serve(own)

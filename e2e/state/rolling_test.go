@@ -21,6 +21,7 @@ func address(p *gateway.Process) string {
 //
 // SD-02.
 func TestRollingRestartsFailNobody(t *testing.T) {
+	t.Parallel()
 	const perSecond, streams = 200, 30
 	all := rounds(t, 2, 20)
 	r := newRig(t, 3, engines.Config{Speed: 1, PerToken: 20 * time.Millisecond})
