@@ -14,7 +14,7 @@ type circuit = gobreaker.TwoStepCircuitBreaker[struct{}]
 var (
 	errFailure  = errors.New("failed")
 	errExcluded = errors.New("excluded")
-	// circuitErrors are the outcomes as a circuit is told them.
+	// circuitErrors are the outcomes as a circuit takes them.
 	circuitErrors = [...]error{Success: nil, Excluded: errExcluded, Failure: errFailure, Unreachable: errFailure, TooSlow: errFailure}
 )
 

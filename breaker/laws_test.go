@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,17 +31,16 @@ func sequence(t *rapid.T) {
 		OpenFor:             20 * time.Second, ProbeTimeout: 5 * time.Second,
 		MinRequests: 3, Window: 30 * time.Second,
 	}
-	state := Closed
+	var state atomic.Int64 // State, as notified
 	b := New(c, Options{
 		Outcome: outcomes,
 		OnChange: func(c Change) {
-			if state != c.From || c.From == c.To {
-				t.Errorf("it went from %s to %s, and was %s", c.From, c.To, state)
+			if was := State(state.Swap(int64(c.To))); was != c.From || c.From == c.To {
+				t.Errorf("it went from %s to %s, and was %s", c.From, c.To, was)
 			}
 			if (c.To == Open) == c.Until.IsZero() {
 				t.Errorf("it is %s until %s", c.To, c.Until)
 			}
-			state = c.To
 		},
 	})
 	r := &rig{bs: []*Breaker{b}}
@@ -82,8 +82,8 @@ func sequence(t *rapid.T) {
 			if v.Probes > c.Probes || v.Probes > 0 && v.State != HalfOpen {
 				t.Fatalf("%d probes in progress while %s", v.Probes, v.State)
 			}
-			if v.State != state {
-				t.Fatalf("it is %s and notified %s", v.State, state)
+			if notified := State(state.Load()); v.State != notified {
+				t.Fatalf("it is %s and notified %s", v.State, notified)
 			}
 		},
 	})

@@ -57,7 +57,7 @@ func TestProperAnswersAreUnderstood(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for name, step := range steps() {
-				got := hear(c.method, c.answer, step)
+				got := receive(c.method, c.answer, step)
 				if got.err != nil || got.status != c.status || got.body != c.body || got.length != c.length {
 					t.Errorf("%s: got %d %q length %d, %v", name, got.status, got.body, got.length, got.err)
 				}
@@ -129,7 +129,7 @@ func TestImproperHeadsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for how, step := range steps() {
-				got := hear("POST", answer, step)
+				got := receive("POST", answer, step)
 				wantPhase(t, got.err, PhaseAwait)
 				var bad protocolError
 				if !errors.As(got.err, &bad) {
@@ -149,7 +149,7 @@ func TestAnAnswerThatBreaksOffNeverEndsCleanly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			head := strings.Index(whole, "\r\n\r\n") + 4
 			for cut := range len(whole) {
-				got := hear("POST", whole[:cut], nil)
+				got := receive("POST", whole[:cut], nil)
 				phase := PhaseBody
 				if cut < head {
 					phase = PhaseAwait
@@ -190,7 +190,7 @@ func TestImproperChunksAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for how, step := range steps() {
-				got := hear("POST", ok200+"Transfer-Encoding: chunked\r\n\r\n"+body, step)
+				got := receive("POST", ok200+"Transfer-Encoding: chunked\r\n\r\n"+body, step)
 				wantPhase(t, got.err, PhaseBody)
 				var bad protocolError
 				if !errors.As(got.err, &bad) || got.kept {
@@ -202,7 +202,7 @@ func TestImproperChunksAreRefused(t *testing.T) {
 }
 
 func TestWhatConcernsTheConnectionStaysWithIt(t *testing.T) {
-	got := hear("POST", ok200+"content-type: text/event-stream\r\nConnection: keep-alive, X-Private\r\nKeep-Alive: timeout=5\r\n"+
+	got := receive("POST", ok200+"content-type: text/event-stream\r\nConnection: keep-alive, X-Private\r\nKeep-Alive: timeout=5\r\n"+
 		"x-private: 1\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\nset-cookie: a\r\nSet-Cookie:\tb \r\nx-odd-NAME: c\r\n\r\n0\r\n\r\n", nil)
 	want := http.Header{"Content-Type": {"text/event-stream"}, "Set-Cookie": {"a", "b"}, "X-Odd-Name": {"c"}}
 	if got.err != nil || !reflect.DeepEqual(got.header, want) {
@@ -221,7 +221,7 @@ func TestAnyWayToSplitAnAnswerGivesTheSameBody(t *testing.T) {
 		answer.WriteString("0\r\n\r\n")
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 5000), 1, 50).Draw(t, "steps")
 		i := 0
-		got := hear("POST", answer.String(), func() int { i++; return sizes[i%len(sizes)] })
+		got := receive("POST", answer.String(), func() int { i++; return sizes[i%len(sizes)] })
 		if got.err != nil || got.body != want.String() || !got.kept {
 			t.Fatalf("got %d bytes of %d, %v, kept %v", len(got.body), want.Len(), got.err, got.kept)
 		}
@@ -249,9 +249,9 @@ func FuzzAnswer(f *testing.F) {
 		if head {
 			method = "HEAD"
 		}
-		got := hear(method, string(data), nil)
+		got := receive(method, string(data), nil)
 		random := rand.New(rand.NewPCG(seed, 0))
-		split := hear(method, string(data), func() int { return 1 + random.IntN(16) })
+		split := receive(method, string(data), func() int { return 1 + random.IntN(16) })
 		if got.status != split.status || got.body != split.body || got.length != split.length ||
 			!reflect.DeepEqual(got.header, split.header) || fmt.Sprint(got.err) != fmt.Sprint(split.err) {
 			t.Fatalf("the way it arrives matters:\n%+v\n%+v", got, split)
@@ -280,12 +280,12 @@ func knownStricter(data string, err error) bool {
 }
 
 // reference is net/http's reading of an answer.
-func reference(method, answer string) heardAnswer {
+func reference(method, answer string) received {
 	in := bufio.NewReader(strings.NewReader(answer))
 	for {
 		res, err := http.ReadResponse(in, &http.Request{Method: method})
 		if err != nil {
-			return heardAnswer{err: err}
+			return received{err: err}
 		}
 		if res.StatusCode >= 100 && res.StatusCode < 200 && res.StatusCode != 101 {
 			continue
@@ -295,7 +295,7 @@ func reference(method, answer string) heardAnswer {
 		for _, k := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade", "Transfer-Encoding"} {
 			delete(h, k)
 		}
-		return heardAnswer{status: res.StatusCode, header: h, body: string(body), err: err}
+		return received{status: res.StatusCode, header: h, body: string(body), err: err}
 	}
 }
 

@@ -12,7 +12,7 @@ const (
 	// engine sends; it must stay under the buffer's size.
 	maxChunkLine = 1 << 10
 	// maxExtensions bounds the extensions of a whole body: they are
-	// skipped, and must not become a way to keep us busy without content.
+	// skipped, and must not keep the client busy without content.
 	maxExtensions = 16 << 10
 	// maxTrailer bounds the trailer, which is dropped; it must stay under
 	// the buffer's size.
@@ -41,8 +41,8 @@ const (
 	chunkTrailer
 )
 
-// The states of an exchange's body. Who moves it to bodyReading owns the
-// connection until moving it on; who moves it to bodyEnded releases it.
+// The states of an exchange's body. The goroutine that moves it to bodyReading owns the
+// connection until it moves it on; the one that moves it to bodyEnded releases it.
 const (
 	bodyResting uint32 = iota
 	bodyReading
@@ -162,8 +162,8 @@ func (x *exchange) failure(err error) error {
 }
 
 // Close ends the exchange. When the body was not read to its end, the
-// connection is closed, so that the engine sees that nobody listens; unless the
-// end has come already and only waits in the buffer.
+// connection is closed, so that the engine detects the disconnect; unless the end
+// has arrived already and is in the buffer.
 func (x *exchange) Close() error {
 	for {
 		switch x.state.Load() {

@@ -142,7 +142,7 @@ func TestCancellingAfterTheEndTouchesNothing(t *testing.T) {
 	}
 }
 
-func TestClosingEarlyTellsTheWorker(t *testing.T) {
+func TestClosingEarlyClosesTheConnection(t *testing.T) {
 	verifyNoLeaks(t)
 	left := make(chan struct{})
 	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {

@@ -240,9 +240,9 @@ func TestADeadIdleConnectionIsNotUsed(t *testing.T) {
 	}
 }
 
-// TestAnEarlyRefusalIsHeard: a worker that answers 413 and closes without
+// TestAnEarlyRefusalIsRead: a worker that answers 413 and closes without
 // reading on breaks the write; its answer still counts.
-func TestAnEarlyRefusalIsHeard(t *testing.T) {
+func TestAnEarlyRefusalIsRead(t *testing.T) {
 	verifyNoLeaks(t)
 	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
 		_, _ = in.ReadString('\n')

@@ -17,14 +17,14 @@ const (
 	maxPieces = 32
 )
 
-// protocolError says what in a worker's answer is not HTTP/1.1.
+// protocolError is the rule of HTTP/1.1 that a server's answer breaks.
 type protocolError string
 
-// Error names the rule that was broken; never the bytes, which may be content.
+// Error names the rule, never the bytes, which may be content.
 func (e protocolError) Error() string { return "the answer is not proper HTTP/1.1: " + string(e) }
 
-// errUnread says that an answer's next part has not been read from the
-// connection; it never leaves the package.
+// errUnread means that the answer's next part is not buffered. It never leaves the
+// package.
 const errUnread = protocolError("more must be read")
 
 // conn is one connection with what has been read from it and not been
@@ -39,10 +39,10 @@ type conn struct {
 	pieces net.Buffers // backing array for write
 	vec    net.Buffers // what write has left to do
 
-	raw    syscall.RawConn // nil when conn has none
-	look   func(fd uintptr) bool
-	silent bool // look's answer
-	one    [1]byte
+	raw      syscall.RawConn       // nil when conn has none
+	peekOnce func(fd uintptr) bool // peek, made once
+	empty    bool                  // the result of peek
+	one      [1]byte
 }
 
 func newConn(socket net.Conn) *conn {
@@ -107,7 +107,7 @@ func (c *conn) input(p []byte) (int, error) {
 	case nil:
 		err = io.ErrNoProgress
 	case io.EOF:
-		err = io.ErrUnexpectedEOF // where an end is proper, the caller says so
+		err = io.ErrUnexpectedEOF // decode restores io.EOF where an end is proper
 	}
 	return 0, err
 }

@@ -143,8 +143,8 @@ func (c *tape) SetDeadline(time.Time) error      { return nil }
 func (c *tape) SetReadDeadline(time.Time) error  { return nil }
 func (c *tape) SetWriteDeadline(time.Time) error { return nil }
 
-// heardAnswer is what a caller learned from one answer.
-type heardAnswer struct {
+// received is what a caller got from one answer.
+type received struct {
 	status int
 	header http.Header
 	length int64
@@ -153,18 +153,18 @@ type heardAnswer struct {
 	kept   bool // the connection went back to the idle ones, no bigger than it was
 }
 
-// hear plays a recorded answer to a request with the method.
-func hear(method, answer string, step func() int) heardAnswer {
+// receive plays a recorded answer to a request with the method.
+func receive(method, answer string, step func() int) received {
 	c := &tape{in: answer, step: step}
 	p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return c, nil }})
 	defer p.Close()
 	res, err := p.Send(context.Background(), &Request{Method: method, Path: "/"})
 	if err != nil {
-		return heardAnswer{err: err}
+		return received{err: err}
 	}
 	body, err := io.ReadAll(res.Body)
 	_ = res.Body.Close()
-	return heardAnswer{
+	return received{
 		status: res.Status, header: res.Header, length: res.ContentLength,
 		body: string(body), err: err, kept: len(p.idle.conns) == 1 && len(p.idle.conns[0].buf) == bufferSize && !c.closed,
 	}

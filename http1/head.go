@@ -13,11 +13,11 @@ const (
 	maxHead   = 64 << 10
 	maxFields = 100
 	// maxInterim bounds the 1xx answers before the real one: servers send
-	// one, and a worker that sends them without end must not hold us.
+	// one, and an endless sequence must end.
 	maxInterim = 8
 )
 
-// answerHead is what an answer's head says.
+// answerHead is the parsed head of an answer.
 type answerHead struct {
 	status  int
 	oldHTTP bool // HTTP/1.0
@@ -51,8 +51,8 @@ func (x *exchange) readAnswer(method string) error {
 
 // readHead takes the status line and header lines, each with its CRLF, without
 // the empty line. The result is valid until the next read. The status line is
-// checked when it has come, so that a peer of another protocol is found out
-// even if it then falls silent.
+// checked as soon as it has arrived, so that a peer of another protocol is detected
+// even if it sends nothing more.
 func (c *conn) readHead() ([]byte, error) {
 	scan, line, lines := 0, 0, 0 // offsets from c.r
 	for {
@@ -143,7 +143,7 @@ func parseHead(block []byte) (h answerHead, err error) {
 		if !ok {
 			key = textproto.CanonicalMIMEHeaderKey(name)
 		}
-		if keep, err := h.see(key, value); err != nil {
+		if keep, err := h.frame(key, value); err != nil {
 			return h, err
 		} else if !keep {
 			continue
@@ -176,9 +176,9 @@ func parseField(line string) (name, value string, err error) {
 	return line[:colon], value, nil
 }
 
-// see takes note of the fields that frame the answer and reports whether the
-// field is for the caller: what concerns this connection alone is not.
-func (h *answerHead) see(key, value string) (keep bool, err error) {
+// frame stores the fields that frame the answer and reports whether the caller gets the
+// field: fields of this connection alone are dropped.
+func (h *answerHead) frame(key, value string) (keep bool, err error) {
 	switch key {
 	case "Content-Length":
 		n, ok := parseLength(value)
@@ -218,10 +218,10 @@ func parseLength(s string) (n int64, ok bool) {
 	return n, true
 }
 
-// option reports whether the Connection header names what.
-func (h *answerHead) option(what string) bool {
+// option reports whether the Connection header has the option.
+func (h *answerHead) option(name string) bool {
 	for o := range strings.SplitSeq(h.options, ",") {
-		if strings.Trim(o, " \t") == what {
+		if strings.Trim(o, " \t") == name {
 			return true
 		}
 	}

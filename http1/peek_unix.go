@@ -8,27 +8,26 @@ import "syscall"
 func (c *conn) preparePeek() {
 	if s, ok := c.socket.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
-			c.raw, c.look = raw, c.peek
+			c.raw, c.peekOnce = raw, c.peek
 		}
 	}
 }
 
-// quiet reports whether an idle connection is still open and has sent nothing.
-// It asks the kernel with one read that does not wait: an end or a reset means
-// that the worker closed, and bytes that nobody asked for could be taken for
-// the answer to the next request. In all these cases the connection is of no
-// more use, so that what the read takes is no loss.
+// quiet reports whether an idle connection is still open and has no input. One read that
+// does not wait finds out: an end or a reset means that the server has closed it, and
+// unrequested bytes could be taken for the answer to the next request. In both cases the
+// connection is discarded, so that the byte read is no loss.
 func (c *conn) quiet() bool {
 	if c.raw == nil {
 		return true
 	}
-	c.silent = false
-	err := c.raw.Read(c.look)
-	return err == nil && c.silent
+	c.empty = false
+	err := c.raw.Read(c.peekOnce)
+	return err == nil && c.empty
 }
 
 func (c *conn) peek(fd uintptr) bool {
 	n, err := syscall.Read(int(fd), c.one[:])
-	c.silent = n < 0 && (err == syscall.EAGAIN || err == syscall.EWOULDBLOCK)
+	c.empty = n < 0 && (err == syscall.EAGAIN || err == syscall.EWOULDBLOCK)
 	return true // never wait
 }

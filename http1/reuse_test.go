@@ -55,10 +55,10 @@ func (w *scriptedWorker) sender() *Client {
 
 // converse reads one answer after the other over as few connections as the
 // sender can do with, and checks what it keeps between two of them.
-func converse(t interface{ Fatalf(string, ...any) }, p *Client, method string) heardAnswer {
+func converse(t interface{ Fatalf(string, ...any) }, p *Client, method string) received {
 	res, err := p.Send(context.Background(), &Request{Method: method, Path: "/"})
 	if err != nil {
-		return heardAnswer{err: err}
+		return received{err: err}
 	}
 	body, err := io.ReadAll(res.Body)
 	_ = res.Body.Close()
@@ -67,7 +67,7 @@ func converse(t interface{ Fatalf(string, ...any) }, p *Client, method string) h
 			t.Fatalf("an idle connection holds bytes %d to %d of a buffer of %d; want none of %d", c.r, c.w, len(c.buf), bufferSize)
 		}
 	}
-	return heardAnswer{status: res.Status, header: res.Header, length: res.ContentLength, body: string(body), err: err, kept: len(p.idle.conns) > 0}
+	return received{status: res.Status, header: res.Header, length: res.ContentLength, body: string(body), err: err, kept: len(p.idle.conns) > 0}
 }
 
 func TestAConnectionIsUsedAgainAfterALargeHead(t *testing.T) {
@@ -85,7 +85,7 @@ func TestAConnectionIsUsedAgainAfterALargeHead(t *testing.T) {
 				w := &scriptedWorker{answers: []string{first, first, usual}, step: step}
 				p := w.sender()
 				defer p.Close()
-				alone := hear("POST", first, nil)
+				alone := receive("POST", first, nil)
 				for range 2 {
 					if got := converse(t, p, "POST"); got.err != nil || got.status != alone.status || got.body != alone.body {
 						t.Fatalf("%s: got %d %q, %v", how, got.status, got.body, got.err)
@@ -181,7 +181,7 @@ func FuzzReusedConnections(f *testing.F) {
 		defer p.Close()
 		clean := true
 		for _, answer := range answers {
-			got, alone := converse(t, p, method), hear(method, answer, nil)
+			got, alone := converse(t, p, method), receive(method, answer, nil)
 			if same := got.status == alone.status && got.body == alone.body && reflect.DeepEqual(got.header, alone.header); clean && alone.err == nil && !same {
 				t.Fatalf("after a clean end %q is read as\n%+v, and alone as\n%+v", answer, got, alone)
 			}

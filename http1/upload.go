@@ -13,15 +13,15 @@ const (
 	uploadPiece = 32 << 10
 	// uploadHead is room for a chunk's size line: eight hexadecimal digits, CRLF.
 	uploadHead = 10
-	// uploadPoll is how often a blocked write is interrupted to look whether the
-	// worker has answered already: it may refuse a body without reading or closing.
+	// uploadPoll is how often a blocked write is interrupted to check whether the
+	// worker has answered already: it may reject a body without reading or closing.
 	uploadPoll = time.Second
 )
 
-// errEarlyAnswer says that the worker answered before it took the whole body.
+// errEarlyAnswer means that the worker answered before it took the whole body.
 var errEarlyAnswer = errors.New("the worker answered before it took the whole body")
 
-// uploadError says that the request's own body failed, and not the connection.
+// uploadError is a failure of the request's own body, not of the connection.
 type uploadError struct{ error }
 
 func (e uploadError) Unwrap() error { return e.error }

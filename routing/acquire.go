@@ -47,13 +47,13 @@ func (l *Lease) Admit() error {
 		l.admitted = true
 		return nil
 	}
-	l.judged, l.released = true, true
+	l.reported, l.released = true, true
 	l.unbookLocked()
 	p.unlockChanged()
 	return err
 }
 
-// expectedLocked is when the booked request's verdict is due by what is learned
+// expectedLocked is when the booked request's outcome is due by what is learned
 // of its worker.
 func (l *Lease) expectedLocked(output int64) time.Duration {
 	d := firstStep + seconds(float64(l.ahead)/l.worker.value[prefillRate])

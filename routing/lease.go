@@ -29,15 +29,15 @@ type Lease struct {
 	ahead     int64         // tokens to prefill up to its first one, its own among them
 	doubt     int64         // tokens that are not in ahead because the worker had them lately
 	level     int           // requests in flight on the worker, this one among them
-	expected  time.Duration // from the booking to the gate's verdict
+	expected  time.Duration // from the booking to the outcome
 	queueTime time.Duration // that it should wait inside the engine before its prefill
 	overlap   int64         // tokens of its prompt that the worker is believed to have
 
 	// The rest is guarded by the pool's lock.
 	booking  *booking  // nil once all is given back
-	judged   bool      // the gate has its verdict on the answer's beginning
+	reported bool      // the gate got its outcome, at the answer's beginning or at the end
 	released bool      // Release was called
-	verdict  error     // what the gate was told first
+	outcome  error     // that it got
 	firstAt  time.Time // the first event of an answer that came, else zero
 }
 
@@ -103,10 +103,10 @@ func (l *Lease) answer(at time.Time, err error) (outcome error, first bool) {
 	p := l.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l.judged {
+	if l.reported {
 		return nil, false
 	}
-	l.judged = true
+	l.reported = true
 	if l.booking != nil {
 		l.worker.prefilledLocked(l.booking)
 		if l.stream && err == nil {
@@ -121,7 +121,7 @@ func (l *Lease) answer(at time.Time, err error) (outcome error, first bool) {
 			err = ErrSlow
 		}
 	}
-	l.verdict = err
+	l.outcome = err
 	return err, true
 }
 
@@ -144,7 +144,7 @@ func (l *Lease) timeOr(at time.Time) time.Time {
 	return at
 }
 
-// Unbook gives all load back at once and leaves the verdict to Answered and
+// Unbook gives all load back at once and leaves the outcome to Answered and
 // Release, which is still owed: for a caller that must hear more before it
 // blames the worker. Further calls, and calls on a zero Lease, do nothing.
 func (l *Lease) Unbook() {
@@ -170,17 +170,17 @@ func (l *Lease) unbookLocked() {
 
 // Release gives everything back, and the pool learns from the result. It is
 // owed exactly once; further calls, and calls on a zero Lease, do nothing.
-// Without an Answered before, its result is the gate's verdict. A worker that
+// Without an Answered before, its result is the outcome for the gate. A worker that
 // answered well and then broke off gets a second outcome, by Cut.
 func (l *Lease) Release(o Result) {
 	if l.pool == nil {
 		return
 	}
 	l.pool.mu.Lock()
-	last, first, verdict := !l.released, !l.judged, l.verdict
-	l.released, l.judged = true, true
+	last, first, outcome := !l.released, !l.reported, l.outcome
+	l.released, l.reported = true, true
 	// A stream that began was remembered then.
-	if l.booking != nil && o.Err == nil && (first || !l.stream && verdict == nil) {
+	if l.booking != nil && o.Err == nil && (first || !l.stream && outcome == nil) {
 		l.pool.rememberLocked(l.booking, l.timeOr(o.At))
 	}
 	if last {
@@ -202,7 +202,7 @@ func (l *Lease) Release(o Result) {
 	switch {
 	case first:
 		l.report(o.Err)
-	case l.ticketed && verdict == nil && o.Err != nil && !errors.Is(o.Err, ErrExcluded):
+	case l.ticketed && outcome == nil && o.Err != nil && !errors.Is(o.Err, ErrExcluded):
 		l.gate.Cut(l.bookedAt, o.Err)
 	}
 }
