@@ -50,6 +50,12 @@ func ParseDialect(name string) (d Dialect, ok bool) {
 	return Other, false
 }
 
+// Generates reports whether the answers of the dialect are generated text: they are made
+// of output tokens, and their streams are read event by event and prove that they are whole.
+func (d Dialect) Generates() bool {
+	return d == Chat || d == Completions || d == Responses || d == Messages
+}
+
 // Shape is the JSON form in which a client expects errors.
 type Shape uint8
 

@@ -2,8 +2,6 @@ package openai
 
 import (
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -73,29 +71,6 @@ type Row struct {
 	Retry     Retry
 	Meaning   string // one sentence; the public message where a caller gives none
 	Remedy    string // what the reader can do about it
-}
-
-// SDKsRetry says whether the official SDKs send the request again by
-// themselves.
-func (r Row) SDKsRetry() bool {
-	if r.Retry == RetryNever {
-		return false
-	}
-	return r.Status == http.StatusRequestTimeout || r.Status == http.StatusConflict ||
-		r.Status == http.StatusTooManyRequests || r.Status >= 500
-}
-
-// Table returns every error that the gateway itself answers with, by status and
-// code. The caller owns the slice.
-func Table() []Row {
-	t := slices.Clone(table)
-	slices.SortFunc(t, func(a, b Row) int {
-		if a.Status != b.Status {
-			return a.Status - b.Status
-		}
-		return strings.Compare(string(a.Code), string(b.Code))
-	})
-	return t
 }
 
 // rowOf returns the row of a code. A code that is not in the table, as an

@@ -1,11 +1,26 @@
 package openai
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// sdksRetry reports whether the official SDKs send a request again by themselves after
+// the row's error.
+func sdksRetry(r Row) bool {
+	return r.Retry != RetryNever && (r.Status == 408 || r.Status == 409 || r.Status == 429 || r.Status >= 500)
+}
+
+// sortedTable returns the error table by status and code.
+func sortedTable() []Row {
+	return slices.SortedFunc(slices.Values(table), func(a, b Row) int {
+		return cmp.Or(a.Status-b.Status, strings.Compare(string(a.Code), string(b.Code)))
+	})
+}
 
 // errorDoc is docs/errors.md, made from the table.
 func errorDoc() string {
@@ -24,14 +39,14 @@ func errorDoc() string {
 	b.WriteString("```\n\n" +
 		"The official SDKs retry 408, 409, 429 and 5xx twice. `x-should-retry: false` stops them where a retry cannot help: where the table says never, after the gateway's own attempts on other workers are used up, where a request is larger than its limit, and when the wait is longer than the minute that SDKs take.\n\n" +
 		"| status | code | type | type on /v1/messages | SDKs retry | what it means | what to do |\n|---|---|---|---|---|---|---|\n")
-	for _, r := range Table() {
+	for _, r := range sortedTable() {
 		retry := "no"
 		switch {
 		case r.Retry == RetryNever:
 			retry = "never (`x-should-retry: false`)"
 		case r.Retry == RetryAfter:
 			retry = "after `Retry-After`"
-		case r.SDKsRetry():
+		case sdksRetry(r):
 			retry = "yes"
 		}
 		fmt.Fprintf(&b, "| %d | `%s` | `%s` | `%s` | %s | %s | %s |\n", r.Status, r.Code, r.Type, r.Anthropic, retry, r.Meaning, r.Remedy)

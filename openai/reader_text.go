@@ -3,7 +3,6 @@ package openai
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"math/bits"
 	"strings"
 	"unicode/utf16"
@@ -158,16 +157,19 @@ func hex4(b []byte) (r rune, ok bool) {
 // Escaped reports whether the value of a string is not what is written.
 func Escaped(raw []byte) bool { return bytes.IndexByte(raw, '\\') >= 0 }
 
-// Unescape writes to dst[n:] what raw decodes to, a string of a body that Parse has taken,
-// and returns how much of dst is written and what of raw is left. It stops only at most
+// Unescape writes to dst[n:] what raw decodes to, a string as a Reader returns it, and
+// returns how much of dst is written and what of raw is left. It stops only at most
 // bytes, which must leave room for one character in dst: a character whose escape
 // begins before most is written whole.
 func Unescape(dst, raw []byte, n, most int) (written int, rest []byte) {
 	for n < most && len(raw) > 0 {
 		if raw[0] == '\\' {
 			r, size := escape(raw)
+			if size == 0 { // only in a text that nobody has checked
+				r, size = '\\', 1
+			}
 			n += utf8.EncodeRune(dst[n:], r)
-			raw = raw[max(size, 1):]
+			raw = raw[size:]
 			continue
 		}
 		run := raw[:min(len(raw), most-n)]
@@ -180,8 +182,8 @@ func Unescape(dst, raw []byte, n, most int) (written int, rest []byte) {
 	return n, raw
 }
 
-// decoded returns the value of a string of a body that Parse has taken, cut before the
-// character that would make it longer than most.
+// decoded returns the value of a string, cut before the character that would make it
+// longer than most.
 func decoded(raw []byte, most int) []byte {
 	if len(raw) <= most && !Escaped(raw) {
 		return raw
@@ -211,13 +213,5 @@ func Word(raw []byte) []byte {
 
 // textOf returns the value of a string that nobody has checked, as valid UTF-8.
 func textOf(raw []byte) string {
-	if Escaped(raw) {
-		q := make([]byte, 0, len(raw)+2)
-		q = append(append(append(q, '"'), raw...), '"')
-		var s string
-		if json.Unmarshal(q, &s) == nil {
-			return s
-		}
-	}
-	return strings.ToValidUTF8(string(raw), "\uFFFD")
+	return strings.ToValidUTF8(string(decoded(raw, len(raw))), "\uFFFD")
 }

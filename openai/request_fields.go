@@ -253,11 +253,11 @@ func (p *parser) salt() {
 	r.place.salt = span{from, p.i}
 }
 
-// prompt reads a field that holds text for the model, or skips it, and notes
-// where its value stands unless that is null.
+// prompt reads a field that shapes the prompt and notes where its value stands unless
+// that is null. It skips every other field.
 func (p *parser) prompt(f Field) {
 	how, c := f.promptReading(p.req.Dialect), p.Next()
-	if c != 'n' {
+	if c != 'n' && (how != ReadNothing || f.dialectOnly(p.req.Dialect)) {
 		p.req.place.note(f, p.i)
 	}
 	if how == ReadNothing || c == 'n' {

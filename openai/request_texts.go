@@ -18,6 +18,6 @@ func (r *Request) EachText(do func(text []byte)) (ids int64) {
 // Reader returns a reader of the request's body, for values that begin where At says.
 func (r *Request) Reader() Reader { return newReader(r.Body) }
 
-// At returns where the value of a field begins in the body, if the field is one that
-// shapes the prompt, is given and is not null; else 0. A form has no fields.
+// At returns where the value of a field begins in the body if the field is given, is not
+// null and shapes the prompt in the request's dialect; else 0. A form has no fields.
 func (r *Request) At(f Field) int { return r.place.of(f) }

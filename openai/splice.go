@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"slices"
-	"unicode/utf8"
 )
 
 // Edit is what the gateway changes in a body before a worker gets it.
@@ -177,11 +176,11 @@ func (r *Request) saltChange(e Edit) (c change, ok bool) {
 	case e.CacheSalt == "" || r.place.form:
 		return c, false
 	case at != (span{}):
-		return change{span: at, with: appendQuoted(nil, e.CacheSalt)}, true
+		return change{span: at, with: appendJSONText(nil, e.CacheSalt)}, true
 	case !r.addsSalt(e):
 		return c, false
 	}
-	return insertion(r.place.top, r.place.topEmpty, appendQuoted([]byte(`"cache_salt":`), e.CacheSalt)), true
+	return insertion(r.place.top, r.place.topEmpty, appendJSONText([]byte(`"cache_salt":`), e.CacheSalt)), true
 }
 
 // modelChange returns the cut that makes name the body's model.
@@ -196,9 +195,9 @@ func (r *Request) modelChange(name string) (c change, ok bool) {
 	case r.place.form:
 		return change{span: at, with: []byte(name)}, true
 	case at != (span{}):
-		return change{span: at, with: appendQuoted(nil, name)}, true
+		return change{span: at, with: appendJSONText(nil, name)}, true
 	}
-	member := appendQuoted([]byte(`"model":`), name)
+	member := appendJSONText([]byte(`"model":`), name)
 	return insertion(r.place.top, r.place.topEmpty, member), true
 }
 
@@ -237,22 +236,4 @@ func insertion(at int, empty bool, member []byte) change {
 		member = append(member, ',')
 	}
 	return change{span: span{at, at}, with: member}
-}
-
-// appendQuoted appends s as a JSON string. Bytes that are not UTF-8 become
-// U+FFFD.
-func appendQuoted(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			dst = append(dst, '\\', byte(r))
-		case r < 0x20:
-			dst = append(dst, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
-		default:
-			dst = utf8.AppendRune(dst, r)
-		}
-	}
-	return append(dst, '"')
 }

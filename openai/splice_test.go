@@ -27,7 +27,7 @@ func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
 		{"same model", Chat, `{"model":"\u006d","messages":[{}]}`, Edit{Model: "m"}, `{"model":"\u006d","messages":[{}]}`, ""},
 		{"escaped name", Chat, `{"mod\u0065l":"m","messages":[{}]}`, Edit{Model: "new"}, `{"mod\u0065l":"new","messages":[{}]}`, ""},
 		{"name that needs escapes", Chat, `{"model":"m","messages":[{}]}`, Edit{Model: "a\"b\\c\nd\x00é" + "\xff"},
-			`{"model":"a\"b\\c\u000ad\u0000é` + "\ufffd" + `","messages":[{}]}`, ""},
+			`{"model":"a\"b\\c\nd\u0000é` + "\ufffd" + `","messages":[{}]}`, ""},
 		{"model absent", Rerank, `{"query":"q"}`, Edit{Model: "new"}, `{"model":"new","query":"q"}`, "model"},
 		{"model absent from nothing", Rerank, ` { } `, Edit{Model: "new"}, ` {"model":"new" } `, "model"},
 		{"model null", Rerank, `{"model":null,"query":"q"}`, Edit{Model: "new"}, `{"model":"new","query":"q"}`, ""},

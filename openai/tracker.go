@@ -72,8 +72,7 @@ func (t *Tracker) Proven() bool {
 	if t.failed {
 		return false
 	}
-	switch t.dialect {
-	case Chat, Completions, Responses, Messages:
+	if t.dialect.Generates() {
 		return t.proven
 	}
 	return t.events > 0
@@ -93,9 +92,6 @@ func (t *Tracker) Usage() (u Usage, ok bool) { return t.tokens.usage(t.dialect) 
 
 // Events is how many events there were, comments not counted.
 func (t *Tracker) Events() int { return t.events }
-
-// OutputEvents is how many of the events carried content.
-func (t *Tracker) OutputEvents() int { return t.output }
 
 // ResponseID is the id of the Responses object that the stream makes, empty
 // before response.created and in the other dialects.
@@ -135,8 +131,7 @@ func (t *Tracker) data(ev Event) Mark {
 	}
 	p := eventPayload{choices: &t.choices, tokens: &t.tokens}
 	if !p.read(ev.Data) {
-		switch t.dialect {
-		case Chat, Completions, Responses, Messages:
+		if t.dialect.Generates() {
 			return MarkMalformed
 		}
 		return MarkContent
@@ -233,7 +228,7 @@ func (t *Tracker) message(p *eventPayload) Mark {
 			in.read(p.message)
 		}
 	case "content_block_start":
-		m := fieldsFilled(p.block, "type", "text", "thinking", "signature", "citations") | textFilled(p.block)
+		m := fieldsFilled(p.block, "type", "signature", "citations")
 		if m != 0 {
 			t.deltas++
 		}
@@ -265,17 +260,6 @@ func fieldsFilled(object []byte, but ...string) (m Mark) {
 	c := newReader(object)
 	for c.Enter('{'); c.More('}'); {
 		if !slices.Contains(but, string(c.Name())) && c.nonEmpty() {
-			m = MarkContent
-		}
-	}
-	return m
-}
-
-// textFilled is MarkContent when a content block opens with text in it.
-func textFilled(block []byte) (m Mark) {
-	c := newReader(block)
-	for c.Enter('{'); c.More('}'); {
-		if k := string(c.Name()); (k == "text" || k == "thinking") && c.nonEmpty() {
 			m = MarkContent
 		}
 	}

@@ -23,8 +23,7 @@ const (
 // engine's own count, and rather too low than too high. In a dialect without
 // deltas that are known every event with data counts.
 func (t *Tracker) EstimatedOutput() int64 {
-	switch t.dialect {
-	case Chat, Completions, Responses, Messages:
+	if t.dialect.Generates() {
 		return max(t.deltas, t.text/tokenParts)
 	}
 	return int64(t.output)

@@ -48,7 +48,7 @@ func track(d Dialect, stream string) outcome {
 	}
 	o.Proven, o.Finished, o.ID = t.Proven(), t.Finished(), t.ResponseID()
 	o.Usage, o.HasUsage = t.Usage()
-	o.Events, o.Output = t.Events(), t.OutputEvents()
+	o.Events, o.Output = t.Events(), t.output
 	return o
 }
 

@@ -203,7 +203,7 @@ func (t *eventTokens) sum(d Dialect) (u Usage, ok bool) {
 	case !t.output.set && t.total.set:
 		u.Output = max(t.total.n-t.prompt.n, 0)
 	}
-	if generates := d == Chat || d == Completions || d == Responses || d == Messages; generates && !t.complete() {
+	if d.Generates() && !t.complete() {
 		return Usage{}, false
 	}
 	if d == Messages {

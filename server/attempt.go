@@ -252,14 +252,7 @@ func (a *attempt) firstContent(at time.Time) {
 
 // generatesStream tells whether the answer comes token by token.
 func (x *exchange) generatesStream() bool {
-	if x.parsed.req == nil || !x.parsed.req.Stream {
-		return false
-	}
-	switch x.in.dialect {
-	case openai.Chat, openai.Completions, openai.Responses, openai.Messages:
-		return true
-	}
-	return false
+	return x.parsed.req != nil && x.parsed.req.Stream && x.in.dialect.Generates()
 }
 
 // tokensMax is the most tokens of a prompt, beyond its bytes, and of a choice that an

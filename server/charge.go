@@ -74,7 +74,7 @@ func (x *exchange) reserve() int64 {
 		return 0
 	}
 	prompt := x.resolution.pool.routing.Learned().PromptTokens(x.parsed.rawTokens)
-	if !generates(x.in.dialect) {
+	if !x.in.dialect.Generates() {
 		return prompt
 	}
 	answer := x.resolution.pool.routing.Learned().LongAnswer(x.parsed.req.MaxTokens) * max(1, x.parsed.req.N) * x.parsed.req.Prompts()
@@ -92,11 +92,6 @@ func (x *exchange) reserve() int64 {
 // asks for what was paid for when it was made.
 func (x *exchange) free() bool {
 	return x.in.counts || x.resolution.stored
-}
-
-// generates tells whether the answers of a dialect are made of tokens.
-func generates(d openai.Dialect) bool {
-	return d == openai.Chat || d == openai.Completions || d == openai.Responses || d == openai.Messages
 }
 
 // limited is the answer to a request that a limit refuses.
@@ -268,7 +263,7 @@ func (x *exchange) unreported(bytes int) int64 {
 // each token, quotes and names of fields included.
 func wholeEstimate(d openai.Dialect, bytes int) int64 {
 	const envelope, perToken = 300, 6
-	if !generates(d) {
+	if !d.Generates() {
 		return 0
 	}
 	return int64(max(1, (bytes-envelope)/perToken))

@@ -176,15 +176,9 @@ func (x *exchange) gatherFacts() {
 func (x *exchange) gather() {
 	x.gatherFacts()
 	x.s.metrics.Decided(x.resolution.pool.Name, x.resolution.Rule)
-	if x.parsed.req.Stream && eventful(x.in.dialect) {
+	if x.parsed.req.Stream && x.in.dialect.Generates() {
 		x.answer.startBeats(x.resolution.pool.HeartbeatAfter, func() { h := setInto(x.answer.header()); x.openHeaders(&h) })
 	}
 	x.overhead = time.Since(x.in.readAt)
 	x.s.metrics.Overhead.Observe(ms(x.overhead) / 1000)
-}
-
-// eventful tells whether a dialect's streams are relayed event by event, so that
-// a comment can stand between two.
-func eventful(d openai.Dialect) bool {
-	return d == openai.Chat || d == openai.Completions || d == openai.Responses || d == openai.Messages
 }

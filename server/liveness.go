@@ -238,9 +238,10 @@ func (a *attempt) sentStream() sentStream {
 // usesEngine reports whether the answer needs the engine. Of a hung engine, the
 // server may still count tokens or return stored responses.
 func (x *exchange) usesEngine() bool {
-	switch x.in.dialect {
-	case openai.Chat, openai.Completions, openai.Responses, openai.Messages:
+	if x.in.dialect.Generates() {
 		return x.parsed.req != nil && !x.parsed.req.Background && x.in.workerPath != "/v1"+routeCountTokens
+	}
+	switch x.in.dialect {
 	case openai.Embeddings, openai.Rerank, openai.Score:
 		return true
 	}

@@ -102,52 +102,45 @@ type chainer struct {
 	billing bool // parts that begin with billingMark are none
 }
 
-// prompt reads the fields of the dialect that shape its prompt, in the order in
-// which engines render them.
+// prompt reads the fields that shape the prompt, in the order in which engines render
+// them. A dialect has a few of them.
 func (c *chainer) prompt(d openai.Dialect) {
-	if from := c.req.At(openai.FieldCacheSalt); from > 0 {
-		c.Seek(from)
+	if c.begin(openai.FieldCacheSalt) {
 		c.hash = mix(mix(c.hash, tagCache), c.value(openai.ReadNothing))
 	}
-	switch d {
-	case openai.Chat:
-		c.tools(c.req.At(openai.FieldTools), tagTool)
-		c.tools(c.req.At(openai.FieldFunctions), tagFunction)
-		c.messages(c.req.At(openai.FieldMessages))
-	case openai.Messages:
-		c.tools(c.req.At(openai.FieldTools), tagTool)
-		c.billing = true
-		c.system(c.req.At(openai.FieldSystem))
-		c.billing = false
-		c.messages(c.req.At(openai.FieldMessages))
-	case openai.Responses:
-		c.tools(c.req.At(openai.FieldTools), tagTool)
-		c.system(c.req.At(openai.FieldInstructions))
-		c.system(c.req.At(openai.FieldPrompt))
-		c.input(c.req.At(openai.FieldInput))
-	case openai.Completions:
-		c.raw(c.req.At(openai.FieldPrompt))
-		c.embeds(c.req.At(openai.FieldPromptEmbeds))
-		c.raw(c.req.At(openai.FieldSuffix))
-	case openai.Tokenize:
-		c.tools(c.req.At(openai.FieldTools), tagTool)
-		c.messages(c.req.At(openai.FieldMessages))
-		c.raw(c.req.At(openai.FieldPrompt))
-	case openai.Embeddings:
-		c.messages(c.req.At(openai.FieldMessages))
-		c.raw(c.req.At(openai.FieldInput))
-	case openai.Rerank, openai.Score:
-		c.raw(c.req.At(openai.FieldQuery))
-		c.raw(c.req.At(openai.FieldQueries))
-		c.raw(c.req.At(openai.FieldText1))
-	case openai.Moderations:
-		c.raw(c.req.At(openai.FieldInput))
-	case openai.Images:
-		c.raw(c.req.At(openai.FieldPrompt))
-	case openai.Audio:
-		c.system(c.req.At(openai.FieldInstructions))
-		c.raw(c.req.At(openai.FieldInput))
+	c.tools(openai.FieldTools, tagTool)
+	c.tools(openai.FieldFunctions, tagFunction)
+	c.billing = true
+	c.system(openai.FieldSystem)
+	c.billing = false
+	c.system(openai.FieldInstructions)
+	if d == openai.Responses {
+		c.system(openai.FieldPrompt)
+		c.input(openai.FieldInput)
+		return
 	}
+	c.messages(openai.FieldMessages)
+	c.raw(openai.FieldPrompt)
+	if c.begin(openai.FieldPromptEmbeds) { // it has no characters
+		c.hash = mix(mix(c.hash, tagEmbeds), c.value(openai.ReadNothing))
+		c.finish(true)
+	}
+	for _, f := range [...]openai.Field{
+		openai.FieldSuffix, openai.FieldInput, openai.FieldQuery, openai.FieldQueries, openai.FieldText1,
+	} {
+		c.raw(f)
+	}
+}
+
+// begin goes to the value of a field. It returns false without one, and after the last
+// block of the chain.
+func (c *chainer) begin(f openai.Field) bool {
+	at := c.req.At(f)
+	if at == 0 || c.full {
+		return false
+	}
+	c.Seek(at)
+	return true
 }
 
 // emit ends a block.
@@ -186,13 +179,12 @@ func (c *chainer) finish(user bool) {
 	}
 }
 
-// tools reads the array of tools or functions at from. They are shown to the
+// tools reads an array of tools or functions. They are shown to the
 // model before all messages, so they close blocks of their own.
-func (c *chainer) tools(from int, kind uint64) {
-	if from == 0 {
+func (c *chainer) tools(f openai.Field, kind uint64) {
+	if !c.begin(f) {
 		return
 	}
-	c.Seek(from)
 	if c.Next() != '[' {
 		c.tool(kind)
 	} else {
@@ -218,11 +210,10 @@ func (c *chainer) tool(kind uint64) {
 }
 
 // system reads a system text, which is a string or an array of parts.
-func (c *chainer) system(from int) {
-	if from == 0 || c.full {
+func (c *chainer) system(f openai.Field) {
+	if !c.begin(f) {
 		return
 	}
-	c.Seek(from)
 	c.role("system")
 	c.content(1)
 	c.finish(false)
@@ -230,12 +221,12 @@ func (c *chainer) system(from int) {
 
 // input reads the input of Responses: a string stands for one message of the
 // user.
-func (c *chainer) input(from int) {
-	if from == 0 || c.full {
+func (c *chainer) input(f openai.Field) {
+	if !c.begin(f) {
 		return
 	}
-	if c.Seek(from); c.Next() == '[' {
-		c.messages(from)
+	if c.Next() == '[' {
+		c.messages(f)
 		return
 	}
 	c.role("user")
@@ -244,11 +235,10 @@ func (c *chainer) input(from int) {
 }
 
 // messages reads an array of messages or items.
-func (c *chainer) messages(from int) {
-	if from == 0 || c.full {
+func (c *chainer) messages(f openai.Field) {
+	if !c.begin(f) {
 		return
 	}
-	c.Seek(from)
 	for c.Enter('['); !c.full && c.More(']'); {
 		user := false
 		if c.Next() == '{' {
@@ -262,11 +252,10 @@ func (c *chainer) messages(from int) {
 
 // raw reads a prompt without messages: a string, token ids, parts, or an array
 // of such, of which it takes the first.
-func (c *chainer) raw(from int) {
-	if from == 0 || c.full {
+func (c *chainer) raw(f openai.Field) {
+	if !c.begin(f) {
 		return
 	}
-	c.Seek(from)
 	if c.Next() == '[' {
 		if first := c.Inside(); first == '"' || first == '[' {
 			c.Enter('[')
@@ -278,15 +267,5 @@ func (c *chainer) raw(from int) {
 	} else {
 		c.content(1)
 	}
-	c.finish(true)
-}
-
-// embeds reads a prompt that stands for itself and has no characters.
-func (c *chainer) embeds(from int) {
-	if from == 0 || c.full {
-		return
-	}
-	c.Seek(from)
-	c.hash = mix(mix(c.hash, tagEmbeds), c.value(openai.ReadNothing))
 	c.finish(true)
 }

@@ -13,29 +13,17 @@ import "tierway/openai"
 // the dialect Other dst is returned as it is.
 func AppendUserText(dst []byte, r *openai.Request, most int) []byte {
 	t := newExcerpt(r, dst, most)
-	switch r.Dialect {
-	case openai.Chat, openai.Messages:
-		t.user(r.At(openai.FieldMessages))
-	case openai.Responses:
+	if r.Dialect == openai.Responses {
 		t.input(r.At(openai.FieldInput))
-	case openai.Completions, openai.Images:
-		t.prompt(r.At(openai.FieldPrompt))
-	case openai.Tokenize:
-		if t.user(r.At(openai.FieldMessages)); t.empty() {
-			t.prompt(r.At(openai.FieldPrompt))
+		return t.text()
+	}
+	t.user(r.At(openai.FieldMessages))
+	for _, f := range [...]openai.Field{
+		openai.FieldPrompt, openai.FieldInput, openai.FieldQuery, openai.FieldQueries, openai.FieldText1,
+	} {
+		if t.empty() {
+			t.prompt(r.At(f))
 		}
-	case openai.Embeddings:
-		if t.user(r.At(openai.FieldMessages)); t.empty() {
-			t.prompt(r.At(openai.FieldInput))
-		}
-	case openai.Rerank, openai.Score:
-		for _, f := range [...]openai.Field{openai.FieldQuery, openai.FieldQueries, openai.FieldText1} {
-			if t.empty() {
-				t.prompt(r.At(f))
-			}
-		}
-	case openai.Moderations, openai.Audio:
-		t.prompt(r.At(openai.FieldInput))
 	}
 	return t.text()
 }
@@ -46,15 +34,12 @@ func AppendUserText(dst []byte, r *openai.Request, most int) []byte {
 // on a line of its own, cut as AppendUserText cuts.
 func AppendSystemText(dst []byte, r *openai.Request, most int) []byte {
 	t := newExcerpt(r, dst, most)
-	switch r.Dialect {
-	case openai.Chat, openai.Tokenize, openai.Embeddings:
-		t.system(r.At(openai.FieldMessages))
-	case openai.Messages:
-		t.content(r.At(openai.FieldSystem))
-		t.system(r.At(openai.FieldMessages))
-	case openai.Responses:
+	t.content(r.At(openai.FieldSystem))
+	if r.Dialect == openai.Responses {
 		t.content(r.At(openai.FieldInstructions))
 		t.system(r.At(openai.FieldInput))
+	} else {
+		t.system(r.At(openai.FieldMessages))
 	}
 	return t.text()
 }

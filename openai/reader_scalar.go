@@ -1,0 +1,104 @@
+package openai
+
+import "bytes"
+
+// Scalar reads a number, true, false or null and returns it.
+func (r *Reader) Scalar() []byte {
+	c := r.Next()
+	from := r.i
+	switch {
+	case c == 't':
+		r.literal("true")
+	case c == 'f':
+		r.literal("false")
+	case c == 'n':
+		r.literal("null")
+	case c == 'N' && !r.strict:
+		r.literal("NaN")
+	case c == 'I' && !r.strict:
+		r.literal("Infinity")
+	default:
+		r.number()
+	}
+	if r.bad {
+		return nil
+	}
+	return r.b[from:r.i]
+}
+
+// literal reads the word w.
+func (r *Reader) literal(w string) {
+	if len(r.b)-r.i < len(w) || string(r.b[r.i:r.i+len(w)]) != w {
+		r.unexpected("a value")
+		return
+	}
+	r.i += len(w)
+}
+
+// number reads a number.
+func (r *Reader) number() {
+	b, i := r.b, r.i
+	digits := func(i int) int {
+		for i < len(b) && '0' <= b[i] && b[i] <= '9' {
+			i++
+		}
+		return i
+	}
+	if i < len(b) && b[i] == '-' {
+		i++
+	}
+	whole := i
+	if i = digits(i); i == whole {
+		if !r.strict && i < len(b) && b[i] == 'I' {
+			r.i = i
+			r.literal("Infinity")
+			return
+		}
+		r.unexpected("a value")
+		return
+	}
+	if b[whole] == '0' && i > whole+1 {
+		r.syntax(whole, "a number with a leading zero")
+		return
+	}
+	if i < len(b) && b[i] == '.' {
+		i++
+		fraction := i
+		if i = digits(i); i == fraction {
+			r.syntax(i, "a number without digits after its point")
+			return
+		}
+	}
+	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
+		i++
+		if i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		exponent := i
+		if i = digits(i); i == exponent {
+			r.syntax(i, "a number without digits in its exponent")
+			return
+		}
+	}
+	r.i = i
+}
+
+// integer skips a value and returns it when it is a whole number that is not negative.
+func (r *Reader) integer() (n int64, ok bool) {
+	v := r.Skip()
+	// Eighteen digits always fit into 63 bits.
+	if len(v) == 0 || len(v) > 18 {
+		return 0, false
+	}
+	for i, b := range v {
+		switch {
+		case b >= '0' && b <= '9':
+			n = 10*n + int64(b-'0')
+		case b == '.' && i > 0:
+			return n, len(bytes.Trim(v[i+1:], "0")) == 0
+		default:
+			return 0, false
+		}
+	}
+	return n, true
+}
