@@ -132,7 +132,7 @@ func (f *File) Hash() string {
 	if f.hash != "" {
 		return f.hash
 	}
-	out, err := f.Redacted()
+	out, err := f.redacted()
 	if err != nil {
 		return ""
 	}
@@ -150,18 +150,6 @@ const (
 	effectDrain   = "drain"   // a worker goes, or another takes its name: what it has it finishes
 	effectRestart = "restart" // waits for the program's next start
 )
-
-// restartText lists the keys that only a restart changes for people.
-func restartText() string {
-	var list []string
-	walk("", reflect.ValueOf(File{}), func(path string, k key, _ reflect.Value) {
-		if k.reload == effectRestart {
-			list = append(list, "`"+path+"`")
-		}
-	})
-	last := len(list) - 1
-	return strings.Join(list[:last], ", ") + " and " + list[last]
-}
 
 // KeepRestartOnly returns a copy whose keys that only a restart changes have the
 // values of old, which is what is in force after a reload. Keys stay required

@@ -14,8 +14,8 @@ import (
 // aliases within aliases is over it at once.
 const maxNodes = 50_000
 
-// Lookup finds a variable of the environment, as os.LookupEnv does.
-type Lookup func(name string) (value string, ok bool)
+// lookup finds a variable of the environment, as os.LookupEnv does.
+type lookup func(name string) (value string, ok bool)
 
 // place is where a path of the file stands in its source.
 type place struct {
@@ -30,7 +30,7 @@ type position struct{ line, column int }
 // problem: what could not be read keeps its default.
 type decoder struct {
 	file      string
-	env       Lookup
+	env       lookup
 	places    map[string]place
 	problems  Problems
 	told      map[string]bool // paths that a problem is about: one is enough

@@ -129,7 +129,7 @@ func TestADraftReadsNothingButItsText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, err := same.Redacted()
+	shown, err := same.redacted()
 	if err != nil {
 		t.Fatal(err)
 	}

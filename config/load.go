@@ -119,7 +119,7 @@ func (d *decoder) finish(f *File) (*File, error) {
 }
 
 // newDecoder makes a decoder for a source that problems call name.
-func newDecoder(name string, env Lookup) *decoder {
+func newDecoder(name string, env lookup) *decoder {
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}

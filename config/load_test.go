@@ -129,7 +129,7 @@ func TestViewersAloneDeserveALook(t *testing.T) {
 }
 
 // decode reads src over the defaults without checking what its values mean together.
-func decode(name string, src []byte, env Lookup) (*File, *decoder) {
+func decode(name string, src []byte, env lookup) (*File, *decoder) {
 	d := newDecoder(name, env)
 	return d.decode(src), d
 }

@@ -14,10 +14,10 @@ import (
 	"tierway/tenants"
 )
 
-// Redacted returns the whole configuration as YAML, with defaults written out
+// redacted returns the whole configuration as YAML, with defaults written out
 // and digests cut to their first eight digits. It is safe to show to anyone who
 // may see the file.
-func (f *File) Redacted() ([]byte, error) {
+func (f *File) redacted() ([]byte, error) {
 	out, err := yaml.Marshal(nodeOf(reflect.ValueOf(f).Elem(), key{}, true))
 	if err != nil {
 		return nil, fmt.Errorf("printing the configuration: %w", err)
@@ -37,7 +37,7 @@ func (f *File) MarshalJSON() ([]byte, error) {
 // Format makes every verb of fmt print the redacted configuration, so that no
 // log line can hold more.
 func (f *File) Format(s fmt.State, _ rune) {
-	out, err := f.Redacted()
+	out, err := f.redacted()
 	if err != nil {
 		out = []byte(err.Error())
 	}

@@ -25,7 +25,7 @@ const (
 var policies = strings.Join(routing.Names(), ", ")
 
 // environment is a lookup in a literal map.
-func environment(vars map[string]string) Lookup {
+func environment(vars map[string]string) lookup {
 	return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 }
 

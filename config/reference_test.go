@@ -81,11 +81,11 @@ func TestTagsListWhatTheirPackagesKnow(t *testing.T) {
 }
 
 func TestTheReferencesAreUpToDate(t *testing.T) {
-	schema, err := Schema()
+	text, err := schema()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string][]byte{"../docs/config.md": Reference(), "../docs/config.schema.json": schema} {
+	for path, want := range map[string][]byte{"../docs/config.md": reference(), "../docs/config.schema.json": text} {
 		if os.Getenv("UPDATE_DOCS") == "1" {
 			if err := os.WriteFile(path, want, 0o644); err != nil {
 				t.Fatal(err)
@@ -101,7 +101,7 @@ func TestTheReferencesAreUpToDate(t *testing.T) {
 	}
 }
 
-// conforms checks v against the part of JSON schema that Schema uses and
+// conforms checks v against the part of JSON schema that schema uses and
 // returns where it does not.
 func conforms(schema map[string]any, v any, path string) (faults []string) {
 	fault := func(why string) { faults = append(faults, path+": "+why) }
@@ -190,7 +190,7 @@ func hasType(want any, v any) bool {
 // schemaFaults checks a file against the schema.
 func schemaFaults(t *testing.T, src []byte) []string {
 	t.Helper()
-	out, err := Schema()
+	out, err := schema()
 	if err != nil {
 		t.Fatal(err)
 	}

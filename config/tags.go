@@ -11,11 +11,12 @@ import (
 )
 
 // key is one key of the file, as the tags of its field describe it. The decoder
-// checks by it; the references, the printed form, the list of changes and the effects
-// of a reload are made from it. The tags, of which only yaml and doc must be there:
+// checks by it; the printed form, the list of changes and the effects of a reload are
+// made from it, and a test writes docs/config.md and docs/config.schema.json. The tags,
+// of which only yaml and doc must be there:
 //
 //	yaml      its name
-//	doc       its meaning, for docs/config.md, the schema and hints; 'x' stands for `x`
+//	doc       its meaning, for the references and hints; 'x' stands for `x`
 //	absent    what holds without the key, where that is not the default of Default
 //	required  "true": its section is nothing without it
 //	enum      its only values, with commas between them

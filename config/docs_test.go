@@ -10,9 +10,9 @@ import (
 	"tierway/tenants"
 )
 
-// Reference returns docs/config.md: every key with its type, default and
+// reference returns docs/config.md: every key with its type, default and
 // meaning.
-func Reference() []byte {
+func reference() []byte {
 	var b strings.Builder
 	b.WriteString(`# config.yaml
 
@@ -101,10 +101,10 @@ func defaultText(v reflect.Value, k key) string {
 	return ""
 }
 
-// Schema returns docs/config.schema.json: the file's shape as a JSON schema for
+// schema returns docs/config.schema.json: the file's shape as a JSON schema for
 // editors. It knows keys, types, words and ranges; what several keys mean
 // together only Parse checks.
-func Schema() ([]byte, error) {
+func schema() ([]byte, error) {
 	root := schemaOf(reflect.TypeFor[File](), key{})
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "Tierway configuration"
@@ -201,4 +201,16 @@ func sectionSchema(t reflect.Type) map[string]any {
 		s["type"], s["required"] = "object", required
 	}
 	return s
+}
+
+// restartText lists the keys that only a restart changes for people.
+func restartText() string {
+	var list []string
+	walk("", reflect.ValueOf(File{}), func(path string, k key, _ reflect.Value) {
+		if k.reload == effectRestart {
+			list = append(list, "`"+path+"`")
+		}
+	})
+	last := len(list) - 1
+	return strings.Join(list[:last], ", ") + " and " + list[last]
 }
