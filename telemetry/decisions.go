@@ -21,27 +21,11 @@ var decisionSeries = []series{
 	{name: "tierway_decisions_dropped_total", help: "Records of decisions that decisions.file could not take: the disk was full or too slow, or the file could not be opened.", kind: prometheus.CounterValue},
 }
 
-// decisionCollector reads the log's state when a scrape comes.
-type decisionCollector struct {
-	read  func() DecisionLog
-	descs []*prometheus.Desc
-}
-
 // ObserveDecisions makes every scrape call read, which must be safe for concurrent
 // use and quick. It is called once a process.
 func (m *Metrics) ObserveDecisions(read func() DecisionLog) {
-	m.registry.MustRegister(&decisionCollector{read: read, descs: descsOf(decisionSeries)})
-}
-
-// Describe is part of prometheus.Collector.
-func (c *decisionCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range c.descs {
-		ch <- d
-	}
-}
-
-// Collect is part of prometheus.Collector.
-func (c *decisionCollector) Collect(ch chan<- prometheus.Metric) {
-	l := c.read()
-	send(ch, c.descs, decisionSeries, nil, float64(l.Kept), float64(l.Bytes), float64(l.Streams), float64(l.Written), float64(l.Dropped))
+	m.observe(func(send send) {
+		l := read()
+		send(decisionSeries, nil, float64(l.Kept), float64(l.Bytes), float64(l.Streams), float64(l.Written), float64(l.Dropped))
+	}, decisionSeries)
 }

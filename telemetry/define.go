@@ -23,6 +23,7 @@ type definer struct {
 	registry *prometheus.Registry
 	subject  string // of those that come next
 	names    []MetricName
+	descs    map[*series]*prometheus.Desc // of series that are read when a scrape comes
 }
 
 // about says what the metrics that come next are about.
@@ -68,15 +69,15 @@ func (d *definer) histograms(name, help string, buckets []float64, labels ...str
 	return h
 }
 
-// read writes down series whose collector is registered when there is something
-// to read them from.
+// read writes down series whose values come with observe.
 func (d *definer) read(all []series, labels ...string) {
-	for _, s := range all {
-		kind := "gauge"
+	for i := range all {
+		s, kind := &all[i], "gauge"
 		if s.kind == prometheus.CounterValue {
 			kind = "counter"
 		}
 		d.note(s.name, kind, s.help, labels)
+		d.descs[s] = prometheus.NewDesc(s.name, s.help, labels, nil)
 	}
 }
 
@@ -86,26 +87,38 @@ type series struct {
 	kind       prometheus.ValueType
 }
 
-// descsOf describes series that have the labels.
-func descsOf(all []series, labels ...string) (descs []*prometheus.Desc) {
-	for _, s := range all {
-		descs = append(descs, prometheus.NewDesc(s.name, s.help, labels, nil))
-	}
-	return descs
+// send sends values of the first len(values) series of a table under one set of labels.
+type send func(table []series, labels []string, values ...float64)
+
+// reader is a prometheus.Collector of the series of some tables. It calls read with each
+// scrape.
+type reader struct {
+	descs  map[*series]*prometheus.Desc
+	tables [][]series
+	read   func(send)
 }
 
-// send sends values of the first len(values) series under one set of labels.
-func send(ch chan<- prometheus.Metric, descs []*prometheus.Desc, all []series, labels []string, values ...float64) {
-	for i, v := range values {
-		ch <- prometheus.MustNewConstMetric(descs[i], all[i].kind, v, labels...)
+// observe makes every scrape call read, which sends the values of the tables.
+func (d *definer) observe(read func(send), tables ...[]series) {
+	d.registry.MustRegister(&reader{descs: d.descs, tables: tables, read: read})
+}
+
+// Describe is part of prometheus.Collector.
+func (r *reader) Describe(ch chan<- *prometheus.Desc) {
+	for _, table := range r.tables {
+		for i := range table {
+			ch <- r.descs[&table[i]]
+		}
 	}
 }
 
-// describe is the Describe of a collector that has the descriptions.
-func describe(ch chan<- *prometheus.Desc, all ...[]*prometheus.Desc) {
-	for _, d := range slices.Concat(all...) {
-		ch <- d
-	}
+// Collect is part of prometheus.Collector.
+func (r *reader) Collect(ch chan<- prometheus.Metric) {
+	r.read(func(table []series, labels []string, values ...float64) {
+		for i, v := range values {
+			ch <- prometheus.MustNewConstMetric(r.descs[&table[i]], table[i].kind, v, labels...)
+		}
+	})
 }
 
 // units are those that a name can end with, before _total.

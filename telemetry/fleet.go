@@ -22,13 +22,6 @@ type WorkerGauges struct {
 	ChecksFailed  int64   // total of those that it did not
 }
 
-// fleetCollector reads the workers when a scrape comes, so that no gauge goes
-// stale and no request touches one.
-type fleetCollector struct {
-	read          func() []WorkerGauges
-	descs, checks []*prometheus.Desc
-}
-
 // fleetSeries are in the order in which values returns them.
 var fleetSeries = []series{
 	{"tierway_worker_up", "1 while the worker's health checks pass and its engine reports neither sleep nor pause.", prometheus.GaugeValue},
@@ -67,20 +60,11 @@ func flag(b bool) float64 {
 // ObserveFleet makes every scrape call read, which must be safe for concurrent
 // use and quick. It is called once a process.
 func (m *Metrics) ObserveFleet(read func() []WorkerGauges) {
-	m.registry.MustRegister(&fleetCollector{read: read, descs: descsOf(fleetSeries, "tier", "worker"),
-		checks: descsOf(checkSeries, "tier", "worker", "result")})
-}
-
-// Describe is part of prometheus.Collector.
-func (c *fleetCollector) Describe(ch chan<- *prometheus.Desc) {
-	describe(ch, c.descs, c.checks)
-}
-
-// Collect is part of prometheus.Collector.
-func (c *fleetCollector) Collect(ch chan<- prometheus.Metric) {
-	for _, g := range c.read() {
-		send(ch, c.descs, fleetSeries, []string{g.Tier, g.Worker}, g.values()...)
-		send(ch, c.checks, checkSeries, []string{g.Tier, g.Worker, "ok"}, float64(g.ChecksOK))
-		send(ch, c.checks, checkSeries, []string{g.Tier, g.Worker, "failed"}, float64(g.ChecksFailed))
-	}
+	m.observe(func(send send) {
+		for _, g := range read() {
+			send(fleetSeries, []string{g.Tier, g.Worker}, g.values()...)
+			send(checkSeries, []string{g.Tier, g.Worker, "ok"}, float64(g.ChecksOK))
+			send(checkSeries, []string{g.Tier, g.Worker, "failed"}, float64(g.ChecksFailed))
+		}
+	}, fleetSeries, checkSeries)
 }

@@ -14,24 +14,12 @@ var logSeries = []series{
 		kind: prometheus.CounterValue},
 }
 
-// logsCollector reads the counts when a scrape comes.
-type logsCollector struct {
-	read  func() Logs
-	descs []*prometheus.Desc
-}
-
 // ObserveLogs makes every scrape call read, which must be safe for concurrent use and
 // quick. It is called once in a process.
 func (m *Metrics) ObserveLogs(read func() Logs) {
-	m.registry.MustRegister(&logsCollector{read: read, descs: descsOf(logSeries, "log")})
-}
-
-// Describe is part of prometheus.Collector.
-func (c *logsCollector) Describe(ch chan<- *prometheus.Desc) { describe(ch, c.descs) }
-
-// Collect is part of prometheus.Collector.
-func (c *logsCollector) Collect(ch chan<- prometheus.Metric) {
-	l := c.read()
-	send(ch, c.descs, logSeries, []string{"access"}, float64(l.Access))
-	send(ch, c.descs, logSeries, []string{"program"}, float64(l.Program))
+	m.observe(func(send send) {
+		l := read()
+		send(logSeries, []string{"access"}, float64(l.Access))
+		send(logSeries, []string{"program"}, float64(l.Program))
+	}, logSeries)
 }

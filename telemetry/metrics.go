@@ -21,9 +21,8 @@ const other = "other"
 
 // Metrics holds every series of one process. It is safe for concurrent use.
 type Metrics struct {
-	registry *prometheus.Registry
-	names    []MetricName
-	outside  *Tier
+	*definer
+	outside *Tier
 
 	Started              *Started             // tierway_requests_started_total
 	Overhead             prometheus.Histogram // tierway_overhead_seconds
@@ -47,8 +46,8 @@ type Metrics struct {
 
 // New returns the metrics of a process that runs the given version.
 func New(version string) *Metrics {
-	d := &definer{registry: prometheus.NewRegistry()}
-	m := &Metrics{registry: d.registry}
+	d := &definer{registry: prometheus.NewRegistry(), descs: map[*series]*prometheus.Desc{}}
+	m := &Metrics{definer: d}
 	d.about("Requests")
 	m.flow = newFlow(d)
 	m.Started = &m.flow.started
@@ -93,7 +92,6 @@ func New(version string) *Metrics {
 	d.about("Configuration and build")
 	d.build(version)
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.names = d.names
 	return m
 }
 

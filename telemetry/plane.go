@@ -59,7 +59,7 @@ func (m *Metrics) Limits(names []string) {
 	for _, n := range names {
 		m.plane.refused[n] = m.plane.refusals.WithLabelValues(n)
 	}
-	m.tenants.limit(names)
+	m.tenants.setLabels(byLimit, names)
 }
 
 // Limited counts a request that a limit refused. A name that Limits was not
@@ -128,35 +128,21 @@ var databaseSeries = []series{
 	{"tierway_directory_keys", "Keys as last read from the database; absent before the first time.", prometheus.GaugeValue},
 }
 
-// storesCollector reads the stores' state when a scrape comes.
-type storesCollector struct {
-	read            func() Stores
-	redis, database []*prometheus.Desc
-}
-
 // ObserveStores makes every scrape call read, which must be safe for concurrent
 // use and quick: it reports what is known and asks no store. It is called once a
 // process.
 func (m *Metrics) ObserveStores(read func() Stores) {
-	m.registry.MustRegister(&storesCollector{read: read, redis: descsOf(redisSeries), database: descsOf(databaseSeries)})
-}
-
-// Describe is part of prometheus.Collector.
-func (c *storesCollector) Describe(ch chan<- *prometheus.Desc) {
-	describe(ch, c.redis, c.database)
-}
-
-// Collect is part of prometheus.Collector.
-func (c *storesCollector) Collect(ch chan<- prometheus.Metric) {
-	s := c.read()
-	if r := s.Redis; r != nil {
-		send(ch, c.redis, redisSeries, nil, flag(r.Up), float64(r.Gateways), flag(r.Degraded))
-	}
-	if d := s.Database; d != nil {
-		values := []float64{flag(d.Up), float64(d.Spooled), float64(d.Written), float64(d.Dropped), flag(!d.Read.IsZero())}
-		if !d.Read.IsZero() {
-			values = append(values, time.Since(d.Read).Seconds(), float64(d.Tenants), float64(d.Keys))
+	m.observe(func(send send) {
+		s := read()
+		if r := s.Redis; r != nil {
+			send(redisSeries, nil, flag(r.Up), float64(r.Gateways), flag(r.Degraded))
 		}
-		send(ch, c.database, databaseSeries, nil, values...)
-	}
+		if d := s.Database; d != nil {
+			values := []float64{flag(d.Up), float64(d.Spooled), float64(d.Written), float64(d.Dropped), flag(!d.Read.IsZero())}
+			if !d.Read.IsZero() {
+				values = append(values, time.Since(d.Read).Seconds(), float64(d.Tenants), float64(d.Keys))
+			}
+			send(databaseSeries, nil, values...)
+		}
+	}, redisSeries, databaseSeries)
 }

@@ -65,38 +65,22 @@ var shedSeries = []series{
 	{"tierway_queue_shed_total", "Requests that the queue refused, at once or after a wait, by reason: depth and bytes (the queue was full), wait (max_wait was over), deadline (their turn would have come too late), displaced (for a newcomer), engine (nobody was up for engine_wait). Counts too where a request that a worker had failed was to wait for another one: its client is told what the worker did.", prometheus.CounterValue},
 }
 
-// queueCollector reads the queues when a scrape comes: they count for
-// themselves, and what they say goes with them.
-type queueCollector struct {
-	read                 func() []QueueGauges
-	tiers, classes, shed []*prometheus.Desc
-}
-
 // ObserveQueues makes every scrape call read, which must be safe for concurrent
 // use and quick. A tier and a class may be there once each. It is called once a
 // process.
 func (m *Metrics) ObserveQueues(read func() []QueueGauges) {
-	m.registry.MustRegister(&queueCollector{read: read, tiers: descsOf(tierSeries, "tier"),
-		classes: descsOf(classSeries, "tier", "class"), shed: descsOf(shedSeries, "tier", "class", "reason")})
-}
-
-// Describe is part of prometheus.Collector.
-func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
-	describe(ch, c.tiers, c.classes, c.shed)
-}
-
-// Collect is part of prometheus.Collector.
-func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
-	for _, q := range c.read() {
-		send(ch, c.tiers, tierSeries, []string{q.Tier}, float64(q.Bytes), float64(q.Stale), float64(q.MaxBytes), float64(q.MaxDepth))
-		for _, k := range q.Classes {
-			send(ch, c.classes, classSeries, []string{q.Tier, k.Class}, float64(k.Depth), k.Oldest.Seconds(),
-				float64(k.Entered), float64(k.Granted), float64(k.Promoted), float64(k.Left), float64(k.PutOut))
-			for _, s := range k.Shed {
-				send(ch, c.shed, shedSeries, []string{q.Tier, k.Class, s.Reason}, float64(s.Total))
+	m.observe(func(send send) {
+		for _, q := range read() {
+			send(tierSeries, []string{q.Tier}, float64(q.Bytes), float64(q.Stale), float64(q.MaxBytes), float64(q.MaxDepth))
+			for _, k := range q.Classes {
+				send(classSeries, []string{q.Tier, k.Class}, float64(k.Depth), k.Oldest.Seconds(),
+					float64(k.Entered), float64(k.Granted), float64(k.Promoted), float64(k.Left), float64(k.PutOut))
+				for _, s := range k.Shed {
+					send(shedSeries, []string{q.Tier, k.Class, s.Reason}, float64(s.Total))
+				}
 			}
 		}
-	}
+	}, tierSeries, classSeries, shedSeries)
 }
 
 // Waits is the resolved tierway_queue_wait_seconds of one tier or pool.

@@ -1,8 +1,9 @@
 package telemetry
 
 import (
+	"cmp"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -14,38 +15,32 @@ import (
 // loses its series is kept beside them, so that nothing is ever missing from the
 // sum, and no series ever falls.
 type tenantCounts struct {
-	mu     sync.RWMutex // held for reading while something is counted, for writing while a tenant's place changes
-	keep   int          // how many may have series of their own
-	own    int          // how many have
+	mu     sync.Mutex // guards the rest
+	keep   int        // how many may have series of their own
+	own    int        // how many have
 	known  map[string]*tenant
-	other  *counts
-	former *counts // of those that have lost their series
-
-	ranking          sync.Mutex // one comparison at a time; taken before mu
-	ranked           time.Time  // the last one; zero before the first
-	outcomes, limits []string
-	index            map[string]int // of a limit
-	descs, past      []*prometheus.Desc
+	other  counts
+	former counts    // of those that have lost their series
+	ranked time.Time // the last comparison; zero before the first
+	labels [len(tenantLabels)][]string
 }
 
 // tenant is one that has asked for something lately.
 type tenant struct {
-	*counts              // its own, or those that it shares
-	own     bool         // it has series of its own
-	shares  bool         // it always shares
-	recent  atomic.Int64 // requests since the tenants were compared last
-	score   float64      // of requests, each worth half after halfLife; guarded by ranking
+	counts         // its own, or those that it shares
+	name   string  // empty for requests without a known tenant
+	own    bool    // it has series of its own
+	shares bool    // it always shares
+	recent int64   // requests since the tenants were compared last
+	score  float64 // of requests, each worth half after halfLife
 }
 
-// counts are those behind the series of one tenant.
-type counts struct {
-	requests []atomic.Int64 // by outcome
-	tokens   [3]atomic.Int64
-	refusals []atomic.Int64 // by limit
-}
+// counts are those behind the series of one tenant: by tenantLabels, then by the values
+// of the label.
+type counts [len(tenantLabels)][]int64
 
-// tokenKinds are the values of the label kind, in the order of counts.tokens.
-var tokenKinds = [...]string{"prompt", "cached", "output"}
+// tokenKinds are the values of the label kind.
+var tokenKinds = []string{"prompt", "cached", "output"}
 
 const (
 	// noTenant is the label of requests that ended before their tenant was known.
@@ -56,8 +51,7 @@ const (
 	maxTenants = 100_000
 )
 
-// tenantSeries are in the order of counts: requests, tokens, refusals. Each has
-// one more label, of tenantLabels.
+// tenantSeries are in the order of tenantLabels.
 var tenantSeries = []series{
 	{"tierway_tenant_requests_total", "Ended requests by tenant and outcome. The telemetry.tenants busiest tenants have series of their own, which begin at 0 when they are given; all others together are the tenant other, which never falls. The tenant none stands for requests without a known one. With tierway_tenant_former_requests_total it is the sum of tierway_requests_total once nothing is in flight.", prometheus.CounterValue},
 	{"tierway_tenant_tokens_total", "Tokens by tenant and kind: prompt, cached (part of prompt), output. Which tenants have series: see tierway_tenant_requests_total.", prometheus.CounterValue},
@@ -71,51 +65,42 @@ var formerSeries = []series{
 	{"tierway_tenant_former_refusals_total", "What tierway_tenant_refusals_total has counted for tenants that have lost their series.", prometheus.CounterValue},
 }
 
-// tenantLabels are the labels of tenantSeries beside tenant.
+// tenantLabels are the labels of tenantSeries beside tenant, and those of formerSeries.
 var tenantLabels = [...]string{"outcome", "kind", "limit"}
+
+// The indexes into tenantLabels.
+const (
+	byOutcome = iota
+	byKind
+	byLimit
+)
 
 // newTenants makes the counts and registers them.
 func newTenants(d *definer) *tenantCounts {
-	t := &tenantCounts{known: map[string]*tenant{}, index: map[string]int{}}
+	t := &tenantCounts{}
 	for i, label := range tenantLabels {
 		d.read(tenantSeries[i:i+1], "tenant", label)
 		d.read(formerSeries[i:i+1], label)
-		t.descs = append(t.descs, descsOf(tenantSeries[i:i+1], "tenant", label)...)
-		t.past = append(t.past, descsOf(formerSeries[i:i+1], label)...)
 	}
-	t.reset()
-	d.registry.MustRegister(t)
+	t.setLabels(byKind, tokenKinds)
+	d.observe(t.scrape, tenantSeries, formerSeries)
 	return t
 }
 
-// reset begins anew, for the outcomes and limits that there are.
-func (t *tenantCounts) reset() {
-	t.other, t.former = t.newCounts(), t.newCounts()
-	t.known = map[string]*tenant{"": {counts: t.newCounts(), shares: true}, other: {counts: t.other, shares: true}}
-	t.own = 0
-}
-
-func (t *tenantCounts) newCounts() *counts {
-	return &counts{requests: make([]atomic.Int64, len(t.outcomes)), refusals: make([]atomic.Int64, len(t.limits))}
-}
-
-// end says which outcomes there are, before anything is counted.
-func (t *tenantCounts) end(outcomes []string) {
+// setLabels sets the values of a label, before anything is counted.
+func (t *tenantCounts) setLabels(label int, values []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.outcomes = outcomes
-	t.reset()
+	t.labels[label] = values
+	t.other, t.former, t.own = t.newCounts(), t.newCounts(), 0
+	t.known = map[string]*tenant{"": {counts: t.newCounts(), shares: true}, other: {counts: t.other, name: other, shares: true}}
 }
 
-// limit says which limits there are, before anything is counted.
-func (t *tenantCounts) limit(names []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.limits = names
-	for i, n := range names {
-		t.index[n] = i
+func (t *tenantCounts) newCounts() (c counts) {
+	for i, values := range t.labels {
+		c[i] = make([]int64, len(values))
 	}
-	t.reset()
+	return c
 }
 
 // TenantEnded counts an ended request of a tenant, "" for one that nobody knows,
@@ -123,62 +108,42 @@ func (t *tenantCounts) limit(names []string) {
 // gateway's estimate. The outcome is an index into those that
 // Outside was given. It is to be called once for each request.
 func (m *Metrics) TenantEnded(tenant string, outcome int, prompt, cached, output int64) {
-	t := m.tenants.enter(tenant)
-	defer m.tenants.mu.RUnlock()
-	t.recent.Add(1)
-	t.requests[outcome].Add(1)
-	if prompt > 0 {
-		t.tokens[0].Add(prompt)
-	}
-	if cached > 0 {
-		t.tokens[1].Add(cached)
-	}
-	if output > 0 {
-		t.tokens[2].Add(output)
+	m.tenants.mu.Lock()
+	defer m.tenants.mu.Unlock()
+	t := m.tenants.tenantLocked(tenant)
+	t.recent++
+	t.counts[byOutcome][outcome]++
+	for kind, n := range [...]int64{prompt, cached, output} {
+		t.counts[byKind][kind] += max(n, 0)
 	}
 }
 
 // TenantLimited counts a request of a tenant that a limit refused, one of those
 // that Limits was given.
 func (m *Metrics) TenantLimited(tenant, limit string) {
-	i, ok := m.tenants.index[limit]
-	if !ok {
-		return
-	}
-	t := m.tenants.enter(tenant)
-	defer m.tenants.mu.RUnlock()
-	t.refusals[i].Add(1)
-}
-
-// enter returns a tenant, and holds the lock for reading until the caller gives it
-// back: nobody's place changes while something is counted.
-func (t *tenantCounts) enter(name string) *tenant {
-	for {
-		t.mu.RLock()
-		one := t.known[name]
-		if one == nil && len(t.known) >= maxTenants {
-			one = t.known[other]
-		}
-		if one != nil {
-			return one
-		}
-		t.mu.RUnlock()
-		t.meet(name)
+	m.tenants.mu.Lock()
+	defer m.tenants.mu.Unlock()
+	if i := slices.Index(m.tenants.labels[byLimit], limit); i >= 0 {
+		m.tenants.tenantLocked(tenant).counts[byLimit][i]++
 	}
 }
 
-// meet gives a new tenant a place: one of its own while there are any left.
-func (t *tenantCounts) meet(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.known[name] != nil || len(t.known) >= maxTenants {
-		return
+// tenantLocked returns a tenant. A new one has series of its own while there are any left.
+func (t *tenantCounts) tenantLocked(name string) *tenant {
+	one := t.known[name]
+	switch {
+	case one != nil:
+		return one
+	case len(t.known) >= maxTenants:
+		return t.known[other]
 	}
-	one := &tenant{counts: t.other, shares: name == noTenant || !utf8.ValidString(name)} // a label's value must be UTF-8, and mean one thing
+	one = &tenant{counts: t.other, name: name,
+		shares: name == noTenant || !utf8.ValidString(name)} // a label's value must be UTF-8, and mean one thing
 	t.known[name] = one
 	if t.own < t.keep && !one.shares {
 		t.promote(one)
 	}
+	return one
 }
 
 // promote gives a tenant series of its own, which begin at 0.
@@ -189,20 +154,37 @@ func (t *tenantCounts) promote(one *tenant) {
 
 // demote takes a tenant's series away and keeps what they have counted.
 func (t *tenantCounts) demote(one *tenant) {
-	one.counts.moveTo(t.former)
+	for i := range one.counts {
+		add(t.former[i], one.counts[i])
+	}
 	one.counts, one.own = t.other, false
 	t.own--
 }
 
-// moveTo adds the counts to others. Nothing may be counted meanwhile.
-func (c *counts) moveTo(sum *counts) {
-	for i := range c.requests {
-		sum.requests[i].Add(c.requests[i].Load())
+// scrape sends all counts of one moment.
+func (t *tenantCounts) scrape(send send) {
+	shown := map[string]counts{}
+	t.mu.Lock()
+	for name, one := range t.known {
+		if one.own || name == "" || name == other {
+			shown[cmp.Or(name, noTenant)] = one.clone()
+		}
 	}
-	for i := range c.tokens {
-		sum.tokens[i].Add(c.tokens[i].Load())
+	former := t.former.clone()
+	t.mu.Unlock()
+	for i, values := range t.labels {
+		for j, value := range values {
+			send(formerSeries[i:i+1], []string{value}, float64(former[i][j]))
+			for name, c := range shown {
+				send(tenantSeries[i:i+1], []string{name, value}, float64(c[i][j]))
+			}
+		}
 	}
-	for i := range c.refusals {
-		sum.refusals[i].Add(c.refusals[i].Load())
+}
+
+func (c counts) clone() counts {
+	for i := range c {
+		c[i] = slices.Clone(c[i])
 	}
+	return c
 }

@@ -12,10 +12,10 @@ const (
 	// halfLife is after how long a request counts for half when the busiest tenants
 	// are sought: who was busy for an hour keeps its series through a coffee break.
 	halfLife = 10 * time.Minute
-	// ahead is how many times as busy as a tenant with series another one must be to
+	// lead is how many times as busy as a tenant with series another one must be to
 	// take them. Without it two that are alike would swap every minute, and neither
 	// had a curve.
-	ahead = 1.5
+	lead = 1.5
 	// idle is the score below which a tenant without series is forgotten: that of
 	// one request nearly two hours ago.
 	idle = 0.001
@@ -25,18 +25,10 @@ const (
 // counted as other. Fewer than there are takes effect at once, the least busy
 // losing theirs; more are given as tenants come, and by RankTenants.
 func (m *Metrics) KeepTenants(n int) {
-	t := m.tenants
-	t.ranking.Lock()
-	defer t.ranking.Unlock()
-	var r ranks
-	for _, one := range t.all() {
-		r.add(one)
-	}
-	r.sort()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.keep = max(n, 0)
-	t.place(&r)
+	m.tenants.mu.Lock()
+	defer m.tenants.mu.Unlock()
+	m.tenants.keep = max(n, 0)
+	m.tenants.placeLocked()
 }
 
 // RankTenants compares the tenants by their requests up to now, of which old ones
@@ -44,95 +36,61 @@ func (m *Metrics) KeepTenants(n int) {
 // or so. Tenants that known does not know lose their series; a nil known knows all.
 func (m *Metrics) RankTenants(now time.Time, known func(tenant string) bool) {
 	t := m.tenants
-	t.ranking.Lock()
-	defer t.ranking.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	decay := 1.0
 	if since := now.Sub(t.ranked); !t.ranked.IsZero() && since > 0 {
 		decay = math.Exp2(-float64(since) / float64(halfLife))
 	}
 	t.ranked = now
-	var r ranks // made before the lock: nothing is counted while that is held
-	for _, one := range t.all() {
-		one.score = one.score*decay + float64(one.recent.Swap(0))
-		if !one.own && one.score < idle || known != nil && !known(one.name) {
-			r.gone = append(r.gone, one)
-		} else {
-			r.add(one)
-		}
-	}
-	r.sort()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, one := range r.gone {
-		if one.own {
-			t.demote(one.tenant)
-		}
-		delete(t.known, one.name)
-	}
-	t.place(&r)
-}
-
-// rankedTenant is a tenant that is compared.
-type rankedTenant struct {
-	name string
-	*tenant
-}
-
-// all returns the tenants that can be compared. The caller holds ranking, so that
-// none of them changes its place.
-func (t *tenantCounts) all() []rankedTenant {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	all := make([]rankedTenant, 0, len(t.known))
 	for name, one := range t.known {
-		if name != "" && name != other {
-			all = append(all, rankedTenant{name, one})
+		if name == "" || name == other {
+			continue
+		}
+		one.score, one.recent = one.score*decay+float64(one.recent), 0
+		if !one.own && one.score < idle || known != nil && !known(name) {
+			if one.own {
+				t.demote(one)
+			}
+			delete(t.known, name)
 		}
 	}
-	return all
+	t.placeLocked()
 }
 
-// ranks are the tenants as they compare.
-type ranks struct {
-	own, rest, gone []rankedTenant // with series of their own, without, and not to be known any more
-}
-
-func (r *ranks) add(one rankedTenant) {
-	switch {
-	case one.own:
-		r.own = append(r.own, one)
-	case !one.shares:
-		r.rest = append(r.rest, one)
-	}
-}
-
-// sort puts the busiest first.
-func (r *ranks) sort() {
-	busiest := func(a, b rankedTenant) int {
-		if d := cmp.Compare(b.score, a.score); d != 0 {
-			return d
+// placeLocked gives the series to the busiest tenants, each of which must be clearly
+// ahead of the one whose series it takes.
+func (t *tenantCounts) placeLocked() {
+	var own, rest []*tenant
+	for _, one := range t.known {
+		switch {
+		case one.own:
+			own = append(own, one)
+		case !one.shares:
+			rest = append(rest, one)
 		}
-		return strings.Compare(a.name, b.name)
 	}
-	slices.SortFunc(r.own, busiest)
-	slices.SortFunc(r.rest, busiest)
-}
-
-// place gives the places to the busiest, each of which must be clearly ahead of
-// the one whose place it takes. The caller holds the lock for writing.
-func (t *tenantCounts) place(r *ranks) {
-	own, rest := r.own, r.rest
-	for len(own) > 0 && t.own > t.keep {
-		t.demote(own[len(own)-1].tenant)
+	busiest := func(a, b *tenant) int { return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(a.name, b.name)) }
+	slices.SortFunc(own, busiest)
+	demote := func() {
+		t.demote(own[len(own)-1])
 		own = own[:len(own)-1]
 	}
-	for len(rest) > 0 && t.own < t.keep {
-		t.promote(rest[0].tenant)
-		rest = rest[1:]
+	for t.own > t.keep {
+		demote()
 	}
-	for len(own) > 0 && len(rest) > 0 && rest[0].score > ahead*own[len(own)-1].score {
-		t.demote(own[len(own)-1].tenant)
-		t.promote(rest[0].tenant)
-		own, rest = own[:len(own)-1], rest[1:]
+	ahead := func(one *tenant) bool {
+		return t.own < t.keep || len(own) > 0 && one.score > lead*own[len(own)-1].score
+	}
+	rest = slices.DeleteFunc(rest, func(one *tenant) bool { return !ahead(one) })
+	slices.SortFunc(rest, busiest)
+	for _, one := range rest {
+		if !ahead(one) {
+			return
+		}
+		if t.own == t.keep {
+			demote()
+		}
+		t.promote(one)
 	}
 }

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"runtime"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,7 +69,8 @@ type Tier struct {
 	Selection prometheus.Observer // of choosing a worker at once, in seconds
 	TPOT      prometheus.Observer // of one output token, in seconds
 
-	ends   *ends
+	flow   *flow
+	ended  []int64 // by dialect, then outcome; those of all removed tiers once it is forgotten; flow guards it
 	policy atomic.Pointer[tierPolicy]
 }
 
@@ -108,8 +108,10 @@ func (m *Metrics) tierLocked(name string, dialects, outcomes []string) *Tier {
 	if t := m.flow.tiers[name]; t != nil {
 		return t
 	}
-	t := &Tier{Retries: m.tiers.retries.WithLabelValues(name),
-		ends: &ends{dialects: dialects, outcomes: outcomes, n: make([]atomic.Int64, len(dialects)*len(outcomes))}}
+	if m.flow.dialects == nil {
+		m.flow.dialects, m.flow.outcomes = dialects, outcomes
+	}
+	t := &Tier{Retries: m.tiers.retries.WithLabelValues(name), flow: m.flow, ended: make([]int64, len(dialects)*len(outcomes))}
 	t.Duration = prometheus.ObserverFunc(func(v float64) { t.policy.Load().duration.Observe(v) })
 	t.Selection = prometheus.ObserverFunc(func(v float64) { t.policy.Load().selection.Observe(v) })
 	t.TPOT = prometheus.ObserverFunc(func(v float64) { t.policy.Load().perToken.Observe(v) })
@@ -136,10 +138,7 @@ func (m *Metrics) tierPolicy(tier, policy string) *tierPolicy {
 
 // Ended counts one ended request. It is to be called once for each that Started
 // has counted.
-func (t *Tier) Ended(dialect, outcome int) {
-	t.ends.n[dialect*len(t.ends.outcomes)+outcome].Add(1)
-	runtime.KeepAlive(t) // until it is counted: then its sums may go to those of removed tiers
-}
+func (t *Tier) Ended(dialect, outcome int) { t.flow.end(t, dialect, outcome) }
 
 // Prefix counts what was believed of an attempt's prompt: predicted tokens of it
 // in the worker's cache, and cached ones as the engine has reported. A negative
@@ -159,7 +158,7 @@ func (m *Metrics) Outside(dialects, outcomes []string) {
 	m.flow.mu.Lock()
 	m.outside = m.tierLocked(noTier, dialects, outcomes) // no policy has it, and it has no series of any
 	m.flow.mu.Unlock()
-	m.tenants.end(outcomes)
+	m.tenants.setLabels(byOutcome, outcomes)
 }
 
 // EndedOutside counts a request that ended before it had a tier. The indexes are

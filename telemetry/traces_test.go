@@ -3,7 +3,6 @@ package telemetry
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,7 +31,7 @@ type fakeExporter struct {
 	do    func(ctx context.Context, spans []sdktrace.ReadOnlySpan) error
 	ended chan struct{} // closed by Shutdown; nil: none
 
-	mu   sync.Mutex // guards took
+	mu   sync.Mutex // guards ended and took
 	took []sdktrace.ReadOnlySpan
 }
 
@@ -50,6 +48,8 @@ func (f *fakeExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnl
 }
 
 func (f *fakeExporter) Shutdown(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.ended != nil {
 		close(f.ended)
 		f.ended = nil
@@ -256,23 +256,4 @@ func TestWhereTracesGo(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestTheEnvironmentBoundsTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
-		tr, _, stop := run(TracesConfig{Sample: 1}, &fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error { return errors.New("no") }})
-		for range 12 {
-			tr.Begin(nil, true, time.Unix(10, 0)).End(some(1))
-		}
-		if got, want := tr.Counts(), (TraceCounts{Dropped: 2, Queued: 10}); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
-		time.Sleep(usualDelay)
-		synctest.Wait()
-		if got, want := tr.Counts(), (TraceCounts{Dropped: 2, Failed: 10}); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
-		stop()
-	})
 }
