@@ -42,7 +42,7 @@ func (m *mixedWorker) serve(t *testing.T, p *Pool, w *Worker, now time.Time, war
 	m.warmed = m.warmed || warm
 	took := seconds(firstStep.Seconds()*8000/m.rate + computed/m.rate)
 	l.Answered(now.Add(took), nil)
-	m.ratios = append(m.ratios, w.pace.newest(0).ratio)
+	m.ratios = append(m.ratios, w.pace.last().ratio)
 	o := Result{At: now.Add(took), PromptTokens: 8000, OutputTokens: 10, Text: true}
 	if reports {
 		o.CachedTokens = cached

@@ -43,21 +43,24 @@ type moment struct {
 // stream that was booked after the end of the one before. Streams that wait for the
 // same thing, such as those of one burst, therefore count in one moment only.
 type pace struct {
-	ring    [maxSamples]sample
-	next, n int
-
-	ended   time.Time // the end of the last moment
+	samples []sample  // the last ones, the oldest first
 	began   time.Time // when the first stream of the present moment was booked
 	streams int       // of the present moment
-	moments [maxMoments]moment
-	last, m int // as next and n
+	ended   time.Time // the end of the last moment
+	moments []moment  // the last ones, the oldest first
+}
+
+// push appends v, and drops the oldest element of a slice that holds as many as it may.
+func push[T any](s []T, v T, most int) []T {
+	if len(s) == most {
+		s = slices.Delete(s, 0, 1)
+	}
+	return append(s, v)
 }
 
 // add keeps a sample and forgets those that are too old.
 func (p *pace) add(s sample) {
-	p.ring[p.next] = s
-	p.next = (p.next + 1) % maxSamples
-	p.n = min(p.n+1, maxSamples)
+	p.samples = push(p.samples, s, maxSamples)
 	p.prune(s.at)
 	if s.ratio <= 0 || s.began.Before(p.ended) {
 		return
@@ -71,9 +74,7 @@ func (p *pace) add(s sample) {
 // endMoment keeps the present moment's comparison with the peers' median.
 func (p *pace) endMoment(now time.Time, peers float64) {
 	if own, ok := p.median(p.began, p.ended, 1); ok {
-		p.moments[p.last] = moment{now, own / peers}
-		p.last = (p.last + 1) % maxMoments
-		p.m = min(p.m+1, maxMoments)
+		p.moments = push(p.moments, moment{now, own / peers}, maxMoments)
 	}
 	p.ended, p.streams = now, 0
 }
@@ -82,37 +83,25 @@ func (p *pace) endMoment(now time.Time, peers float64) {
 func (p *pace) reset() { *p = pace{} }
 
 func (p *pace) prune(now time.Time) {
-	for p.n > 0 && now.Sub(p.newest(p.n-1).at) > paceWindow {
-		p.n--
+	for len(p.samples) > 0 && now.Sub(p.samples[0].at) > paceWindow {
+		p.samples = slices.Delete(p.samples, 0, 1)
 	}
-	for p.m > 0 && now.Sub(p.newestMoment(p.m-1).at) > paceWindow {
-		p.m--
+	for len(p.moments) > 0 && now.Sub(p.moments[0].at) > paceWindow {
+		p.moments = slices.Delete(p.moments, 0, 1)
 	}
-	if p.n == 0 {
+	if len(p.samples) == 0 {
 		p.streams = 0
 	}
 }
 
-// newest returns the i-th newest sample, from 0.
-func (p *pace) newest(i int) *sample { return &p.ring[(p.next-1-i+2*maxSamples)%maxSamples] }
-
-// newestMoment returns the i-th newest moment, from 0.
-func (p *pace) newestMoment(i int) *moment {
-	return &p.moments[(p.last-1-i+2*maxMoments)%maxMoments]
-}
-
 // median returns the median ratio of the streams that were booked at from or later
-// and had their first token after that time; ok is false when there are fewer than
+// and had their first token after that time; ok is false if there are fewer than
 // enough.
 func (p *pace) median(from, after time.Time, enough int) (m float64, ok bool) {
 	var room [maxSamples]float64
 	ratios := room[:0]
-	for i := range p.n {
-		s := p.newest(i)
-		if !s.at.After(after) {
-			break
-		}
-		if s.ratio > 0 && !s.began.Before(from) {
+	for i := range p.samples {
+		if s := &p.samples[i]; s.ratio > 0 && s.at.After(after) && !s.began.Before(from) {
 			ratios = append(ratios, s.ratio)
 		}
 	}
@@ -122,43 +111,40 @@ func (p *pace) median(from, after time.Time, enough int) (m float64, ok bool) {
 	return median(ratios), true
 }
 
-// slow tells whether the worker was slower than factor times its peers in all but
+// slow reports whether the worker was slower than factor times its peers in all but
 // one of its last moments.
 func (p *pace) slow(factor float64) bool {
 	slow := 0
-	for i := range p.m {
-		if p.newestMoment(i).ratio > factor {
+	for _, m := range p.moments {
+		if m.ratio > factor {
 			slow++
 		}
 	}
-	return p.m >= minMoments && slow >= p.m-1
+	return len(p.moments) >= minMoments && slow >= len(p.moments)-1
 }
 
-// slowRatio returns the median of the last moments; 0 when they are too few.
+// slowRatio returns the median of the last moments; 0 if they are too few.
 func (p *pace) slowRatio() float64 {
-	if p.m < minMoments {
+	if len(p.moments) < minMoments {
 		return 0
 	}
-	var ratios [maxMoments]float64
-	for i := range p.m {
-		ratios[i] = p.newestMoment(i).ratio
+	var room [maxMoments]float64
+	ratios := room[:0]
+	for _, m := range p.moments {
+		ratios = append(ratios, m.ratio)
 	}
-	return median(ratios[:p.m])
+	return median(ratios)
 }
 
-// p95 returns the time within which 95 of 100 first tokens came; ok is false
-// when there are fewer than enough samples.
-func (p *pace) p95(enough int) (d time.Duration, ok bool) {
-	if p.n < enough {
-		return 0, false
-	}
+// p95 returns the time within which 95 of 100 first tokens came.
+func (p *pace) p95() time.Duration {
 	var room [maxSamples]time.Duration
 	observed := room[:0]
-	for i := range p.n {
-		observed = append(observed, p.newest(i).observed)
+	for i := range p.samples {
+		observed = append(observed, p.samples[i].observed)
 	}
 	slices.Sort(observed)
-	return observed[(95*p.n+99)/100-1], true
+	return observed[(95*len(observed)+99)/100-1]
 }
 
 // median sorts vs, of which there is at least one.

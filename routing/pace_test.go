@@ -16,9 +16,12 @@ func paced(p95 time.Duration) (p *Pool, w *Worker, gate *ledger) {
 	return p, p.workers[0], gate
 }
 
+// last is the last sample.
+func (p *pace) last() sample { return p.samples[len(p.samples)-1] }
+
 // predicted is the predicted time to first token of a worker's last stream.
 func (w *Worker) predicted() time.Duration {
-	s := w.pace.newest(0)
+	s := w.pace.last()
 	return time.Duration(float64(s.observed)/s.ratio + 0.5)
 }
 
@@ -49,11 +52,11 @@ func TestAStreamsPaceIsJudgedByThePoolsRate(t *testing.T) {
 		}
 		l.Answered(start.Add(3*time.Second), c.answer)
 		l.Release(Result{Err: c.end})
-		if got, cuts := fmt.Sprint(g.verdicts), fmt.Sprint(g.cuts); w.pace.n != c.paced || got != c.outcomes || cuts != c.cuts {
-			t.Errorf("%s: %d samples, reported %s, then %s; want %d, %s and %s", name, w.pace.n, got, cuts, c.paced, c.outcomes, c.cuts)
+		if got, cuts := fmt.Sprint(g.verdicts), fmt.Sprint(g.cuts); len(w.pace.samples) != c.paced || got != c.outcomes || cuts != c.cuts {
+			t.Errorf("%s: %d samples, reported %s, then %s; want %d, %s and %s", name, len(w.pace.samples), got, cuts, c.paced, c.outcomes, c.cuts)
 		}
-		if want := time.Second + firstStep; c.paced > 0 && (w.pace.newest(0).observed != 3*time.Second || w.predicted() != want) {
-			t.Errorf("%s: compares %s with %s, want 3s with %s", name, w.pace.newest(0).observed, w.predicted(), want)
+		if want := time.Second + firstStep; c.paced > 0 && (w.pace.last().observed != 3*time.Second || w.predicted() != want) {
+			t.Errorf("%s: compares %s with %s, want 3s with %s", name, w.pace.last().observed, w.predicted(), want)
 		}
 	}
 }
@@ -69,7 +72,7 @@ func TestNobodyIsSlowWithinTheFirstStep(t *testing.T) {
 		}
 		l.Answered(start.Add(took), nil)
 		l.Release(Result{})
-		if got := w.pace.newest(0).observed; got != firstStep {
+		if got := w.pace.last().observed; got != firstStep {
 			t.Errorf("%s is recorded as %s", took, got)
 		}
 	}
@@ -84,14 +87,14 @@ func TestStreamsThatWaitInsideTheirEngineHaveNoPace(t *testing.T) {
 	}
 	recorded := func(booked, at time.Duration, want bool) {
 		t.Helper()
-		before := w.pace.n
+		before := len(w.pace.samples)
 		l, err := p.Acquire(&Request{Now: start.Add(booked), PromptTokens: 100, Stream: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.Answered(start.Add(at), nil)
 		l.Release(Result{})
-		if got := w.pace.n > before; got != want {
+		if got := len(w.pace.samples) > before; got != want {
 			t.Errorf("a stream of %s to %s has a pace: %t", booked, at, got)
 		}
 	}

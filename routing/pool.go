@@ -66,7 +66,7 @@ type Worker struct {
 	kept                                bool // in rotation although it is ejected, by the ejection cap
 	ejection                            Ejection
 	ejectedAt, restoredAt               time.Time // when the last ejection began and ended
-	pace                                *pace
+	pace                                pace
 	inflight                            int
 	pending, output                     int64
 	tokens, maxTokens                   int64 // of all in flight
@@ -167,7 +167,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	for i, m := range members {
 		w := p.findLocked(m.ID, m.Ref)
 		if w == nil {
-			w = &Worker{id: m.ID, ref: m.Ref, slot: p.chains.join(), pace: &pace{}}
+			w = &Worker{id: m.ID, ref: m.Ref, slot: p.chains.join()}
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
@@ -300,7 +300,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			PendingTokens: w.pending, OutputTokens: w.output,
 			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
 			Cooling: max(0, w.coolUntil.Sub(now)), Open: max(0, w.openUntilLocked().Sub(now)), Kept: w.kept, Share: w.shareLocked(now),
-			SlowRatio: w.pace.slowRatio(), Samples: w.pace.n,
+			SlowRatio: w.pace.slowRatio(), Samples: len(w.pace.samples),
 			Rate: w.value[prefillRate], RateCount: w.learned[prefillRate].count,
 			TokenTime: seconds(w.value[tokenTime]), TokenTimeCount: w.learned[tokenTime].count,
 		}

@@ -46,28 +46,12 @@ func (p *Pool) slowLocked(w *Worker, s sample) bool {
 	}
 	w.pace.add(s)
 	if w.pace.streams >= momentStreams && s.at.Sub(w.pace.began) >= momentSpan {
-		p.compareLocked(w, s.at)
+		if peers, ok := p.peersLocked(w, w.pace.began); ok {
+			w.pace.endMoment(s.at, peers)
+		}
 	}
-	if w.pace.n < limit.MinSamples {
-		return false
-	}
-	if limit.Factor > 0 && w.pace.slow(limit.Factor) {
-		return true
-	}
-	if limit.P95Above > 0 {
-		p95, ok := w.pace.p95(limit.MinSamples)
-		return ok && p95 > limit.P95Above
-	}
-	return false
-}
-
-// compareLocked ends the worker's present moment, if its peers had streams in it.
-func (p *Pool) compareLocked(w *Worker, now time.Time) {
-	peers, ok := p.peersLocked(w, w.pace.began)
-	if !ok {
-		return
-	}
-	w.pace.endMoment(now, peers)
+	return len(w.pace.samples) >= limit.MinSamples &&
+		(limit.Factor > 0 && w.pace.slow(limit.Factor) || limit.P95Above > 0 && w.pace.p95() > limit.P95Above)
 }
 
 // slowProbeLocked reports whether a probe is slower than the peers were lately. The probe
