@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"math"
 	"time"
 
@@ -17,22 +18,23 @@ import (
 // attempt sends the request to one worker and relays its answer. Without a
 // failure the client has its answer, whole or cut, and the attempt is settled;
 // with one its verdict is owed.
-func (x *exchange) attempt(m *member, lease *routing.Lease) *attempt {
+func (d *dispatch) attempt(m *member, lease *routing.Lease) *attempt {
+	x := d.x
 	started := time.Now()
 	ctx, cancel := context.WithCancelCause(x.in.r.Context())
 	if lease.Worker() != nil {
 		m.series.Chosen(string(lease.Reason()))
 	}
-	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx, most: x.mostUsage(), placed: x.wait.placed,
+	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx, most: x.parsed.mostUsage(), placed: x.wait.placed,
 		span: x.caller.trace.Attempt(started)}
-	x.attempts = append(x.attempts, a)
-	a.usesEngine = lease.Worker() != nil && x.usesEngine()
+	d.attempts = append(d.attempts, a)
+	a.usesEngine = lease.Worker() != nil && x.parsed.usesEngine()
 	a.firstByte = a.firstByteWithin()
 	a.watch.start(cancel, a.firstByte, x.patience)
 	defer a.give() // for a panic
 	defer cancel(nil)
 	defer a.watch.stop()
-	if a.usesEngine && x.generatesStream() {
+	if a.usesEngine && x.parsed.generatesStream() {
 		m.live.begin(a, a.sentStream(), lease.Expected())
 		defer func() { m.live.end(a, time.Now(), ctx.Err() != nil) }()
 	}
@@ -58,7 +60,7 @@ func (a *attempt) firstByteWithin() time.Duration {
 		return within
 	}
 	patience, probing := a.m.gate.Probing(a.lease.Ticket(), a.lease.Expected())
-	if probing && (a.x.parsed.req.Stream || a.x.movable(w.ID())) {
+	if probing && (a.x.parsed.req.Stream || a.x.dispatch.movable(w.ID())) {
 		within = min(within, patience)
 	}
 	return within
@@ -66,8 +68,9 @@ func (a *attempt) firstByteWithin() time.Duration {
 
 // movable reports whether another worker may answer the request although it has
 // reached the worker of that name.
-func (x *exchange) movable(id string) bool {
-	return !x.once() && len(x.attempts) < x.snap.file.Retry.Attempts && x.othersThan(id)
+func (d *dispatch) movable(id string) bool {
+	x := d.x
+	return !x.parsed.once() && len(d.attempts) < x.snap.file.Retry.Attempts && d.othersThan(id)
 }
 
 // attempt is one try on one worker.
@@ -133,7 +136,7 @@ func (a *attempt) answered(at time.Time, err error) {
 		return
 	}
 	a.begun = true
-	a.x.judgeFailed(err)
+	a.x.dispatch.judgeFailed(err)
 	a.lease.Answered(at, err)
 }
 
@@ -160,7 +163,7 @@ func (a *attempt) settle(f *failure) {
 		a.judge()
 		return
 	}
-	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.othersThan(w.ID())) {
+	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.dispatch.othersThan(w.ID())) {
 		a.x.resolution.pool.routing.Cool(w, time.Now().Add(f.cool))
 	} else if w != nil && f.gone {
 		a.x.resolution.pool.routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(goneFor))
@@ -181,7 +184,7 @@ func (a *attempt) judge() {
 	if a.f != nil {
 		blame = a.f.blame
 	}
-	a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.wholeText(),
+	a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.parsed.wholeText(),
 		PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
 	now, how := time.Now(), attemptFailed
 	switch {
@@ -189,7 +192,7 @@ func (a *attempt) judge() {
 		how = attemptOK
 		a.m.series.OK.Inc()
 		if a.lease.Worker() != nil {
-			a.m.evidence.answered(a.x.tenantHash(), now)
+			a.m.evidence.answered(maphash.String(a.x.s.seed, a.x.caller.Tenant), now)
 		}
 	case errors.Is(blame, routing.ErrExcluded):
 		how = attemptExcluded
@@ -200,16 +203,6 @@ func (a *attempt) judge() {
 	a.m.stats.observe(now, attemptStats{Outcome: how, TTFT: a.ttft, Total: now.Sub(a.started),
 		Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output})
 	a.verdict = blame
-}
-
-// wholeText tells whether the engine reads what the gateway has read and nothing
-// else, so that its count of the prompt says what the estimate is worth.
-func (x *exchange) wholeText() bool {
-	r := x.parsed.req
-	if r == nil || r.Media || r.PreviousResponseID != "" || r.ConversationID != "" || r.N > 1 {
-		return false
-	}
-	return x.in.dialect == openai.Chat || x.in.dialect == openai.Completions || x.in.dialect == openai.Responses || x.in.dialect == openai.Messages
 }
 
 // errPanic is why an attempt ended that the gateway's own fault cut.
@@ -226,8 +219,8 @@ func (a *attempt) give() {
 }
 
 // othersThan tells whether the pool has another worker that takes requests now.
-func (x *exchange) othersThan(id string) bool {
-	for _, v := range x.resolution.pool.routing.Snapshot(time.Now()) {
+func (d *dispatch) othersThan(id string) bool {
+	for _, v := range d.x.resolution.pool.routing.Snapshot(time.Now()) {
 		if v.ID != id && v.Up && v.Weight > 0 && v.Cooling == 0 {
 			return true
 		}
@@ -244,37 +237,17 @@ func (a *attempt) firstContent(at time.Time) {
 	if a.usesEngine {
 		a.m.live.answer(a.sentStream())
 	}
-	if a.x.firstAt.IsZero() {
-		a.x.firstAt = a.firstAt
+	if a.x.dispatch.firstAt.IsZero() {
+		a.x.dispatch.firstAt = a.firstAt
 		a.m.series.TTFT.Observe(a.ttft.Seconds())
 	}
-}
-
-// generatesStream tells whether the answer comes token by token.
-func (x *exchange) generatesStream() bool {
-	return x.parsed.req != nil && x.parsed.req.Stream && x.in.dialect.Generates()
-}
-
-// tokensMax is the most tokens of a prompt, beyond its bytes, and of a choice that an
-// engine's report is taken for: ten times the longest context of any model.
-const tokensMax = 10_000_000
-
-// mostUsage returns the most tokens that an answer to the request can have. Engines
-// that count further tokens, such as a template's, may exceed max_tokens; twice as
-// many and 64 are a fault of the report.
-func (x *exchange) mostUsage() openai.Usage {
-	output := int64(tokensMax)
-	if x.parsed.req.MaxTokens > 0 {
-		output = min(output, 2*x.parsed.req.MaxTokens+64)
-	}
-	return openai.Usage{Prompt: tokensMax + int64(len(x.parsed.req.Body)), Output: output * max(1, x.parsed.req.N) * x.parsed.req.Prompts()}
 }
 
 // account books the usage that the engine reported, unless the request is free or no
 // answer has such a usage. seen, the output as the gateway estimates it, then replaces
 // the report.
 func (a *attempt) account(u openai.Usage, seen int64) {
-	if a.x.free() {
+	if a.x.resolution.free(&a.x.in) {
 		return
 	}
 	if u.Prompt > a.most.Prompt || u.Output > a.most.Output {

@@ -36,7 +36,7 @@ func (x *exchange) readBody() ([]byte, error) {
 	}
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(x.in.r.Header.Values("Content-Encoding"), ", ")))
 	src := &paced{r: x.in.r.Body, control: x.answer.control, start: x.in.start, stall: x.snap.file.Timeouts.ClientStall}
-	x.in.memory = bodyMemory{budget: &x.s.bodies, tenant: x.caller.Tenant}
+	x.in.memory = x.s.bodyMemory(x.caller.Tenant)
 	body, err := openai.Decode(encoding, src, x.in.r.ContentLength, most, &x.in.memory)
 	if err == nil {
 		if !src.limit.IsZero() {
@@ -46,7 +46,7 @@ func (x *exchange) readBody() ([]byte, error) {
 		return body, nil
 	}
 	if errors.Is(err, errBodyMemory) {
-		return nil, x.noBodyMemory()
+		return nil, x.s.noBodyMemory()
 	}
 	var refused *openai.RequestError
 	if errors.As(err, &refused) {

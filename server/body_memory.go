@@ -114,26 +114,26 @@ func (x *exchange) dropBody() {
 	x.in.memory.release()
 }
 
-// answerMemory is memory for an answer to the request. Its owner releases it.
-func (x *exchange) answerMemory() bodyMemory {
-	return bodyMemory{budget: &x.s.bodies, tenant: x.caller.Tenant}
+// bodyMemory is memory for bodies of a tenant. Its owner releases it.
+func (s *Server) bodyMemory(tenant string) bodyMemory {
+	return bodyMemory{budget: &s.bodies, tenant: tenant}
 }
 
 // noAnswerMemory is the failure of an answer that finds no memory after so many bytes.
 // The worker is not at fault, and its work is paid for.
 func (a *attempt) noAnswerMemory(bytes int) *failure {
 	a.x.s.metrics.BodiesRefused.Inc()
-	a.x.estimate(a.x.unreported(bytes))
+	a.x.estimate(a.x.resolution.unreported(&a.x.parsed, bytes))
 	cause := excluded("%w", errBodyMemory)
 	return &failure{left: true, blame: cause, err: &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: cause,
 		Message: "The bodies that the gateway holds leave no memory for the worker's answer (max_buffered_bytes). Ask for less at once, or try again later."}}
 }
 
 // noBodyMemory is the answer to a request whose body finds no memory.
-func (x *exchange) noBodyMemory() error {
-	x.s.metrics.BodiesRefused.Inc()
+func (s *Server) noBodyMemory() error {
+	s.metrics.BodiesRefused.Inc()
 	// Clients that were refused together must not return together.
-	wait := time.Second + time.Duration(x.s.rand()%uint64(2*time.Second))
+	wait := time.Second + time.Duration(s.rand()%uint64(2*time.Second))
 	return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: wait, Cause: errBodyMemory,
 		Message: "The request bodies that the gateway holds leave no memory for this one (max_buffered_bytes). Send fewer or shorter requests at a time, and try again in " + shortDuration(wait) + "."}
 }

@@ -36,17 +36,17 @@ func (x *exchange) charge(from take) error {
 	if len(x.caller.Subjects) == 0 {
 		return nil
 	}
-	c := &tenants.Charge{Caller: x.caller.Caller, At: x.admission.at, Tokens: x.reserve(), IgnoreBudget: x.resolution.stored}
+	c := &tenants.Charge{Caller: x.caller.Caller, At: x.admission.at, Tokens: x.resolution.reserve(&x.parsed, x.caller.Caller), IgnoreBudget: x.resolution.stored}
 	err := x.admit(from, c)
 	if err == nil && x.admission.allowance.Refused.Budget() && x.caller.Degrade {
 		if cheaper, ok := x.resolver().degrade(x.resolution, x.admission.allowance.Refused); ok {
 			x.resolution = cheaper
-			c.Tokens, c.IgnoreBudget = x.reserve(), true
+			c.Tokens, c.IgnoreBudget = x.resolution.reserve(&x.parsed, x.caller.Caller), true
 			err = x.admit(from, c)
 		}
 	}
 	if err == nil && x.admission.allowance.Refused != "" {
-		return x.limited(c, x.admission.allowance)
+		return limitRefusal(c, x.admission.allowance)
 	}
 	return err
 }
@@ -65,39 +65,10 @@ func (x *exchange) admit(from take, c *tenants.Charge) (err error) {
 	return nil
 }
 
-// reserve is how many tokens the request may take: its prompt, and of the answer
-// what it asks for, or what nine of ten of the pool's answers stay below. Without
-// max_tokens the answer's part is a guess, which alone never exceeds what the caller
-// may use at once.
-func (x *exchange) reserve() int64 {
-	if x.in.dialect == openai.Other || x.free() {
-		return 0
-	}
-	prompt := x.resolution.pool.routing.Learned().PromptTokens(x.parsed.rawTokens)
-	if !x.in.dialect.Generates() {
-		return prompt
-	}
-	answer := x.resolution.pool.routing.Learned().LongAnswer(x.parsed.req.MaxTokens) * max(1, x.parsed.req.N) * x.parsed.req.Prompts()
-	if x.parsed.req.MaxTokens == 0 {
-		for _, s := range x.caller.Subjects {
-			if s.Limits.TPM > 0 {
-				answer = min(answer, max(0, s.Limits.TokensAtOnce()-prompt))
-			}
-		}
-	}
-	return prompt + answer
-}
-
-// free reports whether no model reads anything for the request: it counts tokens, or
-// asks for what was paid for when it was made.
-func (x *exchange) free() bool {
-	return x.in.counts || x.resolution.stored
-}
-
-// limited is the answer to a request that a limit refuses.
-func (x *exchange) limited(c *tenants.Charge, v tenants.Verdict) error {
+// limitRefusal is the answer to a request that a limit refuses.
+func limitRefusal(c *tenants.Charge, v tenants.Verdict) error {
 	e := &openai.Error{Code: openai.CodeRateLimitExceeded, Type: "requests", RetryAfter: max(v.Wait, time.Millisecond)}
-	limits := x.limitsOf(v.Whose)
+	limits := limitsOf(c.Caller, v.Whose)
 	switch v.Refused {
 	case tenants.LimitTokenBurst:
 		e.Type, e.NoRetry, e.RetryAfter = "tokens", true, 0
@@ -120,8 +91,8 @@ func (x *exchange) limited(c *tenants.Charge, v tenants.Verdict) error {
 }
 
 // limitsOf are the limits of the tenant or of the key.
-func (x *exchange) limitsOf(whose string) tenants.Limits {
-	for _, s := range x.caller.Subjects {
+func limitsOf(c *tenants.Caller, whose string) tenants.Limits {
+	for _, s := range c.Subjects {
 		if (s.Key == "") == (whose == "tenant") {
 			return s.Limits
 		}
@@ -205,7 +176,7 @@ func (x *exchange) settle(d *decisions.Decision) {
 		x.s.touches.note(x.caller.Key, x.in.start)
 	}
 	x.s.ledger.Add(store.Row{ID: newUUID7(x.bookedAt(), x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: x.bookedAt(),
-		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.knownModel(), Worker: d.Worker,
+		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.resolution.knownModel(), Worker: d.Worker,
 		Outcome: string(d.Result), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),
 		Prompt: x.settlement.usage.Prompt, Cached: x.settlement.usage.Cached, Output: x.settlement.usage.Output, Money: money, Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
 }
@@ -219,23 +190,11 @@ func (x *exchange) bookedAt() time.Time {
 	return x.admission.at
 }
 
-// knownModel is the model that the request went to, as the configuration names
-// it: a client's own words would make rows without end in the roll-up.
-func (x *exchange) knownModel() string {
-	switch {
-	case x.resolution.pool == nil:
-		return ""
-	case x.resolution.Model != "":
-		return x.resolution.Model
-	}
-	return x.resolution.pool.Model
-}
-
 // estimate books tokens that no engine reported: the prompt's estimate, and the
 // output that was counted on its way to the client. It is what the ledger calls
 // estimated. Raw answers are not booked in tokens.
 func (x *exchange) estimate(output int64) {
-	if x.free() || x.in.dialect == openai.Audio || x.in.dialect == openai.Images || x.in.dialect == openai.Other {
+	if x.resolution.free(&x.in) || x.in.dialect == openai.Audio || x.in.dialect == openai.Images || x.in.dialect == openai.Other {
 		return
 	}
 	x.settlement.usage = openai.Usage{Prompt: x.facts.PromptTokens, Output: output}
@@ -246,25 +205,4 @@ func (x *exchange) estimate(output int64) {
 // that are written together lie together.
 func newUUID7(at time.Time, high, low uint64) string {
 	return formatUUID(uint64(at.UnixMilli())<<16|high&0xffff, low, 7)
-}
-
-// unreported is how many tokens of output a whole answer of so many bytes stands
-// for that reports no usage. One that is made in the background has not begun: it
-// is taken for as long as nine of ten answers of its pool.
-func (x *exchange) unreported(bytes int) int64 {
-	if x.parsed.req.Background {
-		return x.resolution.pool.routing.Learned().LongAnswer(x.parsed.req.MaxTokens)
-	}
-	return wholeEstimate(x.in.dialect, bytes)
-}
-
-// wholeEstimate is how many tokens a whole answer of generated text may hold that
-// reports no usage: its bytes without those around the text, at six bytes for
-// each token, quotes and names of fields included.
-func wholeEstimate(d openai.Dialect, bytes int) int64 {
-	const envelope, perToken = 300, 6
-	if !d.Generates() {
-		return 0
-	}
-	return int64(max(1, (bytes-envelope)/perToken))
 }

@@ -510,7 +510,7 @@ func TestAKeyReachesNoStoredAnswerBeyondItsRights(t *testing.T) {
 	}
 	for c, want := range map[*tenants.Caller]bool{narrow: false, tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Models: []string{"x"}}}): false,
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{}): true} {
-		if got := (&exchange{caller: caller{Caller: c}, snap: r.snapshot.Load()}).owns(at); got != want {
+		if got := r.snapshot.Load().owns(c, at); got != want {
 			t.Errorf("a key of %+v owns it: %v", c, got)
 		}
 	}

@@ -27,7 +27,7 @@ func (x *exchange) complete() error {
 		return err
 	}
 	x.gather()
-	return x.forward()
+	return x.dispatch.forward()
 }
 
 // besideResponses serves what belongs to POST /v1/responses and few engines have.
@@ -104,18 +104,6 @@ func (s *Server) unknownKey(who *people, r *http.Request, key string, now time.T
 	return errBadKey
 }
 
-// parsed is a request as its body reads.
-type parsed struct {
-	req        *openai.Request
-	upload     *upload // the body, if that streams; else nil
-	class      tenants.Class
-	askedClass string       // that its caller may not have; else empty
-	prompt     *promptFacts // nil where no prompt is read
-	salt       string       // of the engine's prefix cache; "" for the one that all share
-	rawTokens  int64        // of the prompt, estimated by its characters alone
-	estimate   int64        // of the prompt, by the default tier's learned scale
-}
-
 // read takes the body in, decodes it and parses what routing needs.
 func (x *exchange) read() error {
 	x.caller.inLedger = true
@@ -167,7 +155,7 @@ func (x *exchange) parse(body []byte) (*openai.Request, error) {
 // gatherFacts collects the facts that the policy decides by.
 func (x *exchange) gatherFacts() {
 	p := x.resolution.pool.routing.Learned()
-	x.facts = routing.Request{Rand: x.s.rand(), Stream: x.generatesStream(), Model: nameHash(x.resolution.model),
+	x.facts = routing.Request{Rand: x.s.rand(), Stream: x.parsed.generatesStream(), Model: nameHash(x.resolution.model),
 		PromptTokens: p.PromptTokens(x.parsed.rawTokens), OutputTokens: p.OutputTokens(x.parsed.req.MaxTokens)}
 	x.setBlocks()
 }

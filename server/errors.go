@@ -10,8 +10,6 @@ import (
 
 	"tierway/decisions"
 	"tierway/openai"
-	"tierway/queue"
-	"tierway/routing"
 )
 
 // The causes for which the gateway itself ends an exchange.
@@ -58,32 +56,6 @@ func shuttingDown() *openai.Error {
 	return &openai.Error{Code: openai.CodeServerShuttingDown, RetryAfter: time.Second, Message: "The gateway is shutting down. Try again.", Cause: errDrainCut}
 }
 
-// noWorker says why no worker could be picked.
-func (x *exchange) noWorker(err error) error {
-	var cooled *routing.CooledError
-	var open *routing.OpenError
-	var shed *queue.ShedError
-	var answer *openai.Error
-	switch {
-	case errors.As(err, &answer):
-		return err
-	case errors.As(err, &shed):
-		return x.shed(shed)
-	case errors.As(err, &open):
-		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: max(time.Until(open.Until), time.Second), Cause: err,
-			Message: "All workers of " + quoted(x.resolution.pool.Name) + " failed and are left alone for a while. Try again later."}
-	case errors.As(err, &cooled):
-		wait := max(time.Until(cooled.Until), time.Second)
-		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: wait, Cause: err,
-			Message: "All workers of " + quoted(x.resolution.pool.Name) + " failed or asked for fewer requests a moment ago. Try again later."}
-	case errors.Is(err, routing.ErrFull):
-		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: err,
-			Message: "All workers of " + quoted(x.resolution.pool.Name) + " are full. Try again later."}
-	}
-	return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: x.snap.file.Health.Interval, Cause: err,
-		Message: "No worker of " + quoted(x.resolution.pool.Name) + " is up. Try again later."}
-}
-
 // translate is the only place where the errors of other packages become
 // errors of the wire.
 func translate(err error) *openai.Error {
@@ -121,7 +93,7 @@ func (x *exchange) writeError(e *openai.Error) {
 		errorHeaders(h, e, len(body))
 		if x.wait.total > 0 && x.snap.file.RoutingHeaders {
 			set := setInto(h)
-			x.explainWait(&set)
+			x.wait.explain(&set)
 		}
 	})
 	if x.in.r.Method == http.MethodHead {

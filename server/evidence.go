@@ -1,7 +1,6 @@
 package server
 
 import (
-	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -84,33 +83,14 @@ func (e *evidence) holder(r failedRequest) *routing.Worker {
 	return e.worker
 }
 
-// tenantHash identifies the request's tenant in evidence.
-func (x *exchange) tenantHash() uint64 { return maphash.String(x.s.seed, x.caller.Tenant) }
-
-// failedRequest returns the request as evidence. Its content is the hash of the prompt,
-// because a client can vary every other field, or of the whole body if there is no prompt.
-// The body of an upload is not kept: its length stands for it.
-func (x *exchange) failedRequest() failedRequest {
-	r := failedRequest{tenant: x.tenantHash(), content: maphash.String(x.s.seed, x.in.r.URL.Path)}
-	switch {
-	case x.parsed.upload != nil:
-		r.content += mixed(uint64(x.in.r.ContentLength))
-	case x.parsed.prompt != nil && len(x.parsed.prompt.chain) > 0:
-		r.content += x.parsed.prompt.chain[len(x.parsed.prompt.chain)-1].Hash
-	default:
-		r.content += maphash.Bytes(x.s.seed, x.parsed.req.Body)
-	}
-	return r
-}
-
 // passOver excludes the workers that have failed the same request before from its next
 // attempt, if another one can take it. Otherwise two failing workers, which answer
 // fastest, would receive every repetition, and no answer would show their fault.
-func (x *exchange) passOver(r failedRequest) {
+func (d *dispatch) passOver(r failedRequest) {
 	var failed []*routing.Worker
 	others := false
-	for _, v := range x.resolution.pool.routing.Snapshot(time.Now()) {
-		if slices.ContainsFunc(x.tried, func(w *routing.Worker) bool { return w.ID() == v.ID }) {
+	for _, v := range d.x.resolution.pool.routing.Snapshot(time.Now()) {
+		if slices.ContainsFunc(d.tried, func(w *routing.Worker) bool { return w.ID() == v.ID }) {
 			continue
 		}
 		if w := v.Ref.(*member).evidence.holder(r); w != nil {
@@ -120,6 +100,6 @@ func (x *exchange) passOver(r failedRequest) {
 		}
 	}
 	if others {
-		x.tried = append(x.tried, failed...)
+		d.tried = append(d.tried, failed...)
 	}
 }

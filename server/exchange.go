@@ -36,10 +36,7 @@ type exchange struct {
 	overhead   time.Duration // from the whole request to the end of gather
 	facts      routing.Request
 	wait       wait // of enterQueue
-	tried      []*routing.Worker
-	attempts   []*attempt // all, in their order
-	firstAt    time.Time  // of the first content of a generated stream, of any attempt
-	failed     []*attempt // those of them that failed before another one
+	dispatch   dispatch
 	settlement settlement
 	ending     ending
 }
@@ -90,8 +87,9 @@ type ending struct {
 // newExchange opens an exchange under a configuration.
 func (s *Server) newExchange(snap *snapshot, w responseWriter, in inbound) *exchange {
 	x := &exchange{s: s, snap: snap, in: in, ending: ending{result: decisions.Refused}}
+	x.parsed.in, x.dispatch.x = &x.in, x
 	x.in.start = time.Now()
-	x.in.requestID = x.requestID()
+	x.in.requestID = requestID(in.r.Header, s.rand)
 	x.answer.init(w, in.r, snap.file.Timeouts.ClientStall)
 	return x
 }
@@ -114,12 +112,21 @@ func (s *Server) begin(w responseWriter, in inbound) *exchange {
 	return x
 }
 
+// since is a moment as a record has it: in milliseconds from the request's
+// beginning.
+func (in *inbound) since(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return ms(t.Sub(in.start))
+}
+
 // run walks the exchange through its steps, answers with the error of the step
 // that failed, and ends it whatever happens.
 func (x *exchange) run(steps func() error) {
 	defer x.end()
 	defer x.recover()
-	err := x.checkLoop()
+	err := checkLoop(x.in.r.Header, x.s.name)
 	if err == nil {
 		err = steps()
 	}
@@ -208,11 +215,11 @@ func (x *exchange) gone() bool {
 }
 
 // requestID keeps a sane id of the client's, else makes one.
-func (x *exchange) requestID() string {
-	if id := x.in.r.Header.Get("X-Request-Id"); saneID(id) {
+func requestID(h http.Header, rand func() uint64) string {
+	if id := h.Get("X-Request-Id"); saneID(id) {
 		return strings.Clone(id) // the header's strings lie in one block of memory, and records live on
 	}
-	return newUUID(x.s.rand(), x.s.rand())
+	return newUUID(rand(), rand())
 }
 
 // newUUID returns a random UUID of version 4 (RFC 9562). Servers built on

@@ -96,8 +96,8 @@ func (s *Server) explain(r *http.Request, q question) (*Explanation, uint64) {
 	if q.under != nil {
 		snap = q.under
 	}
-	in, status := inboundOf(r)
-	n := &explainer{question: q, x: s.newExchange(snap, discarded{http.Header{}}, in), status: status}
+	in, allowed := inboundOf(r)
+	n := &explainer{question: q, x: s.newExchange(snap, discarded{http.Header{}}, in), allowed: allowed}
 	if err := s.tokens.load(snap.vocabulary); err != nil {
 		n.note("%v", err)
 	}
@@ -109,9 +109,9 @@ func (s *Server) explain(r *http.Request, q question) (*Explanation, uint64) {
 	return n.explanation(), n.x.facts.Rand
 }
 
-// inboundOf returns a request as the router would find it, and the status of one that
-// matches no route: 405 where the path has one for other methods.
-func inboundOf(r *http.Request) (in inbound, status int) {
+// inboundOf returns a request as the router would find it. For a request that matches no
+// route, allowed are the methods for which its path has one.
+func inboundOf(r *http.Request) (in inbound, allowed []string) {
 	for _, p := range prefixes() {
 		below, ok := strings.CutPrefix(r.URL.Path, p.path)
 		if !ok {
@@ -122,12 +122,12 @@ func inboundOf(r *http.Request) (in inbound, status int) {
 				continue
 			}
 			if rt.method == r.Method {
-				return rt.inbound(r, p, path.Base(below)), 0
+				return rt.inbound(r, p, path.Base(below)), nil
 			}
-			status = http.StatusMethodNotAllowed
+			allowed = append(allowed, rt.method)
 		}
 	}
-	return outside(r), status
+	return outside(r), allowed
 }
 
 // discarded is the header of an answer that no client is sent.
@@ -151,8 +151,8 @@ func (discarded) Write(p []byte) (int, error) { return len(p), nil }
 // explainer walks one request through the stages that serve requests.
 type explainer struct {
 	question
-	x      *exchange
-	status int // of a request that matches no route
+	x       *exchange
+	allowed []string // the methods for which the path has a route
 
 	who     string // who asks
 	notes   []string
@@ -243,7 +243,12 @@ func (n *explainer) subject() (*subject, error) {
 func (n *explainer) readPassed() error {
 	x := n.x
 	x.in.dialect = openai.Other
-	if err := x.findPassing(n.status); err != nil {
+	status := 0
+	if len(n.allowed) > 0 {
+		status = http.StatusMethodNotAllowed
+		x.answer.header().Set("Allow", strings.Join(n.allowed, ", "))
+	}
+	if err := x.findPassing(status); err != nil {
 		return err
 	}
 	if id, below, ok := openai.ResponsePath(x.in.r.URL.Path); ok && id != "" && (x.in.r.Method != http.MethodPost || below != "") {

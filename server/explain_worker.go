@@ -53,7 +53,7 @@ func (n *explainer) place() (stage string, err error) {
 		x.facts.Rand = *n.rand
 	}
 	p := x.resolution.pool
-	o, err := p.routing.Preview(&x.facts, p.draft, x.tried...)
+	o, err := p.routing.Preview(&x.facts, p.draft, x.dispatch.tried...)
 	n.outlook, n.queue = &o, n.queueStep()
 	if err != nil {
 		return n.wait(err)
@@ -104,7 +104,7 @@ func (n *explainer) wait(err error) (stage string, _ error) {
 		q.Why = "no worker is up"
 	default:
 		q.Would, q.Why = queuePasses, ""
-		return stageWorker, x.noWorker(err)
+		return stageWorker, x.resolution.pool.noWorker(err, x.parsed.class, x.snap.file.Health.Interval)
 	}
 	var bounds *queue.Config // the queue's own, or the draft's
 	if p.draft != nil {
@@ -114,7 +114,7 @@ func (n *explainer) wait(err error) (stage string, _ error) {
 	if errors.As(p.queue.Would(x.fillTicket(), bounds, x.facts.Now), &shed) {
 		n.note("%s, and the queue would refuse it (%s); %d requests wait now", q.Why, shed.Reason, q.Waiting)
 		q.Would, q.Shed = queueShed, shed.Reason
-		return stageQueue, x.shed(&queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second})
+		return stageQueue, p.shed(&queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second}, x.parsed.class, x.snap.file.Health.Interval)
 	}
 	q.Would, n.waits = queueHolds, true
 	n.note("%s: it would wait in the queue, where %d requests wait now", q.Why, q.Waiting)

@@ -2,52 +2,60 @@ package server
 
 import (
 	"errors"
-	"net/http"
 	"time"
 
-	"tierway/openai"
 	"tierway/routing"
 )
 
+// dispatch is a request's attempts on workers of its pool.
+type dispatch struct {
+	x        *exchange
+	tried    []*routing.Worker // that get the request no more
+	attempts []*attempt        // all, in their order
+	failed   []*attempt        // the failed ones of which a verdict may be held back
+	firstAt  time.Time         // of the first content of a generated stream
+}
+
 // forward sends the request to workers of its pool until one has answered, the
 // attempts or the retry budget are spent, or the client has part of an answer.
-func (x *exchange) forward() error {
+func (d *dispatch) forward() error {
+	x := d.x
 	x.setDeadline()
 	x.s.budget.request()
 	if err := x.stayWithStored(); err != nil {
 		return err
 	}
-	defer func() { x.judgeFailed(errNoAnswer) }()
+	defer func() { d.judgeFailed(errNoAnswer) }()
 	for n := 1; ; n++ {
 		lease, err := x.enter()
 		if err != nil {
-			if len(x.failed) == 0 {
-				return x.noWorker(err)
+			if len(d.failed) == 0 {
+				return x.resolution.pool.noWorker(err, x.parsed.class, x.snap.file.Health.Interval)
 			}
-			last := x.failed[len(x.failed)-1].f
+			last := d.failed[len(d.failed)-1].f
 			last.refuse()
 			return last.err
 		}
-		if d := x.wait.placed.selection; d > 0 {
-			x.resolution.pool.series.Selection.Observe(d.Seconds())
+		if took := x.wait.placed.selection; took > 0 {
+			x.resolution.pool.series.Selection.Observe(took.Seconds())
 		}
-		a := x.attempt(lease.Ref().(*member), &lease)
+		a := d.attempt(lease.Ref().(*member), &lease)
 		if a.f == nil {
 			return nil
 		}
-		retry := x.mayRetry(a.f, n)
-		x.hold(a)
+		retry := d.mayRetry(a.f, n)
+		d.hold(a)
 		if !retry {
 			if n > 1 {
 				a.f.refuse()
 			}
 			return a.f.err
 		}
-		if !x.returns(a.f) {
-			x.tried = append(x.tried, lease.Worker())
+		if !d.returns(a.f) {
+			d.tried = append(d.tried, lease.Worker())
 		}
 		if a.f.mayBeCaused() {
-			x.passOver(x.failedRequest())
+			d.passOver(x.parsed.failedRequest(x.s.seed, x.caller.Tenant))
 		}
 		x.resolution.pool.series.Retries.Inc()
 	}
@@ -60,7 +68,9 @@ func (f *failure) refuse() { f.err.NoRetry = f.cool == 0 }
 
 // returns tells whether the worker that failed may be asked again by the same
 // request: nothing was sent to it, and requests wait for workers that are away.
-func (x *exchange) returns(f *failure) bool { return f.gone && x.resolution.pool.Queue.EngineWait > 0 }
+func (d *dispatch) returns(f *failure) bool {
+	return f.gone && d.x.resolution.pool.Queue.EngineWait > 0
+}
 
 // errNoAnswer says that no worker has answered the request.
 var errNoAnswer = errors.New("no worker has answered")
@@ -68,8 +78,8 @@ var errNoAnswer = errors.New("no worker has answered")
 // hold keeps back what a failure says of its worker until another worker has answered,
 // because the request itself may have caused it: one client must not be able to shut all
 // workers out. What the worker failed before may decide at once.
-func (x *exchange) hold(a *attempt) {
-	x.failed = append(x.failed, a)
+func (d *dispatch) hold(a *attempt) {
+	d.failed = append(d.failed, a)
 	if !a.f.mayBeCaused() || a.provenAtFault() {
 		a.judge()
 	}
@@ -78,7 +88,7 @@ func (x *exchange) hold(a *attempt) {
 // provenAtFault records that the worker has failed the request, and reports whether its
 // earlier failures prove that it is at fault.
 func (a *attempt) provenAtFault() bool {
-	return a.m.evidence.add(a.lease.Worker(), a.x.failedRequest(), time.Now())
+	return a.m.evidence.add(a.lease.Worker(), a.x.parsed.failedRequest(a.x.s.seed, a.x.caller.Tenant), time.Now())
 }
 
 // unproven excludes a failure of which nothing shows whether its worker is at fault.
@@ -90,8 +100,8 @@ func unproven(blame error) error {
 // answered the request well, which shows that it is sound, and wraps ErrExcluded when
 // another worker has refused it. Without an answer, errNoAnswer, a failure says nothing of
 // its worker.
-func (x *exchange) judgeFailed(answer error) {
-	for _, a := range x.failed {
+func (d *dispatch) judgeFailed(answer error) {
+	for _, a := range d.failed {
 		switch {
 		case a.judged || answer == nil:
 		case errors.Is(answer, routing.ErrExcluded):
@@ -105,11 +115,12 @@ func (x *exchange) judgeFailed(answer error) {
 
 // forwardTo sends the request to one worker that no policy chose and on which
 // nothing is booked, once.
-func (x *exchange) forwardTo(m *member) error {
+func (d *dispatch) forwardTo(m *member) error {
+	x := d.x
 	x.setDeadline()
 	x.wait.placed = placed{}
 	var none routing.Lease
-	a := x.attempt(m, &none)
+	a := d.attempt(m, &none)
 	if a.f == nil {
 		return nil
 	}
@@ -131,8 +142,9 @@ func (x *exchange) setDeadline() {
 
 // mayRetry decides whether another worker is tried after the n-th attempt
 // failed.
-func (x *exchange) mayRetry(f *failure, n int) bool {
-	if !f.retry || x.in.r.Context().Err() != nil || x.answer.committed() || x.once() && f.left {
+func (d *dispatch) mayRetry(f *failure, n int) bool {
+	x := d.x
+	if !f.retry || x.in.r.Context().Err() != nil || x.answer.committed() || x.parsed.once() && f.left {
 		return false
 	}
 	if n >= x.snap.file.Retry.Attempts {
@@ -144,11 +156,4 @@ func (x *exchange) mayRetry(f *failure, n int) bool {
 		return false
 	}
 	return true
-}
-
-// once reports whether the request must not reach an engine twice, because it makes
-// or keeps something there.
-func (x *exchange) once() bool {
-	return x.parsed.upload != nil || x.stores() || x.parsed.req.Store || x.parsed.req.Background || x.in.dialect == openai.Audio || x.in.dialect == openai.Images ||
-		x.in.dialect == openai.Other && x.in.r.Method != http.MethodGet && x.in.r.Method != http.MethodHead
 }

@@ -169,34 +169,34 @@ func (a *attempt) passedHeader(to, from http.Header) {
 // explain sets the headers that say what was decided.
 func (x *exchange) explain(h *headerSet) {
 	h.set("Openai-Processing-Ms", formatMs(time.Since(x.in.start)))
-	if !x.snap.file.RoutingHeaders || len(x.attempts) == 0 {
+	if !x.snap.file.RoutingHeaders || len(x.dispatch.attempts) == 0 {
 		return
 	}
-	x.explainTier(h)
-	last := x.attempts[len(x.attempts)-1]
+	x.resolution.explain(h)
+	last := x.dispatch.attempts[len(x.dispatch.attempts)-1]
 	h.set("X-Routed-To", last.m.name)
 	if reason := last.lease.Reason(); reason != "" {
 		h.set("X-Route-Reason", string(reason))
 	}
-	x.explainWait(h)
+	x.wait.explain(h)
 }
 
 // explainWait says how long the request has waited for workers.
-func (x *exchange) explainWait(h *headerSet) {
-	h.set("X-Queue-Ms", strconv.FormatFloat(ms(x.wait.total), 'f', -1, 64))
+func (w *wait) explain(h *headerSet) {
+	h.set("X-Queue-Ms", strconv.FormatFloat(ms(w.total), 'f', -1, 64))
 }
 
-func (x *exchange) explainTier(h *headerSet) {
-	h.set("X-Model-Tier", x.resolution.pool.Name)
-	reason := x.resolution.Rule
-	if x.resolution.Note != "" {
-		reason += "; " + x.resolution.Note
+func (res *resolution) explain(h *headerSet) {
+	h.set("X-Model-Tier", res.pool.Name)
+	reason := res.Rule
+	if res.Note != "" {
+		reason += "; " + res.Note
 	}
 	h.set("X-Tier-Reason", reason)
 }
 
 // streamHeaders sets what keeps proxies from holding a stream back.
-func (x *exchange) streamHeaders(h *headerSet) {
+func streamHeaders(h *headerSet) {
 	h.set("Content-Type", "text/event-stream")
 	h.set("Cache-Control", "no-cache, no-transform")
 	h.set("X-Accel-Buffering", "no")
@@ -204,9 +204,9 @@ func (x *exchange) streamHeaders(h *headerSet) {
 
 // openHeaders are those that are known when a heartbeat opens an answer.
 func (x *exchange) openHeaders(h *headerSet) {
-	x.streamHeaders(h)
+	streamHeaders(h)
 	if x.snap.file.RoutingHeaders {
-		x.explainTier(h)
+		x.resolution.explain(h)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tierway/breaker"
-	"tierway/openai"
 	"tierway/workers"
 )
 
@@ -233,17 +232,4 @@ func (a *attempt) sentStream() sentStream {
 		q.prompt = a.x.facts.Blocks[n-1].Hash
 	}
 	return q
-}
-
-// usesEngine reports whether the answer needs the engine. Of a hung engine, the
-// server may still count tokens or return stored responses.
-func (x *exchange) usesEngine() bool {
-	if x.in.dialect.Generates() {
-		return x.parsed.req != nil && !x.parsed.req.Background && x.in.workerPath != "/v1"+routeCountTokens
-	}
-	switch x.in.dialect {
-	case openai.Embeddings, openai.Rerank, openai.Score:
-		return true
-	}
-	return false
 }

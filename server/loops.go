@@ -19,10 +19,10 @@ const (
 
 // checkLoop refuses a request that has passed this gateway before, or too many other
 // ones: the URL of a worker leads back to a gateway.
-func (x *exchange) checkLoop() error {
-	passed := gateways(x.in.r.Header)
+func checkLoop(h http.Header, own string) error {
+	passed := gateways(h)
 	for _, name := range passed {
-		if name == x.s.name {
+		if name == own {
 			return &openai.Error{Code: openai.CodeLoopDetected,
 				Message: "The request has passed this gateway before: the URL of a worker leads back to it."}
 		}

@@ -32,7 +32,7 @@ func (x *exchange) passThrough(status int) error {
 		return err
 	}
 	x.gather()
-	return x.forward()
+	return x.dispatch.forward()
 }
 
 // findPassing finds the pool whose paths cover the request.
@@ -42,7 +42,7 @@ func (x *exchange) findPassing(status int) error {
 		return err
 	}
 	if x.resolution.pool = x.snap.passing(x.in.r.URL.Path, x.caller.Caller); x.resolution.pool == nil {
-		return x.unknownURL(status)
+		return x.in.unknownURL(status, x.answer.header())
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func (x *exchange) readUntouched() (*openai.Request, error) {
 // speaksOfRights tells whether a body may have a member that no tenant may choose
 // freely, its name plain or escaped. "priority" is a word of many texts: it is
 // looked for as a name only.
-func (x *exchange) speaksOfRights(body []byte) bool {
+func speaksOfRights(body []byte, e openai.Engine) bool {
 	for _, name := range []string{"cache_salt", "extra_key", `\u`} {
 		if bytes.Contains(body, []byte(name)) {
 			return true
@@ -91,7 +91,6 @@ func (x *exchange) speaksOfRights(body []byte) bool {
 			return true
 		}
 	}
-	e := x.resolution.pool.Engine
 	return (e == openai.EngineAuto || e.TakesPriority()) && hasMember(body, `"priority"`)
 }
 
@@ -126,8 +125,8 @@ func isObject(body []byte) bool { return bytes.HasPrefix(trimBlank(body), []byte
 // otherwiseEncoded tells whether a body that is said to be JSON is in UTF-16 or
 // UTF-32, which RFC 8259 does not allow and Python's reader takes: the first two
 // characters are of ASCII, or a mark of the byte order stands before them.
-func (x *exchange) otherwiseEncoded(body []byte) bool {
-	kind := mediaType(x.in.r.Header.Get("Content-Type"))
+func (in *inbound) otherwiseEncoded(body []byte) bool {
+	kind := mediaType(in.r.Header.Get("Content-Type"))
 	if kind != "" && kind != "application/json" && !strings.HasSuffix(kind, "+json") || len(body) < 2 {
 		return false
 	}
@@ -141,7 +140,7 @@ func (x *exchange) otherwiseEncoded(body []byte) bool {
 // too, because it may continue a stored response.
 func (x *exchange) passed(body []byte) (*openai.Request, error) {
 	_, _, continues := openai.ResponsePath(x.in.r.URL.Path)
-	if !x.otherwiseEncoded(body) && !(isObject(body) && (continues || x.speaksOfRights(body))) {
+	if !x.in.otherwiseEncoded(body) && !(isObject(body) && (continues || speaksOfRights(body, x.resolution.pool.Engine))) {
 		return &openai.Request{Dialect: openai.Other, Body: body}, nil
 	}
 	r, err := openai.Parse(openai.Other, body, openai.Limits{})
@@ -159,16 +158,16 @@ func (x *exchange) passed(body []byte) (*openai.Request, error) {
 
 // unknownURL is the answer to a request that no route and no pool takes. A POST
 // below /responses names an action that is not there, not a response.
-func (x *exchange) unknownURL(status int) error {
-	if id, below, ok := openai.ResponsePath(x.in.r.URL.Path); ok && id != "" && below == "" && x.in.r.Method == http.MethodPost {
-		x.answer.w.Header().Del("Allow")
+func (in *inbound) unknownURL(status int, h http.Header) error {
+	if id, below, ok := openai.ResponsePath(in.r.URL.Path); ok && id != "" && below == "" && in.r.Method == http.MethodPost {
+		h.Del("Allow")
 		status = 0
 	}
 	if status == http.StatusMethodNotAllowed {
-		return &openai.Error{Code: openai.CodeMethodNotAllowed, Allow: x.answer.w.Header().Get("Allow"),
-			Message: "Method " + knownMethod(x.in.r.Method) + " is not allowed here; allowed: " + x.answer.w.Header().Get("Allow") + "."}
+		return &openai.Error{Code: openai.CodeMethodNotAllowed, Allow: h.Get("Allow"),
+			Message: "Method " + knownMethod(in.r.Method) + " is not allowed here; allowed: " + h.Get("Allow") + "."}
 	}
-	return &openai.Error{Code: openai.CodeUnknownURL, Message: unknownURL(x.in.r)}
+	return &openai.Error{Code: openai.CodeUnknownURL, Message: unknownURL(in.r)}
 }
 
 func unknownURL(r *http.Request) string {

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"tierway/openai"
 	"tierway/queue"
 	"tierway/routing"
 )
@@ -95,7 +94,7 @@ func (s *Server) passQueue(q *queue.Queue, now time.Time) {
 // fillTicket makes what stands for the request in its pool's queue.
 func (x *exchange) fillTicket() *queue.Ticket {
 	t := &x.wait.ticket
-	t.Request, t.Tried = &x.facts, x.tried
+	t.Request, t.Tried = &x.facts, x.dispatch.tried
 	if t.Ref == nil {
 		t.Ref, t.ID = x, x.in.requestID
 		t.Class, t.Tenant, t.Weight = int(x.parsed.class), x.caller.Tenant, x.caller.Weight
@@ -169,28 +168,4 @@ func (x *exchange) leaveQueue() {
 	if x.wait.ticket.Ref != nil {
 		x.resolution.pool.queue.Settle(&x.wait.ticket, x.settlement.usage.Prompt+x.settlement.usage.Output)
 	}
-}
-
-// shed is the answer to a request that the queue's bounds keep out.
-func (x *exchange) shed(e *queue.ShedError) error {
-	pool := quoted(x.resolution.pool.Name)
-	var why string
-	switch e.Reason {
-	case queue.ShedEngine:
-		e.RetryAfter = max(e.RetryAfter, x.snap.file.Health.Interval) // nothing is known of a worker before
-		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: e.RetryAfter, Cause: e,
-			Message: "No worker of " + pool + " is up. Try again later."}
-	case queue.ShedBytes:
-		why = "The requests that wait for " + pool + " are as large as they may be together."
-	case queue.ShedWait:
-		why = "The request has waited for " + pool + " for as long as " + x.parsed.class.String() + " requests may, or as its client does."
-	case queue.ShedDeadline:
-		why = "The request's turn for " + pool + " would come later than its client waits, or than " + x.parsed.class.String() + " requests may."
-	case queue.ShedDisplaced:
-		why = "The request has made room for another one that waits for " + pool + "."
-	default:
-		why = "All workers of " + pool + " are full, and no more " + x.parsed.class.String() + " requests may wait."
-	}
-	return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: e.RetryAfter, Cause: e,
-		Message: why + " Try again in " + shortDuration(e.RetryAfter) + "."}
 }

@@ -24,7 +24,7 @@ func (x *exchange) record(d *decisions.Decision) {
 	if p := x.resolution.pool; p != nil {
 		p.series.Duration.Observe(d.DurationMs / 1000)
 		p.series.Ended(int(x.in.dialect), outcomeIndex(d.Result))
-		if len(x.attempts) > 0 && !x.resolution.stored { // whose one worker is asked without a queue
+		if len(x.dispatch.attempts) > 0 && !x.resolution.stored { // whose one worker is asked without a queue
 			p.waits.Granted(int(x.parsed.class), x.wait.total)
 		}
 	} else {
@@ -43,7 +43,7 @@ func (x *exchange) decision() *decisions.Decision {
 	res := &x.resolution
 	d := &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: x.in.start, Method: knownMethod(x.in.r.Method), Route: x.in.pattern,
 		RequestID: x.in.requestID, Generation: x.snap.generation, Dialect: x.in.dialect.String(),
-		DurationMs: ms(time.Since(x.in.start)), OverheadMs: ms(x.overhead), TTFTMs: x.since(x.firstAt),
+		DurationMs: ms(time.Since(x.in.start)), OverheadMs: ms(x.overhead), TTFTMs: x.in.since(x.dispatch.firstAt),
 		Result: x.ending.result, Code: x.ending.code, Cause: x.ending.cause, Status: x.answer.status,
 		RequestedModel: res.requested, Model: res.model, Rule: res.Rule, RuleNote: res.Note,
 		Limit: string(x.admission.allowance.Refused), QueueMs: ms(x.wait.total), Promoted: x.wait.promoted, Shed: x.wait.shed, Refused: x.wait.refused,
@@ -70,7 +70,7 @@ func (x *exchange) decision() *decisions.Decision {
 			d.Features = x.features()
 		}
 	}
-	for _, a := range x.attempts {
+	for _, a := range x.dispatch.attempts {
 		d.Worker, d.Reason = a.m.name, string(a.lease.Reason())
 		d.Attempts = append(d.Attempts, a.record())
 	}
@@ -137,7 +137,7 @@ func (x *exchange) exportTrace(d *decisions.Decision) {
 		return
 	}
 	s := spansOf{Decision: d}
-	for _, a := range x.attempts {
+	for _, a := range x.dispatch.attempts {
 		s.calls = append(s.calls, a.span)
 	}
 	x.caller.trace.End(s.spans())
@@ -176,21 +176,12 @@ func (x *exchange) recordChoice() {
 	}
 }
 
-// since is a moment as a record has it: in milliseconds from the request's
-// beginning.
-func (x *exchange) since(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return ms(t.Sub(x.in.start))
-}
-
 // record is the attempt as the request's record has it.
 func (a *attempt) record() decisions.Attempt {
 	x := a.x
 	try := decisions.Attempt{Worker: a.m.name, Reason: string(a.lease.Reason()), Status: a.status,
-		AtMs: x.since(a.started), QueueMs: ms(a.placed.waited), SelectionUs: float64(a.placed.selection.Nanoseconds()) / 1000,
-		FirstAtMs: x.since(a.firstAt), EndAtMs: x.since(a.ended), ErrorType: a.errorType(), Predicted: a.lease.Overlap(),
+		AtMs: x.in.since(a.started), QueueMs: ms(a.placed.waited), SelectionUs: float64(a.placed.selection.Nanoseconds()) / 1000,
+		FirstAtMs: x.in.since(a.firstAt), EndAtMs: x.in.since(a.ended), ErrorType: a.errorType(), Predicted: a.lease.Overlap(),
 		Usage: decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: a.placed.choice}
 	if x.caller.trace.Sampled {
 		id := a.span.SpanContext().SpanID()

@@ -165,7 +165,7 @@ type readCloser struct {
 func (a *attempt) relayWhole(resp *http1.Response) *failure {
 	buf := a.x.s.scratch.body()
 	defer a.x.s.scratch.putBody(buf)
-	memory := a.x.answerMemory()
+	memory := a.x.s.bodyMemory(a.x.caller.Tenant)
 	defer memory.release()
 	if f := a.readWhole(resp, buf, &memory); f != nil {
 		return f
@@ -190,7 +190,7 @@ func (a *attempt) relayWhole(resp *http1.Response) *failure {
 		at = time.Time{}
 	}
 	a.answered(at, nil)
-	if seen := a.x.unreported(buf.Len()); answer.HasUsage {
+	if seen := a.x.resolution.unreported(&a.x.parsed, buf.Len()); answer.HasUsage {
 		a.account(answer.Usage, seen)
 	} else {
 		a.x.estimate(seen)
@@ -252,7 +252,7 @@ func (a *attempt) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *bod
 // large, and it may be what the request asked for: no worker is at fault, and the work
 // is paid for.
 func (a *attempt) tooLarge(what string, bytes int) *failure {
-	a.x.estimate(a.x.unreported(bytes))
+	a.x.estimate(a.x.resolution.unreported(&a.x.parsed, bytes))
 	most := a.x.snap.file.MaxResponseBytes
 	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
 	return &failure{left: true, blame: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,

@@ -43,7 +43,7 @@ func (a *attempt) relayStream(resp *http1.Response) *failure {
 	b := a.x.s.scratch.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
 		tracker: openai.NewTracker(a.x.in.dialect), strip: len(a.addsUsage) > 0}
-	s.memory = a.x.answerMemory()
+	s.memory = a.x.s.bodyMemory(a.x.caller.Tenant)
 	s.events.Reset(s, int(a.x.snap.file.MaxResponseBytes), &s.memory)
 	defer func() {
 		b.out = s.out
@@ -123,7 +123,7 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 		now := time.Now()
 		if !s.content {
 			s.content = true
-			if s.x.generatesStream() {
+			if s.x.parsed.generatesStream() {
 				s.firstContent(now)
 			}
 			s.answered(now, nil)
@@ -167,7 +167,7 @@ const preambleMax = 64 << 10
 // then another worker can take a stream over that fails, unless the request must not
 // reach an engine twice. Its client may use the id of its response at once.
 func (s *stream) preamble() bool {
-	return s.usesEngine && !s.opened && len(s.out) < preambleMax && !s.x.once()
+	return s.usesEngine && !s.opened && len(s.out) < preambleMax && !s.x.parsed.once()
 }
 
 // open sends the status. After it no other worker can answer.
@@ -180,7 +180,7 @@ func (s *stream) open() {
 	s.x.answer.head(http.StatusOK, func(h http.Header) {
 		s.x.clientHeader(h, s.resp.Header)
 		set := setInto(h)
-		s.x.streamHeaders(&set)
+		streamHeaders(&set)
 		s.x.explain(&set)
 	})
 	s.x.dropBody()

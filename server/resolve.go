@@ -13,18 +13,6 @@ import (
 	"tierway/tiers"
 )
 
-// resolution is where a request goes and why.
-type resolution struct {
-	tiers.Verdict
-	pool      *pool          // nil where none was found; without a rule the one that refuses the request
-	requested string         // the model's name as the client wrote it; "other" for one that no pool serves
-	model     string         // the name that the worker is asked for
-	stored    bool           // it is about a stored response, at the worker that holds it
-	overlong  bool           // longer than the pool's context by the estimate; the engine decides
-	evidence  tiers.Evidence // by which it was classified, if records are kept
-	moves     []tiers.Move   // tiers that a rule asked for and did not get
-}
-
 // resolver finds the tier or pool of one request.
 type resolver struct {
 	s      *Server

@@ -54,7 +54,7 @@ func (a *attempt) leaveOut(refused addition) {
 // send writes the request to the worker and waits for the answer's header.
 func (a *attempt) send(account bool, place rank) (*http1.Response, error) {
 	x := a.x
-	req := &http1.Request{Method: x.in.r.Method, Path: x.in.workerPath, Header: workerHeader(x.in.r.Header, x.in.requestID), Fresh: x.once()}
+	req := &http1.Request{Method: x.in.r.Method, Path: x.in.workerPath, Header: workerHeader(x.in.r.Header, x.in.requestID), Fresh: x.parsed.once()}
 	telemetry.Inject(req.Header, a.span)
 	if q := x.in.r.URL.RawQuery; q != "" {
 		req.Path += "?" + escapedQuery(q)
@@ -73,7 +73,7 @@ func (a *attempt) send(account bool, place rank) (*http1.Response, error) {
 		// Isolation is never given up for an engine that refuses it.
 		a.addsUsage = x.parsed.req.AddedFields(openai.Edit{IncludeUsage: account})
 		a.addsPriority = x.parsed.req.AddedFields(openai.Edit{Priority: place.value, SetPriority: place.set})
-		if x.in.dialect == openai.Messages && place.set && place.value != 0 && !x.free() {
+		if x.in.dialect == openai.Messages && place.set && place.value != 0 && !x.resolution.free(&x.in) {
 			req.Header["X-Vllm-Priority"] = []string{strconv.FormatInt(place.value, 10)}
 			a.addsPriority = append(a.addsPriority, "priority") // as the engine's refusal calls it
 		}

@@ -121,16 +121,10 @@ func (a *storedAnswers) forget(id string) {
 	}
 }
 
-// stores reports whether the request makes a response that its engine keeps, which
-// is the default of the endpoint.
-func (x *exchange) stores() bool {
-	return x.in.pattern == routeResponses && (x.parsed.req.Store || !x.parsed.req.StoreSet || x.parsed.req.Background)
-}
-
 // remember notes which worker holds the response that the request has made.
 func (a *attempt) remember(id string) {
 	x := a.x
-	if x.stores() {
+	if x.parsed.stores() {
 		x.s.stored.put(storedAnswer{id: id, tenant: x.caller.Tenant, pool: x.resolution.pool.Name, worker: a.m.name, model: x.parsed.req.Model})
 	}
 }
@@ -139,17 +133,15 @@ func (a *attempt) remember(id string) {
 // other.
 func (p *pool) admits(c *tenants.Caller) bool { return p.Tenant == "" || p.Tenant == c.Tenant }
 
-// private reports whether all objects that the workers of the request's pool keep
-// are the caller's own: the pool is its tenant's, or no keys are required, so that
+// private reports whether all objects that the workers of a pool keep are one caller's
+// own: the pool is its tenant's, or no keys are required, so that
 // all requests come from one party.
-func (x *exchange) private() bool {
-	return x.resolution.pool.Tenant != "" || !x.snap.file.Auth.Required
-}
+func (snap *snapshot) private(p *pool) bool { return p.Tenant != "" || !snap.file.Auth.Required }
 
 // owns reports whether a stored answer is the caller's: its tenant's alone, and
 // within the rights of its key.
-func (x *exchange) owns(at storedAnswer) bool {
-	return !at.contested && at.tenant == x.caller.Tenant && x.snap.mayUse(x.caller.Caller, at.pool) && x.caller.MayUseModel(at.model)
+func (snap *snapshot) owns(c *tenants.Caller, at storedAnswer) bool {
+	return !at.contested && at.tenant == c.Tenant && snap.mayUse(c, at.pool) && c.MayUseModel(at.model)
 }
 
 // locate finds the worker that holds a stored response, and its pool. foreign
@@ -161,7 +153,7 @@ func (x *exchange) locate(id string) (p *pool, m *member, foreign bool) {
 	if !known {
 		return nil, nil, false
 	}
-	if !x.owns(at) {
+	if !x.snap.owns(x.caller.Caller, at) {
 		return nil, nil, true
 	}
 	if p = x.snap.byName[at.pool]; p != nil {
@@ -218,7 +210,7 @@ func (x *exchange) passStored() (done bool, err error) {
 	case m != nil:
 		x.in.workerPath = x.in.r.URL.EscapedPath()
 		return true, x.askHolder(id, p, m, x.passed)
-	case foreign, !action && !x.private():
+	case foreign, !action && !x.snap.private(x.resolution.pool):
 		return true, responseNotFound(id)
 	}
 	return false, nil
@@ -244,7 +236,7 @@ func (x *exchange) askHolder(id string, p *pool, m *member, read func([]byte) (*
 	if err := x.stayWithStored(); err != nil {
 		return err
 	}
-	err = x.forwardTo(m)
+	err = x.dispatch.forwardTo(m)
 	_, below, _ := openai.ResponsePath(x.in.r.URL.Path)
 	if err == nil && x.in.r.Method == http.MethodDelete && below == "" && x.answer.status == http.StatusOK {
 		x.s.stored.forget(id)
@@ -258,13 +250,13 @@ func (x *exchange) stayWithStored() error {
 	if id := x.parsed.req.PreviousResponseID; id != "" {
 		p, m, foreign := x.locate(id)
 		switch {
-		case foreign, m == nil && !x.private():
+		case foreign, m == nil && !x.snap.private(x.resolution.pool):
 			return previousNotFound(id)
 		case m != nil && p == x.resolution.pool:
 			x.facts.Only = m // others may come while it waits for this one
 		}
 	}
-	if id := x.parsed.req.ConversationID; id != "" && !x.private() {
+	if id := x.parsed.req.ConversationID; id != "" && !x.snap.private(x.resolution.pool) {
 		return conversationNotFound(id)
 	}
 	return nil
@@ -274,7 +266,7 @@ func (x *exchange) stayWithStored() error {
 // tenants.
 func (x *exchange) refuseKept() error {
 	kind := openai.KeptKind(x.in.r.Method, x.in.r.URL.Path)
-	if kind == "" || x.private() {
+	if kind == "" || x.snap.private(x.resolution.pool) {
 		return nil
 	}
 	return &openai.Error{Code: openai.CodeUnknownURL, Message: unknownURL(x.in.r),

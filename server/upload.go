@@ -65,7 +65,7 @@ func (x *exchange) openUpload() (*upload, error) {
 		return nil, u.failure(err)
 	}
 	u.from = io.MultiReader(bytes.NewReader(head), x.in.r.Body)
-	if x.mayBeObject(head) {
+	if x.in.mayBeObject(head) {
 		x.in.r.Body = readCloser{u.from, x.in.r.Body}
 		return nil, nil
 	}
@@ -96,8 +96,8 @@ func (u *upload) head() ([]byte, error) {
 
 // mayBeObject reports whether a body that begins so may be a JSON object in an encoding
 // that engines read.
-func (x *exchange) mayBeObject(head []byte) bool {
-	return len(trimBlank(head)) == 0 || isObject(head) || x.otherwiseEncoded(head)
+func (in *inbound) mayBeObject(head []byte) bool {
+	return len(trimBlank(head)) == 0 || isObject(head) || in.otherwiseEncoded(head)
 }
 
 // Read reads a piece for the worker. timeouts.idle counts until it is called again: for
