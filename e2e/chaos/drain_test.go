@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -159,21 +160,21 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		w := newWorker(t, "w0", hanging(3))
 		file := rig.Settings{"auth": "{ required: false }", "tiers": tiers([]*rig.Worker{w}), "drain": "{ accept_grace: 60s, timeout: 60s }"}.Write(t)
-		p := begin(t, nil, "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-		data, _ := p.serving()
+		p := gateway.Begin(t, nil, "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		data, _ := p.Addresses()
 		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(chat.stream))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.signal(sent)
+		p.Signal(sent)
 		rig.Eventually(t, func() error {
-			if !strings.Contains(p.err.String(), `"draining"`) {
+			if !strings.Contains(p.Log(), `"draining"`) {
 				return errors.New("the gateway does not drain")
 			}
 			return nil
 		})
-		p.signal(sent)
-		if status := p.status(); status != 130 {
+		p.Signal(sent)
+		if status := p.Status(); status != 130 {
 			t.Errorf("%v: the status is %d, want 130", sent, status)
 		}
 		body, err := io.ReadAll(resp.Body)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
 )
 
@@ -48,11 +49,11 @@ tiers:
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p := begin(t, nil, append([]string{"explain", "-c", config}, c.args...)...)
-			if got := p.status(); got != c.status {
+			p := gateway.Begin(t, nil, append([]string{"explain", "-c", config}, c.args...)...)
+			if got := p.Status(); got != c.status {
 				t.Errorf("the status is %d, want %d", got, c.status)
 			}
-			said := p.out.String() + p.err.String()
+			said := p.Printed() + p.Log()
 			for _, want := range c.has {
 				if !strings.Contains(said, want) {
 					t.Errorf("%q is not in what it says:\n%s", want, said)
@@ -65,13 +66,13 @@ tiers:
 	}
 	t.Run("as JSON", func(t *testing.T) {
 		t.Parallel()
-		p := begin(t, nil, "explain", "-c", config, "-f", request, "--json")
-		if p.status() != 0 {
-			t.Fatal(p.err.String())
+		p := gateway.Begin(t, nil, "explain", "-c", config, "-f", request, "--json")
+		if p.Status() != 0 {
+			t.Fatal(p.Log())
 		}
 		var got struct{ Tier, Rule, Worker, Policy string }
-		if err := json.Unmarshal([]byte(p.out.String()), &got); err != nil || got.Tier != "large" || got.Rule != "keyword:code" || got.Policy != "chwbl" || got.Worker == "" {
-			t.Errorf("%v in %s", err, p.out.String())
+		if err := json.Unmarshal([]byte(p.Printed()), &got); err != nil || got.Tier != "large" || got.Rule != "keyword:code" || got.Policy != "chwbl" || got.Worker == "" {
+			t.Errorf("%v in %s", err, p.Printed())
 		}
 	})
 }

@@ -89,8 +89,8 @@ func TestPlanesOnOneAddress(t *testing.T) {
 	s := keys(true)
 	s["tiers"], s["health"] = tiers([]*rig.Worker{w}), `{ path: "off" }`
 	at := free(t)
-	p := begin(t, nil, "serve", "-c", s.Write(t), "--listen", at, "--admin-listen", at)
-	if data, admin := p.serving(); data != at || admin != at {
+	p := gateway.Begin(t, nil, "serve", "-c", s.Write(t), "--listen", at, "--admin-listen", at)
+	if data, admin := p.Addresses(); data != at || admin != at {
 		t.Errorf("it serves at %s and %s", data, admin)
 	}
 	for path, status := range map[string]int{
@@ -132,8 +132,8 @@ func TestMetricsOnTheirOwnAddress(t *testing.T) {
 func TestAWebPageCannotUseAGatewayWithoutKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
-	p := begin(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL, "--hosts", "ai.lan", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	data, admin := p.serving()
+	p := gateway.Begin(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL, "--hosts", "ai.lan", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	data, admin := p.Addresses()
 	for _, c := range []struct {
 		url, host string
 		headers   []string
@@ -207,8 +207,8 @@ func TestCORS(t *testing.T) {
 func TestServeWithoutAConfiguration(t *testing.T) {
 	t.Parallel()
 	a, b := newWorker(t, "a", engines.Config{}), newWorker(t, "b", engines.Config{})
-	p := begin(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	data, _ := p.serving()
+	p := gateway.Begin(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	data, _ := p.Addresses()
 	seen := map[string]bool{}
 	n := int64(0)
 	rig.Eventually(t, func() error {
@@ -240,22 +240,22 @@ func TestCheckTellsEverythingThatIsWrong(t *testing.T) {
 		"timeouts": `{ idle: 12 }`,
 	}.Write(t)
 	for _, args := range [][]string{{"check", "-c", file}, {"serve", "-c", file}} {
-		p := begin(t, nil, args...)
-		if status := p.status(); status != 1 {
+		p := gateway.Begin(t, nil, args...)
+		if status := p.Status(); status != 1 {
 			t.Errorf("%v: the status is %d, want 1", args, status)
 		}
-		said := p.err.String()
+		said := p.Log()
 		for _, path := range []string{"auth.required", "listen", "nonsense", "retry.attempts", "tiers[0].polcy", "tiers[0].workers[0].url", "timeouts.idle"} {
 			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(file) + `:\d+:\d+: ` + regexp.QuoteMeta(path) + `\b`).MatchString(said) {
 				t.Errorf("%v says nothing of %s with a line and a column:\n%s", args, path, said)
 			}
 		}
 	}
-	missing := begin(t, nil, "check", "-c", filepath.Join(t.TempDir(), "missing.yaml"))
-	if status := missing.status(); status != 1 || !strings.Contains(missing.err.String(), "missing.yaml") {
-		t.Errorf("a missing file: status %d: %s", status, missing.err.String())
+	missing := gateway.Begin(t, nil, "check", "-c", filepath.Join(t.TempDir(), "missing.yaml"))
+	if status := missing.Status(); status != 1 || !strings.Contains(missing.Log(), "missing.yaml") {
+		t.Errorf("a missing file: status %d: %s", status, missing.Log())
 	}
-	if status := begin(t, nil, "check", "--no-such-flag").status(); status != 2 {
+	if status := gateway.Begin(t, nil, "check", "--no-such-flag").Status(); status != 2 {
 		t.Errorf("wrong usage: status %d, want 2", status)
 	}
 }
@@ -267,8 +267,8 @@ func TestTheExampleIsInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := begin(t, []string{"TIERWAY_KEY_SHA256=" + rig.Digest("key")}, "check", "-c", filepath.Join(root, "config.yaml"))
-	if status := p.status(); status != 0 || !strings.Contains(p.out.String(), ": ok (") || p.err.String() != "" {
-		t.Errorf("the status is %d: %s%s", status, p.out.String(), p.err.String())
+	p := gateway.Begin(t, []string{"TIERWAY_KEY_SHA256=" + rig.Digest("key")}, "check", "-c", filepath.Join(root, "config.yaml"))
+	if status := p.Status(); status != 0 || !strings.Contains(p.Printed(), ": ok (") || p.Log() != "" {
+		t.Errorf("the status is %d: %s%s", status, p.Printed(), p.Log())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"testing"
 
 	"tierway/e2e/gateway"
@@ -13,6 +14,13 @@ import (
 
 // answerText is what every engine says unless a test's own script does.
 const answerText = "The quick brown fox jumps over the lazy dog, and nobody minds at all."
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(engineVariable); addr != "" {
+		beEngine(addr)
+	}
+	os.Exit(rig.Main(m))
+}
 
 // chaosRig is a rig whose workers are asked in turn, w0 first.
 type chaosRig struct{ *rig.Rig }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
 )
 
@@ -50,9 +51,9 @@ func TestOneServerServesSeveralTiers(t *testing.T) {
 		"store": `{ sql: "" }`,
 		"tiers": fmt.Sprintf(`[ { name: small, model: "a:7b", workers: [ { name: s, url: %q } ] }, { name: large, model: "b:70b", workers: [ { name: l, url: %q } ] } ]`, server.URL, server.URL+"/v1/"),
 	}.Write(t)
-	check := begin(t, nil, "check", "-c", file)
-	if status := check.status(); status != 0 || !strings.Contains(check.err.String()+check.out.String(), "max_inflight count for each entry") {
-		t.Errorf("check: status %d: %s%s", status, check.out.String(), check.err.String())
+	check := gateway.Begin(t, nil, "check", "-c", file)
+	if status := check.Status(); status != 0 || !strings.Contains(check.Log()+check.Printed(), "max_inflight count for each entry") {
+		t.Errorf("check: status %d: %s%s", status, check.Printed(), check.Log())
 	}
 	listen := []string{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
 	for name, args := range map[string][]string{
@@ -63,8 +64,8 @@ func TestOneServerServesSeveralTiers(t *testing.T) {
 			engine.mu.Lock()
 			engine.models, engine.checks = nil, 0
 			engine.mu.Unlock()
-			p := begin(t, nil, args...)
-			data, _ := p.serving()
+			p := gateway.Begin(t, nil, args...)
+			data, _ := p.Addresses()
 			for _, model := range []string{"small", "large", "b:70b", "auto"} {
 				body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hi"}]}`, model)
 				resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(body))

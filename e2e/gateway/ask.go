@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
-	"os/exec"
 	"strings"
 	"testing"
 )
@@ -59,13 +57,9 @@ func ask(method, url, body, key string) (status int, answer string) {
 // standard output. The test fails unless it ends with status 0.
 func Command(t testing.TB, args ...string) string {
 	t.Helper()
-	c := exec.Command(Binary(t), args...)
-	c.Dir = t.TempDir()
-	c.SysProcAttr = Lifeline()
-	var out, problem bytes.Buffer
-	c.Stdout, c.Stderr = &out, &problem
-	if err := c.Run(); err != nil {
-		t.Fatalf("tierway %s: %v\n%s", strings.Join(args, " "), err, problem.String())
+	p := Begin(t, nil, args...)
+	if p.Status() != 0 {
+		t.Fatalf("tierway %s: %s", strings.Join(args, " "), p.Log())
 	}
-	return out.String()
+	return p.Printed()
 }

@@ -179,6 +179,35 @@ func (p *Process) begin() {
 	})
 }
 
+// Begin starts the program with arguments of its own. It may end with any status and
+// is killed at the end of the test.
+func Begin(t testing.TB, env []string, args ...string) *Process {
+	t.Helper()
+	p := run(t, env, args...)
+	p.over = true
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// Addresses waits until a program of Begin listens and returns the addresses of data
+// plane and admin plane.
+func (p *Process) Addresses() (data, admin string) {
+	p.t.Helper()
+	p.listens()
+	return strings.TrimSuffix(strings.TrimPrefix(p.BaseURL, "http://"), "/v1"), strings.TrimPrefix(p.AdminURL, "http://")
+}
+
+// Status waits for the end and returns the status.
+func (p *Process) Status() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		p.t.Fatal("the program has not ended")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
 // PID is the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 

@@ -2,15 +2,13 @@ package sdk_test
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
@@ -27,35 +25,22 @@ const (
 	shedMean    = 1.6 // attempts, of which 1.5 are the burst's own
 )
 
-// shedding is a gateway whose queue takes half of a burst, before engines that
-// keep what they were asked.
-type shedding struct {
-	*gateway.Process
-	engines []*engines.Engine
-}
+// shedding is a gateway whose queue takes half of a burst.
+type shedding struct{ *rig.Rig }
 
 func startShedding(t *testing.T) *shedding {
 	t.Helper()
-	s := &shedding{}
-	var list []string
-	for i := range shedWorkers {
-		var asked atomic.Int64
-		e := engines.New(engines.Config{Model: "sim", Slots: shedPlaces, PerToken: shedToken, Speed: 1, Record: true,
-			Script: func(string, []byte) engines.Script {
-				// No two answers that begin together end together, as with real ones.
-				return engines.Script{Tokens: shedTokens/2 + int(asked.Add(1)*7%shedTokens)}
-			}})
-		t.Cleanup(e.Close)
-		s.engines = append(s.engines, e)
-		list = append(list, fmt.Sprintf("{ name: w%d, url: %q, max_inflight: %d }", i, startEngine(t, e), shedPlaces))
-	}
-	s.Process = gateway.Serve(t, fmt.Sprintf(`
-auth: { required: false }
-drain: { accept_grace: 10ms, timeout: 5s }
-health: { path: off }
-queue: { max_depth: %d, max_wait: { interactive: 60s } }
-tiers: [ { name: small, model: sim, workers: [ %s ] } ]
-`, shedDepth, strings.Join(list, ", ")))
+	var asked atomic.Int64
+	c := engines.Config{Slots: shedPlaces, PerToken: shedToken, Speed: 1, Script: func(string, []byte) engines.Script {
+		// No two answers that begin together end together, as with real ones.
+		return engines.Script{Tokens: shedTokens/2 + int(asked.Add(1)*7%shedTokens)}
+	}}
+	s := &shedding{rig.New(t, shedWorkers, c, rig.Settings{
+		"auth":  `{ required: false }`,
+		"queue": fmt.Sprintf("{ max_depth: %d, max_wait: { interactive: 60s } }", shedDepth),
+	}).Listen()}
+	s.Serve(rig.Settings{"tiers": s.Tiers(fmt.Sprintf("max_inflight: %d", shedPlaces), "")})
+	s.Ready()
 	s.learn(t)
 	return s
 }
@@ -67,14 +52,8 @@ func (s *shedding) learn(t *testing.T) {
 	var open sync.WaitGroup
 	for range 2 * shedWorkers * shedPlaces {
 		open.Go(func() {
-			resp, err := http.Post(s.BaseURL+"/chat/completions", "application/json", strings.NewReader(`{"model":"sim","messages":[{"role":"user","content":"hi"}]}`))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				t.Errorf("before the burst: %s", resp.Status)
+			if err := s.Try("/v1/chat/completions", rig.Chat("sim", "hi")).Fails(); err != nil {
+				t.Errorf("before the burst: %v", err)
 			}
 		})
 	}
@@ -85,8 +64,8 @@ func (s *shedding) learn(t *testing.T) {
 // SDK says that it made before these.
 func (s *shedding) retries(t *testing.T) (answered, before, again int) {
 	t.Helper()
-	for _, e := range s.engines {
-		for _, r := range e.Requests() {
+	for _, w := range s.Workers {
+		for _, r := range w.Engine.Requests() {
 			v := r.Header.Get("X-Stainless-Retry-Count")
 			if v == "" {
 				continue // not an SDK's
@@ -117,14 +96,6 @@ func (s *shedding) refusals(lines int) (n int) {
 	return n
 }
 
-// quiet waits until nobody waits and nothing is in flight.
-func (s *shedding) quiet() {
-	s.Until("in-flight 0 and depth 0", func() bool {
-		m, err := s.Metrics()
-		return err == nil && m.Sum("tierway_inflight") == 0 && m.Sum("tierway_worker_inflight") == 0 && m.Sum("tierway_queue_depth") == 0
-	})
-}
-
 // TestShedClientsComeBack: the official SDKs with their default retries before a
 // gateway that sheds half of their first attempts. It tells them when to come
 // back, so that all succeed and few ask more than twice.
@@ -142,7 +113,7 @@ func TestShedClientsComeBack(t *testing.T) {
 			t.Parallel()
 			s := startShedding(t)
 			burst(t, s)
-			s.quiet()
+			s.Quiet()
 			answered, before, again := s.retries(t)
 			if answered != shedClients {
 				t.Errorf("%d of %d clients got an answer", answered, shedClients)
