@@ -158,7 +158,7 @@ func (p *parser) field(name []byte) Field {
 		if f = fieldOf(folded(p.scratch[:], name)); f == FieldNone || !f.guarded(p.req.Dialect) {
 			return FieldNone
 		}
-		p.ambiguous(f.String(), "a field's name differs from it only in upper and lower case; write it exactly so")
+		p.ambiguous(f.String(), otherCase)
 		return f
 	}
 	if p.seen&(1<<f) != 0 {
@@ -213,6 +213,9 @@ func foldedWide(name []byte) (c byte, size int, ok bool) {
 	}
 	return 0, 0, false
 }
+
+// otherCase is why a name that a reader without case takes for a field is refused.
+const otherCase = "a field's name differs from it only in upper and lower case; write it exactly so"
 
 func (p *parser) ambiguous(param, why string) {
 	p.refuse(CodeAmbiguousJSON, param, "readers would differ about %s: %s", param, why)

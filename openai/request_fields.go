@@ -239,7 +239,8 @@ func (p *parser) extraKey() {
 		return
 	}
 	p.refuse(CodeInvalidValue, FieldExtraKey.String(),
-		"extra_key is not taken, because it chooses an engine's prefix cache: send cache_salt, which is kept within your tenant")
+		"extra_key is not taken, because it chooses an engine's prefix cache: "+
+			"send cache_salt, which is kept within your tenant")
 }
 
 // salt reads cache_salt and notes where it stands.

@@ -114,7 +114,7 @@ func (p *parser) within(parent string, read func(child string), children ...stri
 		i := slices.Index(children, string(name))
 		if i < 0 {
 			if i = slices.Index(children, string(folded(p.scratch[:], name))); i >= 0 {
-				p.ambiguous(parent+"."+children[i], "a field's name differs from it only in upper and lower case; write it exactly so")
+				p.ambiguous(parent+"."+children[i], otherCase)
 			}
 			continue
 		}

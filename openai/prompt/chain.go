@@ -73,7 +73,8 @@ type Block struct {
 // keyed: a client can make two prompts of one hash. Workers may be chosen and blocks be
 // counted by them, but no answer and no permission may depend on an equal hash.
 func AppendChain(dst []Block, r *openai.Request, seed uint64) (chain []Block, first int) {
-	c := chainer{digester: digester{Reader: r.Reader()}, req: r, hash: mix(tagSeed, seed), chain: dst, base: len(dst), first: -1}
+	c := chainer{digester: digester{Reader: r.Reader()}, req: r, hash: mix(tagSeed, seed)}
+	c.chain, c.base, c.first = dst, len(dst), -1
 	if r.PreviousResponseID != "" {
 		c.hash = mix(mix(c.hash, tagResponse), xxhash.Sum64String(r.PreviousResponseID))
 	}
