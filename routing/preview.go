@@ -58,16 +58,16 @@ type Draft struct {
 func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Outlook, err error) {
 	q := *r
 	q.Record, q.dry = &o.Choice, true
-	s, err := p.sight(&q, draft, tried)
-	o.Others = s.others
+	seen, err := p.look(&q, draft, tried)
+	o.Others = seen.others
 	if err != nil {
 		return o, err
 	}
-	apart := Pool{policy: s.policy, marks: make([]mark, len(s.views))}
-	i, reason := apart.pickLocked(&q, s.views)
-	v := &s.views[i]
-	o.Worker, o.Ref, o.Reason, o.Held = v.ID, s.workers[v.Index].ref, reason, v.Full
-	if o.Held && anyOpen(s.views) {
+	apart := Pool{policy: seen.policy, marks: make([]mark, len(seen.views))}
+	i, reason := apart.pickLocked(&q, seen.views)
+	v := &seen.views[i]
+	o.Worker, o.Ref, o.Reason, o.Held = v.ID, seen.workers[v.Index].ref, reason, v.Full
+	if o.Held && anyOpen(seen.views) {
 		return o, ErrHeld
 	} else if o.Held {
 		return o, ErrFull
@@ -75,8 +75,8 @@ func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Outlook, e
 	return o, nil
 }
 
-// sight is what a preview saw of a pool: its own once the pool is unlocked.
-type sight struct {
+// poolView is what a preview saw of a pool: its own once the pool is unlocked.
+type poolView struct {
 	policy  Policy
 	workers []*Worker // of them only what never changes may be read
 	views   []View
@@ -90,96 +90,78 @@ type rememberer interface {
 	alone(r *Request) Policy
 }
 
-// sight looks at the pool for that request, in time that grows with its members.
-func (p *Pool) sight(r *Request, draft *Draft, tried []*Worker) (s sight, err error) {
-	var doubles []Worker
+// look looks at the pool for that request, in time that grows with its members.
+func (p *Pool) look(r *Request, draft *Draft, tried []*Worker) (v poolView, err error) {
+	var made *Pool
+	var at map[string]int
 	if draft != nil {
-		doubles = make([]Worker, len(draft.Members)) // long ones: made before the lock
+		made, at = newDraft(draft) // what takes long is made before the lock
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if draft != nil {
-		present := p.workers
-		defer p.standInLocked(draft, doubles, r.Now)()
-		tried = p.doublesLocked(tried, present)
+		tried = made.copyLocked(p, at, r.Now, tried)
+		made.configureLocked(draft)
+		p = made
 	}
 	ws, err := p.showLocked(r, tried, nil)
-	s.others = p.othersLocked(r, ws, tried)
-	s.policy, s.workers, s.views = p.policy, p.workers, slices.Clone(ws)
+	v.others = p.othersLocked(r, ws, tried)
+	v.policy, v.workers, v.views = p.policy, p.workers, slices.Clone(ws)
 	if remembers, ok := p.policy.(rememberer); ok && err == nil {
-		s.policy, r.dry = remembers.alone(r), false
+		v.policy, r.dry = remembers.alone(r), false
 	}
-	return s, err
+	return v, err
 }
 
-// standInLocked puts a draft in the place of policy, members and limit, and returns
-// what puts them back. There is room for a worker for each of its members.
-func (p *Pool) standInLocked(d *Draft, room []Worker, now time.Time) (back func()) {
-	policy, plans, workers, views, marks, alive, limit := p.policy, p.plans, p.workers, p.views, p.marks, p.chains.alive, p.limit
-	next, by := make([]*Worker, len(d.Members)), byID{workers: workers}
-	for i := range d.Members {
-		next[i] = &room[i]
-		next[i].doubleLocked(&d.Members[i], by.find(i, d.Members[i].ID), i, now)
-	}
-	capEjections(next)
+// newDraft returns a throw-away pool with empty workers, and their indexes by ID.
+func newDraft(d *Draft) (p *Pool, at map[string]int) {
 	planner, ok := d.Policy.(Planner)
-	p.policy, p.plans, p.workers, p.limit = d.Policy, ok && planner.Plans(), next, d.Limit
-	p.views, p.marks = make([]View, 0, len(next)), nil
-	p.chains.room(len(next))
-	known := p.learned
-	p.learned.sorted = make([]float64, 0, len(next))
-	for q := range quantities { // who has no samples is taken for a usual one of these
+	p = &Pool{policy: d.Policy, plans: ok && planner.Plans(), limit: d.Limit, workers: make([]*Worker, len(d.Members)), views: make([]View, 0, len(d.Members))}
+	workers := make([]Worker, len(d.Members))
+	at = make(map[string]int, len(d.Members))
+	for i := range d.Members {
+		p.workers[i], at[d.Members[i].ID] = &workers[i], i
+	}
+	return p, at
+}
+
+// copyLocked copies the workers of a live pool, and what it knows of prompts, into a
+// throw-away pool, which may then be used under the live one's lock only. It returns the
+// copies of the workers tried.
+func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []*Worker) (copied []*Worker) {
+	p.slowness, p.restUntil, p.chains, p.recent, p.learned = live.slowness, live.restUntil, live.chains, live.recent, live.learned
+	for _, w := range live.workers {
+		i, ok := at[w.id]
+		if !ok {
+			continue
+		}
+		w.expireLocked(now)
+		*p.workers[i] = *w
+		if slices.Contains(tried, w) {
+			copied = append(copied, p.workers[i])
+		}
+	}
+	p.chains.room(len(p.workers))
+	p.learned.sorted = make([]float64, 0, len(p.workers))
+	return copied
+}
+
+// configureLocked gives the workers of a throw-away pool the draft's configuration. A
+// worker that was not copied is up and idle.
+func (p *Pool) configureLocked(d *Draft) {
+	for i, w := range p.workers {
+		m := &d.Members[i]
+		if w.id == "" {
+			w.id, w.ref, w.slot, w.status = m.ID, m.Ref, -1, Status{Up: true}
+			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
+		}
+		w.index, w.weight, w.group, w.maxInflight = i, m.Weight, m.Group, m.MaxInflight
+		w.maxTokens, w.models, w.firstDue, w.lastDue = m.MaxTokensInflight, m.Models, nil, nil
+	}
+	p.capEjectionsLocked()
+	for q := range quantities { // a worker without samples is taken for a usual one of these
 		p.refreshLocked(q)
 	}
-	p.learned = known
-	return func() {
-		p.policy, p.plans, p.workers, p.views, p.marks, p.chains.alive, p.limit = policy, plans, workers, views, marks, alive, limit
-	}
-}
-
-// byID finds workers.
-type byID struct {
-	workers []*Worker
-	known   map[string]*Worker // nil while each was where it was looked for
-}
-
-// find returns the worker of that ID, which is probably at that index; nil when
-// there is none.
-func (b *byID) find(at int, id string) *Worker {
-	if at < len(b.workers) && b.workers[at].id == id {
-		return b.workers[at]
-	}
-	if b.known == nil {
-		b.known = make(map[string]*Worker, len(b.workers))
-		for _, w := range b.workers {
-			b.known[w.id] = w
-		}
-	}
-	return b.known[id]
-}
-
-// doubleLocked makes w, which is zero, what was would be as a draft's member at that
-// index; nil is a new worker.
-func (w *Worker) doubleLocked(m *Member, was *Worker, index int, now time.Time) {
-	if was != nil {
-		was.expireLocked(now)
-		*w = *was
-	} else {
-		w.id, w.ref, w.slot, w.status = m.ID, m.Ref, -1, Status{Up: true}
-		w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
-	}
-	w.index, w.weight, w.group, w.maxInflight = index, m.Weight, m.Group, m.MaxInflight
-	w.maxTokens, w.models, w.firstDue, w.lastDue = m.MaxTokensInflight, m.Models, nil, nil
-}
-
-// doublesLocked returns who stands in for those of them that are present.
-func (p *Pool) doublesLocked(of, present []*Worker) (doubles []*Worker) {
-	for _, w := range p.workers {
-		if slices.ContainsFunc(of, func(o *Worker) bool { return o.id == w.id && slices.Contains(present, o) }) {
-			doubles = append(doubles, w)
-		}
-	}
-	return doubles
 }
 
 // othersLocked returns the members that are not among those shown, and why.
