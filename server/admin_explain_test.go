@@ -232,32 +232,63 @@ func TestADraftIsWhatAReloadPutsInForce(t *testing.T) {
 	} {
 		for round := range 2 {
 			t.Run(fmt.Sprint(i, " ", round), func(t *testing.T) {
-				r := newDriftRig(t, "", quick)
-				d, held := newDriftWorld(uint64(10*i+round)), loads{}
-				defer held.give()
-				for range 12 {
-					r.sent(d.wish())
-					for _, p := range r.snapshot.Load().pools {
-						held.shake(d, p.routing)
-					}
-				}
-				r.chance.Store(d.Uint64())
-				w := d.wish()
-				e := decoded[RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(map[string]any{"draft": r.edited(draft)})))
-				f := r.draft(draft)
-				r.Server.source = func() (*config.File, error) { return f, nil }
-				if _, err := r.Reload(t.Context(), ReloadRequest{}); err != nil {
-					t.Fatal(err)
-				}
-				if e.Draft.Outcome == wouldQueue {
-					return
-				}
-				got := r.sent(w)
-				if tier, rule := tierOf(got); got.header.Get("X-Routed-To") != e.Draft.Worker || e.Draft.Worker != "" && (tier != e.Draft.Tier || rule != e.Draft.Rule) {
-					t.Errorf("sent to %s of %s by %s, under the draft %s of %s by %s", got.header.Get("X-Routed-To"), tier, rule, e.Draft.Worker, e.Draft.Tier, e.Draft.Rule)
-				}
+				reloadsAsExplained(t, uint64(10*i+round), func(*driftWorld) string { return draft })
 			})
 		}
+	}
+}
+
+// TestARandomDraftIsWhatAReloadPutsInForce: policies, weights, groups, bounds, queues and
+// thresholds of the draft are drawn.
+func TestARandomDraftIsWhatAReloadPutsInForce(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { reloadsAsExplained(t, 100+seed, (*driftWorld).draft) })
+	}
+}
+
+// draft draws changes of driftConfig.
+func (d *driftWorld) draft() string {
+	var tiers []string
+	for _, name := range driftTiers {
+		var workers []string
+		for i := range 4 {
+			workers = append(workers, fmt.Sprintf("{ name: %s-%d, weight: %d, priority: %d, max_inflight: %d }", name, i, d.IntN(4), d.IntN(2), 1+d.IntN(8)))
+		}
+		tiers = append(tiers, fmt.Sprintf("{ name: %s, policy: %s, queue: { max_depth: %d }, workers: [ %s ] }",
+			name, d.pick(driftPolicies...), d.IntN(2)*1000, strings.Join(workers, ", ")))
+	}
+	small, large := 1+d.IntN(500), 1+d.IntN(2000)
+	return fmt.Sprintf("tiers: [ %s ]\nclassifier: { prompt_tokens: { two: %d, three: %d, four: %d, five: %d }, max_tokens: { two: %d, six: %d } }",
+		strings.Join(tiers, ", "), small, small+1, small+1+large, small+2+large, 1+d.IntN(400), 500+d.IntN(4000))
+}
+
+// reloadsAsExplained explains a request under a draft, reloads the draft and sends it.
+func reloadsAsExplained(t *testing.T, seed uint64, draw func(*driftWorld) string) {
+	t.Helper()
+	r := newDriftRig(t, "", quick)
+	d, held := newDriftWorld(seed), loads{}
+	defer held.give()
+	for range 12 {
+		r.sent(d.wish())
+		for _, p := range r.snapshot.Load().pools {
+			held.shake(d, p.routing)
+		}
+	}
+	r.chance.Store(d.Uint64())
+	w, draft := d.wish(), draw(d)
+	e := decoded[RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(map[string]any{"draft": r.edited(draft)})))
+	f := r.draft(draft)
+	r.Server.source = func() (*config.File, error) { return f, nil }
+	if _, err := r.Reload(t.Context(), ReloadRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("would %s", e.Draft.Outcome)
+	if e.Draft.Outcome == wouldQueue {
+		return
+	}
+	got := r.sent(w)
+	if tier, rule := tierOf(got); got.header.Get("X-Routed-To") != e.Draft.Worker || e.Draft.Worker != "" && (tier != e.Draft.Tier || rule != e.Draft.Rule) {
+		t.Errorf("sent to %s of %s by %s, under the draft %s of %s by %s", got.header.Get("X-Routed-To"), tier, rule, e.Draft.Worker, e.Draft.Tier, e.Draft.Rule)
 	}
 }
 

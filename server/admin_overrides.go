@@ -76,7 +76,7 @@ func (a *adminPlane) addDrain(st *workerState, now time.Time) {
 // expectedOf returns the shares of a pool by weight, and what there is to say of
 // them. Weights replace those in force.
 func expectedOf(p *pool, weights map[string]int, now time.Time) (map[string]float64, []string) {
-	shares := expectedShares(p.routing.Snapshot(now), weights)
+	shares := expectedShares(p.workersNow(now), weights)
 	for _, share := range shares {
 		if share > 0 {
 			return shares, nil

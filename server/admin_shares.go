@@ -1,7 +1,5 @@
 package server
 
-import "tierway/routing"
-
 // fileWeights are the workers' weights without overrides.
 func (a *adminPlane) fileWeights() map[string]int {
 	weights := map[string]int{}
@@ -14,26 +12,28 @@ func (a *adminPlane) fileWeights() map[string]int {
 // expectedShares returns the share of its pool's requests that each worker gets
 // by weight. Only the lowest group that has a worker which is up takes any.
 // Weights replace those in force.
-func expectedShares(views []routing.WorkerView, weights map[string]int) map[string]float64 {
+func expectedShares(ws []liveWorker, weights map[string]int) map[string]float64 {
 	shares, sum, group, found := map[string]float64{}, 0, 0, false
-	weight := func(v routing.WorkerView) int {
+	weight := func(v *liveWorker) int {
 		if w, replaced := weights[v.ID]; replaced {
 			return w
 		}
 		return v.Weight
 	}
-	for _, v := range views {
+	for i := range ws {
+		v := &ws[i]
 		if v.Up && weight(v) > 0 && (!found || v.Group < group) {
 			group, found = v.Group, true
 		}
 	}
-	takes := func(v routing.WorkerView) bool { return found && v.Up && v.Group == group && weight(v) > 0 }
-	for _, v := range views {
-		if takes(v) {
+	takes := func(v *liveWorker) bool { return found && v.Up && v.Group == group && weight(v) > 0 }
+	for i := range ws {
+		if v := &ws[i]; takes(v) {
 			sum += weight(v)
 		}
 	}
-	for _, v := range views {
+	for i := range ws {
+		v := &ws[i]
 		shares[v.ID] = 0
 		if takes(v) {
 			shares[v.ID] = float64(weight(v)) / float64(sum)

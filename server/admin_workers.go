@@ -8,7 +8,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"tierway/breaker"
 	"tierway/routing"
 	"tierway/store"
 )
@@ -192,18 +191,18 @@ func (a *adminPlane) getWorker(_ context.Context, in *struct {
 
 // poolWorkers returns what is known of a pool and of each of its workers.
 func (a *adminPlane) poolWorkers(p *pool, now time.Time) ([]workerState, poolState) {
-	learned, views := p.routing.Estimates(), p.routing.Snapshot(now)
+	learned, ws := p.routing.Estimates(), p.workersNow(now)
 	byID := map[string]routing.WorkerEstimates{}
 	for _, w := range learned.Workers {
 		byID[w.ID] = w
 	}
 	file, overrides := a.fileWeights(), a.s.overridesNow()
-	shares := expectedShares(views, nil)
-	states := make([]workerState, len(views))
+	shares := expectedShares(ws, nil)
+	states := make([]workerState, len(ws))
 	var recent int64
-	for i, v := range views {
-		st := p.workerState(v, byID[v.ID])
-		stats := v.Ref.(*member).stats.view(now)
+	for i, v := range ws {
+		st := p.workerState(&v, byID[v.ID])
+		stats := v.stats.view(now)
 		st.addStats(stats)
 		st.Distribution = distribution{Now: float64(stats.Recent), Expected: shares[v.ID]}
 		recent += stats.Recent
@@ -247,27 +246,16 @@ func modelsOf(told, listed []string) []string {
 	return all
 }
 
-// workerState puts together what pool, fleet and breaker know of one worker.
-func (p *pool) workerState(v routing.WorkerView, learned routing.WorkerEstimates) workerState {
-	m := v.Ref.(*member)
-	seen, b := m.worker.Status(), m.gate.View()
-	st := workerState{Name: v.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: modelsOf(m.worker.Spec().Models, seen.Models), State: "up",
-		Weight: v.Weight, Share: v.Share, Inflight: v.Inflight, MaxInflight: v.MaxInflight,
-		Bound: v.Bound, BoundLearned: v.Learned, Tokens: v.TokensInflight, MaxTokens: v.MaxTokensInflight, Saturated: v.Saturated, Stale: v.Stale,
-		PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Learned: learned,
+// workerState is a worker as the API shows it.
+func (p *pool) workerState(w *liveWorker, learned routing.WorkerEstimates) workerState {
+	seen, b := &w.health, &w.breaker
+	st := workerState{Name: w.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: modelsOf(w.worker.Spec().Models, seen.Models), State: w.state(),
+		Weight: w.Weight, Share: w.Share, Inflight: w.Inflight, MaxInflight: w.MaxInflight,
+		Bound: w.Bound, BoundLearned: w.Learned, Tokens: w.TokensInflight, MaxTokens: w.MaxTokensInflight, Saturated: w.Saturated, Stale: w.Stale,
+		PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens, Learned: learned,
 		LastError: seen.LastError, Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage,
 		Breaker: breakerState{State: b.State.String(), Cause: b.Cause, Failures: b.Failures, Requests: b.Requests,
-			ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: v.SlowRatio, Samples: v.Samples}}
-	switch {
-	case seen.Up && seen.Suspended != "":
-		st.State = string(seen.Suspended)
-	case !v.Up:
-		st.State = "down"
-	case b.State != breaker.Closed && !v.Kept:
-		st.State = b.State.String()
-	case v.Cooling > 0:
-		st.State = "cooling"
-	}
+			ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio, Samples: w.Samples}}
 	if !seen.Since.IsZero() {
 		st.Since = seen.Since.UTC().Format(time.RFC3339)
 	}

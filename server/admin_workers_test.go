@@ -58,10 +58,10 @@ func TestWorkersShowWhatTheyDid(t *testing.T) {
 // TestExpectedSharesFollowWeights: of the lowest group that has a worker which
 // is up.
 func TestExpectedSharesFollowWeights(t *testing.T) {
-	view := func(id string, weight, group int, up bool) routing.WorkerView {
-		return routing.WorkerView{ID: id, Weight: weight, Group: group, Up: up}
+	view := func(id string, weight, group int, up bool) liveWorker {
+		return liveWorker{WorkerView: routing.WorkerView{ID: id, Weight: weight, Group: group, Up: up}}
 	}
-	all := []routing.WorkerView{view("a", 1, 0, true), view("b", 3, 0, true), view("c", 5, 0, false), view("d", 7, 1, true)}
+	all := []liveWorker{view("a", 1, 0, true), view("b", 3, 0, true), view("c", 5, 0, false), view("d", 7, 1, true)}
 	for _, tt := range []struct {
 		weights map[string]int
 		want    map[string]float64

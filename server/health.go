@@ -26,9 +26,9 @@ func (s *Server) ready(w http.ResponseWriter) {
 	served := false
 	for _, p := range s.snapshot.Load().pools {
 		up, all := 0, 0
-		for _, v := range p.routing.Snapshot(time.Now()) {
+		for _, w := range p.workersNow(time.Now()) {
 			all++
-			if v.Up && v.Weight > 0 && v.Open == 0 {
+			if w.canServe() {
 				up++
 			}
 		}

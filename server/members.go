@@ -98,21 +98,55 @@ func (m *member) engine() openai.Engine {
 	return openai.Engine(m.worker.Status().Engine)
 }
 
+// liveWorker is one worker at one moment: as its pool, its health checks and its breaker
+// know it. Metrics, the admin API and readiness show it.
+type liveWorker struct {
+	routing.WorkerView
+	*member
+	health  workers.Status
+	breaker breaker.View
+}
+
+// workersNow returns the workers of the pool in the order of the configuration.
+func (p *livePool) workersNow(now time.Time) []liveWorker {
+	views := p.routing.Snapshot(now)
+	all := make([]liveWorker, len(views))
+	for i, v := range views {
+		m := v.Ref.(*member)
+		all[i] = liveWorker{WorkerView: v, member: m, health: m.worker.Status(), breaker: m.gate.View()}
+	}
+	return all
+}
+
+// canServe tells whether the worker takes requests now or when one ends.
+func (w *liveWorker) canServe() bool { return w.Up && w.Weight > 0 && w.Open == 0 }
+
+// state is the word for the worker's state.
+func (w *liveWorker) state() string {
+	switch {
+	case w.health.Up && w.health.Suspended != "":
+		return string(w.health.Suspended)
+	case !w.Up:
+		return "down"
+	case w.breaker.State != breaker.Closed && !w.Kept:
+		return w.breaker.State.String()
+	case w.Cooling > 0:
+		return "cooling"
+	}
+	return "up"
+}
+
 // gauges shows every worker to a scrape.
 func (s *Server) gauges() []telemetry.WorkerGauges {
 	var out []telemetry.WorkerGauges
 	now := time.Now()
 	for _, p := range s.snapshot.Load().pools {
-		for _, v := range p.routing.Snapshot(now) {
-			g := telemetry.WorkerGauges{Tier: p.Name, Worker: v.ID, Up: v.Up, Weight: v.Weight, Cooling: v.Cooling > 0, Inflight: v.Inflight,
-				PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens, Waiting: v.Waiting, KVUsage: v.KVUsage,
-				PrefillRate: v.Rate, Bound: v.Bound, Saturated: v.Saturated}
-			if !v.Kept { // a worker that the ejection cap keeps in rotation can be used
-				g.Breaker = int(v.Ref.(*member).gate.State())
-			}
-			if w := s.fleet.Get(v.ID); w != nil {
-				st := w.Status()
-				g.Running, g.ChecksOK, g.ChecksFailed = st.Running, st.Passed, st.Failed
+		for _, w := range p.workersNow(now) {
+			g := telemetry.WorkerGauges{Tier: p.Name, Worker: w.ID, Up: w.Up, Weight: w.Weight, Cooling: w.Cooling > 0, Inflight: w.Inflight,
+				PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens, Waiting: w.Waiting, Running: w.health.Running, KVUsage: w.KVUsage,
+				PrefillRate: w.Rate, Bound: w.Bound, Saturated: w.Saturated, ChecksOK: w.health.Passed, ChecksFailed: w.health.Failed}
+			if !w.Kept { // a worker that the ejection cap keeps in rotation can be used
+				g.Breaker = int(w.breaker.State)
 			}
 			out = append(out, g)
 		}
