@@ -27,7 +27,7 @@ func (d *dispatch) forward() error {
 	}
 	defer func() { d.judgeFailed(errNoAnswer) }()
 	for n := 1; ; n++ {
-		lease, err := x.enter()
+		lease, err := x.enterQueue()
 		if err != nil {
 			if len(d.failed) == 0 {
 				return x.resolution.pool.noWorker(err, x.parsed.class, x.snap.file.Health.Interval)

@@ -105,9 +105,9 @@ func (x *exchange) fillTicket() *queue.Ticket {
 	return t
 }
 
-// enter waits for the request's turn and for the worker that is picked and booked
+// enterQueue waits for the request's turn and for the worker that is picked and booked
 // for it in one step.
-func (x *exchange) enter() (routing.Lease, error) {
+func (x *exchange) enterQueue() (routing.Lease, error) {
 	x.recordChoice()
 	t, began := x.fillTicket(), time.Now()
 	lease, err := x.resolution.pool.queue.Enter(t, began)
