@@ -55,7 +55,7 @@ func floorOf(folder string) (floor string, ok bool) {
 
 // pure packages decide, with time and chance as arguments.
 func pure() []string {
-	return []string{"tiers", "queue", "routing", "routing/kvindex", "decisions", "sim", "replay"}
+	return []string{"tiers", "queue", "routing", "routing/kvindex", "sim", "replay"}
 }
 
 // homes says where each third party may be imported; a path stands for all

@@ -254,7 +254,7 @@ func (a *adminPlane) getStatus(context.Context, *struct{}) (*reply[StatusView], 
 	}
 	if a.s.ledger != nil {
 		st := a.s.ledger.Stats()
-		v.Ledger = &LedgerView{Spooled: st.Spooled, Written: st.Written, Dropped: st.Dropped, Away: st.Err != nil}
+		v.Ledger = &LedgerView{Spooled: st.Waiting, Written: st.Written, Dropped: st.Dropped, Away: st.Err != nil}
 	}
 	return &reply[StatusView]{Body: v}, nil
 }

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"reflect"
 	"slices"
@@ -60,6 +62,8 @@ const (
 	// exportPatience is how long an export may take: one of 100,000 records, some
 	// 500 MB, at a megabyte a second.
 	exportPatience = 10 * time.Minute
+	// exportBatch is how many bytes of an export are written at once.
+	exportBatch = 256 << 10
 )
 
 // decisionTypes tells the document how records look that write their own JSON.
@@ -69,17 +73,14 @@ func decisionTypes(registry huma.Registry) {
 
 func (a *adminPlane) listDecisions(_ context.Context, in *struct {
 	Accept string `header:"Accept"`
-	DecisionFilter
+	decisions.Filter
 	Cursor int64 `query:"cursor" minimum:"1" doc:"next_cursor of the page before, or a record's seq: only older ones."`
 	Limit  int   `query:"limit" minimum:"1" maximum:"100000" doc:"The newest so many, of a page at most 1,000; absent: 100, or all of an export."`
 }) (*written, error) {
-	if err := in.check(); err != nil {
+	if err := checkFilter(&in.Filter); err != nil {
 		return nil, err
 	}
-	export, limit, before := wants(in.Accept, ndjson), in.Limit, in.Cursor
-	if before == 0 {
-		before = maxSeq
-	}
+	export, limit := wants(in.Accept, ndjson), in.Limit
 	switch {
 	case export:
 	case limit == 0:
@@ -88,24 +89,24 @@ func (a *adminPlane) listDecisions(_ context.Context, in *struct {
 		return nil, invalid("query.limit", "expected number <= "+strconv.Itoa(listMost)+"; an export by Accept: "+ndjson+" may have more", limit)
 	}
 	if export {
-		if a.s.decisions.exports.Add(1) > maxExports {
-			a.s.decisions.exports.Add(-1)
+		if a.s.exports.Add(1) > maxExports {
+			a.s.exports.Add(-1)
 			return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("There are "+strconv.Itoa(maxExports)+" exports of decisions already, which is as many as there may be. Try again when one is done."), http.Header{"Retry-After": {"15"}})
 		}
 		return &written{Body: func(c huma.Context) {
-			defer a.s.decisions.exports.Add(-1)
-			found, _ := a.s.decisions.page(before, limit, in.matches)
+			defer a.s.exports.Add(-1)
+			found, _ := a.s.decisions.Page(in.Cursor, limit, in.Matches)
 			exportDecisions(c, found)
 		}}, nil
 	}
-	found, more := a.s.decisions.page(before, limit, in.matches)
-	now := a.s.decisions.span()
-	p := decisionPage{Items: make([]DecisionView, len(found)), Kept: int(now.next - now.oldest), Keep: now.keep}
+	found, more := a.s.decisions.Page(in.Cursor, limit, in.Matches)
+	now := a.s.decisions.Span()
+	p := decisionPage{Items: make([]DecisionView, len(found)), Kept: int(now.Next - now.Oldest), Keep: now.Keep}
 	for i, n := range found {
 		p.Items[i] = a.row(n)
 	}
 	if more {
-		p.Next = new(strconv.FormatInt(found[len(found)-1].seq, 10))
+		p.Next = new(strconv.FormatInt(found[len(found)-1].Seq, 10))
 	}
 	return inJSON(p), nil
 }
@@ -113,7 +114,7 @@ func (a *adminPlane) listDecisions(_ context.Context, in *struct {
 func (a *adminPlane) getDecision(_ context.Context, in *struct {
 	ID string `path:"id" maxLength:"128"`
 }) (*reply[DecisionView], error) {
-	n, known := a.s.decisions.get(in.ID)
+	n, known := a.s.decisions.Get(in.ID)
 	if !known {
 		return nil, huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep), and older ones where decisions.file says.")
 	}
@@ -124,13 +125,13 @@ func (a *adminPlane) getDecision(_ context.Context, in *struct {
 func (a *adminPlane) telemetry() config.Telemetry { return a.s.snapshot.Load().file.Telemetry }
 
 // view returns the whole record.
-func (a *adminPlane) view(n numbered) DecisionView {
-	return DecisionView{Seq: n.seq, TraceURL: a.telemetry().TraceURL(n.d.TraceID), Decision: *n.d}
+func (a *adminPlane) view(e decisions.Entry) DecisionView {
+	return DecisionView{Seq: e.Seq, TraceURL: a.telemetry().TraceURL(e.Decision.TraceID), Decision: *e.Decision}
 }
 
 // row returns the record without what fills screens: candidates and blocks.
-func (a *adminPlane) row(n numbered) DecisionView {
-	v := a.view(n)
+func (a *adminPlane) row(e decisions.Entry) DecisionView {
+	v := a.view(e)
 	v.Features.Chain = nil
 	v.Attempts = slices.Clone(v.Attempts)
 	for i := range v.Attempts {
@@ -152,28 +153,36 @@ func short(c *routing.Choice) *routing.Choice {
 
 // exportDecisions writes records, the newest first, as lines, the oldest first.
 // A client that takes nothing, or takes too long, is left.
-func exportDecisions(c huma.Context, newest []numbered) {
+func exportDecisions(c huma.Context, newest []decisions.Entry) {
 	c.SetHeader("Content-Type", ndjson)
 	c.SetHeader("Content-Disposition", `attachment; filename="decisions.jsonl"`)
 	c.SetStatus(http.StatusOK)
 	control := http.NewResponseController(unwrapped(humagin.Unwrap(c).Writer))
 	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may serve another request
 	end := time.Now().Add(exportPatience)
-	var lines []byte
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
 	for i := len(newest) - 1; i >= 0; i-- {
-		line, ok := appendRecord(lines, newest[i].d)
-		newest[i].d = nil // the log may have forgotten it by now
-		if !ok {
-			panic(http.ErrAbortHandler) // nobody shall take a part for the whole
+		err := encoder.Encode(newest[i].Decision)
+		newest[i].Decision = nil // the log may have forgotten it by now
+		if err != nil {
+			panic(http.ErrAbortHandler) // a part must not be taken for the whole
 		}
-		lines = append(line, '\n')
-		if len(lines) >= recordBatch || i == 0 {
+		if lines.Len() >= exportBatch || i == 0 {
 			now := time.Now()
 			control.SetWriteDeadline(now.Add(min(streamStall, end.Sub(now)))) //nolint:errcheck // a writer without deadlines is a test's
-			if _, err := c.BodyWriter().Write(lines); err != nil {
+			if _, err := c.BodyWriter().Write(lines.Bytes()); err != nil {
 				panic(http.ErrAbortHandler)
 			}
-			lines = lines[:0]
+			lines.Reset()
 		}
 	}
+}
+
+// checkFilter returns what is wrong with a filter beyond the form of its values.
+func checkFilter(f *decisions.Filter) error {
+	if !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		return invalid("query.until", "has to be after since", f.Until.Format(time.RFC3339Nano))
+	}
+	return nil
 }

@@ -36,11 +36,11 @@ func streams(op huma.Operation) huma.Operation {
 }
 
 func (a *adminPlane) streamDecisions(ctx context.Context, in *struct {
-	DecisionFilter
+	decisions.Filter
 	Header string `header:"Last-Event-ID" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen, as browsers send it; before last_event_id."`
 	Query  string `query:"last_event_id" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen; 0: all that are kept; absent: only what comes from now on."`
 }) (*written, error) {
-	if err := in.check(); err != nil {
+	if err := checkFilter(&in.Filter); err != nil {
 		return nil, err
 	}
 	if a.s.draining.Load() {
@@ -52,19 +52,19 @@ func (a *adminPlane) streamDecisions(ctx context.Context, in *struct {
 			after, _ = strconv.ParseInt(text, 10, 64) // its form is checked
 		}
 	}
-	if a.s.decisions.streams.Add(1) > maxStreams {
-		a.s.decisions.streams.Add(-1)
+	if a.s.streams.Add(1) > maxStreams {
+		a.s.streams.Add(-1)
 		return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("There are "+strconv.Itoa(maxStreams)+" streams of decisions already, which is as many as there may be. Close one, or ask GET /admin/decisions."), http.Header{"Retry-After": {"15"}})
 	}
 	caller, _ := ctx.Value(operatorKey{}).(operator)
-	f := &follower{log: a.s.decisions, matches: in.matches, event: func(n numbered) any { return a.row(n) }}
+	f := &decisions.Follower{Log: a.s.decisions, Matches: in.Matches, Event: func(e decisions.Entry) any { return a.row(e) }}
 	return &written{Body: func(c huma.Context) {
-		defer a.s.decisions.streams.Add(-1)
+		defer a.s.streams.Add(-1)
 		c.SetHeader("Content-Type", eventStream)
 		c.SetHeader("X-Accel-Buffering", "no") // nginx would gather events
 		c.SetStatus(http.StatusOK)
 		w := humagin.Unwrap(c).Writer
-		follow(ctx, w, http.NewResponseController(unwrapped(w)), f, after, func() bool { return a.mayFollow(caller) })
+		f.Follow(ctx, w, http.NewResponseController(unwrapped(w)), streamStall, after, func() bool { return a.mayFollow(caller) })
 	}}, nil
 }
 
@@ -76,53 +76,25 @@ func (a *adminPlane) mayFollow(o operator) bool {
 	return known && good && slices.Contains(anybody, admin.Role) && !a.s.draining.Load()
 }
 
-// follow writes a follower's events until the client is gone or takes nothing, or
-// may says no.
-func follow(ctx context.Context, w http.ResponseWriter, control *http.ResponseController, f *follower, after int64, may func() bool) {
-	send := func(events []byte) bool {
-		if len(events) == 0 {
-			return true
-		}
-		control.SetWriteDeadline(time.Now().Add(streamStall)) //nolint:errcheck // the write tells
-		// The connection may serve another request, and over HTTP/2 a deadline ends a
-		// stream even if no write is pending.
-		defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the write tells
-		if _, err := w.Write(events); err != nil {
-			return false
-		}
-		return control.Flush() == nil
-	}
-	buffer := f.begin(after, time.Now())
-	tick := time.NewTicker(followEvery)
-	defer tick.Stop()
-	for send(buffer) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if !may() {
-			return
-		}
-		buffer = f.flush(buffer[:0], time.Now())
-	}
-}
-
-// decided keeps the record of a request that has ended, which nobody may change
+// decided writes the record of a request that has ended, which must not change
 // afterwards.
 func (s *Server) decided(d *decisions.Decision) {
-	s.decisions.add(d)
+	if s.access != nil {
+		s.access.Write(d)
+	}
+	s.decisions.Add(d)
 	if s.decisionFile != nil {
-		s.decisionFile.write(d)
+		s.decisionFile.Add(d)
 	}
 }
 
 // decisionGauges shows the records to a scrape.
 func (s *Server) decisionGauges() telemetry.DecisionLog {
-	now := s.decisions.span()
-	g := telemetry.DecisionLog{Kept: int(now.next - now.oldest), Bytes: now.bytes, Streams: int(s.decisions.streams.Load())}
-	if f := s.decisionFile; f != nil {
-		g.Written, g.Dropped = f.written.Load(), f.dropped.Load()
+	now := s.decisions.Span()
+	g := telemetry.DecisionLog{Kept: int(now.Next - now.Oldest), Bytes: now.Bytes, Streams: int(s.streams.Load())}
+	if s.decisionFile != nil {
+		file := s.decisionFile.Stats()
+		g.Written, g.Dropped = file.Written, file.Dropped
 	}
 	return g
 }

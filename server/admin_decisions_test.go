@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -99,7 +100,7 @@ func TestADecisionIsShownWholeById(t *testing.T) {
 	if diff := cmp.Diff(*d, v.Decision, cmp.Comparer(func(a, b routing.Terms) bool { return a.IsZero() == b.IsZero() })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if v.TraceURL != "http://jaeger:16686/trace/"+d.TraceID || !strings.Contains(got.body, `"chain":["000000000000beef:100"]`) || v.Seq != r.decisions.span().next-1 {
+	if v.TraceURL != "http://jaeger:16686/trace/"+d.TraceID || !strings.Contains(got.body, `"chain":["000000000000beef:100"]`) || v.Seq != r.decisions.Span().Next-1 {
 		t.Errorf("it is shown as %s", got.body)
 	}
 	p, _ := r.listed("?limit=1")
@@ -146,18 +147,18 @@ func TestThereAreOnlySoManyExports(t *testing.T) {
 	r := newAdminRig(t)
 	r.remember(wholeDecision())
 	export := func() answered { return r.ask("ops", http.MethodGet, "/admin/decisions", "", "Accept", ndjson) }
-	r.decisions.exports.Store(maxExports)
+	r.exports.Store(maxExports)
 	if got := export(); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "2 exports") {
 		t.Errorf("one more: %d %s", got.status, got.body)
 	}
 	r.ops(http.StatusOK, http.MethodGet, "/admin/decisions", "") // a page is none
-	r.decisions.exports.Store(maxExports - 1)
+	r.exports.Store(maxExports - 1)
 	for range 2 {
 		if got := export(); got.status != http.StatusOK || strings.Count(got.body, "\n") != 1 {
 			t.Errorf("where there is room: %d %s", got.status, got.body)
 		}
 	}
-	if n := r.decisions.exports.Load(); n != maxExports-1 {
+	if n := r.exports.Load(); n != maxExports-1 {
 		t.Errorf("%d exports are left", n)
 	}
 }
@@ -194,21 +195,42 @@ func openStream(t *testing.T, url, key, query string, headers ...string) (*http.
 	return resp, bufio.NewReader(resp.Body)
 }
 
+// wholeDecision is a record of a request that failed at its second worker.
+func wholeDecision() *decisions.Decision {
+	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1", Generation: 7,
+		Tenant: "acme", Key: "k1", Class: "batch", AskedClass: "interactive", Method: "POST", Route: "/chat/completions",
+		TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true, RequestedModel: "gpt-4o-mini", Model: "fake-7b",
+		Tier: "small", Rule: "alias", RuleNote: "X-Model-Tier: unknown", Policy: "chwbl", Worker: "w1", Reason: "prefix_home",
+		Attempts: []decisions.Attempt{{Worker: "w0", ErrorType: "connect"}, {Worker: "w1", Status: 500, ErrorType: "500", Predicted: 32}},
+		Promoted: true, Usage: decisions.Usage{Prompt: 40, Cached: 30, Output: 9}, Estimated: true, QueueMs: 2.5, TTFTMs: 12, DurationMs: 90.25, OverheadMs: 0.5,
+		Result: decisions.Failed, Status: 502, Code: "worker_error", Limit: "rpm", Shed: "depth", Cause: "the worker answered 500"}
+}
+
+// sse is one server-sent event as a browser sees it.
+type sse struct {
+	id    int64
+	event string
+	data  string
+}
+
 // nextEvent returns the next event that is named.
 func nextEvent(t *testing.T, from *bufio.Reader) (e sse) {
 	t.Helper()
-	for block := ""; ; {
+	for {
 		line, err := from.ReadString('\n')
 		if err != nil {
 			t.Fatalf("the stream ended: %v", err)
 		}
-		if block += line; line != "\n" {
-			continue
-		}
-		if e := eventsOf(t, block)[0]; e.data != "" {
+		switch field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": "); field {
+		case "id":
+			e.id, err = strconv.ParseInt(value, 10, 64)
+			must(t, err)
+		case "event":
+			e.event = value
+		case "data":
+			e.data = value
 			return e
 		}
-		block = ""
 	}
 }
 
@@ -227,7 +249,7 @@ func TestAStreamTellsWhatComes(t *testing.T) {
 	e := nextEvent(t, events)
 	var v DecisionView
 	must(t, json.Unmarshal([]byte(e.data), &v))
-	if e.event != "decision" || v.RequestID != "b" || e.id != v.Seq || v.Seq != r.decisions.span().first+1 {
+	if e.event != "decision" || v.RequestID != "b" || e.id != v.Seq || v.Seq != r.decisions.Span().First+1 {
 		t.Errorf("it is told %+v", e)
 	}
 	for i, resume := range [][]string{{"?last_event_id=0"}, {fmt.Sprintf("?last_event_id=%d", v.Seq-1)}, {"?last_event_id=0", "Last-Event-ID", fmt.Sprint(v.Seq - 1)}} {
@@ -264,7 +286,7 @@ func TestThereAreOnlySoManyStreams(t *testing.T) {
 		t.Error("the metrics do not tell of the streams")
 	}
 	first.Body.Close()
-	until(t, "a stream to end", func() bool { return r.decisions.streams.Load() < maxStreams })
+	until(t, "a stream to end", func() bool { return r.streams.Load() < maxStreams })
 	if resp, _ := openStream(t, plane, "ops", ""); resp.StatusCode != http.StatusOK {
 		t.Errorf("after one has left: %d", resp.StatusCode)
 	}
@@ -288,7 +310,7 @@ func TestAStreamEndsWithItsKeyAndWithTheGateway(t *testing.T) {
 	if text, err := events.ReadString('}'); err == nil {
 		t.Errorf("the stream of an ended key goes on: %s", text)
 	}
-	r.remember(record("later"))
+	r.remember(&decisions.Decision{RequestID: "later"})
 	nextEvent(t, other)
 	r.draining.Store(true)
 	if text, err := other.ReadString('}'); err == nil {
@@ -297,7 +319,7 @@ func TestAStreamEndsWithItsKeyAndWithTheGateway(t *testing.T) {
 	if got := r.ask("ops", http.MethodGet, "/admin/decisions/stream", ""); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("while it drains: %d", got.status)
 	}
-	until(t, "no stream", func() bool { return r.decisions.streams.Load() == 0 })
+	until(t, "no stream", func() bool { return r.streams.Load() == 0 })
 }
 
 // TestAStreamOutlivesWhatBoundsOtherRequests: an answer of the admin API ends after
@@ -323,5 +345,12 @@ func TestAStreamOutlivesWhatBoundsOtherRequests(t *testing.T) {
 	}
 	if !bounded || !endless {
 		t.Errorf("bounded %v, endless %v", bounded, endless)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

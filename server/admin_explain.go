@@ -130,13 +130,13 @@ func (a *adminPlane) explainDecision(o *ExplainOrder, under *snapshot, answer *R
 	if o.Tenant != "" || o.KeyID != "" || o.Class != "" || o.Path != "" || len(o.Headers) > 0 {
 		return invalid("body.decision", "a past request has its own tenant, key, class, path and headers: name none beside it", nil)
 	}
-	n, known := a.s.decisions.get(o.Decision)
+	n, known := a.s.decisions.Get(o.Decision)
 	if !known {
 		return huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep).")
 	}
-	answer.Explanation = *a.s.explainPast(n.d, nil)
+	answer.Explanation = *a.s.explainPast(n.Decision, nil)
 	if under != nil {
-		answer.Draft = a.s.explainPast(n.d, under)
+		answer.Draft = a.s.explainPast(n.Decision, under)
 	}
 	return nil
 }

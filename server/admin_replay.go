@@ -28,7 +28,7 @@ type ReplayOrder struct {
 	Draft  *string       `json:"draft,omitempty" doc:"As of /admin/route/explain. Absent: the records are checked against the configuration in force."`
 }
 
-// ReplayFilter is a DecisionFilter as a body carries it.
+// ReplayFilter is a decisions.Filter as a body carries it.
 type ReplayFilter struct {
 	Since     time.Time `json:"since,omitzero" doc:"Only requests that came then or later."`
 	Until     time.Time `json:"until,omitzero" doc:"Only requests that came before."`
@@ -93,17 +93,17 @@ func (a *adminPlane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrd
 
 // replayed returns the records that are asked for, the oldest first.
 func (a *adminPlane) replayed(o *ReplayOrder) []*decisions.Decision {
-	last, filter := o.Last, DecisionFilter{}
+	last, filter := o.Last, decisions.Filter{}
 	if last == 0 {
 		last = replayUsual
 	}
 	if o.Filter != nil {
-		filter = DecisionFilter(*o.Filter)
+		filter = decisions.Filter(*o.Filter)
 	}
-	found, _ := a.s.decisions.page(maxSeq, last, filter.matches)
+	found, _ := a.s.decisions.Page(0, last, filter.Matches)
 	ds := make([]*decisions.Decision, len(found))
 	for i := range found {
-		ds[i] = found[i].d
+		ds[i] = found[i].Decision
 	}
 	slices.Reverse(ds)
 	return ds

@@ -47,7 +47,7 @@ classifier: { preset: none, prompt_tokens: { large: 700 }, max_tokens: {}, stick
 	if got := r.post("/v1/chat/completions", `{"model":"nobody has it","messages":[{"role":"user","content":"hi"}]}`, "Authorization", "Bearer acme"); got.status != http.StatusNotFound {
 		t.Fatalf("an unknown model: %d %s", got.status, got.body)
 	}
-	r.until("all requests are recorded", func() bool { return len(r.decisions.last(0)) == 201 })
+	r.until("all requests are recorded", func() bool { return len(r.decisions.Last(0)) == 201 })
 	return r
 }
 
@@ -80,7 +80,7 @@ func TestAReplayedDraftMovesExactlyWhomItConcerns(t *testing.T) {
 	r := replayRig(t, "chwbl")
 	const lower = 200
 	var above, left []string
-	for _, d := range r.decisions.last(0) {
+	for _, d := range r.decisions.Last(0) {
 		tokens := d.Features.Counted
 		if tokens == 0 {
 			tokens = d.Features.Estimate
@@ -130,7 +130,7 @@ func TestExportedDecisionsReplayAsTheyWere(t *testing.T) {
 
 func TestAReplayTakesTheNewestThatMatch(t *testing.T) {
 	r := replayRig(t, "least_load")
-	all := r.decisions.last(0)
+	all := r.decisions.Last(0)
 	if got := r.replay(`{"last":7}`); got.Records != 7 || !got.From.Equal(all[194].Time) {
 		t.Errorf("the last seven: %d from %s", got.Records, got.From)
 	}

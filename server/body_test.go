@@ -52,7 +52,7 @@ func TestABodyThatStallsIsAnswered(t *testing.T) {
 			}
 			client.Close()
 		})
-		if d := r.Server.decisions.last(1)[0]; d.Result == "client_gone" {
+		if d := r.Server.decisions.Last(1)[0]; d.Result == "client_gone" {
 			t.Errorf("%s: the record says %s", name, d.Result)
 		}
 	}

@@ -120,7 +120,7 @@ func TestAStalledClientIsCut(t *testing.T) {
 		for r.Inflight() > 0 {
 			<-time.After(time.Millisecond)
 		}
-		if d := r.Server.decisions.last(1)[0]; d.Result != "client_gone" {
+		if d := r.Server.decisions.Last(1)[0]; d.Result != "client_gone" {
 			t.Errorf("HTTP/2 %v: the outcome is %s", http2, d.Result)
 		}
 	}

@@ -53,7 +53,7 @@ type seldom struct {
 func (s *seldom) due(now time.Time) (more int, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.last.IsZero() && now.Sub(s.last) < complaintEvery {
+	if !s.last.IsZero() && now.Sub(s.last) < time.Minute {
 		s.more++
 		return 0, false
 	}

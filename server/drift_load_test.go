@@ -68,12 +68,12 @@ func TestWhatWasDoneIsExplainedAsItWas(t *testing.T) {
 // explainsPast explains a request that has ended, and whose answer told where it went.
 func (r *driftRig) explainsPast(t *testing.T, id string, told http.Header, saw map[string]int) {
 	t.Helper()
-	kept, known := r.decisions.get(id)
-	if !known || len(kept.d.Attempts) == 0 {
-		t.Errorf("%s has no record of an attempt: %+v", id, kept.d)
+	kept, known := r.decisions.Get(id)
+	if !known || len(kept.Decision.Attempts) == 0 {
+		t.Errorf("%s has no record of an attempt: %+v", id, kept.Decision)
 		return
 	}
-	was := kept.d.Attempts[len(kept.d.Attempts)-1]
+	was := kept.Decision.Attempts[len(kept.Decision.Attempts)-1]
 	body, err := json.Marshal(map[string]string{"decision": id})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func (r *driftRig) explainsPast(t *testing.T, id string, told http.Header, saw m
 	e := decoded[RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", string(body)))
 	saw["all"]++
 	saw[e.Policy]++
-	if kept.d.QueueMs > 0 {
+	if kept.Decision.QueueMs > 0 {
 		saw["waited"]++
 	}
 	rule := e.Rule

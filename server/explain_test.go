@@ -32,7 +32,7 @@ func (r *driftRig) remains() map[string]string {
 		return string(b)
 	}
 	at := time.Unix(1_700_000_000, 0)
-	all := map[string]string{"access log": r.access.String(), "decisions": text(r.decisions.span().next), "chats": text(r.chats.Len()), "in flight": text(r.Inflight()), "stored": text(r.stored.count())}
+	all := map[string]string{"access log": r.access.String(), "decisions": text(r.decisions.Span().Next), "chats": text(r.chats.Len()), "in flight": text(r.Inflight()), "stored": text(r.stored.count())}
 
 	for _, p := range r.snapshot.Load().pools {
 		for _, v := range p.routing.Snapshot(at) {
@@ -48,7 +48,7 @@ func (r *driftRig) remains() map[string]string {
 		_, uses := r.local.Peek(&tenants.Charge{Caller: tenants.NewCaller(ts[i], k), At: at}, 1)
 		all["limits "+k.Tenant] = text(uses)
 	}
-	all["ledger"] = text(r.ledger.Stats().Spooled)
+	all["ledger"] = text(r.ledger.Stats().Waiting)
 	all["metrics"] = r.dataMetrics()
 	return all
 }
@@ -82,7 +82,7 @@ func TestToExplainChangesNothing(t *testing.T) {
 		}
 	}
 	r.chance.Store(7)
-	kept, _ := r.decisions.page(maxSeq, 5, func(*decisions.Decision) bool { return true })
+	kept, _ := r.decisions.Page(0, 5, func(*decisions.Decision) bool { return true })
 	settled(t, r)
 	before := r.remains()
 	draft := map[string]any{"draft": r.edited("policy: { name: round_robin }\ntiers: [ { name: one, workers: [ { name: one-1, weight: 0 }, { name: new, url: \"http://127.0.0.1:9\", weight: 40 } ] } ]\n")}
@@ -101,7 +101,7 @@ func TestToExplainChangesNothing(t *testing.T) {
 		}
 	}
 	for _, k := range kept {
-		r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", `{"decision":"`+k.d.RequestID+`"}`)
+		r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", `{"decision":"`+k.Decision.RequestID+`"}`)
 	}
 	if outcomes[wouldRoute] == 0 || outcomes[wouldReject] == 0 {
 		t.Errorf("not every outcome was met: %v", outcomes)

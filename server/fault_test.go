@@ -215,7 +215,7 @@ func TestAPanicWhileRelayingGivesEverythingBackAndIsToldOf(t *testing.T) {
 			t.Errorf("after a panic %s has %+v", g.Worker, g)
 		}
 	}
-	d := r.Server.decisions.last(1)[0]
+	d := r.Server.decisions.Last(1)[0]
 	if len(d.Attempts) != 1 || d.Attempts[0].Worker != d.Worker || d.Attempts[0].ErrorType != decisions.ErrorCut || d.Attempts[0].Error == "" {
 		t.Errorf("the record's worker is %q, its attempts are %+v", d.Worker, d.Attempts)
 	}
@@ -229,7 +229,7 @@ func TestOnlyAGeneratedStreamHasAFirstToken(t *testing.T) {
 		if a := r.post("/v1/chat/completions", body); a.status != 200 {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
-		d := r.Server.decisions.last(1)[0]
+		d := r.Server.decisions.Last(1)[0]
 		if d.Stream != want || (d.TTFTMs > 0) != want || (d.Attempts[0].FirstAtMs > 0) != want {
 			t.Errorf("stream %v: to the first token %v ms, the first content at %v ms", d.Stream, d.TTFTMs, d.Attempts[0].FirstAtMs)
 		}

@@ -54,7 +54,7 @@ func TestFirstByteBoundsStreamsAlone(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
-	for _, d := range r.Server.decisions.last(100) {
+	for _, d := range r.Server.decisions.Last(100) {
 		if len(d.Attempts) != 1 || d.Attempts[0].Error != "" {
 			t.Errorf("%s took %+v", d.Route, d.Attempts)
 		}
@@ -63,7 +63,7 @@ func TestFirstByteBoundsStreamsAlone(t *testing.T) {
 	if _, code, _ := errorOf(t, a); a.status != http.StatusGatewayTimeout || code != "worker_timeout" {
 		t.Errorf("a stream: %d %s", a.status, a.body)
 	}
-	if d := r.Server.decisions.last(1)[0]; len(d.Attempts) != 2 || d.Attempts[0].Error != errFirstByteTimeout.Error() ||
+	if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 2 || d.Attempts[0].Error != errFirstByteTimeout.Error() ||
 		d.Attempts[1].Error != errFirstByteTimeout.Error() {
 		t.Errorf("a stream took %+v", d.Attempts)
 	}
@@ -79,7 +79,7 @@ func TestTheTotalTimeoutOfAWholeAnswerIsNoFailureOfTheWorker(t *testing.T) {
 		if _, code, _ := errorOf(t, a); a.status != http.StatusGatewayTimeout || code != "worker_timeout" {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
-		if d := r.Server.decisions.last(1)[0]; len(d.Attempts) != 1 ||
+		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
 			!strings.Contains(d.Attempts[0].Error, errTotalTimeout.Error()) {
 			t.Errorf("%s took %+v", path, d.Attempts)
 		}
@@ -159,7 +159,7 @@ tiers:
 			if a := r.post(path, c.body); a.status != http.StatusOK {
 				t.Fatalf("%s: %d %s", path, a.status, a.body)
 			}
-			if d := r.Server.decisions.last(1)[0]; d.Attempts[0].Worker == "w0" && (d.Worker == "w0") != (c.answers == "w0") {
+			if d := r.Server.decisions.Last(1)[0]; d.Attempts[0].Worker == "w0" && (d.Worker == "w0") != (c.answers == "w0") {
 				t.Errorf("%s: %s answered after %+v", path, d.Worker, d.Attempts)
 			}
 		}

@@ -37,7 +37,7 @@ func (r *rig) blameless() {
 			r.t.Errorf("the breaker of %s is %v", v.ID, st)
 		}
 	}
-	for _, d := range r.Server.decisions.last(1000) {
+	for _, d := range r.Server.decisions.Last(1000) {
 		for _, a := range d.Attempts {
 			if a.ErrorType != "" && a.Status < 400 {
 				r.t.Errorf("an answer with status %d of %s counts as %s: %s", a.Status, a.Worker, a.ErrorType, a.Error)
@@ -74,7 +74,7 @@ func TestPassedAnswersAreNeverParsed(t *testing.T) {
 		}
 	}
 	r.blameless()
-	for _, d := range r.Server.decisions.last(100) {
+	for _, d := range r.Server.decisions.Last(100) {
 		if d.Dialect != "other" || d.Result != "ok" {
 			t.Errorf("a passed request is recorded as %s, %s", d.Dialect, d.Result)
 		}

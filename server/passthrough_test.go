@@ -81,7 +81,7 @@ func TestAPassedPathIsDecidedByItsRule(t *testing.T) {
 	if want := `tierway_tier_decisions_total{rule="path",tier="raw"} 1`; !strings.Contains(r.scrape(), want+"\n") {
 		t.Errorf("there is no %s", want)
 	}
-	d := r.Server.decisions.last(1)[0]
+	d := r.Server.decisions.Last(1)[0]
 	var names []string
 	for _, s := range (spansOf{Decision: d}).spans() {
 		if names = append(names, s.Name); attributes(s.Attributes)["http.route"] != "" {

@@ -264,7 +264,7 @@ func (s *Server) noteDatabase(read, write error) {
 	case databaseAway:
 		s.log.Error("database unavailable; serving tenants from memory, buffering usage rows", "cause", cause, "read", !s.people.Load().readAt.IsZero())
 	case databaseReadOnly:
-		s.log.Error("database takes no writes; buffering usage rows", "cause", cause, "rows", s.ledger.Stats().Spooled)
+		s.log.Error("database takes no writes; buffering usage rows", "cause", cause, "rows", s.ledger.Stats().Waiting)
 	default:
 		s.log.Info("database available")
 	}

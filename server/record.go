@@ -34,7 +34,6 @@ func (x *exchange) record(d *decisions.Decision) {
 		x.caller.trace = x.s.traces.Begin(x.in.r.Header, false, x.in.start)
 	}
 	d.TraceID = x.caller.trace.ID()
-	x.s.logAccess(d)
 	x.s.decided(d)
 }
 

@@ -20,6 +20,7 @@ import (
 	"weak"
 
 	"tierway/config"
+	"tierway/decisions"
 	"tierway/store"
 	"tierway/telemetry"
 	"tierway/tenants"
@@ -55,7 +56,7 @@ type Options struct {
 // configuration. The snapshot points into it.
 type Server struct {
 	log     *slog.Logger
-	access  *accessLog
+	access  *decisions.AccessLog
 	metrics *telemetry.Metrics
 	rand    func() uint64
 
@@ -101,8 +102,10 @@ type Server struct {
 	exhaustions seldom // connections that were not made
 
 	keepsRecords atomic.Bool       // somebody reads more of a request than its log line
-	decisions    *decisionLog      // the last ones
-	decisionFile *decisionFile     // nil without
+	decisions    *decisions.Log    // the last ones
+	decisionFile *decisions.File   // nil without
+	streams      atomic.Int32      // of operators who follow decisions
+	exports      atomic.Int32      // of decisions that are being read
 	traces       *telemetry.Traces // nil without
 
 	chats  *tiers.Chats
@@ -147,14 +150,14 @@ func New(o Options) (*Server, error) {
 		log:  o.Log, metrics: o.Metrics, rand: o.Rand, version: o.Version, path: o.Path, source: o.Source, withdraw: o.Withdraw,
 		hurry: make(chan struct{}, 1), unknown: make(chan struct{}, 1), load: make(chan struct{}, 1), budget: newRetryBudget(),
 		stored:    newStoredAnswers(storedAnswersMax),
-		decisions: newDecisions(o.Config.Decisions.Keep),
+		decisions: decisions.NewLog(o.Config.Decisions.Keep),
 		scratch:   newScratch(),
 		chats:     tiers.NewChats(tiers.MaxChats),
 		tokens:    newVocabularies(),
 		seed:      maphash.MakeSeed(),
 	}
 	if o.Access != nil {
-		s.access = newAccessLog(o.Access)
+		s.access = decisions.NewAccessLog(o.Access)
 	}
 	s.cut, s.cutNow = context.WithCancelCause(context.Background())
 	if o.Announce != nil {
@@ -187,7 +190,7 @@ func New(o Options) (*Server, error) {
 // begins puts the first configuration in force and opens what it names.
 func (s *Server) begins(o Options) (err error) {
 	if c := o.Config.Decisions; c.File != "" && !o.Offline {
-		if s.decisionFile, err = openDecisionFile(c, o.Log, s.runRecovered); err != nil {
+		if s.decisionFile, err = decisions.OpenFile(decisions.FileConfig{Path: c.File, MaxSize: int64(c.MaxSize), Files: c.MaxFiles, Log: o.Log, Recover: s.runRecovered}); err != nil {
 			return err
 		}
 	}
@@ -322,9 +325,8 @@ func (s *Server) Run(ctx context.Context) error {
 	owned.Go(func() { s.rankTenants(fleetCtx.Done()) })
 	storesCtx, stopStores := context.WithCancel(context.Background())
 	s.runStores(storesCtx, &owned)
-	recorded := make(chan struct{})
 	if s.decisionFile != nil {
-		owned.Go(func() { s.decisionFile.run(recorded) })
+		owned.Go(func() { s.decisionFile.Run(storesCtx) })
 	}
 	owned.Go(func() { s.traces.Run(storesCtx) })
 	failed := make(chan error, len(s.listeners))
@@ -343,7 +345,6 @@ func (s *Server) Run(ctx context.Context) error {
 	s.drain()
 	stopFleet()
 	stopStores() // what the last requests have used is written first
-	close(recorded)
 	owned.Wait()
 	s.close()
 	return err

@@ -98,7 +98,7 @@ func (s *Server) apply(f *config.File, p *people, generation int64) error {
 	s.snapshot.Store(snap)
 	s.people.Store(p)
 	s.closeLocked(was, snap)
-	s.decisions.resize(f.Decisions.Keep)
+	s.decisions.Resize(f.Decisions.Keep)
 	s.keepsRecords.Store(f.Decisions.Keep > 0 || s.decisionFile != nil)
 	s.traces.SetSample(f.Telemetry.Sample)
 	s.metrics.KeepTenants(f.Telemetry.Tenants)

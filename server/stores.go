@@ -57,7 +57,9 @@ func (s *Server) runStores(ctx context.Context, owned *sync.WaitGroup) {
 // close lets go of everything that is held. Requests have ended.
 func (s *Server) close() {
 	s.fleet.Close()
-	s.decisionFile.close()
+	if s.decisionFile != nil {
+		s.decisionFile.Close()
+	}
 	var errs []error
 	if s.sql != nil {
 		errs = append(errs, s.sql.Close())
@@ -79,7 +81,7 @@ func (s *Server) storeGauges() telemetry.Stores {
 	if s.sql != nil {
 		stats, c := s.ledger.Stats(), s.people.Load().contents
 		g.Database = &telemetry.DatabaseGauges{Up: s.database.Load() == databaseOK, Tenants: len(c.Tenants), Keys: len(c.Keys),
-			Spooled: stats.Spooled, Written: stats.Written, Dropped: stats.Dropped}
+			Spooled: stats.Waiting, Written: stats.Written, Dropped: stats.Dropped}
 		if at := s.known.Load(); at != 0 {
 			g.Database.Read = time.Unix(0, at)
 		}

@@ -101,7 +101,7 @@ func TestLargeBodiesStreamWhereAPoolTakesThem(t *testing.T) {
 		if err == nil && (a.status != http.StatusRequestEntityTooLarge || !strings.Contains(a.body, "max_upload_bytes")) {
 			t.Errorf("HTTP/2 %v: a chunked body beyond the pool's bound: %d %s", http2, a.status, a.body)
 		}
-		for _, d := range r.Server.decisions.last(10) {
+		for _, d := range r.Server.decisions.Last(10) {
 			if len(d.Attempts) > 1 || len(d.Attempts) == 1 && d.Attempts[0].Error != "" &&
 				!strings.Contains(d.Attempts[0].Error, "max_upload_bytes") {
 				t.Errorf("attempts: %+v", d.Attempts)
@@ -299,7 +299,7 @@ func TestAnUploadEndsWithItsClient(t *testing.T) {
 				t.Errorf("HTTP/2 %v, length %d: the worker took a part for the whole", http2, length)
 			}
 			until(t, "the end", func() bool { return r.Inflight() == 0 })
-			d := r.Server.decisions.last(1)[0]
+			d := r.Server.decisions.Last(1)[0]
 			if d.Result != "client_gone" || len(d.Attempts) != 1 || d.Attempts[0].ErrorType != "client_gone" {
 				t.Errorf("HTTP/2 %v, length %d: %s after %+v", http2, length, d.Result, d.Attempts)
 			}
@@ -330,7 +330,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 				t.Errorf("HTTP/2 %v: the worker took a part for the whole", http2)
 			}
 			until(t, "the end", func() bool { return r.Inflight() == 0 })
-			if d := r.Server.decisions.last(1)[0]; len(d.Attempts) != 1 ||
+			if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
 				!strings.Contains(d.Attempts[0].Error, "the client's body failed") {
 				t.Errorf("HTTP/2 %v: %+v", http2, d.Attempts)
 			}
@@ -348,7 +348,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 			t.Errorf("%d %s, %v", a.status, a.body, err)
 		}
 		until(t, "the end", func() bool { return r.Inflight() == 0 })
-		if d := r.Server.decisions.last(1)[0]; len(d.Attempts) != 1 || d.Attempts[0].Error != errIdleTimeout.Error() {
+		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 || d.Attempts[0].Error != errIdleTimeout.Error() {
 			t.Errorf("%+v", d.Attempts)
 		}
 	})
@@ -370,7 +370,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 			t.Error("the worker took a part for the whole")
 		}
 		until(t, "the end", func() bool { return r.Inflight() == 0 })
-		if d := r.Server.decisions.last(1)[0]; len(d.Attempts) != 1 ||
+		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
 			!strings.Contains(d.Attempts[0].Error, errTotalTimeout.Error()) {
 			t.Errorf("%+v", d.Attempts)
 		}

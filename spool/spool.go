@@ -1,247 +1,211 @@
-// Package spool writes lines in the background, so that no producer ever waits for
-// a disk, a terminal or the reader of a pipe. What does not fit is dropped and
-// counted.
+// Package spool writes in the background, so that no producer ever waits for a disk,
+// a database, a terminal or the reader of a pipe. What waits is bounded; what does
+// not fit is dropped and counted. A Spool passes values in batches, a Writer passes
+// lines of text.
 package spool
 
 import (
-	"bytes"
-	"io"
+	"context"
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// Config describes a Writer. Only To is required.
-type Config struct {
-	To io.Writer // only the Writer's own goroutine calls it
-	// Max bounds the bytes that wait, and again those that are being written; 0 is
-	// 4 MiB, some 8,000 lines of an access log.
-	Max int
-	// Delay is how long a line may wait for others, so that they share a system
-	// call; 0: it is written at once.
-	Delay time.Duration
-	// OnLoss is called when lines begin to be dropped (over is false), and again
-	// when a second has passed without a dropped line and To takes lines (over is
-	// true; lost is their number since the beginning). It may write to the Writer.
-	// Nil: losses are only counted.
-	OnLoss func(lost int64, over bool)
+// Config describes a Spool.
+type Config[T any] struct {
+	// Write writes a batch and returns how many of its values can never be written.
+	// After an error the whole batch waits and is written again, so Write has to
+	// recognise values that it has written before. It must not keep the slice.
+	// Calls do not overlap.
+	Write func(ctx context.Context, batch []T) (lost int, err error)
+	Max   int           // values that wait; when there are more, the oldest is dropped
+	Batch int           // values in one batch
+	Delay time.Duration // how long a value waits for others, unless a batch is full
 }
 
 const (
-	maxWaiting = 4 << 20
-	// flushAt is how many gathered bytes end the delay: some 100 lines, for which a
-	// system call each would cost more than anything else about them.
-	flushAt = 64 << 10
-	// quietFor is how long no line may be dropped until a loss is over.
-	quietFor = time.Second
+	// After an error the batch is written again after the first pause, then after
+	// twice that, up to the last: short enough that values go out within two seconds
+	// of the end of an outage.
+	firstPause = 100 * time.Millisecond
+	lastPause  = 800 * time.Millisecond
+	// lastFlush bounds how long values are written after the end of Run's context.
+	lastFlush = 5 * time.Second
 )
 
-// Writer is an io.Writer that never blocks. It is safe for concurrent use.
-type Writer struct {
-	config  Config
-	written chan struct{} // holds one when something waits
-	full    chan struct{} // holds one when flushAt bytes wait
-	lossy   chan struct{} // holds one when a line was dropped
-	closing chan struct{}
-	ended   chan struct{} // closed when the writing goroutine has returned
-	dropped atomic.Int64
-	failing atomic.Bool // To's last write failed
-	owned   sync.WaitGroup
+// Spool passes values from producers, which never wait, to Config.Write. It is safe
+// for concurrent use.
+type Spool[T any] struct {
+	config Config[T]
+	some   chan struct{} // holds one when a value waits
+	full   chan struct{} // holds one when a batch waits
+	turn   chan struct{} // holds one; the goroutine that has taken it may write
+	batch  []T           // of the goroutine that may write
 
 	mu      sync.Mutex // guards the rest
-	waiting []byte
-	spare   []byte // the other buffer, while nothing is being written
-	closed  bool
+	ring    []T        // value n of all that were ever added is at n modulo its length
+	first   int64      // the oldest value that waits
+	next    int64
+	writing int64 // values below it are being written
+	doomed  int64 // values that were dropped while they were being written
+	written int64
+	dropped int64
+	err     error
 }
 
-// New returns a Writer, which must be closed.
-func New(c Config) *Writer {
-	if c.Max <= 0 {
-		c.Max = maxWaiting
-	}
-	w := &Writer{config: c, written: make(chan struct{}, 1), full: make(chan struct{}, 1), lossy: make(chan struct{}, 1),
-		closing: make(chan struct{}), ended: make(chan struct{})}
-	go w.run()
-	if c.OnLoss != nil {
-		w.owned.Go(w.report)
-	}
-	return w
+// Stats is what a Spool has done so far.
+type Stats struct {
+	Waiting int
+	Written int64
+	Dropped int64 // values that are lost: because too many waited, or because Write said so
+	Err     error // of the last batch; nil if it was written
 }
 
-// Write takes whole lines, all of p or nothing, and never waits. It always reports
-// success: a line that is dropped is counted and of no concern to the caller.
-func (w *Writer) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	if w.closed || len(w.waiting)+len(p) > w.config.Max {
-		w.mu.Unlock()
-		w.drop(p)
-		return len(p), nil
-	}
-	before := len(w.waiting)
-	w.waiting = append(w.waiting, p...)
-	after := len(w.waiting)
-	w.mu.Unlock()
-	if before == 0 {
-		signal(w.written)
-	}
-	if before < flushAt && after >= flushAt {
-		signal(w.full)
-	}
-	return len(p), nil
+// New returns an empty Spool. Values are written by Run and Flush.
+func New[T any](c Config[T]) *Spool[T] {
+	s := &Spool[T]{config: c, some: make(chan struct{}, 1), full: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	signal(s.turn)
+	return s
 }
 
-// Dropped returns how many lines were dropped: because too many waited, because To
-// failed, or because the Writer was closed.
-func (w *Writer) Dropped() int64 { return w.dropped.Load() }
-
-// Close writes what waits, for no longer than limit, and reports whether all of it
-// was written. A write that hangs is left behind with its goroutine. Later lines are
-// dropped.
-func (w *Writer) Close(limit time.Duration) bool {
-	w.mu.Lock()
-	first := !w.closed
-	w.closed = true
-	w.mu.Unlock()
-	if first {
-		close(w.closing)
+// Add takes a value. It never waits.
+func (s *Spool[T]) Add(v T) {
+	s.mu.Lock()
+	if s.next-s.first == int64(len(s.ring)) {
+		s.makeRoomLocked()
 	}
-	w.owned.Wait()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-w.ended:
-		return !w.failing.Load()
-	case <-timer.C:
-		return false
+	s.ring[s.next%int64(len(s.ring))] = v
+	s.next++
+	full := s.next-max(s.first, s.writing) >= int64(s.config.Batch) && s.err == nil
+	s.mu.Unlock()
+	signal(s.some)
+	if full {
+		signal(s.full)
 	}
 }
 
-// drop counts the lines of p.
-func (w *Writer) drop(p []byte) {
-	w.dropped.Add(int64(max(1, bytes.Count(p, []byte{'\n'}))))
-	signal(w.lossy)
-}
-
-// run writes what waits until the Writer is closed.
-func (w *Writer) run() {
-	defer close(w.ended)
-	var torn bool
-	for {
-		select {
-		case <-w.written:
-		case <-w.closing:
-			w.flush(&torn)
-			return
+// makeRoomLocked grows the ring, or drops the oldest value.
+func (s *Spool[T]) makeRoomLocked() {
+	if had := len(s.ring); had < s.config.Max {
+		ring := make([]T, min(max(64, 2*had), s.config.Max))
+		for i := s.first; i < s.next; i++ {
+			ring[i%int64(len(ring))] = s.ring[i%int64(had)]
 		}
-		w.gather()
-		w.flush(&torn)
-	}
-}
-
-// gather waits for more lines, at most for the delay.
-func (w *Writer) gather() {
-	if w.config.Delay <= 0 {
+		s.ring = ring
 		return
 	}
-	timer := time.NewTimer(w.config.Delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-w.full:
-	case <-w.closing:
+	if s.first < s.writing {
+		s.doomed++ // whether it is lost is known when the write has ended
+	} else {
+		s.dropped++
 	}
+	s.first++
 }
 
-// flush writes what waits. torn tells that a line was written in part: a newline
-// keeps the next one whole.
-func (w *Writer) flush(torn *bool) {
-	batch := w.swap()
-	if len(batch) == 0 {
+// Stats returns what the Spool has done so far.
+func (s *Spool[T]) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{Waiting: int(s.next - s.first), Written: s.written, Dropped: s.dropped, Err: s.err}
+}
+
+// Run writes values as they come. When ctx has ended it writes what is left, for at
+// most five seconds, and returns.
+func (s *Spool[T]) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-s.some:
+			s.gather(ctx)
+			s.insist(ctx, lastPause)
+		}
+	}
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
+	defer done()
+	s.insist(last, firstPause)
+}
+
+// gather waits for more values, at most for the delay.
+func (s *Spool[T]) gather(ctx context.Context) {
+	if s.config.Delay <= 0 {
 		return
 	}
-	if *torn {
-		_, err := w.config.To.Write([]byte{'\n'})
-		*torn = err != nil
-	}
-	n, err := w.config.To.Write(batch)
-	failed := err != nil || n < len(batch)
-	if failed {
-		n = max(0, min(n, len(batch)))
-		*torn = *torn || n > 0 && batch[n-1] != '\n'
-		w.drop(batch[n:])
-	}
-	w.failing.Store(failed)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if cap(batch) <= 2*flushAt { // a burst's buffer is not kept
-		w.spare = batch[:0]
-	}
-}
-
-// swap takes what waits and puts the other buffer in its place.
-func (w *Writer) swap() (batch []byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.waiting) == 0 {
-		return nil
-	}
-	batch, w.waiting, w.spare = w.waiting, w.spare, nil
-	return batch
-}
-
-// report calls OnLoss until the Writer is closed.
-func (w *Writer) report() {
-	reported := int64(0)
-	for {
-		select {
-		case <-w.lossy:
-		case <-w.closing:
-			return
-		}
-		lost := w.dropped.Load() - reported
-		if lost == 0 {
-			continue // the signal is one of the loss before
-		}
-		w.config.OnLoss(lost, false)
-		if !w.quiet() {
-			return
-		}
-		lost = w.dropped.Load() - reported
-		reported += lost
-		w.config.OnLoss(lost, true)
-	}
-}
-
-// quiet waits until a second has passed without a dropped line and To takes lines
-// again; false when the Writer is closed before.
-func (w *Writer) quiet() bool {
-	tick := time.NewTicker(quietFor)
-	defer tick.Stop()
-	for last := w.dropped.Load(); ; {
-		select {
-		case <-tick.C:
-		case <-w.closing:
-			return false
-		}
-		now := w.dropped.Load()
-		if now == last && !w.failing.Load() && w.roomy() {
-			return true
-		}
-		last = now
-	}
-}
-
-// roomy reports whether at most half of Max waits.
-func (w *Writer) roomy() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.waiting) <= w.config.Max/2
-}
-
-// signal leaves a signal for the goroutine that waits for it, now or later.
-func signal(c chan struct{}) {
+	timer := time.NewTimer(s.config.Delay)
+	defer timer.Stop()
 	select {
-	case c <- struct{}{}:
-	default:
+	case <-ctx.Done():
+	case <-s.full:
+	case <-timer.C:
+	}
+}
+
+// insist writes what waits, again and again until it is written or ctx ends.
+func (s *Spool[T]) insist(ctx context.Context, longest time.Duration) {
+	for pause := firstPause; s.Flush(ctx) != nil; pause = min(2*pause, longest) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// Flush writes the values that wait when it is called. It returns the error of Write
+// or of ctx; what is not written waits.
+func (s *Spool[T]) Flush(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("writing what waits: %w", ctx.Err())
+	case <-s.turn:
+	}
+	defer signal(s.turn)
+	// Values that come meanwhile wait for their own turn: else each would be a batch
+	// of its own.
+	s.mu.Lock()
+	until := s.next
+	s.mu.Unlock()
+	for s.take(until) {
+		lost, err := s.config.Write(ctx, s.batch)
+		if s.settleBatch(int64(lost), err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take puts the oldest values below until into the batch. They stay where they are
+// until they are written. false: there are none.
+func (s *Spool[T]) take(until int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writing = min(until, s.first+int64(s.config.Batch))
+	for i := s.first; i < s.writing; i++ {
+		s.batch = append(s.batch, s.ring[i%int64(len(s.ring))])
+	}
+	return len(s.batch) > 0
+}
+
+// settleBatch counts what has become of the batch.
+func (s *Spool[T]) settleBatch(lost int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		// Values that made room while they were being written are written all the same.
+		var none T
+		for ; s.first < s.writing; s.first++ {
+			s.ring[s.first%int64(len(s.ring))] = none
+		}
+		s.written += int64(len(s.batch)) - lost
+		s.dropped += lost
+	} else {
+		s.dropped += s.doomed
+	}
+	s.doomed, s.writing, s.err = 0, 0, err
+	clear(s.batch)
+	s.batch = s.batch[:0]
+	if s.first == s.next && len(s.ring) > 4*s.config.Batch {
+		s.ring = nil // a burst's memory is not kept
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tierway/e2e/backends"
+	"tierway/spool"
 	"tierway/store"
 )
 
@@ -52,7 +53,7 @@ func TestTheLedgerReachesTheDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop()
-		if got := l.Stats(); got != (store.LedgerStats{Written: 3000}) {
+		if got := l.Stats(); got != (spool.Stats{Written: 3000}) {
 			t.Errorf("the ledger says %+v", got)
 		}
 		var requests, output int64
@@ -88,7 +89,7 @@ func TestRowsOutliveTheDatabasesCrash(t *testing.T) {
 		add(1200)
 		eventually(t, 15*time.Second, "nobody has noticed the outage", func() bool { return l.Stats().Err != nil })
 		outage.end()
-		eventually(t, 2*time.Second, "the rows still wait", func() bool { return l.Stats().Spooled == 0 })
+		eventually(t, 2*time.Second, "the rows still wait", func() bool { return l.Stats().Waiting == 0 })
 	}
 	stop()
 	used := must(s.Usage(t.Context(), store.UsageQuery{Tenant: "acme"}))(t)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tierway/spool"
 	"tierway/tenants"
 )
 
@@ -36,10 +37,8 @@ type Limits struct {
 	log      *slog.Logger
 	now      func() time.Time
 	recover  Recover
-	queue    chan settlement
+	queue    *spool.Spool[settlement]
 	renew    chan struct{}
-	dropped  atomic.Int64
-	waiting  atomic.Int64 // settlements that Redis has not heard of
 	scripts  scripts
 }
 
@@ -62,8 +61,6 @@ const (
 	// queueSize is how many settlements wait for Redis: a second of a busy gateway.
 	// Its memory is theirs alone, about 100 bytes each.
 	queueSize = 10_000
-	// settlers send settlements: one sends while the other's are on their way.
-	settlers = 2
 	// batch is how many scripts go to Redis at once. It runs them in 5 ms, within
 	// the patience that each reply has.
 	batch = 100
@@ -72,7 +69,8 @@ const (
 // NewLimits returns limits. Nothing is told to Redis until Run.
 func NewLimits(c LimitsConfig) *Limits {
 	l := &Limits{local: c.Local, redis: c.Redis, log: c.Log, now: c.Now, recover: c.Recover.orNone(),
-		queue: make(chan settlement, queueSize), renew: make(chan struct{}, 1), scripts: newScripts()}
+		renew: make(chan struct{}, 1), scripts: newScripts()}
+	l.queue = l.newQueue(queueSize)
 	l.SetGateways(c.Gateways)
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -89,6 +87,15 @@ func NewLimits(c LimitsConfig) *Limits {
 		})
 	}
 	return l
+}
+
+// newQueue returns what sends settlements, of which so many wait. Those that Redis
+// does not take are not sent again: renewal repairs what is lost with them.
+func (l *Limits) newQueue(size int) *spool.Spool[settlement] {
+	return spool.New(spool.Config[settlement]{Max: size, Batch: batch, Write: func(ctx context.Context, all []settlement) (int, error) {
+		l.guarded("sending settlements to Redis", func() { l.send(ctx, all) })
+		return 0, nil
+	}})
 }
 
 // SetGateways says how many gateways there are at most, where Redis does not say.
@@ -169,13 +176,7 @@ func (g *Grant) Settle(u tenants.Used) {
 	if l.redis == nil || !l.redis.Up() || !s.matters() {
 		return
 	}
-	l.waiting.Add(1)
-	select {
-	case l.queue <- s:
-	default:
-		l.waiting.Add(-1)
-		l.dropped.Add(1)
-	}
+	l.queue.Add(s)
 }
 
 // Seed raises what is known as spent to at least this, as the ledger says.
@@ -188,7 +189,7 @@ func (l *Limits) Degraded() bool { return l.redis != nil && !l.redis.Up() }
 
 // Dropped returns how many settlements Redis was not told of because too many
 // waited.
-func (l *Limits) Dropped() int64 { return l.dropped.Load() }
+func (l *Limits) Dropped() int64 { return l.queue.Stats().Dropped }
 
 // Run tells Redis what was settled, and every 5 s what this gateway holds, until
 // ctx ends; what waits then is still told.
@@ -198,9 +199,7 @@ func (l *Limits) Run(ctx context.Context) {
 		return
 	}
 	var wg sync.WaitGroup
-	for range settlers {
-		wg.Go(func() { l.settle(ctx) })
-	}
+	wg.Go(func() { l.queue.Run(ctx) })
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {

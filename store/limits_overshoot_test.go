@@ -133,7 +133,7 @@ func waitForAll(t testing.TB, limits []*Limits) {
 	t.Helper()
 	eventually(t, func() bool {
 		for _, l := range limits {
-			if l.waiting.Load() != 0 || !l.local.Zero() {
+			if l.queue.Stats().Waiting != 0 || !l.local.Zero() {
 				return false
 			}
 		}

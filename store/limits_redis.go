@@ -143,44 +143,6 @@ func (r *reader) hearing() (h tenants.Hearing) {
 	return h
 }
 
-// settle sends settlements, many at once where many wait.
-func (l *Limits) settle(ctx context.Context) {
-	for {
-		select {
-		case s := <-l.queue:
-			l.sendAll(ctx, l.gather(s))
-		case <-ctx.Done():
-			for {
-				select {
-				case s := <-l.queue:
-					l.sendAll(ctx, l.gather(s))
-				default:
-					return
-				}
-			}
-		}
-	}
-}
-
-// sendAll is send, which no panic gets past.
-func (l *Limits) sendAll(ctx context.Context, all []settlement) {
-	l.guarded("sending settlements to Redis", func() { l.send(ctx, all) })
-}
-
-// gather returns a settlement with those that wait behind it, up to a batch.
-func (l *Limits) gather(first settlement) []settlement {
-	all := []settlement{first}
-	for len(all) < batch {
-		select {
-		case s := <-l.queue:
-			all = append(all, s)
-		default:
-			return all
-		}
-	}
-	return all
-}
-
 // word is one script that tells Redis of a subject's or a request's standings.
 type word struct {
 	args      *args
@@ -189,7 +151,6 @@ type word struct {
 
 // send tells Redis what was settled.
 func (l *Limits) send(ctx context.Context, all []settlement) {
-	defer l.waiting.Add(-int64(len(all)))
 	words := make([]word, 0, len(all))
 	for _, s := range all {
 		if w := l.word(&s); len(w.standings) > 0 {

@@ -94,10 +94,11 @@ func (g *gateway) settle(u tenants.Used) {
 	g.drain()
 }
 
-// drain tells Redis what waits, as Run's workers do.
+// drain tells Redis what waits, as Run does.
 func (g *gateway) drain() {
-	for len(g.queue) > 0 {
-		g.send(g.t.Context(), g.gather(<-g.queue))
+	g.t.Helper()
+	if err := g.queue.Flush(g.t.Context()); err != nil {
+		g.t.Error(err)
 	}
 }
 
@@ -277,9 +278,9 @@ func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
 			case 2:
 				if len(g.open) > 0 {
 					g.open[0].Settle(tenants.Used{})
+					late = append(late, g.word(&settlement{charge: g.open[0].charge, shared: g.open[0].shared}))
 					g.open = g.open[1:]
-					s := <-g.queue
-					late = append(late, g.word(&s))
+					g.queue = g.newQueue(queueSize) // its own word is never sent
 				}
 			default:
 				if len(late) > 0 {
@@ -390,14 +391,14 @@ func TestSettlementsThatNobodyHearsAreBounded(t *testing.T) {
 	g := newGateway(t, url, "a", mini)
 	c := who(tenants.Limits{Concurrent: 2, DayTokens: 1 << 40}, tenants.Limits{})
 	const size, more = 50, 5
-	g.queue = make(chan settlement, size)
+	g.queue = g.newQueue(size)
 	for range size + more {
 		g.take(c, 0, false)
 		g.open[0].Settle(tenants.Used{Tokens: 1})
 		g.open = g.open[1:]
 	}
-	if g.Dropped() != more || len(g.queue) != size {
-		t.Errorf("%d are dropped, %d wait", g.Dropped(), len(g.queue))
+	if g.Dropped() != more || g.queue.Stats().Waiting != size {
+		t.Errorf("%d are dropped, %d wait", g.Dropped(), g.queue.Stats().Waiting)
 	}
 	g.renewAll(t.Context()) // one word tells of all of them
 	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != fmt.Sprint(size+more) {
@@ -421,8 +422,8 @@ func TestWhatWaitsIsToldAtTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	g.Run(ctx)
-	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != "250" || g.waiting.Load() != 0 {
-		t.Errorf("Redis has heard of %s tokens, %d wait", got, g.waiting.Load())
+	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != "250" || g.queue.Stats().Waiting != 0 {
+		t.Errorf("Redis has heard of %s tokens, %d wait", got, g.queue.Stats().Waiting)
 	}
 	alone := newGateway(t, "", "a", nil)
 	alone.Run(ctx)

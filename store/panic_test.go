@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tierway/spool"
 	"tierway/tenants"
 )
 
@@ -63,10 +64,10 @@ func TestARowThatPanicsIsLostAloneAndTheLedgerGoesOn(t *testing.T) {
 		addRows(l, 0, 10)
 		time.Sleep(2 * ledgerEvery)
 		synctest.Wait()
-		stats(t, l, LedgerStats{Written: 9, Dropped: 1})
+		stats(t, l, spool.Stats{Written: 9, Dropped: 1})
 		addRows(l, 10, 20)
 		stop()
-		stats(t, l, LedgerStats{Written: 19, Dropped: 1})
+		stats(t, l, spool.Stats{Written: 19, Dropped: 1})
 		if to.count() != 19 || seen.count() != 2 { // the batch, then the row alone
 			t.Errorf("%d rows are there after %d panics", to.count(), seen.count())
 		}
@@ -74,18 +75,17 @@ func TestARowThatPanicsIsLostAloneAndTheLedgerGoesOn(t *testing.T) {
 }
 
 // TestAPanicInASettlementTakesNoOtherWithIt has a settlement that makes its sender
-// panic: both senders and the renewal go on.
+// panic: the sender and the renewal go on.
 func TestAPanicInASettlementTakesNoOtherWithIt(t *testing.T) {
 	r := openRedis(t, miniURL(t))
 	seen := &panics{}
 	l := NewLimits(LimitsConfig{Local: tenants.NewLimiter(), Redis: r.Redis, Recover: seen.recover})
 	stop := start(l.Run)
 	defer stop()
-	for range 2 * settlers {
-		l.waiting.Add(1)
-		l.queue <- settlement{} // without a charge: a fault of the program
+	for range 4 {
+		l.queue.Add(settlement{}) // without a charge: a fault of the program
 	}
-	eventually(t, func() bool { return seen.count() > 0 && l.waiting.Load() == 0 })
+	eventually(t, func() bool { return seen.count() > 0 && l.queue.Stats().Waiting == 0 })
 }
 
 // TestAPanicOnAChangeDoesNotEndTheFollowerOfRedis has what waits for a topic panic

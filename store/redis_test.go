@@ -248,7 +248,7 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 			if l.Degraded() {
 				t.Fatal("it is degraded")
 			}
-			eventually(t, func() bool { return l.waiting.Load() == 0 })
+			eventually(t, func() bool { return l.queue.Stats().Waiting == 0 })
 			slow = nil
 			c.begin(server)
 			for range 500 {
@@ -344,7 +344,7 @@ func TestWhateverRedisSaysNobodyFails(t *testing.T) {
 				g.Settle(tenants.Used{Tokens: 1})
 			}
 			ask()
-			eventually(t, func() bool { return l.waiting.Load() == 0 })
+			eventually(t, func() bool { return l.queue.Stats().Waiting == 0 })
 			mini.SetError(answer)
 			for range 20 {
 				ask()

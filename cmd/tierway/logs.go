@@ -40,12 +40,12 @@ type logs struct {
 func openLogs(program, access io.Writer, level string) *logs {
 	signal.Ignore(syscall.SIGPIPE)
 	l := &logs{}
-	l.program = spool.New(spool.Config{To: program, OnLoss: func(lost int64, over bool) { l.lost("program", lost, over) }})
+	l.program = spool.NewWriter(spool.WriterConfig{To: program, OnLoss: func(lost int64, over bool) { l.lost("program", lost, over) }})
 	h := logHandler(l.program, level)
 	l.log, l.stop = slog.New(h), counting(h)
 	logOTel(l.log)
 	if access != nil {
-		l.access = spool.New(spool.Config{To: access, Delay: accessDelay,
+		l.access = spool.NewWriter(spool.WriterConfig{To: access, Delay: accessDelay,
 			OnLoss: func(lost int64, over bool) { l.lost("access", lost, over) }})
 	}
 	return l

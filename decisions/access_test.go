@@ -1,4 +1,4 @@
-package server
+package decisions
 
 import (
 	"bytes"
@@ -11,19 +11,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
-
-	"tierway/decisions"
 )
 
 // wholeDecision has something in each of its fields that a line tells of.
-func wholeDecision() *decisions.Decision {
-	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1", Generation: 7,
+func wholeDecision() *Decision {
+	return &Decision{SchemaVersion: SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1", Generation: 7,
 		Tenant: "acme", Key: "k1", Class: "batch", AskedClass: "interactive", Method: "POST", Route: "/chat/completions",
 		TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true, RequestedModel: "gpt-4o-mini", Model: "fake-7b",
 		Tier: "small", Rule: "alias", RuleNote: "X-Model-Tier: unknown", Policy: "chwbl", Worker: "w1", Reason: "prefix_home",
-		Attempts: []decisions.Attempt{{Worker: "w0", ErrorType: "connect"}, {Worker: "w1", Status: 500, ErrorType: "500", Predicted: 32}},
-		Promoted: true, Usage: decisions.Usage{Prompt: 40, Cached: 30, Output: 9}, Estimated: true, QueueMs: 2.5, TTFTMs: 12, DurationMs: 90.25, OverheadMs: 0.5,
-		Result: decisions.Failed, Status: 502, Code: "worker_error", Limit: "rpm", Shed: "depth", Cause: "the worker answered 500"}
+		Attempts: []Attempt{{Worker: "w0", ErrorType: "connect"}, {Worker: "w1", Status: 500, ErrorType: "500", Predicted: 32}},
+		Promoted: true, Usage: Usage{Prompt: 40, Cached: 30, Output: 9}, Estimated: true, QueueMs: 2.5, TTFTMs: 12, DurationMs: 90.25, OverheadMs: 0.5,
+		Result: Failed, Status: 502, Code: "worker_error", Limit: "rpm", Shed: "depth", Cause: "the worker answered 500"}
 }
 
 // keysOf returns a line's keys in their order, and fails unless it is one JSON
@@ -81,7 +79,7 @@ func TestNoTextBreaksALine(t *testing.T) {
 			*field = text.Draw(t, "text")
 		}
 		if rapid.Bool().Draw(t, "bare") {
-			d.Attempts, d.QueueMs, d.Promoted, d.Stream, d.TTFTMs, d.Usage, d.Estimated = nil, 0, false, false, 0, decisions.Usage{}, false
+			d.Attempts, d.QueueMs, d.Promoted, d.Stream, d.TTFTMs, d.Usage, d.Estimated = nil, 0, false, false, 0, Usage{}, false
 		}
 		line := appendDecision(nil, d)
 		at := 0
@@ -106,27 +104,27 @@ func TestNoTextBreaksALine(t *testing.T) {
 
 func TestALinesLevelTellsWhoseMatterItIs(t *testing.T) {
 	for _, tt := range []struct {
-		outcome decisions.Result
+		outcome Result
 		status  int
 		code    string
 		want    string
 	}{
-		{decisions.OK, 200, "", "INFO"},
-		{decisions.Refused, 401, "invalid_api_key", "INFO"},
-		{decisions.Refused, 429, "rate_limit_exceeded", "INFO"},
-		{decisions.Refused, 400, "invalid_json", "INFO"},
-		{decisions.Refused, 404, "model_not_found", "INFO"},
-		{decisions.ClientGone, 499, "", "INFO"},
-		{decisions.Failed, 502, "worker_error", "WARN"},
-		{decisions.Failed, 503, "overloaded", "WARN"},
-		{decisions.Failed, 503, "no_healthy_worker", "WARN"},
-		{decisions.Failed, 504, "worker_timeout", "WARN"},
-		{decisions.Failed, 503, "ratelimit_unavailable", "WARN"},
-		{decisions.Truncated, 200, "worker_error", "WARN"},
-		{decisions.Failed, 500, "internal_error", "ERROR"},
-		{decisions.Truncated, 200, "internal_error", "ERROR"}, // a panic within the answer
+		{OK, 200, "", "INFO"},
+		{Refused, 401, "invalid_api_key", "INFO"},
+		{Refused, 429, "rate_limit_exceeded", "INFO"},
+		{Refused, 400, "invalid_json", "INFO"},
+		{Refused, 404, "model_not_found", "INFO"},
+		{ClientGone, 499, "", "INFO"},
+		{Failed, 502, "worker_error", "WARN"},
+		{Failed, 503, "overloaded", "WARN"},
+		{Failed, 503, "no_healthy_worker", "WARN"},
+		{Failed, 504, "worker_timeout", "WARN"},
+		{Failed, 503, "ratelimit_unavailable", "WARN"},
+		{Truncated, 200, "worker_error", "WARN"},
+		{Failed, 500, "internal_error", "ERROR"},
+		{Truncated, 200, "internal_error", "ERROR"}, // a panic within the answer
 	} {
-		d := &decisions.Decision{Result: tt.outcome, Status: tt.status, Code: tt.code}
+		d := &Decision{Result: tt.outcome, Status: tt.status, Code: tt.code}
 		if line := string(appendDecision(nil, d)); !strings.Contains(line, `"level":"`+tt.want+`","msg"`) {
 			t.Errorf("%s %d %s: %s, want %s", tt.outcome, tt.status, tt.code, line, tt.want)
 		}
@@ -135,22 +133,22 @@ func TestALinesLevelTellsWhoseMatterItIs(t *testing.T) {
 
 func TestALineOfNothingIsShort(t *testing.T) {
 	want := []string{"time", "level", "msg", "status", "duration_ms", "config_generation"}
-	if diff := cmp.Diff(want, keysOf(t, appendDecision(nil, &decisions.Decision{}))); diff != "" {
+	if diff := cmp.Diff(want, keysOf(t, appendDecision(nil, &Decision{}))); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestALineAllocatesNothing(t *testing.T) {
-	l, d := newAccessLog(io.Discard), wholeDecision()
-	if n := testing.AllocsPerRun(1000, func() { l.write(d) }); n != 0 {
+	l, d := NewAccessLog(io.Discard), wholeDecision()
+	if n := testing.AllocsPerRun(1000, func() { l.Write(d) }); n != 0 {
 		t.Errorf("a line allocates %v times", n)
 	}
 }
 
 func BenchmarkAccessLine(b *testing.B) {
-	l, d := newAccessLog(io.Discard), wholeDecision()
+	l, d := NewAccessLog(io.Discard), wholeDecision()
 	b.ReportAllocs()
 	for b.Loop() {
-		l.write(d)
+		l.Write(d)
 	}
 }

@@ -1,12 +1,16 @@
-package server
+package decisions
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,20 +20,45 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"tierway/config"
-	"tierway/decisions"
 	"tierway/routing"
 )
 
+// logged is a log's output, which several goroutines may write.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// letPanic lets a panic end the test.
+func letPanic(_ string, step func() error) error { return step() }
+
+// flush writes what waits.
+func flush(f *File) { _ = f.Flush(context.Background()) }
+
 // fileOf opens a file of decisions in a folder of its own.
-func fileOf(t *testing.T, maxSize config.Size, files int) (*decisionFile, *lines) {
+func fileOf(t *testing.T, maxSize int64, files int) (*File, *logged) {
 	t.Helper()
-	log := &lines{}
-	f, err := openDecisionFile(config.Decisions{File: filepath.Join(t.TempDir(), "decisions.jsonl"), MaxSize: maxSize, MaxFiles: files}, slog.New(slog.NewJSONHandler(log, nil)), letPanic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(f.close)
+	return fileAt(t, filepath.Join(t.TempDir(), "decisions.jsonl"), maxSize, files)
+}
+
+func fileAt(t *testing.T, path string, maxSize int64, files int) (*File, *logged) {
+	t.Helper()
+	log := &logged{}
+	f, err := OpenFile(FileConfig{Path: path, MaxSize: maxSize, Files: files, Log: slog.New(slog.NewJSONHandler(log, nil)), Recover: letPanic})
+	must(t, err)
+	t.Cleanup(f.Close)
 	return f, log
 }
 
@@ -41,7 +70,7 @@ func recordsIn(t *testing.T, path string) (ids []string, bad int) {
 		t.Fatal(err)
 	}
 	for line := range bytes.Lines(text) {
-		var d decisions.Decision
+		var d Decision
 		if json.Unmarshal(line, &d) != nil || !bytes.HasSuffix(line, []byte("\n")) {
 			bad++
 			continue
@@ -61,13 +90,15 @@ func numberedIDs(from, to int) (out []string) {
 // TestRecordsComeToTheFileInOrderAndWhole: soon after they are written, the last of
 // them when the gateway ends.
 func TestRecordsComeToTheFileInOrderAndWhole(t *testing.T) {
-	f, _ := fileOf(t, 100<<20, 5)
+	var f *File
+	path := filepath.Join(t.TempDir(), "d")
 	synctest.Test(t, func(t *testing.T) {
-		done := make(chan struct{})
+		f, _ = fileAt(t, path, 100<<20, 5)
+		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { f.run(done) })
+		running.Go(func() { f.Run(ctx) })
 		for _, id := range numberedIDs(0, 100) {
-			f.write(record(id))
+			f.Add(record(id))
 		}
 		time.Sleep(recordDelay)
 		synctest.Wait()
@@ -75,14 +106,14 @@ func TestRecordsComeToTheFileInOrderAndWhole(t *testing.T) {
 			t.Errorf("after %v there are %d, and %d that are none", recordDelay, len(got), bad)
 		}
 		for _, id := range numberedIDs(100, 120) {
-			f.write(record(id))
+			f.Add(record(id))
 		}
-		close(done)
+		stop()
 		running.Wait()
 	})
 	got, bad := recordsIn(t, f.to.path)
-	if diff := cmp.Diff(numberedIDs(0, 120), got); diff != "" || bad != 0 || f.written.Load() != 120 || f.dropped.Load() != 0 {
-		t.Errorf("%d written, %d dropped, %d bad lines (-want +got):\n%s", f.written.Load(), f.dropped.Load(), bad, diff)
+	if diff := cmp.Diff(numberedIDs(0, 120), got); diff != "" || bad != 0 || f.Stats().Written != 120 || f.Stats().Dropped != 0 {
+		t.Errorf("%d written, %d dropped, %d bad lines (-want +got):\n%s", f.Stats().Written, f.Stats().Dropped, bad, diff)
 	}
 	if info, err := os.Stat(f.to.path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("its mode is %v (%v)", info.Mode(), err)
@@ -98,18 +129,18 @@ func TestAFullFileMakesRoom(t *testing.T) {
 			rt.Fatal(err)
 		}
 		files := rapid.IntRange(1, 4).Draw(rt, "files")
-		f, err := openDecisionFile(config.Decisions{File: filepath.Join(dir, "d"), MaxSize: 4000, MaxFiles: files}, slog.New(slog.DiscardHandler), letPanic)
+		f, err := OpenFile(FileConfig{Path: filepath.Join(dir, "d"), MaxSize: 4000, Files: files, Log: slog.New(slog.DiscardHandler), Recover: letPanic})
 		if err != nil {
 			rt.Fatal(err)
 		}
-		defer f.close()
+		defer f.Close()
 		n := 0
 		for range rapid.IntRange(1, 30).Draw(rt, "flushes") {
 			for range rapid.IntRange(0, 20).Draw(rt, "records") {
-				f.write(record(fmt.Sprintf("r%04d", n)))
+				f.Add(record(fmt.Sprintf("r%04d", n)))
 				n++
 			}
-			f.flush()
+			flush(f)
 		}
 		var got []string
 		for i := files; i >= 0; i-- {
@@ -127,7 +158,7 @@ func TestAFullFileMakesRoom(t *testing.T) {
 			}
 			got = append(got, ids...)
 		}
-		if diff := cmp.Diff(numberedIDs(n-len(got), n), got); diff != "" || f.written.Load() != int64(n) {
+		if diff := cmp.Diff(numberedIDs(n-len(got), n), got); diff != "" || f.Stats().Written != int64(n) {
 			rt.Fatalf("of %d (-want +got):\n%s", n, diff)
 		}
 		if perFile := 4000 / 200; n > files*perFile && len(got) < (files-1)*perFile/2 {
@@ -141,8 +172,8 @@ func TestAFullFileMakesRoom(t *testing.T) {
 func TestAMovedFileIsBegunAnew(t *testing.T) {
 	f, _ := fileOf(t, 100<<20, 5)
 	later := func(id string) {
-		f.write(record(id))
-		f.flush()
+		f.Add(record(id))
+		flush(f)
 	}
 	later("a")
 	must(t, os.Rename(f.to.path, f.to.path+".moved"))
@@ -155,8 +186,8 @@ func TestAMovedFileIsBegunAnew(t *testing.T) {
 	later("e")
 	moved, _ := recordsIn(t, f.to.path+".moved")
 	here, bad := recordsIn(t, f.to.path)
-	if diff := cmp.Diff([][]string{{"a"}, {"e"}}, [][]string{moved, here}); diff != "" || bad != 1 || f.dropped.Load() != 0 {
-		t.Errorf("%d bad lines, %d dropped (-want +got):\n%s", bad, f.dropped.Load(), diff)
+	if diff := cmp.Diff([][]string{{"a"}, {"e"}}, [][]string{moved, here}); diff != "" || bad != 1 || f.Stats().Dropped != 0 {
+		t.Errorf("%d bad lines, %d dropped (-want +got):\n%s", bad, f.Stats().Dropped, diff)
 	}
 }
 
@@ -209,11 +240,11 @@ func TestATornLineIsNotContinued(t *testing.T) {
 	must(t, err)
 	for torn := range len(whole) {
 		must(t, os.WriteFile(path, append(append(whole, '\n'), whole[:torn]...), 0o600))
-		f, err := openDecisionFile(config.Decisions{File: path, MaxSize: 1 << 20, MaxFiles: 2}, slog.New(slog.DiscardHandler), letPanic)
+		f, err := OpenFile(FileConfig{Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler), Recover: letPanic})
 		must(t, err)
-		f.write(record("b"))
-		f.flush()
-		f.close()
+		f.Add(record("b"))
+		flush(f)
+		f.Close()
 		if got, bad := recordsIn(t, path); strings.Join(got, "") != "ab" || bad != min(torn, 1) {
 			t.Fatalf("after %d bytes of a line: %v and %d bad lines", torn, got, bad)
 		}
@@ -223,39 +254,43 @@ func TestATornLineIsNotContinued(t *testing.T) {
 // EX-05: a file that cannot be written costs nobody anything: what is lost is
 // counted, the log has one line a minute, and it goes on when it can.
 func TestAFileThatCannotBeWrittenIsToldOnceAMinute(t *testing.T) {
-	f, log := fileOf(t, 100<<20, 5)
+	var f *File
+	var log *logged
+	path := filepath.Join(t.TempDir(), "logs", "d")
+	must(t, os.Mkdir(filepath.Dir(path), 0o700))
 	synctest.Test(t, func(t *testing.T) {
-		done := make(chan struct{})
+		f, log = fileAt(t, path, 100<<20, 5)
+		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { f.run(done) })
+		running.Go(func() { f.Run(ctx) })
 		must(t, os.RemoveAll(filepath.Dir(f.to.path)))
 		for range 150 { // seconds
-			f.write(record("lost"))
+			f.Add(record("lost"))
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		if n := strings.Count(log.String(), `"level":"WARN"`); n != 3 || f.dropped.Load() < 145 {
-			t.Errorf("%d warnings and %d dropped in 150 s: %s", n, f.dropped.Load(), log)
+		if n := strings.Count(log.String(), `"level":"WARN"`); n != 3 || f.Stats().Dropped < 145 {
+			t.Errorf("%d warnings and %d dropped in 150 s: %s", n, f.Stats().Dropped, log)
 		}
 		must(t, os.Mkdir(filepath.Dir(f.to.path), 0o700))
-		f.write(record("found"))
+		f.Add(record("found"))
 		time.Sleep(time.Second)
-		close(done)
+		stop()
 		running.Wait()
 	})
 	if got, _ := recordsIn(t, f.to.path); strings.Join(got, "") != "found" || !strings.Contains(log.String(), "written to their file again") {
 		t.Errorf("afterwards it has %v: %s", got, log)
 	}
-	if f.written.Load()+f.dropped.Load() != 151 {
-		t.Errorf("%d written and %d dropped of 151", f.written.Load(), f.dropped.Load())
+	if f.Stats().Written+f.Stats().Dropped != 151 {
+		t.Errorf("%d written and %d dropped of 151", f.Stats().Written, f.Stats().Dropped)
 	}
 }
 
 // EX-05: a full disk, here a limit of the process, takes a part of a line back.
 func TestAPartOfALineIsTakenBack(t *testing.T) {
 	f, _ := fileOf(t, 100<<20, 5)
-	f.write(record("a"))
-	f.flush()
+	f.Add(record("a"))
+	flush(f)
 	part := []byte(`{"schema_version":1,"request_`)
 	n, err := f.to.file.Write(part)
 	must(t, err)
@@ -264,8 +299,8 @@ func TestAPartOfALineIsTakenBack(t *testing.T) {
 	if whole := f.to.untear(lines, len(lines)); whole != len("whole\n") {
 		t.Errorf("%d bytes of whole lines", whole)
 	}
-	f.write(record("b"))
-	f.flush()
+	f.Add(record("b"))
+	flush(f)
 	if got, bad := recordsIn(t, f.to.path); strings.Join(got, "") != "ab" || bad != 0 {
 		t.Errorf("%v and %d bad lines", got, bad)
 	}
@@ -278,21 +313,21 @@ func TestAQueueThatIsFullLosesAndNeverWaits(t *testing.T) {
 	for range 4 {
 		writers.Go(func() {
 			for range maxWaitingRecords/4 + 100 {
-				f.write(record("r"))
+				f.Add(record("r"))
 			}
 		})
 	}
 	writers.Wait()
-	if f.dropped.Load() != 400 {
-		t.Errorf("%d dropped, want 400", f.dropped.Load())
+	if f.Stats().Dropped != 400 {
+		t.Errorf("%d dropped, want 400", f.Stats().Dropped)
 	}
-	f.flush()
-	if f.written.Load() != maxWaitingRecords {
-		t.Errorf("%d written", f.written.Load())
+	flush(f)
+	if f.Stats().Written != maxWaitingRecords {
+		t.Errorf("%d written", f.Stats().Written)
 	}
-	f.write(record("r"))
-	if f.flush(); f.written.Load() != maxWaitingRecords+1 {
-		t.Errorf("afterwards %d written", f.written.Load())
+	f.Add(record("r"))
+	if flush(f); f.Stats().Written != maxWaitingRecords+1 {
+		t.Errorf("afterwards %d written", f.Stats().Written)
 	}
 }
 
@@ -300,40 +335,80 @@ func TestAQueueThatIsFullLosesAndNeverWaits(t *testing.T) {
 func TestAPathThatCannotBeWrittenStopsTheStart(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{dir, filepath.Join(dir, "none", "d"), os.DevNull} {
-		f, err := openDecisionFile(config.Decisions{File: path, MaxSize: 1 << 20, MaxFiles: 2}, slog.New(slog.DiscardHandler), letPanic)
+		f, err := OpenFile(FileConfig{Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler), Recover: letPanic})
 		if err == nil || f != nil || !strings.Contains(err.Error(), "opening decisions.file "+path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 }
 
-// BenchmarkDecisionLine is what the file's goroutine spends on a record of a pool
-// with 16 workers and a prompt of 81 blocks; the request only queues it.
-func BenchmarkDecisionLine(b *testing.B) {
-	f, err := openDecisionFile(config.Decisions{File: filepath.Join(b.TempDir(), "d"), MaxSize: 100 << 20, MaxFiles: 2}, slog.New(slog.DiscardHandler), letPanic)
-	if err != nil {
-		b.Fatal(err)
+// TestARecordThatJSONCannotHoldIsLostAlone: the records beside it are written.
+func TestARecordThatJSONCannotHoldIsLostAlone(t *testing.T) {
+	f, log := fileOf(t, 1<<20, 2)
+	f.Add(&Decision{DurationMs: math.NaN()})
+	f.Add(record("a"))
+	flush(f)
+	if got, bad := recordsIn(t, f.to.path); len(got) != 1 || bad != 0 || f.Stats().Dropped != 1 || f.Stats().Written != 1 {
+		t.Errorf("%v, %d bad lines, %+v: %s", got, bad, f.Stats(), log)
 	}
-	defer f.close()
+}
+
+// TestARecordThatPanicsIsLostAlone: a panic while one record is encoded takes nothing
+// else with it.
+func TestARecordThatPanicsIsLostAlone(t *testing.T) {
+	f, _ := fileOf(t, 1<<20, 2)
+	encoded := 0
+	f.config.Recover = func(_ string, step func() error) (err error) {
+		defer func() {
+			if recover() != nil {
+				err = errors.New("recovered")
+			}
+		}()
+		if encoded++; encoded%2 == 0 {
+			panic("a fault of the program")
+		}
+		return step()
+	}
+	for _, id := range []string{"a", "lost", "b", "lost"} {
+		f.Add(record(id))
+	}
+	flush(f)
+	if ids, bad := recordsIn(t, f.to.path); strings.Join(ids, " ") != "a b" || bad != 0 || f.Stats().Written != 2 || f.Stats().Dropped != 2 {
+		t.Errorf("the file has %q and %d bad lines: %+v", ids, bad, f.Stats())
+	}
+}
+
+// BenchmarkFile is what a record of a pool with 16 workers and a prompt of 81 blocks
+// costs: the request, which queues it, and the file's goroutine, which writes it.
+func BenchmarkFile(b *testing.B) {
 	d := wholeDecision()
 	d.Attempts[1].Choice = &routing.Choice{Policy: "chwbl", Candidates: make([]routing.Candidate, 16)}
 	d.Features.Chain = make([]routing.Link, 81)
-	b.Run("write", func(b *testing.B) {
-		done := make(chan struct{})
+	f, err := OpenFile(FileConfig{Path: filepath.Join(b.TempDir(), "d"), MaxSize: 100 << 20, Files: 2, Log: slog.New(slog.DiscardHandler), Recover: letPanic})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	b.Run("add", func(b *testing.B) {
+		ctx, stop := context.WithCancel(b.Context())
 		var running sync.WaitGroup
-		running.Go(func() { f.run(done) })
+		running.Go(func() { f.Run(ctx) })
 		b.ReportAllocs()
 		for b.Loop() {
-			f.write(d)
+			f.Add(d)
 		}
-		close(done)
+		stop()
 		running.Wait()
 	})
-	b.Run("encode", func(b *testing.B) {
+	b.Run("write", func(b *testing.B) {
 		b.ReportAllocs()
-		for b.Loop() {
-			f.gather(d)
+		records := slices.Repeat([]*Decision{d}, 50)
+		for i := 0; b.Loop(); i++ {
+			if i%len(records) == 0 {
+				if lost, _ := f.write(b.Context(), records); lost > 0 {
+					b.Fatal("records are lost")
+				}
+			}
 		}
-		b.SetBytes(int64(len(f.line)))
 	})
 }

@@ -1,16 +1,14 @@
-package server
+package decisions
 
 import (
 	"slices"
 	"strings"
 	"time"
-
-	"tierway/decisions"
 )
 
-// DecisionFilter chooses records. What is absent does not matter; a record has to
-// match all the rest.
-type DecisionFilter struct {
+// Filter selects records. Absent conditions do not matter; a record has to match all
+// the others. The tags describe it as the admin API's query.
+type Filter struct {
 	Since     time.Time `query:"since" doc:"RFC 3339; only requests that came then or later."`
 	Until     time.Time `query:"until" doc:"RFC 3339; only requests that came before."`
 	Tenant    string    `query:"tenant" maxLength:"63"`
@@ -28,8 +26,8 @@ type DecisionFilter struct {
 	Search    string    `query:"q" maxLength:"100" doc:"A part of the request id, tenant, key, model, tier, worker or code, in any case."`
 }
 
-// matches tells whether the filter lets a record through.
-func (f *DecisionFilter) matches(d *decisions.Decision) bool {
+// Matches reports whether the filter selects a record.
+func (f *Filter) Matches(d *Decision) bool {
 	same := func(want, have string) bool { return want == "" || want == have }
 	return same(f.Tenant, d.Tenant) && same(f.Tier, d.Tier) && same(f.Outcome, string(d.Result)) && same(f.Rule, d.Rule) &&
 		same(f.Class, d.Class) && same(f.Code, d.Code) && same(f.RequestID, d.RequestID) &&
@@ -39,36 +37,28 @@ func (f *DecisionFilter) matches(d *decisions.Decision) bool {
 		f.asked(d) && f.finds(d)
 }
 
-// check returns what is wrong with the filter beyond the form of its values.
-func (f *DecisionFilter) check() error {
-	if !f.Until.IsZero() && !f.Since.Before(f.Until) {
-		return invalid("query.until", "has to be after since", f.Until.Format(time.RFC3339Nano))
-	}
-	return nil
-}
-
 // asked tells whether a worker was asked that is looked for, for the reason that
 // is looked for.
-func (f *DecisionFilter) asked(d *decisions.Decision) bool {
+func (f *Filter) asked(d *Decision) bool {
 	if f.Worker == "" && f.Reason == "" {
 		return true
 	}
 	if len(d.Attempts) == 0 {
 		return (f.Worker == "" || f.Worker == d.Worker) && (f.Reason == "" || f.Reason == d.Reason)
 	}
-	return slices.ContainsFunc(d.Attempts, func(a decisions.Attempt) bool {
+	return slices.ContainsFunc(d.Attempts, func(a Attempt) bool {
 		return (f.Worker == "" || f.Worker == a.Worker) && (f.Reason == "" || f.Reason == a.Reason)
 	})
 }
 
 // finds tells whether the text that is searched for stands in the record.
-func (f *DecisionFilter) finds(d *decisions.Decision) bool {
+func (f *Filter) finds(d *Decision) bool {
 	if f.Search == "" {
 		return true
 	}
 	has := func(text string) bool { return containsFold(text, f.Search) }
 	return has(d.RequestID) || has(d.Tenant) || has(d.Key) || has(d.Model) || has(d.RequestedModel) || has(d.Tier) || has(d.Worker) || has(d.Code) ||
-		slices.ContainsFunc(d.Attempts, func(a decisions.Attempt) bool { return has(a.Worker) })
+		slices.ContainsFunc(d.Attempts, func(a Attempt) bool { return has(a.Worker) })
 }
 
 // containsFold tells whether text has part in it, in any case. It allocates

@@ -1,4 +1,4 @@
-package server
+package decisions
 
 import (
 	"context"
@@ -16,8 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
-
-	"tierway/decisions"
 )
 
 // sse is one server-sent event as a browser sees it, or a comment.
@@ -61,15 +59,15 @@ func eventsOf(t interface {
 }
 
 // newFollower follows a log and tells the request ids.
-func newFollower(l *decisionLog, matches func(*decisions.Decision) bool) *follower {
-	return &follower{log: l, matches: matches, event: func(n numbered) any { return n.d.RequestID }}
+func newFollower(l *Log, matches func(*Decision) bool) *Follower {
+	return &Follower{Log: l, Matches: matches, Event: func(n Entry) any { return n.Decision.RequestID }}
 }
 
 // addMany adds records named by their numbers from the first one of the process.
-func addMany(l *decisionLog, n int) {
+func addMany(l *Log, n int) {
 	for range n {
-		has := l.span()
-		l.add(record(strconv.FormatInt(has.next-has.first, 10)))
+		has := l.Span()
+		l.Add(record(strconv.FormatInt(has.Next-has.First, 10)))
 	}
 }
 
@@ -100,10 +98,10 @@ func TestAStreamBeginsWhereItsReaderLeftOff(t *testing.T) {
 		{"of another gateway", 3, func(first int64) int64 { return first + 5 }, []string{`gap {"missed":2,"restarted":true}`, `decision "2"`, `decision "3"`, `decision "4"`}},
 		{"nothing is kept", 0, func(int64) int64 { return 0 }, []string{"still here"}},
 	} {
-		l := newDecisions(tt.keep)
+		l := NewLog(tt.keep)
 		addMany(l, 5)
 		f := newFollower(l, everything)
-		events := eventsOf(t, string(f.begin(tt.after(l.first), now)))
+		events := eventsOf(t, string(f.begin(tt.after(l.span.First), now)))
 		if len(events) == 0 || events[0].event != "retry: 2000" {
 			t.Errorf("%s: it begins with %v", tt.name, events)
 			continue
@@ -122,11 +120,11 @@ func TestAStreamBeginsWhereItsReaderLeftOff(t *testing.T) {
 // a reader who comes again with the last id is told the rest.
 func TestAStreamTellsEachRecordOnceOrSaysHowManyNot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newDecisions(rapid.IntRange(1, 400).Draw(t, "keep"))
+		l := NewLog(rapid.IntRange(1, 400).Draw(t, "keep"))
 		f := newFollower(l, everything)
 		now := time.Unix(1_700_000_000, 0)
 		f.begin(-1, now)
-		last, total := l.span().next-1, 0
+		last, total := l.Span().Next-1, 0
 		var seconds []int
 		for range rapid.IntRange(1, 12).Draw(t, "flushes") {
 			now = now.Add(followEvery)
@@ -160,8 +158,8 @@ func TestAStreamTellsEachRecordOnceOrSaysHowManyNot(t *testing.T) {
 			if inSecond := sum(seconds[max(0, len(seconds)-4):]); inSecond > followMost {
 				t.Fatalf("%d in a second", inSecond)
 			}
-			if n > 0 && last != l.span().next-1 {
-				t.Fatalf("the last id is %d of %d", last, l.span().next-1)
+			if n > 0 && last != l.Span().Next-1 {
+				t.Fatalf("the last id is %d of %d", last, l.Span().Next-1)
 			}
 		}
 	})
@@ -176,10 +174,10 @@ func sum(all []int) (n int) {
 
 // TestALongAbsenceIsToldByItsEnd: the newest thousand, and how many before.
 func TestALongAbsenceIsToldByItsEnd(t *testing.T) {
-	l := newDecisions(3000)
+	l := NewLog(3000)
 	addMany(l, 2500)
 	now := time.Unix(1_700_000_000, 0)
-	f := newFollower(l, func(d *decisions.Decision) bool { return d.RequestID != "2499" })
+	f := newFollower(l, func(d *Decision) bool { return d.RequestID != "2499" })
 	events := eventsOf(t, string(f.begin(0, now)))
 	if len(events) != 1002 || events[1].event != "dropped" || events[1].data != `{"dropped":1499}` || events[2].data != `"1499"` || events[1001].data != `"2498"` {
 		t.Errorf("it is told %d events: %v … %v", len(events), events[:3], events[len(events)-1])
@@ -189,6 +187,9 @@ func TestALongAbsenceIsToldByItsEnd(t *testing.T) {
 		t.Errorf("afterwards %v", events)
 	}
 }
+
+// stall is how long a reader may take nothing.
+const stall = 10 * time.Second
 
 // operatorWire is an operator's connection in a bubble.
 type operatorWire struct {
@@ -215,13 +216,13 @@ type heard struct {
 
 // listen follows a log in its bubble until the test ends it, and returns what was
 // heard, a write each.
-func listen(t *testing.T, ctx context.Context, l *decisionLog, may func() bool) (out chan heard, ended chan time.Duration) {
+func listen(t *testing.T, ctx context.Context, l *Log, may func() bool) (out chan heard, ended chan time.Duration) {
 	from, to := io.Pipe()
 	start := time.Now()
 	out, ended = make(chan heard, 1000), make(chan time.Duration, 1)
 	w := &operatorWire{header: http.Header{}, to: to}
 	go func() {
-		follow(ctx, w, http.NewResponseController(w), newFollower(l, everything), -1, may)
+		newFollower(l, everything).Follow(ctx, w, http.NewResponseController(w), stall, -1, may)
 		to.Close() //nolint:errcheck // it has none
 		ended <- time.Since(start)
 	}()
@@ -244,7 +245,7 @@ func listen(t *testing.T, ctx context.Context, l *decisionLog, may func() bool) 
 func TestAStreamIsToldFourTimesASecondAndBeatsWhenQuiet(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	synctest.Test(t, func(t *testing.T) {
-		l := newDecisions(100)
+		l := NewLog(100)
 		ctx, leave := context.WithCancel(t.Context())
 		out, ended := listen(t, ctx, l, func() bool { return true })
 		time.Sleep(100 * time.Millisecond)
@@ -274,7 +275,7 @@ func TestAStreamEndsWhenItsReaderMayNoMore(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		_, ended := listen(t, t.Context(), newDecisions(10), func() bool { return time.Since(start) < 20*time.Second })
+		_, ended := listen(t, t.Context(), NewLog(10), func() bool { return time.Since(start) < 20*time.Second })
 		if at := <-ended; at != 20*time.Second {
 			t.Errorf("it ends after %v", at)
 		}
@@ -286,13 +287,13 @@ func TestAStreamEndsWhenItsReaderMayNoMore(t *testing.T) {
 func TestASlowReaderCostsNobodyAnything(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	synctest.Test(t, func(t *testing.T) {
-		l := newDecisions(100)
+		l := NewLog(100)
 		from, to := io.Pipe()
 		w := &operatorWire{header: http.Header{}, to: to}
 		start := time.Now()
 		ended := make(chan time.Duration, 1)
 		go func() {
-			follow(t.Context(), w, http.NewResponseController(w), newFollower(l, everything), -1, func() bool { return true })
+			newFollower(l, everything).Follow(t.Context(), w, http.NewResponseController(w), stall, -1, func() bool { return true })
 			ended <- time.Since(start)
 		}()
 		if _, err := from.Read(make([]byte, 100)); err != nil { // the beginning, and then nothing more
@@ -303,7 +304,7 @@ func TestASlowReaderCostsNobodyAnything(t *testing.T) {
 		if took := time.Since(before); took != 0 { // a bubble's clock stands still where nobody waits
 			t.Errorf("adding waited %v", took)
 		}
-		if at := <-ended; at != followEvery+streamStall {
+		if at := <-ended; at != followEvery+stall {
 			t.Errorf("it ends after %v", at)
 		}
 		if !w.deadline.IsZero() {
@@ -320,7 +321,7 @@ func TestAQuietStreamHasNoWriteDeadline(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		from, to := io.Pipe()
 		w := &operatorWire{header: http.Header{}, to: to}
-		go follow(ctx, w, http.NewResponseController(w), newFollower(newDecisions(10), everything), -1, func() bool { return true })
+		go newFollower(NewLog(10), everything).Follow(ctx, w, http.NewResponseController(w), stall, -1, func() bool { return true })
 		if _, err := from.Read(make([]byte, 100)); err != nil {
 			t.Fatal(err)
 		}
@@ -336,21 +337,21 @@ func TestAQuietStreamHasNoWriteDeadline(t *testing.T) {
 func TestThinningKeepsAnEvenPart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, most := rapid.IntRange(0, 300).Draw(t, "n"), rapid.IntRange(0, 60).Draw(t, "most")
-		all := make([]numbered, n)
+		all := make([]Entry, n)
 		for i := range all {
-			all[i].seq = int64(n - i)
+			all[i].Seq = int64(n - i)
 		}
 		got := thinned(slices.Clone(all), most)
 		if len(got) != min(n, most) {
 			t.Fatalf("%d of %d", len(got), n)
 		}
 		for i := 1; i < len(got); i++ {
-			if step := got[i-1].seq - got[i].seq; step < int64(n/max(most, 1)) && n > most || step < 1 || n > most && step > int64(n/most)+1 {
+			if step := got[i-1].Seq - got[i].Seq; step < int64(n/max(most, 1)) && n > most || step < 1 || n > most && step > int64(n/most)+1 {
 				t.Fatalf("a step of %d with %d of %d", step, most, n)
 			}
 		}
-		if len(got) > 0 && got[0].seq != int64(n) {
-			t.Fatalf("the newest is not there: %d", got[0].seq)
+		if len(got) > 0 && got[0].Seq != int64(n) {
+			t.Fatalf("the newest is not there: %d", got[0].Seq)
 		}
 	})
 }
@@ -358,14 +359,14 @@ func TestThinningKeepsAnEvenPart(t *testing.T) {
 // BenchmarkFollow is what one operator costs a gateway of 2,000 requests a second
 // each time they are told.
 func BenchmarkFollow(b *testing.B) {
-	l := newDecisions(2000)
-	f := newFollower(l, (&DecisionFilter{Search: "acm"}).matches)
-	f.event = func(n numbered) any { return DecisionView{Seq: n.seq, Decision: *n.d} }
+	l := NewLog(2000)
+	f := newFollower(l, (&Filter{Search: "acm"}).Matches)
+	f.Event = func(n Entry) any { return n.Decision }
 	f.begin(-1, time.Now())
 	var buffer []byte
 	for b.Loop() {
 		for range 500 {
-			l.add(wholeDecision())
+			l.Add(wholeDecision())
 		}
 		buffer = f.flush(buffer[:0], time.Now())
 	}

@@ -86,7 +86,7 @@ func TestAStalledReaderDelaysNoWriteAndCostsOnlyWhatDoesNotFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stall := make(chan struct{})
 		to := &pipe{stall: stall}
-		w := New(Config{To: to, Max: 10 * lineBytes})
+		w := NewWriter(WriterConfig{To: to, Max: 10 * lineBytes})
 		began := time.Now()
 		write(t, w, 0, 1)
 		synctest.Wait() // the first line is being written
@@ -110,7 +110,7 @@ func TestAStalledReaderDelaysNoWriteAndCostsOnlyWhatDoesNotFit(t *testing.T) {
 func TestCloseIsBoundedWhileTheReaderStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stall := make(chan struct{})
-		w := New(Config{To: &pipe{stall: stall}, OnLoss: func(int64, bool) {}})
+		w := NewWriter(WriterConfig{To: &pipe{stall: stall}, OnLoss: func(int64, bool) {}})
 		write(t, w, 0, 5)
 		began := time.Now()
 		if w.Close(3*time.Second) || time.Since(began) != 3*time.Second {
@@ -127,7 +127,7 @@ func TestCloseIsBoundedWhileTheReaderStalls(t *testing.T) {
 func TestCloseWritesTheRestAtOnceAndMayBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &pipe{}
-		w := New(Config{To: to, Delay: time.Hour})
+		w := NewWriter(WriterConfig{To: to, Delay: time.Hour})
 		write(t, w, 0, 5)
 		began := time.Now()
 		for range 2 {
@@ -152,7 +152,7 @@ func TestLinesWithinTheDelayShareAWrite(t *testing.T) {
 			{0, 1, 1, 0},
 		} {
 			to := &pipe{}
-			w := New(Config{To: to, Delay: c.delay})
+			w := NewWriter(WriterConfig{To: to, Delay: c.delay})
 			write(t, w, 0, c.lines)
 			synctest.Wait()
 			if c.after > 0 {
@@ -175,7 +175,7 @@ func TestLinesWithinTheDelayShareAWrite(t *testing.T) {
 func TestAFailedWriteLosesItsLinesAndLeavesTheNextOnesWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &pipe{broken: errors.New("no space left"), takes: lineBytes + 4}
-		w := New(Config{To: to, Delay: time.Millisecond})
+		w := NewWriter(WriterConfig{To: to, Delay: time.Millisecond})
 		write(t, w, 0, 3)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -216,7 +216,7 @@ func TestALossIsReportedWhenItBeginsAndWhenItIsOver(t *testing.T) {
 				var mu sync.Mutex
 				var reports []report
 				var w *Writer
-				w = New(Config{To: to, Max: 10 * lineBytes, OnLoss: func(lost int64, over bool) {
+				w = NewWriter(WriterConfig{To: to, Max: 10 * lineBytes, OnLoss: func(lost int64, over bool) {
 					mu.Lock()
 					reports = append(reports, report{time.Since(began), lost, over})
 					mu.Unlock()
@@ -255,7 +255,7 @@ func TestEveryLineIsWrittenOrCounted(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			to := &pipe{}
-			w := New(Config{To: to, Max: rapid.IntRange(1, 40).Draw(rt, "lines that may wait") * lineBytes, Delay: time.Millisecond})
+			w := NewWriter(WriterConfig{To: to, Max: rapid.IntRange(1, 40).Draw(rt, "lines that may wait") * lineBytes, Delay: time.Millisecond})
 			written := 0
 			var stall chan struct{}
 			for _, what := range rapid.SliceOfN(rapid.IntRange(0, 3), 1, 40).Draw(rt, "what") {
@@ -295,7 +295,7 @@ func TestEveryLineIsWrittenOrCounted(t *testing.T) {
 
 func TestManyProducersLoseNothingThatFits(t *testing.T) {
 	to := &pipe{}
-	w := New(Config{To: to})
+	w := NewWriter(WriterConfig{To: to})
 	var producers sync.WaitGroup
 	for range 8 {
 		producers.Go(func() {
@@ -311,7 +311,7 @@ func TestManyProducersLoseNothingThatFits(t *testing.T) {
 }
 
 func TestALineAllocatesNothing(t *testing.T) {
-	w := New(Config{To: io.Discard})
+	w := NewWriter(WriterConfig{To: io.Discard})
 	defer w.Close(time.Second)
 	line := []byte(lines(0, 50))
 	for range 1000 { // both buffers grow
@@ -323,7 +323,7 @@ func TestALineAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	w := New(Config{To: io.Discard, Delay: 200 * time.Millisecond})
+	w := NewWriter(WriterConfig{To: io.Discard, Delay: 200 * time.Millisecond})
 	defer w.Close(time.Second)
 	line := []byte(strings.Repeat("x", 499) + "\n")
 	b.ReportAllocs()

@@ -1,17 +1,18 @@
-package server
+package decisions
 
 import (
+	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
-
-	"tierway/decisions"
 )
 
 const (
-	// followEvery is how often an operator is told what came: four times a second is
-	// as often as a person sees a table change.
+	// followEvery is how often a stream is written: four times a second is as often
+	// as a person sees a table change.
 	followEvery = 250 * time.Millisecond
 	// followMost bounds the decisions that an operator is told in any second; of more
 	// they see a part, spread evenly. So a busy gateway spends as much on an operator
@@ -28,12 +29,12 @@ const (
 	reconnectAfter = 2000
 )
 
-// follower tells one operator of records as server-sent events. It looks for them
-// when it is asked: what comes costs nobody anything for its sake.
-type follower struct {
-	log     *decisionLog
-	matches func(*decisions.Decision) bool
-	event   func(numbered) any // what is told of a record
+// Follower writes new records as server-sent events for one reader. It polls the log
+// four times a second, so it costs requests nothing.
+type Follower struct {
+	Log     *Log
+	Matches func(*Decision) bool
+	Event   func(Entry) any // what an event shows of a record
 
 	next   int64                            // the number of the first record that was not looked at
 	told   [time.Second/followEvery - 1]int // decisions, in the times before
@@ -41,24 +42,57 @@ type follower struct {
 	resume bool                             // the first time tells what came meanwhile
 }
 
-// begin returns the events with which a stream begins; the place where it does is
-// among them, so that who is cut off at once comes again to it. after is the number of the
-// last record that the operator knows; 0: they want all that are kept; -1: none.
-func (f *follower) begin(after int64, now time.Time) []byte {
+// begin returns the events with which a stream begins. The stream's place is among
+// them, so that a reader which is cut off at once resumes there.
+func (f *Follower) begin(after int64, now time.Time) []byte {
 	b := append(strconv.AppendInt([]byte("retry: "), reconnectAfter, 10), "\n\n"...)
-	has := f.log.span()
+	has := f.Log.Span()
 	switch {
 	case after < 0:
-		f.next = has.next
+		f.next = has.Next
 	case after == 0:
-		f.next, f.resume = has.oldest, true
-	case after < has.first-1 || after >= has.next: // of another process
-		f.next, f.resume = has.oldest, true
-		b = appendEvent(b, "gap", has.oldest-1, gap{Missed: has.oldest - has.first, Restarted: true})
+		f.next, f.resume = has.Oldest, true
+	case after < has.First-1 || after >= has.Next: // of another process
+		f.next, f.resume = has.Oldest, true
+		b = appendEvent(b, "gap", has.Oldest-1, gap{Missed: has.Oldest - has.First, Restarted: true})
 	default:
 		f.next, f.resume = after+1, true
 	}
 	return f.flush(b, now)
+}
+
+// Follow writes events four times a second until ctx ends, the reader takes nothing
+// for as long as stall, or may returns false. after is the number of the last record
+// that the reader has; 0: all that are kept follow; -1: only new ones.
+func (f *Follower) Follow(ctx context.Context, w io.Writer, control *http.ResponseController, stall time.Duration,
+	after int64, may func() bool) {
+	send := func(events []byte) bool {
+		if len(events) == 0 {
+			return true
+		}
+		control.SetWriteDeadline(time.Now().Add(stall)) //nolint:errcheck // the write tells
+		// The connection may serve another request, and over HTTP/2 a deadline ends a
+		// stream even if no write is pending.
+		defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the write tells
+		if _, err := w.Write(events); err != nil {
+			return false
+		}
+		return control.Flush() == nil
+	}
+	buffer := f.begin(after, time.Now())
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for send(buffer) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !may() {
+			return
+		}
+		buffer = f.flush(buffer[:0], time.Now())
+	}
 }
 
 // gap tells how many records came and went unseen, whether they match or not.
@@ -73,7 +107,7 @@ type dropped struct {
 }
 
 // flush appends the events of what came since the last time; none most of the time.
-func (f *follower) flush(b []byte, now time.Time) []byte {
+func (f *Follower) flush(b []byte, now time.Time) []byte {
 	before := len(b)
 	found, from, to := f.look()
 	if from > f.next {
@@ -86,7 +120,7 @@ func (f *follower) flush(b []byte, now time.Time) []byte {
 		most, f.resume = resumeMost, false
 		if len(found) > most { // the newest, not some of all
 			f.told[2] = 0
-			b = appendEvent(b, "dropped", found[most].seq, dropped{len(found) - most})
+			b = appendEvent(b, "dropped", found[most].Seq, dropped{len(found) - most})
 			found = found[:most]
 		}
 	} else {
@@ -95,8 +129,8 @@ func (f *follower) flush(b []byte, now time.Time) []byte {
 	all := len(found)
 	found = thinned(found, most)
 	slices.Reverse(found)
-	for _, n := range found {
-		b = appendEvent(b, "decision", n.seq, f.event(n))
+	for _, e := range found {
+		b = appendEvent(b, "decision", e.Seq, f.Event(e))
 	}
 	if left := all - len(found); left > 0 {
 		b = appendEvent(b, "dropped", to-1, dropped{left})
@@ -113,16 +147,16 @@ func (f *follower) flush(b []byte, now time.Time) []byte {
 
 // look returns the records that match, the newest first, of those from and up to
 // two numbers. from is above next where records went unseen.
-func (f *follower) look() (found []numbered, from, to int64) {
-	to = f.log.span().next
+func (f *Follower) look() (found []Entry, from, to int64) {
+	to = f.Log.Span().Next
 	from = to
-	f.log.newest(to, func(n numbered) bool {
-		if n.seq < f.next {
+	f.Log.newest(to, func(e Entry) bool {
+		if e.Seq < f.next {
 			return false
 		}
-		from = n.seq
-		if f.matches(n.d) {
-			found = append(found, n)
+		from = e.Seq
+		if f.Matches(e.Decision) {
+			found = append(found, e)
 		}
 		return true
 	})
@@ -130,7 +164,7 @@ func (f *follower) look() (found []numbered, from, to int64) {
 }
 
 // thinned returns at most so many of them, evenly spread, the first among them.
-func thinned(all []numbered, most int) []numbered {
+func thinned(all []Entry, most int) []Entry {
 	if len(all) <= most {
 		return all
 	}

@@ -1,0 +1,244 @@
+package spool
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// WriterConfig describes a Writer. Only To is required.
+type WriterConfig struct {
+	To io.Writer // only the Writer's own goroutine calls it
+	// Max bounds the bytes that wait, and again those that are being written; 0 is
+	// 4 MiB, some 8,000 lines of an access log.
+	Max int
+	// Delay is how long a line may wait for others, so that they share a system
+	// call; 0: it is written at once.
+	Delay time.Duration
+	// OnLoss is called when lines begin to be dropped (over is false), and again
+	// when a second has passed without a dropped line and To takes lines (over is
+	// true; lost is their number since the beginning). It may write to the Writer.
+	// Nil: losses are only counted.
+	OnLoss func(lost int64, over bool)
+}
+
+const (
+	maxWaiting = 4 << 20
+	// flushAt is how many gathered bytes end the delay: some 100 lines, for which a
+	// system call each would cost more than anything else about them.
+	flushAt = 64 << 10
+	// quietFor is how long no line may be dropped until a loss is over.
+	quietFor = time.Second
+)
+
+// Writer is an io.Writer that never blocks. It is safe for concurrent use.
+type Writer struct {
+	config  WriterConfig
+	written chan struct{} // holds one when something waits
+	full    chan struct{} // holds one when flushAt bytes wait
+	lossy   chan struct{} // holds one when a line was dropped
+	closing chan struct{}
+	ended   chan struct{} // closed when the writing goroutine has returned
+	dropped atomic.Int64
+	failing atomic.Bool // To's last write failed
+	owned   sync.WaitGroup
+
+	mu      sync.Mutex // guards the rest
+	waiting []byte
+	spare   []byte // the other buffer, while nothing is being written
+	closed  bool
+}
+
+// NewWriter returns a Writer, which must be closed.
+func NewWriter(c WriterConfig) *Writer {
+	if c.Max <= 0 {
+		c.Max = maxWaiting
+	}
+	w := &Writer{config: c, written: make(chan struct{}, 1), full: make(chan struct{}, 1), lossy: make(chan struct{}, 1),
+		closing: make(chan struct{}), ended: make(chan struct{})}
+	go w.run()
+	if c.OnLoss != nil {
+		w.owned.Go(w.report)
+	}
+	return w
+}
+
+// Write takes whole lines, all of p or nothing, and never waits. It always reports
+// success: a line that is dropped is counted and of no concern to the caller.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	if w.closed || len(w.waiting)+len(p) > w.config.Max {
+		w.mu.Unlock()
+		w.drop(p)
+		return len(p), nil
+	}
+	before := len(w.waiting)
+	w.waiting = append(w.waiting, p...)
+	after := len(w.waiting)
+	w.mu.Unlock()
+	if before == 0 {
+		signal(w.written)
+	}
+	if before < flushAt && after >= flushAt {
+		signal(w.full)
+	}
+	return len(p), nil
+}
+
+// Dropped returns how many lines were dropped: because too many waited, because To
+// failed, or because the Writer was closed.
+func (w *Writer) Dropped() int64 { return w.dropped.Load() }
+
+// Close writes what waits, for no longer than limit, and reports whether all of it
+// was written. A write that hangs is left behind with its goroutine. Later lines are
+// dropped.
+func (w *Writer) Close(limit time.Duration) bool {
+	w.mu.Lock()
+	first := !w.closed
+	w.closed = true
+	w.mu.Unlock()
+	if first {
+		close(w.closing)
+	}
+	w.owned.Wait()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-w.ended:
+		return !w.failing.Load()
+	case <-timer.C:
+		return false
+	}
+}
+
+// drop counts the lines of p.
+func (w *Writer) drop(p []byte) {
+	w.dropped.Add(int64(max(1, bytes.Count(p, []byte{'\n'}))))
+	signal(w.lossy)
+}
+
+// run writes what waits until the Writer is closed.
+func (w *Writer) run() {
+	defer close(w.ended)
+	var torn bool
+	for {
+		select {
+		case <-w.written:
+		case <-w.closing:
+			w.flush(&torn)
+			return
+		}
+		w.gather()
+		w.flush(&torn)
+	}
+}
+
+// gather waits for more lines, at most for the delay.
+func (w *Writer) gather() {
+	if w.config.Delay <= 0 {
+		return
+	}
+	timer := time.NewTimer(w.config.Delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.full:
+	case <-w.closing:
+	}
+}
+
+// flush writes what waits. torn tells that a line was written in part: a newline
+// keeps the next one whole.
+func (w *Writer) flush(torn *bool) {
+	batch := w.swap()
+	if len(batch) == 0 {
+		return
+	}
+	if *torn {
+		_, err := w.config.To.Write([]byte{'\n'})
+		*torn = err != nil
+	}
+	n, err := w.config.To.Write(batch)
+	failed := err != nil || n < len(batch)
+	if failed {
+		n = max(0, min(n, len(batch)))
+		*torn = *torn || n > 0 && batch[n-1] != '\n'
+		w.drop(batch[n:])
+	}
+	w.failing.Store(failed)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if cap(batch) <= 2*flushAt { // a burst's buffer is not kept
+		w.spare = batch[:0]
+	}
+}
+
+// swap takes what waits and puts the other buffer in its place.
+func (w *Writer) swap() (batch []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.waiting) == 0 {
+		return nil
+	}
+	batch, w.waiting, w.spare = w.waiting, w.spare, nil
+	return batch
+}
+
+// report calls OnLoss until the Writer is closed.
+func (w *Writer) report() {
+	reported := int64(0)
+	for {
+		select {
+		case <-w.lossy:
+		case <-w.closing:
+			return
+		}
+		lost := w.dropped.Load() - reported
+		if lost == 0 {
+			continue // the signal is one of the loss before
+		}
+		w.config.OnLoss(lost, false)
+		if !w.quiet() {
+			return
+		}
+		lost = w.dropped.Load() - reported
+		reported += lost
+		w.config.OnLoss(lost, true)
+	}
+}
+
+// quiet waits until a second has passed without a dropped line and To takes lines
+// again; false when the Writer is closed before.
+func (w *Writer) quiet() bool {
+	tick := time.NewTicker(quietFor)
+	defer tick.Stop()
+	for last := w.dropped.Load(); ; {
+		select {
+		case <-tick.C:
+		case <-w.closing:
+			return false
+		}
+		now := w.dropped.Load()
+		if now == last && !w.failing.Load() && w.roomy() {
+			return true
+		}
+		last = now
+	}
+}
+
+// roomy reports whether at most half of Max waits.
+func (w *Writer) roomy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.waiting) <= w.config.Max/2
+}
+
+// signal leaves a signal for the goroutine that waits for it, now or later.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
