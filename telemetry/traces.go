@@ -71,8 +71,9 @@ const (
 	usualDelay = time.Second
 	// flushFor bounds how long a stop waits for the collector.
 	flushFor = 3 * time.Second
-	// mostQueue bounds what the environment may ask for: some GB of spans.
-	mostQueue = 1 << 20
+	// mostNumber bounds the numbers of the environment: some GB of spans, and a delay of
+	// 17 minutes.
+	mostNumber = 1 << 20
 	// lossEvery is the least time between two log lines about lost spans.
 	lossEvery = time.Minute
 	// tracesPath is where a collector takes traces, unless its URL has a path.
@@ -141,7 +142,7 @@ func env(name string) string { return strings.TrimSpace(os.Getenv(name)) }
 
 // number reads a positive number. The SDK takes any, and panics at a negative queue.
 func number(name string, usual int) int {
-	if n, err := strconv.Atoi(env(name)); err == nil && 0 < n && n <= mostQueue {
+	if n, err := strconv.Atoi(env(name)); err == nil && 0 < n && n <= mostNumber {
 		return n
 	}
 	return usual
