@@ -49,15 +49,28 @@ var (
 	_ json.Marshaler = (*File)(nil)
 )
 
+// unset reports whether nobody set a value that has no default: the section then
+// inherits it.
+func unset(v reflect.Value, k key) bool {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice:
+		return v.IsNil()
+	case reflect.Struct, reflect.Bool:
+		return false
+	case reflect.Float64:
+		return v.IsZero() && k.above
+	}
+	return v.IsZero() && !k.zero
+}
+
 // nodeOf writes a value in the form that the decoder reads; secrets are cut
-// when redact is set. It is nil for a value that nobody set and that has no
-// default: the section then inherits it.
+// when redact is set. It is nil for a value that is unset.
 func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
+	if unset(v, k) {
+		return nil
+	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		if v.IsNil() {
-			return nil
-		}
 		return itemNode(v.Elem(), k, redact)
 	case reflect.Struct:
 		n := &yaml.Node{Kind: yaml.MappingNode}
@@ -71,18 +84,12 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 		}
 		return n
 	case reflect.Map:
-		if v.IsNil() {
-			return nil
-		}
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		for name, value := range entries(v) {
 			n.Content = append(n.Content, stringNode(name), itemNode(value, key{}, redact))
 		}
 		return n
 	case reflect.Slice:
-		if v.IsNil() {
-			return nil
-		}
 		n := &yaml.Node{Kind: yaml.SequenceNode}
 		if v.Len() == 0 {
 			n.Style = yaml.FlowStyle // []: by its absence it would mean all
@@ -91,9 +98,6 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 			n.Content = append(n.Content, itemNode(v.Index(i), key{}, redact))
 		}
 		return n
-	}
-	if v.IsZero() && !k.zero && v.Kind() != reflect.Bool && (v.Kind() != reflect.Float64 || k.above) {
-		return nil
 	}
 	return scalarNode(v, k, redact)
 }
