@@ -85,12 +85,7 @@ func (r *chaosRig) stateOf(name string) string {
 // read GETs a URL of either plane.
 func (r *chaosRig) read(url string, headers ...string) (status int, body string) {
 	r.T.Helper()
-	req := r.Request(r.T.Context(), http.MethodGet, "/", "", headers...)
-	var err error
-	if req.URL, err = req.URL.Parse(url); err != nil {
-		r.T.Fatal(err)
-	}
-	got, err := r.try(req)
+	got, err := r.try(r.RequestTo(r.T.Context(), http.MethodGet, url, "", headers...))
 	if err != nil {
 		r.T.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -31,17 +30,6 @@ func get(t *testing.T, url string, headers ...string) *http.Response {
 	}
 	resp.Body.Close()
 	return resp
-}
-
-// free returns an address on which nobody listens now.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // keys are a tenant's key and an operator's.
@@ -88,7 +76,7 @@ func TestPlanesOnOneAddress(t *testing.T) {
 	w := newWorker(t, "w0", engines.Config{})
 	s := keys(true)
 	s["tiers"], s["health"] = tiers([]*rig.Worker{w}), `{ path: "off" }`
-	at := free(t)
+	at := gateway.Address(t)
 	p := gateway.Begin(t, nil, "serve", "-c", s.Write(t), "--listen", at, "--admin-listen", at)
 	if data, admin := p.Addresses(); data != at || admin != at {
 		t.Errorf("it serves at %s and %s", data, admin)
@@ -114,7 +102,7 @@ func TestPlanesOnOneAddress(t *testing.T) {
 
 func TestMetricsOnTheirOwnAddress(t *testing.T) {
 	t.Parallel()
-	at := free(t)
+	at := gateway.Address(t)
 	r := newRig(t, 1, rig.Settings{"metrics": fmt.Sprintf("{ listen: %q }", at)}, engines.Config{})
 	r.MetricsAt = at
 	if m, err := r.Metrics(); err != nil || m["tierway_inflight"] != 0 || len(m) < 20 {

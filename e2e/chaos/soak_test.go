@@ -165,24 +165,14 @@ func (r *chaosRig) haunt(ctx context.Context, s *totals) {
 			}
 			return nil
 		})
-		if !within(ctx, rand.N(300*time.Millisecond)) {
+		if !rig.Pause(ctx, rand.N(300*time.Millisecond)) {
 			return
 		}
 		w := r.Workers[rand.IntN(len(r.Workers))]
 		w.Stop()
 		s.deaths++
-		within(ctx, rand.N(200*time.Millisecond)) // so long it is dead
+		rig.Pause(ctx, rand.N(200*time.Millisecond)) // so long it is dead
 		w.Listen()
-	}
-}
-
-// within waits d; false when ctx ended first.
-func within(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

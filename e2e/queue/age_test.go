@@ -36,9 +36,9 @@ func TestLowerClassesKeepTheirShare(t *testing.T) {
 	for class, c := range classes {
 		c.keep(ctx, &clients, r, 60, func(i int64) string { return chat(fmt.Sprintf("%d is %s", i, class), `"max_tokens":10`) }, "X-Request-Priority", class)
 	}
-	within(ctx, 2*time.Second) // until the lower classes are old and what is learned at the start is
+	rig.Pause(ctx, 2*time.Second) // until the lower classes are old and what is learned at the start is
 	from := time.Now()
-	within(ctx, d/2)
+	rig.Pause(ctx, d/2)
 	to := time.Now()
 	got := map[string]int{}
 	for class, c := range classes {

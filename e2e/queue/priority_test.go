@@ -154,7 +154,7 @@ func (c *contest) hold(r *queueRig, n int, d time.Duration) {
 	c.batch.keep(ctx, &clients, r, n, func(i int64) string { return chat(fmt.Sprintf("%d is a batch", i)) }, "X-Request-Priority", "batch")
 	c.more(r, 4*places) // every place was given twice then: what is learned at the start is
 	c.from = time.Now()
-	within(ctx, d/2)
+	rig.Pause(ctx, d/2)
 	c.beside = time.Now()
 	capacity := work(c.batch.answers(), c.from, c.beside) / c.beside.Sub(c.from).Seconds()
 	every := time.Duration(float64(time.Second) / (capacity * urgentShare / 10))
@@ -168,19 +168,11 @@ func (c *contest) hold(r *queueRig, n int, d time.Duration) {
 // more waits until so many more batch requests were answered.
 func (c *contest) more(r *queueRig, n int) {
 	n += len(c.batch.answers())
-	for late := time.Now().Add(rig.Patience); len(c.batch.answers()) < n; within(r.T.Context(), rig.Pace) {
+	for late := time.Now().Add(rig.Patience); len(c.batch.answers()) < n; rig.Pause(r.T.Context(), rig.Pace) {
 		if time.Now().After(late) {
 			r.T.Errorf("only %d batch requests were answered, %v ago it was %d fewer", len(c.batch.answers()), rig.Patience, n)
 			return
 		}
-	}
-}
-
-// within waits d, or until ctx ends.
-func within(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }
 

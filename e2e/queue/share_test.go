@@ -95,7 +95,7 @@ func share(t *testing.T, policy string, d time.Duration, margin float64, small, 
 		return nil
 	})
 	from := time.Now()
-	within(ctx, d)
+	rig.Pause(ctx, d)
 	to := time.Now()
 	for _, a := range append(few.answers(), many.answers()...) {
 		if err := a.Fails(); err != nil {

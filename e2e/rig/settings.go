@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -112,6 +113,16 @@ func Within(t testing.TB, most time.Duration, holds func() error) time.Duration 
 			t.Fatalf("waited %v in vain: %v", most, err)
 		}
 		<-tick.C
+	}
+}
+
+// Pause waits d; false when ctx ended first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -50,19 +50,8 @@ func (r *watchRig) export() string {
 // open sends a GET to the admin plane and returns its answer, which has to be good.
 func (r *watchRig) open(ctx context.Context, path string, headers ...string) *http.Response {
 	r.T.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.AdminURL+path, nil)
-	if err != nil {
-		r.T.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+rig.AdminKey)
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := r.Client.Do(req)
-	if err != nil {
-		r.T.Fatal(err)
-	}
-	r.T.Cleanup(func() { resp.Body.Close() })
+	headers = append([]string{"Authorization", "Bearer " + rig.AdminKey}, headers...)
+	resp := r.Open(r.RequestTo(ctx, http.MethodGet, r.AdminURL+path, "", headers...)).Resp
 	if resp.StatusCode != http.StatusOK {
 		r.T.Fatalf("GET %s is %d: %s", path, resp.StatusCode, r.read(resp))
 	}

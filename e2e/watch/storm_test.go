@@ -134,7 +134,7 @@ func (s *storm) removable(there bool) string {
 func (s *storm) reloads(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		s.Reload(rig.Settings{"pools": s.removable(n%2 == 1), "tiers": s.Tiers(fmt.Sprintf("max_inflight: %d", 3+n%3), "")})
-		pause(ctx, weather)
+		rig.Pause(ctx, weather)
 	}
 	s.Reload(rig.Settings{"pools": s.removable(true)})
 }
@@ -159,7 +159,7 @@ func (s *storm) chaos(ctx context.Context) {
 				s.T.Error(err)
 			}
 		}
-		pause(ctx, weather)
+		rig.Pause(ctx, weather)
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *storm) operate(ctx context.Context) {
 		if status, told := s.Admin(http.MethodGet, "/admin/decisions?limit=1&q=question", "", rig.AdminKey); status != http.StatusOK {
 			s.T.Errorf("GET /admin/decisions is %d: %s", status, told)
 		}
-		pause(ctx, weather/3)
+		rig.Pause(ctx, weather/3)
 	}
 }
 
@@ -229,10 +229,10 @@ func (s *storm) once(dice *rand.Rand) {
 			select {
 			case u := <-uses:
 				for !u.written() && ctx.Err() == nil {
-					pause(ctx, 100*time.Microsecond)
+					rig.Pause(ctx, 100*time.Microsecond)
 				}
 				uses <- u
-				pause(ctx, after)
+				rig.Pause(ctx, after)
 				cancel()
 			case <-ctx.Done():
 			}
@@ -315,12 +315,4 @@ func (s *storm) any(ctx context.Context, dice *rand.Rand) *http.Request {
 		return post("/v1/completions", `{"model":"sim","prompt":`+rig.Quoted(text)+`,`+streams+`}`)
 	}
 	return post("/v1/chat/completions", rig.Chat("auto", text, streams))
-}
-
-// pause waits d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
