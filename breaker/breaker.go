@@ -113,15 +113,19 @@ func (b *Breaker) Configure(c Config) {
 	}
 }
 
-// Allow admits a request, or returns an error while the breaker is open, or half-open
-// with all probes in progress. Its caller owes one Report with the ticket. A probe fails
+// Allow admits a request, or returns an error while the breaker is open, which begins
+// when OnChange has returned, or half-open with all probes in progress. Its caller owes one Report with the ticket. A probe fails
 // without one after ProbeTimeout, or three times the expected time if that is longer.
 func (b *Breaker) Allow(expected time.Duration) (ticket uint64, err error) {
 	if b == nil {
 		return 0, nil
 	}
 	b.mu.Lock()
-	if ticket = b.generation; b.state != Closed {
+	// Until OnChange has received an opening, the pool does not know whether the
+	// ejection cap keeps the worker in rotation: a refusal could be one of the last
+	// worker. Requests pass so long, and their outcomes do not count.
+	opening := b.state == Open && (b.notifying || len(b.pendingEvents) > 0)
+	if ticket = b.generation; b.state != Closed && !opening {
 		ticket, err = b.probeLocked(expected)
 	}
 	b.mu.Unlock()

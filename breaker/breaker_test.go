@@ -144,6 +144,25 @@ func TestOnChangeMayCallBack(t *testing.T) {
 	})
 }
 
+// TestAnOpenBreakerRefusesOnceThatIsNotified: until then its pool cannot know that the
+// worker is to be kept in rotation, as the last one.
+func TestAnOpenBreakerRefusesOnceThatIsNotified(t *testing.T) {
+	var b *Breaker
+	b = New(Config{}, Options{OnChange: func(c Change) {
+		if ticket, err := b.Allow(0); err != nil {
+			t.Errorf("refused while %s is being notified: %v", c.To, err)
+		} else {
+			b.Report(ticket, nil)
+		}
+	}})
+	r := &rig{t: t, bs: []*Breaker{b}}
+	r.fails(0, 5, errFive)
+	r.is(Open)
+	if r.try(0, nil) {
+		t.Error("an open breaker admits a request")
+	}
+}
+
 // TestOnChangePanicsAndIsToldAgain: who recovers from it hears the next.
 func TestOnChangePanicsAndIsToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

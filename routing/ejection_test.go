@@ -26,6 +26,8 @@ type gatedPool struct {
 	t  testing.TB
 	bs []*breaker.Breaker
 
+	opening func() // called before an opening reaches the pool
+
 	mu     sync.Mutex
 	causes []string // of the openings, as in "a slow"
 }
@@ -54,6 +56,9 @@ func newGatedPool(t testing.TB, n int, s Slowness) *gatedPool {
 				if c.To == breaker.Closed {
 					g.Restore(id, i, time.Now())
 					return
+				}
+				if g.opening != nil && c.To == breaker.Open {
+					g.opening()
 				}
 				g.Eject(id, i, Ejection{At: time.Now(), Until: c.Until, Unreachable: c.Unreachable, Slow: c.Slow})
 				if c.To == breaker.Open {
@@ -321,6 +326,20 @@ func TestConcurrentEjectionsKeepTheCap(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTheLastWorkerIsNotRefusedWhileItsBreakerOpens and its pool does not know it yet.
+func TestTheLastWorkerIsNotRefusedWhileItsBreakerOpens(t *testing.T) {
+	g, opened := newGatedPool(t, 1, Slowness{}), 0
+	g.opening = func() {
+		if opened++; !g.request(0, nil) {
+			t.Error("a request found no worker")
+		}
+	}
+	g.fail(0, 5, errFive)
+	if g.is("kept"); opened != 1 {
+		t.Errorf("the breaker opened %d times", opened)
 	}
 }
 
