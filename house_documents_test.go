@@ -2,6 +2,7 @@ package tierway
 
 import (
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -102,11 +103,15 @@ func leads(t *testing.T, from, link string) error {
 // documents calls f with every document that a reader has.
 func documents(t *testing.T, f func(file string, text []byte)) {
 	t.Helper()
-	files, err := filepath.Glob("docs/*.md")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no documents: %v", err)
+	files := []string{"README.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/decisions/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no documents at %s: %v", pattern, err)
+		}
+		files = append(files, found...)
 	}
-	for _, file := range append(files, "README.md") {
+	for _, file := range files {
 		f(file, read(t, file))
 	}
 }
@@ -149,5 +154,37 @@ func TestDocumentsNameMetricsThatThereAre(t *testing.T) {
 	})
 	if seen == 0 {
 		t.Error("no document names a metric")
+	}
+}
+
+// TestDecisionsNameTestsThatExist: what a page of docs/decisions names as Test… or
+// Benchmark… is a function of the module.
+func TestDecisionsNameTestsThatExist(t *testing.T) {
+	has := map[string]bool{}
+	err := filepath.WalkDir(".", func(at string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(at, "_test.go") && !strings.Contains(at, "routingtest") || !strings.HasSuffix(at, ".go") {
+			return err
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`).FindAllSubmatch(read(t, at), -1) {
+			has[string(m[1])] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	documents(t, func(file string, text []byte) {
+		if !strings.HasPrefix(file, "docs/decisions/") {
+			return
+		}
+		for _, name := range regexp.MustCompile(`\b(?:Test|Benchmark|Fuzz)[A-Z]\w+`).FindAllString(string(text), -1) {
+			if named++; !has[name] {
+				t.Errorf("%s names %s, which is no test", file, name)
+			}
+		}
+	})
+	if named == 0 {
+		t.Error("no page names a test")
 	}
 }
