@@ -28,9 +28,9 @@ func names(text []byte, heading string) (all []string) {
 
 // TestTheDocumentHasEveryKeyOfALogLine: in the order in which they are written.
 func TestTheDocumentHasEveryKeyOfALogLine(t *testing.T) {
-	table := regexp.MustCompile(`(?s)accessKeys = \[\.\.\.\]string\{(.*?)\n\}`).FindSubmatch(read(t, "decisions/access.go"))
+	table := regexp.MustCompile(`(?s)accessKeys = \[\.\.\.\]string\{(.*?)\n\}`).FindSubmatch(read(t, "decisions/access_test.go"))
 	if table == nil {
-		t.Fatal("decisions/access.go has no table of keys")
+		t.Fatal("decisions/access_test.go has no table of keys")
 	}
 	var want []string
 	for _, m := range regexp.MustCompile(`"(\w+)"`).FindAllSubmatch(table[1], -1) {

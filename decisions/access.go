@@ -33,16 +33,6 @@ func (l *AccessLog) Write(d *Decision) {
 	l.to.Write(l.line) //nolint:errcheck // a line that is lost must not stop requests
 }
 
-// accessKeys are the keys that a line may have, in their order. One that has
-// nothing to say is left out; a line has no other.
-var accessKeys = [...]string{
-	"time", "level", "msg", "request_id", "trace_id", "method", "route", "status", "outcome", "duration_ms",
-	"code", "cause", "config_generation", "limit", "shed", "tenant", "key", "class", "asked_class", "dialect",
-	"requested_model", "model", "tier", "rule", "rule_note", "policy", "worker", "reason", "attempts", "error_type",
-	"overhead_ms", "queue_ms", "promoted", "stream", "ttft_ms", "predicted_cached_tokens", "prompt_tokens",
-	"cached_tokens", "output_tokens", "estimated",
-}
-
 // appendDecision appends a line with its newline.
 func appendDecision(b []byte, d *Decision) []byte {
 	b = append(b, `{"time":"`...)

@@ -13,6 +13,16 @@ import (
 	"pgregory.net/rapid"
 )
 
+// accessKeys are the keys that a line may have, in their order. A line leaves out a key
+// that has no value, and has no other key.
+var accessKeys = [...]string{
+	"time", "level", "msg", "request_id", "trace_id", "method", "route", "status", "outcome", "duration_ms",
+	"code", "cause", "config_generation", "limit", "shed", "tenant", "key", "class", "asked_class", "dialect",
+	"requested_model", "model", "tier", "rule", "rule_note", "policy", "worker", "reason", "attempts", "error_type",
+	"overhead_ms", "queue_ms", "promoted", "stream", "ttft_ms", "predicted_cached_tokens", "prompt_tokens",
+	"cached_tokens", "output_tokens", "estimated",
+}
+
 // wholeDecision has something in each of its fields that a line tells of.
 func wholeDecision() *Decision {
 	return &Decision{SchemaVersion: SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1", Generation: 7,
