@@ -88,6 +88,7 @@ func Tier(name, perWorker, perTier string, workers ...*Worker) string {
 	if !strings.Contains(perTier, "model:") {
 		perTier = "model: sim, " + perTier
 	}
-	const dialects = "[chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio]"
+	const dialects = "[chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, " +
+		"images, audio]"
 	return fmt.Sprintf("{ name: %s, serves: %s, workers: [ %s ], %s }", name, dialects, strings.Join(list, ", "), perTier)
 }

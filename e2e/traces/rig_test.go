@@ -45,7 +45,8 @@ func newRig(t *testing.T, n int) *traceRig {
 	config := engines.Config{CacheTokens: 1 << 16, Traces: engineTraces(t, collector.URL),
 		Script: func(string, []byte) engines.Script { return engines.Script{Text: "one two three"} }}
 	r := rig.New(t, n, config, rig.Settings{
-		"auth": fmt.Sprintf(`{ keys: [ { name: acme, sha256: %s }, { name: slow, sha256: %s, limits: { rpm: 1, burst: 1 } } ] }`,
+		"auth": fmt.Sprintf("{ keys: [ { name: acme, sha256: %s }, "+
+			"{ name: slow, sha256: %s, limits: { rpm: 1, burst: 1 } } ] }",
 			rig.Digest(rig.TenantKey), rig.Digest(limitedKey)),
 		"store":  `{ sql: "" }`,
 		"models": `{ auto: classify }`,
@@ -58,7 +59,8 @@ func newRig(t *testing.T, n int) *traceRig {
 func engineTraces(t *testing.T, collector string) *telemetry.Traces {
 	t.Helper()
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-	traces := telemetry.NewTraces(telemetry.TracesConfig{OTLP: collector, Sample: 1, Service: engineService, Log: slog.New(slog.DiscardHandler)})
+	traces := telemetry.NewTraces(telemetry.TracesConfig{OTLP: collector, Sample: 1, Service: engineService,
+		Log: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { traces.Run(ctx) })
@@ -74,7 +76,8 @@ const soon = "OTEL_BSP_SCHEDULE_DELAY=20"
 // each worker, in YAML.
 func (r *traceRig) serve(telemetry, perWorker string, env ...string) {
 	r.T.Helper()
-	r.Serve(rig.Settings{"telemetry": "{ " + telemetry + " }", "tiers": r.Tiers(perWorker, "policy: { name: chwbl }")}, append([]string{soon}, env...)...)
+	own := rig.Settings{"telemetry": "{ " + telemetry + " }", "tiers": r.Tiers(perWorker, "policy: { name: chwbl }")}
+	r.Serve(own, append([]string{soon}, env...)...)
 	r.APIKey = rig.TenantKey // that the SDKs send
 	r.Ready()
 }
@@ -87,7 +90,7 @@ func (r *traceRig) traced(perWorker string) {
 
 // body is a chat of one turn.
 func body(text string, stream bool) string {
-	return fmt.Sprintf(`{"model":"auto","stream":%v,"max_tokens":20,"messages":[{"role":"user","content":%q}]}`, stream, text)
+	return rig.Chat("auto", text, fmt.Sprintf(`"stream":%v,"max_tokens":20`, stream))
 }
 
 // ask posts a chat as the request id and returns its status and headers. header are

@@ -36,7 +36,8 @@ type watchRig struct {
 // newRig starts n engines, each behind front where there is one.
 func newRig(t *testing.T, n int, c engines.Config, front func(http.Handler) http.Handler) *watchRig {
 	t.Helper()
-	r := &watchRig{asked: map[string]int{}, Rig: rig.New(t, n, c, rig.Settings{"store": `{ sql: "" }`, "models": `{ auto: classify }`})}
+	base := rig.Settings{"store": `{ sql: "" }`, "models": `{ auto: classify }`}
+	r := &watchRig{asked: map[string]int{}, Rig: rig.New(t, n, c, base)}
 	r.Key = rig.TenantKey
 	for _, w := range r.Workers {
 		var h http.Handler = w.Handler
