@@ -425,13 +425,3 @@ func TestParseOfAChatAllocatesLittle(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
-
-// accepted parses a body that must be taken.
-func accepted(t testing.TB, d Dialect, body string) *Request {
-	t.Helper()
-	r, err := Parse(d, []byte(body), Limits{})
-	if err != nil {
-		t.Fatalf("%s %.200s: %v", d, body, err)
-	}
-	return r
-}

@@ -18,9 +18,6 @@ import (
 	"tierway/decisions"
 )
 
-// letPanic stands for a Server's runRecovered where nothing is to panic.
-func letPanic(_ string, step func() error) error { return step() }
-
 // counter reads a counter without labels from the metrics.
 func (r *rig) counter(name string) int {
 	r.t.Helper()
