@@ -64,10 +64,11 @@ func homes() map[string][]string {
 	tests := []string{"routing/routingtest", "e2e", "bench"}
 	anywhere := slices.DeleteFunc(sorted(floors()), func(folder string) bool { return slices.Contains(pure(), folder) })
 	return map[string][]string{
-		"github.com/gin-gonic/gin":             {"server"},
+		"github.com/gin-gonic/gin":             {"server", "cmd/tierway"},
 		"github.com/gin-contrib":               {"server"},
 		"github.com/danielgtaylor/huma/v2":     {"server"},
 		"github.com/redis/go-redis/v9":         {"store"},
+		"github.com/redis/go-redis/v9/logging": {"cmd/tierway"},
 		"github.com/jackc/pgx/v5":              {"store"},
 		"github.com/pressly/goose/v3":          {"store"},
 		"modernc.org/sqlite":                   {"store"},

@@ -3,6 +3,8 @@ package engines
 import (
 	"encoding/json"
 	"strings"
+
+	"tierway/routing"
 )
 
 // wishes are the settings that the dialects share.
@@ -86,7 +88,7 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 	}
 	seed := hashIDs(e.c.Seed^w.seed, prompt)
 	for i := range max(w.n, 1) {
-		a, err := compose(mix(seed+uint64(i)), p.script, called, &bounded)
+		a, err := compose(routing.Draw(seed+uint64(i)), p.script, called, &bounded)
 		if err != nil {
 			return err
 		}

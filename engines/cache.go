@@ -3,6 +3,8 @@ package engines
 import (
 	"container/list"
 	"sync"
+
+	"tierway/routing"
 )
 
 // prefixCache remembers which prefixes were computed, in blocks: a block's hash is
@@ -26,7 +28,7 @@ func (c *prefixCache) chain(ids []uint32) []uint64 {
 	h := uint64(0)
 	for len(ids) >= c.size {
 		for _, id := range ids[:c.size] {
-			h = mix(h ^ uint64(id))
+			h = routing.Draw(h ^ uint64(id))
 		}
 		hashes = append(hashes, h)
 		ids = ids[c.size:]

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+
+	"tierway/routing"
 )
 
 // stopList is a stop field: a string, a list of them, or null.
@@ -58,7 +60,7 @@ func (s *sampling) wishes() (*wishes, error) {
 		w.n = *s.N
 	}
 	if s.Seed != nil {
-		w.seed = mix(uint64(*s.Seed))
+		w.seed = routing.Draw(uint64(*s.Seed))
 	}
 	if err := w.limit("max_tokens", s.MaxTokens); err != nil {
 		return nil, err

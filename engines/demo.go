@@ -3,6 +3,8 @@ package engines
 import (
 	"fmt"
 	"time"
+
+	"tierway/routing"
 )
 
 // demoContext is the context of the demo's engines, in tokens. Coding agents ask for
@@ -37,7 +39,7 @@ func Demo(seed uint64) []Config {
 				Name: fmt.Sprintf("%s-%d", t.name, i), Model: t.model,
 				Prefill: t.prefill * pace, PerToken: time.Duration(float64(t.perToken) / pace),
 				Slots: t.slots, CacheTokens: t.cache, BlockSize: 16, Context: demoContext,
-				Seed: mix(seed + uint64(len(fleet))), Speed: 1,
+				Seed: routing.Draw(seed + uint64(len(fleet))), Speed: 1,
 			})
 		}
 	}

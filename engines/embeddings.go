@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"math"
 	"net/http"
+
+	"tierway/routing"
 )
 
 // The size of a vector that asks for no other, as of small sentence encoders, and
@@ -105,7 +107,7 @@ func packed(v []float32) string {
 func seedOf(model string) uint64 {
 	var seed uint64
 	for _, c := range []byte(model) {
-		seed = mix(seed ^ uint64(c))
+		seed = routing.Draw(seed ^ uint64(c))
 	}
 	return seed
 }

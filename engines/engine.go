@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tierway/routing"
 	"tierway/telemetry"
 )
 
@@ -255,7 +256,7 @@ func (e *Engine) modelName(asked string) string {
 // newID returns a fresh id that depends only on the seed and on how many came before.
 // Seed and count go in differently, so that no two engines swap them and meet.
 func (e *Engine) newID(prefix string) string {
-	return fmt.Sprintf("%s%016x", prefix, mix(mix(e.c.Seed)+e.ids.Add(1)))
+	return fmt.Sprintf("%s%016x", prefix, routing.Draw(routing.Draw(e.c.Seed)+e.ids.Add(1)))
 }
 
 // restoreBody lets a body that was read be read again, by the multipart reader.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"unicode/utf8"
+
+	"tierway/routing"
 )
 
 // maxLogprobs bounds how many of the most likely tokens are returned, as vLLM does.
@@ -45,7 +47,7 @@ func newLikelyToken(token string, p float64) likelyToken {
 // determine it. The token has a probability of 0.3 to 0.99; each of the others has
 // four tenths of what is left, so that none is more likely and all add up to less than 1.
 func (a *answer) logprob(step int) tokenLogprob {
-	d := dice{mix(a.seed + uint64(step))}
+	d := dice{routing.Draw(a.seed + uint64(step))}
 	p := 0.3 + 0.69*float64(d.roll(1000))/1000
 	t := tokenLogprob{likelyToken: newLikelyToken(a.pieces[step], p), Top: make([]likelyToken, 0, a.top)}
 	if a.top > 0 {

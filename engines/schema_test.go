@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"tierway/routing"
 )
 
 // violation checks a value against a schema, independently of how conform makes
@@ -226,7 +228,7 @@ func TestStructuredAnswersConform(t *testing.T) {
 			t.Fatal(err)
 		}
 		for seed := range uint64(50) {
-			out, err := conform(json.RawMessage(raw), mix(seed))
+			out, err := conform(json.RawMessage(raw), routing.Draw(seed))
 			var v any
 			if err != nil || json.Unmarshal([]byte(out), &v) != nil {
 				t.Fatalf("%s: %q, %v", raw, out, err)

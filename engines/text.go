@@ -4,15 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
-)
 
-// mix spreads 64 bits (the finalizer of SplitMix64, Steele et al. 2014).
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
+	"tierway/routing"
+)
 
 // dice is a small generator of random numbers that a seed determines.
 type dice struct{ state uint64 }
@@ -20,7 +14,7 @@ type dice struct{ state uint64 }
 // roll returns a number of 0 to n-1.
 func (d *dice) roll(n int) int {
 	d.state++
-	return int(mix(d.state) % uint64(n))
+	return int(routing.Draw(d.state) % uint64(n))
 }
 
 // tokenBytes is what a token covers: English text has about four bytes a token.
@@ -68,7 +62,7 @@ func appendIDs(ids []uint32, s string) []uint32 {
 // hashIDs is one number for a whole prompt.
 func hashIDs(seed uint64, ids []uint32) uint64 {
 	for _, id := range ids {
-		seed = mix(seed ^ uint64(id))
+		seed = routing.Draw(seed ^ uint64(id))
 	}
 	return seed
 }

@@ -40,7 +40,7 @@ const (
 func (w *town) ask(blocks []Block, tokens int64, c *townChat) *Lease {
 	w.rand = w.rand*6364136223846793005 + 1442695040888963407
 	l, err := w.pool.Acquire(&Request{
-		Now: w.now, Rand: mix(w.rand), Prefix: blocks[0].Hash, Blocks: blocks, Model: 1,
+		Now: w.now, Rand: Mix(w.rand), Prefix: blocks[0].Hash, Blocks: blocks, Model: 1,
 		PromptTokens: tokens, OutputTokens: w.pool.Learned().OutputTokens(0), Stream: true,
 	})
 	if err != nil {

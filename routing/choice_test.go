@@ -29,7 +29,7 @@ func TestALargePoolsRecordSaysSo(t *testing.T) {
 			beyond := 0
 			for i := range 3 * n {
 				r := ask()
-				r.Rand, r.Blocks, r.Record = mix(uint64(i)), prompt(i, 0, 3), &Choice{}
+				r.Rand, r.Blocks, r.Record = Mix(uint64(i)), prompt(i, 0, 3), &Choice{}
 				l, err := p.Acquire(r)
 				if err != nil {
 					t.Fatal(err)

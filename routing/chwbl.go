@@ -102,7 +102,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 		squares = c.Memory
 	}
 	b := p.bound(r, ws, squares, -1)
-	s, at := p.ring.next(p.ring.first(mix(key)))
+	s, at := p.ring.next(p.ring.first(Mix(key)))
 	if r.marks != nil {
 		p.note(r, ws, &b, squares, by, key, s, at)
 	}

@@ -70,7 +70,7 @@ func homeRate(p Policy, inflight float64, set uint64) (home, p99, copies float64
 			tokens = 12_000
 		}
 		hold := w.dice.exp(time.Second)
-		worker, reason := w.send(&Request{Prefix: mix(set<<32 + uint64(prefix) + 1), PromptTokens: tokens}, hold, hold)
+		worker, reason := w.send(&Request{Prefix: Mix(set<<32 + uint64(prefix) + 1), PromptTokens: tokens}, hold, hold)
 		if reason == ReasonPrefixHome {
 			reached++
 		}

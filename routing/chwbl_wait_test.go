@@ -102,14 +102,14 @@ func TestNobodyWaitsForAWorkerWithoutAReason(t *testing.T) {
 func TestAFullWorkerKeepsItsKeys(t *testing.T) {
 	p, ws := mustCHWBL(t, Config{Depth: "fixed"}), equals(1, 1, 1, 1, 1, 1)
 	for key := range uint64(500) {
-		r := Request{Prefix: mix(key + 1), PromptTokens: 5000, Wait: true}
+		r := Request{Prefix: Mix(key + 1), PromptTokens: 5000, Wait: true}
 		for i := range ws {
 			ws[i].Full, ws[i].Overlap, ws[i].Rate = false, 0, 1000
 		}
 		home, _ := p.Pick(&r, ws)
 		ws[home].Overlap = 5000
 		for i := range ws {
-			ws[i].Full = mix(key)>>i&1 == 1
+			ws[i].Full = Mix(key)>>i&1 == 1
 		}
 		if i, reason := p.Pick(&r, ws); i != home || reason != ReasonPrefixHome {
 			t.Fatalf("key %d lives on %d, and with others full on %d (%s)", key, home, i, reason)

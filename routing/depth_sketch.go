@@ -24,7 +24,7 @@ type counter struct {
 
 // add counts a request and returns the key's counter.
 func (s *sketch) add(key uint64, unit float64) *counter {
-	set := &s[mix(key)%sketchSets]
+	set := &s[Mix(key)%sketchSets]
 	low := &set[0]
 	for i := range set {
 		c := &set[i]

@@ -14,7 +14,7 @@ func chainOf(chain []Block, what uint64, n int) []Block {
 	}
 	chain = slices.Clip(chain)
 	for i := range n {
-		hash = mix(hash ^ mix(what*1000+uint64(i)+1))
+		hash = Mix(hash ^ Mix(what*1000+uint64(i)+1))
 		chain = append(chain, Block{Hash: hash, End: end + int64(i+1)*512})
 	}
 	return chain

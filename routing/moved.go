@@ -63,7 +63,7 @@ func homes(members []Member, units int, offset uint64) [movedKeys]string {
 		return owners
 	}
 	for key := range owners {
-		s, _ := g.next(g.first(mix(offset + uint64(key) + 1)))
+		s, _ := g.next(g.first(Mix(offset + uint64(key) + 1)))
 		owners[key] = s.id
 	}
 	return owners

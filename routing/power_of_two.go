@@ -20,7 +20,7 @@ func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
 	if len(ws) == 1 {
 		return first, ReasonPowerOfTwo
 	}
-	second := drawn(ws, below(mix(r.Rand), total-uint64(ws[first].Weight)), first)
+	second := drawn(ws, below(Mix(r.Rand), total-uint64(ws[first].Weight)), first)
 	r.passUndrawn(first, second)
 	if compareLoad(&ws[second], &ws[first]) < 0 {
 		return second, ReasonPowerOfTwo

@@ -76,7 +76,7 @@ func TestTheMemoryIsBoundedAndForgetsTheOldest(t *testing.T) {
 	hashes := make([]uint64, 1000)
 	for i := range 400 { // six times what it holds
 		for k := range hashes {
-			hashes[k] = mix(uint64(i*len(hashes) + k))
+			hashes[k] = Mix(uint64(i*len(hashes) + k))
 		}
 		c.mark(hashes, i%rememberedWorkers, start.Add(time.Duration(i)*time.Second/8))
 	}
@@ -85,7 +85,7 @@ func TestTheMemoryIsBoundedAndForgetsTheOldest(t *testing.T) {
 	}
 	kept := func(batch int) (n int) {
 		for k := range hashes {
-			if c.workers(mix(uint64(batch*len(hashes)+k)), start.Add(time.Minute).Unix()) != 0 {
+			if c.workers(Mix(uint64(batch*len(hashes)+k)), start.Add(time.Minute).Unix()) != 0 {
 				n++
 			}
 		}
@@ -118,11 +118,11 @@ func chat(seed, turns int, characters int64) []Block {
 	hash, end := uint64(seed+1), int64(0)
 	for range turns {
 		for left := characters; left > 0; left -= 512 {
-			hash = mix(hash + 1)
+			hash = Mix(hash + 1)
 			end += min(left, 512)
 			blocks = append(blocks, Block{Hash: hash, End: end})
 		}
-		hash, end = mix(hash+2), end+16
+		hash, end = Mix(hash+2), end+16
 		blocks = append(blocks, Block{Hash: hash, End: end})
 	}
 	return blocks

@@ -236,27 +236,16 @@ func (g *ring) next(at int) (*slot, int) {
 	}
 }
 
-// golden is 2^64 divided by the golden ratio, odd: multiples of it spread evenly.
-const golden = 0x9E3779B97F4A7C15
-
 // point returns a worker's point of that ordinal. The ID comes in as a whole
 // hash and the ordinal as a multiple of an odd number, so that no ID with a
 // number behind it is another one with another number.
-func point(seed uint64, ordinal int) uint64 { return mix(seed + (uint64(ordinal)+1)*golden) }
+func point(seed uint64, ordinal int) uint64 { return Mix(seed + (uint64(ordinal)+1)*golden) }
 
 // hashID returns a hash of an ID that is the same in every process.
 func hashID(id string) uint64 {
 	h := uint64(len(id)) // tells a from a\x00
 	for i := range len(id) {
-		h = mix(h + golden ^ uint64(id[i]))
+		h = Mix(h + golden ^ uint64(id[i]))
 	}
 	return h
-}
-
-// mix spreads every bit of x over all 64, one to one. The multipliers and
-// shifts are David Stafford's thirteenth variant, which he found by search.
-func mix(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
-	x = (x ^ x>>27) * 0x94D049BB133111EB
-	return x ^ x>>31
 }

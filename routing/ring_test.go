@@ -17,7 +17,7 @@ func owners(g *ring, ws []View, n int) []string {
 	}
 	ids := make([]string, n)
 	for key := range n {
-		s, _ := g.next(g.first(mix(uint64(key + 1))))
+		s, _ := g.next(g.first(Mix(uint64(key + 1))))
 		ids[key] = ws[s.view].ID
 	}
 	return ids

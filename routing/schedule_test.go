@@ -50,7 +50,7 @@ func (g *moody) Report(uint64, error) { g.permits-- }
 func (g *moody) Cut(time.Time, error) {}
 
 func newSchedule(t *testing.T, seed uint64, chats [][]Block) *schedule {
-	s := &schedule{t: t, dice: dice(mix(seed + 1)), now: start, chats: chats, bounds: map[*Worker]Member{}, booked: map[*Worker]*sum{}}
+	s := &schedule{t: t, dice: dice(Mix(seed + 1)), now: start, chats: chats, bounds: map[*Worker]Member{}, booked: map[*Worker]*sum{}}
 	s.gate.dice = &s.dice
 	s.policies = []Policy{mustCHWBL(t, Config{}), leastLoad{}, &wanting{}}
 	s.pool = NewPool(s.policies[0], nil)

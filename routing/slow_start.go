@@ -83,12 +83,6 @@ func count(ws []View, shown func(*View) bool) (left, open int) {
 	return left, open
 }
 
-// chance returns a number in [0, 1) that the request's random number gives for
-// the worker at that index. SplitMix64's finalizer (Steele, Lea, Flood 2014)
-// makes it independent of the others' and of what the policy draws.
-func chance(rand uint64, index int) float64 {
-	z := rand + uint64(index+1)*0x9E3779B97F4A7C15
-	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
-	z = (z ^ z>>27) * 0x94D049BB133111EB
-	return float64((z^z>>31)>>11) / (1 << 53)
-}
+// chance returns a number in [0, 1) that the request's random number gives for the
+// worker at that index. It is independent of the others' and of what the policy draws.
+func chance(rand uint64, index int) float64 { return Unit(Mix(rand + uint64(index+1)*golden)) }

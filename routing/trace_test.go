@@ -96,7 +96,7 @@ func replay(t *testing.T, policy Policy, trace []traced, workers int) (hit, unev
 	for _, r := range trace {
 		chain, hash := make([]Block, len(r.HashIDs)), uint64(1)
 		for i, id := range r.HashIDs {
-			hash = mix(hash + golden ^ mix(id+1))
+			hash = Mix(hash + golden ^ Mix(id+1))
 			chain[i] = Block{Hash: hash, End: min(int64(i+1)*blockTokens, r.Input) * 4}
 		}
 		now := start.Add(time.Duration(r.Timestamp) * time.Millisecond)

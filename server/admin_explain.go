@@ -225,9 +225,9 @@ func (o *ExplainOrder) caller(p *people, now time.Time) (*subject, error) {
 	}
 	switch {
 	case o.KeyID != "" && !key.Valid(now):
-		is.barred = errBadKey
+		is.barred = badKey()
 	case ts[at].Disabled:
-		is.barred = errTenantDisabled
+		is.barred = tenantDisabled()
 	}
 	return is, nil
 }

@@ -25,8 +25,9 @@ func (d *dispatch) attempt(m *member, lease *routing.Lease) *attempt {
 	if lease.Worker() != nil {
 		m.series.Chosen(string(lease.Reason()))
 	}
-	a := &attempt{x: x, m: m, lease: lease, started: started, ctx: ctx, most: x.parsed.mostUsage(), placed: x.wait.placed,
+	a := &attempt{x: x, m: m, lease: lease, started: started, most: x.parsed.mostUsage(), placed: x.wait.placed,
 		span: x.caller.trace.Attempt(started)}
+	a.cause = func() error { return context.Cause(ctx) }
 	d.attempts = append(d.attempts, a)
 	a.usesEngine = lease.Worker() != nil && x.parsed.usesEngine()
 	a.firstByte = a.firstByteWithin()
@@ -38,7 +39,7 @@ func (d *dispatch) attempt(m *member, lease *routing.Lease) *attempt {
 		m.live.begin(a, a.sentStream(), lease.Expected())
 		defer func() { m.live.end(a, time.Now(), ctx.Err() != nil) }()
 	}
-	f := a.exchange()
+	f := a.exchange(ctx)
 	a.settle(f)
 	return a
 }
@@ -80,8 +81,8 @@ type attempt struct {
 	lease        *routing.Lease
 	placed       placed // how the request came to its worker
 	started      time.Time
-	ctx          context.Context
-	span         trace.Span // nil without tracing
+	cause        func() error // why the attempt was cancelled; nil while it is not
+	span         trace.Span   // nil without tracing
 	watch        watchdog
 	firstByte    time.Duration // how long the worker may take until its first event
 	addsUsage    []string      // the fields that were added to ask for usage
@@ -104,9 +105,9 @@ type attempt struct {
 }
 
 // exchange sends the request and relays the answer.
-func (a *attempt) exchange() *failure {
+func (a *attempt) exchange(ctx context.Context) *failure {
 	usage, rank := !a.m.refuses.Load() && !a.m.timed.Load(), a.rank()
-	resp, err := a.send(usage, rank)
+	resp, err := a.send(ctx, usage, rank)
 	var refused addition // the last that was left out
 	for err == nil {
 		named := a.refusedAddition(resp)
@@ -116,7 +117,7 @@ func (a *attempt) exchange() *failure {
 		refused = named
 		usage, rank.set = usage && named == priorityAdded, rank.set && named != priorityAdded
 		a.watch.await(a.firstByte, errFirstByteTimeout)
-		resp, err = a.send(usage, rank)
+		resp, err = a.send(ctx, usage, rank)
 	}
 	if err == nil && resp.Status < 300 {
 		a.leaveOut(refused)

@@ -20,7 +20,7 @@ func (s *Server) newBreaker(pool string, p *routing.Pool, m *member, c breaker.C
 
 // unit is a random number of [0, 1).
 func (s *Server) unit() float64 {
-	return float64(s.rand()>>11) / (1 << 53) // 53 bits: what a float64 holds exactly
+	return routing.Unit(s.rand())
 }
 
 // outcomeOf is how a breaker counts the end of a request.

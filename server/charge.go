@@ -39,7 +39,7 @@ func (x *exchange) charge(from take) error {
 	c := &tenants.Charge{Caller: x.caller.Caller, At: x.admission.at, Tokens: x.resolution.reserve(&x.parsed, x.caller.Caller), IgnoreBudget: x.resolution.stored}
 	err := x.admit(from, c)
 	if err == nil && x.admission.allowance.Refused.Budget() && x.caller.Degrade {
-		if cheaper, ok := x.resolver().degrade(x.resolution, x.admission.allowance.Refused); ok {
+		if cheaper, ok := x.resolver.degrade(x.resolution, x.admission.allowance.Refused); ok {
 			x.resolution = cheaper
 			c.Tokens, c.IgnoreBudget = x.resolution.reserve(&x.parsed, x.caller.Caller), true
 			err = x.admit(from, c)

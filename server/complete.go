@@ -66,7 +66,7 @@ func (s *Server) authenticate(snap *snapshot, r *http.Request, now time.Time) (c
 	switch {
 	case err == nil:
 	case errors.Is(err, tenants.ErrDisabled):
-		return caller{Caller: is, inLedger: true}, errTenantDisabled
+		return caller{Caller: is, inLedger: true}, tenantDisabled()
 	case snap.file.Auth.Required, s.unread(snap.people, key):
 		return caller{}, s.unknownKey(snap.people, r, key, now)
 	default:
@@ -95,13 +95,13 @@ func (s *Server) unknownKey(who *people, r *http.Request, key string, now time.T
 		s.doubt() // it may be new
 	}
 	if key == "" {
-		return errBadKey // a request without a key guesses none
+		return badKey() // a request without a key guesses none
 	}
 	if tooMany, wait := s.guesses.another(s.clientIP(r), now); tooMany {
 		return &openai.Error{Code: openai.CodeRateLimitExceeded, RetryAfter: wait, NoRetry: true,
 			Message: "Too many requests with incorrect API keys came from this address. Send a valid key."}
 	}
-	return errBadKey
+	return badKey()
 }
 
 // read takes the body in, decodes it and parses what routing needs.
@@ -111,7 +111,7 @@ func (x *exchange) read() error {
 		return err
 	}
 	if strings.EqualFold(x.in.r.Header.Get("Upgrade"), "websocket") {
-		return errWebSocket
+		return noWebSocket()
 	}
 	body, err := x.readBody()
 	if err != nil {

@@ -56,8 +56,8 @@ type tlsListener struct {
 	config *tls.Config
 	keep   func(work string, step func())
 	ready  chan acceptance
-	ctx    context.Context // ends with Close
-	end    context.CancelFunc
+	done   chan struct{} // closed by end
+	end    func()
 	owned  sync.WaitGroup
 }
 
@@ -70,9 +70,13 @@ type acceptance struct {
 // newTLSListener returns a listener that must be closed. keep is keepRunning of a
 // Server: handshakes read what strangers send.
 func newTLSListener(l net.Listener, config *tls.Config, keep func(string, func())) *tlsListener {
-	t := &tlsListener{Listener: l, config: config.Clone(), keep: keep, ready: make(chan acceptance)}
-	t.ctx, t.end = context.WithCancel(context.Background())
-	t.owned.Go(t.run)
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &tlsListener{Listener: l, config: config.Clone(), keep: keep, ready: make(chan acceptance), done: make(chan struct{})}
+	t.end = sync.OnceFunc(func() {
+		cancel()
+		close(t.done)
+	})
+	t.owned.Go(func() { t.run(ctx) })
 	return t
 }
 
@@ -81,7 +85,7 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	select {
 	case a := <-l.ready:
 		return a.conn, a.err
-	case <-l.ctx.Done():
+	case <-l.done:
 		return nil, net.ErrClosed
 	}
 }
@@ -95,8 +99,8 @@ func (l *tlsListener) Close() error {
 	return err
 }
 
-// run accepts connections until the listener is closed.
-func (l *tlsListener) run() {
+// run accepts connections until the listener is closed, which ends ctx.
+func (l *tlsListener) run(ctx context.Context) {
 	for {
 		c, err := l.Listener.Accept()
 		switch {
@@ -105,16 +109,16 @@ func (l *tlsListener) run() {
 		case err != nil:
 			l.hand(acceptance{err: err}) // net/http waits before it accepts again
 		default:
-			l.owned.Go(func() { l.keep("a TLS handshake", func() { l.handshake(c) }) })
+			l.owned.Go(func() { l.keep("a TLS handshake", func() { l.handshake(ctx, c) }) })
 		}
 	}
 }
 
 // handshake completes one handshake. One that fails is left to net/http, which tells
 // the client and the log what went wrong.
-func (l *tlsListener) handshake(c net.Conn) {
+func (l *tlsListener) handshake(ctx context.Context, c net.Conn) {
 	secure := tls.Server(c, l.config)
-	ctx, cancel := context.WithTimeout(l.ctx, headerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
 	handed := false
 	defer func() {
@@ -134,7 +138,7 @@ func (l *tlsListener) hand(a acceptance) bool {
 	select {
 	case l.ready <- a:
 		return true
-	case <-l.ctx.Done():
+	case <-l.done:
 		return false
 	}
 }

@@ -91,7 +91,7 @@ func (d *driftWorld) request(now time.Time, phase int) *routing.Request {
 	blocks := 1 + d.IntN(40)
 	root := uint64(d.IntN(6))
 	for i := range blocks {
-		r.Blocks = append(r.Blocks, routing.Block{Hash: mixed(root<<32 + uint64(i) + 1), End: int64(1000 * (i + 1))})
+		r.Blocks = append(r.Blocks, routing.Block{Hash: routing.Mix(root<<32 + uint64(i) + 1), End: int64(1000 * (i + 1))})
 	}
 	r.Prefix, r.PromptTokens = r.Blocks[0].Hash, int64([]int{400, 2500, 400}[phase]*blocks)
 	return r

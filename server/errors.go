@@ -23,15 +23,21 @@ var (
 	errTruncated        = errors.New("the stream ended without its proven end")
 )
 
-// errBadKey is the one answer to every missing, malformed or unknown key.
-var errBadKey = &openai.Error{Code: openai.CodeInvalidAPIKey,
-	Message: "Incorrect API key provided. Send a valid key as `Authorization: Bearer <key>`."}
+// badKey is the one answer to every missing, malformed or unknown key.
+func badKey() error {
+	return &openai.Error{Code: openai.CodeInvalidAPIKey,
+		Message: "Incorrect API key provided. Send a valid key as `Authorization: Bearer <key>`."}
+}
 
-var errTenantDisabled = &openai.Error{Code: openai.CodeTenantDisabled,
-	Message: "This tenant is disabled. Ask your operator."}
+func tenantDisabled() error {
+	return &openai.Error{Code: openai.CodeTenantDisabled,
+		Message: "This tenant is disabled. Ask your operator."}
+}
 
-var errWebSocket = &openai.Error{Code: openai.CodeWebSocketNotSupported,
-	Message: "WebSocket is not served here; send the request as HTTP POST."}
+func noWebSocket() error {
+	return &openai.Error{Code: openai.CodeWebSocketNotSupported,
+		Message: "WebSocket is not served here; send the request as HTTP POST."}
+}
 
 func modelNotFound(name string) error {
 	return &openai.Error{Code: openai.CodeModelNotFound, Param: "model",

@@ -29,6 +29,7 @@ type exchange struct {
 	answer     answer
 	caller     caller        // of authenticate
 	parsed     parsed        // of read
+	resolver   resolver      // for resolve and degrade
 	resolution resolution    // of resolve
 	admission  admission     // of charge
 	deadline   time.Time     // of the whole exchange
@@ -88,6 +89,8 @@ type ending struct {
 func (s *Server) newExchange(snap *snapshot, w responseWriter, in inbound) *exchange {
 	x := &exchange{s: s, snap: snap, in: in, ending: ending{result: decisions.Refused}}
 	x.parsed.in, x.dispatch.x = &x.in, x
+	x.dispatch.attempts = x.dispatch.first[:0]
+	x.resolver = resolver{s: s, snap: snap, in: &x.in, caller: &x.caller, parsed: &x.parsed}
 	x.in.start = time.Now()
 	x.in.requestID = requestID(in.r.Header, s.rand)
 	x.answer.init(w, in.r, snap.file.Timeouts.ClientStall)
@@ -162,21 +165,20 @@ func (x *exchange) end() {
 	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
 	defer x.s.flying.remove(x)
 	// One of them must not keep another from giving back what it holds.
-	var d *decisions.Decision
-	x.s.keepRunning("recording a request", func() {
-		d = x.decision()
-		x.record(d)
-	})
-	x.s.keepRunning("ending the spans of a request", func() { x.exportTrace(d) })
-	if d == nil { // the record's own fault
-		d = &decisions.Decision{}
-	}
-	x.s.keepRunning("settling a request", func() { x.settle(d) })
+	x.s.keepRunning("recording a request", x.finish)
 	x.s.keepRunning("leaving the queue", x.leaveQueue)
 	x.dropPrompt()
 	if x.answer.abort {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
 	}
+}
+
+// finish makes the request's record and settles it, whatever happens to the record.
+func (x *exchange) finish() {
+	d := new(decisions.Decision)
+	defer func() { x.settle(d) }()
+	x.decide(d)
+	x.record(d)
 }
 
 // dropPrompt gives the buffers of the request's prompt back.

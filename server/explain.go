@@ -177,7 +177,7 @@ func (n *explainer) walk() (stage string, err error) {
 		return stageAuth, err
 	}
 	if x.in.kind == models || x.in.kind == stored {
-		return stageRequest, errNotExplained
+		return stageRequest, notExplained()
 	}
 	routed := x.in.pattern != routeOther && (x.in.kind != beside || x.snap.serving(x.in.dialect, x.caller.Caller) != nil)
 	if routed {
@@ -199,9 +199,11 @@ func (n *explainer) walk() (stage string, err error) {
 	return n.place()
 }
 
-// errNotExplained is said of a request that names a stored answer, or asks for no
+// notExplained is said of a request that names a stored answer, or asks for no
 // inference.
-var errNotExplained = &openai.Error{Code: openai.CodeEndpointNotSupported, Message: "Only requests that are routed by their model are explained; this one is not."}
+func notExplained() error {
+	return &openai.Error{Code: openai.CodeEndpointNotSupported, Message: "Only requests that are routed by their model are explained; this one is not."}
+}
 
 // authenticate finds for whom a request is explained: for whom it was asked for,
 // else whose key it has, else a tenant who may use everything.
@@ -231,9 +233,9 @@ func (n *explainer) subject() (*subject, error) {
 	case err == nil:
 		return &subject{caller: caller, who: "tenant " + caller.Tenant + ", key " + caller.Key}, nil
 	case errors.Is(err, tenants.ErrDisabled):
-		return &subject{caller: caller, who: "tenant " + caller.Tenant, barred: errTenantDisabled}, nil
+		return &subject{caller: caller, who: "tenant " + caller.Tenant, barred: tenantDisabled()}, nil
 	case x.snap.file.Auth.Required:
-		return nil, errBadKey
+		return nil, badKey()
 	}
 	anonymous.who = "an unknown key, where none is required"
 	return anonymous, nil
@@ -252,7 +254,7 @@ func (n *explainer) readPassed() error {
 		return err
 	}
 	if id, below, ok := openai.ResponsePath(x.in.r.URL.Path); ok && id != "" && (x.in.r.Method != http.MethodPost || below != "") {
-		return errNotExplained
+		return notExplained()
 	}
 	return x.readPassed()
 }

@@ -12,6 +12,7 @@ type dispatch struct {
 	x        *exchange
 	tried    []*routing.Worker // that get the request no more
 	attempts []*attempt        // all, in their order
+	first    [2]*attempt       // where the first of them stand
 	failed   []*attempt        // the failed ones of which a verdict may be held back
 	firstAt  time.Time         // of the first content of a generated stream
 }

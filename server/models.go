@@ -39,7 +39,7 @@ func (x *exchange) listModels() error {
 	if err := x.authenticate(); err != nil {
 		return err
 	}
-	names := x.snap.catalog.Models(x.resolver().query(""))
+	names := x.snap.catalog.Models(x.resolver.query(""))
 	var out any
 	if x.in.id == "" {
 		list := modelList{Object: "list", Data: make([]model, len(names))}
@@ -51,7 +51,7 @@ func (x *exchange) listModels() error {
 		}
 		out = list
 	} else {
-		_, err := x.snap.catalog.Resolve(x.resolver().query(x.in.id))
+		_, err := x.snap.catalog.Resolve(x.resolver.query(x.in.id))
 		if err != nil {
 			return modelNotFound(x.in.id)
 		}

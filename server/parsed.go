@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"tierway/openai"
+	"tierway/routing"
 	"tierway/tenants"
 )
 
@@ -86,7 +87,7 @@ func (p *parsed) failedRequest(seed maphash.Seed, tenant string) failedRequest {
 	r := failedRequest{tenant: maphash.String(seed, tenant), content: maphash.String(seed, p.in.r.URL.Path)}
 	switch {
 	case p.upload != nil:
-		r.content += mixed(uint64(p.in.r.ContentLength))
+		r.content += routing.Mix(uint64(p.in.r.ContentLength))
 	case p.prompt != nil && len(p.prompt.chain) > 0:
 		r.content += p.prompt.chain[len(p.prompt.chain)-1].Hash
 	default:

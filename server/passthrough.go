@@ -17,7 +17,7 @@ func (x *exchange) passThrough(status int) error {
 		return err
 	}
 	if strings.EqualFold(x.in.r.Header.Get("Upgrade"), "websocket") {
-		return errWebSocket
+		return noWebSocket()
 	}
 	if err := x.findPassing(status); err != nil {
 		return err

@@ -60,20 +60,12 @@ func (x *exchange) setBlocks() {
 	}
 	p.blocks = p.blocks[:0]
 	for _, b := range p.chain {
-		p.blocks = append(p.blocks, routing.Block{Hash: mixed(b.Hash ^ x.facts.Model), End: b.End})
+		p.blocks = append(p.blocks, routing.Block{Hash: routing.Mix(b.Hash ^ x.facts.Model), End: b.End})
 	}
 	x.facts.Blocks = p.blocks
 	if p.first > 0 {
 		x.facts.Prefix = p.blocks[p.first-1].Hash
 	}
-}
-
-// mixed spreads a hash over all bits: the finalizer of SplitMix64 (Steele, Lea
-// and Flood, 2014).
-func mixed(h uint64) uint64 {
-	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-	h = (h ^ h>>27) * 0x94d049bb133111eb
-	return h ^ h>>31
 }
 
 // nameHash is FNV-1a, spread; 0 without a name. Every gateway makes the same of
@@ -86,7 +78,7 @@ func nameHash(name string) uint64 {
 	for i := range len(name) {
 		h = (h ^ uint64(name[i])) * 0x100000001b3
 	}
-	return mixed(h)
+	return routing.Mix(h)
 }
 
 // modelHashes are the names that a worker serves, as routing compares them.

@@ -149,7 +149,7 @@ func (x *exchange) await(t *queue.Ticket, began time.Time) (routing.Lease, error
 			}
 			return lease, errClientGone
 		}
-		if x.s.cut.Err() != nil { // the places of requests that a drain cuts are for no other request
+		if x.s.isCut.Load() { // the places of requests that a drain cuts are for no other request
 			_ = q.Leave(t, queue.Cancelled, time.Now())
 			return lease, shuttingDown()
 		}

@@ -37,10 +37,10 @@ func (x *exchange) record(d *decisions.Decision) {
 	x.s.decided(d)
 }
 
-// decision makes the request's record of what its stages have returned.
-func (x *exchange) decision() *decisions.Decision {
+// decide fills the request's record with what its stages have returned.
+func (x *exchange) decide(d *decisions.Decision) {
 	res := &x.resolution
-	d := &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: x.in.start, Method: knownMethod(x.in.r.Method), Route: x.in.pattern,
+	*d = decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: x.in.start, Method: knownMethod(x.in.r.Method), Route: x.in.pattern,
 		RequestID: x.in.requestID, Generation: x.snap.generation, Dialect: x.in.dialect.String(),
 		DurationMs: ms(time.Since(x.in.start)), OverheadMs: ms(x.overhead), TTFTMs: x.in.since(x.dispatch.firstAt),
 		Result: x.ending.result, Code: x.ending.code, Cause: x.ending.cause, Status: x.answer.status,
@@ -73,7 +73,6 @@ func (x *exchange) decision() *decisions.Decision {
 		d.Worker, d.Reason = a.m.name, string(a.lease.Reason())
 		d.Attempts = append(d.Attempts, a.record())
 	}
-	return d
 }
 
 // features are what the request was classified and routed by, without its text.

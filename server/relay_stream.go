@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -222,7 +221,7 @@ func (s *stream) finish(end telemetry.StreamEnd) {
 
 // broken handles the end of the body, proven or not.
 func (s *stream) broken(err error) *failure {
-	eof := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && context.Cause(s.ctx) == nil
+	eof := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && s.cause() == nil
 	switch {
 	case eof && s.tracker.Finished():
 		s.complete()

@@ -9,6 +9,7 @@ import (
 
 	"tierway/openai"
 	"tierway/openai/prompt"
+	"tierway/routing"
 	"tierway/tenants"
 	"tierway/tiers"
 )
@@ -18,19 +19,14 @@ type resolver struct {
 	s      *Server
 	snap   *snapshot
 	in     *inbound
-	caller *tenants.Caller
+	caller *caller
 	parsed *parsed
-}
-
-// resolver returns what resolves the request.
-func (x *exchange) resolver() *resolver {
-	return &resolver{s: x.s, snap: x.snap, in: &x.in, caller: x.caller.Caller, parsed: &x.parsed}
 }
 
 // resolve finds the request's tier or pool. With signals it returns what each signal
 // says, and changes no chat.
 func (x *exchange) resolve(signals bool) (err error) {
-	x.resolution, err = x.resolver().resolve(x.keepsRecords(), signals)
+	x.resolution, err = x.resolver.resolve(x.keepsRecords(), signals)
 	return err
 }
 
@@ -103,7 +99,7 @@ func (r *resolver) ask(res *resolution, evidence, signals bool) (tiers.Verdict, 
 }
 
 // mayUse reports whether the caller may use the tier or pool of that name.
-func (r *resolver) mayUse(name string) bool { return r.snap.mayUse(r.caller, name) }
+func (r *resolver) mayUse(name string) bool { return r.snap.mayUse(r.caller.Caller, name) }
 
 // available tells whether a tier or pool can take requests, now or after a release.
 func (r *resolver) available(target string) bool { return r.snap.byName[target].up(r.in.start) }
@@ -144,7 +140,7 @@ func (r *resolver) tooLong(p *pool) error {
 // only when it does.
 func (r *resolver) features() *tiers.Features {
 	p, req := r.parsed.prompt, r.parsed.req
-	tenant := mixed(maphash.String(r.s.seed, r.caller.Tenant)) // spread, or a session named like its tenant would cancel it out
+	tenant := routing.Mix(maphash.String(r.s.seed, r.caller.Tenant)) // spread, or a session named like its tenant would cancel it out
 	f := &p.features
 	*f = tiers.Features{Now: r.in.start, PromptTokens: r.parsed.estimate,
 		MaxTokens: req.MaxTokens, LimitRequired: r.in.dialect.RequiresMaxTokens(), Tools: req.Tools,
@@ -152,12 +148,12 @@ func (r *resolver) features() *tiers.Features {
 	// Not prompt_cache_key: one application may send one key with all its chats.
 	session := cmp.Or(r.in.r.Header.Get("X-Session-Id"), r.in.r.Header.Get("Session-Id"), req.SessionID, req.ConversationID)
 	if session != "" {
-		f.Session = mixed(tenant + maphash.String(r.s.seed, session))
+		f.Session = routing.Mix(tenant + maphash.String(r.s.seed, session))
 	}
 	p.turns = p.turns[:0]
 	for _, b := range p.chain {
 		if b.Message {
-			p.turns = append(p.turns, mixed(tenant+b.Hash))
+			p.turns = append(p.turns, routing.Mix(tenant+b.Hash))
 		}
 	}
 	f.Turns = p.turns
@@ -221,7 +217,7 @@ func cheaper(a, b tenants.Price) bool { return a.Input+a.Output < b.Input+b.Outp
 // Several pools have no order, so that the client must choose. v is what the catalogue
 // said.
 func (r *resolver) resolveUnnamed(v tiers.Verdict) (tiers.Verdict, error) {
-	p := r.snap.serving(r.in.dialect, r.caller)
+	p := r.snap.serving(r.in.dialect, r.caller.Caller)
 	if p != nil && r.caller.MayUseModel("") && (p.Tier || !r.servedTwice(p)) {
 		return tiers.Verdict{Target: p.Name, Tier: p.Tier, Model: cmp.Or(p.Model, p.Models[0]), Rule: cmp.Or(v.Rule, "default")}, nil
 	}

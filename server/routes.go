@@ -121,7 +121,6 @@ func (s *Server) probes(e *gin.Engine) {
 // near-miss paths (a POST would lose its body), no trusted proxies, no
 // recovery that prints headers.
 func newEngine() *gin.Engine {
-	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.RedirectTrailingSlash = false
 	e.RedirectFixedPath = false

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -52,7 +53,7 @@ func (a *attempt) leaveOut(refused addition) {
 }
 
 // send writes the request to the worker and waits for the answer's header.
-func (a *attempt) send(account bool, place rank) (*http1.Response, error) {
+func (a *attempt) send(ctx context.Context, account bool, place rank) (*http1.Response, error) {
 	x := a.x
 	req := &http1.Request{Method: x.in.r.Method, Path: x.in.workerPath, Header: workerHeader(x.in.r.Header, x.in.requestID), Fresh: x.parsed.once()}
 	telemetry.Inject(req.Header, a.span)
@@ -82,7 +83,7 @@ func (a *attempt) send(account bool, place rank) (*http1.Response, error) {
 	if x.parsed.upload != nil {
 		send = a.sendUpload
 	}
-	resp, err := send(a.ctx, req)
+	resp, err := send(ctx, req)
 	if err == nil {
 		a.status, a.headAt = resp.Status, time.Now()
 		if x.in.dialect != openai.Other { // whose bytes nothing here reads

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -127,7 +126,7 @@ func TestWhatNeverLeftBlamesNoWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, plain, fakeEngine())
-			a := &attempt{ctx: context.Background(), x: &exchange{s: r.Server}, m: &member{name: "w0"}}
+			a := &attempt{cause: func() error { return nil }, x: &exchange{s: r.Server}, m: &member{name: "w0"}}
 			f := a.sendFailure(c.err)
 			counted := r.counter(`tierway_fd_exhausted_total{operation="connect"}`) > 0
 			got := want{errors.Is(f.blame, routing.ErrExcluded), f.retry, f.left, f.gone, f.suspect, f.err.HTTPStatus(), f.err.Code, f.err.RetryAfter > 0, counted}

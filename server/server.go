@@ -118,8 +118,8 @@ type Server struct {
 	shared  int                      // the gateways among which the workers' bounds are divided
 
 	draining atomic.Bool
-	cut      context.Context // ends when the drain timeout has passed
-	cutNow   context.CancelCauseFunc
+	isCut    atomic.Bool             // the drain timeout has passed
+	cut      context.CancelCauseFunc // ends the requests of the listeners
 
 	listeners []listener
 }
@@ -159,7 +159,6 @@ func New(o Options) (*Server, error) {
 	if o.Access != nil {
 		s.access = decisions.NewAccessLog(o.Access)
 	}
-	s.cut, s.cutNow = context.WithCancelCause(context.Background())
 	if o.Announce != nil {
 		s.announce = func(secret string, until time.Time) {
 			s.onceListening(func() {
@@ -243,25 +242,27 @@ func (s *Server) Listen() error {
 func (s *Server) listen() error {
 	f := s.snapshot.Load().file
 	data, admin := s.dataHandler(), s.adminHandler()
+	base, cut := context.WithCancelCause(context.Background())
+	s.cut = cut
 	if f.SharedPlanes() {
-		if err := s.open("data", f.Listen, f.TLS, sharePlanes(data, admin)); err != nil {
+		if err := s.open(base, "data", f.Listen, f.TLS, sharePlanes(data, admin)); err != nil {
 			return err
 		}
 	} else {
-		if err := s.open("data", f.Listen, f.TLS, data); err != nil {
+		if err := s.open(base, "data", f.Listen, f.TLS, data); err != nil {
 			return err
 		}
-		if err := s.open("admin", f.Admin.Listen, f.Admin.TLS, admin); err != nil {
+		if err := s.open(base, "admin", f.Admin.Listen, f.Admin.TLS, admin); err != nil {
 			return err
 		}
 	}
 	if f.Metrics.Listen != "" {
-		return s.open("metrics", f.Metrics.Listen, config.TLS{}, s.metricsHandler())
+		return s.open(base, "metrics", f.Metrics.Listen, config.TLS{}, s.metricsHandler())
 	}
 	return nil
 }
 
-func (s *Server) open(name, addr string, files config.TLS, h http.Handler) error {
+func (s *Server) open(base context.Context, name, addr string, files config.TLS, h http.Handler) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		s.closeListeners()
@@ -280,7 +281,7 @@ func (s *Server) open(name, addr string, files config.TLS, h http.Handler) error
 	s.listeners = append(s.listeners, listener{name: name, Listener: acceptor{l, name, s}, server: &http.Server{
 		TLSConfig:         secure,
 		Handler:           h,
-		BaseContext:       func(net.Listener) context.Context { return s.cut },
+		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       60 * time.Second, // below the 75 s at which common balancers let go first
 		MaxHeaderBytes:    64 << 10,         // bearer keys and traces need a fraction of it
@@ -374,7 +375,8 @@ func (s *Server) shut(deadline context.Context, l listener) {
 	if l.server.Shutdown(deadline) == nil {
 		return
 	}
-	s.cutNow(errDrainCut)
+	s.isCut.Store(true)
+	s.cut(errDrainCut)
 	last, cancel := context.WithTimeout(context.Background(), 2*time.Second) // an error frame is one write
 	defer cancel()
 	if l.server.Shutdown(last) != nil {

@@ -130,7 +130,7 @@ func (a *attempt) sendFailure(err error) *failure {
 	if errors.As(err, &se) {
 		f.left, prepared = se.Phase > http1.PhaseConnect, se.Phase != http1.PhasePrepare
 	}
-	cause := context.Cause(a.ctx)
+	cause := a.cause()
 	if cause == nil || errors.Is(cause, context.Canceled) { // net/http cancels by itself when a body fails
 		if broken := a.uploadFailure(); broken != nil {
 			return broken

@@ -3,6 +3,8 @@ package sim
 import (
 	"math"
 	"time"
+
+	"tierway/routing"
 )
 
 // Dice is a stream of random numbers that its seed gives whole: xorshift64*
@@ -15,19 +17,11 @@ type Dice struct{ state uint64 }
 // neighbouring ones, are independent.
 func NewDice(seed uint64) *Dice {
 	// The state must not be zero, from which xorshift never gets away.
-	return &Dice{mix(seed) | 1}
+	return &Dice{routing.Draw(seed) | 1}
 }
 
 // Split returns the stream with that number among those that belong to a seed.
-func Split(seed, number uint64) *Dice { return NewDice(mix(seed) + number) }
-
-// mix is SplitMix64's finalizer (Steele, Lea, Flood 2014).
-func mix(z uint64) uint64 {
-	z += 0x9E3779B97F4A7C15
-	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
-	z = (z ^ z>>27) * 0x94D049BB133111EB
-	return z ^ z>>31
-}
+func Split(seed, number uint64) *Dice { return NewDice(routing.Draw(seed) + number) }
 
 // Uint64 returns 64 random bits.
 func (d *Dice) Uint64() uint64 {
@@ -38,7 +32,7 @@ func (d *Dice) Uint64() uint64 {
 }
 
 // Unit returns a number in [0, 1).
-func (d *Dice) Unit() float64 { return float64(d.Uint64()>>11) / (1 << 53) }
+func (d *Dice) Unit() float64 { return routing.Unit(d.Uint64()) }
 
 // Below returns a number from 0 to n-1; n must be positive.
 func (d *Dice) Below(n int) int { return int(d.Unit() * float64(n)) }

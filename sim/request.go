@@ -61,7 +61,7 @@ func Extend(chain []routing.Block, seed uint64, tokens int64) []routing.Block {
 		last = chain[len(chain)-1]
 	}
 	for i := range blocksOf(tokens) {
-		last.Hash = mix(last.Hash ^ mix(seed+uint64(i)))
+		last.Hash = routing.Draw(last.Hash ^ routing.Draw(seed+uint64(i)))
 		last.End += BlockTokens * charactersAToken
 		longer = append(longer, last)
 	}

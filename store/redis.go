@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -108,9 +107,6 @@ func open(c RedisConfig, patience time.Duration) (*Redis, error) {
 		return nil, err
 	}
 	tune(o, patience)
-	// The client writes a line to stderr for every dial that fails. Its logger is one
-	// for the whole process; the breaker says what is to be said.
-	logging.Disable()
 	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway, log: c.Log, onState: c.OnState,
 		recover: c.Recover.orNone(),
 		topics:  map[string]*topic{}, signal: make(chan struct{}, 1), register: redis.NewScript(registerScript)}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tierway/http1"
+	"tierway/routing"
 )
 
 const (
@@ -132,7 +133,7 @@ func (c *checker) step(ctx context.Context) {
 // jittered spreads d by a tenth both ways, so that gateways started together
 // do not ask together.
 func jittered(d time.Duration, random uint64) time.Duration {
-	unit := float64(random>>11) / (1 << 53) // 53 bits: what a float64 holds exactly
+	unit := routing.Unit(random)
 	return time.Duration(float64(d) * (0.9 + 0.2*unit))
 }
 

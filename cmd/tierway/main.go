@@ -16,6 +16,7 @@ import (
 const version = "0.1.0"
 
 func main() {
+	silenceLibraries()
 	if err := root(os.Stdout, os.Stderr).Execute(); err != nil {
 		var quiet exit
 		if errors.As(err, &quiet) {
