@@ -173,11 +173,13 @@ func (x *exchange) end() {
 	}
 }
 
-// finish makes the request's record and settles it, whatever happens to the record.
+// finish makes the request's record, ends its spans and settles it. None of them keeps
+// another from its end.
 func (x *exchange) finish() {
 	d := new(decisions.Decision)
-	defer func() { x.settle(d) }()
+	defer x.settle(d)
 	x.decide(d)
+	defer x.exportTrace(d)
 	x.record(d)
 }
 

@@ -131,7 +131,7 @@ func (a *attempt) countPace() {
 
 // exportTrace ends the spans of a sampled request.
 func (x *exchange) exportTrace(d *decisions.Decision) {
-	if d == nil || !x.caller.trace.Sampled {
+	if !x.caller.trace.Sampled {
 		return
 	}
 	s := spansOf{Decision: d}
