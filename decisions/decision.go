@@ -24,7 +24,7 @@ const (
 )
 
 // Decision is everything that was decided about one request and how it went.
-// The access log line and the explaining headers are written from it. It holds
+// The access log line and the ledger row are written from it. It holds
 // features and names, never text of a prompt or answer.
 type Decision struct {
 	SchemaVersion  int             `json:"schema_version"`

@@ -302,6 +302,8 @@ func TestErrorsOfEveryEngine(t *testing.T) {
 		{"Responses failed", `{"type":"response.failed","response":{"id":"r","status":"failed","error":{"code":"server_error","message":"m"}}}`,
 			EngineError{500, "", "server_error", "m", ""}},
 		{"status as text", `{"error":{"code":"503","message":"m"}}`, EngineError{503, "", "", "m", ""}},
+		{"status with words", `{"error":{"code":"429 Too Many Requests","message":"m"}}`, EngineError{429, "", "", "m", ""}},
+		{"a word that begins with digits", `{"error":{"code":"400x","message":"m"}}`, EngineError{500, "", "400x", "m", ""}},
 		{"code around the error", `{"code":429,"error":{"message":"m","type":"x"}}`, EngineError{429, "x", "", "m", ""}},
 		{"code within wins", `{"error":{"code":404},"status":500,"message":"outer"}`, EngineError{404, "", "", "outer", ""}},
 		{"a success code is none", `{"error":{"code":200,"message":"m"}}`, EngineError{500, "", "", "m", ""}},

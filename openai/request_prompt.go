@@ -127,7 +127,8 @@ func (p *parser) source() {
 		case "type":
 			kind = p.Text()
 		case "data":
-			data, size = p.Text(), p.chars
+			data = p.Text()
+			size = p.chars
 		case "content":
 			p.walk(ReadTurns)
 		}

@@ -160,9 +160,7 @@ func (w *errorWalk) code(c *Reader, named bool) {
 	var n int64
 	if c.Next() == '"' {
 		text = c.Str()
-		if digits := newReader(text); digits.Next() >= '1' && digits.Next() <= '9' {
-			n, _ = digits.integer()
-		}
+		n = statusAt(text)
 	} else {
 		n, _ = c.integer()
 	}
@@ -172,6 +170,19 @@ func (w *errorWalk) code(c *Reader, named bool) {
 	case named && n == 0 && len(text) > 0:
 		w.e.Code = textOf(text)
 	}
+}
+
+// statusAt is the number with which a text begins, as in "429 Too Many Requests"; 0 for
+// a word that begins with digits.
+func statusAt(text []byte) (n int64) {
+	end := 0
+	for ; end < len(text) && '0' <= text[end] && text[end] <= '9'; end++ {
+		n = min(10*n+int64(text[end]-'0'), 1000) // more is no status
+	}
+	if end < len(text) && (strings.ContainsRune(".+-", rune(text[end])) || 'a' <= text[end]|0x20 && text[end]|0x20 <= 'z') {
+		return 0
+	}
+	return n
 }
 
 // setText reads a text into dst; what is no text changes nothing.

@@ -71,20 +71,21 @@ func (p *Pool) publishLearnedLocked() {
 // Up tells whether any member could take a request now, after a release or as soon as
 // its backoff is over. Members that are down, without weight or open could not. It does
 // not take the pool's lock.
-func (p *Pool) Up(now time.Time) bool { return now.UnixNano() >= p.upFrom.Load() }
+func (p *Pool) Up(now time.Time) bool {
+	from := p.upFrom.Load()
+	return from != nil && !now.Before(*from)
+}
 
 // publishUpLocked publishes from when on a member could take a request.
 func (p *Pool) publishUpLocked() {
-	from := int64(math.MaxInt64)
+	var from *time.Time
 	for _, w := range p.workers {
 		if !w.status.Up || w.weight <= 0 {
 			continue
 		}
-		until := int64(math.MinInt64) // never open
-		if open := w.openUntilLocked(); !open.IsZero() {
-			until = open.UnixNano()
+		if open := w.openUntilLocked(); from == nil || open.Before(*from) {
+			from = &open
 		}
-		from = min(from, until)
 	}
 	p.upFrom.Store(from)
 }

@@ -122,8 +122,8 @@ func (w *Worker) crowdedLocked(tokens int64) bool {
 // lives as long as its configuration names it: a reload goes through Configure.
 type Pool struct {
 	mu         mutex
-	learnedNow atomic.Uint64 // a packed Learned
-	upFrom     atomic.Int64  // a member can take a request from then on; Unix nanoseconds
+	learnedNow atomic.Uint64             // a packed Learned
+	upFrom     atomic.Pointer[time.Time] // a member can take a request from then on; nil: none can
 
 	// The rest is guarded by mu.
 	policy    Policy

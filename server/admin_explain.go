@@ -156,7 +156,7 @@ func (a *adminPlane) explainRequest(ctx context.Context, o *ExplainOrder, under 
 	if under == nil {
 		return nil
 	}
-	q, missing := question{under: under, rand: &rand}, error(nil)
+	q, missing := question{under: under, rand: rand}, error(nil)
 	if q.as, missing = o.caller(under.people, time.Now()); missing != nil {
 		q.as = as
 	}

@@ -27,12 +27,12 @@ func (d *dispatch) attempt(m *member, lease *routing.Lease) *attempt {
 	}
 	a := &attempt{x: x, m: m, lease: lease, started: started, most: x.parsed.mostUsage(), placed: x.wait.placed,
 		span: x.caller.trace.Attempt(started)}
+	defer a.give() // for a panic
 	a.cause = func() error { return context.Cause(ctx) }
 	d.attempts = append(d.attempts, a)
 	a.usesEngine = lease.Worker() != nil && x.parsed.usesEngine()
 	a.firstByte = a.firstByteWithin()
 	a.watch.start(cancel, a.firstByte, x.patience)
-	defer a.give() // for a panic
 	defer cancel(nil)
 	defer a.watch.stop()
 	if a.usesEngine && x.parsed.generatesStream() {

@@ -40,13 +40,16 @@ func outcomeOf(err error) breaker.Outcome {
 
 // breakerChanged reports a breaker's new state to its pool, the metrics and the log.
 func (s *Server) breakerChanged(pool string, p *routing.Pool, m *member, c breaker.Change) {
-	m.series.Breaker(c.To.String())
 	now := time.Now()
 	if c.To == breaker.Closed {
 		p.Restore(m.name, m, now)
 	} else {
 		p.Eject(m.name, m, routing.Ejection{At: now, Until: c.Until, Unreachable: c.Unreachable, Slow: c.Slow})
 	}
+	if snap := s.snapshot.Load(); snap == nil || snap.byName[pool] == nil || snap.byName[pool].members[m.name] != m {
+		return // a reload has removed or replaced the worker
+	}
+	m.series.Breaker(c.To.String())
 	if c.To == breaker.Open {
 		s.log.Warn("a worker's breaker is open", "worker", m.name, "tier", pool, "cause", c.Cause, "until", c.Until.UTC().Format(time.RFC3339))
 		return

@@ -50,7 +50,9 @@ func notServed(x *exchange) *openai.Error {
 
 // authenticate finds the caller by the request's key.
 func (x *exchange) authenticate() (err error) {
+	inLedger := x.caller.inLedger // a request of a route may go on as one without
 	x.caller, err = x.s.authenticate(x.snap, x.in.r, x.in.start)
+	x.caller.inLedger = x.caller.inLedger || inLedger
 	return err
 }
 
@@ -66,7 +68,7 @@ func (s *Server) authenticate(snap *snapshot, r *http.Request, now time.Time) (c
 	switch {
 	case err == nil:
 	case errors.Is(err, tenants.ErrDisabled):
-		return caller{Caller: is, inLedger: true}, tenantDisabled()
+		return caller{Caller: is, disabled: true, inLedger: true}, tenantDisabled()
 	case snap.file.Auth.Required, s.unread(snap.people, key):
 		return caller{}, s.unknownKey(snap.people, r, key, now)
 	default:

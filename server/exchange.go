@@ -66,6 +66,7 @@ type inbound struct {
 // caller is who sent a request.
 type caller struct {
 	*tenants.Caller      // nil: nobody that is known
+	disabled        bool // its tenant is
 	keyless         bool // nothing proves who sent it
 	inLedger        bool // the ledger has a row for its request
 	trace           telemetry.TraceContext

@@ -90,8 +90,9 @@ func (s *Server) Explain(r *http.Request) *Explanation {
 }
 
 // explain explains a request. Nothing is booked, counted, learned, logged or written
-// down. It returns the random number by which a worker was picked, too.
-func (s *Server) explain(r *http.Request, q question) (*Explanation, uint64) {
+// down. It returns the random number by which a worker was picked, too; nil where none
+// was.
+func (s *Server) explain(r *http.Request, q question) (*Explanation, *uint64) {
 	snap := s.snapshot.Load()
 	if q.under != nil {
 		snap = q.under
@@ -101,17 +102,20 @@ func (s *Server) explain(r *http.Request, q question) (*Explanation, uint64) {
 	if err := s.tokens.load(snap.vocabulary); err != nil {
 		n.note("%v", err)
 	}
-	if stage, err := n.walk(); err != nil {
-		n.refuse(stage, translate(err))
-	}
 	defer n.x.dropPrompt()
 	defer n.x.in.memory.release()
-	return n.explanation(), n.x.facts.Rand
+	if err := s.runRecovered("explaining a request", n.run); err != nil {
+		n.refuse(n.stage, translate(err))
+	}
+	return n.explanation(), n.drawn
 }
 
 // inboundOf returns a request as the router would find it. For a request that matches no
 // route, allowed are the methods for which its path has one.
 func inboundOf(r *http.Request) (in inbound, allowed []string) {
+	if r.URL.Path == "/livez" || r.URL.Path == "/readyz" {
+		return outside(r), []string{http.MethodGet, http.MethodHead}
+	}
 	for _, p := range prefixes() {
 		below, ok := strings.CutPrefix(r.URL.Path, p.path)
 		if !ok {
@@ -160,8 +164,9 @@ type explainer struct {
 	partial bool // of several gateways the limits are known in part only
 	outlook *routing.Outlook
 	queue   *QueueStep
-	waits   bool   // it would wait for a worker
-	stage   string // that refused it; empty: none
+	waits   bool    // it would wait for a worker
+	drawn   *uint64 // by which a worker was picked; nil: none was
+	stage   string  // that refused it; empty: none
 	refusal *openai.Error
 }
 
@@ -170,9 +175,19 @@ func (n *explainer) note(format string, args ...any) {
 	n.notes = append(n.notes, fmt.Sprintf(format, args...))
 }
 
+// run runs the stages, and keeps the one that refuses the request.
+func (n *explainer) run() (err error) {
+	n.stage = stageRequest // of a panic
+	n.stage, err = n.walk()
+	return err
+}
+
 // walk runs the stages, and returns the one that refuses the request and its error.
 func (n *explainer) walk() (stage string, err error) {
 	x := n.x
+	if err := checkLoop(x.in.r.Header, x.s.name); err != nil {
+		return stageAuth, err
+	}
 	if err := n.authenticate(); err != nil {
 		return stageAuth, err
 	}

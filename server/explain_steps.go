@@ -124,7 +124,7 @@ func (e *Explanation) tierDetail() string {
 // tierStep is how the tier was found.
 func (n *explainer) tierStep(e *Explanation) *TierStep {
 	x, r := n.x, &n.x.resolver
-	st := &TierStep{Asked: e.RequestedModel, Header: x.snap.headerTier(x.in.r.Header), Moves: x.resolution.moves, Note: e.Note}
+	st := &TierStep{Asked: e.RequestedModel, Header: x.headerTier(), Moves: x.resolution.moves, Note: e.Note}
 	if e.Classified != nil {
 		st.Signals = e.Classified.Signals
 	}

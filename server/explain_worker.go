@@ -52,6 +52,7 @@ func (n *explainer) place() (stage string, err error) {
 	if n.rand != nil { // so that a draft is compared and not a chance
 		x.facts.Rand = *n.rand
 	}
+	n.drawn = &x.facts.Rand
 	p := x.resolution.pool
 	o, err := p.routing.Preview(&x.facts, p.draft, x.dispatch.tried...)
 	n.outlook, n.queue = &o, n.queueStep()

@@ -181,7 +181,7 @@ func (x *exchange) explain(h *headerSet) {
 	x.wait.explain(h)
 }
 
-// explainWait says how long the request has waited for workers.
+// explain says how long the request has waited for workers.
 func (w *wait) explain(h *headerSet) {
 	h.set("X-Queue-Ms", strconv.FormatFloat(ms(w.total), 'f', -1, 64))
 }

@@ -16,9 +16,6 @@ func (x *exchange) passThrough(status int) error {
 	if err := x.authenticate(); err != nil {
 		return err
 	}
-	if strings.EqualFold(x.in.r.Header.Get("Upgrade"), "websocket") {
-		return noWebSocket()
-	}
 	if err := x.findPassing(status); err != nil {
 		return err
 	}
@@ -37,6 +34,9 @@ func (x *exchange) passThrough(status int) error {
 
 // findPassing finds the pool whose paths cover the request.
 func (x *exchange) findPassing(status int) error {
+	if strings.EqualFold(x.in.r.Header.Get("Upgrade"), "websocket") {
+		return noWebSocket()
+	}
 	x.caller.inLedger = true
 	if err := checkHeaders(x.in.r.Header); err != nil {
 		return err

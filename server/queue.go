@@ -114,7 +114,7 @@ func (x *exchange) enterQueue() (routing.Lease, error) {
 	x.wait.placed.selection = time.Since(began)
 	if errors.Is(err, queue.ErrWaiting) {
 		lease, err = x.await(t, began)
-		x.wait.placed.waited, x.wait.placed.selection = time.Since(began), 0
+		x.wait.placed.waited, x.wait.placed.selection = time.Since(began).Truncate(time.Microsecond), 0 // as records have it
 		x.wait.total += x.wait.placed.waited
 	}
 	x.wait.promoted = x.wait.promoted || t.Promoted()

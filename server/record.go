@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -52,7 +51,10 @@ func (x *exchange) decide(d *decisions.Decision) {
 		d.Status = statusClientGone
 	}
 	if x.caller.Caller != nil {
-		d.Tenant, d.Key = x.caller.Tenant, x.caller.Key
+		d.Tenant = x.caller.Tenant
+		if !x.caller.disabled {
+			d.Key = x.caller.Key
+		}
 	}
 	if res.pool != nil && res.Rule != "" {
 		d.Tier = res.pool.Name
@@ -78,7 +80,7 @@ func (x *exchange) decide(d *decisions.Decision) {
 // features are what the request was classified and routed by, without its text.
 func (x *exchange) features() decisions.Features {
 	e := &x.resolution.evidence
-	f := decisions.Features{Header: x.snap.headerTier(x.in.r.Header),
+	f := decisions.Features{Header: x.headerTier(),
 		Classified: e.Classified, Counted: e.Counted, UserTextBytes: e.UserBytes, Groups: e.Groups,
 		LimitRequired: x.in.dialect.RequiresMaxTokens(), Tools: x.parsed.req.Tools, Media: x.parsed.req.Media, Estimate: x.parsed.estimate}
 	if x.parsed.prompt != nil {
@@ -90,13 +92,13 @@ func (x *exchange) features() decisions.Features {
 }
 
 // headerTier is the tier that X-Model-Tier names: "other" for none of them, "" where
-// there is no such header.
-func (snap *snapshot) headerTier(h http.Header) string {
-	asked := h.Get("X-Model-Tier")
-	if asked == "" {
+// there is no such header, and for a request that is not resolved.
+func (x *exchange) headerTier() string {
+	asked := x.in.r.Header.Get("X-Model-Tier")
+	if asked == "" || x.resolution.requested == "" && x.resolution.Target == "" {
 		return ""
 	}
-	if p := snap.tierNamed(asked); p != nil {
+	if p := x.snap.tierNamed(asked); p != nil {
 		return p.Name
 	}
 	return "other"

@@ -48,7 +48,7 @@ func (r *resolver) resolve(evidence, signals bool) (resolution, error) {
 		// The estimate may be wrong, and the engine knows: only what is surely too
 		// long is refused here.
 		if r.surelyTooLong(res.pool) {
-			res.Verdict = tiers.Verdict{}
+			res.Verdict = tiers.Verdict{Model: v.Model, Explained: v.Explained}
 			return res, r.tooLong(res.pool)
 		}
 		res.overlong = true

@@ -181,6 +181,7 @@ func (s *Spool[T]) take(until int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writing = min(until, s.first+int64(s.config.Batch))
+	s.batch = s.batch[:0] // after a panic of Write it is not empty
 	for i := s.first; i < s.writing; i++ {
 		s.batch = append(s.batch, s.ring[i%int64(len(s.ring))])
 	}

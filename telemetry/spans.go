@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func (t *Traces) Begin(h http.Header, trusted bool, start time.Time) TraceContex
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(start)}
 	if trusted && len(h["Traceparent"]) == 1 {
 		caller := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{
-			"traceparent": h["Traceparent"][0], "tracestate": strings.Join(h["Tracestate"], ",")})
+			"traceparent": knownFlags(h["Traceparent"][0]), "tracestate": strings.Join(h["Tracestate"], ",")})
 		if t.link {
 			options = append(options, trace.WithLinks(trace.LinkFromContext(caller)))
 		} else {
@@ -59,6 +60,20 @@ func (t *Traces) Begin(h http.Header, trusted bool, start time.Time) TraceContex
 	tracer := *t.tracer.Load()
 	_, span := tracer.Start(ctx, "", options...)
 	return TraceContext{On: true, Sampled: span.SpanContext().IsSampled(), span: span, tracer: tracer}
+}
+
+// knownFlags returns a traceparent of version 00 with only the flags that its
+// specification names. It reserves the others; the SDK refuses a header that has them.
+func knownFlags(parent string) string {
+	const version, length = "00-", 55
+	if len(parent) != length || parent[:len(version)] != version {
+		return parent
+	}
+	flags, err := strconv.ParseUint(parent[length-2:], 16, 8)
+	if err != nil || flags <= 3 {
+		return parent
+	}
+	return parent[:length-2] + "0" + strconv.FormatUint(flags&3, 16)
 }
 
 // ID returns the trace's id as 32 hexadecimal digits, or nothing if the request is not

@@ -90,6 +90,7 @@ func TestWhoDecidesWhetherARequestIsExported(t *testing.T) {
 		"the caller does not want it":     {config: TracesConfig{Sample: 1}, header: unsampled, goes: true},
 		"an unknown caller wants it":      {config: TracesConfig{Sample: 0}, header: sampled, unknown: true},
 		"an unknown caller does not":      {config: TracesConfig{Sample: 1}, header: unsampled, unknown: true, sampled: true},
+		"flags that have no meaning yet":  {config: TracesConfig{Sample: 0}, header: sampled[:53] + "f5", sampled: true, goes: true},
 		"no traceparent":                  {config: TracesConfig{Sample: 1}, header: sampled[1:], sampled: true},
 		"linked":                          {config: TracesConfig{Sample: 1, Clients: "link"}, header: unsampled, sampled: true, linked: true},
 		"linked, and the share is 0":      {config: TracesConfig{Sample: 0, Clients: "link"}, header: sampled},

@@ -110,6 +110,7 @@ func splits(text []byte) bool {
 		kind := kindOf(r)
 		switch {
 		case kind == mark: // joins letters and symbols alike
+		case last == symbol && (r == '\r' || r == '\n'): // o200k takes both in one piece
 		case kind != last || kind == number:
 			run, last = 0, kind
 		}

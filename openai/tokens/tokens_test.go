@@ -95,7 +95,7 @@ func TestPublishedCountsHold(t *testing.T) {
 // not counted, nor is a long text.
 func TestTextsThatCostTooMuchAreNotCounted(t *testing.T) {
 	v := vocabularies()[0].own
-	for _, run := range []string{"a", "Z", "中", "é", "e\u0301", "_", "-=", " ", "\n", " \n", "\u0301", "\xff", "👍", "\u3000"} {
+	for _, run := range []string{"a", "Z", "中", "é", "e\u0301", "_", "-=", " ", "\n", " \n", "\u0301", "\xff", "👍", "\u3000", "/\n", "/\r\n", "//\n"} {
 		long := strings.Repeat(run, maxRun/len(run)+1)
 		for _, text := range []string{long, "ordinary words " + long, "1" + long + "1"} {
 			if n, ok := v.Count([]byte(text)); ok {

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// TestWhatServingRefusesAtOnceIsExplainedSo: refusals before a request is routed.
+func TestWhatServingRefusesAtOnceIsExplainedSo(t *testing.T) {
+	r, _ := rawRig(t, "vllm")
+	const chat = `{"model":"fake-7b","messages":[{"role":"user","content":"hi"}]}`
+	for _, c := range []struct{ path, body, header, value, code, stage string }{
+		{"/raw/x", "{}", "Upgrade", "websocket", "websocket_not_supported", stageRequest},
+		{"/v1/chat/completions", chat, "Upgrade", "websocket", "websocket_not_supported", stageRequest},
+		{"/v1/chat/completions", chat, "Via", "1.1 " + r.name, "loop_detected", stageAuth},
+		{"/readyz", "{}", "", "", "method_not_allowed", stageRequest},
+		{"/v1/models", "{}", "", "", "method_not_allowed", stageRequest},
+	} {
+		q := httptest.NewRequest(http.MethodPost, c.path, strings.NewReader(c.body))
+		q.Header.Set("Content-Type", "application/json")
+		q.Header.Set(c.header, c.value)
+		e := r.Explain(q)
+		last := e.Steps[len(e.Steps)-1]
+		if e.Outcome != wouldReject || e.Code != c.code || last.Stage != c.stage || last.OK {
+			t.Errorf("%s with %s: %s %s at %s", c.path, c.header, e.Outcome, e.Code, last.Stage)
+		}
+	}
+}
+
+// panicking is a body whose reader panics after so many bytes.
+type panicking struct{ left int }
+
+// Read is part of io.Reader.
+func (p *panicking) Read(b []byte) (int, error) {
+	if p.left <= 0 {
+		panic("the prompt")
+	}
+	n := min(p.left, len(b))
+	for i := range b[:n] {
+		b[i] = ' '
+	}
+	p.left -= n
+	return n, nil
+}
+
+// TestAPanicWhileExplainingKeepsNoMemory and is an internal error.
+func TestAPanicWhileExplainingKeepsNoMemory(t *testing.T) {
+	r := newRig(t, plain, fakeEngine())
+	q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", &panicking{left: 1 << 20})
+	q.ContentLength = 2 << 20
+	if e := r.Explain(q); e.Outcome != wouldReject || e.Code != "internal_error" {
+		t.Errorf("%s %s", e.Outcome, e.Code)
+	}
+	if held, _ := r.bodies.sizes(); held != 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// TestATooLongPromptIsExplainedWithItsSignals although it gets no tier.
+func TestATooLongPromptIsExplainedWithItsSignals(t *testing.T) {
+	r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    context: 50", 1), fakeEngine())
+	body := `{"model":"auto","messages":[{"role":"user","content":"` + strings.Repeat("some words and others ", 400) + `"}]}`
+	q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
+	q.Header.Set("Content-Type", "application/json")
+	e := r.Explain(q)
+	last := e.Steps[len(e.Steps)-1]
+	if e.Code != "context_length_exceeded" || e.Classified == nil || last.Tier == nil || len(last.Tier.Signals) == 0 || e.Tier != "" {
+		t.Errorf("%s, tier %q, classified %+v, step %+v", e.Code, e.Tier, e.Classified, last.Tier)
+	}
+}
+
+// TestTheRecordOfADisabledTenantNamesNoKey, since no key was accepted.
+func TestTheRecordOfADisabledTenantNamesNoKey(t *testing.T) {
+	r, _ := rawRig(t, "vllm")
+	p, err := newPeople(r.snapshot.Load().file, store.Contents{Tenants: []tenants.Tenant{{Name: "off", Disabled: true}},
+		Keys: []tenants.Key{{ID: "k1", Tenant: "off", Digest: tenants.Digest("offkey")}}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.know(p)
+	if a := r.post("/v1/chat/completions", "{}", "Authorization", "Bearer offkey"); a.status != http.StatusForbidden {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if line := r.access.String(); !strings.Contains(line, `"tenant":"off"`) || strings.Contains(line, `"key"`) {
+		t.Error(line)
+	}
+}
