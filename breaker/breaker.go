@@ -20,7 +20,7 @@ const (
 	TooSlow             // a good answer of a worker that is too slow: opens the breaker
 )
 
-// Options are what a breaker asks and whom it notifies.
+// Options are the functions that a breaker calls.
 type Options struct {
 	// Outcome classifies what Report and Cut are given. nil takes every error for a
 	// Failure.

@@ -59,7 +59,7 @@ func (b *Breaker) reopenLocked(timeout time.Duration) {
 }
 
 // endOpenLocked moves an open breaker to half-open. gobreaker has no call for that, so
-// its circuit is replaced by one whose timeout is over a nanosecond later.
+// its circuit is replaced by one with a timeout of a nanosecond.
 func (b *Breaker) endOpenLocked() {
 	b.reopenLocked(1)
 	b.circuit.State()

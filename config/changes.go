@@ -154,8 +154,8 @@ const (
 	effectRestart = "restart" // waits for the program's next start
 )
 
-// KeepRestartOnly returns a copy whose keys that only a restart changes have the
-// values of old, which is what is in force after a reload. Keys stay required
+// KeepRestartOnly returns a copy that has the values of old for the keys that only a
+// restart changes: the configuration in force after a reload. Keys stay required
 // until the restart where the old addresses are not loopback. Neither of the two
 // is changed.
 func (f *File) KeepRestartOnly(old *File) *File {
@@ -183,8 +183,8 @@ func keepRestartOnly(section, old reflect.Value) {
 	}
 }
 
-// WithOverrides returns a copy whose workers of those names have those weights; 0
-// takes no new requests. Names that no worker has are ignored. The original
+// WithOverrides returns a copy in which workers have the weights given by name; 0 takes
+// no new requests. Names that no worker has are ignored. The original
 // stays as it is.
 func (f *File) WithOverrides(weight map[string]int) *File {
 	out := *f
@@ -215,7 +215,7 @@ type leaf struct {
 	shown   string // what may be printed; of an item nothing
 	effect  string // of a change
 	removal string // of the removal of an item, where that is another one
-	item    bool   // an item of a list, whose values follow; only its presence is compared
+	item    bool   // an item of a list; its values follow, and only its presence is compared
 	section reflect.Value
 }
 
