@@ -161,6 +161,8 @@ func TestThePromptIsCountedOnlyWhereItMatters(t *testing.T) {
 		"near, decided by a word":  {3900, 4100, "prove", false, 2},
 		"near the last, by a word": {15900, 16100, "prove", false, 2},
 		"near the last":            {15900, 16100, "", true, 2},
+		"too far below the last":   {14600, 16100, "", false, 1},
+		"too far above the last":   {17400, 15900, "", false, 2},
 	} {
 		n := 0
 		f := Features{PromptTokens: c.estimate, User: says(c.user), Count: func() (int64, bool) { n++; return c.exact, true }}
