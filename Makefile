@@ -48,7 +48,7 @@ bench-queue: ## Measure queues: entering, leaving, granting, one pass over 256, 
 simulate: ## Print what queues and policies are worth, in virtual time
 	@go test $(TAGS) -count=1 -v -run 'Backlog|Share|Weights|Flood|Locality|ComeBack|Drown|Reference' ./sim
 
-bench-proxy: build ## Measure the binary beside nginx (BENCH="-memory", "-rounds 7 -seconds 3", "-json")
+bench-proxy: build ## Measure the binary beside nginx (BENCH="-memory", "-cpu -rate 500 -old PATH", "-rounds 7 -seconds 3", "-json")
 	@scripts/nginx.sh
 	@go run $(TAGS) ./bench/proxy $(BENCH)
 

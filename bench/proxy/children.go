@@ -123,38 +123,41 @@ func (l *load) do(j job) (result, error) {
 	return r, nil
 }
 
-// nginx starts nginx before the worker and returns its address and version.
-func (c *children) nginx(ctx context.Context, program, worker string) (addr, version string, err error) {
+// proxy is one nginx or Tierway that runs.
+type proxy struct {
+	addr, version string
+	pid           int
+	admin         string // of Tierway
+}
+
+// nginx starts nginx before the worker.
+func (c *children) nginx(ctx context.Context, program, worker string) (p proxy, err error) {
 	if program, err = exec.LookPath(program); err != nil {
-		return "", "", fmt.Errorf("looking for nginx: %w (apt-get install nginx-light, or name one with -nginx)", err)
+		return p, fmt.Errorf("looking for nginx: %w (apt-get install nginx-light, or name one with -nginx)", err)
 	}
-	if addr, err = freeAddr(); err != nil {
-		return "", "", err
+	if p.addr, err = freeAddr(); err != nil {
+		return p, err
 	}
 	conf := filepath.Join(c.dir, "nginx.conf")
-	if err := os.WriteFile(conf, []byte(nginxConf(c.dir, addr, worker)), 0o600); err != nil {
-		return "", "", fmt.Errorf("writing nginx's configuration: %w", err)
+	if err := os.WriteFile(conf, []byte(nginxConf(c.dir, p.addr, worker)), 0o600); err != nil {
+		return p, fmt.Errorf("writing nginx's configuration: %w", err)
 	}
 	said, err := exec.CommandContext(ctx, program, "-v").CombinedOutput()
 	if err != nil {
-		return "", "", fmt.Errorf("asking nginx for its version: %w", err)
+		return p, fmt.Errorf("asking nginx for its version: %w", err)
 	}
-	if _, err := c.start(ctx, "nginx", program, "-p", c.dir, "-e", filepath.Join(c.dir, "nginx.err"), "-c", conf); err != nil {
-		return "", "", err
+	cmd, err := c.start(ctx, "nginx", program, "-p", c.dir, "-e", filepath.Join(c.dir, "nginx.err"), "-c", conf)
+	if err != nil {
+		return p, err
 	}
-	_, version, _ = strings.Cut(strings.TrimSpace(string(said)), "nginx version: ")
-	return addr, version, c.untilUp(ctx, "nginx", "http://"+addr+"/health")
-}
-
-// gateway is one Tierway that runs.
-type gateway struct {
-	addr, admin, version string
-	pid                  int
+	_, p.version, _ = strings.Cut(strings.TrimSpace(string(said)), "nginx version: ")
+	p.pid = cmd.Process.Pid
+	return p, c.untilUp(ctx, "nginx", "http://"+p.addr+"/health")
 }
 
 // tierway starts a gateway under that name before the worker, with more
 // configuration than tierwayConf has.
-func (c *children) tierway(ctx context.Context, name, program, worker, key, more string) (g gateway, err error) {
+func (c *children) tierway(ctx context.Context, name, program, worker, key, more string) (g proxy, err error) {
 	if g.addr, err = freeAddr(); err != nil {
 		return g, err
 	}

@@ -29,6 +29,7 @@ type result struct {
 	PerSec  float64 // whole answers a second
 	P50     float64 // microseconds
 	P99     float64
+	CPU     float64 // microseconds of the target's processor time per whole answer, with -cpu
 }
 
 // loader runs jobs one after the other.

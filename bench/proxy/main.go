@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // options are what a run is asked for.
@@ -28,6 +29,9 @@ type options struct {
 	connections int
 	rate        float64
 	memory      bool
+	cpu         bool
+	old         []string
+	pause       time.Duration // before -cpu reads a target's processor time after a load
 	watched     bool
 	streams     int
 	asJSON      bool
@@ -67,17 +71,25 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if o.memory {
 		return withChildren(ctx, o, func(b *bench) error { return b.memory(o, out) })
 	}
+	if o.cpu {
+		return withChildren(ctx, o, func(b *bench) error { return b.cpu(ctx, o, out) })
+	}
 	return withChildren(ctx, o, func(b *bench) error { return b.speed(ctx, o, out) })
 }
 
 func parseOptions(args []string) (options, error) {
-	var o options
+	o := options{pause: backlogWritten}
 	f := flag.NewFlagSet("proxy", flag.ContinueOnError)
 	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which the median counts")
 	f.Float64Var(&o.seconds, "seconds", 2, "how long each target is asked for each shape in a round")
 	f.IntVar(&o.connections, "connections", 32, "connections of the load process")
-	f.Float64Var(&o.rate, "rate", 1000, "requests a second of the open loop that latency is measured in")
+	f.Float64Var(&o.rate, "rate", 1000, "requests a second of the open loop that measures latency or -cpu")
 	f.BoolVar(&o.memory, "memory", false, "measure memory of idle streams instead")
+	f.BoolVar(&o.cpu, "cpu", false, "measure processor time per request at -rate instead; streams at a quarter of it")
+	f.Func("old", "with -cpu, another built gateway to measure in the same rounds; may be repeated", func(path string) error {
+		o.old = append(o.old, path)
+		return nil
+	})
 	f.BoolVar(&o.watched, "watched", false, "measure what traces, records and logs cost instead")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams that -memory holds")
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")
@@ -97,6 +109,8 @@ func parseOptions(args []string) (options, error) {
 		return o, fmt.Errorf("-connections is %d: it must be 1 to 10000", o.connections)
 	case o.rate < 1:
 		return o, fmt.Errorf("-rate is %g: it must be at least 1", o.rate)
+	case len(o.old) > 0 && !o.cpu:
+		return o, errors.New("-old is measured with -cpu only: add -cpu or remove -old")
 	case o.streams < 1 || o.streams > 20_000:
 		return o, fmt.Errorf("-streams is %d: it must be 1 to 20000", o.streams)
 	}

@@ -188,15 +188,15 @@ func TestSpreadIsMedianAndExtremes(t *testing.T) {
 }
 
 func TestReportComparesWithinARound(t *testing.T) {
-	round := func(d, n, g float64) [3]result {
-		return [3]result{{PerSec: d, P50: d}, {PerSec: n, P50: n}, {PerSec: g, P50: g}}
+	round := func(d, n, g float64) []result {
+		return []result{{PerSec: d, P50: d}, {PerSec: n, P50: n}, {PerSec: g, P50: g}}
 	}
 	// The machine was half as fast in the second round: ratios stay what they are.
-	up := throughputOf(shapes()[0], [][3]result{round(1000, 500, 250), round(500, 250, 125)})
+	up := throughputOf(shapes()[0], [][]result{round(1000, 500, 250), round(500, 250, 125)})
 	if up.Ratio != (spread{0.5, 0.5, 0.5}) || up.NginxShare != (spread{0.5, 0.5, 0.5}) || up.TierwayShare != (spread{0.25, 0.25, 0.25}) {
 		t.Errorf("got %+v", up)
 	}
-	added := latencyOf([][3]result{round(100, 150, 250)})
+	added := latencyOf([][]result{round(100, 150, 250)})
 	if added.NginxAdded.Median != 50 || added.TierwayAdded.Median != 150 || added.Ratio.Median != 3 {
 		t.Errorf("got %+v", added)
 	}
@@ -218,7 +218,7 @@ func TestResidentMemoryIsRead(t *testing.T) {
 }
 
 func TestOptionsAreBounded(t *testing.T) {
-	for _, args := range []string{"-rounds 0", "-seconds 0", "-seconds 61", "-connections 0", "-rate 0", "-streams 0", "more"} {
+	for _, args := range []string{"-rounds 0", "-seconds 0", "-seconds 61", "-connections 0", "-rate 0", "-streams 0", "-old bin/before", "more"} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil {
 			t.Errorf("%q is taken", args)
 		}

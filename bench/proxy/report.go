@@ -57,10 +57,10 @@ type report struct {
 // addedCeiling is the budget's first bound on added latency beside nginx's.
 const addedCeiling = 3
 
-func throughputOf(s shape, rounds [][3]result) throughput {
-	perSec := func(i int) func([3]result) float64 { return func(r [3]result) float64 { return r[i].PerSec } }
-	by := func(a, b int) func([3]result) float64 {
-		return func(r [3]result) float64 { return r[a].PerSec / r[b].PerSec }
+func throughputOf(s shape, rounds [][]result) throughput {
+	perSec := func(i int) func([]result) float64 { return func(r []result) float64 { return r[i].PerSec } }
+	by := func(a, b int) func([]result) float64 {
+		return func(r []result) float64 { return r[a].PerSec / r[b].PerSec }
 	}
 	return throughput{
 		Shape: s.name, Floor: s.floor,
@@ -73,16 +73,16 @@ func throughputOf(s shape, rounds [][3]result) throughput {
 	}
 }
 
-func latencyOf(rounds [][3]result) latency {
-	added := func(i int) func([3]result) float64 {
-		return func(r [3]result) float64 { return r[i].P50 - r[direct].P50 }
+func latencyOf(rounds [][]result) latency {
+	added := func(i int) func([]result) float64 {
+		return func(r []result) float64 { return r[i].P50 - r[direct].P50 }
 	}
 	return latency{
-		Direct:       spreadOf(rounds, func(r [3]result) float64 { return r[direct].P50 }),
+		Direct:       spreadOf(rounds, func(r []result) float64 { return r[direct].P50 }),
 		NginxAdded:   spreadOf(rounds, added(nginx)),
 		TierwayAdded: spreadOf(rounds, added(tierway)),
 		// Less than a microsecond is beyond what this harness can tell apart.
-		Ratio:   spreadOf(rounds, func(r [3]result) float64 { return added(tierway)(r) / max(added(nginx)(r), 1) }),
+		Ratio:   spreadOf(rounds, func(r []result) float64 { return added(tierway)(r) / max(added(nginx)(r), 1) }),
 		Ceiling: addedCeiling,
 	}
 }

@@ -12,16 +12,18 @@ import (
 	"tierway/tenants"
 )
 
-// target is one thing that the load process asks.
-type target struct{ name, addr string }
+// target is one process that the load process sends requests to.
+type target struct {
+	name, addr string
+	pid        int // of a proxy
+}
 
 // bench is a run whose children are up.
 type bench struct {
 	load    *load
-	targets []target // direct, nginx, tierway
+	targets []target // direct, nginx, tierway, then what -old names
 	key     string
 	setup   setup
-	pid     int // the gateway's
 }
 
 const (
@@ -58,14 +60,14 @@ func withWorker(ctx context.Context, o options, do func(ctx context.Context, c *
 	return do(ctx, c, b, worker)
 }
 
-// withChildren is withWorker with the gateway before the worker, and nginx where it is
-// measured too.
+// withChildren is withWorker with the gateway before the worker, and nginx and older
+// gateways where they are measured too.
 func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 	return withWorker(ctx, o, func(ctx context.Context, c *children, b *bench, worker string) error {
-		var before, version string
+		var before proxy
 		var err error
 		if !o.memory {
-			if before, version, err = c.nginx(ctx, o.nginx, worker); err != nil {
+			if before, err = c.nginx(ctx, o.nginx, worker); err != nil {
 				return err
 			}
 		}
@@ -73,8 +75,15 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 		if err != nil {
 			return err
 		}
-		b.targets = []target{{"direct", worker}, {"nginx", before}, {"tierway", g.addr}}
-		b.pid, b.setup.Nginx, b.setup.Tierway = g.pid, version, g.version
+		b.targets = []target{{"direct", worker, 0}, {"nginx", before.addr, before.pid}, {"tierway", g.addr, g.pid}}
+		b.setup.Nginx, b.setup.Tierway = before.version, g.version
+		for i, path := range o.old {
+			old, err := c.tierway(ctx, fmt.Sprint("old", i+1), path, worker, b.key, "")
+			if err != nil {
+				return err
+			}
+			b.targets = append(b.targets, target{path, old.addr, old.pid})
+		}
 		return do(b)
 	})
 }
@@ -98,18 +107,15 @@ func (b *bench) speed(ctx context.Context, o options, out io.Writer) error {
 		return fmt.Errorf("latency: %w", err)
 	}
 	rep.Latency = latencyOf(measured)
-	if o.asJSON {
-		return encode(out, rep)
-	}
-	_, err = io.WriteString(out, rep.String())
-	return err
+	return show(out, o, rep)
 }
 
 // rounds does a job at every target in every round. Who goes first changes from
 // round to round, so that a machine that slows down slows all of them.
-func (b *bench) rounds(ctx context.Context, o options, j job) ([][3]result, error) {
-	all := make([][3]result, o.rounds)
+func (b *bench) rounds(ctx context.Context, o options, j job) ([][]result, error) {
+	all := make([][]result, o.rounds)
 	for round := -1; round < o.rounds; round++ {
+		results := make([]result, len(b.targets))
 		for turn := range b.targets {
 			i := (turn + round + 1) % len(b.targets)
 			if err := ctx.Err(); err != nil {
@@ -120,19 +126,39 @@ func (b *bench) rounds(ctx context.Context, o options, j job) ([][3]result, erro
 			if round < 0 {
 				now.Seconds = min(warmUp, j.Seconds)
 			}
-			r, err := b.load.do(now)
+			var err error
+			if o.cpu {
+				results[i], err = b.wholeWithCPU(now, b.targets[i].pid, o.pause)
+			} else {
+				results[i], err = b.whole(now)
+			}
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%s: %w", b.targets[i].name, err)
 			}
-			if r.Failed > 0 || r.Done == 0 {
-				return nil, fmt.Errorf("%s: %d answers were whole, %d were not: %s", b.targets[i].name, r.Done, r.Failed, r.Failure)
-			}
-			if round >= 0 {
-				all[round][i] = r
-			}
+		}
+		if round >= 0 {
+			all[round] = results
 		}
 	}
 	return all, nil
+}
+
+// whole does a job of which nothing may fail.
+func (b *bench) whole(j job) (result, error) {
+	r, err := b.load.do(j)
+	if err == nil && (r.Failed > 0 || r.Done == 0) {
+		err = fmt.Errorf("%d answers were whole, %d were not: %s", r.Done, r.Failed, r.Failure)
+	}
+	return r, err
+}
+
+// show prints a report as a table, or as JSON with -json.
+func show(out io.Writer, o options, report fmt.Stringer) error {
+	if o.asJSON {
+		return encode(out, report)
+	}
+	_, err := io.WriteString(out, report.String())
+	return err
 }
 
 func encode(out io.Writer, v any) error {

@@ -24,6 +24,7 @@ type shape struct {
 	name  string
 	body  []byte
 	floor float64 // least share of nginx's requests per second
+	pace  float64 // share of -rate that -cpu sends
 	check func(body []byte) error
 }
 
@@ -38,9 +39,9 @@ func shapes() []shape {
 		return nil
 	}
 	return []shape{
-		{name: "400 B", body: question(smallBytes, ""), floor: 0.40, check: same},
-		{name: "48 KB", body: question(largeBytes, ""), floor: 0.70, check: same},
-		{name: "streams", body: question(smallBytes, streamMark), floor: 0.65, check: wholeStream},
+		{name: "400 B", body: question(smallBytes, ""), floor: 0.40, pace: 1, check: same},
+		{name: "48 KB", body: question(largeBytes, ""), floor: 0.70, pace: 1, check: same},
+		{name: "streams", body: question(smallBytes, streamMark), floor: 0.65, pace: 0.25, check: wholeStream},
 	}
 }
 

@@ -99,12 +99,7 @@ func watched(ctx context.Context, o options, out io.Writer) error {
 		if rep.Collected.Posts == 0 || rep.Records == 0 {
 			return fmt.Errorf("%d posts of traces and %d bytes of records: the watched gateway is not watched", rep.Collected.Posts, rep.Records)
 		}
-		if o.asJSON {
-			err = encode(out, rep)
-		} else {
-			_, err = io.WriteString(out, rep.String())
-		}
-		return errors.Join(err, rep.missed())
+		return errors.Join(show(out, o, rep), rep.missed())
 	})
 }
 
@@ -127,10 +122,7 @@ func (b *bench) watchedRounds(ctx context.Context, o options, s shape, silent, s
 		if err := ctx.Err(); err != nil {
 			return 0, fmt.Errorf("interrupted: %w", err)
 		}
-		r, err := b.load.do(job{Addr: addr, Key: b.key, Shape: s.name, Connections: o.connections, Seconds: seconds, Rate: rate})
-		if err == nil && (r.Failed > 0 || r.Done == 0) {
-			err = fmt.Errorf("%d answers were whole, %d were not: %s", r.Done, r.Failed, r.Failure)
-		}
+		r, err := b.whole(job{Addr: addr, Key: b.key, Shape: s.name, Connections: o.connections, Seconds: seconds, Rate: rate})
 		return r.PerSec, err
 	}
 	for _, addr := range []string{silent, seen} {

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestProcessorTimeIsComparedWithinARound(t *testing.T) {
+	// The machine was half as fast in the second round: ratios stay what they are.
+	rounds := [][]result{{{CPU: 20}, {CPU: 100}, {CPU: 80}}, {{CPU: 40}, {CPU: 200}, {CPU: 160}}}
+	targets := []target{{name: "nginx"}, {name: "tierway"}, {name: "before"}}
+	load := cpuLoadOf(job{Shape: "400 B", Rate: 500}, targets, rounds)
+	now, old := load.Targets[1], load.Targets[2]
+	if now.PerRequest != (spread{150, 100, 200}) || now.ByNginx != (spread{5, 5, 5}) {
+		t.Errorf("the gateway: %+v", now)
+	}
+	if old.ByNginx != (spread{4, 4, 4}) || old.TierwayBy != (spread{1.25, 1.25, 1.25}) {
+		t.Errorf("the older one: %+v", old)
+	}
+	table := cpuReport{Loads: []cpuLoad{load}}.String()
+	for _, want := range []string{"400 B at 500/s", "150 (100–200)", "before   120 (80–160)"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table lacks %q:\n%s", want, table)
+		}
+	}
+}
+
+// TestEveryProxyIsMeasuredUnderEveryLoad has this process for every proxy.
+func TestEveryProxyIsMeasuredUnderEveryLoad(t *testing.T) {
+	addr := serveFor(t, newFixedWorker().serve)
+	jobs, send := io.Pipe()
+	receive, results := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- serveJobs(jobs, results) }()
+	b := &bench{load: &load{in: json.NewEncoder(send), out: json.NewDecoder(receive)}}
+	for _, name := range []string{"direct", "nginx", "tierway", "older", "oldest"} {
+		b.targets = append(b.targets, target{name, addr, os.Getpid()})
+	}
+	o := options{cpu: true, rounds: 1, connections: 2, seconds: 0.03, rate: 400, asJSON: true}
+	var out strings.Builder
+	if err := b.cpu(t.Context(), o, &out); err != nil {
+		t.Fatal(err)
+	}
+	var rep cpuReport
+	if err := json.Unmarshal([]byte(out.String()), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Loads) != 3 || rep.Loads[0].Rate != 400 || rep.Loads[2].Rate != 100 {
+		t.Fatalf("got the loads %+v", rep.Loads)
+	}
+	for _, l := range rep.Loads {
+		if len(l.Targets) != 4 || l.Targets[3].Name != "oldest" {
+			t.Errorf("%s has the targets %+v", l.Shape, l.Targets)
+		}
+		for _, p := range l.Targets {
+			if p.PerRequest.Min <= 0 {
+				t.Errorf("%s took %+v µs for %s", p.Name, p.PerRequest, l.Shape)
+			}
+		}
+	}
+	send.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProcessorTimeIsThatOfAllThreadsAndChildren(t *testing.T) {
+	proc := fstest.MapFS{}
+	for name, text := range map[string]string{
+		"7/task/7/schedstat": "1000 5 6\n", "7/task/7/children": "9 10 ",
+		"7/task/8/schedstat": "200 5 6\n", "7/task/8/children": "",
+		"9/task/9/schedstat": "30 5 6\n", "9/task/9/children": "",
+		"10/task/10/schedstat": "4 5 6\n", "10/task/10/children": "",
+		"11/task/11/schedstat": "none\n", "11/task/11/children": "",
+	} {
+		proc[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	if got, err := cpuTime(proc, 7); got != 1234 || err != nil {
+		t.Errorf("got %d, %v, want 1234 ns", got, err)
+	}
+	for _, pid := range []int{11, 12} {
+		if _, err := cpuTime(proc, pid); err == nil {
+			t.Errorf("process %d has a processor time", pid)
+		}
+	}
+}
