@@ -7,6 +7,7 @@ package spool
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -31,6 +32,9 @@ const (
 	lastPause  = 800 * time.Millisecond
 	// lastFlush bounds how long values are written after the end of Run's context.
 	lastFlush = 5 * time.Second
+	// chunk is how many values one allocation holds. A list of chunks grows without
+	// copying a value, so that no producer waits for the copy of a long queue.
+	chunk = 64
 )
 
 // Spool passes values from producers, which never wait, to Config.Write. It is safe
@@ -42,9 +46,11 @@ type Spool[T any] struct {
 	turn   chan struct{} // holds one; the goroutine that has taken it may write
 	batch  []T           // of the goroutine that may write
 
-	mu      sync.Mutex // guards the rest
-	ring    []T        // value n of all that were ever added is at n modulo its length
-	first   int64      // the oldest value that waits
+	mu sync.Mutex // guards the rest
+	// Value n of all that were ever added is at n modulo chunk in its chunk; the first
+	// chunk has the oldest that waits.
+	chunks  []*[chunk]T
+	first   int64 // the oldest value that waits
 	next    int64
 	writing int64 // values below it are being written
 	doomed  int64 // values that were dropped while they were being written
@@ -71,10 +77,13 @@ func New[T any](c Config[T]) *Spool[T] {
 // Add takes a value. It never waits.
 func (s *Spool[T]) Add(v T) {
 	s.mu.Lock()
-	if s.next-s.first == int64(len(s.ring)) {
-		s.makeRoomLocked()
+	if s.next-s.first == int64(s.config.Max) {
+		s.dropOldestLocked()
 	}
-	s.ring[s.next%int64(len(s.ring))] = v
+	if s.next/chunk-s.first/chunk == int64(len(s.chunks)) {
+		s.chunks = append(s.chunks, new([chunk]T))
+	}
+	*s.atLocked(s.next) = v
 	s.next++
 	full := s.next-max(s.first, s.writing) >= int64(s.config.Batch) && s.err == nil
 	s.mu.Unlock()
@@ -84,22 +93,28 @@ func (s *Spool[T]) Add(v T) {
 	}
 }
 
-// makeRoomLocked grows the ring, or drops the oldest value.
-func (s *Spool[T]) makeRoomLocked() {
-	if had := len(s.ring); had < s.config.Max {
-		ring := make([]T, min(max(64, 2*had), s.config.Max))
-		for i := s.first; i < s.next; i++ {
-			ring[i%int64(len(ring))] = s.ring[i%int64(had)]
-		}
-		s.ring = ring
-		return
-	}
+// atLocked returns the place of a value that waits.
+func (s *Spool[T]) atLocked(n int64) *T { return &s.chunks[n/chunk-s.first/chunk][n%chunk] }
+
+// dropOldestLocked makes room for a value.
+func (s *Spool[T]) dropOldestLocked() {
 	if s.first < s.writing {
 		s.doomed++ // whether it is lost is known when the write has ended
 	} else {
 		s.dropped++
 	}
-	s.first++
+	s.forgetLocked(s.first + 1)
+}
+
+// forgetLocked removes the values below n.
+func (s *Spool[T]) forgetLocked(n int64) {
+	var none T
+	for s.first < n {
+		*s.atLocked(s.first) = none
+		if s.first++; s.first%chunk == 0 {
+			s.chunks = slices.Delete(s.chunks, 0, 1)
+		}
+	}
 }
 
 // Stats returns what the Spool has done so far.
@@ -183,7 +198,7 @@ func (s *Spool[T]) take(until int64) bool {
 	s.writing = min(until, s.first+int64(s.config.Batch))
 	s.batch = s.batch[:0] // after a panic of Write it is not empty
 	for i := s.first; i < s.writing; i++ {
-		s.batch = append(s.batch, s.ring[i%int64(len(s.ring))])
+		s.batch = append(s.batch, *s.atLocked(i))
 	}
 	return len(s.batch) > 0
 }
@@ -194,10 +209,7 @@ func (s *Spool[T]) settleBatch(lost int64, err error) {
 	defer s.mu.Unlock()
 	if err == nil {
 		// Values that made room while they were being written are written all the same.
-		var none T
-		for ; s.first < s.writing; s.first++ {
-			s.ring[s.first%int64(len(s.ring))] = none
-		}
+		s.forgetLocked(s.writing)
 		s.written += int64(len(s.batch)) - lost
 		s.dropped += lost
 	} else {
@@ -206,7 +218,4 @@ func (s *Spool[T]) settleBatch(lost int64, err error) {
 	s.doomed, s.writing, s.err = 0, 0, err
 	clear(s.batch)
 	s.batch = s.batch[:0]
-	if s.first == s.next && len(s.ring) > 4*s.config.Batch {
-		s.ring = nil // a burst's memory is not kept
-	}
 }
