@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -15,24 +16,27 @@ import (
 // loses its series is kept beside them, so that nothing is ever missing from the
 // sum, and no series ever falls.
 type tenantCounts struct {
-	mu     sync.Mutex // guards the rest
+	ranking sync.Mutex // held while tenants are compared, before mu; guards ranked and the scores
+	ranked  time.Time  // the last comparison; zero before the first
+
+	mu     sync.Mutex // guards the rest; keep and tenant.own of a known one change under both
 	keep   int        // how many may have series of their own
 	own    int        // how many have
 	known  map[string]*tenant
+	listed []*tenant // the known ones that can be forgotten; the elements are never changed
 	other  counts
-	former counts    // of those that have lost their series
-	ranked time.Time // the last comparison; zero before the first
+	former counts // of those that have lost their series
 	labels [len(tenantLabels)][]string
 }
 
 // tenant is one that has asked for something lately.
 type tenant struct {
-	counts         // its own, or those that it shares
-	name   string  // empty for requests without a known tenant
-	own    bool    // it has series of its own
-	shares bool    // it always shares
-	recent int64   // requests since the tenants were compared last
-	score  float64 // of requests, each worth half after halfLife
+	counts              // its own, or those that it shares
+	name   string       // empty for requests without a known tenant
+	own    bool         // it has series of its own
+	shares bool         // it always shares
+	recent atomic.Int64 // requests since the tenants were compared last
+	score  float64      // of requests, each worth half after halfLife
 }
 
 // counts are those behind the series of one tenant: by tenantLabels, then by the values
@@ -92,7 +96,7 @@ func (t *tenantCounts) setLabels(label int, values []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.labels[label] = values
-	t.other, t.former, t.own = t.newCounts(), t.newCounts(), 0
+	t.other, t.former, t.own, t.listed = t.newCounts(), t.newCounts(), 0, nil
 	t.known = map[string]*tenant{"": {counts: t.newCounts(), shares: true}, other: {counts: t.other, name: other, shares: true}}
 }
 
@@ -111,7 +115,7 @@ func (m *Metrics) TenantEnded(tenant string, outcome int, prompt, cached, output
 	m.tenants.mu.Lock()
 	defer m.tenants.mu.Unlock()
 	t := m.tenants.tenantLocked(tenant)
-	t.recent++
+	t.recent.Add(1)
 	t.counts[byOutcome][outcome]++
 	for kind, n := range [...]int64{prompt, cached, output} {
 		t.counts[byKind][kind] += max(n, 0)
@@ -139,7 +143,7 @@ func (t *tenantCounts) tenantLocked(name string) *tenant {
 	}
 	one = &tenant{counts: t.other, name: name,
 		shares: name == noTenant || !utf8.ValidString(name)} // a label's value must be UTF-8, and mean one thing
-	t.known[name] = one
+	t.known[name], t.listed = one, append(t.listed, one)
 	if t.own < t.keep && !one.shares {
 		t.promote(one)
 	}

@@ -104,6 +104,22 @@ func TestTenantsThatAreAlikeDoNotSwap(t *testing.T) {
 	}
 }
 
+// TestRequestsEndWhileTenantsAreCompared: a request that ends does not wait for the
+// comparison, and a new tenant may take a place that is free meanwhile.
+func TestRequestsEndWhileTenantsAreCompared(t *testing.T) {
+	m := newBusy(1)
+	ask(m, "a", 10)
+	m.RankTenants(start, func(string) bool {
+		ask(m, "b", 1)
+		return false
+	})
+	ask(m, "c", 1)
+	want := map[string]float64{"c": 1, "other": 1, "none": 0, "former": 10}
+	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestWhatIsLongAgoCountsForLess: a flood of an hour ago is worth less than what a
 // steady tenant asks.
 func TestWhatIsLongAgoCountsForLess(t *testing.T) {
