@@ -61,15 +61,13 @@ func (p *Pool) workersBut(w *Worker) []*Worker {
 	return slices.DeleteFunc(slices.Clone(p.workers), func(o *Worker) bool { return o == w })
 }
 
-// pacedPool is a pool that records the time to first token of its streams.
+// pacedPool is a pool of workers without bounds.
 func pacedPool(workers int) *Pool {
 	var members []Member
 	for i := range workers {
 		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
 	}
-	p := poolOf(members...)
-	p.SetSlowness(Slowness{P95Above: time.Hour, MinSamples: maxSamples})
-	return p
+	return poolOf(members...)
 }
 
 func TestAWorkerWithWarmChatsIsAsFastAsOneWithColdPrompts(t *testing.T) {

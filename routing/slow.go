@@ -32,12 +32,13 @@ func (p *Pool) SetSlowness(s Slowness) {
 }
 
 // slowLocked records a stream's time to first token and reports whether its worker is
-// slow. A probe of a worker that was ejected for slowness is compared with the streams
-// that the peers had lately.
+// slow. Streams are recorded while the rule is off too, so that a reload that turns it on
+// starts with samples. A probe of a worker that was ejected for slowness is compared with
+// the streams that the peers had lately.
 func (p *Pool) slowLocked(w *Worker, s sample) bool {
 	limit := p.slowness
 	switch {
-	case limit.Factor <= 0 && limit.P95Above <= 0 || w.ejected && !w.ejection.Until.IsZero():
+	case w.ejected && !w.ejection.Until.IsZero():
 		return false
 	case w.ejected:
 		return w.ejection.Slow && (p.slowProbeLocked(w, s) || limit.P95Above > 0 && s.observed > limit.P95Above)

@@ -318,5 +318,8 @@ func TestSlownessCanBeTurnedOff(t *testing.T) {
 			g.stream(1, 10*jitter(s))
 		}
 		g.is("in", "in")
+		g.SetSlowness(usualSlowness) // the streams of before count
+		g.stream(1, 10)
+		g.is("in", "out")
 	})
 }

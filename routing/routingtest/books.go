@@ -93,7 +93,7 @@ func (m *machine) check(rt *rapid.T) {
 			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
 			Cooling: max(0, w.cool.Sub(m.now)), Open: max(0, w.open.Sub(m.now)), Share: got[i].Share,
 			Rate: got[i].Rate, RateCount: got[i].RateCount, TokenTime: got[i].TokenTime, TokenTimeCount: got[i].TokenTimeCount,
-			Bound: w.bound, Learned: got[i].Learned,
+			Bound: w.bound, Learned: got[i].Learned, SlowRatio: got[i].SlowRatio, Samples: got[i].Samples,
 		}
 		if got[i] != want || math.Abs(got[i].Share-w.share(m.now)) > 1e-9 {
 			rt.Fatalf("the books show\n%+v, not\n%+v", got[i], want)
