@@ -95,25 +95,27 @@ func (d *decoder) checkAuth(f *File) {
 // checkRights notes tiers and models of keys that nothing in the file answers
 // to: a right that was mistyped would otherwise lock its tenant out in silence.
 func (d *decoder) checkRights(f *File) {
-	var targets []string
-	names := []string{tiers.Auto, tiers.Classify}
-	for _, s := range f.sections() {
-		targets = append(targets, s.Name)
-		if s.tier {
-			names = append(names, s.Name)
-		}
-		if s.Model != "" {
-			names = append(names, s.Model)
-		}
-		names = append(names, s.Models...)
-	}
-	names = append(names, slices.Sorted(maps.Keys(f.Models))...)
-	targets, names = distinct(targets), distinct(names)
+	targets, names := f.Names()
 	equal := func(right, name string) bool { return right == name }
 	for i, k := range f.Auth.Keys {
 		d.checkMatches(fmt.Sprintf("auth.keys[%d].tiers", i), k.Tiers, targets, equal, "is no tier or pool")
 		d.checkMatches(fmt.Sprintf("auth.keys[%d].models", i), k.Models, names, tenants.Overlap, "matches no model, tier or alias")
 	}
+}
+
+// Names returns what the rights of a key may name: tiers and pools, and the models,
+// tiers and aliases that clients may ask for.
+func (f *File) Names() (targets, models []string) {
+	models = []string{tiers.Auto, tiers.Classify}
+	for _, s := range f.sections() {
+		targets = append(targets, s.Name)
+		if s.tier {
+			models = append(models, s.Name)
+		}
+		models = append(append(models, s.Model), s.Models...)
+	}
+	models = append(models, slices.Sorted(maps.Keys(f.Models))...)
+	return distinct(targets), distinct(models)
 }
 
 // distinct returns the names that are not empty, each once, in their order.

@@ -1,13 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,27 +22,26 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	file, err := loadConfig(c, f.place.config)
-	if err != nil {
-		return err
-	}
-	for _, k := range file.Admin.Keys {
-		if k.Name == a.Name {
-			return fmt.Errorf("--name %q: is an admin in %s already; choose another name", a.Name, f.place.config)
+	return withDatabase(c, f.place.config, func(d *database) error {
+		for _, k := range d.file.Admin.Keys {
+			if k.Name == a.Name {
+				return fmt.Errorf("--name %q: is an admin in %s already; choose another name", a.Name, d.path)
+			}
 		}
-	}
-	d, err := newDatabase(c, file, f.place.config)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
-	defer cancel()
-	a.CreatedBy = d.actor.Name
-	made, err := d.createAdmin(ctx, a)
-	if err = errors.Join(err, d.close()); err != nil {
-		return err
-	}
-	return f.printAdmin(c.OutOrStdout(), made, secret, reachable(file.Admin.Listen, file.Admin.TLS))
+		ctx, cancel := context.WithTimeout(c.Context(), patience)
+		defer cancel()
+		made, err := d.createAdmin(ctx, a)
+		if err != nil {
+			return err
+		}
+		data := struct {
+			Admin  store.Admin `json:"admin"`
+			Secret string      `json:"secret"`
+		}{made, secret}
+		return f.output.print(c.OutOrStdout(), secret, data, [][2]string{{"id", made.ID}, {"admin", made.Name}, {"role", made.Role},
+			{"expires", instant(made.ExpiresAt, "never")}}, " With it in "+adminKeyVariable+":\n\ntierway keys list --api "+
+			reachable(d.file.Admin.Listen, d.file.Admin.TLS))
+	})
 }
 
 // adminKey returns what the flags ask for, with the key.
@@ -54,10 +52,7 @@ func (f *createFlags) adminKey(now time.Time) (secret string, a store.Admin, err
 	if err := checkAdminName(f.name); err != nil {
 		return "", a, err
 	}
-	role := f.role
-	if role == "" {
-		role = store.RoleAdmin
-	}
+	role := cmp.Or(f.role, store.RoleAdmin)
 	if role != store.RoleAdmin && role != store.RoleViewer {
 		return "", a, fmt.Errorf("--role %q: write %s or %s", f.role, store.RoleAdmin, store.RoleViewer)
 	}
@@ -65,14 +60,10 @@ func (f *createFlags) adminKey(now time.Time) (secret string, a store.Admin, err
 	if err != nil {
 		return "", a, err
 	}
-	if secret, err = tenants.NewKey(rand.Reader, tenants.AdminPrefix); err != nil {
-		return "", a, err
-	}
-	id, err := tenants.NewID(rand.Reader)
-	if err != nil {
-		return "", a, err
-	}
-	return secret, store.Admin{ID: id, Name: f.name, Role: role, Hint: tenants.Hint(secret), Digest: tenants.Digest(secret), ExpiresAt: ends}, nil
+	secret, err = tenants.NewKey(rand.Reader, tenants.AdminPrefix)
+	id, idErr := tenants.NewID(rand.Reader)
+	return secret, store.Admin{ID: id, Name: f.name, Role: role, Hint: tenants.Hint(secret), Digest: tenants.Digest(secret), ExpiresAt: ends},
+		errors.Join(err, idErr)
 }
 
 // checkAdminName checks an admin's name by the rule of the admin API.
@@ -98,29 +89,4 @@ func (d *database) createAdmin(ctx context.Context, a store.Admin) (store.Admin,
 	}
 	d.tell(ctx)
 	return made, nil
-}
-
-// printAdmin writes the new admin key, once. api is the admin plane's address.
-func (f *createFlags) printAdmin(w io.Writer, a store.Admin, secret, api string) error {
-	switch {
-	case f.quiet:
-		_, err := fmt.Fprintln(w, secret)
-		return err
-	case f.json:
-		return printJSON(w, struct {
-			Admin  store.Admin `json:"admin"`
-			Secret string      `json:"secret"`
-		}{a, secret})
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "key\t%s\n", secret)
-	fmt.Fprintf(t, "id\t%s\n", a.ID)
-	fmt.Fprintf(t, "admin\t%s\n", a.Name)
-	fmt.Fprintf(t, "role\t%s\n", a.Role)
-	fmt.Fprintf(t, "expires\t%s\n", instant(a.ExpiresAt, "never"))
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(w, "\nThe key is not shown again. With it in "+adminKeyVariable+":\n\ntierway keys list --api "+api)
-	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,13 +12,8 @@ func auditCommand() *cobra.Command {
 		Short:   "Check the audit log in the database",
 		Example: "  tierway audit verify -c config.yaml",
 	}
-	return group(c, auditVerify())
-}
-
-// auditVerify makes the command that checks the chain of hashes.
-func auditVerify() *cobra.Command {
 	var path string
-	c := &cobra.Command{
+	verify := &cobra.Command{
 		Use:     "verify",
 		Short:   "Check that no entry of the audit log was changed, inserted or removed",
 		Example: "  tierway audit verify -c config.yaml",
@@ -27,19 +21,11 @@ func auditVerify() *cobra.Command {
 			"holds the hash of the last one. Exits with 1 when an entry is not what it was, and with 2 without a database.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			file, err := loadConfig(c, path)
-			if err != nil {
-				return err
-			}
-			d, err := newDatabase(c, file, path)
-			if err != nil {
-				return err
-			}
-			return errors.Join(verifyAudit(c, d), d.close())
+			return withDatabase(c, path, func(d *database) error { return verifyAudit(c, d) })
 		},
 	}
-	c.Flags().StringVarP(&path, "config", "c", "config.yaml", "the configuration that names the database")
-	return c
+	verify.Flags().StringVarP(&path, "config", "c", "config.yaml", "the configuration that names the database")
+	return group(c, verify)
 }
 
 // verifyAudit is not bounded in time, because an audit log may be long.

@@ -32,7 +32,7 @@ func (a *announcer) announce(secret string, until time.Time) {
 	a.clear()
 	text := fmt.Sprintf("No admin yet. Until %s this makes the first one, once:\n  curl -X POST %s/admin/bootstrap -H 'Content-Type: application/json' -d '{\"secret\":\"%s\",\"name\":\"me\"}'\n",
 		until.Format("15:04"), a.address(), secret)
-	if f, ok := a.out.(*os.File); ok && terminal(f) {
+	if terminal(a.out) {
 		fmt.Fprint(a.out, text)
 		return
 	}

@@ -117,9 +117,7 @@ func unexplained(err error) error {
 func (f explainFlags) show(c *cobra.Command, answer any, e *server.RouteExplanation) error {
 	var err error
 	if f.json {
-		out := json.NewEncoder(c.OutOrStdout())
-		out.SetIndent("", "  ")
-		err = out.Encode(answer)
+		err = printJSON(c.OutOrStdout(), answer)
 	} else {
 		err = printExplanation(c.OutOrStdout(), e)
 	}

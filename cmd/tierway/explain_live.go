@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,10 +23,11 @@ func (f explainFlags) runLive(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	answer, e, err := f.ask(c, a, order)
+	e := &server.RouteExplanation{}
+	answer, err := a.ask(c.Context(), explainPath, order, e)
 	if err == nil && e.Status == http.StatusNotFound && f.path == "" && order.Path == embeddingsPath {
-		order.Path = responsesPath // as without a gateway
-		answer, e, err = f.ask(c, a, order)
+		order.Path, e = responsesPath, &server.RouteExplanation{} // as without a gateway
+		answer, err = a.ask(c.Context(), explainPath, order, e)
 	}
 	if refusedWith(err, http.StatusRequestEntityTooLarge) {
 		return fmt.Errorf("%w: request and draft may have 1 MiB together; send a longer request, and explain it with --decision and its X-Request-ID", err)
@@ -63,20 +63,7 @@ func byFlag(err error) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// ask sends an order to the gateway.
-func (f explainFlags) ask(c *cobra.Command, a *adminAPI, order *server.ExplainOrder) (json.RawMessage, *server.RouteExplanation, error) {
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
-	defer cancel()
-	var answer json.RawMessage
-	if err := a.call(ctx, http.MethodPost, "/admin/route/explain", order, &answer); err != nil {
-		return nil, nil, err
-	}
-	var e server.RouteExplanation
-	if err := json.Unmarshal(answer, &e); err != nil {
-		return nil, nil, fmt.Errorf("reading the gateway's answer: %w", err)
-	}
-	return answer, &e, nil
-}
+const explainPath = "/admin/route/explain"
 
 // order is what the flags ask of a gateway.
 func (f explainFlags) order(c *cobra.Command) (*server.ExplainOrder, error) {

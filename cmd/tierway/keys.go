@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -100,15 +99,7 @@ func (p *keyPlace) with(c *cobra.Command, work func(ctx context.Context, s keySt
 		}
 		return work(ctx, gatewayKeys{a}, nil)
 	}
-	file, err := loadConfig(c, p.config)
-	if err != nil {
-		return err
-	}
-	d, err := newDatabase(c, file, p.config)
-	if err != nil {
-		return err
-	}
-	return errors.Join(work(ctx, d, file), d.close())
+	return withDatabase(c, p.config, func(d *database) error { return work(ctx, d, d.file) })
 }
 
 // operator is who runs the command, for the audit log.
@@ -131,22 +122,6 @@ func printJSON(w io.Writer, data any) error {
 	out.SetIndent("", "  ")
 	out.SetEscapeHTML(false)
 	return out.Encode(data)
-}
-
-// shownKey is a key as --json shows it.
-type shownKey struct {
-	tenants.Key
-	State string `json:"state"` // active, grace, expired or revoked, now
-}
-
-func shown(k tenants.Key) shownKey { return shownKey{Key: k, State: k.State(time.Now())} }
-
-// instant shows a time to a reader at a terminal, in UTC.
-func instant(t time.Time, none string) string {
-	if t.IsZero() {
-		return none
-	}
-	return t.UTC().Format("2006-01-02 15:04Z")
 }
 
 // plain drops from a text what a terminal would act upon.

@@ -95,6 +95,20 @@ func (a *adminAPI) call(ctx context.Context, method, path string, body, out any)
 	return nil
 }
 
+// ask sends an order and reads the answer into out. It returns the answer as it came.
+func (a *adminAPI) ask(ctx context.Context, path string, order, out any) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var answer json.RawMessage
+	if err := a.call(ctx, http.MethodPost, path, order, &answer); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return nil, fmt.Errorf("reading the gateway's answer: %w", err)
+	}
+	return answer, nil
+}
+
 // refusal is an answer that is no success, as RFC 9457 says why.
 type refusal struct {
 	Status int     `json:"status"`

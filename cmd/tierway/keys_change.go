@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +29,7 @@ const maxReason = 200
 func rotateKeyCommand() *cobra.Command {
 	var place keyPlace
 	var overlap time.Duration
-	var quiet, asJSON bool
+	var output keyOutput
 	c := &cobra.Command{
 		Use:   "rotate ID",
 		Short: "Make a key in another's place; both work for a while",
@@ -47,36 +46,14 @@ func rotateKeyCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printRotated(c.OutOrStdout(), made, quiet, asJSON)
+				return output.printMade(c.OutOrStdout(), made, "")
 			})
 		},
 	}
 	place.flags(c)
 	c.Flags().DurationVar(&overlap, "overlap", usualOverlap, "how long the old key goes on working")
-	c.Flags().BoolVar(&quiet, "quiet", false, "write the new key alone")
-	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
-	c.MarkFlagsMutuallyExclusive("quiet", "json")
+	output.flags(c)
 	return c
-}
-
-// printRotated writes the new key, once, and until when the old one works.
-func printRotated(w io.Writer, made madeKey, quiet, asJSON bool) error {
-	if quiet || asJSON {
-		return printMade(w, made, quiet)
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "key\t%s\n", made.Secret)
-	fmt.Fprintf(t, "id\t%s\n", made.ID)
-	fmt.Fprintf(t, "tenant\t%s\n", made.Tenant)
-	fmt.Fprintf(t, "expires\t%s\n", instant(made.ExpiresAt, "never"))
-	if made.Old != nil {
-		fmt.Fprintf(t, "replaces\t%s, which works until %s\n", made.Old.ID, instant(made.Old.ExpiresAt, "it is revoked"))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(w, "\nThe key is not shown again.")
-	return err
 }
 
 func revokeKeyCommand() *cobra.Command {
@@ -154,10 +131,10 @@ func ask(in io.Reader, out io.Writer, question string) error {
 	return exit(1)
 }
 
-// terminal reports whether somebody may answer: a character device, such as a
+// terminal reports whether a reader or writer is a character device, such as a
 // terminal, that is not the null device.
-func terminal(in io.Reader) bool {
-	f, ok := in.(*os.File)
+func terminal(device any) bool {
+	f, ok := device.(*os.File)
 	if !ok {
 		return false
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +22,7 @@ type createFlags struct {
 	priority, expires       string
 	admin                   bool
 	role                    string
-	quiet, json             bool
+	output                  keyOutput
 	tiersGiven, modelsGiven bool
 }
 
@@ -63,9 +61,7 @@ func createKeyCommand() *cobra.Command {
 	c.Flags().StringVar(&f.expires, "expires", "", "when it ends: 720h, 2027-01-31 (0:00 UTC) or an RFC 3339 time (default never)")
 	c.Flags().BoolVar(&f.admin, "admin", false, "make a key of the admin plane, for the person of --name")
 	c.Flags().StringVar(&f.role, "role", "", "of --admin: admin, or viewer, who changes nothing (default admin)")
-	c.Flags().BoolVar(&f.quiet, "quiet", false, "write the key alone")
-	c.Flags().BoolVar(&f.json, "json", false, "write JSON")
-	c.MarkFlagsMutuallyExclusive("quiet", "json")
+	f.output.flags(c)
 	return c
 }
 
@@ -104,47 +100,8 @@ func (f *createFlags) create(c *cobra.Command) error {
 		for _, w := range made.Warnings {
 			say(c, "warning: %s", plain(w))
 		}
-		return f.print(c.OutOrStdout(), made, file)
+		return f.output.printMade(c.OutOrStdout(), made, " A first request, with it in TIERWAY_KEY:\n\n"+firstRequest(file, made.Key))
 	})
-}
-
-// print writes the new key, once.
-func (f *createFlags) print(w io.Writer, made madeKey, file *config.File) error {
-	if f.quiet || f.json {
-		return printMade(w, made, f.quiet)
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "key\t%s\n", made.Secret)
-	fmt.Fprintf(t, "id\t%s\n", made.ID)
-	fmt.Fprintf(t, "tenant\t%s\n", made.Tenant)
-	if made.Limits.Any() {
-		fmt.Fprintf(t, "limits\t%s\n", limitsText(made.Limits))
-	}
-	fmt.Fprintf(t, "expires\t%s\n", instant(made.ExpiresAt, "never"))
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\nThe key is not shown again. A first request, with it in TIERWAY_KEY:\n\n%s\n", firstRequest(file, made.Key))
-	return err
-}
-
-// printMade writes a new key for scripts: alone, or as JSON.
-func printMade(w io.Writer, made madeKey, quiet bool) error {
-	if quiet {
-		_, err := fmt.Fprintln(w, made.Secret)
-		return err
-	}
-	out := struct {
-		Tenant   string    `json:"tenant"`
-		Key      shownKey  `json:"key"`
-		Secret   string    `json:"secret"`
-		Replaced *shownKey `json:"replaced,omitempty"`
-	}{Tenant: made.Tenant, Key: shown(made.Key), Secret: made.Secret}
-	if made.Old != nil {
-		old := shown(*made.Old)
-		out.Replaced = &old
-	}
-	return printJSON(w, out)
 }
 
 // firstRequest is a curl that works with the key k. It asks for an answer where

@@ -30,8 +30,7 @@ type database struct {
 	notify func(format string, args ...any) // a message beside the data
 }
 
-// newDatabase returns the database of a configuration, not yet opened. The caller
-// closes it.
+// newDatabase returns the database of a configuration.
 func newDatabase(c *cobra.Command, file *config.File, path string) (*database, error) {
 	switch file.Store.SQL {
 	case "":
@@ -40,6 +39,20 @@ func newDatabase(c *cobra.Command, file *config.File, path string) (*database, e
 		return nil, fmt.Errorf("the database of %s is in the gateway's memory: go through the gateway with --api, or set store.sql to a file, such as sqlite://tierway.db", path)
 	}
 	return &database{file: file, path: path, actor: operator(), notify: func(format string, args ...any) { say(c, format, args...) }}, nil
+}
+
+// withDatabase calls work with the database of the configuration at path, not yet
+// opened, and closes it.
+func withDatabase(c *cobra.Command, path string, work func(d *database) error) error {
+	file, err := loadConfig(c, path)
+	if err != nil {
+		return err
+	}
+	d, err := newDatabase(c, file, path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(d), d.close())
 }
 
 // How store.sql names SQLite databases.

@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
+
 	"net"
 	"slices"
 	"strconv"
@@ -12,7 +12,6 @@ import (
 
 	"tierway/config"
 	"tierway/tenants"
-	"tierway/tiers"
 )
 
 // The most that a limit may be, as in config.yaml: beyond it nobody tells it
@@ -155,58 +154,24 @@ func expiry(text string, now time.Time) (time.Time, error) {
 // checkRights checks that rights name tiers and models of the configuration: a
 // right that was mistyped would lock its holder out in silence.
 func checkRights(file *config.File, r tenants.Rights) error {
-	known := []string{}
-	models := append([]string{tiers.Auto, tiers.Classify}, slices.Sorted(maps.Keys(file.Models))...)
-	for _, p := range file.ResolvedPools() {
-		known = append(known, p.Name)
-		models = append(append(models, p.Name), p.Models...)
-	}
+	targets, models := file.Names()
 	for _, tier := range r.Tiers {
-		if !slices.Contains(known, tier) {
-			return fmt.Errorf("--tiers %q: is no tier or pool of this configuration; it has %s", tier, strings.Join(known, ", "))
+		if !slices.Contains(targets, tier) {
+			return fmt.Errorf("--tiers %q: is no tier or pool of this configuration; it has %s", tier, strings.Join(targets, ", "))
 		}
 	}
 	for _, glob := range r.Models {
 		if !matchesAny(glob, models) {
-			return fmt.Errorf("--models %q: matches no model, tier or alias of this configuration; it has %s", glob, strings.Join(distinct(models), ", "))
+			return fmt.Errorf("--models %q: matches no model, tier or alias of this configuration; it has %s", glob, strings.Join(models, ", "))
 		}
 	}
 	return nil
 }
 
-// matchesAny reports whether a glob may match one of the names, which may be
-// globs themselves. Two globs whose ends agree are let pass.
+// matchesAny reports whether a glob matches one of the names, which may be globs
+// themselves.
 func matchesAny(glob string, names []string) bool {
-	match := func(glob, name string) bool {
-		return tenants.NewCaller(tenants.Tenant{Rights: tenants.Rights{Models: []string{glob}}}, tenants.Key{}).MayUseModel(name)
-	}
-	return slices.ContainsFunc(names, func(name string) bool {
-		return match(glob, name) || match(name, glob) || endsAgree(glob, name)
-	})
-}
-
-// endsAgree reports whether two globs may match the same text as far as what
-// stands before their first star or question mark and behind their last tells.
-func endsAgree(a, b string) bool {
-	const wild = "*?"
-	if !strings.ContainsAny(a, wild) || !strings.ContainsAny(b, wild) {
-		return false
-	}
-	begin := func(s string) string { return s[:strings.IndexAny(s, wild)] }
-	end := func(s string) string { return s[strings.LastIndexAny(s, wild)+1:] }
-	return (strings.HasPrefix(begin(a), begin(b)) || strings.HasPrefix(begin(b), begin(a))) &&
-		(strings.HasSuffix(end(a), end(b)) || strings.HasSuffix(end(b), end(a)))
-}
-
-// distinct returns the names, each once, in their order.
-func distinct(names []string) []string {
-	var out []string
-	for _, name := range names {
-		if !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	return out
+	return slices.ContainsFunc(names, func(name string) bool { return tenants.Overlap(glob, name) })
 }
 
 // reachable is where a program on this machine finds what listens at an address

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -48,19 +49,14 @@ func listKeysCommand() *cobra.Command {
 // asked for, empty for all.
 func printKeys(c *cobra.Command, keys []tenants.Key, tenant string, asJSON bool) error {
 	slices.SortStableFunc(keys, func(a, b tenants.Key) int {
-		if by := strings.Compare(a.Tenant, b.Tenant); by != 0 {
-			return by
-		}
-		return a.CreatedAt.Compare(b.CreatedAt)
+		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), a.CreatedAt.Compare(b.CreatedAt))
 	})
 	if asJSON {
-		out := struct {
-			Keys []shownKey `json:"keys"`
-		}{Keys: []shownKey{}}
-		for _, k := range keys {
-			out.Keys = append(out.Keys, shown(k))
+		all := make([]shownKey, len(keys))
+		for i, k := range keys {
+			all[i] = shown(k)
 		}
-		return printJSON(c.OutOrStdout(), out)
+		return printJSON(c.OutOrStdout(), map[string]any{"keys": all})
 	}
 	if len(keys) == 0 {
 		of := ""
@@ -77,42 +73,8 @@ func keyTable(w io.Writer, keys []tenants.Key, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tTENANT\tNAME\tHINT\tSTATE\tCREATED\tEXPIRES\tLAST USED\tLIMITS")
 	for _, k := range keys {
-		fmt.Fprintln(t, strings.Join([]string{k.ID, k.Tenant, orDash(plain(k.Name)), k.Hint, k.State(now), instant(k.CreatedAt, "-"),
-			instant(k.ExpiresAt, "never"), instant(k.LastUsedAt, "-"), orDash(limitsText(k.Limits))}, "\t"))
+		fmt.Fprintln(t, strings.Join([]string{k.ID, k.Tenant, cmp.Or(plain(k.Name), "-"), k.Hint, k.State(now), instant(k.CreatedAt, "-"),
+			instant(k.ExpiresAt, "never"), instant(k.LastUsedAt, "-"), cmp.Or(limitsText(k.Limits), "-")}, "\t"))
 	}
 	return t.Flush()
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// limitsText writes the limits that there are, as config.yaml names them.
-func limitsText(l tenants.Limits) string {
-	var parts []string
-	add := func(name string, n int64) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %d", name, n))
-		}
-	}
-	add("rpm", l.RPM)
-	add("rps", l.RPS)
-	add("burst", l.Burst)
-	add("tpm", l.TPM)
-	add("token_burst", l.TokenBurst)
-	add("concurrent", l.Concurrent)
-	add("day_tokens", l.DayTokens)
-	add("month_tokens", l.MonthTokens)
-	for _, m := range []struct {
-		name   string
-		amount tenants.Money
-	}{{"day_money", l.DayMoney}, {"month_money", l.MonthMoney}} {
-		if m.amount > 0 {
-			parts = append(parts, m.name+" "+m.amount.String())
-		}
-	}
-	return strings.Join(parts, ", ")
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -31,18 +30,12 @@ func migration(name, short, long string, fill bool, work func(ctx context.Contex
 		Long:    long,
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			file, err := loadConfig(c, path)
-			if err != nil {
-				return err
-			}
-			d, err := newDatabase(c, file, path)
-			if err != nil {
-				return err
-			}
-			if err := d.open(fill); err != nil {
-				return err
-			}
-			return errors.Join(work(c.Context(), c, d), d.close())
+			return withDatabase(c, path, func(d *database) error {
+				if err := d.open(fill); err != nil {
+					return err
+				}
+				return work(c.Context(), c, d)
+			})
 		},
 	}
 	c.Flags().StringVarP(&path, "config", "c", "config.yaml", "the configuration, whose database is meant")

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -54,18 +52,13 @@ func (f reloadFlags) run(c *cobra.Command) error {
 	if f.dryRun {
 		path += "?dry_run=true"
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
-	defer cancel()
-	var answer json.RawMessage
-	if err := a.call(ctx, http.MethodPost, path, nil, &answer); err != nil {
+	var result server.ReloadAnswer
+	answer, err := a.ask(c.Context(), path, nil, &result)
+	if err != nil {
 		return showProblems(c, err)
 	}
 	if f.json {
 		return printJSON(c.OutOrStdout(), answer)
-	}
-	var result server.ReloadAnswer
-	if err := json.Unmarshal(answer, &result); err != nil {
-		return fmt.Errorf("reading the gateway's answer: %w", err)
 	}
 	for _, p := range result.Problems {
 		fmt.Fprintln(c.ErrOrStderr(), plain(problemOf(p).String()))

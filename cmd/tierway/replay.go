@@ -1,15 +1,14 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
+
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
-	"tierway/config"
 	"tierway/decisions"
 	"tierway/replay"
 	"tierway/server"
@@ -76,66 +75,51 @@ func (f replayFlags) run(c *cobra.Command) error {
 
 // offline replays files. The answer is the report as JSON.
 func (f replayFlags) offline(c *cobra.Command) (*replay.Report, json.RawMessage, error) {
-	now, draft, err := f.configurations(c)
+	var r replay.Config
+	now, err := setup(c, f.config)
 	if err != nil {
 		return nil, nil, err
 	}
-	var r replay.Config
-	if r.Now, err = server.ReplaySetup(now); err != nil {
-		return nil, nil, err
-	}
-	if draft != nil {
-		setup, err := server.ReplaySetup(draft)
-		if err != nil {
+	r.Now = *now
+	if f.draft != "" {
+		if r.Draft, err = setup(c, f.draft); err != nil {
 			return nil, nil, err
 		}
-		r.Draft = &setup
 	}
 	again, err := replay.New(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	add, flush := again.Add, func() {}
-	if f.last > 0 {
-		add, flush = newest(f.last, again.Add)
-	}
-	read, err := f.read(c, add)
+	var kept []*decisions.Decision // the newest, with --last
+	read, err := f.read(c, func(d *decisions.Decision) {
+		if f.last == 0 {
+			again.Add(d)
+			return
+		}
+		if kept = append(kept, d); len(kept) == 2*f.last {
+			kept = slices.Delete(kept, 0, f.last)
+		}
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	flush()
+	for _, d := range kept[max(0, len(kept)-f.last):] {
+		again.Add(d)
+	}
 	report := again.Report()
 	read.tell(c)
 	answer, err := json.Marshal(report)
 	return report, answer, err
 }
 
-// newest passes on the last n of the decisions that it is given, once flushed.
-func newest(n int, add func(*decisions.Decision)) (keep func(*decisions.Decision), flush func()) {
-	var ring []*decisions.Decision
-	next := 0
-	keep = func(d *decisions.Decision) {
-		if len(ring) < n {
-			ring = append(ring, d)
-			return
-		}
-		ring[next] = d
-		next = (next + 1) % n
+// setup reads a configuration as replay takes it.
+func setup(c *cobra.Command, path string) (*replay.Setup, error) {
+	file, err := loadConfig(c, path)
+	if err != nil {
+		return nil, err
 	}
-	return keep, func() {
-		for i := range ring {
-			add(ring[(next+i)%len(ring)])
-		}
-	}
-}
-
-// configurations reads the configuration and the draft; nil without one.
-func (f replayFlags) configurations(c *cobra.Command) (now, draft *config.File, err error) {
-	if now, err = loadConfig(c, f.config); err != nil || f.draft == "" {
-		return now, nil, err
-	}
-	draft, err = loadConfig(c, f.draft)
-	return now, draft, err
+	s, err := server.ReplaySetup(file)
+	return &s, err
 }
 
 // ask has a gateway replay what it keeps.
@@ -152,15 +136,10 @@ func (f replayFlags) ask(c *cobra.Command) (*replay.Report, json.RawMessage, err
 		}
 		order.Draft = new(string(text))
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
-	defer cancel()
-	var answer json.RawMessage
-	if err := a.call(ctx, http.MethodPost, "/admin/route/replay", order, &answer); err != nil {
+	report := &replay.Report{}
+	answer, err := a.ask(c.Context(), "/admin/route/replay", order, report)
+	if err != nil {
 		return nil, nil, showProblems(c, err)
 	}
-	var report replay.Report
-	if err := json.Unmarshal(answer, &report); err != nil {
-		return nil, nil, fmt.Errorf("reading the gateway's answer: %w", err)
-	}
-	return &report, answer, nil
+	return report, answer, nil
 }

@@ -60,21 +60,18 @@ func (f replayFlags) read(c *cobra.Command, add func(*decisions.Decision)) (read
 }
 
 func (f replayFlags) readOne(c *cobra.Command, path string, add func(*decisions.Decision)) (readCount, error) {
-	in, name, size := c.InOrStdin(), "standard input", int64(0)
+	in, name := c.InOrStdin(), "standard input"
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
 			return readCount{}, fmt.Errorf("opening the decisions: %w", err)
 		}
 		defer file.Close()
-		if info, err := file.Stat(); err == nil {
-			size = info.Size()
-		}
 		in, name = file, path
 	}
-	meter := newMeter(c.ErrOrStderr(), size)
-	n, err := readDecisions(io.TeeReader(in, meter), func(d *decisions.Decision) { meter.count(); add(d) })
-	meter.clear()
+	count, clear := progress(c.ErrOrStderr())
+	n, err := readDecisions(in, func(d *decisions.Decision) { count(); add(d) })
+	clear()
 	if err != nil {
 		return n, fmt.Errorf("reading %s: %w", name, err)
 	}
@@ -155,52 +152,27 @@ func decisionOf(line []byte) (d *decisions.Decision, version int) {
 	return nil, head.Version
 }
 
-// meter shows at a terminal how much of a file was read, and counts nothing elsewhere.
-type meter struct {
-	out        *os.File // nil: nobody looks
-	size, read int64
-	n          int
-	began      time.Time
-	shown      time.Time
-}
+// showEvery is how often the count is written anew: as often as an eye follows.
+const showEvery = 100 * time.Millisecond
 
-// meterEvery is how often the line is written anew: as often as an eye follows.
-const meterEvery = 100 * time.Millisecond
-
-func newMeter(out io.Writer, size int64) *meter {
-	m := &meter{size: size, began: time.Now(), shown: time.Now()}
-	if f, ok := out.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			m.out = f
+// progress returns a function that counts a decision and shows the count at a terminal,
+// and one that takes the line away.
+func progress(out io.Writer) (count, clear func()) {
+	if !terminal(out) {
+		return func() {}, func() {}
+	}
+	n, began := 0, time.Now()
+	shown := began
+	count = func() {
+		n++
+		if now := time.Now(); now.Sub(shown) >= showEvery {
+			shown = now
+			fmt.Fprintf(out, "\rreplay  %d decisions  %.0f/s\x1b[K", n, float64(n)/now.Sub(began).Seconds())
 		}
 	}
-	return m
-}
-
-// Write counts what is read.
-func (m *meter) Write(p []byte) (int, error) {
-	m.read += int64(len(p))
-	return len(p), nil
-}
-
-// count counts a decision.
-func (m *meter) count() {
-	m.n++
-	if m.out == nil || time.Since(m.shown) < meterEvery {
-		return
-	}
-	m.shown = time.Now()
-	rate := float64(m.n) / time.Since(m.began).Seconds()
-	if m.size > 0 {
-		fmt.Fprintf(m.out, "\rreplay  %3.0f%%  %d decisions  %.0f/s\x1b[K", 100*float64(m.read)/float64(m.size), m.n, rate)
-		return
-	}
-	fmt.Fprintf(m.out, "\rreplay  %d decisions  %.0f/s\x1b[K", m.n, rate)
-}
-
-// clear takes the line away.
-func (m *meter) clear() {
-	if m.out != nil && m.shown.After(m.began) {
-		fmt.Fprint(m.out, "\r\x1b[K")
+	return count, func() {
+		if shown.After(began) {
+			fmt.Fprint(out, "\r\x1b[K")
+		}
 	}
 }

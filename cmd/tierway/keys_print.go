@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tierway/tenants"
+)
+
+// keyOutput are the flags that say how a new key is written.
+type keyOutput struct{ quiet, json bool }
+
+func (o *keyOutput) flags(c *cobra.Command) {
+	c.Flags().BoolVar(&o.quiet, "quiet", false, "write the new key alone")
+	c.Flags().BoolVar(&o.json, "json", false, "write JSON")
+	c.MarkFlagsMutuallyExclusive("quiet", "json")
+}
+
+// print writes a new key, once: alone, as JSON with data, or with rows of a name and a
+// value, of which empty values are left out, and what to do next.
+func (o *keyOutput) print(w io.Writer, secret string, data any, rows [][2]string, next string) error {
+	switch {
+	case o.quiet:
+		_, err := fmt.Fprintln(w, secret)
+		return err
+	case o.json:
+		return printJSON(w, data)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range append([][2]string{{"key", secret}}, rows...) {
+		if row[1] != "" {
+			fmt.Fprintf(t, "%s\t%s\n", row[0], row[1])
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "\nThe key is not shown again."+next)
+	return err
+}
+
+// printMade writes a new key of a tenant.
+func (o *keyOutput) printMade(w io.Writer, made madeKey, next string) error {
+	data := struct {
+		Tenant   string    `json:"tenant"`
+		Key      shownKey  `json:"key"`
+		Secret   string    `json:"secret"`
+		Replaced *shownKey `json:"replaced,omitempty"`
+	}{Tenant: made.Tenant, Key: shown(made.Key), Secret: made.Secret}
+	replaces := ""
+	if made.Old != nil {
+		data.Replaced = new(shown(*made.Old))
+		replaces = made.Old.ID + ", which works until " + instant(made.Old.ExpiresAt, "it is revoked")
+	}
+	return o.print(w, made.Secret, data, [][2]string{{"id", made.ID}, {"tenant", made.Tenant}, {"limits", limitsText(made.Limits)},
+		{"expires", instant(made.ExpiresAt, "never")}, {"replaces", replaces}}, next)
+}
+
+// shownKey is a key as --json shows it.
+type shownKey struct {
+	tenants.Key
+	State string `json:"state"` // active, grace, expired or revoked, now
+}
+
+func shown(k tenants.Key) shownKey { return shownKey{Key: k, State: k.State(time.Now())} }
+
+// instant shows a time to a reader at a terminal, in UTC.
+func instant(t time.Time, none string) string {
+	if t.IsZero() {
+		return none
+	}
+	return t.UTC().Format("2006-01-02 15:04Z")
+}
+
+// limitsText writes the limits that there are, as config.yaml names them.
+func limitsText(l tenants.Limits) string {
+	var parts []string
+	for field, limit := range reflect.ValueOf(l).Fields() {
+		if !limit.IsZero() {
+			parts = append(parts, fmt.Sprint(field.Tag.Get("yaml"), " ", limit))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
