@@ -43,6 +43,7 @@ type Writer struct {
 	ended   chan struct{} // closed when the writing goroutine has returned
 	dropped atomic.Int64
 	failing atomic.Bool // To's last write failed
+	torn    bool        // a line was written in part; of the writing goroutine
 	owned   sync.WaitGroup
 
 	mu      sync.Mutex // guards the rest
@@ -74,14 +75,13 @@ func (w *Writer) Write(p []byte) (int, error) {
 		w.drop(p)
 		return len(p), nil
 	}
-	before := len(w.waiting)
 	w.waiting = append(w.waiting, p...)
 	after := len(w.waiting)
 	w.mu.Unlock()
-	if before == 0 {
+	if after == len(p) {
 		signal(w.written)
 	}
-	if before < flushAt && after >= flushAt {
+	if after >= flushAt && after-len(p) < flushAt {
 		signal(w.full)
 	}
 	return len(p), nil
@@ -122,16 +122,15 @@ func (w *Writer) drop(p []byte) {
 // run writes what waits until the Writer is closed.
 func (w *Writer) run() {
 	defer close(w.ended)
-	var torn bool
 	for {
 		select {
 		case <-w.written:
 		case <-w.closing:
-			w.flush(&torn)
+			w.flush()
 			return
 		}
 		w.gather()
-		w.flush(&torn)
+		w.flush()
 	}
 }
 
@@ -149,82 +148,57 @@ func (w *Writer) gather() {
 	}
 }
 
-// flush writes what waits. torn tells that a line was written in part: a newline
-// keeps the next one whole.
-func (w *Writer) flush(torn *bool) {
-	batch := w.swap()
-	if len(batch) == 0 {
-		return
-	}
-	if *torn {
-		_, err := w.config.To.Write([]byte{'\n'})
-		*torn = err != nil
-	}
-	n, err := w.config.To.Write(batch)
-	failed := err != nil || n < len(batch)
-	if failed {
+// flush writes what waits. A newline after a line that was written in part keeps the
+// next one whole.
+func (w *Writer) flush() {
+	w.mu.Lock()
+	batch := w.waiting
+	w.waiting, w.spare = w.spare, nil
+	w.mu.Unlock()
+	if len(batch) > 0 {
+		if w.torn {
+			_, err := w.config.To.Write([]byte{'\n'})
+			w.torn = err != nil
+		}
+		n, err := w.config.To.Write(batch)
 		n = max(0, min(n, len(batch)))
-		*torn = *torn || n > 0 && batch[n-1] != '\n'
-		w.drop(batch[n:])
+		failed := err != nil || n < len(batch)
+		if failed {
+			w.torn = w.torn || n > 0 && batch[n-1] != '\n'
+			w.drop(batch[n:])
+		}
+		w.failing.Store(failed)
 	}
-	w.failing.Store(failed)
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if cap(batch) <= 2*flushAt { // a burst's buffer is not kept
+		w.mu.Lock()
 		w.spare = batch[:0]
+		w.mu.Unlock()
 	}
-}
-
-// swap takes what waits and puts the other buffer in its place.
-func (w *Writer) swap() (batch []byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.waiting) == 0 {
-		return nil
-	}
-	batch, w.waiting, w.spare = w.waiting, w.spare, nil
-	return batch
 }
 
 // report calls OnLoss until the Writer is closed.
 func (w *Writer) report() {
-	reported := int64(0)
-	for {
-		select {
-		case <-w.lossy:
-		case <-w.closing:
-			return
-		}
-		lost := w.dropped.Load() - reported
-		if lost == 0 {
-			continue // the signal is one of the loss before
-		}
-		w.config.OnLoss(lost, false)
-		if !w.quiet() {
-			return
-		}
-		lost = w.dropped.Load() - reported
-		reported += lost
-		w.config.OnLoss(lost, true)
-	}
-}
-
-// quiet waits until a second has passed without a dropped line and To takes lines
-// again; false when the Writer is closed before.
-func (w *Writer) quiet() bool {
 	tick := time.NewTicker(quietFor)
 	defer tick.Stop()
-	for last := w.dropped.Load(); ; {
+	losing, reported, last := false, int64(0), int64(0)
+	for {
 		select {
-		case <-tick.C:
 		case <-w.closing:
-			return false
+			return
+		case <-w.lossy:
+			if lost := w.dropped.Load() - reported; !losing && lost > 0 {
+				w.config.OnLoss(lost, false)
+				losing, last = true, w.dropped.Load()
+				tick.Reset(quietFor)
+			}
+		case <-tick.C:
+			now := w.dropped.Load()
+			if losing && now == last && !w.failing.Load() && w.roomy() {
+				w.config.OnLoss(now-reported, true)
+				losing, reported = false, now
+			}
+			last = now
 		}
-		now := w.dropped.Load()
-		if now == last && !w.failing.Load() && w.roomy() {
-			return true
-		}
-		last = now
 	}
 }
 

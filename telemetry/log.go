@@ -1,8 +1,11 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,12 +31,12 @@ type LogHandler struct {
 
 // repeats is what a LogHandler and all that were derived from it count together.
 type repeats struct {
-	tell      slog.Handler // without anybody's attributes
+	plain     slog.Handler // without the attributes of derived handlers
 	perSecond int
 
 	mu       sync.Mutex
 	messages map[message]*repeated
-	due      time.Time // when the first of them may be told of; zero: none was left out
+	leftOut  map[*repeated]bool // those of which lines were left out
 }
 
 type message struct {
@@ -43,6 +46,7 @@ type message struct {
 
 // repeated is what was written and left out of one message.
 type repeated struct {
+	message
 	written []time.Time // the last ones, a ring
 	oldest  int         // in written
 	left    int         // out, since the last line that told of it
@@ -53,7 +57,8 @@ type repeated struct {
 // on to next in any second, by the records' own times. Less than two is taken for
 // two: one of them may be the one that tells of others.
 func NewLogHandler(next slog.Handler, perSecond int) *LogHandler {
-	return &LogHandler{next: next, state: &repeats{tell: next, perSecond: max(2, perSecond), messages: map[message]*repeated{}}}
+	return &LogHandler{next: next, state: &repeats{plain: next, perSecond: max(2, perSecond),
+		messages: map[message]*repeated{}, leftOut: map[*repeated]bool{}}}
 }
 
 // Enabled reports whether next takes records of a level.
@@ -78,13 +83,9 @@ func (h *LogHandler) Handle(ctx context.Context, r slog.Record) error {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	lines, pass := h.state.take(message{r.Level, r.Message}, at)
-	err := h.state.write(ctx, lines)
-	if !pass {
-		return err
-	}
-	if e := h.next.Handle(ctx, r); e != nil {
-		return e
+	err := h.state.tell(ctx, at, false)
+	if h.state.take(message{r.Level, r.Message}, at) {
+		err = errors.Join(err, h.next.Handle(ctx, r))
 	}
 	return err
 }
@@ -94,118 +95,78 @@ func (h *LogHandler) Handle(ctx context.Context, r slog.Record) error {
 func (h *LogHandler) Run(ctx context.Context) {
 	tick := time.NewTicker(tellAfter)
 	defer tick.Stop()
-	last := context.WithoutCancel(ctx)
 	for {
-		// Where the log itself cannot be written there is nobody to tell.
+		// If the log cannot be written, its error cannot be logged either.
 		select {
 		case at := <-tick.C:
-			_ = h.state.write(ctx, h.state.tellDue(at, false))
+			_ = h.state.tell(ctx, at, false)
 		case <-ctx.Done():
-			_ = h.state.write(last, h.state.tellDue(time.Now(), true))
+			_ = h.state.tell(context.WithoutCancel(ctx), time.Now(), true)
 			return
 		}
 	}
 }
 
-// take decides on a record: the lines that are due before it, and whether it is
-// written itself.
-func (s *repeats) take(m message, at time.Time) (lines []slog.Record, pass bool) {
+// take decides whether a record is written itself, and counts it.
+func (s *repeats) take(m message, at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lines = s.dueLocked(at, false)
 	one := s.messageLocked(m, at)
-	if pass = one.free(at); pass {
+	if one.free(at) {
 		one.write(at)
-		return lines, true
+		return true
 	}
 	if one.left++; one.left == 1 {
-		one.since = at
-		if until := at.Add(tellAfter); s.due.IsZero() || until.Before(s.due) {
-			s.due = until
-		}
+		one.since, s.leftOut[one] = at, true
 	}
-	return lines, false
+	return false
 }
 
-func (s *repeats) tellDue(at time.Time, all bool) []slog.Record {
+// tell writes the lines that are due.
+func (s *repeats) tell(ctx context.Context, at time.Time, all bool) error {
+	var errs error
+	for _, line := range s.due(at, all) {
+		errs = errors.Join(errs, s.plain.Handle(ctx, line))
+	}
+	return errs
+}
+
+// due returns the lines that tell of what was left out: of messages that have
+// waited for them and have room for one, or of all.
+func (s *repeats) due(at time.Time, all bool) (lines []slog.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.dueLocked(at, all)
-}
-
-// dueLocked returns the lines that tell of what was left out: of messages that have
-// waited for them and have room for one, or of all.
-func (s *repeats) dueLocked(at time.Time, all bool) (lines []slog.Record) {
-	if s.due.IsZero() || !all && at.Before(s.due) {
-		return nil
-	}
-	s.due = time.Time{}
-	for m, one := range s.messages {
-		if one.left == 0 {
-			continue
-		}
+	for one := range s.leftOut {
 		if !all && (at.Sub(one.since) < tellAfter || !one.free(at)) {
-			next := one.since.Add(tellAfter)
-			if free := one.written[one.oldest].Add(time.Second); free.After(next) {
-				next = free
-			}
-			if s.due.IsZero() || next.Before(s.due) {
-				s.due = next
-			}
 			continue
 		}
-		line := slog.NewRecord(at, m.level, m.text, 0)
+		line := slog.NewRecord(at, one.level, one.text, 0)
 		line.AddAttrs(slog.Int("left_out", one.left))
 		lines, one.left = append(lines, line), 0
 		one.write(at)
+		delete(s.leftOut, one)
 	}
 	slices.SortFunc(lines, func(a, b slog.Record) int {
-		if a.Level != b.Level {
-			return int(b.Level - a.Level)
-		}
-		if a.Message < b.Message {
-			return -1
-		}
-		return 1
+		return cmp.Or(cmp.Compare(b.Level, a.Level), cmp.Compare(a.Message, b.Message))
 	})
 	return lines
 }
 
 // messageLocked returns the count of a message. Those of too many share one.
 func (s *repeats) messageLocked(m message, at time.Time) *repeated {
-	if one, known := s.messages[m]; known {
-		return one
-	}
-	if len(s.messages) >= maxMessages {
-		for other, one := range s.messages {
-			if one.left == 0 && one.idle(at) {
-				delete(s.messages, other)
-			}
+	one := s.messages[m]
+	if one == nil && len(s.messages) >= maxMessages {
+		maps.DeleteFunc(s.messages, func(_ message, other *repeated) bool { return other.left == 0 && other.idle(at) })
+		if len(s.messages) >= maxMessages {
+			m.text = "messages of many kinds"
+			one = s.messages[m]
 		}
 	}
-	if len(s.messages) >= maxMessages {
-		m = message{m.level, "messages of many kinds"}
-		if one, known := s.messages[m]; known {
-			return one
-		}
+	if one == nil {
+		one = &repeated{message: m, written: make([]time.Time, s.perSecond)}
+		s.messages[m] = one
 	}
-	one := &repeated{written: make([]time.Time, s.perSecond)}
-	s.messages[m] = one
 	return one
-}
-
-// write passes lines on. The first error counts.
-func (s *repeats) write(ctx context.Context, lines []slog.Record) error {
-	var first error
-	for _, line := range lines {
-		if !s.tell.Enabled(ctx, line.Level) {
-			continue
-		}
-		if err := s.tell.Handle(ctx, line); first == nil {
-			first = err
-		}
-	}
-	return first
 }
 
 // free reports whether another line may be written.
