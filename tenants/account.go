@@ -34,15 +34,18 @@ func (a *account) at(index int) *window {
 	return older
 }
 
-// spent returns what is known as spent in the window of that index.
-func (a *account) spent(index int) Spent {
+// window returns the window of that index; an empty one where there is none.
+func (a *account) window(index int) window {
 	for i := range a {
 		if a[i].index == index {
-			return a[i].spent
+			return a[i]
 		}
 	}
-	return Spent{}
+	return window{}
 }
+
+// spent returns what is known as spent in the window of that index.
+func (a *account) spent(index int) Spent { return a.window(index).spent }
 
 // settle books what a request of that window has used.
 func (a *account) settle(index int, u Spent) {
@@ -64,7 +67,7 @@ func (a *account) seed(index int, s Spent) {
 // process will add to them by itself. Once they have answered it is what they
 // said: the ledger has what other gateways are still to add, and would count it
 // twice. Before, nobody may have told them, and the ledger is all there is.
-func (w *window) known() Spent {
+func (w window) known() Spent {
 	if w.heard {
 		return w.shared
 	}

@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -45,10 +46,10 @@ func (b bucket) decayed(now int64, r rate) bucket {
 }
 
 // wait returns for how many µs a decayed bucket has no room for the cost; 0: it
-// has room now. A cost above all the room waits for an empty bucket.
+// has room now, or no limit. A cost above all the room waits for an empty bucket.
 func (b bucket) wait(cost float64, r rate) int64 {
 	over := b.used + min(cost, r.room) - r.room
-	if over <= slack {
+	if r.limit <= 0 || over <= slack {
 		return 0
 	}
 	return int64(min(math.Ceil(over*r.period/r.limit), math.MaxInt64/2048)) // as a Duration it must not overflow
@@ -60,20 +61,52 @@ func (b bucket) meter(limit int64, r rate) Meter {
 		Reset: micros(int64(min(math.Ceil(b.used*r.period/r.limit), math.MaxInt64/2048)))}
 }
 
+// correct adds to what is used at a time, which never falls below nothing. A
+// bucket without a limit stays as it is.
+func (b *bucket) correct(by float64, now int64, r rate) {
+	if r.limit > 0 && by != 0 {
+		*b = b.decayed(now, r)
+		b.used = max(0, b.used+by)
+	}
+}
+
 // micros is a time in µs as a Duration.
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// rates are the limits of a subject's three buckets; a limit of 0 is none.
-type rates struct{ requests, seconds, tokens rate }
+// buckets are those of a subject: requests a minute, requests a second, tokens a minute.
+type buckets [3]bucket
+
+// tokenBucket is the place of the tokens among buckets and rates.
+const tokenBucket = 2
+
+// rateLimits are the limits of buckets by name.
+var rateLimits = [3]Limit{LimitRPM, LimitRPS, LimitTPM}
+
+// decayed returns the buckets as they are at a time; those without a limit are empty.
+func (b *buckets) decayed(now int64, r rates) (out buckets) {
+	for i := range b {
+		if r[i].limit > 0 {
+			out[i] = b[i].decayed(now, r[i])
+		}
+	}
+	return out
+}
+
+// correct adds to each bucket.
+func (b *buckets) correct(by [3]float64, now int64, r rates) {
+	for i := range b {
+		b[i].correct(by[i], now, r[i])
+	}
+}
+
+// rates are the limits of buckets; a limit of 0 is none.
+type rates [3]rate
 
 // rates returns the buckets' limits of one of so many gateways.
 func (l *Limits) rates(share int) rates {
 	part := func(n int64) float64 { return float64(portion(n, share)) }
-	return rates{
-		requests: rate{part(l.RPM), minute, part(l.RequestBurst())},
-		seconds:  rate{part(l.RPS), second, part(l.SecondBurst())},
-		tokens:   rate{part(l.TPM), minute, part(l.TokensAtOnce())},
-	}
+	return rates{{part(l.RPM), minute, part(l.RequestBurst())}, {part(l.RPS), second, part(l.SecondBurst())},
+		{part(l.TPM), minute, part(l.TokensAtOnce())}}
 }
 
 // portion is one gateway's part of a limit, rounded up: every gateway lets
@@ -86,43 +119,23 @@ func portion(n int64, share int) int64 {
 	return (n-1)/s + 1
 }
 
-// wins reports whether a refusal is to be told rather than the one found before:
-// by the order of the limits, and among rates the one that takes longest.
-func (v *Verdict) wins(found Limit, wait time.Duration) bool {
-	a, b := found.rank(), v.Refused.rank()
-	return a < b || a == b && wait > v.Wait
-}
-
 // rank is the place of a limit in the order in which refusals are told. Rates
 // share one. The empty limit is last.
 func (l Limit) rank() int {
 	switch l {
-	case LimitDayTokens:
-		return 0
-	case LimitMonthTokens:
-		return 1
-	case LimitDayMoney:
-		return 2
-	case LimitMonthMoney:
-		return 3
-	case LimitTokenBurst:
-		return 4
-	case LimitRPM, LimitRPS, LimitTPM:
-		return 5
-	case LimitConcurrent:
-		return 6
+	case "":
+		return len(limitNames)
+	case LimitRPS, LimitTPM:
+		l = LimitRPM
 	}
-	return 7
+	return slices.Index(limitNames[:], l)
 }
 
-// refuse notes a refusal of a subject's limit if it is the one to be told.
+// refuse notes a refusal of a subject's limit if it is the one to be told: by the order
+// of the limits, and among rates the one that takes longest.
 func (v *Verdict) refuse(s *Subject, found Limit, wait time.Duration) {
-	if !v.wins(found, wait) {
-		return
-	}
-	v.Refused, v.Wait, v.Whose = found, wait, "tenant"
-	if s.Key != "" {
-		v.Whose = "key"
+	if a, b := found.rank(), v.Refused.rank(); a < b || a == b && wait > v.Wait {
+		v.Refused, v.Wait, v.Whose = found, wait, s.whose()
 	}
 }
 

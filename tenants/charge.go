@@ -1,6 +1,9 @@
 package tenants
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Limit names one limit of Limits, as config.yaml does.
 type Limit string
@@ -23,11 +26,12 @@ func (l Limit) Budget() bool {
 	return l == LimitDayTokens || l == LimitMonthTokens || l == LimitDayMoney || l == LimitMonthMoney
 }
 
+// limitNames are all limits in their order.
+var limitNames = [...]Limit{LimitDayTokens, LimitMonthTokens, LimitDayMoney, LimitMonthMoney, LimitTokenBurst,
+	LimitRPM, LimitRPS, LimitTPM, LimitConcurrent}
+
 // LimitNames returns the names of all limits, in their order.
-func LimitNames() []Limit {
-	return []Limit{LimitDayTokens, LimitMonthTokens, LimitDayMoney, LimitMonthMoney, LimitTokenBurst,
-		LimitRPM, LimitRPS, LimitTPM, LimitConcurrent}
-}
+func LimitNames() []Limit { return slices.Clone(limitNames[:]) }
 
 // Charge is what one request takes of its caller's limits when it is admitted.
 type Charge struct {

@@ -45,25 +45,22 @@ func (l *Limiter) Ask(c *Charge, standings []Standing) []Standing {
 
 // Drop ends asking for a request that is not admitted, or about which nobody
 // answers.
-func (l *Limiter) Drop(c *Charge) {
-	var buf [2]*state
-	states := l.lock(c.Caller.Subjects, 1, buf[:0])
-	defer unlock(states)
-	for _, s := range states {
-		s.pending = max(0, s.pending-1)
-	}
-}
+func (l *Limiter) Drop(c *Charge) { l.endAsking(c, false) }
 
-// Book ends asking for a request that is admitted: it counts here as Force counts
-// it.
-func (l *Limiter) Book(c *Charge) {
+// Book ends asking for a request that is admitted: it counts here, whatever the limits
+// say.
+func (l *Limiter) Book(c *Charge) { l.endAsking(c, true) }
+
+func (l *Limiter) endAsking(c *Charge, admitted bool) {
 	var buf [2]*state
 	states := l.lock(c.Caller.Subjects, 1, buf[:0])
 	defer unlock(states)
 	for _, s := range states {
 		s.pending = max(0, s.pending-1)
-		s.book(c, c.At.UnixMicro())
-		s.held++
+		if admitted {
+			s.book(c, c.At.UnixMicro())
+			s.held++
+		}
 	}
 }
 
@@ -115,7 +112,7 @@ func Judged(c *Charge, refused Limit, place int, wait time.Duration, used [][3]f
 	}
 	for i := range min(len(used), len(c.Caller.Subjects)) {
 		l := &c.Caller.Subjects[i].Limits
-		v.measure(l, l.rates(1), bucket{used: used[i][0]}, bucket{used: used[i][1]}, bucket{used: used[i][2]})
+		v.measure(l, l.rates(1), buckets{{used: used[i][0]}, {used: used[i][1]}, {used: used[i][2]}})
 	}
 	return v
 }
@@ -123,24 +120,13 @@ func Judged(c *Charge, refused Limit, place int, wait time.Duration, used [][3]f
 // standing is a locked state, in the windows of a time. Its number is taken under
 // the lock, so that of two standings of a subject the newer has the higher.
 func (l *Limiter) standing(sub *Subject, s *state, at time.Time) Standing {
-	r, now := s.limits.rates(1), at.UnixMicro()
-	used := func(b bucket, r rate) float64 {
-		if r.limit <= 0 {
-			return 0
-		}
-		return b.decayed(now, r).used
-	}
+	b := s.buckets.decayed(at.UnixMicro(), s.limits.rates(1))
 	return Standing{Tenant: sub.Tenant, Key: sub.Key, Limits: s.limits, Sequence: l.sequence.Add(1),
-		Used: [3]float64{used(s.requests, r.requests), used(s.seconds, r.seconds), used(s.tokens, r.tokens)},
-		Held: s.held, Pending: s.pending, Left: s.left, Day: s.days.account(Day(at)), Month: s.months.account(Month(at))}
+		Used: [3]float64{b[0].used, b[1].used, b[2].used}, Held: s.held, Pending: s.pending, Left: s.left, Day: s.days.account(Day(at)), Month: s.months.account(Month(at))}
 }
 
 // account returns what is known of the window of that index.
 func (a *account) account(index int) Account {
-	for i := range a {
-		if a[i].index == index {
-			return Account{Index: index, Shared: a[i].known(), Own: a[i].own, Told: a[i].told}
-		}
-	}
-	return Account{Index: index}
+	w := a.window(index)
+	return Account{Index: index, Shared: w.known(), Own: w.own, Told: w.told}
 }

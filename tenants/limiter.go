@@ -21,18 +21,16 @@ type who struct{ tenant, key string }
 // state is what one subject uses. mu guards all of it; who needs two of them
 // takes the tenant's before the key's.
 type state struct {
-	mu       sync.Mutex
-	gone     bool // forgotten: look it up again
-	requests bucket
-	seconds  bucket
-	tokens   bucket
-	held     int64 // requests under way
-	pending  int64 // requests about which another is being asked
-	left     int64 // requests that are over, ever
-	days     account
-	months   account
-	limits   Limits // as last seen
-	share    int    // this gateway is one of so many, as last told
+	mu      sync.Mutex
+	gone    bool // forgotten: look it up again
+	buckets buckets
+	held    int64 // requests under way
+	pending int64 // requests about which another is being asked
+	left    int64 // requests that are over, ever
+	days    account
+	months  account
+	limits  Limits // as last seen
+	share   int    // this gateway is one of so many, as last told
 }
 
 // NewLimiter returns a limiter that knows nobody.
@@ -58,17 +56,6 @@ func (l *Limiter) Take(c *Charge, share int) Verdict {
 		s.measure(now, &v)
 	}
 	return v
-}
-
-// Force books a request that is admitted whatever the limits say.
-func (l *Limiter) Force(c *Charge) {
-	var buf [2]*state
-	states := l.lock(c.Caller.Subjects, 1, buf[:0])
-	defer unlock(states)
-	for _, s := range states {
-		s.book(c, c.At.UnixMicro())
-		s.held++
-	}
 }
 
 // Settle ends an admitted request: it gives its slot back, corrects the reserved

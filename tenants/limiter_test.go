@@ -413,7 +413,7 @@ func TestASeedRaisesAndNeverLowers(t *testing.T) {
 			want := before.raised(s)
 			if rapid.Bool().Draw(rt, "settle") {
 				c := &Charge{Caller: who, At: noon(), IgnoreBudget: true}
-				l.Force(c)
+				l.Book(c)
 				l.Settle(c, Used{Tokens: s.Tokens, Money: s.Money}, noon())
 				want = Spent{Tokens: before.Tokens + s.Tokens, Money: before.Money + s.Money}
 			} else {
@@ -449,7 +449,7 @@ func TestHearingCountsNothingTwice(t *testing.T) {
 	l, who := NewLimiter(), caller(Limits{DayTokens: 1000}, Limits{})
 	settle := func(n int64) {
 		c := &Charge{Caller: who, At: noon()}
-		l.Force(c)
+		l.Book(c)
 		l.Settle(c, Used{Tokens: n}, noon())
 	}
 	spent := func() int64 { day, _ := l.Spent("x", "", noon()); return day.Tokens }

@@ -38,41 +38,24 @@ func (l *Limiter) Peek(c *Charge, share int) (Verdict, []Use) {
 func (l *Limiter) copyOf(sub *Subject) *state {
 	is := &state{}
 	l.look(sub.Tenant, sub.Key, func(s *state) {
-		is.requests, is.seconds, is.tokens, is.held = s.requests, s.seconds, s.tokens, s.held
-		is.days, is.months = s.days, s.months
+		is.buckets, is.held, is.days, is.months = s.buckets, s.held, s.days, s.months
 	})
 	return is
 }
 
 // uses appends how far each limit of the subject is used.
 func (s *state) uses(uses []Use, c *Charge, sub *Subject, now int64) []Use {
-	l, r := &sub.Limits, s.limits.rates(s.share)
+	l, r, costs := &sub.Limits, s.limits.rates(s.share), c.costs()
 	whose := sub.whose()
-	for _, b := range [...]struct {
-		limit Limit
-		b     bucket
-		r     rate
-		rate  int64
-		asks  float64
-	}{
-		{LimitRPM, s.requests, r.requests, l.RPM, 1}, {LimitRPS, s.seconds, r.seconds, l.RPS, 1},
-		{LimitTPM, s.tokens, r.tokens, l.TPM, float64(max(0, c.Tokens))},
-	} {
-		if b.rate > 0 {
-			uses = append(uses, Use{whose, b.limit, b.b.decayed(now, b.r).used, b.r.room, portion(b.rate, s.share), b.asks})
+	for i, b := range s.buckets.decayed(now, r) {
+		if r[i].limit > 0 {
+			uses = append(uses, Use{whose, rateLimits[i], b.used, r[i].room, int64(r[i].limit), costs[i]})
 		}
 	}
 	if l.Concurrent > 0 {
 		uses = append(uses, Use{whose, LimitConcurrent, float64(s.held), float64(portion(l.Concurrent, s.share)), 0, 1})
 	}
-	day, month := s.days.spent(Day(c.At)), s.months.spent(Month(c.At))
-	for _, b := range [...]struct {
-		limit       Limit
-		spent, most int64
-	}{
-		{LimitDayTokens, day.Tokens, l.DayTokens}, {LimitMonthTokens, month.Tokens, l.MonthTokens},
-		{LimitDayMoney, int64(day.Money), int64(l.DayMoney)}, {LimitMonthMoney, int64(month.Money), int64(l.MonthMoney)},
-	} {
+	for _, b := range s.budgets(l, c.At) {
 		if b.most > 0 {
 			uses = append(uses, Use{Whose: whose, Limit: b.limit, Used: float64(b.spent), Room: float64(b.most)})
 		}
