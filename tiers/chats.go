@@ -24,17 +24,19 @@ type Chats struct {
 	mu      sync.Mutex // guards all below
 	places  map[uint64]int32
 	entries []chat
-	first   int32 // used last; -1 when there are none
-	last    int32 // used least recently
+	seam    chat // no chat: between the newest and the oldest in the ring of all by last use
 }
 
-// chat is one entry, in a list by last use.
+// chat is one entry.
 type chat struct {
-	key           uint64
-	used          int64  // Unix nanoseconds
-	tier          uint32 // hash of its name, which a reload cannot change the meaning of
-	newer, before int32  // the entries used next after it and last before it; -1: none
+	key          uint64
+	used         int64  // Unix nanoseconds
+	tier         uint32 // hash of its name, which a reload cannot change the meaning of
+	newer, older int32  // its neighbours in the ring; seam for the seam
 }
+
+// seam is the seam's place in the ring.
+const seam = -1
 
 // NewChats returns Chats without entries that holds at most limit of them;
 // MaxChats when limit is 0 or beyond that.
@@ -42,7 +44,7 @@ func NewChats(limit int) *Chats {
 	if limit <= 0 || limit > MaxChats {
 		limit = MaxChats
 	}
-	return &Chats{limit: limit, places: map[uint64]int32{}, first: -1, last: -1}
+	return &Chats{limit: limit, places: map[uint64]int32{}, seam: chat{newer: seam, older: seam}}
 }
 
 // Len returns the number of entries, at most the limit.
@@ -90,7 +92,7 @@ func (c *Chats) remember(f *Features, tier uint32) {
 		i = int32(len(c.entries))
 		c.entries = append(c.entries, chat{})
 	default:
-		i = c.last
+		i = c.seam.newer
 		c.unlinkLocked(i)
 		delete(c.places, c.entries[i].key)
 	}
@@ -116,29 +118,23 @@ func (c *Chats) lookLocked(key uint64, now time.Time, idle time.Duration, touch 
 	return c.entries[i].tier, true
 }
 
-// unlinkLocked takes an entry out of the list.
-func (c *Chats) unlinkLocked(i int32) {
-	e := &c.entries[i]
-	if e.newer >= 0 {
-		c.entries[e.newer].before = e.before
-	} else {
-		c.first = e.before
+// atLocked returns an entry or the seam.
+func (c *Chats) atLocked(i int32) *chat {
+	if i == seam {
+		return &c.seam
 	}
-	if e.before >= 0 {
-		c.entries[e.before].newer = e.newer
-	} else {
-		c.last = e.newer
-	}
+	return &c.entries[i]
 }
 
-// linkLocked puts an entry at the head of the list.
+// unlinkLocked takes an entry out of the ring.
+func (c *Chats) unlinkLocked(i int32) {
+	e := &c.entries[i]
+	c.atLocked(e.newer).older, c.atLocked(e.older).newer = e.older, e.newer
+}
+
+// linkLocked makes an entry the newest.
 func (c *Chats) linkLocked(i int32) {
 	e := &c.entries[i]
-	e.newer, e.before = -1, c.first
-	if c.first >= 0 {
-		c.entries[c.first].newer = i
-	} else {
-		c.last = i
-	}
-	c.first = i
+	e.newer, e.older = seam, c.seam.older
+	c.atLocked(e.older).newer, c.seam.older = i, i
 }

@@ -115,36 +115,34 @@ func estimateHigh(estimate int64) int64 { return estimate + min(estimate/3, coun
 // highest that any signal asks for and never lower than the default; in mode
 // first_match the one that prompt tokens, else max_tokens, else keywords ask
 // for. The prompt is counted when the estimate is too near a threshold to tell.
-func (k *Classifier) Classify(f *Features) Class { return k.classifyInto(f, nil) }
-
-// classifyInto also keeps what the class was made of, unless e is nil.
-func (k *Classifier) classifyInto(f *Features, e *Evidence) Class {
-	s := k.matcher.begin()
-	defer k.matcher.end(s)
-	class, tokens, exact := k.classify(f, s)
-	e.keep(s, tokens, exact)
+func (k *Classifier) Classify(f *Features) Class {
+	class, _ := k.decide(f, nil, false)
 	return class
 }
 
-// keep fills the evidence of a request that was just classified.
-func (e *Evidence) keep(s *search, tokens int64, exact bool) {
-	if e == nil {
-		return
-	}
-	*e = Evidence{Classified: true, UserBytes: s.userBytes, Groups: s.names()}
-	if exact {
-		e.Counted = tokens
-	}
-}
-
 // Explain is Classify with what each signal says.
-func (k *Classifier) Explain(f *Features) (Class, []Signal) { return k.explain(f, nil) }
+func (k *Classifier) Explain(f *Features) (Class, []Signal) { return k.decide(f, nil, true) }
 
-func (k *Classifier) explain(f *Features, e *Evidence) (Class, []Signal) {
+// decide is Classify. It also keeps what the class was made of, unless e is nil, and
+// returns what each signal says if it has to explain.
+func (k *Classifier) decide(f *Features, e *Evidence, explain bool) (class Class, signals []Signal) {
 	s := k.matcher.begin()
 	defer k.matcher.end(s)
 	class, tokens, exact := k.classify(f, s)
-	e.keep(s, tokens, exact)
+	if e != nil {
+		*e = Evidence{Classified: true, UserBytes: s.userBytes, Groups: s.names()}
+		if exact {
+			e.Counted = tokens
+		}
+	}
+	if explain {
+		signals = k.signals(f, s, tokens, exact)
+	}
+	return class, signals
+}
+
+// signals returns what each signal says of a request that was just classified.
+func (k *Classifier) signals(f *Features, s *search, tokens int64, exact bool) []Signal {
 	prompt := signal(k, "prompt_tokens", tokens, k.prompt)
 	prompt.Exact = exact
 	tier, _ := k.keywords(s)
@@ -155,8 +153,7 @@ func (k *Classifier) explain(f *Features, e *Evidence) (Class, []Signal) {
 			break
 		}
 	}
-	return class, []Signal{prompt, k.outputSignal(f), words,
-		{Rule: "default", Tier: k.name(k.normal)}}
+	return []Signal{prompt, k.outputSignal(f), words, {Rule: "default", Tier: k.name(k.normal)}}
 }
 
 // signal explains a count of tokens.
@@ -190,7 +187,7 @@ func (k *Classifier) classify(f *Features, s *search) (class Class, tokens int64
 	words, group := k.keywords(s)
 	output, note := k.wish(f)
 	decide := func(tokens int64) (tier int, rule string) {
-		return k.decide(tokens, output, words, group)
+		return k.weigh(tokens, output, words, group)
 	}
 	tokens = f.PromptTokens
 	if k.uncertain(tokens, decide) {
@@ -239,8 +236,8 @@ func (k *Classifier) uncertain(estimate int64, decide func(int64) (int, string))
 	return false
 }
 
-// decide weighs what the signals ask for; words is -1 when keywords ask for none.
-func (k *Classifier) decide(prompt, output int64, words, group int) (tier int, rule string) {
+// weigh returns what the signals ask for; words is -1 when keywords ask for none.
+func (k *Classifier) weigh(prompt, output int64, words, group int) (tier int, rule string) {
 	tier, rule = k.normal, "default"
 	// ask takes a signal in, and tells whether the next ones have no say.
 	ask := func(to int, by string) bool {

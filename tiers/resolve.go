@@ -181,13 +181,9 @@ func (k *Catalog) sticks(q *Query) bool {
 
 // classify returns the tier that a request is given by its content and its chat.
 func (k *Catalog) classify(v *Verdict, q *Query) int {
-	var class Class
+	class, signals := k.classifier.decide(q.Features, q.Evidence, q.Explain)
 	if q.Explain {
-		var signals []Signal
-		class, signals = k.classifier.explain(q.Features, q.Evidence)
 		v.Explained = &Explanation{Tier: k.targets[k.tiers[class.Tier]].Name, Rule: class.Rule, Score: class.Score, Signals: signals}
-	} else {
-		class = k.classifier.classifyInto(q.Features, q.Evidence)
 	}
 	v.Rule = class.Rule
 	if class.Note != "" {
