@@ -24,17 +24,32 @@ const (
 	Audio
 )
 
-// names are the words of `serves:` in config.yaml, in metrics and in records.
-var names = [...]string{
-	Other: "other", Chat: "chat", Completions: "completions", Responses: "responses",
-	Messages: "messages", Embeddings: "embeddings", Rerank: "rerank", Score: "score",
-	Tokenize: "tokenize", Moderations: "moderations", Images: "images", Audio: "audio",
+// dialects are the facts of each dialect.
+var dialects = [...]struct {
+	name        string // the word of `serves:` in config.yaml, in metrics and in records
+	generates   bool   // see Generates
+	unnamed     bool   // a body need not name its model
+	salted      bool   // engines that take a cache_salt take it here
+	prioritized bool   // vLLM's requests have a priority; Anthropic's have none there
+}{
+	Other:       {name: "other", unnamed: true},
+	Chat:        {name: "chat", generates: true, salted: true, prioritized: true},
+	Completions: {name: "completions", generates: true, salted: true, prioritized: true},
+	Responses:   {name: "responses", generates: true, unnamed: true, salted: true, prioritized: true},
+	Messages:    {name: "messages", generates: true, salted: true},
+	Embeddings:  {name: "embeddings", salted: true, prioritized: true},
+	Rerank:      {name: "rerank", unnamed: true, salted: true, prioritized: true},
+	Score:       {name: "score", unnamed: true, salted: true, prioritized: true},
+	Tokenize:    {name: "tokenize", unnamed: true},
+	Moderations: {name: "moderations", unnamed: true},
+	Images:      {name: "images", unnamed: true},
+	Audio:       {name: "audio"},
 }
 
 // String returns the dialect's name as config.yaml writes it.
 func (d Dialect) String() string {
-	if int(d) < len(names) {
-		return names[d]
+	if int(d) < len(dialects) {
+		return dialects[d].name
 	}
 	return "other"
 }
@@ -42,9 +57,9 @@ func (d Dialect) String() string {
 // ParseDialect returns the dialect of a name in config.yaml; ok is false for a
 // name that is none.
 func ParseDialect(name string) (d Dialect, ok bool) {
-	for i, n := range names {
-		if n == name {
-			return Dialect(i), true
+	for d := range dialects {
+		if dialects[d].name == name {
+			return Dialect(d), true
 		}
 	}
 	return Other, false
@@ -52,9 +67,7 @@ func ParseDialect(name string) (d Dialect, ok bool) {
 
 // Generates reports whether the answers of the dialect are generated text: they are made
 // of output tokens, and their streams are read event by event and prove that they are whole.
-func (d Dialect) Generates() bool {
-	return d == Chat || d == Completions || d == Responses || d == Messages
-}
+func (d Dialect) Generates() bool { return dialects[d].generates }
 
 // Shape is the JSON form in which a client expects errors.
 type Shape uint8

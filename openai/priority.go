@@ -93,18 +93,8 @@ func (r *Request) priorityChange(e Edit) (c change, ok bool) {
 		at := newReader(r.Body[from:])
 		return change{span: span{from, from + len(at.Skip())}, with: value}, true
 	}
-	if !prioritized(r.Dialect) {
+	if !dialects[r.Dialect].prioritized {
 		return c, false
 	}
 	return insertion(r.place.top, r.place.topEmpty, append([]byte(`"priority":`), value...)), true
-}
-
-// prioritized tells whether vLLM's requests of the dialect have a priority.
-// Anthropic's have none there.
-func prioritized(d Dialect) bool {
-	switch d {
-	case Chat, Completions, Responses, Embeddings, Rerank, Score:
-		return true
-	}
-	return false
 }

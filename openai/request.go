@@ -227,7 +227,7 @@ func (p *parser) complete() {
 	if r.SessionID = p.nested; r.SessionID == "" {
 		r.SessionID = p.session
 	}
-	if r.Model == "" && modelRequired(r.Dialect) {
+	if r.Model == "" && !dialects[r.Dialect].unnamed {
 		p.missing(FieldModel, "name a model, or an alias that GET /v1/models lists")
 	}
 	switch r.Dialect {
@@ -241,15 +241,6 @@ func (p *parser) complete() {
 		p.need("send a string or an array of items, or continue with previous_response_id",
 			FieldInput, FieldPreviousResponseID, FieldPrompt, FieldConversation)
 	}
-}
-
-// modelRequired tells whether a body of the dialect must name its model.
-func modelRequired(d Dialect) bool {
-	switch d {
-	case Responses, Tokenize, Score, Rerank, Moderations, Images, Other:
-		return false
-	}
-	return true
 }
 
 // need refuses a body in which none of the fields was given and not null.

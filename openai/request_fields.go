@@ -79,7 +79,7 @@ func fieldOf(name []byte) Field {
 // guarded tells whether a second spelling of the field would be ambiguous in
 // the dialect.
 func (f Field) guarded(d Dialect) bool {
-	return f < FieldSystem || f.promptReading(d) != ReadNothing || f.dialectOnly(d)
+	return f < FieldSystem || promptReadings[d][f] != ReadNothing || f.dialectOnly(d)
 }
 
 // dialectOnly reports whether the field is one that just this dialect knows and that
@@ -94,70 +94,25 @@ func (f Field) dialectOnly(d Dialect) bool {
 	return false
 }
 
-// promptReading tells how the field's value counts towards the prompt in the dialect.
-func (f Field) promptReading(d Dialect) Reading {
-	switch d {
-	case Chat:
-		switch f {
-		case FieldMessages:
-			return ReadTurns
-		case FieldTools, FieldFunctions:
-			return ReadAll
-		}
-	case Completions:
-		switch f {
-		case FieldPrompt:
-			return ReadIDs
-		case FieldSuffix:
-			return ReadTurns
-		}
-	case Responses:
-		switch f {
-		case FieldInput, FieldInstructions, FieldPrompt:
-			return ReadTurns
-		case FieldTools:
-			return ReadAll
-		}
-	case Messages:
-		switch f {
-		case FieldMessages, FieldSystem:
-			return ReadTurns
-		case FieldTools:
-			return ReadAll
-		}
-	case Embeddings:
-		switch f {
-		case FieldInput:
-			return ReadIDs
-		case FieldMessages:
-			return ReadTurns
-		}
-	case Rerank, Score:
-		switch f {
-		case FieldQuery, FieldQueries, FieldDocuments, FieldItems, FieldText1, FieldText2:
-			return ReadIDs
-		}
-	case Tokenize:
-		switch f {
-		case FieldPrompt, FieldMessages:
-			return ReadTurns
-		case FieldTools:
-			return ReadAll
-		}
-	case Moderations:
-		if f == FieldInput {
-			return ReadTurns
-		}
-	case Images:
-		if f == FieldPrompt {
-			return ReadTurns
-		}
-	case Audio:
-		if f == FieldInput || f == FieldInstructions {
-			return ReadTurns
-		}
-	}
-	return ReadNothing
+// queryReadings are the fields of rerankings and scores that count towards the prompt.
+var queryReadings = [fieldCount]Reading{
+	FieldQuery: ReadIDs, FieldQueries: ReadIDs, FieldDocuments: ReadIDs, FieldItems: ReadIDs,
+	FieldText1: ReadIDs, FieldText2: ReadIDs,
+}
+
+// promptReadings are the fields of each dialect that count towards the prompt.
+var promptReadings = [...][fieldCount]Reading{
+	Chat:        {FieldMessages: ReadTurns, FieldTools: ReadAll, FieldFunctions: ReadAll},
+	Completions: {FieldPrompt: ReadIDs, FieldSuffix: ReadTurns},
+	Responses:   {FieldInput: ReadTurns, FieldInstructions: ReadTurns, FieldPrompt: ReadTurns, FieldTools: ReadAll},
+	Messages:    {FieldMessages: ReadTurns, FieldSystem: ReadTurns, FieldTools: ReadAll},
+	Embeddings:  {FieldInput: ReadIDs, FieldMessages: ReadTurns},
+	Rerank:      queryReadings,
+	Score:       queryReadings,
+	Tokenize:    {FieldPrompt: ReadTurns, FieldMessages: ReadTurns, FieldTools: ReadAll},
+	Moderations: {FieldInput: ReadTurns},
+	Images:      {FieldPrompt: ReadTurns},
+	Audio:       {FieldInput: ReadTurns, FieldInstructions: ReadTurns},
 }
 
 // member reads the value of the field f, of which the first byte is next.
@@ -257,7 +212,7 @@ func (p *parser) salt() {
 // prompt reads a field that shapes the prompt and notes where its value stands unless
 // that is null. It skips every other field.
 func (p *parser) prompt(f Field) {
-	how, c := f.promptReading(p.req.Dialect), p.Next()
+	how, c := promptReadings[p.req.Dialect][f], p.Next()
 	if c != 'n' && (how != ReadNothing || f.dialectOnly(p.req.Dialect)) {
 		p.req.place.note(f, p.i)
 	}

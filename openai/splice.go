@@ -123,14 +123,7 @@ func (r *Request) addsUsage(e Edit) bool {
 
 // addsSalt tells whether the edit puts a salt where there was no such member.
 func (r *Request) addsSalt(e Edit) bool {
-	if e.CacheSalt == "" || r.place.form || r.place.salt != (span{}) {
-		return false
-	}
-	switch r.Dialect {
-	case Chat, Completions, Responses, Messages, Embeddings, Rerank, Score:
-		return true
-	}
-	return false
+	return e.CacheSalt != "" && !r.place.form && r.place.salt == (span{}) && dialects[r.Dialect].salted
 }
 
 // changes appends the edit's cuts in the order of the body.
