@@ -85,16 +85,15 @@ func (r *Request) priorityChange(e Edit) (c change, ok bool) {
 	if !e.SetPriority || r.place.form {
 		return c, false
 	}
-	value := strconv.AppendInt(nil, e.Priority, 10)
+	at := span{}
 	if from := r.place.of(FieldPriority); from > 0 {
 		if !r.PriorityGiven && r.Body[from] != 'n' {
 			return c, false
 		}
-		at := newReader(r.Body[from:])
-		return change{span: span{from, from + len(at.Skip())}, with: value}, true
-	}
-	if !dialects[r.Dialect].prioritized {
+		value := newReader(r.Body[from:])
+		at = span{from, from + len(value.Skip())}
+	} else if !dialects[r.Dialect].prioritized {
 		return c, false
 	}
-	return insertion(r.place.top, r.place.topEmpty, append([]byte(`"priority":`), value...)), true
+	return r.set(at, "priority", strconv.AppendInt(nil, e.Priority, 10)), true
 }

@@ -137,8 +137,8 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 			cuts = append(cuts, c)
 		}
 	}
-	if c, ok := r.saltChange(e); ok {
-		cuts = append(cuts, c)
+	if !r.place.form && e.CacheSalt != "" && (r.place.salt != (span{}) || r.addsSalt(e)) {
+		cuts = append(cuts, r.set(r.place.salt, "cache_salt", appendJSONText(nil, e.CacheSalt)))
 	}
 	if c, ok := r.priorityChange(e); ok {
 		cuts = append(cuts, c)
@@ -163,19 +163,6 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 	return cuts
 }
 
-// saltChange returns the cut that makes the edit's salt the body's.
-func (r *Request) saltChange(e Edit) (c change, ok bool) {
-	switch at := r.place.salt; {
-	case e.CacheSalt == "" || r.place.form:
-		return c, false
-	case at != (span{}):
-		return change{span: at, with: appendJSONText(nil, e.CacheSalt)}, true
-	case !r.addsSalt(e):
-		return c, false
-	}
-	return insertion(r.place.top, r.place.topEmpty, appendJSONText([]byte(`"cache_salt":`), e.CacheSalt)), true
-}
-
 // modelChange returns the cut that makes name the body's model.
 func (r *Request) modelChange(name string) (c change, ok bool) {
 	at := r.place.model
@@ -187,11 +174,8 @@ func (r *Request) modelChange(name string) (c change, ok bool) {
 		return change{with: []byte(part)}, true
 	case r.place.form:
 		return change{span: at, with: []byte(name)}, true
-	case at != (span{}):
-		return change{span: at, with: appendJSONText(nil, name)}, true
 	}
-	member := appendJSONText([]byte(`"model":`), name)
-	return insertion(r.place.top, r.place.topEmpty, member), true
+	return r.set(at, "model", appendJSONText(nil, name)), true
 }
 
 // usageChange returns the cut that sets stream_options.include_usage.
@@ -201,11 +185,9 @@ func (r *Request) usageChange() change {
 	case at.include != (span{}):
 		return change{span: at.include, with: []byte("true")}
 	case at.inside > 0:
-		return insertion(at.inside, at.insideEmpty, []byte(`"include_usage":true`))
-	case at.options != (span{}):
-		return change{span: at.options, with: []byte(`{"include_usage":true}`)}
+		return insertion(at.inside, at.insideEmpty, "include_usage", []byte("true"))
 	}
-	return insertion(at.top, at.topEmpty, []byte(`"stream_options":{"include_usage":true}`))
+	return r.set(at.options, "stream_options", []byte(`{"include_usage":true}`))
 }
 
 // continuousChange returns the cut that unsets stream_options.continuous_usage_stats.
@@ -223,8 +205,19 @@ func (r *Request) continuousChange() (c change, ok bool) {
 	return change{span: at, with: []byte("false")}, true
 }
 
+// set returns the cut that gives a member of the body the value; at is where its own
+// value stands, the zero span without one.
+func (r *Request) set(at span, name string, value []byte) change {
+	if at != (span{}) {
+		return change{span: at, with: value}
+	}
+	return insertion(r.place.top, r.place.topEmpty, name, value)
+}
+
 // insertion puts a member behind the brace that stands before at.
-func insertion(at int, empty bool, member []byte) change {
+func insertion(at int, empty bool, name string, value []byte) change {
+	member := make([]byte, 0, len(`"":,`)+len(name)+len(value))
+	member = append(append(append(append(member, '"'), name...), `":`...), value...)
 	if !empty {
 		member = append(member, ',')
 	}
