@@ -62,17 +62,17 @@ func Decode(encoding string, body io.Reader, hint, most int64, memory Memory) ([
 	if hint > most {
 		return nil, tooLarge(most)
 	}
-	source := &source{from: body, left: most}
-	if !zipped {
-		into := buffer{hint: hint, most: most, memory: memory}
-		if err := into.ReadAll(source); err != nil {
-			return nil, source.blame(err, most)
-		}
-		return into.b, nil
+	source := &source{from: body, most: most}
+	into := buffer{hint: hint, most: most, memory: memory}
+	var err error
+	if zipped {
+		into.hint, into.packed = -1, source
+		err = unzip(&into, source)
+	} else {
+		err = into.ReadAll(source)
 	}
-	into := buffer{hint: -1, most: most, memory: memory, packed: source}
-	if err := unzip(&into, source); err != nil {
-		return nil, source.blame(err, most)
+	if err != nil {
+		return nil, source.blame(err)
 	}
 	return into.b, nil
 }
@@ -82,30 +82,28 @@ func tooLarge(most int64) error {
 		Message: fmt.Sprintf("the request body is larger than %d bytes: send less, or raise max_body_bytes", most)}
 }
 
-var (
-	errTooLarge       = errors.New("body too large")
-	errTooManyMembers = errors.New("too many gzip members")
-	errRatio          = errors.New("gzip yields too much for its length")
-)
+func badGzip(format string, args ...any) error {
+	return &RequestError{Reason: CodeInvalidValue, Param: "Content-Encoding",
+		Message: "the request body " + fmt.Sprintf(format, args...)}
+}
 
-// source reads at most left bytes and remembers what went wrong below it, so
+// finalError is an error that Decode returns as it is.
+type finalError struct{ error }
+
+// source reads at most so many bytes and remembers what went wrong below it, so
 // that a broken connection is told from a broken body.
 type source struct {
-	from io.Reader
-	read int64
-	left int64
-	err  error
+	from       io.Reader
+	read, most int64
+	err        error
 }
 
 func (s *source) Read(p []byte) (int, error) {
 	// One byte more than allowed tells a body that fits from one that does not.
-	if int64(len(p)) > s.left+1 {
-		p = p[:s.left+1]
-	}
+	p = p[:min(int64(len(p)), s.most-s.read+1)]
 	n, err := s.from.Read(p)
-	s.read += int64(n)
-	if s.left -= int64(n); s.left < 0 {
-		err = errTooLarge
+	if s.read += int64(n); s.read > s.most {
+		err = finalError{tooLarge(s.most)}
 	}
 	if err != nil && err != io.EOF {
 		s.err = err
@@ -114,30 +112,20 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 // blame turns an error of reading through s into the caller's.
-func (s *source) blame(err error, most int64) error {
-	unpaid, isMemory := errors.AsType[memoryError](err)
-	switch {
-	case isMemory:
-		return unpaid.error
-	case errors.Is(err, errTooLarge):
-		return tooLarge(most)
-	case errors.Is(err, errRatio):
-		return &RequestError{Reason: CodeInvalidValue, Param: "Content-Encoding",
-			Message: fmt.Sprintf("the request body unpacks to more than %d times its length: send it plain", maxRatio)}
-	case s.err != nil:
-		return fmt.Errorf("reading the request body: %w", s.err)
-	case errors.Is(err, errTooManyMembers):
-		return &RequestError{Reason: CodeInvalidValue, Param: "Content-Encoding",
-			Message: fmt.Sprintf("the request body has more than %d gzip members: compress it as one", maxMembers)}
+func (s *source) blame(err error) error {
+	if final, ok := errors.AsType[finalError](err); ok {
+		return final.error
 	}
-	return &RequestError{Reason: CodeInvalidValue, Param: "Content-Encoding",
-		Message: "the request body is not whole and valid gzip, or has bytes after its end: compress it again, or send it plain"}
+	if s.err != nil {
+		return fmt.Errorf("reading the request body: %w", s.err)
+	}
+	return badGzip("is not whole and valid gzip, or has bytes after its end: compress it again, or send it plain")
 }
 
 // unzip decodes all members of a gzip body.
 func unzip(into *buffer, from io.Reader) error {
 	if err := into.memory.Reserve(unzipBytes); err != nil {
-		return memoryError{err}
+		return finalError{err}
 	}
 	defer into.memory.Return(unzipBytes)
 	buffered := bufio.NewReader(from)
@@ -157,14 +145,8 @@ func unzip(into *buffer, from io.Reader) error {
 			return err
 		}
 	}
-	return errTooManyMembers
+	return finalError{badGzip("has more than %d gzip members: compress it as one", maxMembers)}
 }
-
-// memoryError is an error of a Memory.
-type memoryError struct{ error }
-
-// Unwrap is part of the errors package's protocol.
-func (e memoryError) Unwrap() error { return e.error }
 
 // buffer is a byte slice that grows to at most one byte more than most.
 type buffer struct {
@@ -187,9 +169,9 @@ func (f *buffer) ReadAll(from io.Reader) error {
 		f.b = f.b[:len(f.b)+n]
 		switch have := int64(len(f.b)); {
 		case have > f.most:
-			return errTooLarge
+			return finalError{tooLarge(f.most)}
 		case f.packed != nil && have > ratioFree && have > maxRatio*f.packed.read:
-			return errRatio
+			return finalError{badGzip("unpacks to more than %d times its length: send it plain", maxRatio)}
 		case err == io.EOF:
 			return nil
 		case err != nil:
@@ -218,7 +200,7 @@ func (f *buffer) grow() error {
 		want = f.most + 1 // a byte more must not cost a copy more
 	}
 	if err := f.memory.Reserve(want); err != nil {
-		return memoryError{err}
+		return finalError{err}
 	}
 	b := make([]byte, len(f.b), want)
 	copy(b, f.b)

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"bytes"
-	"math/bits"
 	"slices"
 )
 
@@ -267,51 +266,38 @@ func fieldsFilled(object []byte, but ...string) (m Mark) {
 }
 
 // choiceBound bounds the choices that are told apart: a completions request has
-// n answers for each of its prompts, and 65,536 of them cost 16 KiB.
+// n answers for each of its prompts.
 const choiceBound = 1 << 16
 
 // eventChoices knows which choices of a stream began and which have finished.
 type eventChoices struct {
-	began, ended         uint64   // the choices 0 to 63, one bit each
-	moreBegan, moreEnded []uint64 // those from 64 on
+	began, ended uint64         // the choices 0 to 63, one bit each
+	more         map[int64]bool // those from 64 on, and whether each has finished
 }
 
 // note records that a choice was seen and whether it has finished.
 func (s *eventChoices) note(index int64, finished bool) {
-	if index < 0 || index >= choiceBound {
-		return
-	}
-	bit := uint64(1) << (index % 64)
-	if index < 64 {
-		s.began |= bit
+	switch {
+	case index < 0 || index >= choiceBound:
+	case index >= 64:
+		if s.more == nil {
+			s.more = map[int64]bool{}
+		}
+		s.more[index] = s.more[index] || finished
+	default:
+		s.began |= 1 << index
 		if finished {
-			s.ended |= bit
+			s.ended |= 1 << index
 		}
-		return
-	}
-	for word := int(index/64) - 1; ; s.moreBegan, s.moreEnded = append(s.moreBegan, 0), append(s.moreEnded, 0) {
-		if word >= len(s.moreBegan) {
-			continue
-		}
-		s.moreBegan[word] |= bit
-		if finished {
-			s.moreEnded[word] |= bit
-		}
-		return
 	}
 }
 
 // finished says that there was a choice and each has finished.
 func (s *eventChoices) finished() bool {
-	seen := bits.OnesCount64(s.began)
-	if s.began&^s.ended != 0 {
-		return false
-	}
-	for i, b := range s.moreBegan {
-		if b&^s.moreEnded[i] != 0 {
+	for _, ended := range s.more {
+		if !ended {
 			return false
 		}
-		seen += bits.OnesCount64(b)
 	}
-	return seen > 0
+	return s.began == s.ended && (s.began != 0 || len(s.more) > 0)
 }

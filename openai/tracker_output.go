@@ -1,6 +1,9 @@
 package openai
 
-import "bytes"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // A token is taken for at least six bytes of ASCII or eight of anything else,
 // counted in parts. Under o200k_base and cl100k_base English prose, German, code
@@ -93,35 +96,22 @@ func textParts(v []byte) (n int) {
 	if len(v) < 2 || v[0] != '"' {
 		return 0
 	}
-	in := v[1 : len(v)-1]
-	for i := 0; i < len(in); i++ {
-		switch {
-		case in[i] == '\\' && i+1 < len(in):
-			if i++; in[i] == 'u' && i+4 < len(in) {
-				n += escapeParts(in[i+1 : i+5])
-				i += 4
-			} else {
-				n += asciiParts
+	for in := v[1 : len(v)-1]; len(in) > 0; {
+		char, size := rune(in[0]), 1
+		if char == '\\' {
+			if r, escaped := escape(in); escaped > 0 {
+				char, size = r, escaped
 			}
-		case in[i] < 0x80:
-			n += asciiParts
-		default:
-			n += wideParts
 		}
+		switch {
+		case char < utf8.RuneSelf:
+			n += asciiParts
+		case size == 1:
+			n += wideParts
+		default:
+			n += wideParts * utf8.RuneLen(char)
+		}
+		in = in[size:]
 	}
 	return n
-}
-
-// escapeParts returns what the character of a \u escape counts for; of a pair of
-// surrogates each is half of one.
-func escapeParts(hex []byte) int {
-	switch {
-	case string(hex[:2]) == "00" && hex[2] < '8':
-		return asciiParts
-	case hex[0] == '0' && hex[1] < '8':
-		return 2 * wideParts
-	case hex[0]|0x20 == 'd' && hex[1] >= '8':
-		return 2 * wideParts
-	}
-	return 3 * wideParts
 }
