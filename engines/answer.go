@@ -136,7 +136,7 @@ func (a *answer) compose(seed uint64, script Script, called *tool, w *wishes) (s
 	case len(w.schema) > 0:
 		return conform(w.schema, seed)
 	case w.jsonObject:
-		return `{"answer": ` + string(appendString(nil, prose(seed, 12))) + `, "certain": true}`, nil
+		return `{"answer": "` + prose(seed, 12) + `", "certain": true}`, nil
 	}
 	tokens := 16 + int(seed%48) // short answers: a demo shows many of them
 	if script.Tokens > 0 {

@@ -3,7 +3,6 @@ package engines
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
 
 	"tierway/routing"
 )
@@ -145,10 +144,7 @@ func chatTurns(messages []chatMessage) []turn {
 // chat serves POST /v1/chat/completions.
 func (e *Engine) chat(w http.ResponseWriter, r *request) error {
 	var req chatRequest
-	if err := decode(r.body, &req); err != nil {
-		return err
-	}
-	if err := e.checkModel(req.Model); err != nil {
+	if err := e.parse(r, &req, &req.Model); err != nil {
 		return err
 	}
 	if len(req.Messages) == 0 {
@@ -173,12 +169,7 @@ func (e *Engine) chat(w http.ResponseWriter, r *request) error {
 	if err := e.add(p, render(req.Tools, turns), turns, wish); err != nil {
 		return err
 	}
-	id, model := e.newID("chatcmpl-"), e.modelName(req.Model)
-	if !req.Stream {
-		return e.chatWhole(w, r, p, id, model)
-	}
-	head := chunkHead(id, "chat.completion.chunk", model, e.c.Clock().Unix())
-	return e.streamChunks(w, r, p, &chatStream{answers: p.answers, ids: e.callIDs(p)}, head, req.StreamOptions.IncludeUsage)
+	return e.writeChoices(w, r, p, &req.sampling, true)
 }
 
 // takeLogprobs reads the fields for log probabilities.
@@ -190,109 +181,4 @@ func (req *chatRequest) takeLogprobs(w *wishes) error {
 		return badRequest("top_logprobs", "when using `top_logprobs`, `logprobs` must be set to true.")
 	}
 	return nil
-}
-
-// callIDs makes the ids of the tool calls that the answers hold.
-func (e *Engine) callIDs(p *plan) []string {
-	ids := make([]string, len(p.answers))
-	for i, a := range p.answers {
-		if a.tool != "" {
-			ids[i] = e.newID("call_")
-		}
-	}
-	return ids
-}
-
-type chatUsage struct {
-	PromptTokens     int `json:"prompt_tokens"`
-	CompletionTokens int `json:"completion_tokens"`
-	TotalTokens      int `json:"total_tokens"`
-	PromptDetails    struct {
-		CachedTokens int `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
-}
-
-func (u usage) chat() chatUsage {
-	c := chatUsage{PromptTokens: u.prompt, CompletionTokens: u.output, TotalTokens: u.prompt + u.output}
-	c.PromptDetails.CachedTokens = u.cached
-	return c
-}
-
-// chatWhole answers in one body.
-func (e *Engine) chatWhole(w http.ResponseWriter, r *request, p *plan, id, model string) error {
-	u, err := e.generate(r.Context(), p, nowhere{})
-	if err != nil {
-		return err
-	}
-	calls := e.callIDs(p)
-	choices := make([]map[string]any, len(p.answers))
-	for i, a := range p.answers {
-		message := map[string]any{"role": "assistant", "content": a.text(), "refusal": nil}
-		if a.tool != "" {
-			message["content"] = nil
-			message["tool_calls"] = []any{map[string]any{"id": calls[i], "type": "function",
-				"function": map[string]any{"name": a.tool, "arguments": a.text()}}}
-		}
-		choices[i] = map[string]any{"index": i, "message": message,
-			"logprobs": a.chatLogprobs(), "finish_reason": a.finish}
-	}
-	return e.writeWhole(w, u, map[string]any{"id": id, "object": "chat.completion", "created": e.c.Clock().Unix(),
-		"model": model, "choices": choices, "usage": u.chat()})
-}
-
-// writeWhole writes an answer and counts its tokens as delivered.
-func (e *Engine) writeWhole(w http.ResponseWriter, u usage, body any) error {
-	if err := writeJSON(w, http.StatusOK, body); err != nil {
-		return err
-	}
-	e.counts.delivered(u)
-	return nil
-}
-
-// chatStream makes the choices of a chat stream's chunks.
-type chatStream struct {
-	answers []*answer
-	ids     []string // of tool calls
-}
-
-// first opens a choice: the role, and the call's name where it is one.
-func (c *chatStream) first(b []byte, i int) []byte {
-	b = openChoice(b, i)
-	if c.answers[i].tool == "" {
-		return append(b, `{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`...)
-	}
-	b = append(b, `{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":`...)
-	b = appendString(b, c.ids[i])
-	b = append(b, `,"type":"function","function":{"name":`...)
-	b = appendString(b, c.answers[i].tool)
-	return append(b, `,"arguments":""}}]},"logprobs":null,"finish_reason":null}`...)
-}
-
-func (c *chatStream) token(b []byte, i, step int, piece string) []byte {
-	a := c.answers[i]
-	b = openChoice(b, i)
-	if a.tool == "" {
-		b = append(b, `{"content":`...)
-		b = append(appendString(b, piece), '}')
-		b = appendLogprobs(b, a.logprobs, func() any {
-			return map[string]any{"content": []tokenLogprob{a.logprob(step)}}
-		})
-		return append(b, `,"finish_reason":null}`...)
-	}
-	b = append(b, `{"tool_calls":[{"index":0,"function":{"arguments":`...)
-	b = appendString(b, piece)
-	return append(b, `}}]},"logprobs":null,"finish_reason":null}`...)
-}
-
-func (c *chatStream) last(b []byte, i int, finish string) []byte {
-	b = openChoice(b, i)
-	b = append(b, `{},"logprobs":null,"finish_reason":`...)
-	b = appendString(b, finish)
-	return append(b, '}')
-}
-
-func openChoice(b []byte, i int) []byte {
-	b = append(b, `{"index":`...)
-	b = strconv.AppendInt(b, int64(i), 10)
-	return append(b, `,"delta":`...)
 }

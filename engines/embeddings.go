@@ -25,10 +25,7 @@ func (e *Engine) embeddings(w http.ResponseWriter, r *request) error {
 		Dimensions *int     `json:"dimensions"`
 		Priority   priority `json:"priority"`
 	}
-	if err := decode(r.body, &req); err != nil {
-		return err
-	}
-	if err := e.checkModel(req.Model); err != nil {
+	if err := e.parse(r, &req, &req.Model); err != nil {
 		return err
 	}
 	if len(req.Input) == 0 {

@@ -232,6 +232,14 @@ func bodyError(err error) error {
 	return fmt.Errorf("reading the body: %w", err)
 }
 
+// parse reads a JSON body, of which model is a field, and checks the model.
+func (e *Engine) parse(r *request, into any, model *string) error {
+	if err := decode(r.body, into); err != nil {
+		return err
+	}
+	return e.checkModel(*model)
+}
+
 // checkModel refuses a model that the engine does not serve.
 func (e *Engine) checkModel(model string) error {
 	switch {

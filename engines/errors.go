@@ -59,6 +59,15 @@ func writeJSON(w http.ResponseWriter, status int, body any) error {
 	return err
 }
 
+// writeWhole writes an answer and counts its tokens as delivered.
+func (e *Engine) writeWhole(w http.ResponseWriter, u usage, body any) error {
+	if err := writeJSON(w, http.StatusOK, body); err != nil {
+		return err
+	}
+	e.counts.delivered(u)
+	return nil
+}
+
 // decode reads a JSON body and names the field that has the wrong type.
 func decode(body []byte, into any) error {
 	err := json.Unmarshal(body, into)

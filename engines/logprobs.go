@@ -1,7 +1,6 @@
 package engines
 
 import (
-	"encoding/json"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -77,14 +76,6 @@ func (a *answer) allLogprobs() []tokenLogprob {
 	return all
 }
 
-// chatLogprobs is the logprobs member of a choice of the chat dialect.
-func (a *answer) chatLogprobs() any {
-	if !a.logprobs {
-		return nil
-	}
-	return map[string]any{"content": a.allLogprobs(), "refusal": nil}
-}
-
 // textLogprobs is the logprobs member of a choice of the completions dialect, for the
 // tokens from step on, the first of which is at offset characters.
 func (a *answer) textLogprobs(step, end, offset int) map[string]any {
@@ -100,17 +91,6 @@ func (a *answer) textLogprobs(step, end, offset int) map[string]any {
 		offset += utf8.RuneCountInString(t.Token)
 	}
 	return map[string]any{"tokens": tokens, "text_offset": offsets, "token_logprobs": own, "top_logprobs": top}
-}
-
-// appendLogprobs appends a member ,"logprobs":… with the value of one token, null where
-// it was not asked for.
-func appendLogprobs(b []byte, asked bool, value func() any) []byte {
-	b = append(b, `,"logprobs":`...)
-	if !asked {
-		return append(b, "null"...)
-	}
-	encoded, _ := json.Marshal(value()) // numbers, texts and lists of them
-	return append(b, encoded...)
 }
 
 // asksLogprobs tells whether a Responses request includes them.

@@ -47,10 +47,7 @@ func (e *Engine) speak(w http.ResponseWriter, r *request) error {
 		Input  string `json:"input"`
 		Format string `json:"response_format"`
 	}
-	if err := decode(r.body, &req); err != nil {
-		return err
-	}
-	if err := e.checkModel(req.Model); err != nil {
+	if err := e.parse(r, &req, &req.Model); err != nil {
 		return err
 	}
 	kind, known := audioTypes[req.Format]
@@ -82,10 +79,7 @@ func (e *Engine) draw(w http.ResponseWriter, r *request) error {
 		Prompt string `json:"prompt"`
 		N      *int   `json:"n"`
 	}
-	if err := decode(r.body, &req); err != nil {
-		return err
-	}
-	if err := e.checkModel(req.Model); err != nil {
+	if err := e.parse(r, &req, &req.Model); err != nil {
 		return err
 	}
 	n := 1

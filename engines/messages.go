@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 )
 
 type messagesRequest struct {
@@ -52,12 +51,9 @@ func (req *messagesRequest) turns() []turn {
 }
 
 // parseMessages reads what messages and count_tokens share.
-func (e *Engine) parseMessages(body []byte) (*messagesRequest, error) {
+func (e *Engine) parseMessages(r *request) (*messagesRequest, error) {
 	req := new(messagesRequest)
-	if err := decode(body, req); err != nil {
-		return nil, err
-	}
-	if err := e.checkModel(req.Model); err != nil {
+	if err := e.parse(r, req, &req.Model); err != nil {
 		return nil, err
 	}
 	if len(req.Messages) == 0 {
@@ -68,7 +64,7 @@ func (e *Engine) parseMessages(body []byte) (*messagesRequest, error) {
 
 // messages serves POST /v1/messages, Anthropic's dialect.
 func (e *Engine) messages(w http.ResponseWriter, r *request) error {
-	req, err := e.parseMessages(r.body)
+	req, err := e.parseMessages(r)
 	if err != nil {
 		return err
 	}
@@ -108,7 +104,7 @@ func (e *Engine) messages(w http.ResponseWriter, r *request) error {
 
 // countTokens serves POST /v1/messages/count_tokens.
 func (e *Engine) countTokens(w http.ResponseWriter, r *request) error {
-	req, err := e.parseMessages(r.body)
+	req, err := e.parseMessages(r)
 	if err != nil {
 		return err
 	}
@@ -204,17 +200,24 @@ func (s *messageStream) begin(u usage) error {
 	return s.event("ping", map[string]any{})
 }
 
+// messageDelta is the event of one token.
+type messageDelta struct {
+	Type  string `json:"type"`
+	Index int    `json:"index"`
+	Delta struct {
+		Type    string `json:"type"`
+		Text    string `json:"text,omitempty"`
+		Partial string `json:"partial_json,omitempty"`
+	} `json:"delta"`
+}
+
 func (s *messageStream) token(choice, _ int, piece string) error {
-	b := s.out.open("content_block_delta")
-	b = append(b, `{"type":"content_block_delta","index":`...)
-	b = strconv.AppendInt(b, int64(choice), 10)
-	if s.m.answer.tool == "" {
-		b = append(b, `,"delta":{"type":"text_delta","text":`...)
-	} else {
-		b = append(b, `,"delta":{"type":"input_json_delta","partial_json":`...)
+	d := messageDelta{Type: "content_block_delta", Index: choice}
+	d.Delta.Type, d.Delta.Text = "text_delta", piece
+	if s.m.answer.tool != "" {
+		d.Delta.Type, d.Delta.Text, d.Delta.Partial = "input_json_delta", "", piece
 	}
-	b = appendString(b, piece)
-	return s.out.send(append(b, "}}"...))
+	return s.out.event(d.Type, d)
 }
 
 func (s *messageStream) end(int, string) error {

@@ -66,10 +66,7 @@ func (e *Engine) rerank(w http.ResponseWriter, r *request) error {
 		TopN      int        `json:"top_n"`
 		Priority  priority   `json:"priority"`
 	}
-	if err := decode(r.body, &req); err != nil {
-		return err
-	}
-	if err := e.checkModel(req.Model); err != nil {
+	if err := e.parse(r, &req, &req.Model); err != nil {
 		return err
 	}
 	if req.Query == "" || len(req.Documents) == 0 {
@@ -106,10 +103,7 @@ func (e *Engine) score(w http.ResponseWriter, r *request) error {
 		Text2    texts    `json:"text_2"`
 		Priority priority `json:"priority"`
 	}
-	if err := decode(r.body, &req); err != nil {
-		return err
-	}
-	if err := e.checkModel(req.Model); err != nil {
+	if err := e.parse(r, &req, &req.Model); err != nil {
 		return err
 	}
 	if len(req.Text1) == 0 || len(req.Text2) == 0 {

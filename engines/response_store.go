@@ -15,7 +15,7 @@ type stored struct {
 	resp   map[string]any
 	turns  []turn // the conversation up to and with the answer
 	cancel context.CancelFunc
-	run    *responseRun // of one that can be streamed again; else nil
+	log    *eventLog // of one that can be streamed again; else nil
 }
 
 func (s *stored) id() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 )
 
@@ -73,10 +74,7 @@ type responseRequest struct {
 // responses serves POST /v1/responses.
 func (e *Engine) responses(w http.ResponseWriter, r *request) error {
 	var req responseRequest
-	if err := decode(r.body, &req); err != nil {
-		return err
-	}
-	if err := e.checkModel(req.Model); err != nil {
+	if err := e.parse(r, &req, &req.Model); err != nil {
 		return err
 	}
 	turns, err := e.responseTurns(&req)
@@ -154,7 +152,7 @@ func (req *responseRequest) wishes() (*wishes, error) {
 	return w, nil
 }
 
-// responseRun is one response on its way.
+// responseRun is one response on its way, and the sink of its stream.
 type responseRun struct {
 	e     *Engine
 	plan  *plan
@@ -162,8 +160,10 @@ type responseRun struct {
 	turns []turn
 	keep  bool
 
-	live      *progress // of a background response
-	resumable bool      // it was created as a stream
+	number    int64                          // of the next event
+	emit      func(name string, v any) error // sends an event
+	log       *eventLog                      // of a background response
+	resumable bool                           // it was created as a stream
 }
 
 // newResponse is the object as it is before anything was generated. Fields that the
@@ -191,8 +191,8 @@ func (e *Engine) newResponse(req *responseRequest, body []byte) map[string]any {
 }
 
 // outputItem is the answer as an output item; half-made items have empty text.
-func (run *responseRun) outputItem(id string, done bool) map[string]any {
-	a := run.plan.answers[0]
+func (run *responseRun) outputItem(done bool) map[string]any {
+	a, id := run.plan.answers[0], run.itemID()
 	status, text := "in_progress", ""
 	if done {
 		status, text = "completed", a.text()
@@ -225,14 +225,14 @@ func (run *responseRun) itemID() string {
 
 // complete returns the finished object.
 func (run *responseRun) complete(u usage) map[string]any {
-	resp := copyResponse(run.resp)
+	resp := maps.Clone(run.resp)
 	resp["status"] = "completed"
 	if run.plan.answers[0].finish == finishLength {
 		resp["status"] = "incomplete"
 		resp["incomplete_details"] = map[string]any{"reason": "max_output_tokens"}
 	}
 	resp["completed_at"] = run.e.c.Clock().Unix()
-	resp["output"] = []any{run.outputItem(run.itemID(), true)}
+	resp["output"] = []any{run.outputItem(true)}
 	resp["usage"] = map[string]any{
 		"input_tokens": u.prompt, "input_tokens_details": map[string]any{"cached_tokens": u.cached},
 		"output_tokens": u.output, "output_tokens_details": map[string]any{"reasoning_tokens": 0},
@@ -266,22 +266,14 @@ func (run *responseRun) store(resp map[string]any, cancel context.CancelFunc) {
 	}
 	s := &stored{resp: resp, turns: run.history(), cancel: cancel}
 	if run.resumable {
-		s.run = run
+		s.log = run.log
 	}
 	run.e.stored.put(s)
 }
 
 // withStatus returns the object with another status.
 func withStatus(resp map[string]any, status string) map[string]any {
-	out := copyResponse(resp)
+	out := maps.Clone(resp)
 	out["status"] = status
-	return out
-}
-
-func copyResponse(resp map[string]any) map[string]any {
-	out := make(map[string]any, len(resp)+1)
-	for k, v := range resp {
-		out[k] = v
-	}
 	return out
 }

@@ -3,18 +3,7 @@ package engines
 import (
 	"context"
 	"net/http"
-	"strconv"
 )
-
-// responseStream is the sink of a Responses stream: every event carries its name
-// and a number that counts up.
-type responseStream struct {
-	out    *sse
-	run    *responseRun
-	number int64
-	item   string
-	after  int64 // events up to this number are left out; -1: none
-}
 
 // stream answers with events. The two that announce the response go out before the
 // engine has a slot for it.
@@ -23,114 +12,107 @@ func (run *responseRun) stream(ctx context.Context, w http.ResponseWriter) error
 	if err != nil {
 		return err
 	}
-	s := &responseStream{out: out, run: run, item: run.itemID(), after: -1}
-	if err := s.announce("in_progress", "response.created", "response.in_progress"); err != nil {
+	run.emit = out.event
+	if err := run.announce("in_progress", "response.created", "response.in_progress"); err != nil {
 		return err
 	}
-	u, err := run.e.generate(ctx, run.plan, s)
+	u, err := run.e.generate(ctx, run.plan, run)
 	if err != nil {
 		return err
 	}
 	resp := run.complete(u)
 	run.store(resp, nil)
-	return s.finish(resp)
+	return run.finish(resp)
 }
 
 // announce sends events that hold the response before its first token.
-func (s *responseStream) announce(status string, names ...string) error {
+func (run *responseRun) announce(status string, names ...string) error {
 	for _, name := range names {
-		if err := s.event(name, map[string]any{"response": withStatus(s.run.resp, status)}); err != nil {
+		if err := run.event(name, map[string]any{"response": withStatus(run.resp, status)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// finish sends the last event, whose name tells how the response ended.
-func (s *responseStream) finish(resp map[string]any) error {
+// finish sends the last event, whose name tells how the response ended. OpenAI's stream
+// has no event of its own for a cancelled response: response.failed carries its status.
+func (run *responseRun) finish(resp map[string]any) error {
 	status, _ := resp["status"].(string)
-	return s.event("response."+status, map[string]any{"response": resp})
-}
-
-// skips numbers the next event and tells whether the client has it already.
-func (s *responseStream) skips() bool {
-	s.number++
-	return s.number-1 <= s.after
-}
-
-func (s *responseStream) event(name string, fields map[string]any) error {
-	fields["type"] = name
-	fields["sequence_number"] = s.number
-	if s.skips() {
-		return nil
+	if status == "cancelled" {
+		status = "failed"
 	}
-	return s.out.event(name, fields)
+	return run.event("response."+status, map[string]any{"response": resp})
 }
 
-func (s *responseStream) called() bool { return s.run.plan.answers[0].tool != "" }
+// event sends an event, which carries its name and a number that counts up.
+func (run *responseRun) event(name string, fields map[string]any) error {
+	fields["type"], fields["sequence_number"] = name, run.number
+	run.number++
+	return run.emit(name, fields)
+}
 
-func (s *responseStream) begin(usage) error {
-	if err := s.event("response.output_item.added", map[string]any{"output_index": 0, "item": s.run.outputItem(s.item, false)}); err != nil {
+func (run *responseRun) begin(usage) error {
+	if run.log != nil {
+		run.e.stored.update(run.resp)
+		if err := run.announce("in_progress", "response.in_progress"); err != nil {
+			return err
+		}
+	}
+	err := run.event("response.output_item.added", map[string]any{"output_index": 0, "item": run.outputItem(false)})
+	if err != nil || run.plan.answers[0].tool != "" {
 		return err
 	}
-	if s.called() {
-		return nil
-	}
-	return s.event("response.content_part.added", map[string]any{"item_id": s.item, "output_index": 0, "content_index": 0,
-		"part": outputText("", []tokenLogprob{})})
+	return run.event("response.content_part.added", run.part("part", outputText("", []tokenLogprob{})))
 }
 
-// token is written by hand: it is nearly all of a stream.
-func (s *responseStream) token(_, step int, piece string) error {
-	a := s.run.plan.answers[0]
-	name := "response.output_text.delta"
-	if s.called() {
-		name = "response.function_call_arguments.delta"
-	}
-	number := s.number
-	if s.skips() {
-		return nil
-	}
-	b := s.out.open(name)
-	b = append(b, `{"type":"`...)
-	b = append(b, name...)
-	b = append(b, `","sequence_number":`...)
-	b = strconv.AppendInt(b, number, 10)
-	b = append(b, `,"item_id":`...)
-	b = appendString(b, s.item)
-	b = append(b, `,"output_index":0`...)
-	switch {
-	case a.logprobs:
-		b = append(b, `,"content_index":0`...)
-		b = appendLogprobs(b, true, func() any { return []tokenLogprob{a.logprob(step)} })
-	case !s.called():
-		b = append(b, `,"content_index":0,"logprobs":[]`...)
-	}
-	b = append(b, `,"delta":`...)
-	b = appendString(b, piece)
-	return s.out.send(append(b, '}'))
+// responseDelta is the event of one token; the fields of a place in a text are nil in
+// the arguments of a call.
+type responseDelta struct {
+	Type     string `json:"type"`
+	Number   int64  `json:"sequence_number"`
+	Item     string `json:"item_id"`
+	Output   int    `json:"output_index"`
+	Content  *int   `json:"content_index,omitempty"`
+	Logprobs any    `json:"logprobs,omitempty"`
+	Delta    string `json:"delta"`
 }
 
-func (s *responseStream) end(int, string) error {
-	a := s.run.plan.answers[0]
-	if s.called() {
-		if err := s.event("response.function_call_arguments.done", map[string]any{"item_id": s.item, "output_index": 0, "name": a.tool, "arguments": a.text()}); err != nil {
+func (run *responseRun) token(_, step int, piece string) error {
+	d := responseDelta{Type: "response.function_call_arguments.delta", Number: run.number, Item: run.itemID(), Delta: piece}
+	run.number++
+	if a := run.plan.answers[0]; a.tool == "" {
+		d.Type, d.Content = "response.output_text.delta", new(0)
+		logprobs := []tokenLogprob{}
+		if a.logprobs {
+			logprobs = append(logprobs, a.logprob(step))
+		}
+		d.Logprobs = logprobs
+	}
+	return run.emit(d.Type, d)
+}
+
+func (run *responseRun) end(int, string) error {
+	a := run.plan.answers[0]
+	if a.tool != "" {
+		if err := run.event("response.function_call_arguments.done", map[string]any{"item_id": run.itemID(), "output_index": 0,
+			"name": a.tool, "arguments": a.text()}); err != nil {
 			return err
 		}
 	} else {
-		at := func() map[string]any {
-			return map[string]any{"item_id": s.item, "output_index": 0, "content_index": 0}
-		}
-		text := at()
-		text["text"], text["logprobs"] = a.text(), a.allLogprobs()
-		if err := s.event("response.output_text.done", text); err != nil {
+		text := run.part("text", a.text())
+		text["logprobs"] = a.allLogprobs()
+		if err := run.event("response.output_text.done", text); err != nil {
 			return err
 		}
-		part := at()
-		part["part"] = outputText(a.text(), a.allLogprobs())
-		if err := s.event("response.content_part.done", part); err != nil {
+		if err := run.event("response.content_part.done", run.part("part", outputText(a.text(), a.allLogprobs()))); err != nil {
 			return err
 		}
 	}
-	return s.event("response.output_item.done", map[string]any{"output_index": 0, "item": s.run.outputItem(s.item, true)})
+	return run.event("response.output_item.done", map[string]any{"output_index": 0, "item": run.outputItem(true)})
+}
+
+// part is a field with its place, which is the answer's one text.
+func (run *responseRun) part(name string, v any) map[string]any {
+	return map[string]any{"item_id": run.itemID(), "output_index": 0, "content_index": 0, name: v}
 }

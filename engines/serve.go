@@ -2,7 +2,6 @@ package engines
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -21,7 +20,7 @@ type Server struct {
 
 	mu     sync.Mutex // guards the two below, and that no handler starts once closed
 	closed bool
-	conns  map[*trackedConn]struct{}
+	conns  map[net.Conn]struct{} // that are open, or were hijacked
 }
 
 // Start serves h on addr, which must name a loopback address; port 0 takes a free
@@ -38,17 +37,18 @@ func Start(h http.Handler, addr string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting an engine: %w", err)
 	}
-	s := &Server{URL: "http://" + ln.Addr().String(), conns: make(map[*trackedConn]struct{})}
+	s := &Server{URL: "http://" + ln.Addr().String(), conns: make(map[net.Conn]struct{})}
 	s.http = &http.Server{
 		Handler:           s.tracked(h),
 		ReadHeaderTimeout: 10 * time.Second, // a gateway on the same host sends headers at once
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, c)
+		ConnState:         s.connState,
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			return context.WithValue(ctx, requestsKey{}, new(atomic.Int64))
 		},
 	}
 	s.serving.Go(func() {
 		// It ends with ErrServerClosed; what else could end it shows as refused connections.
-		_ = s.http.Serve(&trackingListener{Listener: ln, s: s})
+		_ = s.http.Serve(ln)
 	})
 	return s, nil
 }
@@ -59,9 +59,6 @@ func (s *Server) Close() error {
 	err := s.http.Close()
 	s.serving.Wait()
 	s.handlers.Wait()
-	if errors.Is(err, net.ErrClosed) {
-		return nil // Kill before Close is no mistake
-	}
 	return err
 }
 
@@ -78,9 +75,23 @@ func (s *Server) dropAll(reset bool) {
 	s.closed = true
 	for c := range s.conns {
 		if reset {
-			_ = c.SetLinger(0) // fails only on a connection that is closed
+			_ = c.(*net.TCPConn).SetLinger(0) // RST instead of FIN; fails only on a connection that is closed
 		}
-		_ = c.Conn.Close() // a connection that is already closed is as wanted
+		_ = c.Close() // a connection that is already closed is as wanted
+	}
+}
+
+// connState keeps the open connections.
+func (s *Server) connState(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case state == http.StateNew && s.closed:
+		_ = c.Close() // nobody has used it
+	case state == http.StateNew:
+		s.conns[c] = struct{}{}
+	case state == http.StateClosed:
+		delete(s.conns, c)
 	}
 }
 
@@ -91,9 +102,7 @@ func (s *Server) tracked(h http.Handler) http.Handler {
 			panic(http.ErrAbortHandler) // the connection is closed already
 		}
 		defer s.handlers.Done()
-		if c, ok := r.Context().Value(connKey{}).(*trackedConn); ok {
-			c.requests.Add(1)
-		}
+		r.Context().Value(requestsKey{}).(*atomic.Int64).Add(1)
 		h.ServeHTTP(w, r)
 	})
 }
@@ -110,52 +119,12 @@ func (s *Server) admit() bool {
 	return true
 }
 
-type connKey struct{}
-
-// trackedConn knows how many requests came over it and leaves its server's list
-// when it is closed.
-type trackedConn struct {
-	net.Conn
-	s        *Server
-	requests atomic.Int64
-}
-
-func (c *trackedConn) Close() error {
-	c.s.mu.Lock()
-	delete(c.s.conns, c)
-	c.s.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// SetLinger is the method of *net.TCPConn: 0 makes Close send RST instead of FIN.
-func (c *trackedConn) SetLinger(seconds int) error {
-	return c.Conn.(*net.TCPConn).SetLinger(seconds) // the server listens on TCP only
-}
+// requestsKey is the key of the number of requests that a connection has carried.
+type requestsKey struct{}
 
 // Reused reports whether the connection of a request carried an earlier request. It
 // is false for requests to servers that Start did not make.
 func Reused(r *http.Request) bool {
-	c, ok := r.Context().Value(connKey{}).(*trackedConn)
-	return ok && c.requests.Load() > 1
-}
-
-type trackingListener struct {
-	net.Listener
-	s *Server
-}
-
-func (l *trackingListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	t := &trackedConn{Conn: c, s: l.s}
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	if l.s.closed {
-		_ = c.Close() // nobody has used it
-		return nil, net.ErrClosed
-	}
-	l.s.conns[t] = struct{}{}
-	return t, nil
+	n, ok := r.Context().Value(requestsKey{}).(*atomic.Int64)
+	return ok && n.Load() > 1
 }

@@ -23,35 +23,26 @@ func newSSE(w http.ResponseWriter) (*sse, error) {
 	return s, s.rc.Flush()
 }
 
-// open starts an event; name may be empty. The caller appends the data to the
-// returned buffer and gives it to send.
-func (s *sse) open(name string) []byte {
-	b := s.buf[:0]
-	if name != "" {
-		b = append(b, "event: "...)
-		b = append(b, name...)
-		b = append(b, '\n')
+// event sends v as JSON in an event of that name, which may be empty.
+func (s *sse) event(name string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
 	}
-	return append(b, "data: "...)
+	return s.send(name, b)
 }
 
-func (s *sse) send(b []byte) error {
-	b = append(b, "\n\n"...)
-	s.buf = b
-	if _, err := s.w.Write(b); err != nil {
+func (s *sse) send(name string, data []byte) error {
+	s.buf = s.buf[:0]
+	if name != "" {
+		s.buf = append(append(append(s.buf, "event: "...), name...), '\n')
+	}
+	s.buf = append(append(append(s.buf, "data: "...), data...), "\n\n"...)
+	if _, err := s.w.Write(s.buf); err != nil {
 		return err
 	}
 	return s.rc.Flush()
 }
 
-// event sends an event with a name and a JSON object.
-func (s *sse) event(name string, fields map[string]any) error {
-	b, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	return s.send(append(s.open(name), b...))
-}
-
 // done sends the last event of chat and completion streams.
-func (s *sse) done() error { return s.send(append(s.open(""), "[DONE]"...)) }
+func (s *sse) done() error { return s.send("", []byte("[DONE]")) }

@@ -1,7 +1,6 @@
 package engines
 
 import (
-	"encoding/json"
 	"strings"
 	"unicode/utf8"
 
@@ -101,17 +100,4 @@ func prose(seed uint64, n int) string {
 		b.WriteByte('.')
 	}
 	return b.String()[:n*tokenBytes] // the words are ASCII: a token is exactly four bytes
-}
-
-// appendString appends s as a JSON string.
-func appendString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // a string always has an encoding
-			return append(b, quoted...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
 }

@@ -1,0 +1,181 @@
+package engines
+
+import (
+	"encoding/json"
+	"net/http"
+	"unicode/utf8"
+)
+
+// chunk is one event of a stream of chat or completions.
+type chunk struct {
+	ID      string   `json:"id"`
+	Object  string   `json:"object"`
+	Created int64    `json:"created"`
+	Model   string   `json:"model"`
+	Choices []choice `json:"choices"`
+	Usage   any      `json:"usage,omitempty"`
+}
+
+// choice is what a chunk adds to a choice: a Delta in chat, a Text in completions.
+type choice struct {
+	Index    int     `json:"index"`
+	Delta    any     `json:"delta,omitempty"`
+	Text     *string `json:"text,omitempty"`
+	Logprobs any     `json:"logprobs"`
+	Finish   any     `json:"finish_reason"`
+}
+
+type chatDelta struct {
+	Role    string  `json:"role,omitempty"`
+	Content *string `json:"content,omitempty"`
+}
+
+type chatUsage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	TotalTokens      int `json:"total_tokens"`
+	PromptDetails    struct {
+		CachedTokens int `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+}
+
+func (u usage) chat() chatUsage {
+	c := chatUsage{PromptTokens: u.prompt, CompletionTokens: u.output, TotalTokens: u.prompt + u.output}
+	c.PromptDetails.CachedTokens = u.cached
+	return c
+}
+
+// choices is an answer of chat or completions, and the sink of its stream.
+type choices struct {
+	head    chunk
+	chat    bool
+	answers []*answer
+	calls   []string // ids of tool calls
+	offsets []int    // of each choice's next token, in characters
+	out     *sse
+}
+
+// writeChoices answers a request of the chat or completions dialect.
+func (e *Engine) writeChoices(w http.ResponseWriter, r *request, p *plan, s *sampling, chat bool) error {
+	c := &choices{chat: chat, answers: p.answers, calls: make([]string, len(p.answers)), offsets: make([]int, len(p.answers)),
+		head: chunk{ID: e.newID("cmpl-"), Object: "text_completion", Created: e.c.Clock().Unix(), Model: e.modelName(s.Model)}}
+	if chat {
+		c.head.ID, c.head.Object = "chat"+c.head.ID, "chat.completion"
+	}
+	for i, a := range p.answers {
+		if a.tool != "" {
+			c.calls[i] = e.newID("call_")
+		}
+	}
+	if s.Stream {
+		return e.streamChoices(w, r, p, c, s.StreamOptions.IncludeUsage)
+	}
+	u, err := e.generate(r.Context(), p, nowhere{})
+	if err != nil {
+		return err
+	}
+	list := make([]map[string]any, len(p.answers))
+	for i := range list {
+		list[i] = c.whole(i)
+	}
+	return e.writeWhole(w, u, map[string]any{"id": c.head.ID, "object": c.head.Object, "created": c.head.Created,
+		"model": c.head.Model, "choices": list, "usage": u.chat()})
+}
+
+// whole is one choice of an answer in one body.
+func (c *choices) whole(i int) map[string]any {
+	a := c.answers[i]
+	body := map[string]any{"index": i, "logprobs": nil, "finish_reason": a.finish}
+	if !c.chat {
+		body["text"] = a.text()
+		if a.logprobs {
+			body["logprobs"] = a.textLogprobs(0, len(a.pieces), 0)
+		}
+		return body
+	}
+	message := map[string]any{"role": "assistant", "content": a.text(), "refusal": nil}
+	if a.tool != "" {
+		message["content"] = nil
+		message["tool_calls"] = []any{map[string]any{"id": c.calls[i], "type": "function",
+			"function": map[string]any{"name": a.tool, "arguments": a.text()}}}
+	}
+	if a.logprobs {
+		body["logprobs"] = map[string]any{"content": a.allLogprobs(), "refusal": nil}
+	}
+	body["message"] = message
+	return body
+}
+
+func (e *Engine) streamChoices(w http.ResponseWriter, r *request, p *plan, c *choices, withUsage bool) (err error) {
+	if c.out, err = newSSE(w); err != nil {
+		return err
+	}
+	if c.chat {
+		c.head.Object = "chat.completion.chunk"
+	}
+	if withUsage {
+		c.head.Usage = json.RawMessage("null")
+	}
+	u, err := e.generate(r.Context(), p, c)
+	if err != nil {
+		return err
+	}
+	if withUsage {
+		c.head.Choices, c.head.Usage = []choice{}, u.chat()
+		if err := c.out.event("", c.head); err != nil {
+			return err
+		}
+	}
+	return c.out.done()
+}
+
+func (c *choices) send(one choice) error {
+	c.head.Choices = []choice{one}
+	return c.out.event("", c.head)
+}
+
+// begin opens the choices of a chat: the role, and the call's name where it is one.
+func (c *choices) begin(usage) error {
+	if !c.chat {
+		return nil
+	}
+	for i, a := range c.answers {
+		one := choice{Index: i, Delta: chatDelta{Role: "assistant", Content: new("")}}
+		if a.tool != "" {
+			one.Delta = map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{map[string]any{
+				"index": 0, "id": c.calls[i], "type": "function", "function": map[string]any{"name": a.tool, "arguments": ""}}}}
+		}
+		if err := c.send(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *choices) token(i, step int, piece string) error {
+	a, one := c.answers[i], choice{Index: i}
+	switch {
+	case !c.chat:
+		one.Text = &piece
+		if a.logprobs {
+			one.Logprobs = a.textLogprobs(step, step+1, c.offsets[i])
+		}
+		c.offsets[i] += utf8.RuneCountInString(piece)
+	case a.tool != "":
+		one.Delta = map[string]any{"tool_calls": []any{map[string]any{"index": 0, "function": map[string]any{"arguments": piece}}}}
+	default:
+		one.Delta = chatDelta{Content: &piece}
+		if a.logprobs {
+			one.Logprobs = map[string]any{"content": []tokenLogprob{a.logprob(step)}}
+		}
+	}
+	return c.send(one)
+}
+
+func (c *choices) end(i int, finish string) error {
+	one := choice{Index: i, Finish: finish, Delta: chatDelta{}}
+	if !c.chat {
+		one.Delta, one.Text = nil, new("")
+	}
+	return c.send(one)
+}
