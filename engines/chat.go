@@ -7,39 +7,22 @@ import (
 	"tierway/routing"
 )
 
-// stopList is a stop field: a string, a list of them, or null.
-type stopList []string
-
-func (l *stopList) UnmarshalJSON(b []byte) error {
-	var one string
-	if string(b) != "null" && json.Unmarshal(b, &one) == nil {
-		*l = stopList{one}
-		return nil
-	}
-	if err := json.Unmarshal(b, (*[]string)(l)); err != nil {
-		return badRequest("stop", "stop must be a string or a list of strings")
-	}
-	return nil
-}
-
-type streamOptions struct {
-	IncludeUsage bool `json:"include_usage"`
-}
-
 // sampling are the fields that chat and completions share.
 type sampling struct {
-	Model         string        `json:"model"`
-	Stream        bool          `json:"stream"`
-	StreamOptions streamOptions `json:"stream_options"`
-	N             *int          `json:"n"`
-	MaxTokens     *int          `json:"max_tokens"`
-	MinTokens     int           `json:"min_tokens"`
-	IgnoreEOS     bool          `json:"ignore_eos"`
-	Stop          stopList      `json:"stop"`
-	Seed          *int64        `json:"seed"`
-	CacheSalt     string        `json:"cache_salt"`
-	Priority      priority      `json:"priority"`
-	Format        struct {
+	Model         string `json:"model"`
+	Stream        bool   `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	N         *int     `json:"n"`
+	MaxTokens *int     `json:"max_tokens"`
+	MinTokens int      `json:"min_tokens"`
+	IgnoreEOS bool     `json:"ignore_eos"`
+	Stop      texts    `json:"stop"`
+	Seed      *int64   `json:"seed"`
+	CacheSalt string   `json:"cache_salt"`
+	Priority  priority `json:"priority"`
+	Format    struct {
 		Type       string `json:"type"`
 		JSONSchema struct {
 			Schema json.RawMessage `json:"schema"`
@@ -64,19 +47,23 @@ func (s *sampling) wishes() (*wishes, error) {
 	if err := w.limit("max_tokens", s.MaxTokens); err != nil {
 		return nil, err
 	}
-	switch s.Format.Type {
+	return w, w.format("response_format", s.Format.Type, s.Format.JSONSchema.Schema)
+}
+
+// format takes the form of an answer from a field.
+func (w *wishes) format(field, kind string, schema json.RawMessage) error {
+	switch kind {
 	case "", "text":
 	case "json_object":
 		w.jsonObject = true
 	case "json_schema":
-		w.schema = s.Format.JSONSchema.Schema
-		if len(w.schema) == 0 {
-			return nil, badRequest("response_format", "response_format.json_schema.schema is missing")
+		if w.schema = schema; len(schema) == 0 {
+			return badRequest(field, "%s has no schema", field)
 		}
 	default:
-		return nil, badRequest("response_format", "response_format.type %q is not one of text, json_object, json_schema", s.Format.Type)
+		return badRequest(field, "%s.type %q is not one of text, json_object, json_schema", field, kind)
 	}
-	return w, nil
+	return nil
 }
 
 // limit takes a bound on the answer's length from a field that may be absent.

@@ -12,7 +12,7 @@ type messagesRequest struct {
 	MaxTokens     *int          `json:"max_tokens"`
 	System        content       `json:"system"`
 	Messages      []chatMessage `json:"messages"`
-	StopSequences stopList      `json:"stop_sequences"`
+	StopSequences texts         `json:"stop_sequences"`
 	Stream        bool          `json:"stream"`
 	Tools         []tool        `json:"tools"`
 	ToolChoice    toolChoice    `json:"tool_choice"`
@@ -90,7 +90,7 @@ func (e *Engine) messages(w http.ResponseWriter, r *request) error {
 		m.toolID = e.newID("toolu_")
 	}
 	if req.Stream {
-		return e.streamMessage(r.Context(), w, p, m)
+		return m.stream(r.Context(), w, e, p)
 	}
 	u, err := e.generate(r.Context(), p, nowhere{})
 	if err != nil {
@@ -111,10 +111,11 @@ func (e *Engine) countTokens(w http.ResponseWriter, r *request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"input_tokens": len(render(req.Tools, req.turns()))})
 }
 
-// message is one answer in Anthropic's words.
+// message is one answer in Anthropic's words, and the sink of its stream.
 type message struct {
 	id, model, toolID string
 	answer            *answer
+	out               *sse
 }
 
 // envelope is the message without content. Anthropic's input_tokens leave out what
@@ -156,48 +157,37 @@ func (m *message) stop() (reason string, sequence any) {
 	return "end_turn", nil
 }
 
-// messageStream is the sink of a Messages stream.
-type messageStream struct {
-	out *sse
-	m   *message
-}
-
-func (e *Engine) streamMessage(ctx context.Context, w http.ResponseWriter, p *plan, m *message) error {
-	out, err := newSSE(w)
-	if err != nil {
+func (m *message) stream(ctx context.Context, w http.ResponseWriter, e *Engine, p *plan) (err error) {
+	if m.out, err = newSSE(w); err != nil {
 		return err
 	}
-	s := &messageStream{out: out, m: m}
-	u, err := e.generate(ctx, p, s)
+	u, err := e.generate(ctx, p, m)
 	if err != nil {
 		return err
 	}
 	reason, sequence := m.stop()
-	if err := s.event("message_delta", map[string]any{"delta": map[string]any{"stop_reason": reason, "stop_sequence": sequence}, "usage": messageUsage(u)}); err != nil {
-		return err
-	}
-	return s.event("message_stop", map[string]any{})
+	return cmp.Or(
+		m.event("message_delta", map[string]any{"usage": messageUsage(u),
+			"delta": map[string]any{"stop_reason": reason, "stop_sequence": sequence}}),
+		m.event("message_stop", map[string]any{}))
 }
 
-func (s *messageStream) event(name string, fields map[string]any) error {
+func (m *message) event(name string, fields map[string]any) error {
 	fields["type"] = name
-	return s.out.event(name, fields)
+	return m.out.event(name, fields)
 }
 
 // begin sends what comes before the first token: the message, its block, and the
 // ping that Anthropic sends there.
-func (s *messageStream) begin(u usage) error {
-	if err := s.event("message_start", map[string]any{"message": s.m.envelope(u)}); err != nil {
-		return err
-	}
+func (m *message) begin(u usage) error {
 	block := map[string]any{"type": "text", "text": ""}
-	if s.m.answer.tool != "" {
-		block = map[string]any{"type": "tool_use", "id": s.m.toolID, "name": s.m.answer.tool, "input": map[string]any{}}
+	if m.answer.tool != "" {
+		block = map[string]any{"type": "tool_use", "id": m.toolID, "name": m.answer.tool, "input": map[string]any{}}
 	}
-	if err := s.event("content_block_start", map[string]any{"index": 0, "content_block": block}); err != nil {
-		return err
-	}
-	return s.event("ping", map[string]any{})
+	return cmp.Or(
+		m.event("message_start", map[string]any{"message": m.envelope(u)}),
+		m.event("content_block_start", map[string]any{"index": 0, "content_block": block}),
+		m.event("ping", map[string]any{}))
 }
 
 // messageDelta is the event of one token.
@@ -211,15 +201,15 @@ type messageDelta struct {
 	} `json:"delta"`
 }
 
-func (s *messageStream) token(choice, _ int, piece string) error {
+func (m *message) token(choice, _ int, piece string) error {
 	d := messageDelta{Type: "content_block_delta", Index: choice}
 	d.Delta.Type, d.Delta.Text = "text_delta", piece
-	if s.m.answer.tool != "" {
+	if m.answer.tool != "" {
 		d.Delta.Type, d.Delta.Text, d.Delta.Partial = "input_json_delta", "", piece
 	}
-	return s.out.event(d.Type, d)
+	return m.out.event(d.Type, d)
 }
 
-func (s *messageStream) end(int, string) error {
-	return s.event("content_block_stop", map[string]any{"index": 0})
+func (m *message) end(int, string) error {
+	return m.event("content_block_stop", map[string]any{"index": 0})
 }

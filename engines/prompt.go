@@ -35,7 +35,7 @@ func (c *content) UnmarshalJSON(b []byte) error {
 	}
 	var parts []part
 	if err := json.Unmarshal(b, &parts); err != nil {
-		return badRequest("content", "a message's content must be a string or a list of parts")
+		return err
 	}
 	var text strings.Builder
 	for _, p := range parts {

@@ -9,35 +9,25 @@ import (
 )
 
 // document is a text, or an object with one.
-type document struct{ text string }
+type document struct{ Text string }
 
 func (d *document) UnmarshalJSON(b []byte) error {
-	if json.Unmarshal(b, &d.text) == nil {
-		return nil
+	if b[0] == '"' {
+		return json.Unmarshal(b, &d.Text)
 	}
-	var object struct {
-		Text *string `json:"text"`
-	}
-	if json.Unmarshal(b, &object) != nil || object.Text == nil {
-		return badRequest("documents", "a document must be a string or an object with a text")
-	}
-	d.text = *object.Text
-	return nil
+	type plain document
+	return json.Unmarshal(b, (*plain)(d))
 }
 
 // texts is one text or a list of them.
 type texts []string
 
 func (t *texts) UnmarshalJSON(b []byte) error {
-	var one string
-	if json.Unmarshal(b, &one) == nil {
-		*t = texts{one}
-		return nil
+	if b[0] == '"' {
+		*t = texts{""}
+		return json.Unmarshal(b, &(*t)[0])
 	}
-	if err := json.Unmarshal(b, (*[]string)(t)); err != nil {
-		return badRequest("input", "a text or a list of texts is needed")
-	}
-	return nil
+	return json.Unmarshal(b, (*[]string)(t))
 }
 
 // likeness is 0 to 1: the share of a's words that b has, moved a little by a hash so
@@ -80,8 +70,8 @@ func (e *Engine) rerank(w http.ResponseWriter, r *request) error {
 	}
 	results := make([]result, len(req.Documents))
 	for i, d := range req.Documents {
-		prompts[i] = appendIDs(appendIDs(nil, req.Query), d.text)
-		results[i] = result{Index: i, Document: map[string]any{"text": d.text}, Score: likeness(req.Query, d.text)}
+		prompts[i] = appendIDs(appendIDs(nil, req.Query), d.Text)
+		results[i] = result{Index: i, Document: map[string]any{"text": d.Text}, Score: likeness(req.Query, d.Text)}
 	}
 	u, err := e.read(r, prompts, req.Priority)
 	if err != nil {

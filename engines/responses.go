@@ -27,10 +27,7 @@ func (in *responseInput) UnmarshalJSON(b []byte) error {
 		*in = responseInput{{Type: "message", Role: "user", Content: content{text: text, human: true}}}
 		return nil
 	}
-	if err := json.Unmarshal(b, (*[]responseItem)(in)); err != nil {
-		return badRequest("input", "input must be a string or a list of items")
-	}
-	return nil
+	return json.Unmarshal(b, (*[]responseItem)(in))
 }
 
 func (in responseInput) turns() []turn {
@@ -138,18 +135,7 @@ func (req *responseRequest) wishes() (*wishes, error) {
 		}
 		w.logprobs = asksLogprobs(req.Include)
 	}
-	switch format := req.Text.Format; format.Type {
-	case "", "text":
-	case "json_object":
-		w.jsonObject = true
-	case "json_schema":
-		if w.schema = format.Schema; len(w.schema) == 0 {
-			return nil, badRequest("text.format", "text.format.schema is missing")
-		}
-	default:
-		return nil, badRequest("text.format", "text.format.type %q is not one of text, json_object, json_schema", format.Type)
-	}
-	return w, nil
+	return w, w.format("text.format", req.Text.Format.Type, req.Text.Format.Schema)
 }
 
 // responseRun is one response on its way, and the sink of its stream.

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 )
@@ -95,21 +96,17 @@ func (run *responseRun) token(_, step int, piece string) error {
 func (run *responseRun) end(int, string) error {
 	a := run.plan.answers[0]
 	if a.tool != "" {
-		if err := run.event("response.function_call_arguments.done", map[string]any{"item_id": run.itemID(), "output_index": 0,
-			"name": a.tool, "arguments": a.text()}); err != nil {
-			return err
-		}
-	} else {
-		text := run.part("text", a.text())
-		text["logprobs"] = a.allLogprobs()
-		if err := run.event("response.output_text.done", text); err != nil {
-			return err
-		}
-		if err := run.event("response.content_part.done", run.part("part", outputText(a.text(), a.allLogprobs()))); err != nil {
-			return err
-		}
+		return cmp.Or(
+			run.event("response.function_call_arguments.done", map[string]any{"item_id": run.itemID(), "output_index": 0,
+				"name": a.tool, "arguments": a.text()}),
+			run.event("response.output_item.done", map[string]any{"output_index": 0, "item": run.outputItem(true)}))
 	}
-	return run.event("response.output_item.done", map[string]any{"output_index": 0, "item": run.outputItem(true)})
+	text := run.part("text", a.text())
+	text["logprobs"] = a.allLogprobs()
+	return cmp.Or(
+		run.event("response.output_text.done", text),
+		run.event("response.content_part.done", run.part("part", outputText(a.text(), a.allLogprobs()))),
+		run.event("response.output_item.done", map[string]any{"output_index": 0, "item": run.outputItem(true)}))
 }
 
 // part is a field with its place, which is the answer's one text.

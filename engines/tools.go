@@ -24,7 +24,7 @@ func (t *tool) UnmarshalJSON(b []byte) error {
 		InputSchema json.RawMessage `json:"input_schema"`
 	}
 	if err := json.Unmarshal(b, &raw); err != nil {
-		return badRequest("tools", "a tool must be an object: %v", err)
+		return err
 	}
 	t.name, t.params = raw.Name, raw.Parameters
 	t.function = raw.Type == "" || raw.Type == "function" || raw.InputSchema != nil
@@ -70,7 +70,7 @@ func (c *toolChoice) UnmarshalJSON(b []byte) error {
 		} `json:"allowed_tools"`
 	}
 	if err := json.Unmarshal(b, &raw); err != nil {
-		return badRequest("tool_choice", "tool_choice must be a string or an object")
+		return err
 	}
 	switch raw.Type {
 	case "function", "tool":

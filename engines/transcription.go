@@ -17,7 +17,7 @@ const (
 	soundTokensPerSecond = 10
 )
 
-// transcription is one transcription or translation.
+// transcription is one transcription or translation, and the sink of its stream.
 type transcription struct {
 	answer       *answer
 	audio, typed int           // tokens of the prompt: of the sound, of the text beside it
@@ -25,6 +25,7 @@ type transcription struct {
 	translates   bool
 	language     string
 	words        bool // their times were asked for
+	out          *sse
 }
 
 // transcribe serves POST /v1/audio/transcriptions and translations. The text is the
@@ -56,7 +57,7 @@ func (e *Engine) transcribe(w http.ResponseWriter, r *request) error {
 		seed: hashIDs(e.c.Seed, prompt), logprobs: slices.Contains(r.MultipartForm.Value["include[]"], "logprobs")}
 	p.prompts, p.answers = [][]uint32{prompt}, []*answer{t.answer}
 	if streams {
-		return e.streamTranscription(w, r, p, t)
+		return t.stream(w, r, e, p)
 	}
 	u, err := e.generate(r.Context(), p, nowhere{})
 	if err != nil {
@@ -154,40 +155,32 @@ func (t *transcription) logprobs(step, end int) []likelyToken {
 	return list
 }
 
-// transcriptionStream is the sink of a streamed transcription.
-type transcriptionStream struct {
-	out *sse
-	t   *transcription
-}
-
-// streamTranscription answers with an event for each token and one with the whole.
-func (e *Engine) streamTranscription(w http.ResponseWriter, r *request, p *plan, t *transcription) error {
-	out, err := newSSE(w)
+// stream answers with an event for each token and one with the whole.
+func (t *transcription) stream(w http.ResponseWriter, r *request, e *Engine, p *plan) (err error) {
+	if t.out, err = newSSE(w); err != nil {
+		return err
+	}
+	u, err := e.generate(r.Context(), p, t)
 	if err != nil {
 		return err
 	}
-	s := &transcriptionStream{out: out, t: t}
-	u, err := e.generate(r.Context(), p, s)
-	if err != nil {
-		return err
-	}
-	return s.event("transcript.text.done", 0, len(t.answer.pieces),
+	return t.event("transcript.text.done", 0, len(t.answer.pieces),
 		map[string]any{"text": t.answer.text(), "usage": t.usage(u)})
 }
 
 // event sends an event that is about the tokens from step to end.
-func (s *transcriptionStream) event(name string, step, end int, fields map[string]any) error {
+func (t *transcription) event(name string, step, end int, fields map[string]any) error {
 	fields["type"] = name
-	if s.t.answer.logprobs {
-		fields["logprobs"] = s.t.logprobs(step, end)
+	if t.answer.logprobs {
+		fields["logprobs"] = t.logprobs(step, end)
 	}
-	return s.out.event(name, fields)
+	return t.out.event(name, fields)
 }
 
-func (s *transcriptionStream) begin(usage) error { return nil }
+func (t *transcription) begin(usage) error { return nil }
 
-func (s *transcriptionStream) token(_, step int, piece string) error {
-	return s.event("transcript.text.delta", step, step+1, map[string]any{"delta": piece})
+func (t *transcription) token(_, step int, piece string) error {
+	return t.event("transcript.text.delta", step, step+1, map[string]any{"delta": piece})
 }
 
-func (s *transcriptionStream) end(int, string) error { return nil }
+func (t *transcription) end(int, string) error { return nil }
