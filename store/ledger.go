@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -54,10 +55,7 @@ func NewLedger(c LedgerConfig) *Ledger {
 }
 
 func newLedger(c LedgerConfig, to target) *Ledger {
-	l := &Ledger{sql: to, log: c.Log, retention: c.Retention, recover: c.Recover.orNone()}
-	if l.log == nil {
-		l.log = slog.New(slog.DiscardHandler)
-	}
+	l := &Ledger{sql: to, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), retention: c.Retention, recover: c.Recover.orNone()}
 	if c.Max <= 0 {
 		c.Max = ledgerMax
 	}

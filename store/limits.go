@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,13 +69,10 @@ const (
 
 // NewLimits returns limits. Nothing is told to Redis until Run.
 func NewLimits(c LimitsConfig) *Limits {
-	l := &Limits{local: c.Local, redis: c.Redis, log: c.Log, now: c.Now, recover: c.Recover.orNone(),
+	l := &Limits{local: c.Local, redis: c.Redis, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.Now, recover: c.Recover.orNone(),
 		renew: make(chan struct{}, 1), scripts: newScripts()}
 	l.queue = l.newQueue(queueSize)
 	l.SetGateways(c.Gateways)
-	if l.log == nil {
-		l.log = slog.New(slog.DiscardHandler)
-	}
 	if l.now == nil {
 		l.now = time.Now
 	}

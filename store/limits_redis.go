@@ -172,7 +172,7 @@ func (l *Limits) word(s *settlement) word {
 	for i := range standings {
 		limits := standings[i].Limits
 		if then := s.then(&standings[i]); then != nil { // a limit that is new since then was not booked
-			limits.RPM, limits.RPS, limits.TPM = where(then.RPM, limits.RPM), where(then.RPS, limits.RPS), where(then.TPM, limits.TPM)
+			limits.RPM, limits.RPS, limits.TPM = ifLimited(then.RPM, limits.RPM), ifLimited(then.RPS, limits.RPS), ifLimited(then.TPM, limits.TPM)
 		}
 		w.args.add(&standings[i], &limits)
 	}
@@ -201,7 +201,7 @@ func (s *settlement) then(of *tenants.Standing) *tenants.Limits {
 	return nil
 }
 
-func where(then, now int64) int64 {
+func ifLimited(then, now int64) int64 {
 	if then == 0 {
 		return 0
 	}

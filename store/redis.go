@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -107,12 +108,9 @@ func open(c RedisConfig, patience time.Duration) (*Redis, error) {
 		return nil, err
 	}
 	tune(o, patience)
-	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway, log: c.Log, onState: c.OnState,
+	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), onState: c.OnState,
 		recover: c.Recover.orNone(),
 		topics:  map[string]*topic{}, signal: make(chan struct{}, 1), register: redis.NewScript(registerScript)}
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
-	}
 	if r.onState == nil {
 		r.onState = func(bool) {}
 	}

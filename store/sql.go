@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -43,10 +44,7 @@ type SQL struct {
 // is first used, so that one that is away is no error here; a file that cannot be
 // written is. The caller owes Close.
 func OpenSQL(c SQLConfig) (*SQL, error) {
-	s := &SQL{log: c.Log}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := &SQL{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
 	if err := s.open(c.URL); err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}

@@ -27,10 +27,7 @@ func (s *SQL) CreateAdmin(ctx context.Context, a Actor, ad Admin) (Admin, error)
 	err := s.change(ctx, a, fmt.Sprintf("creating admin %q", ad.Name), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
 		return addAdmin(ctx, tx, "admin.create", a, &ad, now)
 	})
-	if err != nil {
-		return Admin{}, err
-	}
-	return ad, nil
+	return ad, err
 }
 
 // Bootstrap adds the first admin. ErrExists: one of the role admin is in force, so
@@ -46,10 +43,7 @@ func (s *SQL) Bootstrap(ctx context.Context, a Actor, ad Admin) (Admin, error) {
 		}
 		return addAdmin(ctx, tx, "admin.bootstrap", a, &ad, now)
 	})
-	if err != nil {
-		return Admin{}, err
-	}
-	return ad, nil
+	return ad, err
 }
 
 func addAdmin(ctx context.Context, tx *sql.Tx, action string, a Actor, ad *Admin, now time.Time) (edit, error) {

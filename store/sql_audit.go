@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -92,32 +91,14 @@ func (s *SQL) AppendAudit(ctx context.Context, a Actor, action, target, before, 
 func (s *SQL) Audit(ctx context.Context, q AuditQuery) ([]AuditEntry, error) {
 	ctx, done := context.WithTimeout(ctx, searchTimeout)
 	defer done()
-	var where strings.Builder
-	var args []any
-	and := func(condition string, arg any) {
-		args = append(args, arg)
-		where.WriteString(" AND " + condition + " $" + strconv.Itoa(len(args)))
-	}
-	if q.Actor != "" {
-		and("actor =", clean(q.Actor))
-	}
-	if q.Action != "" {
-		and("action =", clean(q.Action))
-	}
-	if q.Target != "" {
-		and("target =", clean(q.Target))
-	}
-	if !q.Since.IsZero() {
-		and("at >=", micros(q.Since))
-	}
-	if q.Before > 0 {
-		and("id <", q.Before)
-	}
+	filter, args := where(condition{q.Actor != "", "actor =", clean(q.Actor)}, condition{q.Action != "", "action =", clean(q.Action)},
+		condition{q.Target != "", "target =", clean(q.Target)}, condition{!q.Since.IsZero(), "at >=", micros(q.Since)},
+		condition{q.Before > 0, "id <", q.Before})
 	limit := auditUsual
 	if q.Limit > 0 {
 		limit = min(q.Limit, auditMost)
 	}
-	all, err := collect(ctx, s.read, auditColumns, "FROM audit WHERE 1 = 1"+where.String()+" ORDER BY id DESC LIMIT "+strconv.Itoa(limit), args...)
+	all, err := collect(ctx, s.read, auditColumns, "FROM audit"+filter+" ORDER BY id DESC LIMIT "+strconv.Itoa(limit), args...)
 	return all, s.fail(ctx, "reading the audit log", err)
 }
 

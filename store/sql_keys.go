@@ -43,10 +43,7 @@ func (s *SQL) CreateKey(ctx context.Context, a Actor, k tenants.Key) (tenants.Ke
 		k = fresh(k, a, now)
 		return edit{action: "key.create", target: k.ID, after: k}, insert(ctx, tx, "keys", keyColumns(&k))
 	})
-	if err != nil {
-		return tenants.Key{}, err
-	}
-	return k, nil
+	return k, err
 }
 
 // fresh returns a key as one that is new.
@@ -75,10 +72,7 @@ func (s *SQL) UpdateKey(ctx context.Context, a Actor, k tenants.Key, ifVersion i
 		after.Name, after.Rights, after.Limits, after.ExpiresAt = k.Name, k.Rights, k.Limits, stamp(k.ExpiresAt)
 		return s.replaceKey(ctx, tx, "key.update", before, &after)
 	})
-	if err != nil {
-		return tenants.Key{}, err
-	}
-	return after, nil
+	return after, err
 }
 
 // replaceKey writes the next version of a key.
@@ -122,10 +116,7 @@ func (s *SQL) RotateKey(ctx context.Context, a Actor, id string, next tenants.Ke
 		e.after = map[string]tenants.Key{"old": old, "new": made}
 		return e, err
 	})
-	if err != nil {
-		return tenants.Key{}, tenants.Key{}, err
-	}
-	return old, made, nil
+	return old, made, err
 }
 
 // RevokeKey ends a key for good and returns it as it is stored. One that is
@@ -148,10 +139,7 @@ func (s *SQL) RevokeKey(ctx context.Context, a Actor, id, reason string, now tim
 		}{after, reason}
 		return e, err
 	})
-	if err != nil {
-		return tenants.Key{}, err
-	}
-	return after, nil
+	return after, err
 }
 
 // TouchKeys notes when keys were last used, to the minute, by their ids. It never

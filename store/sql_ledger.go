@@ -73,9 +73,13 @@ func (s *SQL) WriteRows(ctx context.Context, rows []Row) (written int, err error
 	defer done()
 	err = s.transact(ctx, func(tx *sql.Tx) error { return s.addRows(ctx, tx, rows) })
 	if written = len(rows); errors.Is(err, errReplayed) {
-		err = s.transact(ctx, func(tx *sql.Tx) (err error) {
-			written, err = s.addFresh(ctx, tx, rows)
-			return err
+		err = s.transact(ctx, func(tx *sql.Tx) error {
+			fresh, err := freshRows(ctx, tx, rows)
+			written = len(fresh)
+			if err != nil {
+				return err
+			}
+			return s.addRows(ctx, tx, fresh)
 		})
 	}
 	if err != nil {
@@ -90,8 +94,24 @@ var errReplayed = errors.New("some of the rows are there already")
 // addRows adds a batch that is all new, as nearly every one is: asking which rows
 // are would cost a third more.
 func (s *SQL) addRows(ctx context.Context, tx *sql.Tx, rows []Row) error {
+	statements := map[int]*sql.Stmt{} // by the number of rows; the transaction closes them
 	total := map[group]sums{}
-	err := s.inserts(ctx, tx, rows, "", func(statement *sql.Stmt, part []Row, args []any) error {
+	var args []any
+	for part := range slices.Chunk(rows, s.chunk) {
+		statement := statements[len(part)]
+		if statement == nil {
+			var err error
+			if statement, err = tx.PrepareContext(ctx, "INSERT INTO ledger ("+strings.Join(ledgerColumns, ", ")+") VALUES "+
+				tuples(len(part), len(ledgerColumns))+" ON CONFLICT (id) DO NOTHING"); err != nil {
+				return err
+			}
+			statements[len(part)] = statement
+		}
+		args = args[:0]
+		for i := range part {
+			args = appendRow(args, &part[i])
+			add(total, &part[i])
+		}
 		result, err := statement.ExecContext(ctx, args...)
 		if err != nil {
 			return err
@@ -99,36 +119,34 @@ func (s *SQL) addRows(ctx context.Context, tx *sql.Tx, rows []Row) error {
 		if n, err := result.RowsAffected(); err != nil || n != int64(len(part)) {
 			return cmp.Or(err, errReplayed)
 		}
-		for i := range part {
-			add(total, &part[i])
-		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	return s.addUsage(ctx, tx, total)
 }
 
-// addFresh adds those rows of a batch that are not there yet.
-func (s *SQL) addFresh(ctx context.Context, tx *sql.Tx, rows []Row) (written int, err error) {
-	fresh := make(map[string]bool, len(rows))
-	err = s.inserts(ctx, tx, rows, " RETURNING id", func(statement *sql.Stmt, _ []Row, args []any) error {
-		return readIDs(ctx, statement, args, fresh)
-	})
-	if err != nil {
-		return 0, err
-	}
-	total := map[group]sums{}
-	for i := range rows {
-		r := &rows[i]
-		if id := field(r.ID); fresh[id] {
-			delete(fresh, id) // the same row twice in one batch counts once
-			written++
-			add(total, r)
+// freshRows returns those of a batch that are not there yet, each once.
+func freshRows(ctx context.Context, tx *sql.Tx, rows []Row) (fresh []Row, err error) {
+	seen := map[string]bool{}
+	for part := range slices.Chunk(rows, postgresChunk) {
+		ids := make([]any, len(part))
+		for i := range part {
+			ids[i] = field(part[i].ID)
+		}
+		there, err := collect(ctx, tx, func(id *string) []column { return []column{textColumn("id", id)} },
+			"FROM ledger WHERE id IN "+tuples(1, len(ids)), ids...)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range there {
+			seen[id] = true
 		}
 	}
-	return written, s.addUsage(ctx, tx, total)
+	for _, r := range rows {
+		if id := field(r.ID); !seen[id] {
+			seen[id] = true
+			fresh = append(fresh, r)
+		}
+	}
+	return fresh, nil
 }
 
 // within brings what an engine has reported into bounds.
@@ -145,55 +163,6 @@ func add(total map[group]sums, r *Row) {
 	n.output += within(r.Output, tokensMost)
 	n.money += int64(within(r.Money, moneyMost))
 	total[at] = n
-}
-
-// inserts calls f for each part of the rows with the statement that adds it and
-// that statement's arguments.
-func (s *SQL) inserts(ctx context.Context, tx *sql.Tx, rows []Row, returning string, f func(statement *sql.Stmt, part []Row, args []any) error) error {
-	full, err := s.prepareRows(ctx, tx, min(s.chunk, len(rows)), returning)
-	if err != nil {
-		return err
-	}
-	defer full.Close() //nolint:errcheck // the transaction tells
-	var args []any
-	for part := range slices.Chunk(rows, s.chunk) {
-		statement := full
-		if len(part) < min(s.chunk, len(rows)) {
-			if statement, err = s.prepareRows(ctx, tx, len(part), returning); err != nil {
-				return err
-			}
-			defer statement.Close() //nolint:errcheck // the transaction tells
-		}
-		args = args[:0]
-		for i := range part {
-			args = appendRow(args, &part[i])
-		}
-		if err := f(statement, part, args); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// prepareRows prepares the statement that adds n rows.
-func (s *SQL) prepareRows(ctx context.Context, tx *sql.Tx, n int, returning string) (*sql.Stmt, error) {
-	return tx.PrepareContext(ctx, "INSERT INTO ledger ("+strings.Join(ledgerColumns, ", ")+") VALUES "+tuples(n, len(ledgerColumns))+" ON CONFLICT (id) DO NOTHING"+returning)
-}
-
-func readIDs(ctx context.Context, statement *sql.Stmt, args []any, into map[string]bool) error {
-	rows, err := statement.QueryContext(ctx, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close() //nolint:errcheck // Err tells what went wrong
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return err
-		}
-		into[id] = true
-	}
-	return rows.Err()
 }
 
 // addUsage adds sums to the roll-up. Groups are written in one order, so that two
@@ -258,22 +227,23 @@ func (s *SQL) Spent(ctx context.Context, at time.Time) ([]SpentRow, error) {
 	defer done()
 	at = at.UTC()
 	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-	rows, err := s.read.QueryContext(ctx, `SELECT tenant, key_id,
-		CAST(SUM(CASE WHEN day = $1 THEN prompt + output ELSE 0 END) AS BIGINT), CAST(SUM(CASE WHEN day = $1 THEN money ELSE 0 END) AS BIGINT),
-		CAST(SUM(prompt + output) AS BIGINT), CAST(SUM(money) AS BIGINT)
-		FROM usage WHERE day >= $2 AND day < $3 GROUP BY tenant, key_id`,
-		int64(tenants.Day(at)), int64(tenants.Day(first)), int64(tenants.Day(first.AddDate(0, 1, 0))))
+	today := func(what string) string {
+		return fmt.Sprintf("CASE WHEN day = %d THEN %s ELSE 0 END", tenants.Day(at), what)
+	}
+	keys, err := collect(ctx, s.read, func(r *SpentRow) []column {
+		return []column{
+			textColumn("tenant", &r.Tenant), textColumn("key_id", &r.Key),
+			sumColumn(today("prompt + output"), &r.Day.Tokens), sumColumn(today("money"), &r.Day.Money),
+			sumColumn("prompt + output", &r.Month.Tokens), sumColumn("money", &r.Month.Money),
+		}
+	}, "FROM usage WHERE day >= $1 AND day < $2 GROUP BY tenant, key_id",
+		int64(tenants.Day(first)), int64(tenants.Day(first.AddDate(0, 1, 0))))
 	if err != nil {
 		return nil, s.fail(ctx, "reading what is spent", err)
 	}
-	defer rows.Close() //nolint:errcheck // Err tells what went wrong
 	whole := map[string]*SpentRow{}
 	var all []SpentRow
-	for rows.Next() {
-		var r SpentRow
-		if err := rows.Scan(&r.Tenant, &r.Key, &r.Day.Tokens, (*int64)(&r.Day.Money), &r.Month.Tokens, (*int64)(&r.Month.Money)); err != nil {
-			return nil, s.fail(ctx, "reading what is spent", err)
-		}
+	for _, r := range keys {
 		t := whole[r.Tenant]
 		if t == nil {
 			t = &SpentRow{Tenant: r.Tenant}
@@ -291,5 +261,5 @@ func (s *SQL) Spent(ctx context.Context, at time.Time) ([]SpentRow, error) {
 	slices.SortFunc(all, func(a, b SpentRow) int {
 		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Key, b.Key))
 	})
-	return all, s.fail(ctx, "reading what is spent", rows.Err())
+	return all, nil
 }

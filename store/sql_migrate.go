@@ -41,22 +41,16 @@ func (s *SQL) Migrate(ctx context.Context) (m Migrated, err error) {
 		if from > latest {
 			return m, s.fail(ctx, "migrating the database", newer(from, latest))
 		}
-		err = s.up(ctx)
-		now, _, again := s.Schema(ctx)
-		switch {
-		case err == nil && again == nil:
-			m.To = now
+		if err = s.up(ctx); err == nil {
+			m.To = latest
 			s.log.Info("the database's schema is up to date", "from", m.From, "to", m.To)
 			return m, nil
-		case err == nil:
-			return m, again
-		case again == nil && now > from, Unreachable(err) && ctx.Err() == nil:
-			// Somebody else's transaction was first, or SQLite was busy with it.
-			if wait(ctx, 50*time.Millisecond) {
-				continue
-			}
 		}
-		return m, s.fail(ctx, "migrating the database", err)
+		// Somebody else's transaction was first, or SQLite was busy with it.
+		now, _, again := s.Schema(ctx)
+		if raced := again == nil && now > from; !raced && !Unreachable(err) || !wait(ctx, 50*time.Millisecond) {
+			return m, s.fail(ctx, "migrating the database", err)
+		}
 	}
 }
 

@@ -110,10 +110,7 @@ func (s *SQL) EditOverride(ctx context.Context, a Actor, worker string, f func(O
 		}
 		return putOverride(ctx, tx, before, &after)
 	})
-	if err != nil {
-		return Override{}, err
-	}
-	return after, nil
+	return after, err
 }
 
 // putOverride writes an override in the place of the one before, if any.

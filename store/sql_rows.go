@@ -25,10 +25,12 @@ type column struct {
 
 // Columns of the kinds of value that a table holds otherwise than Go does.
 func textColumn(name string, v *string) column    { return column{name, clean(*v), v} }
-func intColumn[T whole](name string, v *T) column { return column{name, int64(*v), into[T]{v}} }
-func boolColumn(name string, v *bool) column      { return column{name, number(*v), (*yesNo)(v)} }
+func boolColumn(name string, v *bool) column      { return column{name, number(*v), v} }
 func timeColumn(name string, v *time.Time) column { return column{name, micros(*v), (*micro)(v)} }
 func listColumn(name string, v *[]string) column  { return column{name, written(*v), (*list)(v)} }
+func intColumn[T ~int | ~int64](name string, v *T) column {
+	return column{name, int64(*v), v}
+}
 func classColumn(name string, v *tenants.Class) column {
 	return column{name, v.String(), (*class)(v)}
 }
@@ -37,32 +39,11 @@ func digestColumn(name string, v *[sha256.Size]byte) column {
 }
 
 type (
-	yesNo  bool
 	micro  time.Time
 	list   []string
 	class  tenants.Class
 	digest [sha256.Size]byte
 )
-
-// whole is a kind of whole number.
-type whole interface{ ~int | ~int64 }
-
-// into scans a number.
-type into[T whole] struct{ to *T }
-
-// Scan reads a number.
-func (i into[T]) Scan(v any) error {
-	n, ok := v.(int64)
-	*i.to = T(n)
-	return unless(ok, "a number", v)
-}
-
-// Scan reads a yes or no.
-func (y *yesNo) Scan(v any) error {
-	n, ok := v.(int64)
-	*y = n != 0
-	return unless(ok, "a number", v)
-}
 
 // Scan reads a time.
 func (m *micro) Scan(v any) error {
@@ -130,48 +111,47 @@ func clean(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-func names(cs []column) string {
-	all := make([]string, len(cs))
-	for i, c := range cs {
-		all[i] = c.name
+// apart returns the parts of columns as statements take them.
+func apart(cs []column) (names []string, values, scans []any) {
+	for _, c := range cs {
+		names, values, scans = append(names, c.name), append(values, c.value), append(scans, c.scan)
 	}
-	return strings.Join(all, ", ")
+	return names, values, scans
 }
 
-func values(cs []column) []any {
-	all := make([]any, len(cs))
-	for i, c := range cs {
-		all[i] = c.value
-	}
-	return all
+// condition is one of a search, unless it is not given.
+type condition struct {
+	given bool
+	text  string // what stands before the argument
+	arg   any
 }
 
-func scans(cs []column) []any {
-	all := make([]any, len(cs))
-	for i, c := range cs {
-		all[i] = c.scan
+// where returns the clause of all conditions that are given, with its arguments.
+func where(all ...condition) (text string, args []any) {
+	text = " WHERE 1 = 1"
+	for _, c := range all {
+		if c.given {
+			args = append(args, c.arg)
+			text += " AND " + c.text + " $" + strconv.Itoa(len(args))
+		}
 	}
-	return all
+	return text, args
 }
 
 // insert writes a row unless one of its unique columns is taken: ErrExists.
 func insert(ctx context.Context, tx *sql.Tx, table string, cs []column) error {
+	names, values, _ := apart(cs)
 	return affected(ErrExists)(tx.ExecContext(ctx,
-		"INSERT INTO "+table+" ("+names(cs)+") VALUES "+tuples(1, len(cs))+" ON CONFLICT DO NOTHING", values(cs)...))
+		"INSERT INTO "+table+" ("+strings.Join(names, ", ")+") VALUES "+tuples(1, len(cs))+" ON CONFLICT DO NOTHING", values...))
 }
 
 // update writes columns of the one row whose key column has that value: else
 // ErrNotFound.
 func update(ctx context.Context, tx *sql.Tx, table string, cs []column, key, value string) error {
-	var set strings.Builder
-	for i, c := range cs {
-		if i > 0 {
-			set.WriteString(", ")
-		}
-		set.WriteString(c.name + " = $" + strconv.Itoa(i+1))
-	}
+	names, values, _ := apart(cs)
 	return affected(ErrNotFound)(tx.ExecContext(ctx,
-		"UPDATE "+table+" SET "+set.String()+" WHERE "+key+" = $"+strconv.Itoa(len(cs)+1), append(values(cs), value)...))
+		"UPDATE "+table+" SET ("+strings.Join(names, ", ")+") = "+tuples(1, len(cs))+" WHERE "+key+" = $"+strconv.Itoa(len(cs)+1),
+		append(values, value)...))
 }
 
 // affected returns a function that fails with none when a statement touched no row.
@@ -213,15 +193,15 @@ type querier interface {
 // collect reads rows into values, in the order of columns.
 func collect[T any](ctx context.Context, q querier, columns func(*T) []column, tail string, args ...any) ([]T, error) {
 	var one T // each row is read into it and copied; no scanner keeps what it gave before
-	form := columns(&one)
-	rows, err := q.QueryContext(ctx, "SELECT "+names(form)+" "+tail, args...)
+	names, _, scans := apart(columns(&one))
+	rows, err := q.QueryContext(ctx, "SELECT "+strings.Join(names, ", ")+" "+tail, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close() //nolint:errcheck // Err tells what went wrong
 	var all []T
-	for to := scans(form); rows.Next(); {
-		if err := rows.Scan(to...); err != nil {
+	for rows.Next() {
+		if err := rows.Scan(scans...); err != nil {
 			return nil, err
 		}
 		all = append(all, one)

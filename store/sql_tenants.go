@@ -48,10 +48,7 @@ func (s *SQL) CreateTenant(ctx context.Context, a Actor, t tenants.Tenant) (tena
 		t.FromConfig, t.Weight, t.Version, t.CreatedAt, t.UpdatedAt = false, max(1, t.Weight), 1, now, now
 		return edit{action: "tenant.create", target: t.Name, after: t}, insert(ctx, tx, "tenants", tenantColumns(&t))
 	})
-	if err != nil {
-		return tenants.Tenant{}, err
-	}
-	return t, nil
+	return t, err
 }
 
 // UpdateTenant replaces a tenant's settings and returns it as it is stored.
@@ -69,10 +66,7 @@ func (s *SQL) UpdateTenant(ctx context.Context, a Actor, t tenants.Tenant, ifVer
 		t.FromConfig, t.Weight, t.Version, t.CreatedAt, t.UpdatedAt = false, max(1, t.Weight), before.Version+1, before.CreatedAt, now
 		return edit{action: "tenant.update", target: t.Name, before: before, after: t}, update(ctx, tx, "tenants", tenantColumns(&t), "name", t.Name)
 	})
-	if err != nil {
-		return tenants.Tenant{}, err
-	}
-	return t, nil
+	return t, err
 }
 
 // gone is what the audit log keeps of a deleted tenant.

@@ -41,41 +41,32 @@ func (s *SQL) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 // usage reads one row more than Usage returns at most. grouping is a column or a
 // constant, never what somebody has sent.
 func (s *SQL) usage(ctx context.Context, q UsageQuery, grouping string) ([]UsageRow, error) {
-	where, args := "tenant = $1", []any{clean(q.Tenant)}
-	and := func(condition string, arg any) {
-		args = append(args, arg)
-		where += " AND " + condition + " $" + strconv.Itoa(len(args))
-	}
-	if q.Key != "" {
-		and("key_id =", clean(q.Key))
-	}
-	if !q.From.IsZero() {
-		and("day >=", int64(tenants.Day(q.From)))
-	}
-	if !q.To.IsZero() {
-		and("day <", int64(tenants.Day(q.To)))
-	}
-	sum := func(what string) string { return "CAST(SUM(" + what + ") AS BIGINT)" }
+	filter, args := where(condition{true, "tenant =", clean(q.Tenant)}, condition{q.Key != "", "key_id =", clean(q.Key)},
+		condition{!q.From.IsZero(), "day >=", int64(tenants.Day(q.From))}, condition{!q.To.IsZero(), "day <", int64(tenants.Day(q.To))})
 	of := func(outcomes string) string {
-		return sum("CASE WHEN outcome IN (" + outcomes + ") THEN requests ELSE 0 END")
+		return "CASE WHEN outcome IN (" + outcomes + ") THEN requests ELSE 0 END"
 	}
-	rows, err := s.read.QueryContext(ctx, "SELECT day, "+grouping+" AS grouping_name, "+strings.Join([]string{
-		sum("requests"), of("'refused'"), of("'failed', 'truncated'"), of("'client_gone'"),
-		sum("estimated"), sum("prompt"), sum("cached"), sum("output"), sum("money"),
-	}, ", ")+" FROM usage WHERE "+where+" GROUP BY day, grouping_name ORDER BY day LIMIT "+strconv.Itoa(usageMost+1), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close() //nolint:errcheck // Err tells what went wrong
-	var all []UsageRow
-	for rows.Next() {
-		var r UsageRow
-		var day int64
-		if err := rows.Scan(&day, &r.Group, &r.Requests, &r.Refused, &r.Failed, &r.Gone, &r.Estimated, &r.Prompt, &r.Cached, &r.Output, (*int64)(&r.Money)); err != nil {
-			return nil, err
+	return collect(ctx, s.read, func(r *UsageRow) []column {
+		return []column{
+			{name: "day", scan: (*utcDay)(&r.Day)}, {name: grouping + " AS grouping_name", scan: &r.Group}, sumColumn("requests", &r.Requests),
+			sumColumn(of("'refused'"), &r.Refused), sumColumn(of("'failed', 'truncated'"), &r.Failed), sumColumn(of("'client_gone'"), &r.Gone),
+			sumColumn("estimated", &r.Estimated), sumColumn("prompt", &r.Prompt), sumColumn("cached", &r.Cached),
+			sumColumn("output", &r.Output), sumColumn("money", &r.Money),
 		}
-		r.Day = time.Unix(day*86400, 0).UTC().Format(time.DateOnly)
-		all = append(all, r)
-	}
-	return all, rows.Err()
+	}, "FROM usage"+filter+" GROUP BY day, grouping_name ORDER BY day LIMIT "+strconv.Itoa(usageMost+1), args...)
+}
+
+// sumColumn is the sum of an expression over a group.
+func sumColumn[T ~int64](what string, v *T) column {
+	return column{name: "CAST(SUM(" + what + ") AS BIGINT)", scan: v}
+}
+
+// utcDay is a day as it is shown.
+type utcDay string
+
+// Scan reads a day.
+func (d *utcDay) Scan(v any) error {
+	n, ok := v.(int64)
+	*d = utcDay(time.Unix(n*86400, 0).UTC().Format(time.DateOnly))
+	return unless(ok, "a number", v)
 }

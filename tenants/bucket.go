@@ -64,7 +64,7 @@ func (b bucket) meter(limit int64, r rate) Meter {
 // correct adds to what is used at a time, which never falls below nothing. A
 // bucket without a limit stays as it is.
 func (b *bucket) correct(by float64, now int64, r rate) {
-	if r.limit > 0 && by != 0 {
+	if r.limit > 0 {
 		*b = b.decayed(now, r)
 		b.used = max(0, b.used+by)
 	}
@@ -90,13 +90,6 @@ func (b *buckets) decayed(now int64, r rates) (out buckets) {
 		}
 	}
 	return out
-}
-
-// correct adds to each bucket.
-func (b *buckets) correct(by [3]float64, now int64, r rates) {
-	for i := range b {
-		b[i].correct(by[i], now, r[i])
-	}
 }
 
 // rates are the limits of buckets; a limit of 0 is none.

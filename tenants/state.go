@@ -47,23 +47,26 @@ func (s *state) budgets(l *Limits, at time.Time) (all [4]budget) {
 
 // book takes what a request costs from the buckets.
 func (s *state) book(c *Charge, now int64) {
-	s.buckets.correct(c.costs(), now, s.limits.rates(s.share))
+	r := s.limits.rates(s.share)
+	for i, cost := range c.costs() {
+		s.buckets[i].correct(cost, now, r[i])
+	}
 }
 
 // settle corrects what book took, at the rates of now, where there was a limit
 // then too, and books what was used.
 func (s *state) settle(c *Charge, then *Limits, u Used, now int64) {
-	var by [3]float64
-	for i, r := range then.rates(1) {
+	r := s.limits.rates(max(1, s.share))
+	excess := float64(max(0, u.Tokens) - max(0, c.Tokens))
+	for i, was := range then.rates(1) {
 		switch {
-		case r.limit <= 0:
-		case i == tokenBucket:
-			by[i] = float64(max(0, u.Tokens) - max(0, c.Tokens))
-		case u.Refund:
-			by[i] = -1
+		case was.limit <= 0:
+		case i == tokenBucket && excess != 0:
+			s.buckets[i].correct(excess, now, r[i])
+		case i != tokenBucket && u.Refund:
+			s.buckets[i].correct(-1, now, r[i])
 		}
 	}
-	s.buckets.correct(by, now, s.limits.rates(max(1, s.share)))
 	if !then.Budgeted() && !s.limits.Budgeted() {
 		return // a budget that is set later begins with what the ledger says
 	}
