@@ -27,50 +27,22 @@ type rotated struct {
 // errNoFile is the cause where the file is no file.
 var errNoFile = errors.New("it is no regular file")
 
-// maxLinks is how many links may lead to the file, as on Linux.
-const maxLinks = 40
-
-// target returns where the links at a path lead, which need not be there yet.
-func target(path string) string {
-	for range maxLinks {
-		to, err := os.Readlink(path)
-		if err != nil {
-			break // it is no link, or not there
-		}
-		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(path), to)
-		}
-		path = to
-	}
-	return path
-}
-
 // open opens the file, and makes it where there is none, for its user alone.
-func (r *rotated) open() error {
-	if err := r.tryOpen(); err != nil {
+func (r *rotated) open() (err error) {
+	if was, statErr := os.Stat(r.path); statErr == nil && !was.Mode().IsRegular() {
+		err = errNoFile // opening a pipe that nobody reads would wait for ever
+	} else if r.file, err = os.OpenFile(r.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600); err == nil {
+		r.real, err = filepath.EvalSymlinks(r.path)
+	}
+	if err != nil {
+		r.close()
 		return fmt.Errorf("opening decisions.file %s: %w", r.path, err)
 	}
-	return nil
-}
-
-func (r *rotated) tryOpen() error {
-	switch was, err := os.Stat(r.path); { // opening a pipe that nobody reads would wait for ever
-	case err == nil && !was.Mode().IsRegular():
-		return errNoFile
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
+	r.size = 0
+	if info, err := r.file.Stat(); err == nil {
+		r.size = info.Size()
 	}
-	real := target(r.path)
-	file, err := os.OpenFile(real, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	info, err := file.Stat()
-	if err != nil {
-		file.Close()
-		return err
-	}
-	r.file, r.real, r.size, r.torn = file, real, info.Size(), !endsWhole(file, info.Size())
+	r.torn = !endsWhole(r.file, r.size)
 	return nil
 }
 
@@ -87,10 +59,8 @@ func endsWhole(file *os.File, size int64) bool {
 }
 
 func (r *rotated) close() {
-	if r.file != nil {
-		r.file.Close() //nolint:errcheck // what was written is with the kernel
-		r.file = nil
-	}
+	r.file.Close() //nolint:errcheck // of a nil file too; what was written is with the kernel
+	r.file = nil
 }
 
 // look finds out whether the file is still the one of its name, and how long it is.
