@@ -37,7 +37,7 @@ func engineField(name []byte) string {
 func (p *parser) noteEngine(name []byte, at span) {
 	f := engineField(name)
 	if f == "" {
-		f = engineField(folded(p.scratch[:], name))
+		f = engineField(folded(name))
 	}
 	if f != "" {
 		p.req.place.engine = append(p.req.place.engine, engineMember{at, f})

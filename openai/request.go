@@ -1,5 +1,10 @@
 package openai
 
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
 // RequestError is a request that its sender must change before anybody can
 // serve it. Message is for that sender: it names the field, what is wrong with
 // it and what would be right, and never quotes a prompt. Param is the field,
@@ -108,11 +113,10 @@ func Parse(d Dialect, body []byte, lim Limits) (*Request, error) {
 type parser struct {
 	Reader
 	req     *Request
-	seen    uint64 // a bit a field
-	given   uint64 // of these, those whose value is not null
-	nested  string // session_params.session_id
-	session string // session_id
-	scratch [64]byte
+	seen    uint64           // a bit a field
+	given   uint64           // of these, those whose value is not null
+	nested  string           // session_params.session_id
+	session string           // session_id
 	each    func(raw []byte) // called with every text of the prompt, as written; nil: with none
 }
 
@@ -155,7 +159,7 @@ func (p *parser) attribute(f Field) {
 func (p *parser) field(name []byte) Field {
 	f := fieldOf(name)
 	if f == FieldNone || !f.guarded(p.req.Dialect) {
-		if f = fieldOf(folded(p.scratch[:], name)); f == FieldNone || !f.guarded(p.req.Dialect) {
+		if f = fieldOf(folded(name)); f == FieldNone || !f.guarded(p.req.Dialect) {
 			return FieldNone
 		}
 		p.ambiguous(f.String(), otherCase)
@@ -171,47 +175,16 @@ func (p *parser) field(name []byte) Field {
 	return f
 }
 
-// folded returns name in lower case when that differs from it, else nothing.
-// The characters beyond ASCII are those that some case-insensitive comparison
-// takes for an ASCII letter.
-func folded(dst, name []byte) []byte {
-	if len(name) > len(dst) {
+// folded returns name in lower case when that differs from it, else nothing. By way of
+// upper case it also turns the characters beyond ASCII that some case-insensitive
+// comparison takes for an ASCII letter into that: ſ, ı, İ and the Kelvin sign. A name that
+// is longer than any that is looked for is not folded.
+func folded(name []byte) []byte {
+	changes := func(c rune) bool { return 'A' <= c && c <= 'Z' || c >= utf8.RuneSelf }
+	if len(name) > wordBytes || !bytes.ContainsFunc(name, changes) {
 		return nil
 	}
-	changed, n := false, 0
-	for i := 0; i < len(name); n++ {
-		c, size := name[i], 1
-		switch {
-		case 'A' <= c && c <= 'Z':
-			c, changed = c+'a'-'A', true
-		case c >= 0x80:
-			var ok bool
-			if c, size, ok = foldedWide(name[i:]); !ok {
-				return nil
-			}
-			changed = true
-		}
-		dst[n] = c
-		i += size
-	}
-	if !changed {
-		return nil
-	}
-	return dst[:n]
-}
-
-// foldedWide returns the ASCII letter that the wide character at the front of
-// name folds to, and the character's length.
-func foldedWide(name []byte) (c byte, size int, ok bool) {
-	for _, w := range [...]struct {
-		wide  string
-		ascii byte
-	}{{"ſ", 's'}, {"\u212a", 'k'}, {"ı", 'i'}, {"İ", 'i'}} {
-		if len(name) >= len(w.wide) && string(name[:len(w.wide)]) == w.wide {
-			return w.ascii, len(w.wide), true
-		}
-	}
-	return 0, 0, false
+	return bytes.ToLower(bytes.ToUpper(name))
 }
 
 // otherCase is why a name that a reader without case takes for a field is refused.

@@ -113,7 +113,7 @@ func (p *parser) within(parent string, read func(child string), children ...stri
 		name := p.Name()
 		i := slices.Index(children, string(name))
 		if i < 0 {
-			if i = slices.Index(children, string(folded(p.scratch[:], name))); i >= 0 {
+			if i = slices.Index(children, string(folded(name))); i >= 0 {
 				p.ambiguous(parent+"."+children[i], otherCase)
 			}
 			continue

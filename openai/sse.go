@@ -78,10 +78,9 @@ type EventReader struct {
 // NewEventReader returns a reader of r's events. An event of more than max
 // bytes is ErrEventTooLarge; max ≤ 0 is MaxEvent.
 func NewEventReader(r io.Reader, max int) *EventReader {
-	if max <= 0 {
-		max = MaxEvent
-	}
-	return &EventReader{r: r, max: max}
+	e := &EventReader{}
+	e.Reset(r, max, nil)
+	return e
 }
 
 // Reset makes the reader as new for another body with another bound, as

@@ -39,9 +39,11 @@ func (p *eventPayload) member(c *Reader, key []byte) {
 	case "choices":
 		p.readChoices(c)
 	case "usage":
-		p.usage = p.readTokens(c)
+		p.usage = p.tokens != nil && c.Next() == '{' && p.tokens.read(c)
 	case "timings":
-		p.readTimings(c)
+		if p.tokens != nil && c.Next() == '{' {
+			p.tokens.readTimings(c)
+		}
 	case "error":
 		p.errorSet = c.nonEmpty()
 		p.errorNull = !p.errorSet
@@ -54,7 +56,9 @@ func (p *eventPayload) member(c *Reader, key []byte) {
 	case "status":
 		p.status = c.Text()
 	case "sequence_number":
-		p.readSequence(c)
+		if n, ok := c.integer(); ok && n < math.MaxInt64-2 { // the numbers of two more events follow
+			p.next = n + 1
+		}
 	case "stop_reason":
 		p.stop = c.nonEmpty()
 		p.unstopped = !p.stop
@@ -175,28 +179,6 @@ func (p *eventPayload) readDelta(c *Reader) (content bool) {
 	}
 	p.text += thought
 	return content
-}
-
-// readTokens walks a usage object and says whether there was one.
-func (p *eventPayload) readTokens(c *Reader) bool {
-	if p.tokens == nil || c.Next() != '{' {
-		return false
-	}
-	return p.tokens.read(c)
-}
-
-// readSequence reads a sequence_number.
-func (p *eventPayload) readSequence(c *Reader) {
-	if n, ok := c.integer(); ok && n >= 0 && n < math.MaxInt64-2 { // the numbers of two more events follow
-		p.next = n + 1
-	}
-}
-
-// readTimings walks llama.cpp's timings.
-func (p *eventPayload) readTimings(c *Reader) {
-	if p.tokens != nil && c.Next() == '{' {
-		p.tokens.readTimings(c)
-	}
 }
 
 // StripNullError appends the event without an `error` member that says nothing
