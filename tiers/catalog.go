@@ -87,6 +87,9 @@ func New(c Config) (*Catalog, error) {
 	for _, t := range c.Targets {
 		t.Models = slices.Clone(t.Models)
 		k.targets = append(k.targets, t)
+		h := fnv.New32a()
+		h.Write([]byte(t.Name))
+		k.hashes = append(k.hashes, h.Sum32())
 	}
 	if c.Default == "" {
 		c.Default = c.Rules.Default
@@ -112,10 +115,7 @@ func (k *Catalog) Classifier() *Classifier { return k.classifier }
 
 // addRules makes the classifier and what follows it.
 func (k *Catalog) addRules(rules Rules) []error {
-	var names []string
-	for _, i := range k.tiers {
-		names = append(names, k.targets[i].Name)
-	}
+	names := k.tierNames()
 	rules.Default = "" // addDefault has looked at it
 	if k.normal.target >= 0 {
 		rules.Default = k.targets[k.normal.target].Name
@@ -132,26 +132,22 @@ func (k *Catalog) addRules(rules Rules) []error {
 		k.idle = cmp.Or(rules.Sticky.Idle, normal.Sticky.Idle)
 	}
 	k.away = map[string]int{"up": 1, "down": -1}[cmp.Or(rules.Unavailable, normal.Unavailable)]
-	for _, t := range k.targets {
-		h := fnv.New32a()
-		h.Write([]byte(t.Name))
-		k.hashes = append(k.hashes, h.Sum32())
-	}
 	return nil
 }
 
 // addLeads turns the names around.
 func (k *Catalog) addLeads() {
 	k.leads = make([][]string, len(k.targets))
-	for name, to := range k.names {
+	lead := func(name string, to route) {
 		if to.target >= 0 && !to.fallback {
 			k.leads[to.target] = append(k.leads[to.target], name)
 		}
 	}
+	for name, to := range k.names {
+		lead(name, to)
+	}
 	for _, g := range k.globs {
-		if g.to.target >= 0 && !g.to.fallback {
-			k.leads[g.to.target] = append(k.leads[g.to.target], g.pattern)
-		}
+		lead(g.pattern, g.to)
 	}
 }
 
@@ -189,10 +185,8 @@ func (k *Catalog) addTargets() (errs []error) {
 		t := &k.targets[i]
 		for j, model := range t.served() {
 			key := keys[i] + ".model"
-			if t.Model == "" {
-				key = fmt.Sprintf("%s.models[%d]", keys[i], j)
-			} else if j > 0 {
-				key = fmt.Sprintf("%s.models[%d]", keys[i], j-1)
+			if further := j - (len(t.served()) - len(t.Models)); further >= 0 {
+				key = keyAt(keys[i]+".models", further)
 			}
 			if model == "" {
 				errs = append(errs, fmt.Errorf("%s: empty model name", key))
@@ -210,14 +204,13 @@ func (k *Catalog) addTargets() (errs []error) {
 
 // keys returns where each target stands in config.yaml.
 func (k *Catalog) keys() []string {
-	keys, tiers, pools := make([]string, len(k.targets)), 0, 0
+	keys, tiers := make([]string, len(k.targets)), 0
 	for i, t := range k.targets {
 		if t.Tier {
-			keys[i] = fmt.Sprintf("tiers[%d]", tiers)
+			keys[i] = keyAt("tiers", tiers)
 			tiers++
 		} else {
-			keys[i] = fmt.Sprintf("pools[%d]", pools)
-			pools++
+			keys[i] = keyAt("pools", i-tiers)
 		}
 	}
 	return keys
@@ -245,18 +238,17 @@ func (k *Catalog) addDefault(name string) []error {
 	case name == "":
 		i = k.tiers[0]
 	case !known || !k.targets[i].Tier:
-		return []error{fmt.Errorf("classifier.default: unknown tier %q: name one of the tiers (%s)", name, k.tierNames())}
+		return []error{fmt.Errorf("classifier.default: unknown tier %q: name one of the tiers (%s)", name, strings.Join(k.tierNames(), ", "))}
 	}
 	k.normal.target, k.normal.model = i, k.targets[i].asked()
 	return nil
 }
 
-func (k *Catalog) tierNames() string {
-	var names []string
+func (k *Catalog) tierNames() (names []string) {
 	for _, i := range k.tiers {
 		names = append(names, k.targets[i].Name)
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // addAliases enters what aliases map to, and Auto unless something has its name.

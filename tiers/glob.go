@@ -21,42 +21,19 @@ func isGlob(name string) bool { return strings.ContainsAny(name, "*?") }
 // compile returns the pattern as a regular expression over the whole name,
 // which Go matches in time linear in the name.
 func compile(pattern string) *regexp.Regexp {
-	var b strings.Builder
-	b.WriteString(`(?s)\A`)
-	for _, r := range pattern {
-		switch r {
-		case '*':
-			b.WriteString(`.*`)
-		case '?':
-			b.WriteString(`.`)
-		default:
-			b.WriteString(regexp.QuoteMeta(string(r)))
-		}
-	}
-	b.WriteString(`\z`)
-	return regexp.MustCompile(b.String())
+	wild := strings.NewReplacer(`\*`, `.*`, `\?`, `.`)
+	return regexp.MustCompile(`(?s)\A` + wild.Replace(regexp.QuoteMeta(pattern)) + `\z`)
 }
+
+// starred is a run of wildcards with a `*` in it.
+var starred = regexp.MustCompile(`[*?]*\*[*?]*`)
 
 // canonical writes globs that match the same names alike: within a run of
 // wildcards only the number of `?` and whether there is a `*` make a difference.
 func canonical(pattern string) string {
-	var b strings.Builder
-	star := false
-	for _, r := range pattern {
-		if r == '*' {
-			star = true
-			continue
-		}
-		if r != '?' && star {
-			b.WriteByte('*')
-			star = false
-		}
-		b.WriteRune(r)
-	}
-	if star {
-		b.WriteByte('*')
-	}
-	return b.String()
+	return starred.ReplaceAllStringFunc(pattern, func(run string) string {
+		return strings.Repeat("?", strings.Count(run, "?")) + "*"
+	})
 }
 
 // longestFirst orders globs as they are tried: the one with more characters

@@ -158,6 +158,13 @@ func (k *Catalog) passOver(q *Query, v *Verdict, at int, rule string) {
 	v.Rule = rule
 }
 
+// move moves a request from a target to another one, by a rule.
+func (k *Catalog) move(q *Query, v *Verdict, from, to int, rule string) int {
+	k.passOver(q, v, from, rule)
+	v.Model = k.targets[to].asked()
+	return to
+}
+
 // lookup finds where a name leads.
 func (k *Catalog) lookup(model string) (route, bool) {
 	if model == "" {
@@ -276,26 +283,33 @@ func (k *Catalog) nearest(at, step int, do func(target int) bool) (int, bool) {
 // may tells whether a request may be moved to a tier; free says that it left the
 // choice to the gateway.
 func (k *Catalog) may(i int, free bool, q *Query) bool {
-	return q.allows(k.targets[i].Name) && (free || k.named(i, q)) && q.fits(k.targets[i].Name)
+	return q.allows(k.targets[i].Name) && (free || k.named(i, q))
 }
 
 // movable tells whether a request may leave where it is.
 func (k *Catalog) movable(v *Verdict, at int) bool { return k.targets[at].Tier && !v.Pinned }
 
 // fit moves a request whose prompt its tier does not hold to the next higher one
-// that does.
+// that does. A prompt that fits nowhere goes to the highest tier that it may move to,
+// where it has the best chance, and the error says so.
 func (k *Catalog) fit(v *Verdict, at int, free bool, q *Query) (int, error) {
 	if q.fits(k.targets[at].Name) {
 		return at, nil
 	}
-	if k.movable(v, at) {
-		if to, ok := k.nearest(slices.Index(k.tiers, at), 1, func(i int) bool { return k.may(i, free, q) }); ok {
-			k.passOver(q, v, at, "context")
-			v.Model = k.targets[to].asked()
-			return to, nil
+	err := fmt.Errorf("%w: %q does not take it", ErrTooLong, k.targets[at].Name)
+	if !k.movable(v, at) {
+		return at, err
+	}
+	here := slices.Index(k.tiers, at)
+	if to, ok := k.nearest(here, 1, func(i int) bool { return k.may(i, free, q) && q.fits(k.targets[i].Name) }); ok {
+		return k.move(q, v, at, to, "context"), nil
+	}
+	for _, i := range slices.Backward(k.tiers[here+1:]) {
+		if k.may(i, free, q) {
+			return k.move(q, v, at, i, "context"), err
 		}
 	}
-	return k.roomiest(v, at, free, q), fmt.Errorf("%w: %q does not take it", ErrTooLong, k.targets[at].Name)
+	return at, err
 }
 
 // reach moves a request whose tier has nobody up as the rules say.
@@ -303,34 +317,14 @@ func (k *Catalog) reach(v *Verdict, at int, free bool, q *Query) int {
 	if !k.movable(v, at) || k.away == 0 || q.available(k.targets[at].Name) {
 		return at
 	}
-	up := func(i int) bool { return k.may(i, free, q) && q.available(k.targets[i].Name) }
+	up := func(i int) bool {
+		name := k.targets[i].Name
+		return k.may(i, free, q) && q.fits(name) && q.available(name)
+	}
 	here := slices.Index(k.tiers, at)
-	to, ok := k.nearest(here, k.away, up)
-	if !ok {
-		to, ok = k.nearest(here, -k.away, up)
-	}
-	if !ok {
-		return at
-	}
-	k.passOver(q, v, at, "unavailable")
-	v.Model = k.targets[to].asked()
-	return to
-}
-
-// roomiest returns where a prompt that fits nowhere has the best chance: the
-// highest tier that it may move to, or where it is.
-func (k *Catalog) roomiest(v *Verdict, at int, free bool, q *Query) int {
-	if !k.movable(v, at) {
-		return at
-	}
-	for _, i := range slices.Backward(k.tiers) {
-		if i == at {
-			break
-		}
-		if q.allows(k.targets[i].Name) && (free || k.named(i, q)) {
-			k.passOver(q, v, at, "context")
-			v.Model = k.targets[i].asked()
-			return i
+	for _, step := range []int{k.away, -k.away} {
+		if to, ok := k.nearest(here, step, up); ok {
+			return k.move(q, v, at, to, "unavailable")
 		}
 	}
 	return at
