@@ -168,47 +168,34 @@ func (t *eventTokens) readTimings(c *Reader) {
 	}
 }
 
-// complete reports whether prompt and output are known, one of them by the total.
-func (t *eventTokens) complete() bool {
-	if t.total.set {
-		return t.prompt.set || t.output.set
-	}
-	return t.prompt.set && t.output.set
-}
-
 // usage sums what was gathered. In the Messages dialect input_tokens are those
 // that no cache had a part in, so the prompt is the sum of three; elsewhere the
 // prompt's count includes the cached tokens. Of a total without a prompt
 // (rerankers) the prompt is what is no output. A report of a generated answer that
 // lacks the prompt or the output, or has no number there, is none: the missing count
-// is not zero.
-// No more of the prompt than all of it is cached, whatever the report.
+// is not zero. No more of the prompt than all of it is cached, whatever the report.
 func (t *eventTokens) usage(d Dialect) (u Usage, ok bool) {
-	u, ok = t.sum(d)
-	u.Cached = min(u.Cached, u.Prompt)
-	return u, ok
-}
-
-func (t *eventTokens) sum(d Dialect) (u Usage, ok bool) {
-	if !t.prompt.set && !t.output.set && !t.total.set {
+	either, both := t.prompt.set || t.output.set, t.prompt.set && t.output.set
+	switch {
+	case !either && !t.total.set:
 		if !t.promptN.set && !t.predictedN.set {
 			return Usage{}, false
 		}
-		return Usage{Prompt: t.promptN.n + t.cacheN.n, Cached: t.cacheN.n, Output: t.predictedN.n, CachedKnown: t.cacheN.set}, true
-	}
-	u = Usage{Prompt: t.prompt.n, Cached: t.cached.n, Output: t.output.n, CachedKnown: t.cached.set}
-	switch {
-	case !t.prompt.set && t.total.set:
-		u.Prompt = max(t.total.n-t.output.n, 0)
-	case !t.output.set && t.total.set:
-		u.Output = max(t.total.n-t.prompt.n, 0)
-	}
-	if d.Generates() && !t.complete() {
+		u = Usage{Prompt: t.promptN.n + t.cacheN.n, Cached: t.cacheN.n, Output: t.predictedN.n, CachedKnown: t.cacheN.set}
+	case d.Generates() && !both && !(either && t.total.set):
 		return Usage{}, false
+	default:
+		u = Usage{Prompt: t.prompt.n, Cached: t.cached.n, Output: t.output.n, CachedKnown: t.cached.set}
+		if !t.prompt.set {
+			u.Prompt = max(t.total.n-t.output.n, 0)
+		} else if !t.output.set {
+			u.Output = max(t.total.n-t.prompt.n, 0)
+		}
+		if d == Messages {
+			u.Cached, u.CachedKnown = t.cacheRead.n, t.cacheRead.set
+			u.Prompt += t.cacheRead.n + t.cacheMade.n
+		}
 	}
-	if d == Messages {
-		u.Cached, u.CachedKnown = t.cacheRead.n, t.cacheRead.set
-		u.Prompt += t.cacheRead.n + t.cacheMade.n
-	}
+	u.Cached = min(u.Cached, u.Prompt)
 	return u, true
 }

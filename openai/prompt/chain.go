@@ -117,7 +117,7 @@ func (c *chainer) prompt(d openai.Dialect) {
 	c.system(openai.FieldInstructions)
 	if d == openai.Responses {
 		c.system(openai.FieldPrompt)
-		c.input(openai.FieldInput)
+		c.messages(openai.FieldInput)
 		return
 	}
 	c.messages(openai.FieldMessages)
@@ -220,24 +220,16 @@ func (c *chainer) system(f openai.Field) {
 	c.finish(false)
 }
 
-// input reads the input of Responses: a string stands for one message of the
-// user.
-func (c *chainer) input(f openai.Field) {
-	if !c.begin(f) {
-		return
-	}
-	if c.Next() == '[' {
-		c.messages(f)
-		return
-	}
-	c.role("user")
-	c.content(1)
-	c.finish(true)
-}
-
-// messages reads an array of messages or items.
+// messages reads an array of messages or items. The input of Responses may be a string
+// instead, which stands for one message of the user.
 func (c *chainer) messages(f openai.Field) {
 	if !c.begin(f) {
+		return
+	}
+	if c.Next() != '[' {
+		c.role("user")
+		c.content(1)
+		c.finish(true)
 		return
 	}
 	for c.Enter('['); !c.full && c.More(']'); {

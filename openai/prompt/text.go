@@ -14,7 +14,7 @@ import "tierway/openai"
 func AppendUserText(dst []byte, r *openai.Request, most int) []byte {
 	t := newExcerpt(r, dst, most)
 	if r.Dialect == openai.Responses {
-		t.input(r.At(openai.FieldInput))
+		t.user(r.At(openai.FieldInput))
 		return t.text()
 	}
 	t.user(r.At(openai.FieldMessages))
@@ -107,12 +107,16 @@ func textOf(c *openai.Reader) (text []byte) {
 	return text
 }
 
-// user takes the last message of a user that has text.
+// user takes the last message of a user that has text. The input of Responses may be a
+// string instead.
 func (t *excerpt) user(from int) {
-	last := 0
+	if t.Seek(from); from > 0 && t.Next() == '"' {
+		t.content(from)
+	}
 	if !t.enter(from) {
 		return
 	}
+	last := 0
 	for t.More(']') {
 		by, content := readTurn(&t.Reader)
 		if by == speakerUser && t.hasText(content) {
@@ -175,15 +179,6 @@ func (t *excerpt) content(from int) {
 	for t.Enter('['); t.More(']'); {
 		t.add(textOf(&t.Reader))
 	}
-}
-
-// input takes the input of Responses: a string, or items.
-func (t *excerpt) input(from int) {
-	if t.Seek(from); t.Next() == '"' {
-		t.content(from)
-		return
-	}
-	t.user(from)
 }
 
 // prompt takes a prompt without messages: a string, the last of several, or
