@@ -13,10 +13,12 @@ type automaton struct {
 	class [256]uint8 // of a byte, without regard to ASCII case
 	split [2]uint8   // the classes of kelvin's and longS's first bytes by themselves
 	width uint32     // number of classes
-	next  []uint32   // by state plus class; a state is a multiple of width
-	loud  uint32     // states from here on end a literal
-	ends  [][]int32  // by (state - loud) / width: whose literals end there
+	next  []uint32   // by state plus class; a state is a multiple of width, plus loud if it ends a literal
+	ends  [][]int32  // by state / width: whose literals end there
 }
+
+// loud marks a state that ends a literal.
+const loud = 1 << 31
 
 // literal is a text to be found for its owner.
 type literal struct {
@@ -41,9 +43,8 @@ func newAutomaton(all []literal) *automaton {
 	for c := 'A'; c <= 'Z'; c++ {
 		a.class[c] = a.class[c+'a'-'A']
 	}
-	next, ends := a.trie(all)
-	a.link(next, ends)
-	a.number(next, ends)
+	a.trie(all)
+	a.link()
 	a.split = [2]uint8{a.class[kelvinBytes[0]], a.class[longSBytes[0]]}
 	a.class[kelvinBytes[0]], a.class[longSBytes[0]] = maybe, maybe
 	return a
@@ -54,73 +55,54 @@ const (
 	longSBytes  = string(longS)
 )
 
-// trie returns the tree of all literals: its edges by state times width plus
-// class, 0 where there is none, and whose literals end in each state.
-func (a *automaton) trie(all []literal) (next []uint32, ends [][]int32) {
-	next, ends = make([]uint32, a.width), make([][]int32, 1)
+// trie makes the tree of all literals: its edges, 0 where there is none, to numbers of
+// states, and whose literals end in each state.
+func (a *automaton) trie(all []literal) {
+	a.next, a.ends = make([]uint32, a.width), make([][]int32, 1)
 	for _, l := range all {
 		s := uint32(0)
 		for i := range min(len(l.text), literalBytes) {
 			edge := s*a.width + uint32(a.class[l.text[i]])
-			if next[edge] == 0 {
-				next[edge] = uint32(len(ends))
-				next, ends = append(next, make([]uint32, a.width)...), append(ends, nil)
+			if a.next[edge] == 0 {
+				a.next[edge] = uint32(len(a.ends))
+				a.next, a.ends = append(a.next, make([]uint32, a.width)...), append(a.ends, nil)
 			}
-			s = next[edge]
+			s = a.next[edge]
 		}
-		ends[s] = append(ends[s], l.owner)
+		a.ends[s] = append(a.ends[s], l.owner)
 	}
-	return next, ends
 }
 
 // link fills in where each state goes on a byte that does not continue its
-// literal: to the longest end of it that begins another.
-func (a *automaton) link(next []uint32, ends [][]int32) {
-	back, queue := make([]uint32, len(ends)), []uint32{0}
+// literal: to the longest end of it that begins another. Then it turns the numbers of
+// states into states.
+func (a *automaton) link() {
+	back, queue := make([]uint32, len(a.ends)), []uint32{0}
 	for len(queue) > 0 {
 		s := queue[0]
 		queue = queue[1:]
 		for c := range a.width {
 			edge, other := s*a.width+c, uint32(0)
 			if s > 0 {
-				other = next[back[s]*a.width+c]
+				other = a.next[back[s]*a.width+c]
 			}
-			if to := next[edge]; to > 0 {
+			if to := a.next[edge]; to > 0 {
 				back[to] = other
-				ends[to] = append(ends[to], ends[other]...)
+				a.ends[to] = append(a.ends[to], a.ends[other]...)
 				queue = append(queue, to)
 			} else {
-				next[edge] = other
+				a.next[edge] = other
 			}
 		}
 	}
-}
-
-// number puts states that end a literal behind the others, so that one
-// comparison tells them apart, and multiplies all by width.
-func (a *automaton) number(next []uint32, ends [][]int32) {
-	names, n := make([]uint32, len(ends)), uint32(0)
-	for _, loud := range []bool{false, true} {
-		if loud {
-			a.loud = n * a.width
-		}
-		for s := range ends {
-			if (len(ends[s]) > 0) != loud {
-				continue
-			}
-			names[s] = n * a.width
-			n++
-			if loud {
-				slices.Sort(ends[s])
-				a.ends = append(a.ends, slices.Compact(ends[s]))
-			}
+	for i, s := range a.next {
+		if a.next[i] = s * a.width; len(a.ends[s]) > 0 {
+			a.next[i] |= loud
 		}
 	}
-	a.next = make([]uint32, len(next))
-	for s := range uint32(len(ends)) {
-		for c := range a.width {
-			a.next[names[s]+c] = names[next[s*a.width+c]]
-		}
+	for s := range a.ends {
+		slices.Sort(a.ends[s])
+		a.ends[s] = slices.Compact(a.ends[s])
 	}
 }
 
@@ -142,7 +124,7 @@ func (a *automaton) find(text []byte, s *search) {
 	end := (n + overlap) / 2
 	i, j := 0, n-end
 	var p, q uint32
-	next, loud := a.next, a.loud
+	next := a.next
 	for i < end && j < n {
 		c, d := a.class[text[i]], a.class[text[j]]
 		if c == maybe {
@@ -154,10 +136,10 @@ func (a *automaton) find(text []byte, s *search) {
 		i, j = i+1, j+1
 		p, q = next[p+uint32(c)], next[q+uint32(d)]
 		if p >= loud {
-			a.tell(p, text, i, 0, s)
+			p = a.tell(p, text, i, 0, s)
 		}
 		if q >= loud {
-			a.tell(q, text, j, 1, s)
+			q = a.tell(q, text, j, 1, s)
 		}
 	}
 	a.rest(text, i, end, p, 0, s)
@@ -172,17 +154,19 @@ func (a *automaton) rest(text []byte, i, end int, state uint32, half int, s *sea
 			class, i = a.foreign(text[:end], i)
 		}
 		i++
-		if state = a.next[state+uint32(class)]; state >= a.loud {
-			a.tell(state, text, i, half, s)
+		if state = a.next[state+uint32(class)]; state >= loud {
+			state = a.tell(state, text, i, half, s)
 		}
 	}
 }
 
-// tell tells s of the literals that a state ends.
-func (a *automaton) tell(state uint32, text []byte, end, half int, s *search) {
-	for _, owner := range a.ends[(state-a.loud)/a.width] {
+// tell tells s of the literals that a loud state ends, and returns the state without its mark.
+func (a *automaton) tell(state uint32, text []byte, end, half int, s *search) uint32 {
+	state -= loud
+	for _, owner := range a.ends[state/a.width] {
 		s.hit(owner, half, text, end)
 	}
+	return state
 }
 
 // foreign returns the class of a byte that may begin a character that folds to
