@@ -61,7 +61,7 @@ func Changes(old, new *File) []Change {
 			changes[i].Effect = effectRestart
 		}
 	}
-	order := fieldsOf(reflect.TypeFor[File]()).keys
+	order := sections[reflect.TypeFor[File]()].keys
 	rank := func(c Change) int { return order[c.Path[:min(len(c.Path), strings.IndexAny(c.Path+".", ".["))]].field }
 	slices.SortStableFunc(changes, func(a, b Change) int { return rank(a) - rank(b) })
 	return changes

@@ -99,7 +99,7 @@ func (d *decoder) absent(n *yaml.Node) bool {
 
 // section decodes a mapping into a struct.
 func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
-	fields := fieldsOf(v.Type())
+	fields := sections[v.Type()]
 	read := d.pairs(n, path, func(kn, vn *yaml.Node, sub string) {
 		if k, ok := fields.keys[kn.Value]; ok {
 			d.value(vn, sub, k, v.Field(k.field))

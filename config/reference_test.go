@@ -237,3 +237,6 @@ func TestTheSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
 		}
 	}
 }
+
+// keyOf returns a key of a section.
+func keyOf(section reflect.Type, name string) key { return sections[section].keys[name] }

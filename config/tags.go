@@ -123,15 +123,9 @@ func keyOfTag(tag reflect.StructTag, tier bool) key {
 	return k
 }
 
-// fieldsOf returns the keys of a section of the file.
-func fieldsOf(section reflect.Type) fields { return sections[section] }
-
-// keyOf returns a key of a section.
-func keyOf(section reflect.Type, name string) key { return sections[section].keys[name] }
-
 // members returns the keys of a section in their order, with their values.
 func members(section reflect.Value) iter.Seq2[key, reflect.Value] {
-	f := fieldsOf(section.Type())
+	f := sections[section.Type()]
 	return func(yield func(key, reflect.Value) bool) {
 		for _, name := range f.names {
 			if !yield(f.keys[name], section.Field(f.keys[name].field)) {

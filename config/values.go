@@ -185,19 +185,19 @@ func setString(v reflect.Value, k key, text string) (hint string, ok bool) {
 
 // wanted names what a key takes.
 func wanted(t reflect.Type, k key) string {
+	above := " above 0"
+	if k.zero {
+		above = ""
+	}
 	switch {
 	case forms[k.form].want != "":
 		return forms[k.form].want
 	case k.words != nil:
 		return "one of " + strings.Join(k.words, ", ")
-	case t == reflect.TypeFor[time.Duration]() && k.zero:
-		return "a duration"
 	case t == reflect.TypeFor[time.Duration]():
-		return "a duration above 0"
-	case t == reflect.TypeFor[Size]() && k.zero:
-		return "a size"
+		return "a duration" + above
 	case t == reflect.TypeFor[Size]():
-		return "a size above 0"
+		return "a size" + above
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case t == reflect.TypeFor[tenants.Money]():

@@ -150,16 +150,15 @@ func (f *Follower) flush(b []byte, now time.Time) []byte {
 func (f *Follower) look() (found []Entry, from, to int64) {
 	to = f.Log.Span().Next
 	from = to
-	f.Log.newest(to, func(e Entry) bool {
+	for e := range f.Log.newest(to) {
 		if e.Seq < f.next {
-			return false
+			break
 		}
 		from = e.Seq
 		if f.Matches(e.Decision) {
 			found = append(found, e)
 		}
-		return true
-	})
+	}
 	return found, from, to
 }
 

@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"iter"
 	"math"
 	"sync"
 	"time"
@@ -111,30 +112,26 @@ func (l *Log) Span() Span {
 // which a request that ends may wait.
 const lookAtOnce = 128
 
-// below appends to batch the newest records with numbers below before, the newest
-// first, at most as many as are looked at at once. None: there are no older ones.
-func (l *Log) below(before int64, batch []Entry) []Entry {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for seq := min(before, l.span.Next) - 1; seq >= l.span.Oldest && len(batch) < lookAtOnce; seq-- {
-		batch = append(batch, Entry{seq, l.slotLocked(seq).d})
-	}
-	return batch
-}
-
-// newest calls f for the records with numbers below before, the newest first,
-// until it returns false. f runs without the lock.
-func (l *Log) newest(before int64, f func(Entry) bool) {
-	batch := make([]Entry, 0, lookAtOnce)
-	for {
-		if batch = l.below(before, batch[:0]); len(batch) == 0 {
-			return
-		}
-		for _, e := range batch {
-			if !f(e) {
+// newest yields the records with numbers below before, the newest first. The log is
+// not locked meanwhile.
+func (l *Log) newest(before int64) iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		batch := make([]Entry, 0, lookAtOnce)
+		for {
+			batch = batch[:0]
+			l.mu.Lock()
+			for seq := min(before, l.span.Next) - 1; seq >= l.span.Oldest && len(batch) < lookAtOnce; seq-- {
+				batch = append(batch, Entry{seq, l.slotLocked(seq).d})
+			}
+			l.mu.Unlock()
+			for _, e := range batch {
+				if before = e.Seq; !yield(e) {
+					return
+				}
+			}
+			if len(batch) == 0 {
 				return
 			}
-			before = e.Seq
 		}
 	}
 }
@@ -145,18 +142,16 @@ func (l *Log) Page(before int64, limit int, match func(*Decision) bool) (found [
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	l.newest(before, func(e Entry) bool {
-		if !match(e.Decision) {
-			return true
+	for e := range l.newest(before) {
+		switch {
+		case !match(e.Decision):
+		case limit > 0 && len(found) == limit:
+			return found, true
+		default:
+			found = append(found, e)
 		}
-		if limit > 0 && len(found) == limit {
-			more = true
-			return false
-		}
-		found = append(found, e)
-		return true
-	})
-	return found, more
+	}
+	return found, false
 }
 
 // Get returns the newest record of a request id.

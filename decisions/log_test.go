@@ -165,14 +165,13 @@ func TestTheRingIsReadWhileItIsWritten(t *testing.T) {
 		readers.Go(func() {
 			for {
 				var before int64 = math.MaxInt64
-				l.newest(before, func(n Entry) bool {
+				for n := range l.newest(before) {
 					if n.Seq >= before || n.Decision == nil {
 						t.Errorf("%d comes after %d", n.Seq, before)
-						return false
+						break
 					}
 					before = n.Seq
-					return true
-				})
+				}
 				select {
 				case <-done:
 					return

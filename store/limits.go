@@ -147,10 +147,10 @@ func (l *Limits) ask(ctx context.Context, c *tenants.Charge) (tenants.Verdict, e
 	var buf [2]tenants.Standing
 	standings := l.local.Ask(c, buf[:0])
 	var v tenants.Verdict
-	err := l.redis.swiftly(ctx, "taking from limits", func(ctx context.Context) (err error) {
+	err := l.redis.timed(ctx, "taking from limits", func(ctx context.Context) (err error) {
 		v, err = l.take(ctx, c, standings)
 		return err
-	})
+	}, true)
 	if err != nil || v.Refused != "" {
 		l.local.Drop(c)
 	} else {

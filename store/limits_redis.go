@@ -39,11 +39,7 @@ type args struct {
 // newArgs begins the arguments that all scripts share, with two of their own.
 func (l *Limits) newArgs(subjects int, own int64, flag bool) *args {
 	a := &args{keys: make([]string, 0, 4*subjects), argv: make([]any, 0, 4+30*subjects)}
-	set := 0
-	if flag {
-		set = 1
-	}
-	a.argv = append(a.argv, l.redis.gateway, lease.Microseconds(), own, set)
+	a.argv = append(a.argv, l.redis.gateway, lease.Microseconds(), own, number(flag))
 	return a
 }
 

@@ -201,11 +201,6 @@ func (r *Redis) timed(ctx context.Context, what string, f func(context.Context) 
 	return nil
 }
 
-// swiftly is do for what a request waits for.
-func (r *Redis) swiftly(ctx context.Context, what string, f func(context.Context) error) error {
-	return r.timed(ctx, what, f, true)
-}
-
 // note counts failures in a row; Redis that has nothing to say has answered.
 func (r *Redis) note(err error) {
 	if err == nil || errors.Is(err, redis.Nil) {
@@ -350,11 +345,7 @@ func (r *Redis) steady(took time.Duration) error {
 func (r *Redis) enlist(ctx context.Context, leave bool) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.patience) // a first connection must be dialled
 	defer cancel()
-	gone := 0
-	if leave {
-		gone = 1
-	}
-	return r.register.Run(ctx, r.client, []string{gatewaysKey}, r.gateway, lease.Milliseconds(), gone).Int64()
+	return r.register.Run(ctx, r.client, []string{gatewaysKey}, r.gateway, lease.Milliseconds(), number(leave)).Int64()
 }
 
 // leave takes this gateway out of the list. If that fails its lease runs out.

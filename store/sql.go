@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"tierway/tenants"
 )
 
 const (
@@ -65,25 +67,26 @@ func (s *SQL) Kind() string { return s.kind }
 
 // Ping asks the database whether it is there.
 func (s *SQL) Ping(ctx context.Context) error {
+	var one int64
+	return s.readOne(ctx, "asking the database for a sign of life", "SELECT 1", &one)
+}
+
+// readOne reads one row.
+func (s *SQL) readOne(ctx context.Context, doing, query string, to ...any) error {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
-	var one int64
 	err := s.file.inPlace()
 	if err == nil {
-		err = s.read.QueryRowContext(ctx, "SELECT 1").Scan(&one)
+		err = s.read.QueryRowContext(ctx, query).Scan(to...)
 	}
-	return s.fail(ctx, "asking the database for a sign of life", err)
+	return s.fail(ctx, doing, err)
 }
 
 // Revision returns a number that grows with every change of what Contents
 // returns. It reads one row.
 func (s *SQL) Revision(ctx context.Context) (revision int64, err error) {
-	ctx, done := bounded(ctx, usualTimeout)
-	defer done()
-	if err = s.file.inPlace(); err == nil {
-		err = s.read.QueryRowContext(ctx, "SELECT number FROM revision").Scan(&revision)
-	}
-	return revision, s.fail(ctx, "reading the revision", err)
+	err = s.readOne(ctx, "reading the revision", "SELECT number FROM revision", &revision)
+	return revision, err
 }
 
 // Contents returns all that gateways hold in memory, as it was at one moment.
@@ -93,16 +96,16 @@ func (s *SQL) Contents(ctx context.Context) (c Contents, err error) {
 	err = s.view(ctx, func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, "SELECT number FROM revision").Scan(&c.Revision)
 		if err == nil {
-			c.Tenants, err = tenantsOf(ctx, tx)
+			c.Tenants, err = table(ctx, tx, "tenants", tenantColumns, func(t tenants.Tenant) string { return t.Name })
 		}
 		if err == nil {
-			c.Keys, err = keysOf(ctx, tx)
+			c.Keys, err = table(ctx, tx, "keys", keyColumns, func(k tenants.Key) string { return k.Tenant + "\x00" + k.ID })
 		}
 		if err == nil {
-			c.Admins, err = adminsOf(ctx, tx)
+			c.Admins, err = table(ctx, tx, "admins", adminColumns, func(ad Admin) string { return ad.Name })
 		}
 		if err == nil {
-			c.Overrides, err = overridesOf(ctx, tx)
+			c.Overrides, err = table(ctx, tx, "overrides", overrideColumns, func(o Override) string { return o.Worker })
 		}
 		return err
 	})

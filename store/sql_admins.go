@@ -15,11 +15,6 @@ func adminColumns(ad *Admin) []column {
 	}
 }
 
-func adminsOf(ctx context.Context, tx *sql.Tx) ([]Admin, error) {
-	all, err := collect(ctx, tx, adminColumns, "FROM admins")
-	return sorted(all, func(ad Admin) string { return ad.Name }), err
-}
-
 // CreateAdmin adds an admin and returns it as it is stored. ErrExists: one of that
 // name is in force, or its id or digest is taken. An expired one of that name
 // makes room.

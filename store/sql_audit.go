@@ -145,10 +145,8 @@ func (s *SQL) VerifyAudit(ctx context.Context) (entries, brokenAt int64, err err
 
 // auditEnd returns the number and the hash of the last entry.
 func (s *SQL) auditEnd(ctx context.Context) (id int64, hash string, err error) {
-	ctx, done := bounded(ctx, usualTimeout)
-	defer done()
-	err = s.read.QueryRowContext(ctx, "SELECT audit_id, audit_hash FROM revision").Scan(&id, &hash)
-	return id, hash, s.fail(ctx, "reading the end of the audit log", err)
+	err = s.readOne(ctx, "reading the end of the audit log", "SELECT audit_id, audit_hash FROM revision", &id, &hash)
+	return id, hash, err
 }
 
 // auditPage returns the entries that follow one, in their order.

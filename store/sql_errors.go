@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // sqlError is what a method of SQL fails with. Its text holds no secret.
@@ -58,33 +59,22 @@ func ours(err error) bool {
 	return false
 }
 
-// Result codes of SQLite (sqlite.org/rescode.html), without their extensions.
-const (
-	sqlitePerm       = 3
-	sqliteBusy       = 5
-	sqliteLocked     = 6
-	sqliteReadOnly   = 8
-	sqliteInterrupt  = 9
-	sqliteIOErr      = 10
-	sqliteCorrupt    = 11
-	sqliteFull       = 13
-	sqliteCantOpen   = 14
-	sqliteTooBig     = 18
-	sqliteConstraint = 19
-	sqliteMismatch   = 20
-	sqliteNotADB     = 26
-)
+// sqliteCode returns an error's result code (sqlite.org/rescode.html) without its
+// extension; 0 for an error that is not SQLite's.
+func sqliteCode(err error) int {
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return 0
+	}
+	return lite.Code() & 0xff
+}
 
 // Unwritable reports whether an error says that a SQLite file takes no writes for
 // now: its disk is full, fails or became read-only. PostgreSQL's errors of that kind
 // are Unreachable.
 func Unwritable(err error) bool {
-	lite, ok := errors.AsType[*sqlite.Error](err)
-	if !ok {
-		return false
-	}
-	switch lite.Code() & 0xff {
-	case sqliteFull, sqliteReadOnly, sqliteIOErr, sqliteCantOpen:
+	switch sqliteCode(err) {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
 		return true
 	}
 	return false
@@ -100,9 +90,8 @@ func Unreachable(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return postgresAway(pg.Code)
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		code := lite.Code() & 0xff
-		return code == sqliteBusy || code == sqliteLocked || code == sqliteInterrupt
+	if code := sqliteCode(err); code != 0 {
+		return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
 	}
 	for _, away := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, errMoved} {
 		if errors.Is(err, away) {
@@ -140,9 +129,6 @@ func poisoned(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") // data, constraints
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		code := lite.Code() & 0xff
-		return code == sqliteTooBig || code == sqliteConstraint || code == sqliteMismatch
-	}
-	return false
+	code := sqliteCode(err)
+	return code == sqlite3.SQLITE_TOOBIG || code == sqlite3.SQLITE_CONSTRAINT || code == sqlite3.SQLITE_MISMATCH
 }

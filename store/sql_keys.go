@@ -1,13 +1,11 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"tierway/tenants"
@@ -19,14 +17,6 @@ func keyColumns(k *tenants.Key) []column {
 		digestColumn("digest", &k.Digest), textColumn("created_by", &k.CreatedBy), timeColumn("created_at", &k.CreatedAt),
 		timeColumn("expires_at", &k.ExpiresAt), timeColumn("revoked_at", &k.RevokedAt), timeColumn("last_used_at", &k.LastUsedAt),
 		textColumn("replaced_by", &k.ReplacedBy), intColumn("version", &k.Version))
-}
-
-func keysOf(ctx context.Context, tx *sql.Tx) ([]tenants.Key, error) {
-	all, err := collect(ctx, tx, keyColumns, "FROM keys")
-	slices.SortFunc(all, func(a, b tenants.Key) int {
-		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ID, b.ID))
-	})
-	return all, err
 }
 
 func keyWithID(ctx context.Context, tx *sql.Tx, id string) (tenants.Key, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 const (
@@ -158,16 +159,12 @@ func openable(db *sql.DB, file string, made error) error {
 	if err == nil {
 		return tx.Rollback()
 	}
-	lite, ok := errors.AsType[*sqlite.Error](err)
-	if !ok {
-		return nil
-	}
 	if whole, absErr := filepath.Abs(file); absErr == nil {
 		file = whole
 	}
-	switch lite.Code() & 0xff { // without extensions
-	case sqlitePerm, sqliteReadOnly, sqliteCantOpen:
-	case sqliteNotADB, sqliteCorrupt:
+	switch sqliteCode(err) {
+	case sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		return fmt.Errorf("%s is no SQLite database, or a damaged one: %w (name another file in store.sql, or restore this one from a backup)", file, err)
 	default:
 		return nil

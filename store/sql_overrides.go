@@ -23,11 +23,6 @@ func weightColumn(name string, v **int) column {
 	return column{name, int64(**v), v}
 }
 
-func overridesOf(ctx context.Context, tx *sql.Tx) ([]Override, error) {
-	all, err := collect(ctx, tx, overrideColumns, "FROM overrides")
-	return sorted(all, func(o Override) string { return o.Worker }), err
-}
-
 // overrideOf returns what is in force of a worker; nil: nothing.
 func overrideOf(ctx context.Context, tx *sql.Tx, worker string) (*Override, error) {
 	o, err := single(collect(ctx, tx, overrideColumns, "FROM overrides WHERE worker = $1", clean(worker)))

@@ -221,6 +221,12 @@ func single[T any](all []T, err error) (T, error) {
 	return all[0], nil
 }
 
+// table reads all rows of a table, sorted by a key.
+func table[T any](ctx context.Context, q querier, name string, columns func(*T) []column, key func(T) string) ([]T, error) {
+	all, err := collect(ctx, q, columns, "FROM "+name)
+	return sorted(all, key), err
+}
+
 // sorted sorts by a key in the order of bytes: databases sort text each in its own
 // way.
 func sorted[T any](all []T, key func(T) string) []T {

@@ -28,11 +28,6 @@ func tenantColumns(t *tenants.Tenant) []column {
 		timeColumn("created_at", &t.CreatedAt), timeColumn("updated_at", &t.UpdatedAt))
 }
 
-func tenantsOf(ctx context.Context, tx *sql.Tx) ([]tenants.Tenant, error) {
-	all, err := collect(ctx, tx, tenantColumns, "FROM tenants")
-	return sorted(all, func(t tenants.Tenant) string { return t.Name }), err
-}
-
 func tenantNamed(ctx context.Context, tx *sql.Tx, name string) (tenants.Tenant, error) {
 	return single(collect(ctx, tx, tenantColumns, "FROM tenants WHERE name = $1", clean(name)))
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -58,7 +59,7 @@ func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 		if other, twice := known[t.Name]; !twice {
 			known[t.Name] = len(ts)
 			ts = append(ts, t)
-		} else if !t.equal(&ts[other]) {
+		} else if !reflect.DeepEqual(t, ts[other]) {
 			errs = append(errs, fmt.Errorf("%s.name: duplicate name %q with other settings: repeat the tenant's tiers, models, priorities and limits, or name it otherwise", at, t.Name))
 		}
 		ks = append(ks, Key{ID: configID(digest), Tenant: t.Name, Hint: "config.yaml", Digest: digest, FromConfig: true})
@@ -89,11 +90,6 @@ func (k *KeyConfig) tenant(at string) (Tenant, []error) {
 		Rights: Rights{Tiers: k.Tiers, Models: k.Models, Priority: class("priority", k.Priority)}}
 	t.Default = max(t.Priority, class("default_priority", k.DefaultPriority))
 	return t, errs
-}
-
-// equal reports whether two tenants have the same settings.
-func (t *Tenant) equal(o *Tenant) bool {
-	return t.Rights.equal(o.Rights) && t.share() == o.share() && t.Limits == o.Limits && t.IsolateCache == o.IsolateCache && t.Degrade == o.Degrade && t.FailClosed == o.FailClosed
 }
 
 // anonymous is who asks without a key; no tenant may be called so.

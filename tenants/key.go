@@ -57,26 +57,17 @@ func base62(n *big.Int, width int) string {
 // NewKey makes. It tells a mistyped key without any lookup; it says nothing about
 // whether the key is in use.
 func WellFormed(key string) bool {
-	body, ours := "", false
+	head, sum, _ := strings.Cut(key, "_")
 	for _, prefix := range [...]string{AdminPrefix, BootstrapPrefix, TenantPrefix} {
-		if body, ours = strings.CutPrefix(key, prefix); ours {
-			break
+		if body, ours := strings.CutPrefix(head, prefix); ours {
+			return len(body) == bodyLen && !strings.ContainsFunc(body, notBase62) && sum == checksum(head)
 		}
 	}
-	if !ours || len(body) != bodyLen+1+sumLen || body[bodyLen] != '_' {
-		return false
-	}
-	for i := range len(body) {
-		if i != bodyLen && !isBase62(body[i]) {
-			return false
-		}
-	}
-	head := key[:len(key)-sumLen-1]
-	return key[len(head)+1:] == checksum(head)
+	return false
 }
 
-func isBase62(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+func notBase62(r rune) bool {
+	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
 // Digest returns the SHA-256 of a key, which is what is stored of it. A plain

@@ -39,12 +39,6 @@ func (p *permit) pass(pool string) bool {
 	return p.tier(pool) && (p.models == nil || p.tiers != nil)
 }
 
-// equal reports whether two rights are the same.
-func (r Rights) equal(o Rights) bool {
-	same := func(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
-	return r.Priority == o.Priority && r.Default == o.Default && same(r.Tiers, o.Tiers) && same(r.Models, o.Models)
-}
-
 // compile returns one expression for all globs: `*` is any run of characters,
 // `?` exactly one. Go matches it in time linear in the name.
 func compile(globs []string) *regexp.Regexp {

@@ -87,7 +87,12 @@ func (a *adminAPI) call(ctx context.Context, method, path string, body, out any)
 		return fmt.Errorf("reading the answer of %s %s: %w", method, target, err)
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return newRefusal(method, target, res.StatusCode, answer)
+		r := &refusal{}
+		if json.Unmarshal(answer, r) != nil {
+			*r = refusal{} // no problem of ours: the status says all that is known
+		}
+		r.Status, r.request = res.StatusCode, method+" "+target
+		return r
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
 		return fmt.Errorf("%s %s answered %d with what is no JSON of ours: is this the admin plane?", method, target, res.StatusCode)
@@ -117,7 +122,6 @@ type refusal struct {
 	Errors []fault `json:"errors"`
 
 	request string
-	body    []byte
 }
 
 // fault is one thing that is wrong with a request.
@@ -140,15 +144,6 @@ func (f fault) String() string {
 		return plain(f.Message)
 	}
 	return plain(where + ": " + f.Message)
-}
-
-func newRefusal(method, target string, status int, body []byte) *refusal {
-	var r refusal
-	if json.Unmarshal(body, &r) != nil {
-		r = refusal{} // no problem of ours: the status says all that is known
-	}
-	r.Status, r.request, r.body = status, method+" "+target, body
-	return &r
 }
 
 // Error says what was asked for and how it was refused.

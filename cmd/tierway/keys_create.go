@@ -15,15 +15,14 @@ import (
 
 // createFlags are the flags of keys create.
 type createFlags struct {
-	place                   keyPlace
-	tenant, name            string
-	limits                  tenants.Limits
-	tiers, models           []string
-	priority, expires       string
-	admin                   bool
-	role                    string
-	output                  keyOutput
-	tiersGiven, modelsGiven bool
+	place             keyPlace
+	tenant, name      string
+	limits            tenants.Limits
+	tiers, models     []string
+	priority, expires string
+	admin             bool
+	role              string
+	output            keyOutput
 }
 
 func createKeyCommand() *cobra.Command {
@@ -37,7 +36,6 @@ func createKeyCommand() *cobra.Command {
 		Long: "The key is shown once. Limits and rights count within those of its tenant.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			f.tiersGiven, f.modelsGiven = c.Flags().Changed("tiers"), c.Flags().Changed("models")
 			if f.admin {
 				if err := onlyForTenants(c); err != nil {
 					return err

@@ -72,10 +72,10 @@ func (f *createFlags) key(now time.Time) (tenants.Key, error) {
 	}
 	k.Rights = tenants.Rights{Priority: class, Default: class}
 	var err error
-	if k.Tiers, err = f.names("--tiers", f.tiers, f.tiersGiven); err != nil {
+	if k.Tiers, err = namesOf("--tiers", f.tiers); err != nil {
 		return k, err
 	}
-	if k.Models, err = f.names("--models", f.models, f.modelsGiven); err != nil {
+	if k.Models, err = namesOf("--models", f.models); err != nil {
 		return k, err
 	}
 	k.ExpiresAt, err = expiry(f.expires, now)
@@ -93,10 +93,10 @@ func checkName(name string) error {
 	return nil
 }
 
-// names returns a list of names from a flag; nil, which stands for all, where it
+// namesOf returns a list of names from a flag; nil, which stands for all, where it
 // was not given.
-func (f *createFlags) names(flag string, list []string, given bool) ([]string, error) {
-	if !given {
+func namesOf(flag string, list []string) ([]string, error) {
+	if list == nil {
 		return nil, nil
 	}
 	out := []string{}

@@ -101,23 +101,24 @@ func printReload(w io.Writer, r server.ReloadAnswer) error {
 		fmt.Fprintln(w, line)
 	}
 	if r.DryRun {
-		_, err := fmt.Fprintf(w, "%s, not made: generation %d stays in force\n", changes(len(r.Changes)), r.Generation)
+		_, err := fmt.Fprintf(w, "%s, not made: generation %d stays in force\n", counted(len(r.Changes), "change"), r.Generation)
 		return err
 	}
 	waiting := len(r.Impact.RestartNeeded)
-	line := changes(len(r.Changes)-waiting) + ", in force as generation " + strconv.FormatInt(r.Generation, 10)
+	line := counted(len(r.Changes)-waiting, "change") + ", in force as generation " + strconv.FormatInt(r.Generation, 10)
 	if waiting > 0 {
-		line += "; " + changes(waiting) + " with a restart"
+		line += "; " + counted(waiting, "change") + " with a restart"
 	}
 	_, err := fmt.Fprintln(w, line)
 	return err
 }
 
-func changes(n int) string {
+// counted writes a number of things, of which one is named.
+func counted(n int, one string) string {
 	if n == 1 {
-		return "1 change"
+		return "1 " + one
 	}
-	return strconv.Itoa(n) + " changes"
+	return fmt.Sprintf("%d %ss", n, one)
 }
 
 // change writes the values of a change.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -28,10 +29,10 @@ func skippedTexts() map[string]string {
 func printReplay(w io.Writer, r *replay.Report, drafted, changes bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	line("records", "%d, %s to %s, of %s", r.Records, r.From.Format(time.DateTime), r.To.Format(time.DateTime), configurations(r.Generations))
+	line("records", "%d, %s to %s, of %s", r.Records, r.From.Format(time.DateTime), r.To.Format(time.DateTime), counted(r.Generations, "configuration"))
 	texts := skippedTexts()
 	for _, s := range r.Skipped {
-		line("left out", "%d: %s", s.N, orSame(texts[s.Name], s.Name))
+		line("left out", "%d: %s", s.N, cmp.Or(texts[s.Name], plain(s.Name)))
 	}
 	if len(r.Groups) > 0 {
 		line("keywords", "new or other in the draft, so that no record tells: %s", plain(strings.Join(r.Groups, ", ")))
@@ -166,13 +167,6 @@ func by(reasons []replay.Count) string {
 	return ": " + strings.Join(parts, ", ")
 }
 
-func configurations(n int) string {
-	if n == 1 {
-		return "1 configuration"
-	}
-	return fmt.Sprintf("%d configurations", n)
-}
-
 func part(p replay.Part) string {
 	if p.Of == 0 {
 		return "none"
@@ -204,16 +198,4 @@ func grown(was, is int64) string {
 	return fmt.Sprintf("%+.1f %%", 100*(float64(is)/float64(was)-1))
 }
 
-func orRefused(tier string) string {
-	if tier == "" {
-		return "(refused)"
-	}
-	return plain(tier)
-}
-
-func orSame(text, name string) string {
-	if text == "" {
-		return plain(name)
-	}
-	return text
-}
+func orRefused(tier string) string { return cmp.Or(plain(tier), "(refused)") }

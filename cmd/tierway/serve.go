@@ -63,18 +63,24 @@ func serveCommand() *cobra.Command {
 func (f serveFlags) load(c *cobra.Command) (*config.File, error) {
 	if len(f.models) > 0 {
 		file, err := config.FromFlags(f.models, f.workerURLs, f.hosts, f.listen, f.adminListen)
-		var problems config.Problems
-		if errors.As(err, &problems) {
-			fmt.Fprintln(c.ErrOrStderr(), problems.Error())
-			return nil, exit(1)
-		}
-		return file, err
+		return file, showFlagProblems(c, err)
 	}
 	file, err := loadConfig(c, f.path())
 	if err != nil {
 		return nil, err
 	}
 	return override(c, file, f.listen, f.adminListen)
+}
+
+// showFlagProblems shows all that is wrong with values of flags, and ends with status 1.
+// Any other error stays what it is.
+func showFlagProblems(c *cobra.Command, err error) error {
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	fmt.Fprintln(c.ErrOrStderr(), problems.Error())
+	return exit(1)
 }
 
 // path is the configuration's file; empty where flags alone are.
@@ -104,13 +110,8 @@ func override(c *cobra.Command, file *config.File, listen, adminListen string) (
 		return file, nil
 	}
 	file, err := file.WithListen(listen, adminListen)
-	var problems config.Problems
-	if errors.As(err, &problems) {
-		fmt.Fprintln(c.ErrOrStderr(), problems.Error())
-		return nil, exit(1)
-	}
 	if err != nil {
-		return nil, err
+		return nil, showFlagProblems(c, err)
 	}
 	for _, w := range file.Warnings() {
 		if w.Line == 0 { // those of the file have been shown
