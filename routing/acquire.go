@@ -15,12 +15,12 @@ import "time"
 // ErrNoWorker, ErrFull, ErrHeld, a *CooledError or an *OpenError.
 func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
 	var room [16]*Worker // refusals are rare; a usual pool's fit without an allocation
-	refused := room[:0]
+	tried = append(room[:0], tried...)
 	for {
-		if err = p.book(&l, r, tried, refused); err != nil || l.Admit() == nil {
+		if err = p.book(&l, r, tried); err != nil || l.Admit() == nil {
 			return l, err
 		}
-		refused = append(refused, l.worker)
+		tried = append(tried, l.worker)
 		l = Lease{}
 	}
 }
@@ -65,14 +65,14 @@ func (l *Lease) expectedLocked(output int64) time.Duration {
 
 // book picks and books under the lock. The zero lease l becomes that of the
 // booking, and stays as it is on an error.
-func (p *Pool) book(l *Lease, r *Request, tried, refused []*Worker) error {
+func (p *Pool) book(l *Lease, r *Request, tried []*Worker) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.bookLocked(l, r, tried, refused)
+	return p.bookLocked(l, r, tried)
 }
 
-func (p *Pool) bookLocked(l *Lease, r *Request, tried, refused []*Worker) error {
-	ws, err := p.showLocked(r, tried, refused)
+func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
+	ws, err := p.showLocked(r, tried)
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried, refused []*Worker) error 
 }
 
 // showLocked returns the workers as the policy is shown them.
-func (p *Pool) showLocked(r *Request, tried, refused []*Worker) ([]View, error) {
-	ws, err := p.eligibleLocked(r, tried, refused)
+func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
+	ws, err := p.eligibleLocked(r, tried)
 	if err != nil {
 		return nil, err
 	}

@@ -26,8 +26,8 @@ func Again(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) 
 	}
 	r, ws := c.recorded(model, prefix, chain, at)
 	decided = &Choice{}
-	r.Record, r.dry, r.recall = decided, true, c
-	pool := Pool{policy: p, marks: make([]mark, len(ws))}
+	r.Record, r.recall = decided, c
+	pool := Pool{policy: forgetful(p, &r), marks: make([]mark, len(ws))}
 	i, reason = pool.pickLocked(&r, ws)
 	return i, reason, decided, nil
 }

@@ -1,6 +1,9 @@
 package routing
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // booking is what one lease holds in its pool's books. The pool uses bookings
 // again, so that a request allocates none.
@@ -14,15 +17,14 @@ type booking struct {
 	stream          bool
 	streaming       bool // a stream's answer has begun
 
-	// Of an answer that comes whole, whose first event says nothing about its
-	// prefill: when that should be over.
-	due        time.Time
-	prev, next *booking // in the worker's list of such; next also in the pool's free ones
+	// due is when the prefill of a non-streamed answer should be over: its first event says
+	// nothing about that.
+	due  time.Time
+	next *booking // in the pool's list of free ones
 }
 
-// maxBooked bounds the tokens that one request books on each account. A client
-// may ask for any max_tokens; with 2^40 a million of such requests still sum
-// up without overflow.
+// maxBooked bounds the tokens that one request books on each account, so that a million
+// requests for any max_tokens sum up without overflow.
 const maxBooked = 1 << 40
 
 func booked(tokens int64) int64 { return min(max(tokens, 0), maxBooked) }
@@ -31,9 +33,8 @@ func booked(tokens int64) int64 { return min(max(tokens, 0), maxBooked) }
 // is wrong, and the books should not believe it for longer.
 const maxPrefill = 10 * time.Minute
 
-// enterLocked books the request on the worker that the view is of. What is
-// booked as prefill is what the requests in flight there do not compute already
-// and those of the last minutes did not.
+// enterLocked books the request on the view's worker. Its prefill is the part of the
+// prompt that no request in flight there and none of the last minutes has.
 func (p *Pool) enterLocked(r *Request, w *Worker, v *View) *booking {
 	b := p.free
 	if b == nil {
@@ -59,7 +60,9 @@ func (p *Pool) enterLocked(r *Request, w *Worker, v *View) *booking {
 		b.rows = p.chains.book(r.Blocks, w.slot, b.rows)
 		w.chains++
 		if w.slot < rememberedWorkers {
-			b.hashes = appendRemembered(b.hashes, r.Blocks)
+			for d, last := 0, len(r.Blocks)-1; d <= last; d = nextLandmark(d, last, rememberedLog) {
+				b.hashes = append(b.hashes, r.Blocks[d].Hash)
+			}
 		}
 	}
 	if !r.Stream && b.prefill > 0 {
@@ -68,8 +71,8 @@ func (p *Pool) enterLocked(r *Request, w *Worker, v *View) *booking {
 	return b
 }
 
-// uncached is what a worker must compute of a prompt: at least one token, since
-// even a prompt that is cached whole takes a step.
+// uncached is what a worker must compute of a prompt: at least one token, because a prompt
+// that is cached whole takes a step too.
 func uncached(prompt int64, v *View) int64 {
 	if prompt == 0 {
 		return 0
@@ -104,41 +107,26 @@ func (w *Worker) prefilledLocked(b *booking) {
 	w.pending -= b.prefill
 	w.doubt -= b.doubt
 	b.prefill, b.doubt = 0, 0
-	if b.due.IsZero() {
-		return
+	if !b.due.IsZero() {
+		b.due = time.Time{}
+		at := slices.Index(w.due, b)
+		w.due = slices.Delete(w.due, at, at+1)
 	}
-	if b.prev == nil {
-		w.firstDue = b.next
-	} else {
-		b.prev.next = b.next
-	}
-	if b.next == nil {
-		w.lastDue = b.prev
-	} else {
-		b.next.prev = b.prev
-	}
-	b.prev, b.next, b.due = nil, nil, time.Time{}
 }
 
-// dueLocked notes when the booking's prefill should be over: after all that is
-// pending, at the worker's rate, and not before an earlier one.
+// dueLocked notes when the booking's prefill should be over: after all that is pending, at
+// the worker's rate, and not before an earlier one.
 func (w *Worker) dueLocked(b *booking, now time.Time) {
 	b.due = now.Add(min(maxPrefill, seconds(float64(w.pending)/w.value[prefillRate])))
-	b.prev = w.lastDue
-	w.lastDue = b
-	if b.prev == nil {
-		w.firstDue = b
-		return
+	if n := len(w.due); n > 0 && b.due.Before(w.due[n-1].due) {
+		b.due = w.due[n-1].due
 	}
-	b.prev.next = b
-	if b.due.Before(b.prev.due) {
-		b.due = b.prev.due
-	}
+	w.due = append(w.due, b)
 }
 
 // expireLocked takes off what should be prefilled by now.
 func (w *Worker) expireLocked(now time.Time) {
-	for b := w.firstDue; b != nil && !now.Before(b.due); b = w.firstDue {
-		w.prefilledLocked(b)
+	for len(w.due) > 0 && !now.Before(w.due[0].due) {
+		w.prefilledLocked(w.due[0])
 	}
 }

@@ -2,57 +2,43 @@ package routing
 
 import "time"
 
-// The learned bound: the in-flight level past which an engine only lets
-// requests wait. It belongs to the family of limits that are found by watching
-// delay instead of loss: TCP Vegas (Brakmo, Peterson 1995), whose signal is a
-// round trip longer than one without a queue; Netflix's gradient limits and
-// Envoy's adaptive concurrency, which carry that over to requests; and the
-// additive raise of TCP's congestion avoidance (Jacobson 1988). Where it differs
-// is the delay without a queue: that of a prompt is no constant, but a line over
-// its tokens (calm), learned at the lowest levels alone.
+// The learned concurrency limit: the in-flight level beyond which an engine only queues.
+// It is found by watching delay, like TCP Vegas, Netflix's gradient limits and Envoy's
+// adaptive concurrency, with additive raises. The delay without a queue is no constant
+// but a line over the prompt's tokens (calm), learned at the lowest levels alone.
 const (
-	// boundBand is how many times the predicted time to first token is still
-	// within the band. A stream whose time is off by a log-normal factor with
-	// sigma 0.5 is past it once in twenty; one that waits inside an engine for
-	// another's answer to end is past it for long.
+	// boundBand is how many times the predicted time to first token is in the band. A
+	// stream that is off by a log-normal factor with sigma 0.5 is beyond it once in 20.
 	boundBand = 2
-	// boundLate is how much later than predicted a late stream is at least: below
-	// half a second nobody drowns, whatever the ratio.
+	// boundLate is how much later than predicted a late stream is at least.
 	boundLate = 500 * time.Millisecond
-	// boundAhead is the most that the prompts ahead of one add to its prediction.
-	// While the engine lets requests wait their prompts are ahead too, and the
-	// prediction would grow with the queue that it should show. What waits for
-	// longer than this is more than an engine needs to be busy.
+	// boundAhead is the most that the prompts ahead add to a prediction: more than an
+	// engine needs to be busy. Without it the prediction would grow with the queue that
+	// it should show.
 	boundAhead = 2 * time.Second
-	// boundOff and boundConvoy excuse those that are behind a very long prompt: what
-	// the prefill of all that is ahead explains, give or take a quarter, is not late
-	// before 15 seconds, which are 120,000 tokens at the prior rate. Who waits for
-	// others' answers to end waits longer than for their prefill, unless prefill is
-	// nearly all that the engine does.
+	// boundOff and boundConvoy excuse streams behind a very long prompt: what the prefill
+	// of all that is ahead explains, give or take a quarter, is not late before 15 seconds,
+	// which are 120,000 tokens at the prior rate.
 	boundOff    = 1.25
 	boundConvoy = 15 * time.Second
-	// boundWindow is how many streams are judged together: more than half of them
-	// late is no chance, when one in twenty is (2 in 10⁸).
+	// boundWindow is how many streams are judged together: more than half of them are
+	// late by chance with a probability of 2 in 10⁸.
 	boundWindow = 16
-	// boundOpen is how many streams a window has at most that shows neither.
+	// boundOpen is how many streams an undecided window has at most.
 	boundOpen = 4 * boundWindow
-	// boundRun is how many streams in the band one after the other end a window that
-	// began late: of an engine that drowns that is once in thousands.
+	// boundRun is how many streams in the band in a row end a window that began late: an
+	// overloaded engine has them once in thousands.
 	boundRun = 8
-	// boundSpan is how far apart the first events of a late window are at least.
-	// What an engine held back in one slow moment comes at once when that is over;
-	// what drowns comes as slowly as answers end.
+	// boundSpan is how far apart the first events of a late window are at least: what an
+	// engine held back in one slow moment comes at once.
 	boundSpan = 2 * time.Second
-	// boundCut and boundKeep are what a cut leaves at least and at most of the level
-	// at which streams were late. The rate at which answers end is measured in a
-	// moment, and may be far off.
+	// boundCut and boundKeep are what a cut leaves at least and at most of the level at
+	// which streams were late: the rate of endings is measured in a moment, and may be off.
 	boundCut, boundKeep = 0.7, 0.95
-	// boundFloor is the least. Engines for one user (Ollama, llama.cpp) run one to
-	// four requests at once; any other is far from busy with four, and then they
-	// are not late.
+	// boundFloor is the least: engines for one user run one to four requests at once, and
+	// any other is not late with four.
 	boundFloor = 4
-	// boundNear is the part of the bound from which on a stream tells what it is
-	// like to be at the bound.
+	// boundNear is the part of the bound from which on a stream was at the bound.
 	boundNear = 0.9
 	// boundStep is the largest raise, as a part of the bound.
 	boundStep = 0.25
@@ -68,11 +54,9 @@ type startedStream struct {
 	doubt        int64 // tokens in neither because the worker had them lately
 }
 
-// learnedBound learns how many requests one worker takes before they only wait
-// inside it. The zero value knows none. A cut needs a window of streams of which
-// most are late, booked after the bound was last moved; a raise needs a window
-// that is in the band and was at the bound. Raises double, so that a bound that
-// is far too low is gone after a few windows.
+// learnedBound learns how many requests one worker takes before it only queues them. The
+// zero value knows no bound. A cut needs a window of streams of which most are late; a
+// raise needs a window that is in the band and was at the bound. Raises double.
 type learnedBound struct {
 	limit  int       // 0 is none
 	moved  time.Time // when it was last moved; zero never
@@ -100,7 +84,7 @@ func (b *learnedBound) answered(s startedStream) {
 	}
 	usual, calmUpTo := b.calm.line()
 	b.calm.learn(s.level, float64(s.own+s.others), took.Seconds(), usual, calmUpTo > 0)
-	// Streams booked before the bound was moved tell what it was like before.
+	// Streams booked before the bound was moved show the bound before.
 	if calmUpTo == 0 || !b.moved.IsZero() && !s.bookedAt.After(b.moved) {
 		return
 	}
@@ -109,7 +93,7 @@ func (b *learnedBound) answered(s startedStream) {
 	expected := own + min(others, boundAhead)
 	allowed := max(boundBand*expected, expected+boundLate, min(seconds((own+others).Seconds()*boundOff), boundConvoy))
 	if s.level <= calmUpTo {
-		allowed = took // the level that others are measured by is not one to drown at
+		allowed = took // others are measured by this level
 	}
 	b.count(&s, took, expected, allowed)
 	b.decide(s.at)
@@ -152,9 +136,8 @@ func (b *learnedBound) decide(now time.Time) {
 	*w = boundCounts{}
 }
 
-// cut lowers the bound from the level at which streams were late by those of
-// them that only waited: by Little's law as many as end in the time that they
-// waited for too long.
+// cut lowers the bound from the level at which streams were late by those that only
+// waited: by Little's law as many as end in the time that they waited too long.
 func (b *learnedBound) cut(now time.Time) {
 	w := &b.window
 	level := float64(w.levels) / float64(w.late)
@@ -167,15 +150,14 @@ func (b *learnedBound) cut(now time.Time) {
 	b.limit, b.moved, b.step = max(limit, boundFloor), now, 1
 }
 
-// raise lets a few more in, twice as many as the last time.
+// raise adds a few, twice as many as the last time.
 func (b *learnedBound) raise(now time.Time) {
 	step := min(max(b.step, 1), max(1, int(boundStep*float64(b.limit))))
 	b.limit, b.moved, b.step = b.limit+step, now, 2*step
 }
 
-// boundLocked is how many requests the worker may have in flight, 0 for no
-// bound: as configured, else as learned. Where tokens are bounded nothing else
-// is needed.
+// boundLocked is how many requests the worker may have in flight, 0 for no bound: as
+// configured, else as learned. A worker with a bound on tokens learns none.
 func (w *Worker) boundLocked() int {
 	if w.maxInflight > 0 || w.maxTokens > 0 {
 		return w.maxInflight
@@ -183,8 +165,7 @@ func (w *Worker) boundLocked() int {
 	return w.bound.limit
 }
 
-// boundLocked lets the worker's bound learn from the first event of the lease's
-// stream, unless it is configured.
+// boundLocked lets the worker's bound learn from a first event, unless it is configured.
 func (l *Lease) boundLocked(at time.Time) {
 	w := l.worker
 	if at.IsZero() || w.maxInflight > 0 || w.maxTokens > 0 {

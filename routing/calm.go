@@ -9,18 +9,16 @@ const (
 	// calmSamples is how many streams the line is drawn through at least: one that
 	// is off by a factor of two moves it by a twentieth.
 	calmSamples = 16
-	// calmMemory is how many streams one level's part looks back over.
+	// calmMemory is how many streams one level looks back over.
 	calmMemory = 64
-	// calmPrior is what the prior weighs, in samples. It decides only where all
-	// prompts are of one length, so that no line could be drawn without it.
+	// calmPrior is the prior's weight in samples. It decides only if all prompts have one
+	// length, so that no line could be drawn without it.
 	calmPrior = 0.1
 )
 
-// calm learns how long a stream's first token takes on a worker that has little
-// to do: a line over the tokens to be prefilled. It is drawn through the streams
-// at the lowest levels that have enough of them, because those at high levels
-// may have waited for others to end, and a prediction that learns from those
-// would excuse them.
+// calm learns the time to first token of a worker with little load: a line over the
+// tokens to be prefilled, drawn through the streams at the lowest levels that have
+// enough of them. Those at high levels may have waited for others.
 type calm struct {
 	levels [calmLevels]fit
 }
@@ -31,8 +29,7 @@ type line struct{ base, token float64 }
 // fit is the sums of a weighted least-squares line, fading with each sample.
 type fit struct{ n, w, t, tt, y, ty float64 }
 
-// add enters one sample. The weights make errors relative to what is believed
-// without any sample: of one second ten milliseconds are nothing.
+// add enters one sample. The weights make errors relative to the prior's time.
 func (f *fit) add(tokens, took, weight float64) {
 	usual := firstStep.Seconds() + tokens/rateLimits.prior
 	w := weight / (usual * usual)
@@ -48,8 +45,8 @@ func (f *fit) join(o *fit) {
 	f.n, f.w, f.t, f.tt, f.y, f.ty = f.n+o.n, f.w+o.w, f.t+o.t, f.tt+o.tt, f.y+o.y, f.ty+o.ty
 }
 
-// learn takes the time of one stream's first token; usual is the line up to now.
-// One that took too long counts for no more than outlier times the line.
+// learn enters the time of one stream's first token, at most outlier times the line up
+// to now if that is sure.
 func (c *calm) learn(level int, tokens, took float64, usual line, sure bool) {
 	if sure {
 		took = min(took, outlier*(usual.base+usual.token*tokens))
@@ -59,10 +56,9 @@ func (c *calm) learn(level int, tokens, took float64, usual line, sure bool) {
 	f.add(tokens, took, 1)
 }
 
-// line returns the line, and the highest level that it is drawn through, 0 while
-// there are not enough streams for one. A prompt that is mostly remembered has
-// few tokens and tells little of what others need: a token is never taken for
-// cheaper than half of what is believed without any sample.
+// line returns the line, and the highest level that it is drawn through, 0 while there
+// are too few streams. A token costs at least half of the prior's: prompts that are mostly
+// remembered have few tokens and show little.
 func (c *calm) line() (l line, upTo int) {
 	var f fit
 	for i := range c.levels {

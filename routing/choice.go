@@ -10,15 +10,13 @@ import (
 	"time"
 )
 
-// MaxCandidates is how many candidates a Choice keeps. Of a larger pool they are the
-// first members, the chosen one and the runner-up, and the pick cannot be decided
-// again. So many are some 23 KB of a record; who keeps records bounds their bytes.
+// MaxCandidates is how many candidates a Choice keeps, some 23 KB. Of a larger pool they
+// are the first members, the chosen one and the runner-up, and the pick cannot be decided
+// again.
 const MaxCandidates = 128
 
-// Choice is one pick: all that the policy saw, and what it made of it. It is
-// filled where the pick is made, under the pool's lock, for whoever sets
-// Request.Record; a request that is explained and one that is sent have it from
-// the same code.
+// Choice is one pick: all that the policy saw, and the result. The pick fills it, under
+// the pool's lock, if Request.Record is set.
 type Choice struct {
 	Policy       string      `json:"policy"`
 	Key          Hash        `json:"key,omitzero"`           // what a hashing policy placed the request by
@@ -36,8 +34,8 @@ type Choice struct {
 	Candidates   []Candidate `json:"candidates"`
 }
 
-// Candidate is one worker that could have been chosen, as the policy saw it: the
-// fields of View, the score that the policy compared, and its terms.
+// Candidate is one worker that could have been chosen: the fields of its View, the score
+// that the policy compared, and the score's terms.
 type Candidate struct {
 	Worker        string  `json:"worker"`
 	Index         int     `json:"index"`            // among the members of the pool
@@ -73,7 +71,7 @@ type Terms struct {
 	values [maxTerms]float64
 }
 
-// IsZero tells that there are none.
+// IsZero reports whether there are none.
 func (t Terms) IsZero() bool { return t.names == nil }
 
 // Get returns the term of that name, 0 without one.
@@ -138,8 +136,7 @@ func (t *Terms) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// finite is the number itself, or the largest there is in place of infinity, which
-// JSON has not.
+// finite replaces infinity by the largest number, because JSON has none, and NaN by 0.
 func finite(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0
@@ -154,15 +151,14 @@ type mark struct {
 	terms  Terms
 }
 
-// mark notes a candidate's score, if the pick is recorded.
+// mark records a candidate's score, if the pick is recorded.
 func (r *Request) mark(i int, score float64, passed string) {
 	if r.marks != nil {
 		r.marks[i].score, r.marks[i].passed = score, passed
 	}
 }
 
-// passUndrawn notes that chance has left out all but these two, if the pick is
-// recorded.
+// passUndrawn records that chance has left out all but these two, if the pick is recorded.
 func (r *Request) passUndrawn(first, second int) {
 	for i := range r.marks {
 		if i != first && i != second {
@@ -179,8 +175,8 @@ func passedFull(v *View) string {
 	return ""
 }
 
-// recalled is what the policy remembered at the pick that is decided again; nil
-// where none is, or another policy decided it.
+// recalled is what the policy remembered at the pick that is decided again; nil for any
+// other pick.
 func (r *Request) recalled(p Policy) *Choice {
 	if c := r.recall; c != nil && c.Policy == p.Name() {
 		return c
@@ -198,15 +194,14 @@ func (c *Choice) Of(worker string) *Candidate {
 	return nil
 }
 
-// begin notes what is known before the pick.
+// begin records what is known before the pick.
 func (c *Choice) begin(policy string, r *Request) {
 	*c = Choice{Policy: policy, Rand: Hash(r.Rand), PromptTokens: booked(r.PromptTokens), OutputTokens: booked(r.OutputTokens),
 		WaitedMs: float64(r.Waited) / float64(time.Millisecond), Waits: r.Wait, Candidates: c.Candidates[:0]}
 }
 
-// finish notes the candidates, and the runner-up, which is the one that scored best
-// beside the chosen one unless the policy names it (-1: it does not). Those two are
-// kept of any pool.
+// finish records the candidates, and the runner-up: second, or if that is -1 the one that
+// scored best beside the chosen one. Those two are kept of any pool.
 func (c *Choice) finish(ws []View, marks []mark, chosen, second int) {
 	c.Seen, c.Held = len(ws), ws[chosen].Full
 	if second < 0 {
@@ -238,7 +233,7 @@ func best(marks []mark, beside int) int {
 	return best
 }
 
-// before tells whether a candidate would have been chosen before another one.
+// before reports whether a candidate would have been chosen before another one.
 func (m *mark) before(other *mark) bool {
 	if (m.passed == "") != (other.passed == "") {
 		return m.passed == ""

@@ -87,9 +87,6 @@ func (*chwbl) Name() string { return "chwbl" }
 // bound, and the home again when all are or when it is idle. Where some are full
 // it weighs the wait against what their caches save: see besideFull.
 func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
-	if r.dry {
-		p = p.apart(r, ws)
-	}
 	by, key := p.key(r, len(ws))
 	if by == byNothing {
 		return leastLoad{}.Pick(r, ws)
@@ -100,6 +97,11 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	squares := p.squares
 	if c := r.recalled(p); c != nil {
 		squares = c.Memory
+		if p.ring.halved != c.Halved {
+			p.ring = newRing(p.ring.units)
+			p.ring.least = c.Halved
+			p.ring.enter(r.Now, ws)
+		}
 	}
 	b := p.bound(r, ws, squares, -1)
 	s, at := p.ring.next(p.ring.first(Mix(key)))

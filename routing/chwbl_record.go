@@ -3,8 +3,8 @@ package routing
 // keysOf names what a request is placed by, as Choice.KeyOf has it.
 var keysOf = [...]string{byNothing: "", byPrefix: "prefix", byModel: "model"}
 
-// chwblTerms names the terms of a candidate: its place clockwise from the home, and
-// what it would have of the requests and tokens that it may have, 1 being all.
+// chwblTerms are the terms of a candidate: its place clockwise from the home, and its share
+// of the requests and tokens that it may have.
 func chwblTerms() *[maxTerms]string { return &[maxTerms]string{"step", "requests", "tokens"} }
 
 // recordedPoints bounds the walk around the ring for each worker: of sixteen equal

@@ -20,8 +20,7 @@ func (b *besides) Name() string { return b.p.Name() }
 func (b *besides) Pick(r *Request, ws []View) (int, Reason) {
 	b.asked++
 	dry := *r
-	dry.dry = true
-	i, reason := b.p.Pick(&dry, ws)
+	i, reason := b.p.clone(&dry).Pick(&dry, ws)
 	known, before := b.p.depth.find(r.Blocks), b.p.Depth().Changes
 	next := b.p.depth.clone(r.Blocks).key(r.Now, r.Blocks, len(ws))
 	j, why := b.p.Pick(r, ws)

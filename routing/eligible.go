@@ -44,8 +44,8 @@ func (e *OpenError) Error() string {
 	return fmt.Sprintf("all workers failed too often and rest until %s", e.Until.Format(time.RFC3339))
 }
 
-// Cool keeps new requests from a worker until then, because it asked for less.
-// It never shortens a cooling under way.
+// Cool keeps new requests from a worker until then, because it asked for less. It never
+// shortens a backoff under way.
 func (p *Pool) Cool(w *Worker, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *Pool) Cool(w *Worker, until time.Time) {
 	}
 }
 
-// restLocked notes that somebody rests until then.
+// restLocked notes that a worker rests until then.
 func (p *Pool) restLocked(until time.Time) {
 	if until.After(p.restUntil) {
 		p.restUntil = until
@@ -74,7 +74,7 @@ func (p *Pool) SetOpen(id string, ref any, until time.Time) {
 	}
 }
 
-// restsUntilLocked is when the worker is neither cooling nor open any more.
+// restsUntilLocked is until when the worker rests.
 func (w *Worker) restsUntilLocked() time.Time {
 	if open := w.openUntilLocked(); open.After(w.coolUntil) {
 		return open
@@ -82,68 +82,73 @@ func (w *Worker) restsUntilLocked() time.Time {
 	return w.coolUntil
 }
 
-// restsLocked tells whether the worker is cooling or open.
+// restsLocked reports whether the worker is in backoff or its breaker is open.
 func (w *Worker) restsLocked(now time.Time) bool {
 	return now.Before(w.coolUntil) || now.Before(w.openUntilLocked())
 }
 
-// servesLocked tells whether the worker has that model. A request that names
-// none can go anywhere.
+// servesLocked reports whether the worker has that model. A request that names none can
+// go anywhere.
 func (w *Worker) servesLocked(model uint64) bool {
 	return model == 0 || len(w.models) == 0 || slices.Contains(w.models, model)
 }
 
-// mayTakeLocked tells whether the request may be sent to the worker at all: it
-// is up, has weight and the model, and is the one that the request asks for.
-func (w *Worker) mayTakeLocked(r *Request) bool {
-	return w.status.Up && w.weight > 0 && w.servesLocked(r.Model) && (r.Only == nil || w.ref == r.Only)
+// barredLocked says why the worker may not take the request at all; the word is empty if
+// it may.
+func (w *Worker) barredLocked(r *Request, tried []*Worker) (why string) {
+	switch {
+	case !w.status.Up:
+		return PassedDown
+	case w.weight <= 0:
+		return PassedNoWeight
+	case !w.servesLocked(r.Model):
+		return PassedModel
+	case r.Only != nil && w.ref != r.Only:
+		return PassedNotAsked
+	case slices.Contains(tried, w):
+		return PassedTried
+	}
+	return ""
 }
 
-// field is the workers of the lowest group in which a request can be sent to
-// anybody at all.
+// usableLocked reports whether the worker can take the request, now or after a release.
+func (p *Pool) usableLocked(w *Worker, r *Request, tried []*Worker) bool {
+	return w.barredLocked(r, tried) == "" && !(r.Now.Before(p.restUntil) && w.restsLocked(r.Now))
+}
+
+// groupLocked returns the lowest group with a usable worker.
+func (p *Pool) groupLocked(r *Request, tried []*Worker) (group int, any bool) {
+	for _, w := range p.workers {
+		if (!any || w.group < group) && p.usableLocked(w, r, tried) {
+			group, any = w.group, true
+		}
+	}
+	return group, any
+}
+
+// field is the usable workers of the lowest group that has any.
 type field struct {
-	group            int
 	views            []View // the open ones, and before a planner the full ones
-	busy             bool   // there are full or saturated ones that are not in views
-	full             bool   // one of these is full
-	idle             int    // of these, the saturated ones without requests in flight
-	starting         bool   // somebody in views starts slowly
+	full             bool   // one that is not in views is full
+	idle             int    // of those that are not in views, the saturated ones without requests in flight
+	starting         bool   // one in views starts slowly
 	inflight, weight int    // of those that do not start slowly, full and saturated ones too
 }
 
-// enter tells whether a worker of that group is in the field, which is another
-// one from then on when the group is a lower one.
-func (f *field) enter(group int) bool {
-	if usable := f.busy || len(f.views) > 0; usable && group >= f.group {
-		return group == f.group
-	}
-	*f = field{group: group, views: f.views[:0]}
-	return true
-}
-
-// eligibleLocked returns the workers that may take a request now, all of the
-// lowest group in which anybody can be used at all, and the full ones there too
-// when the request can wait and the policy plans. Full and saturated workers
-// hold their group: load does not spill into the next one. Workers that are
-// cooling, open, tried or refused do not, because they cannot serve this
-// request soon. If metrics alone saturate all workers of the group, those without
+// eligibleLocked returns the workers that may take a request now: of the lowest group
+// with a usable worker those that are open, and the full ones too if the request can wait
+// and the policy plans. Full and saturated workers hold their group: load does not spill
+// into the next one. If metrics alone saturate all workers of the group, those without
 // requests in flight are eligible.
-func (p *Pool) eligibleLocked(r *Request, tried, refused []*Worker) ([]View, error) {
+func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
+	group, any := p.groupLocked(r, tried)
+	if !any {
+		return nil, p.noneLocked(r, tried)
+	}
 	f := field{views: p.views[:0]}
 	plan, tokens := p.plans && r.Wait, booked(r.PromptTokens)+booked(r.OutputTokens)
-	resting := r.Now.Before(p.restUntil) // somebody, perhaps; mostly nobody
-	var next *Worker                     // the first to be back
 	for _, w := range p.workers {
-		if !w.mayTakeLocked(r) || slices.Contains(tried, w) || slices.Contains(refused, w) {
-			continue
-		}
-		if resting && w.restsLocked(r.Now) {
-			if next == nil || w.restsUntilLocked().Before(next.restsUntilLocked()) {
-				next = w
-			}
-			continue
-		}
-		if !f.enter(w.group) {
+		if w.group != group || !p.usableLocked(w, r, tried) {
 			continue
 		}
 		starting := w.shareLocked(r.Now) < 1
@@ -158,27 +163,41 @@ func (p *Pool) eligibleLocked(r *Request, tried, refused []*Worker) ([]View, err
 		f.add(w, r, full)
 		f.starting = f.starting || starting
 	}
-	if len(f.views) == 0 && f.idle > 0 && !f.full {
-		p.addIdleLocked(&f, r, tried, refused)
+	if len(f.views) == 0 && f.onlyMetrics() {
+		for _, w := range p.workers {
+			if w.group == group && w.idleLocked() && p.usableLocked(w, r, tried) {
+				f.add(w, r, false)
+			}
+		}
 	}
 	switch {
 	case f.starting:
 		return p.rampLocked(r, &f)
 	case len(f.views) > 0:
 		return f.views, nil
-	case f.busy:
-		return nil, ErrFull
-	case next == nil:
-		return nil, ErrNoWorker
-	case next.openUntilLocked().After(next.coolUntil):
-		return nil, &OpenError{Until: next.openUntilLocked()}
 	}
-	return nil, &CooledError{Until: next.coolUntil}
+	return nil, ErrFull
+}
+
+// noneLocked returns why no worker is usable.
+func (p *Pool) noneLocked(r *Request, tried []*Worker) error {
+	var next *Worker // the first to be back
+	for _, w := range p.workers {
+		if w.barredLocked(r, tried) == "" && (next == nil || w.restsUntilLocked().Before(next.restsUntilLocked())) {
+			next = w
+		}
+	}
+	switch {
+	case next == nil:
+		return ErrNoWorker
+	case next.openUntilLocked().After(next.coolUntil):
+		return &OpenError{Until: next.openUntilLocked()}
+	}
+	return &CooledError{Until: next.coolUntil}
 }
 
 // pass notes a worker that is full or saturated and is not shown.
 func (f *field) pass(w *Worker, saturated bool) {
-	f.busy = true
 	switch {
 	case !saturated:
 		f.full = true
@@ -187,23 +206,15 @@ func (f *field) pass(w *Worker, saturated bool) {
 	}
 }
 
+// onlyMetrics reports whether metrics alone keep requests from the workers passed, and
+// one of them has no request in flight: it will take one.
+func (f *field) onlyMetrics() bool { return f.idle > 0 && !f.full }
+
 // add shows a worker.
 func (f *field) add(w *Worker, r *Request, full bool) {
 	w.expireLocked(r.Now)
 	f.views = f.views[:len(f.views)+1]
 	w.viewLocked(&f.views[len(f.views)-1], full)
-}
-
-// addIdleLocked shows the saturated workers of the field that have no request in
-// flight. It is for a field that metrics alone leave empty: a worker that works
-// nothing off will take one request.
-func (p *Pool) addIdleLocked(f *field, r *Request, tried, refused []*Worker) {
-	for _, w := range p.workers {
-		if w.group == f.group && w.idleLocked() && w.mayTakeLocked(r) && !w.restsLocked(r.Now) &&
-			!slices.Contains(tried, w) && !slices.Contains(refused, w) {
-			f.add(w, r, false)
-		}
-	}
 }
 
 func anyOpen(ws []View) bool {

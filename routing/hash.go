@@ -1,6 +1,8 @@
 package routing
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,10 +16,7 @@ type Hash uint64
 func (h Hash) MarshalText() ([]byte, error) { return h.append(make([]byte, 0, 16)), nil }
 
 func (h Hash) append(b []byte) []byte {
-	for shift := 60; shift >= 0; shift -= 4 {
-		b = append(b, "0123456789abcdef"[h>>shift&0xf])
-	}
-	return b
+	return hex.AppendEncode(b, binary.BigEndian.AppendUint64(nil, uint64(h)))
 }
 
 // UnmarshalText reads what MarshalText writes.
@@ -57,18 +56,15 @@ func (l *Link) UnmarshalText(text []byte) error {
 // AppendChain appends the blocks by which a chain is recorded: the first sixteen,
 // beyond that eight an octave, and the last one. Of 4,096 blocks that is 81.
 func AppendChain(to []Link, blocks []Block) []Link {
-	if len(blocks) == 0 {
-		return to
-	}
-	last, links := len(blocks)-1, 1
-	for d := 0; d < last; d = nextRemembered(d) {
+	last, links := len(blocks)-1, 0
+	for d := 0; d <= last; d = nextLandmark(d, last, rememberedLog) {
 		links++
 	}
 	if to == nil {
 		to = make([]Link, 0, links) // a record keeps it for long, and no more than it is
 	}
-	for d := 0; d < last; d = nextRemembered(d) {
+	for d := 0; d <= last; d = nextLandmark(d, last, rememberedLog) {
 		to = append(to, Link(blocks[d]))
 	}
-	return append(to, Link(blocks[last]))
+	return to
 }

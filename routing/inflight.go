@@ -2,16 +2,14 @@ package routing
 
 import "math/bits"
 
-// chains knows which blocks of prompts in flight are on which worker: an
-// engine's cache holds a prompt's blocks from its prefill on, long before any
-// event says so. Of each chain only landmarks are kept, so that the longest
-// prompt costs a few dozen map operations. A chain is prefix-closed: who holds
-// a landmark holds all landmarks before it.
+// chains knows which blocks of prompts in flight are on which worker: an engine's
+// cache holds a prompt's blocks from its prefill on, long before any event says so.
+// Only landmarks are kept. A chain is prefix-closed: a worker that has a landmark has
+// all landmarks before it.
 //
-// It is a table with a row for each landmark and a column for each worker, all
-// of it reused: a steady state allocates nothing. The map is Go's own, whose
-// seed a client cannot know; a table that trusted the blocks' hashes could be
-// driven into one long probe under the pool's lock.
+// It is a table with a row for each landmark and a column for each worker, all of it
+// reused. The map is Go's own, whose seed a client cannot know: a table that trusted
+// the blocks' hashes could be driven into one long probe under the pool's lock.
 type chains struct {
 	at     map[uint64]int32 // a landmark's hash → its row
 	width  int              // columns
@@ -22,7 +20,7 @@ type chains struct {
 
 	// Of one decision, between overlaps and book.
 	found []int32  // rows of the request's landmarks that are in flight
-	depth int      // of the first landmark after them
+	next  int      // depth of the first landmark after them
 	alive []holder // of all of them up to now
 }
 
@@ -35,16 +33,21 @@ type landmark struct {
 	held int32
 }
 
-// nextLandmark returns the depth of the landmark after the one at depth d: the
-// first eight blocks are all landmarks, beyond that four an octave are, which
-// is 45 in a chain of 4,096 blocks. A prefix that two prompts share is seen up
-// to its last landmark, so that less than a fifth of it is missed. Each chain's
-// last block is a landmark too: equal prompts are seen whole.
-func nextLandmark(d int) int {
-	if d < 8 {
+// inflightLog makes 45 landmarks of a chain of 4,096 blocks. A prefix that two prompts
+// share is seen up to its last landmark: less than a fifth of it is missed.
+const inflightLog = 3
+
+// nextLandmark returns the depth of the landmark after the one at depth d; it is beyond
+// last after the last one. The first 2^log blocks are landmarks, beyond that half as many
+// an octave, and the last block, so that equal prompts are seen whole.
+func nextLandmark(d, last, log int) int {
+	switch {
+	case d >= last:
+		return last + 1
+	case d < 1<<log:
 		return d + 1
 	}
-	return d + 1<<(bits.Len(uint(d))-3)
+	return min(d+1<<(bits.Len(uint(d))-log), last)
 }
 
 // join returns a free column.
@@ -79,7 +82,7 @@ func (c *chains) room(n int) { c.alive = make([]holder, 0, n) }
 // overlaps fills the views' Overlap: how many of the prompt's tokens are at
 // the start of prompts in flight on the worker.
 func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Worker) {
-	c.found, c.depth = c.found[:0], 0
+	c.found, c.next = c.found[:0], 0
 	if len(blocks) == 0 || len(c.at) == 0 {
 		return
 	}
@@ -90,29 +93,26 @@ func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Wo
 		}
 	}
 	last, shared := len(blocks)-1, int64(0)
-	for d := 0; ; d = min(nextLandmark(d), last) {
+	d := 0
+	for ; d <= last; d = nextLandmark(d, last, inflightLog) {
 		row, ok := c.at[blocks[d].Hash]
 		if !ok {
 			break
 		}
-		c.found, c.depth = append(c.found, row), d+1
-		if len(c.alive) > 0 {
-			counts, n := c.counts[int(row)*c.width:], 0
-			for _, h := range c.alive {
-				if counts[h.slot] > 0 {
-					c.alive[n] = h
-					n++
-					continue
-				}
-				ws[h.view].Overlap, ws[h.view].computing = shared, shared
+		c.found = append(c.found, row)
+		counts, n := c.counts[int(row)*c.width:], 0
+		for _, h := range c.alive {
+			if counts[h.slot] > 0 {
+				c.alive[n] = h
+				n++
+				continue
 			}
-			c.alive = c.alive[:n]
-			shared = max(shared, tokensUpTo(blocks[d].End, blocks[last].End, prompt))
+			ws[h.view].Overlap, ws[h.view].computing = shared, shared
 		}
-		if d == last {
-			break
-		}
+		c.alive = c.alive[:n]
+		shared = max(shared, tokensUpTo(blocks[d].End, blocks[last].End, prompt))
 	}
+	c.next = d
 	for _, h := range c.alive {
 		ws[h.view].Overlap, ws[h.view].computing = shared, shared
 	}
@@ -130,21 +130,8 @@ func tokensUpTo(end, last, prompt int64) int64 {
 // and appends the rows of its landmarks to rows.
 func (c *chains) book(blocks []Block, slot int, rows []int32) []int32 {
 	rows = append(rows, c.found...)
-	last := len(blocks) - 1
-	d := 0
-	if len(c.found) > 0 {
-		if c.depth > last {
-			d = len(blocks)
-		} else {
-			d = min(nextLandmark(c.depth-1), last)
-		}
-	}
-	for d <= last {
+	for d, last := c.next, len(blocks)-1; d <= last; d = nextLandmark(d, last, inflightLog) {
 		rows = append(rows, c.rowOf(blocks[d].Hash))
-		if d == last {
-			break
-		}
-		d = min(nextLandmark(d), last)
 	}
 	for _, row := range rows {
 		c.rows[row].held++

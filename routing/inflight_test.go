@@ -122,9 +122,9 @@ func TestOverlapIsWhatBothPromptsBeginWith(t *testing.T) {
 
 func TestLandmarksMissLessThanAFifth(t *testing.T) {
 	count := 0
-	for d := 0; d < 4096; d = nextLandmark(d) {
+	for d := 0; d < 4096; d = nextLandmark(d, 1<<20, inflightLog) {
 		count++
-		if next := nextLandmark(d); next <= d || float64(next-1-d) >= 0.2*float64(next) {
+		if next := nextLandmark(d, 1<<20, inflightLog); next <= d || float64(next-1-d) >= 0.2*float64(next) {
 			t.Errorf("after landmark %d comes %d", d, next)
 		}
 	}
@@ -244,7 +244,7 @@ func TestAWholeAnswersPrefillEndsWhenItShould(t *testing.T) {
 		l.Release(Result{})
 	}
 	wantBooks(t, p, "a 0 0 0")
-	if w := p.workers[0]; w.firstDue != nil || w.lastDue != nil {
+	if w := p.workers[0]; len(w.due) > 0 {
 		t.Error("the worker still waits for a prefill")
 	}
 }

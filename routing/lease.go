@@ -5,14 +5,12 @@ import (
 	"time"
 )
 
-// ErrExcluded marks a result that is nobody's fault, such as a client that
-// left or a request that the worker was right to refuse. The pool hands it to
-// the gate like any other: the gate decides that it counts neither way.
+// ErrExcluded marks a result that is not the worker's fault, such as a client that left or
+// an invalid request. The gate gets it like any other outcome.
 var ErrExcluded = errors.New("excluded from the verdict")
 
-// Lease is one request booked on one worker. Who got it owes exactly one
-// Release. Its methods are safe for concurrent use on the same Lease; a copy of
-// a Lease is not to be used beside it.
+// Lease is one request booked on one worker. Its owner owes exactly one Release. Its
+// methods are safe for concurrent use; a copy must not be used beside it.
 type Lease struct {
 	pool      *Pool
 	worker    *Worker
@@ -51,8 +49,8 @@ type Result struct {
 	Text         bool // the prompt was text alone, so that its length says how many tokens it has
 }
 
-// Expected returns how long a stream's first token, or a whole answer, should
-// take from the booking on, by what is learned of the worker.
+// Expected returns how long a stream's first token, or a whole answer, should take from
+// the booking on.
 func (l *Lease) Expected() time.Duration { return l.expected }
 
 // Worker returns the chosen worker, nil of a zero Lease.
@@ -69,12 +67,11 @@ func (l *Lease) Ref() any {
 // Reason returns why this worker was chosen.
 func (l *Lease) Reason() Reason { return l.reason }
 
-// Ticket returns what the worker's gate gave for the request; 0 without a gate, and for a
-// worker that the ejection cap keeps in rotation past its gate.
+// Ticket returns the gate's ticket; 0 without a gate, and for a worker that the ejection
+// cap keeps in rotation past its gate.
 func (l *Lease) Ticket() uint64 { return l.ticket }
 
-// Overlap returns how many tokens of the prompt's beginning the worker is believed
-// to have already.
+// Overlap returns how many tokens of the prompt the worker is believed to have cached.
 func (l *Lease) Overlap() int64 { return l.overlap }
 
 // Answered reports the answer's first event, or that the worker failed to answer: the
@@ -144,9 +141,8 @@ func (l *Lease) timeOr(at time.Time) time.Time {
 	return at
 }
 
-// Unbook gives all load back at once and leaves the outcome to Answered and
-// Release, which is still owed: for a caller that must hear more before it
-// blames the worker. Further calls, and calls on a zero Lease, do nothing.
+// Unbook gives all load back at once and leaves the outcome to Answered and Release, which
+// is still owed. Further calls, and calls on a zero Lease, do nothing.
 func (l *Lease) Unbook() {
 	if l.pool == nil {
 		return
@@ -168,10 +164,9 @@ func (l *Lease) unbookLocked() {
 	}
 }
 
-// Release gives everything back, and the pool learns from the result. It is
-// owed exactly once; further calls, and calls on a zero Lease, do nothing.
-// Without an Answered before, its result is the outcome for the gate. A worker that
-// answered well and then broke off gets a second outcome, by Cut.
+// Release gives everything back, and the pool learns from the result. Further calls, and
+// calls on a zero Lease, do nothing. Without an Answered before, its result is the gate's
+// outcome. A worker that answered well and then broke off gets a second one, by Cut.
 func (l *Lease) Release(o Result) {
 	if l.pool == nil {
 		return

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -9,8 +10,8 @@ import (
 	"time"
 )
 
-// Request is what a policy may know of the request that it places. All of it
-// is gathered before the pool's lock is taken.
+// Request is what a policy may know of a request. It is gathered before the pool's lock
+// is taken.
 type Request struct {
 	Now          time.Time
 	Rand         uint64 // a fresh random number; the only chance that a policy may use
@@ -26,22 +27,20 @@ type Request struct {
 	Record       *Choice       // filled by each pick; nil records nothing
 
 	learned bool    // a policy was asked for it before, and has learned from it
-	dry     bool    // it is not to be sent: a policy must remember nothing of it
+	dry     bool    // it is not to be sent: nothing of it is counted
 	recall  *Choice // what a policy remembered at the pick that is decided again; nil for none
 	marks   []mark  // what a policy says of each candidate, while it is recorded; else nil
 	second  int     // while it is recorded: whom it would choose without the chosen one; -1: by the marks
 }
 
-// Block is one node of a prompt's chain: its hash stands for all text from the
-// prompt's beginning to the block's end, so that two prompts have a block in
-// common exactly when they are the same up to there.
+// Block is one node of a prompt's chain. Its hash stands for all text from the prompt's
+// beginning to the block's end.
 type Block struct {
 	Hash uint64
 	End  int64 // characters of the prompt up to the block's end; grows along a chain
 }
 
-// View is one worker as a policy sees it, with the load that this gateway has
-// booked on it up to now.
+// View is one worker as a policy sees it, with the load that this gateway has booked on it.
 type View struct {
 	ID            string
 	Index         int // its place among all members of the pool, eligible or not
@@ -62,8 +61,7 @@ type View struct {
 	computing int64 // part of Overlap that is in flight
 }
 
-// score is the load that candidates are compared by: booked tokens for each
-// unit of weight.
+// score is the load that candidates are compared by: booked tokens per unit of weight.
 func (v *View) score() float64 {
 	return float64(v.PendingTokens+v.OutputTokens) / float64(v.Weight)
 }
@@ -86,43 +84,69 @@ const (
 	ReasonModelSaturated     Reason = "model_saturated"      // all had too much on them; this is the model's home, or the next one that is open
 )
 
-// Reasons returns all reasons that a policy of that name can give, those of the
-// least loaded worker among them, which is taken where it abstains.
-func Reasons(policy string) []Reason {
-	switch policy {
-	case "round_robin":
-		return []Reason{ReasonRoundRobin, ReasonLeastLoad}
-	case "weighted_round_robin":
-		return []Reason{ReasonWeightedRoundRobin, ReasonLeastLoad}
-	case "random":
-		return []Reason{ReasonRandom, ReasonLeastLoad}
-	case "power_of_two":
-		return []Reason{ReasonPowerOfTwo, ReasonLeastLoad}
-	case "chwbl":
-		return []Reason{ReasonPrefixHome, ReasonPrefixOverflow, ReasonPrefixSaturated, ReasonModelHome, ReasonModelOverflow, ReasonModelSaturated, ReasonLeastLoad}
-	}
-	return []Reason{ReasonLeastLoad}
+// policies are all policies, sorted by name.
+var policies = []struct {
+	name    string
+	reasons []Reason // beside ReasonLeastLoad, for the picks from which the policy abstains
+	make    func(Config) Policy
+}{
+	{"chwbl", []Reason{ReasonPrefixHome, ReasonPrefixOverflow, ReasonPrefixSaturated, ReasonModelHome, ReasonModelOverflow, ReasonModelSaturated},
+		func(c Config) Policy { return newCHWBL(c) }},
+	{"least_load", nil, func(Config) Policy { return leastLoad{} }},
+	{"power_of_two", []Reason{ReasonPowerOfTwo}, func(Config) Policy { return powerOfTwo{} }},
+	{"random", []Reason{ReasonRandom}, func(Config) Policy { return random{} }},
+	{"round_robin", []Reason{ReasonRoundRobin}, func(Config) Policy { return &roundRobin{last: -1} }},
+	{"weighted_round_robin", []Reason{ReasonWeightedRoundRobin}, func(Config) Policy { return &weightedRoundRobin{terms: &[maxTerms]string{hasTerm}} }},
 }
 
-// Policy chooses a worker. The pool calls Pick under its lock, so that a
-// policy is plain single-threaded code; in return Pick must neither block nor
-// allocate, and must keep no part of ws.
+// Names returns the names of all policies, sorted.
+func Names() (names []string) {
+	for _, p := range policies {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// Reasons returns all reasons that a policy of that name can give.
+func Reasons(policy string) (reasons []Reason) {
+	for _, p := range policies {
+		if p.name == policy {
+			reasons = slices.Clone(p.reasons)
+		}
+	}
+	return append(reasons, ReasonLeastLoad)
+}
+
+// New makes a policy with no memory yet. Its error names the unknown name and all that
+// there are, or every invalid value.
+func New(c Config) (Policy, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	name := cmp.Or(c.Name, "least_load")
+	for _, p := range policies {
+		if p.name == name {
+			return p.make(c), nil
+		}
+	}
+	return nil, unknown("policy", c.Name, Names())
+}
+
+// Policy chooses a worker. The pool calls Pick under its lock: a policy is single-threaded
+// code. Pick must neither block nor allocate, and must keep no part of ws.
 type Policy interface {
 	// Name returns the policy's name in config.yaml.
 	Name() string
-	// Pick returns an index into ws, which holds eligible workers only and at
-	// least one, in the order of the pool's members. -1 abstains: the pool then
-	// takes the least loaded one.
+	// Pick returns an index into ws: the eligible workers, at least one, in the order of
+	// the members. -1 abstains: the pool takes the least loaded one.
 	Pick(r *Request, ws []View) (int, Reason)
 }
 
-// Planner is a Policy that weighs waiting for a worker against going to another
-// one. For a request that can wait it is shown the full workers beside the
-// open ones, with all that waits for them as their load. If it picks a full one,
-// the request waits for that worker (ErrHeld, or ErrFull where all are full).
+// Planner is a Policy that weighs waiting for a worker against another worker. For a
+// request that can wait it is shown full workers too, with their backlog as load. If it
+// picks a full one, the request waits for that worker (ErrHeld, or ErrFull if all are full).
 type Planner interface {
-	// Plans tells whether the policy plans. It is asked when the policy is
-	// configured.
+	// Plans reports whether the policy plans. It is called when the policy is configured.
 	Plans() bool
 }
 
@@ -138,41 +162,11 @@ type Config struct {
 	Depth           string   `yaml:"depth" enum:"adaptive,fixed" policy:"chwbl" absent:"'adaptive'" doc:"'chwbl': how much of the prompt places it. 'adaptive' goes past what most of the traffic shares, 'fixed' takes the first turn."`
 }
 
-// Names returns the names of all policies, sorted.
-func Names() []string {
-	return []string{"chwbl", "least_load", "power_of_two", "random", "round_robin", "weighted_round_robin"}
-}
-
-// New makes a policy with no memory yet. Its error names the unknown name and
-// all that there are, or every value that cannot be.
-func New(c Config) (Policy, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	switch c.Name {
-	case "", "least_load":
-		return leastLoad{}, nil
-	case "round_robin":
-		return &roundRobin{last: -1}, nil
-	case "weighted_round_robin":
-		return &weightedRoundRobin{terms: &[maxTerms]string{hasTerm}}, nil
-	case "random":
-		return random{}, nil
-	case "power_of_two":
-		return powerOfTwo{}, nil
-	case "chwbl":
-		return newCHWBL(c), nil
-	}
-	return nil, unknown("policy", c.Name, Names())
-}
-
-// maxVirtualNodes bounds the points for each unit of weight. A worker's share
-// of the keys is off by one part in the square root of its points: a thousand
-// are within 3 %, and more cost memory for nothing that a bound would not even.
+// maxVirtualNodes bounds the points for each unit of weight. A worker's share of the keys
+// is off by one part in the square root of its points: of a thousand by 3 %.
 const maxVirtualNodes = 1000
 
-// check returns all that is wrong with the values, whatever policy is named:
-// a value that cannot be is a mistake also where nobody reads it.
+// check returns every invalid value, also those that the named policy does not read.
 func (c *Config) check() error {
 	var wrong []error
 	for _, f := range []struct {

@@ -1,8 +1,7 @@
-// Package routing chooses a worker for a request and books the request on it.
-// Choosing and booking are one operation under one short mutex a pool, so that
-// a bound is exact however many requests come at once, and a policy is plain
-// code that a literal table can test. The package knows no clock, no network
-// and no chance: time and randomness come with the request.
+// Package routing selects a worker for a request and books the request on it. Both are one
+// operation under one short mutex per pool, so that a bound is exact however many requests
+// come at once, and a policy is single-threaded code. Time and randomness come with the
+// request.
 package routing
 
 import (
@@ -16,11 +15,10 @@ import (
 type Member struct {
 	ID          string // unique in the pool
 	Weight      int    // its share; 0 or less takes no new requests
-	Group       int    // priority: a higher group is used only when nobody in the lower ones can be
+	Group       int    // priority: a higher group is used only if no worker of a lower one is usable
 	MaxInflight int    // requests at once; 0 is no bound
-	// MaxTokensInflight bounds the tokens of prompts, cached or not, and expected
-	// answers at once; 0 is no bound. A worker with nothing in flight takes any
-	// one request.
+	// MaxTokensInflight bounds the tokens of prompts, cached or not, and expected answers
+	// at once; 0 is no bound. A worker with nothing in flight takes any one request.
 	MaxTokensInflight int64
 	Models            []uint64 // hashes of the names that it serves, as Request.Model has them; empty serves all
 	Gate              Gate     // asked before each request; nil lets all pass
@@ -47,11 +45,11 @@ type Status struct {
 	Saturated bool      // it should get nothing more until it says otherwise
 	Waiting   int       // requests in its own queue
 	KVUsage   float64   // share of its KV cache in use, 0 to 1
-	LoadAt    time.Time // when it said Waiting and KVUsage; zero when it never did
+	LoadAt    time.Time // when it reported Waiting and KVUsage; zero if it never did
 }
 
-// Worker is one member of a pool with the load booked on it. It stays the same
-// object as long as its ID and Ref do, so that it may be compared by pointer.
+// Worker is one member of a pool with the load booked on it. It stays the same object, for
+// comparison by pointer, as long as its ID and Ref do.
 type Worker struct {
 	id  string
 	ref any
@@ -71,13 +69,13 @@ type Worker struct {
 	pending, output                     int64
 	tokens, maxTokens                   int64 // of all in flight
 	held                                backlog
-	reserved                            bool      // to the end of a round: what comes free on it is for one request
-	saidInflight                        int       // what was in flight here when it last told its load
-	queuedFrom, queuedUntil             time.Time // the first and the last of the latest loads with requests waiting inside it
-	streams, streaming, slots           int       // in flight; those of them whose answers have begun, now and at most
-	staleAt                             time.Time // when old metrics of it were last counted
-	doubt                               int64     // tokens of prompts pending that are not in pending because the worker had them lately
-	firstDue, lastDue                   *booking  // prefills that end at a predicted time, the earliest first
+	reserved                            bool       // to the end of a round: what comes free on it is for one request
+	saidInflight                        int        // what was in flight here when it last reported its load
+	queuedFrom, queuedUntil             time.Time  // the first and the last of the latest loads with requests waiting inside it
+	streams, streaming, slots           int        // in flight; those of them whose answers have begun, now and at most
+	staleAt                             time.Time  // when old metrics of it were last counted
+	doubt                               int64      // tokens of prompts pending that are not in pending because the worker had them lately
+	due                                 []*booking // prefills that end at a predicted time, the earliest first
 	learned                             [quantities]estimator
 	prior, value                        [quantities]float64 // of learned, as last refreshed
 	slot                                int                 // its column in the pool's chains
@@ -105,21 +103,19 @@ func (w *Worker) viewLocked(v *View, full bool) {
 	}
 }
 
-// fullLocked tells whether the worker has no place for a request of so many
-// tokens, prompt and expected answer.
+// fullLocked reports whether the worker has no place for a request of so many tokens.
 func (w *Worker) fullLocked(tokens int64) bool {
 	bound := w.boundLocked()
 	return w.reserved || bound > 0 && w.inflight >= bound || w.crowdedLocked(tokens)
 }
 
-// crowdedLocked tells whether it is for so many tokens that there is no place.
+// crowdedLocked reports whether the bound on tokens leaves no place for so many.
 func (w *Worker) crowdedLocked(tokens int64) bool {
 	return w.maxTokens > 0 && w.inflight > 0 && w.tokens+tokens > w.maxTokens
 }
 
-// Pool is the workers that share one kind of request, the load booked on them
-// and the policy that chooses among them. It is safe for concurrent use and
-// lives as long as its configuration names it: a reload goes through Configure.
+// Pool is the workers that share one kind of request, the load booked on them and the
+// policy that selects among them. It is safe for concurrent use.
 type Pool struct {
 	mu         mutex
 	learnedNow atomic.Uint64             // a packed Learned
@@ -138,10 +134,10 @@ type Pool struct {
 	limit     Saturation
 	slowness  Slowness
 	stale     int64     // see Stale
-	restUntil time.Time // nobody is cooling or open any more
+	restUntil time.Time // no worker is in backoff or open from then on
 	round     Round     // the one under way
 	changed   func()    // the watcher, or nil
-	changes   uint64    // that the watcher was told of
+	changes   uint64    // that the watcher was called for
 }
 
 // NewPool makes a pool. Its workers are down until Observe says otherwise.
@@ -154,12 +150,10 @@ func NewPool(policy Policy, members []Member) *Pool {
 	return p
 }
 
-// Configure replaces policy and members. A member that keeps its ID and its
-// Ref keeps its load, its status, its cooling and what was learned of it; one
-// with another Ref is a new worker with no load, and leases of the old one are
-// released on the old one. A bound that is configured makes the pool forget the
-// one that it learned. A policy that shall keep its memory is passed again.
-// Leases stay valid whatever happens to their worker.
+// Configure replaces policy and members. A member that keeps its ID and its Ref keeps its
+// load, its status, its backoff and what was learned of it, except the learned bound if
+// one is configured; one with another Ref is a new worker. A policy that shall keep its
+// memory is passed again. Leases stay valid and are released on their own worker.
 func (p *Pool) Configure(policy Policy, members []Member) {
 	p.mu.Lock()
 	defer p.unlockChanged()
@@ -207,16 +201,15 @@ func (m *mutex) Lock() {
 	m.locked++
 }
 
-// Locked returns how often the pool's lock was taken. A request whose first worker
-// answers takes it three times: to pick, at the first event and at release.
+// Locked returns how often the pool's lock was taken.
 func (p *Pool) Locked() int64 {
 	p.mu.Mutex.Lock()
 	defer p.mu.Unlock()
 	return p.mu.locked
 }
 
-// partLocked gives back the column of a worker that is gone, once nothing of
-// it is in the chains.
+// partLocked gives back the column of a worker that is gone, once the chains have nothing
+// of it.
 func (p *Pool) partLocked(w *Worker) {
 	if w.gone && w.chains == 0 {
 		p.forgetLocked(w)
@@ -234,10 +227,9 @@ func (p *Pool) findLocked(id string, ref any) *Worker {
 	return nil
 }
 
-// Observe records what was seen of the worker with that ID and Ref. What comes
-// late about a worker that is gone, or was replaced, is dropped. One that was
-// down and is up may have been started again: its cache is taken for empty, and
-// the bound learned of it is forgotten.
+// Observe records what was seen of the worker with that ID and Ref, if the pool has it. A
+// worker that was down and is up may have been restarted: its cache is taken for empty,
+// and the bound learned of it is forgotten.
 func (p *Pool) Observe(id string, ref any, s Status) {
 	p.mu.Lock()
 	defer p.unlockChanged()

@@ -85,9 +85,17 @@ type poolView struct {
 
 // rememberer is a Policy that remembers.
 type rememberer interface {
-	// alone returns a copy of the policy, to be asked of that request, and of
-	// nothing else, without the pool's lock.
-	alone(r *Request) Policy
+	// clone returns a copy of the policy, to be asked for that request and for nothing
+	// else. What it learns is lost with it.
+	clone(r *Request) Policy
+}
+
+// forgetful returns a policy that decides like p and lets p learn nothing.
+func forgetful(p Policy, r *Request) Policy {
+	if remembers, ok := p.(rememberer); ok {
+		return remembers.clone(r)
+	}
+	return p
 }
 
 // look looks at the pool for that request, in time that grows with its members.
@@ -104,11 +112,10 @@ func (p *Pool) look(r *Request, draft *Draft, tried []*Worker) (v poolView, err 
 		made.configureLocked(draft)
 		p = made
 	}
-	ws, err := p.showLocked(r, tried, nil)
-	v.others = p.othersLocked(r, ws, tried)
-	v.policy, v.workers, v.views = p.policy, p.workers, slices.Clone(ws)
-	if remembers, ok := p.policy.(rememberer); ok && err == nil {
-		v.policy, r.dry = remembers.alone(r), false
+	ws, err := p.showLocked(r, tried)
+	v.workers, v.views, v.others = p.workers, slices.Clone(ws), p.othersLocked(r, ws, tried)
+	if err == nil {
+		v.policy = forgetful(p.policy, r)
 	}
 	return v, err
 }
@@ -156,7 +163,7 @@ func (p *Pool) configureLocked(d *Draft) {
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight = i, m.Weight, m.Group, m.MaxInflight
-		w.maxTokens, w.models, w.firstDue, w.lastDue = m.MaxTokensInflight, m.Models, nil, nil
+		w.maxTokens, w.models, w.due = m.MaxTokensInflight, m.Models, nil
 	}
 	p.capEjectionsLocked()
 	for q := range quantities { // a worker without samples is taken for a usual one of these
@@ -166,60 +173,39 @@ func (p *Pool) configureLocked(d *Draft) {
 
 // othersLocked returns the members that are not among those shown, and why.
 func (p *Pool) othersLocked(r *Request, shown []View, tried []*Worker) (others []Passed) {
-	round := Round{pool: p, now: r.Now}
-	group := round.groupLocked(r, tried)
-	seen := make([]bool, len(p.workers))
-	for i := range shown {
-		seen[shown[i].Index] = true
-	}
+	group, _ := p.groupLocked(r, tried)
 	for i, w := range p.workers {
-		if !seen[i] {
-			is := w.passedLocked(r, tried, w.group == group)
-			if is.Why == "" {
-				is.Why, is.Until = p.busyLocked(w, r)
-			}
-			others = append(others, is)
+		if len(shown) > 0 && shown[0].Index == i { // both are in the order of the members
+			shown = shown[1:]
+			continue
 		}
+		others = append(others, p.passedLocked(w, r, tried, group))
 	}
 	return others
 }
 
-// passedLocked says why the worker may not take the request at all, or not soon; the
-// word is empty where it may.
-func (w *Worker) passedLocked(r *Request, tried []*Worker, inGroup bool) Passed {
-	is := Passed{Worker: w.id}
+// passedLocked says why the worker is not shown. Full ones are shown to a policy that
+// plans, unless they start slowly.
+func (p *Pool) passedLocked(w *Worker, r *Request, tried []*Worker, group int) Passed {
+	is := Passed{Worker: w.id, Why: w.barredLocked(r, tried)}
+	saturated, _ := p.metricsLocked(w, r.Now)
+	open := w.openUntilLocked()
 	switch {
-	case !w.status.Up:
-		is.Why = PassedDown
-	case w.weight <= 0:
-		is.Why = PassedNoWeight
-	case !w.servesLocked(r.Model):
-		is.Why = PassedModel
-	case r.Only != nil && w.ref != r.Only:
-		is.Why = PassedNotAsked
-	case slices.Contains(tried, w):
-		is.Why = PassedTried
-	case w.restsLocked(r.Now) && w.openUntilLocked().After(w.coolUntil):
-		is.Why, is.Until = PassedOpen, w.openUntilLocked()
+	case is.Why != "":
+	case r.Now.Before(open) && open.After(w.coolUntil):
+		is.Why, is.Until = PassedOpen, open
 	case w.restsLocked(r.Now):
 		is.Why, is.Until = PassedCooling, w.coolUntil
-	case !inGroup:
+	case w.group != group:
 		is.Why = PassedGroup
+	case saturated:
+		is.Why = PassedSaturated
+	case w.fullLocked(booked(r.PromptTokens)+booked(r.OutputTokens)) && !(p.plans && r.Wait):
+		is.Why = PassedFull
+	case w.kept:
+		is.Why = PassedStarting
+	default:
+		is.Why, is.Until = PassedStarting, w.slowStartFrom.Add(rampTime)
 	}
 	return is
-}
-
-// busyLocked says why a worker that may take the request is not shown now. Full ones
-// are shown to a policy that plans, unless they start slowly.
-func (p *Pool) busyLocked(w *Worker, r *Request) (why string, until time.Time) {
-	switch saturated, _ := p.metricsLocked(w, r.Now); {
-	case saturated:
-		return PassedSaturated, time.Time{}
-	case w.fullLocked(booked(r.PromptTokens)+booked(r.OutputTokens)) && !(p.plans && r.Wait):
-		return PassedFull, time.Time{}
-	}
-	if w.kept {
-		return PassedStarting, time.Time{}
-	}
-	return PassedStarting, w.slowStartFrom.Add(rampTime)
 }

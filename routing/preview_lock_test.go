@@ -25,10 +25,8 @@ func (f free) Pick(r *Request, ws []View) (int, Reason) {
 	return f.Policy.Pick(r, ws)
 }
 
-func (f free) alone(r *Request) Policy {
-	if remembers, ok := f.Policy.(rememberer); ok {
-		f.Policy = remembers.alone(r)
-	}
+func (f free) clone(r *Request) Policy {
+	f.Policy = forgetful(f.Policy, r)
 	return f
 }
 

@@ -58,29 +58,11 @@ const (
 	// that has grown since. It finds every end among the first 1,024 blocks, 130,000
 	// tokens; beyond, less than a twelfth of the prompt is missed.
 	recentTail = 64
-	// landmarksRemembered is those of the longest chain that has 4,096 blocks.
-	landmarksRemembered = 81
 )
 
-// nextRemembered returns the depth of the block to remember after the one at
-// depth d: the first sixteen all are, beyond that eight an octave are. A prefix
-// that two prompts share is seen but for a ninth at most.
-func nextRemembered(d int) int {
-	if d < 16 {
-		return d + 1
-	}
-	return d + 1<<(bits.Len(uint(d))-4)
-}
-
-// appendRemembered appends the hashes by which a chain is remembered: those of
-// its landmarks and of its last block.
-func appendRemembered(hashes []uint64, blocks []Block) []uint64 {
-	last := len(blocks) - 1
-	for d := 0; d < last; d = nextRemembered(d) {
-		hashes = append(hashes, blocks[d].Hash)
-	}
-	return append(hashes, blocks[last].Hash)
-}
+// rememberedLog makes rememberedLandmarks of a chain of 4,096 blocks. A prefix that two
+// prompts share is seen but for a ninth at most.
+const rememberedLog, rememberedLandmarks = 4, 81
 
 func (c *recent) set(hash uint64) *[recentWays]recentBlock {
 	return &c.sets[hash*golden>>(64-recentBits)]
@@ -90,7 +72,7 @@ func (c *recent) set(hash uint64) *[recentWays]recentBlock {
 func (c *recent) mark(hashes []uint64, column int, at time.Time) {
 	if c.sets == nil {
 		c.sets = make([][recentWays]recentBlock, recentSets)
-		c.found = make([]hit, 0, landmarksRemembered+recentTail)
+		c.found = make([]hit, 0, rememberedLandmarks+recentTail)
 	}
 	now := at.Unix()
 	for _, hash := range hashes {
@@ -195,12 +177,10 @@ func (c *recent) overlaps(r *Request, prompt int64, ws []View, workers []*Worker
 func (c *recent) search(blocks []Block, now int64, shown uint64) {
 	c.found = c.found[:0]
 	last, missed := len(blocks)-1, 0
-	for d := 0; missed < recentMisses; d = min(nextRemembered(d), last) {
-		missed++
+	for d := 0; d <= last; d = nextLandmark(d, last, rememberedLog) {
 		if have := c.workers(blocks[d].Hash, now) & shown; have != 0 {
 			c.found, missed = append(c.found, hit{d, have}), 0
-		}
-		if d == last {
+		} else if missed++; missed == recentMisses {
 			break
 		}
 	}
@@ -208,7 +188,7 @@ func (c *recent) search(blocks []Block, now int64, shown uint64) {
 		return
 	}
 	deepest := c.found[len(c.found)-1].depth
-	for d := deepest + 1; d < min(nextRemembered(deepest), last, deepest+recentTail); d++ {
+	for d := deepest + 1; d < min(nextLandmark(deepest, last, rememberedLog), deepest+recentTail); d++ {
 		if have := c.workers(blocks[d].Hash, now) & shown; have != 0 {
 			c.found = append(c.found, hit{d, have})
 		}

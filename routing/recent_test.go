@@ -97,15 +97,15 @@ func TestTheMemoryIsBoundedAndForgetsTheOldest(t *testing.T) {
 }
 
 func TestRememberedLandmarksMissLessThanANinth(t *testing.T) {
-	for d := 0; d < 4096; d = nextRemembered(d) {
-		if next := nextRemembered(d); next <= d || float64(next-1-d) >= float64(next)/9 {
+	for d := 0; d < 4096; d = nextLandmark(d, 1<<20, rememberedLog) {
+		if next := nextLandmark(d, 1<<20, rememberedLog); next <= d || float64(next-1-d) >= float64(next)/9 {
 			t.Errorf("after landmark %d comes %d", d, next)
 		}
 	}
-	if n := len(appendRemembered(nil, make([]Block, 4096))); n != landmarksRemembered {
-		t.Errorf("of 4,096 blocks %d are remembered, want %d", n, landmarksRemembered)
+	if n := len(AppendChain(nil, make([]Block, 4096))); n != rememberedLandmarks {
+		t.Errorf("of 4,096 blocks %d are remembered, want %d", n, rememberedLandmarks)
 	}
-	if n := len(appendRemembered(nil, make([]Block, 1))); n != 1 {
+	if n := len(AppendChain(nil, make([]Block, 1))); n != 1 {
 		t.Errorf("of one block %d are remembered", n)
 	}
 }

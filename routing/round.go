@@ -40,30 +40,32 @@ func (p *Pool) Begin(now time.Time) *Round {
 	return &p.round
 }
 
-// Open tells whether some worker can take a request now: it is up, has weight,
-// and is neither cooling, open, saturated nor full; or metrics alone saturate all
-// workers, and one has no request in flight. If none can, no offer of the round
-// returns a lease.
+// Open reports whether some worker can take a request now: it is up, has weight, and is
+// neither in backoff, open, saturated nor full; or metrics alone saturate all workers, and
+// one has no request in flight. If none can, no offer of the round returns a lease.
 func (r *Round) Open() bool {
 	if r.open == openUnknown {
 		r.open = openNo
-		var f field
-		for _, w := range r.pool.workers {
-			if !w.status.Up || w.weight <= 0 || w.restsLocked(r.now) {
-				continue
-			}
-			saturated, _ := r.pool.metricsLocked(w, r.now)
-			if !saturated && !w.fullLocked(0) {
-				r.open = openYes
-				return true
-			}
-			f.pass(w, saturated)
-		}
-		if f.idle > 0 && !f.full {
+		if r.openLocked() {
 			r.open = openYes
 		}
 	}
 	return r.open == openYes
+}
+
+func (r *Round) openLocked() bool {
+	var f field
+	for _, w := range r.pool.workers {
+		if !r.pool.usableLocked(w, &Request{Now: r.now}, nil) {
+			continue
+		}
+		saturated, _ := r.pool.metricsLocked(w, r.now)
+		if !saturated && !w.fullLocked(0) {
+			return true
+		}
+		f.pass(w, saturated)
+	}
+	return f.onlyMetrics()
 }
 
 // Sized tells whether the tokens of a request decide who is full for it.
@@ -86,7 +88,7 @@ func (r *Round) Changes() (count uint64, sure bool) {
 // the worker that it waits for; bounds such as MaxInflight count what is booked.
 func (r *Round) Offer(q *Request, tried []*Worker) (l Lease, err error) {
 	q.Now = r.now
-	if err = r.pool.bookLocked(&l, q, tried, nil); err == nil {
+	if err = r.pool.bookLocked(&l, q, tried); err == nil {
 		r.open = openUnknown
 	}
 	return l, err
@@ -100,11 +102,12 @@ func (r *Round) Offer(q *Request, tried []*Worker) (l Lease, err error) {
 // would look at, and tells whether it kept one: it does not where one of them has
 // room for the request, nor where it is not for its tokens that there is none.
 func (r *Round) Reserve(q *Request, tried []*Worker) (reserved bool) {
+	q.Now = r.now
 	tokens := booked(q.PromptTokens) + booked(q.OutputTokens)
-	group := r.groupLocked(q, tried)
+	group, _ := r.pool.groupLocked(q, tried)
 	var least *Worker
 	for _, w := range r.pool.workers {
-		if w.group != group || !r.usableLocked(w, q, tried) {
+		if w.group != group || !r.pool.usableLocked(w, q, tried) {
 			continue
 		}
 		if saturated, _ := r.pool.metricsLocked(w, r.now); saturated {
@@ -121,24 +124,6 @@ func (r *Round) Reserve(q *Request, tried []*Worker) (reserved bool) {
 		least.reserved, r.held, r.open = true, true, openUnknown
 	}
 	return least != nil
-}
-
-// groupLocked returns the lowest group in which somebody can be used for the
-// request.
-func (r *Round) groupLocked(q *Request, tried []*Worker) (group int) {
-	usable := false
-	for _, w := range r.pool.workers {
-		if r.usableLocked(w, q, tried) && (!usable || w.group < group) {
-			group, usable = w.group, true
-		}
-	}
-	return group
-}
-
-// usableLocked tells whether the worker can be used for the request, now or after
-// a release.
-func (r *Round) usableLocked(w *Worker, q *Request, tried []*Worker) bool {
-	return w.mayTakeLocked(q) && !slices.Contains(tried, w) && !w.restsLocked(r.now)
 }
 
 // holdLocked notes that the request waits for the worker that the view is of,

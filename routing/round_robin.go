@@ -30,10 +30,8 @@ func (p *roundRobin) Pick(r *Request, ws []View) (int, Reason) {
 			r.mark(i, float64((i-next+len(ws))%len(ws)), "") // turns to come before its own
 		}
 	}
-	if !r.dry {
-		p.last = ws[next].Index
-	}
+	p.last = ws[next].Index
 	return next, ReasonRoundRobin
 }
 
-func (p *roundRobin) alone(*Request) Policy { return &roundRobin{last: p.last} }
+func (p *roundRobin) clone(*Request) Policy { return &roundRobin{last: p.last} }

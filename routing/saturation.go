@@ -2,21 +2,19 @@ package routing
 
 import "time"
 
-// Saturation says from when on a worker's own metrics keep new requests from
-// it. The zero value never does.
+// Saturation says when a worker's own metrics keep new requests from it. The zero value
+// never does.
 type Saturation struct {
 	Waiting    int           // requests in the engine's own queue, from 1; 0: its queue saturates nobody
 	KVUsage    float64       // share of the KV cache in use while requests wait in the engine, above 0 to 1; 0: the cache never counts
 	StaleAfter time.Duration // metrics that are older do not count; 0: they count at any age
 }
 
-// staleEvery is how often one worker's old metrics are counted: a counter that
-// grows by one a second and worker says how many workers are looked at blindly,
-// however many requests there are.
+// staleEvery is how often one worker's old metrics are counted: so the counter's rate is
+// the number of workers without usable metrics, whatever the traffic.
 const staleEvery = time.Second
 
-// Limit sets what saturates a worker, from the next decision on. A pool that
-// was given none knows no saturation but Status.Saturated.
+// Limit sets what saturates a worker, from the next decision on.
 func (p *Pool) Limit(s Saturation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,8 +33,8 @@ func (p *Pool) Stale() int64 {
 // tokens. An engine in which requests always wait may be slow itself.
 const queuedFor = 30 * time.Second
 
-// saidLocked notes what was in flight here when the worker told its load, and since
-// when and until when it has told of requests that wait inside it.
+// saidLocked notes what was in flight here when the worker reported its load, and since
+// when and until when it has reported requests that wait inside it.
 func (w *Worker) saidLocked(s Status) {
 	if s.LoadAt.Equal(w.status.LoadAt) {
 		return
@@ -51,15 +49,14 @@ func (w *Worker) saidLocked(s Status) {
 	w.queuedUntil = s.LoadAt
 }
 
-// queuedLocked tells whether a first token at that time, of a request booked at
-// bookedAt, may have waited inside the engine for others, as the engine's metrics
-// say, and that has not lasted for long.
+// queuedLocked reports whether a first token at that time, of a request booked at
+// bookedAt, may have waited inside the engine, by the engine's metrics.
 func (w *Worker) queuedLocked(bookedAt, at time.Time) bool {
 	return (w.status.Waiting > 0 || !bookedAt.After(w.queuedUntil)) && at.Sub(w.queuedFrom) < queuedFor
 }
 
-// saturatedLocked tells whether a decision leaves the worker out because it is
-// saturated, and counts metrics that were too old to say, unless it is but a preview.
+// saturatedLocked reports whether a decision leaves the worker out because it is
+// saturated, and counts metrics that were too old, except in a preview.
 func (p *Pool) saturatedLocked(w *Worker, r *Request) bool {
 	saturated, stale := p.metricsLocked(w, r.Now)
 	if stale && !r.dry && r.Now.Sub(w.staleAt) >= staleEvery {
@@ -69,10 +66,9 @@ func (p *Pool) saturatedLocked(w *Worker, r *Request) bool {
 	return saturated
 }
 
-// metricsLocked tells whether the worker's metrics saturate it now. They do not
-// if there are none, or if they are stale. A cache in use counts only while
-// requests wait inside the engine: some engines count cached prompts that nobody
-// uses, and a cache that stays full is no sign of load.
+// metricsLocked reports whether the worker's metrics saturate it now; missing and stale
+// ones do not. A cache in use counts only while requests wait inside the engine: some
+// engines count cached prompts without users.
 func (p *Pool) metricsLocked(w *Worker, now time.Time) (saturated, stale bool) {
 	if w.status.Saturated {
 		return true, false
@@ -88,17 +84,14 @@ func (p *Pool) metricsLocked(w *Worker, now time.Time) (saturated, stale bool) {
 		p.limit.KVUsage > 0 && waiting > 0 && w.status.KVUsage >= p.limit.KVUsage, false
 }
 
-// idleLocked tells whether metrics alone keep requests from a worker that has none
-// in flight.
+// idleLocked reports whether only metrics can keep requests from the worker, and it has
+// none in flight.
 func (w *Worker) idleLocked() bool { return w.inflight == 0 && !w.status.Saturated && !w.reserved }
 
-// waitingLocked is the engine's queue by now. While requests wait inside an
-// engine, each one that it ends lets one of them begin, and each one that it
-// gets is one more that waits. So what this gateway has in flight there more or
-// less than when the metrics were taken is what the queue has grown or shrunk
-// by since: without it a worker would stand idle until its next metrics, or get
-// the whole of a gateway's queue before them. Of a queue that was empty nothing
-// follows, because nobody knows how many more the engine would have begun.
+// waitingLocked is the engine's queue by now. While requests wait inside an engine, its
+// queue grows and shrinks with the requests in flight. Without that correction a worker
+// would be idle until its next metrics, or get a gateway's whole queue before them. An
+// empty queue says nothing about how many requests the engine would begin.
 func (w *Worker) waitingLocked() int {
 	if w.status.Waiting <= 0 {
 		return 0

@@ -30,9 +30,6 @@ func (*weightedRoundRobin) Name() string { return "weighted_round_robin" }
 // Pick gives the turn to the richest worker, and of those equally rich to the
 // first member.
 func (p *weightedRoundRobin) Pick(r *Request, ws []View) (int, Reason) {
-	if r.dry {
-		return p.dry().Pick(&Request{recall: r.recall, Record: r.Record, marks: r.marks}, ws)
-	}
 	if p.enter(ws) {
 		p.level(ws)
 	}
@@ -50,12 +47,11 @@ func (p *weightedRoundRobin) Pick(r *Request, ws []View) (int, Reason) {
 	return best, ReasonWeightedRoundRobin
 }
 
-// dry returns the policy as it is, to be asked without remembering.
-func (p *weightedRoundRobin) dry() *weightedRoundRobin {
-	return &weightedRoundRobin{pick: p.pick, eligible: p.eligible, purses: slices.Clone(p.purses), terms: p.terms}
+func (p *weightedRoundRobin) clone(*Request) Policy {
+	q := *p
+	q.purses = slices.Clone(p.purses)
+	return &q
 }
-
-func (p *weightedRoundRobin) alone(*Request) Policy { return p.dry() }
 
 // hasTerm is the only term of a candidate: what it has before its turn's wages.
 const hasTerm = "has"

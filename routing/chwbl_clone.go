@@ -5,28 +5,19 @@ import (
 	"slices"
 )
 
-// apart returns the policy as it is, to be asked without remembering: what it learns
-// of the request, and of workers that it had not seen, is lost with it. Who decides a
-// recorded pick again has a policy of its own, whose ring may know them: it is of
-// their IDs and weights, and the record's room.
-func (p *chwbl) apart(r *Request, ws []View) *chwbl {
+// clone leaves out what a recorded pick does not need: a policy that only decides such
+// ones shares its ring, which is of the workers' IDs and weights, and the key comes with
+// the record.
+func (p *chwbl) clone(r *Request) Policy {
 	q := *p
 	if r.recall == nil {
 		q.ring = p.ring.clone()
 	}
-	if c := r.recalled(p); c != nil {
-		if p.ring.enter(r.Now, ws) && p.ring.halved != c.Halved {
-			fresh := newRing(p.ring.units)
-			fresh.least = c.Halved
-			p.ring, q.ring = fresh, fresh
-		}
-	} else if p.depth != nil {
+	if p.depth != nil && r.recalled(p) == nil {
 		q.depth = p.depth.clone(r.Blocks)
 	}
 	return &q
 }
-
-func (p *chwbl) alone(r *Request) Policy { return p.apart(r, nil) }
 
 // clone returns a ring that may be entered in place of g. The points are shared:
 // who comes in makes new ones.
