@@ -42,7 +42,7 @@ func (r *Replay) refuse(d *decisions.Decision, at time.Duration) {
 		if was := r.now.pools[d.Tier]; was != nil {
 			p := newPick(d, a, "", at)
 			r.settleNow(p, was)
-			r.sums.regretNow(p)
+			r.regretNow(p)
 			r.parted = true
 		}
 	}
@@ -100,14 +100,14 @@ func (r *Replay) decideNow(p *pick, was *sidePool) (worker string, err error) {
 		to.rates(c)
 	}
 	if c.Policy != was.policy.Name() {
-		r.sums.otherPolicy++
+		r.sums.Unknown.OtherPolicy++
 		return p.worker, nil
 	}
 	i, _, _, err := p.again(was.policy, c)
 	if err != nil {
 		return "", err
 	}
-	r.sums.reproduced(c.Candidates[i].Worker == p.worker)
+	r.sums.WorkersReproduced.add(c.Candidates[i].Worker == p.worker)
 	return c.Candidates[i].Worker, nil
 }
 
@@ -169,21 +169,19 @@ func (to *sidePool) says(p *pick, c *routing.Choice) int {
 // requests: it remembers them.
 func (p *sidePool) learn(k *pick, c *routing.Choice) (i int, reason routing.Reason) {
 	f := &k.d.Features
-	return routing.Learn(p.learning, c, f.Model, f.Prefix, f.Chain, k.moment(), k.d.Stream)
+	return routing.Learn(p.policy, c, f.Model, f.Prefix, f.Chain, k.moment(), k.d.Stream)
 }
 
 // settle puts a request where it was and where the draft has it, and sums up.
 func (r *Replay) settle(p *pick, was, to *sidePool, c *routing.Choice, worker string, reason routing.Reason) {
 	r.settleNow(p, was)
 	r.parted = r.parted || p.tier != p.d.Tier || worker != p.worker
-	hit := r.draft.place(to, worker, p.stay)
+	r.draft.put(p, p.tier, to, worker)
 	if p.tier == p.d.Tier {
 		r.sums.worker(p, worker, reason)
 	}
-	r.sums.draftHit.add(p, hit)
-	money(r.sums.draftCost, p, p.tier, to, hit)
-	r.sums.draftRegret.add(c, worker)
-	r.sums.regretNow(p)
+	r.draft.regret.add(c, worker)
+	r.regretNow(p)
 }
 
 // stay leaves a request whose worker cannot be decided where it was, on both sides:
@@ -191,18 +189,25 @@ func (r *Replay) settle(p *pick, was, to *sidePool, c *routing.Choice, worker st
 func (r *Replay) stay(p *pick, was *sidePool) {
 	r.settleNow(p, was)
 	if to := r.draft.pools[p.d.Tier]; to != nil {
-		hit := r.draft.place(to, p.worker, p.stay)
-		r.sums.draftHit.add(p, hit)
-		money(r.sums.draftCost, p, p.d.Tier, to, hit)
+		r.draft.put(p, p.d.Tier, to, p.worker)
 	}
 }
 
 // settleNow puts a request where it was, and sums up what that was like.
 func (r *Replay) settleNow(p *pick, was *sidePool) {
-	hit := r.now.place(was, p.worker, p.stay)
-	r.sums.nowHit.add(p, hit)
+	r.now.put(p, p.d.Tier, was, p.worker)
 	r.sums.measured(p)
-	money(r.sums.cost, p, p.d.Tier, was, hit)
+}
+
+// put places a request and counts its tokens and its cost.
+func (s *side) put(p *pick, tier string, pool *sidePool, worker string) {
+	hit := s.place(pool, worker, p.stay)
+	if p.chained() {
+		s.hits.add(hit, p.stay.prompt)
+	}
+	if pool.Cost != nil {
+		s.cost[tier] += pool.Cost(p.stay.prompt, hit, p.stay.output)
+	}
 }
 
 // byIndex orders candidates as a pool shows them.

@@ -90,16 +90,13 @@ func New(c Config) (*Replay, error) {
 		tokens = usualCache
 	}
 	r := &Replay{sums: newSums(), last: math.MinInt64}
-	for _, s := range []struct {
-		side  *side
-		setup *Setup
-		what  string
-	}{{&r.now, &c.Now, "configuration"}, {&r.draft, draft, "draft"}} {
-		if err := s.side.open(s.setup, &c.Now, tokens); err != nil {
-			return nil, fmt.Errorf("replaying: the %s: %w", s.what, err)
-		}
+	if err := r.now.open(&c.Now, &c.Now, tokens); err != nil {
+		return nil, fmt.Errorf("replaying: the configuration: %w", err)
 	}
-	r.sums.groups = draft.Catalog.Classifier().NewGroups(c.Now.Catalog.Classifier())
+	if err := r.draft.open(draft, &c.Now, tokens); err != nil {
+		return nil, fmt.Errorf("replaying: the draft: %w", err)
+	}
+	r.sums.Groups = append([]string{}, draft.Catalog.Classifier().NewGroups(c.Now.Catalog.Classifier())...)
 	return r, nil
 }
 
@@ -109,17 +106,22 @@ type side struct {
 	chats  *tiers.Chats
 	pools  map[string]*sidePool
 	events events // what ends
+
+	requests map[string]int64 // by tier
+	prompts  map[string]int64 // tokens, by tier
+	cost     map[string]float64
+	hits     hits
+	regret   regret
 }
 
 // sidePool is one pool with what the requests of a side have left there.
 type sidePool struct {
 	*Pool
-	was      *Pool          // of that name in Now; nil without one
-	alike    bool           // the policy is configured as in was
-	policy   routing.Policy // that decides again by what a record remembers
-	learning routing.Policy // that has seen the requests of this side
-	workers  map[string]*workerState
-	most     int64 // tokens of a worker's cache
+	was     *Pool          // of that name in Now; nil without one
+	alike   bool           // the policy is configured as in was
+	policy  routing.Policy // which has seen the requests of this side
+	workers map[string]*workerState
+	most    int64 // tokens of a worker's cache
 }
 
 // open makes the side of a setup.
@@ -127,7 +129,8 @@ func (s *side) open(setup, now *Setup, tokens int64) error {
 	if setup.Catalog == nil {
 		return errors.New("there is no catalogue of tiers")
 	}
-	*s = side{setup: setup, chats: tiers.NewChats(0), pools: map[string]*sidePool{}}
+	*s = side{setup: setup, chats: tiers.NewChats(0), pools: map[string]*sidePool{},
+		requests: map[string]int64{}, prompts: map[string]int64{}, cost: map[string]float64{}}
 	for i := range setup.Pools {
 		p, err := openPool(&setup.Pools[i], now.pool(setup.Pools[i].Name), tokens)
 		if err != nil {
@@ -139,15 +142,12 @@ func (s *side) open(setup, now *Setup, tokens int64) error {
 }
 
 func openPool(setup, was *Pool, tokens int64) (*sidePool, error) {
-	p := &sidePool{Pool: setup, was: was, workers: map[string]*workerState{}, most: tokens}
-	p.alike = was != nil && reflect.DeepEqual(was.Policy, p.Policy)
-	for _, policy := range []*routing.Policy{&p.policy, &p.learning} {
-		var err error
-		if *policy, err = routing.New(p.Policy); err != nil {
-			return nil, fmt.Errorf("the policy of %s: %w", p.Name, err)
-		}
+	policy, err := routing.New(setup.Policy)
+	if err != nil {
+		return nil, fmt.Errorf("the policy of %s: %w", setup.Name, err)
 	}
-	return p, nil
+	return &sidePool{Pool: setup, was: was, alike: was != nil && reflect.DeepEqual(was.Policy, setup.Policy),
+		policy: policy, workers: map[string]*workerState{}, most: tokens}, nil
 }
 
 // pool returns the pool of that name, nil without one.
@@ -184,17 +184,17 @@ func (r *Replay) Add(d *decisions.Decision) {
 		at += millis(a.AtMs)
 	}
 	r.held.plan(at, func() { r.decide(d, at) })
-	if len(r.held.heap) > reorder {
+	if len(r.held) > reorder {
 		r.held.next()
 	}
 }
 
 // Report decides what is still held back, and sums up.
 func (r *Replay) Report() *Report {
-	for len(r.held.heap) > 0 {
+	for len(r.held) > 0 {
 		r.held.next()
 	}
-	return r.sums.report()
+	return r.report()
 }
 
 // picked returns the last attempt whose worker a policy chose: the one that the
@@ -213,7 +213,7 @@ func millis(ms float64) time.Duration { return time.Duration(ms * float64(time.M
 // decide decides one record again.
 func (r *Replay) decide(d *decisions.Decision, at time.Duration) {
 	if at < r.last {
-		r.sums.late++
+		r.sums.Late++
 	}
 	r.last = max(r.last, at)
 	for _, s := range []*side{&r.now, &r.draft} {

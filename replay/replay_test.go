@@ -257,8 +257,8 @@ func TestAReplayHoldsABoundedNumberOfRecords(t *testing.T) {
 	}
 	for n := range 3 * reorder {
 		r.Add(written(n+1, "small", "a1", "least_load", 100, candidate("a1", 0)))
-		if len(r.held.heap) > reorder || len(r.now.events.heap) > 2 { // each lasts 200 ms of the second until the next
-			t.Fatalf("after %d records %d are held, and %d events", n+1, len(r.held.heap), len(r.now.events.heap))
+		if len(r.held) > reorder || len(r.now.events) > 2 { // each lasts 200 ms of the second until the next
+			t.Fatalf("after %d records %d are held, and %d events", n+1, len(r.held), len(r.now.events))
 		}
 	}
 	r.Add(written(0, "small", "a1", "least_load", 100, candidate("a1", 0)))

@@ -127,49 +127,43 @@ type Regrets struct {
 	Draft Regret `json:"draft"`
 }
 
-func (s *sums) report() *Report {
-	r := &Report{Records: s.records, Decided: s.decided, Skipped: counts(s.skipped), From: s.first, To: s.last,
-		Generations: len(s.generations), Late: s.late, Groups: append([]string{}, s.groups...),
-		Unknown:         Unknown{Rights: s.rightsUnknown, Counts: s.uncounted, OtherPolicy: s.otherPolicy},
-		TiersReproduced: Part{s.tiersSame, s.tiersOf}, ChangedTier: []TierMove{}, WorkerMoves: []WorkerMove{},
-		Redecided: s.redecided, WorkersReproduced: Part{s.workersSame, s.workersOf}, ChangedWorker: s.changed, ChangedBy: counts(s.reasons),
-		Predicted: share(s.predictedHit, s.predictedOf),
-		Regret:    Regrets{Now: s.nowRegret.report(), Draft: s.draftRegret.report()}, Realised: share(int64(s.realisedWrong), int64(s.realisedOf)), RealisedOf: s.realisedOf,
-		ByTier: s.tierTotals(),
+func (r *Replay) report() *Report {
+	s, now, draft := &r.sums, &r.now, &r.draft
+	out := s.Report
+	out.Skipped, out.ChangedBy, out.ByTier = counts(s.skipped), counts(s.reasons), r.tierTotals()
+	out.ChangedTier, out.WorkerMoves = []TierMove{}, []WorkerMove{}
+	out.Generations = len(s.generations)
+	out.Predicted = share(s.predicted.hit, s.predicted.prompt)
+	out.Realised, out.RealisedOf = share(int64(s.realised.N), int64(s.realised.Of)), s.realised.Of
+	out.Regret = Regrets{Now: now.regret.report(), Draft: draft.regret.report()}
+	if s.real.hit > 0 {
+		out.RealHit = share(s.real.hit, s.real.prompt)
 	}
-	if s.realHit > 0 {
-		r.RealHit = share(s.realHit, s.realPrompt)
+	if now.hits.prompt > 0 {
+		out.Hit = &Estimates{Now: of(now.hits.hit, now.hits.prompt), Draft: of(draft.hits.hit, draft.hits.prompt)}
 	}
-	if s.nowHit.prompt > 0 {
-		r.Hit = &Estimates{Now: of(s.nowHit.hit, s.nowHit.prompt), Draft: of(s.draftHit.hit, s.draftHit.prompt)}
-	}
-	if len(s.cost)+len(s.draftCost) > 0 {
-		r.Cost = &Estimates{Now: total(s.cost), Draft: total(s.draftCost)}
+	if len(now.cost)+len(draft.cost) > 0 {
+		out.Cost = &Estimates{Now: total(now.cost), Draft: total(draft.cost)}
 	}
 	for _, k := range byCount(s.tiers, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
-		r.ChangedTier = append(r.ChangedTier, TierMove{From: k[0], To: k[1], N: s.tiers[k].n, Examples: s.tiers[k].examples})
+		out.ChangedTier = append(out.ChangedTier, TierMove{From: k[0], To: k[1], N: s.tiers[k].n, Examples: s.tiers[k].examples})
 	}
 	for _, k := range byCount(s.workers, func(a, b [3]string) int { return slices.Compare(a[:], b[:]) }) {
-		if len(r.WorkerMoves) < moveCount {
-			r.WorkerMoves = append(r.WorkerMoves, WorkerMove{Tier: k[0], From: k[1], To: k[2], N: s.workers[k].n, Examples: s.workers[k].examples})
+		if len(out.WorkerMoves) < moveCount {
+			out.WorkerMoves = append(out.WorkerMoves, WorkerMove{Tier: k[0], From: k[1], To: k[2], N: s.workers[k].n, Examples: s.workers[k].examples})
 		}
 	}
-	return r
+	return &out
 }
 
-func (s *sums) tierTotals() []Tier {
-	names := map[string]bool{}
-	for name := range s.requests {
-		names[name] = true
-	}
-	for name := range s.draftRequests {
-		names[name] = true
-	}
+func (r *Replay) tierTotals() []Tier {
+	names := maps.Clone(r.now.requests)
+	maps.Copy(names, r.draft.requests)
 	totals := []Tier{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		t := Tier{Tier: name, Requests: Totals{int64(s.requests[name]), int64(s.draftRequests[name])}, Prompt: Totals{s.prompts[name], s.draftPrompts[name]}}
-		now, priced := s.cost[name]
-		draft, too := s.draftCost[name]
+		t := Tier{Tier: name, Requests: Totals{r.now.requests[name], r.draft.requests[name]}, Prompt: Totals{r.now.prompts[name], r.draft.prompts[name]}}
+		now, priced := r.now.cost[name]
+		draft, too := r.draft.cost[name]
 		if priced || too {
 			t.Cost = &Estimates{Now: now, Draft: draft}
 		}

@@ -5,36 +5,21 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"tierway/decisions"
 	"tierway/routing"
 )
 
-// sums is what a replay counts. Its maps are as large as the configurations and the
-// kinds of reasons, whatever the records hold.
+// sums is what a replay counts beside its two sides. Its maps are as large as the
+// configurations and the kinds of reasons, whatever the records hold.
 type sums struct {
-	records, decided, late    int
-	rightsUnknown, uncounted  int
-	otherPolicy               int
-	tiersOf, tiersSame        int
-	workersOf, workersSame    int
-	redecided, changed        int
-	first, last               time.Time
-	generations               map[int64]bool
-	skipped                   map[string]int
-	groups                    []string
-	tiers                     map[[2]string]*moves
-	workers                   map[[3]string]*moves // by tier, from and to
-	reasons                   map[string]int
-	requests, draftRequests   map[string]int
-	prompts, draftPrompts     map[string]int64
-	cost, draftCost           map[string]float64
-	nowHit, draftHit          hits
-	realHit, realPrompt       int64
-	predictedHit, predictedOf int64
-	nowRegret, draftRegret    regret
-	realisedOf, realisedWrong int
+	Report           // its counts; its lists are made of the maps below
+	generations      map[int64]bool
+	skipped, reasons map[string]int
+	tiers            map[[2]string]*moves
+	workers          map[[3]string]*moves // by tier, from and to
+	real, predicted  hits
+	realised         Part
 }
 
 // moves are requests that go elsewhere.
@@ -51,19 +36,18 @@ const (
 )
 
 func newSums() sums {
-	return sums{generations: map[int64]bool{}, skipped: map[string]int{}, tiers: map[[2]string]*moves{}, workers: map[[3]string]*moves{},
-		reasons: map[string]int{}, requests: map[string]int{}, draftRequests: map[string]int{}, prompts: map[string]int64{},
-		draftPrompts: map[string]int64{}, cost: map[string]float64{}, draftCost: map[string]float64{}}
+	return sums{generations: map[int64]bool{}, skipped: map[string]int{}, reasons: map[string]int{},
+		tiers: map[[2]string]*moves{}, workers: map[[3]string]*moves{}}
 }
 
 // read counts a record.
 func (s *sums) read(d *decisions.Decision) {
-	s.records++
-	if s.first.IsZero() || d.Time.Before(s.first) {
-		s.first = d.Time
+	s.Records++
+	if s.From.IsZero() || d.Time.Before(s.From) {
+		s.From = d.Time
 	}
-	if d.Time.After(s.last) {
-		s.last = d.Time
+	if d.Time.After(s.To) {
+		s.To = d.Time
 	}
 	if len(s.generations) < generationCount {
 		s.generations[d.Generation] = true
@@ -84,44 +68,37 @@ func note[K comparable](all map[K]*moves, k K, id string) {
 	}
 }
 
-// decide counts a request whose tier was decided again; to is empty where the draft
+// moved counts a request whose tier was decided again; to is empty where the draft
 // refuses it.
-func (s *sums) decide(d *decisions.Decision, to string) {
-	s.decided++
-	prompt := promptOf(d)
-	s.requests[d.Tier]++
-	s.prompts[d.Tier] += prompt
-	s.draftRequests[to]++
-	s.draftPrompts[to] += prompt
+func (r *Replay) moved(d *decisions.Decision, to string) {
+	r.sums.Decided++
+	prompt := d.Usage.Prompt // as counted by the engine, else as estimated
+	if prompt <= 0 {
+		prompt = d.PromptTokens
+	}
+	r.now.requests[d.Tier]++
+	r.now.prompts[d.Tier] += prompt
+	r.draft.requests[to]++
+	r.draft.prompts[to] += prompt
 	if to != d.Tier {
-		note(s.tiers, [2]string{d.Tier, to}, d.RequestID)
+		note(r.sums.tiers, [2]string{d.Tier, to}, d.RequestID)
 	}
 }
 
-// promptOf is how many tokens the prompt has, as counted by the engine, else as
-// estimated.
-func promptOf(d *decisions.Decision) int64 {
-	if d.Usage.Prompt > 0 {
-		return d.Usage.Prompt
-	}
-	return d.PromptTokens
-}
-
-// reproduced counts a pick that was decided again as it was.
-func (s *sums) reproduced(same bool) {
-	s.workersOf++
-	if same {
-		s.workersSame++
+func (p *Part) add(counts bool) {
+	p.Of++
+	if counts {
+		p.N++
 	}
 }
 
 // worker counts a request whose worker was decided again in the tier that it had.
 func (s *sums) worker(p *pick, to string, reason routing.Reason) {
-	s.redecided++
+	s.Redecided++
 	if to == p.worker {
 		return
 	}
-	s.changed++
+	s.ChangedWorker++
 	s.reasons[string(reason)]++
 	note(s.workers, [3]string{p.d.Tier, p.worker, to}, p.d.RequestID)
 }
@@ -129,11 +106,9 @@ func (s *sums) worker(p *pick, to string, reason routing.Reason) {
 // hits are what caches have of the prompts that records hold the blocks of, in tokens.
 type hits struct{ hit, prompt int64 }
 
-func (h *hits) add(p *pick, hit int64) {
-	if p.chained() {
-		h.hit += hit
-		h.prompt += p.stay.prompt
-	}
+func (h *hits) add(hit, prompt int64) {
+	h.hit += hit
+	h.prompt += prompt
 }
 
 func (p *pick) chained() bool { return len(p.stay.chain) > 0 && p.stay.prompt > 0 }
@@ -143,33 +118,19 @@ func (s *sums) measured(p *pick) {
 	if !p.chained() {
 		return
 	}
-	s.predictedOf += max(0, p.a.Choice.PromptTokens)
-	s.predictedHit += p.a.Predicted
+	s.predicted.add(p.a.Predicted, max(0, p.a.Choice.PromptTokens))
 	if u := usageOf(p.d, p.a); u.Prompt > 0 && !p.d.Estimated {
-		s.realPrompt += u.Prompt
-		s.realHit += u.Cached
+		s.real.add(u.Cached, u.Prompt)
 	}
 }
 
-// money adds what the request costs in that tier, with so many tokens of its prompt
-// estimated to be cached.
-func money(to map[string]float64, p *pick, tier string, pool *sidePool, hit int64) {
-	if pool.Cost != nil {
-		to[tier] += pool.Cost(p.stay.prompt, hit, p.stay.output)
+// regretNow counts what the pick lost, where the record has all candidates. It compares
+// the measured time to a stream's first content with the best other candidate's estimate.
+func (r *Replay) regretNow(p *pick) {
+	if p.a.Choice.Check() != nil {
+		return
 	}
-}
-
-// regretNow counts what the pick lost, where the record has all candidates.
-func (s *sums) regretNow(p *pick) {
-	if p.a.Choice.Check() == nil {
-		s.nowRegret.add(p.a.Choice, p.worker)
-		s.realised(p)
-	}
-}
-
-// realised compares the measured time to a stream's first content with the best
-// other candidate's estimate.
-func (s *sums) realised(p *pick) {
+	r.now.regret.add(p.a.Choice, p.worker)
 	measured := p.a.FirstAtMs - p.a.AtMs
 	if !p.d.Stream || p.a.FirstAtMs <= 0 || measured <= 0 {
 		return
@@ -180,12 +141,8 @@ func (s *sums) realised(p *pick) {
 			best = min(best, costOf(v, p.a.Choice.PromptTokens))
 		}
 	}
-	if math.IsInf(best, 1) {
-		return
-	}
-	s.realisedOf++
-	if wrong(measured, best) {
-		s.realisedWrong++
+	if !math.IsInf(best, 1) {
+		r.sums.realised.add(wrong(measured, best))
 	}
 }
 

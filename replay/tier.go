@@ -25,20 +25,17 @@ func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 			r.sums.skip(SkippedTier)
 			return "", false
 		}
-		r.sums.decide(d, d.Tier)
+		r.moved(d, d.Tier)
 		return d.Tier, true
 	}
-	now, draft := r.resolve(&r.now, d, nil), r.resolve(&r.draft, d, r.sums.groups)
+	now, draft := r.resolve(&r.now, d, nil), r.resolve(&r.draft, d, r.sums.Groups)
 	reproduced := now.target == d.Tier
-	r.sums.tiersOf++
-	if reproduced {
-		r.sums.tiersSame++
-	}
+	r.sums.TiersReproduced.add(reproduced)
 	if draft.uncounted && !now.uncounted {
-		r.sums.uncounted++
+		r.sums.Unknown.Counts++
 	}
 	if draft.foreign {
-		r.sums.rightsUnknown++
+		r.sums.Unknown.Rights++
 	}
 	switch {
 	case !draft.known:
@@ -52,7 +49,7 @@ func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 	default:
 		tier = draft.target
 	}
-	r.sums.decide(d, tier)
+	r.moved(d, tier)
 	return tier, true
 }
 
