@@ -5,6 +5,11 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"tierway/telemetry"
 )
 
 // Account is what one request was told, as it went to the socket.
@@ -42,28 +47,30 @@ func accountOf(ctx context.Context) *account {
 	return &account{}
 }
 
-// opened returns a request with an account, where the engine keeps or exports them.
-func (e *Engine) opened(r *http.Request) *http.Request {
+// opened returns a request with an account, where the engine keeps or exports them, and
+// what is called when the request has ended with err.
+func (e *Engine) opened(r *http.Request, path string) (_ *http.Request, over func(err error)) {
 	if !e.c.Accounts && e.c.Traces == nil {
-		return r
+		return r, func(error) {}
 	}
 	a := &account{Account: Account{ID: r.Header.Get("X-Request-Id"), Path: r.URL.Path}}
-	return r.WithContext(context.WithValue(r.Context(), accountKey{}, a))
-}
-
-// settled keeps the account of a request that ended with err.
-func (e *Engine) settled(r *http.Request, err error) {
-	a, kept := r.Context().Value(accountKey{}).(*account)
-	if !kept {
-		return
+	end := func(error) {}
+	if e.c.Traces != nil && r.Header.Get("Traceparent") != "" { // checks of health name no trace
+		c := e.c.Traces.Begin(r.Header, true, e.c.Clock())
+		end = func(err error) {
+			c.End([]telemetry.Span{spanOf(path, e.c.Model, e.c.Clock(), a.made, err != nil)})
+		}
 	}
-	if a.Whole = err == nil; a.Whole || a.stream && a.begun {
-		a.Tokens = Tokens{Prompt: int64(a.made.prompt), Cached: int64(a.made.cached), Output: int64(a.made.output)}
-	}
-	e.accounts.mu.Lock()
-	defer e.accounts.mu.Unlock()
-	if e.c.Accounts && len(e.accounts.list) < maxAccounts {
-		e.accounts.list = append(e.accounts.list, a.Account)
+	return r.WithContext(context.WithValue(r.Context(), accountKey{}, a)), func(err error) {
+		if a.Whole = err == nil; a.Whole || a.stream && a.begun {
+			a.Tokens = Tokens{Prompt: int64(a.made.prompt), Cached: int64(a.made.cached), Output: int64(a.made.output)}
+		}
+		e.accounts.mu.Lock()
+		if e.c.Accounts && len(e.accounts.list) < maxAccounts {
+			e.accounts.list = append(e.accounts.list, a.Account)
+		}
+		e.accounts.mu.Unlock()
+		end(err)
 	}
 }
 
@@ -78,4 +85,17 @@ func (e *Engine) Accounts() []Account {
 	e.accounts.mu.Lock()
 	defer e.accounts.mu.Unlock()
 	return slices.Clone(e.accounts.list)
+}
+
+// spanOf describes a request of the engine, by the name that vLLM gives its own.
+func spanOf(path, model string, end time.Time, made usage, failed bool) telemetry.Span {
+	attrs := []attribute.KeyValue{attribute.String(telemetry.AttrHTTPRoute, path)}
+	if model != "" {
+		attrs = append(attrs, attribute.String(telemetry.AttrGenAIAnswered, model))
+	}
+	if made != (usage{}) {
+		attrs = append(attrs, attribute.Int(telemetry.AttrGenAIInput, made.prompt),
+			attribute.Int(telemetry.AttrGenAICached, made.cached), attribute.Int(telemetry.AttrGenAIOutput, made.output))
+	}
+	return telemetry.Span{Name: telemetry.SpanEngine, End: end, Error: failed, Attributes: attrs}
 }

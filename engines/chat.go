@@ -122,8 +122,11 @@ type chatRequest struct {
 func chatTurns(messages []chatMessage) []turn {
 	turns := make([]turn, len(messages))
 	for i, m := range messages {
-		turns[i] = turn{role: m.Role, text: m.Content.text + m.ToolCalls.raw, human: m.Content.human,
-			calls: append(m.Content.calls, m.ToolCalls.names...), result: m.Content.result || m.Role == "tool"}
+		t := turn{m.Role, m.Content}
+		t.text += m.ToolCalls.raw
+		t.calls = append(t.calls, m.ToolCalls.names...)
+		t.result = t.result || m.Role == "tool"
+		turns[i] = t
 	}
 	return turns
 }

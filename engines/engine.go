@@ -10,6 +10,7 @@ package engines
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,8 +181,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, name, known := find(r.URL.Path)
 	e.counts.enter(name)
 	defer e.counts.leave()
-	r = e.opened(r)
-	over := e.traced(r, name)
+	r, over := e.opened(r, name)
 	if e.c.Name != "" {
 		w.Header().Set("Server", e.c.Name)
 	}
@@ -205,7 +205,6 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		err = rt.serve(e, w, req)
 	}
-	e.settled(r, err)
 	over(err)
 	e.conclude(w, r, err)
 }
@@ -254,12 +253,7 @@ func (e *Engine) checkModel(model string) error {
 
 // modelName is what answers call the model: an engine that takes every name
 // repeats the client's.
-func (e *Engine) modelName(asked string) string {
-	if asked == "" {
-		return e.c.Model
-	}
-	return asked
-}
+func (e *Engine) modelName(asked string) string { return cmp.Or(asked, e.c.Model) }
 
 // newID returns a fresh id that depends only on the seed and on how many came before.
 // Seed and count go in differently, so that no two engines swap them and meet.

@@ -101,35 +101,26 @@ func (e *Engine) decode(ctx context.Context, p *plan, u *usage, to sink) error {
 				if err := to.token(i, step, a.pieces[step]); err != nil {
 					return err
 				}
-				e.counted(p, u)
+				u.output++
+				e.inUse.Add(1)
+				e.counts.generated.Add(1)
+				if p.stream {
+					e.counts.output.Add(1)
+				}
 			}
 			if step == max(len(a.pieces)-1, 0) {
 				if err := to.end(i, a.finish); err != nil {
 					return err
 				}
-				e.finished(a.finish)
-				left--
+				if left--; a.finish == finishLength {
+					e.counts.lengths.Add(1)
+				} else {
+					e.counts.stops.Add(1)
+				}
 			}
 		}
 	}
 	return nil
-}
-
-func (e *Engine) counted(p *plan, u *usage) {
-	u.output++
-	e.inUse.Add(1)
-	e.counts.generated.Add(1)
-	if p.stream {
-		e.counts.output.Add(1)
-	}
-}
-
-func (e *Engine) finished(reason string) {
-	if reason == finishLength {
-		e.counts.lengths.Add(1)
-		return
-	}
-	e.counts.stops.Add(1)
 }
 
 func hold(ctx context.Context, release <-chan struct{}) error {

@@ -45,7 +45,7 @@ func (req *messagesRequest) schema() (json.RawMessage, error) {
 func (req *messagesRequest) turns() []turn {
 	var turns []turn
 	if req.System.text != "" {
-		turns = append(turns, turn{role: "system", text: req.System.text})
+		turns = append(turns, turn{"system", req.System})
 	}
 	return append(turns, chatTurns(req.Messages)...)
 }

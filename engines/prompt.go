@@ -9,19 +9,16 @@ import (
 
 // turn is one message as the engine renders it, whatever dialect it came in.
 type turn struct {
-	role   string // system, user, assistant, tool
-	text   string
-	human  bool     // holds text that is not the result of a tool
-	calls  []string // names of the tools that an assistant's turn called
-	result bool     // holds the result of a tool
+	role string // system, user, assistant, tool
+	content
 }
 
 // content is a message's content: a string or a list of parts.
 type content struct {
 	text   string
 	human  bool     // some text in it is not a tool's result
-	calls  []string // names in its tool_use parts
-	result bool     // it has a tool_result part
+	calls  []string // names of the tools that it calls
+	result bool     // it has the result of a tool
 }
 
 func (c *content) UnmarshalJSON(b []byte) error {

@@ -35,11 +35,11 @@ func (in responseInput) turns() []turn {
 	for _, item := range in {
 		switch item.Type {
 		case "", "message":
-			turns = append(turns, turn{role: item.Role, text: item.Content.text, human: item.Content.human})
+			turns = append(turns, turn{item.Role, item.Content})
 		case "function_call":
-			turns = append(turns, turn{role: "assistant", text: item.Name + item.Arguments, calls: []string{item.Name}})
+			turns = append(turns, turn{"assistant", content{text: item.Name + item.Arguments, calls: []string{item.Name}}})
 		case "function_call_output":
-			turns = append(turns, turn{role: "tool", text: string(item.Output), result: true})
+			turns = append(turns, turn{"tool", content{text: string(item.Output), result: true}})
 		}
 	}
 	return turns
@@ -108,7 +108,7 @@ func (e *Engine) responseTurns(req *responseRequest) ([]turn, error) {
 	}
 	var turns []turn
 	if req.Instructions != nil {
-		turns = append(turns, turn{role: "system", text: *req.Instructions})
+		turns = append(turns, turn{"system", content{text: *req.Instructions}})
 	}
 	if req.Previous != nil && *req.Previous != "" {
 		old, ok := e.stored.get(*req.Previous)
@@ -239,7 +239,7 @@ func (run *responseRun) whole(ctx context.Context, w http.ResponseWriter) error 
 
 func (run *responseRun) history() []turn {
 	a := run.plan.answers[0]
-	said := turn{role: "assistant", text: a.tool + a.text()}
+	said := turn{"assistant", content{text: a.tool + a.text()}}
 	if a.tool != "" {
 		said.calls = []string{a.tool}
 	}

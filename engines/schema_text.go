@@ -26,22 +26,14 @@ type textRule struct {
 func newTextRule(s map[string]any) textRule {
 	r := textRule{least: count(s, "minLength", 0), most: count(s, "maxLength", -1)}
 	pattern, ok := s["pattern"].(string)
-	if !ok {
-		return r
-	}
-	tree, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return r
-	}
 	compiled, err := regexp.Compile(pattern)
-	if err != nil {
+	if !ok || err != nil {
 		return r
 	}
-	program, err := syntax.Compile(tree.Simplify())
-	if err != nil {
-		return r
-	}
-	r.tree, r.pattern, r.size = tree, compiled, len(program.Inst)
+	r.pattern = compiled
+	r.tree, _ = syntax.Parse(pattern, syntax.Perl) // as it was just compiled
+	program, _ := syntax.Compile(r.tree.Simplify())
+	r.size = len(program.Inst)
 	return r
 }
 
