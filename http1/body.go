@@ -1,9 +1,11 @@
 package http1
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 )
 
@@ -206,18 +208,12 @@ func (x *exchange) decode(p []byte, wait bool) (int, error) {
 	if x.framing == framedLength && int64(len(p)) > x.left {
 		p = p[:x.left]
 	}
-	n := x.c.take(p)
-	if n == 0 {
-		if !wait {
-			return 0, errUnread
-		}
-		var err error
-		if n, err = x.c.read(p); err != nil {
-			if x.framing == framedClose && err == io.ErrUnexpectedEOF {
-				err = io.EOF
-			}
-			return 0, err
-		}
+	n, err := x.content(p, wait)
+	if x.framing == framedClose && err == io.ErrUnexpectedEOF {
+		err = io.EOF
+	}
+	if err != nil {
+		return 0, err
 	}
 	if x.framing == framedLength {
 		if x.left -= int64(n); x.left == 0 {
@@ -225,6 +221,17 @@ func (x *exchange) decode(p []byte, wait bool) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// content moves buffered input to p, or waits for some.
+func (x *exchange) content(p []byte, wait bool) (int, error) {
+	if n := x.c.take(p); n > 0 {
+		return n, nil
+	}
+	if !wait {
+		return 0, errUnread
+	}
+	return x.c.read(p)
 }
 
 // decodeChunks moves content to p from as many chunks as are buffered, and
@@ -255,13 +262,8 @@ func (x *exchange) chunkContent(p []byte, wait bool) (n int, err error) {
 	if int64(len(p)) > x.left {
 		p = p[:x.left]
 	}
-	if n = x.c.take(p); n == 0 {
-		if !wait {
-			return 0, errUnread
-		}
-		if n, err = x.c.read(p); err != nil {
-			return 0, err
-		}
+	if n, err = x.content(p, wait); err != nil {
+		return 0, err
 	}
 	if x.left -= int64(n); x.left == 0 {
 		x.part = chunkEnd
@@ -307,40 +309,21 @@ func (x *exchange) chunkFrame() error {
 // startChunk reads a chunk's first line: hexadecimal digits, then nothing or
 // extensions behind a semicolon (RFC 9112 §7.1).
 func (x *exchange) startChunk(line []byte) error {
-	digits := 0
-	var size int64
-	for ; digits < len(line); digits++ {
-		d := hexValue(line[digits])
-		if d < 0 {
-			break
-		}
-		size = size<<4 | int64(d)
+	digits, extensions := line, line[len(line):]
+	if end := bytes.IndexByte(line, ';'); end >= 0 {
+		digits, extensions = line[:end], line[end:]
 	}
 	// 15 digits cannot overflow and are more than any chunk has.
-	if digits == 0 || digits > 15 {
+	size, err := strconv.ParseUint(string(digits), 16, 64)
+	if err != nil || len(digits) > 15 {
 		return protocolError("a chunk's size is not a number")
 	}
-	if rest := line[digits:]; len(rest) > 0 {
-		x.extra += len(rest)
-		if rest[0] != ';' || x.extra > maxExtensions || !isFieldValue(string(rest)) {
-			return protocolError("a chunk's size is followed by something else")
-		}
+	if x.extra += len(extensions); x.extra > maxExtensions || !isFieldValue(string(extensions)) {
+		return protocolError("a chunk's size is followed by something else")
 	}
-	x.left, x.part = size, chunkData
+	x.left, x.part = int64(size), chunkData
 	if size == 0 {
 		x.part = chunkTrailer
 	}
 	return nil
-}
-
-func hexValue(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
 }

@@ -3,6 +3,7 @@
 package workers
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -65,22 +66,13 @@ func (s Spec) health() Health {
 	if s.Health != nil {
 		h = *s.Health
 	}
-	if h.Path == "" {
-		h.Path = defaultHealthPath
+	return Health{
+		Path:      cmp.Or(h.Path, defaultHealthPath),
+		Interval:  cmp.Or(h.Interval, defaultInterval),
+		Timeout:   cmp.Or(h.Timeout, defaultTimeout),
+		DownAfter: cmp.Or(h.DownAfter, defaultDownAfter),
+		UpAfter:   cmp.Or(h.UpAfter, defaultUpAfter),
 	}
-	if h.Interval <= 0 {
-		h.Interval = defaultInterval
-	}
-	if h.Timeout <= 0 {
-		h.Timeout = defaultTimeout
-	}
-	if h.DownAfter <= 0 {
-		h.DownAfter = defaultDownAfter
-	}
-	if h.UpAfter <= 0 {
-		h.UpAfter = defaultUpAfter
-	}
-	return h
 }
 
 // sameWorker reports whether s and o are the same engine in the same place. The
@@ -93,12 +85,10 @@ func (s Spec) sameWorker(o Spec) bool {
 // clone returns a copy that shares nothing with s.
 func (s Spec) clone() Spec {
 	if s.Weight != nil {
-		weight := *s.Weight
-		s.Weight = &weight
+		s.Weight = new(*s.Weight)
 	}
 	if s.Health != nil {
-		health := *s.Health
-		s.Health = &health
+		s.Health = new(*s.Health)
 	}
 	s.Models = slices.Clone(s.Models)
 	return s

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -111,8 +112,8 @@ var gauges = map[string]gauge{
 	"llamacpp:kv_cache_usage_ratio":     gaugeUsage,
 }
 
-// engineByPrefix tells the engine by how its metrics' names begin.
-var engineByPrefix = map[string]string{"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
+// knownEngines are the prefixes by which metrics' names tell their engine.
+var knownEngines = []string{"vllm", "sglang", "llamacpp"}
 
 // parseLoad reads the Prometheus text format for the metrics of gauges. Counts
 // are summed over their label sets, for a data-parallel engine writes one for
@@ -121,12 +122,12 @@ var engineByPrefix = map[string]string{"vllm": "vllm", "sglang": "sglang", "llam
 func parseLoad(r io.Reader) (load, error) {
 	bounded := &io.LimitedReader{R: r, N: maxMetrics + 1}
 	lines := bufio.NewReaderSize(bounded, maxMetricsLine)
-	var sums loadSums
+	var l load
 	for skipping := false; ; {
 		line, err := lines.ReadSlice('\n')
 		tooLong := errors.Is(err, bufio.ErrBufferFull)
 		if !skipping && !tooLong && (err == nil || errors.Is(err, io.EOF)) {
-			sums.line(line)
+			l.add(line)
 		}
 		skipping = tooLong
 		switch {
@@ -136,28 +137,20 @@ func parseLoad(r io.Reader) (load, error) {
 		case bounded.N <= 0:
 			return load{}, fmt.Errorf("reading metrics: more than %d bytes", maxMetrics)
 		default:
-			return sums.load(), nil
+			return l, nil
 		}
 	}
 }
 
-// loadSums gathers samples.
-type loadSums struct {
-	engine           string
-	found            bool
-	waiting, running float64
-	usage            float64
-	steps            stepCounters
-	asleep           bool
-}
-
-func (s *loadSums) line(line []byte) {
+// add adds one line.
+func (l *load) add(line []byte) {
 	name, value, ok := sample(line)
 	if !ok {
 		return
 	}
-	if prefix, _, colon := bytes.Cut(name, []byte{':'}); colon && s.engine == "" {
-		s.engine = engineByPrefix[string(prefix)]
+	prefix, _, colon := bytes.Cut(name, []byte{':'})
+	if l.engine == "" && colon && slices.Contains(knownEngines, string(prefix)) {
+		l.engine = string(prefix)
 	}
 	kind := gauges[string(name)]
 	if kind == 0 {
@@ -167,29 +160,24 @@ func (s *loadSums) line(line []byte) {
 	if err != nil || math.IsNaN(number) || math.IsInf(number, 0) || number < 0 {
 		return
 	}
-	s.found = s.found || kind <= gaugeUsage
-	s.steps.found = s.steps.found || kind == counterGenerated
+	l.found = l.found || kind <= gaugeUsage
+	l.steps.found = l.steps.found || kind == counterGenerated
 	switch kind {
 	case counterPrompt:
-		s.steps.prompt += number
+		l.steps.prompt += number
 	case counterGenerated:
-		s.steps.generated += number
+		l.steps.generated += number
 	case counterIterations:
-		s.steps.iterations += number
+		l.steps.iterations += number
 	case gaugeSleep:
-		s.asleep = s.asleep || asleep(line, number)
+		l.asleep = l.asleep || asleep(line, number)
 	case gaugeWaiting:
-		s.waiting += number
+		l.waiting = wholeCount(float64(l.waiting) + number)
 	case gaugeRunning:
-		s.running += number
+		l.running = wholeCount(float64(l.running) + number)
 	case gaugeUsage:
-		s.usage = max(s.usage, number)
+		l.kvUsage = min(max(l.kvUsage, number), 1)
 	}
-}
-
-func (s *loadSums) load() load {
-	return load{engine: s.engine, found: s.found, asleep: s.asleep, steps: s.steps,
-		waiting: wholeCount(s.waiting), running: wholeCount(s.running), kvUsage: min(s.usage, 1)}
 }
 
 // wholeCount keeps a nonsensical metric within an int of any size.
@@ -203,19 +191,13 @@ func sample(line []byte) (name, value []byte, ok bool) {
 	if end <= 0 || line[0] == '#' {
 		return nil, nil, false
 	}
-	name, rest := line[:end], line[end:]
-	if rest[0] == '{' {
+	name, rest := line[:end], bytes.TrimLeft(line[end:], " \t")
+	if len(rest) > 0 && rest[0] == '{' {
 		length := labelsLength(rest)
 		if length < 0 {
 			return nil, nil, false
 		}
 		rest = rest[length:]
-	} else if spaced := bytes.TrimLeft(rest, " \t"); len(spaced) > 0 && spaced[0] == '{' {
-		length := labelsLength(spaced)
-		if length < 0 {
-			return nil, nil, false
-		}
-		rest = spaced[length:]
 	}
 	fields := bytes.Fields(rest)
 	if len(fields) == 0 {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,7 +167,7 @@ func (s *standard) try(ctx context.Context, over *http.Transport, r *http1.Reque
 		Method: r.Method, URL: target, Host: s.host, Header: forwardable(r.Header),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	body := &pieces{rest: r.Body}
+	body := &pieces{rest: slices.Clone(r.Body)} // whose parts it drops as they are read
 	for _, piece := range r.Body {
 		request.ContentLength += int64(len(piece))
 	}
@@ -313,8 +314,7 @@ const (
 // any more, even where net/http still means to send them.
 type pieces struct {
 	mu   sync.Mutex
-	rest [][]byte
-	done int // bytes of rest[0] that were read
+	rest net.Buffers
 	off  bool
 }
 
@@ -324,23 +324,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	if p.off {
 		return 0, net.ErrClosed
 	}
-	n := 0
-	for n < len(b) && len(p.rest) > 0 {
-		copied := copy(b[n:], p.rest[0][p.done:])
-		n += copied
-		p.done += copied
-		if p.done == len(p.rest[0]) {
-			p.rest, p.done = p.rest[1:], 0
-		}
-	}
-	if len(p.rest) > 0 {
-		return n, nil
-	}
-	p.rest = nil // the answer may be long, and its reader keeps p
-	if n == 0 {
-		return 0, io.EOF
-	}
-	return n, nil
+	return p.rest.Read(b)
 }
 
 // Close is net/http's way to say that it needs the body no more.
