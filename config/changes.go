@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"reflect"
@@ -38,41 +37,37 @@ func Changes(old, new *File) []Change {
 	}
 	before, after := newSide(old, shared), newSide(new, shared)
 	changes := []Change{}
+	add := func(l leaf, op, was, is string) {
+		switch {
+		case op == "remove" && l.removal != "":
+			l.effect = l.removal
+		case l.path == "auth.required" && opensLate(old, new):
+			l.effect = effectRestart
+		}
+		changes = append(changes, Change{Path: l.path, Op: op, Old: was, New: is, Effect: l.effect})
+	}
 	for _, was := range before.all {
 		is, there := after.at[was.path]
 		switch {
 		case there && (was.item || was.value == is.value) || before.inherits(was) && after.inherits(was):
 		case there && was.shown == is.shown:
-			changes = append(changes, change(was, "replace", was.shown, is.shown+" (another value)"))
+			add(was, "replace", was.shown, is.shown+" (another value)")
 		case there:
-			changes = append(changes, change(was, "replace", was.shown, is.shown))
+			add(was, "replace", was.shown, is.shown)
 		case !within(was.path, after.at, before.at):
-			changes = append(changes, change(was, "remove", before.show(was), ""))
+			add(was, "remove", before.show(was), "")
 		}
 	}
 	for _, is := range after.all {
 		_, there := before.at[is.path]
 		if !there && !within(is.path, before.at, after.at) && !(before.inherits(is) && after.inherits(is)) {
-			changes = append(changes, change(is, "add", "", after.show(is)))
-		}
-	}
-	for i := range changes {
-		if changes[i].Path == "auth.required" && opensLate(old, new) {
-			changes[i].Effect = effectRestart
+			add(is, "add", "", after.show(is))
 		}
 	}
 	order := sections[reflect.TypeFor[File]()].keys
 	rank := func(c Change) int { return order[c.Path[:min(len(c.Path), strings.IndexAny(c.Path+".", ".["))]].field }
 	slices.SortStableFunc(changes, func(a, b Change) int { return rank(a) - rank(b) })
 	return changes
-}
-
-func change(l leaf, op, old, new string) Change {
-	c := Change{Path: l.path, Op: op, Old: old, New: new, Effect: l.effect}
-	if op == "remove" {
-		c.Effect = cmp.Or(l.removal, l.effect)
-	}
-	return c
 }
 
 // side is one of two configurations that are compared.
@@ -189,23 +184,22 @@ func keepRestartOnly(section, old reflect.Value) {
 func (f *File) WithOverrides(weight map[string]int) *File {
 	out := *f
 	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)
+	override := func(list []workers.Config) []workers.Config {
+		list = slices.Clone(list)
+		for i := range list {
+			if w, ok := weight[list[i].Name]; ok {
+				list[i].Weight = &w
+			}
+		}
+		return list
+	}
 	for i := range out.Tiers {
-		overrideWeights(&out.Tiers[i].Workers, weight)
+		out.Tiers[i].Workers = override(out.Tiers[i].Workers)
 	}
 	for i := range out.Pools {
-		overrideWeights(&out.Pools[i].Workers, weight)
+		out.Pools[i].Workers = override(out.Pools[i].Workers)
 	}
 	return &out
-}
-
-// overrideWeights replaces a list of workers by one with those weights.
-func overrideWeights(list *[]workers.Config, weight map[string]int) {
-	*list = slices.Clone(*list)
-	for i := range *list {
-		if w, ok := weight[(*list)[i].Name]; ok {
-			(*list)[i].Weight = &w
-		}
-	}
 }
 
 // leaf is one value of a configuration, or one item of a list of sections.
@@ -237,11 +231,11 @@ func leavesOf(f *File, shared map[string]bool) []leaf {
 // section adds all below a section, whose changes have that effect.
 func (l *leaves) section(path, effect string, v reflect.Value) {
 	for k, field := range members(v) {
+		of := effect
 		if k.reload == effectRestart {
-			l.value(join(path, k.name), effectRestart, k, field)
-		} else {
-			l.value(join(path, k.name), effect, k, field)
+			of = effectRestart
 		}
+		l.value(join(path, k.name), of, k, field)
 	}
 }
 

@@ -211,11 +211,14 @@ func Default() File {
 		Saturation:     defaultSaturation(),
 		RoutingHeaders: true,
 		CORS:           CORS{MaxAge: 10 * time.Minute},
-		Telemetry:      defaultTelemetry(),
-		Decisions:      defaultDecisions(),
-		Log:            Log{Level: "info", Access: true},
-		Store:          Store{SQL: "sqlite://tierway.db", Retention: 90 * 24 * time.Hour}, // a quarter, as bills are checked
-		Gateways:       1,
+		// A gateway of models sees hundreds of requests a second, not hundreds of thousands, so that all
+		// are traced. One graph can show 50 lines; each tenant costs about ten series.
+		Telemetry: Telemetry{Sample: 1, Clients: "parent", Tenants: 50},
+		// Minutes of a busy gateway, in about 10 MB; files of 50,000 records, which an editor still opens.
+		Decisions: Decisions{Keep: 2000, MaxSize: 100 << 20, MaxFiles: 5},
+		Log:       Log{Level: "info", Access: true},
+		Store:     Store{SQL: "sqlite://tierway.db", Retention: 90 * 24 * time.Hour}, // a quarter, as bills are checked
+		Gateways:  1,
 	}
 }
 
@@ -247,22 +250,4 @@ type Decisions struct {
 	File     string `yaml:"file" form:"file" way:"write a path such as decisions.jsonl; a relative one lies beside this file" reload:"restart" doc:"File that every record is added to, as JSON lines. A relative path lies beside this file. Empty: none."`
 	MaxSize  Size   `yaml:"max_size" reload:"restart" doc:"Length at which the file is put aside for a new one: at least 1 MiB."`
 	MaxFiles int    `yaml:"max_files" min:"1" max:"100" reload:"restart" doc:"Files that are kept, the one that is written included. The oldest goes."`
-}
-
-// defaultTelemetry is where traces go where nobody says otherwise.
-func defaultTelemetry() Telemetry {
-	return Telemetry{
-		Sample:  1, // a gateway of models sees hundreds of requests a second, not hundreds of thousands
-		Clients: "parent",
-		Tenants: 50, // lines that one graph can show; each costs about ten series
-	}
-}
-
-// defaultDecisions is what is kept where nobody says otherwise.
-func defaultDecisions() Decisions {
-	return Decisions{
-		Keep:     2000,      // minutes of a busy gateway, in about 10 MB
-		MaxSize:  100 << 20, // about 50,000 records, and what an editor still opens
-		MaxFiles: 5,
-	}
 }

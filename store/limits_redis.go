@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -30,45 +29,43 @@ func newScripts() scripts {
 	return scripts{take: redis.NewScript(limitsScript + takeScript), settle: redis.NewScript(limitsScript + settleScript)}
 }
 
-// args are the arguments of one run of a script.
-type args struct {
-	keys []string
-	argv []any
+// word is one run of a script about subjects.
+type word struct {
+	keys      []string
+	argv      []any
+	standings []tenants.Standing
 }
 
-// newArgs begins the arguments that all scripts share, with two of their own.
-func (l *Limits) newArgs(subjects int, own int64, flag bool) *args {
-	a := &args{keys: make([]string, 0, 4*subjects), argv: make([]any, 0, 4+30*subjects)}
-	a.argv = append(a.argv, l.redis.gateway, lease.Microseconds(), own, number(flag))
-	return a
-}
-
-// add appends a subject. All keys of a tenant have one hash tag, so that a
-// cluster keeps them in one place.
-func (a *args) add(s *tenants.Standing, l *tenants.Limits) {
-	base := "tierway:{" + s.Tenant + "}:"
-	if s.Key != "" {
-		base += "key:" + s.Key + ":"
+// newWord returns a run about standings, each with its limits, with two arguments of
+// the script's own. All keys of a tenant have one hash tag, so that a cluster keeps
+// them in one place.
+func (l *Limits) newWord(own int64, flag bool, standings []tenants.Standing, limitsOf func(i int) tenants.Limits) word {
+	w := word{keys: make([]string, 0, 4*len(standings)), argv: make([]any, 0, 4+30*len(standings)), standings: standings}
+	w.argv = append(w.argv, l.redis.gateway, lease.Microseconds(), own, number(flag))
+	for i := range standings {
+		s, limits := &standings[i], limitsOf(i)
+		base := "tierway:{" + s.Tenant + "}:"
+		if s.Key != "" {
+			base += "key:" + s.Key + ":"
+		}
+		w.keys = append(w.keys, base+"rates", base+"under", base+"d"+strconv.Itoa(s.Day.Index), base+"m"+strconv.Itoa(s.Month.Index))
+		w.argv = append(w.argv, limits.RPM, limits.RequestBurst(), limits.RPS, limits.SecondBurst(), limits.TPM, limits.TokensAtOnce(), limits.Concurrent,
+			s.Held, s.Pending, s.Left, s.Sequence,
+			limits.DayTokens, limits.MonthTokens, int64(limits.DayMoney), int64(limits.MonthMoney))
+		for _, a := range [...]*tenants.Account{&s.Day, &s.Month} {
+			w.argv = append(w.argv, a.Shared.Tokens, int64(a.Shared.Money), a.Own.Tokens, int64(a.Own.Money), a.Told.Tokens, int64(a.Told.Money))
+		}
+		for _, used := range s.Used {
+			w.argv = append(w.argv, strconv.FormatFloat(used, 'f', 6, 64))
+		}
 	}
-	a.keys = append(a.keys, base+"rates", base+"under", base+"d"+strconv.Itoa(s.Day.Index), base+"m"+strconv.Itoa(s.Month.Index))
-	a.argv = append(a.argv, l.RPM, l.RequestBurst(), l.RPS, l.SecondBurst(), l.TPM, l.TokensAtOnce(), l.Concurrent,
-		s.Held, s.Pending, s.Left, s.Sequence,
-		l.DayTokens, l.MonthTokens, int64(l.DayMoney), int64(l.MonthMoney))
-	for _, w := range [...]*tenants.Account{&s.Day, &s.Month} {
-		a.argv = append(a.argv, w.Shared.Tokens, int64(w.Shared.Money), w.Own.Tokens, int64(w.Own.Money), w.Told.Tokens, int64(w.Told.Money))
-	}
-	for _, used := range s.Used {
-		a.argv = append(a.argv, strconv.FormatFloat(used, 'f', 6, 64))
-	}
+	return w
 }
 
 // take asks Redis about one request.
 func (l *Limits) take(ctx context.Context, c *tenants.Charge, standings []tenants.Standing) (tenants.Verdict, error) {
-	a := l.newArgs(len(standings), max(0, c.Tokens), c.IgnoreBudget)
-	for i := range standings {
-		a.add(&standings[i], &c.Caller.Subjects[i].Limits)
-	}
-	reply, err := l.scripts.take.Run(ctx, l.redis.client, a.keys, a.argv...).Slice()
+	w := l.newWord(max(0, c.Tokens), c.IgnoreBudget, standings, func(i int) tenants.Limits { return c.Caller.Subjects[i].Limits })
+	reply, err := l.scripts.take.Run(ctx, l.redis.client, w.keys, w.argv...).Slice()
 	if err != nil {
 		return tenants.Verdict{}, err
 	}
@@ -139,12 +136,6 @@ func (r *reader) hearing() (h tenants.Hearing) {
 	return h
 }
 
-// word is one script that tells Redis of a subject's or a request's standings.
-type word struct {
-	args      *args
-	standings []tenants.Standing
-}
-
 // send tells Redis what was settled.
 func (l *Limits) send(ctx context.Context, all []settlement) {
 	words := make([]word, 0, len(all))
@@ -164,15 +155,15 @@ func (l *Limits) word(s *settlement) word {
 	if !s.shared {
 		by = 0
 	}
-	w := word{args: l.newArgs(len(standings), by, s.used.Refund && s.shared), standings: standings}
-	for i := range standings {
+	return l.newWord(by, s.used.Refund && s.shared, standings, func(i int) tenants.Limits {
 		limits := standings[i].Limits
-		if then := s.then(&standings[i]); then != nil { // a limit that is new since then was not booked
-			limits.RPM, limits.RPS, limits.TPM = ifLimited(then.RPM, limits.RPM), ifLimited(then.RPS, limits.RPS), ifLimited(then.TPM, limits.TPM)
+		for _, sub := range s.charge.Caller.Subjects {
+			if then := sub.Limits; sub.Key == standings[i].Key { // a limit that is new since then was not booked
+				limits.RPM, limits.RPS, limits.TPM = ifLimited(then.RPM, limits.RPM), ifLimited(then.RPS, limits.RPS), ifLimited(then.TPM, limits.TPM)
+			}
 		}
-		w.args.add(&standings[i], &limits)
-	}
-	return w
+		return limits
+	})
 }
 
 // matters reports whether Redis keeps anything that the settlement changes.
@@ -187,16 +178,7 @@ func (s *settlement) matters() bool {
 	return false
 }
 
-// then returns the limits that a subject had when the request was admitted.
-func (s *settlement) then(of *tenants.Standing) *tenants.Limits {
-	for i := range s.charge.Caller.Subjects {
-		if sub := &s.charge.Caller.Subjects[i]; sub.Key == of.Key {
-			return &sub.Limits
-		}
-	}
-	return nil
-}
-
+// ifLimited returns a limit of now, where there was one then.
 func ifLimited(then, now int64) int64 {
 	if then == 0 {
 		return 0
@@ -212,8 +194,7 @@ func (l *Limits) renewAll(ctx context.Context) {
 		n := min(batch, len(standings))
 		words := make([]word, n)
 		for i := range n {
-			words[i] = word{args: l.newArgs(1, 0, false), standings: standings[i : i+1]}
-			words[i].args.add(&standings[i], &standings[i].Limits)
+			words[i] = l.newWord(0, false, standings[i:i+1], func(int) tenants.Limits { return standings[i].Limits })
 		}
 		l.tell(ctx, words)
 		standings = standings[n:]
@@ -230,7 +211,7 @@ func (l *Limits) tell(ctx context.Context, words []word) {
 		cmds := make([]*redis.Cmd, len(words))
 		_, err := l.redis.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i, w := range words {
-				cmds[i] = p.EvalSha(ctx, l.scripts.settle.Hash(), w.args.keys, w.args.argv...)
+				cmds[i] = p.EvalSha(ctx, l.scripts.settle.Hash(), w.keys, w.argv...)
 			}
 			return nil
 		})
@@ -239,10 +220,20 @@ func (l *Limits) tell(ctx context.Context, words []word) {
 		}
 		for i, w := range words {
 			if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
-				cmds[i] = l.scripts.settle.Eval(ctx, l.redis.client, w.args.keys, w.args.argv...)
+				cmds[i] = l.scripts.settle.Eval(ctx, l.redis.client, w.keys, w.argv...)
 			}
-			if err := l.heard(cmds[i], w); err != nil {
+			reply, err := cmds[i].Slice()
+			if err != nil {
 				return err
+			}
+			r := reader{values: reply}
+			for j := range w.standings {
+				if h := r.hearing(); !r.wrong {
+					l.local.Hear(&w.standings[j], h)
+				}
+			}
+			if r.wrong {
+				return errAnswer
 			}
 		}
 		return nil
@@ -250,22 +241,4 @@ func (l *Limits) tell(ctx context.Context, words []word) {
 	if err != nil {
 		l.log.Debug("Redis was not told of settled requests", "error", err)
 	}
-}
-
-// heard takes in the answer to one word.
-func (l *Limits) heard(cmd *redis.Cmd, w word) error {
-	reply, err := cmd.Slice()
-	if err != nil {
-		return fmt.Errorf("settling a request: %w", err)
-	}
-	r := reader{values: reply}
-	for i := range w.standings {
-		if h := r.hearing(); !r.wrong {
-			l.local.Hear(&w.standings[i], h)
-		}
-	}
-	if r.wrong {
-		return errAnswer
-	}
-	return nil
 }

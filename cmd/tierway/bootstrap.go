@@ -1,11 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 )
@@ -50,40 +50,33 @@ func (a *announcer) announce(secret string, until time.Time) {
 // writeOwn writes text into a new file of the working directory, which only its
 // user may read. What is there already, a link too, is left alone.
 func writeOwn(text string) (path string, err error) {
-	f, err := os.CreateTemp(".", bootstrapFiles) // O_EXCL and 0600
+	folder, err := os.Getwd() // the working directory may become another
+	if err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(folder, bootstrapFiles) // O_EXCL and 0600
 	if err != nil {
 		return "", err
 	}
 	_, err = f.WriteString(text)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		path, err = filepath.Abs(f.Name()) // the working directory may become another
-	}
-	if err != nil {
+	if err = errors.Join(err, f.Close()); err != nil {
 		_ = os.Remove(f.Name()) // what there is of it is not shown
 		return "", err
 	}
-	return path, nil
+	return f.Name(), nil
 }
 
 // clear removes the file, whose secret is void.
-func (a *announcer) clear() {
-	a.mu.Lock()
-	path := a.path
-	a.mu.Unlock()
-	a.remove(path)
-}
+func (a *announcer) clear() { a.remove("") }
 
-// remove removes the file at path, if it is the one that there is.
+// remove removes the file, if there is one and path is empty or the file's.
 func (a *announcer) remove(path string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if path == "" || path != a.path {
+	if a.path == "" || path != "" && path != a.path {
 		return
 	}
 	a.expiry.Stop()
-	_ = os.Remove(path) // it may be gone already
+	_ = os.Remove(a.path) // it may be gone already
 	a.path = ""
 }

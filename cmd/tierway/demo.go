@@ -2,11 +2,11 @@ package main
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -79,10 +79,7 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 	return s.Run(ctx)
 }
 
-func digest(key string) string {
-	d := tenants.Digest(key)
-	return hex.EncodeToString(d[:])
-}
+func digest(key string) string { return fmt.Sprintf("%x", tenants.Digest(key)) }
 
 // demoSettings is what the demo's configuration is written from.
 type demoSettings struct {
@@ -101,25 +98,21 @@ type demoWorker struct{ Name, URL string }
 
 // startFleet starts the simulated engines on loopback.
 func startFleet() (tiers []demoTier, stop func(), err error) {
-	var servers []*engines.Server
-	var made []*engines.Engine
+	var stops []func()
 	stop = func() {
-		for _, s := range servers {
-			s.Kill()
-		}
-		for _, e := range made {
-			e.Close()
+		for _, end := range slices.Backward(stops) {
+			end()
 		}
 	}
 	for _, c := range engines.Demo(demoSeed) {
 		e := engines.New(c)
-		made = append(made, e)
+		stops = append(stops, e.Close)
 		s, err := engines.Start(e, "127.0.0.1:0")
 		if err != nil {
 			stop()
 			return nil, nil, fmt.Errorf("starting the simulated engine %s: %w", c.Name, err)
 		}
-		servers = append(servers, s)
+		stops = append(stops, s.Kill)
 		if n := len(tiers); n == 0 || tiers[n-1].Model != c.Model {
 			name, _, _ := strings.Cut(c.Name, "-")
 			tiers = append(tiers, demoTier{Name: name, Model: c.Model})

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
 	"path"
 	"runtime/debug"
-	"strconv"
 	"strings"
 )
 
@@ -26,12 +26,12 @@ func limitMemory() {
 // bound of a control group that the process is in. root is the file system's.
 func memoryOf(root fs.FS) (memory int64, known bool) {
 	memory = math.MaxInt64
-	least := func(n int64, ok bool) {
-		if ok && n < memory {
+	least := func(n int64) {
+		if n > 0 && n < memory {
 			memory, known = n, true
 		}
 	}
-	least(memoryTotal(root))
+	least(numberIn(root, "proc/meminfo", "MemTotal: %d kB") << 10)
 	groups, _ := fs.ReadFile(root, "proc/self/cgroup") //nolint:errcheck // a kernel without control groups has none
 	for line := range strings.Lines(string(groups)) {
 		// hierarchy:controllers:path, where version 2 names no controllers.
@@ -49,7 +49,7 @@ func memoryOf(root fs.FS) (memory int64, known bool) {
 		// A group's own bound, then those of the groups around it. In a container the
 		// path may be the host's, and only the mount exists.
 		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
-			least(fileNumber(root, path.Join(mount, group, file)))
+			least(numberIn(root, path.Join(mount, group, file), "%d"))
 			if group == "/" {
 				break
 			}
@@ -58,27 +58,11 @@ func memoryOf(root fs.FS) (memory int64, known bool) {
 	return memory, known
 }
 
-// memoryTotal returns the machine's memory.
-func memoryTotal(root fs.FS) (int64, bool) {
-	info, err := fs.ReadFile(root, "proc/meminfo")
-	if err != nil {
-		return 0, false
+// numberIn returns the positive number that a file has in a place; 0 if there is none.
+func numberIn(root fs.FS, name, format string) (n int64) {
+	text, _ := fs.ReadFile(root, name) //nolint:errcheck // a file that is not there holds no number
+	if _, err := fmt.Sscanf(string(text), format, &n); err != nil {
+		return 0
 	}
-	for line := range strings.Lines(string(info)) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "MemTotal:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
-			return kib << 10, err == nil && kib > 0
-		}
-	}
-	return 0, false
-}
-
-// fileNumber returns the positive number that is a file's content.
-func fileNumber(root fs.FS, name string) (int64, bool) {
-	text, err := fs.ReadFile(root, name)
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	return n, err == nil && n > 0
+	return max(0, n)
 }

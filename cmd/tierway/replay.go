@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"os"
@@ -73,8 +72,8 @@ func (f replayFlags) run(c *cobra.Command) error {
 	return printReplay(c.OutOrStdout(), report, f.draft != "", f.changes)
 }
 
-// offline replays files. The answer is the report as JSON.
-func (f replayFlags) offline(c *cobra.Command) (*replay.Report, json.RawMessage, error) {
+// offline replays files. The answer is the report itself.
+func (f replayFlags) offline(c *cobra.Command) (report *replay.Report, answer any, err error) {
 	var r replay.Config
 	now, err := setup(c, f.config)
 	if err != nil {
@@ -106,10 +105,9 @@ func (f replayFlags) offline(c *cobra.Command) (*replay.Report, json.RawMessage,
 	for _, d := range kept[max(0, len(kept)-f.last):] {
 		again.Add(d)
 	}
-	report := again.Report()
 	read.tell(c)
-	answer, err := json.Marshal(report)
-	return report, answer, err
+	report = again.Report()
+	return report, report, nil
 }
 
 // setup reads a configuration as replay takes it.
@@ -123,7 +121,7 @@ func setup(c *cobra.Command, path string) (*replay.Setup, error) {
 }
 
 // ask has a gateway replay what it keeps.
-func (f replayFlags) ask(c *cobra.Command) (*replay.Report, json.RawMessage, error) {
+func (f replayFlags) ask(c *cobra.Command) (report *replay.Report, answer any, err error) {
 	a, err := newAdminAPI(f.api, os.LookupEnv)
 	if err != nil {
 		return nil, nil, err
@@ -136,8 +134,8 @@ func (f replayFlags) ask(c *cobra.Command) (*replay.Report, json.RawMessage, err
 		}
 		order.Draft = new(string(text))
 	}
-	report := &replay.Report{}
-	answer, err := a.ask(c.Context(), "/admin/route/replay", order, report)
+	report = &replay.Report{}
+	answer, err = a.ask(c.Context(), "/admin/route/replay", order, report)
 	if err != nil {
 		return nil, nil, showProblems(c, err)
 	}
