@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -82,18 +83,13 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 		return err
 	}
 	bounded := *w
-	bounded.minTokens = min(w.minTokens, room)
-	if w.maxTokens > 0 {
-		bounded.maxTokens = min(w.maxTokens, room)
-	}
+	bounded.minTokens, bounded.maxTokens = min(w.minTokens, room), min(cmp.Or(w.maxTokens, room), room)
+	bounded.ignoreEOS = w.ignoreEOS && w.maxTokens > 0
 	seed := hashIDs(e.c.Seed^w.seed, prompt)
 	for i := range max(w.n, 1) {
 		a, err := compose(routing.Draw(seed+uint64(i)), p.script, called, &bounded)
 		if err != nil {
 			return err
-		}
-		if len(a.pieces) > room {
-			a.pieces, a.finish = a.pieces[:room], finishLength
 		}
 		p.answers = append(p.answers, a)
 	}
@@ -117,7 +113,7 @@ func compose(seed uint64, script Script, called *tool, w *wishes) (*answer, erro
 		}
 	}
 	a.pieces = pieces(text)
-	if w.maxTokens > 0 && len(a.pieces) > w.maxTokens {
+	if len(a.pieces) > w.maxTokens {
 		a.pieces, a.finish, a.stopped = a.pieces[:w.maxTokens], finishLength, ""
 	}
 	return a, nil
@@ -143,7 +139,7 @@ func (a *answer) compose(seed uint64, script Script, called *tool, w *wishes) (s
 		tokens = script.Tokens
 	}
 	tokens = max(tokens, w.minTokens)
-	if w.ignoreEOS && w.maxTokens > 0 {
+	if w.ignoreEOS {
 		tokens = w.maxTokens
 	}
 	return prose(seed, tokens), nil

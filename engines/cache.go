@@ -80,9 +80,3 @@ func (c *prefixCache) touchLocked(chain []uint64) {
 		c.recent.MoveToFront(c.blocks[chain[i]])
 	}
 }
-
-func (c *prefixCache) len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.recent.Len()
-}

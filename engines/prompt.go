@@ -144,26 +144,19 @@ type input [][]uint32
 
 func (in *input) UnmarshalJSON(b []byte) error {
 	var one string
-	if json.Unmarshal(b, &one) == nil {
-		*in = input{appendIDs(nil, one)}
-		return nil
-	}
 	var many []string
-	if json.Unmarshal(b, &many) == nil {
+	var ids []uint32
+	switch {
+	case json.Unmarshal(b, &one) == nil:
+		*in = input{appendIDs(nil, one)}
+	case json.Unmarshal(b, &many) == nil:
 		for _, s := range many {
 			*in = append(*in, appendIDs(nil, s))
 		}
-		return nil
-	}
-	var ids []uint32
-	if json.Unmarshal(b, &ids) == nil {
+	case json.Unmarshal(b, &ids) == nil:
 		*in = input{ids}
-		return nil
+	case json.Unmarshal(b, (*[][]uint32)(in)) != nil:
+		return badRequest("input", "the input must be a string, strings, token ids, or lists of token ids")
 	}
-	var lists [][]uint32
-	if json.Unmarshal(b, &lists) == nil {
-		*in = lists
-		return nil
-	}
-	return badRequest("input", "the input must be a string, strings, token ids, or lists of token ids")
+	return nil
 }

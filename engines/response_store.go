@@ -12,15 +12,11 @@ const maxStored = 1024
 
 // stored is one kept response. Its object is never changed, only replaced.
 type stored struct {
+	id     string
 	resp   map[string]any
-	turns  []turn // the conversation up to and with the answer
-	cancel context.CancelFunc
-	log    *eventLog // of one that can be streamed again; else nil
-}
-
-func (s *stored) id() string {
-	id, _ := s.resp["id"].(string)
-	return id
+	turns  []turn             // the conversation up to and with the answer
+	cancel context.CancelFunc // of a background response; else nil
+	log    *eventLog          // of one that can be streamed again; else nil
 }
 
 // history leaves the instructions out: OpenAI does not carry them over.
@@ -46,76 +42,70 @@ func (rs *responseStore) put(s *stored) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if len(rs.order) == maxStored {
-		rs.dropLocked(rs.order[0])
+		if oldest := rs.byID[rs.order[0]]; oldest != nil {
+			rs.dropLocked(oldest)
+		}
 		rs.order = rs.order[1:]
 	}
-	rs.byID[s.id()] = s
-	rs.order = append(rs.order, s.id())
+	rs.byID[s.id] = s
+	rs.order = append(rs.order, s.id)
 }
 
-func (rs *responseStore) dropLocked(id string) bool {
-	s, ok := rs.byID[id]
-	if ok && s.cancel != nil {
+func (rs *responseStore) dropLocked(s *stored) {
+	if s.cancel != nil {
 		s.cancel()
 	}
-	delete(rs.byID, id)
-	return ok
+	delete(rs.byID, s.id)
 }
 
-// get returns a copy whose object is shared and never changed.
-func (rs *responseStore) get(id string) (stored, bool) {
+// with calls do with a kept response, under the store's lock.
+func (rs *responseStore) with(id string, do func(s *stored) error) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	s, ok := rs.byID[id]
 	if !ok {
-		return stored{}, false
+		return &apiError{status: http.StatusNotFound, param: "response_id", message: fmt.Sprintf("no response with the id %q is stored here", id)}
 	}
-	return *s, true
+	return do(s)
 }
 
-func (rs *responseStore) remove(id string) bool {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	return rs.dropLocked(id)
+// get returns a copy whose object is shared and never changed.
+func (rs *responseStore) get(id string) (s stored, err error) {
+	err = rs.with(id, func(kept *stored) error { s = *kept; return nil })
+	return s, err
 }
 
 // update replaces the object of a response that is still kept and not cancelled. It
 // returns the object that counts.
 func (rs *responseStore) update(resp map[string]any) map[string]any {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
 	id, _ := resp["id"].(string)
-	s, ok := rs.byID[id]
-	switch {
-	case !ok:
-		return resp
-	case s.resp["status"] != "cancelled":
-		s.resp = resp
-	}
-	return s.resp
+	_ = rs.with(id, func(s *stored) error { // one that is not kept any more goes on to its end
+		if s.resp["status"] != "cancelled" {
+			s.resp = resp
+		}
+		resp = s.resp
+		return nil
+	})
+	return resp
 }
 
 // cancelled ends a background response and returns its object. Cancelling it again
 // changes nothing.
-func (rs *responseStore) cancelled(id string) (map[string]any, error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	s, ok := rs.byID[id]
-	switch {
-	case !ok:
-		return nil, unknownResponse(id)
-	case s.cancel == nil:
-		return nil, badRequest("response_id", "only background responses can be cancelled")
-	}
-	switch s.resp["status"] {
-	case "cancelled":
-	case "queued", "in_progress":
-		s.cancel()
-		s.resp = withStatus(s.resp, "cancelled")
-	default:
-		return nil, badRequest("response_id", "a completed response cannot be cancelled")
-	}
-	return s.resp, nil
+func (rs *responseStore) cancelled(id string) (resp map[string]any, err error) {
+	err = rs.with(id, func(s *stored) error {
+		switch status := s.resp["status"]; {
+		case s.cancel == nil:
+			return badRequest("response_id", "only background responses can be cancelled")
+		case status == "queued" || status == "in_progress":
+			s.cancel()
+			s.resp = withStatus(s.resp, "cancelled")
+		case status != "cancelled":
+			return badRequest("response_id", "a completed response cannot be cancelled")
+		}
+		resp = s.resp
+		return nil
+	})
+	return resp, err
 }
 
 func (rs *responseStore) cancelAll() {
@@ -133,17 +123,17 @@ func (e *Engine) storedResponse(w http.ResponseWriter, r *request) error {
 	id := r.URL.Path[len("/v1/responses/"):]
 	switch r.Method {
 	case http.MethodGet:
-		s, ok := e.stored.get(id)
-		if !ok {
-			return unknownResponse(id)
+		s, err := e.stored.get(id)
+		if err != nil {
+			return err
 		}
 		if r.URL.Query().Get("stream") == "true" {
 			return e.resume(w, r, s)
 		}
 		return writeJSON(w, http.StatusOK, s.resp)
 	case http.MethodDelete:
-		if !e.stored.remove(id) {
-			return unknownResponse(id)
+		if err := e.stored.with(id, func(s *stored) error { e.stored.dropLocked(s); return nil }); err != nil {
+			return err
 		}
 		return writeJSON(w, http.StatusOK, map[string]any{"id": id, "object": "response", "deleted": true})
 	}

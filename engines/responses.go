@@ -3,7 +3,6 @@ package engines
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 )
@@ -111,17 +110,13 @@ func (e *Engine) responseTurns(req *responseRequest) ([]turn, error) {
 		turns = append(turns, turn{"system", content{text: *req.Instructions}})
 	}
 	if req.Previous != nil && *req.Previous != "" {
-		old, ok := e.stored.get(*req.Previous)
-		if !ok {
-			return nil, unknownResponse(*req.Previous)
+		old, err := e.stored.get(*req.Previous)
+		if err != nil {
+			return nil, err
 		}
 		turns = append(turns, old.history()...)
 	}
 	return append(turns, req.Input.turns()...), nil
-}
-
-func unknownResponse(id string) *apiError {
-	return &apiError{status: http.StatusNotFound, param: "response_id", message: fmt.Sprintf("no response with the id %q is stored here", id)}
 }
 
 func (req *responseRequest) wishes() (*wishes, error) {
@@ -250,7 +245,8 @@ func (run *responseRun) store(resp map[string]any, cancel context.CancelFunc) {
 	if !run.keep {
 		return
 	}
-	s := &stored{resp: resp, turns: run.history(), cancel: cancel}
+	id, _ := resp["id"].(string)
+	s := &stored{id: id, resp: resp, turns: run.history(), cancel: cancel}
 	if run.resumable {
 		s.log = run.log
 	}

@@ -1,8 +1,8 @@
 package engines
 
 import (
-	"container/list"
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,7 +14,7 @@ type turnstile struct {
 	size    int
 	inside  int
 	most    int
-	waiting list.List // of *waiter, in the order in which they go
+	waiting []*waiter // in the order in which they go
 }
 
 // waiter is one who waits.
@@ -37,36 +37,30 @@ func (t *turnstile) enter(ctx context.Context, priority int64) error {
 		t.mu.Unlock()
 		return nil
 	}
-	turn := make(chan struct{})
-	place := t.lineLocked(&waiter{turn, priority})
+	w := &waiter{make(chan struct{}), priority}
+	behind, _ := slices.BinarySearchFunc(t.waiting, priority, func(w *waiter, priority int64) int {
+		if w.priority <= priority {
+			return -1
+		}
+		return 1
+	})
+	t.waiting = slices.Insert(t.waiting, behind, w)
 	t.mu.Unlock()
 
 	select {
-	case <-turn:
+	case <-w.turn:
 		return nil
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	select {
-	case <-turn: // let in at the moment of leaving: the turn goes to the next
+	case <-w.turn: // let in at the moment of leaving: the turn goes to the next
 		t.leaveLocked()
 	default:
-		t.waiting.Remove(place)
+		t.waiting = slices.DeleteFunc(t.waiting, func(other *waiter) bool { return other == w })
 	}
-	t.mu.Unlock()
 	return ctx.Err()
-}
-
-// lineLocked puts w behind all who go before it. Equal priorities cost one step.
-func (t *turnstile) lineLocked(w *waiter) *list.Element {
-	ahead := t.waiting.Back()
-	for ahead != nil && ahead.Value.(*waiter).priority > w.priority {
-		ahead = ahead.Prev()
-	}
-	if ahead == nil {
-		return t.waiting.PushFront(w)
-	}
-	return t.waiting.InsertAfter(w, ahead)
 }
 
 func (t *turnstile) leave() {
@@ -77,18 +71,18 @@ func (t *turnstile) leave() {
 
 // leaveLocked hands the place to the next in line, so that nobody slips in between.
 func (t *turnstile) leaveLocked() {
-	next := t.waiting.Front()
-	if next == nil {
+	if len(t.waiting) == 0 {
 		t.inside--
 		return
 	}
-	close(t.waiting.Remove(next).(*waiter).turn)
+	close(t.waiting[0].turn)
+	t.waiting = slices.Delete(t.waiting, 0, 1)
 }
 
 func (t *turnstile) state() (inside, waiting, most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.inside, t.waiting.Len(), t.most
+	return t.inside, len(t.waiting), t.most
 }
 
 // sleep waits d or until ctx ends.

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 )
@@ -13,29 +14,27 @@ type tool struct {
 }
 
 func (t *tool) UnmarshalJSON(b []byte) error {
+	type signature struct {
+		Name       string          `json:"name"`
+		Parameters json.RawMessage `json:"parameters"`
+	}
 	var raw struct {
-		Type     string `json:"type"`
-		Name     string `json:"name"`
-		Function *struct {
-			Name       string          `json:"name"`
-			Parameters json.RawMessage `json:"parameters"`
-		} `json:"function"`
-		Parameters  json.RawMessage `json:"parameters"`
+		signature
+		Type        string          `json:"type"`
+		Function    *signature      `json:"function"`
 		InputSchema json.RawMessage `json:"input_schema"`
 	}
 	if err := json.Unmarshal(b, &raw); err != nil {
 		return err
 	}
-	t.name, t.params = raw.Name, raw.Parameters
+	if raw.Function != nil {
+		raw.signature = *raw.Function
+	}
+	t.name = cmp.Or(raw.Name, raw.Type) // hosted tools have a type and no name
+	t.params = raw.Parameters
 	t.function = raw.Type == "" || raw.Type == "function" || raw.InputSchema != nil
 	if raw.InputSchema != nil {
 		t.params = raw.InputSchema
-	}
-	if raw.Function != nil {
-		t.name, t.params = raw.Function.Name, raw.Function.Parameters
-	}
-	if t.name == "" {
-		t.name = raw.Type // hosted tools have a type and no name
 	}
 	if t.name == "" {
 		return badRequest("tools", "a tool has no name")
