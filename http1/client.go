@@ -39,8 +39,6 @@ type Config struct {
 	Address        string                                                               // host:port, or the socket's path
 	Host           string                                                               // the Host header
 	ConnectTimeout time.Duration                                                        // for a new connection; 0 is 2 s
-	MaxIdle        int                                                                  // idle connections that are kept; 0 is 256, less than 0 none
-	IdleTimeout    time.Duration                                                        // how long one is kept; 0 is 30 s
 	Dial           func(ctx context.Context, network, address string) (net.Conn, error) // nil is net.Dialer's
 }
 
@@ -56,16 +54,10 @@ func New(c Config) *Client {
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectTimeout
 	}
-	if c.MaxIdle == 0 {
-		c.MaxIdle = maxIdle
-	}
-	if c.IdleTimeout == 0 {
-		c.IdleTimeout = idleTimeout
-	}
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext
 	}
-	p := &Client{config: c, idle: idleConns{max: c.MaxIdle, timeout: c.IdleTimeout}}
+	p := &Client{config: c, idle: idleConns{max: maxIdle, timeout: idleTimeout}}
 	p.heads.New = func() any { return new([]byte) }
 	return p
 }

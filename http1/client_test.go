@@ -295,7 +295,7 @@ func TestConnectingEndsAtItsTimeout(t *testing.T) {
 func TestIdleConnectionsAreBoundedAndExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open atomic.Int64
-		s := New(Config{Host: "engine", MaxIdle: 2, IdleTimeout: 10 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) {
+		s := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) {
 			here, there := net.Pipe()
 			open.Add(1)
 			go func() {
@@ -311,6 +311,7 @@ func TestIdleConnectionsAreBoundedAndExpire(t *testing.T) {
 			}()
 			return here, nil
 		}})
+		s.idle.max, s.idle.timeout = 2, 10*time.Second
 		var held []*Response
 		for range 3 {
 			res, err := s.Send(t.Context(), post("x"))
@@ -332,7 +333,7 @@ func TestIdleConnectionsAreBoundedAndExpire(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		count(2) // MaxIdle
+		count(2) // as many as are kept
 		time.Sleep(6 * time.Second)
 		mustAsk(t, s, post("x"), "ok")
 		time.Sleep(4 * time.Second)

@@ -36,7 +36,7 @@ func TestOneEngineReachedAnotherWayIsTheSameWorker(t *testing.T) {
 			before := senderOf(w)
 			spec := keyedSpec("http://h:1")
 			c.change(&spec)
-			if diff := fleet.Sync([]Spec{spec}); !slices.Equal(diff.Kept, []*Worker{w}) || diff.Added != nil || diff.Removed != nil {
+			if diff := syncTo(fleet, []Spec{spec}); !slices.Equal(diff.Kept, []*Worker{w}) || diff.Added != nil || diff.Removed != nil {
 				t.Fatalf("%+v", diff)
 			}
 			if got := w.Status().Waiting; got != 7 {

@@ -155,9 +155,7 @@ func (d *dialer) noteLocked(err error) {
 func (d *dialer) try(ctx context.Context, network string, addresses []netip.Addr) (net.Conn, error) {
 	var first error
 	for i, to := range addresses {
-		conn, err := d.share(ctx, len(addresses)-i, func(ctx context.Context) (net.Conn, error) {
-			return d.dial(ctx, network, net.JoinHostPort(to.String(), d.port))
-		})
+		conn, err := d.one(ctx, len(addresses)-i, network, net.JoinHostPort(to.String(), d.port))
 		if err == nil {
 			d.prefer(to)
 			return conn, nil
@@ -172,15 +170,14 @@ func (d *dialer) try(ctx context.Context, network string, addresses []netip.Addr
 	return nil, first
 }
 
-// share calls f with one of n parts of the time until ctx ends.
-func (d *dialer) share(ctx context.Context, n int, f func(context.Context) (net.Conn, error)) (net.Conn, error) {
-	end, bounded := ctx.Deadline()
-	if !bounded || n == 1 {
-		return f(ctx)
+// one opens a connection within one of n parts of the time until ctx ends.
+func (d *dialer) one(ctx context.Context, n int, network, address string) (net.Conn, error) {
+	if end, bounded := ctx.Deadline(); bounded && n > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(n))
+		defer cancel()
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(n))
-	defer cancel()
-	return f(ctx)
+	return d.dial(ctx, network, address)
 }
 
 // prefer puts the address that took a connection in front of those that did not.

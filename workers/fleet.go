@@ -43,13 +43,6 @@ type Fleet struct {
 	workers []*Worker // in the order of the last Sync; the slice is never written, only replaced
 }
 
-// Diff is what a Sync did. The slices are the caller's.
-type Diff struct {
-	Kept    []*Worker // the same worker as before, by its new settings
-	Added   []*Worker
-	Removed []*Worker // their exchanges under way go on to their end
-}
-
 // NewFleet makes a Fleet without workers. Run checks those that Sync adds.
 func NewFleet(o Options) *Fleet {
 	if o.Log == nil {
@@ -76,38 +69,32 @@ func NewFleet(o Options) *Fleet {
 // status; every other one is new, and what is not in specs is removed. A new
 // worker counts as up until its first check. A worker whose key or health settings
 // changed is checked at once: one that is up stays up until DownAfter checks have
-// failed, one that is down is up again after one good check.
-func (f *Fleet) Sync(specs []Spec) Diff {
+// failed, one that is down is up again after one good check. Exchanges of a removed
+// worker go on to their end.
+func (f *Fleet) Sync(specs []Spec) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := make(map[string]*Worker, len(f.workers))
 	for _, w := range f.workers {
 		before[w.Name()] = w
 	}
-	var diff Diff
 	now := make([]*Worker, 0, len(specs))
 	for _, spec := range specs {
 		w := before[spec.Name]
 		if w != nil && w.Spec().sameWorker(spec) {
 			w.adopt(spec, f.options.send)
 			delete(before, spec.Name)
-			diff.Kept = append(diff.Kept, w)
 		} else {
 			w = newWorker(spec, f.options.send)
 			w.via = f.via
-			diff.Added = append(diff.Added, w)
 		}
 		now = append(now, w)
 	}
-	for _, w := range f.workers {
-		if before[w.Name()] == w {
-			w.retire()
-			diff.Removed = append(diff.Removed, w)
-		}
+	for _, w := range before {
+		w.retire()
 	}
 	f.workers = now
 	f.wake()
-	return diff
 }
 
 // Workers returns the workers in the order of the last Sync. The slice is the

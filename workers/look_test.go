@@ -204,7 +204,7 @@ func TestHowLongALoadCountsMayChange(t *testing.T) {
 		engine := &loaded{}
 		w, fleet, spec := looked(t, 0, Health{Interval: 10 * time.Second}, engine)
 		spec.StaleAfter = 3 * time.Second
-		if d := fleet.Sync([]Spec{spec}); len(d.Kept) != 1 || fleet.Get("w") != w {
+		if d := syncTo(fleet, []Spec{spec}); len(d.Kept) != 1 || fleet.Get("w") != w {
 			t.Fatalf("the worker was replaced: %+v", d)
 		}
 		pass(10 * time.Second) // known from the next check on

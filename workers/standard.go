@@ -87,9 +87,6 @@ type standard struct {
 
 func newStandard(c standardConfig) *standard {
 	s := &standard{scheme: c.address.scheme, host: c.address.host}
-	if s.scheme == "unix" {
-		s.scheme, s.host = "http", socketHost
-	}
 	s.kept, s.fresh = newTransport(c), newTransport(c)
 	s.kept.ForceAttemptHTTP2 = s.scheme == "https"
 	// A connection of HTTP/2 carries many exchanges and repeats some by

@@ -36,6 +36,7 @@ func senderTo(t *testing.T, url string, roots *x509.CertPool) *standard {
 		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", to.socket)
 		}
+		to.scheme, to.host = "http", socketHost
 	}
 	s := newStandard(standardConfig{address: to, connectTimeout: 5 * time.Second, rootCAs: roots, dial: dial})
 	t.Cleanup(s.Close)

@@ -129,7 +129,7 @@ func TestClientsUserAgentGoesOn(t *testing.T) {
 func TestNoWayOfPrintingShowsTheKey(t *testing.T) {
 	spec := keyedSpec("http://h:1")
 	fleet := NewFleet(Options{})
-	diff := fleet.Sync([]Spec{spec})
+	diff := syncTo(fleet, []Spec{spec})
 	w := diff.Added[0]
 	var out bytes.Buffer
 	things := []any{spec, &spec, []Spec{spec}, map[string]Spec{"a": spec}, struct{ S Spec }{spec}, w, diff, fleet, w.Spec(), w.Status()}
