@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"tierway/openai"
@@ -11,15 +12,16 @@ import (
 type excerpt struct {
 	openai.Reader
 	dst   []byte
-	base  int // bytes that were in dst before
-	most  int // that are kept at either end
-	tail  int // where the end begins in dst once the middle is left out, else 0
+	most  int  // bytes that are kept at either end
+	end   int  // where the beginning ends in dst
+	cut   bool // something between the two was left out
 	parts int
 }
 
 func newExcerpt(r *openai.Request, dst []byte, most int) excerpt {
 	// No text is longer than its body, and twice this is still an int.
-	return excerpt{Reader: r.Reader(), dst: dst, base: len(dst), most: min(max(most, 0), len(r.Body))}
+	most = min(max(most, 0), len(r.Body))
+	return excerpt{Reader: r.Reader(), dst: dst, most: most, end: len(dst) + most}
 }
 
 func (t *excerpt) empty() bool { return t.parts == 0 }
@@ -30,7 +32,7 @@ func (t *excerpt) add(raw []byte) {
 		return
 	}
 	if t.parts++; t.parts > 1 {
-		t.plain(newline[:])
+		t.plain([]byte{'\n'})
 	}
 	if !openai.Escaped(raw) {
 		t.plain(raw)
@@ -46,56 +48,33 @@ func (t *excerpt) add(raw []byte) {
 	}
 }
 
-var newline = [...]byte{'\n'}
-
 // plain takes decoded text. What it is given need not end with a character.
 func (t *excerpt) plain(p []byte) {
-	if t.tail == 0 {
-		n := min(len(p), 2*t.most-(len(t.dst)-t.base))
-		t.dst = append(t.dst, p[:n]...)
-		if p = p[n:]; len(p) == 0 {
-			return
-		}
-		t.split()
-	}
-	if len(p) >= t.most {
-		t.dst = append(t.dst[:t.tail], p[len(p)-t.most:]...)
-		return
-	}
-	if len(t.dst)-t.tail+len(p) > 2*t.most {
-		t.trim()
+	n := min(len(p), max(t.end-len(t.dst), 0))
+	t.dst, p = append(t.dst, p[:n]...), p[n:]
+	if len(p) > t.most {
+		t.dst, p, t.cut = t.dst[:t.end], p[len(p)-t.most:], true
 	}
 	t.dst = append(t.dst, p...)
-}
-
-// split begins the end of a text that is longer than what may be kept.
-func (t *excerpt) split() {
-	head := t.base + t.most
-	for head > t.base && !utf8.RuneStart(t.dst[head]) {
-		head--
-	}
-	t.dst = append(t.dst, 0)
-	copy(t.dst[head+1:], t.dst[head:])
-	t.dst[head] = newline[0]
-	t.tail = head + 1
-}
-
-// trim leaves no more than the last most bytes of the end.
-func (t *excerpt) trim() {
-	if from := len(t.dst) - t.most; from > t.tail {
-		t.dst = append(t.dst[:t.tail], t.dst[from:]...)
+	if from := len(t.dst) - t.most; from > t.end+t.most { // the end is twice as long as may be
+		t.dst, t.cut = append(t.dst[:t.end], t.dst[from:]...), true
 	}
 }
 
 // text returns what was collected.
 func (t *excerpt) text() []byte {
-	if t.tail == 0 {
+	from := len(t.dst) - t.most
+	if !t.cut && from <= t.end {
 		return t.dst
 	}
-	t.trim()
-	from := t.tail
 	for from < len(t.dst) && !utf8.RuneStart(t.dst[from]) {
 		from++
 	}
-	return append(t.dst[:t.tail], t.dst[from:]...)
+	end := t.end
+	if last, size := utf8.DecodeLastRune(t.dst[:end]); last == utf8.RuneError && size == 1 {
+		for end--; end > 0 && !utf8.RuneStart(t.dst[end]); {
+			end--
+		}
+	}
+	return slices.Replace(t.dst, end, from, '\n')
 }
