@@ -2,6 +2,7 @@ package tiers
 
 import (
 	"regexp/syntax"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 )
@@ -19,16 +20,12 @@ const everywhere = -1
 
 // reach returns how many bytes of a text a match can have at most, so that a
 // window of as many bytes to each side of a literal in it holds the match; or
-// everywhere. bounded is false when an unbounded repetition was cut short.
-func reach(re *syntax.Regexp) (bytes int, bounded bool) {
-	if anchored(re) {
-		return everywhere, true
+// everywhere.
+func reach(re *syntax.Regexp) int {
+	if n := longest(re); n <= 2*TextLimit && !anchored(re) {
+		return n
 	}
-	bytes, bounded = longest(re)
-	if bytes > 2*TextLimit {
-		return everywhere, bounded
-	}
-	return bytes, bounded
+	return everywhere
 }
 
 // anchored tells whether the expression asks where the text or a line begins or
@@ -38,55 +35,43 @@ func anchored(re *syntax.Regexp) bool {
 	case syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText:
 		return true
 	}
-	for _, sub := range re.Sub {
-		if anchored(sub) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(re.Sub, anchored)
 }
 
-// longest returns the most bytes that the expression matches.
-func longest(re *syntax.Regexp) (bytes int, bounded bool) {
-	bounded = true
+// longest returns the most bytes that the expression matches, of an unbounded repetition
+// those that count.
+func longest(re *syntax.Regexp) (n int) {
 	switch re.Op {
 	case syntax.OpLiteral:
 		for _, r := range re.Rune {
-			bytes += widest(orbit(r))
+			n += widest(orbit(r))
 		}
 	case syntax.OpCharClass:
 		if len(re.Rune) > 0 {
-			bytes = widest(re.Rune[len(re.Rune)-1:])
+			n = widest(re.Rune[len(re.Rune)-1:])
 		}
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		bytes = utf8.UTFMax
+		n = utf8.UTFMax
 	case syntax.OpStar, syntax.OpPlus, syntax.OpRepeat:
-		return repeated(re)
+		switch n = longest(re.Sub[0]); {
+		case n == 0:
+		case re.Op == syntax.OpRepeat && re.Max >= 0:
+			n *= re.Max
+		case blank(re.Sub[0]):
+			n = max(re.Min*n, blankRepeat)
+		default:
+			n = re.Min*n + farRepeat
+		}
 	case syntax.OpAlternate:
 		for _, sub := range re.Sub {
-			n, b := longest(sub)
-			bytes, bounded = max(bytes, n), bounded && b
+			n = max(n, longest(sub))
 		}
 	default: // all others match their parts one after the other, or nothing
 		for _, sub := range re.Sub {
-			n, b := longest(sub)
-			bytes, bounded = bytes+n, bounded && b
+			n += longest(sub)
 		}
 	}
-	return bytes, bounded
-}
-
-func repeated(re *syntax.Regexp) (bytes int, bounded bool) {
-	n, bounded := longest(re.Sub[0])
-	switch {
-	case n == 0:
-		return 0, bounded
-	case re.Op == syntax.OpRepeat && re.Max >= 0:
-		return n * re.Max, bounded
-	case blank(re.Sub[0]):
-		return max(re.Min*n, blankRepeat), false
-	}
-	return max(re.Min*n, 0) + farRepeat, false
+	return n
 }
 
 // blank tells whether the expression is one character of white space.
@@ -94,12 +79,7 @@ func blank(re *syntax.Regexp) bool {
 	if re.Op != syntax.OpCharClass && re.Op != syntax.OpLiteral {
 		return false
 	}
-	for _, r := range re.Rune {
-		if !unicode.IsSpace(r) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(re.Rune, func(r rune) bool { return !unicode.IsSpace(r) })
 }
 
 // widest returns the most bytes that one of the characters takes.

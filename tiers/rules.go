@@ -240,8 +240,7 @@ func (c *checker) expression(key, pattern string, in place) {
 	if shortest(needs) < 3 {
 		c.warn(key, "requires no text of at least three bytes, which makes it slow on long prompts: add a literal that each of its alternatives must hold")
 	}
-	bytes, _ := reach(parsed)
-	c.expressions = append(c.expressions, expression{group: len(c.groups) - 1, in: in, match: compiled, reach: bytes})
+	c.expressions = append(c.expressions, expression{group: len(c.groups) - 1, in: in, match: compiled, reach: reach(parsed)})
 	c.needs = append(c.needs, needs)
 }
 
