@@ -1,6 +1,9 @@
 package openai
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // EngineError is an error as an engine wrote it.
 type EngineError struct {
@@ -30,10 +33,7 @@ func ErrorOf(data []byte) (e EngineError, ok bool) {
 	}
 	w.merge()
 	e = w.e
-	e.Status = w.status
-	if e.Status == 0 {
-		e.Status = statusOf(e.Type, e.Code)
-	}
+	e.Status = cmp.Or(w.status, statusOf(e.Type, e.Code))
 	return e, true
 }
 
@@ -66,15 +66,10 @@ func (w *errorWalk) merge() {
 	if w.inner == nil {
 		return
 	}
-	in := w.inner.e
-	fillText(&in.Type, w.e.Type)
-	fillText(&in.Code, w.e.Code)
-	fillText(&in.Message, w.e.Message)
-	fillText(&in.Param, w.e.Param)
-	w.e = in
-	if w.inner.status != 0 {
-		w.status = w.inner.status
-	}
+	in, out := w.inner.e, w.e
+	w.e = EngineError{Type: cmp.Or(in.Type, out.Type), Code: cmp.Or(in.Code, out.Code),
+		Message: cmp.Or(in.Message, out.Message), Param: cmp.Or(in.Param, out.Param)}
+	w.status = cmp.Or(w.inner.status, w.status)
 }
 
 // object walks the object that is the error or holds it. level is 0 for the
@@ -112,7 +107,7 @@ func (w *errorWalk) object(c *Reader, level int) {
 	}
 	// The payload's type may name the event instead of the error.
 	if kind != "error" && !strings.HasPrefix(kind, "response.") {
-		fillText(&w.e.Type, kind)
+		w.e.Type = cmp.Or(w.e.Type, kind)
 	}
 }
 
@@ -148,8 +143,8 @@ func (w *errorWalk) detail(c *Reader) {
 	}
 	if v := c.Skip(); len(v) > 2 {
 		w.found = true
-		fillText(&w.e.Message, strings.ToValidUTF8(string(v), "\uFFFD"))
-		fillText(&w.e.Type, "unprocessable_entity")
+		w.e.Message = cmp.Or(w.e.Message, strings.ToValidUTF8(string(v), "\uFFFD"))
+		w.e.Type = cmp.Or(w.e.Type, "unprocessable_entity")
 	}
 }
 
@@ -189,13 +184,6 @@ func statusAt(text []byte) (n int64) {
 func setText(dst *string, c *Reader) {
 	if s := c.Text(); len(s) > 0 {
 		*dst = textOf(s)
-	}
-}
-
-// fillText sets dst when it is empty.
-func fillText(dst *string, s string) {
-	if *dst == "" {
-		*dst = s
 	}
 }
 

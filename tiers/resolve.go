@@ -36,13 +36,8 @@ type Query struct {
 	Evidence     *Evidence                // filled when the request is classified; nil: not asked for
 }
 
-func (q *Query) allows(target string) bool { return q.Allowed == nil || q.Allowed(target) }
-
-// fits tells whether a target takes the request's prompt.
-func (q *Query) fits(target string) bool { return q.Fits == nil || q.Fits(target) }
-
-// available tells whether somebody of a target is up.
-func (q *Query) available(target string) bool { return q.Available == nil || q.Available(target) }
+// yes asks a function of a Query about a target; one that is nil says yes.
+func yes(ask func(target string) bool, target string) bool { return ask == nil || ask(target) }
 
 // Verdict is where a request goes and why.
 type Verdict struct {
@@ -111,14 +106,14 @@ func (k *Catalog) Resolve(q Query) (Verdict, error) {
 	}
 	if r.fallback {
 		asked := at
-		if at, ok = k.clamp(at, func(i int) bool { return q.allows(k.targets[i].Name) }); !ok {
+		if at, ok = k.clamp(at, func(i int) bool { return yes(q.Allowed, k.targets[i].Name) }); !ok {
 			return Verdict{}, ErrUnknownModel
 		}
 		if at != asked {
 			k.passOver(&q, &v, asked, "clamped")
 		}
 		v.Model = k.targets[at].asked()
-	} else if !q.allows(k.targets[at].Name) {
+	} else if !yes(q.Allowed, k.targets[at].Name) {
 		return Verdict{}, ErrUnknownModel
 	}
 	if q.Header != "" {
@@ -237,7 +232,7 @@ func (k *Catalog) overrule(v *Verdict, at int, q *Query) int {
 	}
 	// Where the model's name leads is always allowed, so that a clamp ends.
 	to, _ := k.clamp(k.tiers[asked], func(i int) bool {
-		return i == at || q.allows(k.targets[i].Name) && k.named(i, q)
+		return i == at || yes(q.Allowed, k.targets[i].Name) && k.named(i, q)
 	})
 	if to != at {
 		v.Model = k.targets[to].asked()
@@ -283,7 +278,7 @@ func (k *Catalog) nearest(at, step int, do func(target int) bool) (int, bool) {
 // may tells whether a request may be moved to a tier; free says that it left the
 // choice to the gateway.
 func (k *Catalog) may(i int, free bool, q *Query) bool {
-	return q.allows(k.targets[i].Name) && (free || k.named(i, q))
+	return yes(q.Allowed, k.targets[i].Name) && (free || k.named(i, q))
 }
 
 // movable tells whether a request may leave where it is.
@@ -293,7 +288,7 @@ func (k *Catalog) movable(v *Verdict, at int) bool { return k.targets[at].Tier &
 // that does. A prompt that fits nowhere goes to the highest tier that it may move to,
 // where it has the best chance, and the error says so.
 func (k *Catalog) fit(v *Verdict, at int, free bool, q *Query) (int, error) {
-	if q.fits(k.targets[at].Name) {
+	if yes(q.Fits, k.targets[at].Name) {
 		return at, nil
 	}
 	err := fmt.Errorf("%w: %q does not take it", ErrTooLong, k.targets[at].Name)
@@ -301,7 +296,7 @@ func (k *Catalog) fit(v *Verdict, at int, free bool, q *Query) (int, error) {
 		return at, err
 	}
 	here := slices.Index(k.tiers, at)
-	if to, ok := k.nearest(here, 1, func(i int) bool { return k.may(i, free, q) && q.fits(k.targets[i].Name) }); ok {
+	if to, ok := k.nearest(here, 1, func(i int) bool { return k.may(i, free, q) && yes(q.Fits, k.targets[i].Name) }); ok {
 		return k.move(q, v, at, to, "context"), nil
 	}
 	for _, i := range slices.Backward(k.tiers[here+1:]) {
@@ -314,12 +309,11 @@ func (k *Catalog) fit(v *Verdict, at int, free bool, q *Query) (int, error) {
 
 // reach moves a request whose tier has nobody up as the rules say.
 func (k *Catalog) reach(v *Verdict, at int, free bool, q *Query) int {
-	if !k.movable(v, at) || k.away == 0 || q.available(k.targets[at].Name) {
+	if !k.movable(v, at) || k.away == 0 || yes(q.Available, k.targets[at].Name) {
 		return at
 	}
 	up := func(i int) bool {
-		name := k.targets[i].Name
-		return k.may(i, free, q) && q.fits(name) && q.available(name)
+		return k.may(i, free, q) && yes(q.Fits, k.targets[i].Name) && yes(q.Available, k.targets[i].Name)
 	}
 	here := slices.Index(k.tiers, at)
 	for _, step := range []int{k.away, -k.away} {

@@ -53,21 +53,15 @@ func (d *digester) digest(raw []byte) (uint64, int) {
 	if !openai.Escaped(raw) {
 		return xxhash.Sum64(raw), len(raw)
 	}
-	n, rest := openai.Unescape(d.buf[:], raw, 0, blockBytes)
-	if len(rest) == 0 {
-		return xxhash.Sum64(d.buf[:n]), n
-	}
-	var long xxhash.Digest
-	long.Reset()
-	size := n
-	for {
-		_, _ = long.Write(d.buf[:n]) // it has no error to return
-		if len(rest) == 0 {
-			return long.Sum64(), size
-		}
-		n, rest = openai.Unescape(d.buf[:], rest, 0, blockBytes)
+	var decoded xxhash.Digest
+	decoded.Reset()
+	n, size := 0, 0
+	for len(raw) > 0 {
+		n, raw = openai.Unescape(d.buf[:], raw, 0, blockBytes)
 		size += n
+		_, _ = decoded.Write(d.buf[:n]) // it has no error to return
 	}
+	return decoded.Sum64(), size
 }
 
 // digestWord is digest of a string whose value may be at hand as word (Reader.Resolve).
