@@ -1,6 +1,7 @@
 package tiers
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -83,10 +84,8 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 		return nil, errors.Join(c.errs...)
 	}
 	k.least = 1
-	for i, g := range c.groups {
-		if i == 0 || g.weight < k.least {
-			k.least = g.weight
-		}
+	if len(c.groups) > 0 {
+		k.least = slices.MinFunc(c.groups, func(a, b group) int { return cmp.Compare(a.weight, b.weight) }).weight
 	}
 	k.matcher, k.warnings = newMatcher(c.groups, c.expressions, c.needs), c.warnings
 	return k, nil

@@ -208,13 +208,10 @@ const (
 )
 
 func shortest(texts []string) int {
-	n := 0
-	for i, text := range texts {
-		if i == 0 || len(text) < n {
-			n = len(text)
-		}
+	if len(texts) == 0 {
+		return 0
 	}
-	return n
+	return len(slices.MinFunc(texts, func(a, b string) int { return len(a) - len(b) }))
 }
 
 // rarer returns the literals of which text is expected to hold fewer.

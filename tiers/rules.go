@@ -90,47 +90,37 @@ type threshold[N int64 | float64] struct {
 	over N
 }
 
-// thresholds turns a section of the rules around, highest tier first. Written
-// tells whether it stands in the configuration; floor is a tier below which
-// nothing is decided.
-func thresholds[N int64 | float64](c *checker, key string, section map[string]N, written bool, floor int) []threshold[N] {
-	var all []threshold[N]
+// thresholds turns a section of the rules around, highest tier first.
+func thresholds[N int64 | float64](c *checker, key string, section map[string]N) (all []threshold[N]) {
 	for _, name := range slices.Sorted(maps.Keys(section)) {
 		if i := c.tier(key+"."+name, name); i >= 0 {
 			all = append(all, threshold[N]{i, section[name]})
 		}
 	}
 	slices.SortFunc(all, func(a, b threshold[N]) int { return cmp.Compare(b.tier, a.tier) })
-	if !written {
-		return all
-	}
-	lowest := N(0)
-	for i, t := range all {
-		at := key + "." + c.tiers[t.tier]
-		switch {
-		case t.tier <= floor:
-			c.warn(at, "never decides: the default tier %q is no lower: remove it, or lower classifier.default", c.tiers[floor])
-		case i > 0 && t.over >= lowest:
-			c.warn(at, "never decides: a higher tier needs only %v: set it below that, or remove it", lowest)
-		}
-		if i == 0 || t.over < lowest {
-			lowest = t.over
-		}
-	}
 	return all
 }
 
-// tokens is thresholds for a count of tokens.
+// tokens is thresholds for a count of tokens; floor is a tier below which nothing is
+// decided.
 func (c *checker) tokens(key string, section, normal map[string]int64, floor int) []threshold[int64] {
-	for _, name := range slices.Sorted(maps.Keys(section)) {
-		if section[name] < 0 {
-			c.wrong(key+"."+name, "%d tokens: use 0 or more", section[name])
-		}
-	}
 	if section == nil {
-		return thresholds(c, key, normal, false, floor)
+		return thresholds(c, key, normal)
 	}
-	return thresholds(c, key, section, true, floor)
+	all, lowest := thresholds(c, key, section), int64(math.MaxInt64)
+	for _, t := range all {
+		at := key + "." + c.tiers[t.tier]
+		switch {
+		case t.over < 0:
+			c.wrong(at, "%d tokens: use 0 or more", t.over)
+		case t.tier <= floor:
+			c.warn(at, "never decides: the default tier %q is no lower: remove it, or lower classifier.default", c.tiers[floor])
+		case t.over >= lowest:
+			c.warn(at, "never decides: a higher tier needs only %v: set it below that, or remove it", lowest)
+		}
+		lowest = min(lowest, t.over)
+	}
+	return all
 }
 
 // scores is thresholds for the sum of the matched groups' weights.
@@ -143,17 +133,12 @@ func (c *checker) scores(section, normal map[string]float64, floor int) []thresh
 				section[c.tiers[g.tier]] = 1
 			}
 		}
-		return thresholds(c, key, section, false, floor)
-	}
-	for _, name := range slices.Sorted(maps.Keys(section)) {
-		if v := section[name]; !(v > 0) || math.IsInf(v, 0) {
-			c.wrong(key+"."+name, "%v: use a number above 0", v)
-		}
+		return thresholds(c, key, section)
 	}
 	// Groups for a higher tier speak for a lower one too, so that a lower score
 	// for a higher tier hides a higher one below it only where none speaks for
 	// the lower tier alone: such sections are taken as they stand.
-	all := thresholds(c, key, section, false, floor)
+	all := thresholds(c, key, section)
 	for _, t := range all {
 		sum := 0.0
 		for _, g := range c.groups {
@@ -161,8 +146,10 @@ func (c *checker) scores(section, normal map[string]float64, floor int) []thresh
 				sum += g.weight
 			}
 		}
-		if len(c.errs) == 0 && sum < t.over {
-			c.warn(key+"."+c.tiers[t.tier], "never reached: the groups for that tier and higher ones weigh %v together: lower it, or add keywords", sum)
+		if at := key + "." + c.tiers[t.tier]; !(t.over > 0) || math.IsInf(t.over, 0) {
+			c.wrong(at, "%v: use a number above 0", t.over)
+		} else if len(c.errs) == 0 && sum < t.over {
+			c.warn(at, "never reached: the groups for that tier and higher ones weigh %v together: lower it, or add keywords", sum)
 		}
 	}
 	return all
