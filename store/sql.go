@@ -140,35 +140,18 @@ func (s *SQL) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// begin begins a transaction. A connection that the server has ended since it was
-// last used shows it here, before anything is asked for, and another one is taken.
-// A SQLite file that another process writes to is waited for as long as ctx lasts.
+// begin begins a transaction. A SQLite file that another process writes to is waited
+// for as long as ctx lasts.
 func (s *SQL) begin(ctx context.Context, db *sql.DB, o *sql.TxOptions) (*sql.Tx, error) {
 	if err := s.file.inPlace(); err != nil {
 		return nil, err
 	}
-	for again := false; ; again = true {
+	for {
 		tx, err := db.BeginTx(ctx, o)
-		switch {
-		case err == nil || ctx.Err() != nil || !Unreachable(err):
+		if err == nil || s.kind != kindSQLite || !Unreachable(err) || !wait(ctx, time.Millisecond) {
 			return tx, err
-		case s.kind == kindSQLite:
-			if !wait(ctx, time.Millisecond) {
-				return nil, err
-			}
-		case again || !s.stale(err):
-			return nil, err
-		default:
-			s.forget()
 		}
 	}
-}
-
-// forget closes the connections that nobody uses: after a server has ended one it
-// has most likely ended all.
-func (s *SQL) forget() {
-	s.write.SetMaxIdleConns(0)
-	s.write.SetMaxIdleConns(postgresConns)
 }
 
 // edit is one change, as the audit log tells it. The zero edit changed nothing.

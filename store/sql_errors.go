@@ -37,16 +37,7 @@ func (s *SQL) fail(ctx context.Context, doing string, err error) error {
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) && !ours(err) {
 		err = fmt.Errorf("%w: %w", ended, err)
 	}
-	if s.stale(err) {
-		s.forget()
-	}
 	return &sqlError{text: s.hide(doing + ": " + err.Error()), cause: err}
-}
-
-// stale reports whether an error says that a connection which was there is gone.
-func (s *SQL) stale(err error) bool {
-	_, never := errors.AsType[*pgconn.ConnectError](err)
-	return s.kind == kindPostgres && !never && Unreachable(err)
 }
 
 // ours reports whether the database has answered and it is our rules that refuse.

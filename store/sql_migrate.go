@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 
 	"tierway/migrations"
 )
@@ -27,11 +28,6 @@ const advisoryLock = 0x74696572776179
 func (s *SQL) Migrate(ctx context.Context) (m Migrated, err error) {
 	ctx, done := bounded(ctx, migrateTimeout)
 	defer done()
-	unlock, err := s.lockSchema(ctx)
-	if err != nil {
-		return m, s.fail(ctx, "migrating the database: waiting for others who migrate", err)
-	}
-	defer unlock()
 	for {
 		from, latest, err := s.Schema(ctx)
 		if err != nil {
@@ -94,12 +90,18 @@ func (s *SQL) Schema(ctx context.Context) (applied, latest int64, err error) {
 	return applied, latest, s.fail(ctx, "reading the schema's version", err)
 }
 
+// goose returns what migrates. In PostgreSQL those who migrate wait for a lock, which
+// they ask for once a second. In SQLite the transaction of each migration is the lock:
+// whoever comes second fails, as the version stands there once, and looks again.
 func (s *SQL) goose() (*goose.Provider, error) {
-	dialect := goose.DialectSQLite3
-	if s.kind == kindPostgres {
-		dialect = goose.DialectPostgres
+	if s.kind == kindSQLite {
+		return goose.NewProvider(goose.DialectSQLite3, s.write, migrations.Files, goose.WithDisableGlobalRegistry(true))
 	}
-	return goose.NewProvider(dialect, s.write, migrations.Files, goose.WithDisableGlobalRegistry(true))
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(advisoryLock), lock.WithLockTimeout(1, uint64(migrateTimeout/time.Second)))
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectPostgres, s.write, migrations.Files, goose.WithDisableGlobalRegistry(true), goose.WithSessionLocker(locker))
 }
 
 // up runs the migrations that are missing, each in a transaction of its own, and
@@ -113,32 +115,6 @@ func (s *SQL) up(ctx context.Context) error {
 		return err
 	}
 	return s.transact(ctx, func(tx *sql.Tx) error { return s.guardAudit(ctx, tx) })
-}
-
-// lockSchema waits until nobody else migrates. goose's own lock asks once in a
-// second or more; PostgreSQL wakes who waits for this one at once, and frees it
-// when its connection ends. In SQLite the transaction of each migration is the
-// lock: whoever comes second fails, as the version stands there once, and looks
-// again.
-func (s *SQL) lockSchema(ctx context.Context) (unlock func(), err error) {
-	if s.kind == kindSQLite {
-		return func() {}, nil
-	}
-	conn, err := s.write.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := conn.ExecContext(ctx, "SELECT pg_advisory_lock($1)", int64(advisoryLock)); err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return func() {
-		last, done := context.WithTimeout(context.WithoutCancel(ctx), usualTimeout)
-		defer done()
-		// An error means that the connection is gone, and the lock with it.
-		_, _ = conn.ExecContext(last, "SELECT pg_advisory_unlock($1)", int64(advisoryLock))
-		_ = conn.Close()
-	}, nil
 }
 
 // guardAudit makes the database itself refuse to change or drop entries of the

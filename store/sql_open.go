@@ -215,7 +215,10 @@ func (s *SQL) openPostgres(rawURL string) error {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "tierway"
 	}
-	db := stdlib.OpenDB(*config)
+	// A connection that the server has ended since it was last used is found by a ping
+	// before anything is asked of it, and another one is taken.
+	ping := func(context.Context, stdlib.ShouldPingParams) bool { return true }
+	db := stdlib.OpenDB(*config, stdlib.OptionShouldPing(ping))
 	db.SetMaxOpenConns(postgresConns)
 	db.SetMaxIdleConns(postgresConns)
 	db.SetConnMaxLifetime(postgresLife)
