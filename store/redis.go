@@ -18,11 +18,10 @@ import (
 
 // RedisConfig says which Redis gateways share, and who this one is.
 type RedisConfig struct {
-	URL     string        // see OpenRedis
-	Gateway string        // this process's random id, of letters, digits and "-"
-	Log     *slog.Logger  // nil: none
-	OnState func(up bool) // called when Redis goes away and when it comes back; may be nil
-	Recover Recover       // nil: a panic ends the process
+	URL     string       // see OpenRedis
+	Gateway string       // this process's random id, of letters, digits and "-"
+	Log     *slog.Logger // nil: none
+	Recover Recover      // nil: a panic ends the process
 }
 
 // Redis is the connection to what gateways share and may lose. It is away from
@@ -33,19 +32,20 @@ type Redis struct {
 	patience time.Duration
 	gateway  string
 	log      *slog.Logger
-	onState  func(bool)
 	recover  Recover
 	topics   map[string]*topic // written before Run only
 	onBack   []func()          // likewise
 	signal   chan struct{}     // something for Run's goroutine to do
 	failures atomic.Int32      // in a row
 	away     atomic.Bool
-	told     atomic.Bool // that it is away: a probe has failed too
-	swift    int         // probes in a row that were answered swiftly; Run's goroutine's alone
 	cause    atomic.Pointer[error]
-	causes   map[string]bool // of this outage, that were logged; Run's goroutine's alone
 	gateways atomic.Int32
 	register *redis.Script
+	told     atomic.Bool // that it is away: a probe has failed too
+
+	// of Run's goroutine alone
+	swift  int             // probes in a row that were answered swiftly
+	causes map[string]bool // of this outage, that were logged
 }
 
 // topic is what gateways tell each other of.
@@ -108,12 +108,9 @@ func open(c RedisConfig, patience time.Duration) (*Redis, error) {
 		return nil, err
 	}
 	tune(o, patience)
-	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), onState: c.OnState,
+	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		recover: c.Recover.orNone(),
 		topics:  map[string]*topic{}, signal: make(chan struct{}, 1), register: redis.NewScript(registerScript)}
-	if r.onState == nil {
-		r.onState = func(bool) {}
-	}
 	r.gateways.Store(1)
 	return r, nil
 }
@@ -224,16 +221,13 @@ func (r *Redis) trip(err error) {
 }
 
 // tell says that Redis is away, once, and each further cause that a probe finds, so
-// that the log has the present one. An error of Redis is known by its first word, such
-// as OOM; of others the digits do not count, which are ports and times.
+// that the log has the present one. Of causes that differ in digits alone, which are
+// ports and times, one is logged.
 func (r *Redis) tell(probe error) {
 	if !r.away.Load() {
 		return
 	}
 	kind := func(err error) string {
-		if code, _, _ := strings.Cut(err.Error(), " "); code == strings.ToUpper(code) {
-			return code
-		}
 		return strings.Map(func(c rune) rune {
 			if c >= '0' && c <= '9' {
 				return -1
@@ -245,7 +239,6 @@ func (r *Redis) tell(probe error) {
 		first := *r.cause.Load()
 		r.causes = map[string]bool{kind(first): true}
 		r.log.Warn("Redis is away: this gateway goes on with its own share of the limits", "error", first)
-		r.onState(false)
 	}
 	if k := kind(probe); !r.causes[k] && len(r.causes) < maxCauses {
 		r.causes[k] = true
@@ -316,7 +309,6 @@ func (r *Redis) beat(ctx context.Context) error {
 	if r.away.CompareAndSwap(true, false) {
 		if r.told.CompareAndSwap(true, false) {
 			r.log.Info("Redis is back: gateways share their limits again", "gateways", r.Gateways())
-			r.onState(true)
 		}
 		r.missed()
 		for _, f := range r.onBack {

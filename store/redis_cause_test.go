@@ -29,8 +29,8 @@ func TestEachCauseOfAnOutageIsLoggedOnce(t *testing.T) {
 	if log := w.log.String(); w.log.lines() != 3 || strings.Count(log, "NOAUTH") != 1 || strings.Count(log, "READONLY") != 1 {
 		t.Errorf("%d lines:\n%s", w.log.lines(), log)
 	}
-	if len(w.states) != 1 {
-		t.Errorf("it is told %v", w.states)
+	if len(w.states()) != 1 {
+		t.Errorf("it is told %v", w.states())
 	}
 	for i := range 100 {
 		probe(errors.New(strings.Repeat("x", i+1)))

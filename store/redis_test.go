@@ -41,22 +41,26 @@ func (j *journal) String() string {
 
 func (j *journal) lines() int { return strings.Count(j.String(), "\n") }
 
-// watched is a Redis whose log and states are kept.
+// watched is a Redis whose log is kept.
 type watched struct {
 	*Redis
-	log    journal
-	states []bool
-	mu     sync.Mutex
+	log journal
+}
+
+// states are those that the log tells of: whether Redis came or went.
+func (w *watched) states() (up []bool) {
+	for line := range strings.Lines(w.log.String()) {
+		if back := strings.Contains(line, "Redis is back"); back || strings.Contains(line, "Redis is away") {
+			up = append(up, back)
+		}
+	}
+	return up
 }
 
 func openRedis(t testing.TB, url string) *watched {
 	t.Helper()
 	w := &watched{}
-	r, err := OpenRedis(RedisConfig{URL: url, Gateway: "gw", Log: slog.New(slog.NewTextHandler(&w.log, nil)), OnState: func(up bool) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.states = append(w.states, up)
-	}})
+	r, err := OpenRedis(RedisConfig{URL: url, Gateway: "gw", Log: slog.New(slog.NewTextHandler(&w.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,8 +173,8 @@ func TestRedisIsAwayAfterFiveFailuresInARow(t *testing.T) {
 			if touched := hook.calls.Load() - before; c.away && touched != 0 || !c.away && touched != 100 {
 				t.Errorf("it is asked %d times more", touched)
 			}
-			if c.away && (w.log.lines() != 1 || len(w.states) != 1 || w.states[0]) {
-				t.Errorf("it is told %v:\n%s", w.states, w.log.String())
+			if c.away && (w.log.lines() != 1 || len(w.states()) != 1 || w.states()[0]) {
+				t.Errorf("it is told %v:\n%s", w.states(), w.log.String())
 			}
 		})
 	}
