@@ -282,9 +282,7 @@ func (d *decoder) checkDecisions(f *File) {
 // as the texts tell; "" if it is one of its own.
 func (d *decoder) sameFile(f *File) string {
 	whole := func(file string) string {
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(filepath.Dir(d.file), file)
-		}
+		file = beside(d.file, file)
 		if absolute, err := filepath.Abs(file); err == nil {
 			return absolute
 		}

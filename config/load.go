@@ -45,20 +45,18 @@ func Load(path string, env func(string) (string, bool)) (*File, error) {
 // the configuration at path.
 func (f *File) settle(path string) {
 	f.path = path
-	f.Store.SQL = beside(path, f.Store.SQL)
-	if file := f.Decisions.File; file != "" && !filepath.IsAbs(file) {
-		f.Decisions.File = filepath.Join(filepath.Dir(path), file)
+	if file, isFile := strings.CutPrefix(f.Store.SQL, "sqlite://"); isFile && file != ":memory:" {
+		f.Store.SQL = "sqlite://" + beside(path, file)
 	}
+	f.Decisions.File = beside(path, f.Decisions.File)
 }
 
-// beside returns a database's URL with a relative SQLite path taken from the
-// folder of the configuration at path.
-func beside(path, address string) string {
-	file, isFile := strings.CutPrefix(address, "sqlite://")
-	if !isFile || file == "" || file == ":memory:" || filepath.IsAbs(file) {
-		return address
+// beside returns a relative path as taken from the folder of the configuration at path.
+func beside(path, file string) string {
+	if file == "" || filepath.IsAbs(file) {
+		return file
 	}
-	return "sqlite://" + filepath.Join(filepath.Dir(path), file)
+	return filepath.Join(filepath.Dir(path), file)
 }
 
 // readFile reads at most maxFile and one byte of a regular file. It waits for no

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,7 +73,7 @@ func (d *database) open(fill bool) (err error) {
 		d.notify("%s is not there yet", d.name())
 		address = sqliteScheme + inMemory
 	}
-	if d.sql, err = store.OpenSQL(store.SQLConfig{URL: address, Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if d.sql, err = store.OpenSQL(store.SQLConfig{URL: address}); err != nil {
 		return fmt.Errorf("store.sql of %s: %w", d.path, err)
 	}
 	return nil
@@ -154,21 +153,13 @@ func (d *database) tell(ctx context.Context) {
 	const redisPatience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, redisPatience)
 	defer cancel()
-	id, err := tenants.NewID(rand.Reader)
+	r, err := store.OpenRedis(store.RedisConfig{URL: d.file.Store.Redis, Gateway: "cli"})
 	if err == nil {
-		err = d.publish(ctx, id)
+		err = errors.Join(r.Publish(ctx, "directory"), r.Close())
 	}
 	if err != nil {
 		d.notify("warning: no gateway could be told over Redis (%v); they see the change within 2 s", err)
 	}
-}
-
-func (d *database) publish(ctx context.Context, id string) error {
-	r, err := store.OpenRedis(store.RedisConfig{URL: d.file.Store.Redis, Gateway: id, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.Publish(ctx, "directory"), r.Close())
 }
 
 // create makes a key.

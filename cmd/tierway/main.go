@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/gin-gonic/gin"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 )
 
@@ -25,6 +27,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "tierway: "+err.Error())
 		os.Exit(2)
 	}
+}
+
+// silenceLibraries ends the lines that libraries write to standard output and error by
+// settings of the whole process: gin lists its routes, and the Redis client reports each
+// failed dial, which the gateway logs itself.
+func silenceLibraries() {
+	gin.SetMode(gin.ReleaseMode)
+	logging.Disable()
 }
 
 // exit ends the program with a status when everything has been said.
