@@ -2,19 +2,17 @@ package routing
 
 import "time"
 
-// Acquire picks a worker and books the request on it in one step: the tokens
-// of the prompt that requests in flight there do not have too, nor had in the
-// last minutes, until Answered (of an answer that comes whole: until they
-// should be prefilled), its blocks, the output's tokens and one request until
-// Release. Workers in tried are passed over. The gate of the chosen worker is
-// asked afterwards, outside the lock; when it refuses, the booking is undone
+// Acquire picks a worker that is not in tried and books the request on it in one step: the
+// prompt's uncached tokens until Answered (if the answer is not streamed: until they should
+// be prefilled), and the request, its blocks and the output's tokens until Release. The
+// worker's gate is asked afterwards, outside the lock; if it refuses, the booking is undone
 // and the next best worker is picked.
 //
-// Acquire does not wait and keeps nothing of r; once a Planner was asked in vain
-// r itself is marked, so that the next offer of it teaches the policy nothing again. Its errors are
-// ErrNoWorker, ErrFull, ErrHeld, a *CooledError or an *OpenError.
+// Acquire does not wait and keeps nothing of r. It marks r if a Planner lets it wait, so
+// that the next offer teaches the policy nothing again. Its errors are ErrNoWorker, ErrFull,
+// ErrHeld, a *CooledError or an *OpenError.
 func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
-	var room [16]*Worker // refusals are rare; a usual pool's fit without an allocation
+	var room [16]*Worker // refusals are rare, and those of a usual pool need no allocation
 	tried = append(room[:0], tried...)
 	for {
 		if err = p.book(&l, r, tried); err != nil || l.Admit() == nil {
@@ -25,12 +23,11 @@ func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
 	}
 }
 
-// Admit asks the gate of a lease that a round made. Its owner owes that outside
-// the round, before the request is sent, or gives the lease back unused, by a
-// Release with ErrExcluded. On the gate's error the booking is undone, nothing is owed
-// any more, and the next best worker is found with this one among tried. A worker that
-// the ejection cap keeps in rotation takes the request all the same; its gate then gets
-// no outcome. A lease that is admitted, as all of Acquire's are, stays so.
+// Admit asks the gate of a lease that a round made, outside the round. Its owner owes that
+// before the request is sent, or a Release with ErrExcluded. On the gate's error the booking
+// is undone, and nothing is owed any more. A worker that the ejection cap keeps in rotation
+// takes the request all the same; its gate then gets no outcome. Acquire's leases are
+// admitted.
 func (l *Lease) Admit() error {
 	if l.admitted || l.gate == nil {
 		return nil
@@ -53,8 +50,7 @@ func (l *Lease) Admit() error {
 	return err
 }
 
-// expectedLocked is when the booked request's outcome is due by what is learned
-// of its worker.
+// expectedLocked is when the booked request's outcome is due.
 func (l *Lease) expectedLocked(output int64) time.Duration {
 	d := firstStep + seconds(float64(l.ahead)/l.worker.value[prefillRate])
 	if !l.stream {
@@ -63,8 +59,7 @@ func (l *Lease) expectedLocked(output int64) time.Duration {
 	return min(d, maxPrefill)
 }
 
-// book picks and books under the lock. The zero lease l becomes that of the
-// booking, and stays as it is on an error.
+// book picks and books under the lock. On an error the zero lease l stays as it is.
 func (p *Pool) book(l *Lease, r *Request, tried []*Worker) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,10 +76,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	if ws[i].Full {
 		r.learned = true
 		p.round.holdLocked(r, w, &ws[i])
-		if anyOpen(ws) {
-			return ErrHeld
-		}
-		return ErrFull
+		return waitError(ws)
 	}
 	l.pool, l.worker, l.gate, l.reason = p, w, w.gate, reason
 	l.stream, l.bookedAt, l.prompt = r.Stream, r.Now, booked(r.PromptTokens)
@@ -94,6 +86,14 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	l.prefill, l.ahead, l.doubt, l.level = l.booking.prefill, w.pending, w.doubt, w.inflight
 	l.expected, l.queueTime = l.expectedLocked(l.booking.output), p.queueTimeLocked(w)
 	return nil
+}
+
+// waitError is the error of a request that waits for a full worker.
+func waitError(ws []View) error {
+	if anyOf(ws, false) {
+		return ErrHeld
+	}
+	return ErrFull
 }
 
 // showLocked returns the workers as the policy is shown them.
@@ -107,12 +107,12 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 	return ws, nil
 }
 
-// pickLocked asks the policy, or takes the least loaded where it abstains, and
-// fills the request's record.
+// pickLocked asks the policy, or takes the least loaded worker if it abstains, and fills
+// the request's record.
 func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
 	if r.Record != nil {
 		r.marks, r.second = p.marks[:len(ws)], -1
-		for i := range ws { // what most policies compare, and where one says nothing
+		for i := range ws { // for policies that say nothing
 			r.marks[i] = mark{score: ws[i].score(), passed: passedFull(&ws[i])}
 		}
 		r.Record.begin(p.policy.Name(), r)

@@ -11,15 +11,12 @@ import (
 // be decided again.
 var ErrIncomplete = errors.New("the record has not all candidates")
 
-// Again decides a recorded pick again, of workers as they were then. The same policy
-// with the same configuration chooses the same worker: what it remembered is taken
-// from the record. Any other policy begins with what it has; chain is the recorded
-// chain of the prompt and prefix the hash of its first turn, which it may go by.
-// The candidates of c are the pool: whoever wants other weights, or fewer workers,
-// changes them before. It returns the new choice, whose Candidates say why, and the
-// index into them; a policy that was asked remembers nothing of it, and must not be
-// asked by others meanwhile. The error is ErrIncomplete, or says what cannot be a
-// record of a pick.
+// Again decides a recorded pick again among the candidates of c, which the caller may have
+// changed; chain and prefix are the recorded chain and first turn of the prompt. The same
+// policy with the same configuration chooses the same worker: what it remembered is taken
+// from the record. Any other policy goes by its own memory. p learns nothing, and must not
+// be used meanwhile. Again returns the new choice and the index into its candidates. The
+// error is ErrIncomplete, or says why c is not a record of a pick.
 func Again(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) (i int, reason Reason, decided *Choice, err error) {
 	if err := c.check(); err != nil {
 		return -1, "", nil, err
@@ -32,9 +29,8 @@ func Again(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) 
 	return i, reason, decided, nil
 }
 
-// Learn has a policy pick among the candidates of a record as Again does, but by what the
-// policy remembers itself, and the policy remembers the request. The record must be one
-// that Check accepts.
+// Learn has a policy pick among the candidates of a record by its own memory, and learn
+// from the request. Check must accept the record.
 func Learn(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time, stream bool) (i int, reason Reason) {
 	r, ws := c.recorded(model, prefix, chain, at)
 	r.Stream = stream
@@ -56,11 +52,11 @@ func (c *Choice) recorded(model, prefix Hash, chain []Link, at time.Time) (Reque
 	return r, ws
 }
 
-// maxHalved halves every weight to nothing.
+// maxHalved halves every weight to 0.
 const maxHalved = 64
 
-// Check returns an error unless a pool can have shown a policy these candidates, in this
-// order, and no others: ErrIncomplete where some are missing.
+// Check returns an error unless a pool can have shown a policy exactly these candidates, in
+// this order: ErrIncomplete if some are missing.
 func (c *Choice) Check() error {
 	if err := c.check(); err != nil {
 		return err
@@ -74,7 +70,7 @@ func (c *Choice) Check() error {
 }
 
 // check returns an error unless a policy may be shown the candidates: a record may come
-// from a file that anybody wrote.
+// from any file.
 func (c *Choice) check() error {
 	if c == nil || len(c.Candidates) == 0 || len(c.Candidates) < c.Seen {
 		return ErrIncomplete

@@ -12,39 +12,33 @@ const (
 	depthAdaptive  = "adaptive"
 	depthFixed     = "fixed"
 
-	// defaultEpsilon lets a worker have a quarter more than the mean, where
-	// consistent hashing with bounded loads is known to keep most keys at home.
+	// defaultEpsilon is a quarter over the mean, where most keys stay at home.
 	defaultEpsilon = 0.25
-	// defaultSlack lets a worker have two standard deviations of a Poisson count
-	// more. Without it, at a mean of one request a worker, two requests of one
-	// prompt at once would have to part: measured, a third of all left home.
+	// defaultSlack is two standard deviations of a Poisson count. Without it a third of
+	// the requests left home at a mean of one request per worker.
 	defaultSlack = 2
-	// tokenSlack is the tokens that a worker may have over its share at least: one
-	// long prompt, which no mean of a quiet pool covers.
+	// tokenSlack is the tokens that a worker may have over its share at least: one long
+	// prompt.
 	tokenSlack = 16_000
-	// usualOf is over how many requests the usual size of one is learned, and
-	// usualMost what one counts at most: the longest contexts in use.
+	// usualOf is over how many requests the usual size of one is learned, and usualMost
+	// what one counts at most: the longest contexts in use.
 	usualOf, usualMost = 64, 1 << 17
 )
 
-// chwbl is consistent hashing with bounded loads: requests whose prompts begin
-// alike go to the worker that the beginning hashes to, its home, as long as
-// that has little more than its share of the pool's requests and tokens, and
-// else to the next worker clockwise on the ring that has not. What overflows
-// therefore goes to the same few places each time, and finds its cache there.
+// chwbl is consistent hashing with bounded loads: requests whose prompts begin alike go to
+// the worker that the beginning hashes to, its home, while that is within its bounds, else
+// to the next worker clockwise on the ring that is. Overflow therefore goes to the same few
+// workers each time, and finds its cache there.
 //
-// A worker i of weight w_i may take a request when, with a the mean of requests
-// in flight and w̄ of weights over the eligible workers, this request counted,
+// A worker i of weight w_i is within its bounds if, with a the mean of requests in flight
+// and w̄ of weights over the eligible workers, this request included,
 //
 //	L_i + 1 ≤ ceil((c·a + slack·√a) · w_i/w̄)
 //	T_i + t_i ≤ c · (ΣT + t_i)/n · w_i/w̄ + max(16,000, slack·√(a·E[t²]))
 //
-// where t_i is the prefill that the worker would have to do for it and its
-// answer. The first is the bound of Mirrokni, Thorup and Zadimoghaddam with
-// room for chance; the second is the same for work in place of requests: the
-// tokens of a Poisson number of requests, of mean a, have the variance a·E[t²].
-// With 16,000 alone, a recorded production trace of prompts of 12,000 tokens
-// lost a seventh of the cache hits that it has so, for no better balance.
+// where t_i is the request's uncached prefill and its answer. The first is the bound of
+// Mirrokni, Thorup and Zadimoghaddam with room for chance; the second is the same for
+// tokens, whose sum over a Poisson number of requests has the variance a·E[t²].
 type chwbl struct {
 	c, slack  float64
 	tokens    float64 // least slack of the token bound; 0 switches that bound off
@@ -83,16 +77,15 @@ func newCHWBL(c Config) *chwbl {
 // Name returns "chwbl".
 func (*chwbl) Name() string { return "chwbl" }
 
-// Pick returns the key's home, the next worker clockwise when that is over its
-// bound, and the home again when all are or when it is idle. Where some are full
-// it weighs the wait against what their caches save: see besideFull.
+// Pick returns the key's home, the next worker clockwise if that is over its bound, and
+// the home again if all are or if it is idle. If some are full, see besideFull.
 func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	by, key := p.key(r, len(ws))
 	if by == byNothing {
 		return leastLoad{}.Pick(r, ws)
 	}
 	if !p.ring.enter(r.Now, ws) {
-		return -1, "" // more workers than a ring tells apart: the pool takes the least loaded
+		return -1, "" // more workers than a ring can hold
 	}
 	squares := p.squares
 	if c := r.recalled(p); c != nil {
@@ -114,7 +107,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	}
 	chosen, where := home, saturated
 	switch {
-	// A home that has nothing to do is not overloaded, however long the prompt.
+	// An idle home is not overloaded, however long the prompt.
 	case ws[home].Inflight == 0 || b.admits(&ws[home]):
 		where = atHome
 	case p.mark(ws, b.admits):
@@ -132,8 +125,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	return chosen, reasons[by][where]
 }
 
-// mark marks the workers on the ring that are fit to be chosen, and tells
-// whether any is.
+// mark marks the workers on the ring that are fit to be chosen, and reports whether any is.
 func (p *chwbl) mark(ws []View, fit func(*View) bool) (any bool) {
 	for i := range ws {
 		if at, known := p.ring.find(&ws[i]); known {
@@ -145,8 +137,7 @@ func (p *chwbl) mark(ws []View, fit func(*View) bool) (any bool) {
 	return any
 }
 
-// clockwise returns the view of the first marked worker from s on, behind whose
-// point at is.
+// clockwise returns the view of the first marked worker from s on, whose point is before at.
 func (p *chwbl) clockwise(s *slot, at int) int {
 	for !s.ok {
 		s, at = p.ring.next(at)
@@ -154,21 +145,20 @@ func (p *chwbl) clockwise(s *slot, at int) int {
 	return int(s.view)
 }
 
-// What a request is placed by.
+// The facts that a request can be placed by.
 const (
 	byNothing = iota
 	byPrefix
 	byModel
 )
 
-// Where a key's request goes.
+// The places of a key's request.
 const (
 	atHome    = iota
 	overflow  // the home is over its bound
-	saturated // all are over theirs: home, unless that is full
+	saturated // all are over their bounds: home, unless that is full
 )
 
-// reasons are the reasons of what a request is placed by.
 var reasons = [...][3]Reason{
 	byPrefix: {atHome: ReasonPrefixHome, overflow: ReasonPrefixOverflow, saturated: ReasonPrefixSaturated},
 	byModel:  {atHome: ReasonModelHome, overflow: ReasonModelOverflow, saturated: ReasonModelSaturated},
@@ -195,7 +185,7 @@ func (p *chwbl) key(r *Request, workers int) (by int, key uint64) {
 }
 
 // reach returns how many blocks a key may stand for: those that end within
-// max_prefix_length, and the first one whatever its length.
+// max_prefix_length, and at least the first one.
 func (p *chwbl) reach(blocks []Block) int {
 	if p.maxPrefix == 0 {
 		return len(blocks)
@@ -203,25 +193,22 @@ func (p *chwbl) reach(blocks []Block) int {
 	return max(1, sort.Search(len(blocks), func(i int) bool { return blocks[i].End > p.maxPrefix }))
 }
 
-// firstTurn returns the hash of the prompt's first turn, or of as much of its
-// beginning as max_prefix_length lets in. The turn is within that length when
-// its hash is one of the blocks there: then a chat keeps its key as it grows
-// over the length.
+// firstTurn returns the hash of the prompt's first turn if that is within
+// max_prefix_length, else of as many blocks as are. A chat that grows over the length keeps
+// its key.
 func (p *chwbl) firstTurn(r *Request) uint64 {
 	if p.maxPrefix == 0 || len(r.Blocks) == 0 {
 		return r.Prefix
 	}
 	within := r.Blocks[:p.reach(r.Blocks)]
-	for i := range within {
-		if within[i].Hash == r.Prefix {
-			return r.Prefix
-		}
+	if slices.ContainsFunc(within, func(b Block) bool { return b.Hash == r.Prefix }) {
+		return r.Prefix
 	}
 	return within[len(within)-1].Hash
 }
 
-// Depth tells how deep the keys lie now; all zero when they do not adapt. It
-// is safe for concurrent use.
+// Depth returns how deep the keys are now; all zero if they do not adapt. It is safe for
+// concurrent use.
 func (p *chwbl) Depth() Depth {
 	if p.depth == nil {
 		return Depth{}
@@ -229,7 +216,7 @@ func (p *chwbl) Depth() Depth {
 	return p.depth.state()
 }
 
-// bound is the most that a worker may have, as the pool is at one pick.
+// bound is the most that a worker may have at one pick.
 type bound struct {
 	requests    float64 // for a worker of mean weight, before rounding up
 	mean        float64 // weight
@@ -239,8 +226,7 @@ type bound struct {
 	prompt, out float64 // what the request brings
 }
 
-// bound returns it for the request among ws, without the one at that index (-1:
-// among all).
+// bound returns the bound for the request among ws without the one at that index (-1: all).
 func (p *chwbl) bound(r *Request, ws []View, squares float64, without int) bound {
 	inflight, weight, tokens, n := 1.0, 0.0, 0.0, 0.0
 	for i := range ws {
@@ -272,7 +258,7 @@ func (p *chwbl) room(mean, squares float64) float64 {
 	return max(p.tokens, p.slack*math.Sqrt(mean*squares))
 }
 
-// learn takes what a request brings to its home.
+// learn enters the tokens that a request brings to its home.
 func (p *chwbl) learn(tokens float64) {
 	tokens = min(tokens, usualMost)
 	p.squares += (tokens*tokens - p.squares) / usualOf
@@ -290,13 +276,11 @@ func (b *bound) admits(v *View) bool {
 
 // most is how many requests that worker may have.
 func (b *bound) most(v *View) float64 {
-	// A product that is a whole number must not be rounded up to the next one
-	// for the last bit of its float.
+	// A product that is a whole number must not be rounded up for the last bit of its float.
 	return math.Ceil(b.requests*float64(v.Weight)/b.mean - 1e-9)
 }
 
-// brings is the tokens that the worker would have with the request, mostTokens how
-// many it may have.
+// brings is the tokens that the worker would have with the request, mostTokens the bound.
 func (b *bound) brings(v *View) float64 {
 	return float64(v.PendingTokens) + float64(v.OutputTokens) + b.adds(v)
 }

@@ -1,25 +1,23 @@
 package routing
 
-// keysOf names what a request is placed by, as Choice.KeyOf has it.
+// keysOf are the values of Choice.KeyOf.
 var keysOf = [...]string{byNothing: "", byPrefix: "prefix", byModel: "model"}
 
 // chwblTerms are the terms of a candidate: its place clockwise from the home, and its share
 // of the requests and tokens that it may have.
 func chwblTerms() *[maxTerms]string { return &[maxTerms]string{"step", "requests", "tokens"} }
 
-// recordedPoints bounds the walk around the ring for each worker: of sixteen equal
-// ones all but the last are met within three points for each, and one of little
-// weight may stand thousands away.
+// recordedPoints bounds the walk around the ring, per worker: of sixteen equal ones all
+// but the last are met within three, but one of little weight may be thousands away.
 const recordedPoints = 8
 
-// note writes down by what a recorded request is placed, and of every candidate how
-// far it is from the home and from its bounds. The score is the place clockwise.
-// s and at are the home on the ring. Those that are not met in time share the place
-// behind all others.
+// note records what the request is placed by, and how far every candidate is from the home
+// and from its bounds. The score is the place clockwise from the home, which is at s and
+// at; those that are not met in time share the place behind all others.
 func (p *chwbl) note(r *Request, ws []View, b *bound, squares float64, by int, key uint64, s *slot, at int) {
 	c := r.Record
 	c.Key, c.KeyOf, c.Memory, c.Halved = Hash(key), keysOf[by], squares, p.ring.halved
-	met, waits := 0, anyFull(ws)
+	met, waits := 0, anyOf(ws, true)
 	p.mark(ws, func(*View) bool { return true })
 	for points := 0; met < len(ws)-1 && points < recordedPoints*len(ws); points++ {
 		if s.ok {
@@ -36,8 +34,8 @@ func (p *chwbl) note(r *Request, ws []View, b *bound, squares float64, by int, k
 	}
 }
 
-// measure fills the mark of one candidate. An idle home has no bound, and beside
-// full workers no idle one has.
+// measure fills the mark of one candidate. An idle home has no bound, and beside full
+// workers no idle worker has.
 func (p *chwbl) measure(m *mark, v *View, b *bound, step int, idle bool) {
 	requests := float64(v.Inflight+1) / b.most(v)
 	tokens := 0.0
@@ -55,10 +53,10 @@ func (p *chwbl) measure(m *mark, v *View, b *bound, step int, idle bool) {
 	m.terms = Terms{names: p.terms, values: [maxTerms]float64{float64(step), requests, tokens}}
 }
 
-// noteSecond names who would have the request without the chosen worker, whose
-// bounds would be others then. Where some are full the marks say it.
+// noteSecond names the worker that would have the request without the chosen one, which
+// changes the bounds. If some are full, the marks say it.
 func (p *chwbl) noteSecond(r *Request, ws []View, squares float64, chosen int) {
-	if len(ws) < 2 || anyFull(ws) {
+	if len(ws) < 2 || anyOf(ws, true) {
 		return
 	}
 	b := p.bound(r, ws, squares, chosen)

@@ -3,29 +3,25 @@ package routing
 import "time"
 
 const (
-	// worthWaiting is how many times longer than its cache saves a request waits for
-	// a full worker at most. Nobody knows when a place is given back; simulated with
-	// chats at 80 % load, 6 keeps less than nine tenths of the hits on engines that
-	// read slowly, and 8 costs more time on fast ones than it saves.
+	// worthWaiting is how many times longer than its cache saves a request waits for a full
+	// worker at most. Simulated with chats at 80 % load, 6 keeps less than nine tenths of
+	// the hits on slow engines, and 8 costs more time on fast ones than it saves.
 	worthWaiting = 7
-	// worthMoving is how many tokens more of a prompt a cache must hold to decide
-	// between two workers: fewer are read in a fraction of a second anywhere.
+	// worthMoving is how many tokens more of a prompt a cache must hold to decide between
+	// two workers: fewer are computed in a fraction of a second.
 	worthMoving = 500
 )
 
-// Plans returns true: a full worker may be worth the wait, because the prompt's
-// beginning is in its cache.
+// Plans returns true: a full worker's cache may be worth the wait.
 func (*chwbl) Plans() bool { return true }
 
-// besideFull returns the worker for a request that the ring gave chosen, where
-// some workers are full: as long as none is, the ring decides. An open worker
-// that holds worthMoving tokens more of the prompt takes it: what overflowed
-// while its home was full goes on where it was taken in. For a full worker the
-// request waits no longer than worthWaiting times what reading the prompt
-// elsewhere costs more, at the worker's rate, and not at all for less than
-// worthMoving tokens. s and at are the home on the ring.
+// besideFull returns the worker for a request that the ring gave chosen; if no worker is
+// full, that one. An open worker that holds worthMoving tokens more of the prompt takes
+// the request, so that a chat that overflowed goes on there. For a full worker the request
+// waits no longer than worthWaiting times what computing the prompt elsewhere costs more,
+// and not at all for less than worthMoving tokens. s and at are the home on the ring.
 func (p *chwbl) besideFull(r *Request, ws []View, b *bound, chosen int, s *slot, at int) int {
-	if !anyFull(ws) {
+	if !anyOf(ws, true) {
 		return chosen
 	}
 	most := int64(-1)
@@ -35,7 +31,7 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *bound, chosen int, s *slot,
 		}
 	}
 	c := &ws[chosen]
-	if most < 0 { // whoever is open is over its bound: better than nobody
+	if most < 0 { // an open worker over its bound is better than none
 		if !c.Full || worthTheWait(r, c, 0) || !p.mark(ws, isOpen) {
 			return chosen
 		}
@@ -45,27 +41,18 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *bound, chosen int, s *slot,
 		return chosen
 	}
 	if !p.mark(ws, func(v *View) bool { return takes(v, b) && most-v.Overlap <= worthMoving }) {
-		return chosen // those that fit are more than a ring tells apart
+		return chosen // those that fit are beyond what a ring can hold
 	}
 	return int(p.clockwise(s, at))
 }
 
-func anyFull(ws []View) bool {
-	for i := range ws {
-		if ws[i].Full {
-			return true
-		}
-	}
-	return false
-}
-
 func isOpen(v *View) bool { return !v.Full }
 
-// takes tells whether a worker is open and within its bound, or idle.
+// takes reports whether a worker is open and within its bound, or idle.
 func takes(v *View, b *bound) bool { return !v.Full && (v.Inflight == 0 || b.admits(v)) }
 
-// worthTheWait tells whether the request should wait on for a full worker, where
-// an open one holds that many tokens of its prompt.
+// worthTheWait reports whether the request should wait for a full worker if an open one
+// holds that many tokens of its prompt.
 func worthTheWait(r *Request, full *View, elsewhere int64) bool {
 	saves := full.Overlap - elsewhere
 	return saves > worthMoving && float64(r.Waited)*full.Rate <= worthWaiting*float64(saves)*float64(time.Second)

@@ -6,18 +6,16 @@ import (
 )
 
 const (
-	// splitAbove and joinBelow are shares of a pool's traffic, in fair shares of
-	// one worker. A key with all of a worker's fair share, beside what else lives
-	// there, cannot stay on it: measured, of chats of six tenants that had 1.2 to
-	// 1.8 shares each, one turn in four left its home, and one in thirty so. The
-	// other one is a quarter of that, so that no mix of traffic sways between both.
+	// splitAbove and joinBelow are shares of a pool's traffic, in fair shares of one worker.
+	// A key with a whole share cannot stay on one: with 2 in place of 1, one turn in four
+	// of six tenants with 1.2 to 1.8 shares left its home, and one in thirty with 1. Between
+	// the two nothing changes.
 	splitAbove, joinBelow = 1.0, 0.25
-	// settle is how long traffic must be so before a key's place changes: a
-	// change costs every chat under it its cache.
+	// settle is how long traffic must be so before a key changes, which costs every chat
+	// under it its cache.
 	settle = time.Minute
-	// trafficWindow is what "now" means for shares: requests older than this
-	// fade, but never those among the last 32 for each worker, by which 1/n is
-	// told from 0.25/n.
+	// trafficWindow is how long requests count for shares, and requestsAWorker how many
+	// count at least, for 1/n to differ from 0.25/n.
 	trafficWindow   = time.Minute
 	requestsAWorker = 32
 	splitRequests   = 8   // for each worker, before shares are believed at all
@@ -27,28 +25,25 @@ const (
 	betweenSweeps   = time.Second
 )
 
-// Depth is how deep in their prompts the keys of an adaptive policy lie.
+// Depth is how deep in their prompts the keys of an adaptive policy are.
 type Depth struct {
 	Shared  int   // blocks at the prompts' beginning that most of the traffic has in common
 	Splits  int   // beginnings with so much traffic that their requests are placed by what follows
-	Changes int64 // how often any of this changed, which moved the requests under it
+	Changes int64 // of any of this, each of which moved the requests under it
 }
 
-// Adaptive is what a policy is that places requests by a part of their prompts
-// that follows the traffic.
+// Adaptive is a Policy that places requests by a part of their prompts that follows the
+// traffic.
 type Adaptive interface {
-	// Depth may be called at any time, by any goroutine.
+	// Depth is safe for concurrent use.
 	Depth() Depth
 }
 
 var _ Adaptive = (*chwbl)(nil)
 
-// depth finds the key of a prompt: the first block after what it shares with
-// most of the traffic. Where a key is too much for one worker, its branch does
-// the same again with the requests under it alone.
-//
-// It has no clock of its own. Weights of requests grow with time in place of
-// those of older ones fading, which shares cannot tell apart.
+// depth finds the key of a prompt: the first block after what it shares with most of the
+// traffic. If a key has too much traffic for one worker, its branch does the same again
+// with the requests under it alone.
 type depth struct {
 	root     branch
 	branches map[uint64]*branch // by the key that they split
@@ -94,8 +89,7 @@ func (d *depth) key(now time.Time, blocks []Block, workers int) uint64 {
 			d.count(now, key, at, n)
 			return key
 		}
-		// Whoever makes two prompts of one hash must not lead below its own end, or
-		// around in a circle.
+		// Two prompts with one hash must not lead below a chain's end, or in a circle.
 		if b.at != at {
 			return key
 		}
@@ -120,7 +114,7 @@ func (d *depth) find(blocks []Block) uint64 {
 	}
 }
 
-// workers returns the most workers that were eligible at once lately.
+// workers returns the most workers that were eligible at once in the last settle time.
 func (d *depth) workers(now time.Time, eligible int) float64 {
 	if !now.Before(d.windowEnd) {
 		d.windowEnd, d.before, d.most = now.Add(settle), d.most, 0
@@ -129,7 +123,7 @@ func (d *depth) workers(now time.Time, eligible int) float64 {
 	return float64(max(d.most, d.before))
 }
 
-// age lets all counts fade, and once a second joins what has faded.
+// age lets all counts fade, and once a second joins branches with little traffic.
 func (d *depth) age(now time.Time, n float64) {
 	d.requests++
 	d.traffic.add(now, trafficWindow, max(leastRequests, requestsAWorker*n))
@@ -157,7 +151,7 @@ func (d *depth) age(now time.Time, n float64) {
 	d.splits.Store(int64(len(d.branches)))
 }
 
-// count counts a request to its key, and splits it when it is too much for one
+// count counts a request to its key, and splits the key if it has been too much for one
 // worker for long enough.
 func (d *depth) count(now time.Time, key uint64, at int, n float64) {
 	c := d.keys.add(key, d.traffic.unit)

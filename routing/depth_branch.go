@@ -1,29 +1,30 @@
 package routing
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
 const (
-	// maxShared is the longest beginning that is known as shared, in blocks. One
-	// costs 16 bytes.
+	// maxShared is the longest shared beginning, in blocks of 16 bytes each.
 	maxShared = 1024
-	// A depth is left when fewer than keepShare of the traffic reach it, or more
-	// than moveShare reach the next one, and the new one has more than half. In
-	// between, a mix that stays the same changes nothing, whatever chance does:
-	// with the window below, 0.1 is six standard deviations.
+	// A depth is left if fewer than keepShare of the traffic reach it, or more than
+	// moveShare reach the next one, and the new one has more than half. A steady mix
+	// changes nothing: with the window below, 0.1 is six standard deviations.
 	keepShare, moveShare = 0.4, 0.6
 	// depthWindow and depthRequests are the least that a share is taken over.
 	depthWindow   = 5 * time.Minute
 	depthRequests = 512
-	// minRequests is how many requests a branch sees before it moves at all: at
-	// 32 a share of more than 0.6 is over a half with a chance of nine in ten.
+	// minRequests is how many requests a branch sees before it moves at all: at 32 a share
+	// of more than 0.6 is over a half with a chance of nine in ten.
 	minRequests = 32
-	// A rival is heard for trialRequests and at least settle, a branch's first
-	// ones for fewer and without delay: there is nothing to lose yet.
+	// A rival is tried for trialRequests and at least settle, a branch's first ones for
+	// fewer and without delay: no cache can be lost yet.
 	trialRequests, firstTrial = 256, 64
 )
 
-// branch is the place of one part of the traffic: all of it at the root, else
-// what begins with the block that it splits.
+// branch places one part of the traffic: all of it at the root, else what begins with the
+// block that it splits.
 type branch struct {
 	at      int  // index of that block in its chain; -1 at the root
 	depth   int  // blocks after it that most of the branch's traffic shares
@@ -37,9 +38,8 @@ type branch struct {
 	low     time.Time // since when it is too little to be a branch; zero while it is not
 }
 
-// place returns the index of the block that the request is placed by, or the
-// branch's own when it is not trained or nothing follows, and whether the depth
-// has moved.
+// place returns the index of the block that the request is placed by, or the branch's own
+// if it is not trained or nothing follows, and whether the depth has moved.
 func (b *branch) place(now time.Time, blocks []Block) (at int, moved bool) {
 	rest := blocks[b.at+1:]
 	if len(rest) == 0 {
@@ -98,9 +98,8 @@ func (b *branch) set(depth int) bool {
 	return changed
 }
 
-// compare hears a rival chain, one that parts from the known one where most of
-// the traffic may as well: when most of it shares more with the rival, that is
-// the better one to know.
+// compare tries a rival chain, which parts from the known one at the branch's depth or
+// before. If most of the traffic shares more with the rival, that replaces the known one.
 func (b *branch) compare(now time.Time, rest []Block, shared int) (moved bool) {
 	g := &b.rival
 	if len(g.chain) == 0 {
@@ -138,7 +137,7 @@ type guess struct {
 	traffic fading
 }
 
-// begin takes the beginning of a request as the chain.
+// begin makes the beginning of a request the chain.
 func (g *guess) begin(rest []Block) {
 	rest = rest[:min(len(rest), maxShared)]
 	g.chain, g.ends = g.chain[:0], g.ends[:0]
@@ -150,18 +149,11 @@ func (g *guess) begin(rest []Block) {
 	g.deep, g.heard, g.traffic = 0, 0, fading{}
 }
 
-// common returns how many blocks a request has in common with the chain. A
-// block stands for all before it, so that they part once and for good.
+// common returns how many blocks a request has in common with the chain: a block stands
+// for all before it.
 func (g *guess) common(rest []Block) int {
-	low, high := 0, min(len(g.chain), len(rest))
-	for low < high {
-		if middle := int(uint(low+high) / 2); g.chain[middle] == rest[middle].Hash {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return low
+	n := min(len(g.chain), len(rest))
+	return sort.Search(n, func(i int) bool { return g.chain[i] != rest[i].Hash })
 }
 
 // add counts a request and returns what it has in common with the chain.

@@ -3,15 +3,14 @@ package routing
 import "time"
 
 const (
-	// The sketch has 8 counters a worker for 64 workers: what it overcounts is
-	// at most about an eighth of a fair share there, a sixteenth of what splits.
+	// The sketch has 8 counters per worker for 64 workers: it overcounts there by at most
+	// about an eighth of a fair share.
 	sketchSets, sketchWays = 64, 8
 )
 
-// sketch counts the traffic of the heaviest keys in fixed memory: Space-Saving
-// (Metwally, Agrawal and El Abbadi) in sets, so that a count costs a look at
-// eight counters. A key without a counter takes over its set's lowest one, with
-// what that had as the most by which it is overcounted.
+// sketch counts the traffic of the heaviest keys in fixed memory: Space-Saving (Metwally,
+// Agrawal and El Abbadi) in sets. A key without a counter takes over its set's lowest one,
+// whose count is the most by which the key is overcounted.
 type sketch [sketchSets][sketchWays]counter
 
 // counter is the traffic of one key.
@@ -19,7 +18,7 @@ type counter struct {
 	key   uint64
 	count float64
 	over  float64   // at most so much of count is other keys'
-	above time.Time // since when the key has too much for one worker; zero while it has not
+	above time.Time // since when the key has too much for one worker; else zero
 }
 
 // add counts a request and returns the key's counter.
@@ -49,16 +48,15 @@ func (s *sketch) scale(by float64) {
 	}
 }
 
-// fading is a sum of requests in which older ones count for less. It gives
-// newer ones more weight instead, which is the same for shares and leaves every
-// other sum alone until the next rescale.
+// fading is a sum of requests in which older ones count for less. It gives newer ones more
+// weight instead, which is the same for shares and changes no other sum until a rescale.
 type fading struct {
 	last        time.Time
 	unit, total float64 // the weight of the last request, and of all
 }
 
-// add counts one request. One as old as the window has faded to 1/e, but not
-// before `least` came after it.
+// add counts one request. It fades to 1/e within the window, but not before `least` came
+// after it.
 func (f *fading) add(now time.Time, window time.Duration, least float64) {
 	if f.unit == 0 {
 		f.last, f.unit, f.total = now, 1, 1
@@ -72,8 +70,7 @@ func (f *fading) add(now time.Time, window time.Duration, least float64) {
 	f.total += f.unit
 }
 
-// rescale makes the unit one again and returns what other sums in units are to
-// be multiplied by.
+// rescale makes the unit 1 again and returns the factor for other sums in units.
 func (f *fading) rescale() float64 {
 	by := 1 / f.unit
 	f.unit, f.total = 1, f.total*by

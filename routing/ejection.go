@@ -10,9 +10,8 @@ type Ejection struct {
 	Slow        bool      // it was opened because the worker is slow
 }
 
-// Eject keeps new requests from the worker with that ID and Ref while its breaker is
-// open, unless the ejection cap keeps the worker in rotation. While the breaker is
-// half-open, the worker's gate limits its requests.
+// Eject keeps new requests from the worker with that ID and Ref while its breaker is open,
+// unless the ejection cap keeps it in rotation. Half-open, its gate limits the requests.
 func (p *Pool) Eject(id string, ref any, e Ejection) {
 	p.mu.Lock()
 	defer p.unlockChanged()

@@ -9,37 +9,35 @@ import (
 
 // Errors of Acquire and Offer. See also CooledError and OpenError.
 var (
-	// ErrNoWorker means that no worker is left that could ever take the request:
-	// all are down, without weight, without its model, tried before, or refused by
-	// their gates.
+	// ErrNoWorker means that no worker could take the request: all are down, without
+	// weight, without its model, tried before, or refused by their gates.
 	ErrNoWorker = errors.New("no worker is up")
-	// ErrFull means that workers are up, and that none of those that the request may
-	// go to is open: they are full or saturated, and a release opens a place.
+	// ErrFull means that all workers that could take the request are full or saturated;
+	// a release opens a place.
 	ErrFull = errors.New("all workers are full")
-	// ErrHeld means that the best worker for the request is full, and that it
-	// should wait for that one, although another is open. It comes of a Planner
-	// only, and only when Request.Wait is set.
+	// ErrHeld means that the best worker for the request is full, and worth the wait
+	// although another is open. It comes of a Planner only, if Request.Wait is set.
 	ErrHeld = errors.New("the best worker is full")
 )
 
-// CooledError means that every worker that is up asked for less, or is kept
-// from requests otherwise for longer than the first of those.
+// CooledError means that every worker that is up rests, and that the first to be back is
+// one in backoff.
 type CooledError struct {
-	Until time.Time // when the first of them may be asked again
+	Until time.Time // when that one is back
 }
 
-// Error tells when to come back.
+// Error names the time.
 func (e *CooledError) Error() string {
 	return fmt.Sprintf("all workers are cooling until %s", e.Until.Format(time.RFC3339))
 }
 
-// OpenError means that every worker that is up is kept from requests, and that
-// the first to be back is one whose breaker is open.
+// OpenError means that every worker that is up rests, and that the first to be back is one
+// whose breaker is open.
 type OpenError struct {
-	Until time.Time // when that one may be asked again
+	Until time.Time // when that one is back
 }
 
-// Error tells when to come back.
+// Error names the time.
 func (e *OpenError) Error() string {
 	return fmt.Sprintf("all workers failed too often and rest until %s", e.Until.Format(time.RFC3339))
 }
@@ -128,11 +126,22 @@ func (p *Pool) groupLocked(r *Request, tried []*Worker) (group int, any bool) {
 
 // field is the usable workers of the lowest group that has any.
 type field struct {
+	any              bool
+	group            int
 	views            []View // the open ones, and before a planner the full ones
 	full             bool   // one that is not in views is full
 	idle             int    // of those that are not in views, the saturated ones without requests in flight
 	starting         bool   // one in views starts slowly
 	inflight, weight int    // of those that do not start slowly, full and saturated ones too
+}
+
+// enter reports whether the group of a usable worker is the lowest one so far; a lower one
+// begins a new field.
+func (f *field) enter(group int) bool {
+	if !f.any || group < f.group {
+		*f = field{any: true, group: group, views: f.views[:0]}
+	}
+	return group == f.group
 }
 
 // eligibleLocked returns the workers that may take a request now: of the lowest group
@@ -141,14 +150,11 @@ type field struct {
 // into the next one. If metrics alone saturate all workers of the group, those without
 // requests in flight are eligible.
 func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
-	group, any := p.groupLocked(r, tried)
-	if !any {
-		return nil, p.noneLocked(r, tried)
-	}
 	f := field{views: p.views[:0]}
 	plan, tokens := p.plans && r.Wait, booked(r.PromptTokens)+booked(r.OutputTokens)
+	resting := r.Now.Before(p.restUntil) // perhaps some worker does; mostly none
 	for _, w := range p.workers {
-		if w.group != group || !p.usableLocked(w, r, tried) {
+		if w.barredLocked(r, tried) != "" || resting && w.restsLocked(r.Now) || !f.enter(w.group) {
 			continue
 		}
 		starting := w.shareLocked(r.Now) < 1
@@ -165,12 +171,14 @@ func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	}
 	if len(f.views) == 0 && f.onlyMetrics() {
 		for _, w := range p.workers {
-			if w.group == group && w.idleLocked() && p.usableLocked(w, r, tried) {
+			if w.group == f.group && w.idleLocked() && p.usableLocked(w, r, tried) {
 				f.add(w, r, false)
 			}
 		}
 	}
 	switch {
+	case !f.any:
+		return nil, p.noneLocked(r, tried)
 	case f.starting:
 		return p.rampLocked(r, &f)
 	case len(f.views) > 0:
@@ -217,9 +225,10 @@ func (f *field) add(w *Worker, r *Request, full bool) {
 	w.viewLocked(&f.views[len(f.views)-1], full)
 }
 
-func anyOpen(ws []View) bool {
+// anyOf reports whether any worker is full, or any is not.
+func anyOf(ws []View, full bool) bool {
 	for i := range ws {
-		if !ws[i].Full {
+		if ws[i].Full == full {
 			return true
 		}
 	}

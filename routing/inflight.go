@@ -100,6 +100,9 @@ func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Wo
 			break
 		}
 		c.found = append(c.found, row)
+		if len(c.alive) == 0 {
+			continue
+		}
 		counts, n := c.counts[int(row)*c.width:], 0
 		for _, h := range c.alive {
 			if counts[h.slot] > 0 {

@@ -23,29 +23,25 @@ type learned struct {
 }
 
 const (
-	// firstStep is the part of a time to first token that no prefill explains: the
-	// way to the worker, its scheduler, and one step of its model.
+	// firstStep is the part of a time to first token that no prefill explains: the network,
+	// the engine's scheduler, and one step of its model.
 	firstStep = 25 * time.Millisecond
-	// minPrefill is how many tokens must be ahead of a first token before its time
-	// says something about the rate: an eighth of a second at the prior rate, of
-	// which firstStep is a fifth.
+	// minPrefill is how many tokens must be ahead of a first token for its time to teach
+	// the rate: an eighth of a second at the prior rate, of which firstStep is a fifth.
 	minPrefill = 1000
-	// maxDoubt is the part of the tokens ahead of a first token that the gateway's
-	// own memory may have left out of them: an eighth. Was all of it prefilled
-	// after all, the sample is off by an eighth, about as far as prompts are off
-	// their estimates; a chat's next turn would teach a rate ten times too low.
+	// maxDoubt bounds the tokens that the gateway's own memory left out of those ahead to an
+	// eighth of them, about as far as estimates of prompts are off.
 	maxDoubt = 8
-	// minOutput is how many tokens an answer must have before their mean time says
-	// something: fewer may come in one flush.
+	// minOutput is how many tokens an answer must have to teach their mean time: fewer may
+	// come in one flush.
 	minOutput = 16
-	// minEstimate is how many tokens a prompt must be estimated at before the
-	// engine's count is compared with it: in fewer the chat template's own weigh.
+	// minEstimate is how many tokens a prompt must be estimated at to teach the scale: in
+	// fewer the chat template's own weigh.
 	minEstimate = 64
 )
 
 // refreshLocked gives each worker its value, and its prior: the median of the others that
-// have samples, else the quantity's own. So a worker without samples is taken
-// for a usual one of its pool.
+// have samples, else the quantity's own.
 func (p *Pool) refreshLocked(q int) {
 	l := &p.learned
 	l.sorted, l.samples[q] = l.sorted[:0], 0
@@ -70,8 +66,8 @@ func (p *Pool) refreshLocked(q int) {
 	}
 }
 
-// medianBut returns the median of sorted without the element at that index
-// (-1: of all), 0 when nothing is left.
+// medianBut returns the median of sorted without the element at that index (-1: of all), 0
+// if nothing is left.
 func medianBut(sorted []float64, without int) float64 {
 	n := len(sorted)
 	at := func(i int) float64 {
@@ -92,13 +88,13 @@ func medianBut(sorted []float64, without int) float64 {
 	return (at(n/2-1) + at(n/2)) / 2
 }
 
-// poolRateLocked is the prefill rate of a usual worker of the pool.
-func (p *Pool) poolRateLocked() float64 {
-	e := estimator{limits: rateLimits, mean: p.learned.median[prefillRate], count: p.learned.samples[prefillRate]}
-	return e.value(rateLimits.prior)
+// usualLocked is a quantity of a usual worker of the pool.
+func (p *Pool) usualLocked(q int, l limits) float64 {
+	e := estimator{limits: l, mean: p.learned.median[q], count: p.learned.samples[q]}
+	return e.value(l.prior)
 }
 
-// learnLocked takes what the answer of a lease says.
+// learnLocked learns from the answer of a lease.
 func (p *Pool) learnLocked(l *Lease, o Result) {
 	p.learnPlaceLocked(l, o)
 	if whole := o.Err == nil; whole && o.OutputTokens > 0 {
@@ -121,11 +117,9 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	}
 }
 
-// wasAhead returns how many tokens were prefilled up to the lease's first one,
-// and whether that is known well enough to learn from. The worker's own word on
-// what it had cached ends the doubt; none is no word, because engines leave a
-// zero out that others never say. Without it the prompt's tokens are those
-// counted, as large a part of them cached as was booked.
+// wasAhead returns how many tokens were prefilled up to the lease's first one, and whether
+// that is known well enough to learn from. It is if the engine reports cached tokens; 0 may
+// mean that it does not. Without that report the part booked as cached is believed.
 func (l *Lease) wasAhead(o Result) (tokens int64, sure bool) {
 	others, own, prompt := l.ahead-l.prefill, l.prefill, booked(o.PromptTokens)
 	switch {
@@ -169,7 +163,7 @@ func (p *Pool) Estimates() Estimates {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := Estimates{
-		Rate:         p.poolRateLocked(),
+		Rate:         p.usualLocked(prefillRate, rateLimits),
 		OutputTokens: p.learned.output.estimate(outputLimits.prior),
 		PlaceTime:    p.placeLocked(),
 		PromptScale:  p.learned.scale.estimate(scaleLimits.prior),

@@ -16,8 +16,7 @@ type Learned struct {
 func (p *Pool) Learned() Learned { return unpack(p.learnedNow.Load()) }
 
 // A published Learned is one word, so that publishing it allocates nothing: scale as a
-// fixed-point number of 28 bits, which is exact to 3e-8 of the prior, and two lengths of
-// 18 bits each, which hold outputLimits' ceiling.
+// fixed-point number of 28 bits, and two lengths of 18 bits, which hold outputLimits' ceiling.
 const (
 	scaleBits, lengthBits = 28, 18
 	scaleUnit             = 1 << scaleBits / 8 // of scaleLimits' ceiling
@@ -35,9 +34,8 @@ func unpack(word uint64) Learned {
 	return Learned{scale: float64(word>>(2*lengthBits)) / scaleUnit, output: int64(word >> lengthBits & lengthMask), long: int64(word & lengthMask)}
 }
 
-// PromptTokens corrects an estimate of a prompt's tokens by what the pool's engines
-// counted in earlier prompts. Request.PromptTokens must have passed through it, because
-// the correction is learned from that as well.
+// PromptTokens corrects an estimate of a prompt's tokens by the engines' counts of earlier
+// prompts. Request.PromptTokens must have passed through it.
 func (l Learned) PromptTokens(estimate int64) int64 {
 	if estimate <= 0 {
 		return 0
@@ -45,14 +43,12 @@ func (l Learned) PromptTokens(estimate int64) int64 {
 	return max(1, int64(math.Round(float64(booked(estimate))*l.scale)))
 }
 
-// OutputTokens returns how many tokens to expect of an answer that may have at most
-// bound; 0 is no bound.
+// OutputTokens returns the expected tokens of an answer with at most bound; 0 is no bound.
 func (l Learned) OutputTokens(bound int64) int64 { return atMost(bound, l.output) }
 
-// LongAnswer returns how many tokens to reserve for an answer that may have at most
-// bound, 0 being no bound: as many as nine in ten of the pool's latest whole answers had
-// at most, if that is less. It is 512 before 20 answers ended with a count of their
-// tokens, and from 16 to 131,072 afterwards.
+// LongAnswer returns how many tokens to reserve for an answer with at most bound; 0 is no
+// bound: the ninth decile of the pool's latest whole answers if that is less. It is 512
+// before 20 answers ended with a count of their tokens.
 func (l Learned) LongAnswer(bound int64) int64 { return atMost(bound, l.long) }
 
 func atMost(bound, tokens int64) int64 {
@@ -68,9 +64,8 @@ func (p *Pool) publishLearnedLocked() {
 	p.learnedNow.Store(Learned{scale: p.scaleLocked(), output: output, long: p.learned.long.tokens()}.pack())
 }
 
-// Up tells whether any member could take a request now, after a release or as soon as
-// its backoff is over. Members that are down, without weight or open could not. It does
-// not take the pool's lock.
+// Up reports whether any member could take a request now, after a release or after its
+// backoff: it is up, has weight and is not open. It does not take the pool's lock.
 func (p *Pool) Up(now time.Time) bool {
 	from := p.upFrom.Load()
 	return from != nil && !now.Before(*from)

@@ -127,7 +127,7 @@ func (l *Lease) answer(at time.Time, err error) (outcome error, first bool) {
 // predicted. Prompts ahead are prefilled while a stream waits for its slot. Times below
 // the first step are equal: of one and three milliseconds neither is slow.
 func (l *Lease) sampleLocked(at time.Time) sample {
-	rate := l.pool.poolRateLocked()
+	rate := l.pool.usualLocked(prefillRate, rateLimits)
 	predicted := firstStep + max(seconds(float64(l.ahead)/rate), l.queueTime+seconds(float64(l.prefill)/rate))
 	observed := max(firstStep, at.Sub(l.bookedAt))
 	return sample{began: at.Add(-observed), at: at, ratio: float64(observed) / float64(predicted), observed: observed}

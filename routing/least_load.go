@@ -1,16 +1,14 @@
 package routing
 
-// leastLoad takes the worker with the fewest booked tokens, and of those with
-// equally few the one with the fewest requests, both for each unit of weight. A
-// full worker comes after all that are open. It has no memory.
+// leastLoad takes the worker with the fewest booked tokens, then the fewest requests, both
+// per unit of weight. A full worker comes after all open ones. It has no memory.
 type leastLoad struct{}
 
 // Name returns "least_load".
 func (leastLoad) Name() string { return "least_load" }
 
-// Pick breaks ties by the request's random number, each worker with a chance
-// of its weight: gateways that all see an idle pool do not all choose its first
-// member, and weights count where nothing is booked.
+// Pick breaks ties by the request's random number, each worker with a chance of its
+// weight, so that several gateways do not all choose the first member of an idle pool.
 func (leastLoad) Pick(r *Request, ws []View) (int, Reason) {
 	best := least(r.Rand, ws, -1)
 	if r.marks != nil {
@@ -19,8 +17,8 @@ func (leastLoad) Pick(r *Request, ws []View) (int, Reason) {
 	return best, ReasonLeastLoad
 }
 
-// least returns the least loaded of ws without the one at that index (-1: of all),
-// -1 when nobody is left.
+// least returns the least loaded of ws without the one at that index (-1: of all), -1 if
+// none is left.
 func least(rand uint64, ws []View, without int) int {
 	best, tied := -1, uint64(0)
 	for i := range ws {
@@ -55,23 +53,19 @@ func least(rand uint64, ws []View, without int) int {
 	return best
 }
 
-// compareLoad returns -1 when a is less loaded than b, 0 when they are equal. A
-// full worker is more loaded than any that is open.
+// compareLoad returns -1 if a is less loaded than b, 0 if they are equal, else 1. A full
+// worker is more loaded than any open one.
 func compareLoad(a, b *View) int {
-	if a.Full != b.Full {
-		if b.Full {
-			return -1
-		}
+	switch {
+	case a.Full && !b.Full:
 		return 1
+	case b.Full && !a.Full:
+		return -1
 	}
-	if x, y := a.score(), b.score(); x != y {
-		if x < y {
-			return -1
-		}
-		return 1
+	x, y := a.score(), b.score()
+	if x == y {
+		x, y = float64(a.Inflight)/float64(a.Weight), float64(b.Inflight)/float64(b.Weight)
 	}
-	// Divisions round alike, so that equal ratios compare equal.
-	x, y := float64(a.Inflight)/float64(a.Weight), float64(b.Inflight)/float64(b.Weight)
 	switch {
 	case x < y:
 		return -1

@@ -3,35 +3,29 @@ package routing
 import "math"
 
 const (
-	// longShare is the share of answers that are no longer than a long one. Nine
-	// in ten fit what is reserved for them; the tenth is settled when it ends.
+	// longShare is the share of answers that fit what is reserved for them.
 	longShare = 0.9
-	// longPrior is a long answer before there are samples: twice what is expected
-	// of a usual one (outputLimits), as lengths that end by chance have it.
+	// longPrior is twice the usual answer (outputLimits), as for random lengths.
 	longPrior = 512
-	// longSamples is how many answers it takes: of fewer, less than two are above
-	// the share, and one odd answer would be the result.
+	// longSamples is how many answers it takes: of fewer, less than two are above the share.
 	longSamples = 20
-	// longMemory is how many answers the weights look back over. The result's
-	// standard error is 6 or 7 % where lengths end by chance, and what a pool
-	// answered before is forgotten (a tenth of the weights) after 460 answers.
+	// longMemory is how many answers the weights look back over. The standard error is 6 or
+	// 7 % for random lengths, and the past is forgotten after 460 answers.
 	longMemory = 200
 	// longFloor is the least: below it the estimate of the prompt is off by more.
 	longFloor = 16
-	// octaveSteps is how many buckets there are to a doubling: each is 9 % wide,
-	// and the place inside it is taken from the weights.
+	// octaveSteps is how many buckets there are to a doubling: each is 9 % wide.
 	octaveSteps = 8
 	// longBuckets reach up to outputLimits' ceiling, 2^17 tokens.
 	longBuckets = 17*octaveSteps + 1
-	// heaviest is how much a new sample may weigh before all weights are scaled
-	// down: far from where a float64 would lose the smallest.
+	// heaviest is how much a new sample may weigh before all weights are scaled down, so
+	// that a float64 does not lose the smallest.
 	heaviest = 1e6
 )
 
-// longAnswers learns how long a long answer is: the quantile longShare of the
-// lengths of late, in a histogram of exponentially growing buckets whose weights
-// fade. A new sample weighs more than the one before it, instead of all others
-// less. The zero value is ready.
+// longAnswers learns the quantile longShare of the last lengths, in a histogram of
+// exponential buckets whose weights fade: a new sample weighs more than the one before it.
+// The zero value is ready.
 type longAnswers struct {
 	weights       [longBuckets]float64
 	total, weight float64
@@ -39,7 +33,7 @@ type longAnswers struct {
 	value         float64 // of the quantile; set once there are enough samples
 }
 
-// learn takes the tokens of one answer, which are more than none.
+// learn enters the tokens of one answer, at least one.
 func (a *longAnswers) learn(tokens int64) {
 	at := math.Log2(float64(tokens)) * octaveSteps
 	a.weight = max(1, a.weight*longMemory/(longMemory-1))

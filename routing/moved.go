@@ -1,21 +1,19 @@
 package routing
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
-// movedKeys is how many keys MovedShare looks at: the share is then known within
-// one and a half in a hundred, which is less than what the ring's own points
-// leave open.
+// movedKeys is how many keys MovedShare looks at, for an error of 1.5 %.
 const movedKeys = 4096
 
-// MovedShare returns the share of prompts, from 0 to 1, whose home is another
-// worker among the members after, under the policy is, than among those before,
-// under the policy was: whose cached beginning is lost to them. It is an estimate
-// from a fixed set of keys, the same for the same arguments. Of each set only the
-// members with weight in the lowest group have homes. A policy that knows no homes
-// has none to lose: between two of them nothing moves, from or to one everything
-// does, as where one of the sets is empty. Policies that tell prompts apart in
-// different ways count as if every prompt had another key, which short ones may
-// not have. Which models a member serves is not looked at.
+// MovedShare returns the share of prompts, from 0 to 1, whose home moves, so that their cache
+// is lost, if members and policy change from before and was to after and is. It is an
+// estimate from a fixed set of keys. Only members with weight in the lowest group have homes.
+// Between two policies without homes nothing moves; from or to one everything does. If the
+// policies make keys of prompts in different ways, every key is another one. Models are not
+// considered.
 func MovedShare(before []Member, was Config, after []Member, is Config) float64 {
 	if homed := is.Name == homing; (was.Name == homing) != homed {
 		return 1
@@ -36,16 +34,12 @@ func MovedShare(before []Member, was Config, after []Member, is Config) float64 
 	return float64(moved) / movedKeys
 }
 
-// homing is the only policy that knows homes.
+// homing is the only policy with homes.
 const homing = "chwbl"
 
-// homes returns the members that the keys from offset on belong to, on a ring with
-// so many points for each unit of weight, 0 being the default; the empty ID where
-// there is none.
+// homes returns the IDs of the homes of the keys from offset on, on a ring with so many
+// points per unit of weight (0: the default); empty without members.
 func homes(members []Member, units int, offset uint64) [movedKeys]string {
-	if units == 0 {
-		units = defaultVirtualNodes
-	}
 	var ws []View
 	for i := range members {
 		m := &members[i]
@@ -58,7 +52,7 @@ func homes(members []Member, units int, offset uint64) [movedKeys]string {
 		ws = append(ws, View{ID: m.ID, Index: len(ws), Weight: m.Weight, Group: m.Group})
 	}
 	var owners [movedKeys]string
-	g := newRing(units)
+	g := newRing(cmp.Or(units, defaultVirtualNodes))
 	if !g.enter(time.Time{}, ws) {
 		return owners
 	}

@@ -6,21 +6,20 @@ import (
 )
 
 const (
-	// maxSamples is how many streams of one worker are kept: those of several
-	// seconds of a busy one.
+	// maxSamples is how many streams of one worker are kept: those of several seconds of a
+	// busy one.
 	maxSamples = 64
-	// paceWindow is how old a sample may be: long enough for twenty streams of
-	// a worker that gets one in fifteen seconds, short enough to speak of now.
+	// paceWindow is how old a sample may be: long enough for twenty streams of a worker that
+	// gets one in fifteen seconds.
 	paceWindow = 5 * time.Minute
-	// A moment lasts this long at least, and until the worker and a peer have had
-	// so many streams in it. The median of three leaves one odd stream out. What
-	// slows all streams of two seconds is one event and counts once.
+	// A moment lasts two seconds at least, so that what slows all streams of two seconds
+	// counts once, and until the worker and a peer have had three streams in it, of which
+	// the median leaves one odd out.
 	momentSpan    = 2 * time.Second
 	momentStreams = 3
-	// maxMoments and minMoments are how many moments are looked back at, at most
-	// and at least. A sound worker under overload may be beyond the factor in every
-	// second one, and then has all but one of six against it once in ten: the
-	// predicted wait for a slot keeps that rare.
+	// maxMoments and minMoments are how many moments count, at most and at least. A sound
+	// worker under overload may be beyond the factor in every second one, and is in five of
+	// six once in ten: the predicted wait for a slot keeps that rare.
 	maxMoments = 8
 	minMoments = 6
 )
@@ -150,9 +149,5 @@ func (p *pace) p95() time.Duration {
 // median sorts vs, of which there is at least one.
 func median(vs []float64) float64 {
 	slices.Sort(vs)
-	half := len(vs) / 2
-	if len(vs)%2 == 1 {
-		return vs[half]
-	}
-	return (vs[half-1] + vs[half]) / 2
+	return medianBut(vs, -1)
 }

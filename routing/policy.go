@@ -150,6 +150,11 @@ type Planner interface {
 	Plans() bool
 }
 
+func plans(p Policy) bool {
+	planner, ok := p.(Planner)
+	return ok && planner.Plans()
+}
+
 // Config names a policy, as config.yaml writes it. An empty Name is least_load; any
 // other value that is nil, 0 or empty is what its tag absent says.
 type Config struct {

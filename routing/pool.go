@@ -177,8 +177,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 			p.partLocked(w)
 		}
 	}
-	planner, ok := policy.(Planner)
-	p.policy, p.plans, p.workers = policy, ok && planner.Plans(), workers
+	p.policy, p.plans, p.workers = policy, plans(policy), workers
 	p.views, p.marks = make([]View, 0, len(members)), make([]mark, len(members))
 	p.chains.room(len(members))
 	p.learned.sorted = make([]float64, 0, len(members))

@@ -1,16 +1,14 @@
 package routing
 
-// powerOfTwo draws two workers and takes the less loaded one: nearly as even as
-// looking at all of them, and several gateways that see the same loads do not
-// all run to the same worker. It has no memory.
+// powerOfTwo draws two workers and takes the less loaded one: nearly as even as comparing
+// all of them, and several gateways do not all choose the same one. It has no memory.
 type powerOfTwo struct{}
 
 // Name returns "power_of_two".
 func (powerOfTwo) Name() string { return "power_of_two" }
 
-// Pick draws two distinct workers, each with a chance of its weight, and takes
-// the one with less booked for each unit of weight. Of equals it takes the one
-// drawn first, so that weights count where nothing is booked.
+// Pick draws two distinct workers, each with a chance of its weight, and takes the less
+// loaded one. Of equals it takes the one drawn first, so that weights count.
 func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
 	total := uint64(0)
 	for i := range ws {
@@ -28,8 +26,8 @@ func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
 	return first, ReasonPowerOfTwo
 }
 
-// drawn returns the worker that holds the ticket, when each but the one left
-// out holds as many as its weight.
+// drawn returns the worker that has the ticket if each but the one left out has as many as
+// its weight.
 func drawn(ws []View, ticket uint64, without int) int {
 	last := 0
 	for i := range ws {

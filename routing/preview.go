@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Outlook is where a request would go, were it sent now.
+// Outlook is where a request would go now.
 type Outlook struct {
-	Worker string // empty when it could go to nobody now
+	Worker string // empty on an error but ErrFull and ErrHeld
 	Ref    any    // its member's
 	Reason Reason
 	Held   bool   // the worker is full, and the request would wait for it
@@ -19,11 +19,11 @@ type Outlook struct {
 type Passed struct {
 	Worker string    `json:"worker"`
 	Why    string    `json:"why"`            // in one word, see PassedDown
-	Until  time.Time `json:"until,omitzero"` // when it is over, of those that rest or start slowly
+	Until  time.Time `json:"until,omitzero"` // the end of a rest or a slow start
 }
 
-// Why a member was not shown to the policy, beside PassedFull. Of several the first one
-// holds.
+// The reasons why a member was not shown to the policy, beside PassedFull. The first one
+// that applies holds.
 const (
 	PassedDown      = "down"
 	PassedNoWeight  = "no_weight"
@@ -32,29 +32,24 @@ const (
 	PassedTried     = "tried"
 	PassedOpen      = "open" // its breaker is
 	PassedCooling   = "cooling"
-	PassedGroup     = "group" // a lower group has somebody
+	PassedGroup     = "group" // a lower group has a usable worker
 	PassedSaturated = "saturated"
 	PassedStarting  = "starting" // it starts slowly, and has its share
 )
 
-// Draft is another policy, other members and another saturation for a pool. A member
-// with the ID of one that the pool has is that worker, with its load and what was
-// learned of it; any other is a new worker that is up and idle.
+// Draft is another configuration for a pool. A member with the ID of one that the pool has
+// is that worker, with its load and what was learned of it; any other is a new worker that
+// is up and idle.
 type Draft struct {
-	Policy  Policy // the pool's own, with its memory, or one that nobody else asks meanwhile
+	Policy  Policy // the pool's own, or one that is not used meanwhile
 	Members []Member
 	Limit   Saturation
 }
 
-// Preview says where the request would go by the code that books it, and books
-// nothing: neither the pool nor its policy remembers anything of it. With a draft
-// it says where it would go if the pool were configured so. Its errors are those of
-// Acquire; the gate of the worker is not asked. The outlook is complete with an
-// error too.
-//
-// Under the pool's lock it only looks: a policy is asked outside, in a copy of its
-// memory, because one that comes to know new workers may take as long as a thousand
-// requests do.
+// Preview returns where Acquire would book the request now, or with a draft if the pool
+// were configured so, and changes nothing. Its errors are those of Acquire; the gate is not
+// asked. The outlook is complete with an error too. A clone of the policy is asked outside
+// the pool's lock, because new workers may take as long as a thousand requests do.
 func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Outlook, err error) {
 	q := *r
 	q.Record, q.dry = &o.Choice, true
@@ -67,10 +62,8 @@ func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Outlook, e
 	i, reason := apart.pickLocked(&q, seen.views)
 	v := &seen.views[i]
 	o.Worker, o.Ref, o.Reason, o.Held = v.ID, seen.workers[v.Index].ref, reason, v.Full
-	if o.Held && anyOpen(seen.views) {
-		return o, ErrHeld
-	} else if o.Held {
-		return o, ErrFull
+	if o.Held {
+		return o, waitError(seen.views)
 	}
 	return o, nil
 }
@@ -122,8 +115,7 @@ func (p *Pool) look(r *Request, draft *Draft, tried []*Worker) (v poolView, err 
 
 // newDraft returns a throw-away pool with empty workers, and their indexes by ID.
 func newDraft(d *Draft) (p *Pool, at map[string]int) {
-	planner, ok := d.Policy.(Planner)
-	p = &Pool{policy: d.Policy, plans: ok && planner.Plans(), limit: d.Limit, workers: make([]*Worker, len(d.Members)), views: make([]View, 0, len(d.Members))}
+	p = &Pool{policy: d.Policy, plans: plans(d.Policy), limit: d.Limit, workers: make([]*Worker, len(d.Members)), views: make([]View, 0, len(d.Members))}
 	workers := make([]Worker, len(d.Members))
 	at = make(map[string]int, len(d.Members))
 	for i := range d.Members {
@@ -132,9 +124,8 @@ func newDraft(d *Draft) (p *Pool, at map[string]int) {
 	return p, at
 }
 
-// copyLocked copies the workers of a live pool, and what it knows of prompts, into a
-// throw-away pool, which may then be used under the live one's lock only. It returns the
-// copies of the workers tried.
+// copyLocked copies the workers of a live pool into a throw-away pool, which may then be
+// used under the live one's lock only. It returns the copies of the workers tried.
 func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []*Worker) (copied []*Worker) {
 	p.slowness, p.restUntil, p.chains, p.recent, p.learned = live.slowness, live.restUntil, live.chains, live.recent, live.learned
 	for _, w := range live.workers {
@@ -153,8 +144,7 @@ func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []
 	return copied
 }
 
-// configureLocked gives the workers of a throw-away pool the draft's configuration. A
-// worker that was not copied is up and idle.
+// configureLocked gives the workers of a throw-away pool the draft's configuration.
 func (p *Pool) configureLocked(d *Draft) {
 	for i, w := range p.workers {
 		m := &d.Members[i]
@@ -166,7 +156,7 @@ func (p *Pool) configureLocked(d *Draft) {
 		w.maxTokens, w.models, w.due = m.MaxTokensInflight, m.Models, nil
 	}
 	p.capEjectionsLocked()
-	for q := range quantities { // a worker without samples is taken for a usual one of these
+	for q := range quantities {
 		p.refreshLocked(q)
 	}
 }

@@ -2,8 +2,7 @@ package routing
 
 import "math/bits"
 
-// random gives every worker the same chance, whatever its weight. It has no
-// memory.
+// random gives every worker the same chance, whatever its weight. It has no memory.
 type random struct{}
 
 // Name returns "random".
@@ -16,8 +15,7 @@ func (random) Pick(r *Request, ws []View) (int, Reason) {
 	return drawn, ReasonRandom
 }
 
-// below maps a random number to one below n, each with the same chance but for
-// one part in 2^64/n.
+// below maps a random number to one below n.
 func below(random, n uint64) uint64 {
 	at, _ := bits.Mul64(random, n)
 	return at

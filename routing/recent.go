@@ -5,14 +5,11 @@ import (
 	"time"
 )
 
-// recent remembers which workers prefilled the beginnings of prompts lately:
-// their caches hold them still when the next turn of a chat comes, with nothing
-// of it in flight. It is the gateway's own guess, made of its own requests; no
-// engine is asked.
+// recent remembers which workers prefilled the beginnings of prompts lately, and so may
+// have them cached when the next turn of a chat comes. It is the gateway's own guess.
 //
-// It is a table of fixed size, four places for each hash, of which the one
-// longest not used makes room for a new one. It may trust the hashes: who makes
-// them collide makes the table forget, and no look costs more than four places.
+// It is a table of fixed size with four places for each hash; a new one takes the place
+// that was longest not used. Colliding hashes only make the table forget.
 type recent struct {
 	sets [][recentWays]recentBlock // nil until there is something to remember
 
@@ -36,27 +33,24 @@ type hit struct {
 }
 
 const (
-	// recentWays by recentSets are 65,536 blocks in 2 MiB. A block of a long text is
-	// 128 tokens, and of long prompts not all are remembered, so that they stand for
-	// 8 million tokens and more: the caches of sixteen engines with half a million
-	// each. Under load the table thus forgets about when they do.
+	// recentWays by recentSets are 65,536 blocks in 2 MiB. They stand for 8 million tokens
+	// and more, the caches of sixteen engines with half a million each, so that under
+	// load the table forgets about when the caches do.
 	recentWays = 4
 	recentSets = 1 << recentBits
 	recentBits = 14
-	// rememberedWorkers is the columns that fit into a word. Workers beyond have
-	// no memory, and are taken for cold.
+	// rememberedWorkers is the columns that fit into a word. Workers beyond are taken for
+	// cold.
 	rememberedWorkers = 64
-	// recentPeriod, in seconds, is half of what a memory lasts at most. Five minutes
-	// are what engines under load hold, and what hosted ones promise of a prompt
-	// cache; without load a cache lasts longer, and a prompt wrongly taken for cold
-	// costs nothing but a booking that is too high.
+	// recentPeriod, in seconds, is half of what a memory lasts at most. Engines under load
+	// hold a cache for five minutes. A prompt that is wrongly taken for cold costs nothing
+	// but a booking that is too high.
 	recentPeriod = 150
-	// recentMisses in a row end the search: where four neighbours are gone, what
-	// lies deeper went with them, because a prompt is remembered as a whole.
+	// recentMisses in a row end the search: a prompt is remembered as a whole.
 	recentMisses = 4
-	// recentTail bounds the search between two landmarks, for the end of a prompt
-	// that has grown since. It finds every end among the first 1,024 blocks, 130,000
-	// tokens; beyond, less than a twelfth of the prompt is missed.
+	// recentTail bounds the search between two landmarks, for the end of a prompt that has
+	// grown since. It finds every end among the first 1,024 blocks; beyond, less than a
+	// twelfth of the prompt is missed.
 	recentTail = 64
 )
 
@@ -94,8 +88,7 @@ func (c *recent) mark(hashes []uint64, column int, at time.Time) {
 	}
 }
 
-// mark sets the workers' bits. Requests come to the lock in another order than
-// they were answered in.
+// mark sets the workers' bits. Requests may reach the lock out of order.
 func (m *recentBlock) mark(workers uint64, now int64) {
 	switch passed := now/recentPeriod - m.last/recentPeriod; {
 	case passed < -1:
@@ -112,7 +105,7 @@ func (m *recentBlock) mark(workers uint64, now int64) {
 	m.last = max(m.last, now)
 }
 
-// workers returns who has the block still.
+// workers returns which workers still have the block.
 func (c *recent) workers(hash uint64, now int64) uint64 {
 	set := c.set(hash)
 	for i := range set {
@@ -131,8 +124,7 @@ func (c *recent) workers(hash uint64, now int64) uint64 {
 	return 0
 }
 
-// forget clears a column. It reads the whole table, a tenth of a millisecond,
-// which a worker that goes and comes back is worth.
+// forget clears a column. It reads the whole table, which takes a tenth of a millisecond.
 func (c *recent) forget(column int) {
 	for i := range c.sets {
 		for k := range c.sets[i] {
@@ -157,7 +149,7 @@ func (c *recent) overlaps(r *Request, prompt int64, ws []View, workers []*Worker
 	}
 	c.search(r.Blocks, r.Now.Unix(), shown)
 	last := len(r.Blocks) - 1
-	// Who has a block has all before it, whether the table still knows or not.
+	// A worker that has a block has all before it.
 	for i := len(c.found) - 1; i >= 0 && shown != 0; i-- {
 		have := c.found[i].workers & shown
 		if have == 0 {
@@ -172,8 +164,8 @@ func (c *recent) overlaps(r *Request, prompt int64, ws []View, workers []*Worker
 	}
 }
 
-// search finds the chain's blocks that any of the workers shown has: of its
-// landmarks, and of all blocks between the deepest of them found and the next.
+// search finds the chain's blocks that any of the workers shown has: of its landmarks, and
+// of all blocks between the deepest one found and the next.
 func (c *recent) search(blocks []Block, now int64, shown uint64) {
 	c.found = c.found[:0]
 	last, missed := len(blocks)-1, 0

@@ -11,21 +11,16 @@ const (
 	// defaultVirtualNodes puts a worker's share of the keys within 8 % of its
 	// weight's (one part in the square root of the points).
 	defaultVirtualNodes = 150
-	// maxPoints bounds a ring: 2^20 points of 16 bytes are 16 MiB, and enough
-	// for weights that sum up to 6,990 at 150 points each. Beyond that every
-	// unit of weight gets half the points, or a quarter, as many as fit; those of
-	// absent workers count, so that only there gateways may differ for a while.
+	// maxPoints bounds a ring to 12 MiB, enough for weights that sum up to 6,990 at 150
+	// points each. Beyond that the points of a unit of weight are halved until all fit.
+	// Those of absent workers count, so that gateways may differ for a while.
 	maxPoints = 1 << 20
-	// maxWeight keeps the sum of all points within an integer. Beyond it a
-	// worker counts as one of that weight.
+	// maxWeight keeps the sum of all points within an integer.
 	maxWeight = 1 << 30
-	// maxAbsent bounds the absent workers that a ring remembers, but never below
-	// the pool's size: where most are full, others are so the next moment.
-	// Skipping an absent one costs a step for every point that it has.
+	// maxAbsent bounds the absent workers that a ring remembers, but never below the
+	// pool's size. Skipping one costs a step for each of its points.
 	maxAbsent = 64
-	// absentFor is how long an absent worker keeps its points. Removing and
-	// adding them moves no key that the worker's coming and going does not move
-	// anyway: it is only work saved for one that comes back soon.
+	// absentFor is how long an absent worker keeps its points: less work if it comes back.
 	absentFor = time.Hour
 
 	slotBits = 14            // of a point's owner; the rest is the ordinal
@@ -34,11 +29,10 @@ const (
 	maxOwned = 1 << (32 - slotBits) // points that one worker can have
 )
 
-// ring is a consistent-hash ring over the workers that were seen, by ID: equal
-// on every gateway, wherever a worker stands in the list. Each unit of a
-// worker's weight is `units` points. A point carries its ordinal among its
-// owner's, and counts only while the owner's weight reaches that far; so a
-// weight that changes within what was seen before changes nothing on the ring.
+// ring is a consistent-hash ring over the workers that were seen, by ID: equal on every
+// gateway. Each unit of a worker's weight is `units` points. A point has its ordinal among
+// its owner's and counts only while the owner's weight reaches that far, so that a smaller
+// weight changes nothing on the ring.
 type ring struct {
 	units  int // points for each unit of weight, before maxPoints halves them
 	halved int // how often it did
@@ -68,9 +62,8 @@ type slot struct {
 
 func newRing(units int) *ring { return &ring{units: units, byID: map[string]uint32{}} }
 
-// enter makes the ring that of ws: its slots say who is eligible, at which
-// index and weight. It costs a comparison a worker unless there is a new one,
-// or one with more weight than ever. It reports whether there is anybody.
+// enter makes the ring that of ws. It costs a comparison per worker unless there is a new
+// one, or one with more weight than ever. It reports whether the ring has any of them.
 func (g *ring) enter(now time.Time, ws []View) bool {
 	if now.After(g.now) { // requests reach the lock in another order than they were stamped
 		g.now = now
@@ -115,8 +108,7 @@ func (g *ring) find(v *View) (at uint32, known bool) {
 // points returns how many points a weight is worth, at least one.
 func (g *ring) points(weight int) int { return max(1, min(weight, maxWeight)*g.units>>g.halved) }
 
-// rebuild forgets who is long absent, takes in who is new, and sorts the points
-// of all.
+// rebuild forgets long absent workers, adds new ones, and sorts all points.
 func (g *ring) rebuild(ws []View) {
 	g.forget(len(ws))
 	clear(g.byID)
@@ -140,21 +132,12 @@ func (g *ring) rebuild(ws []View) {
 	g.place()
 }
 
-// forget drops the slots that were not eligible for absentFor, and of the
-// others that are absent now those longest gone beyond maxAbsent or the pool. There
-// is room left for all that are present.
+// forget drops the slots that were not eligible for absentFor, and of the others that are
+// absent those longest gone beyond maxAbsent or the pool. All that are present have room.
 func (g *ring) forget(workers int) {
 	present := func(s slot) bool { return s.pick == g.picks }
 	g.slots = slices.DeleteFunc(g.slots, func(s slot) bool { return !present(s) && g.now.Sub(s.seen) > absentFor })
-	slices.SortStableFunc(g.slots, func(a, b slot) int {
-		if present(a) != present(b) {
-			if present(a) {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(b.pick, a.pick)
-	})
+	slices.SortStableFunc(g.slots, func(a, b slot) int { return cmp.Compare(b.pick, a.pick) }) // the present first
 	first := slices.IndexFunc(g.slots, func(s slot) bool { return !present(s) })
 	absent := max(0, min(max(maxAbsent, len(g.places)), maxSlots-workers))
 	if most := first + absent; first >= 0 && len(g.slots) > most {
@@ -177,8 +160,8 @@ func (g *ring) fit() {
 	}
 }
 
-// place sorts the points of all slots into the ring, by a pass over the upper
-// bits of their hashes, which are even, and one that moves each to its place.
+// place sorts the points of all slots into the ring: by the upper bits of their hashes,
+// which are even, then by moving each to its place.
 func (g *ring) place() {
 	n := 0
 	for i := range g.slots {
@@ -220,9 +203,8 @@ func (g *ring) first(hash uint64) int {
 	return at
 }
 
-// next returns the slot of the first point from at on, clockwise, that counts
-// and whose worker is eligible, and where to go on from. It needs somebody
-// eligible.
+// next returns the slot of the first point from at on, clockwise, that counts and whose
+// worker is eligible, and where to go on. Some worker must be eligible.
 func (g *ring) next(at int) (*slot, int) {
 	for {
 		if at >= len(g.owners) {
@@ -236,9 +218,7 @@ func (g *ring) next(at int) (*slot, int) {
 	}
 }
 
-// point returns a worker's point of that ordinal. The ID comes in as a whole
-// hash and the ordinal as a multiple of an odd number, so that no ID with a
-// number behind it is another one with another number.
+// point returns a worker's point of that ordinal.
 func point(seed uint64, ordinal int) uint64 { return Mix(seed + (uint64(ordinal)+1)*golden) }
 
 // hashID returns a hash of an ID that is the same in every process.

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Round is one pass of a queue over its pool: requests that wait are offered in
-// the order of their turns while the pool stands still, so that who goes next
-// and where is one decision. It holds the pool's lock from Begin to End and is
-// used by one goroutine; nothing else of the pool may be called meanwhile, Admit
-// and Release of a lease included.
+// Round is one pass of a queue over its pool: waiting requests are offered in their order,
+// so that order and worker are one decision. It holds the pool's lock from Begin to End and
+// is used by one goroutine; nothing else of the pool may be called meanwhile, Admit and
+// Release of a lease included.
 type Round struct {
 	pool *Pool
 	now  time.Time
 	on   bool // between Begin and End
 	open openness
-	held bool // somebody waits for a worker, or has reserved one
+	held bool // a request waits for a worker, or has reserved one
 }
 
 // openness is what a round knows of Open.
@@ -68,24 +67,21 @@ func (r *Round) openLocked() bool {
 	return f.onlyMetrics()
 }
 
-// Sized tells whether the tokens of a request decide who is full for it.
+// Sized reports whether a worker may be full for some requests only, because of their tokens.
 func (r *Round) Sized() bool {
 	return slices.ContainsFunc(r.pool.workers, func(w *Worker) bool { return w.maxTokens > 0 })
 }
 
-// Changes counts what the pool's watcher was told of, or is about to be. Who could
-// not go at one count cannot go at the same count later, unless sure is false: some
-// worker rests, and is back when that is over.
+// Changes counts the calls of the pool's watcher. A request that was not dispatched at one
+// count cannot be at the same count later, unless sure is false: some worker rests.
 func (r *Round) Changes() (count uint64, sure bool) {
 	return r.pool.changes, !r.now.Before(r.pool.restUntil)
 }
 
-// Offer picks a worker for the request and books it there, like Acquire, but
-// asks no gate: a lease that it returns owes Admit, once the round is over. It
-// decides at the round's time, which it sets in q, and keeps nothing of q. Its
-// errors are Acquire's. A request that a Planner lets wait counts, in what later
-// offers of the round show to policies, as one more in flight with its tokens on
-// the worker that it waits for; bounds such as MaxInflight count what is booked.
+// Offer picks a worker for the request and books it there, like Acquire, but asks no gate:
+// its lease owes Admit after the round. It sets the round's time in q, and keeps nothing of
+// q. A request that a Planner lets wait counts as load on its worker in later offers of the
+// round, but not against bounds such as MaxInflight.
 func (r *Round) Offer(q *Request, tried []*Worker) (l Lease, err error) {
 	q.Now = r.now
 	if err = r.pool.bookLocked(&l, q, tried); err == nil {
@@ -94,13 +90,10 @@ func (r *Round) Offer(q *Request, tried []*Worker) (l Lease, err error) {
 	return l, err
 }
 
-// Reserve keeps one worker from later offers of the round, for a request that
-// found every worker that it might go to too full for its tokens: of those that
-// bound tokens the one with the fewest in flight, on which there is room for it
-// first. Without that a long request would wait for as long as short ones come
-// that take the room as it comes free. It looks at the workers that an offer
-// would look at, and tells whether it kept one: it does not where one of them has
-// room for the request, nor where it is not for its tokens that there is none.
+// Reserve keeps one worker from later offers of the round for a request that is too long
+// for every worker that it could go to: the one with the fewest tokens in flight. Without
+// that short requests would take the room as it comes free. It reports whether it reserved
+// one: not if some worker has room, nor if none lacks room because of its tokens.
 func (r *Round) Reserve(q *Request, tried []*Worker) (reserved bool) {
 	q.Now = r.now
 	tokens := booked(q.PromptTokens) + booked(q.OutputTokens)
@@ -126,8 +119,7 @@ func (r *Round) Reserve(q *Request, tried []*Worker) (reserved bool) {
 	return least != nil
 }
 
-// holdLocked notes that the request waits for the worker that the view is of,
-// to the end of the round if there is one.
+// holdLocked notes, to the end of a round, that the request waits for the view's worker.
 func (r *Round) holdLocked(q *Request, w *Worker, v *View) {
 	if !r.on {
 		return
@@ -138,7 +130,7 @@ func (r *Round) holdLocked(q *Request, w *Worker, v *View) {
 	w.held.output += booked(q.OutputTokens)
 }
 
-// End ends the round: what was held is forgotten, and the pool is unlocked.
+// End ends the round and unlocks the pool.
 func (r *Round) End() {
 	if r.held {
 		for _, w := range r.pool.workers {

@@ -1,8 +1,7 @@
 package routing
 
-// roundRobin gives each worker its turn. It remembers the member that it took
-// last, not a count: a worker that stays eligible is passed over at most once
-// by each other member, whoever comes and goes meanwhile.
+// roundRobin gives each worker its turn. It remembers the member that it took last: a
+// worker that stays eligible is passed over at most once by each other member.
 type roundRobin struct {
 	last int // View.Index of the last pick, -1 before the first
 }
@@ -10,8 +9,7 @@ type roundRobin struct {
 // Name returns "round_robin".
 func (*roundRobin) Name() string { return "round_robin" }
 
-// Pick returns the first worker after the last one picked, in the order of
-// members, and begins again at the end.
+// Pick returns the next worker after the last one picked, in the order of members.
 func (p *roundRobin) Pick(r *Request, ws []View) (int, Reason) {
 	last := p.last
 	if c := r.recalled(p); c != nil {

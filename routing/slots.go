@@ -2,11 +2,9 @@ package routing
 
 import "time"
 
-// An engine answers as many streams at once as it has slots, and the others wait
-// inside it. Not every engine reports its slots. The most streams of this gateway
-// that it has answered at once are those that this gateway gets.
-
-// beganLocked notes that a stream's answer has begun.
+// beganLocked notes that a stream's answer has begun. An engine answers as many streams at
+// once as it has slots, and lets others wait inside it. The most streams of this gateway
+// that it has answered at once are taken for the slots that this gateway gets.
 func (w *Worker) beganLocked(b *booking) {
 	if b.stream && !b.streaming {
 		b.streaming = true
@@ -15,9 +13,8 @@ func (w *Worker) beganLocked(b *booking) {
 	}
 }
 
-// queueTimeLocked is how long a stream booked now should wait for a slot: until as
-// many streams have ended as there are beyond the slots, each after the usual answer
-// at the peers' speed.
+// queueTimeLocked is how long a stream booked now should wait for a slot, if answers are
+// the usual ones at the peers' speed.
 func (p *Pool) queueTimeLocked(w *Worker) time.Duration {
 	waiting := w.streams - w.slots
 	if waiting <= 0 || w.slots == 0 {

@@ -9,7 +9,7 @@ import (
 // slow.
 var ErrSlow = errors.New("the worker is too slow")
 
-// Slowness is when a worker counts as too slow. The zero value is never.
+// Slowness says when a worker is too slow. The zero value: never.
 //
 // Streams are compared with the peers' streams of the same moment. A moment lasts two
 // seconds at least, and until the worker and a peer have three streams that were booked
@@ -19,7 +19,7 @@ var ErrSlow = errors.New("the worker is too slow")
 // last six to eight moments. A worker without peers is not slow.
 type Slowness struct {
 	Factor     float64       // 0 turns it off
-	MinSamples int           // at most 64
+	MinSamples int           // streams in five minutes that a worker needs; at most 64
 	P95Above   time.Duration // also slow if more than 5 of 100 of its last 64 streams took longer; 0 turns it off
 }
 

@@ -7,8 +7,7 @@ import (
 
 // The slow start of a worker that is restored after an ejection.
 const (
-	// rampTime is long enough for an engine to compile, to fill its caches and to
-	// fail again before it has its whole share.
+	// rampTime is long enough for an engine to compile, fill its caches or fail again.
 	rampTime = 10 * time.Second
 	// rampFrom is the share at the start: enough requests to be judged by.
 	rampFrom = 0.1
@@ -26,14 +25,11 @@ func (w *Worker) shareLocked(now time.Time) float64 {
 	return min(max(rampFrom, rampFrom+(1-rampFrom)*past), 1)
 }
 
-// rampLocked hides the workers that start slowly from all but their share of
-// the requests, and while they have more in flight than that share of what the
-// others of their group have, full and saturated ones too: a policy that prefers
-// the idle would else flood them, and a queue even more so, whose others are
-// full. Where nobody else is open, the second share decides alone: nobody waits
-// for a full worker beside an idle one. Beyond it a request that can wait does
-// (ErrFull before a policy that does not plan), and one that cannot takes whom
-// there is. Where nobody else could serve the request nobody is hidden.
+// rampLocked hides the workers that start slowly from all but their share of the requests,
+// and while they have more in flight than that share of what the others of their group
+// have. If no other worker is open, the second share decides alone; beyond it a request
+// that can wait does (ErrFull before a policy that does not plan), and any other takes one
+// of them. If no other worker could serve the request, none is hidden.
 func (p *Pool) rampLocked(r *Request, f *field) ([]View, error) {
 	drawn := true
 	shown := func(v *View) bool {
@@ -83,6 +79,6 @@ func count(ws []View, shown func(*View) bool) (left, open int) {
 	return left, open
 }
 
-// chance returns a number in [0, 1) that the request's random number gives for the
-// worker at that index. It is independent of the others' and of what the policy draws.
+// chance returns a number in [0, 1) from the request's random number for the worker at that
+// index, independent of the others' and of the policy's.
 func chance(rand uint64, index int) float64 { return Unit(Mix(rand + uint64(index+1)*golden)) }

@@ -2,40 +2,38 @@ package routing
 
 import "time"
 
-// throughputSamples is how many answers Throughput takes to be sure: the mean of
-// eight times that end by chance is off by a third.
+// throughputSamples is how many answers make Throughput sure: the mean of eight random
+// times is off by a third.
 const throughputSamples = 8
 
-// placeLimits is seconds that a request holds its place. What is believed
-// without samples depends on the requests, see placePriorLocked; of an answer
-// that ends at once, or never, nothing is learned beyond a millisecond and an hour.
+// placeLimits is seconds that a request holds its place, from a millisecond to an hour. The
+// prior depends on the requests: see placePriorLocked.
 var placeLimits = limits{0, 0.001, 3600}
 
-// learnPlaceLocked takes how long the lease's answer held its place. What never
-// began, or gave its place back before it ended, says nothing of answers.
+// learnPlaceLocked enters how long the lease's answer held its place, unless it never began
+// or gave its place back before it ended.
 func (p *Pool) learnPlaceLocked(l *Lease, o Result) {
 	if l.booking != nil && (o.Err == nil || !l.firstAt.IsZero()) && !o.At.IsZero() {
 		p.learned.place.learn(o.At.Sub(l.bookedAt).Seconds())
 	}
 }
 
-// placePriorLocked is how long a request should hold its place by the other
-// numbers learned: one of the size of those in flight, on a usual worker.
+// placePriorLocked is how long a request of the mean size of those in flight should hold
+// its place on a usual worker.
 func (p *Pool) placePriorLocked() float64 {
 	n, tokens, output := 0, int64(0), int64(0)
 	for _, w := range p.workers {
 		n, tokens, output = n+w.inflight, tokens+w.tokens, output+w.output
 	}
-	perToken := estimator{limits: timeLimits, mean: p.learned.median[tokenTime], count: p.learned.samples[tokenTime]}
-	token := perToken.value(timeLimits.prior)
+	token := p.usualLocked(tokenTime, timeLimits)
 	if n == 0 {
 		return firstStep.Seconds() + p.learned.output.value(outputLimits.prior)*token
 	}
-	prefill := float64(tokens-output) / p.poolRateLocked()
+	prefill := float64(tokens-output) / p.usualLocked(prefillRate, rateLimits)
 	return p.learned.place.clamp(firstStep.Seconds() + (prefill+float64(output)*token)/float64(n))
 }
 
-// placeLocked is how long a request holds its place: what Throughput goes by.
+// placeLocked is how long a request holds its place.
 func (p *Pool) placeLocked() Estimate {
 	e := p.learned.place.estimate(p.placePriorLocked())
 	if e.Count >= throughputSamples {
@@ -44,12 +42,9 @@ func (p *Pool) placeLocked() Estimate {
 	return e
 }
 
-// Throughput returns how many requests a second leave the pool and make room
-// for others, by what is learned: those in flight on workers that are up, with
-// weight, and neither cooling nor open, over the mean time that one holds its
-// place. It is sure once eight answers taught that time, and then goes by them
-// alone: what is believed beforehand may be off by a hundred times. Before, it
-// leans on what the requests in flight should take.
+// Throughput returns how many requests per second leave the pool: those in flight on usable
+// workers over the mean time that one holds its place. It is sure once eight answers have
+// taught that time, and uses no prior then: that may be off by a hundred times.
 func (p *Pool) Throughput(now time.Time) (perSecond float64, sure bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

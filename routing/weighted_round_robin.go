@@ -2,15 +2,12 @@ package routing
 
 import "slices"
 
-// weightedRoundRobin gives each worker turns in proportion to its weight, and
-// spreads them: weights 5, 1, 1 go a a b a c a a, not a a a a a b c. It is the
-// smooth algorithm that nginx balances with: each turn every worker earns its
-// weight, and the richest pays the sum of all weights for the turn.
-//
-// What a worker has is kept while it is away: one that comes and goes neither
-// gains by it nor loses.
+// weightedRoundRobin gives each worker turns in proportion to its weight, and spreads them:
+// weights 5, 1, 1 go a a b a c a a, not a a a a a b c. It is nginx's smooth algorithm: each
+// turn every worker earns its weight, and the richest pays the sum of all weights. An absent
+// worker keeps what it has.
 type weightedRoundRobin struct {
-	pick     uint64  // counts picks; stamps who took part in each
+	pick     uint64  // counts picks; stamps the purses that took part in each
 	eligible int     // how many took part in the last one
 	purses   []purse // by View.Index
 	terms    *[maxTerms]string
@@ -27,8 +24,7 @@ type purse struct {
 // Name returns "weighted_round_robin".
 func (*weightedRoundRobin) Name() string { return "weighted_round_robin" }
 
-// Pick gives the turn to the richest worker, and of those equally rich to the
-// first member.
+// Pick gives the turn to the richest worker, of equals to the first member.
 func (p *weightedRoundRobin) Pick(r *Request, ws []View) (int, Reason) {
 	if p.enter(ws) {
 		p.level(ws)
@@ -56,8 +52,8 @@ func (p *weightedRoundRobin) clone(*Request) Policy {
 // hasTerm is the only term of a candidate: what it has before its turn's wages.
 const hasTerm = "has"
 
-// remember takes what the workers had at the pick that is decided again, and notes
-// it of one that is recorded.
+// remember restores what the workers had at a pick that is decided again, and records it
+// of one that is recorded.
 func (p *weightedRoundRobin) remember(r *Request, ws []View) {
 	for i := range ws {
 		mine := &p.purses[ws[i].Index]
@@ -73,9 +69,8 @@ func (p *weightedRoundRobin) remember(r *Request, ws []View) {
 	}
 }
 
-// enter stamps the purses of ws for this pick, with new ones for members that
-// have none, and tells whether the workers or their weights are others than at
-// the last pick.
+// enter stamps the purses of ws for this pick, with new ones for new members, and reports
+// whether the workers or their weights have changed since the last pick.
 func (p *weightedRoundRobin) enter(ws []View) (changed bool) {
 	changed = len(ws) != p.eligible
 	p.pick, p.eligible = p.pick+1, len(ws)
@@ -94,8 +89,8 @@ func (p *weightedRoundRobin) enter(ws []View) (changed bool) {
 	return changed
 }
 
-// middle returns the mean of what the workers among ws that the last pick knew
-// have: a newcomer begins as one of them, neither first nor last.
+// middle returns the mean of what the workers of the last pick have: a new one begins with
+// that, neither first nor last.
 func (p *weightedRoundRobin) middle(ws []View) int64 {
 	sum, n := int64(0), int64(0)
 	for i := range ws {
@@ -109,10 +104,8 @@ func (p *weightedRoundRobin) middle(ws []View) int64 {
 	return sum / n
 }
 
-// level lifts who is so far behind the richest as only other workers or other
-// weights can have left it. Among the present ones no two are ever further
-// apart than twice the sum of their weights; a debt from a time of higher
-// weights would keep a worker waiting for as many turns.
+// level bounds every debt to twice the sum of the weights, which is as far apart as the
+// present workers can come: a debt from a time of higher weights would cost as many turns.
 func (p *weightedRoundRobin) level(ws []View) {
 	total, top := int64(0), p.purses[ws[0].Index].has
 	for i := range ws {
