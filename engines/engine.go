@@ -11,7 +11,6 @@ package engines
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -44,10 +43,9 @@ type Config struct {
 	Seed  uint64
 	Speed float64 // divides every delay: 1 is real time, 10 ten times as fast, 0 has no delays
 
-	Clock  func() time.Time                                 // nil means time.Now
-	Sleep  func(ctx context.Context, d time.Duration) error // nil means a timer; must end with ctx
-	Script func(path string, body []byte) Script            // nil means that the engine makes up its answers
-	Record bool                                             // keeps requests for Requests
+	Clock  func() time.Time                      // nil means time.Now
+	Script func(path string, body []byte) Script // nil means that the engine makes up its answers
+	Record bool                                  // keeps requests for Requests
 
 	Accounts bool              // keeps what each request was told, for Accounts
 	Traces   *telemetry.Traces // exports a span of each request that names a trace; nil: none
@@ -98,15 +96,13 @@ func New(c Config) *Engine {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	if c.Sleep == nil {
-		c.Sleep = sleep
-	}
 	return &Engine{
 		c:       c,
 		slots:   newTurnstile(c.Slots),
 		prefill: newTurnstile(1),
 		cache:   newPrefixCache(max(c.CacheTokens, 0)/c.BlockSize, c.BlockSize),
 		stored:  newResponseStore(),
+		counts:  counters{Stats: Stats{Requests: make(map[string]int64)}},
 	}
 }
 
@@ -179,8 +175,8 @@ func find(path string) (route, string, bool) {
 // counted, and gives its slot back.
 func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, name, known := find(r.URL.Path)
-	e.counts.enter(name)
-	defer e.counts.leave()
+	e.counts.change(func(c *counters) { c.Requests[name]++; c.Open++ })
+	defer e.counts.change(func(c *counters) { c.Open-- })
 	r, over := e.opened(r, name)
 	if e.c.Name != "" {
 		w.Header().Set("Server", e.c.Name)
@@ -219,7 +215,7 @@ func (e *Engine) conclude(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &refused):
 		refused.write(w, r.URL.Path)
 	default: // the context ended or a write failed: nobody reads this answer
-		e.counts.cancel(e.c.Clock())
+		e.counts.change(func(c *counters) { c.Cancelled++; c.CancelledAt = e.c.Clock() })
 	}
 }
 

@@ -45,8 +45,7 @@ func (e *Engine) generate(ctx context.Context, p *plan, to sink) (usage, error) 
 		return u, err
 	}
 	if p.stream {
-		e.counts.prompt.Add(int64(u.prompt))
-		e.counts.cached.Add(int64(u.cached))
+		e.counts.delivered(u)
 	}
 	if err := e.decode(ctx, p, &u, to); err != nil {
 		return u, err
@@ -66,13 +65,12 @@ func (e *Engine) readPrompts(ctx context.Context, p *plan, u *usage) error {
 	defer e.prefill.leave()
 	for _, ids := range p.prompts {
 		cached := e.cache.match(ids)
-		e.counts.queried.Add(int64(len(ids)))
-		e.counts.hit.Add(int64(cached))
+		e.counts.change(func(c *counters) { c.queried += len(ids); c.hit += cached })
 		if err := e.pause(ctx, e.prefillTime(len(ids)-cached)); err != nil {
 			return err
 		}
 		e.cache.add(ids)
-		e.counts.computed.Add(int64(len(ids)))
+		e.counts.change(func(c *counters) { c.computed += len(ids) })
 		u.prompt += len(ids)
 		u.cached += cached
 	}
@@ -103,20 +101,24 @@ func (e *Engine) decode(ctx context.Context, p *plan, u *usage, to sink) error {
 				}
 				u.output++
 				e.inUse.Add(1)
-				e.counts.generated.Add(1)
-				if p.stream {
-					e.counts.output.Add(1)
-				}
+				e.counts.change(func(c *counters) {
+					if c.generated++; p.stream {
+						c.Written.Output++
+					}
+				})
 			}
 			if step == max(len(a.pieces)-1, 0) {
 				if err := to.end(i, a.finish); err != nil {
 					return err
 				}
-				if left--; a.finish == finishLength {
-					e.counts.lengths.Add(1)
-				} else {
-					e.counts.stops.Add(1)
-				}
+				left--
+				e.counts.change(func(c *counters) {
+					if a.finish == finishLength {
+						c.lengths++
+					} else {
+						c.stops++
+					}
+				})
 			}
 		}
 	}

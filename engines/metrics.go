@@ -26,7 +26,6 @@ func (e *Engine) metrics(w http.ResponseWriter, _ *request) error {
 	if e.c.CacheTokens > 0 {
 		usage = min(float64(e.inUse.Load())/float64(e.c.CacheTokens), 1)
 	}
-	c := &e.counts
 	var b strings.Builder
 	row := func(name, kind, labels string, value float64) {
 		fmt.Fprintf(&b, "# TYPE vllm:%s %s\nvllm:%s{model_name=%q%s} %g\n", name, kind, name, e.c.Model, labels, value)
@@ -34,15 +33,16 @@ func (e *Engine) metrics(w http.ResponseWriter, _ *request) error {
 	row("num_requests_running", "gauge", "", float64(running))
 	row("num_requests_waiting", "gauge", "", float64(waiting))
 	row("kv_cache_usage_perc", "gauge", "", usage)
-	row("prefix_cache_queries_total", "counter", "", float64(c.queried.Load()))
-	row("prefix_cache_hits_total", "counter", "", float64(c.hit.Load()))
-	row("prompt_tokens_total", "counter", "", float64(c.computed.Load()))
-	row("generation_tokens_total", "counter", "", float64(c.generated.Load()))
-	row("cache_config_info", "gauge", fmt.Sprintf(`,block_size="%d",num_gpu_blocks="%d"`, e.c.BlockSize, e.cache.capacity), 1)
-	row("request_success_total", "counter", `,finished_reason="stop"`, float64(c.stops.Load()))
-	// The second label of a family has no TYPE line of its own.
-	fmt.Fprintf(&b, "vllm:request_success_total{model_name=%q,finished_reason=\"length\"} %g\n", e.c.Model, float64(c.lengths.Load()))
-
+	e.counts.change(func(c *counters) {
+		row("prefix_cache_queries_total", "counter", "", float64(c.queried))
+		row("prefix_cache_hits_total", "counter", "", float64(c.hit))
+		row("prompt_tokens_total", "counter", "", float64(c.computed))
+		row("generation_tokens_total", "counter", "", float64(c.generated))
+		row("cache_config_info", "gauge", fmt.Sprintf(`,block_size="%d",num_gpu_blocks="%d"`, e.c.BlockSize, e.cache.capacity), 1)
+		row("request_success_total", "counter", `,finished_reason="stop"`, float64(c.stops))
+		// The second label of a family has no TYPE line of its own.
+		fmt.Fprintf(&b, "vllm:request_success_total{model_name=%q,finished_reason=\"length\"} %g\n", e.c.Model, float64(c.lengths))
+	})
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, err := w.Write([]byte(b.String()))
 	return err

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -39,41 +38,21 @@ type Recorded struct {
 // maxRecorded bounds the recorder: no test looks at more, and bodies are kept whole.
 const maxRecorded = 4096
 
+// counters is what an engine counts.
 type counters struct {
-	mu          sync.Mutex // guards the five below
-	byPath      map[string]int64
-	open        int
-	cancelled   int64
-	cancelledAt time.Time
-	recorded    []Recorded
-
-	prompt, cached, output atomic.Int64 // written to the socket
-	queried, hit           atomic.Int64 // prefix cache, tokens
-	computed, generated    atomic.Int64 // prompt and output tokens, whether delivered or not
-	stops, lengths         atomic.Int64 // finished by reason
+	mu sync.Mutex // guards the rest
+	Stats
+	recorded            []Recorded
+	queried, hit        int // prefix cache, tokens
+	computed, generated int // prompt and output tokens, whether delivered or not
+	stops, lengths      int // finished by reason
 }
 
-func (c *counters) enter(path string) {
+// change changes the counters under their lock.
+func (c *counters) change(to func(c *counters)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byPath == nil {
-		c.byPath = make(map[string]int64)
-	}
-	c.byPath[path]++
-	c.open++
-}
-
-func (c *counters) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open--
-}
-
-func (c *counters) cancel(at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cancelled++
-	c.cancelledAt = at
+	to(c)
 }
 
 func (c *counters) record(r *http.Request, body []byte) {
@@ -88,23 +67,21 @@ func (c *counters) record(r *http.Request, body []byte) {
 
 // delivered counts an answer that was written whole.
 func (c *counters) delivered(u usage) {
-	c.prompt.Add(int64(u.prompt))
-	c.cached.Add(int64(u.cached))
-	c.output.Add(int64(u.output))
+	c.change(func(c *counters) {
+		c.Written.Prompt += int64(u.prompt)
+		c.Written.Cached += int64(u.cached)
+		c.Written.Output += int64(u.output)
+	})
 }
 
 // Stats returns the counts of this moment.
 func (e *Engine) Stats() Stats {
-	running, waiting, most := e.slots.state()
-	c := &e.counts
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return Stats{
-		Requests: maps.Clone(c.byPath), Open: c.open,
-		Running: running, Waiting: waiting, MaxConcurrent: most,
-		Cancelled: c.cancelled, CancelledAt: c.cancelledAt,
-		Written: Tokens{Prompt: c.prompt.Load(), Cached: c.cached.Load(), Output: c.output.Load()},
-	}
+	e.counts.mu.Lock()
+	defer e.counts.mu.Unlock()
+	s := e.counts.Stats
+	s.Requests = maps.Clone(s.Requests)
+	s.Running, s.Waiting, s.MaxConcurrent = e.slots.state()
+	return s
 }
 
 // Requests returns the requests of an engine whose Config.Record is set, oldest

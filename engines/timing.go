@@ -79,6 +79,7 @@ func (t *turnstile) leaveLocked() {
 	t.waiting = slices.Delete(t.waiting, 0, 1)
 }
 
+// state returns how many are inside and wait, and how many were inside at most.
 func (t *turnstile) state() (inside, waiting, most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +107,7 @@ func (e *Engine) pause(ctx context.Context, d time.Duration) error {
 	if e.c.Speed <= 0 || d <= 0 {
 		return nil
 	}
-	return e.c.Sleep(ctx, time.Duration(float64(d)/e.c.Speed))
+	return sleep(ctx, time.Duration(float64(d)/e.c.Speed))
 }
 
 // prefillTime is how long a prompt takes to be read: uncached tokens ÷ Prefill,
