@@ -69,6 +69,16 @@ func (p *plan) promptTokens() int {
 	return n
 }
 
+// planTurns begins the plan of a request that asked for a place in the engine's own
+// line and decides what its conversation is answered.
+func (e *Engine) planTurns(r *request, stream bool, asked priority, turns []turn, w *wishes) (*plan, error) {
+	p, err := e.newPlan(r, stream, asked)
+	if err == nil {
+		err = e.add(p, render(w.tools, turns), turns, w)
+	}
+	return p, err
+}
+
 // add decides what one prompt is answered.
 func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 	if len(prompt) == 0 {

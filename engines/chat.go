@@ -3,6 +3,7 @@ package engines
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"tierway/routing"
 )
@@ -22,12 +23,7 @@ type sampling struct {
 	Seed      *int64   `json:"seed"`
 	CacheSalt string   `json:"cache_salt"`
 	Priority  priority `json:"priority"`
-	Format    struct {
-		Type       string `json:"type"`
-		JSONSchema struct {
-			Schema json.RawMessage `json:"schema"`
-		} `json:"json_schema"`
-	} `json:"response_format"`
+	Format    format   `json:"response_format"`
 }
 
 // maxChoices bounds n, as OpenAI does.
@@ -47,21 +43,30 @@ func (s *sampling) wishes() (*wishes, error) {
 	if err := w.limit("max_tokens", s.MaxTokens); err != nil {
 		return nil, err
 	}
-	return w, w.format("response_format", s.Format.Type, s.Format.JSONSchema.Schema)
+	return w, w.take("response_format", &s.Format)
 }
 
-// format takes the form of an answer from a field.
-func (w *wishes) format(field, kind string, schema json.RawMessage) error {
-	switch kind {
+// format is the form that an answer must have.
+type format struct {
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
+	Chat   struct {
+		Schema json.RawMessage `json:"schema"`
+	} `json:"json_schema"` // chat has the schema one level deeper
+}
+
+// take takes the form of an answer from a field.
+func (w *wishes) take(field string, f *format) error {
+	switch f.Type {
 	case "", "text":
 	case "json_object":
 		w.jsonObject = true
 	case "json_schema":
-		if w.schema = schema; len(schema) == 0 {
+		if w.schema = slices.Concat(f.Schema, f.Chat.Schema); len(w.schema) == 0 {
 			return badRequest(field, "%s has no schema", field)
 		}
 	default:
-		return badRequest(field, "%s.type %q is not one of text, json_object, json_schema", field, kind)
+		return badRequest(field, "%s.type %q is not one of text, json_object, json_schema", field, f.Type)
 	}
 	return nil
 }
@@ -147,28 +152,18 @@ func (e *Engine) chat(w http.ResponseWriter, r *request) error {
 	if err := wish.limit("max_completion_tokens", req.MaxCompletionTokens); err != nil {
 		return err
 	}
-	if err := req.takeLogprobs(wish); err != nil {
-		return err
+	if req.Logprobs {
+		err = wish.wantLogprobs("top_logprobs", req.TopLogprobs)
+	} else if req.TopLogprobs > 0 {
+		err = badRequest("top_logprobs", "when using `top_logprobs`, `logprobs` must be set to true.")
 	}
-	wish.tools, wish.choice = req.Tools, req.ToolChoice
-	turns := chatTurns(req.Messages)
-	p, err := e.newPlan(r, req.Stream, req.Priority)
 	if err != nil {
 		return err
 	}
-	if err := e.add(p, render(req.Tools, turns), turns, wish); err != nil {
+	wish.tools, wish.choice = req.Tools, req.ToolChoice
+	p, err := e.planTurns(r, req.Stream, req.Priority, chatTurns(req.Messages), wish)
+	if err != nil {
 		return err
 	}
 	return e.writeChoices(w, r, p, &req.sampling, true)
-}
-
-// takeLogprobs reads the fields for log probabilities.
-func (req *chatRequest) takeLogprobs(w *wishes) error {
-	switch {
-	case req.Logprobs:
-		return w.wantLogprobs("top_logprobs", req.TopLogprobs)
-	case req.TopLogprobs > 0:
-		return badRequest("top_logprobs", "when using `top_logprobs`, `logprobs` must be set to true.")
-	}
-	return nil
 }

@@ -50,10 +50,6 @@ func (e *Engine) speak(w http.ResponseWriter, r *request) error {
 	if err := e.parse(r, &req, &req.Model); err != nil {
 		return err
 	}
-	kind, known := audioTypes[req.Format]
-	if !known {
-		return badRequest("response_format", "response_format %q is not known", req.Format)
-	}
 	ids := appendIDs(nil, req.Input)
 	u, err := e.read(r, [][]uint32{ids}, priority{})
 	if err != nil {
@@ -64,7 +60,7 @@ func (e *Engine) speak(w http.ResponseWriter, r *request) error {
 	for i := range sound {
 		sound[i] = byte(d.roll(256))
 	}
-	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Type", audioTypes[req.Format])
 	if _, err := w.Write(sound); err != nil {
 		return err
 	}

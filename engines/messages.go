@@ -17,29 +17,9 @@ type messagesRequest struct {
 	Tools         []tool        `json:"tools"`
 	ToolChoice    toolChoice    `json:"tool_choice"`
 	OutputConfig  struct {
-		Format *messagesFormat `json:"format"`
+		Format *format `json:"format"`
 	} `json:"output_config"`
-	OutputFormat *messagesFormat `json:"output_format"` // where beta clients put the format before output_config
-}
-
-// messagesFormat asks for an answer in JSON.
-type messagesFormat struct {
-	Type   string          `json:"type"`
-	Schema json.RawMessage `json:"schema"`
-}
-
-// schema returns the JSON schema that the answer has to fit, nil for none.
-func (req *messagesRequest) schema() (json.RawMessage, error) {
-	format := cmp.Or(req.OutputConfig.Format, req.OutputFormat)
-	switch {
-	case format == nil:
-		return nil, nil
-	case format.Type != "json_schema":
-		return nil, badRequest("output_config", "output_config.format.type %q is not json_schema", format.Type)
-	case len(format.Schema) == 0:
-		return nil, badRequest("output_config", "output_config.format.schema is missing")
-	}
-	return withDescribed(format.Schema), nil
+	OutputFormat *format `json:"output_format"` // where beta clients put the format before output_config
 }
 
 func (req *messagesRequest) turns() []turn {
@@ -71,18 +51,22 @@ func (e *Engine) messages(w http.ResponseWriter, r *request) error {
 	if req.MaxTokens == nil {
 		return badRequest("max_tokens", "max_tokens: field required")
 	}
-	schema, err := req.schema()
-	if err != nil {
-		return err
+	wish := &wishes{stop: req.StopSequences, tools: req.Tools, choice: req.ToolChoice}
+	if f := cmp.Or(req.OutputConfig.Format, req.OutputFormat); f != nil {
+		if f.Type != "json_schema" {
+			return badRequest("output_config", "output_config.format.type %q is not json_schema", f.Type)
+		}
+		if err := wish.take("output_config.format", f); err != nil {
+			return err
+		}
+		wish.schema = withDescribed(wish.schema)
 	}
-	wish := &wishes{stop: req.StopSequences, schema: schema, tools: req.Tools, choice: req.ToolChoice}
 	if err := wish.limit("max_tokens", req.MaxTokens); err != nil {
 		return err
 	}
 	wish.maxField = "max_completion_tokens" // vLLM makes a chat request of it and names that request's field
-	turns := req.turns()
-	p := &plan{stream: req.Stream, script: r.script}
-	if err := e.add(p, render(req.Tools, turns), turns, wish); err != nil {
+	p, err := e.planTurns(r, req.Stream, priority{}, req.turns(), wish)
+	if err != nil {
 		return err
 	}
 	m := &message{id: e.newID("msg_"), model: e.modelName(req.Model), answer: p.answers[0]}

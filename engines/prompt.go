@@ -52,7 +52,6 @@ func (c *content) UnmarshalJSON(b []byte) error {
 type part struct {
 	Type    string          `json:"type"`
 	Text    string          `json:"text"`
-	Refusal string          `json:"refusal"`
 	Content *content        `json:"content"` // of a tool_result
 	Name    string          `json:"name"`    // of a tool_use
 	Input   json.RawMessage `json:"input"`
@@ -72,8 +71,6 @@ func (p *part) render() (text string, human bool) {
 	switch p.Type {
 	case "text", "input_text", "output_text":
 		return p.Text, true
-	case "refusal":
-		return p.Refusal, false
 	case "tool_result":
 		if p.Content == nil {
 			return "", false
@@ -81,8 +78,6 @@ func (p *part) render() (text string, human bool) {
 		return p.Content.text, false
 	case "tool_use":
 		return p.Name + string(p.Input), false
-	case "thinking", "redacted_thinking":
-		return "", false
 	}
 	// Images, audio and files cost a fixed number of tokens that depend on what they are.
 	return fmt.Sprintf("<%s %016x>", p.Type, hashIDs(0, appendIDs(nil, string(p.raw)))), false

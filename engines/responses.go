@@ -60,10 +60,7 @@ type responseRequest struct {
 	CacheSalt       string        `json:"cache_salt"`
 	Priority        priority      `json:"priority"`
 	Text            struct {
-		Format struct {
-			Type   string          `json:"type"`
-			Schema json.RawMessage `json:"schema"`
-		} `json:"format"`
+		Format format `json:"format"`
 	} `json:"text"`
 }
 
@@ -81,11 +78,8 @@ func (e *Engine) responses(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	p, err := e.newPlan(r, req.Stream, req.Priority)
+	p, err := e.planTurns(r, req.Stream, req.Priority, turns, wish)
 	if err != nil {
-		return err
-	}
-	if err := e.add(p, render(req.Tools, turns), turns, wish); err != nil {
 		return err
 	}
 	resp := e.newResponse(&req, r.body)
@@ -130,7 +124,7 @@ func (req *responseRequest) wishes() (*wishes, error) {
 		}
 		w.logprobs = asksLogprobs(req.Include)
 	}
-	return w, w.format("text.format", req.Text.Format.Type, req.Text.Format.Schema)
+	return w, w.take("text.format", &req.Text.Format)
 }
 
 // responseRun is one response on its way, and the sink of its stream.
