@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"net/textproto"
+	"strconv"
 	"strings"
 )
 
@@ -181,12 +182,13 @@ func parseField(line string) (name, value string, err error) {
 func (h *answerHead) frame(key, value string) (keep bool, err error) {
 	switch key {
 	case "Content-Length":
-		n, ok := parseLength(value)
-		if !ok || (h.length >= 0 && h.length != n) {
+		// Digits only; 18 of them are more than any body has.
+		n, err := strconv.ParseUint(value, 10, 63)
+		again := h.length >= 0
+		if err != nil || len(value) > 18 || again && h.length != int64(n) {
 			return false, protocolError("Content-Length is not one number")
 		}
-		again := h.length >= 0
-		h.length = n
+		h.length = int64(n)
 		return !again, nil
 	case "Transfer-Encoding":
 		if h.chunked || !strings.EqualFold(value, "chunked") {
@@ -201,21 +203,6 @@ func (h *answerHead) frame(key, value string) (keep bool, err error) {
 		return false, nil
 	}
 	return true, nil
-}
-
-// parseLength reads digits only; 18 of them are more than any body has and
-// cannot overflow.
-func parseLength(s string) (n int64, ok bool) {
-	if s == "" || len(s) > 18 {
-		return 0, false
-	}
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-		n = 10*n + int64(s[i]-'0')
-	}
-	return n, true
 }
 
 // option reports whether the Connection header has the option.

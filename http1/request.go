@@ -24,7 +24,7 @@ func appendHead(b []byte, host string, r *Request) ([]byte, error) {
 	b = append(b, host...)
 	b = append(b, "\r\n"...)
 	for key, values := range r.Header {
-		if isConnectionField(key) {
+		if IsConnectionField(key) {
 			continue
 		}
 		for _, value := range values {
@@ -62,7 +62,7 @@ func (r *Request) Check() error {
 		return errors.New("request path must begin with / and hold only visible ASCII characters (escape others as %xx)")
 	}
 	for key, values := range r.Header {
-		if isConnectionField(key) {
+		if IsConnectionField(key) {
 			continue
 		}
 		if !isToken(key) {
@@ -77,29 +77,19 @@ func (r *Request) Check() error {
 	return nil
 }
 
-// isConnectionField reports whether a header field belongs to a connection or to
-// framing, in any spelling of its case. Fields that a client names in its own Connection
-// header are not among them: such a client could remove the worker's key.
-func isConnectionField(key string) bool {
-	switch len(key) {
-	case len("TE"):
-		return strings.EqualFold(key, "TE")
-	case len("Host"):
-		return strings.EqualFold(key, "Host")
-	case len("Expect"):
-		return strings.EqualFold(key, "Expect")
-	case len("Trailer"):
-		return strings.EqualFold(key, "Trailer") || strings.EqualFold(key, "Upgrade")
-	case len("Connection"):
-		return strings.EqualFold(key, "Connection") || strings.EqualFold(key, "Keep-Alive")
-	case len("Content-Length"):
-		return strings.EqualFold(key, "Content-Length")
-	case len("Proxy-Connection"):
-		return strings.EqualFold(key, "Proxy-Connection")
-	case len("Transfer-Encoding"):
-		return strings.EqualFold(key, "Transfer-Encoding")
-	case len("Proxy-Authorization"):
-		return strings.EqualFold(key, "Proxy-Authorization")
+// connectionFields belong to a connection or to framing. Fields that a client names in
+// its own Connection header are not among them: such a client could remove the worker's
+// key.
+var connectionFields = []string{"Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Authorization",
+	"Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+// IsConnectionField reports whether a header field belongs to a connection or to
+// framing, in any spelling of its case. A client never sends such a field of a Request.
+func IsConnectionField(key string) bool {
+	for _, name := range connectionFields {
+		if len(name) == len(key) && strings.EqualFold(name, key) {
+			return true
+		}
 	}
 	return false
 }

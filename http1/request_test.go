@@ -107,7 +107,7 @@ func FuzzRequest(f *testing.F) {
 		if in.Buffered() > 0 || req.Method != method || req.RequestURI != path || req.Host != "engine" || len(req.TransferEncoding) > 0 {
 			t.Fatalf("read as %s %s of %s, %d bytes behind", req.Method, req.RequestURI, req.Host, in.Buffered())
 		}
-		if want := strings.Trim(value, " \t"); !isConnectionField(key) && !slices.Contains(req.Header.Values(key), want) {
+		if want := strings.Trim(value, " \t"); !IsConnectionField(key) && !slices.Contains(req.Header.Values(key), want) {
 			t.Fatalf("%q is lost: %v", key, req.Header)
 		}
 	})

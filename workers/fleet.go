@@ -94,7 +94,10 @@ func (f *Fleet) Sync(specs []Spec) {
 		w.retire()
 	}
 	f.workers = now
-	f.wake()
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Workers returns the workers in the order of the last Sync. The slice is the
@@ -225,11 +228,3 @@ func (f *Fleet) start(ctx context.Context, loops *sync.WaitGroup, c *checking, b
 
 // Close removes every worker. Exchanges under way go on to their end.
 func (f *Fleet) Close() { f.Sync(nil) }
-
-// wake makes Run look at the workers again.
-func (f *Fleet) wake() {
-	select {
-	case f.changed <- struct{}{}:
-	default:
-	}
-}

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -312,7 +313,7 @@ func (c *checker) ask(ctx context.Context, path string) (code int, err error) {
 	switch code := answer.Status; {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return code, fmt.Errorf("GET %s: status %d: the worker refuses the gateway's key; check api_key_env (%s)",
-			path, code, c.keyName())
+			path, code, cmp.Or(c.w.Spec().APIKeyEnv, "none is set"))
 	case code == http.StatusLoopDetected:
 		return code, fmt.Errorf("GET %s: status %d: the url leads back to this gateway, or to one behind it; correct url",
 			path, code)
@@ -340,13 +341,6 @@ func (c *checker) explain(ctx context.Context, path string, err error) error {
 		return fmt.Errorf("GET %s: no whole answer within the health timeout of %s: %w", path, c.health.Timeout, err)
 	}
 	return fmt.Errorf("GET %s: %w", path, err)
-}
-
-func (c *checker) keyName() string {
-	if name := c.w.Spec().APIKeyEnv; name != "" {
-		return name
-	}
-	return "none is set"
 }
 
 // learnModels asks once what the engine serves; a worker need not say.

@@ -208,10 +208,6 @@ func (s *standard) target(raw string) (*url.URL, error) {
 		RawQuery: query, ForceQuery: hasQuery && query == ""}, nil
 }
 
-// connectionHeaders belong to one connection and are the Sender's own.
-var connectionHeaders = []string{"Connection", "Content-Length", "Expect", "Host", "Keep-Alive",
-	"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
-
 // forwardable returns a header without what belongs to the client's connection.
 func forwardable(h http.Header) http.Header {
 	out := maps.Clone(h)
@@ -223,9 +219,7 @@ func forwardable(h http.Header) http.Header {
 			out.Del(strings.TrimSpace(name))
 		}
 	}
-	for _, name := range connectionHeaders {
-		delete(out, name)
-	}
+	maps.DeleteFunc(out, func(name string, _ []string) bool { return http1.IsConnectionField(name) })
 	return out
 }
 
