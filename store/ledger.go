@@ -55,7 +55,8 @@ func NewLedger(c LedgerConfig) *Ledger {
 }
 
 func newLedger(c LedgerConfig, to target) *Ledger {
-	l := &Ledger{sql: to, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), retention: c.Retention, recover: c.Recover.orNone()}
+	l := &Ledger{sql: to, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), retention: c.Retention,
+		recover: c.Recover.orNone()}
 	if c.Max <= 0 {
 		c.Max = ledgerMax
 	}

@@ -69,8 +69,8 @@ const (
 
 // NewLimits returns limits. Nothing is told to Redis until Run.
 func NewLimits(c LimitsConfig) *Limits {
-	l := &Limits{local: c.Local, redis: c.Redis, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.Now, recover: c.Recover.orNone(),
-		renew: make(chan struct{}, 1), scripts: newScripts()}
+	l := &Limits{local: c.Local, redis: c.Redis, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
+		now: c.Now, recover: c.Recover.orNone(), renew: make(chan struct{}, 1), scripts: newScripts()}
 	l.queue = l.newQueue(queueSize)
 	l.SetGateways(c.Gateways)
 	if l.now == nil {

@@ -48,12 +48,14 @@ func (l *Limits) newWord(own int64, flag bool, standings []tenants.Standing, lim
 		if s.Key != "" {
 			base += "key:" + s.Key + ":"
 		}
-		w.keys = append(w.keys, base+"rates", base+"under", base+"d"+strconv.Itoa(s.Day.Index), base+"m"+strconv.Itoa(s.Month.Index))
-		w.argv = append(w.argv, limits.RPM, limits.RequestBurst(), limits.RPS, limits.SecondBurst(), limits.TPM, limits.TokensAtOnce(), limits.Concurrent,
-			s.Held, s.Pending, s.Left, s.Sequence,
+		w.keys = append(w.keys, base+"rates", base+"under",
+			base+"d"+strconv.Itoa(s.Day.Index), base+"m"+strconv.Itoa(s.Month.Index))
+		w.argv = append(w.argv, limits.RPM, limits.RequestBurst(), limits.RPS, limits.SecondBurst(),
+			limits.TPM, limits.TokensAtOnce(), limits.Concurrent, s.Held, s.Pending, s.Left, s.Sequence,
 			limits.DayTokens, limits.MonthTokens, int64(limits.DayMoney), int64(limits.MonthMoney))
 		for _, a := range [...]*tenants.Account{&s.Day, &s.Month} {
-			w.argv = append(w.argv, a.Shared.Tokens, int64(a.Shared.Money), a.Own.Tokens, int64(a.Own.Money), a.Told.Tokens, int64(a.Told.Money))
+			w.argv = append(w.argv, a.Shared.Tokens, int64(a.Shared.Money), a.Own.Tokens, int64(a.Own.Money),
+				a.Told.Tokens, int64(a.Told.Money))
 		}
 		for _, used := range s.Used {
 			w.argv = append(w.argv, strconv.FormatFloat(used, 'f', 6, 64))
@@ -64,7 +66,8 @@ func (l *Limits) newWord(own int64, flag bool, standings []tenants.Standing, lim
 
 // take asks Redis about one request.
 func (l *Limits) take(ctx context.Context, c *tenants.Charge, standings []tenants.Standing) (tenants.Verdict, error) {
-	w := l.newWord(max(0, c.Tokens), c.IgnoreBudget, standings, func(i int) tenants.Limits { return c.Caller.Subjects[i].Limits })
+	w := l.newWord(max(0, c.Tokens), c.IgnoreBudget, standings,
+		func(i int) tenants.Limits { return c.Caller.Subjects[i].Limits })
 	reply, err := l.scripts.take.Run(ctx, l.redis.client, w.keys, w.argv...).Slice()
 	if err != nil {
 		return tenants.Verdict{}, err
@@ -159,7 +162,8 @@ func (l *Limits) word(s *settlement) word {
 		limits := standings[i].Limits
 		for _, sub := range s.charge.Caller.Subjects {
 			if then := sub.Limits; sub.Key == standings[i].Key { // a limit that is new since then was not booked
-				limits.RPM, limits.RPS, limits.TPM = ifLimited(then.RPM, limits.RPM), ifLimited(then.RPS, limits.RPS), ifLimited(then.TPM, limits.TPM)
+				limits.RPM, limits.RPS = ifLimited(then.RPM, limits.RPM), ifLimited(then.RPS, limits.RPS)
+				limits.TPM = ifLimited(then.TPM, limits.TPM)
 			}
 		}
 		return limits

@@ -108,9 +108,9 @@ func open(c RedisConfig, patience time.Duration) (*Redis, error) {
 		return nil, err
 	}
 	tune(o, patience)
-	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
-		recover: c.Recover.orNone(),
-		topics:  map[string]*topic{}, signal: make(chan struct{}, 1), register: redis.NewScript(registerScript)}
+	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway,
+		log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), recover: c.Recover.orNone(),
+		topics: map[string]*topic{}, signal: make(chan struct{}, 1), register: redis.NewScript(registerScript)}
 	r.gateways.Store(1)
 	return r, nil
 }

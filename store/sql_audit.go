@@ -91,9 +91,10 @@ func (s *SQL) AppendAudit(ctx context.Context, a Actor, action, target, before, 
 func (s *SQL) Audit(ctx context.Context, q AuditQuery) ([]AuditEntry, error) {
 	ctx, done := context.WithTimeout(ctx, searchTimeout)
 	defer done()
-	filter, args := where(condition{q.Actor != "", "actor =", clean(q.Actor)}, condition{q.Action != "", "action =", clean(q.Action)},
-		condition{q.Target != "", "target =", clean(q.Target)}, condition{!q.Since.IsZero(), "at >=", micros(q.Since)},
-		condition{q.Before > 0, "id <", q.Before})
+	filter, args := where(
+		condition{q.Actor != "", "actor =", clean(q.Actor)}, condition{q.Action != "", "action =", clean(q.Action)},
+		condition{q.Target != "", "target =", clean(q.Target)},
+		condition{!q.Since.IsZero(), "at >=", micros(q.Since)}, condition{q.Before > 0, "id <", q.Before})
 	limit := auditUsual
 	if q.Limit > 0 {
 		limit = min(q.Limit, auditMost)

@@ -97,11 +97,13 @@ func (s *SQL) goose() (*goose.Provider, error) {
 	if s.kind == kindSQLite {
 		return goose.NewProvider(goose.DialectSQLite3, s.write, migrations.Files, goose.WithDisableGlobalRegistry(true))
 	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(advisoryLock), lock.WithLockTimeout(1, uint64(migrateTimeout/time.Second)))
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(advisoryLock),
+		lock.WithLockTimeout(1, uint64(migrateTimeout/time.Second)))
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(goose.DialectPostgres, s.write, migrations.Files, goose.WithDisableGlobalRegistry(true), goose.WithSessionLocker(locker))
+	return goose.NewProvider(goose.DialectPostgres, s.write, migrations.Files, goose.WithDisableGlobalRegistry(true),
+		goose.WithSessionLocker(locker))
 }
 
 // up runs the migrations that are missing, each in a transaction of its own, and

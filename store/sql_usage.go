@@ -42,14 +42,16 @@ func (s *SQL) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 // constant, never what somebody has sent.
 func (s *SQL) usage(ctx context.Context, q UsageQuery, grouping string) ([]UsageRow, error) {
 	filter, args := where(condition{true, "tenant =", clean(q.Tenant)}, condition{q.Key != "", "key_id =", clean(q.Key)},
-		condition{!q.From.IsZero(), "day >=", int64(tenants.Day(q.From))}, condition{!q.To.IsZero(), "day <", int64(tenants.Day(q.To))})
+		condition{!q.From.IsZero(), "day >=", int64(tenants.Day(q.From))},
+		condition{!q.To.IsZero(), "day <", int64(tenants.Day(q.To))})
 	of := func(outcomes string) string {
 		return "CASE WHEN outcome IN (" + outcomes + ") THEN requests ELSE 0 END"
 	}
 	return collect(ctx, s.read, func(r *UsageRow) []column {
 		return []column{
-			{name: "day", scan: (*utcDay)(&r.Day)}, {name: grouping + " AS grouping_name", scan: &r.Group}, sumColumn("requests", &r.Requests),
-			sumColumn(of("'refused'"), &r.Refused), sumColumn(of("'failed', 'truncated'"), &r.Failed), sumColumn(of("'client_gone'"), &r.Gone),
+			{name: "day", scan: (*utcDay)(&r.Day)}, {name: grouping + " AS grouping_name", scan: &r.Group},
+			sumColumn("requests", &r.Requests), sumColumn(of("'refused'"), &r.Refused),
+			sumColumn(of("'failed', 'truncated'"), &r.Failed), sumColumn(of("'client_gone'"), &r.Gone),
 			sumColumn("estimated", &r.Estimated), sumColumn("prompt", &r.Prompt), sumColumn("cached", &r.Cached),
 			sumColumn("output", &r.Output), sumColumn("money", &r.Money),
 		}

@@ -122,7 +122,8 @@ func Judged(c *Charge, refused Limit, place int, wait time.Duration, used [][3]f
 func (l *Limiter) standing(sub *Subject, s *state, at time.Time) Standing {
 	b := s.buckets.decayed(at.UnixMicro(), s.limits.rates(1))
 	return Standing{Tenant: sub.Tenant, Key: sub.Key, Limits: s.limits, Sequence: l.sequence.Add(1),
-		Used: [3]float64{b[0].used, b[1].used, b[2].used}, Held: s.held, Pending: s.pending, Left: s.left, Day: s.days.account(Day(at)), Month: s.months.account(Month(at))}
+		Used: [3]float64{b[0].used, b[1].used, b[2].used}, Held: s.held, Pending: s.pending, Left: s.left,
+		Day: s.days.account(Day(at)), Month: s.months.account(Month(at))}
 }
 
 // account returns what is known of the window of that index.

@@ -97,17 +97,15 @@ func patient(read func() (*config.File, error)) func() (*config.File, error) {
 		file *config.File
 		err  error
 	}
-	free := make(chan struct{}, 1)
+	var reading sync.Mutex
 	return func() (*config.File, error) {
-		select {
-		case free <- struct{}{}:
-		default:
+		if !reading.TryLock() {
 			return nil, errors.New("an earlier reading of the file has not ended: its file system hangs")
 		}
 		got := make(chan answer, 1)
 		go func() {
 			file, err := read()
-			<-free
+			reading.Unlock()
 			got <- answer{file, err}
 		}()
 		select {

@@ -191,24 +191,18 @@ func signals(parent context.Context, last func()) (ctx context.Context, stop fun
 	ctx, cancel := context.WithCancel(parent)
 	ch := make(chan os.Signal, 2)
 	signal.Notify(ch, syscall.SIGTERM, os.Interrupt)
-	done := make(chan struct{})
 	go func() {
-		for n := 0; ; n++ {
-			select {
-			case <-ch:
-				if n > 0 {
-					last()
-					os.Exit(130) // as shells report an interrupt
-				}
-				cancel()
-			case <-done:
-				return
-			}
+		if _, first := <-ch; first {
+			cancel()
+		}
+		if _, second := <-ch; second {
+			last()
+			os.Exit(130) // as shells report an interrupt
 		}
 	}()
 	return ctx, func() {
 		signal.Stop(ch)
-		close(done)
+		close(ch)
 		cancel()
 	}
 }
