@@ -80,7 +80,8 @@ type Catalog struct {
 	away       int           // where the next tier is when one has nobody up: 1 higher, -1 lower, 0 nowhere
 }
 
-// New checks c and makes its catalog. The error joins all that is wrong, each
+// New checks c and makes its catalog. It leaves the spelling of single values to config:
+// names of tiers and pools have small letters, and no name is empty. The error joins all that is wrong, each
 // part beginning with the key in config.yaml that it is about.
 func New(c Config) (*Catalog, error) {
 	k := &Catalog{names: map[string]route{}, byName: map[string]int{}}
@@ -164,11 +165,10 @@ func (k *Catalog) addTargets() (errs []error) {
 	keys := k.keys()
 	for i := range k.targets {
 		t := &k.targets[i]
-		switch t.Name {
-		case "":
-			errs = append(errs, fmt.Errorf("%s.name: missing", keys[i]))
-			continue
-		case Classify:
+		if t.Name == "" {
+			continue // config says so
+		}
+		if t.Name == Classify {
 			errs = append(errs, fmt.Errorf("%s.name: %q is reserved: name it otherwise", keys[i], Classify))
 		}
 		own(keys[i]+".name", t.Name)
@@ -176,7 +176,6 @@ func (k *Catalog) addTargets() (errs []error) {
 			k.byName[t.Name] = i
 		}
 		if t.Tier {
-			errs = append(errs, k.caseTwins(keys, i)...)
 			k.tiers = append(k.tiers, i)
 			k.names[t.Name] = route{target: i, model: t.asked(), rule: "model"}
 		}
@@ -189,8 +188,7 @@ func (k *Catalog) addTargets() (errs []error) {
 				key = keyAt(keys[i]+".models", further)
 			}
 			if model == "" {
-				errs = append(errs, fmt.Errorf("%s: empty model name", key))
-				continue
+				continue // config says so
 			}
 			// A target may be called like the model that it serves.
 			if model != t.Name || owners[model] != keys[i]+".name" {
@@ -214,18 +212,6 @@ func (k *Catalog) keys() []string {
 		}
 	}
 	return keys
-}
-
-// caseTwins reports earlier tiers whose names X-Model-Tier cannot tell from
-// that of target i.
-func (k *Catalog) caseTwins(keys []string, i int) (errs []error) {
-	for _, j := range k.tiers {
-		a, b := k.targets[i].Name, k.targets[j].Name
-		if a != b && strings.EqualFold(a, b) {
-			errs = append(errs, fmt.Errorf("%s.name: %q differs from %s %q only in case, which X-Model-Tier ignores", keys[i], a, keys[j], b))
-		}
-	}
-	return errs
 }
 
 // addDefault enters the default tier.

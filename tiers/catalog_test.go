@@ -35,13 +35,9 @@ func TestEveryMistakeIsNamedByItsKey(t *testing.T) {
 			Config{Targets: []Target{tier("small", "large"), tier("large", "m")}, Default: "small"},
 			[]string{`tiers[0].model: duplicate name "large": tiers[1].name`},
 		},
-		"names in two cases": {
-			Config{Targets: []Target{tier("small", "m"), tier("Small", "n")}, Default: "small"},
-			[]string{`tiers[1].name: "Small" differs from tiers[0] "small" only in case`},
-		},
-		"no names": {
-			Config{Targets: []Target{tier("", "m"), tier("small", "n"), {Name: "p", Model: "q", Models: []string{""}}}, Default: "small", Aliases: map[string]string{"": "small"}},
-			[]string{`tiers[0].name: missing`, `pools[0].models[0]: empty model name`, `models[""]: empty model name`},
+		"an alias without a name": {
+			Config{Targets: []Target{tier("small", "n")}, Default: "small", Aliases: map[string]string{"": "small"}},
+			[]string{`models[""]: empty model name`},
 		},
 		"a reserved name": {
 			Config{Targets: []Target{tier("classify", "m")}, Default: "classify"},

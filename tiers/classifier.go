@@ -45,19 +45,16 @@ type Classifier struct {
 }
 
 // NewClassifier checks rules and compiles them for tiers of these names, least
-// capable first. The error joins all that is wrong, each part beginning with the
-// key in config.yaml that it is about.
+// capable first. Their values must be what the tags of Rules and Keyword allow, which
+// config checks. The error joins all that is wrong, each part beginning with the key in
+// config.yaml that it is about.
 func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	c := &checker{tiers: slices.Clone(tierNames), names: map[string]string{}}
 	normal := DefaultRules(c.tiers)
 	k := &Classifier{tiers: c.tiers, normal: min(0, len(c.tiers)-1)}
-	k.first = c.oneOf("classifier.mode", rules.Mode, "max", "first_match") == "first_match"
+	k.first = rules.Mode == "first_match"
 	if rules.Default != "" {
 		k.normal = c.tier("classifier.default", rules.Default)
-	}
-	c.oneOf("classifier.unavailable", rules.Unavailable, "up", "down", "refuse")
-	if rules.Sticky.Idle < 0 {
-		c.wrong("classifier.sticky.idle", "%v: use a duration above 0", rules.Sticky.Idle)
 	}
 	floor := k.normal
 	if k.first {
@@ -68,7 +65,7 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 			c.group(keyAt("classifier.keywords", i), keyword)
 		}
 	}
-	preset := c.oneOf("classifier.preset", rules.Preset, "groups", "lesson", "none")
+	preset := cmp.Or(rules.Preset, normal.Preset)
 	scored := rules.KeywordScore
 	if scored == nil {
 		scored = normal.KeywordScore

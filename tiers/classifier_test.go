@@ -2,7 +2,6 @@ package tiers
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 
@@ -244,26 +243,20 @@ func TestExplainSaysWhatClassifyDecides(t *testing.T) {
 }
 
 func TestEveryMistakeInRulesIsNamedByItsKey(t *testing.T) {
-	inf := math.Inf(1)
 	for name, c := range map[string]struct {
 		rules Rules
 		want  []string
 	}{
-		"words": {Rules{Mode: "min", Preset: "all", Unavailable: "away", Default: "big", Sticky: Sticky{Idle: -1}}, []string{
-			`classifier.mode: unknown value "min": use max, first_match`, `classifier.preset: unknown value "all": use groups, lesson, none`,
-			`classifier.unavailable: unknown value "away": use up, down, refuse`, `classifier.default: unknown tier "big": name one of the tiers (small, medium, large)`,
-			`classifier.sticky.idle: -1ns: use a duration`}},
-		"thresholds": {Rules{PromptTokens: map[string]int64{"big": 1, "large": -1}, MaxTokens: map[string]int64{"tiny": 1}, KeywordScore: map[string]float64{"large": 0, "medium": inf, "x": 1}}, []string{
-			`classifier.prompt_tokens.large: -1 tokens: use 0 or more`, `classifier.prompt_tokens.big: unknown tier "big"`, `classifier.max_tokens.tiny: unknown tier`,
-			`classifier.keyword_score.large: 0: use`, `classifier.keyword_score.medium: +Inf: use`, `classifier.keyword_score.x: unknown tier`}},
+		"default": {Rules{Default: "big"}, []string{`classifier.default: unknown tier "big": name one of the tiers (small, medium, large)`}},
+		"thresholds": {Rules{PromptTokens: map[string]int64{"big": 1}, MaxTokens: map[string]int64{"tiny": 1}, KeywordScore: map[string]float64{"x": 1}}, []string{
+			`classifier.prompt_tokens.big: unknown tier "big"`, `classifier.max_tokens.tiny: unknown tier`, `classifier.keyword_score.x: unknown tier`}},
 		"keywords": {Rules{Keywords: []Keyword{
-			{},
-			{Tier: "large", Name: "a b", Weight: -1, In: []string{"user", "tool"}, Match: []string{`(`, `a{2`, `a**`, `x*|`, `[^\x00-\x{10FFFF}]`}},
+			{Name: "nowhere"},
+			{Tier: "large", Name: "a b", Match: []string{`(`, `a{2`, `a**`, `x*|`, `[^\x00-\x{10FFFF}]`}},
 			{Tier: "large", Name: "code", Match: []string{"abc"}},
 			{Tier: "large", Name: "twice", Match: []string{"abc"}}, {Tier: "large", Name: "twice", Match: []string{"abc"}},
 		}}, []string{
-			`classifier.keywords[0].tier: unknown tier ""`, `classifier.keywords[0].name: missing`, `classifier.keywords[0].match: missing`,
-			`classifier.keywords[1].name: "a b" has other characters`, `classifier.keywords[1].weight: -1: use`, `classifier.keywords[1].in[1]: unknown value "tool": use user, system`,
+			`classifier.keywords[0].tier: unknown tier ""`,
 			`classifier.keywords[1].match[0]: missing closing ) "(": write it`, `classifier.keywords[1].match[2]: invalid nested repetition operator "**"`,
 			`classifier.keywords[1].match[3]: matches every text: `, `classifier.keywords[1].match[4]: matches nothing: `,
 			`classifier.keywords[4].name: duplicate name "twice", which classifier.keywords[3] has already`,

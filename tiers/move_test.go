@@ -315,9 +315,9 @@ func TestAChatNeverFallsWhileItIsUsed(t *testing.T) {
 func TestAllMistakesInRulesComeWithThoseInNames(t *testing.T) {
 	_, err := New(Config{
 		Targets: []Target{{Name: "small", Tier: true}, {Name: "small", Tier: true}},
-		Rules:   Rules{Mode: "x", Default: "big", PromptTokens: map[string]int64{"big": 1}},
+		Rules:   Rules{Default: "big", PromptTokens: map[string]int64{"big": 1}},
 	})
-	want := []string{"tiers[1].name: duplicate", "classifier.default: unknown tier", "classifier.mode: unknown value", "classifier.prompt_tokens.big: unknown tier"}
+	want := []string{"tiers[1].name: duplicate", "classifier.default: unknown tier", "classifier.prompt_tokens.big: unknown tier"}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) != len(want) {
 		t.Fatalf("got %v", err)

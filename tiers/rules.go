@@ -73,17 +73,6 @@ func (c *checker) tier(key, name string) int {
 	return i
 }
 
-// oneOf checks a word; the first is meant by an empty one.
-func (c *checker) oneOf(key, word string, words ...string) string {
-	if word == "" {
-		return words[0]
-	}
-	if !slices.Contains(words, word) {
-		c.wrong(key, "unknown value %q: use %s", word, strings.Join(words, ", "))
-	}
-	return word
-}
-
 // threshold is what a tier asks to be exceeded.
 type threshold[N int64 | float64] struct {
 	tier int
@@ -111,8 +100,6 @@ func (c *checker) tokens(key string, section, normal map[string]int64, floor int
 	for _, t := range all {
 		at := key + "." + c.tiers[t.tier]
 		switch {
-		case t.over < 0:
-			c.wrong(at, "%d tokens: use 0 or more", t.over)
 		case t.tier <= floor:
 			c.warn(at, "never decides: the default tier %q is no lower: remove it, or lower classifier.default", c.tiers[floor])
 		case t.over >= lowest:
@@ -146,10 +133,8 @@ func (c *checker) scores(section, normal map[string]float64, floor int) []thresh
 				sum += g.weight
 			}
 		}
-		if at := key + "." + c.tiers[t.tier]; !(t.over > 0) || math.IsInf(t.over, 0) {
-			c.wrong(at, "%v: use a number above 0", t.over)
-		} else if len(c.errs) == 0 && sum < t.over {
-			c.warn(at, "never reached: the groups for that tier and higher ones weigh %v together: lower it, or add keywords", sum)
+		if sum < t.over {
+			c.warn(key+"."+c.tiers[t.tier], "never reached: the groups for that tier and higher ones weigh %v together: lower it, or add keywords", sum)
 		}
 	}
 	return all
@@ -157,37 +142,16 @@ func (c *checker) scores(section, normal map[string]float64, floor int) []thresh
 
 // group compiles one Keyword.
 func (c *checker) group(key string, k Keyword) {
-	g := group{name: k.Name, rule: "keyword:" + k.Name, weight: k.Weight, tier: c.tier(key+".tier", k.Tier)}
-	switch other, taken := c.names[k.Name]; {
-	case k.Name == "":
-		c.wrong(key+".name", "missing: name the group, as the rule keyword:name shows it")
-	case taken:
+	g := group{name: k.Name, rule: "keyword:" + k.Name, weight: cmp.Or(k.Weight, 1), tier: c.tier(key+".tier", k.Tier)}
+	if other, taken := c.names[k.Name]; taken {
 		c.wrong(key+".name", "duplicate name %q, which %s has already: name it otherwise", k.Name, other)
-	case strings.ContainsFunc(k.Name, func(r rune) bool { return r >= 0x80 || !word(byte(r)) && r != '-' && r != '.' }):
-		c.wrong(key+".name", "%q has other characters than letters, digits, _, - and dots: a header shows it: name it otherwise", k.Name)
 	}
 	c.names[k.Name] = key
-	if k.Weight == 0 {
-		g.weight = 1
+	if slices.Contains(k.In, "system") {
+		g.in |= inSystem
 	}
-	if !(g.weight > 0) || math.IsInf(g.weight, 0) {
-		c.wrong(key+".weight", "%v: use a number above 0", k.Weight)
-	}
-	for i, in := range k.In {
-		switch in {
-		case "user":
-			g.in |= inUser
-		case "system":
-			g.in |= inSystem
-		default:
-			c.wrong(fmt.Sprintf("%s.in[%d]", key, i), "unknown value %q: use user, system", in)
-		}
-	}
-	if len(k.In) == 0 {
-		g.in = inUser
-	}
-	if len(k.Match) == 0 {
-		c.wrong(key+".match", "missing: list what to look for")
+	if len(k.In) == 0 || slices.Contains(k.In, "user") {
+		g.in |= inUser
 	}
 	c.groups = append(c.groups, g)
 	for i, pattern := range k.Match {
