@@ -32,6 +32,7 @@ func floors() map[string]string {
 		"sim":     "2",
 		"workers": "1", "store": "1", "openai/prompt": "1", "queue": "1", "decisions": "1", "routing/kvindex": "1", "routing/routingtest": "1",
 		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "spool": "0", "breaker": "0", "telemetry": "0", "web": "0", "migrations": "0",
+		"routing/prefix": "-1",
 	}
 }
 
@@ -55,7 +56,7 @@ func floorOf(folder string) (floor string, ok bool) {
 
 // pure packages decide, with time and chance as arguments.
 func pure() []string {
-	return []string{"tiers", "queue", "routing", "routing/kvindex", "sim", "replay"}
+	return []string{"tiers", "queue", "routing", "routing/prefix", "routing/kvindex", "sim", "replay"}
 }
 
 // homes says where each third party may be imported; a path stands for all

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"tierway/routing/prefix"
 )
 
 const (
@@ -45,8 +47,8 @@ type chwbl struct {
 	squares   float64 // the mean of the squares of what the last requests brought, in tokens
 	modelHash bool    // a request without a prompt goes by its model
 	ring      *ring
-	depth     *depth // nil when the first turn is the key
-	maxPrefix int64  // characters that a key may stand for; 0 is no bound
+	keys      *prefix.Keys // nil if the first turn is the key
+	maxPrefix int64        // characters that a key may stand for; 0 is no bound
 	terms     *[maxTerms]string
 }
 
@@ -69,7 +71,7 @@ func newCHWBL(c Config) *chwbl {
 		p.ring.units = c.VirtualNodes
 	}
 	if c.Depth != depthFixed {
-		p.depth = newDepth()
+		p.keys = prefix.New()
 	}
 	return p
 }
@@ -170,12 +172,12 @@ func (p *chwbl) key(r *Request, workers int) (by int, key uint64) {
 		return max(byNothing, slices.Index(keysOf[:], c.KeyOf)), uint64(c.Key)
 	}
 	switch {
-	case len(r.Blocks) > 0 && p.depth != nil:
+	case len(r.Blocks) > 0 && p.keys != nil:
 		within := r.Blocks[:p.reach(r.Blocks)]
 		if r.learned {
-			return byPrefix, p.depth.find(within)
+			return byPrefix, p.keys.Find(within)
 		}
-		return byPrefix, p.depth.key(r.Now, within, workers)
+		return byPrefix, p.keys.Key(r.Now, within, workers)
 	case r.Prefix != 0:
 		return byPrefix, p.firstTurn(r)
 	case p.modelHash && r.Model != 0:
@@ -209,11 +211,11 @@ func (p *chwbl) firstTurn(r *Request) uint64 {
 
 // Depth returns how deep the keys are now; all zero if they do not adapt. It is safe for
 // concurrent use.
-func (p *chwbl) Depth() Depth {
-	if p.depth == nil {
-		return Depth{}
+func (p *chwbl) Depth() prefix.Depth {
+	if p.keys == nil {
+		return prefix.Depth{}
 	}
-	return p.depth.state()
+	return p.keys.Depth()
 }
 
 // bound is the most that a worker may have at one pick.

@@ -1,12 +1,9 @@
 package routing
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 // clockwiseOf returns the four workers w0 to w3 in the order in which a request
@@ -115,32 +112,4 @@ func TestAFullWorkerKeepsItsKeys(t *testing.T) {
 			t.Fatalf("key %d lives on %d, and with others full on %d (%s)", key, home, i, reason)
 		}
 	}
-}
-
-// TestFindingAKeyIsWhatPlacingFinds: who asks for a key without teaching gets
-// the one that the last request of that chain was placed by, and changes nothing.
-func TestFindingAKeyIsWhatPlacingFinds(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		d, now := newDepth(), start
-		tenants := rapid.IntRange(1, 3).Draw(rt, "tenants")
-		for range rapid.IntRange(1, 40).Draw(rt, "bursts") {
-			now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(rt, "s")) * time.Second)
-			chain := chainOf(nil, uint64(rapid.IntRange(1, tenants).Draw(rt, "tenant")), rapid.IntRange(1, 6).Draw(rt, "system"))
-			for range rapid.IntRange(1, 60).Draw(rt, "requests") {
-				asked := chainOf(chain, uint64(rapid.IntRange(10, 14).Draw(rt, "chat")), rapid.IntRange(0, 5).Draw(rt, "turns"))
-				splits := len(d.branches)
-				key := d.key(now, asked, 4)
-				if len(d.branches) > splits {
-					continue // from now on it is placed by what follows
-				}
-				before := fmt.Sprint(d.state(), d.requests, d.traffic, d.root.seen, d.root.main, d.root.rival)
-				if found := d.find(asked); found != key {
-					rt.Fatalf("a chain of %d blocks has the key %x and is found under %x", len(asked), key, found)
-				}
-				if after := fmt.Sprint(d.state(), d.requests, d.traffic, d.root.seen, d.root.main, d.root.rival); after != before {
-					rt.Fatalf("finding changed %s to %s", before, after)
-				}
-			}
-		}
-	})
 }

@@ -171,7 +171,7 @@ func TestOneSharedFirstBlockOverloadsNobody(t *testing.T) {
 func TestSteadyTrafficKeepsItsDepth(t *testing.T) {
 	most := int64(0)
 	for _, workers := range []int{2, 3, 8, 16} {
-		for _, shared := range []float64{0, 0.3, 0.45, 0.5, 0.55, 0.7, 1, splitAbove / float64(workers)} {
+		for _, shared := range []float64{0, 0.3, 0.45, 0.5, 0.55, 0.7, 1, 1 / float64(workers)} {
 			p := mustCHWBL(t, Config{})
 			w := newWorld(p, workers)
 			w.dice += dice(workers*1000) + dice(shared*100)

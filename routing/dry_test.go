@@ -21,8 +21,8 @@ func (b *besides) Pick(r *Request, ws []View) (int, Reason) {
 	b.asked++
 	dry := *r
 	i, reason := b.p.clone(&dry).Pick(&dry, ws)
-	known, before := b.p.depth.find(r.Blocks), b.p.Depth().Changes
-	next := b.p.depth.clone(r.Blocks).key(r.Now, r.Blocks, len(ws))
+	known, before := b.p.keys.Find(r.Blocks), b.p.Depth().Changes
+	next := b.p.keys.Clone(r.Blocks).Key(r.Now, r.Blocks, len(ws))
 	j, why := b.p.Pick(r, ws)
 	changed := b.p.Depth().Changes > before
 	if known != next && !changed {
@@ -31,7 +31,7 @@ func (b *besides) Pick(r *Request, ws []View) (int, Reason) {
 	if k, alone := b.twin.Pick(r, ws); i != j || reason != why || i != k || reason != alone {
 		b.t.Fatalf("request %d went to %d (%s), asked dry before to %d (%s), and never asked so to %d (%s)", b.asked, j, why, i, reason, k, alone)
 	}
-	if b.asked%100 == 0 && !(reflect.DeepEqual(b.p.depth.root, b.twin.depth.root) && reflect.DeepEqual(b.p.depth.branches, b.twin.depth.branches) && b.p.depth.keys == b.twin.depth.keys) {
+	if b.asked%100 == 0 && !reflect.DeepEqual(b.p.keys, b.twin.keys) {
 		b.t.Fatalf("after request %d who is asked dry has learned something else", b.asked)
 	}
 	if known != next {

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -172,7 +173,9 @@ func TestWhoWaitsIsLearnedFromOnce(t *testing.T) {
 	for range 2 {
 		mustAcquire(t, p)
 	}
-	counted := func() string { return fmt.Sprint(policy.depth.requests, policy.squares) }
+	counted := func() string {
+		return fmt.Sprint(reflect.ValueOf(policy.keys).Elem().FieldByName("requests").Int(), policy.squares)
+	}
 	r := &Request{Prefix: 7, Blocks: prompt(1, 0, 30), PromptTokens: 1000, Wait: true}
 	for i := range 10 {
 		round := p.Begin(start.Add(time.Duration(i) * time.Second))

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"tierway/routing/prefix"
 )
 
 // Request is what a policy may know of a request. It is gathered before the pool's lock
@@ -33,12 +35,8 @@ type Request struct {
 	second  int     // while it is recorded: whom it would choose without the chosen one; -1: by the marks
 }
 
-// Block is one node of a prompt's chain. Its hash stands for all text from the prompt's
-// beginning to the block's end.
-type Block struct {
-	Hash uint64
-	End  int64 // characters of the prompt up to the block's end; grows along a chain
-}
+// Block is one node of a prompt's chain.
+type Block = prefix.Block
 
 // View is one worker as a policy sees it, with the load that this gateway has booked on it.
 type View struct {
@@ -148,6 +146,13 @@ type Policy interface {
 type Planner interface {
 	// Plans reports whether the policy plans. It is called when the policy is configured.
 	Plans() bool
+}
+
+// Adaptive is a Policy that places requests by a part of their prompts that follows the
+// traffic.
+type Adaptive interface {
+	// Depth is safe for concurrent use.
+	Depth() prefix.Depth
 }
 
 func plans(p Policy) bool {

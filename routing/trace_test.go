@@ -13,6 +13,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"tierway/routing/prefix"
 )
 
 // traced is one request of the Mooncake conversation trace.
@@ -163,7 +165,7 @@ func TestTraceFindsItsCacheAndLoadsAllAlike(t *testing.T) {
 			t.Fatal(err)
 		}
 		hit, uneven, moved := replay(t, p, trace, 8)
-		depth := Depth{}
+		depth := prefix.Depth{}
 		if a, ok := p.(Adaptive); ok {
 			depth = a.Depth()
 		}

@@ -1,4 +1,4 @@
-package routing
+package prefix
 
 import "time"
 
@@ -23,7 +23,7 @@ type counter struct {
 
 // add counts a request and returns the key's counter.
 func (s *sketch) add(key uint64, unit float64) *counter {
-	set := &s[Mix(key)%sketchSets]
+	set := &s[key%sketchSets]
 	low := &set[0]
 	for i := range set {
 		c := &set[i]
