@@ -61,7 +61,9 @@ func (f reloadFlags) run(c *cobra.Command) error {
 		return printJSON(c.OutOrStdout(), answer)
 	}
 	for _, p := range result.Problems {
-		fmt.Fprintln(c.ErrOrStderr(), plain(problemOf(p).String()))
+		line := config.Problem{File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint,
+			Warning: p.Severity == "warning"}
+		fmt.Fprintln(c.ErrOrStderr(), plain(line.String()))
 	}
 	return printReload(c.OutOrStdout(), result)
 }
@@ -81,11 +83,6 @@ func showProblems(c *cobra.Command, err error) error {
 	}
 	say(c, "%s", plain(r.Detail))
 	return exit(1)
-}
-
-// problemOf returns a problem as check prints it.
-func problemOf(p server.ProblemView) config.Problem {
-	return config.Problem{File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint, Warning: p.Severity == "warning"}
 }
 
 // printReload writes what changed, or would.
