@@ -93,8 +93,10 @@ func (s *SQL) Revision(ctx context.Context) (revision int64, err error) {
 func (s *SQL) Contents(ctx context.Context) (c Contents, err error) {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
-	err = s.view(ctx, func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, "SELECT number FROM revision").Scan(&c.Revision)
+	tx, err := s.begin(ctx, s.read, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err == nil {
+		defer tx.Rollback() //nolint:errcheck // it only read
+		err = tx.QueryRowContext(ctx, "SELECT number FROM revision").Scan(&c.Revision)
 		if err == nil {
 			c.Tenants, err = table(ctx, tx, "tenants", tenantColumns, func(t tenants.Tenant) string { return t.Name })
 		}
@@ -107,22 +109,11 @@ func (s *SQL) Contents(ctx context.Context) (c Contents, err error) {
 		if err == nil {
 			c.Overrides, err = table(ctx, tx, "overrides", overrideColumns, func(o Override) string { return o.Worker })
 		}
-		return err
-	})
+	}
 	if err != nil {
 		return Contents{}, s.fail(ctx, "reading tenants and keys", err)
 	}
 	return c, nil
-}
-
-// view runs f in a transaction that reads all at one moment.
-func (s *SQL) view(ctx context.Context, f func(tx *sql.Tx) error) error {
-	tx, err := s.begin(ctx, s.read, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // it only read
-	return f(tx)
 }
 
 // transact runs f in a transaction that is undone when f fails.
