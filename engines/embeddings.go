@@ -40,10 +40,6 @@ func (e *Engine) embeddings(w http.ResponseWriter, r *request) error {
 	if req.Encoding != "" && req.Encoding != "float" && req.Encoding != "base64" {
 		return badRequest("encoding_format", "encoding_format %q is not one of float, base64", req.Encoding)
 	}
-	u, err := e.read(r, req.Input, req.Priority)
-	if err != nil {
-		return err
-	}
 	data := make([]map[string]any, len(req.Input))
 	for i, ids := range req.Input {
 		v := unit(hashIDs(seedOf(e.modelName(req.Model)), ids), size) // engines of one model agree
@@ -52,8 +48,18 @@ func (e *Engine) embeddings(w http.ResponseWriter, r *request) error {
 			data[i]["embedding"] = packed(v)
 		}
 	}
-	return e.writeWhole(w, u, map[string]any{"object": "list", "data": data, "model": e.modelName(req.Model),
-		"usage": map[string]any{"prompt_tokens": u.prompt, "total_tokens": u.prompt}})
+	return e.writeRead(w, r, req.Input, req.Priority,
+		map[string]any{"object": "list", "data": data, "model": e.modelName(req.Model)})
+}
+
+// writeRead reads the prompts and writes an answer that reports their tokens.
+func (e *Engine) writeRead(w http.ResponseWriter, r *request, prompts [][]uint32, asked priority, body map[string]any) error {
+	u, err := e.read(r, prompts, asked)
+	if err != nil {
+		return err
+	}
+	body["usage"] = map[string]any{"prompt_tokens": u.prompt, "total_tokens": u.prompt}
+	return e.writeWhole(w, u, body)
 }
 
 // read takes the time that reading the prompts takes and makes no tokens.

@@ -73,16 +73,12 @@ func (e *Engine) rerank(w http.ResponseWriter, r *request) error {
 		prompts[i] = appendIDs(appendIDs(nil, req.Query), d.Text)
 		results[i] = result{Index: i, Document: map[string]any{"text": d.Text}, Score: likeness(req.Query, d.Text)}
 	}
-	u, err := e.read(r, prompts, req.Priority)
-	if err != nil {
-		return err
-	}
 	slices.SortStableFunc(results, func(a, b result) int { return cmp.Compare(b.Score, a.Score) })
 	if req.TopN > 0 {
 		results = results[:min(req.TopN, len(results))]
 	}
-	return e.writeWhole(w, u, map[string]any{"id": e.newID("rerank-"), "model": e.modelName(req.Model), "results": results,
-		"usage": map[string]any{"prompt_tokens": u.prompt, "total_tokens": u.prompt}})
+	return e.writeRead(w, r, prompts, req.Priority,
+		map[string]any{"id": e.newID("rerank-"), "model": e.modelName(req.Model), "results": results})
 }
 
 // score serves POST /v1/score: one text against each of a list, or pairs.
@@ -109,12 +105,8 @@ func (e *Engine) score(w http.ResponseWriter, r *request) error {
 		prompts[i] = appendIDs(appendIDs(nil, a), b)
 		data[i] = map[string]any{"object": "score", "index": i, "score": likeness(a, b)}
 	}
-	u, err := e.read(r, prompts, req.Priority)
-	if err != nil {
-		return err
-	}
-	return e.writeWhole(w, u, map[string]any{"id": e.newID("score-"), "object": "list", "created": e.c.Clock().Unix(),
-		"model": e.modelName(req.Model), "data": data, "usage": map[string]any{"prompt_tokens": u.prompt, "total_tokens": u.prompt}})
+	return e.writeRead(w, r, prompts, req.Priority, map[string]any{"id": e.newID("score-"), "object": "list",
+		"created": e.c.Clock().Unix(), "model": e.modelName(req.Model), "data": data})
 }
 
 // moderationWords flag a category where a text has them; never written.
@@ -129,10 +121,8 @@ func (e *Engine) moderations(w http.ResponseWriter, r *request) error {
 	if err := decode(r.body, &req); err != nil {
 		return err
 	}
-	if req.Model != "" { // OpenAI's default moderation model needs no name
-		if err := e.checkModel(req.Model); err != nil {
-			return err
-		}
+	if err := e.checkModel(cmp.Or(req.Model, e.c.Model)); err != nil { // OpenAI's default moderation model needs no name
+		return err
 	}
 	if len(req.Input) == 0 {
 		return badRequest("input", "the field input is missing or empty")

@@ -1,6 +1,9 @@
 package engines
 
-import "net/http"
+import (
+	"cmp"
+	"net/http"
+)
 
 // tokenize serves POST /tokenize in vLLM's form: a prompt, or messages as a chat
 // would render them.
@@ -14,10 +17,8 @@ func (e *Engine) tokenize(w http.ResponseWriter, r *request) error {
 	if err := decode(r.body, &req); err != nil {
 		return err
 	}
-	if req.Model != "" {
-		if err := e.checkModel(req.Model); err != nil {
-			return err
-		}
+	if err := e.checkModel(cmp.Or(req.Model, e.c.Model)); err != nil {
+		return err
 	}
 	var ids []uint32
 	switch {
