@@ -127,15 +127,14 @@ func (f *Fleet) Run(ctx context.Context) {
 	running := map[*Worker]*checking{} // what checks each worker
 	for {
 		checked := map[*Worker]*checking{}
-		for _, group := range byServer(f.Workers()) {
-			c := newChecking(group)
+		for _, c := range byServer(f.Workers()) {
 			before := covering(running, c)
 			if len(before) == 1 && before[0].same(c) {
 				c = before[0]
 			} else {
 				f.start(ctx, &loops, c, before)
 			}
-			for _, w := range group {
+			for _, w := range c.workers {
 				checked[w] = c
 			}
 		}
@@ -153,14 +152,24 @@ func (f *Fleet) Run(ctx context.Context) {
 	}
 }
 
-// byServer returns the workers in groups that one check covers: those of one URL, by
-// the same key and health settings. The first of a group is the one that is asked.
-func byServer(workers []*Worker) (groups [][]*Worker) {
-	type server struct {
-		url, key string
-		health   Health
-	}
-	at := map[server]int{}
+// server is what one check covers: a URL, by the same key and health settings.
+type server struct {
+	url, key string
+	health   Health
+}
+
+// checking is the goroutine that checks one server. The first of its workers is the
+// one that is asked.
+type checking struct {
+	server  server
+	workers []*Worker
+	stop    context.CancelFunc
+	ended   chan struct{}
+}
+
+// byServer returns a checking of each server, none of which has begun.
+func byServer(workers []*Worker) (all []*checking) {
+	at := map[server]*checking{}
 	for _, w := range workers {
 		spec := w.Spec()
 		url, err := Canonical(spec.URL)
@@ -168,35 +177,18 @@ func byServer(workers []*Worker) (groups [][]*Worker) {
 			url = spec.Name // alone: its Sender says what is wrong
 		}
 		s := server{url, spec.Key, spec.health()}
-		i, known := at[s]
-		if !known {
-			i, at[s] = len(groups), len(groups)
-			groups = append(groups, nil)
+		if at[s] == nil {
+			at[s] = &checking{server: s, ended: make(chan struct{})}
+			all = append(all, at[s])
 		}
-		groups[i] = append(groups[i], w)
+		at[s].workers = append(at[s].workers, w)
 	}
-	return groups
-}
-
-// checking is the goroutine that checks one server in one way.
-type checking struct {
-	workers  []*Worker
-	versions []int // Worker.checkVersion of each when it began
-	stop     context.CancelFunc
-	ended    chan struct{}
-}
-
-func newChecking(group []*Worker) *checking {
-	c := &checking{workers: group, versions: make([]int, len(group)), ended: make(chan struct{})}
-	for i, w := range group {
-		c.versions[i] = w.checkVersion()
-	}
-	return c
+	return all
 }
 
 // same reports whether two checkings check the same workers in the same way.
 func (c *checking) same(o *checking) bool {
-	return slices.Equal(c.workers, o.workers) && slices.Equal(c.versions, o.versions)
+	return c.server == o.server && slices.Equal(c.workers, o.workers)
 }
 
 // covering returns the checkings that cover a worker of c.

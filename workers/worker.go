@@ -27,7 +27,6 @@ type Worker struct {
 	mu     sync.Mutex
 	spec   Spec // without its Key
 	status Status
-	checks int // see checkVersion
 
 	// reporting is held while the status is handed out and when the worker is
 	// retired, so that no report of a retired worker is ever given.
@@ -224,9 +223,6 @@ func (w *Worker) adopt(spec Spec, send func(Spec) Sender) {
 	defer w.mu.Unlock()
 	old := w.link.Load()
 	rekeyed, reconnects := spec.Key != old.key(), spec.ConnectTimeout != w.spec.ConnectTimeout
-	if rekeyed || spec.health() != w.spec.health() {
-		w.checks++
-	}
 	w.spec = spec.clone()
 	w.spec.Key = ""
 	sender := old.sender
@@ -240,14 +236,6 @@ func (w *Worker) adopt(spec Spec, send func(Spec) Sender) {
 	case reconnects:
 		w.link.Store(newLink(sender, spec.Key, old.former))
 	}
-}
-
-// checkVersion returns a number that changes when the worker is to be checked in
-// another way.
-func (w *Worker) checkVersion() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.checks
 }
 
 // retire ends the worker's reports and drops its idle connections. Exchanges
