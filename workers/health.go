@@ -166,7 +166,7 @@ func (c *checker) record(err error) (cameUp bool) {
 	changed := c.tally.add(err == nil)
 	now := time.Now()
 	c.update(func(s *Status) {
-		s.Checked, s.Asked, s.Up, s.ConsecutiveFailures = now, c.started, c.tally.up, c.tally.failures
+		s.Asked, s.Up, s.ConsecutiveFailures = c.started, c.tally.up, c.tally.failures
 		if changed {
 			s.Since = now
 		}

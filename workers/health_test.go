@@ -296,7 +296,7 @@ func TestHangingWorkerGoesDownByItsTimeout(t *testing.T) {
 		engine := &scriptedHealth{hang: true}
 		w, _, _, _ := checked(t, Health{Interval: 10 * time.Second, Timeout: 3 * time.Second}, engine)
 		pass(3*time.Second - 1)
-		if s := w.Status(); !s.Up || !s.Checked.IsZero() {
+		if s := w.Status(); !s.Up || !s.Asked.IsZero() {
 			t.Errorf("judged before its time: %+v", s)
 		}
 		pass(1)

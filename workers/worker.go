@@ -58,8 +58,7 @@ func newLink(sender Sender, key string, former func() string) *link {
 type Status struct {
 	Up                  bool      // may be sent to; true too before the first check has ended
 	Since               time.Time // when Up last changed, or the first check's end; zero before that
-	Checked             time.Time // when the last check ended; zero before the first
-	Asked               time.Time // when that check began
+	Asked               time.Time // when the last check began; zero before the first has ended
 	LastError           string    // why the last failed check failed; empty once the worker is well
 	ConsecutiveFailures int
 	Passed, Failed      int64 // checks since the gateway knows the worker
