@@ -113,17 +113,17 @@ func (b *Breaker) Configure(c Config) {
 	}
 }
 
-// Allow admits a request, or returns an error while the breaker is open, which begins
-// when OnChange has returned, or half-open with all probes in progress. Its caller owes one Report with the ticket. A probe fails
-// without one after ProbeTimeout, or three times the expected time if that is longer.
+// Allow admits a request, or returns an error while the breaker is open (from the return of
+// OnChange on) or half-open with all probes in progress. Its caller owes one Report with the
+// ticket. A probe fails without one after ProbeTimeout, or three times the expected time if
+// that is longer.
 func (b *Breaker) Allow(expected time.Duration) (ticket uint64, err error) {
 	if b == nil {
 		return 0, nil
 	}
 	b.mu.Lock()
-	// Until OnChange has received an opening, the pool does not know whether the
-	// ejection cap keeps the worker in rotation: a refusal could be one of the last
-	// worker. Requests pass so long, and their outcomes do not count.
+	// Until OnChange has received an opening, the ejection cap may still keep the worker in
+	// rotation. Requests pass so long, and their outcomes do not count.
 	opening := b.state == Open && (b.notifying || len(b.pendingEvents) > 0)
 	if ticket = b.generation; b.state != Closed && !opening {
 		ticket, err = b.probeLocked(expected)
@@ -146,9 +146,8 @@ func (b *Breaker) probeLocked(expected time.Duration) (ticket uint64, err error)
 	return ticket, nil
 }
 
-// probePatience is how many times its expected time a probe may take: a whole answer
-// gives no sign before its end, and an engine that has just come back is no slower than
-// that.
+// probePatience is how many times its expected time a probe may take: a whole answer gives
+// no sign before its end.
 const probePatience = 3
 
 func (b *Breaker) patienceLocked(expected time.Duration) time.Duration {
@@ -198,9 +197,8 @@ func (b *Breaker) report(ticket uint64, o Outcome, cause string) {
 	b.notify()
 }
 
-// countLocked counts an outcome while closed. It asks gobreaker for admission only now:
-// gobreaker drops the result of a request that took longer than the window, and the
-// worst failures, timeouts, do.
+// countLocked counts an outcome while closed. It asks gobreaker for admission only now,
+// because gobreaker drops the result of a request that took longer than the window.
 func (b *Breaker) countLocked(o Outcome) {
 	switch o {
 	case Excluded:
@@ -220,8 +218,7 @@ func (b *Breaker) countLocked(o Outcome) {
 }
 
 // readyToTrip is gobreaker's question after each failure while closed. It does not use
-// gobreaker's consecutive failures, which forget those that are older than the window:
-// five timeouts of five minutes each never meet in one.
+// gobreaker's consecutive failures, which forget those that are older than the window.
 func (b *Breaker) readyToTrip(n gobreaker.Counts) bool {
 	outcomes := n.TotalFailures + n.TotalSuccesses
 	switch {
@@ -255,8 +252,8 @@ func (b *Breaker) Cut(began time.Time, err error) {
 		b.consecutiveFailures, b.interrupted = max(b.consecutiveFailures, b.interrupted), 0
 		b.countLocked(Failure)
 		if b.state == Closed {
-			// gobreaker takes no outcome back: with one success and two failures a
-			// stream, half of the outcomes are failures when half of the streams are cut.
+			// gobreaker takes no outcome back: with one success and two failures per stream,
+			// half of the outcomes are failures if half of the streams are cut.
 			b.consecutiveFailures--
 			b.countLocked(Failure)
 		}

@@ -13,8 +13,7 @@ func (d *definer) build(version string) {
 	const name, help = "tierway_build_info", "Always 1; the labels are the program's version, the version of Go that built it and the revision of its sources, unknown where it was built without one."
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"version", "goversion", "revision"})
 	g.WithLabelValues(version, runtime.Version(), cmp.Or(revision(), "unknown")).Set(1)
-	d.note(name, "gauge", help, []string{"version", "goversion", "revision"})
-	d.registry.MustRegister(g)
+	define(d, g, name, "gauge", help, "version", "goversion", "revision")
 }
 
 // revision is that of the sources, as the Go tool has noted it; empty without one.

@@ -34,39 +34,34 @@ func (d *definer) note(name, kind, help string, labels []string) {
 	d.names = append(d.names, MetricName{Subject: d.subject, Name: name, Type: kind, Unit: unitOf(name), Help: help, Labels: labels})
 }
 
-func (d *definer) counter(name, help string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	d.note(name, "counter", help, nil)
+// define writes a metric down and registers it.
+func define[C prometheus.Collector](d *definer, c C, name, kind, help string, labels ...string) C {
+	d.note(name, kind, help, labels)
 	d.registry.MustRegister(c)
 	return c
+}
+
+func (d *definer) counter(name, help string) prometheus.Counter {
+	return define(d, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}), name, "counter", help)
 }
 
 func (d *definer) counters(name, help string, labels ...string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	d.note(name, "counter", help, labels)
-	d.registry.MustRegister(c)
-	return c
+	return define(d, c, name, "counter", help, labels...)
 }
 
 func (d *definer) gauge(name, help string) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	d.note(name, "gauge", help, nil)
-	d.registry.MustRegister(g)
-	return g
+	return define(d, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}), name, "gauge", help)
 }
 
 func (d *definer) histogram(name, help string, buckets []float64) prometheus.Histogram {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-	d.note(name, "histogram", help, nil)
-	d.registry.MustRegister(h)
-	return h
+	return define(d, h, name, "histogram", help)
 }
 
 func (d *definer) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	d.note(name, "histogram", help, labels)
-	d.registry.MustRegister(h)
-	return h
+	return define(d, h, name, "histogram", help, labels...)
 }
 
 // read writes down series whose values come with observe.

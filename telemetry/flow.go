@@ -57,11 +57,15 @@ func newFlow(d *definer) *flow {
 	return f
 }
 
-// has tells whether a tier is resolved and not forgotten.
-func (f *flow) has(tier string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.tiers[tier] != nil
+// Decided counts a request that a rule gave to a tier or pool. Both come from the
+// configuration. A tier that was forgotten while the request came counts as removed.
+func (m *Metrics) Decided(tier, rule string) {
+	m.flow.mu.Lock()
+	defer m.flow.mu.Unlock()
+	if m.flow.tiers[tier] == nil {
+		tier = removedTier
+	}
+	m.decisions.WithLabelValues(tier, rule).Inc()
 }
 
 // forget takes a tier away. Its ended requests, and those that are still under way,

@@ -34,14 +34,14 @@ type Metrics struct {
 
 	exhausted map[string]prometheus.Counter // tierway_fd_exhausted_total, by operation
 
-	flow    *flow
-	tiers   tierVectors
-	workers workerVectors
-	waits   *prometheus.HistogramVec
-	rules   *rules
-	streams map[StreamEnd]prometheus.Counter
-	tenants *tenantCounts
-	plane   plane
+	flow      *flow
+	tiers     tierVectors
+	workers   workerVectors
+	waits     *prometheus.HistogramVec
+	decisions *prometheus.CounterVec
+	streams   map[StreamEnd]prometheus.Counter
+	tenants   *tenantCounts
+	plane     plane
 }
 
 // New returns the metrics of a process that runs the given version.
@@ -63,7 +63,7 @@ func New(version string) *Metrics {
 		"accept": exhausted.WithLabelValues("accept"), "connect": exhausted.WithLabelValues("connect"),
 	}
 	d.about("Routing")
-	m.rules = newRules(d)
+	m.decisions = d.counters("tierway_tier_decisions_total", "Requests by the tier or pool that they were given and the rule that gave it; removed stands for tiers that a reload took away meanwhile.", "tier", "rule")
 	d.about("Latency")
 	m.Overhead = d.histogram("tierway_overhead_seconds", "The gateway's own time, from the whole request read to the first attempt.", overheadSeconds)
 	m.tiers, m.workers = newTierVectors(d), newWorkerVectors(d)

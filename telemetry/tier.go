@@ -172,10 +172,9 @@ func (m *Metrics) ForgetTier(tier string) {
 	if tier == noTier { // those that never had one share the label, and stay
 		return
 	}
-	m.flow.forget(tier)
-	m.rules.forget(tier)
+	m.flow.forget(tier) // before its decisions, so that none is counted afterwards
 	gone := prometheus.Labels{"tier": tier}
 	forget(gone, m.tiers.underPolicy()...)
 	forget(gone, m.workers.underPolicy()...)
-	forget(gone, m.tiers.retries, m.waits, m.workers.attempts, m.workers.tokens, m.workers.breakers)
+	forget(gone, m.decisions, m.tiers.retries, m.waits, m.workers.attempts, m.workers.tokens, m.workers.breakers)
 }
