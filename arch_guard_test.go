@@ -23,6 +23,7 @@ func TestTheGuardSees(t *testing.T) {
 		"a sideways import":        {map[string]string{"tiers/a.go": file("tiers", `import _ "tierway/routing"`)}, "tiers imports routing sideways"},
 		"an upward import":         {map[string]string{"routing/a.go": file("routing", `import _ "tierway/routing/routingtest"`)}, "routing on floor 0 imports routing/routingtest upward, on floor 1"},
 		"a server asked for more":  {map[string]string{"config/a.go": file("config", `import _ "tierway/server"`)}, "config on floor 3 imports server upward"},
+		"planes of each other":     {map[string]string{"server/admin/a.go": file("admin", `import _ "tierway/server/proxy"`)}, "server/admin imports server/proxy sideways"},
 		"an import of no floor":    {map[string]string{"server/a.go": file("server", `import _ "tierway/attic"`)}, "imports attic, which stands on no floor"},
 		"an import of the root":    {map[string]string{"server/a.go": file("server", `import _ "tierway"`)}, "imports ., which stands on no floor"},
 		"benches of each other":    {map[string]string{"bench/a/a.go": file("main", `import _ "tierway/bench/b"`)}, "bench/a imports bench/b sideways"},
@@ -118,7 +119,7 @@ func TestTheGuardSeesForbiddenNames(t *testing.T) {
 func TestTheGuardLetsPass(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"imports that go down": {
-			"server/a.go":              file("server", "import (\n\t_ \"tierway/config\"\n\t_ \"tierway/workers\"\n\t_ \"github.com/gin-gonic/gin/binding\"\n)"),
+			"server/proxy/a.go":        file("proxy", "import (\n\t_ \"tierway/config\"\n\t_ \"tierway/workers\"\n\t_ \"github.com/gin-gonic/gin/binding\"\n)"),
 			"sim/a.go":                 file("sim", "import _ \"tierway/queue\""),
 			"routing/routingtest/a.go": file("routingtest", "import (\n\t_ \"pgregory.net/rapid\"\n\t_ \"tierway/routing\"\n)"),
 			"e2e/rig/a.go":             file("rig", "import (\n\t_ \"tierway/engines/chaos\"\n\t_ \"tierway/e2e/gateway\"\n)"),

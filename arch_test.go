@@ -26,9 +26,11 @@ const module = "tierway"
 func floors() map[string]string {
 	return map[string]string{
 		"cmd/tierway": "5", "e2e": "5", "bench": "5",
-		"server":        "4c",
-		"engines/chaos": "4a",
-		"config":        "3", "engines": "3", "replay": "3",
+		"server":       "4c",
+		"server/proxy": "4b", "server/admin": "4b",
+		"server/control": "4a",
+		"engines/chaos":  "4a",
+		"config":         "3", "engines": "3", "replay": "3",
 		"sim":     "2",
 		"workers": "1", "store": "1", "openai/prompt": "1", "queue": "1", "decisions": "1", "routing/kvindex": "1", "routing/routingtest": "1",
 		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "spool": "0", "breaker": "0", "telemetry": "0", "web": "0", "migrations": "0",
@@ -65,9 +67,8 @@ func homes() map[string][]string {
 	tests := []string{"routing/routingtest", "e2e", "bench"}
 	anywhere := slices.DeleteFunc(sorted(floors()), func(folder string) bool { return slices.Contains(pure(), folder) })
 	return map[string][]string{
-		"github.com/gin-gonic/gin":             {"server", "cmd/tierway"},
-		"github.com/gin-contrib":               {"server"},
-		"github.com/danielgtaylor/huma/v2":     {"server"},
+		"github.com/gin-gonic/gin":             {"server/proxy", "server/admin", "cmd/tierway"},
+		"github.com/danielgtaylor/huma/v2":     {"server/admin"},
 		"github.com/redis/go-redis/v9":         {"store"},
 		"github.com/redis/go-redis/v9/logging": {"cmd/tierway"},
 		"github.com/jackc/pgx/v5":              {"store"},
@@ -82,9 +83,9 @@ func homes() map[string][]string {
 		"go.opentelemetry.io/otel":             {"telemetry", "cmd/tierway"},
 		"go.opentelemetry.io/otel/exporters":   {"telemetry"},
 		"go.opentelemetry.io/otel/sdk":         {"telemetry"},
-		"go.opentelemetry.io/otel/trace":       {"telemetry", "engines", "server", "workers"},
-		"go.opentelemetry.io/otel/attribute":   {"telemetry", "engines", "server", "workers"},
-		"go.opentelemetry.io/otel/codes":       {"telemetry", "server", "workers"},
+		"go.opentelemetry.io/otel/trace":       {"telemetry", "engines", "decisions", "server/proxy", "workers"},
+		"go.opentelemetry.io/otel/attribute":   {"telemetry", "engines", "decisions", "workers"},
+		"go.opentelemetry.io/otel/codes":       {"telemetry", "decisions", "workers"},
 		"github.com/go-zeromq/zmq4":            {"workers"},
 		"github.com/vmihailenco/msgpack/v5":    {"workers"},
 		"go.yaml.in/yaml/v3":                   {"config"},

@@ -90,10 +90,8 @@ func (e *Engine) decode(ctx context.Context, p *plan, u *usage, to sink) error {
 			return err
 		}
 		if p.script.HoldAfter > 0 && step == p.script.HoldAfter {
-			select {
-			case <-p.script.Release:
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := hold(ctx, p.script.Release); err != nil {
+				return err
 			}
 		}
 		for i, a := range p.answers {
@@ -125,6 +123,15 @@ func (e *Engine) decode(ctx context.Context, p *plan, u *usage, to sink) error {
 		}
 	}
 	return nil
+}
+
+func hold(ctx context.Context, release <-chan struct{}) error {
+	select {
+	case <-release:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // keepOutputs enters answers into the cache behind their prompts: the next turn of

@@ -50,8 +50,10 @@ func tokenID(piece string) uint32 {
 
 // appendIDs appends the tokens of a text to ids.
 func appendIDs(ids []uint32, s string) []uint32 {
-	for _, piece := range pieces(s) {
-		ids = append(ids, tokenID(piece))
+	for s != "" {
+		end := pieceEnd(s)
+		ids = append(ids, tokenID(s[:end]))
+		s = s[end:]
 	}
 	return ids
 }

@@ -302,10 +302,7 @@ func (p *parser) streamOptions() {
 	const include, continuous = "include_usage", "continuous_usage_stats"
 	p.within(FieldStreamOptions.String(), func(child string) {
 		if child == continuous {
-			where := p.skipped()
-			if v := string(p.b[where.from:where.to]); v != "false" && v != "null" {
-				at.continuous = where
-			}
+			at.continuous = p.skipped()
 			return
 		}
 		at.include.from = p.i

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"cmp"
 	"slices"
 
 	"tierway/routing"
@@ -133,7 +132,7 @@ func (to *sidePool) order(c *routing.Choice) {
 			c.Memory = float64(at)
 		}
 	}
-	slices.SortFunc(c.Candidates, func(a, b routing.Candidate) int { return cmp.Compare(a.Index, b.Index) })
+	byIndex(c.Candidates)
 }
 
 // shift adds to a candidate what the draft has placed on it and the real gateway had

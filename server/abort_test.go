@@ -44,10 +44,10 @@ func TestAnAbortBeforeContentIsRetried(t *testing.T) {
 		"a completion with an error": {"application/json", `{"choices":[{"index":0,"text":"x","finish_reason":"error"}]}`, "/v1/completions", `{"model":"fake-7b","prompt":"Hi"}`},
 		"a message":                  {"application/json", `{"id":"m","type":"message","role":"assistant","content":[],"stop_reason":null}`, "/v1/messages", ask("fake-7b", "Hi", `,"max_tokens":5`)},
 		"a response":                 {"application/json", `{"id":"r","object":"response","status":"cancelled","output":[]}`, "/v1/responses", `{"model":"fake-7b","input":"Hi","store":false}`},
-		"a stream":                   {eventStream, roleChunk + abortChunk + usageChunk + doneChunk, "/v1/chat/completions", ask("fake-7b", "Hi", `,"stream":true`)},
-		"a stream without a reason":  {eventStream, roleChunk + usageChunk + doneChunk, "/v1/chat/completions", ask("fake-7b", "Hi", `,"stream":true`)},
-		"a stream of a message":      {eventStream, startEvent + unstopped, "/v1/messages", ask("fake-7b", "Hi", `,"max_tokens":5,"stream":true`)},
-		"a stream of a response":     {eventStream, createdEvent + cancelledText, "/v1/responses", `{"model":"fake-7b","input":"Hi","store":false,"stream":true}`},
+		"a stream":                   {"text/event-stream", roleChunk + abortChunk + usageChunk + doneChunk, "/v1/chat/completions", ask("fake-7b", "Hi", `,"stream":true`)},
+		"a stream without a reason":  {"text/event-stream", roleChunk + usageChunk + doneChunk, "/v1/chat/completions", ask("fake-7b", "Hi", `,"stream":true`)},
+		"a stream of a message":      {"text/event-stream", startEvent + unstopped, "/v1/messages", ask("fake-7b", "Hi", `,"max_tokens":5,"stream":true`)},
+		"a stream of a response":     {"text/event-stream", createdEvent + cancelledText, "/v1/responses", `{"model":"fake-7b","input":"Hi","store":false,"stream":true}`},
 	} {
 		r := newRig(t, strings.Replace(plain, "tiers:", "policy: { name: round_robin }\ntiers:", 1), fixed(c.kind, c.answer), fakeEngine())
 		for range 2 {
@@ -65,7 +65,7 @@ func TestAnAbortBeforeContentIsRetried(t *testing.T) {
 // TestAnAbortByAllWorkersIsAnError with a status, and not an empty answer.
 func TestAnAbortByAllWorkersIsAnError(t *testing.T) {
 	whole := fixed("application/json", `{"choices":[{"index":0,"message":{"role":"assistant","content":"half"},"finish_reason":"abort"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`)
-	streamed := fixed(eventStream, roleChunk+abortChunk+doneChunk)
+	streamed := fixed("text/event-stream", roleChunk+abortChunk+doneChunk)
 	for more, h := range map[string]http.Handler{"": whole, `,"stream":true`: streamed} {
 		r := newRig(t, held, h, h)
 		for range 20 {
@@ -90,7 +90,7 @@ func TestAnAbortAfterContentEndsWithAnError(t *testing.T) {
 		"responses": {createdEvent + fmt.Sprintf(deltaEvent, 1) + cancelledText, "/v1/responses", `{"model":"fake-7b","input":"Hi","stream":true}`,
 			createdEvent + fmt.Sprintf(deltaEvent, 1)},
 	} {
-		r := newRig(t, plain, fixed(eventStream, c.stream))
+		r := newRig(t, plain, fixed("text/event-stream", c.stream))
 		a := r.post(c.path, c.body)
 		rest, ok := strings.CutPrefix(a.body, c.sent)
 		if a.status != http.StatusOK || !ok || !strings.Contains(rest, "aborted") || !strings.Contains(rest, "error") || strings.Contains(rest, "[DONE]") || strings.Contains(rest, "message_stop") ||
@@ -110,7 +110,7 @@ func TestAnAbortAfterContentEndsWithAnError(t *testing.T) {
 
 // TestAClientMayCancelAResponse: an answer that says so is whole.
 func TestAClientMayCancelAResponse(t *testing.T) {
-	r := newRig(t, plain, fixed(eventStream, createdEvent+fmt.Sprintf(deltaEvent, 1)+cancelledText))
+	r := newRig(t, plain, fixed("text/event-stream", createdEvent+fmt.Sprintf(deltaEvent, 1)+cancelledText))
 	if a := r.post("/v1/responses", `{"model":"fake-7b","input":"Hi","stream":true,"background":true}`); !strings.HasSuffix(a.body, cancelledText) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -127,7 +127,7 @@ func TestAFullEngineQueueIsBackpressure(t *testing.T) {
 	}{
 		"vLLM":             {503, "application/json", vllm, true},
 		"vLLM's tokens":    {503, "application/json", strings.Replace(vllm, "is currently busy", "has reached its prefill token backlog limit", 1), true},
-		"vLLM in a stream": {200, eventStream, "data: " + vllm + "\n\ndata: [DONE]\n\n", true},
+		"vLLM in a stream": {200, "text/event-stream", "data: " + vllm + "\n\ndata: [DONE]\n\n", true},
 		"SGLang":           {503, "application/json", `{"object":"error","message":"The request queue is full.","type":"ServiceUnavailable","code":503}`, true},
 		"another 503":      {503, "application/json", `{"error":{"message":"The engine is dead.","code":503}}`, false},
 		"a 500":            {500, "application/json", `{"error":{"message":"The request queue is full.","code":500}}`, false},

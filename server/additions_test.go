@@ -84,16 +84,16 @@ func TestAWorkerThatComesUpIsAskedAnew(t *testing.T) {
 	for range 3 {
 		r.askPicky(p)
 	}
-	w := r.fleet.Get("w0")
+	w := r.control.Pools.Fleet.Get("w0")
 	p.mu.Lock()
 	p.refuses = nil
 	p.mu.Unlock()
-	r.observe(w, workers.Status{Up: true})
+	r.control.Pools.Observe(w, workers.Status{Up: true})
 	if got := r.askPicky(p); got != "" {
 		t.Errorf("it was up all the time, and took %q", got)
 	}
-	r.observe(w, workers.Status{})
-	r.observe(w, workers.Status{Up: true})
+	r.control.Pools.Observe(w, workers.Status{})
+	r.control.Pools.Observe(w, workers.Status{Up: true})
 	if got := r.askPicky(p); got != "priority stream_options" {
 		t.Errorf("it was down, and took %q", got)
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/server/admin"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -16,13 +16,17 @@ import (
 // AD-05, AD-17: the secret of the first start makes one admin, once; a wrong, a
 // used and an expired one make none.
 func TestTheBootstrapMakesOneAdmin(t *testing.T) {
-	r := adminRigOf(newRig(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1), fakeEngine()))
 	var secret string
 	withdrawn := 0
-	r.announce = func(s string, _ time.Time) { secret = s }
-	r.withdraw = func() { withdrawn++ }
-	if err := r.readDatabase(context.Background()); err != nil || secret == "" {
-		t.Fatalf("no secret was announced (%v)", err)
+	r := adminRigOf(newRigWith(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1), func(o *Options) {
+		o.Announce, o.Withdraw = func(s string, _ time.Time) { secret = s }, func() { withdrawn++ }
+	}, fakeEngine()))
+	if secret != "" {
+		t.Fatal("the secret was announced before the address")
+	}
+	r.listened()
+	if secret == "" {
+		t.Fatal("no secret was announced")
 	}
 	body := func(secret, name string) string { return fmt.Sprintf(`{"secret":%q,"name":%q}`, secret, name) }
 	for _, tt := range []struct {
@@ -39,7 +43,7 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 		if got.status != http.StatusCreated {
 			continue
 		}
-		made := decoded[AdminAnswer](t, got)
+		made := decoded[admin.AdminAnswer](t, got)
 		if !tenants.WellFormed(made.Secret) || made.Admin.Name != "ada" || made.Admin.Role != store.RoleAdmin {
 			t.Errorf("made %+v", made)
 		}
@@ -54,63 +58,13 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 	if len(log) != 1 || log[0].Via != "bootstrap" {
 		t.Errorf("written down: %+v", log)
 	}
-	r.boot.Store(&bootstrap{digest: tenants.Digest(secret), until: time.Now().Add(-time.Second)})
+	r.control.Bootstrap.Offer(secret, time.Now().Add(-time.Second))
 	if got := r.ask("", http.MethodPost, "/admin/bootstrap", body(secret, "eve")); got.status != http.StatusUnauthorized {
 		t.Errorf("an expired secret is %d", got.status)
 	}
-	r.boot.Store(&bootstrap{digest: tenants.Digest(secret), until: time.Now().Add(time.Minute)})
+	r.control.Bootstrap.Offer(secret, time.Now().Add(time.Minute))
 	if got := r.ask("", http.MethodPost, "/admin/bootstrap", body(secret, "eve")); got.status != http.StatusConflict {
 		t.Errorf("where there is an admin, a good secret is %d: %s", got.status, got.body)
-	}
-}
-
-// AD-05: a secret is made where nobody may change anything, as where there are
-// viewers only or the last admin has expired, and none where somebody may. It is
-// taken back when an admin is made by another door, or its time is over.
-func TestTheBootstrapIsForThoseWithoutAnAdmin(t *testing.T) {
-	admin := func(role string, expires time.Time) []store.Admin {
-		return []store.Admin{{ID: "1", Name: "ada", Role: role, Digest: tenants.Digest("1"), ExpiresAt: expires, CreatedAt: time.Now()}}
-	}
-	viewer, ops := "admin: { keys: [ { name: eyes, sha256: "+digestHex("eyes")+", role: viewer } ] }\n", "admin: { keys: [ { name: ops, sha256: "+digestHex("ops")+" } ] }\n"
-	for name, tt := range map[string]struct {
-		yaml   string
-		admins []store.Admin
-		want   bool
-	}{
-		"nobody": {"", nil, true}, "a viewer of the file": {viewer, nil, true}, "a viewer": {"", admin(store.RoleViewer, time.Time{}), true},
-		"one who is over": {"", admin(store.RoleAdmin, time.Now().Add(-time.Second)), true},
-		"an admin":        {"", admin(store.RoleAdmin, time.Now().Add(time.Minute)), false},
-		"one of the file": {ops, admin(store.RoleViewer, time.Time{}), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := adminRigOf(newRig(t, tt.yaml+"store: { sql: \"sqlite://:memory:\" }\n"+plain, fakeEngine()))
-			announced, withdrawn := 0, 0
-			r.announce, r.withdraw = func(string, time.Time) { announced++ }, func() { withdrawn++ }
-			adopt := func(admins []store.Admin) {
-				t.Helper()
-				if err := r.adopt(store.Contents{Admins: admins}, time.Now()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			adopt(tt.admins)
-			adopt(tt.admins)
-			if got := announced == 1; got != tt.want || withdrawn != 0 {
-				t.Fatalf("announced %d times, withdrawn %d", announced, withdrawn)
-			}
-			if !tt.want {
-				return
-			}
-			if name == "nobody" {
-				r.boot.Store(&bootstrap{digest: r.boot.Load().digest, until: time.Now().Add(-time.Second)})
-				adopt(nil)
-			} else {
-				adopt(admin(store.RoleAdmin, time.Time{}))
-				adopt(admin(store.RoleAdmin, time.Time{}))
-			}
-			if withdrawn != 1 || announced != 1 {
-				t.Errorf("afterwards it is announced %d times, withdrawn %d", announced, withdrawn)
-			}
-		})
 	}
 }
 
@@ -119,14 +73,12 @@ func TestTheLastAdminStays(t *testing.T) {
 	const config = "{ name: ops, sha256: %s }, "
 	for _, others := range []string{"", fmt.Sprintf(config, digestHex("ops"))} {
 		r := adminRigOf(newRig(t, strings.Replace(adminYAML(memoryDB), fmt.Sprintf(config, digestHex("ops")), others, 1), fakeEngine()))
-		secret, ad, err := newAdminKey("ada", store.RoleAdmin, "", time.Time{})
-		if err != nil {
+		secret := wellFormed(t, tenants.AdminPrefix)
+		ad := store.Admin{ID: "a1", Name: "ada", Role: store.RoleAdmin, Digest: tenants.Digest(secret)}
+		if _, err := r.control.Stores.SQL.CreateAdmin(t.Context(), store.Actor{Name: "test"}, ad); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.sql.CreateAdmin(t.Context(), store.Actor{Name: "test"}, ad); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.readDatabase(t.Context()); err != nil {
+		if err := r.control.Database.Read(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		status := map[bool]int{true: http.StatusConflict, false: http.StatusNoContent}[others == ""]
@@ -140,13 +92,13 @@ func TestTheLastAdminStays(t *testing.T) {
 // open nothing.
 func TestAdminsAreMadeAndEnded(t *testing.T) {
 	r := newAdminRig(t)
-	made := decoded[AdminAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"ada","role":"admin"}`))
+	made := decoded[admin.AdminAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"ada","role":"admin"}`))
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/admins", `{"name":"ada","role":"viewer"}`)
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/admins", `{"name":"ops","role":"viewer"}`)
 	r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/admins", `{"name":"bob","role":"root"}`)
 	r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/admins", `{"name":"bob","role":"viewer","expires_at":"2020-01-01T00:00:00Z"}`)
 	r.ops(http.StatusConflict, http.MethodDelete, "/admin/admins/"+digestID("ops"), "")
-	second := decoded[AdminAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"bob","role":"admin"}`))
+	second := decoded[admin.AdminAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"bob","role":"admin"}`))
 	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/admins/"+made.Admin.ID, "")
 	if got := r.ask(made.Secret, http.MethodGet, "/admin/status", ""); got.status != http.StatusUnauthorized {
 		t.Errorf("a deleted admin gets %d", got.status)
@@ -154,7 +106,7 @@ func TestAdminsAreMadeAndEnded(t *testing.T) {
 	if got := r.ask(second.Secret, http.MethodGet, "/admin/status", ""); got.status != http.StatusOK {
 		t.Errorf("the other gets %d", got.status)
 	}
-	if _, ok := r.adminOf(second.Secret, time.Now()); !ok {
+	if _, ok := r.control.Snapshot().People.AdminOf(second.Secret, time.Now()); !ok {
 		t.Error("the key is not found")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"tierway/config"
+	"tierway/server/admin"
 	"tierway/store"
 )
 
@@ -21,7 +22,7 @@ import (
 func fileRig(t *testing.T) (r *adminRig, write func(model string)) {
 	t.Helper()
 	r = newAdminRig(t)
-	text := strings.Replace(adminYAML(memoryDB), "%s", "{ name: w0, url: \""+r.fleet.Get("w0").Spec().URL+"\" }, { name: w1, url: \""+r.fleet.Get("w1").Spec().URL+"\" }", 1)
+	text := strings.Replace(adminYAML(memoryDB), "%s", "{ name: w0, url: \""+r.control.Pools.Fleet.Get("w0").Spec().URL+"\" }, { name: w1, url: \""+r.control.Pools.Fleet.Get("w1").Spec().URL+"\" }", 1)
 	var mu sync.Mutex
 	var now string
 	write = func(model string) {
@@ -30,7 +31,7 @@ func fileRig(t *testing.T) (r *adminRig, write func(model string)) {
 		now = strings.Replace(text, "fake-7b", model, 1)
 	}
 	write("fake-7b")
-	r.source = func() (*config.File, error) {
+	r.control.Source = func() (*config.File, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return config.Parse("config.yaml", []byte(now), func(string) (string, bool) { return "", false })
@@ -43,22 +44,22 @@ func fileRig(t *testing.T) (r *adminRig, write func(model string)) {
 func TestAReloadIsPreviewedAndIsWhatWasPreviewed(t *testing.T) {
 	r, write := fileRig(t)
 	write("other-7b")
-	preview := decoded[ReloadAnswer](t, r.ask("eyes", http.MethodPost, "/admin/reload?dry_run=true", ""))
+	preview := decoded[admin.ReloadAnswer](t, r.ask("eyes", http.MethodPost, "/admin/reload?dry_run=true", ""))
 	if !preview.DryRun || preview.Generation != 1 || len(preview.Changes) == 0 || preview.Changes[0].Effect == "" {
 		t.Fatalf("the preview is %+v", preview)
 	}
-	if got := r.snapshot.Load().pools[0].Model; got != "fake-7b" {
+	if got := r.control.Snapshot().Pools[0].Model; got != "fake-7b" {
 		t.Errorf("a preview made the model %s", got)
 	}
 	r.ops(http.StatusPreconditionFailed, http.MethodPost, "/admin/reload", "", "If-Match", `"`+strings.Repeat("0", 64)+`"`)
 	got := r.ops(http.StatusOK, http.MethodPost, "/admin/reload", "", "If-Match", `"`+preview.ToHash+`"`)
-	if a := decoded[ReloadAnswer](t, got); a.Generation != 2 || a.FromHash == a.ToHash || got.header.Get("ETag") != `"`+preview.ToHash+`"` {
+	if a := decoded[admin.ReloadAnswer](t, got); a.Generation != 2 || a.FromHash == a.ToHash || got.header.Get("ETag") != `"`+preview.ToHash+`"` {
 		t.Errorf("the reload is %s", got.body)
 	}
-	if got := r.snapshot.Load().pools[0].Model; got != "other-7b" {
+	if got := r.control.Snapshot().Pools[0].Model; got != "other-7b" {
 		t.Errorf("after the reload the model is %s", got)
 	}
-	shown := decoded[ConfigView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/config", ""))
+	shown := decoded[admin.ConfigView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/config", ""))
 	if shown.Generation != 2 || shown.Hash != preview.ToHash || len(shown.RestartRequired) != 0 || !strings.Contains(string(shown.Effective), "other-7b") {
 		t.Errorf("the configuration is %+v", shown)
 	}
@@ -91,12 +92,12 @@ func TestAWrongFileIsRefusedWithAllItsLines(t *testing.T) {
 					t.Errorf("%s", got.body)
 				}
 			}
-			v := decoded[Validation](t, r.ask("eyes", http.MethodPost, "/admin/config/validate", ""))
+			v := decoded[admin.Validation](t, r.ask("eyes", http.MethodPost, "/admin/config/validate", ""))
 			if v.Valid || len(v.Problems) == 0 || v.Problems[0].Line != 9 || v.Problems[0].Severity != "error" {
 				t.Errorf("the file on disk is %+v", v)
 			}
-			if b := r.inForce(); b.generation != 1 || r.snapshot.Load().pools[0].Model != "fake-7b" {
-				t.Errorf("generation %d is in force", b.generation)
+			if b := r.control.InForce(); b.Generation != 1 || r.control.Snapshot().Pools[0].Model != "fake-7b" {
+				t.Errorf("generation %d is in force", b.Generation)
 			}
 		})
 	}
@@ -110,13 +111,13 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 	for _, body := range []string{`{"text":"tiers: []"}`, `{"tiers":[]}`, `[]`} {
 		r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload", body)
 	}
-	good := r.source
+	good := r.control.Source
 	gone := filepath.Join(t.TempDir(), "gone.yaml")
 	for name, source := range map[string]func() (*config.File, error){
 		gone:       func() (*config.File, error) { return config.Load(gone, os.LookupEnv) },
 		"no words": func() (*config.File, error) { return nil, errors.New("there are no words") },
 	} {
-		r.source = source
+		r.control.Source = source
 		for _, query := range []string{"", "?dry_run=true"} {
 			got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload"+query, "")
 			if p := decoded[problemOf](t, got); !strings.Contains(p.Detail, name) || strings.Contains(p.Detail, "database") || got.header.Get("Retry-After") != "" {
@@ -124,8 +125,8 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 			}
 		}
 	}
-	r.source = good
-	if got := decoded[ReloadAnswer](t, r.ops(http.StatusOK, http.MethodPost, "/admin/reload", "{}")); got.Generation != 2 {
+	r.control.Source = good
+	if got := decoded[admin.ReloadAnswer](t, r.ops(http.StatusOK, http.MethodPost, "/admin/reload", "{}")); got.Generation != 2 {
 		t.Errorf("afterwards: %+v", got)
 	}
 }
@@ -144,14 +145,14 @@ func TestReloadsAtOnceAreDoneInTurn(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := r.inForce().generation; got < 2 || got > 9 { // a file that is in force already is no generation
+	if got := r.control.InForce().Generation; got < 2 || got > 9 { // a file that is in force already is no generation
 		t.Errorf("generation %d after 8 reloads", got)
 	}
-	want, err := r.source()
+	want, err := r.control.Source()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.inForce().file.Hash() != want.Hash() {
+	if r.control.InForce().File.Hash() != want.Hash() {
 		t.Error("the last file written is not in force")
 	}
 }
@@ -163,7 +164,7 @@ func TestATextIsCheckedWithoutBeingUsed(t *testing.T) {
 		"tires: []": false, "[": false, "auth: { keys: [ { name: x, sha256: secret } ] }": false,
 	} {
 		got := r.ask("ops", http.MethodPost, "/admin/config/validate", `{"text":"`+strings.ReplaceAll(text, "\n", `\n`)+`"}`)
-		if v := decoded[Validation](t, got); got.status != http.StatusOK || v.Valid != valid || !valid && (len(v.Problems) == 0 || v.Problems[0].Line == 0) || strings.Contains(got.body, "secret\"") {
+		if v := decoded[admin.Validation](t, got); got.status != http.StatusOK || v.Valid != valid || !valid && (len(v.Problems) == 0 || v.Problems[0].Line == 0) || strings.Contains(got.body, "secret\"") {
 			t.Errorf("%s is %s", text, got.body)
 		}
 	}
@@ -183,21 +184,21 @@ func TestATextIsCheckedWithoutBeingUsed(t *testing.T) {
 // refused for now, and overrides with them: they are everybody's.
 func TestWithoutItsDatabaseThePlaneReads(t *testing.T) {
 	r := adminRigOf(newRig(t, adminYAML("postgres://tierway:hunter2@127.0.0.1:1/none?sslmode=disable&connect_timeout=1"), fakeEngine()))
-	for _, op := range operations() {
-		path := strings.NewReplacer("{name}", "filed", "{id}", digestID("filed")).Replace(op.path)
-		if op.method != http.MethodGet || strings.Contains(path, "{") || op.endless {
+	for _, op := range admin.Operations() {
+		path := strings.NewReplacer("{name}", "filed", "{id}", digestID("filed")).Replace(op.Path)
+		if op.Method != http.MethodGet || strings.Contains(path, "{") || op.Endless {
 			continue
 		}
 		path = strings.Replace(path, "workers/filed", "workers/w0", 1)
 		path = strings.Replace(path, "backends/filed", "backends/w0", 1)
 		want := http.StatusOK
-		switch op.id {
+		switch op.Id {
 		case "list-audit", "get-usage":
 			want = http.StatusServiceUnavailable
 		case "get-decision":
 			want = http.StatusNotFound // of no request here
 		}
-		if got := r.ops(want, op.method, path, ""); strings.Contains(got.body, "hunter2") {
+		if got := r.ops(want, op.Method, path, ""); strings.Contains(got.body, "hunter2") {
 			t.Errorf("%s holds the database's password: %s", path, got.body)
 		}
 	}
@@ -210,7 +211,7 @@ func TestWithoutItsDatabaseThePlaneReads(t *testing.T) {
 			t.Errorf("%s %s: %v %s", tt[0], tt[1], got.header, got.body)
 		}
 	}
-	if st := decoded[StatusView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")); st.SQL.State != "away" || st.SQL.Kind != "postgres" || st.SQL.ReadAt != nil || st.Redis.State != "off" {
+	if st := decoded[admin.StatusView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")); st.SQL.State != "away" || st.SQL.Kind != "postgres" || st.SQL.ReadAt != nil || st.Redis.State != "off" {
 		t.Errorf("the status is %+v", st)
 	}
 	if r.chat("filed") != http.StatusOK || r.worker("w0").Weight != 1 {
@@ -230,7 +231,7 @@ func TestWithoutADatabaseTheWayOutIsTold(t *testing.T) {
 			t.Errorf("%s %s: %s", tt[0], tt[1], got.body)
 		}
 	}
-	st := decoded[StatusView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", ""))
+	st := decoded[admin.StatusView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", ""))
 	if st.SQL.State != "off" || st.Ledger != nil || st.Generation != 1 || st.Redis.Gateways != 1 {
 		t.Errorf("the status is %+v", st)
 	}
@@ -240,7 +241,7 @@ func TestWithoutADatabaseTheWayOutIsTold(t *testing.T) {
 func TestWhatCannotBeWrittenDownDoesNotHappen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.db")
 	r := adminRigOf(newRig(t, adminYAML("sqlite://"+file), fakeEngine()))
-	key := decoded[TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme","issue_key":true}`)).Key
+	key := decoded[admin.TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme","issue_key":true}`)).Key
 	db, err := sql.Open("sqlite", file)
 	if err != nil {
 		t.Fatal(err)
@@ -260,14 +261,14 @@ func TestWhatCannotBeWrittenDownDoesNotHappen(t *testing.T) {
 			t.Errorf("%s %s tells the client its cause: %s", tt[0], tt[1], got.body)
 		}
 	}
-	c, err := r.sql.Contents(t.Context())
+	c, err := r.control.Stores.SQL.Contents(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(c.Tenants) != 1 || c.Tenants[0].Disabled || len(c.Keys) != 1 || c.Keys[0].State(c.Keys[0].CreatedAt) != "active" || len(c.Admins) != 0 || len(c.Overrides) != 0 {
 		t.Errorf("the database has %+v", c)
 	}
-	if log, err := r.sql.Audit(t.Context(), store.AuditQuery{}); err != nil || len(log) != 2 {
+	if log, err := r.control.Stores.SQL.Audit(t.Context(), store.AuditQuery{}); err != nil || len(log) != 2 {
 		t.Errorf("%d lines are written down (%v)", len(log), err)
 	}
 }

@@ -6,35 +6,34 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gin-gonic/gin"
 	"github.com/google/go-cmp/cmp"
 
 	"tierway/decisions"
 	"tierway/routing"
+	"tierway/server/admin"
 	"tierway/tenants"
 )
 
 // remember puts records where those of requests are.
 func (r *adminRig) remember(all ...*decisions.Decision) {
 	for _, d := range all {
-		r.decided(d)
+		r.decisions.Add(d)
 	}
 }
 
 // listed returns the request ids of a list.
-func (r *adminRig) listed(query string) (p decisionPage, ids []string) {
+func (r *adminRig) listed(query string) (p admin.DecisionPage, ids []string) {
 	r.t.Helper()
 	got := r.ask("eyes", http.MethodGet, "/admin/decisions"+query, "")
 	if got.status != http.StatusOK {
 		r.t.Fatalf("%s: %d: %s", query, got.status, got.body)
 	}
-	p = decoded[decisionPage](r.t, got)
+	p = decoded[admin.DecisionPage](r.t, got)
 	for _, d := range p.Items {
 		ids = append(ids, d.RequestID)
 	}
@@ -96,7 +95,7 @@ func TestADecisionIsShownWholeById(t *testing.T) {
 	d.Features = decisions.Features{Prefix: 0xfeed, Chain: []routing.Link{{Hash: 0xbeef, End: 100}}, Blocks: 1}
 	r.remember(&decisions.Decision{RequestID: "r-1"}, d)
 	got := r.ask("eyes", http.MethodGet, "/admin/decisions/r-1", "")
-	v := decoded[DecisionView](t, got)
+	v := decoded[admin.DecisionView](t, got)
 	if diff := cmp.Diff(*d, v.Decision, cmp.Comparer(func(a, b routing.Terms) bool { return a.IsZero() == b.IsZero() })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -124,7 +123,7 @@ func TestAnExportIsWhatTheFileHas(t *testing.T) {
 		r.remember(d)
 	}
 	for query, want := range map[string]int{"": 1500, "?tenant=acme": 750, "?limit=1200": 1200} {
-		got := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions"+query, "", "Accept", ndjson)
+		got := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions"+query, "", "Accept", "application/x-ndjson")
 		var last string
 		n := 0
 		for line := range strings.Lines(got.body) {
@@ -135,31 +134,9 @@ func TestAnExportIsWhatTheFileHas(t *testing.T) {
 			last = d.RequestID
 			n++
 		}
-		if n != want || got.header.Get("Content-Type") != ndjson || n > 0 && query != "?tenant=acme" && last != "r1499" {
+		if n != want || got.header.Get("Content-Type") != "application/x-ndjson" || n > 0 && query != "?tenant=acme" && last != "r1499" {
 			t.Errorf("%s: %d lines up to %s, want %d", query, n, last, want)
 		}
-	}
-}
-
-// TestThereAreOnlySoManyExports: each may hold as much as the log, and one that is read
-// whole gives its place back.
-func TestThereAreOnlySoManyExports(t *testing.T) {
-	r := newAdminRig(t)
-	r.remember(wholeDecision())
-	export := func() answered { return r.ask("ops", http.MethodGet, "/admin/decisions", "", "Accept", ndjson) }
-	r.exports.Store(maxExports)
-	if got := export(); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "2 exports") {
-		t.Errorf("one more: %d %s", got.status, got.body)
-	}
-	r.ops(http.StatusOK, http.MethodGet, "/admin/decisions", "") // a page is none
-	r.exports.Store(maxExports - 1)
-	for range 2 {
-		if got := export(); got.status != http.StatusOK || strings.Count(got.body, "\n") != 1 {
-			t.Errorf("where there is room: %d %s", got.status, got.body)
-		}
-	}
-	if n := r.exports.Load(); n != maxExports-1 {
-		t.Errorf("%d exports are left", n)
 	}
 }
 
@@ -238,16 +215,16 @@ func nextEvent(t *testing.T, from *bufio.Reader) (e sse) {
 // left off, with headers that no proxy keeps it back for.
 func TestAStreamTellsWhatComes(t *testing.T) {
 	r := newAdminRig(t)
-	plane := served(t, r.plane.engine)
+	plane := served(t, r.front)
 	resp, events := openStream(t, plane, "eyes", "?tenant=acme")
-	for name, want := range map[string]string{"Content-Type": eventStream, "Cache-Control": "no-store", "X-Accel-Buffering": "no"} {
+	for name, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"} {
 		if got := resp.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 	r.remember(&decisions.Decision{RequestID: "a", Tenant: "umbrella"}, &decisions.Decision{RequestID: "b", Tenant: "acme"})
 	e := nextEvent(t, events)
-	var v DecisionView
+	var v admin.DecisionView
 	must(t, json.Unmarshal([]byte(e.data), &v))
 	if e.event != "decision" || v.RequestID != "b" || e.id != v.Seq || v.Seq != r.decisions.Span().First+1 {
 		t.Errorf("it is told %+v", e)
@@ -270,9 +247,9 @@ func TestAStreamTellsWhatComes(t *testing.T) {
 // one leaves.
 func TestThereAreOnlySoManyStreams(t *testing.T) {
 	r := newAdminRig(t)
-	plane := served(t, r.plane.engine)
+	plane := served(t, r.front)
 	var first *http.Response
-	for i := range maxStreams {
+	for i := range 32 {
 		resp, _ := openStream(t, plane, "ops", "")
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("stream %d: %d", i, resp.StatusCode)
@@ -286,7 +263,7 @@ func TestThereAreOnlySoManyStreams(t *testing.T) {
 		t.Error("the metrics do not tell of the streams")
 	}
 	first.Body.Close()
-	until(t, "a stream to end", func() bool { return r.streams.Load() < maxStreams })
+	until(t, "a stream to end", func() bool { return r.plane.Streams() < 32 })
 	if resp, _ := openStream(t, plane, "ops", ""); resp.StatusCode != http.StatusOK {
 		t.Errorf("after one has left: %d", resp.StatusCode)
 	}
@@ -296,10 +273,10 @@ func TestThereAreOnlySoManyStreams(t *testing.T) {
 // refused while the gateway drains.
 func TestAStreamEndsWithItsKeyAndWithTheGateway(t *testing.T) {
 	r := newAdminRig(t)
-	plane := served(t, r.plane.engine)
+	plane := served(t, r.front)
 	made := decoded[struct {
-		Secret string    `json:"secret"`
-		Admin  AdminView `json:"admin"`
+		Secret string          `json:"secret"`
+		Admin  admin.AdminView `json:"admin"`
 	}](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"brief","role":"viewer"}`))
 	resp, events := openStream(t, plane, made.Secret, "")
 	if resp.StatusCode != http.StatusOK {
@@ -312,40 +289,14 @@ func TestAStreamEndsWithItsKeyAndWithTheGateway(t *testing.T) {
 	}
 	r.remember(&decisions.Decision{RequestID: "later"})
 	nextEvent(t, other)
-	r.draining.Store(true)
+	r.proxy.Drain()
 	if text, err := other.ReadString('}'); err == nil {
 		t.Errorf("a stream goes on while the gateway drains: %s", text)
 	}
 	if got := r.ask("ops", http.MethodGet, "/admin/decisions/stream", ""); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("while it drains: %d", got.status)
 	}
-	until(t, "no stream", func() bool { return r.streams.Load() == 0 })
-}
-
-// TestAStreamOutlivesWhatBoundsOtherRequests: an answer of the admin API ends after
-// adminPatience, a stream does not.
-func TestAStreamOutlivesWhatBoundsOtherRequests(t *testing.T) {
-	for _, op := range operations() {
-		if want := op.id == "stream-decisions"; op.endless != want {
-			t.Errorf("%s is endless: %v", op.id, op.endless)
-		}
-	}
-	r := newAdminRig(t)
-	var bounded, endless bool
-	for _, path := range []string{"/admin/decisions", "/admin/decisions/stream"} {
-		e := newEngine()
-		e.Use(r.plane.guard)
-		e.GET(path, func(c *gin.Context) {
-			_, has := c.Request.Context().Deadline()
-			bounded, endless = bounded || has, endless || !has
-		})
-		req := httptest.NewRequest(http.MethodGet, path, nil)
-		req.Header.Set("Authorization", "Bearer ops")
-		e.ServeHTTP(httptest.NewRecorder(), req)
-	}
-	if !bounded || !endless {
-		t.Errorf("bounded %v, endless %v", bounded, endless)
-	}
+	until(t, "no stream", func() bool { return r.plane.Streams() == 0 })
 }
 
 func must(t *testing.T, err error) {

@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"tierway/config"
+	"tierway/decisions"
 	"tierway/routing"
+	"tierway/server/admin"
+	"tierway/server/control"
 )
 
 // explains asks for an explanation and fails unless it has the status.
-func (r *adminRig) explains(status int, order any) RouteExplanation {
+func (r *adminRig) explains(status int, order any) admin.RouteExplanation {
 	r.t.Helper()
 	text, err := json.Marshal(order)
 	if err != nil {
@@ -22,9 +25,9 @@ func (r *adminRig) explains(status int, order any) RouteExplanation {
 	}
 	got := r.ops(status, http.MethodPost, "/admin/route/explain", string(text))
 	if status != http.StatusOK {
-		return RouteExplanation{Explanation: Explanation{Error: got.body}}
+		return admin.RouteExplanation{Explanation: decisions.Explanation{Error: got.body}}
 	}
-	return decoded[RouteExplanation](r.t, got)
+	return decoded[admin.RouteExplanation](r.t, got)
 }
 
 // order is a JSON object.
@@ -36,7 +39,7 @@ func hi(model string) order {
 }
 
 // stepOf returns the step of a stage, nil without one.
-func stepOf(e *Explanation, stage string) *Step {
+func stepOf(e *decisions.Explanation, stage string) *decisions.Step {
 	for i := range e.Steps {
 		if e.Steps[i].Stage == stage {
 			return &e.Steps[i]
@@ -71,7 +74,7 @@ func newExplainRig(t *testing.T) *adminRig {
 // fill books the one place of a worker; what is returned gives it back.
 func (r *adminRig) fill(tier string) (give func()) {
 	r.t.Helper()
-	lease, err := r.snapshot.Load().byName[tier].routing.Acquire(&routing.Request{Now: time.Now(), Stream: true})
+	lease, err := r.control.Snapshot().ByName[tier].Routing.Acquire(&routing.Request{Now: time.Now(), Stream: true})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -93,20 +96,20 @@ func TestARefusalIsAnOutcome(t *testing.T) {
 		status int
 		code   string
 	}{
-		{"an unknown model", order{"request": hi("nobody's")}, stageTier, 404, "model_not_found"},
-		{"a tier that is not allowed", order{"tenant": "acme", "request": hi("large")}, stageTier, 404, "model_not_found"},
-		{"a body that is none", order{"request": []int{1}}, stageRequest, 400, ""},
-		{"a prompt that is too long", order{"request": order{"model": "s", "messages": []order{{"role": "user", "content": long}}}}, stageTier, 400, "context_length_exceeded"},
-		{"another dialect", order{"path": "/v1/embeddings", "request": order{"model": "small", "input": "x"}}, stageTier, 404, "endpoint_not_supported"},
-		{"no such path", order{"path": "/v1/nothing", "request": hi("small")}, stageRequest, 404, "unknown_url"},
-		{"a stored answer", order{"path": "/v1/responses/r1/cancel", "request": order{}}, stageRequest, 404, "endpoint_not_supported"},
-		{"a spent limit", order{"tenant": "spent", "key_id": "", "request": hi("small")}, stageLimits, 429, "rate_limit_exceeded"},
-		{"a reservation over the burst", order{"tenant": "acme", "request": order{"model": "small", "messages": []order{{"role": "user", "content": long[:8000]}}}}, stageLimits, 429, "rate_limit_exceeded"},
-		{"full workers and no queue", order{"request": hi("medium")}, stageQueue, 503, "overloaded"},
+		{"an unknown model", order{"request": hi("nobody's")}, decisions.StageTier, 404, "model_not_found"},
+		{"a tier that is not allowed", order{"tenant": "acme", "request": hi("large")}, decisions.StageTier, 404, "model_not_found"},
+		{"a body that is none", order{"request": []int{1}}, decisions.StageRequest, 400, ""},
+		{"a prompt that is too long", order{"request": order{"model": "s", "messages": []order{{"role": "user", "content": long}}}}, decisions.StageTier, 400, "context_length_exceeded"},
+		{"another dialect", order{"path": "/v1/embeddings", "request": order{"model": "small", "input": "x"}}, decisions.StageTier, 404, "endpoint_not_supported"},
+		{"no such path", order{"path": "/v1/nothing", "request": hi("small")}, decisions.StageRequest, 404, "unknown_url"},
+		{"a stored answer", order{"path": "/v1/responses/r1/cancel", "request": order{}}, decisions.StageRequest, 404, "endpoint_not_supported"},
+		{"a spent limit", order{"tenant": "spent", "key_id": "", "request": hi("small")}, decisions.StageLimits, 429, "rate_limit_exceeded"},
+		{"a reservation over the burst", order{"tenant": "acme", "request": order{"model": "small", "messages": []order{{"role": "user", "content": long[:8000]}}}}, decisions.StageLimits, 429, "rate_limit_exceeded"},
+		{"full workers and no queue", order{"request": hi("medium")}, decisions.StageQueue, 503, "overloaded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := r.explains(http.StatusOK, c.order)
-			if e.Outcome != wouldReject || e.Status != c.status || c.code != "" && e.Code != c.code || e.Worker != "" {
+			if e.Outcome != decisions.WouldReject || e.Status != c.status || c.code != "" && e.Code != c.code || e.Worker != "" {
 				t.Fatalf("explained as %+v", e.Explanation)
 			}
 			for i, st := range e.Steps {
@@ -127,7 +130,7 @@ func TestEveryStageSaysWhatItSaw(t *testing.T) {
 	r := newExplainRig(t)
 	got := r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
 		`{"tenant":"acme","class":"batch","request":{"model":"auto","messages":[{"role":"user","content":"the canary implements a function in Python"}]}}`)
-	e := decoded[RouteExplanation](t, got)
+	e := decoded[admin.RouteExplanation](t, got)
 	if strings.Contains(got.body, "canary") {
 		t.Errorf("it repeats the prompt: %s", got.body)
 	}
@@ -135,27 +138,27 @@ func TestEveryStageSaysWhatItSaw(t *testing.T) {
 	for _, st := range e.Steps {
 		stages = append(stages, st.Stage)
 	}
-	if want := []string{stageAuth, stageRequest, stageTier, stageLimits, stageQueue, stageWorker}; !slices.Equal(stages, want) {
+	if want := []string{decisions.StageAuth, decisions.StageRequest, decisions.StageTier, decisions.StageLimits, decisions.StageQueue, decisions.StageWorker}; !slices.Equal(stages, want) {
 		t.Fatalf("the stages are %v", stages)
 	}
-	if e.Outcome != wouldRoute || e.Tenant != "acme" || e.Class != "batch" || e.Generation != 1 || e.SnapshotAt.IsZero() || e.Estimate == nil || e.Estimate.Prompt == 0 {
+	if e.Outcome != decisions.WouldRoute || e.Tenant != "acme" || e.Class != "batch" || e.Generation != 1 || e.SnapshotAt.IsZero() || e.Estimate == nil || e.Estimate.Prompt == 0 {
 		t.Errorf("explained as %+v", e.Explanation)
 	}
-	tier := stepOf(&e.Explanation, stageTier).Tier
+	tier := stepOf(&e.Explanation, decisions.StageTier).Tier
 	if e.Tier != "medium" || e.Rule != "clamped" || len(tier.Signals) < 4 || len(tier.Moves) != 1 || tier.Moves[0].Tier != "large" || tier.Moves[0].By != "clamped" {
 		t.Errorf("the tier is %s by %s, found so: %+v", e.Tier, e.Rule, tier)
 	}
 	if n := len(tier.Targets); n != 3 || tier.Targets[2].Allowed || !tier.Targets[1].Allowed || !tier.Targets[0].Fits {
 		t.Errorf("the tiers are %+v", tier.Targets)
 	}
-	limits := stepOf(&e.Explanation, stageLimits).Limits
+	limits := stepOf(&e.Explanation, decisions.StageLimits).Limits
 	if len(limits) != 3 || limits[0].Limit != "rpm" || limits[0].Used != 0 || limits[1].Asks == 0 {
 		t.Errorf("the limits are %+v", limits)
 	}
-	if q := stepOf(&e.Explanation, stageQueue).Queue; q.Would != queuePasses || q.Class != "batch" {
+	if q := stepOf(&e.Explanation, decisions.StageQueue).Queue; q.Would != decisions.QueuePasses || q.Class != "batch" {
 		t.Errorf("the queue is %+v", q)
 	}
-	if w := stepOf(&e.Explanation, stageWorker).Worker; w.Choice == nil || w.Choice.Seen != 1 || w.Learned == nil || e.Worker != "m0" {
+	if w := stepOf(&e.Explanation, decisions.StageWorker).Worker; w.Choice == nil || w.Choice.Seen != 1 || w.Learned == nil || e.Worker != "m0" {
 		t.Errorf("the worker is %+v", w)
 	}
 }
@@ -165,8 +168,8 @@ func TestARequestThatWouldWaitIsToldSo(t *testing.T) {
 	r := newExplainRig(t)
 	defer r.fill("large")()
 	e := r.explains(http.StatusOK, order{"request": hi("large")})
-	q, w := stepOf(&e.Explanation, stageQueue).Queue, stepOf(&e.Explanation, stageWorker).Worker
-	if e.Outcome != wouldQueue || q.Would != queueHolds || q.Why == "" || !strings.Contains(e.Summary, "wait") {
+	q, w := stepOf(&e.Explanation, decisions.StageQueue).Queue, stepOf(&e.Explanation, decisions.StageWorker).Worker
+	if e.Outcome != decisions.WouldQueue || q.Would != decisions.QueueHolds || q.Why == "" || !strings.Contains(e.Summary, "wait") {
 		t.Errorf("explained as %+v", e.Explanation)
 	}
 	if w.Choice == nil && (len(w.Others) != 1 || w.Others[0].Why != "full") {
@@ -179,31 +182,37 @@ func TestARequestThatWouldWaitIsToldSo(t *testing.T) {
 func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 	r := newExplainRig(t)
 	defer r.fill("large")()
-	in := r.snapshot.Load()
+	in := r.control.Snapshot()
 	for _, c := range []struct {
 		name, draft string
 		request     order
 		changed     []string
-		check       func(e *RouteExplanation) bool
+		check       func(e *admin.RouteExplanation) bool
 	}{
 		{"a worker without weight", `tiers: [ { name: small, workers: [ { name: w0, weight: 0 } ] } ]`, hi("small"), []string{"worker"},
-			func(e *RouteExplanation) bool { return e.Worker == "w0" && e.Draft.Worker == "w1" }},
+			func(e *admin.RouteExplanation) bool { return e.Worker == "w0" && e.Draft.Worker == "w1" }},
 		{"another policy", `tiers: [ { name: small, policy: { name: least_load } } ]`, hi("small"), nil,
-			func(e *RouteExplanation) bool { return e.Policy == "round_robin" && e.Draft.Policy == "least_load" }},
+			func(e *admin.RouteExplanation) bool {
+				return e.Policy == "round_robin" && e.Draft.Policy == "least_load"
+			}},
 		{"another threshold", `classifier: { prompt_tokens: { medium: 1, large: 9000 } }`, order{"model": "auto", "messages": []order{{"role": "user", "content": "a few words here, some"}}}, []string{"tier", "worker"},
-			func(e *RouteExplanation) bool {
+			func(e *admin.RouteExplanation) bool {
 				return e.Tier == "small" && e.Draft.Tier == "medium" && e.Draft.Worker == "m0"
 			}},
 		{"a new worker", `tiers: [ { name: large, workers: [ { name: l1, url: "http://127.0.0.1:12" } ] } ]`, hi("large"), []string{"outcome", "worker"},
-			func(e *RouteExplanation) bool { return e.Outcome == wouldQueue && e.Draft.Worker == "l1" }},
+			func(e *admin.RouteExplanation) bool {
+				return e.Outcome == decisions.WouldQueue && e.Draft.Worker == "l1"
+			}},
 		{"no queue", `tiers: [ { name: large, queue: { max_depth: 0 } } ]`, hi("large"), []string{"outcome", "worker"},
-			func(e *RouteExplanation) bool {
-				return e.Outcome == wouldQueue && e.Draft.Outcome == wouldReject && e.Draft.Code == "overloaded"
+			func(e *admin.RouteExplanation) bool {
+				return e.Outcome == decisions.WouldQueue && e.Draft.Outcome == decisions.WouldReject && e.Draft.Code == "overloaded"
 			}},
 		{"a new pool", `pools: [ { name: extra, model: x, serves: [chat], workers: [ { name: x0, url: "http://127.0.0.1:13" } ] } ]`, hi("x"), []string{"outcome", "tier", "worker"},
-			func(e *RouteExplanation) bool { return e.Status == 404 && e.Draft.Worker == "x0" }},
+			func(e *admin.RouteExplanation) bool { return e.Status == 404 && e.Draft.Worker == "x0" }},
 		{"a tenant's rights", `auth: { keys: [ { name: spent, tiers: [medium] } ] }`, hi("small"), nil,
-			func(e *RouteExplanation) bool { return e.Outcome == wouldRoute && e.Draft.Outcome == wouldRoute }},
+			func(e *admin.RouteExplanation) bool {
+				return e.Outcome == decisions.WouldRoute && e.Draft.Outcome == decisions.WouldRoute
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := r.explains(http.StatusOK, order{"request": c.request, "draft": r.edited(c.draft)})
@@ -215,7 +224,7 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 			}
 		})
 	}
-	if r.snapshot.Load() != in || r.fleet.Get("l1") != nil || r.fleet.Get("x0") != nil || len(r.snapshot.Load().pools) != 4 {
+	if r.control.Snapshot() != in || r.control.Pools.Fleet.Get("l1") != nil || r.control.Pools.Fleet.Get("x0") != nil || len(r.control.Snapshot().Pools) != 4 {
 		t.Error("a draft was put in force")
 	}
 }
@@ -270,20 +279,20 @@ func reloadsAsExplained(t *testing.T, seed uint64, draw func(*driftWorld) string
 	defer held.give()
 	for range 12 {
 		r.sent(d.wish())
-		for _, p := range r.snapshot.Load().pools {
-			held.shake(d, p.routing)
+		for _, p := range r.control.Snapshot().Pools {
+			held.shake(d, p.Routing)
 		}
 	}
 	r.chance.Store(d.Uint64())
 	w, draft := d.wish(), draw(d)
-	e := decoded[RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(map[string]any{"draft": r.edited(draft)})))
+	e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(map[string]any{"draft": r.edited(draft)})))
 	f := r.draft(draft)
-	r.Server.source = func() (*config.File, error) { return f, nil }
-	if _, err := r.Reload(t.Context(), ReloadRequest{}); err != nil {
+	r.Server.control.Source = func() (*config.File, error) { return f, nil }
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("would %s", e.Draft.Outcome)
-	if e.Draft.Outcome == wouldQueue {
+	if e.Draft.Outcome == decisions.WouldQueue {
 		return
 	}
 	got := r.sent(w)
@@ -315,7 +324,7 @@ func TestAnExplanationIsAskedForProperly(t *testing.T) {
 		{"an unknown class", order{"request": hi("small"), "class": "urgent"}, 422, "class"},
 		{"a draft with errors", order{"request": hi("small"), "draft": "tiers: [ { name: small, polcy: x } ]\nlisten: 5x"}, 422, "polcy"},
 		{"a draft of the environment", order{"request": hi("small"), "draft": "listen: ${HOME}"}, 422, "draft"},
-		{"too much", order{"request": order{"model": "small", "messages": []order{{"role": "user", "content": strings.Repeat("x", maxAdminBody)}}}}, 413, "1048576"},
+		{"too much", order{"request": order{"model": "small", "messages": []order{{"role": "user", "content": strings.Repeat("x", 1<<20)}}}}, 413, "1048576"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := r.explains(c.status, c.order); !strings.Contains(got.Error, c.says) || strings.Contains(got.Error, "tw-x") {

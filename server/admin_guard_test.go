@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tierway/server/admin"
 	"tierway/tenants"
 )
 
@@ -169,11 +170,11 @@ func TestADryRunIsOnlyAPreview(t *testing.T) {
 	change := `{"weight":3}`
 	for _, query := range []string{"", "?dry_run=true", "?dry_run=false&dry_run=true", "?dry_run=true&dry_run=false", "?dry_run=1", "?dry_run=t"} {
 		r.ask("eyes", http.MethodPatch, "/admin/workers/w0"+query, change)
-		if left := r.overridesNow(); len(left) != 0 {
+		if left := r.control.OverridesNow(); len(left) != 0 {
 			t.Fatalf("a viewer's PATCH%s changed %+v", query, left)
 		}
 	}
-	if got := r.ask("ops", http.MethodPatch, "/admin/workers/w0?dryrun=true", change); got.status != http.StatusUnprocessableEntity || len(r.overridesNow()) != 0 {
+	if got := r.ask("ops", http.MethodPatch, "/admin/workers/w0?dryrun=true", change); got.status != http.StatusUnprocessableEntity || len(r.control.OverridesNow()) != 0 {
 		t.Errorf("a mistyped dry_run is %d: %s", got.status, got.body)
 	}
 }
@@ -203,9 +204,9 @@ func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 			t.Errorf("%v is %d: %s", tt.headers, got.status, got.body)
 		}
 	}
-	for _, op := range operations() { // GET never changes anything
-		if op.method == http.MethodGet && !op.endless {
-			r.ask("ops", op.method, concrete(op.path), "")
+	for _, op := range admin.Operations() { // GET never changes anything
+		if op.Method == http.MethodGet && !op.Endless {
+			r.ask("ops", op.Method, concrete(op.Path), "")
 		}
 	}
 	for _, e := range r.audited() {
@@ -218,7 +219,7 @@ func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 // AU-02: keys that cannot be any cost no question to the database.
 func TestMalformedAdminKeysAskNoDatabase(t *testing.T) {
 	r := newAdminRig(t)
-	if err := r.sql.Close(); err != nil { // any question would fail now
+	if err := r.control.Stores.SQL.Close(); err != nil { // any question would fail now
 		t.Fatal(err)
 	}
 	good := wellFormed(t, tenants.AdminPrefix)
@@ -227,7 +228,7 @@ func TestMalformedAdminKeysAskNoDatabase(t *testing.T) {
 			t.Errorf("%q is %d: %s", key, got.status, got.body)
 		}
 	}
-	r.sql = nil // it is closed
+	r.control.Stores.SQL = nil // it is closed
 }
 
 // AD-16: there is nothing to look into the process with.

@@ -12,6 +12,7 @@ import (
 
 	"tierway/queue"
 	"tierway/routing"
+	"tierway/server/admin"
 )
 
 // oneAtATime is a rig whose only worker takes one request at once.
@@ -27,8 +28,8 @@ func oneAtATime(t *testing.T, engine http.Handler) *adminRig {
 // Who comes first has the worker, the others wait.
 func (r *adminRig) enter(tenant, id string, class int, tokens int64, secondsAgo int) {
 	r.t.Helper()
-	q, now := r.snapshot.Load().byName["small"].queue, time.Now()
-	ticket := &queue.Ticket{Request: &routing.Request{PromptTokens: tokens, OutputTokens: 1}, Class: class, Tenant: tenant, Tokens: tokens, Bytes: 1000, ID: id, Ref: &exchange{}}
+	q, now := r.control.Snapshot().ByName["small"].WaitQueue, time.Now()
+	ticket := &queue.Ticket{Request: &routing.Request{PromptTokens: tokens, OutputTokens: 1}, Class: class, Tenant: tenant, Tokens: tokens, Bytes: 1000, ID: id, Ref: unheard{}}
 	lease, err := q.Enter(ticket, now.Add(time.Duration(-secondsAgo)*time.Second))
 	switch {
 	case err == nil:
@@ -53,13 +54,13 @@ type line struct {
 }
 
 // waiting returns who waits, as somebody who may only look sees it.
-func (r *adminRig) waiting(query string) (v queueView, lines []line) {
+func (r *adminRig) waiting(query string) (v admin.QueueView, lines []line) {
 	r.t.Helper()
 	got := r.ask("eyes", http.MethodGet, "/admin/queues/small"+query, "")
 	if got.status != http.StatusOK {
 		r.t.Fatalf("%s: %d: %s", query, got.status, got.body)
 	}
-	v = decoded[queueView](r.t, got)
+	v = decoded[admin.QueueView](r.t, got)
 	for _, w := range v.Waiting {
 		if w.Estimated == nil || *w.Estimated <= 0 {
 			r.t.Errorf("%s has no estimate", w.RequestID)
@@ -117,7 +118,7 @@ func TestQueuesShowWhatBecameOfRequests(t *testing.T) {
 	for range 4 { // of which three may wait
 		r.enter("acme", "r", 2, 300, 5)
 	}
-	list := decoded[page[QueueState]](t, r.ask("eyes", http.MethodGet, "/admin/queues", ""))
+	list := decoded[admin.Page[admin.QueueState]](t, r.ask("eyes", http.MethodGet, "/admin/queues", ""))
 	if list.Total != 1 || len(list.Items) != 1 {
 		t.Fatalf("the queues are %+v", list)
 	}
@@ -156,13 +157,13 @@ func TestQueuesShowWhatBecameOfRequests(t *testing.T) {
 // in no time.
 func TestNoEstimateWhereNothingGoes(t *testing.T) {
 	r := oneAtATime(t, fakeEngine())
-	p := r.snapshot.Load().byName["small"]
-	p.routing.Observe("w0", p.routing.Snapshot(time.Now())[0].Ref, routing.Status{Up: true, Saturated: true})
+	p := r.control.Snapshot().ByName["small"]
+	p.Routing.Observe("w0", p.Routing.Snapshot(time.Now())[0].Ref, routing.Status{Up: true, Saturated: true})
 	r.enter("acme", "r0", 0, 100, 1)
 	if w := r.worker("w0"); !w.Saturated || w.Stale || !strings.Contains(r.scrape(), `tierway_worker_saturated{tier="small",worker="w0"} 1`) {
 		t.Errorf("the worker is %+v", w)
 	}
-	v := decoded[queueView](t, r.ask("eyes", http.MethodGet, "/admin/queues/small", ""))
+	v := decoded[admin.QueueView](t, r.ask("eyes", http.MethodGet, "/admin/queues/small", ""))
 	if v.Depth != 1 || v.Drain != nil || v.Classes["interactive"].Drain != nil || *v.Classes["batch"].Drain != 0 || v.Waiting[0].Estimated != nil {
 		t.Errorf("the queue is %+v", v)
 	}
@@ -184,13 +185,13 @@ func TestARequestIsShownWhileItWaits(t *testing.T) {
 	go send("first", "interactive")
 	<-reached
 	go send("second", "background")
-	until(t, "the second to wait", func() bool { return r.snapshot.Load().byName["small"].queue.Waiting() == 1 })
+	until(t, "the second to wait", func() bool { return r.control.Snapshot().ByName["small"].WaitQueue.Waiting() == 1 })
 	text := r.ask("eyes", http.MethodGet, "/admin/queues/small", "").body
 	v, lines := r.waiting("")
 	if len(lines) != 1 || lines[0].ID != "second" || lines[0].Tenant != "filed" || lines[0].Class != "background" || lines[0].Tokens == 0 || v.Bytes == 0 || v.Drain == nil || *v.Drain <= 0 || strings.Contains(text, "secret") {
 		t.Errorf("the queue is %s", text)
 	}
-	if tiers := decoded[page[tierState]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tiers", "")); tiers.Items[0].Queued != 1 {
+	if tiers := decoded[admin.Page[admin.TierState]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tiers", "")); tiers.Items[0].Queued != 1 {
 		t.Errorf("the tier has %d in its queue", tiers.Items[0].Queued)
 	}
 	if w := r.worker("w0"); w.Bound != 1 || w.BoundLearned || w.Tokens == 0 || w.Saturated || w.Stale {
@@ -218,3 +219,9 @@ func TestARequestIsShownWhileItWaits(t *testing.T) {
 		}
 	}
 }
+
+// unheard is a request that nobody serves.
+type unheard struct{}
+
+// Woken is part of control.Waiter.
+func (unheard) Woken() {}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"tierway/server/admin"
 	"tierway/store"
 )
 
@@ -22,7 +23,8 @@ import (
 // answer of it is checked against the OpenAPI document.
 type adminRig struct {
 	*rig
-	plane *adminPlane
+	plane *admin.Plane
+	front http.Handler // the plane with what stands before it
 }
 
 // digestHex is the digest of a key as config.yaml writes it.
@@ -56,7 +58,7 @@ func newAdminRig(t *testing.T) *adminRig {
 	return adminRigOf(newRig(t, adminYAML(memoryDB), fakeEngine(), fakeEngine()))
 }
 
-func adminRigOf(r *rig) *adminRig { return &adminRig{rig: r, plane: r.newAdmin()} }
+func adminRigOf(r *rig) *adminRig { return &adminRig{rig: r, plane: r.admin, front: r.adminHandler()} }
 
 // twoGateways serve one database. Neither hears of the other's changes before it
 // reads the database itself.
@@ -65,7 +67,7 @@ func twoGateways(t *testing.T) (a, b *adminRig) {
 	yaml := adminYAML("sqlite://" + filepath.Join(t.TempDir(), "t.db"))
 	a, b = adminRigOf(newRig(t, yaml, fakeEngine(), fakeEngine())), adminRigOf(newRig(t, yaml, fakeEngine(), fakeEngine()))
 	for _, r := range []*adminRig{a, b} {
-		if err := r.readDatabase(t.Context()); err != nil {
+		if err := r.control.Database.Read(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +115,7 @@ func (r *adminRig) send(c call) answered {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	rec := httptest.NewRecorder()
-	r.plane.engine.ServeHTTP(rec, req)
+	r.front.ServeHTTP(rec, req)
 	got := answered{status: rec.Code, header: rec.Header(), body: rec.Body.String()}
 	if op := r.operationOf(c.method, req.URL.Path); op != nil {
 		r.documented(op, got)
@@ -125,7 +127,7 @@ func (r *adminRig) send(c call) answered {
 func (r *adminRig) operationOf(method, path string) *huma.Operation {
 	asked := strings.Split(path, "/")
 	var best *huma.Operation
-	for template, item := range r.plane.api.OpenAPI().Paths {
+	for template, item := range r.plane.OpenAPI().Paths {
 		parts := strings.Split(template, "/")
 		op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch, "DELETE": item.Delete}[method]
 		if len(parts) != len(asked) || op == nil {
@@ -165,7 +167,7 @@ func (r *adminRig) documented(op *huma.Operation, got answered) {
 		r.t.Errorf("%s %s answers %d in %q, which the document does not have", op.Method, op.Path, got.status, kind)
 		return
 	}
-	if !strings.HasSuffix(kind, "json") || kind == ndjson {
+	if !strings.HasSuffix(kind, "json") || kind == "application/x-ndjson" {
 		return
 	}
 	var body any
@@ -174,7 +176,7 @@ func (r *adminRig) documented(op *huma.Operation, got answered) {
 		return
 	}
 	res := &huma.ValidateResult{}
-	huma.Validate(r.plane.api.OpenAPI().Components.Schemas, media.Schema, huma.NewPathBuffer([]byte{}, 0), huma.ModeReadFromServer, body, res)
+	huma.Validate(r.plane.OpenAPI().Components.Schemas, media.Schema, huma.NewPathBuffer([]byte{}, 0), huma.ModeReadFromServer, body, res)
 	for _, err := range res.Errors {
 		r.t.Errorf("%s %s answers %d with %v", op.Method, op.Path, got.status, err)
 	}
@@ -192,7 +194,7 @@ func decoded[T any](t *testing.T, a answered) (v T) {
 // audited returns the audit log, the newest first.
 func (r *adminRig) audited() []store.AuditEntry {
 	r.t.Helper()
-	all, err := r.sql.Audit(r.t.Context(), store.AuditQuery{Limit: 200})
+	all, err := r.control.Stores.SQL.Audit(r.t.Context(), store.AuditQuery{Limit: 200})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -201,13 +203,13 @@ func (r *adminRig) audited() []store.AuditEntry {
 
 // override puts an override in the place of the one that its worker has.
 func (s *Server) override(ctx context.Context, a store.Actor, o store.Override) error {
-	_, err := s.editOverride(ctx, a, o.Worker, func(store.Override) (store.Override, error) { return o, nil })
+	_, err := s.control.EditOverride(ctx, a, o.Worker, func(store.Override) (store.Override, error) { return o, nil })
 	return err
 }
 
 // clearOverride ends a worker's override.
 func (s *Server) clearOverride(ctx context.Context, a store.Actor, worker string) error {
-	_, err := s.editOverride(ctx, a, worker, func(o store.Override) (store.Override, error) {
+	_, err := s.control.EditOverride(ctx, a, worker, func(o store.Override) (store.Override, error) {
 		if !o.Says() {
 			return o, store.ErrNotFound
 		}
@@ -215,3 +217,6 @@ func (s *Server) clearOverride(ctx context.Context, a store.Actor, worker string
 	})
 	return err
 }
+
+// etag is a version as ETag and If-Match carry it.
+func etagOf(version int64) string { return fmt.Sprintf(`"v%d"`, version) }

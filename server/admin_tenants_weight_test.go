@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/server/admin"
 	"tierway/store"
 )
 
@@ -20,21 +21,21 @@ func TestATenantsWeight(t *testing.T) {
 			t.Errorf("%s: the weight is %d, want %d", where, got, want)
 		}
 	}
-	made := decoded[TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"plain","issue_key":true}`))
+	made := decoded[admin.TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"plain","issue_key":true}`))
 	weight(1, made.Tenant.Weight, "made without one")
-	made = decoded[TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"heavy","weight":1000,"issue_key":true}`))
+	made = decoded[admin.TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"heavy","weight":1000,"issue_key":true}`))
 	weight(1000, made.Tenant.Weight, "made with one")
 	for _, step := range []struct {
 		patch string
 		want  int
 	}{{`{"weight":3}`, 3}, {`{"degrade":true}`, 3}, {`{"weight":null}`, 1}, {`{"weight":7}`, 7}} {
-		weight(step.want, decoded[TenantAnswer](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/heavy", step.patch)).Tenant.Weight, step.patch)
-		weight(step.want, decoded[TenantView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/heavy", "")).Weight, "read after "+step.patch)
+		weight(step.want, decoded[admin.TenantAnswer](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/heavy", step.patch)).Tenant.Weight, step.patch)
+		weight(step.want, decoded[admin.TenantView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/heavy", "")).Weight, "read after "+step.patch)
 	}
-	for _, v := range decoded[page[TenantView]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants", "")).Items {
+	for _, v := range decoded[admin.Page[admin.TenantView]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants", "")).Items {
 		weight(map[string]int{"filed": 1, "plain": 1, "heavy": 7}[v.Name], v.Weight, "the list has "+v.Name)
 	}
-	caller, err := r.people.Load().directory.Authenticate(made.Secret, time.Now())
+	caller, err := r.control.Snapshot().People.Directory.Authenticate(made.Secret, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

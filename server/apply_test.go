@@ -22,9 +22,9 @@ pools:
 `
 	both := newRig(t, pools, anyModel(), anyModel())
 	// The second worker alone has the adapter.
-	file := both.snapshot.Load().file
+	file := both.control.Snapshot().File
 	file.Pools[0].Workers[0].Models = []string{"base-7b"}
-	if err := both.apply(file, both.people.Load(), 2); err != nil {
+	if err := both.control.Apply(file, both.control.Snapshot().People, 2); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 20 {
@@ -49,14 +49,14 @@ func anyModel() http.Handler { return engines.New(engines.Config{AnyModel: true,
 // TestAPolicyKeepsItsMemoryOverAConfiguration that says the same of it.
 func TestAPolicyKeepsItsMemoryOverAConfiguration(t *testing.T) {
 	r := newRig(t, plain, anyModel())
-	before := r.snapshot.Load().byName["small"].policy
-	file := r.snapshot.Load().file
-	if err := r.apply(file, r.people.Load(), 2); err != nil || r.snapshot.Load().byName["small"].policy != before {
+	before := r.control.Snapshot().ByName["small"].Picker
+	file := r.control.Snapshot().File
+	if err := r.control.Apply(file, r.control.Snapshot().People, 2); err != nil || r.control.Snapshot().ByName["small"].Picker != before {
 		t.Errorf("another policy works now (%v)", err)
 	}
 	deep := *file
 	deep.Policy.Depth = "fixed"
-	if err := r.apply(&deep, r.people.Load(), 2); err != nil || r.snapshot.Load().byName["small"].policy == before {
+	if err := r.control.Apply(&deep, r.control.Snapshot().People, 2); err != nil || r.control.Snapshot().ByName["small"].Picker == before {
 		t.Errorf("the changed policy is not at work (%v)", err)
 	}
 }

@@ -134,7 +134,7 @@ func TestAWorkerThatFailsAloneIsBlamed(t *testing.T) {
 func TestARequestThatIsNotRetriedNeedsEvidenceToo(t *testing.T) {
 	noBudget := strings.Replace(tenanted, "retry: { attempts: 2, budget: 1 }", "retry: { attempts: 1 }", 1)
 	cutStream := func(w http.ResponseWriter) {
-		w.Header().Set("Content-Type", eventStream)
+		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, createdEvent)
 		_ = http.NewResponseController(w).Flush()
 		cutOff(w)
@@ -211,7 +211,7 @@ func TestAnEnginesErrorAfterContentNeedsEvidence(t *testing.T) {
 		"a cut":        {"", true},
 	} {
 		fails := func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", eventStream)
+			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, roleChunk+textChunk+c.end)
 		}
 		send := func(prompt func(i int) string) (opened bool) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/decisions"
 	"tierway/engines"
 )
 
@@ -36,7 +37,7 @@ func ask(model, text string, more string) string {
 }
 
 // explained asks a rig's server to explain a request.
-func (r *rig) explained(path, body string, headers ...string) *Explanation {
+func (r *rig) explained(path, body string, headers ...string) *decisions.Explanation {
 	r.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	if err != nil {

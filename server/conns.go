@@ -25,26 +25,26 @@ func (l plainListener) Accept() (net.Conn, error) {
 // is read from it.
 type plainConn struct {
 	*net.TCPConn
-	framing framing
+	framing Framing
 }
 
 // Read is part of net.Conn.
 func (c *plainConn) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
-	c.framing.inspect(p[:n])
+	c.framing.Inspect(p[:n])
 	return n, err
 }
 
 // secureConn is a client's connection of TLS that speaks HTTP/1.
 type secureConn struct {
 	*tls.Conn
-	framing framing
+	framing Framing
 }
 
 // Read is part of net.Conn.
 func (c *secureConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.framing.inspect(p[:n])
+	c.framing.Inspect(p[:n])
 	return n, err
 }
 

@@ -11,6 +11,7 @@ import (
 // the policy saw; the list leaves them out, as it does with attempts.
 func TestARecordOfARefusedRequestHasWhomItWaitedFor(t *testing.T) {
 	r := newRig(t, `
+admin: { keys: [ { name: ops, sha256: `+digestHex("ops")+` }, { name: eyes, sha256: `+digestHex("eyes")+`, role: viewer } ] }
 auth: { required: false }
 health: { path: "off" }
 queue: { max_wait: { interactive: 20ms } }
@@ -25,14 +26,16 @@ tiers: # of a policy that is shown full workers
 	r.until("the request is recorded", func() bool { return len(r.decisions.Last(1)) == 1 })
 	d := r.decisions.Last(1)[0]
 	c := d.Refused
-	if c == nil || !c.Held || len(c.Candidates) != len(r.snapshot.Load().pools[0].Workers) || !c.Candidates[0].Full || len(d.Attempts) != 0 || d.Shed != "wait" {
+	if c == nil || !c.Held || len(c.Candidates) != len(r.control.Snapshot().Pools[0].Workers) || !c.Candidates[0].Full || len(d.Attempts) != 0 || d.Shed != "wait" {
 		t.Fatalf("the record has %+v of %+v", c, d)
 	}
-	row := (&adminPlane{s: r.Server}).row(decisions.Entry{Seq: 1, Decision: d})
+	admin := adminRigOf(r)
+	page, _ := admin.listed("")
+	row := page.Items[0]
 	if row.Refused == nil || len(row.Refused.Candidates) != 0 || len(d.Refused.Candidates) == 0 {
 		t.Errorf("the list has %+v of %+v", row.Refused, d.Refused)
 	}
-	if past := r.explainPast(d, nil); past.Outcome != wouldReject || len(past.Candidates) != len(c.Candidates) {
+	if past := admin.explains(http.StatusOK, order{"decision": d.RequestID}); past.Outcome != decisions.WouldReject || len(past.Candidates) != len(c.Candidates) {
 		t.Errorf("explained as %+v", past)
 	}
 }

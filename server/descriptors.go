@@ -2,9 +2,8 @@ package server
 
 import (
 	"errors"
+	"log/slog"
 	"net"
-	"sync"
-	"time"
 
 	"tierway/workers"
 )
@@ -14,7 +13,9 @@ import (
 type acceptor struct {
 	net.Listener
 	plane string
-	s     *Server
+	log   *slog.Logger
+	// exhausted counts a connection that was not made because no descriptor is free.
+	exhausted func(operation string, err error)
 }
 
 // Accept is part of net.Listener.
@@ -23,40 +24,9 @@ func (l acceptor) Accept() (net.Conn, error) {
 	switch {
 	case err == nil, errors.Is(err, net.ErrClosed):
 	case workers.OutOfResources(err):
-		l.s.exhausted("accept", err)
+		l.exhausted("accept", err)
 	default:
-		l.s.log.Warn("a connection was not accepted", "plane", l.plane, "cause", err.Error())
+		l.log.Warn("a connection was not accepted", "plane", l.plane, "cause", err.Error())
 	}
 	return c, err
-}
-
-// exhausted counts and logs a connection that was not made, from a client (accept) or
-// to a worker (connect), because the gateway has no file descriptor free.
-func (s *Server) exhausted(operation string, err error) {
-	s.metrics.Exhausted(operation)
-	if more, due := s.exhaustions.due(time.Now()); due {
-		s.log.Warn("a connection was not made: no file descriptor is free", "operation", operation,
-			"cause", err.Error(), "more", more,
-			"way_out", "raise the limit of open files (ulimit -n, LimitNOFILE), or add a gateway")
-	}
-}
-
-// seldom lets one line of a kind through each minute. Its zero value is ready.
-type seldom struct {
-	mu   sync.Mutex
-	last time.Time
-	more int // that were not logged since
-}
-
-// due reports whether the next line may be logged, and how many were left out
-// before it.
-func (s *seldom) due(now time.Time) (more int, due bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.last.IsZero() && now.Sub(s.last) < time.Minute {
-		s.more++
-		return 0, false
-	}
-	more, s.more, s.last = s.more, 0, now
-	return more, true
 }

@@ -11,6 +11,7 @@ import (
 
 	"tierway/engines"
 	"tierway/routing"
+	"tierway/server/admin"
 )
 
 // slow is an engine that takes its time, so that requests meet and wait.
@@ -58,7 +59,7 @@ func TestWhatWasDoneIsExplainedAsItWas(t *testing.T) {
 	if saw["all"] < requests || saw["waited"] == 0 {
 		t.Errorf("of %d requests %d waited for a worker", saw["all"], saw["waited"])
 	}
-	again := decoded[ReplayAnswer](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", `{"last":100000}`))
+	again := decoded[admin.ReplayAnswer](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", `{"last":100000}`))
 	// Of a chat's requests that were under way at once another one may be the first.
 	if is := again.TiersReproduced; is.Of < requests || is.Of-is.N > requests/100 {
 		t.Errorf("of %d tiers %d are what they were: %+v", is.Of, is.N, again.ChangedTier)
@@ -78,7 +79,7 @@ func (r *driftRig) explainsPast(t *testing.T, id string, told http.Header, saw m
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := decoded[RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", string(body)))
+	e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", string(body)))
 	saw["all"]++
 	saw[e.Policy]++
 	if kept.Decision.QueueMs > 0 {

@@ -17,6 +17,7 @@ import (
 	"tierway/config"
 	"tierway/engines"
 	"tierway/routing"
+	"tierway/server/admin"
 	"tierway/telemetry"
 )
 
@@ -144,9 +145,9 @@ func keyID(key string) string {
 }
 
 // whyOf asks the admin API where the request would go.
-func (r *driftRig) whyOf(w wish) RouteExplanation {
+func (r *driftRig) whyOf(w wish) admin.RouteExplanation {
 	r.t.Helper()
-	return decoded[RouteExplanation](r.t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(nil)))
+	return decoded[admin.RouteExplanation](r.t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(nil)))
 }
 
 // driftWorld draws requests: chats whose beginnings are shared, of all lengths, asked

@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"tierway/decisions"
+	"tierway/server/admin"
 )
 
 // TestWhatIsExplainedIsWhatIsDone: 500 random requests of several tenants, under
@@ -17,25 +20,25 @@ func TestWhatIsExplainedIsWhatIsDone(t *testing.T) {
 	t.Logf("seed %d", seed)
 	d := newDriftWorld(seed)
 	held := map[string]*loads{}
-	for _, p := range r.snapshot.Load().pools {
+	for _, p := range r.control.Snapshot().Pools {
 		held[p.Name] = &loads{}
 	}
 	saw := map[string]int{}
-	for i := 0; saw[wouldRoute] < requests; i++ {
-		for _, p := range r.snapshot.Load().pools {
-			held[p.Name].shake(d, p.routing)
+	for i := 0; saw[decisions.WouldRoute] < requests; i++ {
+		for _, p := range r.control.Snapshot().Pools {
+			held[p.Name].shake(d, p.Routing)
 		}
 		r.chance.Store(d.Uint64())
 		w := d.wish()
 		e := r.whyOf(w)
 		saw[e.Outcome]++
 		saw["policy "+e.Policy]++
-		if e.Outcome == wouldQueue {
+		if e.Outcome == decisions.WouldQueue {
 			r.waits(t, w, &e, held[e.Tier])
 			continue
 		}
 		got := r.sent(w)
-		if e.Outcome == wouldReject {
+		if e.Outcome == decisions.WouldReject {
 			if got.status != e.Status {
 				t.Fatalf("request %d is answered %d, explained as %d: %s", i, got.status, e.Status, got.body)
 			}
@@ -56,7 +59,7 @@ func TestWhatIsExplainedIsWhatIsDone(t *testing.T) {
 		l.give()
 	}
 	t.Log(saw)
-	for _, name := range []string{wouldRoute, wouldReject, "header", "model", "alias", "prompt_tokens", "default", "policy chwbl", "policy least_load",
+	for _, name := range []string{decisions.WouldRoute, decisions.WouldReject, "header", "model", "alias", "prompt_tokens", "default", "policy chwbl", "policy least_load",
 		"policy power_of_two", "policy random", "policy round_robin", "policy weighted_round_robin"} {
 		if saw[name] == 0 {
 			t.Errorf("no request was an example of %s: %v", name, saw)
@@ -66,11 +69,11 @@ func TestWhatIsExplainedIsWhatIsDone(t *testing.T) {
 
 // waits sends a request that is explained to wait, and sees it do so until all
 // places are free.
-func (r *driftRig) waits(t *testing.T, w wish, e *RouteExplanation, held *loads) {
+func (r *driftRig) waits(t *testing.T, w wish, e *admin.RouteExplanation, held *loads) {
 	t.Helper()
 	done := make(chan answered, 1)
 	go func() { done <- r.sent(w) }()
-	q := r.snapshot.Load().byName[e.Tier].queue
+	q := r.control.Snapshot().ByName[e.Tier].WaitQueue
 	for deadline := time.Now().Add(5 * time.Second); q.Waiting() == 0; {
 		select {
 		case got := <-done:

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tierway/server/proxy"
 )
 
 // unreadRequests are requests whose bodies no handler reads, by plane, each with its
@@ -182,7 +184,7 @@ func TestAnUntakenAnswerHoldsNoStream(t *testing.T) {
 func TestAStreamOutlastsTheUnreadGrace(t *testing.T) {
 	engine := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		<-time.After(unreadGrace + 200*time.Millisecond)
+		<-time.After(proxy.UnreadGrace + 200*time.Millisecond)
 		say(t, w, chunkAndEnd)
 	})
 	r := adminRigOf(newRig(t, adminYAML(memoryDB), engine))

@@ -5,10 +5,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
-	"tierway/store"
-	"tierway/tenants"
+	"tierway/decisions"
+	"tierway/server/admin"
 )
 
 // TestWhatServingRefusesAtOnceIsExplainedSo: refusals before a request is routed.
@@ -16,18 +15,18 @@ func TestWhatServingRefusesAtOnceIsExplainedSo(t *testing.T) {
 	r, _ := rawRig(t, "vllm")
 	const chat = `{"model":"fake-7b","messages":[{"role":"user","content":"hi"}]}`
 	for _, c := range []struct{ path, body, header, value, code, stage string }{
-		{"/raw/x", "{}", "Upgrade", "websocket", "websocket_not_supported", stageRequest},
-		{"/v1/chat/completions", chat, "Upgrade", "websocket", "websocket_not_supported", stageRequest},
-		{"/v1/chat/completions", chat, "Via", "1.1 " + r.name, "loop_detected", stageAuth},
-		{"/readyz", "{}", "", "", "method_not_allowed", stageRequest},
-		{"/v1/models", "{}", "", "", "method_not_allowed", stageRequest},
+		{"/raw/x", "{}", "Upgrade", "websocket", "websocket_not_supported", decisions.StageRequest},
+		{"/v1/chat/completions", chat, "Upgrade", "websocket", "websocket_not_supported", decisions.StageRequest},
+		{"/v1/chat/completions", chat, "Via", "1.1 " + r.name, "loop_detected", decisions.StageAuth},
+		{"/readyz", "{}", "", "", "method_not_allowed", decisions.StageRequest},
+		{"/v1/models", "{}", "", "", "method_not_allowed", decisions.StageRequest},
 	} {
 		q := httptest.NewRequest(http.MethodPost, c.path, strings.NewReader(c.body))
 		q.Header.Set("Content-Type", "application/json")
 		q.Header.Set(c.header, c.value)
 		e := r.Explain(q)
 		last := e.Steps[len(e.Steps)-1]
-		if e.Outcome != wouldReject || e.Code != c.code || last.Stage != c.stage || last.OK {
+		if e.Outcome != decisions.WouldReject || e.Code != c.code || last.Stage != c.stage || last.OK {
 			t.Errorf("%s with %s: %s %s at %s", c.path, c.header, e.Outcome, e.Code, last.Stage)
 		}
 	}
@@ -54,10 +53,10 @@ func TestAPanicWhileExplainingKeepsNoMemory(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", &panicking{left: 1 << 20})
 	q.ContentLength = 2 << 20
-	if e := r.Explain(q); e.Outcome != wouldReject || e.Code != "internal_error" {
+	if e := r.Explain(q); e.Outcome != decisions.WouldReject || e.Code != "internal_error" {
 		t.Errorf("%s %s", e.Outcome, e.Code)
 	}
-	if held, _ := r.bodies.sizes(); held != 0 {
+	if held, _ := r.proxy.BodyMemory(); held != 0 {
 		t.Errorf("%d bytes are held", held)
 	}
 }
@@ -77,14 +76,10 @@ func TestATooLongPromptIsExplainedWithItsSignals(t *testing.T) {
 
 // TestTheRecordOfADisabledTenantNamesNoKey, since no key was accepted.
 func TestTheRecordOfADisabledTenantNamesNoKey(t *testing.T) {
-	r, _ := rawRig(t, "vllm")
-	p, err := newPeople(r.snapshot.Load().file, store.Contents{Tenants: []tenants.Tenant{{Name: "off", Disabled: true}},
-		Keys: []tenants.Key{{ID: "k1", Tenant: "off", Digest: tenants.Digest("offkey")}}}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.know(p)
-	if a := r.post("/v1/chat/completions", "{}", "Authorization", "Bearer offkey"); a.status != http.StatusForbidden {
+	r := newAdminRig(t)
+	made := decoded[admin.TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"off","issue_key":true}`))
+	r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/off", `{"disabled":true}`)
+	if a := r.post("/v1/chat/completions", hello, "Authorization", "Bearer "+made.Secret); a.status != http.StatusForbidden {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	if line := r.access.String(); !strings.Contains(line, `"tenant":"off"`) || strings.Contains(line, `"key"`) {

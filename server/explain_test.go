@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,9 +14,10 @@ import (
 
 	"tierway/config"
 	"tierway/decisions"
-	"tierway/openai/tokens"
 	"tierway/queue"
 	"tierway/routing"
+	"tierway/server/admin"
+	"tierway/server/control"
 	"tierway/tenants"
 )
 
@@ -32,23 +32,24 @@ func (r *driftRig) remains() map[string]string {
 		return string(b)
 	}
 	at := time.Unix(1_700_000_000, 0)
-	all := map[string]string{"access log": r.access.String(), "decisions": text(r.decisions.Span().Next), "chats": text(r.chats.Len()), "in flight": text(r.Inflight()), "stored": text(r.stored.count())}
+	chats, responses := r.proxy.Remembered()
+	all := map[string]string{"access log": r.access.String(), "decisions": text(r.decisions.Span().Next), "in flight": text(r.Inflight()), "remembered": text([]int{chats, responses})}
 
-	for _, p := range r.snapshot.Load().pools {
-		for _, v := range p.routing.Snapshot(at) {
+	for _, p := range r.control.Snapshot().Pools {
+		for _, v := range p.Routing.Snapshot(at) {
 			v.Ref, v.Open, v.Cooling = nil, 0, 0
 			all["worker "+v.ID] = text(v)
 		}
-		all["learned "+p.Name] = text(p.routing.Estimates())
-		all["queue "+p.Name] = text(p.queue.View(at))
+		all["learned "+p.Name] = text(p.Routing.Estimates())
+		all["queue "+p.Name] = text(p.WaitQueue.View(at))
 	}
-	ts, ks := r.people.Load().tenants()
+	ts, ks := r.control.Snapshot().People.Tenants()
 	for _, k := range ks {
 		i := slices.IndexFunc(ts, func(t tenants.Tenant) bool { return t.Name == k.Tenant })
-		_, uses := r.local.Peek(&tenants.Charge{Caller: tenants.NewCaller(ts[i], k), At: at}, 1)
+		_, uses := r.control.Stores.Local.Peek(&tenants.Charge{Caller: tenants.NewCaller(ts[i], k), At: at}, 1)
 		all["limits "+k.Tenant] = text(uses)
 	}
-	all["ledger"] = text(r.ledger.Stats().Waiting)
+	all["ledger"] = text(r.control.Stores.Ledger.Stats().Waiting)
 	all["metrics"] = r.dataMetrics()
 	return all
 }
@@ -77,8 +78,8 @@ func TestToExplainChangesNothing(t *testing.T) {
 	defer held.give()
 	for range 40 { // a past that could be changed
 		r.sent(d.wish())
-		for _, p := range r.snapshot.Load().pools {
-			held.shake(d, p.routing)
+		for _, p := range r.control.Snapshot().Pools {
+			held.shake(d, p.Routing)
 		}
 	}
 	r.chance.Store(7)
@@ -93,9 +94,9 @@ func TestToExplainChangesNothing(t *testing.T) {
 		if i%6 == 0 {
 			order = w.order(draft)
 		}
-		e := decoded[RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", order))
+		e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", order))
 		outcomes[e.Outcome]++
-		again := decoded[RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", order))
+		again := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", order))
 		if diff := cmp.Diff(e.Candidates, again.Candidates, cmp.AllowUnexported(routing.Terms{})) + cmp.Diff([]string{e.Worker, e.Reason, e.Tier, e.Rule}, []string{again.Worker, again.Reason, again.Tier, again.Rule}); diff != "" {
 			t.Fatalf("asked twice it says something else: %s", diff)
 		}
@@ -103,7 +104,7 @@ func TestToExplainChangesNothing(t *testing.T) {
 	for _, k := range kept {
 		r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", `{"decision":"`+k.Decision.RequestID+`"}`)
 	}
-	if outcomes[wouldRoute] == 0 || outcomes[wouldReject] == 0 {
+	if outcomes[decisions.WouldRoute] == 0 || outcomes[decisions.WouldReject] == 0 {
 		t.Errorf("not every outcome was met: %v", outcomes)
 	}
 	if diff := cmp.Diff(before, r.remains()); diff != "" {
@@ -137,11 +138,11 @@ func TestAPastRequestIsTriedUnderADraft(t *testing.T) {
 		`tiers: [ { name: large, workers: [ { name: l0, weight: 3 } ] } ]`:                                                                    "w0",
 	} {
 		e := r.explains(http.StatusOK, order{"decision": "why-1", "draft": r.edited(draft)})
-		if e.Worker != "w0" || e.Draft.Worker != want || e.Tier != "small" || !stepOf(&e.Explanation, stageWorker).Worker.Again.Agrees {
+		if e.Worker != "w0" || e.Draft.Worker != want || e.Tier != "small" || !stepOf(&e.Explanation, decisions.StageWorker).Worker.Again.Agrees {
 			t.Errorf("%s: %s in force, %s under the draft, want %s: %+v", draft, e.Worker, e.Draft.Worker, want, e.Draft.Steps)
 		}
 	}
-	if e := r.explains(http.StatusOK, order{"decision": "why-2"}); e.Outcome != wouldReject || e.Status != http.StatusNotFound || e.Code != "model_not_found" || e.Steps[len(e.Steps)-1].OK {
+	if e := r.explains(http.StatusOK, order{"decision": "why-2"}); e.Outcome != decisions.WouldReject || e.Status != http.StatusNotFound || e.Code != "model_not_found" || e.Steps[len(e.Steps)-1].OK {
 		t.Errorf("explained as %+v", e.Explanation)
 	}
 }
@@ -152,7 +153,7 @@ func TestAPastRequestIsTriedUnderADraft(t *testing.T) {
 func TestAPastRequestThatNoWorkerWasAskedForIsToldSo(t *testing.T) {
 	r := newExplainRig(t)
 	r.do(http.MethodGet, "/v1/models", "", "Authorization", "Bearer acme", "X-Request-ID", "why-1")
-	if e := r.explains(http.StatusOK, order{"decision": "why-1"}); e.Outcome != wasAnswered || e.Status != 0 || len(e.Steps) != 2 || !e.Steps[1].OK {
+	if e := r.explains(http.StatusOK, order{"decision": "why-1"}); e.Outcome != decisions.WasAnswered || e.Status != 0 || len(e.Steps) != 2 || !e.Steps[1].OK {
 		t.Errorf("a list of models is explained as %+v", e.Explanation)
 	}
 	known := decisions.Decision{Tenant: "acme", Class: "batch", Tier: "small", Rule: "model", Generation: 1}
@@ -163,22 +164,24 @@ func TestAPastRequestThatNoWorkerWasAskedForIsToldSo(t *testing.T) {
 	}{
 		"a list": {func(d *decisions.Decision) {
 			*d = decisions.Decision{Tenant: "acme", Result: decisions.OK, Status: 200}
-		}, wasAnswered, stageRequest, "answered by the gateway itself", 0},
-		"left in the queue": {func(d *decisions.Decision) { d.Result, d.Status, d.QueueMs = decisions.ClientGone, 499, 31 }, wasLeft, stageQueue, "the client left after 31 ms in the queue", 0},
+		}, decisions.WasAnswered, decisions.StageRequest, "answered by the gateway itself", 0},
+		"left in the queue": {func(d *decisions.Decision) { d.Result, d.Status, d.QueueMs = decisions.ClientGone, 499, 31 }, decisions.WasLeft, decisions.StageQueue, "the client left after 31 ms in the queue", 0},
 		"left before": {func(d *decisions.Decision) {
 			*d = decisions.Decision{Tenant: "acme", Result: decisions.ClientGone, Status: 499}
-		}, wasLeft, stageRequest, "the client left", 0},
+		}, decisions.WasLeft, decisions.StageRequest, "the client left", 0},
 		"a limit": {func(d *decisions.Decision) {
 			d.Result, d.Status, d.Limit, d.Code = decisions.Refused, 429, "rpm", "rate_limit_exceeded"
-		}, wouldReject, stageLimits, "was refused at limits: rate_limit_exceeded", 429},
-		"shed":                 {func(d *decisions.Decision) { d.Result, d.Status, d.Shed = decisions.Failed, 503, "depth" }, wouldReject, stageQueue, "was refused at queue: depth", 503},
-		"nothing but a status": {func(d *decisions.Decision) { d.Result, d.Status = decisions.Failed, 500 }, wouldReject, stageQueue, "was refused at queue: answered 500", 500},
+		}, decisions.WouldReject, decisions.StageLimits, "was refused at limits: rate_limit_exceeded", 429},
+		"shed":                 {func(d *decisions.Decision) { d.Result, d.Status, d.Shed = decisions.Failed, 503, "depth" }, decisions.WouldReject, decisions.StageQueue, "was refused at queue: depth", 503},
+		"nothing but a status": {func(d *decisions.Decision) { d.Result, d.Status = decisions.Failed, 500 }, decisions.WouldReject, decisions.StageQueue, "was refused at queue: answered 500", 500},
 	} {
 		d := known
 		c.change(&d)
-		e := r.explainPast(&d, nil)
+		d.RequestID = "past-" + strings.ReplaceAll(name, " ", "-")
+		r.decisions.Add(&d)
+		e := r.explains(http.StatusOK, order{"decision": d.RequestID})
 		last := e.Steps[len(e.Steps)-1]
-		if e.Outcome != c.outcome || e.Status != c.status || last.Stage != c.stage || last.OK != (c.outcome != wouldReject) || last.Detail == "" || e.Summary != c.summary {
+		if e.Outcome != c.outcome || e.Status != c.status || last.Stage != c.stage || last.OK != (c.outcome != decisions.WouldReject) || last.Detail == "" || e.Summary != c.summary {
 			t.Errorf("%s is explained as %s, %q, at %+v", name, e.Outcome, e.Summary, last)
 		}
 	}
@@ -188,7 +191,7 @@ func TestAPastRequestThatNoWorkerWasAskedForIsToldSo(t *testing.T) {
 // over after a reload of it.
 func TestADraftsSaturationIsTheOneOfItsReload(t *testing.T) {
 	r := newExplainRig(t)
-	p := r.snapshot.Load().byName["small"].routing
+	p := r.control.Snapshot().ByName["small"].Routing
 	observe := func() {
 		for i, v := range p.Snapshot(time.Now()) {
 			p.Observe(v.ID, v.Ref, routing.Status{Up: true, Waiting: 4 * (1 - i), LoadAt: time.Now()}) // w0 has four waiting
@@ -198,8 +201,8 @@ func TestADraftsSaturationIsTheOneOfItsReload(t *testing.T) {
 	draft := `tiers: [ { name: small, saturation: { waiting: 3 } } ]`
 	e := r.explains(http.StatusOK, order{"request": hi("small"), "draft": r.edited(draft)})
 	f := r.draft(draft)
-	r.Server.source = func() (*config.File, error) { return f, nil }
-	if _, err := r.Reload(t.Context(), ReloadRequest{}); err != nil {
+	r.Server.control.Source = func() (*config.File, error) { return f, nil }
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	observe()
@@ -213,10 +216,10 @@ func TestADraftsSaturationIsTheOneOfItsReload(t *testing.T) {
 // its own class and tenant, where one ends each second, under a wait of five seconds.
 func TestADraftsQueueBoundsAreThoseOfItsReload(t *testing.T) {
 	r := newExplainRig(t)
-	p := r.snapshot.Load().byName["large"]
+	p := r.control.Snapshot().ByName["large"]
 	now := time.Now().Add(-5 * time.Minute)
 	for range 200 { // the pool learns that a request takes a second
-		lease, err := p.routing.Acquire(&routing.Request{Now: now, Stream: true})
+		lease, err := p.Routing.Acquire(&routing.Request{Now: now, Stream: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,56 +230,20 @@ func TestADraftsQueueBoundsAreThoseOfItsReload(t *testing.T) {
 	defer r.fill("large")()
 	for range 10 {
 		tk := &queue.Ticket{Request: &routing.Request{Stream: true}, Tenant: tenants.Anonymous().Tenant, Tokens: 10, Bytes: 10}
-		if _, err := p.queue.Enter(tk, time.Now()); !errors.Is(err, queue.ErrWaiting) {
+		if _, err := p.WaitQueue.Enter(tk, time.Now()); !errors.Is(err, queue.ErrWaiting) {
 			t.Fatal(err)
 		}
-		defer p.queue.Leave(tk, queue.Cancelled, time.Now()) //nolint:errcheck // it is gone
+		defer p.WaitQueue.Leave(tk, queue.Cancelled, time.Now()) //nolint:errcheck // it is gone
 	}
 	draft := `tiers: [ { name: large, queue: { max_wait: { interactive: 5s } } } ]`
 	e := r.explains(http.StatusOK, order{"request": hi("large"), "draft": r.edited(draft)})
 	f := r.draft(draft)
-	r.Server.source = func() (*config.File, error) { return f, nil }
-	if _, err := r.Reload(t.Context(), ReloadRequest{}); err != nil {
+	r.Server.control.Source = func() (*config.File, error) { return f, nil }
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	after := r.explains(http.StatusOK, order{"request": hi("large")})
-	if e.Draft.Outcome != wouldReject || after.Outcome != wouldReject {
-		t.Errorf("%s under the draft, %s after its reload, want %s for both", e.Draft.Outcome, after.Outcome, wouldReject)
-	}
-}
-
-// TestOneDraftAtATime: whoever sends others meanwhile is told so, and what is in force
-// is explained all the same.
-func TestOneDraftAtATime(t *testing.T) {
-	r := newExplainRig(t)
-	under := order{"request": hi("small"), "draft": r.edited("policy: { name: random }")}
-	r.plane.drafting.Lock()
-	if got := r.explains(http.StatusConflict, under); !strings.Contains(got.Error, "draft") {
-		t.Errorf("a second draft is answered %s", got.Error)
-	}
-	r.explains(http.StatusOK, order{"request": hi("small")})
-	r.plane.drafting.Unlock()
-	r.explains(http.StatusUnprocessableEntity, order{"request": hi("small"), "draft": "nonsense: 1"})
-	if e := r.explains(http.StatusOK, under); e.Draft == nil {
-		t.Errorf("after it another one is answered %+v", e)
-	}
-}
-
-// TestAVocabularyIsLoadedOnce however many want it at once.
-func TestAVocabularyIsLoadedOnce(t *testing.T) {
-	v := newVocabularies()
-	var got [3]*tokens.Vocabulary
-	var all sync.WaitGroup
-	for i := range got {
-		all.Go(func() {
-			if err := v.load(tokens.Cl100kBase); err != nil {
-				t.Error(err)
-			}
-			got[i] = v.get(tokens.Cl100kBase)
-		})
-	}
-	all.Wait()
-	if got[0] == nil || got[1] != got[0] || got[2] != got[0] {
-		t.Errorf("%p, %p and %p were loaded", got[0], got[1], got[2])
+	if e.Draft.Outcome != decisions.WouldReject || after.Outcome != decisions.WouldReject {
+		t.Errorf("%s under the draft, %s after its reload, want %s for both", e.Draft.Outcome, after.Outcome, decisions.WouldReject)
 	}
 }

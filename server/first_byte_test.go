@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tierway/breaker"
+	"tierway/server/control"
 )
 
 // impatient has two workers and a first_byte that every answer takes longer than.
@@ -63,8 +64,8 @@ func TestFirstByteBoundsStreamsAlone(t *testing.T) {
 	if _, code, _ := errorOf(t, a); a.status != http.StatusGatewayTimeout || code != "worker_timeout" {
 		t.Errorf("a stream: %d %s", a.status, a.body)
 	}
-	if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 2 || d.Attempts[0].Error != errFirstByteTimeout.Error() ||
-		d.Attempts[1].Error != errFirstByteTimeout.Error() {
+	if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 2 || d.Attempts[0].Error != "no first event within timeouts.first_byte" ||
+		d.Attempts[1].Error != "no first event within timeouts.first_byte" {
 		t.Errorf("a stream took %+v", d.Attempts)
 	}
 }
@@ -80,7 +81,7 @@ func TestTheTotalTimeoutOfAWholeAnswerIsNoFailureOfTheWorker(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
-			!strings.Contains(d.Attempts[0].Error, errTotalTimeout.Error()) {
+			!strings.Contains(d.Attempts[0].Error, "the request's total time is over") {
 			t.Errorf("%s took %+v", path, d.Attempts)
 		}
 	}
@@ -145,9 +146,9 @@ tiers:
 		well := late(0, "application/json", `{"id":"resp_1","object":"response","choices":[]}`)
 		sick := &sickThenSlow{slow: late(400*time.Millisecond, "application/json", `{"id":"resp_1","object":"response","choices":[]}`)}
 		r := newRig(t, yaml, sick, well, well)
-		p := r.snapshot.Load().pools[0]
-		first := p.routing.Snapshot(time.Now())[0]
-		gate := first.Ref.(*member).gate
+		p := r.control.Snapshot().Pools[0]
+		first := p.Routing.Snapshot(time.Now())[0]
+		gate := first.Ref.(*control.Member).Gate
 		for gate.State() != breaker.Open {
 			r.post("/v1/chat/completions", hello)
 		}

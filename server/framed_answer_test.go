@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tierway/breaker"
+	"tierway/config"
 )
 
 const (
@@ -140,16 +141,14 @@ func TestLongAnswersShareTheMemoryOfBodies(t *testing.T) {
 		{"an event without memory", `{"stream":true,"model":"small` + helloTo, "text/event-stream", stream, 4 << 20, 503},
 	} {
 		r := newRig(t, plain, answerWith(200, c.answer, "Content-Type", c.kind))
-		r.bodies.mu.Lock()
-		r.bodies.limit = c.limit
-		r.bodies.mu.Unlock()
+		r.proxy.Configure(&config.File{MaxBufferedBytes: config.Size(c.limit)})
 		for range 7 { // more than open a breaker
 			a := r.post("/v1/chat/completions", c.ask)
 			if a.status != c.status || c.status == 503 && !strings.Contains(a.body, "max_buffered_bytes") {
 				t.Fatalf("%s: %d %.300s", c.name, a.status, a.body)
 			}
 		}
-		until(t, "the end", func() bool { held, _ := r.bodies.sizes(); return held == 0 && r.Inflight() == 0 })
+		until(t, "the end", func() bool { held, _ := r.proxy.BodyMemory(); return held == 0 && r.Inflight() == 0 })
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// framing follows the requests in the bytes of an HTTP/1 connection, to find one
+// Framing follows the requests in the bytes of an HTTP/1 connection, to find one
 // that has a Content-Length beside a Transfer-Encoding, or a Transfer-Encoding in
 // HTTP/1.0. A proxy before the gateway may have read such a request with another
 // end, so that the rest of it is somebody else's next request. net/http accepts it
@@ -13,7 +13,7 @@ import (
 //
 // It reads no more than net/http does to find the next request: what it cannot
 // follow, net/http refuses.
-type framing struct {
+type Framing struct {
 	at      framingState
 	name    string // in inName: of the field that the line may have
 	matched int    // of name
@@ -52,10 +52,10 @@ const (
 	nameEncoding  = "transfer-encoding"
 )
 
-// inspect follows bytes that were read. It makes net/http refuse an ambiguous
+// Inspect follows bytes that were read. It makes net/http refuse an ambiguous
 // request, with 400 and the end of the connection, by spoiling its second such
 // field: a name without its colon is no field.
-func (f *framing) inspect(p []byte) {
+func (f *Framing) Inspect(p []byte) {
 	for len(p) > 0 {
 		switch f.at {
 		case inBody, inChunk:
@@ -72,11 +72,11 @@ func (f *framing) inspect(p []byte) {
 }
 
 // skip passes over the body, or a chunk of it.
-func (f *framing) skip(p []byte) []byte {
+func (f *Framing) skip(p []byte) []byte {
 	n := min(f.left, uint64(len(p)))
 	if f.left -= n; f.left == 0 {
 		if f.at == inBody {
-			*f = framing{}
+			*f = Framing{}
 		} else {
 			f.at, f.digits = afterChunk, 0
 		}
@@ -85,7 +85,7 @@ func (f *framing) skip(p []byte) []byte {
 }
 
 // line passes over the rest of a line that needs no reading.
-func (f *framing) line(p []byte) []byte {
+func (f *Framing) line(p []byte) []byte {
 	end := bytes.IndexByte(p, '\n')
 	text := p
 	if end >= 0 {
@@ -107,7 +107,7 @@ func (f *framing) line(p []byte) []byte {
 		f.endChunkLine()
 	case inTrailer:
 		if f.empty {
-			*f = framing{}
+			*f = Framing{}
 		}
 		f.empty = true
 	}
@@ -115,7 +115,7 @@ func (f *framing) line(p []byte) []byte {
 }
 
 // step reads one byte.
-func (f *framing) step(b *byte) {
+func (f *Framing) step(b *byte) {
 	switch f.at {
 	case beforeRequest:
 		if *b != '\r' && *b != '\n' {
@@ -139,7 +139,7 @@ func (f *framing) step(b *byte) {
 }
 
 // startLine reads the first byte of a header line.
-func (f *framing) startLine(b byte) {
+func (f *Framing) startLine(b byte) {
 	switch b {
 	case 'c', 'C':
 		f.at, f.name, f.matched = inName, nameLength, 1
@@ -159,7 +159,7 @@ func (f *framing) startLine(b byte) {
 }
 
 // match reads a byte of a name that still may be one of the two.
-func (f *framing) match(b *byte) {
+func (f *Framing) match(b *byte) {
 	switch {
 	case f.matched < len(f.name):
 		if *b|0x20 == f.name[f.matched] { // the names' letters and hyphen; a carriage return is no hyphen
@@ -189,13 +189,13 @@ func (f *framing) match(b *byte) {
 }
 
 // spoil makes a field's line none.
-func (f *framing) spoil(colon *byte) {
+func (f *Framing) spoil(colon *byte) {
 	*colon = 0
 	f.at = framingLost
 }
 
 // readLength reads a byte of Content-Length's value, which may be folded.
-func (f *framing) readLength(b byte) {
+func (f *Framing) readLength(b byte) {
 	switch {
 	case '0' <= b && b <= '9':
 		if f.left < math.MaxInt64 { // net/http refuses what is larger
@@ -207,19 +207,19 @@ func (f *framing) readLength(b byte) {
 }
 
 // endHead decides where the request's body ends.
-func (f *framing) endHead() {
+func (f *Framing) endHead() {
 	switch {
 	case f.chunked:
 		f.at, f.left, f.digits = inChunkSize, 0, 0
 	case f.length && f.left > 0:
 		f.at = inBody
 	default:
-		*f = framing{}
+		*f = Framing{}
 	}
 }
 
 // readSize reads a byte of a chunk's size.
-func (f *framing) readSize(b byte) {
+func (f *Framing) readSize(b byte) {
 	d := hexDigit(b)
 	if d < 0 {
 		f.at = inChunkRest
@@ -236,7 +236,7 @@ func (f *framing) readSize(b byte) {
 }
 
 // endChunkLine begins a chunk's data, or after the last one the trailer.
-func (f *framing) endChunkLine() {
+func (f *Framing) endChunkLine() {
 	switch {
 	case f.digits == 0:
 		f.at = framingLost

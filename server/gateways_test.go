@@ -15,7 +15,7 @@ import (
 )
 
 // bound is how many requests the first worker takes at once.
-func (r *rig) bound() int { return r.snapshot.Load().pools[0].routing.Snapshot(time.Now())[0].Bound }
+func (r *rig) bound() int { return r.control.Snapshot().Pools[0].Routing.Snapshot(time.Now())[0].Bound }
 
 // bounded is a tier whose worker takes nine requests at once. It wants a Redis and
 // the number of gateways.
@@ -40,8 +40,8 @@ func TestABoundIsDividedAmongTheGatewaysThatLive(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer owned.Wait()
 			defer stop()
-			owned.Go(func() { r.redis.Run(ctx) })
-			l, err := r.snapshot.Load().pools[0].routing.Acquire(&routing.Request{Now: time.Now()})
+			owned.Go(func() { r.control.Stores.Redis.Run(ctx) })
+			l, err := r.control.Snapshot().Pools[0].Routing.Acquire(&routing.Request{Now: time.Now()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,13 +54,13 @@ func TestABoundIsDividedAmongTheGatewaysThatLive(t *testing.T) {
 			}
 			owned.Go(func() { other.Run(ctx) })
 			r.until("two gateways live", func() bool { return len(members(t, mini)) == 2 })
-			owned.Go(func() { r.redis.Run(ctx) }) // it asks at once, and not in some seconds
-			r.until("this one knows", func() bool { return r.redis.Gateways() == 2 })
-			r.shareAgain()
+			owned.Go(func() { r.control.Stores.Redis.Run(ctx) }) // it asks at once, and not in some seconds
+			r.until("this one knows", func() bool { return r.control.Stores.Redis.Gateways() == 2 })
+			r.control.Pools.ShareAgain()
 			if got := r.bound(); got != want[1] {
 				t.Errorf("beside another it takes %d, want %d", got, want[1])
 			}
-			if got := r.gauges()[0].Inflight; got != 1 {
+			if got := r.control.Pools.Gauges()[0].Inflight; got != 1 {
 				t.Errorf("%d are booked, want 1", got)
 			}
 			l.Release(routing.Result{At: time.Now(), Err: routing.ErrExcluded})
@@ -89,6 +89,6 @@ func TestWithoutRedisTheFileDividesABound(t *testing.T) {
 		if got := r.bound(); got != 3 {
 			t.Errorf("it takes %d, want 3 of 9", got)
 		}
-		r.shareAgain()
+		r.control.Pools.ShareAgain()
 	}
 }

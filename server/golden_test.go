@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tierway/engines"
+	"tierway/server/proxy"
 )
 
 // transcript is one request whose whole exchange is kept under testdata.
@@ -83,8 +84,8 @@ func TestEveryRouteHasATranscript(t *testing.T) {
 			whole[c.route] = true
 		}
 	}
-	for _, rt := range routes() {
-		name := rt.method + " " + rt.path
+	for _, rt := range proxy.Routes() {
+		name := rt.Method + " " + rt.Path
 		if !whole[name] {
 			t.Errorf("%s has no transcript", name)
 		}

@@ -1,40 +1,11 @@
 package server
 
 import (
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 )
-
-// TestNoOtherSpellingOfAWithheldHeaderReachesAWorker: CGI and WSGI read an underscore
-// in a header's name as a hyphen.
-func TestNoOtherSpellingOfAWithheldHeaderReachesAWorker(t *testing.T) {
-	from := http.Header{"X-Custom": {"kept"}, "X_custom": {"kept"}, "_": {"kept"}, "X-_-Y": {"kept"}}
-	for name := range withheld {
-		from[name] = []string{"a client's"}
-		from[strings.ReplaceAll(name, "-", "_")] = []string{"a client's"}
-	}
-	for _, name := range []string{"X_Model_Tier", "x_model_tier", "X-Model_Tier", "X_Forwarded_For", "X-Forwarded_Host", "AUTHORIZATION", "X_Api_key",
-		"Transfer_Encoding", "Content_length", "Traceparent", "Tracestate", "User_Agent", "Content_Type", "X_request_id", "Accept_encoding", "VIA", "X_Vllm_Priority", "X-data_parallel-rank", "X_dp_rank", "Endpoint_load_metrics_format", "x_prefiller_host_port"} {
-		if strings.Contains(name, "_") {
-			from[name] = []string{"a client's"}
-		}
-	}
-	to := workerHeader(from, "not a UUID")
-	for name := range to {
-		if withheld[name] || strings.Contains(name, "_") && name != "X_custom" && name != "_" && name != "X-_-Y" {
-			t.Errorf("a worker gets %s", name)
-		}
-	}
-	for _, name := range []string{"X-Custom", "X_custom", "_", "X-_-Y"} {
-		if !slices.Equal(to[name], []string{"kept"}) {
-			t.Errorf("%s is gone: %v", name, slices.Sorted(maps.Keys(to)))
-		}
-	}
-}
 
 // TestNoHeaderOfAClientSteersAnEngine: a batch key would go before interactive requests,
 // and any key could choose a rank, or a host that the engine talks to.
@@ -67,7 +38,7 @@ func TestNoHeaderOfAClientSteersAnEngine(t *testing.T) {
 // TestAControlHeaderThatIsThereTwiceIsRefused: readers differ about which counts.
 func TestAControlHeaderThatIsThereTwiceIsRefused(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
-	for _, name := range singleHeaders {
+	for _, name := range []string{"Content-Type", "X-Model-Tier", "X-Request-Priority", "X-Session-Id", "Session-Id", "X-Stainless-Timeout"} {
 		for _, values := range [][2]string{{"a", "b"}, {"a", "a"}} {
 			q, err := http.NewRequest(http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(hello))
 			if err != nil {

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"tierway/server/control"
 )
 
 // live answers that the process runs. It asks nothing of anybody.
-func live(w http.ResponseWriter) {
+func live(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Write([]byte("ok\n")) //nolint:errcheck // the prober is gone
 }
@@ -21,14 +23,14 @@ type readiness struct {
 
 // ready answers whether requests should come here: 503 only while draining or
 // when nothing at all could be served.
-func (s *Server) ready(w http.ResponseWriter) {
-	r := readiness{Draining: s.draining.Load(), Degraded: []string{}}
+func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
+	r := readiness{Draining: s.proxy.Draining(), Degraded: []string{}}
 	served := false
-	for _, p := range s.snapshot.Load().pools {
+	for _, p := range s.control.Snapshot().Pools {
 		up, all := 0, 0
-		for _, w := range p.workersNow(time.Now()) {
+		for _, w := range p.LiveWorkers(time.Now()) {
 			all++
-			if w.canServe() {
+			if w.CanServe() {
 				up++
 			}
 		}
@@ -40,19 +42,19 @@ func (s *Server) ready(w http.ResponseWriter) {
 			r.Degraded = append(r.Degraded, p.Name+": not all workers can be used")
 		}
 	}
-	if s.redis != nil && !s.redis.Up() {
+	if s.control.Stores.Redis != nil && !s.control.Stores.Redis.Up() {
 		r.Degraded = append(r.Degraded, "redis: away; limits are enforced by this gateway alone")
 	}
-	if s.rejected.Load() {
+	if s.control.Rejected.Load() {
 		r.Degraded = append(r.Degraded, "configuration: the file on disk has errors; the one before it is in force")
 	}
-	switch s.database.Load() {
-	case databaseAway:
+	switch s.control.Database.State.Load() {
+	case control.DatabaseAway:
 		r.Degraded = append(r.Degraded, "database: unavailable; tenants are served from memory, usage rows are buffered")
-	case databaseReadOnly:
+	case control.DatabaseReadOnly:
 		r.Degraded = append(r.Degraded, "database: takes no writes; usage rows are buffered")
 	}
-	r.Ready = served && !r.Draining && s.knowsAnybody()
+	r.Ready = served && !r.Draining && s.control.KnowsAnybody()
 	status := http.StatusOK
 	if r.Draining {
 		w.Header().Set("Connection", "close")
@@ -61,14 +63,6 @@ func (s *Server) ready(w http.ResponseWriter) {
 		status = http.StatusServiceUnavailable
 	}
 	writeJSON(w, status, r)
-}
-
-// knowsAnybody tells whether there is anybody to serve: with a database that was
-// never read only those whose keys stand in the configuration, or everybody where
-// no key is needed.
-func (s *Server) knowsAnybody() bool {
-	who := s.people.Load()
-	return s.sql == nil || !who.readAt.IsZero() || len(who.ownKeys) > 0 || !s.snapshot.Load().file.Auth.Required
 }
 
 // writeJSON writes a value of the program; what cannot be encoded is a fault of

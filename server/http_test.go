@@ -2,18 +2,13 @@ package server
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gin-gonic/gin"
-
-	"tierway/openai"
 	"tierway/tenants"
 )
 
@@ -270,77 +265,6 @@ func TestCrossOriginPagesOfTheListMayAsk(t *testing.T) {
 	}
 	if a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST"); a.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("a foreign page: %d %v", a.status, a.header)
-	}
-}
-
-func TestAPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
-	r := newRig(t, plain, fakeEngine())
-	e := newEngine()
-	e.POST("/before", func(c *gin.Context) {
-		r.begin(c.Writer, inbound{r: c.Request, dialect: openai.Chat, shape: openai.Chat}).run(func() error { panic("the prompt") })
-	})
-	e.POST("/within", func(c *gin.Context) {
-		x := r.begin(c.Writer, inbound{r: c.Request, dialect: openai.Chat, shape: openai.Chat})
-		x.run(func() error {
-			x.answer.head(http.StatusOK, func(h http.Header) { h.Set("Content-Type", "text/event-stream") })
-			if err := x.answer.write([]byte("data: {}\n\n"), true); err != nil {
-				t.Error(err)
-			}
-			panic(errors.New("the prompt"))
-		})
-	})
-	front := httptest.NewServer(e)
-	defer front.Close()
-	r.url = front.URL
-	a := r.post("/before", "{}")
-	if _, code, _ := errorOf(t, a); a.status != 500 || code != "internal_error" || strings.Contains(a.body, "prompt") {
-		t.Errorf("before: %d %s", a.status, a.body)
-	}
-	if a := r.post("/within", "{}"); a.err == nil || a.status != 200 {
-		t.Errorf("within: %d %q ended well (%v)", a.status, a.body, a.err)
-	}
-	if strings.Contains(r.access.String(), "prompt") {
-		t.Errorf("the log tells what the panic held: %s", r.access)
-	}
-}
-
-func TestWhatBelongsToAHopEndsThere(t *testing.T) {
-	from := http.Header{"Authorization": {"x"}, "X-Api-Key": {"x"}, "Cookie": {"x"}, "Connection": {"close, X-Named", "x-second"}, "X-Named": {"x"},
-		"X-Second": {"x"}, "X-Tenant-Id": {"x"}, "Openai-Organization": {"x"}, "Accept-Encoding": {"gzip"}, "Te": {"trailers"},
-		"X-Stainless-Lang": {"go"}, "Openai-Beta": {"a", "b"}, "Content-Type": {"application/json"}, "Traceparent": {"00-1"}}
-	const id = "6f8f57e0-7ab1-4c11-9e1c-1f0d2c3b4a59"
-	got := headerText(workerHeader(from, id))
-	want := "Content-Type: application/json\nOpenai-Beta: a, b\nTraceparent: 00-1\nX-Request-Id: " + id + "\nX-Stainless-Lang: go\n"
-	if got != want {
-		t.Errorf("sent:\n%s\nwant:\n%s", got, want)
-	}
-	if got := workerHeader(from, "my-own-1").Get("X-Request-Id"); got != "" {
-		t.Errorf("an engine that takes UUIDs alone was sent %q", got)
-	}
-}
-
-func TestIDsAreUUIDs(t *testing.T) {
-	for _, v := range [][2]uint64{{0, 0}, {^uint64(0), ^uint64(0)}, {0x0123456789abcdef, 0xfedcba9876543210}} {
-		id := newUUID(v[0], v[1])
-		if !isUUID(id) || id[14] != '4' || !strings.ContainsRune("89ab", rune(id[19])) {
-			t.Errorf("%x: %s", v, id)
-		}
-	}
-	if got := newUUID(0x0123456789abcdef, 0xfedcba9876543210); got != "01234567-89ab-4def-bedc-ba9876543210" {
-		t.Errorf("%s", got)
-	}
-	for _, id := range []string{"", "golden", strings.Repeat("a", 36), "01234567-89ab-4def-bedc-ba987654321g"} {
-		if isUUID(id) {
-			t.Errorf("%q is a UUID", id)
-		}
-	}
-}
-
-func TestAnIDIsKeptOnlyWhenItIsSane(t *testing.T) {
-	for id, sane := range map[string]bool{"a-B_9.c": true, "": false, strings.Repeat("x", 128): true, strings.Repeat("x", 129): false, "a b": false, "a\nb": false, "ä": false} {
-		if saneID(id) != sane {
-			t.Errorf("%q: %v", id, !sane)
-		}
 	}
 }
 

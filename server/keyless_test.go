@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"tierway/server/proxy"
 )
 
 // keyless is plain with a name, a page that may ask, and a tenant's key.
@@ -38,7 +40,7 @@ func TestOnlyNamesCanBeForeign(t *testing.T) {
 		"notlocalhost": true, "xai.lan": true, "127.0.0.1@evil.example": true, "localhost:80@evil.example": true, "evil.example:x:y": true,
 		"localhost evil.example": true, "127.0.0.1.": false, "127.1": true, "localhost..": true,
 	} {
-		if isForeign(host, []string{"ai.lan"}) != foreign {
+		if proxy.IsForeign(host, []string{"ai.lan"}) != foreign {
 			t.Errorf("Host %q: foreign is %v", host, !foreign)
 		}
 	}

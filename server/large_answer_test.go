@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tierway/breaker"
+	"tierway/server/control"
 )
 
 // large has three workers, of which one breaker opens at the second failure in a row.
@@ -82,8 +83,8 @@ func TestAnAnswerThatIsTooLargeBlamesNoWorker(t *testing.T) {
 				t.Errorf("%s: %d %s, X-Should-Retry %q", c.name, a.status, a.body, a.header.Get("X-Should-Retry"))
 			}
 		}
-		for _, v := range r.snapshot.Load().pools[0].routing.Snapshot(time.Now()) {
-			if st := v.Ref.(*member).gate.State(); st != breaker.Closed {
+		for _, v := range r.control.Snapshot().Pools[0].Routing.Snapshot(time.Now()) {
+			if st := v.Ref.(*control.Member).Gate.State(); st != breaker.Closed {
 				t.Errorf("%s: the breaker of %s is %v", c.name, v.ID, st)
 			}
 		}

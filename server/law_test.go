@@ -44,9 +44,12 @@ func TestThePrefillIsOffTheAccountWithTheFirstEvent(t *testing.T) {
 	}))
 	done := make(chan answered)
 	go func() { done <- r.post("/v1/chat/completions", streamedHello) }()
-	until(t, "the booking", func() bool { g := r.gauges()[0]; return g.PendingTokens > 0 && g.OutputTokens > 0 })
+	until(t, "the booking", func() bool { g := r.control.Pools.Gauges()[0]; return g.PendingTokens > 0 && g.OutputTokens > 0 })
 	release <- struct{}{}
-	until(t, "the first event", func() bool { g := r.gauges()[0]; return g.PendingTokens == 0 && g.OutputTokens > 0 && g.Inflight == 1 })
+	until(t, "the first event", func() bool {
+		g := r.control.Pools.Gauges()[0]
+		return g.PendingTokens == 0 && g.OutputTokens > 0 && g.Inflight == 1
+	})
 	release <- struct{}{}
 	if a := <-done; a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
@@ -63,7 +66,7 @@ func TestAWorkerThatBreaksOffIsCheckedAtOnce(t *testing.T) {
 	}))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { r.fleet.Run(ctx); close(ended) }()
+	go func() { r.control.Pools.Fleet.Run(ctx); close(ended) }()
 	defer func() { stop(); <-ended }()
 	until(t, "the first check", func() bool { return checks.Load() == 1 })
 	if a := r.post("/v1/chat/completions", hello); a.status != 502 {
@@ -122,7 +125,7 @@ func TestAClientThatLeavesIsNobodysFault(t *testing.T) {
 		req.Header.Set("X-Part", part)
 		if part == "nothing" {
 			go func() {
-				until(t, "the booking", func() bool { return r.gauges()[0].Inflight == 1 })
+				until(t, "the booking", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
 				leave()
 			}()
 		}
@@ -193,7 +196,7 @@ func TestASDKsTimeoutBoundsAStreamThatIsHeld(t *testing.T) {
 		<-q.Context().Done()
 	}))
 	a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.2")
-	if d := r.Server.decisions.Last(1)[0]; a.status != http.StatusGatewayTimeout || len(d.Attempts) != 1 || !strings.Contains(d.Attempts[0].Error, errTotalTimeout.Error()) {
+	if d := r.Server.decisions.Last(1)[0]; a.status != http.StatusGatewayTimeout || len(d.Attempts) != 1 || !strings.Contains(d.Attempts[0].Error, "the request's total time is over") {
 		t.Errorf("%d %s; the attempts were %+v", a.status, a.body, d.Attempts)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tierway/breaker"
+	"tierway/server/control"
 )
 
 // TestOnlyGeneratedStreamsHaveAPace: a time to the first token, and between two tokens,
@@ -39,9 +40,9 @@ tiers:
 				t.Fatalf("%s: %d %s", c.name, a.status, a.body)
 			}
 		}
-		p, slow := r.snapshot.Load().pools[0], false
-		for _, v := range p.routing.Snapshot(time.Now()) {
-			slow = slow || v.Ref.(*member).gate.State() != breaker.Closed
+		p, slow := r.control.Snapshot().Pools[0], false
+		for _, v := range p.Routing.Snapshot(time.Now()) {
+			slow = slow || v.Ref.(*control.Member).Gate.State() != breaker.Closed
 		}
 		if slow != c.paced {
 			t.Errorf("%s: a worker counts as slow: %v", c.name, slow)

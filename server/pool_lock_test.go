@@ -9,7 +9,7 @@ import (
 // with limits, a context size and a classifier that ask for what the pool has learned.
 func TestARequestTakesItsPoolsLockThreeTimes(t *testing.T) {
 	r := limitedRig(t, "limits: { rpm: 1000, tpm: 1000000, concurrent: 8 }", fakeEngine(), bigEngine())
-	pool := r.snapshot.Load().byName["small"].routing
+	pool := r.control.Snapshot().ByName["small"].Routing
 	for _, body := range []string{
 		`{"model":"cheap","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`,
 		`{"model":"cheap","max_tokens":5,"stream":true,"messages":[{"role":"user","content":"hi"}]}`,

@@ -70,10 +70,10 @@ func narrowRig(t *testing.T, h *holding, queue, engine string, more ...string) *
 	t.Cleanup(h.release) // before the server waits for what is under way
 	done := make(chan struct{})
 	var ticks sync.WaitGroup
-	ticks.Go(func() { r.tickQueues(done) })
+	ticks.Go(func() { r.control.Pools.TickQueues(done) })
 	t.Cleanup(func() { close(done); ticks.Wait() })
 	t.Cleanup(func() {
-		if n := r.snapshot.Load().pools[0].queue.Waiting(); n != 0 {
+		if n := r.control.Snapshot().Pools[0].WaitQueue.Waiting(); n != 0 {
 			t.Errorf("%d requests still wait", n)
 		}
 	})
@@ -110,13 +110,13 @@ func (r *rig) chat(ctx context.Context, word, more string, headers ...string) <-
 func (r *rig) hold() <-chan answered {
 	r.t.Helper()
 	got := r.chat(context.Background(), "hold", "")
-	r.until("the place is taken", func() bool { return r.gauges()[0].Inflight == 1 })
+	r.until("the place is taken", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
 	return got
 }
 
 func (r *rig) waiting(n int) {
 	r.t.Helper()
-	r.until(fmt.Sprint(n, " wait"), func() bool { return r.snapshot.Load().pools[0].queue.Waiting() == n })
+	r.until(fmt.Sprint(n, " wait"), func() bool { return r.control.Snapshot().Pools[0].WaitQueue.Waiting() == n })
 }
 
 func (r *rig) until(what string, ok func() bool) {

@@ -5,32 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-
-	"tierway/queue"
-	"tierway/telemetry"
 )
-
-// TestAClassIsShownAsTheQueueHasIt: in metrics and in the admin API alike.
-func TestAClassIsShownAsTheQueueHasIt(t *testing.T) {
-	c := &queue.ClassView{Depth: 1, Tokens: 2, Oldest: 3 * time.Second, Drain: 4 * time.Second, Entered: 5, Granted: 6, Promoted: 7, Left: 8, PutOut: 9}
-	for i := range c.Shed {
-		c.Shed[i] = int64(10 + i)
-	}
-	gauges := telemetry.ClassGauges{Class: "batch", Depth: 1, Oldest: 3 * time.Second, Entered: 5, Granted: 6, Promoted: 7, Left: 8, PutOut: 9,
-		Shed: []telemetry.ShedTotal{{Reason: "depth", Total: 10}, {Reason: "bytes", Total: 11}, {Reason: "wait", Total: 12},
-			{Reason: "deadline", Total: 13}, {Reason: "displaced", Total: 14}, {Reason: "engine", Total: 15}}}
-	if diff := cmp.Diff(gauges, classGauges("batch", c)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
-	state := classState{Depth: 1, Oldest: 3000, MaxWait: 60_000, Tokens: 2, Drain: new(4000.0), Entered: 5, Granted: 6, Promoted: 7, Left: 8, PutOut: 9,
-		Shed: map[string]int64{"depth": 10, "bytes": 11, "wait": 12, "deadline": 13, "displaced": 14, "engine": 15}}
-	if diff := cmp.Diff(state, classStateOf(c, time.Minute)); diff != "" {
-		t.Errorf("the admin API (-want +got):\n%s", diff)
-	}
-}
 
 // twoTiers has two tiers, whose workers are its verbs.
 const twoTiers = `

@@ -9,6 +9,7 @@ import (
 
 	"tierway/config"
 	"tierway/engines"
+	"tierway/server/control"
 )
 
 // TestAReloadOfHowAWorkerIsReachedKeepsItsState: load, breaker and learned rates
@@ -37,7 +38,7 @@ tiers:
 			elsewhereA, elsewhereB := served(t, fakeEngine()), served(t, fakeEngine())
 			r, from := reloadable(t, fmt.Sprintf(yaml, off, "fake-7b", a, "", b, "")+"# %s\n")
 			t.Cleanup(h.release)
-			r.source = func() (*config.File, error) {
+			r.control.Source = func() (*config.File, error) {
 				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) { return "second", name == "NEW" })
 			}
 			for i := range 12 {
@@ -47,10 +48,10 @@ tiers:
 			go func() {
 				held <- r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hold"}]}`)
 			}()
-			r.until("a has a request", func() bool { return r.gauges()[0].Inflight == 1 })
+			r.until("a has a request", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
 			state := func() (out []string) {
-				for _, v := range r.snapshot.Load().byName["small"].routing.Snapshot(time.Now()) {
-					out = append(out, fmt.Sprintf("%s: %d in flight, breaker %s, rates learned: %v", v.ID, v.Inflight, v.Ref.(*member).gate.State(), v.RateCount > 0))
+				for _, v := range r.control.Snapshot().ByName["small"].Routing.Snapshot(time.Now()) {
+					out = append(out, fmt.Sprintf("%s: %d in flight, breaker %s, rates learned: %v", v.ID, v.Inflight, v.Ref.(*control.Member).Gate.State(), v.RateCount > 0))
 				}
 				return out
 			}

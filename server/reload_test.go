@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tierway/config"
+	"tierway/server/control"
 	"tierway/store"
 )
 
@@ -39,14 +40,14 @@ func reloadable(t *testing.T, yaml string, handlers ...http.Handler) (*rig, *sou
 	t.Helper()
 	r := newRig(t, yaml, handlers...)
 	from := &source{}
-	r.source = from.read
+	r.control.Source = from.read
 	return r, from
 }
 
 // reload reads the configuration again, which must go well.
-func (r *rig) reload() ReloadResult {
+func (r *rig) reload() control.ReloadResult {
 	r.t.Helper()
-	result, err := r.Reload(r.t.Context(), ReloadRequest{Actor: store.Actor{Name: "test", Via: "api"}})
+	result, err := r.Reload(r.t.Context(), control.ReloadRequest{Actor: store.Actor{Name: "test", Via: "api"}})
 	if err != nil {
 		r.t.Fatalf("%v: %v", err, result.Problems)
 	}
@@ -84,21 +85,21 @@ func served(t *testing.T, h http.Handler) string {
 // problem is told with its line.
 func TestARejectedConfigurationChangesNothing(t *testing.T) {
 	r, from := reloadable(t, plain, fakeEngine())
-	before := r.snapshot.Load()
+	before := r.control.Snapshot()
 	from.write("auth: { required: false }\ntiers:\n  - name: small\n    modle: x\n    workers: [ { name: a, url: \"http://127.0.0.1:1\", weight: 900 } ]\n")
-	result, err := r.Reload(t.Context(), ReloadRequest{})
-	if !errors.Is(err, ErrRejected) || len(result.Problems) < 2 || result.Problems[0].Line != 4 || result.Generation != 1 {
+	result, err := r.Reload(t.Context(), control.ReloadRequest{})
+	if !errors.Is(err, control.ErrRejected) || len(result.Problems) < 2 || result.Problems[0].Line != 4 || result.Generation != 1 {
 		t.Fatalf("%v %+v", err, result)
 	}
-	if r.snapshot.Load() != before {
+	if r.control.Snapshot() != before {
 		t.Error("another snapshot is in force")
 	}
 	if !strings.Contains(r.scrape(), `tierway_config_reloads_total{result="rejected"} 1`) {
 		t.Error("the rejection is not counted")
 	}
 	from.write("")
-	r.source = func() (*config.File, error) { return nil, context.DeadlineExceeded }
-	if _, err := r.Reload(t.Context(), ReloadRequest{}); !errors.Is(err, context.DeadlineExceeded) || r.snapshot.Load() != before {
+	r.control.Source = func() (*config.File, error) { return nil, context.DeadlineExceeded }
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); !errors.Is(err, context.DeadlineExceeded) || r.control.Snapshot() != before {
 		t.Errorf("a file that cannot be read: %v", err)
 	}
 }
@@ -115,15 +116,15 @@ func TestAReloadKeepsWhatIsKnown(t *testing.T) {
 	for range 12 {
 		r.ask("small")
 	}
-	p := r.snapshot.Load().byName["small"]
+	p := r.control.Snapshot().ByName["small"]
 	breakers := func() string {
 		out := ""
-		for _, v := range p.routing.Snapshot(time.Now()) {
-			out += v.ID + ":" + v.Ref.(*member).gate.State().String() + " "
+		for _, v := range p.Routing.Snapshot(time.Now()) {
+			out += v.ID + ":" + v.Ref.(*control.Member).Gate.State().String() + " "
 		}
 		return out
 	}
-	open, learned := breakers(), p.routing.Estimates()
+	open, learned := breakers(), p.Routing.Estimates()
 	if !strings.Contains(open, "b:open") {
 		t.Fatalf("the breakers are %s", open)
 	}
@@ -136,10 +137,10 @@ func TestAReloadKeepsWhatIsKnown(t *testing.T) {
 	if got := breakers(); got != open {
 		t.Errorf("the breakers are %s, and were %s", got, open)
 	}
-	if got := p.routing.Estimates(); got.OutputTokens.Count < learned.OutputTokens.Count {
+	if got := p.Routing.Estimates(); got.OutputTokens.Count < learned.OutputTokens.Count {
 		t.Errorf("the pool has forgotten: %+v, was %+v", got, learned)
 	}
-	for _, v := range p.routing.Snapshot(time.Now()) {
+	for _, v := range p.Routing.Snapshot(time.Now()) {
 		if v.ID == "a" && v.Weight != 7 {
 			t.Errorf("a has the weight %d", v.Weight)
 		}
@@ -191,7 +192,7 @@ func TestAWorkerThatLeavesFinishesItsStreams(t *testing.T) {
 		done <- r.post("/v1/chat/completions", streamedHello, "Authorization", "Bearer key")
 	}()
 	<-started
-	gone := r.fleet.Get("old")
+	gone := r.control.Pools.Fleet.Get("old")
 	from.write(text(entryOf("new", other, 1)))
 	if result := r.reload(); fmt.Sprint(result.Impact.WorkersAdded, result.Impact.WorkersRemoved) != "[new] [old]" {
 		t.Errorf("%+v", result.Impact)
@@ -203,7 +204,7 @@ func TestAWorkerThatLeavesFinishesItsStreams(t *testing.T) {
 	}
 	from.write(text(listOf(entryOf("new", other, 1), entryOf("old", slow, 1))))
 	r.reload()
-	if r.fleet.Get("old") == gone {
+	if r.control.Pools.Fleet.Get("old") == gone {
 		t.Error("the worker that came back is the one that left")
 	}
 	close(release)
@@ -211,7 +212,7 @@ func TestAWorkerThatLeavesFinishesItsStreams(t *testing.T) {
 		t.Errorf("the stream ended with %d %s", a.status, a.body)
 	}
 	until(t, "no load", func() bool { return r.Inflight() == 0 })
-	for _, v := range r.snapshot.Load().byName["small"].routing.Snapshot(time.Now()) {
+	for _, v := range r.control.Snapshot().ByName["small"].Routing.Snapshot(time.Now()) {
 		if v.Inflight != 0 {
 			t.Errorf("%s has %d in flight", v.ID, v.Inflight)
 		}
@@ -229,22 +230,22 @@ func TestReloadsAreDoneOneByOne(t *testing.T) {
 	for i := range 16 {
 		all.Go(func() {
 			from.write(text(i%9 + 2))
-			if _, err := r.Reload(context.Background(), ReloadRequest{}); err != nil {
+			if _, err := r.Reload(context.Background(), control.ReloadRequest{}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
 	from.write(text(50))
-	preview, err := r.Reload(t.Context(), ReloadRequest{DryRun: true})
-	if err != nil || len(preview.Changes) != 1 || r.snapshot.Load().file.Hash() == preview.Hash {
+	preview, err := r.Reload(t.Context(), control.ReloadRequest{DryRun: true})
+	if err != nil || len(preview.Changes) != 1 || r.control.Snapshot().File.Hash() == preview.Hash {
 		t.Fatalf("%v %+v", err, preview)
 	}
 	from.write(text(60))
-	if _, err := r.Reload(t.Context(), ReloadRequest{Expect: preview.Hash}); !errors.Is(err, ErrChanged) {
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{Expect: preview.Hash}); !errors.Is(err, control.ErrChanged) {
 		t.Errorf("a file that is another one than previewed: %v", err)
 	}
-	if r.rejected.Load() {
+	if r.control.Rejected.Load() {
 		t.Error("a file that was not the one expected is told to have errors")
 	}
 	if result := r.reload(); result.Generation < 2 || weightNow(r, "a") != 60 {
@@ -253,8 +254,8 @@ func TestReloadsAreDoneOneByOne(t *testing.T) {
 }
 
 func weightNow(r *rig, worker string) int {
-	for _, p := range r.snapshot.Load().pools {
-		for _, v := range p.routing.Snapshot(time.Now()) {
+	for _, p := range r.control.Snapshot().Pools {
+		for _, v := range p.Routing.Snapshot(time.Now()) {
 			if v.ID == worker {
 				return v.Weight
 			}
@@ -283,7 +284,7 @@ func TestALiveOverrideLiesOverTheFileUntilItIsOver(t *testing.T) {
 		t.Errorf("%v: a worker that drains has the weight %d", err, weightNow(r, "a"))
 	}
 	done := make(chan struct{})
-	go func() { r.followOverrides(done) }()
+	go func() { r.control.FollowOverrides(done) }()
 	until(t, "the end of the override", func() bool { return weightNow(r, "a") == 20 })
 	close(done)
 	if err := r.clearOverride(t.Context(), who, "nobody"); !errors.Is(err, store.ErrNotFound) {
@@ -301,7 +302,7 @@ func TestManyReloadsLeaveNothingBehind(t *testing.T) {
 	r, from := reloadable(t, text(0)+"# %s\n")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { r.fleet.Run(ctx); close(ended) }()
+	go func() { r.control.Pools.Fleet.Run(ctx); close(ended) }()
 	defer func() { stop(); <-ended }()
 	round := func(n int) {
 		for i := range n {
@@ -316,5 +317,5 @@ func TestManyReloadsLeaveNothingBehind(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	round(35)
 	until(t, "the goroutines of workers that are gone", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
-	until(t, "the pools that are gone", func() bool { runtime.GC(); return len(r.livePools()) == 2 })
+	until(t, "the pools that are gone", func() bool { runtime.GC(); return len(r.control.Pools.Live()) == 2 })
 }

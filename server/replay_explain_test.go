@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"tierway/decisions"
 	"tierway/routing"
 )
 
@@ -14,7 +13,7 @@ import (
 // replay of its record say the same of a draft, whatever that changes.
 func TestOneRecordUnderOneDraftGoesToOneWorker(t *testing.T) {
 	r := newExplainRig(t)
-	p := r.snapshot.Load().byName["small"].routing
+	p := r.control.Snapshot().ByName["small"].Routing
 	for range 2 { // one request in flight at each worker
 		l, err := p.Acquire(&routing.Request{Now: time.Now(), Stream: true})
 		if err != nil {
@@ -44,18 +43,5 @@ func TestOneRecordUnderOneDraftGoesToOneWorker(t *testing.T) {
 		if e.Worker != went || e.Draft.Worker != want || replayed != want || a.Redecided != 1 {
 			t.Errorf("%s: explained %s, replayed %s, want %s; skipped %+v", draft, e.Draft.Worker, replayed, want, a.Skipped)
 		}
-	}
-}
-
-// TestADraftWithoutAWorkerForARequestRefusesIt, whoever had it.
-func TestADraftWithoutAWorkerForARequestRefusesIt(t *testing.T) {
-	e := &Explanation{Outcome: wouldRoute}
-	st := e.pastAttempt(&decisions.Attempt{Worker: "w0", Reason: "random", Choice: &routing.Choice{}},
-		func(*decisions.Attempt) (*Again, *routing.Choice, error) { return nil, nil, errNobodyLeft })
-	if e.Worker != "" || e.Outcome != wouldReject || e.Code != "no_healthy_worker" || st.OK {
-		t.Errorf("%s, %s, %q; the step is %+v", e.Outcome, e.Code, e.Worker, st)
-	}
-	if got := e.Summary; got != "was refused at worker: the draft leaves no worker for it" {
-		t.Error(got)
 	}
 }

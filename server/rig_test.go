@@ -25,6 +25,7 @@ type rig struct {
 	url    string
 	text   string // its configuration
 	access *lines
+	logs   *lines // of everything else
 }
 
 // lines collects a log.
@@ -55,6 +56,12 @@ func fakeEngine() *engines.Engine {
 // worker for each handler.
 func newRig(t *testing.T, yaml string, handlers ...http.Handler) *rig {
 	t.Helper()
+	return newRigWith(t, yaml, func(*Options) {}, handlers...)
+}
+
+// newRigWith is newRig with other options.
+func newRigWith(t *testing.T, yaml string, change func(*Options), handlers ...http.Handler) *rig {
+	t.Helper()
 	var list []string
 	for i, h := range handlers {
 		w := httptest.NewServer(h)
@@ -72,11 +79,13 @@ func newRig(t *testing.T, yaml string, handlers ...http.Handler) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, text: text, access: &lines{}}
+	r := &rig{t: t, text: text, access: &lines{}, logs: &lines{}}
 	var n uint64
 	var mu sync.Mutex
-	r.Server, err = New(Options{Config: file, Log: slog.New(slog.DiscardHandler), Access: r.access,
-		Metrics: telemetry.New("test"), Rand: func() uint64 { mu.Lock(); defer mu.Unlock(); n++; return n }})
+	o := Options{Config: file, Log: slog.New(slog.NewTextHandler(r.logs, nil)), Access: r.access,
+		Metrics: telemetry.New("test"), Rand: func() uint64 { mu.Lock(); defer mu.Unlock(); n++; return n }}
+	change(&o)
+	r.Server, err = New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,10 +97,10 @@ func newRig(t *testing.T, yaml string, handlers ...http.Handler) *rig {
 		if left := r.Inflight(); left != 0 {
 			t.Errorf("%d requests are still in flight", left)
 		}
-		if held, _ := r.bodies.sizes(); held != 0 {
+		if held, _ := r.proxy.BodyMemory(); held != 0 {
 			t.Errorf("request bodies still hold %d bytes", held)
 		}
-		for _, g := range r.gauges() {
+		for _, g := range r.control.Pools.Gauges() {
 			if g.Inflight != 0 || g.PendingTokens != 0 || g.OutputTokens != 0 {
 				t.Errorf("%s still has a load: %+v", g.Worker, g)
 			}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"tierway/server/proxy"
 )
 
 // rightsRig has a tier that serves everything, whose requests it counts, and a
@@ -29,10 +31,10 @@ const anyBody = `{"model":"small","messages":[{"role":"user","content":"hi"}],"p
 // reach an engine.
 func inferenceRoutes() []string {
 	var paths []string
-	for _, p := range prefixes() {
-		for _, rt := range routes() {
-			if rt.kind == infer || rt.kind == beside {
-				paths = append(paths, p.path+rt.path)
+	for _, p := range proxy.Prefixes() {
+		for _, rt := range proxy.Routes() {
+			if rt.Kind == proxy.Infer || rt.Kind == proxy.Beside {
+				paths = append(paths, p.Path+rt.Path)
 			}
 		}
 	}

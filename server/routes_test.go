@@ -5,20 +5,21 @@ import (
 	"testing"
 
 	"tierway/openai"
+	"tierway/server/proxy"
 )
 
 // TestTheConfigurationKnowsTheDataPlanesPaths: a path of a pool that the data plane
 // answers itself is warned of. A route with a parameter or that a pool may take with
 // its paths is none.
 func TestTheConfigurationKnowsTheDataPlanesPaths(t *testing.T) {
-	for _, p := range prefixes() {
-		for _, rt := range routes() {
-			want := rt.method
-			if strings.ContainsAny(rt.path, ":*") || rt.kind == beside {
+	for _, p := range proxy.Prefixes() {
+		for _, rt := range proxy.Routes() {
+			want := rt.Method
+			if strings.ContainsAny(rt.Path, ":*") || rt.Kind == proxy.Beside {
 				want = ""
 			}
-			if got := openai.OwnMethod(p.path + rt.path); got != want {
-				t.Errorf("%s %s: %q, want %q", rt.method, p.path+rt.path, got, want)
+			if got := openai.OwnMethod(p.Path + rt.Path); got != want {
+				t.Errorf("%s %s: %q, want %q", rt.Method, p.Path+rt.Path, got, want)
 			}
 		}
 	}

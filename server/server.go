@@ -1,6 +1,5 @@
-// Package server is the line a request walks, from the socket to the worker
-// and back, and the plane that operators look at. It is the only package that
-// turns errors into HTTP.
+// Package server connects the parts of a gateway and serves them: listeners, TLS, what
+// stands before every plane, and the drain.
 package server
 
 import (
@@ -9,23 +8,20 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
-	"weak"
 
 	"tierway/config"
 	"tierway/decisions"
-	"tierway/store"
+	"tierway/server/admin"
+	"tierway/server/control"
+	"tierway/server/proxy"
 	"tierway/telemetry"
 	"tierway/tenants"
-	"tierway/tiers"
-	"tierway/workers"
 )
 
 // Options is what a Server is made from. Config, Log, Metrics and Rand are
@@ -52,76 +48,24 @@ type Options struct {
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
-// Server owns the listeners, the fleet and everything that outlives one
-// configuration. The snapshot points into it.
+// Server is a gateway: its listeners before the data plane and the admin plane.
 type Server struct {
 	log     *slog.Logger
-	access  *decisions.AccessLog
 	metrics *telemetry.Metrics
-	rand    func() uint64
+	recover *control.Recoverer
+	control *control.Control
+	proxy   *proxy.Proxy
+	name    string // of this process among gateways
+	admin   *admin.Plane
 
-	name     string // of this process among gateways, as Via headers have it
-	version  string
-	path     string
-	source   func() (*config.File, error)
-	announce func(secret string, until time.Time)
-	withdraw func()
-	listened func() // what waits for the addresses; guarded by hearing
-	hearing  sync.Mutex
-
-	sql      *store.SQL    // nil without
-	redis    *store.Redis  // nil without
-	ledger   *store.Ledger // nil without sql
-	limits   *store.Limits
-	local    *tenants.Limiter // what this gateway has admitted
-	people   atomic.Pointer[people]
-	boot     atomic.Pointer[bootstrap]
-	guesses  guesses
-	touches  touches
-	migrated atomic.Bool
-	database databaseFlag
-	known    atomic.Int64  // when the directory was last known to be the database's; Unix nanoseconds, 0: never
-	hurry    chan struct{} // the database is to be read at once
-	unknown  chan struct{} // it is to be asked for changes
-	rejected atomic.Bool   // the file that was to be reloaded last has errors
-
-	reloading    sync.Mutex // one reload at a time; taken before applying
-	applying     sync.Mutex // one change of configuration, overrides or directory at a time; guards base
-	base         base
-	ownOverrides atomic.Pointer[[]store.Override] // where there is no database
-
-	fleet    *workers.Fleet
-	snapshot atomic.Pointer[snapshot]
-	budget   *retryBudget
-	bodies   bodyBudget
-	stored   *storedAnswers
-	scratch  *scratch
-	inflight atomic.Int64
-	flying   flying
-
-	exhaustions seldom // connections that were not made
-
-	keepsRecords atomic.Bool       // somebody reads more of a request than its log line
-	decisions    *decisions.Log    // the last ones
+	decisions    *decisions.Log
 	decisionFile *decisions.File   // nil without
-	streams      atomic.Int32      // of operators who follow decisions
-	exports      atomic.Int32      // of decisions that are being read
 	traces       *telemetry.Traces // nil without
 
-	chats  *tiers.Chats
-	tokens *vocabularies
-	load   chan struct{} // a vocabulary may be missing
-	seed   maphash.Seed  // of hashes that stay in the process
-
-	mu      sync.Mutex               // guards what follows; apply holds it until its snapshot is in force
-	retired []weak.Pointer[livePool] // pools that a reload removed and that requests may still use
-	shared  int                      // the gateways among which the workers' bounds are divided
-
-	draining atomic.Bool
-	isCut    atomic.Bool             // the drain timeout has passed
-	cut      context.CancelCauseFunc // ends the requests of the listeners
-
+	hearing   sync.Mutex
+	listened  func() // what waits for the addresses; guarded by hearing
 	listeners []listener
+	cut       context.CancelCauseFunc // ends the requests of the listeners
 }
 
 // listener is one address with what answers there.
@@ -134,7 +78,7 @@ type listener struct {
 // serveOn serves a listener until its server is shut down.
 func (s *Server) serveOn(l listener) error {
 	if secure := l.server.TLSConfig; secure != nil {
-		return l.server.Serve(newTLSListener(l.Listener, secure, s.keepRunning))
+		return l.server.Serve(newTLSListener(l.Listener, secure, s.recover.Run))
 	}
 	return l.server.Serve(plainListener{l.Listener})
 }
@@ -145,72 +89,95 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		name: gatewayName + id,
-		log:  o.Log, metrics: o.Metrics, rand: o.Rand, version: o.Version, path: o.Path, source: o.Source, withdraw: o.Withdraw,
-		hurry: make(chan struct{}, 1), unknown: make(chan struct{}, 1), load: make(chan struct{}, 1), budget: newRetryBudget(),
-		stored:    newStoredAnswers(storedAnswersMax),
-		decisions: decisions.NewLog(o.Config.Decisions.Keep),
-		scratch:   newScratch(),
-		chats:     tiers.NewChats(tiers.MaxChats),
-		tokens:    newVocabularies(),
-		seed:      maphash.MakeSeed(),
+	name := proxy.GatewayName + id
+	s := &Server{name: name, log: o.Log, metrics: o.Metrics, recover: control.NewRecoverer(o.Log, o.Metrics), decisions: decisions.NewLog(o.Config.Decisions.Keep)}
+	if err := s.openFiles(o); err != nil {
+		return nil, err
 	}
-	if o.Access != nil {
-		s.access = decisions.NewAccessLog(o.Access)
+	s.control, err = control.New(control.Options{Config: o.Config, Source: o.Source, Announce: s.announce(o.Announce), Withdraw: o.Withdraw,
+		Offline: o.Offline, Applied: func(f *config.File) { s.proxy.Configure(f) }, Via: proxy.ViaEntry(name),
+		Log: o.Log, Metrics: o.Metrics, Recover: s.recover, Rand: o.Rand})
+	if err != nil {
+		return nil, err
 	}
-	if o.Announce != nil {
-		s.announce = func(secret string, until time.Time) {
-			s.onceListening(func() {
-				if s.takeBootstrap(secret) { // it may be void by now
-					o.Announce(secret, until)
-				}
-			})
-		}
-	}
-	s.fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: s.observe, Rand: o.Rand,
-		Recover: s.runRecovered, Via: viaEntry(s.name)})
-	s.metrics.Outside(dialects, outcomes)
-	s.metrics.Limits(limitNames())
-	if err := s.begins(o); err != nil {
+	s.proxy = proxy.New(proxy.Options{Control: s.control, Access: o.Access, Decisions: s.decisions, DecisionFile: s.decisionFile,
+		Traces: s.traces, Name: name, Log: o.Log, Metrics: o.Metrics, Rand: o.Rand})
+	if err := s.control.Begin(context.Background()); err != nil {
 		s.close()
 		return nil, err
 	}
-	s.metrics.ObserveOldest(s.flying.oldest)
-	s.metrics.ObserveFleet(s.gauges)
-	s.metrics.ObserveQueues(s.queueGauges)
-	s.metrics.ObserveStores(s.storeGauges)
+	s.admin = s.newAdmin(o)
+	s.metrics.Limits(control.LimitNames())
+	s.metrics.ObserveFleet(s.control.Pools.Gauges)
+	s.metrics.ObserveQueues(s.control.Pools.QueueGauges)
+	s.metrics.ObserveStores(s.control.Database.Gauges)
+	s.metrics.ObserveBodies(s.proxy.BodyMemory)
 	s.metrics.ObserveDecisions(s.decisionGauges)
-	s.metrics.ObserveBodies(s.bodies.sizes)
 	s.metrics.ObserveTraces(s.traces.Counts)
 	return s, nil
 }
 
-// begins puts the first configuration in force and opens what it names.
-func (s *Server) begins(o Options) (err error) {
-	if c := o.Config.Decisions; c.File != "" && !o.Offline {
-		if s.decisionFile, err = decisions.OpenFile(decisions.FileConfig{Path: c.File, MaxSize: int64(c.MaxSize), Files: c.MaxFiles, Log: o.Log, Recover: s.runRecovered}); err != nil {
-			return err
-		}
+// openFiles opens the file of decisions and the exporter of traces, which may be neither.
+func (s *Server) openFiles(o Options) (err error) {
+	if o.Offline {
+		return nil
 	}
-	if t := o.Config.Telemetry; !o.Offline {
-		s.traces = telemetry.NewTraces(telemetry.TracesConfig{OTLP: t.OTLP, Sample: t.Sample, Clients: t.Clients,
-			Version: o.Version, Log: o.Log, Recover: s.runRecovered})
+	if c := o.Config.Decisions; c.File != "" {
+		s.decisionFile, err = decisions.OpenFile(decisions.FileConfig{Path: c.File, MaxSize: int64(c.MaxSize), Files: c.MaxFiles,
+			Log: o.Log, Recover: s.recover.Try})
 	}
-	s.ownOverrides.Store(&[]store.Override{})
-	s.base = base{file: o.Config, hash: o.Config.Hash(), generation: 1, loadedAt: time.Now()}
-	if err := s.openStores(o); err != nil {
-		return err
+	t := o.Config.Telemetry
+	s.traces = telemetry.NewTraces(telemetry.TracesConfig{OTLP: t.OTLP, Sample: t.Sample, Clients: t.Clients,
+		Version: o.Version, Log: o.Log, Recover: s.recover.Try})
+	return err
+}
+
+// announce returns what announces a bootstrap secret once the addresses are known; nil
+// where to is.
+func (s *Server) announce(to func(secret string, until time.Time)) func(string, time.Time) {
+	if to == nil {
+		return nil
 	}
-	p, err := newPeople(o.Config, store.Contents{}, time.Time{})
-	if err != nil {
-		return err
+	return func(secret string, until time.Time) {
+		s.onceListening(func() {
+			if s.control.Bootstrap.Check(secret) { // it may be void by now
+				to(secret, until)
+			}
+		})
 	}
-	if err := s.apply(o.Config, p, 1); err != nil {
-		return err
+}
+
+// Reload is control.Control.Reload.
+func (s *Server) Reload(ctx context.Context, r control.ReloadRequest) (control.ReloadResult, error) {
+	return s.control.Reload(ctx, r)
+}
+
+// Watches is control.Control.Watches.
+func (s *Server) Watches() bool { return s.control.Watches() }
+
+// Explain is proxy.Proxy.Explain for a request that asks for itself.
+func (s *Server) Explain(r *http.Request) *decisions.Explanation {
+	e, _ := s.proxy.Explain(r, control.Question{})
+	return e
+}
+
+// decisionGauges shows the records to a scrape.
+func (s *Server) decisionGauges() telemetry.DecisionLog {
+	now := s.decisions.Span()
+	g := telemetry.DecisionLog{Kept: int(now.Next - now.Oldest), Bytes: now.Bytes, Streams: s.admin.Streams()}
+	if s.decisionFile != nil {
+		file := s.decisionFile.Stats()
+		g.Written, g.Dropped = file.Written, file.Dropped
 	}
-	s.metrics.Reloaded(1, s.base.loadedAt)
-	return s.openDatabase(context.Background())
+	return g
+}
+
+// close lets go of everything that is held. Requests have ended.
+func (s *Server) close() {
+	if s.decisionFile != nil {
+		s.decisionFile.Close()
+	}
+	s.control.Close()
 }
 
 // onceListening calls f when the addresses are known.
@@ -240,7 +207,7 @@ func (s *Server) Listen() error {
 }
 
 func (s *Server) listen() error {
-	f := s.snapshot.Load().file
+	f := s.control.Snapshot().File
 	data, admin := s.dataHandler(), s.adminHandler()
 	base, cut := context.WithCancelCause(context.Background())
 	s.cut = cut
@@ -278,7 +245,7 @@ func (s *Server) open(base context.Context, name, addr string, files config.TLS,
 		}
 		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get, NextProtos: []string{"h2", "http/1.1"}}
 	}
-	s.listeners = append(s.listeners, listener{name: name, Listener: acceptor{l, name, s}, server: &http.Server{
+	s.listeners = append(s.listeners, listener{name: name, Listener: acceptor{l, name, s.log, s.proxy.Exhausted}, server: &http.Server{
 		TLSConfig:         secure,
 		Handler:           h,
 		BaseContext:       func(net.Listener) context.Context { return base },
@@ -315,17 +282,11 @@ func (s *Server) Addr(plane string) string {
 // accepting for accept_grace, stops accepting, lets what is under way finish
 // until timeout, cuts the rest with an error frame, and returns.
 func (s *Server) Run(ctx context.Context) error {
-	fleetCtx, stopFleet := context.WithCancel(context.Background())
+	controlCtx, stopControl := context.WithCancel(context.Background())
 	var owned sync.WaitGroup
-	owned.Go(func() { s.fleet.Run(fleetCtx) })
-	owned.Go(func() { s.pollBreakers(fleetCtx.Done()) })
-	owned.Go(func() { s.tickQueues(fleetCtx.Done()) })
-	owned.Go(func() { s.loadVocabularies(fleetCtx.Done()) })
-	owned.Go(func() { s.followDatabase(fleetCtx) })
-	owned.Go(func() { s.followOverrides(fleetCtx.Done()) })
-	owned.Go(func() { s.rankTenants(fleetCtx.Done()) })
+	owned.Go(func() { s.control.Run(controlCtx) })
 	storesCtx, stopStores := context.WithCancel(context.Background())
-	s.runStores(storesCtx, &owned)
+	owned.Go(func() { s.control.Stores.Run(storesCtx) })
 	if s.decisionFile != nil {
 		owned.Go(func() { s.decisionFile.Run(storesCtx) })
 	}
@@ -344,7 +305,7 @@ func (s *Server) Run(ctx context.Context) error {
 	case err = <-failed:
 	}
 	s.drain()
-	stopFleet()
+	stopControl()
 	stopStores() // what the last requests have used is written first
 	owned.Wait()
 	s.close()
@@ -353,9 +314,9 @@ func (s *Server) Run(ctx context.Context) error {
 
 // drain is the two-phase stop of Run.
 func (s *Server) drain() {
-	d := s.snapshot.Load().file.Drain
-	s.draining.Store(true)
-	s.log.Info("draining", "accept_grace", d.AcceptGrace.String(), "timeout", d.Timeout.String(), "inflight", s.inflight.Load())
+	d := s.control.Snapshot().File.Drain
+	s.proxy.Drain()
+	s.log.Info("draining", "accept_grace", d.AcceptGrace.String(), "timeout", d.Timeout.String(), "inflight", s.proxy.Inflight())
 	// Kept connections are let go one by one, each with its next answer: closing
 	// idle ones now would lose the request that a balancer is just sending.
 	//
@@ -366,7 +327,7 @@ func (s *Server) drain() {
 	for _, l := range s.listeners { // the data plane is the first: the others can be asked until it is done
 		s.shut(deadline, l)
 	}
-	s.log.Info("drained", "inflight", s.inflight.Load())
+	s.log.Info("drained", "inflight", s.proxy.Inflight())
 }
 
 // shut closes one listener and waits for its requests until the deadline, then
@@ -375,8 +336,8 @@ func (s *Server) shut(deadline context.Context, l listener) {
 	if l.server.Shutdown(deadline) == nil {
 		return
 	}
-	s.isCut.Store(true)
-	s.cut(errDrainCut)
+	s.proxy.Cut()
+	s.cut(proxy.ErrDrainCut)
 	last, cancel := context.WithTimeout(context.Background(), 2*time.Second) // an error frame is one write
 	defer cancel()
 	if l.server.Shutdown(last) != nil {
@@ -385,4 +346,4 @@ func (s *Server) shut(deadline context.Context, l listener) {
 }
 
 // Inflight returns the requests between their first byte and their last.
-func (s *Server) Inflight() int64 { return s.inflight.Load() }
+func (s *Server) Inflight() int64 { return s.proxy.Inflight() }

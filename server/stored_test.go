@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 )
 
 // digestOfLittle is the digest of "little".
@@ -236,45 +234,6 @@ func TestABodyAboutAnOwnResponseNamesNoOther(t *testing.T) {
 		}
 		before = asked(shelves)
 	}
-}
-
-// TestNoTenantMakesAnothersResponsesUnknown: of a full directory the tenant with more
-// than an equal share loses its oldest, whoever makes the next response.
-func TestNoTenantMakesAnothersResponsesUnknown(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		limit := rapid.IntRange(1, 12).Draw(t, "limit")
-		a := newStoredAnswers(limit)
-		kept := map[string][]string{} // by tenant, the newest last
-		for n := range rapid.IntRange(0, 60).Draw(t, "responses") {
-			tenant := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")
-			id := fmt.Sprint("r", n)
-			a.put(storedAnswer{id: id, tenant: tenant})
-			kept[tenant] = append(kept[tenant], id)
-			for name, ids := range kept {
-				if _, ok := a.get(ids[0]); ok {
-					continue
-				}
-				if len(ids)*len(kept) <= limit {
-					t.Fatalf("%s had %d of %d answers beside %d tenants and lost one to %s", name, len(ids), limit, len(kept), tenant)
-				}
-				if kept[name] = ids[1:]; len(ids) == 1 {
-					delete(kept, name)
-				}
-			}
-			total := 0
-			for name, ids := range kept {
-				total += len(ids)
-				for _, id := range ids {
-					if got, ok := a.get(id); !ok || got.tenant != name {
-						t.Fatalf("%s of %s is %+v, %v", id, name, got, ok)
-					}
-				}
-			}
-			if total != a.count() || total > limit {
-				t.Fatalf("%d answers are known, %d of them by their ids; at most %d may be", a.count(), total, limit)
-			}
-		}
-	})
 }
 
 // TestABodyAboutAStoredResponseIsSentAsItCame: it is of no dialect, so nothing is added

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tierway/breaker"
+	"tierway/server/control"
 )
 
 // counting answers with a status, after a while, and counts.
@@ -46,10 +47,10 @@ func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // stateOf is a worker's breaker.
 func (r *rig) stateOf(name string) breaker.State {
 	r.t.Helper()
-	for _, p := range r.snapshot.Load().pools {
-		for _, v := range p.routing.Snapshot(time.Now()) {
+	for _, p := range r.control.Snapshot().Pools {
+		for _, v := range p.Routing.Snapshot(time.Now()) {
 			if v.ID == name {
-				return v.Ref.(*member).gate.State()
+				return v.Ref.(*control.Member).Gate.State()
 			}
 		}
 	}
@@ -123,7 +124,7 @@ func TestASickWorkerGetsLittleWhileAnotherThinks(t *testing.T) {
 func TestAFollowUpTeachesNothingOfItsPrompt(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	text := strings.Repeat("some words that an engine counts ", 40)
-	scale := func() int64 { return r.snapshot.Load().byName["small"].routing.Estimates().PromptScale.Count }
+	scale := func() int64 { return r.control.Snapshot().ByName["small"].Routing.Estimates().PromptScale.Count }
 	r.post("/v1/responses", `{"model":"fake-7b","input":"`+text+`","previous_response_id":"resp_elsewhere"}`)
 	r.post("/v1/responses", `{"model":"fake-7b","input":"`+text+`","conversation":"conv_elsewhere"}`)
 	r.post("/v1/rerank", `{"model":"fake-7b","query":"`+text+`","documents":["a","b"]}`)

@@ -21,10 +21,10 @@ func (r *rig) logged() string {
 // fill takes every place of the first pool, until free is called.
 func (r *rig) fill() (free func()) {
 	r.t.Helper()
-	p := r.snapshot.Load().pools[0]
+	p := r.control.Snapshot().Pools[0]
 	var leases []routing.Lease
 	for {
-		l, err := p.routing.Acquire(&routing.Request{Now: time.Now()})
+		l, err := p.Routing.Acquire(&routing.Request{Now: time.Now()})
 		if err != nil {
 			break
 		}
@@ -172,7 +172,7 @@ func TestAnExplanationSaysWhatTheQueueWouldDo(t *testing.T) {
 		if e.Status != c.status || !strings.Contains(strings.Join(e.Notes, "\n"), c.note) {
 			t.Errorf("%s: %d %q, want %d and %q", c.queue, e.Status, e.Notes, c.status, c.note)
 		}
-		if v := r.snapshot.Load().pools[0].queue.View(time.Now()).Classes[0]; v.Entered != 0 || v.Depth != 0 {
+		if v := r.control.Snapshot().Pools[0].WaitQueue.View(time.Now()).Classes[0]; v.Entered != 0 || v.Depth != 0 {
 			t.Errorf("%s: an explanation is counted: %+v", c.queue, v)
 		}
 		free()
@@ -194,7 +194,7 @@ func TestAnExplanationKnowsWhatIsWaitedFor(t *testing.T) {
 		{"", "", 0, http.StatusServiceUnavailable},
 	} {
 		r := narrowRig(t, newHolding(engines.Config{}), c.queue, "auto")
-		p := r.snapshot.Load().pools[0].routing
+		p := r.control.Snapshot().Pools[0].Routing
 		w := p.Snapshot(time.Now())[0]
 		if c.rest > 0 {
 			l, err := p.Acquire(&routing.Request{Now: time.Now()})

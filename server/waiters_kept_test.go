@@ -16,13 +16,14 @@ import (
 	"tierway/breaker"
 	"tierway/engines"
 	"tierway/http1"
+	"tierway/server/control"
 )
 
 // ticking lets time pass in the queues to the end of the test.
 func (r *rig) ticking() {
 	done := make(chan struct{})
 	var ticks sync.WaitGroup
-	ticks.Go(func() { r.tickQueues(done) })
+	ticks.Go(func() { r.control.Pools.TickQueues(done) })
 	r.t.Cleanup(func() { close(done); ticks.Wait() })
 }
 
@@ -46,7 +47,7 @@ tiers:
 	}
 	held, followed := make(chan answered, 1), make(chan answered, 1)
 	go func() { held <- r.post("/v1/responses", `{"model":"small","input":"hold"}`) }()
-	r.until("the place is taken", func() bool { return r.gauges()[0].Inflight == 1 })
+	r.until("the place is taken", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
 	go func() {
 		followed <- r.post("/v1/responses", fmt.Sprintf(`{"model":"small","input":"more","previous_response_id":%q}`, stored.ID))
 	}()
@@ -97,13 +98,13 @@ tiers:
 	}
 	got := make(chan answered, 1)
 	go func() { got <- ask() }()
-	r.until("it waits", func() bool { return r.snapshot.Load().byName["small"].queue.Waiting() == 1 })
+	r.until("it waits", func() bool { return r.control.Snapshot().ByName["small"].WaitQueue.Waiting() == 1 })
 	from.write(fmt.Sprintf(yaml, keep, "renamed", url))
 	r.reload()
 	if a := <-got; a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	r.until("the pool is forgotten", func() bool { runtime.GC(); return len(r.livePools()) == len(r.snapshot.Load().pools) })
+	r.until("the pool is forgotten", func() bool { runtime.GC(); return len(r.control.Pools.Live()) == len(r.control.Snapshot().Pools) })
 }
 
 // TestBreakersOfARemovedPoolAreReadWhileRequestsUseIt opens a breaker after the reload
@@ -118,27 +119,27 @@ tiers:
 `
 	url := served(t, fakeEngine())
 	r, from := reloadable(t, fmt.Sprintf(yaml, "small", url)+"# %s\n")
-	p := r.snapshot.Load().byName["small"]
+	p := r.control.Snapshot().ByName["small"]
 	from.write(fmt.Sprintf(yaml, "renamed", url))
 	r.reload()
-	m := p.routing.Snapshot(time.Now())[0].Ref.(*member)
+	m := p.Routing.Snapshot(time.Now())[0].Ref.(*control.Member)
 	for range 5 {
-		ticket, err := m.gate.Allow(0)
+		ticket, err := m.Gate.Allow(0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.gate.Report(ticket, &http1.SendError{Phase: http1.PhaseConnect, Err: errors.New("connection refused")})
+		m.Gate.Report(ticket, &http1.SendError{Phase: http1.PhaseConnect, Err: errors.New("connection refused")})
 	}
-	if v := p.routing.Snapshot(time.Now())[0]; m.gate.State() != breaker.Open || v.Open <= 0 {
-		t.Errorf("the breaker is %s, and the pool keeps the worker out for %v", m.gate.State(), v.Open)
+	if v := p.Routing.Snapshot(time.Now())[0]; m.Gate.State() != breaker.Open || v.Open <= 0 {
+		t.Errorf("the breaker is %s, and the pool keeps the worker out for %v", m.Gate.State(), v.Open)
 	}
 	r.until("the breaker is half-open", func() bool {
-		for _, p := range r.livePools() {
-			p.poll(time.Now())
+		for _, p := range r.control.Pools.Live() {
+			p.Poll(time.Now())
 		}
-		return m.gate.State() == breaker.HalfOpen
+		return m.Gate.State() == breaker.HalfOpen
 	})
-	if v := p.routing.Snapshot(time.Now())[0]; v.Open != 0 {
+	if v := p.Routing.Snapshot(time.Now())[0]; v.Open != 0 {
 		t.Errorf("the pool keeps the worker of a half-open breaker out for %v", v.Open)
 	}
 	runtime.KeepAlive(p)

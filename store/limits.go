@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tierway/spool"
 	"tierway/tenants"
 )
@@ -72,8 +70,7 @@ const (
 // NewLimits returns limits. Nothing is told to Redis until Run.
 func NewLimits(c LimitsConfig) *Limits {
 	l := &Limits{local: c.Local, redis: c.Redis, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
-		now: c.Now, recover: c.Recover.orNone(), renew: make(chan struct{}, 1),
-		scripts: scripts{take: redis.NewScript(limitsScript + takeScript), settle: redis.NewScript(limitsScript + settleScript)}}
+		now: c.Now, recover: c.Recover.orNone(), renew: make(chan struct{}, 1), scripts: newScripts()}
 	l.queue = l.newQueue(queueSize)
 	l.SetGateways(c.Gateways)
 	if l.now == nil {

@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"math/big"
@@ -112,3 +113,6 @@ func Hint(key string) string {
 	}
 	return key[:7] + "…" + key[len(key)-4:]
 }
+
+// configID is the id of a key that stands in config.yaml by its digest.
+func configID(digest [sha256.Size]byte) string { return "config-" + hex.EncodeToString(digest[:4]) }

@@ -170,8 +170,7 @@ func (l *load) add(line []byte) {
 	case counterIterations:
 		l.steps.iterations += number
 	case gaugeSleep:
-		// vLLM writes one sample for each state, of which awake is 0 while it sleeps.
-		l.asleep = l.asleep || number == 0 && bytes.Contains(line, []byte(`sleep_state="awake"`))
+		l.asleep = l.asleep || asleep(line, number)
 	case gaugeWaiting:
 		l.waiting = wholeCount(float64(l.waiting) + number)
 	case gaugeRunning:

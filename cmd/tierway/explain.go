@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tierway/server"
+	"tierway/server/admin"
 )
 
 // explainFlags are the flags of explain.
@@ -99,7 +100,7 @@ func (f explainFlags) run(c *cobra.Command) error {
 		}
 		e = s.Explain(r)
 	}
-	return f.show(c, e, &server.RouteExplanation{Explanation: *e})
+	return f.show(c, e, &admin.RouteExplanation{Explanation: *e})
 }
 
 // unexplained is the error of who got no explanation: of a configuration or draft
@@ -114,7 +115,7 @@ func unexplained(err error) error {
 
 // show writes an explanation, or as JSON what was answered, and ends with the status
 // of the outcome.
-func (f explainFlags) show(c *cobra.Command, answer any, e *server.RouteExplanation) error {
+func (f explainFlags) show(c *cobra.Command, answer any, e *admin.RouteExplanation) error {
 	var err error
 	if f.json {
 		err = printJSON(c.OutOrStdout(), answer)

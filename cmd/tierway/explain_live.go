@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tierway/server"
+	"tierway/server/admin"
 )
 
 // runLive has a running gateway explain the request.
@@ -23,10 +23,10 @@ func (f explainFlags) runLive(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	e := &server.RouteExplanation{}
+	e := &admin.RouteExplanation{}
 	answer, err := a.ask(c.Context(), explainPath, order, e)
 	if err == nil && e.Status == http.StatusNotFound && f.path == "" && order.Path == embeddingsPath {
-		order.Path, e = responsesPath, &server.RouteExplanation{} // as without a gateway
+		order.Path, e = responsesPath, &admin.RouteExplanation{} // as without a gateway
 		answer, err = a.ask(c.Context(), explainPath, order, e)
 	}
 	if refusedWith(err, http.StatusRequestEntityTooLarge) {
@@ -66,8 +66,8 @@ func byFlag(err error) error {
 const explainPath = "/admin/route/explain"
 
 // order is what the flags ask of a gateway.
-func (f explainFlags) order(c *cobra.Command) (*server.ExplainOrder, error) {
-	o := &server.ExplainOrder{Tenant: f.tenant, KeyID: f.key, Class: f.class, Decision: f.decision}
+func (f explainFlags) order(c *cobra.Command) (*admin.ExplainOrder, error) {
+	o := &admin.ExplainOrder{Tenant: f.tenant, KeyID: f.key, Class: f.class, Decision: f.decision}
 	if f.draft != "" {
 		text, err := readFile(f.draft, c.InOrStdin())
 		if err != nil {

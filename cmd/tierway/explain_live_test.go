@@ -10,18 +10,18 @@ import (
 	"strings"
 	"testing"
 
-	"tierway/server"
+	"tierway/server/admin"
 	"tierway/tenants"
 )
 
 // explaining plays a gateway that answers every explanation alike, and returns what
 // it was asked.
-func explaining(t *testing.T, status int, body string) (address string, asked func() server.ExplainOrder) {
+func explaining(t *testing.T, status int, body string) (address string, asked func() admin.ExplainOrder) {
 	t.Helper()
-	orders := make(chan server.ExplainOrder, 1)
+	orders := make(chan admin.ExplainOrder, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body) // what is missing fails below
-		var o server.ExplainOrder
+		var o admin.ExplainOrder
 		if err := json.Unmarshal(text, &o); err != nil || r.URL.Path != "/admin/route/explain" || r.Method != http.MethodPost {
 			t.Errorf("asked %s %s with %s", r.Method, r.URL.Path, text)
 		}
@@ -31,7 +31,7 @@ func explaining(t *testing.T, status int, body string) (address string, asked fu
 	}))
 	t.Cleanup(s.Close)
 	t.Setenv(adminKeyVariable, newKey(t, tenants.AdminPrefix))
-	return s.URL, func() server.ExplainOrder { return <-orders }
+	return s.URL, func() admin.ExplainOrder { return <-orders }
 }
 
 const explained = `{"outcome":"route","summary":"small by default; w0","tier":"small","worker":"w0","steps":[

@@ -6,14 +6,15 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"tierway/decisions"
 	"tierway/routing"
-	"tierway/server"
+	"tierway/server/admin"
 	"tierway/tiers"
 )
 
 // printExplanation writes an explanation for a reader at a terminal: what would
 // happen in one line, then a rung for each stage. Under a draft it is written twice.
-func printExplanation(w io.Writer, e *server.RouteExplanation) error {
+func printExplanation(w io.Writer, e *admin.RouteExplanation) error {
 	if err := printLadder(w, &e.Explanation); err != nil || e.Draft == nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func printExplanation(w io.Writer, e *server.RouteExplanation) error {
 }
 
 // printLadder writes one explanation.
-func printLadder(w io.Writer, e *server.Explanation) error {
+func printLadder(w io.Writer, e *decisions.Explanation) error {
 	fmt.Fprintf(w, "%s: %s\n", e.Outcome, plain(e.Summary))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
@@ -63,7 +64,7 @@ func printLadder(w io.Writer, e *server.Explanation) error {
 
 // refusalText is the answer to a refused request: its status, by which limit or
 // bound of the queue it is so, and the body, of which a past one has the code only.
-func refusalText(e *server.Explanation) string {
+func refusalText(e *decisions.Explanation) string {
 	text := fmt.Sprint(e.Status)
 	for _, by := range []string{e.Limit, e.Shed} {
 		if by != "" {
@@ -77,7 +78,7 @@ func refusalText(e *server.Explanation) string {
 }
 
 // limitText says whose limit it is, how far it is used and what the request takes.
-func limitText(l server.LimitUse) string {
+func limitText(l decisions.LimitUse) string {
 	text := fmt.Sprintf("the %s's %s", l.Whose, l)
 	if l.Asks > 0 { // a budget is booked by what was used
 		text += fmt.Sprintf(", it takes %.0f", l.Asks)
@@ -86,7 +87,7 @@ func limitText(l server.LimitUse) string {
 }
 
 // printTier writes how the tier was found.
-func printTier(line func(name, format string, args ...any), st *server.TierStep) {
+func printTier(line func(name, format string, args ...any), st *decisions.TierStep) {
 	if st == nil {
 		return
 	}
@@ -113,7 +114,7 @@ func printTier(line func(name, format string, args ...any), st *server.TierStep)
 }
 
 // printWorker writes how the worker was found.
-func printWorker(line func(name, format string, args ...any), e *server.Explanation, st *server.WorkerStep) {
+func printWorker(line func(name, format string, args ...any), e *decisions.Explanation, st *decisions.WorkerStep) {
 	if st == nil {
 		return
 	}

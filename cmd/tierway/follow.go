@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tierway/config"
-	"tierway/server"
+	"tierway/server/control"
 	"tierway/store"
 )
 
@@ -28,7 +28,7 @@ const (
 // reloadable is a gateway that is served.
 type reloadable interface {
 	Run(ctx context.Context) error
-	Reload(ctx context.Context, r server.ReloadRequest) (server.ReloadResult, error)
+	Reload(ctx context.Context, r control.ReloadRequest) (control.ReloadResult, error)
 	Watches() bool
 }
 
@@ -84,8 +84,8 @@ func (f follower) follow(ctx context.Context) {
 
 // reload has the gateway read its configuration, which logs how it went.
 func (f follower) reload(ctx context.Context, via string) {
-	_, err := f.Reload(ctx, server.ReloadRequest{Actor: store.Actor{Name: "tierway", Via: via}})
-	if errors.Is(err, server.ErrNoSource) {
+	_, err := f.Reload(ctx, control.ReloadRequest{Actor: store.Actor{Name: "tierway", Via: via}})
+	if errors.Is(err, control.ErrNoSource) {
 		f.log.Info("SIGHUP changes nothing", "cause", err.Error())
 	}
 }

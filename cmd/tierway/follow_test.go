@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"tierway/config"
-	"tierway/server"
+	"tierway/server/control"
 )
 
 // played is a gateway that serves until its time is over or it fails.
@@ -39,7 +39,7 @@ func (p *played) Run(ctx context.Context) error {
 	return p.failure
 }
 
-func (p *played) Reload(_ context.Context, r server.ReloadRequest) (server.ReloadResult, error) {
+func (p *played) Reload(_ context.Context, r control.ReloadRequest) (control.ReloadResult, error) {
 	p.mu.Lock()
 	p.via = append(p.via, r.Actor.Via)
 	p.mu.Unlock()
@@ -47,9 +47,9 @@ func (p *played) Reload(_ context.Context, r server.ReloadRequest) (server.Reloa
 		<-p.hang
 	}
 	if p.nothing {
-		return server.ReloadResult{}, server.ErrNoSource
+		return control.ReloadResult{}, control.ErrNoSource
 	}
-	return server.ReloadResult{}, nil
+	return control.ReloadResult{}, nil
 }
 
 func (p *played) Watches() bool { return p.watches }

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tierway/config"
-	"tierway/server"
+	"tierway/server/admin"
 )
 
 // reloadFlags are the flags of reload.
@@ -52,7 +52,7 @@ func (f reloadFlags) run(c *cobra.Command) error {
 	if f.dryRun {
 		path += "?dry_run=true"
 	}
-	var result server.ReloadAnswer
+	var result admin.ReloadAnswer
 	answer, err := a.ask(c.Context(), path, nil, &result)
 	if err != nil {
 		return showProblems(c, err)
@@ -61,9 +61,7 @@ func (f reloadFlags) run(c *cobra.Command) error {
 		return printJSON(c.OutOrStdout(), answer)
 	}
 	for _, p := range result.Problems {
-		line := config.Problem{File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint,
-			Warning: p.Severity == "warning"}
-		fmt.Fprintln(c.ErrOrStderr(), plain(line.String()))
+		fmt.Fprintln(c.ErrOrStderr(), plain(problemOf(p).String()))
 	}
 	return printReload(c.OutOrStdout(), result)
 }
@@ -85,8 +83,13 @@ func showProblems(c *cobra.Command, err error) error {
 	return exit(1)
 }
 
+// problemOf returns a problem as check prints it.
+func problemOf(p admin.ProblemView) config.Problem {
+	return config.Problem{File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint, Warning: p.Severity == "warning"}
+}
+
 // printReload writes what changed, or would.
-func printReload(w io.Writer, r server.ReloadAnswer) error {
+func printReload(w io.Writer, r admin.ReloadAnswer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, ch := range r.Changes {
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", ch.Effect, ch.Op, plain(ch.Path), plain(change(ch)))
@@ -119,7 +122,7 @@ func counted(n int, one string) string {
 }
 
 // change writes the values of a change.
-func change(c server.ChangeView) string {
+func change(c admin.ChangeView) string {
 	switch c.Op {
 	case "add":
 		return c.New
@@ -130,7 +133,7 @@ func change(c server.ChangeView) string {
 }
 
 // impactLines say what a reload does to the workers.
-func impactLines(im server.ImpactView) []string {
+func impactLines(im admin.ImpactView) []string {
 	var lines []string
 	list := func(what string, names []string) {
 		if len(names) > 0 {

@@ -10,7 +10,8 @@ import (
 
 	"tierway/decisions"
 	"tierway/replay"
-	"tierway/server"
+	"tierway/server/admin"
+	"tierway/server/control"
 )
 
 // replayFlags are the flags of replay.
@@ -116,7 +117,7 @@ func setup(c *cobra.Command, path string) (*replay.Setup, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := server.ReplaySetup(file)
+	s, err := control.ReplaySetup(file)
 	return &s, err
 }
 
@@ -126,7 +127,7 @@ func (f replayFlags) ask(c *cobra.Command) (report *replay.Report, answer any, e
 	if err != nil {
 		return nil, nil, err
 	}
-	order := server.ReplayOrder{Last: f.last}
+	order := admin.ReplayOrder{Last: f.last}
 	if f.draft != "" {
 		text, err := readFile(f.draft, c.InOrStdin())
 		if err != nil {

@@ -1,0 +1,104 @@
+package decisions
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"tierway/openai"
+	"tierway/telemetry"
+)
+
+// attrs gathers the attributes of a span.
+type attrs struct{ list []attribute.KeyValue }
+
+// text adds what is not empty.
+func (a *attrs) text(key, value string) {
+	if value != "" {
+		a.list = append(a.list, attribute.String(key, clean(value)))
+	}
+}
+
+// number adds a number, count one that is not 0.
+func (a *attrs) number(key string, value int64) { a.list = append(a.list, attribute.Int64(key, value)) }
+
+func (a *attrs) count(key string, value int64) {
+	if value != 0 {
+		a.number(key, value)
+	}
+}
+
+// ms adds a time that is not 0.
+func (a *attrs) ms(key string, value float64) {
+	if value != 0 {
+		a.list = append(a.list, attribute.Float64(key, value))
+	}
+}
+
+// yes adds what is true.
+func (a *attrs) yes(key string, value bool) {
+	if value {
+		a.list = append(a.list, attribute.Bool(key, true))
+	}
+}
+
+func (a *attrs) usage(u Usage) {
+	if u != (Usage{}) {
+		a.number(telemetry.AttrGenAIInput, u.Prompt)
+		a.number(telemetry.AttrGenAIOutput, u.Output)
+		a.number(telemetry.AttrGenAICached, u.Cached)
+	}
+}
+
+// maxAttribute bounds a text: longer than any name that a person gives.
+const maxAttribute = 256
+
+// clean is a text fit for a span: some of it came from a client, and one text that
+// is no UTF-8 would cost its whole batch.
+func clean(s string) string {
+	plain := len(s) <= maxAttribute
+	for i := 0; plain && i < len(s); i++ {
+		plain = ' ' <= s[i] && s[i] <= '~'
+	}
+	if plain {
+		return s
+	}
+	if len(s) > maxAttribute {
+		s = strings.ToValidUTF8(s[:maxAttribute], "") + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, s)
+}
+
+// asksModel tells whether the request asks a model: one that is passed untouched, or
+// is about a stored answer, does not.
+func (t Trace) asksModel() bool {
+	return t.Dialect != openai.Other.String() && t.Route != RouteOther && t.Rule != RuleStored
+}
+
+// operation is the request's dialect in the words of the conventions, where they
+// have one.
+func (t Trace) operation() string {
+	switch t.Dialect {
+	case openai.Chat.String(), openai.Responses.String(), openai.Messages.String():
+		return "chat"
+	case openai.Completions.String():
+		return "text_completion"
+	}
+	return t.Dialect
+}
+
+// provider is whose API the worker speaks, which is what the conventions ask for
+// where the provider itself is not known.
+func (t Trace) provider() string {
+	if t.Dialect == openai.Messages.String() {
+		return "anthropic"
+	}
+	return "openai"
+}

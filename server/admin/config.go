@@ -1,0 +1,261 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/config"
+	"tierway/server/control"
+	"tierway/store"
+)
+
+// configOperations are those on the configuration and the gateway itself.
+func configOperations() []operation {
+	return []operation{
+		{Id: "get-config", Method: http.MethodGet, Path: "/admin/config", summary: "Show the configuration in force, without secrets", roles: anybody,
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.getConfig) }},
+		{Id: "validate-config", Method: http.MethodPost, Path: "/admin/config/validate", summary: "Check the file on disk, or as admin a text that is sent", roles: anybody, errors: []int{http.StatusConflict},
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.validateConfig) }},
+		{Id: "reload", Method: http.MethodPost, Path: "/admin/reload", summary: "Read the configuration again: all of it takes effect or nothing", roles: admins, preview: true,
+			errors:   []int{http.StatusConflict, http.StatusPreconditionFailed},
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.reloadConfig) }},
+		{Id: "get-status", Method: http.MethodGet, Path: "/admin/status", summary: "Show version, uptime, and how database, Redis and ledger are", roles: anybody,
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.getStatus) }},
+	}
+}
+
+// ConfigView is the configuration in force.
+type ConfigView struct {
+	Effective       json.RawMessage  `json:"effective" doc:"With defaults and live overrides; digests are cut, secrets left out."`
+	Path            string           `json:"path,omitempty" doc:"The file; absent: started without one."`
+	Hash            string           `json:"hash" doc:"SHA-256 of the file as it was read last; restart_required tells what of it waits."`
+	Generation      int64            `json:"generation"`
+	LoadedAt        time.Time        `json:"loaded_at"`
+	Overrides       []store.Override `json:"overrides" nullable:"false"`
+	RestartRequired []string         `json:"restart_required" nullable:"false" doc:"Keys whose values on disk wait for a restart."`
+	Warnings        []ProblemView    `json:"warnings" nullable:"false"`
+}
+
+// ProblemView is one thing that is wrong with a configuration.
+type ProblemView struct {
+	Severity string `json:"severity" enum:"error,warning"`
+	File     string `json:"file,omitempty"`
+	Line     int    `json:"line" doc:"From 1; 0: nowhere in the file."`
+	Column   int    `json:"column"`
+	Path     string `json:"path,omitempty"`
+	Message  string `json:"message"`
+	Hint     string `json:"hint,omitempty"`
+}
+
+// ConfigText is a configuration to be checked.
+type ConfigText struct {
+	Text string `json:"text,omitempty" doc:"YAML; absent: the file on disk."`
+}
+
+// Validation is what a check has found.
+type Validation struct {
+	Valid    bool          `json:"valid"`
+	Problems []ProblemView `json:"problems" nullable:"false"`
+}
+
+// ReloadAnswer is what a reload changed, or would change.
+type ReloadAnswer struct {
+	DryRun     bool          `json:"dry_run"`
+	Generation int64         `json:"generation" doc:"Of the configuration in force afterwards."`
+	FromHash   string        `json:"from_hash"`
+	ToHash     string        `json:"to_hash" doc:"For If-Match: what was previewed is what is reloaded."`
+	Changes    []ChangeView  `json:"changes" nullable:"false"`
+	Impact     ImpactView    `json:"impact"`
+	Problems   []ProblemView `json:"problems" nullable:"false" doc:"Warnings; a configuration with errors is refused."`
+}
+
+// ChangeView is one key that is another than before.
+type ChangeView struct {
+	Path   string `json:"path"`
+	Op     string `json:"op" enum:"add,remove,replace"`
+	Old    string `json:"old,omitempty"`
+	New    string `json:"new,omitempty"`
+	Effect string `json:"effect" enum:"live,drain,restart" doc:"At once; at once, while requests under way finish; or after a restart."`
+}
+
+// ImpactView is what a reload does to the workers.
+type ImpactView struct {
+	WorkersAdded   []string           `json:"workers_added" nullable:"false"`
+	WorkersRemoved []string           `json:"workers_removed" nullable:"false" doc:"They finish what they have."`
+	AffinityMoved  map[string]float64 `json:"affinity_moved" doc:"By pool: the share of prompts whose home is another worker."`
+	RestartNeeded  []string           `json:"restart_needed" nullable:"false"`
+}
+
+// problemViews returns problems as the API shows them.
+func problemViews(ps config.Problems) []ProblemView {
+	views := make([]ProblemView, len(ps))
+	for i, p := range ps {
+		views[i] = ProblemView{Severity: "error", File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint}
+		if p.Warning {
+			views[i].Severity = "warning"
+		}
+	}
+	return views
+}
+
+func (a *Plane) getConfig(context.Context, *struct{}) (*reply[ConfigView], error) {
+	b, f := a.Control.InForce(), a.Control.Snapshot().File
+	effective, err := f.MarshalJSON()
+	if err != nil {
+		return nil, a.failed("printing the configuration", err)
+	}
+	v := ConfigView{Effective: effective, Path: a.Path, Hash: b.Hash, Generation: b.Generation, LoadedAt: b.LoadedAt.UTC(),
+		Overrides: append([]store.Override{}, a.Control.OverridesNow()...), RestartRequired: []string{}, Warnings: problemViews(f.Warnings())}
+	if a.Control.Source == nil {
+		return &reply[ConfigView]{Body: v}, nil
+	}
+	if onDisk, err := a.Control.Source(); err == nil { // what is wrong with the file is what validate tells
+		for _, c := range config.Changes(b.File, onDisk) {
+			if c.Effect == "restart" {
+				v.RestartRequired = append(v.RestartRequired, c.Path)
+			}
+		}
+	}
+	return &reply[ConfigView]{Body: v}, nil
+}
+
+func (a *Plane) validateConfig(ctx context.Context, in *struct{ Body *ConfigText }) (*reply[Validation], error) {
+	var f *config.File
+	var err error
+	switch text := in.Body != nil && in.Body.Text != ""; {
+	case text && actorOf(ctx).Role != store.RoleAdmin: // a text names variables and files of this machine, and its problems tell of them
+		return nil, huma.Error403Forbidden("Your key has the role " + actorOf(ctx).Role + "; a text is checked for " + store.RoleAdmin + ". Without one, the file on disk is checked.")
+	case text:
+		f, err = config.Parse("config.yaml", []byte(in.Body.Text), os.LookupEnv)
+	case a.Control.Source == nil:
+		return nil, huma.Error409Conflict(control.ErrNoSource.Error())
+	default:
+		f, err = a.Control.Source()
+	}
+	if err == nil {
+		return &reply[Validation]{Body: Validation{Valid: true, Problems: problemViews(f.Warnings())}}, nil
+	}
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		problems = config.Problems{{File: a.Path, Message: err.Error(), Hint: "the gateway must be able to read the file"}}
+	}
+	return &reply[Validation]{Body: Validation{Problems: problemViews(problems)}}, nil
+}
+
+// NoBody is the body of what takes none: a configuration that was sent to be
+// reloaded would otherwise be left out without a word.
+type NoBody struct{}
+
+func (a *Plane) reloadConfig(ctx context.Context, in *struct {
+	DryRun  bool   `query:"dry_run" doc:"Say what would change, and change nothing."`
+	IfMatch string `header:"If-Match" doc:"The to_hash of a preview: another file is refused."`
+	Body    *NoBody
+}) (*tagged[ReloadAnswer], error) {
+	expect := strings.Trim(strings.TrimSpace(in.IfMatch), `"`)
+	if expect == "*" {
+		expect = ""
+	}
+	r, err := a.Control.Reload(ctx, control.ReloadRequest{Actor: actorOf(ctx), DryRun: in.DryRun, Expect: expect})
+	switch {
+	case errors.Is(err, control.ErrNoSource):
+		return nil, huma.Error409Conflict(err.Error())
+	case errors.Is(err, control.ErrChanged):
+		return nil, huma.Error412PreconditionFailed("The file is another one than was previewed: its hash is " + r.Hash + ". Preview it again.")
+	case errors.Is(err, control.ErrRejected):
+		return nil, rejected(r.Problems)
+	case err != nil: // a reload asks no store: it is the file, or what the file asks for
+		return nil, a.unreadable(err)
+	}
+	answer := ReloadAnswer{DryRun: in.DryRun, Generation: r.Generation, FromHash: r.FromHash, ToHash: r.Hash, Changes: []ChangeView{},
+		Impact: ImpactView(r.Impact), Problems: problemViews(r.Problems)}
+	for _, c := range r.Changes {
+		answer.Changes = append(answer.Changes, ChangeView(c))
+	}
+	return &tagged[ReloadAnswer]{ETag: `"` + r.Hash + `"`, Body: answer}, nil
+}
+
+// rejected is the answer to a configuration with errors: all of them, each with
+// its place.
+func rejected(ps config.Problems) error {
+	var details []error
+	for _, p := range ps {
+		details = append(details, &huma.ErrorDetail{Location: p.Path, Message: p.String()})
+	}
+	return huma.Error422UnprocessableEntity("The configuration has errors. The one in force stays.", details...)
+}
+
+// unreadable is the answer to a configuration that cannot be read or put in force.
+func (a *Plane) unreadable(err error) error {
+	detail := "The configuration could not be put in force: " + err.Error() + "."
+	if file, ok := errors.AsType[*fs.PathError](err); ok {
+		detail = fmt.Sprintf("The file %s cannot be read: %s.", file.Path, file.Err)
+	}
+	return huma.Error422UnprocessableEntity(detail+" The one in force stays.", &huma.ErrorDetail{Location: a.Path, Message: err.Error()})
+}
+
+// StatusView is how the gateway is.
+type StatusView struct {
+	Version    string      `json:"version"`
+	Go         string      `json:"go"`
+	StartedAt  time.Time   `json:"started_at"`
+	Uptime     int64       `json:"uptime_s"`
+	Draining   bool        `json:"draining"`
+	Inflight   int64       `json:"inflight"`
+	Generation int64       `json:"generation"`
+	SQL        SQLView     `json:"sql"`
+	Redis      RedisView   `json:"redis"`
+	Ledger     *LedgerView `json:"ledger,omitempty"`
+}
+
+// SQLView is how the database is.
+type SQLView struct {
+	State  string     `json:"state" enum:"ok,away,read_only,off" doc:"away: tenants are served from memory, usage rows are buffered. read_only: it takes no writes, as with a full disk; usage rows are buffered."`
+	Kind   string     `json:"kind,omitempty" enum:"sqlite,postgres"`
+	ReadAt *time.Time `json:"read_at,omitempty" doc:"Of the directory in memory."`
+}
+
+// RedisView is how Redis is.
+type RedisView struct {
+	State    string `json:"state" enum:"ok,away,off" doc:"away: this gateway limits alone."`
+	Gateways int    `json:"gateways" doc:"That share the limits."`
+}
+
+// LedgerView is how the ledger's spool is.
+type LedgerView struct {
+	Spooled int   `json:"spooled" doc:"Rows that wait to be written."`
+	Written int64 `json:"written"`
+	Dropped int64 `json:"dropped" doc:"Rows that were lost because too many waited."`
+	Away    bool  `json:"away"`
+}
+
+func (a *Plane) getStatus(context.Context, *struct{}) (*reply[StatusView], error) {
+	now := time.Now()
+	v := StatusView{Version: a.Version, Go: runtime.Version(), StartedAt: a.started.UTC(), Uptime: int64(now.Sub(a.started) / time.Second),
+		Draining: a.Draining(), Inflight: a.Inflight(), Generation: a.Control.InForce().Generation,
+		SQL: SQLView{State: "off"}, Redis: RedisView{State: "off", Gateways: max(1, a.Control.Snapshot().File.Gateways)}}
+	if a.Control.Stores.SQL != nil {
+		v.SQL = SQLView{State: "ok", Kind: a.Control.Stores.SQL.Kind(), ReadAt: optional(a.Control.Snapshot().People.ReadAt)}
+		v.SQL.State = a.Control.Database.State.Load().String()
+	}
+	if a.Control.Stores.Redis != nil {
+		v.Redis = RedisView{State: "away", Gateways: a.Control.Stores.Redis.Gateways()}
+		if a.Control.Stores.Redis.Up() {
+			v.Redis.State = "ok"
+		}
+	}
+	if a.Control.Stores.Ledger != nil {
+		st := a.Control.Stores.Ledger.Stats()
+		v.Ledger = &LedgerView{Spooled: st.Waiting, Written: st.Written, Dropped: st.Dropped, Away: st.Err != nil}
+	}
+	return &reply[StatusView]{Body: v}, nil
+}

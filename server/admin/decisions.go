@@ -1,0 +1,188 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"tierway/config"
+	"tierway/decisions"
+	"tierway/routing"
+)
+
+// decisionOperations are those on the records of decisions.
+func decisionOperations() []operation {
+	return []operation{
+		{Id: "list-decisions", Method: http.MethodGet, Path: "/admin/decisions", summary: "List the last requests, refused ones too, and what was decided about them, the newest first; application/x-ndjson by Accept exports whole records, the oldest first, as replay reads them", roles: anybody,
+			register: func(a *Plane, op huma.Operation) {
+				handle(a, exports[DecisionPage](a, op, ndjson), a.listDecisions)
+			}},
+		{Id: "get-decision", Method: http.MethodGet, Path: "/admin/decisions/{id}", summary: "Show a request's whole record by its id, with every candidate's score; of several with one id the newest", roles: anybody, errors: []int{http.StatusNotFound},
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.getDecision) }},
+		{Id: "stream-decisions", Method: http.MethodGet, Path: "/admin/decisions/stream", summary: "Follow decisions as server-sent events; last_event_id or Last-Event-ID resumes", roles: anybody, Endless: true, errors: []int{http.StatusServiceUnavailable},
+			register: func(a *Plane, op huma.Operation) { handle(a, streams(op), a.streamDecisions) }},
+	}
+}
+
+// DecisionView is a record as the API shows it: the Decision's own JSON with its
+// number, and its trace where telemetry.trace_ui says who shows traces.
+type DecisionView struct {
+	Seq      int64  `json:"seq" doc:"Grows by one from request to request; ids of events and cursors are such numbers."`
+	TraceURL string `json:"trace_url,omitempty"`
+	decisions.Decision
+}
+
+// DecisionPage is a part of the records.
+type DecisionPage struct {
+	Items []DecisionView `json:"items" nullable:"false" doc:"Without the candidates and the chain of blocks, which the answer for one has."`
+	Next  *string        `json:"next_cursor" doc:"Ask for older ones with ?cursor; null: these are the oldest that are kept."`
+	Kept  int            `json:"kept" doc:"Records in memory, whether they match or not."`
+	Keep  int            `json:"keep" doc:"decisions.keep: so many are kept at most, and fewer where they hold 256 MiB."`
+}
+
+// listMost bounds a page, and listUsual is one that is not bounded by its query: a
+// screen or two.
+const (
+	listMost  = 1000
+	listUsual = 100
+)
+
+const (
+	// maxExports bounds the exports at once: each may hold records that the log has
+	// forgotten meanwhile, 256 MiB of them at most.
+	maxExports = 2
+	// exportPatience is how long an export may take: one of 100,000 records, some
+	// 500 MB, at a megabyte a second.
+	exportPatience = 10 * time.Minute
+	// exportBatch is how many bytes of an export are written at once.
+	exportBatch = 256 << 10
+)
+
+// decisionTypes tells the document how records look that write their own JSON.
+func decisionTypes(registry huma.Registry) {
+	registry.RegisterTypeAlias(reflect.TypeFor[routing.Terms](), reflect.TypeFor[map[string]float64]())
+}
+
+func (a *Plane) listDecisions(_ context.Context, in *struct {
+	Accept string `header:"Accept"`
+	decisions.Filter
+	Cursor int64 `query:"cursor" minimum:"1" doc:"next_cursor of the page before, or a record's seq: only older ones."`
+	Limit  int   `query:"limit" minimum:"1" maximum:"100000" doc:"The newest so many, of a page at most 1,000; absent: 100, or all of an export."`
+}) (*written, error) {
+	if err := checkFilter(&in.Filter); err != nil {
+		return nil, err
+	}
+	export, limit := wants(in.Accept, ndjson), in.Limit
+	switch {
+	case export:
+	case limit == 0:
+		limit = listUsual
+	case limit > listMost:
+		return nil, invalid("query.limit", "expected number <= "+strconv.Itoa(listMost)+"; an export by Accept: "+ndjson+" may have more", limit)
+	}
+	if export {
+		if a.exports.Add(1) > maxExports {
+			a.exports.Add(-1)
+			return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("There are "+strconv.Itoa(maxExports)+" exports of decisions already, which is as many as there may be. Try again when one is done."), http.Header{"Retry-After": {"15"}})
+		}
+		return &written{Body: func(c huma.Context) {
+			defer a.exports.Add(-1)
+			found, _ := a.Decisions.Page(in.Cursor, limit, in.Matches)
+			exportDecisions(c, found)
+		}}, nil
+	}
+	found, more := a.Decisions.Page(in.Cursor, limit, in.Matches)
+	now := a.Decisions.Span()
+	p := DecisionPage{Items: make([]DecisionView, len(found)), Kept: int(now.Next - now.Oldest), Keep: now.Keep}
+	for i, n := range found {
+		p.Items[i] = a.row(n)
+	}
+	if more {
+		p.Next = new(strconv.FormatInt(found[len(found)-1].Seq, 10))
+	}
+	return inJSON(p), nil
+}
+
+func (a *Plane) getDecision(_ context.Context, in *struct {
+	ID string `path:"id" maxLength:"128"`
+}) (*reply[DecisionView], error) {
+	n, known := a.Decisions.Get(in.ID)
+	if !known {
+		return nil, huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep), and older ones where decisions.file says.")
+	}
+	return &reply[DecisionView]{Body: a.view(n)}, nil
+}
+
+// telemetry returns the section of the configuration in force.
+func (a *Plane) telemetry() config.Telemetry { return a.Control.Snapshot().File.Telemetry }
+
+// view returns the whole record.
+func (a *Plane) view(e decisions.Entry) DecisionView {
+	return DecisionView{Seq: e.Seq, TraceURL: a.telemetry().TraceURL(e.Decision.TraceID), Decision: *e.Decision}
+}
+
+// row returns the record without what fills screens: candidates and blocks.
+func (a *Plane) row(e decisions.Entry) DecisionView {
+	v := a.view(e)
+	v.Features.Chain = nil
+	v.Attempts = slices.Clone(v.Attempts)
+	for i := range v.Attempts {
+		v.Attempts[i].Choice = short(v.Attempts[i].Choice)
+	}
+	v.Refused = short(v.Refused)
+	return v
+}
+
+// short is a choice without its candidates.
+func short(c *routing.Choice) *routing.Choice {
+	if c == nil {
+		return nil
+	}
+	s := *c
+	s.Candidates = []routing.Candidate{}
+	return &s
+}
+
+// exportDecisions writes records, the newest first, as lines, the oldest first.
+// A client that takes nothing, or takes too long, is left.
+func exportDecisions(c huma.Context, newest []decisions.Entry) {
+	c.SetHeader("Content-Type", ndjson)
+	c.SetHeader("Content-Disposition", `attachment; filename="decisions.jsonl"`)
+	c.SetStatus(http.StatusOK)
+	control := controller(humagin.Unwrap(c).Writer)
+	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may serve another request
+	end := time.Now().Add(exportPatience)
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
+	for i := len(newest) - 1; i >= 0; i-- {
+		err := encoder.Encode(newest[i].Decision)
+		newest[i].Decision = nil // the log may have forgotten it by now
+		if err != nil {
+			panic(http.ErrAbortHandler) // a part must not be taken for the whole
+		}
+		if lines.Len() >= exportBatch || i == 0 {
+			now := time.Now()
+			control.SetWriteDeadline(now.Add(min(streamStall, end.Sub(now)))) //nolint:errcheck // a writer without deadlines is a test's
+			if _, err := c.BodyWriter().Write(lines.Bytes()); err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			lines.Reset()
+		}
+	}
+}
+
+// checkFilter returns what is wrong with a filter beyond the form of its values.
+func checkFilter(f *decisions.Filter) error {
+	if !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		return invalid("query.until", "has to be after since", f.Until.Format(time.RFC3339Nano))
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
+	r := newPlaneRig(t)
+	routed, all := map[string]bool{}, map[string]bool{}
+	for path, item := range r.OpenAPI().Paths {
+		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
+			if op != nil {
+				all[method+" "+path] = true
+			}
+		}
+	}
+	for _, rt := range r.engine.Routes() {
+		if strings.HasPrefix(rt.Path, "/admin") {
+			routed[rt.Method+" "+rt.Path] = true
+		}
+	}
+	for name := range all {
+		if !routed[ginPath(name)] {
+			t.Errorf("%s is documented and not routed", name)
+		}
+		delete(routed, ginPath(name))
+	}
+	for name := range routed {
+		t.Errorf("%s is routed and not documented", name)
+	}
+	if len(all) != len(Operations()) {
+		t.Errorf("%d operations of %d are documented", len(all), len(Operations()))
+	}
+}

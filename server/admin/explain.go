@@ -1,0 +1,248 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/config"
+	"tierway/decisions"
+	"tierway/server/control"
+	"tierway/tenants"
+	"tierway/tiers"
+)
+
+// explainOperations are those that say what would become of a request.
+func explainOperations() []operation {
+	return []operation{
+		{Id: "explain-route", Method: http.MethodPost, Path: "/admin/route/explain", roles: anybody, errors: []int{http.StatusNotFound, http.StatusConflict},
+			summary: "Say where a request would go now and why, or under a draft configuration, without sending it; or of a past one, by its id. The body may have 1 MiB: explain a longer request by its id",
+			register: func(a *Plane, op huma.Operation) {
+				// Two types of one name cannot stand in the document.
+				a.api.OpenAPI().Components.Schemas.RegisterTypeAlias(reflect.TypeFor[tiers.Explanation](), reflect.TypeFor[Classification]())
+				handle(a, op, a.explainRoute)
+			}},
+	}
+}
+
+// Classification is what a request was classified by.
+type Classification tiers.Explanation
+
+// ExplainOrder asks for an explanation of a request, or of a past one.
+type ExplainOrder struct {
+	Tenant   string            `json:"tenant,omitempty" maxLength:"63" doc:"Who asks; absent: whoever key_id is of, else somebody who may use everything."`
+	KeyID    string            `json:"key_id,omitempty" maxLength:"64" doc:"By which of its keys; absent: by one that narrows nothing."`
+	Class    string            `json:"class,omitempty" enum:"interactive,background,batch" doc:"As X-Request-Priority."`
+	Path     string            `json:"path,omitempty" maxLength:"500" doc:"That it is sent to; absent: /v1/chat/completions."`
+	Headers  map[string]string `json:"headers,omitempty" doc:"Of the request, such as X-Model-Tier or X-Session-ID. Credentials are refused: name tenant or key_id."`
+	Request  json.RawMessage   `json:"request,omitempty" doc:"The body, in the dialect of its path."`
+	Decision string            `json:"decision,omitempty" maxLength:"128" doc:"The id of a past request, in place of request."`
+	Draft    *string           `json:"draft,omitempty" doc:"A complete configuration to try, as YAML. It is checked like a file and not applied. It reads no file and no variable of the environment; ${NAME} is replaced where the live file has the same text under the same key."`
+}
+
+// RouteExplanation is an explanation under the configuration in force and, where a
+// draft was sent, the one under it beside that.
+type RouteExplanation struct {
+	decisions.Explanation
+	Draft    *decisions.Explanation `json:"draft,omitempty" doc:"The same request under the draft, by the same chance."`
+	Changed  []string               `json:"changed,omitempty" doc:"What is another under the draft: outcome, tier, worker."`
+	Changes  []ChangeView           `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
+	Warnings []ProblemView          `json:"warnings,omitempty" doc:"Of the draft."`
+}
+
+func (a *Plane) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder }) (*reply[RouteExplanation], error) {
+	o := &in.Body
+	if (o.Decision == "") == (len(o.Request) == 0) {
+		return nil, invalid("body", "name request or decision, one of them", nil)
+	}
+	if o.Draft != nil { // whoever sends one chooses how long it takes, of a core that others need
+		if !a.drafting.TryLock() {
+			return nil, huma.Error409Conflict("Another request is being explained under a draft. Try again when that is done, which takes a fraction of a second.")
+		}
+		defer a.drafting.Unlock()
+	}
+	var answer RouteExplanation
+	under, err := a.draft(o.Draft, &answer)
+	if err != nil {
+		return nil, err
+	}
+	if o.Decision != "" {
+		err = a.explainDecision(o, under, &answer)
+	} else {
+		err = a.explainRequest(ctx, o, under, &answer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if answer.Draft != nil {
+		answer.Changed = changedBetween(&answer.Explanation, answer.Draft)
+	}
+	return &reply[RouteExplanation]{Body: answer}, nil
+}
+
+// draft builds a draft from its text; nil without one.
+func (a *Plane) draft(text *string, answer *RouteExplanation) (*control.Snapshot, error) {
+	if text == nil {
+		return nil, nil
+	}
+	base := a.Control.InForce().File
+	f, err := base.Draft([]byte(*text))
+	if err != nil {
+		return nil, draftRejected(err)
+	}
+	answer.Changes = []ChangeView{}
+	for _, c := range config.Changes(base, f) {
+		answer.Changes = append(answer.Changes, ChangeView(c))
+	}
+	answer.Warnings = problemViews(f.Warnings())
+	under, err := a.Control.DraftOf(f)
+	if err != nil {
+		return nil, a.failed("building the draft", err)
+	}
+	return under, nil
+}
+
+// draftRejected is the answer to a draft with errors: all of them, each with its
+// place.
+func draftRejected(err error) error {
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		return invalid("body.draft", err.Error(), nil)
+	}
+	var details []error
+	for _, p := range problems {
+		if !p.Warning {
+			details = append(details, &huma.ErrorDetail{Location: "body.draft: " + p.Path, Message: p.String()})
+		}
+	}
+	return huma.Error422UnprocessableEntity("The draft has errors.", details...)
+}
+
+// explainDecision explains a past request.
+func (a *Plane) explainDecision(o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
+	if o.Tenant != "" || o.KeyID != "" || o.Class != "" || o.Path != "" || len(o.Headers) > 0 {
+		return invalid("body.decision", "a past request has its own tenant, key, class, path and headers: name none beside it", nil)
+	}
+	n, known := a.Decisions.Get(o.Decision)
+	if !known {
+		return huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep).")
+	}
+	live := a.Control.Snapshot()
+	gateways := a.Control.Pools.Sharing(live.File)
+	answer.Explanation = *explainPast(live, gateways, n.Decision, nil)
+	if under != nil {
+		answer.Draft = explainPast(live, gateways, n.Decision, under)
+	}
+	return nil
+}
+
+// explainRequest explains a request that nobody sent.
+func (a *Plane) explainRequest(ctx context.Context, o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
+	r, err := o.request(ctx)
+	if err != nil {
+		return err
+	}
+	as, err := o.caller(a.Control.Snapshot().People, time.Now())
+	if err != nil {
+		return err
+	}
+	e, rand := a.Explain(r, control.Question{As: as})
+	answer.Explanation = *e
+	if under == nil {
+		return nil
+	}
+	q, missing := control.Question{Under: under, Rand: rand}, error(nil)
+	if q.As, missing = o.caller(under.People, time.Now()); missing != nil {
+		q.As = as
+	}
+	if r, err = o.request(ctx); err != nil {
+		return err
+	}
+	answer.Draft, _ = a.Explain(r, q)
+	if missing != nil {
+		answer.Draft.Notes = append(answer.Draft.Notes, "the draft has no such tenant or key: explained as the one in force")
+	}
+	return nil
+}
+
+// request makes the request that is asked about.
+func (o *ExplainOrder) request(ctx context.Context) (*http.Request, error) {
+	path := o.Path
+	if path == "" {
+		path = "/v1/chat/completions"
+	}
+	if !strings.HasPrefix(path, "/") {
+		return nil, invalid("body.path", "expected a path such as /v1/chat/completions", o.Path)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(o.Request))
+	if err != nil {
+		return nil, invalid("body.path", "expected a path such as /v1/chat/completions", o.Path)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for name, value := range o.Headers {
+		switch name = http.CanonicalHeaderKey(name); name {
+		case "Authorization", "X-Api-Key", "Cookie":
+			return nil, invalid("body.headers", name+" is a credential: name tenant or key_id in its place", nil)
+		}
+		r.Header.Set(name, value)
+	}
+	if o.Class != "" {
+		r.Header.Set("X-Request-Priority", o.Class)
+	}
+	return r, nil
+}
+
+// caller finds who is asked for; nil for nobody in particular.
+func (o *ExplainOrder) caller(p *control.People, now time.Time) (*control.Subject, error) {
+	if o.Tenant == "" && o.KeyID == "" {
+		return nil, nil
+	}
+	ts, ks := p.Tenants()
+	var key tenants.Key
+	if o.KeyID != "" {
+		at := slices.IndexFunc(ks, func(k tenants.Key) bool { return k.ID == o.KeyID && (o.Tenant == "" || k.Tenant == o.Tenant) })
+		if at < 0 {
+			return nil, invalid("body.key_id", "there is no such key", o.KeyID)
+		}
+		key = ks[at]
+	}
+	name := o.Tenant
+	if name == "" {
+		name = key.Tenant
+	}
+	at := slices.IndexFunc(ts, func(t tenants.Tenant) bool { return t.Name == name })
+	if at < 0 {
+		return nil, invalid("body.tenant", "there is no such tenant", name)
+	}
+	is := &control.Subject{Caller: tenants.NewCaller(ts[at], key), Who: "tenant " + name}
+	if o.KeyID != "" {
+		is.Who += fmt.Sprintf(", key %s (%s)", key.Hint, key.ID)
+	}
+	switch {
+	case o.KeyID != "" && !key.Valid(now):
+		is.Barred = tenants.ErrUnknownKey
+	case ts[at].Disabled:
+		is.Barred = tenants.ErrDisabled
+	}
+	return is, nil
+}
+
+// changedBetween names what is another of two explanations.
+func changedBetween(a, b *decisions.Explanation) []string {
+	changed := []string{}
+	for _, f := range [...]struct{ name, was, is string }{{"outcome", a.Outcome, b.Outcome}, {"tier", a.Tier, b.Tier}, {"worker", a.Worker, b.Worker}} {
+		if f.was != f.is {
+			changed = append(changed, f.name)
+		}
+	}
+	return changed
+}

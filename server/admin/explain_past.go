@@ -1,0 +1,190 @@
+package admin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"tierway/decisions"
+	"tierway/openai"
+	"tierway/replay"
+	"tierway/routing"
+	"tierway/server/control"
+)
+
+// explainPast explains a request that has ended from its record: the tier as it was
+// found, and each pick decided again by the policy in force, or a draft's, of the
+// workers as they were then. live is the configuration in force, for one of so many
+// gateways; under is a draft, nil for none.
+func explainPast(live *control.Snapshot, gateways int, d *decisions.Decision, under *control.Snapshot) *decisions.Explanation {
+	e := &decisions.Explanation{Outcome: decisions.WouldRoute, Tenant: d.Tenant, Key: d.Key, Class: d.Class, Dialect: d.Dialect, Stream: d.Stream,
+		RequestedModel: d.RequestedModel, PromptTokens: d.PromptTokens, MaxTokens: d.MaxTokens, UserTextBytes: d.Features.UserTextBytes,
+		Tier: d.Tier, Rule: d.Rule, Note: d.RuleNote, Model: d.Model, Policy: d.Policy, Blocks: d.Features.Blocks,
+		Worker: d.Worker, Reason: d.Reason, Generation: d.Generation, SnapshotAt: d.Time.UTC(), Limit: d.Limit, Shed: d.Shed}
+	why := ""
+	if len(d.Attempts) == 0 {
+		why = unsent(e, d)
+	}
+	snap := live
+	if under != nil {
+		snap = under
+		e.Notes = append(e.Notes, "the tier is the one that the request had; a replay decides it again too")
+	}
+	if snap.Generation != d.Generation {
+		e.Notes = append(e.Notes, fmt.Sprintf("generation %d of the configuration decided; %d is in force", d.Generation, snap.Generation))
+	}
+	e.Steps = pastSteps(e, d, why)
+	p := snap.ByName[d.Tier]
+	decide := func(a *decisions.Attempt) (*decisions.Again, *routing.Choice, error) { return decidedAgain(e, d, a, p) }
+	if under != nil && p != nil {
+		decide = func(a *decisions.Attempt) (*decisions.Again, *routing.Choice, error) {
+			return againUnder(live, gateways, p, d, a)
+		}
+	}
+	for i := range d.Attempts {
+		if e.Outcome == decisions.WouldRoute {
+			e.Steps = append(e.Steps, pastAttempt(e, &d.Attempts[i], decide))
+		}
+	}
+	if e.Summary == "" {
+		e.Summary = pastSentence(e)
+	}
+	return e
+}
+
+// unsent says what became of a request that no worker was asked for.
+func unsent(e *decisions.Explanation, d *decisions.Decision) (why string) {
+	if c := d.Refused; c != nil { // whom it would have waited for
+		e.Candidates, e.RunnerUp = c.Candidates, c.RunnerUp
+	}
+	switch d.Result {
+	case decisions.OK:
+		e.Outcome, why = decisions.WasAnswered, "answered by the gateway itself"
+	case decisions.ClientGone:
+		e.Outcome, why = decisions.WasLeft, "the client left"
+		if d.QueueMs > 0 {
+			why = fmt.Sprintf("the client left after %.0f ms in the queue", d.QueueMs)
+		}
+	default:
+		e.Outcome, e.Status, e.Code = decisions.WouldReject, d.Status, d.Code
+		why = cmp.Or(d.Code, d.Shed, d.Limit, fmt.Sprintf("answered %d", d.Status))
+	}
+	return why
+}
+
+// pastSteps are the steps up to the workers, as they were recorded: of a request that
+// no worker was asked for, up to the one at which it ended.
+func pastSteps(e *decisions.Explanation, d *decisions.Decision, why string) []decisions.Step {
+	q := &decisions.QueueStep{Class: d.Class, Asked: d.AskedClass, Would: decisions.QueuePasses}
+	if d.QueueMs > 0 {
+		q.Would, q.Estimated = decisions.QueueHolds, new(d.QueueMs)
+	}
+	if d.Shed != "" {
+		q.Would, q.Shed = decisions.QueueShed, d.Shed
+	}
+	all := []decisions.Step{
+		{Stage: decisions.StageAuth, OK: d.Tenant != "", Detail: "tenant " + d.Tenant},
+		{Stage: decisions.StageRequest, OK: d.Class != "", Detail: fmt.Sprintf("%s, about %d prompt tokens", d.Dialect, d.PromptTokens)},
+		{Stage: decisions.StageTier, OK: d.Tier != "", Detail: e.TierDetail(),
+			Tier: &decisions.TierStep{Asked: d.RequestedModel, Header: d.Features.Header, Note: d.RuleNote}},
+		{Stage: decisions.StageLimits, OK: d.Limit == "", Detail: "passed"},
+		{Stage: decisions.StageQueue, OK: d.Shed == "" || len(d.Attempts) > 0, Detail: fmt.Sprintf("class %s, waited %.0f ms", d.Class, d.QueueMs), Queue: q},
+	}
+	for i := range all {
+		st := &all[i]
+		if i+1 == len(all) && len(d.Attempts) == 0 {
+			st.OK = false // nobody was asked
+		}
+		if !st.OK {
+			st.OK, st.Detail = e.Outcome != decisions.WouldReject, why
+			return all[:i+1]
+		}
+	}
+	return all
+}
+
+// pastAttempt is one attempt with its pick decided again.
+func pastAttempt(e *decisions.Explanation, a *decisions.Attempt, decide func(*decisions.Attempt) (*decisions.Again, *routing.Choice, error)) decisions.Step {
+	st := decisions.Step{Stage: decisions.StageWorker, OK: true, Worker: &decisions.WorkerStep{Used: a.Worker, Choice: a.Choice}}
+	e.Worker, e.Reason, e.RunnerUp, e.Candidates = a.Worker, a.Reason, "", nil
+	if a.Choice == nil {
+		st.Detail = a.Worker + ": the only one that could be asked, or no pick was recorded"
+		return st
+	}
+	again, decided, err := decide(a)
+	if errors.Is(err, errNobodyLeft) {
+		e.Worker, e.Reason, e.Outcome, e.Code = "", "", decisions.WouldReject, string(openai.CodeNoHealthyWorker)
+		e.Summary = "was refused at worker: " + err.Error()
+		st.OK, st.Detail = false, fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
+		return st
+	}
+	if err != nil {
+		st.Detail = fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
+		return st
+	}
+	e.Worker, e.Reason, e.Policy, e.RunnerUp, e.Candidates = again.Worker, again.Reason, decided.Policy, decided.RunnerUp, decided.Candidates
+	st.Worker.Again, st.Worker.Choice = again, decided
+	st.Detail = fmt.Sprintf("%s: %s, of %d candidates", again.Worker, again.Reason, len(decided.Candidates))
+	if !again.Agrees {
+		st.Detail += "; used was " + a.Worker + ": " + a.Reason
+	}
+	return st
+}
+
+// errNobodyLeft means that a draft has no worker any more that could take what was
+// sent.
+var errNobodyLeft = errors.New("the draft leaves no worker for it")
+
+// againUnder decides a recorded pick again among the members of p, a draft's tier or
+// pool, as a replay of this record alone does.
+func againUnder(live *control.Snapshot, gateways int, p *control.Pool, d *decisions.Decision, a *decisions.Attempt) (*decisions.Again, *routing.Choice, error) {
+	to := control.SetupPool(p.Pool, gateways)
+	var was *replay.Pool
+	if l := live.ByName[d.Tier]; l != nil {
+		was = new(control.SetupPool(l.Pool, gateways))
+	}
+	decided, worker, reason, err := replay.Repick(was, &to, d, a)
+	if errors.Is(err, replay.ErrNobody) {
+		return nil, nil, errNobodyLeft
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("the pick cannot be decided again: %w", err)
+	}
+	return &decisions.Again{Worker: worker, Reason: string(reason), Agrees: worker == a.Worker}, decided, nil
+}
+
+// decidedAgain decides a recorded pick again, p being the tier or pool as it is configured
+// now; nil when there is none of that name.
+func decidedAgain(e *decisions.Explanation, d *decisions.Decision, a *decisions.Attempt, p *control.Pool) (*decisions.Again, *routing.Choice, error) {
+	c, chosen := a.Choice, routing.Config{Name: a.Choice.Policy}
+	switch {
+	case p == nil:
+		e.Notes = append(e.Notes, fmt.Sprintf("there is no tier or pool %s any more: decided by %s as it is by default", d.Tier, c.Policy))
+	case p.Policy.Name != c.Policy:
+		e.Notes = append(e.Notes, fmt.Sprintf("%s has the policy %s now: decided by %s as it is by default", d.Tier, p.Policy.Name, c.Policy))
+	default:
+		chosen = p.Policy
+	}
+	policy, err := routing.New(chosen)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the pick cannot be decided again: %w", err)
+	}
+	at := d.Time.Add(time.Duration(a.AtMs * float64(time.Millisecond)))
+	i, reason, decided, err := routing.Again(policy, c, d.Features.Model, d.Features.Prefix, d.Features.Chain, at)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the pick cannot be decided again: %w", err)
+	}
+	return &decisions.Again{Worker: c.Candidates[i].Worker, Reason: string(reason), Agrees: c.Candidates[i].Worker == a.Worker}, decided, nil
+}
+
+// pastSentence says in one sentence what became of the request.
+func pastSentence(e *decisions.Explanation) string {
+	last := e.Steps[len(e.Steps)-1]
+	switch e.Outcome {
+	case decisions.WouldReject:
+		return fmt.Sprintf("was refused at %s: %s", last.Stage, last.Detail)
+	case decisions.WouldRoute:
+		return e.Sentence(e.Steps)
+	}
+	return last.Detail
+}

@@ -1,0 +1,215 @@
+package admin
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+	"github.com/danielgtaylor/huma/v2/negotiation"
+
+	"tierway/store"
+)
+
+// The content types of exports.
+const (
+	ndjson  = "application/x-ndjson"
+	csvType = "text/csv"
+)
+
+// exports documents an answer that is JSON, or another type by Accept.
+func exports[T any](a *Plane, op huma.Operation, other string) huma.Operation {
+	registry := a.api.OpenAPI().Components.Schemas
+	op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: registry.Schema(reflect.TypeFor[T](), true, "")},
+		other:              {Schema: &huma.Schema{Type: huma.TypeString}},
+	}}}
+	return op
+}
+
+// written is an answer that its handler writes.
+type written struct {
+	Body func(huma.Context)
+}
+
+// inJSON answers with a body.
+func inJSON(v any) *written {
+	return &written{Body: func(c huma.Context) {
+		c.SetHeader("Content-Type", "application/json")
+		c.SetStatus(http.StatusOK)
+		huma.DefaultJSONFormat.Marshal(c.BodyWriter(), v) //nolint:errcheck // the client is gone
+	}}
+}
+
+// wants tells whether Accept prefers the other type to JSON.
+func wants(accept, other string) bool {
+	return negotiation.SelectQValueFast(accept, []string{"application/json", other}) == other
+}
+
+func (a *Plane) listAudit(ctx context.Context, in *struct {
+	Accept string    `header:"Accept"`
+	Actor  string    `query:"actor" maxLength:"100"`
+	Action string    `query:"action" maxLength:"100"`
+	Target string    `query:"target" maxLength:"300"`
+	Since  time.Time `query:"since" doc:"RFC 3339; only later ones."`
+	Cursor int64     `query:"cursor" minimum:"0" doc:"next_cursor of the page before: only older ones."`
+	Limit  int       `query:"limit" minimum:"1" maximum:"200" default:"50"`
+}) (*written, error) {
+	if err := a.database(); err != nil {
+		return nil, err
+	}
+	q := store.AuditQuery{Actor: in.Actor, Action: in.Action, Target: in.Target, Since: in.Since, Before: in.Cursor, Limit: in.Limit}
+	entries, err := a.Control.Stores.SQL.Audit(ctx, q)
+	if err != nil {
+		return nil, a.failed("reading the audit log", err)
+	}
+	if wants(in.Accept, ndjson) {
+		return &written{Body: func(c huma.Context) { a.exportAudit(ctx, c, q, entries) }}, nil
+	}
+	p := auditPage{Items: []AuditView{}}
+	for _, e := range entries {
+		p.Items = append(p.Items, auditView(e))
+	}
+	if len(entries) == in.Limit {
+		p.Next = new(strconv.FormatInt(entries[len(entries)-1].ID, 10))
+	}
+	return inJSON(p), nil
+}
+
+// auditPage is a part of the audit log, whose length is not counted.
+type auditPage struct {
+	Items []AuditView `json:"items" nullable:"false"`
+	Next  *string     `json:"next_cursor" doc:"Ask for older ones with ?cursor; null: these are the oldest."`
+}
+
+// exportAudit writes all entries that a query selects, one a line. Each page is
+// bounded by itself, not the whole: a log may take minutes to read. An export that
+// breaks off, or that its client does not read, ends the connection without its last
+// chunk, so that a part does not look whole.
+func (a *Plane) exportAudit(ctx context.Context, c huma.Context, q store.AuditQuery, entries []store.AuditEntry) {
+	c.SetHeader("Content-Type", ndjson)
+	c.SetHeader("Content-Disposition", `attachment; filename="audit.ndjson"`)
+	c.SetStatus(http.StatusOK)
+	control := controller(humagin.Unwrap(c).Writer)
+	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may serve another request
+	ctx = context.WithoutCancel(ctx)
+	out := json.NewEncoder(c.BodyWriter())
+	q.Limit = 200 // as many as one question may ask for
+	for len(entries) > 0 {
+		control.SetWriteDeadline(time.Now().Add(streamStall)) //nolint:errcheck // a writer without deadlines is a test's
+		for _, e := range entries {
+			if out.Encode(auditView(e)) != nil {
+				panic(http.ErrAbortHandler)
+			}
+		}
+		q.Before = entries[len(entries)-1].ID
+		var err error
+		if entries, err = a.Control.Stores.SQL.Audit(ctx, q); err != nil {
+			a.Log.Warn("an export of the audit log broke off", "cause", err.Error())
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// UsageView is what a tenant has used.
+type UsageView struct {
+	From    string           `json:"from" doc:"The first UTC day."`
+	To      string           `json:"to" doc:"The UTC day after the last."`
+	GroupBy string           `json:"group_by,omitempty"`
+	Items   []store.UsageRow `json:"items" nullable:"false"`
+	Next    *string          `json:"next_cursor" doc:"Always null: usage is one page."`
+	Total   int              `json:"total"`
+}
+
+// usageDays is what of usage is shown unless asked otherwise, and usageMost what
+// may be asked at once: a year and a day.
+const (
+	usageDays = 30
+	usageMost = 367
+)
+
+func (a *Plane) getUsage(ctx context.Context, in *struct {
+	Name    string `path:"name" maxLength:"63"`
+	Accept  string `header:"Accept"`
+	From    string `query:"from" format:"date" doc:"The first UTC day; absent: 30 days back."`
+	To      string `query:"to" format:"date" doc:"The UTC day after the last; absent: tomorrow."`
+	GroupBy string `query:"group_by" enum:"tier,model,key,outcome" doc:"Absent: whole days."`
+	Key     string `query:"key" maxLength:"63" doc:"Only this key's, by its id."`
+}) (*written, error) {
+	if err := a.database(); err != nil {
+		return nil, err
+	}
+	q := store.UsageQuery{Tenant: in.Name, Key: in.Key, GroupBy: in.GroupBy}
+	if err := window(&q, in.From, in.To, time.Now()); err != nil {
+		return nil, err
+	}
+	rows, err := a.Control.Stores.SQL.Usage(ctx, q)
+	if err != nil {
+		return nil, a.failed("reading the usage", err)
+	}
+	if _, err := a.tenantNamed(in.Name); err != nil && len(rows) == 0 { // of a deleted tenant the ledger stays
+		return nil, err
+	}
+	if wants(in.Accept, csvType) {
+		return &written{Body: func(c huma.Context) {
+			c.SetHeader("Content-Type", csvType+"; charset=utf-8")
+			c.SetHeader("Content-Disposition", `attachment; filename="usage.csv"`)
+			c.SetStatus(http.StatusOK)
+			writeUsage(c.BodyWriter(), rows)
+		}}, nil
+	}
+	return inJSON(UsageView{From: q.From.Format(time.DateOnly), To: q.To.Format(time.DateOnly), GroupBy: q.GroupBy,
+		Items: append([]store.UsageRow{}, rows...), Total: len(rows)}), nil
+}
+
+// window fills in the days of a query.
+func window(q *store.UsageQuery, from, to string, now time.Time) error {
+	q.To = now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
+	var err error
+	if to != "" {
+		if q.To, err = time.Parse(time.DateOnly, to); err != nil {
+			return invalid("query.to", "expected a day such as 2006-01-31", to)
+		}
+	}
+	q.From = q.To.AddDate(0, 0, -usageDays)
+	if from != "" {
+		if q.From, err = time.Parse(time.DateOnly, from); err != nil {
+			return invalid("query.from", "expected a day such as 2006-01-31", from)
+		}
+	}
+	if !q.From.Before(q.To) {
+		return invalid("query.from", "has to be before to", from)
+	}
+	if q.To.Sub(q.From) > usageMost*24*time.Hour {
+		return invalid("query.from", "at most a year at once", from)
+	}
+	return nil
+}
+
+// writeUsage writes rows as CSV with a header.
+func writeUsage(w io.Writer, rows []store.UsageRow) {
+	out := csv.NewWriter(w)
+	out.Write([]string{"day", "group", "requests", "refused", "failed", "client_gone", "estimated", "prompt_tokens", "cached_tokens", "output_tokens", "money"}) //nolint:errcheck // Flush tells
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	for _, r := range rows {
+		out.Write([]string{r.Day, cell(r.Group), number(r.Requests), number(r.Refused), number(r.Failed), number(r.Gone), number(r.Estimated), //nolint:errcheck // likewise
+			number(r.Prompt), number(r.Cached), number(r.Output), r.Money.String()})
+	}
+	out.Flush()
+}
+
+// cell keeps a spreadsheet from taking a name for a formula: names of models come
+// from clients.
+func cell(text string) string {
+	if strings.IndexAny(text, "=+-@\t\r") == 0 {
+		return "'" + text
+	}
+	return text
+}

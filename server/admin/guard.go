@@ -1,0 +1,240 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"tierway/server/control"
+	"tierway/store"
+)
+
+// operator is who asks on the admin plane.
+type operator struct {
+	store.Admin
+	actor store.Actor
+}
+
+// operatorKey finds the operator in a request's context.
+type operatorKey struct{}
+
+// actorOf returns who asks, for the audit log.
+func actorOf(ctx context.Context) store.Actor {
+	o, _ := ctx.Value(operatorKey{}).(operator)
+	return o.actor
+}
+
+// adminPatience bounds one request of the admin API: what it asks the database
+// takes milliseconds, and an operator is waiting.
+const adminPatience = 10 * time.Second
+
+// guard stands before every route of the admin plane: it lets through whose key
+// may, and writes refusals down.
+func (a *Plane) guard(c *gin.Context) {
+	if !strings.HasPrefix(c.FullPath(), "/admin/") { // metrics, probes, and what is nowhere
+		return
+	}
+	id := control.RequestID(c.Request.Header, a.Rand)
+	c.Header("X-Request-Id", id)
+	o := operator{actor: store.Actor{Via: "api", IP: a.Control.Snapshot().ClientIP(c.Request), RequestID: id}}
+	op := a.routes[c.Request.Method+" "+c.FullPath()]
+	if !a.admitted(c, op, &o) {
+		c.Abort()
+		return
+	}
+	ctx := context.WithValue(c.Request.Context(), operatorKey{}, o)
+	if op.Endless {
+		unbound(c)
+	} else {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, adminPatience)
+		defer cancel()
+	}
+	c.Request = c.Request.WithContext(ctx)
+	c.Next()
+	a.noteFailure(c, op, o.actor)
+}
+
+// admitted fills in who asks and reports whether they may; if not, it has
+// answered.
+func (a *Plane) admitted(c *gin.Context, op *operation, o *operator) bool {
+	if err := a.cross.Check(c.Request); err != nil {
+		a.noteRefusal(c.Request, o.actor, "a page of another site")
+		Problem(c.Writer, http.StatusForbidden, "A page of another site sent this request. Admin requests come from tools, or from this gateway's own pages.")
+		return false
+	}
+	if len(op.roles) == 0 {
+		o.actor.Via, o.actor.Name = "bootstrap", "bootstrap"
+		return true
+	}
+	key, sent := control.Credential(c.Request.Header)
+	admin, known := a.Control.Snapshot().People.AdminOf(key, time.Now())
+	if !sent || !known {
+		a.refuse(c, o.actor, key)
+		return false
+	}
+	o.Admin, o.actor.Name, o.actor.Role = admin, admin.Name, admin.Role
+	if slices.Contains(op.roles, admin.Role) || op.preview && slices.Contains(anybody, admin.Role) && dryRun(c) {
+		return true
+	}
+	a.noteRefusal(c.Request, o.actor, "the role is "+admin.Role)
+	detail := fmt.Sprintf("Your key has the role %s; this needs %s.", admin.Role, strings.Join(op.roles, " or "))
+	if op.preview {
+		detail += " With ?dry_run=true you may see what would happen."
+	}
+	Problem(c.Writer, http.StatusForbidden, detail)
+	return false
+}
+
+// dryRun tells whether a request asks for a preview, as its handler reads it.
+func dryRun(c *gin.Context) bool {
+	on, err := strconv.ParseBool(c.Query("dry_run"))
+	return on && err == nil
+}
+
+// refuse answers a request without an admin key, and writes down a key that is none.
+// A tenant's key is told apart: it is known, and somebody uses it for what it is not.
+func (a *Plane) refuse(c *gin.Context, actor store.Actor, key string) {
+	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. If there is none yet: with a database, the gateway logs how to create the first one; without, add `admin.keys` to config.yaml."
+	caller, _ := a.Control.Snapshot().People.Directory.Authenticate(key, now)
+	switch {
+	case key == "":
+	case caller != nil:
+		actor.Name = "tenant:" + caller.Tenant
+		a.noteRefusal(c.Request, actor, "a tenant's key")
+		detail = "This is a tenant's key. The admin plane takes admin keys only."
+	default:
+		a.Counts.AuthFailures.Inc()
+		a.noteRefusal(c.Request, actor, "a wrong key")
+		if tooMany, wait := a.Control.Guesses.Another(actor.IP, now); tooMany {
+			c.Writer.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+			Problem(c.Writer, http.StatusTooManyRequests, "Too many wrong keys from this address. Try again later; good keys still work.")
+			return
+		}
+	}
+	c.Writer.Header().Set("WWW-Authenticate", "Bearer")
+	Problem(c.Writer, http.StatusUnauthorized, detail)
+}
+
+// noteRefusal writes a refused request to log and audit log, at most once a
+// second for each address. The path is as it was sent, as far as the log can be
+// searched for it.
+func (a *Plane) noteRefusal(r *http.Request, actor store.Actor, why string) {
+	const longest = 300 // of a search's target
+	target := r.Method + " " + r.URL.Path
+	if len(target) > longest {
+		target = strings.ToValidUTF8(target[:longest], "")
+	}
+	if actor.Name == "" {
+		actor.Name = "unknown"
+	}
+	a.noteOnce(r.Context(), actor, "admin.refused", target, why)
+}
+
+// noteFailure writes down what an operator was refused to change. Reloads write
+// their own.
+func (a *Plane) noteFailure(c *gin.Context, op *operation, actor store.Actor) {
+	switch c.Writer.Status() {
+	case http.StatusForbidden, http.StatusConflict, http.StatusPreconditionFailed:
+	default:
+		return
+	}
+	if c.Request.Method != http.MethodGet && op.Id != "reload" && !dryRun(c) {
+		a.noteOnce(c.Request.Context(), actor, op.action(), c.Request.URL.Path, "refused: "+http.StatusText(c.Writer.Status()))
+	}
+}
+
+// refusedMax bounds how many addresses are remembered within a second: more than
+// that at once is an attack, and the log has enough of it.
+const refusedMax = 1000
+
+// refusals are those of one address.
+type refusals struct {
+	second int64 // of the last that was written down
+	more   int   // that were not, since then
+}
+
+// noteOnce is note, at most once a second for each address. What was left out
+// before is told by its number.
+func (a *Plane) noteOnce(ctx context.Context, actor store.Actor, action, target, outcome string) {
+	more, elsewhere, first := a.firstOfSecond(actor.IP, time.Now().Unix())
+	if !first {
+		return
+	}
+	if more > 0 {
+		outcome += fmt.Sprintf("; %d more of this address since its last line", more)
+	}
+	if elsewhere > 0 {
+		outcome += fmt.Sprintf("; %d more of other addresses", elsewhere)
+	}
+	a.note(ctx, actor, action, target, outcome)
+}
+
+// firstOfSecond reports whether the address has not been written down in this
+// second. If so, it returns how many of its refusals were left out since its last,
+// and how many of addresses that are forgotten or were never remembered.
+func (a *Plane) firstOfSecond(ip string, second int64) (more, elsewhere int, first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was, known := a.refused[ip]
+	if known && was.second == second {
+		a.refused[ip] = refusals{second, was.more + 1}
+		return 0, 0, false
+	}
+	if !known && len(a.refused) >= refusedMax {
+		for other, at := range a.refused {
+			if at.second != second {
+				a.elsewhere += at.more
+				delete(a.refused, other)
+			}
+		}
+		if len(a.refused) >= refusedMax {
+			a.elsewhere++
+			return 0, 0, false
+		}
+	}
+	elsewhere, a.elsewhere = a.elsewhere, 0
+	a.refused[ip] = refusals{second: second}
+	return was.more, elsewhere, true
+}
+
+// note appends to the audit log what changes nothing.
+func (a *Plane) note(ctx context.Context, actor store.Actor, action, target, outcome string) {
+	a.Log.Warn("an admin request was refused", "actor", actor.Name, "ip", actor.IP, "request_id", actor.RequestID, "target", target, "why", outcome)
+	if a.Control.Stores.SQL == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
+	defer cancel()
+	if err := a.Control.Stores.SQL.AppendAudit(ctx, actor, action, target, "", "", outcome); err != nil {
+		a.Log.Warn("a refusal could not be written to the audit log", "cause", err.Error())
+	}
+}
+
+// auditPatience bounds how long a refusal waits to be written down.
+const auditPatience = 2 * time.Second
+
+// unbound removes the deadlines of a request whose answer goes on for as long as its
+// client reads it. A body, which it should not have, is read first: behind an unread one
+// net/http does not see the client leave.
+func unbound(c *gin.Context) {
+	control := controller(c.Writer)
+	if _, err := io.CopyN(io.Discard, c.Request.Body, maxAdminBody); err == io.EOF {
+		control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the first write
+	} else {
+		c.Writer.Header().Set("Connection", "close")
+	}
+	control.SetWriteDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the first write
+}
+
+// controller controls the connection of an answer. gin's own writer has no errors.
+func controller(w gin.ResponseWriter) *http.ResponseController {
+	return http.NewResponseController(w.(interface{ Unwrap() http.ResponseWriter }).Unwrap())
+}

@@ -1,0 +1,70 @@
+package admin
+
+import (
+	crand "crypto/rand"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"tierway/tenants"
+)
+
+// AU-05, AD-08: who fails to get in leaves a line with the path that was asked for,
+// and a number for those that come at once.
+func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
+	wellFormed, err := tenants.NewKey(crand.Reader, tenants.AdminPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newPlaneRig(t)
+	for i, tt := range []struct {
+		method, path, key, body, site string
+		status                        int
+		target, why, who              string
+	}{
+		{"GET", "/admin/tenants/acme", "wrong", "", "", 401, "GET /admin/tenants/acme", "a wrong key", "unknown"},
+		{"GET", "/admin/keys/k1", wellFormed, "", "", 401, "GET /admin/keys/k1", "a wrong key", "unknown"},
+		{"GET", "/admin/keys/k1", "filed", "", "", 401, "GET /admin/keys/k1", "a tenant's key", "tenant:filed"},
+		{"PATCH", "/admin/tenants/acme", "eyes", "{}", "", 403, "PATCH /admin/tenants/acme", "the role is viewer", "eyes"},
+		{"POST", "/admin/bootstrap", "", `{"secret":"guess","name":"eve"}`, "", 401, "POST /admin/bootstrap", "a wrong secret", "bootstrap"},
+		{"POST", "/admin/tenants", "ops", "{}", "cross-site", 403, "POST /admin/tenants", "a page of another site", "unknown"},
+	} {
+		r.refused = map[string]refusals{"192.0.2.1": {second: 1, more: i}} // the second before
+		if got := r.ask(tt.key, tt.method, tt.path, tt.body, "Sec-Fetch-Site", tt.site); got.Code != tt.status {
+			t.Fatalf("%s is %d: %s", tt.target, got.Code, got.Body)
+		}
+		want := tt.why
+		if i > 0 {
+			want += fmt.Sprintf("; %d more of this address since its last line", i)
+		}
+		all := r.audited()
+		if e := all[0]; len(all) != i+1 || e.Action != "admin.refused" || e.Target != tt.target || e.Outcome != want || e.Actor != tt.who || e.IP != "192.0.2.1" || e.RequestID == "" {
+			t.Errorf("%s is written down as %+v", tt.target, e)
+		}
+		log := r.log.String()
+		if lines := strings.Count(log, "\n"); lines != i+1 || !strings.Contains(log, tt.why) || strings.Contains(log, "guess") || tenants.WellFormed(tt.key) && strings.Contains(log, tt.key) {
+			t.Errorf("the log is %s", log)
+		}
+	}
+	r.ask("", http.MethodGet, "/admin/tenants", "") // without a key nothing was tried
+	r.refused = map[string]refusals{}
+	for range 5 {
+		r.ask("wrong", http.MethodGet, "/admin/"+strings.Repeat("x", 400), "")
+		r.ask("wrong", http.MethodGet, "/admin/tenants/"+strings.Repeat("x", 400), "")
+	}
+	if all := r.audited(); len(all) < 7 || len(all) > 9 || len(all[0].Target) != 300 { // a second may have passed
+		t.Errorf("of five at once are written down: %+v", all)
+	}
+}
+
+func TestAPanicOnTheAdminPlaneIsAProblemAndCounted(t *testing.T) {
+	r := newPlaneRig(t)
+	r.engine.GET("/broken", func(*gin.Context) { panic("a key") })
+	w := r.ask("", http.MethodGet, "/broken", "")
+	if w.Code != 500 || w.Header().Get("Content-Type") != "application/problem+json" || strings.Contains(w.Body.String(), "a key") || strings.Count(r.log.String(), "recovered from a panic") != 1 {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}

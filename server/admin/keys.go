@@ -1,0 +1,231 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// keyOperations are those on tenants' keys.
+func keyOperations() []operation {
+	writes := []int{http.StatusNotFound, http.StatusConflict, http.StatusNotImplemented, http.StatusServiceUnavailable}
+	changes := append([]int{http.StatusPreconditionFailed}, writes...)
+	return []operation{
+		{Id: "list-keys", Method: http.MethodGet, Path: "/admin/tenants/{name}/keys", summary: "List a tenant's keys, those that are over too", roles: anybody,
+			errors:   []int{http.StatusNotFound},
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.listKeys) }},
+		{Id: "create-key", Method: http.MethodPost, Path: "/admin/tenants/{name}/keys", summary: "Make a key; the answer holds it, once", roles: admins,
+			status: http.StatusCreated, errors: writes,
+			register: func(a *Plane, op huma.Operation) { handle(a, bodyOf[KeySettings](a, op), a.createKey) }},
+		{Id: "get-key", Method: http.MethodGet, Path: "/admin/keys/{id}", summary: "Show a key, without its secret", roles: anybody,
+			errors:   []int{http.StatusNotFound},
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.getKey) }},
+		{Id: "update-key", Method: http.MethodPatch, Path: "/admin/keys/{id}", summary: "Change a key's name, rights, limits or expiry by a JSON merge patch", roles: admins,
+			errors:   changes,
+			register: func(a *Plane, op huma.Operation) { handle(a, bodyOf[KeySettings](a, op), a.updateKey) }},
+		{Id: "rotate-key", Method: http.MethodPost, Path: "/admin/keys/{id}/rotate", summary: "Put a new key in a key's place; both work during grace_s", roles: admins,
+			status: http.StatusCreated, errors: changes,
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.rotateKey) }},
+		{Id: "revoke-key", Method: http.MethodPost, Path: "/admin/keys/{id}/revoke", summary: "End a key at once and for good", roles: admins, errors: changes,
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.revokeKey) }},
+	}
+}
+
+// KeySettings is what may be changed of a key.
+type KeySettings struct {
+	Name string `json:"name" required:"false" nullable:"true" maxLength:"100" doc:"For people: what the key is used in."`
+	RightsSettings
+	Limits    tenants.Limits `json:"limits" required:"false" doc:"Of this key, besides its tenant's; absent: none."`
+	ExpiresAt *time.Time     `json:"expires_at" required:"false" nullable:"true" doc:"Absent: never."`
+}
+
+// KeyView is a key as the API shows it.
+type KeyView struct {
+	ID     string `json:"id"`
+	Tenant string `json:"tenant"`
+	Hint   string `json:"hint" doc:"First and last characters, to tell keys apart."`
+	State  string `json:"state" enum:"active,grace,expired,revoked" doc:"grace: replaced by a rotation and still good."`
+	KeySettings
+	CreatedBy  string     `json:"created_by,omitempty"`
+	CreatedAt  *time.Time `json:"created_at,omitempty"`
+	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
+	LastUsedAt *time.Time `json:"last_used_at,omitempty" doc:"To the minute."`
+	ReplacedBy string     `json:"replaced_by,omitempty" doc:"The id of the key that a rotation put in its place."`
+	FromConfig bool       `json:"from_config" doc:"It stands in config.yaml and is changed there."`
+	Version    int64      `json:"version"`
+	Now        *UsedNow   `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one key."`
+}
+
+// KeyAnswer is a key after a change.
+type KeyAnswer struct {
+	Key      KeyView  `json:"key"`
+	Secret   string   `json:"secret,omitempty" doc:"The key itself. It is shown here and nowhere again."`
+	Replaced *KeyView `json:"replaced,omitempty" doc:"The key in whose place it is."`
+	Warnings []string `json:"warnings,omitempty" doc:"What of the settings does nothing with the configuration in force, and whose settings count."`
+}
+
+func keySettings(k tenants.Key) KeySettings {
+	return KeySettings{Name: k.Name, RightsSettings: rightsSettings(k.Rights), Limits: k.Limits, ExpiresAt: optional(k.ExpiresAt)}
+}
+
+// key returns the key with the settings.
+func (s KeySettings) key(k tenants.Key) tenants.Key {
+	k.Name, k.Rights, k.Limits, k.ExpiresAt = s.Name, s.rights(), s.Limits, pointed(s.ExpiresAt)
+	return k
+}
+
+// check returns what is wrong with the settings beyond their form, where patch is
+// what was sent.
+func (s KeySettings) check(patch json.RawMessage, now time.Time) error {
+	if err := s.RightsSettings.check(patch); err != nil {
+		return err
+	}
+	if err := checkName("body.name", s.Name); err != nil {
+		return err
+	}
+	if s.ExpiresAt != nil && !s.ExpiresAt.After(now) {
+		return invalid("body.expires_at", "it is over already: give a time to come, or revoke the key", s.ExpiresAt)
+	}
+	return nil
+}
+
+func keyView(k tenants.Key, now time.Time) KeyView {
+	settings := keySettings(k)
+	settings.RightsSettings = settings.inEffect()
+	return KeyView{ID: k.ID, Tenant: k.Tenant, Hint: k.Hint, State: k.State(now), KeySettings: settings, CreatedBy: k.CreatedBy,
+		CreatedAt: optional(k.CreatedAt), RevokedAt: optional(k.RevokedAt), LastUsedAt: optional(k.LastUsedAt),
+		ReplacedBy: k.ReplacedBy, FromConfig: k.FromConfig, Version: k.Version}
+}
+
+func (a *Plane) listKeys(_ context.Context, in *struct {
+	Name string `path:"name" maxLength:"63"`
+	PageQuery
+}) (*reply[Page[KeyView]], error) {
+	if _, err := a.tenantNamed(in.Name); err != nil {
+		return nil, err
+	}
+	_, ks, _, _ := a.Control.TenantsNow()
+	var views []KeyView
+	for _, k := range ks {
+		if k.Tenant == in.Name {
+			views = append(views, keyView(k, time.Now()))
+		}
+	}
+	return &reply[Page[KeyView]]{Body: paged(views, in.PageQuery, func(k *KeyView) string { return k.ID }, func(k *KeyView) string { return k.Name })}, nil
+}
+
+// keyOf returns the key of an id.
+func (a *Plane) keyOf(id string) (tenants.Key, error) {
+	_, ks, _, _ := a.Control.TenantsNow()
+	i := slices.IndexFunc(ks, func(k tenants.Key) bool { return k.ID == id })
+	if i < 0 {
+		return tenants.Key{}, notFound("key", id)
+	}
+	return ks[i], nil
+}
+
+// liveKey returns the key of an id if the API may change it, at the version that
+// is wanted.
+func (a *Plane) liveKey(ctx context.Context, id string, want int64) (tenants.Key, error) {
+	k, err := a.keyOf(id)
+	if err == nil && !k.FromConfig && want != 0 && k.Version != want { // this gateway may be the one that is behind
+		if err = a.Control.Database.Read(ctx); err == nil {
+			k, err = a.keyOf(id)
+		}
+	}
+	switch {
+	case err != nil:
+		return k, err
+	case k.FromConfig:
+		return k, fromConfig("key", id)
+	case want != 0 && k.Version != want:
+		return k, store.ErrConflict
+	case !k.Valid(time.Now()):
+		return k, over(k, time.Now())
+	}
+	return k, nil
+}
+
+func (a *Plane) getKey(_ context.Context, in *struct {
+	ID string `path:"id" maxLength:"63"`
+}) (*tagged[KeyView], error) {
+	k, err := a.keyOf(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	v := keyView(k, time.Now())
+	v.Now = a.usedNow(k.Tenant, k.ID, time.Now())
+	return &tagged[KeyView]{ETag: etag(k.Version), Body: v}, nil
+}
+
+func (a *Plane) createKey(ctx context.Context, in *struct {
+	Name string `path:"name" maxLength:"63"`
+	Body json.RawMessage
+}) (*tagged[KeyAnswer], error) {
+	if err := a.database(); err != nil {
+		return nil, err
+	}
+	settings, err := merged(KeySettings{}, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	if err := settings.check(in.Body, time.Now()); err != nil {
+		return nil, err
+	}
+	t, err := a.tenantNamed(in.Name)
+	if err != nil {
+		return nil, err
+	}
+	warnings := []string{}
+	if t.FromConfig {
+		// A key stands in the database beside a tenant, whose settings the file has.
+		if _, err := a.Control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), tenants.Tenant{Name: in.Name}); err != nil && !errors.Is(err, store.ErrExists) {
+			return nil, a.failed("making a tenant", err)
+		}
+		warnings = append(warnings, fmt.Sprintf("the tenant %q stands in config.yaml: what it may use and its limits are those of the file", in.Name))
+	}
+	k, secret, err := a.mint(ctx, settings.key(tenants.Key{Tenant: in.Name}))
+	if err != nil {
+		return nil, a.failed("making a key", err)
+	}
+	a.Control.Database.Changed(ctx)
+	return &tagged[KeyAnswer]{ETag: etag(k.Version), Body: KeyAnswer{Key: keyView(k, time.Now()), Secret: secret,
+		Warnings: append(warnings, advice(a.Control.Snapshot().File, k.Rights, k.Limits)...)}}, nil
+}
+
+func (a *Plane) updateKey(ctx context.Context, in *struct {
+	ID      string `path:"id" maxLength:"63"`
+	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+	Body    json.RawMessage
+}) (*tagged[KeyAnswer], error) {
+	var made tenants.Key
+	err := a.onVersion(ctx, in.IfMatch, func(want int64) error {
+		k, err := a.liveKey(ctx, in.ID, want)
+		if err != nil {
+			return err
+		}
+		settings, err := merged(keySettings(k), in.Body)
+		if err == nil {
+			err = settings.check(in.Body, time.Now())
+		}
+		if err != nil {
+			return err
+		}
+		made, err = a.Control.Stores.SQL.UpdateKey(ctx, actorOf(ctx), settings.key(k), k.Version)
+		return err
+	})
+	if err != nil {
+		return nil, a.failed("changing a key", err)
+	}
+	return &tagged[KeyAnswer]{ETag: etag(made.Version), Body: KeyAnswer{Key: keyView(made, time.Now()),
+		Warnings: advice(a.Control.Snapshot().File, made.Rights, made.Limits)}}, nil
+}

@@ -1,0 +1,275 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/server/control"
+	"tierway/store"
+)
+
+// drainBegun is what is remembered of a drain that was begun on this gateway.
+type drainBegun struct {
+	at, deadline time.Time
+	inflight     int
+}
+
+// drainState is how far a draining worker is.
+type drainState struct {
+	Since           time.Time  `json:"since"`
+	Inflight        int        `json:"inflight" doc:"Requests under way by this gateway."`
+	InflightAtStart *int       `json:"inflight_at_start,omitempty" doc:"Known by the gateway where the drain was asked for."`
+	Deadline        *time.Time `json:"deadline,omitempty" doc:"When the operator wants it done. Requests under way are not cut then."`
+	Overdue         bool       `json:"overdue" doc:"The deadline has passed and requests are under way still."`
+}
+
+// WorkerChange is another weight for a worker.
+type WorkerChange struct {
+	Weight *int  `json:"weight" nullable:"true" minimum:"0" maximum:"100" doc:"0: no new requests; null: the configuration's."`
+	TTL    int64 `json:"ttl_s,omitempty" minimum:"1" maximum:"2592000" doc:"Seconds after which it is over by itself; absent: until it is reset."`
+}
+
+// WorkerAnswer is a worker after a change, or as it would be.
+type WorkerAnswer struct {
+	DryRun   bool               `json:"dry_run"`
+	Worker   WorkerState        `json:"worker"`
+	Expected map[string]float64 `json:"expected" nullable:"false" doc:"Share of the pool's requests by worker, by weight."`
+	Warnings []string           `json:"warnings,omitempty"`
+}
+
+// DrainRequest says how long a drain may take.
+type DrainRequest struct {
+	Timeout int64 `json:"timeout_s,omitempty" minimum:"1" maximum:"86400" default:"300" doc:"When it is to be done, for the progress that is shown."`
+}
+
+// DrainAnswer is how a drain begins.
+type DrainAnswer struct {
+	State           string    `json:"state" enum:"draining,drained"`
+	Inflight        int       `json:"inflight"`
+	InflightAtStart int       `json:"inflight_at_start"`
+	Deadline        time.Time `json:"deadline"`
+	Warnings        []string  `json:"warnings,omitempty"`
+}
+
+// addDrain marks a worker that takes no new requests by an override.
+func (a *Plane) addDrain(st *WorkerState, now time.Time) {
+	o := st.Weights.Override
+	if o == nil || !o.Drain {
+		return
+	}
+	st.State = "drained"
+	if st.Inflight > 0 {
+		st.State = "draining"
+	}
+	st.Drain = &drainState{Since: o.At.UTC(), Inflight: st.Inflight}
+	a.mu.Lock()
+	begun, here := a.drains[st.Name]
+	a.mu.Unlock()
+	if here {
+		st.Drain.InflightAtStart, st.Drain.Deadline = new(begun.inflight), optional(begun.deadline)
+		st.Drain.Overdue = st.Inflight > 0 && now.After(begun.deadline)
+	}
+}
+
+// expectedOf returns the shares of a pool by weight, and what there is to say of
+// them. Weights replace those in force.
+func expectedOf(p *control.Pool, weights map[string]int, now time.Time) (map[string]float64, []string) {
+	shares := expectedShares(p.LiveWorkers(now), weights)
+	for _, share := range shares {
+		if share > 0 {
+			return shares, nil
+		}
+	}
+	return shares, []string{fmt.Sprintf("no worker of %s takes requests: those that may move go where classifier.unavailable says, all others fail", p.Name)}
+}
+
+func (a *Plane) weighWorker(ctx context.Context, in *struct {
+	Name    string `path:"name" maxLength:"200"`
+	DryRun  bool   `query:"dry_run" doc:"Say what would happen, and change nothing."`
+	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+	Body    WorkerChange
+}) (*tagged[WorkerAnswer], error) {
+	p, w, err := a.workerNamed(in.Name)
+	if err != nil {
+		return nil, err
+	}
+	match, err := tagOf(in.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	if in.DryRun {
+		return a.previewWeight(p, w, match, in.Body)
+	}
+	o, err := a.change(ctx, in.Name, match, in.Body.over)
+	if err != nil {
+		return nil, a.failed("changing a worker's weight", err)
+	}
+	return a.workerAnswer(o)
+}
+
+// over returns the override with the change. A drain stays until it is taken back.
+func (c WorkerChange) over(o store.Override) (store.Override, error) {
+	if c.TTL > 0 && o.Drain {
+		return o, huma.Error409Conflict("The worker drains, and a drain does not end by itself: leave ttl_s out, or undrain it first.")
+	}
+	o.Weight, o.Until = c.Weight, time.Time{}
+	if c.TTL > 0 && c.Weight != nil {
+		o.Until = time.Now().Add(time.Duration(c.TTL) * time.Second)
+	}
+	return o, nil
+}
+
+// previewWeight answers with the shares that a change would make.
+func (a *Plane) previewWeight(p *control.Pool, w WorkerState, match tag, c WorkerChange) (*tagged[WorkerAnswer], error) {
+	was := store.Override{Worker: w.Name}
+	if w.Weights.Override != nil {
+		was = *w.Weights.Override
+	}
+	if !match.is(was.Number()) {
+		return nil, a.failed("previewing a worker's weight", store.ErrConflict)
+	}
+	o, err := c.over(was)
+	if err != nil {
+		return nil, err
+	}
+	weight := w.Weights.File
+	if o.Drain {
+		weight = 0
+	} else if o.Weight != nil {
+		weight = *o.Weight
+	}
+	answer := WorkerAnswer{DryRun: true, Worker: w}
+	answer.Expected, answer.Warnings = expectedOf(p, map[string]int{w.Name: weight}, time.Now())
+	return &tagged[WorkerAnswer]{ETag: etag(was.Number()), Body: answer}, nil
+}
+
+// change changes what is in force of a worker by f, unless it is another than
+// match asks for: then it fails with store.ErrConflict.
+func (a *Plane) change(ctx context.Context, worker string, match tag, f func(store.Override) (store.Override, error)) (store.Override, error) {
+	actor, from := actorOf(ctx), int64(0)
+	o, err := a.Control.EditOverride(ctx, actor, worker, func(o store.Override) (store.Override, error) {
+		if from = o.Number(); !match.is(from) {
+			return o, store.ErrConflict
+		}
+		o, err := f(o)
+		o.By = actor.Name
+		return o, err
+	})
+	if err == nil && o.Number() != from {
+		a.Log.Info("a worker was changed live", "worker", worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP, "request_id", actor.RequestID)
+	}
+	return o, err
+}
+
+// workerAnswer answers with a worker and its pool as they are after a change.
+func (a *Plane) workerAnswer(o store.Override) (*tagged[WorkerAnswer], error) {
+	p, w, err := a.workerNamed(o.Worker)
+	if err != nil {
+		return nil, err
+	}
+	answer := WorkerAnswer{Worker: w}
+	answer.Expected, answer.Warnings = expectedOf(p, nil, time.Now())
+	return &tagged[WorkerAnswer]{ETag: etag(o.Number()), Body: answer}, nil
+}
+
+func (a *Plane) drainWorker(ctx context.Context, in *struct {
+	Name    string `path:"name" maxLength:"200"`
+	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+	Body    *DrainRequest
+}) (*tagged[DrainAnswer], error) {
+	p, w, err := a.workerNamed(in.Name)
+	if err != nil {
+		return nil, err
+	}
+	match, err := tagOf(in.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	timeout := int64(300) // as documented; a long answer takes minutes
+	if in.Body != nil && in.Body.Timeout > 0 {
+		timeout = in.Body.Timeout
+	}
+	o, err := a.change(ctx, in.Name, match, drained)
+	if err != nil {
+		return nil, a.failed("draining a worker", err)
+	}
+	now := time.Now().UTC()
+	begun := drainBegun{at: now, deadline: now.Add(time.Duration(timeout) * time.Second), inflight: w.Inflight}
+	a.mu.Lock()
+	a.drains[in.Name] = begun
+	a.mu.Unlock()
+	answer := DrainAnswer{State: "drained", InflightAtStart: begun.inflight, Deadline: begun.deadline}
+	if _, w, err = a.workerNamed(in.Name); err == nil && w.Inflight > 0 {
+		answer.State, answer.Inflight = "draining", w.Inflight
+	}
+	_, answer.Warnings = expectedOf(p, nil, now)
+	return &tagged[DrainAnswer]{ETag: etag(o.Number()), Body: answer}, nil
+}
+
+// drained returns the override as one that drains. That lasts until it is taken
+// back: a drain that ended by itself would send requests to an engine that somebody
+// is working on. So a weight that was to end by itself ends now.
+func drained(o store.Override) (store.Override, error) {
+	if !o.Until.IsZero() {
+		o.Weight, o.Until = nil, time.Time{}
+	}
+	o.Drain = true
+	return o, nil
+}
+
+func (a *Plane) undrainWorker(ctx context.Context, in *struct {
+	Name    string `path:"name" maxLength:"200"`
+	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+}) (*tagged[WorkerAnswer], error) {
+	if _, _, err := a.workerNamed(in.Name); err != nil {
+		return nil, err
+	}
+	match, err := tagOf(in.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	o, err := a.change(ctx, in.Name, match, func(o store.Override) (store.Override, error) {
+		o.Drain = false
+		return o, nil
+	})
+	if err != nil {
+		return nil, a.failed("taking a drain back", err)
+	}
+	a.forgetDrain(in.Name)
+	return a.workerAnswer(o)
+}
+
+func (a *Plane) forgetDrain(worker string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.drains, worker)
+}
+
+func (a *Plane) listOverrides(_ context.Context, in *struct{ PageQuery }) (*reply[Page[store.Override]], error) {
+	name := func(o *store.Override) string { return o.Worker }
+	return &reply[Page[store.Override]]{Body: paged(a.Control.OverridesNow(), in.PageQuery, name, name)}, nil
+}
+
+func (a *Plane) deleteOverride(ctx context.Context, in *struct {
+	Worker  string `path:"worker" maxLength:"200"`
+	IfMatch string `header:"If-Match" doc:"The worker's ETag that the change is based on."`
+}) (*struct{}, error) {
+	match, err := tagOf(in.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	_, err = a.change(ctx, in.Worker, match, func(o store.Override) (store.Override, error) {
+		if !o.Says() {
+			return o, notFound("override of", in.Worker)
+		}
+		return store.Override{}, nil
+	})
+	if err != nil {
+		return nil, a.failed("clearing an override", err)
+	}
+	a.forgetDrain(in.Worker)
+	return nil, nil
+}

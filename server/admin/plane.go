@@ -1,0 +1,97 @@
+// Package admin is the admin API: operators read and change what Control holds, and have
+// requests explained and replayed.
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"tierway/decisions"
+	"tierway/server/control"
+	"tierway/telemetry"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gin-gonic/gin"
+)
+
+// Options is what a Plane is made from.
+type Options struct {
+	Control   *control.Control
+	Decisions *decisions.Log
+	// Explain explains a request, and returns the random number by which a worker was picked;
+	// nil where none was.
+	Explain  func(*http.Request, control.Question) (*decisions.Explanation, *uint64)
+	Draining func() bool  // the gateway is shutting down
+	Inflight func() int64 // requests of the data plane
+	// Probes are the handlers of GET and HEAD by their path, which need no key.
+	Probes  map[string]http.Handler
+	Metrics http.Handler // of GET /metrics; nil: it is not served here
+	Path    string       // of the configuration's file, for operators; may be empty
+	Version string       // of the program, for operators; may be empty
+	Log     *slog.Logger
+	Counts  *telemetry.Metrics
+	Rand    func() uint64 // uniform; safe for concurrent use
+}
+
+// New builds the admin plane: everything under /admin/ with an admin key. Without
+// admin keys it is closed, never open.
+func New(o Options) *Plane {
+	a := &Plane{Options: o, engine: gin.New(), started: time.Now(), drains: map[string]drainBegun{}, refused: map[string]refusals{}}
+	e := a.engine
+	e.RedirectTrailingSlash, e.HandleMethodNotAllowed = false, true
+	e.Use(a.recoverRequest, a.guard)
+	if o.Metrics != nil {
+		e.GET("/metrics", gin.WrapH(o.Metrics))
+	}
+	for path, h := range o.Probes {
+		e.Match([]string{http.MethodGet, http.MethodHead}, path, gin.WrapH(h))
+	}
+	a.register()
+	e.NoRoute(func(c *gin.Context) { Problem(c.Writer, http.StatusNotFound, "There is nothing at this address.") })
+	e.NoMethod(func(c *gin.Context) {
+		Problem(c.Writer, http.StatusMethodNotAllowed, "This address takes other methods: "+c.Writer.Header().Get("Allow")+".")
+	})
+	return a
+}
+
+// OpenAPI returns the document of the API.
+func (a *Plane) OpenAPI() *huma.OpenAPI { return a.api.OpenAPI() }
+
+// Handler returns the handler of the plane's address.
+func (a *Plane) Handler() http.Handler { return a.engine }
+
+// Streams returns how many operators follow decisions.
+func (a *Plane) Streams() int { return int(a.streams.Load()) }
+
+// Problem answers with an error of RFC 9457.
+func Problem(w http.ResponseWriter, status int, detail string) {
+	body, err := json.Marshal(huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail})
+	if err != nil {
+		status, body = http.StatusInternalServerError, []byte(`{}`)
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	w.Write(append(body, '\n')) //nolint:errcheck // the client is gone
+}
+
+// recoverRequest turns a panic of the admin plane into a 500, or into a cut
+// connection if part of the answer was sent.
+func (a *Plane) recoverRequest(c *gin.Context) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+			a.Control.Recover.Panicked(p, slog.String("route", c.FullPath()))
+		}
+		if c.Writer.Written() {
+			panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
+		}
+		Problem(c.Writer, http.StatusInternalServerError, "The gateway failed to handle the request. Its log has the cause.")
+	}()
+	c.Next()
+}

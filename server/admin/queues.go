@@ -1,0 +1,160 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/queue"
+	"tierway/server/control"
+	"tierway/tenants"
+)
+
+// queueOperations are those on queues.
+func queueOperations() []operation {
+	return []operation{
+		{Id: "list-queues", Method: http.MethodGet, Path: "/admin/queues", summary: "List the queues: by class how many wait, for how long, and what became of those before them", roles: anybody,
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.listQueues) }},
+		{Id: "get-queue", Method: http.MethodGet, Path: "/admin/queues/{tier}", summary: "Show a tier's or pool's queue with the requests that wait, in the order in which they would go", roles: anybody, errors: []int{http.StatusNotFound},
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.getQueue) }},
+	}
+}
+
+// QueueState is one queue as GET /admin/queues shows it.
+type QueueState struct {
+	Name       string                `json:"name" doc:"Of its tier or pool."`
+	Tier       bool                  `json:"tier" doc:"One of the tiers, which are listed in their order; else a pool."`
+	Depth      int                   `json:"depth" doc:"Requests that wait."`
+	MaxDepth   int                   `json:"max_depth" doc:"So many of each class may wait; 0: nobody waits."`
+	Bytes      int64                 `json:"bytes" doc:"Of their bodies."`
+	MaxBytes   int64                 `json:"max_bytes" doc:"0: no bound."`
+	Throughput throughputState       `json:"throughput"`
+	Drain      *float64              `json:"drain_ms" doc:"Until all that wait now have gone, by the throughput; null: nothing goes."`
+	Classes    map[string]classState `json:"classes" doc:"By name."`
+}
+
+// throughputState is how fast a pool takes requests.
+type throughputState struct {
+	PerSecond float64 `json:"per_second" doc:"Requests that end and so make room."`
+	Sure      bool    `json:"sure" doc:"Measured; else what prompts and answers of that length should take."`
+}
+
+// classState is one class of a queue. Its totals count since the gateway started.
+type classState struct {
+	Depth    int              `json:"depth"`
+	Oldest   float64          `json:"oldest_ms" doc:"How long the one that came first has waited; 0: nobody waits."`
+	MaxWait  float64          `json:"max_wait_ms"`
+	Tokens   int64            `json:"tokens" doc:"Of the prompts that wait and their expected answers."`
+	Drain    *float64         `json:"drain_ms" doc:"As the queue's, for those that wait in this class and the more urgent ones."`
+	Entered  int64            `json:"entered" doc:"Requests that had to wait: granted, left, put out, or still waiting."`
+	Granted  int64            `json:"granted" doc:"Requests that had a worker after a wait."`
+	Promoted int64            `json:"promoted" doc:"Those granted that went as the class above, for they had waited past age."`
+	Left     int64            `json:"left" doc:"Requests whose client left while they waited."`
+	PutOut   int64            `json:"put_out" doc:"Requests shed after a wait."`
+	Shed     map[string]int64 `json:"shed" doc:"Requests answered 503, at once or after a wait, by reason."`
+}
+
+// waiterState is one request that waits.
+type waiterState struct {
+	Position  int      `json:"position" doc:"1 goes next, if the worker that is free suits it."`
+	RequestID string   `json:"request_id"`
+	Tenant    string   `json:"tenant"`
+	Class     string   `json:"class" enum:"interactive,background,batch"`
+	Waited    float64  `json:"waited_ms"`
+	Tokens    int64    `json:"tokens" doc:"Of its prompt and its expected answer."`
+	Estimated *float64 `json:"estimated_ms" doc:"Until its turn, by position and throughput, if nobody more urgent comes; null: nothing goes."`
+}
+
+// QueueView is GET /admin/queues/{tier}.
+type QueueView struct {
+	QueueState
+	Waiting []waiterState `json:"waiting" nullable:"false"`
+	Matched int           `json:"matched" doc:"How many the filters let through, those beyond limit among them; of the first 10,000 that wait."`
+}
+
+// maxLooked is how many that wait are looked at for those whom filters let through:
+// nobody enters or leaves meanwhile, and so many take some 10 ms.
+const maxLooked = 10_000
+
+func (a *Plane) listQueues(context.Context, *struct{}) (*reply[Page[QueueState]], error) {
+	p := Page[QueueState]{Items: []QueueState{}}
+	now := time.Now()
+	for _, pool := range a.Control.Snapshot().Pools {
+		p.Items = append(p.Items, queueState(pool, now))
+	}
+	p.Total = len(p.Items)
+	return &reply[Page[QueueState]]{Body: p}, nil
+}
+
+func (a *Plane) getQueue(_ context.Context, in *struct {
+	Tier   string `path:"tier" maxLength:"200"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many that wait."`
+	Tenant string `query:"tenant" maxLength:"63" doc:"Only this tenant's."`
+	Class  string `query:"class" enum:"interactive,background,batch" doc:"Only those of the class."`
+}) (*reply[QueueView], error) {
+	p := a.Control.Snapshot().ByName[in.Tier]
+	if p == nil {
+		return nil, notFound("tier or pool", in.Tier)
+	}
+	now := time.Now()
+	view := QueueView{QueueState: queueState(p, now), Waiting: []waiterState{}}
+	look, all := maxLooked, in.Tenant == "" && in.Class == ""
+	if all {
+		look = in.Limit
+	}
+	for _, w := range p.WaitQueue.List(now, look) {
+		class := tenants.Class(w.Class).String()
+		if in.Tenant != "" && w.Tenant != in.Tenant || in.Class != "" && class != in.Class {
+			continue
+		}
+		if view.Matched++; view.Matched <= in.Limit {
+			view.Waiting = append(view.Waiting, waiterState{Position: w.Position, RequestID: w.ID, Tenant: w.Tenant, Class: class,
+				Waited: millis(w.Waited), Tokens: w.Tokens, Estimated: estimate(w.Expected, true)})
+		}
+	}
+	if all {
+		view.Matched = view.Depth
+	}
+	return &reply[QueueView]{Body: view}, nil
+}
+
+// estimate returns a time in milliseconds as the answer shows it: a queue says 0
+// where somebody waits and nothing is known.
+func estimate(d time.Duration, waits bool) *float64 {
+	if waits && d <= 0 {
+		return nil
+	}
+	return new(millis(d))
+}
+
+// queueState returns what is known of the pool's queue.
+func queueState(p *control.Pool, now time.Time) QueueState {
+	v := p.WaitQueue.View(now)
+	_, sure := p.Routing.Throughput(now)
+	st := QueueState{Name: p.Name, Tier: p.Tier, MaxDepth: p.Queue.MaxDepth, Bytes: v.Bytes, MaxBytes: p.Queue.MaxBytes,
+		Throughput: throughputState{PerSecond: v.PerSecond, Sure: sure}, Classes: map[string]classState{}}
+	var drain time.Duration
+	for i, name := range tenants.Classes() {
+		c := &v.Classes[i]
+		st.Depth += c.Depth
+		drain = max(drain, c.Drain)
+		st.Classes[name] = classStateOf(c, p.Queue.MaxWait[i])
+	}
+	st.Drain = estimate(drain, st.Depth > 0)
+	return st
+}
+
+// classStateOf returns one class as the answer shows it.
+func classStateOf(c *queue.ClassView, maxWait time.Duration) classState {
+	st := classState{Depth: c.Depth, Oldest: millis(c.Oldest), MaxWait: millis(maxWait), Tokens: c.Tokens, Drain: estimate(c.Drain, c.Depth > 0),
+		Entered: c.Entered, Granted: c.Granted, Promoted: c.Promoted, Left: c.Left, PutOut: c.PutOut, Shed: map[string]int64{}}
+	for i, reason := range queue.ShedReasons() {
+		st.Shed[reason] = c.Shed[i]
+	}
+	return st
+}
+
+// millis is a time in milliseconds.
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

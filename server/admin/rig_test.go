@@ -1,0 +1,89 @@
+package admin
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"tierway/config"
+	"tierway/decisions"
+	"tierway/server/control"
+	"tierway/store"
+	"tierway/telemetry"
+)
+
+// planeRig is an admin plane over a Control of its own, without a data plane.
+type planeRig struct {
+	*Plane
+	t       *testing.T
+	log     strings.Builder
+	metrics *telemetry.Metrics
+}
+
+// newPlaneRig has the admin ops, the viewer eyes and the tenant filed, whose keys are
+// their names, and a database.
+func newPlaneRig(t *testing.T) *planeRig {
+	t.Helper()
+	digest := func(key string) string { sum := sha256.Sum256([]byte(key)); return hex.EncodeToString(sum[:]) }
+	f, err := config.Parse("test.yaml", []byte(fmt.Sprintf(`
+classifier: { preset: none }
+store: { sql: "sqlite://:memory:" }
+admin: { keys: [ { name: ops, sha256: %s }, { name: eyes, sha256: %s, role: viewer } ] }
+auth: { keys: [ { name: filed, sha256: %s } ] }
+health: { path: "off" }
+tiers: [ { name: small, model: fake-7b, workers: [ { name: w0, url: "http://127.0.0.1:9" } ] } ]
+`, digest("ops"), digest("eyes"), digest("filed"))), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &planeRig{t: t, metrics: telemetry.New("test")}
+	log := slog.New(slog.NewTextHandler(&r.log, nil))
+	c, err := control.New(control.Options{Config: f, Log: slog.New(slog.DiscardHandler), Metrics: r.metrics, Rand: rand.Uint64, Recover: control.NewRecoverer(log, r.metrics),
+		Applied: func(*config.File) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	r.Plane = New(Options{Control: c, Decisions: decisions.NewLog(10), Log: log, Counts: r.metrics, Rand: rand.Uint64,
+		Explain: func(*http.Request, control.Question) (*decisions.Explanation, *uint64) {
+			return &decisions.Explanation{}, nil
+		},
+		Draining: func() bool { return false }, Inflight: func() int64 { return 0 }})
+	return r
+}
+
+// ask sends a request with a key.
+func (r *planeRig) ask(key, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	rec := httptest.NewRecorder()
+	r.engine.ServeHTTP(rec, req)
+	return rec
+}
+
+// audited returns the audit log, the newest line first.
+func (r *planeRig) audited() []store.AuditEntry {
+	r.t.Helper()
+	all, err := r.Control.Stores.SQL.Audit(r.t.Context(), store.AuditQuery{Limit: 200})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}

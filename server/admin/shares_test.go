@@ -1,0 +1,39 @@
+package admin
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tierway/routing"
+	"tierway/server/control"
+)
+
+// TestExpectedSharesFollowWeights: of the lowest group that has a worker which
+// is up.
+func TestExpectedSharesFollowWeights(t *testing.T) {
+	view := func(id string, weight, group int, up bool) control.LiveWorker {
+		return control.LiveWorker{WorkerView: routing.WorkerView{ID: id, Weight: weight, Group: group, Up: up}}
+	}
+	all := []control.LiveWorker{view("a", 1, 0, true), view("b", 3, 0, true), view("c", 5, 0, false), view("d", 7, 1, true)}
+	for _, tt := range []struct {
+		weights map[string]int
+		want    map[string]float64
+	}{
+		{nil, map[string]float64{"a": 0.25, "b": 0.75, "c": 0, "d": 0}},
+		{map[string]int{"b": 1}, map[string]float64{"a": 0.5, "b": 0.5, "c": 0, "d": 0}},
+		{map[string]int{"a": 0, "b": 0}, map[string]float64{"a": 0, "b": 0, "c": 0, "d": 1}},
+		{map[string]int{"a": 0, "b": 0, "d": 0}, map[string]float64{"a": 0, "b": 0, "c": 0, "d": 0}},
+	} {
+		if diff := cmp.Diff(tt.want, expectedShares(all, tt.weights)); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", tt.weights, diff)
+		}
+	}
+}
+
+// TestModelsAreNamedOnce: those of the file first, then what the engine lists.
+func TestModelsAreNamedOnce(t *testing.T) {
+	if diff := cmp.Diff([]string{"b", "a", "c"}, modelsOf([]string{"b", "a"}, []string{"a", "c", "b"})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,260 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/routing"
+	"tierway/server/control"
+	"tierway/store"
+)
+
+// workerOperations are those on workers, their live overrides and their pools.
+func workerOperations() []operation {
+	list := func(a *Plane, op huma.Operation) { handle(a, op, a.listWorkers) }
+	get := func(a *Plane, op huma.Operation) { handle(a, op, a.getWorker) }
+	unknown := []int{http.StatusNotFound}
+	writes := []int{http.StatusNotFound, http.StatusPreconditionFailed, http.StatusServiceUnavailable}
+	return []operation{
+		{Id: "list-workers", Method: http.MethodGet, Path: "/admin/workers", summary: "List the workers with state, load, times and share, and what their pools have learned", roles: anybody, register: list},
+		{Id: "get-worker", Method: http.MethodGet, Path: "/admin/workers/{name}", summary: "Show a worker; while it drains, how far it is", roles: anybody, errors: unknown, register: get},
+		{Id: "list-backends", Method: http.MethodGet, Path: "/admin/backends", summary: "Another name of /admin/workers", roles: anybody, register: list},
+		{Id: "get-backend", Method: http.MethodGet, Path: "/admin/backends/{name}", summary: "Another name of /admin/workers/{name}", roles: anybody, errors: unknown, register: get},
+		{Id: "weigh-worker", Method: http.MethodPatch, Path: "/admin/workers/{name}", summary: "Give a worker another weight, for ttl_s seconds or until it is reset by null", roles: admins, preview: true, errors: append([]int{http.StatusConflict}, writes...),
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.weighWorker) }},
+		{Id: "drain-worker", Method: http.MethodPost, Path: "/admin/workers/{name}/drain", summary: "Give a worker no new requests; those under way finish", roles: admins, status: http.StatusAccepted, errors: writes,
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.drainWorker) }},
+		{Id: "undrain-worker", Method: http.MethodPost, Path: "/admin/workers/{name}/undrain", summary: "Give a drained worker requests again", roles: admins, errors: writes,
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.undrainWorker) }},
+		{Id: "list-overrides", Method: http.MethodGet, Path: "/admin/overrides", summary: "List the live changes over the configuration, with who made them and when", roles: anybody,
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.listOverrides) }},
+		{Id: "clear-override", Method: http.MethodDelete, Path: "/admin/overrides/{worker}", summary: "Give a worker back what the configuration says of it", roles: admins, status: http.StatusNoContent, errors: writes,
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.deleteOverride) }},
+		{Id: "list-tiers", Method: http.MethodGet, Path: "/admin/tiers", summary: "List the tiers and pools", roles: anybody,
+			register: func(a *Plane, op huma.Operation) { handle(a, op, a.listTiers) }},
+	}
+}
+
+// WorkerState is one worker as GET /admin/workers shows it.
+type WorkerState struct {
+	Name          string   `json:"name"`
+	Pool          string   `json:"pool"`
+	Tier          bool     `json:"tier" doc:"Its pool is one of the tiers."`
+	Model         string   `json:"model" doc:"What its pool serves; empty: what clients ask for."`
+	Models        []string `json:"models" nullable:"false" doc:"What it is told to have besides, then what its engine lists."`
+	State         string   `json:"state" enum:"up,down,asleep,paused,cooling,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. breaker.cause says why open is."`
+	Since         string   `json:"since,omitempty" doc:"It is up or down since then."`
+	LastError     string   `json:"last_error,omitempty"`
+	Weight        int      `json:"weight" doc:"In force."`
+	Share         float64  `json:"share" doc:"Of its usual load, below 1 while it starts slowly."`
+	Inflight      int      `json:"inflight"`
+	MaxInflight   int      `json:"max_inflight" doc:"As configured; 0: no bound."`
+	Bound         int      `json:"bound" doc:"On requests at once, in force; 0: none."`
+	BoundLearned  bool     `json:"bound_learned" doc:"The bound is learned from times to first token."`
+	Tokens        int64    `json:"tokens_inflight" doc:"Of prompts, cached or not, and expected answers."`
+	MaxTokens     int64    `json:"max_tokens_inflight" doc:"As configured; 0: no bound."`
+	PendingTokens int64    `json:"pending_tokens"`
+	OutputTokens  int64    `json:"output_tokens"`
+	Waiting       int      `json:"engine_waiting"`
+	Running       int      `json:"engine_running"`
+	KVUsage       float64  `json:"kv_usage"`
+	Saturated     bool     `json:"saturated" doc:"By its engine's own metrics: it gets no more requests now."`
+	Stale         bool     `json:"metrics_stale" doc:"Its engine's own metrics are too old to count."`
+
+	Weights      workerWeights           `json:"weights"`
+	Drain        *drainState             `json:"drain,omitempty"`
+	Totals       workerTotals            `json:"totals"`
+	Latency      timesState              `json:"latency" doc:"Of whole requests, of the last 5 to 10 minutes."`
+	TTFT         timesState              `json:"ttft" doc:"To the first event, of the last 5 to 10 minutes."`
+	LastSelected *time.Time              `json:"last_selected,omitempty"`
+	Distribution distribution            `json:"distribution" doc:"Its share of its pool's requests."`
+	Breaker      breakerState            `json:"breaker"`
+	Learned      routing.WorkerEstimates `json:"learned"`
+}
+
+// breakerState is a worker's breaker as GET /admin/workers shows it.
+type breakerState struct {
+	State               string  `json:"state"`
+	Until               string  `json:"until,omitempty" doc:"When an open one lets a request try."`
+	Cause               string  `json:"cause,omitempty" doc:"Of the last change."`
+	Failures            int     `json:"failures" doc:"Within the window."`
+	Requests            int     `json:"requests" doc:"Within the window."`
+	ConsecutiveFailures int     `json:"consecutive_failures"`
+	SlowRatio           float64 `json:"slow_ratio" doc:"How slow beside its peers; 0 is not known."`
+	Samples             int     `json:"slow_samples"`
+}
+
+// workerWeights says where a worker's weight comes from.
+type workerWeights struct {
+	Effective int             `json:"effective"`
+	File      int             `json:"file"`
+	Override  *store.Override `json:"override,omitempty"`
+	Version   int64           `json:"version" doc:"Of the override, for If-Match as \"v…\"; 0: there is none."`
+}
+
+// workerTotals is what a worker has done for this gateway since it started.
+type workerTotals struct {
+	Requests requestTotals `json:"requests"`
+	Tokens   tokenTotals   `json:"tokens"`
+}
+
+// requestTotals are attempts by how they ended.
+type requestTotals struct {
+	OK       int64 `json:"ok"`
+	Excluded int64 `json:"excluded" doc:"They say nothing of the worker: the client left, or its request was at fault."`
+	Error    int64 `json:"error"`
+}
+
+// tokenTotals are tokens as the engine reported them.
+type tokenTotals struct {
+	Prompt int64 `json:"prompt"`
+	Cached int64 `json:"cached" doc:"Part of prompt."`
+	Output int64 `json:"output"`
+}
+
+// timesState sums up times.
+type timesState struct {
+	Count int64   `json:"count"`
+	Mean  float64 `json:"mean_ms"`
+	P95   float64 `json:"p95_ms"`
+	P99   float64 `json:"p99_ms"`
+}
+
+// distribution is a worker's share of its pool's requests.
+type distribution struct {
+	Now      float64 `json:"now" doc:"Of the attempts of the last 5 to 10 minutes."`
+	Expected float64 `json:"expected" doc:"By the weights of the workers that take requests."`
+}
+
+// poolState is what GET /admin/workers shows of a pool.
+type poolState struct {
+	Policy string           `json:"policy"`
+	Rate   float64          `json:"prefill_rate" doc:"Of a usual worker, tokens/s."`
+	Output routing.Estimate `json:"output_tokens" doc:"Of an answer."`
+	Scale  routing.Estimate `json:"prompt_scale" doc:"Prompt tokens as engines count them, for each estimated one."`
+	Depth  *depthState      `json:"depth,omitempty"`
+}
+
+// depthState is where in prompts chwbl's keys lie.
+type depthState struct {
+	SharedBlocks int   `json:"shared_blocks" doc:"At the beginning, that most of the traffic has in common."`
+	Splits       int   `json:"splits" doc:"Beginnings that are too much for one worker."`
+	Changes      int64 `json:"changes" doc:"How often any of this changed."`
+}
+
+// WorkersView is GET /admin/workers.
+type WorkersView struct {
+	Workers []WorkerState        `json:"workers" nullable:"false"`
+	Pools   map[string]poolState `json:"pools" nullable:"false"`
+}
+
+func (a *Plane) listWorkers(context.Context, *struct{}) (*reply[WorkersView], error) {
+	out := WorkersView{Workers: []WorkerState{}, Pools: map[string]poolState{}}
+	for _, p := range a.Control.Snapshot().Pools {
+		states, st := a.poolWorkers(p, time.Now())
+		out.Workers = append(out.Workers, states...)
+		out.Pools[p.Name] = st
+	}
+	return &reply[WorkersView]{Body: out}, nil
+}
+
+// workerNamed returns the worker of that name with its pool.
+func (a *Plane) workerNamed(name string) (*control.Pool, WorkerState, error) {
+	for _, p := range a.Control.Snapshot().Pools {
+		states, _ := a.poolWorkers(p, time.Now())
+		if i := slices.IndexFunc(states, func(w WorkerState) bool { return w.Name == name }); i >= 0 {
+			return p, states[i], nil
+		}
+	}
+	return nil, WorkerState{}, notFound("worker", name)
+}
+
+func (a *Plane) getWorker(_ context.Context, in *struct {
+	Name string `path:"name" maxLength:"200"`
+}) (*tagged[WorkerState], error) {
+	_, w, err := a.workerNamed(in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &tagged[WorkerState]{ETag: etag(w.Weights.Version), Body: w}, nil
+}
+
+// poolWorkers returns what is known of a pool and of each of its workers.
+func (a *Plane) poolWorkers(p *control.Pool, now time.Time) ([]WorkerState, poolState) {
+	learned, ws := p.Routing.Estimates(), p.LiveWorkers(now)
+	byID := map[string]routing.WorkerEstimates{}
+	for _, w := range learned.Workers {
+		byID[w.ID] = w
+	}
+	file, overrides := a.fileWeights(), a.Control.OverridesNow()
+	shares := expectedShares(ws, nil)
+	states := make([]WorkerState, len(ws))
+	var recent int64
+	for i, v := range ws {
+		st := workerStateOf(p, &v, byID[v.ID])
+		stats := v.Stats.View(now)
+		st.addStats(stats)
+		st.Distribution = distribution{Now: float64(stats.Recent), Expected: shares[v.ID]}
+		recent += stats.Recent
+		st.Weights = workerWeights{Effective: v.Weight, File: file[v.ID], Override: control.OverrideOf(overrides, v.ID)}
+		if o := st.Weights.Override; o != nil {
+			st.Weights.Version = o.Number()
+		}
+		a.addDrain(&st, now)
+		states[i] = st
+	}
+	for i := range states {
+		states[i].Distribution.Now /= float64(max(recent, 1))
+	}
+	st := poolState{Policy: p.Policy.Name, Rate: learned.Rate, Output: learned.OutputTokens, Scale: learned.PromptScale}
+	if adaptive, ok := p.Picker.(routing.Adaptive); ok {
+		d := adaptive.Depth()
+		st.Depth = &depthState{SharedBlocks: d.Shared, Splits: d.Splits, Changes: d.Changes}
+	}
+	return states, st
+}
+
+func (st *WorkerState) addStats(v control.StatsView) {
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	times := func(t control.TimesView) timesState {
+		return timesState{Count: t.Count, Mean: ms(t.Mean), P95: ms(t.P95), P99: ms(t.P99)}
+	}
+	st.Totals = workerTotals{Requests: requestTotals{OK: v.OK, Excluded: v.Excluded, Error: v.Failed},
+		Tokens: tokenTotals{Prompt: v.Prompt, Cached: v.Cached, Output: v.Output}}
+	st.Latency, st.TTFT, st.LastSelected = times(v.Total), times(v.TTFT), optional(v.LastSelected)
+}
+
+// modelsOf returns the models that a worker is told to have, then those that its
+// engine lists, each once.
+func modelsOf(told, listed []string) []string {
+	all := append([]string{}, told...)
+	for _, name := range listed {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// WorkerState is a worker as the API shows it.
+func workerStateOf(p *control.Pool, w *control.LiveWorker, learned routing.WorkerEstimates) WorkerState {
+	seen, b := &w.Health, &w.Breaker
+	st := WorkerState{Name: w.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: modelsOf(w.Worker.Spec().Models, seen.Models), State: w.State(),
+		Weight: w.Weight, Share: w.Share, Inflight: w.Inflight, MaxInflight: w.MaxInflight,
+		Bound: w.Bound, BoundLearned: w.Learned, Tokens: w.TokensInflight, MaxTokens: w.MaxTokensInflight, Saturated: w.Saturated, Stale: w.Stale,
+		PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens, Learned: learned,
+		LastError: seen.LastError, Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage,
+		Breaker: breakerState{State: b.State.String(), Cause: b.Cause, Failures: b.Failures, Requests: b.Requests,
+			ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio, Samples: w.Samples}}
+	if !seen.Since.IsZero() {
+		st.Since = seen.Since.UTC().Format(time.RFC3339)
+	}
+	if !b.Until.IsZero() {
+		st.Breaker.Until = b.Until.UTC().Format(time.RFC3339)
+	}
+	return st
+}

@@ -1,0 +1,92 @@
+package control
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// bootstrapFor is how long a bootstrap secret is good: long enough to copy it
+// once.
+const bootstrapFor = 15 * time.Minute
+
+// bootstrapSecret is the secret with which the first admin is made. It lives in this
+// process alone.
+type bootstrapSecret struct {
+	digest [sha256.Size]byte
+	until  time.Time
+}
+
+// Bootstrap announces the secret that makes the first admin.
+type Bootstrap struct {
+	log      *slog.Logger
+	announce func(secret string, until time.Time) // nil: no secret is made
+	withdraw func()                               // may be nil
+	boot     atomic.Pointer[bootstrapSecret]
+}
+
+// announceIfAlone announces a bootstrap secret, once, where the database is read
+// and nobody may change anything on the admin plane; and takes it back when
+// somebody may, or its time is over.
+func (b *Bootstrap) announceIfAlone(p *People) {
+	now := time.Now()
+	if secret := b.boot.Load(); secret != nil {
+		if administered(p, now) || now.After(secret.until) {
+			b.Void()
+		}
+		return
+	}
+	if b.announce == nil || p.ReadAt.IsZero() || administered(p, now) {
+		return
+	}
+	secret, err := tenants.NewKey(rand.Reader, tenants.BootstrapPrefix)
+	if err != nil {
+		b.log.Error("no bootstrap secret could be made; `tierway keys create --admin` makes an admin key", "cause", err.Error())
+		return
+	}
+	until := now.Add(bootstrapFor)
+	b.Offer(secret, until)
+	b.announce(secret, until)
+}
+
+// Offer makes a secret good until a time.
+func (b *Bootstrap) Offer(secret string, until time.Time) {
+	b.boot.Store(&bootstrapSecret{digest: tenants.Digest(secret), until: until})
+}
+
+// Check reports whether secret is the bootstrap secret and still good.
+// It stays so until spendBootstrap.
+func (b *Bootstrap) Check(secret string) bool {
+	is := b.boot.Load()
+	if is == nil || !tenants.WellFormed(secret) || time.Now().After(is.until) {
+		return false
+	}
+	digest := tenants.Digest(secret)
+	return subtle.ConstantTimeCompare(digest[:], is.digest[:]) == 1
+}
+
+// Void makes the secret void: the first admin was made, or the time for
+// it is over.
+func (b *Bootstrap) Void() {
+	if was := b.boot.Swap(&bootstrapSecret{}); was != nil && !was.until.IsZero() && b.withdraw != nil {
+		b.withdraw()
+	}
+}
+
+// administered tells whether anybody may change things on the admin plane: an admin
+// of that role is in force. It is what store.SQL.Bootstrap asks of the database,
+// asked of config.yaml too.
+func administered(p *People, now time.Time) bool {
+	for _, a := range p.Admins {
+		if a.Role == store.RoleAdmin && (a.ExpiresAt.IsZero() || now.Before(a.ExpiresAt)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,67 @@
+package control
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+	"time"
+
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// AD-05: a secret is made where nobody may change anything, as where there are
+// viewers only or the last admin has expired, and none where somebody may. It is
+// taken back when an admin is made by another door, or its time is over.
+func TestTheBootstrapIsForThoseWithoutAnAdmin(t *testing.T) {
+	admin := func(role string, expires time.Time) []store.Admin {
+		return []store.Admin{{ID: "1", Name: "ada", Role: role, Digest: tenants.Digest("1"), ExpiresAt: expires, CreatedAt: time.Now()}}
+	}
+	viewer, ops := "admin: { keys: [ { name: eyes, sha256: "+hexDigest("eyes")+", role: viewer } ] }\n", "admin: { keys: [ { name: ops, sha256: "+hexDigest("ops")+" } ] }\n"
+	for name, tt := range map[string]struct {
+		yaml   string
+		admins []store.Admin
+		want   bool
+	}{
+		"nobody": {"", nil, true}, "a viewer of the file": {viewer, nil, true}, "a viewer": {"", admin(store.RoleViewer, time.Time{}), true},
+		"one who is over": {"", admin(store.RoleAdmin, time.Now().Add(-time.Second)), true},
+		"an admin":        {"", admin(store.RoleAdmin, time.Now().Add(time.Minute)), false},
+		"one of the file": {ops, admin(store.RoleViewer, time.Time{}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newTestControl(t, tt.yaml+"store: { sql: \"sqlite://:memory:\" }\n"+small)
+			announced, withdrawn := 0, 0
+			c.Bootstrap.announce, c.Bootstrap.withdraw = func(string, time.Time) { announced++ }, func() { withdrawn++ }
+			adopt := func(admins []store.Admin) {
+				t.Helper()
+				if err := c.adopt(store.Contents{Admins: admins}, time.Now()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			adopt(tt.admins)
+			adopt(tt.admins)
+			if got := announced == 1; got != tt.want || withdrawn != 0 {
+				t.Fatalf("announced %d times, withdrawn %d", announced, withdrawn)
+			}
+			if !tt.want {
+				return
+			}
+			if name == "nobody" {
+				c.Bootstrap.boot.Store(&bootstrapSecret{digest: c.Bootstrap.boot.Load().digest, until: time.Now().Add(-time.Second)})
+				adopt(nil)
+			} else {
+				adopt(admin(store.RoleAdmin, time.Time{}))
+				adopt(admin(store.RoleAdmin, time.Time{}))
+			}
+			if withdrawn != 1 || announced != 1 {
+				t.Errorf("afterwards it is announced %d times, withdrawn %d", announced, withdrawn)
+			}
+		})
+	}
+}
+
+// hexDigest is the digest of a key as config.yaml writes it.
+func hexDigest(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,103 @@
+package control
+
+import (
+	"errors"
+	"time"
+
+	"tierway/breaker"
+	"tierway/http1"
+	"tierway/routing"
+)
+
+// newBreaker makes the breaker of a pool's member.
+func (ps *Pools) newBreaker(pool string, p *routing.Pool, m *Member, c breaker.Config) *breaker.Breaker {
+	return breaker.New(c, breaker.Options{
+		Outcome:  outcomeOf,
+		Rand:     ps.unit,
+		OnChange: func(c breaker.Change) { ps.breakerChanged(pool, p, m, c) },
+	})
+}
+
+// unit is a random number of [0, 1).
+func (ps *Pools) unit() float64 {
+	return routing.Unit(ps.rand())
+}
+
+// outcomeOf is how a breaker counts the end of a request.
+func outcomeOf(err error) breaker.Outcome {
+	switch failed, _ := errors.AsType[*http1.SendError](err); {
+	case err == nil:
+		return breaker.Success
+	case errors.Is(err, routing.ErrExcluded):
+		return breaker.Excluded
+	case errors.Is(err, routing.ErrSlow):
+		return breaker.TooSlow
+	case failed != nil && failed.Phase == http1.PhaseConnect:
+		return breaker.Unreachable
+	}
+	return breaker.Failure
+}
+
+// breakerChanged reports a breaker's new state to its pool, the metrics and the log.
+func (ps *Pools) breakerChanged(pool string, p *routing.Pool, m *Member, c breaker.Change) {
+	now := time.Now()
+	if c.To == breaker.Closed {
+		p.Restore(m.Name, m, now)
+	} else {
+		p.Eject(m.Name, m, routing.Ejection{At: now, Until: c.Until, Unreachable: c.Unreachable, Slow: c.Slow})
+	}
+	if snap := ps.snapshot.Load(); snap == nil || snap.ByName[pool] == nil || snap.ByName[pool].Members[m.Name] != m {
+		return // a reload has removed or replaced the worker
+	}
+	m.Series.Breaker(c.To.String())
+	if c.To == breaker.Open {
+		ps.log.Warn("a worker's breaker is open", "worker", m.Name, "tier", pool, "cause", c.Cause, "until", c.Until.UTC().Format(time.RFC3339))
+		return
+	}
+	if c.To == breaker.HalfOpen {
+		m.Live.forget() // what was silent before is no part of the trial
+	}
+	ps.log.Info("a worker's breaker is "+c.To.String(), "worker", m.Name, "tier", pool, "cause", c.Cause)
+}
+
+// pollEvery is how often breakers are read, which is what turns an open one
+// half-open without any traffic.
+const pollEvery = time.Second
+
+// pollBreakers reads every breaker each second until done, reports good health
+// checks and hangs to it, and updates the number of live gateways.
+func (ps *Pools) pollBreakers(done <-chan struct{}) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		ps.recover.Run("reading the breakers", ps.pollOnce)
+	}
+}
+
+// pollOnce reads every breaker once.
+func (ps *Pools) pollOnce() {
+	ps.ShareAgain()
+	for _, p := range ps.Live() {
+		p.Poll(time.Now())
+	}
+}
+
+// Poll reads the pool's breakers, and reports good health checks and hangs to them.
+func (p *livePool) Poll(now time.Time) {
+	var members []*Member
+	for _, v := range p.Routing.Snapshot(now) {
+		members = append(members, v.Ref.(*Member))
+	}
+	for _, m := range members {
+		m.Gate.Poll()
+		m.Gate.SetHung(m.hung(members, now))
+		if st := m.Worker.Status(); st.Up && st.LastError == "" && !st.Asked.IsZero() {
+			m.Gate.Healthy(st.Asked)
+		}
+	}
+}

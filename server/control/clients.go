@@ -1,0 +1,69 @@
+package control
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of guesses at keys.
+const (
+	// guessesAMinute is how many wrong keys an address may send a minute: a
+	// mistyped key in forty applications behind one address is found before.
+	guessesAMinute = 20
+	// guessersMax bounds how many addresses are remembered: 1 MB.
+	guessersMax = 10_000
+)
+
+// Guesses counts the wrong keys of each address, to slow down who tries many.
+// Good keys of the same address are not looked at.
+type Guesses struct {
+	mu    sync.Mutex
+	since time.Time
+	byIP  map[string]int
+}
+
+// network is whose an address is: of IPv6 the 64 bits that one customer has.
+func network(ip string) string {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil || addr.Unmap().Is4() {
+		return ip
+	}
+	p, err := addr.WithZone("").Prefix(64)
+	if err != nil {
+		return ip
+	}
+	return p.String()
+}
+
+// Another counts one wrong key and reports whether the address has sent too many
+// in this minute, and how long that lasts.
+func (g *Guesses) Another(ip string, now time.Time) (tooMany bool, wait time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now.Sub(g.since) >= time.Minute || g.byIP == nil {
+		g.since, g.byIP = now, map[string]int{}
+	}
+	ip = network(ip)
+	if _, known := g.byIP[ip]; !known && len(g.byIP) >= guessersMax {
+		ip = "" // all others together
+	}
+	g.byIP[ip]++
+	return g.byIP[ip] > guessesAMinute, time.Minute - now.Sub(g.since)
+}
+
+// Credential returns the one key of a request. Several Authorization headers
+// are none, and a key in the query is never looked at.
+func Credential(h http.Header) (string, bool) {
+	auth, key := h.Values("Authorization"), h.Values("X-Api-Key")
+	switch {
+	case len(auth) == 1:
+		scheme, token, ok := strings.Cut(auth[0], " ")
+		return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
+	case len(auth) == 0 && len(key) == 1:
+		return key[0], true
+	}
+	return "", false
+}

@@ -1,0 +1,119 @@
+// Package control is the state that a gateway runs by, made from its configuration: the
+// snapshot in force with its pools, workers, breakers and queues, the directory of tenants
+// and the live overrides. It knows no HTTP routes.
+package control
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tierway/config"
+	"tierway/store"
+	"tierway/telemetry"
+	"tierway/workers"
+)
+
+// Control is the state that the gateway runs by: the configuration in force with its
+// Pools, and the directory of those who may use them. It is safe for concurrent use.
+type Control struct {
+	log       *slog.Logger
+	metrics   *telemetry.Metrics
+	Recover   *Recoverer
+	Stores    *Stores
+	Database  *Database
+	Bootstrap *Bootstrap
+	Pools     *Pools
+	Tokens    *Vocabularies
+	Guesses   *Guesses
+
+	snapshot atomic.Pointer[Snapshot]
+	applied  func(*config.File)           // told of each configuration that is put in force
+	Source   func() (*config.File, error) // reads the configuration again; nil without one to read
+	Rejected atomic.Bool                  // the file that was to be reloaded last has errors
+
+	reloading    sync.Mutex // one reload at a time; taken before applying
+	applying     sync.Mutex // one change of configuration, overrides or directory at a time; guards base
+	base         base
+	ownOverrides atomic.Pointer[[]store.Override] // where there is no database
+}
+
+// Options is what a Control is made from.
+type Options struct {
+	Config *config.File
+	// Source reads the configuration again, for a reload; nil where there is none to read.
+	Source func() (*config.File, error)
+	// Announce is given the one-time secret that makes the first admin; nil: none is made.
+	// Withdraw, which may be nil, is called when that secret is void.
+	Announce func(secret string, until time.Time)
+	Withdraw func()
+	// Offline opens neither database nor Redis.
+	Offline bool
+	// Applied is told of each configuration that is put in force.
+	Applied func(*config.File)
+	// Via is the entry of this gateway in the Via header of what workers are sent.
+	Via     string
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics
+	Recover *Recoverer
+	Rand    func() uint64 // uniform; safe for concurrent use
+}
+
+// New makes the state of a gateway, without a configuration in force.
+func New(o Options) (*Control, error) {
+	stores, err := openStores(o)
+	if err != nil {
+		return nil, err
+	}
+	ctl := &Control{log: o.Log, metrics: o.Metrics, Recover: o.Recover, Stores: stores, Guesses: &Guesses{},
+		applied: o.Applied, Source: o.Source}
+	ctl.Bootstrap = &Bootstrap{log: o.Log, announce: o.Announce, withdraw: o.Withdraw}
+	ctl.Tokens = &Vocabularies{log: o.Log, recover: o.Recover, snapshot: &ctl.snapshot, due: make(chan struct{}, 1)}
+	ctl.Pools = &Pools{log: o.Log, metrics: o.Metrics, recover: o.Recover, rand: o.Rand, redis: stores.Redis, snapshot: &ctl.snapshot}
+	ctl.Pools.Fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: ctl.Pools.Observe, Rand: o.Rand, Recover: o.Recover.Try, Via: o.Via})
+	ctl.Database = &Database{log: o.Log, recover: o.Recover, stores: stores, snapshot: &ctl.snapshot, adopt: ctl.adopt,
+		hurry: make(chan struct{}, 1), unknown: make(chan struct{}, 1)}
+	if stores.Redis != nil {
+		stores.Redis.OnChange(topicDirectory, ctl.Database.ReadSoon)
+	}
+	ctl.ownOverrides.Store(&[]store.Override{})
+	ctl.base = base{File: o.Config, Hash: o.Config.Hash(), Generation: 1, LoadedAt: time.Now()}
+	return ctl, nil
+}
+
+// Begin puts the first configuration in force and reads the directory. A database that
+// is away is no error.
+func (ctl *Control) Begin(ctx context.Context) error {
+	p, err := newPeople(ctl.base.File, store.Contents{}, time.Time{})
+	if err != nil {
+		return err
+	}
+	if err := ctl.Apply(ctl.base.File, p, 1); err != nil {
+		return err
+	}
+	ctl.metrics.Reloaded(1, ctl.base.LoadedAt)
+	return ctl.Database.open(ctx)
+}
+
+// Run keeps pools, directory and overrides up to date until ctx ends.
+func (ctl *Control) Run(ctx context.Context) {
+	var owned sync.WaitGroup
+	owned.Go(func() { ctl.Pools.Fleet.Run(ctx) })
+	owned.Go(func() { ctl.Pools.pollBreakers(ctx.Done()) })
+	owned.Go(func() { ctl.Pools.TickQueues(ctx.Done()) })
+	owned.Go(func() { ctl.Tokens.Run(ctx.Done()) })
+	owned.Go(func() { ctl.Database.Follow(ctx) })
+	owned.Go(func() { ctl.FollowOverrides(ctx.Done()) })
+	owned.Go(func() { ctl.rankTenants(ctx.Done()) })
+	owned.Wait()
+}
+
+// Close lets go of workers and stores. Requests have ended.
+func (ctl *Control) Close() {
+	ctl.Pools.Fleet.Close()
+	if err := ctl.Stores.close(); err != nil {
+		ctl.log.Warn("closing the stores", "cause", err.Error())
+	}
+}

@@ -1,0 +1,237 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"tierway/store"
+)
+
+// How the database is followed.
+const (
+	// AskEvery is how often the database is asked whether anything changed: one
+	// row. Without Redis it is how long a revoked key still works.
+	AskEvery = time.Second
+	// askPause is how often unknown keys may have it asked beyond that.
+	askPause = 100 * time.Millisecond
+	// readEvery is how often all is read anyway, for what is no change of the
+	// directory: when keys were last used.
+	readEvery = time.Minute
+	// spentEvery is how often what was spent is read from the ledger, for what
+	// other gateways spend where no Redis tells.
+	spentEvery = 10 * time.Second
+	// sqlPatience bounds one question to the database, which no request waits for.
+	sqlPatience = 5 * time.Second
+	// startPatience bounds how long a start waits for a database that is away.
+	startPatience = 3 * time.Second
+)
+
+// Database follows the SQL database: its directory of tenants, keys and admins is read
+// whenever it changes, and what this gateway has noted is written. Without a database it
+// does nothing.
+type Database struct {
+	log      *slog.Logger
+	recover  *Recoverer
+	stores   *Stores
+	snapshot *atomic.Pointer[Snapshot]
+	adopt    func(store.Contents, time.Time) error // puts what was read in force
+
+	State    databaseFlag
+	migrated atomic.Bool
+	known    atomic.Int64  // when the directory was last known to be the database's; Unix nanoseconds, 0: never
+	hurry    chan struct{} // the database is to be read at once
+	unknown  chan struct{} // it is to be asked for changes
+	Touches  touches
+}
+
+// open brings the schema up to date and reads the directory. A database
+// that is away is no error: it is tried again while serving.
+func (db *Database) open(ctx context.Context) error {
+	if db.stores.SQL == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	err := db.Read(ctx)
+	if err != nil && !store.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	db.Note(err, nil)
+	return nil
+}
+
+// Read migrates, once, and reads all that is held in memory.
+func (db *Database) Read(ctx context.Context) error {
+	if err := db.migrate(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	c, err := db.stores.SQL.Contents(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the directory: %w", err)
+	}
+	if err := db.seedBudgets(ctx); err != nil {
+		return err
+	}
+	return db.adopt(c, began)
+}
+
+// migrate brings the schema up to date, once. It takes as long as it takes, on a
+// database that answers. The next release's schema is served too: it only adds, and
+// gateways of both share a database while they are replaced.
+func (db *Database) migrate(ctx context.Context) error {
+	if db.migrated.Load() {
+		return nil
+	}
+	if err := db.stores.SQL.Ping(ctx); err != nil {
+		return fmt.Errorf("migrating the database: %w", err)
+	}
+	_, err := db.stores.SQL.Migrate(context.WithoutCancel(ctx))
+	if errors.Is(err, store.ErrNewer) {
+		applied, latest, schemaErr := db.stores.SQL.Schema(ctx)
+		if schemaErr == nil && applied == latest+1 {
+			db.log.Warn("the database's schema is of the next release; this one serves on beside it", "schema", applied, "known", latest)
+			err = nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	db.migrated.Store(true)
+	return nil
+}
+
+// seedBudgets tells the limiter what the ledger says was spent.
+func (db *Database) seedBudgets(ctx context.Context) error {
+	now := time.Now()
+	rows, err := db.stores.SQL.Spent(ctx, now)
+	if err != nil {
+		return fmt.Errorf("reading what was spent: %w", err)
+	}
+	for _, r := range rows {
+		db.stores.Limits.Seed(r.Tenant, r.Key, now, r.Day, r.Month)
+	}
+	return nil
+}
+
+// Follow reads the directory whenever it has changed, until ctx ends.
+func (db *Database) Follow(ctx context.Context) {
+	if db.stores.SQL == nil {
+		return
+	}
+	poll := time.NewTicker(AskEvery)
+	defer poll.Stop()
+	spent, asked := time.Now(), time.Now()
+	for {
+		hurry := false
+		select {
+		case <-db.unknown:
+			if time.Since(asked) < askPause {
+				continue
+			}
+		case <-ctx.Done():
+			db.recover.Run("writing when keys were last used", func() { db.lastTouches(ctx) })
+			return
+		case <-db.hurry:
+			hurry = true
+		case <-poll.C:
+		}
+		asked = time.Now()
+		err := db.recover.Try("following the database", func() error {
+			err := db.lookAgain(ctx, hurry)
+			if err == nil && time.Since(spent) >= spentEvery {
+				bounded, cancel := context.WithTimeout(ctx, sqlPatience)
+				defer cancel()
+				spent = time.Now()
+				err = errors.Join(db.seedBudgets(bounded), db.writeTouches(bounded))
+			}
+			return err
+		})
+		if ctx.Err() == nil {
+			db.Note(err, db.stores.Ledger.Stats().Err)
+		}
+	}
+}
+
+// lookAgain reads the directory if it may have changed.
+func (db *Database) lookAgain(ctx context.Context, hurry bool) error {
+	ctx, cancel := context.WithTimeout(ctx, sqlPatience)
+	defer cancel()
+	p := db.snapshot.Load().People
+	if !hurry && time.Since(p.ReadAt) < readEvery {
+		revision, err := db.stores.SQL.Revision(ctx)
+		if err != nil {
+			return err
+		}
+		if revision == p.contents.Revision {
+			db.known.Store(time.Now().UnixNano())
+			return nil
+		}
+	}
+	return db.Read(ctx)
+}
+
+// Note notes whether the database can be read and written, and logs each
+// change once.
+func (db *Database) Note(read, write error) {
+	now, cause := databaseOK, ""
+	switch {
+	case read != nil:
+		now, cause = DatabaseAway, read.Error()
+	case store.Unreachable(write): // a read may be the first to succeed, or the last
+		now, cause = DatabaseAway, write.Error()
+	case write != nil:
+		now, cause = DatabaseReadOnly, write.Error()
+	}
+	if db.State.Swap(now) == now {
+		return
+	}
+	switch now {
+	case DatabaseAway:
+		db.log.Error("database unavailable; serving tenants from memory, buffering usage rows", "cause", cause, "read", !db.snapshot.Load().People.ReadAt.IsZero())
+	case DatabaseReadOnly:
+		db.log.Error("database takes no writes; buffering usage rows", "cause", cause, "rows", db.stores.Ledger.Stats().Waiting)
+	default:
+		db.log.Info("database available")
+	}
+}
+
+// Changed reads the directory anew after a change of the database by this
+// gateway, and tells the others.
+func (db *Database) Changed(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlPatience)
+	defer cancel()
+	if err := db.Read(ctx); err != nil {
+		db.log.Warn("the directory could not be read after a change; it is read again shortly", "cause", err.Error())
+		db.ReadSoon()
+	}
+	if db.stores.Redis != nil {
+		if err := db.stores.Redis.Publish(ctx, topicDirectory); err != nil {
+			db.log.Debug("other gateways will see the change when they ask the database", "cause", err.Error())
+		}
+	}
+}
+
+// topicDirectory tells gateways that the database's directory has changed.
+const topicDirectory = "directory"
+
+// Doubt has the database asked whether there are new keys, because somebody has
+// sent one that is not known. Nobody waits for the answer.
+func (db *Database) Doubt() {
+	select {
+	case db.unknown <- struct{}{}:
+	default:
+	}
+}
+
+// ReadSoon has the database read as soon as possible.
+func (db *Database) ReadSoon() {
+	select {
+	case db.hurry <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,51 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"tierway/config"
+	"tierway/queue"
+	"tierway/routing"
+)
+
+// DraftOf builds the snapshot that a reload of a checked configuration would put in
+// force, and puts nothing in force. Live overrides hold in it as they would after the
+// reload. Its pools are the live ones of their names, with a routing.Draft in place of
+// policy and members: nothing of it reaches fleet, pools or metrics.
+func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
+	f = f.WithOverrides(weightsOf(ctl.OverridesNow()))
+	live := ctl.snapshot.Load()
+	who, err := newPeople(f, live.People.contents, live.People.ReadAt)
+	if err != nil {
+		return nil, fmt.Errorf("building the draft's directory: %w", err)
+	}
+	snap, err := newSnapshot(f, who, live.Generation, live)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range snap.Pools {
+		p.Draft = &routing.Draft{Policy: p.Picker, Members: membersOf(p.Pool, ctl.Pools.Sharing(f)), Limit: p.Saturation}
+		if was := live.ByName[p.Name]; was != nil {
+			p.livePool, p.Members = was.livePool, was.Members
+			continue
+		}
+		p.livePool = &livePool{Routing: routing.NewPool(p.Picker, nil)}
+		p.WaitQueue = queue.New(p.Routing, p.Queue, func(*queue.Ticket) {})
+	}
+	return snap, nil
+}
+
+// Up tells whether any worker of the pool could take a request. New workers of a draft
+// are taken to be up.
+func (p *Pool) Up(now time.Time) bool {
+	if p.Draft == nil {
+		return p.Routing.Up(now)
+	}
+	off := map[string]bool{} // those that there are now and that could take nothing
+	for _, v := range p.Routing.Snapshot(now) {
+		off[v.ID] = !v.Up || v.Open > 0
+	}
+	return slices.ContainsFunc(p.Draft.Members, func(m routing.Member) bool { return m.Weight > 0 && !off[m.ID] })
+}

@@ -1,0 +1,69 @@
+package control
+
+import (
+	"encoding/binary"
+	"net/http"
+	"strings"
+)
+
+// RequestID keeps a sane id of the client's, else makes one.
+func RequestID(h http.Header, rand func() uint64) string {
+	if id := h.Get("X-Request-Id"); saneID(id) {
+		return strings.Clone(id) // the header's strings lie in one block of memory, and records live on
+	}
+	return newUUID(rand(), rand())
+}
+
+// newUUID returns a random UUID of version 4 (RFC 9562). Servers built on
+// Starlette commonly refuse a request whose X-Request-ID is no UUID.
+func newUUID(high, low uint64) string { return FormatUUID(high, low, 4) }
+
+// FormatUUID writes 128 bits as a UUID of a version.
+func FormatUUID(high, low uint64, version byte) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], high)
+	binary.BigEndian.PutUint64(b[8:], low)
+	b[6] = b[6]&0x0f | version<<4
+	b[8] = b[8]&0x3f | 0x80
+	out := make([]byte, 0, 36)
+	for i, c := range b {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			out = append(out, '-')
+		}
+		out = append(out, hexDigits[c>>4], hexDigits[c&0x0f])
+	}
+	return string(out)
+}
+
+const hexDigits = "0123456789abcdef"
+
+// saneID tells whether an id is safe to log and to echo.
+func saneID(id string) bool {
+	if id == "" || len(id) > 128 {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// IsUUID tells whether an id has the form of a UUID.
+func IsUUID(id string) bool {
+	if len(id) != 36 {
+		return false
+	}
+	for i := range len(id) {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			if id[i] != '-' {
+				return false
+			}
+		} else if !strings.ContainsRune(hexDigits+"ABCDEF", rune(id[i])) {
+			return false
+		}
+	}
+	return true
+}

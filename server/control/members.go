@@ -1,0 +1,177 @@
+package control
+
+import (
+	"sync/atomic"
+	"time"
+
+	"tierway/breaker"
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/telemetry"
+	"tierway/workers"
+)
+
+// Member is one worker as requests use it. It lives as long as the worker.
+type Member struct {
+	Worker *workers.Worker
+	Name   string
+	Series *telemetry.Worker
+	Gate   *breaker.Breaker
+	Stats  *workerStats
+	// Refuses is set when the engine answered 400 to a field that was added
+	// for accounting; nothing is added for it again while it is up.
+	Refuses atomic.Bool
+	// Unranked is likewise set of the field for its own queue's order.
+	Unranked atomic.Bool
+	// down is set while it is: what comes up again may be another engine.
+	down atomic.Bool
+	// Timed is set for llama.cpp, whose last chunk has its timings unless usage
+	// was asked for: they say the same, and its clients show them.
+	Timed atomic.Bool
+	// Evidence is what it failed last.
+	Evidence evidence
+	Live     liveness
+}
+
+// memberLocked returns a worker of the pool: that of was if it is the same one.
+func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Member {
+	w := ps.Fleet.Get(name)
+	var m *Member
+	if was != nil {
+		m = was.Members[name]
+	}
+	if m == nil || m.Worker != w {
+		m = &Member{Worker: w, Name: name, Stats: &workerStats{}, Series: ps.metrics.Worker(p.Name, name, p.Policy.Name, reasons)}
+	}
+	m.Series.Under(p.Policy.Name, reasons)
+	m.Timed.Store(p.Engine == openai.EngineLlamaCpp || m.Timed.Load())
+	return m
+}
+
+// forgetWorkersLocked drops the series of the workers that are gone or in another pool.
+func (ps *Pools) forgetWorkersLocked(was *Snapshot) {
+	if was == nil {
+		return
+	}
+	for _, p := range was.Pools {
+		for name := range p.Members {
+			if now := ps.Fleet.Get(name); now == nil || now.Pool() != p.Name {
+				ps.metrics.ForgetWorker(name)
+			}
+		}
+	}
+}
+
+// statusOf is what a pool is told of a worker's status.
+func statusOf(st workers.Status) routing.Status {
+	return routing.Status{Up: st.Up && st.Suspended == "", Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt}
+}
+
+// Observe is told by the fleet what a health check or a scrape has found.
+func (ps *Pools) Observe(w *workers.Worker, st workers.Status) {
+	ps.mu.Lock()
+	p := ps.snapshot.Load().pool(w.Pool())
+	ps.mu.Unlock()
+	if p == nil {
+		return
+	}
+	m := p.Members[w.Name()]
+	if m == nil || m.Worker != w {
+		return
+	}
+	if openai.Engine(st.Engine) == openai.EngineLlamaCpp {
+		m.Timed.Store(true)
+	}
+	if was := m.down.Swap(!st.Up); was && st.Up {
+		m.Refuses.Store(false)
+		m.Unranked.Store(false)
+		m.Live.forget()
+	}
+	p.Routing.Observe(w.Name(), m, statusOf(st))
+}
+
+// Engine is what the worker runs, as configured or as its answers tell.
+func (m *Member) Engine() openai.Engine {
+	if e := openai.Engine(m.Worker.Spec().Engine); e != openai.EngineAuto && e != "" {
+		return e
+	}
+	return openai.Engine(m.Worker.Status().Engine)
+}
+
+// LiveWorker is one worker at one moment: as its pool, its health checks and its breaker
+// know it. Metrics, the admin API and readiness show it.
+type LiveWorker struct {
+	routing.WorkerView
+	*Member
+	Health  workers.Status
+	Breaker breaker.View
+}
+
+// LiveWorkers returns the workers of the pool in the order of the configuration.
+func (p *livePool) LiveWorkers(now time.Time) []LiveWorker {
+	views := p.Routing.Snapshot(now)
+	all := make([]LiveWorker, len(views))
+	for i, v := range views {
+		m := v.Ref.(*Member)
+		all[i] = LiveWorker{WorkerView: v, Member: m, Health: m.Worker.Status(), Breaker: m.Gate.View()}
+	}
+	return all
+}
+
+// CanServe tells whether the worker takes requests now or when one ends.
+func (w *LiveWorker) CanServe() bool { return w.Up && w.Weight > 0 && w.Open == 0 }
+
+// State is the word for the worker's state.
+func (w *LiveWorker) State() string {
+	switch {
+	case w.Health.Up && w.Health.Suspended != "":
+		return string(w.Health.Suspended)
+	case !w.Up:
+		return "down"
+	case w.Breaker.State != breaker.Closed && !w.Kept:
+		return w.Breaker.State.String()
+	case w.Cooling > 0:
+		return "cooling"
+	}
+	return "up"
+}
+
+// Gauges shows every worker to a scrape.
+func (ps *Pools) Gauges() []telemetry.WorkerGauges {
+	var out []telemetry.WorkerGauges
+	now := time.Now()
+	for _, p := range ps.snapshot.Load().Pools {
+		for _, w := range p.LiveWorkers(now) {
+			g := telemetry.WorkerGauges{Tier: p.Name, Worker: w.ID, Up: w.Up, Weight: w.Weight, Cooling: w.Cooling > 0, Inflight: w.Inflight,
+				PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens, Waiting: w.Waiting, Running: w.Health.Running, KVUsage: w.KVUsage,
+				PrefillRate: w.Rate, Bound: w.Bound, Saturated: w.Saturated, ChecksOK: w.Health.Passed, ChecksFailed: w.Health.Failed}
+			if !w.Kept { // a worker that the ejection cap keeps in rotation can be used
+				g.Breaker = int(w.Breaker.State)
+			}
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// NameHash is FNV-1a, spread; 0 without a name. Every gateway makes the same of
+// one name.
+func NameHash(name string) uint64 {
+	if name == "" {
+		return 0
+	}
+	h := uint64(0xcbf29ce484222325)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 0x100000001b3
+	}
+	return routing.Mix(h)
+}
+
+// modelHashes are the names that a worker serves, as routing compares them.
+func modelHashes(names []string) []uint64 {
+	var out []uint64
+	for _, n := range names {
+		out = append(out, NameHash(n))
+	}
+	return out
+}

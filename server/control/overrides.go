@@ -1,0 +1,144 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"tierway/config"
+	"tierway/store"
+)
+
+// OverridesNow returns the live overrides in force: the database's, or this
+// process's own where there is none.
+func (ctl *Control) OverridesNow() []store.Override {
+	all := ctl.snapshot.Load().People.contents.Overrides
+	if ctl.Stores.SQL == nil {
+		all = *ctl.ownOverrides.Load()
+	}
+	now := time.Now()
+	return slices.DeleteFunc(slices.Clone(all), func(o store.Override) bool { return !o.InForce(now) })
+}
+
+// EditOverride changes what is in force of a worker by f, as store.SQL.EditOverride
+// does: for all gateways where there is a database, else for this one until it ends.
+// An ErrConflict of f has the directory read, so that whoever asks next sees what
+// it was that f did not expect.
+func (ctl *Control) EditOverride(ctx context.Context, a store.Actor, worker string, f func(store.Override) (store.Override, error)) (store.Override, error) {
+	if ctl.Stores.SQL == nil {
+		return ctl.editOwnOverride(a, worker, f)
+	}
+	o, err := ctl.Stores.SQL.EditOverride(ctx, a, worker, f)
+	switch {
+	case err == nil:
+		ctl.Database.Changed(ctx)
+	case errors.Is(err, store.ErrConflict):
+		if err := ctl.Database.Read(ctx); err != nil {
+			ctl.Database.ReadSoon()
+		}
+	}
+	return o, err
+}
+
+// editOwnOverride is editOverride where there is no database.
+func (ctl *Control) editOwnOverride(a store.Actor, worker string, f func(store.Override) (store.Override, error)) (store.Override, error) {
+	ctl.applying.Lock()
+	defer ctl.applying.Unlock()
+	all := slices.Clone(*ctl.ownOverrides.Load())
+	before := store.Override{Worker: worker}
+	if o := OverrideOf(all, worker); o != nil {
+		before = *o
+	}
+	after, changed, err := before.Edited(time.Now(), f)
+	if err != nil || !changed {
+		return after, err
+	}
+	all = slices.DeleteFunc(all, func(o store.Override) bool { return o.Worker == worker })
+	if after.Says() {
+		after.By = cmp.Or(after.By, a.Name)
+		all = append(all, after)
+	}
+	ctl.ownOverrides.Store(&all)
+	ctl.applyOverrides() //nolint:errcheck // a weight can always be applied: the file was
+	return after, nil
+}
+
+// weightsOf are the weights that overrides give, by worker. A worker that drains
+// has none.
+func weightsOf(overrides []store.Override) map[string]int {
+	weights := map[string]int{}
+	for _, o := range overrides {
+		switch {
+		case o.Drain:
+			weights[o.Worker] = 0
+		case o.Weight != nil:
+			weights[o.Worker] = *o.Weight
+		}
+	}
+	return weights
+}
+
+// applyOverrides puts the overrides in force over the configuration, if they are
+// others than before. The caller holds applying.
+func (ctl *Control) applyOverrides() error {
+	weights := weightsOf(ctl.OverridesNow())
+	if maps.Equal(weights, ctl.base.weights) {
+		return nil
+	}
+	if err := ctl.Apply(ctl.base.File.WithOverrides(weights), ctl.snapshot.Load().People, ctl.base.Generation); err != nil {
+		return err
+	}
+	ctl.base.weights = weights
+	return nil
+}
+
+// FollowOverrides ends overrides whose time is over, until done is closed.
+func (ctl *Control) FollowOverrides(done <-chan struct{}) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			ctl.Recover.Run("ending overrides", ctl.endOverrides)
+		}
+	}
+}
+
+// endOverrides takes back the overrides whose time is over.
+func (ctl *Control) endOverrides() {
+	ctl.applying.Lock()
+	defer ctl.applying.Unlock()
+	if err := ctl.applyOverrides(); err != nil {
+		ctl.log.Error("overrides that are over could not be taken back", "cause", err.Error())
+	}
+}
+
+// base is the configuration without overrides. Server.applying guards it.
+type base struct {
+	File       *config.File   // its restart-only values are those of the start
+	Hash       string         // of the file as it was read last
+	weights    map[string]int // the overrides that are in force over it
+	Generation int64
+	LoadedAt   time.Time
+}
+
+// OverrideOf returns the override of a worker, nil for none.
+func OverrideOf(all []store.Override, worker string) *store.Override {
+	i := slices.IndexFunc(all, func(o store.Override) bool { return o.Worker == worker })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// InForce returns the configuration without overrides, and since when it is one.
+func (ctl *Control) InForce() base {
+	ctl.applying.Lock()
+	defer ctl.applying.Unlock()
+	return ctl.base
+}

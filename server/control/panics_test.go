@@ -1,0 +1,59 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tierway/telemetry"
+)
+
+func TestARecoveredPanicIsCountedAndLoggedWithoutItsValue(t *testing.T) {
+	log, metrics := &strings.Builder{}, telemetry.New("test")
+	recoverer := NewRecoverer(slog.New(slog.NewJSONHandler(log, nil)), metrics)
+	err := recoverer.Try("reading an answer", func() error { panic("a prompt") })
+	if !errors.Is(err, errPanicked) || counted(metrics, "tierway_panics_total") != "1" {
+		t.Errorf("%v, %s panics counted", err, counted(metrics, "tierway_panics_total"))
+	}
+	line := log.String()
+	for _, want := range []string{`"msg":"recovered from a panic"`, `"work":"reading an answer"`, `panics_test.go`} {
+		if !strings.Contains(line, want) {
+			t.Errorf("the line has no %s: %s", want, line)
+		}
+	}
+	if strings.Contains(line, "a prompt") || strings.Count(line, "\n") != 1 {
+		t.Errorf("the log is %s", line)
+	}
+	if err := recoverer.Try("reading an answer", func() error { return io.EOF }); err != io.EOF {
+		t.Errorf("a step's own error is %v", err)
+	}
+}
+
+// TestAPanicWhileTheDatabaseIsReadDoesNotEndItsFollower has a fault of the program
+// in each reading.
+func TestAPanicWhileTheDatabaseIsReadDoesNotEndItsFollower(t *testing.T) {
+	c := newTestControl(t, "store: { sql: \"sqlite://:memory:\" }\n"+small)
+	c.Stores.Local = nil
+	ctx, stop := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { c.Database.Follow(ctx) })
+	for n := range 2 {
+		c.Database.ReadSoon()
+		for deadline := time.Now().Add(10 * time.Second); counted(c.metrics, "tierway_panics_total") <= strconv.Itoa(n); {
+			if time.Now().After(deadline) {
+				t.Fatalf("the reading after %d panics never came", n)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	stop()
+	run.Wait()
+	c.applying.Lock() // it is free: else this hangs
+	defer c.applying.Unlock()
+}

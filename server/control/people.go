@@ -1,0 +1,154 @@
+package control
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"time"
+
+	"tierway/config"
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// People is who may ask, on both planes, as config.yaml and the database say it.
+// It is immutable; a change of either makes another.
+type People struct {
+	Directory *tenants.Directory
+	Admins    map[[sha256.Size]byte]store.Admin
+	own       []tenants.Tenant // config.yaml's
+	ownKeys   []tenants.Key
+	contents  store.Contents // the database's
+	ReadAt    time.Time      // of contents; zero: never, so that any key may be a good one
+}
+
+// newPeople puts together what the configuration and the database say.
+func newPeople(f *config.File, c store.Contents, readAt time.Time) (*People, error) {
+	ts, ks, err := tenants.FromConfig(f.Auth.Keys)
+	if err != nil {
+		return nil, fmt.Errorf("reading auth.keys: %w", err)
+	}
+	p := &People{own: ts, ownKeys: ks, contents: c, ReadAt: readAt, Admins: map[[sha256.Size]byte]store.Admin{}}
+	for _, a := range c.Admins {
+		p.Admins[a.Digest] = a
+	}
+	mine, digests, err := tenants.FromConfig(adminKeys(f.Admin.Keys))
+	if err != nil || len(mine) > 1 {
+		return nil, fmt.Errorf("reading admin.keys: %w", err)
+	}
+	for i, k := range digests {
+		role := f.Admin.Keys[i].Role
+		if role == "" {
+			role = store.RoleAdmin
+		}
+		p.Admins[k.Digest] = store.Admin{ID: k.ID, Name: f.Admin.Keys[i].Name, Role: role, Hint: "config.yaml", Digest: k.Digest}
+	}
+	all, keys := p.Tenants()
+	p.Directory = tenants.NewDirectory(all, keys)
+	return p, nil
+}
+
+// adminKeys are the admin plane's keys as the directory's checks take them.
+func adminKeys(keys []config.AdminKey) []tenants.KeyConfig {
+	out := make([]tenants.KeyConfig, len(keys))
+	for i, k := range keys {
+		out[i] = tenants.KeyConfig{Name: "admin", SHA256: k.SHA256} // names of admins follow other rules
+	}
+	return out
+}
+
+// Tenants returns all tenants and keys in force. Where config.yaml and the
+// database have a tenant of one name, the file's settings count for the keys of
+// both.
+func (p *People) Tenants() ([]tenants.Tenant, []tenants.Key) {
+	ts := append([]tenants.Tenant(nil), p.own...)
+	mine := make(map[string]bool, len(p.own))
+	for _, t := range p.own {
+		mine[t.Name] = true
+	}
+	for _, t := range p.contents.Tenants {
+		if !mine[t.Name] {
+			ts = append(ts, t)
+		}
+	}
+	return ts, append(append([]tenants.Key(nil), p.ownKeys...), p.contents.Keys...)
+}
+
+// knows reports whether a tenant, or one of its keys, is still there.
+func (p *People) knows(tenant, key string) bool { return p.Directory.Knows(tenant, key) }
+
+// adopt puts what the database holds in force, and the live overrides with it,
+// unless a reading that began later was faster.
+func (ctl *Control) adopt(c store.Contents, readAt time.Time) error {
+	ctl.applying.Lock()
+	defer ctl.applying.Unlock()
+	if readAt.Before(ctl.snapshot.Load().People.ReadAt) {
+		return nil
+	}
+	p, err := newPeople(ctl.base.File, c, readAt)
+	if err != nil {
+		return err
+	}
+	ctl.know(p)
+	if !readAt.IsZero() {
+		ctl.Database.known.Store(readAt.UnixNano())
+	}
+	ctl.Stores.Local.Forget(time.Now(), p.knows)
+	ctl.Bootstrap.announceIfAlone(p)
+	return ctl.applyOverrides()
+}
+
+// TenantsNow returns the tenants, keys, admins and overrides in force.
+func (ctl *Control) TenantsNow() ([]tenants.Tenant, []tenants.Key, []store.Admin, []store.Override) {
+	p := ctl.snapshot.Load().People
+	ts, ks := p.Tenants()
+	admins := make([]store.Admin, 0, len(p.Admins))
+	for _, a := range p.Admins {
+		admins = append(admins, a)
+	}
+	return ts, ks, admins, ctl.OverridesNow()
+}
+
+// rankEvery is how often the tenants with series of their own are chosen anew.
+const rankEvery = time.Minute
+
+// rankTenants gives the busiest tenants their series until done.
+func (ctl *Control) rankTenants(done <-chan struct{}) {
+	tick := time.NewTicker(rankEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case now := <-tick.C:
+			ctl.Recover.Run("ranking tenants", func() {
+				directory := ctl.snapshot.Load().People.Directory
+				ctl.metrics.RankTenants(now, func(tenant string) bool {
+					return directory.Knows(tenant, "") || tenant == tenants.Anonymous().Tenant
+				})
+			})
+		}
+	}
+}
+
+// KnowsAnybody tells whether there is anybody to serve: with a database that was
+// never read only those whose keys stand in the configuration, or everybody where
+// no key is needed.
+func (ctl *Control) KnowsAnybody() bool {
+	snap := ctl.snapshot.Load()
+	who := snap.People
+	return ctl.Stores.SQL == nil || !who.ReadAt.IsZero() || len(who.ownKeys) > 0 || !snap.File.Auth.Required
+}
+
+// AdminOf returns the admin whose key it is, if it may be used. Keys are looked up
+// by digest; one that bears our prefix and is not well formed is no key.
+func (p *People) AdminOf(key string, now time.Time) (store.Admin, bool) {
+	if key == "" || strings.HasPrefix(key, tenants.TenantPrefix) && !tenants.WellFormed(key) {
+		return store.Admin{}, false
+	}
+	admin, known := p.Admins[tenants.Digest(key)]
+	if !known || !admin.ExpiresAt.IsZero() && !now.Before(admin.ExpiresAt) {
+		return store.Admin{}, false
+	}
+	return admin, true
+}

@@ -1,0 +1,64 @@
+package control
+
+import (
+	"time"
+
+	"tierway/queue"
+	"tierway/telemetry"
+	"tierway/tenants"
+)
+
+// tickEvery is how often the queues in which somebody waits are looked at for
+// what only time changes: ages, rests that are over, workers that stay down.
+const tickEvery = 100 * time.Millisecond
+
+// TickQueues lets time pass in the queues until done.
+func (ps *Pools) TickQueues(done <-chan struct{}) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case now := <-tick.C:
+			for _, p := range ps.Live() {
+				ps.passQueue(p.WaitQueue, now)
+			}
+		}
+	}
+}
+
+// passQueue dispatches what the queue can dispatch. The caller has returned a slot
+// for all waiting requests: a panic here must not end the caller's own request.
+func (ps *Pools) passQueue(q *queue.Queue, now time.Time) {
+	if q.Waiting() == 0 {
+		return
+	}
+	ps.recover.Run("dispatching from a queue", func() { q.Pass(now) })
+}
+
+// QueueGauges shows every queue to a scrape.
+func (ps *Pools) QueueGauges() []telemetry.QueueGauges {
+	now := time.Now()
+	var out []telemetry.QueueGauges
+	for _, p := range ps.snapshot.Load().Pools {
+		v := p.WaitQueue.View(now)
+		g := telemetry.QueueGauges{Tier: p.Name, Bytes: v.Bytes, Stale: p.Routing.Stale(),
+			MaxBytes: p.Queue.MaxBytes, MaxDepth: p.Queue.MaxDepth}
+		for i, name := range tenants.Classes() {
+			g.Classes = append(g.Classes, classGauges(name, &v.Classes[i]))
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// classGauges shows one class of a queue to a scrape.
+func classGauges(name string, c *queue.ClassView) telemetry.ClassGauges {
+	g := telemetry.ClassGauges{Class: name, Depth: c.Depth, Oldest: c.Oldest, Entered: c.Entered, Granted: c.Granted,
+		Promoted: c.Promoted, Left: c.Left, PutOut: c.PutOut}
+	for i, reason := range queue.ShedReasons() {
+		g.Shed = append(g.Shed, telemetry.ShedTotal{Reason: reason, Total: c.Shed[i]})
+	}
+	return g
+}

@@ -1,0 +1,65 @@
+package control
+
+import (
+	"errors"
+	"log/slog"
+	"runtime/debug"
+
+	"tierway/telemetry"
+)
+
+// errPanicked is the error of a step that panicked.
+var errPanicked = errors.New("the gateway has a bug; its log has a line \"recovered from a panic\" with the stack")
+
+// Recoverer keeps a panic from ending the process.
+type Recoverer struct {
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+}
+
+// NewRecoverer makes a Recoverer.
+func NewRecoverer(log *slog.Logger, m *telemetry.Metrics) *Recoverer {
+	return &Recoverer{log: log, metrics: m}
+}
+
+// Try runs one step of background work, which may read what workers,
+// clients, stores or publishers sent. A panic ends the step and not the process:
+// it is counted, logged once with its stack and without values, and returned as
+// errPanicked. The caller's loop goes on with its next step.
+func (rec *Recoverer) Try(work string, step func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			rec.Panicked(p, slog.String("work", work))
+			err = errPanicked
+		}
+	}()
+	return step()
+}
+
+// Run is runRecovered for a step without an error.
+func (rec *Recoverer) Run(work string, step func()) {
+	_ = rec.Try(work, func() error {
+		step()
+		return nil
+	})
+}
+
+// Panicked counts and logs a panic that was recovered. about says what was done.
+func (rec *Recoverer) Panicked(p any, about slog.Attr) {
+	rec.metrics.Panics.Inc()
+	rec.log.Error("recovered from a panic", about,
+		slog.String("panic", panicText(p)), slog.String("stack", string(debug.Stack())))
+}
+
+// panicText names a panic without the values in it, which may hold a prompt.
+func panicText(p any) string {
+	var err error
+	if e, ok := p.(error); ok {
+		err = e
+	}
+	var re interface{ RuntimeError() }
+	if errors.As(err, &re) {
+		return err.Error()
+	}
+	return "a value of the program"
+}

@@ -1,0 +1,202 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tierway/config"
+	"tierway/routing"
+	"tierway/store"
+)
+
+// ReloadRequest asks for the configuration to be read again.
+type ReloadRequest struct {
+	Actor  store.Actor
+	DryRun bool   // say what would change, and change nothing
+	Expect string // the hash of the configuration that was previewed; empty: any
+}
+
+// ReloadResult is what a reload changed, or would change.
+type ReloadResult struct {
+	Generation int64           `json:"generation"` // of the configuration in force afterwards
+	FromHash   string          `json:"from_hash"`
+	Hash       string          `json:"to_hash"`
+	Changes    []config.Change `json:"changes"`
+	Impact     Impact          `json:"impact"`
+	Problems   config.Problems `json:"problems"` // errors of a configuration that is refused, else warnings
+}
+
+// Impact is what a reload does to the workers.
+type Impact struct {
+	WorkersAdded   []string           `json:"workers_added"`   // one that moves is both added and removed
+	WorkersRemoved []string           `json:"workers_removed"` // finish what they have
+	AffinityMoved  map[string]float64 `json:"affinity_moved"`  // by pool: the share of prompts whose home is another worker
+	RestartNeeded  []string           `json:"restart_needed"`  // keys whose new values wait for a restart
+}
+
+// The refusals of a reload. Nothing has changed.
+var (
+	ErrNoSource = errors.New("this gateway was started without a configuration file: there is nothing to read again")
+	ErrRejected = errors.New("the configuration has errors")
+	ErrChanged  = errors.New("the configuration is another one than expected")
+)
+
+// Reload reads the configuration and puts it in force: all of it or nothing.
+// Requests under way go on with what they began with, and everything that was
+// learned, counted or booked stays. Reloads are done one after the other.
+func (ctl *Control) Reload(ctx context.Context, r ReloadRequest) (ReloadResult, error) {
+	ctl.reloading.Lock()
+	defer ctl.reloading.Unlock()
+	began := time.Now()
+	f, readErr := ctl.readSource() // before the lock: a file may hang, and keys are still to be revoked
+	ctl.applying.Lock()
+	result, err := ctl.reload(r, f, readErr)
+	since := ctl.base.LoadedAt
+	ctl.applying.Unlock()
+	if !r.DryRun {
+		ctl.noteReload(ctx, r, result, since, since.After(began), err)
+	}
+	return result, err
+}
+
+// readSource reads the configuration.
+func (ctl *Control) readSource() (*config.File, error) {
+	if ctl.Source == nil {
+		return nil, ErrNoSource
+	}
+	return ctl.Source()
+}
+
+// reload is Reload under its lock, for a file that was read.
+func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadResult, error) {
+	old := ctl.base.File
+	result := ReloadResult{Generation: ctl.base.Generation, FromHash: ctl.base.Hash, Hash: ctl.base.Hash, Changes: []config.Change{}}
+	if errors.Is(err, ErrNoSource) {
+		return result, err
+	}
+	if err != nil {
+		if !errors.As(err, &result.Problems) {
+			return result, err
+		}
+		return result, ErrRejected
+	}
+	result.Hash, result.Problems = f.Hash(), f.Warnings()
+	if r.Expect != "" && r.Expect != f.Hash() {
+		return result, ErrChanged
+	}
+	result.Changes = append(result.Changes, config.Changes(old, f)...)
+	weights := weightsOf(ctl.OverridesNow())
+	result.Impact = impactOf(old.WithOverrides(weights), f.WithOverrides(weights), result.Changes)
+	if r.DryRun {
+		return result, nil
+	}
+	next := f.KeepRestartOnly(old)
+	if len(config.Changes(old, next)) == 0 { // all that is left of the changes waits for a restart
+		ctl.base.Hash = f.Hash()
+		return result, nil
+	}
+	p, err := newPeople(next, ctl.snapshot.Load().People.contents, ctl.snapshot.Load().People.ReadAt)
+	if err != nil {
+		return result, err
+	}
+	if err := ctl.Apply(next.WithOverrides(weights), p, ctl.base.Generation+1); err != nil {
+		return result, err
+	}
+	ctl.base = base{File: next, Hash: f.Hash(), weights: weights, Generation: ctl.base.Generation + 1, LoadedAt: time.Now()}
+	result.Generation = ctl.base.Generation
+	return result, nil
+}
+
+// noteReload says in log, metrics and audit how a reload went.
+func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result ReloadResult, since time.Time, changed bool, err error) {
+	outcome := "ok"
+	switch {
+	case errors.Is(err, ErrNoSource):
+		return
+	case err != nil:
+		outcome = err.Error()
+		ctl.Rejected.Store(!errors.Is(err, ErrChanged)) // which says nothing of the file
+		ctl.metrics.Reloads.Rejected.Inc()
+		ctl.log.Error("the configuration was not reloaded; the old one stays in force", "via", r.Actor.Via, "cause", outcome, "problems", problemLines(result.Problems))
+	case !changed:
+		ctl.Rejected.Store(false)
+		ctl.metrics.Reloads.Unchanged.Inc()
+		ctl.log.Info("the configuration is the one in force", "via", r.Actor.Via, "generation", result.Generation)
+		return
+	default:
+		ctl.Rejected.Store(false)
+		ctl.metrics.Reloaded(result.Generation, since)
+		ctl.log.Info("the configuration was reloaded", "via", r.Actor.Via, "generation", result.Generation, "changes", len(result.Changes), "restart_needed", result.Impact.RestartNeeded)
+	}
+	if ctl.Stores.SQL == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlPatience)
+	defer cancel()
+	after := fmt.Sprintf(`{"generation":%d,"hash":%q,"changes":%d}`, result.Generation, result.Hash, len(result.Changes))
+	if auditErr := ctl.Stores.SQL.AppendAudit(ctx, r.Actor, "config.reload", result.Hash, fmt.Sprintf(`{"hash":%q}`, result.FromHash), after, outcome); auditErr != nil {
+		ctl.log.Warn("a reload could not be written to the audit log", "cause", auditErr.Error())
+	}
+}
+
+// problemLines are the first problems as check prints them.
+func problemLines(ps config.Problems) []string {
+	const most = 10 // who has more runs `tierway check`
+	var lines []string
+	for _, p := range ps {
+		if !p.Warning && len(lines) < most {
+			lines = append(lines, p.String())
+		}
+	}
+	return lines
+}
+
+// impactOf says what a new configuration does to the workers.
+func impactOf(old, f *config.File, changes []config.Change) Impact {
+	im := Impact{WorkersAdded: []string{}, WorkersRemoved: []string{}, AffinityMoved: map[string]float64{}, RestartNeeded: []string{}}
+	before, after := workersOf(old), workersOf(f)
+	for name, place := range after {
+		if before[name] != place {
+			im.WorkersAdded = append(im.WorkersAdded, name)
+		}
+	}
+	for name, place := range before {
+		if after[name] != place {
+			im.WorkersRemoved = append(im.WorkersRemoved, name)
+		}
+	}
+	slices.Sort(im.WorkersAdded)
+	slices.Sort(im.WorkersRemoved)
+	was := map[string]config.Pool{}
+	for _, p := range old.ResolvedPools() {
+		was[p.Name] = p
+	}
+	for _, p := range f.ResolvedPools() {
+		if before, known := was[p.Name]; known {
+			im.AffinityMoved[p.Name] = routing.MovedShare(membersOf(before, 1), before.Policy, membersOf(p, 1), p.Policy)
+		}
+	}
+	for _, c := range changes {
+		if c.Effect == "restart" {
+			im.RestartNeeded = append(im.RestartNeeded, c.Path)
+		}
+	}
+	return im
+}
+
+// workersOf returns what makes each worker the one that it is: with another URL,
+// pool, engine or model it is another worker of the same name.
+func workersOf(f *config.File) map[string]string {
+	names := map[string]string{}
+	for _, s := range f.Specs() {
+		names[s.Name] = fmt.Sprintf("%q %q %q %q", s.Pool, s.URL, s.Engine, s.Model)
+	}
+	return names
+}
+
+// Watches reports whether the configuration in force asks to be read again when
+// its file changes.
+func (ctl *Control) Watches() bool { return ctl.snapshot.Load().File.Watch }

@@ -1,0 +1,52 @@
+package control
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"tierway/config"
+	"tierway/telemetry"
+)
+
+// newTestControl has a configuration in force.
+func newTestControl(t *testing.T, yaml string) *Control {
+	t.Helper()
+	f, err := config.Parse("test.yaml", []byte("classifier: { preset: none }\n"+yaml), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, metrics := slog.New(slog.DiscardHandler), telemetry.New("test")
+	c, err := New(Options{Config: f, Log: log, Metrics: metrics, Rand: rand.Uint64, Recover: NewRecoverer(log, metrics),
+		Applied: func(*config.File) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// counted returns the value of a metric without labels.
+func counted(m *telemetry.Metrics, name string) string {
+	rec := httptest.NewRecorder()
+	m.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for line := range strings.Lines(rec.Body.String()) {
+		if v, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// small is one tier with a worker that is not there.
+const small = `
+auth: { required: false }
+health: { path: "off" }
+tiers: [ { name: small, model: m, workers: [ { name: w0, url: "http://127.0.0.1:9" } ] } ]
+`

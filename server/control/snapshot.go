@@ -1,0 +1,189 @@
+package control
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"strings"
+
+	"tierway/config"
+	"tierway/decisions"
+	"tierway/openai"
+	"tierway/openai/tokens"
+	"tierway/routing"
+	"tierway/tenants"
+	"tierway/tiers"
+)
+
+// Snapshot is one configuration, built and immutable. A request loads it once
+// and keeps it to its end.
+type Snapshot struct {
+	File       *config.File // with the live overrides
+	Generation int64        // of the configuration, as operators count them
+	People     *People
+	proxies    []netip.Prefix
+	Catalog    *tiers.Catalog
+	Pools      []*Pool // tiers in order, then pools
+	ByName     map[string]*Pool
+
+	Vocabulary string // counts prompts near a threshold; "" when there is no threshold
+	Usual      *Pool  // the default tier; nil without tiers
+}
+
+// Outcomes and dialects are the label values of tierway_requests_total.
+var (
+	Outcomes = []string{string(decisions.OK), string(decisions.Refused), string(decisions.Failed), string(decisions.Truncated), string(decisions.ClientGone)}
+	Dialects = []string{openai.Other.String(), openai.Chat.String(), openai.Completions.String(), openai.Responses.String(),
+		openai.Messages.String(), openai.Embeddings.String(), openai.Rerank.String(), openai.Score.String(),
+		openai.Tokenize.String(), openai.Moderations.String(), openai.Images.String(), openai.Audio.String()}
+)
+
+// know puts other people in force under the same configuration.
+func (ctl *Control) know(p *People) {
+	snap := *ctl.snapshot.Load()
+	snap.People = p
+	ctl.snapshot.Store(&snap)
+}
+
+// newSnapshot builds what of a configuration can fail, and puts nothing in force: its pools
+// are to be connected with live ones. A pool that live has with the same policy keeps that
+// one, with what it remembers. live is nil at the start.
+func newSnapshot(f *config.File, who *People, generation int64, live *Snapshot) (*Snapshot, error) {
+	snap := &Snapshot{File: f, Generation: generation, People: who, proxies: f.TrustedProxies(), Catalog: f.Catalog(), ByName: map[string]*Pool{}}
+	for _, c := range f.ResolvedPools() {
+		p := &Pool{Pool: c}
+		for _, d := range c.Serves {
+			p.Served[d] = true
+		}
+		var err error
+		if was := live.pool(c.Name); was != nil && reflect.DeepEqual(was.Policy, c.Policy) {
+			p.Picker = was.Picker
+		} else if p.Picker, err = routing.New(c.Policy); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		snap.Pools = append(snap.Pools, p)
+		snap.ByName[p.Name] = p
+	}
+	snap.Usual = snap.ByName[snap.Catalog.Default()]
+	snap.Vocabulary = snap.counts()
+	return snap, nil
+}
+
+// pool returns the tier or pool of that name; nil without one, or without a snapshot.
+func (snap *Snapshot) pool(name string) *Pool {
+	if snap == nil {
+		return nil
+	}
+	return snap.ByName[name]
+}
+
+// Apply builds everything of a configuration that can fail, then puts it in
+// force. On an error nothing has changed.
+func (ctl *Control) Apply(f *config.File, p *People, generation int64) error {
+	was := ctl.snapshot.Load()
+	snap, err := newSnapshot(f, p, generation, was)
+	if err != nil {
+		return err
+	}
+	ctl.Pools.connect(was, snap)
+	ctl.metrics.KeepTenants(f.Telemetry.Tenants)
+	ctl.Stores.Limits.SetGateways(f.Gateways)
+	ctl.Tokens.loadSoon()
+	ctl.applied(f)
+	return nil
+}
+
+// Snapshot returns the configuration in force; nil before Begin.
+func (ctl *Control) Snapshot() *Snapshot { return ctl.snapshot.Load() }
+
+// counts returns the vocabulary that prompts are counted by: the one nearest to
+// the default tier's model, or "" where nothing depends on a prompt's length.
+func (snap *Snapshot) counts() string {
+	model, needed := "", len(snap.File.Tiers) > 1
+	for _, p := range snap.Pools {
+		needed = needed || p.Context > 0
+	}
+	if snap.Usual != nil {
+		model = snap.Usual.Model
+	}
+	if !needed {
+		return ""
+	}
+	return tokens.NameFor(model)
+}
+
+// Private reports whether all objects that the workers of a pool keep are one caller's
+// own: the pool is its tenant's, or no keys are required, so that
+// all requests come from one party.
+func (snap *Snapshot) Private(p *Pool) bool { return p.Tenant != "" || !snap.File.Auth.Required }
+
+// MayUse reports whether a caller may use the tier or pool of that name.
+func (snap *Snapshot) MayUse(c *tenants.Caller, name string) bool {
+	p := snap.ByName[name]
+	return c.MayUseTier(name) && (p == nil || p.Admits(c))
+}
+
+// ClientIP is the address of a request's client: the peer's, or what proxies
+// that are trusted say of it. They append to X-Forwarded-For, so that its last
+// address which is no trusted proxy's is the client's.
+func (snap *Snapshot) ClientIP(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	trusted := snap.proxies
+	if len(trusted) == 0 || !within(trusted, host) {
+		return host
+	}
+	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(forwarded) - 1; i >= 0; i-- {
+		ip := strings.TrimSpace(forwarded[i])
+		if _, err := netip.ParseAddr(ip); err != nil {
+			break
+		}
+		host = ip
+		if !within(trusted, ip) {
+			break
+		}
+	}
+	return host
+}
+
+// within tells whether one of the prefixes has the address.
+func within(prefixes []netip.Prefix, ip string) bool {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return false
+	}
+	addr = addr.Unmap().WithZone("")
+	for _, p := range prefixes {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// Serving returns the first pool that answers the dialect and that the tenant
+// may use; nil when none does.
+func (snap *Snapshot) Serving(d openai.Dialect, c *tenants.Caller) *Pool {
+	for _, p := range snap.Pools {
+		if p.Served[d] && c.MayUseTier(p.Name) && p.Admits(c) {
+			return p
+		}
+	}
+	return nil
+}
+
+// TierNamed returns the tier of that name, in capital letters or not; nil without
+// one.
+func (snap *Snapshot) TierNamed(name string) *Pool {
+	for _, p := range snap.Pools {
+		if p.Tier && strings.EqualFold(p.Name, name) {
+			return p
+		}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"tierway/store"
+	"tierway/telemetry"
+	"tierway/tenants"
+)
+
+// Stores is the state that gateways share. SQL and Ledger are nil without a database,
+// Redis is nil without one.
+type Stores struct {
+	SQL    *store.SQL
+	Redis  *store.Redis
+	Ledger *store.Ledger
+	Limits *store.Limits
+	Local  *tenants.Limiter // what this gateway has admitted
+}
+
+// openStores makes what the configuration's store section names. Nothing is
+// connected yet: neither is needed to start.
+func openStores(o Options) (*Stores, error) {
+	f, st := o.Config, &Stores{}
+	if url := f.Store.SQL; url != "" && !o.Offline {
+		sql, err := store.OpenSQL(store.SQLConfig{URL: url, Log: o.Log})
+		if err != nil {
+			return nil, fmt.Errorf("store.sql: %w", err)
+		}
+		st.SQL = sql
+		st.Ledger = store.NewLedger(store.LedgerConfig{SQL: sql, Log: o.Log, Retention: f.Store.Retention,
+			Recover: o.Recover.Try})
+	}
+	if url := f.Store.Redis; url != "" && !o.Offline {
+		id, err := tenants.NewID(rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		st.Redis, err = store.OpenRedis(store.RedisConfig{URL: url, Gateway: id, Log: o.Log, Recover: o.Recover.Try})
+		if err != nil {
+			return nil, fmt.Errorf("store.redis: %w", err)
+		}
+	}
+	st.Local = tenants.NewLimiter()
+	st.Limits = store.NewLimits(store.LimitsConfig{Local: st.Local, Redis: st.Redis, Gateways: f.Gateways,
+		Log: o.Log, Now: time.Now, Recover: o.Recover.Try})
+	return st, nil
+}
+
+// Run writes and listens in the background until ctx ends.
+func (st *Stores) Run(ctx context.Context) {
+	var owned sync.WaitGroup
+	if st.Redis != nil {
+		owned.Go(func() { st.Redis.Run(ctx) })
+	}
+	if st.Ledger != nil {
+		owned.Go(func() { st.Ledger.Run(ctx) })
+	}
+	owned.Go(func() { st.Limits.Run(ctx) })
+	owned.Wait()
+}
+
+// close closes the connections.
+func (st *Stores) close() error {
+	var errs []error
+	if st.SQL != nil {
+		errs = append(errs, st.SQL.Close())
+	}
+	if st.Redis != nil {
+		errs = append(errs, st.Redis.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Gauges shows the stores to a scrape.
+func (db *Database) Gauges() telemetry.Stores {
+	var g telemetry.Stores
+	if db.stores.Redis != nil {
+		g.Redis = &telemetry.RedisGauges{Up: db.stores.Redis.Up(), Gateways: db.stores.Redis.Gateways(), Degraded: db.stores.Limits.Degraded()}
+	}
+	if db.stores.SQL != nil {
+		stats, c := db.stores.Ledger.Stats(), db.snapshot.Load().People.contents
+		g.Database = &telemetry.DatabaseGauges{Up: db.State.Load() == databaseOK, Tenants: len(c.Tenants), Keys: len(c.Keys),
+			Spooled: stats.Waiting, Written: stats.Written, Dropped: stats.Dropped}
+		if at := db.known.Load(); at != 0 {
+			g.Database.Read = time.Unix(0, at)
+		}
+	}
+	return g
+}
+
+// LimitNames are the label values of tierway_limit_refusals_total.
+func LimitNames() []string {
+	var names []string
+	for _, l := range tenants.LimitNames() {
+		names = append(names, string(l))
+	}
+	return names
+}

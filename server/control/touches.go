@@ -1,0 +1,51 @@
+package control
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// touches are when keys were last used, until the database knows.
+type touches struct {
+	mu   sync.Mutex
+	used map[string]time.Time
+}
+
+// Note remembers the use of a key of the database.
+func (t *touches) Note(key string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.used == nil {
+		t.used = map[string]time.Time{}
+	}
+	t.used[key] = at
+}
+
+// take returns what was noted since it was last called.
+func (t *touches) take() map[string]time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	used := t.used
+	t.used = nil
+	return used
+}
+
+// lastTouches tells the database what it does not know yet, at the end.
+func (db *Database) lastTouches(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // a minute's precision is worth no more
+	defer cancel()
+	if err := db.writeTouches(ctx); err != nil {
+		db.log.Debug("when keys were last used could not be written", "cause", err.Error())
+	}
+}
+
+// writeTouches tells the database when keys were last used. What it cannot be
+// told is noted again by the key's next use.
+func (db *Database) writeTouches(ctx context.Context) error {
+	used := db.Touches.take()
+	if len(used) == 0 {
+		return nil
+	}
+	return db.stores.SQL.TouchKeys(ctx, used)
+}

@@ -1,0 +1,75 @@
+package control
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"tierway/openai/tokens"
+)
+
+// Vocabularies are those that were loaded. Until one is, nothing waits for it.
+type Vocabularies struct {
+	log      *slog.Logger
+	recover  *Recoverer
+	snapshot *atomic.Pointer[Snapshot]
+	due      chan struct{} // a vocabulary may be missing
+
+	loading sync.Mutex // one at a time, so that each is loaded once
+	mu      sync.Mutex
+	byName  map[string]*tokens.Vocabulary
+}
+
+// Get returns a vocabulary, nil while it is not loaded.
+func (v *Vocabularies) Get(name string) *tokens.Vocabulary {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.byName[name]
+}
+
+// loadSoon has the snapshot's vocabulary loaded, if it is not.
+func (v *Vocabularies) loadSoon() {
+	select {
+	case v.due <- struct{}{}:
+	default:
+	}
+}
+
+// Run loads what snapshots count by, until done is closed.
+func (v *Vocabularies) Run(done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-v.due:
+			err := v.recover.Try("loading a vocabulary", func() error { return v.Load(v.snapshot.Load().Vocabulary) })
+			if err != nil {
+				v.log.Error("prompts near a threshold are estimated only", "cause", err.Error())
+			}
+		}
+	}
+}
+
+// Load loads a vocabulary, which takes some 300 ms, unless it is; "" is none.
+func (v *Vocabularies) Load(name string) error {
+	if name == "" || v.Get(name) != nil {
+		return nil
+	}
+	v.loading.Lock()
+	defer v.loading.Unlock()
+	if v.Get(name) != nil {
+		return nil
+	}
+	loaded, err := tokens.Load(name)
+	if err != nil {
+		return fmt.Errorf("loading the vocabulary %s: %w", name, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.byName == nil {
+		v.byName = map[string]*tokens.Vocabulary{}
+	}
+	v.byName[name] = loaded
+	return nil
+}

@@ -1,0 +1,127 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"tierway/config"
+	"tierway/server/admin"
+	"tierway/server/proxy"
+)
+
+// dataHandler is the data plane with what stands before it.
+func (s *Server) dataHandler() http.Handler { return s.edge(s.proxy.Handler(s.probes())) }
+
+// adminHandler is the admin plane with what stands before it.
+func (s *Server) adminHandler() http.Handler { return s.edge(s.bounded(secured(s.admin.Handler()))) }
+
+// metricsHandler serves the metrics on an address of their own.
+func (s *Server) metricsHandler() http.Handler {
+	f := s.control.Snapshot().File
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.named(f.Metrics.Listen, s.metrics.Handler()))
+	return s.edge(s.bounded(secured(mux)))
+}
+
+// newAdmin makes the admin plane.
+func (s *Server) newAdmin(o Options) *admin.Plane {
+	a := admin.Options{Control: s.control, Decisions: s.decisions, Explain: s.proxy.Explain, Draining: s.proxy.Draining, Inflight: s.proxy.Inflight,
+		Probes: s.probes(), Path: o.Path, Version: o.Version, Log: o.Log, Counts: o.Metrics, Rand: o.Rand}
+	if f := o.Config; f.Metrics.Listen == "" {
+		a.Metrics = s.named(f.Admin.Listen, s.metrics.Handler())
+	}
+	return admin.New(a)
+}
+
+// probes are the endpoints of balancers and orchestrators by their path.
+func (s *Server) probes() map[string]http.Handler {
+	return map[string]http.Handler{
+		"/livez":  s.bounded(http.HandlerFunc(live)),
+		"/readyz": s.bounded(s.namedKeyless(http.HandlerFunc(s.ready))),
+	}
+}
+
+// sharePlanes serves both planes on one address.
+func sharePlanes(data, admin http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" || strings.HasPrefix(r.URL.Path, "/admin/") {
+			admin.ServeHTTP(w, r)
+			return
+		}
+		data.ServeHTTP(w, r)
+	})
+}
+
+// edge is the first handler of every plane. It bounds how long a client can hold a
+// request that no longer needs it: net/http reads an unread body before it keeps a
+// connection of HTTP/1, and a stream of HTTP/2 ends with the last byte that its client
+// takes. A handler that reads a body sets read deadlines of its own, and removes them at
+// the body's end.
+func (s *Server) edge(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor < 2 && r.Body != nil && r.Body != http.NoBody {
+			if c, ok := w.(interface{ SetReadDeadline(time.Time) error }); ok { // a ResponseController allocates
+				c.SetReadDeadline(time.Now().Add(proxy.UnreadGrace)) //nolint:errcheck // a dead connection has no rest
+			}
+		}
+		next.ServeHTTP(w, r)
+		if r.ProtoMajor >= 2 {
+			s.boundAnswer(w)
+		}
+	})
+}
+
+// boundAnswer bounds how long the client may take for an answer that is written at
+// once. It is for answers that set no write deadlines of their own.
+func (s *Server) boundAnswer(w http.ResponseWriter) {
+	stall := s.control.Snapshot().File.Timeouts.ClientStall
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stall)) //nolint:errcheck // a dead connection takes nothing
+}
+
+// secured sets the headers of all answers of the admin plane and of the metrics.
+func secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store") // some answers hold a key
+		h.Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// bounded is boundAnswer before a handler.
+func (s *Server) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.boundAnswer(w)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// named refuses a request to a foreign name, for what needs no key on an address.
+// Without hosts, the names of an address that is not loopback are not known.
+func (s *Server) named(listen string, next http.Handler) http.Handler {
+	loopback := config.Loopback(listen)
+	return refuseForeign(next, func() (hosts []string, on bool) {
+		hosts = s.control.Snapshot().File.Hosts
+		return hosts, loopback || len(hosts) > 0
+	})
+}
+
+// namedKeyless refuses a request to a foreign name while no keys are required.
+func (s *Server) namedKeyless(next http.Handler) http.Handler {
+	return refuseForeign(next, func() (hosts []string, on bool) {
+		f := s.control.Snapshot().File
+		return f.Hosts, !f.Auth.Required
+	})
+}
+
+// refuseForeign refuses a request to a name that is not among hosts while that is on.
+func refuseForeign(next http.Handler, check func() (hosts []string, on bool)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hosts, on := check(); on && proxy.IsForeign(r.Host, hosts) {
+			admin.Problem(w, http.StatusMisdirectedRequest, proxy.ForeignHost(r.Host))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

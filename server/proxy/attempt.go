@@ -1,0 +1,280 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"math"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"tierway/decisions"
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/server/control"
+	"tierway/telemetry"
+)
+
+// attempt sends the request to one worker and relays its answer. Without a
+// failure the client has its answer, whole or cut, and the attempt is settled;
+// with one its verdict is owed.
+func (d *dispatch) attempt(m *control.Member, lease *routing.Lease) *attempt {
+	x := d.x
+	started := time.Now()
+	ctx, cancel := context.WithCancelCause(x.in.r.Context())
+	if lease.Worker() != nil {
+		m.Series.Chosen(string(lease.Reason()))
+	}
+	a := &attempt{x: x, m: m, lease: lease, started: started, most: x.parsed.mostUsage(), placed: x.wait.placed,
+		span: x.caller.trace.Attempt(started)}
+	defer a.give() // for a panic
+	a.cause = func() error { return context.Cause(ctx) }
+	d.attempts = append(d.attempts, a)
+	a.usesEngine = lease.Worker() != nil && x.parsed.usesEngine()
+	a.firstByte = a.firstByteWithin()
+	a.watch.start(cancel, a.firstByte, x.patience)
+	defer cancel(nil)
+	defer a.watch.stop()
+	if a.usesEngine && x.parsed.generatesStream() {
+		m.Live.Begin(a, a.sentStream(), lease.Expected())
+		defer func() { m.Live.End(a, time.Now(), ctx.Err() != nil) }()
+	}
+	f := a.exchange(ctx)
+	a.settle(f)
+	return a
+}
+
+// unbounded is a wait that only the request's total time ends.
+const unbounded = time.Duration(math.MaxInt64)
+
+// firstByteWithin returns how long the worker may take for the first event of a
+// stream. A whole answer comes when its last token is there, so that only the total
+// time bounds it. A half-open worker has its breaker's patience, after which its trial
+// has failed: a whole answer is then given up only for another worker's.
+func (a *attempt) firstByteWithin() time.Duration {
+	within := unbounded
+	if a.x.parsed.req.Stream {
+		within = a.x.snap.File.Timeouts.FirstByte
+	}
+	w := a.lease.Worker()
+	if w == nil {
+		return within
+	}
+	patience, probing := a.m.Gate.Probing(a.lease.Ticket(), a.lease.Expected())
+	if probing && (a.x.parsed.req.Stream || a.x.dispatch.movable(w.ID())) {
+		within = min(within, patience)
+	}
+	return within
+}
+
+// movable reports whether another worker may answer the request although it has
+// reached the worker of that name.
+func (d *dispatch) movable(id string) bool {
+	x := d.x
+	return !x.parsed.once() && len(d.attempts) < x.snap.File.Retry.Attempts && d.othersThan(id)
+}
+
+// attempt is one try on one worker.
+type attempt struct {
+	x            *exchange
+	m            *control.Member
+	lease        *routing.Lease
+	placed       placed // how the request came to its worker
+	started      time.Time
+	cause        func() error // why the attempt was cancelled; nil while it is not
+	span         trace.Span   // nil without tracing
+	watch        watchdog
+	firstByte    time.Duration // how long the worker may take until its first event
+	addsUsage    []string      // the fields that were added to ask for usage
+	addsPriority []string      // that were added for the engine's own queue
+	status       int
+	headAt       time.Time
+	firstAt      time.Time     // of the first content of a generated stream
+	lastAt       time.Time     // of its last one
+	ttft         time.Duration // to the first; 0 without any
+	blame        error         // of an answer that was relayed: nil, ErrExcluded or the worker's fault
+	f            *failure
+	usesEngine   bool         // its answer shows whether the worker's engine works
+	usage        openai.Usage // as the engine reported it
+	most         openai.Usage // that a report is taken for
+	begun        bool         // the worker has answered
+	settled      bool         // the attempt ended without a panic
+	judged       bool
+	verdict      error     // on the worker, once it is judged
+	ended        time.Time // when its load was given back
+}
+
+// exchange sends the request and relays the answer.
+func (a *attempt) exchange(ctx context.Context) *failure {
+	usage, rank := !a.m.Refuses.Load() && !a.m.Timed.Load(), a.rank()
+	resp, err := a.send(ctx, usage, rank)
+	var refused addition // the last that was left out
+	for err == nil {
+		named := a.refusedAddition(resp)
+		if named == nothingAdded {
+			break
+		}
+		refused = named
+		usage, rank.set = usage && named == priorityAdded, rank.set && named != priorityAdded
+		a.watch.await(a.firstByte, errFirstByteTimeout)
+		resp, err = a.send(ctx, usage, rank)
+	}
+	if err == nil && resp.Status < 300 {
+		a.leaveOut(refused)
+	}
+	if err != nil {
+		return a.sendFailure(err)
+	}
+	defer resp.Body.Close()
+	return a.relay(resp)
+}
+
+// answered says that the worker answered, well when err is nil: the verdicts
+// that were held back of the workers before it are due. at is when the first event came;
+// zero for a whole answer to a request for a stream, which shows no first token.
+func (a *attempt) answered(at time.Time, err error) {
+	if a.begun { // a stream ends after its first content
+		return
+	}
+	a.begun = true
+	a.x.dispatch.judgeFailed(err)
+	a.lease.Answered(at, err)
+}
+
+// received notes that the worker has sent a part of the answer's content.
+func (a *attempt) received() {
+	if a.usesEngine {
+		a.m.Live.Received(time.Now())
+	}
+}
+
+// settle gives the load back. The verdict follows
+// at once unless the attempt failed: then judge gives it.
+func (a *attempt) settle(f *failure) {
+	a.settled, a.f, a.ended = true, f, time.Now()
+	a.countPrefix()
+	if f == nil {
+		a.countPace()
+	}
+	a.x.settlement.sent = a.x.settlement.sent || f == nil || f.left
+	if f != nil && f.left && (errors.Is(f.blame, errTotalTimeout) || errors.Is(f.blame, errIdleTimeout)) {
+		a.x.estimate(0) // the engine has worked on it; another worker's answer replaces this
+	}
+	if f == nil {
+		a.judge()
+		return
+	}
+	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.dispatch.othersThan(w.ID())) {
+		a.x.resolution.pool.Routing.Cool(w, time.Now().Add(f.cool))
+	} else if w != nil && f.gone {
+		a.x.resolution.pool.Routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(goneFor))
+	}
+	if f.suspect {
+		a.m.Worker.Suspect()
+	}
+	a.lease.Unbook()
+}
+
+// judge gives the lease back with the verdict on the worker, once.
+func (a *attempt) judge() {
+	if a.judged {
+		return
+	}
+	a.judged = true
+	blame := a.blame
+	if a.f != nil {
+		blame = a.f.blame
+	}
+	a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.parsed.wholeText(),
+		PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
+	now, how := time.Now(), control.AttemptFailed
+	switch {
+	case blame == nil:
+		how = control.AttemptOK
+		a.m.Series.OK.Inc()
+		if a.lease.Worker() != nil {
+			a.m.Evidence.Answered(maphash.String(a.x.s.seed, a.x.caller.Tenant), now)
+		}
+	case errors.Is(blame, routing.ErrExcluded):
+		how = control.AttemptExcluded
+		a.m.Series.Excluded.Inc()
+	default:
+		a.m.Series.Error.Inc()
+	}
+	a.m.Stats.Observe(now, control.AttemptStats{Outcome: how, TTFT: a.ttft, Total: now.Sub(a.started),
+		Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output})
+	a.verdict = blame
+}
+
+// errPanic is why an attempt ended that the gateway's own fault cut.
+var errPanic = errors.New("the gateway failed while the worker was asked")
+
+// give gives the lease back after a panic.
+func (a *attempt) give() {
+	if a.settled {
+		return
+	}
+	a.blame = excluded("%w", errPanic)
+	a.ended = time.Now()
+	a.judge()
+}
+
+// othersThan tells whether the pool has another worker that takes requests now.
+func (d *dispatch) othersThan(id string) bool {
+	for _, v := range d.x.resolution.pool.Routing.Snapshot(time.Now()) {
+		if v.ID != id && v.Up && v.Weight > 0 && v.Cooling == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// firstContent marks the moment of the first content of a generated stream. A whole
+// answer comes when its last token is there, and images and audio have no tokens: among
+// times to the first token, either would make its worker look slow.
+func (a *attempt) firstContent(at time.Time) {
+	a.firstAt = at
+	a.ttft = a.firstAt.Sub(a.started)
+	if a.usesEngine {
+		a.m.Live.Answer(a.sentStream())
+	}
+	if a.x.dispatch.firstAt.IsZero() {
+		a.x.dispatch.firstAt = a.firstAt
+		a.m.Series.TTFT.Observe(a.ttft.Seconds())
+	}
+}
+
+// account books the usage that the engine reported, unless the request is free or no
+// answer has such a usage. seen, the output as the gateway estimates it, then replaces
+// the report.
+func (a *attempt) account(u openai.Usage, seen int64) {
+	if a.x.resolution.free(&a.x.in) {
+		return
+	}
+	if u.Prompt > a.most.Prompt || u.Output > a.most.Output {
+		a.x.estimate(seen)
+		return
+	}
+	a.x.settlement.usage, a.usage = u, u
+	a.x.settlement.estimated = false
+	a.m.Series.Prompt.Add(float64(u.Prompt))
+	a.m.Series.Cached.Add(float64(u.Cached))
+	a.m.Series.Output.Add(float64(u.Output))
+}
+
+// streamEnded counts the end of a stream and says how the request ended.
+func (a *attempt) streamEnded(e telemetry.StreamEnd, o decisions.Result, blame error) {
+	a.blame = blame
+	a.x.ending.result = o
+	a.x.s.metrics.StreamEnded(e)
+}
+
+// sentStream is what liveness compares of the attempt.
+func (a *attempt) sentStream() control.SentStream {
+	q := control.SentStream{Tenant: a.x.caller.Tenant, Began: a.started}
+	if n := len(a.x.facts.Blocks); n > 0 {
+		q.Prompt = a.x.facts.Blocks[n-1].Hash
+	}
+	return q
+}

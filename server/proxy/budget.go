@@ -1,0 +1,57 @@
+package proxy
+
+import (
+	"sync"
+	"time"
+)
+
+// retryBudget bounds retries to a share of the requests plus a constant rate, so
+// that retries do not overload workers that already fail. Linkerd and Finagle
+// bound retries the same way.
+type retryBudget struct {
+	mu     sync.Mutex
+	share  float64
+	tokens float64
+	at     time.Time // up to when the constant rate is credited
+}
+
+const (
+	// retryTrickle is the retries per second that are allowed at any traffic, so
+	// that a gateway with few requests can retry all of them. It is Linkerd's
+	// default.
+	retryTrickle = 10
+	// retryCap is the most retries that are saved up: ten seconds of the trickle,
+	// Linkerd's window. A new gateway starts with all of them.
+	retryCap = 10 * retryTrickle
+)
+
+func newRetryBudget() *retryBudget { return &retryBudget{tokens: retryCap} }
+
+// configure sets the share. Saved retries stay.
+func (b *retryBudget) configure(share float64) {
+	b.mu.Lock()
+	b.share = share
+	b.mu.Unlock()
+}
+
+// request credits one first attempt.
+func (b *retryBudget) request() {
+	b.mu.Lock()
+	b.tokens = min(retryCap, b.tokens+b.share)
+	b.mu.Unlock()
+}
+
+// take spends one retry at the given time. It returns false when none is left.
+func (b *retryBudget) take(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.at.IsZero() && now.After(b.at) {
+		b.tokens = min(retryCap, b.tokens+retryTrickle*now.Sub(b.at).Seconds())
+	}
+	b.at = now
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}

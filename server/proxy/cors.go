@@ -1,0 +1,54 @@
+package proxy
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// exposed are the answer headers that a browser's script may read.
+const exposed = "X-Request-ID, Request-ID, X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms, " +
+	"X-Request-Duration, Retry-After, Retry-After-Ms, X-Should-Retry, Openai-Processing-Ms, " +
+	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
+	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
+
+// cors lets the configured origins' pages use the data plane. Without origins
+// it adds nothing. Cookies are never allowed: keys travel in headers.
+func (px *Proxy) cors(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f := px.control.Snapshot().File
+		c := f.CORS
+		if len(c.Origins) == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h := w.Header()
+		h.Add("Vary", "Origin")
+		origin := r.Header.Get("Origin")
+		allowed := origin != "" && (slices.Contains(c.Origins, "*") || slices.Contains(c.Origins, origin))
+		if allowed {
+			h.Set("Access-Control-Allow-Origin", origin)
+			h.Set("Access-Control-Expose-Headers", exposed)
+		}
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			if allowed {
+				preflight(h, r, c.MaxAge)
+			}
+			http.NewResponseController(w).SetWriteDeadline(time.Now().Add(f.Timeouts.ClientStall)) //nolint:errcheck // a dead connection takes nothing
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func preflight(h http.Header, r *http.Request, maxAge time.Duration) {
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+		h.Set("Access-Control-Allow-Headers", asked)
+	}
+	if maxAge > 0 {
+		h.Set("Access-Control-Max-Age", strconv.Itoa(int(maxAge/time.Second)))
+	}
+}

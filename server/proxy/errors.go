@@ -1,0 +1,163 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"tierway/decisions"
+	"tierway/openai"
+)
+
+// The causes for which the gateway itself ends an exchange.
+var (
+	errClientGone       = errors.New("the client left")
+	errFirstByteTimeout = errors.New("no first event within timeouts.first_byte")
+	errIdleTimeout      = errors.New("no bytes within timeouts.idle")
+	errTotalTimeout     = errors.New("the request's total time is over")
+	errTrailer          = errors.New("the body did not end after its last event")
+	ErrDrainCut         = errors.New("cut by the drain timeout")
+	errTruncated        = errors.New("the stream ended without its proven end")
+)
+
+// badKey is the one answer to every missing, malformed or unknown key.
+func badKey() error {
+	return &openai.Error{Code: openai.CodeInvalidAPIKey,
+		Message: "Incorrect API key provided. Send a valid key as `Authorization: Bearer <key>`."}
+}
+
+func tenantDisabled() error {
+	return &openai.Error{Code: openai.CodeTenantDisabled,
+		Message: "This tenant is disabled. Ask your operator."}
+}
+
+func noWebSocket() error {
+	return &openai.Error{Code: openai.CodeWebSocketNotSupported,
+		Message: "WebSocket is not served here; send the request as HTTP POST."}
+}
+
+func modelNotFound(name string) error {
+	return &openai.Error{Code: openai.CodeModelNotFound, Param: "model",
+		Message: "The model " + quoted(name) + " does not exist or you do not have access to it. GET /v1/models lists those you may use."}
+}
+
+func responseNotFound(id string) error {
+	return &openai.Error{Code: openai.CodeResponseNotFound, Message: "Response with id " + quoted(id) + " not found."}
+}
+
+func previousNotFound(id string) error {
+	return &openai.Error{Code: openai.CodePreviousResponseNotFound, Param: "previous_response_id",
+		Message: "Previous response with id " + quoted(id) + " not found."}
+}
+
+func conversationNotFound(id string) error {
+	return &openai.Error{Code: openai.CodeConversationNotFound, Param: "conversation",
+		Message: "Conversation with id " + quoted(id) + " not found."}
+}
+
+func shuttingDown() *openai.Error {
+	return &openai.Error{Code: openai.CodeServerShuttingDown, RetryAfter: time.Second, Message: "The gateway is shutting down. Try again.", Cause: ErrDrainCut}
+}
+
+// translate is the only place where the errors of other packages become
+// errors of the wire.
+func translate(err error) *openai.Error {
+	var e *openai.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	var refused *openai.RequestError
+	if errors.As(err, &refused) {
+		return &openai.Error{Code: refused.Reason, Param: refused.Param, Message: refused.Message}
+	}
+	return &openai.Error{Code: openai.CodeInternalError, Cause: err,
+		Message: "The gateway failed to handle the request. Quote the request id to its operator."}
+}
+
+// writeError answers with an error in the dialect's shape, as a frame when a
+// heartbeat has opened the answer.
+func (x *exchange) writeError(e *openai.Error) {
+	x.ending.code = string(e.Code)
+	if e.HTTPStatus() >= 500 {
+		x.ending.result = decisions.Failed
+	}
+	x.answer.stopBeats()
+	if !x.answer.held() {
+		if x.answer.write(e.Frame(x.in.shape), true) != nil {
+			x.answer.abort = true
+		}
+		return
+	}
+	body := e.Body(x.in.shape.Shape(), x.in.requestID)
+	x.answer.head(e.HTTPStatus(), func(h http.Header) {
+		if x.refunded() {
+			dropRateHeaders(h) // they say what is left without what is given back
+		}
+		errorHeaders(h, e, len(body))
+		if x.wait.total > 0 && x.snap.File.RoutingHeaders {
+			set := setInto(h)
+			x.wait.explain(&set)
+		}
+	})
+	if x.in.r.Method == http.MethodHead {
+		body = nil
+	}
+	if x.answer.write(body, false) != nil {
+		x.answer.abort = true
+	}
+}
+
+// errorHeaders sets what an error's client acts on.
+func errorHeaders(h http.Header, e *openai.Error, length int) {
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(length))
+	if e.RetryAfter > 0 {
+		// Whole seconds, at least 1: the SDKs take 0 for "at once".
+		h.Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
+		h.Set("Retry-After-Ms", strconv.FormatInt(max(1, e.RetryAfter.Milliseconds()), 10))
+	}
+	if again, set := e.ShouldRetry(); set {
+		h.Set("X-Should-Retry", strconv.FormatBool(again))
+	}
+	if e.Allow != "" {
+		h.Set("Allow", e.Allow)
+	}
+	if e.HTTPStatus() == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+}
+
+// quoted bounds and quotes a client's word for a message.
+func quoted(s string) string {
+	const most = 128 // the longest model names have some 90 bytes
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return "`" + strings.ToValidUTF8(strings.Map(printable, s), "?") + "`"
+}
+
+// printable maps what could forge a line or a colour to a question mark.
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f || r == '`' {
+		return '?'
+	}
+	return r
+}
+
+// nativeError tells whether a worker's error body has the form that clients of
+// the dialect parse.
+func nativeError(d openai.Dialect, body []byte) bool {
+	var b struct {
+		Type  string `json:"type"`
+		Error *struct {
+			Message *string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &b) != nil || b.Error == nil || b.Error.Message == nil {
+		return false
+	}
+	return d.Shape() != openai.ShapeAnthropic || b.Type == "error"
+}

@@ -1,0 +1,254 @@
+package proxy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"tierway/decisions"
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/server/control"
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// Explain walks a request through the data plane up to the worker that it would be sent
+// to, by the code that serves requests, and sends nothing. A request without a key is
+// explained for a tenant who may use everything. Nothing is booked, counted, learned, logged or written
+// down. It returns the random number by which a worker was picked, too; nil where none
+// was.
+func (px *Proxy) Explain(r *http.Request, q control.Question) (*decisions.Explanation, *uint64) {
+	snap := px.control.Snapshot()
+	if q.Under != nil {
+		snap = q.Under
+	}
+	in, allowed := inboundOf(r)
+	n := &explainer{Question: q, x: px.newExchange(snap, discarded{http.Header{}}, in), allowed: allowed}
+	if err := px.control.Tokens.Load(snap.Vocabulary); err != nil {
+		n.note("%v", err)
+	}
+	defer n.x.dropPrompt()
+	defer n.x.in.memory.release()
+	if err := px.control.Recover.Try("explaining a request", n.run); err != nil {
+		n.refuse(n.stage, translate(err))
+	}
+	return n.explanation(), n.drawn
+}
+
+// inboundOf returns a request as the router would find it. For a request that matches no
+// route, allowed are the methods for which its path has one.
+func inboundOf(r *http.Request) (in inbound, allowed []string) {
+	if r.URL.Path == "/livez" || r.URL.Path == "/readyz" {
+		return outside(r), []string{http.MethodGet, http.MethodHead}
+	}
+	for _, p := range Prefixes() {
+		below, ok := strings.CutPrefix(r.URL.Path, p.Path)
+		if !ok {
+			continue
+		}
+		for _, rt := range Routes() {
+			if !matchRoute(rt.Path, below) {
+				continue
+			}
+			if rt.Method == r.Method {
+				return rt.inbound(r, p, path.Base(below)), nil
+			}
+			allowed = append(allowed, rt.Method)
+		}
+	}
+	return outside(r), allowed
+}
+
+// discarded is the header of an answer that no client is sent.
+type discarded struct{ header http.Header }
+
+// Header is part of http.ResponseWriter.
+func (w discarded) Header() http.Header { return w.header }
+
+// WriteHeader is part of http.ResponseWriter.
+func (discarded) WriteHeader(int) {}
+
+// WriteHeaderNow is part of gin.ResponseWriter.
+func (discarded) WriteHeaderNow() {}
+
+// SetReadDeadline does nothing: the request is all there.
+func (discarded) SetReadDeadline(time.Time) error { return nil }
+
+// Write is part of http.ResponseWriter.
+func (discarded) Write(p []byte) (int, error) { return len(p), nil }
+
+// explainer walks one request through the stages that serve requests.
+type explainer struct {
+	control.Question
+	x       *exchange
+	allowed []string // the methods for which the path has a route
+
+	who     string // who asks
+	notes   []string
+	limits  []tenants.Use
+	partial bool // of several gateways the limits are known in part only
+	outlook *routing.Outlook
+	queue   *decisions.QueueStep
+	waits   bool    // it would wait for a worker
+	drawn   *uint64 // by which a worker was picked; nil: none was
+	stage   string  // that refused it; empty: none
+	refusal *openai.Error
+}
+
+// note adds to what a reader should know.
+func (n *explainer) note(format string, args ...any) {
+	n.notes = append(n.notes, fmt.Sprintf(format, args...))
+}
+
+// run runs the stages, and keeps the one that refuses the request.
+func (n *explainer) run() (err error) {
+	n.stage = decisions.StageRequest // of a panic
+	n.stage, err = n.walk()
+	return err
+}
+
+// walk runs the stages, and returns the one that refuses the request and its error.
+func (n *explainer) walk() (stage string, err error) {
+	x := n.x
+	if err := checkLoop(x.in.r.Header, x.s.name); err != nil {
+		return decisions.StageAuth, err
+	}
+	if err := n.authenticate(); err != nil {
+		return decisions.StageAuth, err
+	}
+	if x.in.kind == models || x.in.kind == stored {
+		return decisions.StageRequest, notExplained()
+	}
+	routed := x.in.pattern != decisions.RouteOther && (x.in.kind != Beside || x.snap.Serving(x.in.dialect, x.caller.Caller) != nil)
+	if routed {
+		if err := x.read(); err != nil {
+			return decisions.StageRequest, err
+		}
+		if err := x.resolve(true); err != nil {
+			return decisions.StageTier, err
+		}
+	} else if err := n.readPassed(); err != nil {
+		return decisions.StageRequest, err
+	}
+	if x.resolution.overlong {
+		n.note("longer than the context of %d tokens by the estimate; the engine decides", x.resolution.pool.Context)
+	}
+	if err := x.charge(n.peek); err != nil {
+		return decisions.StageLimits, err
+	}
+	return n.place()
+}
+
+// notExplained is said of a request that names a stored answer, or asks for no
+// inference.
+func notExplained() error {
+	return &openai.Error{Code: openai.CodeEndpointNotSupported, Message: "Only requests that are routed by their model are explained; this one is not."}
+}
+
+// authenticate finds for whom a request is explained: for whom it was asked for,
+// else whose key it has, else a tenant who may use everything.
+func (n *explainer) authenticate() error {
+	is, err := n.As, error(nil)
+	if is == nil {
+		is, err = n.subject()
+	}
+	if err != nil {
+		return err
+	}
+	n.who, n.x.caller.Caller = is.Who, is.Caller
+	return refusedKey(is.Barred)
+}
+
+// subject is who asks by the request's key.
+func (n *explainer) subject() (*control.Subject, error) {
+	x := n.x
+	key, given := control.Credential(x.in.r.Header)
+	anonymous := &control.Subject{Caller: tenants.Anonymous(), Who: "no key: explained for a tenant who may use everything"}
+	if !given && x.in.r.Header.Get("Authorization") == "" && x.in.r.Header.Get("X-Api-Key") == "" {
+		n.note("%s", anonymous.Who)
+		return anonymous, nil
+	}
+	caller, err := x.snap.People.Directory.Authenticate(key, x.in.start)
+	switch {
+	case err == nil:
+		return &control.Subject{Caller: caller, Who: "tenant " + caller.Tenant + ", key " + caller.Key}, nil
+	case errors.Is(err, tenants.ErrDisabled):
+		return &control.Subject{Caller: caller, Who: "tenant " + caller.Tenant, Barred: err}, nil
+	case x.snap.File.Auth.Required:
+		return nil, badKey()
+	}
+	anonymous.Who = "an unknown key, where none is required"
+	return anonymous, nil
+}
+
+// readPassed reads a request that matches no route.
+func (n *explainer) readPassed() error {
+	x := n.x
+	x.in.dialect = openai.Other
+	status := 0
+	if len(n.allowed) > 0 {
+		status = http.StatusMethodNotAllowed
+		x.answer.header().Set("Allow", strings.Join(n.allowed, ", "))
+	}
+	if err := x.findPassing(status); err != nil {
+		return err
+	}
+	if id, below, ok := openai.ResponsePath(x.in.r.URL.Path); ok && id != "" && (x.in.r.Method != http.MethodPost || below != "") {
+		return notExplained()
+	}
+	return x.readPassed()
+}
+
+// peek looks at the limits as charge takes from them.
+func (n *explainer) peek(c *tenants.Charge) (_ *store.Grant, v tenants.Verdict, err error) {
+	v, n.limits, n.partial, err = n.x.s.control.Stores.Limits.Peek(c)
+	return nil, v, err
+}
+
+// refuse keeps the refusal of the request: it is an outcome.
+func (n *explainer) refuse(stage string, err *openai.Error) { n.stage, n.refusal = stage, err }
+
+// explanation is what the walk has found.
+func (n *explainer) explanation() *decisions.Explanation {
+	x, res := n.x, &n.x.resolution
+	e := &decisions.Explanation{Outcome: decisions.WouldRoute, Dialect: x.in.dialect.String(), Generation: x.snap.Generation, SnapshotAt: x.in.start.UTC(),
+		RequestedModel: res.requested, Rule: res.Rule, Note: res.Note, Model: res.model, Classified: res.Explained,
+		PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.estimate), Blocks: len(x.facts.Blocks)}
+	if x.caller.Caller != nil {
+		e.Tenant, e.Key = x.caller.Tenant, x.caller.Key
+	}
+	if res.pool != nil && res.Rule != "" {
+		e.Tier, e.Policy = res.pool.Name, res.pool.Policy.Name
+	}
+	if p := x.parsed.prompt; p != nil {
+		e.UserTextBytes = len(p.user)
+	}
+	if req := x.parsed.req; req != nil {
+		e.Class, e.MaxTokens, e.Stream, e.Estimate = x.parsed.class.String(), req.MaxTokens, req.Stream, n.tokenEstimate()
+		if x.in.dialect != openai.Other && req.Media {
+			n.note("images, audio and files are not in the estimate")
+		}
+	}
+	if o := n.outlook; o != nil {
+		e.Worker, e.Reason, e.RunnerUp, e.Candidates = o.Worker, string(o.Reason), o.Choice.RunnerUp, o.Choice.Candidates
+	}
+	if n.waits {
+		e.Outcome = decisions.WouldQueue
+	}
+	if err := n.refusal; err != nil {
+		e.Outcome, e.Status, e.Code, e.Error = decisions.WouldReject, err.HTTPStatus(), string(err.Code), string(err.Body(x.in.shape.Shape(), x.in.requestID))
+		e.Limit = string(x.admission.allowance.Refused)
+	}
+	if n.queue != nil {
+		e.Shed = n.queue.Shed
+	}
+	e.Notes = n.notes
+	e.Steps = n.steps(e)
+	e.Summary = e.Sentence(e.Steps)
+	return e
+}

@@ -1,0 +1,43 @@
+package proxy
+
+import (
+	"strings"
+
+	"tierway/decisions"
+	"tierway/tenants"
+)
+
+// limitsDetail is what the stage of the limits says.
+func (n *explainer) limitsDetail() string {
+	switch {
+	case len(n.limits) == 0:
+		return "no limits"
+	case n.partial:
+		return "as far as this gateway knows: Redis decides for all of them"
+	}
+	var texts []string
+	for _, whose := range [...]string{"tenant", "key"} {
+		var of []string
+		for _, u := range limitUses(n.limits) {
+			if u.Whose == whose {
+				of = append(of, u.String())
+			}
+		}
+		if len(of) > 0 {
+			texts = append(texts, whose+": "+strings.Join(of, ", "))
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// limitUses is what is used of the limits as the API shows it.
+func limitUses(uses []tenants.Use) (all []decisions.LimitUse) {
+	for _, u := range uses {
+		shown := decisions.LimitUse(u)
+		if shown.Money() {
+			shown.Used, shown.Room = u.Used/float64(tenants.Unit), u.Room/float64(tenants.Unit)
+		}
+		all = append(all, shown)
+	}
+	return all
+}

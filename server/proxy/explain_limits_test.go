@@ -1,0 +1,30 @@
+package proxy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tierway/tenants"
+)
+
+// TestLimitsAreExplainedAsTheyAreConfigured: a rate by its limit and its burst,
+// money in the unit of the configuration, and nothing with an exponent.
+func TestLimitsAreExplainedAsTheyAreConfigured(t *testing.T) {
+	e := &explainer{limits: []tenants.Use{
+		{Whose: "tenant", Limit: tenants.LimitRPM, Used: 1.0 / 3, Room: 100, Rate: 600, Asks: 1},
+		{Whose: "tenant", Limit: tenants.LimitTPM, Room: 2e6, Rate: 2e6, Asks: 12},
+		{Whose: "tenant", Limit: tenants.LimitConcurrent, Used: 2, Room: 64, Asks: 1},
+		{Whose: "tenant", Limit: tenants.LimitMonthTokens, Used: 1, Room: 1e12},
+		{Whose: "key", Limit: tenants.LimitDayMoney, Used: 20_000, Room: float64(tenants.Unit) / 2},
+		{Whose: "key", Limit: tenants.LimitMonthMoney, Room: float64(250 * tenants.Unit)},
+	}}
+	const want = "tenant: rpm 600 (0.33 of a burst of 100 used), tpm 2000000 (0 of a burst of 2000000 used), concurrent 64 (2 used), month_tokens 1000000000000 (1 used); " +
+		"key: day_money 0.5 (0.00002 used), month_money 250 (0 used)"
+	if diff := cmp.Diff(want, e.limitsDetail()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if u := limitUses(e.limits)[5]; u.Room != 250 {
+		t.Errorf("the API shows %v", u.Room)
+	}
+}

@@ -1,0 +1,99 @@
+package proxy
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"tierway/decisions"
+	"tierway/openai"
+)
+
+// steps returns what each stage said, up to the one that refused.
+func (n *explainer) steps(e *decisions.Explanation) []decisions.Step {
+	all := []decisions.Step{
+		{Stage: decisions.StageAuth, Detail: n.who},
+		{Stage: decisions.StageRequest, Detail: n.requestDetail(e)},
+		{Stage: decisions.StageTier, Detail: e.TierDetail()},
+		{Stage: decisions.StageLimits, Detail: n.limitsDetail(), Limits: limitUses(n.limits)},
+		{Stage: decisions.StageQueue},
+		{Stage: decisions.StageWorker},
+	}
+	if n.x.parsed.req != nil {
+		all[2].Tier = n.tierStep(e)
+	}
+	if n.queue != nil {
+		all[4].Queue, all[4].Detail = n.queue, n.queue.Detail()
+	}
+	if n.outlook != nil {
+		w := &decisions.WorkerStep{Others: n.outlook.Others, Learned: new(n.x.resolution.pool.Routing.Estimates())}
+		if len(n.outlook.Choice.Candidates) > 0 {
+			w.Choice = &n.outlook.Choice
+		}
+		all[5].Worker, all[5].Detail = w, w.Detail(e)
+	}
+	for i := range all {
+		if all[i].OK = all[i].Stage != n.stage; !all[i].OK {
+			all[i].Detail = cmp.Or(n.refusal.Message, causeOf(n.refusal))
+			return all[:i+1]
+		}
+	}
+	return all
+}
+
+// causeOf is an error's cause in words, if it has one.
+func causeOf(e *openai.Error) string {
+	if e.Cause == nil {
+		return ""
+	}
+	return e.Cause.Error()
+}
+
+func (n *explainer) requestDetail(e *decisions.Explanation) string {
+	if n.x.parsed.req == nil {
+		return ""
+	}
+	most := "no bound on the answer"
+	if e.MaxTokens > 0 {
+		most = fmt.Sprintf("at most %d of answer", e.MaxTokens)
+	}
+	return fmt.Sprintf("%s, about %d prompt tokens, %s", e.Dialect, e.PromptTokens, most)
+}
+
+// tierStep is how the tier was found.
+func (n *explainer) tierStep(e *decisions.Explanation) *decisions.TierStep {
+	x, r := n.x, &n.x.resolver
+	st := &decisions.TierStep{Asked: e.RequestedModel, Header: x.headerTier(), Moves: x.resolution.moves, Note: e.Note}
+	if e.Classified != nil {
+		st.Signals = e.Classified.Signals
+	}
+	for _, p := range x.snap.Pools {
+		if p.Tier || p == x.resolution.pool {
+			st.Targets = append(st.Targets, decisions.TierTarget{Name: p.Name, Allowed: r.mayUse(p.Name), Served: p.Served[x.in.dialect],
+				Context: p.Context, Fits: r.fits(p.Name), Up: r.available(p.Name)})
+		}
+	}
+	return st
+}
+
+// tokenEstimate is how long the request is taken to be.
+func (n *explainer) tokenEstimate() *decisions.TokenEstimate {
+	x := n.x
+	t := &decisions.TokenEstimate{Raw: x.parsed.rawTokens, Prompt: cmp.Or(x.facts.PromptTokens, x.parsed.estimate), Method: "estimated",
+		Output: x.facts.OutputTokens, Counted: x.resolution.evidence.Counted}
+	if t.Counted > 0 {
+		t.Method = "counted"
+	}
+	if p := x.resolution.pool; p != nil {
+		t.Scale = p.Routing.Estimates().PromptScale
+	}
+	return t
+}
+
+// milliseconds is a time as steps show it.
+func milliseconds(d time.Duration) *float64 {
+	if d <= 0 {
+		return nil
+	}
+	return new(ms(d))
+}

@@ -1,0 +1,183 @@
+package proxy
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"tierway/routing"
+	"tierway/server/control"
+)
+
+// dispatch is a request's attempts on workers of its pool.
+type dispatch struct {
+	x        *exchange
+	tried    []*routing.Worker // that get the request no more
+	attempts []*attempt        // all, in their order
+	first    [2]*attempt       // where the first of them stand
+	failed   []*attempt        // the failed ones of which a verdict may be held back
+	firstAt  time.Time         // of the first content of a generated stream
+}
+
+// forward sends the request to workers of its pool until one has answered, the
+// attempts or the retry budget are spent, or the client has part of an answer.
+func (d *dispatch) forward() error {
+	x := d.x
+	x.setDeadline()
+	x.s.budget.request()
+	if err := x.stayWithStored(); err != nil {
+		return err
+	}
+	defer func() { d.judgeFailed(errNoAnswer) }()
+	for n := 1; ; n++ {
+		lease, err := x.enterQueue()
+		if err != nil {
+			if len(d.failed) == 0 {
+				return noWorker(x.resolution.pool, err, x.parsed.class, x.snap.File.Health.Interval)
+			}
+			last := d.failed[len(d.failed)-1].f
+			last.refuse()
+			return last.err
+		}
+		if took := x.wait.placed.selection; took > 0 {
+			x.resolution.pool.Series.Selection.Observe(took.Seconds())
+		}
+		a := d.attempt(lease.Ref().(*control.Member), &lease)
+		if a.f == nil {
+			return nil
+		}
+		retry := d.mayRetry(a.f, n)
+		d.hold(a)
+		if !retry {
+			if n > 1 {
+				a.f.refuse()
+			}
+			return a.f.err
+		}
+		if !d.returns(a.f) {
+			d.tried = append(d.tried, lease.Worker())
+		}
+		if a.f.mayBeCaused() {
+			d.passOver(x.parsed.failedRequest(x.s.seed, x.caller.Tenant))
+		}
+		x.resolution.pool.Series.Retries.Inc()
+	}
+}
+
+// refuse tells the client not to try again what was tried again here: the SDKs
+// would multiply the gateway's attempts by their own. A worker that rests is worth
+// coming back for.
+func (f *failure) refuse() { f.err.NoRetry = f.cool == 0 }
+
+// returns tells whether the worker that failed may be asked again by the same
+// request: nothing was sent to it, and requests wait for workers that are away.
+func (d *dispatch) returns(f *failure) bool {
+	return f.gone && d.x.resolution.pool.Queue.EngineWait > 0
+}
+
+// errNoAnswer says that no worker has answered the request.
+var errNoAnswer = errors.New("no worker has answered")
+
+// hold keeps back what a failure says of its worker until another worker has answered,
+// because the request itself may have caused it: one client must not be able to shut all
+// workers out. What the worker failed before may decide at once.
+func (d *dispatch) hold(a *attempt) {
+	d.failed = append(d.failed, a)
+	if !a.f.mayBeCaused() || a.provenAtFault() {
+		a.judge()
+	}
+}
+
+// provenAtFault records that the worker has failed the request, and reports whether its
+// earlier failures prove that it is at fault.
+func (a *attempt) provenAtFault() bool {
+	return a.m.Evidence.Add(a.lease.Worker(), a.x.parsed.failedRequest(a.x.s.seed, a.x.caller.Tenant), time.Now())
+}
+
+// unproven excludes a failure of which nothing shows whether its worker is at fault.
+func unproven(blame error) error {
+	return excluded("the request may have caused it: %w", blame)
+}
+
+// judgeFailed gives the verdicts that are held back. answer is nil when another worker has
+// answered the request well, which shows that it is sound, and wraps ErrExcluded when
+// another worker has refused it. Without an answer, errNoAnswer, a failure says nothing of
+// its worker.
+func (d *dispatch) judgeFailed(answer error) {
+	for _, a := range d.failed {
+		switch {
+		case a.judged || answer == nil:
+		case errors.Is(answer, routing.ErrExcluded):
+			a.f.blame = excluded("another worker refused the request that this one failed: %w", a.f.blame)
+		default:
+			a.f.blame = unproven(a.f.blame)
+		}
+		a.judge()
+	}
+}
+
+// forwardTo sends the request to one worker that no policy chose and on which
+// nothing is booked, once.
+func (d *dispatch) forwardTo(m *control.Member) error {
+	x := d.x
+	x.setDeadline()
+	x.wait.placed = placed{}
+	var none routing.Lease
+	a := d.attempt(m, &none)
+	if a.f == nil {
+		return nil
+	}
+	a.judge()
+	return a.f.err
+}
+
+// setDeadline bounds the whole exchange. What the client's SDK says it waits
+// counts for a stream only until its first event: the SDKs stop their clocks
+// there.
+func (x *exchange) setDeadline() {
+	total := totalTime(x.snap, x.parsed.class)
+	x.deadline = x.in.start.Add(total)
+	x.patience = x.deadline
+	if asked, ok := stainlessTimeout(x.in.r.Header); ok && asked < total {
+		x.patience = x.in.start.Add(asked)
+	}
+}
+
+// mayRetry decides whether another worker is tried after the n-th attempt
+// failed.
+func (d *dispatch) mayRetry(f *failure, n int) bool {
+	x := d.x
+	if !f.retry || x.in.r.Context().Err() != nil || x.answer.committed() || x.parsed.once() && f.left {
+		return false
+	}
+	if n >= x.snap.File.Retry.Attempts {
+		return false
+	}
+	if !x.s.budget.take(time.Now()) {
+		x.s.metrics.RetryBudgetExhausted.Inc()
+		f.refuse() // the client's own retries would exceed the budget
+		return false
+	}
+	return true
+}
+
+// passOver excludes the workers that have failed the same request before from its next
+// attempt, if another one can take it. Otherwise two failing workers, which answer
+// fastest, would receive every repetition, and no answer would show their fault.
+func (d *dispatch) passOver(r control.FailedRequest) {
+	var failed []*routing.Worker
+	others := false
+	for _, v := range d.x.resolution.pool.Routing.Snapshot(time.Now()) {
+		if slices.ContainsFunc(d.tried, func(w *routing.Worker) bool { return w.ID() == v.ID }) {
+			continue
+		}
+		if w := v.Ref.(*control.Member).Evidence.Holder(r); w != nil {
+			failed = append(failed, w)
+		} else if v.Up && v.Weight > 0 && v.Cooling == 0 && v.Open == 0 && !v.Saturated && (v.MaxInflight == 0 || v.Inflight < v.MaxInflight) {
+			others = true
+		}
+	}
+	if others {
+		d.tried = append(d.tried, failed...)
+	}
+}

@@ -1,0 +1,23 @@
+package proxy
+
+import "net/http"
+
+// headerSet adds headers with one allocation for all of their values.
+type headerSet struct {
+	h      http.Header
+	values []string
+}
+
+// headersMost is how many headers an answer gets at most.
+const headersMost = 12
+
+func setInto(h http.Header) headerSet {
+	return headerSet{h: h, values: make([]string, 0, headersMost)}
+}
+
+// set sets a header whose name is in canonical form.
+func (s *headerSet) set(name, value string) {
+	s.values = append(s.values, value)
+	n := len(s.values)
+	s.h[name] = s.values[n-1 : n : n]
+}

@@ -1,0 +1,63 @@
+package proxy
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestNoOtherSpellingOfAWithheldHeaderReachesAWorker: CGI and WSGI read an underscore
+// in a header's name as a hyphen.
+func TestNoOtherSpellingOfAWithheldHeaderReachesAWorker(t *testing.T) {
+	from := http.Header{"X-Custom": {"kept"}, "X_custom": {"kept"}, "_": {"kept"}, "X-_-Y": {"kept"}}
+	for name := range withheld {
+		from[name] = []string{"a client's"}
+		from[strings.ReplaceAll(name, "-", "_")] = []string{"a client's"}
+	}
+	for _, name := range []string{"X_Model_Tier", "x_model_tier", "X-Model_Tier", "X_Forwarded_For", "X-Forwarded_Host", "AUTHORIZATION", "X_Api_key",
+		"Transfer_Encoding", "Content_length", "Traceparent", "Tracestate", "User_Agent", "Content_Type", "X_request_id", "Accept_encoding", "VIA", "X_Vllm_Priority", "X-data_parallel-rank", "X_dp_rank", "Endpoint_load_metrics_format", "x_prefiller_host_port"} {
+		if strings.Contains(name, "_") {
+			from[name] = []string{"a client's"}
+		}
+	}
+	to := workerHeader(from, "not a UUID")
+	for name := range to {
+		if withheld[name] || strings.Contains(name, "_") && name != "X_custom" && name != "_" && name != "X-_-Y" {
+			t.Errorf("a worker gets %s", name)
+		}
+	}
+	for _, name := range []string{"X-Custom", "X_custom", "_", "X-_-Y"} {
+		if !slices.Equal(to[name], []string{"kept"}) {
+			t.Errorf("%s is gone: %v", name, slices.Sorted(maps.Keys(to)))
+		}
+	}
+}
+
+func TestWhatBelongsToAHopEndsThere(t *testing.T) {
+	from := http.Header{"Authorization": {"x"}, "X-Api-Key": {"x"}, "Cookie": {"x"}, "Connection": {"close, X-Named", "x-second"}, "X-Named": {"x"},
+		"X-Second": {"x"}, "X-Tenant-Id": {"x"}, "Openai-Organization": {"x"}, "Accept-Encoding": {"gzip"}, "Te": {"trailers"},
+		"X-Stainless-Lang": {"go"}, "Openai-Beta": {"a", "b"}, "Content-Type": {"application/json"}, "Traceparent": {"00-1"}}
+	const id = "6f8f57e0-7ab1-4c11-9e1c-1f0d2c3b4a59"
+	got := headerLines(workerHeader(from, id))
+	want := "Content-Type: application/json\nOpenai-Beta: a, b\nTraceparent: 00-1\nX-Request-Id: " + id + "\nX-Stainless-Lang: go\n"
+	if got != want {
+		t.Errorf("sent:\n%s\nwant:\n%s", got, want)
+	}
+	if got := workerHeader(from, "my-own-1").Get("X-Request-Id"); got != "" {
+		t.Errorf("an engine that takes UUIDs alone was sent %q", got)
+	}
+}
+
+// headerLines is a header in the order of its names.
+func headerLines(h http.Header) string {
+	var lines []string
+	for k, v := range h {
+		if k != "Via" {
+			lines = append(lines, k+": "+strings.Join(v, ", "))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n") + "\n"
+}

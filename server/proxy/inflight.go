@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"sync"
+	"time"
+)
+
+// flying knows the requests in flight, for the age of the oldest. Each of its shards is
+// a list, so that a request locks one of them for a few instructions at its begin and at
+// its end, and does not meet the others there. It is safe for concurrent use.
+type flying struct{ shards [16]flyingShard }
+
+// flyingShard is a list in the order in which the requests began.
+type flyingShard struct {
+	mu          sync.Mutex
+	first, last *exchange
+	_           [40]byte // a cache line of its own
+}
+
+// shardOf spreads requests by the time at which they began.
+func (f *flying) shardOf(x *exchange) *flyingShard {
+	return &f.shards[x.in.start.UnixNano()>>4%int64(len(f.shards))] // clocks may lack the last bits
+}
+
+// add adds a request, which must be removed once.
+func (f *flying) add(x *exchange) {
+	l := f.shardOf(x)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if x.before = l.last; x.before == nil {
+		l.first = x
+	} else {
+		x.before.after = x
+	}
+	l.last = x
+}
+
+// remove removes a request that was added.
+func (f *flying) remove(x *exchange) {
+	l := f.shardOf(x)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if x.before == nil {
+		l.first = x.after
+	} else {
+		x.before.after = x.after
+	}
+	if x.after == nil {
+		l.last = x.before
+	} else {
+		x.after.before = x.before
+	}
+	x.before, x.after = nil, nil
+}
+
+// oldest returns the age of the oldest request; 0 without any.
+func (f *flying) oldest() (age time.Duration) {
+	for i := range f.shards {
+		l := &f.shards[i]
+		l.mu.Lock()
+		if l.first != nil {
+			age = max(age, time.Since(l.first.in.start))
+		}
+		l.mu.Unlock()
+	}
+	return age
+}

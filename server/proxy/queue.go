@@ -1,0 +1,142 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"tierway/queue"
+	"tierway/routing"
+)
+
+// turn tells the goroutine of an exchange that its wait in a queue is over. The
+// zero turn is not over; a request that never waits allocates nothing for it.
+type turn struct {
+	mu   sync.Mutex
+	over bool
+	ch   chan struct{} // closed when it is over; nil while nobody waits
+}
+
+// come ends the wait.
+func (t *turn) come() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.over && t.ch != nil {
+		close(t.ch)
+	}
+	t.over = true
+}
+
+// await returns what is closed when the wait is over.
+func (t *turn) await() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ch == nil {
+		t.ch = make(chan struct{})
+		if t.over {
+			close(t.ch)
+		}
+	}
+	return t.ch
+}
+
+// again begins another wait.
+func (t *turn) again() {
+	t.mu.Lock()
+	t.over, t.ch = false, nil
+	t.mu.Unlock()
+}
+
+// wait is a request's way through the queue of its pool.
+type wait struct {
+	ticket   queue.Ticket
+	turn     turn
+	placed   placed          // the last worker that it was given
+	total    time.Duration   // of all its waits
+	promoted bool            // it was offered a worker before its class
+	shed     string          // the bound that kept it out
+	refused  *routing.Choice // what the policy saw when it got no worker
+}
+
+// Woken is part of control.Waiter.
+func (x *exchange) Woken() { x.wait.turn.come() }
+
+// fillTicket makes what stands for the request in its pool's queue.
+func (x *exchange) fillTicket() *queue.Ticket {
+	t := &x.wait.ticket
+	t.Request, t.Tried = &x.facts, x.dispatch.tried
+	if t.Ref == nil {
+		t.Ref, t.ID = x, x.in.requestID
+		t.Class, t.Tenant, t.Weight = int(x.parsed.class), x.caller.Tenant, x.caller.Weight
+		t.Tokens, t.Bytes = x.facts.PromptTokens+x.facts.OutputTokens, int64(len(x.parsed.req.Body))
+		t.Expected, t.MaxTokens = true, x.parsed.req.MaxTokens
+		t.Deadline = x.patience
+	}
+	return t
+}
+
+// enterQueue waits for the request's turn and for the worker that is picked and booked
+// for it in one step.
+func (x *exchange) enterQueue() (routing.Lease, error) {
+	x.recordChoice()
+	t, began := x.fillTicket(), time.Now()
+	lease, err := x.resolution.pool.WaitQueue.Enter(t, began)
+	x.wait.placed.selection = time.Since(began)
+	if errors.Is(err, queue.ErrWaiting) {
+		lease, err = x.await(t, began)
+		x.wait.placed.waited, x.wait.placed.selection = time.Since(began).Truncate(time.Microsecond), 0 // as records have it
+		x.wait.total += x.wait.placed.waited
+	}
+	x.wait.promoted = x.wait.promoted || t.Promoted()
+	var shed *queue.ShedError
+	if errors.As(err, &shed) {
+		x.wait.shed = shed.Reason
+	}
+	if c := x.wait.placed.choice; err != nil && c != nil && len(c.Candidates) > 0 {
+		x.wait.refused = c
+	}
+	return lease, err
+}
+
+// await waits until the ticket is granted, its time is over, or nobody listens.
+func (x *exchange) await(t *queue.Ticket, began time.Time) (routing.Lease, error) {
+	q := x.resolution.pool.WaitQueue
+	late := time.NewTimer(q.WaitUntil(t).Sub(began))
+	defer late.Stop()
+	for {
+		var err error
+		var lease routing.Lease
+		select {
+		case <-x.wait.turn.await():
+		case <-late.C:
+			if err = q.Leave(t, queue.Late, time.Now()); err != nil && !errors.Is(err, queue.ErrWaiting) {
+				return lease, err
+			}
+		case <-x.in.r.Context().Done():
+			_ = q.Leave(t, queue.Cancelled, time.Now()) // nobody is left to be told
+			if errors.Is(context.Cause(x.in.r.Context()), ErrDrainCut) {
+				return lease, shuttingDown()
+			}
+			return lease, errClientGone
+		}
+		if x.s.isCut.Load() { // the places of requests that a drain cuts are for no other request
+			_ = q.Leave(t, queue.Cancelled, time.Now())
+			return lease, shuttingDown()
+		}
+		if err == nil {
+			x.wait.turn.again()
+			if lease, err = q.Claim(t, time.Now()); !errors.Is(err, queue.ErrWaiting) {
+				return lease, err
+			}
+		}
+		late.Reset(time.Until(q.WaitUntil(t))) // it may have become longer, or have struck beside a grant
+	}
+}
+
+// leaveQueue settles what the request has cost its tenant's share.
+func (x *exchange) leaveQueue() {
+	if x.wait.ticket.Ref != nil {
+		x.resolution.pool.WaitQueue.Settle(&x.wait.ticket, x.settlement.usage.Prompt+x.settlement.usage.Output)
+	}
+}

@@ -1,0 +1,356 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tierway/decisions"
+	"tierway/http1"
+	"tierway/openai"
+)
+
+// relay brings a worker's answer to the client. A failure means that the
+// client has nothing of it yet.
+func (a *attempt) relay(resp *http1.Response) *failure {
+	raw := a.x.in.dialect == openai.Other
+	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // redirects and 304 are for its client
+		return a.refusal(resp)
+	}
+	kind := mediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case raw:
+		return a.relayRaw(resp, nil)
+	case kind == "text/event-stream" && (a.x.in.dialect == openai.Audio || a.x.in.dialect == openai.Images):
+		return a.relayRaw(resp, nil)
+	case kind == "text/event-stream" && !a.x.parsed.req.Stream:
+		return formFailure("the worker sent an event stream, but the request was not for a stream")
+	case kind == "text/event-stream":
+		return a.relayStream(resp)
+	case a.x.in.dialect == openai.Audio || a.x.in.dialect == openai.Images:
+		return a.relayRaw(resp, nil)
+	case kind == "application/json" || kind == "":
+		return a.relayWhole(resp)
+	}
+	return protocolFailure("a 2xx answer of the type %q", kind)
+}
+
+const (
+	// refusalMax bounds what is read of an error's body: some engines repeat the
+	// request in it.
+	refusalMax = 1 << 20
+	// refusalWait bounds how long an error's body may take after its head.
+	refusalWait = 2 * time.Second
+)
+
+// refusal handles an answer that is not 2xx.
+func (a *attempt) refusal(resp *http1.Response) *failure {
+	after, asked := retryAfter(resp.Header, time.Now())
+	f, passes := statusVerdict(resp.Status, after, asked)
+	if resp.Status == http.StatusServiceUnavailable && !asked {
+		e, _ := openai.ErrorOf(a.readRefusal(resp))
+		e.Status = resp.Status
+		f, _ = engineVerdict(e)
+	}
+	if f.demote && a.x.in.dialect == openai.Other {
+		f.cool = 0 // what a path says of one client is nothing against the worker
+	}
+	if passes && a.x.in.dialect == openai.Other {
+		return a.passRaw(resp, f.blame)
+	}
+	if !passes {
+		return &f
+	}
+	body := a.readRefusal(resp)
+	a.blame = f.blame
+	a.answered(time.Now(), f.blame)
+	a.passRefusal(resp, body)
+	a.x.ending.cause = f.blame.Error()
+	return nil
+}
+
+// passRaw gives the client a 4xx of a path that is passed untouched, as it is.
+func (a *attempt) passRaw(resp *http1.Response, blame error) *failure {
+	f := a.relayRaw(resp, blame)
+	if f == nil && a.blame == nil {
+		a.blame, a.x.ending.result = blame, decisions.Refused
+	}
+	return f
+}
+
+// codeWorkerRefused stands where an engine refuses a request without a code.
+const codeWorkerRefused openai.Code = "worker_refused"
+
+// passRefusal gives the client a worker's own 4xx, as it is when its form is
+// the dialect's, else in that form.
+func (a *attempt) passRefusal(resp *http1.Response, body []byte) {
+	x := a.x
+	x.settlement.sent = true // so that it counts, and its x-ratelimit headers hold
+	if a.m.Worker.RepeatsKey(body) {
+		body = nil // an engine that repeats what it was sent must not tell the gateway's own key
+	}
+	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status, Message: "The worker refused the request."}
+	if resp.Status == http.StatusMethodNotAllowed && x.in.kind == Beside { // it takes the action for a response's id
+		e, body = notServed(x), nil
+	}
+	seen, ok := openai.ErrorOf(body)
+	if ok {
+		e.Message, e.Param = seen.Message, seen.Param
+	}
+	if seen.Code != "" {
+		e.Code = openai.Code(seen.Code)
+	}
+	code := codeWorkerRefused // an engine's own words are not for the log
+	if overflow, is := seen.Overflow(x.in.dialect); ok && is {
+		overflow.Status = resp.Status
+		e, code, body = overflow, overflow.Code, overflow.Into(body, x.in.dialect)
+	}
+	if ok && nativeError(x.in.dialect, body) && x.answer.held() {
+		if x.answerWhole(resp.Status, resp.Header, body) != nil {
+			x.answer.abort = true
+		}
+	} else {
+		x.writeError(e)
+	}
+	x.ending.result, x.ending.code = decisions.Refused, string(code)
+}
+
+// refusedAddition tells which field that was added the engine may have refused:
+// one that its error names. An engine that repeats the request in its errors names
+// all of them, so only an answer to the request without the field proves it, and of
+// two that were left out one after the other it proves the last. The body is put
+// back if the error was something else.
+func (a *attempt) refusedAddition(resp *http1.Response) addition {
+	if len(a.addsUsage)+len(a.addsPriority) == 0 || resp.Status != http.StatusBadRequest && resp.Status != http.StatusUnprocessableEntity {
+		return nothingAdded
+	}
+	body := a.readRefusal(resp)
+	named := func(name string) bool { return bytes.Contains(body, []byte(name)) }
+	var refused addition
+	switch {
+	case slices.ContainsFunc(a.addsPriority, named):
+		refused = priorityAdded
+	case slices.ContainsFunc(a.addsUsage, named):
+		refused = usageAdded
+	default:
+		resp.Body = readCloser{bytes.NewReader(body), resp.Body}
+		return nothingAdded
+	}
+	resp.Body.Close()
+	return refused
+}
+
+// readRefusal reads an error's body, as far as it comes soon: nobody waits for
+// the rest of an error.
+func (a *attempt) readRefusal(resp *http1.Response) []byte {
+	a.watch.await(refusalWait, errIdleTimeout)
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) //nolint:errcheck // what came is what there is
+	return body
+}
+
+// readCloser reads from one and closes another.
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// relayWhole relays an answer that is one JSON object. It is read to its end
+// first, so that a worker that breaks off costs the client nothing.
+func (a *attempt) relayWhole(resp *http1.Response) *failure {
+	buf := a.x.s.scratch.body()
+	defer a.x.s.scratch.putBody(buf)
+	memory := a.x.s.bodyMemory(a.x.caller.Tenant)
+	defer memory.release()
+	if f := a.readWhole(resp, buf, &memory); f != nil {
+		return f
+	}
+	answer := openai.ReadAnswer(a.x.in.dialect, buf.Bytes())
+	switch {
+	case !answer.Valid:
+		return protocolFailure("a 2xx answer of %d bytes that is no JSON object", buf.Len())
+	case answer.Err != nil:
+		return a.engineError(*answer.Err, buf.Bytes())
+	case answer.Hollow && a.usesEngine:
+		return protocolFailure("a 2xx answer of %d bytes that is none of its dialect", buf.Len())
+	case answer.Aborted && a.usesEngine:
+		return abortFailure()
+	}
+	if !a.x.answer.hold() {
+		return formFailure("a whole answer after the answer has begun")
+	}
+	a.received()
+	at := time.Now()
+	if a.x.parsed.req.Stream {
+		at = time.Time{}
+	}
+	a.answered(at, nil)
+	if seen := a.x.resolution.unreported(&a.x.parsed, buf.Len()); answer.HasUsage {
+		a.account(answer.Usage, seen)
+	} else {
+		a.x.estimate(seen)
+	}
+	x := a.x
+	x.ending.result = decisions.OK
+	a.remember(answer.ID)
+	if err := x.answerWhole(resp.Status, resp.Header, buf.Bytes()); err != nil {
+		a.blame, x.ending.result = excluded("%w", errClientGone), decisions.ClientGone
+	}
+	return nil
+}
+
+// claimed bounds the memory that an answer gets for its Content-Length alone, since a
+// length costs nothing to claim, and without a reservation.
+const claimed = 1 << 20
+
+// readWhole reads an answer's body within max_response_bytes. What is longer than
+// claimed is reserved from memory.
+func (a *attempt) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *bodyMemory) *failure {
+	most := int64(a.x.snap.File.MaxResponseBytes)
+	if resp.ContentLength > most {
+		return a.tooLarge("an answer", int(most))
+	}
+	if resp.ContentLength > 0 {
+		buf.Grow(int(min(resp.ContentLength, claimed)) + bytes.MinRead)
+	}
+	for {
+		if buf.Available() < bytes.MinRead {
+			more := max(bytes.MinRead, buf.Len()) // doubles
+			before := memory.held
+			if size := int64(buf.Len() + more); size > claimed && memory.Reserve(size) != nil {
+				return a.noAnswerMemory(buf.Len())
+			}
+			buf.Grow(more)
+			if before > 0 {
+				memory.Return(before)
+			}
+		}
+		free := buf.AvailableBuffer()
+		n, err := resp.Body.Read(free[:cap(free)])
+		buf.Write(free[:n])
+		switch {
+		case int64(buf.Len()) > most:
+			return a.tooLarge("an answer", buf.Len())
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
+		case int64(buf.Len()) == resp.ContentLength:
+			return nil
+		}
+		a.watch.await(a.x.snap.File.Timeouts.Idle, errIdleTimeout)
+	}
+}
+
+// tooLarge is the failure of an answer, or of an event, that is longer than
+// max_response_bytes and of which so many bytes have come. Another worker's would be as
+// large, and it may be what the request asked for: no worker is at fault, and the work
+// is paid for.
+func (a *attempt) tooLarge(what string, bytes int) *failure {
+	a.x.estimate(a.x.resolution.unreported(&a.x.parsed, bytes))
+	most := a.x.snap.File.MaxResponseBytes
+	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
+	return &failure{left: true, blame: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,
+		Message: fmt.Sprintf("The worker sent %s of more than %v. Ask for less at once, or have the operator raise max_response_bytes.", what, most)}}
+}
+
+// engineError handles an error object inside a 2xx answer: the status that it
+// should have had decides.
+func (a *attempt) engineError(e openai.EngineError, body []byte) *failure {
+	f, passes := engineVerdict(e)
+	if !passes {
+		return &f
+	}
+	a.blame = f.blame
+	a.answered(time.Now(), f.blame)
+	a.passRefusal(&http1.Response{Status: e.Status, Header: http.Header{}}, body)
+	return nil
+}
+
+// answerWhole sends a status and a body of known length, on an answer that is
+// held.
+func (x *exchange) answerWhole(status int, from http.Header, body []byte) error {
+	x.answer.stopBeats()
+	x.answer.head(status, func(h http.Header) {
+		x.clientHeader(h, from)
+		set := setInto(h)
+		set.set("Content-Type", "application/json")
+		set.set("Content-Length", strconv.Itoa(len(body)))
+		set.set("X-Request-Duration", strconv.FormatFloat(time.Since(x.in.start).Seconds(), 'f', 3, 64)+"s")
+		x.explain(&set)
+	})
+	return x.answer.write(body, false)
+}
+
+// relayRaw copies an answer that is not looked into, and flushes what has come
+// whenever the worker pauses. blame is what its status says of the worker.
+func (a *attempt) relayRaw(resp *http1.Response, blame error) *failure {
+	x := a.x
+	x.answer.stopBeats() // there is no place for a comment in bytes that are not looked into
+	kept := x.s.scratch.copies.Get().(*[]byte)
+	defer x.s.scratch.copies.Put(kept)
+	idle := x.snap.File.Timeouts.Idle
+	a.watch.extend(x.deadline) // the SDKs stop their clocks at the head
+	a.watch.await(idle, errIdleTimeout)
+	n, err := resp.Body.Read(*kept)
+	a.watch.rest()
+	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
+		return a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
+	}
+	a.answered(time.Now(), blame)
+	x.answer.head(resp.Status, func(h http.Header) {
+		x.clientHeader(h, resp.Header)
+		if x.in.dialect == openai.Other {
+			a.passedHeader(h, resp.Header)
+		}
+		if resp.ContentLength >= 0 && resp.Status != http.StatusNoContent && resp.Status != http.StatusNotModified {
+			h.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
+		}
+		set := setInto(h)
+		if mediaType(resp.Header.Get("Content-Type")) == "text/event-stream" {
+			set.set("X-Accel-Buffering", "no")
+		}
+		x.explain(&set)
+	})
+	x.dropBody()
+	x.ending.result = decisions.OK
+	for {
+		if n > 0 && x.answer.write((*kept)[:n], resp.ContentLength < 0) != nil {
+			a.blame, x.ending.result, x.answer.abort = excluded("%w", errClientGone), decisions.ClientGone, true
+			return nil
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			f := a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
+			a.cutRaw(f)
+			return nil
+		}
+		a.watch.await(idle, errIdleTimeout)
+		n, err = resp.Body.Read(*kept)
+		a.watch.rest()
+	}
+}
+
+// cutRaw ends a raw answer whose rest is missing: by a broken connection, since
+// its bytes have no place for an error.
+func (a *attempt) cutRaw(f *failure) {
+	a.blame, a.x.answer.abort = f.blame, true
+	a.x.ending.result, a.x.ending.code, a.x.ending.cause = decisions.Truncated, string(f.err.Code), f.err.Cause.Error()
+	if a.x.gone() {
+		a.x.ending.result = decisions.ClientGone
+	}
+}
+
+// mediaType returns the type of a Content-Type in lower case, without its
+// parameters.
+func mediaType(v string) string {
+	v, _, _ = strings.Cut(v, ";")
+	return strings.ToLower(strings.TrimSpace(v))
+}

@@ -1,0 +1,359 @@
+package proxy
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"tierway/decisions"
+	"tierway/http1"
+	"tierway/openai"
+	"tierway/telemetry"
+)
+
+// stream is the relay of one event stream.
+type stream struct {
+	*attempt
+	resp    *http1.Response
+	events  *openai.EventReader
+	tracker openai.Tracker
+	out     []byte        // events that wait for the flush
+	scratch []byte        // of events that are rewritten
+	strip   bool          // the usage chunk was asked for by the gateway alone
+	pause   time.Duration // how long the worker may be silent; 0 while the watch counts as it was set
+	opened  bool          // the client gets what comes
+	content bool
+	known   bool       // its response is remembered
+	memory  bodyMemory // of a long event
+	ending  bool       // out ends with the chunk that ends generation, which the usage chunk may add to
+	endAt   int        // where that chunk begins
+}
+
+// trailerWait is how long a worker may take to end a body whose last event has
+// come: the connection can be kept only when it has.
+const trailerWait = 250 * time.Millisecond
+
+// relayStream relays an event stream. Its first event is looked at before the
+// status is sent.
+func (a *attempt) relayStream(resp *http1.Response) *failure {
+	b := a.x.s.scratch.streams.Get().(*streamBuffers)
+	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
+		tracker: openai.NewTracker(a.x.in.dialect), strip: len(a.addsUsage) > 0}
+	s.memory = a.x.s.bodyMemory(a.x.caller.Tenant)
+	s.events.Reset(s, int(a.x.snap.File.MaxResponseBytes), &s.memory)
+	defer func() {
+		b.out = s.out
+		a.x.s.scratch.putStream(b)
+	}()
+	return s.run()
+}
+
+// Read reads from the worker. Once there was an event, each read may take the pause of
+// timeouts.idle: a long event is no silence, and neither is a client that is slow.
+func (s *stream) Read(p []byte) (int, error) {
+	if s.pause == 0 {
+		return s.resp.Body.Read(p)
+	}
+	s.watch.await(s.pause, errIdleTimeout)
+	n, err := s.resp.Body.Read(p)
+	s.watch.rest()
+	return n, err
+}
+
+// run relays event by event until the stream ends.
+func (s *stream) run() *failure {
+	for {
+		ev, err := s.events.Next()
+		if len(ev.Raw) > 0 && !s.silent(ev) {
+			if s.pause == 0 { // the first; comments are none
+				s.pause = s.x.snap.File.Timeouts.Idle
+				s.watch.rest()
+				if !s.x.answer.held() {
+					s.watch.extend(s.x.deadline)
+				}
+			}
+			if err != nil { // the body ended without the blank line, and clients drop an event without one
+				ev.Raw = append(slices.Clip(ev.Raw), "\n\n"...)
+			}
+			if f, done := s.event(ev); f != nil || done {
+				return f
+			}
+		}
+		if err != nil {
+			return s.broken(err)
+		}
+		if !s.ending && !s.events.Buffered() && s.flush() != nil {
+			return s.clientLeft()
+		}
+	}
+}
+
+// silent tells whether an event is nothing to a client: a comment, or a ping in
+// the dialects that have none, which SDKs take for a chunk.
+func (s *stream) silent(ev openai.Event) bool {
+	return ev.Comment || s.terminated() && string(ev.Name) == "ping"
+}
+
+// event handles one event; done says that the stream is over for the client.
+func (s *stream) event(ev openai.Event) (f *failure, done bool) {
+	mark := s.tracker.Observe(ev)
+	switch {
+	case mark.Has(openai.MarkError):
+		return s.engineFailed(ev)
+	case mark.Has(openai.MarkMalformed):
+		return s.fault(protocolFailure("an event that is no JSON object"))
+	case mark.Has(openai.MarkAborted) && s.usesEngine:
+		return s.fault(abortFailure())
+	}
+	if id := s.tracker.ResponseID(); id != "" && !s.known {
+		s.known = true
+		s.remember(id) // from its first event on: its client may ask for it while it is made, or leave
+	}
+	if mark != 0 || s.x.in.dialect != openai.Responses { // whose server opens its streams without the engine
+		s.received()
+	}
+	if mark&(openai.MarkContent|openai.MarkFinish|openai.MarkEnd) != 0 || !s.preamble() {
+		s.open()
+	}
+	if mark.Has(openai.MarkContent) {
+		now := time.Now()
+		if !s.content {
+			s.content = true
+			if s.x.parsed.generatesStream() {
+				s.firstContent(now)
+			}
+			s.answered(now, nil)
+		}
+		s.lastAt = now // what comes after it, the usage and the end, is no token
+	}
+	ending := s.ending
+	s.ending = false
+	switch {
+	case mark.Has(openai.MarkUsageOnly) && s.strip:
+		if ending {
+			s.out = openai.JoinUsageChunk(s.out, s.endAt, ev.Data)
+		}
+	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.terminated():
+		// A terminator that proves nothing would make a cut answer look whole.
+	default:
+		raw := ev.Raw
+		if mark.Has(openai.MarkNullError) {
+			s.scratch = openai.StripNullError(s.scratch[:0], ev)
+			raw = s.scratch
+		}
+		s.ending, s.endAt = s.strip && mark.Has(openai.MarkFinish), len(s.out)
+		s.out = append(s.out, raw...)
+	}
+	if mark.Has(openai.MarkEnd) {
+		return nil, s.proven()
+	}
+	return nil, false
+}
+
+// terminated tells whether the dialect's streams end with [DONE].
+func (s *stream) terminated() bool {
+	return s.x.in.dialect == openai.Chat || s.x.in.dialect == openai.Completions
+}
+
+// preambleMax bounds the events that wait for the first content: engines send some
+// hundred bytes before it.
+const preambleMax = 64 << 10
+
+// preamble reports whether events without content wait for the first content. Until
+// then another worker can take a stream over that fails, unless the request must not
+// reach an engine twice. Its client may use the id of its response at once.
+func (s *stream) preamble() bool {
+	return s.usesEngine && !s.opened && len(s.out) < preambleMax && !s.x.parsed.once()
+}
+
+// open sends the status. After it no other worker can answer.
+func (s *stream) open() {
+	if s.opened {
+		return
+	}
+	s.opened = true
+	s.watch.extend(s.x.deadline) // the SDKs stop their clocks at the head of an answer
+	s.x.answer.head(http.StatusOK, func(h http.Header) {
+		s.x.clientHeader(h, s.resp.Header)
+		set := setInto(h)
+		streamHeaders(&set)
+		s.x.explain(&set)
+	})
+	s.x.dropBody()
+}
+
+// proven finishes a stream whose end is proven. The rest of the body is waited
+// for after the client has everything. It returns true.
+func (s *stream) proven() bool {
+	if s.flush() != nil {
+		s.clientLeft()
+		return true
+	}
+	s.pause = 0
+	s.watch.await(trailerWait, errTrailer)
+	for {
+		ev, err := s.events.Next()
+		if err != nil {
+			break
+		}
+		// Usage may come late. Nothing else is owed to the client but the [DONE]
+		// that some engines send after the Responses and Messages dialects' own end.
+		if s.tracker.Observe(ev).Has(openai.MarkDone) && !s.terminated() {
+			s.out = append(s.out, ev.Raw...)
+			if s.flush() != nil {
+				break
+			}
+		}
+	}
+	s.finish(telemetry.EndProven)
+	return true
+}
+
+// finish books a stream that the client has whole.
+func (s *stream) finish(end telemetry.StreamEnd) {
+	s.answered(time.Now(), nil) // a stream may end well without any content
+	s.book()
+	s.streamEnded(end, decisions.OK, nil)
+}
+
+// broken handles the end of the body, proven or not.
+func (s *stream) broken(err error) *failure {
+	eof := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && s.cause() == nil
+	switch {
+	case eof && s.tracker.Finished():
+		s.complete()
+		return nil
+	case eof && s.tracker.Proven():
+		if s.flush() != nil {
+			return s.clientLeft()
+		}
+		s.finish(telemetry.EndProven)
+		return nil
+	case eof && s.tracker.Events() == 0:
+		return protocolFailure("a stream without an event")
+	case eof:
+		err = errTruncated
+	case errors.Is(err, openai.ErrEventTooLarge):
+		f, _ := s.fault(s.tooLarge("an event", int(s.x.snap.File.MaxResponseBytes)))
+		return f
+	case errors.Is(err, errBodyMemory):
+		f, _ := s.fault(s.noAnswerMemory(openai.MaxEvent))
+		return f
+	}
+	f, _ := s.fault(s.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err}))
+	return f
+}
+
+// complete adds the terminator that an engine left out after its last chunk.
+func (s *stream) complete() {
+	switch s.x.in.dialect {
+	case openai.Messages:
+		s.out = append(s.out, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"...)
+	default:
+		s.out = append(s.out, "data: [DONE]\n\n"...)
+	}
+	if s.flush() != nil {
+		s.clientLeft()
+		return
+	}
+	s.finish(telemetry.EndCompleted)
+}
+
+// fault handles a worker that failed: as a failure while nothing is sent, else with one
+// error frame. The request may have caused what the engine reports, and any failure
+// before the first content; a connection that ends after it is the worker's fault.
+func (s *stream) fault(f *failure) (*failure, bool) {
+	if !s.x.answer.committed() {
+		return f, false
+	}
+	if s.x.gone() {
+		s.clientLeft()
+		return nil, true
+	}
+	var lost *http1.SendError
+	if f.mayBeCaused() && !(s.content && errors.As(f.blame, &lost)) && !s.provenAtFault() {
+		f.blame = unproven(f.blame)
+	}
+	s.cut(f.err, f.blame)
+	return nil, true
+}
+
+// book accounts for what the engine reported, or else for what has come of the
+// answer. What it reported before the end does not know the rest.
+func (s *stream) book() {
+	u, ok := s.tracker.Usage()
+	whole := s.tracker.Proven() || s.tracker.Finished()
+	switch seen := s.tracker.EstimatedOutput(); {
+	case ok && whole:
+		s.account(u, seen)
+	case ok:
+		u.Output = max(u.Output, seen)
+		s.account(u, seen)
+		s.x.settlement.estimated = true
+	case s.tracker.Events() > 0:
+		s.x.estimate(seen)
+	}
+}
+
+// cut ends an answer that has content with an error frame and no clean end of
+// its dialect.
+func (s *stream) cut(e *openai.Error, blame error) {
+	s.out = append(s.out, s.frame(e)...)
+	err := s.flush()
+	s.book()
+	s.streamEnded(telemetry.EndTruncated, decisions.Truncated, blame)
+	s.x.ending.code = string(e.Code)
+	if e.Cause != nil {
+		s.x.ending.cause = e.Cause.Error()
+	}
+	if err != nil {
+		s.x.answer.abort = true
+	}
+}
+
+// frame is an error as the end of the stream.
+func (s *stream) frame(e *openai.Error) []byte {
+	if s.x.in.dialect != openai.Responses {
+		return e.Frame(s.x.in.dialect)
+	}
+	return e.FailedResponse(cmp.Or(s.tracker.ResponseID(), s.x.in.id), s.tracker.NextSequence())
+}
+
+// engineFailed handles an error that the engine sent as an event.
+func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
+	e, _ := openai.ErrorOf(ev.Data)
+	if e.Status == 0 {
+		e.Status = http.StatusInternalServerError
+	}
+	if !s.x.answer.committed() {
+		return s.engineError(e, ev.Data), true
+	}
+	verdict, _ := engineVerdict(e)
+	message := e.Message
+	if message == "" || e.Status >= 500 || s.m.Worker.RepeatsKey(ev.Data) {
+		message = "The worker failed before its answer was whole."
+	}
+	verdict.err = &openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: verdict.blame}
+	return s.fault(&verdict)
+}
+
+// clientLeft ends a stream whose client takes nothing any more.
+func (s *stream) clientLeft() *failure {
+	s.book()
+	s.x.answer.abort = true
+	s.streamEnded(telemetry.EndClientGone, decisions.ClientGone, excluded("%w", errClientGone))
+	return nil
+}
+
+// flush sends what waits, once the answer is open.
+func (s *stream) flush() error {
+	if len(s.out) == 0 || !s.opened {
+		return nil
+	}
+	err := s.x.answer.write(s.out, true)
+	s.out = s.out[:0]
+	return err
+}

@@ -1,0 +1,34 @@
+package proxy
+
+import (
+	"slices"
+	"testing"
+
+	"tierway/decisions"
+	"tierway/telemetry"
+)
+
+// TestAPassedPathHasNoRouteInItsSpans: there are as many paths as clients write.
+func TestAPassedPathHasNoRouteInItsSpans(t *testing.T) {
+	r := newProxyRig(t, "auth: { required: false }\npools: [ { name: raw, paths: [\"/raw/*\"], workers: [ %s ] } ]\n", fakeAnswers())
+	r.post(r.url+"/raw/x", "{}")
+	var names []string
+	for _, s := range (decisions.Trace{Decision: r.records.log.Last(1)[0]}).Spans() {
+		if names = append(names, s.Name); routeOf(s) != "" {
+			t.Errorf("%s has the route %q", s.Name, routeOf(s))
+		}
+	}
+	if want := []string{"POST", "route", "POST"}; !slices.Equal(names, want) {
+		t.Errorf("the spans are %q, want %q", names, want)
+	}
+}
+
+// routeOf is the route that a span names.
+func routeOf(s telemetry.Span) string {
+	for _, a := range s.Attributes {
+		if a.Key == "http.route" {
+			return a.Value.AsString()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,252 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"tierway/config"
+	"tierway/decisions"
+	"tierway/engines"
+	"tierway/openai"
+	"tierway/server/control"
+	"tierway/telemetry"
+)
+
+// proxyRig is a data plane in front of engines of the test's own process.
+type proxyRig struct {
+	*Proxy
+	t    *testing.T
+	text string // its access log, which access guards
+	mu   sync.Mutex
+	url  string
+}
+
+// Write keeps the access log.
+func (r *proxyRig) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.text += string(p)
+	return len(p), nil
+}
+
+// newProxyRig serves a configuration whose %s is replaced by the workers' list, one worker
+// for each handler.
+func newProxyRig(t *testing.T, yaml string, handlers ...http.Handler) *proxyRig {
+	t.Helper()
+	var list []string
+	for i, h := range handlers {
+		w := httptest.NewServer(h)
+		t.Cleanup(w.Close)
+		list = append(list, fmt.Sprintf("{ name: w%d, url: %q }", i, w.URL))
+	}
+	text := "store: { sql: \"\" }\nclassifier: { preset: none }\nhealth: { path: \"off\" }\n" + fmt.Sprintf(yaml, strings.Join(list, ", "))
+	f, err := config.Parse("test.yaml", []byte(text), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &proxyRig{t: t}
+	log, metrics := slog.New(slog.DiscardHandler), telemetry.New("test")
+	control, err := control.New(control.Options{Config: f, Log: log, Metrics: metrics, Rand: rand.Uint64, Recover: control.NewRecoverer(log, metrics),
+		Applied: func(f *config.File) { r.Configure(f) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Proxy = New(Options{Control: control, Access: r, Decisions: decisions.NewLog(f.Decisions.Keep), Log: log, Metrics: metrics, Rand: rand.Uint64})
+	if err := control.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(r.Handler(nil))
+	r.url = front.URL
+	t.Cleanup(func() {
+		front.Close()
+		control.Close()
+		if n := r.Inflight(); n != 0 {
+			t.Errorf("%d requests are still in flight", n)
+		}
+		r.unloaded()
+	})
+	return r
+}
+
+// unloaded fails unless no worker has a load.
+func (r *proxyRig) unloaded() {
+	r.t.Helper()
+	for _, g := range r.control.Pools.Gauges() {
+		if g.Inflight != 0 || g.PendingTokens != 0 || g.OutputTokens != 0 {
+			r.t.Errorf("%s has the load %+v", g.Worker, g)
+		}
+	}
+}
+
+// post sends a body with the key.
+func (r *proxyRig) post(url, body string) (resp *http.Response, text string, err error) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer key")
+	if resp, err = http.DefaultTransport.RoundTrip(req); err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	all, err := io.ReadAll(resp.Body)
+	return resp, string(all), err
+}
+
+// chat asks the tier small.
+func (r *proxyRig) chat() (resp *http.Response, text string) {
+	r.t.Helper()
+	resp, text, err := r.post(r.url+"/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`)
+	if err != nil {
+		r.t.Error(err)
+	}
+	return resp, text
+}
+
+// counter returns the value of a metric.
+func (r *proxyRig) counter(name string) string {
+	rec := httptest.NewRecorder()
+	r.metrics.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for line := range strings.Lines(rec.Body.String()) {
+		if n, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(n)
+		}
+	}
+	return ""
+}
+
+// limitedTier is one tier whose tenant has limits.
+const limitedTier = `
+auth: { keys: [ { name: acme, sha256: 2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683, limits: LIMITS } ] }
+tiers: [ { name: small, model: fake-7b, workers: [ %s ] } ]
+`
+
+// openTier is one tier for everybody, whose workers are asked in turns.
+const openTier = `
+auth: { required: false }
+breaker: { consecutive_failures: 1000, min_requests: 1000 }
+policy: { name: round_robin }
+tiers: [ { name: small, model: fake-7b, workers: [ %s ] } ]
+`
+
+func fakeAnswers() http.Handler {
+	return engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: 1, CacheTokens: 4096})
+}
+
+func TestAPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
+	r := newProxyRig(t, openTier, fakeAnswers())
+	e := newEngine()
+	e.POST("/before", func(c *gin.Context) {
+		r.begin(c.Writer, inbound{r: c.Request, dialect: openai.Chat, shape: openai.Chat}).run(func() error { panic("the prompt") })
+	})
+	e.POST("/within", func(c *gin.Context) {
+		x := r.begin(c.Writer, inbound{r: c.Request, dialect: openai.Chat, shape: openai.Chat})
+		x.run(func() error {
+			x.answer.head(http.StatusOK, func(h http.Header) { h.Set("Content-Type", "text/event-stream") })
+			if err := x.answer.write([]byte("data: {}\n\n"), true); err != nil {
+				t.Error(err)
+			}
+			panic(errors.New("the prompt"))
+		})
+	})
+	front := httptest.NewServer(e)
+	defer front.Close()
+	if resp, text, _ := r.post(front.URL+"/before", "{}"); resp.StatusCode != 500 || !strings.Contains(text, `"code":"internal_error"`) || strings.Contains(text, "prompt") {
+		t.Errorf("before: %d %s", resp.StatusCode, text)
+	}
+	if resp, text, err := r.post(front.URL+"/within", "{}"); err == nil || resp.StatusCode != 200 {
+		t.Errorf("within: %d %q ended well (%v)", resp.StatusCode, text, err)
+	}
+	if strings.Contains(r.text, "prompt") {
+		t.Errorf("the log tells what the panic held: %s", r.text)
+	}
+}
+
+// A request whose body came slowly is as late as its end: what began before others
+// would stop or empty their buckets.
+func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
+	r := newProxyRig(t, strings.Replace(limitedTier, "LIMITS", "{ rpm: 1, burst: 1, tpm: 100000 }", 1), fakeAnswers())
+	if resp, text := r.chat(); resp.StatusCode != 200 {
+		t.Fatalf("%d %s", resp.StatusCode, text)
+	}
+	// What a request that began two minutes ago asks of the limits now.
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	x := r.newExchange(r.control.Snapshot(), c.Writer, outside(httptest.NewRequest("POST", "/", nil)))
+	x.in.start = time.Now().Add(-2 * time.Minute)
+	x.caller.Caller, _ = x.snap.People.Directory.Authenticate("key", x.in.start)
+	if err := x.charge(x.take); err == nil {
+		t.Error("it is admitted")
+	}
+	if resp, _ := r.chat(); resp.StatusCode != 429 {
+		t.Errorf("after it: %d", resp.StatusCode)
+	}
+}
+
+func TestAPanicWhileRelayingGivesEverythingBackAndIsToldOf(t *testing.T) {
+	r := newProxyRig(t, openTier, fakeAnswers())
+	r.scratch.bodies = sync.Pool{New: func() any { return 1 }} // a fault of the program, once the worker has answered
+	if resp, text := r.chat(); resp.StatusCode != 500 || !strings.Contains(text, "internal_error") {
+		t.Errorf("%d %s", resp.StatusCode, text)
+	}
+	r.unloaded()
+	d := r.records.log.Last(1)[0]
+	if len(d.Attempts) != 1 || d.Attempts[0].Worker != d.Worker || d.Attempts[0].ErrorType != decisions.ErrorCut || d.Attempts[0].Error == "" {
+		t.Errorf("the record's worker is %q, its attempts are %+v", d.Worker, d.Attempts)
+	}
+}
+
+// TestSpentRetryBudgetTellsClientsNotToRetry keeps the SDKs from multiplying
+// the attempts that the budget has just bounded.
+func TestSpentRetryBudgetTellsClientsNotToRetry(t *testing.T) {
+	var attempts atomic.Int64
+	fails := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		attempts.Add(1)
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	r := newProxyRig(t, openTier, fails, fails)
+	for _, tokens := range []struct {
+		left float64
+		want int64
+	}{{1, 2}, {-1000, 1}} {
+		r.budget.mu.Lock()
+		r.budget.tokens = tokens.left
+		r.budget.mu.Unlock()
+		attempts.Store(0)
+		got, _ := r.chat()
+		if n := attempts.Load(); n != tokens.want {
+			t.Errorf("with %v tokens left: %d attempts, want %d", tokens.left, n, tokens.want)
+		}
+		if v := got.Header.Get("X-Should-Retry"); got.StatusCode != http.StatusBadGateway || v != "false" {
+			t.Errorf("with %v tokens left: status %d, x-should-retry %q, want 502 and false", tokens.left, got.StatusCode, v)
+		}
+	}
+}
+
+// TestAPanicWhileARequestIsRecordedGivesEverythingBack: the tenant's only slot is
+// free for the next request.
+func TestAPanicWhileARequestIsRecordedGivesEverythingBack(t *testing.T) {
+	r := newProxyRig(t, strings.Replace(limitedTier, "LIMITS", "{ concurrent: 1 }", 1), fakeAnswers())
+	r.records.access = &decisions.AccessLog{} // a fault of the program where the request's record goes
+	for range 2 {
+		if resp, text := r.chat(); resp.StatusCode != 200 {
+			t.Errorf("%d %s", resp.StatusCode, text)
+		}
+	}
+	if n := r.counter("tierway_panics_total"); n != "2" {
+		t.Errorf("%s panics", n)
+	}
+}

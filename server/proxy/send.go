@@ -1,0 +1,122 @@
+package proxy
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"tierway/http1"
+	"tierway/openai"
+	"tierway/telemetry"
+)
+
+// addition is what a request has beyond its client's own fields.
+type addition uint8
+
+const (
+	nothingAdded  addition = iota
+	usageAdded             // asks for the usage that accounting needs
+	priorityAdded          // for the engine's own queue
+)
+
+// rank is the place in the engine's own queue that a request is sent with.
+type rank struct {
+	value int64
+	set   bool
+}
+
+// rank is the request's: of an engine that takes one, by its class, and never
+// more urgent than that.
+func (a *attempt) rank() rank {
+	x := a.x
+	value, set := openai.EnginePriority(int(x.parsed.class), x.parsed.req.Priority, x.parsed.req.PriorityGiven)
+	set = set || value != 0 && x.in.dialect == openai.Messages // whose body has no such field
+	switch {
+	case !set || !a.m.Engine().TakesPriority():
+		return rank{}
+	case a.m.Unranked.Load(): // it may be started anew with priorities, and what is urgent must not pass then
+		return rank{0, x.parsed.req.PriorityGiven && x.parsed.req.Priority < 0}
+	}
+	return rank{value, true}
+}
+
+// leaveOut leaves out what the engine has refused until the worker was down.
+func (a *attempt) leaveOut(refused addition) {
+	switch refused {
+	case priorityAdded:
+		a.m.Unranked.Store(true)
+		a.x.s.log.Info("the engine takes no priorities; they are left out from now on", "worker", a.m.Name)
+	case usageAdded:
+		a.m.Refuses.Store(true)
+		a.x.s.log.Info("the engine refuses a field that accounting adds; it is left out from now on", "worker", a.m.Name)
+	}
+}
+
+// send writes the request to the worker and waits for the answer's header.
+func (a *attempt) send(ctx context.Context, account bool, place rank) (*http1.Response, error) {
+	x := a.x
+	req := &http1.Request{Method: x.in.r.Method, Path: x.in.workerPath, Header: workerHeader(x.in.r.Header, x.in.requestID), Fresh: x.parsed.once()}
+	telemetry.Inject(req.Header, a.span)
+	if q := x.in.r.URL.RawQuery; q != "" {
+		req.Path += "?" + escapedQuery(q)
+	}
+	edit := openai.Edit{Model: x.resolution.Verdict.Model, IncludeUsage: account, CacheSalt: x.saltFor(a.m), Priority: place.value, SetPriority: place.set,
+		AllowFields: x.resolution.pool.AllowFields}
+	a.addsUsage, a.addsPriority = nil, nil
+	switch {
+	case x.parsed.upload != nil:
+	case x.in.dialect == openai.Other:
+		req.Body = x.parsed.req.Splice(openai.Edit{CacheSalt: x.parsed.salt, Priority: place.value, SetPriority: place.set, AllowFields: x.resolution.pool.AllowFields})
+	case len(x.parsed.req.Body) == 0:
+		req.Body = [][]byte{x.parsed.req.Body}
+	default:
+		req.Body = x.parsed.req.Splice(edit)
+		// Isolation is never given up for an engine that refuses it.
+		a.addsUsage = x.parsed.req.AddedFields(openai.Edit{IncludeUsage: account})
+		a.addsPriority = x.parsed.req.AddedFields(openai.Edit{Priority: place.value, SetPriority: place.set})
+		if x.in.dialect == openai.Messages && place.set && place.value != 0 && !x.resolution.free(&x.in) {
+			req.Header["X-Vllm-Priority"] = []string{strconv.FormatInt(place.value, 10)}
+			a.addsPriority = append(a.addsPriority, "priority") // as the engine's refusal calls it
+		}
+	}
+	send := a.m.Worker.Send
+	if x.parsed.upload != nil {
+		send = a.sendUpload
+	}
+	resp, err := send(ctx, req)
+	if err == nil {
+		a.status, a.headAt = resp.Status, time.Now()
+		if x.in.dialect != openai.Other { // whose bytes nothing here reads
+			err = plainBody(resp)
+		}
+	}
+	return resp, err
+}
+
+// escapedQuery returns a query as it can stand in a request line. net/http's server
+// accepts bytes that a request line must not hold: others than ASCII, over HTTP/2
+// also blanks. They are percent-encoded, which leaves their meaning as it is. So is
+// #, at which some engines would end the query.
+func escapedQuery(raw string) string {
+	first := 0
+	for first < len(raw) && inQuery(raw[first]) {
+		first++
+	}
+	if first == len(raw) {
+		return raw
+	}
+	b := append(make([]byte, 0, len(raw)+16), raw[:first]...)
+	for i := first; i < len(raw); i++ {
+		if c := raw[i]; inQuery(c) {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', upperHex[c>>4], upperHex[c&0x0f])
+		}
+	}
+	return string(b)
+}
+
+const upperHex = "0123456789ABCDEF"
+
+// inQuery tells whether a byte of a query may be sent as it is.
+func inQuery(c byte) bool { return c > ' ' && c < 0x7f && c != '#' }

@@ -1,0 +1,257 @@
+package proxy
+
+import (
+	"container/list"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"tierway/decisions"
+	"tierway/openai"
+	"tierway/server/control"
+)
+
+// storedAnswersMax bounds the directory of stored responses; at some 300 bytes
+// an entry it stays under 32 MiB.
+const storedAnswersMax = 100_000
+
+// storedAnswer is a stored response: its tenant, and the worker that holds it. The
+// worker is known by its name, because a reload may replace it.
+type storedAnswer struct {
+	id     string
+	tenant string
+	pool   string
+	worker string
+	model  string // by which it was asked for
+	// contested is set once a worker has given two tenants the same id. Which of the
+	// two responses the worker keeps is not known, so neither tenant reaches it.
+	contested bool
+}
+
+// storedAnswers remembers which worker made which response of
+// POST /v1/responses, storedAnswersMax of them.
+type storedAnswers struct {
+	max int
+
+	mu       sync.Mutex
+	byTenant map[string]*list.List // of storedAnswer, the newest in front; none is empty
+	byID     map[string]*list.Element
+}
+
+func newStoredAnswers(limit int) *storedAnswers {
+	return &storedAnswers{max: limit, byTenant: map[string]*list.List{}, byID: map[string]*list.Element{}}
+}
+
+// put remembers an answer and forgets another one when there are too many. For
+// the same tenant the newest answer of an id counts. The id of another tenant's
+// answer becomes contested.
+func (a *storedAnswers) put(s storedAnswer) {
+	if s.id == "" || len(s.id) > 256 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if e := a.byID[s.id]; e != nil {
+		known := e.Value.(storedAnswer)
+		s.contested = known.contested || known.tenant != s.tenant
+		s.tenant = known.tenant
+		e.Value = s
+		a.byTenant[s.tenant].MoveToFront(e)
+		return
+	}
+	own := a.byTenant[s.tenant]
+	if own == nil {
+		own = list.New()
+		a.byTenant[s.tenant] = own
+	}
+	a.byID[s.id] = own.PushFront(s)
+	if len(a.byID) > a.max {
+		a.evictLocked(own)
+	}
+}
+
+// evictLocked forgets the oldest answer of the tenant that has just got one, or
+// where that has no more than an equal share, of the tenant with the most: no tenant
+// makes another one's answers unknown by making many.
+func (a *storedAnswers) evictLocked(from *list.List) {
+	if from.Len()*len(a.byTenant) <= a.max {
+		for _, l := range a.byTenant {
+			if l.Len() > from.Len() {
+				from = l
+			}
+		}
+	}
+	a.removeLocked(from.Back())
+}
+
+// removeLocked drops an entry.
+func (a *storedAnswers) removeLocked(e *list.Element) {
+	s := e.Value.(storedAnswer)
+	delete(a.byID, s.id)
+	own := a.byTenant[s.tenant]
+	if own.Remove(e); own.Len() == 0 {
+		delete(a.byTenant, s.tenant)
+	}
+}
+
+// count returns how many answers are remembered.
+func (a *storedAnswers) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.byID)
+}
+
+// get returns the answer of that id.
+func (a *storedAnswers) get(id string) (storedAnswer, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if e := a.byID[id]; e != nil {
+		return e.Value.(storedAnswer), true
+	}
+	return storedAnswer{}, false
+}
+
+// forget drops an answer that its owner deleted.
+func (a *storedAnswers) forget(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if e := a.byID[id]; e != nil {
+		a.removeLocked(e)
+	}
+}
+
+// remember notes which worker holds the response that the request has made.
+func (a *attempt) remember(id string) {
+	x := a.x
+	if x.parsed.stores() {
+		x.s.stored.put(storedAnswer{id: id, tenant: x.caller.Tenant, pool: x.resolution.pool.Name, worker: a.m.Name, model: x.parsed.req.Model})
+	}
+}
+
+// locate finds the worker that holds a stored response, and its pool. foreign
+// reports a response that the caller may not reach. Otherwise a nil member means
+// that the worker is not known: the response was made before the gateway started,
+// through another gateway, or by a worker that has left the configuration.
+func (x *exchange) locate(id string) (p *control.Pool, m *control.Member, foreign bool) {
+	at, known := x.s.stored.get(id)
+	if !known {
+		return nil, nil, false
+	}
+	if !owns(x.snap, x.caller.Caller, at) {
+		return nil, nil, true
+	}
+	if p = x.snap.ByName[at.pool]; p != nil {
+		m = p.Members[at.worker]
+	}
+	return p, m, false
+}
+
+// storedAnswer serves a route about a stored response by the worker that holds it.
+func (x *exchange) storedAnswer() error {
+	if err := x.authenticate(); err != nil {
+		return err
+	}
+	x.caller.inLedger = true
+	if err := checkHeaders(x.in.r.Header); err != nil {
+		return err
+	}
+	p, m, foreign := x.locate(x.in.id)
+	switch {
+	case m != nil:
+		x.in.workerPath = "/v1" + strings.Replace(x.in.pattern, ":id", url.PathEscape(x.in.id), 1)
+		return x.askHolder(x.in.id, p, m, func(body []byte) (*openai.Request, error) {
+			r, err := x.passed(body) // no API gives it a body
+			if err == nil {
+				r.Stream = x.in.r.URL.Query().Get("stream") == "true"
+			}
+			return r, err
+		})
+	case !foreign && passingPool(x.snap, x.in.r.URL.Path, x.caller.Caller) != nil:
+		return x.passUnrouted()
+	}
+	return responseNotFound(x.in.id)
+}
+
+// passUnrouted serves a request of a route as one without a route.
+func (x *exchange) passUnrouted() error {
+	x.in.dialect = openai.Other
+	return x.passThrough(0)
+}
+
+// passStored serves a request about a response on a path that passes through a
+// pool. done reports that it is served, or refused with err.
+func (x *exchange) passStored() (done bool, err error) {
+	id, below, ok := openai.ResponsePath(x.in.r.URL.Path)
+	if !ok || id == "" {
+		return false, nil
+	}
+	p, m, foreign := x.locate(id)
+	action := x.in.r.Method == http.MethodPost && below == "" // such as compact: no API has a POST of a response itself
+	switch {
+	case m != nil:
+		x.in.workerPath = x.in.r.URL.EscapedPath()
+		return true, x.askHolder(id, p, m, x.passed)
+	case foreign, !action && !x.snap.Private(x.resolution.pool):
+		return true, responseNotFound(id)
+	}
+	return false, nil
+}
+
+// askHolder sends a request about a stored response to the worker that holds it.
+// read makes the request of its body.
+func (x *exchange) askHolder(id string, p *control.Pool, m *control.Member, read func([]byte) (*openai.Request, error)) error {
+	x.resolution.pool = p
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	if x.parsed.req, err = read(body); err != nil {
+		return err
+	}
+	x.parsed.class, x.parsed.askedClass = x.in.class(x.caller.Caller, x.parsed.req.ServiceTier)
+	x.resolution.Rule, x.resolution.stored = decisions.RuleStored, true
+	if err := x.charge(x.take); err != nil {
+		return err
+	}
+	x.gather()
+	if err := x.stayWithStored(); err != nil {
+		return err
+	}
+	err = x.dispatch.forwardTo(m)
+	_, below, _ := openai.ResponsePath(x.in.r.URL.Path)
+	if err == nil && x.in.r.Method == http.MethodDelete && below == "" && x.answer.status == http.StatusOK {
+		x.s.stored.forget(id)
+	}
+	return err
+}
+
+// stayWithStored sends a follow-up of a stored response to the worker that holds
+// it. A response or conversation that may be another tenant's does not exist.
+func (x *exchange) stayWithStored() error {
+	if id := x.parsed.req.PreviousResponseID; id != "" {
+		p, m, foreign := x.locate(id)
+		switch {
+		case foreign, m == nil && !x.snap.Private(x.resolution.pool):
+			return previousNotFound(id)
+		case m != nil && p == x.resolution.pool:
+			x.facts.Only = m // others may come while it waits for this one
+		}
+	}
+	if id := x.parsed.req.ConversationID; id != "" && !x.snap.Private(x.resolution.pool) {
+		return conversationNotFound(id)
+	}
+	return nil
+}
+
+// refuseKept refuses a path under which the pool's engines keep objects of several
+// tenants.
+func (x *exchange) refuseKept() error {
+	kind := openai.KeptKind(x.in.r.Method, x.in.r.URL.Path)
+	if kind == "" || x.snap.Private(x.resolution.pool) {
+		return nil
+	}
+	return &openai.Error{Code: openai.CodeUnknownURL, Message: unknownURL(x.in.r),
+		Cause: fmt.Errorf("engines keep %s without tenants: set tenant of the pool %s to the one that may use them", kind, x.resolution.pool.Name)}
+}

@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"tierway/openai"
+	"tierway/routing"
+)
+
+// TestWhatAStatusMeans is the classification of a worker's answers, whole.
+func TestWhatAStatusMeans(t *testing.T) {
+	type want struct {
+		passes, excluded, retry bool
+		cool                    time.Duration
+		code                    openai.Code
+		status                  int
+	}
+	for _, c := range []struct {
+		status int
+		after  time.Duration
+		asked  bool
+		want   want
+	}{
+		{status: 400, want: want{passes: true, excluded: true}},
+		{status: 402, want: want{passes: true, excluded: true}},
+		{status: 404, want: want{passes: true, excluded: true}},
+		{status: 409, want: want{passes: true, excluded: true}},
+		{status: 413, want: want{passes: true, excluded: true}},
+		{status: 422, want: want{passes: true, excluded: true}},
+		{status: 401, want: want{excluded: true, retry: true, cool: coolMin, code: openai.CodeWorkerAuthFailed, status: 502}},
+		{status: 403, want: want{excluded: true, retry: true, cool: coolMin, code: openai.CodeWorkerAuthFailed, status: 502}},
+		{status: 408, want: want{excluded: true, retry: true, code: openai.CodeWorkerTimeout, status: 504}},
+		{status: 429, asked: true, want: want{excluded: true, retry: true, cool: coolMin, code: openai.CodeRateLimitExceeded, status: 429}},
+		{status: 503, asked: true, want: want{excluded: true, retry: true, cool: coolMin, code: openai.CodeOverloaded, status: 503}},
+		{status: 429, want: want{excluded: true, retry: true, cool: coolMin, code: openai.CodeRateLimitExceeded, status: 429}},
+		{status: 429, after: 5 * time.Second, asked: true, want: want{excluded: true, retry: true, cool: 5 * time.Second, code: openai.CodeRateLimitExceeded, status: 429}},
+		{status: 503, after: time.Hour, asked: true, want: want{excluded: true, retry: true, cool: coolMax, code: openai.CodeOverloaded, status: 503}},
+		{status: 503, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 501, want: want{excluded: true, retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 500, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 502, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 504, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 508, want: want{excluded: true, retry: true, code: openai.CodeLoopDetected, status: 508}},
+		{status: 302, want: want{retry: true, code: openai.CodeWorkerProtocol, status: 502}},
+		{status: 100, want: want{retry: true, code: openai.CodeWorkerProtocol, status: 502}},
+	} {
+		f, passes := statusVerdict(c.status, c.after, c.asked)
+		got := want{passes: passes, excluded: errors.Is(f.blame, routing.ErrExcluded), retry: f.retry, cool: f.cool}
+		if f.err != nil {
+			got.code, got.status = f.err.Code, f.err.HTTPStatus()
+		}
+		if got != c.want {
+			t.Errorf("%d (Retry-After %v): %+v, want %+v", c.status, c.after, got, c.want)
+		}
+		if c.asked && f.err.RetryAfter != max(c.after, time.Second) {
+			t.Errorf("%d: the client is told to wait %v, the worker asked for %v", c.status, f.err.RetryAfter, c.after)
+		}
+		if f.blame == nil || !f.left {
+			t.Errorf("%d: a verdict without blame, or as if nothing had left", c.status)
+		}
+	}
+}
+
+func TestRetryAfterIsReadInBothForms(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, c := range []struct {
+		value string
+		want  time.Duration
+		ok    bool
+	}{
+		{"", 0, false}, {"7", 7 * time.Second, true}, {"0", 0, true}, {"-1", 0, false}, {"soon", 0, false},
+		{"999999999999", retryAfterMax, true}, {"Fri, 31 Dec 9999 23:59:59 GMT", retryAfterMax, true},
+		{now.Add(90 * time.Second).Format(http.TimeFormat), 90 * time.Second, true},
+		{now.Add(-time.Hour).Format(http.TimeFormat), 0, true},
+	} {
+		h := http.Header{}
+		if c.value != "" {
+			h.Set("Retry-After", c.value)
+		}
+		got, ok := retryAfter(h, now)
+		if got != c.want || ok != c.ok {
+			t.Errorf("%q: %v, %v, want %v, %v", c.value, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+// TestRepeatedIDOfTwoTenantsIsContested: an engine whose ids begin again after its
+// restart overwrites one tenant's response with another's.
+func TestRepeatedIDOfTwoTenantsIsContested(t *testing.T) {
+	a := newStoredAnswers(2)
+	for _, tenant := range []string{"acme", "other", "other", "acme"} {
+		a.put(storedAnswer{id: "r1", tenant: tenant, worker: "w0"})
+	}
+	if got, known := a.get("r1"); !known || !got.contested {
+		t.Errorf("the id of two tenants: %+v, %v", got, known)
+	}
+	if a.put(storedAnswer{id: "r2", tenant: "acme"}); a.count() != 2 || len(a.byTenant) != 1 {
+		t.Errorf("%d known of %d tenants", a.count(), len(a.byTenant))
+	}
+}
+
+func TestStoredAnswersStayWithTheirOwner(t *testing.T) {
+	a := newStoredAnswers(2)
+	a.put(storedAnswer{id: "r1", tenant: "acme", worker: "w0"})
+	a.put(storedAnswer{id: "r1", tenant: "acme", worker: "w1"})
+	if got, _ := a.get("r1"); got.worker != "w1" || a.count() != 1 {
+		t.Errorf("an id that its tenant got again leads to the older answer, %d known", a.count())
+	}
+	a.put(storedAnswer{id: "", tenant: "acme", worker: "w0"})
+	a.put(storedAnswer{id: "r2", tenant: "acme", worker: "w0"})
+	a.put(storedAnswer{id: "r3", tenant: "acme", worker: "w0"})
+	if _, ok := a.get("r1"); ok {
+		t.Error("the oldest answer outlived the bound")
+	}
+	a.forget("r2")
+	if _, ok := a.get("r2"); ok || a.count() != 1 {
+		t.Errorf("forgotten: %v, %d known", ok, a.count())
+	}
+	a.forget("r3")
+	if len(a.byTenant) != 0 || a.count() != 0 {
+		t.Errorf("%d tenants are left without an answer", len(a.byTenant))
+	}
+}
