@@ -88,13 +88,13 @@ var policies = []struct {
 	reasons []Reason // beside ReasonLeastLoad, for the picks from which the policy abstains
 	make    func(Config) Policy
 }{
-	{"chwbl", []Reason{ReasonPrefixHome, ReasonPrefixOverflow, ReasonPrefixSaturated, ReasonModelHome, ReasonModelOverflow, ReasonModelSaturated},
-		func(c Config) Policy { return newCHWBL(c) }},
+	{"chwbl", []Reason{ReasonPrefixHome, ReasonPrefixOverflow, ReasonPrefixSaturated,
+		ReasonModelHome, ReasonModelOverflow, ReasonModelSaturated}, func(c Config) Policy { return newCHWBL(c) }},
 	{"least_load", nil, func(Config) Policy { return leastLoad{} }},
 	{"power_of_two", []Reason{ReasonPowerOfTwo}, func(Config) Policy { return powerOfTwo{} }},
 	{"random", []Reason{ReasonRandom}, func(Config) Policy { return random{} }},
 	{"round_robin", []Reason{ReasonRoundRobin}, func(Config) Policy { return &roundRobin{last: -1} }},
-	{"weighted_round_robin", []Reason{ReasonWeightedRoundRobin}, func(Config) Policy { return &weightedRoundRobin{terms: &[maxTerms]string{hasTerm}} }},
+	{"weighted_round_robin", []Reason{ReasonWeightedRoundRobin}, func(Config) Policy { return newWeightedRoundRobin() }},
 }
 
 // Names returns the names of all policies, sorted.

@@ -21,6 +21,10 @@ type purse struct {
 	pick   uint64 // the last pick that it took part in
 }
 
+func newWeightedRoundRobin() *weightedRoundRobin {
+	return &weightedRoundRobin{terms: &[maxTerms]string{hasTerm}}
+}
+
 // Name returns "weighted_round_robin".
 func (*weightedRoundRobin) Name() string { return "weighted_round_robin" }
 
