@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -33,28 +32,23 @@ func (d *decoder) checkTLS(path string, t TLS) {
 	case d.draft: // it reads no file
 		return
 	}
-	cert, certErr := os.ReadFile(t.Cert)
-	key, keyErr := os.ReadFile(t.Key)
-	d.unreadable(path+".cert", t.Cert, certErr)
-	d.unreadable(path+".key", t.Key, keyErr)
-	if certErr != nil || keyErr != nil {
+	readable := true
+	read := func(path, file string) []byte {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			readable = false
+			d.fault(path, fmt.Sprintf("cannot read %s: %v", d.shown(path, file), errors.Unwrap(err)),
+				"paths are relative to where the program was started")
+		}
+		return text
+	}
+	cert, key := read(path+".cert", t.Cert), read(path+".key", t.Key)
+	if !readable {
 		return
 	}
 	if _, err := tls.X509KeyPair(cert, key); err != nil {
 		d.fault(path+".cert", fmt.Sprintf("the certificate %s does not load with its key: %v", d.shown(path+".cert", t.Cert), err), "both are PEM files and belong together")
 	}
-}
-
-// unreadable notes that a file could not be read, if err says so.
-func (d *decoder) unreadable(path, file string, err error) {
-	if err == nil {
-		return
-	}
-	var cause *fs.PathError
-	if errors.As(err, &cause) {
-		err = cause.Err
-	}
-	d.fault(path, fmt.Sprintf("cannot read %s: %v", d.shown(path, file), err), "paths are relative to where the program was started")
 }
 
 // checkAuth checks the keys of both planes.

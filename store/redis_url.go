@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"errors"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -22,9 +24,8 @@ var (
 // all but the first are taken out before the rest is parsed.
 func redisOptions(text string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
-	secure, known := map[string]bool{"redis": false, "rediss": true}[strings.SplitN(scheme, "+", 2)[0]]
-	_, kind, _ := strings.Cut(scheme, "+")
-	if !ok || !known {
+	base, kind, _ := strings.Cut(scheme, "+")
+	if !ok || base != "redis" && base != "rediss" {
 		return nil, errRedisURL
 	}
 	authority, path := rest, ""
@@ -36,10 +37,6 @@ func redisOptions(text string) (*redis.UniversalOptions, error) {
 		user, hosts = authority[:i+1], authority[i+1:]
 	}
 	addrs := strings.Split(hosts, ",")
-	single := "redis://" + user + addrs[0]
-	if secure {
-		single = "rediss://" + user + addrs[0]
-	}
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	db := parts[0]
 	o := &redis.UniversalOptions{}
@@ -55,7 +52,7 @@ func redisOptions(text string) (*redis.UniversalOptions, error) {
 	default:
 		return nil, errRedisURL
 	}
-	one, err := redis.ParseURL(single) // its error would repeat the URL
+	one, err := redis.ParseURL(base + "://" + user + addrs[0]) // its error would repeat the URL
 	if err != nil || strings.ContainsAny(path, "?#") {
 		return nil, errRedisURL
 	}
@@ -70,13 +67,9 @@ func redisOptions(text string) (*redis.UniversalOptions, error) {
 		if err != nil || u.Hostname() == "" || u.Path != "" {
 			return nil, errRedisURL
 		}
-		each, err := redis.ParseURL("redis://" + addr)
-		if err != nil {
-			return nil, errRedisURL
-		}
-		o.Addrs = append(o.Addrs, each.Addr)
+		o.Addrs = append(o.Addrs, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379")))
 	}
-	if secure && len(o.Addrs) > 1 {
+	if base == "rediss" && len(o.Addrs) > 1 {
 		o.TLSConfig.ServerName = "" // each server is known by its own name
 	}
 	return o, nil
