@@ -2,7 +2,6 @@ package engines
 
 import (
 	"math"
-	"slices"
 	"unicode/utf8"
 
 	"tierway/routing"
@@ -91,9 +90,4 @@ func (a *answer) textLogprobs(step, end, offset int) map[string]any {
 		offset += utf8.RuneCountInString(t.Token)
 	}
 	return map[string]any{"tokens": tokens, "text_offset": offsets, "token_logprobs": own, "top_logprobs": top}
-}
-
-// asksLogprobs tells whether a Responses request includes them.
-func asksLogprobs(include []string) bool {
-	return slices.Contains(include, "message.output_text.logprobs")
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"slices"
 )
 
 // responseItem is one item of a Responses input.
@@ -118,11 +119,12 @@ func (req *responseRequest) wishes() (*wishes, error) {
 	if err := w.limit("max_output_tokens", req.MaxOutputTokens); err != nil {
 		return nil, err
 	}
-	if asksLogprobs(req.Include) || req.TopLogprobs != 0 {
+	asked := slices.Contains(req.Include, "message.output_text.logprobs")
+	if asked || req.TopLogprobs != 0 {
 		if err := w.wantLogprobs("top_logprobs", req.TopLogprobs); err != nil {
 			return nil, err
 		}
-		w.logprobs = asksLogprobs(req.Include)
+		w.logprobs = asked
 	}
 	return w, w.take("text.format", &req.Text.Format)
 }

@@ -88,7 +88,6 @@ func (d *dialer) addresses(ctx context.Context, again bool) (all []netip.Addr, f
 	}
 	d.looking = true
 	d.mu.Unlock()
-	defer d.lookedUp()
 	if len(known) > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, lookupPatience)
@@ -104,13 +103,6 @@ func (d *dialer) addresses(ctx context.Context, again bool) (all []netip.Addr, f
 	return d.take(found, err)
 }
 
-// lookedUp ends a lookup.
-func (d *dialer) lookedUp() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.looking = false
-}
-
 // take keeps the result of a lookup. A name that has not existed for missingFor has no
 // addresses; after any other failure the last addresses count.
 func (d *dialer) take(found []netip.Addr, err error) (all []netip.Addr, fresh bool, _ error) {
@@ -118,7 +110,7 @@ func (d *dialer) take(found []netip.Addr, err error) (all []netip.Addr, fresh bo
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	d.due = now.Add(freshFor)
+	d.looking, d.due = false, now.Add(freshFor)
 	switch denied := errors.As(err, &dns) && dns.IsNotFound; {
 	case !denied:
 		d.missing = time.Time{}

@@ -177,7 +177,10 @@ func (s *standard) try(ctx context.Context, over *http.Transport, r *http1.Reque
 	}
 	answer, err := over.RoundTrip(request.WithContext(httptrace.WithClientTrace(ctx, a.trace())))
 	if err == nil && up != nil && answer.StatusCode < http.StatusBadRequest {
-		up.await(ctx)
+		select { // a worker may answer well while it still reads
+		case <-up.sent:
+		case <-ctx.Done():
+		}
 	}
 	if err == nil && ctx.Err() != nil {
 		// A worker that hears of the cancel may still answer in good order.

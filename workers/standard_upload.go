@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"context"
 	"io"
 	"sync"
 )
@@ -9,28 +8,20 @@ import (
 // streamed is a body that streams, as net/http reads it.
 type streamed struct {
 	io.Reader
-	once   sync.Once
-	closed chan struct{} // net/http has sent it, or has given up
+	sent chan struct{} // closed when net/http has sent it, or has given up
+	end  func()        // closes it, once
 }
 
 func newStreamed(r io.Reader) *streamed {
 	if r == nil {
 		return nil
 	}
-	return &streamed{Reader: r, closed: make(chan struct{})}
+	sent := make(chan struct{})
+	return &streamed{Reader: r, sent: sent, end: sync.OnceFunc(func() { close(sent) })}
 }
 
 // Close is called by net/http when it does not need the body any more.
 func (s *streamed) Close() error {
-	s.once.Do(func() { close(s.closed) })
+	s.end()
 	return nil
-}
-
-// await returns when the body is sent or ctx ends: a worker may answer well while it
-// still reads.
-func (s *streamed) await(ctx context.Context) {
-	select {
-	case <-s.closed:
-	case <-ctx.Done():
-	}
 }
