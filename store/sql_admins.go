@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -70,12 +71,8 @@ func (s *SQL) DeleteAdmin(ctx context.Context, a Actor, id string, elsewhere boo
 		}
 		inForce := ad.ExpiresAt.IsZero() || now.Before(ad.ExpiresAt)
 		if ad.Role == RoleAdmin && inForce && !elsewhere {
-			n, err := adminsBeside(ctx, tx, ad.ID, now)
-			if err != nil {
-				return edit{}, err
-			}
-			if n == 0 {
-				return edit{}, ErrLastAdmin
+			if n, err := adminsBeside(ctx, tx, ad.ID, now); err != nil || n == 0 {
+				return edit{}, cmp.Or(err, ErrLastAdmin)
 			}
 		}
 		_, err = tx.ExecContext(ctx, "DELETE FROM admins WHERE id = $1", ad.ID)

@@ -6,11 +6,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"tierway/config"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -23,10 +25,8 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 		return err
 	}
 	return withDatabase(c, f.place.config, func(d *database) error {
-		for _, k := range d.file.Admin.Keys {
-			if k.Name == a.Name {
-				return fmt.Errorf("--name %q: is an admin in %s already; choose another name", a.Name, d.path)
-			}
+		if slices.ContainsFunc(d.file.Admin.Keys, func(k config.AdminKey) bool { return k.Name == a.Name }) {
+			return fmt.Errorf("--name %q: is an admin in %s already; choose another name", a.Name, d.path)
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), patience)
 		defer cancel()
@@ -44,13 +44,15 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 	})
 }
 
-// adminKey returns what the flags ask for, with the key.
+// adminKey returns what the flags ask for, with the key. Names follow the rule of the
+// admin API.
 func (f *createFlags) adminKey(now time.Time) (secret string, a store.Admin, err error) {
 	if f.name == "" {
 		return "", a, errors.New("--name is missing: name whose admin key it is, such as --name jane")
 	}
-	if err := checkAdminName(f.name); err != nil {
-		return "", a, err
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	if len(f.name) > 63 || strings.Trim(f.name, letters+"._@-") != "" || !strings.Contains(letters, f.name[:1]) {
+		return "", a, fmt.Errorf("--name %q: write 1 to 63 letters, digits and . _ @ -, beginning with a letter or digit", f.name)
 	}
 	role := cmp.Or(f.role, store.RoleAdmin)
 	if role != store.RoleAdmin && role != store.RoleViewer {
@@ -64,15 +66,6 @@ func (f *createFlags) adminKey(now time.Time) (secret string, a store.Admin, err
 	id, idErr := tenants.NewID(rand.Reader)
 	return secret, store.Admin{ID: id, Name: f.name, Role: role, Hint: tenants.Hint(secret), Digest: tenants.Digest(secret), ExpiresAt: ends},
 		errors.Join(err, idErr)
-}
-
-// checkAdminName checks an admin's name by the rule of the admin API.
-func checkAdminName(name string) error {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	if len(name) > 63 || strings.Trim(name, letters+"._@-") != "" || !strings.Contains(letters, name[:1]) {
-		return fmt.Errorf("--name %q: write 1 to 63 letters, digits and . _ @ -, beginning with a letter or digit", name)
-	}
-	return nil
 }
 
 // createAdmin makes an admin.
