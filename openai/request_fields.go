@@ -302,7 +302,10 @@ func (p *parser) streamOptions() {
 	const include, continuous = "include_usage", "continuous_usage_stats"
 	p.within(FieldStreamOptions.String(), func(child string) {
 		if child == continuous {
-			at.continuous = p.skipped()
+			where := p.skipped()
+			if v := string(p.b[where.from:where.to]); v != "false" && v != "null" {
+				at.continuous = where
+			}
 			return
 		}
 		at.include.from = p.i

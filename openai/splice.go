@@ -33,7 +33,10 @@ type places struct {
 	inside      int  // behind the brace that opens stream_options, 0 without one
 	insideEmpty bool
 	include     span // the value of include_usage, whatever it is
-	continuous  span // that of continuous_usage_stats
+	// continuous is the value of continuous_usage_stats where it is neither false nor
+	// null. vLLM reads it beside include_usage only: a client that has not asked for usage
+	// would get it with every chunk, because the gateway has.
+	continuous span
 
 	engine []engineMember // what names one of EngineFields, in the order of the body
 
@@ -133,8 +136,8 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 	}
 	if r.addsUsage(e) {
 		cuts = append(cuts, r.usageChange())
-		if c, ok := r.continuousChange(); ok {
-			cuts = append(cuts, c)
+		if at := r.place.continuous; at != (span{}) {
+			cuts = append(cuts, change{span: at, with: []byte("false")})
 		}
 	}
 	if !r.place.form && e.CacheSalt != "" && (r.place.salt != (span{}) || r.addsSalt(e)) {
@@ -188,21 +191,6 @@ func (r *Request) usageChange() change {
 		return insertion(at.inside, at.insideEmpty, "include_usage", []byte("true"))
 	}
 	return r.set(at.options, "stream_options", []byte(`{"include_usage":true}`))
-}
-
-// continuousChange returns the cut that unsets stream_options.continuous_usage_stats.
-// vLLM reads it beside include_usage only: whose client has not asked for usage would
-// else get it with every chunk, because the gateway has.
-func (r *Request) continuousChange() (c change, ok bool) {
-	at := r.place.continuous
-	if at == (span{}) {
-		return c, false
-	}
-	switch string(r.Body[at.from:at.to]) {
-	case "false", "null":
-		return c, false
-	}
-	return change{span: at, with: []byte("false")}, true
 }
 
 // set returns the cut that gives a member of the body the value; at is where its own

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// admitLocked decides whether a newcomer, which is in the queue already, may
-// wait. A queue that displaces evicts other requests for it.
+// admitLocked decides whether a new ticket, which is in the queue already, may wait. A queue
+// that displaces evicts other requests for it.
 func (q *Queue) admitLocked(t *Ticket, now time.Time) error {
 	c := q.config.Load()
 	reason := q.wouldLocked(c, t, now)
@@ -22,7 +22,7 @@ func (q *Queue) admitLocked(t *Ticket, now time.Time) error {
 	return nil
 }
 
-// wouldLocked returns the bound of c that a newcomer, which is in the queue already,
+// wouldLocked returns the bound of c that a new ticket, which is in the queue already,
 // exceeds; "" for none.
 func (q *Queue) wouldLocked(c *Config, t *Ticket, now time.Time) string {
 	switch {
@@ -69,10 +69,9 @@ func (q *Queue) Would(t *Ticket, c *Config, now time.Time) (err error) {
 	return err
 }
 
-// hopelessLocked tells whether the newcomer's turn would come too late. The
-// estimate is good to a few per cent once it is sure: simulated, nobody is
-// refused who would have been served, and three quarters of those who would wait
-// in vain are spared that.
+// hopelessLocked reports whether a new ticket's turn would come too late. The estimate is
+// good to a few per cent once it is sure: simulated, it refuses three quarters of the
+// requests that would wait in vain, and no other.
 func (q *Queue) hopelessLocked(c *Config, t *Ticket, now time.Time) bool {
 	may := q.untilUnderLocked(c, t).Sub(now)
 	if may <= 0 {
@@ -85,9 +84,9 @@ func (q *Queue) hopelessLocked(c *Config, t *Ticket, now time.Time) bool {
 	return float64(q.aheadLocked(t))/rate > may.Seconds()
 }
 
-// aheadLocked estimates how many requests go before a newcomer, who waits already: all of the more
-// urgent classes, and of its own as many from each tenant as its own tenant has
-// waiting.
+// aheadLocked estimates how many requests go before a new ticket, which is in the queue
+// already: all of the more urgent classes, and of its own as many from each tenant as its
+// own tenant has waiting.
 func (q *Queue) aheadLocked(t *Ticket) int {
 	c := &q.classes[t.Class]
 	return q.aboveLocked(t.Class) + min(c.depth, t.flow.depth*len(c.waiting)) - 1
@@ -103,29 +102,26 @@ func (q *Queue) aboveLocked(class int) int {
 }
 
 const (
-	// longestRetryAfter is what the OpenAI SDKs obey at most: told more, they come
-	// back within seconds.
+	// longestRetryAfter is what the OpenAI SDKs obey at most: with more they retry within
+	// seconds.
 	longestRetryAfter = time.Minute
-	// unknownRetryAfter is told while nothing is known of the pool's pace.
+	// unknownRetryAfter is sent while the pool's pace is not known.
 	unknownRetryAfter = time.Second
-	// comeback is how many times the pool's usual pause between two requests lies
-	// between two that are told to come back. Places are not given back evenly, and
-	// at 1 every burst of them sends some away again: simulated, 4 of 132 clients
-	// with two retries never got in; at 1.5 all did.
+	// comeback is the distance between two retries in intervals between two dispatches.
+	// Slots are released in bursts: simulated at 1, 4 of 132 clients with two retries
+	// never got in; at 1.5 all did.
 	comeback = 1.5
-	// comebackUnsure is the same where the pace is only what is usual.
+	// comebackUnsure is the same while the pace is only the prior's.
 	comebackUnsure = 2.5
-	// shortestRetryAfter keeps a pool of fast answers from being asked in a loop.
+	// shortestRetryAfter keeps clients of a fast pool from retrying in a loop.
 	shortestRetryAfter = 100 * time.Millisecond
 )
 
-// shedLocked counts a shed and says when to come again. Those who are shed come
-// back one after the other, as fast as the pool takes requests in: the first when
-// a place for its class should be free, or, if it has waited in vain, when those
-// who wait before it should be gone.
+// shedLocked counts a shed and says when to retry. The shed requests come back one after
+// the other, as fast as the pool dispatches: the first when a place for its class should be
+// free, or, if it has waited in vain, when those before it should be gone.
 func (q *Queue) shedLocked(t *Ticket, reason string, now time.Time) error {
-	c := &q.classes[t.Class]
-	c.counts.shed(reason)
+	q.classes[t.Class].counts.shed(reason)
 	return &ShedError{Reason: reason, RetryAfter: q.retryAfterLocked(t, reason, now)}
 }
 
@@ -144,7 +140,7 @@ func (q *Queue) retryAfterLocked(t *Ticket, reason string, now time.Time) time.D
 		before += float64(c.depth)
 	}
 	first := now.Add(seconds(before / rate))
-	// Nobody obeys beyond a minute, so that nothing is kept free after it.
+	// No place is kept free beyond a minute, which no SDK obeys.
 	c.backAt = later(c.backAt, first).Add(seconds(apart / rate))
 	if most := now.Add(longestRetryAfter + 1); c.backAt.After(most) {
 		c.backAt = most

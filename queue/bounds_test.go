@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func TestEachClassHasItsOwnDepth(t *testing.T) {
 	}
 	r.mustWait(r.ticket(0, "a", 1))
 	v := r.queue.View(r.now)
-	if v.Classes[2].Shed[shedIndex(ShedDepth)] != 1 || v.Classes[2].Depth != 3 || v.Classes[0].Depth != 1 {
+	if v.Classes[2].Shed[slices.Index(shedReasons[:], ShedDepth)] != 1 || v.Classes[2].Depth != 3 || v.Classes[0].Depth != 1 {
 		t.Errorf("the view is %+v", v)
 	}
 	r.check()

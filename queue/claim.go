@@ -7,9 +7,9 @@ import (
 	"tierway/routing"
 )
 
-// Claim returns the lease of a ticket whose wait is over, or the error that it
-// was put out with. When the worker's breaker refuses it, the ticket waits on,
-// at its old place: ErrWaiting, and woken will be called again.
+// Claim returns the lease of a ticket whose wait is over, or its error. If the worker's
+// breaker refuses it, the ticket waits on at its old place: ErrWaiting, and woken will be
+// called again.
 func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error) {
 	for again := true; again; {
 		var st state
@@ -38,8 +38,8 @@ func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error)
 
 var errNotGranted = errors.New("a ticket was claimed that neither waits nor was granted")
 
-// back makes a ticket wait again whose worker's breaker has refused it. True
-// means that another worker was granted to it at once.
+// back makes a ticket wait again whose worker's breaker has refused it. It returns true if
+// the ticket was granted another worker at once.
 func (q *Queue) back(t *Ticket, refusedBy *routing.Worker, now time.Time) (granted bool) {
 	q.locked(func() {
 		counts := &q.classes[t.Class].counts
@@ -68,15 +68,13 @@ type Left uint8
 
 // The two ways to leave.
 const (
-	Cancelled Left = iota // nobody listens any more
+	Cancelled Left = iota // the client is gone
 	Late                  // WaitUntil is over
 )
 
-// Leave takes back a ticket that waits: its place is given up at once, and it is
-// never granted later. Of a ticket that was granted meanwhile, and not claimed,
-// Cancelled gives the lease back; Late returns nil: claim it. Late returns the
-// error to answer with, or ErrWaiting where the time has become longer meanwhile:
-// WaitUntil says until when.
+// Leave takes a waiting ticket out at once. If it was granted meanwhile, and not claimed,
+// Cancelled gives the lease back; Late returns nil: claim it. Late returns the error to
+// answer with, or ErrWaiting if the time has become longer meanwhile: see WaitUntil.
 func (q *Queue) Leave(t *Ticket, why Left, now time.Time) (err error) {
 	var unclaimed routing.Lease
 	q.locked(func() {
@@ -116,10 +114,8 @@ func (q *Queue) WaitUntil(t *Ticket) (until time.Time) {
 	return until
 }
 
-// Settle corrects what a ticket was charged for by the tokens that were really
-// used, so that nobody gains by estimates that are wrong. It is owed after the
-// last attempt of a ticket that was claimed, and does nothing for one that found
-// nobody waiting.
+// Settle corrects a ticket's charge by the tokens that were really used. It is owed after
+// the last attempt of a claimed ticket, and does nothing for one that did not wait.
 func (q *Queue) Settle(t *Ticket, tokens int64) {
 	if t.charged == 0 { // its owner's, once it is claimed
 		return

@@ -11,16 +11,16 @@ const Classes = 3
 
 // Config bounds a queue and says how its classes share the pool.
 type Config struct {
-	MaxDepth   int                    // requests of each class that may wait; 0: nobody waits
+	MaxDepth   int                    // requests of each class that may wait; 0: none waits
 	MaxBytes   int64                  // bodies of all that wait; 0 is no bound
-	MaxWait    [Classes]time.Duration // by class; 0: nobody of it waits
+	MaxWait    [Classes]time.Duration // by class; 0: none of it waits
 	Age        [Classes]time.Duration // a request that has waited for longer goes as the class above, and to any worker that is open; 0: never
 	AgedShare  float64                // at most this part of the tokens granted while a higher class waits goes to aged requests; 0 to less than 1
-	Displace   bool                   // a full queue puts out who is least urgent, or of the tenant with the most waiting, for a newcomer
+	Displace   bool                   // a full queue evicts the least urgent request, or one of the tenant with the most waiting, for a new one
 	EngineWait time.Duration          // how long a request waits for a worker while none is up
 }
 
-// waits tells whether a request of the class may wait at all.
+// waits reports whether a request of the class may wait at all.
 func (c *Config) waits(class int) bool { return c.MaxDepth > 0 && c.MaxWait[class] > 0 }
 
 // accrual is how many tokens may go to aged requests for each token that goes
@@ -28,28 +28,24 @@ func (c *Config) waits(class int) bool { return c.MaxDepth > 0 && c.MaxWait[clas
 func (c *Config) accrual() float64 { return c.AgedShare / (1 - c.AgedShare) }
 
 const (
-	// maxOffers bounds how many waiting requests one pass looks at, so that its
-	// time under the pool's lock is bounded too. 256 are several times what the
-	// bounded loads of a hash ring let wait for full workers while another is open.
+	// maxOffers bounds the requests that one pass offers, and so its time under the pool's
+	// lock: several times as many as wait for full workers while another is open.
 	maxOffers = 256
-	// maxSeen bounds how many it looks at when most are passed over because others
-	// like them were just refused, which costs a few nanoseconds each.
+	// maxSeen bounds the requests that one pass looks at: those that are like one that was
+	// just refused cost a few nanoseconds each.
 	maxSeen = 4096
-	// maxStuck is how many refusals a pass remembers: one for each model of a pool,
-	// a few sizes of prompts, and a few that were tried elsewhere or must go to one.
+	// maxStuck is how many refusals a pass remembers, by model, size and tried workers.
 	maxStuck = 64
-	// maxReservations bounds the tickets of one pass for which a worker is looked for
-	// to be kept.
+	// maxReservations bounds the attempts of one pass to reserve a worker.
 	maxReservations = 16
-	// unpassed is no count of changes: nothing is known of those who wait.
+	// unpassed is no count of changes: nothing is known of the waiting requests.
 	unpassed = math.MaxUint64
 	// maxLost bounds the lost tickets that are offered once more in one pass.
 	maxLost = 64
-	// graceWhenDown is how long who waits already is kept while nobody is up. A
-	// worker whose connection was refused rests for one second; without any grace
-	// a restart that takes one would throw the whole queue out.
+	// graceWhenDown is how long requests wait while no worker is up. A worker that refused a
+	// connection rests for one second, and its restart must not empty the queue.
 	graceWhenDown = 2 * time.Second
-	// refusedFor is how long a worker whose breaker refused a granted request is
-	// not offered to it again: the pool hears of an open breaker within a second.
+	// refusedFor is how long a worker whose breaker refused a granted request is not offered
+	// to it again: the pool learns of an open breaker within a second.
 	refusedFor = time.Second
 )

@@ -1,16 +1,14 @@
 package queue
 
-// maxVictims bounds the requests that are evicted for one newcomer: beyond it,
-// one large request would cost more clients than it serves.
+// maxVictims bounds the requests that are evicted for one.
 const maxVictims = 16
 
-// victimsLocked returns the requests to evict under the bounds of c so that the
-// newcomer, which is in the queue already, may wait. It returns nil if eviction makes no room. If the
-// class is full, the victim is the newest request of the tenant with the most
-// requests waiting for its weight. If bytes are short, the victims are the newest
-// requests of less urgent classes, then those of the tenants of the class with the
-// most bytes waiting for their weight. Only tenants with more waiting than the
-// newcomer's tenant, for their weights, lose a request of its class.
+// victimsLocked returns the requests to evict under the bounds of c so that t, which is in
+// the queue already, may wait; nil if eviction makes no room. If the class is full, the
+// victim is the newest request of the tenant with the most requests waiting for its weight.
+// If bytes are short, the victims are the newest requests of less urgent classes, then those
+// of the tenants of the class with the most bytes waiting for their weight. Only tenants with
+// more waiting than t's tenant, for their weights, lose a request of its class.
 func (q *Queue) victimsLocked(c *Config, t *Ticket, reason string) []*Ticket {
 	switch {
 	case !c.Displace:
@@ -59,8 +57,8 @@ type remainder struct {
 	bytes int64
 }
 
-// largest takes the newest request of the flow with the most bytes waiting for its
-// weight out of left. It returns nil when no flow has more than own.
+// largest takes the newest request of the flow with the most bytes waiting for its weight
+// out of left; nil if no flow has more than own.
 func (c *class) largest(own *flow, left map[*flow]*remainder) *Ticket {
 	var from *remainder
 	limit := float64(own.bytes) / own.weight

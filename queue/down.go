@@ -7,7 +7,7 @@ import (
 	"tierway/routing"
 )
 
-// downLocked puts out who has waited for long enough while nobody is up.
+// downLocked puts out tickets that have waited for long enough while no worker is up.
 func (q *Queue) downLocked(now time.Time) {
 	if q.pool.Up(now) {
 		q.downSince = time.Time{}
@@ -20,7 +20,7 @@ func (q *Queue) downLocked(now time.Time) {
 		for t, newer := q.classes[i].all.first, (*Ticket)(nil); t != nil; t = newer {
 			newer = t.links[inClass].after
 			if now.Sub(later(q.downSince, t.since)) < q.patience(t) {
-				break // who came later has waited no longer
+				break // later ones have waited no longer
 			}
 			q.putOutLocked(t, q.shedLocked(t, ShedEngine, now), now)
 		}
@@ -35,7 +35,7 @@ func (q *Queue) patience(t *Ticket) time.Duration {
 	return max(q.config.Load().EngineWait, graceWhenDown)
 }
 
-// noteLostLocked notes since when nobody who is up could take a waiting ticket.
+// noteLostLocked notes since when no worker that is up could take a waiting ticket.
 func (q *Queue) noteLostLocked(t *Ticket, lost bool, now time.Time) {
 	switch {
 	case lost && t.lostAt.IsZero() && t.state == stateWaiting:
@@ -50,8 +50,8 @@ func (q *Queue) noteLostLocked(t *Ticket, lost bool, now time.Time) {
 	}
 }
 
-// offerLostLocked offers once more to who was lost for as long as it has patience:
-// somebody may have come up since. Who is still lost is put out.
+// offerLostLocked offers tickets whose patience is over once more, because a worker may have
+// come up since. Those that are still lost are put out.
 func (q *Queue) offerLostLocked(round *routing.Round, now time.Time) {
 	var room [maxLost]*Ticket
 	due := room[:0]
@@ -71,8 +71,8 @@ func (q *Queue) offerLostLocked(round *routing.Round, now time.Time) {
 	}
 }
 
-// untilLocked is until when a ticket may wait: for as long as its class may, or for
-// an engine where none is up, and no longer than somebody listens.
+// untilLocked is until when a ticket may wait: for its class's wait, or for a worker to come
+// up, and no longer than its deadline.
 func (q *Queue) untilLocked(t *Ticket) time.Time { return q.untilUnderLocked(q.config.Load(), t) }
 
 // untilUnderLocked is untilLocked under the bounds of c.
@@ -87,7 +87,7 @@ func (q *Queue) untilUnderLocked(c *Config, t *Ticket) time.Time {
 	return until
 }
 
-// lateLocked is the reason for which a ticket is shed whose time is over.
+// lateLocked is the reason for which a late ticket is shed.
 func (q *Queue) lateLocked(t *Ticket) string {
 	if !q.downSince.IsZero() || !t.lostAt.IsZero() {
 		return ShedEngine

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// flow is what one tenant has waiting in one class: a first-in first-out list
-// under one virtual start tag (start-time fair queueing: Goyal, Vin, Cheng
-// 1996). The tag is the tokens that were granted to the tenant, for each unit of
-// its weight, since the class was last empty; whoever has the lowest tag goes
-// next, so that tenants who wait get tokens in proportion to their weights.
+// flow is the waiting requests of one tenant in one class: a first-in first-out list under
+// one virtual start tag (start-time fair queueing: Goyal, Vin, Cheng 1996). The tag is the
+// tokens granted to the tenant, per unit of its weight, since the class was last empty. The
+// lowest tag goes next.
 type flow struct {
 	tenant string
 	weight float64
@@ -18,14 +17,12 @@ type flow struct {
 	depth     int
 	tokens    int64
 	bytes     int64   // of the bodies of its waiting requests
-	unsettled float64 // tokens in its tag of requests that are under way: what they use is not known yet
+	unsettled float64 // tokens in its tag of requests whose usage is not known yet
 	at        int     // in its class's heap; -1 while nothing waits
 }
 
-// start is the virtual time when the flow's next ticket is granted: its tag
-// without what is charged for requests under way. Who comes in then has what the
-// flow has had and used, so that nobody pays for tokens that turn out never to be
-// used, and has as many under way as the flow when their tags are equal again.
+// start is the virtual time when the flow's next ticket is granted: its tag without the
+// charges of unsettled requests, whose tokens may turn out never to be used.
 func (f *flow) start() float64 { return max(0, f.tag-f.unsettled/f.weight) }
 
 // insert makes the ticket wait in the flow.
@@ -44,8 +41,8 @@ func (f *flow) remove(t *Ticket) {
 	f.bytes -= t.Bytes
 }
 
-// flows is a heap of the flows in which something waits, the lowest tag first,
-// and of equal tags the one whose first request came first.
+// flows is a heap of the flows in which something waits, the lowest tag first, of equal
+// tags the oldest request.
 type flows []*flow
 
 func (h flows) Len() int { return len(h) }
@@ -70,13 +67,13 @@ func (h *flows) Pop() any {
 type class struct {
 	flows   map[string]*flow // of every tenant with something waiting, or with a tag ahead of theirs
 	waiting flows
-	virtual float64 // where a tenant comes in that was idle: see flow.start
+	virtual float64 // the tag of a tenant that was idle: see flow.start
 	all     line    // of the class
 	depth   int
 	tokens  int64
 	credit  float64 // tokens that aged requests of lower classes may be granted before this class
 	backAt  time.Time
-	counts  counts
+	counts  ClassView // its totals
 }
 
 // insert makes a ticket wait.
@@ -87,7 +84,7 @@ func (c *class) insert(t *Ticket) {
 		f.tag = max(f.tag, c.virtual)
 		heap.Push(&c.waiting, f)
 	} else if f.first == t {
-		heap.Fix(&c.waiting, f.at) // ties go by who came first
+		heap.Fix(&c.waiting, f.at) // of equal tags the oldest goes first
 	}
 	c.all.insert(t)
 	c.depth++
@@ -106,9 +103,9 @@ func (c *class) flow(t *Ticket) *flow {
 	return f
 }
 
-// sweep forgets tenants who owe nothing and wait for nothing, once they are many.
+// sweep forgets tenants without debt and waiting requests, once they are many.
 func (c *class) sweep() {
-	const few = 64 // not worth a look
+	const few = 64
 	if len(c.flows) < few+2*len(c.waiting) {
 		return
 	}
@@ -132,7 +129,7 @@ func (c *class) remove(t *Ticket) {
 	c.depth--
 	c.tokens -= t.Tokens
 	if c.depth == 0 {
-		// A busy period is over: all start even, and nothing is owed.
+		// A busy period is over: all start even.
 		clear(c.flows)
 		c.credit, c.virtual = 0, 0
 	}

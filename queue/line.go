@@ -1,7 +1,7 @@
 package queue
 
-// line is tickets in the order of their coming. A ticket stands in two: its flow's
-// and its class's.
+// line is a list of tickets in the order of their seq. A ticket is in two: its flow's and
+// its class's.
 type line struct {
 	of          int // inFlow or inClass
 	first, last *Ticket
@@ -17,8 +17,8 @@ const (
 // link is a ticket's neighbours in one line.
 type link struct{ before, after *Ticket }
 
-// insert puts the ticket at its place: nearly always the end; one that comes back
-// is looked for from the nearer end.
+// insert puts the ticket at its place: nearly always the end, else searched from the nearer
+// end.
 func (l *line) insert(t *Ticket) {
 	before, after := l.last, (*Ticket)(nil)
 	switch {

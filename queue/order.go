@@ -2,8 +2,8 @@ package queue
 
 import "time"
 
-// step says what choosing a ticket at one level means for that level's credit:
-// the tickets of a class and, below it, those of the lower classes.
+// step says what choosing a ticket at one level means for that level's credit. A level is a
+// class and the lower ones.
 type step int8
 
 const (
@@ -12,10 +12,9 @@ const (
 	stepPromoted      // it is of a lower class, aged, and goes as this level's class
 )
 
-// order walks the waiting tickets in the order in which they would go if all of
-// them could, without changing anything: the classes strictly one after the
-// other but for aged ones, the flows of a class by their tags as if each ticket
-// that was passed were granted.
+// order walks the waiting tickets, without a change, in the order in which they would go if
+// all of them could: the classes strictly one after the other except for aged tickets, the
+// flows of a class by their tags as if each ticket before were granted.
 type order struct {
 	q      *Queue
 	now    time.Time
@@ -38,7 +37,7 @@ func (o *order) begin(q *Queue, now time.Time) {
 	}
 }
 
-// end lets go of the tickets that the walk has seen.
+// end drops the references to tickets.
 func (o *order) end() {
 	for i := range o.fronts {
 		f := &o.fronts[i]
@@ -74,8 +73,8 @@ func (o *order) choose(level int, path *[Classes - 1]step) int {
 	}
 	aged := lower
 	if !o.aged[lower] {
-		// Who goes first below is not aged, and could not go now: it holds up no
-		// aged one of a class below its own.
+		// The first one below is not aged, and cannot go now: it must not hold up an aged
+		// one of a class below its own.
 		clear(path[level+1:])
 		aged = o.agedBelow(lower)
 	}
@@ -91,8 +90,7 @@ func (o *order) choose(level int, path *[Classes - 1]step) int {
 	return own
 }
 
-// agedBelow returns the first class below one in which an aged ticket waits, -1
-// for none.
+// agedBelow returns the first class below one with an aged ticket, -1 for none.
 func (o *order) agedBelow(class int) int {
 	for i := class + 1; i < Classes; i++ {
 		if o.aged[i] && o.fronts[i].left() {
@@ -102,8 +100,7 @@ func (o *order) agedBelow(class int) int {
 	return -1
 }
 
-// granted lets the walk know that the ticket it returned last was granted. One that
-// could not go leaves the order as it was.
+// granted enters that the ticket returned last was granted.
 func (o *order) granted(t *Ticket, path [Classes - 1]step) {
 	for level, s := range path {
 		switch s {
@@ -115,9 +112,8 @@ func (o *order) granted(t *Ticket, path [Classes - 1]step) {
 	}
 }
 
-// front walks the tickets of one class: the best-first traversal of the heap of
-// its flows, each of which stands in it with the tag that its next ticket would
-// have. k steps cost O(k log k), however many flows there are.
+// front walks the tickets of one class: a best-first traversal of the heap of its flows by
+// the tags that their next tickets would have. k steps cost O(k log k).
 type front struct {
 	heap flows // as of the class; not changed
 	next []frontEntry

@@ -8,10 +8,10 @@ import (
 	"tierway/routing"
 )
 
-// passLocked puts out who has waited for long enough while nobody could take him,
-// and offers the waiting tickets in their order. Where nothing has changed since
-// the last whole pass only the newcomer is offered, who is offered even when no
-// worker is open: the pool's word on it is returned.
+// passLocked puts out tickets that no worker could take for long enough, and offers the
+// waiting ones in their order. If nothing has changed since the last whole pass only the
+// newcomer is offered, even if no worker is open. It returns the pool's error for the
+// newcomer.
 func (q *Queue) passLocked(now time.Time, newcomer *Ticket) error {
 	if q.waiting.Load() == 0 {
 		return nil
@@ -29,8 +29,7 @@ func (q *Queue) passLocked(now time.Time, newcomer *Ticket) error {
 	return said
 }
 
-// roundLocked is one round of the pool. What it has booked is granted even if a
-// policy panics in the middle.
+// roundLocked is one round of the pool. What it has booked is granted even after a panic.
 func (q *Queue) roundLocked(now time.Time, newcomer *Ticket) error {
 	round := q.pool.Begin(now)
 	defer round.End()
@@ -38,7 +37,7 @@ func (q *Queue) roundLocked(now time.Time, newcomer *Ticket) error {
 	q.offerLostLocked(round, now)
 	open := round.Open()
 	changes, sure := round.Changes()
-	known := sure && changes == q.passed // who waits cannot go now either
+	known := sure && changes == q.passed // no waiting ticket can go now either
 	if !sure {
 		changes = unpassed
 	}
@@ -58,19 +57,18 @@ type grant struct {
 	path   [Classes - 1]step
 }
 
-// stuck is what a round has said once and would say again: no worker takes a
-// request like that one with as many tokens, since none is given back meanwhile.
+// stuck is an error that the round would return again: no worker takes a request like that
+// one with as many tokens, since none is given back meanwhile.
 type stuck struct {
 	model  uint64
 	only   any
 	over   []*routing.Worker // that are passed over
 	tokens int64
-	wait   bool // it could wait: a worker that starts slowly may still take one that can not
+	wait   bool // it could wait: a worker that starts slowly may still take one that cannot
 	err    error
 }
 
-// offerAllLocked offers tickets until no worker is open, and returns what the pool
-// says of the newcomer.
+// offerAllLocked offers tickets until no worker is open, and returns the newcomer's error.
 func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ticket) (said error) {
 	q.walk.begin(q, now)
 	defer q.walk.end()
@@ -106,15 +104,14 @@ func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ti
 		if reservations > 0 && errors.Is(err, routing.ErrFull) && q.overdueLocked(t, now) {
 			reservations--
 			if round.Reserve(t.Request, t.passedOver(now)) {
-				reservations, q.passed = 0, unpassed // who comes in next must not take what is kept
+				reservations, q.passed = 0, unpassed // a newcomer must not take what is reserved
 			}
 		}
 	}
 	return said
 }
 
-// stuckLocked returns what the round has said of a ticket that is like this one,
-// nil when it has to be asked.
+// stuckLocked returns the round's error for a ticket like this one, nil if none is known.
 func (q *Queue) stuckLocked(t *Ticket, now time.Time) error {
 	if len(q.stuck) == 0 {
 		return nil
@@ -145,7 +142,7 @@ func (q *Queue) offerLocked(round *routing.Round, t *Ticket, path [Classes - 1]s
 	return err
 }
 
-// rememberLocked notes what the round has said of a ticket.
+// rememberLocked notes the round's error for a ticket.
 func (q *Queue) rememberLocked(round *routing.Round, t *Ticket, err error, now time.Time) {
 	tokens := int64(0)
 	if round.Sized() {
@@ -163,14 +160,13 @@ func (q *Queue) rememberLocked(round *routing.Round, t *Ticket, err error, now t
 	}
 }
 
-// like tells whether the same workers are asked for a ticket.
+// like reports whether the same workers come into question for a ticket.
 func (s *stuck) like(t *Ticket, over []*routing.Worker) bool {
 	return s.model == t.Request.Model && s.only == t.Request.Only && slices.Equal(s.over, over)
 }
 
-// mayHoldLocked tells whether the ticket may wait on for a worker that is full
-// beside one that is open: not past its class's age, nor in the second half of
-// its time, lest it be shed beside a worker that would have done.
+// mayHoldLocked reports whether the ticket may wait for a full worker beside an open one:
+// not past its class's age, nor in the second half of its time, so that it is not shed.
 func (q *Queue) mayHoldLocked(t *Ticket, now time.Time) bool {
 	waited := now.Sub(t.entered)
 	if age := q.config.Load().Age[t.Class]; age > 0 && waited >= age {
@@ -179,8 +175,8 @@ func (q *Queue) mayHoldLocked(t *Ticket, now time.Time) bool {
 	return waited < q.untilLocked(t).Sub(t.entered)/2
 }
 
-// overdueLocked tells whether a ticket has waited for so long that a worker may be
-// reserved for it: for its class's age, or for half of what it may wait.
+// overdueLocked reports whether a worker may be reserved for a ticket: it has waited for its
+// class's age, or half of its time.
 func (q *Queue) overdueLocked(t *Ticket, now time.Time) bool {
 	c := q.config.Load()
 	after := c.MaxWait[t.Class] / 2
@@ -190,8 +186,7 @@ func (q *Queue) overdueLocked(t *Ticket, now time.Time) bool {
 	return now.Sub(t.entered) >= after
 }
 
-// refreshLocked brings what was expected of the ticket's answer up to date: what a
-// request counts for should not be what was believed minutes ago.
+// refreshLocked brings the expected length of the ticket's answer up to date.
 func (q *Queue) refreshLocked(t *Ticket) {
 	if !t.Expected {
 		return
@@ -242,14 +237,14 @@ func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, now time.Time, ne
 	}
 }
 
-// creditLocked books a grant's tokens on the levels that it was chosen at. Credit
-// that aged requests cannot use, because no worker takes them, is not saved up.
+// creditLocked books a grant's tokens on the levels that it was chosen at. Credit that aged
+// requests cannot use does not accumulate.
 func (q *Queue) creditLocked(t *Ticket, tokens float64) {
 	for level, s := range t.path {
 		c := &q.classes[level]
 		switch {
 		case c.depth == 0:
-			// nobody of the class waits: there is nothing to share
+			// none of the class waits
 		case s == stepOwn:
 			c.credit = accrued(c.credit, tokens*q.config.Load().accrual())
 		case s == stepPromoted:

@@ -1,11 +1,10 @@
-// Package queue holds the requests of one pool that cannot go yet. Who goes next
-// and where is one decision: a pass offers the waiting requests, in their order,
-// to the pool's policy, under the pool's lock. The order is by class of
-// priority, inside a class by weighted fair queueing over tokens among tenants,
-// and inside a tenant by the order of coming.
+// Package queue holds the requests of one pool that cannot go yet. Order and worker are one
+// decision: a pass offers the waiting requests in their order to the pool's policy, under
+// the pool's lock. The order is by priority class, inside a class by weighted fair queueing
+// over tokens among tenants, and inside a tenant first in, first out.
 //
-// The package knows no clock, starts no goroutine and blocks nobody: a waiting
-// request is a Ticket, and its owner is told when its wait is over.
+// The package knows no clock, starts no goroutine and never blocks: a waiting request is a
+// Ticket, and a call says when its wait is over.
 package queue
 
 import (
@@ -25,14 +24,14 @@ type Queue struct {
 	config  atomic.Pointer[Config]
 	waiting atomic.Int64 // the tickets that wait
 	lastSeq atomic.Uint64
-	passing atomic.Bool // somebody is in Pass
+	passing atomic.Bool // a goroutine is in Pass
 	changed atomic.Bool // something has changed since a pass began
 
 	mu        sync.Mutex // guards the rest
 	classes   [Classes]class
 	bytes     int64
-	downSince time.Time // when the pool was first seen with nobody up; zero while somebody is
-	lost      []*Ticket // that nobody who is up could take when they were last offered
+	downSince time.Time // when the pool was first seen without a worker up; else zero
+	lost      []*Ticket // that no worker that is up could take when they were last offered
 	passed    uint64    // the pool's changes at the last whole pass
 
 	// Of one pass.
@@ -41,14 +40,13 @@ type Queue struct {
 	grants []grant
 	stuck  []stuck
 	outs   []*Ticket // to be put out
-	wakes  []*Ticket // granted or put out: to be told when the lock is free
+	wakes  []*Ticket // granted or put out: woken is called when the lock is free
 }
 
-// New makes an empty queue before a pool. woken is called once each time that a
-// ticket's wait is over: it was granted, and is to be claimed, or it was put out,
-// which Claim says too. The caller sees to it that Pass is called when something
-// may let a waiting request go (see routing.Pool.Watch), and every few hundred
-// milliseconds while somebody waits.
+// New makes an empty queue before a pool. woken is called once each time that a ticket's
+// wait is over: Claim returns its lease or its error. The caller calls Pass when a waiting
+// request may go (see routing.Pool.Watch), and every few hundred milliseconds while one
+// waits.
 func New(pool *routing.Pool, c Config, woken func(*Ticket)) *Queue {
 	q := &Queue{pool: pool, woken: woken}
 	q.config.Store(&c)
@@ -58,7 +56,7 @@ func New(pool *routing.Pool, c Config, woken func(*Ticket)) *Queue {
 	return q
 }
 
-// Configure puts other bounds in force. Who waits stays, however many they are.
+// Configure puts other bounds in force. All waiting requests stay.
 func (q *Queue) Configure(c Config, now time.Time) {
 	q.config.Store(&c)
 	q.Pass(now)
@@ -67,8 +65,8 @@ func (q *Queue) Configure(c Config, now time.Time) {
 // Waiting returns how many requests wait. It takes no lock.
 func (q *Queue) Waiting() int { return int(q.waiting.Load()) }
 
-// locked runs f under the lock, and tells those whose wait it has ended, even
-// when it panics.
+// locked runs f under the lock, and then wakes the tickets whose wait is over, even after a
+// panic.
 func (q *Queue) locked(f func()) {
 	q.mu.Lock()
 	defer func() {
@@ -82,12 +80,11 @@ func (q *Queue) locked(f func()) {
 	f()
 }
 
-// Enter returns a lease when the request can go at once. ErrWaiting means that
-// it waits: woken will be called, unless Leave is first. A *ShedError means that
-// it may not wait, and the pool's own errors that waiting would be in vain. A
-// ticket that enters again, after an attempt that failed, keeps the place in the
-// order that it had, waits for what is left of its time, and is not kept out by
-// the bounds.
+// Enter returns a lease if the request can go at once. ErrWaiting means that it waits:
+// woken will be called, unless Leave is first. A *ShedError means that it may not wait, and
+// the pool's own errors that no worker that is up could take it. A ticket that enters again
+// after a failed attempt keeps its place, waits for what is left of its time, and is exempt
+// from the bounds.
 func (q *Queue) Enter(t *Ticket, now time.Time) (routing.Lease, error) {
 	first := t.seq == 0
 	if first {
@@ -105,9 +102,8 @@ func (q *Queue) Enter(t *Ticket, now time.Time) (routing.Lease, error) {
 	return q.enter(t, first, now)
 }
 
-// inVain tells whether it makes no sense to wait after that answer of the pool:
-// nobody who is up could take the request. For a worker to come up waits only who
-// was nowhere yet.
+// inVain reports whether that error of the pool ends the wait: no worker that is up could
+// take the request. Only a first attempt waits for a worker to come up.
 func (q *Queue) inVain(t *Ticket, err error) bool {
 	if !lost(t, err, t.entered.Add(q.config.Load().MaxWait[t.Class])) {
 		return false
@@ -115,8 +111,8 @@ func (q *Queue) inVain(t *Ticket, err error) bool {
 	return q.config.Load().EngineWait <= 0 || len(t.Tried) > 0
 }
 
-// lost tells whether an error of the pool means that no worker who is up could
-// take the request until then.
+// lost reports whether an error of the pool means that no worker that is up could take the
+// request until then.
 func lost(t *Ticket, err error, until time.Time) bool {
 	if err == nil || errors.Is(err, routing.ErrFull) || errors.Is(err, routing.ErrHeld) {
 		return false
@@ -128,12 +124,12 @@ func lost(t *Ticket, err error, until time.Time) bool {
 	return !errors.As(err, &cooled) || !cooled.Until.Before(until)
 }
 
-// enter makes the ticket wait, offers it, and returns its lease if it was granted
-// by that. Only who cannot go is asked whether he may wait.
+// enter makes the ticket wait, offers it, and returns its lease if that granted it. The
+// bounds apply only to a ticket that cannot go.
 func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease, err error) {
 	granted, panics := false, true
 	defer func() {
-		if panics { // nobody would take it out
+		if panics { // no caller would take it out
 			_ = q.Leave(t, Cancelled, now)
 		}
 	}()
@@ -169,8 +165,8 @@ func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease
 	return lease, ErrWaiting
 }
 
-// Pass offers the waiting requests to the pool and grants what can go. Who finds
-// somebody at it leaves it to that one.
+// Pass offers the waiting requests to the pool and grants what can go. If another goroutine
+// is in Pass, that one does it.
 func (q *Queue) Pass(now time.Time) {
 	if q.waiting.Load() == 0 {
 		return

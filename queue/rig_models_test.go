@@ -84,7 +84,7 @@ func (r *rig) fail(tk *Ticket) {
 type tally struct {
 	waiting int
 	bytes   int64
-	counts  [Classes]counts
+	counts  [Classes]ClassView
 }
 
 func (r *rig) tally() (all tally) {

@@ -14,31 +14,20 @@ var ErrWaiting = errors.New("the request waits in the queue")
 // The reasons for which a request is shed.
 const (
 	ShedDepth     = "depth"     // as many of its class wait as may
-	ShedBytes     = "bytes"     // the bodies of those who wait fill the queue
-	ShedWait      = "wait"      // it has waited for as long as its class may, or until nobody listens
-	ShedDeadline  = "deadline"  // its turn would come after nobody listens any more, or after its class's longest wait
-	ShedDisplaced = "displaced" // it was put out for a more urgent request, or for one of a tenant with fewer waiting
+	ShedBytes     = "bytes"     // the waiting bodies fill the queue
+	ShedWait      = "wait"      // it has waited until its class's longest wait or its deadline
+	ShedDeadline  = "deadline"  // its turn would come after its class's longest wait or its deadline
+	ShedDisplaced = "displaced" // it was evicted for a more urgent request, or for one of a tenant with fewer waiting
 	ShedEngine    = "engine"    // no worker was up for as long as it may wait for one
 )
 
-// shedReasons are all reasons, in the order of View.Shed.
+// shedReasons are all reasons, in the order of ClassView.Shed.
 var shedReasons = [...]string{ShedDepth, ShedBytes, ShedWait, ShedDeadline, ShedDisplaced, ShedEngine}
 
-// ShedReasons returns all reasons for which requests are shed, in the order of
-// ClassView.Shed.
+// ShedReasons returns all reasons for which requests are shed, in the order of ClassView.Shed.
 func ShedReasons() []string { return shedReasons[:] }
 
-func shedIndex(reason string) int {
-	for i, r := range shedReasons {
-		if r == reason {
-			return i
-		}
-	}
-	return 0
-}
-
-// ShedError means that the request does not wait, or waits no longer, because
-// of the queue's bounds.
+// ShedError means that the request does not wait, or waits no longer, because of a bound.
 type ShedError struct {
 	Reason     string        // one of ShedReasons
 	RetryAfter time.Duration // when it should come again; those who are shed together are sent back one after the other
@@ -59,9 +48,8 @@ const (
 	stateOut                  // put out, with err
 )
 
-// Ticket is one request at a queue. Its owner fills in the exported fields
-// before Enter and must not change them while it waits. It may enter again, for
-// another attempt, and keeps its place then.
+// Ticket is one request at a queue. Its owner sets the exported fields before Enter and
+// must not change them while it waits. It may enter again, for another attempt.
 type Ticket struct {
 	Request   *routing.Request
 	Tried     []*routing.Worker // workers to pass over
@@ -72,12 +60,11 @@ type Ticket struct {
 	Expected  bool      // Request.OutputTokens is what the pool expects, at most MaxTokens, and follows it while the ticket waits
 	MaxTokens int64     // that the answer may have; 0 is no bound
 	Bytes     int64     // of the body
-	Deadline  time.Time // later nobody listens; zero: no deadline
+	Deadline  time.Time // zero: no deadline
 	ID        string    // as List shows it
 	Ref       any       // the owner's own
 
-	// The rest is guarded by the queue's lock while the ticket waits, and its owner's
-	// before and after.
+	// The rest is guarded by the queue's lock while the ticket waits, else its owner's.
 	state     state
 	seq       uint64        // the order of coming; 0 before the first
 	entered   time.Time     // when it would have come if it had waited all the time
@@ -97,11 +84,10 @@ type Ticket struct {
 	refusedAt time.Time
 }
 
-// began begins a wait. What it has waited before counts; what an attempt has taken
-// does not.
+// began begins a wait. Earlier waits count; the time of attempts does not.
 func (t *Ticket) began(now time.Time) { t.since, t.entered = now, now.Add(-t.spent) }
 
-// Promoted tells whether a ticket that was claimed went as a higher class.
+// Promoted reports whether a claimed ticket went as a higher class.
 func (t *Ticket) Promoted() bool { return t.promoted }
 
 // tokens is what max_tokens_inflight counts.

@@ -1,33 +1,23 @@
 package queue
 
-import "time"
-
-// counts is what has happened in one class since the program started. Entered
-// is Granted + Left + PutOut + those who wait.
-type counts struct {
-	Entered  int64
-	Granted  int64
-	Promoted int64
-	Left     int64
-	PutOut   int64
-	Shed     [len(shedReasons)]int64
-}
-
-func (c *counts) shed(reason string) { c.Shed[shedIndex(reason)]++ }
+import (
+	"slices"
+	"time"
+)
 
 // View is a queue as metrics and the admin API show it.
 type View struct {
 	Bytes     int64   // bodies of all that wait
-	PerSecond float64 // requests that the pool ends in a second, by what is learned
+	PerSecond float64 // learned: requests that the pool ends in a second
 	Classes   [Classes]ClassView
 }
 
 // ClassView is one class of a queue.
 type ClassView struct {
 	Depth  int
-	Tokens int64         // prompts and expected answers of those who wait
-	Oldest time.Duration // how long the one that came first waits
-	Drain  time.Duration // how long until those who wait now are gone, by the estimate; 0 where none is known
+	Tokens int64         // prompts and expected answers of the waiting requests
+	Oldest time.Duration // how long the oldest one waits
+	Drain  time.Duration // how long until the present ones are gone, by the estimate; 0 if none is known
 
 	// Totals since the program started. Entered = Granted + Left + PutOut + Depth.
 	Entered  int64                   // had to wait
@@ -35,8 +25,10 @@ type ClassView struct {
 	Promoted int64                   // of those granted: went as the class above because they were aged
 	Left     int64                   // their clients left meanwhile
 	PutOut   int64                   // shed after a wait
-	Shed     [len(shedReasons)]int64 // by reason as ShedReasons lists them, at the door or after a wait
+	Shed     [len(shedReasons)]int64 // by reason as ShedReasons lists them, on entering or after a wait
 }
+
+func (c *ClassView) shed(reason string) { c.Shed[slices.Index(shedReasons[:], reason)]++ }
 
 // View returns what is known at now.
 func (q *Queue) View(now time.Time) View {
@@ -49,9 +41,8 @@ func (q *Queue) View(now time.Time) View {
 		c := &q.classes[i]
 		ahead += c.depth
 		cv := &v.Classes[i]
-		*cv = ClassView{Depth: c.depth, Tokens: c.tokens,
-			Entered: c.counts.Entered, Granted: c.counts.Granted, Promoted: c.counts.Promoted,
-			Left: c.counts.Left, PutOut: c.counts.PutOut, Shed: c.counts.Shed}
+		*cv = c.counts
+		cv.Depth, cv.Tokens = c.depth, c.tokens
 		if c.all.first != nil {
 			cv.Oldest = now.Sub(c.all.first.entered)
 		}
@@ -70,11 +61,11 @@ type Waiter struct {
 	Class    int
 	Tokens   int64
 	Waited   time.Duration
-	Expected time.Duration // until its turn, by the estimate; 0 where none is known
+	Expected time.Duration // until its turn, by the estimate; 0 if none is known
 }
 
-// List returns at most limit waiting requests in the order in which they would go
-// if each could. It holds the queue for a microsecond for each.
+// List returns at most limit waiting requests in the order in which they would go if each
+// could. It holds the queue's lock for a microsecond per request.
 func (q *Queue) List(now time.Time, limit int) []Waiter {
 	rate, _ := q.pool.Throughput(now)
 	q.mu.Lock()

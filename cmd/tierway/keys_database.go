@@ -184,18 +184,12 @@ func (d *database) create(ctx context.Context, k tenants.Key) (madeKey, error) {
 	if err != nil {
 		return madeKey{}, d.explain(err)
 	}
-	if d.inFile(k.Tenant) {
+	if slices.ContainsFunc(d.file.Auth.Keys, func(c tenants.KeyConfig) bool { return c.Name == k.Tenant }) {
 		d.notify("%s stands in %s too: its settings there count for this key", k.Tenant, d.path)
 		made.NewTenant = false
 	}
 	d.tell(ctx)
 	return made, nil
-}
-
-// inFile reports whether the configuration has a tenant of that name, whose
-// settings there win over those in the database.
-func (d *database) inFile(tenant string) bool {
-	return slices.ContainsFunc(d.file.Auth.Keys, func(k tenants.KeyConfig) bool { return k.Name == tenant })
 }
 
 // list returns the database's keys and the configuration's.

@@ -59,9 +59,8 @@ func (f *createFlags) key(now time.Time) (tenants.Key, error) {
 		return k, fmt.Errorf("--tenant %q: write 1 to 63 of a-z, 0-9 and -, such as %s", f.tenant, slugOf(f.tenant))
 	case f.role != "":
 		return k, fmt.Errorf("--role %q: only keys of the admin plane have a role; add --admin, or leave it out", f.role)
-	}
-	if err := checkName(f.name); err != nil {
-		return k, err
+	case len(f.name) > maxName || plain(f.name) != f.name:
+		return k, fmt.Errorf("--name %q: write at most %d printable characters", f.name, maxName)
 	}
 	if f.limits.Burst > 0 && f.limits.RPM == 0 && f.limits.RPS == 0 {
 		return k, fmt.Errorf("--burst %d: bounds what comes at once of --rpm or --rps; add one of them", f.limits.Burst)
@@ -84,14 +83,6 @@ func (f *createFlags) key(now time.Time) (tenants.Key, error) {
 
 // maxName bounds a key's name in bytes: it is a label in a table.
 const maxName = 100
-
-// checkName checks what a key is called.
-func checkName(name string) error {
-	if len(name) > maxName || plain(name) != name {
-		return fmt.Errorf("--name %q: write at most %d printable characters", name, maxName)
-	}
-	return nil
-}
 
 // namesOf returns a list of names from a flag; nil, which stands for all, where it
 // was not given.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -66,14 +65,10 @@ func printKeys(c *cobra.Command, keys []tenants.Key, tenant string, asJSON bool)
 		say(c, "there are no keys%s; `tierway keys create` makes one", of)
 		return nil
 	}
-	return keyTable(c.OutOrStdout(), keys, time.Now())
-}
-
-func keyTable(w io.Writer, keys []tenants.Key, now time.Time) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tTENANT\tNAME\tHINT\tSTATE\tCREATED\tEXPIRES\tLAST USED\tLIMITS")
 	for _, k := range keys {
-		fmt.Fprintln(t, strings.Join([]string{k.ID, k.Tenant, cmp.Or(plain(k.Name), "-"), k.Hint, k.State(now), instant(k.CreatedAt, "-"),
+		fmt.Fprintln(t, strings.Join([]string{k.ID, k.Tenant, cmp.Or(plain(k.Name), "-"), k.Hint, k.State(time.Now()), instant(k.CreatedAt, "-"),
 			instant(k.ExpiresAt, "never"), instant(k.LastUsedAt, "-"), cmp.Or(limitsText(k.Limits), "-")}, "\t"))
 	}
 	return t.Flush()

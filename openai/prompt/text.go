@@ -44,34 +44,18 @@ func AppendSystemText(dst []byte, r *openai.Request, most int) []byte {
 	return t.text()
 }
 
-// speaker is the sender of a message, as far as it matters.
-type speaker uint8
-
-const (
-	speakerOther speaker = iota // an assistant, a tool, or an item that is no message
-	speakerUser
-	speakerSystem
-)
-
-// readTurn reads a message or an item: its speaker, and where its content begins, 0
-// without one.
-func readTurn(c *openai.Reader) (from speaker, content int) {
+// readTurn reads a message or an item: its role, nil if it is no message, and where its
+// content begins, 0 without one.
+func readTurn(c *openai.Reader) (role []byte, content int) {
 	if c.Next() != '{' {
 		c.Skip()
-		return speakerOther, 0
+		return nil, 0
 	}
 	message := true
 	for c.Enter('{'); c.More('}'); {
 		switch string(c.Name()) {
 		case "role":
-			switch string(c.Word()) {
-			case "user":
-				from = speakerUser
-			case "system", "developer":
-				from = speakerSystem
-			default:
-				from = speakerOther
-			}
+			role = c.Word()
 		case "type":
 			kind := c.Word()
 			message = kind == nil || string(kind) == "message"
@@ -80,9 +64,9 @@ func readTurn(c *openai.Reader) (from speaker, content int) {
 		}
 	}
 	if !message {
-		return speakerOther, 0
+		return nil, 0
 	}
-	return from, content
+	return role, content
 }
 
 // textOf reads an element of a content and returns its text as written, nil when it has
@@ -118,8 +102,8 @@ func (t *excerpt) user(from int) {
 	}
 	last := 0
 	for t.More(']') {
-		by, content := readTurn(&t.Reader)
-		if by == speakerUser && t.hasText(content) {
+		role, content := readTurn(&t.Reader)
+		if string(role) == "user" && t.hasText(content) {
 			last = content
 		}
 	}
@@ -159,8 +143,9 @@ func (t *excerpt) system(from int) {
 		return
 	}
 	for t.More(']') {
-		by, content := readTurn(&t.Reader)
-		if behind := t.Pos(); by == speakerSystem {
+		role, content := readTurn(&t.Reader)
+		if string(role) == "system" || string(role) == "developer" {
+			behind := t.Pos()
 			t.content(content)
 			t.Seek(behind)
 		}
