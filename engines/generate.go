@@ -90,8 +90,10 @@ func (e *Engine) decode(ctx context.Context, p *plan, u *usage, to sink) error {
 			return err
 		}
 		if p.script.HoldAfter > 0 && step == p.script.HoldAfter {
-			if err := hold(ctx, p.script.Release); err != nil {
-				return err
+			select {
+			case <-p.script.Release:
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		}
 		for i, a := range p.answers {
@@ -123,15 +125,6 @@ func (e *Engine) decode(ctx context.Context, p *plan, u *usage, to sink) error {
 		}
 	}
 	return nil
-}
-
-func hold(ctx context.Context, release <-chan struct{}) error {
-	select {
-	case <-release:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // keepOutputs enters answers into the cache behind their prompts: the next turn of

@@ -5,11 +5,9 @@ import (
 	"strings"
 )
 
-// The bounds of a text that a pattern makes, and of the work for one: comparing a
-// text with its pattern takes up to bytes × instructions.
+// The bounds of a search for a text that a pattern accepts. Comparing a text with its
+// pattern takes up to characters × instructions.
 const (
-	mostMatchBytes = 8192
-	mostMatchSteps = 20_000
 	mostMatchTries = 96
 	mostMatchWork  = 16 << 20
 )
@@ -19,17 +17,18 @@ const (
 // same length, one longer with each try.
 func matching(rule textRule, d *dice) (string, bool) {
 	const thrown = 24
-	work := 0
+	m := matcher{dice: d, cost: rule.size, left: mostMatchWork}
 	for try := range mostMatchTries {
-		m := matcher{dice: d, reach: 4}
-		if try >= thrown {
-			m.exact, m.reach = true, try-thrown
+		m.exact, m.reach = try >= thrown, 4
+		if m.exact {
+			m.reach = try - thrown
 			if most := max(rule.least, rule.most); most > mostMatchTries-thrown {
-				m.reach = rule.least + try - thrown // long texts: from the least length on
+				m.reach += rule.least // long texts: from the least length on
 			}
 		}
+		m.b.Reset()
 		m.append(rule.tree)
-		if work += m.b.Len() * rule.size; work > mostMatchWork {
+		if m.left < 0 {
 			break
 		}
 		if text := m.b.String(); rule.accepts(text) {
@@ -41,15 +40,15 @@ func matching(rule textRule, d *dice) (string, bool) {
 
 // matcher writes a text that follows the tree of a pattern.
 type matcher struct {
-	b     strings.Builder
-	dice  *dice
-	reach int  // how often what may repeat for ever repeats, beyond its least
-	exact bool // just as often, not up to that
-	steps int
+	b          strings.Builder
+	dice       *dice
+	reach      int  // how often what may repeat for ever repeats, beyond its least
+	exact      bool // just as often, not up to that
+	cost, left int  // work: of each step, and until the end
 }
 
 func (m *matcher) append(re *syntax.Regexp) {
-	if m.steps++; m.steps > mostMatchSteps || m.b.Len() > mostMatchBytes {
+	if m.left -= m.cost * (1 + len(re.Rune)); m.left < 0 {
 		return
 	}
 	switch re.Op {
@@ -66,10 +65,7 @@ func (m *matcher) append(re *syntax.Regexp) {
 	case syntax.OpAlternate:
 		m.append(re.Sub[m.dice.roll(len(re.Sub))])
 	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest, syntax.OpRepeat:
-		for range m.repeats(re) {
-			if m.steps > mostMatchSteps {
-				return
-			}
+		for n := m.repeats(re); n > 0 && m.left >= 0; n-- {
 			m.append(re.Sub[0])
 		}
 	}

@@ -128,7 +128,7 @@ func calledTools(offered []*tool, turns []turn) []string {
 		if len(t.calls) > 0 {
 			continue
 		}
-		said := wordsOf(t.text)
+		said := wordsOf(t.text, joiners)
 		for _, o := range offered {
 			if slices.Contains(said, strings.ToLower(o.name)) {
 				called = append(called, o.name)
@@ -143,7 +143,7 @@ var finishing = [...]string{"final", "finish", "finished", "done", "complete", "
 	"submit", "terminate", "respond", "answer"}
 
 func finishes(name string) bool {
-	return slices.ContainsFunc(nameWords(name), func(word string) bool { return slices.Contains(finishing[:], word) })
+	return slices.ContainsFunc(wordsOf(name, ""), func(word string) bool { return slices.Contains(finishing[:], word) })
 }
 
 // namedTool returns the first tool with a word of its name in the text. The word has
@@ -152,9 +152,9 @@ func namedTool(offered []*tool, text string) *tool {
 	if text == "" {
 		return nil
 	}
-	said := wordsOf(text)
+	said := wordsOf(text, joiners)
 	for _, t := range offered {
-		for _, word := range append(nameWords(t.name), strings.ToLower(t.name)) {
+		for _, word := range append(wordsOf(t.name, ""), strings.ToLower(t.name)) {
 			if len(word) >= 4 && slices.Contains(said, word) {
 				return t
 			}
@@ -163,23 +163,12 @@ func namedTool(offered []*tool, text string) *tool {
 	return nil
 }
 
-// wordsOf cuts a text into words in lower case; names with underscores and hyphens
-// are one word.
-func wordsOf(text string) []string {
-	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-'
-	})
-}
+// joiners are the characters that join the words of a name.
+const joiners = "_-"
 
-// nameWords cuts a tool's name into words in lower case: get_weather and getWeather
-// have the same.
-func nameWords(name string) []string {
-	var b strings.Builder
-	for i, r := range name {
-		if i > 0 && unicode.IsUpper(r) {
-			b.WriteByte(' ')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return strings.FieldsFunc(b.String(), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+// wordsOf cuts a text into words of letters, digits and joined characters, in lower case.
+func wordsOf(text, joined string) []string {
+	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(joined, r)
+	})
 }

@@ -157,10 +157,8 @@ func (e *Engine) newResponse(req *responseRequest, body []byte) map[string]any {
 		"max_output_tokens": nil, "reasoning": map[string]any{"effort": nil, "summary": nil}, "user": nil,
 		"text": map[string]any{"format": map[string]any{"type": "text"}},
 	}
-	repeated := [...]string{"parallel_tool_calls", "tools", "tool_choice", "temperature", "top_p", "truncation", "metadata",
-		"instructions", "previous_response_id", "max_output_tokens", "reasoning", "user", "text"}
-	for _, field := range repeated {
-		if v, ok := raw[field]; ok && string(v) != "null" {
+	for field, v := range raw {
+		if _, known := resp[field]; known && string(v) != "null" {
 			resp[field] = v
 		}
 	}

@@ -50,10 +50,8 @@ func tokenID(piece string) uint32 {
 
 // appendIDs appends the tokens of a text to ids.
 func appendIDs(ids []uint32, s string) []uint32 {
-	for s != "" {
-		end := pieceEnd(s)
-		ids = append(ids, tokenID(s[:end]))
-		s = s[end:]
+	for _, piece := range pieces(s) {
+		ids = append(ids, tokenID(piece))
 	}
 	return ids
 }

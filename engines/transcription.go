@@ -19,6 +19,7 @@ const (
 
 // transcription is one transcription or translation, and the sink of its stream.
 type transcription struct {
+	nowhere
 	answer       *answer
 	audio, typed int           // tokens of the prompt: of the sound, of the text beside it
 	duration     time.Duration // of the sound
@@ -177,10 +178,6 @@ func (t *transcription) event(name string, step, end int, fields map[string]any)
 	return t.out.event(name, fields)
 }
 
-func (t *transcription) begin(usage) error { return nil }
-
 func (t *transcription) token(_, step int, piece string) error {
 	return t.event("transcript.text.delta", step, step+1, map[string]any{"delta": piece})
 }
-
-func (t *transcription) end(int, string) error { return nil }

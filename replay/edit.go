@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"slices"
 
 	"tierway/routing"
@@ -132,7 +133,7 @@ func (to *sidePool) order(c *routing.Choice) {
 			c.Memory = float64(at)
 		}
 	}
-	byIndex(c.Candidates)
+	slices.SortFunc(c.Candidates, func(a, b routing.Candidate) int { return cmp.Compare(a.Index, b.Index) })
 }
 
 // shift adds to a candidate what the draft has placed on it and the real gateway had

@@ -1,9 +1,7 @@
 package replay
 
 import (
-	"cmp"
 	"errors"
-	"slices"
 	"time"
 
 	"tierway/decisions"
@@ -208,9 +206,4 @@ func (s *side) put(p *pick, tier string, pool *sidePool, worker string) {
 	if pool.Cost != nil {
 		s.cost[tier] += pool.Cost(p.stay.prompt, hit, p.stay.output)
 	}
-}
-
-// byIndex orders candidates as a pool shows them.
-func byIndex(cs []routing.Candidate) {
-	slices.SortFunc(cs, func(a, b routing.Candidate) int { return cmp.Compare(a.Index, b.Index) })
 }

@@ -3,15 +3,10 @@ package replay
 import (
 	"errors"
 	"hash/fnv"
-	"slices"
 
 	"tierway/decisions"
 	"tierway/tiers"
 )
-
-// fixedRules are the rules of requests whose tier no catalogue decides: the path
-// does, or what they ask about.
-func fixedRules() []string { return []string{"path", "stored"} }
 
 // tierOf decides the request's tier again and returns where the draft has it, which is
 // empty when it refuses the request; false when that cannot be told.
@@ -20,7 +15,7 @@ func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 		r.sums.skip(SkippedRefused)
 		return "", false
 	}
-	if slices.Contains(fixedRules(), d.Rule) {
+	if d.Rule == "path" || d.Rule == "stored" { // no catalogue decides: the path does, or what it asks about
 		if r.draft.pools[d.Tier] == nil {
 			r.sums.skip(SkippedTier)
 			return "", false

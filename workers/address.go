@@ -224,17 +224,11 @@ func (a address) root() string {
 
 // metadataAddresses are where clouds hand credentials to whoever can connect
 // (AWS, Google and Azure, ECS tasks, EKS pods, Alibaba). No engine listens there.
-var metadataAddresses = []netip.Addr{
-	netip.MustParseAddr("169.254.169.254"),
-	netip.MustParseAddr("169.254.170.2"),
-	netip.MustParseAddr("169.254.170.23"),
-	netip.MustParseAddr("100.100.100.200"),
-	netip.MustParseAddr("fd00:ec2::254"),
-	netip.MustParseAddr("fd00:ec2::23"),
-}
+var metadataAddresses = []string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200",
+	"fd00:ec2::254", "fd00:ec2::23"}
 
 func isMetadata(ip netip.Addr) bool {
-	return slices.Contains(metadataAddresses, ip.Unmap().WithZone(""))
+	return slices.Contains(metadataAddresses, ip.Unmap().WithZone("").String())
 }
 
 // refuseMetadata is a net.Dialer's Control: it looks at the resolved address,

@@ -70,7 +70,7 @@ func newChecker(all []*Worker, o Options) *checker {
 	}
 	c := &checker{w: w, all: all, options: o, health: health, tally: t, news: make([]bool, len(all))}
 	for _, other := range all {
-		other.askBy(w)
+		other.asked.Store(w)
 	}
 	if t.known {
 		c.update(func(s *Status) {
@@ -304,13 +304,10 @@ func (c *checker) ask(ctx context.Context, path string) (code int, err error) {
 	if path == pathModels {
 		limit = maxModelsBody
 	}
-	answer, err := c.get(ctx, path)
-	if err != nil {
+	code, body, err := c.read(ctx, path, limit)
+	switch {
+	case code == 0:
 		return 0, c.explain(ctx, path, err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, limit))
-	switch code := answer.Status; {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return code, fmt.Errorf("GET %s: status %d: the worker refuses the gateway's key; check api_key_env (%s)",
 			path, code, cmp.Or(c.w.Spec().APIKeyEnv, "none is set"))
@@ -327,7 +324,19 @@ func (c *checker) ask(ctx context.Context, path string) (code int, err error) {
 	if path == pathModels {
 		c.learn(body)
 	}
-	return answer.Status, nil
+	return code, nil
+}
+
+// read asks for path and reads so much of the answer at most. The status is 0 when
+// there was no answer.
+func (c *checker) read(ctx context.Context, path string, limit int64) (code int, body []byte, err error) {
+	answer, err := c.get(ctx, path)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(answer.Body, limit))
+	return answer.Status, body, err
 }
 
 // get asks at the root of the worker, where engines have /health and /metrics.

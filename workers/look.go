@@ -51,7 +51,7 @@ func (c *checker) next() time.Time {
 // work, possibly for another gateway. The load of an idle worker is read before it
 // is too old. A look ends before the next check, so that it delays none.
 func (c *checker) lookAtLoad(ctx context.Context) {
-	if c.busy() || time.Since(c.scraped) >= c.staleAfter()/looksAtRest {
+	if slices.ContainsFunc(c.all, (*Worker).busy) || time.Since(c.scraped) >= c.staleAfter()/looksAtRest {
 		c.scrape(ctx, min(c.health.Timeout, time.Until(c.due)))
 		c.suspend()
 		c.publish()
@@ -73,9 +73,6 @@ func (c *checker) staleAfter() (least time.Duration) {
 	}
 	return least
 }
-
-// busy reports whether the server has something to do, as far as is known.
-func (c *checker) busy() bool { return slices.ContainsFunc(c.all, (*Worker).busy) }
 
 // staleAfter returns how old the worker's load may be to count.
 func (w *Worker) staleAfter() time.Duration {

@@ -1,10 +1,8 @@
 package workers
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -50,12 +48,6 @@ func (p *progress) read(l load, at time.Time) (stalled time.Time) {
 	return p.since
 }
 
-// asleep tells whether a line of metrics says that the engine sleeps. vLLM writes
-// one sample for each state, of which awake is 0 then.
-func asleep(line []byte, value float64) bool {
-	return value == 0 && bytes.Contains(line, []byte(`sleep_state="awake"`))
-}
-
 // askPaused asks a vLLM engine whether it is paused. An engine without the path is
 // not asked again until it has been down.
 func (c *checker) askPaused(ctx context.Context) {
@@ -64,19 +56,14 @@ func (c *checker) askPaused(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.health.Timeout)
 	defer cancel()
-	answer, err := c.get(ctx, pathPaused)
-	if err != nil {
+	code, said, err := c.read(ctx, pathPaused, maxHealthBody)
+	if err != nil || code >= 500 {
 		return // the next health check finds the reason
 	}
-	defer answer.Body.Close()
 	var body struct {
 		Paused *bool `json:"is_paused"`
 	}
-	said, err := io.ReadAll(io.LimitReader(answer.Body, maxHealthBody))
-	if err != nil || answer.Status >= 500 {
-		return
-	}
-	c.neverPaused = answer.Status != http.StatusOK || json.Unmarshal(said, &body) != nil || body.Paused == nil
+	c.neverPaused = code != http.StatusOK || json.Unmarshal(said, &body) != nil || body.Paused == nil
 	c.paused = !c.neverPaused && *body.Paused
 }
 

@@ -170,7 +170,8 @@ func (l *load) add(line []byte) {
 	case counterIterations:
 		l.steps.iterations += number
 	case gaugeSleep:
-		l.asleep = l.asleep || asleep(line, number)
+		// vLLM writes one sample for each state, of which awake is 0 while it sleeps.
+		l.asleep = l.asleep || number == 0 && bytes.Contains(line, []byte(`sleep_state="awake"`))
 	case gaugeWaiting:
 		l.waiting = wholeCount(float64(l.waiting) + number)
 	case gaugeRunning:

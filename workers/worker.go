@@ -131,9 +131,6 @@ func (w *Worker) Suspect() {
 	}
 }
 
-// askBy makes another worker of the same server stand for this one in checks.
-func (w *Worker) askBy(first *Worker) { w.asked.Store(first) }
-
 // RepeatsKey reports whether a text repeats the worker's own key, or the key before it.
 // No client may read such a text.
 func (w *Worker) RepeatsKey(text []byte) bool {
