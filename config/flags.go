@@ -120,31 +120,19 @@ func (f *File) WithListen(listen, adminListen string) (*File, error) {
 		}
 		return nil, d.problems.sorted()
 	}
-	out.warnings = f.warningsOf(&out, d.problems)
-	return &out, nil
-}
-
-// warningsOf returns the file's warnings with those of other addresses in place
-// of its own. An address that stayed keeps the file's, which has a line.
-func (f *File) warningsOf(moved *File, open Problems) Problems {
-	stayed := map[string]bool{openData: moved.Listen == f.Listen, openAdmin: moved.Admin.Listen == f.Admin.Listen}
-	kept := slices.DeleteFunc(slices.Clone(f.warnings), func(w Problem) bool {
-		stays, isOpen := stayed[w.Path]
-		return isOpen && !(stays && open.at(w.Path))
+	// An address that stayed keeps the file's warning, which has a line.
+	moved := map[string]bool{"insecure": out.Listen != f.Listen, "admin.insecure": out.Admin.Listen != f.Admin.Listen}
+	out.warnings = slices.DeleteFunc(slices.Clone(f.warnings), func(w Problem) bool {
+		elsewhere, isOpen := moved[w.Path]
+		return isOpen && (elsewhere || !d.problems.at(w.Path))
 	})
-	for _, w := range open {
-		if !kept.at(w.Path) {
-			kept = append(kept, w)
+	for _, w := range d.problems {
+		if !out.warnings.at(w.Path) {
+			out.warnings = append(out.warnings, w)
 		}
 	}
-	return kept
+	return &out, nil
 }
-
-// The paths of warnings of open addresses.
-const (
-	openData  = "insecure"
-	openAdmin = "admin.insecure"
-)
 
 // at reports whether one of the problems is about path.
 func (ps Problems) at(path string) bool {

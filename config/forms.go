@@ -41,7 +41,7 @@ var forms = map[string]form{
 	"origin": {check: unless(isOrigin, "is no origin",
 		"write scheme://host or scheme://host:port in lower case, such as https://app.example.com")},
 	"owner": {check: unless(tenants.Slug, "is no tenant's name", "use 1 to 63 of a-z, 0-9 and -")},
-	"file":  {check: unless(isFileName, "is no file name", "")},
+	"file":  {check: unless(func(text string) bool { return !strings.HasSuffix(text, "/") && !strings.ContainsRune(text, 0) }, "is no file name", "")},
 	"proxy": {check: checkProxy},
 	"path":  {check: checkPath},
 	"web":   {check: checkWebURL, hide: true},
@@ -129,11 +129,6 @@ func isOrigin(text string) bool {
 	u, err := url.Parse(text)
 	return text == "*" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
 		text == u.Scheme+"://"+u.Host && text == strings.ToLower(text) && !strings.ContainsAny(text, "*@, ")
-}
-
-// isFileName reports whether text can name a file to write.
-func isFileName(text string) bool {
-	return !strings.HasSuffix(text, "/") && !strings.ContainsRune(text, 0)
 }
 
 // checkProxy refuses what is no address or network.

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"tierway/spool"
 	"tierway/tenants"
 )
@@ -70,7 +72,8 @@ const (
 // NewLimits returns limits. Nothing is told to Redis until Run.
 func NewLimits(c LimitsConfig) *Limits {
 	l := &Limits{local: c.Local, redis: c.Redis, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
-		now: c.Now, recover: c.Recover.orNone(), renew: make(chan struct{}, 1), scripts: newScripts()}
+		now: c.Now, recover: c.Recover.orNone(), renew: make(chan struct{}, 1),
+		scripts: scripts{take: redis.NewScript(limitsScript + takeScript), settle: redis.NewScript(limitsScript + settleScript)}}
 	l.queue = l.newQueue(queueSize)
 	l.SetGateways(c.Gateways)
 	if l.now == nil {

@@ -25,10 +25,6 @@ var settleScript string
 // whole.
 type scripts struct{ take, settle *redis.Script }
 
-func newScripts() scripts {
-	return scripts{take: redis.NewScript(limitsScript + takeScript), settle: redis.NewScript(limitsScript + settleScript)}
-}
-
 // word is one run of a script about subjects.
 type word struct {
 	keys      []string

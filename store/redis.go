@@ -50,7 +50,7 @@ type Redis struct {
 
 // topic is what gateways tell each other of.
 type topic struct {
-	calls   []func()
+	call    func()
 	changed atomic.Bool
 }
 
@@ -147,13 +147,8 @@ func (r *Redis) Publish(ctx context.Context, topic string) error {
 
 // OnChange has f called when somebody publishes the topic, and whenever something
 // may have been missed: when Redis comes back. It must be called before Run, on
-// whose goroutine f runs.
-func (r *Redis) OnChange(name string, f func()) {
-	if r.topics[name] == nil {
-		r.topics[name] = &topic{}
-	}
-	r.topics[name].calls = append(r.topics[name].calls, f)
-}
+// whose goroutine f runs, and once for a topic.
+func (r *Redis) OnChange(name string, f func()) { r.topics[name] = &topic{call: f} }
 
 // back has f called when Redis has come back, on Run's goroutine, before Run.
 func (r *Redis) back(f func()) { r.onBack = append(r.onBack, f) }
@@ -221,13 +216,16 @@ func (r *Redis) trip(err error) {
 }
 
 // tell says that Redis is away, once, and each further cause that a probe finds, so
-// that the log has the present one. Of causes that differ in digits alone, which are
-// ports and times, one is logged.
+// that the log has the present one. An error of Redis is known by its first word, such
+// as OOM; of others the digits do not count, which are ports and times.
 func (r *Redis) tell(probe error) {
 	if !r.away.Load() {
 		return
 	}
 	kind := func(err error) string {
+		if code, _, _ := strings.Cut(err.Error(), " "); code == strings.ToUpper(code) {
+			return code
+		}
 		return strings.Map(func(c rune) rune {
 			if c >= '0' && c <= '9' {
 				return -1

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"os"
 	"strings"
 	"time"
 
@@ -20,9 +21,7 @@ func (r *Redis) missed() {
 func (r *Redis) changes() {
 	for _, t := range r.topics {
 		if t.changed.Swap(false) {
-			for _, f := range t.calls {
-				f()
-			}
+			t.call()
 		}
 	}
 }
@@ -69,7 +68,7 @@ func (r *Redis) hear(ctx context.Context, again bool, channels []string) {
 		switch {
 		case err == nil:
 			asked = false
-		case asked || ctx.Err() != nil || !isTimeout(err) || sub.Ping(ctx) != nil:
+		case asked || ctx.Err() != nil || !os.IsTimeout(err) || sub.Ping(ctx) != nil:
 			return
 		default:
 			asked = true
@@ -87,10 +86,4 @@ func (r *Redis) hear(ctx context.Context, again bool, channels []string) {
 			}
 		}
 	}
-}
-
-// isTimeout reports whether nothing came in time.
-func isTimeout(err error) bool {
-	t, ok := err.(interface{ Timeout() bool })
-	return ok && t.Timeout()
 }

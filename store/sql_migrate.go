@@ -37,8 +37,11 @@ func (s *SQL) Migrate(ctx context.Context) (m Migrated, err error) {
 		if from > latest {
 			return m, s.fail(ctx, "migrating the database", newer(from, latest))
 		}
-		if err = s.up(ctx); err == nil {
-			m.To = latest
+		applied, err := s.up(ctx)
+		if err == nil {
+			if m.To = latest; applied == 0 { // somebody else did it since
+				m.From = latest
+			}
 			s.log.Info("the database's schema is up to date", "from", m.From, "to", m.To)
 			return m, nil
 		}
@@ -107,16 +110,17 @@ func (s *SQL) goose() (*goose.Provider, error) {
 }
 
 // up runs the migrations that are missing, each in a transaction of its own, and
-// sees to the guard of the audit log.
-func (s *SQL) up(ctx context.Context) error {
+// sees to the guard of the audit log. It returns how many it ran.
+func (s *SQL) up(ctx context.Context) (applied int, err error) {
 	p, err := s.goose()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if _, err := p.Up(ctx); err != nil {
-		return err
+	results, err := p.Up(ctx)
+	if err != nil {
+		return len(results), err
 	}
-	return s.transact(ctx, func(tx *sql.Tx) error { return s.guardAudit(ctx, tx) })
+	return len(results), s.transact(ctx, func(tx *sql.Tx) error { return s.guardAudit(ctx, tx) })
 }
 
 // guardAudit makes the database itself refuse to change or drop entries of the
@@ -128,6 +132,10 @@ func (s *SQL) guardAudit(ctx context.Context, tx *sql.Tx) error {
 		`CREATE TRIGGER IF NOT EXISTS audit_keeps_words BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END`,
 	}
 	if s.kind == kindPostgres {
+		// One that migrates at the same time does the same.
+		if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", int64(advisoryLock)); err != nil {
+			return err
+		}
 		var there int64
 		err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM pg_trigger WHERE tgrelid = 'audit'::regclass AND tgname = 'audit_keeps_entries'").Scan(&there)
 		if err != nil || there > 0 {

@@ -62,7 +62,7 @@ func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 		} else if !reflect.DeepEqual(t, ts[other]) {
 			errs = append(errs, fmt.Errorf("%s.name: duplicate name %q with other settings: repeat the tenant's tiers, models, priorities and limits, or name it otherwise", at, t.Name))
 		}
-		ks = append(ks, Key{ID: configID(digest), Tenant: t.Name, Hint: "config.yaml", Digest: digest, FromConfig: true})
+		ks = append(ks, Key{ID: fmt.Sprintf("config-%x", digest[:4]), Tenant: t.Name, Hint: "config.yaml", Digest: digest, FromConfig: true})
 	}
 	if len(errs) > 0 {
 		return nil, nil, errors.Join(errs...)

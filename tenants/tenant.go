@@ -2,7 +2,6 @@ package tenants
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"math/big"
@@ -113,6 +112,3 @@ func Hint(key string) string {
 	}
 	return key[:7] + "…" + key[len(key)-4:]
 }
-
-// configID is the id of a key that stands in config.yaml by its digest.
-func configID(digest [sha256.Size]byte) string { return "config-" + hex.EncodeToString(digest[:4]) }

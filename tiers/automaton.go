@@ -1,6 +1,9 @@
 package tiers
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // literalBytes is what of a literal is looked for. Longer ones are hardly rarer,
 // and their states cost memory: about 250 bytes each.
@@ -172,15 +175,12 @@ func (a *automaton) tell(state uint32, text []byte, end, half int, s *search) ui
 // foreign returns the class of a byte that may begin a character that folds to
 // ASCII, and the last byte that belongs to it.
 func (a *automaton) foreign(text []byte, i int) (class uint8, last int) {
-	rest := text[i:]
-	if rest[0] == kelvinBytes[0] {
-		if len(rest) >= len(kelvinBytes) && string(rest[:len(kelvinBytes)]) == kelvinBytes {
-			return a.class['k'], i + len(kelvinBytes) - 1
-		}
-		return a.split[0], i
+	wide, small, split := kelvinBytes, 'k', a.split[0]
+	if text[i] == longSBytes[0] {
+		wide, small, split = longSBytes, 's', a.split[1]
 	}
-	if len(rest) >= len(longSBytes) && string(rest[:len(longSBytes)]) == longSBytes {
-		return a.class['s'], i + len(longSBytes) - 1
+	if bytes.HasPrefix(text[i:], []byte(wide)) {
+		return a.class[small], i + len(wide) - 1
 	}
-	return a.split[1], i
+	return split, i
 }
