@@ -14,7 +14,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/go-cmp/cmp"
 
-	"tierway/server/admin"
 	"tierway/tenants"
 )
 
@@ -94,7 +93,7 @@ func (r *adminRig) adminDoc() string {
 		"While the database is away or takes no writes (a full disk), reads answer from memory and changes answer 503 with `Retry-After`.\n\n" +
 		"| operation | admin | viewer | what it does |\n|---|---|---|---|\n")
 	all := r.documentedOperations()
-	for _, o := range admin.Operations() {
+	for _, o := range r.plane.Operations() {
 		op := all[o.Method+" "+o.Path]
 		roles, _ := op.Extensions["x-roles"].([]string)
 		mark := func(role string) string {

@@ -3,11 +3,9 @@ package admin
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -16,26 +14,26 @@ import (
 	"tierway/tenants"
 )
 
-// adminOperations are those on who may use the admin plane, and on what they did.
-func adminOperations() []operation {
+// adminAPI makes and ends the keys of the admin plane.
+type adminAPI struct {
+	gateway
+	guard *guard
+}
+
+// operations are those on who may use the admin plane.
+func (a *adminAPI) operations() []operation {
 	return []operation{
-		{Id: "list-admins", Method: http.MethodGet, Path: "/admin/admins", summary: "List who may use this API", roles: admins,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.listAdmins) }},
-		{Id: "create-admin", Method: http.MethodPost, Path: "/admin/admins", summary: "Make an admin key; the answer holds it, once", roles: admins,
-			status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotImplemented, http.StatusServiceUnavailable},
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.createAdmin) }},
-		{Id: "delete-admin", Method: http.MethodDelete, Path: "/admin/admins/{id}", summary: "End an admin key", roles: admins,
-			status: http.StatusNoContent, errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.deleteAdmin) }},
-		{Id: "bootstrap", Method: http.MethodPost, Path: "/admin/bootstrap", summary: "Make the first admin key with the one-time secret that the gateway announces at its start",
-			status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotImplemented, http.StatusServiceUnavailable},
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.bootstrap) }},
-		{Id: "list-audit", Method: http.MethodGet, Path: "/admin/audit", summary: "Who changed what, the newest first; application/x-ndjson by Accept exports all", roles: anybody,
-			errors:   []int{http.StatusNotImplemented, http.StatusServiceUnavailable},
-			register: func(a *Plane, op huma.Operation) { handle(a, exports[auditPage](a, op, ndjson), a.listAudit) }},
-		{Id: "get-usage", Method: http.MethodGet, Path: "/admin/tenants/{name}/usage", summary: "What a tenant has used by UTC day; text/csv by Accept", roles: anybody,
-			errors:   []int{http.StatusNotFound, http.StatusNotImplemented, http.StatusServiceUnavailable},
-			register: func(a *Plane, op huma.Operation) { handle(a, exports[UsageView](a, op, csvType), a.getUsage) }},
+		{id: "list-admins", route: "GET /admin/admins", roles: admins, register: handle(a.listAdmins),
+			summary: "List who may use this API"},
+		{id: "create-admin", route: "POST /admin/admins", roles: admins, status: http.StatusCreated,
+			errors: creating, register: handle(a.createAdmin),
+			summary: "Make an admin key; the answer holds it, once"},
+		{id: "delete-admin", route: "DELETE /admin/admins/{id}", roles: admins, status: http.StatusNoContent,
+			errors: []int{http.StatusConflict, http.StatusServiceUnavailable}, register: handle(a.deleteAdmin),
+			summary: "End an admin key"},
+		{id: "bootstrap", route: "POST /admin/bootstrap", status: http.StatusCreated, errors: creating,
+			register: handle(a.bootstrap),
+			summary:  "Make the first admin key with the one-time secret that the gateway announces at its start"},
 	}
 }
 
@@ -80,8 +78,8 @@ func adminView(ad store.Admin, now time.Time) AdminView {
 		Expired: !ad.ExpiresAt.IsZero() && !now.Before(ad.ExpiresAt), CreatedAt: optional(ad.CreatedAt), ExpiresAt: optional(ad.ExpiresAt)}
 }
 
-func (a *Plane) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[Page[AdminView]], error) {
-	_, _, all, _ := a.Control.TenantsNow()
+func (a *adminAPI) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[Page[AdminView]], error) {
+	_, _, all, _ := a.control.TenantsNow()
 	views := make([]AdminView, len(all))
 	for i, ad := range all {
 		views[i] = adminView(ad, time.Now())
@@ -102,14 +100,14 @@ func newAdminKey(name, role, by string, expires time.Time) (secret string, ad st
 		CreatedBy: by, CreatedAt: time.Now().UTC(), ExpiresAt: expires}, nil
 }
 
-func (a *Plane) createAdmin(ctx context.Context, in *struct{ Body AdminCreate }) (*reply[AdminAnswer], error) {
+func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body AdminCreate }) (*reply[AdminAnswer], error) {
 	if err := a.database(); err != nil {
 		return nil, err
 	}
 	if in.Body.ExpiresAt != nil && !in.Body.ExpiresAt.After(time.Now()) {
 		return nil, invalid("body.expires_at", "it is over already: give a time to come", in.Body.ExpiresAt)
 	}
-	_, _, all, _ := a.Control.TenantsNow()
+	_, _, all, _ := a.control.TenantsNow()
 	if slices.ContainsFunc(all, func(ad store.Admin) bool { return ad.Name == in.Body.Name && isConfigAdmin(ad) }) {
 		return nil, a.failed("making an admin", store.ErrExists) // the audit log must tell them apart
 	}
@@ -117,18 +115,18 @@ func (a *Plane) createAdmin(ctx context.Context, in *struct{ Body AdminCreate })
 	if err != nil {
 		return nil, a.failed("making an admin's key", err)
 	}
-	made, err := a.Control.Stores.SQL.CreateAdmin(ctx, actorOf(ctx), ad)
+	made, err := a.control.Stores.SQL.CreateAdmin(ctx, actorOf(ctx), ad)
 	if err != nil {
 		return nil, a.failed("making an admin", err)
 	}
-	a.Control.Database.Changed(ctx)
+	a.control.Database.Changed(ctx)
 	return &reply[AdminAnswer]{Body: AdminAnswer{Admin: adminView(made, time.Now()), Secret: secret}}, nil
 }
 
-func (a *Plane) deleteAdmin(ctx context.Context, in *struct {
+func (a *adminAPI) deleteAdmin(ctx context.Context, in *struct {
 	ID string `path:"id" maxLength:"63"`
 }) (*struct{}, error) {
-	_, _, all, _ := a.Control.TenantsNow()
+	_, _, all, _ := a.control.TenantsNow()
 	i := slices.IndexFunc(all, func(ad store.Admin) bool { return ad.ID == in.ID })
 	if i < 0 {
 		return nil, notFound("admin", in.ID)
@@ -137,21 +135,21 @@ func (a *Plane) deleteAdmin(ctx context.Context, in *struct {
 		return nil, fromConfig("admin", all[i].Name)
 	}
 	elsewhere := slices.ContainsFunc(all, func(ad store.Admin) bool { return isConfigAdmin(ad) && ad.Role == store.RoleAdmin })
-	if err := a.Control.Stores.SQL.DeleteAdmin(ctx, actorOf(ctx), in.ID, elsewhere); err != nil {
+	if err := a.control.Stores.SQL.DeleteAdmin(ctx, actorOf(ctx), in.ID, elsewhere); err != nil {
 		return nil, a.failed("deleting an admin", err)
 	}
-	a.Control.Database.Changed(ctx)
+	a.control.Database.Changed(ctx)
 	return nil, nil
 }
 
-func (a *Plane) bootstrap(ctx context.Context, in *struct{ Body BootstrapRequest }) (*reply[AdminAnswer], error) {
+func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body BootstrapRequest }) (*reply[AdminAnswer], error) {
 	if err := a.database(); err != nil {
 		return nil, err
 	}
-	if !a.Control.Bootstrap.Check(in.Body.Secret) {
-		a.Counts.AuthFailures.Inc()
-		a.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "a wrong secret")
-		if tooMany, wait := a.Control.Guesses.Another(actorOf(ctx).IP, time.Now()); tooMany {
+	if !a.control.Bootstrap.Check(in.Body.Secret) {
+		a.guard.counts.AuthFailures.Inc()
+		a.guard.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "a wrong secret")
+		if tooMany, wait := a.control.Guesses.Another(actorOf(ctx).IP, time.Now()); tooMany {
 			return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("Too many wrong secrets from this address. Try again later."),
 				http.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}})
 		}
@@ -161,45 +159,11 @@ func (a *Plane) bootstrap(ctx context.Context, in *struct{ Body BootstrapRequest
 	if err != nil {
 		return nil, a.failed("making the first admin's key", err)
 	}
-	made, err := a.Control.Stores.SQL.Bootstrap(ctx, actorOf(ctx), ad)
+	made, err := a.control.Stores.SQL.Bootstrap(ctx, actorOf(ctx), ad)
 	if err != nil {
 		return nil, a.failed("making the first admin", err) // the secret stays good: nothing was made
 	}
-	a.Control.Bootstrap.Void()
-	a.Control.Database.Changed(ctx)
+	a.control.Bootstrap.Void()
+	a.control.Database.Changed(ctx)
 	return &reply[AdminAnswer]{Body: AdminAnswer{Admin: adminView(made, time.Now()), Secret: secret}}, nil
-}
-
-// AuditView is one line of the audit log.
-type AuditView struct {
-	ID        int64           `json:"id"`
-	At        time.Time       `json:"at"`
-	Actor     string          `json:"actor"`
-	Role      string          `json:"role,omitempty"`
-	Via       string          `json:"via"`
-	IP        string          `json:"ip,omitempty"`
-	RequestID string          `json:"request_id,omitempty"`
-	Action    string          `json:"action"`
-	Target    string          `json:"target"`
-	Before    json.RawMessage `json:"before,omitempty"`
-	After     json.RawMessage `json:"after,omitempty"`
-	Outcome   string          `json:"outcome"`
-	Hash      string          `json:"hash" doc:"SHA-256 over this line and the hash of the one before."`
-}
-
-func auditView(e store.AuditEntry) AuditView {
-	return AuditView{ID: e.ID, At: e.At.UTC(), Actor: e.Actor, Role: e.Role, Via: e.Via, IP: e.IP, RequestID: e.RequestID,
-		Action: e.Action, Target: e.Target, Before: storedJSON(e.Before), After: storedJSON(e.After), Outcome: e.Outcome, Hash: e.Hash}
-}
-
-// storedJSON returns a stored JSON text as it is; nil for none.
-func storedJSON(text string) json.RawMessage {
-	if strings.TrimSpace(text) == "" {
-		return nil
-	}
-	if !json.Valid([]byte(text)) { // nothing that was written down is left out
-		quoted, _ := json.Marshal(text)
-		return quoted
-	}
-	return json.RawMessage(text)
 }

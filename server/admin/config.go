@@ -19,18 +19,28 @@ import (
 	"tierway/store"
 )
 
-// configOperations are those on the configuration and the gateway itself.
-func configOperations() []operation {
+// configAPI shows and reloads the configuration, and shows how the gateway is.
+type configAPI struct {
+	gateway
+	path, version string
+	started       time.Time
+	draining      func() bool
+	inflight      func() int64
+}
+
+// operations are those on the configuration and the gateway itself.
+func (a *configAPI) operations() []operation {
 	return []operation{
-		{Id: "get-config", Method: http.MethodGet, Path: "/admin/config", summary: "Show the configuration in force, without secrets", roles: anybody,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.getConfig) }},
-		{Id: "validate-config", Method: http.MethodPost, Path: "/admin/config/validate", summary: "Check the file on disk, or as admin a text that is sent", roles: anybody, errors: []int{http.StatusConflict},
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.validateConfig) }},
-		{Id: "reload", Method: http.MethodPost, Path: "/admin/reload", summary: "Read the configuration again: all of it takes effect or nothing", roles: admins, preview: true,
-			errors:   []int{http.StatusConflict, http.StatusPreconditionFailed},
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.reloadConfig) }},
-		{Id: "get-status", Method: http.MethodGet, Path: "/admin/status", summary: "Show version, uptime, and how database, Redis and ledger are", roles: anybody,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.getStatus) }},
+		{id: "get-config", route: "GET /admin/config", roles: anybody, register: handle(a.getConfig),
+			summary: "Show the configuration in force, without secrets"},
+		{id: "validate-config", route: "POST /admin/config/validate", roles: anybody,
+			errors: []int{http.StatusConflict}, register: handle(a.validateConfig),
+			summary: "Check the file on disk, or as admin a text that is sent"},
+		{id: "reload", route: "POST /admin/reload", roles: admins, preview: true,
+			errors: []int{http.StatusConflict, http.StatusPreconditionFailed}, register: handle(a.reloadConfig),
+			summary: "Read the configuration again: all of it takes effect or nothing"},
+		{id: "get-status", route: "GET /admin/status", roles: anybody, register: handle(a.getStatus),
+			summary: "Show version, uptime, and how database, Redis and ledger are"},
 	}
 }
 
@@ -108,18 +118,27 @@ func problemViews(ps config.Problems) []ProblemView {
 	return views
 }
 
-func (a *Plane) getConfig(context.Context, *struct{}) (*reply[ConfigView], error) {
-	b, f := a.Control.InForce(), a.Control.Snapshot().File
+// changeViews returns changes as the API shows them.
+func changeViews(cs []config.Change) []ChangeView {
+	views := make([]ChangeView, len(cs))
+	for i, c := range cs {
+		views[i] = ChangeView(c)
+	}
+	return views
+}
+
+func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[ConfigView], error) {
+	b, f := a.control.InForce(), a.control.Snapshot().File
 	effective, err := f.MarshalJSON()
 	if err != nil {
 		return nil, a.failed("printing the configuration", err)
 	}
-	v := ConfigView{Effective: effective, Path: a.Path, Hash: b.Hash, Generation: b.Generation, LoadedAt: b.LoadedAt.UTC(),
-		Overrides: append([]store.Override{}, a.Control.OverridesNow()...), RestartRequired: []string{}, Warnings: problemViews(f.Warnings())}
-	if a.Control.Source == nil {
+	v := ConfigView{Effective: effective, Path: a.path, Hash: b.Hash, Generation: b.Generation, LoadedAt: b.LoadedAt.UTC(),
+		Overrides: append([]store.Override{}, a.control.OverridesNow()...), RestartRequired: []string{}, Warnings: problemViews(f.Warnings())}
+	if a.control.Source == nil {
 		return &reply[ConfigView]{Body: v}, nil
 	}
-	if onDisk, err := a.Control.Source(); err == nil { // what is wrong with the file is what validate tells
+	if onDisk, err := a.control.Source(); err == nil { // what is wrong with the file is what validate tells
 		for _, c := range config.Changes(b.File, onDisk) {
 			if c.Effect == "restart" {
 				v.RestartRequired = append(v.RestartRequired, c.Path)
@@ -129,7 +148,7 @@ func (a *Plane) getConfig(context.Context, *struct{}) (*reply[ConfigView], error
 	return &reply[ConfigView]{Body: v}, nil
 }
 
-func (a *Plane) validateConfig(ctx context.Context, in *struct{ Body *ConfigText }) (*reply[Validation], error) {
+func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *ConfigText }) (*reply[Validation], error) {
 	var f *config.File
 	var err error
 	switch text := in.Body != nil && in.Body.Text != ""; {
@@ -137,17 +156,17 @@ func (a *Plane) validateConfig(ctx context.Context, in *struct{ Body *ConfigText
 		return nil, huma.Error403Forbidden("Your key has the role " + actorOf(ctx).Role + "; a text is checked for " + store.RoleAdmin + ". Without one, the file on disk is checked.")
 	case text:
 		f, err = config.Parse("config.yaml", []byte(in.Body.Text), os.LookupEnv)
-	case a.Control.Source == nil:
+	case a.control.Source == nil:
 		return nil, huma.Error409Conflict(control.ErrNoSource.Error())
 	default:
-		f, err = a.Control.Source()
+		f, err = a.control.Source()
 	}
 	if err == nil {
 		return &reply[Validation]{Body: Validation{Valid: true, Problems: problemViews(f.Warnings())}}, nil
 	}
 	var problems config.Problems
 	if !errors.As(err, &problems) {
-		problems = config.Problems{{File: a.Path, Message: err.Error(), Hint: "the gateway must be able to read the file"}}
+		problems = config.Problems{{File: a.path, Message: err.Error(), Hint: "the gateway must be able to read the file"}}
 	}
 	return &reply[Validation]{Body: Validation{Problems: problemViews(problems)}}, nil
 }
@@ -156,7 +175,7 @@ func (a *Plane) validateConfig(ctx context.Context, in *struct{ Body *ConfigText
 // reloaded would otherwise be left out without a word.
 type NoBody struct{}
 
-func (a *Plane) reloadConfig(ctx context.Context, in *struct {
+func (a *configAPI) reloadConfig(ctx context.Context, in *struct {
 	DryRun  bool   `query:"dry_run" doc:"Say what would change, and change nothing."`
 	IfMatch string `header:"If-Match" doc:"The to_hash of a preview: another file is refused."`
 	Body    *NoBody
@@ -165,7 +184,7 @@ func (a *Plane) reloadConfig(ctx context.Context, in *struct {
 	if expect == "*" {
 		expect = ""
 	}
-	r, err := a.Control.Reload(ctx, control.ReloadRequest{Actor: actorOf(ctx), DryRun: in.DryRun, Expect: expect})
+	r, err := a.control.Reload(ctx, control.ReloadRequest{Actor: actorOf(ctx), DryRun: in.DryRun, Expect: expect})
 	switch {
 	case errors.Is(err, control.ErrNoSource):
 		return nil, huma.Error409Conflict(err.Error())
@@ -176,12 +195,8 @@ func (a *Plane) reloadConfig(ctx context.Context, in *struct {
 	case err != nil: // a reload asks no store: it is the file, or what the file asks for
 		return nil, a.unreadable(err)
 	}
-	answer := ReloadAnswer{DryRun: in.DryRun, Generation: r.Generation, FromHash: r.FromHash, ToHash: r.Hash, Changes: []ChangeView{},
-		Impact: ImpactView(r.Impact), Problems: problemViews(r.Problems)}
-	for _, c := range r.Changes {
-		answer.Changes = append(answer.Changes, ChangeView(c))
-	}
-	return &tagged[ReloadAnswer]{ETag: `"` + r.Hash + `"`, Body: answer}, nil
+	return &tagged[ReloadAnswer]{ETag: `"` + r.Hash + `"`, Body: ReloadAnswer{DryRun: in.DryRun, Generation: r.Generation, FromHash: r.FromHash, ToHash: r.Hash, Changes: changeViews(r.Changes),
+		Impact: ImpactView(r.Impact), Problems: problemViews(r.Problems)}}, nil
 }
 
 // rejected is the answer to a configuration with errors: all of them, each with
@@ -195,12 +210,12 @@ func rejected(ps config.Problems) error {
 }
 
 // unreadable is the answer to a configuration that cannot be read or put in force.
-func (a *Plane) unreadable(err error) error {
+func (a *configAPI) unreadable(err error) error {
 	detail := "The configuration could not be put in force: " + err.Error() + "."
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
 		detail = fmt.Sprintf("The file %s cannot be read: %s.", file.Path, file.Err)
 	}
-	return huma.Error422UnprocessableEntity(detail+" The one in force stays.", &huma.ErrorDetail{Location: a.Path, Message: err.Error()})
+	return huma.Error422UnprocessableEntity(detail+" The one in force stays.", &huma.ErrorDetail{Location: a.path, Message: err.Error()})
 }
 
 // StatusView is how the gateway is.
@@ -238,23 +253,22 @@ type LedgerView struct {
 	Away    bool  `json:"away"`
 }
 
-func (a *Plane) getStatus(context.Context, *struct{}) (*reply[StatusView], error) {
+func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[StatusView], error) {
 	now := time.Now()
-	v := StatusView{Version: a.Version, Go: runtime.Version(), StartedAt: a.started.UTC(), Uptime: int64(now.Sub(a.started) / time.Second),
-		Draining: a.Draining(), Inflight: a.Inflight(), Generation: a.Control.InForce().Generation,
-		SQL: SQLView{State: "off"}, Redis: RedisView{State: "off", Gateways: max(1, a.Control.Snapshot().File.Gateways)}}
-	if a.Control.Stores.SQL != nil {
-		v.SQL = SQLView{State: "ok", Kind: a.Control.Stores.SQL.Kind(), ReadAt: optional(a.Control.Snapshot().People.ReadAt)}
-		v.SQL.State = a.Control.Database.State.Load().String()
+	v := StatusView{Version: a.version, Go: runtime.Version(), StartedAt: a.started.UTC(), Uptime: int64(now.Sub(a.started) / time.Second),
+		Draining: a.draining(), Inflight: a.inflight(), Generation: a.control.InForce().Generation,
+		SQL: SQLView{State: "off"}, Redis: RedisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)}}
+	if a.control.Stores.SQL != nil {
+		v.SQL = SQLView{State: a.control.Database.State.Load().String(), Kind: a.control.Stores.SQL.Kind(), ReadAt: optional(a.control.Snapshot().People.ReadAt)}
 	}
-	if a.Control.Stores.Redis != nil {
-		v.Redis = RedisView{State: "away", Gateways: a.Control.Stores.Redis.Gateways()}
-		if a.Control.Stores.Redis.Up() {
+	if a.control.Stores.Redis != nil {
+		v.Redis = RedisView{State: "away", Gateways: a.control.Stores.Redis.Gateways()}
+		if a.control.Stores.Redis.Up() {
 			v.Redis.State = "ok"
 		}
 	}
-	if a.Control.Stores.Ledger != nil {
-		st := a.Control.Stores.Ledger.Stats()
+	if a.control.Stores.Ledger != nil {
+		st := a.control.Stores.Ledger.Stats()
 		v.Ledger = &LedgerView{Spooled: st.Waiting, Written: st.Written, Dropped: st.Dropped, Away: st.Err != nil}
 	}
 	return &reply[StatusView]{Body: v}, nil

@@ -5,9 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,17 +18,27 @@ import (
 	"tierway/routing"
 )
 
-// decisionOperations are those on the records of decisions.
-func decisionOperations() []operation {
+// decisionAPI reads the records of decisions.
+type decisionAPI struct {
+	gateway
+	records  *decisions.Log
+	draining func() bool
+	streams  atomic.Int32 // of operators who follow decisions
+	exports  atomic.Int32 // of decisions that are being read
+}
+
+// operations are those on the records of decisions.
+func (a *decisionAPI) operations() []operation {
 	return []operation{
-		{Id: "list-decisions", Method: http.MethodGet, Path: "/admin/decisions", summary: "List the last requests, refused ones too, and what was decided about them, the newest first; application/x-ndjson by Accept exports whole records, the oldest first, as replay reads them", roles: anybody,
-			register: func(a *Plane, op huma.Operation) {
-				handle(a, exports[DecisionPage](a, op, ndjson), a.listDecisions)
-			}},
-		{Id: "get-decision", Method: http.MethodGet, Path: "/admin/decisions/{id}", summary: "Show a request's whole record by its id, with every candidate's score; of several with one id the newest", roles: anybody, errors: []int{http.StatusNotFound},
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.getDecision) }},
-		{Id: "stream-decisions", Method: http.MethodGet, Path: "/admin/decisions/stream", summary: "Follow decisions as server-sent events; last_event_id or Last-Event-ID resumes", roles: anybody, Endless: true, errors: []int{http.StatusServiceUnavailable},
-			register: func(a *Plane, op huma.Operation) { handle(a, streams(op), a.streamDecisions) }},
+		{id: "list-decisions", route: "GET /admin/decisions", roles: anybody,
+			register: handle(a.listDecisions, exports[DecisionPage](ndjson)),
+			summary:  "List the last requests, refused ones too, and what was decided about them, the newest first; application/x-ndjson by Accept exports whole records, the oldest first, as replay reads them"},
+		{id: "get-decision", route: "GET /admin/decisions/{id}", roles: anybody, register: handle(a.getDecision),
+			summary: "Show a request's whole record by its id, with every candidate's score; of several with one id the newest"},
+		{id: "stream-decisions", route: "GET /admin/decisions/stream", roles: anybody, endless: true,
+			errors:   []int{http.StatusServiceUnavailable},
+			register: handle(a.streamDecisions, streams),
+			summary:  "Follow decisions as server-sent events; last_event_id or Last-Event-ID resumes"},
 	}
 }
 
@@ -66,12 +76,7 @@ const (
 	exportBatch = 256 << 10
 )
 
-// decisionTypes tells the document how records look that write their own JSON.
-func decisionTypes(registry huma.Registry) {
-	registry.RegisterTypeAlias(reflect.TypeFor[routing.Terms](), reflect.TypeFor[map[string]float64]())
-}
-
-func (a *Plane) listDecisions(_ context.Context, in *struct {
+func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 	Accept string `header:"Accept"`
 	decisions.Filter
 	Cursor int64 `query:"cursor" minimum:"1" doc:"next_cursor of the page before, or a record's seq: only older ones."`
@@ -95,12 +100,12 @@ func (a *Plane) listDecisions(_ context.Context, in *struct {
 		}
 		return &written{Body: func(c huma.Context) {
 			defer a.exports.Add(-1)
-			found, _ := a.Decisions.Page(in.Cursor, limit, in.Matches)
+			found, _ := a.records.Page(in.Cursor, limit, in.Matches)
 			exportDecisions(c, found)
 		}}, nil
 	}
-	found, more := a.Decisions.Page(in.Cursor, limit, in.Matches)
-	now := a.Decisions.Span()
+	found, more := a.records.Page(in.Cursor, limit, in.Matches)
+	now := a.records.Span()
 	p := DecisionPage{Items: make([]DecisionView, len(found)), Kept: int(now.Next - now.Oldest), Keep: now.Keep}
 	for i, n := range found {
 		p.Items[i] = a.row(n)
@@ -111,10 +116,10 @@ func (a *Plane) listDecisions(_ context.Context, in *struct {
 	return inJSON(p), nil
 }
 
-func (a *Plane) getDecision(_ context.Context, in *struct {
+func (a *decisionAPI) getDecision(_ context.Context, in *struct {
 	ID string `path:"id" maxLength:"128"`
 }) (*reply[DecisionView], error) {
-	n, known := a.Decisions.Get(in.ID)
+	n, known := a.records.Get(in.ID)
 	if !known {
 		return nil, huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep), and older ones where decisions.file says.")
 	}
@@ -122,15 +127,15 @@ func (a *Plane) getDecision(_ context.Context, in *struct {
 }
 
 // telemetry returns the section of the configuration in force.
-func (a *Plane) telemetry() config.Telemetry { return a.Control.Snapshot().File.Telemetry }
+func (a *decisionAPI) telemetry() config.Telemetry { return a.control.Snapshot().File.Telemetry }
 
 // view returns the whole record.
-func (a *Plane) view(e decisions.Entry) DecisionView {
+func (a *decisionAPI) view(e decisions.Entry) DecisionView {
 	return DecisionView{Seq: e.Seq, TraceURL: a.telemetry().TraceURL(e.Decision.TraceID), Decision: *e.Decision}
 }
 
 // row returns the record without what fills screens: candidates and blocks.
-func (a *Plane) row(e decisions.Entry) DecisionView {
+func (a *decisionAPI) row(e decisions.Entry) DecisionView {
 	v := a.view(e)
 	v.Features.Chain = nil
 	v.Attempts = slices.Clone(v.Attempts)

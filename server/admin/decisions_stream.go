@@ -26,15 +26,14 @@ const (
 const eventStream = "text/event-stream"
 
 // streams documents an answer of server-sent events.
-func streams(op huma.Operation) huma.Operation {
+func streams(_ huma.Registry, op *huma.Operation) {
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "Events named decision (data: the record as in the list), gap ({\"missed\":n}: records that came and went unseen) and dropped ({\"dropped\":n}: matching ones that are left out, for at most 50 a second are told). Each event's id is a record's seq.",
 		Content:     map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
-	return op
 }
 
-func (a *Plane) streamDecisions(ctx context.Context, in *struct {
+func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 	decisions.Filter
 	Header string `header:"Last-Event-ID" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen, as browsers send it; before last_event_id."`
 	Query  string `query:"last_event_id" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen; 0: all that are kept; absent: only what comes from now on."`
@@ -42,7 +41,7 @@ func (a *Plane) streamDecisions(ctx context.Context, in *struct {
 	if err := checkFilter(&in.Filter); err != nil {
 		return nil, err
 	}
-	if a.Draining() {
+	if a.draining() {
 		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("The gateway is shutting down."), http.Header{"Retry-After": {"5"}}) // another one is up by then
 	}
 	after := int64(-1)
@@ -56,7 +55,7 @@ func (a *Plane) streamDecisions(ctx context.Context, in *struct {
 		return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("There are "+strconv.Itoa(maxStreams)+" streams of decisions already, which is as many as there may be. Close one, or ask GET /admin/decisions."), http.Header{"Retry-After": {"15"}})
 	}
 	caller, _ := ctx.Value(operatorKey{}).(operator)
-	f := &decisions.Follower{Log: a.Decisions, Matches: in.Matches, Event: func(e decisions.Entry) any { return a.row(e) }}
+	f := &decisions.Follower{Log: a.records, Matches: in.Matches, Event: func(e decisions.Entry) any { return a.row(e) }}
 	return &written{Body: func(c huma.Context) {
 		defer a.streams.Add(-1)
 		c.SetHeader("Content-Type", eventStream)
@@ -69,8 +68,8 @@ func (a *Plane) streamDecisions(ctx context.Context, in *struct {
 
 // mayFollow tells whether an operator's stream may go on: their key is still good,
 // and the gateway is not shutting down.
-func (a *Plane) mayFollow(o operator) bool {
-	admin, known := a.Control.Snapshot().People.Admins[o.Digest]
+func (a *decisionAPI) mayFollow(o operator) bool {
+	admin, known := a.control.Snapshot().People.Admins[o.Digest]
 	good := admin.ExpiresAt.IsZero() || time.Now().Before(admin.ExpiresAt)
-	return known && good && slices.Contains(anybody, admin.Role) && !a.Draining()
+	return known && good && slices.Contains(anybody, admin.Role) && !a.draining()
 }

@@ -15,24 +15,24 @@ import (
 // whole gives its place back.
 func TestThereAreOnlySoManyExports(t *testing.T) {
 	r := newPlaneRig(t)
-	r.Decisions.Add(&decisions.Decision{RequestID: "one"})
+	r.decisions.Add(&decisions.Decision{RequestID: "one"})
 	export := func() *httptest.ResponseRecorder {
 		return r.ask("ops", http.MethodGet, "/admin/decisions", "", "Accept", "application/x-ndjson")
 	}
-	r.exports.Store(2)
+	r.plane.decisions.exports.Store(2)
 	if got := export(); got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") == "" || !strings.Contains(got.Body.String(), "2 exports") {
 		t.Errorf("one more: %d %s", got.Code, got.Body.String())
 	}
 	if got := r.ask("ops", http.MethodGet, "/admin/decisions", ""); got.Code != http.StatusOK { // a page is none
 		t.Errorf("a page: %d", got.Code)
 	}
-	r.exports.Store(2 - 1)
+	r.plane.decisions.exports.Store(2 - 1)
 	for range 2 {
 		if got := export(); got.Code != http.StatusOK || strings.Count(got.Body.String(), "\n") != 1 {
 			t.Errorf("where there is room: %d %s", got.Code, got.Body.String())
 		}
 	}
-	if n := r.exports.Load(); n != 2-1 {
+	if n := r.plane.decisions.exports.Load(); n != 2-1 {
 		t.Errorf("%d exports are left", n)
 	}
 }
@@ -40,16 +40,16 @@ func TestThereAreOnlySoManyExports(t *testing.T) {
 // TestAStreamOutlivesWhatBoundsOtherRequests: an answer of the admin API ends after
 // adminPatience, a stream does not.
 func TestAStreamOutlivesWhatBoundsOtherRequests(t *testing.T) {
-	for _, op := range Operations() {
-		if want := op.Id == "stream-decisions"; op.Endless != want {
-			t.Errorf("%s is endless: %v", op.Id, op.Endless)
+	r := newPlaneRig(t)
+	for _, op := range r.plane.guard.routes {
+		if want := op.id == "stream-decisions"; op.endless != want {
+			t.Errorf("%s is endless: %v", op.id, op.endless)
 		}
 	}
-	r := newPlaneRig(t)
 	var bounded, endless bool
 	for _, path := range []string{"/admin/decisions", "/admin/decisions/stream"} {
 		e := gin.New()
-		e.Use(r.guard)
+		e.Use(r.plane.guard.check)
 		e.GET(path, func(c *gin.Context) {
 			_, has := c.Request.Context().Deadline()
 			bounded, endless = bounded || has, endless || !has

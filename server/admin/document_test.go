@@ -10,14 +10,14 @@ import (
 func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
 	r := newPlaneRig(t)
 	routed, all := map[string]bool{}, map[string]bool{}
-	for path, item := range r.OpenAPI().Paths {
+	for path, item := range r.plane.OpenAPI().Paths {
 		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
 			if op != nil {
 				all[method+" "+path] = true
 			}
 		}
 	}
-	for _, rt := range r.engine.Routes() {
+	for _, rt := range r.plane.engine.Routes() {
 		if strings.HasPrefix(rt.Path, "/admin") {
 			routed[rt.Method+" "+rt.Path] = true
 		}
@@ -31,7 +31,7 @@ func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
 	for name := range routed {
 		t.Errorf("%s is routed and not documented", name)
 	}
-	if len(all) != len(Operations()) {
-		t.Errorf("%d operations of %d are documented", len(all), len(Operations()))
+	if len(all) != len(r.plane.Operations()) {
+		t.Errorf("%d operations of %d are documented", len(all), len(r.plane.Operations()))
 	}
 }

@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"tierway/store"
+	"tierway/tenants"
 )
 
 // failed is the answer to an error of a store: what is the client's to mend with
 // its reason, everything else without, which the log has.
-func (a *Plane) failed(doing string, err error) error {
+func (g gateway) failed(doing string, err error) error {
 	var answered huma.StatusError
 	switch {
 	case errors.As(err, &answered):
@@ -29,50 +31,40 @@ func (a *Plane) failed(doing string, err error) error {
 	case errors.Is(err, store.ErrLastAdmin):
 		return huma.Error409Conflict("It is the last admin key with the role admin. Make another first.")
 	case errors.Is(err, store.ErrNewer):
-		return a.away(doing, err, "The database's schema is newer than this program, which changes nothing in it. Update this gateway.")
+		return g.away(doing, err, "The database's schema is newer than this program, which changes nothing in it. Update this gateway.")
 	case errors.Is(err, context.Canceled):
 		return huma.Error503ServiceUnavailable("The request was given up before it was done.") // nobody reads this
 	case store.Unreachable(err) || errors.Is(err, context.DeadlineExceeded):
-		return a.away(doing, err, "The database cannot be reached right now. Nothing was changed.")
+		return g.away(doing, err, "The database cannot be reached right now. Nothing was changed.")
 	case store.Unwritable(err):
-		return a.away(doing, err, "The database takes no writes right now, as with a full disk. Nothing was changed.")
+		return g.away(doing, err, "The database takes no writes right now, as with a full disk. Nothing was changed.")
 	}
-	a.Log.Error("an admin request failed", "doing", doing, "cause", err.Error())
+	g.log.Error("an admin request failed", "doing", doing, "cause", err.Error())
 	return huma.Error500InternalServerError("Something went wrong while " + doing + "; the gateway's log has the cause.")
 }
 
-// hush takes out of an error what it repeats of the request, where that is a whole
-// object or may be a secret. A single value tells its sender what was wrong.
-func hush(ctx huma.Context, _ string, v any) (any, error) {
-	e, ok := v.(*huma.ErrorModel)
-	if !ok {
-		return v, nil
-	}
-	for _, d := range e.Errors {
-		switch d.Value.(type) {
-		case string, bool, float64, int, int64, nil:
-			if ctx.Operation().OperationID == "bootstrap" {
-				d.Value = nil
-			}
-		default:
-			d.Value = nil
-		}
-	}
-	return e, nil
-}
-
 // away is the answer while the database is away.
-func (a *Plane) away(doing string, err error, detail string) error {
-	a.Log.Warn("an admin request has to wait for the database", "doing", doing, "cause", err.Error())
+func (g gateway) away(doing string, err error, detail string) error {
+	g.log.Warn("an admin request has to wait for the database", "doing", doing, "cause", err.Error())
 	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(detail), http.Header{"Retry-After": {"5"}}) // a restart takes seconds
 }
 
 // database returns an error where there is no database to change.
-func (a *Plane) database() error {
-	if a.Control.Stores.SQL == nil {
+func (g gateway) database() error {
+	if g.control.Stores.SQL == nil {
 		return huma.Error501NotImplemented("This gateway has no database. Set store.sql in its configuration, such as sqlite://tierway.db or postgres://…, and start it again; or write auth.keys and admin.keys into the configuration.")
 	}
 	return nil
+}
+
+// tenant returns the tenant of that name.
+func (g gateway) tenant(name string) (tenants.Tenant, error) {
+	ts, _, _, _ := g.control.TenantsNow()
+	i := slices.IndexFunc(ts, func(t tenants.Tenant) bool { return t.Name == name })
+	if i < 0 {
+		return tenants.Tenant{}, notFound("tenant", name)
+	}
+	return ts[i], nil
 }
 
 // notFound is the answer where there is no such thing. A name is data: it is
@@ -115,39 +107,4 @@ func tagOf(ifMatch string) (tag, error) {
 		}
 	}
 	return tag{}, huma.Error412PreconditionFailed(fmt.Sprintf("If-Match %s is no ETag of this API, such as %s.", ifMatch, etag(3)))
-}
-
-// expected returns the version that If-Match asks for; 0 for any.
-func expected(ifMatch string) (int64, error) {
-	t, err := tagOf(ifMatch)
-	if err == nil && !t.any && t.version == 0 { // what stands in config.yaml has it, and is not changed here
-		return 0, store.ErrConflict
-	}
-	return t.version, err
-}
-
-// onVersion makes a change of something whose version is known from memory, which
-// another gateway may have changed since: with If-Match it fails then, without it
-// is read again and the change repeated.
-func (a *Plane) onVersion(ctx context.Context, ifMatch string, change func(want int64) error) error {
-	want, err := expected(ifMatch)
-	if err != nil {
-		return err
-	}
-	a.changing.Lock() // so that changes of this gateway never lose to each other
-	defer a.changing.Unlock()
-	const tries = 3 // each loses only to another gateway's change in the same millisecond
-	for range tries {
-		if err = change(want); err == nil {
-			a.Control.Database.Changed(ctx)
-			return nil
-		}
-		if !errors.Is(err, store.ErrConflict) || want != 0 {
-			return err
-		}
-		if again := a.Control.Database.Read(ctx); again != nil {
-			return again
-		}
-	}
-	return err
 }

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -21,16 +21,26 @@ import (
 	"tierway/tiers"
 )
 
-// explainOperations are those that say what would become of a request.
-func explainOperations() []operation {
+// routeAPI explains requests and replays recorded ones, each at most one at a time under a
+// draft: whoever sends one chooses how long it takes, of a core that requests need.
+type routeAPI struct {
+	gateway
+	records   *decisions.Log
+	explain   func(*http.Request, control.Question) (*decisions.Explanation, *uint64)
+	drafting  sync.Mutex // one explanation under a draft at a time
+	replaying sync.Mutex // one replay at a time
+}
+
+// operations are those that decide requests again, or before they are sent.
+func (a *routeAPI) operations() []operation {
 	return []operation{
-		{Id: "explain-route", Method: http.MethodPost, Path: "/admin/route/explain", roles: anybody, errors: []int{http.StatusNotFound, http.StatusConflict},
-			summary: "Say where a request would go now and why, or under a draft configuration, without sending it; or of a past one, by its id. The body may have 1 MiB: explain a longer request by its id",
-			register: func(a *Plane, op huma.Operation) {
-				// Two types of one name cannot stand in the document.
-				a.api.OpenAPI().Components.Schemas.RegisterTypeAlias(reflect.TypeFor[tiers.Explanation](), reflect.TypeFor[Classification]())
-				handle(a, op, a.explainRoute)
-			}},
+		{id: "explain-route", route: "POST /admin/route/explain", roles: anybody,
+			errors:   []int{http.StatusNotFound, http.StatusConflict},
+			register: handle(a.explainRoute),
+			summary:  "Say where a request would go now and why, or under a draft configuration, without sending it; or of a past one, by its id. The body may have 1 MiB: explain a longer request by its id"},
+		{id: "replay-route", route: "POST /admin/route/replay", roles: anybody, errors: []int{http.StatusConflict},
+			register: handle(a.replayRoute),
+			summary:  "Decide the last requests again under a draft configuration: who changes tier or worker, and estimates of hit rate, regret and cost; without a draft, whether the configuration in force explains them"},
 	}
 }
 
@@ -59,7 +69,7 @@ type RouteExplanation struct {
 	Warnings []ProblemView          `json:"warnings,omitempty" doc:"Of the draft."`
 }
 
-func (a *Plane) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder }) (*reply[RouteExplanation], error) {
+func (a *routeAPI) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder }) (*reply[RouteExplanation], error) {
 	o := &in.Body
 	if (o.Decision == "") == (len(o.Request) == 0) {
 		return nil, invalid("body", "name request or decision, one of them", nil)
@@ -90,21 +100,18 @@ func (a *Plane) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder 
 }
 
 // draft builds a draft from its text; nil without one.
-func (a *Plane) draft(text *string, answer *RouteExplanation) (*control.Snapshot, error) {
+func (a *routeAPI) draft(text *string, answer *RouteExplanation) (*control.Snapshot, error) {
 	if text == nil {
 		return nil, nil
 	}
-	base := a.Control.InForce().File
+	base := a.control.InForce().File
 	f, err := base.Draft([]byte(*text))
 	if err != nil {
 		return nil, draftRejected(err)
 	}
-	answer.Changes = []ChangeView{}
-	for _, c := range config.Changes(base, f) {
-		answer.Changes = append(answer.Changes, ChangeView(c))
-	}
+	answer.Changes = changeViews(config.Changes(base, f))
 	answer.Warnings = problemViews(f.Warnings())
-	under, err := a.Control.DraftOf(f)
+	under, err := a.control.DraftOf(f)
 	if err != nil {
 		return nil, a.failed("building the draft", err)
 	}
@@ -128,16 +135,16 @@ func draftRejected(err error) error {
 }
 
 // explainDecision explains a past request.
-func (a *Plane) explainDecision(o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
+func (a *routeAPI) explainDecision(o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
 	if o.Tenant != "" || o.KeyID != "" || o.Class != "" || o.Path != "" || len(o.Headers) > 0 {
 		return invalid("body.decision", "a past request has its own tenant, key, class, path and headers: name none beside it", nil)
 	}
-	n, known := a.Decisions.Get(o.Decision)
+	n, known := a.records.Get(o.Decision)
 	if !known {
 		return huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep).")
 	}
-	live := a.Control.Snapshot()
-	gateways := a.Control.Pools.Sharing(live.File)
+	live := a.control.Snapshot()
+	gateways := a.control.Pools.Sharing(live.File)
 	answer.Explanation = *explainPast(live, gateways, n.Decision, nil)
 	if under != nil {
 		answer.Draft = explainPast(live, gateways, n.Decision, under)
@@ -146,16 +153,16 @@ func (a *Plane) explainDecision(o *ExplainOrder, under *control.Snapshot, answer
 }
 
 // explainRequest explains a request that nobody sent.
-func (a *Plane) explainRequest(ctx context.Context, o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
+func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
 	r, err := o.request(ctx)
 	if err != nil {
 		return err
 	}
-	as, err := o.caller(a.Control.Snapshot().People, time.Now())
+	as, err := o.caller(a.control.Snapshot().People, time.Now())
 	if err != nil {
 		return err
 	}
-	e, rand := a.Explain(r, control.Question{As: as})
+	e, rand := a.explain(r, control.Question{As: as})
 	answer.Explanation = *e
 	if under == nil {
 		return nil
@@ -167,7 +174,7 @@ func (a *Plane) explainRequest(ctx context.Context, o *ExplainOrder, under *cont
 	if r, err = o.request(ctx); err != nil {
 		return err
 	}
-	answer.Draft, _ = a.Explain(r, q)
+	answer.Draft, _ = a.explain(r, q)
 	if missing != nil {
 		answer.Draft.Notes = append(answer.Draft.Notes, "the draft has no such tenant or key: explained as the one in force")
 	}

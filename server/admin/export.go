@@ -25,13 +25,13 @@ const (
 )
 
 // exports documents an answer that is JSON, or another type by Accept.
-func exports[T any](a *Plane, op huma.Operation, other string) huma.Operation {
-	registry := a.api.OpenAPI().Components.Schemas
-	op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
-		"application/json": {Schema: registry.Schema(reflect.TypeFor[T](), true, "")},
-		other:              {Schema: &huma.Schema{Type: huma.TypeString}},
-	}}}
-	return op
+func exports[T any](other string) func(huma.Registry, *huma.Operation) {
+	return func(registry huma.Registry, op *huma.Operation) {
+		op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
+			"application/json": {Schema: registry.Schema(reflect.TypeFor[T](), true, "")},
+			other:              {Schema: &huma.Schema{Type: huma.TypeString}},
+		}}}
+	}
 }
 
 // written is an answer that its handler writes.
@@ -53,7 +53,56 @@ func wants(accept, other string) bool {
 	return negotiation.SelectQValueFast(accept, []string{"application/json", other}) == other
 }
 
-func (a *Plane) listAudit(ctx context.Context, in *struct {
+// auditAPI reads the audit log and the ledger.
+type auditAPI struct{ gateway }
+
+// operations are those on what was done and used.
+func (a *auditAPI) operations() []operation {
+	return []operation{
+		{id: "list-audit", route: "GET /admin/audit", roles: anybody, errors: reading,
+			register: handle(a.listAudit, exports[auditPage](ndjson)),
+			summary:  "Who changed what, the newest first; application/x-ndjson by Accept exports all"},
+		{id: "get-usage", route: "GET /admin/tenants/{name}/usage", roles: anybody, errors: reading,
+			register: handle(a.getUsage, exports[UsageView](csvType)),
+			summary:  "What a tenant has used by UTC day; text/csv by Accept"},
+	}
+}
+
+// AuditView is one line of the audit log.
+type AuditView struct {
+	ID        int64           `json:"id"`
+	At        time.Time       `json:"at"`
+	Actor     string          `json:"actor"`
+	Role      string          `json:"role,omitempty"`
+	Via       string          `json:"via"`
+	IP        string          `json:"ip,omitempty"`
+	RequestID string          `json:"request_id,omitempty"`
+	Action    string          `json:"action"`
+	Target    string          `json:"target"`
+	Before    json.RawMessage `json:"before,omitempty"`
+	After     json.RawMessage `json:"after,omitempty"`
+	Outcome   string          `json:"outcome"`
+	Hash      string          `json:"hash" doc:"SHA-256 over this line and the hash of the one before."`
+}
+
+func auditView(e store.AuditEntry) AuditView {
+	return AuditView{ID: e.ID, At: e.At.UTC(), Actor: e.Actor, Role: e.Role, Via: e.Via, IP: e.IP, RequestID: e.RequestID,
+		Action: e.Action, Target: e.Target, Before: storedJSON(e.Before), After: storedJSON(e.After), Outcome: e.Outcome, Hash: e.Hash}
+}
+
+// storedJSON returns a stored JSON text as it is; nil for none.
+func storedJSON(text string) json.RawMessage {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	if !json.Valid([]byte(text)) { // nothing that was written down is left out
+		quoted, _ := json.Marshal(text)
+		return quoted
+	}
+	return json.RawMessage(text)
+}
+
+func (a *auditAPI) listAudit(ctx context.Context, in *struct {
 	Accept string    `header:"Accept"`
 	Actor  string    `query:"actor" maxLength:"100"`
 	Action string    `query:"action" maxLength:"100"`
@@ -66,7 +115,7 @@ func (a *Plane) listAudit(ctx context.Context, in *struct {
 		return nil, err
 	}
 	q := store.AuditQuery{Actor: in.Actor, Action: in.Action, Target: in.Target, Since: in.Since, Before: in.Cursor, Limit: in.Limit}
-	entries, err := a.Control.Stores.SQL.Audit(ctx, q)
+	entries, err := a.control.Stores.SQL.Audit(ctx, q)
 	if err != nil {
 		return nil, a.failed("reading the audit log", err)
 	}
@@ -93,7 +142,7 @@ type auditPage struct {
 // bounded by itself, not the whole: a log may take minutes to read. An export that
 // breaks off, or that its client does not read, ends the connection without its last
 // chunk, so that a part does not look whole.
-func (a *Plane) exportAudit(ctx context.Context, c huma.Context, q store.AuditQuery, entries []store.AuditEntry) {
+func (a *auditAPI) exportAudit(ctx context.Context, c huma.Context, q store.AuditQuery, entries []store.AuditEntry) {
 	c.SetHeader("Content-Type", ndjson)
 	c.SetHeader("Content-Disposition", `attachment; filename="audit.ndjson"`)
 	c.SetStatus(http.StatusOK)
@@ -111,8 +160,8 @@ func (a *Plane) exportAudit(ctx context.Context, c huma.Context, q store.AuditQu
 		}
 		q.Before = entries[len(entries)-1].ID
 		var err error
-		if entries, err = a.Control.Stores.SQL.Audit(ctx, q); err != nil {
-			a.Log.Warn("an export of the audit log broke off", "cause", err.Error())
+		if entries, err = a.control.Stores.SQL.Audit(ctx, q); err != nil {
+			a.log.Warn("an export of the audit log broke off", "cause", err.Error())
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -135,7 +184,7 @@ const (
 	usageMost = 367
 )
 
-func (a *Plane) getUsage(ctx context.Context, in *struct {
+func (a *auditAPI) getUsage(ctx context.Context, in *struct {
 	Name    string `path:"name" maxLength:"63"`
 	Accept  string `header:"Accept"`
 	From    string `query:"from" format:"date" doc:"The first UTC day; absent: 30 days back."`
@@ -150,11 +199,11 @@ func (a *Plane) getUsage(ctx context.Context, in *struct {
 	if err := window(&q, in.From, in.To, time.Now()); err != nil {
 		return nil, err
 	}
-	rows, err := a.Control.Stores.SQL.Usage(ctx, q)
+	rows, err := a.control.Stores.SQL.Usage(ctx, q)
 	if err != nil {
 		return nil, a.failed("reading the usage", err)
 	}
-	if _, err := a.tenantNamed(in.Name); err != nil && len(rows) == 0 { // of a deleted tenant the ledger stays
+	if _, err := a.tenant(in.Name); err != nil && len(rows) == 0 { // of a deleted tenant the ledger stays
 		return nil, err
 	}
 	if wants(in.Accept, csvType) {

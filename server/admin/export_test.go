@@ -23,12 +23,12 @@ import (
 func TestAuditExportOutlastsTheTimeOfOneRequest(t *testing.T) {
 	r := newPlaneRig(t)
 	for range 450 {
-		if err := r.Control.Stores.SQL.AppendAudit(t.Context(), store.Actor{Name: "ops"}, "test", "target", "", "", "ok"); err != nil {
+		if err := r.plane.control.Stores.SQL.AppendAudit(t.Context(), store.Actor{Name: "ops"}, "test", "target", "", "", "ok"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	q := store.AuditQuery{Limit: 50}
-	first, err := r.Control.Stores.SQL.Audit(t.Context(), q)
+	first, err := r.plane.control.Stores.SQL.Audit(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestAuditExportOutlastsTheTimeOfOneRequest(t *testing.T) {
 	w := httptest.NewRecorder()
 	c, _ := gin.CreateTestContext(w)
 	c.Request = httptest.NewRequest(http.MethodGet, "/admin/audit", nil)
-	r.exportAudit(spent, humagin.NewContext(&huma.Operation{}, c), q, first)
+	(&auditAPI{r.plane.gateway}).exportAudit(spent, humagin.NewContext(&huma.Operation{}, c), q, first)
 	if n := strings.Count(w.Body.String(), "\n"); n != 450 {
 		t.Errorf("%d of 450 entries were exported", n)
 	}
@@ -60,7 +60,7 @@ func TestAFullDatabaseIsAnsweredAsOneThatIsAway(t *testing.T) {
 		t.Fatalf("the database is not full: %v", full)
 	}
 	r := newPlaneRig(t)
-	answer := r.failed("creating a tenant", fmt.Errorf("creating a tenant: %w", full))
+	answer := r.plane.failed("creating a tenant", fmt.Errorf("creating a tenant: %w", full))
 	var status huma.StatusError
 	var headers huma.HeadersError
 	if !errors.As(answer, &status) || status.GetStatus() != http.StatusServiceUnavailable ||

@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"tierway/server/control"
 	"tierway/store"
+	"tierway/telemetry"
 )
 
 // operator is who asks on the admin plane.
@@ -31,26 +33,39 @@ func actorOf(ctx context.Context) store.Actor {
 	return o.actor
 }
 
+// guard decides who may use an operation, and writes refusals down.
+type guard struct {
+	gateway
+	counts *telemetry.Metrics
+	rand   func() uint64
+	cross  http.CrossOriginProtection // refuses what a page of another site makes a browser send
+	routes map[string]*operation      // by method and gin's path; written before serving
+
+	mu        sync.Mutex          // guards the rest
+	refused   map[string]refusals // by client address
+	elsewhere int                 // refusals that were not written down, of addresses that are not in refused
+}
+
 // adminPatience bounds one request of the admin API: what it asks the database
 // takes milliseconds, and an operator is waiting.
 const adminPatience = 10 * time.Second
 
-// guard stands before every route of the admin plane: it lets through whose key
+// check stands before every route of the admin plane: it lets through whose key
 // may, and writes refusals down.
-func (a *Plane) guard(c *gin.Context) {
+func (g *guard) check(c *gin.Context) {
 	if !strings.HasPrefix(c.FullPath(), "/admin/") { // metrics, probes, and what is nowhere
 		return
 	}
-	id := control.RequestID(c.Request.Header, a.Rand)
+	id := control.RequestID(c.Request.Header, g.rand)
 	c.Header("X-Request-Id", id)
-	o := operator{actor: store.Actor{Via: "api", IP: a.Control.Snapshot().ClientIP(c.Request), RequestID: id}}
-	op := a.routes[c.Request.Method+" "+c.FullPath()]
-	if !a.admitted(c, op, &o) {
+	o := operator{actor: store.Actor{Via: "api", IP: g.control.Snapshot().ClientIP(c.Request), RequestID: id}}
+	op := g.routes[c.Request.Method+" "+c.FullPath()]
+	if !g.admitted(c, op, &o) {
 		c.Abort()
 		return
 	}
 	ctx := context.WithValue(c.Request.Context(), operatorKey{}, o)
-	if op.Endless {
+	if op.endless {
 		unbound(c)
 	} else {
 		var cancel context.CancelFunc
@@ -59,14 +74,14 @@ func (a *Plane) guard(c *gin.Context) {
 	}
 	c.Request = c.Request.WithContext(ctx)
 	c.Next()
-	a.noteFailure(c, op, o.actor)
+	g.noteFailure(c, op, o.actor)
 }
 
 // admitted fills in who asks and reports whether they may; if not, it has
 // answered.
-func (a *Plane) admitted(c *gin.Context, op *operation, o *operator) bool {
-	if err := a.cross.Check(c.Request); err != nil {
-		a.noteRefusal(c.Request, o.actor, "a page of another site")
+func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
+	if err := g.cross.Check(c.Request); err != nil {
+		g.noteRefusal(c.Request, o.actor, "a page of another site")
 		Problem(c.Writer, http.StatusForbidden, "A page of another site sent this request. Admin requests come from tools, or from this gateway's own pages.")
 		return false
 	}
@@ -75,16 +90,16 @@ func (a *Plane) admitted(c *gin.Context, op *operation, o *operator) bool {
 		return true
 	}
 	key, sent := control.Credential(c.Request.Header)
-	admin, known := a.Control.Snapshot().People.AdminOf(key, time.Now())
+	admin, known := g.control.Snapshot().People.AdminOf(key, time.Now())
 	if !sent || !known {
-		a.refuse(c, o.actor, key)
+		g.refuse(c, o.actor, key)
 		return false
 	}
 	o.Admin, o.actor.Name, o.actor.Role = admin, admin.Name, admin.Role
 	if slices.Contains(op.roles, admin.Role) || op.preview && slices.Contains(anybody, admin.Role) && dryRun(c) {
 		return true
 	}
-	a.noteRefusal(c.Request, o.actor, "the role is "+admin.Role)
+	g.noteRefusal(c.Request, o.actor, "the role is "+admin.Role)
 	detail := fmt.Sprintf("Your key has the role %s; this needs %s.", admin.Role, strings.Join(op.roles, " or "))
 	if op.preview {
 		detail += " With ?dry_run=true you may see what would happen."
@@ -101,19 +116,19 @@ func dryRun(c *gin.Context) bool {
 
 // refuse answers a request without an admin key, and writes down a key that is none.
 // A tenant's key is told apart: it is known, and somebody uses it for what it is not.
-func (a *Plane) refuse(c *gin.Context, actor store.Actor, key string) {
+func (g *guard) refuse(c *gin.Context, actor store.Actor, key string) {
 	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. If there is none yet: with a database, the gateway logs how to create the first one; without, add `admin.keys` to config.yaml."
-	caller, _ := a.Control.Snapshot().People.Directory.Authenticate(key, now)
+	caller, _ := g.control.Snapshot().People.Directory.Authenticate(key, now)
 	switch {
 	case key == "":
 	case caller != nil:
 		actor.Name = "tenant:" + caller.Tenant
-		a.noteRefusal(c.Request, actor, "a tenant's key")
+		g.noteRefusal(c.Request, actor, "a tenant's key")
 		detail = "This is a tenant's key. The admin plane takes admin keys only."
 	default:
-		a.Counts.AuthFailures.Inc()
-		a.noteRefusal(c.Request, actor, "a wrong key")
-		if tooMany, wait := a.Control.Guesses.Another(actor.IP, now); tooMany {
+		g.counts.AuthFailures.Inc()
+		g.noteRefusal(c.Request, actor, "a wrong key")
+		if tooMany, wait := g.control.Guesses.Another(actor.IP, now); tooMany {
 			c.Writer.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
 			Problem(c.Writer, http.StatusTooManyRequests, "Too many wrong keys from this address. Try again later; good keys still work.")
 			return
@@ -126,7 +141,7 @@ func (a *Plane) refuse(c *gin.Context, actor store.Actor, key string) {
 // noteRefusal writes a refused request to log and audit log, at most once a
 // second for each address. The path is as it was sent, as far as the log can be
 // searched for it.
-func (a *Plane) noteRefusal(r *http.Request, actor store.Actor, why string) {
+func (g *guard) noteRefusal(r *http.Request, actor store.Actor, why string) {
 	const longest = 300 // of a search's target
 	target := r.Method + " " + r.URL.Path
 	if len(target) > longest {
@@ -135,19 +150,19 @@ func (a *Plane) noteRefusal(r *http.Request, actor store.Actor, why string) {
 	if actor.Name == "" {
 		actor.Name = "unknown"
 	}
-	a.noteOnce(r.Context(), actor, "admin.refused", target, why)
+	g.noteOnce(r.Context(), actor, "admin.refused", target, why)
 }
 
 // noteFailure writes down what an operator was refused to change. Reloads write
 // their own.
-func (a *Plane) noteFailure(c *gin.Context, op *operation, actor store.Actor) {
+func (g *guard) noteFailure(c *gin.Context, op *operation, actor store.Actor) {
 	switch c.Writer.Status() {
 	case http.StatusForbidden, http.StatusConflict, http.StatusPreconditionFailed:
 	default:
 		return
 	}
-	if c.Request.Method != http.MethodGet && op.Id != "reload" && !dryRun(c) {
-		a.noteOnce(c.Request.Context(), actor, op.action(), c.Request.URL.Path, "refused: "+http.StatusText(c.Writer.Status()))
+	if c.Request.Method != http.MethodGet && op.id != "reload" && !dryRun(c) {
+		g.noteOnce(c.Request.Context(), actor, op.action(), c.Request.URL.Path, "refused: "+http.StatusText(c.Writer.Status()))
 	}
 }
 
@@ -163,8 +178,8 @@ type refusals struct {
 
 // noteOnce is note, at most once a second for each address. What was left out
 // before is told by its number.
-func (a *Plane) noteOnce(ctx context.Context, actor store.Actor, action, target, outcome string) {
-	more, elsewhere, first := a.firstOfSecond(actor.IP, time.Now().Unix())
+func (g *guard) noteOnce(ctx context.Context, actor store.Actor, action, target, outcome string) {
+	more, elsewhere, first := g.firstOfSecond(actor.IP, time.Now().Unix())
 	if !first {
 		return
 	}
@@ -174,47 +189,47 @@ func (a *Plane) noteOnce(ctx context.Context, actor store.Actor, action, target,
 	if elsewhere > 0 {
 		outcome += fmt.Sprintf("; %d more of other addresses", elsewhere)
 	}
-	a.note(ctx, actor, action, target, outcome)
+	g.note(ctx, actor, action, target, outcome)
 }
 
 // firstOfSecond reports whether the address has not been written down in this
 // second. If so, it returns how many of its refusals were left out since its last,
 // and how many of addresses that are forgotten or were never remembered.
-func (a *Plane) firstOfSecond(ip string, second int64) (more, elsewhere int, first bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	was, known := a.refused[ip]
+func (g *guard) firstOfSecond(ip string, second int64) (more, elsewhere int, first bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was, known := g.refused[ip]
 	if known && was.second == second {
-		a.refused[ip] = refusals{second, was.more + 1}
+		g.refused[ip] = refusals{second, was.more + 1}
 		return 0, 0, false
 	}
-	if !known && len(a.refused) >= refusedMax {
-		for other, at := range a.refused {
+	if !known && len(g.refused) >= refusedMax {
+		for other, at := range g.refused {
 			if at.second != second {
-				a.elsewhere += at.more
-				delete(a.refused, other)
+				g.elsewhere += at.more
+				delete(g.refused, other)
 			}
 		}
-		if len(a.refused) >= refusedMax {
-			a.elsewhere++
+		if len(g.refused) >= refusedMax {
+			g.elsewhere++
 			return 0, 0, false
 		}
 	}
-	elsewhere, a.elsewhere = a.elsewhere, 0
-	a.refused[ip] = refusals{second: second}
+	elsewhere, g.elsewhere = g.elsewhere, 0
+	g.refused[ip] = refusals{second: second}
 	return was.more, elsewhere, true
 }
 
 // note appends to the audit log what changes nothing.
-func (a *Plane) note(ctx context.Context, actor store.Actor, action, target, outcome string) {
-	a.Log.Warn("an admin request was refused", "actor", actor.Name, "ip", actor.IP, "request_id", actor.RequestID, "target", target, "why", outcome)
-	if a.Control.Stores.SQL == nil {
+func (g *guard) note(ctx context.Context, actor store.Actor, action, target, outcome string) {
+	g.log.Warn("an admin request was refused", "actor", actor.Name, "ip", actor.IP, "request_id", actor.RequestID, "target", target, "why", outcome)
+	if g.control.Stores.SQL == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
 	defer cancel()
-	if err := a.Control.Stores.SQL.AppendAudit(ctx, actor, action, target, "", "", outcome); err != nil {
-		a.Log.Warn("a refusal could not be written to the audit log", "cause", err.Error())
+	if err := g.control.Stores.SQL.AppendAudit(ctx, actor, action, target, "", "", outcome); err != nil {
+		g.log.Warn("a refusal could not be written to the audit log", "cause", err.Error())
 	}
 }
 

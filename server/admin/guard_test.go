@@ -32,7 +32,7 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 		{"POST", "/admin/bootstrap", "", `{"secret":"guess","name":"eve"}`, "", 401, "POST /admin/bootstrap", "a wrong secret", "bootstrap"},
 		{"POST", "/admin/tenants", "ops", "{}", "cross-site", 403, "POST /admin/tenants", "a page of another site", "unknown"},
 	} {
-		r.refused = map[string]refusals{"192.0.2.1": {second: 1, more: i}} // the second before
+		r.plane.guard.refused = map[string]refusals{"192.0.2.1": {second: 1, more: i}} // the second before
 		if got := r.ask(tt.key, tt.method, tt.path, tt.body, "Sec-Fetch-Site", tt.site); got.Code != tt.status {
 			t.Fatalf("%s is %d: %s", tt.target, got.Code, got.Body)
 		}
@@ -50,7 +50,7 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 		}
 	}
 	r.ask("", http.MethodGet, "/admin/tenants", "") // without a key nothing was tried
-	r.refused = map[string]refusals{}
+	r.plane.guard.refused = map[string]refusals{}
 	for range 5 {
 		r.ask("wrong", http.MethodGet, "/admin/"+strings.Repeat("x", 400), "")
 		r.ask("wrong", http.MethodGet, "/admin/tenants/"+strings.Repeat("x", 400), "")
@@ -62,7 +62,7 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 
 func TestAPanicOnTheAdminPlaneIsAProblemAndCounted(t *testing.T) {
 	r := newPlaneRig(t)
-	r.engine.GET("/broken", func(*gin.Context) { panic("a key") })
+	r.plane.engine.GET("/broken", func(*gin.Context) { panic("a key") })
 	w := r.ask("", http.MethodGet, "/broken", "")
 	if w.Code != 500 || w.Header().Get("Content-Type") != "application/problem+json" || strings.Contains(w.Body.String(), "a key") || strings.Count(r.log.String(), "recovered from a panic") != 1 {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)

@@ -6,37 +6,33 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"tierway/store"
 	"tierway/tenants"
 )
 
-// keyOperations are those on tenants' keys.
-func keyOperations() []operation {
-	writes := []int{http.StatusNotFound, http.StatusConflict, http.StatusNotImplemented, http.StatusServiceUnavailable}
-	changes := append([]int{http.StatusPreconditionFailed}, writes...)
+// keyAPI shows and changes the keys of tenants.
+type keyAPI struct{ *directory }
+
+// operations are those on tenants' keys.
+func (a *keyAPI) operations() []operation {
 	return []operation{
-		{Id: "list-keys", Method: http.MethodGet, Path: "/admin/tenants/{name}/keys", summary: "List a tenant's keys, those that are over too", roles: anybody,
-			errors:   []int{http.StatusNotFound},
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.listKeys) }},
-		{Id: "create-key", Method: http.MethodPost, Path: "/admin/tenants/{name}/keys", summary: "Make a key; the answer holds it, once", roles: admins,
-			status: http.StatusCreated, errors: writes,
-			register: func(a *Plane, op huma.Operation) { handle(a, bodyOf[KeySettings](a, op), a.createKey) }},
-		{Id: "get-key", Method: http.MethodGet, Path: "/admin/keys/{id}", summary: "Show a key, without its secret", roles: anybody,
-			errors:   []int{http.StatusNotFound},
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.getKey) }},
-		{Id: "update-key", Method: http.MethodPatch, Path: "/admin/keys/{id}", summary: "Change a key's name, rights, limits or expiry by a JSON merge patch", roles: admins,
-			errors:   changes,
-			register: func(a *Plane, op huma.Operation) { handle(a, bodyOf[KeySettings](a, op), a.updateKey) }},
-		{Id: "rotate-key", Method: http.MethodPost, Path: "/admin/keys/{id}/rotate", summary: "Put a new key in a key's place; both work during grace_s", roles: admins,
-			status: http.StatusCreated, errors: changes,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.rotateKey) }},
-		{Id: "revoke-key", Method: http.MethodPost, Path: "/admin/keys/{id}/revoke", summary: "End a key at once and for good", roles: admins, errors: changes,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.revokeKey) }},
+		{id: "list-keys", route: "GET /admin/tenants/{name}/keys", roles: anybody, register: handle(a.listKeys),
+			summary: "List a tenant's keys, those that are over too"},
+		{id: "create-key", route: "POST /admin/tenants/{name}/keys", roles: admins, status: http.StatusCreated,
+			errors: creating, register: handle(a.createKey, bodyOf[KeySettings]),
+			summary: "Make a key; the answer holds it, once"},
+		{id: "get-key", route: "GET /admin/keys/{id}", roles: anybody, register: handle(a.getKey),
+			summary: "Show a key, without its secret"},
+		{id: "update-key", route: "PATCH /admin/keys/{id}", roles: admins, errors: changing,
+			register: handle(a.updateKey, bodyOf[KeySettings]),
+			summary:  "Change a key's name, rights, limits or expiry by a JSON merge patch"},
+		{id: "rotate-key", route: "POST /admin/keys/{id}/rotate", roles: admins, status: http.StatusCreated,
+			errors: changing, register: handle(a.rotateKey),
+			summary: "Put a new key in a key's place; both work during grace_s"},
+		{id: "revoke-key", route: "POST /admin/keys/{id}/revoke", roles: admins, errors: changing,
+			register: handle(a.revokeKey), summary: "End a key at once and for good"},
 	}
 }
 
@@ -74,12 +70,12 @@ type KeyAnswer struct {
 }
 
 func keySettings(k tenants.Key) KeySettings {
-	return KeySettings{Name: k.Name, RightsSettings: rightsSettings(k.Rights), Limits: k.Limits, ExpiresAt: optional(k.ExpiresAt)}
+	return KeySettings{Name: k.Name, RightsSettings: RightsSettings(k.Rights), Limits: k.Limits, ExpiresAt: optional(k.ExpiresAt)}
 }
 
 // key returns the key with the settings.
 func (s KeySettings) key(k tenants.Key) tenants.Key {
-	k.Name, k.Rights, k.Limits, k.ExpiresAt = s.Name, s.rights(), s.Limits, pointed(s.ExpiresAt)
+	k.Name, k.Rights, k.Limits, k.ExpiresAt = s.Name, tenants.Rights(s.RightsSettings), s.Limits, pointed(s.ExpiresAt)
 	return k
 }
 
@@ -106,14 +102,14 @@ func keyView(k tenants.Key, now time.Time) KeyView {
 		ReplacedBy: k.ReplacedBy, FromConfig: k.FromConfig, Version: k.Version}
 }
 
-func (a *Plane) listKeys(_ context.Context, in *struct {
+func (a *keyAPI) listKeys(_ context.Context, in *struct {
 	Name string `path:"name" maxLength:"63"`
 	PageQuery
 }) (*reply[Page[KeyView]], error) {
-	if _, err := a.tenantNamed(in.Name); err != nil {
+	if _, err := a.tenant(in.Name); err != nil {
 		return nil, err
 	}
-	_, ks, _, _ := a.Control.TenantsNow()
+	_, ks, _, _ := a.control.TenantsNow()
 	var views []KeyView
 	for _, k := range ks {
 		if k.Tenant == in.Name {
@@ -123,42 +119,10 @@ func (a *Plane) listKeys(_ context.Context, in *struct {
 	return &reply[Page[KeyView]]{Body: paged(views, in.PageQuery, func(k *KeyView) string { return k.ID }, func(k *KeyView) string { return k.Name })}, nil
 }
 
-// keyOf returns the key of an id.
-func (a *Plane) keyOf(id string) (tenants.Key, error) {
-	_, ks, _, _ := a.Control.TenantsNow()
-	i := slices.IndexFunc(ks, func(k tenants.Key) bool { return k.ID == id })
-	if i < 0 {
-		return tenants.Key{}, notFound("key", id)
-	}
-	return ks[i], nil
-}
-
-// liveKey returns the key of an id if the API may change it, at the version that
-// is wanted.
-func (a *Plane) liveKey(ctx context.Context, id string, want int64) (tenants.Key, error) {
-	k, err := a.keyOf(id)
-	if err == nil && !k.FromConfig && want != 0 && k.Version != want { // this gateway may be the one that is behind
-		if err = a.Control.Database.Read(ctx); err == nil {
-			k, err = a.keyOf(id)
-		}
-	}
-	switch {
-	case err != nil:
-		return k, err
-	case k.FromConfig:
-		return k, fromConfig("key", id)
-	case want != 0 && k.Version != want:
-		return k, store.ErrConflict
-	case !k.Valid(time.Now()):
-		return k, over(k, time.Now())
-	}
-	return k, nil
-}
-
-func (a *Plane) getKey(_ context.Context, in *struct {
+func (a *keyAPI) getKey(_ context.Context, in *struct {
 	ID string `path:"id" maxLength:"63"`
 }) (*tagged[KeyView], error) {
-	k, err := a.keyOf(in.ID)
+	k, err := a.key(in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +131,7 @@ func (a *Plane) getKey(_ context.Context, in *struct {
 	return &tagged[KeyView]{ETag: etag(k.Version), Body: v}, nil
 }
 
-func (a *Plane) createKey(ctx context.Context, in *struct {
+func (a *keyAPI) createKey(ctx context.Context, in *struct {
 	Name string `path:"name" maxLength:"63"`
 	Body json.RawMessage
 }) (*tagged[KeyAnswer], error) {
@@ -181,14 +145,14 @@ func (a *Plane) createKey(ctx context.Context, in *struct {
 	if err := settings.check(in.Body, time.Now()); err != nil {
 		return nil, err
 	}
-	t, err := a.tenantNamed(in.Name)
+	t, err := a.tenant(in.Name)
 	if err != nil {
 		return nil, err
 	}
 	warnings := []string{}
 	if t.FromConfig {
 		// A key stands in the database beside a tenant, whose settings the file has.
-		if _, err := a.Control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), tenants.Tenant{Name: in.Name}); err != nil && !errors.Is(err, store.ErrExists) {
+		if _, err := a.control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), tenants.Tenant{Name: in.Name}); err != nil && !errors.Is(err, store.ErrExists) {
 			return nil, a.failed("making a tenant", err)
 		}
 		warnings = append(warnings, fmt.Sprintf("the tenant %q stands in config.yaml: what it may use and its limits are those of the file", in.Name))
@@ -197,21 +161,20 @@ func (a *Plane) createKey(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("making a key", err)
 	}
-	a.Control.Database.Changed(ctx)
+	a.control.Database.Changed(ctx)
 	return &tagged[KeyAnswer]{ETag: etag(k.Version), Body: KeyAnswer{Key: keyView(k, time.Now()), Secret: secret,
-		Warnings: append(warnings, advice(a.Control.Snapshot().File, k.Rights, k.Limits)...)}}, nil
+		Warnings: append(warnings, advice(a.control.Snapshot().File, k.Rights, k.Limits)...)}}, nil
 }
 
-func (a *Plane) updateKey(ctx context.Context, in *struct {
+func (a *keyAPI) updateKey(ctx context.Context, in *struct {
 	ID      string `path:"id" maxLength:"63"`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
 	Body    json.RawMessage
 }) (*tagged[KeyAnswer], error) {
 	var made tenants.Key
-	err := a.onVersion(ctx, in.IfMatch, func(want int64) error {
-		k, err := a.liveKey(ctx, in.ID, want)
-		if err != nil {
-			return err
+	err := a.changeKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) error {
+		if !k.Valid(time.Now()) {
+			return over(k, time.Now())
 		}
 		settings, err := merged(keySettings(k), in.Body)
 		if err == nil {
@@ -220,12 +183,12 @@ func (a *Plane) updateKey(ctx context.Context, in *struct {
 		if err != nil {
 			return err
 		}
-		made, err = a.Control.Stores.SQL.UpdateKey(ctx, actorOf(ctx), settings.key(k), k.Version)
+		made, err = a.control.Stores.SQL.UpdateKey(ctx, actorOf(ctx), settings.key(k), k.Version)
 		return err
 	})
 	if err != nil {
 		return nil, a.failed("changing a key", err)
 	}
 	return &tagged[KeyAnswer]{ETag: etag(made.Version), Body: KeyAnswer{Key: keyView(made, time.Now()),
-		Warnings: advice(a.Control.Snapshot().File, made.Rights, made.Limits)}}, nil
+		Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }

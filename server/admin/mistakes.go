@@ -21,10 +21,10 @@ const (
 	badTime      = "invalid date/time for format "
 )
 
-// waysOut adds to what a request got wrong how it is right: of a query parameter
-// that the operation does not have the value and those that it has, of a time an
-// example.
-func waysOut(ctx huma.Context, _ string, v any) (any, error) {
+// mend adds to what a request got wrong how it is right: of a query parameter that the
+// operation does not have the value and those that it has, of a time an example. It takes
+// out what is repeated of the request, where that is a whole object or may be a secret.
+func mend(ctx huma.Context, _ string, v any) (any, error) {
 	e, ok := v.(*huma.ErrorModel)
 	if !ok {
 		return v, nil
@@ -32,23 +32,25 @@ func waysOut(ctx huma.Context, _ string, v any) (any, error) {
 	for _, d := range e.Errors {
 		switch {
 		case d.Message == unknownQuery:
-			knownQuery(ctx, d)
+			name, at := strings.TrimPrefix(d.Location, "query."), ctx.URL()
+			d.Value = queryValue(at.Query()[name])
+			d.Message = fmt.Sprintf("%s (%s)", unknownQuery, config.DidYouMean(name, queryOf(ctx.Operation())))
 		case strings.HasPrefix(d.Message, badTime), d.Message == validation.MsgExpectedRFC3339DateTime:
 			d.Message = timeWanted(d)
+		}
+		switch d.Value.(type) {
+		case string, bool, float64, int, int64:
+			if ctx.Operation().OperationID == "bootstrap" {
+				d.Value = nil
+			}
+		default:
+			d.Value = nil
 		}
 	}
 	if len(e.Errors) > 0 && strings.HasPrefix(e.Errors[0].Message, unknownQuery) { // they come alone, in the order of a map
 		slices.SortFunc(e.Errors, func(a, b *huma.ErrorDetail) int { return strings.Compare(a.Location, b.Location) })
 	}
 	return e, nil
-}
-
-// knownQuery says what the operation has in place of a query parameter.
-func knownQuery(ctx huma.Context, d *huma.ErrorDetail) {
-	name := strings.TrimPrefix(d.Location, "query.")
-	at := ctx.URL()
-	d.Value = queryValue(at.Query()[name])
-	d.Message = fmt.Sprintf("%s (%s)", unknownQuery, config.DidYouMean(name, queryOf(ctx.Operation())))
 }
 
 // queryOf names the query parameters of an operation.
@@ -87,7 +89,7 @@ func (a *Plane) queryOnce(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	if err := huma.WriteErr(a.api, ctx, http.StatusUnprocessableEntity, "validation failed", twice...); err != nil {
-		a.Log.Debug("an admin answer was not taken", "cause", err.Error())
+		a.log.Debug("an admin answer was not taken", "cause", err.Error())
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 
 // drainBegun is what is remembered of a drain that was begun on this gateway.
 type drainBegun struct {
-	at, deadline time.Time
-	inflight     int
+	deadline time.Time
+	inflight int
 }
 
 // drainState is how far a draining worker is.
@@ -55,7 +55,7 @@ type DrainAnswer struct {
 }
 
 // addDrain marks a worker that takes no new requests by an override.
-func (a *Plane) addDrain(st *WorkerState, now time.Time) {
+func (a *workerAPI) addDrain(st *WorkerState, now time.Time) {
 	o := st.Weights.Override
 	if o == nil || !o.Drain {
 		return
@@ -86,7 +86,7 @@ func expectedOf(p *control.Pool, weights map[string]int, now time.Time) (map[str
 	return shares, []string{fmt.Sprintf("no worker of %s takes requests: those that may move go where classifier.unavailable says, all others fail", p.Name)}
 }
 
-func (a *Plane) weighWorker(ctx context.Context, in *struct {
+func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
 	Name    string `path:"name" maxLength:"200"`
 	DryRun  bool   `query:"dry_run" doc:"Say what would happen, and change nothing."`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
@@ -96,14 +96,10 @@ func (a *Plane) weighWorker(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	match, err := tagOf(in.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	if in.DryRun {
-		return a.previewWeight(p, w, match, in.Body)
+		return a.previewWeight(p, w, in.IfMatch, in.Body)
 	}
-	o, err := a.change(ctx, in.Name, match, in.Body.over)
+	o, err := a.change(ctx, in.Name, in.IfMatch, in.Body.over)
 	if err != nil {
 		return nil, a.failed("changing a worker's weight", err)
 	}
@@ -123,7 +119,11 @@ func (c WorkerChange) over(o store.Override) (store.Override, error) {
 }
 
 // previewWeight answers with the shares that a change would make.
-func (a *Plane) previewWeight(p *control.Pool, w WorkerState, match tag, c WorkerChange) (*tagged[WorkerAnswer], error) {
+func (a *workerAPI) previewWeight(p *control.Pool, w WorkerState, ifMatch string, c WorkerChange) (*tagged[WorkerAnswer], error) {
+	match, err := tagOf(ifMatch)
+	if err != nil {
+		return nil, err
+	}
 	was := store.Override{Worker: w.Name}
 	if w.Weights.Override != nil {
 		was = *w.Weights.Override
@@ -147,10 +147,14 @@ func (a *Plane) previewWeight(p *control.Pool, w WorkerState, match tag, c Worke
 }
 
 // change changes what is in force of a worker by f, unless it is another than
-// match asks for: then it fails with store.ErrConflict.
-func (a *Plane) change(ctx context.Context, worker string, match tag, f func(store.Override) (store.Override, error)) (store.Override, error) {
+// If-Match asks for: then it fails with store.ErrConflict.
+func (a *workerAPI) change(ctx context.Context, worker, ifMatch string, f func(store.Override) (store.Override, error)) (store.Override, error) {
+	match, err := tagOf(ifMatch)
+	if err != nil {
+		return store.Override{}, err
+	}
 	actor, from := actorOf(ctx), int64(0)
-	o, err := a.Control.EditOverride(ctx, actor, worker, func(o store.Override) (store.Override, error) {
+	o, err := a.control.EditOverride(ctx, actor, worker, func(o store.Override) (store.Override, error) {
 		if from = o.Number(); !match.is(from) {
 			return o, store.ErrConflict
 		}
@@ -159,13 +163,13 @@ func (a *Plane) change(ctx context.Context, worker string, match tag, f func(sto
 		return o, err
 	})
 	if err == nil && o.Number() != from {
-		a.Log.Info("a worker was changed live", "worker", worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP, "request_id", actor.RequestID)
+		a.log.Info("a worker was changed live", "worker", worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP, "request_id", actor.RequestID)
 	}
 	return o, err
 }
 
 // workerAnswer answers with a worker and its pool as they are after a change.
-func (a *Plane) workerAnswer(o store.Override) (*tagged[WorkerAnswer], error) {
+func (a *workerAPI) workerAnswer(o store.Override) (*tagged[WorkerAnswer], error) {
 	p, w, err := a.workerNamed(o.Worker)
 	if err != nil {
 		return nil, err
@@ -175,7 +179,7 @@ func (a *Plane) workerAnswer(o store.Override) (*tagged[WorkerAnswer], error) {
 	return &tagged[WorkerAnswer]{ETag: etag(o.Number()), Body: answer}, nil
 }
 
-func (a *Plane) drainWorker(ctx context.Context, in *struct {
+func (a *workerAPI) drainWorker(ctx context.Context, in *struct {
 	Name    string `path:"name" maxLength:"200"`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
 	Body    *DrainRequest
@@ -184,20 +188,16 @@ func (a *Plane) drainWorker(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	match, err := tagOf(in.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	timeout := int64(300) // as documented; a long answer takes minutes
 	if in.Body != nil && in.Body.Timeout > 0 {
 		timeout = in.Body.Timeout
 	}
-	o, err := a.change(ctx, in.Name, match, drained)
+	o, err := a.change(ctx, in.Name, in.IfMatch, drained)
 	if err != nil {
 		return nil, a.failed("draining a worker", err)
 	}
 	now := time.Now().UTC()
-	begun := drainBegun{at: now, deadline: now.Add(time.Duration(timeout) * time.Second), inflight: w.Inflight}
+	begun := drainBegun{deadline: now.Add(time.Duration(timeout) * time.Second), inflight: w.Inflight}
 	a.mu.Lock()
 	a.drains[in.Name] = begun
 	a.mu.Unlock()
@@ -220,18 +220,14 @@ func drained(o store.Override) (store.Override, error) {
 	return o, nil
 }
 
-func (a *Plane) undrainWorker(ctx context.Context, in *struct {
+func (a *workerAPI) undrainWorker(ctx context.Context, in *struct {
 	Name    string `path:"name" maxLength:"200"`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
 }) (*tagged[WorkerAnswer], error) {
 	if _, _, err := a.workerNamed(in.Name); err != nil {
 		return nil, err
 	}
-	match, err := tagOf(in.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	o, err := a.change(ctx, in.Name, match, func(o store.Override) (store.Override, error) {
+	o, err := a.change(ctx, in.Name, in.IfMatch, func(o store.Override) (store.Override, error) {
 		o.Drain = false
 		return o, nil
 	})
@@ -242,26 +238,22 @@ func (a *Plane) undrainWorker(ctx context.Context, in *struct {
 	return a.workerAnswer(o)
 }
 
-func (a *Plane) forgetDrain(worker string) {
+func (a *workerAPI) forgetDrain(worker string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.drains, worker)
 }
 
-func (a *Plane) listOverrides(_ context.Context, in *struct{ PageQuery }) (*reply[Page[store.Override]], error) {
+func (a *workerAPI) listOverrides(_ context.Context, in *struct{ PageQuery }) (*reply[Page[store.Override]], error) {
 	name := func(o *store.Override) string { return o.Worker }
-	return &reply[Page[store.Override]]{Body: paged(a.Control.OverridesNow(), in.PageQuery, name, name)}, nil
+	return &reply[Page[store.Override]]{Body: paged(a.control.OverridesNow(), in.PageQuery, name, name)}, nil
 }
 
-func (a *Plane) deleteOverride(ctx context.Context, in *struct {
+func (a *workerAPI) deleteOverride(ctx context.Context, in *struct {
 	Worker  string `path:"worker" maxLength:"200"`
 	IfMatch string `header:"If-Match" doc:"The worker's ETag that the change is based on."`
 }) (*struct{}, error) {
-	match, err := tagOf(in.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	_, err = a.change(ctx, in.Worker, match, func(o store.Override) (store.Override, error) {
+	_, err := a.change(ctx, in.Worker, in.IfMatch, func(o store.Override) (store.Override, error) {
 		if !o.Says() {
 			return o, notFound("override of", in.Worker)
 		}

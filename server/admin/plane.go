@@ -36,26 +36,75 @@ type Options struct {
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
+// Plane is the admin API: its routes and what all of them share.
+type Plane struct {
+	gateway
+	engine     *gin.Engine
+	api        huma.API
+	guard      *guard
+	decisions  *decisionAPI
+	routes     *routeAPI
+	operations []huma.Operation
+}
+
+// gateway is what the resources of the API have in common: the gateway's state and the
+// answers to errors of its stores.
+type gateway struct {
+	control *control.Control
+	log     *slog.Logger
+}
+
 // New builds the admin plane: everything under /admin/ with an admin key. Without
 // admin keys it is closed, never open.
 func New(o Options) *Plane {
-	a := &Plane{Options: o, engine: gin.New(), started: time.Now(), drains: map[string]drainBegun{}, refused: map[string]refusals{}}
+	all := gateway{o.Control, o.Log}
+	a := &Plane{gateway: all, engine: gin.New(),
+		guard:     &guard{gateway: all, counts: o.Counts, rand: o.Rand, routes: map[string]*operation{}, refused: map[string]refusals{}},
+		decisions: &decisionAPI{gateway: all, records: o.Decisions, draining: o.Draining},
+		routes:    &routeAPI{gateway: all, records: o.Decisions, explain: o.Explain}}
 	e := a.engine
 	e.RedirectTrailingSlash, e.HandleMethodNotAllowed = false, true
-	e.Use(a.recoverRequest, a.guard)
+	e.Use(a.recoverRequest, a.guard.check)
 	if o.Metrics != nil {
 		e.GET("/metrics", gin.WrapH(o.Metrics))
 	}
 	for path, h := range o.Probes {
 		e.Match([]string{http.MethodGet, http.MethodHead}, path, gin.WrapH(h))
 	}
-	a.register()
+	a.api = a.newAPI(o.Version)
+	dir := &directory{gateway: all}
+	a.register((&tenantAPI{dir}).operations())
+	a.register((&keyAPI{dir}).operations())
+	a.register((&adminAPI{all, a.guard}).operations())
+	a.register((&auditAPI{all}).operations())
+	a.register((&workerAPI{gateway: all, drains: map[string]drainBegun{}}).operations())
+	a.register((&queueAPI{o.Control}).operations())
+	a.register(a.decisions.operations())
+	a.register(a.routes.operations())
+	a.register((&configAPI{gateway: all, path: o.Path, version: o.Version, started: time.Now(), draining: o.Draining, inflight: o.Inflight}).operations())
+	a.register([]operation{{id: "get-openapi", route: "GET /admin/openapi.json", roles: anybody, register: handle(a.document),
+		summary: "This API as an OpenAPI document"}})
 	e.NoRoute(func(c *gin.Context) { Problem(c.Writer, http.StatusNotFound, "There is nothing at this address.") })
 	e.NoMethod(func(c *gin.Context) {
 		Problem(c.Writer, http.StatusMethodNotAllowed, "This address takes other methods: "+c.Writer.Header().Get("Allow")+".")
 	})
 	return a
 }
+
+// register adds operations to the API.
+func (a *Plane) register(ops []operation) {
+	for i := range ops {
+		op := &ops[i]
+		described := op.describe()
+		a.operations = append(a.operations, described)
+		a.guard.routes[ginPath(op.route)] = op
+		op.register(a.api, described)
+	}
+}
+
+// Operations returns the operations of the API in their order. The document has their
+// parameters and answers.
+func (a *Plane) Operations() []huma.Operation { return a.operations }
 
 // OpenAPI returns the document of the API.
 func (a *Plane) OpenAPI() *huma.OpenAPI { return a.api.OpenAPI() }
@@ -64,7 +113,7 @@ func (a *Plane) OpenAPI() *huma.OpenAPI { return a.api.OpenAPI() }
 func (a *Plane) Handler() http.Handler { return a.engine }
 
 // Streams returns how many operators follow decisions.
-func (a *Plane) Streams() int { return int(a.streams.Load()) }
+func (a *Plane) Streams() int { return int(a.decisions.streams.Load()) }
 
 // Problem answers with an error of RFC 9457.
 func Problem(w http.ResponseWriter, status int, detail string) {
@@ -86,7 +135,7 @@ func (a *Plane) recoverRequest(c *gin.Context) {
 			return
 		}
 		if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-			a.Control.Recover.Panicked(p, slog.String("route", c.FullPath()))
+			a.control.Recover.Panicked(p, slog.String("route", c.FullPath()))
 		}
 		if c.Writer.Written() {
 			panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end

@@ -2,23 +2,23 @@ package admin
 
 import (
 	"context"
-	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"tierway/queue"
 	"tierway/server/control"
 	"tierway/tenants"
 )
 
-// queueOperations are those on queues.
-func queueOperations() []operation {
+// queueAPI shows the queues.
+type queueAPI struct{ control *control.Control }
+
+// operations are those on queues.
+func (a *queueAPI) operations() []operation {
 	return []operation{
-		{Id: "list-queues", Method: http.MethodGet, Path: "/admin/queues", summary: "List the queues: by class how many wait, for how long, and what became of those before them", roles: anybody,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.listQueues) }},
-		{Id: "get-queue", Method: http.MethodGet, Path: "/admin/queues/{tier}", summary: "Show a tier's or pool's queue with the requests that wait, in the order in which they would go", roles: anybody, errors: []int{http.StatusNotFound},
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.getQueue) }},
+		{id: "list-queues", route: "GET /admin/queues", roles: anybody, register: handle(a.listQueues),
+			summary: "List the queues: by class how many wait, for how long, and what became of those before them"},
+		{id: "get-queue", route: "GET /admin/queues/{tier}", roles: anybody, register: handle(a.getQueue),
+			summary: "Show a tier's or pool's queue with the requests that wait, in the order in which they would go"},
 	}
 }
 
@@ -78,23 +78,23 @@ type QueueView struct {
 // nobody enters or leaves meanwhile, and so many take some 10 ms.
 const maxLooked = 10_000
 
-func (a *Plane) listQueues(context.Context, *struct{}) (*reply[Page[QueueState]], error) {
+func (a *queueAPI) listQueues(context.Context, *struct{}) (*reply[Page[QueueState]], error) {
 	p := Page[QueueState]{Items: []QueueState{}}
 	now := time.Now()
-	for _, pool := range a.Control.Snapshot().Pools {
+	for _, pool := range a.control.Snapshot().Pools {
 		p.Items = append(p.Items, queueState(pool, now))
 	}
 	p.Total = len(p.Items)
 	return &reply[Page[QueueState]]{Body: p}, nil
 }
 
-func (a *Plane) getQueue(_ context.Context, in *struct {
+func (a *queueAPI) getQueue(_ context.Context, in *struct {
 	Tier   string `path:"tier" maxLength:"200"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many that wait."`
 	Tenant string `query:"tenant" maxLength:"63" doc:"Only this tenant's."`
 	Class  string `query:"class" enum:"interactive,background,batch" doc:"Only those of the class."`
 }) (*reply[QueueView], error) {
-	p := a.Control.Snapshot().ByName[in.Tier]
+	p := a.control.Snapshot().ByName[in.Tier]
 	if p == nil {
 		return nil, notFound("tier or pool", in.Tier)
 	}

@@ -7,7 +7,7 @@ import (
 
 // TestRefusalsAreBoundedByAddress: one a second of each, and of all a thousand.
 func TestRefusalsAreBoundedByAddress(t *testing.T) {
-	a := &Plane{refused: map[string]refusals{}}
+	a := &guard{refused: map[string]refusals{}}
 	for second := int64(1); second < 4; second++ {
 		n, left := 0, 0
 		for i := range 2 * refusedMax {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"time"
 
@@ -11,15 +10,6 @@ import (
 	"tierway/decisions"
 	"tierway/replay"
 )
-
-// replayOperations are those that decide recorded requests again.
-func replayOperations() []operation {
-	return []operation{
-		{Id: "replay-route", Method: http.MethodPost, Path: "/admin/route/replay", roles: anybody, errors: []int{http.StatusConflict},
-			summary:  "Decide the last requests again under a draft configuration: who changes tier or worker, and estimates of hit rate, regret and cost; without a draft, whether the configuration in force explains them",
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.replayRoute) }},
-	}
-}
 
 // ReplayOrder asks for a replay.
 type ReplayOrder struct {
@@ -64,7 +54,7 @@ const (
 	timeEvery = 256
 )
 
-func (a *Plane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder }) (*reply[ReplayAnswer], error) {
+func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder }) (*reply[ReplayAnswer], error) {
 	o := &in.Body
 	if f := o.Filter; f != nil && !f.Until.IsZero() && !f.Since.Before(f.Until) {
 		return nil, invalid("body.filter.until", "has to be after since", f.Until.Format(time.RFC3339Nano))
@@ -78,8 +68,8 @@ func (a *Plane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder })
 	if err != nil {
 		return nil, err
 	}
-	live := a.Control.Snapshot()
-	share := a.Control.Pools.Sharing(live.File)
+	live := a.control.Snapshot()
+	share := a.control.Pools.Sharing(live.File)
 	c := replay.Config{Now: live.ReplaySetup(share)}
 	if under != nil {
 		c.Draft = new(under.ReplaySetup(share))
@@ -92,7 +82,7 @@ func (a *Plane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder })
 }
 
 // replayed returns the records that are asked for, the oldest first.
-func (a *Plane) replayed(o *ReplayOrder) []*decisions.Decision {
+func (a *routeAPI) replayed(o *ReplayOrder) []*decisions.Decision {
 	last, filter := o.Last, decisions.Filter{}
 	if last == 0 {
 		last = replayUsual
@@ -100,7 +90,7 @@ func (a *Plane) replayed(o *ReplayOrder) []*decisions.Decision {
 	if o.Filter != nil {
 		filter = decisions.Filter(*o.Filter)
 	}
-	found, _ := a.Decisions.Page(0, last, filter.Matches)
+	found, _ := a.records.Page(0, last, filter.Matches)
 	ds := make([]*decisions.Decision, len(found))
 	for i := range found {
 		ds[i] = found[i].Decision
@@ -110,7 +100,7 @@ func (a *Plane) replayed(o *ReplayOrder) []*decisions.Decision {
 }
 
 // replay decides records again until it is done or ctx's end is near.
-func (a *Plane) replay(ctx context.Context, c replay.Config, ds []*decisions.Decision) (*replay.Report, error) {
+func (a *routeAPI) replay(ctx context.Context, c replay.Config, ds []*decisions.Decision) (*replay.Report, error) {
 	r, err := replay.New(c)
 	if err != nil {
 		return nil, a.failed("setting up the replay", err)

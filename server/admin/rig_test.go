@@ -20,10 +20,11 @@ import (
 
 // planeRig is an admin plane over a Control of its own, without a data plane.
 type planeRig struct {
-	*Plane
-	t       *testing.T
-	log     strings.Builder
-	metrics *telemetry.Metrics
+	plane     *Plane
+	decisions *decisions.Log
+	t         *testing.T
+	log       strings.Builder
+	metrics   *telemetry.Metrics
 }
 
 // newPlaneRig has the admin ops, the viewer eyes and the tenant filed, whose keys are
@@ -53,7 +54,8 @@ tiers: [ { name: small, model: fake-7b, workers: [ { name: w0, url: "http://127.
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	r.Plane = New(Options{Control: c, Decisions: decisions.NewLog(10), Log: log, Counts: r.metrics, Rand: rand.Uint64,
+	r.decisions = decisions.NewLog(10)
+	r.plane = New(Options{Control: c, Decisions: r.decisions, Log: log, Counts: r.metrics, Rand: rand.Uint64,
 		Explain: func(*http.Request, control.Question) (*decisions.Explanation, *uint64) {
 			return &decisions.Explanation{}, nil
 		},
@@ -74,14 +76,14 @@ func (r *planeRig) ask(key, method, path, body string, headers ...string) *httpt
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	rec := httptest.NewRecorder()
-	r.engine.ServeHTTP(rec, req)
+	r.plane.engine.ServeHTTP(rec, req)
 	return rec
 }
 
 // audited returns the audit log, the newest line first.
 func (r *planeRig) audited() []store.AuditEntry {
 	r.t.Helper()
-	all, err := r.Control.Stores.SQL.Audit(r.t.Context(), store.AuditQuery{Limit: 200})
+	all, err := r.plane.control.Stores.SQL.Audit(r.t.Context(), store.AuditQuery{Limit: 200})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -14,22 +14,13 @@ import (
 	"tierway/tenants"
 )
 
-// RightsSettings is what a tenant or key may use, as the API reads and writes it.
+// RightsSettings is tenants.Rights as the API reads and writes it. A default above priority
+// is stored as it was set, for the day that priority is raised again.
 type RightsSettings struct {
 	Tiers    []string      `json:"tiers" required:"false" nullable:"true" maxItems:"500" maxLength:"100" doc:"Tiers and pools by name; null or absent: all, []: none."`
 	Models   []string      `json:"models" required:"false" nullable:"true" maxItems:"500" maxLength:"200" doc:"Globs of the model names that may be asked by; null or absent: all, []: none."`
 	Priority tenants.Class `json:"priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"The most urgent class that may be asked for; absent: interactive."`
 	Default  tenants.Class `json:"default_priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"The class of a request that asks for none; never above priority."`
-}
-
-// rights returns the settings as they are stored: a default above priority stays
-// what it was set to, for the day that priority is raised again.
-func (r RightsSettings) rights() tenants.Rights {
-	return tenants.Rights{Tiers: r.Tiers, Models: r.Models, Priority: r.Priority, Default: r.Default}
-}
-
-func rightsSettings(r tenants.Rights) RightsSettings {
-	return RightsSettings{Tiers: r.Tiers, Models: r.Models, Priority: r.Priority, Default: r.Default}
 }
 
 // inEffect returns the settings as they are shown: the default as requests get it.

@@ -1,11 +1,15 @@
 package admin
 
-import "tierway/server/control"
+import (
+	"math"
+
+	"tierway/server/control"
+)
 
 // fileWeights are the workers' weights without overrides.
-func (a *Plane) fileWeights() map[string]int {
+func (a *workerAPI) fileWeights() map[string]int {
 	weights := map[string]int{}
-	for _, spec := range a.Control.InForce().File.Specs() {
+	for _, spec := range a.control.InForce().File.Specs() {
 		weights[spec.Name] = *spec.Weight
 	}
 	return weights
@@ -15,31 +19,32 @@ func (a *Plane) fileWeights() map[string]int {
 // by weight. Only the lowest group that has a worker which is up takes any.
 // Weights replace those in force.
 func expectedShares(ws []control.LiveWorker, weights map[string]int) map[string]float64 {
-	shares, sum, group, found := map[string]float64{}, 0, 0, false
+	shares, sum, group := map[string]float64{}, 0, math.MaxInt
 	weight := func(v *control.LiveWorker) int {
-		if w, replaced := weights[v.ID]; replaced {
+		w, replaced := weights[v.ID]
+		switch {
+		case !v.Up:
+			return 0
+		case replaced:
 			return w
 		}
 		return v.Weight
 	}
 	for i := range ws {
-		v := &ws[i]
-		if v.Up && weight(v) > 0 && (!found || v.Group < group) {
-			group, found = v.Group, true
-		}
-	}
-	takes := func(v *control.LiveWorker) bool { return found && v.Up && v.Group == group && weight(v) > 0 }
-	for i := range ws {
-		if v := &ws[i]; takes(v) {
-			sum += weight(v)
+		if weight(&ws[i]) > 0 {
+			group = min(group, ws[i].Group)
 		}
 	}
 	for i := range ws {
 		v := &ws[i]
 		shares[v.ID] = 0
-		if takes(v) {
-			shares[v.ID] = float64(weight(v)) / float64(sum)
+		if v.Group == group {
+			shares[v.ID] = float64(weight(v))
+			sum += weight(v)
 		}
+	}
+	for id := range shares {
+		shares[id] /= float64(max(sum, 1))
 	}
 	return shares
 }

@@ -2,36 +2,34 @@ package admin
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"tierway/store"
 	"tierway/tenants"
 )
 
-// tenantOperations are those on tenants.
-func tenantOperations() []operation {
+// tenantAPI shows and changes tenants.
+type tenantAPI struct{ *directory }
+
+// operations are those on tenants.
+func (a *tenantAPI) operations() []operation {
 	return []operation{
-		{Id: "list-tenants", Method: http.MethodGet, Path: "/admin/tenants", summary: "List the tenants", roles: anybody,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.listTenants) }},
-		{Id: "create-tenant", Method: http.MethodPost, Path: "/admin/tenants", summary: "Make a tenant, with issue_key a key of it too", roles: admins,
-			status: http.StatusCreated, errors: []int{http.StatusConflict, http.StatusNotImplemented, http.StatusServiceUnavailable},
-			register: func(a *Plane, op huma.Operation) { handle(a, bodyOf[TenantCreate](a, op), a.createTenant) }},
-		{Id: "get-tenant", Method: http.MethodGet, Path: "/admin/tenants/{name}", summary: "Show a tenant and what it uses now", roles: anybody,
-			errors:   []int{http.StatusNotFound},
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.getTenant) }},
-		{Id: "update-tenant", Method: http.MethodPatch, Path: "/admin/tenants/{name}", summary: "Change a tenant by a JSON merge patch", roles: admins,
-			errors:   []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotImplemented, http.StatusServiceUnavailable},
-			register: func(a *Plane, op huma.Operation) { handle(a, bodyOf[TenantSettings](a, op), a.updateTenant) }},
-		{Id: "delete-tenant", Method: http.MethodDelete, Path: "/admin/tenants/{name}", summary: "Delete a tenant with its keys; what it has used stays known", roles: admins,
-			status: http.StatusNoContent, errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotImplemented, http.StatusServiceUnavailable},
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.deleteTenant) }},
+		{id: "list-tenants", route: "GET /admin/tenants", roles: anybody, register: handle(a.listTenants),
+			summary: "List the tenants"},
+		{id: "create-tenant", route: "POST /admin/tenants", roles: admins, status: http.StatusCreated,
+			errors: creating, register: handle(a.createTenant, bodyOf[TenantCreate]),
+			summary: "Make a tenant, with issue_key a key of it too"},
+		{id: "get-tenant", route: "GET /admin/tenants/{name}", roles: anybody, register: handle(a.getTenant),
+			summary: "Show a tenant and what it uses now"},
+		{id: "update-tenant", route: "PATCH /admin/tenants/{name}", roles: admins, errors: changing,
+			register: handle(a.updateTenant, bodyOf[TenantSettings]),
+			summary:  "Change a tenant by a JSON merge patch"},
+		{id: "delete-tenant", route: "DELETE /admin/tenants/{name}", roles: admins, status: http.StatusNoContent,
+			errors: changing, register: handle(a.deleteTenant),
+			summary: "Delete a tenant with its keys; what it has used stays known"},
 	}
 }
 
@@ -89,13 +87,13 @@ type TenantAnswer struct {
 
 // tenant returns the tenant with the settings.
 func (s TenantSettings) tenant(t tenants.Tenant) tenants.Tenant {
-	t.Disabled, t.Rights, t.Weight, t.Limits = s.Disabled, s.rights(), s.Weight, s.Limits
+	t.Disabled, t.Rights, t.Weight, t.Limits = s.Disabled, tenants.Rights(s.RightsSettings), s.Weight, s.Limits
 	t.IsolateCache, t.Degrade, t.FailClosed = s.IsolateCache, s.Degrade, s.FailClosed
 	return t
 }
 
 func tenantSettings(t tenants.Tenant) TenantSettings {
-	return TenantSettings{Disabled: t.Disabled, RightsSettings: rightsSettings(t.Rights), Weight: max(1, t.Weight), Limits: t.Limits,
+	return TenantSettings{Disabled: t.Disabled, RightsSettings: RightsSettings(t.Rights), Weight: max(1, t.Weight), Limits: t.Limits,
 		IsolateCache: t.IsolateCache, Degrade: t.Degrade, FailClosed: t.FailClosed}
 }
 
@@ -119,8 +117,8 @@ func countKeys(ks []tenants.Key, now time.Time) map[string]int {
 	return n
 }
 
-func (a *Plane) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[Page[TenantView]], error) {
-	ts, ks, _, _ := a.Control.TenantsNow()
+func (a *tenantAPI) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[Page[TenantView]], error) {
+	ts, ks, _, _ := a.control.TenantsNow()
 	keys := countKeys(ks, time.Now())
 	views := make([]TenantView, len(ts))
 	for i, t := range ts {
@@ -130,58 +128,21 @@ func (a *Plane) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[
 	return &reply[Page[TenantView]]{Body: paged(views, in.PageQuery, name, name)}, nil
 }
 
-// tenantNamed returns the tenant of that name.
-func (a *Plane) tenantNamed(name string) (tenants.Tenant, error) {
-	ts, _, _, _ := a.Control.TenantsNow()
-	i := slices.IndexFunc(ts, func(t tenants.Tenant) bool { return t.Name == name })
-	if i < 0 {
-		return tenants.Tenant{}, notFound("tenant", name)
-	}
-	return ts[i], nil
-}
-
-// changeable returns the tenant of that name if the API may change it, at the
-// version that is wanted.
-func (a *Plane) changeable(ctx context.Context, name string, want int64) (tenants.Tenant, error) {
-	t, err := a.tenantNamed(name)
-	if err == nil && !t.FromConfig && want != 0 && t.Version != want { // this gateway may be the one that is behind
-		if err = a.Control.Database.Read(ctx); err == nil {
-			t, err = a.tenantNamed(name)
-		}
-	}
-	switch {
-	case err != nil:
-		return t, err
-	case t.FromConfig:
-		return t, fromConfig("tenant", name)
-	case want != 0 && t.Version != want:
-		return t, store.ErrConflict
-	}
-	return t, nil
-}
-
-func (a *Plane) getTenant(_ context.Context, in *struct {
+func (a *tenantAPI) getTenant(_ context.Context, in *struct {
 	Name string `path:"name" maxLength:"63"`
 }) (*tagged[TenantView], error) {
-	t, err := a.tenantNamed(in.Name)
+	t, err := a.tenant(in.Name)
 	if err != nil {
 		return nil, err
 	}
-	_, ks, _, _ := a.Control.TenantsNow()
+	_, ks, _, _ := a.control.TenantsNow()
 	now := time.Now()
 	v := tenantView(t, countKeys(ks, now)[t.Name])
 	v.Now = a.usedNow(t.Name, "", now)
 	return &tagged[TenantView]{ETag: etag(t.Version), Body: v}, nil
 }
 
-// usedNow asks the limiter of this process, which knows at least what passed
-// through it.
-func (a *Plane) usedNow(tenant, key string, now time.Time) *UsedNow {
-	day, month := a.Control.Stores.Local.Spent(tenant, key, now)
-	return &UsedNow{Inflight: a.Control.Stores.Local.Inflight(tenant, key), Day: SpentView(day), Month: SpentView(month)}
-}
-
-func (a *Plane) createTenant(ctx context.Context, in *struct{ Body json.RawMessage }) (*tagged[TenantAnswer], error) {
+func (a *tenantAPI) createTenant(ctx context.Context, in *struct{ Body json.RawMessage }) (*tagged[TenantAnswer], error) {
 	if err := a.database(); err != nil {
 		return nil, err
 	}
@@ -195,48 +156,33 @@ func (a *Plane) createTenant(ctx context.Context, in *struct{ Body json.RawMessa
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.tenantNamed(c.Name); err == nil { // config.yaml's are not in the database
+	if _, err := a.tenant(c.Name); err == nil { // config.yaml's are not in the database
 		return nil, a.failed("making a tenant", store.ErrExists)
 	}
-	made, err := a.Control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), c.tenant(tenants.Tenant{Name: c.Name}))
+	made, err := a.control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), c.tenant(tenants.Tenant{Name: c.Name}))
 	if err != nil {
 		return nil, a.failed("making a tenant", err)
 	}
-	answer := TenantAnswer{Tenant: tenantView(made, 0), Warnings: advice(a.Control.Snapshot().File, made.Rights, made.Limits)}
+	answer := TenantAnswer{Tenant: tenantView(made, 0), Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}
 	if c.IssueKey {
 		key, secret, err := a.mint(ctx, tenants.Key{Tenant: made.Name, Name: c.KeyName})
 		if err != nil {
-			a.Control.Database.Changed(ctx)
+			a.control.Database.Changed(ctx)
 			return nil, a.failed("making the tenant's key", fmt.Errorf("the tenant %s was made, its key was not: %w", made.Name, err))
 		}
 		answer.Tenant.Keys, answer.Key, answer.Secret = 1, new(keyView(key, time.Now())), secret
 	}
-	a.Control.Database.Changed(ctx)
+	a.control.Database.Changed(ctx)
 	return &tagged[TenantAnswer]{ETag: etag(made.Version), Body: answer}, nil
 }
 
-// mint makes a key and stores what may be known of it.
-func (a *Plane) mint(ctx context.Context, k tenants.Key) (tenants.Key, string, error) {
-	secret, made, err := tenants.Mint(rand.Reader, k.Tenant)
-	if err != nil {
-		return k, "", err
-	}
-	k.ID, k.Hint, k.Digest, k.CreatedBy = made.ID, made.Hint, made.Digest, actorOf(ctx).Name
-	k, err = a.Control.Stores.SQL.CreateKey(ctx, actorOf(ctx), k)
-	return k, secret, err
-}
-
-func (a *Plane) updateTenant(ctx context.Context, in *struct {
+func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 	Name    string `path:"name" maxLength:"63"`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
 	Body    json.RawMessage
 }) (*tagged[TenantAnswer], error) {
 	var made tenants.Tenant
-	err := a.onVersion(ctx, in.IfMatch, func(want int64) error {
-		t, err := a.changeable(ctx, in.Name, want)
-		if err != nil {
-			return err
-		}
+	err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) error {
 		settings, err := merged(tenantSettings(t), in.Body)
 		if err == nil {
 			err = settings.check(in.Body)
@@ -244,31 +190,27 @@ func (a *Plane) updateTenant(ctx context.Context, in *struct {
 		if err != nil {
 			return err
 		}
-		made, err = a.Control.Stores.SQL.UpdateTenant(ctx, actorOf(ctx), settings.tenant(t), t.Version)
+		made, err = a.control.Stores.SQL.UpdateTenant(ctx, actorOf(ctx), settings.tenant(t), t.Version)
 		return err
 	})
 	if err != nil {
 		return nil, a.failed("changing a tenant", err)
 	}
-	_, ks, _, _ := a.Control.TenantsNow()
+	_, ks, _, _ := a.control.TenantsNow()
 	return &tagged[TenantAnswer]{ETag: etag(made.Version), Body: TenantAnswer{Tenant: tenantView(made, countKeys(ks, time.Now())[made.Name]),
-		Warnings: advice(a.Control.Snapshot().File, made.Rights, made.Limits)}}, nil
+		Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }
 
-func (a *Plane) deleteTenant(ctx context.Context, in *struct {
+func (a *tenantAPI) deleteTenant(ctx context.Context, in *struct {
 	Name    string `path:"name" maxLength:"63"`
 	Confirm string `query:"confirm" doc:"The tenant's name once more."`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
 }) (*struct{}, error) {
-	err := a.onVersion(ctx, in.IfMatch, func(want int64) error {
-		t, err := a.changeable(ctx, in.Name, want)
-		if err != nil {
-			return err
-		}
+	err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) error {
 		if in.Confirm != t.Name {
 			return invalid("query.confirm", "repeat the tenant's name: ?confirm="+t.Name+" deletes it with all its keys", in.Confirm)
 		}
-		return a.Control.Stores.SQL.DeleteTenant(ctx, actorOf(ctx), t.Name, t.Version)
+		return a.control.Stores.SQL.DeleteTenant(ctx, actorOf(ctx), t.Name, t.Version)
 	})
 	if err != nil {
 		return nil, a.failed("deleting a tenant", err)

@@ -21,9 +21,9 @@ type TierState struct {
 	Learned poolState      `json:"learned"`
 }
 
-func (a *Plane) listTiers(context.Context, *struct{}) (*reply[Page[TierState]], error) {
+func (a *workerAPI) listTiers(context.Context, *struct{}) (*reply[Page[TierState]], error) {
 	p := Page[TierState]{Items: []TierState{}}
-	for _, pool := range a.Control.Snapshot().Pools {
+	for _, pool := range a.control.Snapshot().Pools {
 		states, learned := a.poolWorkers(pool, time.Now())
 		t := TierState{Name: pool.Name, Tier: pool.Tier, Model: pool.Model, Models: append([]string{}, pool.Models...), Serves: []string{},
 			Context: pool.Context, Price: pool.Price, Workers: map[string]int{}, Queued: pool.WaitQueue.Waiting(), Learned: learned}

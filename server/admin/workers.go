@@ -4,38 +4,48 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"tierway/routing"
 	"tierway/server/control"
 	"tierway/store"
 )
 
-// workerOperations are those on workers, their live overrides and their pools.
-func workerOperations() []operation {
-	list := func(a *Plane, op huma.Operation) { handle(a, op, a.listWorkers) }
-	get := func(a *Plane, op huma.Operation) { handle(a, op, a.getWorker) }
-	unknown := []int{http.StatusNotFound}
-	writes := []int{http.StatusNotFound, http.StatusPreconditionFailed, http.StatusServiceUnavailable}
+// workerAPI shows the workers and their pools, and changes what is live of a worker.
+type workerAPI struct {
+	gateway
+	mu     sync.Mutex            // guards drains
+	drains map[string]drainBegun // by worker, those that were begun here
+}
+
+// operations are those on workers, their live overrides and their pools.
+func (a *workerAPI) operations() []operation {
 	return []operation{
-		{Id: "list-workers", Method: http.MethodGet, Path: "/admin/workers", summary: "List the workers with state, load, times and share, and what their pools have learned", roles: anybody, register: list},
-		{Id: "get-worker", Method: http.MethodGet, Path: "/admin/workers/{name}", summary: "Show a worker; while it drains, how far it is", roles: anybody, errors: unknown, register: get},
-		{Id: "list-backends", Method: http.MethodGet, Path: "/admin/backends", summary: "Another name of /admin/workers", roles: anybody, register: list},
-		{Id: "get-backend", Method: http.MethodGet, Path: "/admin/backends/{name}", summary: "Another name of /admin/workers/{name}", roles: anybody, errors: unknown, register: get},
-		{Id: "weigh-worker", Method: http.MethodPatch, Path: "/admin/workers/{name}", summary: "Give a worker another weight, for ttl_s seconds or until it is reset by null", roles: admins, preview: true, errors: append([]int{http.StatusConflict}, writes...),
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.weighWorker) }},
-		{Id: "drain-worker", Method: http.MethodPost, Path: "/admin/workers/{name}/drain", summary: "Give a worker no new requests; those under way finish", roles: admins, status: http.StatusAccepted, errors: writes,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.drainWorker) }},
-		{Id: "undrain-worker", Method: http.MethodPost, Path: "/admin/workers/{name}/undrain", summary: "Give a drained worker requests again", roles: admins, errors: writes,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.undrainWorker) }},
-		{Id: "list-overrides", Method: http.MethodGet, Path: "/admin/overrides", summary: "List the live changes over the configuration, with who made them and when", roles: anybody,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.listOverrides) }},
-		{Id: "clear-override", Method: http.MethodDelete, Path: "/admin/overrides/{worker}", summary: "Give a worker back what the configuration says of it", roles: admins, status: http.StatusNoContent, errors: writes,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.deleteOverride) }},
-		{Id: "list-tiers", Method: http.MethodGet, Path: "/admin/tiers", summary: "List the tiers and pools", roles: anybody,
-			register: func(a *Plane, op huma.Operation) { handle(a, op, a.listTiers) }},
+		{id: "list-workers", route: "GET /admin/workers", roles: anybody, register: handle(a.listWorkers),
+			summary: "List the workers with state, load, times and share, and what their pools have learned"},
+		{id: "get-worker", route: "GET /admin/workers/{name}", roles: anybody, register: handle(a.getWorker),
+			summary: "Show a worker; while it drains, how far it is"},
+		{id: "list-backends", route: "GET /admin/backends", roles: anybody, register: handle(a.listWorkers),
+			summary: "Another name of /admin/workers"},
+		{id: "get-backend", route: "GET /admin/backends/{name}", roles: anybody, register: handle(a.getWorker),
+			summary: "Another name of /admin/workers/{name}"},
+		{id: "weigh-worker", route: "PATCH /admin/workers/{name}", roles: admins, preview: true,
+			errors:   []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusServiceUnavailable},
+			register: handle(a.weighWorker),
+			summary:  "Give a worker another weight, for ttl_s seconds or until it is reset by null"},
+		{id: "drain-worker", route: "POST /admin/workers/{name}/drain", roles: admins, status: http.StatusAccepted,
+			errors: overriding, register: handle(a.drainWorker),
+			summary: "Give a worker no new requests; those under way finish"},
+		{id: "undrain-worker", route: "POST /admin/workers/{name}/undrain", roles: admins, errors: overriding,
+			register: handle(a.undrainWorker), summary: "Give a drained worker requests again"},
+		{id: "list-overrides", route: "GET /admin/overrides", roles: anybody, register: handle(a.listOverrides),
+			summary: "List the live changes over the configuration, with who made them and when"},
+		{id: "clear-override", route: "DELETE /admin/overrides/{worker}", roles: admins,
+			status: http.StatusNoContent, errors: overriding, register: handle(a.deleteOverride),
+			summary: "Give a worker back what the configuration says of it"},
+		{id: "list-tiers", route: "GET /admin/tiers", roles: anybody, register: handle(a.listTiers),
+			summary: "List the tiers and pools"},
 	}
 }
 
@@ -152,9 +162,9 @@ type WorkersView struct {
 	Pools   map[string]poolState `json:"pools" nullable:"false"`
 }
 
-func (a *Plane) listWorkers(context.Context, *struct{}) (*reply[WorkersView], error) {
+func (a *workerAPI) listWorkers(context.Context, *struct{}) (*reply[WorkersView], error) {
 	out := WorkersView{Workers: []WorkerState{}, Pools: map[string]poolState{}}
-	for _, p := range a.Control.Snapshot().Pools {
+	for _, p := range a.control.Snapshot().Pools {
 		states, st := a.poolWorkers(p, time.Now())
 		out.Workers = append(out.Workers, states...)
 		out.Pools[p.Name] = st
@@ -163,8 +173,8 @@ func (a *Plane) listWorkers(context.Context, *struct{}) (*reply[WorkersView], er
 }
 
 // workerNamed returns the worker of that name with its pool.
-func (a *Plane) workerNamed(name string) (*control.Pool, WorkerState, error) {
-	for _, p := range a.Control.Snapshot().Pools {
+func (a *workerAPI) workerNamed(name string) (*control.Pool, WorkerState, error) {
+	for _, p := range a.control.Snapshot().Pools {
 		states, _ := a.poolWorkers(p, time.Now())
 		if i := slices.IndexFunc(states, func(w WorkerState) bool { return w.Name == name }); i >= 0 {
 			return p, states[i], nil
@@ -173,7 +183,7 @@ func (a *Plane) workerNamed(name string) (*control.Pool, WorkerState, error) {
 	return nil, WorkerState{}, notFound("worker", name)
 }
 
-func (a *Plane) getWorker(_ context.Context, in *struct {
+func (a *workerAPI) getWorker(_ context.Context, in *struct {
 	Name string `path:"name" maxLength:"200"`
 }) (*tagged[WorkerState], error) {
 	_, w, err := a.workerNamed(in.Name)
@@ -184,13 +194,13 @@ func (a *Plane) getWorker(_ context.Context, in *struct {
 }
 
 // poolWorkers returns what is known of a pool and of each of its workers.
-func (a *Plane) poolWorkers(p *control.Pool, now time.Time) ([]WorkerState, poolState) {
+func (a *workerAPI) poolWorkers(p *control.Pool, now time.Time) ([]WorkerState, poolState) {
 	learned, ws := p.Routing.Estimates(), p.LiveWorkers(now)
 	byID := map[string]routing.WorkerEstimates{}
 	for _, w := range learned.Workers {
 		byID[w.ID] = w
 	}
-	file, overrides := a.fileWeights(), a.Control.OverridesNow()
+	file, overrides := a.fileWeights(), a.control.OverridesNow()
 	shares := expectedShares(ws, nil)
 	states := make([]WorkerState, len(ws))
 	var recent int64

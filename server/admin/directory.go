@@ -1,0 +1,116 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// directory changes tenants and keys for the API.
+type directory struct {
+	gateway
+	changing sync.Mutex // so that changes of this gateway never lose to each other
+}
+
+// stored is the state of a tenant or key that decides whether it may be changed.
+type stored struct {
+	what, name string
+	fromConfig bool
+	version    int64
+}
+
+// key returns the key of an id.
+func (d *directory) key(id string) (tenants.Key, error) {
+	_, ks, _, _ := d.control.TenantsNow()
+	i := slices.IndexFunc(ks, func(k tenants.Key) bool { return k.ID == id })
+	if i < 0 {
+		return tenants.Key{}, notFound("key", id)
+	}
+	return ks[i], nil
+}
+
+// changeTenant changes a tenant of the database by f, at the version that If-Match asks for.
+func (d *directory) changeTenant(ctx context.Context, name, ifMatch string, f func(tenants.Tenant) error) error {
+	var t tenants.Tenant
+	return d.change(ctx, ifMatch, func() (is stored, err error) {
+		t, err = d.tenant(name)
+		return stored{"tenant", name, t.FromConfig, t.Version}, err
+	}, func() error { return f(t) })
+}
+
+// changeKey changes a key of the database by f, at the version that If-Match asks for.
+func (d *directory) changeKey(ctx context.Context, id, ifMatch string, f func(tenants.Key) error) error {
+	var k tenants.Key
+	return d.change(ctx, ifMatch, func() (is stored, err error) {
+		k, err = d.key(id)
+		return stored{"key", id, k.FromConfig, k.Version}, err
+	}, func() error { return f(k) })
+}
+
+// change makes a change by f of what find finds in memory, which another gateway may have
+// changed since. With If-Match the change fails then; without, the database is read again
+// and the change repeated.
+func (d *directory) change(ctx context.Context, ifMatch string, find func() (stored, error), f func() error) error {
+	match, err := tagOf(ifMatch)
+	if err != nil {
+		return err
+	}
+	if match == (tag{}) { // what stands in config.yaml has version 0, and is not changed here
+		return store.ErrConflict
+	}
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	const tries = 3 // each loses only to another gateway's change in the same millisecond
+	for range tries {
+		is, err := find()
+		if err == nil && !is.fromConfig && !match.any {
+			if err = d.control.Database.Read(ctx); err == nil {
+				is, err = find()
+			}
+		}
+		switch {
+		case err != nil:
+			return err
+		case is.fromConfig:
+			return fromConfig(is.what, is.name)
+		case !match.is(is.version):
+			return store.ErrConflict
+		}
+		if err = f(); err == nil {
+			d.control.Database.Changed(ctx)
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) || !match.any {
+			return err
+		}
+		if err = d.control.Database.Read(ctx); err != nil {
+			return err
+		}
+	}
+	return store.ErrConflict
+}
+
+// mint makes a key and stores what may be known of it.
+func (d *directory) mint(ctx context.Context, k tenants.Key) (tenants.Key, string, error) {
+	secret, made, err := tenants.Mint(rand.Reader, k.Tenant)
+	if err != nil {
+		return k, "", err
+	}
+	k.ID, k.Hint, k.Digest, k.CreatedBy = made.ID, made.Hint, made.Digest, actorOf(ctx).Name
+	k, err = d.control.Stores.SQL.CreateKey(ctx, actorOf(ctx), k)
+	return k, secret, err
+}
+
+// usedNow asks the limiter of this process, which knows at least what passed
+// through it.
+func (d *directory) usedNow(tenant, key string, now time.Time) *UsedNow {
+	local := d.control.Stores.Local
+	day, month := local.Spent(tenant, key, now)
+	return &UsedNow{Inflight: local.Inflight(tenant, key), Day: SpentView(day), Month: SpentView(month)}
+}
