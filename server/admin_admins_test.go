@@ -24,7 +24,7 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 	if secret != "" {
 		t.Fatal("the secret was announced before the address")
 	}
-	r.listened()
+	r.listeners.onOpen()
 	if secret == "" {
 		t.Fatal("no secret was announced")
 	}

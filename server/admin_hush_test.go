@@ -8,7 +8,7 @@ import (
 // OB-01: an error repeats no secret that was sent with a mistake beside it.
 func TestAnErrorRepeatsNoSecret(t *testing.T) {
 	r := newRig(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1), fakeEngine())
-	admin := served(t, r.adminHandler())
+	admin := served(t, r.planes.adminHandler())
 	r.url = admin
 	const secret = "tw-boot-000000000000000000000000000_000000"
 	for _, body := range []string{`{"secret":"` + secret + `"}`, `{"secret":"` + secret + `","name":5}`, `{"secret":["` + secret + `"],"name":"me"}`, `{"name":"me","sekret":"` + secret + `"}`} {

@@ -58,7 +58,9 @@ func newAdminRig(t *testing.T) *adminRig {
 	return adminRigOf(newRig(t, adminYAML(memoryDB), fakeEngine(), fakeEngine()))
 }
 
-func adminRigOf(r *rig) *adminRig { return &adminRig{rig: r, plane: r.admin, front: r.adminHandler()} }
+func adminRigOf(r *rig) *adminRig {
+	return &adminRig{rig: r, plane: r.planes.admin, front: r.planes.adminHandler()}
+}
 
 // twoGateways serve one database. Neither hears of the other's changes before it
 // reads the database itself.

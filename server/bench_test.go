@@ -125,7 +125,7 @@ func benchFront(b *testing.B, answer, more string) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	h := &http.Server{Handler: s.dataHandler()}
+	h := &http.Server{Handler: s.planes.dataHandler()}
 	go h.Serve(front) //nolint:errcheck // ends with Close
 	go s.traces.Run(b.Context())
 	b.Cleanup(func() { h.Close(); s.control.Pools.Fleet.Close() })

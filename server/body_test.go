@@ -31,7 +31,7 @@ func TestABodyThatStallsIsAnswered(t *testing.T) {
 		"data": "5\r\n{\"m", "the last chunk": "2\r\n{}\r\n", "the trailer": "2\r\n{}\r\n0\r\nX: ",
 	} {
 		r := newRig(t, quiet, fakeEngine())
-		handler := r.dataHandler()
+		handler := r.planes.dataHandler()
 		synctest.Test(t, func(t *testing.T) {
 			l := make(pipes, 1)
 			front := &http.Server{Handler: handler}

@@ -17,7 +17,7 @@ import (
 // for it, and returns a client of the given version.
 func (r *rig) overTLS(http2 bool) *http.Client {
 	r.t.Helper()
-	front := httptest.NewUnstartedServer(r.dataHandler())
+	front := httptest.NewUnstartedServer(r.planes.dataHandler())
 	front.EnableHTTP2 = true
 	front.StartTLS()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2}

@@ -92,7 +92,7 @@ func newDriftRig(t *testing.T, more string, engine func(tier string, i int) http
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := httptest.NewServer(r.dataHandler())
+	front := httptest.NewServer(r.planes.dataHandler())
 	r.url = front.URL
 	d.adminRig = adminRigOf(r)
 	t.Cleanup(func() {

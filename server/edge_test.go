@@ -53,9 +53,9 @@ func unreadRequests() map[string][]struct {
 	}
 }
 
-// planes are the handlers of the rig's planes.
-func (r *rig) planes() map[string]http.Handler {
-	return map[string]http.Handler{"data": r.dataHandler(), "admin": r.adminHandler(), "metrics": r.metricsHandler()}
+// handlers are those of the rig's planes.
+func (r *rig) handlers() map[string]http.Handler {
+	return map[string]http.Handler{"data": r.planes.dataHandler(), "admin": r.planes.adminHandler(), "metrics": r.planes.metricsHandler()}
 }
 
 // edgeYAML is adminYAML with a page that may ask, and no worker.
@@ -73,7 +73,7 @@ func TestAnUnreadBodyHoldsNoConnection(t *testing.T) {
 		net.Conn
 	}
 	var all []asked
-	for plane, handler := range r.planes() {
+	for plane, handler := range r.handlers() {
 		front := httptest.NewServer(handler)
 		t.Cleanup(front.Close)
 		for _, c := range unreadRequests()[plane] {
@@ -109,7 +109,7 @@ func TestAnUnreadBodyHoldsNoConnection(t *testing.T) {
 // TestAnUnreadBodyHoldsNoStream: the same over HTTP/2, whose connection goes on.
 func TestAnUnreadBodyHoldsNoStream(t *testing.T) {
 	r := newRig(t, strings.Replace(edgeYAML(), "[ %s ]", `[ { name: away, url: "http://127.0.0.1:1" } ]`, 1)+"# %s\n")
-	for plane, handler := range r.planes() {
+	for plane, handler := range r.handlers() {
 		front := httptest.NewUnstartedServer(handler)
 		front.EnableHTTP2 = true
 		front.StartTLS()
@@ -148,7 +148,7 @@ func TestAnUntakenAnswerHoldsNoStream(t *testing.T) {
 	r := newRig(t, strings.Replace(edgeYAML(), "health:", "timeouts: { client_stall: 100ms }\nhealth:", 1), fakeEngine())
 	paths := map[string][]string{"data": {"/livez", "/readyz", "/v1/models", "/nowhere"},
 		"admin": {"/metrics", "/livez", "/nowhere", "/admin/workers"}, "metrics": {"/metrics"}}
-	for plane, handler := range r.planes() {
+	for plane, handler := range r.handlers() {
 		front := httptest.NewUnstartedServer(handler)
 		front.EnableHTTP2 = true
 		front.StartTLS()
@@ -188,7 +188,7 @@ func TestAStreamOutlastsTheUnreadGrace(t *testing.T) {
 		say(t, w, chunkAndEnd)
 	})
 	r := adminRigOf(newRig(t, adminYAML(memoryDB), engine))
-	admin := httptest.NewServer(r.adminHandler())
+	admin := httptest.NewServer(r.planes.adminHandler())
 	t.Cleanup(admin.Close)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin.URL+"/admin/decisions/stream", strings.NewReader("{}"))
 	if err != nil {

@@ -57,7 +57,7 @@ func (r *driftRig) remains() map[string]string {
 // dataMetrics are the metrics of the data plane.
 func (r *driftRig) dataMetrics() string {
 	rec := httptest.NewRecorder()
-	r.metricsHandler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	r.planes.metricsHandler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var kept []string
 	for line := range strings.Lines(rec.Body.String()) {
 		if strings.HasPrefix(line, "tierway_") && !strings.HasPrefix(line, "tierway_admin") && !strings.Contains(line, "age_seconds") && !strings.Contains(line, "_uptime") {

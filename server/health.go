@@ -23,12 +23,12 @@ type readiness struct {
 
 // ready answers whether requests should come here: 503 only while draining or
 // when nothing at all could be served.
-func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
-	r := readiness{Draining: s.proxy.Draining(), Degraded: []string{}}
+func (p *planes) ready(w http.ResponseWriter, _ *http.Request) {
+	r := readiness{Draining: p.proxy.Draining(), Degraded: []string{}}
 	served := false
-	for _, p := range s.control.Snapshot().Pools {
+	for _, pool := range p.control.Snapshot().Pools {
 		up, all := 0, 0
-		for _, w := range p.LiveWorkers(time.Now()) {
+		for _, w := range pool.LiveWorkers(time.Now()) {
 			all++
 			if w.CanServe() {
 				up++
@@ -37,24 +37,24 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 		served = served || up > 0
 		switch {
 		case up == 0:
-			r.Degraded = append(r.Degraded, p.Name+": no worker can be used")
+			r.Degraded = append(r.Degraded, pool.Name+": no worker can be used")
 		case up < all:
-			r.Degraded = append(r.Degraded, p.Name+": not all workers can be used")
+			r.Degraded = append(r.Degraded, pool.Name+": not all workers can be used")
 		}
 	}
-	if s.control.Stores.Redis != nil && !s.control.Stores.Redis.Up() {
+	if p.control.Stores.Redis != nil && !p.control.Stores.Redis.Up() {
 		r.Degraded = append(r.Degraded, "redis: away; limits are enforced by this gateway alone")
 	}
-	if s.control.Rejected.Load() {
+	if p.control.Rejected.Load() {
 		r.Degraded = append(r.Degraded, "configuration: the file on disk has errors; the one before it is in force")
 	}
-	switch s.control.Database.State.Load() {
+	switch p.control.Database.State.Load() {
 	case control.DatabaseAway:
 		r.Degraded = append(r.Degraded, "database: unavailable; tenants are served from memory, usage rows are buffered")
 	case control.DatabaseReadOnly:
 		r.Degraded = append(r.Degraded, "database: takes no writes; usage rows are buffered")
 	}
-	r.Ready = served && !r.Draining && s.control.KnowsAnybody()
+	r.Ready = served && !r.Draining && p.control.KnowsAnybody()
 	status := http.StatusOK
 	if r.Draining {
 		w.Header().Set("Connection", "close")

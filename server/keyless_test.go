@@ -49,7 +49,7 @@ func TestOnlyNamesCanBeForeign(t *testing.T) {
 // TestWithoutKeysOnlyItsOwnNamesAreServed: a web page cannot reach the gateway by a name
 // of its own that leads here.
 func TestWithoutKeysOnlyItsOwnNamesAreServed(t *testing.T) {
-	front := listening(t, newRig(t, keyless, fakeEngine()).dataHandler())
+	front := listening(t, newRig(t, keyless, fakeEngine()).planes.dataHandler())
 	for host, served := range map[string]bool{"localhost:8080": true, "127.0.0.1": true, "ai.lan": true, "evil.example:8080": false, "localhost.evil.example": false} {
 		for _, c := range [][3]string{{"GET", "/v1/models", ""}, {"POST", "/v1/chat/completions", hello}, {"GET", "/readyz", ""}, {"POST", "/nowhere", ""},
 			{"POST", "/v1/messages", hello}} {
@@ -69,7 +69,7 @@ func TestWithoutKeysOnlyItsOwnNamesAreServed(t *testing.T) {
 
 // TestWithoutKeysNoOtherSitesPageIsServed: whatever the method and the type of the body.
 func TestWithoutKeysNoOtherSitesPageIsServed(t *testing.T) {
-	front := listening(t, newRig(t, keyless, fakeEngine()).dataHandler())
+	front := listening(t, newRig(t, keyless, fakeEngine()).planes.dataHandler())
 	for _, c := range []struct {
 		headers []string
 		status  int
@@ -106,7 +106,7 @@ func TestWithoutKeysNoOtherSitesPageIsServed(t *testing.T) {
 
 // TestWithoutKeysABodyNeedsItsType: a page can send any body without a type.
 func TestWithoutKeysABodyNeedsItsType(t *testing.T) {
-	front := listening(t, newRig(t, keyless, fakeEngine()).dataHandler())
+	front := listening(t, newRig(t, keyless, fakeEngine()).planes.dataHandler())
 	for kind, status := range map[string]int{"": 415, "text/plain": 415, "application/x-www-form-urlencoded": 415, "application/json": 200, "application/json; charset=utf-8": 200} {
 		if got := through(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Content-Type", kind); got.status != status {
 			t.Errorf("%q: %d %s", kind, got.status, got.body)
@@ -131,7 +131,7 @@ func TestForeignNamesDoNotReadTheMetrics(t *testing.T) {
 		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\", insecure: true }\nhosts: [ai.lan]\n", 421},
 	} {
 		r := newRig(t, c.settings+strings.Replace(plain, "auth: { required: false }", "auth: { keys: [ { name: all, sha256: "+digestHex("key")+" } ] }", 1), fakeEngine())
-		for plane, h := range map[string]http.Handler{"admin": r.adminHandler(), "metrics": r.metricsHandler()} {
+		for plane, h := range map[string]http.Handler{"admin": r.planes.adminHandler(), "metrics": r.planes.metricsHandler()} {
 			if (plane == "admin") == strings.Contains(c.settings, "9090") {
 				continue
 			}
@@ -148,7 +148,7 @@ func TestForeignNamesDoNotReadTheMetrics(t *testing.T) {
 // TestEveryAnswerOfTheAdminPlaneHasItsSecurityHeaders: those that need no key too.
 func TestEveryAnswerOfTheAdminPlaneHasItsSecurityHeaders(t *testing.T) {
 	r := newAdminRig(t)
-	for plane, h := range map[string]http.Handler{"admin": r.adminHandler(), "metrics": r.metricsHandler()} {
+	for plane, h := range map[string]http.Handler{"admin": r.planes.adminHandler(), "metrics": r.planes.metricsHandler()} {
 		front := listening(t, h)
 		for _, line := range []string{"GET /metrics", "GET /nowhere", "POST /metrics", "GET /livez", "GET /admin/nowhere", "PUT /admin/workers", "GET /admin/workers"} {
 			method, path, _ := strings.Cut(line, " ")

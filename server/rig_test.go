@@ -89,7 +89,7 @@ func newRigWith(t *testing.T, yaml string, change func(*Options), handlers ...ht
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := httptest.NewServer(r.dataHandler())
+	front := httptest.NewServer(r.planes.dataHandler())
 	r.url = front.URL
 	t.Cleanup(func() {
 		front.Close()
@@ -155,3 +155,6 @@ func (r *rig) post(path, body string, headers ...string) answered {
 	r.t.Helper()
 	return r.do(http.MethodPost, path, body, headers...)
 }
+
+// Inflight returns the requests between their first byte and their last.
+func (r *rig) Inflight() int64 { return r.proxy.Inflight() }

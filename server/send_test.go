@@ -36,7 +36,7 @@ func TestNoQueryOrPathOfAClientHurtsAWorker(t *testing.T) {
 	pool := fmt.Sprintf("pools: [ { name: other, paths: [\"/v9/*\"], workers: [ { name: p0, url: %q }, { name: p1, url: %q } ] } ]\n", served(t, worker), served(t, worker))
 	r := newRig(t, pool+plain, worker, worker)
 	var to *url.URL // what net/http has made of a request's first lines
-	data := r.dataHandler()
+	data := r.planes.dataHandler()
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		q.URL = to
 		data.ServeHTTP(w, q)

@@ -5,19 +5,14 @@ package server
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"tierway/config"
 	"tierway/decisions"
-	"tierway/server/admin"
 	"tierway/server/control"
 	"tierway/server/proxy"
 	"tierway/telemetry"
@@ -50,37 +45,18 @@ type Options struct {
 
 // Server is a gateway: its listeners before the data plane and the admin plane.
 type Server struct {
-	log     *slog.Logger
-	metrics *telemetry.Metrics
-	recover *control.Recoverer
-	control *control.Control
-	proxy   *proxy.Proxy
-	name    string // of this process among gateways
-	admin   *admin.Plane
+	log       *slog.Logger
+	metrics   *telemetry.Metrics
+	recover   *control.Recoverer
+	control   *control.Control
+	proxy     *proxy.Proxy
+	name      string // of this process among gateways
+	planes    *planes
+	listeners *listeners
 
 	decisions    *decisions.Log
 	decisionFile *decisions.File   // nil without
 	traces       *telemetry.Traces // nil without
-
-	hearing   sync.Mutex
-	listened  func() // what waits for the addresses; guarded by hearing
-	listeners []listener
-	cut       context.CancelCauseFunc // ends the requests of the listeners
-}
-
-// listener is one address with what answers there.
-type listener struct {
-	name string
-	net.Listener
-	server *http.Server
-}
-
-// serveOn serves a listener until its server is shut down.
-func (s *Server) serveOn(l listener) error {
-	if secure := l.server.TLSConfig; secure != nil {
-		return l.server.Serve(newTLSListener(l.Listener, secure, s.recover.Run))
-	}
-	return l.server.Serve(plainListener{l.Listener})
 }
 
 // New builds the server for a checked configuration. It opens no socket.
@@ -90,7 +66,9 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	name := proxy.GatewayName + id
-	s := &Server{name: name, log: o.Log, metrics: o.Metrics, recover: control.NewRecoverer(o.Log, o.Metrics), decisions: decisions.NewLog(o.Config.Decisions.Keep)}
+	s := &Server{name: name, log: o.Log, metrics: o.Metrics, recover: control.NewRecoverer(o.Log, o.Metrics),
+		decisions: decisions.NewLog(o.Config.Decisions.Keep)}
+	s.listeners = &listeners{log: o.Log, recover: s.recover}
 	if err := s.openFiles(o); err != nil {
 		return nil, err
 	}
@@ -102,11 +80,12 @@ func New(o Options) (*Server, error) {
 	}
 	s.proxy = proxy.New(proxy.Options{Control: s.control, Access: o.Access, Decisions: s.decisions, DecisionFile: s.decisionFile,
 		Traces: s.traces, Name: name, Log: o.Log, Metrics: o.Metrics, Rand: o.Rand})
+	s.listeners.proxy = s.proxy
 	if err := s.control.Begin(context.Background()); err != nil {
 		s.close()
 		return nil, err
 	}
-	s.admin = s.newAdmin(o)
+	s.planes = s.newPlanes(o)
 	s.metrics.Limits(control.LimitNames())
 	s.metrics.ObserveFleet(s.control.Pools.Gauges)
 	s.metrics.ObserveQueues(s.control.Pools.QueueGauges)
@@ -139,7 +118,7 @@ func (s *Server) announce(to func(secret string, until time.Time)) func(string, 
 		return nil
 	}
 	return func(secret string, until time.Time) {
-		s.onceListening(func() {
+		s.listeners.whenOpen(func() {
 			if s.control.Bootstrap.Check(secret) { // it may be void by now
 				to(secret, until)
 			}
@@ -164,7 +143,7 @@ func (s *Server) Explain(r *http.Request) *decisions.Explanation {
 // decisionGauges shows the records to a scrape.
 func (s *Server) decisionGauges() telemetry.DecisionLog {
 	now := s.decisions.Span()
-	g := telemetry.DecisionLog{Kept: int(now.Next - now.Oldest), Bytes: now.Bytes, Streams: s.admin.Streams()}
+	g := telemetry.DecisionLog{Kept: int(now.Next - now.Oldest), Bytes: now.Bytes, Streams: s.planes.admin.Streams()}
 	if s.decisionFile != nil {
 		file := s.decisionFile.Stats()
 		g.Written, g.Dropped = file.Written, file.Dropped
@@ -180,102 +159,19 @@ func (s *Server) close() {
 	s.control.Close()
 }
 
-// onceListening calls f when the addresses are known.
-func (s *Server) onceListening(f func()) {
-	s.hearing.Lock()
-	defer s.hearing.Unlock()
-	if len(s.listeners) == 0 {
-		s.listened = f
-		return
-	}
-	f()
-}
-
 // Listen opens the addresses of the configuration. Until it has returned,
 // Addr answers nothing.
 func (s *Server) Listen() error {
-	if err := s.listen(); err != nil {
-		return err
-	}
-	s.hearing.Lock()
-	defer s.hearing.Unlock()
-	if f := s.listened; f != nil {
-		s.listened = nil
-		f()
-	}
-	return nil
-}
-
-func (s *Server) listen() error {
-	f := s.control.Snapshot().File
-	data, admin := s.dataHandler(), s.adminHandler()
-	base, cut := context.WithCancelCause(context.Background())
-	s.cut = cut
-	if f.SharedPlanes() {
-		if err := s.open(base, "data", f.Listen, f.TLS, sharePlanes(data, admin)); err != nil {
-			return err
-		}
-	} else {
-		if err := s.open(base, "data", f.Listen, f.TLS, data); err != nil {
-			return err
-		}
-		if err := s.open(base, "admin", f.Admin.Listen, f.Admin.TLS, admin); err != nil {
-			return err
-		}
-	}
-	if f.Metrics.Listen != "" {
-		return s.open(base, "metrics", f.Metrics.Listen, config.TLS{}, s.metricsHandler())
-	}
-	return nil
-}
-
-func (s *Server) open(base context.Context, name, addr string, files config.TLS, h http.Handler) error {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		s.closeListeners()
-		return fmt.Errorf("listening for the %s plane: %w (another address: --listen, --admin-listen, or the configuration's)", name, err)
-	}
-	var secure *tls.Config
-	if files.Cert != "" {
-		certs, err := newCertificates(files.Cert, files.Key, s.log)
-		if err != nil {
-			l.Close()
-			s.closeListeners()
-			return fmt.Errorf("the %s plane's certificate: %w", name, err)
-		}
-		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get, NextProtos: []string{"h2", "http/1.1"}}
-	}
-	s.listeners = append(s.listeners, listener{name: name, Listener: acceptor{l, name, s.log, s.proxy.Exhausted}, server: &http.Server{
-		TLSConfig:         secure,
-		Handler:           h,
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       60 * time.Second, // below the 75 s at which common balancers let go first
-		MaxHeaderBytes:    64 << 10,         // bearer keys and traces need a fraction of it
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}})
-	return nil
-}
-
-func (s *Server) closeListeners() {
-	for _, l := range s.listeners {
-		l.Listener.Close()
-	}
-	s.listeners = nil
+	return s.listeners.open(s.planes.addresses(s.control.Snapshot().File))
 }
 
 // Addr returns the address that a plane listens on, data or admin; the admin
 // plane may share the data plane's.
 func (s *Server) Addr(plane string) string {
-	for _, l := range s.listeners {
-		if l.name == plane {
-			return l.Listener.Addr().String()
-		}
+	if addr := s.listeners.address(plane); addr != "" || plane != "admin" {
+		return addr
 	}
-	if plane == "admin" {
-		return s.Addr("data")
-	}
-	return ""
+	return s.listeners.address("data")
 }
 
 // Run serves until ctx ends, then drains: it reports itself unready and goes on
@@ -291,14 +187,7 @@ func (s *Server) Run(ctx context.Context) error {
 		owned.Go(func() { s.decisionFile.Run(storesCtx) })
 	}
 	owned.Go(func() { s.traces.Run(storesCtx) })
-	failed := make(chan error, len(s.listeners))
-	for _, l := range s.listeners {
-		owned.Go(func() {
-			if err := s.serveOn(l); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("serving the %s plane: %w", l.name, err)
-			}
-		})
-	}
+	failed := s.listeners.serve(&owned)
 	var err error
 	select {
 	case <-ctx.Done():
@@ -324,26 +213,6 @@ func (s *Server) drain() {
 	<-time.After(d.AcceptGrace)
 	deadline, cancel := context.WithTimeout(context.Background(), d.Timeout)
 	defer cancel()
-	for _, l := range s.listeners { // the data plane is the first: the others can be asked until it is done
-		s.shut(deadline, l)
-	}
+	s.listeners.shut(deadline)
 	s.log.Info("drained", "inflight", s.proxy.Inflight())
 }
-
-// shut closes one listener and waits for its requests until the deadline, then
-// cuts them and gives them a moment to send their error frames.
-func (s *Server) shut(deadline context.Context, l listener) {
-	if l.server.Shutdown(deadline) == nil {
-		return
-	}
-	s.proxy.Cut()
-	s.cut(proxy.ErrDrainCut)
-	last, cancel := context.WithTimeout(context.Background(), 2*time.Second) // an error frame is one write
-	defer cancel()
-	if l.server.Shutdown(last) != nil {
-		l.server.Close()
-	}
-}
-
-// Inflight returns the requests between their first byte and their last.
-func (s *Server) Inflight() int64 { return s.proxy.Inflight() }

@@ -185,7 +185,7 @@ func TestWhatMayBeJSONIsReadHoweverItArrives(t *testing.T) {
 			req.Host, req.ContentLength = "localhost", -1
 			req.Header.Set("Content-Type", "application/json")
 			w := deadlined{httptest.NewRecorder()}
-			r.dataHandler().ServeHTTP(w, req)
+			r.planes.dataHandler().ServeHTTP(w, req)
 			if w.Code != http.StatusRequestEntityTooLarge {
 				t.Errorf("%.20q after %d bytes: %d %s", head, split, w.Code, w.Body)
 			}
