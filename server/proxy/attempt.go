@@ -26,7 +26,7 @@ func (d *dispatch) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	if lease.Worker() != nil {
 		m.Series.Chosen(string(lease.Reason()))
 	}
-	a := &attempt{x: x, m: m, lease: lease, started: started, most: x.parsed.mostUsage(), placed: x.wait.placed,
+	a := &attempt{x: x, m: m, lease: lease, moments: moments{started: started}, most: x.parsed.mostUsage(), placed: x.wait.placed,
 		span: x.caller.trace.Attempt(started)}
 	defer a.give() // for a panic
 	a.cause = func() error { return context.Cause(ctx) }
@@ -80,8 +80,7 @@ type attempt struct {
 	x            *exchange
 	m            *control.Member
 	lease        *routing.Lease
-	placed       placed // how the request came to its worker
-	started      time.Time
+	placed       placed       // how the request came to its worker
 	cause        func() error // why the attempt was cancelled; nil while it is not
 	span         trace.Span   // nil without tracing
 	watch        watchdog
@@ -89,45 +88,56 @@ type attempt struct {
 	addsUsage    []string      // the fields that were added to ask for usage
 	addsPriority []string      // that were added for the engine's own queue
 	status       int
-	headAt       time.Time
-	firstAt      time.Time     // of the first content of a generated stream
-	lastAt       time.Time     // of its last one
-	ttft         time.Duration // to the first; 0 without any
-	blame        error         // of an answer that was relayed: nil, ErrExcluded or the worker's fault
-	f            *failure
-	usesEngine   bool         // its answer shows whether the worker's engine works
 	usage        openai.Usage // as the engine reported it
 	most         openai.Usage // that a report is taken for
-	begun        bool         // the worker has answered
-	settled      bool         // the attempt ended without a panic
-	judged       bool
-	verdict      error     // on the worker, once it is judged
-	ended        time.Time // when its load was given back
+	usesEngine   bool         // its answer shows whether the worker's engine works
+	moments
+	outcome
+}
+
+// moments are those of an attempt. One that did not come is zero.
+type moments struct {
+	started time.Time
+	headAt  time.Time
+	firstAt time.Time     // of the first content of a generated stream
+	lastAt  time.Time     // of its last one
+	ttft    time.Duration // to the first
+	ended   time.Time     // when its load was given back
+}
+
+// outcome is what an attempt shows of its worker.
+type outcome struct {
+	f       *failure
+	blame   error // of an answer that was relayed: nil, ErrExcluded or the worker's fault
+	begun   bool  // the worker has answered
+	settled bool  // the attempt ended without a panic
+	judged  bool
+	verdict error // on the worker, once it is judged
 }
 
 // exchange sends the request and relays the answer.
 func (a *attempt) exchange(ctx context.Context) *failure {
-	usage, rank := !a.m.Refuses.Load() && !a.m.Timed.Load(), a.rank()
-	resp, err := a.send(ctx, usage, rank)
+	usage, rank := !a.m.Refuses.Load() && !a.m.Timed.Load(), sending{a}.rank()
+	resp, err := sending{a}.send(ctx, usage, rank)
 	var refused addition // the last that was left out
 	for err == nil {
-		named := a.refusedAddition(resp)
+		named := sending{a}.refusedAddition(resp)
 		if named == nothingAdded {
 			break
 		}
 		refused = named
 		usage, rank.set = usage && named == priorityAdded, rank.set && named != priorityAdded
 		a.watch.await(a.firstByte, errFirstByteTimeout)
-		resp, err = a.send(ctx, usage, rank)
+		resp, err = sending{a}.send(ctx, usage, rank)
 	}
 	if err == nil && resp.Status < 300 {
-		a.leaveOut(refused)
+		sending{a}.leaveOut(refused)
 	}
 	if err != nil {
 		return a.sendFailure(err)
 	}
 	defer resp.Body.Close()
-	return a.relay(resp)
+	return relay{a}.relay(resp)
 }
 
 // answered says that the worker answered, well when err is nil: the verdicts
@@ -153,13 +163,13 @@ func (a *attempt) received() {
 // at once unless the attempt failed: then judge gives it.
 func (a *attempt) settle(f *failure) {
 	a.settled, a.f, a.ended = true, f, time.Now()
-	a.countPrefix()
+	attemptRecord{a}.countPrefix()
 	if f == nil {
-		a.countPace()
+		attemptRecord{a}.countPace()
 	}
 	a.x.settlement.sent = a.x.settlement.sent || f == nil || f.left
 	if f != nil && f.left && (errors.Is(f.blame, errTotalTimeout) || errors.Is(f.blame, errIdleTimeout)) {
-		a.x.estimate(0) // the engine has worked on it; another worker's answer replaces this
+		a.x.settlement.estimate(0) // the engine has worked on it; another worker's answer replaces this
 	}
 	if f == nil {
 		a.judge()
@@ -253,7 +263,7 @@ func (a *attempt) account(u openai.Usage, seen int64) {
 		return
 	}
 	if u.Prompt > a.most.Prompt || u.Output > a.most.Output {
-		a.x.estimate(seen)
+		a.x.settlement.estimate(seen)
 		return
 	}
 	a.x.settlement.usage, a.usage = u, u

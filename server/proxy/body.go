@@ -15,6 +15,9 @@ import (
 	"tierway/openai"
 )
 
+// incoming is the body of a request.
+type incoming struct{ x *exchange }
+
 const (
 	// bodyGrace is how long a body may take before its rate counts.
 	bodyGrace = 5 * time.Second
@@ -25,7 +28,8 @@ const (
 
 // readBody reads and decodes the request's body within max_body_bytes and
 // max_buffered_bytes.
-func (x *exchange) readBody() ([]byte, error) {
+func (i incoming) readBody() ([]byte, error) {
+	x := i.x
 	if x.in.r.Body == nil || x.in.r.Body == http.NoBody {
 		x.in.readAt = time.Now()
 		return nil, nil
@@ -55,11 +59,12 @@ func (x *exchange) readBody() ([]byte, error) {
 		}
 		return nil, err
 	}
-	return nil, x.brokenBody(err)
+	return nil, i.brokenBody(err)
 }
 
 // brokenBody is the answer to a body that could not be read to its end.
-func (x *exchange) brokenBody(err error) error {
+func (i incoming) brokenBody(err error) error {
+	x := i.x
 	x.answer.w.Header().Set("Connection", "close")
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -74,7 +79,8 @@ func (x *exchange) brokenBody(err error) error {
 const UnreadGrace = time.Second
 
 // leaveBody bounds what an unread body may still cost.
-func (x *exchange) leaveBody() {
+func (i incoming) leaveBody() {
+	x := i.x
 	if x.parsed.upload != nil {
 		x.parsed.upload.end()
 		return

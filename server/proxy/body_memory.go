@@ -109,7 +109,8 @@ func (m *bodyMemory) release() {
 
 // dropBody forgets the body of a request that is not sent again, so that a long answer
 // does not hold it.
-func (x *exchange) dropBody() {
+func (i incoming) dropBody() {
+	x := i.x
 	x.parsed.req.Body = nil
 	x.in.memory.release()
 }
@@ -123,7 +124,7 @@ func (px *Proxy) bodyMemory(tenant string) bodyMemory {
 // The worker is not at fault, and its work is paid for.
 func (a *attempt) noAnswerMemory(bytes int) *failure {
 	a.x.s.metrics.BodiesRefused.Inc()
-	a.x.estimate(a.x.resolution.unreported(&a.x.parsed, bytes))
+	a.x.settlement.estimate(a.x.resolution.unreported(&a.x.parsed, bytes))
 	cause := excluded("%w", errBodyMemory)
 	return &failure{left: true, blame: cause, err: &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: cause,
 		Message: "The bodies that the gateway holds leave no memory for the worker's answer (max_buffered_bytes). Ask for less at once, or try again later."}}

@@ -16,6 +16,7 @@ import (
 
 // admission is what the limits say of a request.
 type admission struct {
+	x         *exchange
 	grant     *store.Grant    // what charge has reserved; nil for nothing
 	allowance tenants.Verdict // what is left
 	at        time.Time
@@ -25,36 +26,39 @@ type admission struct {
 type take func(c *tenants.Charge) (*store.Grant, tenants.Verdict, error)
 
 // take takes a charge from the limits of the request's caller.
-func (x *exchange) take(c *tenants.Charge) (*store.Grant, tenants.Verdict, error) {
+func (ad *admission) take(c *tenants.Charge) (*store.Grant, tenants.Verdict, error) {
+	x := ad.x
 	return x.s.control.Stores.Limits.Take(x.in.r.Context(), c)
 }
 
 // charge asks the caller's limits for the request, and reserves what it may use.
 // A refused request costs nothing. A spent budget moves those who chose so to
 // the cheapest tier that they may use.
-func (x *exchange) charge(from take) error {
-	x.admission.at = time.Now() // not when the header came: a body may take minutes
+func (ad *admission) charge(from take) error {
+	x := ad.x
+	ad.at = time.Now() // not when the header came: a body may take minutes
 	if len(x.caller.Subjects) == 0 {
 		return nil
 	}
-	c := &tenants.Charge{Caller: x.caller.Caller, At: x.admission.at, Tokens: x.resolution.reserve(&x.parsed, x.caller.Caller), IgnoreBudget: x.resolution.stored}
-	err := x.admit(from, c)
-	if err == nil && x.admission.allowance.Refused.Budget() && x.caller.Degrade {
-		if cheaper, ok := x.resolver.degrade(x.resolution, x.admission.allowance.Refused); ok {
+	c := &tenants.Charge{Caller: x.caller.Caller, At: ad.at, Tokens: x.resolution.reserve(&x.parsed, x.caller.Caller), IgnoreBudget: x.resolution.stored}
+	err := ad.admit(from, c)
+	if err == nil && ad.allowance.Refused.Budget() && x.caller.Degrade {
+		if cheaper, ok := x.resolver.degrade(x.resolution, ad.allowance.Refused); ok {
 			x.resolution = cheaper
 			c.Tokens, c.IgnoreBudget = x.resolution.reserve(&x.parsed, x.caller.Caller), true
-			err = x.admit(from, c)
+			err = ad.admit(from, c)
 		}
 	}
-	if err == nil && x.admission.allowance.Refused != "" {
-		return limitRefusal(c, x.admission.allowance)
+	if err == nil && ad.allowance.Refused != "" {
+		return limitRefusal(c, ad.allowance)
 	}
 	return err
 }
 
 // admit asks limits for a charge.
-func (x *exchange) admit(from take, c *tenants.Charge) (err error) {
-	x.admission.grant, x.admission.allowance, err = from(c)
+func (ad *admission) admit(from take, c *tenants.Charge) (err error) {
+	x := ad.x
+	ad.grant, ad.allowance, err = from(c)
 	if errors.Is(err, store.ErrLimitsAway) {
 		return &openai.Error{Code: openai.CodeRatelimitUnavailable, RetryAfter: time.Second, Cause: err,
 			Message: "The limits of this tenant cannot be checked right now. Try again."}
@@ -62,7 +66,7 @@ func (x *exchange) admit(from take, c *tenants.Charge) (err error) {
 	if err != nil {
 		return fmt.Errorf("asking the limits: %w", err)
 	}
-	rateHeaders(x.answer.header(), x.admission.allowance)
+	rateHeaders(x.answer.header(), ad.allowance)
 	return nil
 }
 
@@ -154,11 +158,12 @@ func dropRateHeaders(h http.Header) {
 
 // refunded tells whether nothing of the request has reached a worker, so that it
 // costs its tenant nothing.
-func (x *exchange) refunded() bool { return x.admission.grant != nil && !x.settlement.sent }
+func (ad *admission) refunded() bool { return ad.x.admission.grant != nil && !ad.x.settlement.sent }
 
 // settle gives back what charge has reserved, corrects it by what was used, and
 // writes the request's one line of the ledger.
-func (x *exchange) settle(d *decisions.Decision) {
+func (st *settlement) settle(d *decisions.Decision) {
+	x := st.x
 	if x.caller.Caller == nil {
 		return
 	}
@@ -166,9 +171,9 @@ func (x *exchange) settle(d *decisions.Decision) {
 	if x.resolution.pool != nil {
 		price = x.resolution.pool.Price
 	}
-	money := price.Cost(x.settlement.usage.Prompt, x.settlement.usage.Cached, x.settlement.usage.Output)
+	money := price.Cost(st.usage.Prompt, st.usage.Cached, st.usage.Output)
 	if x.admission.grant != nil {
-		x.admission.grant.Settle(tenants.Used{Tokens: x.settlement.usage.Prompt + x.settlement.usage.Output, Money: money, Refund: x.refunded()})
+		x.admission.grant.Settle(tenants.Used{Tokens: st.usage.Prompt + st.usage.Output, Money: money, Refund: x.admission.refunded()})
 	}
 	if x.s.control.Stores.Ledger == nil || !x.caller.inLedger {
 		return
@@ -176,30 +181,32 @@ func (x *exchange) settle(d *decisions.Decision) {
 	if x.caller.Key != "" {
 		x.s.control.Database.Touches.Note(x.caller.Key, x.in.start)
 	}
-	x.s.control.Stores.Ledger.Add(store.Row{ID: newUUID7(x.bookedAt(), x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: x.bookedAt(),
+	x.s.control.Stores.Ledger.Add(store.Row{ID: newUUID7(x.admission.bookedAt(), x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: x.admission.bookedAt(),
 		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.resolution.knownModel(), Worker: d.Worker,
 		Outcome: string(d.Result), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),
-		Prompt: x.settlement.usage.Prompt, Cached: x.settlement.usage.Cached, Output: x.settlement.usage.Output, Money: money, Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
+		Prompt: st.usage.Prompt, Cached: st.usage.Cached, Output: st.usage.Output, Money: money, Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
 }
 
 // bookedAt is the time to whose day the request belongs: of its admission, or of
 // its coming where it was not admitted.
-func (x *exchange) bookedAt() time.Time {
-	if x.admission.at.IsZero() {
+func (ad *admission) bookedAt() time.Time {
+	x := ad.x
+	if ad.at.IsZero() {
 		return x.in.start
 	}
-	return x.admission.at
+	return ad.at
 }
 
 // estimate books tokens that no engine reported: the prompt's estimate, and the
 // output that was counted on its way to the client. It is what the ledger calls
 // estimated. Raw answers are not booked in tokens.
-func (x *exchange) estimate(output int64) {
+func (st *settlement) estimate(output int64) {
+	x := st.x
 	if x.resolution.free(&x.in) || x.in.dialect == openai.Audio || x.in.dialect == openai.Images || x.in.dialect == openai.Other {
 		return
 	}
-	x.settlement.usage = openai.Usage{Prompt: x.facts.PromptTokens, Output: output}
-	x.settlement.estimated = true
+	st.usage = openai.Usage{Prompt: x.facts.PromptTokens, Output: output}
+	st.estimated = true
 }
 
 // newUUID7 returns a UUID of version 7 (RFC 9562): ordered by time, so that rows

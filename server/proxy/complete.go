@@ -24,7 +24,7 @@ func (x *exchange) complete() error {
 	if err := x.resolve(false); err != nil {
 		return err
 	}
-	if err := x.charge(x.take); err != nil {
+	if err := x.admission.charge(x.admission.take); err != nil {
 		return err
 	}
 	x.gather()
@@ -40,7 +40,7 @@ func (x *exchange) besideResponses() error {
 	if x.snap.Serving(x.in.dialect, x.caller.Caller) != nil {
 		return x.complete()
 	}
-	return x.passUnrouted()
+	return passage{x}.passUnrouted()
 }
 
 // notServed is the answer where the engines of the request's pool lack its endpoint.
@@ -128,7 +128,7 @@ func (x *exchange) read() error {
 	if strings.EqualFold(x.in.r.Header.Get("Upgrade"), "websocket") {
 		return noWebSocket()
 	}
-	body, err := x.readBody()
+	body, err := incoming{x}.readBody()
 	if err != nil {
 		return err
 	}

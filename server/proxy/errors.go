@@ -93,7 +93,7 @@ func (x *exchange) writeError(e *openai.Error) {
 	}
 	body := e.Body(x.in.shape.Shape(), x.in.requestID)
 	x.answer.head(e.HTTPStatus(), func(h http.Header) {
-		if x.refunded() {
+		if x.admission.refunded() {
 			dropRateHeaders(h) // they say what is left without what is given back
 		}
 		errorHeaders(h, e, len(body))

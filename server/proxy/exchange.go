@@ -73,6 +73,7 @@ type caller struct {
 
 // settlement is what a request has used.
 type settlement struct {
+	x         *exchange
 	usage     openai.Usage
 	estimated bool // no engine has reported it, or not all of it
 	sent      bool // a worker has the whole request
@@ -88,7 +89,8 @@ type ending struct {
 // newExchange opens an exchange under a configuration.
 func (px *Proxy) newExchange(snap *control.Snapshot, w responseWriter, in inbound) *exchange {
 	x := &exchange{s: px, snap: snap, in: in, ending: ending{result: decisions.Refused}}
-	x.parsed.in, x.dispatch.x = &x.in, x
+	x.parsed.in = &x.in
+	x.dispatch.x, x.wait.x, x.admission.x, x.settlement.x = x, x, x, x
 	x.dispatch.attempts = x.dispatch.first[:0]
 	x.resolver = resolver{s: px, snap: snap, in: &x.in, caller: &x.caller, parsed: &x.parsed}
 	x.in.start = time.Now()
@@ -161,12 +163,12 @@ func (x *exchange) recover() {
 func (x *exchange) end() {
 	x.answer.stopBeats()
 	x.in.memory.release()
-	x.leaveBody()
+	incoming{x}.leaveBody()
 	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
 	defer x.s.flying.remove(x)
 	// One of them must not keep another from giving back what it holds.
 	x.s.control.Recover.Run("recording a request", x.finish)
-	x.s.control.Recover.Run("leaving the queue", x.leaveQueue)
+	x.s.control.Recover.Run("leaving the queue", x.wait.leaveQueue)
 	x.dropPrompt()
 	if x.answer.abort {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
@@ -177,10 +179,10 @@ func (x *exchange) end() {
 // another from its end.
 func (x *exchange) finish() {
 	d := new(decisions.Decision)
-	defer x.settle(d)
-	x.decide(d)
-	defer x.exportTrace(d)
-	x.record(d)
+	defer x.settlement.settle(d)
+	account{x}.decide(d)
+	defer account{x}.exportTrace(d)
+	account{x}.record(d)
 }
 
 // dropPrompt gives the buffers of the request's prompt back.
@@ -201,7 +203,7 @@ func (x *exchange) fail(err error) {
 	}
 	if x.gone() {
 		if x.settlement.sent {
-			x.estimate(0)
+			x.settlement.estimate(0)
 		}
 		x.ending.result, x.ending.code, x.answer.abort = decisions.ClientGone, "", true
 		return

@@ -138,7 +138,7 @@ func (n *explainer) walk() (stage string, err error) {
 	if x.resolution.overlong {
 		n.note("longer than the context of %d tokens by the estimate; the engine decides", x.resolution.pool.Context)
 	}
-	if err := x.charge(n.peek); err != nil {
+	if err := x.admission.charge(n.peek); err != nil {
 		return decisions.StageLimits, err
 	}
 	return n.place()
@@ -195,13 +195,13 @@ func (n *explainer) readPassed() error {
 		status = http.StatusMethodNotAllowed
 		x.answer.header().Set("Allow", strings.Join(n.allowed, ", "))
 	}
-	if err := x.findPassing(status); err != nil {
+	if err := (passage{x}).findPassing(status); err != nil {
 		return err
 	}
 	if id, below, ok := openai.ResponsePath(x.in.r.URL.Path); ok && id != "" && (x.in.r.Method != http.MethodPost || below != "") {
 		return notExplained()
 	}
-	return x.readPassed()
+	return passage{x}.readPassed()
 }
 
 // peek looks at the limits as charge takes from them.

@@ -15,7 +15,7 @@ func (n *explainer) place() (stage string, err error) {
 	x := n.x
 	x.gatherFacts()
 	x.setDeadline()
-	if err := x.stayWithStored(); err != nil {
+	if err := (holder{x}).stayWithStored(); err != nil {
 		return decisions.StageWorker, err
 	}
 	x.facts.Now, x.facts.Wait = time.Now(), n.mayWait()
@@ -82,7 +82,7 @@ func (n *explainer) wait(err error) (stage string, _ error) {
 		bounds = &p.Queue
 	}
 	var shed *queue.ShedError
-	if errors.As(p.WaitQueue.Would(x.fillTicket(), bounds, x.facts.Now), &shed) {
+	if errors.As(p.WaitQueue.Would(x.wait.fillTicket(), bounds, x.facts.Now), &shed) {
 		n.note("%s, and the queue would refuse it (%s); %d requests wait now", q.Why, shed.Reason, q.Waiting)
 		q.Would, q.Shed = decisions.QueueShed, shed.Reason
 		return decisions.StageQueue, shedAnswer(p, &queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second}, x.parsed.class, x.snap.File.Health.Interval)

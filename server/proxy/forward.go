@@ -25,12 +25,12 @@ func (d *dispatch) forward() error {
 	x := d.x
 	x.setDeadline()
 	x.s.budget.request()
-	if err := x.stayWithStored(); err != nil {
+	if err := (holder{x}).stayWithStored(); err != nil {
 		return err
 	}
 	defer func() { d.judgeFailed(errNoAnswer) }()
 	for n := 1; ; n++ {
-		lease, err := x.enterQueue()
+		lease, err := x.wait.enterQueue()
 		if err != nil {
 			if len(d.failed) == 0 {
 				return noWorker(x.resolution.pool, err, x.parsed.class, x.snap.File.Health.Interval)

@@ -8,24 +8,28 @@ import (
 	"tierway/openai"
 )
 
+// passage is a request that goes to a worker by its path, as it is.
+type passage struct{ x *exchange }
+
 // passThrough serves a request that matches no route: untouched through a pool
 // whose paths cover it, else with an error. Its answer is relayed as raw bytes,
 // whatever dialect the path or the headers resemble. status is 405 when the path has
 // a route for other methods.
-func (x *exchange) passThrough(status int) error {
+func (pg passage) passThrough(status int) error {
+	x := pg.x
 	if err := x.authenticate(); err != nil {
 		return err
 	}
-	if err := x.findPassing(status); err != nil {
+	if err := pg.findPassing(status); err != nil {
 		return err
 	}
-	if done, err := x.passStored(); done {
+	if done, err := pg.passStored(); done {
 		return err
 	}
-	if err := x.readPassed(); err != nil {
+	if err := pg.readPassed(); err != nil {
 		return err
 	}
-	if err := x.charge(x.take); err != nil {
+	if err := x.admission.charge(x.admission.take); err != nil {
 		return err
 	}
 	x.gather()
@@ -33,7 +37,8 @@ func (x *exchange) passThrough(status int) error {
 }
 
 // findPassing finds the pool whose paths cover the request.
-func (x *exchange) findPassing(status int) error {
+func (pg passage) findPassing(status int) error {
+	x := pg.x
 	if strings.EqualFold(x.in.r.Header.Get("Upgrade"), "websocket") {
 		return noWebSocket()
 	}
@@ -49,16 +54,17 @@ func (x *exchange) findPassing(status int) error {
 
 // readPassed reads the request of a path that passes through a pool: its body, or
 // leaves it to stream.
-func (x *exchange) readPassed() (err error) {
-	if err := x.refuseKept(); err != nil {
+func (pg passage) readPassed() (err error) {
+	x := pg.x
+	if err := pg.refuseKept(); err != nil {
 		return err
 	}
-	if x.parsed.upload, err = x.openUpload(); err != nil {
+	if x.parsed.upload, err = (incoming{x}).openUpload(); err != nil {
 		return err
 	}
 	x.parsed.req = &openai.Request{Dialect: openai.Other}
 	if x.parsed.upload == nil {
-		if x.parsed.req, err = x.readUntouched(); err != nil {
+		if x.parsed.req, err = pg.readUntouched(); err != nil {
 			return err
 		}
 	}
@@ -69,12 +75,13 @@ func (x *exchange) readPassed() (err error) {
 }
 
 // readUntouched reads a body that passes through.
-func (x *exchange) readUntouched() (*openai.Request, error) {
-	body, err := x.readBody()
+func (pg passage) readUntouched() (*openai.Request, error) {
+	x := pg.x
+	body, err := incoming{x}.readBody()
 	if err != nil {
 		return nil, err
 	}
-	return x.passed(body)
+	return pg.passed(body)
 }
 
 // speaksOfRights tells whether a body may have a member that no tenant may choose
@@ -138,7 +145,8 @@ func (in *inbound) otherwiseEncoded(body []byte) bool {
 // hosts or place the request inside an engine. A body that cannot be
 // read for these must not contain them at all. A body of the Responses API is read
 // too, because it may continue a stored response.
-func (x *exchange) passed(body []byte) (*openai.Request, error) {
+func (pg passage) passed(body []byte) (*openai.Request, error) {
+	x := pg.x
 	_, _, continues := openai.ResponsePath(x.in.r.URL.Path)
 	if !x.in.otherwiseEncoded(body) && !(isObject(body) && (continues || speaksOfRights(body, x.resolution.pool.Engine))) {
 		return &openai.Request{Dialect: openai.Other, Body: body}, nil

@@ -8,6 +8,7 @@ import (
 
 	"tierway/queue"
 	"tierway/routing"
+	"tierway/server/control"
 )
 
 // turn tells the goroutine of an exchange that its wait in a queue is over. The
@@ -50,6 +51,7 @@ func (t *turn) again() {
 
 // wait is a request's way through the queue of its pool.
 type wait struct {
+	x        *exchange
 	ticket   queue.Ticket
 	turn     turn
 	placed   placed          // the last worker that it was given
@@ -59,15 +61,18 @@ type wait struct {
 	refused  *routing.Choice // what the policy saw when it got no worker
 }
 
+var _ control.Waiter = (*wait)(nil)
+
 // Woken is part of control.Waiter.
-func (x *exchange) Woken() { x.wait.turn.come() }
+func (w *wait) Woken() { w.x.wait.turn.come() }
 
 // fillTicket makes what stands for the request in its pool's queue.
-func (x *exchange) fillTicket() *queue.Ticket {
-	t := &x.wait.ticket
+func (w *wait) fillTicket() *queue.Ticket {
+	x := w.x
+	t := &w.ticket
 	t.Request, t.Tried = &x.facts, x.dispatch.tried
 	if t.Ref == nil {
-		t.Ref, t.ID = x, x.in.requestID
+		t.Ref, t.ID = w, x.in.requestID
 		t.Class, t.Tenant, t.Weight = int(x.parsed.class), x.caller.Tenant, x.caller.Weight
 		t.Tokens, t.Bytes = x.facts.PromptTokens+x.facts.OutputTokens, int64(len(x.parsed.req.Body))
 		t.Expected, t.MaxTokens = true, x.parsed.req.MaxTokens
@@ -78,29 +83,31 @@ func (x *exchange) fillTicket() *queue.Ticket {
 
 // enterQueue waits for the request's turn and for the worker that is picked and booked
 // for it in one step.
-func (x *exchange) enterQueue() (routing.Lease, error) {
-	x.recordChoice()
-	t, began := x.fillTicket(), time.Now()
+func (w *wait) enterQueue() (routing.Lease, error) {
+	x := w.x
+	account{x}.recordChoice()
+	t, began := w.fillTicket(), time.Now()
 	lease, err := x.resolution.pool.WaitQueue.Enter(t, began)
-	x.wait.placed.selection = time.Since(began)
+	w.placed.selection = time.Since(began)
 	if errors.Is(err, queue.ErrWaiting) {
-		lease, err = x.await(t, began)
-		x.wait.placed.waited, x.wait.placed.selection = time.Since(began).Truncate(time.Microsecond), 0 // as records have it
-		x.wait.total += x.wait.placed.waited
+		lease, err = w.await(t, began)
+		w.placed.waited, w.placed.selection = time.Since(began).Truncate(time.Microsecond), 0 // as records have it
+		w.total += w.placed.waited
 	}
-	x.wait.promoted = x.wait.promoted || t.Promoted()
+	w.promoted = w.promoted || t.Promoted()
 	var shed *queue.ShedError
 	if errors.As(err, &shed) {
-		x.wait.shed = shed.Reason
+		w.shed = shed.Reason
 	}
-	if c := x.wait.placed.choice; err != nil && c != nil && len(c.Candidates) > 0 {
-		x.wait.refused = c
+	if c := w.placed.choice; err != nil && c != nil && len(c.Candidates) > 0 {
+		w.refused = c
 	}
 	return lease, err
 }
 
 // await waits until the ticket is granted, its time is over, or nobody listens.
-func (x *exchange) await(t *queue.Ticket, began time.Time) (routing.Lease, error) {
+func (w *wait) await(t *queue.Ticket, began time.Time) (routing.Lease, error) {
+	x := w.x
 	q := x.resolution.pool.WaitQueue
 	late := time.NewTimer(q.WaitUntil(t).Sub(began))
 	defer late.Stop()
@@ -108,7 +115,7 @@ func (x *exchange) await(t *queue.Ticket, began time.Time) (routing.Lease, error
 		var err error
 		var lease routing.Lease
 		select {
-		case <-x.wait.turn.await():
+		case <-w.turn.await():
 		case <-late.C:
 			if err = q.Leave(t, queue.Late, time.Now()); err != nil && !errors.Is(err, queue.ErrWaiting) {
 				return lease, err
@@ -125,7 +132,7 @@ func (x *exchange) await(t *queue.Ticket, began time.Time) (routing.Lease, error
 			return lease, shuttingDown()
 		}
 		if err == nil {
-			x.wait.turn.again()
+			w.turn.again()
 			if lease, err = q.Claim(t, time.Now()); !errors.Is(err, queue.ErrWaiting) {
 				return lease, err
 			}
@@ -135,8 +142,9 @@ func (x *exchange) await(t *queue.Ticket, began time.Time) (routing.Lease, error
 }
 
 // leaveQueue settles what the request has cost its tenant's share.
-func (x *exchange) leaveQueue() {
-	if x.wait.ticket.Ref != nil {
-		x.resolution.pool.WaitQueue.Settle(&x.wait.ticket, x.settlement.usage.Prompt+x.settlement.usage.Output)
+func (w *wait) leaveQueue() {
+	x := w.x
+	if w.ticket.Ref != nil {
+		x.resolution.pool.WaitQueue.Settle(&w.ticket, x.settlement.usage.Prompt+x.settlement.usage.Output)
 	}
 }

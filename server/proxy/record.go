@@ -14,8 +14,15 @@ import (
 	"tierway/telemetry"
 )
 
+// account is the end of a request: its record, its metrics and its spans.
+type account struct{ x *exchange }
+
+// attemptRecord is the end of an attempt.
+type attemptRecord struct{ a *attempt }
+
 // record counts the request's end, and writes what is made from its Decision.
-func (x *exchange) record(d *decisions.Decision) {
+func (ac account) record(d *decisions.Decision) {
+	x := ac.x
 	x.s.metrics.TenantEnded(d.Tenant, outcomeIndex(d.Result), d.Usage.Prompt, d.Usage.Cached, d.Usage.Output)
 	if limit := string(x.admission.allowance.Refused); limit != "" {
 		x.s.metrics.Limited(limit)
@@ -38,7 +45,8 @@ func (x *exchange) record(d *decisions.Decision) {
 }
 
 // decide fills the request's record with what its stages have returned.
-func (x *exchange) decide(d *decisions.Decision) {
+func (ac account) decide(d *decisions.Decision) {
+	x := ac.x
 	res := &x.resolution
 	*d = decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: x.in.start, Method: knownMethod(x.in.r.Method), Route: x.in.pattern,
 		RequestID: x.in.requestID, Generation: x.snap.Generation, Dialect: x.in.dialect.String(),
@@ -68,20 +76,21 @@ func (x *exchange) decide(d *decisions.Decision) {
 		if x.in.dialect != openai.Other {
 			d.MaxTokens = req.MaxTokens
 		}
-		if x.keepsRecords() {
-			d.Features = x.features()
+		if ac.keepsRecords() {
+			d.Features = ac.features()
 		}
 	}
 	for _, a := range x.dispatch.attempts {
 		d.Worker, d.Reason = a.m.Name, string(a.lease.Reason())
-		d.Attempts = append(d.Attempts, a.record())
+		d.Attempts = append(d.Attempts, attemptRecord{a}.record())
 	}
 }
 
 // features are what the request was classified and routed by, without its text.
-func (x *exchange) features() decisions.Features {
+func (ac account) features() decisions.Features {
+	x := ac.x
 	e := &x.resolution.evidence
-	f := decisions.Features{Header: x.headerTier(),
+	f := decisions.Features{Header: ac.headerTier(),
 		Classified: e.Classified, Counted: e.Counted, UserTextBytes: e.UserBytes, Groups: e.Groups,
 		LimitRequired: x.in.dialect.RequiresMaxTokens(), Tools: x.parsed.req.Tools, Media: x.parsed.req.Media, Estimate: x.parsed.estimate}
 	if x.parsed.prompt != nil {
@@ -94,7 +103,8 @@ func (x *exchange) features() decisions.Features {
 
 // headerTier is the tier that X-Model-Tier names: "other" for none of them, "" where
 // there is no such header, and for a request that is not resolved.
-func (x *exchange) headerTier() string {
+func (ac account) headerTier() string {
+	x := ac.x
 	asked := x.in.r.Header.Get("X-Model-Tier")
 	if asked == "" || x.resolution.requested == "" && x.resolution.Target == "" {
 		return ""
@@ -107,7 +117,8 @@ func (x *exchange) headerTier() string {
 
 // countPrefix compares what the worker was believed to have of the prompt with what
 // its engine says.
-func (a *attempt) countPrefix() {
+func (r attemptRecord) countPrefix() {
+	a := r.a
 	result := telemetry.PrefixMiss
 	switch {
 	case a.lease.Worker() == nil:
@@ -126,14 +137,16 @@ func (a *attempt) countPrefix() {
 
 // countPace counts the time between two tokens of a generated stream whose engine has told
 // how many there were.
-func (a *attempt) countPace() {
+func (r attemptRecord) countPace() {
+	a := r.a
 	if n := a.usage.Output; n > 1 && !a.firstAt.IsZero() {
 		a.x.resolution.pool.Series.TPOT.Observe(a.lastAt.Sub(a.firstAt).Seconds() / float64(n-1))
 	}
 }
 
 // exportTrace ends the spans of a sampled request.
-func (x *exchange) exportTrace(d *decisions.Decision) {
+func (ac account) exportTrace(d *decisions.Decision) {
+	x := ac.x
 	if !x.caller.trace.Sampled {
 		return
 	}
@@ -161,25 +174,28 @@ type placed struct {
 }
 
 // keepsRecords tells whether anybody reads more of a request than its log line.
-func (x *exchange) keepsRecords() bool {
+func (ac account) keepsRecords() bool {
+	x := ac.x
 	return x.caller.trace.Sampled || x.s.records.keeps.Load()
 }
 
 // recordChoice has the next pick recorded.
-func (x *exchange) recordChoice() {
+func (ac account) recordChoice() {
+	x := ac.x
 	x.wait.placed = placed{}
-	if x.facts.Record = nil; x.keepsRecords() {
+	if x.facts.Record = nil; ac.keepsRecords() {
 		x.wait.placed.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0, min(len(x.resolution.pool.Workers), routing.MaxCandidates))}
 		x.facts.Record = x.wait.placed.choice
 	}
 }
 
 // record is the attempt as the request's record has it.
-func (a *attempt) record() decisions.Attempt {
+func (r attemptRecord) record() decisions.Attempt {
+	a := r.a
 	x := a.x
 	try := decisions.Attempt{Worker: a.m.Name, Reason: string(a.lease.Reason()), Status: a.status,
 		AtMs: x.in.since(a.started), QueueMs: ms(a.placed.waited), SelectionUs: float64(a.placed.selection.Nanoseconds()) / 1000,
-		FirstAtMs: x.in.since(a.firstAt), EndAtMs: x.in.since(a.ended), ErrorType: a.errorType(), Predicted: a.lease.Overlap(),
+		FirstAtMs: x.in.since(a.firstAt), EndAtMs: x.in.since(a.ended), ErrorType: r.errorType(), Predicted: a.lease.Overlap(),
 		Usage: decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: a.placed.choice}
 	if x.caller.trace.Sampled {
 		id := a.span.SpanContext().SpanID()
@@ -197,7 +213,8 @@ func (a *attempt) record() decisions.Attempt {
 }
 
 // errorType says in one word what the attempt failed by, "" of one that did not.
-func (a *attempt) errorType() string {
+func (r attemptRecord) errorType() string {
+	a := r.a
 	f, blame, status := a.f, a.blame, 0
 	if f != nil {
 		blame, status = f.blame, f.status

@@ -16,27 +16,31 @@ import (
 	"tierway/openai"
 )
 
+// relay gives the answer of an attempt to the client.
+type relay struct{ a *attempt }
+
 // relay brings a worker's answer to the client. A failure means that the
 // client has nothing of it yet.
-func (a *attempt) relay(resp *http1.Response) *failure {
+func (r relay) relay(resp *http1.Response) *failure {
+	a := r.a
 	raw := a.x.in.dialect == openai.Other
 	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // redirects and 304 are for its client
-		return a.refusal(resp)
+		return r.refusal(resp)
 	}
 	kind := mediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case raw:
-		return a.relayRaw(resp, nil)
+		return r.relayRaw(resp, nil)
 	case kind == "text/event-stream" && (a.x.in.dialect == openai.Audio || a.x.in.dialect == openai.Images):
-		return a.relayRaw(resp, nil)
+		return r.relayRaw(resp, nil)
 	case kind == "text/event-stream" && !a.x.parsed.req.Stream:
 		return formFailure("the worker sent an event stream, but the request was not for a stream")
 	case kind == "text/event-stream":
-		return a.relayStream(resp)
+		return r.relayStream(resp)
 	case a.x.in.dialect == openai.Audio || a.x.in.dialect == openai.Images:
-		return a.relayRaw(resp, nil)
+		return r.relayRaw(resp, nil)
 	case kind == "application/json" || kind == "":
-		return a.relayWhole(resp)
+		return r.relayWhole(resp)
 	}
 	return protocolFailure("a 2xx answer of the type %q", kind)
 }
@@ -50,11 +54,12 @@ const (
 )
 
 // refusal handles an answer that is not 2xx.
-func (a *attempt) refusal(resp *http1.Response) *failure {
+func (r relay) refusal(resp *http1.Response) *failure {
+	a := r.a
 	after, asked := retryAfter(resp.Header, time.Now())
 	f, passes := statusVerdict(resp.Status, after, asked)
 	if resp.Status == http.StatusServiceUnavailable && !asked {
-		e, _ := openai.ErrorOf(a.readRefusal(resp))
+		e, _ := openai.ErrorOf(r.readRefusal(resp))
 		e.Status = resp.Status
 		f, _ = engineVerdict(e)
 	}
@@ -62,22 +67,23 @@ func (a *attempt) refusal(resp *http1.Response) *failure {
 		f.cool = 0 // what a path says of one client is nothing against the worker
 	}
 	if passes && a.x.in.dialect == openai.Other {
-		return a.passRaw(resp, f.blame)
+		return r.passRaw(resp, f.blame)
 	}
 	if !passes {
 		return &f
 	}
-	body := a.readRefusal(resp)
+	body := r.readRefusal(resp)
 	a.blame = f.blame
 	a.answered(time.Now(), f.blame)
-	a.passRefusal(resp, body)
+	r.passRefusal(resp, body)
 	a.x.ending.cause = f.blame.Error()
 	return nil
 }
 
 // passRaw gives the client a 4xx of a path that is passed untouched, as it is.
-func (a *attempt) passRaw(resp *http1.Response, blame error) *failure {
-	f := a.relayRaw(resp, blame)
+func (r relay) passRaw(resp *http1.Response, blame error) *failure {
+	a := r.a
+	f := r.relayRaw(resp, blame)
 	if f == nil && a.blame == nil {
 		a.blame, a.x.ending.result = blame, decisions.Refused
 	}
@@ -89,7 +95,8 @@ const codeWorkerRefused openai.Code = "worker_refused"
 
 // passRefusal gives the client a worker's own 4xx, as it is when its form is
 // the dialect's, else in that form.
-func (a *attempt) passRefusal(resp *http1.Response, body []byte) {
+func (r relay) passRefusal(resp *http1.Response, body []byte) {
+	a := r.a
 	x := a.x
 	x.settlement.sent = true // so that it counts, and its x-ratelimit headers hold
 	if a.m.Worker.RepeatsKey(body) {
@@ -126,11 +133,12 @@ func (a *attempt) passRefusal(resp *http1.Response, body []byte) {
 // all of them, so only an answer to the request without the field proves it, and of
 // two that were left out one after the other it proves the last. The body is put
 // back if the error was something else.
-func (a *attempt) refusedAddition(resp *http1.Response) addition {
+func (s sending) refusedAddition(resp *http1.Response) addition {
+	a := s.a
 	if len(a.addsUsage)+len(a.addsPriority) == 0 || resp.Status != http.StatusBadRequest && resp.Status != http.StatusUnprocessableEntity {
 		return nothingAdded
 	}
-	body := a.readRefusal(resp)
+	body := relay{a}.readRefusal(resp)
 	named := func(name string) bool { return bytes.Contains(body, []byte(name)) }
 	var refused addition
 	switch {
@@ -148,7 +156,8 @@ func (a *attempt) refusedAddition(resp *http1.Response) addition {
 
 // readRefusal reads an error's body, as far as it comes soon: nobody waits for
 // the rest of an error.
-func (a *attempt) readRefusal(resp *http1.Response) []byte {
+func (r relay) readRefusal(resp *http1.Response) []byte {
+	a := r.a
 	a.watch.await(refusalWait, errIdleTimeout)
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) //nolint:errcheck // what came is what there is
 	return body
@@ -162,12 +171,13 @@ type readCloser struct {
 
 // relayWhole relays an answer that is one JSON object. It is read to its end
 // first, so that a worker that breaks off costs the client nothing.
-func (a *attempt) relayWhole(resp *http1.Response) *failure {
+func (r relay) relayWhole(resp *http1.Response) *failure {
+	a := r.a
 	buf := a.x.s.scratch.body()
 	defer a.x.s.scratch.putBody(buf)
 	memory := a.x.s.bodyMemory(a.x.caller.Tenant)
 	defer memory.release()
-	if f := a.readWhole(resp, buf, &memory); f != nil {
+	if f := r.readWhole(resp, buf, &memory); f != nil {
 		return f
 	}
 	answer := openai.ReadAnswer(a.x.in.dialect, buf.Bytes())
@@ -175,7 +185,7 @@ func (a *attempt) relayWhole(resp *http1.Response) *failure {
 	case !answer.Valid:
 		return protocolFailure("a 2xx answer of %d bytes that is no JSON object", buf.Len())
 	case answer.Err != nil:
-		return a.engineError(*answer.Err, buf.Bytes())
+		return r.engineError(*answer.Err, buf.Bytes())
 	case answer.Hollow && a.usesEngine:
 		return protocolFailure("a 2xx answer of %d bytes that is none of its dialect", buf.Len())
 	case answer.Aborted && a.usesEngine:
@@ -193,7 +203,7 @@ func (a *attempt) relayWhole(resp *http1.Response) *failure {
 	if seen := a.x.resolution.unreported(&a.x.parsed, buf.Len()); answer.HasUsage {
 		a.account(answer.Usage, seen)
 	} else {
-		a.x.estimate(seen)
+		a.x.settlement.estimate(seen)
 	}
 	x := a.x
 	x.ending.result = decisions.OK
@@ -210,10 +220,11 @@ const claimed = 1 << 20
 
 // readWhole reads an answer's body within max_response_bytes. What is longer than
 // claimed is reserved from memory.
-func (a *attempt) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *bodyMemory) *failure {
+func (r relay) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *bodyMemory) *failure {
+	a := r.a
 	most := int64(a.x.snap.File.MaxResponseBytes)
 	if resp.ContentLength > most {
-		return a.tooLarge("an answer", int(most))
+		return r.tooLarge("an answer", int(most))
 	}
 	if resp.ContentLength > 0 {
 		buf.Grow(int(min(resp.ContentLength, claimed)) + bytes.MinRead)
@@ -235,7 +246,7 @@ func (a *attempt) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *bod
 		buf.Write(free[:n])
 		switch {
 		case int64(buf.Len()) > most:
-			return a.tooLarge("an answer", buf.Len())
+			return r.tooLarge("an answer", buf.Len())
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -251,8 +262,9 @@ func (a *attempt) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *bod
 // max_response_bytes and of which so many bytes have come. Another worker's would be as
 // large, and it may be what the request asked for: no worker is at fault, and the work
 // is paid for.
-func (a *attempt) tooLarge(what string, bytes int) *failure {
-	a.x.estimate(a.x.resolution.unreported(&a.x.parsed, bytes))
+func (r relay) tooLarge(what string, bytes int) *failure {
+	a := r.a
+	a.x.settlement.estimate(a.x.resolution.unreported(&a.x.parsed, bytes))
 	most := a.x.snap.File.MaxResponseBytes
 	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
 	return &failure{left: true, blame: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,
@@ -261,14 +273,15 @@ func (a *attempt) tooLarge(what string, bytes int) *failure {
 
 // engineError handles an error object inside a 2xx answer: the status that it
 // should have had decides.
-func (a *attempt) engineError(e openai.EngineError, body []byte) *failure {
+func (r relay) engineError(e openai.EngineError, body []byte) *failure {
+	a := r.a
 	f, passes := engineVerdict(e)
 	if !passes {
 		return &f
 	}
 	a.blame = f.blame
 	a.answered(time.Now(), f.blame)
-	a.passRefusal(&http1.Response{Status: e.Status, Header: http.Header{}}, body)
+	r.passRefusal(&http1.Response{Status: e.Status, Header: http.Header{}}, body)
 	return nil
 }
 
@@ -289,7 +302,8 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 
 // relayRaw copies an answer that is not looked into, and flushes what has come
 // whenever the worker pauses. blame is what its status says of the worker.
-func (a *attempt) relayRaw(resp *http1.Response, blame error) *failure {
+func (r relay) relayRaw(resp *http1.Response, blame error) *failure {
+	a := r.a
 	x := a.x
 	x.answer.stopBeats() // there is no place for a comment in bytes that are not looked into
 	kept := x.s.scratch.copies.Get().(*[]byte)
@@ -317,7 +331,7 @@ func (a *attempt) relayRaw(resp *http1.Response, blame error) *failure {
 		}
 		x.explain(&set)
 	})
-	x.dropBody()
+	incoming{x}.dropBody()
 	x.ending.result = decisions.OK
 	for {
 		if n > 0 && x.answer.write((*kept)[:n], resp.ContentLength < 0) != nil {
@@ -329,7 +343,7 @@ func (a *attempt) relayRaw(resp *http1.Response, blame error) *failure {
 		}
 		if err != nil {
 			f := a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
-			a.cutRaw(f)
+			r.cutRaw(f)
 			return nil
 		}
 		a.watch.await(idle, errIdleTimeout)
@@ -340,7 +354,8 @@ func (a *attempt) relayRaw(resp *http1.Response, blame error) *failure {
 
 // cutRaw ends a raw answer whose rest is missing: by a broken connection, since
 // its bytes have no place for an error.
-func (a *attempt) cutRaw(f *failure) {
+func (r relay) cutRaw(f *failure) {
+	a := r.a
 	a.blame, a.x.answer.abort = f.blame, true
 	a.x.ending.result, a.x.ending.code, a.x.ending.cause = decisions.Truncated, string(f.err.Code), f.err.Cause.Error()
 	if a.x.gone() {

@@ -38,7 +38,8 @@ const trailerWait = 250 * time.Millisecond
 
 // relayStream relays an event stream. Its first event is looked at before the
 // status is sent.
-func (a *attempt) relayStream(resp *http1.Response) *failure {
+func (r relay) relayStream(resp *http1.Response) *failure {
+	a := r.a
 	b := a.x.s.scratch.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
 		tracker: openai.NewTracker(a.x.in.dialect), strip: len(a.addsUsage) > 0}
@@ -182,7 +183,7 @@ func (s *stream) open() {
 		streamHeaders(&set)
 		s.x.explain(&set)
 	})
-	s.x.dropBody()
+	incoming{s.x}.dropBody()
 }
 
 // proven finishes a stream whose end is proven. The rest of the body is waited
@@ -237,7 +238,7 @@ func (s *stream) broken(err error) *failure {
 	case eof:
 		err = errTruncated
 	case errors.Is(err, openai.ErrEventTooLarge):
-		f, _ := s.fault(s.tooLarge("an event", int(s.x.snap.File.MaxResponseBytes)))
+		f, _ := s.fault(relay{s.attempt}.tooLarge("an event", int(s.x.snap.File.MaxResponseBytes)))
 		return f
 	case errors.Is(err, errBodyMemory):
 		f, _ := s.fault(s.noAnswerMemory(openai.MaxEvent))
@@ -294,7 +295,7 @@ func (s *stream) book() {
 		s.account(u, seen)
 		s.x.settlement.estimated = true
 	case s.tracker.Events() > 0:
-		s.x.estimate(seen)
+		s.x.settlement.estimate(seen)
 	}
 }
 
@@ -329,7 +330,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 		e.Status = http.StatusInternalServerError
 	}
 	if !s.x.answer.committed() {
-		return s.engineError(e, ev.Data), true
+		return relay{s.attempt}.engineError(e, ev.Data), true
 	}
 	verdict, _ := engineVerdict(e)
 	message := e.Message

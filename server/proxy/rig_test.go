@@ -188,7 +188,7 @@ func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
 	x := r.newExchange(r.control.Snapshot(), c.Writer, outside(httptest.NewRequest("POST", "/", nil)))
 	x.in.start = time.Now().Add(-2 * time.Minute)
 	x.caller.Caller, _ = x.snap.People.Directory.Authenticate("key", x.in.start)
-	if err := x.charge(x.take); err == nil {
+	if err := x.admission.charge(x.admission.take); err == nil {
 		t.Error("it is admitted")
 	}
 	if resp, _ := r.chat(); resp.StatusCode != 429 {

@@ -10,6 +10,9 @@ import (
 	"tierway/telemetry"
 )
 
+// sending writes the request of an attempt.
+type sending struct{ a *attempt }
+
 // addition is what a request has beyond its client's own fields.
 type addition uint8
 
@@ -27,7 +30,8 @@ type rank struct {
 
 // rank is the request's: of an engine that takes one, by its class, and never
 // more urgent than that.
-func (a *attempt) rank() rank {
+func (s sending) rank() rank {
+	a := s.a
 	x := a.x
 	value, set := openai.EnginePriority(int(x.parsed.class), x.parsed.req.Priority, x.parsed.req.PriorityGiven)
 	set = set || value != 0 && x.in.dialect == openai.Messages // whose body has no such field
@@ -41,7 +45,8 @@ func (a *attempt) rank() rank {
 }
 
 // leaveOut leaves out what the engine has refused until the worker was down.
-func (a *attempt) leaveOut(refused addition) {
+func (s sending) leaveOut(refused addition) {
+	a := s.a
 	switch refused {
 	case priorityAdded:
 		a.m.Unranked.Store(true)
@@ -53,7 +58,8 @@ func (a *attempt) leaveOut(refused addition) {
 }
 
 // send writes the request to the worker and waits for the answer's header.
-func (a *attempt) send(ctx context.Context, account bool, place rank) (*http1.Response, error) {
+func (s sending) send(ctx context.Context, account bool, place rank) (*http1.Response, error) {
+	a := s.a
 	x := a.x
 	req := &http1.Request{Method: x.in.r.Method, Path: x.in.workerPath, Header: workerHeader(x.in.r.Header, x.in.requestID), Fresh: x.parsed.once()}
 	telemetry.Inject(req.Header, a.span)
@@ -81,7 +87,7 @@ func (a *attempt) send(ctx context.Context, account bool, place rank) (*http1.Re
 	}
 	send := a.m.Worker.Send
 	if x.parsed.upload != nil {
-		send = a.sendUpload
+		send = s.sendUpload
 	}
 	resp, err := send(ctx, req)
 	if err == nil {

@@ -130,11 +130,15 @@ func (a *attempt) remember(id string) {
 	}
 }
 
+// holder is a request about a stored response, which goes to the worker that holds it.
+type holder struct{ x *exchange }
+
 // locate finds the worker that holds a stored response, and its pool. foreign
 // reports a response that the caller may not reach. Otherwise a nil member means
 // that the worker is not known: the response was made before the gateway started,
 // through another gateway, or by a worker that has left the configuration.
-func (x *exchange) locate(id string) (p *control.Pool, m *control.Member, foreign bool) {
+func (h holder) locate(id string) (p *control.Pool, m *control.Member, foreign bool) {
+	x := h.x
 	at, known := x.s.stored.get(id)
 	if !known {
 		return nil, nil, false
@@ -149,7 +153,8 @@ func (x *exchange) locate(id string) (p *control.Pool, m *control.Member, foreig
 }
 
 // storedAnswer serves a route about a stored response by the worker that holds it.
-func (x *exchange) storedAnswer() error {
+func (h holder) storedAnswer() error {
+	x := h.x
 	if err := x.authenticate(); err != nil {
 		return err
 	}
@@ -157,42 +162,44 @@ func (x *exchange) storedAnswer() error {
 	if err := checkHeaders(x.in.r.Header); err != nil {
 		return err
 	}
-	p, m, foreign := x.locate(x.in.id)
+	p, m, foreign := h.locate(x.in.id)
 	switch {
 	case m != nil:
 		x.in.workerPath = "/v1" + strings.Replace(x.in.pattern, ":id", url.PathEscape(x.in.id), 1)
-		return x.askHolder(x.in.id, p, m, func(body []byte) (*openai.Request, error) {
-			r, err := x.passed(body) // no API gives it a body
+		return h.askHolder(x.in.id, p, m, func(body []byte) (*openai.Request, error) {
+			r, err := passage{x}.passed(body) // no API gives it a body
 			if err == nil {
 				r.Stream = x.in.r.URL.Query().Get("stream") == "true"
 			}
 			return r, err
 		})
 	case !foreign && passingPool(x.snap, x.in.r.URL.Path, x.caller.Caller) != nil:
-		return x.passUnrouted()
+		return passage{x}.passUnrouted()
 	}
 	return responseNotFound(x.in.id)
 }
 
 // passUnrouted serves a request of a route as one without a route.
-func (x *exchange) passUnrouted() error {
+func (pg passage) passUnrouted() error {
+	x := pg.x
 	x.in.dialect = openai.Other
-	return x.passThrough(0)
+	return pg.passThrough(0)
 }
 
 // passStored serves a request about a response on a path that passes through a
 // pool. done reports that it is served, or refused with err.
-func (x *exchange) passStored() (done bool, err error) {
+func (pg passage) passStored() (done bool, err error) {
+	x := pg.x
 	id, below, ok := openai.ResponsePath(x.in.r.URL.Path)
 	if !ok || id == "" {
 		return false, nil
 	}
-	p, m, foreign := x.locate(id)
+	p, m, foreign := holder{x}.locate(id)
 	action := x.in.r.Method == http.MethodPost && below == "" // such as compact: no API has a POST of a response itself
 	switch {
 	case m != nil:
 		x.in.workerPath = x.in.r.URL.EscapedPath()
-		return true, x.askHolder(id, p, m, x.passed)
+		return true, holder{x}.askHolder(id, p, m, pg.passed)
 	case foreign, !action && !x.snap.Private(x.resolution.pool):
 		return true, responseNotFound(id)
 	}
@@ -201,9 +208,10 @@ func (x *exchange) passStored() (done bool, err error) {
 
 // askHolder sends a request about a stored response to the worker that holds it.
 // read makes the request of its body.
-func (x *exchange) askHolder(id string, p *control.Pool, m *control.Member, read func([]byte) (*openai.Request, error)) error {
+func (h holder) askHolder(id string, p *control.Pool, m *control.Member, read func([]byte) (*openai.Request, error)) error {
+	x := h.x
 	x.resolution.pool = p
-	body, err := x.readBody()
+	body, err := incoming{x}.readBody()
 	if err != nil {
 		return err
 	}
@@ -212,11 +220,11 @@ func (x *exchange) askHolder(id string, p *control.Pool, m *control.Member, read
 	}
 	x.parsed.class, x.parsed.askedClass = x.in.class(x.caller.Caller, x.parsed.req.ServiceTier)
 	x.resolution.Rule, x.resolution.stored = decisions.RuleStored, true
-	if err := x.charge(x.take); err != nil {
+	if err := x.admission.charge(x.admission.take); err != nil {
 		return err
 	}
 	x.gather()
-	if err := x.stayWithStored(); err != nil {
+	if err := h.stayWithStored(); err != nil {
 		return err
 	}
 	err = x.dispatch.forwardTo(m)
@@ -229,9 +237,10 @@ func (x *exchange) askHolder(id string, p *control.Pool, m *control.Member, read
 
 // stayWithStored sends a follow-up of a stored response to the worker that holds
 // it. A response or conversation that may be another tenant's does not exist.
-func (x *exchange) stayWithStored() error {
+func (h holder) stayWithStored() error {
+	x := h.x
 	if id := x.parsed.req.PreviousResponseID; id != "" {
-		p, m, foreign := x.locate(id)
+		p, m, foreign := h.locate(id)
 		switch {
 		case foreign, m == nil && !x.snap.Private(x.resolution.pool):
 			return previousNotFound(id)
@@ -247,7 +256,8 @@ func (x *exchange) stayWithStored() error {
 
 // refuseKept refuses a path under which the pool's engines keep objects of several
 // tenants.
-func (x *exchange) refuseKept() error {
+func (pg passage) refuseKept() error {
+	x := pg.x
 	kind := openai.KeptKind(x.in.r.Method, x.in.r.URL.Path)
 	if kind == "" || x.snap.Private(x.resolution.pool) {
 		return nil
