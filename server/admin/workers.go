@@ -49,41 +49,76 @@ func (a *workerAPI) operations() []operation {
 	}
 }
 
-// WorkerState is one worker as GET /admin/workers shows it.
+// WorkerState is one worker as GET /admin/workers shows it: views of a control.LiveWorker.
+// The document lists embedded fields after all others, so that every field is in a group.
 type WorkerState struct {
-	Name          string   `json:"name"`
-	Pool          string   `json:"pool"`
-	Tier          bool     `json:"tier" doc:"Its pool is one of the tiers."`
-	Model         string   `json:"model" doc:"What its pool serves; empty: what clients ask for."`
-	Models        []string `json:"models" nullable:"false" doc:"What it is told to have besides, then what its engine lists."`
-	State         string   `json:"state" enum:"up,down,asleep,paused,cooling,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. breaker.cause says why open is."`
-	Since         string   `json:"since,omitempty" doc:"It is up or down since then."`
-	LastError     string   `json:"last_error,omitempty"`
-	Weight        int      `json:"weight" doc:"In force."`
-	Share         float64  `json:"share" doc:"Of its usual load, below 1 while it starts slowly."`
-	Inflight      int      `json:"inflight"`
-	MaxInflight   int      `json:"max_inflight" doc:"As configured; 0: no bound."`
-	Bound         int      `json:"bound" doc:"On requests at once, in force; 0: none."`
-	BoundLearned  bool     `json:"bound_learned" doc:"The bound is learned from times to first token."`
-	Tokens        int64    `json:"tokens_inflight" doc:"Of prompts, cached or not, and expected answers."`
-	MaxTokens     int64    `json:"max_tokens_inflight" doc:"As configured; 0: no bound."`
-	PendingTokens int64    `json:"pending_tokens"`
-	OutputTokens  int64    `json:"output_tokens"`
-	Waiting       int      `json:"engine_waiting"`
-	Running       int      `json:"engine_running"`
-	KVUsage       float64  `json:"kv_usage"`
-	Saturated     bool     `json:"saturated" doc:"By its engine's own metrics: it gets no more requests now."`
-	Stale         bool     `json:"metrics_stale" doc:"Its engine's own metrics are too old to count."`
+	WorkerOrigin
+	WorkerHealth
+	WorkerLoad
+	EngineLoad
+	WorkerOverlay
+	WorkerHistory
+	WorkerEstimates
+}
 
-	Weights      workerWeights           `json:"weights"`
-	Drain        *drainState             `json:"drain,omitempty"`
-	Totals       workerTotals            `json:"totals"`
-	Latency      timesState              `json:"latency" doc:"Of whole requests, of the last 5 to 10 minutes."`
-	TTFT         timesState              `json:"ttft" doc:"To the first event, of the last 5 to 10 minutes."`
-	LastSelected *time.Time              `json:"last_selected,omitempty"`
-	Distribution distribution            `json:"distribution" doc:"Its share of its pool's requests."`
-	Breaker      breakerState            `json:"breaker"`
-	Learned      routing.WorkerEstimates `json:"learned"`
+// WorkerOrigin is the configuration of a worker.
+type WorkerOrigin struct {
+	Name   string   `json:"name"`
+	Pool   string   `json:"pool"`
+	Tier   bool     `json:"tier" doc:"Its pool is one of the tiers."`
+	Model  string   `json:"model" doc:"What its pool serves; empty: what clients ask for."`
+	Models []string `json:"models" nullable:"false" doc:"What it is told to have besides, then what its engine lists."`
+}
+
+// WorkerHealth is whether a worker takes requests.
+type WorkerHealth struct {
+	State     string `json:"state" enum:"up,down,asleep,paused,cooling,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. breaker.cause says why open is."`
+	Since     string `json:"since,omitempty" doc:"It is up or down since then."`
+	LastError string `json:"last_error,omitempty"`
+}
+
+// WorkerLoad is the load of a worker as this gateway counts it, and its bounds.
+type WorkerLoad struct {
+	Weight        int     `json:"weight" doc:"In force."`
+	Share         float64 `json:"share" doc:"Of its usual load, below 1 while it starts slowly."`
+	Inflight      int     `json:"inflight"`
+	MaxInflight   int     `json:"max_inflight" doc:"As configured; 0: no bound."`
+	Bound         int     `json:"bound" doc:"On requests at once, in force; 0: none."`
+	BoundLearned  bool    `json:"bound_learned" doc:"The bound is learned from times to first token."`
+	Tokens        int64   `json:"tokens_inflight" doc:"Of prompts, cached or not, and expected answers."`
+	MaxTokens     int64   `json:"max_tokens_inflight" doc:"As configured; 0: no bound."`
+	PendingTokens int64   `json:"pending_tokens"`
+	OutputTokens  int64   `json:"output_tokens"`
+}
+
+// EngineLoad is the load of a worker's engine by its own metrics.
+type EngineLoad struct {
+	Waiting   int     `json:"engine_waiting"`
+	Running   int     `json:"engine_running"`
+	KVUsage   float64 `json:"kv_usage"`
+	Saturated bool    `json:"saturated" doc:"By its engine's own metrics: it gets no more requests now."`
+	Stale     bool    `json:"metrics_stale" doc:"Its engine's own metrics are too old to count."`
+}
+
+// WorkerOverlay is the live changes of a worker over the configuration.
+type WorkerOverlay struct {
+	Weights workerWeights `json:"weights"`
+	Drain   *drainState   `json:"drain,omitempty"`
+}
+
+// WorkerHistory is the requests of a worker.
+type WorkerHistory struct {
+	Totals       workerTotals `json:"totals"`
+	Latency      timesState   `json:"latency" doc:"Of whole requests, of the last 5 to 10 minutes."`
+	TTFT         timesState   `json:"ttft" doc:"To the first event, of the last 5 to 10 minutes."`
+	LastSelected *time.Time   `json:"last_selected,omitempty"`
+	Distribution distribution `json:"distribution" doc:"Its share of its pool's requests."`
+}
+
+// WorkerEstimates is what breaker and pool have learned of a worker.
+type WorkerEstimates struct {
+	Breaker breakerState            `json:"breaker"`
+	Learned routing.WorkerEstimates `json:"learned"`
 }
 
 // breakerState is a worker's breaker as GET /admin/workers shows it.
@@ -151,9 +186,9 @@ type poolState struct {
 
 // depthState is where in prompts chwbl's keys lie.
 type depthState struct {
-	SharedBlocks int   `json:"shared_blocks" doc:"At the beginning, that most of the traffic has in common."`
-	Splits       int   `json:"splits" doc:"Beginnings that are too much for one worker."`
-	Changes      int64 `json:"changes" doc:"How often any of this changed."`
+	Shared  int   `json:"shared_blocks" doc:"At the beginning, that most of the traffic has in common."`
+	Splits  int   `json:"splits" doc:"Beginnings that are too much for one worker."`
+	Changes int64 `json:"changes" doc:"How often any of this changed."`
 }
 
 // WorkersView is GET /admin/workers.
@@ -207,7 +242,7 @@ func (a *workerAPI) poolWorkers(p *control.Pool, now time.Time) ([]WorkerState, 
 	for i, v := range ws {
 		st := workerStateOf(p, &v, byID[v.ID])
 		stats := v.Stats.View(now)
-		st.addStats(stats)
+		st.WorkerHistory = historyOf(stats)
 		st.Distribution = distribution{Now: float64(stats.Recent), Expected: shares[v.ID]}
 		recent += stats.Recent
 		st.Weights = workerWeights{Effective: v.Weight, File: file[v.ID], Override: control.OverrideOf(overrides, v.ID)}
@@ -222,20 +257,20 @@ func (a *workerAPI) poolWorkers(p *control.Pool, now time.Time) ([]WorkerState, 
 	}
 	st := poolState{Policy: p.Policy.Name, Rate: learned.Rate, Output: learned.OutputTokens, Scale: learned.PromptScale}
 	if adaptive, ok := p.Picker.(routing.Adaptive); ok {
-		d := adaptive.Depth()
-		st.Depth = &depthState{SharedBlocks: d.Shared, Splits: d.Splits, Changes: d.Changes}
+		st.Depth = new(depthState(adaptive.Depth()))
 	}
 	return states, st
 }
 
-func (st *WorkerState) addStats(v control.StatsView) {
-	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+// historyOf returns the requests of a worker as the API shows them, but for its share.
+func historyOf(v control.StatsView) WorkerHistory {
 	times := func(t control.TimesView) timesState {
-		return timesState{Count: t.Count, Mean: ms(t.Mean), P95: ms(t.P95), P99: ms(t.P99)}
+		return timesState{Count: t.Count, Mean: millis(t.Mean), P95: millis(t.P95), P99: millis(t.P99)}
 	}
-	st.Totals = workerTotals{Requests: requestTotals{OK: v.OK, Excluded: v.Excluded, Error: v.Failed},
-		Tokens: tokenTotals{Prompt: v.Prompt, Cached: v.Cached, Output: v.Output}}
-	st.Latency, st.TTFT, st.LastSelected = times(v.Total), times(v.TTFT), optional(v.LastSelected)
+	return WorkerHistory{
+		Totals: workerTotals{Requests: requestTotals{OK: v.OK, Excluded: v.Excluded, Error: v.Failed},
+			Tokens: tokenTotals{Prompt: v.Prompt, Cached: v.Cached, Output: v.Output}},
+		Latency: times(v.Total), TTFT: times(v.TTFT), LastSelected: optional(v.LastSelected)}
 }
 
 // modelsOf returns the models that a worker is told to have, then those that its
@@ -250,21 +285,28 @@ func modelsOf(told, listed []string) []string {
 	return all
 }
 
-// WorkerState is a worker as the API shows it.
+// workerStateOf returns a worker as the API shows it, without overlay and history.
 func workerStateOf(p *control.Pool, w *control.LiveWorker, learned routing.WorkerEstimates) WorkerState {
 	seen, b := &w.Health, &w.Breaker
-	st := WorkerState{Name: w.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: modelsOf(w.Worker.Spec().Models, seen.Models), State: w.State(),
-		Weight: w.Weight, Share: w.Share, Inflight: w.Inflight, MaxInflight: w.MaxInflight,
-		Bound: w.Bound, BoundLearned: w.Learned, Tokens: w.TokensInflight, MaxTokens: w.MaxTokensInflight, Saturated: w.Saturated, Stale: w.Stale,
-		PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens, Learned: learned,
-		LastError: seen.LastError, Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage,
-		Breaker: breakerState{State: b.State.String(), Cause: b.Cause, Failures: b.Failures, Requests: b.Requests,
-			ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio, Samples: w.Samples}}
-	if !seen.Since.IsZero() {
-		st.Since = seen.Since.UTC().Format(time.RFC3339)
+	return WorkerState{
+		WorkerOrigin: WorkerOrigin{Name: w.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model,
+			Models: modelsOf(w.Worker.Spec().Models, seen.Models)},
+		WorkerHealth: WorkerHealth{State: w.State(), Since: seconds(seen.Since), LastError: seen.LastError},
+		WorkerLoad: WorkerLoad{Weight: w.Weight, Share: w.Share, Inflight: w.Inflight, MaxInflight: w.MaxInflight,
+			Bound: w.Bound, BoundLearned: w.Learned, Tokens: w.TokensInflight, MaxTokens: w.MaxTokensInflight,
+			PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens},
+		EngineLoad: EngineLoad{Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage,
+			Saturated: w.Saturated, Stale: w.Stale},
+		WorkerEstimates: WorkerEstimates{Learned: learned,
+			Breaker: breakerState{State: b.State.String(), Until: seconds(b.Until), Cause: b.Cause, Failures: b.Failures,
+				Requests: b.Requests, ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio, Samples: w.Samples}},
 	}
-	if !b.Until.IsZero() {
-		st.Breaker.Until = b.Until.UTC().Format(time.RFC3339)
+}
+
+// seconds is a time to the second; empty for the zero time.
+func seconds(t time.Time) string {
+	if t.IsZero() {
+		return ""
 	}
-	return st
+	return t.UTC().Format(time.RFC3339)
 }
