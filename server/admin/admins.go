@@ -26,13 +26,12 @@ func (a *adminAPI) operations() []operation {
 		{id: "list-admins", route: "GET /admin/admins", roles: admins, register: handle(a.listAdmins),
 			summary: "List who may use this API"},
 		{id: "create-admin", route: "POST /admin/admins", roles: admins, status: http.StatusCreated,
-			errors: creating, register: handle(a.createAdmin),
+			errors: creating, register: handle(withDatabase(a.gateway, a.createAdmin)),
 			summary: "Make an admin key; the answer holds it, once"},
-		{id: "delete-admin", route: "DELETE /admin/admins/{id}", roles: admins, status: http.StatusNoContent,
-			errors: []int{http.StatusConflict, http.StatusServiceUnavailable}, register: handle(a.deleteAdmin),
+		{id: "delete-admin", route: "DELETE /admin/admins/{id}", roles: admins, errors: []int{http.StatusConflict, http.StatusServiceUnavailable}, register: handle(a.deleteAdmin),
 			summary: "End an admin key"},
 		{id: "bootstrap", route: "POST /admin/bootstrap", status: http.StatusCreated, errors: creating,
-			register: handle(a.bootstrap),
+			register: handle(withDatabase(a.gateway, a.bootstrap)),
 			summary:  "Make the first admin key with the one-time secret that the gateway announces at its start"},
 	}
 }
@@ -73,18 +72,14 @@ type AdminAnswer struct {
 // database are known with the time of their making.
 func isConfigAdmin(ad store.Admin) bool { return ad.CreatedAt.IsZero() }
 
-func adminView(ad store.Admin, now time.Time) AdminView {
+func adminView(ad store.Admin) AdminView {
 	return AdminView{ID: ad.ID, Name: ad.Name, Role: ad.Role, Hint: ad.Hint, FromConfig: isConfigAdmin(ad), CreatedBy: ad.CreatedBy,
-		Expired: !ad.ExpiresAt.IsZero() && !now.Before(ad.ExpiresAt), CreatedAt: optional(ad.CreatedAt), ExpiresAt: optional(ad.ExpiresAt)}
+		Expired: !ad.ExpiresAt.IsZero() && !time.Now().Before(ad.ExpiresAt), CreatedAt: optional(ad.CreatedAt), ExpiresAt: optional(ad.ExpiresAt)}
 }
 
 func (a *adminAPI) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[Page[AdminView]], error) {
 	_, _, all, _ := a.control.TenantsNow()
-	views := make([]AdminView, len(all))
-	for i, ad := range all {
-		views[i] = adminView(ad, time.Now())
-	}
-	return &reply[Page[AdminView]]{Body: paged(views, in.PageQuery, func(v *AdminView) string { return v.ID }, func(v *AdminView) string { return v.Name })}, nil
+	return &reply[Page[AdminView]]{Body: paged(mapped(all, adminView), in.PageQuery, func(v *AdminView) string { return v.ID }, func(v *AdminView) string { return v.Name })}, nil
 }
 
 // newAdminKey makes an admin with its key.
@@ -101,9 +96,6 @@ func newAdminKey(name, role, by string, expires time.Time) (secret string, ad st
 }
 
 func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body AdminCreate }) (*reply[AdminAnswer], error) {
-	if err := a.database(); err != nil {
-		return nil, err
-	}
 	if in.Body.ExpiresAt != nil && !in.Body.ExpiresAt.After(time.Now()) {
 		return nil, invalid("body.expires_at", "it is over already: give a time to come", in.Body.ExpiresAt)
 	}
@@ -120,7 +112,7 @@ func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body AdminCreate
 		return nil, a.failed("making an admin", err)
 	}
 	a.control.Database.Changed(ctx)
-	return &reply[AdminAnswer]{Body: AdminAnswer{Admin: adminView(made, time.Now()), Secret: secret}}, nil
+	return &reply[AdminAnswer]{Body: AdminAnswer{Admin: adminView(made), Secret: secret}}, nil
 }
 
 func (a *adminAPI) deleteAdmin(ctx context.Context, in *struct {
@@ -143,9 +135,6 @@ func (a *adminAPI) deleteAdmin(ctx context.Context, in *struct {
 }
 
 func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body BootstrapRequest }) (*reply[AdminAnswer], error) {
-	if err := a.database(); err != nil {
-		return nil, err
-	}
 	if !a.control.Bootstrap.Check(in.Body.Secret) {
 		a.guard.counts.AuthFailures.Inc()
 		a.guard.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "a wrong secret")
@@ -165,5 +154,5 @@ func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body BootstrapRequ
 	}
 	a.control.Bootstrap.Void()
 	a.control.Database.Changed(ctx)
-	return &reply[AdminAnswer]{Body: AdminAnswer{Admin: adminView(made, time.Now()), Secret: secret}}, nil
+	return &reply[AdminAnswer]{Body: AdminAnswer{Admin: adminView(made), Secret: secret}}, nil
 }

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -26,7 +25,7 @@ type operation struct {
 	roles              []string // who may; none: whoever has the bootstrap secret
 	preview            bool     // a viewer may with ?dry_run=true
 	endless            bool     // its answer goes on until its client leaves: it bounds its own time
-	status             int      // of success; 0: 200
+	status             int      // of success; 0: 200, or 204 of DELETE
 	errors             []int    // besides those that every operation has, and 404 where a path names something
 	register           func(huma.API, huma.Operation)
 }
@@ -66,6 +65,16 @@ func handle[I, O any](h func(context.Context, *I) (*O, error), describe ...func(
 			d(api.OpenAPI().Components.Schemas, &op)
 		}
 		huma.Register(api, op, h)
+	}
+}
+
+// withDatabase returns a handler that is called only where there is a database.
+func withDatabase[I, O any](g gateway, h func(context.Context, *I) (*O, error)) func(context.Context, *I) (*O, error) {
+	return func(ctx context.Context, in *I) (*O, error) {
+		if g.control.Stores.SQL == nil {
+			return nil, huma.Error501NotImplemented("This gateway has no database. Set store.sql in its configuration, such as sqlite://tierway.db or postgres://…, and start it again; or write auth.keys and admin.keys into the configuration.")
+		}
+		return h(ctx, in)
 	}
 }
 
@@ -122,7 +131,7 @@ func (op operation) describe() huma.Operation {
 		DefaultStatus: op.status, MaxBodyBytes: maxAdminBody,
 		BodyReadTimeout: 2 * adminPatience, // its deadline ends the whole request: beyond what that may take
 		Extensions:      map[string]any{"x-roles": append([]string{}, op.roles...)}}
-	declared := map[int]bool{http.StatusForbidden: true, http.StatusTooManyRequests: true, http.StatusUnauthorized: true, http.StatusUnprocessableEntity: true}
+	errors := append([]int{http.StatusForbidden, http.StatusTooManyRequests, http.StatusUnauthorized, http.StatusUnprocessableEntity}, op.errors...)
 	if len(op.roles) > 0 {
 		o.Security = []map[string][]string{{securityScheme: {}}}
 	}
@@ -130,17 +139,17 @@ func (op operation) describe() huma.Operation {
 		o.Extensions["x-dry-run-roles"] = anybody
 	}
 	if strings.Contains(path, "{") {
-		declared[http.StatusNotFound] = true
+		errors = append(errors, http.StatusNotFound)
 	}
-	if method != http.MethodGet && method != http.MethodDelete {
-		for _, status := range []int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType} {
-			declared[status] = true
-		}
+	switch method {
+	case http.MethodGet:
+	case http.MethodDelete:
+		o.DefaultStatus = http.StatusNoContent
+	default:
+		errors = append(errors, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
-	for _, status := range op.errors {
-		declared[status] = true
-	}
-	o.Errors = slices.Sorted(maps.Keys(declared))
+	slices.Sort(errors)
+	o.Errors = slices.Compact(errors)
 	return o
 }
 

@@ -106,26 +106,17 @@ type ImpactView struct {
 	RestartNeeded  []string           `json:"restart_needed" nullable:"false"`
 }
 
-// problemViews returns problems as the API shows them.
-func problemViews(ps config.Problems) []ProblemView {
-	views := make([]ProblemView, len(ps))
-	for i, p := range ps {
-		views[i] = ProblemView{Severity: "error", File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint}
-		if p.Warning {
-			views[i].Severity = "warning"
-		}
+// problemView returns a problem as the API shows it.
+func problemView(p config.Problem) ProblemView {
+	v := ProblemView{Severity: "error", File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint}
+	if p.Warning {
+		v.Severity = "warning"
 	}
-	return views
+	return v
 }
 
-// changeViews returns changes as the API shows them.
-func changeViews(cs []config.Change) []ChangeView {
-	views := make([]ChangeView, len(cs))
-	for i, c := range cs {
-		views[i] = ChangeView(c)
-	}
-	return views
-}
+// changeView returns a change as the API shows it.
+func changeView(c config.Change) ChangeView { return ChangeView(c) }
 
 func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[ConfigView], error) {
 	b, f := a.control.InForce(), a.control.Snapshot().File
@@ -134,7 +125,7 @@ func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[ConfigView], e
 		return nil, a.failed("printing the configuration", err)
 	}
 	v := ConfigView{Effective: effective, Path: a.path, Hash: b.Hash, Generation: b.Generation, LoadedAt: b.LoadedAt.UTC(),
-		Overrides: append([]store.Override{}, a.control.OverridesNow()...), RestartRequired: []string{}, Warnings: problemViews(f.Warnings())}
+		Overrides: append([]store.Override{}, a.control.OverridesNow()...), RestartRequired: []string{}, Warnings: mapped(f.Warnings(), problemView)}
 	if a.control.Source == nil {
 		return &reply[ConfigView]{Body: v}, nil
 	}
@@ -162,13 +153,13 @@ func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *Config
 		f, err = a.control.Source()
 	}
 	if err == nil {
-		return &reply[Validation]{Body: Validation{Valid: true, Problems: problemViews(f.Warnings())}}, nil
+		return &reply[Validation]{Body: Validation{Valid: true, Problems: mapped(f.Warnings(), problemView)}}, nil
 	}
 	var problems config.Problems
 	if !errors.As(err, &problems) {
 		problems = config.Problems{{File: a.path, Message: err.Error(), Hint: "the gateway must be able to read the file"}}
 	}
-	return &reply[Validation]{Body: Validation{Problems: problemViews(problems)}}, nil
+	return &reply[Validation]{Body: Validation{Problems: mapped(problems, problemView)}}, nil
 }
 
 // NoBody is the body of what takes none: a configuration that was sent to be
@@ -195,17 +186,14 @@ func (a *configAPI) reloadConfig(ctx context.Context, in *struct {
 	case err != nil: // a reload asks no store: it is the file, or what the file asks for
 		return nil, a.unreadable(err)
 	}
-	return &tagged[ReloadAnswer]{ETag: `"` + r.Hash + `"`, Body: ReloadAnswer{DryRun: in.DryRun, Generation: r.Generation, FromHash: r.FromHash, ToHash: r.Hash, Changes: changeViews(r.Changes),
-		Impact: ImpactView(r.Impact), Problems: problemViews(r.Problems)}}, nil
+	return &tagged[ReloadAnswer]{ETag: `"` + r.Hash + `"`, Body: ReloadAnswer{DryRun: in.DryRun, Generation: r.Generation, FromHash: r.FromHash, ToHash: r.Hash, Changes: mapped(r.Changes, changeView),
+		Impact: ImpactView(r.Impact), Problems: mapped(r.Problems, problemView)}}, nil
 }
 
 // rejected is the answer to a configuration with errors: all of them, each with
 // its place.
 func rejected(ps config.Problems) error {
-	var details []error
-	for _, p := range ps {
-		details = append(details, &huma.ErrorDetail{Location: p.Path, Message: p.String()})
-	}
+	details := mapped(ps, func(p config.Problem) error { return &huma.ErrorDetail{Location: p.Path, Message: p.String()} })
 	return huma.Error422UnprocessableEntity("The configuration has errors. The one in force stays.", details...)
 }
 

@@ -2,8 +2,10 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,7 +15,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
-	"tierway/config"
 	"tierway/decisions"
 	"tierway/routing"
 )
@@ -82,34 +83,25 @@ func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 	Cursor int64 `query:"cursor" minimum:"1" doc:"next_cursor of the page before, or a record's seq: only older ones."`
 	Limit  int   `query:"limit" minimum:"1" maximum:"100000" doc:"The newest so many, of a page at most 1,000; absent: 100, or all of an export."`
 }) (*written, error) {
-	if err := checkFilter(&in.Filter); err != nil {
+	if err := checkFilter("query.until", &in.Filter); err != nil {
 		return nil, err
 	}
-	export, limit := wants(in.Accept, ndjson), in.Limit
-	switch {
-	case export:
-	case limit == 0:
-		limit = listUsual
-	case limit > listMost:
-		return nil, invalid("query.limit", "expected number <= "+strconv.Itoa(listMost)+"; an export by Accept: "+ndjson+" may have more", limit)
-	}
-	if export {
-		if a.exports.Add(1) > maxExports {
-			a.exports.Add(-1)
-			return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("There are "+strconv.Itoa(maxExports)+" exports of decisions already, which is as many as there may be. Try again when one is done."), http.Header{"Retry-After": {"15"}})
+	if wants(in.Accept, ndjson) {
+		if err := enter(&a.exports, maxExports, "exports", "Try again when one is done."); err != nil {
+			return nil, err
 		}
 		return &written{Body: func(c huma.Context) {
 			defer a.exports.Add(-1)
-			found, _ := a.records.Page(in.Cursor, limit, in.Matches)
+			found, _ := a.records.Page(in.Cursor, in.Limit, in.Matches)
 			exportDecisions(c, found)
 		}}, nil
 	}
-	found, more := a.records.Page(in.Cursor, limit, in.Matches)
-	now := a.records.Span()
-	p := DecisionPage{Items: make([]DecisionView, len(found)), Kept: int(now.Next - now.Oldest), Keep: now.Keep}
-	for i, n := range found {
-		p.Items[i] = a.row(n)
+	if in.Limit > listMost {
+		return nil, invalid("query.limit", "expected number <= "+strconv.Itoa(listMost)+"; an export by Accept: "+ndjson+" may have more", in.Limit)
 	}
+	found, more := a.records.Page(in.Cursor, cmp.Or(in.Limit, listUsual), in.Matches)
+	now := a.records.Span()
+	p := DecisionPage{Items: mapped(found, a.row), Kept: int(now.Next - now.Oldest), Keep: now.Keep}
 	if more {
 		p.Next = new(strconv.FormatInt(found[len(found)-1].Seq, 10))
 	}
@@ -126,12 +118,9 @@ func (a *decisionAPI) getDecision(_ context.Context, in *struct {
 	return &reply[DecisionView]{Body: a.view(n)}, nil
 }
 
-// telemetry returns the section of the configuration in force.
-func (a *decisionAPI) telemetry() config.Telemetry { return a.control.Snapshot().File.Telemetry }
-
 // view returns the whole record.
 func (a *decisionAPI) view(e decisions.Entry) DecisionView {
-	return DecisionView{Seq: e.Seq, TraceURL: a.telemetry().TraceURL(e.Decision.TraceID), Decision: *e.Decision}
+	return DecisionView{Seq: e.Seq, TraceURL: a.control.Snapshot().File.Telemetry.TraceURL(e.Decision.TraceID), Decision: *e.Decision}
 }
 
 // row returns the record without what fills screens: candidates and blocks.
@@ -184,10 +173,20 @@ func exportDecisions(c huma.Context, newest []decisions.Entry) {
 	}
 }
 
+// enter counts one more of what is bounded, or returns the answer to one too many.
+func enter(n *atomic.Int32, most int32, what, wayOut string) error {
+	if n.Add(1) <= most {
+		return nil
+	}
+	n.Add(-1)
+	return huma.ErrorWithHeaders(huma.Error429TooManyRequests(fmt.Sprintf("There are %d %s of decisions already, which is as many as there may be. %s", most, what, wayOut)),
+		http.Header{"Retry-After": {"15"}})
+}
+
 // checkFilter returns what is wrong with a filter beyond the form of its values.
-func checkFilter(f *decisions.Filter) error {
+func checkFilter(until string, f *decisions.Filter) error {
 	if !f.Until.IsZero() && !f.Since.Before(f.Until) {
-		return invalid("query.until", "has to be after since", f.Until.Format(time.RFC3339Nano))
+		return invalid(until, "has to be after since", f.Until.Format(time.RFC3339Nano))
 	}
 	return nil
 }

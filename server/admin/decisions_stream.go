@@ -38,7 +38,7 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 	Header string `header:"Last-Event-ID" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen, as browsers send it; before last_event_id."`
 	Query  string `query:"last_event_id" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen; 0: all that are kept; absent: only what comes from now on."`
 }) (*written, error) {
-	if err := checkFilter(&in.Filter); err != nil {
+	if err := checkFilter("query.until", &in.Filter); err != nil {
 		return nil, err
 	}
 	if a.draining() {
@@ -50,9 +50,8 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 			after, _ = strconv.ParseInt(text, 10, 64) // its form is checked
 		}
 	}
-	if a.streams.Add(1) > maxStreams {
-		a.streams.Add(-1)
-		return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("There are "+strconv.Itoa(maxStreams)+" streams of decisions already, which is as many as there may be. Close one, or ask GET /admin/decisions."), http.Header{"Retry-After": {"15"}})
+	if err := enter(&a.streams, maxStreams, "streams", "Close one, or ask GET /admin/decisions."); err != nil {
+		return nil, err
 	}
 	caller, _ := ctx.Value(operatorKey{}).(operator)
 	f := &decisions.Follower{Log: a.records, Matches: in.Matches, Event: func(e decisions.Entry) any { return a.row(e) }}

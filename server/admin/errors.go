@@ -49,14 +49,6 @@ func (g gateway) away(doing string, err error, detail string) error {
 	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(detail), http.Header{"Retry-After": {"5"}}) // a restart takes seconds
 }
 
-// database returns an error where there is no database to change.
-func (g gateway) database() error {
-	if g.control.Stores.SQL == nil {
-		return huma.Error501NotImplemented("This gateway has no database. Set store.sql in its configuration, such as sqlite://tierway.db or postgres://…, and start it again; or write auth.keys and admin.keys into the configuration.")
-	}
-	return nil
-}
-
 // tenant returns the tenant of that name.
 func (g gateway) tenant(name string) (tenants.Tenant, error) {
 	ts, _, _, _ := g.control.TenantsNow()

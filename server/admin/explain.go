@@ -109,8 +109,8 @@ func (a *routeAPI) draft(text *string, answer *RouteExplanation) (*control.Snaps
 	if err != nil {
 		return nil, draftRejected(err)
 	}
-	answer.Changes = changeViews(config.Changes(base, f))
-	answer.Warnings = problemViews(f.Warnings())
+	answer.Changes = mapped(config.Changes(base, f), changeView)
+	answer.Warnings = mapped(f.Warnings(), problemView)
 	under, err := a.control.DraftOf(f)
 	if err != nil {
 		return nil, a.failed("building the draft", err)

@@ -60,10 +60,10 @@ type auditAPI struct{ gateway }
 func (a *auditAPI) operations() []operation {
 	return []operation{
 		{id: "list-audit", route: "GET /admin/audit", roles: anybody, errors: reading,
-			register: handle(a.listAudit, exports[auditPage](ndjson)),
+			register: handle(withDatabase(a.gateway, a.listAudit), exports[auditPage](ndjson)),
 			summary:  "Who changed what, the newest first; application/x-ndjson by Accept exports all"},
 		{id: "get-usage", route: "GET /admin/tenants/{name}/usage", roles: anybody, errors: reading,
-			register: handle(a.getUsage, exports[UsageView](csvType)),
+			register: handle(withDatabase(a.gateway, a.getUsage), exports[UsageView](csvType)),
 			summary:  "What a tenant has used by UTC day; text/csv by Accept"},
 	}
 }
@@ -111,9 +111,6 @@ func (a *auditAPI) listAudit(ctx context.Context, in *struct {
 	Cursor int64     `query:"cursor" minimum:"0" doc:"next_cursor of the page before: only older ones."`
 	Limit  int       `query:"limit" minimum:"1" maximum:"200" default:"50"`
 }) (*written, error) {
-	if err := a.database(); err != nil {
-		return nil, err
-	}
 	q := store.AuditQuery{Actor: in.Actor, Action: in.Action, Target: in.Target, Since: in.Since, Before: in.Cursor, Limit: in.Limit}
 	entries, err := a.control.Stores.SQL.Audit(ctx, q)
 	if err != nil {
@@ -122,10 +119,7 @@ func (a *auditAPI) listAudit(ctx context.Context, in *struct {
 	if wants(in.Accept, ndjson) {
 		return &written{Body: func(c huma.Context) { a.exportAudit(ctx, c, q, entries) }}, nil
 	}
-	p := auditPage{Items: []AuditView{}}
-	for _, e := range entries {
-		p.Items = append(p.Items, auditView(e))
-	}
+	p := auditPage{Items: mapped(entries, auditView)}
 	if len(entries) == in.Limit {
 		p.Next = new(strconv.FormatInt(entries[len(entries)-1].ID, 10))
 	}
@@ -192,9 +186,6 @@ func (a *auditAPI) getUsage(ctx context.Context, in *struct {
 	GroupBy string `query:"group_by" enum:"tier,model,key,outcome" doc:"Absent: whole days."`
 	Key     string `query:"key" maxLength:"63" doc:"Only this key's, by its id."`
 }) (*written, error) {
-	if err := a.database(); err != nil {
-		return nil, err
-	}
 	q := store.UsageQuery{Tenant: in.Name, Key: in.Key, GroupBy: in.GroupBy}
 	if err := window(&q, in.From, in.To, time.Now()); err != nil {
 		return nil, err
@@ -219,19 +210,12 @@ func (a *auditAPI) getUsage(ctx context.Context, in *struct {
 }
 
 // window fills in the days of a query.
-func window(q *store.UsageQuery, from, to string, now time.Time) error {
-	q.To = now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
-	var err error
-	if to != "" {
-		if q.To, err = time.Parse(time.DateOnly, to); err != nil {
-			return invalid("query.to", "expected a day such as 2006-01-31", to)
-		}
+func window(q *store.UsageQuery, from, to string, now time.Time) (err error) {
+	if q.To, err = day("query.to", to, now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)); err != nil {
+		return err
 	}
-	q.From = q.To.AddDate(0, 0, -usageDays)
-	if from != "" {
-		if q.From, err = time.Parse(time.DateOnly, from); err != nil {
-			return invalid("query.from", "expected a day such as 2006-01-31", from)
-		}
+	if q.From, err = day("query.from", from, q.To.AddDate(0, 0, -usageDays)); err != nil {
+		return err
 	}
 	if !q.From.Before(q.To) {
 		return invalid("query.from", "has to be before to", from)
@@ -240,6 +224,18 @@ func window(q *store.UsageQuery, from, to string, now time.Time) error {
 		return invalid("query.from", "at most a year at once", from)
 	}
 	return nil
+}
+
+// day reads a day; usual where none is given.
+func day(location, text string, usual time.Time) (time.Time, error) {
+	if text == "" {
+		return usual, nil
+	}
+	at, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return at, invalid(location, "expected a day such as 2006-01-31", text)
+	}
+	return at, nil
 }
 
 // writeUsage writes rows as CSV with a header.

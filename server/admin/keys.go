@@ -21,7 +21,7 @@ func (a *keyAPI) operations() []operation {
 		{id: "list-keys", route: "GET /admin/tenants/{name}/keys", roles: anybody, register: handle(a.listKeys),
 			summary: "List a tenant's keys, those that are over too"},
 		{id: "create-key", route: "POST /admin/tenants/{name}/keys", roles: admins, status: http.StatusCreated,
-			errors: creating, register: handle(a.createKey, bodyOf[KeySettings]),
+			errors: creating, register: handle(withDatabase(a.gateway, a.createKey), bodyOf[KeySettings]),
 			summary: "Make a key; the answer holds it, once"},
 		{id: "get-key", route: "GET /admin/keys/{id}", roles: anybody, register: handle(a.getKey),
 			summary: "Show a key, without its secret"},
@@ -135,9 +135,6 @@ func (a *keyAPI) createKey(ctx context.Context, in *struct {
 	Name string `path:"name" maxLength:"63"`
 	Body json.RawMessage
 }) (*tagged[KeyAnswer], error) {
-	if err := a.database(); err != nil {
-		return nil, err
-	}
 	settings, err := merged(KeySettings{}, in.Body)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,20 @@ type Page[T any] struct {
 	Total int     `json:"total" doc:"Items on all pages."`
 }
 
+// whole returns a list that is one page.
+func whole[T any](all []T) *reply[Page[T]] {
+	return &reply[Page[T]]{Body: Page[T]{Items: all, Total: len(all)}}
+}
+
+// mapped returns f of each item; never nil.
+func mapped[T, V any](all []T, f func(T) V) []V {
+	out := make([]V, len(all))
+	for i := range all {
+		out[i] = f(all[i])
+	}
+	return out
+}
+
 // paged returns the part of all that q asks for, in the order of their ids. A
 // cursor is the id of the last item that was seen, so that items which come and
 // go between two pages neither repeat nor hide others.

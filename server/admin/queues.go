@@ -79,13 +79,8 @@ type QueueView struct {
 const maxLooked = 10_000
 
 func (a *queueAPI) listQueues(context.Context, *struct{}) (*reply[Page[QueueState]], error) {
-	p := Page[QueueState]{Items: []QueueState{}}
 	now := time.Now()
-	for _, pool := range a.control.Snapshot().Pools {
-		p.Items = append(p.Items, queueState(pool, now))
-	}
-	p.Total = len(p.Items)
-	return &reply[Page[QueueState]]{Body: p}, nil
+	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) QueueState { return queueState(p, now) })), nil
 }
 
 func (a *queueAPI) getQueue(_ context.Context, in *struct {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -56,8 +57,12 @@ const (
 
 func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder }) (*reply[ReplayAnswer], error) {
 	o := &in.Body
-	if f := o.Filter; f != nil && !f.Until.IsZero() && !f.Since.Before(f.Until) {
-		return nil, invalid("body.filter.until", "has to be after since", f.Until.Format(time.RFC3339Nano))
+	var filter decisions.Filter
+	if o.Filter != nil {
+		filter = decisions.Filter(*o.Filter)
+	}
+	if err := checkFilter("body.filter.until", &filter); err != nil {
+		return nil, err
 	}
 	if !a.replaying.TryLock() { // each takes a core from those who ask for answers
 		return nil, huma.Error409Conflict("Another replay is running. Try again when it is done, which takes seconds.")
@@ -74,44 +79,28 @@ func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder
 	if under != nil {
 		c.Draft = new(under.ReplaySetup(share))
 	}
-	report, err := a.replay(ctx, c, a.replayed(o))
+	found, _ := a.records.Page(0, cmp.Or(o.Last, replayUsual), filter.Matches)
+	slices.Reverse(found) // the oldest first
+	report, err := a.replay(ctx, c, found)
 	if err != nil {
 		return nil, err
 	}
 	return &reply[ReplayAnswer]{Body: ReplayAnswer{Report: *report, Changes: told.Changes, Warnings: told.Warnings}}, nil
 }
 
-// replayed returns the records that are asked for, the oldest first.
-func (a *routeAPI) replayed(o *ReplayOrder) []*decisions.Decision {
-	last, filter := o.Last, decisions.Filter{}
-	if last == 0 {
-		last = replayUsual
-	}
-	if o.Filter != nil {
-		filter = decisions.Filter(*o.Filter)
-	}
-	found, _ := a.records.Page(0, last, filter.Matches)
-	ds := make([]*decisions.Decision, len(found))
-	for i := range found {
-		ds[i] = found[i].Decision
-	}
-	slices.Reverse(ds)
-	return ds
-}
-
 // replay decides records again until it is done or ctx's end is near.
-func (a *routeAPI) replay(ctx context.Context, c replay.Config, ds []*decisions.Decision) (*replay.Report, error) {
+func (a *routeAPI) replay(ctx context.Context, c replay.Config, found []decisions.Entry) (*replay.Report, error) {
 	r, err := replay.New(c)
 	if err != nil {
 		return nil, a.failed("setting up the replay", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, replayPatience)
 	defer cancel()
-	for i, d := range ds {
+	for i := range found {
 		if i%timeEvery == 0 && ctx.Err() != nil {
-			return nil, invalid("body.last", "so many take longer than "+replayPatience.String()+": ask for fewer, or export the decisions and use tierway replay", len(ds))
+			return nil, invalid("body.last", "so many take longer than "+replayPatience.String()+": ask for fewer, or export the decisions and use tierway replay", len(found))
 		}
-		r.Add(d)
+		r.Add(found[i].Decision)
 	}
 	return r.Report(), nil
 }

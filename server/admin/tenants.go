@@ -20,15 +20,14 @@ func (a *tenantAPI) operations() []operation {
 		{id: "list-tenants", route: "GET /admin/tenants", roles: anybody, register: handle(a.listTenants),
 			summary: "List the tenants"},
 		{id: "create-tenant", route: "POST /admin/tenants", roles: admins, status: http.StatusCreated,
-			errors: creating, register: handle(a.createTenant, bodyOf[TenantCreate]),
+			errors: creating, register: handle(withDatabase(a.gateway, a.createTenant), bodyOf[TenantCreate]),
 			summary: "Make a tenant, with issue_key a key of it too"},
 		{id: "get-tenant", route: "GET /admin/tenants/{name}", roles: anybody, register: handle(a.getTenant),
 			summary: "Show a tenant and what it uses now"},
 		{id: "update-tenant", route: "PATCH /admin/tenants/{name}", roles: admins, errors: changing,
 			register: handle(a.updateTenant, bodyOf[TenantSettings]),
 			summary:  "Change a tenant by a JSON merge patch"},
-		{id: "delete-tenant", route: "DELETE /admin/tenants/{name}", roles: admins, status: http.StatusNoContent,
-			errors: changing, register: handle(a.deleteTenant),
+		{id: "delete-tenant", route: "DELETE /admin/tenants/{name}", roles: admins, errors: changing, register: handle(a.deleteTenant),
 			summary: "Delete a tenant with its keys; what it has used stays known"},
 	}
 }
@@ -120,10 +119,7 @@ func countKeys(ks []tenants.Key, now time.Time) map[string]int {
 func (a *tenantAPI) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[Page[TenantView]], error) {
 	ts, ks, _, _ := a.control.TenantsNow()
 	keys := countKeys(ks, time.Now())
-	views := make([]TenantView, len(ts))
-	for i, t := range ts {
-		views[i] = tenantView(t, keys[t.Name])
-	}
+	views := mapped(ts, func(t tenants.Tenant) TenantView { return tenantView(t, keys[t.Name]) })
 	name := func(t *TenantView) string { return t.Name }
 	return &reply[Page[TenantView]]{Body: paged(views, in.PageQuery, name, name)}, nil
 }
@@ -143,9 +139,6 @@ func (a *tenantAPI) getTenant(_ context.Context, in *struct {
 }
 
 func (a *tenantAPI) createTenant(ctx context.Context, in *struct{ Body json.RawMessage }) (*tagged[TenantAnswer], error) {
-	if err := a.database(); err != nil {
-		return nil, err
-	}
 	c, err := merged(TenantCreate{}, in.Body)
 	if err == nil {
 		err = c.check(in.Body)

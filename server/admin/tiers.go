@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"tierway/openai"
+	"tierway/server/control"
 	"tierway/tenants"
 )
 
@@ -22,19 +24,13 @@ type TierState struct {
 }
 
 func (a *workerAPI) listTiers(context.Context, *struct{}) (*reply[Page[TierState]], error) {
-	p := Page[TierState]{Items: []TierState{}}
-	for _, pool := range a.control.Snapshot().Pools {
-		states, learned := a.poolWorkers(pool, time.Now())
-		t := TierState{Name: pool.Name, Tier: pool.Tier, Model: pool.Model, Models: append([]string{}, pool.Models...), Serves: []string{},
-			Context: pool.Context, Price: pool.Price, Workers: map[string]int{}, Queued: pool.WaitQueue.Waiting(), Learned: learned}
-		for _, d := range pool.Serves {
-			t.Serves = append(t.Serves, d.String())
-		}
+	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) TierState {
+		states, learned := a.poolWorkers(p, time.Now())
+		t := TierState{Name: p.Name, Tier: p.Tier, Model: p.Model, Models: append([]string{}, p.Models...), Serves: mapped(p.Serves, openai.Dialect.String),
+			Context: p.Context, Price: p.Price, Workers: map[string]int{}, Queued: p.WaitQueue.Waiting(), Learned: learned}
 		for _, w := range states {
 			t.Workers[w.State]++
 		}
-		p.Items = append(p.Items, t)
-	}
-	p.Total = len(p.Items)
-	return &reply[Page[TierState]]{Body: p}, nil
+		return t
+	})), nil
 }

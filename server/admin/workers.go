@@ -42,7 +42,7 @@ func (a *workerAPI) operations() []operation {
 		{id: "list-overrides", route: "GET /admin/overrides", roles: anybody, register: handle(a.listOverrides),
 			summary: "List the live changes over the configuration, with who made them and when"},
 		{id: "clear-override", route: "DELETE /admin/overrides/{worker}", roles: admins,
-			status: http.StatusNoContent, errors: overriding, register: handle(a.deleteOverride),
+			errors: overriding, register: handle(a.deleteOverride),
 			summary: "Give a worker back what the configuration says of it"},
 		{id: "list-tiers", route: "GET /admin/tiers", roles: anybody, register: handle(a.listTiers),
 			summary: "List the tiers and pools"},
