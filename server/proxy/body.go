@@ -13,6 +13,7 @@ import (
 
 	"tierway/http1"
 	"tierway/openai"
+	"tierway/server/control"
 )
 
 // incoming is the body of a request.
@@ -49,7 +50,7 @@ func (i incoming) readBody() ([]byte, error) {
 		x.in.readAt = time.Now()
 		return body, nil
 	}
-	if errors.Is(err, errBodyMemory) {
+	if errors.Is(err, control.ErrBodyMemory) {
 		return nil, x.s.noBodyMemory()
 	}
 	var refused *openai.RequestError

@@ -59,7 +59,7 @@ type inbound struct {
 	start     time.Time
 	readAt    time.Time // when the whole request was there; zero until then
 	tooSlow   bool      // the body's deadline struck, which net/http takes for a client that left
-	memory    bodyMemory
+	memory    control.BodyMemory
 }
 
 // caller is who sent a request.
@@ -162,7 +162,7 @@ func (x *exchange) recover() {
 // end gives back what begin took, and writes the request's one line.
 func (x *exchange) end() {
 	x.answer.stopBeats()
-	x.in.memory.release()
+	x.in.memory.Release()
 	incoming{x}.leaveBody()
 	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
 	defer x.s.flying.remove(x)

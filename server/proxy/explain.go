@@ -33,7 +33,7 @@ func (px *Proxy) Explain(r *http.Request, q control.Question) (*decisions.Explan
 		n.note("%v", err)
 	}
 	defer n.x.dropPrompt()
-	defer n.x.in.memory.release()
+	defer n.x.in.memory.Release()
 	if err := px.control.Recover.Try("explaining a request", n.run); err != nil {
 		n.refuse(n.stage, translate(err))
 	}

@@ -24,7 +24,7 @@ type dispatch struct {
 func (d *dispatch) forward() error {
 	x := d.x
 	x.setDeadline()
-	x.s.budget.request()
+	x.s.budget.Request()
 	if err := (holder{x}).stayWithStored(); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (d *dispatch) mayRetry(f *failure, n int) bool {
 	if n >= x.snap.File.Retry.Attempts {
 		return false
 	}
-	if !x.s.budget.take(time.Now()) {
+	if !x.s.budget.Take(time.Now()) {
 		x.s.metrics.RetryBudgetExhausted.Inc()
 		f.refuse() // the client's own retries would exceed the budget
 		return false

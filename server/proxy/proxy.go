@@ -26,9 +26,9 @@ type Proxy struct {
 	name    string       // of this process among gateways, as Via headers have it
 	seed    maphash.Seed // of hashes that stay in the process
 
-	budget  *retryBudget
-	bodies  bodyBudget
-	stored  *storedAnswers
+	budget  *control.RetryBudget
+	bodies  control.BodyBudget
+	stored  *control.StoredResponses
 	scratch *scratch
 	chats   *tiers.Chats
 
@@ -59,7 +59,7 @@ type Options struct {
 func New(o Options) *Proxy {
 	px := &Proxy{control: o.Control, log: o.Log, metrics: o.Metrics, traces: o.Traces, rand: o.Rand, name: o.Name,
 		records: records{log: o.Decisions, file: o.DecisionFile},
-		seed:    maphash.MakeSeed(), budget: newRetryBudget(), stored: newStoredAnswers(storedAnswersMax),
+		seed:    maphash.MakeSeed(), budget: control.NewRetryBudget(), stored: control.NewStoredResponses(control.MaxStoredResponses),
 		scratch: newScratch(), chats: tiers.NewChats(tiers.MaxChats)}
 	if o.Access != nil {
 		px.records.access = decisions.NewAccessLog(o.Access)
@@ -73,8 +73,8 @@ func New(o Options) *Proxy {
 func (px *Proxy) Configure(f *config.File) {
 	px.records.configure(f)
 	px.traces.SetSample(f.Telemetry.Sample)
-	px.budget.configure(f.Retry.Budget)
-	px.bodies.configure(int64(f.MaxBufferedBytes), int64(f.MaxBodyBytes))
+	px.budget.Configure(f.Retry.Budget)
+	px.bodies.Configure(int64(f.MaxBufferedBytes), int64(f.MaxBodyBytes))
 }
 
 // Drain makes the answers of requests close their connections.
@@ -90,7 +90,7 @@ func (px *Proxy) Cut() { px.isCut.Store(true) }
 func (px *Proxy) Inflight() int64 { return px.inflight.Load() }
 
 // BodyMemory returns the bytes that request bodies hold, and their bound.
-func (px *Proxy) BodyMemory() (held, limit int64) { return px.bodies.sizes() }
+func (px *Proxy) BodyMemory() (held, limit int64) { return px.bodies.Sizes() }
 
 // Remembered returns how many chats and stored responses the data plane knows the way of.
-func (px *Proxy) Remembered() (chats, responses int) { return px.chats.Len(), px.stored.count() }
+func (px *Proxy) Remembered() (chats, responses int) { return px.chats.Len(), px.stored.Count() }

@@ -14,6 +14,7 @@ import (
 	"tierway/decisions"
 	"tierway/http1"
 	"tierway/openai"
+	"tierway/server/control"
 )
 
 // relay gives the answer of an attempt to the client.
@@ -176,7 +177,7 @@ func (r relay) relayWhole(resp *http1.Response) *failure {
 	buf := a.x.s.scratch.body()
 	defer a.x.s.scratch.putBody(buf)
 	memory := a.x.s.bodyMemory(a.x.caller.Tenant)
-	defer memory.release()
+	defer memory.Release()
 	if f := r.readWhole(resp, buf, &memory); f != nil {
 		return f
 	}
@@ -220,7 +221,7 @@ const claimed = 1 << 20
 
 // readWhole reads an answer's body within max_response_bytes. What is longer than
 // claimed is reserved from memory.
-func (r relay) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *bodyMemory) *failure {
+func (r relay) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *control.BodyMemory) *failure {
 	a := r.a
 	most := int64(a.x.snap.File.MaxResponseBytes)
 	if resp.ContentLength > most {
@@ -232,7 +233,7 @@ func (r relay) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *bodyMe
 	for {
 		if buf.Available() < bytes.MinRead {
 			more := max(bytes.MinRead, buf.Len()) // doubles
-			before := memory.held
+			before := memory.Held
 			if size := int64(buf.Len() + more); size > claimed && memory.Reserve(size) != nil {
 				return a.noAnswerMemory(buf.Len())
 			}

@@ -11,6 +11,7 @@ import (
 	"tierway/decisions"
 	"tierway/http1"
 	"tierway/openai"
+	"tierway/server/control"
 	"tierway/telemetry"
 )
 
@@ -26,10 +27,10 @@ type stream struct {
 	pause   time.Duration // how long the worker may be silent; 0 while the watch counts as it was set
 	opened  bool          // the client gets what comes
 	content bool
-	known   bool       // its response is remembered
-	memory  bodyMemory // of a long event
-	ending  bool       // out ends with the chunk that ends generation, which the usage chunk may add to
-	endAt   int        // where that chunk begins
+	known   bool               // its response is remembered
+	memory  control.BodyMemory // of a long event
+	ending  bool               // out ends with the chunk that ends generation, which the usage chunk may add to
+	endAt   int                // where that chunk begins
 }
 
 // trailerWait is how long a worker may take to end a body whose last event has
@@ -240,7 +241,7 @@ func (s *stream) broken(err error) *failure {
 	case errors.Is(err, openai.ErrEventTooLarge):
 		f, _ := s.fault(relay{s.attempt}.tooLarge("an event", int(s.x.snap.File.MaxResponseBytes)))
 		return f
-	case errors.Is(err, errBodyMemory):
+	case errors.Is(err, control.ErrBodyMemory):
 		f, _ := s.fault(s.noAnswerMemory(openai.MaxEvent))
 		return f
 	}

@@ -86,13 +86,13 @@ func (r *resolver) ask(res *resolution, evidence, signals bool) (tiers.Verdict, 
 	if err != nil || r.parsed.req.PreviousResponseID == "" {
 		return v, err
 	}
-	at, known := r.s.stored.get(r.parsed.req.PreviousResponseID)
-	if !known || at.tenant != r.caller.Tenant || at.pool == v.Target {
+	at, known := r.s.stored.Get(r.parsed.req.PreviousResponseID)
+	if !known || at.Tenant != r.caller.Tenant || at.Pool == v.Target {
 		return v, nil
 	}
 	// The response is the tenant's own, whatever names it may ask by.
-	q.Model, q.Header, q.Features, q.AllowedModel, q.Evidence = at.pool, "", nil, nil, nil
-	if home, err := r.snap.Catalog.Resolve(q); err == nil && home.Target == at.pool {
+	q.Model, q.Header, q.Features, q.AllowedModel, q.Evidence = at.Pool, "", nil, nil, nil
+	if home, err := r.snap.Catalog.Resolve(q); err == nil && home.Target == at.Pool {
 		home.Rule, home.Note = "sticky", v.Rule+" asked for "+v.Target
 		return home, nil
 	}

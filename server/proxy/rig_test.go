@@ -218,20 +218,23 @@ func TestSpentRetryBudgetTellsClientsNotToRetry(t *testing.T) {
 		w.WriteHeader(http.StatusInternalServerError)
 	})
 	r := newProxyRig(t, openTier, fails, fails)
-	for _, tokens := range []struct {
-		left float64
-		want int64
-	}{{1, 2}, {-1000, 1}} {
-		r.budget.mu.Lock()
-		r.budget.tokens = tokens.left
-		r.budget.mu.Unlock()
+	later := time.Now().Add(time.Hour) // so that the trickle adds nothing meanwhile
+	for _, c := range []struct {
+		saved int // requests since the budget was spent; five save up one retry
+		want  int64
+	}{{5, 2}, {0, 1}} {
+		for r.budget.Take(later) {
+		}
+		for range c.saved {
+			r.budget.Request()
+		}
 		attempts.Store(0)
 		got, _ := r.chat()
-		if n := attempts.Load(); n != tokens.want {
-			t.Errorf("with %v tokens left: %d attempts, want %d", tokens.left, n, tokens.want)
+		if n := attempts.Load(); n != c.want {
+			t.Errorf("after %d requests: %d attempts, want %d", c.saved, n, c.want)
 		}
 		if v := got.Header.Get("X-Should-Retry"); got.StatusCode != http.StatusBadGateway || v != "false" {
-			t.Errorf("with %v tokens left: status %d, x-should-retry %q, want 502 and false", tokens.left, got.StatusCode, v)
+			t.Errorf("after %d requests: status %d, x-should-retry %q, want 502 and false", c.saved, got.StatusCode, v)
 		}
 	}
 }

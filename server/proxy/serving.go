@@ -40,6 +40,6 @@ func matchPath(pattern, urlPath string) bool {
 
 // owns reports whether a stored answer is the caller's: its tenant's alone, and
 // within the rights of its key.
-func owns(snap *control.Snapshot, c *tenants.Caller, at storedAnswer) bool {
-	return !at.contested && at.tenant == c.Tenant && snap.MayUse(c, at.pool) && c.MayUseModel(at.model)
+func owns(snap *control.Snapshot, c *tenants.Caller, at control.StoredResponse) bool {
+	return !at.Contested && at.Tenant == c.Tenant && snap.MayUse(c, at.Pool) && c.MayUseModel(at.Model)
 }

@@ -1,132 +1,21 @@
 package proxy
 
 import (
-	"container/list"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 
 	"tierway/decisions"
 	"tierway/openai"
 	"tierway/server/control"
 )
 
-// storedAnswersMax bounds the directory of stored responses; at some 300 bytes
-// an entry it stays under 32 MiB.
-const storedAnswersMax = 100_000
-
-// storedAnswer is a stored response: its tenant, and the worker that holds it. The
-// worker is known by its name, because a reload may replace it.
-type storedAnswer struct {
-	id     string
-	tenant string
-	pool   string
-	worker string
-	model  string // by which it was asked for
-	// contested is set once a worker has given two tenants the same id. Which of the
-	// two responses the worker keeps is not known, so neither tenant reaches it.
-	contested bool
-}
-
-// storedAnswers remembers which worker made which response of
-// POST /v1/responses, storedAnswersMax of them.
-type storedAnswers struct {
-	max int
-
-	mu       sync.Mutex
-	byTenant map[string]*list.List // of storedAnswer, the newest in front; none is empty
-	byID     map[string]*list.Element
-}
-
-func newStoredAnswers(limit int) *storedAnswers {
-	return &storedAnswers{max: limit, byTenant: map[string]*list.List{}, byID: map[string]*list.Element{}}
-}
-
-// put remembers an answer and forgets another one when there are too many. For
-// the same tenant the newest answer of an id counts. The id of another tenant's
-// answer becomes contested.
-func (a *storedAnswers) put(s storedAnswer) {
-	if s.id == "" || len(s.id) > 256 {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if e := a.byID[s.id]; e != nil {
-		known := e.Value.(storedAnswer)
-		s.contested = known.contested || known.tenant != s.tenant
-		s.tenant = known.tenant
-		e.Value = s
-		a.byTenant[s.tenant].MoveToFront(e)
-		return
-	}
-	own := a.byTenant[s.tenant]
-	if own == nil {
-		own = list.New()
-		a.byTenant[s.tenant] = own
-	}
-	a.byID[s.id] = own.PushFront(s)
-	if len(a.byID) > a.max {
-		a.evictLocked(own)
-	}
-}
-
-// evictLocked forgets the oldest answer of the tenant that has just got one, or
-// where that has no more than an equal share, of the tenant with the most: no tenant
-// makes another one's answers unknown by making many.
-func (a *storedAnswers) evictLocked(from *list.List) {
-	if from.Len()*len(a.byTenant) <= a.max {
-		for _, l := range a.byTenant {
-			if l.Len() > from.Len() {
-				from = l
-			}
-		}
-	}
-	a.removeLocked(from.Back())
-}
-
-// removeLocked drops an entry.
-func (a *storedAnswers) removeLocked(e *list.Element) {
-	s := e.Value.(storedAnswer)
-	delete(a.byID, s.id)
-	own := a.byTenant[s.tenant]
-	if own.Remove(e); own.Len() == 0 {
-		delete(a.byTenant, s.tenant)
-	}
-}
-
-// count returns how many answers are remembered.
-func (a *storedAnswers) count() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.byID)
-}
-
-// get returns the answer of that id.
-func (a *storedAnswers) get(id string) (storedAnswer, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if e := a.byID[id]; e != nil {
-		return e.Value.(storedAnswer), true
-	}
-	return storedAnswer{}, false
-}
-
-// forget drops an answer that its owner deleted.
-func (a *storedAnswers) forget(id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if e := a.byID[id]; e != nil {
-		a.removeLocked(e)
-	}
-}
-
 // remember notes which worker holds the response that the request has made.
 func (a *attempt) remember(id string) {
 	x := a.x
 	if x.parsed.stores() {
-		x.s.stored.put(storedAnswer{id: id, tenant: x.caller.Tenant, pool: x.resolution.pool.Name, worker: a.m.Name, model: x.parsed.req.Model})
+		x.s.stored.Put(control.StoredResponse{Id: id, Tenant: x.caller.Tenant, Pool: x.resolution.pool.Name, Worker: a.m.Name, Model: x.parsed.req.Model})
 	}
 }
 
@@ -139,15 +28,15 @@ type holder struct{ x *exchange }
 // through another gateway, or by a worker that has left the configuration.
 func (h holder) locate(id string) (p *control.Pool, m *control.Member, foreign bool) {
 	x := h.x
-	at, known := x.s.stored.get(id)
+	at, known := x.s.stored.Get(id)
 	if !known {
 		return nil, nil, false
 	}
 	if !owns(x.snap, x.caller.Caller, at) {
 		return nil, nil, true
 	}
-	if p = x.snap.ByName[at.pool]; p != nil {
-		m = p.Members[at.worker]
+	if p = x.snap.ByName[at.Pool]; p != nil {
+		m = p.Members[at.Worker]
 	}
 	return p, m, false
 }
@@ -230,7 +119,7 @@ func (h holder) askHolder(id string, p *control.Pool, m *control.Member, read fu
 	err = x.dispatch.forwardTo(m)
 	_, below, _ := openai.ResponsePath(x.in.r.URL.Path)
 	if err == nil && x.in.r.Method == http.MethodDelete && below == "" && x.answer.status == http.StatusOK {
-		x.s.stored.forget(id)
+		x.s.stored.Forget(id)
 	}
 	return err
 }

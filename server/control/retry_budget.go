@@ -1,14 +1,14 @@
-package proxy
+package control
 
 import (
 	"sync"
 	"time"
 )
 
-// retryBudget bounds retries to a share of the requests plus a constant rate, so
+// RetryBudget bounds retries to a share of the requests plus a constant rate, so
 // that retries do not overload workers that already fail. Linkerd and Finagle
 // bound retries the same way.
-type retryBudget struct {
+type RetryBudget struct {
 	mu     sync.Mutex
 	share  float64
 	tokens float64
@@ -25,24 +25,24 @@ const (
 	retryCap = 10 * retryTrickle
 )
 
-func newRetryBudget() *retryBudget { return &retryBudget{tokens: retryCap} }
+func NewRetryBudget() *RetryBudget { return &RetryBudget{tokens: retryCap} }
 
-// configure sets the share. Saved retries stay.
-func (b *retryBudget) configure(share float64) {
+// Configure sets the share. Saved retries stay.
+func (b *RetryBudget) Configure(share float64) {
 	b.mu.Lock()
 	b.share = share
 	b.mu.Unlock()
 }
 
-// request credits one first attempt.
-func (b *retryBudget) request() {
+// Request credits one first attempt.
+func (b *RetryBudget) Request() {
 	b.mu.Lock()
 	b.tokens = min(retryCap, b.tokens+b.share)
 	b.mu.Unlock()
 }
 
-// take spends one retry at the given time. It returns false when none is left.
-func (b *retryBudget) take(now time.Time) bool {
+// Take spends one retry at the given time. It returns false when none is left.
+func (b *RetryBudget) Take(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.at.IsZero() && now.After(b.at) {

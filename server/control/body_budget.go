@@ -1,0 +1,105 @@
+package control
+
+import (
+	"errors"
+	"math"
+	"runtime/debug"
+	"sync"
+)
+
+const (
+	// bodyMemoryPart is the part of the memory limit that request bodies may hold: the
+	// rest is for answers, connections, garbage and what the gateway has learned.
+	bodyMemoryPart = 4
+	// bodyMemoryUnlimited is the budget where no memory limit is known.
+	bodyMemoryUnlimited = 1 << 30
+)
+
+// BodyBudget bounds the memory of all request bodies that are read, wait or may still
+// be sent, and of long answers and events that are read. A tenant may reserve only if it
+// then holds at most as much as stays free: one tenant alone half of the budget, the next
+// at least a quarter. A tenant that holds nothing may reserve half of what is free.
+type BodyBudget struct {
+	mu    sync.Mutex
+	Limit int64
+	held  int64
+	by    map[string]int64 // tenant → bytes, without tenants that hold nothing
+}
+
+// ErrBodyMemory is why a body is not read.
+var ErrBodyMemory = errors.New("other bodies hold the memory of max_buffered_bytes")
+
+// Configure sets the bound; 0 is the default's. Bodies that are held stay.
+func (b *BodyBudget) Configure(limit, longest int64) {
+	if limit == 0 {
+		limit = bodyMemoryUnlimited
+		if memory := debug.SetMemoryLimit(-1); memory < math.MaxInt64 {
+			limit = memory / bodyMemoryPart
+		}
+		limit = max(limit, 4*longest) // the least that config accepts
+	}
+	b.mu.Lock()
+	b.Limit = limit
+	b.mu.Unlock()
+}
+
+// reserve takes n bytes for a tenant, or nothing.
+func (b *BodyBudget) reserve(tenant string, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.by[tenant]+n > b.Limit-b.held-n {
+		return false
+	}
+	if b.by == nil {
+		b.by = map[string]int64{}
+	}
+	b.held += n
+	b.by[tenant] += n
+	return true
+}
+
+// Release gives back n bytes of a tenant.
+func (b *BodyBudget) release(tenant string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held -= n
+	if b.by[tenant] -= n; b.by[tenant] == 0 {
+		delete(b.by, tenant)
+	}
+}
+
+// Sizes returns the bytes that are held, and the bound.
+func (b *BodyBudget) Sizes() (held, limit int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held, b.Limit
+}
+
+// BodyMemory is what one request holds of the budget. The request's goroutine owns it.
+type BodyMemory struct {
+	Budget *BodyBudget
+	Tenant string
+	Held   int64
+}
+
+// Reserve is part of openai.Memory.
+func (m *BodyMemory) Reserve(n int64) error {
+	if !m.Budget.reserve(m.Tenant, n) {
+		return ErrBodyMemory
+	}
+	m.Held += n
+	return nil
+}
+
+// Return is part of openai.Memory.
+func (m *BodyMemory) Return(n int64) {
+	m.Held -= n
+	m.Budget.release(m.Tenant, n)
+}
+
+// Release gives back what is held. It may be called again.
+func (m *BodyMemory) Release() {
+	if m.Held > 0 {
+		m.Return(m.Held)
+	}
+}

@@ -1,0 +1,68 @@
+package control
+
+import (
+	"bytes"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tierway/openai"
+)
+
+// TestNoTenantTakesTheMemoryOfOthers: whatever tenants hold, one that holds nothing
+// finds memory free, and nothing is given back twice.
+func TestNoTenantTakesTheMemoryOfOthers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const limit = 1 << 20
+		var b BodyBudget
+		b.Configure(limit, 1)
+		var all []*BodyMemory
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			if i := rapid.IntRange(-1, len(all)-1).Draw(t, "which"); i >= 0 && rapid.Bool().Draw(t, "end") {
+				all[i].Release()
+				all[i].Release()
+				continue
+			}
+			m := &BodyMemory{Budget: &b, Tenant: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")}
+			all = append(all, m)
+			_ = m.Reserve(rapid.Int64Range(1, limit).Draw(t, "bytes"))
+		}
+		held, _ := b.Sizes()
+		var sum int64
+		for _, m := range all {
+			sum += m.Held
+		}
+		if held != sum || held >= limit {
+			t.Fatalf("%d bytes are held, %d by requests", held, sum)
+		}
+		if !b.reserve("d", (limit-held)/2) {
+			t.Fatalf("a tenant that holds nothing gets nothing of %d free bytes", limit-held)
+		}
+		b.release("d", (limit-held)/2)
+		for _, m := range all {
+			m.Release()
+		}
+		if held, _ := b.Sizes(); held != 0 || len(b.by) != 0 {
+			t.Fatalf("%d bytes of %d tenants are left", held, len(b.by))
+		}
+	})
+}
+
+// TestTheLongestBodyFitsBesideAnotherTenantsBacklog: in a budget of eight times its length,
+// announced or not.
+func TestTheLongestBodyFitsBesideAnotherTenantsBacklog(t *testing.T) {
+	const longest = 1 << 20
+	var b BodyBudget
+	b.Configure(8*longest, longest)
+	backlog := BodyMemory{Budget: &b, Tenant: "a"}
+	for backlog.Reserve(longest/64) == nil {
+	}
+	for _, hint := range []int64{longest, -1} {
+		m := BodyMemory{Budget: &b, Tenant: "b"}
+		if body, err := openai.Decode("", bytes.NewReader(make([]byte, longest)), hint, longest, &m); err != nil || len(body) != longest {
+			t.Errorf("announced as %d: %d bytes, %v, beside %d", hint, len(body), err, backlog.Held)
+		}
+		m.Release()
+	}
+	backlog.Release()
+}

@@ -1,0 +1,85 @@
+package control
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestNoTenantMakesAnothersResponsesUnknown: of a full directory the tenant with more
+// than an equal share loses its oldest, whoever makes the next response.
+func TestNoTenantMakesAnothersResponsesUnknown(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 12).Draw(t, "limit")
+		a := NewStoredResponses(limit)
+		kept := map[string][]string{} // by tenant, the newest last
+		for n := range rapid.IntRange(0, 60).Draw(t, "responses") {
+			tenant := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")
+			id := fmt.Sprint("r", n)
+			a.Put(StoredResponse{Id: id, Tenant: tenant})
+			kept[tenant] = append(kept[tenant], id)
+			for name, ids := range kept {
+				if _, ok := a.Get(ids[0]); ok {
+					continue
+				}
+				if len(ids)*len(kept) <= limit {
+					t.Fatalf("%s had %d of %d answers beside %d tenants and lost one to %s", name, len(ids), limit, len(kept), tenant)
+				}
+				if kept[name] = ids[1:]; len(ids) == 1 {
+					delete(kept, name)
+				}
+			}
+			total := 0
+			for name, ids := range kept {
+				total += len(ids)
+				for _, id := range ids {
+					if got, ok := a.Get(id); !ok || got.Tenant != name {
+						t.Fatalf("%s of %s is %+v, %v", id, name, got, ok)
+					}
+				}
+			}
+			if total != a.Count() || total > limit {
+				t.Fatalf("%d answers are known, %d of them by their ids; at most %d may be", a.Count(), total, limit)
+			}
+		}
+	})
+}
+
+// TestRepeatedIDOfTwoTenantsIsContested: an engine whose ids begin again after its
+// restart overwrites one tenant's response with another's.
+func TestRepeatedIDOfTwoTenantsIsContested(t *testing.T) {
+	a := NewStoredResponses(2)
+	for _, tenant := range []string{"acme", "other", "other", "acme"} {
+		a.Put(StoredResponse{Id: "r1", Tenant: tenant, Worker: "w0"})
+	}
+	if got, known := a.Get("r1"); !known || !got.Contested {
+		t.Errorf("the id of two tenants: %+v, %v", got, known)
+	}
+	if a.Put(StoredResponse{Id: "r2", Tenant: "acme"}); a.Count() != 2 || len(a.byTenant) != 1 {
+		t.Errorf("%d known of %d tenants", a.Count(), len(a.byTenant))
+	}
+}
+
+func TestStoredAnswersStayWithTheirOwner(t *testing.T) {
+	a := NewStoredResponses(2)
+	a.Put(StoredResponse{Id: "r1", Tenant: "acme", Worker: "w0"})
+	a.Put(StoredResponse{Id: "r1", Tenant: "acme", Worker: "w1"})
+	if got, _ := a.Get("r1"); got.Worker != "w1" || a.Count() != 1 {
+		t.Errorf("an id that its tenant got again leads to the older answer, %d known", a.Count())
+	}
+	a.Put(StoredResponse{Id: "", Tenant: "acme", Worker: "w0"})
+	a.Put(StoredResponse{Id: "r2", Tenant: "acme", Worker: "w0"})
+	a.Put(StoredResponse{Id: "r3", Tenant: "acme", Worker: "w0"})
+	if _, ok := a.Get("r1"); ok {
+		t.Error("the oldest answer outlived the bound")
+	}
+	a.Forget("r2")
+	if _, ok := a.Get("r2"); ok || a.Count() != 1 {
+		t.Errorf("forgotten: %v, %d known", ok, a.Count())
+	}
+	a.Forget("r3")
+	if len(a.byTenant) != 0 || a.Count() != 0 {
+		t.Errorf("%d tenants are left without an answer", len(a.byTenant))
+	}
+}
