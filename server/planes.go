@@ -47,7 +47,7 @@ func (p *planes) addresses(f *config.File) []address {
 }
 
 // dataHandler is the data plane with what stands before it.
-func (p *planes) dataHandler() http.Handler { return p.edge(p.proxy.Handler(p.probes())) }
+func (p *planes) dataHandler() http.Handler { return p.edge(p.cors(p.proxy.Handler(p.probes()))) }
 
 // adminHandler is the admin plane with what stands before it.
 func (p *planes) adminHandler() http.Handler { return p.edge(p.bounded(secured(p.admin.Handler()))) }

@@ -109,7 +109,7 @@ func (px *Proxy) Handler(own map[string]http.Handler) http.Handler {
 	}
 	e.NoRoute(func(c *gin.Context) { px.pass(c.Writer, c.Request, 0) })
 	e.NoMethod(func(c *gin.Context) { px.pass(c.Writer, c.Request, http.StatusMethodNotAllowed) })
-	return px.cors(e)
+	return e
 }
 
 // newEngine is gin without redirects of near-miss paths, by which a POST would lose its

@@ -1,4 +1,4 @@
-package proxy
+package server
 
 import (
 	"net/http"
@@ -15,9 +15,9 @@ const exposed = "X-Request-ID, Request-ID, X-Model-Tier, X-Tier-Reason, X-Routed
 
 // cors lets the configured origins' pages use the data plane. Without origins
 // it adds nothing. Cookies are never allowed: keys travel in headers.
-func (px *Proxy) cors(next http.Handler) http.Handler {
+func (p *planes) cors(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f := px.control.Snapshot().File
+		f := p.control.Snapshot().File
 		c := f.CORS
 		if len(c.Origins) == 0 {
 			next.ServeHTTP(w, r)
