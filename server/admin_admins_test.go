@@ -106,7 +106,7 @@ func TestAdminsAreMadeAndEnded(t *testing.T) {
 	if got := r.ask(second.Secret, http.MethodGet, "/admin/status", ""); got.status != http.StatusOK {
 		t.Errorf("the other gets %d", got.status)
 	}
-	if _, ok := r.control.Snapshot().People.AdminOf(second.Secret, time.Now()); !ok {
+	if _, ok := r.control.Snapshot().Identity.AdminOf(second.Secret, time.Now()); !ok {
 		t.Error("the key is not found")
 	}
 }

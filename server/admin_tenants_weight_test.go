@@ -35,7 +35,7 @@ func TestATenantsWeight(t *testing.T) {
 	for _, v := range decoded[admin.Page[admin.TenantView]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants", "")).Items {
 		weight(map[string]int{"filed": 1, "plain": 1, "heavy": 7}[v.Name], v.Weight, "the list has "+v.Name)
 	}
-	caller, err := r.control.Snapshot().People.Directory.Authenticate(made.Secret, time.Now())
+	caller, err := r.control.Snapshot().Identity.Directory.Authenticate(made.Secret, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ pools:
 	// The second worker alone has the adapter.
 	file := both.control.Snapshot().File
 	file.Pools[0].Workers[0].Models = []string{"base-7b"}
-	if err := both.control.Apply(file, both.control.Snapshot().People, 2); err != nil {
+	if err := both.control.Apply(file, both.control.Snapshot().Identity, 2); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 20 {
@@ -51,12 +51,12 @@ func TestAPolicyKeepsItsMemoryOverAConfiguration(t *testing.T) {
 	r := newRig(t, plain, anyModel())
 	before := r.control.Snapshot().ByName["small"].Picker
 	file := r.control.Snapshot().File
-	if err := r.control.Apply(file, r.control.Snapshot().People, 2); err != nil || r.control.Snapshot().ByName["small"].Picker != before {
+	if err := r.control.Apply(file, r.control.Snapshot().Identity, 2); err != nil || r.control.Snapshot().ByName["small"].Picker != before {
 		t.Errorf("another policy works now (%v)", err)
 	}
 	deep := *file
 	deep.Policy.Depth = "fixed"
-	if err := r.control.Apply(&deep, r.control.Snapshot().People, 2); err != nil || r.control.Snapshot().ByName["small"].Picker == before {
+	if err := r.control.Apply(&deep, r.control.Snapshot().Identity, 2); err != nil || r.control.Snapshot().ByName["small"].Picker == before {
 		t.Errorf("the changed policy is not at work (%v)", err)
 	}
 }

@@ -40,7 +40,7 @@ func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
 		if err := r.control.Stores.Ledger.Flush(context.Background()); err == nil {
 			t.Fatal("the ledger was written")
 		}
-		r.control.Database.Note(nil, r.control.Stores.Ledger.Stats().Err)
+		r.control.Database.NoteState(nil, r.control.Stores.Ledger.Stats().Err)
 	}
 	if ready, up, status := state(); !strings.Contains(ready, `"ready":true`) || !strings.Contains(ready, "database: takes no writes") || up != "0" || status != "read_only" {
 		t.Errorf("/readyz %s, tierway_database_up %s, status %s", ready, up, status)
@@ -49,7 +49,7 @@ func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
 		t.Errorf("%d lines of log, want one: %s", n, r.logs)
 	}
 	r.control.Stores.Ledger = writable
-	r.control.Database.Note(nil, r.control.Stores.Ledger.Stats().Err)
+	r.control.Database.NoteState(nil, r.control.Stores.Ledger.Stats().Err)
 	if ready, up, status := state(); strings.Contains(ready, "database") || up != "1" || status != "ok" {
 		t.Errorf("afterwards /readyz %s, tierway_database_up %s, status %s", ready, up, status)
 	}

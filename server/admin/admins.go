@@ -138,7 +138,7 @@ func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body BootstrapRequ
 	if !a.control.Bootstrap.Check(in.Body.Secret) {
 		a.guard.counts.AuthFailures.Inc()
 		a.guard.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "a wrong secret")
-		if tooMany, wait := a.control.Guesses.Another(actorOf(ctx).IP, time.Now()); tooMany {
+		if tooMany, wait := a.control.AuthFailures.Add(actorOf(ctx).IP, time.Now()); tooMany {
 			return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("Too many wrong secrets from this address. Try again later."),
 				http.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}})
 		}

@@ -247,7 +247,7 @@ func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[StatusView], e
 		Draining: a.draining(), Inflight: a.inflight(), Generation: a.control.InForce().Generation,
 		SQL: SQLView{State: "off"}, Redis: RedisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)}}
 	if a.control.Stores.SQL != nil {
-		v.SQL = SQLView{State: a.control.Database.State.Load().String(), Kind: a.control.Stores.SQL.Kind(), ReadAt: optional(a.control.Snapshot().People.ReadAt)}
+		v.SQL = SQLView{State: a.control.Database.State.Load().String(), Kind: a.control.Stores.SQL.Kind(), ReadAt: optional(a.control.Snapshot().Identity.ReadAt)}
 	}
 	if a.control.Stores.Redis != nil {
 		v.Redis = RedisView{State: "away", Gateways: a.control.Stores.Redis.Gateways()}

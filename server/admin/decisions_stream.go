@@ -68,7 +68,7 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 // mayFollow tells whether an operator's stream may go on: their key is still good,
 // and the gateway is not shutting down.
 func (a *decisionAPI) mayFollow(o operator) bool {
-	admin, known := a.control.Snapshot().People.Admins[o.Digest]
+	admin, known := a.control.Snapshot().Identity.Admins[o.Digest]
 	good := admin.ExpiresAt.IsZero() || time.Now().Before(admin.ExpiresAt)
 	return known && good && slices.Contains(anybody, admin.Role) && !a.draining()
 }

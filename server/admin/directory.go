@@ -110,7 +110,7 @@ func (d *directory) mint(ctx context.Context, k tenants.Key) (tenants.Key, strin
 // usedNow asks the limiter of this process, which knows at least what passed
 // through it.
 func (d *directory) usedNow(tenant, key string, now time.Time) *UsedNow {
-	local := d.control.Stores.Local
+	local := d.control.Stores.Limiter
 	day, month := local.Spent(tenant, key, now)
 	return &UsedNow{Inflight: local.Inflight(tenant, key), Day: SpentView(day), Month: SpentView(month)}
 }

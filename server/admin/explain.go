@@ -144,7 +144,7 @@ func (a *routeAPI) explainDecision(o *ExplainOrder, under *control.Snapshot, ans
 		return huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep).")
 	}
 	live := a.control.Snapshot()
-	gateways := a.control.Pools.Sharing(live.File)
+	gateways := a.control.Pools.Gateways(live.File)
 	answer.Explanation = *explainPast(live, gateways, n.Decision, nil)
 	if under != nil {
 		answer.Draft = explainPast(live, gateways, n.Decision, under)
@@ -158,7 +158,7 @@ func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *c
 	if err != nil {
 		return err
 	}
-	as, err := o.caller(a.control.Snapshot().People, time.Now())
+	as, err := o.caller(a.control.Snapshot().Identity, time.Now())
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *c
 		return nil
 	}
 	q, missing := control.Question{Under: under, Rand: rand}, error(nil)
-	if q.As, missing = o.caller(under.People, time.Now()); missing != nil {
+	if q.As, missing = o.caller(under.Identity, time.Now()); missing != nil {
 		q.As = as
 	}
 	if r, err = o.request(ctx); err != nil {
@@ -209,7 +209,7 @@ func (o *ExplainOrder) request(ctx context.Context) (*http.Request, error) {
 }
 
 // caller finds who is asked for; nil for nobody in particular.
-func (o *ExplainOrder) caller(p *control.People, now time.Time) (*control.Subject, error) {
+func (o *ExplainOrder) caller(p *control.Identity, now time.Time) (*control.Subject, error) {
 	if o.Tenant == "" && o.KeyID == "" {
 		return nil, nil
 	}

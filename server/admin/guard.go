@@ -90,7 +90,7 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 		return true
 	}
 	key, sent := control.Credential(c.Request.Header)
-	admin, known := g.control.Snapshot().People.AdminOf(key, time.Now())
+	admin, known := g.control.Snapshot().Identity.AdminOf(key, time.Now())
 	if !sent || !known {
 		g.refuse(c, o.actor, key)
 		return false
@@ -118,7 +118,7 @@ func dryRun(c *gin.Context) bool {
 // A tenant's key is told apart: it is known, and somebody uses it for what it is not.
 func (g *guard) refuse(c *gin.Context, actor store.Actor, key string) {
 	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. If there is none yet: with a database, the gateway logs how to create the first one; without, add `admin.keys` to config.yaml."
-	caller, _ := g.control.Snapshot().People.Directory.Authenticate(key, now)
+	caller, _ := g.control.Snapshot().Identity.Directory.Authenticate(key, now)
 	switch {
 	case key == "":
 	case caller != nil:
@@ -128,7 +128,7 @@ func (g *guard) refuse(c *gin.Context, actor store.Actor, key string) {
 	default:
 		g.counts.AuthFailures.Inc()
 		g.noteRefusal(c.Request, actor, "a wrong key")
-		if tooMany, wait := g.control.Guesses.Another(actor.IP, now); tooMany {
+		if tooMany, wait := g.control.AuthFailures.Add(actor.IP, now); tooMany {
 			c.Writer.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
 			Problem(c.Writer, http.StatusTooManyRequests, "Too many wrong keys from this address. Try again later; good keys still work.")
 			return

@@ -135,7 +135,7 @@ func (a *Plane) recoverRequest(c *gin.Context) {
 			return
 		}
 		if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-			a.control.Recover.Panicked(p, slog.String("route", c.FullPath()))
+			a.control.Recoverer.Panicked(p, slog.String("route", c.FullPath()))
 		}
 		if c.Writer.Written() {
 			panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end

@@ -74,7 +74,7 @@ func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder
 		return nil, err
 	}
 	live := a.control.Snapshot()
-	share := a.control.Pools.Sharing(live.File)
+	share := a.control.Pools.Gateways(live.File)
 	c := replay.Config{Now: live.ReplaySetup(share)}
 	if under != nil {
 		c.Draft = new(under.ReplaySetup(share))

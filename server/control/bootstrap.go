@@ -28,15 +28,15 @@ type Bootstrap struct {
 	log      *slog.Logger
 	announce func(secret string, until time.Time) // nil: no secret is made
 	withdraw func()                               // may be nil
-	boot     atomic.Pointer[bootstrapSecret]
+	secret   atomic.Pointer[bootstrapSecret]
 }
 
 // announceIfAlone announces a bootstrap secret, once, where the database is read
 // and nobody may change anything on the admin plane; and takes it back when
 // somebody may, or its time is over.
-func (b *Bootstrap) announceIfAlone(p *People) {
+func (b *Bootstrap) announceIfAlone(p *Identity) {
 	now := time.Now()
-	if secret := b.boot.Load(); secret != nil {
+	if secret := b.secret.Load(); secret != nil {
 		if administered(p, now) || now.After(secret.until) {
 			b.Void()
 		}
@@ -57,13 +57,13 @@ func (b *Bootstrap) announceIfAlone(p *People) {
 
 // Offer makes a secret good until a time.
 func (b *Bootstrap) Offer(secret string, until time.Time) {
-	b.boot.Store(&bootstrapSecret{digest: tenants.Digest(secret), until: until})
+	b.secret.Store(&bootstrapSecret{digest: tenants.Digest(secret), until: until})
 }
 
 // Check reports whether secret is the bootstrap secret and still good.
 // It stays so until spendBootstrap.
 func (b *Bootstrap) Check(secret string) bool {
-	is := b.boot.Load()
+	is := b.secret.Load()
 	if is == nil || !tenants.WellFormed(secret) || time.Now().After(is.until) {
 		return false
 	}
@@ -74,7 +74,7 @@ func (b *Bootstrap) Check(secret string) bool {
 // Void makes the secret void: the first admin was made, or the time for
 // it is over.
 func (b *Bootstrap) Void() {
-	if was := b.boot.Swap(&bootstrapSecret{}); was != nil && !was.until.IsZero() && b.withdraw != nil {
+	if was := b.secret.Swap(&bootstrapSecret{}); was != nil && !was.until.IsZero() && b.withdraw != nil {
 		b.withdraw()
 	}
 }
@@ -82,7 +82,7 @@ func (b *Bootstrap) Void() {
 // administered tells whether anybody may change things on the admin plane: an admin
 // of that role is in force. It is what store.SQL.Bootstrap asks of the database,
 // asked of config.yaml too.
-func administered(p *People, now time.Time) bool {
+func administered(p *Identity, now time.Time) bool {
 	for _, a := range p.Admins {
 		if a.Role == store.RoleAdmin && (a.ExpiresAt.IsZero() || now.Before(a.ExpiresAt)) {
 			return true

@@ -34,7 +34,7 @@ func TestTheBootstrapIsForThoseWithoutAnAdmin(t *testing.T) {
 			c.Bootstrap.announce, c.Bootstrap.withdraw = func(string, time.Time) { announced++ }, func() { withdrawn++ }
 			adopt := func(admins []store.Admin) {
 				t.Helper()
-				if err := c.adopt(store.Contents{Admins: admins}, time.Now()); err != nil {
+				if err := c.applyContents(store.Contents{Admins: admins}, time.Now()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -47,7 +47,7 @@ func TestTheBootstrapIsForThoseWithoutAnAdmin(t *testing.T) {
 				return
 			}
 			if name == "nobody" {
-				c.Bootstrap.boot.Store(&bootstrapSecret{digest: c.Bootstrap.boot.Load().digest, until: time.Now().Add(-time.Second)})
+				c.Bootstrap.secret.Store(&bootstrapSecret{digest: c.Bootstrap.secret.Load().digest, until: time.Now().Add(-time.Second)})
 				adopt(nil)
 			} else {
 				adopt(admin(store.RoleAdmin, time.Time{}))

@@ -19,14 +19,14 @@ const (
 
 // Guesses counts the wrong keys of each address, to slow down who tries many.
 // Good keys of the same address are not looked at.
-type Guesses struct {
+type AuthFailureLimiter struct {
 	mu    sync.Mutex
 	since time.Time
 	byIP  map[string]int
 }
 
 // network is whose an address is: of IPv6 the 64 bits that one customer has.
-func network(ip string) string {
+func guesserOf(ip string) string {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil || addr.Unmap().Is4() {
 		return ip
@@ -40,13 +40,13 @@ func network(ip string) string {
 
 // Another counts one wrong key and reports whether the address has sent too many
 // in this minute, and how long that lasts.
-func (g *Guesses) Another(ip string, now time.Time) (tooMany bool, wait time.Duration) {
+func (g *AuthFailureLimiter) Add(ip string, now time.Time) (tooMany bool, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if now.Sub(g.since) >= time.Minute || g.byIP == nil {
 		g.since, g.byIP = now, map[string]int{}
 	}
-	ip = network(ip)
+	ip = guesserOf(ip)
 	if _, known := g.byIP[ip]; !known && len(g.byIP) >= guessersMax {
 		ip = "" // all others together
 	}

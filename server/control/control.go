@@ -19,15 +19,15 @@ import (
 // Control is the state that the gateway runs by: the configuration in force with its
 // Pools, and the directory of those who may use them. It is safe for concurrent use.
 type Control struct {
-	log       *slog.Logger
-	metrics   *telemetry.Metrics
-	Recover   *Recoverer
-	Stores    *Stores
-	Database  *Database
-	Bootstrap *Bootstrap
-	Pools     *Pools
-	Tokens    *Vocabularies
-	Guesses   *Guesses
+	log          *slog.Logger
+	metrics      *telemetry.Metrics
+	Recoverer    *Recoverer
+	Stores       *Stores
+	Database     *Database
+	Bootstrap    *Bootstrap
+	Pools        *Pools
+	Vocabularies *Vocabularies
+	AuthFailures *AuthFailureLimiter
 
 	snapshot atomic.Pointer[Snapshot]
 	applied  func(*config.File)           // told of each configuration that is put in force
@@ -36,7 +36,7 @@ type Control struct {
 
 	reloading    sync.Mutex // one reload at a time; taken before applying
 	applying     sync.Mutex // one change of configuration, overrides or directory at a time; guards base
-	base         base
+	base         Configuration
 	ownOverrides atomic.Pointer[[]store.Override] // where there is no database
 }
 
@@ -67,26 +67,26 @@ func New(o Options) (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctl := &Control{log: o.Log, metrics: o.Metrics, Recover: o.Recover, Stores: stores, Guesses: &Guesses{},
+	ctl := &Control{log: o.Log, metrics: o.Metrics, Recoverer: o.Recover, Stores: stores, AuthFailures: &AuthFailureLimiter{},
 		applied: o.Applied, Source: o.Source}
 	ctl.Bootstrap = &Bootstrap{log: o.Log, announce: o.Announce, withdraw: o.Withdraw}
-	ctl.Tokens = &Vocabularies{log: o.Log, recover: o.Recover, snapshot: &ctl.snapshot, due: make(chan struct{}, 1)}
+	ctl.Vocabularies = &Vocabularies{log: o.Log, recover: o.Recover, snapshot: &ctl.snapshot, due: make(chan struct{}, 1)}
 	ctl.Pools = &Pools{log: o.Log, metrics: o.Metrics, recover: o.Recover, rand: o.Rand, redis: stores.Redis, snapshot: &ctl.snapshot}
 	ctl.Pools.Fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: ctl.Pools.Observe, Rand: o.Rand, Recover: o.Recover.Try, Via: o.Via})
-	ctl.Database = &Database{log: o.Log, recover: o.Recover, stores: stores, snapshot: &ctl.snapshot, adopt: ctl.adopt,
-		hurry: make(chan struct{}, 1), unknown: make(chan struct{}, 1)}
+	ctl.Database = &Database{log: o.Log, recover: o.Recover, stores: stores, snapshot: &ctl.snapshot, apply: ctl.applyContents,
+		readDue: make(chan struct{}, 1), refreshDue: make(chan struct{}, 1)}
 	if stores.Redis != nil {
-		stores.Redis.OnChange(topicDirectory, ctl.Database.ReadSoon)
+		stores.Redis.OnChange(topicDirectory, ctl.Database.requestRead)
 	}
 	ctl.ownOverrides.Store(&[]store.Override{})
-	ctl.base = base{File: o.Config, Hash: o.Config.Hash(), Generation: 1, LoadedAt: time.Now()}
+	ctl.base = Configuration{File: o.Config, Hash: o.Config.Hash(), Generation: 1, LoadedAt: time.Now()}
 	return ctl, nil
 }
 
 // Begin puts the first configuration in force and reads the directory. A database that
 // is away is no error.
 func (ctl *Control) Begin(ctx context.Context) error {
-	p, err := newPeople(ctl.base.File, store.Contents{}, time.Time{})
+	p, err := newIdentity(ctl.base.File, store.Contents{}, time.Time{})
 	if err != nil {
 		return err
 	}
@@ -103,8 +103,8 @@ func (ctl *Control) Run(ctx context.Context) {
 	owned.Go(func() { ctl.Pools.Fleet.Run(ctx) })
 	owned.Go(func() { ctl.Pools.pollBreakers(ctx.Done()) })
 	owned.Go(func() { ctl.Pools.TickQueues(ctx.Done()) })
-	owned.Go(func() { ctl.Tokens.Run(ctx.Done()) })
-	owned.Go(func() { ctl.Database.Follow(ctx) })
+	owned.Go(func() { ctl.Vocabularies.run(ctx.Done()) })
+	owned.Go(func() { ctl.Database.follow(ctx) })
 	owned.Go(func() { ctl.FollowOverrides(ctx.Done()) })
 	owned.Go(func() { ctl.rankTenants(ctx.Done()) })
 	owned.Wait()

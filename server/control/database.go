@@ -38,14 +38,14 @@ type Database struct {
 	recover  *Recoverer
 	stores   *Stores
 	snapshot *atomic.Pointer[Snapshot]
-	adopt    func(store.Contents, time.Time) error // puts what was read in force
+	apply    func(store.Contents, time.Time) error // puts what was read in force
 
-	State    databaseFlag
-	migrated atomic.Bool
-	known    atomic.Int64  // when the directory was last known to be the database's; Unix nanoseconds, 0: never
-	hurry    chan struct{} // the database is to be read at once
-	unknown  chan struct{} // it is to be asked for changes
-	Touches  touches
+	State      databaseFlag
+	migrated   atomic.Bool
+	currentAt  atomic.Int64  // when the directory was last known to be the database's; Unix nanoseconds, 0: never
+	readDue    chan struct{} // the database is to be read at once
+	refreshDue chan struct{} // it is to be asked for changes
+	LastUsed   lastUsed
 }
 
 // open brings the schema up to date and reads the directory. A database
@@ -60,7 +60,7 @@ func (db *Database) open(ctx context.Context) error {
 	if err != nil && !store.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	db.Note(err, nil)
+	db.NoteState(err, nil)
 	return nil
 }
 
@@ -77,7 +77,7 @@ func (db *Database) Read(ctx context.Context) error {
 	if err := db.seedBudgets(ctx); err != nil {
 		return err
 	}
-	return db.adopt(c, began)
+	return db.apply(c, began)
 }
 
 // migrate brings the schema up to date, once. It takes as long as it takes, on a
@@ -119,7 +119,7 @@ func (db *Database) seedBudgets(ctx context.Context) error {
 }
 
 // Follow reads the directory whenever it has changed, until ctx ends.
-func (db *Database) Follow(ctx context.Context) {
+func (db *Database) follow(ctx context.Context) {
 	if db.stores.SQL == nil {
 		return
 	}
@@ -129,20 +129,20 @@ func (db *Database) Follow(ctx context.Context) {
 	for {
 		hurry := false
 		select {
-		case <-db.unknown:
+		case <-db.refreshDue:
 			if time.Since(asked) < askPause {
 				continue
 			}
 		case <-ctx.Done():
 			db.recover.Run("writing when keys were last used", func() { db.lastTouches(ctx) })
 			return
-		case <-db.hurry:
+		case <-db.readDue:
 			hurry = true
 		case <-poll.C:
 		}
 		asked = time.Now()
 		err := db.recover.Try("following the database", func() error {
-			err := db.lookAgain(ctx, hurry)
+			err := db.refreshIfChanged(ctx, hurry)
 			if err == nil && time.Since(spent) >= spentEvery {
 				bounded, cancel := context.WithTimeout(ctx, sqlPatience)
 				defer cancel()
@@ -152,23 +152,23 @@ func (db *Database) Follow(ctx context.Context) {
 			return err
 		})
 		if ctx.Err() == nil {
-			db.Note(err, db.stores.Ledger.Stats().Err)
+			db.NoteState(err, db.stores.Ledger.Stats().Err)
 		}
 	}
 }
 
 // lookAgain reads the directory if it may have changed.
-func (db *Database) lookAgain(ctx context.Context, hurry bool) error {
+func (db *Database) refreshIfChanged(ctx context.Context, hurry bool) error {
 	ctx, cancel := context.WithTimeout(ctx, sqlPatience)
 	defer cancel()
-	p := db.snapshot.Load().People
+	p := db.snapshot.Load().Identity
 	if !hurry && time.Since(p.ReadAt) < readEvery {
 		revision, err := db.stores.SQL.Revision(ctx)
 		if err != nil {
 			return err
 		}
 		if revision == p.contents.Revision {
-			db.known.Store(time.Now().UnixNano())
+			db.currentAt.Store(time.Now().UnixNano())
 			return nil
 		}
 	}
@@ -177,8 +177,8 @@ func (db *Database) lookAgain(ctx context.Context, hurry bool) error {
 
 // Note notes whether the database can be read and written, and logs each
 // change once.
-func (db *Database) Note(read, write error) {
-	now, cause := databaseOK, ""
+func (db *Database) NoteState(read, write error) {
+	now, cause := DatabaseOK, ""
 	switch {
 	case read != nil:
 		now, cause = DatabaseAway, read.Error()
@@ -187,12 +187,12 @@ func (db *Database) Note(read, write error) {
 	case write != nil:
 		now, cause = DatabaseReadOnly, write.Error()
 	}
-	if db.State.Swap(now) == now {
+	if db.State.swap(now) == now {
 		return
 	}
 	switch now {
 	case DatabaseAway:
-		db.log.Error("database unavailable; serving tenants from memory, buffering usage rows", "cause", cause, "read", !db.snapshot.Load().People.ReadAt.IsZero())
+		db.log.Error("database unavailable; serving tenants from memory, buffering usage rows", "cause", cause, "read", !db.snapshot.Load().Identity.ReadAt.IsZero())
 	case DatabaseReadOnly:
 		db.log.Error("database takes no writes; buffering usage rows", "cause", cause, "rows", db.stores.Ledger.Stats().Waiting)
 	default:
@@ -207,7 +207,7 @@ func (db *Database) Changed(ctx context.Context) {
 	defer cancel()
 	if err := db.Read(ctx); err != nil {
 		db.log.Warn("the directory could not be read after a change; it is read again shortly", "cause", err.Error())
-		db.ReadSoon()
+		db.requestRead()
 	}
 	if db.stores.Redis != nil {
 		if err := db.stores.Redis.Publish(ctx, topicDirectory); err != nil {
@@ -221,17 +221,17 @@ const topicDirectory = "directory"
 
 // Doubt has the database asked whether there are new keys, because somebody has
 // sent one that is not known. Nobody waits for the answer.
-func (db *Database) Doubt() {
+func (db *Database) RequestRefresh() {
 	select {
-	case db.unknown <- struct{}{}:
+	case db.refreshDue <- struct{}{}:
 	default:
 	}
 }
 
 // ReadSoon has the database read as soon as possible.
-func (db *Database) ReadSoon() {
+func (db *Database) requestRead() {
 	select {
-	case db.hurry <- struct{}{}:
+	case db.readDue <- struct{}{}:
 	default:
 	}
 }

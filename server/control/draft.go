@@ -17,7 +17,7 @@ import (
 func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 	f = f.WithOverrides(weightsOf(ctl.OverridesNow()))
 	live := ctl.snapshot.Load()
-	who, err := newPeople(f, live.People.contents, live.People.ReadAt)
+	who, err := newIdentity(f, live.Identity.contents, live.Identity.ReadAt)
 	if err != nil {
 		return nil, fmt.Errorf("building the draft's directory: %w", err)
 	}
@@ -26,7 +26,7 @@ func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 		return nil, err
 	}
 	for _, p := range snap.Pools {
-		p.Draft = &routing.Draft{Policy: p.Picker, Members: membersOf(p.Pool, ctl.Pools.Sharing(f)), Limit: p.Saturation}
+		p.Draft = &routing.Draft{Policy: p.Picker, Members: membersOf(p.Pool, ctl.Pools.Gateways(f)), Limit: p.Saturation}
 		if was := live.ByName[p.Name]; was != nil {
 			p.livePool, p.Members = was.livePool, was.Members
 			continue
@@ -39,7 +39,7 @@ func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 
 // Up tells whether any worker of the pool could take a request. New workers of a draft
 // are taken to be up.
-func (p *Pool) Up(now time.Time) bool {
+func (p *Pool) HasWorkers(now time.Time) bool {
 	if p.Draft == nil {
 		return p.Routing.Up(now)
 	}

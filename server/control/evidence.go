@@ -36,7 +36,7 @@ type goodAnswer struct {
 }
 
 // Answered records a good answer of the worker to a tenant.
-func (e *evidence) Answered(tenant uint64, now time.Time) {
+func (e *evidence) AddAnswer(tenant uint64, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.good[0].tenant != tenant {
@@ -49,7 +49,7 @@ func (e *evidence) Answered(tenant uint64, now time.Time) {
 // it failed before. The last failure of another tenant's request is evidence. Another
 // request of the same tenant is, unless the worker has failed this one too or has
 // Answered another tenant well lately.
-func (e *evidence) Add(w *routing.Worker, r FailedRequest, now time.Time) bool {
+func (e *evidence) AddFailure(w *routing.Worker, r FailedRequest, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.worker = w
@@ -74,7 +74,7 @@ func (e *evidence) contradicted(tenant uint64, now time.Time) bool {
 }
 
 // Holder returns the worker if it has failed the request, else nil.
-func (e *evidence) Holder(r FailedRequest) *routing.Worker {
+func (e *evidence) FailedWorker(r FailedRequest) *routing.Worker {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !slices.Contains(e.failed, r) {

@@ -34,9 +34,9 @@ func TestEvidenceNeedsTwoRequests(t *testing.T) {
 			case '.':
 				now = now.Add(contradictedFor)
 			case '0':
-				e.Answered(tenant, now)
+				e.AddAnswer(tenant, now)
 			default:
-				if blamed := e.Add(nil, FailedRequest{tenant, content}, now); blamed != (i < len(c.blamed) && c.blamed[i] == '!') {
+				if blamed := e.AddFailure(nil, FailedRequest{tenant, content}, now); blamed != (i < len(c.blamed) && c.blamed[i] == '!') {
 					t.Errorf("%s: event %d is blamed: %v", c.events, i/3+1, blamed)
 				}
 			}
@@ -49,12 +49,12 @@ func TestEvidenceIsBounded(t *testing.T) {
 	var e evidence
 	w := &routing.Worker{}
 	for i := range 10 * evidenceKept {
-		e.Add(w, FailedRequest{Tenant: 1, Content: uint64(i)}, time.Time{})
+		e.AddFailure(w, FailedRequest{Tenant: 1, Content: uint64(i)}, time.Time{})
 	}
 	if len(e.failed) != evidenceKept || cap(e.failed) > 2*evidenceKept {
 		t.Errorf("%d requests are held in %d places", len(e.failed), cap(e.failed))
 	}
-	if e.Holder(FailedRequest{1, 10*evidenceKept - 1}) != w || e.Holder(FailedRequest{1, 9*evidenceKept - 1}) != nil {
+	if e.FailedWorker(FailedRequest{1, 10*evidenceKept - 1}) != w || e.FailedWorker(FailedRequest{1, 9*evidenceKept - 1}) != nil {
 		t.Error("it does not hold the last failures")
 	}
 }

@@ -74,7 +74,7 @@ const (
 
 // Begin notes a stream that is sent to the worker, with the predicted time of its
 // first byte.
-func (l *liveness) Begin(a any, q SentStream, expected time.Duration) {
+func (l *liveness) BeginStream(a any, q SentStream, expected time.Duration) {
 	l.mu.Lock()
 	l.waiting = append(l.waiting, unanswered{q, a, q.Began.Add(max(hangFloor, hangFactor*expected))})
 	l.silent.Add(1)
@@ -83,7 +83,7 @@ func (l *liveness) Begin(a any, q SentStream, expected time.Duration) {
 
 // End notes that a request has ended. cut says that its client or a timeout ended
 // it: if it had no byte after its patience, it stays a sign of a hang.
-func (l *liveness) End(a any, now time.Time, cut bool) {
+func (l *liveness) EndStream(a any, now time.Time, cut bool) {
 	if l.silent.Load() == 0 {
 		return
 	}
@@ -125,7 +125,7 @@ func (l *liveness) forget() {
 }
 
 // Answer notes that a stream has its first content.
-func (l *liveness) Answer(q SentStream) {
+func (l *liveness) AnswerStream(q SentStream) {
 	l.mu.Lock()
 	l.answered[l.next] = q
 	l.next = (l.next + 1) % len(l.answered)
@@ -211,7 +211,7 @@ func (m *Member) silent(peers []*Member, now time.Time) bool {
 			}
 		}
 		if n >= hangRequests {
-			m.Live.found()
+			m.Live.setHung()
 			return true
 		}
 	}
@@ -219,7 +219,7 @@ func (m *Member) silent(peers []*Member, now time.Time) bool {
 }
 
 // found notes that the worker hangs, which holds until it sends something.
-func (l *liveness) found() {
+func (l *liveness) setHung() {
 	l.mu.Lock()
 	l.hung = l.silent.Load() > 0
 	l.mu.Unlock()

@@ -40,7 +40,7 @@ func (r *liveRig) at(s float64) time.Time {
 func (r *liveRig) sends(tenant string, prompt uint64, began float64, expected time.Duration) {
 	a := new(int)
 	r.tried = append(r.tried, a)
-	r.a.Live.Begin(a, SentStream{tenant, prompt, r.at(began)}, expected)
+	r.a.Live.BeginStream(a, SentStream{tenant, prompt, r.at(began)}, expected)
 }
 
 // silent gives three streams of one tenant to a.
@@ -53,14 +53,14 @@ func (r *liveRig) silent() {
 // leave ends all streams of a.
 func (r *liveRig) leave(at float64, cut bool) {
 	for _, a := range r.tried {
-		r.a.Live.End(a, r.at(at), cut)
+		r.a.Live.EndStream(a, r.at(at), cut)
 	}
 }
 
 // answers has b answer streams that began at these times.
 func (r *liveRig) answers(tenant string, prompt uint64, began ...float64) {
 	for _, s := range began {
-		r.b.Live.Answer(SentStream{tenant, prompt, r.at(s)})
+		r.b.Live.AnswerStream(SentStream{tenant, prompt, r.at(s)})
 	}
 }
 
@@ -119,7 +119,7 @@ func TestHungWorkerIsFoundByItsSilence(t *testing.T) {
 		"one tenant's many, beside others, for a minute": {func(r *liveRig) {
 			for i := range 200 {
 				r.sends("t", uint64(i), .3*float64(i), 0)
-				r.a.Live.End(r.tried[i], r.at(.3*float64(i)+5), true)
+				r.a.Live.EndStream(r.tried[i], r.at(.3*float64(i)+5), true)
 			}
 			r.answers("u", 9, 55, 56, 57)
 		}, 65, true},
@@ -230,7 +230,7 @@ func TestLivenessEndsAtZero(t *testing.T) {
 	}
 	l := &r.a.Live
 	for i, a := range r.tried[:4] {
-		l.End(a, r.at(float64(i)*2), true) // two in time, two overdue
+		l.EndStream(a, r.at(float64(i)*2), true) // two in time, two overdue
 	}
 	if n, _ := l.overdue(r.at(60)); len(n) != 2*endedKept-2 || l.silent.Load() != 2*endedKept-2 {
 		t.Errorf("%d are overdue and %d silent, want %d", len(n), l.silent.Load(), 2*endedKept-2)

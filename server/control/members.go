@@ -20,14 +20,14 @@ type Member struct {
 	Stats  *workerStats
 	// Refuses is set when the engine answered 400 to a field that was added
 	// for accounting; nothing is added for it again while it is up.
-	Refuses atomic.Bool
+	RejectsAccounting atomic.Bool
 	// Unranked is likewise set of the field for its own queue's order.
-	Unranked atomic.Bool
+	RejectsPriority atomic.Bool
 	// down is set while it is: what comes up again may be another engine.
 	down atomic.Bool
 	// Timed is set for llama.cpp, whose last chunk has its timings unless usage
 	// was asked for: they say the same, and its clients show them.
-	Timed atomic.Bool
+	HasTimings atomic.Bool
 	// Evidence is what it failed last.
 	Evidence evidence
 	Live     liveness
@@ -44,7 +44,7 @@ func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Memb
 		m = &Member{Worker: w, Name: name, Stats: &workerStats{}, Series: ps.metrics.Worker(p.Name, name, p.Policy.Name, reasons)}
 	}
 	m.Series.Under(p.Policy.Name, reasons)
-	m.Timed.Store(p.Engine == openai.EngineLlamaCpp || m.Timed.Load())
+	m.HasTimings.Store(p.Engine == openai.EngineLlamaCpp || m.HasTimings.Load())
 	return m
 }
 
@@ -80,11 +80,11 @@ func (ps *Pools) Observe(w *workers.Worker, st workers.Status) {
 		return
 	}
 	if openai.Engine(st.Engine) == openai.EngineLlamaCpp {
-		m.Timed.Store(true)
+		m.HasTimings.Store(true)
 	}
 	if was := m.down.Swap(!st.Up); was && st.Up {
-		m.Refuses.Store(false)
-		m.Unranked.Store(false)
+		m.RejectsAccounting.Store(false)
+		m.RejectsPriority.Store(false)
 		m.Live.forget()
 	}
 	p.Routing.Observe(w.Name(), m, statusOf(st))

@@ -15,7 +15,7 @@ import (
 // OverridesNow returns the live overrides in force: the database's, or this
 // process's own where there is none.
 func (ctl *Control) OverridesNow() []store.Override {
-	all := ctl.snapshot.Load().People.contents.Overrides
+	all := ctl.snapshot.Load().Identity.contents.Overrides
 	if ctl.Stores.SQL == nil {
 		all = *ctl.ownOverrides.Load()
 	}
@@ -37,7 +37,7 @@ func (ctl *Control) EditOverride(ctx context.Context, a store.Actor, worker stri
 		ctl.Database.Changed(ctx)
 	case errors.Is(err, store.ErrConflict):
 		if err := ctl.Database.Read(ctx); err != nil {
-			ctl.Database.ReadSoon()
+			ctl.Database.requestRead()
 		}
 	}
 	return o, err
@@ -88,7 +88,7 @@ func (ctl *Control) applyOverrides() error {
 	if maps.Equal(weights, ctl.base.weights) {
 		return nil
 	}
-	if err := ctl.Apply(ctl.base.File.WithOverrides(weights), ctl.snapshot.Load().People, ctl.base.Generation); err != nil {
+	if err := ctl.Apply(ctl.base.File.WithOverrides(weights), ctl.snapshot.Load().Identity, ctl.base.Generation); err != nil {
 		return err
 	}
 	ctl.base.weights = weights
@@ -104,7 +104,7 @@ func (ctl *Control) FollowOverrides(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-tick.C:
-			ctl.Recover.Run("ending overrides", ctl.endOverrides)
+			ctl.Recoverer.Run("ending overrides", ctl.endOverrides)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (ctl *Control) endOverrides() {
 }
 
 // base is the configuration without overrides. Server.applying guards it.
-type base struct {
+type Configuration struct {
 	File       *config.File   // its restart-only values are those of the start
 	Hash       string         // of the file as it was read last
 	weights    map[string]int // the overrides that are in force over it
@@ -137,7 +137,7 @@ func OverrideOf(all []store.Override, worker string) *store.Override {
 }
 
 // InForce returns the configuration without overrides, and since when it is one.
-func (ctl *Control) InForce() base {
+func (ctl *Control) InForce() Configuration {
 	ctl.applying.Lock()
 	defer ctl.applying.Unlock()
 	return ctl.base

@@ -39,12 +39,12 @@ func TestARecoveredPanicIsCountedAndLoggedWithoutItsValue(t *testing.T) {
 // in each reading.
 func TestAPanicWhileTheDatabaseIsReadDoesNotEndItsFollower(t *testing.T) {
 	c := newTestControl(t, "store: { sql: \"sqlite://:memory:\" }\n"+small)
-	c.Stores.Local = nil
+	c.Stores.Limiter = nil
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
-	run.Go(func() { c.Database.Follow(ctx) })
+	run.Go(func() { c.Database.follow(ctx) })
 	for n := range 2 {
-		c.Database.ReadSoon()
+		c.Database.requestRead()
 		for deadline := time.Now().Add(10 * time.Second); counted(c.metrics, "tierway_panics_total") <= strconv.Itoa(n); {
 			if time.Now().After(deadline) {
 				t.Fatalf("the reading after %d panics never came", n)

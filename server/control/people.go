@@ -13,7 +13,7 @@ import (
 
 // People is who may ask, on both planes, as config.yaml and the database say it.
 // It is immutable; a change of either makes another.
-type People struct {
+type Identity struct {
 	Directory *tenants.Directory
 	Admins    map[[sha256.Size]byte]store.Admin
 	own       []tenants.Tenant // config.yaml's
@@ -23,12 +23,12 @@ type People struct {
 }
 
 // newPeople puts together what the configuration and the database say.
-func newPeople(f *config.File, c store.Contents, readAt time.Time) (*People, error) {
+func newIdentity(f *config.File, c store.Contents, readAt time.Time) (*Identity, error) {
 	ts, ks, err := tenants.FromConfig(f.Auth.Keys)
 	if err != nil {
 		return nil, fmt.Errorf("reading auth.keys: %w", err)
 	}
-	p := &People{own: ts, ownKeys: ks, contents: c, ReadAt: readAt, Admins: map[[sha256.Size]byte]store.Admin{}}
+	p := &Identity{own: ts, ownKeys: ks, contents: c, ReadAt: readAt, Admins: map[[sha256.Size]byte]store.Admin{}}
 	for _, a := range c.Admins {
 		p.Admins[a.Digest] = a
 	}
@@ -60,7 +60,7 @@ func adminKeys(keys []config.AdminKey) []tenants.KeyConfig {
 // Tenants returns all tenants and keys in force. Where config.yaml and the
 // database have a tenant of one name, the file's settings count for the keys of
 // both.
-func (p *People) Tenants() ([]tenants.Tenant, []tenants.Key) {
+func (p *Identity) Tenants() ([]tenants.Tenant, []tenants.Key) {
 	ts := append([]tenants.Tenant(nil), p.own...)
 	mine := make(map[string]bool, len(p.own))
 	for _, t := range p.own {
@@ -75,32 +75,32 @@ func (p *People) Tenants() ([]tenants.Tenant, []tenants.Key) {
 }
 
 // knows reports whether a tenant, or one of its keys, is still there.
-func (p *People) knows(tenant, key string) bool { return p.Directory.Knows(tenant, key) }
+func (p *Identity) knows(tenant, key string) bool { return p.Directory.Knows(tenant, key) }
 
 // adopt puts what the database holds in force, and the live overrides with it,
 // unless a reading that began later was faster.
-func (ctl *Control) adopt(c store.Contents, readAt time.Time) error {
+func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
 	ctl.applying.Lock()
 	defer ctl.applying.Unlock()
-	if readAt.Before(ctl.snapshot.Load().People.ReadAt) {
+	if readAt.Before(ctl.snapshot.Load().Identity.ReadAt) {
 		return nil
 	}
-	p, err := newPeople(ctl.base.File, c, readAt)
+	p, err := newIdentity(ctl.base.File, c, readAt)
 	if err != nil {
 		return err
 	}
-	ctl.know(p)
+	ctl.setDirectory(p)
 	if !readAt.IsZero() {
-		ctl.Database.known.Store(readAt.UnixNano())
+		ctl.Database.currentAt.Store(readAt.UnixNano())
 	}
-	ctl.Stores.Local.Forget(time.Now(), p.knows)
+	ctl.Stores.Limiter.Forget(time.Now(), p.knows)
 	ctl.Bootstrap.announceIfAlone(p)
 	return ctl.applyOverrides()
 }
 
 // TenantsNow returns the tenants, keys, admins and overrides in force.
 func (ctl *Control) TenantsNow() ([]tenants.Tenant, []tenants.Key, []store.Admin, []store.Override) {
-	p := ctl.snapshot.Load().People
+	p := ctl.snapshot.Load().Identity
 	ts, ks := p.Tenants()
 	admins := make([]store.Admin, 0, len(p.Admins))
 	for _, a := range p.Admins {
@@ -121,8 +121,8 @@ func (ctl *Control) rankTenants(done <-chan struct{}) {
 		case <-done:
 			return
 		case now := <-tick.C:
-			ctl.Recover.Run("ranking tenants", func() {
-				directory := ctl.snapshot.Load().People.Directory
+			ctl.Recoverer.Run("ranking tenants", func() {
+				directory := ctl.snapshot.Load().Identity.Directory
 				ctl.metrics.RankTenants(now, func(tenant string) bool {
 					return directory.Knows(tenant, "") || tenant == tenants.Anonymous().Tenant
 				})
@@ -134,15 +134,15 @@ func (ctl *Control) rankTenants(done <-chan struct{}) {
 // KnowsAnybody tells whether there is anybody to serve: with a database that was
 // never read only those whose keys stand in the configuration, or everybody where
 // no key is needed.
-func (ctl *Control) KnowsAnybody() bool {
+func (ctl *Control) HasCallers() bool {
 	snap := ctl.snapshot.Load()
-	who := snap.People
+	who := snap.Identity
 	return ctl.Stores.SQL == nil || !who.ReadAt.IsZero() || len(who.ownKeys) > 0 || !snap.File.Auth.Required
 }
 
 // AdminOf returns the admin whose key it is, if it may be used. Keys are looked up
 // by digest; one that bears our prefix and is not well formed is no key.
-func (p *People) AdminOf(key string, now time.Time) (store.Admin, bool) {
+func (p *Identity) AdminOf(key string, now time.Time) (store.Admin, bool) {
 	if key == "" || strings.HasPrefix(key, tenants.TenantPrefix) && !tenants.WellFormed(key) {
 		return store.Admin{}, false
 	}

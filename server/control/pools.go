@@ -91,7 +91,7 @@ func (ps *Pools) connect(was, snap *Snapshot) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.forgetWorkersLocked(was)
-	ps.shared = ps.Sharing(snap.File)
+	ps.shared = ps.Gateways(snap.File)
 	for _, p := range snap.Pools {
 		ps.openLocked(p, was.pool(p.Name), snap.File.Breaker)
 	}
@@ -175,7 +175,7 @@ func (ps *Pools) Live() []*livePool {
 
 // Sharing returns how many gateways share the workers: as many as the
 // configuration says, or as live where Redis counts more.
-func (ps *Pools) Sharing(f *config.File) int {
+func (ps *Pools) Gateways(f *config.File) int {
 	if ps.redis == nil {
 		return f.Gateways
 	}
@@ -188,7 +188,7 @@ func (ps *Pools) ShareAgain() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	snap := ps.snapshot.Load()
-	now := ps.Sharing(snap.File)
+	now := ps.Gateways(snap.File)
 	if now == ps.shared {
 		return
 	}

@@ -98,14 +98,14 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 		ctl.base.Hash = f.Hash()
 		return result, nil
 	}
-	p, err := newPeople(next, ctl.snapshot.Load().People.contents, ctl.snapshot.Load().People.ReadAt)
+	p, err := newIdentity(next, ctl.snapshot.Load().Identity.contents, ctl.snapshot.Load().Identity.ReadAt)
 	if err != nil {
 		return result, err
 	}
 	if err := ctl.Apply(next.WithOverrides(weights), p, ctl.base.Generation+1); err != nil {
 		return result, err
 	}
-	ctl.base = base{File: next, Hash: f.Hash(), weights: weights, Generation: ctl.base.Generation + 1, LoadedAt: time.Now()}
+	ctl.base = Configuration{File: next, Hash: f.Hash(), weights: weights, Generation: ctl.base.Generation + 1, LoadedAt: time.Now()}
 	result.Generation = ctl.base.Generation
 	return result, nil
 }

@@ -14,7 +14,7 @@ import (
 // ReplaySetup returns a configuration as a replay of recorded decisions decides by
 // it. Of the callers it knows those whose keys stand in it.
 func ReplaySetup(f *config.File) (replay.Setup, error) {
-	p, err := newPeople(f, store.Contents{}, time.Time{})
+	p, err := newIdentity(f, store.Contents{}, time.Time{})
 	if err != nil {
 		return replay.Setup{}, err
 	}
@@ -27,10 +27,10 @@ func (snap *Snapshot) ReplaySetup(gateways int) replay.Setup {
 	for i, p := range snap.Pools {
 		pools[i] = p.Pool
 	}
-	return replaySetup(snap.Catalog, pools, snap.People, gateways)
+	return replaySetup(snap.Catalog, pools, snap.Identity, gateways)
 }
 
-func replaySetup(catalog *tiers.Catalog, pools []config.Pool, p *People, gateways int) replay.Setup {
+func replaySetup(catalog *tiers.Catalog, pools []config.Pool, p *Identity, gateways int) replay.Setup {
 	s := replay.Setup{Catalog: catalog, Pools: make([]replay.Pool, len(pools)), Rights: p.rights(pools)}
 	for i, c := range pools {
 		s.Pools[i] = SetupPool(c, gateways)
@@ -51,7 +51,7 @@ func SetupPool(c config.Pool, gateways int) replay.Pool {
 
 // rights tells what the callers of recorded requests may use, as far as their
 // tenants and keys are still there.
-func (p *People) rights(pools []config.Pool) func(d *decisions.Decision) (tier, model func(string) bool, known bool) {
+func (p *Identity) rights(pools []config.Pool) func(d *decisions.Decision) (tier, model func(string) bool, known bool) {
 	type name struct{ tenant, key string }
 	nobody := tenants.Anonymous()
 	callers := map[name]*tenants.Caller{{nobody.Tenant, nobody.Key}: nobody}

@@ -22,7 +22,7 @@ import (
 type Snapshot struct {
 	File       *config.File // with the live overrides
 	Generation int64        // of the configuration, as operators count them
-	People     *People
+	Identity   *Identity
 	proxies    []netip.Prefix
 	Catalog    *tiers.Catalog
 	Pools      []*Pool // tiers in order, then pools
@@ -41,17 +41,17 @@ var (
 )
 
 // know puts other people in force under the same configuration.
-func (ctl *Control) know(p *People) {
+func (ctl *Control) setDirectory(p *Identity) {
 	snap := *ctl.snapshot.Load()
-	snap.People = p
+	snap.Identity = p
 	ctl.snapshot.Store(&snap)
 }
 
 // newSnapshot builds what of a configuration can fail, and puts nothing in force: its pools
 // are to be connected with live ones. A pool that live has with the same policy keeps that
 // one, with what it remembers. live is nil at the start.
-func newSnapshot(f *config.File, who *People, generation int64, live *Snapshot) (*Snapshot, error) {
-	snap := &Snapshot{File: f, Generation: generation, People: who, proxies: f.TrustedProxies(), Catalog: f.Catalog(), ByName: map[string]*Pool{}}
+func newSnapshot(f *config.File, who *Identity, generation int64, live *Snapshot) (*Snapshot, error) {
+	snap := &Snapshot{File: f, Generation: generation, Identity: who, proxies: f.TrustedProxies(), Catalog: f.Catalog(), ByName: map[string]*Pool{}}
 	for _, c := range f.ResolvedPools() {
 		p := &Pool{Pool: c}
 		for _, d := range c.Serves {
@@ -81,7 +81,7 @@ func (snap *Snapshot) pool(name string) *Pool {
 
 // Apply builds everything of a configuration that can fail, then puts it in
 // force. On an error nothing has changed.
-func (ctl *Control) Apply(f *config.File, p *People, generation int64) error {
+func (ctl *Control) Apply(f *config.File, p *Identity, generation int64) error {
 	was := ctl.snapshot.Load()
 	snap, err := newSnapshot(f, p, generation, was)
 	if err != nil {
@@ -90,7 +90,7 @@ func (ctl *Control) Apply(f *config.File, p *People, generation int64) error {
 	ctl.Pools.connect(was, snap)
 	ctl.metrics.KeepTenants(f.Telemetry.Tenants)
 	ctl.Stores.Limits.SetGateways(f.Gateways)
-	ctl.Tokens.loadSoon()
+	ctl.Vocabularies.loadSoon()
 	ctl.applied(f)
 	return nil
 }

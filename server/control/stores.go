@@ -16,11 +16,11 @@ import (
 // Stores is the state that gateways share. SQL and Ledger are nil without a database,
 // Redis is nil without one.
 type Stores struct {
-	SQL    *store.SQL
-	Redis  *store.Redis
-	Ledger *store.Ledger
-	Limits *store.Limits
-	Local  *tenants.Limiter // what this gateway has admitted
+	SQL     *store.SQL
+	Redis   *store.Redis
+	Ledger  *store.Ledger
+	Limits  *store.Limits
+	Limiter *tenants.Limiter // what this gateway has admitted
 }
 
 // openStores makes what the configuration's store section names. Nothing is
@@ -46,8 +46,8 @@ func openStores(o Options) (*Stores, error) {
 			return nil, fmt.Errorf("store.redis: %w", err)
 		}
 	}
-	st.Local = tenants.NewLimiter()
-	st.Limits = store.NewLimits(store.LimitsConfig{Local: st.Local, Redis: st.Redis, Gateways: f.Gateways,
+	st.Limiter = tenants.NewLimiter()
+	st.Limits = store.NewLimits(store.LimitsConfig{Local: st.Limiter, Redis: st.Redis, Gateways: f.Gateways,
 		Log: o.Log, Now: time.Now, Recover: o.Recover.Try})
 	return st, nil
 }
@@ -84,10 +84,10 @@ func (db *Database) Gauges() telemetry.Stores {
 		g.Redis = &telemetry.RedisGauges{Up: db.stores.Redis.Up(), Gateways: db.stores.Redis.Gateways(), Degraded: db.stores.Limits.Degraded()}
 	}
 	if db.stores.SQL != nil {
-		stats, c := db.stores.Ledger.Stats(), db.snapshot.Load().People.contents
-		g.Database = &telemetry.DatabaseGauges{Up: db.State.Load() == databaseOK, Tenants: len(c.Tenants), Keys: len(c.Keys),
+		stats, c := db.stores.Ledger.Stats(), db.snapshot.Load().Identity.contents
+		g.Database = &telemetry.DatabaseGauges{Up: db.State.Load() == DatabaseOK, Tenants: len(c.Tenants), Keys: len(c.Keys),
 			Spooled: stats.Waiting, Written: stats.Written, Dropped: stats.Dropped}
-		if at := db.known.Load(); at != 0 {
+		if at := db.currentAt.Load(); at != 0 {
 			g.Database.Read = time.Unix(0, at)
 		}
 	}

@@ -7,13 +7,13 @@ import (
 )
 
 // touches are when keys were last used, until the database knows.
-type touches struct {
+type lastUsed struct {
 	mu   sync.Mutex
 	used map[string]time.Time
 }
 
 // Note remembers the use of a key of the database.
-func (t *touches) Note(key string, at time.Time) {
+func (t *lastUsed) NoteUse(key string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.used == nil {
@@ -23,7 +23,7 @@ func (t *touches) Note(key string, at time.Time) {
 }
 
 // take returns what was noted since it was last called.
-func (t *touches) take() map[string]time.Time {
+func (t *lastUsed) takeAll() map[string]time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	used := t.used
@@ -43,7 +43,7 @@ func (db *Database) lastTouches(ctx context.Context) {
 // writeTouches tells the database when keys were last used. What it cannot be
 // told is noted again by the key's next use.
 func (db *Database) writeTouches(ctx context.Context) error {
-	used := db.Touches.take()
+	used := db.LastUsed.takeAll()
 	if len(used) == 0 {
 		return nil
 	}

@@ -37,7 +37,7 @@ func (v *Vocabularies) loadSoon() {
 }
 
 // Run loads what snapshots count by, until done is closed.
-func (v *Vocabularies) Run(done <-chan struct{}) {
+func (v *Vocabularies) run(done <-chan struct{}) {
 	for {
 		select {
 		case <-done:

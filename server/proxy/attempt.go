@@ -37,8 +37,8 @@ func (d *dispatch) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	defer cancel(nil)
 	defer a.watch.stop()
 	if a.usesEngine && x.parsed.generatesStream() {
-		m.Live.Begin(a, a.sentStream(), lease.Expected())
-		defer func() { m.Live.End(a, time.Now(), ctx.Err() != nil) }()
+		m.Live.BeginStream(a, a.sentStream(), lease.Expected())
+		defer func() { m.Live.EndStream(a, time.Now(), ctx.Err() != nil) }()
 	}
 	f := a.exchange(ctx)
 	a.settle(f)
@@ -117,7 +117,7 @@ type outcome struct {
 
 // exchange sends the request and relays the answer.
 func (a *attempt) exchange(ctx context.Context) *failure {
-	usage, rank := !a.m.Refuses.Load() && !a.m.Timed.Load(), sending{a}.rank()
+	usage, rank := !a.m.RejectsAccounting.Load() && !a.m.HasTimings.Load(), sending{a}.rank()
 	resp, err := sending{a}.send(ctx, usage, rank)
 	var refused addition // the last that was left out
 	for err == nil {
@@ -204,7 +204,7 @@ func (a *attempt) judge() {
 		how = control.AttemptOK
 		a.m.Series.OK.Inc()
 		if a.lease.Worker() != nil {
-			a.m.Evidence.Answered(maphash.String(a.x.s.seed, a.x.caller.Tenant), now)
+			a.m.Evidence.AddAnswer(maphash.String(a.x.s.seed, a.x.caller.Tenant), now)
 		}
 	case errors.Is(blame, routing.ErrExcluded):
 		how = control.AttemptExcluded
@@ -247,7 +247,7 @@ func (a *attempt) firstContent(at time.Time) {
 	a.firstAt = at
 	a.ttft = a.firstAt.Sub(a.started)
 	if a.usesEngine {
-		a.m.Live.Answer(a.sentStream())
+		a.m.Live.AnswerStream(a.sentStream())
 	}
 	if a.x.dispatch.firstAt.IsZero() {
 		a.x.dispatch.firstAt = a.firstAt

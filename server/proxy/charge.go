@@ -179,7 +179,7 @@ func (st *settlement) settle(d *decisions.Decision) {
 		return
 	}
 	if x.caller.Key != "" {
-		x.s.control.Database.Touches.Note(x.caller.Key, x.in.start)
+		x.s.control.Database.LastUsed.NoteUse(x.caller.Key, x.in.start)
 	}
 	x.s.control.Stores.Ledger.Add(store.Row{ID: newUUID7(x.admission.bookedAt(), x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: x.admission.bookedAt(),
 		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.resolution.knownModel(), Worker: d.Worker,

@@ -63,15 +63,15 @@ func (px *Proxy) authenticate(snap *control.Snapshot, r *http.Request, now time.
 	key, given := control.Credential(r.Header)
 	is, err := (*tenants.Caller)(nil), tenants.ErrUnknownKey
 	if given {
-		is, err = snap.People.Directory.Authenticate(key, now)
+		is, err = snap.Identity.Directory.Authenticate(key, now)
 	}
 	keyless := false
 	switch {
 	case err == nil:
 	case errors.Is(err, tenants.ErrDisabled):
 		return caller{Caller: is, disabled: true, inLedger: true}, refusedKey(err)
-	case snap.File.Auth.Required, px.unread(snap.People, key):
-		return caller{}, px.unknownKey(snap.People, r, key, now)
+	case snap.File.Auth.Required, px.unread(snap.Identity, key):
+		return caller{}, px.unknownKey(snap.Identity, r, key, now)
 	default:
 		if err := checkKeyless(r, snap.File); err != nil {
 			return caller{}, err
@@ -95,24 +95,24 @@ func refusedKey(err error) error {
 
 // unread tells whether a key may be a good one that only the database knows, which
 // was never read.
-func (px *Proxy) unread(who *control.People, key string) bool {
+func (px *Proxy) unread(who *control.Identity, key string) bool {
 	return px.control.Stores.SQL != nil && who.ReadAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) && tenants.WellFormed(key)
 }
 
 // unknownKey is the answer to a key that no tenant has. While the database was never
 // read, a well-formed key may be a good one.
-func (px *Proxy) unknownKey(who *control.People, r *http.Request, key string, now time.Time) error {
+func (px *Proxy) unknownKey(who *control.Identity, r *http.Request, key string, now time.Time) error {
 	if px.unread(who, key) {
 		return &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.AskEvery, Message: "Keys cannot be checked right now. Try again."}
 	}
 	px.metrics.AuthFailures.Inc()
 	if px.control.Stores.SQL != nil && tenants.WellFormed(key) {
-		px.control.Database.Doubt() // it may be new
+		px.control.Database.RequestRefresh() // it may be new
 	}
 	if key == "" {
 		return badKey() // a request without a key guesses none
 	}
-	if tooMany, wait := px.control.Guesses.Another(px.control.Snapshot().ClientIP(r), now); tooMany {
+	if tooMany, wait := px.control.AuthFailures.Add(px.control.Snapshot().ClientIP(r), now); tooMany {
 		return &openai.Error{Code: openai.CodeRateLimitExceeded, RetryAfter: wait, NoRetry: true,
 			Message: "Too many requests with incorrect API keys came from this address. Send a valid key."}
 	}

@@ -148,7 +148,7 @@ func (x *exchange) recover() {
 		return
 	}
 	x.ending.result = decisions.Failed
-	x.s.control.Recover.Panicked(p, slog.String("request_id", x.in.requestID))
+	x.s.control.Recoverer.Panicked(p, slog.String("request_id", x.in.requestID))
 	x.answer.stopBeats()
 	if x.answer.held() {
 		x.fail(&openai.Error{Code: openai.CodeInternalError, Message: "The gateway failed to handle the request. Quote the request id to its operator."})
@@ -167,8 +167,8 @@ func (x *exchange) end() {
 	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
 	defer x.s.flying.remove(x)
 	// One of them must not keep another from giving back what it holds.
-	x.s.control.Recover.Run("recording a request", x.finish)
-	x.s.control.Recover.Run("leaving the queue", x.wait.leaveQueue)
+	x.s.control.Recoverer.Run("recording a request", x.finish)
+	x.s.control.Recoverer.Run("leaving the queue", x.wait.leaveQueue)
 	x.dropPrompt()
 	if x.answer.abort {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end

@@ -29,12 +29,12 @@ func (px *Proxy) Explain(r *http.Request, q control.Question) (*decisions.Explan
 	}
 	in, allowed := inboundOf(r)
 	n := &explainer{Question: q, x: px.newExchange(snap, discarded{http.Header{}}, in), allowed: allowed}
-	if err := px.control.Tokens.Load(snap.Vocabulary); err != nil {
+	if err := px.control.Vocabularies.Load(snap.Vocabulary); err != nil {
 		n.note("%v", err)
 	}
 	defer n.x.dropPrompt()
 	defer n.x.in.memory.Release()
-	if err := px.control.Recover.Try("explaining a request", n.run); err != nil {
+	if err := px.control.Recoverer.Try("explaining a request", n.run); err != nil {
 		n.refuse(n.stage, translate(err))
 	}
 	return n.explanation(), n.drawn
@@ -173,7 +173,7 @@ func (n *explainer) subject() (*control.Subject, error) {
 		n.note("%s", anonymous.Who)
 		return anonymous, nil
 	}
-	caller, err := x.snap.People.Directory.Authenticate(key, x.in.start)
+	caller, err := x.snap.Identity.Directory.Authenticate(key, x.in.start)
 	switch {
 	case err == nil:
 		return &control.Subject{Caller: caller, Who: "tenant " + caller.Tenant + ", key " + caller.Key}, nil

@@ -91,7 +91,7 @@ func (d *dispatch) hold(a *attempt) {
 // provenAtFault records that the worker has failed the request, and reports whether its
 // earlier failures prove that it is at fault.
 func (a *attempt) provenAtFault() bool {
-	return a.m.Evidence.Add(a.lease.Worker(), a.x.parsed.failedRequest(a.x.s.seed, a.x.caller.Tenant), time.Now())
+	return a.m.Evidence.AddFailure(a.lease.Worker(), a.x.parsed.failedRequest(a.x.s.seed, a.x.caller.Tenant), time.Now())
 }
 
 // unproven excludes a failure of which nothing shows whether its worker is at fault.
@@ -171,7 +171,7 @@ func (d *dispatch) passOver(r control.FailedRequest) {
 		if slices.ContainsFunc(d.tried, func(w *routing.Worker) bool { return w.ID() == v.ID }) {
 			continue
 		}
-		if w := v.Ref.(*control.Member).Evidence.Holder(r); w != nil {
+		if w := v.Ref.(*control.Member).Evidence.FailedWorker(r); w != nil {
 			failed = append(failed, w)
 		} else if v.Up && v.Weight > 0 && v.Cooling == 0 && v.Open == 0 && !v.Saturated && (v.MaxInflight == 0 || v.Inflight < v.MaxInflight) {
 			others = true

@@ -103,7 +103,7 @@ func (r *resolver) ask(res *resolution, evidence, signals bool) (tiers.Verdict, 
 func (r *resolver) mayUse(name string) bool { return r.snap.MayUse(r.caller.Caller, name) }
 
 // available tells whether a tier or pool can take requests, now or after a release.
-func (r *resolver) available(target string) bool { return r.snap.ByName[target].Up(r.in.start) }
+func (r *resolver) available(target string) bool { return r.snap.ByName[target].HasWorkers(r.in.start) }
 
 // fits tells whether a tier's or pool's context holds the prompt and the output
 // that it allows, as far as the estimate goes.
@@ -177,7 +177,7 @@ func (r *resolver) systemText() []byte {
 // nearest to the default tier's model; false while that is not loaded and for
 // prompts that prompt.CountTokens does not count.
 func (r *resolver) countTokens() (int64, bool) {
-	v := r.s.control.Tokens.Get(r.snap.Vocabulary)
+	v := r.s.control.Vocabularies.Get(r.snap.Vocabulary)
 	if v == nil {
 		return 0, false
 	}

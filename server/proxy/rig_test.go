@@ -187,7 +187,7 @@ func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
 	c, _ := gin.CreateTestContext(httptest.NewRecorder())
 	x := r.newExchange(r.control.Snapshot(), c.Writer, outside(httptest.NewRequest("POST", "/", nil)))
 	x.in.start = time.Now().Add(-2 * time.Minute)
-	x.caller.Caller, _ = x.snap.People.Directory.Authenticate("key", x.in.start)
+	x.caller.Caller, _ = x.snap.Identity.Directory.Authenticate("key", x.in.start)
 	if err := x.admission.charge(x.admission.take); err == nil {
 		t.Error("it is admitted")
 	}

@@ -38,7 +38,7 @@ func (s sending) rank() rank {
 	switch {
 	case !set || !a.m.Engine().TakesPriority():
 		return rank{}
-	case a.m.Unranked.Load(): // it may be started anew with priorities, and what is urgent must not pass then
+	case a.m.RejectsPriority.Load(): // it may be started anew with priorities, and what is urgent must not pass then
 		return rank{0, x.parsed.req.PriorityGiven && x.parsed.req.Priority < 0}
 	}
 	return rank{value, true}
@@ -49,10 +49,10 @@ func (s sending) leaveOut(refused addition) {
 	a := s.a
 	switch refused {
 	case priorityAdded:
-		a.m.Unranked.Store(true)
+		a.m.RejectsPriority.Store(true)
 		a.x.s.log.Info("the engine takes no priorities; they are left out from now on", "worker", a.m.Name)
 	case usageAdded:
-		a.m.Refuses.Store(true)
+		a.m.RejectsAccounting.Store(true)
 		a.x.s.log.Info("the engine refuses a field that accounting adds; it is left out from now on", "worker", a.m.Name)
 	}
 }
