@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"tierway/server/admin"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -43,7 +42,7 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 		if got.status != http.StatusCreated {
 			continue
 		}
-		made := decoded[admin.AdminAnswer](t, got)
+		made := decoded[adminMade](t, got)
 		if !tenants.WellFormed(made.Secret) || made.Admin.Name != "ada" || made.Admin.Role != store.RoleAdmin {
 			t.Errorf("made %+v", made)
 		}
@@ -92,13 +91,13 @@ func TestTheLastAdminStays(t *testing.T) {
 // open nothing.
 func TestAdminsAreMadeAndEnded(t *testing.T) {
 	r := newAdminRig(t)
-	made := decoded[admin.AdminAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"ada","role":"admin"}`))
+	made := decoded[adminMade](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"ada","role":"admin"}`))
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/admins", `{"name":"ada","role":"viewer"}`)
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/admins", `{"name":"ops","role":"viewer"}`)
 	r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/admins", `{"name":"bob","role":"root"}`)
 	r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/admins", `{"name":"bob","role":"viewer","expires_at":"2020-01-01T00:00:00Z"}`)
 	r.ops(http.StatusConflict, http.MethodDelete, "/admin/admins/"+digestID("ops"), "")
-	second := decoded[admin.AdminAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"bob","role":"admin"}`))
+	second := decoded[adminMade](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"bob","role":"admin"}`))
 	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/admins/"+made.Admin.ID, "")
 	if got := r.ask(made.Secret, http.MethodGet, "/admin/status", ""); got.status != http.StatusUnauthorized {
 		t.Errorf("a deleted admin gets %d", got.status)

@@ -59,7 +59,7 @@ func TestAReloadIsPreviewedAndIsWhatWasPreviewed(t *testing.T) {
 	if got := r.control.Snapshot().Pools[0].Model; got != "other-7b" {
 		t.Errorf("after the reload the model is %s", got)
 	}
-	shown := decoded[admin.ConfigView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/config", ""))
+	shown := decoded[configShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/config", ""))
 	if shown.Generation != 2 || shown.Hash != preview.ToHash || len(shown.RestartRequired) != 0 || !strings.Contains(string(shown.Effective), "other-7b") {
 		t.Errorf("the configuration is %+v", shown)
 	}
@@ -92,7 +92,7 @@ func TestAWrongFileIsRefusedWithAllItsLines(t *testing.T) {
 					t.Errorf("%s", got.body)
 				}
 			}
-			v := decoded[admin.Validation](t, r.ask("eyes", http.MethodPost, "/admin/config/validate", ""))
+			v := decoded[validationShown](t, r.ask("eyes", http.MethodPost, "/admin/config/validate", ""))
 			if v.Valid || len(v.Problems) == 0 || v.Problems[0].Line != 9 || v.Problems[0].Severity != "error" {
 				t.Errorf("the file on disk is %+v", v)
 			}
@@ -164,7 +164,7 @@ func TestATextIsCheckedWithoutBeingUsed(t *testing.T) {
 		"tires: []": false, "[": false, "auth: { keys: [ { name: x, sha256: secret } ] }": false,
 	} {
 		got := r.ask("ops", http.MethodPost, "/admin/config/validate", `{"text":"`+strings.ReplaceAll(text, "\n", `\n`)+`"}`)
-		if v := decoded[admin.Validation](t, got); got.status != http.StatusOK || v.Valid != valid || !valid && (len(v.Problems) == 0 || v.Problems[0].Line == 0) || strings.Contains(got.body, "secret\"") {
+		if v := decoded[validationShown](t, got); got.status != http.StatusOK || v.Valid != valid || !valid && (len(v.Problems) == 0 || v.Problems[0].Line == 0) || strings.Contains(got.body, "secret\"") {
 			t.Errorf("%s is %s", text, got.body)
 		}
 	}
@@ -211,7 +211,7 @@ func TestWithoutItsDatabaseThePlaneReads(t *testing.T) {
 			t.Errorf("%s %s: %v %s", tt[0], tt[1], got.header, got.body)
 		}
 	}
-	if st := decoded[admin.StatusView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")); st.SQL.State != "away" || st.SQL.Kind != "postgres" || st.SQL.ReadAt != nil || st.Redis.State != "off" {
+	if st := decoded[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")); st.SQL.State != "away" || st.SQL.Kind != "postgres" || st.SQL.ReadAt != nil || st.Redis.State != "off" {
 		t.Errorf("the status is %+v", st)
 	}
 	if r.chat("filed") != http.StatusOK || r.worker("w0").Weight != 1 {
@@ -231,7 +231,7 @@ func TestWithoutADatabaseTheWayOutIsTold(t *testing.T) {
 			t.Errorf("%s %s: %s", tt[0], tt[1], got.body)
 		}
 	}
-	st := decoded[admin.StatusView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", ""))
+	st := decoded[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", ""))
 	if st.SQL.State != "off" || st.Ledger != nil || st.Generation != 1 || st.Redis.Gateways != 1 {
 		t.Errorf("the status is %+v", st)
 	}
@@ -241,7 +241,7 @@ func TestWithoutADatabaseTheWayOutIsTold(t *testing.T) {
 func TestWhatCannotBeWrittenDownDoesNotHappen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.db")
 	r := adminRigOf(newRig(t, adminYAML("sqlite://"+file), fakeEngine()))
-	key := decoded[admin.TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme","issue_key":true}`)).Key
+	key := decoded[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme","issue_key":true}`)).Key
 	db, err := sql.Open("sqlite", file)
 	if err != nil {
 		t.Fatal(err)

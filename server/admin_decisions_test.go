@@ -15,7 +15,6 @@ import (
 
 	"tierway/decisions"
 	"tierway/routing"
-	"tierway/server/admin"
 	"tierway/tenants"
 )
 
@@ -27,13 +26,13 @@ func (r *adminRig) remember(all ...*decisions.Decision) {
 }
 
 // listed returns the request ids of a list.
-func (r *adminRig) listed(query string) (p admin.DecisionPage, ids []string) {
+func (r *adminRig) listed(query string) (p decisionList, ids []string) {
 	r.t.Helper()
 	got := r.ask("eyes", http.MethodGet, "/admin/decisions"+query, "")
 	if got.status != http.StatusOK {
 		r.t.Fatalf("%s: %d: %s", query, got.status, got.body)
 	}
-	p = decoded[admin.DecisionPage](r.t, got)
+	p = decoded[decisionList](r.t, got)
 	for _, d := range p.Items {
 		ids = append(ids, d.RequestID)
 	}
@@ -95,7 +94,7 @@ func TestADecisionIsShownWholeById(t *testing.T) {
 	d.Features = decisions.Features{Prefix: 0xfeed, Chain: []routing.Link{{Hash: 0xbeef, End: 100}}, Blocks: 1}
 	r.remember(&decisions.Decision{RequestID: "r-1"}, d)
 	got := r.ask("eyes", http.MethodGet, "/admin/decisions/r-1", "")
-	v := decoded[admin.DecisionView](t, got)
+	v := decoded[decisionShown](t, got)
 	if diff := cmp.Diff(*d, v.Decision, cmp.Comparer(func(a, b routing.Terms) bool { return a.IsZero() == b.IsZero() })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -224,7 +223,7 @@ func TestAStreamTellsWhatComes(t *testing.T) {
 	}
 	r.remember(&decisions.Decision{RequestID: "a", Tenant: "umbrella"}, &decisions.Decision{RequestID: "b", Tenant: "acme"})
 	e := nextEvent(t, events)
-	var v admin.DecisionView
+	var v decisionShown
 	must(t, json.Unmarshal([]byte(e.data), &v))
 	if e.event != "decision" || v.RequestID != "b" || e.id != v.Seq || v.Seq != r.decisions.Span().First+1 {
 		t.Errorf("it is told %+v", e)
@@ -275,8 +274,8 @@ func TestAStreamEndsWithItsKeyAndWithTheGateway(t *testing.T) {
 	r := newAdminRig(t)
 	plane := served(t, r.front)
 	made := decoded[struct {
-		Secret string          `json:"secret"`
-		Admin  admin.AdminView `json:"admin"`
+		Secret string     `json:"secret"`
+		Admin  adminShown `json:"admin"`
 	}](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"brief","role":"viewer"}`))
 	resp, events := openStream(t, plane, made.Secret, "")
 	if resp.StatusCode != http.StatusOK {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"tierway/server/admin"
 	"tierway/store"
 )
 
@@ -23,7 +22,7 @@ func TestUsageIsToldByDayAndNobodyElses(t *testing.T) {
 	if _, err := r.control.Stores.SQL.WriteRows(t.Context(), []store.Row{row("1", "acme", "m"), row("2", "acme", "=HYPERLINK(1)"), row("3", "other", "m")}); err != nil {
 		t.Fatal(err)
 	}
-	got := decoded[admin.UsageView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", ""))
+	got := decoded[usageShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", ""))
 	if len(got.Items) != 1 || got.Items[0].Requests != 2 || got.Items[0].Prompt != 20 || got.Items[0].Money != 10 || got.Items[0].Day != day.Format(time.DateOnly) {
 		t.Errorf("the usage is %+v", got)
 	}
@@ -41,7 +40,7 @@ func TestUsageIsToldByDayAndNobodyElses(t *testing.T) {
 	}
 	r.ops(http.StatusNotFound, http.MethodGet, "/admin/tenants/nobody/usage", "")
 	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/tenants/acme?confirm=acme", "")
-	if got := decoded[admin.UsageView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", "")); len(got.Items) != 1 {
+	if got := decoded[usageShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", "")); len(got.Items) != 1 {
 		t.Errorf("of a deleted tenant the usage is %+v", got)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"tierway/server/admin"
 	"tierway/tenants"
 )
 
@@ -15,20 +14,20 @@ func TestAKeysLife(t *testing.T) {
 	r := newAdminRig(t)
 	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
 	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/acme/keys", `{"name":"ci","limits":{"rps":100},"expires_at":"2099-01-01T00:00:00Z"}`)
-	first := decoded[admin.KeyAnswer](t, got)
+	first := decoded[keyChanged](t, got)
 	if got.header.Get("Cache-Control") != "no-store" || first.Key.CreatedBy != "ops" || first.Key.Tenant != "acme" {
 		t.Errorf("made %s with %v", got.body, got.header)
 	}
 	path := "/admin/keys/" + first.Key.ID
 	renamed := r.ops(http.StatusOK, http.MethodPatch, path, `{"name":"build","expires_at":null}`, "If-Match", got.header.Get("ETag"))
-	if k := decoded[admin.KeyAnswer](t, renamed).Key; k.Name != "build" || k.ExpiresAt != nil || k.Limits.RPS != 100 || k.Version != 2 {
+	if k := decoded[keyChanged](t, renamed).Key; k.Name != "build" || k.ExpiresAt != nil || k.Limits.RPS != 100 || k.Version != 2 {
 		t.Errorf("renamed %s", renamed.body)
 	}
 	r.ops(http.StatusPreconditionFailed, http.MethodPatch, path, `{"name":"x"}`, "If-Match", `"v1"`)
 	r.ops(http.StatusPreconditionFailed, http.MethodPatch, path, `{"name":"x"}`, "If-Match", `"1"`)
 	r.ops(http.StatusUnprocessableEntity, http.MethodPatch, path, `{"expires_at":"2020-01-01T00:00:00Z"}`)
 	r.ops(http.StatusUnprocessableEntity, http.MethodPost, path+"/rotate", `{"grace_s":604801}`)
-	second := decoded[admin.KeyAnswer](t, r.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":3600}`))
+	second := decoded[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":3600}`))
 	if second.Replaced.State != "grace" || second.Replaced.ReplacedBy != second.Key.ID || second.Key.Name != "build" || second.Key.Limits.RPS != 100 {
 		t.Errorf("rotated to %+v", second)
 	}
@@ -42,12 +41,12 @@ func TestAKeysLife(t *testing.T) {
 	}
 	r.ops(http.StatusConflict, http.MethodPatch, path, `{"name":"x"}`)
 	r.ops(http.StatusConflict, http.MethodPost, path+"/rotate", "")
-	third := decoded[admin.KeyAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/keys/"+second.Key.ID+"/rotate", ""))
+	third := decoded[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/keys/"+second.Key.ID+"/rotate", ""))
 	if status := r.chat(second.Secret); status != http.StatusUnauthorized || third.Replaced.State != "expired" {
 		t.Errorf("rotated without an overlap, the old key is %s and gets %d", third.Replaced.State, status)
 	}
 	list := r.ask("eyes", http.MethodGet, "/admin/tenants/acme/keys", "")
-	if keys := decoded[admin.Page[admin.KeyView]](t, list); keys.Total != 3 || strings.Contains(list.body, "secret") {
+	if keys := decoded[pageOf[keyShown]](t, list); keys.Total != 3 || strings.Contains(list.body, "secret") {
 		t.Errorf("the list is %s", list.body)
 	}
 	if one := r.ask("eyes", http.MethodGet, "/admin/keys/"+third.Key.ID, ""); one.status != http.StatusOK || strings.Contains(one.body, "secret") {
@@ -63,7 +62,7 @@ func TestAKeysLife(t *testing.T) {
 func TestAFilesTenantMayHaveKeysOfTheDatabase(t *testing.T) {
 	r := newAdminRig(t)
 	for _, name := range []string{"first", "second"} {
-		made := decoded[admin.KeyAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/filed/keys", `{"name":"`+name+`"}`))
+		made := decoded[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/filed/keys", `{"name":"`+name+`"}`))
 		if len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "config.yaml") || made.Key.FromConfig || made.Key.Tenant != "filed" {
 			t.Errorf("%s is %+v", name, made)
 		}
@@ -75,7 +74,7 @@ func TestAFilesTenantMayHaveKeysOfTheDatabase(t *testing.T) {
 			t.Errorf("%s gets %d after it was revoked", name, status)
 		}
 	}
-	if v := decoded[admin.TenantView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/filed", "")); !v.FromConfig {
+	if v := decoded[tenantShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/filed", "")); !v.FromConfig {
 		t.Errorf("the tenant is %+v", v)
 	}
 	r.wroteDown("tenant.create", "key.create", "key.create", "key.revoke", "key.revoke")
@@ -86,7 +85,7 @@ func TestAFilesTenantMayHaveKeysOfTheDatabase(t *testing.T) {
 func TestAKeyEndsAtTheVersionThatWasSeen(t *testing.T) {
 	a, b := twoGateways(t)
 	a.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
-	made := decoded[admin.KeyAnswer](t, a.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/acme/keys", `{}`))
+	made := decoded[keyChanged](t, a.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/acme/keys", `{}`))
 	path := "/admin/keys/" + made.Key.ID
 	if err := b.control.Database.Read(t.Context()); err != nil {
 		t.Fatal(err)
@@ -100,12 +99,12 @@ func TestAKeyEndsAtTheVersionThatWasSeen(t *testing.T) {
 			}
 		}
 	}
-	second := decoded[admin.KeyAnswer](t, b.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":60}`, "If-Match", now))
+	second := decoded[keyChanged](t, b.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":60}`, "If-Match", now))
 	if second.Replaced.Name != "ci" || second.Replaced.State != "grace" {
 		t.Errorf("rotated %+v", second)
 	}
 	got := b.ops(http.StatusOK, http.MethodPost, path+"/revoke", "", "If-Match", etagOf(second.Replaced.Version))
-	if k := decoded[admin.KeyAnswer](t, got).Key; k.State != "revoked" || got.header.Get("ETag") != etagOf(k.Version) {
+	if k := decoded[keyChanged](t, got).Key; k.State != "revoked" || got.header.Get("ETag") != etagOf(k.Version) {
 		t.Errorf("revoked %s", got.body)
 	}
 }
@@ -116,7 +115,7 @@ func TestADefaultPriorityIsKept(t *testing.T) {
 	r := newAdminRig(t)
 	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
 	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"keyed"}`)
-	key := decoded[admin.KeyAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/keyed/keys", `{}`)).Key
+	key := decoded[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/keyed/keys", `{}`)).Key
 	for _, path := range []string{"/admin/tenants/acme", "/admin/keys/" + key.ID} {
 		for _, tt := range []struct {
 			patch          string
@@ -137,7 +136,7 @@ func TestADefaultPriorityIsKept(t *testing.T) {
 			if tt.status == 422 && !strings.Contains(got.body, "body.default_priority") {
 				t.Errorf("%s %s: %s", path, tt.patch, got.body)
 			}
-			if v := decoded[admin.RightsSettings](t, r.ops(http.StatusOK, http.MethodGet, path, "")); v.Priority != tt.priority || v.Default != tt.deft {
+			if v := decoded[rightsShown](t, r.ops(http.StatusOK, http.MethodGet, path, "")); v.Priority != tt.priority || v.Default != tt.deft {
 				t.Errorf("%s after %s: %s, by default %s", path, tt.patch, v.Priority, v.Default)
 			}
 		}

@@ -12,7 +12,6 @@ import (
 
 	"tierway/queue"
 	"tierway/routing"
-	"tierway/server/admin"
 )
 
 // oneAtATime is a rig whose only worker takes one request at once.
@@ -54,13 +53,13 @@ type line struct {
 }
 
 // waiting returns who waits, as somebody who may only look sees it.
-func (r *adminRig) waiting(query string) (v admin.QueueView, lines []line) {
+func (r *adminRig) waiting(query string) (v queueShown, lines []line) {
 	r.t.Helper()
 	got := r.ask("eyes", http.MethodGet, "/admin/queues/small"+query, "")
 	if got.status != http.StatusOK {
 		r.t.Fatalf("%s: %d: %s", query, got.status, got.body)
 	}
-	v = decoded[admin.QueueView](r.t, got)
+	v = decoded[queueShown](r.t, got)
 	for _, w := range v.Waiting {
 		if w.Estimated == nil || *w.Estimated <= 0 {
 			r.t.Errorf("%s has no estimate", w.RequestID)
@@ -118,7 +117,7 @@ func TestQueuesShowWhatBecameOfRequests(t *testing.T) {
 	for range 4 { // of which three may wait
 		r.enter("acme", "r", 2, 300, 5)
 	}
-	list := decoded[admin.Page[admin.QueueState]](t, r.ask("eyes", http.MethodGet, "/admin/queues", ""))
+	list := decoded[pageOf[queueShown]](t, r.ask("eyes", http.MethodGet, "/admin/queues", ""))
 	if list.Total != 1 || len(list.Items) != 1 {
 		t.Fatalf("the queues are %+v", list)
 	}
@@ -163,7 +162,7 @@ func TestNoEstimateWhereNothingGoes(t *testing.T) {
 	if w := r.worker("w0"); !w.Saturated || w.Stale || !strings.Contains(r.scrape(), `tierway_worker_saturated{tier="small",worker="w0"} 1`) {
 		t.Errorf("the worker is %+v", w)
 	}
-	v := decoded[admin.QueueView](t, r.ask("eyes", http.MethodGet, "/admin/queues/small", ""))
+	v := decoded[queueShown](t, r.ask("eyes", http.MethodGet, "/admin/queues/small", ""))
 	if v.Depth != 1 || v.Drain != nil || v.Classes["interactive"].Drain != nil || *v.Classes["batch"].Drain != 0 || v.Waiting[0].Estimated != nil {
 		t.Errorf("the queue is %+v", v)
 	}
@@ -191,7 +190,7 @@ func TestARequestIsShownWhileItWaits(t *testing.T) {
 	if len(lines) != 1 || lines[0].ID != "second" || lines[0].Tenant != "filed" || lines[0].Class != "background" || lines[0].Tokens == 0 || v.Bytes == 0 || v.Drain == nil || *v.Drain <= 0 || strings.Contains(text, "secret") {
 		t.Errorf("the queue is %s", text)
 	}
-	if tiers := decoded[admin.Page[admin.TierState]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tiers", "")); tiers.Items[0].Queued != 1 {
+	if tiers := decoded[pageOf[tierShown]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tiers", "")); tiers.Items[0].Queued != 1 {
 		t.Errorf("the tier has %d in its queue", tiers.Items[0].Queued)
 	}
 	if w := r.worker("w0"); w.Bound != 1 || w.BoundLearned || w.Tokens == 0 || w.Saturated || w.Stale {

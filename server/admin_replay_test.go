@@ -15,7 +15,6 @@ import (
 	"tierway/engines"
 	"tierway/replay"
 	"tierway/routing"
-	"tierway/server/admin"
 )
 
 // replayRig is a gateway with a tier of two workers and one of one worker, which has
@@ -58,7 +57,7 @@ func serving(model string) http.Handler {
 }
 
 // replay asks for a replay.
-func (r *adminRig) replay(order string) (answer admin.ReplayAnswer) {
+func (r *adminRig) replay(order string) (answer replayShown) {
 	r.t.Helper()
 	if err := json.Unmarshal([]byte(r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", order).body), &answer); err != nil {
 		r.t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tierway/server/admin"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -36,7 +35,7 @@ func TestATenantsLife(t *testing.T) {
 	r := newAdminRig(t)
 	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants",
 		`{"name":"acme","models":["gpt-4o*","sm*","claude-*"],"tiers":["small","huge"],"limits":{"rpm":600,"month_money":12.345678901},"priority":"background","issue_key":true,"key_name":"ci"}`)
-	made := decoded[admin.TenantAnswer](t, got)
+	made := decoded[tenantChanged](t, got)
 	if got.header.Get("ETag") != `"v1"` || !tenants.WellFormed(made.Secret) || made.Key.Name != "ci" || made.Key.State != "active" || made.Tenant.Keys != 1 {
 		t.Fatalf("made %s with %v", got.body, got.header)
 	}
@@ -51,11 +50,11 @@ func TestATenantsLife(t *testing.T) {
 	if status := r.chat(made.Secret); status != http.StatusOK {
 		t.Errorf("the new key gets %d", status)
 	}
-	if v := decoded[admin.TenantView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme", "")); v.Now == nil || v.Now.Inflight != 0 || v.Now.Day.Tokens == 0 || v.Now.Day != v.Now.Month {
+	if v := decoded[tenantShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme", "")); v.Now == nil || v.Now.Inflight != 0 || v.Now.Day.Tokens == 0 || v.Now.Day != v.Now.Month {
 		t.Errorf("what is used now: %+v", v.Now)
 	}
 	changed := r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/acme", `{"disabled":true,"limits":{"rpm":null,"tpm":1000},"tiers":null,"models":[]}`, "If-Match", `"v1"`)
-	after := decoded[admin.TenantAnswer](t, changed).Tenant
+	after := decoded[tenantChanged](t, changed).Tenant
 	if !after.Disabled || after.Limits.RPM != 0 || after.Limits.TPM != 1000 || after.Limits.MonthMoney != 12_345_678_901 || after.Tiers != nil || after.Models == nil || len(after.Models) != 0 {
 		t.Errorf("after the change: %s", changed.body)
 	}
@@ -153,7 +152,7 @@ func TestChangesAtOnceAreAllMade(t *testing.T) {
 // where it is made.
 func TestWhatStandsInTheFileIsChangedThere(t *testing.T) {
 	r := newAdminRig(t)
-	if got := decoded[admin.Page[admin.TenantView]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants", "")); got.Total != 1 || !got.Items[0].FromConfig || got.Items[0].Keys != 1 {
+	if got := decoded[pageOf[tenantShown]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants", "")); got.Total != 1 || !got.Items[0].FromConfig || got.Items[0].Keys != 1 {
 		t.Errorf("the tenants are %+v", got)
 	}
 	id := digestID("filed")
@@ -197,7 +196,7 @@ func TestNamesAreData(t *testing.T) {
 	odd := `<img src=x onerror=alert(1)>"'&`
 	body, _ := json.Marshal(map[string]any{"name": odd, "models": []string{odd}})
 	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/"+strings.Repeat("a", 63)+"/keys", string(body))
-	if k := decoded[admin.KeyAnswer](t, got); k.Key.Name != odd || k.Key.Models[0] != odd || got.header.Get("Content-Type") != "application/json" {
+	if k := decoded[keyChanged](t, got); k.Key.Name != odd || k.Key.Models[0] != odd || got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%s in %s", got.body, got.header.Get("Content-Type"))
 	}
 	for _, path := range []string{"/admin/tenants/%3Cscript%3E", "/admin/tenants/..", "/admin/keys/%00", "/admin/workers/..%2f..%2fetc"} {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"tierway/server/admin"
 	"tierway/store"
 )
 
@@ -21,18 +20,18 @@ func TestATenantsWeight(t *testing.T) {
 			t.Errorf("%s: the weight is %d, want %d", where, got, want)
 		}
 	}
-	made := decoded[admin.TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"plain","issue_key":true}`))
+	made := decoded[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"plain","issue_key":true}`))
 	weight(1, made.Tenant.Weight, "made without one")
-	made = decoded[admin.TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"heavy","weight":1000,"issue_key":true}`))
+	made = decoded[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"heavy","weight":1000,"issue_key":true}`))
 	weight(1000, made.Tenant.Weight, "made with one")
 	for _, step := range []struct {
 		patch string
 		want  int
 	}{{`{"weight":3}`, 3}, {`{"degrade":true}`, 3}, {`{"weight":null}`, 1}, {`{"weight":7}`, 7}} {
-		weight(step.want, decoded[admin.TenantAnswer](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/heavy", step.patch)).Tenant.Weight, step.patch)
-		weight(step.want, decoded[admin.TenantView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/heavy", "")).Weight, "read after "+step.patch)
+		weight(step.want, decoded[tenantChanged](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/heavy", step.patch)).Tenant.Weight, step.patch)
+		weight(step.want, decoded[tenantShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/heavy", "")).Weight, "read after "+step.patch)
 	}
-	for _, v := range decoded[admin.Page[admin.TenantView]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants", "")).Items {
+	for _, v := range decoded[pageOf[tenantShown]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants", "")).Items {
 		weight(map[string]int{"filed": 1, "plain": 1, "heavy": 7}[v.Name], v.Weight, "the list has "+v.Name)
 	}
 	caller, err := r.control.Snapshot().Identity.Directory.Authenticate(made.Secret, time.Now())

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"tierway/server/admin"
 )
 
 // TestOperatorsSeeWhyAWorkerIsLeft: its breaker's state and cause, and what was
@@ -20,7 +18,7 @@ func TestOperatorsSeeWhyAWorkerIsLeft(t *testing.T) {
 			t.Fatalf("the status is %d: %s", got.status, got.body)
 		}
 	}
-	got := decoded[admin.WorkersView](t, r.ask("eyes", http.MethodGet, "/admin/workers", ""))
+	got := decoded[workersShown](t, r.ask("eyes", http.MethodGet, "/admin/workers", ""))
 	if len(got.Workers) != 2 {
 		t.Fatalf("%+v", got)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tierway/server/admin"
 	"tierway/store"
 )
 
@@ -22,9 +21,9 @@ func threeWorkers(t *testing.T, sql string) *adminRig {
 }
 
 // worker returns what the API shows of a worker.
-func (r *adminRig) worker(name string) admin.WorkerState {
+func (r *adminRig) worker(name string) workerShown {
 	r.t.Helper()
-	return decoded[admin.WorkerState](r.t, r.ops(http.StatusOK, http.MethodGet, "/admin/workers/"+name, ""))
+	return decoded[workerShown](r.t, r.ops(http.StatusOK, http.MethodGet, "/admin/workers/"+name, ""))
 }
 
 // TestWorkersShowWhatTheyDid: totals, times and shares of those that are chosen.
@@ -35,7 +34,7 @@ func TestWorkersShowWhatTheyDid(t *testing.T) {
 			t.Fatalf("%d", status)
 		}
 	}
-	all := decoded[admin.WorkersView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/backends", ""))
+	all := decoded[workersShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/backends", ""))
 	if len(all.Workers) != 3 || all.Pools["small"].Policy != "round_robin" {
 		t.Fatalf("%+v", all)
 	}
@@ -49,7 +48,7 @@ func TestWorkersShowWhatTheyDid(t *testing.T) {
 	if r.ask("ops", http.MethodGet, "/admin/workers/none", "").status != http.StatusNotFound {
 		t.Error("there is a worker none")
 	}
-	tiers := decoded[admin.Page[admin.TierState]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tiers", ""))
+	tiers := decoded[pageOf[tierShown]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tiers", ""))
 	if len(tiers.Items) != 1 || tiers.Items[0].Workers["up"] != 3 || tiers.Items[0].Model != "fake-7b" || len(tiers.Items[0].Serves) != 2 {
 		t.Errorf("the tiers are %+v", tiers)
 	}
@@ -64,14 +63,14 @@ func TestAWeightIsAnOverlay(t *testing.T) {
 			for range 3 {
 				r.chat("filed")
 			}
-			preview := decoded[admin.WorkerAnswer](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0?dry_run=true", `{"weight":2}`))
+			preview := decoded[workerChanged](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0?dry_run=true", `{"weight":2}`))
 			if !preview.DryRun || preview.Expected["w0"] != 0.5 || preview.Expected["w1"] != 0.25 || preview.Worker.Weight != 1 {
 				t.Errorf("the preview is %+v", preview)
 			}
 			if len(r.control.OverridesNow()) != 0 {
 				t.Fatal("a preview changed something")
 			}
-			done := decoded[admin.WorkerAnswer](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0", `{"weight":2,"ttl_s":60}`))
+			done := decoded[workerChanged](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0", `{"weight":2,"ttl_s":60}`))
 			o := done.Worker.Weights.Override
 			if done.Worker.Weight != 2 || done.Worker.Weights.File != 1 || o == nil || *o.Weight != 2 || o.By != "ops" || time.Until(o.Until) > time.Minute || done.Expected["w0"] != 0.5 {
 				t.Errorf("the worker is %+v", done.Worker)
@@ -88,7 +87,7 @@ func TestAWeightIsAnOverlay(t *testing.T) {
 			if len(shown.Overrides) != 1 || shown.Effective.Tiers[0].Workers[0].Weight != 2 {
 				t.Errorf("the configuration shows %+v", shown)
 			}
-			if list := decoded[admin.Page[store.Override]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/overrides", "")); list.Total != 1 || list.Items[0].Worker != "w0" {
+			if list := decoded[pageOf[store.Override]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/overrides", "")); list.Total != 1 || list.Items[0].Worker != "w0" {
 				t.Errorf("the overrides are %+v", list)
 			}
 			r.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0", `{"weight":null}`)
@@ -124,7 +123,7 @@ func TestADrainTakesNoNewRequestsAndLosesNone(t *testing.T) {
 	under := make(chan int)
 	go func() { under <- r.chat("filed") }()
 	<-reached
-	got := decoded[admin.DrainAnswer](t, r.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w0/drain", `{"timeout_s":60}`))
+	got := decoded[drainBegun](t, r.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w0/drain", `{"timeout_s":60}`))
 	if got.State != "draining" || got.Inflight != 1 || got.InflightAtStart != 1 || time.Until(got.Deadline) > time.Minute || len(got.Warnings) != 1 {
 		t.Errorf("the drain begins as %+v", got)
 	}
@@ -143,7 +142,7 @@ func TestADrainTakesNoNewRequestsAndLosesNone(t *testing.T) {
 	if w := r.worker("w0"); w.State != "drained" || w.Drain.Inflight != 0 {
 		t.Errorf("it ends as %s, %+v", w.State, w.Drain)
 	}
-	back := decoded[admin.WorkerAnswer](t, r.ops(http.StatusOK, http.MethodPost, "/admin/workers/w0/undrain", ""))
+	back := decoded[workerChanged](t, r.ops(http.StatusOK, http.MethodPost, "/admin/workers/w0/undrain", ""))
 	if back.Worker.State != "up" || back.Worker.Weight != 5 || back.Worker.Drain != nil || len(back.Warnings) != 0 {
 		t.Errorf("afterwards it is %+v", back.Worker)
 	}
@@ -156,13 +155,13 @@ func TestADrainTakesNoNewRequestsAndLosesNone(t *testing.T) {
 func TestADrainOutlivesAWeightFromElsewhere(t *testing.T) {
 	a, b := twoGateways(t)
 	a.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w0/drain", "")
-	got := decoded[admin.WorkerAnswer](t, b.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0", `{"weight":5}`))
+	got := decoded[workerChanged](t, b.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0", `{"weight":5}`))
 	if w := got.Worker; w.State != "drained" || w.Weight != 0 || w.Weights.Override == nil || !w.Weights.Override.Drain || *w.Weights.Override.Weight != 5 {
 		t.Errorf("after a weight from elsewhere: %+v", w.Weights)
 	}
 	a.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w1", `{"weight":7}`)
 	b.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w1/drain", "")
-	back := decoded[admin.WorkerAnswer](t, a.ops(http.StatusOK, http.MethodPost, "/admin/workers/w1/undrain", ""))
+	back := decoded[workerChanged](t, a.ops(http.StatusOK, http.MethodPost, "/admin/workers/w1/undrain", ""))
 	if back.Worker.Weight != 7 {
 		t.Errorf("after a drain from elsewhere and back: %+v", back.Worker.Weights)
 	}
@@ -203,7 +202,7 @@ func TestAWorkerChangesAtTheVersionThatWasSeen(t *testing.T) {
 			stale(none)
 			stale("v")
 			got := second.ops(http.StatusOK, http.MethodGet, path, "") // the refusal has read the database
-			if w := decoded[admin.WorkerState](t, got); tag(got) != weighed || etagOf(w.Weights.Version) != weighed || w.Weight != 5 {
+			if w := decoded[workerShown](t, got); tag(got) != weighed || etagOf(w.Weights.Version) != weighed || w.Weight != 5 {
 				t.Errorf("%s: %+v", tag(got), w.Weights)
 			}
 			drained := tag(second.ops(http.StatusAccepted, http.MethodPost, path+"/drain", "", "If-Match", weighed))

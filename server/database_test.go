@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"tierway/config"
-	"tierway/server/admin"
 	"tierway/server/control"
 	"tierway/store"
 )
@@ -34,7 +33,7 @@ func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
 				up = strings.TrimSpace(strings.TrimPrefix(line, "tierway_database_up "))
 			}
 		}
-		return ready, up, decoded[admin.StatusView](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")).SQL.State
+		return ready, up, decoded[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")).SQL.State
 	}
 	for range 3 {
 		if err := r.control.Stores.Ledger.Flush(context.Background()); err == nil {

@@ -59,7 +59,7 @@ func TestWhatWasDoneIsExplainedAsItWas(t *testing.T) {
 	if saw["all"] < requests || saw["waited"] == 0 {
 		t.Errorf("of %d requests %d waited for a worker", saw["all"], saw["waited"])
 	}
-	again := decoded[admin.ReplayAnswer](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", `{"last":100000}`))
+	again := decoded[replayShown](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", `{"last":100000}`))
 	// Of a chat's requests that were under way at once another one may be the first.
 	if is := again.TiersReproduced; is.Of < requests || is.Of-is.N > requests/100 {
 		t.Errorf("of %d tiers %d are what they were: %+v", is.Of, is.N, again.ChangedTier)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"tierway/decisions"
-	"tierway/server/admin"
 )
 
 // TestWhatServingRefusesAtOnceIsExplainedSo: refusals before a request is routed.
@@ -77,7 +76,7 @@ func TestATooLongPromptIsExplainedWithItsSignals(t *testing.T) {
 // TestTheRecordOfADisabledTenantNamesNoKey, since no key was accepted.
 func TestTheRecordOfADisabledTenantNamesNoKey(t *testing.T) {
 	r := newAdminRig(t)
-	made := decoded[admin.TenantAnswer](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"off","issue_key":true}`))
+	made := decoded[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"off","issue_key":true}`))
 	r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/off", `{"disabled":true}`)
 	if a := r.post("/v1/chat/completions", hello, "Authorization", "Bearer "+made.Secret); a.status != http.StatusForbidden {
 		t.Fatalf("%d %s", a.status, a.body)

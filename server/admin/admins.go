@@ -36,21 +36,21 @@ func (a *adminAPI) operations() []operation {
 	}
 }
 
-// AdminCreate is an admin key to be made.
-type AdminCreate struct {
+// adminCreate is an admin key to be made.
+type adminCreate struct {
 	Name      string     `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"For the audit log; unique."`
 	Role      string     `json:"role" enum:"admin,viewer" doc:"admin: may all; viewer: sees all but admins, changes nothing."`
 	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"Absent: never."`
 }
 
-// BootstrapRequest trades the one-time secret for an admin key.
-type BootstrapRequest struct {
+// bootstrapRequest trades the one-time secret for an admin key.
+type bootstrapRequest struct {
 	Secret string `json:"secret" maxLength:"200" doc:"As the gateway announced it at its start, tw-boot-…"`
 	Name   string `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"For the audit log."`
 }
 
-// AdminView is an admin key as the API shows it.
-type AdminView struct {
+// adminView is an admin key as the API shows it.
+type adminView struct {
 	ID         string     `json:"id"`
 	Name       string     `json:"name"`
 	Role       string     `json:"role" enum:"admin,viewer"`
@@ -62,9 +62,9 @@ type AdminView struct {
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
 }
 
-// AdminAnswer is an admin key that was made.
-type AdminAnswer struct {
-	Admin  AdminView `json:"admin"`
+// adminAnswer is an admin key that was made.
+type adminAnswer struct {
+	Admin  adminView `json:"admin"`
 	Secret string    `json:"secret" doc:"The key itself. It is shown here and nowhere again."`
 }
 
@@ -72,14 +72,14 @@ type AdminAnswer struct {
 // database are known with the time of their making.
 func isConfigAdmin(ad store.Admin) bool { return ad.CreatedAt.IsZero() }
 
-func adminView(ad store.Admin) AdminView {
-	return AdminView{ID: ad.ID, Name: ad.Name, Role: ad.Role, Hint: ad.Hint, FromConfig: isConfigAdmin(ad), CreatedBy: ad.CreatedBy,
+func showAdmin(ad store.Admin) adminView {
+	return adminView{ID: ad.ID, Name: ad.Name, Role: ad.Role, Hint: ad.Hint, FromConfig: isConfigAdmin(ad), CreatedBy: ad.CreatedBy,
 		Expired: !ad.ExpiresAt.IsZero() && !time.Now().Before(ad.ExpiresAt), CreatedAt: optional(ad.CreatedAt), ExpiresAt: optional(ad.ExpiresAt)}
 }
 
-func (a *adminAPI) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[Page[AdminView]], error) {
+func (a *adminAPI) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[page[adminView]], error) {
 	_, _, all, _ := a.control.TenantsNow()
-	return &reply[Page[AdminView]]{Body: paged(mapped(all, adminView), in.PageQuery, func(v *AdminView) string { return v.ID }, func(v *AdminView) string { return v.Name })}, nil
+	return &reply[page[adminView]]{Body: paged(mapped(all, showAdmin), in.PageQuery, func(v *adminView) string { return v.ID }, func(v *adminView) string { return v.Name })}, nil
 }
 
 // newAdminKey makes an admin with its key.
@@ -95,7 +95,7 @@ func newAdminKey(name, role, by string, expires time.Time) (secret string, ad st
 		CreatedBy: by, CreatedAt: time.Now().UTC(), ExpiresAt: expires}, nil
 }
 
-func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body AdminCreate }) (*reply[AdminAnswer], error) {
+func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body adminCreate }) (*reply[adminAnswer], error) {
 	if in.Body.ExpiresAt != nil && !in.Body.ExpiresAt.After(time.Now()) {
 		return nil, invalid("body.expires_at", "it is over already: give a time to come", in.Body.ExpiresAt)
 	}
@@ -112,7 +112,7 @@ func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body AdminCreate
 		return nil, a.failed("making an admin", err)
 	}
 	a.control.Database.Changed(ctx)
-	return &reply[AdminAnswer]{Body: AdminAnswer{Admin: adminView(made), Secret: secret}}, nil
+	return &reply[adminAnswer]{Body: adminAnswer{Admin: showAdmin(made), Secret: secret}}, nil
 }
 
 func (a *adminAPI) deleteAdmin(ctx context.Context, in *struct {
@@ -134,7 +134,7 @@ func (a *adminAPI) deleteAdmin(ctx context.Context, in *struct {
 	return nil, nil
 }
 
-func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body BootstrapRequest }) (*reply[AdminAnswer], error) {
+func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body bootstrapRequest }) (*reply[adminAnswer], error) {
 	if !a.control.Bootstrap.Check(in.Body.Secret) {
 		a.guard.counts.AuthFailures.Inc()
 		a.guard.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "a wrong secret")
@@ -154,5 +154,5 @@ func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body BootstrapRequ
 	}
 	a.control.Bootstrap.Void()
 	a.control.Database.Changed(ctx)
-	return &reply[AdminAnswer]{Body: AdminAnswer{Admin: adminView(made), Secret: secret}}, nil
+	return &reply[adminAnswer]{Body: adminAnswer{Admin: showAdmin(made), Secret: secret}}, nil
 }

@@ -94,12 +94,12 @@ func schemaName(t reflect.Type, hint string) string {
 // newAPI returns the API on the plane's engine, without operations.
 func (a *Plane) newAPI(version string) huma.API {
 	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
-	registry.RegisterTypeAlias(reflect.TypeFor[tenants.Limits](), reflect.TypeFor[LimitSettings]())
+	registry.RegisterTypeAlias(reflect.TypeFor[tenants.Limits](), reflect.TypeFor[limitSettings]())
 	registry.RegisterTypeAlias(reflect.TypeFor[tenants.Money](), reflect.TypeFor[amount]())
 	// Terms write their own JSON.
 	registry.RegisterTypeAlias(reflect.TypeFor[routing.Terms](), reflect.TypeFor[map[string]float64]())
 	// Two types of one name cannot stand in the document.
-	registry.RegisterTypeAlias(reflect.TypeFor[tiers.Explanation](), reflect.TypeFor[Classification]())
+	registry.RegisterTypeAlias(reflect.TypeFor[tiers.Explanation](), reflect.TypeFor[classification]())
 	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: json.Unmarshal}
 	api := humagin.New(a.engine, huma.Config{
 		OpenAPI: &huma.OpenAPI{

@@ -44,8 +44,8 @@ func (a *configAPI) operations() []operation {
 	}
 }
 
-// ConfigView is the configuration in force.
-type ConfigView struct {
+// configView is the configuration in force.
+type configView struct {
 	Effective       json.RawMessage  `json:"effective" doc:"With defaults and live overrides; digests are cut, secrets left out."`
 	Path            string           `json:"path,omitempty" doc:"The file; absent: started without one."`
 	Hash            string           `json:"hash" doc:"SHA-256 of the file as it was read last; restart_required tells what of it waits."`
@@ -67,8 +67,8 @@ type ProblemView struct {
 	Hint     string `json:"hint,omitempty"`
 }
 
-// ConfigText is a configuration to be checked.
-type ConfigText struct {
+// configText is a configuration to be checked.
+type configText struct {
 	Text string `json:"text,omitempty" doc:"YAML; absent: the file on disk."`
 }
 
@@ -118,16 +118,16 @@ func problemView(p config.Problem) ProblemView {
 // changeView returns a change as the API shows it.
 func changeView(c config.Change) ChangeView { return ChangeView(c) }
 
-func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[ConfigView], error) {
+func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], error) {
 	b, f := a.control.InForce(), a.control.Snapshot().File
 	effective, err := f.MarshalJSON()
 	if err != nil {
 		return nil, a.failed("printing the configuration", err)
 	}
-	v := ConfigView{Effective: effective, Path: a.path, Hash: b.Hash, Generation: b.Generation, LoadedAt: b.LoadedAt.UTC(),
+	v := configView{Effective: effective, Path: a.path, Hash: b.Hash, Generation: b.Generation, LoadedAt: b.LoadedAt.UTC(),
 		Overrides: append([]store.Override{}, a.control.OverridesNow()...), RestartRequired: []string{}, Warnings: mapped(f.Warnings(), problemView)}
 	if a.control.Source == nil {
-		return &reply[ConfigView]{Body: v}, nil
+		return &reply[configView]{Body: v}, nil
 	}
 	if onDisk, err := a.control.Source(); err == nil { // what is wrong with the file is what validate tells
 		for _, c := range config.Changes(b.File, onDisk) {
@@ -136,10 +136,10 @@ func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[ConfigView], e
 			}
 		}
 	}
-	return &reply[ConfigView]{Body: v}, nil
+	return &reply[configView]{Body: v}, nil
 }
 
-func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *ConfigText }) (*reply[Validation], error) {
+func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *configText }) (*reply[Validation], error) {
 	var f *config.File
 	var err error
 	switch text := in.Body != nil && in.Body.Text != ""; {
@@ -162,14 +162,14 @@ func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *Config
 	return &reply[Validation]{Body: Validation{Problems: mapped(problems, problemView)}}, nil
 }
 
-// NoBody is the body of what takes none: a configuration that was sent to be
+// noBody is the body of what takes none: a configuration that was sent to be
 // reloaded would otherwise be left out without a word.
-type NoBody struct{}
+type noBody struct{}
 
 func (a *configAPI) reloadConfig(ctx context.Context, in *struct {
 	DryRun  bool   `query:"dry_run" doc:"Say what would change, and change nothing."`
 	IfMatch string `header:"If-Match" doc:"The to_hash of a preview: another file is refused."`
-	Body    *NoBody
+	Body    *noBody
 }) (*tagged[ReloadAnswer], error) {
 	expect := strings.Trim(strings.TrimSpace(in.IfMatch), `"`)
 	if expect == "*" {
@@ -206,8 +206,8 @@ func (a *configAPI) unreadable(err error) error {
 	return huma.Error422UnprocessableEntity(detail+" The one in force stays.", &huma.ErrorDetail{Location: a.path, Message: err.Error()})
 }
 
-// StatusView is how the gateway is.
-type StatusView struct {
+// statusView is how the gateway is.
+type statusView struct {
 	Version    string      `json:"version"`
 	Go         string      `json:"go"`
 	StartedAt  time.Time   `json:"started_at"`
@@ -216,8 +216,8 @@ type StatusView struct {
 	Inflight   int64       `json:"inflight"`
 	Generation int64       `json:"generation"`
 	SQL        SQLView     `json:"sql"`
-	Redis      RedisView   `json:"redis"`
-	Ledger     *LedgerView `json:"ledger,omitempty"`
+	Redis      redisView   `json:"redis"`
+	Ledger     *ledgerView `json:"ledger,omitempty"`
 }
 
 // SQLView is how the database is.
@@ -227,37 +227,37 @@ type SQLView struct {
 	ReadAt *time.Time `json:"read_at,omitempty" doc:"Of the directory in memory."`
 }
 
-// RedisView is how Redis is.
-type RedisView struct {
+// redisView is how Redis is.
+type redisView struct {
 	State    string `json:"state" enum:"ok,away,off" doc:"away: this gateway limits alone."`
 	Gateways int    `json:"gateways" doc:"That share the limits."`
 }
 
-// LedgerView is how the ledger's spool is.
-type LedgerView struct {
+// ledgerView is how the ledger's spool is.
+type ledgerView struct {
 	Spooled int   `json:"spooled" doc:"Rows that wait to be written."`
 	Written int64 `json:"written"`
 	Dropped int64 `json:"dropped" doc:"Rows that were lost because too many waited."`
 	Away    bool  `json:"away"`
 }
 
-func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[StatusView], error) {
+func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[statusView], error) {
 	now := time.Now()
-	v := StatusView{Version: a.version, Go: runtime.Version(), StartedAt: a.started.UTC(), Uptime: int64(now.Sub(a.started) / time.Second),
+	v := statusView{Version: a.version, Go: runtime.Version(), StartedAt: a.started.UTC(), Uptime: int64(now.Sub(a.started) / time.Second),
 		Draining: a.draining(), Inflight: a.inflight(), Generation: a.control.InForce().Generation,
-		SQL: SQLView{State: "off"}, Redis: RedisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)}}
+		SQL: SQLView{State: "off"}, Redis: redisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)}}
 	if a.control.Stores.SQL != nil {
 		v.SQL = SQLView{State: a.control.Database.State.Load().String(), Kind: a.control.Stores.SQL.Kind(), ReadAt: optional(a.control.Snapshot().Identity.ReadAt)}
 	}
 	if a.control.Stores.Redis != nil {
-		v.Redis = RedisView{State: "away", Gateways: a.control.Stores.Redis.Gateways()}
+		v.Redis = redisView{State: "away", Gateways: a.control.Stores.Redis.Gateways()}
 		if a.control.Stores.Redis.Up() {
 			v.Redis.State = "ok"
 		}
 	}
 	if a.control.Stores.Ledger != nil {
 		st := a.control.Stores.Ledger.Stats()
-		v.Ledger = &LedgerView{Spooled: st.Waiting, Written: st.Written, Dropped: st.Dropped, Away: st.Err != nil}
+		v.Ledger = &ledgerView{Spooled: st.Waiting, Written: st.Written, Dropped: st.Dropped, Away: st.Err != nil}
 	}
-	return &reply[StatusView]{Body: v}, nil
+	return &reply[statusView]{Body: v}, nil
 }

@@ -32,7 +32,7 @@ type decisionAPI struct {
 func (a *decisionAPI) operations() []operation {
 	return []operation{
 		{id: "list-decisions", route: "GET /admin/decisions", roles: anybody,
-			register: handle(a.listDecisions, exports[DecisionPage](ndjson)),
+			register: handle(a.listDecisions, exports[decisionPage](ndjson)),
 			summary:  "List the last requests, refused ones too, and what was decided about them, the newest first; application/x-ndjson by Accept exports whole records, the oldest first, as replay reads them"},
 		{id: "get-decision", route: "GET /admin/decisions/{id}", roles: anybody, register: handle(a.getDecision),
 			summary: "Show a request's whole record by its id, with every candidate's score; of several with one id the newest"},
@@ -43,17 +43,17 @@ func (a *decisionAPI) operations() []operation {
 	}
 }
 
-// DecisionView is a record as the API shows it: the Decision's own JSON with its
+// decisionView is a record as the API shows it: the Decision's own JSON with its
 // number, and its trace where telemetry.trace_ui says who shows traces.
-type DecisionView struct {
+type decisionView struct {
 	Seq      int64  `json:"seq" doc:"Grows by one from request to request; ids of events and cursors are such numbers."`
 	TraceURL string `json:"trace_url,omitempty"`
 	decisions.Decision
 }
 
-// DecisionPage is a part of the records.
-type DecisionPage struct {
-	Items []DecisionView `json:"items" nullable:"false" doc:"Without the candidates and the chain of blocks, which the answer for one has."`
+// decisionPage is a part of the records.
+type decisionPage struct {
+	Items []decisionView `json:"items" nullable:"false" doc:"Without the candidates and the chain of blocks, which the answer for one has."`
 	Next  *string        `json:"next_cursor" doc:"Ask for older ones with ?cursor; null: these are the oldest that are kept."`
 	Kept  int            `json:"kept" doc:"Records in memory, whether they match or not."`
 	Keep  int            `json:"keep" doc:"decisions.keep: so many are kept at most, and fewer where they hold 256 MiB."`
@@ -101,7 +101,7 @@ func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 	}
 	found, more := a.records.Page(in.Cursor, cmp.Or(in.Limit, listUsual), in.Matches)
 	now := a.records.Span()
-	p := DecisionPage{Items: mapped(found, a.row), Kept: int(now.Next - now.Oldest), Keep: now.Keep}
+	p := decisionPage{Items: mapped(found, a.row), Kept: int(now.Next - now.Oldest), Keep: now.Keep}
 	if more {
 		p.Next = new(strconv.FormatInt(found[len(found)-1].Seq, 10))
 	}
@@ -110,21 +110,21 @@ func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 
 func (a *decisionAPI) getDecision(_ context.Context, in *struct {
 	ID string `path:"id" maxLength:"128"`
-}) (*reply[DecisionView], error) {
+}) (*reply[decisionView], error) {
 	n, known := a.records.Get(in.ID)
 	if !known {
 		return nil, huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep), and older ones where decisions.file says.")
 	}
-	return &reply[DecisionView]{Body: a.view(n)}, nil
+	return &reply[decisionView]{Body: a.view(n)}, nil
 }
 
 // view returns the whole record.
-func (a *decisionAPI) view(e decisions.Entry) DecisionView {
-	return DecisionView{Seq: e.Seq, TraceURL: a.control.Snapshot().File.Telemetry.TraceURL(e.Decision.TraceID), Decision: *e.Decision}
+func (a *decisionAPI) view(e decisions.Entry) decisionView {
+	return decisionView{Seq: e.Seq, TraceURL: a.control.Snapshot().File.Telemetry.TraceURL(e.Decision.TraceID), Decision: *e.Decision}
 }
 
 // row returns the record without what fills screens: candidates and blocks.
-func (a *decisionAPI) row(e decisions.Entry) DecisionView {
+func (a *decisionAPI) row(e decisions.Entry) decisionView {
 	v := a.view(e)
 	v.Features.Chain = nil
 	v.Attempts = slices.Clone(v.Attempts)

@@ -109,8 +109,8 @@ func (d *directory) mint(ctx context.Context, k tenants.Key) (tenants.Key, strin
 
 // usedNow asks the limiter of this process, which knows at least what passed
 // through it.
-func (d *directory) usedNow(tenant, key string, now time.Time) *UsedNow {
+func (d *directory) usedNow(tenant, key string, now time.Time) *usedNow {
 	local := d.control.Stores.Limiter
 	day, month := local.Spent(tenant, key, now)
-	return &UsedNow{Inflight: local.Inflight(tenant, key), Day: SpentView(day), Month: SpentView(month)}
+	return &usedNow{Inflight: local.Inflight(tenant, key), Day: spentView(day), Month: spentView(month)}
 }

@@ -44,8 +44,8 @@ func (a *routeAPI) operations() []operation {
 	}
 }
 
-// Classification is what a request was classified by.
-type Classification tiers.Explanation
+// classification is what a request was classified by.
+type classification tiers.Explanation
 
 // ExplainOrder asks for an explanation of a request, or of a past one.
 type ExplainOrder struct {

@@ -63,13 +63,13 @@ func (a *auditAPI) operations() []operation {
 			register: handle(withDatabase(a.gateway, a.listAudit), exports[auditPage](ndjson)),
 			summary:  "Who changed what, the newest first; application/x-ndjson by Accept exports all"},
 		{id: "get-usage", route: "GET /admin/tenants/{name}/usage", roles: anybody, errors: reading,
-			register: handle(withDatabase(a.gateway, a.getUsage), exports[UsageView](csvType)),
+			register: handle(withDatabase(a.gateway, a.getUsage), exports[usageView](csvType)),
 			summary:  "What a tenant has used by UTC day; text/csv by Accept"},
 	}
 }
 
-// AuditView is one line of the audit log.
-type AuditView struct {
+// auditView is one line of the audit log.
+type auditView struct {
 	ID        int64           `json:"id"`
 	At        time.Time       `json:"at"`
 	Actor     string          `json:"actor"`
@@ -85,8 +85,8 @@ type AuditView struct {
 	Hash      string          `json:"hash" doc:"SHA-256 over this line and the hash of the one before."`
 }
 
-func auditView(e store.AuditEntry) AuditView {
-	return AuditView{ID: e.ID, At: e.At.UTC(), Actor: e.Actor, Role: e.Role, Via: e.Via, IP: e.IP, RequestID: e.RequestID,
+func showAudit(e store.AuditEntry) auditView {
+	return auditView{ID: e.ID, At: e.At.UTC(), Actor: e.Actor, Role: e.Role, Via: e.Via, IP: e.IP, RequestID: e.RequestID,
 		Action: e.Action, Target: e.Target, Before: storedJSON(e.Before), After: storedJSON(e.After), Outcome: e.Outcome, Hash: e.Hash}
 }
 
@@ -119,7 +119,7 @@ func (a *auditAPI) listAudit(ctx context.Context, in *struct {
 	if wants(in.Accept, ndjson) {
 		return &written{Body: func(c huma.Context) { a.exportAudit(ctx, c, q, entries) }}, nil
 	}
-	p := auditPage{Items: mapped(entries, auditView)}
+	p := auditPage{Items: mapped(entries, showAudit)}
 	if len(entries) == in.Limit {
 		p.Next = new(strconv.FormatInt(entries[len(entries)-1].ID, 10))
 	}
@@ -128,7 +128,7 @@ func (a *auditAPI) listAudit(ctx context.Context, in *struct {
 
 // auditPage is a part of the audit log, whose length is not counted.
 type auditPage struct {
-	Items []AuditView `json:"items" nullable:"false"`
+	Items []auditView `json:"items" nullable:"false"`
 	Next  *string     `json:"next_cursor" doc:"Ask for older ones with ?cursor; null: these are the oldest."`
 }
 
@@ -148,7 +148,7 @@ func (a *auditAPI) exportAudit(ctx context.Context, c huma.Context, q store.Audi
 	for len(entries) > 0 {
 		control.SetWriteDeadline(time.Now().Add(streamStall)) //nolint:errcheck // a writer without deadlines is a test's
 		for _, e := range entries {
-			if out.Encode(auditView(e)) != nil {
+			if out.Encode(showAudit(e)) != nil {
 				panic(http.ErrAbortHandler)
 			}
 		}
@@ -161,8 +161,8 @@ func (a *auditAPI) exportAudit(ctx context.Context, c huma.Context, q store.Audi
 	}
 }
 
-// UsageView is what a tenant has used.
-type UsageView struct {
+// usageView is what a tenant has used.
+type usageView struct {
 	From    string           `json:"from" doc:"The first UTC day."`
 	To      string           `json:"to" doc:"The UTC day after the last."`
 	GroupBy string           `json:"group_by,omitempty"`
@@ -205,7 +205,7 @@ func (a *auditAPI) getUsage(ctx context.Context, in *struct {
 			writeUsage(c.BodyWriter(), rows)
 		}}, nil
 	}
-	return inJSON(UsageView{From: q.From.Format(time.DateOnly), To: q.To.Format(time.DateOnly), GroupBy: q.GroupBy,
+	return inJSON(usageView{From: q.From.Format(time.DateOnly), To: q.To.Format(time.DateOnly), GroupBy: q.GroupBy,
 		Items: append([]store.UsageRow{}, rows...), Total: len(rows)}), nil
 }
 

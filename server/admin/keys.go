@@ -44,8 +44,8 @@ type KeySettings struct {
 	ExpiresAt *time.Time     `json:"expires_at" required:"false" nullable:"true" doc:"Absent: never."`
 }
 
-// KeyView is a key as the API shows it.
-type KeyView struct {
+// keyView is a key as the API shows it.
+type keyView struct {
 	ID     string `json:"id"`
 	Tenant string `json:"tenant"`
 	Hint   string `json:"hint" doc:"First and last characters, to tell keys apart."`
@@ -58,14 +58,14 @@ type KeyView struct {
 	ReplacedBy string     `json:"replaced_by,omitempty" doc:"The id of the key that a rotation put in its place."`
 	FromConfig bool       `json:"from_config" doc:"It stands in config.yaml and is changed there."`
 	Version    int64      `json:"version"`
-	Now        *UsedNow   `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one key."`
+	Now        *usedNow   `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one key."`
 }
 
-// KeyAnswer is a key after a change.
-type KeyAnswer struct {
-	Key      KeyView  `json:"key"`
+// keyAnswer is a key after a change.
+type keyAnswer struct {
+	Key      keyView  `json:"key"`
 	Secret   string   `json:"secret,omitempty" doc:"The key itself. It is shown here and nowhere again."`
-	Replaced *KeyView `json:"replaced,omitempty" doc:"The key in whose place it is."`
+	Replaced *keyView `json:"replaced,omitempty" doc:"The key in whose place it is."`
 	Warnings []string `json:"warnings,omitempty" doc:"What of the settings does nothing with the configuration in force, and whose settings count."`
 }
 
@@ -94,10 +94,10 @@ func (s KeySettings) check(patch json.RawMessage, now time.Time) error {
 	return nil
 }
 
-func keyView(k tenants.Key, now time.Time) KeyView {
+func showKey(k tenants.Key, now time.Time) keyView {
 	settings := keySettings(k)
 	settings.RightsSettings = settings.inEffect()
-	return KeyView{ID: k.ID, Tenant: k.Tenant, Hint: k.Hint, State: k.State(now), KeySettings: settings, CreatedBy: k.CreatedBy,
+	return keyView{ID: k.ID, Tenant: k.Tenant, Hint: k.Hint, State: k.State(now), KeySettings: settings, CreatedBy: k.CreatedBy,
 		CreatedAt: optional(k.CreatedAt), RevokedAt: optional(k.RevokedAt), LastUsedAt: optional(k.LastUsedAt),
 		ReplacedBy: k.ReplacedBy, FromConfig: k.FromConfig, Version: k.Version}
 }
@@ -105,36 +105,36 @@ func keyView(k tenants.Key, now time.Time) KeyView {
 func (a *keyAPI) listKeys(_ context.Context, in *struct {
 	Name string `path:"name" maxLength:"63"`
 	PageQuery
-}) (*reply[Page[KeyView]], error) {
+}) (*reply[page[keyView]], error) {
 	if _, err := a.tenant(in.Name); err != nil {
 		return nil, err
 	}
 	_, ks, _, _ := a.control.TenantsNow()
-	var views []KeyView
+	var views []keyView
 	for _, k := range ks {
 		if k.Tenant == in.Name {
-			views = append(views, keyView(k, time.Now()))
+			views = append(views, showKey(k, time.Now()))
 		}
 	}
-	return &reply[Page[KeyView]]{Body: paged(views, in.PageQuery, func(k *KeyView) string { return k.ID }, func(k *KeyView) string { return k.Name })}, nil
+	return &reply[page[keyView]]{Body: paged(views, in.PageQuery, func(k *keyView) string { return k.ID }, func(k *keyView) string { return k.Name })}, nil
 }
 
 func (a *keyAPI) getKey(_ context.Context, in *struct {
 	ID string `path:"id" maxLength:"63"`
-}) (*tagged[KeyView], error) {
+}) (*tagged[keyView], error) {
 	k, err := a.key(in.ID)
 	if err != nil {
 		return nil, err
 	}
-	v := keyView(k, time.Now())
+	v := showKey(k, time.Now())
 	v.Now = a.usedNow(k.Tenant, k.ID, time.Now())
-	return &tagged[KeyView]{ETag: etag(k.Version), Body: v}, nil
+	return &tagged[keyView]{ETag: etag(k.Version), Body: v}, nil
 }
 
 func (a *keyAPI) createKey(ctx context.Context, in *struct {
 	Name string `path:"name" maxLength:"63"`
 	Body json.RawMessage
-}) (*tagged[KeyAnswer], error) {
+}) (*tagged[keyAnswer], error) {
 	settings, err := merged(KeySettings{}, in.Body)
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (a *keyAPI) createKey(ctx context.Context, in *struct {
 		return nil, a.failed("making a key", err)
 	}
 	a.control.Database.Changed(ctx)
-	return &tagged[KeyAnswer]{ETag: etag(k.Version), Body: KeyAnswer{Key: keyView(k, time.Now()), Secret: secret,
+	return &tagged[keyAnswer]{ETag: etag(k.Version), Body: keyAnswer{Key: showKey(k, time.Now()), Secret: secret,
 		Warnings: append(warnings, advice(a.control.Snapshot().File, k.Rights, k.Limits)...)}}, nil
 }
 
@@ -167,7 +167,7 @@ func (a *keyAPI) updateKey(ctx context.Context, in *struct {
 	ID      string `path:"id" maxLength:"63"`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
 	Body    json.RawMessage
-}) (*tagged[KeyAnswer], error) {
+}) (*tagged[keyAnswer], error) {
 	var made tenants.Key
 	err := a.changeKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) error {
 		if !k.Valid(time.Now()) {
@@ -186,6 +186,6 @@ func (a *keyAPI) updateKey(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("changing a key", err)
 	}
-	return &tagged[KeyAnswer]{ETag: etag(made.Version), Body: KeyAnswer{Key: keyView(made, time.Now()),
+	return &tagged[keyAnswer]{ETag: etag(made.Version), Body: keyAnswer{Key: showKey(made, time.Now()),
 		Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }

@@ -11,21 +11,21 @@ import (
 	"tierway/tenants"
 )
 
-// KeyRotation says how a key is replaced.
-type KeyRotation struct {
+// keyRotation says how a key is replaced.
+type keyRotation struct {
 	Grace int64 `json:"grace_s,omitempty" minimum:"0" maximum:"604800" doc:"Seconds for which the old key goes on working, up to 7 days; absent: none."`
 }
 
-// KeyRevocation says why a key is ended.
-type KeyRevocation struct {
+// keyRevocation says why a key is ended.
+type keyRevocation struct {
 	Reason string `json:"reason,omitempty" maxLength:"200" doc:"For the audit log."`
 }
 
 func (a *keyAPI) rotateKey(ctx context.Context, in *struct {
 	ID      string `path:"id" maxLength:"63"`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
-	Body    *KeyRotation
-}) (*tagged[KeyAnswer], error) {
+	Body    *keyRotation
+}) (*tagged[keyAnswer], error) {
 	secret, next, err := tenants.Mint(rand.Reader, "") // the tenant is the old key's
 	if err != nil {
 		return nil, a.failed("making a key", err)
@@ -53,7 +53,7 @@ func (a *keyAPI) rotateKey(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("rotating a key", err)
 	}
-	return &tagged[KeyAnswer]{ETag: etag(made.Version), Body: KeyAnswer{Key: keyView(made, now), Secret: secret, Replaced: new(keyView(old, now))}}, nil
+	return &tagged[keyAnswer]{ETag: etag(made.Version), Body: keyAnswer{Key: showKey(made, now), Secret: secret, Replaced: new(showKey(old, now))}}, nil
 }
 
 // over is the answer to a change of a key that is of no use any more.
@@ -64,8 +64,8 @@ func over(k tenants.Key, now time.Time) error {
 func (a *keyAPI) revokeKey(ctx context.Context, in *struct {
 	ID      string `path:"id" maxLength:"63"`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
-	Body    *KeyRevocation
-}) (*tagged[KeyAnswer], error) {
+	Body    *keyRevocation
+}) (*tagged[keyAnswer], error) {
 	reason := ""
 	if in.Body != nil {
 		reason = in.Body.Reason
@@ -78,5 +78,5 @@ func (a *keyAPI) revokeKey(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("revoking a key", err)
 	}
-	return &tagged[KeyAnswer]{ETag: etag(made.Version), Body: KeyAnswer{Key: keyView(made, time.Now())}}, nil
+	return &tagged[keyAnswer]{ETag: etag(made.Version), Body: keyAnswer{Key: showKey(made, time.Now())}}, nil
 }

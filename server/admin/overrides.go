@@ -26,27 +26,27 @@ type drainState struct {
 	Overdue         bool       `json:"overdue" doc:"The deadline has passed and requests are under way still."`
 }
 
-// WorkerChange is another weight for a worker.
-type WorkerChange struct {
+// workerChange is another weight for a worker.
+type workerChange struct {
 	Weight *int  `json:"weight" nullable:"true" minimum:"0" maximum:"100" doc:"0: no new requests; null: the configuration's."`
 	TTL    int64 `json:"ttl_s,omitempty" minimum:"1" maximum:"2592000" doc:"Seconds after which it is over by itself; absent: until it is reset."`
 }
 
-// WorkerAnswer is a worker after a change, or as it would be.
-type WorkerAnswer struct {
+// workerAnswer is a worker after a change, or as it would be.
+type workerAnswer struct {
 	DryRun   bool               `json:"dry_run"`
-	Worker   WorkerState        `json:"worker"`
+	Worker   workerState        `json:"worker"`
 	Expected map[string]float64 `json:"expected" nullable:"false" doc:"Share of the pool's requests by worker, by weight."`
 	Warnings []string           `json:"warnings,omitempty"`
 }
 
-// DrainRequest says how long a drain may take.
-type DrainRequest struct {
+// drainRequest says how long a drain may take.
+type drainRequest struct {
 	Timeout int64 `json:"timeout_s,omitempty" minimum:"1" maximum:"86400" default:"300" doc:"When it is to be done, for the progress that is shown."`
 }
 
-// DrainAnswer is how a drain begins.
-type DrainAnswer struct {
+// drainAnswer is how a drain begins.
+type drainAnswer struct {
 	State           string    `json:"state" enum:"draining,drained"`
 	Inflight        int       `json:"inflight"`
 	InflightAtStart int       `json:"inflight_at_start"`
@@ -55,7 +55,7 @@ type DrainAnswer struct {
 }
 
 // addDrain marks a worker that takes no new requests by an override.
-func (a *workerAPI) addDrain(st *WorkerState, now time.Time) {
+func (a *workerAPI) addDrain(st *workerState, now time.Time) {
 	o := st.Weights.Override
 	if o == nil || !o.Drain {
 		return
@@ -90,8 +90,8 @@ func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
 	Name    string `path:"name" maxLength:"200"`
 	DryRun  bool   `query:"dry_run" doc:"Say what would happen, and change nothing."`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
-	Body    WorkerChange
-}) (*tagged[WorkerAnswer], error) {
+	Body    workerChange
+}) (*tagged[workerAnswer], error) {
 	p, w, err := a.workerNamed(in.Name)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
 }
 
 // over returns the override with the change. A drain stays until it is taken back.
-func (c WorkerChange) over(o store.Override) (store.Override, error) {
+func (c workerChange) over(o store.Override) (store.Override, error) {
 	if c.TTL > 0 && o.Drain {
 		return o, huma.Error409Conflict("The worker drains, and a drain does not end by itself: leave ttl_s out, or undrain it first.")
 	}
@@ -119,7 +119,7 @@ func (c WorkerChange) over(o store.Override) (store.Override, error) {
 }
 
 // previewWeight answers with the shares that a change would make.
-func (a *workerAPI) previewWeight(p *control.Pool, w WorkerState, ifMatch string, c WorkerChange) (*tagged[WorkerAnswer], error) {
+func (a *workerAPI) previewWeight(p *control.Pool, w workerState, ifMatch string, c workerChange) (*tagged[workerAnswer], error) {
 	match, err := tagOf(ifMatch)
 	if err != nil {
 		return nil, err
@@ -141,9 +141,9 @@ func (a *workerAPI) previewWeight(p *control.Pool, w WorkerState, ifMatch string
 	} else if o.Weight != nil {
 		weight = *o.Weight
 	}
-	answer := WorkerAnswer{DryRun: true, Worker: w}
+	answer := workerAnswer{DryRun: true, Worker: w}
 	answer.Expected, answer.Warnings = expectedOf(p, map[string]int{w.Name: weight}, time.Now())
-	return &tagged[WorkerAnswer]{ETag: etag(was.Number()), Body: answer}, nil
+	return &tagged[workerAnswer]{ETag: etag(was.Number()), Body: answer}, nil
 }
 
 // change changes what is in force of a worker by f, unless it is another than
@@ -169,21 +169,21 @@ func (a *workerAPI) change(ctx context.Context, worker, ifMatch string, f func(s
 }
 
 // workerAnswer answers with a worker and its pool as they are after a change.
-func (a *workerAPI) workerAnswer(o store.Override) (*tagged[WorkerAnswer], error) {
+func (a *workerAPI) workerAnswer(o store.Override) (*tagged[workerAnswer], error) {
 	p, w, err := a.workerNamed(o.Worker)
 	if err != nil {
 		return nil, err
 	}
-	answer := WorkerAnswer{Worker: w}
+	answer := workerAnswer{Worker: w}
 	answer.Expected, answer.Warnings = expectedOf(p, nil, time.Now())
-	return &tagged[WorkerAnswer]{ETag: etag(o.Number()), Body: answer}, nil
+	return &tagged[workerAnswer]{ETag: etag(o.Number()), Body: answer}, nil
 }
 
 func (a *workerAPI) drainWorker(ctx context.Context, in *struct {
 	Name    string `path:"name" maxLength:"200"`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
-	Body    *DrainRequest
-}) (*tagged[DrainAnswer], error) {
+	Body    *drainRequest
+}) (*tagged[drainAnswer], error) {
 	p, w, err := a.workerNamed(in.Name)
 	if err != nil {
 		return nil, err
@@ -201,12 +201,12 @@ func (a *workerAPI) drainWorker(ctx context.Context, in *struct {
 	a.mu.Lock()
 	a.drains[in.Name] = begun
 	a.mu.Unlock()
-	answer := DrainAnswer{State: "drained", InflightAtStart: begun.inflight, Deadline: begun.deadline}
+	answer := drainAnswer{State: "drained", InflightAtStart: begun.inflight, Deadline: begun.deadline}
 	if _, w, err = a.workerNamed(in.Name); err == nil && w.Inflight > 0 {
 		answer.State, answer.Inflight = "draining", w.Inflight
 	}
 	_, answer.Warnings = expectedOf(p, nil, now)
-	return &tagged[DrainAnswer]{ETag: etag(o.Number()), Body: answer}, nil
+	return &tagged[drainAnswer]{ETag: etag(o.Number()), Body: answer}, nil
 }
 
 // drained returns the override as one that drains. That lasts until it is taken
@@ -223,7 +223,7 @@ func drained(o store.Override) (store.Override, error) {
 func (a *workerAPI) undrainWorker(ctx context.Context, in *struct {
 	Name    string `path:"name" maxLength:"200"`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
-}) (*tagged[WorkerAnswer], error) {
+}) (*tagged[workerAnswer], error) {
 	if _, _, err := a.workerNamed(in.Name); err != nil {
 		return nil, err
 	}
@@ -244,9 +244,9 @@ func (a *workerAPI) forgetDrain(worker string) {
 	delete(a.drains, worker)
 }
 
-func (a *workerAPI) listOverrides(_ context.Context, in *struct{ PageQuery }) (*reply[Page[store.Override]], error) {
+func (a *workerAPI) listOverrides(_ context.Context, in *struct{ PageQuery }) (*reply[page[store.Override]], error) {
 	name := func(o *store.Override) string { return o.Worker }
-	return &reply[Page[store.Override]]{Body: paged(a.control.OverridesNow(), in.PageQuery, name, name)}, nil
+	return &reply[page[store.Override]]{Body: paged(a.control.OverridesNow(), in.PageQuery, name, name)}, nil
 }
 
 func (a *workerAPI) deleteOverride(ctx context.Context, in *struct {

@@ -13,16 +13,16 @@ type PageQuery struct {
 	Search string `query:"q" maxLength:"100" doc:"Only items whose name has this text."`
 }
 
-// Page is a part of a list.
-type Page[T any] struct {
+// page is a part of a list.
+type page[T any] struct {
 	Items []T     `json:"items" nullable:"false"`
 	Next  *string `json:"next_cursor" doc:"Ask for the next page with ?cursor; null: this is the last."`
 	Total int     `json:"total" doc:"Items on all pages."`
 }
 
 // whole returns a list that is one page.
-func whole[T any](all []T) *reply[Page[T]] {
-	return &reply[Page[T]]{Body: Page[T]{Items: all, Total: len(all)}}
+func whole[T any](all []T) *reply[page[T]] {
+	return &reply[page[T]]{Body: page[T]{Items: all, Total: len(all)}}
 }
 
 // mapped returns f of each item; never nil.
@@ -37,10 +37,10 @@ func mapped[T, V any](all []T, f func(T) V) []V {
 // paged returns the part of all that q asks for, in the order of their ids. A
 // cursor is the id of the last item that was seen, so that items which come and
 // go between two pages neither repeat nor hide others.
-func paged[T any](all []T, q PageQuery, id, name func(*T) string) Page[T] {
+func paged[T any](all []T, q PageQuery, id, name func(*T) string) page[T] {
 	all = slices.DeleteFunc(all, func(item T) bool { return !strings.Contains(name(&item), q.Search) })
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(id(&a), id(&b)) })
-	p := Page[T]{Items: []T{}, Total: len(all)}
+	p := page[T]{Items: []T{}, Total: len(all)}
 	from := 0
 	if q.Cursor != "" {
 		from, _ = slices.BinarySearchFunc(all, q.Cursor, func(item T, cursor string) int {

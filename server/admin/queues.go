@@ -67,8 +67,8 @@ type waiterState struct {
 	Estimated *float64 `json:"estimated_ms" doc:"Until its turn, by position and throughput, if nobody more urgent comes; null: nothing goes."`
 }
 
-// QueueView is GET /admin/queues/{tier}.
-type QueueView struct {
+// queueView is GET /admin/queues/{tier}.
+type queueView struct {
 	QueueState
 	Waiting []waiterState `json:"waiting" nullable:"false"`
 	Matched int           `json:"matched" doc:"How many the filters let through, those beyond limit among them; of the first 10,000 that wait."`
@@ -78,7 +78,7 @@ type QueueView struct {
 // nobody enters or leaves meanwhile, and so many take some 10 ms.
 const maxLooked = 10_000
 
-func (a *queueAPI) listQueues(context.Context, *struct{}) (*reply[Page[QueueState]], error) {
+func (a *queueAPI) listQueues(context.Context, *struct{}) (*reply[page[QueueState]], error) {
 	now := time.Now()
 	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) QueueState { return queueState(p, now) })), nil
 }
@@ -88,13 +88,13 @@ func (a *queueAPI) getQueue(_ context.Context, in *struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many that wait."`
 	Tenant string `query:"tenant" maxLength:"63" doc:"Only this tenant's."`
 	Class  string `query:"class" enum:"interactive,background,batch" doc:"Only those of the class."`
-}) (*reply[QueueView], error) {
+}) (*reply[queueView], error) {
 	p := a.control.Snapshot().ByName[in.Tier]
 	if p == nil {
 		return nil, notFound("tier or pool", in.Tier)
 	}
 	now := time.Now()
-	view := QueueView{QueueState: queueState(p, now), Waiting: []waiterState{}}
+	view := queueView{QueueState: queueState(p, now), Waiting: []waiterState{}}
 	look, all := maxLooked, in.Tenant == "" && in.Class == ""
 	if all {
 		look = in.Limit
@@ -112,7 +112,7 @@ func (a *queueAPI) getQueue(_ context.Context, in *struct {
 	if all {
 		view.Matched = view.Depth
 	}
-	return &reply[QueueView]{Body: view}, nil
+	return &reply[queueView]{Body: view}, nil
 }
 
 // estimate returns a time in milliseconds as the answer shows it: a queue says 0

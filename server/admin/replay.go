@@ -38,8 +38,8 @@ type ReplayFilter struct {
 	Search    string    `json:"q,omitempty" maxLength:"100" doc:"A part of the request id, tenant, key, model, tier, worker or code, in any case."`
 }
 
-// ReplayAnswer is what a replay has found.
-type ReplayAnswer struct {
+// replayAnswer is what a replay has found.
+type replayAnswer struct {
 	replay.Report
 	Changes  []ChangeView  `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
 	Warnings []ProblemView `json:"warnings,omitempty" doc:"Of the draft."`
@@ -55,7 +55,7 @@ const (
 	timeEvery = 256
 )
 
-func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder }) (*reply[ReplayAnswer], error) {
+func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder }) (*reply[replayAnswer], error) {
 	o := &in.Body
 	var filter decisions.Filter
 	if o.Filter != nil {
@@ -85,7 +85,7 @@ func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder
 	if err != nil {
 		return nil, err
 	}
-	return &reply[ReplayAnswer]{Body: ReplayAnswer{Report: *report, Changes: told.Changes, Warnings: told.Warnings}}, nil
+	return &reply[replayAnswer]{Body: replayAnswer{Report: *report, Changes: told.Changes, Warnings: told.Warnings}}, nil
 }
 
 // replay decides records again until it is done or ctx's end is near.

@@ -62,9 +62,9 @@ func checkName(location, name string) error {
 	return nil
 }
 
-// LimitSettings describes tenants.Limits in the OpenAPI document: the fields are
+// limitSettings describes tenants.Limits in the OpenAPI document: the fields are
 // the same, and so are the bounds of config.yaml.
-type LimitSettings struct {
+type limitSettings struct {
 	_           struct{} `nullable:"true"`
 	RPM         int64    `json:"rpm,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests a minute."`
 	RPS         int64    `json:"rps,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests a second."`

@@ -20,7 +20,7 @@ func (a *tenantAPI) operations() []operation {
 		{id: "list-tenants", route: "GET /admin/tenants", roles: anybody, register: handle(a.listTenants),
 			summary: "List the tenants"},
 		{id: "create-tenant", route: "POST /admin/tenants", roles: admins, status: http.StatusCreated,
-			errors: creating, register: handle(withDatabase(a.gateway, a.createTenant), bodyOf[TenantCreate]),
+			errors: creating, register: handle(withDatabase(a.gateway, a.createTenant), bodyOf[tenantCreate]),
 			summary: "Make a tenant, with issue_key a key of it too"},
 		{id: "get-tenant", route: "GET /admin/tenants/{name}", roles: anybody, register: handle(a.getTenant),
 			summary: "Show a tenant and what it uses now"},
@@ -43,16 +43,16 @@ type TenantSettings struct {
 	FailClosed   bool           `json:"fail_closed" required:"false" nullable:"true" doc:"Refused while Redis is away."`
 }
 
-// TenantCreate is a tenant to be made.
-type TenantCreate struct {
+// tenantCreate is a tenant to be made.
+type tenantCreate struct {
 	Name string `json:"name" pattern:"^[a-z0-9-]{1,63}$" patternDescription:"1 to 63 of a-z, 0-9 and -" doc:"Cannot be changed."`
 	TenantSettings
 	IssueKey bool   `json:"issue_key" required:"false" doc:"Make a key too; the answer holds it, once."`
 	KeyName  string `json:"key_name" required:"false" maxLength:"100" doc:"The key's name."`
 }
 
-// TenantView is a tenant as the API shows it.
-type TenantView struct {
+// tenantView is a tenant as the API shows it.
+type tenantView struct {
 	Name string `json:"name"`
 	TenantSettings
 	Keys       int        `json:"keys" doc:"Those that may be used."`
@@ -60,26 +60,26 @@ type TenantView struct {
 	Version    int64      `json:"version"`
 	CreatedAt  *time.Time `json:"created_at,omitempty"`
 	UpdatedAt  *time.Time `json:"updated_at,omitempty"`
-	Now        *UsedNow   `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one tenant."`
+	Now        *usedNow   `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one tenant."`
 }
 
-// UsedNow is what of limits is used at the moment, as this gateway knows it.
-type UsedNow struct {
+// usedNow is what of limits is used at the moment, as this gateway knows it.
+type usedNow struct {
 	Inflight int64     `json:"inflight" doc:"Requests under way on this gateway."`
-	Day      SpentView `json:"day" doc:"This UTC day."`
-	Month    SpentView `json:"month" doc:"This UTC month."`
+	Day      spentView `json:"day" doc:"This UTC day."`
+	Month    spentView `json:"month" doc:"This UTC month."`
 }
 
-// SpentView is what was used of budgets.
-type SpentView struct {
+// spentView is what was used of budgets.
+type spentView struct {
 	Tokens int64         `json:"tokens"`
 	Money  tenants.Money `json:"money"`
 }
 
-// TenantAnswer is a tenant after a change.
-type TenantAnswer struct {
-	Tenant   TenantView `json:"tenant"`
-	Key      *KeyView   `json:"key,omitempty"`
+// tenantAnswer is a tenant after a change.
+type tenantAnswer struct {
+	Tenant   tenantView `json:"tenant"`
+	Key      *keyView   `json:"key,omitempty"`
 	Secret   string     `json:"secret,omitempty" doc:"The key itself. It is shown here and nowhere again."`
 	Warnings []string   `json:"warnings,omitempty" doc:"What of the settings does nothing with the configuration in force."`
 }
@@ -96,12 +96,12 @@ func tenantSettings(t tenants.Tenant) TenantSettings {
 		IsolateCache: t.IsolateCache, Degrade: t.Degrade, FailClosed: t.FailClosed}
 }
 
-// tenantView returns the tenant as the API shows it, with how many of the keys are its
+// showTenant returns the tenant as the API shows it, with how many of the keys are its
 // own and in force.
-func tenantView(t tenants.Tenant, keys int) TenantView {
+func showTenant(t tenants.Tenant, keys int) tenantView {
 	settings := tenantSettings(t)
 	settings.RightsSettings = settings.inEffect()
-	return TenantView{Name: t.Name, TenantSettings: settings, Keys: keys, FromConfig: t.FromConfig, Version: t.Version,
+	return tenantView{Name: t.Name, TenantSettings: settings, Keys: keys, FromConfig: t.FromConfig, Version: t.Version,
 		CreatedAt: optional(t.CreatedAt), UpdatedAt: optional(t.UpdatedAt)}
 }
 
@@ -116,30 +116,30 @@ func countKeys(ks []tenants.Key, now time.Time) map[string]int {
 	return n
 }
 
-func (a *tenantAPI) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[Page[TenantView]], error) {
+func (a *tenantAPI) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[page[tenantView]], error) {
 	ts, ks, _, _ := a.control.TenantsNow()
 	keys := countKeys(ks, time.Now())
-	views := mapped(ts, func(t tenants.Tenant) TenantView { return tenantView(t, keys[t.Name]) })
-	name := func(t *TenantView) string { return t.Name }
-	return &reply[Page[TenantView]]{Body: paged(views, in.PageQuery, name, name)}, nil
+	views := mapped(ts, func(t tenants.Tenant) tenantView { return showTenant(t, keys[t.Name]) })
+	name := func(t *tenantView) string { return t.Name }
+	return &reply[page[tenantView]]{Body: paged(views, in.PageQuery, name, name)}, nil
 }
 
 func (a *tenantAPI) getTenant(_ context.Context, in *struct {
 	Name string `path:"name" maxLength:"63"`
-}) (*tagged[TenantView], error) {
+}) (*tagged[tenantView], error) {
 	t, err := a.tenant(in.Name)
 	if err != nil {
 		return nil, err
 	}
 	_, ks, _, _ := a.control.TenantsNow()
 	now := time.Now()
-	v := tenantView(t, countKeys(ks, now)[t.Name])
+	v := showTenant(t, countKeys(ks, now)[t.Name])
 	v.Now = a.usedNow(t.Name, "", now)
-	return &tagged[TenantView]{ETag: etag(t.Version), Body: v}, nil
+	return &tagged[tenantView]{ETag: etag(t.Version), Body: v}, nil
 }
 
-func (a *tenantAPI) createTenant(ctx context.Context, in *struct{ Body json.RawMessage }) (*tagged[TenantAnswer], error) {
-	c, err := merged(TenantCreate{}, in.Body)
+func (a *tenantAPI) createTenant(ctx context.Context, in *struct{ Body json.RawMessage }) (*tagged[tenantAnswer], error) {
+	c, err := merged(tenantCreate{}, in.Body)
 	if err == nil {
 		err = c.check(in.Body)
 	}
@@ -156,24 +156,24 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct{ Body json.RawM
 	if err != nil {
 		return nil, a.failed("making a tenant", err)
 	}
-	answer := TenantAnswer{Tenant: tenantView(made, 0), Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}
+	answer := tenantAnswer{Tenant: showTenant(made, 0), Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}
 	if c.IssueKey {
 		key, secret, err := a.mint(ctx, tenants.Key{Tenant: made.Name, Name: c.KeyName})
 		if err != nil {
 			a.control.Database.Changed(ctx)
 			return nil, a.failed("making the tenant's key", fmt.Errorf("the tenant %s was made, its key was not: %w", made.Name, err))
 		}
-		answer.Tenant.Keys, answer.Key, answer.Secret = 1, new(keyView(key, time.Now())), secret
+		answer.Tenant.Keys, answer.Key, answer.Secret = 1, new(showKey(key, time.Now())), secret
 	}
 	a.control.Database.Changed(ctx)
-	return &tagged[TenantAnswer]{ETag: etag(made.Version), Body: answer}, nil
+	return &tagged[tenantAnswer]{ETag: etag(made.Version), Body: answer}, nil
 }
 
 func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 	Name    string `path:"name" maxLength:"63"`
 	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
 	Body    json.RawMessage
-}) (*tagged[TenantAnswer], error) {
+}) (*tagged[tenantAnswer], error) {
 	var made tenants.Tenant
 	err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) error {
 		settings, err := merged(tenantSettings(t), in.Body)
@@ -190,7 +190,7 @@ func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 		return nil, a.failed("changing a tenant", err)
 	}
 	_, ks, _, _ := a.control.TenantsNow()
-	return &tagged[TenantAnswer]{ETag: etag(made.Version), Body: TenantAnswer{Tenant: tenantView(made, countKeys(ks, time.Now())[made.Name]),
+	return &tagged[tenantAnswer]{ETag: etag(made.Version), Body: tenantAnswer{Tenant: showTenant(made, countKeys(ks, time.Now())[made.Name]),
 		Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }
 

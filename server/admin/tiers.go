@@ -9,8 +9,8 @@ import (
 	"tierway/tenants"
 )
 
-// TierState is a tier or pool as GET /admin/tiers shows it.
-type TierState struct {
+// tierState is a tier or pool as GET /admin/tiers shows it.
+type tierState struct {
 	Name    string         `json:"name"`
 	Tier    bool           `json:"tier" doc:"One of the tiers, which are listed in their order; else a pool."`
 	Model   string         `json:"model" doc:"What its workers serve; empty: what clients ask for."`
@@ -23,10 +23,10 @@ type TierState struct {
 	Learned poolState      `json:"learned"`
 }
 
-func (a *workerAPI) listTiers(context.Context, *struct{}) (*reply[Page[TierState]], error) {
-	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) TierState {
+func (a *workerAPI) listTiers(context.Context, *struct{}) (*reply[page[tierState]], error) {
+	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) tierState {
 		states, learned := a.poolWorkers(p, time.Now())
-		t := TierState{Name: p.Name, Tier: p.Tier, Model: p.Model, Models: append([]string{}, p.Models...), Serves: mapped(p.Serves, openai.Dialect.String),
+		t := tierState{Name: p.Name, Tier: p.Tier, Model: p.Model, Models: append([]string{}, p.Models...), Serves: mapped(p.Serves, openai.Dialect.String),
 			Context: p.Context, Price: p.Price, Workers: map[string]int{}, Queued: p.WaitQueue.Waiting(), Learned: learned}
 		for _, w := range states {
 			t.Workers[w.State]++

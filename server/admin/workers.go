@@ -49,9 +49,9 @@ func (a *workerAPI) operations() []operation {
 	}
 }
 
-// WorkerState is one worker as GET /admin/workers shows it: views of a control.LiveWorker.
+// workerState is one worker as GET /admin/workers shows it: views of a control.LiveWorker.
 // The document lists embedded fields after all others, so that every field is in a group.
-type WorkerState struct {
+type workerState struct {
 	WorkerOrigin
 	WorkerHealth
 	WorkerLoad
@@ -191,45 +191,45 @@ type depthState struct {
 	Changes int64 `json:"changes" doc:"How often any of this changed."`
 }
 
-// WorkersView is GET /admin/workers.
-type WorkersView struct {
-	Workers []WorkerState        `json:"workers" nullable:"false"`
+// workersView is GET /admin/workers.
+type workersView struct {
+	Workers []workerState        `json:"workers" nullable:"false"`
 	Pools   map[string]poolState `json:"pools" nullable:"false"`
 }
 
-func (a *workerAPI) listWorkers(context.Context, *struct{}) (*reply[WorkersView], error) {
-	out := WorkersView{Workers: []WorkerState{}, Pools: map[string]poolState{}}
+func (a *workerAPI) listWorkers(context.Context, *struct{}) (*reply[workersView], error) {
+	out := workersView{Workers: []workerState{}, Pools: map[string]poolState{}}
 	for _, p := range a.control.Snapshot().Pools {
 		states, st := a.poolWorkers(p, time.Now())
 		out.Workers = append(out.Workers, states...)
 		out.Pools[p.Name] = st
 	}
-	return &reply[WorkersView]{Body: out}, nil
+	return &reply[workersView]{Body: out}, nil
 }
 
 // workerNamed returns the worker of that name with its pool.
-func (a *workerAPI) workerNamed(name string) (*control.Pool, WorkerState, error) {
+func (a *workerAPI) workerNamed(name string) (*control.Pool, workerState, error) {
 	for _, p := range a.control.Snapshot().Pools {
 		states, _ := a.poolWorkers(p, time.Now())
-		if i := slices.IndexFunc(states, func(w WorkerState) bool { return w.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(states, func(w workerState) bool { return w.Name == name }); i >= 0 {
 			return p, states[i], nil
 		}
 	}
-	return nil, WorkerState{}, notFound("worker", name)
+	return nil, workerState{}, notFound("worker", name)
 }
 
 func (a *workerAPI) getWorker(_ context.Context, in *struct {
 	Name string `path:"name" maxLength:"200"`
-}) (*tagged[WorkerState], error) {
+}) (*tagged[workerState], error) {
 	_, w, err := a.workerNamed(in.Name)
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[WorkerState]{ETag: etag(w.Weights.Version), Body: w}, nil
+	return &tagged[workerState]{ETag: etag(w.Weights.Version), Body: w}, nil
 }
 
 // poolWorkers returns what is known of a pool and of each of its workers.
-func (a *workerAPI) poolWorkers(p *control.Pool, now time.Time) ([]WorkerState, poolState) {
+func (a *workerAPI) poolWorkers(p *control.Pool, now time.Time) ([]workerState, poolState) {
 	learned, ws := p.Routing.Estimates(), p.LiveWorkers(now)
 	byID := map[string]routing.WorkerEstimates{}
 	for _, w := range learned.Workers {
@@ -237,7 +237,7 @@ func (a *workerAPI) poolWorkers(p *control.Pool, now time.Time) ([]WorkerState, 
 	}
 	file, overrides := a.fileWeights(), a.control.OverridesNow()
 	shares := expectedShares(ws, nil)
-	states := make([]WorkerState, len(ws))
+	states := make([]workerState, len(ws))
 	var recent int64
 	for i, v := range ws {
 		st := workerStateOf(p, &v, byID[v.ID])
@@ -286,9 +286,9 @@ func modelsOf(told, listed []string) []string {
 }
 
 // workerStateOf returns a worker as the API shows it, without overlay and history.
-func workerStateOf(p *control.Pool, w *control.LiveWorker, learned routing.WorkerEstimates) WorkerState {
+func workerStateOf(p *control.Pool, w *control.LiveWorker, learned routing.WorkerEstimates) workerState {
 	seen, b := &w.Health, &w.Breaker
-	return WorkerState{
+	return workerState{
 		WorkerOrigin: WorkerOrigin{Name: w.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model,
 			Models: modelsOf(w.Worker.Spec().Models, seen.Models)},
 		WorkerHealth: WorkerHealth{State: w.State(), Since: seconds(seen.Since), LastError: seen.LastError},
