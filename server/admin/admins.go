@@ -28,7 +28,8 @@ func (a *adminAPI) operations() []operation {
 		{id: "create-admin", route: "POST /admin/admins", roles: admins, status: http.StatusCreated,
 			errors: creating, register: handle(withDatabase(a.gateway, a.createAdmin)),
 			summary: "Make an admin key; the answer holds it, once"},
-		{id: "delete-admin", route: "DELETE /admin/admins/{id}", roles: admins, errors: []int{http.StatusConflict, http.StatusServiceUnavailable}, register: handle(a.deleteAdmin),
+		{id: "delete-admin", route: "DELETE /admin/admins/{id}", roles: admins,
+			errors: []int{http.StatusConflict, http.StatusServiceUnavailable}, register: handle(a.deleteAdmin),
 			summary: "End an admin key"},
 		{id: "bootstrap", route: "POST /admin/bootstrap", status: http.StatusCreated, errors: creating,
 			register: handle(withDatabase(a.gateway, a.bootstrap)),
@@ -36,7 +37,6 @@ func (a *adminAPI) operations() []operation {
 	}
 }
 
-// adminCreate is an admin key to be made.
 type adminCreate struct {
 	Name      string     `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"For the audit log; unique."`
 	Role      string     `json:"role" enum:"admin,viewer" doc:"admin: may all; viewer: sees all but admins, changes nothing."`
@@ -49,7 +49,6 @@ type bootstrapRequest struct {
 	Name   string `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"For the audit log."`
 }
 
-// adminView is an admin key as the API shows it.
 type adminView struct {
 	ID         string     `json:"id"`
 	Name       string     `json:"name"`
@@ -62,7 +61,6 @@ type adminView struct {
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
 }
 
-// adminAnswer is an admin key that was made.
 type adminAnswer struct {
 	Admin  adminView `json:"admin"`
 	Secret string    `json:"secret" doc:"The key itself. It is shown here and nowhere again."`
@@ -79,7 +77,8 @@ func showAdmin(ad store.Admin) adminView {
 
 func (a *adminAPI) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[page[adminView]], error) {
 	_, _, all, _ := a.control.TenantsNow()
-	return &reply[page[adminView]]{Body: paged(mapped(all, showAdmin), in.PageQuery, func(v *adminView) string { return v.ID }, func(v *adminView) string { return v.Name })}, nil
+	id, name := func(v *adminView) string { return v.ID }, func(v *adminView) string { return v.Name }
+	return &reply[page[adminView]]{Body: paged(mapped(all, showAdmin), in.PageQuery, id, name)}, nil
 }
 
 // newAdminKey makes an admin with its key.

@@ -57,9 +57,14 @@ var (
 	overriding = []int{http.StatusPreconditionFailed, http.StatusServiceUnavailable}
 )
 
-// handle returns how the operation of a handler is registered. Each of describe adds to
-// its description.
-func handle[I, O any](h func(context.Context, *I) (*O, error), describe ...func(huma.Registry, *huma.Operation)) func(huma.API, huma.Operation) {
+// handler answers the requests of an operation.
+type handler[I, O any] func(context.Context, *I) (*O, error)
+
+// addition adds to the description of an operation.
+type addition func(huma.Registry, *huma.Operation)
+
+// handle returns how the operation of a handler is registered.
+func handle[I, O any](h handler[I, O], describe ...addition) func(huma.API, huma.Operation) {
 	return func(api huma.API, op huma.Operation) {
 		for _, d := range describe {
 			d(api.OpenAPI().Components.Schemas, &op)
@@ -69,7 +74,7 @@ func handle[I, O any](h func(context.Context, *I) (*O, error), describe ...func(
 }
 
 // withDatabase returns a handler that is called only where there is a database.
-func withDatabase[I, O any](g gateway, h func(context.Context, *I) (*O, error)) func(context.Context, *I) (*O, error) {
+func withDatabase[I, O any](g gateway, h handler[I, O]) handler[I, O] {
 	return func(ctx context.Context, in *I) (*O, error) {
 		if g.control.Stores.SQL == nil {
 			return nil, huma.Error501NotImplemented("This gateway has no database. Set store.sql in its configuration, such as sqlite://tierway.db or postgres://…, and start it again; or write auth.keys and admin.keys into the configuration.")
@@ -131,7 +136,8 @@ func (op operation) describe() huma.Operation {
 		DefaultStatus: op.status, MaxBodyBytes: maxAdminBody,
 		BodyReadTimeout: 2 * adminPatience, // its deadline ends the whole request: beyond what that may take
 		Extensions:      map[string]any{"x-roles": append([]string{}, op.roles...)}}
-	errors := append([]int{http.StatusForbidden, http.StatusTooManyRequests, http.StatusUnauthorized, http.StatusUnprocessableEntity}, op.errors...)
+	errors := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity,
+		http.StatusTooManyRequests}, op.errors...)
 	if len(op.roles) > 0 {
 		o.Security = []map[string][]string{{securityScheme: {}}}
 	}
@@ -146,7 +152,8 @@ func (op operation) describe() huma.Operation {
 	case http.MethodDelete:
 		o.DefaultStatus = http.StatusNoContent
 	default:
-		errors = append(errors, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+		errors = append(errors, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge,
+			http.StatusUnsupportedMediaType)
 	}
 	slices.Sort(errors)
 	o.Errors = slices.Compact(errors)

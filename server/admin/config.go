@@ -44,7 +44,6 @@ func (a *configAPI) operations() []operation {
 	}
 }
 
-// configView is the configuration in force.
 type configView struct {
 	Effective       json.RawMessage  `json:"effective" doc:"With defaults and live overrides; digests are cut, secrets left out."`
 	Path            string           `json:"path,omitempty" doc:"The file; absent: started without one."`
@@ -67,7 +66,6 @@ type ProblemView struct {
 	Hint     string `json:"hint,omitempty"`
 }
 
-// configText is a configuration to be checked.
 type configText struct {
 	Text string `json:"text,omitempty" doc:"YAML; absent: the file on disk."`
 }
@@ -186,7 +184,8 @@ func (a *configAPI) reloadConfig(ctx context.Context, in *struct {
 	case err != nil: // a reload asks no store: it is the file, or what the file asks for
 		return nil, a.unreadable(err)
 	}
-	return &tagged[ReloadAnswer]{ETag: `"` + r.Hash + `"`, Body: ReloadAnswer{DryRun: in.DryRun, Generation: r.Generation, FromHash: r.FromHash, ToHash: r.Hash, Changes: mapped(r.Changes, changeView),
+	return &tagged[ReloadAnswer]{ETag: `"` + r.Hash + `"`, Body: ReloadAnswer{DryRun: in.DryRun,
+		Generation: r.Generation, FromHash: r.FromHash, ToHash: r.Hash, Changes: mapped(r.Changes, changeView),
 		Impact: ImpactView(r.Impact), Problems: mapped(r.Problems, problemView)}}, nil
 }
 
@@ -206,7 +205,6 @@ func (a *configAPI) unreadable(err error) error {
 	return huma.Error422UnprocessableEntity(detail+" The one in force stays.", &huma.ErrorDetail{Location: a.path, Message: err.Error()})
 }
 
-// statusView is how the gateway is.
 type statusView struct {
 	Version    string      `json:"version"`
 	Go         string      `json:"go"`
@@ -227,13 +225,11 @@ type SQLView struct {
 	ReadAt *time.Time `json:"read_at,omitempty" doc:"Of the directory in memory."`
 }
 
-// redisView is how Redis is.
 type redisView struct {
 	State    string `json:"state" enum:"ok,away,off" doc:"away: this gateway limits alone."`
 	Gateways int    `json:"gateways" doc:"That share the limits."`
 }
 
-// ledgerView is how the ledger's spool is.
 type ledgerView struct {
 	Spooled int   `json:"spooled" doc:"Rows that wait to be written."`
 	Written int64 `json:"written"`

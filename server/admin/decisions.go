@@ -51,7 +51,6 @@ type decisionView struct {
 	decisions.Decision
 }
 
-// decisionPage is a part of the records.
 type decisionPage struct {
 	Items []decisionView `json:"items" nullable:"false" doc:"Without the candidates and the chain of blocks, which the answer for one has."`
 	Next  *string        `json:"next_cursor" doc:"Ask for older ones with ?cursor; null: these are the oldest that are kept."`
@@ -179,8 +178,8 @@ func enter(n *atomic.Int32, most int32, what, wayOut string) error {
 		return nil
 	}
 	n.Add(-1)
-	return huma.ErrorWithHeaders(huma.Error429TooManyRequests(fmt.Sprintf("There are %d %s of decisions already, which is as many as there may be. %s", most, what, wayOut)),
-		http.Header{"Retry-After": {"15"}})
+	full := fmt.Sprintf("There are %d %s of decisions already, which is as many as there may be. %s", most, what, wayOut)
+	return huma.ErrorWithHeaders(huma.Error429TooManyRequests(full), http.Header{"Retry-After": {"15"}})
 }
 
 // checkFilter returns what is wrong with a filter beyond the form of its values.

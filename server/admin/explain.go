@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -183,15 +184,9 @@ func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *c
 
 // request makes the request that is asked about.
 func (o *ExplainOrder) request(ctx context.Context) (*http.Request, error) {
-	path := o.Path
-	if path == "" {
-		path = "/v1/chat/completions"
-	}
-	if !strings.HasPrefix(path, "/") {
-		return nil, invalid("body.path", "expected a path such as /v1/chat/completions", o.Path)
-	}
+	path := cmp.Or(o.Path, "/v1/chat/completions")
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(o.Request))
-	if err != nil {
+	if err != nil || !strings.HasPrefix(path, "/") {
 		return nil, invalid("body.path", "expected a path such as /v1/chat/completions", o.Path)
 	}
 	r.Header.Set("Content-Type", "application/json")
@@ -222,10 +217,7 @@ func (o *ExplainOrder) caller(p *control.Identity, now time.Time) (*control.Subj
 		}
 		key = ks[at]
 	}
-	name := o.Tenant
-	if name == "" {
-		name = key.Tenant
-	}
+	name := cmp.Or(o.Tenant, key.Tenant)
 	at := slices.IndexFunc(ts, func(t tenants.Tenant) bool { return t.Name == name })
 	if at < 0 {
 		return nil, invalid("body.tenant", "there is no such tenant", name)

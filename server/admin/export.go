@@ -25,7 +25,7 @@ const (
 )
 
 // exports documents an answer that is JSON, or another type by Accept.
-func exports[T any](other string) func(huma.Registry, *huma.Operation) {
+func exports[T any](other string) addition {
 	return func(registry huma.Registry, op *huma.Operation) {
 		op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
 			"application/json": {Schema: registry.Schema(reflect.TypeFor[T](), true, "")},
@@ -68,7 +68,6 @@ func (a *auditAPI) operations() []operation {
 	}
 }
 
-// auditView is one line of the audit log.
 type auditView struct {
 	ID        int64           `json:"id"`
 	At        time.Time       `json:"at"`
@@ -161,7 +160,6 @@ func (a *auditAPI) exportAudit(ctx context.Context, c huma.Context, q store.Audi
 	}
 }
 
-// usageView is what a tenant has used.
 type usageView struct {
 	From    string           `json:"from" doc:"The first UTC day."`
 	To      string           `json:"to" doc:"The UTC day after the last."`

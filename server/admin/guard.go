@@ -176,8 +176,8 @@ type refusals struct {
 	more   int   // that were not, since then
 }
 
-// noteOnce is note, at most once a second for each address. What was left out
-// before is told by its number.
+// noteOnce appends to the log and the audit log what changes nothing, at most once a second
+// for each address. What was left out before is told by its number.
 func (g *guard) noteOnce(ctx context.Context, actor store.Actor, action, target, outcome string) {
 	more, elsewhere, first := g.firstOfSecond(actor.IP, time.Now().Unix())
 	if !first {
@@ -189,7 +189,15 @@ func (g *guard) noteOnce(ctx context.Context, actor store.Actor, action, target,
 	if elsewhere > 0 {
 		outcome += fmt.Sprintf("; %d more of other addresses", elsewhere)
 	}
-	g.note(ctx, actor, action, target, outcome)
+	g.log.Warn("an admin request was refused", "actor", actor.Name, "ip", actor.IP, "request_id", actor.RequestID, "target", target, "why", outcome)
+	if g.control.Stores.SQL == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
+	defer cancel()
+	if err := g.control.Stores.SQL.AppendAudit(ctx, actor, action, target, "", "", outcome); err != nil {
+		g.log.Warn("a refusal could not be written to the audit log", "cause", err.Error())
+	}
 }
 
 // firstOfSecond reports whether the address has not been written down in this
@@ -218,19 +226,6 @@ func (g *guard) firstOfSecond(ip string, second int64) (more, elsewhere int, fir
 	elsewhere, g.elsewhere = g.elsewhere, 0
 	g.refused[ip] = refusals{second: second}
 	return was.more, elsewhere, true
-}
-
-// note appends to the audit log what changes nothing.
-func (g *guard) note(ctx context.Context, actor store.Actor, action, target, outcome string) {
-	g.log.Warn("an admin request was refused", "actor", actor.Name, "ip", actor.IP, "request_id", actor.RequestID, "target", target, "why", outcome)
-	if g.control.Stores.SQL == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
-	defer cancel()
-	if err := g.control.Stores.SQL.AppendAudit(ctx, actor, action, target, "", "", outcome); err != nil {
-		g.log.Warn("a refusal could not be written to the audit log", "cause", err.Error())
-	}
 }
 
 // auditPatience bounds how long a refusal waits to be written down.

@@ -44,7 +44,6 @@ type KeySettings struct {
 	ExpiresAt *time.Time     `json:"expires_at" required:"false" nullable:"true" doc:"Absent: never."`
 }
 
-// keyView is a key as the API shows it.
 type keyView struct {
 	ID     string `json:"id"`
 	Tenant string `json:"tenant"`
@@ -61,7 +60,6 @@ type keyView struct {
 	Now        *usedNow   `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one key."`
 }
 
-// keyAnswer is a key after a change.
 type keyAnswer struct {
 	Key      keyView  `json:"key"`
 	Secret   string   `json:"secret,omitempty" doc:"The key itself. It is shown here and nowhere again."`
@@ -116,7 +114,8 @@ func (a *keyAPI) listKeys(_ context.Context, in *struct {
 			views = append(views, showKey(k, time.Now()))
 		}
 	}
-	return &reply[page[keyView]]{Body: paged(views, in.PageQuery, func(k *keyView) string { return k.ID }, func(k *keyView) string { return k.Name })}, nil
+	id, name := func(k *keyView) string { return k.ID }, func(k *keyView) string { return k.Name }
+	return &reply[page[keyView]]{Body: paged(views, in.PageQuery, id, name)}, nil
 }
 
 func (a *keyAPI) getKey(_ context.Context, in *struct {

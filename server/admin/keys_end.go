@@ -11,12 +11,10 @@ import (
 	"tierway/tenants"
 )
 
-// keyRotation says how a key is replaced.
 type keyRotation struct {
 	Grace int64 `json:"grace_s,omitempty" minimum:"0" maximum:"604800" doc:"Seconds for which the old key goes on working, up to 7 days; absent: none."`
 }
 
-// keyRevocation says why a key is ended.
 type keyRevocation struct {
 	Reason string `json:"reason,omitempty" maxLength:"200" doc:"For the audit log."`
 }

@@ -40,12 +40,10 @@ type workerAnswer struct {
 	Warnings []string           `json:"warnings,omitempty"`
 }
 
-// drainRequest says how long a drain may take.
 type drainRequest struct {
 	Timeout int64 `json:"timeout_s,omitempty" minimum:"1" maximum:"86400" default:"300" doc:"When it is to be done, for the progress that is shown."`
 }
 
-// drainAnswer is how a drain begins.
 type drainAnswer struct {
 	State           string    `json:"state" enum:"draining,drained"`
 	Inflight        int       `json:"inflight"`
@@ -65,10 +63,8 @@ func (a *workerAPI) addDrain(st *workerState, now time.Time) {
 		st.State = "draining"
 	}
 	st.Drain = &drainState{Since: o.At.UTC(), Inflight: st.Inflight}
-	a.mu.Lock()
-	begun, here := a.drains[st.Name]
-	a.mu.Unlock()
-	if here {
+	if v, here := a.drains.Load(st.Name); here {
+		begun := v.(drainBegun)
 		st.Drain.InflightAtStart, st.Drain.Deadline = new(begun.inflight), optional(begun.deadline)
 		st.Drain.Overdue = st.Inflight > 0 && now.After(begun.deadline)
 	}
@@ -198,9 +194,7 @@ func (a *workerAPI) drainWorker(ctx context.Context, in *struct {
 	}
 	now := time.Now().UTC()
 	begun := drainBegun{deadline: now.Add(time.Duration(timeout) * time.Second), inflight: w.Inflight}
-	a.mu.Lock()
-	a.drains[in.Name] = begun
-	a.mu.Unlock()
+	a.drains.Store(in.Name, begun)
 	answer := drainAnswer{State: "drained", InflightAtStart: begun.inflight, Deadline: begun.deadline}
 	if _, w, err = a.workerNamed(in.Name); err == nil && w.Inflight > 0 {
 		answer.State, answer.Inflight = "draining", w.Inflight
@@ -234,14 +228,8 @@ func (a *workerAPI) undrainWorker(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("taking a drain back", err)
 	}
-	a.forgetDrain(in.Name)
+	a.drains.Delete(in.Name)
 	return a.workerAnswer(o)
-}
-
-func (a *workerAPI) forgetDrain(worker string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.drains, worker)
 }
 
 func (a *workerAPI) listOverrides(_ context.Context, in *struct{ PageQuery }) (*reply[page[store.Override]], error) {
@@ -262,6 +250,6 @@ func (a *workerAPI) deleteOverride(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("clearing an override", err)
 	}
-	a.forgetDrain(in.Worker)
+	a.drains.Delete(in.Worker)
 	return nil, nil
 }

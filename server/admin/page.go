@@ -13,7 +13,6 @@ type PageQuery struct {
 	Search string `query:"q" maxLength:"100" doc:"Only items whose name has this text."`
 }
 
-// page is a part of a list.
 type page[T any] struct {
 	Items []T     `json:"items" nullable:"false"`
 	Next  *string `json:"next_cursor" doc:"Ask for the next page with ?cursor; null: this is the last."`

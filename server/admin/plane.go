@@ -59,7 +59,8 @@ type gateway struct {
 func New(o Options) *Plane {
 	all := gateway{o.Control, o.Log}
 	a := &Plane{gateway: all, engine: gin.New(),
-		guard:     &guard{gateway: all, counts: o.Counts, rand: o.Rand, routes: map[string]*operation{}, refused: map[string]refusals{}},
+		guard: &guard{gateway: all, counts: o.Counts, rand: o.Rand,
+			routes: map[string]*operation{}, refused: map[string]refusals{}},
 		decisions: &decisionAPI{gateway: all, records: o.Decisions, draining: o.Draining},
 		routes:    &routeAPI{gateway: all, records: o.Decisions, explain: o.Explain}}
 	e := a.engine
@@ -77,11 +78,12 @@ func New(o Options) *Plane {
 	a.register((&keyAPI{dir}).operations())
 	a.register((&adminAPI{all, a.guard}).operations())
 	a.register((&auditAPI{all}).operations())
-	a.register((&workerAPI{gateway: all, drains: map[string]drainBegun{}}).operations())
+	a.register((&workerAPI{gateway: all}).operations())
 	a.register((&queueAPI{o.Control}).operations())
 	a.register(a.decisions.operations())
 	a.register(a.routes.operations())
-	a.register((&configAPI{gateway: all, path: o.Path, version: o.Version, started: time.Now(), draining: o.Draining, inflight: o.Inflight}).operations())
+	a.register((&configAPI{gateway: all, path: o.Path, version: o.Version, started: time.Now(),
+		draining: o.Draining, inflight: o.Inflight}).operations())
 	a.register([]operation{{id: "get-openapi", route: "GET /admin/openapi.json", roles: anybody, register: handle(a.document),
 		summary: "This API as an OpenAPI document"}})
 	e.NoRoute(func(c *gin.Context) { Problem(c.Writer, http.StatusNotFound, "There is nothing at this address.") })

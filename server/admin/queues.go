@@ -35,7 +35,6 @@ type QueueState struct {
 	Classes    map[string]classState `json:"classes" doc:"By name."`
 }
 
-// throughputState is how fast a pool takes requests.
 type throughputState struct {
 	PerSecond float64 `json:"per_second" doc:"Requests that end and so make room."`
 	Sure      bool    `json:"sure" doc:"Measured; else what prompts and answers of that length should take."`
@@ -56,7 +55,6 @@ type classState struct {
 	Shed     map[string]int64 `json:"shed" doc:"Requests answered 503, at once or after a wait, by reason."`
 }
 
-// waiterState is one request that waits.
 type waiterState struct {
 	Position  int      `json:"position" doc:"1 goes next, if the worker that is free suits it."`
 	RequestID string   `json:"request_id"`
@@ -67,7 +65,6 @@ type waiterState struct {
 	Estimated *float64 `json:"estimated_ms" doc:"Until its turn, by position and throughput, if nobody more urgent comes; null: nothing goes."`
 }
 
-// queueView is GET /admin/queues/{tier}.
 type queueView struct {
 	QueueState
 	Waiting []waiterState `json:"waiting" nullable:"false"`

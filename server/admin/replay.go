@@ -38,7 +38,6 @@ type ReplayFilter struct {
 	Search    string    `json:"q,omitempty" maxLength:"100" doc:"A part of the request id, tenant, key, model, tier, worker or code, in any case."`
 }
 
-// replayAnswer is what a replay has found.
 type replayAnswer struct {
 	replay.Report
 	Changes  []ChangeView  `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`

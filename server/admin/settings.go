@@ -42,16 +42,13 @@ func (r RightsSettings) check(patch json.RawMessage) error {
 	}
 	for field, names := range map[string][]string{"tiers": r.Tiers, "models": r.Models} {
 		for i, name := range names {
-			if name == "" || strings.ContainsFunc(name, unprintable) {
+			if name == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 				return invalid(fmt.Sprintf("body.%s[%d]", field, i), "expected a name of printable characters", name)
 			}
 		}
 	}
 	return nil
 }
-
-// unprintable tells whether a character shows nothing, but for the blank.
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // checkName returns an error for a key's name that a terminal or a log would act
 // upon.

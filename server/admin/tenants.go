@@ -27,8 +27,8 @@ func (a *tenantAPI) operations() []operation {
 		{id: "update-tenant", route: "PATCH /admin/tenants/{name}", roles: admins, errors: changing,
 			register: handle(a.updateTenant, bodyOf[TenantSettings]),
 			summary:  "Change a tenant by a JSON merge patch"},
-		{id: "delete-tenant", route: "DELETE /admin/tenants/{name}", roles: admins, errors: changing, register: handle(a.deleteTenant),
-			summary: "Delete a tenant with its keys; what it has used stays known"},
+		{id: "delete-tenant", route: "DELETE /admin/tenants/{name}", roles: admins, errors: changing,
+			register: handle(a.deleteTenant), summary: "Delete a tenant with its keys; what it has used stays known"},
 	}
 }
 
@@ -43,7 +43,6 @@ type TenantSettings struct {
 	FailClosed   bool           `json:"fail_closed" required:"false" nullable:"true" doc:"Refused while Redis is away."`
 }
 
-// tenantCreate is a tenant to be made.
 type tenantCreate struct {
 	Name string `json:"name" pattern:"^[a-z0-9-]{1,63}$" patternDescription:"1 to 63 of a-z, 0-9 and -" doc:"Cannot be changed."`
 	TenantSettings
@@ -51,7 +50,6 @@ type tenantCreate struct {
 	KeyName  string `json:"key_name" required:"false" maxLength:"100" doc:"The key's name."`
 }
 
-// tenantView is a tenant as the API shows it.
 type tenantView struct {
 	Name string `json:"name"`
 	TenantSettings
@@ -70,13 +68,11 @@ type usedNow struct {
 	Month    spentView `json:"month" doc:"This UTC month."`
 }
 
-// spentView is what was used of budgets.
 type spentView struct {
 	Tokens int64         `json:"tokens"`
 	Money  tenants.Money `json:"money"`
 }
 
-// tenantAnswer is a tenant after a change.
 type tenantAnswer struct {
 	Tenant   tenantView `json:"tenant"`
 	Key      *keyView   `json:"key,omitempty"`

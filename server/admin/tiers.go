@@ -9,7 +9,6 @@ import (
 	"tierway/tenants"
 )
 
-// tierState is a tier or pool as GET /admin/tiers shows it.
 type tierState struct {
 	Name    string         `json:"name"`
 	Tier    bool           `json:"tier" doc:"One of the tiers, which are listed in their order; else a pool."`

@@ -15,8 +15,7 @@ import (
 // workerAPI shows the workers and their pools, and changes what is live of a worker.
 type workerAPI struct {
 	gateway
-	mu     sync.Mutex            // guards drains
-	drains map[string]drainBegun // by worker, those that were begun here
+	drains sync.Map // of drainBegun by worker, those that were begun here
 }
 
 // operations are those on workers, their live overrides and their pools.
@@ -121,7 +120,6 @@ type WorkerEstimates struct {
 	Learned routing.WorkerEstimates `json:"learned"`
 }
 
-// breakerState is a worker's breaker as GET /admin/workers shows it.
 type breakerState struct {
 	State               string  `json:"state"`
 	Until               string  `json:"until,omitempty" doc:"When an open one lets a request try."`
@@ -133,7 +131,6 @@ type breakerState struct {
 	Samples             int     `json:"slow_samples"`
 }
 
-// workerWeights says where a worker's weight comes from.
 type workerWeights struct {
 	Effective int             `json:"effective"`
 	File      int             `json:"file"`
@@ -175,7 +172,6 @@ type distribution struct {
 	Expected float64 `json:"expected" doc:"By the weights of the workers that take requests."`
 }
 
-// poolState is what GET /admin/workers shows of a pool.
 type poolState struct {
 	Policy string           `json:"policy"`
 	Rate   float64          `json:"prefill_rate" doc:"Of a usual worker, tokens/s."`
@@ -191,7 +187,6 @@ type depthState struct {
 	Changes int64 `json:"changes" doc:"How often any of this changed."`
 }
 
-// workersView is GET /admin/workers.
 type workersView struct {
 	Workers []workerState        `json:"workers" nullable:"false"`
 	Pools   map[string]poolState `json:"pools" nullable:"false"`
