@@ -70,8 +70,7 @@ type configText struct {
 	Text string `json:"text,omitempty" doc:"YAML; absent: the file on disk."`
 }
 
-// Validation is what a check has found.
-type Validation struct {
+type validation struct {
 	Valid    bool          `json:"valid"`
 	Problems []ProblemView `json:"problems" nullable:"false"`
 }
@@ -137,7 +136,7 @@ func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], e
 	return &reply[configView]{Body: v}, nil
 }
 
-func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *configText }) (*reply[Validation], error) {
+func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *configText }) (*reply[validation], error) {
 	var f *config.File
 	var err error
 	switch text := in.Body != nil && in.Body.Text != ""; {
@@ -151,13 +150,13 @@ func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *config
 		f, err = a.control.Source()
 	}
 	if err == nil {
-		return &reply[Validation]{Body: Validation{Valid: true, Problems: mapped(f.Warnings(), problemView)}}, nil
+		return &reply[validation]{Body: validation{Valid: true, Problems: mapped(f.Warnings(), problemView)}}, nil
 	}
 	var problems config.Problems
 	if !errors.As(err, &problems) {
 		problems = config.Problems{{File: a.path, Message: err.Error(), Hint: "the gateway must be able to read the file"}}
 	}
-	return &reply[Validation]{Body: Validation{Problems: mapped(problems, problemView)}}, nil
+	return &reply[validation]{Body: validation{Problems: mapped(problems, problemView)}}, nil
 }
 
 // noBody is the body of what takes none: a configuration that was sent to be

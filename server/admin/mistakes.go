@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/validation"
+	messages "github.com/danielgtaylor/huma/v2/validation"
 
 	"tierway/config"
 	"tierway/tenants"
@@ -35,7 +35,7 @@ func mend(ctx huma.Context, _ string, v any) (any, error) {
 			name, at := strings.TrimPrefix(d.Location, "query."), ctx.URL()
 			d.Value = queryValue(at.Query()[name])
 			d.Message = fmt.Sprintf("%s (%s)", unknownQuery, config.DidYouMean(name, queryOf(ctx.Operation())))
-		case strings.HasPrefix(d.Message, badTime), d.Message == validation.MsgExpectedRFC3339DateTime:
+		case strings.HasPrefix(d.Message, badTime), d.Message == messages.MsgExpectedRFC3339DateTime:
 			d.Message = timeWanted(d)
 		}
 		switch d.Value.(type) {
