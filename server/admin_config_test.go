@@ -31,7 +31,7 @@ func fileRig(t *testing.T) (r *adminRig, write func(model string)) {
 		now = strings.Replace(text, "fake-7b", model, 1)
 	}
 	write("fake-7b")
-	r.control.Source = func() (*config.File, error) {
+	r.source = func() (*config.File, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return config.Parse("config.yaml", []byte(now), func(string) (string, bool) { return "", false })
@@ -111,13 +111,13 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 	for _, body := range []string{`{"text":"tiers: []"}`, `{"tiers":[]}`, `[]`} {
 		r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload", body)
 	}
-	good := r.control.Source
+	good := r.source
 	gone := filepath.Join(t.TempDir(), "gone.yaml")
 	for name, source := range map[string]func() (*config.File, error){
 		gone:       func() (*config.File, error) { return config.Load(gone, os.LookupEnv) },
 		"no words": func() (*config.File, error) { return nil, errors.New("there are no words") },
 	} {
-		r.control.Source = source
+		r.source = source
 		for _, query := range []string{"", "?dry_run=true"} {
 			got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload"+query, "")
 			if p := decoded[problemOf](t, got); !strings.Contains(p.Detail, name) || strings.Contains(p.Detail, "database") || got.header.Get("Retry-After") != "" {
@@ -125,7 +125,7 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 			}
 		}
 	}
-	r.control.Source = good
+	r.source = good
 	if got := decoded[admin.ReloadAnswer](t, r.ops(http.StatusOK, http.MethodPost, "/admin/reload", "{}")); got.Generation != 2 {
 		t.Errorf("afterwards: %+v", got)
 	}
@@ -148,7 +148,7 @@ func TestReloadsAtOnceAreDoneInTurn(t *testing.T) {
 	if got := r.control.InForce().Generation; got < 2 || got > 9 { // a file that is in force already is no generation
 		t.Errorf("generation %d after 8 reloads", got)
 	}
-	want, err := r.control.Source()
+	want, err := r.source()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,7 +147,7 @@ func TestTheExamplesOfTheDocWork(t *testing.T) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
-		file, err := r.control.Source() // the rig's own was read under another name
+		file, err := r.source() // the rig's own was read under another name
 		if err != nil {
 			t.Fatal(err)
 		}

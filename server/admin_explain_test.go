@@ -287,7 +287,7 @@ func reloadsAsExplained(t *testing.T, seed uint64, draw func(*driftWorld) string
 	w, draft := d.wish(), draw(d)
 	e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(map[string]any{"draft": r.edited(draft)})))
 	f := r.draft(draft)
-	r.Server.control.Source = func() (*config.File, error) { return f, nil }
+	r.source = func() (*config.File, error) { return f, nil }
 	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,13 +20,10 @@ pools:
     paths: [/custom/*]
     workers: [ %s ]
 `
-	both := newRig(t, pools, anyModel(), anyModel())
+	both, from := reloadable(t, pools, anyModel(), anyModel())
 	// The second worker alone has the adapter.
-	file := both.control.Snapshot().File
-	file.Pools[0].Workers[0].Models = []string{"base-7b"}
-	if err := both.control.Apply(file, both.control.Snapshot().Identity, 2); err != nil {
-		t.Fatal(err)
-	}
+	from.write(strings.Replace(both.text, "name: w0,", "name: w0, models: [base-7b],", 1))
+	both.reload()
 	for n := range 20 {
 		got := both.post("/v1/chat/completions", ask("adapter", strings.Repeat("another prompt ", n+1), ""))
 		if got.status != http.StatusOK || got.header.Get("X-Routed-To") != "w1" {
@@ -48,15 +45,14 @@ func anyModel() http.Handler { return engines.New(engines.Config{AnyModel: true,
 
 // TestAPolicyKeepsItsMemoryOverAConfiguration that says the same of it.
 func TestAPolicyKeepsItsMemoryOverAConfiguration(t *testing.T) {
-	r := newRig(t, plain, anyModel())
+	r, from := reloadable(t, plain, anyModel())
 	before := r.control.Snapshot().ByName["small"].Picker
-	file := r.control.Snapshot().File
-	if err := r.control.Apply(file, r.control.Snapshot().Identity, 2); err != nil || r.control.Snapshot().ByName["small"].Picker != before {
-		t.Errorf("another policy works now (%v)", err)
+	from.write(strings.Replace(r.text, "name: w0,", "name: w0, weight: 2,", 1))
+	if r.reload().Generation != 2 || r.control.Snapshot().ByName["small"].Picker != before {
+		t.Error("another policy works now")
 	}
-	deep := *file
-	deep.Policy.Depth = "fixed"
-	if err := r.control.Apply(&deep, r.control.Snapshot().Identity, 2); err != nil || r.control.Snapshot().ByName["small"].Picker == before {
-		t.Errorf("the changed policy is not at work (%v)", err)
+	from.write("policy: { depth: fixed }\n" + r.text)
+	if r.reload().Generation != 3 || r.control.Snapshot().ByName["small"].Picker == before {
+		t.Error("the changed policy is not at work")
 	}
 }

@@ -58,7 +58,7 @@ func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
 func TestAnErrorSaysOnceWhatWasBeingDone(t *testing.T) {
 	r := newAdminRig(t)
 	gone := filepath.Join(t.TempDir(), "config.yaml")
-	r.control.Source = func() (*config.File, error) { return config.Load(gone, nil) }
+	r.source = func() (*config.File, error) { return config.Load(gone, nil) }
 	if _, err := r.Reload(t.Context(), control.ReloadRequest{DryRun: true}); err == nil || strings.Count(err.Error(), "reading the configuration") != 1 {
 		t.Error(err)
 	}

@@ -88,7 +88,7 @@ func newDriftRig(t *testing.T, more string, engine func(tier string, i int) http
 	}
 	d := &driftRig{}
 	r := &rig{t: t, text: text, access: &lines{}}
-	r.Server, err = New(Options{Config: file, Log: slog.New(slog.DiscardHandler), Access: r.access, Metrics: telemetry.New("test"), Rand: d.random})
+	r.Server, err = New(Options{Config: file, Source: r.reread, Log: slog.New(slog.DiscardHandler), Access: r.access, Metrics: telemetry.New("test"), Rand: d.random})
 	if err != nil {
 		t.Fatal(err)
 	}

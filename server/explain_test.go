@@ -201,7 +201,7 @@ func TestADraftsSaturationIsTheOneOfItsReload(t *testing.T) {
 	draft := `tiers: [ { name: small, saturation: { waiting: 3 } } ]`
 	e := r.explains(http.StatusOK, order{"request": hi("small"), "draft": r.edited(draft)})
 	f := r.draft(draft)
-	r.Server.control.Source = func() (*config.File, error) { return f, nil }
+	r.source = func() (*config.File, error) { return f, nil }
 	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestADraftsQueueBoundsAreThoseOfItsReload(t *testing.T) {
 	draft := `tiers: [ { name: large, queue: { max_wait: { interactive: 5s } } } ]`
 	e := r.explains(http.StatusOK, order{"request": hi("large"), "draft": r.edited(draft)})
 	f := r.draft(draft)
-	r.Server.control.Source = func() (*config.File, error) { return f, nil }
+	r.source = func() (*config.File, error) { return f, nil }
 	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}

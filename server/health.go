@@ -45,7 +45,7 @@ func (p *planes) ready(w http.ResponseWriter, _ *http.Request) {
 	if p.control.Stores.Redis != nil && !p.control.Stores.Redis.Up() {
 		r.Degraded = append(r.Degraded, "redis: away; limits are enforced by this gateway alone")
 	}
-	if p.control.Rejected.Load() {
+	if p.control.FileRejected() {
 		r.Degraded = append(r.Degraded, "configuration: the file on disk has errors; the one before it is in force")
 	}
 	switch p.control.Database.State.Load() {

@@ -68,10 +68,7 @@ func narrowRig(t *testing.T, h *holding, queue, engine string, more ...string) *
 	url := served(t, h)
 	r := newRig(t, fmt.Sprintf(narrow, digest("key"), digest("low"), queue, engine, url, strings.Join(more, ""))+"# %s")
 	t.Cleanup(h.release) // before the server waits for what is under way
-	done := make(chan struct{})
-	var ticks sync.WaitGroup
-	ticks.Go(func() { r.control.Pools.TickQueues(done) })
-	t.Cleanup(func() { close(done); ticks.Wait() })
+	r.ticking()
 	t.Cleanup(func() {
 		if n := r.control.Snapshot().Pools[0].WaitQueue.Waiting(); n != 0 {
 			t.Errorf("%d requests still wait", n)

@@ -38,7 +38,7 @@ tiers:
 			elsewhereA, elsewhereB := served(t, fakeEngine()), served(t, fakeEngine())
 			r, from := reloadable(t, fmt.Sprintf(yaml, off, "fake-7b", a, "", b, "")+"# %s\n")
 			t.Cleanup(h.release)
-			r.control.Source = func() (*config.File, error) {
+			r.source = func() (*config.File, error) {
 				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) { return "second", name == "NEW" })
 			}
 			for i := range 12 {

@@ -40,7 +40,7 @@ func reloadable(t *testing.T, yaml string, handlers ...http.Handler) (*rig, *sou
 	t.Helper()
 	r := newRig(t, yaml, handlers...)
 	from := &source{}
-	r.control.Source = from.read
+	r.source = from.read
 	return r, from
 }
 
@@ -98,7 +98,7 @@ func TestARejectedConfigurationChangesNothing(t *testing.T) {
 		t.Error("the rejection is not counted")
 	}
 	from.write("")
-	r.control.Source = func() (*config.File, error) { return nil, context.DeadlineExceeded }
+	r.source = func() (*config.File, error) { return nil, context.DeadlineExceeded }
 	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); !errors.Is(err, context.DeadlineExceeded) || r.control.Snapshot() != before {
 		t.Errorf("a file that cannot be read: %v", err)
 	}
@@ -245,7 +245,7 @@ func TestReloadsAreDoneOneByOne(t *testing.T) {
 	if _, err := r.Reload(t.Context(), control.ReloadRequest{Expect: preview.Hash}); !errors.Is(err, control.ErrChanged) {
 		t.Errorf("a file that is another one than previewed: %v", err)
 	}
-	if r.control.Rejected.Load() {
+	if r.control.FileRejected() {
 		t.Error("a file that was not the one expected is told to have errors")
 	}
 	if result := r.reload(); result.Generation < 2 || weightNow(r, "a") != 60 {
@@ -283,10 +283,8 @@ func TestALiveOverrideLiesOverTheFileUntilItIsOver(t *testing.T) {
 	if err := r.override(t.Context(), who, store.Override{Worker: "a", Drain: true, At: time.Now(), Until: time.Now().Add(20 * time.Millisecond)}); err != nil || weightNow(r, "a") != 0 {
 		t.Errorf("%v: a worker that drains has the weight %d", err, weightNow(r, "a"))
 	}
-	done := make(chan struct{})
-	go func() { r.control.FollowOverrides(done) }()
+	r.ticking()
 	until(t, "the end of the override", func() bool { return weightNow(r, "a") == 20 })
-	close(done)
 	if err := r.clearOverride(t.Context(), who, "nobody"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("clearing what is not there: %v", err)
 	}

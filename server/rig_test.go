@@ -15,6 +15,7 @@ import (
 
 	"tierway/config"
 	"tierway/engines"
+	"tierway/server/control"
 	"tierway/telemetry"
 )
 
@@ -25,7 +26,8 @@ type rig struct {
 	url    string
 	text   string // its configuration
 	access *lines
-	logs   *lines // of everything else
+	logs   *lines                       // of everything else
+	source func() (*config.File, error) // what a reload reads; nil: nothing
 }
 
 // lines collects a log.
@@ -82,7 +84,7 @@ func newRigWith(t *testing.T, yaml string, change func(*Options), handlers ...ht
 	r := &rig{t: t, text: text, access: &lines{}, logs: &lines{}}
 	var n uint64
 	var mu sync.Mutex
-	o := Options{Config: file, Log: slog.New(slog.NewTextHandler(r.logs, nil)), Access: r.access,
+	o := Options{Config: file, Source: r.reread, Log: slog.New(slog.NewTextHandler(r.logs, nil)), Access: r.access,
 		Metrics: telemetry.New("test"), Rand: func() uint64 { mu.Lock(); defer mu.Unlock(); n++; return n }}
 	change(&o)
 	r.Server, err = New(o)
@@ -154,6 +156,14 @@ func (r *rig) do(method, path, body string, headers ...string) answered {
 func (r *rig) post(path, body string, headers ...string) answered {
 	r.t.Helper()
 	return r.do(http.MethodPost, path, body, headers...)
+}
+
+// reread reads source.
+func (r *rig) reread() (*config.File, error) {
+	if r.source == nil {
+		return nil, control.ErrNoSource
+	}
+	return r.source()
 }
 
 // Inflight returns the requests between their first byte and their last.

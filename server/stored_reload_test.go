@@ -81,7 +81,7 @@ tiers:
 			home, other, next := &shelf{name: "a"}, &shelf{name: "b"}, &shelf{name: "c"}
 			homeURL, otherURL, nextURL := served(t, home), served(t, other), served(t, next)
 			r, from := reloadable(t, fmt.Sprintf(yaml, off, homeURL, "", otherURL)+"# %s\n")
-			r.control.Source = func() (*config.File, error) {
+			r.source = func() (*config.File, error) {
 				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) { return "second", name == "NEW" })
 			}
 			if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`); !strings.Contains(a.body, "resp_a1") {

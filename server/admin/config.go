@@ -123,10 +123,7 @@ func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], e
 	}
 	v := configView{Effective: effective, Path: a.path, Hash: b.Hash, Generation: b.Generation, LoadedAt: b.LoadedAt.UTC(),
 		Overrides: append([]store.Override{}, a.control.OverridesNow()...), RestartRequired: []string{}, Warnings: mapped(f.Warnings(), problemView)}
-	if a.control.Source == nil {
-		return &reply[configView]{Body: v}, nil
-	}
-	if onDisk, err := a.control.Source(); err == nil { // what is wrong with the file is what validate tells
+	if onDisk, err := a.control.ReadSource(); err == nil { // what is wrong with the file is what validate tells
 		for _, c := range config.Changes(b.File, onDisk) {
 			if c.Effect == "restart" {
 				v.RestartRequired = append(v.RestartRequired, c.Path)
@@ -144,10 +141,11 @@ func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *config
 		return nil, huma.Error403Forbidden("Your key has the role " + actorOf(ctx).Role + "; a text is checked for " + store.RoleAdmin + ". Without one, the file on disk is checked.")
 	case text:
 		f, err = config.Parse("config.yaml", []byte(in.Body.Text), os.LookupEnv)
-	case a.control.Source == nil:
-		return nil, huma.Error409Conflict(control.ErrNoSource.Error())
 	default:
-		f, err = a.control.Source()
+		f, err = a.control.ReadSource()
+	}
+	if errors.Is(err, control.ErrNoSource) {
+		return nil, huma.Error409Conflict(err.Error())
 	}
 	if err == nil {
 		return &reply[validation]{Body: validation{Valid: true, Problems: mapped(f.Warnings(), problemView)}}, nil

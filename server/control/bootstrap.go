@@ -23,7 +23,8 @@ type bootstrapSecret struct {
 	until  time.Time
 }
 
-// Bootstrap announces the secret that makes the first admin.
+// Bootstrap holds the one-time secret that makes the first admin. It is safe for concurrent
+// use.
 type Bootstrap struct {
 	log      *slog.Logger
 	announce func(secret string, until time.Time) // nil: no secret is made
@@ -31,9 +32,8 @@ type Bootstrap struct {
 	secret   atomic.Pointer[bootstrapSecret]
 }
 
-// announceIfAlone announces a bootstrap secret, once, where the database is read
-// and nobody may change anything on the admin plane; and takes it back when
-// somebody may, or its time is over.
+// announceIfAlone announces a secret, once, if the database was read and no admin is in
+// force. It voids the secret when an admin is in force or the secret has expired.
 func (b *Bootstrap) announceIfAlone(p *Identity) {
 	now := time.Now()
 	if secret := b.secret.Load(); secret != nil {
@@ -55,13 +55,13 @@ func (b *Bootstrap) announceIfAlone(p *Identity) {
 	b.announce(secret, until)
 }
 
-// Offer makes a secret good until a time.
+// Offer makes a secret valid until a time or until Void.
 func (b *Bootstrap) Offer(secret string, until time.Time) {
 	b.secret.Store(&bootstrapSecret{digest: tenants.Digest(secret), until: until})
 }
 
-// Check reports whether secret is the bootstrap secret and still good.
-// It stays so until spendBootstrap.
+// Check reports whether secret is the bootstrap secret and valid, in constant time. The
+// secret stays valid: a caller that has made the admin calls Void.
 func (b *Bootstrap) Check(secret string) bool {
 	is := b.secret.Load()
 	if is == nil || !tenants.WellFormed(secret) || time.Now().After(is.until) {
@@ -71,17 +71,15 @@ func (b *Bootstrap) Check(secret string) bool {
 	return subtle.ConstantTimeCompare(digest[:], is.digest[:]) == 1
 }
 
-// Void makes the secret void: the first admin was made, or the time for
-// it is over.
+// Void ends the secret's validity and withdraws its announcement, once.
 func (b *Bootstrap) Void() {
 	if was := b.secret.Swap(&bootstrapSecret{}); was != nil && !was.until.IsZero() && b.withdraw != nil {
 		b.withdraw()
 	}
 }
 
-// administered tells whether anybody may change things on the admin plane: an admin
-// of that role is in force. It is what store.SQL.Bootstrap asks of the database,
-// asked of config.yaml too.
+// administered reports whether an admin with the role admin is in force, from the database
+// or from config.yaml.
 func administered(p *Identity, now time.Time) bool {
 	for _, a := range p.Admins {
 		if a.Role == store.RoleAdmin && (a.ExpiresAt.IsZero() || now.Before(a.ExpiresAt)) {

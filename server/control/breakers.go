@@ -81,14 +81,14 @@ func (ps *Pools) pollBreakers(done <-chan struct{}) {
 
 // pollOnce reads every breaker once.
 func (ps *Pools) pollOnce() {
-	ps.ShareAgain()
+	ps.shareAgain()
 	for _, p := range ps.Live() {
-		p.Poll(time.Now())
+		p.poll(time.Now())
 	}
 }
 
 // Poll reads the pool's breakers, and reports good health checks and hangs to them.
-func (p *livePool) Poll(now time.Time) {
+func (p *livePool) poll(now time.Time) {
 	var members []*Member
 	for _, v := range p.Routing.Snapshot(now) {
 		members = append(members, v.Ref.(*Member))

@@ -16,8 +16,8 @@ import (
 	"tierway/workers"
 )
 
-// Control is the state that the gateway runs by: the configuration in force with its
-// Pools, and the directory of those who may use them. It is safe for concurrent use.
+// Control is the state that a gateway runs by: the configuration in force with its pools, and
+// the directory of tenants and admins. After Begin it is safe for concurrent use.
 type Control struct {
 	log          *slog.Logger
 	metrics      *telemetry.Metrics
@@ -30,9 +30,9 @@ type Control struct {
 	AuthFailures *AuthFailureLimiter
 
 	snapshot atomic.Pointer[Snapshot]
-	applied  func(*config.File)           // told of each configuration that is put in force
-	Source   func() (*config.File, error) // reads the configuration again; nil without one to read
-	Rejected atomic.Bool                  // the file that was to be reloaded last has errors
+	applied  func(*config.File)           // is given each configuration that is put in force
+	source   func() (*config.File, error) // reads the configuration again; nil without one to read
+	rejected atomic.Bool                  // the file that was to be reloaded last has errors
 
 	reloading    sync.Mutex // one reload at a time; taken before applying
 	applying     sync.Mutex // one change of configuration, overrides or directory at a time; guards base
@@ -40,7 +40,8 @@ type Control struct {
 	ownOverrides atomic.Pointer[[]store.Override] // where there is no database
 }
 
-// Options is what a Control is made from.
+// Options is what a Control is made from. Config, Applied, Log, Metrics, Recover and Rand are
+// required.
 type Options struct {
 	Config *config.File
 	// Source reads the configuration again, for a reload; nil where there is none to read.
@@ -51,7 +52,7 @@ type Options struct {
 	Withdraw func()
 	// Offline opens neither database nor Redis.
 	Offline bool
-	// Applied is told of each configuration that is put in force.
+	// Applied is given each configuration that is put in force.
 	Applied func(*config.File)
 	// Via is the entry of this gateway in the Via header of what workers are sent.
 	Via     string
@@ -61,14 +62,15 @@ type Options struct {
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
-// New makes the state of a gateway, without a configuration in force.
+// New makes the state of a gateway. No configuration is in force before Begin, and nothing is
+// connected. The caller owes a Close unless New has returned an error.
 func New(o Options) (*Control, error) {
 	stores, err := openStores(o)
 	if err != nil {
 		return nil, err
 	}
 	ctl := &Control{log: o.Log, metrics: o.Metrics, Recoverer: o.Recover, Stores: stores, AuthFailures: &AuthFailureLimiter{},
-		applied: o.Applied, Source: o.Source}
+		applied: o.Applied, source: o.Source}
 	ctl.Bootstrap = &Bootstrap{log: o.Log, announce: o.Announce, withdraw: o.Withdraw}
 	ctl.Vocabularies = &Vocabularies{log: o.Log, recover: o.Recover, snapshot: &ctl.snapshot, due: make(chan struct{}, 1)}
 	ctl.Pools = &Pools{log: o.Log, metrics: o.Metrics, recover: o.Recover, rand: o.Rand, redis: stores.Redis, snapshot: &ctl.snapshot}
@@ -83,34 +85,35 @@ func New(o Options) (*Control, error) {
 	return ctl, nil
 }
 
-// Begin puts the first configuration in force and reads the directory. A database that
-// is away is no error.
+// Begin puts the first configuration in force and reads the directory. It is called once,
+// before all other methods. An unreachable database is no error: Run reads it later.
 func (ctl *Control) Begin(ctx context.Context) error {
 	p, err := newIdentity(ctl.base.File, store.Contents{}, time.Time{})
 	if err != nil {
 		return err
 	}
-	if err := ctl.Apply(ctl.base.File, p, 1); err != nil {
+	if err := ctl.apply(ctl.base.File, p, 1); err != nil {
 		return err
 	}
 	ctl.metrics.Reloaded(1, ctl.base.LoadedAt)
 	return ctl.Database.open(ctx)
 }
 
-// Run keeps pools, directory and overrides up to date until ctx ends.
+// Run keeps pools, directory and overrides up to date. It returns when ctx has ended and all
+// its work has stopped.
 func (ctl *Control) Run(ctx context.Context) {
 	var owned sync.WaitGroup
 	owned.Go(func() { ctl.Pools.Fleet.Run(ctx) })
 	owned.Go(func() { ctl.Pools.pollBreakers(ctx.Done()) })
-	owned.Go(func() { ctl.Pools.TickQueues(ctx.Done()) })
+	owned.Go(func() { ctl.Pools.tickQueues(ctx.Done()) })
 	owned.Go(func() { ctl.Vocabularies.run(ctx.Done()) })
 	owned.Go(func() { ctl.Database.follow(ctx) })
-	owned.Go(func() { ctl.FollowOverrides(ctx.Done()) })
+	owned.Go(func() { ctl.followOverrides(ctx.Done()) })
 	owned.Go(func() { ctl.rankTenants(ctx.Done()) })
 	owned.Wait()
 }
 
-// Close lets go of workers and stores. Requests have ended.
+// Close closes the connections to workers and stores. Run and all requests have ended before.
 func (ctl *Control) Close() {
 	ctl.Pools.Fleet.Close()
 	if err := ctl.Stores.close(); err != nil {

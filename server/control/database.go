@@ -13,10 +13,10 @@ import (
 
 // How the database is followed.
 const (
-	// AskEvery is how often the database is asked whether anything changed: one
-	// row. Without Redis it is how long a revoked key still works.
+	// AskEvery is how often the database's revision is read: one row. Without Redis it is
+	// how long a revoked key still works.
 	AskEvery = time.Second
-	// askPause is how often unknown keys may have it asked beyond that.
+	// askPause is how often unknown keys may cause that beyond AskEvery.
 	askPause = 100 * time.Millisecond
 	// readEvery is how often all is read anyway, for what is no change of the
 	// directory: when keys were last used.
@@ -30,9 +30,9 @@ const (
 	startPatience = 3 * time.Second
 )
 
-// Database follows the SQL database: its directory of tenants, keys and admins is read
-// whenever it changes, and what this gateway has noted is written. Without a database it
-// does nothing.
+// Database follows the SQL database: it reads the directory of tenants, keys and admins
+// after each change, and writes when keys were last used. Without a database it does
+// nothing. It is safe for concurrent use.
 type Database struct {
 	log      *slog.Logger
 	recover  *Recoverer
@@ -64,7 +64,8 @@ func (db *Database) open(ctx context.Context) error {
 	return nil
 }
 
-// Read migrates, once, and reads all that is held in memory.
+// Read brings the schema up to date, once, and puts the directory that it reads in force.
+// It needs a database.
 func (db *Database) Read(ctx context.Context) error {
 	if err := db.migrate(ctx); err != nil {
 		return err
@@ -118,7 +119,7 @@ func (db *Database) seedBudgets(ctx context.Context) error {
 	return nil
 }
 
-// Follow reads the directory whenever it has changed, until ctx ends.
+// follow reads the directory whenever it has changed, until ctx ends.
 func (db *Database) follow(ctx context.Context) {
 	if db.stores.SQL == nil {
 		return
@@ -157,7 +158,7 @@ func (db *Database) follow(ctx context.Context) {
 	}
 }
 
-// lookAgain reads the directory if it may have changed.
+// refreshIfChanged reads the directory if it may have changed.
 func (db *Database) refreshIfChanged(ctx context.Context, hurry bool) error {
 	ctx, cancel := context.WithTimeout(ctx, sqlPatience)
 	defer cancel()
@@ -175,8 +176,8 @@ func (db *Database) refreshIfChanged(ctx context.Context, hurry bool) error {
 	return db.Read(ctx)
 }
 
-// Note notes whether the database can be read and written, and logs each
-// change once.
+// NoteState derives the state from the errors of the last read and the last write, and
+// logs each change once.
 func (db *Database) NoteState(read, write error) {
 	now, cause := DatabaseOK, ""
 	switch {
@@ -200,8 +201,8 @@ func (db *Database) NoteState(read, write error) {
 	}
 }
 
-// Changed reads the directory anew after a change of the database by this
-// gateway, and tells the others.
+// Changed reads the directory after this gateway has changed the database, and notifies the
+// other gateways. If the read fails, it is repeated in the background.
 func (db *Database) Changed(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlPatience)
 	defer cancel()
@@ -219,8 +220,8 @@ func (db *Database) Changed(ctx context.Context) {
 // topicDirectory tells gateways that the database's directory has changed.
 const topicDirectory = "directory"
 
-// Doubt has the database asked whether there are new keys, because somebody has
-// sent one that is not known. Nobody waits for the answer.
+// RequestRefresh makes Run read the directory soon if the database has changed, because a
+// client has sent an unknown key. It does not block.
 func (db *Database) RequestRefresh() {
 	select {
 	case db.refreshDue <- struct{}{}:
@@ -228,7 +229,7 @@ func (db *Database) RequestRefresh() {
 	}
 }
 
-// ReadSoon has the database read as soon as possible.
+// requestRead makes Run read the database as soon as possible.
 func (db *Database) requestRead() {
 	select {
 	case db.readDue <- struct{}{}:

@@ -2,7 +2,7 @@ package control
 
 import "sync/atomic"
 
-// databaseState is what the gateway can do with the SQL database.
+// DatabaseState is what the gateway can do with the SQL database.
 type DatabaseState int32
 
 const (
@@ -14,11 +14,11 @@ const (
 // String names the state as GET /admin/status shows it.
 func (s DatabaseState) String() string { return [...]string{"ok", "away", "read_only"}[s] }
 
-// databaseFlag is a databaseState for concurrent use.
+// databaseFlag is a DatabaseState for concurrent use.
 type databaseFlag struct{ v atomic.Int32 }
 
 // Load returns the state.
 func (f *databaseFlag) Load() DatabaseState { return DatabaseState(f.v.Load()) }
 
-// Swap sets the state and returns the one before.
+// swap sets the state and returns the one before.
 func (f *databaseFlag) swap(s DatabaseState) DatabaseState { return DatabaseState(f.v.Swap(int32(s))) }

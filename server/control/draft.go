@@ -37,8 +37,8 @@ func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 	return snap, nil
 }
 
-// Up tells whether any worker of the pool could take a request. New workers of a draft
-// are taken to be up.
+// HasWorkers reports whether any worker of the pool could take a request. New workers of a
+// draft count as up.
 func (p *Pool) HasWorkers(now time.Time) bool {
 	if p.Draft == nil {
 		return p.Routing.Up(now)

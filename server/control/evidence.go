@@ -35,7 +35,7 @@ type goodAnswer struct {
 	at     time.Time
 }
 
-// Answered records a good answer of the worker to a tenant.
+// AddAnswer records a good answer of the worker to a tenant.
 func (e *evidence) AddAnswer(tenant uint64, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,10 +45,10 @@ func (e *evidence) AddAnswer(tenant uint64, now time.Time) {
 	e.good[0] = goodAnswer{tenant, now}
 }
 
-// Add records a failure of the worker and reports whether the worker is at fault by what
+// AddFailure records a failure of the worker and reports whether the worker is at fault by what
 // it failed before. The last failure of another tenant's request is evidence. Another
 // request of the same tenant is, unless the worker has failed this one too or has
-// Answered another tenant well lately.
+// answered another tenant well lately.
 func (e *evidence) AddFailure(w *routing.Worker, r FailedRequest, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -73,7 +73,7 @@ func (e *evidence) contradicted(tenant uint64, now time.Time) bool {
 	})
 }
 
-// Holder returns the worker if it has failed the request, else nil.
+// FailedWorker returns the worker if it has failed the request, else nil.
 func (e *evidence) FailedWorker(r FailedRequest) *routing.Worker {
 	e.mu.Lock()
 	defer e.mu.Unlock()

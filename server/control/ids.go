@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// RequestID keeps a sane id of the client's, else makes one.
+// RequestID returns the client's X-Request-Id if it is safe to log and to send on, else a new
+// random UUID.
 func RequestID(h http.Header, rand func() uint64) string {
 	if id := h.Get("X-Request-Id"); saneID(id) {
 		return strings.Clone(id) // the header's strings lie in one block of memory, and records live on
@@ -18,7 +19,7 @@ func RequestID(h http.Header, rand func() uint64) string {
 // Starlette commonly refuse a request whose X-Request-ID is no UUID.
 func newUUID(high, low uint64) string { return FormatUUID(high, low, 4) }
 
-// FormatUUID writes 128 bits as a UUID of a version.
+// FormatUUID returns 128 bits as a UUID of a version from 0 to 15.
 func FormatUUID(high, low uint64, version byte) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], high)
@@ -37,7 +38,7 @@ func FormatUUID(high, low uint64, version byte) string {
 
 const hexDigits = "0123456789abcdef"
 
-// saneID tells whether an id is safe to log and to echo.
+// saneID reports whether an id is safe to log and to echo.
 func saneID(id string) bool {
 	if id == "" || len(id) > 128 {
 		return false
@@ -51,7 +52,7 @@ func saneID(id string) bool {
 	return true
 }
 
-// IsUUID tells whether an id has the form of a UUID.
+// IsUUID reports whether an id has the form of a UUID.
 func IsUUID(id string) bool {
 	if len(id) != 36 {
 		return false

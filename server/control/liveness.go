@@ -28,7 +28,8 @@ type liveness struct {
 	tenants [2]SentStream
 }
 
-// SentStream is what is compared of two streams that were sent to workers.
+// SentStream identifies a stream that was sent to a worker: its tenant, the hash of its prompt
+// and when it began.
 type SentStream struct {
 	Tenant string
 	Prompt uint64
@@ -72,7 +73,7 @@ const (
 	sentLate = time.Second
 )
 
-// Begin notes a stream that is sent to the worker, with the predicted time of its
+// BeginStream records a stream that is sent to the worker, with the predicted time of its
 // first byte.
 func (l *liveness) BeginStream(a any, q SentStream, expected time.Duration) {
 	l.mu.Lock()
@@ -81,8 +82,8 @@ func (l *liveness) BeginStream(a any, q SentStream, expected time.Duration) {
 	l.mu.Unlock()
 }
 
-// End notes that a request has ended. cut says that its client or a timeout ended
-// it: if it had no byte after its patience, it stays a sign of a hang.
+// EndStream records the end of a request. cut means that its client or a timeout ended it:
+// if it had no byte after its patience, it stays a sign of a hang.
 func (l *liveness) EndStream(a any, now time.Time, cut bool) {
 	if l.silent.Load() == 0 {
 		return
@@ -106,7 +107,7 @@ func (l *liveness) EndStream(a any, now time.Time, cut bool) {
 	l.silent.Store(int64(len(l.waiting) + len(l.ended)))
 }
 
-// Received notes that the engine has sent a part of an answer.
+// Received records that the engine has sent a part of an answer.
 func (l *liveness) Received(now time.Time) {
 	l.sentAt.Store(now.UnixNano())
 	if l.silent.Load() > 0 {
@@ -124,7 +125,7 @@ func (l *liveness) forget() {
 	l.mu.Unlock()
 }
 
-// Answer notes that a stream has its first content.
+// AnswerStream records that a stream has its first content.
 func (l *liveness) AnswerStream(q SentStream) {
 	l.mu.Lock()
 	l.answered[l.next] = q
@@ -218,7 +219,7 @@ func (m *Member) silent(peers []*Member, now time.Time) bool {
 	return false
 }
 
-// found notes that the worker hangs, which holds until it sends something.
+// setHung records that the worker hangs, which holds until it sends something.
 func (l *liveness) setHung() {
 	l.mu.Lock()
 	l.hung = l.silent.Load() > 0

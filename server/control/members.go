@@ -11,26 +11,28 @@ import (
 	"tierway/workers"
 )
 
-// Member is one worker as requests use it. It lives as long as the worker.
+// Member is one worker as requests use it. It lives as long as the worker. It is safe for
+// concurrent use.
 type Member struct {
 	Worker *workers.Worker
 	Name   string
 	Series *telemetry.Worker
 	Gate   *breaker.Breaker
 	Stats  *workerStats
-	// Refuses is set when the engine answered 400 to a field that was added
-	// for accounting; nothing is added for it again while it is up.
+	// RejectsAccounting is set when the engine has rejected a field that was added for
+	// accounting with 400. Nothing is added again until the engine was down.
 	RejectsAccounting atomic.Bool
-	// Unranked is likewise set of the field for its own queue's order.
+	// RejectsPriority is the same for the field that orders the engine's own queue.
 	RejectsPriority atomic.Bool
 	// down is set while it is: what comes up again may be another engine.
 	down atomic.Bool
-	// Timed is set for llama.cpp, whose last chunk has its timings unless usage
-	// was asked for: they say the same, and its clients show them.
+	// HasTimings is set for llama.cpp, whose last chunk has its timings unless usage was
+	// requested: they hold the same numbers, and its clients show them.
 	HasTimings atomic.Bool
-	// Evidence is what it failed last.
+	// Evidence holds the requests that the worker has failed last.
 	Evidence evidence
-	Live     liveness
+	// Live is what the worker's answers show of whether its engine works.
+	Live liveness
 }
 
 // memberLocked returns a worker of the pool: that of was if it is the same one.
@@ -67,7 +69,7 @@ func statusOf(st workers.Status) routing.Status {
 	return routing.Status{Up: st.Up && st.Suspended == "", Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt}
 }
 
-// Observe is told by the fleet what a health check or a scrape has found.
+// Observe applies what a health check or a scrape has found to the worker's pool.
 func (ps *Pools) Observe(w *workers.Worker, st workers.Status) {
 	ps.mu.Lock()
 	p := ps.snapshot.Load().pool(w.Pool())
@@ -90,7 +92,7 @@ func (ps *Pools) Observe(w *workers.Worker, st workers.Status) {
 	p.Routing.Observe(w.Name(), m, statusOf(st))
 }
 
-// Engine is what the worker runs, as configured or as its answers tell.
+// Engine returns what the worker runs: as configured, else as its answers show.
 func (m *Member) Engine() openai.Engine {
 	if e := openai.Engine(m.Worker.Spec().Engine); e != openai.EngineAuto && e != "" {
 		return e
@@ -98,8 +100,8 @@ func (m *Member) Engine() openai.Engine {
 	return openai.Engine(m.Worker.Status().Engine)
 }
 
-// LiveWorker is one worker at one moment: as its pool, its health checks and its breaker
-// know it. Metrics, the admin API and readiness show it.
+// LiveWorker is one worker at one moment: the views of its pool, its health checks and its
+// breaker. Metrics, the admin API and readiness read this one value.
 type LiveWorker struct {
 	routing.WorkerView
 	*Member
@@ -118,10 +120,10 @@ func (p *livePool) LiveWorkers(now time.Time) []LiveWorker {
 	return all
 }
 
-// CanServe tells whether the worker takes requests now or when one ends.
+// CanServe reports whether the worker takes requests now, or when one ends.
 func (w *LiveWorker) CanServe() bool { return w.Up && w.Weight > 0 && w.Open == 0 }
 
-// State is the word for the worker's state.
+// State returns the worker's state as the admin API shows it.
 func (w *LiveWorker) State() string {
 	switch {
 	case w.Health.Up && w.Health.Suspended != "":
@@ -136,7 +138,7 @@ func (w *LiveWorker) State() string {
 	return "up"
 }
 
-// Gauges shows every worker to a scrape.
+// Gauges returns every worker as a scrape shows it.
 func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 	var out []telemetry.WorkerGauges
 	now := time.Now()
@@ -154,8 +156,8 @@ func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 	return out
 }
 
-// NameHash is FNV-1a, spread; 0 without a name. Every gateway makes the same of
-// one name.
+// NameHash returns the FNV-1a hash of a name, mixed; 0 without a name. It is the same in every
+// gateway.
 func NameHash(name string) uint64 {
 	if name == "" {
 		return 0

@@ -23,10 +23,9 @@ func (ctl *Control) OverridesNow() []store.Override {
 	return slices.DeleteFunc(slices.Clone(all), func(o store.Override) bool { return !o.InForce(now) })
 }
 
-// EditOverride changes what is in force of a worker by f, as store.SQL.EditOverride
-// does: for all gateways where there is a database, else for this one until it ends.
-// An ErrConflict of f has the directory read, so that whoever asks next sees what
-// it was that f did not expect.
+// EditOverride changes a worker's override by f, as store.SQL.EditOverride does: for all
+// gateways if there is a database, else for this one until it ends. If f returns ErrConflict,
+// the directory is read first, so that the next request sees the override that f rejected.
 func (ctl *Control) EditOverride(ctx context.Context, a store.Actor, worker string, f func(store.Override) (store.Override, error)) (store.Override, error) {
 	if ctl.Stores.SQL == nil {
 		return ctl.editOwnOverride(a, worker, f)
@@ -88,15 +87,15 @@ func (ctl *Control) applyOverrides() error {
 	if maps.Equal(weights, ctl.base.weights) {
 		return nil
 	}
-	if err := ctl.Apply(ctl.base.File.WithOverrides(weights), ctl.snapshot.Load().Identity, ctl.base.Generation); err != nil {
+	if err := ctl.apply(ctl.base.File.WithOverrides(weights), ctl.snapshot.Load().Identity, ctl.base.Generation); err != nil {
 		return err
 	}
 	ctl.base.weights = weights
 	return nil
 }
 
-// FollowOverrides ends overrides whose time is over, until done is closed.
-func (ctl *Control) FollowOverrides(done <-chan struct{}) {
+// followOverrides ends overrides whose time is over, until done is closed.
+func (ctl *Control) followOverrides(done <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -118,16 +117,16 @@ func (ctl *Control) endOverrides() {
 	}
 }
 
-// base is the configuration without overrides. Server.applying guards it.
+// Configuration is the configuration in force without overrides.
 type Configuration struct {
 	File       *config.File   // its restart-only values are those of the start
 	Hash       string         // of the file as it was read last
 	weights    map[string]int // the overrides that are in force over it
-	Generation int64
+	Generation int64          // counts the configurations that were put in force, from 1
 	LoadedAt   time.Time
 }
 
-// OverrideOf returns the override of a worker, nil for none.
+// OverrideOf returns the override of a worker in all; nil if there is none.
 func OverrideOf(all []store.Override, worker string) *store.Override {
 	i := slices.IndexFunc(all, func(o store.Override) bool { return o.Worker == worker })
 	if i < 0 {
@@ -136,7 +135,8 @@ func OverrideOf(all []store.Override, worker string) *store.Override {
 	return &all[i]
 }
 
-// InForce returns the configuration without overrides, and since when it is one.
+// InForce returns the configuration in force without overrides. It waits while a reload
+// applies another one.
 func (ctl *Control) InForce() Configuration {
 	ctl.applying.Lock()
 	defer ctl.applying.Unlock()

@@ -19,8 +19,8 @@ import (
 	"tierway/workers"
 )
 
-// Pools connects the pools of a snapshot with their workers, breakers and queues, and
-// keeps those over a reload.
+// Pools connects the pools of a snapshot with their workers, breakers and queues, and keeps
+// those over a reload. It is safe for concurrent use.
 type Pools struct {
 	log      *slog.Logger
 	metrics  *telemetry.Metrics
@@ -35,12 +35,12 @@ type Pools struct {
 	shared  int                      // the gateways among which the workers' bounds are divided
 }
 
-// Waiter is what a ticket of a pool's queue refers to.
-type Waiter interface {
-	Woken() // the wait is over
-}
+// Waiter is what the tickets of a pool's queue refer to. Woken is called when the wait is over;
+// it must not block.
+type Waiter interface{ Woken() }
 
-// Pool is one tier or pool of a snapshot.
+// Pool is one tier or pool of a snapshot. It is immutable, except for what outlives a reload:
+// routing, queue and members, which are safe for concurrent use.
 type Pool struct {
 	config.Pool
 	*livePool
@@ -154,8 +154,7 @@ func (ps *Pools) closeLocked(was, snap *Snapshot) {
 	}
 }
 
-// Live returns the pools of the configuration, then the retired ones that requests
-// still use.
+// Live returns the pools of the configuration, then the removed ones that requests still use.
 func (ps *Pools) Live() []*livePool {
 	var all []*livePool
 	for _, p := range ps.snapshot.Load().Pools {
@@ -173,8 +172,8 @@ func (ps *Pools) Live() []*livePool {
 	return all
 }
 
-// Sharing returns how many gateways share the workers: as many as the
-// configuration says, or as live where Redis counts more.
+// Gateways returns how many gateways share the workers: as many as the configuration says, or
+// as Redis counts if those are more.
 func (ps *Pools) Gateways(f *config.File) int {
 	if ps.redis == nil {
 		return f.Gateways
@@ -182,9 +181,9 @@ func (ps *Pools) Gateways(f *config.File) int {
 	return max(f.Gateways, ps.redis.Gateways())
 }
 
-// ShareAgain divides the workers' bounds anew when another number of gateways
+// shareAgain divides the workers' bounds anew when another number of gateways
 // shares them than did.
-func (ps *Pools) ShareAgain() {
+func (ps *Pools) shareAgain() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	snap := ps.snapshot.Load()
@@ -199,6 +198,5 @@ func (ps *Pools) ShareAgain() {
 	}
 }
 
-// Admits reports whether the pool serves the caller: a pool of one tenant serves no
-// other.
+// Admits reports whether the pool serves the caller: a tenant's pool serves no other tenant.
 func (p *Pool) Admits(c *tenants.Caller) bool { return p.Tenant == "" || p.Tenant == c.Tenant }

@@ -2,16 +2,16 @@ package control
 
 import "tierway/tenants"
 
-// Subject is for whom a request is explained.
+// Subject is the caller for which a request is explained.
 type Subject struct {
 	Caller *tenants.Caller
 	Who    string
-	Barred error // what its requests are answered; nil: they are served
+	Barred error // the error that its requests get; nil: they are served
 }
 
-// Question is what an explanation is asked for besides the request.
+// Question is the input of an explanation besides the request.
 type Question struct {
-	As    *Subject  // who asks, where the request has no key; nil: whoever its key says
+	As    *Subject  // the caller of a request without a key; nil: the key's
 	Under *Snapshot // of a draft; nil: the configuration in force
-	Rand  *uint64   // the random number that a worker is picked by; nil: a fresh one
+	Rand  *uint64   // the random number by which a worker is picked; nil: a new one
 }

@@ -8,12 +8,12 @@ import (
 	"tierway/tenants"
 )
 
-// tickEvery is how often the queues in which somebody waits are looked at for
-// what only time changes: ages, rests that are over, workers that stay down.
+// tickEvery is how often a queue with requests is read for what only time changes: ages,
+// backoffs that end, workers that stay down.
 const tickEvery = 100 * time.Millisecond
 
-// TickQueues lets time pass in the queues until done.
-func (ps *Pools) TickQueues(done <-chan struct{}) {
+// tickQueues lets time pass in the queues until done.
+func (ps *Pools) tickQueues(done <-chan struct{}) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
@@ -37,7 +37,7 @@ func (ps *Pools) passQueue(q *queue.Queue, now time.Time) {
 	ps.recover.Run("dispatching from a queue", func() { q.Pass(now) })
 }
 
-// QueueGauges shows every queue to a scrape.
+// QueueGauges returns every queue as a scrape shows it.
 func (ps *Pools) QueueGauges() []telemetry.QueueGauges {
 	now := time.Now()
 	var out []telemetry.QueueGauges

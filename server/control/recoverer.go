@@ -11,21 +11,20 @@ import (
 // errPanicked is the error of a step that panicked.
 var errPanicked = errors.New("the gateway has a bug; its log has a line \"recovered from a panic\" with the stack")
 
-// Recoverer keeps a panic from ending the process.
+// Recoverer keeps a panic from ending the process. It is safe for concurrent use.
 type Recoverer struct {
 	log     *slog.Logger
 	metrics *telemetry.Metrics
 }
 
-// NewRecoverer makes a Recoverer.
+// NewRecoverer returns a Recoverer that counts in m and logs to log.
 func NewRecoverer(log *slog.Logger, m *telemetry.Metrics) *Recoverer {
 	return &Recoverer{log: log, metrics: m}
 }
 
-// Try runs one step of background work, which may read what workers,
-// clients, stores or publishers sent. A panic ends the step and not the process:
-// it is counted, logged once with its stack and without values, and returned as
-// errPanicked. The caller's loop goes on with its next step.
+// Try runs one step of background work and returns its error. A panic ends the step and not
+// the process: it is counted, logged with its stack and without values, and returned as
+// errPanicked. The caller's loop continues with its next step.
 func (rec *Recoverer) Try(work string, step func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -36,7 +35,7 @@ func (rec *Recoverer) Try(work string, step func() error) (err error) {
 	return step()
 }
 
-// Run is runRecovered for a step without an error.
+// Run is Try for a step without an error.
 func (rec *Recoverer) Run(work string, step func()) {
 	_ = rec.Try(work, func() error {
 		step()
@@ -44,7 +43,7 @@ func (rec *Recoverer) Run(work string, step func()) {
 	})
 }
 
-// Panicked counts and logs a panic that was recovered. about says what was done.
+// Panicked counts and logs a panic that the caller has recovered. about names its work.
 func (rec *Recoverer) Panicked(p any, about slog.Attr) {
 	rec.metrics.Panics.Inc()
 	rec.log.Error("recovered from a panic", about,

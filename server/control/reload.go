@@ -12,10 +12,10 @@ import (
 	"tierway/store"
 )
 
-// ReloadRequest asks for the configuration to be read again.
+// ReloadRequest says how the configuration is reloaded.
 type ReloadRequest struct {
 	Actor  store.Actor
-	DryRun bool   // say what would change, and change nothing
+	DryRun bool   // the result shows what would change, and nothing changes
 	Expect string // the hash of the configuration that was previewed; empty: any
 }
 
@@ -37,21 +37,21 @@ type Impact struct {
 	RestartNeeded  []string           `json:"restart_needed"`  // keys whose new values wait for a restart
 }
 
-// The refusals of a reload. Nothing has changed.
+// The errors of a reload that is refused. Nothing has changed.
 var (
 	ErrNoSource = errors.New("this gateway was started without a configuration file: there is nothing to read again")
 	ErrRejected = errors.New("the configuration has errors")
 	ErrChanged  = errors.New("the configuration is another one than expected")
 )
 
-// Reload reads the configuration and puts it in force: all of it or nothing.
-// Requests under way go on with what they began with, and everything that was
-// learned, counted or booked stays. Reloads are done one after the other.
+// Reload reads the configuration and puts it in force: all of it or nothing. Requests under
+// way keep the configuration that they began with, and everything that was learned, counted or
+// booked stays. Concurrent calls wait for each other.
 func (ctl *Control) Reload(ctx context.Context, r ReloadRequest) (ReloadResult, error) {
 	ctl.reloading.Lock()
 	defer ctl.reloading.Unlock()
 	began := time.Now()
-	f, readErr := ctl.readSource() // before the lock: a file may hang, and keys are still to be revoked
+	f, readErr := ctl.ReadSource() // before the lock: a file may hang, and keys are still to be revoked
 	ctl.applying.Lock()
 	result, err := ctl.reload(r, f, readErr)
 	since := ctl.base.LoadedAt
@@ -62,13 +62,17 @@ func (ctl *Control) Reload(ctx context.Context, r ReloadRequest) (ReloadResult, 
 	return result, err
 }
 
-// readSource reads the configuration.
-func (ctl *Control) readSource() (*config.File, error) {
-	if ctl.Source == nil {
+// ReadSource reads the configuration again and puts nothing in force. Without a source it
+// returns ErrNoSource.
+func (ctl *Control) ReadSource() (*config.File, error) {
+	if ctl.source == nil {
 		return nil, ErrNoSource
 	}
-	return ctl.Source()
+	return ctl.source()
 }
+
+// FileRejected reports whether the file that was to be reloaded last has errors.
+func (ctl *Control) FileRejected() bool { return ctl.rejected.Load() }
 
 // reload is Reload under its lock, for a file that was read.
 func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadResult, error) {
@@ -102,7 +106,7 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 	if err != nil {
 		return result, err
 	}
-	if err := ctl.Apply(next.WithOverrides(weights), p, ctl.base.Generation+1); err != nil {
+	if err := ctl.apply(next.WithOverrides(weights), p, ctl.base.Generation+1); err != nil {
 		return result, err
 	}
 	ctl.base = Configuration{File: next, Hash: f.Hash(), weights: weights, Generation: ctl.base.Generation + 1, LoadedAt: time.Now()}
@@ -118,16 +122,16 @@ func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result Relo
 		return
 	case err != nil:
 		outcome = err.Error()
-		ctl.Rejected.Store(!errors.Is(err, ErrChanged)) // which says nothing of the file
+		ctl.rejected.Store(!errors.Is(err, ErrChanged)) // which says nothing of the file
 		ctl.metrics.Reloads.Rejected.Inc()
 		ctl.log.Error("the configuration was not reloaded; the old one stays in force", "via", r.Actor.Via, "cause", outcome, "problems", problemLines(result.Problems))
 	case !changed:
-		ctl.Rejected.Store(false)
+		ctl.rejected.Store(false)
 		ctl.metrics.Reloads.Unchanged.Inc()
 		ctl.log.Info("the configuration is the one in force", "via", r.Actor.Via, "generation", result.Generation)
 		return
 	default:
-		ctl.Rejected.Store(false)
+		ctl.rejected.Store(false)
 		ctl.metrics.Reloaded(result.Generation, since)
 		ctl.log.Info("the configuration was reloaded", "via", r.Actor.Via, "generation", result.Generation, "changes", len(result.Changes), "restart_needed", result.Impact.RestartNeeded)
 	}
@@ -197,6 +201,5 @@ func workersOf(f *config.File) map[string]string {
 	return names
 }
 
-// Watches reports whether the configuration in force asks to be read again when
-// its file changes.
+// Watches reports whether the configuration in force has its file reloaded on changes.
 func (ctl *Control) Watches() bool { return ctl.snapshot.Load().File.Watch }

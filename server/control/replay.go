@@ -11,8 +11,8 @@ import (
 	"tierway/tiers"
 )
 
-// ReplaySetup returns a configuration as a replay of recorded decisions decides by
-// it. Of the callers it knows those whose keys stand in it.
+// ReplaySetup returns a configuration as a replay of recorded decisions uses it. Only callers
+// whose keys stand in it are known.
 func ReplaySetup(f *config.File) (replay.Setup, error) {
 	p, err := newIdentity(f, store.Contents{}, time.Time{})
 	if err != nil {
@@ -21,7 +21,7 @@ func ReplaySetup(f *config.File) (replay.Setup, error) {
 	return replaySetup(f.Catalog(), f.ResolvedPools(), p, f.Gateways), nil
 }
 
-// ReplaySetup is a snapshot as a replay decides by it, of one of so many gateways.
+// ReplaySetup returns a snapshot as a replay uses it, for one of so many gateways.
 func (snap *Snapshot) ReplaySetup(gateways int) replay.Setup {
 	pools := make([]config.Pool, len(snap.Pools))
 	for i, p := range snap.Pools {
@@ -38,7 +38,7 @@ func replaySetup(catalog *tiers.Catalog, pools []config.Pool, p *Identity, gatew
 	return s
 }
 
-// SetupPool is one tier or pool as a replay decides by it, of one of so many gateways.
+// SetupPool returns one tier or pool as a replay uses it, for one of so many gateways.
 func SetupPool(c config.Pool, gateways int) replay.Pool {
 	p := replay.Pool{Name: c.Name, Policy: c.Policy, Members: membersOf(c, gateways), Context: c.Context}
 	if price := c.Price; price != (tenants.Price{}) {

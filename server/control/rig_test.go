@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"tierway/config"
 	"tierway/telemetry"
@@ -50,3 +51,15 @@ auth: { required: false }
 health: { path: "off" }
 tiers: [ { name: small, model: m, workers: [ { name: w0, url: "http://127.0.0.1:9" } ] } ]
 `
+
+// until waits until ok holds.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

@@ -17,8 +17,8 @@ import (
 	"tierway/tiers"
 )
 
-// Snapshot is one configuration, built and immutable. A request loads it once
-// and keeps it to its end.
+// Snapshot is one configuration with its pools and directory. It is immutable. A request loads
+// it once and keeps it to its end.
 type Snapshot struct {
 	File       *config.File // with the live overrides
 	Generation int64        // of the configuration, as operators count them
@@ -32,7 +32,7 @@ type Snapshot struct {
 	Usual      *Pool  // the default tier; nil without tiers
 }
 
-// Outcomes and dialects are the label values of tierway_requests_total.
+// Outcomes and Dialects are the label values of tierway_requests_total.
 var (
 	Outcomes = []string{string(decisions.OK), string(decisions.Refused), string(decisions.Failed), string(decisions.Truncated), string(decisions.ClientGone)}
 	Dialects = []string{openai.Other.String(), openai.Chat.String(), openai.Completions.String(), openai.Responses.String(),
@@ -40,7 +40,7 @@ var (
 		openai.Tokenize.String(), openai.Moderations.String(), openai.Images.String(), openai.Audio.String()}
 )
 
-// know puts other people in force under the same configuration.
+// setDirectory puts another directory in force under the same configuration.
 func (ctl *Control) setDirectory(p *Identity) {
 	snap := *ctl.snapshot.Load()
 	snap.Identity = p
@@ -79,9 +79,9 @@ func (snap *Snapshot) pool(name string) *Pool {
 	return snap.ByName[name]
 }
 
-// Apply builds everything of a configuration that can fail, then puts it in
+// apply builds everything of a configuration that can fail, then puts it in
 // force. On an error nothing has changed.
-func (ctl *Control) Apply(f *config.File, p *Identity, generation int64) error {
+func (ctl *Control) apply(f *config.File, p *Identity, generation int64) error {
 	was := ctl.snapshot.Load()
 	snap, err := newSnapshot(f, p, generation, was)
 	if err != nil {
@@ -125,9 +125,9 @@ func (snap *Snapshot) MayUse(c *tenants.Caller, name string) bool {
 	return c.MayUseTier(name) && (p == nil || p.Admits(c))
 }
 
-// ClientIP is the address of a request's client: the peer's, or what proxies
-// that are trusted say of it. They append to X-Forwarded-For, so that its last
-// address which is no trusted proxy's is the client's.
+// ClientIP returns the address of a request's client: the peer's, or the one that trusted
+// proxies report. They append to X-Forwarded-For, so that its last address which is no trusted
+// proxy's is the client's.
 func (snap *Snapshot) ClientIP(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -151,7 +151,7 @@ func (snap *Snapshot) ClientIP(r *http.Request) string {
 	return host
 }
 
-// within tells whether one of the prefixes has the address.
+// within reports whether one of the prefixes has the address.
 func within(prefixes []netip.Prefix, ip string) bool {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -166,8 +166,8 @@ func within(prefixes []netip.Prefix, ip string) bool {
 	return false
 }
 
-// Serving returns the first pool that answers the dialect and that the tenant
-// may use; nil when none does.
+// Serving returns the first pool that serves the dialect and that the caller may use; nil if
+// there is none.
 func (snap *Snapshot) Serving(d openai.Dialect, c *tenants.Caller) *Pool {
 	for _, p := range snap.Pools {
 		if p.Served[d] && c.MayUseTier(p.Name) && p.Admits(c) {
@@ -177,8 +177,7 @@ func (snap *Snapshot) Serving(d openai.Dialect, c *tenants.Caller) *Pool {
 	return nil
 }
 
-// TierNamed returns the tier of that name, in capital letters or not; nil without
-// one.
+// TierNamed returns the tier of that name, whatever its case; nil if there is none.
 func (snap *Snapshot) TierNamed(name string) *Pool {
 	for _, p := range snap.Pools {
 		if p.Tier && strings.EqualFold(p.Name, name) {

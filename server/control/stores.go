@@ -13,8 +13,8 @@ import (
 	"tierway/tenants"
 )
 
-// Stores is the state that gateways share. SQL and Ledger are nil without a database,
-// Redis is nil without one.
+// Stores is the state that gateways share. SQL and Ledger are nil without a database, Redis
+// is nil without Redis; Limits and Limiter are always set.
 type Stores struct {
 	SQL     *store.SQL
 	Redis   *store.Redis
@@ -52,7 +52,8 @@ func openStores(o Options) (*Stores, error) {
 	return st, nil
 }
 
-// Run writes and listens in the background until ctx ends.
+// Run writes usage and limits and reads the messages of other gateways. It returns when ctx
+// has ended and what was buffered is written.
 func (st *Stores) Run(ctx context.Context) {
 	var owned sync.WaitGroup
 	if st.Redis != nil {
@@ -77,7 +78,7 @@ func (st *Stores) close() error {
 	return errors.Join(errs...)
 }
 
-// Gauges shows the stores to a scrape.
+// Gauges returns the stores as a scrape shows them.
 func (db *Database) Gauges() telemetry.Stores {
 	var g telemetry.Stores
 	if db.stores.Redis != nil {
@@ -94,7 +95,7 @@ func (db *Database) Gauges() telemetry.Stores {
 	return g
 }
 
-// LimitNames are the label values of tierway_limit_refusals_total.
+// LimitNames returns the label values of tierway_limit_refusals_total.
 func LimitNames() []string {
 	var names []string
 	for _, l := range tenants.LimitNames() {

@@ -9,7 +9,8 @@ import (
 	"tierway/openai/tokens"
 )
 
-// Vocabularies are those that were loaded. Until one is, nothing waits for it.
+// Vocabularies holds the tokenizer vocabularies that were loaded. Requests do not wait for one
+// that is not. It is safe for concurrent use.
 type Vocabularies struct {
 	log      *slog.Logger
 	recover  *Recoverer
@@ -21,7 +22,7 @@ type Vocabularies struct {
 	byName  map[string]*tokens.Vocabulary
 }
 
-// Get returns a vocabulary, nil while it is not loaded.
+// Get returns a vocabulary; nil while it is not loaded.
 func (v *Vocabularies) Get(name string) *tokens.Vocabulary {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -36,7 +37,7 @@ func (v *Vocabularies) loadSoon() {
 	}
 }
 
-// Run loads what snapshots count by, until done is closed.
+// run loads what snapshots count by, until done is closed.
 func (v *Vocabularies) run(done <-chan struct{}) {
 	for {
 		select {
@@ -51,7 +52,7 @@ func (v *Vocabularies) run(done <-chan struct{}) {
 	}
 }
 
-// Load loads a vocabulary, which takes some 300 ms, unless it is; "" is none.
+// Load loads a vocabulary unless it is loaded or its name is "". It blocks for some 300 ms.
 func (v *Vocabularies) Load(name string) error {
 	if name == "" || v.Get(name) != nil {
 		return nil

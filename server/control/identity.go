@@ -11,8 +11,8 @@ import (
 	"tierway/tenants"
 )
 
-// People is who may ask, on both planes, as config.yaml and the database say it.
-// It is immutable; a change of either makes another.
+// Identity is the directory of tenants and admins, from config.yaml and the database. It is
+// immutable; a change of either makes another.
 type Identity struct {
 	Directory *tenants.Directory
 	Admins    map[[sha256.Size]byte]store.Admin
@@ -22,7 +22,7 @@ type Identity struct {
 	ReadAt    time.Time      // of contents; zero: never, so that any key may be a good one
 }
 
-// newPeople puts together what the configuration and the database say.
+// newIdentity puts together what the configuration and the database say.
 func newIdentity(f *config.File, c store.Contents, readAt time.Time) (*Identity, error) {
 	ts, ks, err := tenants.FromConfig(f.Auth.Keys)
 	if err != nil {
@@ -57,9 +57,8 @@ func adminKeys(keys []config.AdminKey) []tenants.KeyConfig {
 	return out
 }
 
-// Tenants returns all tenants and keys in force. Where config.yaml and the
-// database have a tenant of one name, the file's settings count for the keys of
-// both.
+// Tenants returns all tenants and keys in force. If config.yaml and the database both have a
+// tenant of one name, the file's settings apply to the keys of both.
 func (p *Identity) Tenants() ([]tenants.Tenant, []tenants.Key) {
 	ts := append([]tenants.Tenant(nil), p.own...)
 	mine := make(map[string]bool, len(p.own))
@@ -77,7 +76,7 @@ func (p *Identity) Tenants() ([]tenants.Tenant, []tenants.Key) {
 // knows reports whether a tenant, or one of its keys, is still there.
 func (p *Identity) knows(tenant, key string) bool { return p.Directory.Knows(tenant, key) }
 
-// adopt puts what the database holds in force, and the live overrides with it,
+// applyContents puts what the database holds in force, and the live overrides with it,
 // unless a reading that began later was faster.
 func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
 	ctl.applying.Lock()
@@ -131,17 +130,16 @@ func (ctl *Control) rankTenants(done <-chan struct{}) {
 	}
 }
 
-// KnowsAnybody tells whether there is anybody to serve: with a database that was
-// never read only those whose keys stand in the configuration, or everybody where
-// no key is needed.
+// HasCallers reports whether any request could be served: before the database was read for
+// the first time, only if the configuration has keys or requires none.
 func (ctl *Control) HasCallers() bool {
 	snap := ctl.snapshot.Load()
 	who := snap.Identity
 	return ctl.Stores.SQL == nil || !who.ReadAt.IsZero() || len(who.ownKeys) > 0 || !snap.File.Auth.Required
 }
 
-// AdminOf returns the admin whose key it is, if it may be used. Keys are looked up
-// by digest; one that bears our prefix and is not well formed is no key.
+// AdminOf returns the admin with that key, and whether the key is valid now. Keys are looked
+// up by digest; a malformed key with this gateway's prefix is never valid.
 func (p *Identity) AdminOf(key string, now time.Time) (store.Admin, bool) {
 	if key == "" || strings.HasPrefix(key, tenants.TenantPrefix) && !tenants.WellFormed(key) {
 		return store.Admin{}, false

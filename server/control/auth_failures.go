@@ -25,7 +25,7 @@ type AuthFailureLimiter struct {
 	byIP  map[string]int
 }
 
-// network is whose an address is: of IPv6 the 64 bits that one customer has.
+// guesserOf returns what an address is counted by: of IPv6 the 64 bits that one customer has.
 func guesserOf(ip string) string {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil || addr.Unmap().Is4() {
@@ -38,8 +38,8 @@ func guesserOf(ip string) string {
 	return p.String()
 }
 
-// Another counts one wrong key and reports whether the address has sent too many
-// in this minute, and how long that lasts.
+// Add counts one wrong key and reports whether the address has sent too many in this
+// minute, and how long that lasts.
 func (g *AuthFailureLimiter) Add(ip string, now time.Time) (tooMany bool, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,8 +54,8 @@ func (g *AuthFailureLimiter) Add(ip string, now time.Time) (tooMany bool, wait t
 	return g.byIP[ip] > guessesAMinute, time.Minute - now.Sub(g.since)
 }
 
-// Credential returns the one key of a request. Several Authorization headers
-// are none, and a key in the query is never looked at.
+// Credential returns the key of a request's Authorization or X-Api-Key header, and whether
+// it is the only one. A key in the query is never read.
 func Credential(h http.Header) (string, bool) {
 	auth, key := h.Values("Authorization"), h.Values("X-Api-Key")
 	switch {

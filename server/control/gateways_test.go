@@ -1,4 +1,4 @@
-package server
+package control
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // bound is how many requests the first worker takes at once.
-func (r *rig) bound() int { return r.control.Snapshot().Pools[0].Routing.Snapshot(time.Now())[0].Bound }
+func bound(c *Control) int { return c.Snapshot().Pools[0].Routing.Snapshot(time.Now())[0].Bound }
 
 // bounded is a tier whose worker takes nine requests at once. It wants a Redis and
 // the number of gateways.
@@ -35,17 +35,17 @@ func TestABoundIsDividedAmongTheGatewaysThatLive(t *testing.T) {
 	url := "redis://" + mini.Addr()
 	for gateways, want := range map[int][2]int{1: {9, 5}, 2: {5, 5}, 3: {3, 3}} {
 		t.Run(fmt.Sprint(gateways), func(t *testing.T) {
-			r := newRig(t, fmt.Sprintf(bounded, url, gateways)+"# %s")
+			c := newTestControl(t, fmt.Sprintf(bounded, url, gateways))
 			var owned sync.WaitGroup
 			ctx, stop := context.WithCancel(t.Context())
 			defer owned.Wait()
 			defer stop()
-			owned.Go(func() { r.control.Stores.Redis.Run(ctx) })
-			l, err := r.control.Snapshot().Pools[0].Routing.Acquire(&routing.Request{Now: time.Now()})
+			owned.Go(func() { c.Stores.Redis.Run(ctx) })
+			l, err := c.Snapshot().Pools[0].Routing.Acquire(&routing.Request{Now: time.Now()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := r.bound(); got != want[0] {
+			if got := bound(c); got != want[0] {
 				t.Errorf("alone it takes %d, want %d", got, want[0])
 			}
 			other, err := store.OpenRedis(store.RedisConfig{URL: url, Gateway: "other"})
@@ -53,14 +53,14 @@ func TestABoundIsDividedAmongTheGatewaysThatLive(t *testing.T) {
 				t.Fatal(err)
 			}
 			owned.Go(func() { other.Run(ctx) })
-			r.until("two gateways live", func() bool { return len(members(t, mini)) == 2 })
-			owned.Go(func() { r.control.Stores.Redis.Run(ctx) }) // it asks at once, and not in some seconds
-			r.until("this one knows", func() bool { return r.control.Stores.Redis.Gateways() == 2 })
-			r.control.Pools.ShareAgain()
-			if got := r.bound(); got != want[1] {
+			until(t, "two gateways live", func() bool { return len(members(t, mini)) == 2 })
+			owned.Go(func() { c.Stores.Redis.Run(ctx) }) // it asks at once, and not in some seconds
+			until(t, "this one knows", func() bool { return c.Stores.Redis.Gateways() == 2 })
+			c.Pools.shareAgain()
+			if got := bound(c); got != want[1] {
 				t.Errorf("beside another it takes %d, want %d", got, want[1])
 			}
-			if got := r.control.Pools.Gauges()[0].Inflight; got != 1 {
+			if got := c.Pools.Gauges()[0].Inflight; got != 1 {
 				t.Errorf("%d are booked, want 1", got)
 			}
 			l.Release(routing.Result{At: time.Now(), Err: routing.ErrExcluded})
@@ -84,11 +84,11 @@ func members(t *testing.T, mini *miniredis.Miniredis) []string {
 // TestWithoutRedisTheFileDividesABound: nobody else counts, and asking again changes
 // nothing.
 func TestWithoutRedisTheFileDividesABound(t *testing.T) {
-	r := newRig(t, strings.Replace(fmt.Sprintf(bounded, "", 4), `, redis: ""`, "", 1)+"# %s")
+	c := newTestControl(t, strings.Replace(fmt.Sprintf(bounded, "", 4), `, redis: ""`, "", 1))
 	for range 2 {
-		if got := r.bound(); got != 3 {
+		if got := bound(c); got != 3 {
 			t.Errorf("it takes %d, want 3 of 9", got)
 		}
-		r.control.Pools.ShareAgain()
+		c.Pools.shareAgain()
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// touches are when keys were last used, until the database knows.
+// lastUsed is when keys were last used, until that is written to the database.
 type lastUsed struct {
 	mu   sync.Mutex
 	used map[string]time.Time
 }
 
-// Note remembers the use of a key of the database.
+// NoteUse records the use of a key of the database.
 func (t *lastUsed) NoteUse(key string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -22,7 +22,7 @@ func (t *lastUsed) NoteUse(key string, at time.Time) {
 	t.used[key] = at
 }
 
-// take returns what was noted since it was last called.
+// takeAll returns what was recorded since its last call.
 func (t *lastUsed) takeAll() map[string]time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -31,7 +31,7 @@ func (t *lastUsed) takeAll() map[string]time.Time {
 	return used
 }
 
-// lastTouches tells the database what it does not know yet, at the end.
+// lastTouches writes at the end what was not yet written.
 func (db *Database) lastTouches(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // a minute's precision is worth no more
 	defer cancel()
@@ -40,8 +40,8 @@ func (db *Database) lastTouches(ctx context.Context) {
 	}
 }
 
-// writeTouches tells the database when keys were last used. What it cannot be
-// told is noted again by the key's next use.
+// writeTouches writes when keys were last used. What could not be written is recorded
+// again by the key's next use.
 func (db *Database) writeTouches(ctx context.Context) error {
 	used := db.LastUsed.takeAll()
 	if len(used) == 0 {
