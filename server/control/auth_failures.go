@@ -13,12 +13,12 @@ const (
 	// guessesAMinute is how many wrong keys an address may send a minute: a
 	// mistyped key in forty applications behind one address is found before.
 	guessesAMinute = 20
-	// guessersMax bounds how many addresses are remembered: 1 MB.
+	// guessersMax bounds how many addresses are counted: 1 MB.
 	guessersMax = 10_000
 )
 
-// Guesses counts the wrong keys of each address, to slow down who tries many.
-// Good keys of the same address are not looked at.
+// AuthFailureLimiter counts the wrong keys of each address, to slow down guesses. Valid keys
+// of the same address are unaffected. It is safe for concurrent use.
 type AuthFailureLimiter struct {
 	mu    sync.Mutex
 	since time.Time

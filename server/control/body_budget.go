@@ -58,7 +58,7 @@ func (b *BodyBudget) reserve(tenant string, n int64) bool {
 	return true
 }
 
-// Release gives back n bytes of a tenant.
+// release gives back n bytes of a tenant.
 func (b *BodyBudget) release(tenant string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

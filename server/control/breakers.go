@@ -87,7 +87,7 @@ func (ps *Pools) pollOnce() {
 	}
 }
 
-// Poll reads the pool's breakers, and reports good health checks and hangs to them.
+// poll reads the pool's breakers, and reports good health checks and hangs to them.
 func (p *livePool) poll(now time.Time) {
 	var members []*Member
 	for _, v := range p.Routing.Snapshot(now) {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"net/http"
 	"strings"
 )
@@ -26,17 +27,12 @@ func FormatUUID(high, low uint64, version byte) string {
 	binary.BigEndian.PutUint64(b[8:], low)
 	b[6] = b[6]&0x0f | version<<4
 	b[8] = b[8]&0x3f | 0x80
-	out := make([]byte, 0, 36)
-	for i, c := range b {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			out = append(out, '-')
-		}
-		out = append(out, hexDigits[c>>4], hexDigits[c&0x0f])
+	out := hex.AppendEncode(make([]byte, 0, 36), b[:4])
+	for i := 4; i < 10; i += 2 {
+		out = hex.AppendEncode(append(out, '-'), b[i:i+2])
 	}
-	return string(out)
+	return string(hex.AppendEncode(append(out, '-'), b[10:]))
 }
-
-const hexDigits = "0123456789abcdef"
 
 // saneID reports whether an id is safe to log and to echo.
 func saneID(id string) bool {
@@ -58,11 +54,8 @@ func IsUUID(id string) bool {
 		return false
 	}
 	for i := range len(id) {
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			if id[i] != '-' {
-				return false
-			}
-		} else if !strings.ContainsRune(hexDigits+"ABCDEF", rune(id[i])) {
+		hyphen := i == 8 || i == 13 || i == 18 || i == 23
+		if hyphen != (id[i] == '-') || !hyphen && !strings.ContainsRune("0123456789abcdefABCDEF", rune(id[i])) {
 			return false
 		}
 	}

@@ -181,8 +181,7 @@ func (ps *Pools) Gateways(f *config.File) int {
 	return max(f.Gateways, ps.redis.Gateways())
 }
 
-// shareAgain divides the workers' bounds anew when another number of gateways
-// shares them than did.
+// shareAgain divides the workers' bounds anew if the number of gateways has changed.
 func (ps *Pools) shareAgain() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

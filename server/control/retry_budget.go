@@ -25,6 +25,7 @@ const (
 	retryCap = 10 * retryTrickle
 )
 
+// NewRetryBudget returns a full budget whose share is 0 until Configure.
 func NewRetryBudget() *RetryBudget { return &RetryBudget{tokens: retryCap} }
 
 // Configure sets the share. Saved retries stay.

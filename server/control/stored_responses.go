@@ -32,6 +32,7 @@ type StoredResponses struct {
 	byID     map[string]*list.Element
 }
 
+// NewStoredResponses returns an empty directory of at most limit responses.
 func NewStoredResponses(limit int) *StoredResponses {
 	return &StoredResponses{max: limit, byTenant: map[string]*list.List{}, byID: map[string]*list.Element{}}
 }
