@@ -283,7 +283,7 @@ func TestALiveOverrideLiesOverTheFileUntilItIsOver(t *testing.T) {
 	if err := r.override(t.Context(), who, store.Override{Worker: "a", Drain: true, At: time.Now(), Until: time.Now().Add(20 * time.Millisecond)}); err != nil || weightNow(r, "a") != 0 {
 		t.Errorf("%v: a worker that drains has the weight %d", err, weightNow(r, "a"))
 	}
-	r.ticking()
+	r.running()
 	until(t, "the end of the override", func() bool { return weightNow(r, "a") == 20 })
 	if err := r.clearOverride(t.Context(), who, "nobody"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("clearing what is not there: %v", err)

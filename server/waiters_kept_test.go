@@ -20,8 +20,16 @@ import (
 	"tierway/server/control"
 )
 
-// ticking keeps the state up to date to the end of the test.
+// ticking lets time pass in the queues to the end of the test.
 func (r *rig) ticking() {
+	done := make(chan struct{})
+	var ticks sync.WaitGroup
+	ticks.Go(func() { r.control.Pools.TickQueues(done) })
+	r.t.Cleanup(func() { close(done); ticks.Wait() })
+}
+
+// running keeps the state up to date to the end of the test.
+func (r *rig) running() {
 	ctx, stop := context.WithCancel(context.Background())
 	var owned sync.WaitGroup
 	owned.Go(func() { r.control.Run(ctx) })
@@ -134,7 +142,7 @@ tiers:
 	if v := p.Routing.Snapshot(time.Now())[0]; m.Gate.State() != breaker.Open || v.Open <= 0 {
 		t.Errorf("the breaker is %s, and the pool keeps the worker out for %v", m.Gate.State(), v.Open)
 	}
-	r.ticking()
+	r.running()
 	r.until("the breaker is half-open", func() bool { return m.Gate.State() == breaker.HalfOpen })
 	if v := p.Routing.Snapshot(time.Now())[0]; v.Open != 0 {
 		t.Errorf("the pool keeps the worker of a half-open breaker out for %v", v.Open)

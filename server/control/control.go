@@ -105,7 +105,7 @@ func (ctl *Control) Run(ctx context.Context) {
 	var owned sync.WaitGroup
 	owned.Go(func() { ctl.Pools.Fleet.Run(ctx) })
 	owned.Go(func() { ctl.Pools.pollBreakers(ctx.Done()) })
-	owned.Go(func() { ctl.Pools.tickQueues(ctx.Done()) })
+	owned.Go(func() { ctl.Pools.TickQueues(ctx.Done()) })
 	owned.Go(func() { ctl.Vocabularies.run(ctx.Done()) })
 	owned.Go(func() { ctl.Database.follow(ctx) })
 	owned.Go(func() { ctl.followOverrides(ctx.Done()) })

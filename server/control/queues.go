@@ -12,8 +12,8 @@ import (
 // backoffs that end, workers that stay down.
 const tickEvery = 100 * time.Millisecond
 
-// tickQueues lets time pass in the queues until done.
-func (ps *Pools) tickQueues(done <-chan struct{}) {
+// TickQueues lets time pass in the queues until done is closed. Run calls it.
+func (ps *Pools) TickQueues(done <-chan struct{}) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
