@@ -117,27 +117,27 @@ type outcome struct {
 
 // exchange sends the request and relays the answer.
 func (a *attempt) exchange(ctx context.Context) *failure {
-	usage, rank := !a.m.RejectsAccounting.Load() && !a.m.HasTimings.Load(), sending{a}.rank()
-	resp, err := sending{a}.send(ctx, usage, rank)
+	usage, rank := !a.m.RejectsAccounting.Load() && !a.m.HasTimings.Load(), enginePriority(a)
+	resp, err := sendRequest(ctx, a, usage, rank)
 	var refused addition // the last that was left out
 	for err == nil {
-		named := sending{a}.refusedAddition(resp)
+		named := refusedAddition(a, resp)
 		if named == nothingAdded {
 			break
 		}
 		refused = named
 		usage, rank.set = usage && named == priorityAdded, rank.set && named != priorityAdded
 		a.watch.await(a.firstByte, errFirstByteTimeout)
-		resp, err = sending{a}.send(ctx, usage, rank)
+		resp, err = sendRequest(ctx, a, usage, rank)
 	}
 	if err == nil && resp.Status < 300 {
-		sending{a}.leaveOut(refused)
+		leaveOut(a, refused)
 	}
 	if err != nil {
 		return a.sendFailure(err)
 	}
 	defer resp.Body.Close()
-	return relay{a}.relay(resp)
+	return relayAnswer(a, resp)
 }
 
 // answered says that the worker answered, well when err is nil: the verdicts
@@ -163,9 +163,9 @@ func (a *attempt) received() {
 // at once unless the attempt failed: then judge gives it.
 func (a *attempt) settle(f *failure) {
 	a.settled, a.f, a.ended = true, f, time.Now()
-	attemptRecord{a}.countPrefix()
+	countPrefix(a)
 	if f == nil {
-		attemptRecord{a}.countPace()
+		countPace(a)
 	}
 	a.x.settlement.sent = a.x.settlement.sent || f == nil || f.left
 	if f != nil && f.left && (errors.Is(f.blame, errTotalTimeout) || errors.Is(f.blame, errIdleTimeout)) {

@@ -16,9 +16,6 @@ import (
 	"tierway/server/control"
 )
 
-// incoming is the body of a request.
-type incoming struct{ x *exchange }
-
 const (
 	// bodyGrace is how long a body may take before its rate counts.
 	bodyGrace = 5 * time.Second
@@ -29,8 +26,7 @@ const (
 
 // readBody reads and decodes the request's body within max_body_bytes and
 // max_buffered_bytes.
-func (i incoming) readBody() ([]byte, error) {
-	x := i.x
+func readBody(x *exchange) ([]byte, error) {
 	if x.in.r.Body == nil || x.in.r.Body == http.NoBody {
 		x.in.readAt = time.Now()
 		return nil, nil
@@ -60,12 +56,11 @@ func (i incoming) readBody() ([]byte, error) {
 		}
 		return nil, err
 	}
-	return nil, i.brokenBody(err)
+	return nil, brokenBody(x, err)
 }
 
 // brokenBody is the answer to a body that could not be read to its end.
-func (i incoming) brokenBody(err error) error {
-	x := i.x
+func brokenBody(x *exchange, err error) error {
 	x.answer.w.Header().Set("Connection", "close")
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -79,9 +74,8 @@ func (i incoming) brokenBody(err error) error {
 // net/http reads it after the answer, to keep the connection.
 const UnreadGrace = time.Second
 
-// leaveBody bounds what an unread body may still cost.
-func (i incoming) leaveBody() {
-	x := i.x
+// closeBody bounds what an unread body may still cost.
+func closeBody(x *exchange) {
 	if x.parsed.upload != nil {
 		x.parsed.upload.end()
 		return

@@ -9,8 +9,7 @@ import (
 
 // dropBody forgets the body of a request that is not sent again, so that a long answer
 // does not hold it.
-func (i incoming) dropBody() {
-	x := i.x
+func dropBody(x *exchange) {
 	x.parsed.req.Body = nil
 	x.in.memory.Release()
 }

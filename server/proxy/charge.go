@@ -158,7 +158,7 @@ func dropRateHeaders(h http.Header) {
 
 // refunded tells whether nothing of the request has reached a worker, so that it
 // costs its tenant nothing.
-func (ad *admission) refunded() bool { return ad.x.admission.grant != nil && !ad.x.settlement.sent }
+func (ad *admission) refunded() bool { return ad.grant != nil && !ad.x.settlement.sent }
 
 // settle gives back what charge has reserved, corrects it by what was used, and
 // writes the request's one line of the ledger.

@@ -40,7 +40,7 @@ func (x *exchange) besideResponses() error {
 	if x.snap.Serving(x.in.dialect, x.caller.Caller) != nil {
 		return x.complete()
 	}
-	return passage{x}.passUnrouted()
+	return passUnrouted(x)
 }
 
 // notServed is the answer where the engines of the request's pool lack its endpoint.
@@ -128,7 +128,7 @@ func (x *exchange) read() error {
 	if strings.EqualFold(x.in.r.Header.Get("Upgrade"), "websocket") {
 		return noWebSocket()
 	}
-	body, err := incoming{x}.readBody()
+	body, err := readBody(x)
 	if err != nil {
 		return err
 	}

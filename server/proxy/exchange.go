@@ -163,7 +163,7 @@ func (x *exchange) recover() {
 func (x *exchange) end() {
 	x.answer.stopBeats()
 	x.in.memory.Release()
-	incoming{x}.leaveBody()
+	closeBody(x)
 	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
 	defer x.s.flying.remove(x)
 	// One of them must not keep another from giving back what it holds.
@@ -180,9 +180,9 @@ func (x *exchange) end() {
 func (x *exchange) finish() {
 	d := new(decisions.Decision)
 	defer x.settlement.settle(d)
-	account{x}.decide(d)
-	defer account{x}.exportTrace(d)
-	account{x}.record(d)
+	buildDecision(x, d)
+	defer exportTrace(x, d)
+	publishDecision(x, d)
 }
 
 // dropPrompt gives the buffers of the request's prompt back.

@@ -195,13 +195,13 @@ func (n *explainer) readPassed() error {
 		status = http.StatusMethodNotAllowed
 		x.answer.header().Set("Allow", strings.Join(n.allowed, ", "))
 	}
-	if err := (passage{x}).findPassing(status); err != nil {
+	if err := findPassing(x, status); err != nil {
 		return err
 	}
 	if id, below, ok := openai.ResponsePath(x.in.r.URL.Path); ok && id != "" && (x.in.r.Method != http.MethodPost || below != "") {
 		return notExplained()
 	}
-	return passage{x}.readPassed()
+	return readPassed(x)
 }
 
 // peek looks at the limits as charge takes from them.

@@ -63,7 +63,7 @@ func (n *explainer) requestDetail(e *decisions.Explanation) string {
 // tierStep is how the tier was found.
 func (n *explainer) tierStep(e *decisions.Explanation) *decisions.TierStep {
 	x, r := n.x, &n.x.resolver
-	st := &decisions.TierStep{Asked: e.RequestedModel, Header: account{x}.headerTier(), Moves: x.resolution.moves, Note: e.Note}
+	st := &decisions.TierStep{Asked: e.RequestedModel, Header: headerTier(x), Moves: x.resolution.moves, Note: e.Note}
 	if e.Classified != nil {
 		st.Signals = e.Classified.Signals
 	}

@@ -15,7 +15,7 @@ func (n *explainer) place() (stage string, err error) {
 	x := n.x
 	x.gatherFacts()
 	x.setDeadline()
-	if err := (holder{x}).stayWithStored(); err != nil {
+	if err := pinToStored(x); err != nil {
 		return decisions.StageWorker, err
 	}
 	x.facts.Now, x.facts.Wait = time.Now(), n.mayWait()

@@ -25,7 +25,7 @@ func (d *dispatch) forward() error {
 	x := d.x
 	x.setDeadline()
 	x.s.budget.Request()
-	if err := (holder{x}).stayWithStored(); err != nil {
+	if err := pinToStored(x); err != nil {
 		return err
 	}
 	defer func() { d.judgeFailed(errNoAnswer) }()

@@ -8,25 +8,21 @@ import (
 	"tierway/openai"
 )
 
-// passage is a request that goes to a worker by its path, as it is.
-type passage struct{ x *exchange }
-
 // passThrough serves a request that matches no route: untouched through a pool
 // whose paths cover it, else with an error. Its answer is relayed as raw bytes,
 // whatever dialect the path or the headers resemble. status is 405 when the path has
 // a route for other methods.
-func (pg passage) passThrough(status int) error {
-	x := pg.x
+func passThrough(x *exchange, status int) error {
 	if err := x.authenticate(); err != nil {
 		return err
 	}
-	if err := pg.findPassing(status); err != nil {
+	if err := findPassing(x, status); err != nil {
 		return err
 	}
-	if done, err := pg.passStored(); done {
+	if done, err := passStored(x); done {
 		return err
 	}
-	if err := pg.readPassed(); err != nil {
+	if err := readPassed(x); err != nil {
 		return err
 	}
 	if err := x.admission.charge(x.admission.take); err != nil {
@@ -37,8 +33,7 @@ func (pg passage) passThrough(status int) error {
 }
 
 // findPassing finds the pool whose paths cover the request.
-func (pg passage) findPassing(status int) error {
-	x := pg.x
+func findPassing(x *exchange, status int) error {
 	if strings.EqualFold(x.in.r.Header.Get("Upgrade"), "websocket") {
 		return noWebSocket()
 	}
@@ -54,17 +49,16 @@ func (pg passage) findPassing(status int) error {
 
 // readPassed reads the request of a path that passes through a pool: its body, or
 // leaves it to stream.
-func (pg passage) readPassed() (err error) {
-	x := pg.x
-	if err := pg.refuseKept(); err != nil {
+func readPassed(x *exchange) (err error) {
+	if err := refuseKept(x); err != nil {
 		return err
 	}
-	if x.parsed.upload, err = (incoming{x}).openUpload(); err != nil {
+	if x.parsed.upload, err = openUpload(x); err != nil {
 		return err
 	}
 	x.parsed.req = &openai.Request{Dialect: openai.Other}
 	if x.parsed.upload == nil {
-		if x.parsed.req, err = pg.readUntouched(); err != nil {
+		if x.parsed.req, err = readUntouched(x); err != nil {
 			return err
 		}
 	}
@@ -75,13 +69,12 @@ func (pg passage) readPassed() (err error) {
 }
 
 // readUntouched reads a body that passes through.
-func (pg passage) readUntouched() (*openai.Request, error) {
-	x := pg.x
-	body, err := incoming{x}.readBody()
+func readUntouched(x *exchange) (*openai.Request, error) {
+	body, err := readBody(x)
 	if err != nil {
 		return nil, err
 	}
-	return pg.passed(body)
+	return passedRequest(x, body)
 }
 
 // speaksOfRights tells whether a body may have a member that no tenant may choose
@@ -140,13 +133,12 @@ func (in *inbound) otherwiseEncoded(body []byte) bool {
 	return body[0] == 0 || body[1] == 0 || body[0] >= 0xfe
 }
 
-// passed returns a body that passes unchanged, except for a cache_salt, which no
+// passedRequest returns a body that passes unchanged, except for a cache_salt, which no
 // tenant may choose for itself, a priority above its class, and fields that name other
 // hosts or place the request inside an engine. A body that cannot be
 // read for these must not contain them at all. A body of the Responses API is read
 // too, because it may continue a stored response.
-func (pg passage) passed(body []byte) (*openai.Request, error) {
-	x := pg.x
+func passedRequest(x *exchange, body []byte) (*openai.Request, error) {
 	_, _, continues := openai.ResponsePath(x.in.r.URL.Path)
 	if !x.in.otherwiseEncoded(body) && !(isObject(body) && (continues || speaksOfRights(body, x.resolution.pool.Engine))) {
 		return &openai.Request{Dialect: openai.Other, Body: body}, nil

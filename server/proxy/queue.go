@@ -64,7 +64,7 @@ type wait struct {
 var _ control.Waiter = (*wait)(nil)
 
 // Woken is part of control.Waiter.
-func (w *wait) Woken() { w.x.wait.turn.come() }
+func (w *wait) Woken() { w.turn.come() }
 
 // fillTicket makes what stands for the request in its pool's queue.
 func (w *wait) fillTicket() *queue.Ticket {
@@ -85,7 +85,7 @@ func (w *wait) fillTicket() *queue.Ticket {
 // for it in one step.
 func (w *wait) enterQueue() (routing.Lease, error) {
 	x := w.x
-	account{x}.recordChoice()
+	resetPlacement(x)
 	t, began := w.fillTicket(), time.Now()
 	lease, err := x.resolution.pool.WaitQueue.Enter(t, began)
 	w.placed.selection = time.Since(began)

@@ -14,15 +14,8 @@ import (
 	"tierway/telemetry"
 )
 
-// account is the end of a request: its record, its metrics and its spans.
-type account struct{ x *exchange }
-
-// attemptRecord is the end of an attempt.
-type attemptRecord struct{ a *attempt }
-
-// record counts the request's end, and writes what is made from its Decision.
-func (ac account) record(d *decisions.Decision) {
-	x := ac.x
+// publishDecision counts the request's end, and writes what is made from its Decision.
+func publishDecision(x *exchange, d *decisions.Decision) {
 	x.s.metrics.TenantEnded(d.Tenant, outcomeIndex(d.Result), d.Usage.Prompt, d.Usage.Cached, d.Usage.Output)
 	if limit := string(x.admission.allowance.Refused); limit != "" {
 		x.s.metrics.Limited(limit)
@@ -44,9 +37,8 @@ func (ac account) record(d *decisions.Decision) {
 	x.s.records.add(d)
 }
 
-// decide fills the request's record with what its stages have returned.
-func (ac account) decide(d *decisions.Decision) {
-	x := ac.x
+// buildDecision fills the request's record with what its stages have returned.
+func buildDecision(x *exchange, d *decisions.Decision) {
 	res := &x.resolution
 	*d = decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: x.in.start, Method: knownMethod(x.in.r.Method), Route: x.in.pattern,
 		RequestID: x.in.requestID, Generation: x.snap.Generation, Dialect: x.in.dialect.String(),
@@ -76,21 +68,20 @@ func (ac account) decide(d *decisions.Decision) {
 		if x.in.dialect != openai.Other {
 			d.MaxTokens = req.MaxTokens
 		}
-		if ac.keepsRecords() {
-			d.Features = ac.features()
+		if keepsRecords(x) {
+			d.Features = decisionFeatures(x)
 		}
 	}
 	for _, a := range x.dispatch.attempts {
 		d.Worker, d.Reason = a.m.Name, string(a.lease.Reason())
-		d.Attempts = append(d.Attempts, attemptRecord{a}.record())
+		d.Attempts = append(d.Attempts, buildAttempt(a))
 	}
 }
 
-// features are what the request was classified and routed by, without its text.
-func (ac account) features() decisions.Features {
-	x := ac.x
+// decisionFeatures are what the request was classified and routed by, without its text.
+func decisionFeatures(x *exchange) decisions.Features {
 	e := &x.resolution.evidence
-	f := decisions.Features{Header: ac.headerTier(),
+	f := decisions.Features{Header: headerTier(x),
 		Classified: e.Classified, Counted: e.Counted, UserTextBytes: e.UserBytes, Groups: e.Groups,
 		LimitRequired: x.in.dialect.RequiresMaxTokens(), Tools: x.parsed.req.Tools, Media: x.parsed.req.Media, Estimate: x.parsed.estimate}
 	if x.parsed.prompt != nil {
@@ -103,8 +94,7 @@ func (ac account) features() decisions.Features {
 
 // headerTier is the tier that X-Model-Tier names: "other" for none of them, "" where
 // there is no such header, and for a request that is not resolved.
-func (ac account) headerTier() string {
-	x := ac.x
+func headerTier(x *exchange) string {
 	asked := x.in.r.Header.Get("X-Model-Tier")
 	if asked == "" || x.resolution.requested == "" && x.resolution.Target == "" {
 		return ""
@@ -117,8 +107,7 @@ func (ac account) headerTier() string {
 
 // countPrefix compares what the worker was believed to have of the prompt with what
 // its engine says.
-func (r attemptRecord) countPrefix() {
-	a := r.a
+func countPrefix(a *attempt) {
 	result := telemetry.PrefixMiss
 	switch {
 	case a.lease.Worker() == nil:
@@ -137,16 +126,14 @@ func (r attemptRecord) countPrefix() {
 
 // countPace counts the time between two tokens of a generated stream whose engine has told
 // how many there were.
-func (r attemptRecord) countPace() {
-	a := r.a
+func countPace(a *attempt) {
 	if n := a.usage.Output; n > 1 && !a.firstAt.IsZero() {
 		a.x.resolution.pool.Series.TPOT.Observe(a.lastAt.Sub(a.firstAt).Seconds() / float64(n-1))
 	}
 }
 
 // exportTrace ends the spans of a sampled request.
-func (ac account) exportTrace(d *decisions.Decision) {
-	x := ac.x
+func exportTrace(x *exchange, d *decisions.Decision) {
 	if !x.caller.trace.Sampled {
 		return
 	}
@@ -174,28 +161,25 @@ type placed struct {
 }
 
 // keepsRecords tells whether anybody reads more of a request than its log line.
-func (ac account) keepsRecords() bool {
-	x := ac.x
+func keepsRecords(x *exchange) bool {
 	return x.caller.trace.Sampled || x.s.records.keeps.Load()
 }
 
-// recordChoice has the next pick recorded.
-func (ac account) recordChoice() {
-	x := ac.x
+// resetPlacement has the next pick recorded.
+func resetPlacement(x *exchange) {
 	x.wait.placed = placed{}
-	if x.facts.Record = nil; ac.keepsRecords() {
+	if x.facts.Record = nil; keepsRecords(x) {
 		x.wait.placed.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0, min(len(x.resolution.pool.Workers), routing.MaxCandidates))}
 		x.facts.Record = x.wait.placed.choice
 	}
 }
 
-// record is the attempt as the request's record has it.
-func (r attemptRecord) record() decisions.Attempt {
-	a := r.a
+// buildAttempt is the attempt as the request's record has it.
+func buildAttempt(a *attempt) decisions.Attempt {
 	x := a.x
 	try := decisions.Attempt{Worker: a.m.Name, Reason: string(a.lease.Reason()), Status: a.status,
 		AtMs: x.in.since(a.started), QueueMs: ms(a.placed.waited), SelectionUs: float64(a.placed.selection.Nanoseconds()) / 1000,
-		FirstAtMs: x.in.since(a.firstAt), EndAtMs: x.in.since(a.ended), ErrorType: r.errorType(), Predicted: a.lease.Overlap(),
+		FirstAtMs: x.in.since(a.firstAt), EndAtMs: x.in.since(a.ended), ErrorType: errorType(a), Predicted: a.lease.Overlap(),
 		Usage: decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: a.placed.choice}
 	if x.caller.trace.Sampled {
 		id := a.span.SpanContext().SpanID()
@@ -213,8 +197,7 @@ func (r attemptRecord) record() decisions.Attempt {
 }
 
 // errorType says in one word what the attempt failed by, "" of one that did not.
-func (r attemptRecord) errorType() string {
-	a := r.a
+func errorType(a *attempt) string {
 	f, blame, status := a.f, a.blame, 0
 	if f != nil {
 		blame, status = f.blame, f.status

@@ -30,7 +30,7 @@ func TestThePaceIsThatOfTheContent(t *testing.T) {
 		var got []float64
 		series := &telemetry.Tier{TPOT: prometheus.ObserverFunc(func(v float64) { got = append(got, v) })}
 		a := &attempt{x: &exchange{resolution: resolution{pool: &control.Pool{Series: series}}}, usage: openai.Usage{Output: c.output}, moments: moments{firstAt: c.first, lastAt: first.Add(100 * time.Millisecond)}}
-		if (attemptRecord{a}).countPace(); !slices.Equal(got, c.want) {
+		if countPace(a); !slices.Equal(got, c.want) {
 			t.Errorf("%d tokens from %v: %v, want %v", c.output, c.first, got, c.want)
 		}
 	}
@@ -46,7 +46,7 @@ func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
 			errFirstByteTimeout: decisions.ErrorTimeout, errIdleTimeout: decisions.ErrorTimeout,
 		} {
 			f := &failure{left: left, blame: excluded("%w", blame), err: worker}
-			if got := (attemptRecord{&attempt{outcome: outcome{f: f}}}).errorType(); got != want {
+			if got := errorType(&attempt{outcome: outcome{f: f}}); got != want {
 				t.Errorf("%v, sent %v: %q, want %q", blame, left, got, want)
 			}
 		}
@@ -59,7 +59,7 @@ func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
 		"503":                   {status: 503, blame: broke, err: worker},
 		decisions.ErrorProtocol: {left: true, blame: broke, err: &openai.Error{Code: openai.CodeWorkerProtocol}},
 	} {
-		if got := (attemptRecord{&attempt{outcome: outcome{f: f}}}).errorType(); got != want {
+		if got := errorType(&attempt{outcome: outcome{f: f}}); got != want {
 			t.Errorf("%+v: %q, want %q", f, got, want)
 		}
 	}
@@ -72,7 +72,7 @@ func TestARecordIsMadeForThoseWhoReadIt(t *testing.T) {
 	} {
 		x := &exchange{s: &Proxy{}, caller: caller{trace: telemetry.TraceContext{On: true, Sampled: c.sampled}}}
 		x.s.records.keeps.Store(c.kept)
-		if got := (account{x}).keepsRecords(); got != c.want {
+		if got := keepsRecords(x); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

@@ -17,31 +17,27 @@ import (
 	"tierway/server/control"
 )
 
-// relay gives the answer of an attempt to the client.
-type relay struct{ a *attempt }
-
-// relay brings a worker's answer to the client. A failure means that the
+// relayAnswer brings a worker's answer to the client. A failure means that the
 // client has nothing of it yet.
-func (r relay) relay(resp *http1.Response) *failure {
-	a := r.a
+func relayAnswer(a *attempt, resp *http1.Response) *failure {
 	raw := a.x.in.dialect == openai.Other
 	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // redirects and 304 are for its client
-		return r.refusal(resp)
+		return relayRefusal(a, resp)
 	}
 	kind := mediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case raw:
-		return r.relayRaw(resp, nil)
+		return relayRaw(a, resp, nil)
 	case kind == "text/event-stream" && (a.x.in.dialect == openai.Audio || a.x.in.dialect == openai.Images):
-		return r.relayRaw(resp, nil)
+		return relayRaw(a, resp, nil)
 	case kind == "text/event-stream" && !a.x.parsed.req.Stream:
 		return formFailure("the worker sent an event stream, but the request was not for a stream")
 	case kind == "text/event-stream":
-		return r.relayStream(resp)
+		return relayStream(a, resp)
 	case a.x.in.dialect == openai.Audio || a.x.in.dialect == openai.Images:
-		return r.relayRaw(resp, nil)
+		return relayRaw(a, resp, nil)
 	case kind == "application/json" || kind == "":
-		return r.relayWhole(resp)
+		return relayWhole(a, resp)
 	}
 	return protocolFailure("a 2xx answer of the type %q", kind)
 }
@@ -54,13 +50,12 @@ const (
 	refusalWait = 2 * time.Second
 )
 
-// refusal handles an answer that is not 2xx.
-func (r relay) refusal(resp *http1.Response) *failure {
-	a := r.a
+// relayRefusal handles an answer that is not 2xx.
+func relayRefusal(a *attempt, resp *http1.Response) *failure {
 	after, asked := retryAfter(resp.Header, time.Now())
 	f, passes := statusVerdict(resp.Status, after, asked)
 	if resp.Status == http.StatusServiceUnavailable && !asked {
-		e, _ := openai.ErrorOf(r.readRefusal(resp))
+		e, _ := openai.ErrorOf(readRefusal(a, resp))
 		e.Status = resp.Status
 		f, _ = engineVerdict(e)
 	}
@@ -68,23 +63,22 @@ func (r relay) refusal(resp *http1.Response) *failure {
 		f.cool = 0 // what a path says of one client is nothing against the worker
 	}
 	if passes && a.x.in.dialect == openai.Other {
-		return r.passRaw(resp, f.blame)
+		return passRaw(a, resp, f.blame)
 	}
 	if !passes {
 		return &f
 	}
-	body := r.readRefusal(resp)
+	body := readRefusal(a, resp)
 	a.blame = f.blame
 	a.answered(time.Now(), f.blame)
-	r.passRefusal(resp, body)
+	passRefusal(a, resp, body)
 	a.x.ending.cause = f.blame.Error()
 	return nil
 }
 
 // passRaw gives the client a 4xx of a path that is passed untouched, as it is.
-func (r relay) passRaw(resp *http1.Response, blame error) *failure {
-	a := r.a
-	f := r.relayRaw(resp, blame)
+func passRaw(a *attempt, resp *http1.Response, blame error) *failure {
+	f := relayRaw(a, resp, blame)
 	if f == nil && a.blame == nil {
 		a.blame, a.x.ending.result = blame, decisions.Refused
 	}
@@ -96,8 +90,7 @@ const codeWorkerRefused openai.Code = "worker_refused"
 
 // passRefusal gives the client a worker's own 4xx, as it is when its form is
 // the dialect's, else in that form.
-func (r relay) passRefusal(resp *http1.Response, body []byte) {
-	a := r.a
+func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	x := a.x
 	x.settlement.sent = true // so that it counts, and its x-ratelimit headers hold
 	if a.m.Worker.RepeatsKey(body) {
@@ -134,12 +127,11 @@ func (r relay) passRefusal(resp *http1.Response, body []byte) {
 // all of them, so only an answer to the request without the field proves it, and of
 // two that were left out one after the other it proves the last. The body is put
 // back if the error was something else.
-func (s sending) refusedAddition(resp *http1.Response) addition {
-	a := s.a
+func refusedAddition(a *attempt, resp *http1.Response) addition {
 	if len(a.addsUsage)+len(a.addsPriority) == 0 || resp.Status != http.StatusBadRequest && resp.Status != http.StatusUnprocessableEntity {
 		return nothingAdded
 	}
-	body := relay{a}.readRefusal(resp)
+	body := readRefusal(a, resp)
 	named := func(name string) bool { return bytes.Contains(body, []byte(name)) }
 	var refused addition
 	switch {
@@ -157,8 +149,7 @@ func (s sending) refusedAddition(resp *http1.Response) addition {
 
 // readRefusal reads an error's body, as far as it comes soon: nobody waits for
 // the rest of an error.
-func (r relay) readRefusal(resp *http1.Response) []byte {
-	a := r.a
+func readRefusal(a *attempt, resp *http1.Response) []byte {
 	a.watch.await(refusalWait, errIdleTimeout)
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) //nolint:errcheck // what came is what there is
 	return body
@@ -172,13 +163,12 @@ type readCloser struct {
 
 // relayWhole relays an answer that is one JSON object. It is read to its end
 // first, so that a worker that breaks off costs the client nothing.
-func (r relay) relayWhole(resp *http1.Response) *failure {
-	a := r.a
+func relayWhole(a *attempt, resp *http1.Response) *failure {
 	buf := a.x.s.scratch.body()
 	defer a.x.s.scratch.putBody(buf)
 	memory := a.x.s.bodyMemory(a.x.caller.Tenant)
 	defer memory.Release()
-	if f := r.readWhole(resp, buf, &memory); f != nil {
+	if f := readWhole(a, resp, buf, &memory); f != nil {
 		return f
 	}
 	answer := openai.ReadAnswer(a.x.in.dialect, buf.Bytes())
@@ -186,7 +176,7 @@ func (r relay) relayWhole(resp *http1.Response) *failure {
 	case !answer.Valid:
 		return protocolFailure("a 2xx answer of %d bytes that is no JSON object", buf.Len())
 	case answer.Err != nil:
-		return r.engineError(*answer.Err, buf.Bytes())
+		return engineError(a, *answer.Err, buf.Bytes())
 	case answer.Hollow && a.usesEngine:
 		return protocolFailure("a 2xx answer of %d bytes that is none of its dialect", buf.Len())
 	case answer.Aborted && a.usesEngine:
@@ -221,11 +211,10 @@ const claimed = 1 << 20
 
 // readWhole reads an answer's body within max_response_bytes. What is longer than
 // claimed is reserved from memory.
-func (r relay) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *control.BodyMemory) *failure {
-	a := r.a
+func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *control.BodyMemory) *failure {
 	most := int64(a.x.snap.File.MaxResponseBytes)
 	if resp.ContentLength > most {
-		return r.tooLarge("an answer", int(most))
+		return tooLarge(a, "an answer", int(most))
 	}
 	if resp.ContentLength > 0 {
 		buf.Grow(int(min(resp.ContentLength, claimed)) + bytes.MinRead)
@@ -247,7 +236,7 @@ func (r relay) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *contro
 		buf.Write(free[:n])
 		switch {
 		case int64(buf.Len()) > most:
-			return r.tooLarge("an answer", buf.Len())
+			return tooLarge(a, "an answer", buf.Len())
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -263,8 +252,7 @@ func (r relay) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *contro
 // max_response_bytes and of which so many bytes have come. Another worker's would be as
 // large, and it may be what the request asked for: no worker is at fault, and the work
 // is paid for.
-func (r relay) tooLarge(what string, bytes int) *failure {
-	a := r.a
+func tooLarge(a *attempt, what string, bytes int) *failure {
 	a.x.settlement.estimate(a.x.resolution.unreported(&a.x.parsed, bytes))
 	most := a.x.snap.File.MaxResponseBytes
 	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
@@ -274,15 +262,14 @@ func (r relay) tooLarge(what string, bytes int) *failure {
 
 // engineError handles an error object inside a 2xx answer: the status that it
 // should have had decides.
-func (r relay) engineError(e openai.EngineError, body []byte) *failure {
-	a := r.a
+func engineError(a *attempt, e openai.EngineError, body []byte) *failure {
 	f, passes := engineVerdict(e)
 	if !passes {
 		return &f
 	}
 	a.blame = f.blame
 	a.answered(time.Now(), f.blame)
-	r.passRefusal(&http1.Response{Status: e.Status, Header: http.Header{}}, body)
+	passRefusal(a, &http1.Response{Status: e.Status, Header: http.Header{}}, body)
 	return nil
 }
 
@@ -303,8 +290,7 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 
 // relayRaw copies an answer that is not looked into, and flushes what has come
 // whenever the worker pauses. blame is what its status says of the worker.
-func (r relay) relayRaw(resp *http1.Response, blame error) *failure {
-	a := r.a
+func relayRaw(a *attempt, resp *http1.Response, blame error) *failure {
 	x := a.x
 	x.answer.stopBeats() // there is no place for a comment in bytes that are not looked into
 	kept := x.s.scratch.copies.Get().(*[]byte)
@@ -332,7 +318,7 @@ func (r relay) relayRaw(resp *http1.Response, blame error) *failure {
 		}
 		x.explain(&set)
 	})
-	incoming{x}.dropBody()
+	dropBody(x)
 	x.ending.result = decisions.OK
 	for {
 		if n > 0 && x.answer.write((*kept)[:n], resp.ContentLength < 0) != nil {
@@ -344,7 +330,7 @@ func (r relay) relayRaw(resp *http1.Response, blame error) *failure {
 		}
 		if err != nil {
 			f := a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
-			r.cutRaw(f)
+			cutRaw(a, f)
 			return nil
 		}
 		a.watch.await(idle, errIdleTimeout)
@@ -355,8 +341,7 @@ func (r relay) relayRaw(resp *http1.Response, blame error) *failure {
 
 // cutRaw ends a raw answer whose rest is missing: by a broken connection, since
 // its bytes have no place for an error.
-func (r relay) cutRaw(f *failure) {
-	a := r.a
+func cutRaw(a *attempt, f *failure) {
 	a.blame, a.x.answer.abort = f.blame, true
 	a.x.ending.result, a.x.ending.code, a.x.ending.cause = decisions.Truncated, string(f.err.Code), f.err.Cause.Error()
 	if a.x.gone() {

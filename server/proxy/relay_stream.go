@@ -39,8 +39,7 @@ const trailerWait = 250 * time.Millisecond
 
 // relayStream relays an event stream. Its first event is looked at before the
 // status is sent.
-func (r relay) relayStream(resp *http1.Response) *failure {
-	a := r.a
+func relayStream(a *attempt, resp *http1.Response) *failure {
 	b := a.x.s.scratch.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
 		tracker: openai.NewTracker(a.x.in.dialect), strip: len(a.addsUsage) > 0}
@@ -184,7 +183,7 @@ func (s *stream) open() {
 		streamHeaders(&set)
 		s.x.explain(&set)
 	})
-	incoming{s.x}.dropBody()
+	dropBody(s.x)
 }
 
 // proven finishes a stream whose end is proven. The rest of the body is waited
@@ -239,7 +238,7 @@ func (s *stream) broken(err error) *failure {
 	case eof:
 		err = errTruncated
 	case errors.Is(err, openai.ErrEventTooLarge):
-		f, _ := s.fault(relay{s.attempt}.tooLarge("an event", int(s.x.snap.File.MaxResponseBytes)))
+		f, _ := s.fault(tooLarge(s.attempt, "an event", int(s.x.snap.File.MaxResponseBytes)))
 		return f
 	case errors.Is(err, control.ErrBodyMemory):
 		f, _ := s.fault(s.noAnswerMemory(openai.MaxEvent))
@@ -331,7 +330,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 		e.Status = http.StatusInternalServerError
 	}
 	if !s.x.answer.committed() {
-		return relay{s.attempt}.engineError(e, ev.Data), true
+		return engineError(s.attempt, e, ev.Data), true
 	}
 	verdict, _ := engineVerdict(e)
 	message := e.Message

@@ -27,7 +27,7 @@ type resolver struct {
 // resolve finds the request's tier or pool. With signals it returns what each signal
 // says, and changes no chat.
 func (x *exchange) resolve(signals bool) (err error) {
-	x.resolution, err = x.resolver.resolve(account{x}.keepsRecords(), signals)
+	x.resolution, err = x.resolver.resolve(keepsRecords(x), signals)
 	return err
 }
 

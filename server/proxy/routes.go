@@ -128,7 +128,7 @@ func (px *Proxy) serve(rt route, p prefix) gin.HandlerFunc {
 		case models:
 			x.run(x.listModels)
 		case stored:
-			x.run(holder{x}.storedAnswer)
+			x.run(func() error { return serveStored(x) })
 		case Beside:
 			x.run(x.besideResponses)
 		default:
@@ -156,7 +156,7 @@ func outside(r *http.Request) inbound {
 // else with an error.
 func (px *Proxy) pass(w gin.ResponseWriter, r *http.Request, status int) {
 	x := px.begin(w, outside(r))
-	x.run(func() error { return passage{x}.passThrough(status) })
+	x.run(func() error { return passThrough(x, status) })
 }
 
 // isRoute reports whether a path without a slash at its end is that of a route.

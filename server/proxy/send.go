@@ -10,9 +10,6 @@ import (
 	"tierway/telemetry"
 )
 
-// sending writes the request of an attempt.
-type sending struct{ a *attempt }
-
 // addition is what a request has beyond its client's own fields.
 type addition uint8
 
@@ -28,10 +25,9 @@ type rank struct {
 	set   bool
 }
 
-// rank is the request's: of an engine that takes one, by its class, and never
+// enginePriority is the request's: of an engine that takes one, by its class, and never
 // more urgent than that.
-func (s sending) rank() rank {
-	a := s.a
+func enginePriority(a *attempt) rank {
 	x := a.x
 	value, set := openai.EnginePriority(int(x.parsed.class), x.parsed.req.Priority, x.parsed.req.PriorityGiven)
 	set = set || value != 0 && x.in.dialect == openai.Messages // whose body has no such field
@@ -45,8 +41,7 @@ func (s sending) rank() rank {
 }
 
 // leaveOut leaves out what the engine has refused until the worker was down.
-func (s sending) leaveOut(refused addition) {
-	a := s.a
+func leaveOut(a *attempt, refused addition) {
 	switch refused {
 	case priorityAdded:
 		a.m.RejectsPriority.Store(true)
@@ -57,9 +52,8 @@ func (s sending) leaveOut(refused addition) {
 	}
 }
 
-// send writes the request to the worker and waits for the answer's header.
-func (s sending) send(ctx context.Context, account bool, place rank) (*http1.Response, error) {
-	a := s.a
+// sendRequest writes the request to the worker and waits for the answer's header.
+func sendRequest(ctx context.Context, a *attempt, account bool, place rank) (*http1.Response, error) {
 	x := a.x
 	req := &http1.Request{Method: x.in.r.Method, Path: x.in.workerPath, Header: workerHeader(x.in.r.Header, x.in.requestID), Fresh: x.parsed.once()}
 	telemetry.Inject(req.Header, a.span)
@@ -87,7 +81,7 @@ func (s sending) send(ctx context.Context, account bool, place rank) (*http1.Res
 	}
 	send := a.m.Worker.Send
 	if x.parsed.upload != nil {
-		send = s.sendUpload
+		send = func(ctx context.Context, r *http1.Request) (*http1.Response, error) { return sendUpload(ctx, a, r) }
 	}
 	resp, err := send(ctx, req)
 	if err == nil {

@@ -19,15 +19,11 @@ func (a *attempt) remember(id string) {
 	}
 }
 
-// holder is a request about a stored response, which goes to the worker that holds it.
-type holder struct{ x *exchange }
-
-// locate finds the worker that holds a stored response, and its pool. foreign
+// locateStored finds the worker that holds a stored response, and its pool. foreign
 // reports a response that the caller may not reach. Otherwise a nil member means
 // that the worker is not known: the response was made before the gateway started,
 // through another gateway, or by a worker that has left the configuration.
-func (h holder) locate(id string) (p *control.Pool, m *control.Member, foreign bool) {
-	x := h.x
+func locateStored(x *exchange, id string) (p *control.Pool, m *control.Member, foreign bool) {
 	at, known := x.s.stored.Get(id)
 	if !known {
 		return nil, nil, false
@@ -41,9 +37,8 @@ func (h holder) locate(id string) (p *control.Pool, m *control.Member, foreign b
 	return p, m, false
 }
 
-// storedAnswer serves a route about a stored response by the worker that holds it.
-func (h holder) storedAnswer() error {
-	x := h.x
+// serveStored serves a route about a stored response by the worker that holds it.
+func serveStored(x *exchange) error {
 	if err := x.authenticate(); err != nil {
 		return err
 	}
@@ -51,44 +46,42 @@ func (h holder) storedAnswer() error {
 	if err := checkHeaders(x.in.r.Header); err != nil {
 		return err
 	}
-	p, m, foreign := h.locate(x.in.id)
+	p, m, foreign := locateStored(x, x.in.id)
 	switch {
 	case m != nil:
 		x.in.workerPath = "/v1" + strings.Replace(x.in.pattern, ":id", url.PathEscape(x.in.id), 1)
-		return h.askHolder(x.in.id, p, m, func(body []byte) (*openai.Request, error) {
-			r, err := passage{x}.passed(body) // no API gives it a body
+		return askHolder(x, x.in.id, p, m, func(body []byte) (*openai.Request, error) {
+			r, err := passedRequest(x, body) // no API gives it a body
 			if err == nil {
 				r.Stream = x.in.r.URL.Query().Get("stream") == "true"
 			}
 			return r, err
 		})
 	case !foreign && passingPool(x.snap, x.in.r.URL.Path, x.caller.Caller) != nil:
-		return passage{x}.passUnrouted()
+		return passUnrouted(x)
 	}
 	return responseNotFound(x.in.id)
 }
 
 // passUnrouted serves a request of a route as one without a route.
-func (pg passage) passUnrouted() error {
-	x := pg.x
+func passUnrouted(x *exchange) error {
 	x.in.dialect = openai.Other
-	return pg.passThrough(0)
+	return passThrough(x, 0)
 }
 
 // passStored serves a request about a response on a path that passes through a
 // pool. done reports that it is served, or refused with err.
-func (pg passage) passStored() (done bool, err error) {
-	x := pg.x
+func passStored(x *exchange) (done bool, err error) {
 	id, below, ok := openai.ResponsePath(x.in.r.URL.Path)
 	if !ok || id == "" {
 		return false, nil
 	}
-	p, m, foreign := holder{x}.locate(id)
+	p, m, foreign := locateStored(x, id)
 	action := x.in.r.Method == http.MethodPost && below == "" // such as compact: no API has a POST of a response itself
 	switch {
 	case m != nil:
 		x.in.workerPath = x.in.r.URL.EscapedPath()
-		return true, holder{x}.askHolder(id, p, m, pg.passed)
+		return true, askHolder(x, id, p, m, func(body []byte) (*openai.Request, error) { return passedRequest(x, body) })
 	case foreign, !action && !x.snap.Private(x.resolution.pool):
 		return true, responseNotFound(id)
 	}
@@ -97,10 +90,9 @@ func (pg passage) passStored() (done bool, err error) {
 
 // askHolder sends a request about a stored response to the worker that holds it.
 // read makes the request of its body.
-func (h holder) askHolder(id string, p *control.Pool, m *control.Member, read func([]byte) (*openai.Request, error)) error {
-	x := h.x
+func askHolder(x *exchange, id string, p *control.Pool, m *control.Member, read func([]byte) (*openai.Request, error)) error {
 	x.resolution.pool = p
-	body, err := incoming{x}.readBody()
+	body, err := readBody(x)
 	if err != nil {
 		return err
 	}
@@ -113,7 +105,7 @@ func (h holder) askHolder(id string, p *control.Pool, m *control.Member, read fu
 		return err
 	}
 	x.gather()
-	if err := h.stayWithStored(); err != nil {
+	if err := pinToStored(x); err != nil {
 		return err
 	}
 	err = x.dispatch.forwardTo(m)
@@ -124,12 +116,11 @@ func (h holder) askHolder(id string, p *control.Pool, m *control.Member, read fu
 	return err
 }
 
-// stayWithStored sends a follow-up of a stored response to the worker that holds
+// pinToStored sends a follow-up of a stored response to the worker that holds
 // it. A response or conversation that may be another tenant's does not exist.
-func (h holder) stayWithStored() error {
-	x := h.x
+func pinToStored(x *exchange) error {
 	if id := x.parsed.req.PreviousResponseID; id != "" {
-		p, m, foreign := h.locate(id)
+		p, m, foreign := locateStored(x, id)
 		switch {
 		case foreign, m == nil && !x.snap.Private(x.resolution.pool):
 			return previousNotFound(id)
@@ -145,8 +136,7 @@ func (h holder) stayWithStored() error {
 
 // refuseKept refuses a path under which the pool's engines keep objects of several
 // tenants.
-func (pg passage) refuseKept() error {
-	x := pg.x
+func refuseKept(x *exchange) error {
 	kind := openai.KeptKind(x.in.r.Method, x.in.r.URL.Path)
 	if kind == "" || x.snap.Private(x.resolution.pool) {
 		return nil

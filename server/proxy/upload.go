@@ -49,8 +49,7 @@ type upload struct {
 // openUpload returns the request's body as an upload if its pool takes uploads and the
 // body is, or may be, longer than max_body_bytes; else nil. What may be a JSON object is
 // buffered, because its fields must be read, and so is what is compressed.
-func (i incoming) openUpload() (*upload, error) {
-	x := i.x
+func openUpload(x *exchange) (*upload, error) {
 	most, length := x.resolution.pool.MaxUploadBytes, x.in.r.ContentLength
 	if most == 0 || x.in.r.Body == nil || x.in.r.Body == http.NoBody ||
 		length >= 0 && length <= int64(x.snap.File.MaxBodyBytes) || len(x.in.r.Header["Content-Encoding"]) > 0 {
@@ -197,8 +196,7 @@ func (u *upload) untouched() bool {
 
 // sendUpload sends a request whose body streams. Afterwards the client's body is not
 // read any more, unless nothing of it was: then another worker may have it.
-func (s sending) sendUpload(ctx context.Context, req *http1.Request) (*http1.Response, error) {
-	a := s.a
+func sendUpload(ctx context.Context, a *attempt, req *http1.Request) (*http1.Response, error) {
 	u := a.x.parsed.upload
 	u.a, req.Upload, req.UploadLength = a, u, u.length
 	release := context.AfterFunc(ctx, func() {
@@ -250,5 +248,5 @@ func (u *upload) failure(err error) error {
 			Message: fmt.Sprintf("The request body is larger than %d bytes: send less, or raise max_upload_bytes of the pool.",
 				u.x.resolution.pool.MaxUploadBytes)}
 	}
-	return incoming{u.x}.brokenBody(err)
+	return brokenBody(u.x, err)
 }
