@@ -76,6 +76,7 @@ func New(o Options) (*Server, error) {
 		Offline: o.Offline, Applied: func(f *config.File) { s.proxy.Configure(f) }, Via: proxy.ViaEntry(name),
 		Log: o.Log, Metrics: o.Metrics, Recover: s.recover, Rand: o.Rand})
 	if err != nil {
+		s.closeFiles()
 		return nil, err
 	}
 	s.proxy = proxy.New(proxy.Options{Control: s.control, Access: o.Access, Decisions: s.decisions, DecisionFile: s.decisionFile,
@@ -153,10 +154,15 @@ func (s *Server) decisionGauges() telemetry.DecisionLog {
 
 // close lets go of everything that is held. Requests have ended.
 func (s *Server) close() {
+	s.closeFiles()
+	s.control.Close()
+}
+
+// closeFiles closes what openFiles has opened.
+func (s *Server) closeFiles() {
 	if s.decisionFile != nil {
 		s.decisionFile.Close()
 	}
-	s.control.Close()
 }
 
 // Listen opens the addresses of the configuration. Until it has returned,

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tierway/config"
@@ -90,28 +91,38 @@ func (f follower) reload(ctx context.Context, via string) {
 	}
 }
 
-// patient bounds how long a reading of the configuration is waited for. While one
-// hangs, no other is begun.
+// patient bounds how long a reading of the configuration is waited for. One follows the
+// other; while one hangs, no other is begun.
 func patient(read func() (*config.File, error)) func() (*config.File, error) {
 	type answer struct {
 		file *config.File
 		err  error
 	}
-	var reading sync.Mutex
+	reading := make(chan struct{}, 1) // holds the one that reads
+	var hangs atomic.Bool
 	return func() (*config.File, error) {
-		if !reading.TryLock() {
-			return nil, errors.New("an earlier reading of the file has not ended: its file system hangs")
+		late := time.After(readPatience)
+		earlier := errors.New("an earlier reading of the file has not ended: its file system hangs")
+		if hangs.Load() && len(reading) > 0 {
+			return nil, earlier
+		}
+		select {
+		case reading <- struct{}{}:
+			hangs.Store(false)
+		case <-late:
+			return nil, earlier
 		}
 		got := make(chan answer, 1)
 		go func() {
 			file, err := read()
-			reading.Unlock()
+			<-reading
 			got <- answer{file, err}
 		}()
 		select {
 		case a := <-got:
 			return a.file, a.err
-		case <-time.After(readPatience):
+		case <-late:
+			hangs.Store(true)
 			return nil, fmt.Errorf("the file could not be read within %v: its file system hangs", readPatience)
 		}
 	}

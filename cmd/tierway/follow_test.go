@@ -172,6 +172,30 @@ func TestAReadingThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
+// TestReadingsFollowEachOther: a reload that meets the reading of an operator who looks at
+// the configuration is done after it.
+func TestReadingsFollowEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read := patient(func() (*config.File, error) {
+			time.Sleep(time.Second)
+			return &config.File{}, nil
+		})
+		start := time.Now()
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if f, err := read(); f == nil || err != nil {
+					t.Errorf("%v, %v", f, err)
+				}
+			})
+		}
+		both.Wait()
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("both took %v", took)
+		}
+	})
+}
+
 // lines is a log that is written and read at once.
 type lines struct {
 	mu   sync.Mutex

@@ -233,7 +233,7 @@ func (a *attempt) give() {
 // othersThan tells whether the pool has another worker that takes requests now.
 func (d *dispatch) othersThan(id string) bool {
 	for _, v := range d.x.resolution.pool.Routing.Snapshot(time.Now()) {
-		if v.ID != id && v.Up && v.Weight > 0 && v.Cooling == 0 {
+		if v.ID != id && v.Up && v.Weight > 0 && v.Cooling == 0 && v.Open == 0 {
 			return true
 		}
 	}
