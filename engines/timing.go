@@ -111,12 +111,16 @@ func (e *Engine) pause(ctx context.Context, d time.Duration) error {
 }
 
 // prefillTime is how long a prompt takes to be read: uncached tokens ÷ Prefill,
-// stretched by the share of slots that decode meanwhile.
+// stretched by the share of slots that decode meanwhile. Tokens that take no time slow
+// nothing down.
 func (e *Engine) prefillTime(uncached int) time.Duration {
 	if e.c.Prefill <= 0 {
 		return 0
 	}
-	share := float64(e.decoding.Load()) / float64(e.c.Slots)
+	share := 0.0
+	if e.c.PerToken > 0 {
+		share = float64(e.decoding.Load()) / float64(e.c.Slots)
+	}
 	return time.Duration(float64(uncached) / e.c.Prefill * (1 + share) * float64(time.Second))
 }
 
