@@ -41,6 +41,13 @@ func (r *proxyRig) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// logged returns the access log.
+func (r *proxyRig) logged() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text
+}
+
 // newProxyRig serves a configuration whose %s is replaced by the workers' list, one worker
 // for each handler.
 func newProxyRig(t *testing.T, yaml string, handlers ...http.Handler) *proxyRig {
@@ -171,8 +178,8 @@ func TestAPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
 	if resp, text, err := r.post(front.URL+"/within", "{}"); err == nil || resp.StatusCode != 200 {
 		t.Errorf("within: %d %q ended well (%v)", resp.StatusCode, text, err)
 	}
-	if strings.Contains(r.text, "prompt") {
-		t.Errorf("the log tells what the panic held: %s", r.text)
+	if strings.Contains(r.logged(), "prompt") {
+		t.Errorf("the log tells what the panic held: %s", r.logged())
 	}
 }
 
