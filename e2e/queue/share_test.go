@@ -88,8 +88,9 @@ func share(t *testing.T, policy string, d time.Duration, margin float64, small, 
 	many.keep(ctx, &clients, r, heavy, body(10), bearer("heavy")...)
 	rig.Eventually(t, func() error {
 		// The first 2 × slots of one may have had all places before the other came,
-		// who then has the more until that is made good.
-		if len(many.answers()) < 4*slots || len(few.answers()) < 4*slots {
+		// who then has the more until that is made good: of the light one up to ten
+		// prompts for each, three times as often.
+		if len(many.answers()) < 4*slots || len(few.answers()) < (4+2*10*3)*slots {
 			return fmt.Errorf("%d and %d were answered", len(few.answers()), len(many.answers()))
 		}
 		return nil
