@@ -30,7 +30,7 @@ var errNoFile = errors.New("it is no regular file")
 // open opens the file, and makes it where there is none, for its user alone.
 func (r *rotated) open() (err error) {
 	if was, statErr := os.Stat(r.path); statErr == nil && !was.Mode().IsRegular() {
-		err = errNoFile // opening a pipe that nobody reads would wait for ever
+		err = errNoFile // opening a pipe without a reader would wait for ever
 	} else if r.file, err = os.OpenFile(r.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600); err == nil {
 		r.real, err = filepath.EvalSymlinks(r.path)
 	}

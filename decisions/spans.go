@@ -80,7 +80,7 @@ func (t Trace) root() telemetry.Span {
 	a := attrs{list: make([]attribute.KeyValue, 0, 40)} // as many as there can be
 	a.text(telemetry.AttrHTTPMethod, method)
 	a.text(telemetry.AttrHTTPRoute, route)
-	if t.Status != StatusClientGone { // which nobody was sent
+	if t.Status != StatusClientGone { // which is no status of an answer
 		a.number(telemetry.AttrHTTPStatus, int64(t.Status))
 	}
 	// A stream that was opened for heartbeats fails with the status 200.

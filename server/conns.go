@@ -67,7 +67,7 @@ type acceptance struct {
 	err  error
 }
 
-// newTLSListener returns a listener that must be closed. keep is keepRunning of a
+// newTLSListener returns a listener that must be closed. keep is Run of a
 // Server: handshakes read what strangers send.
 func newTLSListener(l net.Listener, config *tls.Config, keep func(string, func())) *tlsListener {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -97,7 +97,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// openFiles opens the file of decisions and the exporter of traces, which may be neither.
+// openFiles opens the file of decisions and the exporter of traces, as far as they are
+// configured.
 func (s *Server) openFiles(o Options) (err error) {
 	if o.Offline {
 		return nil
@@ -105,15 +106,18 @@ func (s *Server) openFiles(o Options) (err error) {
 	if c := o.Config.Decisions; c.File != "" {
 		s.decisionFile, err = decisions.OpenFile(decisions.FileConfig{Path: c.File, MaxSize: int64(c.MaxSize), Files: c.MaxFiles,
 			Log: o.Log, Recover: s.recover.Try})
+		if err != nil {
+			return err
+		}
 	}
 	t := o.Config.Telemetry
 	s.traces = telemetry.NewTraces(telemetry.TracesConfig{OTLP: t.OTLP, Sample: t.Sample, Clients: t.Clients,
 		Version: o.Version, Log: o.Log, Recover: s.recover.Try})
-	return err
+	return nil
 }
 
-// announce returns what announces a bootstrap secret once the addresses are known; nil
-// where to is.
+// announce returns a function that calls to with a bootstrap secret once the addresses are
+// known; nil if to is nil.
 func (s *Server) announce(to func(secret string, until time.Time)) func(string, time.Time) {
 	if to == nil {
 		return nil

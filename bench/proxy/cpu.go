@@ -89,7 +89,7 @@ func (b *bench) wholeWithCPU(j job, pid int, pause time.Duration) (result, error
 }
 
 // cpuTime is the processor time of a process and its children until now, as proc
-// has it. Neither nginx nor Go ends threads, whose time would be missing.
+// has it. The time of a thread that ended would be missing; neither nginx nor Go ends threads.
 func cpuTime(proc fs.FS, pid int) (sum time.Duration, err error) {
 	threads, err := fs.Glob(proc, fmt.Sprintf("%d/task/*", pid))
 	if err != nil || len(threads) == 0 {

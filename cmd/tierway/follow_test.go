@@ -172,8 +172,7 @@ func TestAReadingThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestReadingsFollowEachOther: a reload that meets the reading of an operator who looks at
-// the configuration is done after it.
+// TestReadingsFollowEachOther: a reload during GET /admin/config reads the file after it.
 func TestReadingsFollowEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := patient(func() (*config.File, error) {

@@ -67,16 +67,7 @@ const pollEvery = time.Second
 // pollBreakers reads every breaker each second until done, reports good health
 // checks and hangs to it, and updates the number of live gateways.
 func (ps *Pools) pollBreakers(done <-chan struct{}) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-		}
-		ps.recover.Run("reading the breakers", ps.pollOnce)
-	}
+	ps.recover.Every(pollEvery, done, "reading the breakers", func(time.Time) { ps.pollOnce() })
 }
 
 // pollOnce reads every breaker once.

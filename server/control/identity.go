@@ -113,21 +113,12 @@ const rankEvery = time.Minute
 
 // rankTenants gives the busiest tenants their series until done.
 func (ctl *Control) rankTenants(done <-chan struct{}) {
-	tick := time.NewTicker(rankEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case now := <-tick.C:
-			ctl.Recoverer.Run("ranking tenants", func() {
-				directory := ctl.snapshot.Load().Identity.Directory
-				ctl.metrics.RankTenants(now, func(tenant string) bool {
-					return directory.Knows(tenant, "") || tenant == tenants.Anonymous().Tenant
-				})
-			})
-		}
-	}
+	ctl.Recoverer.Every(rankEvery, done, "ranking tenants", func(now time.Time) {
+		directory := ctl.snapshot.Load().Identity.Directory
+		ctl.metrics.RankTenants(now, func(tenant string) bool {
+			return directory.Knows(tenant, "") || tenant == tenants.Anonymous().Tenant
+		})
+	})
 }
 
 // HasCallers reports whether any request could be served: before the database was read for

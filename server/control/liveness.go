@@ -24,7 +24,7 @@ type liveness struct {
 	answered [hangRequests]SentStream
 	next     int // in answered
 	// tenants are the last streams answered of the last two tenants, so that one
-	// Tenant's many requests do not hide that another tenant has any.
+	// tenant's many requests do not hide that another tenant has any.
 	tenants [2]SentStream
 }
 

@@ -42,7 +42,7 @@ func (ctl *Control) EditOverride(ctx context.Context, a store.Actor, worker stri
 	return o, err
 }
 
-// editOwnOverride is editOverride where there is no database.
+// editOwnOverride is EditOverride where there is no database.
 func (ctl *Control) editOwnOverride(a store.Actor, worker string, f func(store.Override) (store.Override, error)) (store.Override, error) {
 	ctl.applying.Lock()
 	defer ctl.applying.Unlock()
@@ -96,16 +96,7 @@ func (ctl *Control) applyOverrides() error {
 
 // followOverrides ends overrides whose time is over, until done is closed.
 func (ctl *Control) followOverrides(done <-chan struct{}) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-			ctl.Recoverer.Run("ending overrides", ctl.endOverrides)
-		}
-	}
+	ctl.Recoverer.Every(time.Second, done, "ending overrides", func(time.Time) { ctl.endOverrides() })
 }
 
 // endOverrides takes back the overrides whose time is over.

@@ -14,18 +14,11 @@ const tickEvery = 100 * time.Millisecond
 
 // TickQueues lets time pass in the queues until done is closed. Run calls it.
 func (ps *Pools) TickQueues(done <-chan struct{}) {
-	tick := time.NewTicker(tickEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case now := <-tick.C:
-			for _, p := range ps.Live() {
-				ps.passQueue(p.WaitQueue, now)
-			}
+	ps.recover.Every(tickEvery, done, "letting time pass in the queues", func(now time.Time) {
+		for _, p := range ps.Live() {
+			ps.passQueue(p.WaitQueue, now)
 		}
-	}
+	})
 }
 
 // passQueue dispatches what the queue can dispatch. The caller has returned a slot

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"tierway/telemetry"
 )
@@ -41,6 +42,20 @@ func (rec *Recoverer) Run(work string, step func()) {
 		step()
 		return nil
 	})
+}
+
+// Every runs a step at each interval until done is closed.
+func (rec *Recoverer) Every(interval time.Duration, done <-chan struct{}, work string, step func(now time.Time)) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case now := <-tick.C:
+			rec.Run(work, func() { step(now) })
+		}
+	}
 }
 
 // Panicked counts and logs a panic that the caller has recovered. about names its work.

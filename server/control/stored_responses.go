@@ -28,7 +28,7 @@ type StoredResponses struct {
 	max int
 
 	mu       sync.Mutex
-	byTenant map[string]*list.List // of storedAnswer, the newest in front; none is empty
+	byTenant map[string]*list.List // of StoredResponse, the newest in front; none is empty
 	byID     map[string]*list.Element
 }
 

@@ -57,8 +57,8 @@ func (x *exchange) authenticate() (err error) {
 	return err
 }
 
-// authenticate finds who sent a request by its key. Every refusal of a key is the
-// same answer, so that it says nothing about which keys exist.
+// authenticate finds the caller of a request by its key. Missing, malformed and unknown
+// keys get the same answer, so that it does not tell which keys exist.
 func (px *Proxy) authenticate(snap *control.Snapshot, r *http.Request, now time.Time) (caller, error) {
 	key, given := control.Credential(r.Header)
 	is, err := (*tenants.Caller)(nil), tenants.ErrUnknownKey
@@ -71,7 +71,7 @@ func (px *Proxy) authenticate(snap *control.Snapshot, r *http.Request, now time.
 	case errors.Is(err, tenants.ErrDisabled):
 		return caller{Caller: is, disabled: true, inLedger: true}, refusedKey(err)
 	case snap.File.Auth.Required, px.unread(snap.Identity, key):
-		return caller{}, px.unknownKey(snap.Identity, r, key, now)
+		return caller{}, px.unknownKey(snap, r, key, now)
 	default:
 		if err := checkKeyless(r, snap.File); err != nil {
 			return caller{}, err
@@ -101,8 +101,8 @@ func (px *Proxy) unread(who *control.Identity, key string) bool {
 
 // unknownKey is the answer to a key that no tenant has. While the database was never
 // read, a well-formed key may be a good one.
-func (px *Proxy) unknownKey(who *control.Identity, r *http.Request, key string, now time.Time) error {
-	if px.unread(who, key) {
+func (px *Proxy) unknownKey(snap *control.Snapshot, r *http.Request, key string, now time.Time) error {
+	if px.unread(snap.Identity, key) {
 		return &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.AskEvery, Message: "Keys cannot be checked right now. Try again."}
 	}
 	px.metrics.AuthFailures.Inc()
@@ -112,7 +112,7 @@ func (px *Proxy) unknownKey(who *control.Identity, r *http.Request, key string, 
 	if key == "" {
 		return badKey() // a request without a key guesses none
 	}
-	if tooMany, wait := px.control.AuthFailures.Add(px.control.Snapshot().ClientIP(r), now); tooMany {
+	if tooMany, wait := px.control.AuthFailures.Add(snap.ClientIP(r), now); tooMany {
 		return &openai.Error{Code: openai.CodeRateLimitExceeded, RetryAfter: wait, NoRetry: true,
 			Message: "Too many requests with incorrect API keys came from this address. Send a valid key."}
 	}

@@ -38,7 +38,7 @@ func noWorker(p *control.Pool, err error, class tenants.Class, checks time.Durat
 		Message: "No worker of " + quoted(p.Name) + " is up. Try again later."}
 }
 
-// shed is the answer to a request that the queue's bounds keep out.
+// shedAnswer is the answer to a request that the queue's bounds keep out.
 func shedAnswer(p *control.Pool, e *queue.ShedError, of tenants.Class, checks time.Duration) error {
 	pool, class := quoted(p.Name), of.String()
 	var why string

@@ -235,7 +235,7 @@ func stainlessTimeout(h http.Header) (time.Duration, bool) {
 	return time.Duration(s * float64(time.Second)), true
 }
 
-// total is how long a request of that class may take.
+// totalTime is how long a request of that class may take.
 func totalTime(snap *control.Snapshot, c tenants.Class) time.Duration {
 	t := snap.File.Timeouts.Total
 	switch c {

@@ -13,7 +13,7 @@ type scratch struct {
 	bodies  sync.Pool // of *bytes.Buffer, for whole answers
 	copies  sync.Pool // of *[]byte, for answers that are not looked into
 	streams sync.Pool // of *streamBuffers
-	prompts sync.Pool // of *prompt
+	prompts sync.Pool // of *promptFacts
 }
 
 const (
