@@ -64,14 +64,14 @@ func (p *Pool) publishLearnedLocked() {
 	p.learnedNow.Store(Learned{scale: p.scaleLocked(), output: output, long: p.learned.long.tokens()}.pack())
 }
 
-// Up reports whether any member could take a request now, after a release or after its
-// backoff: it is up, has weight and is not open. It does not take the pool's lock.
+// Up reports whether any member is in rotation, as WorkerView.InRotation has it. It does not
+// take the pool's lock.
 func (p *Pool) Up(now time.Time) bool {
 	from := p.upFrom.Load()
 	return from != nil && !now.Before(*from)
 }
 
-// publishUpLocked publishes from when on a member could take a request.
+// publishUpLocked publishes from when on a member is in rotation.
 func (p *Pool) publishUpLocked() {
 	var from *time.Time
 	for _, w := range p.workers {

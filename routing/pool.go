@@ -119,7 +119,7 @@ func (w *Worker) crowdedLocked(tokens int64) bool {
 type Pool struct {
 	mu         mutex
 	learnedNow atomic.Uint64             // a packed Learned
-	upFrom     atomic.Pointer[time.Time] // a member can take a request from then on; nil: none can
+	upFrom     atomic.Pointer[time.Time] // a member is in rotation from then on; nil: none will be
 
 	// The rest is guarded by mu.
 	policy    Policy
@@ -273,6 +273,11 @@ type WorkerView struct {
 	TokenTime         time.Duration // time per output token
 	TokenTimeCount    int64
 }
+
+// InRotation reports whether the pool sends the worker requests: it is up, has weight, and no
+// open breaker keeps them from it. A worker in backoff, saturated or full stays in rotation:
+// its requests wait or go to another worker meanwhile.
+func (v *WorkerView) InRotation() bool { return v.Up && v.Weight > 0 && v.Open == 0 }
 
 // Snapshot returns all members in their order, as they are now.
 func (p *Pool) Snapshot(now time.Time) []WorkerView {

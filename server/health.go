@@ -30,7 +30,7 @@ func (p *planes) ready(w http.ResponseWriter, _ *http.Request) {
 		up, all := 0, 0
 		for _, w := range pool.LiveWorkers(time.Now()) {
 			all++
-			if w.CanServe() {
+			if w.InRotation() {
 				up++
 			}
 		}

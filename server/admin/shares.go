@@ -15,18 +15,17 @@ func (a *workerAPI) fileWeights() map[string]int {
 	return weights
 }
 
-// expectedShares returns the share of its pool's requests that each worker gets
-// by weight. Only the lowest group that has a worker which is up takes any.
-// Weights replace those in force.
+// expectedShares returns the share of its pool's requests that each worker gets by weight.
+// Only the lowest group that has a worker in rotation gets any. Weights replace those in force.
 func expectedShares(ws []control.LiveWorker, weights map[string]int) map[string]float64 {
 	shares, sum, group := map[string]float64{}, 0, math.MaxInt
-	weight := func(v *control.LiveWorker) int {
-		w, replaced := weights[v.ID]
-		switch {
-		case !v.Up:
+	weight := func(w *control.LiveWorker) int {
+		v := w.WorkerView
+		if replaced, ok := weights[v.ID]; ok {
+			v.Weight = replaced
+		}
+		if !v.InRotation() {
 			return 0
-		case replaced:
-			return w
 		}
 		return v.Weight
 	}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -28,6 +29,19 @@ func TestExpectedSharesFollowWeights(t *testing.T) {
 		if diff := cmp.Diff(tt.want, expectedShares(all, tt.weights)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", tt.weights, diff)
 		}
+	}
+}
+
+// TestAWorkerWithAnOpenBreakerExpectsNoShare: requests go to the next group while its breaker
+// keeps them from it; one in backoff keeps its share.
+func TestAWorkerWithAnOpenBreakerExpectsNoShare(t *testing.T) {
+	all := []control.LiveWorker{
+		{WorkerView: routing.WorkerView{ID: "open", Weight: 1, Up: true, Open: time.Second}},
+		{WorkerView: routing.WorkerView{ID: "backoff", Weight: 1, Group: 1, Up: true, Cooling: time.Second}},
+	}
+	want := map[string]float64{"open": 0, "backoff": 1}
+	if diff := cmp.Diff(want, expectedShares(all, map[string]int{"open": 2})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -37,15 +37,19 @@ func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 	return snap, nil
 }
 
-// HasWorkers reports whether any worker of the pool could take a request. New workers of a
-// draft count as up.
+// HasWorkers reports whether any worker of the pool is in rotation. In a draft, the draft's
+// weights count, and its new workers are up.
 func (p *Pool) HasWorkers(now time.Time) bool {
 	if p.Draft == nil {
 		return p.Routing.Up(now)
 	}
-	off := map[string]bool{} // those that there are now and that could take nothing
+	live := map[string]routing.WorkerView{}
 	for _, v := range p.Routing.Snapshot(now) {
-		off[v.ID] = !v.Up || v.Open > 0
+		live[v.ID] = v
 	}
-	return slices.ContainsFunc(p.Draft.Members, func(m routing.Member) bool { return m.Weight > 0 && !off[m.ID] })
+	return slices.ContainsFunc(p.Draft.Members, func(m routing.Member) bool {
+		v, known := live[m.ID]
+		v.Up, v.Weight = v.Up || !known, m.Weight
+		return v.InRotation()
+	})
 }

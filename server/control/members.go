@@ -120,9 +120,6 @@ func (p *livePool) LiveWorkers(now time.Time) []LiveWorker {
 	return all
 }
 
-// CanServe reports whether the worker takes requests now, or when one ends.
-func (w *LiveWorker) CanServe() bool { return w.Up && w.Weight > 0 && w.Open == 0 }
-
 // State returns the worker's state as the admin API shows it.
 func (w *LiveWorker) State() string {
 	switch {
