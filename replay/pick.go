@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNobody means that the draft leaves no worker that could take the request.
-var ErrNobody = errors.New("the draft has no worker for it")
+var ErrNobody = errors.New("the draft leaves no worker for it")
 
 // pick is one request whose worker is decided again.
 type pick struct {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"time"
 
 	"tierway/decisions"
 	"tierway/openai"
@@ -26,21 +25,27 @@ func explainPast(live *control.Snapshot, gateways int, d *decisions.Decision, un
 	if len(d.Attempts) == 0 {
 		why = unsent(e, d)
 	}
-	snap := live
+	was := setupPool(live, d.Tier, gateways)
+	snap, to := live, was
 	if under != nil {
-		snap = under
+		snap, to = under, setupPool(under, d.Tier, gateways)
 		e.Notes = append(e.Notes, "the tier is the one that the request had; a replay decides it again too")
 	}
 	if snap.Generation != d.Generation {
 		e.Notes = append(e.Notes, fmt.Sprintf("generation %d of the configuration decided; %d is in force", d.Generation, snap.Generation))
 	}
 	e.Steps = pastSteps(e, d, why)
-	p := snap.ByName[d.Tier]
-	decide := func(a *decisions.Attempt) (*decisions.Again, *routing.Choice, error) { return decidedAgain(e, d, a, p) }
-	if under != nil && p != nil {
-		decide = func(a *decisions.Attempt) (*decisions.Again, *routing.Choice, error) {
-			return againUnder(live, gateways, p, d, a)
+	decide := func(a *decisions.Attempt) (*decisions.Again, *routing.Choice, error) {
+		was, to := was, to
+		if under == nil || to == nil {
+			to = asRecorded(e, d, a, to)
+			was = to
 		}
+		decided, worker, reason, err := replay.Repick(was, to, d, a)
+		if err != nil && !errors.Is(err, replay.ErrNobody) {
+			err = fmt.Errorf("the pick cannot be decided again: %w", err)
+		}
+		return &decisions.Again{Worker: worker, Reason: string(reason), Agrees: worker == a.Worker}, decided, err
 	}
 	for i := range d.Attempts {
 		if e.Outcome == decisions.WouldRoute {
@@ -51,6 +56,16 @@ func explainPast(live *control.Snapshot, gateways int, d *decisions.Decision, un
 		e.Summary = pastSentence(e)
 	}
 	return e
+}
+
+// setupPool returns a tier or pool of a configuration as a replay uses it; nil if there is
+// none of that name.
+func setupPool(snap *control.Snapshot, name string, gateways int) *replay.Pool {
+	p := snap.ByName[name]
+	if p == nil {
+		return nil
+	}
+	return new(control.SetupPool(p.Pool, gateways))
 }
 
 // unsent says what became of a request that no worker was asked for.
@@ -113,14 +128,12 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt, decide func(*de
 		return st
 	}
 	again, decided, err := decide(a)
-	if errors.Is(err, errNobodyLeft) {
-		e.Worker, e.Reason, e.Outcome, e.Code = "", "", decisions.WouldReject, string(openai.CodeNoHealthyWorker)
-		e.Summary = "was refused at worker: " + err.Error()
-		st.OK, st.Detail = false, fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
-		return st
-	}
 	if err != nil {
 		st.Detail = fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
+		if errors.Is(err, replay.ErrNobody) {
+			st.OK, e.Summary = false, "was refused at worker: "+err.Error()
+			e.Worker, e.Reason, e.Outcome, e.Code = "", "", decisions.WouldReject, string(openai.CodeNoHealthyWorker)
+		}
 		return st
 	}
 	e.Worker, e.Reason, e.Policy, e.RunnerUp, e.Candidates = again.Worker, again.Reason, decided.Policy, decided.RunnerUp, decided.Candidates
@@ -132,49 +145,20 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt, decide func(*de
 	return st
 }
 
-// errNobodyLeft means that a draft has no worker any more that could take what was
-// sent.
-var errNobodyLeft = errors.New("the draft leaves no worker for it")
-
-// againUnder decides a recorded pick again among the members of p, a draft's tier or
-// pool, as a replay of this record alone does.
-func againUnder(live *control.Snapshot, gateways int, p *control.Pool, d *decisions.Decision, a *decisions.Attempt) (*decisions.Again, *routing.Choice, error) {
-	to := control.SetupPool(p.Pool, gateways)
-	var was *replay.Pool
-	if l := live.ByName[d.Tier]; l != nil {
-		was = new(control.SetupPool(l.Pool, gateways))
-	}
-	decided, worker, reason, err := replay.Repick(was, &to, d, a)
-	if errors.Is(err, replay.ErrNobody) {
-		return nil, nil, errNobodyLeft
-	} else if err != nil {
-		return nil, nil, fmt.Errorf("the pick cannot be decided again: %w", err)
-	}
-	return &decisions.Again{Worker: worker, Reason: string(reason), Agrees: worker == a.Worker}, decided, nil
-}
-
-// decidedAgain decides a recorded pick again, p being the tier or pool as it is configured
-// now; nil when there is none of that name.
-func decidedAgain(e *decisions.Explanation, d *decisions.Decision, a *decisions.Attempt, p *control.Pool) (*decisions.Again, *routing.Choice, error) {
-	c, chosen := a.Choice, routing.Config{Name: a.Choice.Policy}
+// asRecorded returns p, the tier or pool as it is configured now, with the policy of the
+// record. p is nil if there is none of that name.
+func asRecorded(e *decisions.Explanation, d *decisions.Decision, a *decisions.Attempt, p *replay.Pool) *replay.Pool {
+	by := a.Choice.Policy
 	switch {
 	case p == nil:
-		e.Notes = append(e.Notes, fmt.Sprintf("there is no tier or pool %s any more: decided by %s as it is by default", d.Tier, c.Policy))
-	case p.Policy.Name != c.Policy:
-		e.Notes = append(e.Notes, fmt.Sprintf("%s has the policy %s now: decided by %s as it is by default", d.Tier, p.Policy.Name, c.Policy))
-	default:
-		chosen = p.Policy
+		e.Notes = append(e.Notes, fmt.Sprintf("there is no tier or pool %s any more: decided by %s as it is by default", d.Tier, by))
+		return &replay.Pool{Name: d.Tier, Policy: routing.Config{Name: by}}
+	case p.Policy.Name != by:
+		e.Notes = append(e.Notes, fmt.Sprintf("%s has the policy %s now: decided by %s as it is by default", d.Tier, p.Policy.Name, by))
+		p = new(*p)
+		p.Policy = routing.Config{Name: by}
 	}
-	policy, err := routing.New(chosen)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the pick cannot be decided again: %w", err)
-	}
-	at := d.Time.Add(time.Duration(a.AtMs * float64(time.Millisecond)))
-	i, reason, decided, err := routing.Again(policy, c, d.Features.Model, d.Features.Prefix, d.Features.Chain, at)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the pick cannot be decided again: %w", err)
-	}
-	return &decisions.Again{Worker: c.Candidates[i].Worker, Reason: string(reason), Agrees: c.Candidates[i].Worker == a.Worker}, decided, nil
+	return p
 }
 
 // pastSentence says in one sentence what became of the request.
