@@ -1,10 +1,12 @@
 package engines
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
+	"math"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -20,13 +22,11 @@ const shallow = 3
 
 // conform makes up a JSON text that a JSON schema accepts, null if it finds none. It
 // knows what structured output uses: types, properties, items, enum, const, $ref, anyOf,
-// oneOf, allOf, bounds, formats and patterns. Properties are written in the order of
-// their names.
+// oneOf, allOf of objects, bounds, formats and patterns. Properties are written in the
+// order of their names.
 func conform(schema json.RawMessage, seed uint64) (string, error) {
-	var root, made any
-	d := json.NewDecoder(bytes.NewReader(schema))
-	d.UseNumber() // constants stay as they are written
-	if err := d.Decode(&root); err != nil {
+	var root any
+	if err := json.Unmarshal(schema, &root); err != nil {
 		return "", badRequest("schema", "the JSON schema is not valid JSON: %v", err)
 	}
 	switch root.(type) {
@@ -34,10 +34,8 @@ func conform(schema json.RawMessage, seed uint64) (string, error) {
 	default:
 		return "", badRequest("schema", "a JSON schema must be an object")
 	}
-	for depth, found := 4, false; !found && depth <= mostDepth; depth *= 2 {
-		g := &generator{root: root, dice: dice{seed}, left: mostValues, deepest: depth}
-		made, found = g.value(root, 0)
-	}
+	g := &generator{root: root, dice: dice{seed}, left: mostValues}
+	made, _ := g.value(root, 0)
 	b, err := json.Marshal(made)
 	if err != nil {
 		return "", badRequest("schema", "the JSON schema asks for what JSON cannot hold: %v", err)
@@ -48,49 +46,39 @@ func conform(schema json.RawMessage, seed uint64) (string, error) {
 // generator walks a schema and makes values of it. Where a value cannot be made, it
 // tries the next alternative.
 type generator struct {
-	root    any
-	dice    dice
-	left    int // steps
-	deepest int // values inside each other, at most
+	root any
+	dice dice
+	left int // values
 }
 
 func (g *generator) value(schema any, depth int) (v any, ok bool) {
-	if g.left--; g.left < 0 || depth > g.deepest {
+	if g.left--; g.left < 0 || depth > mostDepth {
 		return nil, false
 	}
 	s, isMap := schema.(map[string]any)
 	if !isMap { // true accepts anything
 		return prose(uint64(g.dice.roll(1<<30)), 2), schema != false
 	}
-	if s["$ref"] != nil {
-		ref, _ := s["$ref"].(string)
-		return g.value(merge(without(s, "$ref"), g.lookup(ref)), depth)
-	}
-	for _, key := range [...]string{"anyOf", "oneOf"} {
-		if branches, ok := s[key].([]any); ok {
-			return g.branch(without(s, key), branches, depth)
-		}
+	if ref, ok := s["$ref"].(string); ok {
+		return g.value(merge(s, "$ref", g.lookup(ref)), depth)
 	}
 	if all, ok := s["allOf"].([]any); ok {
-		s = without(s, "allOf")
-		for _, branch := range all {
-			m, _ := branch.(map[string]any)
-			s = merge(s, m)
-		}
-		if slices.Contains(all, any(false)) {
-			return nil, false
+		s = merge(s, "allOf", nil)
+		for _, one := range all {
+			s = merge(s, "", one)
 		}
 		return g.value(s, depth)
 	}
-	if c, ok := s["const"]; ok {
-		return c, admits(s, c)
-	}
-	if all, ok := s["enum"].([]any); ok {
-		fit := slices.DeleteFunc(slices.Clone(all), func(v any) bool { return !admits(s, v) })
-		if len(fit) == 0 {
-			return nil, false
+	for _, key := range [...]string{"anyOf", "oneOf"} {
+		if alternatives, ok := s[key].([]any); ok {
+			return g.alternative(s, key, alternatives, depth)
 		}
-		return fit[g.dice.roll(len(fit))], true
+	}
+	if c, ok := s["const"]; ok {
+		return c, true
+	}
+	if list, ok := s["enum"].([]any); ok && len(list) > 0 {
+		return list[g.dice.roll(len(list))], true
 	}
 	for _, kind := range kindsOf(s) {
 		if v, ok := g.typed(kind, s, depth); ok {
@@ -100,18 +88,80 @@ func (g *generator) value(schema any, depth int) (v any, ok bool) {
 	return nil, false
 }
 
-// branch makes a value of the first alternative that goes with the rest of the schema.
-func (g *generator) branch(base map[string]any, branches []any, depth int) (v any, ok bool) {
-	for _, branch := range branches {
-		m, isMap := branch.(map[string]any)
-		if !isMap {
-			continue
+// merge returns the keywords of s without one that is resolved, and those of another
+// schema. Of a keyword that both have the other's counts; properties and required add up.
+func merge(s map[string]any, resolved string, other any) map[string]any {
+	out := maps.Clone(s)
+	delete(out, resolved)
+	more, _ := other.(map[string]any)
+	for key, v := range more {
+		switch old := out[key].(type) {
+		case map[string]any:
+			if added, ok := v.(map[string]any); ok && key == "properties" {
+				v = maps.Clone(old)
+				maps.Copy(v.(map[string]any), added)
+			}
+		case []any:
+			if added, ok := v.([]any); ok && key == "required" {
+				v = slices.Concat(old, added)
+			}
 		}
-		if v, ok := g.value(merge(base, m), depth); ok {
+		out[key] = v
+	}
+	return out
+}
+
+// alternative makes a value of the first alternative of which one can be made. Deep down
+// it begins with the last one: a schema that holds itself mostly ends there, with null or
+// a leaf.
+func (g *generator) alternative(s map[string]any, key string, alternatives []any, depth int) (v any, ok bool) {
+	if depth >= shallow {
+		alternatives = slices.Clone(alternatives)
+		slices.Reverse(alternatives)
+	}
+	for _, one := range alternatives {
+		if v, ok := g.value(merge(s, key, one), depth); ok {
 			return v, true
 		}
 	}
 	return nil, false
+}
+
+// lookup finds what a local JSON pointer points at.
+func (g *generator) lookup(ref string) any {
+	at := g.root
+	for part := range strings.SplitSeq(strings.TrimPrefix(ref, "#"), "/") {
+		if part != "" {
+			m, _ := at.(map[string]any)
+			at = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
+		}
+	}
+	return at
+}
+
+// kindsOf returns the types to try in their order, null as the last. Without a type the
+// other keywords tell it.
+func kindsOf(s map[string]any) (kinds []string) {
+	switch t := s["type"].(type) {
+	case string:
+		return []string{t}
+	case []any:
+		for _, one := range t {
+			if name, ok := one.(string); ok && name != "null" {
+				kinds = append(kinds, name)
+			}
+		}
+		return append(kinds, "null")
+	}
+	switch {
+	case s["properties"] != nil, s["required"] != nil, s["additionalProperties"] != nil:
+		return []string{"object"}
+	case s["items"] != nil, s["prefixItems"] != nil, s["minItems"] != nil:
+		return []string{"array"}
+	case s["minimum"] != nil, s["maximum"] != nil, s["multipleOf"] != nil:
+		return []string{"number"}
+	}
+	return []string{"string"}
 }
 
 func (g *generator) typed(kind string, s map[string]any, depth int) (v any, ok bool) {
@@ -130,93 +180,37 @@ func (g *generator) typed(kind string, s map[string]any, depth int) (v any, ok b
 	return g.text(s), true
 }
 
-// implied are the keywords that tell the type of a schema that has none; never written.
-var implied = [...]struct {
-	kind     string
-	keywords []string
-}{
-	{"object", []string{"properties", "required", "additionalProperties", "minProperties"}},
-	{"array", []string{"items", "prefixItems", "minItems"}},
-	{"number", []string{"minimum", "maximum", "multipleOf", "exclusiveMinimum", "exclusiveMaximum"}},
-}
-
-// kindsOf returns the types to try in their order, null as the last.
-func kindsOf(s map[string]any) []string {
-	if types := typesOf(s); types != nil {
-		kinds := slices.DeleteFunc(slices.Clone(types), func(name string) bool { return name == "null" })
-		if len(kinds) < len(types) {
-			kinds = append(kinds, "null")
-		}
-		return kinds
-	}
-	for _, i := range implied {
-		if slices.ContainsFunc(i.keywords, func(key string) bool { return s[key] != nil }) {
-			return []string{i.kind}
-		}
-	}
-	return []string{"string"}
-}
-
-// typesOf returns the names in the keyword type; nil where there are none.
-func typesOf(s map[string]any) []string {
-	switch t := s["type"].(type) {
-	case string:
-		return []string{t}
-	case []any:
-		names := make([]string, 0, len(t))
-		for _, one := range t {
-			if name, ok := one.(string); ok {
-				names = append(names, name)
-			}
-		}
-		return names
-	}
-	return nil
-}
-
 // object makes the required properties, and near the surface the others that can be made.
 func (g *generator) object(s map[string]any, depth int) (any, bool) {
 	out := make(map[string]any)
-	made := func(name string) bool {
-		v, ok := g.value(propertyOf(s, name), depth+1)
+	properties, _ := s["properties"].(map[string]any)
+	add := func(name string) bool {
+		schema, listed := properties[name]
+		if !listed {
+			schema, _ = s["additionalProperties"].(map[string]any)
+		}
+		v, ok := g.value(schema, depth+1)
 		if ok {
 			out[name] = v
 		}
 		return ok
 	}
-	properties, _ := s["properties"].(map[string]any)
 	required, _ := s["required"].([]any)
 	for _, r := range required {
-		if name, ok := r.(string); ok && !made(name) {
+		if name, ok := r.(string); ok && !add(name) {
 			return nil, false
 		}
 	}
-	least, most := count(s, "minProperties", 0), count(s, "maxProperties", len(properties)+len(required))
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		if _, there := out[name]; !there && (len(out) < least || depth < shallow && len(out) < most) {
-			made(name)
-		}
-	}
-	for i := 0; len(out) < least && i < len(words) && s["additionalProperties"] != false; i++ {
-		if _, taken := properties[words[i]]; !taken && !made(words[i]) {
-			return nil, false
+		if _, there := out[name]; !there && depth < shallow {
+			add(name)
 		}
 	}
 	return out, true
 }
 
-// propertyOf is the schema of a property, listed or not.
-func propertyOf(s map[string]any, name string) any {
-	properties, _ := s["properties"].(map[string]any)
-	if schema, ok := properties[name]; ok {
-		return schema
-	}
-	if e, ok := s["additionalProperties"].(map[string]any); ok {
-		return e
-	}
-	return map[string]any{"type": "string"}
-}
-
+// array makes as many items as the schema demands, near the surface two where it takes
+// them.
 func (g *generator) array(s map[string]any, depth int) (any, bool) {
 	least := count(s, "minItems", 0)
 	n := least
@@ -224,63 +218,85 @@ func (g *generator) array(s map[string]any, depth int) (any, bool) {
 		n = max(least, 2)
 	}
 	n = min(n, count(s, "maxItems", n))
+	prefix, _ := s["prefixItems"].([]any)
 	out := make([]any, 0, n)
 	for tries := 0; len(out) < n && tries < 8*n; tries++ { // a set of two booleans takes a few throws
-		v, ok := g.value(itemOf(s, len(out)), depth+1)
+		schema, listed := s["items"]
+		if len(out) < len(prefix) {
+			schema = prefix[len(out)]
+		} else if !listed {
+			schema = true
+		}
+		v, ok := g.value(schema, depth+1)
 		if !ok {
 			break
 		}
-		if s["uniqueItems"] != true || !contains(out, v) {
+		same := func(other any) bool { return reflect.DeepEqual(other, v) }
+		if s["uniqueItems"] != true || !slices.ContainsFunc(out, same) {
 			out = append(out, v)
 		}
 	}
 	return out, len(out) >= least
 }
 
-// itemOf is the schema of an array's i-th item.
-func itemOf(s map[string]any, i int) any {
-	if prefix, _ := s["prefixItems"].([]any); i < len(prefix) {
-		return prefix[i]
+// bound reads a keyword that is a number.
+func bound(s map[string]any, key string, otherwise float64) float64 {
+	if x, ok := s[key].(float64); ok {
+		return x
 	}
-	if s["items"] == nil {
-		return map[string]any{"type": "string"}
-	}
-	return s["items"]
-}
-
-func contains(list []any, v any) bool {
-	b, _ := json.Marshal(v) // v came from JSON or was made for it
-	return slices.ContainsFunc(list, func(other any) bool {
-		o, _ := json.Marshal(other)
-		return bytes.Equal(o, b)
-	})
+	return otherwise
 }
 
 // count reads a keyword that counts something.
 func count(s map[string]any, key string, otherwise int) int {
-	x, ok := numberOf(s[key])
-	if !ok || x < 0 {
-		return otherwise
-	}
-	return int(min(x, 1<<16))
+	return int(max(0, min(bound(s, key, float64(otherwise)), 1<<16)))
 }
 
-// lookup finds what a local JSON pointer points at.
-func (g *generator) lookup(ref string) map[string]any {
-	at := g.root
-	for part := range strings.SplitSeq(strings.TrimPrefix(ref, "#"), "/") {
-		if part == "" {
-			continue
+// number makes a number within its bounds that is a multiple of what it has to be; where
+// that is open, one with as few digits as it takes.
+func (g *generator) number(s map[string]any, whole bool) (any, bool) {
+	above, below := bound(s, "exclusiveMinimum", math.Inf(-1)), bound(s, "exclusiveMaximum", math.Inf(1))
+	low, high := max(above, bound(s, "minimum", above)), min(below, bound(s, "maximum", below))
+	fits := func(x float64) bool {
+		return x >= low && x <= high && x > above && x < below && (!whole || x == math.Trunc(x))
+	}
+	step := bound(s, "multipleOf", 0)
+	switch {
+	case step > 0:
+		return g.multiple(step, low, high, fits)
+	case whole:
+		return g.multiple(1, low, high, fits)
+	}
+	for step = 0.01; step > math.SmallestNonzeroFloat64; step /= 10 {
+		if v, ok := g.multiple(step, low, high, fits); ok {
+			return v, true
 		}
-		m, _ := at.(map[string]any)
-		at = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
 	}
-	m, _ := at.(map[string]any)
-	return m
+	return nil, false
 }
 
-func without(s map[string]any, key string) map[string]any {
-	s = maps.Clone(s)
-	delete(s, key)
-	return s
+// multiple makes a multiple of step that fits. An open end is a hundred steps away.
+func (g *generator) multiple(step, low, high float64, fits func(float64) bool) (any, bool) {
+	switch below, above := math.IsInf(low, -1), math.IsInf(high, 1); {
+	case below && above:
+		low, high = 0, 100*step
+	case below:
+		low = high - 100*step
+	case above:
+		high = low + 100*step
+	}
+	const most = 1000
+	first, last := math.Floor(low/step), math.Ceil(high/step)
+	if !(first <= last) {
+		return nil, false
+	}
+	n := int(min(last-first, most)) + 1
+	for start, i := g.dice.roll(n), 0; i < n; i++ {
+		v := (first + float64((start+i)%n)) * step
+		v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 15, 64), 64) // 3 × 0.1 is 0.3
+		if fits(v) {
+			return v, true
+		}
+	}
+	return nil, false
 }

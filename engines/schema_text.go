@@ -1,8 +1,10 @@
 package engines
 
 import (
+	"encoding/json"
 	"regexp"
 	"regexp/syntax"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -13,51 +15,155 @@ var formats = map[string]string{
 	"uuid": "3f8a1c5e-9b47-4d02-8e6f-0a1b2c3d4e5f", "ipv4": "192.0.2.17", "ipv6": "2001:db8::17",
 }
 
-// textRule is what a schema demands of a text.
-type textRule struct {
-	least, most int // characters; most is -1 without a bound
-	pattern     *regexp.Regexp
-	tree        *syntax.Regexp // of the pattern
-	size        int            // instructions that the pattern compiles to
-}
-
-// newTextRule reads the keywords of texts. A pattern that Go does not know, such as
-// one that looks ahead, counts as none.
-func newTextRule(s map[string]any) textRule {
-	r := textRule{least: count(s, "minLength", 0), most: count(s, "maxLength", -1)}
-	pattern, ok := s["pattern"].(string)
-	compiled, err := regexp.Compile(pattern)
-	if !ok || err != nil {
-		return r
-	}
-	r.pattern = compiled
-	r.tree, _ = syntax.Parse(pattern, syntax.Perl) // as it was just compiled
-	program, _ := syntax.Compile(r.tree.Simplify())
-	r.size = len(program.Inst)
-	return r
-}
-
-func (r textRule) accepts(text string) bool {
-	n := utf8.RuneCountInString(text)
-	return n >= r.least && (r.most < 0 || n <= r.most) && (r.pattern == nil || r.pattern.MatchString(text))
-}
-
 // text makes a text: the example of its format where that fits, else one of its
-// pattern, else some words.
+// pattern, else some words. A pattern that Go does not know, such as one that looks
+// ahead, counts as none.
 func (g *generator) text(s map[string]any) any {
-	rule := newTextRule(s)
-	if format, _ := s["format"].(string); formats[format] != "" && rule.accepts(formats[format]) {
-		return formats[format]
+	least, most := count(s, "minLength", 0), count(s, "maxLength", 1<<16)
+	pattern, _ := s["pattern"].(string)
+	compiled, err := regexp.Compile(pattern)
+	fits := func(text string) bool {
+		n := utf8.RuneCountInString(text)
+		return n >= least && n <= most && (err != nil || compiled.MatchString(text))
 	}
-	if rule.tree != nil {
-		if text, ok := matching(rule, &g.dice); ok {
-			return text
+	format, _ := s["format"].(string)
+	if example := formats[format]; example != "" && fits(example) {
+		return example
+	}
+	if tree, err := syntax.Parse(pattern, syntax.Perl); err == nil && pattern != "" {
+		p := patterned{dice: &g.dice, left: mostSteps, more: max(least-mostTries/2, 0)}
+		for range mostTries {
+			p.Reset()
+			if p.write(tree); fits(p.String()) {
+				return p.String()
+			}
+			p.more++
 		}
 	}
-	most := max(rule.least, 24) // 24 bytes: a few words
-	if rule.most >= 0 {
-		most = rule.most
+	n := max(least, min(most, 24)) // 24 bytes: a few words
+	return prose(uint64(g.dice.roll(1<<30)), n/tokenBytes+1)[:n]
+}
+
+// The bounds of a search for a text of a pattern.
+const (
+	mostTries = 64
+	mostSteps = 1 << 14
+)
+
+// patterned writes a text by the tree of a pattern, in which all that may repeat without
+// end repeats to the same length.
+type patterned struct {
+	strings.Builder
+	dice *dice
+	more int // repetitions beyond the least
+	left int // steps
+}
+
+func (p *patterned) write(re *syntax.Regexp) {
+	if p.left--; p.left < 0 {
+		return
 	}
-	text := prose(uint64(g.dice.roll(1<<30)), max(rule.least, 24)/tokenBytes+1)
-	return text[:min(len(text), most)]
+	switch re.Op {
+	case syntax.OpLiteral:
+		p.WriteString(string(re.Rune))
+	case syntax.OpCharClass:
+		p.WriteRune(pickRune(re.Rune, p.dice))
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		p.WriteByte(byte('a' + p.dice.roll(26)))
+	case syntax.OpCapture, syntax.OpConcat:
+		for _, sub := range re.Sub {
+			p.write(sub)
+		}
+	case syntax.OpAlternate:
+		p.write(re.Sub[p.dice.roll(len(re.Sub))])
+	case syntax.OpStar:
+		p.repeat(re.Sub[0], 0, -1)
+	case syntax.OpPlus:
+		p.repeat(re.Sub[0], 1, -1)
+	case syntax.OpQuest:
+		p.repeat(re.Sub[0], 0, 1)
+	case syntax.OpRepeat:
+		p.repeat(re.Sub[0], re.Min, re.Max)
+	}
+	// The rest are anchors and empty matches: they write nothing.
+}
+
+// repeat writes what stands least to most times; most is -1 without a bound.
+func (p *patterned) repeat(re *syntax.Regexp, least, most int) {
+	n := least + p.more
+	if most >= 0 {
+		n = min(n, most)
+	}
+	for ; n > 0 && p.left > 0; n-- {
+		p.write(re)
+	}
+}
+
+// pickRune takes a character of a class, a printable ASCII one if there is one: a
+// negated class begins with control characters.
+func pickRune(ranges []rune, d *dice) rune {
+	for i := 0; i+1 < len(ranges); i += 2 {
+		low, high := max(ranges[i], '!'), min(ranges[i+1], '~')
+		if low <= high {
+			return low + rune(d.roll(int(high-low)+1))
+		}
+	}
+	if len(ranges) == 0 {
+		return 'x'
+	}
+	return ranges[0]
+}
+
+// described are the keywords that Anthropic's SDKs move to the end of a description, as
+// in "{minimum: 1, maximum: 5}", because the API does not know them. They check the answer
+// against the whole schema: a model is expected to read them there.
+const described = `(?:^|, )(minimum|maximum|exclusiveMinimum|exclusiveMaximum|multipleOf|minLength|maxLength|pattern|minItems|maxItems|uniqueItems): `
+
+// withDescribed returns a schema whose keywords stand where they belong. A schema that is
+// not valid JSON is returned as it is.
+func withDescribed(schema json.RawMessage) json.RawMessage {
+	var root any
+	if json.Unmarshal(schema, &root) != nil {
+		return schema
+	}
+	liftDescribed(root, regexp.MustCompile(described))
+	lifted, _ := json.Marshal(root) // it came from JSON
+	return lifted
+}
+
+func liftDescribed(v any, keyword *regexp.Regexp) {
+	switch v := v.(type) {
+	case []any:
+		for _, one := range v {
+			liftDescribed(one, keyword)
+		}
+	case map[string]any:
+		text, _ := v["description"].(string)
+		text = text[strings.LastIndex(text, "\n")+1:]
+		if list, ok := strings.CutSuffix(text, "}"); ok && strings.HasPrefix(list, "{") {
+			list = list[1:]
+			found := keyword.FindAllStringSubmatchIndex(list, -1)
+			for i, at := range found {
+				end := len(list)
+				if i+1 < len(found) {
+					end = found[i+1][0]
+				}
+				v[list[at[2]:at[3]]] = describedValue(list[at[1]:end])
+			}
+		}
+		for _, one := range v {
+			liftDescribed(one, keyword)
+		}
+	}
+}
+
+// describedValue reads a value as JSON or as Python writes it.
+func describedValue(text string) (v any) {
+	switch {
+	case json.Unmarshal([]byte(text), &v) == nil:
+		return v
+	case text == "True" || text == "False":
+		return text == "True"
+	}
+	return text
 }
