@@ -59,6 +59,7 @@ type plan struct {
 	script  Script
 
 	priority int64 // its place among those who wait: lower first
+	account  *Account
 }
 
 func (p *plan) promptTokens() int {

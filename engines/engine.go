@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"tierway/routing"
-	"tierway/telemetry"
 )
 
 // Config says what an engine serves and how fast it is. The zero value of every
@@ -46,9 +45,7 @@ type Config struct {
 	Clock  func() time.Time                      // nil means time.Now
 	Script func(path string, body []byte) Script // nil means that the engine makes up its answers
 	Record bool                                  // keeps requests for Requests
-
-	Accounts bool              // keeps what each request was told, for Accounts
-	Traces   *telemetry.Traces // exports a span of each request that names a trace; nil: none
+	Ended  func(r *http.Request, a Account)      // called when a request has ended, of several at once; nil: not
 }
 
 // Script overrules what an engine would say to one request. The zero value
@@ -78,7 +75,6 @@ type Engine struct {
 	inUse    atomic.Int64 // tokens that running requests hold
 	ids      atomic.Uint64
 	counts   counters
-	accounts accounts
 	work     sync.WaitGroup // background responses
 }
 
@@ -120,8 +116,9 @@ func (e *Engine) Close() {
 // what lets net/http notice a client that leaves.
 type request struct {
 	*http.Request
-	body   []byte
-	script Script
+	body    []byte
+	script  Script
+	account *Account
 }
 
 type handler func(e *Engine, w http.ResponseWriter, r *request) error
@@ -177,7 +174,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, name, known := find(r.URL.Path)
 	e.counts.change(func(c *counters) { c.Requests[name]++; c.Open++ })
 	defer e.counts.change(func(c *counters) { c.Open-- })
-	r, over := e.opened(r, name)
+	account := &Account{Engine: e.c.Name, Began: e.c.Clock()}
 	if e.c.Name != "" {
 		w.Header().Set("Server", e.c.Name)
 	}
@@ -195,13 +192,13 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", rt.method)
 		err = &apiError{status: http.StatusMethodNotAllowed, message: fmt.Sprintf("%s takes %s, not %s", r.URL.Path, rt.method, r.Method)}
 	default:
-		req := &request{Request: r, body: body}
+		req := &request{Request: r, body: body, account: account}
 		if e.c.Script != nil {
 			req.script = e.c.Script(r.URL.Path, body)
 		}
 		err = rt.serve(e, w, req)
 	}
-	over(err)
+	e.closeAccount(r, account, err)
 	e.conclude(w, r, err)
 }
 

@@ -25,7 +25,7 @@ func (nowhere) end(int, string) error        { return nil }
 // then.
 func (e *Engine) generate(ctx context.Context, p *plan, to sink) (usage, error) {
 	var u usage
-	told := accountOf(ctx)
+	told := p.account
 	told.Asked, told.stream = int64(p.promptTokens()), p.stream
 	defer func() { told.made = u }()
 	if err := e.slots.enter(ctx, p.priority); err != nil {

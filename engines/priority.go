@@ -55,9 +55,8 @@ func (p *priority) UnmarshalJSON(b []byte) error {
 // newPlan begins the plan of a request that asked for a place in the engine's own
 // line, and notes in its account what it asked for.
 func (e *Engine) newPlan(r *request, stream bool, asked priority) (*plan, error) {
-	told := accountOf(r.Context())
-	told.Priority, told.Prioritized = asked.value, asked.given && !asked.wrong
-	p := &plan{stream: stream, script: r.script}
+	r.account.Priority, r.account.Prioritized = asked.value, asked.given && !asked.wrong
+	p := &plan{stream: stream, script: r.script, account: r.account}
 	switch {
 	case e.c.Priority == PriorityIgnored:
 		return p, nil

@@ -57,7 +57,8 @@ func TestEnginesTakePrioritiesAsTheyAreSetUp(t *testing.T) {
 		{"[1]", fine, wrong, wrong, Account{}},
 	} {
 		for set, want := range map[Priority]int{PriorityIgnored: tt.ignored, PriorityRefused: tt.refused, PriorityFirst: tt.used} {
-			e := New(Config{Model: "m", Accounts: true, Priority: set})
+			var told accounts
+			e := New(Config{Model: "m", Ended: told.add, Priority: set})
 			for path, body := range prioritizedBodies {
 				if tt.value != "" {
 					body += `,"priority":` + tt.value
@@ -67,12 +68,12 @@ func TestEnginesTakePrioritiesAsTheyAreSetUp(t *testing.T) {
 					t.Errorf("%d: %s with %s: %d %s, want %d", set, path, tt.value, w.Code, w.Body, want)
 				}
 			}
-			for _, a := range e.Accounts() {
+			for i, a := range told.list {
 				if a.Priority != tt.account.Priority || a.Prioritized != tt.account.Prioritized {
-					t.Errorf("%d: %s with %s: the account says %d, %v", set, a.Path, tt.value, a.Priority, a.Prioritized)
+					t.Errorf("%d: %s with %s: the account says %d, %v", set, told.ids[i], tt.value, a.Priority, a.Prioritized)
 				}
 			}
-			if got := len(e.Accounts()); got != len(prioritizedBodies) {
+			if got := len(told.list); got != len(prioritizedBodies) {
 				t.Errorf("%d accounts", got)
 			}
 		}
@@ -100,7 +101,8 @@ func served(t *testing.T, set Priority, slots int) []string {
 	var order []string
 	synctest.Test(t, func(t *testing.T) {
 		c := timed(slots, 1)
-		c.Accounts, c.Priority = true, set
+		var told accounts
+		c.Ended, c.Priority = told.add, set
 		e := New(c)
 		var all sync.WaitGroup
 		ask := func(id string, tokens, priority int) {
@@ -118,11 +120,7 @@ func served(t *testing.T, set Priority, slots int) []string {
 			ask(a.id, 1, a.priority)
 		}
 		all.Wait()
-		for _, a := range e.Accounts() {
-			if a.ID != "the busy one" {
-				order = append(order, a.ID)
-			}
-		}
+		order = slices.DeleteFunc(told.ids, func(id string) bool { return id == "the busy one" })
 	})
 	return order
 }

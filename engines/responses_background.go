@@ -74,10 +74,11 @@ func (l *eventLog) follow(ctx context.Context, w http.ResponseWriter, n int64) e
 // background stores the response as queued, starts to work on it and answers at once.
 // The store can end the work and Close waits for it.
 func (run *responseRun) background(ctx context.Context, w http.ResponseWriter, stream bool) error {
-	work, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), accountKey{}, nil))
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	run.log = &eventLog{changed: make(chan struct{})}
 	run.keep, run.emit, run.resumable = true, run.log.add, stream
-	run.plan.stream = false // its tokens go to streams that come and leave
+	run.plan.stream = false         // its tokens go to streams that come and leave
+	run.plan.account = new(Account) // nobody is told them
 	queued := withStatus(run.resp, "queued")
 	run.store(queued, cancel)
 	if err := run.announce("queued", "response.created", "response.queued"); err != nil {

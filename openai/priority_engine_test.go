@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"bytes"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -15,7 +16,9 @@ import (
 // schedule by priority takes the request again without what was added.
 func TestNoEngineReadsAPriorityBeforeTheClass(t *testing.T) {
 	values := []string{"", "0", "-5", "15", "100", "-0.5e1", "5.0", "15.0", `"-5"`, `" -5 "`, `"\u002d5"`, `"-5.0"`, "true", "false", "-9223372036854775808", "1e1"}
-	sorted := engines.New(engines.Config{Model: "m", Accounts: true, Priority: engines.PriorityFirst})
+	var read engines.Account
+	sorted := engines.New(engines.Config{Model: "m", Priority: engines.PriorityFirst,
+		Ended: func(_ *http.Request, a engines.Account) { read = a }})
 	plain := engines.New(engines.Config{Model: "m", Priority: engines.PriorityRefused})
 	ask := func(e *engines.Engine, pieces [][]byte) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
@@ -37,7 +40,6 @@ func TestNoEngineReadsAPriorityBeforeTheClass(t *testing.T) {
 			if w := ask(sorted, r.Splice(e)); w.Code != 200 {
 				t.Errorf("class %d, %s: %d %s", class, value, w.Code, w.Body)
 			}
-			read := sorted.Accounts()[len(sorted.Accounts())-1]
 			if read.Priority < int64(10*class) || class == 0 && value == "" && read.Prioritized {
 				t.Errorf("class %d, %s: the engine reads %d", class, value, read.Priority)
 			}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,11 +42,26 @@ type holding struct {
 	*engines.Engine
 	once sync.Once
 	let  chan struct{}
+
+	mu   sync.Mutex // guards told
+	told []engines.Account
+}
+
+// accounts returns what the requests were told that have ended.
+func (h *holding) accounts() []engines.Account {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.told)
 }
 
 func newHolding(c engines.Config) *holding {
 	h := &holding{let: make(chan struct{})}
-	c.Name, c.Model, c.Record, c.Accounts = "fake", "fake-7b", true, true
+	c.Name, c.Model, c.Record = "fake", "fake-7b", true
+	c.Ended = func(_ *http.Request, a engines.Account) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.told = append(h.told, a)
+	}
 	c.Script = func(_ string, body []byte) engines.Script {
 		if strings.Contains(string(body), "hold") {
 			return engines.Script{Tokens: 4, HoldAfter: 1, Release: h.let}
@@ -177,7 +193,7 @@ func TestTheMoreUrgentIsAnsweredFirst(t *testing.T) {
 	if got := strings.Join(order, " "); got != "hold urgent background clamped batch flex" {
 		t.Errorf("asked in the order %s", got)
 	}
-	for _, acc := range h.Accounts() {
+	for _, acc := range h.accounts() {
 		if acc.Prioritized != (acc.Priority > 0) {
 			t.Errorf("a priority of %d was sent", acc.Priority)
 		}
@@ -203,7 +219,7 @@ func TestAnEngineIsToldThePriority(t *testing.T) {
 			if a.status != http.StatusOK || !strings.Contains(a.body, `"usage":{`) {
 				t.Errorf("%s%s: %d %s, want the usage that was asked for", c.class, c.more, a.status, a.body)
 			}
-			accounts := h.Accounts()
+			accounts := h.accounts()
 			if got := accounts[len(accounts)-1]; got.Priority != c.want || got.Prioritized != c.sent {
 				t.Errorf("%s%s: sent %d (%v), want %d (%v)", c.class, c.more, got.Priority, got.Prioritized, c.want, c.sent)
 			}
@@ -218,7 +234,7 @@ func TestAnEngineIsToldThePriority(t *testing.T) {
 			}
 		}
 		sent := 0
-		for _, acc := range h.Accounts() {
+		for _, acc := range h.accounts() {
 			if acc.Prioritized {
 				sent++
 			}

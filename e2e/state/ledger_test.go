@@ -142,7 +142,8 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 	t.Parallel()
 	const clients = 32
 	all := rounds(t, 1000, 10000)
-	r := newRig(t, 3, engines.Config{Accounts: true, Speed: 1, PerToken: 2 * time.Millisecond, Prefill: 50000,
+	var wrote told
+	r := newRig(t, 3, engines.Config{Ended: wrote.add, Speed: 1, PerToken: 2 * time.Millisecond, Prefill: 50000,
 		Script: func(string, []byte) engines.Script { return engines.Script{} }})
 	sql := backends.Database(t)
 	p := r.serve(rig.Settings{"store": stores(sql, backends.Redis(t).URL), "auth": auth("app", "tpm: 1000000000, concurrent: 64"),
@@ -160,7 +161,7 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 			t.Errorf("the request %s was answered and has no row", id)
 		}
 	}
-	r.compare(rows)
+	r.compare(rows, &wrote)
 	r.fills(64, p.BaseURL)
 	t.Logf("%d requests, %d deaths: %d whole, %d cut, %d left by their clients, refused by status %v; %d rows", m.asked, deaths,
 		m.whole, m.cut, m.left, m.refused, len(rows))
@@ -241,19 +242,37 @@ func (s *sums) String() string {
 		s.rows, s.ledger, s.engines, off, s.prompt, s.promptEngines, s.output, s.outputEngines)
 }
 
+// told is what engines told their requests.
+type told struct {
+	mu       sync.Mutex // guards the two below
+	requests []*http.Request
+	accounts []engines.Account
+}
+
+func (t *told) add(r *http.Request, a engines.Account) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.requests, t.accounts = append(t.requests, r), append(t.accounts, a)
+}
+
 // compare compares the ledger with the accounts of the workers that its rows name.
 // What other workers were about to answer when they died is nobody's.
-func (r *stateRig) compare(rows map[string]row) {
+func (r *stateRig) compare(rows map[string]row, wrote *told) {
 	r.T.Helper()
-	told := map[string]engines.Account{} // by request and worker
+	wrote.mu.Lock()
+	defer wrote.mu.Unlock()
+	type answer struct {
+		engines.Account
+		path string
+	}
+	told := map[string]answer{} // by request
 	var written engines.Tokens
-	for _, w := range r.Workers {
-		for _, a := range w.Engine.Accounts() {
-			if row, there := rows[a.ID]; there && row.worker == w.Name {
-				told[a.ID] = a
-			}
-			written.Prompt, written.Output = written.Prompt+a.Prompt, written.Output+a.Output
+	for i, a := range wrote.accounts {
+		id := wrote.requests[i].Header.Get("X-Request-Id")
+		if row, there := rows[id]; there && row.worker == a.Engine {
+			told[id] = answer{a, wrote.requests[i].URL.Path}
 		}
+		written.Prompt, written.Output = written.Prompt+a.Prompt, written.Output+a.Output
 	}
 	var exact, cut, unanswered, unread, early, total sums
 	for id, row := range rows {
@@ -271,7 +290,7 @@ func (r *stateRig) compare(rows map[string]row) {
 			exact.add(row, a.Tokens)
 			if row.prompt != a.Prompt || row.output != a.Output || row.cached != a.Cached {
 				r.T.Errorf("%s on %s (%s): the ledger has %d/%d/%d tokens of prompt, cache and answer, its engine wrote %+v",
-					a.Path, row.worker, row.outcome, row.prompt, row.cached, row.output, a.Tokens)
+					a.path, row.worker, row.outcome, row.prompt, row.cached, row.output, a.Tokens)
 			}
 		}
 	}

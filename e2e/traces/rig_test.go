@@ -8,6 +8,9 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
 
 	"tierway/e2e/rig"
 	"tierway/engines"
@@ -42,7 +45,7 @@ type traceRig struct {
 func newRig(t *testing.T, n int) *traceRig {
 	t.Helper()
 	collector := newReceiver(t)
-	config := engines.Config{CacheTokens: 1 << 16, Traces: engineTraces(t, collector.URL),
+	config := engines.Config{CacheTokens: 1 << 16, Ended: exporter(engineTraces(t, collector.URL)),
 		Script: func(string, []byte) engines.Script { return engines.Script{Text: "one two three"} }}
 	r := rig.New(t, n, config, rig.Settings{
 		"auth": fmt.Sprintf("{ keys: [ { name: acme, sha256: %s }, "+
@@ -67,6 +70,23 @@ func engineTraces(t *testing.T, collector string) *telemetry.Traces {
 	t.Cleanup(running.Wait)
 	t.Cleanup(stop)
 	return traces
+}
+
+// exporter exports a span of each request that names a trace, by the name that vLLM
+// gives its own.
+func exporter(traces *telemetry.Traces) func(*http.Request, engines.Account) {
+	return func(r *http.Request, a engines.Account) {
+		if r.Header.Get("Traceparent") == "" { // checks of health name no trace
+			return
+		}
+		attrs := []attribute.KeyValue{attribute.String(telemetry.AttrHTTPRoute, r.URL.Path), attribute.String(telemetry.AttrGenAIAnswered, "sim")}
+		if a.Tokens != (engines.Tokens{}) {
+			attrs = append(attrs, attribute.Int64(telemetry.AttrGenAIInput, a.Prompt),
+				attribute.Int64(telemetry.AttrGenAICached, a.Cached), attribute.Int64(telemetry.AttrGenAIOutput, a.Output))
+		}
+		traces.Begin(r.Header, true, a.Began).End([]telemetry.Span{
+			{Name: telemetry.SpanEngine, End: time.Now(), Error: !a.Whole, Attributes: attrs}})
+	}
 }
 
 // soon has the gateway export often, so that no test waits.
