@@ -26,7 +26,7 @@ type WorkerGauges struct {
 var fleetSeries = []series{
 	{"tierway_worker_up", "1 while the worker's health checks pass and its engine reports neither sleep nor pause.", prometheus.GaugeValue},
 	{"tierway_worker_weight", "The worker's weight in force, of the configuration or by hand; 0 while it is drained.", prometheus.GaugeValue},
-	{"tierway_worker_cooling", "1 while the worker asked for fewer requests or refused a connection and gets none.", prometheus.GaugeValue},
+	{"tierway_worker_cooling", "1 while the worker is in backoff and gets no requests: after 429, 503 with Retry-After or with a full engine queue, or after it refused the gateway's key.", prometheus.GaugeValue},
 	{"tierway_worker_inflight", "Requests booked on the worker.", prometheus.GaugeValue},
 	{"tierway_worker_pending_tokens", "Booked prompt tokens whose first content has not come.", prometheus.GaugeValue},
 	{"tierway_worker_output_tokens", "Booked output tokens of requests in flight.", prometheus.GaugeValue},
