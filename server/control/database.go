@@ -75,10 +75,10 @@ func (db *Database) Read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the directory: %w", err)
 	}
-	if err := db.seedBudgets(ctx); err != nil {
+	if err := db.apply(c, began); err != nil {
 		return err
 	}
-	return db.apply(c, began)
+	return db.seedBudgets(ctx) // last: a ledger that fails must keep no revoked key valid
 }
 
 // migrate brings the schema up to date, once. It takes as long as it takes, on a
@@ -126,9 +126,9 @@ func (db *Database) follow(ctx context.Context) {
 	}
 	poll := time.NewTicker(AskEvery)
 	defer poll.Stop()
-	spent, asked := time.Now(), time.Now()
+	var spent time.Time // when the budgets were last read
+	asked := time.Now()
 	for {
-		hurry := false
 		select {
 		case <-db.refreshDue:
 			if time.Since(asked) < askPause {
@@ -138,19 +138,24 @@ func (db *Database) follow(ctx context.Context) {
 			db.recover.Run("writing when keys were last used", func() { db.lastTouches(ctx) })
 			return
 		case <-db.readDue:
-			hurry = true
 		case <-poll.C:
 		}
 		asked = time.Now()
 		err := db.recover.Try("following the database", func() error {
-			err := db.refreshIfChanged(ctx, hurry)
-			if err == nil && time.Since(spent) >= spentEvery {
-				bounded, cancel := context.WithTimeout(ctx, sqlPatience)
-				defer cancel()
-				spent = time.Now()
-				err = errors.Join(db.seedBudgets(bounded), db.writeTouches(bounded))
+			ctx, cancel := context.WithTimeout(ctx, sqlPatience)
+			defer cancel()
+			if err := db.refreshIfChanged(ctx); err != nil {
+				spent = time.Time{} // perhaps the budgets alone could not be read
+				return err
 			}
-			return err
+			if time.Since(spent) < spentEvery {
+				return nil
+			}
+			err := db.seedBudgets(ctx)
+			if err == nil {
+				spent = time.Now()
+			}
+			return errors.Join(err, db.writeTouches(ctx))
 		})
 		if ctx.Err() == nil {
 			db.NoteState(err, db.stores.Ledger.Stats().Err)
@@ -159,11 +164,9 @@ func (db *Database) follow(ctx context.Context) {
 }
 
 // refreshIfChanged reads the directory if it may have changed.
-func (db *Database) refreshIfChanged(ctx context.Context, hurry bool) error {
-	ctx, cancel := context.WithTimeout(ctx, sqlPatience)
-	defer cancel()
+func (db *Database) refreshIfChanged(ctx context.Context) error {
 	p := db.snapshot.Load().Identity
-	if !hurry && time.Since(p.ReadAt) < readEvery {
+	if time.Since(p.ReadAt) < readEvery {
 		revision, err := db.stores.SQL.Revision(ctx)
 		if err != nil {
 			return err
@@ -229,7 +232,7 @@ func (db *Database) RequestRefresh() {
 	}
 }
 
-// requestRead makes Run read the database as soon as possible.
+// requestRead makes Run read the directory as soon as possible if the database has changed.
 func (db *Database) requestRead() {
 	select {
 	case db.readDue <- struct{}{}:

@@ -1,13 +1,16 @@
 package control
 
 import (
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"tierway/store"
+	"tierway/tenants"
 )
 
 // TestASchemaThatIsTooNewIsNamedOnce: with what was being done.
@@ -25,5 +28,45 @@ func TestASchemaThatIsTooNewIsNamedOnce(t *testing.T) {
 	c.Database.migrated.Store(false)
 	if err := c.Database.migrate(t.Context()); !errors.Is(err, store.ErrNewer) || strings.Count(err.Error(), "migrating the database") != 1 {
 		t.Error(err)
+	}
+}
+
+// TestAFailingLedgerKeepsNoRevokedKeyValid: the directory is in force although what was spent
+// could not be read.
+func TestAFailingLedgerKeepsNoRevokedKeyValid(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t.db")
+	c := newTestControl(t, "store: { sql: \"sqlite://"+file+"\" }\n"+small)
+	secret, key, err := tenants.Mint(rand.Reader, "acme")
+	if err == nil {
+		_, err = c.Stores.SQL.CreateTenant(t.Context(), store.Actor{}, tenants.Tenant{Name: "acme"})
+	}
+	if err == nil {
+		key, err = c.Stores.SQL.CreateKey(t.Context(), store.Actor{}, key)
+	}
+	if err == nil {
+		err = c.Database.Read(t.Context())
+	}
+	if err == nil {
+		_, err = c.Snapshot().Identity.Directory.Authenticate(secret, time.Now())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "DROP TABLE usage"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Stores.SQL.RevokeKey(t.Context(), store.Actor{}, key.ID, "leaked", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Database.Read(t.Context()); err == nil {
+		t.Error("the ledger was read")
+	}
+	if _, err := c.Snapshot().Identity.Directory.Authenticate(secret, time.Now()); err == nil {
+		t.Error("the revoked key is valid")
 	}
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strconv"
@@ -11,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"tierway/store"
 	"tierway/telemetry"
+	"tierway/tenants"
 )
 
 func TestARecoveredPanicIsCountedAndLoggedWithoutItsValue(t *testing.T) {
@@ -44,6 +47,9 @@ func TestAPanicWhileTheDatabaseIsReadDoesNotEndItsFollower(t *testing.T) {
 	var run sync.WaitGroup
 	run.Go(func() { c.Database.follow(ctx) })
 	for n := range 2 {
+		if _, err := c.Stores.SQL.CreateTenant(ctx, store.Actor{}, tenants.Tenant{Name: fmt.Sprint("t", n)}); err != nil {
+			t.Fatal(err)
+		}
 		c.Database.requestRead()
 		for deadline := time.Now().Add(10 * time.Second); counted(c.metrics, "tierway_panics_total") <= strconv.Itoa(n); {
 			if time.Now().After(deadline) {
