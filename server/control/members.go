@@ -44,9 +44,9 @@ func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Memb
 	}
 	if m == nil || m.Worker != w {
 		m = &Member{Worker: w, Name: name, Stats: &workerStats{}, Series: ps.metrics.Worker(p.Name, name, p.Policy.Name, reasons)}
+		m.HasTimings.Store(p.Engine == openai.EngineLlamaCpp)
 	}
 	m.Series.Under(p.Policy.Name, reasons)
-	m.HasTimings.Store(p.Engine == openai.EngineLlamaCpp || m.HasTimings.Load())
 	return m
 }
 
@@ -77,10 +77,13 @@ func (ps *Pools) Observe(w *workers.Worker, st workers.Status) {
 	if p == nil {
 		return
 	}
-	m := p.Members[w.Name()]
-	if m == nil || m.Worker != w {
-		return
+	if m := p.Members[w.Name()]; m != nil && m.Worker == w {
+		p.observe(m, st)
 	}
+}
+
+// observe applies the status of one of the pool's workers.
+func (p *Pool) observe(m *Member, st workers.Status) {
 	if openai.Engine(st.Engine) == openai.EngineLlamaCpp {
 		m.HasTimings.Store(true)
 	}
@@ -89,7 +92,7 @@ func (ps *Pools) Observe(w *workers.Worker, st workers.Status) {
 		m.RejectsPriority.Store(false)
 		m.Live.forget()
 	}
-	p.Routing.Observe(w.Name(), m, statusOf(st))
+	p.Routing.Observe(m.Name, m, statusOf(st))
 }
 
 // Engine returns what the worker runs: as configured, else as its answers show.

@@ -127,8 +127,8 @@ func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 	p.WaitQueue.Configure(p.Queue, time.Now())
 	// After the new bounds, so that new slots are offered to queued requests.
 	p.configure(ps.shared)
-	for name, m := range p.Members { // a check may have ended before its worker was a member
-		p.Routing.Observe(name, m, statusOf(m.Worker.Status()))
+	for _, m := range p.Members { // a check may have ended before its worker was a member
+		p.observe(m, m.Worker.Status())
 	}
 }
 
