@@ -26,8 +26,9 @@ const module = "tierway"
 func floors() map[string]string {
 	return map[string]string{
 		"cmd/tierway": "5", "e2e": "5", "bench": "5",
-		"server":       "4c",
-		"server/proxy": "4b", "server/admin": "4b",
+		"server":       "4d",
+		"server/proxy": "4c", "server/admin": "4c",
+		"server/intake":  "4b",
 		"server/control": "4a",
 		"engines/chaos":  "4a",
 		"config":         "3", "engines": "3", "replay": "3",

@@ -10,9 +10,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"tierway/server/intake"
 	"time"
-
-	"tierway/server/proxy"
 )
 
 // unreadRequests are requests whose bodies no handler reads, by plane, each with its
@@ -184,7 +183,7 @@ func TestAnUntakenAnswerHoldsNoStream(t *testing.T) {
 func TestAStreamOutlastsTheUnreadGrace(t *testing.T) {
 	engine := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		<-time.After(proxy.UnreadGrace + 200*time.Millisecond)
+		<-time.After(intake.UnreadGrace + 200*time.Millisecond)
 		say(t, w, chunkAndEnd)
 	})
 	r := adminRigOf(newRig(t, adminYAML(memoryDB), engine))

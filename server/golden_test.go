@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tierway/engines"
-	"tierway/server/proxy"
+	"tierway/server/intake"
 )
 
 // transcript is one request whose whole exchange is kept under testdata.
@@ -84,7 +84,7 @@ func TestEveryRouteHasATranscript(t *testing.T) {
 			whole[c.route] = true
 		}
 	}
-	for _, rt := range proxy.Routes() {
+	for _, rt := range intake.Routes() {
 		name := rt.Method + " " + rt.Path
 		if !whole[name] {
 			t.Errorf("%s has no transcript", name)

@@ -5,8 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"tierway/server/proxy"
+	"tierway/server/intake"
 )
 
 // keyless is plain with a name, a page that may ask, and a tenant's key.
@@ -40,7 +39,7 @@ func TestOnlyNamesCanBeForeign(t *testing.T) {
 		"notlocalhost": true, "xai.lan": true, "127.0.0.1@evil.example": true, "localhost:80@evil.example": true, "evil.example:x:y": true,
 		"localhost evil.example": true, "127.0.0.1.": false, "127.1": true, "localhost..": true,
 	} {
-		if proxy.IsForeign(host, []string{"ai.lan"}) != foreign {
+		if intake.IsForeign(host, []string{"ai.lan"}) != foreign {
 			t.Errorf("Host %q: foreign is %v", host, !foreign)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"tierway/config"
 	"tierway/server/admin"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/server/proxy"
 	"tierway/telemetry"
 )
@@ -87,7 +88,7 @@ func (p *planes) edge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor < 2 && r.Body != nil && r.Body != http.NoBody {
 			if c, ok := w.(interface{ SetReadDeadline(time.Time) error }); ok { // a ResponseController allocates
-				c.SetReadDeadline(time.Now().Add(proxy.UnreadGrace)) //nolint:errcheck // a dead connection has no rest
+				c.SetReadDeadline(time.Now().Add(intake.UnreadGrace)) //nolint:errcheck // a dead connection has no rest
 			}
 		}
 		next.ServeHTTP(w, r)
@@ -143,8 +144,8 @@ func (p *planes) namedKeyless(next http.Handler) http.Handler {
 // refuseForeign refuses a request to a name that is not among hosts while that is on.
 func refuseForeign(next http.Handler, check func() (hosts []string, on bool)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if hosts, on := check(); on && proxy.IsForeign(r.Host, hosts) {
-			admin.Problem(w, http.StatusMisdirectedRequest, proxy.ForeignHost(r.Host))
+		if hosts, on := check(); on && intake.IsForeign(r.Host, hosts) {
+			admin.Problem(w, http.StatusMisdirectedRequest, intake.ForeignHost(r.Host))
 			return
 		}
 		next.ServeHTTP(w, r)

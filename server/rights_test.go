@@ -6,8 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"tierway/server/proxy"
+	"tierway/server/intake"
 )
 
 // rightsRig has a tier that serves everything, whose requests it counts, and a
@@ -31,9 +30,9 @@ const anyBody = `{"model":"small","messages":[{"role":"user","content":"hi"}],"p
 // reach an engine.
 func inferenceRoutes() []string {
 	var paths []string
-	for _, p := range proxy.Prefixes() {
-		for _, rt := range proxy.Routes() {
-			if rt.Kind == proxy.Infer || rt.Kind == proxy.Beside {
+	for _, p := range intake.Prefixes() {
+		for _, rt := range intake.Routes() {
+			if rt.Kind == intake.Infer || rt.Kind == intake.Beside {
 				paths = append(paths, p.Path+rt.Path)
 			}
 		}

@@ -5,17 +5,17 @@ import (
 	"testing"
 
 	"tierway/openai"
-	"tierway/server/proxy"
+	"tierway/server/intake"
 )
 
 // TestTheConfigurationKnowsTheDataPlanesPaths: a path of a pool that the data plane
 // answers itself is warned of. A route with a parameter or that a pool may take with
 // its paths is none.
 func TestTheConfigurationKnowsTheDataPlanesPaths(t *testing.T) {
-	for _, p := range proxy.Prefixes() {
-		for _, rt := range proxy.Routes() {
+	for _, p := range intake.Prefixes() {
+		for _, rt := range intake.Routes() {
 			want := rt.Method
-			if strings.ContainsAny(rt.Path, ":*") || rt.Kind == proxy.Beside {
+			if strings.ContainsAny(rt.Path, ":*") || rt.Kind == intake.Beside {
 				want = ""
 			}
 			if got := openai.OwnMethod(p.Path + rt.Path); got != want {

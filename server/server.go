@@ -14,6 +14,7 @@ import (
 	"tierway/config"
 	"tierway/decisions"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/server/proxy"
 	"tierway/telemetry"
 	"tierway/tenants"
@@ -65,7 +66,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := proxy.GatewayName + id
+	name := intake.GatewayName + id
 	s := &Server{name: name, log: o.Log, metrics: o.Metrics, recover: control.NewRecoverer(o.Log, o.Metrics),
 		decisions: decisions.NewLog(o.Config.Decisions.Keep)}
 	s.listeners = &listeners{log: o.Log, recover: s.recover}
@@ -73,7 +74,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.control, err = control.New(control.Options{Config: o.Config, Source: o.Source, Announce: s.announce(o.Announce), Withdraw: o.Withdraw,
-		Offline: o.Offline, Applied: func(f *config.File) { s.proxy.Configure(f) }, Via: proxy.ViaEntry(name),
+		Offline: o.Offline, Applied: func(f *config.File) { s.proxy.Configure(f) }, Via: intake.ViaEntry(name),
 		Log: o.Log, Metrics: o.Metrics, Recover: s.recover, Rand: o.Rand})
 	if err != nil {
 		s.closeFiles()

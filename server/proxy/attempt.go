@@ -19,24 +19,23 @@ import (
 // attempt sends the request to one worker and relays its answer. Without a
 // failure the client has its answer, whole or cut, and the attempt is settled;
 // with one its verdict is owed.
-func (d *dispatch) attempt(m *control.Member, lease *routing.Lease) *attempt {
-	x := d.x
+func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	started := time.Now()
-	ctx, cancel := context.WithCancelCause(x.in.r.Context())
+	ctx, cancel := context.WithCancelCause(x.in.HTTP.Context())
 	if lease.Worker() != nil {
 		m.Series.Chosen(string(lease.Reason()))
 	}
-	a := &attempt{x: x, m: m, lease: lease, moments: moments{started: started}, most: x.parsed.mostUsage(), placed: x.wait.placed,
-		span: x.caller.trace.Attempt(started)}
+	a := &attempt{x: x, m: m, lease: lease, moments: moments{started: started}, most: x.parsed.MostUsage(), placed: x.wait.placed,
+		span: x.trace.Attempt(started)}
 	defer a.give() // for a panic
 	a.cause = func() error { return context.Cause(ctx) }
-	d.attempts = append(d.attempts, a)
-	a.usesEngine = lease.Worker() != nil && x.parsed.usesEngine()
+	x.dispatch.attempts = append(x.dispatch.attempts, a)
+	a.usesEngine = lease.Worker() != nil && x.parsed.UsesEngine()
 	a.firstByte = a.firstByteWithin()
 	a.watch.start(cancel, a.firstByte, x.patience)
 	defer cancel(nil)
 	defer a.watch.stop()
-	if a.usesEngine && x.parsed.generatesStream() {
+	if a.usesEngine && x.parsed.GeneratesStream() {
 		m.Live.BeginStream(a, a.sentStream(), lease.Expected())
 		defer func() { m.Live.EndStream(a, time.Now(), ctx.Err() != nil) }()
 	}
@@ -54,15 +53,15 @@ const unbounded = time.Duration(math.MaxInt64)
 // has failed: a whole answer is then given up only for another worker's.
 func (a *attempt) firstByteWithin() time.Duration {
 	within := unbounded
-	if a.x.parsed.req.Stream {
-		within = a.x.snap.File.Timeouts.FirstByte
+	if a.x.parsed.Req.Stream {
+		within = a.x.in.Snap.File.Timeouts.FirstByte
 	}
 	w := a.lease.Worker()
 	if w == nil {
 		return within
 	}
 	patience, probing := a.m.Gate.Probing(a.lease.Ticket(), a.lease.Expected())
-	if probing && (a.x.parsed.req.Stream || a.x.dispatch.movable(w.ID())) {
+	if probing && (a.x.parsed.Req.Stream || movable(a.x, w.ID())) {
 		within = min(within, patience)
 	}
 	return within
@@ -70,9 +69,8 @@ func (a *attempt) firstByteWithin() time.Duration {
 
 // movable reports whether another worker may answer the request although it has
 // reached the worker of that name.
-func (d *dispatch) movable(id string) bool {
-	x := d.x
-	return !x.parsed.once() && len(d.attempts) < x.snap.File.Retry.Attempts && d.othersThan(id)
+func movable(x *exchange, id string) bool {
+	return !x.parsed.Once() && len(x.dispatch.attempts) < x.in.Snap.File.Retry.Attempts && othersThan(x.resolution.Pool, id)
 }
 
 // attempt is one try on one worker.
@@ -169,16 +167,16 @@ func (a *attempt) settle(f *failure) {
 	}
 	a.x.settlement.sent = a.x.settlement.sent || f == nil || f.left
 	if f != nil && f.left && (errors.Is(f.blame, errTotalTimeout) || errors.Is(f.blame, errIdleTimeout)) {
-		a.x.settlement.estimate(0) // the engine has worked on it; another worker's answer replaces this
+		a.x.estimate(0) // the engine has worked on it; another worker's answer replaces this
 	}
 	if f == nil {
 		a.judge()
 		return
 	}
-	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || a.x.dispatch.othersThan(w.ID())) {
-		a.x.resolution.pool.Routing.Cool(w, time.Now().Add(f.cool))
+	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || othersThan(a.x.resolution.Pool, w.ID())) {
+		a.x.resolution.Pool.Routing.Cool(w, time.Now().Add(f.cool))
 	} else if w != nil && f.gone {
-		a.x.resolution.pool.Routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(goneFor))
+		a.x.resolution.Pool.Routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(goneFor))
 	}
 	if f.suspect {
 		a.m.Worker.Suspect()
@@ -196,7 +194,7 @@ func (a *attempt) judge() {
 	if a.f != nil {
 		blame = a.f.blame
 	}
-	a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.parsed.wholeText(),
+	a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.parsed.WholeText(),
 		PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
 	now, how := time.Now(), control.AttemptFailed
 	switch {
@@ -230,9 +228,9 @@ func (a *attempt) give() {
 	a.judge()
 }
 
-// othersThan tells whether the pool has another worker that takes requests now.
-func (d *dispatch) othersThan(id string) bool {
-	for _, v := range d.x.resolution.pool.Routing.Snapshot(time.Now()) {
+// othersThan reports whether the pool has another worker that takes requests now.
+func othersThan(p *control.Pool, id string) bool {
+	for _, v := range p.Routing.Snapshot(time.Now()) {
 		if v.ID != id && v.Up && v.Weight > 0 && v.Cooling == 0 && v.Open == 0 {
 			return true
 		}
@@ -259,11 +257,11 @@ func (a *attempt) firstContent(at time.Time) {
 // answer has such a usage. seen, the output as the gateway estimates it, then replaces
 // the report.
 func (a *attempt) account(u openai.Usage, seen int64) {
-	if a.x.resolution.free(&a.x.in) {
+	if a.x.resolution.Free(&a.x.in) {
 		return
 	}
 	if u.Prompt > a.most.Prompt || u.Output > a.most.Output {
-		a.x.settlement.estimate(seen)
+		a.x.estimate(seen)
 		return
 	}
 	a.x.settlement.usage, a.usage = u, u

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"tierway/decisions"
@@ -23,39 +22,18 @@ var (
 	errTruncated        = errors.New("the stream ended without its proven end")
 )
 
-// badKey is the one answer to every missing, malformed or unknown key.
-func badKey() error {
-	return &openai.Error{Code: openai.CodeInvalidAPIKey,
-		Message: "Incorrect API key provided. Send a valid key as `Authorization: Bearer <key>`."}
-}
-
-func tenantDisabled() error {
-	return &openai.Error{Code: openai.CodeTenantDisabled,
-		Message: "This tenant is disabled. Ask your operator."}
-}
-
-func noWebSocket() error {
-	return &openai.Error{Code: openai.CodeWebSocketNotSupported,
-		Message: "WebSocket is not served here; send the request as HTTP POST."}
-}
-
-func modelNotFound(name string) error {
-	return &openai.Error{Code: openai.CodeModelNotFound, Param: "model",
-		Message: "The model " + quoted(name) + " does not exist or you do not have access to it. GET /v1/models lists those you may use."}
-}
-
 func responseNotFound(id string) error {
-	return &openai.Error{Code: openai.CodeResponseNotFound, Message: "Response with id " + quoted(id) + " not found."}
+	return &openai.Error{Code: openai.CodeResponseNotFound, Message: "Response with id " + openai.Quoted(id) + " not found."}
 }
 
 func previousNotFound(id string) error {
 	return &openai.Error{Code: openai.CodePreviousResponseNotFound, Param: "previous_response_id",
-		Message: "Previous response with id " + quoted(id) + " not found."}
+		Message: "Previous response with id " + openai.Quoted(id) + " not found."}
 }
 
 func conversationNotFound(id string) error {
 	return &openai.Error{Code: openai.CodeConversationNotFound, Param: "conversation",
-		Message: "Conversation with id " + quoted(id) + " not found."}
+		Message: "Conversation with id " + openai.Quoted(id) + " not found."}
 }
 
 func shuttingDown() *openai.Error {
@@ -86,23 +64,23 @@ func (x *exchange) writeError(e *openai.Error) {
 	}
 	x.answer.stopBeats()
 	if !x.answer.held() {
-		if x.answer.write(e.Frame(x.in.shape), true) != nil {
+		if x.answer.write(e.Frame(x.in.Shape), true) != nil {
 			x.answer.abort = true
 		}
 		return
 	}
-	body := e.Body(x.in.shape.Shape(), x.in.requestID)
+	body := e.Body(x.in.Shape.Shape(), x.in.RequestID)
 	x.answer.head(e.HTTPStatus(), func(h http.Header) {
-		if x.admission.refunded() {
+		if x.refunded() {
 			dropRateHeaders(h) // they say what is left without what is given back
 		}
 		errorHeaders(h, e, len(body))
-		if x.wait.total > 0 && x.snap.File.RoutingHeaders {
+		if x.wait.total > 0 && x.in.Snap.File.RoutingHeaders {
 			set := setInto(h)
 			x.wait.explain(&set)
 		}
 	})
-	if x.in.r.Method == http.MethodHead {
+	if x.in.HTTP.Method == http.MethodHead {
 		body = nil
 	}
 	if x.answer.write(body, false) != nil {
@@ -128,23 +106,6 @@ func errorHeaders(h http.Header, e *openai.Error, length int) {
 	if e.HTTPStatus() == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-}
-
-// quoted bounds and quotes a client's word for a message.
-func quoted(s string) string {
-	const most = 128 // the longest model names have some 90 bytes
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return "`" + strings.ToValidUTF8(strings.Map(printable, s), "?") + "`"
-}
-
-// printable maps what could forge a line or a colour to a question mark.
-func printable(r rune) rune {
-	if r < ' ' || r == 0x7f || r == '`' {
-		return '?'
-	}
-	return r
 }
 
 // nativeError tells whether a worker's error body has the form that clients of

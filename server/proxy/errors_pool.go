@@ -25,22 +25,22 @@ func noWorker(p *control.Pool, err error, class tenants.Class, checks time.Durat
 		return shedAnswer(p, shed, class, checks)
 	case errors.As(err, &open):
 		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: max(time.Until(open.Until), time.Second), Cause: err,
-			Message: "All workers of " + quoted(p.Name) + " failed and are left alone for a while. Try again later."}
+			Message: "All workers of " + openai.Quoted(p.Name) + " failed and are left alone for a while. Try again later."}
 	case errors.As(err, &cooled):
 		wait := max(time.Until(cooled.Until), time.Second)
 		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: wait, Cause: err,
-			Message: "All workers of " + quoted(p.Name) + " failed or asked for fewer requests a moment ago. Try again later."}
+			Message: "All workers of " + openai.Quoted(p.Name) + " failed or asked for fewer requests a moment ago. Try again later."}
 	case errors.Is(err, routing.ErrFull):
 		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: err,
-			Message: "All workers of " + quoted(p.Name) + " are full. Try again later."}
+			Message: "All workers of " + openai.Quoted(p.Name) + " are full. Try again later."}
 	}
 	return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: checks, Cause: err,
-		Message: "No worker of " + quoted(p.Name) + " is up. Try again later."}
+		Message: "No worker of " + openai.Quoted(p.Name) + " is up. Try again later."}
 }
 
 // shedAnswer is the answer to a request that the queue's bounds keep out.
 func shedAnswer(p *control.Pool, e *queue.ShedError, of tenants.Class, checks time.Duration) error {
-	pool, class := quoted(p.Name), of.String()
+	pool, class := openai.Quoted(p.Name), of.String()
 	var why string
 	switch e.Reason {
 	case queue.ShedEngine:
@@ -59,5 +59,5 @@ func shedAnswer(p *control.Pool, e *queue.ShedError, of tenants.Class, checks ti
 		why = "All workers of " + pool + " are full, and no more " + class + " requests may wait."
 	}
 	return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: e.RetryAfter, Cause: e,
-		Message: why + " Try again in " + shortDuration(e.RetryAfter) + "."}
+		Message: why + " Try again in " + openai.ShortDuration(e.RetryAfter) + "."}
 }

@@ -12,71 +12,40 @@ import (
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/telemetry"
-	"tierway/tenants"
 )
 
 // exchange is one request on its way: what each stage has made of it so far. One
 // goroutine owns it, but for the answer, which its heartbeat timer shares.
 type exchange struct {
-	s    *Proxy
-	snap *control.Snapshot // the configuration that the request keeps to its end
+	s *Proxy
 
 	before, after *exchange // of its share of the requests in flight, which guards them
 
-	in         inbound
+	in         intake.Inbound
 	answer     answer
-	caller     caller        // of authenticate
-	parsed     parsed        // of read
-	resolver   resolver      // for resolve and degrade
-	resolution resolution    // of resolve
-	admission  admission     // of charge
-	deadline   time.Time     // of the whole exchange
-	patience   time.Time     // until then the client waits for a whole answer, or a stream's first event
-	overhead   time.Duration // from the whole request to the end of gather
-	facts      routing.Request
-	wait       wait // of enterQueue
-	dispatch   dispatch
+	trace      telemetry.TraceContext
+	caller     intake.Caller     // of authenticate
+	parsed     intake.Parsed     // of read
+	resolution intake.Resolution // of resolve
+	admission  intake.Admission  // of charge
+	deadline   time.Time         // of the whole exchange
+	patience   time.Time         // until then the client waits for a whole answer, or a stream's first event
+	overhead   time.Duration     // from the whole request to the end of gather
+	facts      routing.Request   // of gather
+	wait       wait              // of enterQueue
+	dispatch   dispatch          // of forward
 	settlement settlement
 	ending     ending
 }
 
-// inbound is a client's request as its route reads it.
-type inbound struct {
-	r *http.Request
-
-	pattern     string         // of the route; routeOther without one
-	kind        routeKind      // of the route
-	counts      bool           // the route answers with the length of a prompt
-	dialect     openai.Dialect // of the route; Other of what is passed through
-	shape       openai.Dialect // in whose form the client reads errors
-	workerPath  string
-	id          string // the :id of the path
-	prefixed    bool
-	prefixClass tenants.Class
-
-	requestID string
-	start     time.Time
-	readAt    time.Time // when the whole request was there; zero until then
-	tooSlow   bool      // the body's deadline struck, which net/http takes for a client that left
-	memory    control.BodyMemory
-}
-
-// caller is who sent a request.
-type caller struct {
-	*tenants.Caller      // nil: nobody that is known
-	disabled        bool // its tenant is
-	keyless         bool // nothing proves who sent it
-	inLedger        bool // the ledger has a row for its request
-	trace           telemetry.TraceContext
-}
-
 // settlement is what a request has used.
 type settlement struct {
-	x         *exchange
 	usage     openai.Usage
 	estimated bool // no engine has reported it, or not all of it
 	sent      bool // a worker has the whole request
+	inLedger  bool // the ledger has a row for it
 }
 
 // ending is how a request ended.
@@ -87,20 +56,16 @@ type ending struct {
 }
 
 // newExchange opens an exchange under a configuration.
-func (px *Proxy) newExchange(snap *control.Snapshot, w responseWriter, in inbound) *exchange {
-	x := &exchange{s: px, snap: snap, in: in, ending: ending{result: decisions.Refused}}
-	x.parsed.in = &x.in
-	x.dispatch.x, x.wait.x, x.admission.x, x.settlement.x = x, x, x, x
+func (px *Proxy) newExchange(snap *control.Snapshot, w responseWriter, in intake.Inbound) *exchange {
+	x := &exchange{s: px, in: in, ending: ending{result: decisions.Refused}}
 	x.dispatch.attempts = x.dispatch.first[:0]
-	x.resolver = resolver{s: px, snap: snap, in: &x.in, caller: &x.caller, parsed: &x.parsed}
-	x.in.start = time.Now()
-	x.in.requestID = control.RequestID(in.r.Header, px.rand)
-	x.answer.init(w, in.r, snap.File.Timeouts.ClientStall)
+	x.answer.init(w, in.HTTP, snap.File.Timeouts.ClientStall)
+	x.in.Begin(snap, px.rand, x.answer.header(), x.answer.control)
 	return x
 }
 
 // begin opens the exchange of a request that is served. What it counts, end gives back.
-func (px *Proxy) begin(w responseWriter, in inbound) *exchange {
+func (px *Proxy) begin(w responseWriter, in intake.Inbound) *exchange {
 	x := px.newExchange(px.control.Snapshot(), w, in)
 	px.inflight.Add(1)
 	px.flying.add(x)
@@ -109,9 +74,9 @@ func (px *Proxy) begin(w responseWriter, in inbound) *exchange {
 	if px.draining.Load() {
 		h["Connection"] = []string{"close"}
 	}
-	id := []string{x.in.requestID}
+	id := []string{x.in.RequestID}
 	h["X-Request-Id"] = id
-	if x.in.shape == openai.Messages {
+	if x.in.Shape == openai.Messages {
 		h["Request-Id"] = id // where Anthropic's SDKs look for it
 	}
 	return x
@@ -119,21 +84,21 @@ func (px *Proxy) begin(w responseWriter, in inbound) *exchange {
 
 // since is a moment as a record has it: in milliseconds from the request's
 // beginning.
-func (in *inbound) since(t time.Time) float64 {
+func (x *exchange) since(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}
-	return ms(t.Sub(in.start))
+	return ms(t.Sub(x.in.Start))
 }
 
-// run walks the exchange through its steps, answers with the error of the step
-// that failed, and ends it whatever happens.
-func (x *exchange) run(steps func() error) {
+// run authenticates the request, walks it through its stages, answers with the error of the
+// stage that failed, and ends it whatever happens.
+func (x *exchange) run(stages func() error) {
 	defer x.end()
 	defer x.recover()
-	err := checkLoop(x.in.r.Header, x.s.name)
+	err := x.authenticate()
 	if err == nil {
-		err = steps()
+		err = stages()
 	}
 	if err != nil {
 		x.fail(err)
@@ -148,7 +113,7 @@ func (x *exchange) recover() {
 		return
 	}
 	x.ending.result = decisions.Failed
-	x.s.control.Recoverer.Panicked(p, slog.String("request_id", x.in.requestID))
+	x.s.control.Recoverer.Panicked(p, slog.String("request_id", x.in.RequestID))
 	x.answer.stopBeats()
 	if x.answer.held() {
 		x.fail(&openai.Error{Code: openai.CodeInternalError, Message: "The gateway failed to handle the request. Quote the request id to its operator."})
@@ -162,14 +127,13 @@ func (x *exchange) recover() {
 // end gives back what begin took, and writes the request's one line.
 func (x *exchange) end() {
 	x.answer.stopBeats()
-	x.in.memory.Release()
-	closeBody(x)
+	x.parsed.CloseBody(&x.in)
 	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
 	defer x.s.flying.remove(x)
 	// One of them must not keep another from giving back what it holds.
 	x.s.control.Recoverer.Run("recording a request", x.finish)
-	x.s.control.Recoverer.Run("leaving the queue", x.wait.leaveQueue)
-	x.dropPrompt()
+	x.s.control.Recoverer.Run("leaving the queue", x.leaveQueue)
+	x.s.intake.DropPrompt(&x.parsed)
 	if x.answer.abort {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
 	}
@@ -179,18 +143,10 @@ func (x *exchange) end() {
 // another from its end.
 func (x *exchange) finish() {
 	d := new(decisions.Decision)
-	defer x.settlement.settle(d)
+	defer x.settle(d)
 	buildDecision(x, d)
 	defer exportTrace(x, d)
 	publishDecision(x, d)
-}
-
-// dropPrompt gives the buffers of the request's prompt back.
-func (x *exchange) dropPrompt() {
-	if x.parsed.prompt != nil {
-		x.s.scratch.putPrompt(x.parsed.prompt)
-		x.parsed.prompt = nil
-	}
 }
 
 // fail answers with an error in the client's dialect and says how the request
@@ -203,7 +159,7 @@ func (x *exchange) fail(err error) {
 	}
 	if x.gone() {
 		if x.settlement.sent {
-			x.settlement.estimate(0)
+			x.estimate(0)
 		}
 		x.ending.result, x.ending.code, x.answer.abort = decisions.ClientGone, "", true
 		return
@@ -213,20 +169,11 @@ func (x *exchange) fail(err error) {
 
 // gone tells whether the client has left.
 func (x *exchange) gone() bool {
-	if x.parsed.upload != nil && x.in.r.ProtoMajor < 2 && !x.parsed.upload.isWhole() {
-		return x.parsed.upload.left() // net/http cancels when a read fails, for whatever reason
+	if x.parsed.Upload != nil && x.in.HTTP.ProtoMajor < 2 && !x.parsed.Upload.IsWhole() {
+		return x.parsed.Upload.Left() // net/http cancels when a read fails, for whatever reason
 	}
-	cause := context.Cause(x.in.r.Context())
-	return cause != nil && !x.in.tooSlow && !errors.Is(cause, ErrDrainCut)
-}
-
-// knownMethod bounds what a client can put into a log's method.
-func knownMethod(m string) string {
-	switch m {
-	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions:
-		return m
-	}
-	return "OTHER"
+	cause := context.Cause(x.in.HTTP.Context())
+	return cause != nil && !x.in.TooSlow && !errors.Is(cause, ErrDrainCut)
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

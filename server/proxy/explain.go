@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -27,41 +27,17 @@ func (px *Proxy) Explain(r *http.Request, q control.Question) (*decisions.Explan
 	if q.Under != nil {
 		snap = q.Under
 	}
-	in, allowed := inboundOf(r)
+	in, allowed := intake.Find(r)
 	n := &explainer{Question: q, x: px.newExchange(snap, discarded{http.Header{}}, in), allowed: allowed}
 	if err := px.control.Vocabularies.Load(snap.Vocabulary); err != nil {
 		n.note("%v", err)
 	}
-	defer n.x.dropPrompt()
-	defer n.x.in.memory.Release()
+	defer px.intake.DropPrompt(&n.x.parsed)
+	defer n.x.in.Memory.Release()
 	if err := px.control.Recoverer.Try("explaining a request", n.run); err != nil {
 		n.refuse(n.stage, translate(err))
 	}
 	return n.explanation(), n.drawn
-}
-
-// inboundOf returns a request as the router would find it. For a request that matches no
-// route, allowed are the methods for which its path has one.
-func inboundOf(r *http.Request) (in inbound, allowed []string) {
-	if r.URL.Path == "/livez" || r.URL.Path == "/readyz" {
-		return outside(r), []string{http.MethodGet, http.MethodHead}
-	}
-	for _, p := range Prefixes() {
-		below, ok := strings.CutPrefix(r.URL.Path, p.Path)
-		if !ok {
-			continue
-		}
-		for _, rt := range Routes() {
-			if !matchRoute(rt.Path, below) {
-				continue
-			}
-			if rt.Method == r.Method {
-				return rt.inbound(r, p, path.Base(below)), nil
-			}
-			allowed = append(allowed, rt.Method)
-		}
-	}
-	return outside(r), allowed
 }
 
 // discarded is the header of an answer that no client is sent.
@@ -115,30 +91,31 @@ func (n *explainer) run() (err error) {
 // walk runs the stages, and returns the one that refuses the request and its error.
 func (n *explainer) walk() (stage string, err error) {
 	x := n.x
-	if err := checkLoop(x.in.r.Header, x.s.name); err != nil {
+	it := x.s.intake
+	if err := it.CheckLoop(&x.in); err != nil {
 		return decisions.StageAuth, err
 	}
 	if err := n.authenticate(); err != nil {
 		return decisions.StageAuth, err
 	}
-	if x.in.kind == models || x.in.kind == stored {
+	if x.in.Kind == intake.Models || x.in.Kind == intake.Stored {
 		return decisions.StageRequest, notExplained()
 	}
-	routed := x.in.pattern != decisions.RouteOther && (x.in.kind != Beside || x.snap.Serving(x.in.dialect, x.caller.Caller) != nil)
+	routed := x.in.Pattern != decisions.RouteOther && (x.in.Kind != intake.Beside || x.in.Snap.Serving(x.in.Dialect, x.caller.Caller) != nil)
 	if routed {
-		if err := x.read(); err != nil {
+		if x.parsed, err = it.Read(&x.in, &x.caller); err != nil {
 			return decisions.StageRequest, err
 		}
-		if err := x.resolve(true); err != nil {
+		if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.Report{Evidence: true, Signals: true}); err != nil {
 			return decisions.StageTier, err
 		}
 	} else if err := n.readPassed(); err != nil {
 		return decisions.StageRequest, err
 	}
-	if x.resolution.overlong {
-		n.note("longer than the context of %d tokens by the estimate; the engine decides", x.resolution.pool.Context)
+	if x.resolution.Overlong {
+		n.note("longer than the context of %d tokens by the estimate; the engine decides", x.resolution.Pool.Context)
 	}
-	if err := x.admission.charge(n.peek); err != nil {
+	if err := x.charge(n.peek); err != nil {
 		return decisions.StageLimits, err
 	}
 	return n.place()
@@ -161,44 +138,44 @@ func (n *explainer) authenticate() error {
 		return err
 	}
 	n.who, n.x.caller.Caller = is.Who, is.Caller
-	return refusedKey(is.Barred)
+	return intake.RefusedKey(is.Barred)
 }
 
 // subject is who asks by the request's key.
 func (n *explainer) subject() (*control.Subject, error) {
 	x := n.x
-	key, given := control.Credential(x.in.r.Header)
+	key, given := control.Credential(x.in.HTTP.Header)
 	anonymous := &control.Subject{Caller: tenants.Anonymous(), Who: "no key: explained for a tenant who may use everything"}
-	if !given && x.in.r.Header.Get("Authorization") == "" && x.in.r.Header.Get("X-Api-Key") == "" {
+	if !given && x.in.HTTP.Header.Get("Authorization") == "" && x.in.HTTP.Header.Get("X-Api-Key") == "" {
 		n.note("%s", anonymous.Who)
 		return anonymous, nil
 	}
-	caller, err := x.snap.Identity.Directory.Authenticate(key, x.in.start)
+	caller, err := x.in.Snap.Identity.Directory.Authenticate(key, x.in.Start)
 	switch {
 	case err == nil:
 		return &control.Subject{Caller: caller, Who: "tenant " + caller.Tenant + ", key " + caller.Key}, nil
 	case errors.Is(err, tenants.ErrDisabled):
 		return &control.Subject{Caller: caller, Who: "tenant " + caller.Tenant, Barred: err}, nil
-	case x.snap.File.Auth.Required:
-		return nil, badKey()
+	case x.in.Snap.File.Auth.Required:
+		return nil, intake.BadKey()
 	}
 	anonymous.Who = "an unknown key, where none is required"
 	return anonymous, nil
 }
 
 // readPassed reads a request that matches no route.
-func (n *explainer) readPassed() error {
+func (n *explainer) readPassed() (err error) {
 	x := n.x
-	x.in.dialect = openai.Other
+	x.in.Dialect = openai.Other
 	status := 0
 	if len(n.allowed) > 0 {
 		status = http.StatusMethodNotAllowed
 		x.answer.header().Set("Allow", strings.Join(n.allowed, ", "))
 	}
-	if err := findPassing(x, status); err != nil {
+	if x.resolution.Pool, err = intake.FindPool(&x.in, &x.caller, status); err != nil {
 		return err
 	}
-	if id, below, ok := openai.ResponsePath(x.in.r.URL.Path); ok && id != "" && (x.in.r.Method != http.MethodPost || below != "") {
+	if id, below, ok := openai.ResponsePath(x.in.HTTP.URL.Path); ok && id != "" && (x.in.HTTP.Method != http.MethodPost || below != "") {
 		return notExplained()
 	}
 	return readPassed(x)
@@ -216,21 +193,21 @@ func (n *explainer) refuse(stage string, err *openai.Error) { n.stage, n.refusal
 // explanation is what the walk has found.
 func (n *explainer) explanation() *decisions.Explanation {
 	x, res := n.x, &n.x.resolution
-	e := &decisions.Explanation{Outcome: decisions.WouldRoute, Dialect: x.in.dialect.String(), Generation: x.snap.Generation, SnapshotAt: x.in.start.UTC(),
-		RequestedModel: res.requested, Rule: res.Rule, Note: res.Note, Model: res.model, Classified: res.Explained,
-		PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.estimate), Blocks: len(x.facts.Blocks)}
+	e := &decisions.Explanation{Outcome: decisions.WouldRoute, Dialect: x.in.Dialect.String(), Generation: x.in.Snap.Generation, SnapshotAt: x.in.Start.UTC(),
+		RequestedModel: res.Requested, Rule: res.Rule, Note: res.Note, Model: res.ModelName, Classified: res.Explained,
+		PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.Estimate), Blocks: len(x.facts.Blocks)}
 	if x.caller.Caller != nil {
 		e.Tenant, e.Key = x.caller.Tenant, x.caller.Key
 	}
-	if res.pool != nil && res.Rule != "" {
-		e.Tier, e.Policy = res.pool.Name, res.pool.Policy.Name
+	if res.Pool != nil && res.Rule != "" {
+		e.Tier, e.Policy = res.Pool.Name, res.Pool.Policy.Name
 	}
-	if p := x.parsed.prompt; p != nil {
-		e.UserTextBytes = len(p.user)
+	if p := x.parsed.Prompt; p != nil {
+		e.UserTextBytes = p.UserTextBytes()
 	}
-	if req := x.parsed.req; req != nil {
-		e.Class, e.MaxTokens, e.Stream, e.Estimate = x.parsed.class.String(), req.MaxTokens, req.Stream, n.tokenEstimate()
-		if x.in.dialect != openai.Other && req.Media {
+	if req := x.parsed.Req; req != nil {
+		e.Class, e.MaxTokens, e.Stream, e.Estimate = x.parsed.Class.String(), req.MaxTokens, req.Stream, n.tokenEstimate()
+		if x.in.Dialect != openai.Other && req.Media {
 			n.note("images, audio and files are not in the estimate")
 		}
 	}
@@ -241,8 +218,8 @@ func (n *explainer) explanation() *decisions.Explanation {
 		e.Outcome = decisions.WouldQueue
 	}
 	if err := n.refusal; err != nil {
-		e.Outcome, e.Status, e.Code, e.Error = decisions.WouldReject, err.HTTPStatus(), string(err.Code), string(err.Body(x.in.shape.Shape(), x.in.requestID))
-		e.Limit = string(x.admission.allowance.Refused)
+		e.Outcome, e.Status, e.Code, e.Error = decisions.WouldReject, err.HTTPStatus(), string(err.Code), string(err.Body(x.in.Shape.Shape(), x.in.RequestID))
+		e.Limit = string(x.admission.Allowance.Refused)
 	}
 	if n.queue != nil {
 		e.Shed = n.queue.Shed

@@ -19,14 +19,14 @@ func (n *explainer) steps(e *decisions.Explanation) []decisions.Step {
 		{Stage: decisions.StageQueue},
 		{Stage: decisions.StageWorker},
 	}
-	if n.x.parsed.req != nil {
+	if n.x.parsed.Req != nil {
 		all[2].Tier = n.tierStep(e)
 	}
 	if n.queue != nil {
 		all[4].Queue, all[4].Detail = n.queue, n.queue.Detail()
 	}
 	if n.outlook != nil {
-		w := &decisions.WorkerStep{Others: n.outlook.Others, Learned: new(n.x.resolution.pool.Routing.Estimates())}
+		w := &decisions.WorkerStep{Others: n.outlook.Others, Learned: new(n.x.resolution.Pool.Routing.Estimates())}
 		if len(n.outlook.Choice.Candidates) > 0 {
 			w.Choice = &n.outlook.Choice
 		}
@@ -50,7 +50,7 @@ func causeOf(e *openai.Error) string {
 }
 
 func (n *explainer) requestDetail(e *decisions.Explanation) string {
-	if n.x.parsed.req == nil {
+	if n.x.parsed.Req == nil {
 		return ""
 	}
 	most := "no bound on the answer"
@@ -62,29 +62,24 @@ func (n *explainer) requestDetail(e *decisions.Explanation) string {
 
 // tierStep is how the tier was found.
 func (n *explainer) tierStep(e *decisions.Explanation) *decisions.TierStep {
-	x, r := n.x, &n.x.resolver
-	st := &decisions.TierStep{Asked: e.RequestedModel, Header: headerTier(x), Moves: x.resolution.moves, Note: e.Note}
+	x := n.x
+	st := &decisions.TierStep{Asked: e.RequestedModel, Header: headerTier(x), Moves: x.resolution.Moves, Note: e.Note}
 	if e.Classified != nil {
 		st.Signals = e.Classified.Signals
 	}
-	for _, p := range x.snap.Pools {
-		if p.Tier || p == x.resolution.pool {
-			st.Targets = append(st.Targets, decisions.TierTarget{Name: p.Name, Allowed: r.mayUse(p.Name), Served: p.Served[x.in.dialect],
-				Context: p.Context, Fits: r.fits(p.Name), Up: r.available(p.Name)})
-		}
-	}
+	st.Targets = x.s.intake.Targets(&x.in, &x.caller, &x.parsed, &x.resolution)
 	return st
 }
 
 // tokenEstimate is how long the request is taken to be.
 func (n *explainer) tokenEstimate() *decisions.TokenEstimate {
 	x := n.x
-	t := &decisions.TokenEstimate{Raw: x.parsed.rawTokens, Prompt: cmp.Or(x.facts.PromptTokens, x.parsed.estimate), Method: "estimated",
-		Output: x.facts.OutputTokens, Counted: x.resolution.evidence.Counted}
+	t := &decisions.TokenEstimate{Raw: x.parsed.RawTokens, Prompt: cmp.Or(x.facts.PromptTokens, x.parsed.Estimate), Method: "estimated",
+		Output: x.facts.OutputTokens, Counted: x.resolution.Evidence.Counted}
 	if t.Counted > 0 {
 		t.Method = "counted"
 	}
-	if p := x.resolution.pool; p != nil {
+	if p := x.resolution.Pool; p != nil {
 		t.Scale = p.Routing.Estimates().PromptScale
 	}
 	return t

@@ -13,7 +13,7 @@ import (
 // and books nothing. It returns the stage that refuses the request and its error.
 func (n *explainer) place() (stage string, err error) {
 	x := n.x
-	x.gatherFacts()
+	x.facts = x.s.intake.Gather(&x.parsed, &x.resolution)
 	x.setDeadline()
 	if err := pinToStored(x); err != nil {
 		return decisions.StageWorker, err
@@ -23,7 +23,7 @@ func (n *explainer) place() (stage string, err error) {
 		x.facts.Rand = *n.Rand
 	}
 	n.drawn = &x.facts.Rand
-	p := x.resolution.pool
+	p := x.resolution.Pool
 	o, err := p.Routing.Preview(&x.facts, p.Draft, x.dispatch.tried...)
 	n.outlook, n.queue = &o, n.queueStep()
 	if err != nil {
@@ -37,9 +37,9 @@ func (n *explainer) place() (stage string, err error) {
 
 // queueStep is the queue as the request would find it.
 func (n *explainer) queueStep() *decisions.QueueStep {
-	p, class := n.x.resolution.pool, n.x.parsed.class
+	p, class := n.x.resolution.Pool, n.x.parsed.Class
 	v := p.WaitQueue.View(n.x.facts.Now)
-	q := &decisions.QueueStep{Class: class.String(), Asked: n.x.parsed.askedClass, Would: decisions.QueuePasses, Waiting: p.WaitQueue.Waiting(),
+	q := &decisions.QueueStep{Class: class.String(), Asked: n.x.parsed.AskedClass, Would: decisions.QueuePasses, Waiting: p.WaitQueue.Waiting(),
 		MaxDepth: p.Queue.MaxDepth, MaxWait: ms(p.Queue.MaxWait[class])}
 	for c := range v.Classes {
 		if c <= int(class) {
@@ -51,15 +51,15 @@ func (n *explainer) queueStep() *decisions.QueueStep {
 
 // mayWait tells whether requests of the class wait at all.
 func (n *explainer) mayWait() bool {
-	p := n.x.resolution.pool
-	return p.Queue.MaxDepth > 0 && p.Queue.MaxWait[n.x.parsed.class] > 0
+	p := n.x.resolution.Pool
+	return p.Queue.MaxDepth > 0 && p.Queue.MaxWait[n.x.parsed.Class] > 0
 }
 
 // wait says what becomes of a request that no worker takes now: it waits, or it is
 // refused, and why.
 func (n *explainer) wait(err error) (stage string, _ error) {
-	x, q, p := n.x, n.queue, n.x.resolution.pool
-	until := x.facts.Now.Add(p.Queue.MaxWait[x.parsed.class])
+	x, q, p := n.x, n.queue, n.x.resolution.Pool
+	until := x.facts.Now.Add(p.Queue.MaxWait[x.parsed.Class])
 	if x.patience.Before(until) {
 		until = x.patience
 	}
@@ -75,17 +75,17 @@ func (n *explainer) wait(err error) (stage string, _ error) {
 		q.Why = "no worker is up"
 	default:
 		q.Would, q.Why = decisions.QueuePasses, ""
-		return decisions.StageWorker, noWorker(x.resolution.pool, err, x.parsed.class, x.snap.File.Health.Interval)
+		return decisions.StageWorker, noWorker(x.resolution.Pool, err, x.parsed.Class, x.in.Snap.File.Health.Interval)
 	}
 	var bounds *queue.Config // the queue's own, or the draft's
 	if p.Draft != nil {
 		bounds = &p.Queue
 	}
 	var shed *queue.ShedError
-	if errors.As(p.WaitQueue.Would(x.wait.fillTicket(), bounds, x.facts.Now), &shed) {
+	if errors.As(p.WaitQueue.Would(fillTicket(x), bounds, x.facts.Now), &shed) {
 		n.note("%s, and the queue would refuse it (%s); %d requests wait now", q.Why, shed.Reason, q.Waiting)
 		q.Would, q.Shed = decisions.QueueShed, shed.Reason
-		return decisions.StageQueue, shedAnswer(p, &queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second}, x.parsed.class, x.snap.File.Health.Interval)
+		return decisions.StageQueue, shedAnswer(p, &queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second}, x.parsed.Class, x.in.Snap.File.Health.Interval)
 	}
 	q.Would, n.waits = decisions.QueueHolds, true
 	n.note("%s: it would wait in the queue, where %d requests wait now", q.Why, q.Waiting)

@@ -11,7 +11,6 @@ import (
 
 // dispatch is a request's attempts on workers of its pool.
 type dispatch struct {
-	x        *exchange
 	tried    []*routing.Worker // that get the request no more
 	attempts []*attempt        // all, in their order
 	first    [2]*attempt       // where the first of them stand
@@ -21,32 +20,32 @@ type dispatch struct {
 
 // forward sends the request to workers of its pool until one has answered, the
 // attempts or the retry budget are spent, or the client has part of an answer.
-func (d *dispatch) forward() error {
-	x := d.x
+func (x *exchange) forward() error {
+	d := &x.dispatch
 	x.setDeadline()
-	x.s.budget.Request()
+	x.s.budget.request()
 	if err := pinToStored(x); err != nil {
 		return err
 	}
 	defer func() { d.judgeFailed(errNoAnswer) }()
 	for n := 1; ; n++ {
-		lease, err := x.wait.enterQueue()
+		lease, err := x.enterQueue()
 		if err != nil {
 			if len(d.failed) == 0 {
-				return noWorker(x.resolution.pool, err, x.parsed.class, x.snap.File.Health.Interval)
+				return noWorker(x.resolution.Pool, err, x.parsed.Class, x.in.Snap.File.Health.Interval)
 			}
 			last := d.failed[len(d.failed)-1].f
 			last.refuse()
 			return last.err
 		}
 		if took := x.wait.placed.selection; took > 0 {
-			x.resolution.pool.Series.Selection.Observe(took.Seconds())
+			x.resolution.Pool.Series.Selection.Observe(took.Seconds())
 		}
-		a := d.attempt(lease.Ref().(*control.Member), &lease)
+		a := x.attempt(lease.Ref().(*control.Member), &lease)
 		if a.f == nil {
 			return nil
 		}
-		retry := d.mayRetry(a.f, n)
+		retry := x.mayRetry(a.f, n)
 		d.hold(a)
 		if !retry {
 			if n > 1 {
@@ -54,13 +53,13 @@ func (d *dispatch) forward() error {
 			}
 			return a.f.err
 		}
-		if !d.returns(a.f) {
+		if !(a.f.gone && x.resolution.Pool.Queue.EngineWait > 0) { // nothing was sent to it, and requests wait for workers that are away
 			d.tried = append(d.tried, lease.Worker())
 		}
 		if a.f.mayBeCaused() {
-			d.passOver(x.parsed.failedRequest(x.s.seed, x.caller.Tenant))
+			passOver(x, x.parsed.FailedRequest(x.s.seed, x.caller.Tenant))
 		}
-		x.resolution.pool.Series.Retries.Inc()
+		x.resolution.Pool.Series.Retries.Inc()
 	}
 }
 
@@ -68,12 +67,6 @@ func (d *dispatch) forward() error {
 // would multiply the gateway's attempts by their own. A worker that rests is worth
 // coming back for.
 func (f *failure) refuse() { f.err.NoRetry = f.cool == 0 }
-
-// returns tells whether the worker that failed may be asked again by the same
-// request: nothing was sent to it, and requests wait for workers that are away.
-func (d *dispatch) returns(f *failure) bool {
-	return f.gone && d.x.resolution.pool.Queue.EngineWait > 0
-}
 
 // errNoAnswer says that no worker has answered the request.
 var errNoAnswer = errors.New("no worker has answered")
@@ -91,7 +84,7 @@ func (d *dispatch) hold(a *attempt) {
 // provenAtFault records that the worker has failed the request, and reports whether its
 // earlier failures prove that it is at fault.
 func (a *attempt) provenAtFault() bool {
-	return a.m.Evidence.AddFailure(a.lease.Worker(), a.x.parsed.failedRequest(a.x.s.seed, a.x.caller.Tenant), time.Now())
+	return a.m.Evidence.AddFailure(a.lease.Worker(), a.x.parsed.FailedRequest(a.x.s.seed, a.x.caller.Tenant), time.Now())
 }
 
 // unproven excludes a failure of which nothing shows whether its worker is at fault.
@@ -118,12 +111,11 @@ func (d *dispatch) judgeFailed(answer error) {
 
 // forwardTo sends the request to one worker that no policy chose and on which
 // nothing is booked, once.
-func (d *dispatch) forwardTo(m *control.Member) error {
-	x := d.x
+func (x *exchange) forwardTo(m *control.Member) error {
 	x.setDeadline()
 	x.wait.placed = placed{}
 	var none routing.Lease
-	a := d.attempt(m, &none)
+	a := x.attempt(m, &none)
 	if a.f == nil {
 		return nil
 	}
@@ -135,25 +127,24 @@ func (d *dispatch) forwardTo(m *control.Member) error {
 // counts for a stream only until its first event: the SDKs stop their clocks
 // there.
 func (x *exchange) setDeadline() {
-	total := totalTime(x.snap, x.parsed.class)
-	x.deadline = x.in.start.Add(total)
+	total := totalTime(x.in.Snap, x.parsed.Class)
+	x.deadline = x.in.Start.Add(total)
 	x.patience = x.deadline
-	if asked, ok := stainlessTimeout(x.in.r.Header); ok && asked < total {
-		x.patience = x.in.start.Add(asked)
+	if asked, ok := stainlessTimeout(x.in.HTTP.Header); ok && asked < total {
+		x.patience = x.in.Start.Add(asked)
 	}
 }
 
 // mayRetry decides whether another worker is tried after the n-th attempt
 // failed.
-func (d *dispatch) mayRetry(f *failure, n int) bool {
-	x := d.x
-	if !f.retry || x.in.r.Context().Err() != nil || x.answer.committed() || x.parsed.once() && f.left {
+func (x *exchange) mayRetry(f *failure, n int) bool {
+	if !f.retry || x.in.HTTP.Context().Err() != nil || x.answer.committed() || x.parsed.Once() && f.left {
 		return false
 	}
-	if n >= x.snap.File.Retry.Attempts {
+	if n >= x.in.Snap.File.Retry.Attempts {
 		return false
 	}
-	if !x.s.budget.Take(time.Now()) {
+	if !x.s.budget.take(time.Now()) {
 		x.s.metrics.RetryBudgetExhausted.Inc()
 		f.refuse() // the client's own retries would exceed the budget
 		return false
@@ -164,10 +155,11 @@ func (d *dispatch) mayRetry(f *failure, n int) bool {
 // passOver excludes the workers that have failed the same request before from its next
 // attempt, if another one can take it. Otherwise two failing workers, which answer
 // fastest, would receive every repetition, and no answer would show their fault.
-func (d *dispatch) passOver(r control.FailedRequest) {
+func passOver(x *exchange, r control.FailedRequest) {
+	d := &x.dispatch
 	var failed []*routing.Worker
 	others := false
-	for _, v := range d.x.resolution.pool.Routing.Snapshot(time.Now()) {
+	for _, v := range x.resolution.Pool.Routing.Snapshot(time.Now()) {
 		if slices.ContainsFunc(d.tried, func(w *routing.Worker) bool { return w.ID() == v.ID }) {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"tierway/openai"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/tenants"
 )
 
@@ -67,23 +68,6 @@ func misspelt(name string) bool {
 // forwardedPrefix begins the headers by which proxies describe a client.
 const forwardedPrefix = "X-Forwarded-"
 
-// singleHeaders are the headers that the gateway decides by and of which a request
-// may have one: a proxy, the gateway and an engine could each take another of two.
-var singleHeaders = []string{
-	"Content-Type", "X-Model-Tier", "X-Request-Priority", "X-Session-Id", "Session-Id", "X-Stainless-Timeout",
-}
-
-// checkHeaders refuses a request that has one of singleHeaders twice.
-func checkHeaders(h http.Header) error {
-	for _, name := range singleHeaders {
-		if len(h[name]) > 1 {
-			return &openai.Error{Code: openai.CodeInvalidValue, Param: name,
-				Message: "The header " + name + " is there more than once; send it once."}
-		}
-	}
-	return nil
-}
-
 // workerHeader returns the headers that a worker is sent for a client's. What
 // the client's Connection header names ends at this hop too.
 func workerHeader(from http.Header, requestID string) http.Header {
@@ -101,7 +85,7 @@ func workerHeader(from http.Header, requestID string) http.Header {
 	if control.IsUUID(requestID) { // an engine may refuse any other
 		to["X-Request-Id"] = []string{requestID}
 	}
-	if via := viaOf(from); len(via) > 0 {
+	if via := intake.Via(from); len(via) > 0 {
 		to["Via"] = via
 	}
 	return to
@@ -120,7 +104,7 @@ var relayed = map[string]bool{
 // proxies and browsers obey headers that no list of the others would have. What a worker
 // says of rate limits is left out beside the tenant's own.
 func (x *exchange) clientHeader(to, from http.Header) {
-	limited := x.admission.allowance.Requests.Set || x.admission.allowance.Tokens.Set
+	limited := x.admission.Allowance.Requests.Set || x.admission.Allowance.Tokens.Set
 	for k, v := range from {
 		switch {
 		case k == "Vary":
@@ -132,7 +116,7 @@ func (x *exchange) clientHeader(to, from http.Header) {
 			if !limited {
 				to[k] = v
 			}
-		case strings.HasPrefix(k, "Openai-"), strings.HasPrefix(k, "Anthropic-"), slices.Contains(x.resolution.pool.ResponseHeaders, k):
+		case strings.HasPrefix(k, "Openai-"), strings.HasPrefix(k, "Anthropic-"), slices.Contains(x.resolution.Pool.ResponseHeaders, k):
 			to[k] = v
 		}
 	}
@@ -155,11 +139,11 @@ func (a *attempt) passedHeader(to, from http.Header) {
 
 // explain sets the headers that say what was decided.
 func (x *exchange) explain(h *headerSet) {
-	h.set("Openai-Processing-Ms", formatMs(time.Since(x.in.start)))
-	if !x.snap.File.RoutingHeaders || len(x.dispatch.attempts) == 0 {
+	h.set("Openai-Processing-Ms", formatMs(time.Since(x.in.Start)))
+	if !x.in.Snap.File.RoutingHeaders || len(x.dispatch.attempts) == 0 {
 		return
 	}
-	x.resolution.explain(h)
+	explainTier(&x.resolution, h)
 	last := x.dispatch.attempts[len(x.dispatch.attempts)-1]
 	h.set("X-Routed-To", last.m.Name)
 	if reason := last.lease.Reason(); reason != "" {
@@ -173,8 +157,9 @@ func (w *wait) explain(h *headerSet) {
 	h.set("X-Queue-Ms", strconv.FormatFloat(ms(w.total), 'f', -1, 64))
 }
 
-func (res *resolution) explain(h *headerSet) {
-	h.set("X-Model-Tier", res.pool.Name)
+// explainTier says where the request went and why.
+func explainTier(res *intake.Resolution, h *headerSet) {
+	h.set("X-Model-Tier", res.Pool.Name)
 	reason := res.Rule
 	if res.Note != "" {
 		reason += "; " + res.Note
@@ -192,33 +177,9 @@ func streamHeaders(h *headerSet) {
 // openHeaders are those that are known when a heartbeat opens an answer.
 func (x *exchange) openHeaders(h *headerSet) {
 	streamHeaders(h)
-	if x.snap.File.RoutingHeaders {
-		x.resolution.explain(h)
+	if x.in.Snap.File.RoutingHeaders {
+		explainTier(&x.resolution, h)
 	}
-}
-
-// class is the class that a request asks for: by header, path or the body's
-// service_tier, in this order, and never above what its tenant may have: then asked is
-// the one that it has asked for.
-func (in *inbound) class(c *tenants.Caller, serviceTier string) (class tenants.Class, asked string) {
-	class = c.Usual
-	if named, ok := tenants.ParseClass(strings.ToLower(in.r.Header.Get("X-Request-Priority"))); ok {
-		class = named
-	} else if in.prefixed {
-		class = in.prefixClass
-	} else {
-		switch serviceTier {
-		case "priority":
-			class = tenants.Interactive
-		case "flex":
-			class = tenants.Batch
-		}
-	}
-	had := c.Clamp(class)
-	if had != class {
-		asked = class.String()
-	}
-	return had, asked
 }
 
 // stainlessTimeout is how long the client's SDK waits, in seconds; nothing that

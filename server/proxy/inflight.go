@@ -19,7 +19,7 @@ type flyingShard struct {
 
 // shardOf spreads requests by the time at which they began.
 func (f *flying) shardOf(x *exchange) *flyingShard {
-	return &f.shards[x.in.start.UnixNano()>>4%int64(len(f.shards))] // clocks may lack the last bits
+	return &f.shards[x.in.Start.UnixNano()>>4%int64(len(f.shards))] // clocks may lack the last bits
 }
 
 // add adds a request, which must be removed once.
@@ -59,7 +59,7 @@ func (f *flying) oldest() (age time.Duration) {
 		l := &f.shards[i]
 		l.mu.Lock()
 		if l.first != nil {
-			age = max(age, time.Since(l.first.in.start))
+			age = max(age, time.Since(l.first.in.Start))
 		}
 		l.mu.Unlock()
 	}

@@ -13,7 +13,7 @@ func TestTheOldestRequestInFlightIsKnown(t *testing.T) {
 		begun := time.Now()
 		var all [100]exchange
 		for i := range all {
-			all[i].in.start = time.Now()
+			all[i].in.Start = time.Now()
 			f.add(&all[i])
 			time.Sleep(time.Second + 16*time.Nanosecond) // another shard
 		}

@@ -3,10 +3,9 @@ package proxy
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 
 	"tierway/decisions"
-	"tierway/server/control"
+	"tierway/server/intake"
 )
 
 // model is an entry of GET /v1/models, with what both OpenAI's and Anthropic's
@@ -35,14 +34,11 @@ func modelOf(name string) model {
 	return model{ID: name, Object: "model", OwnedBy: "tierway", Type: "model", DisplayName: name, CreatedAt: "1970-01-01T00:00:00Z", Lifecycle: "active"}
 }
 
-// listModels answers with the names that the tenant may use, or with one.
-func (x *exchange) listModels() error {
-	if err := x.authenticate(); err != nil {
-		return err
-	}
-	names := x.snap.Catalog.Models(x.resolver.query(""))
+// listModels answers with the names that the caller may use, or with one.
+func listModels(x *exchange) error {
 	var out any
-	if x.in.id == "" {
+	if id := x.in.PathID; id == "" {
+		names := intake.ModelNames(&x.in, &x.caller)
 		list := modelList{Object: "list", Data: make([]model, len(names))}
 		for i, n := range names {
 			list.Data[i] = modelOf(n)
@@ -52,11 +48,10 @@ func (x *exchange) listModels() error {
 		}
 		out = list
 	} else {
-		_, err := x.snap.Catalog.Resolve(x.resolver.query(x.in.id))
-		if err != nil {
-			return modelNotFound(x.in.id)
+		if err := intake.CheckModel(&x.in, &x.caller, id); err != nil {
+			return err
 		}
-		out = modelOf(x.in.id)
+		out = modelOf(id)
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
@@ -67,18 +62,4 @@ func (x *exchange) listModels() error {
 		x.ending.result = decisions.ClientGone
 	}
 	return nil
-}
-
-// servedPaths names the endpoints of a pool for a message.
-func servedPaths(p *control.Pool) string {
-	var out []string
-	for _, rt := range Routes() {
-		if rt.Kind == Infer && p.Served[rt.dialect] {
-			out = append(out, rt.worker)
-		}
-	}
-	if len(out) == 0 {
-		return "none"
-	}
-	return strings.Join(out, ", ")
 }

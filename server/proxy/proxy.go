@@ -11,8 +11,8 @@ import (
 	"tierway/config"
 	"tierway/decisions"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/telemetry"
-	"tierway/tiers"
 )
 
 // Proxy serves the data plane. It is safe for concurrent use.
@@ -23,14 +23,12 @@ type Proxy struct {
 	traces  *telemetry.Traces // nil without
 	records records
 	rand    func() uint64
-	name    string       // of this process among gateways, as Via headers have it
 	seed    maphash.Seed // of hashes that stay in the process
 
-	budget  *control.RetryBudget
-	bodies  control.BodyBudget
-	stored  *control.StoredResponses
+	intake  *intake.Intake
+	budget  *retryBudget
+	stored  *intake.StoredResponses
 	scratch *scratch
-	chats   *tiers.Chats
 
 	inflight    atomic.Int64
 	flying      flying
@@ -57,10 +55,10 @@ type Options struct {
 
 // New makes a data plane before a Control that has nothing in force yet.
 func New(o Options) *Proxy {
-	px := &Proxy{control: o.Control, log: o.Log, metrics: o.Metrics, traces: o.Traces, rand: o.Rand, name: o.Name,
-		records: records{log: o.Decisions, file: o.DecisionFile},
-		seed:    maphash.MakeSeed(), budget: control.NewRetryBudget(), stored: control.NewStoredResponses(control.MaxStoredResponses),
-		scratch: newScratch(), chats: tiers.NewChats(tiers.MaxChats)}
+	px := &Proxy{control: o.Control, log: o.Log, metrics: o.Metrics, traces: o.Traces, rand: o.Rand,
+		records: records{log: o.Decisions, file: o.DecisionFile}, seed: maphash.MakeSeed(), budget: newRetryBudget(),
+		stored: intake.NewStoredResponses(intake.MaxStoredResponses), scratch: newScratch()}
+	px.intake = intake.New(intake.Options{Control: o.Control, Metrics: o.Metrics, Name: o.Name, Rand: o.Rand, Seed: px.seed, Stored: px.stored})
 	if o.Access != nil {
 		px.records.access = decisions.NewAccessLog(o.Access)
 	}
@@ -73,8 +71,8 @@ func New(o Options) *Proxy {
 func (px *Proxy) Configure(f *config.File) {
 	px.records.configure(f)
 	px.traces.SetSample(f.Telemetry.Sample)
-	px.budget.Configure(f.Retry.Budget)
-	px.bodies.Configure(int64(f.MaxBufferedBytes), int64(f.MaxBodyBytes))
+	px.budget.configure(f.Retry.Budget)
+	px.intake.Configure(f)
 }
 
 // Drain makes the answers of requests close their connections.
@@ -90,7 +88,7 @@ func (px *Proxy) Cut() { px.isCut.Store(true) }
 func (px *Proxy) Inflight() int64 { return px.inflight.Load() }
 
 // BodyMemory returns the bytes that request bodies hold, and their bound.
-func (px *Proxy) BodyMemory() (held, limit int64) { return px.bodies.Sizes() }
+func (px *Proxy) BodyMemory() (held, limit int64) { return px.intake.BodyMemory() }
 
 // Remembered returns how many chats and stored responses the data plane knows the way of.
-func (px *Proxy) Remembered() (chats, responses int) { return px.chats.Len(), px.stored.Count() }
+func (px *Proxy) Remembered() (chats, responses int) { return px.intake.Chats(), px.stored.Count() }

@@ -51,7 +51,6 @@ func (t *turn) again() {
 
 // wait is a request's way through the queue of its pool.
 type wait struct {
-	x        *exchange
 	ticket   queue.Ticket
 	turn     turn
 	placed   placed          // the last worker that it was given
@@ -67,15 +66,14 @@ var _ control.Waiter = (*wait)(nil)
 func (w *wait) Woken() { w.turn.come() }
 
 // fillTicket makes what stands for the request in its pool's queue.
-func (w *wait) fillTicket() *queue.Ticket {
-	x := w.x
-	t := &w.ticket
+func fillTicket(x *exchange) *queue.Ticket {
+	t := &x.wait.ticket
 	t.Request, t.Tried = &x.facts, x.dispatch.tried
 	if t.Ref == nil {
-		t.Ref, t.ID = w, x.in.requestID
-		t.Class, t.Tenant, t.Weight = int(x.parsed.class), x.caller.Tenant, x.caller.Weight
-		t.Tokens, t.Bytes = x.facts.PromptTokens+x.facts.OutputTokens, int64(len(x.parsed.req.Body))
-		t.Expected, t.MaxTokens = true, x.parsed.req.MaxTokens
+		t.Ref, t.ID = &x.wait, x.in.RequestID
+		t.Class, t.Tenant, t.Weight = int(x.parsed.Class), x.caller.Tenant, x.caller.Weight
+		t.Tokens, t.Bytes = x.facts.PromptTokens+x.facts.OutputTokens, int64(len(x.parsed.Req.Body))
+		t.Expected, t.MaxTokens = true, x.parsed.Req.MaxTokens
 		t.Deadline = x.patience
 	}
 	return t
@@ -83,14 +81,14 @@ func (w *wait) fillTicket() *queue.Ticket {
 
 // enterQueue waits for the request's turn and for the worker that is picked and booked
 // for it in one step.
-func (w *wait) enterQueue() (routing.Lease, error) {
-	x := w.x
+func (x *exchange) enterQueue() (routing.Lease, error) {
+	w := &x.wait
 	resetPlacement(x)
-	t, began := w.fillTicket(), time.Now()
-	lease, err := x.resolution.pool.WaitQueue.Enter(t, began)
+	t, began := fillTicket(x), time.Now()
+	lease, err := x.resolution.Pool.WaitQueue.Enter(t, began)
 	w.placed.selection = time.Since(began)
 	if errors.Is(err, queue.ErrWaiting) {
-		lease, err = w.await(t, began)
+		lease, err = awaitTurn(x, t, began)
 		w.placed.waited, w.placed.selection = time.Since(began).Truncate(time.Microsecond), 0 // as records have it
 		w.total += w.placed.waited
 	}
@@ -105,24 +103,23 @@ func (w *wait) enterQueue() (routing.Lease, error) {
 	return lease, err
 }
 
-// await waits until the ticket is granted, its time is over, or nobody listens.
-func (w *wait) await(t *queue.Ticket, began time.Time) (routing.Lease, error) {
-	x := w.x
-	q := x.resolution.pool.WaitQueue
+// awaitTurn waits until the ticket is granted, its time is over, or its client has left.
+func awaitTurn(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease, error) {
+	q := x.resolution.Pool.WaitQueue
 	late := time.NewTimer(q.WaitUntil(t).Sub(began))
 	defer late.Stop()
 	for {
 		var err error
 		var lease routing.Lease
 		select {
-		case <-w.turn.await():
+		case <-x.wait.turn.await():
 		case <-late.C:
 			if err = q.Leave(t, queue.Late, time.Now()); err != nil && !errors.Is(err, queue.ErrWaiting) {
 				return lease, err
 			}
-		case <-x.in.r.Context().Done():
+		case <-x.in.HTTP.Context().Done():
 			_ = q.Leave(t, queue.Cancelled, time.Now()) // nobody is left to be told
-			if errors.Is(context.Cause(x.in.r.Context()), ErrDrainCut) {
+			if errors.Is(context.Cause(x.in.HTTP.Context()), ErrDrainCut) {
 				return lease, shuttingDown()
 			}
 			return lease, errClientGone
@@ -132,7 +129,7 @@ func (w *wait) await(t *queue.Ticket, began time.Time) (routing.Lease, error) {
 			return lease, shuttingDown()
 		}
 		if err == nil {
-			w.turn.again()
+			x.wait.turn.again()
 			if lease, err = q.Claim(t, time.Now()); !errors.Is(err, queue.ErrWaiting) {
 				return lease, err
 			}
@@ -142,9 +139,8 @@ func (w *wait) await(t *queue.Ticket, began time.Time) (routing.Lease, error) {
 }
 
 // leaveQueue settles what the request has cost its tenant's share.
-func (w *wait) leaveQueue() {
-	x := w.x
-	if w.ticket.Ref != nil {
-		x.resolution.pool.WaitQueue.Settle(&w.ticket, x.settlement.usage.Prompt+x.settlement.usage.Output)
+func (x *exchange) leaveQueue() {
+	if x.wait.ticket.Ref != nil {
+		x.resolution.Pool.WaitQueue.Settle(&x.wait.ticket, x.settlement.usage.Prompt+x.settlement.usage.Output)
 	}
 }

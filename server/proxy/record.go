@@ -17,55 +17,55 @@ import (
 // publishDecision counts the request's end, and writes what is made from its Decision.
 func publishDecision(x *exchange, d *decisions.Decision) {
 	x.s.metrics.TenantEnded(d.Tenant, outcomeIndex(d.Result), d.Usage.Prompt, d.Usage.Cached, d.Usage.Output)
-	if limit := string(x.admission.allowance.Refused); limit != "" {
+	if limit := string(x.admission.Allowance.Refused); limit != "" {
 		x.s.metrics.Limited(limit)
 		x.s.metrics.TenantLimited(d.Tenant, limit)
 	}
-	if p := x.resolution.pool; p != nil {
+	if p := x.resolution.Pool; p != nil {
 		p.Series.Duration.Observe(d.DurationMs / 1000)
-		p.Series.Ended(int(x.in.dialect), outcomeIndex(d.Result))
-		if len(x.dispatch.attempts) > 0 && !x.resolution.stored { // whose one worker is asked without a queue
-			p.Waits.Granted(int(x.parsed.class), x.wait.total)
+		p.Series.Ended(int(x.in.Dialect), outcomeIndex(d.Result))
+		if len(x.dispatch.attempts) > 0 && !x.resolution.Stored { // whose one worker is asked without a queue
+			p.Waits.Granted(int(x.parsed.Class), x.wait.total)
 		}
 	} else {
-		x.s.metrics.EndedOutside(int(x.in.dialect), outcomeIndex(d.Result))
+		x.s.metrics.EndedOutside(int(x.in.Dialect), outcomeIndex(d.Result))
 	}
-	if !x.caller.trace.On { // the client is unknown, and its headers do not count
-		x.caller.trace = x.s.traces.Begin(x.in.r.Header, false, x.in.start)
+	if !x.trace.On { // the client is unknown, and its headers do not count
+		x.trace = x.s.traces.Begin(x.in.HTTP.Header, false, x.in.Start)
 	}
-	d.TraceID = x.caller.trace.ID()
+	d.TraceID = x.trace.ID()
 	x.s.records.add(d)
 }
 
 // buildDecision fills the request's record with what its stages have returned.
 func buildDecision(x *exchange, d *decisions.Decision) {
 	res := &x.resolution
-	*d = decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: x.in.start, Method: knownMethod(x.in.r.Method), Route: x.in.pattern,
-		RequestID: x.in.requestID, Generation: x.snap.Generation, Dialect: x.in.dialect.String(),
-		DurationMs: ms(time.Since(x.in.start)), OverheadMs: ms(x.overhead), TTFTMs: x.in.since(x.dispatch.firstAt),
+	*d = decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: x.in.Start, Method: x.in.Method(), Route: x.in.Pattern,
+		RequestID: x.in.RequestID, Generation: x.in.Snap.Generation, Dialect: x.in.Dialect.String(),
+		DurationMs: ms(time.Since(x.in.Start)), OverheadMs: ms(x.overhead), TTFTMs: x.since(x.dispatch.firstAt),
 		Result: x.ending.result, Code: x.ending.code, Cause: x.ending.cause, Status: x.answer.status,
-		RequestedModel: res.requested, Model: res.model, Rule: res.Rule, RuleNote: res.Note,
-		Limit: string(x.admission.allowance.Refused), QueueMs: ms(x.wait.total), Promoted: x.wait.promoted, Shed: x.wait.shed, Refused: x.wait.refused,
+		RequestedModel: res.Requested, Model: res.ModelName, Rule: res.Rule, RuleNote: res.Note,
+		Limit: string(x.admission.Allowance.Refused), QueueMs: ms(x.wait.total), Promoted: x.wait.promoted, Shed: x.wait.shed, Refused: x.wait.refused,
 		Usage:     decisions.Usage{Prompt: x.settlement.usage.Prompt, Cached: x.settlement.usage.Cached, Output: x.settlement.usage.Output},
-		Estimated: x.settlement.estimated, PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.estimate)}
+		Estimated: x.settlement.estimated, PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.Estimate)}
 	if d.Result == decisions.ClientGone && x.answer.held() {
 		d.Status = decisions.StatusClientGone
 	}
 	if x.caller.Caller != nil {
 		d.Tenant = x.caller.Tenant
-		if !x.caller.disabled {
+		if !x.caller.Disabled {
 			d.Key = x.caller.Key
 		}
 	}
-	if res.pool != nil && res.Rule != "" {
-		d.Tier = res.pool.Name
-		if !res.stored {
-			d.Policy = res.pool.Policy.Name
+	if res.Pool != nil && res.Rule != "" {
+		d.Tier = res.Pool.Name
+		if !res.Stored {
+			d.Policy = res.Pool.Policy.Name
 		}
 	}
-	if req := x.parsed.req; req != nil {
-		d.Class, d.AskedClass, d.Stream = x.parsed.class.String(), x.parsed.askedClass, req.Stream
-		if x.in.dialect != openai.Other {
+	if req := x.parsed.Req; req != nil {
+		d.Class, d.AskedClass, d.Stream = x.parsed.Class.String(), x.parsed.AskedClass, req.Stream
+		if x.in.Dialect != openai.Other {
 			d.MaxTokens = req.MaxTokens
 		}
 		if keepsRecords(x) {
@@ -80,12 +80,12 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 
 // decisionFeatures are what the request was classified and routed by, without its text.
 func decisionFeatures(x *exchange) decisions.Features {
-	e := &x.resolution.evidence
+	e := &x.resolution.Evidence
 	f := decisions.Features{Header: headerTier(x),
 		Classified: e.Classified, Counted: e.Counted, UserTextBytes: e.UserBytes, Groups: e.Groups,
-		LimitRequired: x.in.dialect.RequiresMaxTokens(), Tools: x.parsed.req.Tools, Media: x.parsed.req.Media, Estimate: x.parsed.estimate}
-	if x.parsed.prompt != nil {
-		f.Session = routing.Hash(x.parsed.prompt.features.Session)
+		LimitRequired: x.in.Dialect.RequiresMaxTokens(), Tools: x.parsed.Req.Tools, Media: x.parsed.Req.Media, Estimate: x.parsed.Estimate}
+	if x.parsed.Prompt != nil {
+		f.Session = routing.Hash(x.parsed.Prompt.Session())
 	}
 	f.Model, f.Prefix, f.Blocks = routing.Hash(x.facts.Model), routing.Hash(x.facts.Prefix), len(x.facts.Blocks)
 	f.Chain = routing.AppendChain(nil, x.facts.Blocks)
@@ -95,11 +95,11 @@ func decisionFeatures(x *exchange) decisions.Features {
 // headerTier is the tier that X-Model-Tier names: "other" for none of them, "" where
 // there is no such header, and for a request that is not resolved.
 func headerTier(x *exchange) string {
-	asked := x.in.r.Header.Get("X-Model-Tier")
-	if asked == "" || x.resolution.requested == "" && x.resolution.Target == "" {
+	asked := x.in.HTTP.Header.Get("X-Model-Tier")
+	if asked == "" || x.resolution.Requested == "" && x.resolution.Target == "" {
 		return ""
 	}
-	if p := x.snap.TierNamed(asked); p != nil {
+	if p := x.in.Snap.TierNamed(asked); p != nil {
 		return p.Name
 	}
 	return "other"
@@ -121,27 +121,27 @@ func countPrefix(a *attempt) {
 	if a.usage.CachedKnown {
 		cached = a.usage.Cached
 	}
-	a.x.resolution.pool.Series.Prefix(result, a.lease.Overlap(), cached)
+	a.x.resolution.Pool.Series.Prefix(result, a.lease.Overlap(), cached)
 }
 
 // countPace counts the time between two tokens of a generated stream whose engine has told
 // how many there were.
 func countPace(a *attempt) {
 	if n := a.usage.Output; n > 1 && !a.firstAt.IsZero() {
-		a.x.resolution.pool.Series.TPOT.Observe(a.lastAt.Sub(a.firstAt).Seconds() / float64(n-1))
+		a.x.resolution.Pool.Series.TPOT.Observe(a.lastAt.Sub(a.firstAt).Seconds() / float64(n-1))
 	}
 }
 
 // exportTrace ends the spans of a sampled request.
 func exportTrace(x *exchange, d *decisions.Decision) {
-	if !x.caller.trace.Sampled {
+	if !x.trace.Sampled {
 		return
 	}
 	s := decisions.Trace{Decision: d}
 	for _, a := range x.dispatch.attempts {
 		s.Calls = append(s.Calls, a.span)
 	}
-	x.caller.trace.End(s.Spans())
+	x.trace.End(s.Spans())
 }
 
 func outcomeIndex(o decisions.Result) int {
@@ -162,14 +162,14 @@ type placed struct {
 
 // keepsRecords tells whether anybody reads more of a request than its log line.
 func keepsRecords(x *exchange) bool {
-	return x.caller.trace.Sampled || x.s.records.keeps.Load()
+	return x.trace.Sampled || x.s.records.keeps.Load()
 }
 
 // resetPlacement has the next pick recorded.
 func resetPlacement(x *exchange) {
 	x.wait.placed = placed{}
 	if x.facts.Record = nil; keepsRecords(x) {
-		x.wait.placed.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0, min(len(x.resolution.pool.Workers), routing.MaxCandidates))}
+		x.wait.placed.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0, min(len(x.resolution.Pool.Workers), routing.MaxCandidates))}
 		x.facts.Record = x.wait.placed.choice
 	}
 }
@@ -178,10 +178,10 @@ func resetPlacement(x *exchange) {
 func buildAttempt(a *attempt) decisions.Attempt {
 	x := a.x
 	try := decisions.Attempt{Worker: a.m.Name, Reason: string(a.lease.Reason()), Status: a.status,
-		AtMs: x.in.since(a.started), QueueMs: ms(a.placed.waited), SelectionUs: float64(a.placed.selection.Nanoseconds()) / 1000,
-		FirstAtMs: x.in.since(a.firstAt), EndAtMs: x.in.since(a.ended), ErrorType: errorType(a), Predicted: a.lease.Overlap(),
+		AtMs: x.since(a.started), QueueMs: ms(a.placed.waited), SelectionUs: float64(a.placed.selection.Nanoseconds()) / 1000,
+		FirstAtMs: x.since(a.firstAt), EndAtMs: x.since(a.ended), ErrorType: errorType(a), Predicted: a.lease.Overlap(),
 		Usage: decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: a.placed.choice}
-	if x.caller.trace.Sampled {
+	if x.trace.Sampled {
 		id := a.span.SpanContext().SpanID()
 		try.Span = routing.Hash(binary.BigEndian.Uint64(id[:]))
 	}

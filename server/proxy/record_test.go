@@ -11,6 +11,7 @@ import (
 	"tierway/decisions"
 	"tierway/openai"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/telemetry"
 )
 
@@ -29,7 +30,7 @@ func TestThePaceIsThatOfTheContent(t *testing.T) {
 	} {
 		var got []float64
 		series := &telemetry.Tier{TPOT: prometheus.ObserverFunc(func(v float64) { got = append(got, v) })}
-		a := &attempt{x: &exchange{resolution: resolution{pool: &control.Pool{Series: series}}}, usage: openai.Usage{Output: c.output}, moments: moments{firstAt: c.first, lastAt: first.Add(100 * time.Millisecond)}}
+		a := &attempt{x: &exchange{resolution: intake.Resolution{Pool: &control.Pool{Series: series}}}, usage: openai.Usage{Output: c.output}, moments: moments{firstAt: c.first, lastAt: first.Add(100 * time.Millisecond)}}
 		if countPace(a); !slices.Equal(got, c.want) {
 			t.Errorf("%d tokens from %v: %v, want %v", c.output, c.first, got, c.want)
 		}
@@ -70,7 +71,7 @@ func TestARecordIsMadeForThoseWhoReadIt(t *testing.T) {
 	for _, c := range []struct{ kept, sampled, want bool }{
 		{want: false}, {kept: true, want: true}, {sampled: true, want: true},
 	} {
-		x := &exchange{s: &Proxy{}, caller: caller{trace: telemetry.TraceContext{On: true, Sampled: c.sampled}}}
+		x := &exchange{s: &Proxy{}, trace: telemetry.TraceContext{On: true, Sampled: c.sampled}}
 		x.s.records.keeps.Store(c.kept)
 		if got := keepsRecords(x); got != c.want {
 			t.Errorf("%+v: %v", c, got)

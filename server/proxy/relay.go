@@ -8,33 +8,32 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"tierway/decisions"
 	"tierway/http1"
 	"tierway/openai"
-	"tierway/server/control"
+	"tierway/server/intake"
 )
 
 // relayAnswer brings a worker's answer to the client. A failure means that the
 // client has nothing of it yet.
 func relayAnswer(a *attempt, resp *http1.Response) *failure {
-	raw := a.x.in.dialect == openai.Other
+	raw := a.x.in.Dialect == openai.Other
 	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // redirects and 304 are for its client
 		return relayRefusal(a, resp)
 	}
-	kind := mediaType(resp.Header.Get("Content-Type"))
+	kind := openai.MediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case raw:
 		return relayRaw(a, resp, nil)
-	case kind == "text/event-stream" && (a.x.in.dialect == openai.Audio || a.x.in.dialect == openai.Images):
+	case kind == "text/event-stream" && (a.x.in.Dialect == openai.Audio || a.x.in.Dialect == openai.Images):
 		return relayRaw(a, resp, nil)
-	case kind == "text/event-stream" && !a.x.parsed.req.Stream:
+	case kind == "text/event-stream" && !a.x.parsed.Req.Stream:
 		return formFailure("the worker sent an event stream, but the request was not for a stream")
 	case kind == "text/event-stream":
 		return relayStream(a, resp)
-	case a.x.in.dialect == openai.Audio || a.x.in.dialect == openai.Images:
+	case a.x.in.Dialect == openai.Audio || a.x.in.Dialect == openai.Images:
 		return relayRaw(a, resp, nil)
 	case kind == "application/json" || kind == "":
 		return relayWhole(a, resp)
@@ -59,10 +58,10 @@ func relayRefusal(a *attempt, resp *http1.Response) *failure {
 		e.Status = resp.Status
 		f, _ = engineVerdict(e)
 	}
-	if f.demote && a.x.in.dialect == openai.Other {
+	if f.demote && a.x.in.Dialect == openai.Other {
 		f.cool = 0 // what a path says of one client is nothing against the worker
 	}
-	if passes && a.x.in.dialect == openai.Other {
+	if passes && a.x.in.Dialect == openai.Other {
 		return passRaw(a, resp, f.blame)
 	}
 	if !passes {
@@ -97,7 +96,7 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 		body = nil // an engine that repeats what it was sent must not tell the gateway's own key
 	}
 	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status, Message: "The worker refused the request."}
-	if resp.Status == http.StatusMethodNotAllowed && x.in.kind == Beside { // it takes the action for a response's id
+	if resp.Status == http.StatusMethodNotAllowed && x.in.Kind == intake.Beside { // it takes the action for a response's id
 		e, body = notServed(x), nil
 	}
 	seen, ok := openai.ErrorOf(body)
@@ -108,11 +107,11 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 		e.Code = openai.Code(seen.Code)
 	}
 	code := codeWorkerRefused // an engine's own words are not for the log
-	if overflow, is := seen.Overflow(x.in.dialect); ok && is {
+	if overflow, is := seen.Overflow(x.in.Dialect); ok && is {
 		overflow.Status = resp.Status
-		e, code, body = overflow, overflow.Code, overflow.Into(body, x.in.dialect)
+		e, code, body = overflow, overflow.Code, overflow.Into(body, x.in.Dialect)
 	}
-	if ok && nativeError(x.in.dialect, body) && x.answer.held() {
+	if ok && nativeError(x.in.Dialect, body) && x.answer.held() {
 		if x.answerWhole(resp.Status, resp.Header, body) != nil {
 			x.answer.abort = true
 		}
@@ -166,12 +165,12 @@ type readCloser struct {
 func relayWhole(a *attempt, resp *http1.Response) *failure {
 	buf := a.x.s.scratch.body()
 	defer a.x.s.scratch.putBody(buf)
-	memory := a.x.s.bodyMemory(a.x.caller.Tenant)
+	memory := a.x.s.intake.Memory(a.x.caller.Tenant)
 	defer memory.Release()
 	if f := readWhole(a, resp, buf, &memory); f != nil {
 		return f
 	}
-	answer := openai.ReadAnswer(a.x.in.dialect, buf.Bytes())
+	answer := openai.ReadAnswer(a.x.in.Dialect, buf.Bytes())
 	switch {
 	case !answer.Valid:
 		return protocolFailure("a 2xx answer of %d bytes that is no JSON object", buf.Len())
@@ -187,14 +186,14 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	}
 	a.received()
 	at := time.Now()
-	if a.x.parsed.req.Stream {
+	if a.x.parsed.Req.Stream {
 		at = time.Time{}
 	}
 	a.answered(at, nil)
-	if seen := a.x.resolution.unreported(&a.x.parsed, buf.Len()); answer.HasUsage {
+	if seen := a.x.resolution.Unreported(&a.x.parsed, buf.Len()); answer.HasUsage {
 		a.account(answer.Usage, seen)
 	} else {
-		a.x.settlement.estimate(seen)
+		a.x.estimate(seen)
 	}
 	x := a.x
 	x.ending.result = decisions.OK
@@ -211,8 +210,8 @@ const claimed = 1 << 20
 
 // readWhole reads an answer's body within max_response_bytes. What is longer than
 // claimed is reserved from memory.
-func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *control.BodyMemory) *failure {
-	most := int64(a.x.snap.File.MaxResponseBytes)
+func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *intake.BodyMemory) *failure {
+	most := int64(a.x.in.Snap.File.MaxResponseBytes)
 	if resp.ContentLength > most {
 		return tooLarge(a, "an answer", int(most))
 	}
@@ -244,7 +243,7 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *cont
 		case int64(buf.Len()) == resp.ContentLength:
 			return nil
 		}
-		a.watch.await(a.x.snap.File.Timeouts.Idle, errIdleTimeout)
+		a.watch.await(a.x.in.Snap.File.Timeouts.Idle, errIdleTimeout)
 	}
 }
 
@@ -253,8 +252,8 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *cont
 // large, and it may be what the request asked for: no worker is at fault, and the work
 // is paid for.
 func tooLarge(a *attempt, what string, bytes int) *failure {
-	a.x.settlement.estimate(a.x.resolution.unreported(&a.x.parsed, bytes))
-	most := a.x.snap.File.MaxResponseBytes
+	a.x.estimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
+	most := a.x.in.Snap.File.MaxResponseBytes
 	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
 	return &failure{left: true, blame: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,
 		Message: fmt.Sprintf("The worker sent %s of more than %v. Ask for less at once, or have the operator raise max_response_bytes.", what, most)}}
@@ -282,7 +281,7 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 		set := setInto(h)
 		set.set("Content-Type", "application/json")
 		set.set("Content-Length", strconv.Itoa(len(body)))
-		set.set("X-Request-Duration", strconv.FormatFloat(time.Since(x.in.start).Seconds(), 'f', 3, 64)+"s")
+		set.set("X-Request-Duration", strconv.FormatFloat(time.Since(x.in.Start).Seconds(), 'f', 3, 64)+"s")
 		x.explain(&set)
 	})
 	return x.answer.write(body, false)
@@ -295,7 +294,7 @@ func relayRaw(a *attempt, resp *http1.Response, blame error) *failure {
 	x.answer.stopBeats() // there is no place for a comment in bytes that are not looked into
 	kept := x.s.scratch.copies.Get().(*[]byte)
 	defer x.s.scratch.copies.Put(kept)
-	idle := x.snap.File.Timeouts.Idle
+	idle := x.in.Snap.File.Timeouts.Idle
 	a.watch.extend(x.deadline) // the SDKs stop their clocks at the head
 	a.watch.await(idle, errIdleTimeout)
 	n, err := resp.Body.Read(*kept)
@@ -306,19 +305,19 @@ func relayRaw(a *attempt, resp *http1.Response, blame error) *failure {
 	a.answered(time.Now(), blame)
 	x.answer.head(resp.Status, func(h http.Header) {
 		x.clientHeader(h, resp.Header)
-		if x.in.dialect == openai.Other {
+		if x.in.Dialect == openai.Other {
 			a.passedHeader(h, resp.Header)
 		}
 		if resp.ContentLength >= 0 && resp.Status != http.StatusNoContent && resp.Status != http.StatusNotModified {
 			h.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
 		}
 		set := setInto(h)
-		if mediaType(resp.Header.Get("Content-Type")) == "text/event-stream" {
+		if openai.MediaType(resp.Header.Get("Content-Type")) == "text/event-stream" {
 			set.set("X-Accel-Buffering", "no")
 		}
 		x.explain(&set)
 	})
-	dropBody(x)
+	x.parsed.DropBody()
 	x.ending.result = decisions.OK
 	for {
 		if n > 0 && x.answer.write((*kept)[:n], resp.ContentLength < 0) != nil {
@@ -347,11 +346,4 @@ func cutRaw(a *attempt, f *failure) {
 	if a.x.gone() {
 		a.x.ending.result = decisions.ClientGone
 	}
-}
-
-// mediaType returns the type of a Content-Type in lower case, without its
-// parameters.
-func mediaType(v string) string {
-	v, _, _ = strings.Cut(v, ";")
-	return strings.ToLower(strings.TrimSpace(v))
 }

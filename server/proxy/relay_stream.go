@@ -11,7 +11,7 @@ import (
 	"tierway/decisions"
 	"tierway/http1"
 	"tierway/openai"
-	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/telemetry"
 )
 
@@ -27,10 +27,10 @@ type stream struct {
 	pause   time.Duration // how long the worker may be silent; 0 while the watch counts as it was set
 	opened  bool          // the client gets what comes
 	content bool
-	known   bool               // its response is remembered
-	memory  control.BodyMemory // of a long event
-	ending  bool               // out ends with the chunk that ends generation, which the usage chunk may add to
-	endAt   int                // where that chunk begins
+	known   bool              // its response is remembered
+	memory  intake.BodyMemory // of a long event
+	ending  bool              // out ends with the chunk that ends generation, which the usage chunk may add to
+	endAt   int               // where that chunk begins
 }
 
 // trailerWait is how long a worker may take to end a body whose last event has
@@ -42,9 +42,9 @@ const trailerWait = 250 * time.Millisecond
 func relayStream(a *attempt, resp *http1.Response) *failure {
 	b := a.x.s.scratch.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
-		tracker: openai.NewTracker(a.x.in.dialect), strip: len(a.addsUsage) > 0}
-	s.memory = a.x.s.bodyMemory(a.x.caller.Tenant)
-	s.events.Reset(s, int(a.x.snap.File.MaxResponseBytes), &s.memory)
+		tracker: openai.NewTracker(a.x.in.Dialect), strip: len(a.addsUsage) > 0}
+	s.memory = a.x.s.intake.Memory(a.x.caller.Tenant)
+	s.events.Reset(s, int(a.x.in.Snap.File.MaxResponseBytes), &s.memory)
 	defer func() {
 		b.out = s.out
 		a.x.s.scratch.putStream(b)
@@ -70,7 +70,7 @@ func (s *stream) run() *failure {
 		ev, err := s.events.Next()
 		if len(ev.Raw) > 0 && !s.silent(ev) {
 			if s.pause == 0 { // the first; comments are none
-				s.pause = s.x.snap.File.Timeouts.Idle
+				s.pause = s.x.in.Snap.File.Timeouts.Idle
 				s.watch.rest()
 				if !s.x.answer.held() {
 					s.watch.extend(s.x.deadline)
@@ -113,7 +113,7 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 		s.known = true
 		s.remember(id) // from its first event on: its client may ask for it while it is made, or leave
 	}
-	if mark != 0 || s.x.in.dialect != openai.Responses { // whose server opens its streams without the engine
+	if mark != 0 || s.x.in.Dialect != openai.Responses { // whose server opens its streams without the engine
 		s.received()
 	}
 	if mark&(openai.MarkContent|openai.MarkFinish|openai.MarkEnd) != 0 || !s.preamble() {
@@ -123,7 +123,7 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 		now := time.Now()
 		if !s.content {
 			s.content = true
-			if s.x.parsed.generatesStream() {
+			if s.x.parsed.GeneratesStream() {
 				s.firstContent(now)
 			}
 			s.answered(now, nil)
@@ -156,7 +156,7 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 
 // terminated tells whether the dialect's streams end with [DONE].
 func (s *stream) terminated() bool {
-	return s.x.in.dialect == openai.Chat || s.x.in.dialect == openai.Completions
+	return s.x.in.Dialect == openai.Chat || s.x.in.Dialect == openai.Completions
 }
 
 // preambleMax bounds the events that wait for the first content: engines send some
@@ -167,7 +167,7 @@ const preambleMax = 64 << 10
 // then another worker can take a stream over that fails, unless the request must not
 // reach an engine twice. Its client may use the id of its response at once.
 func (s *stream) preamble() bool {
-	return s.usesEngine && !s.opened && len(s.out) < preambleMax && !s.x.parsed.once()
+	return s.usesEngine && !s.opened && len(s.out) < preambleMax && !s.x.parsed.Once()
 }
 
 // open sends the status. After it no other worker can answer.
@@ -183,7 +183,7 @@ func (s *stream) open() {
 		streamHeaders(&set)
 		s.x.explain(&set)
 	})
-	dropBody(s.x)
+	s.x.parsed.DropBody()
 }
 
 // proven finishes a stream whose end is proven. The rest of the body is waited
@@ -238,9 +238,9 @@ func (s *stream) broken(err error) *failure {
 	case eof:
 		err = errTruncated
 	case errors.Is(err, openai.ErrEventTooLarge):
-		f, _ := s.fault(tooLarge(s.attempt, "an event", int(s.x.snap.File.MaxResponseBytes)))
+		f, _ := s.fault(tooLarge(s.attempt, "an event", int(s.x.in.Snap.File.MaxResponseBytes)))
 		return f
-	case errors.Is(err, control.ErrBodyMemory):
+	case errors.Is(err, intake.ErrBodyMemory):
 		f, _ := s.fault(s.noAnswerMemory(openai.MaxEvent))
 		return f
 	}
@@ -250,7 +250,7 @@ func (s *stream) broken(err error) *failure {
 
 // complete adds the terminator that an engine left out after its last chunk.
 func (s *stream) complete() {
-	switch s.x.in.dialect {
+	switch s.x.in.Dialect {
 	case openai.Messages:
 		s.out = append(s.out, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"...)
 	default:
@@ -295,7 +295,7 @@ func (s *stream) book() {
 		s.account(u, seen)
 		s.x.settlement.estimated = true
 	case s.tracker.Events() > 0:
-		s.x.settlement.estimate(seen)
+		s.x.estimate(seen)
 	}
 }
 
@@ -317,10 +317,10 @@ func (s *stream) cut(e *openai.Error, blame error) {
 
 // frame is an error as the end of the stream.
 func (s *stream) frame(e *openai.Error) []byte {
-	if s.x.in.dialect != openai.Responses {
-		return e.Frame(s.x.in.dialect)
+	if s.x.in.Dialect != openai.Responses {
+		return e.Frame(s.x.in.Dialect)
 	}
-	return e.FailedResponse(cmp.Or(s.tracker.ResponseID(), s.x.in.id), s.tracker.NextSequence())
+	return e.FailedResponse(cmp.Or(s.tracker.ResponseID(), s.x.in.PathID), s.tracker.NextSequence())
 }
 
 // engineFailed handles an error that the engine sent as an event.

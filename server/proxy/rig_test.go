@@ -21,6 +21,7 @@ import (
 	"tierway/engines"
 	"tierway/openai"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/telemetry"
 )
 
@@ -158,10 +159,10 @@ func TestAPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
 	r := newProxyRig(t, openTier, fakeAnswers())
 	e := newEngine()
 	e.POST("/before", func(c *gin.Context) {
-		r.begin(c.Writer, inbound{r: c.Request, dialect: openai.Chat, shape: openai.Chat}).run(func() error { panic("the prompt") })
+		r.begin(c.Writer, intake.Inbound{HTTP: c.Request, Dialect: openai.Chat, Shape: openai.Chat}).run(func() error { panic("the prompt") })
 	})
 	e.POST("/within", func(c *gin.Context) {
-		x := r.begin(c.Writer, inbound{r: c.Request, dialect: openai.Chat, shape: openai.Chat})
+		x := r.begin(c.Writer, intake.Inbound{HTTP: c.Request, Dialect: openai.Chat, Shape: openai.Chat})
 		x.run(func() error {
 			x.answer.head(http.StatusOK, func(h http.Header) { h.Set("Content-Type", "text/event-stream") })
 			if err := x.answer.write([]byte("data: {}\n\n"), true); err != nil {
@@ -192,10 +193,14 @@ func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
 	}
 	// What a request that began two minutes ago asks of the limits now.
 	c, _ := gin.CreateTestContext(httptest.NewRecorder())
-	x := r.newExchange(r.control.Snapshot(), c.Writer, outside(httptest.NewRequest("POST", "/", nil)))
-	x.in.start = time.Now().Add(-2 * time.Minute)
-	x.caller.Caller, _ = x.snap.Identity.Directory.Authenticate("key", x.in.start)
-	if err := x.admission.charge(x.admission.take); err == nil {
+	x := r.newExchange(r.control.Snapshot(), c.Writer, intake.Outside(httptest.NewRequest("POST", "/", nil)))
+	x.in.Start = time.Now().Add(-2 * time.Minute)
+	x.caller.Caller, _ = x.in.Snap.Identity.Directory.Authenticate("key", x.in.Start)
+	var err error
+	if x.parsed, err = r.intake.ReadUntouched(&x.in, &x.caller, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.charge(r.intake.Take(&x.in)); err == nil {
 		t.Error("it is admitted")
 	}
 	if resp, _ := r.chat(); resp.StatusCode != 429 {
@@ -230,10 +235,10 @@ func TestSpentRetryBudgetTellsClientsNotToRetry(t *testing.T) {
 		saved int // requests since the budget was spent; five save up one retry
 		want  int64
 	}{{5, 2}, {0, 1}} {
-		for r.budget.Take(later) {
+		for r.budget.take(later) {
 		}
 		for range c.saved {
-			r.budget.Request()
+			r.budget.request()
 		}
 		attempts.Store(0)
 		got, _ := r.chat()

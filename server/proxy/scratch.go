@@ -13,7 +13,6 @@ type scratch struct {
 	bodies  sync.Pool // of *bytes.Buffer, for whole answers
 	copies  sync.Pool // of *[]byte, for answers that are not looked into
 	streams sync.Pool // of *streamBuffers
-	prompts sync.Pool // of *promptFacts
 }
 
 const (
@@ -31,7 +30,6 @@ func newScratch() *scratch {
 		bodies:  sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		copies:  sync.Pool{New: func() any { b := make([]byte, copyBuffer); return &b }},
 		streams: sync.Pool{New: func() any { return &streamBuffers{events: openai.NewEventReader(nil, 0)} }},
-		prompts: sync.Pool{New: func() any { return new(promptFacts) }},
 	}
 }
 

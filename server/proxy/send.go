@@ -7,6 +7,7 @@ import (
 
 	"tierway/http1"
 	"tierway/openai"
+	"tierway/server/control"
 	"tierway/telemetry"
 )
 
@@ -29,13 +30,13 @@ type rank struct {
 // more urgent than that.
 func enginePriority(a *attempt) rank {
 	x := a.x
-	value, set := openai.EnginePriority(int(x.parsed.class), x.parsed.req.Priority, x.parsed.req.PriorityGiven)
-	set = set || value != 0 && x.in.dialect == openai.Messages // whose body has no such field
+	value, set := openai.EnginePriority(int(x.parsed.Class), x.parsed.Req.Priority, x.parsed.Req.PriorityGiven)
+	set = set || value != 0 && x.in.Dialect == openai.Messages // whose body has no such field
 	switch {
 	case !set || !a.m.Engine().TakesPriority():
 		return rank{}
 	case a.m.RejectsPriority.Load(): // it may be started anew with priorities, and what is urgent must not pass then
-		return rank{0, x.parsed.req.PriorityGiven && x.parsed.req.Priority < 0}
+		return rank{0, x.parsed.Req.PriorityGiven && x.parsed.Req.Priority < 0}
 	}
 	return rank{value, true}
 }
@@ -55,38 +56,38 @@ func leaveOut(a *attempt, refused addition) {
 // sendRequest writes the request to the worker and waits for the answer's header.
 func sendRequest(ctx context.Context, a *attempt, account bool, place rank) (*http1.Response, error) {
 	x := a.x
-	req := &http1.Request{Method: x.in.r.Method, Path: x.in.workerPath, Header: workerHeader(x.in.r.Header, x.in.requestID), Fresh: x.parsed.once()}
+	req := &http1.Request{Method: x.in.HTTP.Method, Path: x.in.WorkerPath, Header: workerHeader(x.in.HTTP.Header, x.in.RequestID), Fresh: x.parsed.Once()}
 	telemetry.Inject(req.Header, a.span)
-	if q := x.in.r.URL.RawQuery; q != "" {
+	if q := x.in.HTTP.URL.RawQuery; q != "" {
 		req.Path += "?" + escapedQuery(q)
 	}
 	edit := openai.Edit{Model: x.resolution.Verdict.Model, IncludeUsage: account, CacheSalt: x.saltFor(a.m), Priority: place.value, SetPriority: place.set,
-		AllowFields: x.resolution.pool.AllowFields}
+		AllowFields: x.resolution.Pool.AllowFields}
 	a.addsUsage, a.addsPriority = nil, nil
 	switch {
-	case x.parsed.upload != nil:
-	case x.in.dialect == openai.Other:
-		req.Body = x.parsed.req.Splice(openai.Edit{CacheSalt: x.parsed.salt, Priority: place.value, SetPriority: place.set, AllowFields: x.resolution.pool.AllowFields})
-	case len(x.parsed.req.Body) == 0:
-		req.Body = [][]byte{x.parsed.req.Body}
+	case x.parsed.Upload != nil:
+	case x.in.Dialect == openai.Other:
+		req.Body = x.parsed.Req.Splice(openai.Edit{CacheSalt: x.parsed.Salt, Priority: place.value, SetPriority: place.set, AllowFields: x.resolution.Pool.AllowFields})
+	case len(x.parsed.Req.Body) == 0:
+		req.Body = [][]byte{x.parsed.Req.Body}
 	default:
-		req.Body = x.parsed.req.Splice(edit)
+		req.Body = x.parsed.Req.Splice(edit)
 		// Isolation is never given up for an engine that refuses it.
-		a.addsUsage = x.parsed.req.AddedFields(openai.Edit{IncludeUsage: account})
-		a.addsPriority = x.parsed.req.AddedFields(openai.Edit{Priority: place.value, SetPriority: place.set})
-		if x.in.dialect == openai.Messages && place.set && place.value != 0 && !x.resolution.free(&x.in) {
+		a.addsUsage = x.parsed.Req.AddedFields(openai.Edit{IncludeUsage: account})
+		a.addsPriority = x.parsed.Req.AddedFields(openai.Edit{Priority: place.value, SetPriority: place.set})
+		if x.in.Dialect == openai.Messages && place.set && place.value != 0 && !x.resolution.Free(&x.in) {
 			req.Header["X-Vllm-Priority"] = []string{strconv.FormatInt(place.value, 10)}
 			a.addsPriority = append(a.addsPriority, "priority") // as the engine's refusal calls it
 		}
 	}
 	send := a.m.Worker.Send
-	if x.parsed.upload != nil {
+	if x.parsed.Upload != nil {
 		send = func(ctx context.Context, r *http1.Request) (*http1.Response, error) { return sendUpload(ctx, a, r) }
 	}
 	resp, err := send(ctx, req)
 	if err == nil {
 		a.status, a.headAt = resp.Status, time.Now()
-		if x.in.dialect != openai.Other { // whose bytes nothing here reads
+		if x.in.Dialect != openai.Other { // whose bytes nothing here reads
 			err = plainBody(resp)
 		}
 	}
@@ -120,3 +121,16 @@ const upperHex = "0123456789ABCDEF"
 
 // inQuery tells whether a byte of a query may be sent as it is.
 func inQuery(c byte) bool { return c > ' ' && c < 0x7f && c != '#' }
+
+// saltFor is the salt of the prefix cache that a worker is sent: the tenant's own,
+// so that nobody's prompts meet those of another tenant there. It is left out only
+// for engines that are known to take none, unless a client has sent one itself: an
+// engine that is not known yet may refuse it, which is better than sharing.
+func (x *exchange) saltFor(m *control.Member) string {
+	e := m.Engine()
+	known := e != "" && e != openai.EngineAuto
+	if x.parsed.Salt == "" || x.parsed.Req.CacheSalt == "" && known && !e.TakesCacheSalt() {
+		return ""
+	}
+	return x.parsed.Salt
+}

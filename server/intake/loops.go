@@ -1,7 +1,8 @@
-package proxy
+package intake
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,17 +18,15 @@ const (
 	maxGateways = 5
 )
 
-// checkLoop refuses a request that has passed this gateway before, or too many other
+// CheckLoop refuses a request that has passed this gateway before, or too many other
 // ones: the URL of a worker leads back to a gateway.
-func checkLoop(h http.Header, own string) error {
-	passed := gateways(h)
-	for _, name := range passed {
-		if name == own {
-			return &openai.Error{Code: openai.CodeLoopDetected,
-				Message: "The request has passed this gateway before: the URL of a worker leads back to it."}
-		}
-	}
-	if len(passed) >= maxGateways {
+func (it *Intake) CheckLoop(in *Inbound) error {
+	passed := gateways(in.HTTP.Header)
+	switch {
+	case slices.Contains(passed, it.name):
+		return &openai.Error{Code: openai.CodeLoopDetected,
+			Message: "The request has passed this gateway before: the URL of a worker leads back to it."}
+	case len(passed) >= maxGateways:
 		return &openai.Error{Code: openai.CodeLoopDetected, Message: "The request has passed " +
 			strconv.Itoa(len(passed)) + " gateways; it may pass " + strconv.Itoa(maxGateways) + "."}
 	}
@@ -48,9 +47,9 @@ func gateways(h http.Header) (names []string) {
 	return names
 }
 
-// viaOf is the Via header with which a request goes on: the gateways that it has
+// Via is the Via header with which a request goes on: the gateways that it has
 // passed, to which a worker adds this one. Other proxies speak of the client.
-func viaOf(h http.Header) []string {
+func Via(h http.Header) []string {
 	passed := gateways(h)
 	for i, name := range passed {
 		passed[i] = ViaEntry(name)

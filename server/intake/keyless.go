@@ -1,4 +1,4 @@
-package proxy
+package intake
 
 import (
 	"net/http"
@@ -19,14 +19,14 @@ func checkKeyless(r *http.Request, f *config.File) error {
 		return &openai.Error{Code: openai.CodeHostNotAllowed, Message: ForeignHost(r.Host)}
 	}
 	if from := crossSite(r, f.CORS.Origins); from != "" {
-		return &openai.Error{Code: openai.CodeCrossSiteRequest, Message: "A web page of another site (" + quoted(from) +
+		return &openai.Error{Code: openai.CodeCrossSiteRequest, Message: "A web page of another site (" + openai.Quoted(from) +
 			") sent this request, and this gateway asks for no keys. Add the page's origin to `cors.origins` of a configuration file (serve -c), or require keys."}
 	}
 	return nil
 }
 
 func ForeignHost(host string) string {
-	return "The host " + quoted(host) + " is not a name of this gateway. Add it to `hosts` of the configuration (of serve --model: --hosts), or send the request to localhost or an IP address."
+	return "The host " + openai.Quoted(host) + " is not a name of this gateway. Add it to `hosts` of the configuration (of serve --model: --hosts), or send the request to localhost or an IP address."
 }
 
 // IsForeign tells whether a Host header has a name that is not among hosts. Names below

@@ -1,14 +1,14 @@
-package control
+package proxy
 
 import (
 	"sync"
 	"time"
 )
 
-// RetryBudget bounds retries to a share of the requests plus a constant rate, so
+// retryBudget bounds retries to a share of the requests plus a constant rate, so
 // that retries do not overload workers that already fail. Linkerd and Finagle
 // bound retries the same way.
-type RetryBudget struct {
+type retryBudget struct {
 	mu     sync.Mutex
 	share  float64
 	tokens float64
@@ -25,25 +25,25 @@ const (
 	retryCap = 10 * retryTrickle
 )
 
-// NewRetryBudget returns a full budget whose share is 0 until Configure.
-func NewRetryBudget() *RetryBudget { return &RetryBudget{tokens: retryCap} }
+// newRetryBudget returns a full budget whose share is 0 until configure.
+func newRetryBudget() *retryBudget { return &retryBudget{tokens: retryCap} }
 
-// Configure sets the share. Saved retries stay.
-func (b *RetryBudget) Configure(share float64) {
+// configure sets the share. Saved retries stay.
+func (b *retryBudget) configure(share float64) {
 	b.mu.Lock()
 	b.share = share
 	b.mu.Unlock()
 }
 
-// Request credits one first attempt.
-func (b *RetryBudget) Request() {
+// request credits one first attempt.
+func (b *retryBudget) request() {
 	b.mu.Lock()
 	b.tokens = min(retryCap, b.tokens+b.share)
 	b.mu.Unlock()
 }
 
-// Take spends one retry at the given time. It returns false when none is left.
-func (b *RetryBudget) Take(now time.Time) bool {
+// take spends one retry at the given time. It returns false when none is left.
+func (b *retryBudget) take(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.at.IsZero() && now.After(b.at) {

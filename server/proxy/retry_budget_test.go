@@ -1,4 +1,4 @@
-package control
+package proxy
 
 import (
 	"testing"
@@ -7,10 +7,10 @@ import (
 
 func TestRetryBudgetIsFullAtStartAndGrowsByShareAndTrickle(t *testing.T) {
 	now := time.Unix(0, 0)
-	b := NewRetryBudget()
-	b.Configure(0.2)
+	b := newRetryBudget()
+	b.configure(0.2)
 	takes := func() (n int) {
-		for b.Take(now) {
+		for b.take(now) {
 			n++
 		}
 		return n
@@ -19,7 +19,7 @@ func TestRetryBudgetIsFullAtStartAndGrowsByShareAndTrickle(t *testing.T) {
 		t.Errorf("at the start %d retries, want %d", n, retryCap)
 	}
 	for range 100 {
-		b.Request()
+		b.request()
 	}
 	if n := takes(); n < 19 || n > 20 {
 		t.Errorf("after 100 requests %d retries, want 20", n)

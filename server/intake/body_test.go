@@ -1,4 +1,4 @@
-package proxy
+package intake
 
 import (
 	"net/http"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tierway/openai"
-	"tierway/server/control"
 )
 
 // TestSilenceEndsABodyWhateverCameBefore: a megabyte that came at once is no credit for
@@ -19,7 +18,7 @@ func TestSilenceEndsABodyWhateverCameBefore(t *testing.T) {
 			body := &silentBody{send: sent}
 			began := time.Now()
 			p := &paced{r: body, control: http.NewResponseController(body), start: began, stall: 30 * time.Second}
-			_, err := openai.Decode("", p, 32<<20, 32<<20, &control.BodyMemory{Budget: &control.BodyBudget{Limit: 1 << 30}})
+			_, err := openai.Decode("", p, 32<<20, 32<<20, &BodyMemory{Budget: &BodyBudget{Limit: 1 << 30}})
 			if took := time.Since(began); err == nil || took != within {
 				t.Errorf("%d bytes, then silence: it ended after %v, want %v", sent, took, within)
 			}

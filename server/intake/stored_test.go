@@ -1,4 +1,4 @@
-package proxy
+package intake
 
 import (
 	"testing"
@@ -9,15 +9,14 @@ import (
 
 // TestAKeyOwnsNoStoredAnswerBeyondItsRights: of its own tenant either.
 func TestAKeyOwnsNoStoredAnswerBeyondItsRights(t *testing.T) {
-	r := newProxyRig(t, openTier, fakeAnswers())
-	at := control.StoredResponse{Id: "resp_1", Tenant: "acme", Pool: "small", Worker: "w0", Model: "small"}
+	at := StoredResponse{Id: "resp_1", Tenant: "acme", Pool: "small", Worker: "w0", Model: "small"}
 	for c, want := range map[*tenants.Caller]bool{
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Tiers: []string{}}}):     false,
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Models: []string{"x"}}}): false,
 		tenants.NewCaller(tenants.Tenant{Name: "other"}, tenants.Key{}):                                             false,
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{}):                                              true,
 	} {
-		if got := owns(r.control.Snapshot(), c, at); got != want {
+		if got := owns(new(control.Snapshot), c, at); got != want {
 			t.Errorf("a key of %+v owns it: %v", c, got)
 		}
 	}

@@ -1,0 +1,45 @@
+package openai
+
+import (
+	"strings"
+	"time"
+)
+
+// Quoted bounds and quotes a client's word for a message.
+func Quoted(s string) string {
+	const most = 128 // the longest model names have some 90 bytes
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return "`" + strings.ToValidUTF8(strings.Map(printable, s), "?") + "`"
+}
+
+// printable maps what could forge a line or a colour to a question mark.
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f || r == '`' {
+		return '?'
+	}
+	return r
+}
+
+// MediaType returns the type of a Content-Type in lower case, without its
+// parameters.
+func MediaType(v string) string {
+	v, _, _ = strings.Cut(v, ";")
+	return strings.ToLower(strings.TrimSpace(v))
+}
+
+// ShortDuration is a duration as OpenAI's headers write it: 12ms, 1.5s, 6m0s.
+// A part of a millisecond counts as a whole one, and longer times are told to
+// the second, or to the tenth of one below a minute.
+func ShortDuration(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Second:
+		return ((d + time.Millisecond - 1) / time.Millisecond * time.Millisecond).String()
+	case d < time.Minute:
+		return ((d + 100*time.Millisecond - 1) / (100 * time.Millisecond) * (100 * time.Millisecond)).String()
+	}
+	return ((d + time.Second - 1) / time.Second * time.Second).String()
+}

@@ -1,0 +1,87 @@
+package intake
+
+import (
+	"errors"
+	"strings"
+
+	"tierway/openai"
+	"tierway/server/control"
+	"tierway/tenants"
+)
+
+// Caller is who sent a request.
+type Caller struct {
+	*tenants.Caller      // nil: not known
+	Disabled        bool // its tenant is
+	keyless         bool // nothing proves who sent it
+}
+
+// Authenticate finds the caller of a request by its key. Missing, malformed and unknown
+// keys get the same answer, so that it does not tell which keys exist. A request that has
+// passed this gateway before, or too many others, is refused first.
+func (it *Intake) Authenticate(in *Inbound) (Caller, error) {
+	if err := it.CheckLoop(in); err != nil {
+		return Caller{}, err
+	}
+	key, given := control.Credential(in.HTTP.Header)
+	is, err := (*tenants.Caller)(nil), tenants.ErrUnknownKey
+	if given {
+		is, err = in.Snap.Identity.Directory.Authenticate(key, in.Start)
+	}
+	switch {
+	case err == nil:
+		return Caller{Caller: is}, nil
+	case errors.Is(err, tenants.ErrDisabled):
+		return Caller{Caller: is, Disabled: true}, RefusedKey(err)
+	case in.Snap.File.Auth.Required, it.unread(in.Snap.Identity, key):
+		return Caller{}, it.unknownKey(in, key)
+	}
+	if err := checkKeyless(in.HTTP, in.Snap.File); err != nil {
+		return Caller{}, err
+	}
+	return Caller{Caller: tenants.Anonymous(), keyless: true}, nil
+}
+
+// RefusedKey is the answer to a key that a tenant has and that may not be used; nil for one
+// that may.
+func RefusedKey(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, tenants.ErrDisabled):
+		return &openai.Error{Code: openai.CodeTenantDisabled, Message: "This tenant is disabled. Ask your operator."}
+	}
+	return BadKey()
+}
+
+// BadKey is the one answer to every missing, malformed or unknown key.
+func BadKey() error {
+	return &openai.Error{Code: openai.CodeInvalidAPIKey,
+		Message: "Incorrect API key provided. Send a valid key as `Authorization: Bearer <key>`."}
+}
+
+// unread reports whether a key may be a good one that only the database knows, which
+// was never read.
+func (it *Intake) unread(who *control.Identity, key string) bool {
+	return it.control.Stores.SQL != nil && who.ReadAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) && tenants.WellFormed(key)
+}
+
+// unknownKey is the answer to a key that no tenant has. While the database was never
+// read, a well-formed key may be a good one.
+func (it *Intake) unknownKey(in *Inbound, key string) error {
+	if it.unread(in.Snap.Identity, key) {
+		return &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.AskEvery, Message: "Keys cannot be checked right now. Try again."}
+	}
+	it.metrics.AuthFailures.Inc()
+	if it.control.Stores.SQL != nil && tenants.WellFormed(key) {
+		it.control.Database.RequestRefresh() // it may be new
+	}
+	if key == "" {
+		return BadKey() // a request without a key guesses none
+	}
+	if tooMany, wait := it.control.AuthFailures.Add(in.Snap.ClientIP(in.HTTP), in.Start); tooMany {
+		return &openai.Error{Code: openai.CodeRateLimitExceeded, RetryAfter: wait, NoRetry: true,
+			Message: "Too many requests with incorrect API keys came from this address. Send a valid key."}
+	}
+	return BadKey()
+}

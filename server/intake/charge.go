@@ -1,0 +1,112 @@
+package intake
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"tierway/openai"
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// Admission is what the limits say of a request.
+type Admission struct {
+	Grant     *store.Grant    // what Charge has reserved; nil for nothing
+	Allowance tenants.Verdict // what is left
+	At        time.Time
+}
+
+// Take takes a charge from limits, or looks at what they would say.
+type Take func(c *tenants.Charge) (*store.Grant, tenants.Verdict, error)
+
+// Take takes a charge from the limits of the request's caller.
+func (it *Intake) Take(in *Inbound) Take {
+	return func(c *tenants.Charge) (*store.Grant, tenants.Verdict, error) {
+		return it.control.Stores.Limits.Take(in.HTTP.Context(), c)
+	}
+}
+
+// Charge asks the caller's limits for the request, and reserves what it may use.
+// A refused request costs nothing. A spent budget moves the requests of tenants that chose so
+// to the cheapest tier that they may use: then the resolution is another one.
+func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution, take Take) (Admission, Resolution, error) {
+	now := time.Now() // not when the header came: a body may take minutes
+	if len(c.Subjects) == 0 {
+		return Admission{At: now}, res, nil
+	}
+	charge := &tenants.Charge{Caller: c.Caller, At: now, Tokens: res.reserve(p, c.Caller), IgnoreBudget: res.Stored}
+	ad, err := admit(take, charge)
+	if err == nil && ad.Allowance.Refused.Budget() && c.Degrade {
+		if cheaper, ok := it.resolver(in, c, p).degrade(res, ad.Allowance.Refused); ok {
+			res = cheaper
+			charge.Tokens, charge.IgnoreBudget = res.reserve(p, c.Caller), true
+			ad, err = admit(take, charge)
+		}
+	}
+	if err == nil && ad.Allowance.Refused != "" {
+		err = limitRefusal(charge, ad.Allowance)
+	}
+	return ad, res, err
+}
+
+// admit asks limits for a charge.
+func admit(take Take, c *tenants.Charge) (Admission, error) {
+	grant, allowance, err := take(c)
+	ad := Admission{Grant: grant, Allowance: allowance, At: c.At}
+	switch {
+	case errors.Is(err, store.ErrLimitsAway):
+		return ad, &openai.Error{Code: openai.CodeRatelimitUnavailable, RetryAfter: time.Second, Cause: err,
+			Message: "The limits of this tenant cannot be checked right now. Try again."}
+	case err != nil:
+		return ad, fmt.Errorf("asking the limits: %w", err)
+	}
+	return ad, nil
+}
+
+// limitRefusal is the answer to a request that a limit refuses.
+func limitRefusal(c *tenants.Charge, v tenants.Verdict) error {
+	e := &openai.Error{Code: openai.CodeRateLimitExceeded, Type: "requests", RetryAfter: max(v.Wait, time.Millisecond)}
+	limits := limitsOf(c.Caller, v.Whose)
+	switch v.Refused {
+	case tenants.LimitTokenBurst:
+		e.Type, e.NoRetry, e.RetryAfter = "tokens", true, 0
+		e.Message = fmt.Sprintf("Request too large for this %s: it may use %d tokens, and at most %d are allowed at once. Shorten the prompt, or set a lower max_tokens.",
+			v.Whose, c.Tokens, limits.TokensAtOnce())
+	case tenants.LimitTPM:
+		e.Type = "tokens"
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d tokens per min. This request may use %d. Please try again in %s.", v.Whose, limits.TPM, c.Tokens, openai.ShortDuration(v.Wait))
+	case tenants.LimitRPM:
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per min, %d at once. Please try again in %s.", v.Whose, limits.RPM, limits.RequestBurst(), openai.ShortDuration(v.Wait))
+	case tenants.LimitRPS:
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per second. Please try again in %s.", v.Whose, limits.RPS, openai.ShortDuration(v.Wait))
+	case tenants.LimitConcurrent:
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests at a time. Wait for one to end.", v.Whose, limits.Concurrent)
+	default:
+		e.Code, e.Type = openai.CodeInsufficientQuota, ""
+		e.Message = fmt.Sprintf("The %s budget of this %s is spent. It is renewed in %s; your operator can raise it.", budgetWords(v.Refused), v.Whose, openai.ShortDuration(v.Wait))
+	}
+	return e
+}
+
+// limitsOf are the limits of the tenant or of the key.
+func limitsOf(c *tenants.Caller, whose string) tenants.Limits {
+	for _, s := range c.Subjects {
+		if (s.Key == "") == (whose == "tenant") {
+			return s.Limits
+		}
+	}
+	return tenants.Limits{}
+}
+
+func budgetWords(l tenants.Limit) string {
+	switch l {
+	case tenants.LimitDayTokens:
+		return "daily token"
+	case tenants.LimitMonthTokens:
+		return "monthly token"
+	case tenants.LimitDayMoney:
+		return "daily money"
+	}
+	return "monthly money"
+}

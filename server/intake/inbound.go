@@ -1,0 +1,99 @@
+package intake
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"tierway/openai"
+	"tierway/server/control"
+	"tierway/tenants"
+)
+
+// Inbound is a client's request as its route reads it, with the connection that it came by.
+type Inbound struct {
+	HTTP *http.Request
+	Snap *control.Snapshot // the configuration that the request keeps to its end
+
+	Pattern     string         // of the route; decisions.RouteOther without one
+	Kind        Kind           // of the route
+	Counts      bool           // the route answers with the length of a prompt
+	Dialect     openai.Dialect // of the route; Other of what is passed through
+	Shape       openai.Dialect // in whose form the client reads errors
+	WorkerPath  string
+	PathID      string // the :id of the path
+	prefixed    bool
+	prefixClass tenants.Class
+
+	RequestID string
+	Start     time.Time
+	ReadAt    time.Time // when the whole request was there; zero until then
+	TooSlow   bool      // the body's deadline struck, which net/http takes for a client that left
+	Memory    BodyMemory
+
+	answer  http.Header // of the answer, which may say that the connection closes
+	control *http.ResponseController
+}
+
+// Begin starts the clock of a request under a configuration. answer is the header of its
+// answer, and c controls its connection.
+func (in *Inbound) Begin(snap *control.Snapshot, rand func() uint64, answer http.Header, c *http.ResponseController) {
+	in.Snap, in.answer, in.control, in.Start = snap, answer, c, time.Now()
+	in.RequestID = control.RequestID(in.HTTP.Header, rand)
+}
+
+// Method bounds what a client can put into a log's method.
+func (in *Inbound) Method() string {
+	switch m := in.HTTP.Method; m {
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions:
+		return m
+	}
+	return "OTHER"
+}
+
+// closeConnection has the answer say that the connection closes after it.
+func (in *Inbound) closeConnection() { in.answer.Set("Connection", "close") }
+
+// hasBody reports whether the request has a body.
+func (in *Inbound) hasBody() bool { return in.HTTP.Body != nil && in.HTTP.Body != http.NoBody }
+
+// class is the class that a request asks for: by header, path or the body's
+// service_tier, in this order, and never above what its tenant may have: then asked is
+// the one that it has asked for.
+func (in *Inbound) class(c *tenants.Caller, serviceTier string) (class tenants.Class, asked string) {
+	class = c.Usual
+	if named, ok := tenants.ParseClass(strings.ToLower(in.HTTP.Header.Get("X-Request-Priority"))); ok {
+		class = named
+	} else if in.prefixed {
+		class = in.prefixClass
+	} else {
+		switch serviceTier {
+		case "priority":
+			class = tenants.Interactive
+		case "flex":
+			class = tenants.Batch
+		}
+	}
+	had := c.Clamp(class)
+	if had != class {
+		asked = class.String()
+	}
+	return had, asked
+}
+
+// singleHeaders are the headers that the gateway decides by and of which a request
+// may have one: a proxy, the gateway and an engine could each take another of two.
+var singleHeaders = []string{
+	"Content-Type", "X-Model-Tier", "X-Request-Priority", "X-Session-Id", "Session-Id", "X-Stainless-Timeout",
+}
+
+// CheckHeaders refuses a request that has one of singleHeaders twice.
+func (in *Inbound) CheckHeaders() error {
+	for _, name := range singleHeaders {
+		if len(in.HTTP.Header[name]) > 1 {
+			return &openai.Error{Code: openai.CodeInvalidValue, Param: name,
+				Message: "The header " + name + " is there more than once; send it once."}
+		}
+	}
+	return nil
+}

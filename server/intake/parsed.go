@@ -1,0 +1,98 @@
+package intake
+
+import (
+	"hash/maphash"
+	"net/http"
+
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/server/control"
+	"tierway/tenants"
+)
+
+// Parsed is a request as its body reads.
+type Parsed struct {
+	in         *Inbound
+	Req        *openai.Request // nil before it was read
+	Upload     *Upload         // the body, if that streams; else nil
+	Class      tenants.Class
+	AskedClass string  // that its caller may not have; else empty
+	Prompt     *Prompt // nil where no prompt is read
+	Salt       string  // of the engine's prefix cache; "" for the one that all share
+	RawTokens  int64   // of the prompt, estimated by its characters alone
+	Estimate   int64   // of the prompt, by the default tier's learned scale
+}
+
+// WholeText tells whether the engine reads what the gateway has read and nothing
+// else, so that its count of the prompt says what the estimate is worth.
+func (p *Parsed) WholeText() bool {
+	r := p.Req
+	if r == nil || r.Media || r.PreviousResponseID != "" || r.ConversationID != "" || r.N > 1 {
+		return false
+	}
+	return p.in.Dialect.Generates()
+}
+
+// GeneratesStream tells whether the answer comes token by token.
+func (p *Parsed) GeneratesStream() bool {
+	if p.Req == nil || !p.Req.Stream {
+		return false
+	}
+	return p.in.Dialect.Generates()
+}
+
+// tokensMax is the most tokens of a prompt, beyond its bytes, and of a choice that an
+// engine's report is taken for: ten times the longest context of any model.
+const tokensMax = 10_000_000
+
+// MostUsage returns the most tokens that an answer to the request can have. Engines
+// that count further tokens, such as a template's, may exceed max_tokens; twice as
+// many and 64 are a fault of the report.
+func (p *Parsed) MostUsage() openai.Usage {
+	output := int64(tokensMax)
+	if p.Req.MaxTokens > 0 {
+		output = min(output, 2*p.Req.MaxTokens+64)
+	}
+	return openai.Usage{Prompt: tokensMax + int64(len(p.Req.Body)), Output: output * max(1, p.Req.N) * p.Req.Prompts()}
+}
+
+// Once reports whether the request must not reach an engine twice, because it makes
+// or keeps something there.
+func (p *Parsed) Once() bool {
+	return p.Upload != nil || p.Stores() || p.Req.Store || p.Req.Background || p.in.Dialect == openai.Audio || p.in.Dialect == openai.Images ||
+		p.in.Dialect == openai.Other && p.in.HTTP.Method != http.MethodGet && p.in.HTTP.Method != http.MethodHead
+}
+
+// Stores reports whether the request makes a response that its engine keeps, which
+// is the default of the endpoint.
+func (p *Parsed) Stores() bool {
+	return p.in.Pattern == routeResponses && (p.Req.Store || !p.Req.StoreSet || p.Req.Background)
+}
+
+// UsesEngine reports whether the answer needs the engine. Of a hung engine, the
+// server may still count tokens or return stored responses.
+func (p *Parsed) UsesEngine() bool {
+	switch p.in.Dialect {
+	case openai.Chat, openai.Completions, openai.Responses, openai.Messages:
+		return p.Req != nil && !p.Req.Background && p.in.WorkerPath != "/v1"+routeCountTokens
+	case openai.Embeddings, openai.Rerank, openai.Score:
+		return true
+	}
+	return false
+}
+
+// FailedRequest returns the request as evidence. Its content is the hash of the prompt,
+// because a client can vary every other field, or of the whole body if there is no prompt.
+// The body of an upload is not kept: its length stands for it.
+func (p *Parsed) FailedRequest(seed maphash.Seed, tenant string) control.FailedRequest {
+	r := control.FailedRequest{Tenant: maphash.String(seed, tenant), Content: maphash.String(seed, p.in.HTTP.URL.Path)}
+	switch {
+	case p.Upload != nil:
+		r.Content += routing.Mix(uint64(p.in.HTTP.ContentLength))
+	case p.Prompt != nil && len(p.Prompt.chain) > 0:
+		r.Content += p.Prompt.chain[len(p.Prompt.chain)-1].Hash
+	default:
+		r.Content += maphash.Bytes(seed, p.Req.Body)
+	}
+	return r
+}

@@ -1,0 +1,189 @@
+package intake
+
+import (
+	"bytes"
+	"net/http"
+	"path"
+	"strings"
+
+	"tierway/openai"
+	"tierway/server/control"
+)
+
+// FindPool finds the pool whose paths cover a request that matches no route. status is 405
+// when the path has a route for other methods.
+func FindPool(in *Inbound, c *Caller, status int) (*control.Pool, error) {
+	if in.isUpgrade() {
+		return nil, noWebSocket()
+	}
+	if err := in.CheckHeaders(); err != nil {
+		return nil, err
+	}
+	if p := PassingPool(in, c); p != nil {
+		return p, nil
+	}
+	return nil, in.unknownURL(status)
+}
+
+// PassingPool returns the pool whose paths cover a request that matches no route, the
+// longest pattern first; nil when none does. Engines clean dot segments and doubled
+// slashes and often ignore a slash at the end, so a path that they could read as
+// another one is covered by no pattern.
+func PassingPool(in *Inbound, c *Caller) *control.Pool {
+	urlPath := in.HTTP.URL.Path
+	bare := strings.TrimSuffix(urlPath, "/")
+	if clean := path.Clean(urlPath); clean != urlPath && (clean != bare || isRoute(bare)) {
+		return nil
+	}
+	var best *control.Pool
+	longest := -1
+	for _, p := range in.Snap.Pools {
+		for _, pattern := range p.Paths {
+			if len(pattern) > longest && matchPath(pattern, urlPath) && c.MayPass(p.Name) && p.Admits(c.Caller) {
+				best, longest = p, len(pattern)
+			}
+		}
+	}
+	return best
+}
+
+// matchPath tells whether a pattern, exact or with a star at its end, takes a
+// path.
+func matchPath(pattern, urlPath string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(urlPath, prefix)
+	}
+	return pattern == urlPath
+}
+
+// ReadPassed reads the request of a path that passes through a pool: its body, or
+// leaves it to stream.
+func (it *Intake) ReadPassed(in *Inbound, c *Caller, pool *control.Pool) (Parsed, error) {
+	p := Parsed{in: in}
+	if err := refuseKept(in, pool); err != nil {
+		return p, err
+	}
+	u, err := openUpload(in, pool.MaxUploadBytes)
+	switch {
+	case err != nil:
+		return p, err
+	case u == nil:
+		return it.ReadUntouched(in, c, pool)
+	}
+	p.Upload, p.Req = u, &openai.Request{Dialect: openai.Other}
+	p.Class, p.AskedClass = in.class(c.Caller, "")
+	return p, nil
+}
+
+// ReadUntouched reads a body that passes through a pool unchanged, as far as
+// passedRequest allows.
+func (it *Intake) ReadUntouched(in *Inbound, c *Caller, pool *control.Pool) (Parsed, error) {
+	p := Parsed{in: in}
+	body, err := it.readBody(in, c)
+	if err != nil {
+		return p, err
+	}
+	if p.Req, err = passedRequest(in, pool, body); err != nil {
+		return p, err
+	}
+	if p.Req.CacheSalt != "" {
+		p.Salt = openai.CacheSalt(c.Tenant, p.Req.CacheSalt)
+	}
+	p.Class, p.AskedClass = in.class(c.Caller, p.Req.ServiceTier)
+	return p, nil
+}
+
+// speaksOfRights tells whether a body may have a member that no tenant may choose
+// freely, its name plain or escaped. "priority" is a word of many texts: it is
+// looked for as a name only.
+func speaksOfRights(body []byte, e openai.Engine) bool {
+	for _, name := range []string{"cache_salt", "extra_key", `\u`} {
+		if bytes.Contains(body, []byte(name)) {
+			return true
+		}
+	}
+	for _, name := range openai.EngineFields {
+		if bytes.Contains(body, []byte(name)) {
+			return true
+		}
+	}
+	return (e == openai.EngineAuto || e.TakesPriority()) && hasMember(body, `"priority"`)
+}
+
+// hasMember tells whether a quoted name stands somewhere in front of a colon.
+func hasMember(body []byte, name string) bool {
+	for {
+		_, rest, found := bytes.Cut(body, []byte(name))
+		if !found {
+			return false
+		}
+		if bytes.HasPrefix(bytes.TrimLeft(rest, jsonSpace), []byte(":")) {
+			return true
+		}
+		body = rest
+	}
+}
+
+const (
+	jsonSpace     = " \t\r\n"
+	byteOrderMark = "\xef\xbb\xbf"
+)
+
+// trimBlank removes what JSON readers skip before a value: a byte order mark and blanks.
+func trimBlank(body []byte) []byte {
+	return bytes.TrimLeft(bytes.TrimPrefix(body, []byte(byteOrderMark)), jsonSpace)
+}
+
+// isObject reports whether a body may be one JSON object: nothing else has members
+// that an engine takes for a request's.
+func isObject(body []byte) bool { return bytes.HasPrefix(trimBlank(body), []byte("{")) }
+
+// otherwiseEncoded tells whether a body that is said to be JSON is in UTF-16 or
+// UTF-32, which RFC 8259 does not allow and Python's reader takes: the first two
+// characters are of ASCII, or a mark of the byte order stands before them.
+func (in *Inbound) otherwiseEncoded(body []byte) bool {
+	kind := openai.MediaType(in.HTTP.Header.Get("Content-Type"))
+	if kind != "" && kind != "application/json" && !strings.HasSuffix(kind, "+json") || len(body) < 2 {
+		return false
+	}
+	return body[0] == 0 || body[1] == 0 || body[0] >= 0xfe
+}
+
+// passedRequest returns a body that passes unchanged, except for a cache_salt, which no
+// tenant may choose for itself, a priority above its class, and fields that name other
+// hosts or place the request inside an engine. A body that cannot be
+// read for these must not contain them at all. A body of the Responses API is read
+// too, because it may continue a stored response.
+func passedRequest(in *Inbound, pool *control.Pool, body []byte) (*openai.Request, error) {
+	_, _, continues := openai.ResponsePath(in.HTTP.URL.Path)
+	if !in.otherwiseEncoded(body) && !(isObject(body) && (continues || speaksOfRights(body, pool.Engine))) {
+		return &openai.Request{Dialect: openai.Other, Body: body}, nil
+	}
+	r, err := openai.Parse(openai.Other, body, openai.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	if !continues {
+		r.PreviousResponseID, r.ConversationID = "", "" // of another API, whose meaning is not known
+	}
+	return r, nil
+}
+
+// unknownURL is the answer to a request that no route and no pool takes. A POST
+// below /responses names an action that is not there, not a response.
+func (in *Inbound) unknownURL(status int) error {
+	if id, below, ok := openai.ResponsePath(in.HTTP.URL.Path); ok && id != "" && below == "" && in.HTTP.Method == http.MethodPost {
+		in.answer.Del("Allow")
+		status = 0
+	}
+	if status == http.StatusMethodNotAllowed {
+		allow := in.answer.Get("Allow")
+		return &openai.Error{Code: openai.CodeMethodNotAllowed, Allow: allow,
+			Message: "Method " + in.Method() + " is not allowed here; allowed: " + allow + "."}
+	}
+	return &openai.Error{Code: openai.CodeUnknownURL, Message: in.unknownURLMessage()}
+}
+
+func (in *Inbound) unknownURLMessage() string {
+	return "Unknown URL: " + in.Method() + " " + openai.Quoted(in.HTTP.URL.Path) + "."
+}

@@ -1,0 +1,61 @@
+package intake
+
+import (
+	"tierway/openai"
+	"tierway/openai/prompt"
+	"tierway/routing"
+	"tierway/tiers"
+)
+
+// Prompt is what was read of a request's prompt, in buffers that requests take turns with.
+type Prompt struct {
+	chain        []prompt.Block
+	first        int // blocks up to the end of the first turn
+	blocks       []routing.Block
+	turns        []uint64
+	user, system []byte
+	features     tiers.Features
+}
+
+// Session is the session that the request was classified by; 0 without one.
+func (p *Prompt) Session() uint64 { return p.features.Session }
+
+// UserTextBytes is how much of the user's text was classified.
+func (p *Prompt) UserTextBytes() int { return len(p.user) }
+
+// What is kept between two requests: the chain of a prompt of 1 MB, and the two
+// ends of a text.
+const (
+	blocksKept = 2048
+	textKept   = 4 * tiers.TextLimit
+)
+
+// DropPrompt gives the buffers of a request's prompt back. Nothing may point into them.
+func (it *Intake) DropPrompt(of *Parsed) {
+	p := of.Prompt
+	of.Prompt = nil
+	if p == nil || cap(p.chain) > blocksKept || cap(p.user) > textKept || cap(p.system) > textKept {
+		return
+	}
+	*p = Prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0], user: p.user[:0], system: p.system[:0]}
+	it.prompts.Put(p)
+}
+
+// maxTokensField is where a dialect's limit of the output stands.
+func maxTokensField(d openai.Dialect) string {
+	if d == openai.Responses {
+		return "max_output_tokens"
+	}
+	return "max_tokens"
+}
+
+// promptField is where a dialect's prompt stands.
+func promptField(d openai.Dialect) string {
+	switch d {
+	case openai.Chat, openai.Messages:
+		return "messages"
+	case openai.Completions:
+		return "prompt"
+	}
+	return "input"
+}

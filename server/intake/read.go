@@ -1,0 +1,66 @@
+package intake
+
+import (
+	"strings"
+
+	"tierway/openai"
+	"tierway/openai/prompt"
+	"tierway/server/control"
+)
+
+// Read takes the body in, decodes it and parses what routing needs.
+func (it *Intake) Read(in *Inbound, c *Caller) (Parsed, error) {
+	p := Parsed{in: in}
+	if err := in.CheckHeaders(); err != nil {
+		return p, err
+	}
+	if in.isUpgrade() {
+		return p, noWebSocket()
+	}
+	body, err := it.readBody(in, c)
+	if err != nil {
+		return p, err
+	}
+	req, err := parse(in, c, body)
+	if err != nil {
+		return p, err
+	}
+	req.Dialect = in.Dialect
+	p.Req, p.RawTokens = req, req.PromptTokens()
+	p.Class, p.AskedClass = in.class(c.Caller, req.ServiceTier)
+	p.Estimate = p.RawTokens
+	if usual := in.Snap.Usual; usual != nil {
+		p.Estimate = usual.Routing.Learned().PromptTokens(p.RawTokens)
+	}
+	if req.CacheSalt != "" || c.IsolateCache {
+		p.Salt = openai.CacheSalt(c.Tenant, req.CacheSalt)
+	}
+	p.Prompt = it.prompts.Get().(*Prompt)
+	p.Prompt.chain, p.Prompt.first = prompt.AppendChain(p.Prompt.chain[:0], req, control.NameHash(p.Salt))
+	return p, nil
+}
+
+// parse parses a body by its Content-Type.
+func parse(in *Inbound, c *Caller, body []byte) (*openai.Request, error) {
+	contentType := in.HTTP.Header.Get("Content-Type")
+	switch kind := openai.MediaType(contentType); {
+	case kind == "multipart/form-data" && (in.Dialect == openai.Audio || in.Dialect == openai.Images):
+		return openai.ParseMultipart(contentType, body)
+	case kind == "application/json" || kind == "" && (!c.keyless || len(body) == 0): // a web page can send a body without a type
+		return openai.Parse(in.Dialect, body, openai.Limits{})
+	case contentType == "":
+		return nil, &openai.Error{Code: openai.CodeUnsupportedMediaType, Message: "The request has no Content-Type; send application/json."}
+	}
+	return nil, &openai.Error{Code: openai.CodeUnsupportedMediaType,
+		Message: "Content-Type " + openai.Quoted(contentType) + " is not taken here; send application/json."}
+}
+
+// isUpgrade reports whether the request asks for a WebSocket.
+func (in *Inbound) isUpgrade() bool {
+	return strings.EqualFold(in.HTTP.Header.Get("Upgrade"), "websocket")
+}
+
+func noWebSocket() error {
+	return &openai.Error{Code: openai.CodeWebSocketNotSupported,
+		Message: "WebSocket is not served here; send the request as HTTP POST."}
+}

@@ -1,0 +1,296 @@
+package intake
+
+import (
+	"cmp"
+	"errors"
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	"tierway/decisions"
+	"tierway/openai"
+	"tierway/openai/prompt"
+	"tierway/routing"
+	"tierway/server/control"
+	"tierway/tenants"
+	"tierway/tiers"
+)
+
+// Report is what a Resolution has for readers, besides where the request goes.
+type Report struct {
+	Evidence bool // by which it was classified
+	Signals  bool // what each signal says; no chat is changed then
+}
+
+// Resolve resolves the request's names, or its content, to a tier or pool that its caller may
+// use and that speaks the dialect. The resolution of a refused request is as far as it got.
+func (it *Intake) Resolve(in *Inbound, c *Caller, p *Parsed, report Report) (Resolution, error) {
+	return it.resolver(in, c, p).resolve(report)
+}
+
+// Targets is what each tier, and the pool of a resolution, would be to the request.
+func (it *Intake) Targets(in *Inbound, c *Caller, p *Parsed, res *Resolution) (targets []decisions.TierTarget) {
+	r := it.resolver(in, c, p)
+	for _, pool := range in.Snap.Pools {
+		if pool.Tier || pool == res.Pool {
+			targets = append(targets, decisions.TierTarget{Name: pool.Name, Allowed: r.mayUse(pool.Name), Served: pool.Served[in.Dialect],
+				Context: pool.Context, Fits: r.fits(pool.Name), Up: r.available(pool.Name)})
+		}
+	}
+	return targets
+}
+
+// ModelNames returns the names that a caller may ask by.
+func ModelNames(in *Inbound, c *Caller) []string {
+	return in.Snap.Catalog.Models(query(in.Snap, c.Caller, ""))
+}
+
+// CheckModel refuses a name that a caller may not ask by.
+func CheckModel(in *Inbound, c *Caller, name string) error {
+	if _, err := in.Snap.Catalog.Resolve(query(in.Snap, c.Caller, name)); err != nil {
+		return modelNotFound(name)
+	}
+	return nil
+}
+
+func modelNotFound(name string) error {
+	return &openai.Error{Code: openai.CodeModelNotFound, Param: "model",
+		Message: "The model " + openai.Quoted(name) + " does not exist or you do not have access to it. GET /v1/models lists those you may use."}
+}
+
+// query is what the catalogue is asked for a caller's rights.
+func query(snap *control.Snapshot, c *tenants.Caller, model string) tiers.Query {
+	return tiers.Query{Model: model, Allowed: func(name string) bool { return snap.MayUse(c, name) }, AllowedModel: c.MayUseModel}
+}
+
+// resolver finds the tier or pool of one request.
+type resolver struct {
+	it     *Intake
+	in     *Inbound
+	caller *tenants.Caller
+	parsed *Parsed
+}
+
+func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
+	return &resolver{it: it, in: in, caller: c.Caller, parsed: p}
+}
+
+// resolve resolves the request.
+func (r *resolver) resolve(report Report) (Resolution, error) {
+	req := r.parsed.Req
+	res := Resolution{Requested: "other"}
+	v, err := r.ask(&res, report)
+	if req.Model == "" && (errors.Is(err, tiers.ErrUnknownModel) || err == nil && !r.in.Snap.ByName[v.Target].Served[r.in.Dialect]) {
+		v, err = r.resolveUnnamed(v)
+	}
+	res.Verdict, res.Pool = v, r.in.Snap.ByName[v.Target]
+	switch {
+	case errors.Is(err, tiers.ErrUnknownModel):
+		return res, modelNotFound(req.Model)
+	case errors.Is(err, tiers.ErrTooLong):
+		// The estimate may be wrong, and the engine knows: only what is surely too
+		// long is refused here.
+		if r.surelyTooLong(res.Pool) {
+			res.Verdict = tiers.Verdict{Model: v.Model, Explained: v.Explained}
+			return res, r.tooLong(res.Pool)
+		}
+		res.Overlong = true
+	case err != nil:
+		return res, err
+	}
+	res.Requested, res.ModelName = req.Model, cmp.Or(v.Model, req.Model)
+	if !res.Pool.Served[r.in.Dialect] {
+		return res, &openai.Error{Code: openai.CodeEndpointNotSupported, Param: "model",
+			Message: "The model " + openai.Quoted(req.Model) + " is not served on " + r.in.HTTP.URL.Path + "; it is served on: " + servedPaths(res.Pool) + "."}
+	}
+	return res, nil
+}
+
+// ask asks the catalogue where the request goes. One that continues a stored response
+// and leaves its tier to the gateway goes where that lies.
+func (r *resolver) ask(res *Resolution, report Report) (tiers.Verdict, error) {
+	q := query(r.in.Snap, r.caller, r.parsed.Req.Model)
+	q.Header, q.Fits, q.Available = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available
+	q.Explain, q.Moves = report.Signals, &res.Moves
+	if report.Evidence {
+		q.Evidence = &res.Evidence
+	}
+	if !r.in.Snap.Catalog.Classifies(q) {
+		return r.in.Snap.Catalog.Resolve(q)
+	}
+	q.Features, q.Chats = r.features(), r.it.chats
+	v, err := r.in.Snap.Catalog.Resolve(q)
+	if err != nil || r.parsed.Req.PreviousResponseID == "" {
+		return v, err
+	}
+	at, known := r.it.stored.Get(r.parsed.Req.PreviousResponseID)
+	if !known || at.Tenant != r.caller.Tenant || at.Pool == v.Target {
+		return v, nil
+	}
+	// The response is the tenant's own, whatever names it may ask by.
+	q.Model, q.Header, q.Features, q.AllowedModel, q.Evidence = at.Pool, "", nil, nil, nil
+	if home, err := r.in.Snap.Catalog.Resolve(q); err == nil && home.Target == at.Pool {
+		home.Rule, home.Note = "sticky", v.Rule+" asked for "+v.Target
+		return home, nil
+	}
+	return v, nil
+}
+
+// mayUse reports whether the caller may use the tier or pool of that name.
+func (r *resolver) mayUse(name string) bool { return r.in.Snap.MayUse(r.caller, name) }
+
+// available tells whether a tier or pool can take requests, now or after a release.
+func (r *resolver) available(target string) bool {
+	return r.in.Snap.ByName[target].HasWorkers(r.in.Start)
+}
+
+// fits tells whether a tier's or pool's context holds the prompt and the output
+// that it allows, as far as the estimate goes.
+func (r *resolver) fits(target string) bool {
+	p := r.in.Snap.ByName[target]
+	return p.Context == 0 || p.Routing.Learned().PromptTokens(r.parsed.RawTokens)+r.parsed.Req.MaxTokens <= p.Context
+}
+
+// surelyTooLong tells whether the prompt is too long for the pool whatever the
+// estimate is worth. A count by another vocabulary than the engine's is off by a
+// tenth or two; characters alone may be off by half, since runs of spaces and long
+// words take few tokens.
+func (r *resolver) surelyTooLong(p *control.Pool) bool {
+	if p.Context == 0 {
+		return false
+	}
+	least := p.Routing.Learned().PromptTokens(r.parsed.RawTokens) / 2
+	if counted, ok := r.countTokens(); ok {
+		least = counted * 3 / 4
+	}
+	return least+r.parsed.Req.MaxTokens > p.Context
+}
+
+// tooLong is the refusal of a prompt that the pool's context surely does not hold.
+func (r *resolver) tooLong(p *control.Pool) error {
+	tokens, answer, d := p.Routing.Learned().PromptTokens(r.parsed.RawTokens), r.parsed.Req.MaxTokens, r.in.Dialect
+	e := openai.ContextExceeded(d, promptField(d), p.Context, tokens, answer)
+	if answer > p.Context/2 && answer > tokens {
+		e.Param = maxTokensField(d)
+	}
+	return e
+}
+
+// features are what the classifier may ask about the request. The text is read
+// only when it does.
+func (r *resolver) features() *tiers.Features {
+	p, req := r.parsed.Prompt, r.parsed.Req
+	tenant := routing.Mix(maphash.String(r.it.seed, r.caller.Tenant)) // spread, or a session named like its tenant would cancel it out
+	f := &p.features
+	*f = tiers.Features{Now: r.in.Start, PromptTokens: r.parsed.Estimate,
+		MaxTokens: req.MaxTokens, LimitRequired: r.in.Dialect.RequiresMaxTokens(), Tools: req.Tools,
+		Count: r.countTokens, User: r.userText, System: r.systemText}
+	// Not prompt_cache_key: one application may send one key with all its chats.
+	session := cmp.Or(r.in.HTTP.Header.Get("X-Session-Id"), r.in.HTTP.Header.Get("Session-Id"), req.SessionID, req.ConversationID)
+	if session != "" {
+		f.Session = routing.Mix(tenant + maphash.String(r.it.seed, session))
+	}
+	p.turns = p.turns[:0]
+	for _, b := range p.chain {
+		if b.Message {
+			p.turns = append(p.turns, routing.Mix(tenant+b.Hash))
+		}
+	}
+	f.Turns = p.turns
+	return f
+}
+
+func (r *resolver) userText() []byte {
+	p := r.parsed.Prompt
+	p.user = prompt.AppendUserText(p.user[:0], r.parsed.Req, tiers.TextLimit)
+	return p.user
+}
+
+func (r *resolver) systemText() []byte {
+	p := r.parsed.Prompt
+	p.system = prompt.AppendSystemText(p.system[:0], r.parsed.Req, tiers.TextLimit)
+	return p.system
+}
+
+// countTokens counts the prompt's tokens exactly, by the vocabulary that comes
+// nearest to the default tier's model; false while that is not loaded and for
+// prompts that prompt.CountTokens does not count.
+func (r *resolver) countTokens() (int64, bool) {
+	v := r.it.control.Vocabularies.Get(r.in.Snap.Vocabulary)
+	if v == nil {
+		return 0, false
+	}
+	return prompt.CountTokens(r.parsed.Req, v)
+}
+
+// degrade moves a request whose budget is spent to the cheapest tier that its tenant may
+// use and that can take it; false when it has to stay refused: it names an engine's
+// model or a pool, which are never moved.
+func (r *resolver) degrade(res Resolution, spent tenants.Limit) (Resolution, bool) {
+	if res.Pinned || !res.Tier {
+		return res, false
+	}
+	var best *control.Pool
+	for _, p := range r.in.Snap.Pools { // the least capable first, so that it wins where prices are the same
+		if p.Tier && r.caller.MayUseTier(p.Name) && p.Served[r.in.Dialect] && r.fits(p.Name) && (best == nil || cheaper(p.Price, best.Price)) {
+			best = p
+		}
+	}
+	if best == nil {
+		return res, false
+	}
+	note := "the " + string(spent) + " budget is spent"
+	if best != res.Pool {
+		note += "; " + res.Rule + " asked for " + res.Pool.Name
+	}
+	res.Moves = append(res.Moves, tiers.Move{Tier: res.Pool.Name, Rule: res.Rule, By: "budget"})
+	res.Verdict = tiers.Verdict{Target: best.Name, Tier: true, Model: best.Model, Rule: "budget", Note: note, Explained: res.Explained}
+	res.Pool, res.ModelName = best, best.Model
+	return res, true
+}
+
+// cheaper compares two prices by what a prompt and an answer of one length cost.
+func cheaper(a, b tenants.Price) bool { return a.Input+a.Output < b.Input+b.Output }
+
+// resolveUnnamed resolves a request without a model that the default tier cannot
+// answer: to the lowest tier that serves its endpoint, else to the only pool that does.
+// Several pools have no order, so that the client must choose. v is what the catalogue
+// said.
+func (r *resolver) resolveUnnamed(v tiers.Verdict) (tiers.Verdict, error) {
+	p := r.in.Snap.Serving(r.in.Dialect, r.caller)
+	if p != nil && r.caller.MayUseModel("") && (p.Tier || !r.servedTwice(p)) {
+		return tiers.Verdict{Target: p.Name, Tier: p.Tier, Model: cmp.Or(p.Model, p.Models[0]), Rule: cmp.Or(v.Rule, "default")}, nil
+	}
+	names := r.servedNames()
+	if len(names) == 0 {
+		return tiers.Verdict{}, &openai.Error{Code: openai.CodeEndpointNotSupported,
+			Message: "No model that you may use is served on " + r.in.HTTP.URL.Path + "."}
+	}
+	return tiers.Verdict{}, &openai.Error{Code: openai.CodeMissingField, Param: "model",
+		Message: "The field model is missing: send one of " + strings.Join(names, ", ") + "."}
+}
+
+// servedTwice reports whether another pool than p serves the request's endpoint too.
+func (r *resolver) servedTwice(p *control.Pool) bool {
+	return slices.ContainsFunc(r.in.Snap.Pools, func(other *control.Pool) bool {
+		return other != p && other.Served[r.in.Dialect] && r.mayUse(other.Name)
+	})
+}
+
+// namesShown bounds the names of an error's message.
+const namesShown = 10
+
+// servedNames returns the first model names that the caller may ask by and whose tier
+// or pool serves the request's endpoint, quoted for a message.
+func (r *resolver) servedNames() (names []string) {
+	for _, name := range r.in.Snap.Catalog.Models(query(r.in.Snap, r.caller, "")) {
+		v, err := r.in.Snap.Catalog.Resolve(query(r.in.Snap, r.caller, name))
+		if err != nil || !r.in.Snap.ByName[v.Target].Served[r.in.Dialect] {
+			continue
+		}
+		if names = append(names, openai.Quoted(name)); len(names) == namesShown {
+			return append(names, "… (GET /v1/models lists all)")
+		}
+	}
+	return names
+}

@@ -1,0 +1,222 @@
+package intake
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"tierway/openai"
+)
+
+// uploadHead is how much of a body is read before it streams: a file's first bytes tell
+// it from JSON.
+const uploadHead = 512
+
+var (
+	errUploadOver    = errors.New("the upload is over")
+	errUploadTooLong = errors.New("it is longer than max_upload_bytes")
+)
+
+// Upload is a request body that streams to one worker. One piece of it is in memory at
+// a time, and it is sent at most once. The worker's Sender reads it on whatever
+// goroutine; the exchange ends it.
+type Upload struct {
+	Length int64 // -1: not known
+	in     *Inbound
+	most   int64     // of its bytes
+	from   io.Reader // what was read before, then the client's body
+	closes bool      // the answer says that the connection closes
+
+	reading sync.Mutex // held by a read; guards the next three
+	n       int64
+	waited  time.Duration // for the client, whose pace counts
+	err     error         // why the client's side failed
+
+	mu    sync.Mutex // guards the rest
+	begun bool       // a worker may have part of it
+	whole bool       // the client has sent all of it
+	over  bool       // nothing is read any more
+}
+
+// openUpload returns the request's body as an upload if its pool takes uploads, of at most so
+// many bytes, and the body is, or may be, longer than max_body_bytes; else nil. What may be a
+// JSON object is buffered, because its fields must be read, and so is what is compressed.
+func openUpload(in *Inbound, most int64) (*Upload, error) {
+	length := in.HTTP.ContentLength
+	if most == 0 || !in.hasBody() || length >= 0 && length <= int64(in.Snap.File.MaxBodyBytes) || len(in.HTTP.Header["Content-Encoding"]) > 0 {
+		return nil, nil
+	}
+	u := &Upload{in: in, most: most, Length: length, from: in.HTTP.Body}
+	if length > most {
+		in.closeConnection()
+		return nil, u.failure(errUploadTooLong)
+	}
+	head, err := u.head()
+	if err != nil {
+		return nil, u.failure(err)
+	}
+	u.from = io.MultiReader(bytes.NewReader(head), in.HTTP.Body)
+	if in.mayBeObject(head) {
+		in.HTTP.Body = struct {
+			io.Reader
+			io.Closer
+		}{u.from, in.HTTP.Body}
+		return nil, nil
+	}
+	in.ReadAt = time.Now()
+	if in.HTTP.ProtoMajor < 2 && in.answer.Get("Connection") == "" {
+		in.closeConnection() // unless the body is read to its end
+		u.closes = true
+	}
+	return u, nil
+}
+
+// head reads the beginning of the body, until it shows whether it may be an object.
+func (u *Upload) head() ([]byte, error) {
+	head := make([]byte, 0, uploadHead)
+	for len(head) < len(byteOrderMark) || len(head) < cap(head) && len(trimBlank(head)) == 0 {
+		n, err := u.read(head[len(head):cap(head)])
+		head = head[:len(head)+n]
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	u.n = 0 // it is read once more
+	return head, nil
+}
+
+// mayBeObject reports whether a body that begins so may be a JSON object in an encoding
+// that engines read.
+func (in *Inbound) mayBeObject(head []byte) bool {
+	return len(trimBlank(head)) == 0 || isObject(head) || in.otherwiseEncoded(head)
+}
+
+// Read reads a piece for the worker.
+func (u *Upload) Read(p []byte) (int, error) {
+	n, err := u.read(p)
+	u.mu.Lock()
+	u.begun = true
+	u.mu.Unlock()
+	return n, err
+}
+
+// read reads from the client, at no less than the pace of every body.
+func (u *Upload) read(p []byte) (int, error) {
+	u.reading.Lock()
+	defer u.reading.Unlock()
+	began := time.Now()
+	allowed := bodyGrace + time.Duration(u.n)*time.Second/bodyRate - u.waited
+	limit := began.Add(min(allowed, u.in.Snap.File.Timeouts.ClientStall))
+	if err := u.arm(limit); err != nil {
+		return 0, err
+	}
+	n, err := u.from.Read(p)
+	err = stalled(err, limit)
+	u.n += int64(n)
+	u.waited += time.Since(began)
+	if u.n > u.most {
+		n, err = 0, errUploadTooLong
+	}
+	if over := u.disarm(err == io.EOF || u.n == u.Length); err != nil && err != io.EOF && !over {
+		u.err = err
+	}
+	return n, err
+}
+
+// arm sets when the client's next bytes are due.
+func (u *Upload) arm(limit time.Time) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.over:
+		return errUploadOver
+	case u.whole:
+		return nil
+	}
+	return u.in.control.SetReadDeadline(limit)
+}
+
+// disarm removes the deadline again: over HTTP/2 it would end the stream while nothing
+// is read. It reports whether the upload was ended meanwhile.
+func (u *Upload) disarm(whole bool) (over bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.whole = u.whole || whole; !u.over {
+		u.in.control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next read
+	}
+	return u.over
+}
+
+// Stop ends the upload, and a read that waits for the client.
+func (u *Upload) Stop() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over = true; !u.whole {
+		u.in.control.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // a dead connection has no rest
+	}
+}
+
+// End ends the upload and returns when nothing reads from the client any more.
+func (u *Upload) End() {
+	u.Stop()
+	u.reading.Lock()
+	defer u.reading.Unlock()
+	if u.closes && u.IsWhole() {
+		u.in.answer.Del("Connection")
+	}
+}
+
+// IsWhole reports whether the client has sent all of it.
+func (u *Upload) IsWhole() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.whole
+}
+
+// Untouched reports whether no worker can have any of it.
+func (u *Upload) Untouched() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return !u.begun
+}
+
+// Left reports whether the client ended its own body early.
+func (u *Upload) Left() bool {
+	u.reading.Lock()
+	defer u.reading.Unlock()
+	return brokenOff(u.err)
+}
+
+// brokenOff reports whether an error of a body is the end of its connection or stream,
+// and not a body that is too long, too slow or malformed.
+func brokenOff(err error) bool {
+	timeout, isNet := errors.AsType[net.Error](err)
+	return errors.Is(err, io.ErrUnexpectedEOF) || isNet && !timeout.Timeout()
+}
+
+// Failed returns why the client's side failed, and the answer to that; nil if it did not.
+func (u *Upload) Failed() (cause, answer error) {
+	u.reading.Lock()
+	defer u.reading.Unlock()
+	if u.err == nil {
+		return nil, nil
+	}
+	return u.err, u.failure(u.err)
+}
+
+// failure is the answer to a body that failed on the client's side.
+func (u *Upload) failure(err error) error {
+	if errors.Is(err, errUploadTooLong) {
+		return &openai.Error{Code: openai.CodeRequestTooLarge, Cause: err,
+			Message: fmt.Sprintf("The request body is larger than %d bytes: send less, or raise max_upload_bytes of the pool.",
+				u.most)}
+	}
+	return u.in.brokenBody(err)
+}

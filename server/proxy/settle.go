@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"tierway/decisions"
+	"tierway/openai"
+	"tierway/server/control"
+	"tierway/store"
+	"tierway/tenants"
+)
+
+// rateHeaders sets OpenAI's six headers, as far as there are such limits.
+func rateHeaders(h http.Header, v tenants.Verdict) {
+	set := setInto(h)
+	if m := v.Requests; m.Set {
+		set.set("X-Ratelimit-Limit-Requests", strconv.FormatInt(m.Limit, 10))
+		set.set("X-Ratelimit-Remaining-Requests", strconv.FormatInt(m.Remaining, 10))
+		set.set("X-Ratelimit-Reset-Requests", openai.ShortDuration(m.Reset))
+	}
+	if m := v.Tokens; m.Set {
+		set.set("X-Ratelimit-Limit-Tokens", strconv.FormatInt(m.Limit, 10))
+		set.set("X-Ratelimit-Remaining-Tokens", strconv.FormatInt(m.Remaining, 10))
+		set.set("X-Ratelimit-Reset-Tokens", openai.ShortDuration(m.Reset))
+	}
+}
+
+// dropRateHeaders takes back what rateHeaders has set.
+func dropRateHeaders(h http.Header) {
+	for _, of := range []string{"Requests", "Tokens"} {
+		for _, what := range []string{"Limit", "Remaining", "Reset"} {
+			h.Del("X-Ratelimit-" + what + "-" + of)
+		}
+	}
+}
+
+// refunded reports whether nothing of the request has reached a worker, so that it
+// costs its tenant nothing.
+func (x *exchange) refunded() bool { return x.admission.Grant != nil && !x.settlement.sent }
+
+// settle gives back what charge has reserved, corrects it by what was used, and
+// writes the request's one line of the ledger.
+func (x *exchange) settle(d *decisions.Decision) {
+	st := &x.settlement
+	if x.caller.Caller == nil {
+		return
+	}
+	var price tenants.Price
+	if x.resolution.Pool != nil {
+		price = x.resolution.Pool.Price
+	}
+	money := price.Cost(st.usage.Prompt, st.usage.Cached, st.usage.Output)
+	if x.admission.Grant != nil {
+		x.admission.Grant.Settle(tenants.Used{Tokens: st.usage.Prompt + st.usage.Output, Money: money, Refund: x.refunded()})
+	}
+	if x.s.control.Stores.Ledger == nil || !st.inLedger {
+		return
+	}
+	if x.caller.Key != "" {
+		x.s.control.Database.LastUsed.NoteUse(x.caller.Key, x.in.Start)
+	}
+	at := x.admission.At // to whose day the request belongs
+	if at.IsZero() {
+		at = x.in.Start
+	}
+	x.s.control.Stores.Ledger.Add(store.Row{ID: newUUID7(at, x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: at,
+		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.resolution.KnownModel(), Worker: d.Worker,
+		Outcome: string(d.Result), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),
+		Prompt: st.usage.Prompt, Cached: st.usage.Cached, Output: st.usage.Output, Money: money, Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
+}
+
+// estimate books tokens that no engine reported: the prompt's estimate, and the
+// output that was counted on its way to the client. It is what the ledger calls
+// estimated. Raw answers are not booked in tokens.
+func (x *exchange) estimate(output int64) {
+	if x.resolution.Free(&x.in) || x.in.Dialect == openai.Audio || x.in.Dialect == openai.Images || x.in.Dialect == openai.Other {
+		return
+	}
+	x.settlement.usage, x.settlement.estimated = openai.Usage{Prompt: x.facts.PromptTokens, Output: output}, true
+}
+
+// newUUID7 returns a UUID of version 7 (RFC 9562): ordered by time, so that rows
+// that are written together lie together.
+func newUUID7(at time.Time, high, low uint64) string {
+	return control.FormatUUID(uint64(at.UnixMilli())<<16|high&0xffff, low, 7)
+}
