@@ -14,29 +14,6 @@ import (
 	"tierway/tenants"
 )
 
-// adminAPI makes and ends the keys of the admin plane.
-type adminAPI struct {
-	gateway
-	guard *guard
-}
-
-// operations are those on who may use the admin plane.
-func (a *adminAPI) operations() []operation {
-	return []operation{
-		{id: "list-admins", route: "GET /admin/admins", roles: admins, register: handle(a.listAdmins),
-			summary: "List who may use this API"},
-		{id: "create-admin", route: "POST /admin/admins", roles: admins, status: http.StatusCreated,
-			errors: creating, register: handle(withDatabase(a.gateway, a.createAdmin)),
-			summary: "Make an admin key; the answer holds it, once"},
-		{id: "delete-admin", route: "DELETE /admin/admins/{id}", roles: admins,
-			errors: []int{http.StatusConflict, http.StatusServiceUnavailable}, register: handle(a.deleteAdmin),
-			summary: "End an admin key"},
-		{id: "bootstrap", route: "POST /admin/bootstrap", status: http.StatusCreated, errors: creating,
-			register: handle(withDatabase(a.gateway, a.bootstrap)),
-			summary:  "Make the first admin key with the one-time secret that the gateway announces at its start"},
-	}
-}
-
 type adminCreate struct {
 	Name      string     `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"For the audit log; unique."`
 	Role      string     `json:"role" enum:"admin,viewer" doc:"admin: may all; viewer: sees all but admins, changes nothing."`
@@ -75,7 +52,7 @@ func showAdmin(ad store.Admin) adminView {
 		Expired: !ad.ExpiresAt.IsZero() && !time.Now().Before(ad.ExpiresAt), CreatedAt: optional(ad.CreatedAt), ExpiresAt: optional(ad.ExpiresAt)}
 }
 
-func (a *adminAPI) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[page[adminView]], error) {
+func (a *Plane) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[page[adminView]], error) {
 	_, _, all, _ := a.control.TenantsNow()
 	id, name := func(v *adminView) string { return v.ID }, func(v *adminView) string { return v.Name }
 	return &reply[page[adminView]]{Body: paged(mapped(all, showAdmin), in.PageQuery, id, name)}, nil
@@ -94,7 +71,7 @@ func newAdminKey(name, role, by string, expires time.Time) (secret string, ad st
 		CreatedBy: by, CreatedAt: time.Now().UTC(), ExpiresAt: expires}, nil
 }
 
-func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body adminCreate }) (*reply[adminAnswer], error) {
+func (a *Plane) createAdmin(ctx context.Context, in *struct{ Body adminCreate }) (*reply[adminAnswer], error) {
 	if in.Body.ExpiresAt != nil && !in.Body.ExpiresAt.After(time.Now()) {
 		return nil, invalid("body.expires_at", "it is over already: give a time to come", in.Body.ExpiresAt)
 	}
@@ -114,9 +91,7 @@ func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body adminCreate
 	return &reply[adminAnswer]{Body: adminAnswer{Admin: showAdmin(made), Secret: secret}}, nil
 }
 
-func (a *adminAPI) deleteAdmin(ctx context.Context, in *struct {
-	ID string `path:"id" maxLength:"63"`
-}) (*struct{}, error) {
+func (a *Plane) deleteAdmin(ctx context.Context, in *IDPath) (*struct{}, error) {
 	_, _, all, _ := a.control.TenantsNow()
 	i := slices.IndexFunc(all, func(ad store.Admin) bool { return ad.ID == in.ID })
 	if i < 0 {
@@ -133,7 +108,7 @@ func (a *adminAPI) deleteAdmin(ctx context.Context, in *struct {
 	return nil, nil
 }
 
-func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body bootstrapRequest }) (*reply[adminAnswer], error) {
+func (a *Plane) bootstrap(ctx context.Context, in *struct{ Body bootstrapRequest }) (*reply[adminAnswer], error) {
 	if !a.control.Bootstrap.Check(in.Body.Secret) {
 		a.guard.counts.AuthFailures.Inc()
 		a.guard.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "a wrong secret")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"runtime"
 	"strings"
@@ -18,31 +17,6 @@ import (
 	"tierway/server/control"
 	"tierway/store"
 )
-
-// configAPI shows and reloads the configuration, and shows how the gateway is.
-type configAPI struct {
-	gateway
-	path, version string
-	started       time.Time
-	draining      func() bool
-	inflight      func() int64
-}
-
-// operations are those on the configuration and the gateway itself.
-func (a *configAPI) operations() []operation {
-	return []operation{
-		{id: "get-config", route: "GET /admin/config", roles: anybody, register: handle(a.getConfig),
-			summary: "Show the configuration in force, without secrets"},
-		{id: "validate-config", route: "POST /admin/config/validate", roles: anybody,
-			errors: []int{http.StatusConflict}, register: handle(a.validateConfig),
-			summary: "Check the file on disk, or as admin a text that is sent"},
-		{id: "reload", route: "POST /admin/reload", roles: admins, preview: true,
-			errors: []int{http.StatusConflict, http.StatusPreconditionFailed}, register: handle(a.reloadConfig),
-			summary: "Read the configuration again: all of it takes effect or nothing"},
-		{id: "get-status", route: "GET /admin/status", roles: anybody, register: handle(a.getStatus),
-			summary: "Show version, uptime, and how database, Redis and ledger are"},
-	}
-}
 
 type configView struct {
 	Effective       json.RawMessage  `json:"effective" doc:"With defaults and live overrides; digests are cut, secrets left out."`
@@ -115,13 +89,13 @@ func problemView(p config.Problem) ProblemView {
 // changeView returns a change as the API shows it.
 func changeView(c config.Change) ChangeView { return ChangeView(c) }
 
-func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], error) {
+func (a *Plane) getConfig(context.Context, *struct{}) (*reply[configView], error) {
 	b, f := a.control.InForce(), a.control.Snapshot().File
 	effective, err := f.MarshalJSON()
 	if err != nil {
 		return nil, a.failed("printing the configuration", err)
 	}
-	v := configView{Effective: effective, Path: a.path, Hash: b.Hash, Generation: b.Generation, LoadedAt: b.LoadedAt.UTC(),
+	v := configView{Effective: effective, Path: a.options.Path, Hash: b.Hash, Generation: b.Generation, LoadedAt: b.LoadedAt.UTC(),
 		Overrides: append([]store.Override{}, a.control.OverridesNow()...), RestartRequired: []string{}, Warnings: mapped(f.Warnings(), problemView)}
 	if onDisk, err := a.control.ReadSource(); err == nil { // what is wrong with the file is what validate tells
 		for _, c := range config.Changes(b.File, onDisk) {
@@ -133,7 +107,7 @@ func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], e
 	return &reply[configView]{Body: v}, nil
 }
 
-func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *configText }) (*reply[validation], error) {
+func (a *Plane) validateConfig(ctx context.Context, in *struct{ Body *configText }) (*reply[validation], error) {
 	var f *config.File
 	var err error
 	switch text := in.Body != nil && in.Body.Text != ""; {
@@ -152,7 +126,7 @@ func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *config
 	}
 	var problems config.Problems
 	if !errors.As(err, &problems) {
-		problems = config.Problems{{File: a.path, Message: err.Error(), Hint: "the gateway must be able to read the file"}}
+		problems = config.Problems{{File: a.options.Path, Message: err.Error(), Hint: "the gateway must be able to read the file"}}
 	}
 	return &reply[validation]{Body: validation{Problems: mapped(problems, problemView)}}, nil
 }
@@ -161,7 +135,7 @@ func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *config
 // reloaded would otherwise be left out without a word.
 type noBody struct{}
 
-func (a *configAPI) reloadConfig(ctx context.Context, in *struct {
+func (a *Plane) reloadConfig(ctx context.Context, in *struct {
 	DryRun  bool   `query:"dry_run" doc:"Say what would change, and change nothing."`
 	IfMatch string `header:"If-Match" doc:"The to_hash of a preview: another file is refused."`
 	Body    *noBody
@@ -194,12 +168,12 @@ func rejected(ps config.Problems) error {
 }
 
 // unreadable is the answer to a configuration that cannot be read or put in force.
-func (a *configAPI) unreadable(err error) error {
+func (a *Plane) unreadable(err error) error {
 	detail := "The configuration could not be put in force: " + err.Error() + "."
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
 		detail = fmt.Sprintf("The file %s cannot be read: %s.", file.Path, file.Err)
 	}
-	return huma.Error422UnprocessableEntity(detail+" The one in force stays.", &huma.ErrorDetail{Location: a.path, Message: err.Error()})
+	return huma.Error422UnprocessableEntity(detail+" The one in force stays.", &huma.ErrorDetail{Location: a.options.Path, Message: err.Error()})
 }
 
 type statusView struct {
@@ -234,10 +208,10 @@ type ledgerView struct {
 	Away    bool  `json:"away"`
 }
 
-func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[statusView], error) {
+func (a *Plane) getStatus(context.Context, *struct{}) (*reply[statusView], error) {
 	now := time.Now()
-	v := statusView{Version: a.version, Go: runtime.Version(), StartedAt: a.started.UTC(), Uptime: int64(now.Sub(a.started) / time.Second),
-		Draining: a.draining(), Inflight: a.inflight(), Generation: a.control.InForce().Generation,
+	v := statusView{Version: a.options.Version, Go: runtime.Version(), StartedAt: a.started.UTC(), Uptime: int64(now.Sub(a.started) / time.Second),
+		Draining: a.options.Draining(), Inflight: a.options.Inflight(), Generation: a.control.InForce().Generation,
 		SQL: SQLView{State: "off"}, Redis: redisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)}}
 	if a.control.Stores.SQL != nil {
 		v.SQL = SQLView{State: a.control.Database.State.Load().String(), Kind: a.control.Stores.SQL.Kind(), ReadAt: optional(a.control.Snapshot().Identity.ReadAt)}

@@ -19,30 +19,6 @@ import (
 	"tierway/routing"
 )
 
-// decisionAPI reads the records of decisions.
-type decisionAPI struct {
-	gateway
-	records  *decisions.Log
-	draining func() bool
-	streams  atomic.Int32 // of operators who follow decisions
-	exports  atomic.Int32 // of decisions that are being read
-}
-
-// operations are those on the records of decisions.
-func (a *decisionAPI) operations() []operation {
-	return []operation{
-		{id: "list-decisions", route: "GET /admin/decisions", roles: anybody,
-			register: handle(a.listDecisions, exports[decisionPage](ndjson)),
-			summary:  "List the last requests, refused ones too, and what was decided about them, the newest first; application/x-ndjson by Accept exports whole records, the oldest first, as replay reads them"},
-		{id: "get-decision", route: "GET /admin/decisions/{id}", roles: anybody, register: handle(a.getDecision),
-			summary: "Show a request's whole record by its id, with every candidate's score; of several with one id the newest"},
-		{id: "stream-decisions", route: "GET /admin/decisions/stream", roles: anybody, endless: true,
-			errors:   []int{http.StatusServiceUnavailable},
-			register: handle(a.streamDecisions, streams),
-			summary:  "Follow decisions as server-sent events; last_event_id or Last-Event-ID resumes"},
-	}
-}
-
 // decisionView is a record as the API shows it: the Decision's own JSON with its
 // number, and its trace where telemetry.trace_ui says who shows traces.
 type decisionView struct {
@@ -76,7 +52,7 @@ const (
 	exportBatch = 256 << 10
 )
 
-func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
+func (a *Plane) listDecisions(_ context.Context, in *struct {
 	Accept string `header:"Accept"`
 	decisions.Filter
 	Cursor int64 `query:"cursor" minimum:"1" doc:"next_cursor of the page before, or a record's seq: only older ones."`
@@ -91,40 +67,40 @@ func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 		}
 		return &written{Body: func(c huma.Context) {
 			defer a.exports.Add(-1)
-			found, _ := a.records.Page(in.Cursor, in.Limit, in.Matches)
+			found, _ := a.options.Decisions.Page(in.Cursor, in.Limit, in.Matches)
 			exportDecisions(c, found)
 		}}, nil
 	}
 	if in.Limit > listMost {
 		return nil, invalid("query.limit", "expected number <= "+strconv.Itoa(listMost)+"; an export by Accept: "+ndjson+" may have more", in.Limit)
 	}
-	found, more := a.records.Page(in.Cursor, cmp.Or(in.Limit, listUsual), in.Matches)
-	now := a.records.Span()
-	p := decisionPage{Items: mapped(found, a.row), Kept: int(now.Next - now.Oldest), Keep: now.Keep}
+	found, more := a.options.Decisions.Page(in.Cursor, cmp.Or(in.Limit, listUsual), in.Matches)
+	now := a.options.Decisions.Span()
+	p := decisionPage{Items: mapped(found, a.decisionRow), Kept: int(now.Next - now.Oldest), Keep: now.Keep}
 	if more {
 		p.Next = new(strconv.FormatInt(found[len(found)-1].Seq, 10))
 	}
 	return inJSON(p), nil
 }
 
-func (a *decisionAPI) getDecision(_ context.Context, in *struct {
+func (a *Plane) getDecision(_ context.Context, in *struct {
 	ID string `path:"id" maxLength:"128"`
 }) (*reply[decisionView], error) {
-	n, known := a.records.Get(in.ID)
+	n, known := a.options.Decisions.Get(in.ID)
 	if !known {
 		return nil, huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep), and older ones where decisions.file says.")
 	}
-	return &reply[decisionView]{Body: a.view(n)}, nil
+	return &reply[decisionView]{Body: a.decisionView(n)}, nil
 }
 
-// view returns the whole record.
-func (a *decisionAPI) view(e decisions.Entry) decisionView {
+// decisionView returns the whole record.
+func (a *Plane) decisionView(e decisions.Entry) decisionView {
 	return decisionView{Seq: e.Seq, TraceURL: a.control.Snapshot().File.Telemetry.TraceURL(e.Decision.TraceID), Decision: *e.Decision}
 }
 
-// row returns the record without what fills screens: candidates and blocks.
-func (a *decisionAPI) row(e decisions.Entry) decisionView {
-	v := a.view(e)
+// decisionRow returns the record without what fills screens: candidates and blocks.
+func (a *Plane) decisionRow(e decisions.Entry) decisionView {
+	v := a.decisionView(e)
 	v.Features.Chain = nil
 	v.Attempts = slices.Clone(v.Attempts)
 	for i := range v.Attempts {

@@ -33,7 +33,7 @@ func streams(_ huma.Registry, op *huma.Operation) {
 	}}
 }
 
-func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
+func (a *Plane) streamDecisions(ctx context.Context, in *struct {
 	decisions.Filter
 	Header string `header:"Last-Event-ID" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen, as browsers send it; before last_event_id."`
 	Query  string `query:"last_event_id" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen; 0: all that are kept; absent: only what comes from now on."`
@@ -41,7 +41,7 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 	if err := checkFilter("query.until", &in.Filter); err != nil {
 		return nil, err
 	}
-	if a.draining() {
+	if a.options.Draining() {
 		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("The gateway is shutting down."), http.Header{"Retry-After": {"5"}}) // another one is up by then
 	}
 	after := int64(-1)
@@ -54,7 +54,7 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 		return nil, err
 	}
 	caller, _ := ctx.Value(operatorKey{}).(operator)
-	f := &decisions.Follower{Log: a.records, Matches: in.Matches, Event: func(e decisions.Entry) any { return a.row(e) }}
+	f := &decisions.Follower{Log: a.options.Decisions, Matches: in.Matches, Event: func(e decisions.Entry) any { return a.decisionRow(e) }}
 	return &written{Body: func(c huma.Context) {
 		defer a.streams.Add(-1)
 		c.SetHeader("Content-Type", eventStream)
@@ -67,8 +67,8 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 
 // mayFollow tells whether an operator's stream may go on: their key is still good,
 // and the gateway is not shutting down.
-func (a *decisionAPI) mayFollow(o operator) bool {
+func (a *Plane) mayFollow(o operator) bool {
 	admin, known := a.control.Snapshot().Identity.Admins[o.Digest]
 	good := admin.ExpiresAt.IsZero() || time.Now().Before(admin.ExpiresAt)
-	return known && good && slices.Contains(anybody, admin.Role) && !a.draining()
+	return known && good && slices.Contains(anybody, admin.Role) && !a.options.Draining()
 }

@@ -5,18 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"tierway/store"
 	"tierway/tenants"
 )
-
-// directory changes tenants and keys for the API.
-type directory struct {
-	gateway
-	changing sync.Mutex // so that changes of this gateway never lose to each other
-}
 
 // stored is the state of a tenant or key that decides whether it may be changed.
 type stored struct {
@@ -26,8 +19,8 @@ type stored struct {
 }
 
 // key returns the key of an id.
-func (d *directory) key(id string) (tenants.Key, error) {
-	_, ks, _, _ := d.control.TenantsNow()
+func (a *Plane) key(id string) (tenants.Key, error) {
+	_, ks, _, _ := a.control.TenantsNow()
 	i := slices.IndexFunc(ks, func(k tenants.Key) bool { return k.ID == id })
 	if i < 0 {
 		return tenants.Key{}, notFound("key", id)
@@ -36,27 +29,27 @@ func (d *directory) key(id string) (tenants.Key, error) {
 }
 
 // changeTenant changes a tenant of the database by f, at the version that If-Match asks for.
-func (d *directory) changeTenant(ctx context.Context, name, ifMatch string, f func(tenants.Tenant) error) error {
+func (a *Plane) changeTenant(ctx context.Context, name, ifMatch string, f func(tenants.Tenant) error) error {
 	var t tenants.Tenant
-	return d.change(ctx, ifMatch, func() (is stored, err error) {
-		t, err = d.tenant(name)
+	return a.changeDirectory(ctx, ifMatch, func() (is stored, err error) {
+		t, err = a.tenant(name)
 		return stored{"tenant", name, t.FromConfig, t.Version}, err
 	}, func() error { return f(t) })
 }
 
 // changeKey changes a key of the database by f, at the version that If-Match asks for.
-func (d *directory) changeKey(ctx context.Context, id, ifMatch string, f func(tenants.Key) error) error {
+func (a *Plane) changeKey(ctx context.Context, id, ifMatch string, f func(tenants.Key) error) error {
 	var k tenants.Key
-	return d.change(ctx, ifMatch, func() (is stored, err error) {
-		k, err = d.key(id)
+	return a.changeDirectory(ctx, ifMatch, func() (is stored, err error) {
+		k, err = a.key(id)
 		return stored{"key", id, k.FromConfig, k.Version}, err
 	}, func() error { return f(k) })
 }
 
-// change makes a change by f of what find finds in memory, which another gateway may have
+// changeDirectory makes a change by f of what find finds in memory, which another gateway may have
 // changed since. With If-Match the change fails then; without, the database is read again
 // and the change repeated.
-func (d *directory) change(ctx context.Context, ifMatch string, find func() (stored, error), f func() error) error {
+func (a *Plane) changeDirectory(ctx context.Context, ifMatch string, find func() (stored, error), f func() error) error {
 	match, err := tagOf(ifMatch)
 	if err != nil {
 		return err
@@ -64,13 +57,13 @@ func (d *directory) change(ctx context.Context, ifMatch string, find func() (sto
 	if match == (tag{}) { // what stands in config.yaml has version 0, and is not changed here
 		return store.ErrConflict
 	}
-	d.changing.Lock()
-	defer d.changing.Unlock()
+	a.changing.Lock()
+	defer a.changing.Unlock()
 	const tries = 3 // each loses only to another gateway's change in the same millisecond
 	for range tries {
 		is, err := find()
 		if err == nil && !is.fromConfig && !match.any {
-			if err = d.control.Database.Read(ctx); err == nil {
+			if err = a.control.Database.Read(ctx); err == nil {
 				is, err = find()
 			}
 		}
@@ -83,13 +76,13 @@ func (d *directory) change(ctx context.Context, ifMatch string, find func() (sto
 			return store.ErrConflict
 		}
 		if err = f(); err == nil {
-			d.control.Database.Changed(ctx)
+			a.control.Database.Changed(ctx)
 			return nil
 		}
 		if !errors.Is(err, store.ErrConflict) || !match.any {
 			return err
 		}
-		if err = d.control.Database.Read(ctx); err != nil {
+		if err = a.control.Database.Read(ctx); err != nil {
 			return err
 		}
 	}
@@ -97,20 +90,20 @@ func (d *directory) change(ctx context.Context, ifMatch string, find func() (sto
 }
 
 // mint makes a key and stores what may be known of it.
-func (d *directory) mint(ctx context.Context, k tenants.Key) (tenants.Key, string, error) {
+func (a *Plane) mint(ctx context.Context, k tenants.Key) (tenants.Key, string, error) {
 	secret, made, err := tenants.Mint(rand.Reader, k.Tenant)
 	if err != nil {
 		return k, "", err
 	}
 	k.ID, k.Hint, k.Digest, k.CreatedBy = made.ID, made.Hint, made.Digest, actorOf(ctx).Name
-	k, err = d.control.Stores.SQL.CreateKey(ctx, actorOf(ctx), k)
+	k, err = a.control.Stores.SQL.CreateKey(ctx, actorOf(ctx), k)
 	return k, secret, err
 }
 
 // usedNow asks the limiter of this process, which knows at least what passed
 // through it.
-func (d *directory) usedNow(tenant, key string, now time.Time) *usedNow {
-	local := d.control.Stores.Limiter
+func (a *Plane) usedNow(tenant, key string, now time.Time) *usedNow {
+	local := a.control.Stores.Limiter
 	day, month := local.Spent(tenant, key, now)
 	return &usedNow{Inflight: local.Inflight(tenant, key), Day: spentView(day), Month: spentView(month)}
 }

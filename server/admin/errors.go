@@ -17,7 +17,7 @@ import (
 
 // failed is the answer to an error of a store: what is the client's to mend with
 // its reason, everything else without, which the log has.
-func (g gateway) failed(doing string, err error) error {
+func (a *Plane) failed(doing string, err error) error {
 	var answered huma.StatusError
 	switch {
 	case errors.As(err, &answered):
@@ -31,27 +31,27 @@ func (g gateway) failed(doing string, err error) error {
 	case errors.Is(err, store.ErrLastAdmin):
 		return huma.Error409Conflict("It is the last admin key with the role admin. Make another first.")
 	case errors.Is(err, store.ErrNewer):
-		return g.away(doing, err, "The database's schema is newer than this program, which changes nothing in it. Update this gateway.")
+		return a.away(doing, err, "The database's schema is newer than this program, which changes nothing in it. Update this gateway.")
 	case errors.Is(err, context.Canceled):
 		return huma.Error503ServiceUnavailable("The request was given up before it was done.") // nobody reads this
 	case store.Unreachable(err) || errors.Is(err, context.DeadlineExceeded):
-		return g.away(doing, err, "The database cannot be reached right now. Nothing was changed.")
+		return a.away(doing, err, "The database cannot be reached right now. Nothing was changed.")
 	case store.Unwritable(err):
-		return g.away(doing, err, "The database takes no writes right now, as with a full disk. Nothing was changed.")
+		return a.away(doing, err, "The database takes no writes right now, as with a full disk. Nothing was changed.")
 	}
-	g.log.Error("an admin request failed", "doing", doing, "cause", err.Error())
+	a.log.Error("an admin request failed", "doing", doing, "cause", err.Error())
 	return huma.Error500InternalServerError("Something went wrong while " + doing + "; the gateway's log has the cause.")
 }
 
 // away is the answer while the database is away.
-func (g gateway) away(doing string, err error, detail string) error {
-	g.log.Warn("an admin request has to wait for the database", "doing", doing, "cause", err.Error())
+func (a *Plane) away(doing string, err error, detail string) error {
+	a.log.Warn("an admin request has to wait for the database", "doing", doing, "cause", err.Error())
 	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(detail), http.Header{"Retry-After": {"5"}}) // a restart takes seconds
 }
 
 // tenant returns the tenant of that name.
-func (g gateway) tenant(name string) (tenants.Tenant, error) {
-	ts, _, _, _ := g.control.TenantsNow()
+func (a *Plane) tenant(name string) (tenants.Tenant, error) {
+	ts, _, _, _ := a.control.TenantsNow()
 	i := slices.IndexFunc(ts, func(t tenants.Tenant) bool { return t.Name == name })
 	if i < 0 {
 		return tenants.Tenant{}, notFound("tenant", name)

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -21,29 +20,6 @@ import (
 	"tierway/tenants"
 	"tierway/tiers"
 )
-
-// routeAPI explains requests and replays recorded ones, each at most one at a time under a
-// draft: whoever sends one chooses how long it takes, of a core that requests need.
-type routeAPI struct {
-	gateway
-	records   *decisions.Log
-	explain   func(*http.Request, control.Question) (*decisions.Explanation, *uint64)
-	drafting  sync.Mutex // one explanation under a draft at a time
-	replaying sync.Mutex // one replay at a time
-}
-
-// operations are those that decide requests again, or before they are sent.
-func (a *routeAPI) operations() []operation {
-	return []operation{
-		{id: "explain-route", route: "POST /admin/route/explain", roles: anybody,
-			errors:   []int{http.StatusNotFound, http.StatusConflict},
-			register: handle(a.explainRoute),
-			summary:  "Say where a request would go now and why, or under a draft configuration, without sending it; or of a past one, by its id. The body may have 1 MiB: explain a longer request by its id"},
-		{id: "replay-route", route: "POST /admin/route/replay", roles: anybody, errors: []int{http.StatusConflict},
-			register: handle(a.replayRoute),
-			summary:  "Decide the last requests again under a draft configuration: who changes tier or worker, and estimates of hit rate, regret and cost; without a draft, whether the configuration in force explains them"},
-	}
-}
 
 // classification is what a request was classified by.
 type classification tiers.Explanation
@@ -70,7 +46,7 @@ type RouteExplanation struct {
 	Warnings []ProblemView          `json:"warnings,omitempty" doc:"Of the draft."`
 }
 
-func (a *routeAPI) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder }) (*reply[RouteExplanation], error) {
+func (a *Plane) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder }) (*reply[RouteExplanation], error) {
 	o := &in.Body
 	if (o.Decision == "") == (len(o.Request) == 0) {
 		return nil, invalid("body", "name request or decision, one of them", nil)
@@ -101,7 +77,7 @@ func (a *routeAPI) explainRoute(ctx context.Context, in *struct{ Body ExplainOrd
 }
 
 // draft builds a draft from its text; nil without one.
-func (a *routeAPI) draft(text *string, answer *RouteExplanation) (*control.Snapshot, error) {
+func (a *Plane) draft(text *string, answer *RouteExplanation) (*control.Snapshot, error) {
 	if text == nil {
 		return nil, nil
 	}
@@ -136,11 +112,11 @@ func draftRejected(err error) error {
 }
 
 // explainDecision explains a past request.
-func (a *routeAPI) explainDecision(o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
+func (a *Plane) explainDecision(o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
 	if o.Tenant != "" || o.KeyID != "" || o.Class != "" || o.Path != "" || len(o.Headers) > 0 {
 		return invalid("body.decision", "a past request has its own tenant, key, class, path and headers: name none beside it", nil)
 	}
-	n, known := a.records.Get(o.Decision)
+	n, known := a.options.Decisions.Get(o.Decision)
 	if !known {
 		return huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep).")
 	}
@@ -154,7 +130,7 @@ func (a *routeAPI) explainDecision(o *ExplainOrder, under *control.Snapshot, ans
 }
 
 // explainRequest explains a request that nobody sent.
-func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
+func (a *Plane) explainRequest(ctx context.Context, o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
 	r, err := o.request(ctx)
 	if err != nil {
 		return err
@@ -163,7 +139,7 @@ func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *c
 	if err != nil {
 		return err
 	}
-	e, rand := a.explain(r, control.Question{As: as})
+	e, rand := a.options.Explain(r, control.Question{As: as})
 	answer.Explanation = *e
 	if under == nil {
 		return nil
@@ -175,7 +151,7 @@ func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *c
 	if r, err = o.request(ctx); err != nil {
 		return err
 	}
-	answer.Draft, _ = a.explain(r, q)
+	answer.Draft, _ = a.options.Explain(r, q)
 	if missing != nil {
 		answer.Draft.Notes = append(answer.Draft.Notes, "the draft has no such tenant or key: explained as the one in force")
 	}

@@ -53,21 +53,6 @@ func wants(accept, other string) bool {
 	return negotiation.SelectQValueFast(accept, []string{"application/json", other}) == other
 }
 
-// auditAPI reads the audit log and the ledger.
-type auditAPI struct{ gateway }
-
-// operations are those on what was done and used.
-func (a *auditAPI) operations() []operation {
-	return []operation{
-		{id: "list-audit", route: "GET /admin/audit", roles: anybody, errors: reading,
-			register: handle(withDatabase(a.gateway, a.listAudit), exports[auditPage](ndjson)),
-			summary:  "Who changed what, the newest first; application/x-ndjson by Accept exports all"},
-		{id: "get-usage", route: "GET /admin/tenants/{name}/usage", roles: anybody, errors: reading,
-			register: handle(withDatabase(a.gateway, a.getUsage), exports[usageView](csvType)),
-			summary:  "What a tenant has used by UTC day; text/csv by Accept"},
-	}
-}
-
 type auditView struct {
 	ID        int64           `json:"id"`
 	At        time.Time       `json:"at"`
@@ -101,7 +86,7 @@ func storedJSON(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-func (a *auditAPI) listAudit(ctx context.Context, in *struct {
+func (a *Plane) listAudit(ctx context.Context, in *struct {
 	Accept string    `header:"Accept"`
 	Actor  string    `query:"actor" maxLength:"100"`
 	Action string    `query:"action" maxLength:"100"`
@@ -135,7 +120,7 @@ type auditPage struct {
 // bounded by itself, not the whole: a log may take minutes to read. An export that
 // breaks off, or that its client does not read, ends the connection without its last
 // chunk, so that a part does not look whole.
-func (a *auditAPI) exportAudit(ctx context.Context, c huma.Context, q store.AuditQuery, entries []store.AuditEntry) {
+func (a *Plane) exportAudit(ctx context.Context, c huma.Context, q store.AuditQuery, entries []store.AuditEntry) {
 	c.SetHeader("Content-Type", ndjson)
 	c.SetHeader("Content-Disposition", `attachment; filename="audit.ndjson"`)
 	c.SetStatus(http.StatusOK)
@@ -176,8 +161,8 @@ const (
 	usageMost = 367
 )
 
-func (a *auditAPI) getUsage(ctx context.Context, in *struct {
-	Name    string `path:"name" maxLength:"63"`
+func (a *Plane) getUsage(ctx context.Context, in *struct {
+	TenantPath
 	Accept  string `header:"Accept"`
 	From    string `query:"from" format:"date" doc:"The first UTC day; absent: 30 days back."`
 	To      string `query:"to" format:"date" doc:"The UTC day after the last; absent: tomorrow."`

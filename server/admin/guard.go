@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -35,11 +36,12 @@ func actorOf(ctx context.Context) store.Actor {
 
 // guard decides who may use an operation, and writes refusals down.
 type guard struct {
-	gateway
-	counts *telemetry.Metrics
-	rand   func() uint64
-	cross  http.CrossOriginProtection // refuses what a page of another site makes a browser send
-	routes map[string]*operation      // by method and gin's path; written before serving
+	control *control.Control
+	log     *slog.Logger
+	counts  *telemetry.Metrics
+	rand    func() uint64
+	cross   http.CrossOriginProtection // refuses what a page of another site makes a browser send
+	routes  map[string]*operation      // by method and gin's path; written before serving
 
 	mu        sync.Mutex          // guards the rest
 	refused   map[string]refusals // by client address

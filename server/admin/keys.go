@@ -5,36 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"tierway/store"
 	"tierway/tenants"
 )
-
-// keyAPI shows and changes the keys of tenants.
-type keyAPI struct{ *directory }
-
-// operations are those on tenants' keys.
-func (a *keyAPI) operations() []operation {
-	return []operation{
-		{id: "list-keys", route: "GET /admin/tenants/{name}/keys", roles: anybody, register: handle(a.listKeys),
-			summary: "List a tenant's keys, those that are over too"},
-		{id: "create-key", route: "POST /admin/tenants/{name}/keys", roles: admins, status: http.StatusCreated,
-			errors: creating, register: handle(withDatabase(a.gateway, a.createKey), bodyOf[KeySettings]),
-			summary: "Make a key; the answer holds it, once"},
-		{id: "get-key", route: "GET /admin/keys/{id}", roles: anybody, register: handle(a.getKey),
-			summary: "Show a key, without its secret"},
-		{id: "update-key", route: "PATCH /admin/keys/{id}", roles: admins, errors: changing,
-			register: handle(a.updateKey, bodyOf[KeySettings]),
-			summary:  "Change a key's name, rights, limits or expiry by a JSON merge patch"},
-		{id: "rotate-key", route: "POST /admin/keys/{id}/rotate", roles: admins, status: http.StatusCreated,
-			errors: changing, register: handle(a.rotateKey),
-			summary: "Put a new key in a key's place; both work during grace_s"},
-		{id: "revoke-key", route: "POST /admin/keys/{id}/revoke", roles: admins, errors: changing,
-			register: handle(a.revokeKey), summary: "End a key at once and for good"},
-	}
-}
 
 // KeySettings is what may be changed of a key.
 type KeySettings struct {
@@ -100,8 +75,8 @@ func showKey(k tenants.Key, now time.Time) keyView {
 		ReplacedBy: k.ReplacedBy, FromConfig: k.FromConfig, Version: k.Version}
 }
 
-func (a *keyAPI) listKeys(_ context.Context, in *struct {
-	Name string `path:"name" maxLength:"63"`
+func (a *Plane) listKeys(_ context.Context, in *struct {
+	TenantPath
 	PageQuery
 }) (*reply[page[keyView]], error) {
 	if _, err := a.tenant(in.Name); err != nil {
@@ -118,9 +93,7 @@ func (a *keyAPI) listKeys(_ context.Context, in *struct {
 	return &reply[page[keyView]]{Body: paged(views, in.PageQuery, id, name)}, nil
 }
 
-func (a *keyAPI) getKey(_ context.Context, in *struct {
-	ID string `path:"id" maxLength:"63"`
-}) (*tagged[keyView], error) {
+func (a *Plane) getKey(_ context.Context, in *IDPath) (*tagged[keyView], error) {
 	k, err := a.key(in.ID)
 	if err != nil {
 		return nil, err
@@ -130,8 +103,8 @@ func (a *keyAPI) getKey(_ context.Context, in *struct {
 	return &tagged[keyView]{ETag: etag(k.Version), Body: v}, nil
 }
 
-func (a *keyAPI) createKey(ctx context.Context, in *struct {
-	Name string `path:"name" maxLength:"63"`
+func (a *Plane) createKey(ctx context.Context, in *struct {
+	TenantPath
 	Body json.RawMessage
 }) (*tagged[keyAnswer], error) {
 	settings, err := merged(KeySettings{}, in.Body)
@@ -162,10 +135,10 @@ func (a *keyAPI) createKey(ctx context.Context, in *struct {
 		Warnings: append(warnings, advice(a.control.Snapshot().File, k.Rights, k.Limits)...)}}, nil
 }
 
-func (a *keyAPI) updateKey(ctx context.Context, in *struct {
-	ID      string `path:"id" maxLength:"63"`
-	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
-	Body    json.RawMessage
+func (a *Plane) updateKey(ctx context.Context, in *struct {
+	IDPath
+	Precondition
+	Body json.RawMessage
 }) (*tagged[keyAnswer], error) {
 	var made tenants.Key
 	err := a.changeKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) error {

@@ -19,10 +19,10 @@ type keyRevocation struct {
 	Reason string `json:"reason,omitempty" maxLength:"200" doc:"For the audit log."`
 }
 
-func (a *keyAPI) rotateKey(ctx context.Context, in *struct {
-	ID      string `path:"id" maxLength:"63"`
-	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
-	Body    *keyRotation
+func (a *Plane) rotateKey(ctx context.Context, in *struct {
+	IDPath
+	Precondition
+	Body *keyRotation
 }) (*tagged[keyAnswer], error) {
 	secret, next, err := tenants.Mint(rand.Reader, "") // the tenant is the old key's
 	if err != nil {
@@ -59,10 +59,10 @@ func over(k tenants.Key, now time.Time) error {
 	return huma.Error409Conflict(fmt.Sprintf("The key is %s and stays so. Make another.", k.State(now)))
 }
 
-func (a *keyAPI) revokeKey(ctx context.Context, in *struct {
-	ID      string `path:"id" maxLength:"63"`
-	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
-	Body    *keyRevocation
+func (a *Plane) revokeKey(ctx context.Context, in *struct {
+	IDPath
+	Precondition
+	Body *keyRevocation
 }) (*tagged[keyAnswer], error) {
 	reason := ""
 	if in.Body != nil {

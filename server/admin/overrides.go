@@ -53,7 +53,7 @@ type drainAnswer struct {
 }
 
 // addDrain marks a worker that takes no new requests by an override.
-func (a *workerAPI) addDrain(st *workerState, now time.Time) {
+func (a *Plane) addDrain(st *workerState, now time.Time) {
 	o := st.Weights.Override
 	if o == nil || !o.Drain {
 		return
@@ -82,11 +82,11 @@ func expectedOf(p *control.Pool, weights map[string]int, now time.Time) (map[str
 	return shares, []string{fmt.Sprintf("no worker of %s takes requests: those that may move go where classifier.unavailable says, all others fail", p.Name)}
 }
 
-func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
-	Name    string `path:"name" maxLength:"200"`
-	DryRun  bool   `query:"dry_run" doc:"Say what would happen, and change nothing."`
-	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
-	Body    workerChange
+func (a *Plane) weighWorker(ctx context.Context, in *struct {
+	WorkerPath
+	DryRun bool `query:"dry_run" doc:"Say what would happen, and change nothing."`
+	Precondition
+	Body workerChange
 }) (*tagged[workerAnswer], error) {
 	p, w, err := a.workerNamed(in.Name)
 	if err != nil {
@@ -95,7 +95,7 @@ func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
 	if in.DryRun {
 		return a.previewWeight(p, w, in.IfMatch, in.Body)
 	}
-	o, err := a.change(ctx, in.Name, in.IfMatch, in.Body.over)
+	o, err := a.changeOverride(ctx, in.Name, in.IfMatch, in.Body.over)
 	if err != nil {
 		return nil, a.failed("changing a worker's weight", err)
 	}
@@ -115,7 +115,7 @@ func (c workerChange) over(o store.Override) (store.Override, error) {
 }
 
 // previewWeight answers with the shares that a change would make.
-func (a *workerAPI) previewWeight(p *control.Pool, w workerState, ifMatch string, c workerChange) (*tagged[workerAnswer], error) {
+func (a *Plane) previewWeight(p *control.Pool, w workerState, ifMatch string, c workerChange) (*tagged[workerAnswer], error) {
 	match, err := tagOf(ifMatch)
 	if err != nil {
 		return nil, err
@@ -142,9 +142,9 @@ func (a *workerAPI) previewWeight(p *control.Pool, w workerState, ifMatch string
 	return &tagged[workerAnswer]{ETag: etag(was.Number()), Body: answer}, nil
 }
 
-// change changes what is in force of a worker by f, unless it is another than
+// changeOverride changes what is in force of a worker by f, unless it is another than
 // If-Match asks for: then it fails with store.ErrConflict.
-func (a *workerAPI) change(ctx context.Context, worker, ifMatch string, f func(store.Override) (store.Override, error)) (store.Override, error) {
+func (a *Plane) changeOverride(ctx context.Context, worker, ifMatch string, f func(store.Override) (store.Override, error)) (store.Override, error) {
 	match, err := tagOf(ifMatch)
 	if err != nil {
 		return store.Override{}, err
@@ -165,7 +165,7 @@ func (a *workerAPI) change(ctx context.Context, worker, ifMatch string, f func(s
 }
 
 // workerAnswer answers with a worker and its pool as they are after a change.
-func (a *workerAPI) workerAnswer(o store.Override) (*tagged[workerAnswer], error) {
+func (a *Plane) workerAnswer(o store.Override) (*tagged[workerAnswer], error) {
 	p, w, err := a.workerNamed(o.Worker)
 	if err != nil {
 		return nil, err
@@ -175,10 +175,10 @@ func (a *workerAPI) workerAnswer(o store.Override) (*tagged[workerAnswer], error
 	return &tagged[workerAnswer]{ETag: etag(o.Number()), Body: answer}, nil
 }
 
-func (a *workerAPI) drainWorker(ctx context.Context, in *struct {
-	Name    string `path:"name" maxLength:"200"`
-	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
-	Body    *drainRequest
+func (a *Plane) drainWorker(ctx context.Context, in *struct {
+	WorkerPath
+	Precondition
+	Body *drainRequest
 }) (*tagged[drainAnswer], error) {
 	p, w, err := a.workerNamed(in.Name)
 	if err != nil {
@@ -188,7 +188,7 @@ func (a *workerAPI) drainWorker(ctx context.Context, in *struct {
 	if in.Body != nil && in.Body.Timeout > 0 {
 		timeout = in.Body.Timeout
 	}
-	o, err := a.change(ctx, in.Name, in.IfMatch, drained)
+	o, err := a.changeOverride(ctx, in.Name, in.IfMatch, drained)
 	if err != nil {
 		return nil, a.failed("draining a worker", err)
 	}
@@ -214,14 +214,14 @@ func drained(o store.Override) (store.Override, error) {
 	return o, nil
 }
 
-func (a *workerAPI) undrainWorker(ctx context.Context, in *struct {
-	Name    string `path:"name" maxLength:"200"`
-	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+func (a *Plane) undrainWorker(ctx context.Context, in *struct {
+	WorkerPath
+	Precondition
 }) (*tagged[workerAnswer], error) {
 	if _, _, err := a.workerNamed(in.Name); err != nil {
 		return nil, err
 	}
-	o, err := a.change(ctx, in.Name, in.IfMatch, func(o store.Override) (store.Override, error) {
+	o, err := a.changeOverride(ctx, in.Name, in.IfMatch, func(o store.Override) (store.Override, error) {
 		o.Drain = false
 		return o, nil
 	})
@@ -232,16 +232,16 @@ func (a *workerAPI) undrainWorker(ctx context.Context, in *struct {
 	return a.workerAnswer(o)
 }
 
-func (a *workerAPI) listOverrides(_ context.Context, in *struct{ PageQuery }) (*reply[page[store.Override]], error) {
+func (a *Plane) listOverrides(_ context.Context, in *struct{ PageQuery }) (*reply[page[store.Override]], error) {
 	name := func(o *store.Override) string { return o.Worker }
 	return &reply[page[store.Override]]{Body: paged(a.control.OverridesNow(), in.PageQuery, name, name)}, nil
 }
 
-func (a *workerAPI) deleteOverride(ctx context.Context, in *struct {
+func (a *Plane) deleteOverride(ctx context.Context, in *struct {
 	Worker  string `path:"worker" maxLength:"200"`
 	IfMatch string `header:"If-Match" doc:"The worker's ETag that the change is based on."`
 }) (*struct{}, error) {
-	_, err := a.change(ctx, in.Worker, in.IfMatch, func(o store.Override) (store.Override, error) {
+	_, err := a.changeOverride(ctx, in.Worker, in.IfMatch, func(o store.Override) (store.Override, error) {
 		if !o.Says() {
 			return o, notFound("override of", in.Worker)
 		}

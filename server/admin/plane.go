@@ -7,6 +7,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"tierway/decisions"
@@ -36,33 +38,33 @@ type Options struct {
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
-// Plane is the admin API: its routes and what all of them share.
+// Plane is the admin API.
 type Plane struct {
-	gateway
+	options    Options
+	control    *control.Control
+	log        *slog.Logger
 	engine     *gin.Engine
 	api        huma.API
 	guard      *guard
-	decisions  *decisionAPI
-	routes     *routeAPI
 	operations []huma.Operation
-}
+	started    time.Time
 
-// gateway is what the resources of the API have in common: the gateway's state and the
-// answers to errors of its stores.
-type gateway struct {
-	control *control.Control
-	log     *slog.Logger
+	changing sync.Mutex   // of tenants and keys: changes of this gateway never lose to each other
+	drains   sync.Map     // of drainBegun by worker, those that were begun here
+	streams  atomic.Int32 // of operators who follow decisions
+	exports  atomic.Int32 // of decisions that are being read
+
+	// One at a time: whoever sends a draft chooses how long it takes, of a core that requests need.
+	drafting  sync.Mutex // explanations under a draft
+	replaying sync.Mutex // replays
 }
 
 // New builds the admin plane: everything under /admin/ with an admin key. Without
 // admin keys it is closed, never open.
 func New(o Options) *Plane {
-	all := gateway{o.Control, o.Log}
-	a := &Plane{gateway: all, engine: gin.New(),
-		guard: &guard{gateway: all, counts: o.Counts, rand: o.Rand,
-			routes: map[string]*operation{}, refused: map[string]refusals{}},
-		decisions: &decisionAPI{gateway: all, records: o.Decisions, draining: o.Draining},
-		routes:    &routeAPI{gateway: all, records: o.Decisions, explain: o.Explain}}
+	a := &Plane{options: o, control: o.Control, log: o.Log, engine: gin.New(), started: time.Now(),
+		guard: &guard{control: o.Control, log: o.Log, counts: o.Counts, rand: o.Rand,
+			routes: map[string]*operation{}, refused: map[string]refusals{}}}
 	e := a.engine
 	e.RedirectTrailingSlash, e.HandleMethodNotAllowed = false, true
 	e.Use(a.recoverRequest, a.guard.check)
@@ -73,35 +75,17 @@ func New(o Options) *Plane {
 		e.Match([]string{http.MethodGet, http.MethodHead}, path, gin.WrapH(h))
 	}
 	a.api = a.newAPI(o.Version)
-	dir := &directory{gateway: all}
-	a.register((&tenantAPI{dir}).operations())
-	a.register((&keyAPI{dir}).operations())
-	a.register((&adminAPI{all, a.guard}).operations())
-	a.register((&auditAPI{all}).operations())
-	a.register((&workerAPI{gateway: all}).operations())
-	a.register((&queueAPI{o.Control}).operations())
-	a.register(a.decisions.operations())
-	a.register(a.routes.operations())
-	a.register((&configAPI{gateway: all, path: o.Path, version: o.Version, started: time.Now(),
-		draining: o.Draining, inflight: o.Inflight}).operations())
-	a.register([]operation{{id: "get-openapi", route: "GET /admin/openapi.json", roles: anybody, register: handle(a.document),
-		summary: "This API as an OpenAPI document"}})
+	for _, op := range a.table() {
+		described := op.describe()
+		a.operations = append(a.operations, described)
+		a.guard.routes[ginPath(op.route)] = &op
+		op.register(a.api, described)
+	}
 	e.NoRoute(func(c *gin.Context) { Problem(c.Writer, http.StatusNotFound, "There is nothing at this address.") })
 	e.NoMethod(func(c *gin.Context) {
 		Problem(c.Writer, http.StatusMethodNotAllowed, "This address takes other methods: "+c.Writer.Header().Get("Allow")+".")
 	})
 	return a
-}
-
-// register adds operations to the API.
-func (a *Plane) register(ops []operation) {
-	for i := range ops {
-		op := &ops[i]
-		described := op.describe()
-		a.operations = append(a.operations, described)
-		a.guard.routes[ginPath(op.route)] = op
-		op.register(a.api, described)
-	}
 }
 
 // Operations returns the operations of the API in their order. The document has their
@@ -115,7 +99,7 @@ func (a *Plane) OpenAPI() *huma.OpenAPI { return a.api.OpenAPI() }
 func (a *Plane) Handler() http.Handler { return a.engine }
 
 // Streams returns how many operators follow decisions.
-func (a *Plane) Streams() int { return int(a.decisions.streams.Load()) }
+func (a *Plane) Streams() int { return int(a.streams.Load()) }
 
 // Problem answers with an error of RFC 9457.
 func Problem(w http.ResponseWriter, status int, detail string) {

@@ -9,19 +9,6 @@ import (
 	"tierway/tenants"
 )
 
-// queueAPI shows the queues.
-type queueAPI struct{ control *control.Control }
-
-// operations are those on queues.
-func (a *queueAPI) operations() []operation {
-	return []operation{
-		{id: "list-queues", route: "GET /admin/queues", roles: anybody, register: handle(a.listQueues),
-			summary: "List the queues: by class how many wait, for how long, and what became of those before them"},
-		{id: "get-queue", route: "GET /admin/queues/{tier}", roles: anybody, register: handle(a.getQueue),
-			summary: "Show a tier's or pool's queue with the requests that wait, in the order in which they would go"},
-	}
-}
-
 // QueueState is one queue as GET /admin/queues shows it.
 type QueueState struct {
 	Name       string                `json:"name" doc:"Of its tier or pool."`
@@ -75,12 +62,12 @@ type queueView struct {
 // nobody enters or leaves meanwhile, and so many take some 10 ms.
 const maxLooked = 10_000
 
-func (a *queueAPI) listQueues(context.Context, *struct{}) (*reply[page[QueueState]], error) {
+func (a *Plane) listQueues(context.Context, *struct{}) (*reply[page[QueueState]], error) {
 	now := time.Now()
 	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) QueueState { return queueState(p, now) })), nil
 }
 
-func (a *queueAPI) getQueue(_ context.Context, in *struct {
+func (a *Plane) getQueue(_ context.Context, in *struct {
 	Tier   string `path:"tier" maxLength:"200"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many that wait."`
 	Tenant string `query:"tenant" maxLength:"63" doc:"Only this tenant's."`

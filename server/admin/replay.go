@@ -54,7 +54,7 @@ const (
 	timeEvery = 256
 )
 
-func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder }) (*reply[replayAnswer], error) {
+func (a *Plane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder }) (*reply[replayAnswer], error) {
 	o := &in.Body
 	var filter decisions.Filter
 	if o.Filter != nil {
@@ -78,7 +78,7 @@ func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder
 	if under != nil {
 		c.Draft = new(under.ReplaySetup(share))
 	}
-	found, _ := a.records.Page(0, cmp.Or(o.Last, replayUsual), filter.Matches)
+	found, _ := a.options.Decisions.Page(0, cmp.Or(o.Last, replayUsual), filter.Matches)
 	slices.Reverse(found) // the oldest first
 	report, err := a.replay(ctx, c, found)
 	if err != nil {
@@ -88,7 +88,7 @@ func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder
 }
 
 // replay decides records again until it is done or ctx's end is near.
-func (a *routeAPI) replay(ctx context.Context, c replay.Config, found []decisions.Entry) (*replay.Report, error) {
+func (a *Plane) replay(ctx context.Context, c replay.Config, found []decisions.Entry) (*replay.Report, error) {
 	r, err := replay.New(c)
 	if err != nil {
 		return nil, a.failed("setting up the replay", err)

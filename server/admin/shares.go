@@ -7,7 +7,7 @@ import (
 )
 
 // fileWeights are the workers' weights without overrides.
-func (a *workerAPI) fileWeights() map[string]int {
+func (a *Plane) fileWeights() map[string]int {
 	weights := map[string]int{}
 	for _, spec := range a.control.InForce().File.Specs() {
 		weights[spec.Name] = *spec.Weight

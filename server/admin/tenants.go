@@ -4,33 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
 	"tierway/store"
 	"tierway/tenants"
 )
-
-// tenantAPI shows and changes tenants.
-type tenantAPI struct{ *directory }
-
-// operations are those on tenants.
-func (a *tenantAPI) operations() []operation {
-	return []operation{
-		{id: "list-tenants", route: "GET /admin/tenants", roles: anybody, register: handle(a.listTenants),
-			summary: "List the tenants"},
-		{id: "create-tenant", route: "POST /admin/tenants", roles: admins, status: http.StatusCreated,
-			errors: creating, register: handle(withDatabase(a.gateway, a.createTenant), bodyOf[tenantCreate]),
-			summary: "Make a tenant, with issue_key a key of it too"},
-		{id: "get-tenant", route: "GET /admin/tenants/{name}", roles: anybody, register: handle(a.getTenant),
-			summary: "Show a tenant and what it uses now"},
-		{id: "update-tenant", route: "PATCH /admin/tenants/{name}", roles: admins, errors: changing,
-			register: handle(a.updateTenant, bodyOf[TenantSettings]),
-			summary:  "Change a tenant by a JSON merge patch"},
-		{id: "delete-tenant", route: "DELETE /admin/tenants/{name}", roles: admins, errors: changing,
-			register: handle(a.deleteTenant), summary: "Delete a tenant with its keys; what it has used stays known"},
-	}
-}
 
 // TenantSettings is what may be changed of a tenant.
 type TenantSettings struct {
@@ -112,7 +90,7 @@ func countKeys(ks []tenants.Key, now time.Time) map[string]int {
 	return n
 }
 
-func (a *tenantAPI) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[page[tenantView]], error) {
+func (a *Plane) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[page[tenantView]], error) {
 	ts, ks, _, _ := a.control.TenantsNow()
 	keys := countKeys(ks, time.Now())
 	views := mapped(ts, func(t tenants.Tenant) tenantView { return showTenant(t, keys[t.Name]) })
@@ -120,9 +98,7 @@ func (a *tenantAPI) listTenants(_ context.Context, in *struct{ PageQuery }) (*re
 	return &reply[page[tenantView]]{Body: paged(views, in.PageQuery, name, name)}, nil
 }
 
-func (a *tenantAPI) getTenant(_ context.Context, in *struct {
-	Name string `path:"name" maxLength:"63"`
-}) (*tagged[tenantView], error) {
+func (a *Plane) getTenant(_ context.Context, in *TenantPath) (*tagged[tenantView], error) {
 	t, err := a.tenant(in.Name)
 	if err != nil {
 		return nil, err
@@ -134,7 +110,7 @@ func (a *tenantAPI) getTenant(_ context.Context, in *struct {
 	return &tagged[tenantView]{ETag: etag(t.Version), Body: v}, nil
 }
 
-func (a *tenantAPI) createTenant(ctx context.Context, in *struct{ Body json.RawMessage }) (*tagged[tenantAnswer], error) {
+func (a *Plane) createTenant(ctx context.Context, in *struct{ Body json.RawMessage }) (*tagged[tenantAnswer], error) {
 	c, err := merged(tenantCreate{}, in.Body)
 	if err == nil {
 		err = c.check(in.Body)
@@ -165,10 +141,10 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct{ Body json.RawM
 	return &tagged[tenantAnswer]{ETag: etag(made.Version), Body: answer}, nil
 }
 
-func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
-	Name    string `path:"name" maxLength:"63"`
-	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
-	Body    json.RawMessage
+func (a *Plane) updateTenant(ctx context.Context, in *struct {
+	TenantPath
+	Precondition
+	Body json.RawMessage
 }) (*tagged[tenantAnswer], error) {
 	var made tenants.Tenant
 	err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) error {
@@ -190,10 +166,10 @@ func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 		Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }
 
-func (a *tenantAPI) deleteTenant(ctx context.Context, in *struct {
-	Name    string `path:"name" maxLength:"63"`
+func (a *Plane) deleteTenant(ctx context.Context, in *struct {
+	TenantPath
 	Confirm string `query:"confirm" doc:"The tenant's name once more."`
-	IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+	Precondition
 }) (*struct{}, error) {
 	err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) error {
 		if in.Confirm != t.Name {

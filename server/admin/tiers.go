@@ -22,7 +22,7 @@ type tierState struct {
 	Learned poolState      `json:"learned"`
 }
 
-func (a *workerAPI) listTiers(context.Context, *struct{}) (*reply[page[tierState]], error) {
+func (a *Plane) listTiers(context.Context, *struct{}) (*reply[page[tierState]], error) {
 	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) tierState {
 		states, learned := a.poolWorkers(p, time.Now())
 		t := tierState{Name: p.Name, Tier: p.Tier, Model: p.Model, Models: append([]string{}, p.Models...), Serves: mapped(p.Serves, openai.Dialect.String),

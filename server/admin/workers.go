@@ -2,51 +2,13 @@ package admin
 
 import (
 	"context"
-	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"tierway/routing"
 	"tierway/server/control"
 	"tierway/store"
 )
-
-// workerAPI shows the workers and their pools, and changes what is live of a worker.
-type workerAPI struct {
-	gateway
-	drains sync.Map // of drainBegun by worker, those that were begun here
-}
-
-// operations are those on workers, their live overrides and their pools.
-func (a *workerAPI) operations() []operation {
-	return []operation{
-		{id: "list-workers", route: "GET /admin/workers", roles: anybody, register: handle(a.listWorkers),
-			summary: "List the workers with state, load, times and share, and what their pools have learned"},
-		{id: "get-worker", route: "GET /admin/workers/{name}", roles: anybody, register: handle(a.getWorker),
-			summary: "Show a worker; while it drains, how far it is"},
-		{id: "list-backends", route: "GET /admin/backends", roles: anybody, register: handle(a.listWorkers),
-			summary: "Another name of /admin/workers"},
-		{id: "get-backend", route: "GET /admin/backends/{name}", roles: anybody, register: handle(a.getWorker),
-			summary: "Another name of /admin/workers/{name}"},
-		{id: "weigh-worker", route: "PATCH /admin/workers/{name}", roles: admins, preview: true,
-			errors:   []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusServiceUnavailable},
-			register: handle(a.weighWorker),
-			summary:  "Give a worker another weight, for ttl_s seconds or until it is reset by null"},
-		{id: "drain-worker", route: "POST /admin/workers/{name}/drain", roles: admins, status: http.StatusAccepted,
-			errors: overriding, register: handle(a.drainWorker),
-			summary: "Give a worker no new requests; those under way finish"},
-		{id: "undrain-worker", route: "POST /admin/workers/{name}/undrain", roles: admins, errors: overriding,
-			register: handle(a.undrainWorker), summary: "Give a drained worker requests again"},
-		{id: "list-overrides", route: "GET /admin/overrides", roles: anybody, register: handle(a.listOverrides),
-			summary: "List the live changes over the configuration, with who made them and when"},
-		{id: "clear-override", route: "DELETE /admin/overrides/{worker}", roles: admins,
-			errors: overriding, register: handle(a.deleteOverride),
-			summary: "Give a worker back what the configuration says of it"},
-		{id: "list-tiers", route: "GET /admin/tiers", roles: anybody, register: handle(a.listTiers),
-			summary: "List the tiers and pools"},
-	}
-}
 
 // workerState is one worker as GET /admin/workers shows it: views of a control.LiveWorker.
 // The document lists embedded fields after all others, so that every field is in a group.
@@ -192,7 +154,7 @@ type workersView struct {
 	Pools   map[string]poolState `json:"pools" nullable:"false"`
 }
 
-func (a *workerAPI) listWorkers(context.Context, *struct{}) (*reply[workersView], error) {
+func (a *Plane) listWorkers(context.Context, *struct{}) (*reply[workersView], error) {
 	out := workersView{Workers: []workerState{}, Pools: map[string]poolState{}}
 	for _, p := range a.control.Snapshot().Pools {
 		states, st := a.poolWorkers(p, time.Now())
@@ -203,7 +165,7 @@ func (a *workerAPI) listWorkers(context.Context, *struct{}) (*reply[workersView]
 }
 
 // workerNamed returns the worker of that name with its pool.
-func (a *workerAPI) workerNamed(name string) (*control.Pool, workerState, error) {
+func (a *Plane) workerNamed(name string) (*control.Pool, workerState, error) {
 	for _, p := range a.control.Snapshot().Pools {
 		states, _ := a.poolWorkers(p, time.Now())
 		if i := slices.IndexFunc(states, func(w workerState) bool { return w.Name == name }); i >= 0 {
@@ -213,9 +175,7 @@ func (a *workerAPI) workerNamed(name string) (*control.Pool, workerState, error)
 	return nil, workerState{}, notFound("worker", name)
 }
 
-func (a *workerAPI) getWorker(_ context.Context, in *struct {
-	Name string `path:"name" maxLength:"200"`
-}) (*tagged[workerState], error) {
+func (a *Plane) getWorker(_ context.Context, in *WorkerPath) (*tagged[workerState], error) {
 	_, w, err := a.workerNamed(in.Name)
 	if err != nil {
 		return nil, err
@@ -224,7 +184,7 @@ func (a *workerAPI) getWorker(_ context.Context, in *struct {
 }
 
 // poolWorkers returns what is known of a pool and of each of its workers.
-func (a *workerAPI) poolWorkers(p *control.Pool, now time.Time) ([]workerState, poolState) {
+func (a *Plane) poolWorkers(p *control.Pool, now time.Time) ([]workerState, poolState) {
 	learned, ws := p.Routing.Estimates(), p.LiveWorkers(now)
 	byID := map[string]routing.WorkerEstimates{}
 	for _, w := range learned.Workers {

@@ -1,0 +1,200 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/store"
+)
+
+// operation is one operation of the admin API. Routes, roles, the OpenAPI document and
+// docs/admin-api.md are made from it.
+type operation struct {
+	id, route, summary string   // route is its method and path
+	roles              []string // who may; none: whoever has the bootstrap secret
+	preview            bool     // a viewer may with ?dry_run=true
+	endless            bool     // its answer goes on until its client leaves: it bounds its own time
+	status             int      // of success; 0: 200, or 204 of DELETE
+	errors             []int    // besides those that every operation has, and 404 where a path names something
+	register           func(huma.API, huma.Operation)
+}
+
+// Who may use an operation.
+var (
+	anybody = []string{store.RoleAdmin, store.RoleViewer}
+	admins  = []string{store.RoleAdmin}
+)
+
+// The errors that operations of one kind have.
+var (
+	reading    = []int{http.StatusNotImplemented, http.StatusServiceUnavailable}
+	creating   = append([]int{http.StatusConflict}, reading...)
+	changing   = append([]int{http.StatusPreconditionFailed}, creating...)
+	overriding = []int{http.StatusPreconditionFailed, http.StatusServiceUnavailable}
+	reloading  = []int{http.StatusConflict, http.StatusPreconditionFailed}
+	deciding   = []int{http.StatusConflict}
+)
+
+// table returns all operations.
+func (a *Plane) table() []operation {
+	return []operation{
+		{id: "list-tenants", route: "GET /admin/tenants", roles: anybody,
+			register: handle(a.listTenants), summary: "List the tenants"},
+		{id: "create-tenant", route: "POST /admin/tenants", roles: admins, status: http.StatusCreated, errors: creating,
+			register: handle(withDatabase(a, a.createTenant), bodyOf[tenantCreate]), summary: "Make a tenant, with issue_key a key of it too"},
+		{id: "get-tenant", route: "GET /admin/tenants/{name}", roles: anybody,
+			register: handle(a.getTenant), summary: "Show a tenant and what it uses now"},
+		{id: "update-tenant", route: "PATCH /admin/tenants/{name}", roles: admins, errors: changing,
+			register: handle(a.updateTenant, bodyOf[TenantSettings]), summary: "Change a tenant by a JSON merge patch"},
+		{id: "delete-tenant", route: "DELETE /admin/tenants/{name}", roles: admins, errors: changing,
+			register: handle(a.deleteTenant), summary: "Delete a tenant with its keys; what it has used stays known"},
+		{id: "list-keys", route: "GET /admin/tenants/{name}/keys", roles: anybody,
+			register: handle(a.listKeys), summary: "List a tenant's keys, those that are over too"},
+		{id: "create-key", route: "POST /admin/tenants/{name}/keys", roles: admins, status: http.StatusCreated, errors: creating,
+			register: handle(withDatabase(a, a.createKey), bodyOf[KeySettings]), summary: "Make a key; the answer holds it, once"},
+		{id: "get-key", route: "GET /admin/keys/{id}", roles: anybody,
+			register: handle(a.getKey), summary: "Show a key, without its secret"},
+		{id: "update-key", route: "PATCH /admin/keys/{id}", roles: admins, errors: changing,
+			register: handle(a.updateKey, bodyOf[KeySettings]), summary: "Change a key's name, rights, limits or expiry by a JSON merge patch"},
+		{id: "rotate-key", route: "POST /admin/keys/{id}/rotate", roles: admins, status: http.StatusCreated, errors: changing,
+			register: handle(a.rotateKey), summary: "Put a new key in a key's place; both work during grace_s"},
+		{id: "revoke-key", route: "POST /admin/keys/{id}/revoke", roles: admins, errors: changing,
+			register: handle(a.revokeKey), summary: "End a key at once and for good"},
+		{id: "list-admins", route: "GET /admin/admins", roles: admins,
+			register: handle(a.listAdmins), summary: "List who may use this API"},
+		{id: "create-admin", route: "POST /admin/admins", roles: admins, status: http.StatusCreated, errors: creating,
+			register: handle(withDatabase(a, a.createAdmin)), summary: "Make an admin key; the answer holds it, once"},
+		{id: "delete-admin", route: "DELETE /admin/admins/{id}", roles: admins, errors: []int{http.StatusConflict, http.StatusServiceUnavailable},
+			register: handle(a.deleteAdmin), summary: "End an admin key"},
+		{id: "bootstrap", route: "POST /admin/bootstrap", status: http.StatusCreated, errors: creating,
+			register: handle(withDatabase(a, a.bootstrap)), summary: "Make the first admin key with the one-time secret that the gateway announces at its start"},
+		{id: "list-audit", route: "GET /admin/audit", roles: anybody, errors: reading,
+			register: handle(withDatabase(a, a.listAudit), exports[auditPage](ndjson)), summary: "Who changed what, the newest first; application/x-ndjson by Accept exports all"},
+		{id: "get-usage", route: "GET /admin/tenants/{name}/usage", roles: anybody, errors: reading,
+			register: handle(withDatabase(a, a.getUsage), exports[usageView](csvType)), summary: "What a tenant has used by UTC day; text/csv by Accept"},
+		{id: "list-workers", route: "GET /admin/workers", roles: anybody,
+			register: handle(a.listWorkers), summary: "List the workers with state, load, times and share, and what their pools have learned"},
+		{id: "get-worker", route: "GET /admin/workers/{name}", roles: anybody,
+			register: handle(a.getWorker), summary: "Show a worker; while it drains, how far it is"},
+		{id: "list-backends", route: "GET /admin/backends", roles: anybody,
+			register: handle(a.listWorkers), summary: "Another name of /admin/workers"},
+		{id: "get-backend", route: "GET /admin/backends/{name}", roles: anybody,
+			register: handle(a.getWorker), summary: "Another name of /admin/workers/{name}"},
+		{id: "weigh-worker", route: "PATCH /admin/workers/{name}", roles: admins, preview: true, errors: []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusServiceUnavailable},
+			register: handle(a.weighWorker), summary: "Give a worker another weight, for ttl_s seconds or until it is reset by null"},
+		{id: "drain-worker", route: "POST /admin/workers/{name}/drain", roles: admins, status: http.StatusAccepted, errors: overriding,
+			register: handle(a.drainWorker), summary: "Give a worker no new requests; those under way finish"},
+		{id: "undrain-worker", route: "POST /admin/workers/{name}/undrain", roles: admins, errors: overriding,
+			register: handle(a.undrainWorker), summary: "Give a drained worker requests again"},
+		{id: "list-overrides", route: "GET /admin/overrides", roles: anybody,
+			register: handle(a.listOverrides), summary: "List the live changes over the configuration, with who made them and when"},
+		{id: "clear-override", route: "DELETE /admin/overrides/{worker}", roles: admins, errors: overriding,
+			register: handle(a.deleteOverride), summary: "Give a worker back what the configuration says of it"},
+		{id: "list-tiers", route: "GET /admin/tiers", roles: anybody,
+			register: handle(a.listTiers), summary: "List the tiers and pools"},
+		{id: "list-queues", route: "GET /admin/queues", roles: anybody,
+			register: handle(a.listQueues), summary: "List the queues: by class how many wait, for how long, and what became of those before them"},
+		{id: "get-queue", route: "GET /admin/queues/{tier}", roles: anybody,
+			register: handle(a.getQueue), summary: "Show a tier's or pool's queue with the requests that wait, in the order in which they would go"},
+		{id: "list-decisions", route: "GET /admin/decisions", roles: anybody,
+			register: handle(a.listDecisions, exports[decisionPage](ndjson)), summary: "List the last requests, refused ones too, and what was decided about them, the newest first; application/x-ndjson by Accept exports whole records, the oldest first, as replay reads them"},
+		{id: "get-decision", route: "GET /admin/decisions/{id}", roles: anybody,
+			register: handle(a.getDecision), summary: "Show a request's whole record by its id, with every candidate's score; of several with one id the newest"},
+		{id: "stream-decisions", route: "GET /admin/decisions/stream", roles: anybody, endless: true, errors: []int{http.StatusServiceUnavailable},
+			register: handle(a.streamDecisions, streams), summary: "Follow decisions as server-sent events; last_event_id or Last-Event-ID resumes"},
+		{id: "explain-route", route: "POST /admin/route/explain", roles: anybody, errors: []int{http.StatusNotFound, http.StatusConflict},
+			register: handle(a.explainRoute), summary: "Say where a request would go now and why, or under a draft configuration, without sending it; or of a past one, by its id. The body may have 1 MiB: explain a longer request by its id"},
+		{id: "replay-route", route: "POST /admin/route/replay", roles: anybody, errors: deciding,
+			register: handle(a.replayRoute), summary: "Decide the last requests again under a draft configuration: who changes tier or worker, and estimates of hit rate, regret and cost; without a draft, whether the configuration in force explains them"},
+		{id: "get-config", route: "GET /admin/config", roles: anybody,
+			register: handle(a.getConfig), summary: "Show the configuration in force, without secrets"},
+		{id: "validate-config", route: "POST /admin/config/validate", roles: anybody, errors: deciding,
+			register: handle(a.validateConfig), summary: "Check the file on disk, or as admin a text that is sent"},
+		{id: "reload", route: "POST /admin/reload", roles: admins, preview: true, errors: reloading,
+			register: handle(a.reloadConfig), summary: "Read the configuration again: all of it takes effect or nothing"},
+		{id: "get-status", route: "GET /admin/status", roles: anybody,
+			register: handle(a.getStatus), summary: "Show version, uptime, and how database, Redis and ledger are"},
+		{id: "get-openapi", route: "GET /admin/openapi.json", roles: anybody,
+			register: handle(a.document), summary: "This API as an OpenAPI document"},
+	}
+}
+
+// action names the operation as the audit log does: tenant.update.
+func (op *operation) action() string {
+	verb, noun, ok := strings.Cut(op.id, "-")
+	if !ok {
+		return op.id
+	}
+	return noun + "." + verb
+}
+
+// describe returns the operation as huma takes it.
+func (op operation) describe() huma.Operation {
+	method, path, _ := strings.Cut(op.route, " ")
+	o := huma.Operation{OperationID: op.id, Method: method, Path: path, Summary: op.summary,
+		DefaultStatus: op.status, MaxBodyBytes: maxAdminBody,
+		BodyReadTimeout: 2 * adminPatience, // its deadline ends the whole request: beyond what that may take
+		Extensions:      map[string]any{"x-roles": append([]string{}, op.roles...)}}
+	errors := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity,
+		http.StatusTooManyRequests}, op.errors...)
+	if len(op.roles) > 0 {
+		o.Security = []map[string][]string{{securityScheme: {}}}
+	}
+	if op.preview {
+		o.Extensions["x-dry-run-roles"] = anybody
+	}
+	if strings.Contains(path, "{") {
+		errors = append(errors, http.StatusNotFound)
+	}
+	switch method {
+	case http.MethodGet:
+	case http.MethodDelete:
+		o.DefaultStatus = http.StatusNoContent
+	default:
+		errors = append(errors, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge,
+			http.StatusUnsupportedMediaType)
+	}
+	slices.Sort(errors)
+	o.Errors = slices.Compact(errors)
+	return o
+}
+
+// handler answers the requests of an operation.
+type handler[I, O any] func(context.Context, *I) (*O, error)
+
+// addition adds to the description of an operation.
+type addition func(huma.Registry, *huma.Operation)
+
+// handle returns how the operation of a handler is registered.
+func handle[I, O any](h handler[I, O], describe ...addition) func(huma.API, huma.Operation) {
+	return func(api huma.API, op huma.Operation) {
+		for _, d := range describe {
+			d(api.OpenAPI().Components.Schemas, &op)
+		}
+		huma.Register(api, op, h)
+	}
+}
+
+// withDatabase returns a handler that is called only where there is a database.
+func withDatabase[I, O any](a *Plane, h handler[I, O]) handler[I, O] {
+	return func(ctx context.Context, in *I) (*O, error) {
+		if a.control.Stores.SQL == nil {
+			return nil, huma.Error501NotImplemented("This gateway has no database. Set store.sql in its configuration, such as sqlite://tierway.db or postgres://…, and start it again; or write auth.keys and admin.keys into the configuration.")
+		}
+		return h(ctx, in)
+	}
+}
+
+// bodyOf makes the body of an operation be checked as a T and given to its
+// handler as it was sent, so that what was left out and what is null are told
+// apart.
+func bodyOf[T any](registry huma.Registry, op *huma.Operation) {
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: registry.Schema(reflect.TypeFor[T](), true, "")},
+	}}
+}
