@@ -25,8 +25,7 @@ func longChat(n int, more string) string {
 
 // heldBytes is the memory that bodies hold.
 func (r *rig) heldBytes() int64 {
-	held, _ := r.proxy.BodyMemory()
-	return held
+	return r.proxy.BodyMemory().Held
 }
 
 // TestBodiesShareOneBudget: beyond max_buffered_bytes a request is 503 before it is

@@ -55,7 +55,7 @@ func TestAPanicWhileExplainingKeepsNoMemory(t *testing.T) {
 	if e := r.Explain(q); e.Outcome != decisions.WouldReject || e.Code != "internal_error" {
 		t.Errorf("%s %s", e.Outcome, e.Code)
 	}
-	if held, _ := r.proxy.BodyMemory(); held != 0 {
+	if held := r.proxy.BodyMemory().Held; held != 0 {
 		t.Errorf("%d bytes are held", held)
 	}
 }

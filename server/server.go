@@ -89,12 +89,12 @@ func New(o Options) (*Server, error) {
 	}
 	s.planes = s.newPlanes(o)
 	s.metrics.Limits(control.LimitNames())
-	s.metrics.ObserveFleet(s.control.Pools.Gauges)
-	s.metrics.ObserveQueues(s.control.Pools.QueueGauges)
-	s.metrics.ObserveStores(s.control.Database.Gauges)
-	s.metrics.ObserveBodies(s.proxy.BodyMemory)
-	s.metrics.ObserveDecisions(s.decisionGauges)
-	s.metrics.ObserveTraces(s.traces.Counts)
+	telemetry.Observe(s.metrics, s.control.Pools.Gauges)
+	telemetry.Observe(s.metrics, s.control.Pools.QueueGauges)
+	telemetry.Observe(s.metrics, s.control.Database.Gauges)
+	telemetry.Observe(s.metrics, s.proxy.BodyMemory)
+	telemetry.Observe(s.metrics, s.decisionGauges)
+	telemetry.Observe(s.metrics, s.traces.Counts)
 	return s, nil
 }
 

@@ -23,7 +23,7 @@ type definer struct {
 	registry *prometheus.Registry
 	subject  string // of those that come next
 	names    []MetricName
-	descs    map[*series]*prometheus.Desc // of series that are read when a scrape comes
+	observed map[string]*prometheus.Desc // of the series that Observe sends, by name
 }
 
 // about says what the metrics that come next are about.
@@ -64,56 +64,22 @@ func (d *definer) histograms(name, help string, buckets []float64, labels ...str
 	return define(d, h, name, "histogram", help, labels...)
 }
 
-// read writes down series whose values come with observe.
-func (d *definer) read(all []series, labels ...string) {
-	for i := range all {
-		s, kind := &all[i], "gauge"
-		if s.kind == prometheus.CounterValue {
-			kind = "counter"
-		}
-		d.note(s.name, kind, s.help, labels)
-		d.descs[s] = prometheus.NewDesc(s.name, s.help, labels, nil)
+// series writes down a counter or gauge whose values a Collector of its own sends.
+func (d *definer) series(name, help string, labels ...string) *prometheus.Desc {
+	kind := "gauge"
+	if kindOf(name) == prometheus.CounterValue {
+		kind = "counter"
 	}
+	d.note(name, kind, help, labels)
+	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// series is a metric whose value is read when a scrape comes.
-type series struct {
-	name, help string
-	kind       prometheus.ValueType
-}
-
-// send sends values of the first len(values) series of a table under one set of labels.
-type send func(table []series, labels []string, values ...float64)
-
-// reader is a prometheus.Collector of the series of some tables. It calls read with each
-// scrape.
-type reader struct {
-	descs  map[*series]*prometheus.Desc
-	tables [][]series
-	read   func(send)
-}
-
-// observe makes every scrape call read, which sends the values of the tables.
-func (d *definer) observe(read func(send), tables ...[]series) {
-	d.registry.MustRegister(&reader{descs: d.descs, tables: tables, read: read})
-}
-
-// Describe is part of prometheus.Collector.
-func (r *reader) Describe(ch chan<- *prometheus.Desc) {
-	for _, table := range r.tables {
-		for i := range table {
-			ch <- r.descs[&table[i]]
-		}
+// kindOf returns the type of a series that is no histogram: counters end with _total.
+func kindOf(name string) prometheus.ValueType {
+	if strings.HasSuffix(name, "_total") {
+		return prometheus.CounterValue
 	}
-}
-
-// Collect is part of prometheus.Collector.
-func (r *reader) Collect(ch chan<- prometheus.Metric) {
-	r.read(func(table []series, labels []string, values ...float64) {
-		for i, v := range values {
-			ch <- prometheus.MustNewConstMetric(r.descs[&table[i]], table[i].kind, v, labels...)
-		}
-	})
+	return prometheus.GaugeValue
 }
 
 // units are those that a name can end with, before _total.

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -17,8 +16,9 @@ type flow struct {
 
 	dialects, outcomes []string // set once, with the first tier
 
-	mu      sync.Mutex           // guards the rest, and the counts of ended requests
-	oldest  func() time.Duration // nil: not known
+	startedDesc, inflightDesc, endedDesc *prometheus.Desc
+
+	mu      sync.Mutex // guards the rest, and the counts of ended requests
 	tiers   map[string]*Tier
 	removed []int64 // ended requests of forgotten tiers, by dialect, then outcome; nil without one
 }
@@ -36,24 +36,14 @@ const (
 	removedTier = "removed"
 )
 
-// flowSeries are in the order of their values in scrape.
-var flowSeries = []series{
-	{"tierway_requests_started_total", "Requests whose header was read. In every scrape it is the sum of tierway_requests_total plus tierway_inflight.", prometheus.CounterValue},
-	{"tierway_inflight", "Requests that have started and not ended.", prometheus.GaugeValue},
-	{"tierway_inflight_oldest_age_seconds", "How long the oldest request in flight has taken; 0 while none is.", prometheus.GaugeValue},
-}
-
-// endedSeries counts the ended ones.
-var endedSeries = []series{
-	{"tierway_requests_total", "Ended requests by tier, dialect and outcome: ok, refused (4xx), failed (5xx), truncated (broken off after its first content), client_gone. The tier none stands for those that ended before they had one, removed for all those of tiers that a reload took away.", prometheus.CounterValue},
-}
-
 // newFlow makes the counts and registers them.
 func newFlow(d *definer) *flow {
-	d.read(flowSeries)
-	d.read(endedSeries, "tier", "dialect", "outcome")
 	f := &flow{tiers: map[string]*Tier{}}
-	d.observe(f.scrape, flowSeries, endedSeries)
+	f.startedDesc = d.series("tierway_requests_started_total", "Requests whose header was read. In every scrape it is the sum of tierway_requests_total plus tierway_inflight.")
+	f.inflightDesc = d.series("tierway_inflight", "Requests that have started and not ended.")
+	describe[OldestRequest](d)
+	f.endedDesc = d.series("tierway_requests_total", "Ended requests by tier, dialect and outcome: ok, refused (4xx), failed (5xx), truncated (broken off after its first content), client_gone. The tier none stands for those that ended before they had one, removed for all those of tiers that a reload took away.", "tier", "dialect", "outcome")
+	d.registry.MustRegister(f)
 	return f
 }
 
@@ -115,33 +105,24 @@ func add(to, counts []int64) {
 	}
 }
 
-// scrape sends all counts.
-func (f *flow) scrape(send send) {
+// Describe is part of prometheus.Collector.
+func (f *flow) Describe(ch chan<- *prometheus.Desc) {
+	ch <- f.startedDesc
+	ch <- f.inflightDesc
+	ch <- f.endedDesc
+}
+
+// Collect is part of prometheus.Collector.
+func (f *flow) Collect(ch chan<- prometheus.Metric) {
 	ended, started := f.read()
 	inflight := started
 	for tier, counts := range ended {
 		for i, n := range counts {
-			send(endedSeries, []string{tier, f.dialects[i/len(f.outcomes)], f.outcomes[i%len(f.outcomes)]}, float64(n))
+			ch <- prometheus.MustNewConstMetric(f.endedDesc, prometheus.CounterValue, float64(n),
+				tier, f.dialects[i/len(f.outcomes)], f.outcomes[i%len(f.outcomes)])
 			inflight -= n
 		}
 	}
-	send(flowSeries, nil, float64(started), float64(inflight), f.oldestAge().Seconds())
-}
-
-// oldestAge returns the age of the oldest request in flight.
-func (f *flow) oldestAge() time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.oldest == nil {
-		return 0
-	}
-	return f.oldest()
-}
-
-// ObserveOldest makes each scrape ask for the age of the oldest request in flight, 0
-// while none is.
-func (m *Metrics) ObserveOldest(age func() time.Duration) {
-	m.flow.mu.Lock()
-	defer m.flow.mu.Unlock()
-	m.flow.oldest = age
+	ch <- prometheus.MustNewConstMetric(f.startedDesc, prometheus.CounterValue, float64(started))
+	ch <- prometheus.MustNewConstMetric(f.inflightDesc, prometheus.GaugeValue, float64(inflight))
 }

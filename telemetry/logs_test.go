@@ -9,9 +9,9 @@ import (
 
 func TestDroppedLogLinesAreShownByLog(t *testing.T) {
 	m := New("test")
-	m.ObserveLogs(func() Logs { return Logs{Access: 3, Program: 1} })
+	Observe(m, func() Logs { return Logs{Access: 3, Program: 1} })
 	const name = "tierway_log_dropped_lines_total"
-	want := "# HELP " + name + " " + logSeries[0].help + "\n# TYPE " + name + " counter\n" +
+	want := "# HELP " + name + " " + "Log lines that were dropped, by log (access, program): whatever reads the log is too slow, has left, or its disk is full." + "\n# TYPE " + name + " counter\n" +
 		name + "{log=\"access\"} 3\n" + name + "{log=\"program\"} 1\n"
 	if err := testutil.GatherAndCompare(m.registry, strings.NewReader(want), name); err != nil {
 		t.Error(err)

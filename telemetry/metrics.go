@@ -46,7 +46,7 @@ type Metrics struct {
 
 // New returns the metrics of a process that runs the given version.
 func New(version string) *Metrics {
-	d := &definer{registry: prometheus.NewRegistry(), descs: map[*series]*prometheus.Desc{}}
+	d := &definer{registry: prometheus.NewRegistry(), observed: map[string]*prometheus.Desc{}}
 	m := &Metrics{definer: d}
 	d.about("Requests")
 	m.flow = newFlow(d)
@@ -55,7 +55,7 @@ func New(version string) *Metrics {
 	m.RetryBudgetExhausted = d.counter("tierway_retry_budget_exhausted_total", "Retries that were not made because the retry budget was spent.")
 	m.streams = newStreams(d)
 	m.BodiesRefused = d.counter("tierway_request_bodies_refused_total", "Requests answered 503 because other bodies held the memory of max_buffered_bytes, or their tenant's share of it.")
-	d.read(bodySeries)
+	describe[BodyMemory](d)
 	exhausted := d.counters("tierway_fd_exhausted_total", "Connections that were not made because the gateway "+
 		"or its system had no file descriptor or memory free for a socket, by operation: accept (from clients), "+
 		"connect (to workers).", "operation")
@@ -68,27 +68,22 @@ func New(version string) *Metrics {
 	m.Overhead = d.histogram("tierway_overhead_seconds", "The gateway's own time, from the whole request read to the first attempt.", overheadSeconds)
 	m.tiers, m.workers = newTierVectors(d), newWorkerVectors(d)
 	d.about("Workers")
-	d.read(fleetSeries, "tier", "worker")
-	d.read(checkSeries, "tier", "worker", "result")
+	describe[WorkerGauges](d)
 	d.about("Queues")
 	m.waits = d.histograms("tierway_queue_wait_seconds", "How long requests that had a worker waited for it, once a request: before another attempt too. Who had one at once counts as 0, who had none not at all.", waitSeconds, "tier", "class")
-	d.read(tierSeries, "tier")
-	d.read(classSeries, "tier", "class")
-	d.read(shedSeries, "tier", "class", "reason")
+	describe[QueueGauges](d)
 	d.about("Tenants and limits")
 	m.AuthFailures = d.counter("tierway_auth_failures_total", "Requests refused for a missing, malformed or unknown key.")
 	m.tenants = newTenants(d)
 	m.plane, m.Reloads = newPlane(d)
 	d.about("Redis, database and ledger")
-	d.read(redisSeries)
-	d.read(databaseSeries)
+	describe[Stores](d)
 	d.about("Decision log")
-	d.read(decisionSeries)
+	describe[DecisionLog](d)
 	d.about("Traces")
-	d.read(traceSpanSeries, "result")
-	d.read(traceQueueSeries)
+	describe[TraceCounts](d)
 	d.about("Logs")
-	d.read(logSeries, "log")
+	describe[Logs](d)
 	d.about("Configuration and build")
 	d.build(version)
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

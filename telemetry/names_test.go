@@ -22,15 +22,16 @@ func exercised() *Metrics {
 	m.Started.Inc()
 	resolve(m, "small", "a")
 	m.Reloaded(1, time.Unix(1, 0))
-	m.ObserveFleet(func() []WorkerGauges { return []WorkerGauges{{Tier: "small", Worker: "a"}} })
-	m.ObserveQueues(func() []QueueGauges { return []QueueGauges{oneQueue} })
-	m.ObserveStores(func() Stores {
-		return Stores{Redis: &RedisGauges{}, Database: &DatabaseGauges{Read: time.Unix(1, 0)}}
+	Observe(m, func() []WorkerGauges { return []WorkerGauges{{Tier: "small", Worker: "a"}} })
+	Observe(m, func() []QueueGauges { return []QueueGauges{oneQueue} })
+	Observe(m, func() Stores {
+		return Stores{Redis: &RedisGauges{}, Database: &DatabaseGauges{Directory: &DirectoryGauges{Read: time.Unix(1, 0)}}}
 	})
-	m.ObserveDecisions(func() DecisionLog { return DecisionLog{} })
-	m.ObserveBodies(func() (held, limit int64) { return 0, 1 })
-	m.ObserveTraces(func() TraceCounts { return TraceCounts{} })
-	m.ObserveLogs(func() Logs { return Logs{} })
+	Observe(m, func() DecisionLog { return DecisionLog{} })
+	Observe(m, func() BodyMemory { return BodyMemory{Limit: 1} })
+	Observe(m, func() OldestRequest { return OldestRequest{} })
+	Observe(m, func() TraceCounts { return TraceCounts{} })
+	Observe(m, func() Logs { return Logs{} })
 	return m
 }
 

@@ -19,7 +19,7 @@ var oneQueue = QueueGauges{Tier: "small", Bytes: 4096, Stale: 7, MaxBytes: 1 << 
 func TestAScrapeReadsTheQueues(t *testing.T) {
 	m := New("test")
 	queues := []QueueGauges{oneQueue}
-	m.ObserveQueues(func() []QueueGauges { return queues })
+	Observe(m, func() []QueueGauges { return queues })
 	want := []string{
 		`tierway_metrics_stale_seconds_total{tier="small"} 7`,
 		`tierway_queue_bytes{tier="small"} 4096`,
@@ -79,7 +79,7 @@ func TestWaitsFallIntoTheirBuckets(t *testing.T) {
 
 func TestAScrapeReadsTheWorkers(t *testing.T) {
 	m := New("test")
-	m.ObserveFleet(func() []WorkerGauges {
+	Observe(m, func() []WorkerGauges {
 		return []WorkerGauges{{Tier: "small", Worker: "a", Up: true, Weight: 6, Inflight: 1, PendingTokens: 2, OutputTokens: 3, Waiting: 4, Running: 5,
 			KVUsage: 0.5, Breaker: 2, PrefillRate: 7, Bound: 8, Saturated: true, ChecksOK: 9, ChecksFailed: 10}}
 	})

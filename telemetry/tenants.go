@@ -16,6 +16,8 @@ import (
 // loses its series is kept beside them, so that nothing is ever missing from the
 // sum, and no series ever falls.
 type tenantCounts struct {
+	shown, hidden [len(tenantLabels)]*prometheus.Desc // of counts, and of former
+
 	ranking sync.Mutex // held while tenants are compared, before mu; guards ranked and the scores
 	ranked  time.Time  // the last comparison; zero before the first
 
@@ -55,21 +57,7 @@ const (
 	maxTenants = 100_000
 )
 
-// tenantSeries are in the order of tenantLabels.
-var tenantSeries = []series{
-	{"tierway_tenant_requests_total", "Ended requests by tenant and outcome. The telemetry.tenants busiest tenants have series of their own, which begin at 0 when they are given; all others together are the tenant other, which never falls. The tenant none stands for requests without a known one. With tierway_tenant_former_requests_total it is the sum of tierway_requests_total once nothing is in flight.", prometheus.CounterValue},
-	{"tierway_tenant_tokens_total", "Tokens by tenant and kind: prompt, cached (part of prompt), output. Which tenants have series: see tierway_tenant_requests_total.", prometheus.CounterValue},
-	{"tierway_tenant_refusals_total", "Requests refused by a limit, by tenant and limit. Which tenants have series: see tierway_tenant_requests_total.", prometheus.CounterValue},
-}
-
-// formerSeries are in the order of tenantSeries.
-var formerSeries = []series{
-	{"tierway_tenant_former_requests_total", "What tierway_tenant_requests_total has counted for tenants that have lost their series, so that the two together are all requests. It is apart, since in a rate of the whole it would count twice.", prometheus.CounterValue},
-	{"tierway_tenant_former_tokens_total", "What tierway_tenant_tokens_total has counted for tenants that have lost their series.", prometheus.CounterValue},
-	{"tierway_tenant_former_refusals_total", "What tierway_tenant_refusals_total has counted for tenants that have lost their series.", prometheus.CounterValue},
-}
-
-// tenantLabels are the labels of tenantSeries beside tenant, and those of formerSeries.
+// tenantLabels are the labels of the series of tenants beside tenant.
 var tenantLabels = [...]string{"outcome", "kind", "limit"}
 
 // The indexes into tenantLabels.
@@ -82,12 +70,20 @@ const (
 // newTenants makes the counts and registers them.
 func newTenants(d *definer) *tenantCounts {
 	t := &tenantCounts{}
-	for i, label := range tenantLabels {
-		d.read(tenantSeries[i:i+1], "tenant", label)
-		d.read(formerSeries[i:i+1], label)
+	for i, help := range [...][2]string{
+		byOutcome: {"Ended requests by tenant and outcome. The telemetry.tenants busiest tenants have series of their own, which begin at 0 when they are given; all others together are the tenant other, which never falls. The tenant none stands for requests without a known one. With tierway_tenant_former_requests_total it is the sum of tierway_requests_total once nothing is in flight.",
+			"What tierway_tenant_requests_total has counted for tenants that have lost their series, so that the two together are all requests. It is apart, since in a rate of the whole it would count twice."},
+		byKind: {"Tokens by tenant and kind: prompt, cached (part of prompt), output. Which tenants have series: see tierway_tenant_requests_total.",
+			"What tierway_tenant_tokens_total has counted for tenants that have lost their series."},
+		byLimit: {"Requests refused by a limit, by tenant and limit. Which tenants have series: see tierway_tenant_requests_total.",
+			"What tierway_tenant_refusals_total has counted for tenants that have lost their series."},
+	} {
+		what := [...]string{"requests", "tokens", "refusals"}[i]
+		t.shown[i] = d.series("tierway_tenant_"+what+"_total", help[0], "tenant", tenantLabels[i])
+		t.hidden[i] = d.series("tierway_tenant_former_"+what+"_total", help[1], tenantLabels[i])
 	}
 	t.setLabels(byKind, tokenKinds)
-	d.observe(t.scrape, tenantSeries, formerSeries)
+	d.registry.MustRegister(t)
 	return t
 }
 
@@ -165,8 +161,16 @@ func (t *tenantCounts) demote(one *tenant) {
 	t.own--
 }
 
-// scrape sends all counts of one moment.
-func (t *tenantCounts) scrape(send send) {
+// Describe is part of prometheus.Collector.
+func (t *tenantCounts) Describe(ch chan<- *prometheus.Desc) {
+	for i := range tenantLabels {
+		ch <- t.shown[i]
+		ch <- t.hidden[i]
+	}
+}
+
+// Collect is part of prometheus.Collector. It sends all counts of one moment.
+func (t *tenantCounts) Collect(ch chan<- prometheus.Metric) {
 	shown := map[string]counts{}
 	t.mu.Lock()
 	for name, one := range t.known {
@@ -178,9 +182,9 @@ func (t *tenantCounts) scrape(send send) {
 	t.mu.Unlock()
 	for i, values := range t.labels {
 		for j, value := range values {
-			send(formerSeries[i:i+1], []string{value}, float64(former[i][j]))
+			ch <- prometheus.MustNewConstMetric(t.hidden[i], prometheus.CounterValue, float64(former[i][j]), value)
 			for name, c := range shown {
-				send(tenantSeries[i:i+1], []string{name, value}, float64(c[i][j]))
+				ch <- prometheus.MustNewConstMetric(t.shown[i], prometheus.CounterValue, float64(c[i][j]), name, value)
 			}
 		}
 	}

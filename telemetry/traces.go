@@ -55,14 +55,6 @@ type Traces struct {
 	exported, failed, dropped, queued atomic.Int64 // spans
 }
 
-// TraceCounts counts ended spans: ended = exported + failed + dropped + queued.
-type TraceCounts struct {
-	Exported int64 // that the collector took
-	Failed   int64 // that it refused, or that could not be sent to it
-	Dropped  int64 // that found the queue full, or ended after the gateway had stopped sending
-	Queued   int64 // that wait, or are being sent now
-}
-
 const (
 	// usualQueue holds some 2,000 requests, in 20 MB.
 	usualQueue = 8192

@@ -8,7 +8,7 @@ import (
 
 func TestSpansAreCountedByWhatBecameOfThem(t *testing.T) {
 	m := New("v")
-	m.ObserveTraces(func() TraceCounts { return TraceCounts{Exported: 1, Failed: 2, Dropped: 3, Queued: 4} })
+	Observe(m, func() TraceCounts { return TraceCounts{Exported: 1, Failed: 2, Dropped: 3, Queued: 4} })
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	for _, line := range []string{`tierway_trace_spans_total{result="exported"} 1`, `tierway_trace_spans_total{result="failed"} 2`,

@@ -15,6 +15,7 @@ import (
 	"tierway/config"
 	"tierway/engines"
 	"tierway/server"
+	"tierway/telemetry"
 	"tierway/tenants"
 )
 
@@ -64,7 +65,7 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 	logs := openLogs(c.ErrOrStderr(), nil, "warn")
 	defer logs.close()
 	o := options(file, logs.log, logs.program)
-	o.Metrics.ObserveLogs(logs.dropped)
+	telemetry.Observe(o.Metrics, logs.dropped)
 	s, err := server.New(o)
 	if err != nil {
 		return err

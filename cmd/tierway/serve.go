@@ -129,7 +129,7 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	defer logs.close()
 	log := logs.log
 	o := options(file, log, logs.access)
-	o.Metrics.ObserveLogs(logs.dropped)
+	telemetry.Observe(o.Metrics, logs.dropped)
 	var s *server.Server
 	announced := announcer{out: c.ErrOrStderr(), log: log, address: func() string { return adminAddress(file, s) }}
 	defer announced.clear()

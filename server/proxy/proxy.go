@@ -63,7 +63,7 @@ func New(o Options) *Proxy {
 		px.records.access = decisions.NewAccessLog(o.Access)
 	}
 	o.Metrics.Outside(control.Dialects, control.Outcomes)
-	o.Metrics.ObserveOldest(px.flying.oldest)
+	telemetry.Observe(o.Metrics, func() telemetry.OldestRequest { return telemetry.OldestRequest{Age: px.flying.oldest()} })
 	return px
 }
 
@@ -87,8 +87,11 @@ func (px *Proxy) Cut() { px.isCut.Store(true) }
 // Inflight returns the requests between their first byte and their last.
 func (px *Proxy) Inflight() int64 { return px.inflight.Load() }
 
-// BodyMemory returns the bytes that request bodies hold, and their bound.
-func (px *Proxy) BodyMemory() (held, limit int64) { return px.intake.BodyMemory() }
+// BodyMemory returns the memory of request bodies.
+func (px *Proxy) BodyMemory() telemetry.BodyMemory {
+	held, limit := px.intake.BodyMemory()
+	return telemetry.BodyMemory{Held: held, Limit: limit}
+}
 
 // Remembered returns how many chats and stored responses the data plane knows the way of.
 func (px *Proxy) Remembered() (chats, responses int) { return px.intake.Chats(), px.stored.Count() }
