@@ -87,6 +87,7 @@ func homes() map[string][]string {
 		"go.opentelemetry.io/otel/trace":       {"telemetry", "engines", "decisions", "server/proxy", "workers"},
 		"go.opentelemetry.io/otel/attribute":   {"telemetry", "engines", "decisions", "workers"},
 		"go.opentelemetry.io/otel/codes":       {"telemetry", "decisions", "workers"},
+		"go.opentelemetry.io/otel/semconv":     {"telemetry", "decisions"},
 		"github.com/go-zeromq/zmq4":            {"workers"},
 		"github.com/vmihailenco/msgpack/v5":    {"workers"},
 		"go.yaml.in/yaml/v3":                   {"config"},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0" // the last version of the core conventions with the GenAI names
 	"go.opentelemetry.io/otel/trace"
 
 	"tierway/routing"
@@ -78,14 +79,14 @@ func (t Trace) root() telemetry.Span {
 	}
 	s.Name = strings.TrimSpace(verb + " " + route)
 	a := attrs{list: make([]attribute.KeyValue, 0, 40)} // as many as there can be
-	a.text(telemetry.AttrHTTPMethod, method)
-	a.text(telemetry.AttrHTTPRoute, route)
+	a.text(semconv.HTTPRequestMethodKey, method)
+	a.text(semconv.HTTPRouteKey, route)
 	if t.Status != StatusClientGone { // which is no status of an answer
-		a.number(telemetry.AttrHTTPStatus, int64(t.Status))
+		a.number(semconv.HTTPResponseStatusCodeKey, int64(t.Status))
 	}
 	// A stream that was opened for heartbeats fails with the status 200.
 	if s.Error = t.Status >= http.StatusInternalServerError || t.Result == Failed || t.Result == Truncated; s.Error {
-		a.text(telemetry.AttrErrorType, t.errorType())
+		a.text(semconv.ErrorTypeKey, t.errorType())
 	}
 	t.asked(&a)
 	t.decided(&a)
@@ -108,57 +109,57 @@ func (t Trace) errorType() string {
 // asked says what the request asked for, and who asked.
 func (t Trace) asked(a *attrs) {
 	if t.RequestedModel != "" {
-		a.text(telemetry.AttrGenAIModel, t.RequestedModel)
-		a.yes(telemetry.AttrGenAIStream, t.Stream)
-		a.count(telemetry.AttrGenAIMaxTokens, t.MaxTokens)
+		a.text(semconv.GenAIRequestModelKey, t.RequestedModel)
+		a.yes(semconv.GenAIRequestStreamKey, t.Stream)
+		a.count(semconv.GenAIRequestMaxTokensKey, t.MaxTokens)
 	}
-	a.text(telemetry.AttrRequestID, t.RequestID)
-	a.text(telemetry.AttrTenant, t.Tenant)
-	a.text(telemetry.AttrKey, t.Key)
-	a.text(telemetry.AttrClass, t.Class)
-	a.text(telemetry.AttrAskedClass, t.AskedClass)
-	a.text(telemetry.AttrDialect, t.Dialect)
-	a.count(telemetry.AttrEstimate, t.PromptTokens)
+	a.text("tierway.request_id", t.RequestID)
+	a.text("tierway.tenant", t.Tenant)
+	a.text("tierway.key", t.Key)
+	a.text("tierway.class", t.Class)
+	a.text("tierway.asked_class", t.AskedClass)
+	a.text("tierway.dialect", t.Dialect)
+	a.count("tierway.prompt_tokens_estimate", t.PromptTokens)
 }
 
 // decided says what was decided.
 func (t Trace) decided(a *attrs) {
-	a.text(telemetry.AttrTier, t.Tier)
-	a.text(telemetry.AttrRule, t.Rule)
-	a.text(telemetry.AttrRuleNote, t.RuleNote)
-	a.text(telemetry.AttrPolicy, t.Policy)
-	a.text(telemetry.AttrWorker, t.Worker)
-	a.text(telemetry.AttrReason, t.Reason)
-	a.yes(telemetry.AttrPromoted, t.Promoted)
-	a.text(telemetry.AttrOutcome, string(t.Result))
-	a.text(telemetry.AttrCode, t.Code)
-	a.text(telemetry.AttrLimit, t.Limit)
-	a.text(telemetry.AttrShed, t.Shed)
-	a.number(telemetry.AttrAttempts, int64(len(t.Attempts)))
-	a.count(telemetry.AttrGeneration, t.Generation)
+	a.text("tierway.tier", t.Tier)
+	a.text("tierway.rule", t.Rule)
+	a.text("tierway.rule_note", t.RuleNote)
+	a.text("tierway.policy", t.Policy)
+	a.text("tierway.worker", t.Worker)
+	a.text("tierway.reason", t.Reason)
+	a.yes("tierway.promoted", t.Promoted)
+	a.text("tierway.outcome", string(t.Result))
+	a.text("tierway.code", t.Code)
+	a.text("tierway.limit", t.Limit)
+	a.text("tierway.shed", t.Shed)
+	a.number("tierway.attempts", int64(len(t.Attempts)))
+	a.count("tierway.config_generation", t.Generation)
 }
 
 // measured says how long things took and what they cost.
 func (t Trace) measured(a *attrs) {
-	a.ms(telemetry.AttrOverheadMs, t.OverheadMs)
-	a.ms(telemetry.AttrQueueMs, t.QueueMs)
-	a.ms(telemetry.AttrTTFTMs, t.TTFTMs)
+	a.ms("tierway.overhead_ms", t.OverheadMs)
+	a.ms("tierway.queue_ms", t.QueueMs)
+	a.ms("tierway.ttft_ms", t.TTFTMs)
 	// Not by the conventions' names, and no operation: the attempts have both, and who
 	// sums up the tokens of generating spans would count them twice.
-	a.count(telemetry.AttrPrompt, t.Usage.Prompt)
-	a.count(telemetry.AttrCached, t.Usage.Cached)
-	a.count(telemetry.AttrOutput, t.Usage.Output)
-	a.yes(telemetry.AttrEstimated, t.Estimated)
+	a.count("tierway.prompt_tokens", t.Usage.Prompt)
+	a.count("tierway.cached_tokens", t.Usage.Cached)
+	a.count("tierway.output_tokens", t.Usage.Output)
+	a.yes("tierway.usage_estimated", t.Estimated)
 }
 
 // queued is a wait for the n-th worker, from 0.
 func (t Trace) queued(from, to float64, n int, shed string) telemetry.Span {
 	a := attrs{}
-	a.text(telemetry.AttrTier, t.Tier)
-	a.text(telemetry.AttrClass, t.Class)
-	a.text(telemetry.AttrShed, shed)
-	a.number(telemetry.AttrAttempt, int64(n)+1)
-	return telemetry.Span{Name: telemetry.SpanQueue, Start: t.at(from), End: t.at(to), Attributes: a.list}
+	a.text("tierway.tier", t.Tier)
+	a.text("tierway.class", t.Class)
+	a.text("tierway.shed", shed)
+	a.number("tierway.attempt", int64(n)+1)
+	return telemetry.Span{Name: "queue", Start: t.at(from), End: t.at(to), Attributes: a.list}
 }
 
 // routed is the choice of the n-th worker, from 0. After a wait it has no length:
@@ -169,18 +170,18 @@ func (t Trace) routed(try *Attempt, n int) telemetry.Span {
 		from -= try.SelectionUs / 1000
 	}
 	a := attrs{list: make([]attribute.KeyValue, 0, 12)}
-	a.text(telemetry.AttrWorker, try.Worker)
-	a.text(telemetry.AttrReason, try.Reason)
-	a.number(telemetry.AttrPredicted, try.Predicted)
-	a.ms(telemetry.AttrSelectionUs, try.SelectionUs)
-	a.number(telemetry.AttrAttempt, int64(n)+1)
-	s := telemetry.Span{Name: telemetry.SpanRoute, Start: t.at(from), End: t.at(try.AtMs)}
+	a.text("tierway.worker", try.Worker)
+	a.text("tierway.reason", try.Reason)
+	a.number("tierway.predicted_cached_tokens", try.Predicted)
+	a.ms("tierway.route.selection_us", try.SelectionUs)
+	a.number("tierway.attempt", int64(n)+1)
+	s := telemetry.Span{Name: "route", Start: t.at(from), End: t.at(try.AtMs)}
 	if c := try.Choice; c != nil {
-		a.text(telemetry.AttrPolicy, c.Policy)
-		a.text(telemetry.AttrKeyOf, c.KeyOf)
-		a.text(telemetry.AttrRunnerUp, c.RunnerUp)
-		a.number(telemetry.AttrSeen, int64(c.Seen))
-		a.yes(telemetry.AttrHeld, c.Held)
+		a.text("tierway.policy", c.Policy)
+		a.text("tierway.route.key_of", c.KeyOf)
+		a.text("tierway.route.runner_up", c.RunnerUp)
+		a.number("tierway.route.candidates", int64(c.Seen))
+		a.yes("tierway.route.held", c.Held)
 		s.Events = candidates(c, try.Worker, s.End)
 	}
 	s.Attributes = a.list
@@ -198,7 +199,7 @@ func candidates(c *routing.Choice, chosen string, at time.Time) []telemetry.Span
 	events := make([]telemetry.SpanEvent, 0, n)
 	add := func(v *routing.Candidate) {
 		if v != nil && len(events) < n {
-			events = append(events, telemetry.SpanEvent{Name: telemetry.EventCandidate, At: at, Attributes: candidateAttrs(v)})
+			events = append(events, telemetry.SpanEvent{Name: "candidate", At: at, Attributes: candidateAttrs(v)})
 		}
 	}
 	add(c.Of(chosen))
@@ -215,14 +216,14 @@ func candidates(c *routing.Choice, chosen string, at time.Time) []telemetry.Span
 
 func candidateAttrs(v *routing.Candidate) []attribute.KeyValue {
 	a := attrs{list: make([]attribute.KeyValue, 0, 10)}
-	a.text(telemetry.AttrWorker, v.Worker)
-	a.list = append(a.list, attribute.Float64(telemetry.AttrCandidateScore, v.Score))
-	a.text(telemetry.AttrCandidatePassed, v.Passed)
-	a.number(telemetry.AttrCandidateOverlap, v.Overlap)
-	a.count(telemetry.AttrCandidatePending, v.PendingTokens)
-	a.count(telemetry.AttrCandidateLoad, int64(v.Inflight))
+	a.text("tierway.worker", v.Worker)
+	a.list = append(a.list, attribute.Float64("tierway.candidate.score", v.Score))
+	a.text("tierway.candidate.passed", v.Passed)
+	a.number("tierway.candidate.overlap_tokens", v.Overlap)
+	a.count("tierway.candidate.pending_tokens", v.PendingTokens)
+	a.count("tierway.candidate.inflight", int64(v.Inflight))
 	v.Terms.All(func(name string, value float64) {
-		a.list = append(a.list, attribute.Float64(telemetry.AttrCandidateTerm+name, value))
+		a.list = append(a.list, attribute.Float64("tierway.candidate.term."+name, value))
 	})
 	return a.list
 }
@@ -242,24 +243,24 @@ func (t Trace) called(try *Attempt, n int) telemetry.Span {
 	a := attrs{list: make([]attribute.KeyValue, 0, 20)}
 	if t.asksModel() {
 		s.Name = strings.TrimSpace(t.operation() + " " + clean(t.Model))
-		a.text(telemetry.AttrGenAIOperation, t.operation())
-		a.text(telemetry.AttrGenAIProvider, t.provider())
-		a.text(telemetry.AttrGenAIModel, t.Model)
+		a.text(semconv.GenAIOperationNameKey, t.operation())
+		a.text(semconv.GenAIProviderNameKey, t.provider())
+		a.text(semconv.GenAIRequestModelKey, t.Model)
 		if t.RequestedModel != t.Model {
-			a.text(telemetry.AttrAskedModel, t.RequestedModel)
+			a.text("tierway.requested_model", t.RequestedModel)
 		}
-		a.yes(telemetry.AttrGenAIStream, t.Stream)
-		a.count(telemetry.AttrGenAIMaxTokens, t.MaxTokens)
+		a.yes(semconv.GenAIRequestStreamKey, t.Stream)
+		a.count(semconv.GenAIRequestMaxTokensKey, t.MaxTokens)
 		a.usage(try.Usage)
 	}
-	a.count(telemetry.AttrHTTPStatus, int64(try.Status))
-	a.text(telemetry.AttrErrorType, try.ErrorType)
-	a.text(telemetry.AttrWorker, try.Worker)
-	a.number(telemetry.AttrPredicted, try.Predicted)
-	a.number(telemetry.AttrAttempt, int64(n)+1)
+	a.count(semconv.HTTPResponseStatusCodeKey, int64(try.Status))
+	a.text(semconv.ErrorTypeKey, try.ErrorType)
+	a.text("tierway.worker", try.Worker)
+	a.number("tierway.predicted_cached_tokens", try.Predicted)
+	a.number("tierway.attempt", int64(n)+1)
 	if try.FirstAtMs > 0 {
-		a.list = append(a.list, attribute.Float64(telemetry.AttrGenAIFirst, max(try.FirstAtMs-try.AtMs, 0)/1000))
-		s.Events = []telemetry.SpanEvent{{Name: telemetry.EventFirst, At: t.at(try.FirstAtMs)}}
+		a.list = append(a.list, semconv.GenAIResponseTimeToFirstChunkKey.Float64(max(try.FirstAtMs-try.AtMs, 0)/1000))
+		s.Events = []telemetry.SpanEvent{{Name: "first_content", At: t.at(try.FirstAtMs)}}
 	}
 	s.Attributes = a.list
 	return s

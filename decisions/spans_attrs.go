@@ -6,49 +6,49 @@ import (
 	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"tierway/openai"
-	"tierway/telemetry"
 )
 
 // attrs gathers the attributes of a span.
 type attrs struct{ list []attribute.KeyValue }
 
 // text adds what is not empty.
-func (a *attrs) text(key, value string) {
+func (a *attrs) text(key attribute.Key, value string) {
 	if value != "" {
-		a.list = append(a.list, attribute.String(key, clean(value)))
+		a.list = append(a.list, key.String(clean(value)))
 	}
 }
 
 // number adds a number, count one that is not 0.
-func (a *attrs) number(key string, value int64) { a.list = append(a.list, attribute.Int64(key, value)) }
+func (a *attrs) number(key attribute.Key, value int64) { a.list = append(a.list, key.Int64(value)) }
 
-func (a *attrs) count(key string, value int64) {
+func (a *attrs) count(key attribute.Key, value int64) {
 	if value != 0 {
 		a.number(key, value)
 	}
 }
 
 // ms adds a time that is not 0.
-func (a *attrs) ms(key string, value float64) {
+func (a *attrs) ms(key attribute.Key, value float64) {
 	if value != 0 {
-		a.list = append(a.list, attribute.Float64(key, value))
+		a.list = append(a.list, key.Float64(value))
 	}
 }
 
 // yes adds what is true.
-func (a *attrs) yes(key string, value bool) {
+func (a *attrs) yes(key attribute.Key, value bool) {
 	if value {
-		a.list = append(a.list, attribute.Bool(key, true))
+		a.list = append(a.list, key.Bool(true))
 	}
 }
 
 func (a *attrs) usage(u Usage) {
 	if u != (Usage{}) {
-		a.number(telemetry.AttrGenAIInput, u.Prompt)
-		a.number(telemetry.AttrGenAIOutput, u.Output)
-		a.number(telemetry.AttrGenAICached, u.Cached)
+		a.number(semconv.GenAIUsageInputTokensKey, u.Prompt)
+		a.number(semconv.GenAIUsageOutputTokensKey, u.Output)
+		a.number(semconv.GenAIUsageCacheReadInputTokensKey, u.Cached)
 	}
 }
 

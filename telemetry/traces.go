@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -120,10 +120,9 @@ func newTraces(c TracesConfig, to *url.URL, exporter sdktrace.SpanExporter) *Tra
 		sdktrace.WithMaxExportBatchSize(batch), sdktrace.WithBatchTimeout(time.Duration(delay)*time.Millisecond))
 	// WithResource reports errors in the environment's attributes: it reads them again.
 	own, _ := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(
-		attribute.String(AttrServiceName, cmp.Or(c.Service, "tierway")),
-		attribute.String(AttrServiceVersion, c.Version)), resource.WithFromEnv())
+		semconv.ServiceName(cmp.Or(c.Service, "tierway")), semconv.ServiceVersion(c.Version)), resource.WithFromEnv())
 	t.options = []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(boundedProcessor{t.processor, t}),
-		sdktrace.WithResource(resource.NewWithAttributes(SchemaURL, own.Attributes()...))}
+		sdktrace.WithResource(resource.NewWithAttributes(semconv.SchemaURL, own.Attributes()...))}
 	t.SetSample(c.Sample)
 	return t
 }
@@ -152,7 +151,7 @@ func (t *Traces) SetSample(share float64) {
 		options = append(slices.Clip(options), sdktrace.WithSampler(sampler))
 	}
 	tracer := sdktrace.NewTracerProvider(options...).Tracer("tierway",
-		trace.WithInstrumentationVersion(t.version), trace.WithSchemaURL(SchemaURL))
+		trace.WithInstrumentationVersion(t.version), trace.WithSchemaURL(semconv.SchemaURL))
 	t.tracer.Store(&tracer)
 }
 

@@ -223,13 +223,13 @@ func rich() []Span {
 		attrs := make([]attribute.KeyValue, 0, n)
 		for j := range n {
 			if j%3 == 0 {
-				attrs = append(attrs, attribute.Int(AttrCandidateTerm+string(rune('a'+j)), j))
+				attrs = append(attrs, attribute.Int("tierway.candidate.term."+string(rune('a'+j)), j))
 			} else {
-				attrs = append(attrs, attribute.String(AttrCandidateTerm+string(rune('a'+j)), "a value"))
+				attrs = append(attrs, attribute.String("tierway.candidate.term."+string(rune('a'+j)), "a value"))
 			}
 		}
 		spans[i] = Span{Name: "POST /v1/chat/completions", Start: time.Unix(10, 0), End: time.Unix(11, 0), Attributes: attrs,
-			Events: []SpanEvent{{Name: EventCandidate, At: time.Unix(10, 0), Attributes: attrs[:6]}}}
+			Events: []SpanEvent{{Name: "candidate", At: time.Unix(10, 0), Attributes: attrs[:6]}}}
 	}
 	return spans
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -188,7 +189,7 @@ func TestARequestsSpansAreChildrenOfItsOwn(t *testing.T) {
 		if i > 0 && s.Parent().SpanID() != root.SpanContext().SpanID() || s.SpanContext().TraceID().String() != callerTrace || !s.SpanContext().IsValid() {
 			t.Errorf("%v is no child of the request's", s.SpanContext())
 		}
-		if s.Name() != fmt.Sprint(i) || s.StartTime().Unix() != 10 || s.EndTime().Unix() != 11 || s.InstrumentationScope().SchemaURL != SchemaURL {
+		if s.Name() != fmt.Sprint(i) || s.StartTime().Unix() != 10 || s.EndTime().Unix() != 11 || s.InstrumentationScope().SchemaURL != semconv.SchemaURL {
 			t.Errorf("%s from %v to %v by %v", s.Name(), s.StartTime(), s.EndTime(), s.InstrumentationScope())
 		}
 	}
@@ -207,7 +208,7 @@ func TestARequestsSpansAreChildrenOfItsOwn(t *testing.T) {
 	}
 	delete(said, "telemetry.sdk.version")
 	want := map[string]string{"service.name": "gate", "service.version": "v9", "a": "b c", "telemetry.sdk.name": "opentelemetry", "telemetry.sdk.language": "go"}
-	if d := cmp.Diff(want, said); d != "" || root.Resource().SchemaURL() != SchemaURL {
+	if d := cmp.Diff(want, said); d != "" || root.Resource().SchemaURL() != semconv.SchemaURL {
 		t.Errorf("the resource (-want +got):\n%s", d)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"tierway/e2e/rig"
 	"tierway/engines"
@@ -79,13 +80,13 @@ func exporter(traces *telemetry.Traces) func(*http.Request, engines.Account) {
 		if r.Header.Get("Traceparent") == "" { // checks of health name no trace
 			return
 		}
-		attrs := []attribute.KeyValue{attribute.String(telemetry.AttrHTTPRoute, r.URL.Path), attribute.String(telemetry.AttrGenAIAnswered, "sim")}
+		attrs := []attribute.KeyValue{semconv.HTTPRouteKey.String(r.URL.Path), semconv.GenAIResponseModelKey.String("sim")}
 		if a.Tokens != (engines.Tokens{}) {
-			attrs = append(attrs, attribute.Int64(telemetry.AttrGenAIInput, a.Prompt),
-				attribute.Int64(telemetry.AttrGenAICached, a.Cached), attribute.Int64(telemetry.AttrGenAIOutput, a.Output))
+			attrs = append(attrs, semconv.GenAIUsageInputTokensKey.Int64(a.Prompt),
+				semconv.GenAIUsageCacheReadInputTokensKey.Int64(a.Cached), semconv.GenAIUsageOutputTokensKey.Int64(a.Output))
 		}
 		traces.Begin(r.Header, true, a.Began).End([]telemetry.Span{
-			{Name: telemetry.SpanEngine, End: time.Now(), Error: !a.Whole, Attributes: attrs}})
+			{Name: "llm_request", End: time.Now(), Error: !a.Whole, Attributes: attrs}})
 	}
 }
 
