@@ -45,19 +45,21 @@ func (u usage) chat() chatUsage {
 	return c
 }
 
-// choices is an answer of chat or completions, and the sink of its stream.
+// choices is an answer of chat or completions.
 type choices struct {
-	head    chunk
-	chat    bool
-	answers []*answer
-	calls   []string // ids of tool calls
-	offsets []int    // of each choice's next token, in characters
-	out     *sse
+	*sse
+	head      chunk
+	chat      bool
+	withUsage bool // the stream ends with it
+	answers   []*answer
+	calls     []string // ids of tool calls
+	offsets   []int    // of each choice's next token, in characters
 }
 
 // writeChoices answers a request of the chat or completions dialect.
 func (e *Engine) writeChoices(w http.ResponseWriter, r *request, p *plan, s *sampling, chat bool) error {
-	c := &choices{chat: chat, answers: p.answers, calls: make([]string, len(p.answers)), offsets: make([]int, len(p.answers)),
+	c := &choices{sse: &sse{w: w}, chat: chat, withUsage: s.StreamOptions.IncludeUsage,
+		answers: p.answers, calls: make([]string, len(p.answers)), offsets: make([]int, len(p.answers)),
 		head: chunk{ID: e.newID("cmpl-"), Object: "text_completion", Created: e.c.Clock().Unix(), Model: e.modelName(s.Model)}}
 	if chat {
 		c.head.ID, c.head.Object = "chat"+c.head.ID, "chat.completion"
@@ -67,23 +69,20 @@ func (e *Engine) writeChoices(w http.ResponseWriter, r *request, p *plan, s *sam
 			c.calls[i] = e.newID("call_")
 		}
 	}
-	if s.Stream {
-		return e.streamChoices(w, r, p, c, s.StreamOptions.IncludeUsage)
-	}
-	u, err := e.generate(r.Context(), p, nowhere{})
-	if err != nil {
-		return err
-	}
-	list := make([]map[string]any, len(p.answers))
-	for i := range list {
-		list[i] = c.whole(i)
-	}
-	return e.writeWhole(w, u, map[string]any{"id": c.head.ID, "object": c.head.Object, "created": c.head.Created,
-		"model": c.head.Model, "choices": list, "usage": u.chat()})
+	return e.write(r.Context(), w, p, c)
 }
 
-// whole is one choice of an answer in one body.
-func (c *choices) whole(i int) map[string]any {
+func (c *choices) whole(u usage) any {
+	list := make([]map[string]any, len(c.answers))
+	for i := range list {
+		list[i] = c.wholeChoice(i)
+	}
+	return map[string]any{"id": c.head.ID, "object": c.head.Object, "created": c.head.Created,
+		"model": c.head.Model, "choices": list, "usage": u.chat()}
+}
+
+// wholeChoice is one choice of an answer in one body.
+func (c *choices) wholeChoice(i int) map[string]any {
 	a := c.answers[i]
 	body := map[string]any{"index": i, "logprobs": nil, "finish_reason": a.finish}
 	if !c.chat {
@@ -106,32 +105,29 @@ func (c *choices) whole(i int) map[string]any {
 	return body
 }
 
-func (e *Engine) streamChoices(w http.ResponseWriter, r *request, p *plan, c *choices, withUsage bool) (err error) {
-	if c.out, err = newSSE(w); err != nil {
-		return err
-	}
+func (c *choices) open() error {
 	if c.chat {
 		c.head.Object = "chat.completion.chunk"
 	}
-	if withUsage {
+	if c.withUsage {
 		c.head.Usage = json.RawMessage("null")
 	}
-	u, err := e.generate(r.Context(), p, c)
-	if err != nil {
-		return err
-	}
-	if withUsage {
+	return c.sse.open()
+}
+
+func (c *choices) last(u usage) error {
+	if c.withUsage {
 		c.head.Choices, c.head.Usage = []choice{}, u.chat()
-		if err := c.out.event("", c.head); err != nil {
+		if err := c.event("", c.head); err != nil {
 			return err
 		}
 	}
-	return c.out.done()
+	return c.sse.send("", []byte("[DONE]"))
 }
 
-func (c *choices) send(one choice) error {
+func (c *choices) add(one choice) error {
 	c.head.Choices = []choice{one}
-	return c.out.event("", c.head)
+	return c.event("", c.head)
 }
 
 // begin opens the choices of a chat: the role, and the call's name where it is one.
@@ -145,7 +141,7 @@ func (c *choices) begin(usage) error {
 			one.Delta = map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{map[string]any{
 				"index": 0, "id": c.calls[i], "type": "function", "function": map[string]any{"name": a.tool, "arguments": ""}}}}
 		}
-		if err := c.send(one); err != nil {
+		if err := c.add(one); err != nil {
 			return err
 		}
 	}
@@ -169,7 +165,7 @@ func (c *choices) token(i, step int, piece string) error {
 			one.Logprobs = map[string]any{"content": []tokenLogprob{a.logprob(step)}}
 		}
 	}
-	return c.send(one)
+	return c.add(one)
 }
 
 func (c *choices) end(i int, finish string) error {
@@ -177,5 +173,5 @@ func (c *choices) end(i int, finish string) error {
 	if !c.chat {
 		one.Delta, one.Text = nil, new("")
 	}
-	return c.send(one)
+	return c.add(one)
 }

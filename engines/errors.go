@@ -53,19 +53,27 @@ func writeJSON(w http.ResponseWriter, status int, body any) error {
 	if err != nil {
 		return fmt.Errorf("encoding an answer: %w", err)
 	}
-	w.Header().Set("Content-Type", "application/json")
+	return writeBytes(w, status, "application/json", b)
+}
+
+func writeBytes(w http.ResponseWriter, status int, kind string, body []byte) error {
+	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
-	_, err = w.Write(b)
+	_, err := w.Write(body)
 	return err
 }
 
-// writeWhole writes an answer and counts its tokens as delivered.
-func (e *Engine) writeWhole(w http.ResponseWriter, u usage, body any) error {
-	if err := writeJSON(w, http.StatusOK, body); err != nil {
-		return err
+// writeWhole writes an answer, JSON or a text, and counts its tokens as delivered.
+func (e *Engine) writeWhole(w http.ResponseWriter, u usage, body any) (err error) {
+	if text, ok := body.(string); ok {
+		err = writeBytes(w, http.StatusOK, "text/plain; charset=utf-8", []byte(text))
+	} else {
+		err = writeJSON(w, http.StatusOK, body)
 	}
-	e.counts.delivered(u)
-	return nil
+	if err == nil {
+		e.counts.delivered(u)
+	}
+	return err
 }
 
 // decode reads a JSON body and names the field that has the wrong type.

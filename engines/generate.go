@@ -2,6 +2,7 @@ package engines
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"time"
 )
@@ -19,6 +20,33 @@ type nowhere struct{}
 func (nowhere) begin(usage) error            { return nil }
 func (nowhere) token(int, int, string) error { return nil }
 func (nowhere) end(int, string) error        { return nil }
+
+// reply is an answer in the words of its dialect.
+type reply interface {
+	open() error // begins a stream, before the engine has a slot
+	sink
+	last(u usage) error // ends a stream
+	whole(u usage) any  // the answer in one body: JSON, or a text
+}
+
+// write works on a plan and answers with a stream, or with one body.
+func (e *Engine) write(ctx context.Context, w http.ResponseWriter, p *plan, to reply) error {
+	if !p.stream {
+		u, err := e.generate(ctx, p, nowhere{})
+		if err != nil {
+			return err
+		}
+		return e.writeWhole(w, u, to.whole(u))
+	}
+	if err := to.open(); err != nil {
+		return err
+	}
+	u, err := e.generate(ctx, p, to)
+	if err != nil {
+		return err
+	}
+	return to.last(u)
+}
 
 // generate works on a plan: waits for a slot, reads the prompts, makes the tokens,
 // and gives everything back however it ends. The usage counts what was made until

@@ -2,7 +2,6 @@ package engines
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"net/http"
 )
@@ -69,21 +68,11 @@ func (e *Engine) messages(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	m := &message{id: e.newID("msg_"), model: e.modelName(req.Model), answer: p.answers[0]}
+	m := &message{sse: &sse{w: w}, id: e.newID("msg_"), model: e.modelName(req.Model), answer: p.answers[0]}
 	if m.answer.tool != "" {
 		m.toolID = e.newID("toolu_")
 	}
-	if req.Stream {
-		return m.stream(r.Context(), w, e, p)
-	}
-	u, err := e.generate(r.Context(), p, nowhere{})
-	if err != nil {
-		return err
-	}
-	body := m.envelope(u)
-	body["content"] = []any{m.block()}
-	body["stop_reason"], body["stop_sequence"] = m.stop()
-	return e.writeWhole(w, u, body)
+	return e.write(r.Context(), w, p, m)
 }
 
 // countTokens serves POST /v1/messages/count_tokens.
@@ -95,11 +84,18 @@ func (e *Engine) countTokens(w http.ResponseWriter, r *request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"input_tokens": len(render(req.Tools, req.turns()))})
 }
 
-// message is one answer in Anthropic's words, and the sink of its stream.
+// message is one answer in Anthropic's words.
 type message struct {
+	*sse
 	id, model, toolID string
 	answer            *answer
-	out               *sse
+}
+
+func (m *message) whole(u usage) any {
+	body := m.envelope(u)
+	body["content"] = []any{m.block()}
+	body["stop_reason"], body["stop_sequence"] = m.stop()
+	return body
 }
 
 // envelope is the message without content. Anthropic's input_tokens leave out what
@@ -141,14 +137,7 @@ func (m *message) stop() (reason string, sequence any) {
 	return "end_turn", nil
 }
 
-func (m *message) stream(ctx context.Context, w http.ResponseWriter, e *Engine, p *plan) (err error) {
-	if m.out, err = newSSE(w); err != nil {
-		return err
-	}
-	u, err := e.generate(ctx, p, m)
-	if err != nil {
-		return err
-	}
+func (m *message) last(u usage) error {
 	reason, sequence := m.stop()
 	return cmp.Or(
 		m.event("message_delta", map[string]any{"usage": messageUsage(u),
@@ -158,7 +147,7 @@ func (m *message) stream(ctx context.Context, w http.ResponseWriter, e *Engine, 
 
 func (m *message) event(name string, fields map[string]any) error {
 	fields["type"] = name
-	return m.out.event(name, fields)
+	return m.sse.event(name, fields)
 }
 
 // begin sends what comes before the first token: the message, its block, and the
@@ -191,7 +180,7 @@ func (m *message) token(choice, _ int, piece string) error {
 	if m.answer.tool != "" {
 		d.Delta.Type, d.Delta.Text, d.Delta.Partial = "input_json_delta", "", piece
 	}
-	return m.out.event(d.Type, d)
+	return m.sse.event(d.Type, d)
 }
 
 func (m *message) end(int, string) error {

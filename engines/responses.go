@@ -83,15 +83,14 @@ func (e *Engine) responses(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	resp := e.newResponse(&req, r.body)
-	run := &responseRun{e: e, plan: p, resp: resp, turns: turns, keep: req.Store == nil || *req.Store}
-	switch {
-	case req.Background:
-		return run.background(r.Context(), w, req.Stream)
-	case req.Stream:
-		return run.stream(r.Context(), w)
+	resp := &response{e: e, id: e.newID("resp_"), answer: p.answers[0], turns: turns, keep: req.Store == nil || *req.Store}
+	resp.start = resp.newObject(&req, r.body)
+	if req.Background {
+		return resp.background(r.Context(), w, p)
 	}
-	return run.whole(r.Context(), w)
+	out := &sse{w: w}
+	resp.emit, resp.begun = out.event, out.open
+	return e.write(r.Context(), w, p, resp)
 }
 
 // responseTurns is the whole conversation: what is stored under the previous id,
@@ -105,7 +104,7 @@ func (e *Engine) responseTurns(req *responseRequest) ([]turn, error) {
 		turns = append(turns, turn{"system", content{text: *req.Instructions}})
 	}
 	if req.Previous != nil && *req.Previous != "" {
-		old, err := e.stored.get(*req.Previous)
+		old, _, err := e.stored.get(*req.Previous)
 		if err != nil {
 			return nil, err
 		}
@@ -129,45 +128,81 @@ func (req *responseRequest) wishes() (*wishes, error) {
 	return w, w.take("text.format", &req.Text.Format)
 }
 
-// responseRun is one response on its way, and the sink of its stream.
-type responseRun struct {
-	e     *Engine
-	plan  *plan
-	resp  map[string]any // owned by the run until it is stored; then replaced, never changed
-	turns []turn
-	keep  bool
+// response is one response, while it is made and as long as it is kept.
+type response struct {
+	e      *Engine
+	id     string
+	answer *answer
+	turns  []turn         // the conversation up to the answer
+	start  map[string]any // the object before anything was generated; never changed
+	object map[string]any // never changed, only replaced; of a kept response under the store's lock
+	keep   bool
 
-	number    int64                          // of the next event
-	emit      func(name string, v any) error // sends an event
-	log       *eventLog                      // of a background response
-	resumable bool                           // it was created as a stream
+	begun  func() error                   // begins the stream
+	emit   func(name string, v any) error // sends an event
+	number int64                          // of the next event
+
+	cancel context.CancelFunc // of a background response; else nil
+	log    *eventLog          // of a background response that was created as a stream; else nil
 }
 
-// newResponse is the object as it is before anything was generated. Fields that the
+// newObject is the object as it is before anything was generated. Fields that the
 // client set are repeated as they came.
-func (e *Engine) newResponse(req *responseRequest, body []byte) map[string]any {
+func (resp *response) newObject(req *responseRequest, body []byte) map[string]any {
 	var raw map[string]json.RawMessage
 	_ = json.Unmarshal(body, &raw) // the same bytes were just decoded
-	resp := map[string]any{
-		"id": e.newID("resp_"), "object": "response", "created_at": e.c.Clock().Unix(), "status": "in_progress",
-		"model": e.modelName(req.Model), "background": req.Background, "error": nil, "incomplete_details": nil,
-		"output": []any{}, "usage": nil, "store": req.Store == nil || *req.Store, "service_tier": "default",
+	object := map[string]any{
+		"id": resp.id, "object": "response", "created_at": resp.e.c.Clock().Unix(), "status": "in_progress",
+		"model": resp.e.modelName(req.Model), "background": req.Background, "error": nil, "incomplete_details": nil,
+		"output": []any{}, "usage": nil, "store": resp.keep, "service_tier": "default",
 		"parallel_tool_calls": true, "tools": []any{}, "tool_choice": "auto", "temperature": 1.0, "top_p": 1.0,
 		"truncation": "disabled", "metadata": map[string]any{}, "instructions": nil, "previous_response_id": nil,
 		"max_output_tokens": nil, "reasoning": map[string]any{"effort": nil, "summary": nil}, "user": nil,
 		"text": map[string]any{"format": map[string]any{"type": "text"}},
 	}
 	for field, v := range raw {
-		if _, known := resp[field]; known && string(v) != "null" {
-			resp[field] = v
+		if _, known := object[field]; known && string(v) != "null" {
+			object[field] = v
 		}
 	}
-	return resp
+	return object
+}
+
+// with returns the object with a status, before the answer is in it.
+func (resp *response) with(status string) map[string]any {
+	object := maps.Clone(resp.start)
+	object["status"] = status
+	return object
+}
+
+// finished returns the object as it is at the end.
+func (resp *response) finished(u usage) map[string]any {
+	object := resp.with("completed")
+	if resp.answer.finish == finishLength {
+		object["status"] = "incomplete"
+		object["incomplete_details"] = map[string]any{"reason": "max_output_tokens"}
+	}
+	object["completed_at"] = resp.e.c.Clock().Unix()
+	object["output"] = []any{resp.outputItem(true)}
+	object["usage"] = map[string]any{
+		"input_tokens": u.prompt, "input_tokens_details": map[string]any{"cached_tokens": u.cached},
+		"output_tokens": u.output, "output_tokens_details": map[string]any{"reasoning_tokens": 0},
+		"total_tokens": u.prompt + u.output,
+	}
+	return object
+}
+
+func (resp *response) whole(u usage) any {
+	resp.object = resp.finished(u)
+	if resp.keep {
+		resp.e.stored.put(resp)
+	}
+	return resp.object
 }
 
 // outputItem is the answer as an output item; half-made items have empty text.
-func (run *responseRun) outputItem(done bool) map[string]any {
-	a, id := run.plan.answers[0], run.itemID()
+func (resp *response) outputItem(done bool) map[string]any {
+	a, id := resp.answer, resp.itemID()
 	status, text := "in_progress", ""
 	if done {
 		status, text = "completed", a.text()
@@ -190,66 +225,23 @@ func outputText(text string, logprobs []tokenLogprob) map[string]any {
 }
 
 // itemID is the id of the one output item.
-func (run *responseRun) itemID() string {
-	id, _ := run.resp["id"].(string)
-	if run.plan.answers[0].tool != "" {
-		return "fc_" + id
+func (resp *response) itemID() string {
+	if resp.answer.tool != "" {
+		return "fc_" + resp.id
 	}
-	return "msg_" + id
+	return "msg_" + resp.id
 }
 
-// complete returns the finished object.
-func (run *responseRun) complete(u usage) map[string]any {
-	resp := maps.Clone(run.resp)
-	resp["status"] = "completed"
-	if run.plan.answers[0].finish == finishLength {
-		resp["status"] = "incomplete"
-		resp["incomplete_details"] = map[string]any{"reason": "max_output_tokens"}
+// history is the conversation up to and with the answer, for the response that goes on
+// from it. OpenAI does not carry the instructions over.
+func (resp *response) history() []turn {
+	turns, a := slices.Clone(resp.turns), resp.answer
+	if len(turns) > 0 && turns[0].role == "system" {
+		turns = turns[1:]
 	}
-	resp["completed_at"] = run.e.c.Clock().Unix()
-	resp["output"] = []any{run.outputItem(true)}
-	resp["usage"] = map[string]any{
-		"input_tokens": u.prompt, "input_tokens_details": map[string]any{"cached_tokens": u.cached},
-		"output_tokens": u.output, "output_tokens_details": map[string]any{"reasoning_tokens": 0},
-		"total_tokens": u.prompt + u.output,
-	}
-	return resp
-}
-
-func (run *responseRun) whole(ctx context.Context, w http.ResponseWriter) error {
-	u, err := run.e.generate(ctx, run.plan, nowhere{})
-	if err != nil {
-		return err
-	}
-	resp := run.complete(u)
-	run.store(resp, nil)
-	return run.e.writeWhole(w, u, resp)
-}
-
-func (run *responseRun) history() []turn {
-	a := run.plan.answers[0]
 	said := turn{"assistant", content{text: a.tool + a.text()}}
 	if a.tool != "" {
 		said.calls = []string{a.tool}
 	}
-	return append(run.turns[:len(run.turns):len(run.turns)], said)
-}
-
-func (run *responseRun) store(resp map[string]any, cancel context.CancelFunc) {
-	if !run.keep {
-		return
-	}
-	id, _ := resp["id"].(string)
-	s := &stored{id: id, resp: resp, turns: run.history(), cancel: cancel}
-	if run.resumable {
-		s.log = run.log
-	}
-	run.e.stored.put(s)
-}
-
-// withStatus returns the object with another status.
-func withStatus(resp map[string]any, status string) map[string]any {
-	out := maps.Clone(resp)
-	out["status"] = status
-	return out
+	return append(turns, said)
 }

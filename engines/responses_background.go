@@ -49,8 +49,8 @@ func (l *eventLog) from(n int64) (events []loggedEvent, over bool, changed <-cha
 // follow streams the events from the n-th on, those that were made already and those
 // that are being made, until the response ends or the client leaves.
 func (l *eventLog) follow(ctx context.Context, w http.ResponseWriter, n int64) error {
-	out, err := newSSE(w)
-	if err != nil {
+	out := &sse{w: w}
+	if err := out.open(); err != nil {
 		return err
 	}
 	for {
@@ -73,36 +73,39 @@ func (l *eventLog) follow(ctx context.Context, w http.ResponseWriter, n int64) e
 
 // background stores the response as queued, starts to work on it and answers at once.
 // The store can end the work and Close waits for it.
-func (run *responseRun) background(ctx context.Context, w http.ResponseWriter, stream bool) error {
+func (resp *response) background(ctx context.Context, w http.ResponseWriter, p *plan) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	run.log = &eventLog{changed: make(chan struct{})}
-	run.keep, run.emit, run.resumable = true, run.log.add, stream
-	run.plan.stream = false         // its tokens go to streams that come and leave
-	run.plan.account = new(Account) // nobody is told them
-	queued := withStatus(run.resp, "queued")
-	run.store(queued, cancel)
-	if err := run.announce("queued", "response.created", "response.queued"); err != nil {
+	log := &eventLog{changed: make(chan struct{})}
+	resp.emit, resp.cancel = log.add, cancel
+	if p.stream {
+		resp.log = log
+	}
+	p.stream, p.account = false, new(Account) // its tokens go to streams that come and leave
+	queued := resp.with("queued")
+	resp.object = queued
+	if err := resp.announce("queued", "response.created", "response.queued"); err != nil {
 		cancel()
 		return err
 	}
-	run.e.work.Go(func() {
+	resp.e.stored.put(resp)
+	resp.e.work.Go(func() {
 		defer cancel()
-		last := withStatus(run.resp, "cancelled")
-		if u, err := run.e.generate(work, run.plan, run); err == nil {
-			last = run.e.stored.update(run.complete(u))
+		last := resp.with("cancelled")
+		if u, err := resp.e.generate(work, p, resp); err == nil {
+			last = resp.e.stored.update(resp, resp.finished(u))
 		}
-		_ = run.finish(last) // the log takes what JSON can hold
-		run.log.change(func() { run.log.over = true })
+		_ = resp.finish(last) // the log takes what JSON can hold
+		log.change(func() { log.over = true })
 	})
-	if stream {
-		return run.log.follow(ctx, w, 0)
+	if resp.log != nil {
+		return log.follow(ctx, w, 0)
 	}
 	return writeJSON(w, http.StatusOK, queued)
 }
 
 // resume serves GET /v1/responses/{id}?stream=true.
-func (e *Engine) resume(w http.ResponseWriter, r *request, s stored) error {
-	if s.log == nil {
+func (resp *response) resume(w http.ResponseWriter, r *request) error {
+	if resp.log == nil {
 		return badRequest("stream", "only a background response that was created with stream=true can be streamed")
 	}
 	after := int64(-1)
@@ -113,5 +116,5 @@ func (e *Engine) resume(w http.ResponseWriter, r *request, s stored) error {
 		}
 		after = int64(n)
 	}
-	return s.log.follow(r.Context(), w, after+1)
+	return resp.log.follow(r.Context(), w, after+1)
 }

@@ -2,69 +2,60 @@ package engines
 
 import (
 	"cmp"
-	"context"
-	"net/http"
 )
 
-// stream answers with events. The two that announce the response go out before the
-// engine has a slot for it.
-func (run *responseRun) stream(ctx context.Context, w http.ResponseWriter) error {
-	out, err := newSSE(w)
-	if err != nil {
+// open sends the two events that announce the response, before the engine has a slot.
+func (resp *response) open() error {
+	if err := resp.begun(); err != nil {
 		return err
 	}
-	run.emit = out.event
-	if err := run.announce("in_progress", "response.created", "response.in_progress"); err != nil {
-		return err
-	}
-	u, err := run.e.generate(ctx, run.plan, run)
-	if err != nil {
-		return err
-	}
-	resp := run.complete(u)
-	run.store(resp, nil)
-	return run.finish(resp)
+	return resp.announce("in_progress", "response.created", "response.in_progress")
 }
 
 // announce sends events that hold the response before its first token.
-func (run *responseRun) announce(status string, names ...string) error {
+func (resp *response) announce(status string, names ...string) error {
 	for _, name := range names {
-		if err := run.event(name, map[string]any{"response": withStatus(run.resp, status)}); err != nil {
+		if err := resp.event(name, map[string]any{"response": resp.with(status)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func (resp *response) last(u usage) error {
+	resp.whole(u)
+	return resp.finish(resp.object)
+}
+
 // finish sends the last event, whose name tells how the response ended. OpenAI's stream
 // has no event of its own for a cancelled response: response.failed carries its status.
-func (run *responseRun) finish(resp map[string]any) error {
-	status, _ := resp["status"].(string)
+func (resp *response) finish(object map[string]any) error {
+	status, _ := object["status"].(string)
 	if status == "cancelled" {
 		status = "failed"
 	}
-	return run.event("response."+status, map[string]any{"response": resp})
+	return resp.event("response."+status, map[string]any{"response": object})
 }
 
 // event sends an event, which carries its name and a number that counts up.
-func (run *responseRun) event(name string, fields map[string]any) error {
-	fields["type"], fields["sequence_number"] = name, run.number
-	run.number++
-	return run.emit(name, fields)
+func (resp *response) event(name string, fields map[string]any) error {
+	fields["type"], fields["sequence_number"] = name, resp.number
+	resp.number++
+	return resp.emit(name, fields)
 }
 
-func (run *responseRun) begin(usage) error {
-	if run.log != nil {
-		run.e.stored.update(run.resp)
-		if err := run.announce("in_progress", "response.in_progress"); err != nil {
+func (resp *response) begin(usage) error {
+	if resp.cancel != nil {
+		resp.e.stored.update(resp, resp.with("in_progress"))
+		if err := resp.announce("in_progress", "response.in_progress"); err != nil {
 			return err
 		}
 	}
-	err := run.event("response.output_item.added", map[string]any{"output_index": 0, "item": run.outputItem(false)})
-	if err != nil || run.plan.answers[0].tool != "" {
+	err := resp.event("response.output_item.added", map[string]any{"output_index": 0, "item": resp.outputItem(false)})
+	if err != nil || resp.answer.tool != "" {
 		return err
 	}
-	return run.event("response.content_part.added", run.part("part", outputText("", []tokenLogprob{})))
+	return resp.event("response.content_part.added", resp.part("part", outputText("", []tokenLogprob{})))
 }
 
 // responseDelta is the event of one token; the fields of a place in a text are nil in
@@ -79,10 +70,10 @@ type responseDelta struct {
 	Delta    string `json:"delta"`
 }
 
-func (run *responseRun) token(_, step int, piece string) error {
-	d := responseDelta{Type: "response.function_call_arguments.delta", Number: run.number, Item: run.itemID(), Delta: piece}
-	run.number++
-	if a := run.plan.answers[0]; a.tool == "" {
+func (resp *response) token(_, step int, piece string) error {
+	d := responseDelta{Type: "response.function_call_arguments.delta", Number: resp.number, Item: resp.itemID(), Delta: piece}
+	resp.number++
+	if a := resp.answer; a.tool == "" {
 		d.Type, d.Content = "response.output_text.delta", new(0)
 		logprobs := []tokenLogprob{}
 		if a.logprobs {
@@ -90,26 +81,26 @@ func (run *responseRun) token(_, step int, piece string) error {
 		}
 		d.Logprobs = logprobs
 	}
-	return run.emit(d.Type, d)
+	return resp.emit(d.Type, d)
 }
 
-func (run *responseRun) end(int, string) error {
-	a := run.plan.answers[0]
+func (resp *response) end(int, string) error {
+	a := resp.answer
 	if a.tool != "" {
 		return cmp.Or(
-			run.event("response.function_call_arguments.done", map[string]any{"item_id": run.itemID(), "output_index": 0,
+			resp.event("response.function_call_arguments.done", map[string]any{"item_id": resp.itemID(), "output_index": 0,
 				"name": a.tool, "arguments": a.text()}),
-			run.event("response.output_item.done", map[string]any{"output_index": 0, "item": run.outputItem(true)}))
+			resp.event("response.output_item.done", map[string]any{"output_index": 0, "item": resp.outputItem(true)}))
 	}
-	text := run.part("text", a.text())
+	text := resp.part("text", a.text())
 	text["logprobs"] = a.allLogprobs()
 	return cmp.Or(
-		run.event("response.output_text.done", text),
-		run.event("response.content_part.done", run.part("part", outputText(a.text(), a.allLogprobs()))),
-		run.event("response.output_item.done", map[string]any{"output_index": 0, "item": run.outputItem(true)}))
+		resp.event("response.output_text.done", text),
+		resp.event("response.content_part.done", resp.part("part", outputText(a.text(), a.allLogprobs()))),
+		resp.event("response.output_item.done", map[string]any{"output_index": 0, "item": resp.outputItem(true)}))
 }
 
 // part is a field with its place, which is the answer's one text.
-func (run *responseRun) part(name string, v any) map[string]any {
-	return map[string]any{"item_id": run.itemID(), "output_index": 0, "content_index": 0, name: v}
+func (resp *response) part(name string, v any) map[string]any {
+	return map[string]any{"item_id": resp.itemID(), "output_index": 0, "content_index": 0, name: v}
 }

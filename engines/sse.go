@@ -8,19 +8,17 @@ import (
 // sse writes server-sent events, each flushed by itself as engines do.
 type sse struct {
 	w   http.ResponseWriter
-	rc  *http.ResponseController
 	buf []byte
 }
 
-// newSSE sends the header at once, as engines do before they know whether they can
+// open sends the header at once, as engines do before they know whether they can
 // answer.
-func newSSE(w http.ResponseWriter) (*sse, error) {
-	h := w.Header()
+func (s *sse) open() error {
+	h := s.w.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
-	w.WriteHeader(http.StatusOK)
-	s := &sse{w: w, rc: http.NewResponseController(w)}
-	return s, s.rc.Flush()
+	s.w.WriteHeader(http.StatusOK)
+	return http.NewResponseController(s.w).Flush()
 }
 
 // event sends v as JSON in an event of that name, which may be empty.
@@ -41,8 +39,5 @@ func (s *sse) send(name string, data []byte) error {
 	if _, err := s.w.Write(s.buf); err != nil {
 		return err
 	}
-	return s.rc.Flush()
+	return http.NewResponseController(s.w).Flush()
 }
-
-// done sends the last event of chat and completion streams.
-func (s *sse) done() error { return s.send("", []byte("[DONE]")) }

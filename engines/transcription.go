@@ -2,7 +2,6 @@ package engines
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -17,16 +16,17 @@ const (
 	soundTokensPerSecond = 10
 )
 
-// transcription is one transcription or translation, and the sink of its stream.
+// transcription is one transcription or translation.
 type transcription struct {
 	nowhere
+	*sse
 	answer       *answer
 	audio, typed int           // tokens of the prompt: of the sound, of the text beside it
 	duration     time.Duration // of the sound
 	translates   bool
 	language     string
 	words        bool // their times were asked for
-	out          *sse
+	format       string
 }
 
 // transcribe serves POST /v1/audio/transcriptions and translations. The text is the
@@ -41,12 +41,11 @@ func (e *Engine) transcribe(w http.ResponseWriter, r *request) error {
 		return badRequest("response_format", "response_format %q is not one of json, text, srt, vtt, verbose_json",
 			format)
 	}
-	streams := r.FormValue("stream") == "true"
-	p, err := e.newPlan(r, streams, priority{})
+	p, err := e.newPlan(r, r.FormValue("stream") == "true", priority{})
 	if err != nil {
 		return err
 	}
-	t := &transcription{language: r.FormValue("language"), translates: strings.HasSuffix(r.URL.Path, "/translations"),
+	t := &transcription{sse: &sse{w: w}, format: format, language: r.FormValue("language"), translates: strings.HasSuffix(r.URL.Path, "/translations"),
 		duration: time.Duration(float64(file.Size) / soundBytesPerSecond * float64(time.Second)),
 		words:    slices.Contains(r.MultipartForm.Value["timestamp_granularities[]"], "word")}
 	prompt := t.prompt(hashIDs(uint64(file.Size), appendIDs(nil, file.Filename)), r.FormValue("prompt"))
@@ -57,14 +56,7 @@ func (e *Engine) transcribe(w http.ResponseWriter, r *request) error {
 	t.answer = &answer{pieces: pieces(text), finish: finishStop,
 		seed: hashIDs(e.c.Seed, prompt), logprobs: slices.Contains(r.MultipartForm.Value["include[]"], "logprobs")}
 	p.prompts, p.answers = [][]uint32{prompt}, []*answer{t.answer}
-	if streams {
-		return t.stream(w, r, e, p)
-	}
-	u, err := e.generate(r.Context(), p, nowhere{})
-	if err != nil {
-		return err
-	}
-	return e.writeTranscription(w, u, t, format)
+	return e.write(r.Context(), w, p, t)
 }
 
 // prompt makes the tokens of a sound, which its seed determines, and of the text that
@@ -88,30 +80,23 @@ func (t *transcription) usage(u usage) map[string]any {
 		"input_token_details": map[string]any{"audio_tokens": t.audio, "text_tokens": t.typed}}
 }
 
-func (e *Engine) writeTranscription(w http.ResponseWriter, u usage, t *transcription, format string) error {
+func (t *transcription) whole(u usage) any {
 	text, end := t.answer.text(), t.duration
-	switch format {
+	switch t.format {
 	case "verbose_json":
-		return e.writeWhole(w, u, t.verbose())
+		return t.verbose()
 	case "text":
-		text += "\n"
+		return text + "\n"
 	case "srt":
-		text = fmt.Sprintf("1\n%s --> %s\n%s\n\n", stamp(0, ','), stamp(end, ','), text)
+		return fmt.Sprintf("1\n%s --> %s\n%s\n\n", stamp(0, ','), stamp(end, ','), text)
 	case "vtt":
-		text = fmt.Sprintf("WEBVTT\n\n%s --> %s\n%s\n\n", stamp(0, '.'), stamp(end, '.'), text)
-	default:
-		body := map[string]any{"text": text, "usage": t.usage(u)}
-		if t.answer.logprobs {
-			body["logprobs"] = t.logprobs(0, len(t.answer.pieces))
-		}
-		return e.writeWhole(w, u, body)
+		return fmt.Sprintf("WEBVTT\n\n%s --> %s\n%s\n\n", stamp(0, '.'), stamp(end, '.'), text)
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if _, err := io.WriteString(w, text); err != nil {
-		return err
+	body := map[string]any{"text": text, "usage": t.usage(u)}
+	if t.answer.logprobs {
+		body["logprobs"] = t.logprobs(0, len(t.answer.pieces))
 	}
-	e.counts.delivered(u)
-	return nil
+	return body
 }
 
 // stamp writes a time as subtitles do; they differ in what precedes the milliseconds.
@@ -156,15 +141,7 @@ func (t *transcription) logprobs(step, end int) []likelyToken {
 	return list
 }
 
-// stream answers with an event for each token and one with the whole.
-func (t *transcription) stream(w http.ResponseWriter, r *request, e *Engine, p *plan) (err error) {
-	if t.out, err = newSSE(w); err != nil {
-		return err
-	}
-	u, err := e.generate(r.Context(), p, t)
-	if err != nil {
-		return err
-	}
+func (t *transcription) last(u usage) error {
 	return t.event("transcript.text.done", 0, len(t.answer.pieces),
 		map[string]any{"text": t.answer.text(), "usage": t.usage(u)})
 }
@@ -175,7 +152,7 @@ func (t *transcription) event(name string, step, end int, fields map[string]any)
 	if t.answer.logprobs {
 		fields["logprobs"] = t.logprobs(step, end)
 	}
-	return t.out.event(name, fields)
+	return t.sse.event(name, fields)
 }
 
 func (t *transcription) token(_, step int, piece string) error {
