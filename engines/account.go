@@ -18,14 +18,18 @@ type Account struct {
 
 	stream bool // tokens are told one by one
 	begun  bool // the prompt was read
-	made   usage
 }
 
 // closeAccount ends an account.
 func (e *Engine) closeAccount(r *http.Request, a *Account, err error) {
-	if a.Whole = err == nil; a.Whole || a.stream && a.begun {
-		a.Tokens = Tokens{Prompt: int64(a.made.prompt), Cached: int64(a.made.cached), Output: int64(a.made.output)}
+	if a.Whole = err == nil; !a.Whole && !(a.stream && a.begun) {
+		a.Tokens = Tokens{}
 	}
+	e.counts.change(func(c *counters) {
+		c.Written.Prompt += a.Prompt
+		c.Written.Cached += a.Cached
+		c.Written.Output += a.Output
+	})
 	if e.c.Ended != nil {
 		e.c.Ended(r, *a)
 	}

@@ -26,9 +26,6 @@ type wishes struct {
 	top        int
 }
 
-// usage counts one request's tokens.
-type usage struct{ prompt, cached, output int }
-
 // The reasons for which an answer ends, in the words of the chat dialect.
 const (
 	finishStop   = "stop"

@@ -31,17 +31,17 @@ type chatDelta struct {
 }
 
 type chatUsage struct {
-	PromptTokens     int `json:"prompt_tokens"`
-	CompletionTokens int `json:"completion_tokens"`
-	TotalTokens      int `json:"total_tokens"`
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	TotalTokens      int64 `json:"total_tokens"`
 	PromptDetails    struct {
-		CachedTokens int `json:"cached_tokens"`
+		CachedTokens int64 `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 }
 
-func (u usage) chat() chatUsage {
-	c := chatUsage{PromptTokens: u.prompt, CompletionTokens: u.output, TotalTokens: u.prompt + u.output}
-	c.PromptDetails.CachedTokens = u.cached
+func (u Tokens) chat() chatUsage {
+	c := chatUsage{PromptTokens: u.Prompt, CompletionTokens: u.Output, TotalTokens: u.Prompt + u.Output}
+	c.PromptDetails.CachedTokens = u.Cached
 	return c
 }
 
@@ -72,7 +72,7 @@ func (e *Engine) writeChoices(w http.ResponseWriter, r *request, p *plan, s *sam
 	return e.write(r.Context(), w, p, c)
 }
 
-func (c *choices) whole(u usage) any {
+func (c *choices) whole(u Tokens) any {
 	list := make([]map[string]any, len(c.answers))
 	for i := range list {
 		list[i] = c.wholeChoice(i)
@@ -115,7 +115,7 @@ func (c *choices) open() error {
 	return c.sse.open()
 }
 
-func (c *choices) last(u usage) error {
+func (c *choices) last(u Tokens) error {
 	if c.withUsage {
 		c.head.Choices, c.head.Usage = []choice{}, u.chat()
 		if err := c.event("", c.head); err != nil {
@@ -131,7 +131,7 @@ func (c *choices) add(one choice) error {
 }
 
 // begin opens the choices of a chat: the role, and the call's name where it is one.
-func (c *choices) begin(usage) error {
+func (c *choices) begin(Tokens) error {
 	if !c.chat {
 		return nil
 	}

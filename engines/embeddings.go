@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"math"
 	"net/http"
-
-	"tierway/routing"
 )
 
 // The size of a vector that asks for no other, as of small sentence encoders, and
@@ -42,10 +40,11 @@ func (e *Engine) embeddings(w http.ResponseWriter, r *request) error {
 	}
 	data := make([]map[string]any, len(req.Input))
 	for i, ids := range req.Input {
-		v := unit(hashIDs(seedOf(e.modelName(req.Model)), ids), size) // engines of one model agree
+		v := unit(hashIDs(hashIDs(0, []byte(e.modelName(req.Model))), ids), size) // engines of one model agree
 		data[i] = map[string]any{"object": "embedding", "index": i, "embedding": v}
 		if req.Encoding == "base64" {
-			data[i]["embedding"] = packed(v)
+			packed, _ := binary.Append(nil, binary.LittleEndian, v) // numbers of a fixed size
+			data[i]["embedding"] = base64.StdEncoding.EncodeToString(packed)
 		}
 	}
 	return e.writeRead(w, r, req.Input, req.Priority,
@@ -58,23 +57,23 @@ func (e *Engine) writeRead(w http.ResponseWriter, r *request, prompts [][]uint32
 	if err != nil {
 		return err
 	}
-	body["usage"] = map[string]any{"prompt_tokens": u.prompt, "total_tokens": u.prompt}
-	return e.writeWhole(w, u, body)
+	body["usage"] = map[string]any{"prompt_tokens": u.Prompt, "total_tokens": u.Prompt}
+	return writeJSON(w, http.StatusOK, body)
 }
 
 // read takes the time that reading the prompts takes and makes no tokens.
-func (e *Engine) read(r *request, prompts [][]uint32, asked priority) (usage, error) {
+func (e *Engine) read(r *request, prompts [][]uint32, asked priority) (Tokens, error) {
 	for _, ids := range prompts {
 		if len(ids) == 0 {
-			return usage{}, badRequest("input", "an input is empty")
+			return Tokens{}, badRequest("input", "an input is empty")
 		}
 		if err := e.checkPrompt(ids); err != nil {
-			return usage{}, err
+			return Tokens{}, err
 		}
 	}
 	p, err := e.newPlan(r, false, asked)
 	if err != nil {
-		return usage{}, err
+		return Tokens{}, err
 	}
 	p.prompts = prompts
 	return e.generate(r.Context(), p, nowhere{})
@@ -95,22 +94,4 @@ func unit(seed uint64, size int) []float32 {
 		v[i] /= length
 	}
 	return v
-}
-
-// packed is OpenAI's base64 form: little-endian 32-bit floats.
-func packed(v []float32) string {
-	b := make([]byte, 0, 4*len(v))
-	for _, x := range v {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-	}
-	return base64.StdEncoding.EncodeToString(b)
-}
-
-// seedOf makes a seed of a model's name.
-func seedOf(model string) uint64 {
-	var seed uint64
-	for _, c := range []byte(model) {
-		seed = routing.Draw(seed ^ uint64(c))
-	}
-	return seed
 }

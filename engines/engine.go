@@ -9,7 +9,6 @@
 package engines
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -252,9 +251,4 @@ func (e *Engine) modelName(asked string) string { return cmp.Or(asked, e.c.Model
 // Seed and count go in differently, so that no two engines swap them and meet.
 func (e *Engine) newID(prefix string) string {
 	return fmt.Sprintf("%s%016x", prefix, routing.Draw(routing.Draw(e.c.Seed)+e.ids.Add(1)))
-}
-
-// restoreBody lets a body that was read be read again, by the multipart reader.
-func (r *request) restoreBody() {
-	r.Body = io.NopCloser(bytes.NewReader(r.body))
 }

@@ -63,19 +63,6 @@ func writeBytes(w http.ResponseWriter, status int, kind string, body []byte) err
 	return err
 }
 
-// writeWhole writes an answer, JSON or a text, and counts its tokens as delivered.
-func (e *Engine) writeWhole(w http.ResponseWriter, u usage, body any) (err error) {
-	if text, ok := body.(string); ok {
-		err = writeBytes(w, http.StatusOK, "text/plain; charset=utf-8", []byte(text))
-	} else {
-		err = writeJSON(w, http.StatusOK, body)
-	}
-	if err == nil {
-		e.counts.delivered(u)
-	}
-	return err
-}
-
 // decode reads a JSON body and names the field that has the wrong type.
 func decode(body []byte, into any) error {
 	err := json.Unmarshal(body, into)

@@ -9,7 +9,7 @@ import (
 
 // sink takes an answer as it is made. Its errors end the request.
 type sink interface {
-	begin(u usage) error                    // the prompts are read; output is still 0
+	begin(u Tokens) error                   // the prompts are read; output is still 0
 	token(choice, step int, p string) error // the next token of a choice, the step-th of its answer
 	end(choice int, finish string) error    // that choice is complete
 }
@@ -17,7 +17,7 @@ type sink interface {
 // nowhere is the sink of answers that are written whole.
 type nowhere struct{}
 
-func (nowhere) begin(usage) error            { return nil }
+func (nowhere) begin(Tokens) error           { return nil }
 func (nowhere) token(int, int, string) error { return nil }
 func (nowhere) end(int, string) error        { return nil }
 
@@ -25,68 +25,66 @@ func (nowhere) end(int, string) error        { return nil }
 type reply interface {
 	open() error // begins a stream, before the engine has a slot
 	sink
-	last(u usage) error // ends a stream
-	whole(u usage) any  // the answer in one body: JSON, or a text
+	last(u Tokens) error // ends a stream
+	whole(u Tokens) any  // the answer in one body: JSON, or a text
 }
 
 // write works on a plan and answers with a stream, or with one body.
 func (e *Engine) write(ctx context.Context, w http.ResponseWriter, p *plan, to reply) error {
-	if !p.stream {
-		u, err := e.generate(ctx, p, nowhere{})
+	if p.stream {
+		if err := to.open(); err != nil {
+			return err
+		}
+		u, err := e.generate(ctx, p, to)
 		if err != nil {
 			return err
 		}
-		return e.writeWhole(w, u, to.whole(u))
+		return to.last(u)
 	}
-	if err := to.open(); err != nil {
-		return err
-	}
-	u, err := e.generate(ctx, p, to)
+	u, err := e.generate(ctx, p, nowhere{})
 	if err != nil {
 		return err
 	}
-	return to.last(u)
+	body := to.whole(u)
+	if text, ok := body.(string); ok {
+		return writeBytes(w, http.StatusOK, "text/plain; charset=utf-8", []byte(text))
+	}
+	return writeJSON(w, http.StatusOK, body)
 }
 
 // generate works on a plan: waits for a slot, reads the prompts, makes the tokens,
-// and gives everything back however it ends. The usage counts what was made until
+// and gives everything back however it ends. The account counts what was made until
 // then.
-func (e *Engine) generate(ctx context.Context, p *plan, to sink) (usage, error) {
-	var u usage
+func (e *Engine) generate(ctx context.Context, p *plan, to sink) (Tokens, error) {
 	told := p.account
 	told.Asked, told.stream = int64(p.promptTokens()), p.stream
-	defer func() { told.made = u }()
 	if err := e.slots.enter(ctx, p.priority); err != nil {
-		return u, err
+		return Tokens{}, err
 	}
 	defer e.slots.leave()
-	held := int64(p.promptTokens())
-	e.inUse.Add(held)
-	defer func() { e.inUse.Add(-held - int64(u.output)) }()
+	e.inUse.Add(told.Asked)
+	defer func() { e.inUse.Add(-told.Asked - told.Output) }()
 
-	if err := e.readPrompts(ctx, p, &u); err != nil {
-		return u, err
+	if err := e.readPrompts(ctx, p); err != nil {
+		return Tokens{}, err
 	}
 	defer e.decoding.Add(-1)
 	told.begun = true
-	if err := to.begin(u); err != nil {
-		return u, err
+	if err := to.begin(told.Tokens); err != nil {
+		return Tokens{}, err
 	}
-	if p.stream {
-		e.counts.delivered(u)
-	}
-	if err := e.decode(ctx, p, &u, to); err != nil {
-		return u, err
+	if err := e.decode(ctx, p, to); err != nil {
+		return Tokens{}, err
 	}
 	e.keepOutputs(p)
-	return u, nil
+	return told.Tokens, nil
 }
 
 // readPrompts takes the engine's one prefill turn. The cache is looked at inside
 // the turn: of two equal prompts the second finds what the first computed. A request
 // counts as decoding before it gives the turn on, so that the next one's time does
 // not depend on who runs first.
-func (e *Engine) readPrompts(ctx context.Context, p *plan, u *usage) error {
+func (e *Engine) readPrompts(ctx context.Context, p *plan) error {
 	if err := e.prefill.enter(ctx, p.priority); err != nil {
 		return err
 	}
@@ -99,8 +97,8 @@ func (e *Engine) readPrompts(ctx context.Context, p *plan, u *usage) error {
 		}
 		e.cache.add(ids)
 		e.counts.change(func(c *counters) { c.computed += len(ids) })
-		u.prompt += len(ids)
-		u.cached += cached
+		p.account.Prompt += int64(len(ids))
+		p.account.Cached += int64(cached)
 	}
 	e.decoding.Add(1)
 	return nil
@@ -108,7 +106,7 @@ func (e *Engine) readPrompts(ctx context.Context, p *plan, u *usage) error {
 
 // decode makes one token of every choice a step. The first comes out of the
 // prefill, each later one takes a token's time.
-func (e *Engine) decode(ctx context.Context, p *plan, u *usage, to sink) error {
+func (e *Engine) decode(ctx context.Context, p *plan, to sink) error {
 	for step, left := 0, len(p.answers); left > 0; step++ {
 		var wait time.Duration
 		if step > 0 {
@@ -129,13 +127,9 @@ func (e *Engine) decode(ctx context.Context, p *plan, u *usage, to sink) error {
 				if err := to.token(i, step, a.pieces[step]); err != nil {
 					return err
 				}
-				u.output++
+				p.account.Output++
 				e.inUse.Add(1)
-				e.counts.change(func(c *counters) {
-					if c.generated++; p.stream {
-						c.Written.Output++
-					}
-				})
+				e.counts.change(func(c *counters) { c.generated++ })
 			}
 			if step == max(len(a.pieces)-1, 0) {
 				if err := to.end(i, a.finish); err != nil {

@@ -7,18 +7,15 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"io"
 	"mime/multipart"
 	"net/http"
 )
 
-// maxFormMemory is what a multipart body may hold in memory: all of it, since the
-// body is already there.
-const maxFormMemory = MaxBody
-
 // form reads a multipart body that must have the named file and checks its model.
 func (e *Engine) form(r *request, file string) (*multipart.FileHeader, error) {
-	r.restoreBody()
-	if err := r.ParseMultipartForm(maxFormMemory); err != nil {
+	r.Body = io.NopCloser(bytes.NewReader(r.body))
+	if err := r.ParseMultipartForm(MaxBody); err != nil {
 		return nil, badRequest(file, "the body is no multipart form: %v", err)
 	}
 	if err := e.checkModel(r.FormValue("model")); err != nil {
@@ -51,8 +48,7 @@ func (e *Engine) speak(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	ids := appendIDs(nil, req.Input)
-	u, err := e.read(r, [][]uint32{ids}, priority{})
-	if err != nil {
+	if _, err := e.read(r, [][]uint32{ids}, priority{}); err != nil {
 		return err
 	}
 	sound := make([]byte, speechBytes*len(ids))
@@ -60,12 +56,7 @@ func (e *Engine) speak(w http.ResponseWriter, r *request) error {
 	for i := range sound {
 		sound[i] = byte(d.roll(256))
 	}
-	w.Header().Set("Content-Type", audioTypes[req.Format])
-	if _, err := w.Write(sound); err != nil {
-		return err
-	}
-	e.counts.delivered(u)
-	return nil
+	return writeBytes(w, http.StatusOK, audioTypes[req.Format], sound)
 }
 
 // draw serves POST /v1/images/generations.
@@ -114,8 +105,8 @@ func (e *Engine) images(w http.ResponseWriter, r *request, prompt string, n int)
 		}
 		data[i] = map[string]any{"b64_json": base64.StdEncoding.EncodeToString(picture)}
 	}
-	return e.writeWhole(w, u, map[string]any{"created": e.c.Clock().Unix(), "data": data,
-		"usage": map[string]any{"input_tokens": u.prompt, "output_tokens": 0, "total_tokens": u.prompt}})
+	return writeJSON(w, http.StatusOK, map[string]any{"created": e.c.Clock().Unix(), "data": data,
+		"usage": map[string]any{"input_tokens": u.Prompt, "output_tokens": 0, "total_tokens": u.Prompt}})
 }
 
 func pixel(seed uint64) ([]byte, error) {

@@ -91,7 +91,7 @@ type message struct {
 	answer            *answer
 }
 
-func (m *message) whole(u usage) any {
+func (m *message) whole(u Tokens) any {
 	body := m.envelope(u)
 	body["content"] = []any{m.block()}
 	body["stop_reason"], body["stop_sequence"] = m.stop()
@@ -100,16 +100,16 @@ func (m *message) whole(u usage) any {
 
 // envelope is the message without content. Anthropic's input_tokens leave out what
 // was read from the cache.
-func (m *message) envelope(u usage) map[string]any {
+func (m *message) envelope(u Tokens) map[string]any {
 	return map[string]any{
 		"id": m.id, "type": "message", "role": "assistant", "model": m.model, "content": []any{},
 		"stop_reason": nil, "stop_sequence": nil, "usage": messageUsage(u),
 	}
 }
 
-func messageUsage(u usage) map[string]any {
-	return map[string]any{"input_tokens": u.prompt - u.cached, "cache_read_input_tokens": u.cached,
-		"cache_creation_input_tokens": 0, "output_tokens": u.output}
+func messageUsage(u Tokens) map[string]any {
+	return map[string]any{"input_tokens": u.Prompt - u.Cached, "cache_read_input_tokens": u.Cached,
+		"cache_creation_input_tokens": 0, "output_tokens": u.Output}
 }
 
 // block is the answer's one content block. Arguments that max_tokens cut are no
@@ -137,7 +137,7 @@ func (m *message) stop() (reason string, sequence any) {
 	return "end_turn", nil
 }
 
-func (m *message) last(u usage) error {
+func (m *message) last(u Tokens) error {
 	reason, sequence := m.stop()
 	return cmp.Or(
 		m.event("message_delta", map[string]any{"usage": messageUsage(u),
@@ -152,7 +152,7 @@ func (m *message) event(name string, fields map[string]any) error {
 
 // begin sends what comes before the first token: the message, its block, and the
 // ping that Anthropic sends there.
-func (m *message) begin(u usage) error {
+func (m *message) begin(u Tokens) error {
 	block := map[string]any{"type": "text", "text": ""}
 	if m.answer.tool != "" {
 		block = map[string]any{"type": "tool_use", "id": m.toolID, "name": m.answer.tool, "input": map[string]any{}}

@@ -133,11 +133,10 @@ func (e *Engine) moderations(w http.ResponseWriter, r *request) error {
 		prompts[i] = appendIDs([]uint32{markStart}, text)
 		results[i] = moderate(strings.ToLower(text))
 	}
-	u, err := e.read(r, prompts, priority{})
-	if err != nil {
+	if _, err := e.read(r, prompts, priority{}); err != nil {
 		return err
 	}
-	return e.writeWhole(w, u, map[string]any{"id": e.newID("modr-"), "model": e.modelName(req.Model), "results": results})
+	return writeJSON(w, http.StatusOK, map[string]any{"id": e.newID("modr-"), "model": e.modelName(req.Model), "results": results})
 }
 
 func moderate(text string) map[string]any {

@@ -176,7 +176,7 @@ func (resp *response) with(status string) map[string]any {
 }
 
 // finished returns the object as it is at the end.
-func (resp *response) finished(u usage) map[string]any {
+func (resp *response) finished(u Tokens) map[string]any {
 	object := resp.with("completed")
 	if resp.answer.finish == finishLength {
 		object["status"] = "incomplete"
@@ -185,14 +185,14 @@ func (resp *response) finished(u usage) map[string]any {
 	object["completed_at"] = resp.e.c.Clock().Unix()
 	object["output"] = []any{resp.outputItem(true)}
 	object["usage"] = map[string]any{
-		"input_tokens": u.prompt, "input_tokens_details": map[string]any{"cached_tokens": u.cached},
-		"output_tokens": u.output, "output_tokens_details": map[string]any{"reasoning_tokens": 0},
-		"total_tokens": u.prompt + u.output,
+		"input_tokens": u.Prompt, "input_tokens_details": map[string]any{"cached_tokens": u.Cached},
+		"output_tokens": u.Output, "output_tokens_details": map[string]any{"reasoning_tokens": 0},
+		"total_tokens": u.Prompt + u.Output,
 	}
 	return object
 }
 
-func (resp *response) whole(u usage) any {
+func (resp *response) whole(u Tokens) any {
 	resp.object = resp.finished(u)
 	if resp.keep {
 		resp.e.stored.put(resp)

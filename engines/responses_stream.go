@@ -22,7 +22,7 @@ func (resp *response) announce(status string, names ...string) error {
 	return nil
 }
 
-func (resp *response) last(u usage) error {
+func (resp *response) last(u Tokens) error {
 	resp.whole(u)
 	return resp.finish(resp.object)
 }
@@ -44,7 +44,7 @@ func (resp *response) event(name string, fields map[string]any) error {
 	return resp.emit(name, fields)
 }
 
-func (resp *response) begin(usage) error {
+func (resp *response) begin(Tokens) error {
 	if resp.cancel != nil {
 		resp.e.stored.update(resp, resp.with("in_progress"))
 		if err := resp.announce("in_progress", "response.in_progress"); err != nil {

@@ -18,7 +18,7 @@ type Stats struct {
 	MaxConcurrent int              // the most slots ever held at once
 	Cancelled     int64            // requests whose client left before the end
 	CancelledAt   time.Time        // when the engine last noticed one
-	Written       Tokens           // tokens of answers that went to the socket
+	Written       Tokens           // tokens that requests were told that have ended
 }
 
 // Tokens counts what a client was told: prompt tokens, those of them that came from
@@ -63,15 +63,6 @@ func (c *counters) record(r *http.Request, body []byte) {
 	}
 	c.recorded = append(c.recorded, Recorded{Method: r.Method, URL: r.URL.RequestURI(), Host: r.Host,
 		Header: r.Header.Clone(), Body: bytes.Clone(body)})
-}
-
-// delivered counts an answer that was written whole.
-func (c *counters) delivered(u usage) {
-	c.change(func(c *counters) {
-		c.Written.Prompt += int64(u.prompt)
-		c.Written.Cached += int64(u.cached)
-		c.Written.Output += int64(u.output)
-	})
 }
 
 // Stats returns the counts of this moment.

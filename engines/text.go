@@ -56,8 +56,8 @@ func appendIDs(ids []uint32, s string) []uint32 {
 	return ids
 }
 
-// hashIDs is one number for a whole prompt.
-func hashIDs(seed uint64, ids []uint32) uint64 {
+// hashIDs is one number for a whole prompt, or for the bytes of a name.
+func hashIDs[ID byte | uint32](seed uint64, ids []ID) uint64 {
 	for _, id := range ids {
 		seed = routing.Draw(seed ^ uint64(id))
 	}

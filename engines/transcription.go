@@ -74,13 +74,13 @@ func (t *transcription) prompt(seed uint64, text string) []uint32 {
 }
 
 // usage is the form of models that are billed by tokens.
-func (t *transcription) usage(u usage) map[string]any {
+func (t *transcription) usage(u Tokens) map[string]any {
 	return map[string]any{"type": "tokens",
-		"input_tokens": u.prompt, "output_tokens": u.output, "total_tokens": u.prompt + u.output,
+		"input_tokens": u.Prompt, "output_tokens": u.Output, "total_tokens": u.Prompt + u.Output,
 		"input_token_details": map[string]any{"audio_tokens": t.audio, "text_tokens": t.typed}}
 }
 
-func (t *transcription) whole(u usage) any {
+func (t *transcription) whole(u Tokens) any {
 	text, end := t.answer.text(), t.duration
 	switch t.format {
 	case "verbose_json":
@@ -141,7 +141,7 @@ func (t *transcription) logprobs(step, end int) []likelyToken {
 	return list
 }
 
-func (t *transcription) last(u usage) error {
+func (t *transcription) last(u Tokens) error {
 	return t.event("transcript.text.done", 0, len(t.answer.pieces),
 		map[string]any{"text": t.answer.text(), "usage": t.usage(u)})
 }
