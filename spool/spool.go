@@ -7,7 +7,6 @@ package spool
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -25,16 +24,13 @@ type Config[T any] struct {
 }
 
 const (
-	// After an error the batch is written again after the first pause, then after
-	// twice that, up to the last: short enough that values go out within two seconds
-	// of the end of an outage.
+	// After an error the batch is written again after firstPause, then after twice as
+	// long each time, up to lastPause: values go out within two seconds of the end of an
+	// outage.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 800 * time.Millisecond
 	// lastFlush bounds how long values are written after the end of Run's context.
 	lastFlush = 5 * time.Second
-	// chunk is how many values one allocation holds. A list of chunks grows without
-	// copying a value, so that no producer waits for the copy of a long queue.
-	chunk = 64
 )
 
 // Spool passes values from producers, which never wait, to Config.Write. It is safe
@@ -46,14 +42,10 @@ type Spool[T any] struct {
 	turn   chan struct{} // holds one; the goroutine that has taken it may write
 	batch  []T           // of the goroutine that may write
 
-	mu sync.Mutex // guards the rest
-	// Value n of all that were ever added is at n modulo chunk in its chunk; the first
-	// chunk has the oldest that waits.
-	chunks  []*[chunk]T
-	first   int64 // the oldest value that waits
-	next    int64
-	writing int64 // values below it are being written
-	doomed  int64 // values that were dropped while they were being written
+	mu      sync.Mutex // guards the rest
+	waiting []T        // the oldest first
+	writing int        // how many of the first are being written
+	doomed  int        // values that were dropped while they were being written
 	written int64
 	dropped int64
 	err     error
@@ -77,15 +69,17 @@ func New[T any](c Config[T]) *Spool[T] {
 // Add takes a value. It never waits.
 func (s *Spool[T]) Add(v T) {
 	s.mu.Lock()
-	if s.next-s.first == int64(s.config.Max) {
-		s.dropOldestLocked()
+	if len(s.waiting) == s.config.Max {
+		if s.writing > 0 {
+			s.writing--
+			s.doomed++ // whether it is lost is known when the write has ended
+		} else {
+			s.dropped++
+		}
+		s.removeLocked(1)
 	}
-	if s.next/chunk-s.first/chunk == int64(len(s.chunks)) {
-		s.chunks = append(s.chunks, new([chunk]T))
-	}
-	*s.atLocked(s.next) = v
-	s.next++
-	full := s.next-max(s.first, s.writing) >= int64(s.config.Batch) && s.err == nil
+	s.waiting = append(s.waiting, v)
+	full := len(s.waiting)-s.writing >= s.config.Batch && s.err == nil
 	s.mu.Unlock()
 	signal(s.some)
 	if full {
@@ -93,27 +87,11 @@ func (s *Spool[T]) Add(v T) {
 	}
 }
 
-// atLocked returns the place of a value that waits.
-func (s *Spool[T]) atLocked(n int64) *T { return &s.chunks[n/chunk-s.first/chunk][n%chunk] }
-
-// dropOldestLocked makes room for a value.
-func (s *Spool[T]) dropOldestLocked() {
-	if s.first < s.writing {
-		s.doomed++ // whether it is lost is known when the write has ended
-	} else {
-		s.dropped++
-	}
-	s.forgetLocked(s.first + 1)
-}
-
-// forgetLocked removes the values below n.
-func (s *Spool[T]) forgetLocked(n int64) {
-	var none T
-	for s.first < n {
-		*s.atLocked(s.first) = none
-		if s.first++; s.first%chunk == 0 {
-			s.chunks = slices.Delete(s.chunks, 0, 1)
-		}
+// removeLocked removes the oldest values.
+func (s *Spool[T]) removeLocked(n int) {
+	clear(s.waiting[:n])
+	if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
+		s.waiting = nil // the memory of a burst is not kept
 	}
 }
 
@@ -121,7 +99,7 @@ func (s *Spool[T]) forgetLocked(n int64) {
 func (s *Spool[T]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Waiting: int(s.next - s.first), Written: s.written, Dropped: s.dropped, Err: s.err}
+	return Stats{Waiting: len(s.waiting), Written: s.written, Dropped: s.dropped, Err: s.err}
 }
 
 // Run writes values as they come. When ctx has ended it writes what is left, for at
@@ -131,7 +109,7 @@ func (s *Spool[T]) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-s.some:
-			s.gather(ctx)
+			gather(s.config.Delay, s.full, ctx.Done())
 			s.insist(ctx, lastPause)
 		}
 	}
@@ -140,29 +118,25 @@ func (s *Spool[T]) Run(ctx context.Context) {
 	s.insist(last, firstPause)
 }
 
-// gather waits for more values, at most for the delay.
-func (s *Spool[T]) gather(ctx context.Context) {
-	if s.config.Delay <= 0 {
+// gather waits for more to write: until full or end, and no longer than the delay.
+func gather(delay time.Duration, full, end <-chan struct{}) {
+	if delay <= 0 {
 		return
 	}
-	timer := time.NewTimer(s.config.Delay)
-	defer timer.Stop()
 	select {
-	case <-ctx.Done():
-	case <-s.full:
-	case <-timer.C:
+	case <-end:
+	case <-full:
+	case <-time.After(delay):
 	}
 }
 
 // insist writes what waits, again and again until it is written or ctx ends.
 func (s *Spool[T]) insist(ctx context.Context, longest time.Duration) {
 	for pause := firstPause; s.Flush(ctx) != nil; pause = min(2*pause, longest) {
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 	}
 }
@@ -176,46 +150,37 @@ func (s *Spool[T]) Flush(ctx context.Context) error {
 	case <-s.turn:
 	}
 	defer signal(s.turn)
-	// Values that come meanwhile wait for their own turn: else each would be a batch
-	// of its own.
-	s.mu.Lock()
-	until := s.next
-	s.mu.Unlock()
-	for s.take(until) {
+	// Values that come meanwhile wait for the next flush, so that they share a batch.
+	for left := s.Stats().Waiting; s.take(left) > 0; {
+		left -= len(s.batch)
 		lost, err := s.config.Write(ctx, s.batch)
-		if s.settleBatch(int64(lost), err); err != nil {
+		if s.settleBatch(lost, err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// take puts the oldest values below until into the batch. They stay where they are
-// until they are written. false: there are none.
-func (s *Spool[T]) take(until int64) bool {
+// take copies the oldest values, at most so many, into the batch and returns their number.
+func (s *Spool[T]) take(most int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writing = min(until, s.first+int64(s.config.Batch))
-	s.batch = s.batch[:0] // after a panic of Write it is not empty
-	for i := s.first; i < s.writing; i++ {
-		s.batch = append(s.batch, *s.atLocked(i))
-	}
-	return len(s.batch) > 0
+	s.writing = min(most, len(s.waiting), s.config.Batch)
+	s.batch = append(s.batch[:0], s.waiting[:s.writing]...)
+	return s.writing
 }
 
-// settleBatch counts what has become of the batch.
-func (s *Spool[T]) settleBatch(lost int64, err error) {
+// settleBatch counts the values of the batch as written, lost or waiting again.
+func (s *Spool[T]) settleBatch(lost int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		// Values that made room while they were being written are written all the same.
-		s.forgetLocked(s.writing)
-		s.written += int64(len(s.batch)) - lost
-		s.dropped += lost
+	if err == nil { // values that made room while they were being written are written too
+		s.removeLocked(s.writing)
+		s.written += int64(len(s.batch) - lost)
+		s.dropped += int64(lost)
 	} else {
-		s.dropped += s.doomed
+		s.dropped += int64(s.doomed)
 	}
 	s.doomed, s.writing, s.err = 0, 0, err
 	clear(s.batch)
-	s.batch = s.batch[:0]
 }

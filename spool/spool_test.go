@@ -3,7 +3,6 @@ package spool
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -80,29 +79,6 @@ func TestTheEndIsBounded(t *testing.T) {
 			t.Errorf("after %v: %+v", time.Since(began), s.Stats())
 		}
 	})
-}
-
-// TestGrowthCopiesNoValue: in an outage as much memory is allocated as the values that
-// wait take, so that no producer waits for a copy of them. It is freed afterwards.
-func TestGrowthCopiesNoValue(t *testing.T) {
-	type row [512]byte
-	const rows = 20_000
-	down := errors.New("down")
-	s := New(Config[row]{Max: rows, Batch: 100, Write: func(context.Context, []row) (int, error) { return 0, down }})
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range rows {
-		s.Add(row{})
-	}
-	runtime.ReadMemStats(&after)
-	size := uint64(rows * len(row{}))
-	if got := after.TotalAlloc - before.TotalAlloc; got > size+size/10 {
-		t.Errorf("%d bytes were allocated for %d bytes of values", got, size)
-	}
-	down = nil
-	if err := s.Flush(t.Context()); err != nil || len(s.chunks) > 1 {
-		t.Errorf("%d chunks are kept: %v", len(s.chunks), err)
-	}
 }
 
 func BenchmarkAdd(b *testing.B) {

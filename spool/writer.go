@@ -96,19 +96,16 @@ func (w *Writer) Dropped() int64 { return w.dropped.Load() }
 // dropped.
 func (w *Writer) Close(limit time.Duration) bool {
 	w.mu.Lock()
-	first := !w.closed
-	w.closed = true
-	w.mu.Unlock()
-	if first {
+	if !w.closed {
+		w.closed = true
 		close(w.closing)
 	}
+	w.mu.Unlock()
 	w.owned.Wait()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-w.ended:
 		return !w.failing.Load()
-	case <-timer.C:
+	case <-time.After(limit):
 		return false
 	}
 }
@@ -129,22 +126,8 @@ func (w *Writer) run() {
 			w.flush()
 			return
 		}
-		w.gather()
+		gather(w.config.Delay, w.full, w.closing)
 		w.flush()
-	}
-}
-
-// gather waits for more lines, at most for the delay.
-func (w *Writer) gather() {
-	if w.config.Delay <= 0 {
-		return
-	}
-	timer := time.NewTimer(w.config.Delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-w.full:
-	case <-w.closing:
 	}
 }
 
