@@ -1,7 +1,6 @@
 package breaker
 
 import (
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -22,11 +21,9 @@ const (
 
 // Options are the functions that a breaker calls.
 type Options struct {
-	// Outcome classifies what Report and Cut are given. nil takes every error for a
-	// Failure.
+	// Outcome classifies what Report and Cut are given.
 	Outcome func(error) Outcome
-	// Rand returns a number of [0, 1). It must not call the breaker. nil means
-	// math/rand/v2.
+	// Rand returns a number of [0, 1). It must not call the breaker.
 	Rand func() float64
 	// OnChange receives every transition, one at a time and in order, outside all
 	// locks, from the goroutine that caused it or from one that is delivering an
@@ -35,8 +32,8 @@ type Options struct {
 }
 
 // Breaker keeps requests from one worker while it fails. It is safe for concurrent use.
-// A nil Breaker admits every request and counts nothing. Its owner calls Poll once a
-// second: without it an open breaker would become half-open with the next request only.
+// Its owner calls Poll once a second: without it an open breaker would become half-open
+// with the next request only.
 type Breaker struct {
 	options Options
 
@@ -73,17 +70,6 @@ type probe struct {
 
 // New makes a closed breaker.
 func New(c Config, o Options) *Breaker {
-	if o.Outcome == nil {
-		o.Outcome = func(err error) Outcome {
-			if err != nil {
-				return Failure
-			}
-			return Success
-		}
-	}
-	if o.Rand == nil {
-		o.Rand = rand.Float64
-	}
 	if o.OnChange == nil {
 		o.OnChange = func(Change) {}
 	}
@@ -118,19 +104,15 @@ func (b *Breaker) Configure(c Config) {
 // ticket. A probe fails without one after ProbeTimeout, or three times the expected time if
 // that is longer.
 func (b *Breaker) Allow(expected time.Duration) (ticket uint64, err error) {
-	if b == nil {
-		return 0, nil
-	}
 	b.mu.Lock()
+	defer b.unlock()
 	// Until OnChange has received an opening, the ejection cap may still keep the worker in
 	// rotation. Requests pass so long, and their outcomes do not count.
 	opening := b.state == Open && (b.notifying || len(b.pendingEvents) > 0)
-	if ticket = b.generation; b.state != Closed && !opening {
-		ticket, err = b.probeLocked(expected)
+	if b.state != Closed && !opening {
+		return b.probeLocked(expected)
 	}
-	b.mu.Unlock()
-	b.notify()
-	return ticket, err
+	return b.generation, nil
 }
 
 // probeLocked admits a request to a worker that is half-open or about to be.
@@ -157,9 +139,6 @@ func (b *Breaker) patienceLocked(expected time.Duration) time.Duration {
 // Probing reports whether the request with that ticket tries a half-open worker, and after
 // how long it fails.
 func (b *Breaker) Probing(ticket uint64, expected time.Duration) (patience time.Duration, ok bool) {
-	if b == nil {
-		return 0, false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.patienceLocked(expected), b.probes[ticket] != nil
@@ -169,14 +148,13 @@ func (b *Breaker) Probing(ticket uint64, expected time.Duration) (patience time.
 // report of a probe counts, and none once the breaker has changed its state since. If a
 // stream breaks off after a good report, Cut reports that.
 func (b *Breaker) Report(ticket uint64, err error) {
-	if b != nil {
-		b.report(ticket, b.options.Outcome(err), CauseProbeFailed)
-	}
+	b.report(ticket, b.options.Outcome(err), CauseProbeFailed)
 }
 
 // report counts an outcome. cause is the cause of the opening if a failed probe opens.
 func (b *Breaker) report(ticket uint64, o Outcome, cause string) {
 	b.mu.Lock()
+	defer b.unlock()
 	if p := b.probes[ticket]; p != nil {
 		p.timer.Stop()
 		delete(b.probes, ticket)
@@ -193,8 +171,6 @@ func (b *Breaker) report(ticket uint64, o Outcome, cause string) {
 	} else if b.state == Closed && ticket == b.generation {
 		b.countLocked(o)
 	}
-	b.mu.Unlock()
-	b.notify()
 }
 
 // countLocked counts an outcome while closed. It asks gobreaker for admission only now,
@@ -236,13 +212,11 @@ func (b *Breaker) readyToTrip(n gobreaker.Counts) bool {
 // that closed the breaker, the breaker opens again. A stream that began before does not
 // count.
 func (b *Breaker) Cut(began time.Time, err error) {
-	if b == nil {
-		return
-	}
 	if o := b.options.Outcome(err); o == Success || o == Excluded {
 		return
 	}
 	b.mu.Lock()
+	defer b.unlock()
 	switch {
 	case b.state != Closed || began.Before(b.probedSince):
 	case began.Before(b.since):
@@ -258,8 +232,6 @@ func (b *Breaker) Cut(began time.Time, err error) {
 			b.countLocked(Failure)
 		}
 	}
-	b.mu.Unlock()
-	b.notify()
 }
 
 // tripLocked opens a breaker that is closed or half-open, by a failure for that reason.
@@ -279,10 +251,8 @@ func (b *Breaker) tripLocked(reason string) {
 // hangs opens, and becomes half-open as soon as the worker hangs no more. A hang counts
 // as a failed probe for Healthy: a health check says little about it.
 func (b *Breaker) SetHung(hung bool) {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
+	defer b.unlock()
 	switch {
 	case hung && b.state != Open:
 		b.failedProbes++
@@ -290,8 +260,6 @@ func (b *Breaker) SetHung(hung bool) {
 	case !hung && b.state == Open && b.cause == CauseHung:
 		b.endOpenLocked()
 	}
-	b.mu.Unlock()
-	b.notify()
 }
 
 // healthWait is how long a breaker stays open at least after a probe or a hang has
@@ -303,10 +271,8 @@ const healthWait = 5 * time.Second
 // a breaker to half-open that was open before then, unless it was opened for slowness,
 // about which a health check says nothing. Failed probes delay that.
 func (b *Breaker) Healthy(started time.Time) {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
+	defer b.unlock()
 	from := b.since
 	if b.failedProbes > 0 {
 		from = from.Add(healthWait << min(b.failedProbes-1, 10))
@@ -314,17 +280,11 @@ func (b *Breaker) Healthy(started time.Time) {
 	if b.state == Open && !b.slow && started.After(from) {
 		b.endOpenLocked()
 	}
-	b.mu.Unlock()
-	b.notify()
 }
 
 // Poll makes a breaker half-open that was open for long enough.
 func (b *Breaker) Poll() {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
+	defer b.unlock()
 	b.circuit.State()
-	b.mu.Unlock()
-	b.notify()
 }

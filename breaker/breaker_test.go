@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -148,7 +149,7 @@ func TestOnChangeMayCallBack(t *testing.T) {
 // worker is to be kept in rotation, as the last one.
 func TestAnOpenBreakerRefusesOnceThatIsNotified(t *testing.T) {
 	var b *Breaker
-	b = New(Config{}, Options{OnChange: func(c Change) {
+	b = New(Config{}, Options{Outcome: outcomes, Rand: rand.Float64, OnChange: func(c Change) {
 		if ticket, err := b.Allow(0); err != nil {
 			t.Errorf("refused while %s is being notified: %v", c.To, err)
 		} else {
@@ -354,28 +355,12 @@ func TestACutCountsInTheStateThatItsStreamBeganIn(t *testing.T) {
 	})
 }
 
-func TestNoBreakerLetsAllPass(t *testing.T) {
-	var b *Breaker
-	ticket, err := b.Allow(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Report(ticket, errFive)
-	b.Cut(time.Now(), errFive)
-	b.Healthy(time.Now())
-	b.SetHung(true)
-	b.Poll()
-	if b.State() != Closed || b.View() != (View{}) {
-		t.Error("it has a state")
-	}
-}
-
 // TestAfterAnyStormSuccessesClose: 100,000 mixed outcomes of 64 goroutines.
 func TestAfterAnyStormSuccessesClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Config{Probes: 2, OpenFor: 10 * time.Millisecond, ProbeTimeout: time.Second}
 		r := newRig(t, 4, c, func(o *Options) {
-			o.Rand = nil
+			o.Rand = rand.Float64
 		})
 		ends := []error{nil, errFive, errRefused, errClient, errSlow, nil}
 		var wg sync.WaitGroup

@@ -5,7 +5,10 @@
 // early. How many workers of a pool may be ejected at once is package routing's rule.
 package breaker
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Config is the breaker section. Zero values mean the defaults of Default, but for the
 // values of Slow whose zero turns a rule off.
@@ -37,24 +40,15 @@ func Default() Config {
 	}
 }
 
-// withDefaults returns the configuration with a positive value in every field that a
-// breaker reads.
+// withDefaults returns the configuration with a value in every field that a breaker reads.
 func (c Config) withDefaults() Config {
 	d := Default()
-	c.ConsecutiveFailures = positive(c.ConsecutiveFailures, d.ConsecutiveFailures)
-	c.FailureRatio = positive(c.FailureRatio, d.FailureRatio)
-	c.MinRequests = positive(c.MinRequests, d.MinRequests)
-	c.Window = positive(c.Window, d.Window)
-	c.OpenFor = positive(c.OpenFor, d.OpenFor)
-	c.Probes = positive(c.Probes, d.Probes)
-	c.ProbeTimeout = positive(c.ProbeTimeout, d.ProbeTimeout)
+	c.ConsecutiveFailures = cmp.Or(c.ConsecutiveFailures, d.ConsecutiveFailures)
+	c.FailureRatio = cmp.Or(c.FailureRatio, d.FailureRatio)
+	c.MinRequests = cmp.Or(c.MinRequests, d.MinRequests)
+	c.Window = cmp.Or(c.Window, d.Window)
+	c.OpenFor = cmp.Or(c.OpenFor, d.OpenFor)
+	c.Probes = cmp.Or(c.Probes, d.Probes)
+	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, d.ProbeTimeout)
 	return c
-}
-
-// positive returns v, or its default when it is not above zero.
-func positive[T int | float64 | time.Duration](v, otherwise T) T {
-	if v > 0 {
-		return v
-	}
-	return otherwise
 }

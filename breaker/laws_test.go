@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,6 +35,7 @@ func sequence(t *rapid.T) {
 	var state atomic.Int64 // State, as notified
 	b := New(c, Options{
 		Outcome: outcomes,
+		Rand:    rand.Float64,
 		OnChange: func(c Change) {
 			if was := State(state.Swap(int64(c.To))); was != c.From || c.From == c.To {
 				t.Errorf("it went from %s to %s, and was %s", c.From, c.To, was)

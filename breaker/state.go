@@ -51,6 +51,12 @@ type Change struct {
 	Slow        bool      // it was opened for slowness and not closed since
 }
 
+// unlock releases the lock and delivers the transitions that happened under it.
+func (b *Breaker) unlock() {
+	b.mu.Unlock()
+	b.notify()
+}
+
 // notify delivers the pending transitions to OnChange, unless another call of notify
 // does. It holds no lock meanwhile, so that OnChange may call the breaker and cause the
 // next transition.
@@ -90,9 +96,6 @@ type View struct {
 // View returns the breaker's state. It changes nothing: an open breaker stays open until
 // Poll or Allow.
 func (b *Breaker) View() View {
-	if b == nil {
-		return View{}
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := View{State: b.state, Since: b.since, Until: b.until, Cause: b.cause,
@@ -105,12 +108,8 @@ func (b *Breaker) View() View {
 	return v
 }
 
-// State returns the state, which is Closed of a nil Breaker. Like View it changes
-// nothing.
+// State returns the state. Like View it changes nothing.
 func (b *Breaker) State() State {
-	if b == nil {
-		return Closed
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state
