@@ -129,7 +129,7 @@ func (s *side) open(setup, now *Setup, tokens int64) error {
 	if setup.Catalog == nil {
 		return errors.New("there is no catalogue of tiers")
 	}
-	*s = side{setup: setup, chats: tiers.NewChats(0), pools: map[string]*sidePool{},
+	*s = side{setup: setup, chats: tiers.NewChats(tiers.MaxChats), pools: map[string]*sidePool{},
 		requests: map[string]int64{}, prompts: map[string]int64{}, cost: map[string]float64{}}
 	for i := range setup.Pools {
 		p, err := openPool(&setup.Pools[i], now.pool(setup.Pools[i].Name), tokens)

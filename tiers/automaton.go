@@ -1,9 +1,6 @@
 package tiers
 
-import (
-	"bytes"
-	"slices"
-)
+import "slices"
 
 // literalBytes is what of a literal is looked for. Longer ones are hardly rarer,
 // and their states cost memory: about 250 bytes each.
@@ -14,7 +11,6 @@ const literalBytes = 12
 // there are. It is immutable.
 type automaton struct {
 	class [256]uint8 // of a byte, without regard to ASCII case
-	split [2]uint8   // the classes of kelvin's and longS's first bytes by themselves
 	width uint32     // number of classes
 	next  []uint32   // by state plus class; a state is a multiple of width, plus loud if it ends a literal
 	ends  [][]int32  // by state / width: whose literals end there
@@ -28,9 +24,6 @@ type literal struct {
 	text  string // folded as in literals, not empty
 	owner int32
 }
-
-// maybe is the class of bytes that may begin a character that folds to ASCII.
-const maybe = 255
 
 // newAutomaton compiles literals.
 func newAutomaton(all []literal) *automaton {
@@ -48,15 +41,8 @@ func newAutomaton(all []literal) *automaton {
 	}
 	a.trie(all)
 	a.link()
-	a.split = [2]uint8{a.class[kelvinBytes[0]], a.class[longSBytes[0]]}
-	a.class[kelvinBytes[0]], a.class[longSBytes[0]] = maybe, maybe
 	return a
 }
-
-const (
-	kelvinBytes = string(kelvin)
-	longSBytes  = string(longS)
-)
 
 // trie makes the tree of all literals: its edges, 0 where there is none, to numbers of
 // states, and whose literals end in each state.
@@ -109,10 +95,9 @@ func (a *automaton) link() {
 	}
 }
 
-// overlap is how far the halves of a text reach into each other, so that every
-// literal is whole in one of them: the text of a literal can be three times as
-// long as the literal, all of it Kelvin signs.
-const overlap = 3 * literalBytes
+// overlap is how far the halves of a text reach into each other, so that every literal
+// is whole in one of them.
+const overlap = literalBytes
 
 // find tells s of every literal in text: whose it is and where it ends, in
 // ascending order within each half of the text. A byte's state waits for the one
@@ -129,15 +114,8 @@ func (a *automaton) find(text []byte, s *search) {
 	var p, q uint32
 	next := a.next
 	for i < end && j < n {
-		c, d := a.class[text[i]], a.class[text[j]]
-		if c == maybe {
-			c, i = a.foreign(text[:end], i)
-		}
-		if d == maybe {
-			d, j = a.foreign(text, j)
-		}
+		p, q = next[p+uint32(a.class[text[i]])], next[q+uint32(a.class[text[j]])]
 		i, j = i+1, j+1
-		p, q = next[p+uint32(c)], next[q+uint32(d)]
 		if p >= loud {
 			p = a.tell(p, text, i, 0, s)
 		}
@@ -151,14 +129,9 @@ func (a *automaton) find(text []byte, s *search) {
 
 // rest goes on from i to end in one half.
 func (a *automaton) rest(text []byte, i, end int, state uint32, half int, s *search) {
-	for i < end {
-		class := a.class[text[i]]
-		if class == maybe {
-			class, i = a.foreign(text[:end], i)
-		}
-		i++
-		if state = a.next[state+uint32(class)]; state >= loud {
-			state = a.tell(state, text, i, half, s)
+	for ; i < end; i++ {
+		if state = a.next[state+uint32(a.class[text[i]])]; state >= loud {
+			state = a.tell(state, text, i+1, half, s)
 		}
 	}
 }
@@ -170,17 +143,4 @@ func (a *automaton) tell(state uint32, text []byte, end, half int, s *search) ui
 		s.hit(owner, half, text, end)
 	}
 	return state
-}
-
-// foreign returns the class of a byte that may begin a character that folds to
-// ASCII, and the last byte that belongs to it.
-func (a *automaton) foreign(text []byte, i int) (class uint8, last int) {
-	wide, small, split := kelvinBytes, 'k', a.split[0]
-	if text[i] == longSBytes[0] {
-		wide, small, split = longSBytes, 's', a.split[1]
-	}
-	if bytes.HasPrefix(text[i:], []byte(wide)) {
-		return a.class[small], i + len(wide) - 1
-	}
-	return split, i
 }

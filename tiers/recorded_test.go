@@ -81,7 +81,7 @@ func TestWhatARecordDoesNotSayIsSaid(t *testing.T) {
 }
 
 func TestARecordedChatStaysAtItsTier(t *testing.T) {
-	k, chats := catalogOf(t, keywordRules(codeGroup("panic"))), NewChats(0)
+	k, chats := catalogOf(t, keywordRules(codeGroup("panic"))), NewChats(MaxChats)
 	for i, c := range []struct {
 		was   Evidence
 		want  string
