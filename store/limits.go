@@ -80,12 +80,12 @@ func NewLimits(c LimitsConfig) *Limits {
 		l.now = time.Now
 	}
 	if l.redis != nil {
-		l.redis.back(func() {
+		l.redis.onBack = func() {
 			select {
 			case l.renew <- struct{}{}:
 			default:
 			}
-		})
+		}
 	}
 	return l
 }

@@ -88,7 +88,7 @@ func TestAPanicInASettlementTakesNoOtherWithIt(t *testing.T) {
 	eventually(t, func() bool { return seen.count() > 0 && l.queue.Stats().Waiting == 0 })
 }
 
-// TestAPanicOnAChangeDoesNotEndTheFollowerOfRedis has what waits for a topic panic
+// TestAPanicOnAChangeDoesNotEndTheFollowerOfRedis has what waits for changes panic
 // the first time.
 func TestAPanicOnAChangeDoesNotEndTheFollowerOfRedis(t *testing.T) {
 	seen := &panics{}
@@ -99,7 +99,7 @@ func TestAPanicOnAChangeDoesNotEndTheFollowerOfRedis(t *testing.T) {
 	defer r.Close()
 	var mu sync.Mutex
 	calls := 0
-	r.OnChange("topic", func() {
+	r.OnChange(func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if calls++; calls == 1 {
@@ -109,7 +109,7 @@ func TestAPanicOnAChangeDoesNotEndTheFollowerOfRedis(t *testing.T) {
 	stop := start(r.Run)
 	defer stop()
 	eventually(t, func() bool {
-		if err := r.Publish(t.Context(), "topic"); err != nil {
+		if err := r.PublishChange(t.Context()); err != nil {
 			t.Error(err)
 		}
 		mu.Lock()

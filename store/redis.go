@@ -33,10 +33,10 @@ type Redis struct {
 	gateway  string
 	log      *slog.Logger
 	recover  Recover
-	topics   map[string]*topic // written before Run only
-	onBack   []func()          // likewise
-	signal   chan struct{}     // something for Run's goroutine to do
-	failures atomic.Int32      // in a row
+	onChange func()        // nil: changes are not listened for
+	onBack   func()        // nil: nothing
+	tripped  chan struct{} // holds one when Run's goroutine is to probe at once
+	failures atomic.Int32  // in a row
 	away     atomic.Bool
 	cause    atomic.Pointer[error]
 	gateways atomic.Int32
@@ -46,12 +46,6 @@ type Redis struct {
 	// of Run's goroutine alone
 	swift  int             // probes in a row that were answered swiftly
 	causes map[string]bool // of this outage, that were logged
-}
-
-// topic is what gateways tell each other of.
-type topic struct {
-	call    func()
-	changed atomic.Bool
 }
 
 //go:embed register.lua
@@ -88,8 +82,12 @@ const (
 	poolSize = 32
 )
 
-// gatewaysKey holds the living gateways, by the end of their leases.
-const gatewaysKey = "tierway:gateways"
+const (
+	// gatewaysKey holds the living gateways, by the end of their leases.
+	gatewaysKey = "tierway:gateways"
+	// changes is the channel on which gateways publish that the database has changed.
+	changes = "tierway:changed:directory"
+)
 
 // OpenRedis returns the Redis of a URL:
 //
@@ -110,7 +108,7 @@ func open(c RedisConfig, patience time.Duration) (*Redis, error) {
 	tune(o, patience)
 	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway,
 		log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), recover: c.Recover.orNone(),
-		topics: map[string]*topic{}, signal: make(chan struct{}, 1), register: redis.NewScript(registerScript)}
+		tripped: make(chan struct{}, 1), register: redis.NewScript(registerScript)}
 	r.gateways.Store(1)
 	return r, nil
 }
@@ -137,23 +135,43 @@ func (r *Redis) Up() bool { return !r.away.Load() }
 // included: at least 1.
 func (r *Redis) Gateways() int { return int(max(1, r.gateways.Load())) }
 
-// Publish tells all gateways that listen, this one included, that what a topic
-// stands for has changed.
-func (r *Redis) Publish(ctx context.Context, topic string) error {
+// PublishChange makes all gateways that listen, this one included, call their OnChange.
+func (r *Redis) PublishChange(ctx context.Context) error {
 	return r.do(ctx, "telling gateways of a change", func(ctx context.Context) error {
-		return r.client.Publish(ctx, channel(topic), r.gateway).Err()
+		return r.client.Publish(ctx, changes, r.gateway).Err()
 	})
 }
 
-// OnChange has f called when somebody publishes the topic, and whenever something
-// may have been missed: when Redis comes back. It must be called before Run, on
-// whose goroutine f runs, and once for a topic.
-func (r *Redis) OnChange(name string, f func()) { r.topics[name] = &topic{call: f} }
+// OnChange has Run call f when a gateway has published a change, and when Redis comes
+// back, as one may have been missed. It must be called before Run. f must not block and may
+// be called from two goroutines at once.
+func (r *Redis) OnChange(f func()) { r.onChange = f }
 
-// back has f called when Redis has come back, on Run's goroutine, before Run.
-func (r *Redis) back(f func()) { r.onBack = append(r.onBack, f) }
+// listen calls onChange until ctx ends. A change that is missed between two connections is
+// found by the next look at the database.
+func (r *Redis) listen(ctx context.Context) {
+	if r.onChange == nil {
+		return
+	}
+	sub := r.client.Subscribe(ctx, changes)
+	defer sub.Close() //nolint:errcheck // there is nothing to lose
+	messages := sub.Channel(redis.WithChannelHealthCheckInterval(renewEvery))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-messages:
+			r.changed()
+		}
+	}
+}
 
-func channel(topic string) string { return "tierway:changed:" + topic }
+// changed calls onChange. A panic, which recover has logged, ends nothing else.
+func (r *Redis) changed() {
+	if r.onChange != nil {
+		_ = r.recover("following Redis", func() error { r.onChange(); return nil })
+	}
+}
 
 // Close ends all connections. Run must have returned.
 func (r *Redis) Close() error {
@@ -209,9 +227,13 @@ func (r *Redis) note(err error) {
 // trip makes Redis away. It is probed at once: a process that was stopped for
 // a moment sees all its questions time out together, and nobody need hear of that.
 func (r *Redis) trip(err error) {
-	if r.away.CompareAndSwap(false, true) {
-		r.cause.Store(&err)
-		r.wake()
+	if !r.away.CompareAndSwap(false, true) {
+		return
+	}
+	r.cause.Store(&err)
+	select {
+	case r.tripped <- struct{}{}:
+	default:
 	}
 }
 
@@ -244,14 +266,6 @@ func (r *Redis) tell(probe error) {
 	}
 }
 
-// wake has Run's goroutine look around.
-func (r *Redis) wake() {
-	select {
-	case r.signal <- struct{}{}:
-	default:
-	}
-}
-
 // Run keeps this gateway in the list of those that live, tries Redis while it is
 // away, and listens for changes, until ctx ends.
 func (r *Redis) Run(ctx context.Context) {
@@ -270,8 +284,7 @@ func (r *Redis) Run(ctx context.Context) {
 		_ = r.recover("following Redis", func() error {
 			select {
 			case <-ctx.Done():
-			case <-r.signal:
-				r.changes()
+			case <-r.tripped:
 				if r.away.Load() && !r.told.Load() && r.beat(ctx) == nil {
 					last = time.Now()
 				}
@@ -308,11 +321,10 @@ func (r *Redis) beat(ctx context.Context) error {
 		if r.told.CompareAndSwap(true, false) {
 			r.log.Info("Redis is back: gateways share their limits again", "gateways", r.Gateways())
 		}
-		r.missed()
-		for _, f := range r.onBack {
-			f()
+		if r.onBack != nil {
+			r.onBack()
 		}
-		r.changes()
+		r.changed()
 	}
 	return nil
 }

@@ -155,7 +155,7 @@ func (d *database) tell(ctx context.Context) {
 	defer cancel()
 	r, err := store.OpenRedis(store.RedisConfig{URL: d.file.Store.Redis, Gateway: "cli"})
 	if err == nil {
-		err = errors.Join(r.Publish(ctx, "directory"), r.Close())
+		err = errors.Join(r.PublishChange(ctx), r.Close())
 	}
 	if err != nil {
 		d.notify("warning: no gateway could be told over Redis (%v); they see the change within 2 s", err)

@@ -26,7 +26,7 @@ func TestEveryChangeIsToldOverRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	var heard atomic.Int32
-	gateway.OnChange("directory", func() { heard.Add(1) })
+	gateway.OnChange(func() { heard.Add(1) })
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { gateway.Run(ctx) })

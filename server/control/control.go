@@ -78,7 +78,7 @@ func New(o Options) (*Control, error) {
 	ctl.Database = &Database{log: o.Log, recover: o.Recover, stores: stores, snapshot: &ctl.snapshot, apply: ctl.applyContents,
 		readDue: make(chan struct{}, 1), refreshDue: make(chan struct{}, 1)}
 	if stores.Redis != nil {
-		stores.Redis.OnChange(topicDirectory, ctl.Database.requestRead)
+		stores.Redis.OnChange(ctl.Database.requestRead)
 	}
 	ctl.ownOverrides.Store(&[]store.Override{})
 	ctl.base = Configuration{File: o.Config, Hash: o.Config.Hash(), Generation: 1, LoadedAt: time.Now()}

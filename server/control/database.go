@@ -214,14 +214,11 @@ func (db *Database) Changed(ctx context.Context) {
 		db.requestRead()
 	}
 	if db.stores.Redis != nil {
-		if err := db.stores.Redis.Publish(ctx, topicDirectory); err != nil {
+		if err := db.stores.Redis.PublishChange(ctx); err != nil {
 			db.log.Debug("other gateways will see the change when they ask the database", "cause", err.Error())
 		}
 	}
 }
-
-// topicDirectory tells gateways that the database's directory has changed.
-const topicDirectory = "directory"
 
 // RequestRefresh makes Run read the directory soon if the database has changed, because a
 // client has sent an unknown key. It does not block.
