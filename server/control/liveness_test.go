@@ -1,9 +1,11 @@
 package control
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"tierway/breaker"
 	"tierway/workers"
 )
 
@@ -16,7 +18,7 @@ func rigMembers(t *testing.T, n int) []*Member {
 	for i := range members {
 		name := string(rune('a' + i))
 		specs = append(specs, workers.Spec{Config: workers.Config{Name: name, URL: "http://127.0.0.1:" + string(rune('1'+i))}, Pool: "p"})
-		members[i] = &Member{Name: name}
+		members[i] = &Member{Name: name, Gate: breaker.New(breaker.Config{}, breaker.Options{Rand: rand.Float64})}
 	}
 	fleet.Sync(specs)
 	for _, m := range members {
