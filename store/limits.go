@@ -40,9 +40,10 @@ type Limits struct {
 	log      *slog.Logger
 	now      func() time.Time
 	recover  Recover
-	queue    *spool.Spool[settlement]
+	queue    *spool.Spool[*Grant] // settled, as Redis is still to hear
 	renew    chan struct{}
-	scripts  scripts
+
+	takeScript, settleScript *redis.Script
 }
 
 // Grant is one admitted request. It must be settled.
@@ -51,13 +52,7 @@ type Grant struct {
 	charge *tenants.Charge
 	shared bool // admitted by Redis, not by this gateway alone
 	done   atomic.Bool
-}
-
-// settlement is what Redis is still to hear of a request that is over.
-type settlement struct {
-	charge *tenants.Charge
-	used   tenants.Used
-	shared bool
+	used   tenants.Used // once it is done
 }
 
 const (
@@ -73,7 +68,7 @@ const (
 func NewLimits(c LimitsConfig) *Limits {
 	l := &Limits{local: c.Local, redis: c.Redis, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		now: c.Now, recover: c.Recover.orNone(), renew: make(chan struct{}, 1),
-		scripts: scripts{take: redis.NewScript(limitsScript + takeScript), settle: redis.NewScript(limitsScript + settleScript)}}
+		takeScript: redis.NewScript(limitsLua + takeLua), settleScript: redis.NewScript(limitsLua + settleLua)}
 	l.queue = l.newQueue(queueSize)
 	l.SetGateways(c.Gateways)
 	if l.now == nil {
@@ -92,8 +87,8 @@ func NewLimits(c LimitsConfig) *Limits {
 
 // newQueue returns what sends settlements, of which so many wait. Those that Redis
 // does not take are not sent again: renewal repairs what is lost with them.
-func (l *Limits) newQueue(size int) *spool.Spool[settlement] {
-	return spool.New(spool.Config[settlement]{Max: size, Batch: batch, Write: func(ctx context.Context, all []settlement) (int, error) {
+func (l *Limits) newQueue(size int) *spool.Spool[*Grant] {
+	return spool.New(spool.Config[*Grant]{Max: size, Batch: batch, Write: func(ctx context.Context, all []*Grant) (int, error) {
 		l.guarded("sending settlements to Redis", func() { l.send(ctx, all) })
 		return 0, nil
 	}})
@@ -110,30 +105,29 @@ func (l *Limits) Take(ctx context.Context, c *tenants.Charge) (*Grant, tenants.V
 	if len(c.Caller.Subjects) == 0 {
 		return g, tenants.Verdict{}, nil
 	}
+	v, err := l.decide(ctx, g)
+	if err != nil || v.Refused != "" {
+		return nil, v, err
+	}
+	return g, v, nil
+}
+
+// decide has Redis decide, else this gateway alone.
+func (l *Limits) decide(ctx context.Context, g *Grant) (tenants.Verdict, error) {
 	if l.redis != nil {
 		v, err := tenants.Verdict{}, errAway
 		if l.redis.Up() {
-			v, err = l.ask(ctx, c)
+			v, err = l.ask(ctx, g.charge)
 		}
-		if err == nil {
-			g.shared = true
-			return g.unless(v.Refused), v, nil
+		if g.shared = err == nil; g.shared {
+			return v, nil
 		}
 		l.log.Debug("a limit was not asked of Redis", "error", err)
-		if c.Caller.FailClosed {
-			return nil, tenants.Verdict{}, fmt.Errorf("admitting a request of tenant %s: %w", c.Caller.Tenant, ErrLimitsAway)
+		if caller := g.charge.Caller; caller.FailClosed {
+			return tenants.Verdict{}, fmt.Errorf("admitting a request of tenant %s: %w", caller.Tenant, ErrLimitsAway)
 		}
 	}
-	v := l.local.Take(c, l.share())
-	return g.unless(v.Refused), v, nil
-}
-
-// unless returns the grant of a request that nothing refuses.
-func (g *Grant) unless(refused tenants.Limit) *Grant {
-	if refused != "" {
-		return nil
-	}
-	return g
+	return l.local.Take(g.charge, l.share()), nil
 }
 
 // share returns of how many gateways this is one that decides alone.
@@ -162,22 +156,21 @@ func (l *Limits) ask(ctx context.Context, c *tenants.Charge) (tenants.Verdict, e
 	return v, err
 }
 
-// Settle ends the request: its slot is free, its reservation corrected, and what
-// it used is booked. Only the first call counts. It never waits: Redis hears of it
-// a moment later. Should that word be lost, only the correction of the rates is:
-// what was reserved leaks away by itself. Slots and budgets are told as sums, by
-// the next word of the same subject or the renewal every 5 s.
+// Settle ends the request: its slot is free, its reservation corrected, and what it used
+// is booked. Only the first call counts. It never waits: Redis is updated a moment later.
+// If that message is lost, only the correction of the rates is lost; the reservation
+// decays. Slots and budgets are sent as sums, with the next message about the same subject
+// or the renewal every 5 s.
 func (g *Grant) Settle(u tenants.Used) {
 	if g.done.Swap(true) || len(g.charge.Caller.Subjects) == 0 {
 		return
 	}
 	l := g.limits
 	l.local.Settle(g.charge, u, l.now())
-	s := settlement{charge: g.charge, used: u, shared: g.shared}
-	if l.redis == nil || !l.redis.Up() || !s.matters() {
-		return
+	g.used = u
+	if l.redis != nil && l.redis.Up() && g.matters() {
+		l.queue.Add(g)
 	}
-	l.queue.Add(s)
 }
 
 // Seed raises what is known as spent to at least this, as the ledger says.

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,17 +14,13 @@ import (
 )
 
 //go:embed limits.lua
-var limitsScript string
+var limitsLua string
 
 //go:embed take.lua
-var takeScript string
+var takeLua string
 
 //go:embed settle.lua
-var settleScript string
-
-// scripts are what Redis runs, by digest; Redis that does not know one is sent it
-// whole.
-type scripts struct{ take, settle *redis.Script }
+var settleLua string
 
 // word is one run of a script about subjects.
 type word struct {
@@ -32,14 +29,13 @@ type word struct {
 	standings []tenants.Standing
 }
 
-// newWord returns a run about standings, each with its limits, with two arguments of
-// the script's own. All keys of a tenant have one hash tag, so that a cluster keeps
-// them in one place.
-func (l *Limits) newWord(own int64, flag bool, standings []tenants.Standing, limitsOf func(i int) tenants.Limits) word {
+// newWord returns a run about standings with two arguments of the script's own. All keys
+// of a tenant have one hash tag, so that a cluster keeps them in one place.
+func (l *Limits) newWord(own int64, flag bool, standings []tenants.Standing) word {
 	w := word{keys: make([]string, 0, 4*len(standings)), argv: make([]any, 0, 4+30*len(standings)), standings: standings}
 	w.argv = append(w.argv, l.redis.gateway, lease.Microseconds(), own, number(flag))
 	for i := range standings {
-		s, limits := &standings[i], limitsOf(i)
+		s, limits := &standings[i], &standings[i].Limits
 		base := "tierway:{" + s.Tenant + "}:"
 		if s.Key != "" {
 			base += "key:" + s.Key + ":"
@@ -62,9 +58,8 @@ func (l *Limits) newWord(own int64, flag bool, standings []tenants.Standing, lim
 
 // take asks Redis about one request.
 func (l *Limits) take(ctx context.Context, c *tenants.Charge, standings []tenants.Standing) (tenants.Verdict, error) {
-	w := l.newWord(max(0, c.Tokens), c.IgnoreBudget, standings,
-		func(i int) tenants.Limits { return c.Caller.Subjects[i].Limits })
-	reply, err := l.scripts.take.Run(ctx, l.redis.client, w.keys, w.argv...).Slice()
+	w := l.newWord(max(0, c.Tokens), c.IgnoreBudget, standings)
+	reply, err := l.takeScript.Run(ctx, l.redis.client, w.keys, w.argv...).Slice()
 	if err != nil {
 		return tenants.Verdict{}, err
 	}
@@ -136,42 +131,41 @@ func (r *reader) hearing() (h tenants.Hearing) {
 }
 
 // send tells Redis what was settled.
-func (l *Limits) send(ctx context.Context, all []settlement) {
+func (l *Limits) send(ctx context.Context, all []*Grant) {
 	words := make([]word, 0, len(all))
-	for _, s := range all {
-		if w := l.word(&s); len(w.standings) > 0 {
+	for _, g := range all {
+		if w := l.word(g); len(w.standings) > 0 {
 			words = append(words, w)
 		}
 	}
 	l.tell(ctx, words)
 }
 
-// word returns what is to be told of one settlement. Rates are corrected only
-// where Redis booked them.
-func (l *Limits) word(s *settlement) word {
-	standings := l.local.Standings(s.charge, nil)
-	by := max(0, s.used.Tokens) - max(0, s.charge.Tokens)
-	if !s.shared {
-		by = 0
-	}
-	return l.newWord(by, s.used.Refund && s.shared, standings, func(i int) tenants.Limits {
-		limits := standings[i].Limits
-		for _, sub := range s.charge.Caller.Subjects {
+// word returns the update of one settled request. Rates are corrected only where Redis
+// booked them.
+func (l *Limits) word(g *Grant) word {
+	standings := l.local.Standings(g.charge, nil)
+	for i := range standings {
+		now := &standings[i].Limits
+		for _, sub := range g.charge.Caller.Subjects {
 			if then := sub.Limits; sub.Key == standings[i].Key { // a limit that is new since then was not booked
-				limits.RPM, limits.RPS = ifLimited(then.RPM, limits.RPM), ifLimited(then.RPS, limits.RPS)
-				limits.TPM = ifLimited(then.TPM, limits.TPM)
+				now.RPM, now.RPS, now.TPM = ifLimited(then.RPM, now.RPM), ifLimited(then.RPS, now.RPS), ifLimited(then.TPM, now.TPM)
 			}
 		}
-		return limits
-	})
+	}
+	by := max(0, g.used.Tokens) - max(0, g.charge.Tokens)
+	if !g.shared {
+		by = 0
+	}
+	return l.newWord(by, g.used.Refund && g.shared, standings)
 }
 
 // matters reports whether Redis keeps anything that the settlement changes.
-func (s *settlement) matters() bool {
-	for i := range s.charge.Caller.Subjects {
-		l := &s.charge.Caller.Subjects[i].Limits
-		rates := s.used.Refund && l.RPM+l.RPS > 0 || l.TPM > 0 && s.used.Tokens != s.charge.Tokens
-		if l.Concurrent > 0 || l.Budgeted() || s.shared && rates {
+func (g *Grant) matters() bool {
+	for i := range g.charge.Caller.Subjects {
+		l := &g.charge.Caller.Subjects[i].Limits
+		rates := g.used.Refund && l.RPM+l.RPS > 0 || l.TPM > 0 && g.used.Tokens != g.charge.Tokens
+		if l.Concurrent > 0 || l.Budgeted() || g.shared && rates {
 			return true
 		}
 	}
@@ -189,15 +183,12 @@ func ifLimited(then, now int64) int64 {
 // renewAll tells Redis again of all that it must not forget, and of what it was
 // not told while it was away.
 func (l *Limits) renewAll(ctx context.Context) {
-	standings := l.local.Owing(l.now(), nil)
-	for len(standings) > 0 && l.redis.Up() {
-		n := min(batch, len(standings))
-		words := make([]word, n)
-		for i := range n {
-			words[i] = l.newWord(0, false, standings[i:i+1], func(int) tenants.Limits { return standings[i].Limits })
+	for standings := range slices.Chunk(l.local.Owing(l.now(), nil), batch) {
+		words := make([]word, 0, batch)
+		for one := range slices.Chunk(standings, 1) {
+			words = append(words, l.newWord(0, false, one))
 		}
 		l.tell(ctx, words)
-		standings = standings[n:]
 	}
 }
 
@@ -211,7 +202,7 @@ func (l *Limits) tell(ctx context.Context, words []word) {
 		cmds := make([]*redis.Cmd, len(words))
 		_, err := l.redis.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i, w := range words {
-				cmds[i] = p.EvalSha(ctx, l.scripts.settle.Hash(), w.keys, w.argv...)
+				cmds[i] = p.EvalSha(ctx, l.settleScript.Hash(), w.keys, w.argv...)
 			}
 			return nil
 		})
@@ -220,7 +211,7 @@ func (l *Limits) tell(ctx context.Context, words []word) {
 		}
 		for i, w := range words {
 			if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
-				cmds[i] = l.scripts.settle.Eval(ctx, l.redis.client, w.keys, w.argv...)
+				cmds[i] = l.settleScript.Eval(ctx, l.redis.client, w.keys, w.argv...)
 			}
 			reply, err := cmds[i].Slice()
 			if err != nil {

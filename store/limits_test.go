@@ -278,7 +278,7 @@ func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
 			case 2:
 				if len(g.open) > 0 {
 					g.open[0].Settle(tenants.Used{})
-					late = append(late, g.word(&settlement{charge: g.open[0].charge, shared: g.open[0].shared}))
+					late = append(late, g.word(&Grant{charge: g.open[0].charge, shared: g.open[0].shared}))
 					g.open = g.open[1:]
 					g.queue = g.newQueue(queueSize) // its own word is never sent
 				}

@@ -83,7 +83,7 @@ func TestAPanicInASettlementTakesNoOtherWithIt(t *testing.T) {
 	stop := start(l.Run)
 	defer stop()
 	for range 4 {
-		l.queue.Add(settlement{}) // without a charge: a fault of the program
+		l.queue.Add(&Grant{}) // without a charge: a fault of the program
 	}
 	eventually(t, func() bool { return seen.count() > 0 && l.queue.Stats().Waiting == 0 })
 }

@@ -49,7 +49,7 @@ type Redis struct {
 }
 
 //go:embed register.lua
-var registerScript string
+var registerLua string
 
 // Why Redis is not asked: it is known to be away, or takes too long to be of use.
 var (
@@ -108,7 +108,7 @@ func open(c RedisConfig, patience time.Duration) (*Redis, error) {
 	tune(o, patience)
 	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway,
 		log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), recover: c.Recover.orNone(),
-		tripped: make(chan struct{}, 1), register: redis.NewScript(registerScript)}
+		tripped: make(chan struct{}, 1), register: redis.NewScript(registerLua)}
 	r.gateways.Store(1)
 	return r, nil
 }

@@ -18,8 +18,9 @@ const (
 	usualTimeout = 5 * time.Second
 	// A search of the audit log or of usage that takes longer is asked too widely.
 	searchTimeout = 2 * time.Second
-	// Building an index over a large ledger takes longer than any other call.
-	migrateTimeout = 5 * time.Minute
+	// Building an index over a large ledger, or reading the whole audit log, takes longer
+	// than any other call.
+	longTimeout = 5 * time.Minute
 )
 
 // SQLConfig says which database to open.
@@ -30,7 +31,7 @@ type SQLConfig struct {
 
 // SQL is a database, SQLite or PostgreSQL: what must not be lost. It is safe for
 // concurrent use. Every method honours its context and gives up after five
-// seconds where that has no deadline; Migrate and Prune take longer. No error of
+// seconds where that has no deadline; Migrate, Prune and VerifyAudit take longer. No error of
 // it holds the URL's password or the digest of a key.
 type SQL struct {
 	kind  string
@@ -91,29 +92,30 @@ func (s *SQL) Revision(ctx context.Context) (revision int64, err error) {
 
 // Contents returns all that gateways hold in memory, as it was at one moment.
 func (s *SQL) Contents(ctx context.Context) (c Contents, err error) {
-	ctx, done := bounded(ctx, usualTimeout)
+	err = s.snapshot(ctx, "reading tenants and keys", usualTimeout, func(ctx context.Context, tx *sql.Tx) error {
+		return cmp.Or(
+			tx.QueryRowContext(ctx, "SELECT number FROM revision").Scan(&c.Revision),
+			readTable(ctx, tx, "tenants", &c.Tenants, tenantColumns, func(t tenants.Tenant) string { return t.Name }),
+			readTable(ctx, tx, "keys", &c.Keys, keyColumns, func(k tenants.Key) string { return k.Tenant + "\x00" + k.ID }),
+			readTable(ctx, tx, "admins", &c.Admins, adminColumns, func(ad Admin) string { return ad.Name }),
+			readTable(ctx, tx, "overrides", &c.Overrides, overrideColumns, func(o Override) string { return o.Worker }))
+	})
+	if err != nil {
+		return Contents{}, err
+	}
+	return c, nil
+}
+
+// snapshot runs f on the database as it is at one moment. f only reads.
+func (s *SQL) snapshot(ctx context.Context, doing string, limit time.Duration, f func(context.Context, *sql.Tx) error) error {
+	ctx, done := bounded(ctx, limit)
 	defer done()
 	tx, err := s.begin(ctx, s.read, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err == nil {
 		defer tx.Rollback() //nolint:errcheck // it only read
-		err = tx.QueryRowContext(ctx, "SELECT number FROM revision").Scan(&c.Revision)
-		if err == nil {
-			c.Tenants, err = table(ctx, tx, "tenants", tenantColumns, func(t tenants.Tenant) string { return t.Name })
-		}
-		if err == nil {
-			c.Keys, err = table(ctx, tx, "keys", keyColumns, func(k tenants.Key) string { return k.Tenant + "\x00" + k.ID })
-		}
-		if err == nil {
-			c.Admins, err = table(ctx, tx, "admins", adminColumns, func(ad Admin) string { return ad.Name })
-		}
-		if err == nil {
-			c.Overrides, err = table(ctx, tx, "overrides", overrideColumns, func(o Override) string { return o.Worker })
-		}
+		err = f(ctx, tx)
 	}
-	if err != nil {
-		return Contents{}, s.fail(ctx, "reading tenants and keys", err)
-	}
-	return c, nil
+	return s.fail(ctx, doing, err)
 }
 
 // transact runs f in a transaction that is undone when f fails.

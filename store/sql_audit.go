@@ -107,53 +107,36 @@ func (s *SQL) Audit(ctx context.Context, q AuditQuery) ([]AuditEntry, error) {
 // put in or taken out since it was written. brokenAt is the first entry that is
 // not what it was, or is missing; 0: all is whole. entries counts those before it.
 func (s *SQL) VerifyAudit(ctx context.Context) (entries, brokenAt int64, err error) {
-	end, endHash, err := s.auditEnd(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
-	hash := ""
-	for entries < end {
-		page, err := s.auditPage(ctx, entries)
-		if err != nil {
-			return entries, 0, err
+	err = s.snapshot(ctx, "reading the audit log", longTimeout, func(ctx context.Context, tx *sql.Tx) error {
+		var end int64
+		var hash, endHash string
+		if err := tx.QueryRowContext(ctx, "SELECT audit_id, audit_hash FROM revision").Scan(&end, &endHash); err != nil {
+			return err
 		}
-		for i := range page {
-			e := &page[i]
-			if e.ID > end {
-				break // written since the end was read
+		for {
+			page, err := collect(ctx, tx, auditColumns, "FROM audit WHERE id > $1 ORDER BY id LIMIT "+strconv.Itoa(verifyPage), entries)
+			if err != nil {
+				return err
 			}
-			if e.ID != entries+1 || e.Hash != chain(hash, e) {
-				return entries, entries + 1, nil
+			for i := range page {
+				e := &page[i]
+				if e.ID > end || e.ID != entries+1 || e.Hash != chain(hash, e) {
+					brokenAt = entries + 1
+					return nil
+				}
+				entries, hash = e.ID, e.Hash
 			}
-			entries, hash = e.ID, e.Hash
+			if len(page) == 0 {
+				break
+			}
 		}
-		if len(page) == 0 || page[0].ID > end {
-			return entries, entries + 1, nil
+		switch {
+		case entries < end:
+			brokenAt = entries + 1
+		case hash != endHash:
+			brokenAt = max(end, 1)
 		}
-	}
-	if hash != endHash {
-		return entries, max(end, 1), nil
-	}
-	beyond, err := s.auditPage(ctx, end)
-	if err == nil && len(beyond) > 0 {
-		// Entries above the end are new ones, or were put in by somebody else.
-		if now, _, again := s.auditEnd(ctx); again == nil && now == end {
-			return entries, end + 1, nil
-		}
-	}
-	return entries, 0, err
-}
-
-// auditEnd returns the number and the hash of the last entry.
-func (s *SQL) auditEnd(ctx context.Context) (id int64, hash string, err error) {
-	err = s.readOne(ctx, "reading the end of the audit log", "SELECT audit_id, audit_hash FROM revision", &id, &hash)
-	return id, hash, err
-}
-
-// auditPage returns the entries that follow one, in their order.
-func (s *SQL) auditPage(ctx context.Context, after int64) ([]AuditEntry, error) {
-	ctx, done := bounded(ctx, usualTimeout)
-	defer done()
-	page, err := collect(ctx, s.read, auditColumns, "FROM audit WHERE id > $1 ORDER BY id LIMIT "+strconv.Itoa(verifyPage), after)
-	return page, s.fail(ctx, "reading the audit log", err)
+		return nil
+	})
+	return entries, brokenAt, err
 }

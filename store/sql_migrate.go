@@ -26,7 +26,7 @@ const advisoryLock = 0x74696572776179
 // of a newer release, and nothing was changed; as migrations only add, a program
 // one release older works with it.
 func (s *SQL) Migrate(ctx context.Context) (m Migrated, err error) {
-	ctx, done := bounded(ctx, migrateTimeout)
+	ctx, done := bounded(ctx, longTimeout)
 	defer done()
 	for {
 		from, latest, err := s.Schema(ctx)
@@ -101,7 +101,7 @@ func (s *SQL) goose() (*goose.Provider, error) {
 		return goose.NewProvider(goose.DialectSQLite3, s.write, migrations.Files, goose.WithDisableGlobalRegistry(true))
 	}
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(advisoryLock),
-		lock.WithLockTimeout(1, uint64(migrateTimeout/time.Second)))
+		lock.WithLockTimeout(1, uint64(longTimeout/time.Second)))
 	if err != nil {
 		return nil, err
 	}

@@ -221,10 +221,11 @@ func single[T any](all []T, err error) (T, error) {
 	return all[0], nil
 }
 
-// table reads all rows of a table, sorted by a key.
-func table[T any](ctx context.Context, q querier, name string, columns func(*T) []column, key func(T) string) ([]T, error) {
-	all, err := collect(ctx, q, columns, "FROM "+name)
-	return sorted(all, key), err
+// readTable reads all rows of a table, sorted by a key.
+func readTable[T any](ctx context.Context, q querier, name string, to *[]T, columns func(*T) []column, key func(T) string) (err error) {
+	*to, err = collect(ctx, q, columns, "FROM "+name)
+	sorted(*to, key)
+	return err
 }
 
 // sorted sorts by a key in the order of bytes: databases sort text each in its own

@@ -22,32 +22,19 @@ func (s *SQL) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 	if q.Tenant == "" {
 		return nil, errors.New("reading usage: no tenant is named")
 	}
-	column, ok := map[string]string{"": "''", "tier": "tier", "model": "model", "key": "key_id", "outcome": "outcome"}[q.GroupBy]
+	grouping, ok := map[string]string{"": "''", "tier": "tier", "model": "model", "key": "key_id", "outcome": "outcome"}[q.GroupBy]
 	if !ok {
 		return nil, fmt.Errorf("reading usage: unknown grouping %q: use tier, model, key or outcome", q.GroupBy)
 	}
 	ctx, done := context.WithTimeout(ctx, searchTimeout)
 	defer done()
-	all, err := s.usage(ctx, q, column)
-	if err == nil && len(all) > usageMost {
-		return nil, fmt.Errorf("reading usage: more than %d rows: ask for fewer days", usageMost)
-	}
-	slices.SortFunc(all, func(a, b UsageRow) int {
-		return cmp.Or(strings.Compare(a.Day, b.Day), strings.Compare(a.Group, b.Group))
-	})
-	return all, s.fail(ctx, fmt.Sprintf("reading the usage of tenant %q", q.Tenant), err)
-}
-
-// usage reads one row more than Usage returns at most. grouping is a column or a
-// constant, never what somebody has sent.
-func (s *SQL) usage(ctx context.Context, q UsageQuery, grouping string) ([]UsageRow, error) {
 	filter, args := where(condition{true, "tenant =", clean(q.Tenant)}, condition{q.Key != "", "key_id =", clean(q.Key)},
 		condition{!q.From.IsZero(), "day >=", int64(tenants.Day(q.From))},
 		condition{!q.To.IsZero(), "day <", int64(tenants.Day(q.To))})
 	of := func(outcomes string) string {
 		return "CASE WHEN outcome IN (" + outcomes + ") THEN requests ELSE 0 END"
 	}
-	return collect(ctx, s.read, func(r *UsageRow) []column {
+	all, err := collect(ctx, s.read, func(r *UsageRow) []column {
 		return []column{
 			{name: "day", scan: (*utcDay)(&r.Day)}, {name: grouping + " AS grouping_name", scan: &r.Group},
 			sumColumn("requests", &r.Requests), sumColumn(of("'refused'"), &r.Refused),
@@ -56,6 +43,13 @@ func (s *SQL) usage(ctx context.Context, q UsageQuery, grouping string) ([]Usage
 			sumColumn("output", &r.Output), sumColumn("money", &r.Money),
 		}
 	}, "FROM usage"+filter+" GROUP BY day, grouping_name ORDER BY day LIMIT "+strconv.Itoa(usageMost+1), args...)
+	if err == nil && len(all) > usageMost {
+		return nil, fmt.Errorf("reading usage: more than %d rows: ask for fewer days", usageMost)
+	}
+	slices.SortFunc(all, func(a, b UsageRow) int {
+		return cmp.Or(strings.Compare(a.Day, b.Day), strings.Compare(a.Group, b.Group))
+	})
+	return all, s.fail(ctx, fmt.Sprintf("reading the usage of tenant %q", q.Tenant), err)
 }
 
 // sumColumn is the sum of an expression over a group.
