@@ -68,7 +68,6 @@ func (f *createFlags) adminKey(now time.Time) (secret string, a store.Admin, err
 		errors.Join(err, idErr)
 }
 
-// createAdmin makes an admin.
 func (d *database) createAdmin(ctx context.Context, a store.Admin) (store.Admin, error) {
 	if _, err := d.ready(ctx, true); err != nil {
 		return a, err

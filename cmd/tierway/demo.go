@@ -82,14 +82,12 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 
 func digest(key string) string { return fmt.Sprintf("%x", tenants.Digest(key)) }
 
-// demoSettings is what the demo's configuration is written from.
 type demoSettings struct {
 	Listen, AdminListen string
 	Key, AdminKey       string // digests
 	Tiers               []demoTier
 }
 
-// demoTier is one tier of the demo with its engines.
 type demoTier struct {
 	Name, Model string
 	Workers     []demoWorker
@@ -97,7 +95,6 @@ type demoTier struct {
 
 type demoWorker struct{ Name, URL string }
 
-// startFleet starts the simulated engines on loopback.
 func startFleet() (tiers []demoTier, stop func(), err error) {
 	var stops []func()
 	stop = func() {
@@ -124,7 +121,6 @@ func startFleet() (tiers []demoTier, stop func(), err error) {
 	return tiers, stop, nil
 }
 
-// demoConfig is the demo's config.yaml.
 const demoConfig = `
 listen: "{{.Listen}}"
 admin: { listen: "{{.AdminListen}}", keys: [{ name: demo, sha256: {{.AdminKey}} }] }

@@ -17,7 +17,6 @@ import (
 	"tierway/server/admin"
 )
 
-// explainFlags are the flags of explain.
 type explainFlags struct {
 	config, file, path string
 	headers            []string
@@ -63,7 +62,6 @@ func explainCommand() *cobra.Command {
 	return c
 }
 
-// run explains one request.
 func (f explainFlags) run(c *cobra.Command) error {
 	if f.live {
 		return f.runLive(c)
@@ -132,7 +130,6 @@ func (f explainFlags) show(c *cobra.Command, answer any, e *admin.RouteExplanati
 	return err
 }
 
-// request makes the request that the flags describe.
 func (f explainFlags) request(body []byte) (*http.Request, error) {
 	path := f.path
 	if path == "" {

@@ -13,7 +13,6 @@ import (
 	"tierway/server/admin"
 )
 
-// runLive has a running gateway explain the request.
 func (f explainFlags) runLive(c *cobra.Command) error {
 	a, err := newAdminAPI(f.api, os.LookupEnv)
 	if err != nil {
@@ -65,7 +64,6 @@ func byFlag(err error) error {
 
 const explainPath = "/admin/route/explain"
 
-// order is what the flags ask of a gateway.
 func (f explainFlags) order(c *cobra.Command) (*admin.ExplainOrder, error) {
 	o := &admin.ExplainOrder{Tenant: f.tenant, KeyID: f.key, Class: f.class, Decision: f.decision}
 	if f.draft != "" {

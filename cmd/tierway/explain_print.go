@@ -33,7 +33,6 @@ func printExplanation(w io.Writer, e *admin.RouteExplanation) error {
 	return err
 }
 
-// printLadder writes one explanation.
 func printLadder(w io.Writer, e *decisions.Explanation) error {
 	fmt.Fprintf(w, "%s: %s\n", e.Outcome, plain(e.Summary))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -86,7 +85,6 @@ func limitText(l decisions.LimitUse) string {
 	return text
 }
 
-// printTier writes how the tier was found.
 func printTier(line func(name, format string, args ...any), st *decisions.TierStep) {
 	if st == nil {
 		return
@@ -113,7 +111,6 @@ func printTier(line func(name, format string, args ...any), st *decisions.TierSt
 	}
 }
 
-// printWorker writes how the worker was found.
 func printWorker(line func(name, format string, args ...any), e *decisions.Explanation, st *decisions.WorkerStep) {
 	if st == nil {
 		return

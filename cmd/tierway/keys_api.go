@@ -19,7 +19,6 @@ import (
 // flag would show it to everybody on the machine.
 const adminKeyVariable = "TIERWAY_ADMIN_KEY"
 
-// adminAPI is a gateway's admin plane.
 type adminAPI struct {
 	base   *url.URL
 	key    string
@@ -124,14 +123,12 @@ type refusal struct {
 	request string
 }
 
-// fault is one thing that is wrong with a request.
 type fault struct {
 	Message  string `json:"message"`
 	Location string `json:"location"`
 	Value    any    `json:"value"`
 }
 
-// String says where it is, what stands there and what is wrong with it.
 func (f fault) String() string {
 	where := f.Location
 	switch f.Value.(type) {
@@ -146,7 +143,6 @@ func (f fault) String() string {
 	return plain(where + ": " + f.Message)
 }
 
-// Error says what was asked for and how it was refused.
 func (r *refusal) Error() string {
 	text := fmt.Sprintf("%s: %d %s", r.request, r.Status, http.StatusText(r.Status))
 	if r.Detail != "" {
@@ -161,16 +157,13 @@ func (r *refusal) Error() string {
 	return text
 }
 
-// refusedWith reports whether err is an answer of that status.
 func refusedWith(err error, status int) bool {
 	var r *refusal
 	return errors.As(err, &r) && r.Status == status
 }
 
-// gatewayKeys are the keys that a gateway's admin API shows.
 type gatewayKeys struct{ api *adminAPI }
 
-// keyOrder asks for a new key.
 type keyOrder struct {
 	Name      string         `json:"name,omitempty"`
 	Tiers     []string       `json:"tiers,omitempty"`
@@ -181,7 +174,6 @@ type keyOrder struct {
 	ExpiresAt time.Time      `json:"expires_at,omitzero"`
 }
 
-// keyAnswer is a key as the admin API answers with it.
 type keyAnswer struct {
 	Key      tenants.Key  `json:"key"`
 	Secret   string       `json:"secret"`
@@ -212,7 +204,6 @@ func (g gatewayKeys) create(ctx context.Context, k tenants.Key) (madeKey, error)
 	return answer.made(isNew), err
 }
 
-// list returns a tenant's keys, or everybody's.
 func (g gatewayKeys) list(ctx context.Context, tenant string) ([]tenants.Key, error) {
 	names := []string{tenant}
 	if tenant == "" {
@@ -259,7 +250,6 @@ func pages[T any](ctx context.Context, a *adminAPI, path string) ([]T, error) {
 	}
 }
 
-// rotate replaces a key.
 func (g gatewayKeys) rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error) {
 	var answer keyAnswer
 	err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/rotate", map[string]int64{"grace_s": seconds(overlap)}, &answer)
@@ -269,7 +259,6 @@ func (g gatewayKeys) rotate(ctx context.Context, id string, overlap time.Duratio
 // seconds rounds up: a key that is to work on for half a second works on for one.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// revoke ends a key.
 func (g gatewayKeys) revoke(ctx context.Context, id, reason string) (tenants.Key, error) {
 	var answer keyAnswer
 	err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/revoke", map[string]string{"reason": reason}, &answer)

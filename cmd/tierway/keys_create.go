@@ -13,7 +13,6 @@ import (
 	"tierway/tenants"
 )
 
-// createFlags are the flags of keys create.
 type createFlags struct {
 	place             keyPlace
 	tenant, name      string
@@ -76,7 +75,6 @@ func onlyForTenants(c *cobra.Command) error {
 	return nil
 }
 
-// create makes a tenant's key.
 func (f *createFlags) create(c *cobra.Command) error {
 	k, err := f.key(time.Now())
 	if err != nil {

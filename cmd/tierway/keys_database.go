@@ -29,7 +29,6 @@ type database struct {
 	notify func(format string, args ...any) // a message beside the data
 }
 
-// newDatabase returns the database of a configuration.
 func newDatabase(c *cobra.Command, file *config.File, path string) (*database, error) {
 	switch file.Store.SQL {
 	case "":
@@ -127,7 +126,6 @@ func (d *database) ready(ctx context.Context, fill bool) (empty bool, err error)
 	return false, nil
 }
 
-// newer says that a later release made the schema, and the way out.
 func (d *database) newer(applied, latest int64) error {
 	return fmt.Errorf("%s: %w: its schema is %d and this program knows up to %d: run the release that made it, or a later one", d.name(), store.ErrNewer, applied, latest)
 }
@@ -162,7 +160,6 @@ func (d *database) tell(ctx context.Context) {
 	}
 }
 
-// create makes a key.
 func (d *database) create(ctx context.Context, k tenants.Key) (madeKey, error) {
 	if _, err := d.ready(ctx, true); err != nil {
 		return madeKey{}, err
@@ -212,7 +209,6 @@ func (d *database) list(ctx context.Context, tenant string) ([]tenants.Key, erro
 	return slices.DeleteFunc(keys, func(k tenants.Key) bool { return tenant != "" && k.Tenant != tenant }), nil
 }
 
-// rotate replaces a key.
 func (d *database) rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error) {
 	if err := d.has(ctx, id); err != nil {
 		return madeKey{}, err
@@ -230,7 +226,6 @@ func (d *database) rotate(ctx context.Context, id string, overlap time.Duration)
 	return madeKey{Key: made, Secret: secret, Old: &old}, nil
 }
 
-// revoke ends a key.
 func (d *database) revoke(ctx context.Context, id, reason string) (tenants.Key, error) {
 	if err := d.has(ctx, id); err != nil {
 		return tenants.Key{}, err

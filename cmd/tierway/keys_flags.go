@@ -28,7 +28,6 @@ type count struct {
 	max int64
 }
 
-// Set reads the flag's value.
 func (c count) Set(text string) error {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > c.max {
@@ -38,7 +37,6 @@ func (c count) Set(text string) error {
 	return nil
 }
 
-// String returns the value; empty where there is none.
 func (c count) String() string {
 	if c.n == nil || *c.n == 0 {
 		return ""
@@ -46,10 +44,8 @@ func (c count) String() string {
 	return strconv.FormatInt(*c.n, 10)
 }
 
-// Type names the value in help texts.
 func (c count) Type() string { return "N" }
 
-// key returns what the flags ask for.
 func (f *createFlags) key(now time.Time) (tenants.Key, error) {
 	k := tenants.Key{Tenant: f.tenant, Name: f.name, Limits: f.limits}
 	switch {

@@ -13,7 +13,6 @@ import (
 	"tierway/tenants"
 )
 
-// keyOutput are the flags that say how a new key is written.
 type keyOutput struct{ quiet, json bool }
 
 func (o *keyOutput) flags(c *cobra.Command) {
@@ -45,7 +44,6 @@ func (o *keyOutput) print(w io.Writer, secret string, data any, rows [][2]string
 	return err
 }
 
-// printMade writes a new key of a tenant.
 func (o *keyOutput) printMade(w io.Writer, made madeKey, next string) error {
 	data := struct {
 		Tenant   string    `json:"tenant"`

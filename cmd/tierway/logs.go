@@ -70,7 +70,6 @@ func (l *logs) dropped() telemetry.Logs {
 	return d
 }
 
-// close writes what waits, for a bounded time.
 func (l *logs) close() {
 	if l.access != nil {
 		l.access.Close(lastLines)

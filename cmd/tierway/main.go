@@ -40,7 +40,6 @@ func silenceLibraries() {
 // exit ends the program with a status when everything has been said.
 type exit int
 
-// Error names the status.
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // root is the command tree. Data goes to out, messages go to messages.

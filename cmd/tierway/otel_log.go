@@ -23,16 +23,13 @@ type otelLog struct{ log *slog.Logger }
 // Enabled is part of slog.Handler. The SDK's warnings have the level -1.
 func (otelLog) Enabled(_ context.Context, level slog.Level) bool { return level >= -1 }
 
-// Handle is part of slog.Handler.
 func (o otelLog) Handle(_ context.Context, report slog.Record) error {
 	o.warn(report.Message)
 	return nil
 }
 
-// WithAttrs is part of slog.Handler.
 func (o otelLog) WithAttrs([]slog.Attr) slog.Handler { return o }
 
-// WithGroup is part of slog.Handler.
 func (o otelLog) WithGroup(string) slog.Handler { return o }
 
 func (o otelLog) warn(problem string) {

@@ -18,7 +18,6 @@ import (
 	"tierway/server/admin"
 )
 
-// reloadFlags are the flags of reload.
 type reloadFlags struct {
 	api          string
 	dryRun, json bool
@@ -42,7 +41,6 @@ func reloadCommand() *cobra.Command {
 	return c
 }
 
-// run asks the gateway and shows its answer.
 func (f reloadFlags) run(c *cobra.Command) error {
 	a, err := newAdminAPI(f.api, os.LookupEnv)
 	if err != nil {
@@ -88,7 +86,6 @@ func problemOf(p admin.ProblemView) config.Problem {
 	return config.Problem{File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint, Warning: p.Severity == "warning"}
 }
 
-// printReload writes what changed, or would.
 func printReload(w io.Writer, r admin.ReloadAnswer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, ch := range r.Changes {
@@ -132,7 +129,6 @@ func change(c admin.ChangeView) string {
 	return c.Old + " → " + c.New
 }
 
-// impactLines say what a reload does to the workers.
 func impactLines(im admin.ImpactView) []string {
 	var lines []string
 	list := func(what string, names []string) {

@@ -14,7 +14,6 @@ import (
 	"tierway/server/control"
 )
 
-// replayFlags are the flags of replay.
 type replayFlags struct {
 	config, draft, api  string
 	decisions           []string
@@ -54,7 +53,6 @@ func replayCommand() *cobra.Command {
 // maxLast bounds --last: those decisions are held in memory, some kilobytes each.
 const maxLast = 100_000
 
-// run replays and shows the report.
 func (f replayFlags) run(c *cobra.Command) error {
 	if f.last < 0 || f.last > maxLast {
 		return fmt.Errorf("--last %d: write a number from 1 to %d", f.last, maxLast)

@@ -11,7 +11,6 @@ import (
 	"tierway/replay"
 )
 
-// skippedTexts say why a record was left out.
 func skippedTexts() map[string]string {
 	return map[string]string{
 		replay.SkippedRefused:    "refused before they had a tier",
@@ -65,7 +64,6 @@ func printReplay(w io.Writer, r *replay.Report, drafted, changes bool) error {
 	return printReplayTiers(w, r, drafted)
 }
 
-// printReplayNumbers writes the estimates, and what was measured beside them.
 func printReplayNumbers(line func(name, format string, args ...any), r *replay.Report, drafted bool) {
 	beside := func(now, draft string) string {
 		if !drafted {
@@ -105,7 +103,6 @@ func printReplayNumbers(line func(name, format string, args ...any), r *replay.R
 	}
 }
 
-// printReplayTiers writes a table of what goes where.
 func printReplayTiers(w io.Writer, r *replay.Report, drafted bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if !drafted {

@@ -25,7 +25,6 @@ type readCount struct {
 	torn      bool // the last line has no end: it was being written
 }
 
-// tell says what was left out.
 func (n readCount) tell(c *cobra.Command) {
 	switch {
 	case n.malformed == 1:

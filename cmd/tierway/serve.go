@@ -19,7 +19,6 @@ import (
 	"tierway/telemetry"
 )
 
-// serveFlags are the flags of serve.
 type serveFlags struct {
 	config, listen, adminListen string
 	models, workerURLs, hosts   []string
@@ -59,7 +58,6 @@ func serveCommand() *cobra.Command {
 	return c
 }
 
-// load returns the configuration that the flags name.
 func (f serveFlags) load(c *cobra.Command) (*config.File, error) {
 	if len(f.models) > 0 {
 		file, err := config.FromFlags(f.models, f.workerURLs, f.hosts, f.listen, f.adminListen)
