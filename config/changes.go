@@ -142,7 +142,6 @@ func hashOf(src []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Effects of a change.
 const (
 	effectLive    = "live"    // counts for the next request
 	effectDrain   = "drain"   // a worker goes, or another takes its name: what it has it finishes
@@ -213,7 +212,6 @@ type leaf struct {
 	section reflect.Value
 }
 
-// leaves walks a configuration.
 type leaves struct {
 	all    []leaf
 	shared map[string]bool // tenants with several keys, whose items go by digest too

@@ -98,7 +98,6 @@ func (d *decoder) scrub(message string) string {
 	return message
 }
 
-// written reports whether the source has a value at path.
 func (d *decoder) written(path string) bool {
 	_, ok := d.places[path]
 	return ok
@@ -173,7 +172,6 @@ func (d *decoder) checkOrigins(f *File) {
 	}
 }
 
-// checkProxies checks trusted_proxies beside each other.
 func (d *decoder) checkProxies(proxies []string) {
 	seen := map[string]bool{}
 	for i, text := range proxies {
@@ -191,7 +189,6 @@ func (d *decoder) checkProxies(proxies []string) {
 	}
 }
 
-// checkHealth checks a health section with everything that it inherits.
 func (d *decoder) checkHealth(path string, h workers.Health) {
 	if h.Timeout > h.Interval && h.Path != "off" {
 		d.fault(path+".timeout", fmt.Sprintf("the timeout %v is longer than the interval %v: checks would overlap",
@@ -257,7 +254,6 @@ func (f *File) TrustedProxies() []netip.Prefix {
 // hundred records.
 const leastDecisionFile = Size(1 << 20)
 
-// checkDecisions checks which decisions are kept.
 func (d *decoder) checkDecisions(f *File) {
 	c := f.Decisions
 	if c.MaxSize > 0 && c.MaxSize < leastDecisionFile {

@@ -51,7 +51,6 @@ func (d *decoder) checkTLS(path string, t TLS) {
 	}
 }
 
-// checkAuth checks the keys of both planes.
 func (d *decoder) checkAuth(f *File) {
 	digests := map[string]string{}
 	checkDigest := func(path, digest string) {
@@ -175,7 +174,6 @@ func (d *decoder) checkPrice(path string, p tenants.Price) bool {
 	return p.Input > 0 || cached > 0 || p.Output > 0
 }
 
-// checkLimit checks the limits of one tenant.
 func (d *decoder) checkLimit(path string, l tenants.Limits, priced bool) {
 	if l.Burst > 0 && l.RPM == 0 && l.RPS == 0 {
 		d.fault(path+".burst", fmt.Sprintf("%d does nothing without rpm or rps", l.Burst), "add one of them, or remove burst; concurrent bounds requests under way")

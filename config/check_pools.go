@@ -31,7 +31,6 @@ func (f *File) sections() []section {
 	return all
 }
 
-// checkPools checks what each tier and pool serves.
 func (d *decoder) checkPools(f *File) {
 	if len(f.Tiers)+len(f.Pools) == 0 {
 		d.fault("tiers", "there are no tiers and no pools, so that nothing could be served",
@@ -75,7 +74,6 @@ func (d *decoder) checkPurpose(s section) {
 	}
 }
 
-// checkUpload checks the bound of bodies that stream.
 func (d *decoder) checkUpload(f *File, s section) {
 	path := s.path + ".max_upload_bytes"
 	switch {
@@ -121,7 +119,6 @@ func (d *decoder) checkPaths(f *File, s section, seen map[string]string) {
 	}
 }
 
-// checkWorkers checks every worker of the file, alone and beside the others.
 func (d *decoder) checkWorkers(f *File) {
 	names, elsewhere := map[string]string{}, map[string]string{}
 	for _, s := range f.sections() {

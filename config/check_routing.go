@@ -91,7 +91,6 @@ func (s section) kind() string {
 	return "pool"
 }
 
-// modelPath returns where one of its models stands.
 func (s section) modelPath(name string) string {
 	if i := slices.Index(s.Models, name); i >= 0 && name != s.Model {
 		return fmt.Sprintf("%s.models[%d]", s.path, i)
@@ -153,7 +152,6 @@ func ofTiers[N int64 | float64](d *decoder, path string, section map[string]N, n
 // or the File that it is a copy of.
 func (f *File) Catalog() *tiers.Catalog { return f.catalog }
 
-// catalogConfig returns the input of tiers.New for f.
 func (f *File) catalogConfig() tiers.Config {
 	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default, Rules: f.Classifier}
 	for _, s := range f.sections() {

@@ -97,7 +97,6 @@ func (d *decoder) absent(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }
 
-// section decodes a mapping into a struct.
 func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 	fields := sections[v.Type()]
 	read := d.pairs(n, path, func(kn, vn *yaml.Node, sub string) {
@@ -114,7 +113,6 @@ func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 	}
 }
 
-// table decodes a mapping into a map from string to a single value.
 func (d *decoder) table(n *yaml.Node, path string, k key, v reflect.Value) {
 	if n.Kind == yaml.MappingNode {
 		v.Set(reflect.MakeMap(v.Type()))
@@ -130,7 +128,6 @@ func (d *decoder) table(n *yaml.Node, path string, k key, v reflect.Value) {
 	})
 }
 
-// list decodes a sequence into a slice.
 func (d *decoder) list(n *yaml.Node, path string, k key, v reflect.Value) {
 	if k.required && (d.absent(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0) {
 		d.problem(n, path, "is empty", asHint(k.doc))

@@ -90,7 +90,6 @@ func (d *decoder) checkTexts(path string, section reflect.Value) {
 	}
 }
 
-// checkText notes that a text does not have the form of its key.
 func (d *decoder) checkText(path string, k key, text string) {
 	f := forms[k.form]
 	if f.check == nil {
@@ -131,7 +130,6 @@ func isOrigin(text string) bool {
 		text == u.Scheme+"://"+u.Host && text == strings.ToLower(text) && !strings.ContainsAny(text, "*@, ")
 }
 
-// checkProxy refuses what is no address or network.
 func checkProxy(text string) (message, hint string) {
 	prefix, err := parseProxy(text)
 	switch {

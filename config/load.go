@@ -85,7 +85,6 @@ func Parse(name string, src []byte, env func(string) (string, bool)) (*File, err
 	return newDecoder(name, env).load(src)
 }
 
-// load reads and checks src.
 func (d *decoder) load(src []byte) (*File, error) {
 	f := d.decode(src)
 	// After a syntax error nothing was read, and all would be said to be missing.

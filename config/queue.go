@@ -67,18 +67,15 @@ func defaultSaturation() Saturation {
 	}
 }
 
-// config returns the section as a queue takes it.
 func (q Queue) config() queue.Config {
 	return queue.Config{MaxDepth: valueOf(q.MaxDepth), MaxBytes: int64(valueOf(q.MaxBytes)), MaxWait: q.MaxWait.config(), Age: q.Age.config(),
 		AgedShare: valueOf(q.AgedShare), Displace: valueOf(q.Displace), EngineWait: valueOf(q.EngineWait)}
 }
 
-// config returns the durations in the order of the classes.
 func (c ByClass) config() [queue.Classes]time.Duration {
 	return [queue.Classes]time.Duration{valueOf(c.Interactive), valueOf(c.Background), valueOf(c.Batch)}
 }
 
-// config returns the section as a pool takes it.
 func (s Saturation) config() routing.Saturation {
 	return routing.Saturation{Waiting: valueOf(s.Waiting), KVUsage: valueOf(s.KVUsage), StaleAfter: s.StaleAfter}
 }

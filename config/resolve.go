@@ -75,7 +75,6 @@ func (f *File) whole(s section) PoolConfig {
 	return c
 }
 
-// poolOf returns what the gateway makes a pool of.
 func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 	p := Pool{Name: c.Name, Model: c.Model, Tier: tier, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
 		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant, Context: c.Context,
@@ -103,7 +102,6 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 	return p
 }
 
-// healthOf returns the health section of a tier or pool.
 func (f *File) healthOf(own *workers.Health) workers.Health { return over(valueOf(own), f.Health) }
 
 // copyOf returns a number of the same value, if there is one.

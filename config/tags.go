@@ -88,7 +88,6 @@ func itemOf(t reflect.Type) reflect.Type {
 // inCode finds the code in a tag's text. An apostrophe follows a letter.
 var inCode = regexp.MustCompile(`(^|[ (])'([^' ][^']*)'`)
 
-// keyOfTag reads the tags of a field.
 func keyOfTag(tag reflect.StructTag, tier bool) key {
 	get := func(name string) string {
 		if own, ok := tag.Lookup("tier_" + name); ok && tier {

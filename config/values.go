@@ -210,7 +210,6 @@ func wanted(t reflect.Type, k key) string {
 	return "a text"
 }
 
-// bounds says which numbers a key takes.
 func (k key) bounds() string {
 	plain := func(bound float64) string { return strconv.FormatFloat(bound, 'f', -1, 64) }
 	low, high := plain(k.min), plain(k.max)
