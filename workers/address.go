@@ -16,7 +16,6 @@ import (
 // maxSocketPath is what sun_path holds on Linux, less its closing zero byte.
 const maxSocketPath = 107
 
-// address is a worker's URL taken apart.
 type address struct {
 	scheme string // http, https or unix
 	host   string // host:port, an IPv6 host in brackets; empty for unix

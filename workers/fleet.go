@@ -8,7 +8,6 @@ import (
 	"sync"
 )
 
-// Options is what a Fleet needs of its maker.
 type Options struct {
 	// Log gets one line when a worker goes up or down. Nil: nothing is logged.
 	Log *slog.Logger
@@ -186,7 +185,6 @@ func byServer(workers []*Worker) (all []*checking) {
 	return all
 }
 
-// same reports whether two checkings check the same workers in the same way.
 func (c *checking) same(o *checking) bool {
 	return c.server == o.server && slices.Equal(c.workers, o.workers)
 }
@@ -201,7 +199,6 @@ func covering(running map[*Worker]*checking, c *checking) (before []*checking) {
 	return before
 }
 
-// start begins a checking after those that covered its workers.
 func (f *Fleet) start(ctx context.Context, loops *sync.WaitGroup, c *checking, before []*checking) {
 	for _, b := range before {
 		b.stop()

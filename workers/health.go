@@ -192,7 +192,6 @@ func (c *checker) record(err error) (cameUp bool) {
 	return changed && c.tally.up
 }
 
-// log writes one line for each worker.
 func (c *checker) log(level slog.Level, message string, what ...slog.Attr) {
 	for _, w := range c.all {
 		c.options.Log.LogAttrs(context.Background(), level, message, append([]slog.Attr{slog.Any("worker", w)}, what...)...)
@@ -208,7 +207,6 @@ func (c *checker) update(change func(*Status)) {
 	}
 }
 
-// publish reports each status that is news.
 func (c *checker) publish() {
 	for i, w := range c.all {
 		if c.news[i] {

@@ -142,7 +142,6 @@ func parseLoad(r io.Reader) (load, error) {
 	}
 }
 
-// add adds one line.
 func (l *load) add(line []byte) {
 	name, value, ok := sample(line)
 	if !ok {

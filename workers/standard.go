@@ -77,7 +77,6 @@ type standardConfig struct {
 	dial           func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// standard is the Sender over net/http.
 type standard struct {
 	scheme, host string
 	kept         *http.Transport // keeps connections
