@@ -31,7 +31,6 @@ const (
 	framedClose
 )
 
-// chunkPart is what comes next in a chunked body.
 type chunkPart uint8
 
 const (

@@ -18,7 +18,6 @@ const (
 	maxInterim = 8
 )
 
-// answerHead is the parsed head of an answer.
 type answerHead struct {
 	status  int
 	oldHTTP bool // HTTP/1.0
