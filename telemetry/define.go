@@ -29,12 +29,10 @@ type definer struct {
 // about says what the metrics that come next are about.
 func (d *definer) about(subject string) { d.subject = subject }
 
-// note writes a metric down.
 func (d *definer) note(name, kind, help string, labels []string) {
 	d.names = append(d.names, MetricName{Subject: d.subject, Name: name, Type: kind, Unit: unitOf(name), Help: help, Labels: labels})
 }
 
-// define writes a metric down and registers it.
 func define[C prometheus.Collector](d *definer, c C, name, kind, help string, labels ...string) C {
 	d.note(name, kind, help, labels)
 	d.registry.MustRegister(c)

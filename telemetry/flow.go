@@ -36,7 +36,6 @@ const (
 	removedTier = "removed"
 )
 
-// newFlow makes the counts and registers them.
 func newFlow(d *definer) *flow {
 	f := &flow{tiers: map[string]*Tier{}}
 	f.startedDesc = d.series("tierway_requests_started_total", "Requests whose header was read. In every scrape it is the sum of tierway_requests_total plus tierway_inflight.")
@@ -75,7 +74,6 @@ func (f *flow) forget(name string) {
 	delete(f.tiers, name)
 }
 
-// end counts an ended request.
 func (f *flow) end(t *Tier, dialect, outcome int) {
 	f.mu.Lock()
 	t.ended[dialect*len(f.outcomes)+outcome]++
@@ -105,14 +103,12 @@ func add(to, counts []int64) {
 	}
 }
 
-// Describe is part of prometheus.Collector.
 func (f *flow) Describe(ch chan<- *prometheus.Desc) {
 	ch <- f.startedDesc
 	ch <- f.inflightDesc
 	ch <- f.endedDesc
 }
 
-// Collect is part of prometheus.Collector.
 func (f *flow) Collect(ch chan<- prometheus.Metric) {
 	ended, started := f.read()
 	inflight := started

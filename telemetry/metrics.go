@@ -44,7 +44,6 @@ type Metrics struct {
 	plane     plane
 }
 
-// New returns the metrics of a process that runs the given version.
 func New(version string) *Metrics {
 	d := &definer{registry: prometheus.NewRegistry(), observed: map[string]*prometheus.Desc{}}
 	m := &Metrics{definer: d}
@@ -110,7 +109,6 @@ func forget(gone prometheus.Labels, vectors ...vector) {
 // StreamEnd is why a stream ended, as tierway_stream_end_total counts it.
 type StreamEnd string
 
-// The ends of a stream.
 const (
 	EndProven     StreamEnd = "proven"
 	EndCompleted  StreamEnd = "completed"
@@ -132,7 +130,6 @@ func newStreams(d *definer) map[StreamEnd]prometheus.Counter {
 	return resolved
 }
 
-// StreamEnded counts one ended stream.
 func (m *Metrics) StreamEnded(e StreamEnd) {
 	if c := m.streams[e]; c != nil {
 		c.Inc()

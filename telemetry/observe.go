@@ -32,12 +32,10 @@ type observer struct {
 	read func() reflect.Value
 }
 
-// Describe is part of prometheus.Collector.
 func (o observer) Describe(ch chan<- *prometheus.Desc) {
 	each(o.of, nil, func(name, _ string, _ []string) { ch <- o.d.observed[name] })
 }
 
-// Collect is part of prometheus.Collector.
 func (o observer) Collect(ch chan<- prometheus.Metric) { o.d.send(ch, o.read(), nil) }
 
 // describe writes down the series of a type.

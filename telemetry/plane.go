@@ -20,7 +20,6 @@ type Reload struct {
 	sound float64 // 1 when the file was fit to be in force
 }
 
-// Inc counts a reload that ended so.
 func (r Reload) Inc() {
 	r.total.Inc()
 	r.last.Set(r.sound)
@@ -35,7 +34,6 @@ type plane struct {
 	last        prometheus.Gauge
 }
 
-// newPlane makes the series.
 func newPlane(d *definer) (plane, Reloads) {
 	d.about("Configuration and build")
 	reloads := d.counters("tierway_config_reloads_total", "Attempts to read the configuration anew by result: ok, rejected (the old one stays), unchanged.", "result")

@@ -67,7 +67,6 @@ const (
 	byLimit
 )
 
-// newTenants makes the counts and registers them.
 func newTenants(d *definer) *tenantCounts {
 	t := &tenantCounts{}
 	for i, help := range [...][2]string{
@@ -161,7 +160,6 @@ func (t *tenantCounts) demote(one *tenant) {
 	t.own--
 }
 
-// Describe is part of prometheus.Collector.
 func (t *tenantCounts) Describe(ch chan<- *prometheus.Desc) {
 	for i := range tenantLabels {
 		ch <- t.shown[i]
