@@ -80,7 +80,6 @@ func uncached(prompt int64, v *View) int64 {
 	return max(1, prompt-v.Overlap)
 }
 
-// leaveLocked gives all of the booking back.
 func (p *Pool) leaveLocked(b *booking) {
 	w := b.worker
 	w.prefilledLocked(b)

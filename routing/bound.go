@@ -99,7 +99,6 @@ func (b *learnedBound) answered(s startedStream) {
 	b.decide(s.at)
 }
 
-// count enters the stream in the window.
 func (b *learnedBound) count(s *startedStream, took, expected, allowed time.Duration) {
 	w := &b.window
 	w.streams++

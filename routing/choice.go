@@ -54,7 +54,6 @@ type Candidate struct {
 	Terms         Terms   `json:"terms,omitzero"`
 }
 
-// Why a candidate was passed over.
 const (
 	PassedRequests = "requests"  // over its bound of requests
 	PassedTokens   = "tokens"    // over its bound of tokens
@@ -71,7 +70,6 @@ type Terms struct {
 	values [maxTerms]float64
 }
 
-// IsZero reports whether there are none.
 func (t Terms) IsZero() bool { return t.names == nil }
 
 // Get returns the term of that name, 0 without one.
@@ -96,7 +94,6 @@ func (t Terms) All(f func(name string, value float64)) {
 	}
 }
 
-// MarshalJSON writes an object.
 func (t Terms) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	t.All(func(name string, value float64) {

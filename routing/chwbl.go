@@ -76,7 +76,6 @@ func newCHWBL(c Config) *chwbl {
 	return p
 }
 
-// Name returns "chwbl".
 func (*chwbl) Name() string { return "chwbl" }
 
 // Pick returns the key's home, the next worker clockwise if that is over its bound, and

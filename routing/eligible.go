@@ -26,7 +26,6 @@ type CooledError struct {
 	Until time.Time // when that one is back
 }
 
-// Error names the time.
 func (e *CooledError) Error() string {
 	return fmt.Sprintf("all workers are cooling until %s", e.Until.Format(time.RFC3339))
 }
@@ -37,7 +36,6 @@ type OpenError struct {
 	Until time.Time // when that one is back
 }
 
-// Error names the time.
 func (e *OpenError) Error() string {
 	return fmt.Sprintf("all workers failed too often and rest until %s", e.Until.Format(time.RFC3339))
 }
@@ -53,7 +51,6 @@ func (p *Pool) Cool(w *Worker, until time.Time) {
 	}
 }
 
-// restLocked notes that a worker rests until then.
 func (p *Pool) restLocked(until time.Time) {
 	if until.After(p.restUntil) {
 		p.restUntil = until
@@ -218,7 +215,6 @@ func (f *field) pass(w *Worker, saturated bool) {
 // one of them has no request in flight: it will take one.
 func (f *field) onlyMetrics() bool { return f.idle > 0 && !f.full }
 
-// add shows a worker.
 func (f *field) add(w *Worker, r *Request, full bool) {
 	w.expireLocked(r.Now)
 	f.views = f.views[:len(f.views)+1]

@@ -44,7 +44,6 @@ type estimator struct {
 	count int64
 }
 
-// learn enters one sample, if that is a positive number.
 func (e *estimator) learn(sample float64) {
 	if !(sample > 0) || math.IsInf(sample, 1) {
 		return

@@ -23,13 +23,11 @@ const (
 	lengthMask            = 1<<lengthBits - 1
 )
 
-// pack makes one word of what was learned.
 func (l Learned) pack() uint64 {
 	scale := min(uint64(math.Round(l.scale*scaleUnit)), 1<<scaleBits-1)
 	return scale<<(2*lengthBits) | uint64(l.output)<<lengthBits | uint64(l.long)
 }
 
-// unpack is the reverse of pack.
 func unpack(word uint64) Learned {
 	return Learned{scale: float64(word>>(2*lengthBits)) / scaleUnit, output: int64(word >> lengthBits & lengthMask), long: int64(word & lengthMask)}
 }
@@ -58,7 +56,6 @@ func atMost(bound, tokens int64) int64 {
 	return tokens
 }
 
-// publishLearnedLocked publishes what the pool has learned.
 func (p *Pool) publishLearnedLocked() {
 	output := int64(math.Round(p.learned.output.value(outputLimits.prior)))
 	p.learnedNow.Store(Learned{scale: p.scaleLocked(), output: output, long: p.learned.long.tokens()}.pack())

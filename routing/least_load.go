@@ -4,7 +4,6 @@ package routing
 // per unit of weight. A full worker comes after all open ones. It has no memory.
 type leastLoad struct{}
 
-// Name returns "least_load".
 func (leastLoad) Name() string { return "least_load" }
 
 // Pick breaks ties by the request's random number, each worker with a chance of its

@@ -78,7 +78,6 @@ func (p *pace) endMoment(now time.Time, peers float64) {
 	p.ended, p.streams = now, 0
 }
 
-// reset forgets everything.
 func (p *pace) reset() { *p = pace{} }
 
 func (p *pace) prune(now time.Time) {

@@ -67,7 +67,6 @@ func (v *View) score() float64 {
 // Reason says in one word why a worker was chosen.
 type Reason string
 
-// The reasons, one for each way of choosing.
 const (
 	ReasonRoundRobin         Reason = "round_robin"          // it was its turn
 	ReasonWeightedRoundRobin Reason = "weighted_round_robin" // it was its turn by weight
@@ -97,7 +96,6 @@ var policies = []struct {
 	{"weighted_round_robin", []Reason{ReasonWeightedRoundRobin}, func(Config) Policy { return newWeightedRoundRobin() }},
 }
 
-// Names returns the names of all policies, sorted.
 func Names() (names []string) {
 	for _, p := range policies {
 		names = append(names, p.name)

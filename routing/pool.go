@@ -85,10 +85,8 @@ type Worker struct {
 	bound                               learnedBound // last, because it is long: what each decision reads lies together
 }
 
-// ID returns the member's ID.
 func (w *Worker) ID() string { return w.id }
 
-// Ref returns what the member was configured with.
 func (w *Worker) Ref() any { return w.ref }
 
 // viewLocked makes v the worker as a policy sees it.
@@ -216,7 +214,6 @@ func (p *Pool) partLocked(w *Worker) {
 	}
 }
 
-// findLocked returns the worker of that ID and Ref, or nil.
 func (p *Pool) findLocked(id string, ref any) *Worker {
 	for _, w := range p.workers {
 		if w.id == id && w.ref == ref {

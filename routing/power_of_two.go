@@ -4,7 +4,6 @@ package routing
 // all of them, and several gateways do not all choose the same one. It has no memory.
 type powerOfTwo struct{}
 
-// Name returns "power_of_two".
 func (powerOfTwo) Name() string { return "power_of_two" }
 
 // Pick draws two distinct workers, each with a chance of its weight, and takes the less

@@ -5,7 +5,6 @@ import "math/bits"
 // random gives every worker the same chance, whatever its weight. It has no memory.
 type random struct{}
 
-// Name returns "random".
 func (random) Name() string { return "random" }
 
 // Pick draws by the request's random number alone.

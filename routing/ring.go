@@ -89,7 +89,6 @@ func (g *ring) enter(now time.Time, ws []View) bool {
 	}
 }
 
-// find returns the slot of a view's worker.
 func (g *ring) find(v *View) (at uint32, known bool) {
 	if v.Index < len(g.places) {
 		if at = g.places[v.Index]; at < uint32(len(g.slots)) && g.slots[at].id == v.ID {

@@ -6,7 +6,6 @@ type roundRobin struct {
 	last int // View.Index of the last pick, -1 before the first
 }
 
-// Name returns "round_robin".
 func (*roundRobin) Name() string { return "round_robin" }
 
 // Pick returns the next worker after the last one picked, in the order of members.

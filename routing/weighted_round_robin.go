@@ -25,7 +25,6 @@ func newWeightedRoundRobin() *weightedRoundRobin {
 	return &weightedRoundRobin{terms: &[maxTerms]string{hasTerm}}
 }
 
-// Name returns "weighted_round_robin".
 func (*weightedRoundRobin) Name() string { return "weighted_round_robin" }
 
 // Pick gives the turn to the richest worker, of equals to the first member.
