@@ -23,10 +23,10 @@ func (f explainFlags) runLive(c *cobra.Command) error {
 		return err
 	}
 	e := &admin.RouteExplanation{}
-	answer, err := a.ask(c.Context(), explainPath, order, e)
+	answer, err := a.call(c.Context(), http.MethodPost, explainPath, order, e)
 	if err == nil && e.Status == http.StatusNotFound && f.path == "" && order.Path == embeddingsPath {
 		order.Path, e = responsesPath, &admin.RouteExplanation{} // as without a gateway
-		answer, err = a.ask(c.Context(), explainPath, order, e)
+		answer, err = a.call(c.Context(), http.MethodPost, explainPath, order, e)
 	}
 	if refusedWith(err, http.StatusRequestEntityTooLarge) {
 		return fmt.Errorf("%w: request and draft may have 1 MiB together; send a longer request, and explain it with --decision and its X-Request-ID", err)

@@ -57,19 +57,20 @@ func newAdminAPI(address string, env func(string) (string, bool)) (*adminAPI, er
 const maxAnswer = 16 << 20
 
 // call sends a request with a JSON body, unless body is nil, and reads the answer
-// into out. An answer that is no success is a *refusal.
-func (a *adminAPI) call(ctx context.Context, method, path string, body, out any) error {
+// into out. It returns the answer as it came. One that is no success is a *refusal.
+func (a *adminAPI) call(ctx context.Context, method, path string, body, out any) (answer json.RawMessage, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	var text []byte
 	if body != nil {
-		var err error
 		if text, err = json.Marshal(body); err != nil {
-			return fmt.Errorf("writing a request: %w", err)
+			return nil, fmt.Errorf("writing a request: %w", err)
 		}
 	}
 	target := strings.TrimSuffix(a.base.String(), "/") + path
 	r, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
+		return nil, fmt.Errorf("making a request: %w", err)
 	}
 	r.Header.Set("Authorization", "Bearer "+a.key)
 	r.Header.Set("Accept", "application/json")
@@ -78,12 +79,12 @@ func (a *adminAPI) call(ctx context.Context, method, path string, body, out any)
 	}
 	res, err := a.client.Do(r)
 	if err != nil {
-		return fmt.Errorf("asking the gateway: %w", err)
+		return nil, fmt.Errorf("asking the gateway: %w", err)
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	answer, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("reading the answer of %s %s: %w", method, target, err)
+		return nil, fmt.Errorf("reading the answer of %s %s: %w", method, target, err)
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		r := &refusal{}
@@ -91,24 +92,10 @@ func (a *adminAPI) call(ctx context.Context, method, path string, body, out any)
 			*r = refusal{} // no problem of ours: the status says all that is known
 		}
 		r.Status, r.request = res.StatusCode, method+" "+target
-		return r
+		return nil, r
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("%s %s answered %d with what is no JSON of ours: is this the admin plane?", method, target, res.StatusCode)
-	}
-	return nil
-}
-
-// ask sends an order and reads the answer into out. It returns the answer as it came.
-func (a *adminAPI) ask(ctx context.Context, path string, order, out any) (json.RawMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	var answer json.RawMessage
-	if err := a.call(ctx, http.MethodPost, path, order, &answer); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(answer, out); err != nil {
-		return nil, fmt.Errorf("reading the gateway's answer: %w", err)
+		return nil, fmt.Errorf("%s %s answered %d with what is no JSON of ours: is this the admin plane?", method, target, res.StatusCode)
 	}
 	return answer, nil
 }
@@ -190,17 +177,16 @@ func (g gatewayKeys) create(ctx context.Context, k tenants.Key) (madeKey, error)
 	path := "/admin/tenants/" + url.PathEscape(k.Tenant) + "/keys"
 	order := keyOrder{Name: k.Name, Tiers: k.Tiers, Models: k.Models, Priority: k.Priority, Default: k.Default, Limits: k.Limits, ExpiresAt: k.ExpiresAt}
 	var answer keyAnswer
-	err := g.api.call(ctx, http.MethodPost, path, order, &answer)
+	_, err := g.api.call(ctx, http.MethodPost, path, order, &answer)
 	if !refusedWith(err, http.StatusNotFound) {
 		return answer.made(false), err
 	}
-	var ignored json.RawMessage
-	err = g.api.call(ctx, http.MethodPost, "/admin/tenants", map[string]string{"name": k.Tenant}, &ignored)
+	_, err = g.api.call(ctx, http.MethodPost, "/admin/tenants", map[string]string{"name": k.Tenant}, new(json.RawMessage))
 	if err != nil && !refusedWith(err, http.StatusConflict) { // somebody else was quicker
 		return madeKey{}, err
 	}
 	isNew := err == nil
-	err = g.api.call(ctx, http.MethodPost, path, order, &answer)
+	_, err = g.api.call(ctx, http.MethodPost, path, order, &answer)
 	return answer.made(isNew), err
 }
 
@@ -239,7 +225,7 @@ func pages[T any](ctx context.Context, a *adminAPI, path string) ([]T, error) {
 		if cursor != "" {
 			query.Set("cursor", cursor)
 		}
-		if err := a.call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
+		if _, err := a.call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Items...)
@@ -252,7 +238,7 @@ func pages[T any](ctx context.Context, a *adminAPI, path string) ([]T, error) {
 
 func (g gatewayKeys) rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error) {
 	var answer keyAnswer
-	err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/rotate", map[string]int64{"grace_s": seconds(overlap)}, &answer)
+	_, err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/rotate", map[string]int64{"grace_s": seconds(overlap)}, &answer)
 	return answer.made(false), err
 }
 
@@ -261,6 +247,6 @@ func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 
 func (g gatewayKeys) revoke(ctx context.Context, id, reason string) (tenants.Key, error) {
 	var answer keyAnswer
-	err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/revoke", map[string]string{"reason": reason}, &answer)
+	_, err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/revoke", map[string]string{"reason": reason}, &answer)
 	return answer.Key, err
 }

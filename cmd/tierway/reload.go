@@ -51,7 +51,7 @@ func (f reloadFlags) run(c *cobra.Command) error {
 		path += "?dry_run=true"
 	}
 	var result admin.ReloadAnswer
-	answer, err := a.ask(c.Context(), path, nil, &result)
+	answer, err := a.call(c.Context(), http.MethodPost, path, nil, &result)
 	if err != nil {
 		return showProblems(c, err)
 	}

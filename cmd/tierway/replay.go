@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-
+	"net/http"
 	"os"
 	"slices"
 
@@ -134,7 +134,7 @@ func (f replayFlags) ask(c *cobra.Command) (report *replay.Report, answer any, e
 		order.Draft = new(string(text))
 	}
 	report = &replay.Report{}
-	answer, err = a.ask(c.Context(), "/admin/route/replay", order, report)
+	answer, err = a.call(c.Context(), http.MethodPost, "/admin/route/replay", order, report)
 	if err != nil {
 		return nil, nil, showProblems(c, err)
 	}

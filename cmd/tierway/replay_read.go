@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +36,6 @@ func (n readCount) tell(c *cobra.Command) {
 	}
 }
 
-// read reads all files, and shows at a terminal how far it has come.
 func (f replayFlags) read(c *cobra.Command, add func(*decisions.Decision)) (readCount, error) {
 	var all readCount
 	for _, path := range f.decisions {
@@ -68,9 +66,7 @@ func (f replayFlags) readOne(c *cobra.Command, path string, add func(*decisions.
 		defer file.Close()
 		in, name = file, path
 	}
-	count, clear := progress(c.ErrOrStderr())
-	n, err := readDecisions(in, func(d *decisions.Decision) { count(); add(d) })
-	clear()
+	n, err := readDecisions(in, add)
 	if err != nil {
 		return n, fmt.Errorf("reading %s: %w", name, err)
 	}
@@ -149,29 +145,4 @@ func decisionOf(line []byte) (d *decisions.Decision, version int) {
 		return nil, 0
 	}
 	return nil, head.Version
-}
-
-// showEvery is how often the count is written anew: as often as an eye follows.
-const showEvery = 100 * time.Millisecond
-
-// progress returns a function that counts a decision and shows the count at a terminal,
-// and one that takes the line away.
-func progress(out io.Writer) (count, clear func()) {
-	if !terminal(out) {
-		return func() {}, func() {}
-	}
-	n, began := 0, time.Now()
-	shown := began
-	count = func() {
-		n++
-		if now := time.Now(); now.Sub(shown) >= showEvery {
-			shown = now
-			fmt.Fprintf(out, "\rreplay  %d decisions  %.0f/s\x1b[K", n, float64(n)/now.Sub(began).Seconds())
-		}
-	}
-	return count, func() {
-		if shown.After(began) {
-			fmt.Fprint(out, "\r\x1b[K")
-		}
-	}
 }
