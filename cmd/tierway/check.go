@@ -36,8 +36,7 @@ func checkCommand() *cobra.Command {
 	return c
 }
 
-// loadConfig reads a configuration and shows its problems and warnings where
-// messages go. With problems it returns an exit status of 1.
+// loadConfig reads a configuration and shows its problems and warnings.
 func loadConfig(c *cobra.Command, path string) (*config.File, error) {
 	f, err := config.Load(path, os.LookupEnv)
 	var problems config.Problems

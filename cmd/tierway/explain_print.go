@@ -12,8 +12,7 @@ import (
 	"tierway/tiers"
 )
 
-// printExplanation writes an explanation for a reader at a terminal: what would
-// happen in one line, then a rung for each stage. Under a draft it is written twice.
+// printExplanation writes an explanation; under a draft twice.
 func printExplanation(w io.Writer, e *admin.RouteExplanation) error {
 	if err := printLadder(w, &e.Explanation); err != nil || e.Draft == nil {
 		return err
@@ -61,8 +60,7 @@ func printLadder(w io.Writer, e *decisions.Explanation) error {
 	return t.Flush()
 }
 
-// refusalText is the answer to a refused request: its status, by which limit or
-// bound of the queue it is so, and the body, of which a past one has the code only.
+// refusalText is the answer to a refused request. A past one has its code in place of the body.
 func refusalText(e *decisions.Explanation) string {
 	text := fmt.Sprint(e.Status)
 	for _, by := range []string{e.Limit, e.Shed} {

@@ -29,9 +29,8 @@ func main() {
 	}
 }
 
-// silenceLibraries ends the lines that libraries write to standard output and error by
-// settings of the whole process: gin lists its routes, and the Redis client reports each
-// failed dial, which the gateway logs itself.
+// silenceLibraries ends the lines that gin and the Redis client write by settings of the
+// process.
 func silenceLibraries() {
 	gin.SetMode(gin.ReleaseMode)
 	logging.Disable()

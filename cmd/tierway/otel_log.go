@@ -8,8 +8,7 @@ import (
 	"go.opentelemetry.io/otel"
 )
 
-// logOTel sends the reports of the OpenTelemetry SDK to the program's log, instead of
-// the lines that the SDK writes to standard error.
+// logOTel sends the reports of the OpenTelemetry SDK to the program's log.
 func logOTel(log *slog.Logger) {
 	reports := otelLog{log}
 	otel.SetLogger(logr.FromSlogHandler(reports))
