@@ -86,8 +86,7 @@ func (d *decoder) checkUpload(f *File, s section) {
 	}
 }
 
-// checkTenant checks the one tenant of a pool. Tenants of the database are not
-// known here.
+// checkTenant checks the one tenant of a pool, unless a database may have it.
 func (d *decoder) checkTenant(f *File, s section) {
 	known := func(k tenants.KeyConfig) bool { return k.Name == s.Tenant }
 	if path := s.path + ".tenant"; s.Tenant != "" && f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, known) {

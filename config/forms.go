@@ -141,8 +141,7 @@ func checkProxy(text string) (message, hint string) {
 	return "", ""
 }
 
-// parseProxy reads an address or a network. IPv4 within IPv6 becomes IPv4, as
-// which peers are known.
+// parseProxy reads an address or a network. IPv4 within IPv6 becomes IPv4.
 func parseProxy(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		a = a.Unmap()

@@ -41,8 +41,7 @@ func Load(path string, env func(string) (string, bool)) (*File, error) {
 	return f, nil
 }
 
-// settle takes relative paths of files that the program writes from the folder of
-// the configuration at path.
+// settle resolves relative paths of files that the program writes beside the configuration.
 func (f *File) settle(path string) {
 	f.path = path
 	if file, isFile := strings.CutPrefix(f.Store.SQL, "sqlite://"); isFile && file != ":memory:" {
@@ -59,8 +58,7 @@ func beside(path, file string) string {
 	return filepath.Join(filepath.Dir(path), file)
 }
 
-// readFile reads at most maxFile and one byte of a regular file. It waits for no
-// writer: what is no regular file could not be read again.
+// readFile reads at most maxFile and one byte of a regular file.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -79,8 +77,7 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-// Parse is Load for a text that was read already; name stands for it in
-// problems. It returns a file or an error, which is a Problems, never both.
+// Parse is Load for a text; name stands for it in problems.
 func Parse(name string, src []byte, env func(string) (string, bool)) (*File, error) {
 	return newDecoder(name, env).load(src)
 }
@@ -124,8 +121,6 @@ func newDecoder(name string, env lookup) *decoder {
 		expanded: map[string]string{}, variables: map[string]string{}, keys: map[string]string{}}
 }
 
-// decode reads src over the defaults without checking what its values mean
-// together.
 func (d *decoder) decode(src []byte) *File {
 	f := Default()
 	if root := d.parse(src); root != nil {
@@ -134,8 +129,7 @@ func (d *decoder) decode(src []byte) *File {
 	return &f
 }
 
-// parse turns src into the node of its only document; nil if there is none or
-// it is no YAML.
+// parse returns the node of the only document; nil if there is none or it is no YAML.
 func (d *decoder) parse(src []byte) *yaml.Node {
 	if len(src) > maxFile {
 		d.problem(&yaml.Node{}, "", fmt.Sprintf("the file is longer than %v", Size(maxFile)), "")
@@ -172,8 +166,7 @@ func (d *decoder) parse(src []byte) *yaml.Node {
 // syntaxLine finds the line in a message of the YAML parser.
 var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax notes what the YAML parser says, at the line that it says or, where a
-// tab is to blame, at the tab.
+// syntax notes what the YAML parser says, or a tab that it stumbled over.
 func (d *decoder) syntax(src []byte, err error) {
 	text := err.Error()
 	match := syntaxLine.FindStringSubmatch(text)

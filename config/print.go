@@ -14,9 +14,7 @@ import (
 	"tierway/tenants"
 )
 
-// redacted returns the whole configuration as YAML, with defaults written out
-// and digests cut to their first eight digits. It is safe to show to anyone who
-// may see the file.
+// redacted returns the whole configuration as YAML, with defaults written out and no secrets.
 func (f *File) redacted() ([]byte, error) {
 	out, err := yaml.Marshal(nodeOf(reflect.ValueOf(f).Elem(), key{}, true))
 	if err != nil {
@@ -34,8 +32,7 @@ func (f *File) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// Format makes every verb of fmt print the redacted configuration, so that no
-// log line can hold more.
+// Format keeps secrets out of every verb of fmt.
 func (f *File) Format(s fmt.State, _ rune) {
 	out, err := f.redacted()
 	if err != nil {
@@ -49,8 +46,6 @@ var (
 	_ json.Marshaler = (*File)(nil)
 )
 
-// unset reports whether nobody set a value that has no default: the section then
-// inherits it.
 func unset(v reflect.Value, k key) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice:
