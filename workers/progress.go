@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Suspension is why an engine runs no requests although its server is healthy. It
-// is empty for an engine that runs.
+// Suspension is why an engine with a healthy server runs no requests; empty if it does.
 type Suspension string
 
 // The suspensions that vLLM reports.
@@ -21,8 +20,7 @@ const (
 // pathPaused answers in vLLM's development mode only.
 const pathPaused = "/is_paused"
 
-// stepCounters are the counters that vLLM increments with each step that
-// generates tokens. Other engines increment theirs when a request ends.
+// stepCounters are vLLM's, which grow with each step. Others grow when a request ends.
 type stepCounters struct {
 	prompt, generated, iterations float64
 	found                         bool // generated was there
@@ -48,8 +46,7 @@ func (p *progress) read(l load, at time.Time) (stalled time.Time) {
 	return p.since
 }
 
-// askPaused asks a vLLM engine whether it is paused. An engine without the path is
-// not asked again until it has been down.
+// askPaused asks vLLM whether it is paused, until it has no such path.
 func (c *checker) askPaused(ctx context.Context) {
 	if c.neverPaused || c.w.Status().Engine != "vllm" {
 		return
