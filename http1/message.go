@@ -21,8 +21,7 @@ type Request struct {
 	UploadLength int64 // of Upload; -1 if it is not known
 }
 
-// Response is the answer's head and its body as it arrives. The caller must
-// close Body.
+// Response is the answer's head and its body as it arrives. The caller closes Body.
 type Response struct {
 	Status        int
 	Header        http.Header
