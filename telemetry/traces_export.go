@@ -11,8 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// boundedProcessor bounds the queue of the SDK's batch processor. That drops spans too,
-// but does not say how many.
+// boundedProcessor bounds the queue of the SDK's processor, which does not count its drops.
 type boundedProcessor struct {
 	sdktrace.SpanProcessor
 	t *Traces
@@ -28,8 +27,7 @@ func (p boundedProcessor) OnEnd(s sdktrace.ReadOnlySpan) {
 	p.SpanProcessor.OnEnd(s)
 }
 
-// countedExporter counts and logs the results of exports. A batch that the collector
-// does not take is lost.
+// countedExporter counts and logs exports. A batch that the collector refuses is lost.
 type countedExporter struct {
 	sdktrace.SpanExporter
 	t *Traces
@@ -62,8 +60,7 @@ func rejected(err error, n int64) int64 {
 	return n
 }
 
-// logLosses writes at most one line a minute about lost spans. err is that of the last
-// export.
+// logLosses writes at most one line a minute about lost spans.
 func (t *Traces) logLosses(err error) {
 	lost := t.failed.Load() + t.dropped.Load()
 	if lost == t.lossesTo || !t.lossAt.IsZero() && time.Since(t.lossAt) < lossEvery {
@@ -78,8 +75,7 @@ func (t *Traces) logLosses(err error) {
 	t.lossAt, t.lossesTo = time.Now(), lost
 }
 
-// harmless returns an error's text without the collector's path, which may be a secret,
-// and without the collector's answer.
+// harmless returns an error's text without the collector's path and answer.
 func (t *Traces) harmless(err error) string {
 	var at *url.Error
 	if errors.As(err, &at) {
