@@ -107,8 +107,7 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 	return ws, nil
 }
 
-// pickLocked asks the policy, or takes the least loaded worker if it abstains, and fills
-// the request's record.
+// pickLocked asks the policy, or takes the least loaded worker if it abstains.
 func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
 	if r.Record != nil {
 		r.marks, r.second = p.marks[:len(ws)], -1

@@ -15,8 +15,7 @@ import (
 // again.
 const MaxCandidates = 128
 
-// Choice is one pick: all that the policy saw, and the result. The pick fills it, under
-// the pool's lock, if Request.Record is set.
+// Choice is one pick: all that the policy saw, and the result.
 type Choice struct {
 	Policy       string      `json:"policy"`
 	Key          Hash        `json:"key,omitzero"`           // what a hashing policy placed the request by
@@ -172,8 +171,7 @@ func passedFull(v *View) string {
 	return ""
 }
 
-// recalled is what the policy remembered at the pick that is decided again; nil for any
-// other pick.
+// recalled is what the policy remembered at the pick that is decided again; else nil.
 func (r *Request) recalled(p Policy) *Choice {
 	if c := r.recall; c != nil && c.Policy == p.Name() {
 		return c

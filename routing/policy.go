@@ -146,8 +146,7 @@ type Planner interface {
 	Plans() bool
 }
 
-// Adaptive is a Policy that places requests by a part of their prompts that follows the
-// traffic.
+// Adaptive is a Policy whose keys follow the traffic.
 type Adaptive interface {
 	// Depth is safe for concurrent use.
 	Depth() prefix.Depth
