@@ -32,17 +32,18 @@ func (it *Intake) readBody(in *Inbound, c *Caller) ([]byte, error) {
 		in.closeConnection() // the rest is not worth reading
 	}
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(in.HTTP.Header.Values("Content-Encoding"), ", ")))
-	src := &paced{r: in.HTTP.Body, control: in.control, start: in.Start, stall: in.Snap.File.Timeouts.ClientStall}
+	in.body = paced{r: in.HTTP.Body, control: in.control, start: in.Start, stall: in.Snap.File.Timeouts.ClientStall}
 	in.Memory = it.Memory(c.Tenant)
-	body, err := openai.Decode(encoding, src, in.HTTP.ContentLength, most, &in.Memory)
-	var refused *openai.RequestError
-	switch {
-	case err == nil:
-		if !src.limit.IsZero() {
-			src.control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next write
+	body, err := openai.Decode(encoding, &in.body, in.HTTP.ContentLength, most, &in.Memory)
+	if err == nil {
+		if !in.body.limit.IsZero() {
+			in.control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next write
 		}
 		in.ReadAt = time.Now()
 		return body, nil
+	}
+	var refused *openai.RequestError
+	switch {
 	case errors.Is(err, ErrBodyMemory):
 		return nil, it.noBodyMemory()
 	case errors.As(err, &refused):

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -17,31 +18,26 @@ type Admission struct {
 	At        time.Time
 }
 
-// Take takes a charge from limits, or looks at what they would say.
-type Take func(c *tenants.Charge) (*store.Grant, tenants.Verdict, error)
-
-// Take takes a charge from the limits of the request's caller.
-func (it *Intake) Take(in *Inbound) Take {
-	return func(c *tenants.Charge) (*store.Grant, tenants.Verdict, error) {
-		return it.control.Stores.Limits.Take(in.HTTP.Context(), c)
-	}
+// Limits take charges, as store.Limits do, or say what these would answer.
+type Limits interface {
+	Take(ctx context.Context, c *tenants.Charge) (*store.Grant, tenants.Verdict, error)
 }
 
 // Charge asks the caller's limits for the request, and reserves what it may use.
 // A refused request costs nothing. A spent budget moves the requests of tenants that chose so
 // to the cheapest tier that they may use: then the resolution is another one.
-func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution, take Take) (Admission, Resolution, error) {
+func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution, limits Limits) (Admission, Resolution, error) {
 	now := time.Now() // not when the header came: a body may take minutes
 	if len(c.Subjects) == 0 {
 		return Admission{At: now}, res, nil
 	}
 	charge := &tenants.Charge{Caller: c.Caller, At: now, Tokens: res.reserve(p, c.Caller), IgnoreBudget: res.Stored}
-	ad, err := admit(take, charge)
+	ad, err := admit(in.HTTP.Context(), limits, charge)
 	if err == nil && ad.Allowance.Refused.Budget() && c.Degrade {
 		if cheaper, ok := it.resolver(in, c, p).degrade(res, ad.Allowance.Refused); ok {
 			res = cheaper
 			charge.Tokens, charge.IgnoreBudget = res.reserve(p, c.Caller), true
-			ad, err = admit(take, charge)
+			ad, err = admit(in.HTTP.Context(), limits, charge)
 		}
 	}
 	if err == nil && ad.Allowance.Refused != "" {
@@ -51,8 +47,8 @@ func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution, take
 }
 
 // admit asks limits for a charge.
-func admit(take Take, c *tenants.Charge) (Admission, error) {
-	grant, allowance, err := take(c)
+func admit(ctx context.Context, limits Limits, c *tenants.Charge) (Admission, error) {
+	grant, allowance, err := limits.Take(ctx, c)
 	ad := Admission{Grant: grant, Allowance: allowance, At: c.At}
 	switch {
 	case errors.Is(err, store.ErrLimitsAway):

@@ -33,6 +33,7 @@ type Inbound struct {
 
 	answer  http.Header // of the answer, which may say that the connection closes
 	control *http.ResponseController
+	body    paced
 }
 
 // Begin starts the clock of a request under a configuration. answer is the header of its

@@ -69,6 +69,7 @@ type resolver struct {
 	in     *Inbound
 	caller *tenants.Caller
 	parsed *Parsed
+	res    Resolution // as far as it got
 }
 
 func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
@@ -77,43 +78,43 @@ func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
 
 // resolve resolves the request.
 func (r *resolver) resolve(report Report) (Resolution, error) {
-	req := r.parsed.Req
-	res := Resolution{Requested: "other"}
-	v, err := r.ask(&res, report)
+	req, res := r.parsed.Req, &r.res
+	res.Requested = "other"
+	v, err := r.ask(report)
 	if req.Model == "" && (errors.Is(err, tiers.ErrUnknownModel) || err == nil && !r.in.Snap.ByName[v.Target].Served[r.in.Dialect]) {
 		v, err = r.resolveUnnamed(v)
 	}
 	res.Verdict, res.Pool = v, r.in.Snap.ByName[v.Target]
 	switch {
 	case errors.Is(err, tiers.ErrUnknownModel):
-		return res, modelNotFound(req.Model)
+		return *res, modelNotFound(req.Model)
 	case errors.Is(err, tiers.ErrTooLong):
 		// The estimate may be wrong, and the engine knows: only what is surely too
 		// long is refused here.
 		if r.surelyTooLong(res.Pool) {
 			res.Verdict = tiers.Verdict{Model: v.Model, Explained: v.Explained}
-			return res, r.tooLong(res.Pool)
+			return *res, r.tooLong(res.Pool)
 		}
 		res.Overlong = true
 	case err != nil:
-		return res, err
+		return *res, err
 	}
 	res.Requested, res.ModelName = req.Model, cmp.Or(v.Model, req.Model)
 	if !res.Pool.Served[r.in.Dialect] {
-		return res, &openai.Error{Code: openai.CodeEndpointNotSupported, Param: "model",
+		return *res, &openai.Error{Code: openai.CodeEndpointNotSupported, Param: "model",
 			Message: "The model " + openai.Quoted(req.Model) + " is not served on " + r.in.HTTP.URL.Path + "; it is served on: " + servedPaths(res.Pool) + "."}
 	}
-	return res, nil
+	return *res, nil
 }
 
 // ask asks the catalogue where the request goes. One that continues a stored response
 // and leaves its tier to the gateway goes where that lies.
-func (r *resolver) ask(res *Resolution, report Report) (tiers.Verdict, error) {
+func (r *resolver) ask(report Report) (tiers.Verdict, error) {
 	q := query(r.in.Snap, r.caller, r.parsed.Req.Model)
 	q.Header, q.Fits, q.Available = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available
-	q.Explain, q.Moves = report.Signals, &res.Moves
+	q.Explain, q.Moves = report.Signals, &r.res.Moves
 	if report.Evidence {
-		q.Evidence = &res.Evidence
+		q.Evidence = &r.res.Evidence
 	}
 	if !r.in.Snap.Catalog.Classifies(q) {
 		return r.in.Snap.Catalog.Resolve(q)

@@ -16,7 +16,7 @@ func (x *exchange) complete() (err error) {
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.Report{Evidence: keepsRecords(x)}); err != nil {
 		return err
 	}
-	if err = x.charge(it.Take(&x.in)); err != nil {
+	if err = x.charge(x.s.control.Stores.Limits); err != nil {
 		return err
 	}
 	x.gather()
@@ -42,9 +42,11 @@ func (x *exchange) authenticate() (err error) {
 }
 
 // charge asks the caller's limits, and tells the client what they leave.
-func (x *exchange) charge(take intake.Take) (err error) {
-	x.admission, x.resolution, err = x.s.intake.Charge(&x.in, &x.caller, &x.parsed, x.resolution, take)
-	rateHeaders(x.answer.header(), x.admission.Allowance)
+func (x *exchange) charge(limits intake.Limits) (err error) {
+	x.admission, x.resolution, err = x.s.intake.Charge(&x.in, &x.caller, &x.parsed, x.resolution, limits)
+	if x.limited() {
+		rateHeaders(x.answer.header(), x.admission.Allowance)
+	}
 	return err
 }
 
@@ -64,7 +66,6 @@ func (x *exchange) gather() {
 // whatever dialect the path or the headers resemble. status is 405 when the path has
 // a route for other methods.
 func passThrough(x *exchange, status int) (err error) {
-	it := x.s.intake
 	if x.resolution.Pool, err = intake.FindPool(&x.in, &x.caller, status); err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func passThrough(x *exchange, status int) (err error) {
 	if err = readPassed(x); err != nil {
 		return err
 	}
-	if err = x.charge(it.Take(&x.in)); err != nil {
+	if err = x.charge(x.s.control.Stores.Limits); err != nil {
 		return err
 	}
 	x.gather()

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -115,7 +116,7 @@ func (n *explainer) walk() (stage string, err error) {
 	if x.resolution.Overlong {
 		n.note("longer than the context of %d tokens by the estimate; the engine decides", x.resolution.Pool.Context)
 	}
-	if err := x.charge(n.peek); err != nil {
+	if err := x.charge(n); err != nil {
 		return decisions.StageLimits, err
 	}
 	return n.place()
@@ -181,8 +182,8 @@ func (n *explainer) readPassed() (err error) {
 	return readPassed(x)
 }
 
-// peek looks at the limits as charge takes from them.
-func (n *explainer) peek(c *tenants.Charge) (_ *store.Grant, v tenants.Verdict, err error) {
+// Take looks at the limits as charge takes from them.
+func (n *explainer) Take(_ context.Context, c *tenants.Charge) (_ *store.Grant, v tenants.Verdict, err error) {
 	v, n.limits, n.partial, err = n.x.s.control.Stores.Limits.Peek(c)
 	return nil, v, err
 }

@@ -104,7 +104,7 @@ var relayed = map[string]bool{
 // proxies and browsers obey headers that no list of the others would have. What a worker
 // says of rate limits is left out beside the tenant's own.
 func (x *exchange) clientHeader(to, from http.Header) {
-	limited := x.admission.Allowance.Requests.Set || x.admission.Allowance.Tokens.Set
+	limited := x.limited()
 	for k, v := range from {
 		switch {
 		case k == "Vary":

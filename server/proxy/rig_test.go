@@ -200,7 +200,7 @@ func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
 	if x.parsed, err = r.intake.ReadUntouched(&x.in, &x.caller, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := x.charge(r.intake.Take(&x.in)); err == nil {
+	if err := x.charge(r.control.Stores.Limits); err == nil {
 		t.Error("it is admitted")
 	}
 	if resp, _ := r.chat(); resp.StatusCode != 429 {

@@ -36,6 +36,11 @@ func dropRateHeaders(h http.Header) {
 	}
 }
 
+// limited reports whether the client is told of rates that its tenant or key may use.
+func (x *exchange) limited() bool {
+	return x.admission.Allowance.Requests.Set || x.admission.Allowance.Tokens.Set
+}
+
 // refunded reports whether nothing of the request has reached a worker, so that it
 // costs its tenant nothing.
 func (x *exchange) refunded() bool { return x.admission.Grant != nil && !x.settlement.sent }

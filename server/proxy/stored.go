@@ -64,7 +64,7 @@ func askHolder(x *exchange, id string, p *control.Pool, m *control.Member) (err 
 		x.parsed.Req.Stream = x.in.HTTP.URL.Query().Get("stream") == "true"
 	}
 	x.resolution.Rule, x.resolution.Stored = decisions.RuleStored, true
-	if err := x.charge(x.s.intake.Take(&x.in)); err != nil {
+	if err := x.charge(x.s.control.Stores.Limits); err != nil {
 		return err
 	}
 	x.gather()
