@@ -17,8 +17,8 @@ import (
 )
 
 // attempt sends the request to one worker and relays its answer. Without a
-// failure the client has its answer, whole or cut, and the attempt is settled;
-// with one its verdict is owed.
+// failure the client has its answer, whole or cut, and the outcome is reported;
+// with one it is not yet.
 func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	started := time.Now()
 	ctx, cancel := context.WithCancelCause(x.in.HTTP.Context())
@@ -27,7 +27,7 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	}
 	a := &attempt{x: x, m: m, lease: lease, moments: moments{started: started}, most: x.parsed.MostUsage(), placed: x.wait.placed,
 		span: x.trace.Attempt(started)}
-	defer a.give() // for a panic
+	defer a.releaseUnsettled() // for a panic
 	a.cause = func() error { return context.Cause(ctx) }
 	x.dispatch.attempts = append(x.dispatch.attempts, a)
 	a.usesEngine = lease.Worker() != nil && x.parsed.UsesEngine()
@@ -105,12 +105,12 @@ type moments struct {
 
 // outcome is what an attempt shows of its worker.
 type outcome struct {
-	f       *failure
-	blame   error // of an answer that was relayed: nil, ErrExcluded or the worker's fault
-	begun   bool  // the worker has answered
-	settled bool  // the attempt ended without a panic
-	judged  bool
-	verdict error // on the worker, once it is judged
+	failure       *failure
+	fault         error // of an answer that was relayed: nil, ErrExcluded or the worker's fault
+	begun         bool  // the worker has answered
+	settled       bool  // the attempt ended without a panic
+	reported      bool
+	reportedFault error // of the worker, once the outcome is reported
 }
 
 // exchange sends the request and relays the answer.
@@ -138,15 +138,15 @@ func (a *attempt) exchange(ctx context.Context) *failure {
 	return relayAnswer(a, resp)
 }
 
-// answered says that the worker answered, well when err is nil: the verdicts
-// that were held back of the workers before it are due. at is when the first event came;
+// answered says that the worker answered, well when err is nil: the outcomes
+// of the attempts before it are reported. at is when the first event came;
 // zero for a whole answer to a request for a stream, which shows no first token.
 func (a *attempt) answered(at time.Time, err error) {
 	if a.begun { // a stream ends after its first content
 		return
 	}
 	a.begun = true
-	a.x.dispatch.judgeFailed(err)
+	a.x.dispatch.reportFailed(err)
 	a.lease.Answered(at, err)
 }
 
@@ -157,54 +157,54 @@ func (a *attempt) received() {
 	}
 }
 
-// settle gives the load back. The verdict follows
-// at once unless the attempt failed: then judge gives it.
+// settle gives the load back and reports the outcome, unless the attempt failed: that is
+// reported once more is known of its cause.
 func (a *attempt) settle(f *failure) {
-	a.settled, a.f, a.ended = true, f, time.Now()
+	a.settled, a.failure, a.ended = true, f, time.Now()
 	countPrefix(a)
 	if f == nil {
 		countPace(a)
 	}
-	a.x.settlement.sent = a.x.settlement.sent || f == nil || f.left
-	if f != nil && f.left && (errors.Is(f.blame, errTotalTimeout) || errors.Is(f.blame, errIdleTimeout)) {
+	a.x.settlement.sent = a.x.settlement.sent || f == nil || f.sent
+	if f != nil && f.sent && (errors.Is(f.fault, errTotalTimeout) || errors.Is(f.fault, errIdleTimeout)) {
 		a.x.estimate(0) // the engine has worked on it; another worker's answer replaces this
 	}
 	if f == nil {
-		a.judge()
+		a.report()
 		return
 	}
-	if w := a.lease.Worker(); w != nil && f.cool > 0 && (!f.demote || othersThan(a.x.resolution.Pool, w.ID())) {
-		a.x.resolution.Pool.Routing.Cool(w, time.Now().Add(f.cool))
-	} else if w != nil && f.gone {
-		a.x.resolution.Pool.Routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(goneFor))
+	if w := a.lease.Worker(); w != nil && f.backoff > 0 && (!f.backoffIfOthers || othersThan(a.x.resolution.Pool, w.ID())) {
+		a.x.resolution.Pool.Routing.Cool(w, time.Now().Add(f.backoff))
+	} else if w != nil && f.unreachable {
+		a.x.resolution.Pool.Routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(unreachableFor))
 	}
-	if f.suspect {
+	if f.recheck {
 		a.m.Worker.Suspect()
 	}
 	a.lease.Unbook()
 }
 
-// judge gives the lease back with the verdict on the worker, once.
-func (a *attempt) judge() {
-	if a.judged {
+// report gives the lease back with the outcome, once.
+func (a *attempt) report() {
+	if a.reported {
 		return
 	}
-	a.judged = true
-	blame := a.blame
-	if a.f != nil {
-		blame = a.f.blame
+	a.reported = true
+	fault := a.fault
+	if a.failure != nil {
+		fault = a.failure.fault
 	}
-	a.lease.Release(routing.Result{At: time.Now(), Err: blame, Text: a.x.parsed.WholeText(),
+	a.lease.Release(routing.Result{At: time.Now(), Err: fault, Text: a.x.parsed.WholeText(),
 		PromptTokens: a.usage.Prompt, CachedTokens: a.usage.Cached, OutputTokens: a.usage.Output})
 	now, how := time.Now(), control.AttemptFailed
 	switch {
-	case blame == nil:
+	case fault == nil:
 		how = control.AttemptOK
 		a.m.Series.OK.Inc()
 		if a.lease.Worker() != nil {
 			a.m.Evidence.AddAnswer(maphash.String(a.x.s.seed, a.x.caller.Tenant), now)
 		}
-	case errors.Is(blame, routing.ErrExcluded):
+	case errors.Is(fault, routing.ErrExcluded):
 		how = control.AttemptExcluded
 		a.m.Series.Excluded.Inc()
 	default:
@@ -212,26 +212,26 @@ func (a *attempt) judge() {
 	}
 	a.m.Stats.Observe(now, control.AttemptStats{Outcome: how, TTFT: a.ttft, Total: now.Sub(a.started),
 		Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output})
-	a.verdict = blame
+	a.reportedFault = fault
 }
 
-// errPanic is why an attempt ended that the gateway's own fault cut.
+// errPanic is why an attempt ended during which the gateway panicked.
 var errPanic = errors.New("the gateway failed while the worker was asked")
 
-// give gives the lease back after a panic.
-func (a *attempt) give() {
+// releaseUnsettled gives the lease back after a panic.
+func (a *attempt) releaseUnsettled() {
 	if a.settled {
 		return
 	}
-	a.blame = excluded("%w", errPanic)
+	a.fault = excluded("%w", errPanic)
 	a.ended = time.Now()
-	a.judge()
+	a.report()
 }
 
 // othersThan reports whether the pool has another worker that takes requests now.
 func othersThan(p *control.Pool, id string) bool {
 	for _, v := range p.Routing.Snapshot(time.Now()) {
-		if v.ID != id && v.Up && v.Weight > 0 && v.Cooling == 0 && v.Open == 0 {
+		if v.ID != id && v.InRotation() && v.Cooling == 0 {
 			return true
 		}
 	}
@@ -272,8 +272,8 @@ func (a *attempt) account(u openai.Usage, seen int64) {
 }
 
 // streamEnded counts the end of a stream and says how the request ended.
-func (a *attempt) streamEnded(e telemetry.StreamEnd, o decisions.Result, blame error) {
-	a.blame = blame
+func (a *attempt) streamEnded(e telemetry.StreamEnd, o decisions.Result, fault error) {
+	a.fault = fault
 	a.x.ending.result = o
 	a.x.s.metrics.StreamEnded(e)
 }

@@ -13,6 +13,6 @@ func (a *attempt) noAnswerMemory(bytes int) *failure {
 	a.x.s.metrics.BodiesRefused.Inc()
 	a.x.estimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
 	cause := excluded("%w", intake.ErrBodyMemory)
-	return &failure{left: true, blame: cause, err: &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: cause,
+	return &failure{sent: true, fault: cause, err: &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: cause,
 		Message: "The bodies that the gateway holds leave no memory for the worker's answer (max_buffered_bytes). Ask for less at once, or try again later."}}
 }

@@ -14,7 +14,7 @@ type dispatch struct {
 	tried    []*routing.Worker // that get the request no more
 	attempts []*attempt        // all, in their order
 	first    [2]*attempt       // where the first of them stand
-	failed   []*attempt        // the failed ones of which a verdict may be held back
+	failed   []*attempt        // the failed ones, some of which are not reported yet
 	firstAt  time.Time         // of the first content of a generated stream
 }
 
@@ -27,57 +27,57 @@ func (x *exchange) forward() error {
 	if err := pinToStored(x); err != nil {
 		return err
 	}
-	defer func() { d.judgeFailed(errNoAnswer) }()
+	defer func() { d.reportFailed(errNoAnswer) }()
 	for n := 1; ; n++ {
 		lease, err := x.enterQueue()
 		if err != nil {
 			if len(d.failed) == 0 {
 				return noWorker(x.resolution.Pool, err, x.parsed.Class, x.in.Snap.File.Health.Interval)
 			}
-			last := d.failed[len(d.failed)-1].f
-			last.refuse()
+			last := d.failed[len(d.failed)-1].failure
+			last.setNoRetry()
 			return last.err
 		}
 		if took := x.wait.placed.selection; took > 0 {
 			x.resolution.Pool.Series.Selection.Observe(took.Seconds())
 		}
 		a := x.attempt(lease.Ref().(*control.Member), &lease)
-		if a.f == nil {
+		if a.failure == nil {
 			return nil
 		}
-		retry := x.mayRetry(a.f, n)
-		d.hold(a)
+		retry := x.mayRetry(a.failure, n)
+		d.addFailed(a)
 		if !retry {
 			if n > 1 {
-				a.f.refuse()
+				a.failure.setNoRetry()
 			}
-			return a.f.err
+			return a.failure.err
 		}
-		if !(a.f.gone && x.resolution.Pool.Queue.EngineWait > 0) { // nothing was sent to it, and requests wait for workers that are away
+		if !(a.failure.unreachable && x.resolution.Pool.Queue.EngineWait > 0) { // nothing was sent to it, and requests wait for workers that are away
 			d.tried = append(d.tried, lease.Worker())
 		}
-		if a.f.mayBeCaused() {
+		if a.failure.mayBeCaused() {
 			passOver(x, x.parsed.FailedRequest(x.s.seed, x.caller.Tenant))
 		}
 		x.resolution.Pool.Series.Retries.Inc()
 	}
 }
 
-// refuse tells the client not to try again what was tried again here: the SDKs
+// setNoRetry tells the client not to try again what was tried again here: the SDKs
 // would multiply the gateway's attempts by their own. A worker that rests is worth
 // coming back for.
-func (f *failure) refuse() { f.err.NoRetry = f.cool == 0 }
+func (f *failure) setNoRetry() { f.err.NoRetry = f.backoff == 0 }
 
 // errNoAnswer says that no worker has answered the request.
 var errNoAnswer = errors.New("no worker has answered")
 
-// hold keeps back what a failure says of its worker until another worker has answered,
-// because the request itself may have caused it: one client must not be able to shut all
-// workers out. What the worker failed before may decide at once.
-func (d *dispatch) hold(a *attempt) {
+// addFailed reports a failure only once another worker has answered, if the request itself
+// may have caused it: one client must not be able to open all breakers. The worker's
+// earlier failures may decide at once.
+func (d *dispatch) addFailed(a *attempt) {
 	d.failed = append(d.failed, a)
-	if !a.f.mayBeCaused() || a.provenAtFault() {
-		a.judge()
+	if !a.failure.mayBeCaused() || a.provenAtFault() {
+		a.report()
 	}
 }
 
@@ -87,25 +87,25 @@ func (a *attempt) provenAtFault() bool {
 	return a.m.Evidence.AddFailure(a.lease.Worker(), a.x.parsed.FailedRequest(a.x.s.seed, a.x.caller.Tenant), time.Now())
 }
 
-// unproven excludes a failure of which nothing shows whether its worker is at fault.
-func unproven(blame error) error {
-	return excluded("the request may have caused it: %w", blame)
+// excludedAsUnproven excludes a failure of which nothing shows whether its worker is at fault.
+func excludedAsUnproven(fault error) error {
+	return excluded("the request may have caused it: %w", fault)
 }
 
-// judgeFailed gives the verdicts that are held back. answer is nil when another worker has
+// reportFailed reports the failures that are not reported yet. answer is nil when another worker has
 // answered the request well, which shows that it is sound, and wraps ErrExcluded when
 // another worker has refused it. Without an answer, errNoAnswer, a failure says nothing of
 // its worker.
-func (d *dispatch) judgeFailed(answer error) {
+func (d *dispatch) reportFailed(answer error) {
 	for _, a := range d.failed {
 		switch {
-		case a.judged || answer == nil:
+		case a.reported || answer == nil:
 		case errors.Is(answer, routing.ErrExcluded):
-			a.f.blame = excluded("another worker refused the request that this one failed: %w", a.f.blame)
+			a.failure.fault = excluded("another worker refused the request that this one failed: %w", a.failure.fault)
 		default:
-			a.f.blame = unproven(a.f.blame)
+			a.failure.fault = excludedAsUnproven(a.failure.fault)
 		}
-		a.judge()
+		a.report()
 	}
 }
 
@@ -116,11 +116,11 @@ func (x *exchange) forwardTo(m *control.Member) error {
 	x.wait.placed = placed{}
 	var none routing.Lease
 	a := x.attempt(m, &none)
-	if a.f == nil {
+	if a.failure == nil {
 		return nil
 	}
-	a.judge()
-	return a.f.err
+	a.report()
+	return a.failure.err
 }
 
 // setDeadline bounds the whole exchange. What the client's SDK says it waits
@@ -138,7 +138,7 @@ func (x *exchange) setDeadline() {
 // mayRetry decides whether another worker is tried after the n-th attempt
 // failed.
 func (x *exchange) mayRetry(f *failure, n int) bool {
-	if !f.retry || x.in.HTTP.Context().Err() != nil || x.answer.committed() || x.parsed.Once() && f.left {
+	if !f.retry || x.in.HTTP.Context().Err() != nil || x.answer.committed() || x.parsed.Once() && f.sent {
 		return false
 	}
 	if n >= x.in.Snap.File.Retry.Attempts {
@@ -146,7 +146,7 @@ func (x *exchange) mayRetry(f *failure, n int) bool {
 	}
 	if !x.s.budget.take(time.Now()) {
 		x.s.metrics.RetryBudgetExhausted.Inc()
-		f.refuse() // the client's own retries would exceed the budget
+		f.setNoRetry() // the client's own retries would exceed the budget
 		return false
 	}
 	return true
@@ -165,7 +165,7 @@ func passOver(x *exchange, r control.FailedRequest) {
 		}
 		if w := v.Ref.(*control.Member).Evidence.FailedWorker(r); w != nil {
 			failed = append(failed, w)
-		} else if v.Up && v.Weight > 0 && v.Cooling == 0 && v.Open == 0 && !v.Saturated && (v.MaxInflight == 0 || v.Inflight < v.MaxInflight) {
+		} else if v.InRotation() && v.Cooling == 0 && !v.Saturated && (v.MaxInflight == 0 || v.Inflight < v.MaxInflight) {
 			others = true
 		}
 	}

@@ -190,35 +190,35 @@ func buildAttempt(a *attempt) decisions.Attempt {
 	} else {
 		try.DurationMs = ms(a.headAt.Sub(a.started))
 	}
-	if a.verdict != nil {
-		try.Error = a.verdict.Error()
+	if a.reportedFault != nil {
+		try.Error = a.reportedFault.Error()
 	}
 	return try
 }
 
 // errorType says in one word what the attempt failed by, "" of one that did not.
 func errorType(a *attempt) string {
-	f, blame, status := a.f, a.blame, 0
+	f, fault, status := a.failure, a.fault, 0
 	if f != nil {
-		blame, status = f.blame, f.status
+		fault, status = f.fault, f.status
 	}
 	if status == 0 && a.status >= 300 {
 		status = a.status
 	}
 	switch {
-	case blame == nil:
+	case fault == nil:
 		return ""
 	case status != 0:
 		return strconv.Itoa(status)
-	case errors.Is(blame, errFirstByteTimeout), errors.Is(blame, errIdleTimeout), errors.Is(blame, errTotalTimeout):
+	case errors.Is(fault, errFirstByteTimeout), errors.Is(fault, errIdleTimeout), errors.Is(fault, errTotalTimeout):
 		return decisions.ErrorTimeout
-	case errors.Is(blame, ErrDrainCut):
+	case errors.Is(fault, ErrDrainCut):
 		return decisions.ErrorShutdown
-	case errors.Is(blame, errClientGone), errors.Is(blame, errClientBody):
+	case errors.Is(fault, errClientGone), errors.Is(fault, errClientBody):
 		return decisions.ErrorClientGone
-	case f != nil && !f.left && errors.Is(blame, routing.ErrExcluded):
+	case f != nil && !f.sent && errors.Is(fault, routing.ErrExcluded):
 		return decisions.ErrorGateway
-	case f != nil && !f.left: // and nobody else cut it
+	case f != nil && !f.sent: // and nobody else cut it
 		return decisions.ErrorConnect
 	case f != nil && f.err.Code == openai.CodeWorkerProtocol:
 		return decisions.ErrorProtocol

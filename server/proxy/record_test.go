@@ -42,25 +42,25 @@ func TestThePaceIsThatOfTheContent(t *testing.T) {
 func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
 	worker := &openai.Error{Code: openai.CodeWorkerError}
 	for _, left := range []bool{false, true} {
-		for blame, want := range map[error]string{
+		for fault, want := range map[error]string{
 			errClientGone: decisions.ErrorClientGone, ErrDrainCut: decisions.ErrorShutdown, errTotalTimeout: decisions.ErrorTimeout,
 			errFirstByteTimeout: decisions.ErrorTimeout, errIdleTimeout: decisions.ErrorTimeout,
 		} {
-			f := &failure{left: left, blame: excluded("%w", blame), err: worker}
-			if got := errorType(&attempt{outcome: outcome{f: f}}); got != want {
-				t.Errorf("%v, sent %v: %q, want %q", blame, left, got, want)
+			f := &failure{sent: left, fault: excluded("%w", fault), err: worker}
+			if got := errorType(&attempt{outcome: outcome{failure: f}}); got != want {
+				t.Errorf("%v, sent %v: %q, want %q", fault, left, got, want)
 			}
 		}
 	}
 	broke := errors.New("connection refused")
 	for want, f := range map[string]*failure{
-		decisions.ErrorConnect:  {blame: broke, err: worker},
-		decisions.ErrorGateway:  {blame: excluded("%w", broke), err: worker},
-		decisions.ErrorCut:      {left: true, blame: broke, err: worker},
-		"503":                   {status: 503, blame: broke, err: worker},
-		decisions.ErrorProtocol: {left: true, blame: broke, err: &openai.Error{Code: openai.CodeWorkerProtocol}},
+		decisions.ErrorConnect:  {fault: broke, err: worker},
+		decisions.ErrorGateway:  {fault: excluded("%w", broke), err: worker},
+		decisions.ErrorCut:      {sent: true, fault: broke, err: worker},
+		"503":                   {status: 503, fault: broke, err: worker},
+		decisions.ErrorProtocol: {sent: true, fault: broke, err: &openai.Error{Code: openai.CodeWorkerProtocol}},
 	} {
-		if got := errorType(&attempt{outcome: outcome{f: f}}); got != want {
+		if got := errorType(&attempt{outcome: outcome{failure: f}}); got != want {
 			t.Errorf("%+v: %q, want %q", f, got, want)
 		}
 	}

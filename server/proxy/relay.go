@@ -52,34 +52,34 @@ const (
 // relayRefusal handles an answer that is not 2xx.
 func relayRefusal(a *attempt, resp *http1.Response) *failure {
 	after, asked := retryAfter(resp.Header, time.Now())
-	f, passes := statusVerdict(resp.Status, after, asked)
+	f, passes := statusFailure(resp.Status, after, asked)
 	if resp.Status == http.StatusServiceUnavailable && !asked {
 		e, _ := openai.ErrorOf(readRefusal(a, resp))
 		e.Status = resp.Status
-		f, _ = engineVerdict(e)
+		f, _ = engineFailure(e)
 	}
-	if f.demote && a.x.in.Dialect == openai.Other {
-		f.cool = 0 // what a path says of one client is nothing against the worker
+	if f.backoffIfOthers && a.x.in.Dialect == openai.Other {
+		f.backoff = 0 // what a path says of one client is nothing against the worker
 	}
 	if passes && a.x.in.Dialect == openai.Other {
-		return passRaw(a, resp, f.blame)
+		return passRaw(a, resp, f.fault)
 	}
 	if !passes {
 		return &f
 	}
 	body := readRefusal(a, resp)
-	a.blame = f.blame
-	a.answered(time.Now(), f.blame)
+	a.fault = f.fault
+	a.answered(time.Now(), f.fault)
 	passRefusal(a, resp, body)
-	a.x.ending.cause = f.blame.Error()
+	a.x.ending.cause = f.fault.Error()
 	return nil
 }
 
 // passRaw gives the client a 4xx of a path that is passed untouched, as it is.
-func passRaw(a *attempt, resp *http1.Response, blame error) *failure {
-	f := relayRaw(a, resp, blame)
-	if f == nil && a.blame == nil {
-		a.blame, a.x.ending.result = blame, decisions.Refused
+func passRaw(a *attempt, resp *http1.Response, fault error) *failure {
+	f := relayRaw(a, resp, fault)
+	if f == nil && a.fault == nil {
+		a.fault, a.x.ending.result = fault, decisions.Refused
 	}
 	return f
 }
@@ -199,7 +199,7 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	x.ending.result = decisions.OK
 	a.remember(answer.ID)
 	if err := x.answerWhole(resp.Status, resp.Header, buf.Bytes()); err != nil {
-		a.blame, x.ending.result = excluded("%w", errClientGone), decisions.ClientGone
+		a.fault, x.ending.result = excluded("%w", errClientGone), decisions.ClientGone
 	}
 	return nil
 }
@@ -255,19 +255,19 @@ func tooLarge(a *attempt, what string, bytes int) *failure {
 	a.x.estimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
 	most := a.x.in.Snap.File.MaxResponseBytes
 	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
-	return &failure{left: true, blame: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,
+	return &failure{sent: true, fault: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,
 		Message: fmt.Sprintf("The worker sent %s of more than %v. Ask for less at once, or have the operator raise max_response_bytes.", what, most)}}
 }
 
 // engineError handles an error object inside a 2xx answer: the status that it
 // should have had decides.
 func engineError(a *attempt, e openai.EngineError, body []byte) *failure {
-	f, passes := engineVerdict(e)
+	f, passes := engineFailure(e)
 	if !passes {
 		return &f
 	}
-	a.blame = f.blame
-	a.answered(time.Now(), f.blame)
+	a.fault = f.fault
+	a.answered(time.Now(), f.fault)
 	passRefusal(a, &http1.Response{Status: e.Status, Header: http.Header{}}, body)
 	return nil
 }
@@ -288,8 +288,8 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 }
 
 // relayRaw copies an answer that is not looked into, and flushes what has come
-// whenever the worker pauses. blame is what its status says of the worker.
-func relayRaw(a *attempt, resp *http1.Response, blame error) *failure {
+// whenever the worker pauses. fault is what its status says of the worker.
+func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 	x := a.x
 	x.answer.stopBeats() // there is no place for a comment in bytes that are not looked into
 	kept := x.s.scratch.copies.Get().(*[]byte)
@@ -302,7 +302,7 @@ func relayRaw(a *attempt, resp *http1.Response, blame error) *failure {
 	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
 		return a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
 	}
-	a.answered(time.Now(), blame)
+	a.answered(time.Now(), fault)
 	x.answer.head(resp.Status, func(h http.Header) {
 		x.clientHeader(h, resp.Header)
 		if x.in.Dialect == openai.Other {
@@ -321,7 +321,7 @@ func relayRaw(a *attempt, resp *http1.Response, blame error) *failure {
 	x.ending.result = decisions.OK
 	for {
 		if n > 0 && x.answer.write((*kept)[:n], resp.ContentLength < 0) != nil {
-			a.blame, x.ending.result, x.answer.abort = excluded("%w", errClientGone), decisions.ClientGone, true
+			a.fault, x.ending.result, x.answer.abort = excluded("%w", errClientGone), decisions.ClientGone, true
 			return nil
 		}
 		if errors.Is(err, io.EOF) {
@@ -341,7 +341,7 @@ func relayRaw(a *attempt, resp *http1.Response, blame error) *failure {
 // cutRaw ends a raw answer whose rest is missing: by a broken connection, since
 // its bytes have no place for an error.
 func cutRaw(a *attempt, f *failure) {
-	a.blame, a.x.answer.abort = f.blame, true
+	a.fault, a.x.answer.abort = f.fault, true
 	a.x.ending.result, a.x.ending.code, a.x.ending.cause = decisions.Truncated, string(f.err.Code), f.err.Cause.Error()
 	if a.x.gone() {
 		a.x.ending.result = decisions.ClientGone

@@ -105,9 +105,9 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 	case mark.Has(openai.MarkError):
 		return s.engineFailed(ev)
 	case mark.Has(openai.MarkMalformed):
-		return s.fault(protocolFailure("an event that is no JSON object"))
+		return s.fail(protocolFailure("an event that is no JSON object"))
 	case mark.Has(openai.MarkAborted) && s.usesEngine:
-		return s.fault(abortFailure())
+		return s.fail(abortFailure())
 	}
 	if id := s.tracker.ResponseID(); id != "" && !s.known {
 		s.known = true
@@ -238,13 +238,13 @@ func (s *stream) broken(err error) *failure {
 	case eof:
 		err = errTruncated
 	case errors.Is(err, openai.ErrEventTooLarge):
-		f, _ := s.fault(tooLarge(s.attempt, "an event", int(s.x.in.Snap.File.MaxResponseBytes)))
+		f, _ := s.fail(tooLarge(s.attempt, "an event", int(s.x.in.Snap.File.MaxResponseBytes)))
 		return f
 	case errors.Is(err, intake.ErrBodyMemory):
-		f, _ := s.fault(s.noAnswerMemory(openai.MaxEvent))
+		f, _ := s.fail(s.noAnswerMemory(openai.MaxEvent))
 		return f
 	}
-	f, _ := s.fault(s.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err}))
+	f, _ := s.fail(s.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err}))
 	return f
 }
 
@@ -263,10 +263,10 @@ func (s *stream) complete() {
 	s.finish(telemetry.EndCompleted)
 }
 
-// fault handles a worker that failed: as a failure while nothing is sent, else with one
+// fail handles a worker that failed: as a failure while nothing is sent, else with one
 // error frame. The request may have caused what the engine reports, and any failure
 // before the first content; a connection that ends after it is the worker's fault.
-func (s *stream) fault(f *failure) (*failure, bool) {
+func (s *stream) fail(f *failure) (*failure, bool) {
 	if !s.x.answer.committed() {
 		return f, false
 	}
@@ -275,10 +275,10 @@ func (s *stream) fault(f *failure) (*failure, bool) {
 		return nil, true
 	}
 	var lost *http1.SendError
-	if f.mayBeCaused() && !(s.content && errors.As(f.blame, &lost)) && !s.provenAtFault() {
-		f.blame = unproven(f.blame)
+	if f.mayBeCaused() && !(s.content && errors.As(f.fault, &lost)) && !s.provenAtFault() {
+		f.fault = excludedAsUnproven(f.fault)
 	}
-	s.cut(f.err, f.blame)
+	s.cut(f.err, f.fault)
 	return nil, true
 }
 
@@ -301,11 +301,11 @@ func (s *stream) book() {
 
 // cut ends an answer that has content with an error frame and no clean end of
 // its dialect.
-func (s *stream) cut(e *openai.Error, blame error) {
+func (s *stream) cut(e *openai.Error, fault error) {
 	s.out = append(s.out, s.frame(e)...)
 	err := s.flush()
 	s.book()
-	s.streamEnded(telemetry.EndTruncated, decisions.Truncated, blame)
+	s.streamEnded(telemetry.EndTruncated, decisions.Truncated, fault)
 	s.x.ending.code = string(e.Code)
 	if e.Cause != nil {
 		s.x.ending.cause = e.Cause.Error()
@@ -332,13 +332,13 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 	if !s.x.answer.committed() {
 		return engineError(s.attempt, e, ev.Data), true
 	}
-	verdict, _ := engineVerdict(e)
+	f, _ := engineFailure(e)
 	message := e.Message
 	if message == "" || e.Status >= 500 || s.m.Worker.RepeatsKey(ev.Data) {
 		message = "The worker failed before its answer was whole."
 	}
-	verdict.err = &openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: verdict.blame}
-	return s.fault(&verdict)
+	f.err = &openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: f.fault}
+	return s.fail(&f)
 }
 
 // clientLeft ends a stream whose client takes nothing any more.

@@ -72,7 +72,7 @@ func TestWhatNeverLeftBlamesNoWorker(t *testing.T) {
 			a := &attempt{cause: func() error { return nil }, x: &exchange{s: r.Proxy}, m: &control.Member{Name: "w0"}}
 			f := a.sendFailure(c.err)
 			counted := r.counter(`tierway_fd_exhausted_total{operation="connect"}`) > "0"
-			got := want{errors.Is(f.blame, routing.ErrExcluded), f.retry, f.left, f.gone, f.suspect, f.err.HTTPStatus(), f.err.Code, f.err.RetryAfter > 0, counted}
+			got := want{errors.Is(f.fault, routing.ErrExcluded), f.retry, f.sent, f.unreachable, f.recheck, f.err.HTTPStatus(), f.err.Code, f.err.RetryAfter > 0, counted}
 			if got != c.want {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}

@@ -58,5 +58,5 @@ func (a *attempt) uploadFailure() *failure {
 	if cause == nil {
 		return nil
 	}
-	return &failure{left: true, blame: excluded("%w: %w", errClientBody, cause), err: translate(answer)}
+	return &failure{sent: true, fault: excluded("%w: %w", errClientBody, cause), err: translate(answer)}
 }

@@ -30,14 +30,14 @@ func TestWhatAStatusMeans(t *testing.T) {
 		{status: 409, want: want{passes: true, excluded: true}},
 		{status: 413, want: want{passes: true, excluded: true}},
 		{status: 422, want: want{passes: true, excluded: true}},
-		{status: 401, want: want{excluded: true, retry: true, cool: coolMin, code: openai.CodeWorkerAuthFailed, status: 502}},
-		{status: 403, want: want{excluded: true, retry: true, cool: coolMin, code: openai.CodeWorkerAuthFailed, status: 502}},
+		{status: 401, want: want{excluded: true, retry: true, cool: backoffMin, code: openai.CodeWorkerAuthFailed, status: 502}},
+		{status: 403, want: want{excluded: true, retry: true, cool: backoffMin, code: openai.CodeWorkerAuthFailed, status: 502}},
 		{status: 408, want: want{excluded: true, retry: true, code: openai.CodeWorkerTimeout, status: 504}},
-		{status: 429, asked: true, want: want{excluded: true, retry: true, cool: coolMin, code: openai.CodeRateLimitExceeded, status: 429}},
-		{status: 503, asked: true, want: want{excluded: true, retry: true, cool: coolMin, code: openai.CodeOverloaded, status: 503}},
-		{status: 429, want: want{excluded: true, retry: true, cool: coolMin, code: openai.CodeRateLimitExceeded, status: 429}},
+		{status: 429, asked: true, want: want{excluded: true, retry: true, cool: backoffMin, code: openai.CodeRateLimitExceeded, status: 429}},
+		{status: 503, asked: true, want: want{excluded: true, retry: true, cool: backoffMin, code: openai.CodeOverloaded, status: 503}},
+		{status: 429, want: want{excluded: true, retry: true, cool: backoffMin, code: openai.CodeRateLimitExceeded, status: 429}},
 		{status: 429, after: 5 * time.Second, asked: true, want: want{excluded: true, retry: true, cool: 5 * time.Second, code: openai.CodeRateLimitExceeded, status: 429}},
-		{status: 503, after: time.Hour, asked: true, want: want{excluded: true, retry: true, cool: coolMax, code: openai.CodeOverloaded, status: 503}},
+		{status: 503, after: time.Hour, asked: true, want: want{excluded: true, retry: true, cool: backoffMax, code: openai.CodeOverloaded, status: 503}},
 		{status: 503, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 501, want: want{excluded: true, retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 500, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
@@ -47,8 +47,8 @@ func TestWhatAStatusMeans(t *testing.T) {
 		{status: 302, want: want{retry: true, code: openai.CodeWorkerProtocol, status: 502}},
 		{status: 100, want: want{retry: true, code: openai.CodeWorkerProtocol, status: 502}},
 	} {
-		f, passes := statusVerdict(c.status, c.after, c.asked)
-		got := want{passes: passes, excluded: errors.Is(f.blame, routing.ErrExcluded), retry: f.retry, cool: f.cool}
+		f, passes := statusFailure(c.status, c.after, c.asked)
+		got := want{passes: passes, excluded: errors.Is(f.fault, routing.ErrExcluded), retry: f.retry, cool: f.backoff}
 		if f.err != nil {
 			got.code, got.status = f.err.Code, f.err.HTTPStatus()
 		}
@@ -58,8 +58,8 @@ func TestWhatAStatusMeans(t *testing.T) {
 		if c.asked && f.err.RetryAfter != max(c.after, time.Second) {
 			t.Errorf("%d: the client is told to wait %v, the worker asked for %v", c.status, f.err.RetryAfter, c.after)
 		}
-		if f.blame == nil || !f.left {
-			t.Errorf("%d: a verdict without blame, or as if nothing had left", c.status)
+		if f.fault == nil || !f.sent {
+			t.Errorf("%d: a failure without fault, or as if nothing was sent", c.status)
 		}
 	}
 }

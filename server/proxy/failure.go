@@ -16,47 +16,47 @@ import (
 
 // failure is an attempt that gave the client nothing.
 type failure struct {
-	err     *openai.Error // what the client is told when no other worker does better
-	blame   error         // the breaker's verdict: wraps routing.ErrExcluded when the worker is not at fault
-	retry   bool          // another worker may do better
-	left    bool          // the body left for the worker
-	cool    time.Duration // the worker gets nothing for so long
-	demote  bool          // cool only where another worker can take over
-	gone    bool          // nobody took the connection
-	suspect bool          // its health is to be asked at once
-	status  int           // of the worker's answer; 0 without one
+	err             *openai.Error // what the client is told when no other worker does better
+	fault           error         // as the breaker counts it: wraps routing.ErrExcluded when the worker is not at fault
+	retry           bool          // another worker may do better
+	sent            bool          // the body left for the worker
+	backoff         time.Duration // the worker gets nothing for so long
+	backoffIfOthers bool          // backoff only where another worker can take over
+	unreachable     bool          // the worker took no connection
+	recheck         bool          // its health is checked at once
+	status          int           // of the worker's answer; 0 without one
 }
 
 // mayBeCaused reports whether the request itself may have caused the failure: it has
 // reached the worker. A timeout always counts: a worker that sends nothing hangs more
 // often than its request is at fault.
 func (f *failure) mayBeCaused() bool {
-	return f.left && !errors.Is(f.blame, routing.ErrExcluded) &&
-		!errors.Is(f.blame, errFirstByteTimeout) && !errors.Is(f.blame, errIdleTimeout)
+	return f.sent && !errors.Is(f.fault, routing.ErrExcluded) &&
+		!errors.Is(f.fault, errFirstByteTimeout) && !errors.Is(f.fault, errIdleTimeout)
 }
 
-// errAborted is the verdict on a worker whose engine gave up an answer, as vLLM does on
+// errAborted is the fault of a worker whose engine gave up an answer, as vLLM does on
 // SIGTERM.
 var errAborted = errors.New("the worker aborted the answer before it was whole")
 
 // abortFailure is the failure of an answer that its engine gave up.
 func abortFailure() *failure {
-	return &failure{left: true, retry: true, suspect: true, blame: errAborted,
+	return &failure{sent: true, retry: true, recheck: true, fault: errAborted,
 		err: &openai.Error{Code: openai.CodeWorkerError, Message: "The worker aborted its answer before it was whole.", Cause: errAborted}}
 }
 
 const (
-	// coolMax bounds what a worker may ask for by Retry-After: after it the
+	// backoffMax bounds what a worker may ask for by Retry-After: after it the
 	// worker is asked again.
-	coolMax = 30 * time.Second
-	// coolMin is how long a worker rests that sent 429 without saying how long, and
-	// the least for one that asked for less: an answer at once draws the traffic.
-	coolMin = time.Second
+	backoffMax = 30 * time.Second
+	// backoffMin is the backoff of a worker that sent 429 without a Retry-After, and the
+	// least: a worker that refuses answers fastest and would get the most requests.
+	backoffMin = time.Second
 	// retryAfterMax bounds what is read of a Retry-After. A later date is no plan.
 	retryAfterMax = 7 * 24 * time.Hour
-	// goneFor is how long a worker is left that took no connection, before its
-	// breaker opens: one health check finds out within it.
-	goneFor = time.Second
+	// unreachableFor is how long a worker that took no connection gets no requests before
+	// its breaker opens: one health check finds out within it.
+	unreachableFor = time.Second
 )
 
 // excluded makes an error that no breaker counts.
@@ -64,71 +64,71 @@ func excluded(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{routing.ErrExcluded}, args...)...)
 }
 
-// statusVerdict says what a worker's status other than 2xx means. It is the one
+// statusFailure says what a worker's status other than 2xx means. It is the one
 // classification of answers; passes is true for those that go to the client as
 // they are.
-func statusVerdict(status int, retryAfter time.Duration, asked bool) (f failure, passes bool) {
-	f.left, f.status = true, status
+func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure, passes bool) {
+	f.sent, f.status = true, status
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		f.blame, f.retry = excluded("the worker refused the gateway's key with %d", status), true
+		f.fault, f.retry = excluded("the worker refused the gateway's key with %d", status), true
 		// Nobody answers faster than who refuses: without a rest it would get the
 		// most. For a path that is passed untouched the refusal may be the client's.
-		f.cool, f.demote = coolMin, true
+		f.backoff, f.backoffIfOthers = backoffMin, true
 		f.err = &openai.Error{Code: openai.CodeWorkerAuthFailed, Message: "The worker refused the gateway's credentials. Its operator must check the worker's api_key_env."}
 	case status == http.StatusRequestTimeout:
-		f.blame, f.retry = excluded("the worker answered 408"), true
+		f.fault, f.retry = excluded("the worker answered 408"), true
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker gave up waiting for the request."}
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && asked:
-		f.blame, f.retry = excluded("the worker asked for less with %d", status), true
-		f.cool = coolMin
+		f.fault, f.retry = excluded("the worker asked for less with %d", status), true
+		f.backoff = backoffMin
 		if asked {
-			f.cool = min(max(retryAfter, coolMin), coolMax)
+			f.backoff = min(max(retryAfter, backoffMin), backoffMax)
 		}
-		f.err = &openai.Error{Code: openai.CodeOverloaded, RetryAfter: max(f.cool, retryAfter, time.Second), Message: "The workers are busy. Try again later."}
+		f.err = &openai.Error{Code: openai.CodeOverloaded, RetryAfter: max(f.backoff, retryAfter, time.Second), Message: "The workers are busy. Try again later."}
 		if status == http.StatusTooManyRequests {
 			f.err.Code = openai.CodeRateLimitExceeded
 		}
 	case status == http.StatusLoopDetected:
 		// The client may have written the Via header that the worker refuses.
-		f.blame, f.retry = excluded("the worker answered 508: it is a gateway that the request has passed, or the last of too many"), true
+		f.fault, f.retry = excluded("the worker answered 508: it is a gateway that the request has passed, or the last of too many"), true
 		f.err = &openai.Error{Code: openai.CodeLoopDetected,
 			Message: "The URL of the worker leads to a gateway that the request has passed before. Its operator must correct it."}
 	case status == http.StatusNotImplemented:
-		f.blame, f.retry = excluded("the worker answered 501: it lacks what the request needs"), true
+		f.fault, f.retry = excluded("the worker answered 501: it lacks what the request needs"), true
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker does not support what the request asks for."}
 	case status >= 500:
-		f.blame, f.retry, f.suspect = fmt.Errorf("the worker answered %d", status), true, true
-		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer.", Cause: f.blame}
+		f.fault, f.retry, f.recheck = fmt.Errorf("the worker answered %d", status), true, true
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer.", Cause: f.fault}
 	case status >= 400:
-		f.blame = excluded("the worker refused the request with %d", status)
+		f.fault = excluded("the worker refused the request with %d", status)
 		return f, true
 	default:
-		f.blame, f.retry = fmt.Errorf("the worker answered with status %d", status), true
-		f.err = &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer was not understood.", Cause: f.blame}
+		f.fault, f.retry = fmt.Errorf("the worker answered with status %d", status), true
+		f.err = &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer was not understood.", Cause: f.fault}
 	}
 	if f.err.Cause == nil {
-		f.err.Cause = f.blame
+		f.err.Cause = f.fault
 	}
 	return f, false
 }
 
-// engineVerdict is statusVerdict of an error without a Retry-After. An engine whose queue
+// engineFailure is statusFailure of an error without a Retry-After. An engine whose queue
 // is full rests as after a 429 without one.
-func engineVerdict(e openai.EngineError) (f failure, passes bool) {
+func engineFailure(e openai.EngineError) (f failure, passes bool) {
 	if e.Busy() {
-		return statusVerdict(e.Status, coolMin, true)
+		return statusFailure(e.Status, backoffMin, true)
 	}
-	return statusVerdict(e.Status, 0, false)
+	return statusFailure(e.Status, 0, false)
 }
 
 // sendFailure says what an exchange that broke off means.
 func (a *attempt) sendFailure(err error) *failure {
-	f := &failure{left: true, blame: err, retry: true}
+	f := &failure{sent: true, fault: err, retry: true}
 	var se *http1.SendError
 	prepared := true
 	if errors.As(err, &se) {
-		f.left, prepared = se.Phase > http1.PhaseConnect, se.Phase != http1.PhasePrepare
+		f.sent, prepared = se.Phase > http1.PhaseConnect, se.Phase != http1.PhasePrepare
 	}
 	cause := a.cause()
 	if cause == nil || errors.Is(cause, context.Canceled) { // net/http cancels by itself when a body fails
@@ -138,31 +138,31 @@ func (a *attempt) sendFailure(err error) *failure {
 	}
 	switch {
 	case !prepared:
-		f.blame, f.retry = excluded("%w", err), false
+		f.fault, f.retry = excluded("%w", err), false
 		f.err = &openai.Error{Code: openai.CodeInvalidValue, Cause: err,
 			Message: "The request's path, query or headers cannot be forwarded."}
 	case cause == nil && workers.OutOfResources(err):
 		a.x.s.Exhausted("connect", err)
-		f.blame, f.retry = excluded("%w", err), false // another worker needs a descriptor too
+		f.fault, f.retry = excluded("%w", err), false // another worker needs a descriptor too
 		f.err = &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: err,
 			Message: "The gateway has no file descriptor free. Try again later."}
-	case cause == nil && !f.left:
-		f.gone, f.suspect = true, true
+	case cause == nil && !f.sent:
+		f.unreachable, f.recheck = true, true
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "No worker could be reached.", Cause: err}
 	case cause == nil:
-		f.suspect = true
+		f.recheck = true
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker broke off before its answer was whole.", Cause: err}
 	case errors.Is(cause, errFirstByteTimeout), errors.Is(cause, errIdleTimeout):
-		f.blame, f.suspect = cause, true
+		f.fault, f.recheck = cause, true
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker did not answer in time.", Cause: cause}
 	case errors.Is(cause, errTotalTimeout):
-		f.blame, f.retry = excluded("%w", cause), false
+		f.fault, f.retry = excluded("%w", cause), false
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The request's time is over before its answer was whole.", Cause: cause}
 	case errors.Is(cause, ErrDrainCut):
-		f.blame, f.retry = excluded("%w", cause), false
+		f.fault, f.retry = excluded("%w", cause), false
 		f.err = shuttingDown()
 	default:
-		f.blame, f.retry = excluded("%w", errClientGone), false
+		f.fault, f.retry = excluded("%w", errClientGone), false
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The client left.", Cause: errClientGone}
 	}
 	return f
@@ -171,7 +171,7 @@ func (a *attempt) sendFailure(err error) *failure {
 // protocolFailure is an answer that is not what was asked for.
 func protocolFailure(format string, args ...any) *failure {
 	cause := fmt.Errorf(format, args...)
-	return &failure{left: true, retry: true, blame: cause,
+	return &failure{sent: true, retry: true, fault: cause,
 		err: &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer was not understood.", Cause: cause}}
 }
 
@@ -179,7 +179,7 @@ func protocolFailure(format string, args ...any) *failure {
 // answer was. The engine may have no other form, so that its worker is not at fault.
 func formFailure(what string) *failure {
 	f := protocolFailure("%s", what)
-	f.blame = excluded("%w", f.blame)
+	f.fault = excluded("%w", f.fault)
 	return f
 }
 
