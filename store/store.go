@@ -52,7 +52,7 @@ const (
 type Admin struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name"` // unique among those in force
-	Role      string            `json:"role"` // admin or viewer
+	Role      string            `json:"role" enum:"admin,viewer"`
 	Hint      string            `json:"hint"`
 	Digest    [sha256.Size]byte `json:"-"`
 	CreatedBy string            `json:"created_by,omitempty"`
@@ -147,7 +147,7 @@ type AuditEntry struct {
 	Before    string    `json:"before,omitempty"` // JSON
 	After     string    `json:"after,omitempty"`  // JSON
 	Outcome   string    `json:"outcome"`          // ok, or why it was refused
-	Hash      string    `json:"hash"`             // SHA-256 over this entry and the hash of the one before
+	Hash      string    `json:"hash" doc:"SHA-256 over this line and the hash of the one before."`
 }
 
 // AuditQuery selects audit entries, the newest first.

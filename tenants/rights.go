@@ -7,12 +7,14 @@ import (
 )
 
 // Rights are what a tenant, or one of its keys, may use. The rights of a key
-// narrow those of its tenant and never widen them.
+// narrow those of its tenant and never widen them. The tags describe them as the admin
+// API reads and writes them. A default above priority is stored as it was set, for the
+// day that priority is raised again.
 type Rights struct {
-	Tiers    []string `json:"tiers"`            // tiers and pools by name; nil: all, empty: none
-	Models   []string `json:"models"`           // globs of the model names that it may ask by; nil: all, empty: none
-	Priority Class    `json:"priority"`         // the most urgent class that it may ask for
-	Default  Class    `json:"default_priority"` // the class of a request that asks for none, never above Priority
+	Tiers    []string `json:"tiers" required:"false" nullable:"true" maxItems:"500" maxLength:"100" doc:"Tiers and pools by name; null or absent: all, []: none."`
+	Models   []string `json:"models" required:"false" nullable:"true" maxItems:"500" maxLength:"200" doc:"Globs of the model names that may be asked by; null or absent: all, []: none."`
+	Priority Class    `json:"priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"The most urgent class that may be asked for; absent: interactive."`
+	Default  Class    `json:"default_priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"The class of a request that asks for none; never above priority."`
 }
 
 // permit is Rights, compiled. It is immutable.

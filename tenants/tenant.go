@@ -11,17 +11,19 @@ import (
 // Tenant is who may ask, as the database and the admin API hold it. Its printed
 // form holds no secret.
 type Tenant struct {
-	Name         string `json:"name"` // 1 to 63 of a-z, 0-9 and "-"
-	Disabled     bool   `json:"disabled"`
-	Rights              // of all its keys together
-	Weight       int    `json:"weight"`        // its share of the tokens beside other tenants of a class while both wait: 1 to MaxWeight; 0 is 1
-	Limits       Limits `json:"limits"`        // of all its keys together
-	IsolateCache bool   `json:"isolate_cache"` // its prompts share no engine's cache with other tenants
-	Degrade      bool   `json:"degrade"`       // a spent budget moves it to the cheapest tier it may use, instead of refusing
-	FailClosed   bool   `json:"fail_closed"`   // refused while Redis cannot say what other gateways admit, instead of limited by this one alone
+	Name     string `json:"name"` // 1 to 63 of a-z, 0-9 and "-"
+	Disabled bool   `json:"disabled" required:"false" nullable:"true" doc:"Its requests are refused."`
+	Rights          // of all its keys together
 
-	FromConfig bool      `json:"from_config"` // stands in config.yaml, so that no API changes it
-	Version    int64     `json:"version"`     // grows with every change
+	// Weight is from 1 to MaxWeight; 0 is 1.
+	Weight       int    `json:"weight" required:"false" nullable:"true" minimum:"1" maximum:"1000" doc:"Its share of the tokens beside other tenants of a class while both wait; absent: 1."`
+	Limits       Limits `json:"limits" required:"false" doc:"Of all its keys together; absent: none."`
+	IsolateCache bool   `json:"isolate_cache" required:"false" nullable:"true" doc:"Its prompts share no engine's cache with other tenants."`
+	Degrade      bool   `json:"degrade" required:"false" nullable:"true" doc:"A spent budget moves it to the cheapest tier it may use."`
+	FailClosed   bool   `json:"fail_closed" required:"false" nullable:"true" doc:"Refused while Redis is away."`
+
+	FromConfig bool      `json:"from_config" doc:"It stands in config.yaml and is changed there."`
+	Version    int64     `json:"version"` // grows with every change
 	CreatedAt  time.Time `json:"created_at,omitzero"`
 	UpdatedAt  time.Time `json:"updated_at,omitzero"`
 }
@@ -38,18 +40,18 @@ type Key struct {
 	ID     string            `json:"id"` // random, says nothing of the key
 	Tenant string            `json:"tenant"`
 	Name   string            `json:"name,omitempty"`
-	Hint   string            `json:"hint"` // its first and last characters, to tell keys apart
+	Hint   string            `json:"hint" doc:"First and last characters, to tell keys apart."`
 	Digest [sha256.Size]byte `json:"-"`
 	Rights                   // within its tenant's
-	Limits Limits            `json:"limits"` // besides its tenant's
+	Limits Limits            `json:"limits" required:"false" doc:"Of this key, besides its tenant's; absent: none."`
 
 	CreatedBy  string    `json:"created_by,omitempty"`
 	CreatedAt  time.Time `json:"created_at,omitzero"`
-	ExpiresAt  time.Time `json:"expires_at,omitzero"`   // zero: never
-	RevokedAt  time.Time `json:"revoked_at,omitzero"`   // zero: not revoked
-	LastUsedAt time.Time `json:"last_used_at,omitzero"` // to the minute
-	ReplacedBy string    `json:"replaced_by,omitempty"` // the id of the key that a rotation put in its place
-	FromConfig bool      `json:"from_config"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"` // zero: never
+	RevokedAt  time.Time `json:"revoked_at,omitzero"` // zero: not revoked
+	LastUsedAt time.Time `json:"last_used_at,omitzero" doc:"To the minute."`
+	ReplacedBy string    `json:"replaced_by,omitempty" doc:"The id of the key that a rotation put in its place."`
+	FromConfig bool      `json:"from_config" doc:"It stands in config.yaml and is changed there."`
 	Version    int64     `json:"version"`
 }
 

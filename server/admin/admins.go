@@ -27,15 +27,9 @@ type bootstrapRequest struct {
 }
 
 type adminView struct {
-	ID         string     `json:"id"`
-	Name       string     `json:"name"`
-	Role       string     `json:"role" enum:"admin,viewer"`
-	Hint       string     `json:"hint"`
-	Expired    bool       `json:"expired"`
-	FromConfig bool       `json:"from_config" doc:"It stands in config.yaml and is changed there."`
-	CreatedBy  string     `json:"created_by,omitempty"`
-	CreatedAt  *time.Time `json:"created_at,omitempty"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	store.Admin
+	Expired    bool `json:"expired"`
+	FromConfig bool `json:"from_config" doc:"It stands in config.yaml and is changed there."`
 }
 
 type adminAnswer struct {
@@ -48,8 +42,7 @@ type adminAnswer struct {
 func isConfigAdmin(ad store.Admin) bool { return ad.CreatedAt.IsZero() }
 
 func showAdmin(ad store.Admin) adminView {
-	return adminView{ID: ad.ID, Name: ad.Name, Role: ad.Role, Hint: ad.Hint, FromConfig: isConfigAdmin(ad), CreatedBy: ad.CreatedBy,
-		Expired: !ad.ExpiresAt.IsZero() && !time.Now().Before(ad.ExpiresAt), CreatedAt: optional(ad.CreatedAt), ExpiresAt: optional(ad.ExpiresAt)}
+	return adminView{Admin: ad, FromConfig: isConfigAdmin(ad), Expired: !ad.ExpiresAt.IsZero() && !time.Now().Before(ad.ExpiresAt)}
 }
 
 func (a *Plane) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[page[adminView]], error) {

@@ -54,24 +54,13 @@ func wants(accept, other string) bool {
 }
 
 type auditView struct {
-	ID        int64           `json:"id"`
-	At        time.Time       `json:"at"`
-	Actor     string          `json:"actor"`
-	Role      string          `json:"role,omitempty"`
-	Via       string          `json:"via"`
-	IP        string          `json:"ip,omitempty"`
-	RequestID string          `json:"request_id,omitempty"`
-	Action    string          `json:"action"`
-	Target    string          `json:"target"`
-	Before    json.RawMessage `json:"before,omitempty"`
-	After     json.RawMessage `json:"after,omitempty"`
-	Outcome   string          `json:"outcome"`
-	Hash      string          `json:"hash" doc:"SHA-256 over this line and the hash of the one before."`
+	store.AuditEntry
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
 }
 
 func showAudit(e store.AuditEntry) auditView {
-	return auditView{ID: e.ID, At: e.At.UTC(), Actor: e.Actor, Role: e.Role, Via: e.Via, IP: e.IP, RequestID: e.RequestID,
-		Action: e.Action, Target: e.Target, Before: storedJSON(e.Before), After: storedJSON(e.After), Outcome: e.Outcome, Hash: e.Hash}
+	return auditView{AuditEntry: e, Before: storedJSON(e.Before), After: storedJSON(e.After)}
 }
 
 // storedJSON returns a stored JSON text as it is; nil for none.

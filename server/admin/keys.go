@@ -7,32 +7,26 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"tierway/store"
 	"tierway/tenants"
 )
 
-// KeySettings is what may be changed of a key.
-type KeySettings struct {
-	Name string `json:"name" required:"false" nullable:"true" maxLength:"100" doc:"For people: what the key is used in."`
-	RightsSettings
-	Limits    tenants.Limits `json:"limits" required:"false" doc:"Of this key, besides its tenant's; absent: none."`
-	ExpiresAt *time.Time     `json:"expires_at" required:"false" nullable:"true" doc:"Absent: never."`
+// KeySettings describes what may be changed of a key.
+type KeySettings keyView
+
+// TransformSchema leaves what may be changed.
+func (KeySettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return only(s, "name", "tiers", "models", "priority", "default_priority", "limits", "expires_at")
 }
 
 type keyView struct {
-	ID     string `json:"id"`
-	Tenant string `json:"tenant"`
-	Hint   string `json:"hint" doc:"First and last characters, to tell keys apart."`
-	State  string `json:"state" enum:"active,grace,expired,revoked" doc:"grace: replaced by a rotation and still good."`
-	KeySettings
-	CreatedBy  string     `json:"created_by,omitempty"`
-	CreatedAt  *time.Time `json:"created_at,omitempty"`
-	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
-	LastUsedAt *time.Time `json:"last_used_at,omitempty" doc:"To the minute."`
-	ReplacedBy string     `json:"replaced_by,omitempty" doc:"The id of the key that a rotation put in its place."`
-	FromConfig bool       `json:"from_config" doc:"It stands in config.yaml and is changed there."`
-	Version    int64      `json:"version"`
-	Now        *usedNow   `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one key."`
+	tenants.Key
+	Name      string     `json:"name" required:"false" nullable:"true" maxLength:"100" doc:"For people: what the key is used in."`
+	ExpiresAt *time.Time `json:"expires_at" required:"false" nullable:"true" doc:"Absent: never."`
+	State     string     `json:"state" enum:"active,grace,expired,revoked" doc:"grace: replaced by a rotation and still good."`
+	Now       *usedNow   `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one key."`
 }
 
 type keyAnswer struct {
@@ -42,37 +36,24 @@ type keyAnswer struct {
 	Warnings []string `json:"warnings,omitempty" doc:"What of the settings does nothing with the configuration in force, and whose settings count."`
 }
 
-func keySettings(k tenants.Key) KeySettings {
-	return KeySettings{Name: k.Name, RightsSettings: RightsSettings(k.Rights), Limits: k.Limits, ExpiresAt: optional(k.ExpiresAt)}
-}
-
-// key returns the key with the settings.
-func (s KeySettings) key(k tenants.Key) tenants.Key {
-	k.Name, k.Rights, k.Limits, k.ExpiresAt = s.Name, tenants.Rights(s.RightsSettings), s.Limits, pointed(s.ExpiresAt)
-	return k
-}
-
-// check returns what is wrong with the settings beyond their form, where patch is
-// what was sent.
-func (s KeySettings) check(patch json.RawMessage, now time.Time) error {
-	if err := s.RightsSettings.check(patch); err != nil {
-		return err
+// mergedKey returns the key with a patch of its settings, checked beyond their form.
+func mergedKey(k tenants.Key, patch json.RawMessage, now time.Time) (tenants.Key, error) {
+	k, err := merged(k, patch)
+	if err == nil {
+		err = checkRights(k.Rights, patch)
 	}
-	if err := checkName("body.name", s.Name); err != nil {
-		return err
+	if err == nil {
+		err = checkName("body.name", k.Name)
 	}
-	if s.ExpiresAt != nil && !s.ExpiresAt.After(now) {
-		return invalid("body.expires_at", "it is over already: give a time to come, or revoke the key", s.ExpiresAt)
+	if err == nil && !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) {
+		err = invalid("body.expires_at", "it is over already: give a time to come, or revoke the key", k.ExpiresAt)
 	}
-	return nil
+	return k, err
 }
 
 func showKey(k tenants.Key, now time.Time) keyView {
-	settings := keySettings(k)
-	settings.RightsSettings = settings.inEffect()
-	return keyView{ID: k.ID, Tenant: k.Tenant, Hint: k.Hint, State: k.State(now), KeySettings: settings, CreatedBy: k.CreatedBy,
-		CreatedAt: optional(k.CreatedAt), RevokedAt: optional(k.RevokedAt), LastUsedAt: optional(k.LastUsedAt),
-		ReplacedBy: k.ReplacedBy, FromConfig: k.FromConfig, Version: k.Version}
+	k.Default = max(k.Default, k.Priority)
+	return keyView{Key: k, Name: k.Name, ExpiresAt: optional(k.ExpiresAt), State: k.State(now)}
 }
 
 func (a *Plane) listKeys(_ context.Context, in *struct {
@@ -107,11 +88,8 @@ func (a *Plane) createKey(ctx context.Context, in *struct {
 	TenantPath
 	Body json.RawMessage
 }) (*tagged[keyAnswer], error) {
-	settings, err := merged(KeySettings{}, in.Body)
+	wanted, err := mergedKey(tenants.Key{Tenant: in.Name}, in.Body, time.Now())
 	if err != nil {
-		return nil, err
-	}
-	if err := settings.check(in.Body, time.Now()); err != nil {
 		return nil, err
 	}
 	t, err := a.tenant(in.Name)
@@ -126,7 +104,7 @@ func (a *Plane) createKey(ctx context.Context, in *struct {
 		}
 		warnings = append(warnings, fmt.Sprintf("the tenant %q stands in config.yaml: what it may use and its limits are those of the file", in.Name))
 	}
-	k, secret, err := a.mint(ctx, settings.key(tenants.Key{Tenant: in.Name}))
+	k, secret, err := a.mint(ctx, wanted)
 	if err != nil {
 		return nil, a.failed("making a key", err)
 	}
@@ -145,14 +123,11 @@ func (a *Plane) updateKey(ctx context.Context, in *struct {
 		if !k.Valid(time.Now()) {
 			return over(k, time.Now())
 		}
-		settings, err := merged(keySettings(k), in.Body)
-		if err == nil {
-			err = settings.check(in.Body, time.Now())
-		}
+		changed, err := mergedKey(k, in.Body, time.Now())
 		if err != nil {
 			return err
 		}
-		made, err = a.control.Stores.SQL.UpdateKey(ctx, actorOf(ctx), settings.key(k), k.Version)
+		made, err = a.control.Stores.SQL.UpdateKey(ctx, actorOf(ctx), changed, k.Version)
 		return err
 	})
 	if err != nil {

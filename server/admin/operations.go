@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -188,6 +189,13 @@ func withDatabase[I, O any](a *Plane, h handler[I, O]) handler[I, O] {
 		}
 		return h(ctx, in)
 	}
+}
+
+// only leaves the properties of those names.
+func only(s *huma.Schema, names ...string) *huma.Schema {
+	maps.DeleteFunc(s.Properties, func(name string, _ *huma.Schema) bool { return !slices.Contains(names, name) })
+	s.Required = slices.DeleteFunc(s.Required, func(name string) bool { return !slices.Contains(names, name) })
+	return s
 }
 
 // bodyOf makes the body of an operation be checked as a T and given to its

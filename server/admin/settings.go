@@ -14,25 +14,10 @@ import (
 	"tierway/tenants"
 )
 
-// RightsSettings is tenants.Rights as the API reads and writes it. A default above priority
-// is stored as it was set, for the day that priority is raised again.
-type RightsSettings struct {
-	Tiers    []string      `json:"tiers" required:"false" nullable:"true" maxItems:"500" maxLength:"100" doc:"Tiers and pools by name; null or absent: all, []: none."`
-	Models   []string      `json:"models" required:"false" nullable:"true" maxItems:"500" maxLength:"200" doc:"Globs of the model names that may be asked by; null or absent: all, []: none."`
-	Priority tenants.Class `json:"priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"The most urgent class that may be asked for; absent: interactive."`
-	Default  tenants.Class `json:"default_priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"The class of a request that asks for none; never above priority."`
-}
-
-// inEffect returns the settings as they are shown: the default as requests get it.
-func (r RightsSettings) inEffect() RightsSettings {
-	r.Default = max(r.Default, r.Priority)
-	return r
-}
-
-// check returns what is wrong with the settings beyond their form, where patch is
+// checkRights returns what is wrong with rights beyond their form, where patch is
 // what was sent: a default above priority, if it was sent so, and names that no
 // tier or model can have.
-func (r RightsSettings) check(patch json.RawMessage) error {
+func checkRights(r tenants.Rights, patch json.RawMessage) error {
 	sent, err := object(patch)
 	if err != nil {
 		return err

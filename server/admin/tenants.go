@@ -6,37 +6,41 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"tierway/store"
 	"tierway/tenants"
 )
 
-// TenantSettings is what may be changed of a tenant.
-type TenantSettings struct {
-	Disabled bool `json:"disabled" required:"false" nullable:"true" doc:"Its requests are refused."`
-	RightsSettings
-	Weight       int            `json:"weight" required:"false" nullable:"true" minimum:"1" maximum:"1000" doc:"Its share of the tokens beside other tenants of a class while both wait; absent: 1."`
-	Limits       tenants.Limits `json:"limits" required:"false" doc:"Of all its keys together; absent: none."`
-	IsolateCache bool           `json:"isolate_cache" required:"false" nullable:"true" doc:"Its prompts share no engine's cache with other tenants."`
-	Degrade      bool           `json:"degrade" required:"false" nullable:"true" doc:"A spent budget moves it to the cheapest tier it may use."`
-	FailClosed   bool           `json:"fail_closed" required:"false" nullable:"true" doc:"Refused while Redis is away."`
+// tenantSettings names what may be changed of a tenant.
+func tenantSettings() []string {
+	return []string{"disabled", "tiers", "models", "priority", "default_priority", "weight", "limits", "isolate_cache", "degrade", "fail_closed"}
+}
+
+// TenantSettings describes what may be changed of a tenant.
+type TenantSettings tenants.Tenant
+
+// TransformSchema leaves what may be changed.
+func (TenantSettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return only(s, tenantSettings()...)
 }
 
 type tenantCreate struct {
 	Name string `json:"name" pattern:"^[a-z0-9-]{1,63}$" patternDescription:"1 to 63 of a-z, 0-9 and -" doc:"Cannot be changed."`
-	TenantSettings
+	tenants.Tenant
 	IssueKey bool   `json:"issue_key" required:"false" doc:"Make a key too; the answer holds it, once."`
 	KeyName  string `json:"key_name" required:"false" maxLength:"100" doc:"The key's name."`
 }
 
+// TransformSchema leaves what may be set.
+func (tenantCreate) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return only(s, append(tenantSettings(), "name", "issue_key", "key_name")...)
+}
+
 type tenantView struct {
-	Name string `json:"name"`
-	TenantSettings
-	Keys       int        `json:"keys" doc:"Those that may be used."`
-	FromConfig bool       `json:"from_config" doc:"It stands in config.yaml and is changed there."`
-	Version    int64      `json:"version"`
-	CreatedAt  *time.Time `json:"created_at,omitempty"`
-	UpdatedAt  *time.Time `json:"updated_at,omitempty"`
-	Now        *usedNow   `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one tenant."`
+	tenants.Tenant
+	Keys int      `json:"keys" doc:"Those that may be used."`
+	Now  *usedNow `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one tenant."`
 }
 
 // usedNow is what of limits is used at the moment, as this gateway knows it.
@@ -58,25 +62,11 @@ type tenantAnswer struct {
 	Warnings []string   `json:"warnings,omitempty" doc:"What of the settings does nothing with the configuration in force."`
 }
 
-// tenant returns the tenant with the settings.
-func (s TenantSettings) tenant(t tenants.Tenant) tenants.Tenant {
-	t.Disabled, t.Rights, t.Weight, t.Limits = s.Disabled, tenants.Rights(s.RightsSettings), s.Weight, s.Limits
-	t.IsolateCache, t.Degrade, t.FailClosed = s.IsolateCache, s.Degrade, s.FailClosed
-	return t
-}
-
-func tenantSettings(t tenants.Tenant) TenantSettings {
-	return TenantSettings{Disabled: t.Disabled, RightsSettings: RightsSettings(t.Rights), Weight: max(1, t.Weight), Limits: t.Limits,
-		IsolateCache: t.IsolateCache, Degrade: t.Degrade, FailClosed: t.FailClosed}
-}
-
-// showTenant returns the tenant as the API shows it, with how many of the keys are its
+// showTenant returns the tenant as requests meet it, with how many of the keys are its
 // own and in force.
 func showTenant(t tenants.Tenant, keys int) tenantView {
-	settings := tenantSettings(t)
-	settings.RightsSettings = settings.inEffect()
-	return tenantView{Name: t.Name, TenantSettings: settings, Keys: keys, FromConfig: t.FromConfig, Version: t.Version,
-		CreatedAt: optional(t.CreatedAt), UpdatedAt: optional(t.UpdatedAt)}
+	t.Weight, t.Default = max(1, t.Weight), max(t.Default, t.Priority)
+	return tenantView{Tenant: t, Keys: keys}
 }
 
 // countKeys returns how many keys each tenant has in force.
@@ -113,7 +103,7 @@ func (a *Plane) getTenant(_ context.Context, in *TenantPath) (*tagged[tenantView
 func (a *Plane) createTenant(ctx context.Context, in *struct{ Body json.RawMessage }) (*tagged[tenantAnswer], error) {
 	c, err := merged(tenantCreate{}, in.Body)
 	if err == nil {
-		err = c.check(in.Body)
+		err = checkRights(c.Rights, in.Body)
 	}
 	if err == nil {
 		err = checkName("body.key_name", c.KeyName)
@@ -124,7 +114,8 @@ func (a *Plane) createTenant(ctx context.Context, in *struct{ Body json.RawMessa
 	if _, err := a.tenant(c.Name); err == nil { // config.yaml's are not in the database
 		return nil, a.failed("making a tenant", store.ErrExists)
 	}
-	made, err := a.control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), c.tenant(tenants.Tenant{Name: c.Name}))
+	c.Tenant.Name = c.Name
+	made, err := a.control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), c.Tenant)
 	if err != nil {
 		return nil, a.failed("making a tenant", err)
 	}
@@ -148,14 +139,14 @@ func (a *Plane) updateTenant(ctx context.Context, in *struct {
 }) (*tagged[tenantAnswer], error) {
 	var made tenants.Tenant
 	err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) error {
-		settings, err := merged(tenantSettings(t), in.Body)
+		changed, err := merged(t, in.Body)
 		if err == nil {
-			err = settings.check(in.Body)
+			err = checkRights(changed.Rights, in.Body)
 		}
 		if err != nil {
 			return err
 		}
-		made, err = a.control.Stores.SQL.UpdateTenant(ctx, actorOf(ctx), settings.tenant(t), t.Version)
+		made, err = a.control.Stores.SQL.UpdateTenant(ctx, actorOf(ctx), changed, t.Version)
 		return err
 	})
 	if err != nil {
