@@ -15,11 +15,11 @@ import (
 
 // Change is one difference between two configurations, without secrets.
 type Change struct {
-	Path   string `json:"path"`   // tiers, workers, keys and other items go by name: tiers[small].workers[small-0].weight
-	Op     string `json:"op"`     // add, remove or replace
-	Old    string `json:"old"`    // short and without secrets; empty for add
-	New    string `json:"new"`    // likewise; empty for remove
-	Effect string `json:"effect"` // live, drain or restart
+	Path   string `json:"path"` // tiers, workers, keys and other items go by name: tiers[small].workers[small-0].weight
+	Op     string `json:"op" enum:"add,remove,replace"`
+	Old    string `json:"old,omitempty"` // short and without secrets; empty for add
+	New    string `json:"new,omitempty"` // likewise; empty for remove
+	Effect string `json:"effect" enum:"live,drain,restart" doc:"At once; at once, while requests under way finish; or after a restart."`
 }
 
 // Changes returns how two configurations differ in what they mean: a default that

@@ -15,12 +15,13 @@ import (
 // set, one that deserves a look. Neither Message nor Hint ever holds a value
 // that came from the environment or that stands where a secret would.
 type Problem struct {
-	File         string // as given to Load or Parse; "command line" for FromFlags
-	Line, Column int    // from 1, the column in characters; 0 where there is no source
-	Path         string // dotted, such as tiers[0].workers[1].weight; "" for the whole file
-	Message      string // the field's value and what is wrong with it
-	Hint         string // the way out; may be empty
-	Warning      bool   // the configuration works all the same
+	File    string `json:"file,omitempty"` // as given to Load or Parse; "command line" for FromFlags
+	Line    int    `json:"line" doc:"From 1; 0: nowhere in the file."`
+	Column  int    `json:"column"`         // in characters, from 1; 0 where there is no source
+	Path    string `json:"path,omitempty"` // dotted, such as tiers[0].workers[1].weight; "" for the whole file
+	Message string `json:"message"`        // the field's value and what is wrong with it
+	Hint    string `json:"hint,omitempty"` // the way out; may be empty
+	Warning bool   `json:"-"`              // the configuration works all the same
 
 	hide bool // the source from this position on may hold a secret
 }

@@ -7,23 +7,24 @@ import (
 )
 
 // Filter selects records. Absent conditions do not matter; a record has to match all
-// the others. The tags describe it as the admin API's query.
+// the others. The tags describe it as a query and a body of the
+// admin API.
 type Filter struct {
-	Since     time.Time `query:"since" doc:"RFC 3339; only requests that came then or later."`
-	Until     time.Time `query:"until" doc:"RFC 3339; only requests that came before."`
-	Tenant    string    `query:"tenant" maxLength:"63"`
-	Tier      string    `query:"tier" maxLength:"200" doc:"The tier or pool."`
-	Worker    string    `query:"worker" maxLength:"200" doc:"One that was asked, the last or before it."`
-	Outcome   string    `query:"outcome" enum:"ok,refused,failed,truncated,client_gone"`
-	Reason    string    `query:"reason" pattern:"^[a-z0-9_]{1,100}$" doc:"Why a worker was chosen, the last or one before it."`
-	Rule      string    `query:"rule" maxLength:"100" doc:"Why the tier was chosen."`
-	Model     string    `query:"model" maxLength:"300" doc:"As it was asked for, or as the worker was asked for it."`
-	Class     string    `query:"class" enum:"interactive,background,batch"`
-	Code      string    `query:"code" pattern:"^[a-z0-9_]{1,100}$" doc:"Of the error that was answered."`
-	Status    int       `query:"status" minimum:"100" maximum:"599" doc:"As sent; 499: the client left before any."`
-	MinMs     float64   `query:"min_ms" minimum:"0" doc:"Only requests that took as long or longer, in milliseconds."`
-	RequestID string    `query:"request_id" maxLength:"128"`
-	Search    string    `query:"q" maxLength:"100" doc:"A part of the request id, tenant, key, model, tier, worker or code, in any case."`
+	Since     time.Time `query:"since" json:"since,omitzero" doc:"RFC 3339; only requests that came then or later."`
+	Until     time.Time `query:"until" json:"until,omitzero" doc:"RFC 3339; only requests that came before."`
+	Tenant    string    `query:"tenant" json:"tenant,omitempty" maxLength:"63"`
+	Tier      string    `query:"tier" json:"tier,omitempty" maxLength:"200" doc:"The tier or pool."`
+	Worker    string    `query:"worker" json:"worker,omitempty" maxLength:"200" doc:"One that was asked, the last or before it."`
+	Outcome   string    `query:"outcome" json:"outcome,omitempty" enum:"ok,refused,failed,truncated,client_gone"`
+	Reason    string    `query:"reason" json:"reason,omitempty" pattern:"^[a-z0-9_]{1,100}$" doc:"Why a worker was chosen, the last or one before it."`
+	Rule      string    `query:"rule" json:"rule,omitempty" maxLength:"100" doc:"Why the tier was chosen."`
+	Model     string    `query:"model" json:"model,omitempty" maxLength:"300" doc:"As it was asked for, or as the worker was asked for it."`
+	Class     string    `query:"class" json:"class,omitempty" enum:"interactive,background,batch"`
+	Code      string    `query:"code" json:"code,omitempty" pattern:"^[a-z0-9_]{1,100}$" doc:"Of the error that was answered."`
+	Status    int       `query:"status" json:"status,omitempty" minimum:"100" maximum:"599" doc:"As sent; 499: the client left before any."`
+	MinMs     float64   `query:"min_ms" json:"min_ms,omitempty" minimum:"0" doc:"Only requests that took as long or longer, in milliseconds."`
+	RequestID string    `query:"request_id" json:"request_id,omitempty" maxLength:"128"`
+	Search    string    `query:"q" json:"q,omitempty" maxLength:"100" doc:"A part of the request id, tenant, key, model, tier, worker or code, in any case."`
 }
 
 // Matches reports whether the filter selects a record.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"tierway/config"
 	"tierway/decisions"
 	"tierway/replay"
 	"tierway/server/admin"
@@ -102,7 +103,7 @@ type (
 	}
 	replayShown struct {
 		replay.Report
-		Changes []admin.ChangeView
+		Changes []config.Change
 	}
 )
 

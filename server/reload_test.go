@@ -238,11 +238,11 @@ func TestReloadsAreDoneOneByOne(t *testing.T) {
 	all.Wait()
 	from.write(text(50))
 	preview, err := r.Reload(t.Context(), control.ReloadRequest{DryRun: true})
-	if err != nil || len(preview.Changes) != 1 || r.control.Snapshot().File.Hash() == preview.Hash {
+	if err != nil || len(preview.Changes) != 1 || r.control.Snapshot().File.Hash() == preview.ToHash {
 		t.Fatalf("%v %+v", err, preview)
 	}
 	from.write(text(60))
-	if _, err := r.Reload(t.Context(), control.ReloadRequest{Expect: preview.Hash}); !errors.Is(err, control.ErrChanged) {
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{Expect: preview.ToHash}); !errors.Is(err, control.ErrChanged) {
 		t.Errorf("a file that is another one than previewed: %v", err)
 	}
 	if r.control.FileRejected() {

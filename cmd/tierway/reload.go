@@ -16,6 +16,7 @@ import (
 
 	"tierway/config"
 	"tierway/server/admin"
+	"tierway/server/control"
 )
 
 type reloadFlags struct {
@@ -82,7 +83,8 @@ func showProblems(c *cobra.Command, err error) error {
 
 // problemOf returns a problem as check prints it.
 func problemOf(p admin.ProblemView) config.Problem {
-	return config.Problem{File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint, Warning: p.Severity == "warning"}
+	p.Warning = p.Severity == "warning"
+	return p.Problem
 }
 
 func printReload(w io.Writer, r admin.ReloadAnswer) error {
@@ -118,7 +120,7 @@ func counted(n int, one string) string {
 }
 
 // change writes the values of a change.
-func change(c admin.ChangeView) string {
+func change(c config.Change) string {
 	switch c.Op {
 	case "add":
 		return c.New
@@ -128,7 +130,7 @@ func change(c admin.ChangeView) string {
 	return c.Old + " → " + c.New
 }
 
-func impactLines(im admin.ImpactView) []string {
+func impactLines(im control.Impact) []string {
 	var lines []string
 	list := func(what string, names []string) {
 		if len(names) > 0 {

@@ -9,8 +9,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
+	"tierway/config"
 	"tierway/replay"
 	"tierway/routing"
+	"tierway/server/control"
 	"tierway/tenants"
 	"tierway/tiers"
 )
@@ -20,14 +22,17 @@ import (
 const maxAdminBody = 1 << 20
 
 // schemaName names a type in the document: as in Go, with the word Replay before the
-// names of its package, which others have too.
+// names of its package, which others have too, and View behind what has no view of its own.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.PkgPath() == reflect.TypeFor[replay.Report]().PkgPath() {
+	switch {
+	case t.PkgPath() == reflect.TypeFor[replay.Report]().PkgPath():
 		return "Replay" + name
+	case t == reflect.TypeFor[config.Change](), t == reflect.TypeFor[control.Impact]():
+		return name + "View"
 	}
 	return name
 }

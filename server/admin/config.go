@@ -32,12 +32,7 @@ type configView struct {
 // ProblemView is one thing that is wrong with a configuration.
 type ProblemView struct {
 	Severity string `json:"severity" enum:"error,warning"`
-	File     string `json:"file,omitempty"`
-	Line     int    `json:"line" doc:"From 1; 0: nowhere in the file."`
-	Column   int    `json:"column"`
-	Path     string `json:"path,omitempty"`
-	Message  string `json:"message"`
-	Hint     string `json:"hint,omitempty"`
+	config.Problem
 }
 
 type configText struct {
@@ -51,43 +46,19 @@ type validation struct {
 
 // ReloadAnswer is what a reload changed, or would change.
 type ReloadAnswer struct {
-	DryRun     bool          `json:"dry_run"`
-	Generation int64         `json:"generation" doc:"Of the configuration in force afterwards."`
-	FromHash   string        `json:"from_hash"`
-	ToHash     string        `json:"to_hash" doc:"For If-Match: what was previewed is what is reloaded."`
-	Changes    []ChangeView  `json:"changes" nullable:"false"`
-	Impact     ImpactView    `json:"impact"`
-	Problems   []ProblemView `json:"problems" nullable:"false" doc:"Warnings; a configuration with errors is refused."`
-}
-
-// ChangeView is one key that is another than before.
-type ChangeView struct {
-	Path   string `json:"path"`
-	Op     string `json:"op" enum:"add,remove,replace"`
-	Old    string `json:"old,omitempty"`
-	New    string `json:"new,omitempty"`
-	Effect string `json:"effect" enum:"live,drain,restart" doc:"At once; at once, while requests under way finish; or after a restart."`
-}
-
-// ImpactView is what a reload does to the workers.
-type ImpactView struct {
-	WorkersAdded   []string           `json:"workers_added" nullable:"false"`
-	WorkersRemoved []string           `json:"workers_removed" nullable:"false" doc:"They finish what they have."`
-	AffinityMoved  map[string]float64 `json:"affinity_moved" doc:"By pool: the share of prompts whose home is another worker."`
-	RestartNeeded  []string           `json:"restart_needed" nullable:"false"`
+	DryRun bool `json:"dry_run"`
+	control.ReloadResult
+	Problems []ProblemView `json:"problems" nullable:"false" doc:"Warnings; a configuration with errors is refused."`
 }
 
 // problemView returns a problem as the API shows it.
 func problemView(p config.Problem) ProblemView {
-	v := ProblemView{Severity: "error", File: p.File, Line: p.Line, Column: p.Column, Path: p.Path, Message: p.Message, Hint: p.Hint}
+	v := ProblemView{Severity: "error", Problem: p}
 	if p.Warning {
 		v.Severity = "warning"
 	}
 	return v
 }
-
-// changeView returns a change as the API shows it.
-func changeView(c config.Change) ChangeView { return ChangeView(c) }
 
 func (a *Plane) getConfig(context.Context, *struct{}) (*reply[configView], error) {
 	b, f := a.control.InForce(), a.control.Snapshot().File
@@ -149,15 +120,13 @@ func (a *Plane) reloadConfig(ctx context.Context, in *struct {
 	case errors.Is(err, control.ErrNoSource):
 		return nil, huma.Error409Conflict(err.Error())
 	case errors.Is(err, control.ErrChanged):
-		return nil, huma.Error412PreconditionFailed("The file is another one than was previewed: its hash is " + r.Hash + ". Preview it again.")
+		return nil, huma.Error412PreconditionFailed("The file is another one than was previewed: its hash is " + r.ToHash + ". Preview it again.")
 	case errors.Is(err, control.ErrRejected):
 		return nil, rejected(r.Problems)
 	case err != nil: // a reload asks no store: it is the file, or what the file asks for
 		return nil, a.unreadable(err)
 	}
-	return &tagged[ReloadAnswer]{ETag: `"` + r.Hash + `"`, Body: ReloadAnswer{DryRun: in.DryRun,
-		Generation: r.Generation, FromHash: r.FromHash, ToHash: r.Hash, Changes: mapped(r.Changes, changeView),
-		Impact: ImpactView(r.Impact), Problems: mapped(r.Problems, problemView)}}, nil
+	return &tagged[ReloadAnswer]{ETag: `"` + r.ToHash + `"`, Body: ReloadAnswer{DryRun: in.DryRun, ReloadResult: r, Problems: mapped(r.Problems, problemView)}}, nil
 }
 
 // rejected is the answer to a configuration with errors: all of them, each with

@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
 	"tierway/decisions"
 	"tierway/routing"
@@ -48,8 +45,6 @@ const (
 	// exportPatience is how long an export may take: one of 100,000 records, some
 	// 500 MB, at a megabyte a second.
 	exportPatience = 10 * time.Minute
-	// exportBatch is how many bytes of an export are written at once.
-	exportBatch = 256 << 10
 )
 
 func (a *Plane) listDecisions(_ context.Context, in *struct {
@@ -68,7 +63,12 @@ func (a *Plane) listDecisions(_ context.Context, in *struct {
 		return &written{Body: func(c huma.Context) {
 			defer a.exports.Add(-1)
 			found, _ := a.options.Decisions.Page(in.Cursor, in.Limit, in.Matches)
-			exportDecisions(c, found)
+			exportLines(c, "decisions.jsonl", time.Now().Add(exportPatience), func(yield func(any, error) bool) {
+				for i := len(found) - 1; i >= 0; i-- { // the oldest first
+					yield(found[i].Decision, nil)
+					found[i].Decision = nil // the log may have forgotten it by now
+				}
+			})
 		}}, nil
 	}
 	if in.Limit > listMost {
@@ -118,34 +118,6 @@ func short(c *routing.Choice) *routing.Choice {
 	s := *c
 	s.Candidates = []routing.Candidate{}
 	return &s
-}
-
-// exportDecisions writes records, the newest first, as lines, the oldest first.
-// A client that takes nothing, or takes too long, is left.
-func exportDecisions(c huma.Context, newest []decisions.Entry) {
-	c.SetHeader("Content-Type", ndjson)
-	c.SetHeader("Content-Disposition", `attachment; filename="decisions.jsonl"`)
-	c.SetStatus(http.StatusOK)
-	control := controller(humagin.Unwrap(c).Writer)
-	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may serve another request
-	end := time.Now().Add(exportPatience)
-	var lines bytes.Buffer
-	encoder := json.NewEncoder(&lines)
-	for i := len(newest) - 1; i >= 0; i-- {
-		err := encoder.Encode(newest[i].Decision)
-		newest[i].Decision = nil // the log may have forgotten it by now
-		if err != nil {
-			panic(http.ErrAbortHandler) // a part must not be taken for the whole
-		}
-		if lines.Len() >= exportBatch || i == 0 {
-			now := time.Now()
-			control.SetWriteDeadline(now.Add(min(streamStall, end.Sub(now)))) //nolint:errcheck // a writer without deadlines is a test's
-			if _, err := c.BodyWriter().Write(lines.Bytes()); err != nil {
-				panic(http.ErrAbortHandler)
-			}
-			lines.Reset()
-		}
-	}
 }
 
 // enter counts one more of what is bounded, or returns the answer to one too many.

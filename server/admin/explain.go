@@ -42,7 +42,7 @@ type RouteExplanation struct {
 	decisions.Explanation
 	Draft    *decisions.Explanation `json:"draft,omitempty" doc:"The same request under the draft, by the same chance."`
 	Changed  []string               `json:"changed,omitempty" doc:"What is another under the draft: outcome, tier, worker."`
-	Changes  []ChangeView           `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
+	Changes  []config.Change        `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
 	Warnings []ProblemView          `json:"warnings,omitempty" doc:"Of the draft."`
 }
 
@@ -86,7 +86,7 @@ func (a *Plane) draft(text *string, answer *RouteExplanation) (*control.Snapshot
 	if err != nil {
 		return nil, draftRejected(err)
 	}
-	answer.Changes = mapped(config.Changes(base, f), changeView)
+	answer.Changes = config.Changes(base, f)
 	answer.Warnings = mapped(f.Warnings(), problemView)
 	under, err := a.control.DraftOf(f)
 	if err != nil {

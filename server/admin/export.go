@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
 	"encoding/json"
 	"io"
+	"iter"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -105,33 +107,58 @@ type auditPage struct {
 	Next  *string     `json:"next_cursor" doc:"Ask for older ones with ?cursor; null: these are the oldest."`
 }
 
-// exportAudit writes all entries that a query selects, one a line. Each page is
-// bounded by itself, not the whole: a log may take minutes to read. An export that
-// breaks off, or that its client does not read, ends the connection without its last
-// chunk, so that a part does not look whole.
+// exportAudit writes all entries that a query selects, of which the first page was read.
 func (a *Plane) exportAudit(ctx context.Context, c huma.Context, q store.AuditQuery, entries []store.AuditEntry) {
+	ctx = context.WithoutCancel(ctx) // a log may take minutes to read
+	q.Limit = 200                    // as many as one question may ask for
+	exportLines(c, "audit.ndjson", time.Time{}, func(yield func(any, error) bool) {
+		for len(entries) > 0 {
+			for _, e := range entries {
+				yield(showAudit(e), nil)
+			}
+			q.Before = entries[len(entries)-1].ID
+			var err error
+			if entries, err = a.control.Stores.SQL.Audit(ctx, q); err != nil {
+				a.log.Warn("an export of the audit log broke off", "cause", err.Error())
+				yield(nil, err)
+			}
+		}
+	})
+}
+
+// exportBatch is how many bytes of an export are written at once.
+const exportBatch = 256 << 10
+
+// exportLines writes records as JSON lines, all of them before end unless it is zero. An
+// export that breaks off, or that its client does not read, ends the connection without its
+// last chunk, so that a part does not look whole.
+func exportLines(c huma.Context, file string, end time.Time, records iter.Seq2[any, error]) {
 	c.SetHeader("Content-Type", ndjson)
-	c.SetHeader("Content-Disposition", `attachment; filename="audit.ndjson"`)
+	c.SetHeader("Content-Disposition", `attachment; filename="`+file+`"`)
 	c.SetStatus(http.StatusOK)
 	control := controller(humagin.Unwrap(c).Writer)
 	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may serve another request
-	ctx = context.WithoutCancel(ctx)
-	out := json.NewEncoder(c.BodyWriter())
-	q.Limit = 200 // as many as one question may ask for
-	for len(entries) > 0 {
-		control.SetWriteDeadline(time.Now().Add(streamStall)) //nolint:errcheck // a writer without deadlines is a test's
-		for _, e := range entries {
-			if out.Encode(showAudit(e)) != nil {
-				panic(http.ErrAbortHandler)
-			}
+	var batch bytes.Buffer
+	encoder := json.NewEncoder(&batch)
+	write := func() {
+		by := time.Now().Add(streamStall)
+		if !end.IsZero() && end.Before(by) {
+			by = end
 		}
-		q.Before = entries[len(entries)-1].ID
-		var err error
-		if entries, err = a.control.Stores.SQL.Audit(ctx, q); err != nil {
-			a.log.Warn("an export of the audit log broke off", "cause", err.Error())
+		control.SetWriteDeadline(by) //nolint:errcheck // a writer without deadlines is a test's
+		if _, err := batch.WriteTo(c.BodyWriter()); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 	}
+	for record, err := range records {
+		if err != nil || encoder.Encode(record) != nil {
+			panic(http.ErrAbortHandler)
+		}
+		if batch.Len() >= exportBatch {
+			write()
+		}
+	}
+	write()
 }
 
 type usageView struct {

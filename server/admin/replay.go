@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"tierway/config"
 	"tierway/decisions"
 	"tierway/replay"
 )
@@ -20,28 +20,20 @@ type ReplayOrder struct {
 }
 
 // ReplayFilter is a decisions.Filter as a body carries it.
-type ReplayFilter struct {
-	Since     time.Time `json:"since,omitzero" doc:"Only requests that came then or later."`
-	Until     time.Time `json:"until,omitzero" doc:"Only requests that came before."`
-	Tenant    string    `json:"tenant,omitempty" maxLength:"63"`
-	Tier      string    `json:"tier,omitempty" maxLength:"200" doc:"The tier or pool."`
-	Worker    string    `json:"worker,omitempty" maxLength:"200" doc:"One that was asked, the last or before it."`
-	Outcome   string    `json:"outcome,omitempty" enum:"ok,refused,failed,truncated,client_gone"`
-	Reason    string    `json:"reason,omitempty" pattern:"^[a-z0-9_]{1,100}$" doc:"Why a worker was chosen, the last or one before it."`
-	Rule      string    `json:"rule,omitempty" maxLength:"100" doc:"Why the tier was chosen."`
-	Model     string    `json:"model,omitempty" maxLength:"300" doc:"As it was asked for, or as the worker was asked for it."`
-	Class     string    `json:"class,omitempty" enum:"interactive,background,batch"`
-	Code      string    `json:"code,omitempty" pattern:"^[a-z0-9_]{1,100}$" doc:"Of the error that was answered."`
-	Status    int       `json:"status,omitempty" minimum:"100" maximum:"599"`
-	MinMs     float64   `json:"min_ms,omitempty" minimum:"0" doc:"Only requests that took as long or longer, in milliseconds."`
-	RequestID string    `json:"request_id,omitempty" maxLength:"128"`
-	Search    string    `json:"q,omitempty" maxLength:"100" doc:"A part of the request id, tenant, key, model, tier, worker or code, in any case."`
+type ReplayFilter decisions.Filter
+
+// TransformSchema describes what a body says otherwise than a query.
+func (ReplayFilter) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Properties["since"].Description = "Only requests that came then or later."
+	s.Properties["until"].Description = "Only requests that came before."
+	s.Properties["status"].Description = ""
+	return s
 }
 
 type replayAnswer struct {
 	replay.Report
-	Changes  []ChangeView  `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
-	Warnings []ProblemView `json:"warnings,omitempty" doc:"Of the draft."`
+	Changes  []config.Change `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
+	Warnings []ProblemView   `json:"warnings,omitempty" doc:"Of the draft."`
 }
 
 const (

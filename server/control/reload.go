@@ -21,20 +21,20 @@ type ReloadRequest struct {
 
 // ReloadResult is what a reload changed, or would change.
 type ReloadResult struct {
-	Generation int64           `json:"generation"` // of the configuration in force afterwards
+	Generation int64           `json:"generation" doc:"Of the configuration in force afterwards."`
 	FromHash   string          `json:"from_hash"`
-	Hash       string          `json:"to_hash"`
-	Changes    []config.Change `json:"changes"`
+	ToHash     string          `json:"to_hash" doc:"For If-Match: what was previewed is what is reloaded."`
+	Changes    []config.Change `json:"changes" nullable:"false"`
 	Impact     Impact          `json:"impact"`
 	Problems   config.Problems `json:"problems"` // errors of a configuration that is refused, else warnings
 }
 
-// Impact is what a reload does to the workers.
+// Impact is what a reload does to the workers. One that moves is both added and removed.
 type Impact struct {
-	WorkersAdded   []string           `json:"workers_added"`   // one that moves is both added and removed
-	WorkersRemoved []string           `json:"workers_removed"` // finish what they have
-	AffinityMoved  map[string]float64 `json:"affinity_moved"`  // by pool: the share of prompts whose home is another worker
-	RestartNeeded  []string           `json:"restart_needed"`  // keys whose new values wait for a restart
+	WorkersAdded   []string           `json:"workers_added" nullable:"false"`
+	WorkersRemoved []string           `json:"workers_removed" nullable:"false" doc:"They finish what they have."`
+	AffinityMoved  map[string]float64 `json:"affinity_moved" doc:"By pool: the share of prompts whose home is another worker."`
+	RestartNeeded  []string           `json:"restart_needed" nullable:"false"` // keys whose new values wait for a restart
 }
 
 // The errors of a reload that is refused. Nothing has changed.
@@ -77,7 +77,7 @@ func (ctl *Control) FileRejected() bool { return ctl.rejected.Load() }
 // reload is Reload under its lock, for a file that was read.
 func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadResult, error) {
 	old := ctl.base.File
-	result := ReloadResult{Generation: ctl.base.Generation, FromHash: ctl.base.Hash, Hash: ctl.base.Hash, Changes: []config.Change{}}
+	result := ReloadResult{Generation: ctl.base.Generation, FromHash: ctl.base.Hash, ToHash: ctl.base.Hash, Changes: []config.Change{}}
 	if errors.Is(err, ErrNoSource) {
 		return result, err
 	}
@@ -87,7 +87,7 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 		}
 		return result, ErrRejected
 	}
-	result.Hash, result.Problems = f.Hash(), f.Warnings()
+	result.ToHash, result.Problems = f.Hash(), f.Warnings()
 	if r.Expect != "" && r.Expect != f.Hash() {
 		return result, ErrChanged
 	}
@@ -140,8 +140,8 @@ func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result Relo
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlPatience)
 	defer cancel()
-	after := fmt.Sprintf(`{"generation":%d,"hash":%q,"changes":%d}`, result.Generation, result.Hash, len(result.Changes))
-	if auditErr := ctl.Stores.SQL.AppendAudit(ctx, r.Actor, "config.reload", result.Hash, fmt.Sprintf(`{"hash":%q}`, result.FromHash), after, outcome); auditErr != nil {
+	after := fmt.Sprintf(`{"generation":%d,"hash":%q,"changes":%d}`, result.Generation, result.ToHash, len(result.Changes))
+	if auditErr := ctl.Stores.SQL.AppendAudit(ctx, r.Actor, "config.reload", result.ToHash, fmt.Sprintf(`{"hash":%q}`, result.FromHash), after, outcome); auditErr != nil {
 		ctl.log.Warn("a reload could not be written to the audit log", "cause", auditErr.Error())
 	}
 }
