@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// state is how much of an answer the client has.
-type state uint8
+// answerState is how much of an answer the client has.
+type answerState uint8
 
 const (
-	stateHeld    state = iota // nothing: any status is possible, another worker may be tried
+	stateHeld    answerState = iota // nothing: any status is possible, another worker may be tried
 	stateOpen                 // 200 and comments: another worker may be tried, a failure is an error frame
 	stateContent              // content: no other worker, ever
 )
@@ -33,7 +33,7 @@ type answer struct {
 	stopped atomic.Bool // no heartbeat any more
 
 	mu       sync.Mutex // guards the rest; the last three are set once
-	state    state
+	state    answerState
 	err      error // the first failed write
 	written  time.Time
 	deadline time.Time // when the last write deadline was set; zero while none is
@@ -156,7 +156,7 @@ func (a *answer) head(status int, set func(h http.Header)) {
 	a.state = stateContent
 }
 
-func (a *answer) headLocked(status int, next state) {
+func (a *answer) headLocked(status int, next answerState) {
 	a.state, a.status = next, status
 	a.w.WriteHeader(status)
 	a.w.WriteHeaderNow()

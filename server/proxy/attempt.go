@@ -39,7 +39,7 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 		m.Live.BeginStream(a, a.sentStream(), lease.Expected())
 		defer func() { m.Live.EndStream(a, time.Now(), ctx.Err() != nil) }()
 	}
-	f := a.exchange(ctx)
+	f := a.sendAndRelay(ctx)
 	a.settle(f)
 	return a
 }
@@ -113,8 +113,8 @@ type outcome struct {
 	reportedFault error // of the worker, once the outcome is reported
 }
 
-// exchange sends the request and relays the answer.
-func (a *attempt) exchange(ctx context.Context) *failure {
+// sendAndRelay sends the request and relays the answer.
+func (a *attempt) sendAndRelay(ctx context.Context) *failure {
 	usage, rank := !a.m.RejectsAccounting.Load() && !a.m.HasTimings.Load(), enginePriority(a)
 	resp, err := sendRequest(ctx, a, usage, rank)
 	var refused addition // the last that was left out

@@ -25,7 +25,7 @@ func (x *exchange) complete() (err error) {
 
 // completeBeside serves what belongs to POST /v1/responses and few engines have.
 // Where no pool serves that dialect, a pool's paths may take it.
-func (x *exchange) completeBeside() error {
+func completeBeside(x *exchange) error {
 	if x.in.Snap.Serving(x.in.Dialect, x.caller.Caller) != nil {
 		return x.complete()
 	}
@@ -44,7 +44,7 @@ func (x *exchange) authenticate() (err error) {
 // charge asks the caller's limits, and tells the client what they leave.
 func (x *exchange) charge(limits intake.Limits) (err error) {
 	x.admission, x.resolution, err = x.s.intake.Charge(&x.in, &x.caller, &x.parsed, x.resolution, limits)
-	if x.limited() {
+	if limited(x) {
 		rateHeaders(x.answer.header(), x.admission.Allowance)
 	}
 	return err
@@ -55,7 +55,7 @@ func (x *exchange) gather() {
 	x.facts = x.s.intake.Gather(&x.parsed, &x.resolution)
 	x.s.metrics.Decided(x.resolution.Pool.Name, x.resolution.Rule)
 	if x.parsed.Req.Stream && x.in.Dialect.Generates() {
-		x.answer.startBeats(x.resolution.Pool.HeartbeatAfter, func() { h := setInto(x.answer.header()); x.openHeaders(&h) })
+		x.answer.startBeats(x.resolution.Pool.HeartbeatAfter, func() { h := setInto(x.answer.header()); openHeaders(x, &h) })
 	}
 	x.overhead = time.Since(x.in.ReadAt)
 	x.s.metrics.Overhead.Observe(ms(x.overhead) / 1000)

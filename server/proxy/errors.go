@@ -71,13 +71,13 @@ func (x *exchange) writeError(e *openai.Error) {
 	}
 	body := e.Body(x.in.Shape.Shape(), x.in.RequestID)
 	x.answer.head(e.HTTPStatus(), func(h http.Header) {
-		if x.refunded() {
+		if refunded(x) {
 			dropRateHeaders(h) // they say what is left without what is given back
 		}
 		errorHeaders(h, e, len(body))
 		if x.wait.total > 0 && x.in.Snap.File.RoutingHeaders {
 			set := setInto(h)
-			x.wait.explain(&set)
+			x.wait.queueHeader(&set)
 		}
 	})
 	if x.in.HTTP.Method == http.MethodHead {

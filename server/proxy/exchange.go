@@ -132,7 +132,7 @@ func (x *exchange) end() {
 	defer x.s.flying.remove(x)
 	// One of them must not keep another from giving back what it holds.
 	x.s.control.Recoverer.Run("recording a request", x.finish)
-	x.s.control.Recoverer.Run("leaving the queue", x.leaveQueue)
+	x.s.control.Recoverer.Run("leaving the queue", func() { leaveQueue(x) })
 	x.s.intake.DropPrompt(&x.parsed)
 	if x.answer.abort {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end

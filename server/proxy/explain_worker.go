@@ -14,7 +14,7 @@ import (
 func (n *explainer) place() (stage string, err error) {
 	x := n.x
 	x.facts = x.s.intake.Gather(&x.parsed, &x.resolution)
-	x.setDeadline()
+	setDeadline(x)
 	if err := pinToStored(x); err != nil {
 		return decisions.StageWorker, err
 	}

@@ -22,7 +22,7 @@ type dispatch struct {
 // attempts or the retry budget are spent, or the client has part of an answer.
 func (x *exchange) forward() error {
 	d := &x.dispatch
-	x.setDeadline()
+	setDeadline(x)
 	x.s.budget.request()
 	if err := pinToStored(x); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (x *exchange) forward() error {
 		if a.failure == nil {
 			return nil
 		}
-		retry := x.mayRetry(a.failure, n)
+		retry := mayRetry(x, a.failure, n)
 		d.addFailed(a)
 		if !retry {
 			if n > 1 {
@@ -111,8 +111,8 @@ func (d *dispatch) reportFailed(answer error) {
 
 // forwardTo sends the request to one worker that no policy chose and on which
 // nothing is booked, once.
-func (x *exchange) forwardTo(m *control.Member) error {
-	x.setDeadline()
+func forwardTo(x *exchange, m *control.Member) error {
+	setDeadline(x)
 	x.wait.placed = placed{}
 	var none routing.Lease
 	a := x.attempt(m, &none)
@@ -126,7 +126,7 @@ func (x *exchange) forwardTo(m *control.Member) error {
 // setDeadline bounds the whole exchange. What the client's SDK says it waits
 // counts for a stream only until its first event: the SDKs stop their clocks
 // there.
-func (x *exchange) setDeadline() {
+func setDeadline(x *exchange) {
 	total := totalTime(x.in.Snap, x.parsed.Class)
 	x.deadline = x.in.Start.Add(total)
 	x.patience = x.deadline
@@ -137,7 +137,7 @@ func (x *exchange) setDeadline() {
 
 // mayRetry decides whether another worker is tried after the n-th attempt
 // failed.
-func (x *exchange) mayRetry(f *failure, n int) bool {
+func mayRetry(x *exchange, f *failure, n int) bool {
 	if !f.retry || x.in.HTTP.Context().Err() != nil || x.answer.committed() || x.parsed.Once() && f.sent {
 		return false
 	}

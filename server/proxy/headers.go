@@ -103,8 +103,8 @@ var relayed = map[string]bool{
 // clientHeader copies what a client gets of a worker's headers: an allow-list, because
 // proxies and browsers obey headers that no list of the others would have. What a worker
 // says of rate limits is left out beside the tenant's own.
-func (x *exchange) clientHeader(to, from http.Header) {
-	limited := x.limited()
+func clientHeader(x *exchange, to, from http.Header) {
+	limited := limited(x)
 	for k, v := range from {
 		switch {
 		case k == "Vary":
@@ -137,28 +137,28 @@ func (a *attempt) passedHeader(to, from http.Header) {
 	}
 }
 
-// explain sets the headers that say what was decided.
-func (x *exchange) explain(h *headerSet) {
+// decisionHeaders sets the headers that say what was decided.
+func (x *exchange) decisionHeaders(h *headerSet) {
 	h.set("Openai-Processing-Ms", formatMs(time.Since(x.in.Start)))
 	if !x.in.Snap.File.RoutingHeaders || len(x.dispatch.attempts) == 0 {
 		return
 	}
-	explainTier(&x.resolution, h)
+	tierHeaders(&x.resolution, h)
 	last := x.dispatch.attempts[len(x.dispatch.attempts)-1]
 	h.set("X-Routed-To", last.m.Name)
 	if reason := last.lease.Reason(); reason != "" {
 		h.set("X-Route-Reason", string(reason))
 	}
-	x.wait.explain(h)
+	x.wait.queueHeader(h)
 }
 
-// explain says how long the request has waited for workers.
-func (w *wait) explain(h *headerSet) {
+// queueHeader says how long the request has waited for workers.
+func (w *wait) queueHeader(h *headerSet) {
 	h.set("X-Queue-Ms", strconv.FormatFloat(ms(w.total), 'f', -1, 64))
 }
 
-// explainTier says where the request went and why.
-func explainTier(res *intake.Resolution, h *headerSet) {
+// tierHeaders say where the request went and why.
+func tierHeaders(res *intake.Resolution, h *headerSet) {
 	h.set("X-Model-Tier", res.Pool.Name)
 	reason := res.Rule
 	if res.Note != "" {
@@ -175,10 +175,10 @@ func streamHeaders(h *headerSet) {
 }
 
 // openHeaders are those that are known when a heartbeat opens an answer.
-func (x *exchange) openHeaders(h *headerSet) {
+func openHeaders(x *exchange, h *headerSet) {
 	streamHeaders(h)
 	if x.in.Snap.File.RoutingHeaders {
-		explainTier(&x.resolution, h)
+		tierHeaders(&x.resolution, h)
 	}
 }
 

@@ -277,12 +277,12 @@ func engineError(a *attempt, e openai.EngineError, body []byte) *failure {
 func (x *exchange) answerWhole(status int, from http.Header, body []byte) error {
 	x.answer.stopBeats()
 	x.answer.head(status, func(h http.Header) {
-		x.clientHeader(h, from)
+		clientHeader(x, h, from)
 		set := setInto(h)
 		set.set("Content-Type", "application/json")
 		set.set("Content-Length", strconv.Itoa(len(body)))
 		set.set("X-Request-Duration", strconv.FormatFloat(time.Since(x.in.Start).Seconds(), 'f', 3, 64)+"s")
-		x.explain(&set)
+		x.decisionHeaders(&set)
 	})
 	return x.answer.write(body, false)
 }
@@ -304,7 +304,7 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 	}
 	a.answered(time.Now(), fault)
 	x.answer.head(resp.Status, func(h http.Header) {
-		x.clientHeader(h, resp.Header)
+		clientHeader(x, h, resp.Header)
 		if x.in.Dialect == openai.Other {
 			a.passedHeader(h, resp.Header)
 		}
@@ -315,7 +315,7 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 		if openai.MediaType(resp.Header.Get("Content-Type")) == "text/event-stream" {
 			set.set("X-Accel-Buffering", "no")
 		}
-		x.explain(&set)
+		x.decisionHeaders(&set)
 	})
 	x.parsed.DropBody()
 	x.ending.result = decisions.OK

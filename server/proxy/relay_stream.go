@@ -178,10 +178,10 @@ func (s *stream) open() {
 	s.opened = true
 	s.watch.extend(s.x.deadline) // the SDKs stop their clocks at the head of an answer
 	s.x.answer.head(http.StatusOK, func(h http.Header) {
-		s.x.clientHeader(h, s.resp.Header)
+		clientHeader(s.x, h, s.resp.Header)
 		set := setInto(h)
 		streamHeaders(&set)
-		s.x.explain(&set)
+		s.x.decisionHeaders(&set)
 	})
 	s.x.parsed.DropBody()
 }

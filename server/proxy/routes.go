@@ -43,7 +43,7 @@ func (px *Proxy) serve(rt intake.Route, p intake.Prefix) gin.HandlerFunc {
 		case intake.Stored:
 			x.run(func() error { return serveStored(x) })
 		case intake.Beside:
-			x.run(x.completeBeside)
+			x.run(func() error { return completeBeside(x) })
 		default:
 			x.run(x.complete)
 		}

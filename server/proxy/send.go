@@ -20,25 +20,25 @@ const (
 	priorityAdded          // for the engine's own queue
 )
 
-// rank is the place in the engine's own queue that a request is sent with.
-type rank struct {
+// enginePlace is the place in the engine's own queue that a request is sent with.
+type enginePlace struct {
 	value int64
 	set   bool
 }
 
 // enginePriority is the request's: of an engine that takes one, by its class, and never
 // more urgent than that.
-func enginePriority(a *attempt) rank {
+func enginePriority(a *attempt) enginePlace {
 	x := a.x
 	value, set := openai.EnginePriority(int(x.parsed.Class), x.parsed.Req.Priority, x.parsed.Req.PriorityGiven)
 	set = set || value != 0 && x.in.Dialect == openai.Messages // whose body has no such field
 	switch {
 	case !set || !a.m.Engine().TakesPriority():
-		return rank{}
+		return enginePlace{}
 	case a.m.RejectsPriority.Load(): // it may be started anew with priorities, and what is urgent must not pass then
-		return rank{0, x.parsed.Req.PriorityGiven && x.parsed.Req.Priority < 0}
+		return enginePlace{0, x.parsed.Req.PriorityGiven && x.parsed.Req.Priority < 0}
 	}
-	return rank{value, true}
+	return enginePlace{value, true}
 }
 
 // leaveOut leaves out what the engine has refused until the worker was down.
@@ -54,14 +54,14 @@ func leaveOut(a *attempt, refused addition) {
 }
 
 // sendRequest writes the request to the worker and waits for the answer's header.
-func sendRequest(ctx context.Context, a *attempt, account bool, place rank) (*http1.Response, error) {
+func sendRequest(ctx context.Context, a *attempt, account bool, place enginePlace) (*http1.Response, error) {
 	x := a.x
 	req := &http1.Request{Method: x.in.HTTP.Method, Path: x.in.WorkerPath, Header: workerHeader(x.in.HTTP.Header, x.in.RequestID), Fresh: x.parsed.Once()}
 	telemetry.Inject(req.Header, a.span)
 	if q := x.in.HTTP.URL.RawQuery; q != "" {
 		req.Path += "?" + escapedQuery(q)
 	}
-	edit := openai.Edit{Model: x.resolution.Verdict.Model, IncludeUsage: account, CacheSalt: x.saltFor(a.m), Priority: place.value, SetPriority: place.set,
+	edit := openai.Edit{Model: x.resolution.Verdict.Model, IncludeUsage: account, CacheSalt: saltFor(x, a.m), Priority: place.value, SetPriority: place.set,
 		AllowFields: x.resolution.Pool.AllowFields}
 	a.addsUsage, a.addsPriority = nil, nil
 	switch {
@@ -126,7 +126,7 @@ func inQuery(c byte) bool { return c > ' ' && c < 0x7f && c != '#' }
 // so that nobody's prompts meet those of another tenant there. It is left out only
 // for engines that are known to take none, unless a client has sent one itself: an
 // engine that is not known yet may refuse it, which is better than sharing.
-func (x *exchange) saltFor(m *control.Member) string {
+func saltFor(x *exchange, m *control.Member) string {
 	e := m.Engine()
 	known := e != "" && e != openai.EngineAuto
 	if x.parsed.Salt == "" || x.parsed.Req.CacheSalt == "" && known && !e.TakesCacheSalt() {

@@ -37,13 +37,13 @@ func dropRateHeaders(h http.Header) {
 }
 
 // limited reports whether the client is told of rates that its tenant or key may use.
-func (x *exchange) limited() bool {
+func limited(x *exchange) bool {
 	return x.admission.Allowance.Requests.Set || x.admission.Allowance.Tokens.Set
 }
 
 // refunded reports whether nothing of the request has reached a worker, so that it
 // costs its tenant nothing.
-func (x *exchange) refunded() bool { return x.admission.Grant != nil && !x.settlement.sent }
+func refunded(x *exchange) bool { return x.admission.Grant != nil && !x.settlement.sent }
 
 // settle gives back what charge has reserved, corrects it by what was used, and
 // writes the request's one line of the ledger.
@@ -58,7 +58,7 @@ func (x *exchange) settle(d *decisions.Decision) {
 	}
 	money := price.Cost(st.usage.Prompt, st.usage.Cached, st.usage.Output)
 	if x.admission.Grant != nil {
-		x.admission.Grant.Settle(tenants.Used{Tokens: st.usage.Prompt + st.usage.Output, Money: money, Refund: x.refunded()})
+		x.admission.Grant.Settle(tenants.Used{Tokens: st.usage.Prompt + st.usage.Output, Money: money, Refund: refunded(x)})
 	}
 	if x.s.control.Stores.Ledger == nil || !st.inLedger {
 		return

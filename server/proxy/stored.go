@@ -71,7 +71,7 @@ func askHolder(x *exchange, id string, p *control.Pool, m *control.Member) (err 
 	if err := pinToStored(x); err != nil {
 		return err
 	}
-	err = x.forwardTo(m)
+	err = forwardTo(x, m)
 	_, below, _ := openai.ResponsePath(x.in.HTTP.URL.Path)
 	if err == nil && x.in.HTTP.Method == http.MethodDelete && below == "" && x.answer.status == http.StatusOK {
 		x.s.stored.Forget(id)
