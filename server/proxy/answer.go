@@ -14,8 +14,8 @@ type answerState uint8
 
 const (
 	stateHeld    answerState = iota // nothing: any status is possible, another worker may be tried
-	stateOpen                 // 200 and comments: another worker may be tried, a failure is an error frame
-	stateContent              // content: no other worker, ever
+	stateOpen                       // 200 and comments: another worker may be tried, a failure is an error frame
+	stateContent                    // content: no other worker, ever
 )
 
 // answer is the client's side of an exchange: what was sent, and the heartbeat
