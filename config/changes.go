@@ -13,7 +13,8 @@ import (
 	"tierway/workers"
 )
 
-// Change is one difference between two configurations, without secrets.
+// Change is one difference between two configurations. It is safe to show to
+// anyone who may see the file.
 type Change struct {
 	Path   string `json:"path"` // tiers, workers, keys and other items go by name: tiers[small].workers[small-0].weight
 	Op     string `json:"op" enum:"add,remove,replace"`
@@ -87,7 +88,8 @@ func newSide(f *File, shared map[string]bool) side {
 	return s
 }
 
-// show returns what may be printed of a value; of an item what the file says.
+// show returns what may be printed of a value. Of an item that is what the file
+// says, without what it inherits.
 func (s side) show(l leaf) string {
 	if l.item {
 		return summary(s.written[l.path].section)
@@ -95,6 +97,8 @@ func (s side) show(l leaf) string {
 	return l.shown
 }
 
+// inherits reports whether a value is another section's or a default. A policy is
+// inherited whole.
 func (s side) inherits(l leaf) bool {
 	path := l.path
 	if at := strings.LastIndex(path, ".policy."); at >= 0 {
@@ -120,7 +124,8 @@ func within(path string, there, here map[string]leaf) bool {
 	return false
 }
 
-// Hash returns the SHA-256, in hex, of the file's bytes, without a file of its printed form.
+// Hash returns the SHA-256, in hex, of the bytes that the configuration was
+// parsed from. Without a file it is that of its printed form.
 func (f *File) Hash() string {
 	if f.hash != "" {
 		return f.hash
@@ -143,8 +148,10 @@ const (
 	effectRestart = "restart" // waits for the program's next start
 )
 
-// KeepRestartOnly returns a copy with the values of old for the keys that only a restart
-// changes. Keys stay required until the restart where the old addresses are not loopback.
+// KeepRestartOnly returns a copy that has the values of old for the keys that only a
+// restart changes: the configuration in force after a reload. Keys stay required
+// until the restart where the old addresses are not loopback. Neither of the two
+// is changed.
 func (f *File) KeepRestartOnly(old *File) *File {
 	out := *f
 	keepRestartOnly(reflect.ValueOf(&out).Elem(), reflect.ValueOf(old).Elem())
@@ -170,8 +177,9 @@ func keepRestartOnly(section, old reflect.Value) {
 	}
 }
 
-// WithOverrides returns a copy in which workers have the weights given by name; 0 takes no new
-// requests.
+// WithOverrides returns a copy in which workers have the weights given by name; 0 takes
+// no new requests. Names that no worker has are ignored. The original
+// stays as it is.
 func (f *File) WithOverrides(weight map[string]int) *File {
 	out := *f
 	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)
@@ -211,6 +219,7 @@ type leaves struct {
 }
 
 // leavesOf returns the values of a configuration in the order of the reference.
+// A value that nobody set and that has no default is left out.
 func leavesOf(f *File, shared map[string]bool) []leaf {
 	l := leaves{shared: shared, keys: f.keys}
 	l.section("", effectLive, reflect.ValueOf(f).Elem())
@@ -270,7 +279,8 @@ func (l *leaves) table(path, effect string, v reflect.Value) {
 	}
 }
 
-// texts adds a list of texts, each of which is a set.
+// texts adds a list of texts. All of the file's are sets: their order means
+// nothing.
 func (l *leaves) texts(path, effect string, v reflect.Value) {
 	list := make([]string, v.Len())
 	for i := range list {

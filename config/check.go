@@ -13,6 +13,8 @@ import (
 	"tierway/workers"
 )
 
+// check notes everything that is wrong with values that were read, one by one
+// and together.
 func (d *decoder) check(f *File) {
 	d.checkTexts("", reflect.ValueOf(f).Elem())
 	d.checkAddresses(f)
@@ -37,7 +39,9 @@ func (d *decoder) check(f *File) {
 	d.checkDecisions(f)
 }
 
-// fault notes that the value at path is wrong, or missing, unless path has a problem already.
+// fault notes that the value at path is wrong, or missing from its section, unless
+// something was said of it already. It returns the problem, for a caller that has more
+// to say of it.
 func (d *decoder) fault(path, message, hint string) *Problem {
 	return d.faultAt(path, d.position(path), message, hint)
 }
@@ -74,7 +78,8 @@ func (d *decoder) position(path string) position {
 	return position{}
 }
 
-// shown returns a value for a message; one with ${…} as the file writes it.
+// shown returns a value for a message; one from the environment is shown as
+// the file writes it.
 func (d *decoder) shown(path, value string) string {
 	if p := d.places[path]; p.expanded {
 		return quote(p.raw)
@@ -82,7 +87,8 @@ func (d *decoder) shown(path, value string) string {
 	return quote(value)
 }
 
-// scrub replaces values of the environment in a message.
+// scrub replaces values of the environment in a message that another package
+// worded.
 func (d *decoder) scrub(message string) string {
 	for _, name := range slices.Sorted(maps.Keys(d.variables)) {
 		quoted := strconv.Quote(d.variables[name])
@@ -109,8 +115,9 @@ func (d *decoder) checkTwice(seen map[string]string, path, name string) {
 	seen[name] = path
 }
 
-// adopt notes joined errors of another package, each of which begins with a path, which rename
-// turns into a path of the file, and a colon.
+// adopt notes what another package found wrong: joined errors that each begin
+// with a path of the file, a colon and a space. rename turns their spelling of a path
+// into ours.
 func (d *decoder) adopt(err error, rename func(path string) string) {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -125,7 +132,8 @@ func (d *decoder) adopt(err error, rename func(path string) string) {
 	}
 }
 
-// cutPath cuts a message after its path, which may hold quoted names with a colon.
+// cutPath cuts a message after the path that it begins with. A path may hold
+// quoted names, and these a colon.
 func cutPath(text string) (path, message string) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -188,6 +196,8 @@ func (d *decoder) checkHealth(path string, h workers.Health) {
 	}
 }
 
+// checkBreaker checks what the keys of the breaker section do not say of
+// themselves.
 func (d *decoder) checkBreaker(f *File) {
 	if factor := f.Breaker.Slow.Factor; factor > 0 && factor <= 1 {
 		d.fault("breaker.slow.factor", fmt.Sprintf("%v would take workers out that are as fast as their peers", factor),
@@ -228,7 +238,8 @@ func (d *decoder) checkStore(f *File) {
 		"use postgres:// where several gateways share tenants and keys").Warning = true
 }
 
-// TrustedProxies returns the networks whose X-Forwarded-For is believed.
+// TrustedProxies returns the networks whose X-Forwarded-For is believed; an
+// address is a network of one. The caller owns the result.
 func (f *File) TrustedProxies() []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range f.Proxies {
@@ -239,7 +250,8 @@ func (f *File) TrustedProxies() []netip.Prefix {
 	return all
 }
 
-// leastDecisionFile holds a few hundred records.
+// leastDecisionFile is the shortest file of decisions that is worth its turn: a few
+// hundred records.
 const leastDecisionFile = Size(1 << 20)
 
 func (d *decoder) checkDecisions(f *File) {
@@ -262,7 +274,8 @@ func (d *decoder) checkDecisions(f *File) {
 	}
 }
 
-// sameFile returns which other file of the configuration decisions.file names; "" for none.
+// sameFile returns which other file of the configuration decisions.file names, as far
+// as the texts tell; "" if it is one of its own.
 func (d *decoder) sameFile(f *File) string {
 	whole := func(file string) string {
 		file = beside(d.file, file)

@@ -28,6 +28,8 @@ type listener struct {
 	loopback, ok  bool   // ok is false when a problem was noted
 }
 
+// checkAddresses checks where the planes and /metrics listen, and that nothing but
+// loopback is served in plain text without a word.
 func (d *decoder) checkAddresses(f *File) {
 	const keysAndPrompts, plane = "keys and prompts", "give it another port, or write the same address for one that serves both planes"
 	shared := f.SharedPlanes() && f.Listen != ""
@@ -63,7 +65,8 @@ func (d *decoder) checkAddresses(f *File) {
 // onAdmin is the way out of an address for /metrics.
 const onAdmin = "remove the key to serve /metrics on the admin plane"
 
-// checkListener checks one address. Without TLS and not loopback, it needs the word insecure.
+// checkListener checks one address. Without TLS and not loopback, it needs the word
+// insecure, and then is a warning.
 func (d *decoder) checkListener(l *listener) {
 	l.loopback, l.ok = d.checkListen(l.path, l.address)
 	shown := d.shown(l.path, l.address)
@@ -88,7 +91,8 @@ func (d *decoder) checkApart(l, other listener) {
 	}
 }
 
-// checkListen checks one address; ok is false when a problem was noted.
+// checkListen checks one address. loopback tells whether it can be reached from
+// this machine only; ok is false when a problem was noted.
 func (d *decoder) checkListen(path, address string) (loopback, ok bool) {
 	host, port, err := net.SplitHostPort(address)
 	ip, noIP := netip.ParseAddr(host)
@@ -114,12 +118,14 @@ func Loopback(address string) bool {
 	return only && ok
 }
 
-// SharedPlanes reports whether one address serves both planes.
+// SharedPlanes reports whether one address serves both planes. Port 0, which
+// stands for any free one, is never shared.
 func (f *File) SharedPlanes() bool {
 	return f.Listen == f.Admin.Listen && !strings.HasSuffix(f.Listen, ":0")
 }
 
-// samePort reports whether two addresses take one port, as far as their texts tell.
+// samePort reports whether two addresses take one port of one interface, as far as
+// their texts tell. Port 0 stands for any free one.
 func samePort(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -157,7 +163,8 @@ func (d *decoder) checkOwnAddress(f *File) {
 	}
 }
 
-// leadsTo reports whether an address reaches a listener of this machine.
+// leadsTo reports whether a connection to an address reaches a listener of this
+// machine, as far as the two texts tell.
 func leadsTo(address, listen string) bool {
 	host, _, err := net.SplitHostPort(address)
 	on, _, listenErr := net.SplitHostPort(listen)
@@ -166,6 +173,8 @@ func leadsTo(address, listen string) bool {
 		to.IsUnspecified() && (on == "" || at.IsUnspecified() || at.IsLoopback()))
 }
 
+// ipOf returns the address that a host of a URL or listener stands for, if the text
+// tells.
 func ipOf(host string) netip.Addr {
 	if strings.EqualFold(host, "localhost") {
 		host = "127.0.0.1"

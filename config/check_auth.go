@@ -17,6 +17,8 @@ import (
 // makeDigest is the way to a key's digest.
 const makeDigest = `printf %s "$KEY" | sha256sum`
 
+// checkTLS checks that certificate and key are both there, load and belong
+// together.
 func (d *decoder) checkTLS(path string, t TLS) {
 	switch {
 	case !t.On():
@@ -83,7 +85,8 @@ func (d *decoder) checkAuth(f *File) {
 	}
 }
 
-// checkRights notes rights that nothing in the file answers to.
+// checkRights notes tiers and models of keys that nothing in the file answers
+// to: a right that was mistyped would otherwise lock its tenant out in silence.
 func (d *decoder) checkRights(f *File) {
 	targets, names := f.Names()
 	equal := func(right, name string) bool { return right == name }
@@ -93,7 +96,8 @@ func (d *decoder) checkRights(f *File) {
 	}
 }
 
-// Names returns what the rights of a key may name.
+// Names returns what the rights of a key may name: tiers and pools, and the models,
+// tiers and aliases that clients may ask for.
 func (f *File) Names() (targets, models []string) {
 	models = []string{tiers.Auto, tiers.Classify}
 	for _, s := range f.sections() {

@@ -86,7 +86,8 @@ func (d *decoder) checkUpload(f *File, s section) {
 	}
 }
 
-// checkTenant checks the one tenant of a pool, unless a database may have it.
+// checkTenant checks the one tenant of a pool. Tenants of the database are not
+// known here.
 func (d *decoder) checkTenant(f *File, s section) {
 	known := func(k tenants.KeyConfig) bool { return k.Name == s.Tenant }
 	if path := s.path + ".tenant"; s.Tenant != "" && f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, known) {

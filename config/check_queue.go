@@ -33,6 +33,8 @@ func (d *decoder) checkQueues(f *File) {
 	d.checkUnread("", !read && len(f.Tiers)+len(f.Pools) > 0)
 }
 
+// checkAges warns of requests whose wait is over before they are old enough to go
+// as the class above.
 func (d *decoder) checkAges(path string, q Queue) {
 	waits, ages := q.MaxWait.config(), q.Age.config()
 	for i, class := range tenants.Classes() {
@@ -90,7 +92,8 @@ func (d *decoder) checkBodies(path string, q Queue, f *File) {
 	}
 }
 
-// checkUnread warns of saturation of a worker whose metrics are never read.
+// checkUnread warns of what saturates a worker whose metrics are never read,
+// because nothing is asked of it.
 func (d *decoder) checkUnread(section string, off bool) {
 	if at := section + "saturation"; off && d.written(at) {
 		d.caution(at, "does nothing: health.path is off, and metrics are read with health checks", "remove it, or give health.path another value")

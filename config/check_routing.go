@@ -11,7 +11,8 @@ import (
 	"tierway/tiers"
 )
 
-// checkPolicy checks a policy section. That of a tier or pool replaces the file's whole.
+// checkPolicy checks a policy section. That of a tier or pool replaces the
+// file's whole, so that options alone would belong to no policy.
 func (d *decoder) checkPolicy(path string, c routing.Config) {
 	for k := range members(reflect.ValueOf(c)) {
 		at := join(path, k.name)
@@ -30,7 +31,8 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 	}
 }
 
-// checkContexts warns of tiers to which a prompt too long for a lower one cannot move.
+// checkContexts warns of tiers to which a prompt that is too long for a lower
+// one cannot move.
 func (d *decoder) checkContexts(tiers []Tier) {
 	longest := -1
 	for i, t := range tiers {
@@ -46,7 +48,8 @@ func (d *decoder) checkContexts(tiers []Tier) {
 	}
 }
 
-// checkModels checks that each model is served by a worker, and each worker's is one of them.
+// checkModels checks which models the workers of a tier or pool say that they
+// serve, and that each of its models is served by one.
 func (d *decoder) checkModels(s section) {
 	names := distinct(append([]string{s.Model}, s.Models...))
 	served := map[string]bool{}
@@ -118,7 +121,8 @@ func (d *decoder) checkClassifier(f *File) (rules tiers.Rules, paths map[string]
 	return rules, paths
 }
 
-// checkTier notes the name of a tier that was meant for another's.
+// checkTier notes the name of a tier that was meant for another's. What is like
+// no tier's name is left to package tiers.
 func (d *decoder) checkTier(path, name string, names []string) {
 	if near := nearest(name, names); near != "" && !slices.Contains(names, name) {
 		d.fault(path, "unknown tier "+d.shown(path, name), "did you mean "+near+"?")
@@ -159,6 +163,8 @@ func (f *File) catalogConfig() tiers.Config {
 	return c
 }
 
+// checkCatalog compiles f's catalog and notes the errors and warnings of tiers.New at
+// their lines.
 func (d *decoder) checkCatalog(f *File) {
 	if f.Classifier.Default == "" {
 		d.told["classifier.default"] = true // the first tier is, and its name was looked at

@@ -61,7 +61,8 @@ type File struct {
 	expanded *expansion                   // a pointer, so that no printing reaches them; nil where no text was parsed
 }
 
-// TLS names two PEM files, or none.
+// TLS names a certificate and its private key, both PEM files. Both or neither
+// is set.
 type TLS struct {
 	Cert string `yaml:"cert" doc:"PEM file with the certificate and its chain. Read again when it changes."`
 	Key  string `yaml:"key" doc:"PEM file with the private key."`
@@ -84,6 +85,8 @@ type AdminKey struct {
 	Role   string `yaml:"role" enum:"admin,viewer" absent:"'admin'" doc:"'viewer' sees everything but secrets and changes nothing."`
 }
 
+// Metrics is where /metrics is served. An empty Listen is the admin plane's
+// address.
 type Metrics struct {
 	Listen   string `yaml:"listen" reload:"restart" doc:"Address of /metrics, host:port. Empty: the admin plane's. A host that is not loopback needs 'metrics.insecure'."`
 	Insecure bool   `yaml:"insecure" reload:"restart" doc:"Serve /metrics in plain text and without a key on an address that is not loopback. Metrics name tenants, models and workers."`
@@ -94,6 +97,8 @@ type Auth struct {
 	Keys     []tenants.KeyConfig `yaml:"keys" doc:"Tenants and their keys."`
 }
 
+// Drain says how the program stops: it goes on accepting for AcceptGrace while
+// /readyz already refuses, then waits up to Timeout for requests under way.
 type Drain struct {
 	AcceptGrace time.Duration `yaml:"accept_grace" zero:"true" doc:"How long new requests are still taken after /readyz began to refuse."`
 	Timeout     time.Duration `yaml:"timeout" doc:"How long requests under way may take to end."`
@@ -108,7 +113,8 @@ type Store struct {
 	Retention time.Duration `yaml:"retention" zero:"true" doc:"How long the ledger keeps a row for each request. What tenants used by day stays. '0s' keeps all."`
 }
 
-// PoolConfig is one pool as the file writes it. What is empty is the file's of the same name.
+// PoolConfig is one pool as the file writes it. What is left empty is inherited from
+// the file's section of the same name.
 type PoolConfig struct {
 	Name       string           `yaml:"name" required:"true" form:"name" doc:"The pool's name, unique in the file."`
 	Model      string           `yaml:"model" tier_required:"true" tier_doc:"The model that its workers serve, as they name it." reload:"drain" doc:"The model that its workers serve, as they name it. Aliases of the pool are sent with this name."`
@@ -130,7 +136,8 @@ type PoolConfig struct {
 	ResponseHeaders []string `yaml:"response_headers" form:"header" absent:"none" doc:"Further answer headers of the pool's workers that reach clients, such as x-inference-pod. Headers of content, caching, rate limits, OpenAI and Anthropic pass without being named; see docs/operations.md."`
 }
 
-// Tier is a pool without the keys that only pools have.
+// Tier is one model tier with the workers that serve it: a pool without the keys that
+// only pools have.
 type Tier PoolConfig
 
 type Retry struct {
@@ -152,6 +159,8 @@ type Total struct {
 	Batch       time.Duration `yaml:"batch" doc:"For batch requests."`
 }
 
+// CORS says which browser pages may call the data plane. Without origins none
+// may.
 type CORS struct {
 	Origins []string      `yaml:"origins" form:"origin" doc:"Origins, such as https://app.example.com; '*' alone is any. Empty: none."`
 	MaxAge  time.Duration `yaml:"max_age" zero:"true" doc:"How long a browser may remember the permission."`
@@ -163,7 +172,8 @@ type Log struct {
 	Access bool   `yaml:"access" doc:"Log one line a request."`
 }
 
-// Default returns the configuration of an empty file, which serves nothing.
+// Default returns the configuration of an empty file. It serves nothing: tiers
+// or pools and tenants' keys have to come to it.
 func Default() File {
 	return File{
 		Listen:           "127.0.0.1:8080",
@@ -171,7 +181,8 @@ func Default() File {
 		Auth:             Auth{Required: true},
 		MaxBodyBytes:     32 << 20,  // 200 pages as images in base64 fit
 		MaxResponseBytes: 256 << 20, // 2,048 embeddings of 4,096 numbers in JSON come to about 170 MB
-		// A load balancer that asks /readyz every second or two has seen the refusal after 5 s.
+		// A load balancer that asks /readyz every second or two has seen the
+		// refusal after 5 s; a long answer takes minutes.
 		Drain:  Drain{AcceptGrace: 5 * time.Second, Timeout: 300 * time.Second},
 		Policy: routing.Config{Name: "chwbl"}, // a prompt's beginning finds the worker that knows it, and none is overrun
 		// The thresholds depend on the tiers: tiers.DefaultRules has them.
@@ -219,7 +230,8 @@ type Telemetry struct {
 	Tenants int     `yaml:"tenants" max:"1000" zero:"true" doc:"Tenants that metrics name, those with the most requests; all others are one tenant, 'other'."`
 }
 
-// TraceURL returns the page of a trace, as Jaeger names it; empty without a trace_ui or an id.
+// TraceURL returns the page of a trace, as Jaeger names it; empty without a
+// trace_ui or an id.
 func (t Telemetry) TraceURL(id string) string {
 	if t.TraceUI == "" || id == "" {
 		return ""

@@ -9,8 +9,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxNodes bounds the values of a file with its aliases written out: a thousand workers need ten
-// thousand.
+// maxNodes bounds the values that one file may hold once its aliases are
+// written out: a thousand workers need about ten thousand, and a bomb of
+// aliases within aliases is over it at once.
 const maxNodes = 50_000
 
 // lookup finds a variable of the environment, as os.LookupEnv does.
@@ -25,7 +26,8 @@ type place struct {
 
 type position struct{ line, column int }
 
-// decoder fills a File from YAML nodes. What cannot be read keeps its default.
+// decoder walks YAML nodes and fills a File from them. It never stops at a
+// problem: what could not be read keeps its default.
 type decoder struct {
 	file      string
 	env       lookup
@@ -89,7 +91,8 @@ func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
 	}
 }
 
-// absent reports whether a section or list is without a value, as after commenting it out.
+// absent reports whether a section or list was written without a value, which
+// is what remains of one whose content is commented out.
 func (d *decoder) absent(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }
@@ -117,7 +120,8 @@ func (d *decoder) table(n *yaml.Node, path string, k key, v reflect.Value) {
 	d.pairs(n, path, func(kn, vn *yaml.Node, sub string) {
 		item, before := reflect.New(v.Type().Elem()).Elem(), len(d.problems)
 		d.value(vn, sub, k, item)
-		// A text that cannot be read stays, so that its key is not missed as well.
+		// A number that cannot be read is not 0. A text stays, so that its key is
+		// not missed as well.
 		if len(d.problems) == before || item.Kind() == reflect.String {
 			v.SetMapIndex(reflect.ValueOf(kn.Value), item)
 		}
@@ -238,7 +242,8 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// asHint returns the first sentence of a doc, without the capital and the full stop.
+// asHint turns the doc of a key into a hint: its first sentence, without the
+// capital and the full stop.
 func asHint(doc string) string {
 	doc, _, _ = strings.Cut(doc, ". ")
 	doc = strings.TrimSuffix(doc, ".")
@@ -264,7 +269,8 @@ func kindOf(n *yaml.Node) string {
 	return "a single value"
 }
 
-// quote writes a value of the file for a message.
+// quote writes a value of the file for a message: in quotes, without control
+// characters, cut after 64 characters.
 func quote(s string) string { return strconv.Quote(shorten(s)) }
 
 // shorten cuts a value after 64 characters.

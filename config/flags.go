@@ -83,7 +83,8 @@ func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 // flagPath matches what a problem calls a value of the tiers.
 var flagPath = regexp.MustCompile(`tiers\[(\d+)\]\.(model|name|workers(?:(\[\d+\])\.(?:url|name))?)`)
 
-// nameFlag replaces the path of a problem by its flag; several: --model was given repeatedly.
+// nameFlag replaces what a problem calls a value of the file by the flag that
+// it came from; several tells that --model was given more than once.
 func nameFlag(p *Problem, several bool) {
 	flag := func(path string) string {
 		part := flagPath.FindStringSubmatch(path)

@@ -141,7 +141,8 @@ func checkProxy(text string) (message, hint string) {
 	return "", ""
 }
 
-// parseProxy reads an address or a network. IPv4 within IPv6 becomes IPv4.
+// parseProxy reads an address or a network. IPv4 within IPv6 becomes IPv4, as
+// which peers are known.
 func parseProxy(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		a = a.Unmap()

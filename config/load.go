@@ -41,7 +41,8 @@ func Load(path string, env func(string) (string, bool)) (*File, error) {
 	return f, nil
 }
 
-// settle resolves relative paths of files that the program writes beside the configuration.
+// settle takes relative paths of files that the program writes from the folder of
+// the configuration at path.
 func (f *File) settle(path string) {
 	f.path = path
 	if file, isFile := strings.CutPrefix(f.Store.SQL, "sqlite://"); isFile && file != ":memory:" {
@@ -58,7 +59,8 @@ func beside(path, file string) string {
 	return filepath.Join(filepath.Dir(path), file)
 }
 
-// readFile reads at most maxFile and one byte of a regular file.
+// readFile reads at most maxFile and one byte of a regular file. It waits for no
+// writer: what is no regular file could not be read again.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -77,7 +79,8 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-// Parse is Load for a text; name stands for it in problems.
+// Parse is Load for a text that was read already; name stands for it in
+// problems. It returns a file or an error, which is a Problems, never both.
 func Parse(name string, src []byte, env func(string) (string, bool)) (*File, error) {
 	return newDecoder(name, env).load(src)
 }
@@ -121,6 +124,8 @@ func newDecoder(name string, env lookup) *decoder {
 		expanded: map[string]string{}, variables: map[string]string{}, keys: map[string]string{}}
 }
 
+// decode reads src over the defaults without checking what its values mean
+// together.
 func (d *decoder) decode(src []byte) *File {
 	f := Default()
 	if root := d.parse(src); root != nil {
@@ -129,7 +134,8 @@ func (d *decoder) decode(src []byte) *File {
 	return &f
 }
 
-// parse returns the node of the only document; nil if there is none or it is no YAML.
+// parse turns src into the node of its only document; nil if there is none or
+// it is no YAML.
 func (d *decoder) parse(src []byte) *yaml.Node {
 	if len(src) > maxFile {
 		d.problem(&yaml.Node{}, "", fmt.Sprintf("the file is longer than %v", Size(maxFile)), "")
@@ -166,7 +172,8 @@ func (d *decoder) parse(src []byte) *yaml.Node {
 // syntaxLine finds the line in a message of the YAML parser.
 var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax notes what the YAML parser says, or a tab that it stumbled over.
+// syntax notes what the YAML parser says, at the line that it says or, where a
+// tab is to blame, at the tab.
 func (d *decoder) syntax(src []byte, err error) {
 	text := err.Error()
 	match := syntaxLine.FindStringSubmatch(text)

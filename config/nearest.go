@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// DidYouMean returns the hint for a mistyped word: the nearest known one, or the first 24.
+// DidYouMean returns the hint for a mistyped word: the known word within two
+// edits of it, else the list of known words, of many the first 24.
 func DidYouMean(word string, known []string) string {
 	if near := nearest(word, known); near != "" {
 		return "did you mean " + near + "?"

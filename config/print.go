@@ -14,7 +14,9 @@ import (
 	"tierway/tenants"
 )
 
-// redacted returns the whole configuration as YAML, with defaults written out and no secrets.
+// redacted returns the whole configuration as YAML, with defaults written out
+// and digests cut to their first eight digits. It is safe to show to anyone who
+// may see the file.
 func (f *File) redacted() ([]byte, error) {
 	out, err := yaml.Marshal(nodeOf(reflect.ValueOf(f).Elem(), key{}, true))
 	if err != nil {
@@ -32,7 +34,8 @@ func (f *File) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// Format keeps secrets out of every verb of fmt.
+// Format makes every verb of fmt print the redacted configuration, so that no
+// log line can hold more.
 func (f *File) Format(s fmt.State, _ rune) {
 	out, err := f.redacted()
 	if err != nil {
@@ -46,6 +49,8 @@ var (
 	_ json.Marshaler = (*File)(nil)
 )
 
+// unset reports whether nobody set a value that has no default: the section then
+// inherits it.
 func unset(v reflect.Value, k key) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice:

@@ -64,7 +64,9 @@ func (ps Problems) Failed() bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning })
 }
 
-// Format writes every problem with its line of src and a caret. What may be a secret is ***.
+// Format writes every problem to w with the line of src that it stands on and
+// a caret under its column. src is the text that was parsed; without it the
+// problems stand alone. What may be a secret is shown as ***.
 func (ps Problems) Format(w io.Writer, src []byte) error {
 	out := bufio.NewWriter(w)
 	lines := maskedLines(ps, src)
@@ -130,7 +132,8 @@ func maskedLines(ps Problems, src []byte) []string {
 // and all behind it: what ends it, a quote or a brace, may stand in the password.
 var storeURL = regexp.MustCompile(`((?:postgres(?:ql)?|rediss?(?:\+[a-z]+)?|mysql|mongodb)://).*`)
 
-// splitLines splits at all that YAML takes for the end of a line.
+// splitLines splits at all that YAML takes for the end of a line, so that lines
+// are counted as its parser counts them.
 func splitLines(src string) []string {
 	ends := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 	return strings.Split(ends.Replace(src), "\n")
@@ -142,7 +145,8 @@ func looksLikeKey(line string) bool {
 	return found && word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// printable replaces tabs by one space, so that the caret stays below its column.
+// printable replaces tabs by one space, so that the caret stays below its
+// column, and drops what a terminal would act upon.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -155,7 +159,8 @@ func printable(line string) string {
 	}, line)
 }
 
-// sorted orders problems by their place and drops repeats.
+// sorted orders problems by line and column, keeping the order of those on the
+// same place, and drops repeats.
 func (ps Problems) sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b Problem) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	return slices.Compact(ps)

@@ -49,12 +49,15 @@ func defaultQueue() Queue {
 		MaxBytes:  new(Size(256 << 20)), // eight bodies of the greatest length, or all of max_depth at 87 KB
 		// Without it, one tenant's backlog refuses all other tenants of its class.
 		Displace: new(true),
-		// A client's retry finds out sooner than a wait for an engine that takes minutes to load.
+		// A client that tries again finds out sooner than one that waits for an
+		// engine that takes minutes to load.
 		EngineWait:     new(time.Duration(0)),
 		HeartbeatAfter: 15 * time.Second, // proxies cut silent answers after 30 to 60 s
 	}
 }
 
+// defaultSaturation is when a worker is full by its own metrics, where nobody says
+// otherwise.
 func defaultSaturation() Saturation {
 	return Saturation{
 		Waiting: new(5),   // its own queue is where classes and tenants mean nothing any more

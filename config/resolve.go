@@ -39,6 +39,7 @@ type Pool struct {
 }
 
 // ResolvedPools returns the tiers in their order, then the pools in theirs.
+// The caller owns the result.
 func (f *File) ResolvedPools() []Pool {
 	pools := make([]Pool, 0, len(f.Tiers)+len(f.Pools))
 	for _, s := range f.sections() {
@@ -129,7 +130,8 @@ func inherit(section, base reflect.Value) {
 	}
 }
 
-// Specs returns every worker of the file, with keys that are not for printing.
+// Specs returns every worker of the file, in order. They hold the workers'
+// keys and are not for printing. The caller owns the result.
 func (f *File) Specs() []workers.Spec {
 	var specs []workers.Spec
 	for _, p := range f.ResolvedPools() {
@@ -138,8 +140,12 @@ func (f *File) Specs() []workers.Spec {
 	return specs
 }
 
+// Directory returns the tenants' keys, for tenants to make its directory of.
+// The caller owns the result.
 func (f *File) Directory() []tenants.KeyConfig { return slices.Clone(f.Auth.Keys) }
 
+// resolved returns a copy in which every tier, pool, worker and key has what it
+// inherits.
 func (f *File) resolved() *File {
 	out := *f
 	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)

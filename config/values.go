@@ -14,7 +14,8 @@ import (
 	"tierway/tenants"
 )
 
-// Size is a number of bytes. KB, MB, GB are steps of 1000, KiB, MiB, GiB steps of 1024.
+// Size is a number of bytes. A file writes it as an integer or with a unit:
+// B, KB, MB, GB in steps of 1000, KiB, MiB, GiB in steps of 1024.
 type Size int64
 
 // String writes the size with the largest unit that divides it.
@@ -36,7 +37,8 @@ var sizeUnits = [...]struct {
 	{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1},
 }
 
-// parseSize reads a size of at most 63 bits.
+// parseSize reads a size; ok is false for anything that is none or does not
+// fit into 63 bits.
 func parseSize(text string) (size Size, ok bool) {
 	number, unit := text, int64(1)
 	for _, u := range sizeUnits {
@@ -88,7 +90,8 @@ func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
 	}
 }
 
-// setScalar stores text in v, or returns how it would fit.
+// setScalar stores text in v. If it does not fit, ok is false and hint may say
+// how it would.
 func setScalar(v reflect.Value, k key, text string, quoted bool) (hint string, ok bool) {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():

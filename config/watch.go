@@ -5,13 +5,15 @@ import (
 	"time"
 )
 
-// WatchConfig says which file is watched. All fields are required but Loaded.
+// WatchConfig says which file is watched, and what for. All fields are required
+// but Loaded.
 type WatchConfig struct {
 	Path   string
 	Every  time.Duration // between two looks
 	Loaded string        // Hash of the content that is no change; empty: none is known, and any is
 	Wanted func() bool   // whether to look at all, now
-	// Changed runs on Watch's goroutine.
+	// Changed is told of a change. It runs on Watch's goroutine: while it runs,
+	// nothing is read.
 	Changed func()
 }
 

@@ -8,12 +8,14 @@ import (
 )
 
 const (
-	// maxChunkLine bounds one chunk's size line; it must stay under the buffer's size.
+	// maxChunkLine bounds one chunk's size with its extensions, which no
+	// engine sends; it must stay under the buffer's size.
 	maxChunkLine = 1 << 10
 	// maxExtensions bounds the extensions of a whole body: they are
 	// skipped, and must not keep the client busy without content.
 	maxExtensions = 16 << 10
-	// maxTrailer bounds the trailer, which is dropped; it must stay under the buffer's size.
+	// maxTrailer bounds the trailer, which is dropped; it must stay under
+	// the buffer's size.
 	maxTrailer = 2 << 10
 )
 
@@ -77,7 +79,8 @@ func (x *exchange) setUp(method string, h answerHead) {
 	case method == http.MethodHead:
 	case h.status == http.StatusNoContent, h.status == http.StatusNotModified:
 		x.ContentLength = 0
-		// A 204 that announces a body may send one.
+		// A 204 that announces a body may send one: it must not be taken for
+		// the next answer.
 		if h.status == http.StatusNoContent && (h.chunked || h.length > 0) {
 			x.keep = false
 		}
@@ -265,7 +268,8 @@ func (x *exchange) chunkContent(p []byte, wait bool) (n int, err error) {
 	return n, nil
 }
 
-// chunkFrame takes one line of what surrounds the chunks: io.EOF when it is the last.
+// chunkFrame takes one line of what surrounds the chunks: io.EOF when it is the
+// last.
 func (x *exchange) chunkFrame() error {
 	switch x.part {
 	case chunkSize:

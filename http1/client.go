@@ -20,7 +20,8 @@ const (
 	// connectTimeout is timeouts.connect's default. Inside a cluster a connection takes
 	// a millisecond; 2 s leave room for one lost SYN.
 	connectTimeout = 2 * time.Second
-	// maxIdle is as many requests as a busy engine batches.
+	// maxIdle is as many requests as a busy engine batches, so that a burst finds its
+	// connections again.
 	maxIdle = 256
 	// idleTimeout is below the minute after which proxies and most servers close
 	// silently, and frees descriptors after a burst. Some servers close earlier
@@ -173,7 +174,8 @@ func (p *Client) exchange(ctx context.Context, c *conn, r *Request, head []byte)
 	return nil, &SendError{Phase: phase, Err: err}
 }
 
-// cancelled is the reason why ctx ended: errors.Is finds both ctx.Err and the cause.
+// cancelled is the reason why ctx ended: errors.Is finds both ctx.Err and the
+// cause that was given to the cancel function.
 func cancelled(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {

@@ -12,7 +12,8 @@ const (
 	// bufferSize holds a usual answer's head and its first events; larger
 	// reads go around it. Each idle stream holds one, so no more than a page.
 	bufferSize = 4 << 10
-	// maxPieces is how many body pieces a connection keeps room for between exchanges.
+	// maxPieces is how many body pieces' headers a connection keeps room
+	// for between exchanges; a request is spliced from a handful.
 	maxPieces = 32
 )
 
@@ -22,10 +23,12 @@ type protocolError string
 // Error names the rule, never the bytes, which may be content.
 func (e protocolError) Error() string { return "the answer is not proper HTTP/1.1: " + string(e) }
 
-// errUnread means that the answer's next part is not buffered. It stays in the package.
+// errUnread means that the answer's next part is not buffered. It never leaves the
+// package.
 const errUnread = protocolError("more must be read")
 
-// conn is one connection with its unused input. It belongs to one exchange, or to the idle ones.
+// conn is one connection with what has been read from it and not been
+// used. It belongs to one exchange at a time, or to the idle ones.
 type conn struct {
 	socket   net.Conn
 	buf      []byte // buf[r:w] is unused input
@@ -48,7 +51,8 @@ func newConn(socket net.Conn) *conn {
 	return c
 }
 
-// write sends the head and the body's pieces, in one system call if the kernel has room.
+// write sends the head and the body's pieces, in one system call when the
+// kernel has room for them.
 func (c *conn) write(head []byte, body [][]byte) error {
 	if len(body) == 0 {
 		_, err := c.socket.Write(head)
@@ -83,7 +87,8 @@ func (c *conn) fill(limit int) error {
 	return err
 }
 
-// reset empties the buffer, which holds no unused input, and returns a large head's memory.
+// reset prepares the connection for another exchange: the buffer, which holds no
+// unused input, is empty again and returns the memory that a large head took.
 func (c *conn) reset() {
 	c.r, c.w = 0, 0
 	if len(c.buf) > bufferSize {
@@ -125,7 +130,8 @@ func (c *conn) read(p []byte) (int, error) {
 	return c.take(p), nil
 }
 
-// line takes one line of at most limit bytes, without its CRLF, or returns errUnread.
+// line takes one line of at most limit bytes, without its CRLF; errUnread when
+// it is not buffered to its end.
 func (c *conn) line(limit int) ([]byte, error) {
 	in := c.buf[c.r:c.w]
 	end := bytes.IndexByte(in, '\n')

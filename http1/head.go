@@ -13,7 +13,8 @@ const (
 	// bounds a request's: hosted services send 2 KiB in 30 lines.
 	maxHead   = 64 << 10
 	maxFields = 100
-	// maxInterim bounds the 1xx answers before the real one: servers send one.
+	// maxInterim bounds the 1xx answers before the real one: servers send
+	// one, and an endless sequence must end.
 	maxInterim = 8
 )
 
@@ -213,7 +214,8 @@ func (h *answerHead) option(name string) bool {
 	return false
 }
 
-// dropNamed removes the fields that the worker's Connection header names (RFC 9110 §7.6.1).
+// dropNamed removes the fields that the worker declared, in its Connection
+// header, to be for this connection alone (RFC 9110 §7.6.1).
 func (h *answerHead) dropNamed() {
 	if h.options == "" || h.options == ",close" || h.options == ",keep-alive" {
 		return
@@ -223,7 +225,8 @@ func (h *answerHead) dropNamed() {
 	}
 }
 
-// usualNames holds the usual header names, as sent, with their canonical form.
+// usualNames holds the header names that engines and hosted services send, as
+// sent, with their canonical form.
 var usualNames = func() map[string]string {
 	names := []string{
 		"Access-Control-Allow-Origin", "Alt-Svc", "Cache-Control", "Cf-Cache-Status", "Cf-Ray", "Connection",

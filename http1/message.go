@@ -21,7 +21,8 @@ type Request struct {
 	UploadLength int64 // of Upload; -1 if it is not known
 }
 
-// Response is the answer's head and its body as it arrives. The caller closes Body.
+// Response is the answer's head and its body as it arrives. The caller must
+// close Body.
 type Response struct {
 	Status        int
 	Header        http.Header

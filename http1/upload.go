@@ -88,7 +88,8 @@ func (c *conn) push(p []byte) error {
 	return c.socket.SetWriteDeadline(time.Time{})
 }
 
-// answered reports whether the worker has sent anything, which stays buffered, or has closed.
+// answered reports whether the worker has sent anything, which stays in the buffer, or
+// has closed.
 func (c *conn) answered() bool {
 	if err := c.socket.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 		return true

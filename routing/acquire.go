@@ -107,7 +107,8 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 	return ws, nil
 }
 
-// pickLocked asks the policy, or takes the least loaded worker if it abstains.
+// pickLocked asks the policy, or takes the least loaded worker if it abstains, and fills
+// the request's record.
 func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
 	if r.Record != nil {
 		r.marks, r.second = p.marks[:len(ws)], -1

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// ErrIncomplete means that a record has not all candidates.
+// ErrIncomplete means that a record has not all candidates, so that the pick cannot
+// be decided again.
 var ErrIncomplete = errors.New("the record has not all candidates")
 
 // Again decides a recorded pick again among the candidates of c, which the caller may have
@@ -54,7 +55,8 @@ func (c *Choice) recorded(model, prefix Hash, chain []Link, at time.Time) (Reque
 // maxHalved halves every weight to 0.
 const maxHalved = 64
 
-// Check returns an error unless a pool can have shown a policy exactly these candidates.
+// Check returns an error unless a pool can have shown a policy exactly these candidates, in
+// this order: ErrIncomplete if some are missing.
 func (c *Choice) Check() error {
 	if err := c.check(); err != nil {
 		return err
@@ -67,7 +69,8 @@ func (c *Choice) Check() error {
 	return nil
 }
 
-// check returns an error unless a policy may be shown the candidates.
+// check returns an error unless a policy may be shown the candidates: a record may come
+// from any file.
 func (c *Choice) check() error {
 	if c == nil || len(c.Candidates) == 0 || len(c.Candidates) < c.Seen {
 		return ErrIncomplete

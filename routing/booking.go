@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// booking is what one lease holds in its pool's books. The pool reuses bookings.
+// booking is what one lease holds in its pool's books. The pool uses bookings
+// again, so that a request allocates none.
 type booking struct {
 	worker          *Worker
 	prefill, output int64
@@ -16,7 +17,8 @@ type booking struct {
 	stream          bool
 	streaming       bool // a stream's answer has begun
 
-	// due is when the prefill of a non-streamed answer should be over.
+	// due is when the prefill of a non-streamed answer should be over: its first event says
+	// nothing about that.
 	due  time.Time
 	next *booking // in the pool's list of free ones
 }
@@ -27,7 +29,8 @@ const maxBooked = 1 << 40
 
 func booked(tokens int64) int64 { return min(max(tokens, 0), maxBooked) }
 
-// maxPrefill bounds the predicted time of one prefill: an estimate beyond it is wrong.
+// maxPrefill bounds the predicted time of one prefill: an estimate beyond it
+// is wrong, and the books should not believe it for longer.
 const maxPrefill = 10 * time.Minute
 
 // enterLocked books the request on the view's worker. Its prefill is the part of the

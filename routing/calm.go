@@ -3,7 +3,8 @@ package routing
 import "math/bits"
 
 const (
-	// calmLevels are the levels told apart: 1, 2, up to 4, 8 and so on, and all above 1,024.
+	// calmLevels are the levels that are told apart: 1, 2, up to 4, 8 and so on, and
+	// all above 1,024.
 	calmLevels = 12
 	// calmSamples is how many streams the line is drawn through at least: one that
 	// is off by a factor of two moves it by a twentieth.
@@ -44,7 +45,8 @@ func (f *fit) join(o *fit) {
 	f.n, f.w, f.t, f.tt, f.y, f.ty = f.n+o.n, f.w+o.w, f.t+o.t, f.tt+o.tt, f.y+o.y, f.ty+o.ty
 }
 
-// learn enters the time of one stream's first token, at most outlier times a sure line.
+// learn enters the time of one stream's first token, at most outlier times the line up
+// to now if that is sure.
 func (c *calm) learn(level int, tokens, took float64, usual line, sure bool) {
 	if sure {
 		took = min(took, outlier*(usual.base+usual.token*tokens))

@@ -15,7 +15,8 @@ import (
 // again.
 const MaxCandidates = 128
 
-// Choice is one pick: all that the policy saw, and the result.
+// Choice is one pick: all that the policy saw, and the result. The pick fills it, under
+// the pool's lock, if Request.Record is set.
 type Choice struct {
 	Policy       string      `json:"policy"`
 	Key          Hash        `json:"key,omitzero"`           // what a hashing policy placed the request by
@@ -171,7 +172,8 @@ func passedFull(v *View) string {
 	return ""
 }
 
-// recalled is what the policy remembered at the pick that is decided again; else nil.
+// recalled is what the policy remembered at the pick that is decided again; nil for any
+// other pick.
 func (r *Request) recalled(p Policy) *Choice {
 	if c := r.recall; c != nil && c.Policy == p.Name() {
 		return c

@@ -19,7 +19,8 @@ const (
 	// defaultSlack is two standard deviations of a Poisson count. Without it a third of
 	// the requests left home at a mean of one request per worker.
 	defaultSlack = 2
-	// tokenSlack is how far over its share a worker may be at least: one long prompt.
+	// tokenSlack is the tokens that a worker may have over its share at least: one long
+	// prompt.
 	tokenSlack = 16_000
 	// usualOf is over how many requests the usual size of one is learned, and usualMost
 	// what one counts at most: the longest contexts in use.
@@ -207,7 +208,8 @@ func (p *chwbl) firstTurn(r *Request) uint64 {
 	return within[len(within)-1].Hash
 }
 
-// Depth returns how deep the keys are; all zero if they do not adapt. It takes no lock.
+// Depth returns how deep the keys are now; all zero if they do not adapt. It is safe for
+// concurrent use.
 func (p *chwbl) Depth() prefix.Depth {
 	if p.keys == nil {
 		return prefix.Depth{}

@@ -19,7 +19,8 @@ func (p *chwbl) clone(r *Request) Policy {
 	return &q
 }
 
-// clone returns a ring to be entered in place of g. They share the points.
+// clone returns a ring that may be entered in place of g. The points are shared:
+// who comes in makes new ones.
 func (g *ring) clone() *ring {
 	c := *g
 	c.slots, c.places, c.byID = slices.Clone(g.slots), slices.Clone(g.places), maps.Clone(g.byID)

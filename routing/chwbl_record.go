@@ -34,7 +34,8 @@ func (p *chwbl) note(r *Request, ws []View, b *bound, squares float64, by int, k
 	}
 }
 
-// measure fills the mark of one candidate. An idle home has no bound.
+// measure fills the mark of one candidate. An idle home has no bound, and beside full
+// workers no idle worker has.
 func (p *chwbl) measure(m *mark, v *View, b *bound, step int, idle bool) {
 	requests := float64(v.Inflight+1) / b.most(v)
 	tokens := 0.0

@@ -45,6 +45,8 @@ func (p *Pool) Restore(id string, ref any, at time.Time) {
 	p.capEjectionsLocked()
 }
 
+// capEjectionsLocked applies the ejection cap after a change of a breaker, a status or
+// the members.
 func (p *Pool) capEjectionsLocked() {
 	capEjections(p.workers)
 	p.publishUpLocked()

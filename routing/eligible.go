@@ -12,14 +12,16 @@ var (
 	// ErrNoWorker means that no worker could take the request: all are down, without
 	// weight, without its model, tried before, or refused by their gates.
 	ErrNoWorker = errors.New("no worker is up")
-	// ErrFull means that all workers that could take the request are full or saturated.
+	// ErrFull means that all workers that could take the request are full or saturated;
+	// a release opens a place.
 	ErrFull = errors.New("all workers are full")
 	// ErrHeld means that the best worker for the request is full, and worth the wait
 	// although another is open. It comes of a Planner only, if Request.Wait is set.
 	ErrHeld = errors.New("the best worker is full")
 )
 
-// CooledError means that every worker that is up rests, first of all until the end of a backoff.
+// CooledError means that every worker that is up rests, and that the first to be back is
+// one in backoff.
 type CooledError struct {
 	Until time.Time // when that one is back
 }
@@ -28,7 +30,8 @@ func (e *CooledError) Error() string {
 	return fmt.Sprintf("all workers are cooling until %s", e.Until.Format(time.RFC3339))
 }
 
-// OpenError means that every worker that is up rests, first of all until a breaker half-opens.
+// OpenError means that every worker that is up rests, and that the first to be back is one
+// whose breaker is open.
 type OpenError struct {
 	Until time.Time // when that one is back
 }
@@ -37,7 +40,8 @@ func (e *OpenError) Error() string {
 	return fmt.Sprintf("all workers failed too often and rest until %s", e.Until.Format(time.RFC3339))
 }
 
-// Cool keeps new requests from a worker until then. It never shortens a backoff.
+// Cool keeps new requests from a worker until then, because it asked for less. It never
+// shortens a backoff under way.
 func (p *Pool) Cool(w *Worker, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,11 +82,14 @@ func (w *Worker) restsLocked(now time.Time) bool {
 	return now.Before(w.coolUntil) || now.Before(w.openUntilLocked())
 }
 
+// servesLocked reports whether the worker has that model. A request that names none can
+// go anywhere.
 func (w *Worker) servesLocked(model uint64) bool {
 	return model == 0 || len(w.models) == 0 || slices.Contains(w.models, model)
 }
 
-// barredLocked says why the worker may not take the request at all; empty if it may.
+// barredLocked says why the worker may not take the request at all; the word is empty if
+// it may.
 func (w *Worker) barredLocked(r *Request, tried []*Worker) (why string) {
 	switch {
 	case !w.status.Up:
@@ -125,7 +132,8 @@ type field struct {
 	inflight, weight int    // of those that do not start slowly, full and saturated ones too
 }
 
-// enter reports whether a group is the lowest so far; a lower one begins a new field.
+// enter reports whether the group of a usable worker is the lowest one so far; a lower one
+// begins a new field.
 func (f *field) enter(group int) bool {
 	if !f.any || group < f.group {
 		*f = field{any: true, group: group, views: f.views[:0]}

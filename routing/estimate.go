@@ -8,26 +8,31 @@ import (
 // limits is a number's prior and its bounds.
 type limits struct{ prior, floor, ceiling float64 }
 
-// PriorRate, in tokens/s, is that of a model of 7 to 14 billion parameters on one GPU.
+// PriorRate is the prior of the prefill rate in tokens/s: a model of 7 to 14 billion
+// parameters on one data-centre GPU.
 const PriorRate = 8000
 
 var (
 	// rateLimits is prefill in tokens/s: from a CPU's to what only a cache can do.
 	rateLimits = limits{PriorRate, 50, 1e6}
-	// timeLimits is seconds per output token: from the fastest speculative decoding on.
+	// timeLimits is seconds per output token: beyond the fastest speculative decoding, and
+	// one in two seconds.
 	timeLimits = limits{0.025, 0.0005, 2}
 	// outputLimits is tokens of an answer, up to the longest that a model offers.
 	outputLimits = limits{256, 1, 131072}
-	// scaleLimits is the engine's count of prompt tokens per estimated one.
+	// scaleLimits is the engine's count of prompt tokens per estimated one: no tokenizer is
+	// further from the estimate for long.
 	scaleLimits = limits{1, 1.0 / 8, 8}
 )
 
 const (
 	// priorWeight is how many samples the prior counts for (design: n/(n+20)).
 	priorWeight = 20
-	// memory is how many samples the mean looks back over: a few dozen answers.
+	// memory is how many samples the mean looks back over: a throttled worker is known after
+	// a few dozen answers.
 	memory = 32
-	// outlier bounds a sample's factor: an absurd one moves the mean by less than a tenth.
+	// outlier bounds a sample's factor from the mean: one absurd sample in 32 moves the mean
+	// by less than a tenth.
 	outlier = 4
 )
 

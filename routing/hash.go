@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Hash is 16 hexadecimal digits in JSON, because many readers round large numbers.
+// Hash is 64 bits that JSON holds as 16 hexadecimal digits, since many readers
+// round larger numbers.
 type Hash uint64
 
 func (h Hash) MarshalText() ([]byte, error) { return h.append(make([]byte, 0, 16)), nil }

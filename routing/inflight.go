@@ -79,7 +79,8 @@ func (c *chains) widen(width int) {
 // room makes room for a decision among n workers.
 func (c *chains) room(n int) { c.alive = make([]holder, 0, n) }
 
-// overlaps fills the views' Overlap with the prompt's tokens that are in flight on the worker.
+// overlaps fills the views' Overlap: how many of the prompt's tokens are at
+// the start of prompts in flight on the worker.
 func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Worker) {
 	c.found, c.next = c.found[:0], 0
 	if len(blocks) == 0 || len(c.at) == 0 {
@@ -128,7 +129,8 @@ func tokensUpTo(end, last, prompt int64) int64 {
 	return int64(float64(prompt) * float64(max(0, end)) / float64(last))
 }
 
-// book enters the request of the last overlaps and appends the rows of its landmarks to rows.
+// book enters the request of the last overlaps on the worker of that column
+// and appends the rows of its landmarks to rows.
 func (c *chains) book(blocks []Block, slot int, rows []int32) []int32 {
 	rows = append(rows, c.found...)
 	for d, last := c.next, len(blocks)-1; d <= last; d = nextLandmark(d, last, inflightLog) {

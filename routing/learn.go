@@ -32,9 +32,11 @@ const (
 	// maxDoubt bounds the tokens that the gateway's own memory left out of those ahead to an
 	// eighth of them, about as far as estimates of prompts are off.
 	maxDoubt = 8
-	// minOutput is how many tokens must teach their mean time: fewer may come in one flush.
+	// minOutput is how many tokens an answer must have to teach their mean time: fewer may
+	// come in one flush.
 	minOutput = 16
-	// minEstimate is how many tokens must teach the scale: in fewer the chat template weighs.
+	// minEstimate is how many tokens a prompt must be estimated at to teach the scale: in
+	// fewer the chat template's own weigh.
 	minEstimate = 64
 )
 
@@ -64,7 +66,8 @@ func (p *Pool) refreshLocked(q int) {
 	}
 }
 
-// medianBut returns the median of sorted without one index (-1: of all), 0 of nothing.
+// medianBut returns the median of sorted without the element at that index (-1: of all), 0
+// if nothing is left.
 func medianBut(sorted []float64, without int) float64 {
 	n := len(sorted)
 	at := func(i int) float64 {

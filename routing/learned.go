@@ -61,7 +61,8 @@ func (p *Pool) publishLearnedLocked() {
 	p.learnedNow.Store(Learned{scale: p.scaleLocked(), output: output, long: p.learned.long.tokens()}.pack())
 }
 
-// Up reports whether any member is in rotation. It does not take the pool's lock.
+// Up reports whether any member is in rotation, as WorkerView.InRotation has it. It does not
+// take the pool's lock.
 func (p *Pool) Up(now time.Time) bool {
 	from := p.upFrom.Load()
 	return from != nil && !now.Before(*from)

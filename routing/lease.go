@@ -49,7 +49,8 @@ type Result struct {
 	Text         bool // the prompt was text alone, so that its length says how many tokens it has
 }
 
-// Expected returns how long a stream's first token, or a whole answer, should take.
+// Expected returns how long a stream's first token, or a whole answer, should take from
+// the booking on.
 func (l *Lease) Expected() time.Duration { return l.expected }
 
 func (l *Lease) Worker() *Worker { return l.worker }
@@ -63,7 +64,8 @@ func (l *Lease) Ref() any {
 
 func (l *Lease) Reason() Reason { return l.reason }
 
-// Ticket returns the gate's ticket; 0 without a gate or past it by the ejection cap.
+// Ticket returns the gate's ticket; 0 without a gate, and for a worker that the ejection
+// cap keeps in rotation past its gate.
 func (l *Lease) Ticket() uint64 { return l.ticket }
 
 // Overlap returns how many tokens of the prompt the worker is believed to have cached.

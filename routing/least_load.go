@@ -16,7 +16,8 @@ func (leastLoad) Pick(r *Request, ws []View) (int, Reason) {
 	return best, ReasonLeastLoad
 }
 
-// least returns the least loaded of ws without one index (-1: of all), -1 if none is left.
+// least returns the least loaded of ws without the one at that index (-1: of all), -1 if
+// none is left.
 func least(rand uint64, ws []View, without int) int {
 	best, tied := -1, uint64(0)
 	for i := range ws {
@@ -51,7 +52,8 @@ func least(rand uint64, ws []View, without int) int {
 	return best
 }
 
-// compareLoad returns -1, 0 or 1. A full worker is more loaded than any open one.
+// compareLoad returns -1 if a is less loaded than b, 0 if they are equal, else 1. A full
+// worker is more loaded than any open one.
 func compareLoad(a, b *View) int {
 	switch {
 	case a.Full && !b.Full:

@@ -11,8 +11,10 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Draw returns the random number of a state, as SplitMix64 does.
+// Draw returns the random number of a state, as SplitMix64 does: the numbers of
+// neighbouring states are independent.
 func Draw(state uint64) uint64 { return Mix(state + golden) }
 
-// Unit makes a number in [0, 1) of 53 random bits, which a float64 holds exactly.
+// Unit makes a number in [0, 1) of 64 random bits: of 53 of them, which is what a float64
+// holds exactly.
 func Unit(random uint64) float64 { return float64(random>>11) / (1 << 53) }

@@ -6,9 +6,11 @@ import (
 )
 
 const (
-	// maxSamples is how many streams of one worker are kept.
+	// maxSamples is how many streams of one worker are kept: those of several seconds of a
+	// busy one.
 	maxSamples = 64
-	// paceWindow is how old a sample may be: twenty streams of a worker that gets one in 15 s.
+	// paceWindow is how old a sample may be: long enough for twenty streams of a worker that
+	// gets one in fifteen seconds.
 	paceWindow = 5 * time.Minute
 	// A moment lasts two seconds at least, so that what slows all streams of two seconds
 	// counts once, and until the worker and a peer have had three streams in it, of which
@@ -107,7 +109,8 @@ func (p *pace) median(from, after time.Time, enough int) (m float64, ok bool) {
 	return median(ratios), true
 }
 
-// slow reports whether all but one of the last moments were beyond factor.
+// slow reports whether the worker was slower than factor times its peers in all but
+// one of its last moments.
 func (p *pace) slow(factor float64) bool {
 	slow := 0
 	for _, m := range p.moments {

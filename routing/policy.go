@@ -146,7 +146,8 @@ type Planner interface {
 	Plans() bool
 }
 
-// Adaptive is a Policy whose keys follow the traffic.
+// Adaptive is a Policy that places requests by a part of their prompts that follows the
+// traffic.
 type Adaptive interface {
 	// Depth is safe for concurrent use.
 	Depth() prefix.Depth

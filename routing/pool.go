@@ -205,7 +205,8 @@ func (p *Pool) Locked() int64 {
 	return p.mu.locked
 }
 
-// partLocked gives back the column of a worker that is gone and in no chain.
+// partLocked gives back the column of a worker that is gone, once the chains have nothing
+// of it.
 func (p *Pool) partLocked(w *Worker) {
 	if w.gone && w.chains == 0 {
 		p.forgetLocked(w)

@@ -25,7 +25,8 @@ func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
 	return first, ReasonPowerOfTwo
 }
 
-// drawn returns the worker that has the ticket if each has as many as its weight.
+// drawn returns the worker that has the ticket if each but the one left out has as many as
+// its weight.
 func drawn(ws []View, ticket uint64, without int) int {
 	last := 0
 	for i := range ws {

@@ -22,7 +22,8 @@ type Passed struct {
 	Until  time.Time `json:"until,omitzero"` // the end of a rest or a slow start
 }
 
-// Why a member was not shown to the policy, beside PassedFull. The first that applies holds.
+// The reasons why a member was not shown to the policy, beside PassedFull. The first one
+// that applies holds.
 const (
 	PassedDown      = "down"
 	PassedNoWeight  = "no_weight"
@@ -77,7 +78,8 @@ type poolView struct {
 
 // rememberer is a Policy that remembers.
 type rememberer interface {
-	// clone returns a copy to be asked for that request and for nothing else.
+	// clone returns a copy of the policy, to be asked for that request and for nothing
+	// else. What it learns is lost with it.
 	clone(r *Request) Policy
 }
 
@@ -172,7 +174,8 @@ func (p *Pool) othersLocked(r *Request, shown []View, tried []*Worker) (others [
 	return others
 }
 
-// passedLocked says why the worker is not shown.
+// passedLocked says why the worker is not shown. Full ones are shown to a policy that
+// plans, unless they start slowly.
 func (p *Pool) passedLocked(w *Worker, r *Request, tried []*Worker, group int) Passed {
 	is := Passed{Worker: w.id, Why: w.barredLocked(r, tried)}
 	saturated, _ := p.metricsLocked(w, r.Now)

@@ -39,7 +39,8 @@ const (
 	recentWays = 4
 	recentSets = 1 << recentBits
 	recentBits = 14
-	// rememberedWorkers is the columns that fit into a word; workers beyond count as cold.
+	// rememberedWorkers is the columns that fit into a word. Workers beyond are taken for
+	// cold.
 	rememberedWorkers = 64
 	// recentPeriod, in seconds, is half of what a memory lasts at most. Engines under load
 	// hold a cache for five minutes. A prompt that is wrongly taken for cold costs nothing
@@ -133,7 +134,8 @@ func (c *recent) forget(column int) {
 	}
 }
 
-// overlaps raises the views' Overlap to the prompt's tokens that the worker prefilled lately.
+// overlaps raises the views' Overlap to how many of the prompt's tokens the
+// worker prefilled lately.
 func (c *recent) overlaps(r *Request, prompt int64, ws []View, workers []*Worker) {
 	if c.sets == nil || len(r.Blocks) == 0 {
 		return

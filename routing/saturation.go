@@ -2,7 +2,8 @@ package routing
 
 import "time"
 
-// Saturation says when a worker's own metrics keep new requests from it; zero: never.
+// Saturation says when a worker's own metrics keep new requests from it. The zero value
+// never does.
 type Saturation struct {
 	Waiting    int           // requests in the engine's own queue, from 1; 0: its queue saturates nobody
 	KVUsage    float64       // share of the KV cache in use while requests wait in the engine, above 0 to 1; 0: the cache never counts
@@ -83,7 +84,8 @@ func (p *Pool) metricsLocked(w *Worker, now time.Time) (saturated, stale bool) {
 		p.limit.KVUsage > 0 && waiting > 0 && w.status.KVUsage >= p.limit.KVUsage, false
 }
 
-// idleLocked reports whether only metrics can keep requests from the idle worker.
+// idleLocked reports whether only metrics can keep requests from the worker, and it has
+// none in flight.
 func (w *Worker) idleLocked() bool { return w.inflight == 0 && !w.status.Saturated && !w.reserved }
 
 // waitingLocked is the engine's queue by now. While requests wait inside an engine, its

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// ErrSlow is the gate's outcome of a good answer of a worker that is too slow.
+// ErrSlow is the outcome, for a worker's gate, of a good answer of a worker that is too
+// slow.
 var ErrSlow = errors.New("the worker is too slow")
 
 // Slowness says when a worker is too slow. The zero value: never.

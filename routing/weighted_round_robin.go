@@ -55,7 +55,8 @@ func (p *weightedRoundRobin) clone(*Request) Policy {
 // hasTerm is the only term of a candidate: what it has before its turn's wages.
 const hasTerm = "has"
 
-// remember restores what the workers had at a recalled pick, and records it.
+// remember restores what the workers had at a pick that is decided again, and records it
+// of one that is recorded.
 func (p *weightedRoundRobin) remember(r *Request, ws []View) {
 	for i := range ws {
 		mine := &p.purses[ws[i].Index]

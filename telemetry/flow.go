@@ -57,7 +57,8 @@ func (m *Metrics) Decided(tier, rule string) {
 	m.decisions.WithLabelValues(tier, rule).Inc()
 }
 
-// forget takes a tier away. Its requests count as those of removed tiers.
+// forget takes a tier away. Its ended requests, and those that are still under way,
+// count as those of removed tiers.
 func (f *flow) forget(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

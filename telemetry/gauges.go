@@ -60,7 +60,8 @@ type ShedTotal struct {
 	Total  int64  `metric:"tierway_queue_shed_total" help:"Requests that the queue refused, at once or after a wait, by reason: depth and bytes (the queue was full), wait (max_wait was over), deadline (their turn would have come too late), displaced (for a newcomer), engine (nobody was up for engine_wait). Counts too where a request that a worker had failed was to wait for another one: its client is told what the worker did."`
 }
 
-// Stores is the stores outside the process, as last seen; nil if not configured.
+// Stores is the stores outside the process, as they were last seen. What is not configured
+// is nil.
 type Stores struct {
 	Redis    *RedisGauges
 	Database *DatabaseGauges

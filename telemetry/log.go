@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// maxMessages bounds the messages that are counted apart.
+	// maxMessages bounds the messages that are counted apart. A program has a
+	// hundred or two.
 	maxMessages = 1000
 	// tellAfter is how long repeats are counted before a line tells of them.
 	tellAfter = time.Second
@@ -74,7 +75,8 @@ func (h *LogHandler) WithGroup(name string) slog.Handler {
 	return &LogHandler{next: h.next.WithGroup(name), state: h.state}
 }
 
-// Handle passes a record on or counts it, and tells of those left out a second ago.
+// Handle passes a record on or counts it, and tells of those that were left out a
+// second ago and longer.
 func (h *LogHandler) Handle(ctx context.Context, r slog.Record) error {
 	at := r.Time
 	if at.IsZero() {
@@ -87,7 +89,8 @@ func (h *LogHandler) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// Run tells of what was left out until ctx ends, and then of all the rest.
+// Run tells of what was left out when no further record does, until ctx ends, and
+// then of all the rest.
 func (h *LogHandler) Run(ctx context.Context) {
 	tick := time.NewTicker(tellAfter)
 	defer tick.Stop()
@@ -127,7 +130,8 @@ func (s *repeats) tell(ctx context.Context, at time.Time, all bool) error {
 	return errs
 }
 
-// due returns the lines that tell of what was left out, as far as there is room for them.
+// due returns the lines that tell of what was left out: of messages that have
+// waited for them and have room for one, or of all.
 func (s *repeats) due(at time.Time, all bool) (lines []slog.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

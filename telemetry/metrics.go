@@ -12,7 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// overheadSeconds are finest around the gateway's budget of 60 µs.
+// overheadSeconds are the bounds of the gateway's own time; its budget is
+// 60 µs, so the buckets are finest around it.
 var overheadSeconds = []float64{.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .01, .1}
 
 // other is the label value that stands for all that have none of their own.
@@ -116,7 +117,8 @@ const (
 	EndError      StreamEnd = "error"
 )
 
-// Exhausted counts a failed accept or connect for want of a file descriptor.
+// Exhausted counts a connection for which no file descriptor was free. operation is
+// accept or connect.
 func (m *Metrics) Exhausted(operation string) { m.exhausted[operation].Inc() }
 
 func newStreams(d *definer) map[StreamEnd]prometheus.Counter {

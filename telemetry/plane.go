@@ -51,7 +51,8 @@ func newPlane(d *definer) (plane, Reloads) {
 	return p, Reloads{OK: result("ok", 1), Rejected: result("rejected", 0), Unchanged: result("unchanged", 1)}
 }
 
-// Limits resolves the refusals of all limits. It is called once, before the first request.
+// Limits resolves the series of refusals for the names of all limits. It is
+// called once, before the first request.
 func (m *Metrics) Limits(names []string) {
 	for _, n := range names {
 		m.plane.refused[n] = m.plane.refusals.WithLabelValues(n)

@@ -21,7 +21,8 @@ type TraceContext struct {
 	tracer  trace.Tracer
 }
 
-// Span is a finished span of a request. The first is the request's own, all others its children.
+// Span describes a span of a request that is over. The first of a request is the
+// request's own; all others are its children.
 type Span struct {
 	Begun      trace.Span // of Attempt; nil: End makes a span of the request's inner work
 	Name       string

@@ -41,7 +41,8 @@ type tenant struct {
 	score  float64      // of requests, each worth half after halfLife
 }
 
-// counts are those of one tenant: by tenantLabels, then by the label's values.
+// counts are those behind the series of one tenant: by tenantLabels, then by the values
+// of the label.
 type counts [len(tenantLabels)][]int64
 
 // tokenKinds are the values of the label kind.
@@ -116,7 +117,8 @@ func (m *Metrics) TenantEnded(tenant string, outcome int, prompt, cached, output
 	}
 }
 
-// TenantLimited counts a request that a limit refused, one of those that Limits was given.
+// TenantLimited counts a request of a tenant that a limit refused, one of those
+// that Limits was given.
 func (m *Metrics) TenantLimited(tenant, limit string) {
 	m.tenants.mu.Lock()
 	defer m.tenants.mu.Unlock()

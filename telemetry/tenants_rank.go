@@ -16,7 +16,8 @@ const (
 	// take them. Without it two that are alike would swap every minute, and neither
 	// had a curve.
 	lead = 1.5
-	// idle is the score below which a tenant is forgotten: one request nearly two hours ago.
+	// idle is the score below which a tenant without series is forgotten: that of
+	// one request nearly two hours ago.
 	idle = 0.001
 )
 

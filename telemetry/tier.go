@@ -20,7 +20,8 @@ var selectionSeconds = []float64{.0000005, .000001, .0000015, .000002, .000003, 
 // engines that answer faster than 100 tokens a second.
 var outputSeconds = []float64{.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5}
 
-// PrefixResult is what a worker was believed to have of a prompt when it was chosen.
+// PrefixResult says what a worker was believed to have of a request's prompt when
+// it was chosen.
 type PrefixResult int
 
 const (
@@ -134,7 +135,8 @@ func (m *Metrics) tierPolicy(tier, policy string) *tierPolicy {
 	return p
 }
 
-// Ended counts one ended request, once for each that Started has counted.
+// Ended counts one ended request. It is to be called once for each that Started
+// has counted.
 func (t *Tier) Ended(dialect, outcome int) { t.flow.end(t, dialect, outcome) }
 
 // Prefix counts what was believed of an attempt's prompt: predicted tokens of it
@@ -149,8 +151,8 @@ func (t *Tier) Prefix(result PrefixResult, predicted, cached int64) {
 	}
 }
 
-// Outside resolves the series of requests without a tier. It is called once, before the first
-// request.
+// Outside resolves the series of requests that end before they have a tier. It
+// is called once, before the first request.
 func (m *Metrics) Outside(dialects, outcomes []string) {
 	m.flow.mu.Lock()
 	m.outside = m.tierLocked(noTier, dialects, outcomes) // no policy has it, and it has no series of any
@@ -158,7 +160,8 @@ func (m *Metrics) Outside(dialects, outcomes []string) {
 	m.tenants.setLabels(byOutcome, outcomes)
 }
 
-// EndedOutside counts a request that ended before it had a tier.
+// EndedOutside counts a request that ended before it had a tier. The indexes are
+// those of the dialects and outcomes that Outside was given.
 func (m *Metrics) EndedOutside(dialect, outcome int) { m.outside.Ended(dialect, outcome) }
 
 // ForgetTier drops the series of a tier or pool that is gone, those of its workers

@@ -58,11 +58,13 @@ type Traces struct {
 const (
 	// usualQueue holds some 2,000 requests, in 20 MB.
 	usualQueue = 8192
-	// usualDelay is 5 s by the specification: a user looks at a trace right after the request.
+	// usualDelay is shorter than the specification's 5 s: a user looks at a request's
+	// trace right after the request.
 	usualDelay = time.Second
 	// flushFor bounds how long a stop waits for the collector.
 	flushFor = 3 * time.Second
-	// mostNumber bounds numbers of the environment: some GB of spans, a delay of 17 minutes.
+	// mostNumber bounds the numbers of the environment: some GB of spans, and a delay of
+	// 17 minutes.
 	mostNumber = 1 << 20
 	// lossEvery is the least time between two log lines about lost spans.
 	lossEvery = time.Minute
@@ -125,7 +127,8 @@ func newTraces(c TracesConfig, to *url.URL, exporter sdktrace.SpanExporter) *Tra
 	return t
 }
 
-// env returns a variable of the environment; an empty one counts as unset.
+// env returns a variable of the environment; an empty one counts as unset, as the
+// specification says.
 func env(name string) string { return strings.TrimSpace(os.Getenv(name)) }
 
 // number reads a positive number. The SDK takes any, and panics at a negative queue.

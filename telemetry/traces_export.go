@@ -11,7 +11,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// boundedProcessor bounds the queue of the SDK's processor, which does not count its drops.
+// boundedProcessor bounds the queue of the SDK's batch processor. That drops spans too,
+// but does not say how many.
 type boundedProcessor struct {
 	sdktrace.SpanProcessor
 	t *Traces
@@ -27,7 +28,8 @@ func (p boundedProcessor) OnEnd(s sdktrace.ReadOnlySpan) {
 	p.SpanProcessor.OnEnd(s)
 }
 
-// countedExporter counts and logs exports. A batch that the collector refuses is lost.
+// countedExporter counts and logs the results of exports. A batch that the collector
+// does not take is lost.
 type countedExporter struct {
 	sdktrace.SpanExporter
 	t *Traces
@@ -60,7 +62,8 @@ func rejected(err error, n int64) int64 {
 	return n
 }
 
-// logLosses writes at most one line a minute about lost spans.
+// logLosses writes at most one line a minute about lost spans. err is that of the last
+// export.
 func (t *Traces) logLosses(err error) {
 	lost := t.failed.Load() + t.dropped.Load()
 	if lost == t.lossesTo || !t.lossAt.IsZero() && time.Since(t.lossAt) < lossEvery {
@@ -75,7 +78,8 @@ func (t *Traces) logLosses(err error) {
 	t.lossAt, t.lossesTo = time.Now(), lost
 }
 
-// harmless returns an error's text without the collector's path and answer.
+// harmless returns an error's text without the collector's path, which may be a secret,
+// and without the collector's answer.
 func (t *Traces) harmless(err error) string {
 	var at *url.Error
 	if errors.As(err, &at) {

@@ -15,7 +15,8 @@ type Waits struct {
 	classes []prometheus.Observer
 }
 
-// Waits resolves the histogram of a tier for all classes; Granted takes indexes into them.
+// Waits resolves the histogram of a tier for the names of all classes; Granted
+// takes indexes into them.
 func (m *Metrics) Waits(tier string, classes []string) *Waits {
 	w := &Waits{classes: make([]prometheus.Observer, len(classes))}
 	for i, c := range classes {
@@ -24,5 +25,6 @@ func (m *Metrics) Waits(tier string, classes []string) *Waits {
 	return w
 }
 
-// Granted counts a request that had a worker, once, with all its waits together.
+// Granted counts a request that had a worker, once, with all its waits together:
+// 0 for one that had its workers at once.
 func (w *Waits) Granted(class int, wait time.Duration) { w.classes[class].Observe(wait.Seconds()) }

@@ -54,7 +54,8 @@ type workerPolicy struct {
 	other   prometheus.Counter
 }
 
-// Worker resolves the series of one worker for all reasons of its tier's policy.
+// Worker resolves the series of one worker of a tier under the tier's policy, for
+// all reasons that the policy can give.
 func (m *Metrics) Worker(tier, worker, policy string, reasons []string) *Worker {
 	w := &Worker{
 		m: m, tier: tier, worker: worker,
@@ -108,7 +109,8 @@ func (w *Worker) Breaker(to string) {
 	}
 }
 
-// ForgetWorker drops the series of a worker that is gone.
+// ForgetWorker drops the series of a worker that is gone, so that workers that
+// come under ever new names do not add up.
 func (m *Metrics) ForgetWorker(worker string) {
 	gone := prometheus.Labels{"worker": worker}
 	forget(gone, m.workers.attempts, m.workers.tokens, m.workers.breakers)

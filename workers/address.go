@@ -170,7 +170,8 @@ func redact(raw string) string {
 	return raw[:start] + "…" + raw[at:]
 }
 
-// join returns where a request for target, a path with query, goes.
+// join returns where a request for target, a path with query, goes. A base
+// that ends in /v1, as people write it for SDKs, gives no second /v1.
 func (a address) join(target string) string {
 	return a.root() + target
 }
@@ -200,7 +201,8 @@ func (a address) relative(reference string) (ref string, ok bool) {
 	return ref, !strings.HasPrefix(ref, "//") // which would name another host
 }
 
-// serves reports whether a URL is the server's. Proxies that end TLS write http for https.
+// serves reports whether a URL is one of the server at a. Servers behind a proxy that
+// ends TLS write http for https.
 func (a address) serves(u *url.URL) bool {
 	if a.scheme == "unix" {
 		return u.Host == socketHost
@@ -210,7 +212,8 @@ func (a address) serves(u *url.URL) bool {
 		strings.EqualFold(u.Hostname(), host) && (u.Port() == port || u.Port() == "")
 }
 
-// root returns the base without a final /v1.
+// root returns the base without a final /v1. Engines answer /health and
+// /metrics there.
 func (a address) root() string {
 	if rest, ok := strings.CutSuffix(a.base, "/v1"); ok {
 		return rest
@@ -218,8 +221,8 @@ func (a address) root() string {
 	return a.base
 }
 
-// metadataAddresses are where clouds hand out credentials (AWS, Google, Azure, ECS, EKS,
-// Alibaba).
+// metadataAddresses are where clouds hand credentials to whoever can connect
+// (AWS, Google and Azure, ECS tasks, EKS pods, Alibaba). No engine listens there.
 var metadataAddresses = []string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200",
 	"fd00:ec2::254", "fd00:ec2::23"}
 
@@ -227,7 +230,8 @@ func isMetadata(ip netip.Addr) bool {
 	return slices.Contains(metadataAddresses, ip.Unmap().WithZone("").String())
 }
 
-// refuseMetadata is a net.Dialer's Control: no name leads to a metadata service either.
+// refuseMetadata is a net.Dialer's Control: it looks at the resolved address,
+// so that no name can lead to a metadata service either.
 func refuseMetadata(_, resolved string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(resolved)
 	if err == nil && isMetadata(to.Addr()) {

@@ -1,5 +1,5 @@
-// Package workers keeps the live engines: whether each is up, how loaded it is, how to send to
-// it.
+// Package workers keeps the live engines: whether each is up, how loaded it is and
+// how a request is sent to it.
 package workers
 
 import (
@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Config is one worker as config.yaml writes it.
+// Config is one worker as config.yaml writes it. A nil Weight is 1, nil Models are all
+// of its pool's, and a nil Health is the pool's.
 type Config struct {
 	Name              string   `yaml:"name" required:"true" form:"name" doc:"The worker's name, unique in the file, as X-Routed-To shows it."`
 	URL               string   `yaml:"url" required:"true" reload:"drain" doc:"Where it listens: http://host:port, https://host/base or unix:///path. Without user and password. A server with several models stands in several tiers or pools, once in each; it is checked once, and bounds count for each entry alone."`
@@ -47,7 +48,9 @@ type Spec struct {
 	StaleAfter time.Duration
 }
 
-// The health section's values for a Spec without them.
+// The health section's values where neither the worker nor the file gives one:
+// an engine that died is found in 10 to 15 seconds without a single slow check
+// taking a busy one out.
 const (
 	defaultHealthPath = "auto"
 	defaultInterval   = 5 * time.Second
@@ -71,8 +74,9 @@ func (s Spec) health() Health {
 	}
 }
 
-// sameWorker reports whether s and o are the same engine in the same place. Key, checks and
-// timeouts may differ.
+// sameWorker reports whether s and o are the same engine in the same place. The
+// way in which the gateway connects to it, checks it and pays it may differ: an
+// engine has the same load and speed under another key.
 func (s Spec) sameWorker(o Spec) bool {
 	return s.Name == o.Name && s.URL == o.URL && s.Pool == o.Pool && s.Engine == o.Engine && s.Model == o.Model
 }
@@ -94,7 +98,8 @@ func (s Spec) String() string {
 	return fmt.Sprintf("worker %s of pool %s at %s (engine %s, key %s)", s.Name, s.Pool, s.URL, s.Engine, s.keyState())
 }
 
-// Format keeps the key out of every verb of fmt.
+// Format prints what String says under every verb, so that no way of printing
+// a Spec shows its key.
 func (s Spec) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
 
 // LogValue keeps the key out of structured logs.

@@ -77,7 +77,8 @@ func (d *dialer) DialContext(ctx context.Context, network, _ string) (net.Conn, 
 	return d.try(ctx, network, moved)
 }
 
-// addresses returns the addresses of the host, and whether this call has looked them up.
+// addresses returns the addresses of the host, and whether they come from a lookup of
+// this call: if older ones are not good enough, or there are none.
 func (d *dialer) addresses(ctx context.Context, again bool) (all []netip.Addr, fresh bool, err error) {
 	d.mu.Lock()
 	known := d.known

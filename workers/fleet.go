@@ -18,9 +18,11 @@ type Options struct {
 	// end before Sync's caller knows of the worker: such a caller reads Status
 	// once itself.
 	OnStatus func(w *Worker, s Status)
-	// Rand spreads the checks; it must be safe for concurrent use. Nil: math/rand/v2.
+	// Rand spreads the checks; it must be safe for concurrent use. Nil:
+	// math/rand/v2.
 	Rand func() uint64
-	// Via is added to the Via header of every request, so that a gateway recognises its own.
+	// Via is added to the Via header of every request to a worker, so that a gateway
+	// recognises its own; empty: nothing is.
 	Via string
 	// Recover runs a step that reads what an engine sent. It returns the step's
 	// error, and an error instead of a panic. Nil: a panic ends the process.
@@ -29,7 +31,8 @@ type Options struct {
 	send func(Spec) Sender // newSender, or a test's
 }
 
-// Fleet keeps the workers of one gateway over every reload. It is safe for concurrent use.
+// Fleet keeps the workers of one gateway over every reload. It is safe for
+// concurrent use.
 type Fleet struct {
 	options Options
 	via     []string      // of Options.Via; never written
@@ -96,7 +99,8 @@ func (f *Fleet) Sync(specs []Spec) {
 	}
 }
 
-// Workers returns the workers in the order of the last Sync.
+// Workers returns the workers in the order of the last Sync. The slice is the
+// caller's.
 func (f *Fleet) Workers() []*Worker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +157,8 @@ type server struct {
 	health   Health
 }
 
-// checking is the goroutine that checks one server by the first of its workers.
+// checking is the goroutine that checks one server. The first of its workers is the
+// one that is asked.
 type checking struct {
 	server  server
 	workers []*Worker

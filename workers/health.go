@@ -24,13 +24,15 @@ const (
 	// suspectGap keeps a storm of failed connects from becoming a storm of
 	// checks, and still finds a dead worker in down_after seconds.
 	suspectGap = time.Second
-	// maxHealthBody is read so that the connection can be kept.
+	// maxHealthBody is read so that the connection can be kept; engines answer
+	// /health with nothing or a line of JSON.
 	maxHealthBody = 64 << 10
 	// maxModelsBody holds a hosted endpoint's whole list ten times over.
 	maxModelsBody = 1 << 20
 )
 
-// checker runs one server's checks for its workers. One goroutine owns it.
+// checker runs one server's checks for the workers that it backs. One goroutine
+// owns it.
 type checker struct {
 	w       *Worker   // the first of all, by which the server is asked
 	all     []*Worker // they share the status
@@ -50,7 +52,8 @@ type checker struct {
 	neverPaused    bool // the engine does not tell whether it is paused
 }
 
-// newChecker continues from what an earlier checker has found of any of the workers.
+// newChecker returns the checker of workers that one server backs. It continues from
+// what an earlier checker has found of any of them.
 func newChecker(all []*Worker, o Options) *checker {
 	w := all[0]
 	health, found := w.Spec().health(), w.Status()
@@ -79,7 +82,8 @@ func newChecker(all []*Worker, o Options) *checker {
 	return c
 }
 
-// run checks at once, at every interval and whenever the worker is suspected, until ctx ends.
+// run checks the worker at once, then at every interval and whenever it is
+// suspected, until ctx ends.
 func (c *checker) run(ctx context.Context) {
 	if c.health.Path == pathOff {
 		c.update(func(s *Status) {
@@ -127,7 +131,8 @@ func (c *checker) step(ctx context.Context) {
 	c.round(ctx)
 }
 
-// jittered spreads d by a tenth, so that gateways started together do not ask together.
+// jittered spreads d by a tenth both ways, so that gateways started together
+// do not ask together.
 func jittered(d time.Duration, random uint64) time.Duration {
 	unit := routing.Unit(random)
 	return time.Duration(float64(d) * (0.9 + 0.2*unit))
@@ -220,7 +225,8 @@ type tally struct {
 	failures, goods    int // in a row
 }
 
-// add counts one check and reports whether the state is new, as the first always is.
+// add counts one check and reports whether the worker's state is new. The
+// first result always is.
 func (t *tally) add(ok bool) (changed bool) {
 	was, known := t.up, t.known
 	t.known = true
@@ -319,7 +325,8 @@ func (c *checker) ask(ctx context.Context, path string) (code int, err error) {
 	return code, nil
 }
 
-// read reads at most limit of an answer. The status is 0 when there was none.
+// read asks for path and reads so much of the answer at most. The status is 0 when
+// there was no answer.
 func (c *checker) read(ctx context.Context, path string, limit int64) (code int, body []byte, err error) {
 	answer, err := c.get(ctx, path)
 	if err != nil {
@@ -376,7 +383,8 @@ func (c *checker) learn(body []byte) {
 	})
 }
 
-// engineByOwner tells the engine by owned_by, where Ollama writes its library's namespace.
+// engineByOwner tells the engine by a model's owned_by. Ollama writes the
+// namespace of its own library there.
 var engineByOwner = map[string]string{
 	"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "ollama": "ollama", "library": "ollama",
 }

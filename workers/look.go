@@ -14,12 +14,15 @@ const (
 	// looksInTime is how many looks there are before a load is too old: two may
 	// fail, or be late, before the third.
 	looksInTime = 3
-	// looksAtRest is the same for a worker that has nothing to do.
+	// looksAtRest is the same for a worker that has nothing to do: the next request
+	// finds a load that counts.
 	looksAtRest = 2
 	// lookSoonest is the least between two looks, however short a load counts.
 	lookSoonest = 100 * time.Millisecond
 )
 
+// lookInterval is how far apart the looks at the load of a busy worker are, for
+// a load that counts for so long.
 func lookInterval(staleAfter time.Duration) time.Duration {
 	return max(lookSoonest, min(lookEvery, staleAfter/looksInTime))
 }
@@ -31,7 +34,8 @@ func (c *checker) hasMetrics() bool {
 	return engine != "openai" && engine != "ollama" && !time.Now().Before(c.silent)
 }
 
-// next is when the worker is next asked: for its load only while its health is good.
+// next is when the worker is next asked for anything: the load only while its
+// health is good, because a failing worker is not asked for more.
 func (c *checker) next() time.Time {
 	if c.staleAfter() <= 0 || c.tally.goods == 0 || !c.hasMetrics() {
 		return c.due
@@ -59,7 +63,8 @@ func (c *checker) lookAgain() {
 	c.look = time.Now().Add(jittered(lookInterval(c.staleAfter()), c.options.Rand()))
 }
 
-// staleAfter returns how old the load may be to count for every worker; 0 if it never counts.
+// staleAfter returns how old the load may be to count for every worker; 0 if it
+// counts for none.
 func (c *checker) staleAfter() (least time.Duration) {
 	for _, w := range c.all {
 		if d := w.staleAfter(); d > 0 && (least == 0 || d < least) {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Suspension is why an engine with a healthy server runs no requests; empty if it does.
+// Suspension is why an engine runs no requests although its server is healthy. It
+// is empty for an engine that runs.
 type Suspension string
 
 // The suspensions that vLLM reports.
@@ -20,7 +21,8 @@ const (
 // pathPaused answers in vLLM's development mode only.
 const pathPaused = "/is_paused"
 
-// stepCounters are vLLM's, which grow with each step. Others grow when a request ends.
+// stepCounters are the counters that vLLM increments with each step that
+// generates tokens. Other engines increment theirs when a request ends.
 type stepCounters struct {
 	prompt, generated, iterations float64
 	found                         bool // generated was there
@@ -46,7 +48,8 @@ func (p *progress) read(l load, at time.Time) (stalled time.Time) {
 	return p.since
 }
 
-// askPaused asks vLLM whether it is paused, until it has no such path.
+// askPaused asks a vLLM engine whether it is paused. An engine without the path is
+// not asked again until it has been down.
 func (c *checker) askPaused(ctx context.Context) {
 	if c.neverPaused || c.w.Status().Engine != "vllm" {
 		return

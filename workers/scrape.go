@@ -16,11 +16,13 @@ import (
 
 const (
 	pathMetrics = "/metrics"
-	// maxMetrics bounds one answer. vLLM with many LoRA adapters stays under 1 MiB.
+	// maxMetrics bounds one answer. vLLM with many LoRA adapters stays under
+	// 1 MiB.
 	maxMetrics = 4 << 20
 	// silentFor is how long an engine without metrics is not asked again.
 	silentFor = time.Minute
-	// maxMetricsLine holds any line of an engine; a longer one is skipped.
+	// maxMetricsLine holds a name with any labels that engines write; a longer
+	// line is skipped.
 	maxMetricsLine = 16 << 10
 )
 
@@ -34,7 +36,8 @@ type load struct {
 	steps            stepCounters
 }
 
-// scrape asks a healthy worker for its load. Without an answer the last load stays.
+// scrape asks a healthy worker for its load, for so long at most. A worker that
+// does not say keeps the load it had, with its time.
 func (c *checker) scrape(ctx context.Context, timeout time.Duration) {
 	c.scraped = time.Now()
 	for _, w := range c.all {
@@ -180,7 +183,8 @@ func (l *load) add(line []byte) {
 // wholeCount keeps a nonsensical metric within an int of any size.
 func wholeCount(f float64) int { return int(min(math.Round(f), math.MaxInt32)) }
 
-// sample splits a line, name{labels} value timestamp, into parts of it.
+// sample takes one line, name{labels} value timestamp, apart. The slices are
+// parts of line.
 func sample(line []byte) (name, value []byte, ok bool) {
 	line = bytes.TrimLeft(line, " \t")
 	end := bytes.IndexAny(line, "{ \t\r\n")
@@ -202,7 +206,8 @@ func sample(line []byte) (name, value []byte, ok bool) {
 	return name, fields[0], true
 }
 
-// labelsLength returns the length of the labels that b begins with, -1 without their end.
+// labelsLength returns where the labels that b begins with end, -1 when they
+// do not. A brace within quotes is part of a value.
 func labelsLength(b []byte) int {
 	quoted := false
 	for i := 0; i < len(b); i++ {

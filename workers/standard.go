@@ -36,12 +36,14 @@ const (
 	defaultConnectTimeout = 2 * time.Second
 	// socketHost is the Host header where there is no host.
 	socketHost = "localhost"
-	// pingAfter and pingTimeout find an HTTP/2 connection whose peer vanished.
+	// pingAfter and pingTimeout find an HTTP/2 connection whose peer vanished
+	// while a stream was silent.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
 )
 
-// newSender returns the HTTP/1.1 client, or net/http where TLS is asked for.
+// newSender returns what carries exchanges to spec's URL: the HTTP/1.1
+// client, or net/http where TLS is asked for.
 func newSender(spec Spec, log *slog.Logger) Sender {
 	to, err := parseAddress(spec.URL)
 	if err != nil {
@@ -58,7 +60,8 @@ func newSender(spec Spec, log *slog.Logger) Sender {
 		dial: newDialer(to.host, log).DialContext})
 }
 
-// refusing is the Sender of a URL that is none.
+// refusing is the Sender of a URL that is none: it fails every exchange with
+// the reason, having sent nothing.
 type refusing struct{ err error }
 
 func (s refusing) Send(context.Context, *http1.Request) (*http1.Response, error) {
@@ -93,7 +96,8 @@ func newStandard(c standardConfig) *standard {
 	return s
 }
 
-// newTransport follows no redirect and asks no proxy, whatever the environment says.
+// newTransport follows no redirect, for it is no http.Client, and asks no
+// proxy, whatever the environment says.
 func newTransport(c standardConfig) *http.Transport {
 	timeout := c.connectTimeout
 	if timeout <= 0 {
@@ -144,7 +148,8 @@ func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response,
 	return nil, second.failure(fmt.Errorf("%w (on a new connection, after a kept one broke)", again))
 }
 
-// Close drops the idle connections; those of exchanges under way are not kept.
+// Close drops the idle connections. Exchanges under way go on to their end;
+// their connections are not kept, nor is one of a later Send.
 func (s *standard) Close() {
 	s.closed.Store(true)
 	s.kept.CloseIdleConnections()
@@ -281,7 +286,8 @@ func (a *attempt) stale(ctx context.Context, err error) bool {
 	return !ok || !timed.Timeout()
 }
 
-// streamReset has the fields of HTTP/2's stream error, as which errors.As finds that.
+// streamReset has the fields of HTTP/2's stream error, by which net/http lets
+// errors.As find it: the worker gave up one exchange, the connection lives.
 type streamReset struct {
 	StreamID uint32
 	Code     uint32
@@ -290,7 +296,8 @@ type streamReset struct {
 
 func (e streamReset) Error() string { return fmt.Sprintf("stream reset with code %d", e.Code) }
 
-// RFC 9113, section 7: the worker did nothing with the request.
+// RFC 9113, section 7: the codes by which a worker says that it did nothing
+// with the request.
 const (
 	refusedStream  = 0x7
 	http11Required = 0xd

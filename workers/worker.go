@@ -14,7 +14,8 @@ import (
 	"tierway/http1"
 )
 
-// Worker is one live engine. It is safe for concurrent use.
+// Worker is one live engine. It is safe for concurrent use; the Fleet that
+// made it keeps its status.
 type Worker struct {
 	address address
 	link    atomic.Pointer[link]   // replaced when a reload changes the key or the connect timeout
@@ -27,7 +28,8 @@ type Worker struct {
 	spec   Spec // without its Key
 	status Status
 
-	// reporting is held by reports and retire, so that no report of a retired worker is given.
+	// reporting is held while the status is handed out and when the worker is
+	// retired, so that no report of a retired worker is ever given.
 	reporting sync.Mutex
 	retired   bool
 }
@@ -65,7 +67,8 @@ type Status struct {
 	KVUsage float64   // share of the KV cache in use, 0 to 1; the highest of several ranks
 	LoadAt  time.Time // when the engine said so; zero when it never did
 
-	// Suspended says why the engine runs no requests.
+	// Suspended says why the engine runs no requests although its server is
+	// healthy.
 	Suspended Suspension
 	// StalledSince is when the engine's step counters stopped although requests
 	// run; zero while they move. It was last confirmed at LoadAt.
@@ -93,7 +96,8 @@ func (w *Worker) Name() string { return w.Spec().Name }
 
 func (w *Worker) Pool() string { return w.Spec().Pool }
 
-// Spec returns what the worker was last synced with, its Key included.
+// Spec returns a copy of what the worker was last synced with. Its Key is set:
+// printing a Spec hides it, reading the field does not.
 func (w *Worker) Spec() Spec {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +128,8 @@ func (w *Worker) Suspect() {
 	}
 }
 
-// RepeatsKey reports whether a text repeats the worker's key, or the key before it.
+// RepeatsKey reports whether a text repeats the worker's own key, or the key before it.
+// No client may read such a text.
 func (w *Worker) RepeatsKey(text []byte) bool {
 	l := w.link.Load()
 	for _, key := range [...]string{l.key(), l.former()} {
@@ -196,7 +201,8 @@ func (w *Worker) String() string {
 	return fmt.Sprintf("%s (%s)", spec.Name, spec.Pool)
 }
 
-// Format keeps the key out of every verb of fmt.
+// Format prints what String says under every verb, so that no way of printing
+// a Worker shows its key.
 func (w *Worker) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(w.String())) }
 
 func (w *Worker) LogValue() slog.Value {
@@ -204,7 +210,8 @@ func (w *Worker) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", spec.Name), slog.String("pool", spec.Pool))
 }
 
-// adopt takes over a spec for which sameWorker holds. The caller holds the fleet's lock.
+// adopt takes over a spec for which sameWorker holds. Exchanges under way go on as
+// they began. The caller holds the fleet's lock.
 func (w *Worker) adopt(spec Spec, send func(Spec) Sender) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -225,7 +232,8 @@ func (w *Worker) adopt(spec Spec, send func(Spec) Sender) {
 	}
 }
 
-// retire ends the worker's reports and drops its idle connections.
+// retire ends the worker's reports and drops its idle connections. Exchanges
+// under way go on to their end.
 func (w *Worker) retire() {
 	w.reporting.Lock()
 	w.retired = true

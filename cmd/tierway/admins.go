@@ -17,7 +17,8 @@ import (
 	"tierway/tenants"
 )
 
-// createAdmin makes a key of the admin plane, for a start without the bootstrap secret.
+// createAdmin makes a key of the admin plane: the way in for whoever missed the
+// gateway's bootstrap secret.
 func (f *createFlags) createAdmin(c *cobra.Command) error {
 	secret, a, err := f.adminKey(time.Now())
 	if err != nil {
@@ -43,7 +44,8 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 	})
 }
 
-// adminKey returns what the flags ask for. Names follow the rule of the admin API.
+// adminKey returns what the flags ask for, with the key. Names follow the rule of the
+// admin API.
 func (f *createFlags) adminKey(now time.Time) (secret string, a store.Admin, err error) {
 	if f.name == "" {
 		return "", a, errors.New("--name is missing: name whose admin key it is, such as --name jane")

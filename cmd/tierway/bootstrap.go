@@ -23,7 +23,8 @@ type announcer struct {
 	expiry *time.Timer
 }
 
-// The * is another text each time: gateways in one folder have each their own file.
+// bootstrapFiles names the file: * is another text each time, so that gateways in
+// one folder have each their own, and nobody can have one there before.
 const bootstrapFiles = "tierway-bootstrap-*.txt"
 
 // announce shows the secret once. One that was shown before is void.
@@ -46,7 +47,8 @@ func (a *announcer) announce(secret string, until time.Time) {
 	a.log.Info("there is no admin yet: a file tells how to make the first one", "file", path, "until", until.UTC().Format(time.RFC3339))
 }
 
-// writeOwn writes text into a new file of the working directory, readable by its user alone.
+// writeOwn writes text into a new file of the working directory, which only its
+// user may read. What is there already, a link too, is left alone.
 func writeOwn(text string) (path string, err error) {
 	folder, err := os.Getwd() // the working directory may become another
 	if err != nil {

@@ -36,7 +36,8 @@ func checkCommand() *cobra.Command {
 	return c
 }
 
-// loadConfig reads a configuration and shows its problems and warnings.
+// loadConfig reads a configuration and shows its problems and warnings where
+// messages go. With problems it returns an exit status of 1.
 func loadConfig(c *cobra.Command, path string) (*config.File, error) {
 	f, err := config.Load(path, os.LookupEnv)
 	var problems config.Problems

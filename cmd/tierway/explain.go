@@ -111,7 +111,8 @@ func unexplained(err error) error {
 	return err
 }
 
-// show writes an explanation, and ends with the status of its outcome.
+// show writes an explanation, or as JSON what was answered, and ends with the status
+// of the outcome.
 func (f explainFlags) show(c *cobra.Command, answer any, e *admin.RouteExplanation) error {
 	var err error
 	if f.json {

@@ -43,7 +43,8 @@ var flagOf = map[string]string{
 	"body.request": "--file", "body.path": "--path", "body.headers": "--header", "body.draft": "--draft",
 }
 
-// byFlag words a refusal of an order by the flags that it was made from.
+// byFlag words what a gateway has against an order by the flags that it was made
+// from. Any other error stays what it is.
 func byFlag(err error) error {
 	var r *refusal
 	if !errors.As(err, &r) || r.Status != http.StatusUnprocessableEntity || len(r.Errors) == 0 {

@@ -12,7 +12,8 @@ import (
 	"tierway/tiers"
 )
 
-// printExplanation writes an explanation; under a draft twice.
+// printExplanation writes an explanation for a reader at a terminal: what would
+// happen in one line, then a rung for each stage. Under a draft it is written twice.
 func printExplanation(w io.Writer, e *admin.RouteExplanation) error {
 	if err := printLadder(w, &e.Explanation); err != nil || e.Draft == nil {
 		return err
@@ -60,7 +61,8 @@ func printLadder(w io.Writer, e *decisions.Explanation) error {
 	return t.Flush()
 }
 
-// refusalText is the answer to a refused request. A past one has its code in place of the body.
+// refusalText is the answer to a refused request: its status, by which limit or
+// bound of the queue it is so, and the body, of which a past one has the code only.
 func refusalText(e *decisions.Explanation) string {
 	text := fmt.Sprint(e.Status)
 	for _, by := range []string{e.Limit, e.Shed} {

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// A change takes two looks: both must find the same.
+	// A watched configuration is looked at this often. Two looks in a row must find
+	// the same, so that a change takes twice as long.
 	watchEvery = time.Second
 	// Reading takes milliseconds. A file system that hangs must not hold what waits
 	// for a reload: overrides, changes of tenants, and the program's end.
@@ -32,7 +33,8 @@ type reloadable interface {
 	Watches() bool
 }
 
-// follower reloads the configuration at SIGHUP, and with `watch` when its file has changed.
+// follower reloads the configuration at SIGHUP, and when its file has changed
+// while `watch` is set.
 type follower struct {
 	reloadable
 	log    *slog.Logger
@@ -41,6 +43,8 @@ type follower struct {
 	loaded string // hash of what the gateway began with
 }
 
+// run serves until ctx ends or serving fails, and follows the
+// configuration meanwhile.
 func (f follower) run(ctx context.Context) error {
 	following, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

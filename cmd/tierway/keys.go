@@ -29,7 +29,8 @@ func keysCommand() *cobra.Command {
 	return group(c, createKeyCommand(), listKeysCommand(), rotateKeyCommand(), revokeKeyCommand())
 }
 
-// group makes c the name that verbs stand under. Alone it shows its help.
+// group makes c the name that verbs stand under. Alone it shows its help; a verb
+// that it does not have is an error.
 func group(c *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	c.AddCommand(verbs...)
 	c.DisableFlagsInUseLine = true
@@ -48,13 +49,16 @@ func group(c *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// keyStore is where keys are kept. Errors name what was asked for and the way out.
+// keyStore is where keys are kept: a database, or a gateway that stands before
+// it. Errors name what was asked for and the way out.
 type keyStore interface {
-	// create makes a key as k describes it, and its tenant if that is new.
+	// create makes a key of k's tenant with k's name, rights, limits and expiry,
+	// and the tenant where it is not there.
 	create(ctx context.Context, k tenants.Key) (madeKey, error)
 	// list returns the keys of a tenant, or of all for an empty name.
 	list(ctx context.Context, tenant string) ([]tenants.Key, error)
-	// rotate replaces a key, which goes on working for overlap.
+	// rotate makes a key in the place of the one with that id, which goes on
+	// working for overlap.
 	rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error)
 	// revoke ends a key at once. A key that is revoked already is no error.
 	revoke(ctx context.Context, id, reason string) (tenants.Key, error)
@@ -80,7 +84,8 @@ func (p *keyPlace) flags(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("config", "api")
 }
 
-// patience bounds one command.
+// patience bounds one command: a database or a gateway that has not answered
+// by then is not going to.
 const patience = 30 * time.Second
 
 // with calls work with the place that the flags name. file is nil with --api.

@@ -15,7 +15,8 @@ import (
 	"tierway/tenants"
 )
 
-// A flag would show the admin key to everybody on the machine.
+// adminKeyVariable names the environment variable that holds the admin key: a
+// flag would show it to everybody on the machine.
 const adminKeyVariable = "TIERWAY_ADMIN_KEY"
 
 type adminAPI struct {
@@ -45,7 +46,8 @@ func newAdminAPI(address string, env func(string) (string, bool)) (*adminAPI, er
 		return nil, fmt.Errorf("%s: holds another kind of key: an admin key begins with %s", adminKeyVariable, tenants.AdminPrefix)
 	}
 	return &adminAPI{base: base, key: key, client: &http.Client{
-		// The key goes to no other address: not to a proxy's or a redirect's.
+		// The key goes to the address that was named and to no other: not to
+		// where a proxy or a redirect leads.
 		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil

@@ -15,7 +15,9 @@ import (
 	"tierway/config"
 )
 
-// How long a replaced key goes on working, with the admin API's bound.
+// How long a replaced key goes on working. A day is enough to roll a secret out,
+// and short enough not to be forgotten; after a week it is. The admin API has the
+// same bound.
 const (
 	usualOverlap = 24 * time.Hour
 	maxOverlap   = 7 * 24 * time.Hour
@@ -91,7 +93,8 @@ func revokeKeyCommand() *cobra.Command {
 	return c
 }
 
-// oneID wants a key's id as the only argument. It does not repeat a key in its place.
+// oneID wants a key's id as the only argument, and notices a key in its place
+// without repeating it.
 func oneID(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) != 1:
@@ -104,7 +107,8 @@ func oneID(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// confirm asks at a terminal, and wants yes elsewhere.
+// confirm asks before what cannot be taken back. Where nobody can be asked, yes
+// must have been said.
 func confirm(c *cobra.Command, yes bool, question string) error {
 	if yes {
 		return nil
@@ -127,7 +131,8 @@ func ask(in io.Reader, out io.Writer, question string) error {
 	return exit(1)
 }
 
-// terminal reports whether a reader or writer is a character device but the null device.
+// terminal reports whether a reader or writer is a character device, such as a
+// terminal, that is not the null device.
 func terminal(device any) bool {
 	f, ok := device.(*os.File)
 	if !ok {

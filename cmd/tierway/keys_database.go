@@ -19,7 +19,8 @@ import (
 	"tierway/tenants"
 )
 
-// database is the database of a configuration.
+// database is the keys of a configuration's database, with its gateways told of
+// changes over Redis where there is one.
 type database struct {
 	sql    *store.SQL // nil until open
 	file   *config.File
@@ -38,7 +39,8 @@ func newDatabase(c *cobra.Command, file *config.File, path string) (*database, e
 	return &database{file: file, path: path, actor: operator(), notify: func(format string, args ...any) { say(c, format, args...) }}, nil
 }
 
-// withDatabase calls work with the database of a configuration, not yet opened, and closes it.
+// withDatabase calls work with the database of the configuration at path, not yet
+// opened, and closes it.
 func withDatabase(c *cobra.Command, path string, work func(d *database) error) error {
 	file, err := loadConfig(c, path)
 	if err != nil {

@@ -14,13 +14,15 @@ import (
 	"tierway/tenants"
 )
 
-// The greatest limits, as in config.yaml.
+// The most that a limit may be, as in config.yaml: beyond it nobody tells it
+// from none.
 const (
 	maxRequests = 1_000_000_000
 	maxTokens   = 1_000_000_000_000_000
 )
 
-// count is the value of a flag from 1 to max.
+// count is the value of a flag that limits something, from 1 to max. No limit is
+// said by leaving the flag out.
 type count struct {
 	n   *int64
 	max int64
@@ -78,7 +80,8 @@ func (f *createFlags) key(now time.Time) (tenants.Key, error) {
 // maxName bounds a key's name in bytes: it is a label in a table.
 const maxName = 100
 
-// namesOf returns a list of names from a flag; nil, which stands for all, without the flag.
+// namesOf returns a list of names from a flag; nil, which stands for all, where it
+// was not given.
 func namesOf(flag string, list []string) ([]string, error) {
 	if list == nil {
 		return nil, nil
@@ -112,7 +115,8 @@ func slugOf(text string) string {
 	return slug
 }
 
-// expiry reads a duration from now, a date or a time. Empty is never, the zero time.
+// expiry reads when a key ends: a duration from now, a date or a time. Empty is
+// never, the zero time.
 func expiry(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -134,7 +138,8 @@ func expiry(text string, now time.Time) (time.Time, error) {
 	return at.UTC().Truncate(time.Second), nil
 }
 
-// checkRights checks that rights name tiers and models of the configuration.
+// checkRights checks that rights name tiers and models of the configuration: a
+// right that was mistyped would lock its holder out in silence.
 func checkRights(file *config.File, r tenants.Rights) error {
 	targets, models := file.Names()
 	for _, tier := range r.Tiers {
@@ -150,11 +155,14 @@ func checkRights(file *config.File, r tenants.Rights) error {
 	return nil
 }
 
+// matchesAny reports whether a glob matches one of the names, which may be globs
+// themselves.
 func matchesAny(glob string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return tenants.Overlap(glob, name) })
 }
 
-// reachable is the base URL of a listener for programs on this machine.
+// reachable is where a program on this machine finds what listens at an address
+// of the configuration.
 func reachable(listen string, files config.TLS) string {
 	scheme := "http"
 	if files.On() {

@@ -44,7 +44,8 @@ func listKeysCommand() *cobra.Command {
 	return c
 }
 
-// printKeys writes keys by tenant, the oldest first.
+// printKeys writes keys by tenant, the oldest first; tenant is the one that was
+// asked for, empty for all.
 func printKeys(c *cobra.Command, keys []tenants.Key, tenant string, asJSON bool) error {
 	slices.SortStableFunc(keys, func(a, b tenants.Key) int {
 		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), a.CreatedAt.Compare(b.CreatedAt))

@@ -14,16 +14,19 @@ import (
 )
 
 const (
-	// accessDelay is how late a line of the access log may come, so that lines share system
-	// calls.
+	// accessDelay is how late a line of the access log may come: a person who
+	// watches does not notice, and lines share system calls.
 	accessDelay = 200 * time.Millisecond
-	// lastLines bounds how long the end of the program waits for a stalled reader of its logs.
+	// lastLines bounds how long the end of the program waits for a reader of its
+	// logs that has stalled.
 	lastLines = time.Second
-	// repeatsASecond bounds the lines of one message: an outage writes a few megabytes an hour.
+	// repeatsASecond bounds the lines of one message: enough to see a pattern, and an
+	// outage of everything writes a few megabytes an hour.
 	repeatsASecond = 10
 )
 
-// logs are the two logs of a gateway. Lines that do not fit are dropped and counted.
+// logs are the two logs of a gateway. Writing to them never waits for their
+// readers: lines that do not fit are dropped and counted.
 type logs struct {
 	log     *slog.Logger  // the program's own
 	program *spool.Writer // what log writes to
@@ -31,8 +34,9 @@ type logs struct {
 	stop    func()        // ends the counting of repeated messages
 }
 
-// openLogs returns logs that go to the two writers; access may be nil. They must be closed. A
-// reader that has left is from now on an error of a write, instead of the end by SIGPIPE.
+// openLogs returns logs that go to the two writers; access may be nil. They must be
+// closed. From now on a reader that has left is an error of a write, which by default
+// ends the process by SIGPIPE.
 func openLogs(program, access io.Writer, level string) *logs {
 	signal.Ignore(syscall.SIGPIPE)
 	l := &logs{}
@@ -74,6 +78,8 @@ func (l *logs) close() {
 	l.program.Close(lastLines)
 }
 
+// logHandler writes the program's own log as JSON lines. Of a message that repeats
+// only some are written, and lines that count the others.
 func logHandler(w io.Writer, level string) *telemetry.LogHandler {
 	var l slog.Level
 	if l.UnmarshalText([]byte(level)) != nil {
@@ -82,7 +88,8 @@ func logHandler(w io.Writer, level string) *telemetry.LogHandler {
 	return telemetry.NewLogHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}), repeatsASecond)
 }
 
-// counting makes the handler write how many lines it left out, until stop.
+// counting makes the handler write in time how many lines it left out, until stop,
+// which writes the last counts.
 func counting(h *telemetry.LogHandler) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var owned sync.WaitGroup

@@ -29,8 +29,9 @@ func main() {
 	}
 }
 
-// silenceLibraries ends the lines that gin and the Redis client write by settings of the
-// process.
+// silenceLibraries ends the lines that libraries write to standard output and error by
+// settings of the whole process: gin lists its routes, and the Redis client reports each
+// failed dial, which the gateway logs itself.
 func silenceLibraries() {
 	gin.SetMode(gin.ReleaseMode)
 	logging.Disable()

@@ -19,7 +19,8 @@ func migrateCommand() *cobra.Command {
 		migration("status", "Say which schema the database has and which this program needs", "Exits with 1 when they differ.", false, migrateStatus))
 }
 
-// migration makes a command that works on the database of a configuration.
+// migration makes a command that works on the database of a configuration, which
+// it makes where fill is set and there is none.
 func migration(name, short, long string, fill bool, work func(ctx context.Context, c *cobra.Command, d *database) error) *cobra.Command {
 	var path string
 	c := &cobra.Command{

@@ -8,7 +8,8 @@ import (
 	"go.opentelemetry.io/otel"
 )
 
-// logOTel sends the reports of the OpenTelemetry SDK to the program's log.
+// logOTel sends the reports of the OpenTelemetry SDK to the program's log, instead of
+// the lines that the SDK writes to standard error.
 func logOTel(log *slog.Logger) {
 	reports := otelLog{log}
 	otel.SetLogger(logr.FromSlogHandler(reports))

@@ -68,7 +68,8 @@ func (f reloadFlags) run(c *cobra.Command) error {
 // invalidOrder is the detail of a refusal of what surrounds a configuration.
 const invalidOrder = "validation failed"
 
-// showProblems shows what is wrong with a configuration that the gateway refused.
+// showProblems shows all that is wrong with a configuration that the gateway
+// refused, and ends with status 1. Any other error stays what it is.
 func showProblems(c *cobra.Command, err error) error {
 	var r *refusal
 	if !errors.As(err, &r) || r.Status != http.StatusUnprocessableEntity || len(r.Errors) == 0 || r.Detail == invalidOrder {

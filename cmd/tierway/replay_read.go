@@ -13,7 +13,8 @@ import (
 	"tierway/decisions"
 )
 
-// maxDecision bounds a line in bytes; a record with 128 candidates and ten attempts has 400 KB.
+// maxDecision bounds a line in bytes. A record with 128 candidates and ten attempts
+// has some 400 KB.
 const maxDecision = 4 << 20
 
 // readCount is what was read of decisions.
@@ -72,7 +73,8 @@ func (f replayFlags) readOne(c *cobra.Command, path string, add func(*decisions.
 	return n, nil
 }
 
-// errNewer means that a newer gateway wrote the decisions.
+// errNewer means that the decisions were written by a newer gateway, whose fields
+// may mean something else.
 var errNewer = errors.New("the decisions are of a newer version than this program reads")
 
 // readDecisions calls add for each decision of a text with one a line. Lines that are
@@ -105,7 +107,8 @@ func readDecisions(r io.Reader, add func(*decisions.Decision)) (n readCount, err
 	}
 }
 
-// readLine reads a line without its end; of one that is too long a part, and whole is false.
+// readLine reads up to the next line's end, which it leaves out. Of a line that is too
+// long it returns a part, and whole is false.
 func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 	whole = true
 	for {
@@ -125,7 +128,8 @@ func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 	}
 }
 
-// decisionOf reads one line; nil when it is no decision. The version is returned of both.
+// decisionOf reads one line; nil when it is no decision. The version is told of what
+// cannot be read otherwise too.
 func decisionOf(line []byte) (d *decisions.Decision, version int) {
 	d = &decisions.Decision{}
 	if err := json.Unmarshal(line, d); err == nil {

@@ -34,7 +34,8 @@ func serveCommand() *cobra.Command {
 			"  tierway serve --model qwen2.5:7b=small --model qwen2.5:72b=large --worker-urls http://127.0.0.1:11434",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			// A SIGHUP before the listeners are open is remembered.
+			// One that comes before the listeners are open is remembered, and kills
+			// nobody.
 			hup := make(chan os.Signal, 1)
 			signal.Notify(hup, syscall.SIGHUP)
 			defer signal.Stop(hup)
@@ -70,6 +71,7 @@ func (f serveFlags) load(c *cobra.Command) (*config.File, error) {
 }
 
 // showFlagProblems shows all that is wrong with values of flags, and ends with status 1.
+// Any other error stays what it is.
 func showFlagProblems(c *cobra.Command, err error) error {
 	var problems config.Problems
 	if !errors.As(err, &problems) {
@@ -99,7 +101,8 @@ func (f serveFlags) again() (*config.File, error) {
 	return file.WithListen(f.listen, f.adminListen)
 }
 
-// override replaces the addresses of a configuration.
+// override replaces the addresses of a configuration and checks that they are
+// no more open than it allows.
 func override(c *cobra.Command, file *config.File, listen, adminListen string) (*config.File, error) {
 	if listen == "" && adminListen == "" {
 		return file, nil
@@ -146,7 +149,8 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	return follower{reloadable: s, log: log, hup: hup, path: f.path(), loaded: file.Hash()}.run(ctx)
 }
 
-// adminAddress is the admin plane's base URL: by the configuration until s listens.
+// adminAddress is where a program on this machine finds the admin plane of a
+// server: one of the configuration's addresses until s listens.
 func adminAddress(file *config.File, s *server.Server) string {
 	listen, files := file.Admin.Listen, file.Admin.TLS
 	if file.SharedPlanes() {
@@ -179,7 +183,8 @@ func options(file *config.File, log *slog.Logger, access io.Writer) server.Optio
 	return o
 }
 
-// signals returns a context that the first signal ends. The second one calls last and exits.
+// signals returns a context that the first SIGTERM or SIGINT ends, which
+// starts the drain. The second one calls last and ends the program at once.
 func signals(parent context.Context, last func()) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	ch := make(chan os.Signal, 2)

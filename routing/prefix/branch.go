@@ -23,7 +23,8 @@ const (
 	trialRequests, firstTrial = 256, 64
 )
 
-// branch places all traffic at the root, else what begins with the block that it splits.
+// branch places one part of the traffic: all of it at the root, else what begins with the
+// block that it splits.
 type branch struct {
 	at      int  // index of that block in its chain; -1 at the root
 	depth   int  // blocks after it that most of the branch's traffic shares
@@ -148,7 +149,8 @@ func (g *guess) begin(rest []Block) {
 	g.deep, g.heard, g.traffic = 0, 0, fading{}
 }
 
-// common returns how many blocks a request has in common with the chain.
+// common returns how many blocks a request has in common with the chain: a block stands
+// for all before it.
 func (g *guess) common(rest []Block) int {
 	n := min(len(g.chain), len(rest))
 	return sort.Search(n, func(i int) bool { return g.chain[i] != rest[i].Hash })

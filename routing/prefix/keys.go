@@ -16,7 +16,8 @@ const (
 	// of six tenants with 1.2 to 1.8 shares left its home, and one in thirty with 1. Between
 	// the two nothing changes.
 	splitAbove, joinBelow = 1.0, 0.25
-	// settle is how long traffic must be so before a key changes, which costs caches.
+	// settle is how long traffic must be so before a key changes, which costs every chat
+	// under it its cache.
 	settle = time.Minute
 	// trafficWindow is how long requests count for shares, and requestsAWorker how many
 	// count at least, for 1/n to differ from 0.25/n.
@@ -66,7 +67,8 @@ func (k *Keys) Depth() Depth {
 	return Depth{Shared: int(k.shared.Load()), Splits: int(k.splits.Load()), Changes: k.changes.Load()}
 }
 
-// Key returns the key of a chain of at least one block, and learns from it.
+// Key returns the key of a chain, which has at least one block, for so many eligible
+// workers, and learns from it.
 func (k *Keys) Key(now time.Time, blocks []Block, workers int) uint64 {
 	n := k.workers(now, workers)
 	k.age(now, n)
@@ -150,7 +152,8 @@ func (k *Keys) age(now time.Time, n float64) {
 	k.splits.Store(int64(len(k.branches)))
 }
 
-// count counts a request to its key, and splits the key if it was too much for long enough.
+// count counts a request to its key, and splits the key if it has been too much for one
+// worker for long enough.
 func (k *Keys) count(now time.Time, key uint64, at int, n float64) {
 	c := k.keys.add(key, k.traffic.unit)
 	if c.count-c.over <= k.traffic.total*splitAbove/n || float64(k.requests) < splitRequests*n {
