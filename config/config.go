@@ -79,6 +79,7 @@ type Admin struct {
 	Keys     []AdminKey `yaml:"keys" doc:"Keys of the admin plane. Without any, here or in the database, it stays closed."`
 }
 
+// AdminKey is one key of the admin plane, known by its digest only.
 type AdminKey struct {
 	Name   string `yaml:"name" required:"true" form:"name" doc:"Who holds the key."`
 	SHA256 string `yaml:"sha256" required:"true" form:"digest" secret:"true" doc:"SHA-256 of the key in hex: \x60printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1\x60. The key must not begin with 'tw-' unless the gateway made it."`
@@ -92,6 +93,7 @@ type Metrics struct {
 	Insecure bool   `yaml:"insecure" reload:"restart" doc:"Serve /metrics in plain text and without a key on an address that is not loopback. Metrics name tenants, models and workers."`
 }
 
+// Auth says who may use the data plane.
 type Auth struct {
 	Required bool                `yaml:"required" doc:"Ask for a key. 'false' works only while every address is loopback. Without keys, the gateway answers to 'localhost', IP addresses and 'hosts', refuses requests that pages of other sites send unless 'cors.origins' names them, and takes JSON only with 'Content-Type: application/json'; paths that pass through a pool take any type."`
 	Keys     []tenants.KeyConfig `yaml:"keys" doc:"Tenants and their keys."`
@@ -140,11 +142,13 @@ type PoolConfig struct {
 // only pools have.
 type Tier PoolConfig
 
+// Retry bounds how often a request is tried.
 type Retry struct {
 	Attempts int     `yaml:"attempts" min:"1" max:"5" doc:"Attempts for each request, the first included. A request that creates or stores an object on its engine, such as a response without 'store: false', is not retried once its body was sent."`
 	Budget   float64 `yaml:"budget" max:"1" doc:"Retries allowed as a share of all requests, in addition to 10 per second. When the budget is spent, errors carry x-should-retry: false, unless the workers rest after 429 or 503 and Retry-After tells when they are back."`
 }
 
+// Timeouts bound each stage of a request.
 type Timeouts struct {
 	Connect     time.Duration `yaml:"connect" doc:"To connect to a worker."`
 	FirstByte   time.Duration `yaml:"first_byte" doc:"Limit from the end of the request to the first event of a stream. Answers that are not streamed have only the limit 'total'."`
@@ -153,6 +157,7 @@ type Timeouts struct {
 	ClientStall time.Duration `yaml:"client_stall" doc:"How long a write to the client may be pending, or its request body may pause, before the connection is closed. Does not count while the worker is silent."`
 }
 
+// Total bounds whole requests by class.
 type Total struct {
 	Interactive time.Duration `yaml:"interactive" doc:"For interactive requests."`
 	Background  time.Duration `yaml:"background" doc:"For background requests."`
@@ -239,6 +244,7 @@ func (t Telemetry) TraceURL(id string) string {
 	return strings.TrimRight(t.TraceUI, "/") + "/trace/" + id
 }
 
+// Decisions says which records of decisions are kept.
 type Decisions struct {
 	Keep     int    `yaml:"keep" max:"100000" zero:"true" doc:"Records that stay in memory, the newest, for the admin plane. 0: none."`
 	File     string `yaml:"file" form:"file" way:"write a path such as decisions.jsonl; a relative one lies beside this file" reload:"restart" doc:"File that every record is added to, as JSON lines. A relative path lies beside this file. Empty: none."`

@@ -51,6 +51,7 @@ func (p Problem) String() string {
 // the source. As an error it holds at least one problem that is no warning.
 type Problems []Problem
 
+// Error returns one line a problem.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {

@@ -49,9 +49,11 @@ type SendError struct {
 	Err   error
 }
 
+// Error names the phase and the cause.
 func (e *SendError) Error() string {
 	return [...]string{"preparing the request", "connecting to the worker",
 		"sending the request", "waiting for the answer", "reading the answer"}[e.Phase] + ": " + e.Err.Error()
 }
 
+// Unwrap returns the cause.
 func (e *SendError) Unwrap() error { return e.Err }

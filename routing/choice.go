@@ -70,6 +70,7 @@ type Terms struct {
 	values [maxTerms]float64
 }
 
+// IsZero reports whether there are none.
 func (t Terms) IsZero() bool { return t.names == nil }
 
 // Get returns the term of that name, 0 without one.
@@ -94,6 +95,7 @@ func (t Terms) All(f func(name string, value float64)) {
 	}
 }
 
+// MarshalJSON writes an object.
 func (t Terms) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	t.All(func(name string, value float64) {

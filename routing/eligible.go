@@ -26,6 +26,7 @@ type CooledError struct {
 	Until time.Time // when that one is back
 }
 
+// Error names the time.
 func (e *CooledError) Error() string {
 	return fmt.Sprintf("all workers are cooling until %s", e.Until.Format(time.RFC3339))
 }
@@ -36,6 +37,7 @@ type OpenError struct {
 	Until time.Time // when that one is back
 }
 
+// Error names the time.
 func (e *OpenError) Error() string {
 	return fmt.Sprintf("all workers failed too often and rest until %s", e.Until.Format(time.RFC3339))
 }

@@ -12,12 +12,14 @@ import (
 // round larger numbers.
 type Hash uint64
 
+// MarshalText writes 16 digits.
 func (h Hash) MarshalText() ([]byte, error) { return h.append(make([]byte, 0, 16)), nil }
 
 func (h Hash) append(b []byte) []byte {
 	return hex.AppendEncode(b, binary.BigEndian.AppendUint64(nil, uint64(h)))
 }
 
+// UnmarshalText reads what MarshalText writes.
 func (h *Hash) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 16, 64)
 	if err != nil || len(text) != 16 {
@@ -36,6 +38,7 @@ func (l Link) MarshalText() ([]byte, error) {
 	return strconv.AppendInt(append(b, ':'), l.End, 10), nil
 }
 
+// UnmarshalText reads what MarshalText writes.
 func (l *Link) UnmarshalText(text []byte) error {
 	hash, end, _ := strings.Cut(string(text), ":")
 	var h Hash

@@ -53,8 +53,10 @@ type Result struct {
 // the booking on.
 func (l *Lease) Expected() time.Duration { return l.expected }
 
+// Worker returns the chosen worker, nil of a zero Lease.
 func (l *Lease) Worker() *Worker { return l.worker }
 
+// Ref returns the chosen member's Ref, nil of a zero Lease.
 func (l *Lease) Ref() any {
 	if l.worker == nil {
 		return nil
@@ -62,6 +64,7 @@ func (l *Lease) Ref() any {
 	return l.worker.ref
 }
 
+// Reason returns why this worker was chosen.
 func (l *Lease) Reason() Reason { return l.reason }
 
 // Ticket returns the gate's ticket; 0 without a gate, and for a worker that the ejection

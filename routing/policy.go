@@ -96,6 +96,7 @@ var policies = []struct {
 	{"weighted_round_robin", []Reason{ReasonWeightedRoundRobin}, func(Config) Policy { return newWeightedRoundRobin() }},
 }
 
+// Names returns the names of all policies, sorted.
 func Names() (names []string) {
 	for _, p := range policies {
 		names = append(names, p.name)

@@ -85,8 +85,10 @@ type Worker struct {
 	bound                               learnedBound // last, because it is long: what each decision reads lies together
 }
 
+// ID returns the member's ID.
 func (w *Worker) ID() string { return w.id }
 
+// Ref returns what the member was configured with.
 func (w *Worker) Ref() any { return w.ref }
 
 // viewLocked makes v the worker as a policy sees it.

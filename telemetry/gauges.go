@@ -4,15 +4,18 @@ import "time"
 
 // The types that Observe takes. Totals count since the gateway started.
 
+// OldestRequest is how long the oldest request in flight has taken.
 type OldestRequest struct {
 	Age time.Duration `metric:"tierway_inflight_oldest_age_seconds" help:"How long the oldest request in flight has taken; 0 while none is."`
 }
 
+// BodyMemory is the memory of request bodies.
 type BodyMemory struct {
 	Held  int64 `metric:"tierway_request_body_bytes" help:"Memory of request bodies that are being read, are queued or may be sent again."`
 	Limit int64 `metric:"tierway_request_body_limit_bytes" help:"Bound of that memory: max_buffered_bytes, or its default."`
 }
 
+// WorkerGauges is one worker.
 type WorkerGauges struct {
 	Tier          string  `label:"tier"`
 	Worker        string  `label:"worker"`
@@ -33,6 +36,7 @@ type WorkerGauges struct {
 	ChecksFailed  int64   `metric:"tierway_health_checks_total" with:"result=failed"`
 }
 
+// QueueGauges is one queue.
 type QueueGauges struct {
 	Tier     string `label:"tier"`
 	Bytes    int64  `metric:"tierway_queue_bytes" help:"Bytes of the bodies of the requests that wait."`
@@ -42,6 +46,7 @@ type QueueGauges struct {
 	Classes  []ClassGauges
 }
 
+// ClassGauges is one class of a queue.
 type ClassGauges struct {
 	Class    string        `label:"class"`
 	Depth    int           `metric:"tierway_queue_depth" help:"Requests that wait for a worker."`
@@ -67,6 +72,7 @@ type Stores struct {
 	Database *DatabaseGauges
 }
 
+// RedisGauges is Redis.
 type RedisGauges struct {
 	Up       bool `metric:"tierway_redis_up" help:"1 while Redis answers; absent without Redis."`
 	Gateways int  `metric:"tierway_redis_gateways" help:"Live gateways that share the Redis, as last seen; absent without Redis."`

@@ -61,6 +61,7 @@ func NewLogHandler(next slog.Handler, perSecond int) *LogHandler {
 		messages: map[message]*repeated{}, leftOut: map[*repeated]bool{}}}
 }
 
+// Enabled reports whether next takes records of a level.
 func (h *LogHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }

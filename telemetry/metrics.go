@@ -44,6 +44,7 @@ type Metrics struct {
 	plane     plane
 }
 
+// New returns the metrics of a process that runs the given version.
 func New(version string) *Metrics {
 	d := &definer{registry: prometheus.NewRegistry(), observed: map[string]*prometheus.Desc{}}
 	m := &Metrics{definer: d}
@@ -130,6 +131,7 @@ func newStreams(d *definer) map[StreamEnd]prometheus.Counter {
 	return resolved
 }
 
+// StreamEnded counts one ended stream.
 func (m *Metrics) StreamEnded(e StreamEnd) {
 	if c := m.streams[e]; c != nil {
 		c.Inc()

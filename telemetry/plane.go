@@ -20,6 +20,7 @@ type Reload struct {
 	sound float64 // 1 when the file was fit to be in force
 }
 
+// Inc counts a reload that ended so.
 func (r Reload) Inc() {
 	r.total.Inc()
 	r.last.Set(r.sound)

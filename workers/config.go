@@ -24,6 +24,7 @@ type Config struct {
 	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"How this worker is checked, key by key."`
 }
 
+// Health says how a worker is asked whether it is up.
 type Health struct {
 	Path      string        `yaml:"path" form:"health" doc:"What is asked: a path, 'auto' (/health, else /v1/models) or 'off' (always up)."`
 	Interval  time.Duration `yaml:"interval" doc:"Time between two checks."`

@@ -8,6 +8,7 @@ import (
 	"sync"
 )
 
+// Options is what a Fleet needs of its maker.
 type Options struct {
 	// Log gets one line when a worker goes up or down. Nil: nothing is logged.
 	Log *slog.Logger

@@ -54,6 +54,7 @@ func newLink(sender Sender, key string, former func() string) *link {
 	return l
 }
 
+// Status is what the checks of a worker have found.
 type Status struct {
 	Up                  bool      // may be sent to; true too before the first check has ended
 	Since               time.Time // when Up last changed, or the first check's end; zero before that
@@ -92,8 +93,10 @@ func newWorker(spec Spec, send func(Spec) Sender) *Worker {
 	return w
 }
 
+// Name returns the worker's name, unique in its Fleet.
 func (w *Worker) Name() string { return w.Spec().Name }
 
+// Pool returns the name of the pool that the worker belongs to.
 func (w *Worker) Pool() string { return w.Spec().Pool }
 
 // Spec returns a copy of what the worker was last synced with. Its Key is set:
@@ -196,6 +199,7 @@ func (l *link) header(h http.Header, via []string) http.Header {
 	return h
 }
 
+// String names the worker, as in small-0 (small).
 func (w *Worker) String() string {
 	spec := w.Spec()
 	return fmt.Sprintf("%s (%s)", spec.Name, spec.Pool)
@@ -205,6 +209,7 @@ func (w *Worker) String() string {
 // a Worker shows its key.
 func (w *Worker) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(w.String())) }
 
+// LogValue logs the worker's name and pool.
 func (w *Worker) LogValue() slog.Value {
 	spec := w.Spec()
 	return slog.GroupValue(slog.String("name", spec.Name), slog.String("pool", spec.Pool))

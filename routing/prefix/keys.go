@@ -59,10 +59,12 @@ type Keys struct {
 	shared, splits, changes atomic.Int64 // of branches and root, for other goroutines
 }
 
+// New returns Keys that have seen no request.
 func New() *Keys {
 	return &Keys{root: branch{at: -1, trained: true}, branches: map[uint64]*branch{}}
 }
 
+// Depth returns how deep the keys are now.
 func (k *Keys) Depth() Depth {
 	return Depth{Shared: int(k.shared.Load()), Splits: int(k.splits.Load()), Changes: k.changes.Load()}
 }
