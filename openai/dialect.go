@@ -47,12 +47,7 @@ var dialects = [...]struct {
 }
 
 // String returns the dialect's name as config.yaml writes it.
-func (d Dialect) String() string {
-	if int(d) < len(dialects) {
-		return dialects[d].name
-	}
-	return "other"
-}
+func (d Dialect) String() string { return dialects[d].name }
 
 // ParseDialect returns the dialect of a name in config.yaml; ok is false for a
 // name that is none.
@@ -69,26 +64,9 @@ func ParseDialect(name string) (d Dialect, ok bool) {
 // of output tokens, and their streams are read event by event and prove that they are whole.
 func (d Dialect) Generates() bool { return dialects[d].generates }
 
-// Shape is the JSON form in which a client expects errors.
-type Shape uint8
-
-// The shapes of an error body.
-const (
-	ShapeOpenAI    Shape = iota // {"error":{message,type,param,code}}
-	ShapeAnthropic              // {"type":"error","error":{type,message}}
-)
-
 // RequiresMaxTokens reports whether a request of the dialect must limit its output, so
 // that the limit is there whatever the client wants.
 func (d Dialect) RequiresMaxTokens() bool { return d == Messages }
-
-// Shape returns the form of error that clients of the dialect read.
-func (d Dialect) Shape() Shape {
-	if d == Messages {
-		return ShapeAnthropic
-	}
-	return ShapeOpenAI
-}
 
 // Engine is what a worker runs, as far as the wire differs between engines.
 type Engine string

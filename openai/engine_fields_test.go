@@ -38,7 +38,7 @@ func TestEngineFieldsAreRemovedWithOneComma(t *testing.T) {
 		"allowed behind others":   {Other, Edit{AllowFields: []string{"vllm_xargs"}}, `{"bootstrap_host":"h","vllm_xargs":1,"bootstrap_port":1}`, `{"vllm_xargs":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Parse(tt.d, []byte(tt.body), Limits{})
+			r, err := Parse(tt.d, []byte(tt.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,14 +59,14 @@ func TestEngineFieldsNeverStay(t *testing.T) {
 			members = slices.Insert(members, i, member{`"` + name + `"`, value})
 		}
 		body := assemble(rapid.Permutation(members).Draw(t, "order"), drawSpace(t))
-		r, err := Parse(Chat, []byte(body), Limits{})
+		r, err := Parse(Chat, []byte(body))
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
 		e := Edit{Model: rapid.SampledFrom([]string{"", "new"}).Draw(t, "model"), IncludeUsage: rapid.Bool().Draw(t, "usage"),
 			CacheSalt: rapid.SampledFrom([]string{"", "salt"}).Draw(t, "salt"), Priority: 5, SetPriority: rapid.Bool().Draw(t, "priority")}
 		after := bytes.Join(r.Splice(e), nil)
-		again, err := Parse(Chat, after, Limits{})
+		again, err := Parse(Chat, after)
 		if err != nil || len(again.place.engine) > 0 {
 			t.Fatalf("%s became %s: %v", body, after, err)
 		}

@@ -145,12 +145,10 @@ func (e *Error) HTTPStatus() int {
 	return rowOf(e.Code, e.Status).Status
 }
 
-// ShouldRetry is the value of x-should-retry; set is false when the header is
-// to be left out. It is only ever false: when the code cannot be helped by a
-// retry, when the error says so, or when the wait is longer than SDKs take.
-func (e *Error) ShouldRetry() (value, set bool) {
-	never := e.NoRetry || e.RetryAfter > longestRetryAfter || rowOf(e.Code, e.Status).Retry == RetryNever
-	return false, never
+// NeverRetry reports whether SDKs are told by x-should-retry: false not to send the request
+// again: that cannot help, or the wait is longer than they take.
+func (e *Error) NeverRetry() bool {
+	return e.NoRetry || e.RetryAfter > longestRetryAfter || rowOf(e.Code, e.Status).Retry == RetryNever
 }
 
 // message is what the client reads.

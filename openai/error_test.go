@@ -110,15 +110,15 @@ func TestBodies(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			unescaped := strings.NewReplacer("\n", `\n`)
-			if got, want := string(tt.err.Body(ShapeOpenAI, "req_1")), unescaped.Replace(tt.openAI); got != want {
+			if got, want := string(tt.err.Body(Chat, "req_1")), unescaped.Replace(tt.openAI); got != want {
 				t.Errorf("OpenAI\ngot  %s\nwant %s", got, want)
 			}
-			if got, want := string(tt.err.Body(ShapeAnthropic, "req_1")), unescaped.Replace(tt.anthropic); got != want {
+			if got, want := string(tt.err.Body(Messages, "req_1")), unescaped.Replace(tt.anthropic); got != want {
 				t.Errorf("Anthropic\ngot  %s\nwant %s", got, want)
 			}
 		})
 	}
-	if got := string((&Error{Code: CodeOverloaded, Message: "m"}).Body(ShapeAnthropic, "")); !strings.HasSuffix(got, `"request_id":null}`) {
+	if got := string((&Error{Code: CodeOverloaded, Message: "m"}).Body(Messages, "")); !strings.HasSuffix(got, `"request_id":null}`) {
 		t.Errorf("without a request id: %s", got)
 	}
 }
@@ -132,7 +132,7 @@ func TestEveryBodyAndFrameIsStrictlyDecodable(t *testing.T) {
 		want := strings.ToValidUTF8(string([]rune(e.message())), "\uFFFD")
 
 		var o strictOpenAI
-		body := e.Body(ShapeOpenAI, "id")
+		body := e.Body(Chat, "id")
 		strictly(t, body, &o)
 		if o.Error == nil || o.Error.Type == nil || o.Error.Message == nil || *o.Error.Message != want || o.Error.Code == nil || *o.Error.Code != string(e.Code) {
 			t.Fatalf("%s", body)
@@ -141,9 +141,9 @@ func TestEveryBodyAndFrameIsStrictlyDecodable(t *testing.T) {
 			t.Fatalf("param of %s", body)
 		}
 		var a strictAnthropic
-		strictly(t, e.Body(ShapeAnthropic, "id"), &a)
+		strictly(t, e.Body(Messages, "id"), &a)
 		if a.Type != "error" || a.Error == nil || a.Error.Type == "" || a.Error.Message != want || *a.RequestID != "id" {
-			t.Fatalf("%s", e.Body(ShapeAnthropic, "id"))
+			t.Fatalf("%s", e.Body(Messages, "id"))
 		}
 		for _, d := range []Dialect{Other, Chat, Completions, Responses, Messages, Audio} {
 			frame := e.Frame(d)
@@ -237,8 +237,8 @@ func TestStatusAndRetry(t *testing.T) {
 			if got := tt.err.HTTPStatus(); got != tt.status {
 				t.Errorf("status %d, want %d", got, tt.status)
 			}
-			if value, set := tt.err.ShouldRetry(); value || set != tt.never {
-				t.Errorf("x-should-retry is %v, set %v", value, set)
+			if tt.err.NeverRetry() != tt.never {
+				t.Errorf("never to be sent again: %v", !tt.never)
 			}
 		})
 	}
@@ -267,7 +267,7 @@ func TestErrorTellsTheLogItsCause(t *testing.T) {
 	if !errors.Is(e, cause) {
 		t.Error("the cause is not wrapped")
 	}
-	if bytes.Contains(e.Body(ShapeOpenAI, ""), []byte("refused")) {
+	if bytes.Contains(e.Body(Chat, ""), []byte("refused")) {
 		t.Error("the client reads the cause")
 	}
 }

@@ -29,9 +29,9 @@ func errorDoc() string {
 		"<!-- Made from openai/error_table.go; `UPDATE_DOCS=1 go test ./openai -run TestErrorDoc` writes it anew. -->\n\n" +
 		"Every error of the gateway itself has one of these codes. An error that a worker gives for what the client sent (400, 404, 409, 413, 422) reaches the client with the worker's own status, code and message.\n\n" +
 		"The body is OpenAI's, with `param` null when no field is at fault:\n\n" +
-		"```json\n" + string((&Error{Code: CodeModelNotFound, Param: "model"}).Body(ShapeOpenAI, "")) + "\n```\n\n" +
+		"```json\n" + string((&Error{Code: CodeModelNotFound, Param: "model"}).Body(Chat, "")) + "\n```\n\n" +
 		"On `/v1/messages` it is Anthropic's, which has no code:\n\n" +
-		"```json\n" + string((&Error{Code: CodeModelNotFound}).Body(ShapeAnthropic, "req_123")) + "\n```\n\n" +
+		"```json\n" + string((&Error{Code: CodeModelNotFound}).Body(Messages, "req_123")) + "\n```\n\n" +
 		"A stream that fails after its first content ends with one of these errors, which has two events on `/v1/responses`, and without the dialect's terminator:\n\n```\n")
 	for _, d := range []Dialect{Chat, Responses, Messages} {
 		b.Write((&Error{Code: CodeWorkerError}).Frame(d))

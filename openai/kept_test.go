@@ -50,7 +50,7 @@ func TestAPassedBodyMayContinueAResponse(t *testing.T) {
 		`{"conversation":{"id":7}}`:                                    {},
 		`{"previous_response_id":{"id":"resp_1"}}`:                     {},
 	} {
-		r, err := Parse(Other, []byte(body), Limits{})
+		r, err := Parse(Other, []byte(body))
 		if err != nil || r.PreviousResponseID != want[0] || r.ConversationID != want[1] {
 			t.Errorf("%s: %+v, %v", body, r, err)
 		}
@@ -59,7 +59,7 @@ func TestAPassedBodyMayContinueAResponse(t *testing.T) {
 		`{"previous_response_id":"a","previous_response_id":"b"}`, `{"Previous_Response_ID":"a"}`, `{"conversation":"a","CONVERSATION":"b"}`,
 		`{"conversation":{"id":"a","ID":"b"}}`,
 	} {
-		if _, err := Parse(Other, []byte(body), Limits{}); err == nil {
+		if _, err := Parse(Other, []byte(body)); err == nil {
 			t.Errorf("%s: readers would differ about it", body)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // prompt stands.
 func ContextExceeded(d Dialect, field string, context, prompt, output int64) *Error {
 	e := &Error{Code: CodeContextLengthExceeded, Param: field}
-	switch anthropic := d.Shape() == ShapeAnthropic; {
+	switch anthropic := d == Messages; {
 	case anthropic && prompt > context:
 		e.Message = fmt.Sprintf("prompt is too long: %d tokens > %d maximum", prompt, context)
 	case anthropic:
@@ -82,7 +82,7 @@ func (e EngineError) Overflow(d Dialect) (refusal *Error, ok bool) {
 		most = max(most, n)
 	}
 	switch {
-	case d.Shape() == ShapeAnthropic:
+	case d == Messages:
 		// A text about max_tokens is about the answer's length, not the prompt's.
 		if vendors || strings.Contains(said, "max_tokens") {
 			break
@@ -120,7 +120,7 @@ func (e *Error) Into(body []byte, d Dialect) []byte {
 		return body
 	}
 	inner["message"] = appendJSONText(nil, e.message())
-	if d.Shape() != ShapeAnthropic {
+	if d != Messages {
 		inner["code"] = appendJSONText(nil, string(e.Code))
 	}
 	var err error

@@ -31,7 +31,7 @@ func TestNoEngineReadsAPriorityBeforeTheClass(t *testing.T) {
 			if value != "" {
 				body += `,"priority":` + value
 			}
-			r, err := openai.Parse(openai.Chat, []byte(body+"}"), openai.Limits{})
+			r, err := openai.Parse(openai.Chat, []byte(body+"}"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,7 +36,7 @@ func TestPrioritiesAreReadInEveryDialect(t *testing.T) {
 			`"٥"`: odd, "true": odd, "false": odd,
 			"null": {}, `"high"`: {}, `""`: {}, "[-5]": {}, `{"a":-5}`: {},
 		} {
-			r, err := Parse(d, []byte(withMember(d, `"priority":`+value)), Limits{})
+			r, err := Parse(d, []byte(withMember(d, `"priority":`+value)))
 			if err != nil {
 				t.Errorf("%s %s: %v", d, value, err)
 				continue
@@ -45,7 +45,7 @@ func TestPrioritiesAreReadInEveryDialect(t *testing.T) {
 				t.Errorf("%s %s: %+v, want %+v", d, value, got, want)
 			}
 		}
-		r, err := Parse(d, []byte(withMember(d, `"x":{"priority":3},"my_priority":4`)), Limits{})
+		r, err := Parse(d, []byte(withMember(d, `"x":{"priority":3},"my_priority":4`)))
 		if err != nil || r.PriorityGiven || r.Priority != 0 {
 			t.Errorf("%s without any: %+v, %v", d, r, err)
 		}
@@ -103,7 +103,7 @@ func TestSpliceSetsThePriority(t *testing.T) {
 			"cache_salt,priority,stream_options"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := Parse(tt.d, []byte(tt.body), Limits{})
+			r, err := Parse(tt.d, []byte(tt.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,14 +166,14 @@ func TestNobodyGoesBeforeItsClass(t *testing.T) {
 			rapid.StringMatching(`"[ +-]?[0-9_]{0,4}[.0]{0,2}[a-z]{0,2}"`),
 			rapid.SampledFrom([]string{"null", "true", "false", `"high"`, "[]", "{}"}),
 		).Draw(t, "priority")
-		r, err := Parse(Chat, []byte(withMember(Chat, `"priority":`+value)), Limits{})
+		r, err := Parse(Chat, []byte(withMember(Chat, `"priority":`+value)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		e := Edit{}
 		e.Priority, e.SetPriority = EnginePriority(class, r.Priority, r.PriorityGiven)
 		after := bytes.Join(r.Splice(e), nil)
-		again, err := Parse(Chat, after, Limits{})
+		again, err := Parse(Chat, after)
 		if err != nil {
 			t.Fatalf("%s: %v", after, err)
 		}

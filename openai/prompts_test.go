@@ -10,7 +10,7 @@ func TestEveryPromptOfAListCounts(t *testing.T) {
 		`{"model":"m","prompt":[1,2,3]}`:                    1,
 		`{"model":"m","prompt":[[1,2],[3]],"max_tokens":5}`: 2,
 	} {
-		r, err := Parse(Completions, []byte(body), Limits{})
+		r, err := Parse(Completions, []byte(body))
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
@@ -18,7 +18,7 @@ func TestEveryPromptOfAListCounts(t *testing.T) {
 			t.Errorf("%s has %d prompts, want %d", body, got, want)
 		}
 	}
-	if r, err := Parse(Chat, []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}],"prompt":["a","b"]}`), Limits{}); err != nil || r.Prompts() != 1 {
+	if r, err := Parse(Chat, []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}],"prompt":["a","b"]}`)); err != nil || r.Prompts() != 1 {
 		t.Errorf("a chat has %d prompts, %v", r.Prompts(), err)
 	}
 }
@@ -29,11 +29,11 @@ func TestAnExtraKeyIsRefused(t *testing.T) {
 	for _, d := range []Dialect{Chat, Completions, Responses, Messages, Embeddings, Rerank, Score, Tokenize, Moderations, Other} {
 		for _, value := range []string{`"x"`, `["x"]`, `""`, `{}`} {
 			body := `{"model":"m","messages":[{"role":"user","content":"hi"}],"prompt":"p","input":"i","extra_key":` + value + `}`
-			if _, err := Parse(d, []byte(body), Limits{}); err == nil || err.Error() == "" {
+			if _, err := Parse(d, []byte(body)); err == nil || err.Error() == "" {
 				t.Errorf("%v takes extra_key %s", d, value)
 			}
 		}
-		if _, err := Parse(d, []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}],"prompt":"p","input":"i","extra_key":null}`), Limits{}); err != nil {
+		if _, err := Parse(d, []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}],"prompt":"p","input":"i","extra_key":null}`)); err != nil {
 			t.Errorf("%v: null is nothing: %v", d, err)
 		}
 	}

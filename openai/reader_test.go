@@ -12,7 +12,7 @@ import (
 // refusal returns how Parse refuses the body.
 func refusal(t *testing.T, d Dialect, body string) *RequestError {
 	t.Helper()
-	r, err := Parse(d, []byte(body), Limits{})
+	r, err := Parse(d, []byte(body))
 	if err == nil {
 		t.Fatalf("Parse(%s, %q) took it: %+v", d, body, r)
 	}
@@ -111,7 +111,7 @@ func TestMalformedJSONIsRefused(t *testing.T) {
 
 func TestEveryPrefixOfABodyIsRefused(t *testing.T) {
 	body := `{"model":"m\u0031","messages":[{"role":"user","content":"é\ud83d\ude00 x"}],"n":2,"stream":true,"x":[-1.5e+3,null,false,{}]}`
-	if _, err := Parse(Chat, []byte(body), Limits{}); err != nil {
+	if _, err := Parse(Chat, []byte(body)); err != nil {
 		t.Fatal(err)
 	}
 	for n := range len(body) {
@@ -164,7 +164,7 @@ func TestValidJSONIsTaken(t *testing.T) {
 		`{"a":"\ud83d\ude00\ud800\udc00x\ufffd\uFFFD\udbff\udfff"}`, "{\"a\":\"é東😀\u007f\u2028\"}",
 		`{"a":1,"a":2}`,
 	} {
-		if _, err := Parse(Other, []byte(body), Limits{}); err != nil {
+		if _, err := Parse(Other, []byte(body)); err != nil {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -176,13 +176,13 @@ func TestNestingIsBounded(t *testing.T) {
 	}
 	for name, shape := range map[string][2]string{"arrays": {"[", "]"}, "objects": {`{"a":`, "}"}} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Parse(Other, []byte(nest(shape[0], shape[1], 63)), Limits{}); err != nil {
+			if _, err := Parse(Other, []byte(nest(shape[0], shape[1], 63))); err != nil {
 				t.Errorf("64 deep: %v", err)
 			}
 			if got := refusal(t, Other, nest(shape[0], shape[1], 64)); got.Reason != CodeJSONTooDeep {
 				t.Errorf("65 deep: %v", got)
 			}
-			if _, err := Parse(Other, []byte(nest(shape[0], shape[1], 3)), Limits{Depth: 3}); err == nil {
+			if _, err := parse(Other, []byte(nest(shape[0], shape[1], 3)), 3); err == nil {
 				t.Error("4 deep passes a limit of 3")
 			}
 			if got := refusal(t, Other, `{"a":`+strings.Repeat(shape[0], 1_000_000)); got.Reason != CodeJSONTooDeep {
@@ -205,7 +205,7 @@ func TestNestingIsBounded(t *testing.T) {
 
 func TestDepthIsThatOfOpenContainersOnly(t *testing.T) {
 	body := `{"a":[` + strings.Repeat(`[],{"b":[]},`, 1000) + `1]}`
-	if _, err := Parse(Other, []byte(body), Limits{Depth: 4}); err != nil {
+	if _, err := parse(Other, []byte(body), 4); err != nil {
 		t.Error(err)
 	}
 }

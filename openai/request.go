@@ -19,16 +19,9 @@ type RequestError struct {
 // Error returns the message for the client, after its code.
 func (e *RequestError) Error() string { return string(e.Reason) + ": " + e.Message }
 
-// Limits bounds what Parse accepts beside the size of a body, which its caller
-// bounds while reading.
-type Limits struct {
-	// Depth is how deep objects and arrays may nest, the body's own object
-	// counted; 0 stands for 64, which no known client comes near and every
-	// engine's own parser survives.
-	Depth int
-}
-
-const defaultDepth = 64
+// maxDepth is how deep objects and arrays of a body may nest: no known client comes near,
+// and every engine's own parser survives it.
+const maxDepth = 64
 
 // Sizes of what Parse hands out as strings. A request keeps its whole body, so
 // these bound only the copies.
@@ -94,12 +87,11 @@ func (r *Request) PromptTokens() int64 {
 // gateway decided on, and keeps fields that it does not know. Whoever calls it
 // must not change body afterwards: the request shares it. The error is always a
 // *RequestError.
-func Parse(d Dialect, body []byte, lim Limits) (*Request, error) {
-	if lim.Depth <= 0 {
-		lim.Depth = defaultDepth
-	}
+func Parse(d Dialect, body []byte) (*Request, error) { return parse(d, body, maxDepth) }
+
+func parse(d Dialect, body []byte, depth int) (*Request, error) {
 	r := &Request{Dialect: d, Body: body, N: 1}
-	p := parser{Reader: Reader{b: body, limit: lim.Depth, strict: true}, req: r}
+	p := parser{Reader: Reader{b: body, limit: depth, strict: true}, req: r}
 	if p.body(); !p.bad {
 		p.complete()
 	}

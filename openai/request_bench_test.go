@@ -26,7 +26,7 @@ func BenchmarkParse(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				if _, err := Parse(Chat, body, Limits{}); err != nil {
+				if _, err := Parse(Chat, body); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -35,7 +35,7 @@ func BenchmarkParse(b *testing.B) {
 }
 
 func BenchmarkSplice(b *testing.B) {
-	r, err := Parse(Chat, chatOf(64<<10), Limits{})
+	r, err := Parse(Chat, chatOf(64<<10))
 	if err != nil {
 		b.Fatal(err)
 	}

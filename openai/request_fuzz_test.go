@@ -39,7 +39,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, d byte, body []byte) {
 		dialect := Dialect(d % byte(Audio+1))
 		kept := bytes.Clone(body)
-		r, err := Parse(dialect, body, Limits{})
+		r, err := Parse(dialect, body)
 		if !bytes.Equal(kept, body) {
 			t.Fatal("the body changed")
 		}
@@ -129,7 +129,7 @@ func checkSplice(t *testing.T, r *Request) {
 		t.Fatalf("an edit that changes nothing made %q", bytes.Join(got, nil))
 	}
 	after := bytes.Join(r.Splice(Edit{Model: `a "new" name`, IncludeUsage: true}), nil)
-	again, err := Parse(r.Dialect, after, Limits{})
+	again, err := Parse(r.Dialect, after)
 	if err != nil {
 		// Only a model that other bodies pass through untouched may be no string.
 		if r.Dialect == Other {
@@ -151,7 +151,7 @@ func checkSplice(t *testing.T, r *Request) {
 func checkSalted(t *testing.T, r *Request) {
 	for _, e := range []Edit{{CacheSalt: "new"}, {CacheSalt: "new", Model: "other", IncludeUsage: true}} {
 		after := bytes.Join(r.Splice(e), nil)
-		again, err := Parse(r.Dialect, after, Limits{})
+		again, err := Parse(r.Dialect, after)
 		if r.Dialect == Other && r.Model == "" && e.Model != "" {
 			continue // its model may be no string, beside which another is added
 		}
@@ -172,7 +172,7 @@ func checkSalted(t *testing.T, r *Request) {
 func checkPrioritized(t *testing.T, r *Request) {
 	for _, e := range []Edit{{Priority: 7, SetPriority: true}, {Priority: 7, SetPriority: true, CacheSalt: "new", IncludeUsage: true}} {
 		after := bytes.Join(r.Splice(e), nil)
-		again, err := Parse(r.Dialect, after, Limits{})
+		again, err := Parse(r.Dialect, after)
 		if err != nil {
 			t.Fatalf("%q became %q: %v", r.Body, after, err)
 		}

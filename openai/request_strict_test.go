@@ -19,7 +19,7 @@ func FuzzParseAgainstStrictJSON(f *testing.F) {
 		value := jsontext.Value(body)
 		object := len(bytes.TrimLeft(body, " \t\r\n")) > 0 && bytes.TrimLeft(body, " \t\r\n")[0] == '{'
 		strict := object && value.IsValid(jsontext.AllowDuplicateNames(true))
-		r, err := Parse(dialect, body, Limits{Depth: 1000})
+		r, err := parse(dialect, body, 1000)
 		var refused *RequestError
 		if errors.As(err, &refused) && refused.Reason == CodeInvalidJSON && strict {
 			t.Fatalf("refused what the strict reader takes: %v", err)

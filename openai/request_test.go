@@ -208,7 +208,7 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := Parse(tt.want.Dialect, []byte(tt.body), Limits{})
+			got, err := Parse(tt.want.Dialect, []byte(tt.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +234,7 @@ var minimal = map[Dialect]string{
 
 func TestMissingFieldsAreNamed(t *testing.T) {
 	for d, body := range minimal {
-		if _, err := Parse(d, []byte(body), Limits{}); err != nil {
+		if _, err := Parse(d, []byte(body)); err != nil {
 			t.Errorf("%s: %v", d, err)
 		}
 	}
@@ -326,14 +326,14 @@ func TestWrongValuesAreNamed(t *testing.T) {
 }
 
 func TestExtremesOfIntegersAreTaken(t *testing.T) {
-	r, err := Parse(Chat, []byte(`{"model":"m","messages":[{}],"max_tokens":2147483647,"max_completion_tokens":1,"n":128}`), Limits{})
+	r, err := Parse(Chat, []byte(`{"model":"m","messages":[{}],"max_tokens":2147483647,"max_completion_tokens":1,"n":128}`))
 	if err != nil || r.MaxTokens != 1<<31-1 || r.N != 128 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err = Parse(Chat, []byte(`{"model":"m","messages":[{}],"max_tokens":0}`), Limits{}); err != nil || r.MaxTokens != 0 {
+	if r, err = Parse(Chat, []byte(`{"model":"m","messages":[{}],"max_tokens":0}`)); err != nil || r.MaxTokens != 0 {
 		t.Errorf("no tokens at all: %+v, %v", r, err)
 	}
-	if r, err = Parse(Images, []byte(`{"model":"m","prompt":"x","background":"transparent"}`), Limits{}); err != nil || r.Background {
+	if r, err = Parse(Images, []byte(`{"model":"m","prompt":"x","background":"transparent"}`)); err != nil || r.Background {
 		t.Errorf("the background of a picture: %+v, %v", r, err)
 	}
 }
@@ -388,7 +388,7 @@ func TestNothingGuardedMayComeTwice(t *testing.T) {
 }
 
 func TestEscapedNamesAreRead(t *testing.T) {
-	r, err := Parse(Chat, []byte(`{"mod\u0065l":"q\u0077en","m\u0065ssages":[{"cont\u0065nt":"hi","image\u005furl":{"url":"AAAA"}}],"stre\u0061m":true}`), Limits{})
+	r, err := Parse(Chat, []byte(`{"mod\u0065l":"q\u0077en","m\u0065ssages":[{"cont\u0065nt":"hi","image\u005furl":{"url":"AAAA"}}],"stre\u0061m":true}`))
 	if err != nil || r.Model != "qwen" || !r.Stream || r.PromptBytes != 2 || !r.Media {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -400,7 +400,7 @@ func TestFieldsOfOtherDialectsGoThrough(t *testing.T) {
 		`{"model":"m","messages":[{}],"models":["a"],"modeI":"x","streams":1,"nn":0,"` + strings.Repeat("long", 100) + `":1}`,
 		`{"model":"m","messages":[{}],"prompt":5,"input":{},"é":1,"ﬀ":2}`,
 	} {
-		if _, err := Parse(Chat, []byte(body), Limits{}); err != nil {
+		if _, err := Parse(Chat, []byte(body)); err != nil {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -408,7 +408,7 @@ func TestFieldsOfOtherDialectsGoThrough(t *testing.T) {
 
 func TestLongKeysForAffinityAreCut(t *testing.T) {
 	for _, id := range []string{strings.Repeat("é", 400), strings.Repeat(`\u00e9`, 400)} {
-		r, err := Parse(Chat, []byte(`{"model":"m","messages":[{}],"user":"`+id+`","session_params":{"session_id":"`+id+`x"}}`), Limits{})
+		r, err := Parse(Chat, []byte(`{"model":"m","messages":[{}],"user":"`+id+`","session_params":{"session_id":"`+id+`x"}}`))
 		if want := strings.Repeat("é", 256); err != nil || r.User != want || r.SessionID != want {
 			t.Errorf("user has %d bytes, session %d: %v", len(r.User), len(r.SessionID), err)
 		}
@@ -418,7 +418,7 @@ func TestLongKeysForAffinityAreCut(t *testing.T) {
 func TestParseOfAChatAllocatesLittle(t *testing.T) {
 	body := chatOf(8 << 10)
 	if n := testing.AllocsPerRun(20, func() {
-		if _, err := Parse(Chat, body, Limits{}); err != nil {
+		if _, err := Parse(Chat, body); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 10 {

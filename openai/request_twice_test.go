@@ -17,7 +17,7 @@ func TestAMessageHasEachMemberOnce(t *testing.T) {
 		`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a","text":"b"}]}]}`:                 true,
 		`{"model":"m","messages":[{"role":"assistant","content":"a","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]}],"tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{"text":{},"content":{}}}}}]}`: false,
 	} {
-		_, err := Parse(Chat, []byte(body), Limits{})
+		_, err := Parse(Chat, []byte(body))
 		var r *RequestError
 		if got := errors.As(err, &r) && r.Reason == CodeAmbiguousJSON; got != refused || !refused && err != nil {
 			t.Errorf("%s: %v", body, err)

@@ -48,7 +48,7 @@ func TestSaltsAreReadInEveryDialect(t *testing.T) {
 			return strings.TrimSuffix(strings.TrimSuffix(body, "}")+",", "{,") + map[bool]string{true: "{"}[body == "{}"] + `"cache_salt":` + value + "}"
 		}
 		for value, want := range map[string]string{`"s"`: "s", `"\u0073\u00e9"`: "sé", `""`: "", "null": "", `"` + strings.Repeat("x", 512) + `"`: strings.Repeat("x", 512)} {
-			r, err := Parse(d, []byte(with(value)), Limits{})
+			r, err := Parse(d, []byte(with(value)))
 			if err != nil || r.CacheSalt != want {
 				t.Errorf("%s %s: %+v, %v", d, with(value), r, err)
 			}

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Body returns the error as a JSON body in the shape. requestID is only part of
-// the Anthropic shape; empty is null.
-func (e *Error) Body(s Shape, requestID string) []byte {
-	if s == ShapeAnthropic {
+// Body returns the error as a JSON body: in Anthropic's shape for clients of Messages, else
+// in OpenAI's, of which requestID is no part.
+func (e *Error) Body(d Dialect, requestID string) []byte {
+	if d == Messages {
 		b := append(e.anthropic([]byte(`{"type":"error","error":`)), `,"request_id":`...)
 		return append(appendText(b, requestID), '}')
 	}

@@ -78,7 +78,7 @@ func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
 		{"an unknown endpoint's salt replaced", Other, `{"prompt":"x","cache_salt":"his"}`, salt, `{"prompt":"x","cache_salt":"ours"}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := Parse(tt.d, []byte(tt.body), Limits{})
+			r, err := Parse(tt.d, []byte(tt.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
 }
 
 func TestSpliceSharesTheBody(t *testing.T) {
-	r, err := Parse(Chat, chatOf(64<<10), Limits{})
+	r, err := Parse(Chat, chatOf(64<<10))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestSpliceKeepsAllOtherBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := drawBody(t)
 		body := assemble(rapid.Permutation(members).Draw(t, "order"), drawSpace(t))
-		r, err := Parse(Chat, []byte(body), Limits{})
+		r, err := Parse(Chat, []byte(body))
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
@@ -201,7 +201,7 @@ func TestSpliceKeepsAllOtherBytes(t *testing.T) {
 			t.Skip("not a name")
 		}
 		after := bytes.Join(r.Splice(e), nil)
-		again, err := Parse(Chat, after, Limits{})
+		again, err := Parse(Chat, after)
 		if err != nil {
 			t.Fatalf("%s became %s: %v", body, after, err)
 		}
@@ -257,12 +257,12 @@ func rest(t *rapid.T, body []byte) string {
 func TestOrderAndWhiteSpaceDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := drawBody(t)
-		first, err := Parse(Chat, []byte(assemble(members, func() string { return "" })), Limits{})
+		first, err := Parse(Chat, []byte(assemble(members, func() string { return "" })))
 		if err != nil {
 			t.Fatal(err)
 		}
 		body := assemble(rapid.Permutation(members).Draw(t, "order"), drawSpace(t))
-		second, err := Parse(Chat, []byte(body), Limits{})
+		second, err := Parse(Chat, []byte(body))
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}

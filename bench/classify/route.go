@@ -59,7 +59,7 @@ func (g gateway) send(turns []message, chats *tiers.Chats) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("writing a request: %w", err)
 	}
-	req, err := openai.Parse(openai.Chat, body, openai.Limits{})
+	req, err := openai.Parse(openai.Chat, body)
 	if err != nil {
 		return 0, fmt.Errorf("reading a request: %w", err)
 	}

@@ -68,7 +68,7 @@ func pool(tb testing.TB, policy string, n int) *routing.Pool {
 	for _, m := range members {
 		pool.Observe(m.ID, m.Ref, routing.Status{Up: true})
 	}
-	req, err := openai.Parse(openai.Chat, body(tb), openai.Limits{})
+	req, err := openai.Parse(openai.Chat, body(tb))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -112,7 +112,7 @@ type decider struct {
 }
 
 func (d *decider) parse(tb testing.TB, body []byte) {
-	req, err := openai.Parse(openai.Chat, body, openai.Limits{})
+	req, err := openai.Parse(openai.Chat, body)
 	if err != nil {
 		tb.Fatal(err)
 	}

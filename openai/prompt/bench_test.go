@@ -26,7 +26,7 @@ func chatOf(size int) []byte {
 func BenchmarkPromptAgain(b *testing.B) {
 	const most = 8 << 10 // what keywords are looked for in
 	for _, kb := range []int{8, 400} {
-		r, err := openai.Parse(openai.Chat, chatOf(kb<<10), openai.Limits{})
+		r, err := openai.Parse(openai.Chat, chatOf(kb<<10))
 		if err != nil {
 			b.Fatal(err)
 		}

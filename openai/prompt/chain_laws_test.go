@@ -233,7 +233,7 @@ func TestSpellingMakesNoDifference(t *testing.T) {
 
 // parsed is accepted for the tests of rapid.
 func parsed(t *rapid.T, d openai.Dialect, body string) *openai.Request {
-	r, err := openai.Parse(d, []byte(body), openai.Limits{})
+	r, err := openai.Parse(d, []byte(body))
 	if err != nil {
 		t.Fatalf("%s %s: %v", d, body, err)
 	}

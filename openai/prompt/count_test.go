@@ -11,7 +11,7 @@ import (
 // accepted parses a body that must be taken.
 func accepted(t testing.TB, d openai.Dialect, body string) *openai.Request {
 	t.Helper()
-	r, err := openai.Parse(d, []byte(body), openai.Limits{})
+	r, err := openai.Parse(d, []byte(body))
 	if err != nil {
 		t.Fatalf("%s %.200s: %v", d, body, err)
 	}

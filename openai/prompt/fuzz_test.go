@@ -27,7 +27,7 @@ func FuzzPromptAgain(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, d byte, body []byte) {
-		r, err := openai.Parse(openai.Dialect(d%byte(openai.Audio+1)), body, openai.Limits{})
+		r, err := openai.Parse(openai.Dialect(d%byte(openai.Audio+1)), body)
 		if err != nil {
 			return
 		}
@@ -157,7 +157,7 @@ func checkChain(t *testing.T, r *openai.Request) {
 		t.Fatal(err)
 	}
 	json.HTMLEscape(&escaped, spaced.Bytes())
-	again, err := openai.Parse(r.Dialect, escaped.Bytes(), openai.Limits{})
+	again, err := openai.Parse(r.Dialect, escaped.Bytes())
 	if err != nil {
 		t.Fatalf("%q became %q: %v", r.Body, escaped.Bytes(), err)
 	}

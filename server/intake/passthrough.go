@@ -159,7 +159,7 @@ func passedRequest(in *Inbound, pool *control.Pool, body []byte) (*openai.Reques
 	if !in.otherwiseEncoded(body) && !(isObject(body) && (continues || speaksOfRights(body, pool.Engine))) {
 		return &openai.Request{Dialect: openai.Other, Body: body}, nil
 	}
-	r, err := openai.Parse(openai.Other, body, openai.Limits{})
+	r, err := openai.Parse(openai.Other, body)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func parse(in *Inbound, c *Caller, body []byte) (*openai.Request, error) {
 	case kind == "multipart/form-data" && (in.Dialect == openai.Audio || in.Dialect == openai.Images):
 		return openai.ParseMultipart(contentType, body)
 	case kind == "application/json" || kind == "" && (!c.keyless || len(body) == 0): // a web page can send a body without a type
-		return openai.Parse(in.Dialect, body, openai.Limits{})
+		return openai.Parse(in.Dialect, body)
 	case contentType == "":
 		return nil, &openai.Error{Code: openai.CodeUnsupportedMediaType, Message: "The request has no Content-Type; send application/json."}
 	}

@@ -69,7 +69,7 @@ func (x *exchange) writeError(e *openai.Error) {
 		}
 		return
 	}
-	body := e.Body(x.in.Shape.Shape(), x.in.RequestID)
+	body := e.Body(x.in.Shape, x.in.RequestID)
 	x.answer.head(e.HTTPStatus(), func(h http.Header) {
 		if refunded(x) {
 			dropRateHeaders(h) // they say what is left without what is given back
@@ -97,8 +97,8 @@ func errorHeaders(h http.Header, e *openai.Error, length int) {
 		h.Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
 		h.Set("Retry-After-Ms", strconv.FormatInt(max(1, e.RetryAfter.Milliseconds()), 10))
 	}
-	if again, set := e.ShouldRetry(); set {
-		h.Set("X-Should-Retry", strconv.FormatBool(again))
+	if e.NeverRetry() {
+		h.Set("X-Should-Retry", "false")
 	}
 	if e.Allow != "" {
 		h.Set("Allow", e.Allow)
@@ -120,5 +120,5 @@ func nativeError(d openai.Dialect, body []byte) bool {
 	if json.Unmarshal(body, &b) != nil || b.Error == nil || b.Error.Message == nil {
 		return false
 	}
-	return d.Shape() != openai.ShapeAnthropic || b.Type == "error"
+	return d != openai.Messages || b.Type == "error"
 }

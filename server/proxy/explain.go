@@ -219,7 +219,7 @@ func (n *explainer) explanation() *decisions.Explanation {
 		e.Outcome = decisions.WouldQueue
 	}
 	if err := n.refusal; err != nil {
-		e.Outcome, e.Status, e.Code, e.Error = decisions.WouldReject, err.HTTPStatus(), string(err.Code), string(err.Body(x.in.Shape.Shape(), x.in.RequestID))
+		e.Outcome, e.Status, e.Code, e.Error = decisions.WouldReject, err.HTTPStatus(), string(err.Code), string(err.Body(x.in.Shape, x.in.RequestID))
 		e.Limit = string(x.admission.Allowance.Refused)
 	}
 	if n.queue != nil {
