@@ -7,6 +7,9 @@ import (
 	"tierway/routing"
 )
 
+// blockTokens is the size of a cache's block: vLLM's on most platforms.
+const blockTokens = 16
+
 // prefixCache remembers which prefixes were computed, in blocks: a block's hash is
 // chained over all blocks before it, so that a block is only found behind its own
 // prefix. The block that was unused longest goes first.

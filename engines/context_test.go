@@ -57,7 +57,7 @@ func TestAnswersEndWithTheContext(t *testing.T) {
 // 64,000 tokens (Anthropic's clients), beside a prompt of thousands.
 func TestDemoTakesTheDefaultsOfAgents(t *testing.T) {
 	for _, c := range Demo(7) {
-		c.Speed = 0
+		c.Prefill, c.PerToken = 0, 0
 		for _, limit := range []string{`"max_tokens":32000`, `"max_completion_tokens":64000`} {
 			status, body := call(t, New(c), "POST", "/v1/chat/completions", `{"model":"`+c.Model+`",`+limit+
 				`,"messages":[{"role":"system","content":"`+strings.Repeat("word ", 10_000)+`"},{"role":"user","content":"hi"}]}`)

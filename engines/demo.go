@@ -38,8 +38,8 @@ func Demo(seed uint64) []Config {
 			fleet = append(fleet, Config{
 				Name: fmt.Sprintf("%s-%d", t.name, i), Model: t.model,
 				Prefill: t.prefill * pace, PerToken: time.Duration(float64(t.perToken) / pace),
-				Slots: t.slots, CacheTokens: t.cache, BlockSize: 16, Context: demoContext,
-				Seed: routing.Draw(seed + uint64(len(fleet))), Speed: 1,
+				Slots: t.slots, CacheTokens: t.cache, Context: demoContext,
+				Seed: routing.Draw(seed + uint64(len(fleet))),
 			})
 		}
 	}

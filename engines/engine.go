@@ -35,11 +35,9 @@ type Config struct {
 	Priority Priority      // what it makes of a request's priority; the zero value passes over it
 
 	CacheTokens int // tokens that the prefix cache holds; 0 means no cache
-	BlockSize   int // tokens of one cache block; 0 means 16
 	Context     int // prompt and answer together, in tokens; 0 means 32768
 
-	Seed  uint64
-	Speed float64 // divides every delay: 1 is real time, 10 ten times as fast, 0 has no delays
+	Seed uint64
 
 	Clock  func() time.Time                      // nil means time.Now
 	Script func(path string, body []byte) Script // nil means that the engine makes up its answers
@@ -82,9 +80,6 @@ func New(c Config) *Engine {
 	if c.Slots <= 0 {
 		c.Slots = 64
 	}
-	if c.BlockSize <= 0 {
-		c.BlockSize = 16 // vLLM's block on most platforms
-	}
 	if c.Context <= 0 {
 		c.Context = 32768
 	}
@@ -95,7 +90,7 @@ func New(c Config) *Engine {
 		c:       c,
 		slots:   newTurnstile(c.Slots),
 		prefill: newTurnstile(1),
-		cache:   newPrefixCache(max(c.CacheTokens, 0)/c.BlockSize, c.BlockSize),
+		cache:   newPrefixCache(max(c.CacheTokens, 0)/blockTokens, blockTokens),
 		stored:  newResponseStore(),
 		counts:  counters{Stats: Stats{Requests: make(map[string]int64)}},
 	}

@@ -92,7 +92,7 @@ func (e *Engine) readPrompts(ctx context.Context, p *plan) error {
 	for _, ids := range p.prompts {
 		cached := e.cache.match(ids)
 		e.counts.change(func(c *counters) { c.queried += len(ids); c.hit += cached })
-		if err := e.pause(ctx, e.prefillTime(len(ids)-cached)); err != nil {
+		if err := pause(ctx, e.prefillTime(len(ids)-cached)); err != nil {
 			return err
 		}
 		e.cache.add(ids)
@@ -112,7 +112,7 @@ func (e *Engine) decode(ctx context.Context, p *plan, to sink) error {
 		if step > 0 {
 			wait = e.tokenTime()
 		}
-		if err := e.pause(ctx, wait); err != nil {
+		if err := pause(ctx, wait); err != nil {
 			return err
 		}
 		if p.script.HoldAfter > 0 && step == p.script.HoldAfter {

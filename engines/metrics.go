@@ -38,7 +38,7 @@ func (e *Engine) metrics(w http.ResponseWriter, _ *request) error {
 		row("prefix_cache_hits_total", "counter", "", float64(c.hit))
 		row("prompt_tokens_total", "counter", "", float64(c.computed))
 		row("generation_tokens_total", "counter", "", float64(c.generated))
-		row("cache_config_info", "gauge", fmt.Sprintf(`,block_size="%d",num_gpu_blocks="%d"`, e.c.BlockSize, e.cache.capacity), 1)
+		row("cache_config_info", "gauge", fmt.Sprintf(`,block_size="%d",num_gpu_blocks="%d"`, blockTokens, e.cache.capacity), 1)
 		row("request_success_total", "counter", `,finished_reason="stop"`, float64(c.stops))
 		// The second label of a family has no TYPE line of its own.
 		fmt.Fprintf(&b, "vllm:request_success_total{model_name=%q,finished_reason=\"length\"} %g\n", e.c.Model, float64(c.lengths))

@@ -100,7 +100,7 @@ func served(t *testing.T, set Priority, slots int) []string {
 	t.Helper()
 	var order []string
 	synctest.Test(t, func(t *testing.T) {
-		c := timed(slots, 1)
+		c := timed(slots)
 		var told accounts
 		c.Ended, c.Priority = told.add, set
 		e := New(c)
@@ -159,7 +159,7 @@ func TestASaturatedEngineServesAtItsCapacity(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tt.config.Model, tt.config.Slots, tt.config.Speed, tt.config.CacheTokens = "m", slots, 1, 4000
+				tt.config.Model, tt.config.Slots, tt.config.CacheTokens = "m", slots, 4000
 				e := New(tt.config)
 				start := time.Now()
 				var all sync.WaitGroup
@@ -223,7 +223,7 @@ func TestThoseWhoWaitByPriorityMayLeave(t *testing.T) {
 // not depend on them.
 func TestTheDemoPassesOverPriorities(t *testing.T) {
 	for _, c := range Demo(1) {
-		c.Speed, c.Clock = 0, func() time.Time { return time.Unix(1, 0) }
+		c.Prefill, c.PerToken, c.Clock = 0, 0, func() time.Time { return time.Unix(1, 0) }
 		var answers [2]any
 		for i, body := range []string{"", `,"priority":20`} {
 			w := askNamed(t.Context(), New(c), "", "/v1/chat/completions",

@@ -93,7 +93,7 @@ func TestResumedStreamsRepeatTheRest(t *testing.T) {
 
 func TestBackgroundStreamsGoOnWithoutTheirClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := New(timed(4, 1))
+		e := New(timed(4))
 		ctx, leave := context.WithCancel(t.Context())
 		first := newLiveRecorder()
 		left := make(chan struct{})
@@ -144,7 +144,7 @@ func TestBackgroundStreamsGoOnWithoutTheirClient(t *testing.T) {
 
 func TestCancelledBackgroundStreamsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := New(timed(4, 1))
+		e := New(timed(4))
 		reader := newLiveRecorder()
 		ended := make(chan struct{})
 		go func() {

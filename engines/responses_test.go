@@ -89,7 +89,7 @@ func TestResponsesAreKeptContinuedAndDeleted(t *testing.T) {
 
 func TestBackgroundResponsesEndOrAreCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := New(timed(4, 1))
+		e := New(timed(4))
 		const body = `{"model":"m","background":true,"input":"Tell me a story."}`
 		status := func(id string) string {
 			_, got := call(t, e, "GET", "/v1/responses/"+id, "")
@@ -118,8 +118,8 @@ func TestBackgroundResponsesEndOrAreCancelled(t *testing.T) {
 func TestMessagesStreamAsAnthropicDoes(t *testing.T) {
 	const tools = `,"tool_choice":{"type":"any"},"tools":[{"name":"look","input_schema":{"type":"object","properties":{"a":{"type":"integer"}}}}]`
 	for fields, reason := range map[string]string{`,"max_tokens":99`: "end_turn", `,"max_tokens":4`: "max_tokens", `,"max_tokens":99` + tools: "tool_use"} {
-		e := New(Config{Model: "m", CacheTokens: 4096, BlockSize: 4})
-		body := `{"model":"m","system":[{"type":"text","text":"Be kind."}],` + hello + fields
+		e := New(Config{Model: "m", CacheTokens: 4096})
+		body := `{"model":"m","system":[{"type":"text","text":"` + strings.Repeat("Be kind. ", 12) + `"}],` + hello + fields
 		whole := ask(t, e, "/v1/messages", body+`}`)
 		_, stream := call(t, e, "POST", "/v1/messages", body+`,"stream":true}`)
 		var names []string

@@ -86,28 +86,18 @@ func (t *turnstile) state() (inside, waiting, most int) {
 	return t.inside, len(t.waiting), t.most
 }
 
-// sleep waits d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+// pause waits d or until ctx ends. It also is where an engine without delays notices that
+// its client left.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// pause lets simulated time d pass. It also is where an engine without delays
-// notices that its client left.
-func (e *Engine) pause(ctx context.Context, d time.Duration) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if e.c.Speed <= 0 || d <= 0 {
-		return nil
-	}
-	return sleep(ctx, time.Duration(float64(d)/e.c.Speed))
 }
 
 // prefillTime is how long a prompt takes to be read: uncached tokens ÷ Prefill,

@@ -48,13 +48,13 @@ func ms(ns ...int) []time.Duration {
 	return out
 }
 
-func timed(slots int, speed float64) Config {
-	return Config{Model: "m", Prefill: 1000, PerToken: 10 * time.Millisecond, Slots: slots, CacheTokens: 1 << 16, Speed: speed}
+func timed(slots int) Config {
+	return Config{Model: "m", Prefill: 1000, PerToken: 10 * time.Millisecond, Slots: slots, CacheTokens: 1 << 16}
 }
 
 func TestFirstTokenWaitsForUncachedPromptOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := New(timed(2, 1))
+		e := New(timed(2))
 		if got, want := tokenTimes(t.Context(), e, time.Now(), prompt(5, 100, 5)), ms(100, 110, 120, 130, 140); !slices.Equal(got, want) {
 			t.Errorf("new prompt: tokens at %v, want %v", got, want)
 		}
@@ -64,17 +64,6 @@ func TestFirstTokenWaitsForUncachedPromptOnly(t *testing.T) {
 		}
 		if got, want := tokenTimes(t.Context(), e, time.Now(), prompt(6, 300, 1)), ms(300); !slices.Equal(got, want) {
 			t.Errorf("longer prompt: token at %v, want %v", got, want)
-		}
-	})
-}
-
-func TestSpeedDividesTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		if got, want := tokenTimes(t.Context(), New(timed(2, 10)), time.Now(), prompt(5, 100, 3)), ms(10, 11, 12); !slices.Equal(got, want) {
-			t.Errorf("ten times as fast: tokens at %v, want %v", got, want)
-		}
-		if got, want := tokenTimes(t.Context(), New(timed(2, 0)), time.Now(), prompt(5, 100, 3)), ms(0, 0, 0); !slices.Equal(got, want) {
-			t.Errorf("without delays: tokens at %v, want %v", got, want)
 		}
 	})
 }
@@ -92,7 +81,7 @@ func TestLoadSlowsEverybody(t *testing.T) {
 	}
 	for _, row := range table {
 		synctest.Test(t, func(t *testing.T) {
-			e := New(timed(row.slots, 1))
+			e := New(timed(row.slots))
 			start := time.Now()
 			var all sync.WaitGroup
 			var first, second []time.Duration
@@ -109,7 +98,7 @@ func TestLoadSlowsEverybody(t *testing.T) {
 
 func TestDecodingNeighboursSlowTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := timed(4, 1)
+		c := timed(4)
 		c.Prefill = 0
 		e := New(c)
 		var all sync.WaitGroup
@@ -131,7 +120,7 @@ func TestDecodingNeighboursSlowTokens(t *testing.T) {
 
 func TestEqualPromptsAtOnceAreReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := timed(8, 1)
+		c := timed(8)
 		c.PerToken = 0
 		e := New(c)
 		start := time.Now()
@@ -149,7 +138,7 @@ func TestEqualPromptsAtOnceAreReadOnce(t *testing.T) {
 func TestLeavingIsNoticedWithinOneToken(t *testing.T) {
 	for _, leave := range ms(5, 50, 101, 117, 133) { // in line, while the prompt is read, between tokens
 		synctest.Test(t, func(t *testing.T) {
-			e := New(timed(1, 1))
+			e := New(timed(1))
 			start := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), leave)
 			defer cancel()

@@ -17,7 +17,7 @@ import (
 // slow is an engine that takes its time, so that requests meet and wait.
 func slow(tier string, i int) http.Handler {
 	return engines.New(engines.Config{Name: fmt.Sprint(tier, i), AnyModel: true, Seed: uint64(i) + 1, CacheTokens: 1 << 20,
-		Prefill: 20_000, PerToken: 12 * time.Millisecond, Slots: 6, Speed: 1})
+		Prefill: 20_000, PerToken: 12 * time.Millisecond, Slots: 6})
 }
 
 // TestWhatWasDoneIsExplainedAsItWas: under 100 requests a second, whose loads nobody

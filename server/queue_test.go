@@ -361,7 +361,7 @@ func TestARetryWaitsItsTurn(t *testing.T) {
 // TestAHopelessDeadlineIsRefused: a client that waits for a second gets no place
 // behind five seconds' work.
 func TestAHopelessDeadlineIsRefused(t *testing.T) {
-	h := newHolding(engines.Config{PerToken: 150 * time.Millisecond, Speed: 1})
+	h := newHolding(engines.Config{PerToken: 150 * time.Millisecond})
 	r := narrowRig(t, h, "", "auto")
 	for range 9 { // about 0.5 s each
 		<-r.chat(context.Background(), "hi", "")

@@ -119,7 +119,7 @@ func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
 func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
 	t.Parallel()
 	const most = 900 // requests of a third of a minute
-	r := newRig(t, 3, rig.Settings{"breaker": quickBreaker}, engines.Config{Prefill: 4_000, Speed: 1})
+	r := newRig(t, 3, rig.Settings{"breaker": quickBreaker}, engines.Config{Prefill: 4_000})
 	slow := r.Workers[0]
 	// Its peers take some 90 ms for these prompts; it takes five times that, which
 	// is far beyond what a busy machine adds.
@@ -282,7 +282,7 @@ const engineVariable = "TIERWAY_TEST_ENGINE"
 
 // beEngine serves one engine until the process is killed, and says where it is.
 func beEngine(addr string) {
-	e := engines.New(engines.Config{Name: "engine", Model: "sim", Speed: 1, PerToken: 5 * time.Millisecond, Slots: 256,
+	e := engines.New(engines.Config{Name: "engine", Model: "sim", PerToken: 5 * time.Millisecond, Slots: 256,
 		Script: func(string, []byte) engines.Script { return engines.Script{Text: answerText} }})
 	s, err := engines.Start(e, addr)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestBurstEjectsNoWorker(t *testing.T) {
 	if soakTime(t) >= rig.Whole {
 		prompts, bursts = 200, 5
 	}
-	r := newRig(t, 2, nil, engines.Config{Prefill: 4_000, PerToken: 5 * time.Millisecond, Slots: 16, CacheTokens: 1 << 20, Speed: 1})
+	r := newRig(t, 2, nil, engines.Config{Prefill: 4_000, PerToken: 5 * time.Millisecond, Slots: 16, CacheTokens: 1 << 20})
 	var refused atomic.Int64
 	burst := func(from, count int64) {
 		var clients sync.WaitGroup

@@ -107,7 +107,7 @@ func newSoak(t *testing.T, s *totals) *chaosRig {
 	}
 	var ws []*rig.Worker
 	for i := range 3 {
-		w := newEngine(t, fmt.Sprintf("w%d", i), engines.Config{Script: script, Speed: 1, PerToken: 10 * time.Millisecond})
+		w := newEngine(t, fmt.Sprintf("w%d", i), engines.Config{Script: script, PerToken: 10 * time.Millisecond})
 		front := http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 			id := req.Header.Get("X-Request-Id")
 			defer context.AfterFunc(req.Context(), func() {

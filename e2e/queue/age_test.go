@@ -22,7 +22,7 @@ func TestLowerClassesKeepTheirShare(t *testing.T) {
 	if full {
 		margin = 0.02
 	}
-	r := newRig(t, 2, engines.Config{Slots: places, PerToken: 5 * time.Millisecond, Speed: 1,
+	r := newRig(t, 2, engines.Config{Slots: places, PerToken: 5 * time.Millisecond,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: tokens} }})
 	r.Serve(rig.Settings{
 		"tiers": r.Tiers(fmt.Sprintf("max_inflight: %d", places), ""),
@@ -71,7 +71,7 @@ func TestATenantsBurstDelaysNobodyElse(t *testing.T) {
 	if full {
 		n = 300
 	}
-	r := newRig(t, 2, engines.Config{Slots: places, PerToken: perToken, Speed: 1,
+	r := newRig(t, 2, engines.Config{Slots: places, PerToken: perToken,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: batchTokens} }})
 	r.Serve(rig.Settings{
 		"tiers": r.Tiers(fmt.Sprintf("max_inflight: %d", places), ""),

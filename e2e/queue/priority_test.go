@@ -127,7 +127,7 @@ type contest struct {
 // busy is a rig of two engines for a contest.
 func busy(t *testing.T, maxInflight int) *queueRig {
 	t.Helper()
-	r := newRig(t, 2, engines.Config{Slots: places, PerToken: perToken, Speed: 1,
+	r := newRig(t, 2, engines.Config{Slots: places, PerToken: perToken,
 		Script: func(_ string, body []byte) engines.Script {
 			if strings.Contains(string(body), "urgent") {
 				return engines.Script{Tokens: batchTokens / urgentShare}

@@ -74,7 +74,7 @@ func TestAReloadFindsAnotherWorkerForWaiters(t *testing.T) {
 // SD-01: the queued ones.
 func TestDrainServesWaiters(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 1, engines.Config{Slots: 4, PerToken: 5 * time.Millisecond, Speed: 1})
+	r := newRig(t, 1, engines.Config{Slots: 4, PerToken: 5 * time.Millisecond})
 	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 4", ""), "queue": "{ " + waitLong + " }", "drain": `{ accept_grace: 1ms, timeout: 30s }`})
 	all := r.crowd(4, held)
 	r.running(4)

@@ -66,7 +66,7 @@ func share(t *testing.T, policy string, d time.Duration, margin float64, small, 
 		turn         = 12 * time.Millisecond    // of an answer's token; two are waited for
 		prompt       = "some words to be read " // twenty times in a light prompt
 	)
-	r := newRig(t, 2, engines.Config{Slots: slots, PerToken: turn, Speed: 1,
+	r := newRig(t, 2, engines.Config{Slots: slots, PerToken: turn,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 3} }})
 	r.Serve(rig.Settings{
 		"tiers":  r.Tiers(fmt.Sprintf("max_inflight: %d", slots), ""),

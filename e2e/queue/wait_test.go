@@ -132,7 +132,7 @@ func TestBodiesThatWaitAreBounded(t *testing.T) {
 func TestAHopelessDeadlineIsRefusedEarly(t *testing.T) {
 	t.Parallel()
 	const deadline = 4 * time.Second // the queue takes five times as long
-	r := newRig(t, 1, engines.Config{Slots: 1, PerToken: 10 * time.Millisecond, Speed: 1,
+	r := newRig(t, 1, engines.Config{Slots: 1, PerToken: 10 * time.Millisecond,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 11} }}) // a tenth of a second
 	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""), "queue": "{ " + waitLong + " }"})
 	for range 20 { // what the pool serves in a second is learned
@@ -279,7 +279,7 @@ func TestNobodyWaitsBesideAnIdleWorker(t *testing.T) {
 // answers to be before it saw any.
 func TestWhoIsServedInTimeIsNotRefused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 1, engines.Config{Slots: 1, PerToken: 5 * time.Millisecond, Speed: 1,
+	r := newRig(t, 1, engines.Config{Slots: 1, PerToken: 5 * time.Millisecond,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 11} }})
 	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""), "queue": `{ max_wait: { interactive: 10s, background: 10m, batch: 10m } }`})
 	for range 10 {

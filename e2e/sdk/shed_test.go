@@ -31,7 +31,7 @@ type shedding struct{ *rig.Rig }
 func startShedding(t *testing.T) *shedding {
 	t.Helper()
 	var asked atomic.Int64
-	c := engines.Config{Slots: shedPlaces, PerToken: shedToken, Speed: 1, Script: func(string, []byte) engines.Script {
+	c := engines.Config{Slots: shedPlaces, PerToken: shedToken, Script: func(string, []byte) engines.Script {
 		// No two answers that begin together end together, as with real ones.
 		return engines.Script{Tokens: shedTokens/2 + int(asked.Add(1)*7%shedTokens)}
 	}}

@@ -63,7 +63,7 @@ func TestTheDatabaseAwayCostsNobodyAnything(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, 2, engines.Config{Speed: 1, PerToken: 10 * time.Millisecond})
+			r := newRig(t, 2, engines.Config{PerToken: 10 * time.Millisecond})
 			sql := backends.Postgres(t)
 			key := newKey(t, sql.URL, "fox")
 			p := r.serve(rig.Settings{"store": stores(sql.URL, "")})

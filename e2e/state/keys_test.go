@@ -25,7 +25,7 @@ func TestARevokedKeyIsRefusedEverywhere(t *testing.T) {
 		most  time.Duration
 	}{{"with Redis", true, 2 * time.Second}, {"without Redis", false, 30 * time.Second}} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, 1, engines.Config{Speed: 1, PerToken: 50 * time.Millisecond})
+			r := newRig(t, 1, engines.Config{PerToken: 50 * time.Millisecond})
 			sql, url := backends.Database(t), ""
 			if c.redis {
 				url = backends.Redis(t).URL

@@ -143,7 +143,7 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 	const clients = 32
 	all := rounds(t, 1000, 10000)
 	var wrote told
-	r := newRig(t, 3, engines.Config{Ended: wrote.add, Speed: 1, PerToken: 2 * time.Millisecond, Prefill: 50000,
+	r := newRig(t, 3, engines.Config{Ended: wrote.add, PerToken: 2 * time.Millisecond, Prefill: 50000,
 		Script: func(string, []byte) engines.Script { return engines.Script{} }})
 	sql := backends.Database(t)
 	p := r.serve(rig.Settings{"store": stores(sql, backends.Redis(t).URL), "auth": auth("app", "tpm: 1000000000, concurrent: 64"),

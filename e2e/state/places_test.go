@@ -19,7 +19,7 @@ import (
 // may have 8 under way, four gateways that are hammered let through at once.
 func TestTheOvershootOfFourGateways(t *testing.T) {
 	const limit, clients = 8, 64
-	long := engines.Config{Speed: 1, PerToken: 3 * time.Millisecond} // an answer takes about 30ms
+	long := engines.Config{PerToken: 3 * time.Millisecond} // an answer takes about 30ms
 	for _, c := range []struct {
 		name  string
 		redis bool

@@ -38,7 +38,7 @@ func TestReloadsLoseNothing(t *testing.T) {
 	const perSecond, streams = 200, 100
 	reloads := rounds(t, 10, 100)
 	every := soak(t) / time.Duration(reloads)
-	r := newRig(t, 3, engines.Config{Speed: 1, PerToken: 30 * time.Millisecond})
+	r := newRig(t, 3, engines.Config{PerToken: 30 * time.Millisecond})
 	own := rig.Settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 400")}
 	tiers := func(weight int) string {
 		return fmt.Sprintf("[ %s, %s ]", r.tier("small", "sim", weight, 0, 1), r.tier("large", "big", weight, 2))

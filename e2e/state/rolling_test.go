@@ -24,7 +24,7 @@ func TestRollingRestartsFailNobody(t *testing.T) {
 	t.Parallel()
 	const perSecond, streams = 200, 30
 	all := rounds(t, 2, 20)
-	r := newRig(t, 3, engines.Config{Speed: 1, PerToken: 20 * time.Millisecond})
+	r := newRig(t, 3, engines.Config{PerToken: 20 * time.Millisecond})
 	own := rig.Settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 200"),
 		"drain": `{ accept_grace: 1s, timeout: 30s }`}
 	gateways := []*gateway.Process{r.start(own), r.start(own)} // both at once: one of them makes the schema

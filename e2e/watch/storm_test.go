@@ -95,7 +95,7 @@ func newStorm(t *testing.T) *storm {
 	// A file holds what comes in two seconds or less, so that there are several, and
 	// few enough that none is thrown away.
 	fileSize := fmt.Sprintf("%dMiB", max(1, int(rig.Soak(t, shortStorm)/shortStorm)))
-	s.watchRig = newRig(t, 4, engines.Config{AnyModel: true, Slots: 64, Speed: 1, PerToken: 2 * time.Millisecond}, nil)
+	s.watchRig = newRig(t, 4, engines.Config{AnyModel: true, Slots: 64, PerToken: 2 * time.Millisecond}, nil)
 	s.Client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
 		if err != nil {
