@@ -41,7 +41,6 @@ type Config struct {
 
 	Clock  func() time.Time                      // nil means time.Now
 	Script func(path string, body []byte) Script // nil means that the engine makes up its answers
-	Record bool                                  // keeps requests for Requests
 	Ended  func(r *http.Request, a Account)      // called when a request has ended, of several at once; nil: not
 }
 
@@ -174,9 +173,6 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-	if e.c.Record {
-		e.counts.record(r, body)
-	}
 	switch {
 	case err != nil:
 		err = bodyError(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tierway/engines"
+	"tierway/engines/chaos"
 	"tierway/server/intake"
 )
 
@@ -113,7 +114,8 @@ func TestTranscripts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			engine := transcriptEngine()
 			t.Cleanup(engine.Close)
-			got := c.run(newRig(t, plain, engine), engine)
+			recorder := chaos.Record(engine)
+			got := c.run(newRig(t, plain, recorder), recorder)
 			file := filepath.Join("testdata", "golden", c.name+".txt")
 			if os.Getenv("UPDATE_GOLDEN") == "1" {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
@@ -132,7 +134,7 @@ func TestTranscripts(t *testing.T) {
 }
 
 // run makes the exchange and writes down what every side saw.
-func (c transcript) run(r *rig, engine *engines.Engine) string {
+func (c transcript) run(r *rig, engine *chaos.Recorder) string {
 	method, path, _ := strings.Cut(c.route, " ")
 	path = "/v1" + path
 	if c.path != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tierway/breaker"
+	"tierway/engines/chaos"
 )
 
 // looped serves a tier of so many workers that are the gateway itself, and further
@@ -63,7 +64,7 @@ func TestAnotherWorkerServesWhatComesBack(t *testing.T) {
 
 // TestGatewaysMayStandBehindEachOther, and each adds itself to what the next one sees.
 func TestGatewaysMayStandBehindEachOther(t *testing.T) {
-	engine := fakeEngine()
+	engine := chaos.Record(fakeEngine())
 	r := newRig(t, plain, engine)
 	for n := range 5 + 2 {
 		var via []string

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // narrow is one tier whose first worker takes one request at a time. It wants the
@@ -39,7 +40,7 @@ models: { auto: small }
 // holding is an engine whose answers to a prompt with the word "hold" wait until
 // the test lets them go.
 type holding struct {
-	*engines.Engine
+	*chaos.Recorder
 	once sync.Once
 	let  chan struct{}
 
@@ -56,7 +57,7 @@ func (h *holding) accounts() []engines.Account {
 
 func newHolding(c engines.Config) *holding {
 	h := &holding{let: make(chan struct{})}
-	c.Name, c.Model, c.Record = "fake", "fake-7b", true
+	c.Name, c.Model = "fake", "fake-7b"
 	c.Ended = func(_ *http.Request, a engines.Account) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -68,7 +69,7 @@ func newHolding(c engines.Config) *holding {
 		}
 		return engines.Script{Tokens: 4}
 	}
-	h.Engine = engines.New(c)
+	h.Recorder = chaos.Record(engines.New(c))
 	return h
 }
 

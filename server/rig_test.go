@@ -50,7 +50,7 @@ func (l *lines) String() string {
 
 // fakeEngine answers fast and always the same.
 func fakeEngine() *engines.Engine {
-	return engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: 1, Record: true, CacheTokens: 4096,
+	return engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: 1, CacheTokens: 4096,
 		Clock: func() time.Time { return time.Unix(1_700_000_000, 0) }})
 }
 

@@ -38,7 +38,7 @@ func TestRequestIDs(t *testing.T) {
 	if got := c.answer(); got.Status != http.StatusBadRequest {
 		t.Errorf("an id with a carriage return: status %d, id %q", got.Status, got.Header.Get("X-Request-Id"))
 	}
-	for _, seen := range r.Workers[0].Engine.Requests() {
+	for _, seen := range r.Workers[0].Recorder.Requests() {
 		for _, id := range seen.Header.Values("X-Request-Id") {
 			if !made[id] {
 				t.Errorf("a worker got the id %q", id)
@@ -75,7 +75,7 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 	if got := c.answer(); got.Status != http.StatusOK {
 		t.Fatalf("the status is %d: %s", got.Status, got.Body)
 	}
-	seen := w.Engine.Requests()[0]
+	seen := w.Recorder.Requests()[0]
 	for name, value := range map[string]string{
 		"Authorization": "Bearer the-worker's-key", "X-Request-Id": id, "X-Custom": "kept", "Content-Type": "application/json",
 		"Content-Length": fmt.Sprint(len(chat.body)), "Accept-Encoding": "identity",
@@ -146,7 +146,7 @@ func TestPathsAreReadOnce(t *testing.T) {
 		}
 	}
 	host := strings.TrimPrefix(r.Workers[0].Server.URL, "http://")
-	for _, seen := range r.Workers[0].Engine.Requests() {
+	for _, seen := range r.Workers[0].Recorder.Requests() {
 		if seen.URL != chat.path || seen.Host != host {
 			t.Errorf("the worker was asked for %s of %s", seen.URL, seen.Host)
 		}
@@ -169,7 +169,7 @@ func TestPassedPathsCannotClimb(t *testing.T) {
 	if got := r.do(http.MethodGet, "/v1/engine/a%2Fb?x=1&y=%20", ""); got.Status != http.StatusNotFound {
 		t.Errorf("the status is %d", got.Status) // the engine's own
 	}
-	if seen := w.Engine.Requests(); len(seen) != 1 || seen[0].URL != "/v1/engine/a%2Fb?x=1&y=%20" {
+	if seen := w.Recorder.Requests(); len(seen) != 1 || seen[0].URL != "/v1/engine/a%2Fb?x=1&y=%20" {
 		t.Errorf("the worker was asked for %+v", seen)
 	}
 }

@@ -93,7 +93,7 @@ func TestCompressedBodies(t *testing.T) {
 			t.Errorf("%s: the status is %d: %s", encoding, got.Status, got.Body)
 		}
 	}
-	for _, seen := range r.Workers[0].Engine.Requests() {
+	for _, seen := range r.Workers[0].Recorder.Requests() {
 		if string(seen.Body) != chat.body || seen.Header.Get("Content-Encoding") != "" {
 			t.Errorf("the worker got %q encoded as %q", seen.Body, seen.Header.Get("Content-Encoding"))
 		}

@@ -132,7 +132,7 @@ func TestUsageIsForWhoAskedForIt(t *testing.T) {
 			t.Errorf("%s: the log has no usage: %v", body, line)
 		}
 	}
-	for _, sent := range r.Workers[0].Engine.Requests() {
+	for _, sent := range r.Workers[0].Recorder.Requests() {
 		if !strings.Contains(string(sent.Body), `"include_usage":true`) {
 			t.Errorf("the engine was not asked for usage: %s", sent.Body)
 		}

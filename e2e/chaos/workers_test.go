@@ -80,7 +80,7 @@ func TestQueriesOfAnyBytesReachWorkers(t *testing.T) {
 		}
 	}
 	for _, w := range r.Workers {
-		for _, seen := range w.Engine.Requests() {
+		for _, seen := range w.Recorder.Requests() {
 			if _, q, found := strings.Cut(seen.URL, "?"); found && q != "q=%C3%A9%FF" {
 				t.Errorf("%s got the query %q", w.Name, q)
 			}

@@ -42,7 +42,7 @@ func askings() []asking {
 func (r *queueRig) vllmPriority(id string) (priority int, there bool) {
 	r.T.Helper()
 	for _, w := range r.Workers {
-		for _, got := range w.Engine.Requests() {
+		for _, got := range w.Recorder.Requests() {
 			if got.Header.Get("X-Request-Id") != id {
 				continue
 			}

@@ -54,7 +54,7 @@ func TestARetryKeepsItsPlace(t *testing.T) {
 	if err := r.answer(first).Fails(); err != nil {
 		t.Errorf("the first, tried again: %v", err)
 	}
-	asked := r.Workers[1].Engine.Requests()
+	asked := r.Workers[1].Recorder.Requests()
 	if len(asked) < 2 || !strings.Contains(string(asked[1].Body), "the first") {
 		t.Errorf("w1 was asked %d times, and not by the first as soon as it was free", len(asked))
 	}

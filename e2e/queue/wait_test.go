@@ -25,7 +25,7 @@ func one(t *testing.T, queue string) (*queueRig, *promise) {
 // reached says whether an engine has got the request of an answer.
 func (r *queueRig) reached(a rig.Reply) bool {
 	for _, w := range r.Workers {
-		for _, got := range w.Engine.Requests() {
+		for _, got := range w.Recorder.Requests() {
 			if got.Header.Get("X-Request-Id") == a.ID {
 				return true
 			}

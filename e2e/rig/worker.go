@@ -15,11 +15,12 @@ import (
 // address of its own from the start.
 type Worker struct {
 	*chaos.Handler
-	Engine *engines.Engine
-	Server *engines.Server // nil before Listen
-	Front  http.Handler    // serves the requests; nil: the handler of faults
-	Name   string
-	Addr   string
+	Engine   *engines.Engine
+	Recorder *chaos.Recorder // of what the engine gets
+	Server   *engines.Server // nil before Listen
+	Front    http.Handler    // serves the requests; nil: the handler of faults
+	Name     string
+	Addr     string
 
 	t *testing.T
 }
@@ -28,12 +29,13 @@ type Worker struct {
 // has 4,096 slots unless c says otherwise.
 func NewWorker(t *testing.T, name string, c engines.Config) *Worker {
 	t.Helper()
-	c.Name, c.Model, c.Record = name, "sim", true
+	c.Name, c.Model = name, "sim"
 	if c.Slots == 0 {
 		c.Slots = 4096 // the gateway's bounds are the only ones
 	}
 	w := &Worker{Engine: engines.New(c), Name: c.Name, Addr: free(t, name), t: t}
-	w.Handler = chaos.New(w.Engine)
+	w.Recorder = chaos.Record(w.Engine)
+	w.Handler = chaos.New(w.Recorder)
 	t.Cleanup(w.Engine.Close)
 	t.Cleanup(w.Stop)
 	return w

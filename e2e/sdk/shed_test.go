@@ -65,7 +65,7 @@ func (s *shedding) learn(t *testing.T) {
 func (s *shedding) retries(t *testing.T) (answered, before, again int) {
 	t.Helper()
 	for _, w := range s.Workers {
-		for _, r := range w.Engine.Requests() {
+		for _, r := range w.Recorder.Requests() {
 			v := r.Header.Get("X-Stainless-Retry-Count")
 			if v == "" {
 				continue // not an SDK's

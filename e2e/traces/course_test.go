@@ -149,7 +149,7 @@ func TestWhoIsKnownDecidesWhatIsExported(t *testing.T) {
 		t.Errorf("exported are %q", got)
 	}
 	for i, want := range []string{"00", "00", "01"} {
-		h := r.Workers[0].Engine.Requests()[i].Header.Get("Traceparent")
+		h := r.Workers[0].Recorder.Requests()[i].Header.Get("Traceparent")
 		if len(h) != 55 || h[53:] != want {
 			t.Errorf("the engine's request %d has the traceparent %q, want the flag %s", i, h, want)
 		}
@@ -165,7 +165,7 @@ func TestALinkedRequestHasATraceOfItsOwn(t *testing.T) {
 	if tr.root.trace == callerTrace || tr.root.parent != "" || len(tr.root.links) != 1 || tr.root.links[0] != callerTrace+":"+callerSpan {
 		t.Errorf("the request's span is %+v", tr.root)
 	}
-	if got := r.Workers[0].Engine.Requests()[0].Header; got.Get("Tracestate") != "" || tr.one("llm_request").trace != tr.root.trace {
+	if got := r.Workers[0].Recorder.Requests()[0].Header; got.Get("Tracestate") != "" || tr.one("llm_request").trace != tr.root.trace {
 		t.Errorf("the engine got the caller's tracestate %q or another trace", got.Get("Tracestate"))
 	}
 }

@@ -83,7 +83,7 @@ func TestAnSDKsCallIsOneTraceIntoTheEngine(t *testing.T) {
 	if tr.root.trace != callerTrace || tr.root.parent != callerSpan || tr.root.state != "vendor=1" {
 		t.Errorf("the caller's trace is not gone on with: %+v", tr.root)
 	}
-	got := r.Workers[0].Engine.Requests()[0].Header
+	got := r.Workers[0].Recorder.Requests()[0].Header
 	if got.Get("Traceparent") != "00-"+callerTrace+"-"+tr.one("chat sim").id+"-01" || got.Get("Tracestate") != "vendor=1" || got.Get("Baggage") != "" {
 		t.Errorf("the engine got traceparent %q, tracestate %q, baggage %q", got.Get("Traceparent"), got.Get("Tracestate"), got.Get("Baggage"))
 	}
@@ -156,7 +156,7 @@ func TestWithoutTracingAClientsTraceReachesTheEngine(t *testing.T) {
 	if status, _ := r.ask("plain", body(prompt, false), "Traceparent", sampled, "Tracestate", "vendor=1", "Baggage", "user=alice"); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
-	got := r.Workers[0].Engine.Requests()[0].Header
+	got := r.Workers[0].Recorder.Requests()[0].Header
 	if got.Get("Traceparent") != sampled || got.Get("Tracestate") != "vendor=1" || got.Get("Baggage") != "" {
 		t.Errorf("the engine got traceparent %q, tracestate %q, baggage %q", got.Get("Traceparent"), got.Get("Tracestate"), got.Get("Baggage"))
 	}

@@ -167,7 +167,7 @@ func (c *canary) everything() {
 		c.search(c.T, name, string(b), false)
 	}
 	for _, w := range c.Workers {
-		for _, got := range w.Engine.Requests() {
+		for _, got := range w.Recorder.Requests() {
 			for _, what := range []string{c.key, c.bad, c.cookie, rig.AdminKey} {
 				if strings.Contains(fmt.Sprint(got.Header), what) {
 					c.T.Errorf("a worker is told the %s: %v", c.words[what], got.Header)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"syscall"
@@ -242,4 +243,16 @@ func gunzip(s string) string {
 	}
 	b, _ := io.ReadAll(z)
 	return string(b)
+}
+
+func TestRecorderKeepsWhatArrived(t *testing.T) {
+	rec := Record(engines.New(engines.Config{Model: "m"}))
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/completions?x=1", strings.NewReader(`{"model":"m","prompt":"a"}`))
+	r.Header.Set("Authorization", "Bearer t")
+	rec.ServeHTTP(httptest.NewRecorder(), r)
+	got := rec.Requests()
+	if len(got) != 1 || got[0].Method != "POST" || got[0].URL != "/v1/completions?x=1" ||
+		got[0].Header.Get("Authorization") != "Bearer t" || string(got[0].Body) != `{"model":"m","prompt":"a"}` {
+		t.Errorf("recorded %+v", got)
+	}
 }

@@ -1,0 +1,61 @@
+package chaos
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+
+	"tierway/engines"
+)
+
+// Recorder keeps the requests that its handler gets.
+type Recorder struct {
+	inner http.Handler
+
+	mu       sync.Mutex // guards requests
+	requests []Recorded
+}
+
+// Recorded is one request as it arrived.
+type Recorded struct {
+	Method string
+	URL    string // path and query
+	Host   string
+	Header http.Header
+	Body   []byte
+}
+
+// maxRecorded bounds the recorder: no test looks at more, and bodies are kept whole.
+const maxRecorded = 4096
+
+// Record returns a Recorder of what inner gets.
+func Record(inner http.Handler) *Recorder { return &Recorder{inner: inner} }
+
+// ServeHTTP reads the whole request, records it and passes it on.
+func (rec *Recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, engines.MaxBody))
+	rec.mu.Lock()
+	if len(rec.requests) == maxRecorded {
+		rec.requests = slices.Delete(rec.requests, 0, 1)
+	}
+	rec.requests = append(rec.requests, Recorded{Method: r.Method, URL: r.URL.RequestURI(), Host: r.Host,
+		Header: r.Header.Clone(), Body: body})
+	rec.mu.Unlock()
+	if err != nil {
+		http.Error(w, "the body could not be read", http.StatusBadRequest)
+		return
+	}
+	r = r.WithContext(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	rec.inner.ServeHTTP(w, r)
+}
+
+// Requests returns the last 4,096 requests, oldest first. The caller must not change
+// headers and bodies.
+func (rec *Recorder) Requests() []Recorded {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return slices.Clone(rec.requests)
+}
