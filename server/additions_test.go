@@ -6,9 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-
-	"tierway/workers"
 )
 
 // picky is an engine that refuses requests with any of some fields, and repeats them
@@ -80,20 +79,37 @@ func TestOnlyWhatAnEngineRefusesIsLeftOut(t *testing.T) {
 // with priorities for one.
 func TestAWorkerThatComesUpIsAskedAnew(t *testing.T) {
 	p := &picky{refuses: []string{"priority", "stream_options"}}
-	r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: vllm", 1), p)
+	var down atomic.Bool
+	var checks atomic.Int32
+	engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		switch {
+		case q.Method == http.MethodPost:
+			p.ServeHTTP(w, q)
+		case down.Load():
+			w.WriteHeader(http.StatusInternalServerError)
+		case q.URL.Path == "/health":
+			checks.Add(1)
+		}
+	})
+	text := strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: vllm", 1)
+	r := newRig(t, strings.Replace(text, `path: "off"`, "path: /health, interval: 100ms, timeout: 100ms, down_after: 4, up_after: 1", 1), engine)
+	r.running()
 	for range 3 {
 		r.askPicky(p)
 	}
-	w := r.control.Pools.Fleet.Get("w0")
 	p.mu.Lock()
 	p.refuses = nil
 	p.mu.Unlock()
-	r.control.Pools.Observe(w, workers.Status{Up: true})
+	before := checks.Load()
+	until(t, "good checks", func() bool { return checks.Load() > before+1 })
 	if got := r.askPicky(p); got != "" {
 		t.Errorf("it was up all the time, and took %q", got)
 	}
-	r.control.Pools.Observe(w, workers.Status{})
-	r.control.Pools.Observe(w, workers.Status{Up: true})
+	isUp := func() bool { return r.control.Pools.Gauges()[0].Up }
+	down.Store(true)
+	until(t, "a failed check", func() bool { return !isUp() })
+	down.Store(false)
+	until(t, "a good check", isUp)
 	if got := r.askPicky(p); got != "priority stream_options" {
 		t.Errorf("it was down, and took %q", got)
 	}

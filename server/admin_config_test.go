@@ -22,7 +22,8 @@ import (
 func fileRig(t *testing.T) (r *adminRig, write func(model string)) {
 	t.Helper()
 	r = newAdminRig(t)
-	text := strings.Replace(adminYAML(memoryDB), "%s", "{ name: w0, url: \""+r.control.Pools.Fleet.Get("w0").Spec().URL+"\" }, { name: w1, url: \""+r.control.Pools.Fleet.Get("w1").Spec().URL+"\" }", 1)
+	url := func(name string) string { return r.member(name).Worker.Spec().URL }
+	text := fmt.Sprintf(adminYAML(memoryDB), fmt.Sprintf("{ name: w0, url: %q }, { name: w1, url: %q }", url("w0"), url("w1")))
 	var mu sync.Mutex
 	var now string
 	write = func(model string) {

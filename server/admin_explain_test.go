@@ -224,7 +224,7 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 			}
 		})
 	}
-	if r.control.Snapshot() != in || r.control.Pools.Fleet.Get("l1") != nil || r.control.Pools.Fleet.Get("x0") != nil || len(r.control.Snapshot().Pools) != 4 {
+	if r.control.Snapshot() != in || len(in.Pools) != 4 {
 		t.Error("a draft was put in force")
 	}
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"math"
 	"net/http"
 	"strings"
@@ -230,9 +229,6 @@ func TestAWorkerChangesAtTheVersionThatWasSeen(t *testing.T) {
 func TestAWorkerShowsWhatItsEngineLists(t *testing.T) {
 	yaml := strings.Replace(adminYAML(""), `health: { path: "off" }`, "health: { interval: 50ms, timeout: 40ms }", 1)
 	r := adminRigOf(newRig(t, yaml, fakeEngine()))
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { r.control.Pools.Fleet.Run(ctx); close(ended) }()
-	defer func() { stop(); <-ended }()
+	r.running()
 	until(t, "the engine's models", func() bool { return cmp.Equal(r.worker("w0").Models, []string{"fake-7b"}) })
 }

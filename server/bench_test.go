@@ -128,6 +128,6 @@ func benchFront(b *testing.B, answer, more string) string {
 	h := &http.Server{Handler: s.planes.dataHandler()}
 	go h.Serve(front) //nolint:errcheck // ends with Close
 	go s.traces.Run(b.Context())
-	b.Cleanup(func() { h.Close(); s.control.Pools.Fleet.Close() })
+	b.Cleanup(func() { h.Close(); s.close() })
 	return front.Addr().String()
 }

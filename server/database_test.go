@@ -1,7 +1,7 @@
 package server
 
 import (
-	"context"
+	"database/sql"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -12,20 +12,22 @@ import (
 	"tierway/store"
 )
 
-// TestDatabaseThatTakesNoWritesIsReported lets every write of the ledger fail, as a
-// full disk does, while the directory can be read.
+// TestDatabaseThatTakesNoWritesIsReported lets every write of the ledger fail, while the
+// directory can be read.
 func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
-	r := newAdminRig(t)
-	full, err := store.OpenSQL(store.SQLConfig{URL: "sqlite://" + filepath.Join(t.TempDir(), "full.db")})
+	path := filepath.Join(t.TempDir(), "t.db")
+	r := adminRigOf(newRig(t, adminYAML("sqlite://"+path), fakeEngine()))
+	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := full.Close(); err != nil {
-		t.Fatal(err)
+	defer db.Close()
+	rename := func(from, to string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), "ALTER TABLE "+from+" RENAME TO "+to); err != nil {
+			t.Fatal(err)
+		}
 	}
-	writable := r.control.Stores.Ledger
-	r.control.Stores.Ledger = store.NewLedger(store.LedgerConfig{SQL: full})
-	r.control.Stores.Ledger.Add(store.Row{ID: "r1", Tenant: "acme"})
 	state := func() (ready, up, status string) {
 		ready = r.do(http.MethodGet, "/readyz", "").body
 		for line := range strings.Lines(r.ops(http.StatusOK, http.MethodGet, "/metrics", "").body) {
@@ -35,22 +37,26 @@ func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
 		}
 		return ready, up, decoded[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")).SQL.State
 	}
-	for range 3 {
-		if err := r.control.Stores.Ledger.Flush(context.Background()); err == nil {
-			t.Fatal("the ledger was written")
-		}
-		r.control.Database.NoteState(nil, r.control.Stores.Ledger.Stats().Err)
+	r.running()
+	rename("ledger", "away")
+	r.control.Stores.Ledger.Add(store.Row{ID: "r1", Tenant: "acme"})
+	if err := r.control.Stores.Ledger.Flush(t.Context()); err == nil {
+		t.Fatal("the ledger was written")
 	}
+	until(t, "another state", func() bool { _, up, _ := state(); return up == "0" })
 	if ready, up, status := state(); !strings.Contains(ready, `"ready":true`) || !strings.Contains(ready, "database: takes no writes") || up != "0" || status != "read_only" {
 		t.Errorf("/readyz %s, tierway_database_up %s, status %s", ready, up, status)
 	}
-	if n := strings.Count(r.logs.String(), "database takes no writes"); n != 1 {
-		t.Errorf("%d lines of log, want one: %s", n, r.logs)
+	rename("away", "ledger")
+	if err := r.control.Stores.Ledger.Flush(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	r.control.Stores.Ledger = writable
-	r.control.Database.NoteState(nil, r.control.Stores.Ledger.Stats().Err)
+	until(t, "the state before", func() bool { _, up, _ := state(); return up == "1" })
 	if ready, up, status := state(); strings.Contains(ready, "database") || up != "1" || status != "ok" {
 		t.Errorf("afterwards /readyz %s, tierway_database_up %s, status %s", ready, up, status)
+	}
+	if n := strings.Count(r.logs.String(), "database takes no writes"); n != 1 {
+		t.Errorf("%d lines of log, want one: %s", n, r.logs)
 	}
 }
 

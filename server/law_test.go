@@ -64,10 +64,7 @@ func TestAWorkerThatBreaksOffIsCheckedAtOnce(t *testing.T) {
 		}
 		checks.Add(1)
 	}))
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { r.control.Pools.Fleet.Run(ctx); close(ended) }()
-	defer func() { stop(); <-ended }()
+	r.running()
 	until(t, "the first check", func() bool { return checks.Load() == 1 })
 	if a := r.post("/v1/chat/completions", hello); a.status != 502 {
 		t.Fatalf("%d %s", a.status, a.body)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -11,8 +12,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"tierway/config"
+	"tierway/routing"
 	"tierway/server/control"
 	"tierway/store"
 )
@@ -192,7 +195,7 @@ func TestAWorkerThatLeavesFinishesItsStreams(t *testing.T) {
 		done <- r.post("/v1/chat/completions", streamedHello, "Authorization", "Bearer key")
 	}()
 	<-started
-	gone := r.control.Pools.Fleet.Get("old")
+	gone := r.member("old").Worker
 	from.write(text(entryOf("new", other, 1)))
 	if result := r.reload(); fmt.Sprint(result.Impact.WorkersAdded, result.Impact.WorkersRemoved) != "[new] [old]" {
 		t.Errorf("%+v", result.Impact)
@@ -204,7 +207,7 @@ func TestAWorkerThatLeavesFinishesItsStreams(t *testing.T) {
 	}
 	from.write(text(listOf(entryOf("new", other, 1), entryOf("old", slow, 1))))
 	r.reload()
-	if r.control.Pools.Fleet.Get("old") == gone {
+	if r.member("old").Worker == gone {
 		t.Error("the worker that came back is the one that left")
 	}
 	close(release)
@@ -298,14 +301,15 @@ func TestManyReloadsLeaveNothingBehind(t *testing.T) {
 			fmt.Sprintf("pools:\n  - { name: extra-%d, serves: [embeddings], models: [m], workers: [ { name: e%d, url: \"http://127.0.0.1:%d\" } ] }\n", i%5, i%5, 1+i%5)
 	}
 	r, from := reloadable(t, text(0)+"# %s\n")
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { r.control.Pools.Fleet.Run(ctx); close(ended) }()
-	defer func() { stop(); <-ended }()
+	r.running()
+	pools := map[weak.Pointer[routing.Pool]]bool{}
 	round := func(n int) {
 		for i := range n {
 			from.write(text(i))
 			r.reload()
+			for _, p := range r.control.Snapshot().Pools {
+				pools[weak.Make(p.Routing)] = true
+			}
 			if a := r.ask("small"); a.status != 200 {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
@@ -315,5 +319,9 @@ func TestManyReloadsLeaveNothingBehind(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	round(35)
 	until(t, "the goroutines of workers that are gone", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
-	until(t, "the pools that are gone", func() bool { runtime.GC(); return len(r.control.Pools.Live()) == 2 })
+	until(t, "the pools that are gone", func() bool {
+		runtime.GC()
+		maps.DeleteFunc(pools, func(p weak.Pointer[routing.Pool], _ bool) bool { return p.Value() == nil })
+		return len(pools) == 2
+	})
 }

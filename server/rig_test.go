@@ -168,3 +168,15 @@ func (r *rig) reread() (*config.File, error) {
 
 // Inflight returns the requests between their first byte and their last.
 func (r *rig) Inflight() int64 { return r.proxy.Inflight() }
+
+// member returns the worker of that name.
+func (r *rig) member(name string) *control.Member {
+	r.t.Helper()
+	for _, p := range r.control.Snapshot().Pools {
+		if m := p.Members[name]; m != nil {
+			return m
+		}
+	}
+	r.t.Fatalf("there is no worker %s", name)
+	return nil
+}

@@ -13,20 +13,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"tierway/breaker"
 	"tierway/engines"
 	"tierway/http1"
 	"tierway/server/control"
 )
-
-// ticking lets time pass in the queues to the end of the test.
-func (r *rig) ticking() {
-	done := make(chan struct{})
-	var ticks sync.WaitGroup
-	ticks.Go(func() { r.control.Pools.TickQueues(done) })
-	r.t.Cleanup(func() { close(done); ticks.Wait() })
-}
 
 // running keeps the state up to date to the end of the test.
 func (r *rig) running() {
@@ -48,7 +41,7 @@ tiers:
 `
 	homeURL, otherURL := served(t, home), served(t, other)
 	r, from := reloadable(t, fmt.Sprintf(yaml, homeURL, "")+"# %s\n")
-	r.ticking()
+	r.running()
 	t.Cleanup(home.release) // before the server is closed, which waits for its requests
 	var stored struct{ ID string }
 	if a := r.post("/v1/responses", `{"model":"small","input":"hi","store":true}`); json.Unmarshal([]byte(a.body), &stored) != nil || stored.ID == "" {
@@ -98,7 +91,7 @@ tiers:
 `
 	url, keep := served(t, rests), served(t, fakeEngine())
 	r, from := reloadable(t, fmt.Sprintf(yaml, keep, "small", url)+"# %s\n")
-	r.ticking()
+	r.running()
 	ask := func() answered {
 		return r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hi"}]}`)
 	}
@@ -108,12 +101,13 @@ tiers:
 	got := make(chan answered, 1)
 	go func() { got <- ask() }()
 	r.until("it waits", func() bool { return r.control.Snapshot().ByName["small"].WaitQueue.Waiting() == 1 })
+	pool := weak.Make(r.control.Snapshot().ByName["small"].Routing)
 	from.write(fmt.Sprintf(yaml, keep, "renamed", url))
 	r.reload()
 	if a := <-got; a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	r.until("the pool is forgotten", func() bool { runtime.GC(); return len(r.control.Pools.Live()) == len(r.control.Snapshot().Pools) })
+	r.until("the pool is forgotten", func() bool { runtime.GC(); return pool.Value() == nil })
 }
 
 // TestBreakersOfARemovedPoolAreReadWhileRequestsUseIt opens a breaker after the reload
@@ -170,7 +164,7 @@ queue: { engine_wait: %s }
 tiers:
   - { name: small, model: fake-7b, serves: [chat], workers: [ { name: w0, url: "http://%s" } ] }
 `, c.wait, addr)+"# %s")
-		r.ticking()
+		r.running()
 		got := make(chan answered, 1)
 		go func() {
 			got <- r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hi"}]}`)

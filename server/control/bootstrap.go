@@ -51,12 +51,12 @@ func (b *Bootstrap) announceIfAlone(p *Identity) {
 		return
 	}
 	until := now.Add(bootstrapFor)
-	b.Offer(secret, until)
+	b.offer(secret, until)
 	b.announce(secret, until)
 }
 
-// Offer makes a secret valid until a time or until Void.
-func (b *Bootstrap) Offer(secret string, until time.Time) {
+// offer makes a secret valid until a time or until Void.
+func (b *Bootstrap) offer(secret string, until time.Time) {
 	b.secret.Store(&bootstrapSecret{digest: tenants.Digest(secret), until: until})
 }
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"testing"
@@ -57,6 +58,20 @@ func TestTheBootstrapIsForThoseWithoutAnAdmin(t *testing.T) {
 				t.Errorf("afterwards it is announced %d times, withdrawn %d", announced, withdrawn)
 			}
 		})
+	}
+}
+
+// AD-05: an expired secret is no better than a wrong one.
+func TestABootstrapSecretExpires(t *testing.T) {
+	secret, err := tenants.NewKey(rand.Reader, tenants.BootstrapPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for until, want := range map[time.Duration]bool{time.Minute: true, -time.Second: false} {
+		b := &Bootstrap{}
+		if b.offer(secret, time.Now().Add(until)); b.Check(secret) != want {
+			t.Errorf("valid for %v, it is good: %v", until, !want)
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func (ps *Pools) pollBreakers(done <-chan struct{}) {
 // pollOnce reads every breaker once.
 func (ps *Pools) pollOnce() {
 	ps.shareAgain()
-	for _, p := range ps.Live() {
+	for _, p := range ps.live() {
 		p.poll(time.Now())
 	}
 }

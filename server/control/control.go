@@ -74,7 +74,7 @@ func New(o Options) (*Control, error) {
 	ctl.Bootstrap = &Bootstrap{log: o.Log, announce: o.Announce, withdraw: o.Withdraw}
 	ctl.Vocabularies = &Vocabularies{log: o.Log, recover: o.Recover, snapshot: &ctl.snapshot, due: make(chan struct{}, 1)}
 	ctl.Pools = &Pools{log: o.Log, metrics: o.Metrics, recover: o.Recover, rand: o.Rand, redis: stores.Redis, snapshot: &ctl.snapshot}
-	ctl.Pools.Fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: ctl.Pools.Observe, Rand: o.Rand, Recover: o.Recover.Try, Via: o.Via})
+	ctl.Pools.fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: ctl.Pools.observe, Rand: o.Rand, Recover: o.Recover.Try, Via: o.Via})
 	ctl.Database = &Database{log: o.Log, recover: o.Recover, stores: stores, snapshot: &ctl.snapshot, apply: ctl.applyContents,
 		readDue: make(chan struct{}, 1), refreshDue: make(chan struct{}, 1)}
 	if stores.Redis != nil {
@@ -103,9 +103,9 @@ func (ctl *Control) Begin(ctx context.Context) error {
 // its work has stopped.
 func (ctl *Control) Run(ctx context.Context) {
 	var owned sync.WaitGroup
-	owned.Go(func() { ctl.Pools.Fleet.Run(ctx) })
+	owned.Go(func() { ctl.Pools.fleet.Run(ctx) })
 	owned.Go(func() { ctl.Pools.pollBreakers(ctx.Done()) })
-	owned.Go(func() { ctl.Pools.TickQueues(ctx.Done()) })
+	owned.Go(func() { ctl.Pools.tickQueues(ctx.Done()) })
 	owned.Go(func() { ctl.Vocabularies.run(ctx.Done()) })
 	owned.Go(func() { ctl.Database.follow(ctx) })
 	owned.Go(func() { ctl.followOverrides(ctx.Done()) })
@@ -115,7 +115,7 @@ func (ctl *Control) Run(ctx context.Context) {
 
 // Close closes the connections to workers and stores. Run and all requests have ended before.
 func (ctl *Control) Close() {
-	ctl.Pools.Fleet.Close()
+	ctl.Pools.fleet.Close()
 	if err := ctl.Stores.close(); err != nil {
 		ctl.log.Warn("closing the stores", "cause", err.Error())
 	}

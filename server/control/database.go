@@ -60,7 +60,7 @@ func (db *Database) open(ctx context.Context) error {
 	if err != nil && !store.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	db.NoteState(err, nil)
+	db.noteState(err, nil)
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (db *Database) follow(ctx context.Context) {
 			return errors.Join(err, db.writeTouches(ctx))
 		})
 		if ctx.Err() == nil {
-			db.NoteState(err, db.stores.Ledger.Stats().Err)
+			db.noteState(err, db.stores.Ledger.Stats().Err)
 		}
 	}
 }
@@ -179,9 +179,9 @@ func (db *Database) refreshIfChanged(ctx context.Context) error {
 	return db.Read(ctx)
 }
 
-// NoteState derives the state from the errors of the last read and the last write, and
+// noteState derives the state from the errors of the last read and the last write, and
 // logs each change once.
-func (db *Database) NoteState(read, write error) {
+func (db *Database) noteState(read, write error) {
 	now, cause := DatabaseOK, ""
 	switch {
 	case read != nil:

@@ -37,7 +37,7 @@ type Member struct {
 
 // memberLocked returns a worker of the pool: that of was if it is the same one.
 func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Member {
-	w := ps.Fleet.Get(name)
+	w := ps.fleet.Get(name)
 	var m *Member
 	if was != nil {
 		m = was.Members[name]
@@ -57,7 +57,7 @@ func (ps *Pools) forgetWorkersLocked(was *Snapshot) {
 	}
 	for _, p := range was.Pools {
 		for name := range p.Members {
-			if now := ps.Fleet.Get(name); now == nil || now.Pool() != p.Name {
+			if now := ps.fleet.Get(name); now == nil || now.Pool() != p.Name {
 				ps.metrics.ForgetWorker(name)
 			}
 		}
@@ -69,8 +69,8 @@ func statusOf(st workers.Status) routing.Status {
 	return routing.Status{Up: st.Up && st.Suspended == "", Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt}
 }
 
-// Observe applies what a health check or a scrape has found to the worker's pool.
-func (ps *Pools) Observe(w *workers.Worker, st workers.Status) {
+// observe applies what a health check or a scrape has found to the worker's pool.
+func (ps *Pools) observe(w *workers.Worker, st workers.Status) {
 	ps.mu.Lock()
 	p := ps.snapshot.Load().pool(w.Pool())
 	ps.mu.Unlock()

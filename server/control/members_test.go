@@ -26,8 +26,8 @@ func TestANewMemberHasWhatItsWorkerShowedBefore(t *testing.T) {
 	c := newTestControl(t, strings.NewReplacer(`path: "off"`, "interval: 50ms, timeout: 50ms, down_after: 1", "http://127.0.0.1:9", engine.URL).Replace(small))
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
-	run.Go(func() { c.Pools.Fleet.Run(ctx) })
-	w := c.Pools.Fleet.Get("w0")
+	run.Go(func() { c.Pools.fleet.Run(ctx) })
+	w := c.Pools.fleet.Get("w0")
 	until(t, "an engine of llama.cpp", func() bool { return w.Status().Engine != "" })
 	fails.Store(true)
 	until(t, "a failed check", func() bool { return !w.Status().Up })

@@ -27,7 +27,7 @@ type Pools struct {
 	recover  *Recoverer
 	rand     func() uint64
 	redis    *store.Redis // nil without
-	Fleet    *workers.Fleet
+	fleet    *workers.Fleet
 	snapshot *atomic.Pointer[Snapshot]
 
 	mu      sync.Mutex               // guards what follows; connect holds it until its snapshot is in force
@@ -87,7 +87,7 @@ func (p *Pool) configure(gateways int) {
 // connect gives the pools of a new snapshot their workers and what they keep, and puts the
 // snapshot in force. was is the one before; nil at the start.
 func (ps *Pools) connect(was, snap *Snapshot) {
-	ps.Fleet.Sync(snap.File.Specs()) // waits for observe, which takes the lock
+	ps.fleet.Sync(snap.File.Specs()) // waits for observe, which takes the lock
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.forgetWorkersLocked(was)
@@ -154,8 +154,8 @@ func (ps *Pools) closeLocked(was, snap *Snapshot) {
 	}
 }
 
-// Live returns the pools of the configuration, then the removed ones that requests still use.
-func (ps *Pools) Live() []*livePool {
+// live returns the pools of the configuration, then the removed ones that requests still use.
+func (ps *Pools) live() []*livePool {
 	var all []*livePool
 	for _, p := range ps.snapshot.Load().Pools {
 		all = append(all, p.livePool)

@@ -12,10 +12,10 @@ import (
 // backoffs that end, workers that stay down.
 const tickEvery = 100 * time.Millisecond
 
-// TickQueues lets time pass in the queues until done is closed. Run calls it.
-func (ps *Pools) TickQueues(done <-chan struct{}) {
+// tickQueues lets time pass in the queues until done is closed. Run calls it.
+func (ps *Pools) tickQueues(done <-chan struct{}) {
 	ps.recover.Every(tickEvery, done, "letting time pass in the queues", func(now time.Time) {
-		for _, p := range ps.Live() {
+		for _, p := range ps.live() {
 			ps.passQueue(p.WaitQueue, now)
 		}
 	})

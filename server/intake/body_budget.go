@@ -21,7 +21,7 @@ const (
 // at least a quarter. A tenant that holds nothing may reserve half of what is free.
 type BodyBudget struct {
 	mu    sync.Mutex
-	Limit int64
+	limit int64
 	held  int64
 	by    map[string]int64 // tenant → bytes, without tenants that hold nothing
 }
@@ -39,7 +39,7 @@ func (b *BodyBudget) Configure(limit, longest int64) {
 		limit = max(limit, 4*longest) // the least that config accepts
 	}
 	b.mu.Lock()
-	b.Limit = limit
+	b.limit = limit
 	b.mu.Unlock()
 }
 
@@ -47,7 +47,7 @@ func (b *BodyBudget) Configure(limit, longest int64) {
 func (b *BodyBudget) reserve(tenant string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.by[tenant]+n > b.Limit-b.held-n {
+	if b.by[tenant]+n > b.limit-b.held-n {
 		return false
 	}
 	if b.by == nil {
@@ -72,7 +72,7 @@ func (b *BodyBudget) release(tenant string, n int64) {
 func (b *BodyBudget) Sizes() (held, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.held, b.Limit
+	return b.held, b.limit
 }
 
 // BodyMemory is what one request holds of the budget. The request's goroutine owns it.
