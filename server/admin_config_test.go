@@ -97,7 +97,7 @@ func TestAWrongFileIsRefusedWithAllItsLines(t *testing.T) {
 			if v.Valid || len(v.Problems) == 0 || v.Problems[0].Line != 9 || v.Problems[0].Severity != "error" {
 				t.Errorf("the file on disk is %+v", v)
 			}
-			if b := r.control.InForce(); b.Generation != 1 || r.control.Snapshot().Pools[0].Model != "fake-7b" {
+			if b := r.control.Snapshot(); b.Generation != 1 || r.control.Snapshot().Pools[0].Model != "fake-7b" {
 				t.Errorf("generation %d is in force", b.Generation)
 			}
 		})
@@ -146,14 +146,14 @@ func TestReloadsAtOnceAreDoneInTurn(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := r.control.InForce().Generation; got < 2 || got > 9 { // a file that is in force already is no generation
+	if got := r.control.Snapshot().Generation; got < 2 || got > 9 { // a file that is in force already is no generation
 		t.Errorf("generation %d after 8 reloads", got)
 	}
 	want, err := r.source()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.control.InForce().File.Hash() != want.Hash() {
+	if r.control.Snapshot().Base.Hash() != want.Hash() {
 		t.Error("the last file written is not in force")
 	}
 }

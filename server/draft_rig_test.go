@@ -28,7 +28,7 @@ func (r *rig) edited(over string) string {
 // draft parses edited.
 func (r *rig) draft(over string) *config.File {
 	r.t.Helper()
-	f, err := r.control.InForce().File.Draft([]byte(r.edited(over)))
+	f, err := r.control.Snapshot().Base.Draft([]byte(r.edited(over)))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func named(items []any, as any) int {
 func TestAnEditedConfigurationIsComplete(t *testing.T) {
 	r := newExplainRig(t)
 	f := r.draft(`tiers: [ { name: large, workers: [ { name: l0, weight: 3 } ] } ]`)
-	if got := config.Changes(r.control.InForce().File, f); len(got) != 1 || got[0].Path != "tiers[large].workers[l0].weight" {
+	if got := config.Changes(r.control.Snapshot().Base, f); len(got) != 1 || got[0].Path != "tiers[large].workers[l0].weight" {
 		t.Errorf("it changes %+v", got)
 	}
 }

@@ -61,15 +61,15 @@ func problemView(p config.Problem) ProblemView {
 }
 
 func (a *Plane) getConfig(context.Context, *struct{}) (*reply[configView], error) {
-	b, f := a.control.InForce(), a.control.Snapshot().File
-	effective, err := f.MarshalJSON()
+	snap := a.control.Snapshot()
+	effective, err := snap.File.MarshalJSON()
 	if err != nil {
 		return nil, a.failed("printing the configuration", err)
 	}
-	v := configView{Effective: effective, Path: a.options.Path, Hash: b.Hash, Generation: b.Generation, LoadedAt: b.LoadedAt.UTC(),
-		Overrides: append([]store.Override{}, a.control.OverridesNow()...), RestartRequired: []string{}, Warnings: mapped(f.Warnings(), problemView)}
+	v := configView{Effective: effective, Path: a.options.Path, Hash: snap.Hash, Generation: snap.Generation, LoadedAt: snap.LoadedAt.UTC(),
+		Overrides: append([]store.Override{}, a.control.OverridesNow()...), RestartRequired: []string{}, Warnings: mapped(snap.File.Warnings(), problemView)}
 	if onDisk, err := a.control.ReadSource(); err == nil { // what is wrong with the file is what validate tells
-		for _, c := range config.Changes(b.File, onDisk) {
+		for _, c := range config.Changes(snap.Base, onDisk) {
 			if c.Effect == "restart" {
 				v.RestartRequired = append(v.RestartRequired, c.Path)
 			}
@@ -180,7 +180,7 @@ type ledgerView struct {
 func (a *Plane) getStatus(context.Context, *struct{}) (*reply[statusView], error) {
 	now := time.Now()
 	v := statusView{Version: a.options.Version, Go: runtime.Version(), StartedAt: a.started.UTC(), Uptime: int64(now.Sub(a.started) / time.Second),
-		Draining: a.options.Draining(), Inflight: a.options.Inflight(), Generation: a.control.InForce().Generation,
+		Draining: a.options.Draining(), Inflight: a.options.Inflight(), Generation: a.control.Snapshot().Generation,
 		SQL: SQLView{State: "off"}, Redis: redisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)}}
 	if a.control.Stores.SQL != nil {
 		v.SQL = SQLView{State: a.control.Database.State.Load().String(), Kind: a.control.Stores.SQL.Kind(), ReadAt: optional(a.control.Snapshot().Identity.ReadAt)}

@@ -81,7 +81,7 @@ func (a *Plane) draft(text *string, answer *RouteExplanation) (*control.Snapshot
 	if text == nil {
 		return nil, nil
 	}
-	base := a.control.InForce().File
+	base := a.control.Snapshot().Base
 	f, err := base.Draft([]byte(*text))
 	if err != nil {
 		return nil, draftRejected(err)

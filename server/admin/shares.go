@@ -9,7 +9,7 @@ import (
 // fileWeights are the workers' weights without overrides.
 func (a *Plane) fileWeights() map[string]int {
 	weights := map[string]int{}
-	for _, spec := range a.control.InForce().File.Specs() {
+	for _, spec := range a.control.Snapshot().Base.Specs() {
 		weights[spec.Name] = *spec.Weight
 	}
 	return weights

@@ -46,7 +46,7 @@ func (ps *Pools) breakerChanged(pool string, p *routing.Pool, m *Member, c break
 	} else {
 		p.Eject(m.Name, m, routing.Ejection{At: now, Until: c.Until, Unreachable: c.Unreachable, Slow: c.Slow})
 	}
-	if snap := ps.snapshot.Load(); snap == nil || snap.ByName[pool] == nil || snap.ByName[pool].Members[m.Name] != m {
+	if in := ps.snapshot().ByName[pool]; in == nil || in.Members[m.Name] != m {
 		return // a reload has removed or replaced the worker
 	}
 	m.Series.Breaker(c.To.String())

@@ -29,14 +29,13 @@ type Control struct {
 	Vocabularies *Vocabularies
 	AuthFailures *AuthFailureLimiter
 
-	snapshot atomic.Pointer[Snapshot]
+	snapshot atomic.Pointer[Snapshot]     // never nil; apply and amend alone store it
 	applied  func(*config.File)           // is given each configuration that is put in force
 	source   func() (*config.File, error) // reads the configuration again; nil without one to read
 	rejected atomic.Bool                  // the file that was to be reloaded last has errors
 
-	reloading    sync.Mutex // one reload at a time; taken before applying
-	applying     sync.Mutex // one change of configuration, overrides or directory at a time; guards base
-	base         Configuration
+	reloading    sync.Mutex                       // one reload at a time; taken before applying
+	applying     sync.Mutex                       // one change of configuration, overrides or directory at a time
 	ownOverrides atomic.Pointer[[]store.Override] // where there is no database
 }
 
@@ -72,30 +71,60 @@ func New(o Options) (*Control, error) {
 	ctl := &Control{log: o.Log, metrics: o.Metrics, Recoverer: o.Recover, Stores: stores, AuthFailures: &AuthFailureLimiter{},
 		applied: o.Applied, source: o.Source}
 	ctl.Bootstrap = &Bootstrap{log: o.Log, announce: o.Announce, withdraw: o.Withdraw}
-	ctl.Vocabularies = &Vocabularies{log: o.Log, recover: o.Recover, snapshot: &ctl.snapshot, due: make(chan struct{}, 1)}
-	ctl.Pools = &Pools{log: o.Log, metrics: o.Metrics, recover: o.Recover, rand: o.Rand, redis: stores.Redis, snapshot: &ctl.snapshot}
+	ctl.Vocabularies = &Vocabularies{log: o.Log, recover: o.Recover, snapshot: ctl.Snapshot, due: make(chan struct{}, 1)}
+	ctl.Pools = &Pools{log: o.Log, metrics: o.Metrics, recover: o.Recover, rand: o.Rand, redis: stores.Redis, snapshot: ctl.Snapshot}
 	ctl.Pools.fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: ctl.Pools.observe, Rand: o.Rand, Recover: o.Recover.Try, Via: o.Via})
-	ctl.Database = &Database{log: o.Log, recover: o.Recover, stores: stores, snapshot: &ctl.snapshot, apply: ctl.applyContents,
+	ctl.Database = &Database{log: o.Log, recover: o.Recover, stores: stores, snapshot: ctl.Snapshot, apply: ctl.applyContents,
 		readDue: make(chan struct{}, 1), refreshDue: make(chan struct{}, 1)}
 	if stores.Redis != nil {
 		stores.Redis.OnChange(ctl.Database.requestRead)
 	}
 	ctl.ownOverrides.Store(&[]store.Override{})
-	ctl.base = Configuration{File: o.Config, Hash: o.Config.Hash(), Generation: 1, LoadedAt: time.Now()}
+	ctl.snapshot.Store(&Snapshot{Configuration: Configuration{Base: o.Config}, Identity: &Identity{}})
 	return ctl, nil
+}
+
+// Snapshot returns the configuration in force; one without pools before Begin.
+func (ctl *Control) Snapshot() *Snapshot { return ctl.snapshot.Load() }
+
+// apply builds everything of a configuration that can fail, then puts it in force. On an
+// error nothing has changed. The caller holds applying.
+func (ctl *Control) apply(c Configuration, who *Identity) error {
+	was := ctl.Snapshot()
+	next, err := newSnapshot(c, who, was)
+	if err != nil {
+		return err
+	}
+	// Nothing can fail from here on.
+	ctl.Pools.connect(was, next, func() { ctl.snapshot.Store(next) })
+	ctl.metrics.KeepTenants(next.File.Telemetry.Tenants)
+	ctl.Stores.Limits.SetGateways(next.File.Gateways)
+	ctl.Vocabularies.loadSoon()
+	ctl.applied(next.File)
+	return nil
+}
+
+// amend puts a changed copy of the snapshot in force, under the same pools. The caller holds
+// applying.
+func (ctl *Control) amend(change func(*Snapshot)) {
+	next := *ctl.Snapshot()
+	change(&next)
+	ctl.snapshot.Store(&next)
 }
 
 // Begin puts the first configuration in force and reads the directory. It is called once,
 // before all other methods. An unreachable database is no error: Run reads it later.
 func (ctl *Control) Begin(ctx context.Context) error {
-	p, err := newIdentity(ctl.base.File, store.Contents{}, time.Time{})
+	f := ctl.Snapshot().Base
+	who, err := newIdentity(f, store.Contents{}, time.Time{})
 	if err != nil {
 		return err
 	}
-	if err := ctl.apply(ctl.base.File, p, 1); err != nil {
+	first := Configuration{Base: f, Hash: f.Hash(), Generation: 1, LoadedAt: time.Now()}
+	if err := ctl.apply(first.withWeights(nil), who); err != nil {
 		return err
 	}
-	ctl.metrics.Reloaded(1, ctl.base.LoadedAt)
+	ctl.metrics.Reloaded(1, first.LoadedAt)
 	return ctl.Database.open(ctx)
 }
 

@@ -37,7 +37,7 @@ type Database struct {
 	log      *slog.Logger
 	recover  *Recoverer
 	stores   *Stores
-	snapshot *atomic.Pointer[Snapshot]
+	snapshot func() *Snapshot
 	apply    func(store.Contents, time.Time) error // puts what was read in force
 
 	State      databaseFlag
@@ -165,7 +165,7 @@ func (db *Database) follow(ctx context.Context) {
 
 // refreshIfChanged reads the directory if it may have changed.
 func (db *Database) refreshIfChanged(ctx context.Context) error {
-	p := db.snapshot.Load().Identity
+	p := db.snapshot().Identity
 	if time.Since(p.ReadAt) < readEvery {
 		revision, err := db.stores.SQL.Revision(ctx)
 		if err != nil {
@@ -196,7 +196,7 @@ func (db *Database) noteState(read, write error) {
 	}
 	switch now {
 	case DatabaseAway:
-		db.log.Error("database unavailable; serving tenants from memory, buffering usage rows", "cause", cause, "read", !db.snapshot.Load().Identity.ReadAt.IsZero())
+		db.log.Error("database unavailable; serving tenants from memory, buffering usage rows", "cause", cause, "read", !db.snapshot().Identity.ReadAt.IsZero())
 	case DatabaseReadOnly:
 		db.log.Error("database takes no writes; buffering usage rows", "cause", cause, "rows", db.stores.Ledger.Stats().Waiting)
 	default:

@@ -15,13 +15,13 @@ import (
 // reload. Its pools are the live ones of their names, with a routing.Draft in place of
 // policy and members: nothing of it reaches fleet, pools or metrics.
 func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
-	f = f.WithOverrides(weightsOf(ctl.OverridesNow()))
-	live := ctl.snapshot.Load()
+	live := ctl.Snapshot()
 	who, err := newIdentity(f, live.Identity.contents, live.Identity.ReadAt)
 	if err != nil {
 		return nil, fmt.Errorf("building the draft's directory: %w", err)
 	}
-	snap, err := newSnapshot(f, who, live.Generation, live)
+	c := Configuration{Base: f, Generation: live.Generation}
+	snap, err := newSnapshot(c.withWeights(weightsOf(ctl.OverridesNow())), who, live)
 	if err != nil {
 		return nil, err
 	}

@@ -81,14 +81,14 @@ func (p *Identity) knows(tenant, key string) bool { return p.Directory.Knows(ten
 func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
 	ctl.applying.Lock()
 	defer ctl.applying.Unlock()
-	if readAt.Before(ctl.snapshot.Load().Identity.ReadAt) {
+	if readAt.Before(ctl.Snapshot().Identity.ReadAt) {
 		return nil
 	}
-	p, err := newIdentity(ctl.base.File, c, readAt)
+	p, err := newIdentity(ctl.Snapshot().Base, c, readAt)
 	if err != nil {
 		return err
 	}
-	ctl.setDirectory(p)
+	ctl.amend(func(snap *Snapshot) { snap.Identity = p })
 	if !readAt.IsZero() {
 		ctl.Database.currentAt.Store(readAt.UnixNano())
 	}
@@ -99,7 +99,7 @@ func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
 
 // TenantsNow returns the tenants, keys, admins and overrides in force.
 func (ctl *Control) TenantsNow() ([]tenants.Tenant, []tenants.Key, []store.Admin, []store.Override) {
-	p := ctl.snapshot.Load().Identity
+	p := ctl.Snapshot().Identity
 	ts, ks := p.Tenants()
 	admins := make([]store.Admin, 0, len(p.Admins))
 	for _, a := range p.Admins {
@@ -114,7 +114,7 @@ const rankEvery = time.Minute
 // rankTenants gives the busiest tenants their series until done.
 func (ctl *Control) rankTenants(done <-chan struct{}) {
 	ctl.Recoverer.Every(rankEvery, done, "ranking tenants", func(now time.Time) {
-		directory := ctl.snapshot.Load().Identity.Directory
+		directory := ctl.Snapshot().Identity.Directory
 		ctl.metrics.RankTenants(now, func(tenant string) bool {
 			return directory.Knows(tenant, "") || tenant == tenants.Anonymous().Tenant
 		})
@@ -124,7 +124,7 @@ func (ctl *Control) rankTenants(done <-chan struct{}) {
 // HasCallers reports whether any request could be served: before the database was read for
 // the first time, only if the configuration has keys or requires none.
 func (ctl *Control) HasCallers() bool {
-	snap := ctl.snapshot.Load()
+	snap := ctl.Snapshot()
 	who := snap.Identity
 	return ctl.Stores.SQL == nil || !who.ReadAt.IsZero() || len(who.ownKeys) > 0 || !snap.File.Auth.Required
 }

@@ -52,9 +52,6 @@ func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Memb
 
 // forgetWorkersLocked drops the series of the workers that are gone or in another pool.
 func (ps *Pools) forgetWorkersLocked(was *Snapshot) {
-	if was == nil {
-		return
-	}
 	for _, p := range was.Pools {
 		for name := range p.Members {
 			if now := ps.fleet.Get(name); now == nil || now.Pool() != p.Name {
@@ -72,7 +69,7 @@ func statusOf(st workers.Status) routing.Status {
 // observe applies what a health check or a scrape has found to the worker's pool.
 func (ps *Pools) observe(w *workers.Worker, st workers.Status) {
 	ps.mu.Lock()
-	p := ps.snapshot.Load().pool(w.Pool())
+	p := ps.snapshot().ByName[w.Pool()]
 	ps.mu.Unlock()
 	if p == nil {
 		return
@@ -142,7 +139,7 @@ func (w *LiveWorker) State() string {
 func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 	var out []telemetry.WorkerGauges
 	now := time.Now()
-	for _, p := range ps.snapshot.Load().Pools {
+	for _, p := range ps.snapshot().Pools {
 		for _, w := range p.LiveWorkers(now) {
 			g := telemetry.WorkerGauges{Tier: p.Name, Worker: w.ID, Up: w.Up, Weight: w.Weight, Cooling: w.Cooling > 0, Inflight: w.Inflight,
 				PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens, Waiting: w.Waiting, Running: w.Health.Running, KVUsage: w.KVUsage,

@@ -33,12 +33,12 @@ func TestANewMemberHasWhatItsWorkerShowedBefore(t *testing.T) {
 	until(t, "a failed check", func() bool { return !w.Status().Up })
 	stop()
 	run.Wait()
-	snap, err := newSnapshot(c.Snapshot().File, c.Snapshot().Identity, 1, nil)
+	snap, err := newSnapshot(c.Snapshot().Configuration, c.Snapshot().Identity, &Snapshot{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	was := c.Snapshot().Pools[0].Members["w0"]
-	c.Pools.connect(nil, snap)
+	c.Pools.connect(&Snapshot{}, snap, func() {})
 	m := snap.Pools[0].Members["w0"]
 	if m == was || !m.HasTimings.Load() || !m.down.Load() {
 		t.Errorf("new: %v, has timings: %v, is down: %v", m != was, m.HasTimings.Load(), m.down.Load())

@@ -8,14 +8,13 @@ import (
 	"slices"
 	"time"
 
-	"tierway/config"
 	"tierway/store"
 )
 
 // OverridesNow returns the live overrides in force: the database's, or this
 // process's own where there is none.
 func (ctl *Control) OverridesNow() []store.Override {
-	all := ctl.snapshot.Load().Identity.contents.Overrides
+	all := ctl.Snapshot().Identity.contents.Overrides
 	if ctl.Stores.SQL == nil {
 		all = *ctl.ownOverrides.Load()
 	}
@@ -83,15 +82,11 @@ func weightsOf(overrides []store.Override) map[string]int {
 // applyOverrides puts the overrides in force over the configuration, if they are
 // others than before. The caller holds applying.
 func (ctl *Control) applyOverrides() error {
-	weights := weightsOf(ctl.OverridesNow())
-	if maps.Equal(weights, ctl.base.weights) {
+	live, weights := ctl.Snapshot(), weightsOf(ctl.OverridesNow())
+	if maps.Equal(weights, live.weights) {
 		return nil
 	}
-	if err := ctl.apply(ctl.base.File.WithOverrides(weights), ctl.snapshot.Load().Identity, ctl.base.Generation); err != nil {
-		return err
-	}
-	ctl.base.weights = weights
-	return nil
+	return ctl.apply(live.withWeights(weights), live.Identity)
 }
 
 // followOverrides ends overrides whose time is over, until done is closed.
@@ -108,15 +103,6 @@ func (ctl *Control) endOverrides() {
 	}
 }
 
-// Configuration is the configuration in force without overrides.
-type Configuration struct {
-	File       *config.File   // its restart-only values are those of the start
-	Hash       string         // of the file as it was read last
-	weights    map[string]int // the overrides that are in force over it
-	Generation int64          // counts the configurations that were put in force, from 1
-	LoadedAt   time.Time
-}
-
 // OverrideOf returns the override of a worker in all; nil if there is none.
 func OverrideOf(all []store.Override, worker string) *store.Override {
 	i := slices.IndexFunc(all, func(o store.Override) bool { return o.Worker == worker })
@@ -124,12 +110,4 @@ func OverrideOf(all []store.Override, worker string) *store.Override {
 		return nil
 	}
 	return &all[i]
-}
-
-// InForce returns the configuration in force without overrides. It waits while a reload
-// applies another one.
-func (ctl *Control) InForce() Configuration {
-	ctl.applying.Lock()
-	defer ctl.applying.Unlock()
-	return ctl.base
 }

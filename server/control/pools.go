@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 	"weak"
 
@@ -28,7 +27,7 @@ type Pools struct {
 	rand     func() uint64
 	redis    *store.Redis // nil without
 	fleet    *workers.Fleet
-	snapshot *atomic.Pointer[Snapshot]
+	snapshot func() *Snapshot
 
 	mu      sync.Mutex               // guards what follows; connect holds it until its snapshot is in force
 	retired []weak.Pointer[livePool] // pools that a reload removed and that requests may still use
@@ -84,19 +83,19 @@ func (p *Pool) configure(gateways int) {
 	p.Routing.Configure(p.Picker, members)
 }
 
-// connect gives the pools of a new snapshot their workers and what they keep, and puts the
-// snapshot in force. was is the one before; nil at the start.
-func (ps *Pools) connect(was, snap *Snapshot) {
+// connect gives the pools of a new snapshot their workers and what they keep, and has the
+// snapshot put in force by publish. was is the one before.
+func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
 	ps.fleet.Sync(snap.File.Specs()) // waits for observe, which takes the lock
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.forgetWorkersLocked(was)
 	ps.shared = ps.Gateways(snap.File)
 	for _, p := range snap.Pools {
-		ps.openLocked(p, was.pool(p.Name), snap.File.Breaker)
+		ps.openLocked(p, was.ByName[p.Name], snap.File.Breaker)
 	}
-	ps.snapshot.Store(snap)
-	ps.closeLocked(was, snap)
+	publish()
+	ps.retireLocked(was, snap)
 }
 
 // openLocked connects a pool of a new snapshot with its live pool and its workers, which
@@ -140,12 +139,9 @@ func (ps *Pools) newLivePool(p *Pool) *livePool {
 	return live
 }
 
-// closeLocked forgets the pools of was that snap no longer has. Requests in flight finish
+// retireLocked forgets the pools of was that snap no longer has. Requests in flight finish
 // on the old pool, and queued requests stay queued.
-func (ps *Pools) closeLocked(was, snap *Snapshot) {
-	if was == nil {
-		return
-	}
+func (ps *Pools) retireLocked(was, snap *Snapshot) {
 	for _, p := range was.Pools {
 		if snap.ByName[p.Name] == nil {
 			ps.retired = append(ps.retired, weak.Make(p.livePool))
@@ -157,7 +153,7 @@ func (ps *Pools) closeLocked(was, snap *Snapshot) {
 // live returns the pools of the configuration, then the removed ones that requests still use.
 func (ps *Pools) live() []*livePool {
 	var all []*livePool
-	for _, p := range ps.snapshot.Load().Pools {
+	for _, p := range ps.snapshot().Pools {
 		all = append(all, p.livePool)
 	}
 	ps.mu.Lock()
@@ -185,7 +181,7 @@ func (ps *Pools) Gateways(f *config.File) int {
 func (ps *Pools) shareAgain() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	snap := ps.snapshot.Load()
+	snap := ps.snapshot()
 	now := ps.Gateways(snap.File)
 	if now == ps.shared {
 		return

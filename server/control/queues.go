@@ -34,7 +34,7 @@ func (ps *Pools) passQueue(q *queue.Queue, now time.Time) {
 func (ps *Pools) QueueGauges() []telemetry.QueueGauges {
 	now := time.Now()
 	var out []telemetry.QueueGauges
-	for _, p := range ps.snapshot.Load().Pools {
+	for _, p := range ps.snapshot().Pools {
 		v := p.WaitQueue.View(now)
 		g := telemetry.QueueGauges{Tier: p.Name, Bytes: v.Bytes, Stale: p.Routing.Stale(),
 			MaxBytes: p.Queue.MaxBytes, MaxDepth: p.Queue.MaxDepth}

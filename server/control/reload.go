@@ -50,14 +50,13 @@ var (
 func (ctl *Control) Reload(ctx context.Context, r ReloadRequest) (ReloadResult, error) {
 	ctl.reloading.Lock()
 	defer ctl.reloading.Unlock()
-	began := time.Now()
-	f, readErr := ctl.ReadSource() // before the lock: a file may hang, and keys are still to be revoked
+	before := ctl.Snapshot().Generation
+	f, err := ctl.ReadSource() // before the lock: a file may hang, and keys are still to be revoked
 	ctl.applying.Lock()
-	result, err := ctl.reload(r, f, readErr)
-	since := ctl.base.LoadedAt
+	result, err := ctl.reload(r, f, err)
 	ctl.applying.Unlock()
 	if !r.DryRun {
-		ctl.noteReload(ctx, r, result, since, since.After(began), err)
+		ctl.noteReload(ctx, r, result, result.Generation != before, err)
 	}
 	return result, err
 }
@@ -76,8 +75,9 @@ func (ctl *Control) FileRejected() bool { return ctl.rejected.Load() }
 
 // reload is Reload under its lock, for a file that was read.
 func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadResult, error) {
-	old := ctl.base.File
-	result := ReloadResult{Generation: ctl.base.Generation, FromHash: ctl.base.Hash, ToHash: ctl.base.Hash, Changes: []config.Change{}}
+	live := ctl.Snapshot()
+	old := live.Base
+	result := ReloadResult{Generation: live.Generation, FromHash: live.Hash, ToHash: live.Hash, Changes: []config.Change{}}
 	if errors.Is(err, ErrNoSource) {
 		return result, err
 	}
@@ -99,23 +99,23 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 	}
 	next := f.KeepRestartOnly(old)
 	if len(config.Changes(old, next)) == 0 { // all that is left of the changes waits for a restart
-		ctl.base.Hash = f.Hash()
+		ctl.amend(func(snap *Snapshot) { snap.Hash = result.ToHash })
 		return result, nil
 	}
-	p, err := newIdentity(next, ctl.snapshot.Load().Identity.contents, ctl.snapshot.Load().Identity.ReadAt)
+	who, err := newIdentity(next, live.Identity.contents, live.Identity.ReadAt)
 	if err != nil {
 		return result, err
 	}
-	if err := ctl.apply(next.WithOverrides(weights), p, ctl.base.Generation+1); err != nil {
+	c := Configuration{Base: next, Hash: result.ToHash, Generation: live.Generation + 1, LoadedAt: time.Now()}
+	if err := ctl.apply(c.withWeights(weights), who); err != nil {
 		return result, err
 	}
-	ctl.base = Configuration{File: next, Hash: f.Hash(), weights: weights, Generation: ctl.base.Generation + 1, LoadedAt: time.Now()}
-	result.Generation = ctl.base.Generation
+	result.Generation = c.Generation
 	return result, nil
 }
 
 // noteReload says in log, metrics and audit how a reload went.
-func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result ReloadResult, since time.Time, changed bool, err error) {
+func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result ReloadResult, changed bool, err error) {
 	outcome := "ok"
 	switch {
 	case errors.Is(err, ErrNoSource):
@@ -132,7 +132,7 @@ func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result Relo
 		return
 	default:
 		ctl.rejected.Store(false)
-		ctl.metrics.Reloaded(result.Generation, since)
+		ctl.metrics.Reloaded(result.Generation, ctl.Snapshot().LoadedAt)
 		ctl.log.Info("the configuration was reloaded", "via", r.Actor.Via, "generation", result.Generation, "changes", len(result.Changes), "restart_needed", result.Impact.RestartNeeded)
 	}
 	if ctl.Stores.SQL == nil {
@@ -202,4 +202,4 @@ func workersOf(f *config.File) map[string]string {
 }
 
 // Watches reports whether the configuration in force has its file reloaded on changes.
-func (ctl *Control) Watches() bool { return ctl.snapshot.Load().File.Watch }
+func (ctl *Control) Watches() bool { return ctl.Snapshot().File.Watch }

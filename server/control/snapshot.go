@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"strings"
+	"time"
 
 	"tierway/config"
 	"tierway/decisions"
@@ -20,16 +21,31 @@ import (
 // Snapshot is one configuration with its pools and directory. It is immutable. A request loads
 // it once and keeps it to its end.
 type Snapshot struct {
-	File       *config.File // with the live overrides
-	Generation int64        // of the configuration, as operators count them
-	Identity   *Identity
-	proxies    []netip.Prefix
-	Catalog    *tiers.Catalog
-	Pools      []*Pool // tiers in order, then pools
-	ByName     map[string]*Pool
+	Configuration
+	Identity *Identity
+	proxies  []netip.Prefix
+	Catalog  *tiers.Catalog
+	Pools    []*Pool // tiers in order, then pools
+	ByName   map[string]*Pool
 
 	Vocabulary string // counts prompts near a threshold; "" when there is no threshold
 	Usual      *Pool  // the default tier; nil without tiers
+}
+
+// Configuration is a configuration as it was read, with the live overrides.
+type Configuration struct {
+	File       *config.File   // with the live overrides
+	Base       *config.File   // without them; its restart-only values are those of the start
+	Hash       string         // of the file as it was read last
+	Generation int64          // counts the configurations that were put in force, from 1
+	LoadedAt   time.Time      // when Base was put in force
+	weights    map[string]int // that the overrides give, by worker
+}
+
+// withWeights returns the configuration with the weights of live overrides.
+func (c Configuration) withWeights(weights map[string]int) Configuration {
+	c.File, c.weights = c.Base.WithOverrides(weights), weights
+	return c
 }
 
 // Outcomes and Dialects are the label values of tierway_requests_total.
@@ -40,25 +56,19 @@ var (
 		openai.Tokenize.String(), openai.Moderations.String(), openai.Images.String(), openai.Audio.String()}
 )
 
-// setDirectory puts another directory in force under the same configuration.
-func (ctl *Control) setDirectory(p *Identity) {
-	snap := *ctl.snapshot.Load()
-	snap.Identity = p
-	ctl.snapshot.Store(&snap)
-}
-
 // newSnapshot builds what of a configuration can fail, and puts nothing in force: its pools
 // are to be connected with live ones. A pool that live has with the same policy keeps that
-// one, with what it remembers. live is nil at the start.
-func newSnapshot(f *config.File, who *Identity, generation int64, live *Snapshot) (*Snapshot, error) {
-	snap := &Snapshot{File: f, Generation: generation, Identity: who, proxies: f.TrustedProxies(), Catalog: f.Catalog(), ByName: map[string]*Pool{}}
+// one, with what it remembers.
+func newSnapshot(c Configuration, who *Identity, live *Snapshot) (*Snapshot, error) {
+	f := c.File
+	snap := &Snapshot{Configuration: c, Identity: who, proxies: f.TrustedProxies(), Catalog: f.Catalog(), ByName: map[string]*Pool{}}
 	for _, c := range f.ResolvedPools() {
 		p := &Pool{Pool: c}
 		for _, d := range c.Serves {
 			p.Served[d] = true
 		}
 		var err error
-		if was := live.pool(c.Name); was != nil && reflect.DeepEqual(was.Policy, c.Policy) {
+		if was := live.ByName[c.Name]; was != nil && reflect.DeepEqual(was.Policy, c.Policy) {
 			p.Picker = was.Picker
 		} else if p.Picker, err = routing.New(c.Policy); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
@@ -70,33 +80,6 @@ func newSnapshot(f *config.File, who *Identity, generation int64, live *Snapshot
 	snap.Vocabulary = snap.counts()
 	return snap, nil
 }
-
-// pool returns the tier or pool of that name; nil without one, or without a snapshot.
-func (snap *Snapshot) pool(name string) *Pool {
-	if snap == nil {
-		return nil
-	}
-	return snap.ByName[name]
-}
-
-// apply builds everything of a configuration that can fail, then puts it in
-// force. On an error nothing has changed.
-func (ctl *Control) apply(f *config.File, p *Identity, generation int64) error {
-	was := ctl.snapshot.Load()
-	snap, err := newSnapshot(f, p, generation, was)
-	if err != nil {
-		return err
-	}
-	ctl.Pools.connect(was, snap)
-	ctl.metrics.KeepTenants(f.Telemetry.Tenants)
-	ctl.Stores.Limits.SetGateways(f.Gateways)
-	ctl.Vocabularies.loadSoon()
-	ctl.applied(f)
-	return nil
-}
-
-// Snapshot returns the configuration in force; nil before Begin.
-func (ctl *Control) Snapshot() *Snapshot { return ctl.snapshot.Load() }
 
 // counts returns the vocabulary that prompts are counted by: the one nearest to
 // the default tier's model, or "" where nothing depends on a prompt's length.

@@ -85,7 +85,7 @@ func (db *Database) Gauges() telemetry.Stores {
 		g.Redis = &telemetry.RedisGauges{Up: db.stores.Redis.Up(), Gateways: db.stores.Redis.Gateways(), Degraded: db.stores.Limits.Degraded()}
 	}
 	if db.stores.SQL != nil {
-		stats, c := db.stores.Ledger.Stats(), db.snapshot.Load().Identity.contents
+		stats, c := db.stores.Ledger.Stats(), db.snapshot().Identity.contents
 		g.Database = &telemetry.DatabaseGauges{Up: db.State.Load() == DatabaseOK, Spooled: stats.Waiting, Written: stats.Written, Dropped: stats.Dropped}
 		if at := db.currentAt.Load(); at != 0 {
 			g.Database.Loaded = true

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 
 	"tierway/openai/tokens"
 )
@@ -14,7 +13,7 @@ import (
 type Vocabularies struct {
 	log      *slog.Logger
 	recover  *Recoverer
-	snapshot *atomic.Pointer[Snapshot]
+	snapshot func() *Snapshot
 	due      chan struct{} // a vocabulary may be missing
 
 	loading sync.Mutex // one at a time, so that each is loaded once
@@ -44,7 +43,7 @@ func (v *Vocabularies) run(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-v.due:
-			err := v.recover.Try("loading a vocabulary", func() error { return v.Load(v.snapshot.Load().Vocabulary) })
+			err := v.recover.Try("loading a vocabulary", func() error { return v.Load(v.snapshot().Vocabulary) })
 			if err != nil {
 				v.log.Error("prompts near a threshold are estimated only", "cause", err.Error())
 			}
