@@ -54,7 +54,7 @@ func (p *planes) ready(w http.ResponseWriter, _ *http.Request) {
 	case control.DatabaseReadOnly:
 		r.Degraded = append(r.Degraded, "database: takes no writes; usage rows are buffered")
 	}
-	r.Ready = served && !r.Draining && p.control.HasCallers()
+	r.Ready = served && !r.Draining && p.control.Database.HasCallers()
 	status := http.StatusOK
 	if r.Draining {
 		w.Header().Set("Connection", "close")

@@ -137,8 +137,8 @@ func (s *Server) Reload(ctx context.Context, r control.ReloadRequest) (control.R
 	return s.control.Reload(ctx, r)
 }
 
-// Watches is control.Control.Watches.
-func (s *Server) Watches() bool { return s.control.Watches() }
+// Watches reports whether the configuration in force has its file reloaded on changes.
+func (s *Server) Watches() bool { return s.control.Snapshot().File.Watch }
 
 // Explain is proxy.Proxy.Explain for a request that asks for itself.
 func (s *Server) Explain(r *http.Request) *decisions.Explanation {

@@ -68,7 +68,6 @@ func (a *Plane) streamDecisions(ctx context.Context, in *struct {
 // mayFollow tells whether an operator's stream may go on: their key is still good,
 // and the gateway is not shutting down.
 func (a *Plane) mayFollow(o operator) bool {
-	admin, known := a.control.Snapshot().Identity.Admins[o.Digest]
-	good := admin.ExpiresAt.IsZero() || time.Now().Before(admin.ExpiresAt)
-	return known && good && slices.Contains(anybody, admin.Role) && !a.options.Draining()
+	admin, good := a.control.Snapshot().Identity.AdminWith(o.Digest, time.Now())
+	return good && slices.Contains(anybody, admin.Role) && !a.options.Draining()
 }

@@ -20,7 +20,7 @@ type stored struct {
 
 // key returns the key of an id.
 func (a *Plane) key(id string) (tenants.Key, error) {
-	_, ks, _, _ := a.control.TenantsNow()
+	_, ks := a.control.Snapshot().Identity.Tenants()
 	i := slices.IndexFunc(ks, func(k tenants.Key) bool { return k.ID == id })
 	if i < 0 {
 		return tenants.Key{}, notFound("key", id)

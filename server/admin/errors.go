@@ -51,7 +51,7 @@ func (a *Plane) away(doing string, err error, detail string) error {
 
 // tenant returns the tenant of that name.
 func (a *Plane) tenant(name string) (tenants.Tenant, error) {
-	ts, _, _, _ := a.control.TenantsNow()
+	ts, _ := a.control.Snapshot().Identity.Tenants()
 	i := slices.IndexFunc(ts, func(t tenants.Tenant) bool { return t.Name == name })
 	if i < 0 {
 		return tenants.Tenant{}, notFound("tenant", name)

@@ -64,7 +64,7 @@ func (a *Plane) listKeys(_ context.Context, in *struct {
 	if _, err := a.tenant(in.Name); err != nil {
 		return nil, err
 	}
-	_, ks, _, _ := a.control.TenantsNow()
+	_, ks := a.control.Snapshot().Identity.Tenants()
 	var views []keyView
 	for _, k := range ks {
 		if k.Tenant == in.Name {

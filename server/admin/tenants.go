@@ -81,7 +81,7 @@ func countKeys(ks []tenants.Key, now time.Time) map[string]int {
 }
 
 func (a *Plane) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[page[tenantView]], error) {
-	ts, ks, _, _ := a.control.TenantsNow()
+	ts, ks := a.control.Snapshot().Identity.Tenants()
 	keys := countKeys(ks, time.Now())
 	views := mapped(ts, func(t tenants.Tenant) tenantView { return showTenant(t, keys[t.Name]) })
 	name := func(t *tenantView) string { return t.Name }
@@ -93,7 +93,7 @@ func (a *Plane) getTenant(_ context.Context, in *TenantPath) (*tagged[tenantView
 	if err != nil {
 		return nil, err
 	}
-	_, ks, _, _ := a.control.TenantsNow()
+	_, ks := a.control.Snapshot().Identity.Tenants()
 	now := time.Now()
 	v := showTenant(t, countKeys(ks, now)[t.Name])
 	v.Now = a.usedNow(t.Name, "", now)
@@ -152,7 +152,7 @@ func (a *Plane) updateTenant(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("changing a tenant", err)
 	}
-	_, ks, _, _ := a.control.TenantsNow()
+	_, ks := a.control.Snapshot().Identity.Tenants()
 	return &tagged[tenantAnswer]{ETag: etag(made.Version), Body: tenantAnswer{Tenant: showTenant(made, countKeys(ks, time.Now())[made.Name]),
 		Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }

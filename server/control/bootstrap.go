@@ -81,7 +81,7 @@ func (b *Bootstrap) Void() {
 // administered reports whether an admin with the role admin is in force, from the database
 // or from config.yaml.
 func administered(p *Identity, now time.Time) bool {
-	for _, a := range p.Admins {
+	for _, a := range p.admins {
 		if a.Role == store.RoleAdmin && (a.ExpiresAt.IsZero() || now.Before(a.ExpiresAt)) {
 			return true
 		}

@@ -204,6 +204,14 @@ func (db *Database) noteState(read, write error) {
 	}
 }
 
+// HasCallers reports whether any request could be served: before the database was read for
+// the first time, only if the configuration has keys or requires none.
+func (db *Database) HasCallers() bool {
+	snap := db.snapshot()
+	who := snap.Identity
+	return db.stores.SQL == nil || !who.ReadAt.IsZero() || len(who.ownKeys) > 0 || !snap.File.Auth.Required
+}
+
 // Changed reads the directory after this gateway has changed the database, and notifies the
 // other gateways. If the read fails, it is repeated in the background.
 func (db *Database) Changed(ctx context.Context) {

@@ -3,6 +3,8 @@ package control
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +17,7 @@ import (
 // immutable; a change of either makes another.
 type Identity struct {
 	Directory *tenants.Directory
-	Admins    map[[sha256.Size]byte]store.Admin
+	admins    map[[sha256.Size]byte]store.Admin // by the key's digest
 	own       []tenants.Tenant // config.yaml's
 	ownKeys   []tenants.Key
 	contents  store.Contents // the database's
@@ -28,9 +30,9 @@ func newIdentity(f *config.File, c store.Contents, readAt time.Time) (*Identity,
 	if err != nil {
 		return nil, fmt.Errorf("reading auth.keys: %w", err)
 	}
-	p := &Identity{own: ts, ownKeys: ks, contents: c, ReadAt: readAt, Admins: map[[sha256.Size]byte]store.Admin{}}
+	p := &Identity{own: ts, ownKeys: ks, contents: c, ReadAt: readAt, admins: map[[sha256.Size]byte]store.Admin{}}
 	for _, a := range c.Admins {
-		p.Admins[a.Digest] = a
+		p.admins[a.Digest] = a
 	}
 	mine, digests, err := tenants.FromConfig(adminKeys(f.Admin.Keys))
 	if err != nil || len(mine) > 1 {
@@ -41,7 +43,7 @@ func newIdentity(f *config.File, c store.Contents, readAt time.Time) (*Identity,
 		if role == "" {
 			role = store.RoleAdmin
 		}
-		p.Admins[k.Digest] = store.Admin{ID: k.ID, Name: f.Admin.Keys[i].Name, Role: role, Hint: "config.yaml", Digest: k.Digest}
+		p.admins[k.Digest] = store.Admin{ID: k.ID, Name: f.Admin.Keys[i].Name, Role: role, Hint: "config.yaml", Digest: k.Digest}
 	}
 	all, keys := p.Tenants()
 	p.Directory = tenants.NewDirectory(all, keys)
@@ -73,6 +75,9 @@ func (p *Identity) Tenants() ([]tenants.Tenant, []tenants.Key) {
 	return ts, append(append([]tenants.Key(nil), p.ownKeys...), p.contents.Keys...)
 }
 
+// Admins returns all admins, in no order.
+func (p *Identity) Admins() []store.Admin { return slices.Collect(maps.Values(p.admins)) }
+
 // knows reports whether a tenant, or one of its keys, is still there.
 func (p *Identity) knows(tenant, key string) bool { return p.Directory.Knows(tenant, key) }
 
@@ -97,17 +102,6 @@ func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
 	return ctl.applyOverrides()
 }
 
-// TenantsNow returns the tenants, keys, admins and overrides in force.
-func (ctl *Control) TenantsNow() ([]tenants.Tenant, []tenants.Key, []store.Admin, []store.Override) {
-	p := ctl.Snapshot().Identity
-	ts, ks := p.Tenants()
-	admins := make([]store.Admin, 0, len(p.Admins))
-	for _, a := range p.Admins {
-		admins = append(admins, a)
-	}
-	return ts, ks, admins, ctl.OverridesNow()
-}
-
 // rankEvery is how often the tenants with series of their own are chosen anew.
 const rankEvery = time.Minute
 
@@ -121,21 +115,18 @@ func (ctl *Control) rankTenants(done <-chan struct{}) {
 	})
 }
 
-// HasCallers reports whether any request could be served: before the database was read for
-// the first time, only if the configuration has keys or requires none.
-func (ctl *Control) HasCallers() bool {
-	snap := ctl.Snapshot()
-	who := snap.Identity
-	return ctl.Stores.SQL == nil || !who.ReadAt.IsZero() || len(who.ownKeys) > 0 || !snap.File.Auth.Required
-}
-
 // AdminOf returns the admin with that key, and whether the key is valid now. Keys are looked
 // up by digest; a malformed key with this gateway's prefix is never valid.
 func (p *Identity) AdminOf(key string, now time.Time) (store.Admin, bool) {
 	if key == "" || strings.HasPrefix(key, tenants.TenantPrefix) && !tenants.WellFormed(key) {
 		return store.Admin{}, false
 	}
-	admin, known := p.Admins[tenants.Digest(key)]
+	return p.AdminWith(tenants.Digest(key), now)
+}
+
+// AdminWith is AdminOf by the key's digest.
+func (p *Identity) AdminWith(digest [sha256.Size]byte, now time.Time) (store.Admin, bool) {
+	admin, known := p.admins[digest]
 	if !known || !admin.ExpiresAt.IsZero() && !now.Before(admin.ExpiresAt) {
 		return store.Admin{}, false
 	}

@@ -200,6 +200,3 @@ func workersOf(f *config.File) map[string]string {
 	}
 	return names
 }
-
-// Watches reports whether the configuration in force has its file reloaded on changes.
-func (ctl *Control) Watches() bool { return ctl.Snapshot().File.Watch }
