@@ -48,7 +48,7 @@ func (p *planes) ready(w http.ResponseWriter, _ *http.Request) {
 	if p.control.FileRejected() {
 		r.Degraded = append(r.Degraded, "configuration: the file on disk has errors; the one before it is in force")
 	}
-	switch p.control.Database.State.Load() {
+	switch p.control.Database.State() {
 	case control.DatabaseAway:
 		r.Degraded = append(r.Degraded, "database: unavailable; tenants are served from memory, usage rows are buffered")
 	case control.DatabaseReadOnly:

@@ -183,7 +183,7 @@ func (a *Plane) getStatus(context.Context, *struct{}) (*reply[statusView], error
 		Draining: a.options.Draining(), Inflight: a.options.Inflight(), Generation: a.control.Snapshot().Generation,
 		SQL: SQLView{State: "off"}, Redis: redisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)}}
 	if a.control.Stores.SQL != nil {
-		v.SQL = SQLView{State: a.control.Database.State.Load().String(), Kind: a.control.Stores.SQL.Kind(), ReadAt: optional(a.control.Snapshot().Identity.ReadAt)}
+		v.SQL = SQLView{State: a.control.Database.State().String(), Kind: a.control.Stores.SQL.Kind(), ReadAt: optional(a.control.Snapshot().Identity.ReadAt)}
 	}
 	if a.control.Stores.Redis != nil {
 		v.Redis = redisView{State: "away", Gateways: a.control.Stores.Redis.Gateways()}

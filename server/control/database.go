@@ -30,6 +30,18 @@ const (
 	startPatience = 3 * time.Second
 )
 
+// DatabaseState is what the gateway can do with the SQL database.
+type DatabaseState int32
+
+const (
+	DatabaseOK       DatabaseState = iota // reads and writes
+	DatabaseAway                          // neither
+	DatabaseReadOnly                      // reads only, for example because the disk is full
+)
+
+// String names the state as GET /admin/status shows it.
+func (s DatabaseState) String() string { return [...]string{"ok", "away", "read_only"}[s] }
+
 // Database follows the SQL database: it reads the directory of tenants, keys and admins
 // after each change, and writes when keys were last used. Without a database it does
 // nothing. It is safe for concurrent use.
@@ -40,7 +52,7 @@ type Database struct {
 	snapshot func() *Snapshot
 	apply    func(store.Contents, time.Time) error // puts what was read in force
 
-	State      databaseFlag
+	state      atomic.Int32 // a DatabaseState
 	migrated   atomic.Bool
 	currentAt  atomic.Int64  // when the directory was last known to be the database's; Unix nanoseconds, 0: never
 	readDue    chan struct{} // the database is to be read at once
@@ -179,6 +191,9 @@ func (db *Database) refreshIfChanged(ctx context.Context) error {
 	return db.Read(ctx)
 }
 
+// State returns what the gateway can do with the database now.
+func (db *Database) State() DatabaseState { return DatabaseState(db.state.Load()) }
+
 // noteState derives the state from the errors of the last read and the last write, and
 // logs each change once.
 func (db *Database) noteState(read, write error) {
@@ -191,7 +206,7 @@ func (db *Database) noteState(read, write error) {
 	case write != nil:
 		now, cause = DatabaseReadOnly, write.Error()
 	}
-	if db.State.swap(now) == now {
+	if DatabaseState(db.state.Swap(int32(now))) == now {
 		return
 	}
 	switch now {

@@ -18,7 +18,7 @@ import (
 type Identity struct {
 	Directory *tenants.Directory
 	admins    map[[sha256.Size]byte]store.Admin // by the key's digest
-	own       []tenants.Tenant // config.yaml's
+	own       []tenants.Tenant                  // config.yaml's
 	ownKeys   []tenants.Key
 	contents  store.Contents // the database's
 	ReadAt    time.Time      // of contents; zero: never, so that any key may be a good one

@@ -14,25 +14,21 @@ import (
 // Member is one worker as requests use it. It lives as long as the worker. It is safe for
 // concurrent use.
 type Member struct {
-	Worker *workers.Worker
-	Name   string
-	Series *telemetry.Worker
-	Gate   *breaker.Breaker
-	Stats  *workerStats
+	Worker   *workers.Worker
+	Name     string
+	Series   *telemetry.Worker
+	Gate     *breaker.Breaker
+	Stats    workerStats
+	Evidence evidence // the requests that the worker has failed last
+	Live     liveness // what its answers show of whether its engine works
+
 	// RejectsAccounting is set when the engine has rejected a field that was added for
 	// accounting with 400. Nothing is added again until the engine was down.
 	RejectsAccounting atomic.Bool
-	// RejectsPriority is the same for the field that orders the engine's own queue.
-	RejectsPriority atomic.Bool
-	// down is set while it is: what comes up again may be another engine.
-	down atomic.Bool
-	// HasTimings is set for llama.cpp, whose last chunk has its timings unless usage was
-	// requested: they hold the same numbers, and its clients show them.
-	HasTimings atomic.Bool
-	// Evidence holds the requests that the worker has failed last.
-	Evidence evidence
-	// Live is what the worker's answers show of whether its engine works.
-	Live liveness
+	RejectsPriority   atomic.Bool // the same for the field that orders the engine's own queue
+
+	hasTimings atomic.Bool // see HasTimings
+	down       atomic.Bool // what comes up again may be another engine
 }
 
 // memberLocked returns a worker of the pool: that of was if it is the same one.
@@ -43,8 +39,8 @@ func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Memb
 		m = was.Members[name]
 	}
 	if m == nil || m.Worker != w {
-		m = &Member{Worker: w, Name: name, Stats: &workerStats{}, Series: ps.metrics.Worker(p.Name, name, p.Policy.Name, reasons)}
-		m.HasTimings.Store(p.Engine == openai.EngineLlamaCpp)
+		m = &Member{Worker: w, Name: name, Series: ps.metrics.Worker(p.Name, name, p.Policy.Name, reasons)}
+		m.hasTimings.Store(p.Engine == openai.EngineLlamaCpp)
 	}
 	m.Series.Under(p.Policy.Name, reasons)
 	return m
@@ -82,7 +78,7 @@ func (ps *Pools) observe(w *workers.Worker, st workers.Status) {
 // observe applies the status of one of the pool's workers.
 func (p *Pool) observe(m *Member, st workers.Status) {
 	if openai.Engine(st.Engine) == openai.EngineLlamaCpp {
-		m.HasTimings.Store(true)
+		m.hasTimings.Store(true)
 	}
 	if was := m.down.Swap(!st.Up); was && st.Up {
 		m.RejectsAccounting.Store(false)
@@ -91,6 +87,10 @@ func (p *Pool) observe(m *Member, st workers.Status) {
 	}
 	p.Routing.Observe(m.Name, m, statusOf(st))
 }
+
+// HasTimings reports whether the engine is llama.cpp, whose last chunk has its timings unless
+// usage was requested: they hold the same numbers, and its clients show them.
+func (m *Member) HasTimings() bool { return m.hasTimings.Load() }
 
 // Engine returns what the worker runs: as configured, else as its answers show.
 func (m *Member) Engine() openai.Engine {

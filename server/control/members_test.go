@@ -40,7 +40,7 @@ func TestANewMemberHasWhatItsWorkerShowedBefore(t *testing.T) {
 	was := c.Snapshot().Pools[0].Members["w0"]
 	c.Pools.connect(&Snapshot{}, snap, func() {})
 	m := snap.Pools[0].Members["w0"]
-	if m == was || !m.HasTimings.Load() || !m.down.Load() {
-		t.Errorf("new: %v, has timings: %v, is down: %v", m != was, m.HasTimings.Load(), m.down.Load())
+	if m == was || !m.HasTimings() || !m.down.Load() {
+		t.Errorf("new: %v, has timings: %v, is down: %v", m != was, m.HasTimings(), m.down.Load())
 	}
 }

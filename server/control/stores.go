@@ -86,7 +86,7 @@ func (db *Database) Gauges() telemetry.Stores {
 	}
 	if db.stores.SQL != nil {
 		stats, c := db.stores.Ledger.Stats(), db.snapshot().Identity.contents
-		g.Database = &telemetry.DatabaseGauges{Up: db.State.Load() == DatabaseOK, Spooled: stats.Waiting, Written: stats.Written, Dropped: stats.Dropped}
+		g.Database = &telemetry.DatabaseGauges{Up: db.State() == DatabaseOK, Spooled: stats.Waiting, Written: stats.Written, Dropped: stats.Dropped}
 		if at := db.currentAt.Load(); at != 0 {
 			g.Database.Loaded = true
 			g.Database.Directory = &telemetry.DirectoryGauges{Read: time.Unix(0, at), Tenants: len(c.Tenants), Keys: len(c.Keys)}

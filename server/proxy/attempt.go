@@ -115,7 +115,7 @@ type outcome struct {
 
 // sendAndRelay sends the request and relays the answer.
 func (a *attempt) sendAndRelay(ctx context.Context) *failure {
-	usage, rank := !a.m.RejectsAccounting.Load() && !a.m.HasTimings.Load(), enginePriority(a)
+	usage, rank := !a.m.RejectsAccounting.Load() && !a.m.HasTimings(), enginePriority(a)
 	resp, err := sendRequest(ctx, a, usage, rank)
 	var refused addition // the last that was left out
 	for err == nil {
