@@ -16,6 +16,9 @@ import (
 // newTestControl has a configuration in force.
 func newTestControl(t *testing.T, yaml string) *Control {
 	t.Helper()
+	if !strings.Contains(yaml, "store:") {
+		yaml = "store: { sql: \"\" }\n" + yaml
+	}
 	f, err := config.Parse("test.yaml", []byte("classifier: { preset: none }\n"+yaml), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
