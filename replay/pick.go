@@ -35,55 +35,47 @@ func (p *pick) again(policy routing.Policy, c *routing.Choice) (i int, reason ro
 }
 
 // refuse leaves a request where it was: under the draft it goes to nobody.
-func (r *Replay) refuse(d *decisions.Decision, at time.Duration) {
-	if a := picked(d); a != nil {
-		if was := r.now.pools[d.Tier]; was != nil {
-			p := newPick(d, a, "", at)
-			r.settleNow(p, was)
-			r.regretNow(p)
-			r.parted = true
-		}
+func (r *Replay) refuse(p *pick) {
+	if was := r.now.pools[p.d.Tier]; was != nil {
+		r.settleNow(p, was)
+		r.regretNow(p)
+		r.parted = true
 	}
 }
 
-// workerOf decides a request's worker again and puts it there, on both sides.
-func (r *Replay) workerOf(d *decisions.Decision, tier string, at time.Duration) {
-	a := picked(d)
-	if a == nil {
-		r.sums.skip(SkippedUnplaced)
-		return
-	}
-	p := newPick(d, a, tier, at)
-	was, to := r.now.pools[d.Tier], r.draft.pools[tier]
+// decideWorker decides a request's worker again and puts it there, on both sides.
+func (r *Replay) decideWorker(p *pick) {
+	was, to := r.now.pools[p.d.Tier], r.draft.pools[p.tier]
 	if was == nil || to == nil {
 		r.sums.skip(SkippedPool)
-		r.keep(d, at)
+		r.keep(p)
 		return
 	}
 	again, err := r.decideNow(p, was)
-	if err != nil && tier == d.Tier { // elsewhere nobody asks for who was a candidate here
-		r.sums.skip(SkippedIncomplete)
-		r.stay(p, was)
-		return
+	stays := p.tier == p.d.Tier
+	var choice *routing.Choice
+	var worker string
+	var reason routing.Reason
+	if err == nil || !stays { // elsewhere nobody asks for who was a candidate here
+		choice, worker, reason, err = r.decideDraft(p, to)
 	}
-	choice, to2, reason, err := r.decideDraft(p, to)
 	switch {
 	case errors.Is(err, ErrNobody):
 		r.sums.skip(SkippedWorkers)
-		r.refuse(d, at)
+		r.refuse(p)
 		return
 	case err != nil:
 		r.sums.skip(SkippedIncomplete)
 		r.stay(p, was)
 		return
-	case tier == d.Tier && to2 == again:
-		to2 = p.worker // by whatever it came there
-	case tier == d.Tier && again != p.worker:
+	case stays && worker == again:
+		worker = p.worker // by whatever it came there
+	case stays && again != p.worker:
 		r.sums.skip(SkippedWorker)
 		r.stay(p, was)
 		return
 	}
-	r.settle(p, was, to, choice, to2, reason)
+	r.settle(p, was, to, choice, worker, reason)
 }
 
 // decideNow decides the recorded pick again as it was. The worker is that of the
@@ -206,4 +198,44 @@ func (s *side) put(p *pick, tier string, pool *sidePool, worker string) {
 	if pool.Cost != nil {
 		s.cost[tier] += pool.Cost(p.stay.prompt, hit, p.stay.output)
 	}
+}
+
+// Repick decides one recorded pick of a pool again, as a Replay does with that record
+// alone: among the members of to, with what to changes against was changed, which is
+// the pool as it is configured now; nil if it is not. d and a are not changed.
+//
+// It returns the new choice, which says why, with the worker and the reason. A pick
+// of another policy than was has stays where it was if to leaves the policy and the
+// worker in place: the choice is then the recorded one. The error is
+// routing.ErrIncomplete, ErrNobody, or says what cannot be a record of a pick.
+func Repick(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (decided *routing.Choice, worker string, reason routing.Reason, err error) {
+	if err := a.Choice.Check(); err != nil {
+		return nil, "", "", err
+	}
+	pool, err := openPool(to, was, usualCache)
+	if err != nil {
+		return nil, "", "", err
+	}
+	pool.rates(a.Choice)
+	p := newPick(d, a, d.Tier, 0)
+	c := (&Replay{}).edited(p, pool)
+	if len(c.Candidates) == 0 {
+		return nil, "", "", ErrNobody
+	}
+	asked := c
+	switch pool.says(p, c) {
+	case sayRecord:
+		if c.Of(c.RunnerUp) == nil {
+			c.RunnerUp = ""
+		}
+		return c, p.worker, routing.Reason(a.Reason), nil
+	case sayLearned:
+		asked = new(*c)
+		asked.Policy = "" // what another policy remembered, or one that was configured otherwise, is nothing to it
+	}
+	i, reason, decided, err := p.again(pool.policy, asked)
+	if err != nil {
+		return nil, "", "", err
+	}
+	return decided, c.Candidates[i].Worker, reason, nil
 }

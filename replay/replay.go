@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"time"
 
 	"tierway/decisions"
@@ -152,24 +153,22 @@ func openPool(setup, was *Pool, tokens int64) (*sidePool, error) {
 
 // pool returns the pool of that name, nil without one.
 func (s *Setup) pool(name string) *Pool {
-	for i := range s.Pools {
-		if s.Pools[i].Name == name {
-			return &s.Pools[i]
-		}
+	if i := slices.IndexFunc(s.Pools, func(p Pool) bool { return p.Name == name }); i >= 0 {
+		return &s.Pools[i]
 	}
 	return nil
 }
 
 // member returns the member of that name and its place; nil and -1 without one.
 func (p *Pool) member(id string) (*routing.Member, int) {
-	if p != nil {
-		for i := range p.Members {
-			if p.Members[i].ID == id {
-				return &p.Members[i], i
-			}
-		}
+	if p == nil {
+		return nil, -1
 	}
-	return nil, -1
+	at := slices.IndexFunc(p.Members, func(m routing.Member) bool { return m.ID == id })
+	if at < 0 {
+		return nil, -1
+	}
+	return &p.Members[at], at
 }
 
 // Add gives the replay one more record, which it keeps for a while and does not
@@ -219,23 +218,29 @@ func (r *Replay) decide(d *decisions.Decision, at time.Duration) {
 	for _, s := range []*side{&r.now, &r.draft} {
 		s.events.until(at)
 	}
-	switch tier, ok := r.tierOf(d); {
+	tier, ok := r.tierOf(d)
+	a := picked(d)
+	if a == nil {
+		if ok && tier != "" {
+			r.sums.skip(SkippedUnplaced)
+		}
+		return
+	}
+	switch p := newPick(d, a, tier, at); {
 	case !ok:
-		r.keep(d, at)
+		r.keep(p)
 	case tier == "":
-		r.refuse(d, at)
+		r.refuse(p)
 	default:
-		r.workerOf(d, tier, at)
+		r.decideWorker(p)
 	}
 }
 
 // keep leaves a request that cannot be decided where it was, on both sides.
-func (r *Replay) keep(d *decisions.Decision, at time.Duration) {
-	if a := picked(d); a != nil {
-		for _, s := range []*side{&r.now, &r.draft} {
-			if p := s.pools[d.Tier]; p != nil {
-				s.place(p, a.Worker, newStay(d, a, at))
-			}
+func (r *Replay) keep(p *pick) {
+	for _, s := range []*side{&r.now, &r.draft} {
+		if pool := s.pools[p.d.Tier]; pool != nil {
+			s.place(pool, p.worker, p.stay)
 		}
 	}
 }

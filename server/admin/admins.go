@@ -51,7 +51,6 @@ func (a *Plane) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[p
 	return &reply[page[adminView]]{Body: paged(mapped(all, showAdmin), in.PageQuery, id, name)}, nil
 }
 
-// newAdminKey makes an admin with its key.
 func newAdminKey(name, role, by string, expires time.Time) (secret string, ad store.Admin, err error) {
 	if secret, err = tenants.NewKey(rand.Reader, tenants.AdminPrefix); err != nil {
 		return "", ad, err
@@ -86,12 +85,12 @@ func (a *Plane) createAdmin(ctx context.Context, in *struct{ Body adminCreate })
 
 func (a *Plane) deleteAdmin(ctx context.Context, in *IDPath) (*struct{}, error) {
 	all := a.control.Snapshot().Identity.Admins()
-	i := slices.IndexFunc(all, func(ad store.Admin) bool { return ad.ID == in.ID })
-	if i < 0 {
-		return nil, notFound("admin", in.ID)
+	ad, err := find(all, "admin", in.ID, func(ad store.Admin) bool { return ad.ID == in.ID })
+	if err != nil {
+		return nil, err
 	}
-	if isConfigAdmin(all[i]) {
-		return nil, fromConfig("admin", all[i].Name)
+	if isConfigAdmin(ad) {
+		return nil, fromConfig("admin", ad.Name)
 	}
 	elsewhere := slices.ContainsFunc(all, func(ad store.Admin) bool { return isConfigAdmin(ad) && ad.Role == store.RoleAdmin })
 	if err := a.control.Stores.SQL.DeleteAdmin(ctx, actorOf(ctx), in.ID, elsewhere); err != nil {

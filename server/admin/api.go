@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -31,21 +33,20 @@ func schemaName(t reflect.Type, hint string) string {
 	switch {
 	case t.PkgPath() == reflect.TypeFor[replay.Report]().PkgPath():
 		return "Replay" + name
+	case t == reflect.TypeFor[tiers.Explanation](): // decisions has an Explanation too
+		return "Classification"
 	case t == reflect.TypeFor[config.Change](), t == reflect.TypeFor[control.Impact]():
 		return name + "View"
 	}
 	return name
 }
 
-// newAPI returns the API on the plane's engine, without operations.
 func (a *Plane) newAPI(version string) huma.API {
 	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	registry.RegisterTypeAlias(reflect.TypeFor[tenants.Limits](), reflect.TypeFor[limitSettings]())
 	registry.RegisterTypeAlias(reflect.TypeFor[tenants.Money](), reflect.TypeFor[amount]())
 	// Terms write their own JSON.
 	registry.RegisterTypeAlias(reflect.TypeFor[routing.Terms](), reflect.TypeFor[map[string]float64]())
-	// Two types of one name cannot stand in the document.
-	registry.RegisterTypeAlias(reflect.TypeFor[tiers.Explanation](), reflect.TypeFor[classification]())
 	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: json.Unmarshal}
 	api := humagin.New(a.engine, huma.Config{
 		OpenAPI: &huma.OpenAPI{
@@ -64,13 +65,10 @@ func (a *Plane) newAPI(version string) huma.API {
 	return api
 }
 
-// ginPath returns a path of the document as gin writes it.
 func ginPath(path string) string { return strings.NewReplacer("{", ":", "}", "").Replace(path) }
 
-// securityScheme is the name of the admin keys' scheme in the document.
 const securityScheme = "admin_key"
 
-// document answers with the OpenAPI document.
 func (a *Plane) document(context.Context, *struct{}) (*reply[json.RawMessage], error) {
 	text, err := json.Marshal(a.api.OpenAPI())
 	if err != nil {
@@ -79,12 +77,10 @@ func (a *Plane) document(context.Context, *struct{}) (*reply[json.RawMessage], e
 	return &reply[json.RawMessage]{Body: text}, nil
 }
 
-// reply is an answer with a body.
 type reply[T any] struct {
 	Body T
 }
 
-// tagged is an answer with a body that has a version.
 type tagged[T any] struct {
 	ETag string `header:"ETag" doc:"The version, for If-Match."`
 	Body T
@@ -105,3 +101,54 @@ type (
 		IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
 	}
 )
+
+// PageQuery chooses a part of a list.
+type PageQuery struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"At most so many items."`
+	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the page before."`
+	Search string `query:"q" maxLength:"100" doc:"Only items whose name has this text."`
+}
+
+type page[T any] struct {
+	Items []T     `json:"items" nullable:"false"`
+	Next  *string `json:"next_cursor" doc:"Ask for the next page with ?cursor; null: this is the last."`
+	Total int     `json:"total" doc:"Items on all pages."`
+}
+
+// whole returns a list that is one page.
+func whole[T any](all []T) *reply[page[T]] {
+	return &reply[page[T]]{Body: page[T]{Items: all, Total: len(all)}}
+}
+
+// mapped returns f of each item; never nil.
+func mapped[T, V any](all []T, f func(T) V) []V {
+	out := make([]V, len(all))
+	for i := range all {
+		out[i] = f(all[i])
+	}
+	return out
+}
+
+// paged returns the part of all that q asks for, in the order of their ids. A
+// cursor is the id of the last item that was seen, so that items which come and
+// go between two pages neither repeat nor hide others.
+func paged[T any](all []T, q PageQuery, id, name func(*T) string) page[T] {
+	all = slices.DeleteFunc(all, func(item T) bool { return !strings.Contains(name(&item), q.Search) })
+	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(id(&a), id(&b)) })
+	p := page[T]{Items: []T{}, Total: len(all)}
+	from := 0
+	if q.Cursor != "" {
+		from, _ = slices.BinarySearchFunc(all, q.Cursor, func(item T, cursor string) int {
+			if id(&item) <= cursor {
+				return -1
+			}
+			return 1
+		})
+	}
+	to := min(from+q.Limit, len(all))
+	p.Items = append(p.Items, all[from:to]...)
+	if to < len(all) {
+		p.Next = new(id(&all[to-1]))
+	}
+	return p
+}

@@ -51,7 +51,6 @@ type ReloadAnswer struct {
 	Problems []ProblemView `json:"problems" nullable:"false" doc:"Warnings; a configuration with errors is refused."`
 }
 
-// problemView returns a problem as the API shows it.
 func problemView(p config.Problem) ProblemView {
 	v := ProblemView{Severity: "error", Problem: p}
 	if p.Warning {
@@ -136,7 +135,6 @@ func rejected(ps config.Problems) error {
 	return huma.Error422UnprocessableEntity("The configuration has errors. The one in force stays.", details...)
 }
 
-// unreadable is the answer to a configuration that cannot be read or put in force.
 func (a *Plane) unreadable(err error) error {
 	detail := "The configuration could not be put in force: " + err.Error() + "."
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
@@ -158,7 +156,6 @@ type statusView struct {
 	Ledger     *ledgerView `json:"ledger,omitempty"`
 }
 
-// SQLView is how the database is.
 type SQLView struct {
 	State  string     `json:"state" enum:"ok,away,read_only,off" doc:"away: tenants are served from memory, usage rows are buffered. read_only: it takes no writes, as with a full disk; usage rows are buffered."`
 	Kind   string     `json:"kind,omitempty" enum:"sqlite,postgres"`

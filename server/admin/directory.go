@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
 	"time"
 
 	"tierway/store"
@@ -18,78 +17,70 @@ type stored struct {
 	version    int64
 }
 
-// key returns the key of an id.
 func (a *Plane) key(id string) (tenants.Key, error) {
 	_, ks := a.control.Snapshot().Identity.Tenants()
-	i := slices.IndexFunc(ks, func(k tenants.Key) bool { return k.ID == id })
-	if i < 0 {
-		return tenants.Key{}, notFound("key", id)
-	}
-	return ks[i], nil
+	return find(ks, "key", id, func(k tenants.Key) bool { return k.ID == id })
 }
 
 // changeTenant changes a tenant of the database by f, at the version that If-Match asks for.
-func (a *Plane) changeTenant(ctx context.Context, name, ifMatch string, f func(tenants.Tenant) error) error {
-	var t tenants.Tenant
-	return a.changeDirectory(ctx, ifMatch, func() (is stored, err error) {
-		t, err = a.tenant(name)
-		return stored{"tenant", name, t.FromConfig, t.Version}, err
-	}, func() error { return f(t) })
+func (a *Plane) changeTenant(ctx context.Context, name, ifMatch string, f func(tenants.Tenant) (tenants.Tenant, error)) (tenants.Tenant, error) {
+	return changeStored(ctx, a, ifMatch, func() (tenants.Tenant, stored, error) {
+		t, err := a.tenant(name)
+		return t, stored{"tenant", name, t.FromConfig, t.Version}, err
+	}, f)
 }
 
 // changeKey changes a key of the database by f, at the version that If-Match asks for.
-func (a *Plane) changeKey(ctx context.Context, id, ifMatch string, f func(tenants.Key) error) error {
-	var k tenants.Key
-	return a.changeDirectory(ctx, ifMatch, func() (is stored, err error) {
-		k, err = a.key(id)
-		return stored{"key", id, k.FromConfig, k.Version}, err
-	}, func() error { return f(k) })
+func (a *Plane) changeKey(ctx context.Context, id, ifMatch string, f func(tenants.Key) (tenants.Key, error)) (tenants.Key, error) {
+	return changeStored(ctx, a, ifMatch, func() (tenants.Key, stored, error) {
+		k, err := a.key(id)
+		return k, stored{"key", id, k.FromConfig, k.Version}, err
+	}, f)
 }
 
-// changeDirectory makes a change by f of what find finds in memory, which another gateway may have
+// changeStored changes by f what find finds in memory, which another gateway may have
 // changed since. With If-Match the change fails then; without, the database is read again
 // and the change repeated.
-func (a *Plane) changeDirectory(ctx context.Context, ifMatch string, find func() (stored, error), f func() error) error {
+func changeStored[T any](ctx context.Context, a *Plane, ifMatch string, find func() (T, stored, error), f func(T) (T, error)) (made T, err error) {
 	match, err := tagOf(ifMatch)
 	if err != nil {
-		return err
+		return made, err
 	}
-	if match == (tag{}) { // what stands in config.yaml has version 0, and is not changed here
-		return store.ErrConflict
+	if match == 0 { // what stands in config.yaml has version 0, and is not changed here
+		return made, store.ErrConflict
 	}
 	a.changing.Lock()
 	defer a.changing.Unlock()
 	const tries = 3 // each loses only to another gateway's change in the same millisecond
 	for range tries {
-		is, err := find()
-		if err == nil && !is.fromConfig && !match.any {
+		v, is, err := find()
+		if err == nil && !is.fromConfig && match != anyVersion {
 			if err = a.control.Database.Read(ctx); err == nil {
-				is, err = find()
+				v, is, err = find()
 			}
 		}
 		switch {
 		case err != nil:
-			return err
+			return made, err
 		case is.fromConfig:
-			return fromConfig(is.what, is.name)
+			return made, fromConfig(is.what, is.name)
 		case !match.is(is.version):
-			return store.ErrConflict
+			return made, store.ErrConflict
 		}
-		if err = f(); err == nil {
+		if made, err = f(v); err == nil {
 			a.control.Database.Changed(ctx)
-			return nil
+			return made, nil
 		}
-		if !errors.Is(err, store.ErrConflict) || !match.any {
-			return err
+		if !errors.Is(err, store.ErrConflict) || match != anyVersion {
+			return made, err
 		}
 		if err = a.control.Database.Read(ctx); err != nil {
-			return err
+			return made, err
 		}
 	}
-	return store.ErrConflict
+	return made, store.ErrConflict
 }
 
-// mint makes a key and stores what may be known of it.
 func (a *Plane) mint(ctx context.Context, k tenants.Key) (tenants.Key, string, error) {
 	secret, made, err := tenants.Mint(rand.Reader, k.Tenant)
 	if err != nil {

@@ -18,13 +18,8 @@ import (
 	"tierway/decisions"
 	"tierway/server/control"
 	"tierway/tenants"
-	"tierway/tiers"
 )
 
-// classification is what a request was classified by.
-type classification tiers.Explanation
-
-// ExplainOrder asks for an explanation of a request, or of a past one.
 type ExplainOrder struct {
 	Tenant   string            `json:"tenant,omitempty" maxLength:"63" doc:"Who asks; absent: whoever key_id is of, else somebody who may use everything."`
 	KeyID    string            `json:"key_id,omitempty" maxLength:"64" doc:"By which of its keys; absent: by one that narrows nothing."`
@@ -40,10 +35,15 @@ type ExplainOrder struct {
 // draft was sent, the one under it beside that.
 type RouteExplanation struct {
 	decisions.Explanation
-	Draft    *decisions.Explanation `json:"draft,omitempty" doc:"The same request under the draft, by the same chance."`
-	Changed  []string               `json:"changed,omitempty" doc:"What is another under the draft: outcome, tier, worker."`
-	Changes  []config.Change        `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
-	Warnings []ProblemView          `json:"warnings,omitempty" doc:"Of the draft."`
+	Draft   *decisions.Explanation `json:"draft,omitempty" doc:"The same request under the draft, by the same chance."`
+	Changed []string               `json:"changed,omitempty" doc:"What is another under the draft: outcome, tier, worker."`
+	DraftReview
+}
+
+// DraftReview is what is to be said of a draft itself.
+type DraftReview struct {
+	Changes  []config.Change `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
+	Warnings []ProblemView   `json:"warnings,omitempty" doc:"Of the draft."`
 }
 
 func (a *Plane) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder }) (*reply[RouteExplanation], error) {
@@ -57,11 +57,11 @@ func (a *Plane) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder 
 		}
 		defer a.drafting.Unlock()
 	}
-	var answer RouteExplanation
-	under, err := a.draft(o.Draft, &answer)
+	under, review, err := a.draft(o.Draft)
 	if err != nil {
 		return nil, err
 	}
+	answer := RouteExplanation{DraftReview: review}
 	if o.Decision != "" {
 		err = a.explainDecision(o, under, &answer)
 	} else {
@@ -77,22 +77,19 @@ func (a *Plane) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder 
 }
 
 // draft builds a draft from its text; nil without one.
-func (a *Plane) draft(text *string, answer *RouteExplanation) (*control.Snapshot, error) {
+func (a *Plane) draft(text *string) (under *control.Snapshot, review DraftReview, err error) {
 	if text == nil {
-		return nil, nil
+		return nil, review, nil
 	}
 	base := a.control.Snapshot().Base
 	f, err := base.Draft([]byte(*text))
 	if err != nil {
-		return nil, draftRejected(err)
+		return nil, review, draftRejected(err)
 	}
-	answer.Changes = config.Changes(base, f)
-	answer.Warnings = mapped(f.Warnings(), problemView)
-	under, err := a.control.DraftOf(f)
-	if err != nil {
-		return nil, a.failed("building the draft", err)
+	if under, err = a.control.DraftOf(f); err != nil {
+		return nil, review, a.failed("building the draft", err)
 	}
-	return under, nil
+	return under, DraftReview{Changes: config.Changes(base, f), Warnings: mapped(f.Warnings(), problemView)}, nil
 }
 
 // draftRejected is the answer to a draft with errors: all of them, each with its
@@ -111,7 +108,6 @@ func draftRejected(err error) error {
 	return huma.Error422UnprocessableEntity("The draft has errors.", details...)
 }
 
-// explainDecision explains a past request.
 func (a *Plane) explainDecision(o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
 	if o.Tenant != "" || o.KeyID != "" || o.Class != "" || o.Path != "" || len(o.Headers) > 0 {
 		return invalid("body.decision", "a past request has its own tenant, key, class, path and headers: name none beside it", nil)
@@ -129,7 +125,6 @@ func (a *Plane) explainDecision(o *ExplainOrder, under *control.Snapshot, answer
 	return nil
 }
 
-// explainRequest explains a request that nobody sent.
 func (a *Plane) explainRequest(ctx context.Context, o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
 	r, err := o.request(ctx)
 	if err != nil {
@@ -158,7 +153,6 @@ func (a *Plane) explainRequest(ctx context.Context, o *ExplainOrder, under *cont
 	return nil
 }
 
-// request makes the request that is asked about.
 func (o *ExplainOrder) request(ctx context.Context) (*http.Request, error) {
 	path := cmp.Or(o.Path, "/v1/chat/completions")
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(o.Request))
@@ -211,7 +205,6 @@ func (o *ExplainOrder) caller(p *control.Identity, now time.Time) (*control.Subj
 	return is, nil
 }
 
-// changedBetween names what is another of two explanations.
 func changedBetween(a, b *decisions.Explanation) []string {
 	changed := []string{}
 	for _, f := range [...]struct{ name, was, is string }{{"outcome", a.Outcome, b.Outcome}, {"tier", a.Tier, b.Tier}, {"worker", a.Worker, b.Worker}} {

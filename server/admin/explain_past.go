@@ -68,7 +68,6 @@ func setupPool(snap *control.Snapshot, name string, gateways int) *replay.Pool {
 	return new(control.SetupPool(p.Pool, gateways))
 }
 
-// unsent says what became of a request that no worker was asked for.
 func unsent(e *decisions.Explanation, d *decisions.Decision) (why string) {
 	if c := d.Refused; c != nil { // whom it would have waited for
 		e.Candidates, e.RunnerUp = c.Candidates, c.RunnerUp
@@ -119,7 +118,6 @@ func pastSteps(e *decisions.Explanation, d *decisions.Decision, why string) []de
 	return all
 }
 
-// pastAttempt is one attempt with its pick decided again.
 func pastAttempt(e *decisions.Explanation, a *decisions.Attempt, decide func(*decisions.Attempt) (*decisions.Again, *routing.Choice, error)) decisions.Step {
 	st := decisions.Step{Stage: decisions.StageWorker, OK: true, Worker: &decisions.WorkerStep{Used: a.Worker, Choice: a.Choice}}
 	e.Worker, e.Reason, e.RunnerUp, e.Candidates = a.Worker, a.Reason, "", nil
@@ -161,7 +159,6 @@ func asRecorded(e *decisions.Explanation, d *decisions.Decision, a *decisions.At
 	return p
 }
 
-// pastSentence says in one sentence what became of the request.
 func pastSentence(e *decisions.Explanation) string {
 	last := e.Steps[len(e.Steps)-1]
 	switch e.Outcome {

@@ -20,7 +20,6 @@ import (
 	"tierway/store"
 )
 
-// The content types of exports.
 const (
 	ndjson  = "application/x-ndjson"
 	csvType = "text/csv"
@@ -36,12 +35,10 @@ func exports[T any](other string) addition {
 	}
 }
 
-// written is an answer that its handler writes.
 type written struct {
 	Body func(huma.Context)
 }
 
-// inJSON answers with a body.
 func inJSON(v any) *written {
 	return &written{Body: func(c huma.Context) {
 		c.SetHeader("Content-Type", "application/json")
@@ -50,7 +47,6 @@ func inJSON(v any) *written {
 	}}
 }
 
-// wants tells whether Accept prefers the other type to JSON.
 func wants(accept, other string) bool {
 	return negotiation.SelectQValueFast(accept, []string{"application/json", other}) == other
 }
@@ -126,7 +122,6 @@ func (a *Plane) exportAudit(ctx context.Context, c huma.Context, q store.AuditQu
 	})
 }
 
-// exportBatch is how many bytes of an export are written at once.
 const exportBatch = 256 << 10
 
 // exportLines writes records as JSON lines, all of them before end unless it is zero. An
@@ -208,7 +203,6 @@ func (a *Plane) getUsage(ctx context.Context, in *struct {
 		Items: append([]store.UsageRow{}, rows...), Total: len(rows)}), nil
 }
 
-// window fills in the days of a query.
 func window(q *store.UsageQuery, from, to string, now time.Time) (err error) {
 	if q.To, err = day("query.to", to, now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)); err != nil {
 		return err
@@ -225,7 +219,6 @@ func window(q *store.UsageQuery, from, to string, now time.Time) (err error) {
 	return nil
 }
 
-// day reads a day; usual where none is given.
 func day(location, text string, usual time.Time) (time.Time, error) {
 	if text == "" {
 		return usual, nil
@@ -237,7 +230,6 @@ func day(location, text string, usual time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// writeUsage writes rows as CSV with a header.
 func writeUsage(w io.Writer, rows []store.UsageRow) {
 	out := csv.NewWriter(w)
 	out.Write([]string{"day", "group", "requests", "refused", "failed", "client_gone", "estimated", "prompt_tokens", "cached_tokens", "output_tokens", "money"}) //nolint:errcheck // Flush tells

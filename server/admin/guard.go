@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,16 +20,13 @@ import (
 	"tierway/telemetry"
 )
 
-// operator is who asks on the admin plane.
 type operator struct {
 	store.Admin
 	actor store.Actor
 }
 
-// operatorKey finds the operator in a request's context.
 type operatorKey struct{}
 
-// actorOf returns who asks, for the audit log.
 func actorOf(ctx context.Context) store.Actor {
 	o, _ := ctx.Value(operatorKey{}).(operator)
 	return o.actor
@@ -140,19 +138,9 @@ func (g *guard) refuse(c *gin.Context, actor store.Actor, key string) {
 	Problem(c.Writer, http.StatusUnauthorized, detail)
 }
 
-// noteRefusal writes a refused request to log and audit log, at most once a
-// second for each address. The path is as it was sent, as far as the log can be
-// searched for it.
+// noteRefusal writes a refused request to log and audit log.
 func (g *guard) noteRefusal(r *http.Request, actor store.Actor, why string) {
-	const longest = 300 // of a search's target
-	target := r.Method + " " + r.URL.Path
-	if len(target) > longest {
-		target = strings.ToValidUTF8(target[:longest], "")
-	}
-	if actor.Name == "" {
-		actor.Name = "unknown"
-	}
-	g.noteOnce(r.Context(), actor, "admin.refused", target, why)
+	g.noteOnce(r.Context(), actor, "admin.refused", r.Method+" "+r.URL.Path, why)
 }
 
 // noteFailure writes down what an operator was refused to change. Reloads write
@@ -172,6 +160,9 @@ func (g *guard) noteFailure(c *gin.Context, op *operation, actor store.Actor) {
 // that at once is an attack, and the log has enough of it.
 const refusedMax = 1000
 
+// targetMax is the longest target that the audit log can be searched for.
+const targetMax = 300
+
 // refusals are those of one address.
 type refusals struct {
 	second int64 // of the last that was written down
@@ -184,6 +175,10 @@ func (g *guard) noteOnce(ctx context.Context, actor store.Actor, action, target,
 	more, elsewhere, first := g.firstOfSecond(actor.IP, time.Now().Unix())
 	if !first {
 		return
+	}
+	actor.Name = cmp.Or(actor.Name, "unknown")
+	if len(target) > targetMax {
+		target = strings.ToValidUTF8(target[:targetMax], "")
 	}
 	if more > 0 {
 		outcome += fmt.Sprintf("; %d more of this address since its last line", more)

@@ -119,17 +119,15 @@ func (a *Plane) updateKey(ctx context.Context, in *struct {
 	Precondition
 	Body json.RawMessage
 }) (*tagged[keyAnswer], error) {
-	var made tenants.Key
-	err := a.changeKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) error {
+	made, err := a.changeKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) (tenants.Key, error) {
 		if !k.Valid(time.Now()) {
-			return over(k, time.Now())
+			return k, over(k, time.Now())
 		}
 		changed, err := mergedKey(k, in.Body, time.Now())
 		if err != nil {
-			return err
+			return k, err
 		}
-		made, err = a.control.Stores.SQL.UpdateKey(ctx, actorOf(ctx), changed, k.Version)
-		return err
+		return a.control.Stores.SQL.UpdateKey(ctx, actorOf(ctx), changed, k.Version)
 	})
 	if err != nil {
 		return nil, a.failed("changing a key", err)
@@ -160,20 +158,19 @@ func (a *Plane) rotateKey(ctx context.Context, in *struct {
 	if in.Body != nil {
 		grace = time.Duration(in.Body.Grace) * time.Second
 	}
-	var old, made tenants.Key
+	var old tenants.Key
 	now := time.Now()
-	err = a.changeKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) error {
+	made, err := a.changeKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) (made tenants.Key, err error) {
 		switch {
 		case !k.Valid(now):
-			return over(k, now)
+			return k, over(k, now)
 		case k.ReplacedBy != "":
-			return huma.Error409Conflict(fmt.Sprintf("The key was replaced already, by %s. Rotate that one.", k.ReplacedBy))
+			return k, huma.Error409Conflict(fmt.Sprintf("The key was replaced already, by %s. Rotate that one.", k.ReplacedBy))
 		}
-		var err error
 		if old, made, err = a.control.Stores.SQL.RotateKey(ctx, actorOf(ctx), k.ID, next, grace, now); err != nil {
-			return a.failed("rotating a key", err) // a conflict too: the key was replaced elsewhere
+			err = a.failed("rotating a key", err) // a conflict too: the key was replaced elsewhere
 		}
-		return nil
+		return made, err
 	})
 	if err != nil {
 		return nil, a.failed("rotating a key", err)
@@ -195,10 +192,8 @@ func (a *Plane) revokeKey(ctx context.Context, in *struct {
 	if in.Body != nil {
 		reason = in.Body.Reason
 	}
-	var made tenants.Key
-	err := a.changeKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) (err error) {
-		made, err = a.control.Stores.SQL.RevokeKey(ctx, actorOf(ctx), k.ID, reason, time.Now())
-		return err
+	made, err := a.changeKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) (tenants.Key, error) {
+		return a.control.Stores.SQL.RevokeKey(ctx, actorOf(ctx), k.ID, reason, time.Now())
 	})
 	if err != nil {
 		return nil, a.failed("revoking a key", err)

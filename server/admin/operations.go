@@ -44,30 +44,24 @@ var (
 // table returns all operations.
 func (a *Plane) table() []operation {
 	return []operation{
-		{id: "list-tenants", route: "GET /admin/tenants", roles: anybody,
-			register: handle(a.listTenants), summary: "List the tenants"},
+		{id: "list-tenants", route: "GET /admin/tenants", roles: anybody, register: handle(a.listTenants), summary: "List the tenants"},
 		{id: "create-tenant", route: "POST /admin/tenants", roles: admins, status: http.StatusCreated, errors: creating,
 			register: handle(withDatabase(a, a.createTenant), bodyOf[tenantCreate]), summary: "Make a tenant, with issue_key a key of it too"},
-		{id: "get-tenant", route: "GET /admin/tenants/{name}", roles: anybody,
-			register: handle(a.getTenant), summary: "Show a tenant and what it uses now"},
+		{id: "get-tenant", route: "GET /admin/tenants/{name}", roles: anybody, register: handle(a.getTenant), summary: "Show a tenant and what it uses now"},
 		{id: "update-tenant", route: "PATCH /admin/tenants/{name}", roles: admins, errors: changing,
 			register: handle(a.updateTenant, bodyOf[TenantSettings]), summary: "Change a tenant by a JSON merge patch"},
 		{id: "delete-tenant", route: "DELETE /admin/tenants/{name}", roles: admins, errors: changing,
 			register: handle(a.deleteTenant), summary: "Delete a tenant with its keys; what it has used stays known"},
-		{id: "list-keys", route: "GET /admin/tenants/{name}/keys", roles: anybody,
-			register: handle(a.listKeys), summary: "List a tenant's keys, those that are over too"},
+		{id: "list-keys", route: "GET /admin/tenants/{name}/keys", roles: anybody, register: handle(a.listKeys), summary: "List a tenant's keys, those that are over too"},
 		{id: "create-key", route: "POST /admin/tenants/{name}/keys", roles: admins, status: http.StatusCreated, errors: creating,
 			register: handle(withDatabase(a, a.createKey), bodyOf[KeySettings]), summary: "Make a key; the answer holds it, once"},
-		{id: "get-key", route: "GET /admin/keys/{id}", roles: anybody,
-			register: handle(a.getKey), summary: "Show a key, without its secret"},
+		{id: "get-key", route: "GET /admin/keys/{id}", roles: anybody, register: handle(a.getKey), summary: "Show a key, without its secret"},
 		{id: "update-key", route: "PATCH /admin/keys/{id}", roles: admins, errors: changing,
 			register: handle(a.updateKey, bodyOf[KeySettings]), summary: "Change a key's name, rights, limits or expiry by a JSON merge patch"},
 		{id: "rotate-key", route: "POST /admin/keys/{id}/rotate", roles: admins, status: http.StatusCreated, errors: changing,
 			register: handle(a.rotateKey), summary: "Put a new key in a key's place; both work during grace_s"},
-		{id: "revoke-key", route: "POST /admin/keys/{id}/revoke", roles: admins, errors: changing,
-			register: handle(a.revokeKey), summary: "End a key at once and for good"},
-		{id: "list-admins", route: "GET /admin/admins", roles: admins,
-			register: handle(a.listAdmins), summary: "List who may use this API"},
+		{id: "revoke-key", route: "POST /admin/keys/{id}/revoke", roles: admins, errors: changing, register: handle(a.revokeKey), summary: "End a key at once and for good"},
+		{id: "list-admins", route: "GET /admin/admins", roles: admins, register: handle(a.listAdmins), summary: "List who may use this API"},
 		{id: "create-admin", route: "POST /admin/admins", roles: admins, status: http.StatusCreated, errors: creating,
 			register: handle(withDatabase(a, a.createAdmin)), summary: "Make an admin key; the answer holds it, once"},
 		{id: "delete-admin", route: "DELETE /admin/admins/{id}", roles: admins, errors: []int{http.StatusConflict, http.StatusServiceUnavailable},
@@ -80,12 +74,9 @@ func (a *Plane) table() []operation {
 			register: handle(withDatabase(a, a.getUsage), exports[usageView](csvType)), summary: "What a tenant has used by UTC day; text/csv by Accept"},
 		{id: "list-workers", route: "GET /admin/workers", roles: anybody,
 			register: handle(a.listWorkers), summary: "List the workers with state, load, times and share, and what their pools have learned"},
-		{id: "get-worker", route: "GET /admin/workers/{name}", roles: anybody,
-			register: handle(a.getWorker), summary: "Show a worker; while it drains, how far it is"},
-		{id: "list-backends", route: "GET /admin/backends", roles: anybody,
-			register: handle(a.listWorkers), summary: "Another name of /admin/workers"},
-		{id: "get-backend", route: "GET /admin/backends/{name}", roles: anybody,
-			register: handle(a.getWorker), summary: "Another name of /admin/workers/{name}"},
+		{id: "get-worker", route: "GET /admin/workers/{name}", roles: anybody, register: handle(a.getWorker), summary: "Show a worker; while it drains, how far it is"},
+		{id: "list-backends", route: "GET /admin/backends", roles: anybody, register: handle(a.listWorkers), summary: "Another name of /admin/workers"},
+		{id: "get-backend", route: "GET /admin/backends/{name}", roles: anybody, register: handle(a.getWorker), summary: "Another name of /admin/workers/{name}"},
 		{id: "weigh-worker", route: "PATCH /admin/workers/{name}", roles: admins, preview: true, errors: []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusServiceUnavailable},
 			register: handle(a.weighWorker), summary: "Give a worker another weight, for ttl_s seconds or until it is reset by null"},
 		{id: "drain-worker", route: "POST /admin/workers/{name}/drain", roles: admins, status: http.StatusAccepted, errors: overriding,
@@ -96,8 +87,7 @@ func (a *Plane) table() []operation {
 			register: handle(a.listOverrides), summary: "List the live changes over the configuration, with who made them and when"},
 		{id: "clear-override", route: "DELETE /admin/overrides/{worker}", roles: admins, errors: overriding,
 			register: handle(a.deleteOverride), summary: "Give a worker back what the configuration says of it"},
-		{id: "list-tiers", route: "GET /admin/tiers", roles: anybody,
-			register: handle(a.listTiers), summary: "List the tiers and pools"},
+		{id: "list-tiers", route: "GET /admin/tiers", roles: anybody, register: handle(a.listTiers), summary: "List the tiers and pools"},
 		{id: "list-queues", route: "GET /admin/queues", roles: anybody,
 			register: handle(a.listQueues), summary: "List the queues: by class how many wait, for how long, and what became of those before them"},
 		{id: "get-queue", route: "GET /admin/queues/{tier}", roles: anybody,
@@ -112,16 +102,14 @@ func (a *Plane) table() []operation {
 			register: handle(a.explainRoute), summary: "Say where a request would go now and why, or under a draft configuration, without sending it; or of a past one, by its id. The body may have 1 MiB: explain a longer request by its id"},
 		{id: "replay-route", route: "POST /admin/route/replay", roles: anybody, errors: deciding,
 			register: handle(a.replayRoute), summary: "Decide the last requests again under a draft configuration: who changes tier or worker, and estimates of hit rate, regret and cost; without a draft, whether the configuration in force explains them"},
-		{id: "get-config", route: "GET /admin/config", roles: anybody,
-			register: handle(a.getConfig), summary: "Show the configuration in force, without secrets"},
+		{id: "get-config", route: "GET /admin/config", roles: anybody, register: handle(a.getConfig), summary: "Show the configuration in force, without secrets"},
 		{id: "validate-config", route: "POST /admin/config/validate", roles: anybody, errors: deciding,
 			register: handle(a.validateConfig), summary: "Check the file on disk, or as admin a text that is sent"},
 		{id: "reload", route: "POST /admin/reload", roles: admins, preview: true, errors: reloading,
 			register: handle(a.reloadConfig), summary: "Read the configuration again: all of it takes effect or nothing"},
 		{id: "get-status", route: "GET /admin/status", roles: anybody,
 			register: handle(a.getStatus), summary: "Show version, uptime, and how database, Redis and ledger are"},
-		{id: "get-openapi", route: "GET /admin/openapi.json", roles: anybody,
-			register: handle(a.document), summary: "This API as an OpenAPI document"},
+		{id: "get-openapi", route: "GET /admin/openapi.json", roles: anybody, register: handle(a.document), summary: "This API as an OpenAPI document"},
 	}
 }
 
@@ -134,7 +122,6 @@ func (op *operation) action() string {
 	return noun + "." + verb
 }
 
-// describe returns the operation as huma takes it.
 func (op operation) describe() huma.Operation {
 	method, path, _ := strings.Cut(op.route, " ")
 	o := huma.Operation{OperationID: op.id, Method: method, Path: path, Summary: op.summary,
@@ -165,10 +152,8 @@ func (op operation) describe() huma.Operation {
 	return o
 }
 
-// handler answers the requests of an operation.
 type handler[I, O any] func(context.Context, *I) (*O, error)
 
-// addition adds to the description of an operation.
 type addition func(huma.Registry, *huma.Operation)
 
 // handle returns how the operation of a handler is registered.

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,7 +18,6 @@ type drainBegun struct {
 	inflight int
 }
 
-// drainState is how far a draining worker is.
 type drainState struct {
 	Since           time.Time  `json:"since"`
 	Inflight        int        `json:"inflight" doc:"Requests under way by this gateway."`
@@ -26,13 +26,11 @@ type drainState struct {
 	Overdue         bool       `json:"overdue" doc:"The deadline has passed and requests are under way still."`
 }
 
-// workerChange is another weight for a worker.
 type workerChange struct {
 	Weight *int  `json:"weight" nullable:"true" minimum:"0" maximum:"100" doc:"0: no new requests; null: the configuration's."`
 	TTL    int64 `json:"ttl_s,omitempty" minimum:"1" maximum:"2592000" doc:"Seconds after which it is over by itself; absent: until it is reset."`
 }
 
-// workerAnswer is a worker after a change, or as it would be.
 type workerAnswer struct {
 	DryRun   bool               `json:"dry_run"`
 	Worker   workerState        `json:"worker"`
@@ -114,22 +112,14 @@ func (c workerChange) over(o store.Override) (store.Override, error) {
 	return o, nil
 }
 
-// previewWeight answers with the shares that a change would make.
 func (a *Plane) previewWeight(p *control.Pool, w workerState, ifMatch string, c workerChange) (*tagged[workerAnswer], error) {
-	match, err := tagOf(ifMatch)
-	if err != nil {
-		return nil, err
-	}
 	was := store.Override{Worker: w.Name}
 	if w.Weights.Override != nil {
 		was = *w.Weights.Override
 	}
-	if !match.is(was.Number()) {
-		return nil, a.failed("previewing a worker's weight", store.ErrConflict)
-	}
-	o, err := c.over(was)
+	o, err := matching(ifMatch, c.over)(was)
 	if err != nil {
-		return nil, err
+		return nil, a.failed("previewing a worker's weight", err)
 	}
 	weight := w.Weights.File
 	if o.Drain {
@@ -142,22 +132,33 @@ func (a *Plane) previewWeight(p *control.Pool, w workerState, ifMatch string, c 
 	return &tagged[workerAnswer]{ETag: etag(was.Number()), Body: answer}, nil
 }
 
-// changeOverride changes what is in force of a worker by f, unless it is another than
-// If-Match asks for: then it fails with store.ErrConflict.
-func (a *Plane) changeOverride(ctx context.Context, worker, ifMatch string, f func(store.Override) (store.Override, error)) (store.Override, error) {
-	match, err := tagOf(ifMatch)
-	if err != nil {
-		return store.Override{}, err
-	}
-	actor, from := actorOf(ctx), int64(0)
-	o, err := a.control.EditOverride(ctx, actor, worker, func(o store.Override) (store.Override, error) {
-		if from = o.Number(); !match.is(from) {
-			return o, store.ErrConflict
+// edit changes an override.
+type edit func(store.Override) (store.Override, error)
+
+// matching returns f for an override at the version that If-Match asks for. For another one
+// it fails with store.ErrConflict.
+func matching(ifMatch string, f edit) edit {
+	return func(o store.Override) (store.Override, error) {
+		match, err := tagOf(ifMatch)
+		if err == nil && !match.is(o.Number()) {
+			err = store.ErrConflict
 		}
+		if err != nil {
+			return o, err
+		}
+		return f(o)
+	}
+}
+
+// changeOverride changes what is in force of a worker by f, at the version that If-Match asks for.
+func (a *Plane) changeOverride(ctx context.Context, worker, ifMatch string, f edit) (store.Override, error) {
+	actor, from := actorOf(ctx), int64(0)
+	o, err := a.control.EditOverride(ctx, actor, worker, matching(ifMatch, func(o store.Override) (store.Override, error) {
+		from = o.Number()
 		o, err := f(o)
 		o.By = actor.Name
 		return o, err
-	})
+	}))
 	if err == nil && o.Number() != from {
 		a.log.Info("a worker was changed live", "worker", worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP, "request_id", actor.RequestID)
 	}
@@ -252,4 +253,46 @@ func (a *Plane) deleteOverride(ctx context.Context, in *struct {
 	}
 	a.drains.Delete(in.Worker)
 	return nil, nil
+}
+
+// fileWeights are the workers' weights without overrides.
+func (a *Plane) fileWeights() map[string]int {
+	weights := map[string]int{}
+	for _, spec := range a.control.Snapshot().Base.Specs() {
+		weights[spec.Name] = *spec.Weight
+	}
+	return weights
+}
+
+// expectedShares returns the share of its pool's requests that each worker gets by weight.
+// Only the lowest group that has a worker in rotation gets any. Weights replace those in force.
+func expectedShares(ws []control.LiveWorker, weights map[string]int) map[string]float64 {
+	shares, sum, group := map[string]float64{}, 0, math.MaxInt
+	weight := func(w *control.LiveWorker) int {
+		v := w.WorkerView
+		if replaced, ok := weights[v.ID]; ok {
+			v.Weight = replaced
+		}
+		if !v.InRotation() {
+			return 0
+		}
+		return v.Weight
+	}
+	for i := range ws {
+		if weight(&ws[i]) > 0 {
+			group = min(group, ws[i].Group)
+		}
+	}
+	for i := range ws {
+		v := &ws[i]
+		shares[v.ID] = 0
+		if v.Group == group {
+			shares[v.ID] = float64(weight(v))
+			sum += weight(v)
+		}
+	}
+	for id := range shares {
+		shares[id] /= float64(max(sum, 1))
+	}
+	return shares
 }

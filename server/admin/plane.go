@@ -11,15 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gin-gonic/gin"
+
 	"tierway/decisions"
 	"tierway/server/control"
 	"tierway/telemetry"
-
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/gin-gonic/gin"
 )
 
-// Options is what a Plane is made from.
 type Options struct {
 	Control   *control.Control
 	Decisions *decisions.Log
@@ -38,7 +37,6 @@ type Options struct {
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
-// Plane is the admin API.
 type Plane struct {
 	options    Options
 	control    *control.Control
@@ -92,13 +90,10 @@ func New(o Options) *Plane {
 // parameters and answers.
 func (a *Plane) Operations() []huma.Operation { return a.operations }
 
-// OpenAPI returns the document of the API.
 func (a *Plane) OpenAPI() *huma.OpenAPI { return a.api.OpenAPI() }
 
-// Handler returns the handler of the plane's address.
 func (a *Plane) Handler() http.Handler { return a.engine }
 
-// Streams returns how many operators follow decisions.
 func (a *Plane) Streams() int { return int(a.streams.Load()) }
 
 // Problem answers with an error of RFC 9457.

@@ -108,7 +108,6 @@ func estimate(d time.Duration, waits bool) *float64 {
 	return new(millis(d))
 }
 
-// queueState returns what is known of the pool's queue.
 func queueState(p *control.Pool, now time.Time) QueueState {
 	v := p.WaitQueue.View(now)
 	_, sure := p.Routing.Throughput(now)
@@ -125,7 +124,6 @@ func queueState(p *control.Pool, now time.Time) QueueState {
 	return st
 }
 
-// classStateOf returns one class as the answer shows it.
 func classStateOf(c *queue.ClassView, maxWait time.Duration) classState {
 	st := classState{Depth: c.Depth, Oldest: millis(c.Oldest), MaxWait: millis(maxWait), Tokens: c.Tokens, Drain: estimate(c.Drain, c.Depth > 0),
 		Entered: c.Entered, Granted: c.Granted, Promoted: c.Promoted, Left: c.Left, PutOut: c.PutOut, Shed: map[string]int64{}}
@@ -135,5 +133,4 @@ func classStateOf(c *queue.ClassView, maxWait time.Duration) classState {
 	return st
 }
 
-// millis is a time in milliseconds.
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -7,12 +7,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"tierway/config"
 	"tierway/decisions"
 	"tierway/replay"
 )
 
-// ReplayOrder asks for a replay.
 type ReplayOrder struct {
 	Last   int           `json:"last,omitempty" minimum:"1" maximum:"100000" doc:"The newest so many records, of those that match; absent: 1,000."`
 	Filter *ReplayFilter `json:"filter,omitempty" doc:"As the query of /admin/decisions."`
@@ -32,8 +30,7 @@ func (ReplayFilter) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schem
 
 type replayAnswer struct {
 	replay.Report
-	Changes  []config.Change `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
-	Warnings []ProblemView   `json:"warnings,omitempty" doc:"Of the draft."`
+	DraftReview
 }
 
 const (
@@ -59,8 +56,7 @@ func (a *Plane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder })
 		return nil, huma.Error409Conflict("Another replay is running. Try again when it is done, which takes seconds.")
 	}
 	defer a.replaying.Unlock()
-	var told RouteExplanation
-	under, err := a.draft(o.Draft, &told)
+	under, review, err := a.draft(o.Draft)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +72,7 @@ func (a *Plane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder })
 	if err != nil {
 		return nil, err
 	}
-	return &reply[replayAnswer]{Body: replayAnswer{Report: *report, Changes: told.Changes, Warnings: told.Warnings}}, nil
+	return &reply[replayAnswer]{Body: replayAnswer{Report: *report, DraftReview: review}}, nil
 }
 
 // replay decides records again until it is done or ctx's end is near.

@@ -69,7 +69,6 @@ func showTenant(t tenants.Tenant, keys int) tenantView {
 	return tenantView{Tenant: t, Keys: keys}
 }
 
-// countKeys returns how many keys each tenant has in force.
 func countKeys(ks []tenants.Key, now time.Time) map[string]int {
 	n := map[string]int{}
 	for i := range ks {
@@ -137,17 +136,15 @@ func (a *Plane) updateTenant(ctx context.Context, in *struct {
 	Precondition
 	Body json.RawMessage
 }) (*tagged[tenantAnswer], error) {
-	var made tenants.Tenant
-	err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) error {
+	made, err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) (tenants.Tenant, error) {
 		changed, err := merged(t, in.Body)
 		if err == nil {
 			err = checkRights(changed.Rights, in.Body)
 		}
 		if err != nil {
-			return err
+			return t, err
 		}
-		made, err = a.control.Stores.SQL.UpdateTenant(ctx, actorOf(ctx), changed, t.Version)
-		return err
+		return a.control.Stores.SQL.UpdateTenant(ctx, actorOf(ctx), changed, t.Version)
 	})
 	if err != nil {
 		return nil, a.failed("changing a tenant", err)
@@ -162,11 +159,11 @@ func (a *Plane) deleteTenant(ctx context.Context, in *struct {
 	Confirm string `query:"confirm" doc:"The tenant's name once more."`
 	Precondition
 }) (*struct{}, error) {
-	err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) error {
+	_, err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) (tenants.Tenant, error) {
 		if in.Confirm != t.Name {
-			return invalid("query.confirm", "repeat the tenant's name: ?confirm="+t.Name+" deletes it with all its keys", in.Confirm)
+			return t, invalid("query.confirm", "repeat the tenant's name: ?confirm="+t.Name+" deletes it with all its keys", in.Confirm)
 		}
-		return a.control.Stores.SQL.DeleteTenant(ctx, actorOf(ctx), t.Name, t.Version)
+		return t, a.control.Stores.SQL.DeleteTenant(ctx, actorOf(ctx), t.Name, t.Version)
 	})
 	if err != nil {
 		return nil, a.failed("deleting a tenant", err)

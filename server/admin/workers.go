@@ -5,41 +5,26 @@ import (
 	"slices"
 	"time"
 
+	"tierway/openai"
 	"tierway/routing"
 	"tierway/server/control"
 	"tierway/store"
+	"tierway/tenants"
 )
 
-// workerState is one worker as GET /admin/workers shows it: views of a control.LiveWorker.
-// The document lists embedded fields after all others, so that every field is in a group.
+// workerState is one worker as GET /admin/workers shows it.
 type workerState struct {
-	WorkerOrigin
-	WorkerHealth
-	WorkerLoad
-	EngineLoad
-	WorkerOverlay
-	WorkerHistory
-	WorkerEstimates
-}
-
-// WorkerOrigin is the configuration of a worker.
-type WorkerOrigin struct {
 	Name   string   `json:"name"`
 	Pool   string   `json:"pool"`
 	Tier   bool     `json:"tier" doc:"Its pool is one of the tiers."`
 	Model  string   `json:"model" doc:"What its pool serves; empty: what clients ask for."`
 	Models []string `json:"models" nullable:"false" doc:"What it is told to have besides, then what its engine lists."`
-}
 
-// WorkerHealth is whether a worker takes requests.
-type WorkerHealth struct {
 	State     string `json:"state" enum:"up,down,asleep,paused,cooling,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. breaker.cause says why open is."`
 	Since     string `json:"since,omitempty" doc:"It is up or down since then."`
 	LastError string `json:"last_error,omitempty"`
-}
 
-// WorkerLoad is the load of a worker as this gateway counts it, and its bounds.
-type WorkerLoad struct {
+	// As this gateway counts it.
 	Weight        int     `json:"weight" doc:"In force."`
 	Share         float64 `json:"share" doc:"Of its usual load, below 1 while it starts slowly."`
 	Inflight      int     `json:"inflight"`
@@ -50,34 +35,23 @@ type WorkerLoad struct {
 	MaxTokens     int64   `json:"max_tokens_inflight" doc:"As configured; 0: no bound."`
 	PendingTokens int64   `json:"pending_tokens"`
 	OutputTokens  int64   `json:"output_tokens"`
-}
 
-// EngineLoad is the load of a worker's engine by its own metrics.
-type EngineLoad struct {
+	// By the engine's own metrics.
 	Waiting   int     `json:"engine_waiting"`
 	Running   int     `json:"engine_running"`
 	KVUsage   float64 `json:"kv_usage"`
 	Saturated bool    `json:"saturated" doc:"By its engine's own metrics: it gets no more requests now."`
 	Stale     bool    `json:"metrics_stale" doc:"Its engine's own metrics are too old to count."`
-}
 
-// WorkerOverlay is the live changes of a worker over the configuration.
-type WorkerOverlay struct {
 	Weights workerWeights `json:"weights"`
 	Drain   *drainState   `json:"drain,omitempty"`
-}
 
-// WorkerHistory is the requests of a worker.
-type WorkerHistory struct {
 	Totals       workerTotals `json:"totals"`
 	Latency      timesState   `json:"latency" doc:"Of whole requests, of the last 5 to 10 minutes."`
 	TTFT         timesState   `json:"ttft" doc:"To the first event, of the last 5 to 10 minutes."`
 	LastSelected *time.Time   `json:"last_selected,omitempty"`
 	Distribution distribution `json:"distribution" doc:"Its share of its pool's requests."`
-}
 
-// WorkerEstimates is what breaker and pool have learned of a worker.
-type WorkerEstimates struct {
 	Breaker breakerState            `json:"breaker"`
 	Learned routing.WorkerEstimates `json:"learned"`
 }
@@ -100,27 +74,23 @@ type workerWeights struct {
 	Version   int64           `json:"version" doc:"Of the override, for If-Match as \"v…\"; 0: there is none."`
 }
 
-// workerTotals is what a worker has done for this gateway since it started.
 type workerTotals struct {
 	Requests requestTotals `json:"requests"`
 	Tokens   tokenTotals   `json:"tokens"`
 }
 
-// requestTotals are attempts by how they ended.
 type requestTotals struct {
 	OK       int64 `json:"ok"`
 	Excluded int64 `json:"excluded" doc:"They say nothing of the worker: the client left, or its request was at fault."`
 	Error    int64 `json:"error"`
 }
 
-// tokenTotals are tokens as the engine reported them.
 type tokenTotals struct {
 	Prompt int64 `json:"prompt"`
 	Cached int64 `json:"cached" doc:"Part of prompt."`
 	Output int64 `json:"output"`
 }
 
-// timesState sums up times.
 type timesState struct {
 	Count int64   `json:"count"`
 	Mean  float64 `json:"mean_ms"`
@@ -164,7 +134,6 @@ func (a *Plane) listWorkers(context.Context, *struct{}) (*reply[workersView], er
 	return &reply[workersView]{Body: out}, nil
 }
 
-// workerNamed returns the worker of that name with its pool.
 func (a *Plane) workerNamed(name string) (*control.Pool, workerState, error) {
 	for _, p := range a.control.Snapshot().Pools {
 		states, _ := a.poolWorkers(p, time.Now())
@@ -183,7 +152,6 @@ func (a *Plane) getWorker(_ context.Context, in *WorkerPath) (*tagged[workerStat
 	return &tagged[workerState]{ETag: etag(w.Weights.Version), Body: w}, nil
 }
 
-// poolWorkers returns what is known of a pool and of each of its workers.
 func (a *Plane) poolWorkers(p *control.Pool, now time.Time) ([]workerState, poolState) {
 	learned, ws := p.Routing.Estimates(), p.LiveWorkers(now)
 	byID := map[string]routing.WorkerEstimates{}
@@ -195,9 +163,8 @@ func (a *Plane) poolWorkers(p *control.Pool, now time.Time) ([]workerState, pool
 	states := make([]workerState, len(ws))
 	var recent int64
 	for i, v := range ws {
-		st := workerStateOf(p, &v, byID[v.ID])
 		stats := v.Stats.View(now)
-		st.WorkerHistory = historyOf(stats)
+		st := workerStateOf(p, &v, stats, byID[v.ID])
 		st.Distribution = distribution{Now: float64(stats.Recent), Expected: shares[v.ID]}
 		recent += stats.Recent
 		st.Weights = workerWeights{Effective: v.Weight, File: file[v.ID], Override: control.OverrideOf(overrides, v.ID)}
@@ -217,15 +184,8 @@ func (a *Plane) poolWorkers(p *control.Pool, now time.Time) ([]workerState, pool
 	return states, st
 }
 
-// historyOf returns the requests of a worker as the API shows them, but for its share.
-func historyOf(v control.StatsView) WorkerHistory {
-	times := func(t control.TimesView) timesState {
-		return timesState{Count: t.Count, Mean: millis(t.Mean), P95: millis(t.P95), P99: millis(t.P99)}
-	}
-	return WorkerHistory{
-		Totals: workerTotals{Requests: requestTotals{OK: v.OK, Excluded: v.Excluded, Error: v.Failed},
-			Tokens: tokenTotals{Prompt: v.Prompt, Cached: v.Cached, Output: v.Output}},
-		Latency: times(v.Total), TTFT: times(v.TTFT), LastSelected: optional(v.LastSelected)}
+func timesOf(t control.TimesView) timesState {
+	return timesState{Count: t.Count, Mean: millis(t.Mean), P95: millis(t.P95), P99: millis(t.P99)}
 }
 
 // modelsOf returns the models that a worker is told to have, then those that its
@@ -240,28 +200,52 @@ func modelsOf(told, listed []string) []string {
 	return all
 }
 
-// workerStateOf returns a worker as the API shows it, without overlay and history.
-func workerStateOf(p *control.Pool, w *control.LiveWorker, learned routing.WorkerEstimates) workerState {
+// workerStateOf returns a worker as the API shows it, without what depends on others.
+func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsView, learned routing.WorkerEstimates) workerState {
 	seen, b := &w.Health, &w.Breaker
 	return workerState{
-		WorkerOrigin: WorkerOrigin{Name: w.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model,
-			Models: modelsOf(w.Worker.Spec().Models, seen.Models)},
-		WorkerHealth: WorkerHealth{State: w.State(), Since: seconds(seen.Since), LastError: seen.LastError},
-		WorkerLoad: WorkerLoad{Weight: w.Weight, Share: w.Share, Inflight: w.Inflight, MaxInflight: w.MaxInflight,
-			Bound: w.Bound, BoundLearned: w.Learned, Tokens: w.TokensInflight, MaxTokens: w.MaxTokensInflight,
-			PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens},
-		EngineLoad: EngineLoad{Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage,
-			Saturated: w.Saturated, Stale: w.Stale},
-		WorkerEstimates: WorkerEstimates{Learned: learned,
-			Breaker: breakerState{State: b.State.String(), Until: seconds(b.Until), Cause: b.Cause, Failures: b.Failures,
-				Requests: b.Requests, ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio, Samples: w.Samples}},
+		Name: w.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: modelsOf(w.Worker.Spec().Models, seen.Models),
+		State: w.State(), Since: seconds(seen.Since), LastError: seen.LastError,
+		Weight: w.Weight, Share: w.Share, Inflight: w.Inflight, MaxInflight: w.MaxInflight, Bound: w.Bound, BoundLearned: w.Learned,
+		Tokens: w.TokensInflight, MaxTokens: w.MaxTokensInflight, PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens,
+		Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage, Saturated: w.Saturated, Stale: w.Stale,
+		Totals: workerTotals{Requests: requestTotals{OK: stats.OK, Excluded: stats.Excluded, Error: stats.Failed},
+			Tokens: tokenTotals{Prompt: stats.Prompt, Cached: stats.Cached, Output: stats.Output}},
+		Latency: timesOf(stats.Total), TTFT: timesOf(stats.TTFT), LastSelected: optional(stats.LastSelected),
+		Breaker: breakerState{State: b.State.String(), Until: seconds(b.Until), Cause: b.Cause, Failures: b.Failures,
+			Requests: b.Requests, ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio, Samples: w.Samples},
+		Learned: learned,
 	}
 }
 
-// seconds is a time to the second; empty for the zero time.
 func seconds(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
 	return t.UTC().Format(time.RFC3339)
+}
+
+type tierState struct {
+	Name    string         `json:"name"`
+	Tier    bool           `json:"tier" doc:"One of the tiers, which are listed in their order; else a pool."`
+	Model   string         `json:"model" doc:"What its workers serve; empty: what clients ask for."`
+	Models  []string       `json:"models" nullable:"false" doc:"Every name that pins it."`
+	Serves  []string       `json:"serves" nullable:"false"`
+	Context int64          `json:"context" doc:"Tokens of prompt and answer that its model takes; 0: not known."`
+	Price   tenants.Price  `json:"price" doc:"Units of money for a million tokens."`
+	Workers map[string]int `json:"workers" doc:"By state."`
+	Queued  int            `json:"queued" doc:"Requests that wait; GET /admin/queues/{tier} lists them."`
+	Learned poolState      `json:"learned"`
+}
+
+func (a *Plane) listTiers(context.Context, *struct{}) (*reply[page[tierState]], error) {
+	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) tierState {
+		states, learned := a.poolWorkers(p, time.Now())
+		t := tierState{Name: p.Name, Tier: p.Tier, Model: p.Model, Models: append([]string{}, p.Models...), Serves: mapped(p.Serves, openai.Dialect.String),
+			Context: p.Context, Price: p.Price, Workers: map[string]int{}, Queued: p.WaitQueue.Waiting(), Learned: learned}
+		for _, w := range states {
+			t.Workers[w.State]++
+		}
+		return t
+	})), nil
 }
