@@ -10,6 +10,8 @@ import (
 
 // wishes are the settings that the dialects share.
 type wishes struct {
+	stream     bool
+	priority   priority
 	n          int
 	maxTokens  int    // 0: as long as the answer is
 	maxField   string // that maxTokens came in
@@ -67,10 +69,9 @@ func (p *plan) promptTokens() int {
 	return n
 }
 
-// planTurns begins the plan of a request that asked for a place in the engine's own
-// line and decides what its conversation is answered.
-func (e *Engine) planTurns(r *request, stream bool, asked priority, turns []turn, w *wishes) (*plan, error) {
-	p, err := e.newPlan(r, stream, asked)
+// planTurns begins the plan of a request and decides what its conversation is answered.
+func (e *Engine) planTurns(r *request, turns []turn, w *wishes) (*plan, error) {
+	p, err := e.newPlan(r, w.stream, w.priority)
 	if err == nil {
 		err = e.add(p, render(w.tools, turns), turns, w)
 	}
@@ -106,13 +107,30 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 }
 
 // compose makes up one answer.
-func compose(seed uint64, script Script, called *tool, w *wishes) (*answer, error) {
-	a := &answer{finish: finishStop, seed: seed, top: w.top}
-	text, err := a.compose(seed, script, called, w)
+func compose(seed uint64, script Script, called *tool, w *wishes) (a *answer, err error) {
+	a = &answer{finish: finishStop, seed: seed, top: w.top, logprobs: w.logprobs}
+	var text string
+	switch {
+	case script.Text != "":
+		text = script.Text
+	case called != nil:
+		a.tool, a.finish, a.logprobs, text = called.name, finishTools, false, "{}"
+		if len(called.params) > 0 {
+			text, err = conform(called.params, seed)
+		}
+	case len(w.schema) > 0:
+		text, err = conform(w.schema, seed)
+	case w.jsonObject:
+		text = `{"answer": "` + prose(seed, 12) + `", "certain": true}`
+	case w.ignoreEOS:
+		text = prose(seed, w.maxTokens)
+	default:
+		tokens := cmp.Or(script.Tokens, 16+int(seed%48)) // short answers: a demo shows many of them
+		text = prose(seed, max(tokens, w.minTokens))
+	}
 	if err != nil {
 		return nil, err
 	}
-	a.logprobs = w.logprobs && a.tool == ""
 	if a.tool == "" && !w.ignoreEOS {
 		for _, stop := range w.stop {
 			if at := strings.Index(text, stop); stop != "" && at >= 0 {
@@ -125,30 +143,4 @@ func compose(seed uint64, script Script, called *tool, w *wishes) (*answer, erro
 		a.pieces, a.finish, a.stopped = a.pieces[:w.maxTokens], finishLength, ""
 	}
 	return a, nil
-}
-
-func (a *answer) compose(seed uint64, script Script, called *tool, w *wishes) (string, error) {
-	switch {
-	case script.Text != "":
-		return script.Text, nil
-	case called != nil:
-		a.tool, a.finish = called.name, finishTools
-		if len(called.params) == 0 {
-			return "{}", nil
-		}
-		return conform(called.params, seed)
-	case len(w.schema) > 0:
-		return conform(w.schema, seed)
-	case w.jsonObject:
-		return `{"answer": "` + prose(seed, 12) + `", "certain": true}`, nil
-	}
-	tokens := 16 + int(seed%48) // short answers: a demo shows many of them
-	if script.Tokens > 0 {
-		tokens = script.Tokens
-	}
-	tokens = max(tokens, w.minTokens)
-	if w.ignoreEOS {
-		tokens = w.maxTokens
-	}
-	return prose(seed, tokens), nil
 }

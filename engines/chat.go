@@ -30,7 +30,7 @@ type sampling struct {
 const maxChoices = 128
 
 func (s *sampling) wishes() (*wishes, error) {
-	w := &wishes{n: 1, minTokens: s.MinTokens, ignoreEOS: s.IgnoreEOS, stop: s.Stop, salt: s.CacheSalt}
+	w := &wishes{stream: s.Stream, priority: s.Priority, n: 1, minTokens: s.MinTokens, ignoreEOS: s.IgnoreEOS, stop: s.Stop, salt: s.CacheSalt}
 	if s.N != nil {
 		if *s.N < 1 || *s.N > maxChoices {
 			return nil, badRequest("n", "n must be 1 to %d, not %d", maxChoices, *s.N)
@@ -161,7 +161,7 @@ func (e *Engine) chat(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	wish.tools, wish.choice = req.Tools, req.ToolChoice
-	p, err := e.planTurns(r, req.Stream, req.Priority, chatTurns(req.Messages), wish)
+	p, err := e.planTurns(r, chatTurns(req.Messages), wish)
 	if err != nil {
 		return err
 	}

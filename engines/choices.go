@@ -3,7 +3,6 @@ package engines
 import (
 	"encoding/json"
 	"net/http"
-	"unicode/utf8"
 )
 
 // chunk is one event of a stream of chat or completions.
@@ -53,13 +52,12 @@ type choices struct {
 	withUsage bool // the stream ends with it
 	answers   []*answer
 	calls     []string // ids of tool calls
-	offsets   []int    // of each choice's next token, in characters
 }
 
 // writeChoices answers a request of the chat or completions dialect.
 func (e *Engine) writeChoices(w http.ResponseWriter, r *request, p *plan, s *sampling, chat bool) error {
 	c := &choices{sse: &sse{w: w}, chat: chat, withUsage: s.StreamOptions.IncludeUsage,
-		answers: p.answers, calls: make([]string, len(p.answers)), offsets: make([]int, len(p.answers)),
+		answers: p.answers, calls: make([]string, len(p.answers)),
 		head: chunk{ID: e.newID("cmpl-"), Object: "text_completion", Created: e.c.Clock().Unix(), Model: e.modelName(s.Model)}}
 	if chat {
 		c.head.ID, c.head.Object = "chat"+c.head.ID, "chat.completion"
@@ -88,7 +86,7 @@ func (c *choices) wholeChoice(i int) map[string]any {
 	if !c.chat {
 		body["text"] = a.text()
 		if a.logprobs {
-			body["logprobs"] = a.textLogprobs(0, len(a.pieces), 0)
+			body["logprobs"] = a.textLogprobs(0, len(a.pieces))
 		}
 		return body
 	}
@@ -154,9 +152,8 @@ func (c *choices) token(i, step int, piece string) error {
 	case !c.chat:
 		one.Text = &piece
 		if a.logprobs {
-			one.Logprobs = a.textLogprobs(step, step+1, c.offsets[i])
+			one.Logprobs = a.textLogprobs(step, step+1)
 		}
-		c.offsets[i] += utf8.RuneCountInString(piece)
 	case a.tool != "":
 		one.Delta = map[string]any{"tool_calls": []any{map[string]any{"index": 0, "function": map[string]any{"arguments": piece}}}}
 	default:

@@ -28,7 +28,7 @@ func (e *Engine) completions(w http.ResponseWriter, r *request) error {
 			return err
 		}
 	}
-	p, err := e.newPlan(r, req.Stream, req.Priority)
+	p, err := e.newPlan(r, wish.stream, wish.priority)
 	if err != nil {
 		return err
 	}

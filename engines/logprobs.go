@@ -2,6 +2,7 @@ package engines
 
 import (
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"tierway/routing"
@@ -76,8 +77,9 @@ func (a *answer) allLogprobs() []tokenLogprob {
 }
 
 // textLogprobs is the logprobs member of a choice of the completions dialect, for the
-// tokens from step on, the first of which is at offset characters.
-func (a *answer) textLogprobs(step, end, offset int) map[string]any {
+// tokens from step on.
+func (a *answer) textLogprobs(step, end int) map[string]any {
+	offset := utf8.RuneCountInString(strings.Join(a.pieces[:step], ""))
 	tokens, offsets, own, top := []string{}, []int{}, []float64{}, []map[string]float64{}
 	for ; step < end; step++ {
 		t := a.logprob(step)

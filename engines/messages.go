@@ -50,7 +50,7 @@ func (e *Engine) messages(w http.ResponseWriter, r *request) error {
 	if req.MaxTokens == nil {
 		return badRequest("max_tokens", "max_tokens: field required")
 	}
-	wish := &wishes{stop: req.StopSequences, tools: req.Tools, choice: req.ToolChoice}
+	wish := &wishes{stream: req.Stream, stop: req.StopSequences, tools: req.Tools, choice: req.ToolChoice}
 	if f := cmp.Or(req.OutputConfig.Format, req.OutputFormat); f != nil {
 		if f.Type != "json_schema" {
 			return badRequest("output_config", "output_config.format.type %q is not json_schema", f.Type)
@@ -64,7 +64,7 @@ func (e *Engine) messages(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	wish.maxField = "max_completion_tokens" // vLLM makes a chat request of it and names that request's field
-	p, err := e.planTurns(r, req.Stream, priority{}, req.turns(), wish)
+	p, err := e.planTurns(r, req.turns(), wish)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 )
 
 // turn is one message as the engine renders it, whatever dialect it came in.
@@ -30,21 +29,23 @@ func (c *content) UnmarshalJSON(b []byte) error {
 		c.human = true
 		return json.Unmarshal(b, &c.text)
 	}
-	var parts []part
+	var parts []json.RawMessage
 	if err := json.Unmarshal(b, &parts); err != nil {
 		return err
 	}
-	var text strings.Builder
-	for _, p := range parts {
-		s, human := p.render()
-		text.WriteString(s)
+	for _, raw := range parts {
+		var p part
+		if err := json.Unmarshal(raw, &p); err != nil {
+			return err
+		}
+		s, human := p.render(raw)
+		c.text += s
 		c.human = c.human || human
 		c.result = c.result || p.Type == "tool_result"
 		if p.Type == "tool_use" {
 			c.calls = append(c.calls, p.Name)
 		}
 	}
-	c.text = text.String()
 	return nil
 }
 
@@ -55,19 +56,9 @@ type part struct {
 	Content *content        `json:"content"` // of a tool_result
 	Name    string          `json:"name"`    // of a tool_use
 	Input   json.RawMessage `json:"input"`
-	raw     []byte
 }
 
-func (p *part) UnmarshalJSON(b []byte) error {
-	type plain part
-	if err := json.Unmarshal(b, (*plain)(p)); err != nil {
-		return err
-	}
-	p.raw = bytes.Clone(b)
-	return nil
-}
-
-func (p *part) render() (text string, human bool) {
+func (p *part) render(raw []byte) (text string, human bool) {
 	switch p.Type {
 	case "text", "input_text", "output_text":
 		return p.Text, true
@@ -80,7 +71,7 @@ func (p *part) render() (text string, human bool) {
 		return p.Name + string(p.Input), false
 	}
 	// Images, audio and files cost a fixed number of tokens that depend on what they are.
-	return fmt.Sprintf("<%s %016x>", p.Type, hashIDs(0, appendIDs(nil, string(p.raw)))), false
+	return fmt.Sprintf("<%s %016x>", p.Type, hashIDs(0, appendIDs(nil, string(raw)))), false
 }
 
 // The markers that a chat template puts around messages, as token ids: tokens of

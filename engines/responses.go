@@ -79,7 +79,7 @@ func (e *Engine) responses(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	p, err := e.planTurns(r, req.Stream, req.Priority, turns, wish)
+	p, err := e.planTurns(r, turns, wish)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (e *Engine) responseTurns(req *responseRequest) ([]turn, error) {
 }
 
 func (req *responseRequest) wishes() (*wishes, error) {
-	w := &wishes{tools: req.Tools, choice: req.ToolChoice, salt: req.CacheSalt}
+	w := &wishes{stream: req.Stream, priority: req.Priority, tools: req.Tools, choice: req.ToolChoice, salt: req.CacheSalt}
 	if err := w.limit("max_output_tokens", req.MaxOutputTokens); err != nil {
 		return nil, err
 	}

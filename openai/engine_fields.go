@@ -26,7 +26,7 @@ type engineMember struct {
 // whatever case; "" for none.
 func engineField(name []byte) string {
 	for _, f := range EngineFields {
-		if len(name) == len(f) && string(name) == f {
+		if string(name) == f {
 			return f
 		}
 	}

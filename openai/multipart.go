@@ -14,6 +14,8 @@ const (
 	maxParts       = 1000 // where the form readers of common servers stop as well
 	maxPartHeaders = 8 << 10
 	maxFlagBytes   = 5 // "false"
+
+	boundaryCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'()+_,-./:=? "
 )
 
 // ParseMultipart reads the form of an audio or images request: its parts model
@@ -50,11 +52,8 @@ func formBoundary(contentType string) (string, error) {
 	if boundary == "" || len(boundary) > longest || strings.HasSuffix(boundary, " ") {
 		return "", badForm("the Content-Type's boundary is missing, too long or ends with a space", "send a boundary of 1 to 70 characters")
 	}
-	for i := range len(boundary) {
-		c := boundary[i] | 0x20
-		if (c < 'a' || c > 'z') && (boundary[i] < '0' || boundary[i] > '9') && !strings.ContainsRune(`'()+_,-./:=? `, rune(boundary[i])) {
-			return "", badForm("the Content-Type's boundary has a character that RFC 2046 does not allow", "use letters, digits and dashes")
-		}
+	if strings.Trim(boundary, boundaryCharacters) != "" {
+		return "", badForm("the Content-Type's boundary has a character that RFC 2046 does not allow", "use letters, digits and dashes")
 	}
 	return boundary, nil
 }

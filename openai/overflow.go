@@ -3,6 +3,8 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -74,12 +76,9 @@ func (e EngineError) Overflow(d Dialect) (refusal *Error, ok bool) {
 		return nil, false
 	}
 	refusal = &Error{Code: CodeContextLengthExceeded, Status: e.Status, Param: e.Param, Message: e.Message}
-	limit, _ := nextNumber(behind)
-	most := int64(0)
-	for rest := said; rest != ""; {
-		var n int64
-		n, rest = nextNumber(rest)
-		most = max(most, n)
+	limit, most := int64(0), slices.Max(append(numbers(said), 0))
+	if n := numbers(behind); len(n) > 0 {
+		limit = n[0]
 	}
 	switch {
 	case d == Messages:
@@ -97,18 +96,13 @@ func (e EngineError) Overflow(d Dialect) (refusal *Error, ok bool) {
 	return refusal, true
 }
 
-// nextNumber returns the first whole number in a text, 0 without one, and what follows it.
-func nextNumber(s string) (n int64, rest string) {
-	at := strings.IndexAny(s, "0123456789")
-	if at < 0 {
-		return 0, ""
+// numbers returns the whole numbers in a text.
+func numbers(s string) (all []int64) {
+	for digits := range strings.FieldsFuncSeq(s, func(c rune) bool { return c < '0' || c > '9' }) {
+		n, _ := strconv.ParseInt(digits, 10, 64) // the largest there is for more
+		all = append(all, n)
 	}
-	for rest = s[at:]; rest != "" && '0' <= rest[0] && rest[0] <= '9'; rest = rest[1:] {
-		if n < 1<<53 { // beyond every context; the rest of the digits is no matter
-			n = 10*n + int64(rest[0]-'0')
-		}
-	}
-	return n, rest
+	return all
 }
 
 // Into returns a whole error body of the dialect's form with the error's message and,

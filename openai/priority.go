@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"bytes"
 	"math"
 	"strconv"
+	"unicode/utf8"
 )
 
 // priorityStep is how far apart the classes lie in an engine's priority. Ten
@@ -45,7 +47,10 @@ func priorityOf(raw []byte) (value int64, given bool) {
 	case 'n', '{', '[':
 		return 0, false
 	case '"':
-		if !numeric(raw) {
+		// Some reader may take a string for a number that has a digit, of ASCII or of another
+		// script.
+		digit := func(c rune) bool { return '0' <= c && c <= '9' || c >= utf8.RuneSelf }
+		if !bytes.ContainsFunc(raw, digit) {
 			return 0, false
 		}
 	case 't', 'f':
@@ -58,17 +63,6 @@ func priorityOf(raw []byte) (value int64, given bool) {
 		}
 	}
 	return math.MinInt64, true
-}
-
-// numeric tells whether some reader may take a string for a number: a number
-// has a digit, of ASCII or of another script.
-func numeric(raw []byte) bool {
-	for _, c := range raw {
-		if '0' <= c && c <= '9' || c >= 0x80 {
-			return true
-		}
-	}
-	return false
 }
 
 // addsPriority tells whether the edit gives a priority to a request whose client

@@ -335,18 +335,14 @@ func (r *EventReader) parse(raw []byte) Event {
 // cutLine splits b after its first line end. carriage says that b has a CR,
 // for which each byte must be looked at.
 func cutLine(b []byte, carriage bool) (line, rest []byte) {
-	if !carriage {
-		if i := bytes.IndexByte(b, '\n'); i >= 0 {
-			return b[:i], b[i+1:]
-		}
+	i := bytes.IndexByte(b, '\n')
+	if carriage {
+		i = bytes.IndexAny(b, "\r\n")
+	}
+	if i < 0 {
 		return b, nil
 	}
-	for i, c := range b {
-		if c == '\n' || c == '\r' {
-			return b[:i], b[i+1:]
-		}
-	}
-	return b, nil
+	return b[:i], b[i+1:]
 }
 
 // cutField splits a line into its field's name and value; skipped is where the
