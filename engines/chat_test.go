@@ -147,11 +147,11 @@ func TestToolsAreCalledWhenAskedFor(t *testing.T) {
 	const tools = `"tools":[{"type":"function","function":{"name":"get_time","parameters":{"type":"object"}}},{"type":"function","function":{"name":"send_letter","parameters":{"type":"object","required":["to"],"properties":{"to":{"type":"string"}}}}}]`
 	user := func(s string) string { return `{"role":"user","content":"` + s + `"}` }
 	table := []struct{ messages, choice, called string }{
-		{user("How is the weather?"), `"auto"`, "get_time"},
+		{user("What time is it?"), `"auto"`, "get_time"},
 		{user("Write a LETTER to Ann"), `"auto"`, "send_letter"},
 		{user("Hello"), `"auto"`, ""},
 		{user("Hello"), `"required"`, "get_time"},
-		{user("How is the weather?"), `"none"`, ""},
+		{user("What time is it?"), `"none"`, ""},
 		{user("Hello"), `{"type":"function","function":{"name":"send_letter"}}`, "send_letter"},
 		{user("Letter!") + `,{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"send_letter","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"letter sent"}`, `"auto"`, ""},
 	}

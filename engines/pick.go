@@ -9,7 +9,8 @@ import (
 
 // pickTool decides whether the answer calls a tool, and which; at most one. The choice
 // depends on the conversation alone and lets an agent's loop end: left to itself the
-// engine answers a result with text, and a required call moves on to another tool.
+// engine calls what the question names and answers a result with text; a required call
+// moves on to another tool.
 func pickTool(tools []tool, choice toolChoice, turns []turn) (*tool, error) {
 	offered, err := choice.offered(tools)
 	switch {
@@ -23,8 +24,10 @@ func pickTool(tools []tool, choice toolChoice, turns []turn) (*tool, error) {
 		return offered[0], nil
 	case choice.mode == "required":
 		return requiredTool(offered, turns), nil
+	case answering(turns):
+		return nil, nil
 	}
-	return wantedTool(offered, turns), nil
+	return namedTool(offered, question(turns)), nil
 }
 
 // offered returns the functions that may be called: of a named choice that one alone.
@@ -45,23 +48,6 @@ func (c *toolChoice) offered(tools []tool) ([]*tool, error) {
 		}
 	}
 	return offered, nil
-}
-
-// wantedTool returns the tool that the engine calls by its own choice, nil for none:
-// the last message is a person's, no result has come since the last answer, and the
-// message uses a word of the tool's name, speaks of the weather or asks for a call.
-func wantedTool(offered []*tool, turns []turn) *tool {
-	text := question(turns)
-	if text == "" || answering(turns) {
-		return nil
-	}
-	if t := namedTool(offered, text); t != nil {
-		return t
-	}
-	if strings.Contains(text, "weather") || strings.Contains(text, "call ") || strings.Contains(text, "use the tool") {
-		return offered[0]
-	}
-	return nil
 }
 
 // question is the last message in lower case, where it holds a person's words.
@@ -149,9 +135,6 @@ func finishes(name string) bool {
 // namedTool returns the first tool with a word of its name in the text. The word has
 // to say something: four letters and more, "get" and "the" say nothing.
 func namedTool(offered []*tool, text string) *tool {
-	if text == "" {
-		return nil
-	}
 	said := wordsOf(text, joiners)
 	for _, t := range offered {
 		for _, word := range append(wordsOf(t.name, ""), strings.ToLower(t.name)) {

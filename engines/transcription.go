@@ -23,9 +23,7 @@ type transcription struct {
 	answer       *answer
 	audio, typed int           // tokens of the prompt: of the sound, of the text beside it
 	duration     time.Duration // of the sound
-	translates   bool
-	language     string
-	words        bool // their times were asked for
+	words        bool          // their times were asked for
 	format       string
 }
 
@@ -45,7 +43,7 @@ func (e *Engine) transcribe(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	t := &transcription{sse: &sse{w: w}, format: format, language: r.FormValue("language"), translates: strings.HasSuffix(r.URL.Path, "/translations"),
+	t := &transcription{sse: &sse{w: w}, format: format,
 		duration: time.Duration(float64(file.Size) / soundBytesPerSecond * float64(time.Second)),
 		words:    slices.Contains(r.MultipartForm.Value["timestamp_granularities[]"], "word")}
 	prompt := t.prompt(hashIDs(uint64(file.Size), appendIDs(nil, file.Filename)), r.FormValue("prompt"))
@@ -88,9 +86,9 @@ func (t *transcription) whole(u Tokens) any {
 	case "text":
 		return text + "\n"
 	case "srt":
-		return fmt.Sprintf("1\n%s --> %s\n%s\n\n", stamp(0, ','), stamp(end, ','), text)
+		return fmt.Sprintf("1\n%s --> %s\n%s\n\n", stamp(0, ","), stamp(end, ","), text)
 	case "vtt":
-		return fmt.Sprintf("WEBVTT\n\n%s --> %s\n%s\n\n", stamp(0, '.'), stamp(end, '.'), text)
+		return fmt.Sprintf("WEBVTT\n\n%s --> %s\n%s\n\n", stamp(0, "."), stamp(end, "."), text)
 	}
 	body := map[string]any{"text": text, "usage": t.usage(u)}
 	if t.answer.logprobs {
@@ -100,9 +98,8 @@ func (t *transcription) whole(u Tokens) any {
 }
 
 // stamp writes a time as subtitles do; they differ in what precedes the milliseconds.
-func stamp(d time.Duration, point byte) string {
-	return fmt.Sprintf("%02d:%02d:%02d%c%03d",
-		int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60, point, d.Milliseconds()%1000)
+func stamp(d time.Duration, point string) string {
+	return time.Time{}.Add(d).Format("15:04:05" + point + "000")
 }
 
 // verbose is the whole object with times; its usage is that of models that are billed
@@ -114,12 +111,6 @@ func (t *transcription) verbose() map[string]any {
 			"text": text, "tokens": appendIDs(nil, text),
 			"temperature": 0.0, "avg_logprob": -0.2, "compression_ratio": 1.1, "no_speech_prob": 0.01}},
 		"usage": map[string]any{"type": "duration", "seconds": int(math.Ceil(seconds))}}
-	switch {
-	case t.translates:
-		body["task"] = "translate"
-	case t.language != "":
-		body["language"] = t.language
-	}
 	if t.words {
 		said := strings.Fields(text)
 		words := make([]any, len(said))
