@@ -101,16 +101,11 @@ func (c *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.enter()
 	defer func() { c.leave(r.Context().Err() != nil) }()
 
-	// The whole body is read first: net/http only notices that a client left once
-	// there is nothing more to read from it.
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, engines.MaxBody))
+	r, body, err := readBody(w, r)
 	if err != nil {
 		http.Error(w, "the body could not be read", http.StatusBadRequest)
 		return
 	}
-	r = r.WithContext(r.Context())
-	r.Body = io.NopCloser(bytes.NewReader(body))
-
 	faults := c.take(r, body)
 	late := faults[:0:0]
 	for _, f := range faults {
@@ -127,6 +122,15 @@ func (c *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fw := newFaultWriter(w, r, late)
 	c.inner.ServeHTTP(fw, r)
 	fw.finish()
+}
+
+// readBody returns a request whose whole body has been read, and can be read again:
+// net/http only notices that a client left once there is nothing more to read from it.
+func readBody(w http.ResponseWriter, r *http.Request) (*http.Request, []byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, engines.MaxBody))
+	r = r.WithContext(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return r, body, err
 }
 
 func (c *Handler) enter() {

@@ -1,13 +1,9 @@
 package chaos
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 	"slices"
 	"sync"
-
-	"tierway/engines"
 )
 
 // Recorder keeps the requests that its handler gets.
@@ -35,7 +31,7 @@ func Record(inner http.Handler) *Recorder { return &Recorder{inner: inner} }
 
 // ServeHTTP reads the whole request, records it and passes it on.
 func (rec *Recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, engines.MaxBody))
+	r, body, err := readBody(w, r)
 	rec.mu.Lock()
 	if len(rec.requests) == maxRecorded {
 		rec.requests = slices.Delete(rec.requests, 0, 1)
@@ -47,8 +43,6 @@ func (rec *Recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the body could not be read", http.StatusBadRequest)
 		return
 	}
-	r = r.WithContext(r.Context())
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	rec.inner.ServeHTTP(w, r)
 }
 
