@@ -41,7 +41,7 @@ type Config struct {
 
 	Clock  func() time.Time                      // nil means time.Now
 	Script func(path string, body []byte) Script // nil means that the engine makes up its answers
-	Ended  func(r *http.Request, a Account)      // called when a request has ended, of several at once; nil: not
+	Ended  func(r *http.Request, a Account)      // called when a request has ended, by its goroutine; nil: not
 }
 
 // Script overrules what an engine would say to one request. The zero value
