@@ -26,10 +26,15 @@ func auditColumns(e *AuditEntry) []column {
 	}
 }
 
+// entry begins an entry of the audit log.
+func (a Actor) entry(now time.Time, action, target string) AuditEntry {
+	return AuditEntry{At: now, Actor: a.Name, Role: a.Role, Via: a.Via, IP: a.IP, RequestID: a.RequestID, Action: action, Target: target}
+}
+
 // entry returns the change as the audit log tells it.
 func (e edit) entry(a Actor, now time.Time) (AuditEntry, error) {
-	entry := AuditEntry{At: now, Actor: a.Name, Role: a.Role, Via: a.Via, IP: a.IP, RequestID: a.RequestID,
-		Action: e.action, Target: e.target, Outcome: "ok"}
+	entry := a.entry(now, e.action, e.target)
+	entry.Outcome = "ok"
 	for _, side := range []struct {
 		from any
 		to   *string
@@ -80,8 +85,9 @@ func (s *SQL) AppendAudit(ctx context.Context, a Actor, action, target, before, 
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
 	err := s.transact(ctx, func(tx *sql.Tx) error {
-		return appendAudit(ctx, tx, AuditEntry{At: stamp(time.Now()), Actor: a.Name, Role: a.Role, Via: a.Via, IP: a.IP, RequestID: a.RequestID,
-			Action: action, Target: target, Before: before, After: after, Outcome: outcome})
+		e := a.entry(stamp(time.Now()), action, target)
+		e.Before, e.After, e.Outcome = before, after, outcome
+		return appendAudit(ctx, tx, e)
 	})
 	return s.fail(ctx, fmt.Sprintf("noting %q in the audit log", action), err)
 }

@@ -21,7 +21,7 @@ func mutations(t *testing.T, s *store.SQL) map[string]func() error {
 	_, made := mint(t, "acme")
 	_, next := mint(t, "acme")
 	must(s.CreateAdmin(ctx, actor, store.Admin{ID: "1", Name: "eve", Role: store.RoleViewer, Digest: tenants.Digest("1")}))(t)
-	if err := s.SetOverride(ctx, actor, store.Override{Worker: "w9"}); err != nil {
+	if err := s.SetOverride(ctx, actor, store.Override{Worker: "w9", Drain: true}); err != nil {
 		t.Fatal(err)
 	}
 	return map[string]func() error{

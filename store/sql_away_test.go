@@ -55,7 +55,7 @@ func TestABusySQLiteFileIsAnOutageAndARefusalIsNone(t *testing.T) {
 	ctx, done := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer done()
 	began := time.Now()
-	if err := s.SetOverride(ctx, actor, store.Override{Worker: "w"}); !store.Unreachable(err) || time.Since(began) > time.Second {
+	if err := s.SetOverride(ctx, actor, store.Override{Worker: "w", Drain: true}); !store.Unreachable(err) || time.Since(began) > time.Second {
 		t.Errorf("while another writes, after %v: %v", time.Since(began), err)
 	}
 	if got := contents(t, s).Overrides; len(got) > 0 { // and readers do not wait
@@ -67,7 +67,7 @@ func TestABusySQLiteFileIsAnOutageAndARefusalIsNone(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "DROP TABLE overrides"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetOverride(t.Context(), actor, store.Override{Worker: "w"}); err == nil || store.Unreachable(err) {
+	if err := s.SetOverride(t.Context(), actor, store.Override{Worker: "w", Drain: true}); err == nil || store.Unreachable(err) {
 		t.Errorf("without its table: %v", err)
 	}
 }
@@ -82,7 +82,7 @@ func TestADatabaseThatIsAwayAtFirstIsUsedOnceItIsBack(t *testing.T) {
 		"ping":     func() error { return s.Ping(t.Context()) },
 		"contents": func() error { _, err := s.Contents(t.Context()); return err },
 		"migrate":  func() error { _, err := s.Migrate(t.Context()); return err },
-		"a change": func() error { return s.SetOverride(t.Context(), actor, store.Override{Worker: "w"}) },
+		"a change": func() error { return s.SetOverride(t.Context(), actor, store.Override{Worker: "w", Drain: true}) },
 		"rows":     func() error { _, err := s.WriteRows(t.Context(), []store.Row{{ID: "1"}}); return err },
 	} {
 		if err := call(); !store.Unreachable(err) {

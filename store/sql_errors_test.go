@@ -24,7 +24,7 @@ func TestAFileThatTakesNoWritesIsToldFromARefusal(t *testing.T) {
 		}
 		actor := Actor{Name: "ops", Via: "test"}
 		for i := range 200 { // a page has room for some
-			if err = s.SetOverride(t.Context(), actor, Override{Worker: fmt.Sprintf("w%d", i)}); err != nil {
+			if err = s.SetOverride(t.Context(), actor, Override{Worker: fmt.Sprintf("w%d", i), Drain: true}); err != nil {
 				break
 			}
 		}

@@ -302,8 +302,8 @@ func TestOneOfManyBecomesTheFirstAdmin(t *testing.T) {
 
 func TestAnOverrideReplacesTheOneBefore(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
-		ctx, forty, zero := t.Context(), 40, 0
-		for _, o := range []store.Override{{Worker: "w1", Drain: true}, {Worker: "w1", Weight: &forty, Until: noon, By: "cron"}, {Worker: "w0", Weight: &zero}} {
+		ctx, forty, zero, until := t.Context(), 40, 0, noon.AddDate(100, 0, 0)
+		for _, o := range []store.Override{{Worker: "w1", Drain: true}, {Worker: "w1", Weight: &forty, Until: until, By: "cron"}, {Worker: "w0", Weight: &zero}} {
 			if err := s.SetOverride(ctx, actor, o); err != nil {
 				t.Fatal(err)
 			}
@@ -312,7 +312,7 @@ func TestAnOverrideReplacesTheOneBefore(t *testing.T) {
 		if len(got) != 2 || got[0].At.IsZero() {
 			t.Fatalf("the overrides are %+v", got)
 		}
-		same(t, "the overrides", got, []store.Override{{Worker: "w0", Weight: &zero, By: "ops", At: got[0].At}, {Worker: "w1", Weight: &forty, By: "cron", At: got[1].At, Until: noon}})
+		same(t, "the overrides", got, []store.Override{{Worker: "w0", Weight: &zero, By: "ops", At: got[0].At}, {Worker: "w1", Weight: &forty, By: "cron", At: got[1].At, Until: until}})
 		if err := s.ClearOverride(ctx, actor, "w1"); err != nil {
 			t.Error(err)
 		}

@@ -25,7 +25,7 @@ func TestAFileThatWasMovedTakesNoWrites(t *testing.T) {
 		_, contents := s.Contents(t.Context())
 		_, revision := s.Revision(t.Context())
 		_, rows := s.WriteRows(t.Context(), []Row{{ID: "r", Tenant: "acme"}})
-		return map[string]error{"a change": s.SetOverride(t.Context(), actor, Override{Worker: "w"}),
+		return map[string]error{"a change": s.SetOverride(t.Context(), actor, Override{Worker: "w", Drain: true}),
 			"contents": contents, "revision": revision, "rows": rows}
 	}
 	check := func(state string, refused bool) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -21,15 +22,6 @@ func weightColumn(name string, v **int) column {
 		return column{name, nil, v}
 	}
 	return column{name, int64(**v), v}
-}
-
-// overrideOf returns what is in force of a worker; nil: nothing.
-func overrideOf(ctx context.Context, tx *sql.Tx, worker string) (*Override, error) {
-	o, err := single(collect(ctx, tx, overrideColumns, "FROM overrides WHERE worker = $1", clean(worker)))
-	if errors.Is(err, ErrNotFound) {
-		return nil, nil
-	}
-	return &o, err
 }
 
 // InForce reports whether the override lies over the configuration at a time.
@@ -84,42 +76,31 @@ func (o Override) Edited(now time.Time, f func(Override) (Override, error)) (aft
 // where f leaves it empty.
 func (s *SQL) EditOverride(ctx context.Context, a Actor, worker string, f func(Override) (Override, error)) (after Override, err error) {
 	err = s.change(ctx, a, fmt.Sprintf("overriding worker %q", worker), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
-		before, err := overrideOf(ctx, tx, worker)
+		before, err := single(collect(ctx, tx, overrideColumns, "FROM overrides WHERE worker = $1", clean(worker)))
+		if errors.Is(err, ErrNotFound) {
+			before, err = Override{Worker: worker}, nil
+		}
 		if err != nil {
 			return edit{}, err
 		}
-		o := Override{Worker: worker}
-		if before != nil {
-			o = *before
-		}
 		changed := false
-		after, changed, err = o.Edited(now, f)
-		switch {
-		case err != nil || !changed:
+		if after, changed, err = before.Edited(now, f); err != nil || !changed {
 			return edit{}, err
-		case !after.Says():
-			return clearOverride(ctx, tx, *before)
 		}
-		if after.By == "" {
-			after.By = a.Name
+		e := edit{action: "worker.override", target: worker}
+		if before.Says() {
+			e.before = before
 		}
-		return putOverride(ctx, tx, before, &after)
+		if _, err := tx.ExecContext(ctx, "DELETE FROM overrides WHERE worker = $1", clean(worker)); err != nil {
+			return edit{}, err
+		}
+		if !after.Says() {
+			e.action = "worker.override.clear"
+			return e, nil
+		}
+		after.By = cmp.Or(after.By, a.Name)
+		e.after = after
+		return e, insert(ctx, tx, "overrides", overrideColumns(&after))
 	})
 	return after, err
-}
-
-// putOverride writes an override in the place of the one before, if any.
-func putOverride(ctx context.Context, tx *sql.Tx, before, o *Override) (edit, error) {
-	e := edit{action: "worker.override", target: o.Worker, after: *o}
-	if before == nil {
-		return e, insert(ctx, tx, "overrides", overrideColumns(o))
-	}
-	e.before = *before
-	return e, update(ctx, tx, "overrides", overrideColumns(o), "worker", clean(o.Worker))
-}
-
-// clearOverride gives a worker back to what config.yaml says.
-func clearOverride(ctx context.Context, tx *sql.Tx, before Override) (edit, error) {
-	_, err := tx.ExecContext(ctx, "DELETE FROM overrides WHERE worker = $1", clean(before.Worker))
-	return edit{action: "worker.override.clear", target: before.Worker, before: before}, err
 }

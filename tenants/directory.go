@@ -31,10 +31,10 @@ type KeyConfig struct {
 	FailClosed      bool     `yaml:"fail_closed" doc:"Refuse its requests while Redis is away, instead of limiting by what this gateway alone knows."`
 }
 
-// FromConfig checks the keys of config.yaml and returns them with their tenants.
-// The error joins all that is wrong, each part beginning with the key in
-// config.yaml that it is about; it never repeats a digest, in whose place a key
-// may stand by mistake.
+// FromConfig checks the keys of config.yaml and returns them with their tenants. It leaves
+// to config what the tags of KeyConfig say of classes and weights. The error joins all that
+// is wrong, each part beginning with the key in config.yaml that it is about; it never
+// repeats a digest, in whose place a key may stand by mistake.
 func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 	var errs []error
 	var ts []Tenant
@@ -42,21 +42,22 @@ func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 	known, owners := map[string]int{}, map[[sha256.Size]byte]int{}
 	for i, c := range configs {
 		at := fmt.Sprintf("auth.keys[%d]", i)
-		t, wrong := c.tenant(at)
-		errs = append(errs, wrong...)
+		if !Slug(c.Name) {
+			errs = append(errs, fmt.Errorf("%s.name: bad name %q: use 1 to 63 of a-z, 0-9 and -, but not %q", at, c.Name, anonymous))
+		}
 		digest, err := c.digest(at)
-		if err != nil {
+		first, taken := owners[digest]
+		switch {
+		case err != nil:
 			errs = append(errs, err)
-		} else if first, taken := owners[digest]; taken {
+		case taken:
 			errs = append(errs, fmt.Errorf("%s.sha256: duplicate: auth.keys[%d] has the same key", at, first))
 			continue
-		} else {
+		default:
 			owners[digest] = i
 		}
-		if len(wrong) > 0 {
-			continue
-		}
-		if other, twice := known[t.Name]; !twice {
+		t := c.tenant()
+		if other, twice := known[t.Name]; !twice || !Slug(t.Name) {
 			known[t.Name] = len(ts)
 			ts = append(ts, t)
 		} else if !reflect.DeepEqual(t, ts[other]) {
@@ -70,26 +71,16 @@ func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 	return ts, ks, nil
 }
 
-// tenant returns whom the key belongs to, and what is wrong with it.
-func (k *KeyConfig) tenant(at string) (Tenant, []error) {
-	var errs []error
-	if !Slug(k.Name) {
-		errs = append(errs, fmt.Errorf("%s.name: bad name %q: use 1 to 63 of a-z, 0-9 and -, but not %q", at, k.Name, anonymous))
-	}
-	class := func(key, word string) Class {
-		c, ok := ParseClass(word)
-		if !ok && word != "" {
-			errs = append(errs, fmt.Errorf("%s.%s: unknown class %q: use %s", at, key, word, strings.Join(Classes(), ", ")))
-		}
+// tenant returns the tenant that the key belongs to.
+func (k *KeyConfig) tenant() Tenant {
+	class := func(word string) Class {
+		c, _ := ParseClass(word) // config has checked it
 		return c
 	}
-	if k.Weight < 0 || k.Weight > MaxWeight {
-		errs = append(errs, fmt.Errorf("%s.weight: bad weight %d: use 1 to %d, or leave it out for 1", at, k.Weight, MaxWeight))
-	}
-	t := Tenant{Name: k.Name, Weight: max(1, k.Weight), Limits: k.Limits, IsolateCache: k.IsolateCache, Degrade: k.Degrade, FailClosed: k.FailClosed, FromConfig: true,
-		Rights: Rights{Tiers: k.Tiers, Models: k.Models, Priority: class("priority", k.Priority)}}
-	t.Default = max(t.Priority, class("default_priority", k.DefaultPriority))
-	return t, errs
+	r := Rights{Tiers: k.Tiers, Models: k.Models, Priority: class(k.Priority)}
+	r.Default = max(r.Priority, class(k.DefaultPriority))
+	return Tenant{Name: k.Name, Rights: r, Weight: max(1, k.Weight), Limits: k.Limits, IsolateCache: k.IsolateCache,
+		Degrade: k.Degrade, FailClosed: k.FailClosed, FromConfig: true}
 }
 
 // anonymous is who asks without a key; no tenant may be called so.
@@ -150,7 +141,7 @@ func NewDirectory(ts []Tenant, ks []Key) *Directory {
 		c := NewCaller(*t, *k)
 		c.expires = k.ExpiresAt
 		d.keys[k.ID] = true
-		d.entries[k.Digest] = entry{digest: k.Digest, caller: c}
+		d.entries[k.Digest] = entry{k.Digest, c}
 	}
 	return d
 }
@@ -175,14 +166,14 @@ func (d *Directory) Authenticate(key string, now time.Time) (*Caller, error) {
 	if !known || subtle.ConstantTimeCompare(e.digest[:], digest[:]) != 1 {
 		return nil, ErrUnknownKey
 	}
-	switch c := e.caller; {
+	c := e.caller
+	switch {
 	case !c.expires.IsZero() && !now.Before(c.expires):
 		return nil, ErrUnknownKey
 	case c.disabled:
 		return c, ErrDisabled
-	default:
-		return c, nil
 	}
+	return c, nil
 }
 
 // Len returns the number of keys.

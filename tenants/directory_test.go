@@ -93,13 +93,11 @@ func TestEveryMistakeIsNamedByItsKey(t *testing.T) {
 		"of the empty":   {[]KeyConfig{{Name: "x", SHA256: digestOf("")}}, []string{"auth.keys[0].sha256: is the digest of no key"}},
 		"one key twice":  {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "y", SHA256: strings.ToUpper(a)}}, []string{"auth.keys[1].sha256: duplicate: auth.keys[0]"}},
 		"bad names":      {[]KeyConfig{{SHA256: a}, {Name: "../../x", SHA256: b}}, []string{`auth.keys[0].name: bad name ""`, `auth.keys[1].name: bad name "../../x"`}},
-		"bad priority":   {[]KeyConfig{{Name: "x", SHA256: a, Priority: "urgent"}}, []string{`auth.keys[0].priority: unknown class "urgent": use interactive, background, batch`}},
 		"two tenants":    {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Tiers: []string{"small"}}}, []string{`auth.keys[1].name: duplicate name "x" with other settings`}},
 		"all and nobody": {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Models: []string{}}}, []string{`auth.keys[1].name: duplicate name "x"`}},
 		"other weight":   {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Weight: 2}}, []string{`auth.keys[1].name: duplicate name "x"`}},
-		"bad weights":    {[]KeyConfig{{Name: "x", SHA256: a, Weight: -1}, {Name: "y", SHA256: b, Weight: 1001}}, []string{"auth.keys[0].weight: bad weight -1: use 1 to 1000", "auth.keys[1].weight: bad weight 1001"}},
 		"other limits":   {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Limits: Limits{RPM: 1}}}, []string{`auth.keys[1].name: duplicate name "x"`}},
-		"several":        {[]KeyConfig{{Name: "X", SHA256: "1", Priority: "y"}}, []string{"auth.keys[0].name", "auth.keys[0].priority", "auth.keys[0].sha256"}},
+		"several":        {[]KeyConfig{{Name: "X", SHA256: "1"}}, []string{"auth.keys[0].name", "auth.keys[0].sha256"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ts, ks, err := FromConfig(c.keys)

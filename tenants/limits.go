@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"strconv"
@@ -26,28 +27,19 @@ type Limits struct {
 // RequestBurst returns how many requests may come at once against RPM: Burst, or
 // a sixth of a minute's, at least one.
 func (l *Limits) RequestBurst() int64 {
-	if l.Burst > 0 {
-		return l.Burst
-	}
-	return max(1, l.RPM/6)
+	return cmp.Or(l.Burst, max(1, l.RPM/6))
 }
 
 // SecondBurst returns how many requests may come at once against RPS: Burst, or a
 // second's.
 func (l *Limits) SecondBurst() int64 {
-	if l.Burst > 0 {
-		return l.Burst
-	}
-	return max(1, l.RPS)
+	return cmp.Or(l.Burst, max(1, l.RPS))
 }
 
 // TokensAtOnce returns how many tokens may be reserved at once against TPM:
 // TokenBurst, or a minute's.
 func (l *Limits) TokensAtOnce() int64 {
-	if l.TokenBurst > 0 {
-		return l.TokenBurst
-	}
-	return l.TPM
+	return cmp.Or(l.TokenBurst, l.TPM)
 }
 
 // Budgeted reports whether there is any budget.
