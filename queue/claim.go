@@ -8,8 +8,8 @@ import (
 )
 
 // Claim returns the lease of a ticket whose wait is over, or its error. If the worker's
-// breaker refuses it, the ticket waits on at its old place: ErrWaiting, and woken will be
-// called again.
+// breaker refuses it, the ticket waits on at its old place: Claim returns ErrWaiting, and
+// woken will be called again.
 func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error) {
 	for again := true; again; {
 		var st state
@@ -38,8 +38,8 @@ func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error)
 
 var errNotGranted = errors.New("a ticket was claimed that neither waits nor was granted")
 
-// back makes a ticket wait again whose worker's breaker has refused it. It returns true if
-// the ticket was granted another worker at once.
+// back makes a ticket wait again that its worker's breaker refused, and reports whether it
+// was granted another worker at once.
 func (q *Queue) back(t *Ticket, refusedBy *routing.Worker, now time.Time) (granted bool) {
 	q.locked(func() {
 		counts := &q.classes[t.Class].counts
@@ -54,7 +54,7 @@ func (q *Queue) back(t *Ticket, refusedBy *routing.Worker, now time.Time) (grant
 			counts.Entered++
 			t.counted = true
 		}
-		q.unchargeLocked(t)
+		q.settleLocked(t, 0)
 		t.began(now)
 		q.insertLocked(t)
 		q.noteLostLocked(t, lost(t, q.passLocked(now, t), q.untilLocked(t)), now)
@@ -93,7 +93,7 @@ func (q *Queue) Leave(t *Ticket, why Left, now time.Time) (err error) {
 			counts.PutOut++
 		case t.state == stateGranted && why == Cancelled:
 			unclaimed, t.lease, t.state = t.lease, routing.Lease{}, stateNew
-			q.unchargeLocked(t)
+			q.settleLocked(t, 0)
 			if t.counted {
 				counts.Granted--
 				counts.Left++
@@ -117,14 +117,7 @@ func (q *Queue) WaitUntil(t *Ticket) (until time.Time) {
 // Settle corrects a ticket's charge by the tokens that were really used. It is owed after
 // the last attempt of a claimed ticket, and does nothing for one that did not wait.
 func (q *Queue) Settle(t *Ticket, tokens int64) {
-	if t.charged == 0 { // its owner's, once it is claimed
-		return
+	if t.charged != 0 { // its owner's, once it is claimed
+		q.locked(func() { q.settleLocked(t, max(1, tokens)) })
 	}
-	q.locked(func() {
-		diff := float64(max(1, tokens) - t.charged)
-		q.classes[t.Class].charge(t.flow, diff)
-		t.flow.unsettled -= float64(t.charged)
-		q.creditLocked(t, diff)
-		t.charged = 0
-	})
 }

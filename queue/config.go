@@ -31,8 +31,8 @@ const (
 	// maxOffers bounds the requests that one pass offers, and so its time under the pool's
 	// lock: several times as many as wait for full workers while another is open.
 	maxOffers = 256
-	// maxSeen bounds the requests that one pass looks at: those that are like one that was
-	// just refused cost a few nanoseconds each.
+	// maxSeen bounds the requests that one pass looks at: one like another that was just
+	// refused costs a few nanoseconds.
 	maxSeen = 4096
 	// maxStuck is how many refusals a pass remembers, by model, size and tried workers.
 	maxStuck = 64

@@ -71,8 +71,8 @@ func (q *Queue) offerLostLocked(round *routing.Round, now time.Time) {
 	}
 }
 
-// untilLocked is until when a ticket may wait: for its class's wait, or for a worker to come
-// up, and no longer than its deadline.
+// untilLocked is until when a ticket may wait: its class's wait, or for a worker to come up,
+// and no longer than its deadline.
 func (q *Queue) untilLocked(t *Ticket) time.Time { return q.untilUnderLocked(q.config.Load(), t) }
 
 // untilUnderLocked is untilLocked under the bounds of c.

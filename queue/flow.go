@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// flow is the waiting requests of one tenant in one class: a first-in first-out list under
-// one virtual start tag (start-time fair queueing: Goyal, Vin, Cheng 1996). The tag is the
-// tokens granted to the tenant, per unit of its weight, since the class was last empty. The
-// lowest tag goes next.
+// flow is the waiting requests of one tenant in one class, first in, first out, under a
+// virtual start tag (start-time fair queueing: Goyal, Vin, Cheng 1996): the tokens granted
+// to the tenant, per unit of its weight, since the class was last empty. The lowest tag
+// goes next.
 type flow struct {
 	tenant string
 	weight float64
 	tag    float64
 	line
 	depth     int
-	tokens    int64
 	bytes     int64   // of the bodies of its waiting requests
 	unsettled float64 // tokens in its tag of requests whose usage is not known yet
 	at        int     // in its class's heap; -1 while nothing waits
@@ -24,22 +23,6 @@ type flow struct {
 // start is the virtual time when the flow's next ticket is granted: its tag without the
 // charges of unsettled requests, whose tokens may turn out never to be used.
 func (f *flow) start() float64 { return max(0, f.tag-f.unsettled/f.weight) }
-
-// insert makes the ticket wait in the flow.
-func (f *flow) insert(t *Ticket) {
-	t.flow = f
-	f.depth++
-	f.tokens += t.Tokens
-	f.bytes += t.Bytes
-	f.line.insert(t)
-}
-
-func (f *flow) remove(t *Ticket) {
-	f.line.remove(t)
-	f.depth--
-	f.tokens -= t.Tokens
-	f.bytes -= t.Bytes
-}
 
 // flows is a heap of the flows in which something waits, the lowest tag first, of equal
 // tags the oldest request.
@@ -79,7 +62,10 @@ type class struct {
 // insert makes a ticket wait.
 func (c *class) insert(t *Ticket) {
 	f := c.flow(t)
-	f.insert(t)
+	t.flow = f
+	f.depth++
+	f.bytes += t.Bytes
+	f.line.insert(t)
 	if f.at < 0 {
 		f.tag = max(f.tag, c.virtual)
 		heap.Push(&c.waiting, f)
@@ -103,7 +89,7 @@ func (c *class) flow(t *Ticket) *flow {
 	return f
 }
 
-// sweep forgets tenants without debt and waiting requests, once they are many.
+// sweep forgets tenants without debt and waiting requests if there are many.
 func (c *class) sweep() {
 	const few = 64
 	if len(c.flows) < few+2*len(c.waiting) {
@@ -119,8 +105,9 @@ func (c *class) sweep() {
 // remove takes a waiting ticket out.
 func (c *class) remove(t *Ticket) {
 	f := t.flow
-	f.remove(t)
-	if f.depth == 0 {
+	f.line.remove(t)
+	f.bytes -= t.Bytes
+	if f.depth--; f.depth == 0 {
 		heap.Remove(&c.waiting, f.at)
 	} else {
 		heap.Fix(&c.waiting, f.at)

@@ -56,9 +56,9 @@ func (o *order) next() (*Ticket, [Classes - 1]step) {
 	return o.fronts[from].take(), path
 }
 
-// choose returns the class whose next ticket goes first among the classes from
-// level on, -1 when nothing is left. A lower class goes before this level's own
-// while its oldest ticket is aged and there is credit for it.
+// choose returns the class whose next ticket goes first among the classes from level on, -1
+// for none. A lower class goes before this level's own while its oldest ticket is aged and
+// there is credit for it.
 func (o *order) choose(level int, path *[Classes - 1]step) int {
 	own := -1
 	if o.fronts[level].left() {

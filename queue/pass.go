@@ -9,9 +9,8 @@ import (
 )
 
 // passLocked puts out tickets that no worker could take for long enough, and offers the
-// waiting ones in their order. If nothing has changed since the last whole pass only the
-// newcomer is offered, even if no worker is open. It returns the pool's error for the
-// newcomer.
+// waiting ones in their order. If nothing has changed since the last whole pass, only the
+// newcomer is offered, even if no worker is open. It returns the pool's error for it.
 func (q *Queue) passLocked(now time.Time, newcomer *Ticket) error {
 	if q.waiting.Load() == 0 {
 		return nil
@@ -142,7 +141,6 @@ func (q *Queue) offerLocked(round *routing.Round, t *Ticket, path [Classes - 1]s
 	return err
 }
 
-// rememberLocked notes the round's error for a ticket.
 func (q *Queue) rememberLocked(round *routing.Round, t *Ticket, err error, now time.Time) {
 	tokens := int64(0)
 	if round.Sized() {
@@ -160,7 +158,7 @@ func (q *Queue) rememberLocked(round *routing.Round, t *Ticket, err error, now t
 	}
 }
 
-// like reports whether the same workers come into question for a ticket.
+// like reports whether the same workers come into question for t.
 func (s *stuck) like(t *Ticket, over []*routing.Worker) bool {
 	return s.model == t.Request.Model && s.only == t.Request.Only && slices.Equal(s.over, over)
 }
@@ -198,11 +196,9 @@ func (q *Queue) refreshLocked(t *Ticket) {
 	more := expected - t.Request.OutputTokens
 	t.Request.OutputTokens = expected
 	t.Tokens += more
-	t.flow.tokens += more
 	q.classes[t.Class].tokens += more
 }
 
-// grantAllLocked grants what the round has booked.
 func (q *Queue) grantAllLocked(now time.Time, newcomer *Ticket) {
 	for i := range q.grants {
 		q.grantLocked(q.grants[i].ticket, q.grants[i].path, now, newcomer)
@@ -212,8 +208,7 @@ func (q *Queue) grantAllLocked(now time.Time, newcomer *Ticket) {
 	q.grants, q.stuck = q.grants[:0], q.stuck[:0]
 }
 
-// grantLocked takes a ticket whose lease is booked out of the queue and charges
-// its tenant.
+// grantLocked takes a ticket whose lease is booked out of the queue and charges its tenant.
 func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, now time.Time, newcomer *Ticket) {
 	c := &q.classes[t.Class]
 	c.virtual = t.flow.start()
@@ -258,14 +253,15 @@ func accrued(credit, more float64) float64 {
 	return min(credit+more, max(credit, more))
 }
 
-// unchargeLocked takes a grant back.
-func (q *Queue) unchargeLocked(t *Ticket) {
+// settleLocked replaces what a ticket is charged by the tokens used; 0 takes a grant back.
+func (q *Queue) settleLocked(t *Ticket, tokens int64) {
 	if t.charged == 0 {
 		return
 	}
-	q.classes[t.Class].charge(t.flow, -float64(t.charged))
+	more := float64(tokens - t.charged)
+	q.classes[t.Class].charge(t.flow, more)
 	t.flow.unsettled -= float64(t.charged)
-	q.creditLocked(t, -float64(t.charged))
+	q.creditLocked(t, more)
 	t.charged = 0
 }
 

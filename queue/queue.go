@@ -134,7 +134,7 @@ func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease
 		}
 	}()
 	q.locked(func() {
-		q.unchargeLocked(t) // the attempt that failed
+		q.settleLocked(t, 0) // the attempt that failed
 		t.counted = false
 		q.insertLocked(t)
 		said := q.passLocked(now, t)
