@@ -196,16 +196,16 @@ func (l *Limits) Run(ctx context.Context) {
 	wg.Go(func() { l.queue.Run(ctx) })
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
-	for ctx.Err() == nil {
+	defer wg.Wait()
+	for {
 		select {
 		case <-ctx.Done():
+			return
 		case <-tick.C:
-			l.guarded("renewing what Redis knows of limits", func() { l.renewAll(ctx) })
 		case <-l.renew:
-			l.guarded("renewing what Redis knows of limits", func() { l.renewAll(ctx) })
 		}
+		l.guarded("renewing what Redis knows of limits", func() { l.renewAll(ctx) })
 	}
-	wg.Wait()
 }
 
 // guarded runs a step that has no error. After a panic, which recover has logged,

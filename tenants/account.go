@@ -44,9 +44,6 @@ func (a *account) window(index int) window {
 	return window{}
 }
 
-// spent returns what is known as spent in the window of that index.
-func (a *account) spent(index int) Spent { return a.window(index).spent }
-
 // settle books what a request of that window has used.
 func (a *account) settle(index int, u Spent) {
 	if w := a.at(index); w != nil {

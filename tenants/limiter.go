@@ -81,7 +81,7 @@ func (l *Limiter) Inflight(tenant, key string) (n int64) {
 
 // Spent returns what is known as spent in the UTC day and month of a time.
 func (l *Limiter) Spent(tenant, key string, at time.Time) (day, month Spent) {
-	l.look(tenant, key, func(s *state) { day, month = s.days.spent(Day(at)), s.months.spent(Month(at)) })
+	l.look(tenant, key, func(s *state) { day, month = s.days.window(Day(at)).spent, s.months.window(Month(at)).spent })
 	return day, month
 }
 
@@ -96,7 +96,7 @@ func (l *Limiter) Seed(tenant, key string, at time.Time, day, month Spent) {
 
 // Forget drops the subjects that keep does not name and that have no request
 // under way, so that memory is bounded by the directory.
-func (l *Limiter) Forget(_ time.Time, keep func(tenant, key string) bool) {
+func (l *Limiter) Forget(keep func(tenant, key string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for w, s := range l.subjects {

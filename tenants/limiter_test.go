@@ -353,7 +353,7 @@ func TestWhatIsTakenIsGivenBack(t *testing.T) {
 				mu.Unlock()
 				l.Settle(c, Used{Refund: (g+i)%3 == 0}, noon())
 			}
-			l.Forget(noon(), func(string, string) bool { return g%2 == 0 })
+			l.Forget(func(string, string) bool { return g%2 == 0 })
 			l.Zero()
 			l.Owing(noon(), nil)
 		})
@@ -389,7 +389,7 @@ func TestOnlyIdleStrangersAreForgotten(t *testing.T) {
 	for range 8 {
 		h.settle(Used{Tokens: 1})
 	}
-	h.Forget(h.now, func(tenant, key string) bool { return tenant == "t0" && key == "" })
+	h.Forget(func(tenant, key string) bool { return tenant == "t0" && key == "" })
 	if len(h.subjects) != 5 { // t0, and t8 and t9 with their keys
 		t.Errorf("%d subjects are known", len(h.subjects))
 	}

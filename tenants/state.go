@@ -40,7 +40,7 @@ func (s *state) budgets(l *Limits, at time.Time) (all [4]budget) {
 	if !l.Budgeted() {
 		return all
 	}
-	day, month := s.days.spent(Day(at)), s.months.spent(Month(at))
+	day, month := s.days.window(Day(at)).spent, s.months.window(Month(at)).spent
 	return [4]budget{{LimitDayTokens, day.Tokens, l.DayTokens}, {LimitMonthTokens, month.Tokens, l.MonthTokens},
 		{LimitDayMoney, int64(day.Money), int64(l.DayMoney)}, {LimitMonthMoney, int64(month.Money), int64(l.MonthMoney)}}
 }

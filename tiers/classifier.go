@@ -116,9 +116,6 @@ func (k *Classifier) Classify(f *Features) Class {
 	return class
 }
 
-// Explain is Classify with what each signal says.
-func (k *Classifier) Explain(f *Features) (Class, []Signal) { return k.decide(f, nil, true) }
-
 // decide is Classify. It also keeps what the class was made of, unless e is nil, and
 // returns what each signal says if it has to explain.
 func (k *Classifier) decide(f *Features, e *Evidence, explain bool) (class Class, signals []Signal) {

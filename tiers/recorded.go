@@ -1,9 +1,6 @@
 package tiers
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // ResolveRecorded says where a request goes of which only the evidence is left: no
 // text is there to be looked at, and the keyword groups count as matched that
@@ -74,7 +71,7 @@ func (k *Classifier) NewGroups(made *Classifier) []string {
 			names = append(names, g.name)
 		}
 	}
-	slices.SortFunc(names, cmp.Compare[string])
+	slices.Sort(names)
 	return names
 }
 

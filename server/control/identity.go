@@ -97,7 +97,7 @@ func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
 	if !readAt.IsZero() {
 		ctl.Database.currentAt.Store(readAt.UnixNano())
 	}
-	ctl.Stores.Limiter.Forget(time.Now(), p.knows)
+	ctl.Stores.Limiter.Forget(p.knows)
 	ctl.Bootstrap.announceIfAlone(p)
 	return ctl.applyOverrides()
 }
