@@ -194,7 +194,7 @@ func Default() File {
 		Classifier: tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up",
 			Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}},
 		Breaker: breaker.Default(),
-		Health:  workers.Health{Path: "auto", Interval: 5 * time.Second, Timeout: 5 * time.Second, DownAfter: 3, UpAfter: 2},
+		Health:  workers.DefaultHealth(),
 		Retry:   Retry{Attempts: 2, Budget: 0.2},
 		Timeouts: Timeouts{
 			Connect:   2 * time.Second,   // a SYN is sent again after 1 s

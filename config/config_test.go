@@ -32,7 +32,7 @@ func TestTheExampleLoads(t *testing.T) {
 	if len(f.Tiers) != 3 || len(f.Specs()) != 7 {
 		t.Errorf("%d tiers, %d workers", len(f.Tiers), len(f.Specs()))
 	}
-	if _, _, err := tenants.FromConfig(f.Directory()); err != nil {
+	if _, _, err := tenants.FromConfig(f.Auth.Keys); err != nil {
 		t.Error(err)
 	}
 	if _, err := Load("../config.yaml", nil); err == nil || !strings.Contains(err.Error(), "TIERWAY_KEY_SHA256 is not set") {
@@ -135,7 +135,6 @@ func TestTheResolvedFormIsTheCallersOwn(t *testing.T) {
 			*w.Weight, w.Health.Path = 7, "/changed"
 		}
 	}
-	f.Directory()[0].Name = "changed"
 	if after := fmt.Sprint(f); before != after {
 		t.Errorf("the file changed:\n%s", cmp.Diff(before, after))
 	}

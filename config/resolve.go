@@ -140,10 +140,6 @@ func (f *File) Specs() []workers.Spec {
 	return specs
 }
 
-// Directory returns the tenants' keys, for tenants to make its directory of.
-// The caller owns the result.
-func (f *File) Directory() []tenants.KeyConfig { return slices.Clone(f.Auth.Keys) }
-
 // resolved returns a copy in which every tier, pool, worker and key has what it
 // inherits.
 func (f *File) resolved() *File {

@@ -13,18 +13,10 @@ type Round struct {
 	pool *Pool
 	now  time.Time
 	on   bool // between Begin and End
-	open openness
+	seen bool // open is what Open has found
+	open bool
 	held bool // a request waits for a worker, or has reserved one
 }
-
-// openness is what a round knows of Open.
-type openness uint8
-
-const (
-	openUnknown openness = iota
-	openYes
-	openNo
-)
 
 // backlog is the requests of a round that wait for a worker.
 type backlog struct {
@@ -35,7 +27,7 @@ type backlog struct {
 // Begin locks the pool for a round at that time.
 func (p *Pool) Begin(now time.Time) *Round {
 	p.mu.Lock()
-	p.round.on, p.round.now, p.round.open = true, now, openUnknown
+	p.round.on, p.round.now, p.round.seen = true, now, false
 	return &p.round
 }
 
@@ -43,13 +35,10 @@ func (p *Pool) Begin(now time.Time) *Round {
 // neither in backoff, open, saturated nor full; or metrics alone saturate all workers, and
 // one has no request in flight. If none can, no offer of the round returns a lease.
 func (r *Round) Open() bool {
-	if r.open == openUnknown {
-		r.open = openNo
-		if r.openLocked() {
-			r.open = openYes
-		}
+	if !r.seen {
+		r.seen, r.open = true, r.openLocked()
 	}
-	return r.open == openYes
+	return r.open
 }
 
 func (r *Round) openLocked() bool {
@@ -85,7 +74,7 @@ func (r *Round) Changes() (count uint64, sure bool) {
 func (r *Round) Offer(q *Request, tried []*Worker) (l Lease, err error) {
 	q.Now = r.now
 	if err = r.pool.bookLocked(&l, q, tried); err == nil {
-		r.open = openUnknown
+		r.seen = false
 	}
 	return l, err
 }
@@ -114,7 +103,7 @@ func (r *Round) Reserve(q *Request, tried []*Worker) (reserved bool) {
 		}
 	}
 	if least != nil {
-		least.reserved, r.held, r.open = true, true, openUnknown
+		least.reserved, r.held, r.seen = true, true, false
 	}
 	return least != nil
 }

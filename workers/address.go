@@ -23,17 +23,10 @@ type address struct {
 	base   string // "" or "/…" without a slash at its end, as the URL spells it
 }
 
-// CheckURL returns nil when raw can be a worker's URL: http://host:port[/base],
-// https://host[:port][/base] or unix:///file[:/base]. Its error names the
-// field, the value and what to write; a password in the URL is not repeated.
-func CheckURL(raw string) error {
-	_, err := parseAddress(raw)
-	return err
-}
-
-// Canonical returns the normal form of a worker's URL: two URLs that lead to
-// the same engine in the same way have the same one. Letter case of scheme and
-// host, a default port, slashes at the end and a final /v1 make no difference.
+// Canonical returns the normal form of a worker's URL, which is http://host:port[/base],
+// https://host[:port][/base] or unix:///file[:/base]. Letter case of scheme and host, a
+// default port, slashes at the end and a final /v1 make no difference. Its error names the
+// field, the value without a password, and what to write.
 func Canonical(raw string) (string, error) {
 	a, err := parseAddress(raw)
 	if err != nil {

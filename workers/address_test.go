@@ -24,8 +24,8 @@ func TestURLsThatAWorkerCanHave(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("parseAddress(%q) = %+v, %v; want %+v", raw, got, err, want)
 		}
-		if err := CheckURL(raw); err != nil {
-			t.Errorf("CheckURL(%q): %v", raw, err)
+		if _, err := Canonical(raw); err != nil {
+			t.Errorf("Canonical(%q): %v", raw, err)
 		}
 	}
 }
@@ -67,12 +67,9 @@ func TestRefusedURLsNameFieldAndWayOut(t *testing.T) {
 		"unix:///run/x.sock:/%zz":             "malformed",
 		"unix:///" + strings.Repeat("x", 107): "shorter",
 	} {
-		err := CheckURL(raw)
+		_, err := Canonical(raw)
 		if err == nil || !strings.HasPrefix(err.Error(), "url: ") || !strings.Contains(err.Error(), says) {
-			t.Errorf("CheckURL(%q) = %v; want an error on url with %q", raw, err, says)
-		}
-		if _, canonical := Canonical(raw); canonical == nil {
-			t.Errorf("Canonical(%q) takes what CheckURL refuses", raw)
+			t.Errorf("Canonical(%q) = %v; want an error on url with %q", raw, err, says)
 		}
 	}
 }
@@ -82,8 +79,8 @@ func TestRefusedURLsDoNotRepeatAPassword(t *testing.T) {
 		"http://u:hunter2@h:8000", "https://u:hunter2@h:bad", "ftp://u:hunter2@h", "u:hunter2@h",
 		"http://u:hunter2@h/%zz", "http://u:hun%ter2hunter2@h", "unix://u:hunter2@h",
 	} {
-		if err := CheckURL(raw); err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("CheckURL(%q) = %v; want an error without the password", raw, err)
+		if _, err := Canonical(raw); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("Canonical(%q) = %v; want an error without the password", raw, err)
 		}
 	}
 }
@@ -151,9 +148,6 @@ func FuzzCanonical(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		_, err := Canonical(raw)
-		if (err == nil) != (CheckURL(raw) == nil) {
-			t.Fatalf("%q: Canonical says %v, CheckURL %v", raw, err, CheckURL(raw))
-		}
 		if err != nil {
 			return
 		}

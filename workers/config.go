@@ -49,30 +49,18 @@ type Spec struct {
 	StaleAfter time.Duration
 }
 
-// The health section's values where neither the worker nor the file gives one:
-// an engine that died is found in 10 to 15 seconds without a single slow check
+// DefaultHealth returns how a worker is checked where neither it nor the file says
+// otherwise: an engine that died is found in 10 to 15 seconds without a single slow check
 // taking a busy one out.
-const (
-	defaultHealthPath = "auto"
-	defaultInterval   = 5 * time.Second
-	defaultTimeout    = 5 * time.Second
-	defaultDownAfter  = 3
-	defaultUpAfter    = 2
-)
+func DefaultHealth() Health {
+	return Health{Path: pathAuto, Interval: 5 * time.Second, Timeout: 5 * time.Second, DownAfter: 3, UpAfter: 2}
+}
 
 // health returns how the worker is checked, every value filled in.
 func (s Spec) health() Health {
-	var h Health
-	if s.Health != nil {
-		h = *s.Health
-	}
-	return Health{
-		Path:      cmp.Or(h.Path, defaultHealthPath),
-		Interval:  cmp.Or(h.Interval, defaultInterval),
-		Timeout:   cmp.Or(h.Timeout, defaultTimeout),
-		DownAfter: cmp.Or(h.DownAfter, defaultDownAfter),
-		UpAfter:   cmp.Or(h.UpAfter, defaultUpAfter),
-	}
+	usual, h := DefaultHealth(), cmp.Or(s.Health, new(Health))
+	return Health{Path: cmp.Or(h.Path, usual.Path), Interval: cmp.Or(h.Interval, usual.Interval), Timeout: cmp.Or(h.Timeout, usual.Timeout),
+		DownAfter: cmp.Or(h.DownAfter, usual.DownAfter), UpAfter: cmp.Or(h.UpAfter, usual.UpAfter)}
 }
 
 // sameWorker reports whether s and o are the same engine in the same place. The

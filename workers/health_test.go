@@ -396,7 +396,7 @@ func TestACheckWithoutADescriptorSaysNothingOfTheWorker(t *testing.T) {
 		mu.Lock()
 		exhausted = true
 		mu.Unlock()
-		time.Sleep(10 * defaultInterval)
+		time.Sleep(10 * DefaultHealth().Interval)
 		synctest.Wait()
 		if after := fleet.Get("w0").Status(); !after.Up || after.Failed != 0 || after.Passed != before.Passed {
 			t.Errorf("the status is %+v, was %+v", after, before)

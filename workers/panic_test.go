@@ -62,7 +62,7 @@ func TestAPanicInACheckFailsTheCheckAndNothingElse(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { fleet.Run(ctx) })
-		time.Sleep(3 * defaultInterval)
+		time.Sleep(3 * DefaultHealth().Interval)
 		synctest.Wait()
 		w := fleet.Get("w0")
 		if st := w.Status(); st.Up || st.LastError != "recovered" || st.Failed < 2 || len(seen.works()) != int(st.Failed) {
@@ -71,7 +71,7 @@ func TestAPanicInACheckFailsTheCheckAndNothingElse(t *testing.T) {
 		mu.Lock()
 		broken = false
 		mu.Unlock()
-		time.Sleep(3 * defaultInterval)
+		time.Sleep(3 * DefaultHealth().Interval)
 		synctest.Wait()
 		if st := w.Status(); !st.Up || st.LastError != "" {
 			t.Errorf("afterwards the status is %+v", st)
