@@ -17,15 +17,13 @@ func (d *definer) build(version string) {
 }
 
 // revision is that of the sources, as the Go tool has noted it; empty without one.
-func revision() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
+func revision() (revision string) {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = s.Value
+			}
 		}
 	}
-	return ""
+	return revision
 }

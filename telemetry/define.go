@@ -62,6 +62,26 @@ func (d *definer) histograms(name, help string, buckets []float64, labels ...str
 	return define(d, h, name, "histogram", help, labels...)
 }
 
+// counterSet is the counters of one vector by the values of its last label.
+type counterSet map[string]prometheus.Counter
+
+// resolved returns the counters of v that have these labels and one of the last values.
+func resolved(v *prometheus.CounterVec, last []string, labels ...string) counterSet {
+	c := counterSet{}
+	for _, value := range last {
+		c[value] = v.WithLabelValues(append(slices.Clip(labels), value)...)
+	}
+	return c
+}
+
+// inc counts one. A value that was not resolved counts nothing, so that no other label ever
+// comes to be.
+func (c counterSet) inc(value string) {
+	if one := c[value]; one != nil {
+		one.Inc()
+	}
+}
+
 // series writes down a counter or gauge whose values a Collector of its own sends.
 func (d *definer) series(name, help string, labels ...string) *prometheus.Desc {
 	kind := "gauge"

@@ -30,16 +30,15 @@ type Metrics struct {
 	RetryBudgetExhausted prometheus.Counter   // tierway_retry_budget_exhausted_total
 	BodiesRefused        prometheus.Counter   // tierway_request_bodies_refused_total
 	AuthFailures         prometheus.Counter   // tierway_auth_failures_total
-	Reloads              Reloads              // tierway_config_reloads_total
 
-	exhausted map[string]prometheus.Counter // tierway_fd_exhausted_total, by operation
+	exhausted counterSet // tierway_fd_exhausted_total, by operation
 
 	flow      *flow
 	tiers     tierVectors
 	workers   workerVectors
 	waits     *prometheus.HistogramVec
 	decisions *prometheus.CounterVec
-	streams   map[StreamEnd]prometheus.Counter
+	streams   counterSet
 	tenants   *tenantCounts
 	plane     plane
 }
@@ -53,15 +52,13 @@ func New(version string) *Metrics {
 	m.Started = &m.flow.started
 	m.Panics = d.counter("tierway_panics_total", "Panics that were recovered, of requests and of background work.")
 	m.RetryBudgetExhausted = d.counter("tierway_retry_budget_exhausted_total", "Retries that were not made because the retry budget was spent.")
-	m.streams = newStreams(d)
+	m.streams = resolved(d.counters("tierway_stream_end_total", "Ended streams by reason: proven, completed (terminator added), truncated, client_gone, error.", "reason"),
+		[]string{string(EndProven), string(EndCompleted), string(EndTruncated), string(EndClientGone), string(EndError)})
 	m.BodiesRefused = d.counter("tierway_request_bodies_refused_total", "Requests answered 503 because other bodies held the memory of max_buffered_bytes, or their tenant's share of it.")
 	describe[BodyMemory](d)
-	exhausted := d.counters("tierway_fd_exhausted_total", "Connections that were not made because the gateway "+
+	m.exhausted = resolved(d.counters("tierway_fd_exhausted_total", "Connections that were not made because the gateway "+
 		"or its system had no file descriptor or memory free for a socket, by operation: accept (from clients), "+
-		"connect (to workers).", "operation")
-	m.exhausted = map[string]prometheus.Counter{
-		"accept": exhausted.WithLabelValues("accept"), "connect": exhausted.WithLabelValues("connect"),
-	}
+		"connect (to workers).", "operation"), []string{"accept", "connect"})
 	d.about("Routing")
 	m.decisions = d.counters("tierway_tier_decisions_total", "Requests by the tier or pool that they were given and the rule that gave it; removed stands for tiers that a reload took away meanwhile.", "tier", "rule")
 	d.about("Latency")
@@ -75,7 +72,7 @@ func New(version string) *Metrics {
 	d.about("Tenants and limits")
 	m.AuthFailures = d.counter("tierway_auth_failures_total", "Requests refused for a missing, malformed or unknown key.")
 	m.tenants = newTenants(d)
-	m.plane, m.Reloads = newPlane(d)
+	m.plane = newPlane(d)
 	d.about("Redis, database and ledger")
 	describe[Stores](d)
 	d.about("Decision log")
@@ -120,20 +117,7 @@ const (
 
 // Exhausted counts a connection for which no file descriptor was free. operation is
 // accept or connect.
-func (m *Metrics) Exhausted(operation string) { m.exhausted[operation].Inc() }
-
-func newStreams(d *definer) map[StreamEnd]prometheus.Counter {
-	ends := d.counters("tierway_stream_end_total", "Ended streams by reason: proven, completed (terminator added), truncated, client_gone, error.", "reason")
-	resolved := map[StreamEnd]prometheus.Counter{}
-	for _, e := range [...]StreamEnd{EndProven, EndCompleted, EndTruncated, EndClientGone, EndError} {
-		resolved[e] = ends.WithLabelValues(string(e))
-	}
-	return resolved
-}
+func (m *Metrics) Exhausted(operation string) { m.exhausted.inc(operation) }
 
 // StreamEnded counts one ended stream.
-func (m *Metrics) StreamEnded(e StreamEnd) {
-	if c := m.streams[e]; c != nil {
-		c.Inc()
-	}
-}
+func (m *Metrics) StreamEnded(e StreamEnd) { m.streams.inc(string(e)) }

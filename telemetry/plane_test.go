@@ -45,8 +45,8 @@ func TestRejectedReloadLeavesTheGeneration(t *testing.T) {
 	m := New("test")
 	m.Reloaded(1, time.UnixMilli(1_700_000_000_250))
 	m.Reloaded(2, time.UnixMilli(1_700_000_060_500))
-	m.Reloads.Rejected.Inc()
-	m.Reloads.Rejected.Inc()
+	m.ReloadRejected()
+	m.ReloadRejected()
 	want := []string{
 		"tierway_config_generation 2",
 		"tierway_config_last_reload_successful 0",

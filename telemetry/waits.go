@@ -10,21 +10,18 @@ import (
 // nobody waited, 600 s is the longest default of max_wait.
 var waitSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}
 
-// Waits is the resolved tierway_queue_wait_seconds of one tier or pool.
-type Waits struct {
-	classes []prometheus.Observer
-}
+// Waits is the resolved tierway_queue_wait_seconds of one tier or pool, by class.
+type Waits []prometheus.Observer
 
 // Waits resolves the histogram of a tier for the names of all classes; Granted
 // takes indexes into them.
-func (m *Metrics) Waits(tier string, classes []string) *Waits {
-	w := &Waits{classes: make([]prometheus.Observer, len(classes))}
-	for i, c := range classes {
-		w.classes[i] = m.waits.WithLabelValues(tier, c)
+func (m *Metrics) Waits(tier string, classes []string) (w Waits) {
+	for _, class := range classes {
+		w = append(w, m.waits.WithLabelValues(tier, class))
 	}
 	return w
 }
 
 // Granted counts a request that had a worker, once, with all its waits together:
 // 0 for one that had its workers at once.
-func (w *Waits) Granted(class int, wait time.Duration) { w.classes[class].Observe(wait.Seconds()) }
+func (w Waits) Granted(class int, wait time.Duration) { w[class].Observe(wait.Seconds()) }

@@ -43,14 +43,14 @@ type Worker struct {
 	m            *Metrics
 	tier, worker string
 	policy       atomic.Pointer[workerPolicy]
-	breaker      map[string]prometheus.Counter
+	breaker      counterSet
 }
 
 // workerPolicy is what a Worker has under one policy.
 type workerPolicy struct {
 	name    string
 	first   prometheus.Observer
-	reasons map[string]prometheus.Counter
+	reasons counterSet
 	other   prometheus.Counter
 }
 
@@ -65,10 +65,7 @@ func (m *Metrics) Worker(tier, worker, policy string, reasons []string) *Worker 
 		Prompt:   m.workers.tokens.WithLabelValues(tier, worker, "prompt"),
 		Cached:   m.workers.tokens.WithLabelValues(tier, worker, "cached"),
 		Output:   m.workers.tokens.WithLabelValues(tier, worker, "output"),
-		breaker:  map[string]prometheus.Counter{},
-	}
-	for _, to := range [...]string{"closed", "half_open", "open"} {
-		w.breaker[to] = m.workers.breakers.WithLabelValues(tier, worker, to)
+		breaker:  resolved(m.workers.breakers, []string{"closed", "half_open", "open"}, tier, worker),
 	}
 	w.TTFT = prometheus.ObserverFunc(func(v float64) { w.policy.Load().first.Observe(v) })
 	w.Under(policy, reasons)
@@ -84,10 +81,7 @@ func (w *Worker) Under(policy string, reasons []string) {
 	}
 	chosen := w.m.workers.chosen
 	p := &workerPolicy{name: policy, first: w.m.workers.first.WithLabelValues(w.tier, w.worker, policy),
-		reasons: map[string]prometheus.Counter{}, other: chosen.WithLabelValues(w.tier, w.worker, policy, other)}
-	for _, r := range reasons {
-		p.reasons[r] = chosen.WithLabelValues(w.tier, w.worker, policy, r)
-	}
+		reasons: resolved(chosen, reasons, w.tier, w.worker, policy), other: chosen.WithLabelValues(w.tier, w.worker, policy, other)}
 	w.policy.Store(p)
 }
 
@@ -103,11 +97,7 @@ func (w *Worker) Chosen(reason string) {
 }
 
 // Breaker counts that the worker's circuit breaker took a state.
-func (w *Worker) Breaker(to string) {
-	if c := w.breaker[to]; c != nil {
-		c.Inc()
-	}
-}
+func (w *Worker) Breaker(to string) { w.breaker.inc(to) }
 
 // ForgetWorker drops the series of a worker that is gone, so that workers that
 // come under ever new names do not add up.

@@ -55,7 +55,7 @@ type Pool struct {
 type livePool struct {
 	Routing   *routing.Pool
 	WaitQueue *queue.Queue // of the requests that wait for routing
-	Waits     *telemetry.Waits
+	Waits     telemetry.Waits
 }
 
 // membersOf returns the workers of a tier or pool as a policy knows them, with the part

@@ -123,11 +123,11 @@ func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result Relo
 	case err != nil:
 		outcome = err.Error()
 		ctl.rejected.Store(!errors.Is(err, ErrChanged)) // which says nothing of the file
-		ctl.metrics.Reloads.Rejected.Inc()
+		ctl.metrics.ReloadRejected()
 		ctl.log.Error("the configuration was not reloaded; the old one stays in force", "via", r.Actor.Via, "cause", outcome, "problems", problemLines(result.Problems))
 	case !changed:
 		ctl.rejected.Store(false)
-		ctl.metrics.Reloads.Unchanged.Inc()
+		ctl.metrics.ReloadUnchanged()
 		ctl.log.Info("the configuration is the one in force", "via", r.Actor.Via, "generation", result.Generation)
 		return
 	default:
