@@ -1,9 +1,11 @@
 package http1
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 )
 
@@ -306,40 +308,20 @@ func (x *exchange) chunkFrame() error {
 // startChunk reads a chunk's first line: hexadecimal digits, then nothing or
 // extensions behind a semicolon (RFC 9112 §7.1).
 func (x *exchange) startChunk(line []byte) error {
-	digits := 0
-	var size int64
-	for ; digits < len(line); digits++ {
-		d := hexValue(line[digits])
-		if d < 0 {
-			break
-		}
-		size = size<<4 | int64(d)
-	}
-	// 15 digits cannot overflow and are more than any chunk has.
-	if digits == 0 || digits > 15 {
+	digits, extensions, extended := bytes.Cut(line, []byte{';'})
+	size, err := strconv.ParseUint(string(digits), 16, 60)
+	if err != nil || len(digits) > 15 { // 15 cannot overflow and are more than any chunk has
 		return protocolError("a chunk's size is not a number")
 	}
-	if rest := line[digits:]; len(rest) > 0 {
-		x.extra += len(rest)
-		if rest[0] != ';' || x.extra > maxExtensions || !isFieldValue(string(rest)) {
-			return protocolError("a chunk's size is followed by something else")
+	if extended {
+		x.extra += len(";") + len(extensions)
+		if x.extra > maxExtensions || !isFieldValue(extensions) {
+			return protocolError("a chunk's extensions are too long or hold a control character")
 		}
 	}
-	x.left, x.part = size, chunkData
+	x.left, x.part = int64(size), chunkData
 	if size == 0 {
 		x.part = chunkTrailer
 	}
 	return nil
-}
-
-func hexValue(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
 }

@@ -102,22 +102,15 @@ func parseStatus(line []byte) (status int, oldHTTP bool, err error) {
 	default:
 		return 0, false, protocolError("its first line is no status line")
 	}
-	for _, d := range line[version : version+3] {
-		if d < '0' || d > '9' {
-			return 0, false, protocolError("its status is not a number")
-		}
-		status = 10*status + int(d-'0')
-	}
+	code, err := strconv.ParseUint(string(line[version:version+3]), 10, 16)
 	reason := line[version+3:]
-	if status < 100 || status > 599 || (len(reason) > 0 && reason[0] != ' ') {
-		return 0, false, protocolError("its status is not between 100 and 599")
+	if err != nil || code < 100 || code > 599 || len(reason) > 0 && reason[0] != ' ' {
+		return 0, false, protocolError("its status is not a number between 100 and 599")
 	}
-	for _, b := range reason {
-		if (b < ' ' && b != '\t') || b == 0x7f {
-			return 0, false, protocolError("a control character in its status line")
-		}
+	if !isFieldValue(reason) {
+		return 0, false, protocolError("a control character in its status line")
 	}
-	return status, oldHTTP, nil
+	return int(code), oldHTTP, nil
 }
 
 // parseHead reads a block that readHead has returned. All values are parts of

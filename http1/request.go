@@ -124,7 +124,7 @@ func isTarget(s string) bool {
 }
 
 // isFieldValue refuses control characters other than the tab (RFC 9110 §5.5).
-func isFieldValue(s string) bool {
+func isFieldValue[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < ' ' && c != '\t') || c == 0x7f {
 			return false
