@@ -158,7 +158,8 @@ func (s *standard) Close() {
 
 func (s *standard) try(ctx context.Context, over *http.Transport, r *http1.Request,
 	target *url.URL) (*http1.Response, *attempt, error) {
-	a := newAttempt()
+	a := new(attempt)
+	a.at.Store(uint32(http1.PhaseConnect))
 	request := &http.Request{
 		Method: r.Method, URL: target, Host: s.host, Header: forwardable(r.Header),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -223,13 +224,6 @@ func forwardable(h http.Header) http.Header {
 	}
 	maps.DeleteFunc(out, func(name string, _ []string) bool { return http1.IsConnectionField(name) })
 	return out
-}
-
-// newAttempt returns an attempt that has no connection yet.
-func newAttempt() *attempt {
-	a := new(attempt)
-	a.at.Store(uint32(http1.PhaseConnect))
-	return a
 }
 
 // attempt follows one try. net/http calls its trace from several goroutines.
