@@ -30,10 +30,17 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), patience)
 		defer cancel()
-		made, err := d.createAdmin(ctx, a)
-		if err != nil {
+		if _, err := d.ready(ctx, true); err != nil {
 			return err
 		}
+		made, err := d.sql.CreateAdmin(ctx, d.actor, a)
+		if errors.Is(err, store.ErrExists) {
+			return fmt.Errorf("--name %q: is an admin already; choose another name", a.Name)
+		}
+		if err != nil {
+			return d.explain(err)
+		}
+		d.tell(ctx)
 		data := struct {
 			Admin  store.Admin `json:"admin"`
 			Secret string      `json:"secret"`
@@ -66,19 +73,4 @@ func (f *createFlags) adminKey(now time.Time) (secret string, a store.Admin, err
 	id, idErr := tenants.NewID(rand.Reader)
 	return secret, store.Admin{ID: id, Name: f.name, Role: role, Hint: tenants.Hint(secret), Digest: tenants.Digest(secret), ExpiresAt: ends},
 		errors.Join(err, idErr)
-}
-
-func (d *database) createAdmin(ctx context.Context, a store.Admin) (store.Admin, error) {
-	if _, err := d.ready(ctx, true); err != nil {
-		return a, err
-	}
-	made, err := d.sql.CreateAdmin(ctx, d.actor, a)
-	if errors.Is(err, store.ErrExists) {
-		return a, fmt.Errorf("--name %q: is an admin already; choose another name", a.Name)
-	}
-	if err != nil {
-		return a, d.explain(err)
-	}
-	d.tell(ctx)
-	return made, nil
 }

@@ -29,16 +29,6 @@ type database struct {
 	notify func(format string, args ...any) // a message beside the data
 }
 
-func newDatabase(c *cobra.Command, file *config.File, path string) (*database, error) {
-	switch file.Store.SQL {
-	case "":
-		return nil, fmt.Errorf("%s has no database: set store.sql, such as sqlite://tierway.db, or give digests of keys under auth.keys", path)
-	case sqliteScheme + inMemory:
-		return nil, fmt.Errorf("the database of %s is in the gateway's memory: go through the gateway with --api, or set store.sql to a file, such as sqlite://tierway.db", path)
-	}
-	return &database{file: file, path: path, actor: operator(), notify: func(format string, args ...any) { say(c, format, args...) }}, nil
-}
-
 // withDatabase calls work with the database of the configuration at path, not yet
 // opened, and closes it.
 func withDatabase(c *cobra.Command, path string, work func(d *database) error) error {
@@ -46,10 +36,13 @@ func withDatabase(c *cobra.Command, path string, work func(d *database) error) e
 	if err != nil {
 		return err
 	}
-	d, err := newDatabase(c, file, path)
-	if err != nil {
-		return err
+	switch file.Store.SQL {
+	case "":
+		return fmt.Errorf("%s has no database: set store.sql, such as sqlite://tierway.db, or give digests of keys under auth.keys", path)
+	case sqliteScheme + inMemory:
+		return fmt.Errorf("the database of %s is in the gateway's memory: go through the gateway with --api, or set store.sql to a file, such as sqlite://tierway.db", path)
 	}
+	d := &database{file: file, path: path, actor: operator(), notify: func(format string, args ...any) { say(c, format, args...) }}
 	return errors.Join(work(d), d.close())
 }
 
