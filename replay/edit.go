@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"tierway/routing"
@@ -84,11 +85,9 @@ func (to *sidePool) lowestGroup(c *routing.Choice) {
 		}
 		return 0
 	}
-	lowest := 0
+	lowest := math.MaxInt
 	for i := range c.Candidates {
-		if g := groupOf(&c.Candidates[i]); i == 0 || g < lowest {
-			lowest = g
-		}
+		lowest = min(lowest, groupOf(&c.Candidates[i]))
 	}
 	c.Candidates = slices.DeleteFunc(c.Candidates, func(v routing.Candidate) bool { return groupOf(&v) > lowest })
 }

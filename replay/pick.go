@@ -25,13 +25,23 @@ func newPick(d *decisions.Decision, a *decisions.Attempt, tier string, at time.D
 	return &pick{d: d, a: a, tier: tier, at: at, stay: newStay(d, a, at), worker: a.Worker}
 }
 
-// moment is when a worker was chosen.
 func (p *pick) moment() time.Time { return p.d.Time.Add(millis(p.a.AtMs)) }
 
+// placement is where a request goes, and the choice that says why.
+type placement struct {
+	choice *routing.Choice
+	worker string
+	reason routing.Reason
+}
+
 // again has a policy decide a choice again, which is that of the request.
-func (p *pick) again(policy routing.Policy, c *routing.Choice) (i int, reason routing.Reason, decided *routing.Choice, err error) {
+func (p *pick) again(policy routing.Policy, c *routing.Choice) (placement, error) {
 	f := &p.d.Features
-	return routing.Again(policy, c, f.Model, f.Prefix, f.Chain, p.moment())
+	i, reason, decided, err := routing.Again(policy, c, f.Model, f.Prefix, f.Chain, p.moment())
+	if err != nil {
+		return placement{}, err
+	}
+	return placement{decided, c.Candidates[i].Worker, reason}, nil
 }
 
 // refuse leaves a request where it was: under the draft it goes to nobody.
@@ -53,11 +63,9 @@ func (r *Replay) decideWorker(p *pick) {
 	}
 	again, err := r.decideNow(p, was)
 	stays := p.tier == p.d.Tier
-	var choice *routing.Choice
-	var worker string
-	var reason routing.Reason
+	var as placement
 	if err == nil || !stays { // elsewhere nobody asks for who was a candidate here
-		choice, worker, reason, err = r.decideDraft(p, to)
+		as, err = r.decideDraft(p, to)
 	}
 	switch {
 	case errors.Is(err, ErrNobody):
@@ -68,14 +76,14 @@ func (r *Replay) decideWorker(p *pick) {
 		r.sums.skip(SkippedIncomplete)
 		r.stay(p, was)
 		return
-	case stays && worker == again:
-		worker = p.worker // by whatever it came there
+	case stays && as.worker == again:
+		as.worker = p.worker // by whatever it came there
 	case stays && again != p.worker:
 		r.sums.skip(SkippedWorker)
 		r.stay(p, was)
 		return
 	}
-	r.settle(p, was, to, choice, worker, reason)
+	r.settle(p, was, to, as)
 }
 
 // decideNow decides the recorded pick again as it was. The worker is that of the
@@ -93,15 +101,14 @@ func (r *Replay) decideNow(p *pick, was *sidePool) (worker string, err error) {
 		r.sums.Unknown.OtherPolicy++
 		return p.worker, nil
 	}
-	i, _, _, err := p.again(was.policy, c)
+	as, err := p.again(was.policy, c)
 	if err != nil {
 		return "", err
 	}
-	r.sums.WorkersReproduced.add(c.Candidates[i].Worker == p.worker)
-	return c.Candidates[i].Worker, nil
+	r.sums.WorkersReproduced.add(as.worker == p.worker)
+	return as.worker, nil
 }
 
-// rates notes how fast the candidates prefill.
 func (p *sidePool) rates(c *routing.Choice) {
 	for i := range c.Candidates {
 		p.of(c.Candidates[i].Worker).rate = c.Candidates[i].Rate
@@ -111,66 +118,56 @@ func (p *sidePool) rates(c *routing.Choice) {
 // decideDraft decides where the draft has the request: of a pool that it would have
 // come to anyway by the record, with what the draft changes changed in it; of another
 // one by what the requests before it have left there.
-func (r *Replay) decideDraft(p *pick, to *sidePool) (c *routing.Choice, worker string, reason routing.Reason, err error) {
+func (r *Replay) decideDraft(p *pick, to *sidePool) (as placement, err error) {
+	var c *routing.Choice
 	if p.tier == p.d.Tier {
 		c = r.edited(p, to)
 	} else {
 		c = r.elsewhere(p, to)
 	}
 	if len(c.Candidates) == 0 {
-		return nil, "", "", ErrNobody
+		return as, ErrNobody
 	}
-	// It sees every request of its pool, whether it has a say or not.
-	learned, learnedReason := to.learn(p, c)
-	switch to.says(p, c) {
-	case sayRecord:
-		return c, p.worker, routing.Reason(p.a.Reason), nil
-	case sayAgain:
-		i, reason, _, err := p.again(to.policy, c)
-		if err != nil {
-			return nil, "", "", err
-		}
-		return c, c.Candidates[i].Worker, reason, nil
+	learned := to.learn(p, c) // it sees every request of its pool, whether it has a say or not
+	as, ok, err := to.byRecord(p, c)
+	if !ok {
+		as = learned
 	}
-	return c, c.Candidates[learned].Worker, learnedReason, nil
+	as.choice = c
+	return as, err
 }
 
-// Who says where the draft has a request.
-const (
-	sayLearned = iota // the draft's policy, by what it has seen
-	sayAgain          // the policy that made the record, by what the record remembers
-	sayRecord         // the record: made under an older configuration, which the draft leaves as it is
-)
-
-// says returns who says where a request goes of which c are the candidates.
-func (to *sidePool) says(p *pick, c *routing.Choice) int {
+// byRecord decides by what the record holds where to has a request of which c are the
+// candidates. ok is false if only to's own policy can decide, by what it has seen.
+func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as placement, ok bool, err error) {
 	switch {
 	case !to.alike || p.tier != p.d.Tier:
-		return sayLearned
-	case c.Policy == to.policy.Name():
-		return sayAgain
-	case c.Of(p.worker) != nil:
-		return sayRecord
+	case c.Policy == to.policy.Name(): // by what it remembered then
+		as, err = p.again(to.policy, c)
+		return as, true, err
+	case c.Of(p.worker) != nil: // made under an older configuration, which the draft leaves as it is
+		return placement{c, p.worker, routing.Reason(p.a.Reason)}, true, nil
 	}
-	return sayLearned
+	return as, false, nil
 }
 
 // learn has a pool's own policy pick among the candidates, as one that takes
 // requests: it remembers them.
-func (p *sidePool) learn(k *pick, c *routing.Choice) (i int, reason routing.Reason) {
+func (p *sidePool) learn(k *pick, c *routing.Choice) placement {
 	f := &k.d.Features
-	return routing.Learn(p.policy, c, f.Model, f.Prefix, f.Chain, k.moment(), k.d.Stream)
+	i, reason := routing.Learn(p.policy, c, f.Model, f.Prefix, f.Chain, k.moment(), k.d.Stream)
+	return placement{c, c.Candidates[i].Worker, reason}
 }
 
 // settle puts a request where it was and where the draft has it, and sums up.
-func (r *Replay) settle(p *pick, was, to *sidePool, c *routing.Choice, worker string, reason routing.Reason) {
+func (r *Replay) settle(p *pick, was, to *sidePool, as placement) {
 	r.settleNow(p, was)
-	r.parted = r.parted || p.tier != p.d.Tier || worker != p.worker
-	r.draft.put(p, p.tier, to, worker)
+	r.parted = r.parted || p.tier != p.d.Tier || as.worker != p.worker
+	r.draft.put(p, p.tier, to, as.worker)
 	if p.tier == p.d.Tier {
-		r.sums.worker(p, worker, reason)
+		r.sums.worker(p, as.worker, as.reason)
 	}
-	r.draft.regret.add(c, worker)
+	r.draft.regret.add(as.choice, as.worker)
 	r.regretNow(p)
 }
 
@@ -189,7 +186,6 @@ func (r *Replay) settleNow(p *pick, was *sidePool) {
 	r.sums.measured(p)
 }
 
-// put places a request and counts its tokens and its cost.
 func (s *side) put(p *pick, tier string, pool *sidePool, worker string) {
 	hit := s.place(pool, worker, p.stay)
 	if p.chained() {
@@ -222,20 +218,17 @@ func Repick(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (decided
 	if len(c.Candidates) == 0 {
 		return nil, "", "", ErrNobody
 	}
-	asked := c
-	switch pool.says(p, c) {
-	case sayRecord:
-		if c.Of(c.RunnerUp) == nil {
-			c.RunnerUp = ""
-		}
-		return c, p.worker, routing.Reason(a.Reason), nil
-	case sayLearned:
-		asked = new(*c)
+	as, ok, err := pool.byRecord(p, c)
+	if !ok {
+		asked := *c
 		asked.Policy = "" // what another policy remembered, or one that was configured otherwise, is nothing to it
+		as, err = p.again(pool.policy, &asked)
 	}
-	i, reason, decided, err := p.again(pool.policy, asked)
 	if err != nil {
 		return nil, "", "", err
 	}
-	return decided, c.Candidates[i].Worker, reason, nil
+	if as.choice == c && c.Of(c.RunnerUp) == nil {
+		c.RunnerUp = ""
+	}
+	return as.choice, as.worker, as.reason, nil
 }

@@ -125,7 +125,6 @@ type sidePool struct {
 	most    int64 // tokens of a worker's cache
 }
 
-// open makes the side of a setup.
 func (s *side) open(setup, now *Setup, tokens int64) error {
 	if setup.Catalog == nil {
 		return errors.New("there is no catalogue of tiers")
@@ -151,7 +150,6 @@ func openPool(setup, was *Pool, tokens int64) (*sidePool, error) {
 		policy: policy, workers: map[string]*workerState{}, most: tokens}, nil
 }
 
-// pool returns the pool of that name, nil without one.
 func (s *Setup) pool(name string) *Pool {
 	if i := slices.IndexFunc(s.Pools, func(p Pool) bool { return p.Name == name }); i >= 0 {
 		return &s.Pools[i]
@@ -209,7 +207,6 @@ func picked(d *decisions.Decision) *decisions.Attempt {
 
 func millis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// decide decides one record again.
 func (r *Replay) decide(d *decisions.Decision, at time.Duration) {
 	if at < r.last {
 		r.sums.Late++

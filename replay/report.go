@@ -60,13 +60,11 @@ type Unknown struct {
 	OtherPolicy int `json:"other_policy"` // placed by another policy than the configuration has: as they were
 }
 
-// Count is how many there are of something.
 type Count struct {
 	Name string `json:"name"`
 	N    int    `json:"n"`
 }
 
-// Part is how many of how many.
 type Part struct {
 	N  int `json:"n"`
 	Of int `json:"of"`
@@ -90,13 +88,11 @@ type WorkerMove struct {
 	Examples []string `json:"examples" nullable:"false"`
 }
 
-// Estimates is one number as it is estimated of both ways.
 type Estimates struct {
 	Now   float64 `json:"now"`
 	Draft float64 `json:"draft"`
 }
 
-// Totals is one count of both ways.
 type Totals struct {
 	Now   int64 `json:"now"`
 	Draft int64 `json:"draft"`
@@ -121,7 +117,6 @@ type Regret struct {
 	Wrong float64 `json:"wrong"`  // share of picks that cost over 20 % more, and over 1 ms, than the best
 }
 
-// Regrets is the regret of both ways.
 type Regrets struct {
 	Now   Regret `json:"now"`
 	Draft Regret `json:"draft"`
@@ -179,7 +174,6 @@ func (g *regret) report() Regret {
 	return Regret{N: g.n, Mean: g.sum / float64(g.n), P95: g.quantile(0.95), Wrong: float64(g.wrong) / float64(g.n)}
 }
 
-// counts lists a map, the most first.
 func counts(all map[string]int) []Count {
 	list := []Count{}
 	for name, n := range all {

@@ -40,7 +40,6 @@ func newSums() sums {
 		tiers: map[[2]string]*moves{}, workers: map[[3]string]*moves{}}
 }
 
-// read counts a record.
 func (s *sums) read(d *decisions.Decision) {
 	s.Records++
 	if s.From.IsZero() || d.Time.Before(s.From) {

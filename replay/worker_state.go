@@ -2,6 +2,7 @@ package replay
 
 import (
 	"container/list"
+	"slices"
 	"time"
 
 	"tierway/decisions"
@@ -17,7 +18,6 @@ type workerState struct {
 	cache           promptCache
 }
 
-// of returns the workerState of a worker.
 func (p *sidePool) of(worker string) *workerState {
 	s := p.workers[worker]
 	if s == nil {
@@ -88,4 +88,38 @@ func (s *side) place(p *sidePool, worker string, v stay) (hit int64) {
 	s.events.plan(v.first, func() { w.pending -= prefill })
 	s.events.plan(v.end, func() { w.inflight--; w.output -= v.expected })
 	return hit
+}
+
+// events are functions to be called at moments of recorded time, the next one first.
+type events []event
+
+// event is called before the events of the same moment that were planned after it.
+type event struct {
+	at time.Duration
+	do func()
+}
+
+// plan adds an event. Most belong near the end, which moves few others.
+func (e *events) plan(at time.Duration, do func()) {
+	i, _ := slices.BinarySearchFunc(*e, at, func(v event, at time.Duration) int {
+		if v.at <= at {
+			return -1
+		}
+		return 1
+	})
+	*e = slices.Insert(*e, i, event{at, do})
+}
+
+// next calls the first event; there must be one.
+func (e *events) next() {
+	first := (*e)[0]
+	*e = slices.Delete(*e, 0, 1)
+	first.do()
+}
+
+// until calls all events up to a moment.
+func (e *events) until(at time.Duration) {
+	for len(*e) > 0 && (*e)[0].at <= at {
+		e.next()
+	}
 }

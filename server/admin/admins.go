@@ -15,12 +15,11 @@ import (
 )
 
 type adminCreate struct {
-	Name      string     `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"For the audit log; unique."`
-	Role      string     `json:"role" enum:"admin,viewer" doc:"admin: may all; viewer: sees all but admins, changes nothing."`
-	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"Absent: never."`
+	Name      string    `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"For the audit log; unique."`
+	Role      string    `json:"role" enum:"admin,viewer" doc:"admin: may all; viewer: sees all but admins, changes nothing."`
+	ExpiresAt time.Time `json:"expires_at,omitzero" doc:"Absent: never."`
 }
 
-// bootstrapRequest trades the one-time secret for an admin key.
 type bootstrapRequest struct {
 	Secret string `json:"secret" maxLength:"200" doc:"As the gateway announced it at its start, tw-boot-…"`
 	Name   string `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"For the audit log."`
@@ -64,14 +63,14 @@ func newAdminKey(name, role, by string, expires time.Time) (secret string, ad st
 }
 
 func (a *Plane) createAdmin(ctx context.Context, in *struct{ Body adminCreate }) (*reply[adminAnswer], error) {
-	if in.Body.ExpiresAt != nil && !in.Body.ExpiresAt.After(time.Now()) {
+	if !in.Body.ExpiresAt.IsZero() && !in.Body.ExpiresAt.After(time.Now()) {
 		return nil, invalid("body.expires_at", "it is over already: give a time to come", in.Body.ExpiresAt)
 	}
 	all := a.control.Snapshot().Identity.Admins()
 	if slices.ContainsFunc(all, func(ad store.Admin) bool { return ad.Name == in.Body.Name && isConfigAdmin(ad) }) {
 		return nil, a.failed("making an admin", store.ErrExists) // the audit log must tell them apart
 	}
-	secret, ad, err := newAdminKey(in.Body.Name, in.Body.Role, actorOf(ctx).Name, pointed(in.Body.ExpiresAt))
+	secret, ad, err := newAdminKey(in.Body.Name, in.Body.Role, actorOf(ctx).Name, in.Body.ExpiresAt.UTC())
 	if err != nil {
 		return nil, a.failed("making an admin's key", err)
 	}

@@ -29,7 +29,6 @@ type configView struct {
 	Warnings        []ProblemView    `json:"warnings" nullable:"false"`
 }
 
-// ProblemView is one thing that is wrong with a configuration.
 type ProblemView struct {
 	Severity string `json:"severity" enum:"error,warning"`
 	config.Problem
@@ -44,7 +43,6 @@ type validation struct {
 	Problems []ProblemView `json:"problems" nullable:"false"`
 }
 
-// ReloadAnswer is what a reload changed, or would change.
 type ReloadAnswer struct {
 	DryRun bool `json:"dry_run"`
 	control.ReloadResult

@@ -32,20 +32,18 @@ type decisionPage struct {
 	Keep  int            `json:"keep" doc:"decisions.keep: so many are kept at most, and fewer where they hold 256 MiB."`
 }
 
-// listMost bounds a page, and listUsual is one that is not bounded by its query: a
-// screen or two.
 const (
-	listMost  = 1000
-	listUsual = 100
-)
-
-const (
+	listMost  = 1000 // of a page
+	listUsual = 100  // of a page that is not bounded by its query: a screen or two
 	// maxExports bounds the exports at once: each may hold records that the log has
 	// forgotten meanwhile, 256 MiB of them at most.
 	maxExports = 2
 	// exportPatience is how long an export may take: one of 100,000 records, some
 	// 500 MB, at a megabyte a second.
 	exportPatience = 10 * time.Minute
+	maxStreams     = 32               // of operators who follow decisions: a team with a tab or two each
+	streamStall    = 10 * time.Second // a connection that takes nothing for so long is ended
+	eventStream    = "text/event-stream"
 )
 
 func (a *Plane) listDecisions(_ context.Context, in *struct {
@@ -137,17 +135,6 @@ func checkFilter(until string, f *decisions.Filter) error {
 	}
 	return nil
 }
-
-const (
-	// maxStreams bounds the operators who follow decisions at once: a team with a
-	// tab or two each.
-	maxStreams = 32
-	// streamStall is how long an operator's connection may take nothing before it is
-	// ended.
-	streamStall = 10 * time.Second
-)
-
-const eventStream = "text/event-stream"
 
 func streams(_ huma.Registry, op *huma.Operation) {
 	op.Responses = map[string]*huma.Response{"200": {

@@ -17,7 +17,6 @@ import (
 // KeySettings describes what may be changed of a key.
 type KeySettings keyView
 
-// TransformSchema leaves what may be changed.
 func (KeySettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return only(s, "name", "tiers", "models", "priority", "default_priority", "limits", "expires_at")
 }

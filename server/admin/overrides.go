@@ -132,7 +132,6 @@ func (a *Plane) previewWeight(p *control.Pool, w workerState, ifMatch string, c 
 	return &tagged[workerAnswer]{ETag: etag(was.Number()), Body: answer}, nil
 }
 
-// edit changes an override.
 type edit func(store.Override) (store.Override, error)
 
 // matching returns f for an override at the version that If-Match asks for. For another one
@@ -165,7 +164,6 @@ func (a *Plane) changeOverride(ctx context.Context, worker, ifMatch string, f ed
 	return o, err
 }
 
-// workerAnswer answers with a worker and its pool as they are after a change.
 func (a *Plane) workerAnswer(o store.Override) (*tagged[workerAnswer], error) {
 	p, w, err := a.workerNamed(o.Worker)
 	if err != nil {

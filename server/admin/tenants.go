@@ -20,7 +20,6 @@ func tenantSettings() []string {
 // TenantSettings describes what may be changed of a tenant.
 type TenantSettings tenants.Tenant
 
-// TransformSchema leaves what may be changed.
 func (TenantSettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return only(s, tenantSettings()...)
 }
@@ -32,7 +31,6 @@ type tenantCreate struct {
 	KeyName  string `json:"key_name" required:"false" maxLength:"100" doc:"The key's name."`
 }
 
-// TransformSchema leaves what may be set.
 func (tenantCreate) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return only(s, append(tenantSettings(), "name", "issue_key", "key_name")...)
 }
@@ -43,7 +41,6 @@ type tenantView struct {
 	Now  *usedNow `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one tenant."`
 }
 
-// usedNow is what of limits is used at the moment, as this gateway knows it.
 type usedNow struct {
 	Inflight int64     `json:"inflight" doc:"Requests under way on this gateway."`
 	Day      spentView `json:"day" doc:"This UTC day."`

@@ -98,7 +98,6 @@ type timesState struct {
 	P99   float64 `json:"p99_ms"`
 }
 
-// distribution is a worker's share of its pool's requests.
 type distribution struct {
 	Now      float64 `json:"now" doc:"Of the attempts of the last 5 to 10 minutes."`
 	Expected float64 `json:"expected" doc:"By the weights of the workers that take requests."`
