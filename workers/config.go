@@ -63,10 +63,10 @@ func (s Spec) health() Health {
 		DownAfter: cmp.Or(h.DownAfter, usual.DownAfter), UpAfter: cmp.Or(h.UpAfter, usual.UpAfter)}
 }
 
-// sameWorker reports whether s and o are the same engine in the same place. The
+// SameWorker reports whether s and o are the same engine in the same place. The
 // way in which the gateway connects to it, checks it and pays it may differ: an
 // engine has the same load and speed under another key.
-func (s Spec) sameWorker(o Spec) bool {
+func (s Spec) SameWorker(o Spec) bool {
 	return s.Name == o.Name && s.URL == o.URL && s.Pool == o.Pool && s.Engine == o.Engine && s.Model == o.Model
 }
 

@@ -81,7 +81,7 @@ func (f *Fleet) Sync(specs []Spec) {
 	now := make([]*Worker, 0, len(specs))
 	for _, spec := range specs {
 		w := before[spec.Name]
-		if w != nil && w.Spec().sameWorker(spec) {
+		if w != nil && w.Spec().SameWorker(spec) {
 			w.adopt(spec, f.options.send)
 			delete(before, spec.Name)
 		} else {

@@ -215,7 +215,7 @@ func (w *Worker) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", spec.Name), slog.String("pool", spec.Pool))
 }
 
-// adopt takes over a spec for which sameWorker holds. Exchanges under way go on as
+// adopt takes over a spec for which SameWorker holds. Exchanges under way go on as
 // they began. The caller holds the fleet's lock.
 func (w *Worker) adopt(spec Spec, send func(Spec) Sender) {
 	w.mu.Lock()

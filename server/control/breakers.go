@@ -67,15 +67,12 @@ const pollEvery = time.Second
 // pollBreakers reads every breaker each second until done, reports good health
 // checks and hangs to it, and updates the number of live gateways.
 func (ps *Pools) pollBreakers(done <-chan struct{}) {
-	ps.recover.Every(pollEvery, done, "reading the breakers", func(time.Time) { ps.pollOnce() })
-}
-
-// pollOnce reads every breaker once.
-func (ps *Pools) pollOnce() {
-	ps.shareAgain()
-	for _, p := range ps.live() {
-		p.poll(time.Now())
-	}
+	ps.recover.Every(pollEvery, done, "reading the breakers", func(now time.Time) {
+		ps.shareAgain()
+		for _, p := range ps.live() {
+			p.poll(now)
+		}
+	})
 }
 
 // poll reads the pool's breakers, and reports good health checks and hangs to them.

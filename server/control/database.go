@@ -245,17 +245,15 @@ func (db *Database) Changed(ctx context.Context) {
 
 // RequestRefresh makes Run read the directory soon if the database has changed, because a
 // client has sent an unknown key. It does not block.
-func (db *Database) RequestRefresh() {
-	select {
-	case db.refreshDue <- struct{}{}:
-	default:
-	}
-}
+func (db *Database) RequestRefresh() { wake(db.refreshDue) }
 
 // requestRead makes Run read the directory as soon as possible if the database has changed.
-func (db *Database) requestRead() {
+func (db *Database) requestRead() { wake(db.readDue) }
+
+// wake has a loop that reads from due, which holds one signal, take its next step.
+func wake(due chan<- struct{}) {
 	select {
-	case db.readDue <- struct{}{}:
+	case due <- struct{}{}:
 	default:
 	}
 }

@@ -78,9 +78,6 @@ func (p *Identity) Tenants() ([]tenants.Tenant, []tenants.Key) {
 // Admins returns all admins, in no order.
 func (p *Identity) Admins() []store.Admin { return slices.Collect(maps.Values(p.admins)) }
 
-// knows reports whether a tenant, or one of its keys, is still there.
-func (p *Identity) knows(tenant, key string) bool { return p.Directory.Knows(tenant, key) }
-
 // applyContents puts what the database holds in force, and the live overrides with it,
 // unless a reading that began later was faster.
 func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
@@ -97,7 +94,7 @@ func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
 	if !readAt.IsZero() {
 		ctl.Database.currentAt.Store(readAt.UnixNano())
 	}
-	ctl.Stores.Limiter.Forget(p.knows)
+	ctl.Stores.Limiter.Forget(p.Directory.Knows)
 	ctl.Bootstrap.announceIfAlone(p)
 	return ctl.applyOverrides()
 }

@@ -91,16 +91,13 @@ func (ctl *Control) applyOverrides() error {
 
 // followOverrides ends overrides whose time is over, until done is closed.
 func (ctl *Control) followOverrides(done <-chan struct{}) {
-	ctl.Recoverer.Every(time.Second, done, "ending overrides", func(time.Time) { ctl.endOverrides() })
-}
-
-// endOverrides takes back the overrides whose time is over.
-func (ctl *Control) endOverrides() {
-	ctl.applying.Lock()
-	defer ctl.applying.Unlock()
-	if err := ctl.applyOverrides(); err != nil {
-		ctl.log.Error("overrides that are over could not be taken back", "cause", err.Error())
-	}
+	ctl.Recoverer.Every(time.Second, done, "ending overrides", func(time.Time) {
+		ctl.applying.Lock()
+		defer ctl.applying.Unlock()
+		if err := ctl.applyOverrides(); err != nil {
+			ctl.log.Error("overrides that are over could not be taken back", "cause", err.Error())
+		}
+	})
 }
 
 // OverrideOf returns the override of a worker in all; nil if there is none.

@@ -10,6 +10,7 @@ import (
 	"tierway/config"
 	"tierway/routing"
 	"tierway/store"
+	"tierway/workers"
 )
 
 // ReloadRequest says how the configuration is reloaded.
@@ -161,19 +162,8 @@ func problemLines(ps config.Problems) []string {
 // impactOf says what a new configuration does to the workers.
 func impactOf(old, f *config.File, changes []config.Change) Impact {
 	im := Impact{WorkersAdded: []string{}, WorkersRemoved: []string{}, AffinityMoved: map[string]float64{}, RestartNeeded: []string{}}
-	before, after := workersOf(old), workersOf(f)
-	for name, place := range after {
-		if before[name] != place {
-			im.WorkersAdded = append(im.WorkersAdded, name)
-		}
-	}
-	for name, place := range before {
-		if after[name] != place {
-			im.WorkersRemoved = append(im.WorkersRemoved, name)
-		}
-	}
-	slices.Sort(im.WorkersAdded)
-	slices.Sort(im.WorkersRemoved)
+	im.WorkersAdded = append(im.WorkersAdded, missingFrom(old, f)...)
+	im.WorkersRemoved = append(im.WorkersRemoved, missingFrom(f, old)...)
 	was := map[string]config.Pool{}
 	for _, p := range old.ResolvedPools() {
 		was[p.Name] = p
@@ -191,12 +181,18 @@ func impactOf(old, f *config.File, changes []config.Change) Impact {
 	return im
 }
 
-// workersOf returns what makes each worker the one that it is: with another URL,
-// pool, engine or model it is another worker of the same name.
-func workersOf(f *config.File) map[string]string {
-	names := map[string]string{}
-	for _, s := range f.Specs() {
-		names[s.Name] = fmt.Sprintf("%q %q %q %q", s.Pool, s.URL, s.Engine, s.Model)
+// missingFrom returns the names of the workers of f that another configuration does not have,
+// sorted.
+func missingFrom(other, f *config.File) (names []string) {
+	has := map[string]workers.Spec{}
+	for _, s := range other.Specs() {
+		has[s.Name] = s
 	}
+	for _, s := range f.Specs() {
+		if !s.SameWorker(has[s.Name]) {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
 	return names
 }

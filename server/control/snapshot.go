@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,17 +85,14 @@ func newSnapshot(c Configuration, who *Identity, live *Snapshot) (*Snapshot, err
 // counts returns the vocabulary that prompts are counted by: the one nearest to
 // the default tier's model, or "" where nothing depends on a prompt's length.
 func (snap *Snapshot) counts() string {
-	model, needed := "", len(snap.File.Tiers) > 1
-	for _, p := range snap.Pools {
-		needed = needed || p.Context > 0
-	}
-	if snap.Usual != nil {
-		model = snap.Usual.Model
-	}
-	if !needed {
+	bounded := func(p *Pool) bool { return p.Context > 0 }
+	switch {
+	case len(snap.File.Tiers) <= 1 && !slices.ContainsFunc(snap.Pools, bounded):
 		return ""
+	case snap.Usual == nil:
+		return tokens.NameFor("")
 	}
-	return tokens.NameFor(model)
+	return tokens.NameFor(snap.Usual.Model)
 }
 
 // Private reports whether all objects that the workers of a pool keep are one caller's
@@ -116,44 +114,37 @@ func (snap *Snapshot) ClientIP(r *http.Request) string {
 	if err != nil {
 		return r.RemoteAddr
 	}
-	trusted := snap.proxies
-	if len(trusted) == 0 || !within(trusted, host) {
+	if !snap.trusts(host) {
 		return host
 	}
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(forwarded) - 1; i >= 0; i-- {
-		ip := strings.TrimSpace(forwarded[i])
+	for _, ip := range slices.Backward(forwarded) {
+		ip = strings.TrimSpace(ip)
 		if _, err := netip.ParseAddr(ip); err != nil {
 			break
 		}
-		host = ip
-		if !within(trusted, ip) {
+		if host = ip; !snap.trusts(host) {
 			break
 		}
 	}
 	return host
 }
 
-// within reports whether one of the prefixes has the address.
-func within(prefixes []netip.Prefix, ip string) bool {
-	addr, err := netip.ParseAddr(ip)
-	if err != nil {
+// trusts reports whether the address is a trusted proxy's.
+func (snap *Snapshot) trusts(ip string) bool {
+	if len(snap.proxies) == 0 {
 		return false
 	}
+	addr, err := netip.ParseAddr(ip)
 	addr = addr.Unmap().WithZone("")
-	for _, p := range prefixes {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return err == nil && slices.ContainsFunc(snap.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // Serving returns the first pool that serves the dialect and that the caller may use; nil if
 // there is none.
 func (snap *Snapshot) Serving(d openai.Dialect, c *tenants.Caller) *Pool {
 	for _, p := range snap.Pools {
-		if p.Served[d] && c.MayUseTier(p.Name) && p.Admits(c) {
+		if p.Served[d] && snap.MayUse(c, p.Name) {
 			return p
 		}
 	}

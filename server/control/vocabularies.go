@@ -29,12 +29,7 @@ func (v *Vocabularies) Get(name string) *tokens.Vocabulary {
 }
 
 // loadSoon has the snapshot's vocabulary loaded, if it is not.
-func (v *Vocabularies) loadSoon() {
-	select {
-	case v.due <- struct{}{}:
-	default:
-	}
-}
+func (v *Vocabularies) loadSoon() { wake(v.due) }
 
 // run loads what snapshots count by, until done is closed.
 func (v *Vocabularies) run(done <-chan struct{}) {
