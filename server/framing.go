@@ -8,7 +8,7 @@ import (
 // Framing follows the requests in the bytes of an HTTP/1 connection, to find one
 // that has a Content-Length beside a Transfer-Encoding, or a Transfer-Encoding in
 // HTTP/1.0. A proxy before the gateway may have read such a request with another
-// end, so that the rest of it is somebody else's next request. net/http accepts it
+// end, so that the rest of it is another client's next request. net/http accepts it
 // and hides it from handlers: it drops the Content-Length.
 //
 // It reads no more than net/http does to find the next request: what it cannot

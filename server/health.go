@@ -8,7 +8,7 @@ import (
 	"tierway/server/control"
 )
 
-// live answers that the process runs. It asks nothing of anybody.
+// live answers that the process runs. It reads no state.
 func live(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Write([]byte("ok\n")) //nolint:errcheck // the prober is gone
@@ -18,7 +18,7 @@ func live(w http.ResponseWriter, _ *http.Request) {
 type readiness struct {
 	Ready    bool     `json:"ready"`
 	Draining bool     `json:"draining,omitempty"`
-	Degraded []string `json:"degraded"` // tiers and pools of which somebody is down, and stores that are away
+	Degraded []string `json:"degraded"` // tiers and pools with a worker that is down, and stores that are away
 }
 
 // ready answers whether requests should come here: 503 only while draining or

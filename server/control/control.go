@@ -89,9 +89,9 @@ func (ctl *Control) Snapshot() *Snapshot { return ctl.snapshot.Load() }
 
 // apply builds everything of a configuration that can fail, then puts it in force. On an
 // error nothing has changed. The caller holds applying.
-func (ctl *Control) apply(c Configuration, who *Identity) error {
+func (ctl *Control) apply(c Configuration, identity *Identity) error {
 	was := ctl.Snapshot()
-	next, err := newSnapshot(c, who, was)
+	next, err := newSnapshot(c, identity, was)
 	if err != nil {
 		return err
 	}
@@ -116,12 +116,12 @@ func (ctl *Control) amend(change func(*Snapshot)) {
 // before all other methods. An unreachable database is no error: Run reads it later.
 func (ctl *Control) Begin(ctx context.Context) error {
 	f := ctl.Snapshot().Base
-	who, err := newIdentity(f, store.Contents{}, time.Time{})
+	identity, err := newIdentity(f, store.Contents{}, time.Time{})
 	if err != nil {
 		return err
 	}
 	first := Configuration{Base: f, Hash: f.Hash(), Generation: 1, LoadedAt: time.Now()}
-	if err := ctl.apply(first.withWeights(nil), who); err != nil {
+	if err := ctl.apply(first.withWeights(nil), identity); err != nil {
 		return err
 	}
 	ctl.metrics.Reloaded(1, first.LoadedAt)

@@ -22,7 +22,7 @@ const (
 	// directory: when keys were last used.
 	readEvery = time.Minute
 	// spentEvery is how often what was spent is read from the ledger, for what
-	// other gateways spend where no Redis tells.
+	// other gateways spend without a common Redis.
 	spentEvery = 10 * time.Second
 	// sqlPatience bounds one question to the database, which no request waits for.
 	sqlPatience = 5 * time.Second
@@ -55,8 +55,8 @@ type Database struct {
 	state      atomic.Int32 // a DatabaseState
 	migrated   atomic.Bool
 	currentAt  atomic.Int64  // when the directory was last known to be the database's; Unix nanoseconds, 0: never
-	readDue    chan struct{} // the database is to be read at once
-	refreshDue chan struct{} // it is to be asked for changes
+	readDue    chan struct{} // the revision is to be compared at once
+	refreshDue chan struct{} // the same, unless it was compared within askPause
 	LastUsed   lastUsed
 }
 
@@ -118,7 +118,7 @@ func (db *Database) migrate(ctx context.Context) error {
 	return nil
 }
 
-// seedBudgets tells the limiter what the ledger says was spent.
+// seedBudgets gives the limiter what was spent by the ledger.
 func (db *Database) seedBudgets(ctx context.Context) error {
 	now := time.Now()
 	rows, err := db.stores.SQL.Spent(ctx, now)
@@ -223,8 +223,7 @@ func (db *Database) noteState(read, write error) {
 // the first time, only if the configuration has keys or requires none.
 func (db *Database) HasCallers() bool {
 	snap := db.snapshot()
-	who := snap.Identity
-	return db.stores.SQL == nil || !who.ReadAt.IsZero() || len(who.ownKeys) > 0 || !snap.File.Auth.Required
+	return db.stores.SQL == nil || !snap.Identity.ReadAt.IsZero() || len(snap.Identity.ownKeys) > 0 || !snap.File.Auth.Required
 }
 
 // Changed reads the directory after this gateway has changed the database, and notifies the

@@ -16,12 +16,12 @@ import (
 // policy and members: nothing of it reaches fleet, pools or metrics.
 func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 	live := ctl.Snapshot()
-	who, err := newIdentity(f, live.Identity.contents, live.Identity.ReadAt)
+	identity, err := newIdentity(f, live.Identity.contents, live.Identity.ReadAt)
 	if err != nil {
 		return nil, fmt.Errorf("building the draft's directory: %w", err)
 	}
 	c := Configuration{Base: f, Generation: live.Generation}
-	snap, err := newSnapshot(c.withWeights(weightsOf(ctl.OverridesNow())), who, live)
+	snap, err := newSnapshot(c.withWeights(weightsOf(ctl.OverridesNow())), identity, live)
 	if err != nil {
 		return nil, err
 	}

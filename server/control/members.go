@@ -57,7 +57,7 @@ func (ps *Pools) forgetWorkersLocked(was *Snapshot) {
 	}
 }
 
-// statusOf is what a pool is told of a worker's status.
+// statusOf returns the part of a worker's status that a pool reads.
 func statusOf(st workers.Status) routing.Status {
 	return routing.Status{Up: st.Up && st.Suspended == "", Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt}
 }

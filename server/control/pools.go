@@ -70,7 +70,7 @@ func membersOf(c config.Pool, gateways int) []routing.Member {
 }
 
 // part is one gateway's part of a bound that so many share: an equal one, rounded
-// up, because a gateway without any place would serve nobody.
+// up, because a gateway without any place would serve no request.
 func part[N int | int64](bound, gateways N) N { return (bound + gateways - 1) / max(1, gateways) }
 
 // configure puts the pool's policy and members in force, for one of so many gateways.

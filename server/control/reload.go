@@ -103,19 +103,19 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 		ctl.amend(func(snap *Snapshot) { snap.Hash = result.ToHash })
 		return result, nil
 	}
-	who, err := newIdentity(next, live.Identity.contents, live.Identity.ReadAt)
+	identity, err := newIdentity(next, live.Identity.contents, live.Identity.ReadAt)
 	if err != nil {
 		return result, err
 	}
 	c := Configuration{Base: next, Hash: result.ToHash, Generation: live.Generation + 1, LoadedAt: time.Now()}
-	if err := ctl.apply(c.withWeights(weights), who); err != nil {
+	if err := ctl.apply(c.withWeights(weights), identity); err != nil {
 		return result, err
 	}
 	result.Generation = c.Generation
 	return result, nil
 }
 
-// noteReload says in log, metrics and audit how a reload went.
+// noteReload reports in log, metrics and audit log how a reload went.
 func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result ReloadResult, changed bool, err error) {
 	outcome := "ok"
 	switch {
@@ -149,7 +149,7 @@ func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result Relo
 
 // problemLines are the first problems as check prints them.
 func problemLines(ps config.Problems) []string {
-	const most = 10 // who has more runs `tierway check`
+	const most = 10 // `tierway check` prints all
 	var lines []string
 	for _, p := range ps {
 		if !p.Warning && len(lines) < most {
@@ -159,11 +159,9 @@ func problemLines(ps config.Problems) []string {
 	return lines
 }
 
-// impactOf says what a new configuration does to the workers.
+// impactOf returns what a new configuration does to the workers.
 func impactOf(old, f *config.File, changes []config.Change) Impact {
-	im := Impact{WorkersAdded: []string{}, WorkersRemoved: []string{}, AffinityMoved: map[string]float64{}, RestartNeeded: []string{}}
-	im.WorkersAdded = append(im.WorkersAdded, missingFrom(old, f)...)
-	im.WorkersRemoved = append(im.WorkersRemoved, missingFrom(f, old)...)
+	im := Impact{WorkersAdded: missingFrom(old, f), WorkersRemoved: missingFrom(f, old), AffinityMoved: map[string]float64{}, RestartNeeded: []string{}}
 	was := map[string]config.Pool{}
 	for _, p := range old.ResolvedPools() {
 		was[p.Name] = p
@@ -183,8 +181,8 @@ func impactOf(old, f *config.File, changes []config.Change) Impact {
 
 // missingFrom returns the names of the workers of f that another configuration does not have,
 // sorted.
-func missingFrom(other, f *config.File) (names []string) {
-	has := map[string]workers.Spec{}
+func missingFrom(other, f *config.File) []string {
+	names, has := []string{}, map[string]workers.Spec{}
 	for _, s := range other.Specs() {
 		has[s.Name] = s
 	}

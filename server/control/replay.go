@@ -13,11 +13,11 @@ import (
 // ReplaySetup returns a configuration as a replay of recorded decisions uses it. Only callers
 // whose keys stand in it are known.
 func ReplaySetup(f *config.File) (replay.Setup, error) {
-	who, err := newIdentity(f, store.Contents{}, time.Time{})
+	identity, err := newIdentity(f, store.Contents{}, time.Time{})
 	if err != nil {
 		return replay.Setup{}, err
 	}
-	snap, err := newSnapshot(Configuration{File: f}, who, &Snapshot{})
+	snap, err := newSnapshot(Configuration{File: f}, identity, &Snapshot{})
 	if err != nil {
 		return replay.Setup{}, err
 	}
@@ -48,8 +48,8 @@ func SetupPool(c config.Pool, gateways int) replay.Pool {
 // keys are still there.
 func (snap *Snapshot) rights() func(d *decisions.Decision) (tier, model func(string) bool, known bool) {
 	type name struct{ tenant, key string }
-	nobody := tenants.Anonymous()
-	callers := map[name]*tenants.Caller{{nobody.Tenant, nobody.Key}: nobody}
+	anonymous := tenants.Anonymous()
+	callers := map[name]*tenants.Caller{{anonymous.Tenant, anonymous.Key}: anonymous}
 	ts, ks := snap.Identity.Tenants()
 	byName := make(map[string]tenants.Tenant, len(ts))
 	for _, t := range ts {

@@ -60,9 +60,9 @@ var (
 // newSnapshot builds what of a configuration can fail, and puts nothing in force: its pools
 // are to be connected with live ones. A pool that live has with the same policy keeps that
 // one, with what it remembers.
-func newSnapshot(c Configuration, who *Identity, live *Snapshot) (*Snapshot, error) {
+func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot, error) {
 	f := c.File
-	snap := &Snapshot{Configuration: c, Identity: who, proxies: f.TrustedProxies(), Catalog: f.Catalog(), ByName: map[string]*Pool{}}
+	snap := &Snapshot{Configuration: c, Identity: identity, proxies: f.TrustedProxies(), Catalog: f.Catalog(), ByName: map[string]*Pool{}}
 	for _, c := range f.ResolvedPools() {
 		p := &Pool{Pool: c}
 		for _, d := range c.Serves {
