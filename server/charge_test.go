@@ -488,3 +488,25 @@ func TestAKeyReachesNoStoredAnswerBeyondItsRights(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryKnownCallersRequestIsInTheLedger: also one that matches no route or asks for a
+// WebSocket, but not a list of models, which uses nothing.
+func TestEveryKnownCallersRequestIsInTheLedger(t *testing.T) {
+	r := limitedRig(t, "limits: { rpm: 600 }", fakeEngine(), bigEngine())
+	for _, c := range []struct {
+		method, path string
+		headers      []string
+		status, rows int
+	}{
+		{"GET", "/v1/models", nil, 200, 0},
+		{"GET", "/v1/models/none", nil, 404, 0},
+		{"GET", "/v1/responses", []string{"Upgrade", "websocket"}, 426, 1},
+		{"GET", "/v1/none", nil, 404, 2},
+		{"POST", "/v1/chat/completions", nil, 400, 3},
+	} {
+		a := r.do(c.method, c.path, "", append([]string{"Authorization", "Bearer key"}, c.headers...)...)
+		if got := r.row("refused").Requests; a.status != c.status || got != int64(c.rows) {
+			t.Errorf("%s %s: %d, %d rows in the ledger, want %d, %d", c.method, c.path, a.status, got, c.status, c.rows)
+		}
+	}
+}

@@ -19,6 +19,12 @@ const (
 // entries and forgets those used least recently. It is safe for concurrent use. Two
 // requests of one chat at the same time may both be decided by what the chat was before.
 type Chats struct {
+	*chatTable
+	readOnly bool
+}
+
+// chatTable holds the entries.
+type chatTable struct {
 	limit int
 
 	mu     sync.Mutex // guards all below
@@ -34,10 +40,20 @@ type chat struct {
 }
 
 // NewChats returns Chats without entries that holds at most limit of them.
-func NewChats(limit int) *Chats { return &Chats{limit: limit, places: map[uint64]*list.Element{}} }
+func NewChats(limit int) *Chats {
+	return &Chats{chatTable: &chatTable{limit: limit, places: map[uint64]*list.Element{}}}
+}
+
+// ReadOnly returns a view of the chats by which no entry is added, moved or kept longer.
+func (c *Chats) ReadOnly() *Chats {
+	if c == nil {
+		return nil
+	}
+	return &Chats{chatTable: c.chatTable, readOnly: true}
+}
 
 // Len returns the number of entries, at most the limit.
-func (c *Chats) Len() int {
+func (c *chatTable) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.uses.Len()
@@ -46,8 +62,9 @@ func (c *Chats) Len() int {
 // recall returns the tier of the chat that a request belongs to, if it was used
 // within idle: the one of its session, else the deepest that it continues. The
 // request's own end does not count: who asks the same twice continues nothing.
-// Touch counts the request as a use.
+// Touch counts the request as a use, unless the chats are read only.
 func (c *Chats) recall(f *Features, idle time.Duration, touch bool) (tier uint32, ok bool) {
+	touch = touch && !c.readOnly
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.Session != 0 {
@@ -64,6 +81,9 @@ func (c *Chats) recall(f *Features, idle time.Duration, touch bool) (tier uint32
 // remember keeps the tier for the request's session, else for its chat as far
 // as the request goes.
 func (c *Chats) remember(f *Features, tier uint32) {
+	if c.readOnly {
+		return
+	}
 	key := sessionKey(f.Session)
 	if f.Session == 0 {
 		if len(f.Turns) == 0 {
@@ -89,7 +109,7 @@ func (c *Chats) remember(f *Features, tier uint32) {
 // sessionKey keeps sessions apart from chains.
 func sessionKey(session uint64) uint64 { return session ^ 0x9e3779b97f4a7c15 } // the golden ratio's bits, which no hash favours
 
-func (c *Chats) lookLocked(key uint64, now time.Time, idle time.Duration, touch bool) (tier uint32, ok bool) {
+func (c *chatTable) lookLocked(key uint64, now time.Time, idle time.Duration, touch bool) (tier uint32, ok bool) {
 	at := c.places[key]
 	if at == nil {
 		return 0, false

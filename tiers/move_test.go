@@ -149,7 +149,8 @@ func TestOnlyWhatLeavesTheChoiceIsClassified(t *testing.T) {
 	} {
 		read := false
 		c.q.Features = &Features{Now: start(), Session: 5, User: func() []byte { read = true; return nil }}
-		c.q.Chats, c.q.Explain = NewChats(1), true
+		chats := NewChats(1)
+		c.q.Chats, c.q.Signals = chats.ReadOnly(), true
 		v, _ := classes(t, Config{}).Resolve(c.q)
 		if read != c.want || (v.Explained != nil) != c.want {
 			t.Errorf("%s: read %v, explained %v, want %v", name, read, v.Explained, c.want)
@@ -157,7 +158,7 @@ func TestOnlyWhatLeavesTheChoiceIsClassified(t *testing.T) {
 		if c.q.Chats.Len() != 0 {
 			t.Errorf("%s: explaining changed the chats", name)
 		}
-		c.q.Explain = false
+		c.q.Chats, c.q.Signals = chats, false
 		if v, _ = classes(t, Config{}).Resolve(c.q); v.Explained != nil || (c.q.Chats.Len() == 1) != c.want {
 			t.Errorf("%s: explained %v, %d chats", name, v.Explained, c.q.Chats.Len())
 		}
@@ -171,7 +172,7 @@ func TestAnExplanationNamesTheChatsTier(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.User = says("hello")
-	v, err := k.Resolve(Query{Features: f, Chats: chats, Explain: true})
+	v, err := k.Resolve(Query{Features: f, Chats: chats.ReadOnly(), Signals: true})
 	if err != nil || v.Rule != "sticky" || v.Explained.Tier != "small" || v.Explained.Rule != "default" {
 		t.Fatalf("%+v, %v, %+v", v, err, v.Explained)
 	}
@@ -221,7 +222,7 @@ func TestAReloadKeepsAChatAtItsTierByName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v, err := k.Resolve(Query{Features: f, Chats: chats, Explain: true}); err != nil || v.Target+" "+v.Rule != want {
+		if v, err := k.Resolve(Query{Features: f, Chats: chats.ReadOnly(), Signals: true}); err != nil || v.Target+" "+v.Rule != want {
 			t.Errorf("%v: %+v, %v, want %s", names, v, err, want)
 		}
 	}

@@ -37,7 +37,7 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v V
 func (k *Catalog) settled(q Query, most []string) bool {
 	more := *q.Features
 	more.recorded = &recorded{groups: most, userBytes: q.Features.recorded.userBytes}
-	q.Explain = true // so that no chat remembers it
+	q.Chats = q.Chats.ReadOnly()
 	low, lowErr := k.Resolve(q)
 	q.Features = &more
 	high, highErr := k.Resolve(q)

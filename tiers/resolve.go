@@ -31,7 +31,7 @@ type Query struct {
 	Chats        *Chats                   // chats that stay at their tier; nil: none do
 	Fits         func(target string) bool // does the prompt fit the target's context? false is a refusal, and owes certainty: true for an estimate that may be wrong; nil: it does
 	Available    func(target string) bool // is anybody of the target up? nil: yes
-	Explain      bool                     // return what each signal says, and change no chat
+	Signals      bool                     // return what each signal says
 	Moves        *[]Move                  // appended to for each tier that is passed over; nil: not asked for
 	Evidence     *Evidence                // filled when the request is classified; nil: not asked for
 }
@@ -121,7 +121,7 @@ func (k *Catalog) Resolve(q Query) (Verdict, error) {
 	}
 	at, err := k.fit(&v, at, r.fallback, &q)
 	if err == nil {
-		if classified && k.sticks(&q) && !q.Explain {
+		if classified && k.sticks(&q) {
 			// Before it is moved for want of workers: that lasts for a moment, and
 			// the chat has no cache there.
 			q.Chats.remember(q.Features, k.hashes[at])
@@ -183,8 +183,8 @@ func (k *Catalog) sticks(q *Query) bool {
 
 // classify returns the tier that a request is given by its content and its chat.
 func (k *Catalog) classify(v *Verdict, q *Query) int {
-	class, signals := k.classifier.decide(q.Features, q.Evidence, q.Explain)
-	if q.Explain {
+	class, signals := k.classifier.decide(q.Features, q.Evidence, q.Signals)
+	if q.Signals {
 		v.Explained = &Explanation{Tier: k.targets[k.tiers[class.Tier]].Name, Rule: class.Rule, Score: class.Score, Signals: signals}
 	}
 	v.Rule = class.Rule
@@ -195,7 +195,7 @@ func (k *Catalog) classify(v *Verdict, q *Query) int {
 	if !k.sticks(q) {
 		return at
 	}
-	hash, ok := q.Chats.recall(q.Features, k.idle, !q.Explain)
+	hash, ok := q.Chats.recall(q.Features, k.idle, true)
 	kept := slices.IndexFunc(k.tiers, func(i int) bool { return k.hashes[i] == hash })
 	if !ok || kept < 0 {
 		return at

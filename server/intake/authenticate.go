@@ -18,7 +18,7 @@ type Caller struct {
 
 // Authenticate finds the caller of a request by its key. Missing, malformed and unknown
 // keys get the same answer, so that it does not tell which keys exist. A request that has
-// passed this gateway before, or too many others, is refused first.
+// passed this gateway before, or too many other gateways, is refused first.
 func (it *Intake) Authenticate(in *Inbound) (Caller, error) {
 	if err := it.CheckLoop(in); err != nil {
 		return Caller{}, err

@@ -32,12 +32,12 @@ func (it *Intake) readBody(in *Inbound, c *Caller) ([]byte, error) {
 		in.closeConnection() // the rest is not worth reading
 	}
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(in.HTTP.Header.Values("Content-Encoding"), ", ")))
-	in.body = paced{r: in.HTTP.Body, control: in.control, start: in.Start, stall: in.Snap.File.Timeouts.ClientStall}
+	in.body = paced{r: in.HTTP.Body, control: in.conn, start: in.Start, stall: in.Snap.File.Timeouts.ClientStall}
 	in.Memory = it.Memory(c.Tenant)
 	body, err := openai.Decode(encoding, &in.body, in.HTTP.ContentLength, most, &in.Memory)
 	if err == nil {
 		if !in.body.limit.IsZero() {
-			in.control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next write
+			in.conn.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next write
 		}
 		in.ReadAt = time.Now()
 		return body, nil
@@ -66,7 +66,7 @@ func (in *Inbound) brokenBody(err error) error {
 	return &openai.Error{Code: openai.CodeInvalidJSON, Message: "The request's body broke off.", Cause: err}
 }
 
-// UnreadGrace is how long the rest of a body that nobody wants may take:
+// UnreadGrace is how long the rest of an unwanted body may take:
 // net/http reads it after the answer, to keep the connection.
 const UnreadGrace = time.Second
 
@@ -82,17 +82,17 @@ func (p *Parsed) CloseBody(in *Inbound) {
 		return
 	}
 	limit := time.Now()
-	if in.answer.Get("Connection") != "close" {
+	if in.header.Get("Connection") != "close" {
 		limit = limit.Add(UnreadGrace)
 	}
-	in.control.SetReadDeadline(limit) //nolint:errcheck // a dead connection has no rest
+	in.conn.SetReadDeadline(limit) //nolint:errcheck // a dead connection has no rest
 }
 
 // DropBody forgets the body of a request that is not sent again, so that a long answer
 // does not hold it.
-func (p *Parsed) DropBody() {
+func (p *Parsed) DropBody(in *Inbound) {
 	p.Req.Body = nil
-	p.in.Memory.Release()
+	in.Memory.Release()
 }
 
 // paced reads a body and gives up when it comes slower than bodyRate, or when nothing

@@ -15,11 +15,11 @@ const (
 	bodyMemoryUnlimited = 1 << 30
 )
 
-// BodyBudget bounds the memory of all request bodies that are read, wait or may still
+// bodyBudget bounds the memory of all request bodies that are read, wait or may still
 // be sent, and of long answers and events that are read. A tenant may reserve only if it
 // then holds at most as much as stays free: one tenant alone half of the budget, the next
 // at least a quarter. A tenant that holds nothing may reserve half of what is free.
-type BodyBudget struct {
+type bodyBudget struct {
 	mu    sync.Mutex
 	limit int64
 	held  int64
@@ -29,8 +29,8 @@ type BodyBudget struct {
 // ErrBodyMemory is why a body is not read.
 var ErrBodyMemory = errors.New("other bodies hold the memory of max_buffered_bytes")
 
-// Configure sets the bound; 0 is the default's. Bodies that are held stay.
-func (b *BodyBudget) Configure(limit, longest int64) {
+// configure sets the bound; 0 is the default's. Bodies that are held stay.
+func (b *bodyBudget) configure(limit, longest int64) {
 	if limit == 0 {
 		limit = bodyMemoryUnlimited
 		if memory := debug.SetMemoryLimit(-1); memory < math.MaxInt64 {
@@ -44,7 +44,7 @@ func (b *BodyBudget) Configure(limit, longest int64) {
 }
 
 // reserve takes n bytes for a tenant, or nothing.
-func (b *BodyBudget) reserve(tenant string, n int64) bool {
+func (b *bodyBudget) reserve(tenant string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.by[tenant]+n > b.limit-b.held-n {
@@ -59,7 +59,7 @@ func (b *BodyBudget) reserve(tenant string, n int64) bool {
 }
 
 // release gives back n bytes of a tenant.
-func (b *BodyBudget) release(tenant string, n int64) {
+func (b *bodyBudget) release(tenant string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held -= n
@@ -68,8 +68,8 @@ func (b *BodyBudget) release(tenant string, n int64) {
 	}
 }
 
-// Sizes returns the bytes that are held, and the bound.
-func (b *BodyBudget) Sizes() (held, limit int64) {
+// sizes returns the bytes that are held, and the bound.
+func (b *bodyBudget) sizes() (held, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.held, b.limit
@@ -77,14 +77,14 @@ func (b *BodyBudget) Sizes() (held, limit int64) {
 
 // BodyMemory is what one request holds of the budget. The request's goroutine owns it.
 type BodyMemory struct {
-	Budget *BodyBudget
-	Tenant string
+	budget *bodyBudget
+	tenant string
 	Held   int64
 }
 
 // Reserve is part of openai.Memory.
 func (m *BodyMemory) Reserve(n int64) error {
-	if !m.Budget.reserve(m.Tenant, n) {
+	if !m.budget.reserve(m.tenant, n) {
 		return ErrBodyMemory
 	}
 	m.Held += n
@@ -94,7 +94,7 @@ func (m *BodyMemory) Reserve(n int64) error {
 // Return is part of openai.Memory.
 func (m *BodyMemory) Return(n int64) {
 	m.Held -= n
-	m.Budget.release(m.Tenant, n)
+	m.budget.release(m.tenant, n)
 }
 
 // Release gives back what is held. It may be called again.

@@ -14,8 +14,8 @@ import (
 func TestNoTenantTakesTheMemoryOfOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 1 << 20
-		var b BodyBudget
-		b.Configure(limit, 1)
+		var b bodyBudget
+		b.configure(limit, 1)
 		var all []*BodyMemory
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			if i := rapid.IntRange(-1, len(all)-1).Draw(t, "which"); i >= 0 && rapid.Bool().Draw(t, "end") {
@@ -23,11 +23,11 @@ func TestNoTenantTakesTheMemoryOfOthers(t *testing.T) {
 				all[i].Release()
 				continue
 			}
-			m := &BodyMemory{Budget: &b, Tenant: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")}
+			m := &BodyMemory{budget: &b, tenant: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")}
 			all = append(all, m)
 			_ = m.Reserve(rapid.Int64Range(1, limit).Draw(t, "bytes"))
 		}
-		held, _ := b.Sizes()
+		held, _ := b.sizes()
 		var sum int64
 		for _, m := range all {
 			sum += m.Held
@@ -42,7 +42,7 @@ func TestNoTenantTakesTheMemoryOfOthers(t *testing.T) {
 		for _, m := range all {
 			m.Release()
 		}
-		if held, _ := b.Sizes(); held != 0 || len(b.by) != 0 {
+		if held, _ := b.sizes(); held != 0 || len(b.by) != 0 {
 			t.Fatalf("%d bytes of %d tenants are left", held, len(b.by))
 		}
 	})
@@ -52,13 +52,13 @@ func TestNoTenantTakesTheMemoryOfOthers(t *testing.T) {
 // announced or not.
 func TestTheLongestBodyFitsBesideAnotherTenantsBacklog(t *testing.T) {
 	const longest = 1 << 20
-	var b BodyBudget
-	b.Configure(8*longest, longest)
-	backlog := BodyMemory{Budget: &b, Tenant: "a"}
+	var b bodyBudget
+	b.configure(8*longest, longest)
+	backlog := BodyMemory{budget: &b, tenant: "a"}
 	for backlog.Reserve(longest/64) == nil {
 	}
 	for _, hint := range []int64{longest, -1} {
-		m := BodyMemory{Budget: &b, Tenant: "b"}
+		m := BodyMemory{budget: &b, tenant: "b"}
 		if body, err := openai.Decode("", bytes.NewReader(make([]byte, longest)), hint, longest, &m); err != nil || len(body) != longest {
 			t.Errorf("announced as %d: %d bytes, %v, beside %d", hint, len(body), err, backlog.Held)
 		}

@@ -18,7 +18,7 @@ func TestSilenceEndsABodyWhateverCameBefore(t *testing.T) {
 			body := &silentBody{send: sent}
 			began := time.Now()
 			p := &paced{r: body, control: http.NewResponseController(body), start: began, stall: 30 * time.Second}
-			_, err := openai.Decode("", p, 32<<20, 32<<20, &BodyMemory{Budget: &BodyBudget{limit: 1 << 30}})
+			_, err := openai.Decode("", p, 32<<20, 32<<20, &BodyMemory{budget: &bodyBudget{limit: 1 << 30}})
 			if took := time.Since(began); err == nil || took != within {
 				t.Errorf("%d bytes, then silence: it ended after %v, want %v", sent, took, within)
 			}

@@ -15,7 +15,7 @@ import (
 type Admission struct {
 	Grant     *store.Grant    // what Charge has reserved; nil for nothing
 	Allowance tenants.Verdict // what is left
-	At        time.Time
+	At        time.Time       // to whose day the usage belongs
 }
 
 // Limits take charges, as store.Limits do, or say what these would answer.

@@ -17,7 +17,7 @@ type Inbound struct {
 
 	Pattern     string         // of the route; decisions.RouteOther without one
 	Kind        Kind           // of the route
-	Counts      bool           // the route answers with the length of a prompt
+	counts      bool           // the route answers with the length of a prompt
 	Dialect     openai.Dialect // of the route; Other of what is passed through
 	Shape       openai.Dialect // in whose form the client reads errors
 	WorkerPath  string
@@ -31,15 +31,15 @@ type Inbound struct {
 	TooSlow   bool      // the body's deadline struck, which net/http takes for a client that left
 	Memory    BodyMemory
 
-	answer  http.Header // of the answer, which may say that the connection closes
-	control *http.ResponseController
-	body    paced
+	header http.Header // of the answer, which may say that the connection closes
+	conn   *http.ResponseController
+	body   paced // reads HTTP.Body; here because an Inbound is allocated anyway
 }
 
-// Begin starts the clock of a request under a configuration. answer is the header of its
-// answer, and c controls its connection.
-func (in *Inbound) Begin(snap *control.Snapshot, rand func() uint64, answer http.Header, c *http.ResponseController) {
-	in.Snap, in.answer, in.control, in.Start = snap, answer, c, time.Now()
+// Begin starts the clock of a request under a configuration. header is that of its answer,
+// and conn controls its connection.
+func (in *Inbound) Begin(snap *control.Snapshot, rand func() uint64, header http.Header, conn *http.ResponseController) {
+	in.Snap, in.header, in.conn, in.Start = snap, header, conn, time.Now()
 	in.RequestID = control.RequestID(in.HTTP.Header, rand)
 }
 
@@ -53,7 +53,7 @@ func (in *Inbound) Method() string {
 }
 
 // closeConnection has the answer say that the connection closes after it.
-func (in *Inbound) closeConnection() { in.answer.Set("Connection", "close") }
+func (in *Inbound) closeConnection() { in.header.Set("Connection", "close") }
 
 // hasBody reports whether the request has a body.
 func (in *Inbound) hasBody() bool { return in.HTTP.Body != nil && in.HTTP.Body != http.NoBody }

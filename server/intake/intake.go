@@ -1,7 +1,9 @@
-// Package intake is the first half of the data plane: the stages that a request passes before
-// it waits for a worker. Authenticate finds its caller, Read its body and prompt, Resolve its
-// tier or pool, and Charge asks the limits of its caller. A request that matches no route
-// passes FindPool and ReadPassed in place of Read and Resolve.
+// Package intake is the first half of the data plane: the table of routes, and the stages that
+// a request passes before it waits for a worker. Authenticate finds its caller, Read reads its
+// body and prompt, Resolve finds its tier or pool, Charge asks the limits of its caller, and
+// Gather collects the facts by which a worker is picked. A request that matches no route passes
+// FindPool and ReadPassed in place of Read and Resolve. Locate finds the worker that holds a
+// stored response.
 package intake
 
 import (
@@ -20,11 +22,11 @@ type Intake struct {
 	metrics *telemetry.Metrics
 	rand    func() uint64
 	name    string       // of this process among gateways, as Via headers have it
-	seed    maphash.Seed // of hashes that stay in the process
-	bodies  BodyBudget
+	seed    maphash.Seed // of the hashes by which chats are known
+	bodies  bodyBudget
 	prompts sync.Pool // of *Prompt
 	chats   *tiers.Chats
-	stored  *StoredResponses
+	stored  *storedResponses
 }
 
 // Options is what an Intake is made from.
@@ -33,28 +35,26 @@ type Options struct {
 	Metrics *telemetry.Metrics
 	Name    string        // of this process among gateways
 	Rand    func() uint64 // uniform; safe for concurrent use
-	Seed    maphash.Seed  // of hashes that stay in the process
-	Stored  *StoredResponses
 }
 
 // New makes an Intake. Configure sets its bounds.
 func New(o Options) *Intake {
-	return &Intake{control: o.Control, metrics: o.Metrics, name: o.Name, rand: o.Rand, seed: o.Seed, stored: o.Stored,
+	return &Intake{control: o.Control, metrics: o.Metrics, name: o.Name, rand: o.Rand, seed: maphash.MakeSeed(), stored: newStoredResponses(maxStoredResponses),
 		prompts: sync.Pool{New: func() any { return new(Prompt) }}, chats: tiers.NewChats(tiers.MaxChats)}
 }
 
 // Configure puts the bounds of a configuration in force.
 func (it *Intake) Configure(f *config.File) {
-	it.bodies.Configure(int64(f.MaxBufferedBytes), int64(f.MaxBodyBytes))
+	it.bodies.configure(int64(f.MaxBufferedBytes), int64(f.MaxBodyBytes))
 }
 
 // BodyMemory returns the bytes that bodies hold, and their bound.
-func (it *Intake) BodyMemory() (held, limit int64) { return it.bodies.Sizes() }
+func (it *Intake) BodyMemory() (held, limit int64) { return it.bodies.sizes() }
 
 // Memory is memory for bodies of a tenant, of which nothing is held yet. Its owner releases it.
 func (it *Intake) Memory(tenant string) BodyMemory {
-	return BodyMemory{Budget: &it.bodies, Tenant: tenant}
+	return BodyMemory{budget: &it.bodies, tenant: tenant}
 }
 
-// Chats returns how many chats have a tier that is remembered.
-func (it *Intake) Chats() int { return it.chats.Len() }
+// Chats are the chats that stay at their tier.
+func (it *Intake) Chats() *tiers.Chats { return it.chats }

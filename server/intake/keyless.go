@@ -29,7 +29,7 @@ func ForeignHost(host string) string {
 	return "The host " + openai.Quoted(host) + " is not a name of this gateway. Add it to `hosts` of the configuration (of serve --model: --hosts), or send the request to localhost or an IP address."
 }
 
-// IsForeign tells whether a Host header has a name that is not among hosts. Names below
+// IsForeign reports whether a Host header has a name that is not among hosts. Names below
 // localhost never leave the machine, and no other site can be an IP address.
 func IsForeign(host string, hosts []string) bool {
 	name := host

@@ -12,7 +12,7 @@ import (
 
 // Parsed is a request as its body reads.
 type Parsed struct {
-	in         *Inbound
+	in         *Inbound        // set by the stage that returns it
 	Req        *openai.Request // nil before it was read
 	Upload     *Upload         // the body, if that streams; else nil
 	Class      tenants.Class
@@ -23,7 +23,7 @@ type Parsed struct {
 	Estimate   int64   // of the prompt, by the default tier's learned scale
 }
 
-// WholeText tells whether the engine reads what the gateway has read and nothing
+// WholeText reports whether the engine reads what the gateway has read and nothing
 // else, so that its count of the prompt says what the estimate is worth.
 func (p *Parsed) WholeText() bool {
 	r := p.Req
@@ -33,7 +33,7 @@ func (p *Parsed) WholeText() bool {
 	return p.in.Dialect.Generates()
 }
 
-// GeneratesStream tells whether the answer comes token by token.
+// GeneratesStream reports whether the answer comes token by token.
 func (p *Parsed) GeneratesStream() bool {
 	if p.Req == nil || !p.Req.Stream {
 		return false

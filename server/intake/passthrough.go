@@ -47,7 +47,7 @@ func PassingPool(in *Inbound, c *Caller) *control.Pool {
 	return best
 }
 
-// matchPath tells whether a pattern, exact or with a star at its end, takes a
+// matchPath reports whether a pattern, exact or with a star at its end, takes a
 // path.
 func matchPath(pattern, urlPath string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
@@ -60,6 +60,7 @@ func matchPath(pattern, urlPath string) bool {
 // leaves it to stream.
 func (it *Intake) ReadPassed(in *Inbound, c *Caller, pool *control.Pool) (Parsed, error) {
 	p := Parsed{in: in}
+	p.Class, p.AskedClass = in.class(c.Caller, "")
 	if err := refuseKept(in, pool); err != nil {
 		return p, err
 	}
@@ -71,7 +72,6 @@ func (it *Intake) ReadPassed(in *Inbound, c *Caller, pool *control.Pool) (Parsed
 		return it.ReadUntouched(in, c, pool)
 	}
 	p.Upload, p.Req = u, &openai.Request{Dialect: openai.Other}
-	p.Class, p.AskedClass = in.class(c.Caller, "")
 	return p, nil
 }
 
@@ -93,7 +93,7 @@ func (it *Intake) ReadUntouched(in *Inbound, c *Caller, pool *control.Pool) (Par
 	return p, nil
 }
 
-// speaksOfRights tells whether a body may have a member that no tenant may choose
+// speaksOfRights reports whether a body may have a member that no tenant may choose
 // freely, its name plain or escaped. "priority" is a word of many texts: it is
 // looked for as a name only.
 func speaksOfRights(body []byte, e openai.Engine) bool {
@@ -110,7 +110,7 @@ func speaksOfRights(body []byte, e openai.Engine) bool {
 	return (e == openai.EngineAuto || e.TakesPriority()) && hasMember(body, `"priority"`)
 }
 
-// hasMember tells whether a quoted name stands somewhere in front of a colon.
+// hasMember reports whether a quoted name stands somewhere in front of a colon.
 func hasMember(body []byte, name string) bool {
 	for {
 		_, rest, found := bytes.Cut(body, []byte(name))
@@ -138,7 +138,7 @@ func trimBlank(body []byte) []byte {
 // that an engine takes for a request's.
 func isObject(body []byte) bool { return bytes.HasPrefix(trimBlank(body), []byte("{")) }
 
-// otherwiseEncoded tells whether a body that is said to be JSON is in UTF-16 or
+// otherwiseEncoded reports whether a body that is said to be JSON is in UTF-16 or
 // UTF-32, which RFC 8259 does not allow and Python's reader takes: the first two
 // characters are of ASCII, or a mark of the byte order stands before them.
 func (in *Inbound) otherwiseEncoded(body []byte) bool {
@@ -173,11 +173,11 @@ func passedRequest(in *Inbound, pool *control.Pool, body []byte) (*openai.Reques
 // below /responses names an action that is not there, not a response.
 func (in *Inbound) unknownURL(status int) error {
 	if id, below, ok := openai.ResponsePath(in.HTTP.URL.Path); ok && id != "" && below == "" && in.HTTP.Method == http.MethodPost {
-		in.answer.Del("Allow")
+		in.header.Del("Allow")
 		status = 0
 	}
 	if status == http.StatusMethodNotAllowed {
-		allow := in.answer.Get("Allow")
+		allow := in.header.Get("Allow")
 		return &openai.Error{Code: openai.CodeMethodNotAllowed, Allow: allow,
 			Message: "Method " + in.Method() + " is not allowed here; allowed: " + allow + "."}
 	}

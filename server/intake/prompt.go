@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"tierway/openai"
 	"tierway/openai/prompt"
 	"tierway/routing"
 	"tierway/tiers"
@@ -39,23 +38,4 @@ func (it *Intake) DropPrompt(of *Parsed) {
 	}
 	*p = Prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0], user: p.user[:0], system: p.system[:0]}
 	it.prompts.Put(p)
-}
-
-// maxTokensField is where a dialect's limit of the output stands.
-func maxTokensField(d openai.Dialect) string {
-	if d == openai.Responses {
-		return "max_output_tokens"
-	}
-	return "max_tokens"
-}
-
-// promptField is where a dialect's prompt stands.
-func promptField(d openai.Dialect) string {
-	switch d {
-	case openai.Chat, openai.Messages:
-		return "messages"
-	case openai.Completions:
-		return "prompt"
-	}
-	return "input"
 }

@@ -46,7 +46,7 @@ func (res *Resolution) reserve(p *Parsed, c *tenants.Caller) int64 {
 // Free reports whether no model reads anything for the request: it counts tokens, or
 // asks for what was paid for when it was made.
 func (res *Resolution) Free(in *Inbound) bool {
-	return in.Counts || res.Stored
+	return in.counts || res.Stored
 }
 
 // KnownModel is the model that the request went to, as the configuration names

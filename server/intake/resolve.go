@@ -16,16 +16,17 @@ import (
 	"tierway/tiers"
 )
 
-// Report is what a Resolution has for readers, besides where the request goes.
-type Report struct {
-	Evidence bool // by which it was classified
-	Signals  bool // what each signal says; no chat is changed then
+// View is what Resolve reads and returns besides where the request goes.
+type View struct {
+	Chats    *tiers.Chats // that stay at their tier; nil: none do
+	Evidence bool         // return by what the request was classified
+	Signals  bool         // return what each signal of the classification says
 }
 
 // Resolve resolves the request's names, or its content, to a tier or pool that its caller may
 // use and that speaks the dialect. The resolution of a refused request is as far as it got.
-func (it *Intake) Resolve(in *Inbound, c *Caller, p *Parsed, report Report) (Resolution, error) {
-	return it.resolver(in, c, p).resolve(report)
+func (it *Intake) Resolve(in *Inbound, c *Caller, p *Parsed, view View) (Resolution, error) {
+	return it.resolver(in, c, p).resolve(view)
 }
 
 // Targets is what each tier, and the pool of a resolution, would be to the request.
@@ -77,10 +78,10 @@ func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
 }
 
 // resolve resolves the request.
-func (r *resolver) resolve(report Report) (Resolution, error) {
+func (r *resolver) resolve(view View) (Resolution, error) {
 	req, res := r.parsed.Req, &r.res
 	res.Requested = "other"
-	v, err := r.ask(report)
+	v, err := r.ask(view)
 	if req.Model == "" && (errors.Is(err, tiers.ErrUnknownModel) || err == nil && !r.in.Snap.ByName[v.Target].Served[r.in.Dialect]) {
 		v, err = r.resolveUnnamed(v)
 	}
@@ -109,17 +110,17 @@ func (r *resolver) resolve(report Report) (Resolution, error) {
 
 // ask asks the catalogue where the request goes. One that continues a stored response
 // and leaves its tier to the gateway goes where that lies.
-func (r *resolver) ask(report Report) (tiers.Verdict, error) {
+func (r *resolver) ask(view View) (tiers.Verdict, error) {
 	q := query(r.in.Snap, r.caller, r.parsed.Req.Model)
 	q.Header, q.Fits, q.Available = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available
-	q.Explain, q.Moves = report.Signals, &r.res.Moves
-	if report.Evidence {
+	q.Signals, q.Moves = view.Signals, &r.res.Moves
+	if view.Evidence {
 		q.Evidence = &r.res.Evidence
 	}
 	if !r.in.Snap.Catalog.Classifies(q) {
 		return r.in.Snap.Catalog.Resolve(q)
 	}
-	q.Features, q.Chats = r.features(), r.it.chats
+	q.Features, q.Chats = r.features(), view.Chats
 	v, err := r.in.Snap.Catalog.Resolve(q)
 	if err != nil || r.parsed.Req.PreviousResponseID == "" {
 		return v, err
@@ -140,19 +141,19 @@ func (r *resolver) ask(report Report) (tiers.Verdict, error) {
 // mayUse reports whether the caller may use the tier or pool of that name.
 func (r *resolver) mayUse(name string) bool { return r.in.Snap.MayUse(r.caller, name) }
 
-// available tells whether a tier or pool can take requests, now or after a release.
+// available reports whether a tier or pool can take requests, now or after a release.
 func (r *resolver) available(target string) bool {
 	return r.in.Snap.ByName[target].HasWorkers(r.in.Start)
 }
 
-// fits tells whether a tier's or pool's context holds the prompt and the output
+// fits reports whether a tier's or pool's context holds the prompt and the output
 // that it allows, as far as the estimate goes.
 func (r *resolver) fits(target string) bool {
 	p := r.in.Snap.ByName[target]
 	return p.Context == 0 || p.Routing.Learned().PromptTokens(r.parsed.RawTokens)+r.parsed.Req.MaxTokens <= p.Context
 }
 
-// surelyTooLong tells whether the prompt is too long for the pool whatever the
+// surelyTooLong reports whether the prompt is too long for the pool whatever the
 // estimate is worth. A count by another vocabulary than the engine's is off by a
 // tenth or two; characters alone may be off by half, since runs of spaces and long
 // words take few tokens.
@@ -175,6 +176,25 @@ func (r *resolver) tooLong(p *control.Pool) error {
 		e.Param = maxTokensField(d)
 	}
 	return e
+}
+
+// maxTokensField is where a dialect's limit of the output stands.
+func maxTokensField(d openai.Dialect) string {
+	if d == openai.Responses {
+		return "max_output_tokens"
+	}
+	return "max_tokens"
+}
+
+// promptField is where a dialect's prompt stands.
+func promptField(d openai.Dialect) string {
+	switch d {
+	case openai.Chat, openai.Messages:
+		return "messages"
+	case openai.Completions:
+		return "prompt"
+	}
+	return "input"
 }
 
 // features are what the classifier may ask about the request. The text is read

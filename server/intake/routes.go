@@ -18,7 +18,7 @@ type Route struct {
 	Method  string
 	Path    string // below the optional /v1 and class prefixes
 	Dialect openai.Dialect
-	Worker  string // the path that a worker is asked for; "" with by
+	Worker  string // the path that a worker is asked for; "" of a route about a stored response
 	Kind    Kind
 	counts  bool // it answers with the length of a prompt
 }
@@ -96,7 +96,7 @@ func Prefixes() []Prefix {
 
 // Inbound is a request of the route, under one of its prefixes.
 func (rt *Route) Inbound(r *http.Request, p Prefix, id string) Inbound {
-	in := Inbound{HTTP: r, Pattern: rt.Path, Kind: rt.Kind, Counts: rt.counts, Dialect: rt.Dialect, Shape: rt.Dialect,
+	in := Inbound{HTTP: r, Pattern: rt.Path, Kind: rt.Kind, counts: rt.counts, Dialect: rt.Dialect, Shape: rt.Dialect,
 		WorkerPath: rt.Worker, PathID: strings.TrimPrefix(id, "/"), prefixed: p.set, prefixClass: p.class}
 	if rt.Kind == Models && fromAnthropicSDK(r) {
 		in.Shape = openai.Messages

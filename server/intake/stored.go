@@ -8,6 +8,15 @@ import (
 	"tierway/tenants"
 )
 
+// Remember keeps which worker holds a response.
+func (it *Intake) Remember(r StoredResponse) { it.stored.Put(r) }
+
+// Forget drops a response that its owner deleted.
+func (it *Intake) Forget(id string) { it.stored.Forget(id) }
+
+// StoredCount returns of how many responses the worker is known.
+func (it *Intake) StoredCount() int { return it.stored.Count() }
+
 // Locate finds the worker that holds a stored response, and its pool. foreign
 // reports a response that the caller may not reach. Otherwise a nil member means
 // that the worker is not known: the response was made before the gateway started,
@@ -29,7 +38,7 @@ func (it *Intake) Locate(in *Inbound, c *Caller, id string) (p *control.Pool, m 
 // owns reports whether a stored answer is the caller's: its tenant's alone, and
 // within the rights of its key.
 func owns(snap *control.Snapshot, c *tenants.Caller, at StoredResponse) bool {
-	return !at.Contested && at.Tenant == c.Tenant && snap.MayUse(c, at.Pool) && c.MayUseModel(at.Model)
+	return !at.contested && at.Tenant == c.Tenant && snap.MayUse(c, at.Pool) && c.MayUseModel(at.Model)
 }
 
 // refuseKept refuses a path under which the pool's engines keep objects of several

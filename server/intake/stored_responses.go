@@ -5,26 +5,26 @@ import (
 	"sync"
 )
 
-// MaxStoredResponses bounds the directory of stored responses; at some 300 bytes
+// maxStoredResponses bounds the directory of stored responses; at some 300 bytes
 // an entry it stays under 32 MiB.
-const MaxStoredResponses = 100_000
+const maxStoredResponses = 100_000
 
 // StoredResponse is a stored response: its tenant, and the worker that holds it. The
 // Worker is known by its name, because a reload may replace it.
 type StoredResponse struct {
-	Id     string
+	ID     string
 	Tenant string
 	Pool   string
 	Worker string
 	Model  string // by which it was asked for
-	// Contested is set once a worker has given two tenants the same id. Which of the
+	// contested is set once a worker has given two tenants the same id. Which of the
 	// two responses the worker keeps is not known, so neither tenant reaches it.
-	Contested bool
+	contested bool
 }
 
-// StoredResponses remembers which worker made which response of
-// POST /v1/responses, MaxStoredResponses of them.
-type StoredResponses struct {
+// storedResponses remembers which worker made which response of
+// POST /v1/responses, maxStoredResponses of them.
+type storedResponses struct {
 	max int
 
 	mu       sync.Mutex
@@ -32,23 +32,23 @@ type StoredResponses struct {
 	byID     map[string]*list.Element
 }
 
-// NewStoredResponses returns an empty directory of at most limit responses.
-func NewStoredResponses(limit int) *StoredResponses {
-	return &StoredResponses{max: limit, byTenant: map[string]*list.List{}, byID: map[string]*list.Element{}}
+// newStoredResponses returns an empty directory of at most limit responses.
+func newStoredResponses(limit int) *storedResponses {
+	return &storedResponses{max: limit, byTenant: map[string]*list.List{}, byID: map[string]*list.Element{}}
 }
 
 // Put remembers an answer and forgets another one when there are too many. For
 // the same tenant the newest answer of an id counts. The id of another tenant's
 // answer becomes contested.
-func (a *StoredResponses) Put(s StoredResponse) {
-	if s.Id == "" || len(s.Id) > 256 {
+func (a *storedResponses) Put(s StoredResponse) {
+	if s.ID == "" || len(s.ID) > 256 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if e := a.byID[s.Id]; e != nil {
+	if e := a.byID[s.ID]; e != nil {
 		known := e.Value.(StoredResponse)
-		s.Contested = known.Contested || known.Tenant != s.Tenant
+		s.contested = known.contested || known.Tenant != s.Tenant
 		s.Tenant = known.Tenant
 		e.Value = s
 		a.byTenant[s.Tenant].MoveToFront(e)
@@ -59,7 +59,7 @@ func (a *StoredResponses) Put(s StoredResponse) {
 		own = list.New()
 		a.byTenant[s.Tenant] = own
 	}
-	a.byID[s.Id] = own.PushFront(s)
+	a.byID[s.ID] = own.PushFront(s)
 	if len(a.byID) > a.max {
 		a.evictLocked(own)
 	}
@@ -68,7 +68,7 @@ func (a *StoredResponses) Put(s StoredResponse) {
 // evictLocked forgets the oldest answer of the tenant that has just got one, or
 // where that has no more than an equal share, of the tenant with the most: no tenant
 // makes another one's answers unknown by making many.
-func (a *StoredResponses) evictLocked(from *list.List) {
+func (a *storedResponses) evictLocked(from *list.List) {
 	if from.Len()*len(a.byTenant) <= a.max {
 		for _, l := range a.byTenant {
 			if l.Len() > from.Len() {
@@ -80,9 +80,9 @@ func (a *StoredResponses) evictLocked(from *list.List) {
 }
 
 // removeLocked drops an entry.
-func (a *StoredResponses) removeLocked(e *list.Element) {
+func (a *storedResponses) removeLocked(e *list.Element) {
 	s := e.Value.(StoredResponse)
-	delete(a.byID, s.Id)
+	delete(a.byID, s.ID)
 	own := a.byTenant[s.Tenant]
 	if own.Remove(e); own.Len() == 0 {
 		delete(a.byTenant, s.Tenant)
@@ -90,14 +90,14 @@ func (a *StoredResponses) removeLocked(e *list.Element) {
 }
 
 // Count returns how many answers are remembered.
-func (a *StoredResponses) Count() int {
+func (a *storedResponses) Count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.byID)
 }
 
 // Get returns the answer of that id.
-func (a *StoredResponses) Get(id string) (StoredResponse, bool) {
+func (a *storedResponses) Get(id string) (StoredResponse, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if e := a.byID[id]; e != nil {
@@ -107,7 +107,7 @@ func (a *StoredResponses) Get(id string) (StoredResponse, bool) {
 }
 
 // Forget drops an answer that its owner deleted.
-func (a *StoredResponses) Forget(id string) {
+func (a *storedResponses) Forget(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if e := a.byID[id]; e != nil {

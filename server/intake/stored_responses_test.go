@@ -12,12 +12,12 @@ import (
 func TestNoTenantMakesAnothersResponsesUnknown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 12).Draw(t, "limit")
-		a := NewStoredResponses(limit)
+		a := newStoredResponses(limit)
 		kept := map[string][]string{} // by tenant, the newest last
 		for n := range rapid.IntRange(0, 60).Draw(t, "responses") {
 			tenant := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")
 			id := fmt.Sprint("r", n)
-			a.Put(StoredResponse{Id: id, Tenant: tenant})
+			a.Put(StoredResponse{ID: id, Tenant: tenant})
 			kept[tenant] = append(kept[tenant], id)
 			for name, ids := range kept {
 				if _, ok := a.Get(ids[0]); ok {
@@ -49,28 +49,28 @@ func TestNoTenantMakesAnothersResponsesUnknown(t *testing.T) {
 // TestRepeatedIDOfTwoTenantsIsContested: an engine whose ids begin again after its
 // restart overwrites one tenant's response with another's.
 func TestRepeatedIDOfTwoTenantsIsContested(t *testing.T) {
-	a := NewStoredResponses(2)
+	a := newStoredResponses(2)
 	for _, tenant := range []string{"acme", "other", "other", "acme"} {
-		a.Put(StoredResponse{Id: "r1", Tenant: tenant, Worker: "w0"})
+		a.Put(StoredResponse{ID: "r1", Tenant: tenant, Worker: "w0"})
 	}
-	if got, known := a.Get("r1"); !known || !got.Contested {
+	if got, known := a.Get("r1"); !known || !got.contested {
 		t.Errorf("the id of two tenants: %+v, %v", got, known)
 	}
-	if a.Put(StoredResponse{Id: "r2", Tenant: "acme"}); a.Count() != 2 || len(a.byTenant) != 1 {
+	if a.Put(StoredResponse{ID: "r2", Tenant: "acme"}); a.Count() != 2 || len(a.byTenant) != 1 {
 		t.Errorf("%d known of %d tenants", a.Count(), len(a.byTenant))
 	}
 }
 
 func TestStoredAnswersStayWithTheirOwner(t *testing.T) {
-	a := NewStoredResponses(2)
-	a.Put(StoredResponse{Id: "r1", Tenant: "acme", Worker: "w0"})
-	a.Put(StoredResponse{Id: "r1", Tenant: "acme", Worker: "w1"})
+	a := newStoredResponses(2)
+	a.Put(StoredResponse{ID: "r1", Tenant: "acme", Worker: "w0"})
+	a.Put(StoredResponse{ID: "r1", Tenant: "acme", Worker: "w1"})
 	if got, _ := a.Get("r1"); got.Worker != "w1" || a.Count() != 1 {
 		t.Errorf("an id that its tenant got again leads to the older answer, %d known", a.Count())
 	}
-	a.Put(StoredResponse{Id: "", Tenant: "acme", Worker: "w0"})
-	a.Put(StoredResponse{Id: "r2", Tenant: "acme", Worker: "w0"})
-	a.Put(StoredResponse{Id: "r3", Tenant: "acme", Worker: "w0"})
+	a.Put(StoredResponse{ID: "", Tenant: "acme", Worker: "w0"})
+	a.Put(StoredResponse{ID: "r2", Tenant: "acme", Worker: "w0"})
+	a.Put(StoredResponse{ID: "r3", Tenant: "acme", Worker: "w0"})
 	if _, ok := a.Get("r1"); ok {
 		t.Error("the oldest answer outlived the bound")
 	}

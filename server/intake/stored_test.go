@@ -9,7 +9,7 @@ import (
 
 // TestAKeyOwnsNoStoredAnswerBeyondItsRights: of its own tenant either.
 func TestAKeyOwnsNoStoredAnswerBeyondItsRights(t *testing.T) {
-	at := StoredResponse{Id: "resp_1", Tenant: "acme", Pool: "small", Worker: "w0", Model: "small"}
+	at := StoredResponse{ID: "resp_1", Tenant: "acme", Pool: "small", Worker: "w0", Model: "small"}
 	for c, want := range map[*tenants.Caller]bool{
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Tiers: []string{}}}):     false,
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Models: []string{"x"}}}): false,

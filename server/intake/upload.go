@@ -23,7 +23,7 @@ var (
 
 // Upload is a request body that streams to one worker. One piece of it is in memory at
 // a time, and it is sent at most once. The worker's Sender reads it on whatever
-// goroutine; the exchange ends it.
+// goroutine; End ends it.
 type Upload struct {
 	Length int64 // -1: not known
 	in     *Inbound
@@ -68,7 +68,7 @@ func openUpload(in *Inbound, most int64) (*Upload, error) {
 		return nil, nil
 	}
 	in.ReadAt = time.Now()
-	if in.HTTP.ProtoMajor < 2 && in.answer.Get("Connection") == "" {
+	if in.HTTP.ProtoMajor < 2 && in.header.Get("Connection") == "" {
 		in.closeConnection() // unless the body is read to its end
 		u.closes = true
 	}
@@ -140,7 +140,7 @@ func (u *Upload) arm(limit time.Time) error {
 	case u.whole:
 		return nil
 	}
-	return u.in.control.SetReadDeadline(limit)
+	return u.in.conn.SetReadDeadline(limit)
 }
 
 // disarm removes the deadline again: over HTTP/2 it would end the stream while nothing
@@ -149,7 +149,7 @@ func (u *Upload) disarm(whole bool) (over bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.whole = u.whole || whole; !u.over {
-		u.in.control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next read
+		u.in.conn.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next read
 	}
 	return u.over
 }
@@ -159,7 +159,7 @@ func (u *Upload) Stop() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.over = true; !u.whole {
-		u.in.control.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // a dead connection has no rest
+		u.in.conn.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // a dead connection has no rest
 	}
 }
 
@@ -169,7 +169,7 @@ func (u *Upload) End() {
 	u.reading.Lock()
 	defer u.reading.Unlock()
 	if u.closes && u.IsWhole() {
-		u.in.answer.Del("Connection")
+		u.in.header.Del("Connection")
 	}
 }
 

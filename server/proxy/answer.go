@@ -116,15 +116,15 @@ func (a *answer) stopBeats() {
 	}
 }
 
-// held tells whether a real status can still be sent.
+// held reports whether a real status can still be sent.
 func (a *answer) held() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state == stateHeld
 }
 
-// hold ends the heartbeats of an answer that is held, and tells whether it was:
-// from then on nobody opens it. An open answer keeps its heartbeats.
+// hold ends the heartbeats of an answer that is held, and reports whether it was:
+// from then on it stays held. An open answer keeps its heartbeats.
 func (a *answer) hold() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,7 +135,7 @@ func (a *answer) hold() bool {
 	return true
 }
 
-// committed tells whether content was sent, so that no other worker may be
+// committed reports whether content was sent, so that no other worker may be
 // tried.
 func (a *answer) committed() bool {
 	a.mu.Lock()

@@ -3,6 +3,7 @@ package proxy
 import (
 	"time"
 
+	"tierway/decisions"
 	"tierway/openai"
 	"tierway/server/intake"
 )
@@ -13,7 +14,7 @@ func (x *exchange) complete() (err error) {
 	if x.parsed, err = it.Read(&x.in, &x.caller); err != nil {
 		return err
 	}
-	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.Report{Evidence: keepsRecords(x)}); err != nil {
+	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.View{Chats: it.Chats(), Evidence: keepsRecords(x)}); err != nil {
 		return err
 	}
 	if err = x.charge(x.s.control.Stores.Limits); err != nil {
@@ -26,10 +27,21 @@ func (x *exchange) complete() (err error) {
 // completeBeside serves what belongs to POST /v1/responses and few engines have.
 // Where no pool serves that dialect, a pool's paths may take it.
 func completeBeside(x *exchange) error {
-	if x.in.Snap.Serving(x.in.Dialect, x.caller.Caller) != nil {
+	if x.routed() {
 		return x.complete()
 	}
 	return passUnrouted(x)
+}
+
+// routed reports whether the request goes where its model says.
+func (x *exchange) routed() bool {
+	switch x.in.Kind {
+	case intake.Infer:
+		return x.in.Pattern != decisions.RouteOther
+	case intake.Beside:
+		return x.in.Snap.Serving(x.in.Dialect, x.caller.Caller) != nil
+	}
+	return false
 }
 
 // authenticate finds the caller by the request's key.
@@ -37,7 +49,7 @@ func (x *exchange) authenticate() (err error) {
 	if x.caller, err = x.s.intake.Authenticate(&x.in); err == nil {
 		x.trace = x.s.traces.Begin(x.in.HTTP.Header, true, x.in.Start)
 	}
-	x.settlement.inLedger = x.caller.Disabled || x.in.Kind != intake.Models
+	x.settlement.inLedger = x.caller.Disabled || x.in.Kind != intake.Models // a list of models uses nothing
 	return err
 }
 

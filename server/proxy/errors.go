@@ -108,7 +108,7 @@ func errorHeaders(h http.Header, e *openai.Error, length int) {
 	}
 }
 
-// nativeError tells whether a worker's error body has the form that clients of
+// nativeError reports whether a worker's error body has the form that clients of
 // the dialect parse.
 func nativeError(d openai.Dialect, body []byte) bool {
 	var b struct {

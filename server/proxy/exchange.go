@@ -139,11 +139,12 @@ func (x *exchange) end() {
 	}
 }
 
-// finish makes the request's record, ends its spans and settles it. None of them keeps
-// another from its end.
+// finish builds the record, settles the request, and writes what is made of the record. None
+// of them keeps another from its end.
 func (x *exchange) finish() {
 	d := new(decisions.Decision)
-	defer x.settle(d)
+	defer writeLedger(x, d)
+	defer x.settle()
 	buildDecision(x, d)
 	defer exportTrace(x, d)
 	publishDecision(x, d)
@@ -167,7 +168,7 @@ func (x *exchange) fail(err error) {
 	x.writeError(e)
 }
 
-// gone tells whether the client has left.
+// gone reports whether the client has left.
 func (x *exchange) gone() bool {
 	if x.parsed.Upload != nil && x.in.HTTP.ProtoMajor < 2 && !x.parsed.Upload.IsWhole() {
 		return x.parsed.Upload.Left() // net/http cancels when a read fails, for whatever reason

@@ -102,12 +102,11 @@ func (n *explainer) walk() (stage string, err error) {
 	if x.in.Kind == intake.Models || x.in.Kind == intake.Stored {
 		return decisions.StageRequest, notExplained()
 	}
-	routed := x.in.Pattern != decisions.RouteOther && (x.in.Kind != intake.Beside || x.in.Snap.Serving(x.in.Dialect, x.caller.Caller) != nil)
-	if routed {
+	if x.routed() {
 		if x.parsed, err = it.Read(&x.in, &x.caller); err != nil {
 			return decisions.StageRequest, err
 		}
-		if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.Report{Evidence: true, Signals: true}); err != nil {
+		if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.View{Chats: it.Chats().ReadOnly(), Evidence: true, Signals: true}); err != nil {
 			return decisions.StageTier, err
 		}
 	} else if err := n.readPassed(); err != nil {

@@ -49,7 +49,7 @@ func (n *explainer) queueStep() *decisions.QueueStep {
 	return q
 }
 
-// mayWait tells whether requests of the class wait at all.
+// mayWait reports whether requests of the class wait at all.
 func (n *explainer) mayWait() bool {
 	p := n.x.resolution.Pool
 	return p.Queue.MaxDepth > 0 && p.Queue.MaxWait[n.x.parsed.Class] > 0

@@ -183,7 +183,7 @@ func openHeaders(x *exchange, h *headerSet) {
 }
 
 // stainlessTimeout is how long the client's SDK waits, in seconds; nothing that
-// comes later reaches anybody.
+// comes later reaches the application.
 func stainlessTimeout(h http.Header) (time.Duration, bool) {
 	v := h.Get("X-Stainless-Timeout")
 	if v == "" {

@@ -1,5 +1,5 @@
-// Package proxy is the data plane: gin's routes, and the stages that a request passes from
-// its client to a worker and back.
+// Package proxy is the data plane: gin's router, and the way of a request from the stages of
+// package intake through the queue to a worker and back.
 package proxy
 
 import (
@@ -23,11 +23,10 @@ type Proxy struct {
 	traces  *telemetry.Traces // nil without
 	records records
 	rand    func() uint64
-	seed    maphash.Seed // of hashes that stay in the process
+	seed    maphash.Seed // of the hashes by which failed requests are compared
 
 	intake  *intake.Intake
 	budget  *retryBudget
-	stored  *intake.StoredResponses
 	scratch *scratch
 
 	inflight    atomic.Int64
@@ -56,9 +55,8 @@ type Options struct {
 // New makes a data plane before a Control that has nothing in force yet.
 func New(o Options) *Proxy {
 	px := &Proxy{control: o.Control, log: o.Log, metrics: o.Metrics, traces: o.Traces, rand: o.Rand,
-		records: records{log: o.Decisions, file: o.DecisionFile}, seed: maphash.MakeSeed(), budget: newRetryBudget(),
-		stored: intake.NewStoredResponses(intake.MaxStoredResponses), scratch: newScratch()}
-	px.intake = intake.New(intake.Options{Control: o.Control, Metrics: o.Metrics, Name: o.Name, Rand: o.Rand, Seed: px.seed, Stored: px.stored})
+		records: records{log: o.Decisions, file: o.DecisionFile}, seed: maphash.MakeSeed(), budget: newRetryBudget(), scratch: newScratch()}
+	px.intake = intake.New(intake.Options{Control: o.Control, Metrics: o.Metrics, Name: o.Name, Rand: o.Rand})
 	if o.Access != nil {
 		px.records.access = decisions.NewAccessLog(o.Access)
 	}
@@ -94,4 +92,6 @@ func (px *Proxy) BodyMemory() telemetry.BodyMemory {
 }
 
 // Remembered returns how many chats and stored responses the data plane knows the way of.
-func (px *Proxy) Remembered() (chats, responses int) { return px.intake.Chats(), px.stored.Count() }
+func (px *Proxy) Remembered() (chats, responses int) {
+	return px.intake.Chats().Len(), px.intake.StoredCount()
+}

@@ -16,7 +16,7 @@ import (
 type turn struct {
 	mu   sync.Mutex
 	over bool
-	ch   chan struct{} // closed when it is over; nil while nobody waits
+	ch   chan struct{} // closed when it is over; nil while nothing waits
 }
 
 // come ends the wait.
@@ -118,7 +118,7 @@ func awaitTurn(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease, er
 				return lease, err
 			}
 		case <-x.in.HTTP.Context().Done():
-			_ = q.Leave(t, queue.Cancelled, time.Now()) // nobody is left to be told
+			_ = q.Leave(t, queue.Cancelled, time.Now()) // the client has left
 			if errors.Is(context.Cause(x.in.HTTP.Context()), ErrDrainCut) {
 				return lease, shuttingDown()
 			}

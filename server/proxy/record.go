@@ -160,7 +160,7 @@ type placed struct {
 	choice    *routing.Choice
 }
 
-// keepsRecords tells whether anybody reads more of a request than its log line.
+// keepsRecords reports whether more of a request is kept than its log line.
 func keepsRecords(x *exchange) bool {
 	return x.trace.Sampled || x.s.records.keeps.Load()
 }
@@ -218,7 +218,7 @@ func errorType(a *attempt) string {
 		return decisions.ErrorClientGone
 	case f != nil && !f.sent && errors.Is(fault, routing.ErrExcluded):
 		return decisions.ErrorGateway
-	case f != nil && !f.sent: // and nobody else cut it
+	case f != nil && !f.sent: // and nothing else cut it
 		return decisions.ErrorConnect
 	case f != nil && f.err.Code == openai.CodeWorkerProtocol:
 		return decisions.ErrorProtocol

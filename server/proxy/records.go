@@ -12,7 +12,7 @@ type records struct {
 	access *decisions.AccessLog // nil without
 	log    *decisions.Log       // the last ones
 	file   *decisions.File      // nil without
-	keeps  atomic.Bool          // somebody reads more of a record than its log line
+	keeps  atomic.Bool          // more of a record is kept than its log line
 }
 
 // configure puts the bounds of a configuration in force.

@@ -146,7 +146,7 @@ func refusedAddition(a *attempt, resp *http1.Response) addition {
 	return refused
 }
 
-// readRefusal reads an error's body, as far as it comes soon: nobody waits for
+// readRefusal reads an error's body, as far as it comes soon: no client waits for
 // the rest of an error.
 func readRefusal(a *attempt, resp *http1.Response) []byte {
 	a.watch.await(refusalWait, errIdleTimeout)
@@ -317,7 +317,7 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 		}
 		x.decisionHeaders(&set)
 	})
-	x.parsed.DropBody()
+	x.parsed.DropBody(&x.in)
 	x.ending.result = decisions.OK
 	for {
 		if n > 0 && x.answer.write((*kept)[:n], resp.ContentLength < 0) != nil {

@@ -92,7 +92,7 @@ func (s *stream) run() *failure {
 	}
 }
 
-// silent tells whether an event is nothing to a client: a comment, or a ping in
+// silent reports whether an event is nothing to a client: a comment, or a ping in
 // the dialects that have none, which SDKs take for a chunk.
 func (s *stream) silent(ev openai.Event) bool {
 	return ev.Comment || s.terminated() && string(ev.Name) == "ping"
@@ -154,7 +154,7 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 	return nil, false
 }
 
-// terminated tells whether the dialect's streams end with [DONE].
+// terminated reports whether the dialect's streams end with [DONE].
 func (s *stream) terminated() bool {
 	return s.x.in.Dialect == openai.Chat || s.x.in.Dialect == openai.Completions
 }
@@ -183,7 +183,7 @@ func (s *stream) open() {
 		streamHeaders(&set)
 		s.x.decisionHeaders(&set)
 	})
-	s.x.parsed.DropBody()
+	s.x.parsed.DropBody(&s.x.in)
 }
 
 // proven finishes a stream whose end is proven. The rest of the body is waited

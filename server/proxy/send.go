@@ -119,11 +119,11 @@ func escapedQuery(raw string) string {
 
 const upperHex = "0123456789ABCDEF"
 
-// inQuery tells whether a byte of a query may be sent as it is.
+// inQuery reports whether a byte of a query may be sent as it is.
 func inQuery(c byte) bool { return c > ' ' && c < 0x7f && c != '#' }
 
 // saltFor is the salt of the prefix cache that a worker is sent: the tenant's own,
-// so that nobody's prompts meet those of another tenant there. It is left out only
+// so that no tenant can find out there what another one has asked. It is left out only
 // for engines that are known to take none, unless a client has sent one itself: an
 // engine that is not known yet may refuse it, which is better than sharing.
 func saltFor(x *exchange, m *control.Member) string {

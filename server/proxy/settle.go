@@ -45,35 +45,39 @@ func limited(x *exchange) bool {
 // costs its tenant nothing.
 func refunded(x *exchange) bool { return x.admission.Grant != nil && !x.settlement.sent }
 
-// settle gives back what charge has reserved, corrects it by what was used, and
-// writes the request's one line of the ledger.
-func (x *exchange) settle(d *decisions.Decision) {
-	st := &x.settlement
-	if x.caller.Caller == nil {
-		return
+// settle gives back what charge has reserved and corrects it by what was used.
+func (x *exchange) settle() {
+	if g := x.admission.Grant; g != nil {
+		st := &x.settlement
+		g.Settle(tenants.Used{Tokens: st.usage.Prompt + st.usage.Output, Money: money(x), Refund: refunded(x)})
 	}
-	var price tenants.Price
-	if x.resolution.Pool != nil {
-		price = x.resolution.Pool.Price
+}
+
+// money is what the request costs by the price of its pool.
+func money(x *exchange) tenants.Money {
+	if x.resolution.Pool == nil {
+		return 0
 	}
-	money := price.Cost(st.usage.Prompt, st.usage.Cached, st.usage.Output)
-	if x.admission.Grant != nil {
-		x.admission.Grant.Settle(tenants.Used{Tokens: st.usage.Prompt + st.usage.Output, Money: money, Refund: refunded(x)})
-	}
-	if x.s.control.Stores.Ledger == nil || !st.inLedger {
+	u := &x.settlement.usage
+	return x.resolution.Pool.Price.Cost(u.Prompt, u.Cached, u.Output)
+}
+
+// writeLedger writes the request's one row of the ledger.
+func writeLedger(x *exchange, d *decisions.Decision) {
+	if x.s.control.Stores.Ledger == nil || x.caller.Caller == nil || !x.settlement.inLedger {
 		return
 	}
 	if x.caller.Key != "" {
 		x.s.control.Database.LastUsed.NoteUse(x.caller.Key, x.in.Start)
 	}
-	at := x.admission.At // to whose day the request belongs
+	at := x.admission.At
 	if at.IsZero() {
 		at = x.in.Start
 	}
 	x.s.control.Stores.Ledger.Add(store.Row{ID: newUUID7(at, x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: at,
 		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.resolution.KnownModel(), Worker: d.Worker,
 		Outcome: string(d.Result), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),
-		Prompt: st.usage.Prompt, Cached: st.usage.Cached, Output: st.usage.Output, Money: money, Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
+		Prompt: d.Usage.Prompt, Cached: d.Usage.Cached, Output: d.Usage.Output, Money: money(x), Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
 }
 
 // estimate books tokens that no engine reported: the prompt's estimate, and the

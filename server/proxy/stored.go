@@ -15,7 +15,7 @@ import (
 func (a *attempt) remember(id string) {
 	x := a.x
 	if x.parsed.Stores() {
-		x.s.stored.Put(intake.StoredResponse{Id: id, Tenant: x.caller.Tenant, Pool: x.resolution.Pool.Name, Worker: a.m.Name, Model: x.parsed.Req.Model})
+		x.s.intake.Remember(intake.StoredResponse{ID: id, Tenant: x.caller.Tenant, Pool: x.resolution.Pool.Name, Worker: a.m.Name, Model: x.parsed.Req.Model})
 	}
 }
 
@@ -60,7 +60,7 @@ func askHolder(x *exchange, id string, p *control.Pool, m *control.Member) (err 
 	if x.parsed, err = x.s.intake.ReadUntouched(&x.in, &x.caller, p); err != nil {
 		return err
 	}
-	if x.in.Kind == intake.Stored { // no API gives it a body
+	if x.in.Kind == intake.Stored { // which has no body that could ask for a stream
 		x.parsed.Req.Stream = x.in.HTTP.URL.Query().Get("stream") == "true"
 	}
 	x.resolution.Rule, x.resolution.Stored = decisions.RuleStored, true
@@ -74,7 +74,7 @@ func askHolder(x *exchange, id string, p *control.Pool, m *control.Member) (err 
 	err = forwardTo(x, m)
 	_, below, _ := openai.ResponsePath(x.in.HTTP.URL.Path)
 	if err == nil && x.in.HTTP.Method == http.MethodDelete && below == "" && x.answer.status == http.StatusOK {
-		x.s.stored.Forget(id)
+		x.s.intake.Forget(id)
 	}
 	return err
 }
