@@ -15,8 +15,7 @@ type wishes struct {
 	n          int
 	maxTokens  int    // 0: as long as the answer is
 	maxField   string // that maxTokens came in
-	minTokens  int
-	ignoreEOS  bool // vLLM: the answer goes on to maxTokens
+	ignoreEOS  bool   // vLLM: the answer goes on to maxTokens
 	stop       []string
 	jsonObject bool
 	schema     json.RawMessage
@@ -92,7 +91,7 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 		return err
 	}
 	bounded := *w
-	bounded.minTokens, bounded.maxTokens = min(w.minTokens, room), min(cmp.Or(w.maxTokens, room), room)
+	bounded.maxTokens = min(cmp.Or(w.maxTokens, room), room)
 	bounded.ignoreEOS = w.ignoreEOS && w.maxTokens > 0
 	seed := hashIDs(e.c.Seed^w.seed, prompt)
 	for i := range max(w.n, 1) {
@@ -125,8 +124,7 @@ func compose(seed uint64, script Script, called *tool, w *wishes) (a *answer, er
 	case w.ignoreEOS:
 		text = prose(seed, w.maxTokens)
 	default:
-		tokens := cmp.Or(script.Tokens, 16+int(seed%48)) // short answers: a demo shows many of them
-		text = prose(seed, max(tokens, w.minTokens))
+		text = prose(seed, cmp.Or(script.Tokens, 16+int(seed%48))) // short answers: a demo shows many of them
 	}
 	if err != nil {
 		return nil, err

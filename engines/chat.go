@@ -17,7 +17,6 @@ type sampling struct {
 	} `json:"stream_options"`
 	N         *int     `json:"n"`
 	MaxTokens *int     `json:"max_tokens"`
-	MinTokens int      `json:"min_tokens"`
 	IgnoreEOS bool     `json:"ignore_eos"`
 	Stop      texts    `json:"stop"`
 	Seed      *int64   `json:"seed"`
@@ -30,7 +29,7 @@ type sampling struct {
 const maxChoices = 128
 
 func (s *sampling) wishes() (*wishes, error) {
-	w := &wishes{stream: s.Stream, priority: s.Priority, n: 1, minTokens: s.MinTokens, ignoreEOS: s.IgnoreEOS, stop: s.Stop, salt: s.CacheSalt}
+	w := &wishes{stream: s.Stream, priority: s.Priority, n: 1, ignoreEOS: s.IgnoreEOS, stop: s.Stop, salt: s.CacheSalt}
 	if s.N != nil {
 		if *s.N < 1 || *s.N > maxChoices {
 			return nil, badRequest("n", "n must be 1 to %d, not %d", maxChoices, *s.N)

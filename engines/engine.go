@@ -67,11 +67,13 @@ type Engine struct {
 	cache   *prefixCache
 	stored  *responseStore
 
-	decoding atomic.Int64
-	inUse    atomic.Int64 // tokens that running requests hold
-	ids      atomic.Uint64
-	counts   counters
-	work     sync.WaitGroup // background responses
+	decoding  atomic.Int64
+	inUse     atomic.Int64 // tokens that running requests hold
+	computed  atomic.Int64 // prompt tokens, whether answered or not
+	generated atomic.Int64 // output tokens, whether delivered or not
+	ids       atomic.Uint64
+	counts    counters
+	work      sync.WaitGroup // background responses
 }
 
 // New makes an engine. Values below zero count as zero.

@@ -193,11 +193,7 @@ func TestModelsHealthAndMetricsAnswer(t *testing.T) {
 		`vllm:num_requests_running{model_name="m"} 0`,
 		`vllm:num_requests_waiting{model_name="m"} 0`,
 		`vllm:kv_cache_usage_perc{model_name="m"} 0`,
-		`vllm:prefix_cache_queries_total{model_name="m"} 80`,
-		`vllm:prefix_cache_hits_total{model_name="m"} 32`, // two of the 2.5 blocks
 		`vllm:generation_tokens_total{model_name="m"} 8`,
-		`vllm:cache_config_info{model_name="m",block_size="16",num_gpu_blocks="100"} 1`,
-		`vllm:request_success_total{model_name="m",finished_reason="length"} 2`,
 	} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("the metrics lack %q:\n%s", line, metrics)

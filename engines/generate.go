@@ -91,12 +91,11 @@ func (e *Engine) readPrompts(ctx context.Context, p *plan) error {
 	defer e.prefill.leave()
 	for _, ids := range p.prompts {
 		cached := e.cache.match(ids)
-		e.counts.change(func(c *counters) { c.queried += len(ids); c.hit += cached })
 		if err := pause(ctx, e.prefillTime(len(ids)-cached)); err != nil {
 			return err
 		}
 		e.cache.add(ids)
-		e.counts.change(func(c *counters) { c.computed += len(ids) })
+		e.computed.Add(int64(len(ids)))
 		p.account.Prompt += int64(len(ids))
 		p.account.Cached += int64(cached)
 	}
@@ -129,20 +128,13 @@ func (e *Engine) decode(ctx context.Context, p *plan, to sink) error {
 				}
 				p.account.Output++
 				e.inUse.Add(1)
-				e.counts.change(func(c *counters) { c.generated++ })
+				e.generated.Add(1)
 			}
 			if step == max(len(a.pieces)-1, 0) {
 				if err := to.end(i, a.finish); err != nil {
 					return err
 				}
 				left--
-				e.counts.change(func(c *counters) {
-					if a.finish == finishLength {
-						c.lengths++
-					} else {
-						c.stops++
-					}
-				})
 			}
 		}
 	}

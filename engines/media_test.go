@@ -43,7 +43,7 @@ func TestEmbeddingsAreUnitVectors(t *testing.T) {
 
 func TestRerankAndScorePreferWhatMatches(t *testing.T) {
 	e := New(Config{Model: "m"})
-	got := ask(t, e, "/v1/rerank", `{"model":"m","query":"red apple","documents":["blue sky",{"text":"a red apple"},"red car"],"top_n":2}`)
+	got := ask(t, e, "/v1/rerank", `{"model":"m","query":"red apple","documents":["blue sky","a red apple","red car"],"top_n":2}`)
 	if len(got["results"].([]any)) != 2 || number(t, got, "results", 0, "index") != 1 || number(t, got, "results", 1, "index") != 2 || text(t, got, "results", 0, "document", "text") != "a red apple" {
 		t.Errorf("reranked to %v", got["results"])
 	}

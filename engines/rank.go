@@ -8,17 +8,6 @@ import (
 	"strings"
 )
 
-// document is a text, or an object with one.
-type document struct{ Text string }
-
-func (d *document) UnmarshalJSON(b []byte) error {
-	if b[0] == '"' {
-		return json.Unmarshal(b, &d.Text)
-	}
-	type plain document
-	return json.Unmarshal(b, (*plain)(d))
-}
-
 // texts is one text or a list of them.
 type texts []string
 
@@ -50,11 +39,11 @@ func likeness(a, b string) float64 {
 // have.
 func (e *Engine) rerank(w http.ResponseWriter, r *request) error {
 	var req struct {
-		Model     string     `json:"model"`
-		Query     string     `json:"query"`
-		Documents []document `json:"documents"`
-		TopN      int        `json:"top_n"`
-		Priority  priority   `json:"priority"`
+		Model     string   `json:"model"`
+		Query     string   `json:"query"`
+		Documents texts    `json:"documents"`
+		TopN      int      `json:"top_n"`
+		Priority  priority `json:"priority"`
 	}
 	if err := e.parse(r, &req, &req.Model); err != nil {
 		return err
@@ -70,8 +59,8 @@ func (e *Engine) rerank(w http.ResponseWriter, r *request) error {
 	}
 	results := make([]result, len(req.Documents))
 	for i, d := range req.Documents {
-		prompts[i] = appendIDs(appendIDs(nil, req.Query), d.Text)
-		results[i] = result{Index: i, Document: map[string]any{"text": d.Text}, Score: likeness(req.Query, d.Text)}
+		prompts[i] = appendIDs(appendIDs(nil, req.Query), d)
+		results[i] = result{Index: i, Document: map[string]any{"text": d}, Score: likeness(req.Query, d)}
 	}
 	slices.SortStableFunc(results, func(a, b result) int { return cmp.Compare(b.Score, a.Score) })
 	if req.TopN > 0 {

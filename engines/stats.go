@@ -27,9 +27,6 @@ type Tokens struct{ Prompt, Cached, Output int64 }
 type counters struct {
 	mu sync.Mutex // guards the rest
 	Stats
-	queried, hit        int // prefix cache, tokens
-	computed, generated int // prompt and output tokens, whether delivered or not
-	stops, lengths      int // finished by reason
 }
 
 // change changes the counters under their lock.
