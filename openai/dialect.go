@@ -47,7 +47,12 @@ var dialects = [...]struct {
 }
 
 // String returns the dialect's name as config.yaml writes it.
-func (d Dialect) String() string { return dialects[d].name }
+func (d Dialect) String() string {
+	if int(d) < len(dialects) {
+		return dialects[d].name
+	}
+	return "other"
+}
 
 // ParseDialect returns the dialect of a name in config.yaml; ok is false for a
 // name that is none.
