@@ -80,12 +80,8 @@ func appendCourse(b []byte, d *Decision) []byte {
 	if len(d.Attempts) > 0 || d.QueueMs > 0 {
 		b = appendNumber(b, "queue_ms", d.QueueMs)
 	}
-	if d.Promoted {
-		b = append(b, `,"promoted":true`...)
-	}
-	if d.Stream {
-		b = append(b, `,"stream":true`...)
-	}
+	b = appendYes(b, "promoted", d.Promoted)
+	b = appendYes(b, "stream", d.Stream)
 	if d.TTFTMs > 0 {
 		b = appendNumber(b, "ttft_ms", d.TTFTMs)
 	}
@@ -97,10 +93,7 @@ func appendCourse(b []byte, d *Decision) []byte {
 		b = appendCount(b, "cached_tokens", u.Cached)
 		b = appendCount(b, "output_tokens", u.Output)
 	}
-	if d.Estimated {
-		b = append(b, `,"estimated":true`...)
-	}
-	return b
+	return appendYes(b, "estimated", d.Estimated)
 }
 
 // accessLevel tells whom a line is for: ERROR whoever mends the gateway, WARN
@@ -121,9 +114,7 @@ func appendText(b []byte, key, value string) []byte {
 	if value == "" {
 		return b
 	}
-	b = append(b, `,"`...)
-	b = append(b, key...)
-	b = append(b, `":"`...)
+	b = append(appendKey(b, key), '"')
 	if plainText(value) {
 		return append(append(b, value...), '"')
 	}
@@ -151,6 +142,14 @@ func plainText(text string) bool {
 		}
 	}
 	return true
+}
+
+// appendYes appends a member that is true.
+func appendYes(b []byte, key string, value bool) []byte {
+	if !value {
+		return b
+	}
+	return append(appendKey(b, key), "true"...)
 }
 
 func appendNumber(b []byte, key string, value float64) []byte {

@@ -11,7 +11,7 @@ import (
 // breaker refuses it, the ticket waits on at its old place: Claim returns ErrWaiting, and
 // woken will be called again.
 func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error) {
-	for again := true; again; {
+	for {
 		var st state
 		q.locked(func() {
 			if st = t.state; st == stateGranted {
@@ -31,9 +31,10 @@ func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error)
 			lease, t.lease = t.lease, routing.Lease{}
 			return lease, nil
 		}
-		again = q.back(t, worker, now)
+		if !q.back(t, worker, now) {
+			return lease, ErrWaiting
+		}
 	}
-	return lease, ErrWaiting
 }
 
 var errNotGranted = errors.New("a ticket was claimed that neither waits nor was granted")

@@ -173,11 +173,6 @@ func (g *Grant) Settle(u tenants.Used) {
 	}
 }
 
-// Seed raises what is known as spent to at least this, as the ledger says.
-func (l *Limits) Seed(tenant, key string, at time.Time, day, month tenants.Spent) {
-	l.local.Seed(tenant, key, at, day, month)
-}
-
 // Degraded reports whether this gateway decides alone although there is a Redis.
 func (l *Limits) Degraded() bool { return l.redis != nil && !l.redis.Up() }
 

@@ -36,7 +36,7 @@ func (g *gateway) knows(c *tenants.Caller) int64 {
 // seeded tells every gateway what the ledger says.
 func seeded(all []*gateway, tokens int64) {
 	for _, g := range all {
-		g.Seed("x", "", g.now, tenants.Spent{Tokens: tokens}, tenants.Spent{Tokens: tokens})
+		g.local.Seed("x", "", g.now, tenants.Spent{Tokens: tokens}, tenants.Spent{Tokens: tokens})
 	}
 }
 

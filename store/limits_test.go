@@ -347,7 +347,7 @@ func TestSpentBudgetsSurviveFlushAll(t *testing.T) {
 	}
 	server.Do("FLUSHALL")
 	fresh := newGateway(t, server.URL, "c", nil) // and after a restart the ledger says it
-	fresh.Seed("x", "", noon(), tenants.Spent{Tokens: 100}, tenants.Spent{})
+	fresh.local.Seed("x", "", noon(), tenants.Spent{Tokens: 100}, tenants.Spent{})
 	if v := fresh.take(c, 0, false); v.Refused != tenants.LimitDayTokens {
 		t.Errorf("%+v", v)
 	}

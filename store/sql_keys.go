@@ -27,7 +27,7 @@ func keyWithID(ctx context.Context, tx *sql.Tx, id string) (tenants.Key, error) 
 // ErrNotFound: there is no such tenant. ErrExists: its id or digest is taken.
 func (s *SQL) CreateKey(ctx context.Context, a Actor, k tenants.Key) (tenants.Key, error) {
 	err := s.change(ctx, a, fmt.Sprintf("creating a key of tenant %q", k.Tenant), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
-		if _, err := tenantNamed(ctx, tx, k.Tenant); err != nil {
+		if _, err := tenantNamed(ctx, tx, k.Tenant, 0); err != nil {
 			return edit{}, err
 		}
 		k = fresh(k, a, now)

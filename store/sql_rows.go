@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,77 +24,69 @@ type column struct {
 	scan  any // of a row
 }
 
+// scanner reads a value of a row.
+type scanner func(v any) error
+
+// Scan calls the function.
+func (s scanner) Scan(v any) error { return s(v) }
+
+// read returns a scanner of a kind of value that databases hold as an S.
+func read[S any](f func(S) error) scanner {
+	return func(v any) error {
+		s, ok := v.(S)
+		if !ok {
+			return fmt.Errorf("a column holds %T instead of %T", v, s)
+		}
+		return f(s)
+	}
+}
+
 // Columns of the kinds of value that a table holds otherwise than Go does.
-func textColumn(name string, v *string) column    { return column{name, clean(*v), v} }
-func boolColumn(name string, v *bool) column      { return column{name, number(*v), v} }
-func timeColumn(name string, v *time.Time) column { return column{name, micros(*v), (*micro)(v)} }
-func listColumn(name string, v *[]string) column  { return column{name, written(*v), (*list)(v)} }
+func textColumn(name string, v *string) column { return column{name, clean(*v), v} }
+func boolColumn(name string, v *bool) column   { return column{name, number(*v), v} }
 func intColumn[T ~int | ~int64](name string, v *T) column {
 	return column{name, int64(*v), v}
 }
-func classColumn(name string, v *tenants.Class) column {
-	return column{name, v.String(), (*class)(v)}
-}
-func digestColumn(name string, v *[sha256.Size]byte) column {
-	return column{name, hex.EncodeToString(v[:]), (*digest)(v)}
+
+func timeColumn(name string, v *time.Time) column {
+	return column{name, micros(*v), read(func(us int64) error { *v = instant(us); return nil })}
 }
 
-type (
-	micro  time.Time
-	list   []string
-	class  tenants.Class
-	digest [sha256.Size]byte
-)
-
-// Scan reads a time.
-func (m *micro) Scan(v any) error {
-	us, ok := v.(int64)
-	*m = micro(instant(us))
-	return unless(ok, "a number", v)
+// listColumn is a list of names, where NULL is nil: all.
+func listColumn(name string, v *[]string) column {
+	text := read(func(text string) error { return json.Unmarshal([]byte(text), v) })
+	return column{name, written(*v), scanner(func(in any) error {
+		*v = nil // no list shares the memory of the row before
+		if in == nil {
+			return nil
+		}
+		return text(in)
+	})}
 }
 
-// Scan reads a list, where NULL is nil: all.
-func (l *list) Scan(v any) error {
-	*l = nil
-	if v == nil {
-		return nil
-	}
-	text, ok := v.(string)
-	if !ok {
-		return unless(ok, "text", v)
-	}
-	return json.Unmarshal([]byte(text), (*[]string)(l))
-}
-
-// Scan reads a class. A word that a newer release has written is batch, the least
+// classColumn is a class. A word that a newer release has written is batch, the least
 // that there is.
-func (c *class) Scan(v any) error {
-	text, ok := v.(string)
-	got, known := tenants.ParseClass(text)
-	if !known {
-		got = tenants.Batch
-	}
-	*c = class(got)
-	return unless(ok, "text", v)
-}
-
-// Scan reads a digest. Its error does not repeat it.
-func (d *digest) Scan(v any) error {
-	text, ok := v.(string)
-	if !ok || hex.DecodedLen(len(text)) != len(d) {
-		return fmt.Errorf("a digest has %d characters", len(text))
-	}
-	if _, err := hex.Decode(d[:], []byte(text)); err != nil {
-		return fmt.Errorf("a digest is not hexadecimal")
-	}
-	return nil
-}
-
-func unless(ok bool, want string, v any) error {
-	if ok {
+func classColumn(name string, v *tenants.Class) column {
+	return column{name, v.String(), read(func(text string) error {
+		known := false
+		if *v, known = tenants.ParseClass(text); !known {
+			*v = tenants.Batch
+		}
 		return nil
-	}
-	return fmt.Errorf("a column holds %T instead of %s", v, want)
+	})}
+}
+
+// digestColumn is a digest. Its errors do not repeat it.
+func digestColumn(name string, v *[sha256.Size]byte) column {
+	return column{name, hex.EncodeToString(v[:]), read(func(text string) error {
+		if hex.DecodedLen(len(text)) != len(v) {
+			return fmt.Errorf("a digest has %d characters", len(text))
+		}
+		if _, err := hex.Decode(v[:], []byte(text)); err != nil {
+			return errors.New("a digest is not hexadecimal")
+		}
+		return nil
+	})}
 }
 
 // written returns a list as it is stored: nil as NULL.

@@ -28,8 +28,13 @@ func tenantColumns(t *tenants.Tenant) []column {
 		timeColumn("created_at", &t.CreatedAt), timeColumn("updated_at", &t.UpdatedAt))
 }
 
-func tenantNamed(ctx context.Context, tx *sql.Tx, name string) (tenants.Tenant, error) {
-	return single(collect(ctx, tx, tenantColumns, "FROM tenants WHERE name = $1", clean(name)))
+// tenantNamed returns a tenant, with ErrConflict if it is not at a version; 0 is any.
+func tenantNamed(ctx context.Context, tx *sql.Tx, name string, version int64) (tenants.Tenant, error) {
+	t, err := single(collect(ctx, tx, tenantColumns, "FROM tenants WHERE name = $1", clean(name)))
+	if err == nil && version != 0 && version != t.Version {
+		err = ErrConflict
+	}
+	return t, err
 }
 
 // CreateTenant adds a tenant and returns it as it is stored. ErrExists: there is
@@ -51,12 +56,9 @@ func (s *SQL) CreateTenant(ctx context.Context, a Actor, t tenants.Tenant) (tena
 // there is none of that name.
 func (s *SQL) UpdateTenant(ctx context.Context, a Actor, t tenants.Tenant, ifVersion int64) (tenants.Tenant, error) {
 	err := s.change(ctx, a, fmt.Sprintf("changing tenant %q", t.Name), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
-		before, err := tenantNamed(ctx, tx, t.Name)
+		before, err := tenantNamed(ctx, tx, t.Name, ifVersion)
 		if err != nil {
 			return edit{}, err
-		}
-		if ifVersion != 0 && ifVersion != before.Version {
-			return edit{}, ErrConflict
 		}
 		t.FromConfig, t.Weight, t.Version, t.CreatedAt, t.UpdatedAt = false, max(1, t.Weight), before.Version+1, before.CreatedAt, now
 		return edit{action: "tenant.update", target: t.Name, before: before, after: t}, update(ctx, tx, "tenants", tenantColumns(&t), "name", t.Name)
@@ -74,12 +76,9 @@ type gone struct {
 // ledger. ErrConflict and ErrNotFound are as in UpdateTenant.
 func (s *SQL) DeleteTenant(ctx context.Context, a Actor, name string, ifVersion int64) error {
 	return s.change(ctx, a, fmt.Sprintf("deleting tenant %q", name), func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
-		t, err := tenantNamed(ctx, tx, name)
+		t, err := tenantNamed(ctx, tx, name, ifVersion)
 		if err != nil {
 			return edit{}, err
-		}
-		if ifVersion != 0 && ifVersion != t.Version {
-			return edit{}, ErrConflict
 		}
 		keys, err := collect(ctx, tx, keyColumns, "FROM keys WHERE tenant = $1", t.Name)
 		if err != nil {

@@ -36,7 +36,7 @@ func (s *SQL) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 	}
 	all, err := collect(ctx, s.read, func(r *UsageRow) []column {
 		return []column{
-			{name: "day", scan: (*utcDay)(&r.Day)}, {name: grouping + " AS grouping_name", scan: &r.Group},
+			{name: "day", scan: read(func(day int64) error { r.Day = time.Unix(day*86400, 0).UTC().Format(time.DateOnly); return nil })}, {name: grouping + " AS grouping_name", scan: &r.Group},
 			sumColumn("requests", &r.Requests), sumColumn(of("'refused'"), &r.Refused),
 			sumColumn(of("'failed', 'truncated'"), &r.Failed), sumColumn(of("'client_gone'"), &r.Gone),
 			sumColumn("estimated", &r.Estimated), sumColumn("prompt", &r.Prompt), sumColumn("cached", &r.Cached),
@@ -55,14 +55,4 @@ func (s *SQL) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 // sumColumn is the sum of an expression over a group.
 func sumColumn[T ~int64](what string, v *T) column {
 	return column{name: "CAST(SUM(" + what + ") AS BIGINT)", scan: v}
-}
-
-// utcDay is a day as it is shown.
-type utcDay string
-
-// Scan reads a day.
-func (d *utcDay) Scan(v any) error {
-	n, ok := v.(int64)
-	*d = utcDay(time.Unix(n*86400, 0).UTC().Format(time.DateOnly))
-	return unless(ok, "a number", v)
 }

@@ -33,12 +33,8 @@ func (c Class) String() string {
 // ParseClass returns the class of a name in any case; ok is false for a name
 // that is none.
 func ParseClass(name string) (c Class, ok bool) {
-	for i, n := range classes {
-		if strings.EqualFold(n, name) {
-			return Class(i), true
-		}
-	}
-	return Interactive, false
+	i := slices.IndexFunc(classes[:], func(n string) bool { return strings.EqualFold(n, name) })
+	return Class(max(i, 0)), i >= 0
 }
 
 // MarshalText writes the class's name.

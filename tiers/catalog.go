@@ -64,16 +64,22 @@ type route struct {
 	fallback bool // Classify: target is the default tier, and what is decided may be clamped to what is allowed
 }
 
+// target is a Target with what the catalog knows of it.
+type target struct {
+	Target
+	key   string   // its place in config.yaml
+	hash  uint32   // of its name: what Chats holds
+	leads []string // the names and globs that lead to it
+}
+
 // Catalog resolves names. It is immutable.
 type Catalog struct {
-	targets []Target
+	targets []target
 	tiers   []int            // indexes of the tiers in targets, least capable first
 	names   map[string]route // exact names: tiers, served models, aliases
 	globs   []glob           // in the order in which they are tried
 	byName  map[string]int   // targets by name
 	normal  route            // the default tier; target -1 without one
-	leads   [][]string       // by target, the names and globs that lead to it
-	hashes  []uint32         // by target, of its name: what Chats holds
 
 	classifier *Classifier   // of the tiers in their order
 	idle       time.Duration // how long a chat stays at its tier; 0: chats do not
@@ -85,12 +91,17 @@ type Catalog struct {
 // part beginning with the key in config.yaml that it is about.
 func New(c Config) (*Catalog, error) {
 	k := &Catalog{names: map[string]route{}, byName: map[string]int{}}
+	tiers := 0
 	for _, t := range c.Targets {
 		t.Models = slices.Clone(t.Models)
-		k.targets = append(k.targets, t)
 		h := fnv.New32a()
 		h.Write([]byte(t.Name))
-		k.hashes = append(k.hashes, h.Sum32())
+		key := keyAt("pools", len(k.targets)-tiers)
+		if t.Tier {
+			key = keyAt("tiers", tiers)
+			tiers++
+		}
+		k.targets = append(k.targets, target{Target: t, key: key, hash: h.Sum32()})
 	}
 	if c.Default == "" {
 		c.Default = c.Rules.Default
@@ -138,10 +149,10 @@ func (k *Catalog) addRules(rules Rules) []error {
 
 // addLeads turns the names around.
 func (k *Catalog) addLeads() {
-	k.leads = make([][]string, len(k.targets))
 	lead := func(name string, to route) {
 		if to.target >= 0 && !to.fallback {
-			k.leads[to.target] = append(k.leads[to.target], name)
+			t := &k.targets[to.target]
+			t.leads = append(t.leads, name)
 		}
 	}
 	for name, to := range k.names {
@@ -162,16 +173,15 @@ func (k *Catalog) addTargets() (errs []error) {
 		}
 		owners[name] = key
 	}
-	keys := k.keys()
 	for i := range k.targets {
 		t := &k.targets[i]
 		if t.Name == "" {
 			continue // config says so
 		}
 		if t.Name == Classify {
-			errs = append(errs, fmt.Errorf("%s.name: %q is reserved: name it otherwise", keys[i], Classify))
+			errs = append(errs, fmt.Errorf("%s.name: %q is reserved: name it otherwise", t.key, Classify))
 		}
-		own(keys[i]+".name", t.Name)
+		own(t.key+".name", t.Name)
 		if _, taken := k.byName[t.Name]; !taken {
 			k.byName[t.Name] = i
 		}
@@ -183,35 +193,21 @@ func (k *Catalog) addTargets() (errs []error) {
 	for i := range k.targets {
 		t := &k.targets[i]
 		for j, model := range t.served() {
-			key := keys[i] + ".model"
+			key := t.key + ".model"
 			if further := j - (len(t.served()) - len(t.Models)); further >= 0 {
-				key = keyAt(keys[i]+".models", further)
+				key = keyAt(t.key+".models", further)
 			}
 			if model == "" {
 				continue // config says so
 			}
 			// A target may be called like the model that it serves.
-			if model != t.Name || owners[model] != keys[i]+".name" {
+			if model != t.Name || owners[model] != t.key+".name" {
 				own(key, model)
 			}
 			k.names[model] = route{target: i, model: model, rule: "model", pinned: true}
 		}
 	}
 	return errs
-}
-
-// keys returns where each target stands in config.yaml.
-func (k *Catalog) keys() []string {
-	keys, tiers := make([]string, len(k.targets)), 0
-	for i, t := range k.targets {
-		if t.Tier {
-			keys[i] = keyAt("tiers", tiers)
-			tiers++
-		} else {
-			keys[i] = keyAt("pools", i-tiers)
-		}
-	}
-	return keys
 }
 
 // addDefault enters the default tier.

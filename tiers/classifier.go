@@ -84,7 +84,7 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	if len(c.groups) > 0 {
 		k.least = slices.MinFunc(c.groups, func(a, b group) int { return cmp.Compare(a.weight, b.weight) }).weight
 	}
-	k.matcher, k.warnings = newMatcher(c.groups, c.expressions, c.needs), c.warnings
+	k.matcher, k.warnings = newMatcher(c.groups, c.expressions), c.warnings
 	return k, nil
 }
 

@@ -29,7 +29,8 @@ type expression struct {
 	group int
 	in    place
 	match *regexp.Regexp
-	reach int // bytes to each side of a literal that a match can need, or everywhere
+	needs []string // of these texts one is in every match; none: nothing is known
+	reach int      // bytes to each side of a literal that a match can need, or everywhere
 }
 
 // matcher finds the groups that a text speaks for. The literals that the
@@ -45,17 +46,15 @@ type matcher struct {
 	spare       sync.Pool
 }
 
-// newMatcher compiles groups and their expressions; needs holds what each
-// expression requires.
-func newMatcher(groups []group, expressions []expression, needs [][]string) *matcher {
+func newMatcher(groups []group, expressions []expression) *matcher {
 	m := &matcher{groups: groups, expressions: expressions}
 	var all []literal
-	for i, texts := range needs {
-		m.in |= expressions[i].in
-		if len(texts) == 0 {
+	for i, e := range expressions {
+		m.in |= e.in
+		if len(e.needs) == 0 {
 			m.loose = append(m.loose, int32(i))
 		}
-		for _, text := range texts {
+		for _, text := range e.needs {
 			all = append(all, literal{text: text, owner: int32(i)})
 		}
 	}

@@ -23,7 +23,7 @@ func groupsOf(t testing.TB, patterns ...string) *matcher {
 	if len(c.errs) > 0 {
 		t.Fatal(c.errs)
 	}
-	return newMatcher(c.groups, c.expressions, c.needs)
+	return newMatcher(c.groups, c.expressions)
 }
 
 func matched(m *matcher, text string) []string {

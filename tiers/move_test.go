@@ -41,7 +41,7 @@ func TestEveryRuleIsNamed(t *testing.T) {
 	hello := &Features{Now: start(), User: says("hello"), Session: 1}
 	chat := func(tier string) *Chats {
 		chats, k := NewChats(10), classes(t, Config{})
-		chats.remember(hello, k.hashes[k.byName[tier]])
+		chats.remember(hello, k.targets[k.byName[tier]].hash)
 		return chats
 	}
 	for name, c := range map[string]struct {
@@ -278,7 +278,7 @@ func TestNothingForbiddenIsTakenWhateverMoves(t *testing.T) {
 			rt.Errorf("nothing says what was passed over: %+v", v)
 		}
 		free := q.Model == "" || q.Model == "auto" || q.Model == "best"
-		named := q.AllowedModel == nil || slices.ContainsFunc(k.leads[at], q.AllowedModel)
+		named := q.AllowedModel == nil || slices.ContainsFunc(k.targets[at].leads, q.AllowedModel)
 		if !free && !named {
 			rt.Errorf("a move led past the names of a tenant: %+v", v)
 		}

@@ -124,7 +124,7 @@ func (k *Catalog) Resolve(q Query) (Verdict, error) {
 		if classified && k.sticks(&q) {
 			// Before it is moved for want of workers: that lasts for a moment, and
 			// the chat has no cache there.
-			q.Chats.remember(q.Features, k.hashes[at])
+			q.Chats.remember(q.Features, k.targets[at].hash)
 		}
 		at = k.reach(&v, at, r.fallback, &q)
 	}
@@ -196,7 +196,7 @@ func (k *Catalog) classify(v *Verdict, q *Query) int {
 		return at
 	}
 	hash, ok := q.Chats.recall(q.Features, k.idle, true)
-	kept := slices.IndexFunc(k.tiers, func(i int) bool { return k.hashes[i] == hash })
+	kept := slices.IndexFunc(k.tiers, func(i int) bool { return k.targets[i].hash == hash })
 	if !ok || kept < 0 {
 		return at
 	}
@@ -248,7 +248,7 @@ func (k *Catalog) overrule(v *Verdict, at int, q *Query) int {
 // it: a header is no way around the names that a tenant is kept to. A glob counts
 // as its own pattern.
 func (k *Catalog) named(tier int, q *Query) bool {
-	return q.AllowedModel == nil || slices.ContainsFunc(k.leads[tier], q.AllowedModel)
+	return q.AllowedModel == nil || slices.ContainsFunc(k.targets[tier].leads, q.AllowedModel)
 }
 
 // clamp returns the tier itself when it is allowed, else the nearest lower

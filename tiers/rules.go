@@ -49,8 +49,7 @@ type checker struct {
 	warnings    []string
 	groups      []group
 	expressions []expression
-	needs       [][]string // by expression
-	size        int        // of all expressions, as maxSize counts it
+	size        int // of all expressions, as maxSize counts it
 	names       map[string]string
 }
 
@@ -191,8 +190,7 @@ func (c *checker) expression(key, pattern string, in place) {
 	if shortest(needs) < 3 {
 		c.warn(key, "requires no text of at least three bytes, which makes it slow on long prompts: add a literal that each of its alternatives must hold")
 	}
-	c.expressions = append(c.expressions, expression{group: len(c.groups) - 1, in: in, match: compiled, reach: reach(parsed)})
-	c.needs = append(c.needs, needs)
+	c.expressions = append(c.expressions, expression{group: len(c.groups) - 1, in: in, match: compiled, needs: needs, reach: reach(parsed)})
 }
 
 // preset compiles the groups that come with the program. The strong ones speak for

@@ -126,7 +126,7 @@ func (db *Database) seedBudgets(ctx context.Context) error {
 		return fmt.Errorf("reading what was spent: %w", err)
 	}
 	for _, r := range rows {
-		db.stores.Limits.Seed(r.Tenant, r.Key, now, r.Day, r.Month)
+		db.stores.Limiter.Seed(r.Tenant, r.Key, now, r.Day, r.Month)
 	}
 	return nil
 }
