@@ -44,7 +44,13 @@ func showAdmin(ad store.Admin) adminView {
 	return adminView{Admin: ad, FromConfig: isConfigAdmin(ad), Expired: !ad.ExpiresAt.IsZero() && !time.Now().Before(ad.ExpiresAt)}
 }
 
-func (a *Plane) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[page[adminView]], error) {
+// adminAPI makes and ends the keys of the admin plane.
+type adminAPI struct {
+	*gateway
+	guard *guard
+}
+
+func (a *adminAPI) listAdmins(_ context.Context, in *struct{ PageQuery }) (*reply[page[adminView]], error) {
 	all := a.control.Snapshot().Identity.Admins()
 	id, name := func(v *adminView) string { return v.ID }, func(v *adminView) string { return v.Name }
 	return &reply[page[adminView]]{Body: paged(mapped(all, showAdmin), in.PageQuery, id, name)}, nil
@@ -62,7 +68,7 @@ func newAdminKey(name, role, by string, expires time.Time) (secret string, ad st
 		CreatedBy: by, CreatedAt: time.Now().UTC(), ExpiresAt: expires}, nil
 }
 
-func (a *Plane) createAdmin(ctx context.Context, in *struct{ Body adminCreate }) (*reply[adminAnswer], error) {
+func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body adminCreate }) (*reply[adminAnswer], error) {
 	if !in.Body.ExpiresAt.IsZero() && !in.Body.ExpiresAt.After(time.Now()) {
 		return nil, invalid("body.expires_at", "it is over already: give a time to come", in.Body.ExpiresAt)
 	}
@@ -82,7 +88,7 @@ func (a *Plane) createAdmin(ctx context.Context, in *struct{ Body adminCreate })
 	return &reply[adminAnswer]{Body: adminAnswer{Admin: showAdmin(made), Secret: secret}}, nil
 }
 
-func (a *Plane) deleteAdmin(ctx context.Context, in *IDPath) (*struct{}, error) {
+func (a *adminAPI) deleteAdmin(ctx context.Context, in *IDPath) (*struct{}, error) {
 	all := a.control.Snapshot().Identity.Admins()
 	ad, err := find(all, "admin", in.ID, func(ad store.Admin) bool { return ad.ID == in.ID })
 	if err != nil {
@@ -99,7 +105,7 @@ func (a *Plane) deleteAdmin(ctx context.Context, in *IDPath) (*struct{}, error) 
 	return nil, nil
 }
 
-func (a *Plane) bootstrap(ctx context.Context, in *struct{ Body bootstrapRequest }) (*reply[adminAnswer], error) {
+func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body bootstrapRequest }) (*reply[adminAnswer], error) {
 	if !a.control.Bootstrap.Check(in.Body.Secret) {
 		a.guard.counts.AuthFailures.Inc()
 		a.guard.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "a wrong secret")

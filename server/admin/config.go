@@ -57,7 +57,13 @@ func problemView(p config.Problem) ProblemView {
 	return v
 }
 
-func (a *Plane) getConfig(context.Context, *struct{}) (*reply[configView], error) {
+// configAPI shows, checks and reloads the configuration.
+type configAPI struct {
+	*gateway
+	started time.Time
+}
+
+func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], error) {
 	snap := a.control.Snapshot()
 	effective, err := snap.File.MarshalJSON()
 	if err != nil {
@@ -75,7 +81,7 @@ func (a *Plane) getConfig(context.Context, *struct{}) (*reply[configView], error
 	return &reply[configView]{Body: v}, nil
 }
 
-func (a *Plane) validateConfig(ctx context.Context, in *struct{ Body *configText }) (*reply[validation], error) {
+func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *configText }) (*reply[validation], error) {
 	var f *config.File
 	var err error
 	switch text := in.Body != nil && in.Body.Text != ""; {
@@ -103,7 +109,7 @@ func (a *Plane) validateConfig(ctx context.Context, in *struct{ Body *configText
 // reloaded would otherwise be left out without a word.
 type noBody struct{}
 
-func (a *Plane) reloadConfig(ctx context.Context, in *struct {
+func (a *configAPI) reloadConfig(ctx context.Context, in *struct {
 	DryRun  bool   `query:"dry_run" doc:"Say what would change, and change nothing."`
 	IfMatch string `header:"If-Match" doc:"The to_hash of a preview: another file is refused."`
 	Body    *noBody
@@ -133,7 +139,7 @@ func rejected(ps config.Problems) error {
 	return huma.Error422UnprocessableEntity("The configuration has errors. The one in force stays.", details...)
 }
 
-func (a *Plane) unreadable(err error) error {
+func (a *configAPI) unreadable(err error) error {
 	detail := "The configuration could not be put in force: " + err.Error() + "."
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
 		detail = fmt.Sprintf("The file %s cannot be read: %s.", file.Path, file.Err)
@@ -172,7 +178,7 @@ type ledgerView struct {
 	Away    bool  `json:"away"`
 }
 
-func (a *Plane) getStatus(context.Context, *struct{}) (*reply[statusView], error) {
+func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[statusView], error) {
 	now := time.Now()
 	v := statusView{Version: a.options.Version, Go: runtime.Version(), StartedAt: a.started.UTC(), Uptime: int64(now.Sub(a.started) / time.Second),
 		Draining: a.options.Draining(), Inflight: a.options.Inflight(), Generation: a.control.Snapshot().Generation,

@@ -46,7 +46,14 @@ const (
 	eventStream    = "text/event-stream"
 )
 
-func (a *Plane) listDecisions(_ context.Context, in *struct {
+// decisionAPI lists decisions and streams them.
+type decisionAPI struct {
+	*gateway
+	streams atomic.Int32 // of operators who follow decisions
+	exports atomic.Int32 // of decisions that are being read
+}
+
+func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 	Accept string `header:"Accept"`
 	decisions.Filter
 	Cursor int64 `query:"cursor" minimum:"1" doc:"next_cursor of the page before, or a record's seq: only older ones."`
@@ -82,7 +89,7 @@ func (a *Plane) listDecisions(_ context.Context, in *struct {
 	return inJSON(p), nil
 }
 
-func (a *Plane) getDecision(_ context.Context, in *struct {
+func (a *decisionAPI) getDecision(_ context.Context, in *struct {
 	ID string `path:"id" maxLength:"128"`
 }) (*reply[decisionView], error) {
 	n, known := a.options.Decisions.Get(in.ID)
@@ -92,12 +99,12 @@ func (a *Plane) getDecision(_ context.Context, in *struct {
 	return &reply[decisionView]{Body: a.decisionView(n)}, nil
 }
 
-func (a *Plane) decisionView(e decisions.Entry) decisionView {
+func (a *decisionAPI) decisionView(e decisions.Entry) decisionView {
 	return decisionView{Seq: e.Seq, TraceURL: a.control.Snapshot().File.Telemetry.TraceURL(e.Decision.TraceID), Decision: *e.Decision}
 }
 
 // decisionRow returns the record without what fills screens: candidates and blocks.
-func (a *Plane) decisionRow(e decisions.Entry) decisionView {
+func (a *decisionAPI) decisionRow(e decisions.Entry) decisionView {
 	v := a.decisionView(e)
 	v.Features.Chain = nil
 	v.Attempts = slices.Clone(v.Attempts)
@@ -143,7 +150,7 @@ func streams(_ huma.Registry, op *huma.Operation) {
 	}}
 }
 
-func (a *Plane) streamDecisions(ctx context.Context, in *struct {
+func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 	decisions.Filter
 	Header string `header:"Last-Event-ID" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen, as browsers send it; before last_event_id."`
 	Query  string `query:"last_event_id" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen; 0: all that are kept; absent: only what comes from now on."`
@@ -177,7 +184,7 @@ func (a *Plane) streamDecisions(ctx context.Context, in *struct {
 
 // mayFollow tells whether an operator's stream may go on: their key is still good,
 // and the gateway is not shutting down.
-func (a *Plane) mayFollow(o operator) bool {
+func (a *decisionAPI) mayFollow(o operator) bool {
 	admin, good := a.control.Snapshot().Identity.AdminWith(o.Digest, time.Now())
 	return good && slices.Contains(anybody, admin.Role) && !a.options.Draining()
 }

@@ -19,20 +19,20 @@ func TestThereAreOnlySoManyExports(t *testing.T) {
 	export := func() *httptest.ResponseRecorder {
 		return r.ask("ops", http.MethodGet, "/admin/decisions", "", "Accept", "application/x-ndjson")
 	}
-	r.plane.exports.Store(2)
+	r.plane.records.exports.Store(2)
 	if got := export(); got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") == "" || !strings.Contains(got.Body.String(), "2 exports") {
 		t.Errorf("one more: %d %s", got.Code, got.Body.String())
 	}
 	if got := r.ask("ops", http.MethodGet, "/admin/decisions", ""); got.Code != http.StatusOK { // a page is none
 		t.Errorf("a page: %d", got.Code)
 	}
-	r.plane.exports.Store(2 - 1)
+	r.plane.records.exports.Store(2 - 1)
 	for range 2 {
 		if got := export(); got.Code != http.StatusOK || strings.Count(got.Body.String(), "\n") != 1 {
 			t.Errorf("where there is room: %d %s", got.Code, got.Body.String())
 		}
 	}
-	if n := r.plane.exports.Load(); n != 2-1 {
+	if n := r.plane.records.exports.Load(); n != 2-1 {
 		t.Errorf("%d exports are left", n)
 	}
 }

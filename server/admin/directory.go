@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -25,13 +26,19 @@ type stored struct {
 	version    int64
 }
 
-func (a *Plane) key(id string) (tenants.Key, error) {
+// tenantAPI changes tenants and their keys.
+type tenantAPI struct {
+	*gateway
+	changing sync.Mutex // changes of this gateway never lose to each other
+}
+
+func (a *tenantAPI) key(id string) (tenants.Key, error) {
 	_, ks := a.control.Snapshot().Identity.Tenants()
 	return find(ks, "key", id, func(k tenants.Key) bool { return k.ID == id })
 }
 
 // changeTenant changes a tenant of the database by f, at the version that If-Match asks for.
-func (a *Plane) changeTenant(ctx context.Context, name, ifMatch string, f func(tenants.Tenant) (tenants.Tenant, error)) (tenants.Tenant, error) {
+func (a *tenantAPI) changeTenant(ctx context.Context, name, ifMatch string, f func(tenants.Tenant) (tenants.Tenant, error)) (tenants.Tenant, error) {
 	return changeStored(ctx, a, ifMatch, func() (tenants.Tenant, stored, error) {
 		t, err := a.tenant(name)
 		return t, stored{"tenant", name, t.FromConfig, t.Version}, err
@@ -39,7 +46,7 @@ func (a *Plane) changeTenant(ctx context.Context, name, ifMatch string, f func(t
 }
 
 // changeKey changes a key of the database by f, at the version that If-Match asks for.
-func (a *Plane) changeKey(ctx context.Context, id, ifMatch string, f func(tenants.Key) (tenants.Key, error)) (tenants.Key, error) {
+func (a *tenantAPI) changeKey(ctx context.Context, id, ifMatch string, f func(tenants.Key) (tenants.Key, error)) (tenants.Key, error) {
 	return changeStored(ctx, a, ifMatch, func() (tenants.Key, stored, error) {
 		k, err := a.key(id)
 		return k, stored{"key", id, k.FromConfig, k.Version}, err
@@ -49,7 +56,7 @@ func (a *Plane) changeKey(ctx context.Context, id, ifMatch string, f func(tenant
 // changeStored changes by f what find finds in memory, which another gateway may have
 // changed since. With If-Match the change fails then; without, the database is read again
 // and the change repeated.
-func changeStored[T any](ctx context.Context, a *Plane, ifMatch string, find func() (T, stored, error), f func(T) (T, error)) (made T, err error) {
+func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find func() (T, stored, error), f func(T) (T, error)) (made T, err error) {
 	match, err := tagOf(ifMatch)
 	if err != nil {
 		return made, err
@@ -89,7 +96,7 @@ func changeStored[T any](ctx context.Context, a *Plane, ifMatch string, find fun
 	return made, store.ErrConflict
 }
 
-func (a *Plane) mint(ctx context.Context, k tenants.Key) (tenants.Key, string, error) {
+func (a *tenantAPI) mint(ctx context.Context, k tenants.Key) (tenants.Key, string, error) {
 	secret, made, err := tenants.Mint(rand.Reader, k.Tenant)
 	if err != nil {
 		return k, "", err
@@ -101,7 +108,7 @@ func (a *Plane) mint(ctx context.Context, k tenants.Key) (tenants.Key, string, e
 
 // usedNow asks the limiter of this process, which knows at least what passed
 // through it.
-func (a *Plane) usedNow(tenant, key string, now time.Time) *usedNow {
+func (a *tenantAPI) usedNow(tenant, key string, now time.Time) *usedNow {
 	local := a.control.Stores.Limiter
 	day, month := local.Spent(tenant, key, now)
 	return &usedNow{Inflight: local.Inflight(tenant, key), Day: spentView(day), Month: spentView(month)}

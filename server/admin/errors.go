@@ -20,7 +20,7 @@ import (
 
 // failed is the answer to an error of a store: what is the client's to mend with
 // its reason, everything else without, which the log has.
-func (a *Plane) failed(doing string, err error) error {
+func (a *gateway) failed(doing string, err error) error {
 	var answered huma.StatusError
 	switch {
 	case errors.As(err, &answered):
@@ -46,12 +46,12 @@ func (a *Plane) failed(doing string, err error) error {
 	return huma.Error500InternalServerError("Something went wrong while " + doing + "; the gateway's log has the cause.")
 }
 
-func (a *Plane) away(doing string, err error, detail string) error {
+func (a *gateway) away(doing string, err error, detail string) error {
 	a.log.Warn("an admin request has to wait for the database", "doing", doing, "cause", err.Error())
 	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(detail), http.Header{"Retry-After": {"5"}}) // a restart takes seconds
 }
 
-func (a *Plane) tenant(name string) (tenants.Tenant, error) {
+func (a *gateway) tenant(name string) (tenants.Tenant, error) {
 	ts, _ := a.control.Snapshot().Identity.Tenants()
 	return find(ts, "tenant", name, func(t tenants.Tenant) bool { return t.Name == name })
 }

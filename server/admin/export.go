@@ -73,7 +73,10 @@ func storedJSON(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-func (a *Plane) listAudit(ctx context.Context, in *struct {
+// historyAPI shows what the database has recorded: the audit log and the usage.
+type historyAPI struct{ *gateway }
+
+func (a *historyAPI) listAudit(ctx context.Context, in *struct {
 	Accept string    `header:"Accept"`
 	Actor  string    `query:"actor" maxLength:"100"`
 	Action string    `query:"action" maxLength:"100"`
@@ -104,7 +107,7 @@ type auditPage struct {
 }
 
 // exportAudit writes all entries that a query selects, of which the first page was read.
-func (a *Plane) exportAudit(ctx context.Context, c huma.Context, q store.AuditQuery, entries []store.AuditEntry) {
+func (a *historyAPI) exportAudit(ctx context.Context, c huma.Context, q store.AuditQuery, entries []store.AuditEntry) {
 	ctx = context.WithoutCancel(ctx) // a log may take minutes to read
 	q.Limit = 200                    // as many as one question may ask for
 	exportLines(c, "audit.ndjson", time.Time{}, func(yield func(any, error) bool) {
@@ -172,7 +175,7 @@ const (
 	usageMost = 367
 )
 
-func (a *Plane) getUsage(ctx context.Context, in *struct {
+func (a *historyAPI) getUsage(ctx context.Context, in *struct {
 	TenantPath
 	Accept  string `header:"Accept"`
 	From    string `query:"from" format:"date" doc:"The first UTC day; absent: 30 days back."`

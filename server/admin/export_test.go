@@ -37,7 +37,7 @@ func TestAuditExportOutlastsTheTimeOfOneRequest(t *testing.T) {
 	w := httptest.NewRecorder()
 	c, _ := gin.CreateTestContext(w)
 	c.Request = httptest.NewRequest(http.MethodGet, "/admin/audit", nil)
-	r.plane.exportAudit(spent, humagin.NewContext(&huma.Operation{}, c), q, first)
+	r.plane.history.exportAudit(spent, humagin.NewContext(&huma.Operation{}, c), q, first)
 	if n := strings.Count(w.Body.String(), "\n"); n != 450 {
 		t.Errorf("%d of 450 entries were exported", n)
 	}

@@ -56,7 +56,7 @@ func showKey(k tenants.Key, now time.Time) keyView {
 	return keyView{Key: k, Name: k.Name, ExpiresAt: optional(k.ExpiresAt), State: k.State(now)}
 }
 
-func (a *Plane) listKeys(_ context.Context, in *struct {
+func (a *tenantAPI) listKeys(_ context.Context, in *struct {
 	TenantPath
 	PageQuery
 }) (*reply[page[keyView]], error) {
@@ -74,7 +74,7 @@ func (a *Plane) listKeys(_ context.Context, in *struct {
 	return &reply[page[keyView]]{Body: paged(views, in.PageQuery, id, name)}, nil
 }
 
-func (a *Plane) getKey(_ context.Context, in *IDPath) (*tagged[keyView], error) {
+func (a *tenantAPI) getKey(_ context.Context, in *IDPath) (*tagged[keyView], error) {
 	k, err := a.key(in.ID)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (a *Plane) getKey(_ context.Context, in *IDPath) (*tagged[keyView], error) 
 	return &tagged[keyView]{ETag: etag(k.Version), Body: v}, nil
 }
 
-func (a *Plane) createKey(ctx context.Context, in *struct {
+func (a *tenantAPI) createKey(ctx context.Context, in *struct {
 	TenantPath
 	Body json.RawMessage
 }) (*tagged[keyAnswer], error) {
@@ -113,7 +113,7 @@ func (a *Plane) createKey(ctx context.Context, in *struct {
 		Warnings: append(warnings, advice(a.control.Snapshot().File, k.Rights, k.Limits)...)}}, nil
 }
 
-func (a *Plane) updateKey(ctx context.Context, in *struct {
+func (a *tenantAPI) updateKey(ctx context.Context, in *struct {
 	IDPath
 	Precondition
 	Body json.RawMessage
@@ -143,7 +143,7 @@ type keyRevocation struct {
 	Reason string `json:"reason,omitempty" maxLength:"200" doc:"For the audit log."`
 }
 
-func (a *Plane) rotateKey(ctx context.Context, in *struct {
+func (a *tenantAPI) rotateKey(ctx context.Context, in *struct {
 	IDPath
 	Precondition
 	Body *keyRotation
@@ -182,7 +182,7 @@ func over(k tenants.Key, now time.Time) error {
 	return huma.Error409Conflict(fmt.Sprintf("The key is %s and stays so. Make another.", k.State(now)))
 }
 
-func (a *Plane) revokeKey(ctx context.Context, in *struct {
+func (a *tenantAPI) revokeKey(ctx context.Context, in *struct {
 	IDPath
 	Precondition
 	Body *keyRevocation

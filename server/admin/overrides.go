@@ -51,7 +51,7 @@ type drainAnswer struct {
 }
 
 // addDrain marks a worker that takes no new requests by an override.
-func (a *Plane) addDrain(st *workerState, now time.Time) {
+func (a *workerAPI) addDrain(st *workerState, now time.Time) {
 	o := st.Weights.Override
 	if o == nil || !o.Drain {
 		return
@@ -80,7 +80,7 @@ func expectedOf(p *control.Pool, weights map[string]int, now time.Time) (map[str
 	return shares, []string{fmt.Sprintf("no worker of %s takes requests: those that may move go where classifier.unavailable says, all others fail", p.Name)}
 }
 
-func (a *Plane) weighWorker(ctx context.Context, in *struct {
+func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
 	WorkerPath
 	DryRun bool `query:"dry_run" doc:"Say what would happen, and change nothing."`
 	Precondition
@@ -112,7 +112,7 @@ func (c workerChange) over(o store.Override) (store.Override, error) {
 	return o, nil
 }
 
-func (a *Plane) previewWeight(p *control.Pool, w workerState, ifMatch string, c workerChange) (*tagged[workerAnswer], error) {
+func (a *workerAPI) previewWeight(p *control.Pool, w workerState, ifMatch string, c workerChange) (*tagged[workerAnswer], error) {
 	was := store.Override{Worker: w.Name}
 	if w.Weights.Override != nil {
 		was = *w.Weights.Override
@@ -150,7 +150,7 @@ func matching(ifMatch string, f edit) edit {
 }
 
 // changeOverride changes what is in force of a worker by f, at the version that If-Match asks for.
-func (a *Plane) changeOverride(ctx context.Context, worker, ifMatch string, f edit) (store.Override, error) {
+func (a *workerAPI) changeOverride(ctx context.Context, worker, ifMatch string, f edit) (store.Override, error) {
 	actor, from := actorOf(ctx), int64(0)
 	o, err := a.control.EditOverride(ctx, actor, worker, matching(ifMatch, func(o store.Override) (store.Override, error) {
 		from = o.Number()
@@ -164,7 +164,7 @@ func (a *Plane) changeOverride(ctx context.Context, worker, ifMatch string, f ed
 	return o, err
 }
 
-func (a *Plane) workerAnswer(o store.Override) (*tagged[workerAnswer], error) {
+func (a *workerAPI) workerAnswer(o store.Override) (*tagged[workerAnswer], error) {
 	p, w, err := a.workerNamed(o.Worker)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (a *Plane) workerAnswer(o store.Override) (*tagged[workerAnswer], error) {
 	return &tagged[workerAnswer]{ETag: etag(o.Number()), Body: answer}, nil
 }
 
-func (a *Plane) drainWorker(ctx context.Context, in *struct {
+func (a *workerAPI) drainWorker(ctx context.Context, in *struct {
 	WorkerPath
 	Precondition
 	Body *drainRequest
@@ -213,7 +213,7 @@ func drained(o store.Override) (store.Override, error) {
 	return o, nil
 }
 
-func (a *Plane) undrainWorker(ctx context.Context, in *struct {
+func (a *workerAPI) undrainWorker(ctx context.Context, in *struct {
 	WorkerPath
 	Precondition
 }) (*tagged[workerAnswer], error) {
@@ -231,12 +231,12 @@ func (a *Plane) undrainWorker(ctx context.Context, in *struct {
 	return a.workerAnswer(o)
 }
 
-func (a *Plane) listOverrides(_ context.Context, in *struct{ PageQuery }) (*reply[page[store.Override]], error) {
+func (a *workerAPI) listOverrides(_ context.Context, in *struct{ PageQuery }) (*reply[page[store.Override]], error) {
 	name := func(o *store.Override) string { return o.Worker }
 	return &reply[page[store.Override]]{Body: paged(a.control.OverridesNow(), in.PageQuery, name, name)}, nil
 }
 
-func (a *Plane) deleteOverride(ctx context.Context, in *struct {
+func (a *workerAPI) deleteOverride(ctx context.Context, in *struct {
 	Worker  string `path:"worker" maxLength:"200"`
 	IfMatch string `header:"If-Match" doc:"The worker's ETag that the change is based on."`
 }) (*struct{}, error) {
@@ -254,7 +254,7 @@ func (a *Plane) deleteOverride(ctx context.Context, in *struct {
 }
 
 // fileWeights are the workers' weights without overrides.
-func (a *Plane) fileWeights() map[string]int {
+func (a *workerAPI) fileWeights() map[string]int {
 	weights := map[string]int{}
 	for _, spec := range a.control.Snapshot().Base.Specs() {
 		weights[spec.Name] = *spec.Weight

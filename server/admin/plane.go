@@ -7,8 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -37,32 +35,38 @@ type Options struct {
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
+// Plane is the admin API of a gateway. It is safe for concurrent use.
 type Plane struct {
-	options    Options
-	control    *control.Control
-	log        *slog.Logger
+	*gateway
 	engine     *gin.Engine
 	api        huma.API
 	guard      *guard
 	operations []huma.Operation
-	started    time.Time
 
-	changing sync.Mutex   // of tenants and keys: changes of this gateway never lose to each other
-	drains   sync.Map     // of drainBegun by worker, those that were begun here
-	streams  atomic.Int32 // of operators who follow decisions
-	exports  atomic.Int32 // of decisions that are being read
+	directory *tenantAPI
+	keys      *adminAPI
+	history   *historyAPI
+	fleet     *workerAPI
+	records   *decisionAPI
+	route     *routeAPI
+	configs   *configAPI
+}
 
-	// One at a time: whoever sends a draft chooses how long it takes, of a core that requests need.
-	drafting  sync.Mutex // explanations under a draft
-	replaying sync.Mutex // replays
+// gateway is what the handlers of all resources share.
+type gateway struct {
+	options Options
+	control *control.Control
+	log     *slog.Logger
 }
 
 // New builds the admin plane: everything under /admin/ with an admin key. Without
 // admin keys it is closed, never open.
 func New(o Options) *Plane {
-	a := &Plane{options: o, control: o.Control, log: o.Log, engine: gin.New(), started: time.Now(),
-		guard: &guard{control: o.Control, log: o.Log, counts: o.Counts, rand: o.Rand,
-			routes: map[string]*operation{}, refused: map[string]refusals{}}}
+	gw := &gateway{options: o, control: o.Control, log: o.Log}
+	g := &guard{control: o.Control, log: o.Log, counts: o.Counts, rand: o.Rand,
+		routes: map[string]*operation{}, refused: map[string]refusals{}}
+	a := &Plane{gateway: gw, engine: gin.New(), guard: g, directory: &tenantAPI{gateway: gw}, keys: &adminAPI{gw, g}, history: &historyAPI{gw},
+		fleet: &workerAPI{gateway: gw}, records: &decisionAPI{gateway: gw}, route: &routeAPI{gateway: gw}, configs: &configAPI{gw, time.Now()}}
 	e := a.engine
 	e.RedirectTrailingSlash, e.HandleMethodNotAllowed = false, true
 	e.Use(a.recoverRequest, a.guard.check)
@@ -94,7 +98,7 @@ func (a *Plane) OpenAPI() *huma.OpenAPI { return a.api.OpenAPI() }
 
 func (a *Plane) Handler() http.Handler { return a.engine }
 
-func (a *Plane) Streams() int { return int(a.streams.Load()) }
+func (a *Plane) Streams() int { return int(a.records.streams.Load()) }
 
 // Problem answers with an error of RFC 9457.
 func Problem(w http.ResponseWriter, status int, detail string) {

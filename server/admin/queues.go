@@ -62,12 +62,12 @@ type queueView struct {
 // nobody enters or leaves meanwhile, and so many take some 10 ms.
 const maxLooked = 10_000
 
-func (a *Plane) listQueues(context.Context, *struct{}) (*reply[page[QueueState]], error) {
+func (a *workerAPI) listQueues(context.Context, *struct{}) (*reply[page[QueueState]], error) {
 	now := time.Now()
 	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) QueueState { return queueState(p, now) })), nil
 }
 
-func (a *Plane) getQueue(_ context.Context, in *struct {
+func (a *workerAPI) getQueue(_ context.Context, in *struct {
 	Tier   string `path:"tier" maxLength:"200"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many that wait."`
 	Tenant string `query:"tenant" maxLength:"63" doc:"Only this tenant's."`

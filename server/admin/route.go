@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -47,7 +48,15 @@ type DraftReview struct {
 	Warnings []ProblemView   `json:"warnings,omitempty" doc:"Of the draft."`
 }
 
-func (a *Plane) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder }) (*reply[RouteExplanation], error) {
+// routeAPI explains and replays requests, one at a time: the sender of a draft chooses how
+// much it takes of a core that requests need.
+type routeAPI struct {
+	*gateway
+	drafting  sync.Mutex // explanations under a draft
+	replaying sync.Mutex // replays
+}
+
+func (a *routeAPI) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder }) (*reply[RouteExplanation], error) {
 	o := &in.Body
 	if (o.Decision == "") == (len(o.Request) == 0) {
 		return nil, invalid("body", "name request or decision, one of them", nil)
@@ -78,7 +87,7 @@ func (a *Plane) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder 
 }
 
 // draft builds a draft from its text; nil without one.
-func (a *Plane) draft(text *string) (under *control.Snapshot, review DraftReview, err error) {
+func (a *routeAPI) draft(text *string) (under *control.Snapshot, review DraftReview, err error) {
 	if text == nil {
 		return nil, review, nil
 	}
@@ -109,7 +118,7 @@ func draftRejected(err error) error {
 	return huma.Error422UnprocessableEntity("The draft has errors.", details...)
 }
 
-func (a *Plane) explainDecision(o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
+func (a *routeAPI) explainDecision(o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
 	if o.Tenant != "" || o.KeyID != "" || o.Class != "" || o.Path != "" || len(o.Headers) > 0 {
 		return invalid("body.decision", "a past request has its own tenant, key, class, path and headers: name none beside it", nil)
 	}
@@ -126,7 +135,7 @@ func (a *Plane) explainDecision(o *ExplainOrder, under *control.Snapshot, answer
 	return nil
 }
 
-func (a *Plane) explainRequest(ctx context.Context, o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
+func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
 	r, err := o.request(ctx)
 	if err != nil {
 		return err
@@ -247,7 +256,7 @@ const (
 	timeEvery = 256
 )
 
-func (a *Plane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder }) (*reply[replayAnswer], error) {
+func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder }) (*reply[replayAnswer], error) {
 	o := &in.Body
 	var filter decisions.Filter
 	if o.Filter != nil {
@@ -280,7 +289,7 @@ func (a *Plane) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder })
 }
 
 // replay decides records again until it is done or ctx's end is near.
-func (a *Plane) replay(ctx context.Context, c replay.Config, found []decisions.Entry) (*replay.Report, error) {
+func (a *routeAPI) replay(ctx context.Context, c replay.Config, found []decisions.Entry) (*replay.Report, error) {
 	r, err := replay.New(c)
 	if err != nil {
 		return nil, a.failed("setting up the replay", err)

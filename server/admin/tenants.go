@@ -76,7 +76,7 @@ func countKeys(ks []tenants.Key, now time.Time) map[string]int {
 	return n
 }
 
-func (a *Plane) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[page[tenantView]], error) {
+func (a *tenantAPI) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[page[tenantView]], error) {
 	ts, ks := a.control.Snapshot().Identity.Tenants()
 	keys := countKeys(ks, time.Now())
 	views := mapped(ts, func(t tenants.Tenant) tenantView { return showTenant(t, keys[t.Name]) })
@@ -84,7 +84,7 @@ func (a *Plane) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[
 	return &reply[page[tenantView]]{Body: paged(views, in.PageQuery, name, name)}, nil
 }
 
-func (a *Plane) getTenant(_ context.Context, in *TenantPath) (*tagged[tenantView], error) {
+func (a *tenantAPI) getTenant(_ context.Context, in *TenantPath) (*tagged[tenantView], error) {
 	t, err := a.tenant(in.Name)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (a *Plane) getTenant(_ context.Context, in *TenantPath) (*tagged[tenantView
 	return &tagged[tenantView]{ETag: etag(t.Version), Body: v}, nil
 }
 
-func (a *Plane) createTenant(ctx context.Context, in *struct{ Body json.RawMessage }) (*tagged[tenantAnswer], error) {
+func (a *tenantAPI) createTenant(ctx context.Context, in *struct{ Body json.RawMessage }) (*tagged[tenantAnswer], error) {
 	c, err := merged(tenantCreate{}, in.Body)
 	if err == nil {
 		err = checkRights(c.Rights, in.Body)
@@ -128,7 +128,7 @@ func (a *Plane) createTenant(ctx context.Context, in *struct{ Body json.RawMessa
 	return &tagged[tenantAnswer]{ETag: etag(made.Version), Body: answer}, nil
 }
 
-func (a *Plane) updateTenant(ctx context.Context, in *struct {
+func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 	TenantPath
 	Precondition
 	Body json.RawMessage
@@ -151,7 +151,7 @@ func (a *Plane) updateTenant(ctx context.Context, in *struct {
 		Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }
 
-func (a *Plane) deleteTenant(ctx context.Context, in *struct {
+func (a *tenantAPI) deleteTenant(ctx context.Context, in *struct {
 	TenantPath
 	Confirm string `query:"confirm" doc:"The tenant's name once more."`
 	Precondition

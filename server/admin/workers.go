@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"tierway/openai"
@@ -24,24 +25,8 @@ type workerState struct {
 	Since     string `json:"since,omitempty" doc:"It is up or down since then."`
 	LastError string `json:"last_error,omitempty"`
 
-	// As this gateway counts it.
-	Weight        int     `json:"weight" doc:"In force."`
-	Share         float64 `json:"share" doc:"Of its usual load, below 1 while it starts slowly."`
-	Inflight      int     `json:"inflight"`
-	MaxInflight   int     `json:"max_inflight" doc:"As configured; 0: no bound."`
-	Bound         int     `json:"bound" doc:"On requests at once, in force; 0: none."`
-	BoundLearned  bool    `json:"bound_learned" doc:"The bound is learned from times to first token."`
-	Tokens        int64   `json:"tokens_inflight" doc:"Of prompts, cached or not, and expected answers."`
-	MaxTokens     int64   `json:"max_tokens_inflight" doc:"As configured; 0: no bound."`
-	PendingTokens int64   `json:"pending_tokens"`
-	OutputTokens  int64   `json:"output_tokens"`
-
-	// By the engine's own metrics.
-	Waiting   int     `json:"engine_waiting"`
-	Running   int     `json:"engine_running"`
-	KVUsage   float64 `json:"kv_usage"`
-	Saturated bool    `json:"saturated" doc:"By its engine's own metrics: it gets no more requests now."`
-	Stale     bool    `json:"metrics_stale" doc:"Its engine's own metrics are too old to count."`
+	WorkerLoad
+	EngineLoad
 
 	Weights workerWeights `json:"weights"`
 	Drain   *drainState   `json:"drain,omitempty"`
@@ -54,6 +39,29 @@ type workerState struct {
 
 	Breaker breakerState            `json:"breaker"`
 	Learned routing.WorkerEstimates `json:"learned"`
+}
+
+// WorkerLoad is as this gateway counts it.
+type WorkerLoad struct {
+	Weight        int     `json:"weight" doc:"In force."`
+	Share         float64 `json:"share" doc:"Of its usual load, below 1 while it starts slowly."`
+	Inflight      int     `json:"inflight"`
+	MaxInflight   int     `json:"max_inflight" doc:"As configured; 0: no bound."`
+	Bound         int     `json:"bound" doc:"On requests at once, in force; 0: none."`
+	BoundLearned  bool    `json:"bound_learned" doc:"The bound is learned from times to first token."`
+	Tokens        int64   `json:"tokens_inflight" doc:"Of prompts, cached or not, and expected answers."`
+	MaxTokens     int64   `json:"max_tokens_inflight" doc:"As configured; 0: no bound."`
+	PendingTokens int64   `json:"pending_tokens"`
+	OutputTokens  int64   `json:"output_tokens"`
+}
+
+// EngineLoad is by the engine's own metrics.
+type EngineLoad struct {
+	Waiting   int     `json:"engine_waiting"`
+	Running   int     `json:"engine_running"`
+	KVUsage   float64 `json:"kv_usage"`
+	Saturated bool    `json:"saturated" doc:"By its engine's own metrics: it gets no more requests now."`
+	Stale     bool    `json:"metrics_stale" doc:"Its engine's own metrics are too old to count."`
 }
 
 type breakerState struct {
@@ -123,7 +131,13 @@ type workersView struct {
 	Pools   map[string]poolState `json:"pools" nullable:"false"`
 }
 
-func (a *Plane) listWorkers(context.Context, *struct{}) (*reply[workersView], error) {
+// workerAPI shows pools, workers and queues, and changes weights.
+type workerAPI struct {
+	*gateway
+	drains sync.Map // of drainBegun by worker, those that were begun here
+}
+
+func (a *workerAPI) listWorkers(context.Context, *struct{}) (*reply[workersView], error) {
 	out := workersView{Workers: []workerState{}, Pools: map[string]poolState{}}
 	for _, p := range a.control.Snapshot().Pools {
 		states, st := a.poolWorkers(p, time.Now())
@@ -133,7 +147,7 @@ func (a *Plane) listWorkers(context.Context, *struct{}) (*reply[workersView], er
 	return &reply[workersView]{Body: out}, nil
 }
 
-func (a *Plane) workerNamed(name string) (*control.Pool, workerState, error) {
+func (a *workerAPI) workerNamed(name string) (*control.Pool, workerState, error) {
 	for _, p := range a.control.Snapshot().Pools {
 		states, _ := a.poolWorkers(p, time.Now())
 		if i := slices.IndexFunc(states, func(w workerState) bool { return w.Name == name }); i >= 0 {
@@ -143,7 +157,7 @@ func (a *Plane) workerNamed(name string) (*control.Pool, workerState, error) {
 	return nil, workerState{}, notFound("worker", name)
 }
 
-func (a *Plane) getWorker(_ context.Context, in *WorkerPath) (*tagged[workerState], error) {
+func (a *workerAPI) getWorker(_ context.Context, in *WorkerPath) (*tagged[workerState], error) {
 	_, w, err := a.workerNamed(in.Name)
 	if err != nil {
 		return nil, err
@@ -151,7 +165,7 @@ func (a *Plane) getWorker(_ context.Context, in *WorkerPath) (*tagged[workerStat
 	return &tagged[workerState]{ETag: etag(w.Weights.Version), Body: w}, nil
 }
 
-func (a *Plane) poolWorkers(p *control.Pool, now time.Time) ([]workerState, poolState) {
+func (a *workerAPI) poolWorkers(p *control.Pool, now time.Time) ([]workerState, poolState) {
 	learned, ws := p.Routing.Estimates(), p.LiveWorkers(now)
 	byID := map[string]routing.WorkerEstimates{}
 	for _, w := range learned.Workers {
@@ -205,9 +219,9 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 	return workerState{
 		Name: w.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: modelsOf(w.Worker.Spec().Models, seen.Models),
 		State: w.State(), Since: seconds(seen.Since), LastError: seen.LastError,
-		Weight: w.Weight, Share: w.Share, Inflight: w.Inflight, MaxInflight: w.MaxInflight, Bound: w.Bound, BoundLearned: w.Learned,
-		Tokens: w.TokensInflight, MaxTokens: w.MaxTokensInflight, PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens,
-		Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage, Saturated: w.Saturated, Stale: w.Stale,
+		WorkerLoad: WorkerLoad{Weight: w.Weight, Share: w.Share, Inflight: w.Inflight, MaxInflight: w.MaxInflight, Bound: w.Bound, BoundLearned: w.Learned,
+			Tokens: w.TokensInflight, MaxTokens: w.MaxTokensInflight, PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens},
+		EngineLoad: EngineLoad{Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage, Saturated: w.Saturated, Stale: w.Stale},
 		Totals: workerTotals{Requests: requestTotals{OK: stats.OK, Excluded: stats.Excluded, Error: stats.Failed},
 			Tokens: tokenTotals{Prompt: stats.Prompt, Cached: stats.Cached, Output: stats.Output}},
 		Latency: timesOf(stats.Total), TTFT: timesOf(stats.TTFT), LastSelected: optional(stats.LastSelected),
@@ -237,7 +251,7 @@ type tierState struct {
 	Learned poolState      `json:"learned"`
 }
 
-func (a *Plane) listTiers(context.Context, *struct{}) (*reply[page[tierState]], error) {
+func (a *workerAPI) listTiers(context.Context, *struct{}) (*reply[page[tierState]], error) {
 	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) tierState {
 		states, learned := a.poolWorkers(p, time.Now())
 		t := tierState{Name: p.Name, Tier: p.Tier, Model: p.Model, Models: append([]string{}, p.Models...), Serves: mapped(p.Serves, openai.Dialect.String),
