@@ -26,9 +26,6 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 				"remove the key, or write name: "+k.policy)
 		}
 	}
-	if _, err := routing.New(c); err != nil {
-		d.fault(path, err.Error(), "")
-	}
 }
 
 // checkContexts warns of tiers to which a prompt that is too long for a lower

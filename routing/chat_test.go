@@ -97,7 +97,7 @@ func (w *town) turn(c *townChat) {
 // the bounds on requests and on tokens as they are.
 func TestAGrownChatStaysWithItsCache(t *testing.T) {
 	const workers, chats = 8, 40
-	for _, depth := range []string{depthAdaptive, depthFixed} {
+	for _, depth := range []string{"adaptive", depthFixed} {
 		t.Run(depth, func(t *testing.T) {
 			var members []Member
 			for i := range workers {

@@ -117,7 +117,7 @@ func TestARecordThatCannotBeIsRefused(t *testing.T) {
 // TestAHalvedRingIsRecorded: workers that are away count for the room on the ring,
 // and are in no record.
 func TestAHalvedRingIsRecorded(t *testing.T) {
-	config := Config{Name: "chwbl", VirtualNodes: maxVirtualNodes}
+	config := Config{Name: "chwbl", VirtualNodes: 1000}
 	var members []Member
 	for i := range 9 {
 		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 100})

@@ -9,9 +9,7 @@ import (
 )
 
 const (
-	noKeyLeastLoad = "least_load"
 	noKeyModelHash = "model_hash"
-	depthAdaptive  = "adaptive"
 	depthFixed     = "fixed"
 
 	// defaultEpsilon is a quarter over the mean, where most keys stay at home.

@@ -21,7 +21,7 @@ func MovedShare(before []Member, was Config, after []Member, is Config) float64 
 		return 0
 	}
 	var offset uint64
-	if was.MaxPrefixLength != is.MaxPrefixLength || (was.Depth == "fixed") != (is.Depth == "fixed") {
+	if was.MaxPrefixLength != is.MaxPrefixLength || (was.Depth == depthFixed) != (is.Depth == depthFixed) {
 		offset = movedKeys
 	}
 	old, new := homes(before, was.VirtualNodes, 0), homes(after, is.VirtualNodes, offset)

@@ -2,9 +2,7 @@ package routing
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -115,18 +113,15 @@ func Reasons(policy string) (reasons []Reason) {
 }
 
 // New makes a policy with no memory yet. Its error names the unknown name and all that
-// there are, or every invalid value.
+// there are. The tags of Config bound all other values, and config refuses what is beyond.
 func New(c Config) (Policy, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
 	name := cmp.Or(c.Name, "least_load")
 	for _, p := range policies {
 		if p.name == name {
 			return p.make(c), nil
 		}
 	}
-	return nil, unknown("policy", c.Name, Names())
+	return nil, fmt.Errorf("unknown policy %q (known: %s)", c.Name, strings.Join(Names(), ", "))
 }
 
 // Policy chooses a worker. The pool calls Pick under its lock: a policy is single-threaded
@@ -162,51 +157,13 @@ func plans(p Policy) bool {
 // Config names a policy, as config.yaml writes it. An empty Name is least_load; any
 // other value that is nil, 0 or empty is what its tag absent says.
 type Config struct {
-	Name            string   `yaml:"name" enum:"chwbl,least_load,power_of_two,random,round_robin,weighted_round_robin" doc:"The policy's name. A tier's or pool's section replaces the file's whole."`
-	Epsilon         *float64 `yaml:"epsilon" policy:"chwbl" absent:"'0.25'" doc:"'chwbl': how far over the mean load of its peers a worker may go, as a share of it."`
-	Slack           *float64 `yaml:"slack" policy:"chwbl" absent:"'2'" doc:"'chwbl': requests that a worker may have over that, times the square root of the mean: with few requests the share alone would be less than one."`
-	VirtualNodes    int      `yaml:"virtual_nodes" min:"1" max:"1000" policy:"chwbl" absent:"'150'" doc:"'chwbl': points on the hash ring for each unit of weight. More spread prompts more evenly and take longer to set up."`
-	MaxPrefixLength int      `yaml:"max_prefix_length" policy:"chwbl" doc:"'chwbl': characters at the prompt's beginning that place it. 0 is no bound."`
-	NoKey           string   `yaml:"no_key" enum:"least_load,model_hash" policy:"chwbl" absent:"'least_load'" doc:"'chwbl': what places a request without a prompt. 'model_hash' sends all requests for a model to the same worker."`
-	Depth           string   `yaml:"depth" enum:"adaptive,fixed" policy:"chwbl" absent:"'adaptive'" doc:"'chwbl': how much of the prompt places it. 'adaptive' goes past what most of the traffic shares, 'fixed' takes the first turn."`
-}
-
-// maxVirtualNodes bounds the points for each unit of weight. A worker's share of the keys
-// is off by one part in the square root of its points: of a thousand by 3 %.
-const maxVirtualNodes = 1000
-
-// check returns every invalid value, also those that the named policy does not read.
-func (c *Config) check() error {
-	var wrong []error
-	for _, f := range []struct {
-		key   string
-		value *float64
-	}{{"epsilon", c.Epsilon}, {"slack", c.Slack}} {
-		if f.value != nil && !(*f.value >= 0 && *f.value <= math.MaxFloat32) { // also refuses NaN
-			wrong = append(wrong, fmt.Errorf("%s is %v: it must be a number that is 0 or more", f.key, *f.value))
-		}
-	}
-	if c.VirtualNodes < 0 || c.VirtualNodes > maxVirtualNodes {
-		wrong = append(wrong, fmt.Errorf("virtual_nodes is %d: it must be from 1 to %d, or 0 for %d", c.VirtualNodes, maxVirtualNodes, defaultVirtualNodes))
-	}
-	if c.MaxPrefixLength < 0 {
-		wrong = append(wrong, fmt.Errorf("max_prefix_length is %d: it must be a number of characters, or 0 for no bound", c.MaxPrefixLength))
-	}
-	for _, f := range []struct {
-		key, value string
-		known      []string
-	}{
-		{"no_key", c.NoKey, []string{noKeyLeastLoad, noKeyModelHash}},
-		{"depth", c.Depth, []string{depthAdaptive, depthFixed}},
-	} {
-		if f.value != "" && !slices.Contains(f.known, f.value) {
-			wrong = append(wrong, unknown(f.key, f.value, f.known))
-		}
-	}
-	return errors.Join(wrong...)
-}
-
-// unknown refuses a word and lists those that there are.
-func unknown(what, word string, names []string) error {
-	return fmt.Errorf("unknown %s %q (known: %s)", what, word, strings.Join(names, ", "))
+	Name    string   `yaml:"name" enum:"chwbl,least_load,power_of_two,random,round_robin,weighted_round_robin" doc:"The policy's name. A tier's or pool's section replaces the file's whole."`
+	Epsilon *float64 `yaml:"epsilon" policy:"chwbl" absent:"'0.25'" doc:"'chwbl': how far over the mean load of its peers a worker may go, as a share of it."`
+	Slack   *float64 `yaml:"slack" policy:"chwbl" absent:"'2'" doc:"'chwbl': requests that a worker may have over that, times the square root of the mean: with few requests the share alone would be less than one."`
+	// A worker's share of the keys is off by one part in the square root of its points: of a
+	// thousand by 3 %.
+	VirtualNodes    int    `yaml:"virtual_nodes" min:"1" max:"1000" policy:"chwbl" absent:"'150'" doc:"'chwbl': points on the hash ring for each unit of weight. More spread prompts more evenly and take longer to set up."`
+	MaxPrefixLength int    `yaml:"max_prefix_length" policy:"chwbl" doc:"'chwbl': characters at the prompt's beginning that place it. 0 is no bound."`
+	NoKey           string `yaml:"no_key" enum:"least_load,model_hash" policy:"chwbl" absent:"'least_load'" doc:"'chwbl': what places a request without a prompt. 'model_hash' sends all requests for a model to the same worker."`
+	Depth           string `yaml:"depth" enum:"adaptive,fixed" policy:"chwbl" absent:"'adaptive'" doc:"'chwbl': how much of the prompt places it. 'adaptive' goes past what most of the traffic shares, 'fixed' takes the first turn."`
 }

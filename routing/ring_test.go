@@ -112,7 +112,7 @@ func TestTheRingHasNoMemory(t *testing.T) {
 }
 
 func TestWeightsKeepTheRingBounded(t *testing.T) {
-	g := newRing(maxVirtualNodes)
+	g := newRing(1000)
 	ws := weighted(slices.Repeat([]int{100, 1, 50}, 40)...)
 	g.enter(start, ws)
 	if len(g.hashes) > maxPoints {
