@@ -13,7 +13,6 @@ type MetricName struct {
 	Subject string   // what it is about, as docs/metrics.md groups them
 	Name    string   // as it is scraped; a histogram's series add _bucket, _sum and _count
 	Type    string   // counter, gauge or histogram
-	Unit    string   // of the value, as in its name; empty for a plain number
 	Help    string   // what it says
 	Labels  []string // in the order in which they are defined
 }
@@ -30,7 +29,7 @@ type definer struct {
 func (d *definer) about(subject string) { d.subject = subject }
 
 func (d *definer) note(name, kind, help string, labels []string) {
-	d.names = append(d.names, MetricName{Subject: d.subject, Name: name, Type: kind, Unit: unitOf(name), Help: help, Labels: labels})
+	d.names = append(d.names, MetricName{Subject: d.subject, Name: name, Type: kind, Help: help, Labels: labels})
 }
 
 func define[C prometheus.Collector](d *definer, c C, name, kind, help string, labels ...string) C {
@@ -100,21 +99,6 @@ func kindOf(name string) prometheus.ValueType {
 	return prometheus.GaugeValue
 }
 
-// units are those that a name can end with, before _total.
-var units = []string{"seconds", "bytes", "tokens", "rows", "lines", "ratio"}
-
-// unitOf reads the unit off a metric's name.
-func unitOf(name string) string {
-	if strings.HasSuffix(name, "_tokens_per_second") {
-		return "tokens/second"
-	}
-	words := strings.Split(strings.TrimSuffix(name, "_total"), "_")
-	if last := words[len(words)-1]; slices.Contains(units, last) {
-		return last
-	}
-	return ""
-}
-
 // Names returns every metric that the program can export, whether or not it has
 // a series now: those of Tierway by subject, then those of the Go runtime and of
 // the process, which differ from platform to platform.
@@ -127,7 +111,7 @@ func (m *Metrics) Names() []MetricName {
 	for _, f := range families {
 		if !strings.HasPrefix(f.GetName(), prefix) {
 			all = append(all, MetricName{Subject: "The Go runtime and the process", Name: f.GetName(),
-				Type: strings.ToLower(f.GetType().String()), Unit: unitOf(f.GetName()), Help: f.GetHelp(), Labels: labelsOf(f)})
+				Type: strings.ToLower(f.GetType().String()), Help: f.GetHelp(), Labels: labelsOf(f)})
 		}
 	}
 	return all
