@@ -46,8 +46,8 @@ const (
 // client, or net/http where TLS is asked for.
 func newSender(spec Spec, log *slog.Logger) Sender {
 	to, err := parseAddress(spec.URL)
-	if err != nil {
-		return refusing{err}
+	if err != nil { // every exchange fails with the reason, having sent nothing
+		return http1.New(http1.Config{Host: "none", Dial: func(context.Context, string, string) (net.Conn, error) { return nil, err }})
 	}
 	switch to.scheme {
 	case "unix":
@@ -59,16 +59,6 @@ func newSender(spec Spec, log *slog.Logger) Sender {
 	return newStandard(standardConfig{address: to, connectTimeout: spec.ConnectTimeout,
 		dial: newDialer(to.host, log).DialContext})
 }
-
-// refusing is the Sender of a URL that is none: it fails every exchange with
-// the reason, having sent nothing.
-type refusing struct{ err error }
-
-func (s refusing) Send(context.Context, *http1.Request) (*http1.Response, error) {
-	return nil, &http1.SendError{Phase: http1.PhaseConnect, Err: s.err}
-}
-
-func (refusing) Close() {}
 
 type standardConfig struct {
 	address        address
