@@ -1,9 +1,6 @@
 package openai
 
-import (
-	"bytes"
-	"strconv"
-)
+import "bytes"
 
 // Scalar reads a number, true, false or null and returns it.
 func (r *Reader) Scalar() []byte {
@@ -88,11 +85,20 @@ func (r *Reader) number() {
 
 // integer skips a value and returns it when it is a whole number that is not negative.
 func (r *Reader) integer() (n int64, ok bool) {
-	const digits = 18 // always fit into 63 bits, and the sum of a few too
-	whole, fraction, _ := bytes.Cut(r.Skip(), []byte{'.'})
-	if len(whole) > digits || len(bytes.Trim(fraction, "0")) > 0 {
+	v := r.Skip()
+	// Eighteen digits always fit into 63 bits.
+	if len(v) == 0 || len(v) > 18 {
 		return 0, false
 	}
-	u, err := strconv.ParseUint(string(whole), 10, 64)
-	return int64(u), err == nil
+	for i, b := range v {
+		switch {
+		case b >= '0' && b <= '9':
+			n = 10*n + int64(b-'0')
+		case b == '.' && i > 0:
+			return n, len(bytes.Trim(v[i+1:], "0")) == 0
+		default:
+			return 0, false
+		}
+	}
+	return n, true
 }
