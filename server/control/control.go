@@ -32,7 +32,7 @@ type Control struct {
 	snapshot atomic.Pointer[Snapshot]     // never nil; apply and amend alone store it
 	applied  func(*config.File)           // is given each configuration that is put in force
 	source   func() (*config.File, error) // reads the configuration again; nil without one to read
-	rejected atomic.Bool                  // the file that was to be reloaded last has errors
+	rejected atomic.Bool                  // the last file to be reloaded was rejected
 
 	reloading    sync.Mutex                       // one reload at a time; taken before applying
 	applying     sync.Mutex                       // one change of configuration, overrides or directory at a time

@@ -24,7 +24,8 @@ const (
 	// spentEvery is how often what was spent is read from the ledger, for what
 	// other gateways spend without a common Redis.
 	spentEvery = 10 * time.Second
-	// sqlPatience bounds one question to the database, which no request waits for.
+	// sqlPatience bounds one step of work on the database. Requests of the data plane never wait
+	// for it; changes by the admin API do.
 	sqlPatience = 5 * time.Second
 	// startPatience bounds how long a start waits for a database that is away.
 	startPatience = 3 * time.Second
@@ -118,7 +119,7 @@ func (db *Database) migrate(ctx context.Context) error {
 	return nil
 }
 
-// seedBudgets gives the limiter what was spent by the ledger.
+// seedBudgets sets the limiter's spent budgets to the ledger's sums.
 func (db *Database) seedBudgets(ctx context.Context) error {
 	now := time.Now()
 	rows, err := db.stores.SQL.Spent(ctx, now)

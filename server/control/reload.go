@@ -52,7 +52,7 @@ func (ctl *Control) Reload(ctx context.Context, r ReloadRequest) (ReloadResult, 
 	ctl.reloading.Lock()
 	defer ctl.reloading.Unlock()
 	before := ctl.Snapshot().Generation
-	f, err := ctl.ReadSource() // before the lock: a file may hang, and keys are still to be revoked
+	f, err := ctl.ReadSource() // before applying is locked: reading may hang, and keys must stay revocable
 	ctl.applying.Lock()
 	result, err := ctl.reload(r, f, err)
 	ctl.applying.Unlock()
@@ -71,10 +71,11 @@ func (ctl *Control) ReadSource() (*config.File, error) {
 	return ctl.source()
 }
 
-// FileRejected reports whether the file that was to be reloaded last has errors.
+// FileRejected reports whether the last file to be reloaded was rejected: it has errors, or could
+// not be read or applied.
 func (ctl *Control) FileRejected() bool { return ctl.rejected.Load() }
 
-// reload is Reload under its lock, for a file that was read.
+// reload applies a file that was read, or reports err. The caller holds applying.
 func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadResult, error) {
 	live := ctl.Snapshot()
 	old := live.Base
@@ -123,7 +124,7 @@ func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result Relo
 		return
 	case err != nil:
 		outcome = err.Error()
-		ctl.rejected.Store(!errors.Is(err, ErrChanged)) // which says nothing of the file
+		ctl.rejected.Store(!errors.Is(err, ErrChanged)) // ErrChanged: the file is valid, and not the expected one
 		ctl.metrics.ReloadRejected()
 		ctl.log.Error("the configuration was not reloaded; the old one stays in force", "via", r.Actor.Via, "cause", outcome, "problems", problemLines(result.Problems))
 	case !changed:
@@ -147,7 +148,7 @@ func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result Relo
 	}
 }
 
-// problemLines are the first problems as check prints them.
+// problemLines returns the first errors as check prints them.
 func problemLines(ps config.Problems) []string {
 	const most = 10 // `tierway check` prints all
 	var lines []string

@@ -9,15 +9,15 @@ import (
 	"tierway/tenants"
 )
 
-// Caller is who sent a request.
+// Caller is the tenant and key of a request.
 type Caller struct {
-	*tenants.Caller      // nil: not known
-	Disabled        bool // its tenant is
-	keyless         bool // nothing proves who sent it
+	*tenants.Caller      // nil: unknown
+	Disabled        bool // the tenant is disabled
+	keyless         bool // admitted without a key
 }
 
 // Authenticate finds the caller of a request by its key. Missing, malformed and unknown
-// keys get the same answer, so that it does not tell which keys exist. A request that has
+// keys get the same answer, which does not reveal the keys that exist. A request that has
 // passed this gateway before, or too many other gateways, is refused first.
 func (it *Intake) Authenticate(in *Inbound) (Caller, error) {
 	if err := it.CheckLoop(in); err != nil {

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// bodyMemoryPart is the part of the memory limit that request bodies may hold: the
-	// rest is for answers, connections, garbage and what the gateway has learned.
-	bodyMemoryPart = 4
+	// bodyMemoryDivisor: request bodies may hold a quarter of the memory limit. The rest is for
+	// answers, connections, garbage and learned state.
+	bodyMemoryDivisor = 4
 	// bodyMemoryUnlimited is the budget where no memory limit is known.
 	bodyMemoryUnlimited = 1 << 30
 )
@@ -26,7 +26,7 @@ type bodyBudget struct {
 	by    map[string]int64 // tenant → bytes, without tenants that hold nothing
 }
 
-// ErrBodyMemory is why a body is not read.
+// ErrBodyMemory means that the tenant's share of max_buffered_bytes is used up.
 var ErrBodyMemory = errors.New("other bodies hold the memory of max_buffered_bytes")
 
 // configure sets the bound; 0 is the default's. Bodies that are held stay.
@@ -34,7 +34,7 @@ func (b *bodyBudget) configure(limit, longest int64) {
 	if limit == 0 {
 		limit = bodyMemoryUnlimited
 		if memory := debug.SetMemoryLimit(-1); memory < math.MaxInt64 {
-			limit = memory / bodyMemoryPart
+			limit = memory / bodyMemoryDivisor
 		}
 		limit = max(limit, 4*longest) // the least that config accepts
 	}

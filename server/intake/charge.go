@@ -11,21 +11,21 @@ import (
 	"tierway/tenants"
 )
 
-// Admission is what the limits say of a request.
+// Admission is the result of Charge: admitted with a reservation, or refused by a limit.
 type Admission struct {
-	Grant     *store.Grant    // what Charge has reserved; nil for nothing
-	Allowance tenants.Verdict // what is left
-	At        time.Time       // to whose day the usage belongs
+	Grant     *store.Grant    // the reservation; nil if nothing was reserved
+	Allowance tenants.Verdict // the limit that refused, or what remains
+	At        time.Time       // of the admission; its UTC day and month are charged
 }
 
-// Limits take charges, as store.Limits do, or say what these would answer.
+// Limits admit or refuse charges: store.Limits reserve them, Explain only reads.
 type Limits interface {
 	Take(ctx context.Context, c *tenants.Charge) (*store.Grant, tenants.Verdict, error)
 }
 
-// Charge asks the caller's limits for the request, and reserves what it may use.
-// A refused request costs nothing. A spent budget moves the requests of tenants that chose so
-// to the cheapest tier that they may use: then the resolution is another one.
+// Charge reserves the request's estimated usage against the caller's limits. A refused request
+// costs nothing. If a budget is spent and the tenant has chosen to degrade, the resolution moves
+// to the cheapest tier that the tenant may use.
 func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution, limits Limits) (Admission, Resolution, error) {
 	now := time.Now() // not when the header came: a body may take minutes
 	if len(c.Subjects) == 0 {

@@ -16,8 +16,7 @@ func (it *Intake) Gather(p *Parsed, res *Resolution) routing.Request {
 	return facts
 }
 
-// setBlocks gives the chain to the policy, with the model in every hash: one
-// prompt has another cache for each model, and for each adapter.
+// setBlocks mixes the model into every hash, because each model and adapter has its own cache.
 func (p *Prompt) setBlocks(facts *routing.Request) {
 	if len(p.chain) == 0 {
 		return

@@ -19,7 +19,7 @@ type Inbound struct {
 	Kind        Kind           // of the route
 	counts      bool           // the route answers with the length of a prompt
 	Dialect     openai.Dialect // of the route; Other of what is passed through
-	Shape       openai.Dialect // in whose form the client reads errors
+	Shape       openai.Dialect // of the errors that the client reads
 	WorkerPath  string
 	PathID      string // the :id of the path
 	prefixed    bool
@@ -27,8 +27,8 @@ type Inbound struct {
 
 	RequestID string
 	Start     time.Time
-	ReadAt    time.Time // when the whole request was there; zero until then
-	TooSlow   bool      // the body's deadline struck, which net/http takes for a client that left
+	ReadAt    time.Time // when the body was read, of an upload its head; zero until then
+	TooSlow   bool      // the body's deadline has passed, which net/http reports as a client that left
 	Memory    BodyMemory
 
 	header http.Header // of the answer, which may say that the connection closes
@@ -43,7 +43,7 @@ func (in *Inbound) Begin(snap *control.Snapshot, rand func() uint64, header http
 	in.RequestID = control.RequestID(in.HTTP.Header, rand)
 }
 
-// Method bounds what a client can put into a log's method.
+// Method returns the method for logs and messages: OTHER if it is not a standard one.
 func (in *Inbound) Method() string {
 	switch m := in.HTTP.Method; m {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions:

@@ -13,8 +13,8 @@ const (
 	// GatewayName begins the name of each gateway in a Via header (RFC 9110, section
 	// 7.6.3).
 	GatewayName = "tierway-"
-	// maxGateways is how many gateways a request may have passed: one at the edge, one
-	// in a region and one beside the engines are three, so that five leave room.
+	// maxGateways bounds the gateways on a request's way. Three are common (at the edge, in a
+	// region, beside the engines); five leave room.
 	maxGateways = 5
 )
 

@@ -41,13 +41,12 @@ func (p *Parsed) GeneratesStream() bool {
 	return p.in.Dialect.Generates()
 }
 
-// tokensMax is the most tokens of a prompt, beyond its bytes, and of a choice that an
-// engine's report is taken for: ten times the longest context of any model.
+// tokensMax is the largest number of tokens that is accepted from an engine's report, of a prompt
+// (plus its bytes) and of each choice: ten times the longest context of any model.
 const tokensMax = 10_000_000
 
-// MostUsage returns the most tokens that an answer to the request can have. Engines
-// that count further tokens, such as a template's, may exceed max_tokens; twice as
-// many and 64 are a fault of the report.
+// MostUsage returns the largest usage that is accepted from an engine's report. Engines may count
+// further tokens, such as a template's, so that the output may reach twice max_tokens plus 64.
 func (p *Parsed) MostUsage() openai.Usage {
 	output := int64(tokensMax)
 	if p.Req.MaxTokens > 0 {

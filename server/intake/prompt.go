@@ -6,7 +6,7 @@ import (
 	"tierway/tiers"
 )
 
-// Prompt is what was read of a request's prompt, in buffers that requests take turns with.
+// Prompt is what was read of a request's prompt, in pooled buffers.
 type Prompt struct {
 	chain        []prompt.Block
 	first        int // blocks up to the end of the first turn
@@ -22,8 +22,8 @@ func (p *Prompt) Session() uint64 { return p.features.Session }
 // UserTextBytes is how much of the user's text was classified.
 func (p *Prompt) UserTextBytes() int { return len(p.user) }
 
-// What is kept between two requests: the chain of a prompt of 1 MB, and the two
-// ends of a text.
+// Bounds of the buffers that are pooled: the chain of a prompt of 1 MB, and the two ends of a
+// text.
 const (
 	blocksKept = 2048
 	textKept   = 4 * tiers.TextLimit

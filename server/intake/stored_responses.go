@@ -23,7 +23,7 @@ type StoredResponse struct {
 }
 
 // storedResponses remembers which worker made which response of
-// POST /v1/responses, maxStoredResponses of them.
+// POST /v1/responses, at most max of them.
 type storedResponses struct {
 	max int
 

@@ -22,8 +22,8 @@ var (
 )
 
 // Upload is a request body that streams to one worker. One piece of it is in memory at
-// a time, and it is sent at most once. The worker's Sender reads it on whatever
-// goroutine; End ends it.
+// a time, and it is sent at most once. The worker's Sender may read it on any
+// goroutine; Stop and End end it.
 type Upload struct {
 	Length int64 // -1: not known
 	in     *Inbound

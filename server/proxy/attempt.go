@@ -157,8 +157,8 @@ func (a *attempt) received() {
 	}
 }
 
-// settle gives the load back and reports the outcome, unless the attempt failed: that is
-// reported once more is known of its cause.
+// settle returns the load. The outcome of a relayed answer is reported now; that of a failure
+// stays pending until its cause is known.
 func (a *attempt) settle(f *failure) {
 	a.settled, a.failure, a.ended = true, f, time.Now()
 	countPrefix(a)

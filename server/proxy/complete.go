@@ -53,7 +53,7 @@ func (x *exchange) authenticate() (err error) {
 	return err
 }
 
-// charge asks the caller's limits, and tells the client what they leave.
+// charge reserves the estimated usage, and sets the rate-limit headers.
 func (x *exchange) charge(limits intake.Limits) (err error) {
 	x.admission, x.resolution, err = x.s.intake.Charge(&x.in, &x.caller, &x.parsed, x.resolution, limits)
 	if limited(x) {
@@ -62,7 +62,8 @@ func (x *exchange) charge(limits intake.Limits) (err error) {
 	return err
 }
 
-// gather collects the facts that the policy decides by, and starts the clocks.
+// gather collects the facts for the policy, starts the heartbeats of a stream and records the
+// gateway's overhead.
 func (x *exchange) gather() {
 	x.facts = x.s.intake.Gather(&x.parsed, &x.resolution)
 	x.s.metrics.Decided(x.resolution.Pool.Name, x.resolution.Rule)

@@ -32,7 +32,7 @@ type exchange struct {
 	admission  intake.Admission  // of charge
 	deadline   time.Time         // of the whole exchange
 	patience   time.Time         // until then the client waits for a whole answer, or a stream's first event
-	overhead   time.Duration     // from the whole request to the end of gather
+	overhead   time.Duration     // from ReadAt to the end of gather
 	facts      routing.Request   // of gather
 	wait       wait              // of enterQueue
 	dispatch   dispatch          // of forward
@@ -44,7 +44,7 @@ type exchange struct {
 type settlement struct {
 	usage     openai.Usage
 	estimated bool // no engine has reported it, or not all of it
-	sent      bool // a worker has the whole request
+	sent      bool // a worker may have received part of it; it is then not refunded
 	inLedger  bool // the ledger has a row for it
 }
 
@@ -124,13 +124,13 @@ func (x *exchange) recover() {
 	x.answer.abort = true
 }
 
-// end gives back what begin took, and writes the request's one line.
+// end releases everything that the request holds, and records how it ended.
 func (x *exchange) end() {
 	x.answer.stopBeats()
 	x.parsed.CloseBody(&x.in)
 	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
 	defer x.s.flying.remove(x)
-	// One of them must not keep another from giving back what it holds.
+	// A panic in one step must not prevent the next.
 	x.s.control.Recoverer.Run("recording a request", x.finish)
 	x.s.control.Recoverer.Run("leaving the queue", func() { leaveQueue(x) })
 	x.s.intake.DropPrompt(&x.parsed)
@@ -139,8 +139,8 @@ func (x *exchange) end() {
 	}
 }
 
-// finish builds the record, settles the request, and writes what is made of the record. None
-// of them keeps another from its end.
+// finish builds the record, settles the usage and publishes the record. A panic in one step does
+// not prevent the others.
 func (x *exchange) finish() {
 	d := new(decisions.Decision)
 	defer writeLedger(x, d)

@@ -16,13 +16,13 @@ import (
 
 // failure is an attempt that gave the client nothing.
 type failure struct {
-	err             *openai.Error // what the client is told when no other worker does better
-	fault           error         // as the breaker counts it: wraps routing.ErrExcluded when the worker is not at fault
-	retry           bool          // another worker may do better
-	sent            bool          // the body left for the worker
-	backoff         time.Duration // the worker gets nothing for so long
-	backoffIfOthers bool          // backoff only where another worker can take over
-	unreachable     bool          // the worker took no connection
+	err             *openai.Error // the client's answer if no other worker succeeds
+	fault           error         // as the breaker counts it: wraps routing.ErrExcluded if the worker is not at fault
+	retry           bool          // another worker may succeed
+	sent            bool          // the worker may have received part of the request
+	backoff         time.Duration // how long the worker receives no requests
+	backoffIfOthers bool          // only if another worker takes requests
+	unreachable     bool          // no connection was made
 	recheck         bool          // its health is checked at once
 	status          int           // of the worker's answer; 0 without one
 }
@@ -46,8 +46,7 @@ func abortFailure() *failure {
 }
 
 const (
-	// backoffMax bounds what a worker may ask for by Retry-After: after it the
-	// worker is asked again.
+	// backoffMax bounds the backoff that a Retry-After causes.
 	backoffMax = 30 * time.Second
 	// backoffMin is the backoff of a worker that sent 429 without a Retry-After, and the
 	// least: a worker that refuses answers fastest and would get the most requests.
@@ -64,16 +63,15 @@ func excluded(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{routing.ErrExcluded}, args...)...)
 }
 
-// statusFailure says what a worker's status other than 2xx means. It is the one
-// classification of answers; passes is true for those that go to the client as
-// they are.
+// statusFailure classifies a worker's status other than 2xx. passes means that the client gets
+// the answer unchanged.
 func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure, passes bool) {
 	f.sent, f.status = true, status
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		f.fault, f.retry = excluded("the worker refused the gateway's key with %d", status), true
-		// Nobody answers faster than who refuses: without a rest it would get the
-		// most. For a path that is passed untouched the refusal may be the client's.
+		// A worker that refuses answers fastest: without a backoff it would get the most requests.
+		// On a path that passes through, the client may be the cause.
 		f.backoff, f.backoffIfOthers = backoffMin, true
 		f.err = &openai.Error{Code: openai.CodeWorkerAuthFailed, Message: "The worker refused the gateway's credentials. Its operator must check the worker's api_key_env."}
 	case status == http.StatusRequestTimeout:
@@ -122,7 +120,7 @@ func engineFailure(e openai.EngineError) (f failure, passes bool) {
 	return statusFailure(e.Status, 0, false)
 }
 
-// sendFailure says what an exchange that broke off means.
+// sendFailure classifies a broken exchange with the worker.
 func (a *attempt) sendFailure(err error) *failure {
 	f := &failure{sent: true, fault: err, retry: true}
 	var se *http1.SendError
@@ -168,7 +166,7 @@ func (a *attempt) sendFailure(err error) *failure {
 	return f
 }
 
-// protocolFailure is an answer that is not what was asked for.
+// protocolFailure is the failure of an answer in an unexpected format.
 func protocolFailure(format string, args ...any) *failure {
 	cause := fmt.Errorf(format, args...)
 	return &failure{sent: true, retry: true, fault: cause,

@@ -63,9 +63,9 @@ func (x *exchange) forward() error {
 	}
 }
 
-// setNoRetry tells the client not to try again what was tried again here: the SDKs
-// would multiply the gateway's attempts by their own. A worker that rests is worth
-// coming back for.
+// setNoRetry makes the answer forbid client retries, because the SDKs would multiply the
+// gateway's attempts by their own. It does not if the worker is in backoff: a later retry may
+// succeed.
 func (f *failure) setNoRetry() { f.err.NoRetry = f.backoff == 0 }
 
 // errNoAnswer says that no worker has answered the request.
@@ -76,18 +76,18 @@ var errNoAnswer = errors.New("no worker has answered")
 // earlier failures may decide at once.
 func (d *dispatch) addFailed(a *attempt) {
 	d.failed = append(d.failed, a)
-	if !a.failure.mayBeCaused() || a.provenAtFault() {
+	if !a.failure.mayBeCaused() || a.recordFailure() {
 		a.report()
 	}
 }
 
-// provenAtFault records that the worker has failed the request, and reports whether its
-// earlier failures prove that it is at fault.
-func (a *attempt) provenAtFault() bool {
+// recordFailure adds the failure to the worker's evidence, and reports whether earlier failures
+// prove the worker at fault.
+func (a *attempt) recordFailure() bool {
 	return a.m.Evidence.AddFailure(a.lease.Worker(), a.x.parsed.FailedRequest(a.x.s.seed, a.x.caller.Tenant), time.Now())
 }
 
-// excludedAsUnproven excludes a failure of which nothing shows whether its worker is at fault.
+// excludedAsUnproven marks a failure as excluded, because the request may have caused it.
 func excludedAsUnproven(fault error) error {
 	return excluded("the request may have caused it: %w", fault)
 }

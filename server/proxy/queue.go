@@ -103,7 +103,7 @@ func (x *exchange) enterQueue() (routing.Lease, error) {
 	return lease, err
 }
 
-// awaitTurn waits until the ticket is granted, its time is over, or its client has left.
+// awaitTurn waits until the ticket is granted, its time is over or its client has left.
 func awaitTurn(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease, error) {
 	q := x.resolution.Pool.WaitQueue
 	late := time.NewTimer(q.WaitUntil(t).Sub(began))

@@ -275,7 +275,7 @@ func (s *stream) fail(f *failure) (*failure, bool) {
 		return nil, true
 	}
 	var lost *http1.SendError
-	if f.mayBeCaused() && !(s.content && errors.As(f.fault, &lost)) && !s.provenAtFault() {
+	if f.mayBeCaused() && !(s.content && errors.As(f.fault, &lost)) && !s.recordFailure() {
 		f.fault = excludedAsUnproven(f.fault)
 	}
 	s.cut(f.err, f.fault)

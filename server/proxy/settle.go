@@ -36,16 +36,16 @@ func dropRateHeaders(h http.Header) {
 	}
 }
 
-// limited reports whether the client is told of rates that its tenant or key may use.
+// limited reports whether the answer carries rate-limit headers.
 func limited(x *exchange) bool {
 	return x.admission.Allowance.Requests.Set || x.admission.Allowance.Tokens.Set
 }
 
-// refunded reports whether nothing of the request has reached a worker, so that it
-// costs its tenant nothing.
+// refunded reports whether no worker can have received any part of the request. It then costs
+// its tenant nothing.
 func refunded(x *exchange) bool { return x.admission.Grant != nil && !x.settlement.sent }
 
-// settle gives back what charge has reserved and corrects it by what was used.
+// settle replaces the reservation by the real usage.
 func (x *exchange) settle() {
 	if g := x.admission.Grant; g != nil {
 		st := &x.settlement

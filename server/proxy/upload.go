@@ -17,8 +17,8 @@ type upload struct {
 	a *attempt
 }
 
-// Read reads a piece for the worker. timeouts.idle counts until it is called again: for
-// as long as the worker takes the piece.
+// Read reads a piece for the worker. timeouts.idle runs between two reads, while the worker takes
+// the piece.
 func (u upload) Read(p []byte) (int, error) {
 	u.a.watch.rest()
 	n, err := u.Upload.Read(p)
