@@ -86,6 +86,7 @@ func narrowRig(t *testing.T, h *holding, queue, engine string, more ...string) *
 	r := newRig(t, fmt.Sprintf(narrow, digest("key"), digest("low"), queue, engine, url, strings.Join(more, ""))+"# %s")
 	t.Cleanup(h.release) // before the server waits for what is under way
 	r.running()
+	r.checked()
 	t.Cleanup(func() {
 		if n := r.control.Snapshot().Pools[0].WaitQueue.Waiting(); n != 0 {
 			t.Errorf("%d requests still wait", n)

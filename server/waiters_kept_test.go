@@ -21,6 +21,21 @@ import (
 	"tierway/server/control"
 )
 
+// checked waits until the state of every worker is known, which its first check tells.
+func (r *rig) checked() {
+	r.t.Helper()
+	r.until("every worker is checked", func() bool {
+		for _, p := range r.control.Snapshot().Pools {
+			for _, w := range p.LiveWorkers(time.Now()) {
+				if w.Health.Since.IsZero() {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
 // running keeps the state up to date to the end of the test.
 func (r *rig) running() {
 	ctx, stop := context.WithCancel(context.Background())
@@ -165,6 +180,7 @@ tiers:
   - { name: small, model: fake-7b, serves: [chat], workers: [ { name: w0, url: "http://%s" } ] }
 `, c.wait, addr)+"# %s")
 		r.running()
+		r.checked()
 		got := make(chan answered, 1)
 		go func() {
 			got <- r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hi"}]}`)
