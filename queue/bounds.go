@@ -8,7 +8,7 @@ import (
 // that displaces evicts other requests for it.
 func (q *Queue) admitLocked(t *Ticket, now time.Time) error {
 	c := q.config.Load()
-	reason := q.wouldLocked(c, t, now)
+	reason := q.exceedsLocked(c, t, now)
 	if reason == "" {
 		return nil
 	}
@@ -22,11 +22,11 @@ func (q *Queue) admitLocked(t *Ticket, now time.Time) error {
 	return nil
 }
 
-// wouldLocked returns the bound of c that a new ticket, which is in the queue already,
+// exceedsLocked returns the bound of c that a new ticket, which is in the queue already,
 // exceeds; "" for none.
-func (q *Queue) wouldLocked(c *Config, t *Ticket, now time.Time) string {
+func (q *Queue) exceedsLocked(c *Config, t *Ticket, now time.Time) string {
 	switch {
-	case !c.waits(t.Class):
+	case !c.Waits(t.Class):
 		return ShedDepth
 	case q.hopelessLocked(c, t, now):
 		return ShedDeadline
@@ -36,37 +36,6 @@ func (q *Queue) wouldLocked(c *Config, t *Ticket, now time.Time) string {
 		return ShedBytes
 	}
 	return ""
-}
-
-// Would returns the *ShedError that Enter would return for a ticket that no worker
-// takes now, nil if the ticket would wait. It decides under the bounds of c, or under
-// those in force if c is nil. Nothing is changed or counted.
-func (q *Queue) Would(t *Ticket, c *Config, now time.Time) (err error) {
-	if c == nil {
-		c = q.config.Load()
-	}
-	probe := &Ticket{Request: t.Request, Tried: t.Tried, Class: t.Class, Tenant: t.Tenant, Weight: t.Weight,
-		Tokens: t.Tokens, Bytes: t.Bytes, Deadline: t.Deadline, seq: q.lastSeq.Load() + 1}
-	q.locked(func() {
-		flows := q.classes[t.Class].flows
-		var tag, weight float64
-		f := flows[t.Tenant]
-		if f != nil {
-			tag, weight = f.tag, f.weight
-		}
-		probe.began(now)
-		q.insertLocked(probe)
-		if reason := q.wouldLocked(c, probe, now); reason != "" && len(q.victimsLocked(c, probe, reason)) == 0 {
-			err = &ShedError{Reason: reason}
-		}
-		q.removeLocked(probe, now)
-		if f != nil {
-			f.tag, f.weight = tag, weight
-		} else {
-			delete(flows, t.Tenant)
-		}
-	})
-	return err
 }
 
 // hopelessLocked reports whether a new ticket's turn would come too late. The estimate is

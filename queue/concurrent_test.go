@@ -160,7 +160,7 @@ func (b *bustle) disturb(t *testing.T, stop <-chan struct{}) {
 			b.configure(t, 2+d.below(3))
 		case 5:
 			b.queue.Pass(now)
-			_ = b.queue.Would(b.ticket(i, &d), nil, now)
+			_ = b.queue.Preview(b.ticket(i, &d), nil, routing.ErrFull, now)
 		case 6:
 			b.queue.View(now)
 			b.queue.List(now, 20)

@@ -20,8 +20,8 @@ type Config struct {
 	EngineWait time.Duration          // how long a request waits for a worker while none is up
 }
 
-// waits reports whether a request of the class may wait at all.
-func (c *Config) waits(class int) bool { return c.MaxDepth > 0 && c.MaxWait[class] > 0 }
+// Waits reports whether a request of the class may wait at all.
+func (c *Config) Waits(class int) bool { return c.MaxDepth > 0 && c.MaxWait[class] > 0 }
 
 // accrual is how many tokens may go to aged requests for each token that goes
 // to the class above them.

@@ -15,7 +15,7 @@ func (q *Queue) victimsLocked(c *Config, t *Ticket, reason string) []*Ticket {
 		return nil
 	case reason == ShedBytes:
 		return q.largestLocked(t, q.bytes-c.MaxBytes)
-	case reason == ShedDepth && c.waits(t.Class):
+	case reason == ShedDepth && c.Waits(t.Class):
 		var most *flow
 		for _, f := range q.classes[t.Class].waiting {
 			if most == nil || float64(f.depth)/f.weight > float64(most.depth)/most.weight {

@@ -93,9 +93,9 @@ func (q *Queue) Enter(t *Ticket, now time.Time) (routing.Lease, error) {
 	t.began(now)
 	if q.waiting.Load() == 0 {
 		t.Request.Now, t.Request.Waited = now, now.Sub(t.entered)
-		t.Request.Wait = q.config.Load().waits(t.Class)
+		t.Request.Wait = q.config.Load().Waits(t.Class)
 		lease, err := q.pool.Acquire(t.Request, t.Tried...)
-		if err == nil || q.inVain(t, err) {
+		if err == nil || q.config.Load().inVain(t, err) {
 			return lease, err
 		}
 	}
@@ -104,11 +104,8 @@ func (q *Queue) Enter(t *Ticket, now time.Time) (routing.Lease, error) {
 
 // inVain reports whether that error of the pool ends the wait: no worker that is up could
 // take the request. Only a first attempt waits for a worker to come up.
-func (q *Queue) inVain(t *Ticket, err error) bool {
-	if !lost(t, err, t.entered.Add(q.config.Load().MaxWait[t.Class])) {
-		return false
-	}
-	return q.config.Load().EngineWait <= 0 || len(t.Tried) > 0
+func (c *Config) inVain(t *Ticket, err error) bool {
+	return lost(t, err, t.entered.Add(c.MaxWait[t.Class])) && (c.EngineWait <= 0 || len(t.Tried) > 0)
 }
 
 // lost reports whether an error of the pool means that no worker that is up could take the
@@ -142,7 +139,7 @@ func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease
 			return
 		}
 		switch isLost := lost(t, said, q.untilLocked(t)); {
-		case isLost && q.inVain(t, said):
+		case isLost && q.config.Load().inVain(t, said):
 			err = said
 		case first:
 			q.noteLostLocked(t, isLost, now)

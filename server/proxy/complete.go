@@ -44,15 +44,6 @@ func (x *exchange) routed() bool {
 	return false
 }
 
-// authenticate finds the caller by the request's key.
-func (x *exchange) authenticate() (err error) {
-	if x.caller, err = x.s.intake.Authenticate(&x.in); err == nil {
-		x.trace = x.s.traces.Begin(x.in.HTTP.Header, true, x.in.Start)
-	}
-	x.settlement.inLedger = x.caller.Disabled || x.in.Kind != intake.Models // a list of models uses nothing
-	return err
-}
-
 // charge reserves the estimated usage, and sets the rate-limit headers.
 func (x *exchange) charge(limits intake.Limits) (err error) {
 	x.admission, x.resolution, err = x.s.intake.Charge(&x.in, &x.caller, &x.parsed, x.resolution, limits)

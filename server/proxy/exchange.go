@@ -105,6 +105,15 @@ func (x *exchange) run(stages func() error) {
 	}
 }
 
+// authenticate finds the caller by the request's key.
+func (x *exchange) authenticate() (err error) {
+	if x.caller, err = x.s.intake.Authenticate(&x.in); err == nil {
+		x.trace = x.s.traces.Begin(x.in.HTTP.Header, true, x.in.Start)
+	}
+	x.settlement.inLedger = x.caller.Disabled || x.in.Kind != intake.Models // a list of models uses nothing
+	return err
+}
+
 // recover turns a panic into an internal error: a proper one while nothing was
 // sent, else a cut connection, never a clean end.
 func (x *exchange) recover() {
@@ -142,10 +151,10 @@ func (x *exchange) end() {
 // finish builds the record, settles the usage and publishes the record. A panic in one step does
 // not prevent the others.
 func (x *exchange) finish() {
-	d := new(decisions.Decision)
-	defer writeLedger(x, d)
 	defer x.settle()
+	d := new(decisions.Decision)
 	buildDecision(x, d)
+	defer writeLedger(x, d)
 	defer exportTrace(x, d)
 	publishDecision(x, d)
 }

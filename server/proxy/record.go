@@ -30,17 +30,16 @@ func publishDecision(x *exchange, d *decisions.Decision) {
 	} else {
 		x.s.metrics.EndedOutside(int(x.in.Dialect), outcomeIndex(d.Result))
 	}
-	if !x.trace.On { // the client is unknown, and its headers do not count
-		x.trace = x.s.traces.Begin(x.in.HTTP.Header, false, x.in.Start)
-	}
-	d.TraceID = x.trace.ID()
 	x.s.records.add(d)
 }
 
 // buildDecision fills the request's record with what its stages have returned.
 func buildDecision(x *exchange, d *decisions.Decision) {
 	res := &x.resolution
-	*d = decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: x.in.Start, Method: x.in.Method(), Route: x.in.Pattern,
+	if !x.trace.On { // the client is unknown, and its headers do not count
+		x.trace = x.s.traces.Begin(x.in.HTTP.Header, false, x.in.Start)
+	}
+	*d = decisions.Decision{TraceID: x.trace.ID(), SchemaVersion: decisions.SchemaVersion, Time: x.in.Start, Method: x.in.Method(), Route: x.in.Pattern,
 		RequestID: x.in.RequestID, Generation: x.in.Snap.Generation, Dialect: x.in.Dialect.String(),
 		DurationMs: ms(time.Since(x.in.Start)), OverheadMs: ms(x.overhead), TTFTMs: x.since(x.dispatch.firstAt),
 		Result: x.ending.result, Code: x.ending.code, Cause: x.ending.cause, Status: x.answer.status,
@@ -48,7 +47,7 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 		Limit: string(x.admission.Allowance.Refused), QueueMs: ms(x.wait.total), Promoted: x.wait.promoted, Shed: x.wait.shed, Refused: x.wait.refused,
 		Usage:     decisions.Usage{Prompt: x.settlement.usage.Prompt, Cached: x.settlement.usage.Cached, Output: x.settlement.usage.Output},
 		Estimated: x.settlement.estimated, PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.Estimate)}
-	if d.Result == decisions.ClientGone && x.answer.held() {
+	if x.ending.result == decisions.ClientGone && x.answer.held() {
 		d.Status = decisions.StatusClientGone
 	}
 	if x.caller.Caller != nil {

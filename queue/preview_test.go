@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -36,9 +37,9 @@ func (r *rig) inside() inside {
 	return is
 }
 
-// TestWouldSaysWhatEnterWould: for whom nobody is open; and asking changes nothing,
+// TestAPreviewSaysWhatEnterWould: to a request that no worker takes; and asking changes nothing,
 // however often.
-func TestWouldSaysWhatEnterWould(t *testing.T) {
+func TestAPreviewSaysWhatEnterWould(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range 40 {
 		c := usual()
@@ -60,15 +61,15 @@ func TestWouldSaysWhatEnterWould(t *testing.T) {
 			}
 			enters := *asks
 			before := r.inside()
-			said := shedFor(r.queue.Would(asks, nil, r.now))
-			if again := shedFor(r.queue.Would(asks, nil, r.now)); again != said {
+			said := shedFor(r.queue.Preview(asks, nil, routing.ErrFull, r.now).Err)
+			if again := shedFor(r.queue.Preview(asks, nil, routing.ErrFull, r.now).Err); again != said {
 				t.Fatalf("asked once it says %q, and again %q", said, again)
 			}
 			if diff := cmp.Diff(before, r.inside()); diff != "" {
 				t.Fatalf("asking has changed the queue (-before +after):\n%s", diff)
 			}
 			if did := shedFor(r.enter(&enters)); did != said {
-				t.Fatalf("Enter shed it for %q, and Would said %q", did, said)
+				t.Fatalf("Enter shed it for %q, and Preview said %q", did, said)
 			}
 			seen[said]++
 			r.claim()
@@ -87,9 +88,9 @@ func TestWouldSaysWhatEnterWould(t *testing.T) {
 	}
 }
 
-// TestWouldUnderOtherBoundsSaysWhatEnterWouldAfterAReload asks a busy queue under
+// TestAPreviewUnderOtherBoundsSaysWhatEnterWouldAfterAReload asks a busy queue under
 // random bounds, puts these in force, and enters.
-func TestWouldUnderOtherBoundsSaysWhatEnterWouldAfterAReload(t *testing.T) {
+func TestAPreviewUnderOtherBoundsSaysWhatEnterWouldAfterAReload(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range 300 {
 		c := usual()
@@ -111,13 +112,13 @@ func TestWouldUnderOtherBoundsSaysWhatEnterWouldAfterAReload(t *testing.T) {
 		}
 		enters := *asks
 		before := r.inside()
-		said := shedFor(r.queue.Would(asks, &draft, r.now))
+		said := shedFor(r.queue.Preview(asks, &draft, routing.ErrFull, r.now).Err)
 		if diff := cmp.Diff(before, r.inside()); diff != "" {
 			t.Fatalf("seed %d: asking has changed the queue (-before +after):\n%s", seed, diff)
 		}
 		r.queue.Configure(draft, r.now)
 		if did := shedFor(r.enter(&enters)); did != said {
-			t.Fatalf("seed %d: Enter shed it for %q, and Would said %q under %+v", seed, did, said, draft)
+			t.Fatalf("seed %d: Enter shed it for %q, and Preview said %q under %+v", seed, did, said, draft)
 		}
 		seen[said]++
 	}
@@ -126,6 +127,65 @@ func TestWouldUnderOtherBoundsSaysWhatEnterWouldAfterAReload(t *testing.T) {
 			t.Errorf("only %d were shed for %q", seen[reason], reason)
 		}
 	}
+}
+
+// TestAPreviewKnowsWhatNoWorkerTakes: workers that are full, down or in backoff, under random
+// bounds. Enter and Preview agree whether the request waits, is shed or gets the pool's error.
+func TestAPreviewKnowsWhatNoWorkerTakes(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range 400 {
+		dice := dice(seed + 1)
+		c := usual()
+		c.MaxDepth = dice.below(3)
+		c.MaxWait = [Classes]time.Duration{time.Duration(dice.below(3)) * 10 * time.Second}
+		c.EngineWait = time.Duration(dice.below(3)) * 10 * time.Second
+		r := newRig(t, c, 2, 1)
+		r.fill(2)
+		for i := range 2 {
+			switch dice.below(3) {
+			case 0:
+				r.pool.Observe(name(i), i, routing.Status{})
+			case 1:
+				r.pool.SetOpen(name(i), i, r.now.Add(time.Duration(dice.below(30))*time.Second))
+			}
+		}
+		asks := r.ticket(0, "a", 10)
+		if dice.below(3) == 0 {
+			asks.Deadline = r.now.Add(time.Duration(dice.below(20)) * time.Second)
+		}
+		asks.Request.Now, asks.Request.Wait = r.now, c.Waits(0)
+		_, said := r.pool.Preview(asks.Request, nil)
+		if said == nil {
+			continue
+		}
+		enters, request := *asks, *asks.Request
+		enters.Request = &request
+		before := r.inside()
+		kind := kindOf(r.queue.Preview(asks, nil, said, r.now).Err)
+		if diff := cmp.Diff(before, r.inside()); diff != "" {
+			t.Fatalf("seed %d: asking has changed the queue (-before +after):\n%s", seed, diff)
+		}
+		if did := kindOf(r.enter(&enters)); did != kind {
+			t.Errorf("seed %d: %v: Enter %q, Preview %q under %+v", seed, said, did, kind, c)
+		}
+		seen[kind]++
+	}
+	for _, kind := range []string{"waits", ShedDepth, "no worker"} {
+		if seen[kind] < 20 {
+			t.Errorf("only %d of %q: %v", seen[kind], kind, seen)
+		}
+	}
+}
+
+// kindOf names what becomes of a ticket.
+func kindOf(err error) string {
+	switch {
+	case err == nil, errors.Is(err, ErrWaiting):
+		return "waits"
+	case shedFor(err) != "":
+		return shedFor(err)
+	}
+	return "no worker"
 }
 
 // bursting is a policy that panics when it is told to, after so many choices.

@@ -1,0 +1,61 @@
+package queue
+
+import (
+	"time"
+)
+
+// Outlook is what would become of a ticket that enters now and that no worker takes.
+type Outlook struct {
+	// Err is what Enter would return in the end: a *ShedError without RetryAfter, or the pool's
+	// error where no worker that is up could take the request. Nil: the ticket would wait.
+	Err error
+	// Wait is until its turn, by the requests ahead of it and the pool's pace; 0: not known.
+	Wait time.Duration
+}
+
+// Preview returns what Enter would make of a new ticket to which the pool says so, under the
+// bounds of c, or under those in force if c is nil. Nothing is changed or counted.
+func (q *Queue) Preview(t *Ticket, c *Config, said error, now time.Time) (o Outlook) {
+	if c == nil {
+		c = q.config.Load()
+	}
+	probe := &Ticket{Request: t.Request, Tried: t.Tried, Class: t.Class, Tenant: t.Tenant, Weight: t.Weight,
+		Tokens: t.Tokens, Bytes: t.Bytes, Deadline: t.Deadline, seq: q.lastSeq.Load() + 1}
+	q.locked(func() {
+		flows := q.classes[t.Class].flows
+		var tag, weight float64
+		f := flows[t.Tenant]
+		if f != nil {
+			tag, weight = f.tag, f.weight
+		}
+		probe.began(now)
+		q.insertLocked(probe)
+		o = q.outlookLocked(c, probe, said, now)
+		q.removeLocked(probe, now)
+		if f != nil {
+			f.tag, f.weight = tag, weight
+		} else {
+			delete(flows, t.Tenant)
+		}
+	})
+	return o
+}
+
+// outlookLocked decides as enter does for a ticket that is in the queue already.
+func (q *Queue) outlookLocked(c *Config, probe *Ticket, said error, now time.Time) (o Outlook) {
+	isLost := lost(probe, said, q.untilUnderLocked(c, probe))
+	if isLost && c.inVain(probe, said) {
+		return Outlook{Err: said}
+	}
+	if isLost {
+		probe.lostAt = now // by which its time may be longer
+		defer func() { probe.lostAt = time.Time{} }()
+	}
+	if reason := q.exceedsLocked(c, probe, now); reason != "" && len(q.victimsLocked(c, probe, reason)) == 0 {
+		return Outlook{Err: &ShedError{Reason: reason}}
+	}
+	if rate, _ := q.pool.Throughput(now); rate > 0 {
+		o.Wait = seconds(float64(q.aheadLocked(probe)+1) / rate)
+	}
+	return o
+}
