@@ -109,6 +109,7 @@ type outcome struct {
 	fault         error // of an answer that was relayed: nil, ErrExcluded or the worker's fault
 	begun         bool  // the worker has answered
 	settled       bool  // the attempt ended without a panic
+	used          settlement
 	reported      bool
 	reportedFault error // of the worker, once the outcome is reported
 }
@@ -165,9 +166,9 @@ func (a *attempt) settle(f *failure) {
 	if f == nil {
 		countPace(a)
 	}
-	a.x.settlement.sent = a.x.settlement.sent || f == nil || f.sent
+	a.used.sent = a.used.sent || f == nil || f.sent
 	if f != nil && f.sent && (errors.Is(f.fault, errTotalTimeout) || errors.Is(f.fault, errIdleTimeout)) {
-		a.x.estimate(0) // the engine has worked on it; another worker's answer replaces this
+		a.estimate(0) // the engine has worked on it; another worker's answer replaces this
 	}
 	if f == nil {
 		a.report()
@@ -261,11 +262,11 @@ func (a *attempt) account(u openai.Usage, seen int64) {
 		return
 	}
 	if u.Prompt > a.most.Prompt || u.Output > a.most.Output {
-		a.x.estimate(seen)
+		a.estimate(seen)
 		return
 	}
-	a.x.settlement.usage, a.usage = u, u
-	a.x.settlement.estimated = false
+	a.usage = u
+	a.used.usage, a.used.known, a.used.estimated = u, true, false
 	a.m.Series.Prompt.Add(float64(u.Prompt))
 	a.m.Series.Cached.Add(float64(u.Cached))
 	a.m.Series.Output.Add(float64(u.Output))

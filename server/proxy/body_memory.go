@@ -11,7 +11,7 @@ import (
 // The worker is not at fault, and its work is paid for.
 func (a *attempt) noAnswerMemory(bytes int) *failure {
 	a.x.s.metrics.BodiesRefused.Inc()
-	a.x.estimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
+	a.estimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
 	cause := excluded("%w", intake.ErrBodyMemory)
 	return &failure{sent: true, fault: cause, err: &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: cause,
 		Message: "The bodies that the gateway holds leave no memory for the worker's answer (max_buffered_bytes). Ask for less at once, or try again later."}}

@@ -36,16 +36,8 @@ type exchange struct {
 	facts      routing.Request   // of gather
 	wait       wait              // of enterQueue
 	dispatch   dispatch          // of forward
-	settlement settlement
+	inLedger   bool              // the ledger has a row for the request
 	ending     ending
-}
-
-// settlement is what a request has used.
-type settlement struct {
-	usage     openai.Usage
-	estimated bool // no engine has reported it, or not all of it
-	sent      bool // a worker may have received part of it; it is then not refunded
-	inLedger  bool // the ledger has a row for it
 }
 
 // ending is how a request ended.
@@ -110,7 +102,7 @@ func (x *exchange) authenticate() (err error) {
 	if x.caller, err = x.s.intake.Authenticate(&x.in); err == nil {
 		x.trace = x.s.traces.Begin(x.in.HTTP.Header, true, x.in.Start)
 	}
-	x.settlement.inLedger = x.caller.Disabled || x.in.Kind != intake.Models // a list of models uses nothing
+	x.inLedger = x.caller.Disabled || x.in.Kind != intake.Models // a list of models uses nothing
 	return err
 }
 
@@ -168,8 +160,8 @@ func (x *exchange) fail(err error) {
 		x.ending.cause = e.Cause.Error()
 	}
 	if x.gone() {
-		if x.settlement.sent {
-			x.estimate(0)
+		if settlementOf(x).sent {
+			x.dispatch.attempts[len(x.dispatch.attempts)-1].estimate(0)
 		}
 		x.ending.result, x.ending.code, x.answer.abort = decisions.ClientGone, "", true
 		return

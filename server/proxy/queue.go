@@ -141,6 +141,7 @@ func awaitTurn(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease, er
 // leaveQueue settles what the request has cost its tenant's share.
 func leaveQueue(x *exchange) {
 	if x.wait.ticket.Ref != nil {
-		x.resolution.Pool.WaitQueue.Settle(&x.wait.ticket, x.settlement.usage.Prompt+x.settlement.usage.Output)
+		used := settlementOf(x).usage
+		x.resolution.Pool.WaitQueue.Settle(&x.wait.ticket, used.Prompt+used.Output)
 	}
 }

@@ -35,7 +35,7 @@ func publishDecision(x *exchange, d *decisions.Decision) {
 
 // buildDecision fills the request's record with what its stages have returned.
 func buildDecision(x *exchange, d *decisions.Decision) {
-	res := &x.resolution
+	res, used := &x.resolution, settlementOf(x)
 	if !x.trace.On { // the client is unknown, and its headers do not count
 		x.trace = x.s.traces.Begin(x.in.HTTP.Header, false, x.in.Start)
 	}
@@ -45,8 +45,8 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 		Result: x.ending.result, Code: x.ending.code, Cause: x.ending.cause, Status: x.answer.status,
 		RequestedModel: res.Requested, Model: res.ModelName, Rule: res.Rule, RuleNote: res.Note,
 		Limit: string(x.admission.Allowance.Refused), QueueMs: ms(x.wait.total), Promoted: x.wait.promoted, Shed: x.wait.shed, Refused: x.wait.refused,
-		Usage:     decisions.Usage{Prompt: x.settlement.usage.Prompt, Cached: x.settlement.usage.Cached, Output: x.settlement.usage.Output},
-		Estimated: x.settlement.estimated, PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.Estimate)}
+		Usage:     decisions.Usage{Prompt: used.usage.Prompt, Cached: used.usage.Cached, Output: used.usage.Output},
+		Estimated: used.estimated, PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.Estimate)}
 	if x.ending.result == decisions.ClientGone && x.answer.held() {
 		d.Status = decisions.StatusClientGone
 	}

@@ -91,7 +91,7 @@ const codeWorkerRefused openai.Code = "worker_refused"
 // the dialect's, else in that form.
 func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	x := a.x
-	x.settlement.sent = true // so that it counts, and its x-ratelimit headers hold
+	a.used.sent = true // so that it counts, and its x-ratelimit headers hold
 	if a.m.Worker.RepeatsKey(body) {
 		body = nil // an engine that repeats what it was sent must not tell the gateway's own key
 	}
@@ -193,7 +193,7 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	if seen := a.x.resolution.Unreported(&a.x.parsed, buf.Len()); answer.HasUsage {
 		a.account(answer.Usage, seen)
 	} else {
-		a.x.estimate(seen)
+		a.estimate(seen)
 	}
 	x := a.x
 	x.ending.result = decisions.OK
@@ -252,7 +252,7 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 // large, and it may be what the request asked for: no worker is at fault, and the work
 // is paid for.
 func tooLarge(a *attempt, what string, bytes int) *failure {
-	a.x.estimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
+	a.estimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
 	most := a.x.in.Snap.File.MaxResponseBytes
 	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
 	return &failure{sent: true, fault: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,

@@ -293,9 +293,9 @@ func (s *stream) book() {
 	case ok:
 		u.Output = max(u.Output, seen)
 		s.account(u, seen)
-		s.x.settlement.estimated = true
+		s.used.estimated = true
 	case s.tracker.Events() > 0:
-		s.x.estimate(seen)
+		s.estimate(seen)
 	}
 }
 

@@ -41,30 +41,49 @@ func limited(x *exchange) bool {
 	return x.admission.Allowance.Requests.Set || x.admission.Allowance.Tokens.Set
 }
 
+// settlement is what a request, or one of its attempts, has used.
+type settlement struct {
+	usage     openai.Usage
+	known     bool // usage is booked
+	estimated bool // no engine has reported it, or not all of it
+	sent      bool // a worker may have received part of the request; it is then not refunded
+}
+
+// settlementOf is what the attempts of a request have used: the usage that was booked last.
+func settlementOf(x *exchange) (s settlement) {
+	for _, a := range x.dispatch.attempts {
+		sent := s.sent || a.used.sent
+		if a.used.known || a.used.estimated {
+			s = a.used
+		}
+		s.sent = sent
+	}
+	return s
+}
+
 // refunded reports whether no worker can have received any part of the request. It then costs
 // its tenant nothing.
-func refunded(x *exchange) bool { return x.admission.Grant != nil && !x.settlement.sent }
+func refunded(x *exchange) bool { return x.admission.Grant != nil && !settlementOf(x).sent }
 
 // settle replaces the reservation by the real usage.
 func (x *exchange) settle() {
 	if g := x.admission.Grant; g != nil {
-		st := &x.settlement
-		g.Settle(tenants.Used{Tokens: st.usage.Prompt + st.usage.Output, Money: money(x), Refund: refunded(x)})
+		u := settlementOf(x).usage
+		g.Settle(tenants.Used{Tokens: u.Prompt + u.Output, Money: money(x, u), Refund: refunded(x)})
 	}
 }
 
-// money is what the request costs by the price of its pool.
-func money(x *exchange) tenants.Money {
+// money is what a usage costs by the price of the request's pool.
+func money(x *exchange, u openai.Usage) tenants.Money {
 	if x.resolution.Pool == nil {
 		return 0
 	}
-	u := &x.settlement.usage
 	return x.resolution.Pool.Price.Cost(u.Prompt, u.Cached, u.Output)
 }
 
 // writeLedger writes the request's one row of the ledger.
 func writeLedger(x *exchange, d *decisions.Decision) {
-	if x.s.control.Stores.Ledger == nil || x.caller.Caller == nil || !x.settlement.inLedger {
+	if x.s.control.Stores.Ledger == nil || x.caller.Caller == nil || !x.inLedger {
 		return
 	}
 	if x.caller.Key != "" {
@@ -77,17 +96,18 @@ func writeLedger(x *exchange, d *decisions.Decision) {
 	x.s.control.Stores.Ledger.Add(store.Row{ID: newUUID7(at, x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: at,
 		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.resolution.KnownModel(), Worker: d.Worker,
 		Outcome: string(d.Result), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),
-		Prompt: d.Usage.Prompt, Cached: d.Usage.Cached, Output: d.Usage.Output, Money: money(x), Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
+		Prompt: d.Usage.Prompt, Cached: d.Usage.Cached, Output: d.Usage.Output, Money: money(x, settlementOf(x).usage), Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
 }
 
 // estimate books tokens that no engine reported: the prompt's estimate, and the
 // output that was counted on its way to the client. It is what the ledger calls
 // estimated. Raw answers are not booked in tokens.
-func (x *exchange) estimate(output int64) {
+func (a *attempt) estimate(output int64) {
+	x := a.x
 	if x.resolution.Free(&x.in) || x.in.Dialect == openai.Audio || x.in.Dialect == openai.Images || x.in.Dialect == openai.Other {
 		return
 	}
-	x.settlement.usage, x.settlement.estimated = openai.Usage{Prompt: x.facts.PromptTokens, Output: output}, true
+	a.used.usage, a.used.known, a.used.estimated = openai.Usage{Prompt: x.facts.PromptTokens, Output: output}, true, true
 }
 
 // newUUID7 returns a UUID of version 7 (RFC 9562): ordered by time, so that rows
