@@ -84,11 +84,14 @@ func (w *Worker) restsLocked(now time.Time) bool {
 	return now.Before(w.coolUntil) || now.Before(w.openUntilLocked())
 }
 
-// servesLocked reports whether the worker has that model. A request that names none can
-// go anywhere.
-func (w *Worker) servesLocked(model uint64) bool {
-	return model == 0 || len(w.models) == 0 || slices.Contains(w.models, model)
+// serves reports whether a worker of those models has that one. A request that names none
+// can go anywhere.
+func serves(models []uint64, model uint64) bool {
+	return model == 0 || len(models) == 0 || slices.Contains(models, model)
 }
+
+// Takes reports whether the member gets requests for that model, as it is configured.
+func (m *Member) Takes(model uint64) bool { return m.Weight > 0 && serves(m.Models, model) }
 
 // barredLocked says why the worker may not take the request at all; the word is empty if
 // it may.
@@ -98,7 +101,7 @@ func (w *Worker) barredLocked(r *Request, tried []*Worker) (why string) {
 		return PassedDown
 	case w.weight <= 0:
 		return PassedNoWeight
-	case !w.servesLocked(r.Model):
+	case !serves(w.models, r.Model):
 		return PassedModel
 	case r.Only != nil && w.ref != r.Only:
 		return PassedNotAsked

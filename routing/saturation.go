@@ -79,9 +79,12 @@ func (p *Pool) metricsLocked(w *Worker, now time.Time) (saturated, stale bool) {
 	if p.limit.StaleAfter > 0 && now.Sub(w.status.LoadAt) > p.limit.StaleAfter {
 		return false, true
 	}
-	waiting := w.waitingLocked()
-	return p.limit.Waiting > 0 && waiting >= p.limit.Waiting ||
-		p.limit.KVUsage > 0 && waiting > 0 && w.status.KVUsage >= p.limit.KVUsage, false
+	return p.limit.Reached(w.waitingLocked(), w.status.KVUsage), false
+}
+
+// Reached reports whether metrics of that value saturate a worker while they are fresh.
+func (s *Saturation) Reached(waiting int, kvUsage float64) bool {
+	return s.Waiting > 0 && waiting >= s.Waiting || s.KVUsage > 0 && waiting > 0 && kvUsage >= s.KVUsage
 }
 
 // idleLocked reports whether only metrics can keep requests from the worker, and it has
