@@ -27,21 +27,21 @@ func newPick(d *decisions.Decision, a *decisions.Attempt, tier string, at time.D
 
 func (p *pick) moment() time.Time { return p.d.Time.Add(millis(p.a.AtMs)) }
 
-// placement is where a request goes, and the choice that says why.
-type placement struct {
-	choice *routing.Choice
-	worker string
-	reason routing.Reason
+// Placement is where a request goes, and the choice that says why.
+type Placement struct {
+	Choice *routing.Choice
+	Worker string
+	Reason routing.Reason
 }
 
 // again has a policy decide a choice again, which is that of the request.
-func (p *pick) again(policy routing.Policy, c *routing.Choice) (placement, error) {
+func (p *pick) again(policy routing.Policy, c *routing.Choice) (Placement, error) {
 	f := &p.d.Features
 	i, reason, decided, err := routing.Again(policy, c, f.Model, f.Prefix, f.Chain, p.moment())
 	if err != nil {
-		return placement{}, err
+		return Placement{}, err
 	}
-	return placement{decided, c.Candidates[i].Worker, reason}, nil
+	return Placement{decided, c.Candidates[i].Worker, reason}, nil
 }
 
 // refuse leaves a request where it was: under the draft it goes to nobody.
@@ -63,7 +63,7 @@ func (r *Replay) decideWorker(p *pick) {
 	}
 	again, err := r.decideNow(p, was)
 	stays := p.tier == p.d.Tier
-	var as placement
+	var as Placement
 	if err == nil || !stays { // elsewhere nobody asks for who was a candidate here
 		as, err = r.decideDraft(p, to)
 	}
@@ -76,8 +76,8 @@ func (r *Replay) decideWorker(p *pick) {
 		r.sums.skip(SkippedIncomplete)
 		r.stay(p, was)
 		return
-	case stays && as.worker == again:
-		as.worker = p.worker // by whatever it came there
+	case stays && as.Worker == again:
+		as.Worker = p.worker // by whatever it came there
 	case stays && again != p.worker:
 		r.sums.skip(SkippedWorker)
 		r.stay(p, was)
@@ -105,8 +105,8 @@ func (r *Replay) decideNow(p *pick, was *sidePool) (worker string, err error) {
 	if err != nil {
 		return "", err
 	}
-	r.sums.WorkersReproduced.add(as.worker == p.worker)
-	return as.worker, nil
+	r.sums.WorkersReproduced.add(as.Worker == p.worker)
+	return as.Worker, nil
 }
 
 func (p *sidePool) rates(c *routing.Choice) {
@@ -118,7 +118,7 @@ func (p *sidePool) rates(c *routing.Choice) {
 // decideDraft decides where the draft has the request: of a pool that it would have
 // come to anyway by the record, with what the draft changes changed in it; of another
 // one by what the requests before it have left there.
-func (r *Replay) decideDraft(p *pick, to *sidePool) (as placement, err error) {
+func (r *Replay) decideDraft(p *pick, to *sidePool) (as Placement, err error) {
 	var c *routing.Choice
 	if p.tier == p.d.Tier {
 		c = r.edited(p, to)
@@ -133,41 +133,41 @@ func (r *Replay) decideDraft(p *pick, to *sidePool) (as placement, err error) {
 	if !ok {
 		as = learned
 	}
-	as.choice = c
+	as.Choice = c
 	return as, err
 }
 
 // byRecord decides by what the record holds where to has a request of which c are the
 // candidates. ok is false if only to's own policy can decide, by what it has seen.
-func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as placement, ok bool, err error) {
+func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as Placement, ok bool, err error) {
 	switch {
 	case !to.alike || p.tier != p.d.Tier:
 	case c.Policy == to.policy.Name(): // by what it remembered then
 		as, err = p.again(to.policy, c)
 		return as, true, err
 	case c.Of(p.worker) != nil: // made under an older configuration, which the draft leaves as it is
-		return placement{c, p.worker, routing.Reason(p.a.Reason)}, true, nil
+		return Placement{c, p.worker, routing.Reason(p.a.Reason)}, true, nil
 	}
 	return as, false, nil
 }
 
 // learn has a pool's own policy pick among the candidates, as one that takes
 // requests: it remembers them.
-func (p *sidePool) learn(k *pick, c *routing.Choice) placement {
+func (p *sidePool) learn(k *pick, c *routing.Choice) Placement {
 	f := &k.d.Features
 	i, reason := routing.Learn(p.policy, c, f.Model, f.Prefix, f.Chain, k.moment(), k.d.Stream)
-	return placement{c, c.Candidates[i].Worker, reason}
+	return Placement{c, c.Candidates[i].Worker, reason}
 }
 
 // settle puts a request where it was and where the draft has it, and sums up.
-func (r *Replay) settle(p *pick, was, to *sidePool, as placement) {
+func (r *Replay) settle(p *pick, was, to *sidePool, as Placement) {
 	r.settleNow(p, was)
-	r.parted = r.parted || p.tier != p.d.Tier || as.worker != p.worker
-	r.draft.put(p, p.tier, to, as.worker)
+	r.parted = r.parted || p.tier != p.d.Tier || as.Worker != p.worker
+	r.draft.put(p, p.tier, to, as.Worker)
 	if p.tier == p.d.Tier {
-		r.sums.worker(p, as.worker, as.reason)
+		r.sums.worker(p, as.Worker, as.Reason)
 	}
-	r.draft.regret.add(as.choice, as.worker)
+	r.draft.regret.add(as.Choice, as.Worker)
 	r.regretNow(p)
 }
 
@@ -200,23 +200,23 @@ func (s *side) put(p *pick, tier string, pool *sidePool, worker string) {
 // alone: among the members of to, with what to changes against was changed, which is
 // the pool as it is configured now; nil if it is not. d and a are not changed.
 //
-// It returns the new choice, which says why, with the worker and the reason. A pick
-// of another policy than was has stays where it was if to leaves the policy and the
-// worker in place: the choice is then the recorded one. The error is
-// routing.ErrIncomplete, ErrNobody, or says what cannot be a record of a pick.
-func Repick(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (decided *routing.Choice, worker string, reason routing.Reason, err error) {
+// A pick of another policy than was has stays where it was if to leaves the policy and the
+// worker in place: the choice is then the recorded one. Of unknown only Bounds is counted.
+// The error is routing.ErrIncomplete, ErrNobody, or says what cannot be a record of a pick.
+func Repick(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (as Placement, unknown Unknown, err error) {
 	if err := a.Choice.Check(); err != nil {
-		return nil, "", "", err
+		return Placement{}, unknown, err
 	}
 	pool, err := openPool(to, was, usualCache)
 	if err != nil {
-		return nil, "", "", err
+		return Placement{}, unknown, err
 	}
 	pool.rates(a.Choice)
-	p := newPick(d, a, d.Tier, 0)
-	c := (&Replay{}).edited(p, pool)
+	p, r := newPick(d, a, d.Tier, 0), &Replay{}
+	c := r.edited(p, pool)
+	unknown = r.sums.Unknown
 	if len(c.Candidates) == 0 {
-		return nil, "", "", ErrNobody
+		return Placement{}, unknown, ErrNobody
 	}
 	as, ok, err := pool.byRecord(p, c)
 	if !ok {
@@ -225,10 +225,10 @@ func Repick(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (decided
 		as, err = p.again(pool.policy, &asked)
 	}
 	if err != nil {
-		return nil, "", "", err
+		return Placement{}, unknown, err
 	}
-	if as.choice == c && c.Of(c.RunnerUp) == nil {
+	if as.Choice == c && c.Of(c.RunnerUp) == nil {
 		c.RunnerUp = ""
 	}
-	return as.choice, as.worker, as.reason, nil
+	return as, unknown, nil
 }

@@ -18,7 +18,8 @@ func TestOnePickIsDecidedAsByAReplay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := func(side string) (ms []routing.Member) {
 			for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(ids)-1), 1, len(ids), rapid.ID).Draw(t, side) {
-				m := routing.Member{ID: ids[i], Weight: rapid.IntRange(0, 3).Draw(t, "weight"), Group: rapid.IntRange(0, 1).Draw(t, "group"), MaxInflight: rapid.IntRange(0, 3).Draw(t, "most")}
+				m := routing.Member{ID: ids[i], Weight: rapid.IntRange(0, 3).Draw(t, "weight"), Group: rapid.IntRange(0, 1).Draw(t, "group"), MaxInflight: rapid.IntRange(0, 3).Draw(t, "most"),
+					MaxTokensInflight: 1000 * rapid.Int64Range(0, 6).Draw(t, "tokens at most")}
 				if rapid.Bool().Draw(t, "one model") {
 					m.Models = []uint64{uint64(rapid.IntRange(1, 2).Draw(t, "model"))}
 				}
@@ -29,8 +30,11 @@ func TestOnePickIsDecidedAsByAReplay(t *testing.T) {
 		policy := func(side string) routing.Config {
 			return routing.Config{Name: rapid.SampledFrom(routing.Names()).Draw(t, side)}
 		}
-		was := Pool{Name: "small", Policy: policy("policy"), Members: members("members")}
-		to := Pool{Name: "small", Policy: was.Policy, Members: members("draft")}
+		limit := func() routing.Saturation {
+			return routing.Saturation{Waiting: rapid.IntRange(0, 3).Draw(t, "waiting"), KVUsage: rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(t, "cache")}
+		}
+		was := Pool{Name: "small", Policy: policy("policy"), Members: members("members"), Saturation: limit()}
+		to := Pool{Name: "small", Policy: was.Policy, Members: members("draft"), Saturation: limit()}
 		if rapid.Bool().Draw(t, "another policy") {
 			to.Policy = policy("draft's policy")
 		}
@@ -49,15 +53,18 @@ func TestOnePickIsDecidedAsByAReplay(t *testing.T) {
 		for _, m := range report.WorkerMoves {
 			worker = m.To
 		}
-		decided, again, reason, err := Repick(&was, &to, d, a)
+		as, unknown, err := Repick(&was, &to, d, a)
 		if len(report.Skipped) > 0 {
 			if report.Skipped[0].Name != SkippedWorkers || !errors.Is(err, ErrNobody) {
-				t.Fatalf("the replay skips it: %v; %q, %v", report.Skipped, again, err)
+				t.Fatalf("the replay skips it: %v; %q, %v", report.Skipped, as.Worker, err)
 			}
 			return
 		}
-		if err != nil || again != worker || decided.Of(again) == nil || reason == "" {
-			t.Fatalf("the replay says %q, %q is said alone by %q of %+v: %v", worker, again, reason, decided, err)
+		if err != nil || as.Worker != worker || as.Choice.Of(as.Worker) == nil || as.Reason == "" {
+			t.Fatalf("the replay says %q, %q is said alone by %q of %+v: %v", worker, as.Worker, as.Reason, as.Choice, err)
+		}
+		if report.Unknown.Bounds > unknown.Bounds {
+			t.Fatalf("the replay knows less: %+v, and %+v alone", report.Unknown, unknown)
 		}
 	})
 }
@@ -74,8 +81,10 @@ func drawnPick(t *rapid.T, pool *Pool) *decisions.Decision {
 		t.Fatal(err)
 	}
 	p := routing.NewPool(policy, pool.Members)
+	p.Limit(pool.Saturation)
 	for _, m := range pool.Members {
-		p.Observe(m.ID, m.Ref, routing.Status{Up: true})
+		p.Observe(m.ID, m.Ref, routing.Status{Up: true, LoadAt: beginning,
+			Waiting: rapid.IntRange(0, 3).Draw(t, "waits inside"), KVUsage: rapid.SampledFrom([]float64{0, 0.6, 1}).Draw(t, "cache in use")})
 	}
 	q := routing.Request{Now: beginning, Model: uint64(rapid.IntRange(0, 2).Draw(t, "asked model")), Prefix: 5, Stream: true}
 	for range rapid.IntRange(0, 6).Draw(t, "in flight") {
@@ -98,12 +107,12 @@ func TestAPickThatIsNotWholeIsNotDecidedAgain(t *testing.T) {
 	for _, c := range []*routing.Choice{nil, {}, {Seen: 2, Candidates: []routing.Candidate{candidate("a1", 0)}}} {
 		d := written(0, "small", "a1", "least_load", 100)
 		d.Attempts[0].Choice = c
-		if _, _, _, err := Repick(nil, &pool, d, &d.Attempts[0]); !errors.Is(err, routing.ErrIncomplete) {
+		if _, _, err := Repick(nil, &pool, d, &d.Attempts[0]); !errors.Is(err, routing.ErrIncomplete) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	d := written(0, "small", "a1", "least_load", 100, candidate("a1", 0), candidate("a1", 0))
-	if _, _, _, err := Repick(&pool, &pool, d, &d.Attempts[0]); err == nil || errors.Is(err, routing.ErrIncomplete) {
+	if _, _, err := Repick(&pool, &pool, d, &d.Attempts[0]); err == nil || errors.Is(err, routing.ErrIncomplete) {
 		t.Errorf("twice the same: %v", err)
 	}
 }

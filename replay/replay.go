@@ -28,10 +28,11 @@ type Setup struct {
 
 // Pool is one tier or pool of a Setup.
 type Pool struct {
-	Name    string
-	Policy  routing.Config
-	Members []routing.Member // of which ID, Weight, Group, MaxInflight and Models count
-	Context int64            // tokens of prompt and answer that its model takes; 0 is not known
+	Name       string
+	Policy     routing.Config
+	Members    []routing.Member // all but Gate and Ref
+	Saturation routing.Saturation
+	Context    int64 // tokens of prompt and answer that its model takes; 0 is not known
 
 	// Cost is what an answer costs, in units of the price list; nil where no price is
 	// known.

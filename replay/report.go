@@ -58,6 +58,7 @@ type Unknown struct {
 	Rights      int `json:"rights"`       // whose tenant or key is not known any more: as if it might use everything
 	Counts      int `json:"token_counts"` // whose tokens the draft would count: the estimate decides
 	OtherPolicy int `json:"other_policy"` // placed by another policy than the configuration has: as they were
+	Bounds      int `json:"bounds"`       // whose workers have loads, or are missing, that a changed bound or saturation asks for: as far as known
 }
 
 type Count struct {

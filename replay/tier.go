@@ -58,6 +58,11 @@ type told struct {
 
 // resolve says where a configuration has a recorded request, if groups are those of
 // which the record says nothing.
+//
+// All tiers count as available. A record does not hold which ones had workers up: of a
+// request that was moved for want of them it has the rule, and the tiers that were passed
+// over only in words. Such a request is not reproduced; it stays where it was, unless
+// the draft resolves it to another tier, and then it is left out as SkippedTier.
 func (r *Replay) resolve(s *side, d *decisions.Decision, groups []string) (is told) {
 	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Fits: func(target string) bool {
 		p := s.pools[target]

@@ -14,6 +14,7 @@ import (
 type workerState struct {
 	inflight        int
 	pending, output int64
+	tokens          int64   // of prompts, cached or not, and expected answers
 	rate            float64 // prefill as the records said last, tokens/s; 0 before any did
 	cache           promptCache
 }
@@ -32,6 +33,7 @@ type stay struct {
 	chain          []routing.Link
 	prompt, output int64         // tokens, as counted by the engine, else as estimated
 	expected       int64         // tokens of the answer, as they are booked
+	booked         int64         // tokens of prompt and answer, as they are booked
 	at, first, end time.Duration // end is at or after first
 }
 
@@ -41,6 +43,7 @@ func newStay(d *decisions.Decision, a *decisions.Attempt, at time.Duration) stay
 	s := stay{chain: d.Features.Chain, prompt: d.PromptTokens, at: at, first: at, end: at}
 	if a.Choice != nil {
 		s.prompt, s.expected = a.Choice.PromptTokens, a.Choice.OutputTokens
+		s.booked = s.prompt + s.expected
 	}
 	if u := usageOf(d, a); u.Prompt > 0 {
 		s.prompt, s.output = u.Prompt, u.Output
@@ -85,8 +88,13 @@ func (s *side) place(p *sidePool, worker string, v stay) (hit int64) {
 	w.inflight++
 	w.pending += prefill
 	w.output += v.expected
+	w.tokens += v.booked
 	s.events.plan(v.first, func() { w.pending -= prefill })
-	s.events.plan(v.end, func() { w.inflight--; w.output -= v.expected })
+	s.events.plan(v.end, func() {
+		w.inflight--
+		w.output -= v.expected
+		w.tokens -= v.booked
+	})
 	return hit
 }
 

@@ -58,7 +58,7 @@ func house(t testing.TB, c sim.Config) Setup {
 	}
 	p := Pool{Name: "only", Policy: c.Policy}
 	for i, e := range c.Engines {
-		p.Members = append(p.Members, routing.Member{ID: fmt.Sprint("e", i), Weight: max(1, e.Weight), MaxInflight: e.MaxInflight})
+		p.Members = append(p.Members, routing.Member{ID: fmt.Sprint("e", i), Weight: max(1, e.Weight), MaxInflight: e.MaxInflight, MaxTokensInflight: e.MaxTokensInflight})
 	}
 	return Setup{Catalog: catalog, Pools: []Pool{p}}
 }
@@ -71,7 +71,7 @@ func chatting(policy string, engines ...sim.Engine) sim.Config {
 func four() []sim.Engine { return make([]sim.Engine, 4) }
 
 func TestAnEqualDraftChangesNothingAndReproducesEveryWorker(t *testing.T) {
-	uneven := []sim.Engine{{Weight: 3}, {Weight: 1, MaxInflight: 6}, {MaxInflight: 3}, {}}
+	uneven := []sim.Engine{{Weight: 3}, {Weight: 1, MaxInflight: 6}, {MaxInflight: 3}, {MaxTokensInflight: 8000}}
 	for _, policy := range routing.Names() {
 		for _, engines := range [][]sim.Engine{four(), uneven} {
 			c := chatting(policy, engines...)

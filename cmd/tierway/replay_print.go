@@ -101,6 +101,9 @@ func printReplayNumbers(line func(name, format string, args ...any), r *replay.R
 	if drafted && r.Unknown.Counts > 0 {
 		line("not counted", "the prompts of %d, near a threshold: the estimate decides", r.Unknown.Counts)
 	}
+	if drafted && r.Unknown.Bounds > 0 {
+		line("not bounded", "%d by all that the draft's bounds and saturation ask for: what the records hold decides", r.Unknown.Bounds)
+	}
 }
 
 func printReplayTiers(w io.Writer, r *replay.Report, drafted bool) error {

@@ -41,11 +41,14 @@ func explainPast(live *control.Snapshot, gateways int, d *decisions.Decision, un
 			to = asRecorded(e, d, a, to)
 			was = to
 		}
-		decided, worker, reason, err := replay.Repick(was, to, d, a)
+		as, unknown, err := replay.Repick(was, to, d, a)
 		if err != nil && !errors.Is(err, replay.ErrNobody) {
 			err = fmt.Errorf("the pick cannot be decided again: %w", err)
 		}
-		return &decisions.Again{Worker: worker, Reason: string(reason), Agrees: worker == a.Worker}, decided, err
+		if unknown.Bounds > 0 {
+			e.Notes = append(e.Notes, "a record does not hold all loads that the draft's bounds and saturation ask for: decided by those that it holds")
+		}
+		return &decisions.Again{Worker: as.Worker, Reason: string(as.Reason), Agrees: as.Worker == a.Worker}, as.Choice, err
 	}
 	for i := range d.Attempts {
 		if e.Outcome == decisions.WouldRoute {
