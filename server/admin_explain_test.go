@@ -9,11 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"tierway/config"
 	"tierway/decisions"
 	"tierway/routing"
 	"tierway/server/admin"
-	"tierway/server/control"
 )
 
 // explains asks for an explanation and fails unless it has the status.
@@ -226,78 +224,6 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 	}
 	if r.control.Snapshot() != in || len(in.Pools) != 4 {
 		t.Error("a draft was put in force")
-	}
-}
-
-// TestADraftIsWhatAReloadPutsInForce: what is explained under a draft is where the
-// request goes after a reload of it.
-func TestADraftIsWhatAReloadPutsInForce(t *testing.T) {
-	for i, draft := range []string{
-		`policy: { name: least_load }`,
-		`tiers: [ { name: one, workers: [ { name: one-0, weight: 0 }, { name: one-1, weight: 9 } ] }, { name: two, policy: { name: chwbl } } ]`,
-		`tiers: [ { name: five, policy: { name: weighted_round_robin } }, { name: four, policy: { name: least_load } } ]`,
-		`classifier: { prompt_tokens: { two: 10, three: 20, four: 100 }, max_tokens: { two: 20, six: 300 } }`,
-		`models: { "gpt-4*": six }`,
-	} {
-		for round := range 2 {
-			t.Run(fmt.Sprint(i, " ", round), func(t *testing.T) {
-				reloadsAsExplained(t, uint64(10*i+round), func(*driftWorld) string { return draft })
-			})
-		}
-	}
-}
-
-// TestARandomDraftIsWhatAReloadPutsInForce: policies, weights, groups, bounds, queues and
-// thresholds of the draft are drawn.
-func TestARandomDraftIsWhatAReloadPutsInForce(t *testing.T) {
-	for seed := range uint64(10) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { reloadsAsExplained(t, 100+seed, (*driftWorld).draft) })
-	}
-}
-
-// draft draws changes of driftConfig.
-func (d *driftWorld) draft() string {
-	var tiers []string
-	for _, name := range driftTiers {
-		var workers []string
-		for i := range 4 {
-			workers = append(workers, fmt.Sprintf("{ name: %s-%d, weight: %d, priority: %d, max_inflight: %d }", name, i, d.IntN(4), d.IntN(2), 1+d.IntN(8)))
-		}
-		tiers = append(tiers, fmt.Sprintf("{ name: %s, policy: %s, queue: { max_depth: %d }, workers: [ %s ] }",
-			name, d.pick(driftPolicies...), d.IntN(2)*1000, strings.Join(workers, ", ")))
-	}
-	small, large := 1+d.IntN(500), 1+d.IntN(2000)
-	return fmt.Sprintf("tiers: [ %s ]\nclassifier: { prompt_tokens: { two: %d, three: %d, four: %d, five: %d }, max_tokens: { two: %d, six: %d } }",
-		strings.Join(tiers, ", "), small, small+1, small+1+large, small+2+large, 1+d.IntN(400), 500+d.IntN(4000))
-}
-
-// reloadsAsExplained explains a request under a draft, reloads the draft and sends it.
-func reloadsAsExplained(t *testing.T, seed uint64, draw func(*driftWorld) string) {
-	t.Helper()
-	r := newDriftRig(t, "", quick)
-	d, held := newDriftWorld(seed), loads{}
-	defer held.give()
-	for range 12 {
-		r.sent(d.wish())
-		for _, p := range r.control.Snapshot().Pools {
-			held.shake(d, p.Routing)
-		}
-	}
-	r.chance.Store(d.Uint64())
-	w, draft := d.wish(), draw(d)
-	e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(map[string]any{"draft": r.edited(draft)})))
-	f := r.draft(draft)
-	r.source = func() (*config.File, error) { return f, nil }
-	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("would %s", e.Draft.Outcome)
-	if e.Draft.Outcome == decisions.WouldQueue {
-		return
-	}
-	got := r.sent(w)
-	if tier, rule := tierOf(got); got.header.Get("X-Routed-To") != e.Draft.Worker || e.Draft.Worker != "" && (tier != e.Draft.Tier || rule != e.Draft.Rule) {
-		t.Errorf("sent to %s of %s by %s, under the draft %s of %s by %s", got.header.Get("X-Routed-To"), tier, rule, e.Draft.Worker, e.Draft.Tier, e.Draft.Rule)
 	}
 }
 

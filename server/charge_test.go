@@ -18,20 +18,23 @@ import (
 	"tierway/store"
 )
 
-// limited is two tiers with prices, and one tenant whose settings are the first
+// limited is two tiers with prices and contexts, and one tenant whose settings are the first
 // %s; the second is the workers' list of both tiers.
 const limited = `
 store: { sql: "sqlite://:memory:" }
 auth: { keys: [ { name: acme, sha256: %s, %s } ] }
 health: { path: "off" }
+classifier: { preset: none, unavailable: up }
 tiers:
   - name: small
     model: fake-7b
+    context: 8192
     price: { input: 1, cached_input: 0.5, output: 2 }
     serves: [chat, completions, responses, messages, embeddings]
     workers: [ %%s ]
   - name: large
     model: big-70b
+    context: 131072
     price: { input: 10, output: 20 }
     serves: [chat]
     workers: [ { name: large-0, url: "%s" } ]

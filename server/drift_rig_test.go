@@ -25,7 +25,8 @@ import (
 // random numbers the test says. Its admin plane is asked without a socket.
 type driftRig struct {
 	*adminRig
-	chance atomic.Uint64 // 0: another one each time
+	chance  atomic.Uint64 // 0: another one each time
+	engines []string      // URLs, four of each tier and of the pool
 }
 
 // random is the gateway's chance.
@@ -47,6 +48,19 @@ var driftTiers = []string{"one", "two", "three", "four", "five", "six"}
 // driftTenants are the tenants, whose keys are their names.
 var driftTenants = []string{"acme", "beta", "gamma"}
 
+// driftHead is the part of the rig's configuration that no draft changes.
+func driftHead() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "store: { sql: %q }\nhealth: { path: \"off\" }\n", memoryDB)
+	fmt.Fprintf(&b, "admin: { keys: [ { name: ops, sha256: %s }, { name: eyes, sha256: %s, role: viewer } ] }\n", digestHex("ops"), digestHex("eyes"))
+	b.WriteString("auth:\n  keys:\n")
+	for i, name := range driftTenants {
+		fmt.Fprintf(&b, "    - { name: %s, sha256: %s%s }\n", name, digestHex(name),
+			[]string{"", ", tiers: [one, two, three, five, vectors], limits: { rpm: 100000, tpm: 100000000, concurrent: 1000 }", ", default_priority: background, isolate_cache: true"}[i])
+	}
+	return b.String()
+}
+
 // driftConfig is the rig's configuration; every worker's engine is made by engine.
 func driftConfig(t *testing.T, more string, engine func(tier string, i int) http.Handler) string {
 	t.Helper()
@@ -60,13 +74,7 @@ func driftConfig(t *testing.T, more string, engine func(tier string, i int) http
 		}
 		return strings.Join(list, ", ")
 	}
-	fmt.Fprintf(&b, "store: { sql: %q }\nhealth: { path: \"off\" }\n", memoryDB)
-	fmt.Fprintf(&b, "admin: { keys: [ { name: ops, sha256: %s }, { name: eyes, sha256: %s, role: viewer } ] }\n", digestHex("ops"), digestHex("eyes"))
-	b.WriteString("auth:\n  keys:\n")
-	for i, name := range driftTenants {
-		fmt.Fprintf(&b, "    - { name: %s, sha256: %s%s }\n", name, digestHex(name),
-			[]string{"", ", tiers: [one, two, three, five, vectors], limits: { rpm: 100000, tpm: 100000000, concurrent: 1000 }", ", default_priority: background, isolate_cache: true"}[i])
-	}
+	b.WriteString(driftHead())
 	b.WriteString("tiers:\n")
 	for i, policy := range driftPolicies {
 		fmt.Fprintf(&b, "  - { name: %s, model: %s-model, context: %d, policy: %s, workers: [ %s ] }\n", driftTiers[i], driftTiers[i], 4000<<i, policy, workers(driftTiers[i]))
@@ -87,6 +95,9 @@ func newDriftRig(t *testing.T, more string, engine func(tier string, i int) http
 		t.Fatal(err)
 	}
 	d := &driftRig{}
+	for _, s := range file.Specs() {
+		d.engines = append(d.engines, s.URL)
+	}
 	r := &rig{t: t, text: text, access: &lines{}}
 	r.Server, err = New(Options{Config: file, Source: r.reread, Log: slog.New(slog.DiscardHandler), Access: r.access, Metrics: telemetry.New("test"), Rand: d.random})
 	if err != nil {

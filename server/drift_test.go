@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tierway/decisions"
-	"tierway/server/admin"
 )
 
 // TestWhatIsExplainedIsWhatIsDone: 500 random requests of several tenants, under
@@ -34,7 +33,7 @@ func TestWhatIsExplainedIsWhatIsDone(t *testing.T) {
 		saw[e.Outcome]++
 		saw["policy "+e.Policy]++
 		if e.Outcome == decisions.WouldQueue {
-			r.waits(t, w, &e, held[e.Tier])
+			r.waits(t, w, &e.Explanation, held[e.Tier].give)
 			continue
 		}
 		got := r.sent(w)
@@ -45,11 +44,7 @@ func TestWhatIsExplainedIsWhatIsDone(t *testing.T) {
 			continue
 		}
 		saw[e.Rule]++
-		reason := e.Rule
-		if e.Note != "" {
-			reason += "; " + e.Note
-		}
-		for name, want := range map[string]string{"X-Routed-To": e.Worker, "X-Model-Tier": e.Tier, "X-Tier-Reason": reason, "X-Route-Reason": e.Reason} {
+		for name, want := range promised(&e.Explanation) {
 			if is := got.header.Get(name); got.status != http.StatusOK || is != want {
 				t.Fatalf("request %d (%d): %s is %q, explained as %q\n%+v\n%.300s", i, got.status, name, is, want, e, w.body)
 			}
@@ -67,9 +62,18 @@ func TestWhatIsExplainedIsWhatIsDone(t *testing.T) {
 	}
 }
 
-// waits sends a request that is explained to wait, and sees it do so until all
-// places are free.
-func (r *driftRig) waits(t *testing.T, w wish, e *admin.RouteExplanation, held *loads) {
+// promised are the headers of an answer that is sent as explained.
+func promised(e *decisions.Explanation) map[string]string {
+	reason := e.Rule
+	if e.Note != "" {
+		reason += "; " + e.Note
+	}
+	return map[string]string{"X-Routed-To": e.Worker, "X-Model-Tier": e.Tier, "X-Tier-Reason": reason, "X-Route-Reason": e.Reason}
+}
+
+// waits sends a request that is explained to wait, and sees it do so until free has
+// made a place for it.
+func (r *driftRig) waits(t *testing.T, w wish, e *decisions.Explanation, free func()) {
 	t.Helper()
 	done := make(chan answered, 1)
 	go func() { done <- r.sent(w) }()
@@ -84,7 +88,7 @@ func (r *driftRig) waits(t *testing.T, w wish, e *admin.RouteExplanation, held *
 			t.Fatalf("it does not wait: %+v", e)
 		}
 	}
-	held.give()
+	free()
 	if got := <-done; got.status != http.StatusOK || got.header.Get("X-Model-Tier") != e.Tier {
 		t.Fatalf("after its wait it is answered %d by %s, explained for %s", got.status, got.header.Get("X-Model-Tier"), e.Tier)
 	}

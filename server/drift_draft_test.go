@@ -1,0 +1,254 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/config"
+	"tierway/decisions"
+	"tierway/server/admin"
+	"tierway/server/control"
+	"tierway/store"
+)
+
+// draftRig is a driftRig whose requests are explained under a file before a reload of the
+// file, and sent after it.
+type draftRig struct {
+	*driftRig
+	*driftWorld
+	held map[string]*loads // by tier or pool
+	saw  map[string]int    // outcomes, and the codes of rejections
+
+	drained string // the tier whose workers drain
+}
+
+// newDraftRig makes a rig that has served some requests.
+func newDraftRig(t *testing.T, seed uint64, saw map[string]int) *draftRig {
+	t.Helper()
+	r := &draftRig{driftRig: newDriftRig(t, "", quick), driftWorld: newDriftWorld(seed), held: map[string]*loads{}, saw: saw}
+	t.Cleanup(r.give)
+	for range 30 { // chats that go on, too
+		r.sent(r.wish())
+		r.shakeAll()
+	}
+	return r
+}
+
+// shakeAll takes or gives back places of every pool in force.
+func (r *draftRig) shakeAll() {
+	for _, p := range r.control.Snapshot().Pools {
+		if r.held[p.Name] == nil {
+			r.held[p.Name] = &loads{}
+		}
+		r.held[p.Name].shake(r.driftWorld, p.Routing)
+	}
+}
+
+// give gives all places back.
+func (r *draftRig) give() {
+	for _, l := range r.held {
+		l.give()
+	}
+}
+
+// reloads puts a file in force.
+func (r *draftRig) reloads(t *testing.T, text string) {
+	t.Helper()
+	f, err := config.Parse("test.yaml", []byte(text), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	r.source = func() (*config.File, error) { return f, nil }
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drains takes all requests from the workers that driftConfig gives a tier, and has those of
+// the tier before take them again.
+func (r *draftRig) drains(t *testing.T, tier string) {
+	t.Helper()
+	for i := range 4 {
+		for of, drain := range map[string]bool{r.drained: false, tier: true} {
+			if of == "" || r.drained == tier {
+				continue
+			}
+			if err := r.override(t.Context(), store.Actor{}, store.Override{Worker: fmt.Sprint(of, "-", i), Drain: drain}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.drained = tier
+}
+
+// servesAsExplained explains a request under a draft, reloads the draft and sends the request.
+func (r *draftRig) servesAsExplained(t *testing.T, draft string) {
+	t.Helper()
+	r.shakeAll()
+	settled(t, r.driftRig)
+	r.chance.Store(r.Uint64())
+	w := r.wish()
+	e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(map[string]any{"draft": draft}))).Draft
+	r.reloads(t, draft)
+	r.saw[e.Outcome]++
+	if e.Outcome == decisions.WouldQueue {
+		r.waits(t, w, e, func() {
+			r.give()
+			r.drains(t, "")
+		})
+		return
+	}
+	got, status, want := r.sent(w), http.StatusOK, promised(e)
+	is := map[string]string{}
+	if e.Outcome == decisions.WouldReject {
+		r.saw[e.Code]++
+		status, want, is["code"] = e.Status, map[string]string{"code": e.Code, "X-Routed-To": ""}, codeOf(got)
+	}
+	for name := range want {
+		if name != "code" {
+			is[name] = got.header.Get(name)
+		}
+	}
+	if got.status != status || !maps.Equal(is, want) {
+		t.Fatalf("answered %d with %v, explained as %d with %v: %s\n%.300s\nunder\n%s", got.status, is, status, want, e.Summary, w.body, draft)
+	}
+}
+
+// codeOf is the code of an error.
+func codeOf(a answered) string {
+	var body struct{ Error struct{ Code string } }
+	_ = json.Unmarshal([]byte(a.body), &body) // no error has no code
+	return body.Error.Code
+}
+
+// TestADraftIsWhatAReloadPutsInForce: what is explained under a draft is where the
+// request goes after a reload of it.
+func TestADraftIsWhatAReloadPutsInForce(t *testing.T) {
+	for i, draft := range []string{
+		`policy: { name: least_load }`,
+		`tiers: [ { name: one, workers: [ { name: one-0, weight: 0 }, { name: one-1, weight: 9 } ] }, { name: two, policy: { name: chwbl } } ]`,
+		`tiers: [ { name: five, policy: { name: weighted_round_robin } }, { name: four, policy: { name: least_load } } ]`,
+		`classifier: { prompt_tokens: { two: 10, three: 20, four: 100 }, max_tokens: { two: 20, six: 300 } }`,
+		`models: { "gpt-4*": six }`,
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			r := newDraftRig(t, uint64(10*i), map[string]int{})
+			for range 3 {
+				r.servesAsExplained(t, r.edited(draft))
+				r.servesAsExplained(t, r.text)
+			}
+		})
+	}
+}
+
+// TestARandomDraftIsWhatAReloadPutsInForce: tiers, workers, policies, queues, contexts, names
+// and thresholds of the drafts are drawn. A request is explained under each of two drafts
+// while the other one is in force, several times.
+func TestARandomDraftIsWhatAReloadPutsInForce(t *testing.T) {
+	saw := map[string]int{}
+	now := uint64(time.Now().UnixNano())
+	for _, seed := range []uint64{1, 2, 3, 4, 5, 6, 7, now, now + 1} {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			r := newDraftRig(t, seed, saw)
+			for range 4 {
+				r.drains(t, r.pick(append([]string{"one", "six", "vectors"}, driftTiers...)...))
+				drafts := [...]string{r.draft(), r.draft()}
+				for i := range 6 {
+					r.servesAsExplained(t, drafts[i%2])
+				}
+			}
+		})
+	}
+	t.Log(saw)
+	for _, name := range []string{decisions.WouldRoute, decisions.WouldQueue, decisions.WouldReject, "overloaded", "no_healthy_worker", "model_not_found", "context_length_exceeded"} {
+		if saw[name] == 0 {
+			t.Errorf("no request was an example of %s: %v", name, saw)
+		}
+	}
+}
+
+// draft draws a configuration with the tenants and the engines of driftConfig.
+func (r *draftRig) draft() string {
+	var b strings.Builder
+	b.WriteString(driftHead())
+	names := driftTiers
+	if r.IntN(2) == 0 {
+		names = append(slices.Clone(driftTiers), "seven")
+	}
+	roamer := r.IntN(len(names))
+	b.WriteString("tiers:\n")
+	for i, name := range names {
+		context := ""
+		if r.IntN(4) > 0 {
+			context = fmt.Sprintf("context: %d, ", []int{4000 << i, 400 + r.IntN(8000)}[r.IntN(2)])
+		}
+		fmt.Fprintf(&b, "  - { name: %s, model: %s-model, %spolicy: %s, queue: %s, workers: [ %s ] }\n",
+			name, name, context, r.policy(), r.queue(), strings.Join(r.workers(name, i, i == roamer), ", "))
+	}
+	fmt.Fprintf(&b, "pools:\n  - { name: vectors, model: bge, serves: [embeddings], policy: %s, queue: %s, workers: [ %s ] }\n",
+		r.policy(), r.queue(), strings.Join(r.workers("vectors", len(driftTiers), false), ", "))
+	usual := r.IntN(3)
+	thresholds := func(most int) string {
+		var list []string
+		tokens := 0
+		for _, name := range names[usual+1:] {
+			if r.IntN(3) > 0 {
+				tokens += 1 + r.IntN(most)
+				list = append(list, fmt.Sprintf("%s: %d", name, tokens))
+			}
+		}
+		return "{ " + strings.Join(list, ", ") + " }"
+	}
+	fmt.Fprintf(&b, "classifier: { preset: %s, mode: %s, default: %s, unavailable: %s, prompt_tokens: %s, max_tokens: %s }\n",
+		r.pick("groups", "none", "none", "none"), r.pick("max", "first_match"), names[usual], r.pick("up", "down", "refuse", "refuse"), thresholds(800), thresholds(1000))
+	b.WriteString("models:\n")
+	for _, name := range []string{"gpt-4*", "gpt-5", "best", "text-*", "unknown-*", "auto"} {
+		if r.IntN(4) > 0 {
+			fmt.Fprintf(&b, "  %q: %s\n", name, r.pick(append([]string{"classify", "vectors", "six-model"}, names...)...))
+		}
+	}
+	return b.String()
+}
+
+// policy draws a policy, some with options.
+func (r *draftRig) policy() string {
+	return r.pick(append([]string{"{ name: chwbl, epsilon: 0.1, slack: 0.5 }", "{ name: chwbl, no_key: model_hash, depth: fixed, virtual_nodes: 20 }"}, driftPolicies...)...)
+}
+
+// queue draws how requests wait.
+func (r *draftRig) queue() string {
+	wait := func() string { return r.pick("20s", "20s", "20s", "0s") }
+	return fmt.Sprintf("{ max_depth: %s, max_wait: { interactive: %s, background: %s, batch: %s }, engine_wait: %s }",
+		r.pick("1000", "1000", "1000", "0"), wait(), wait(), wait(), r.pick("0s", "0s", "20s"))
+}
+
+// workers draws the workers of a tier or pool, at most six of its own. Those that driftConfig
+// does not have stand at the engines of the next tier.
+func (r *draftRig) workers(of string, at int, roamer bool) (list []string) {
+	worker := func(name string, engine int) {
+		weight := r.IntN(4)
+		if len(list) == 0 {
+			weight++
+		}
+		tokens := ""
+		if r.IntN(4) == 0 {
+			tokens = fmt.Sprintf(", max_tokens_inflight: %d", 1000+r.IntN(20000))
+		}
+		list = append(list, fmt.Sprintf("{ name: %s, url: %q, weight: %d, priority: %d, max_inflight: %d%s }", name, r.engines[engine%len(r.engines)], weight, r.IntN(2), r.IntN(6), tokens))
+	}
+	for i := range 6 {
+		if i == 0 || i < 4 && r.IntN(4) > 0 || r.IntN(6) == 0 {
+			worker(fmt.Sprint(of, "-", i), 4*at+i)
+		}
+	}
+	if roamer {
+		worker("roamer", 4*at+6)
+	}
+	return list
+}
