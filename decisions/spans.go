@@ -23,11 +23,28 @@ type Trace struct {
 	Calls []trace.Span // of the attempts
 }
 
+// Len returns the number of spans.
+func (t Trace) Len() int {
+	n := 1 + len(t.Attempts)
+	for i := range t.Attempts {
+		if t.Attempts[i].QueueMs > 0 {
+			n++
+		}
+		if routed(&t.Attempts[i]) {
+			n++
+		}
+	}
+	if t.lostWait() > 0 {
+		n++
+	}
+	return n
+}
+
 // Spans returns the request's span and its children: for each attempt its wait in
 // the queue, the choice of the worker and the call, then a wait that ended without
 // a worker.
 func (t Trace) Spans() []telemetry.Span {
-	spans := append(make([]telemetry.Span, 0, 2+3*len(t.Attempts)), t.root())
+	spans := append(make([]telemetry.Span, 0, t.Len()), t.root())
 	for i := range t.Attempts {
 		a := &t.Attempts[i]
 		if a.QueueMs > 0 {

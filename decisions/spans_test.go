@@ -256,6 +256,9 @@ func TestEverySpanHasANameAndEndsAfterItsStart(t *testing.T) {
 			d.Attempts = append(d.Attempts, a)
 		}
 		spans := Trace{Decision: d}.Spans()
+		if n := (Trace{Decision: d}).Len(); n != len(spans) {
+			t.Fatalf("Len is %d for %d spans", n, len(spans))
+		}
 		for _, s := range spans {
 			if s.End.Before(s.Start) || s.Name == "" {
 				t.Fatalf("%q ends before it begins", s.Name)

@@ -19,6 +19,7 @@ type TraceContext struct {
 	Sampled bool // the request is exported
 	span    trace.Span
 	tracer  trace.Tracer
+	traces  *Traces
 }
 
 // Span describes a span of a request that is over. The first of a request is the
@@ -59,7 +60,7 @@ func (t *Traces) Begin(h http.Header, trusted bool, start time.Time) TraceContex
 	}
 	tracer := *t.tracer.Load()
 	_, span := tracer.Start(ctx, "", options...)
-	return TraceContext{On: true, Sampled: span.SpanContext().IsSampled(), span: span, tracer: tracer}
+	return TraceContext{On: true, Sampled: span.SpanContext().IsSampled(), span: span, tracer: tracer, traces: t}
 }
 
 // knownFlags returns a traceparent of version 00 with only the flags that its
@@ -107,12 +108,22 @@ func Inject(h http.Header, span trace.Span) {
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))
 }
 
-// End ends the request's span, which is the first of spans, and its children, and
+// SpanMaker makes the spans of a request that has ended.
+type SpanMaker interface {
+	Len() int // of Spans
+	// Spans is called on another goroutine, and at most once.
+	Spans() []Span
+}
+
+// End ends the request's span, which is the first of the spans, and its children, and
 // exports them. It never blocks. A request that is not exported costs nothing.
-func (c TraceContext) End(spans []Span) {
-	if !c.Sampled {
-		return
+func (c TraceContext) End(spans SpanMaker) {
+	if c.Sampled {
+		c.traces.add(endedRequest{c, spans, int64(spans.Len())})
 	}
+}
+
+func (c TraceContext) endSpans(spans []Span) {
 	parent := trace.ContextWithSpan(context.Background(), c.span)
 	for i := range spans {
 		s, span := &spans[i], spans[i].Begun

@@ -11,21 +11,35 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// boundedProcessor bounds the queue of the SDK's batch processor. That drops spans too,
-// but does not say how many.
-type boundedProcessor struct {
-	sdktrace.SpanProcessor
-	t *Traces
+// endedRequest is a request whose spans are to be made.
+type endedRequest struct {
+	trace TraceContext
+	spans SpanMaker
+	n     int64 // spans
 }
 
-// OnEnd is part of sdktrace.SpanProcessor.
-func (p boundedProcessor) OnEnd(s sdktrace.ReadOnlySpan) {
-	if p.t.queued.Add(1) > p.t.most || p.t.closed.Load() {
-		p.t.queued.Add(-1)
-		p.t.dropped.Add(1)
+// add queues the spans of a request, or drops them if the queue is full or closed. The
+// SDK's own queue drops spans too, but does not say how many.
+func (t *Traces) add(r endedRequest) {
+	if t.queued.Add(r.n) > t.most || t.closed.Load() {
+		t.queued.Add(-r.n)
+		t.dropped.Add(r.n)
 		return
 	}
-	p.SpanProcessor.OnEnd(s)
+	t.ended.Add(r)
+}
+
+// makeSpans makes the spans of requests and passes them to the SDK's queue, which has
+// room for all that are queued.
+func (t *Traces) makeSpans(_ context.Context, requests []endedRequest) (lost int, _ error) {
+	for _, r := range requests {
+		if t.recover("making spans", func() error { r.trace.endSpans(r.spans.Spans()); return nil }) != nil {
+			t.queued.Add(-r.n)
+			t.dropped.Add(r.n)
+			lost++
+		}
+	}
+	return lost, nil
 }
 
 // countedExporter counts and logs the results of exports. A batch that the collector

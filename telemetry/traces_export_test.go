@@ -91,6 +91,12 @@ func TestEverySpanIsCountedOnce(t *testing.T) {
 	})
 }
 
+// broken is a request whose three spans cannot be made.
+type broken struct{}
+
+func (broken) Len() int      { return 3 }
+func (broken) Spans() []Span { panic("a mistake") }
+
 func TestAPanicLosesItsBatchAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panicked := ""
@@ -107,11 +113,15 @@ func TestAPanicLosesItsBatchAndNothingElse(t *testing.T) {
 		tr.Begin(nil, true, time.Now()).End(some(2))
 		time.Sleep(usualDelay)
 		synctest.Wait()
+		if panicked != "sending spans" {
+			t.Errorf("the first panic was in %q", panicked)
+		}
 		to.do = nil
+		tr.Begin(nil, true, time.Now()).End(broken{})
 		tr.Begin(nil, true, time.Now()).End(some(1))
 		stop()
-		if got, want := tr.Counts(), (TraceCounts{Exported: 1, Failed: 2}); got != want || panicked != "sending spans" {
-			t.Errorf("%+v, want %+v; the panic was in %q", got, want, panicked)
+		if got, want := tr.Counts(), (TraceCounts{Exported: 1, Failed: 2, Dropped: 3}); got != want || panicked != "making spans" {
+			t.Errorf("%+v, want %+v; the second panic was in %q", got, want, panicked)
 		}
 	})
 }
@@ -210,15 +220,15 @@ func BenchmarkUnsampledRequest(b *testing.B) {
 			for b.Loop() {
 				c := tr.Begin(h, true, time.Unix(10, 0))
 				Inject(http.Header{}, c.Attempt(time.Unix(10, 0)))
-				c.End(nil)
+				c.End(made(nil))
 			}
 		})
 	}
 }
 
 // rich is a request as the gateway has it: three spans with some forty attributes.
-func rich() []Span {
-	spans := make([]Span, 3)
+func rich() made {
+	spans := make(made, 3)
 	for i, n := range []int{25, 8, 14} {
 		attrs := make([]attribute.KeyValue, 0, n)
 		for j := range n {
@@ -234,7 +244,7 @@ func rich() []Span {
 	return spans
 }
 
-// BenchmarkSampledRequest is what a sampled request costs its own goroutine.
+// BenchmarkSampledRequest is what making the spans of a request costs.
 func BenchmarkSampledRequest(b *testing.B) {
 	tr, _, stop := run(TracesConfig{Sample: 1}, &fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error { return errors.New("no") }})
 	defer stop()
@@ -244,7 +254,7 @@ func BenchmarkSampledRequest(b *testing.B) {
 		spans := rich()
 		spans[2].Begun = c.Attempt(time.Unix(10, 0))
 		Inject(http.Header{}, spans[2].Begun)
-		c.End(spans)
+		c.endSpans(spans)
 	}
 }
 

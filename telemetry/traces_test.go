@@ -69,8 +69,14 @@ func run(c TracesConfig, exporter sdktrace.SpanExporter) (t *Traces, log *bytes.
 	return t, log, func() { cancel(); running.Wait() }
 }
 
+// made are spans that are made already.
+type made []Span
+
+func (m made) Len() int      { return len(m) }
+func (m made) Spans() []Span { return m }
+
 // some is a request of n spans.
-func some(n int) (spans []Span) {
+func some(n int) (spans made) {
 	for i := range n {
 		spans = append(spans, Span{Name: fmt.Sprint(i), Start: time.Unix(10, 0), End: time.Unix(11, 0)})
 	}

@@ -73,7 +73,7 @@ drain: { accept_grace: 0s, timeout: 1s }
 // watched: every request traced, its record kept and written, its line logged.
 func silentConf() string { return "log: { access: false }\ndecisions: { keep: 0 }\n" }
 
-func watchedConf(collector, dir string) string {
+func watchedConf(collector, dir, name string) string {
 	return fmt.Sprintf("log: { access: true }\ndecisions: { keep: 2000, file: %q }\ntelemetry: { otlp: \"http://%s\", sample: 1.0 }\n",
-		filepath.Join(dir, "decisions.jsonl"), collector)
+		filepath.Join(dir, name+".jsonl"), collector)
 }

@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if err != nil {
 		return err
 	}
-	if o.watched {
+	if o.watched && !o.cpu {
 		return watched(ctx, o, out)
 	}
 	if o.memory {
@@ -90,7 +90,7 @@ func parseOptions(args []string) (options, error) {
 		o.old = append(o.old, path)
 		return nil
 	})
-	f.BoolVar(&o.watched, "watched", false, "measure what traces, records and logs cost instead")
+	f.BoolVar(&o.watched, "watched", false, "measure what traces, records and logs cost instead; with -cpu, turn them on")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams that -memory holds")
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")
 	f.StringVar(&o.bin, "bin", "bin/tierway", "the built gateway")

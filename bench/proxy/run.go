@@ -61,7 +61,7 @@ func withWorker(ctx context.Context, o options, do func(ctx context.Context, c *
 }
 
 // withChildren is withWorker with the gateway before the worker, and nginx and older
-// gateways where they are measured too.
+// gateways where they are measured too. The gateways are watched if that is asked for.
 func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 	return withWorker(ctx, o, func(ctx context.Context, c *children, b *bench, worker string) error {
 		var before proxy
@@ -71,14 +71,23 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 				return err
 			}
 		}
-		g, err := c.tierway(ctx, "tierway", o.bin, worker, b.key, "")
+		more := func(string) string { return "" }
+		if o.watched {
+			sink, _, err := c.listener(ctx, "collector")
+			if err != nil {
+				return err
+			}
+			more = func(name string) string { return watchedConf(sink, c.dir, name) }
+		}
+		g, err := c.tierway(ctx, "tierway", o.bin, worker, b.key, more("tierway"))
 		if err != nil {
 			return err
 		}
 		b.targets = []target{{"direct", worker, 0}, {"nginx", before.addr, before.pid}, {"tierway", g.addr, g.pid}}
 		b.setup.Nginx, b.setup.Tierway = before.version, g.version
 		for i, path := range o.old {
-			old, err := c.tierway(ctx, fmt.Sprint("old", i+1), path, worker, b.key, "")
+			name := fmt.Sprint("old", i+1)
+			old, err := c.tierway(ctx, name, path, worker, b.key, more(name))
 			if err != nil {
 				return err
 			}

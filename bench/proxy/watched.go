@@ -73,7 +73,7 @@ func watched(ctx context.Context, o options, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		seen, err := c.tierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.dir))
+		seen, err := c.tierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.dir, "watched"))
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func watched(ctx context.Context, o options, out io.Writer) error {
 		if err := askCollector(ctx, sink, counts, &rep.Collected); err != nil {
 			return err
 		}
-		if rep.Records, err = sizeOf(filepath.Join(c.dir, "decisions.jsonl*")); err != nil {
+		if rep.Records, err = sizeOf(filepath.Join(c.dir, "watched.jsonl*")); err != nil {
 			return err
 		}
 		if rep.Lost, err = lostBy(ctx, seen.admin); err != nil {

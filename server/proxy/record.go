@@ -131,7 +131,7 @@ func countPace(a *attempt) {
 	}
 }
 
-// exportTrace ends the spans of a sampled request.
+// exportTrace has the spans of a sampled request exported.
 func exportTrace(x *exchange, d *decisions.Decision) {
 	if !x.trace.Sampled {
 		return
@@ -140,7 +140,7 @@ func exportTrace(x *exchange, d *decisions.Decision) {
 	for _, a := range x.dispatch.attempts {
 		s.Calls = append(s.Calls, a.span)
 	}
-	x.trace.End(s.Spans())
+	x.trace.End(s)
 }
 
 func outcomeIndex(o decisions.Result) int {
