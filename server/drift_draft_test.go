@@ -28,13 +28,16 @@ type draftRig struct {
 	drained string // the tier whose workers drain
 }
 
-// newDraftRig makes a rig that has served some requests.
+// newDraftRig makes a rig that has served some requests and whose places are taken in
+// part.
 func newDraftRig(t *testing.T, seed uint64, saw map[string]int) *draftRig {
 	t.Helper()
 	r := &draftRig{driftRig: newDriftRig(t, "", quick), driftWorld: newDriftWorld(seed), held: map[string]*loads{}, saw: saw}
 	t.Cleanup(r.give)
 	for range 30 { // chats that go on, too
 		r.sent(r.wish())
+	}
+	for range 30 { // after the requests, which would wait for minutes
 		r.shakeAll()
 	}
 	return r
