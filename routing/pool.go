@@ -54,35 +54,40 @@ type Worker struct {
 	id  string
 	ref any
 
-	// The rest is guarded by the pool's lock.
-	index, weight, group, maxInflight   int
-	models                              []uint64
-	gate                                Gate
-	status                              Status
-	coolUntil, openUntil, slowStartFrom time.Time
-	ejected                             bool // its breaker is not closed
-	kept                                bool // in rotation although it is ejected, by the ejection cap
-	ejection                            Ejection
-	ejectedAt, restoredAt               time.Time // when the last ejection began and ended
-	pace                                pace
-	inflight                            int
-	pending, output                     int64
-	tokens, maxTokens                   int64 // of all in flight
-	held                                backlog
-	reserved                            bool       // to the end of a round: what comes free on it is for one request
-	saidInflight                        int        // what was in flight here when it last reported its load
-	queuedFrom, queuedUntil             time.Time  // the first and the last of the latest loads with requests waiting inside it
-	streams, streaming, slots           int        // in flight; those of them whose answers have begun, now and at most
-	staleAt                             time.Time  // when old metrics of it were last counted
-	doubt                               int64      // tokens of prompts pending that are not in pending because the worker had them lately
-	due                                 []*booking // prefills that end at a predicted time, the earliest first
-	learned                             [quantities]estimator
-	prior, value                        [quantities]float64 // of learned, as last refreshed
-	slot                                int                 // its column in the pool's chains
-	chains                              int                 // bookings with a chain
-	remembered                          bool                // something of it is in the pool's memory
-	gone                                bool
-	bound                               learnedBound // last, because it is long: what each decision reads lies together
+	// The rest is guarded by the pool's lock. What each decision reads comes first, in as
+	// few cache lines as it takes.
+	index, weight, group, maxInflight int
+	models                            []uint64
+	status                            Status
+	slowStartFrom                     time.Time
+	inflight                          int
+	pending, output                   int64
+	tokens, maxTokens                 int64 // of all in flight
+	held                              backlog
+	value                             [quantities]float64 // of learned, as last refreshed
+	due                               []*booking          // prefills that end at a predicted time, the earliest first
+	reserved                          bool                // to the end of a round: what comes free on it is for one request
+	kept                              bool                // in rotation although it is ejected, by the ejection cap
+	bound                             learnedBound
+
+	gate                    Gate
+	coolUntil, openUntil    time.Time
+	ejected                 bool // its breaker is not closed
+	ejection                Ejection
+	ejectedAt, restoredAt   time.Time // when the last ejection began and ended
+	pace                    pace
+	saidInflight            int       // what was in flight here when it last reported its load
+	queuedFrom, queuedUntil time.Time // the first and the last of the latest loads with requests waiting inside it
+	streams                 int       // in flight
+	streaming, slots        int       // those of them whose answers have begun, now and at most
+	staleAt                 time.Time // when old metrics of it were last counted
+	doubt                   int64     // tokens of prompts pending that are not in pending because the worker had them lately
+	learned                 [quantities]estimator
+	prior                   [quantities]float64 // of learned, as last refreshed
+	slot                    int                 // its column in the pool's chains
+	chains                  int                 // bookings with a chain
+	remembered              bool                // something of it is in the pool's memory
+	gone                    bool
 }
 
 // ID returns the member's ID.
