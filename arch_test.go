@@ -34,8 +34,8 @@ func floors() map[string]string {
 		"config":         "3", "engines": "3", "replay": "3",
 		"sim":     "2",
 		"workers": "1", "store": "1", "openai/prompt": "1", "queue": "1", "decisions": "1", "routing/kvindex": "1", "routing/routingtest": "1",
-		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "spool": "0", "breaker": "0", "telemetry": "0", "web": "0", "migrations": "0",
-		"routing/prefix": "-1",
+		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0", "telemetry": "0", "web": "0", "migrations": "0",
+		"routing/prefix": "-1", "spool": "-1",
 	}
 }
 

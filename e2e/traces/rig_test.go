@@ -85,10 +85,16 @@ func exporter(traces *telemetry.Traces) func(*http.Request, engines.Account) {
 			attrs = append(attrs, semconv.GenAIUsageInputTokensKey.Int64(a.Prompt),
 				semconv.GenAIUsageCacheReadInputTokensKey.Int64(a.Cached), semconv.GenAIUsageOutputTokensKey.Int64(a.Output))
 		}
-		traces.Begin(r.Header, true, a.Began).End([]telemetry.Span{
-			{Name: "llm_request", End: time.Now(), Error: !a.Whole, Attributes: attrs}})
+		traces.Begin(r.Header, true, a.Began).End(engineSpan{
+			Name: "llm_request", End: time.Now(), Error: !a.Whole, Attributes: attrs})
 	}
 }
+
+// engineSpan is a request's only span.
+type engineSpan telemetry.Span
+
+func (s engineSpan) Len() int                { return 1 }
+func (s engineSpan) Spans() []telemetry.Span { return []telemetry.Span{telemetry.Span(s)} }
 
 // soon has the gateway export often, so that no test waits.
 const soon = "OTEL_BSP_SCHEDULE_DELAY=20"
