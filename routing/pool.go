@@ -79,7 +79,7 @@ type Worker struct {
 	saidInflight            int       // what was in flight here when it last reported its load
 	queuedFrom, queuedUntil time.Time // the first and the last of the latest loads with requests waiting inside it
 	streams                 int       // in flight
-	streaming, slots        int       // those of them whose answers have begun, now and at most
+	streaming, slots        int       // streams with a begun answer, now and at most
 	staleAt                 time.Time // when old metrics of it were last counted
 	doubt                   int64     // tokens of prompts pending that are not in pending because the worker had them lately
 	learned                 [quantities]estimator

@@ -28,8 +28,7 @@ type draftRig struct {
 	drained string // the tier whose workers drain
 }
 
-// newDraftRig makes a rig that has served some requests and whose places are taken in
-// part.
+// newDraftRig makes a rig that has served some requests and has some places taken.
 func newDraftRig(t *testing.T, seed uint64, saw map[string]int) *draftRig {
 	t.Helper()
 	r := &draftRig{driftRig: newDriftRig(t, "", quick), driftWorld: newDriftWorld(seed), held: map[string]*loads{}, saw: saw}
@@ -37,7 +36,7 @@ func newDraftRig(t *testing.T, seed uint64, saw map[string]int) *draftRig {
 	for range 30 { // chats that go on, too
 		r.sent(r.wish())
 	}
-	for range 30 { // after the requests, which would wait for minutes
+	for range 30 { // with these places taken, one of the requests above could wait for minutes
 		r.shakeAll()
 	}
 	return r

@@ -110,7 +110,7 @@ func Inject(h http.Header, span trace.Span) {
 
 // SpanMaker makes the spans of a request that has ended.
 type SpanMaker interface {
-	Len() int // of Spans
+	Len() int // the number of spans
 	// Spans is called on another goroutine, and at most once.
 	Spans() []Span
 }
@@ -123,6 +123,7 @@ func (c TraceContext) End(spans SpanMaker) {
 	}
 }
 
+// endSpans ends the spans, on the goroutine that makes them.
 func (c TraceContext) endSpans(spans []Span) {
 	parent := trace.ContextWithSpan(context.Background(), c.span)
 	for i := range spans {

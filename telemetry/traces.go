@@ -67,7 +67,7 @@ const (
 	// makeDelay is how late the spans of a request are made. Made while the client waits
 	// for the end of its answer, they would cost it 22 µs (BenchmarkSampledRequest).
 	makeDelay = 200 * time.Millisecond
-	// requestsAtOnce have their spans made without a delay.
+	// requestsAtOnce is how many ended requests cut that delay short.
 	requestsAtOnce = 1024
 	// flushFor bounds how long a stop waits for the collector.
 	flushFor = 3 * time.Second

@@ -11,7 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// endedRequest is a request whose spans are to be made.
+// endedRequest is what the spans of an ended request are made from.
 type endedRequest struct {
 	trace TraceContext
 	spans SpanMaker

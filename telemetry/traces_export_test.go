@@ -91,7 +91,7 @@ func TestEverySpanIsCountedOnce(t *testing.T) {
 	})
 }
 
-// broken is a request whose three spans cannot be made.
+// broken panics instead of making three spans.
 type broken struct{}
 
 func (broken) Len() int      { return 3 }
