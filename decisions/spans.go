@@ -42,23 +42,24 @@ func (t Trace) Len() int {
 
 // Spans returns the request's span and its children: for each attempt its wait in
 // the queue, the choice of the worker and the call, then a wait that ended without
-// a worker.
-func (t Trace) Spans() []telemetry.Span {
-	spans := append(make([]telemetry.Span, 0, t.Len()), t.root())
+// a worker. Their attributes are appended to a list, which is returned with them.
+func (t Trace) Spans(list []attribute.KeyValue) ([]telemetry.Span, []attribute.KeyValue) {
+	attrs := &attrs{list: list, cut: len(list)}
+	spans := append(make([]telemetry.Span, 0, t.Len()), t.root(attrs))
 	for i := range t.Attempts {
 		a := &t.Attempts[i]
 		if a.QueueMs > 0 {
-			spans = append(spans, t.queued(a.AtMs-a.QueueMs, a.AtMs, i, ""))
+			spans = append(spans, t.queued(attrs, a.AtMs-a.QueueMs, a.AtMs, i, ""))
 		}
 		if routed(a) {
-			spans = append(spans, t.routed(a, i))
+			spans = append(spans, t.routed(attrs, a, i))
 		}
-		spans = append(spans, t.called(a, i))
+		spans = append(spans, t.called(attrs, a, i))
 	}
 	if lost := t.lostWait(); lost > 0 {
-		spans = append(spans, t.queued(t.DurationMs-lost, t.DurationMs, len(t.Attempts), t.Shed))
+		spans = append(spans, t.queued(attrs, t.DurationMs-lost, t.DurationMs, len(t.Attempts), t.Shed))
 	}
-	return spans
+	return spans, attrs.list
 }
 
 // routed tells whether the attempt's worker was chosen: one that holds a stored
@@ -84,7 +85,7 @@ func (t Trace) at(ms float64) time.Time {
 }
 
 // root is the request as its client has it.
-func (t Trace) root() telemetry.Span {
+func (t Trace) root(a *attrs) telemetry.Span {
 	s := telemetry.Span{Start: t.Time, End: t.at(t.DurationMs)}
 	verb, method := t.Method, t.Method
 	if method == "OTHER" { // as the conventions have it
@@ -95,7 +96,6 @@ func (t Trace) root() telemetry.Span {
 		route = ""
 	}
 	s.Name = strings.TrimSpace(verb + " " + route)
-	a := attrs{list: make([]attribute.KeyValue, 0, 40)} // as many as there can be
 	a.text(semconv.HTTPRequestMethodKey, method)
 	a.text(semconv.HTTPRouteKey, route)
 	if t.Status != StatusClientGone { // which is no status of an answer
@@ -105,10 +105,10 @@ func (t Trace) root() telemetry.Span {
 	if s.Error = t.Status >= http.StatusInternalServerError || t.Result == Failed || t.Result == Truncated; s.Error {
 		a.text(semconv.ErrorTypeKey, t.errorType())
 	}
-	t.asked(&a)
-	t.decided(&a)
-	t.measured(&a)
-	s.Attributes = a.list
+	t.asked(a)
+	t.decided(a)
+	t.measured(a)
+	s.Attributes = a.take()
 	return s
 }
 
@@ -170,23 +170,21 @@ func (t Trace) measured(a *attrs) {
 }
 
 // queued is a wait for the n-th worker, from 0.
-func (t Trace) queued(from, to float64, n int, shed string) telemetry.Span {
-	a := attrs{}
+func (t Trace) queued(a *attrs, from, to float64, n int, shed string) telemetry.Span {
 	a.text("tierway.tier", t.Tier)
 	a.text("tierway.class", t.Class)
 	a.text("tierway.shed", shed)
 	a.number("tierway.attempt", int64(n)+1)
-	return telemetry.Span{Name: "queue", Start: t.at(from), End: t.at(to), Attributes: a.list}
+	return telemetry.Span{Name: "queue", Start: t.at(from), End: t.at(to), Attributes: a.take()}
 }
 
 // routed is the choice of the n-th worker, from 0. After a wait it has no length:
 // the queue chose.
-func (t Trace) routed(try *Attempt, n int) telemetry.Span {
+func (t Trace) routed(a *attrs, try *Attempt, n int) telemetry.Span {
 	from := try.AtMs
 	if try.QueueMs == 0 {
 		from -= try.SelectionUs / 1000
 	}
-	a := attrs{list: make([]attribute.KeyValue, 0, 12)}
 	a.text("tierway.worker", try.Worker)
 	a.text("tierway.reason", try.Reason)
 	a.number("tierway.predicted_cached_tokens", try.Predicted)
@@ -199,9 +197,11 @@ func (t Trace) routed(try *Attempt, n int) telemetry.Span {
 		a.text("tierway.route.runner_up", c.RunnerUp)
 		a.number("tierway.route.candidates", int64(c.Seen))
 		a.yes("tierway.route.held", c.Held)
-		s.Events = candidates(c, try.Worker, s.End)
 	}
-	s.Attributes = a.list
+	s.Attributes = a.take()
+	if try.Choice != nil {
+		s.Events = candidates(a, try.Choice, try.Worker, s.End)
+	}
 	return s
 }
 
@@ -211,12 +211,12 @@ const shownCandidates = 8
 
 // candidates are the workers that could have been chosen: the chosen one, the one
 // that came next, then the others.
-func candidates(c *routing.Choice, chosen string, at time.Time) []telemetry.SpanEvent {
+func candidates(a *attrs, c *routing.Choice, chosen string, at time.Time) []telemetry.SpanEvent {
 	n := min(len(c.Candidates), shownCandidates)
 	events := make([]telemetry.SpanEvent, 0, n)
 	add := func(v *routing.Candidate) {
 		if v != nil && len(events) < n {
-			events = append(events, telemetry.SpanEvent{Name: "candidate", At: at, Attributes: candidateAttrs(v)})
+			events = append(events, telemetry.SpanEvent{Name: "candidate", At: at, Attributes: candidateAttrs(a, v)})
 		}
 	}
 	add(c.Of(chosen))
@@ -231,8 +231,7 @@ func candidates(c *routing.Choice, chosen string, at time.Time) []telemetry.Span
 	return events
 }
 
-func candidateAttrs(v *routing.Candidate) []attribute.KeyValue {
-	a := attrs{list: make([]attribute.KeyValue, 0, 10)}
+func candidateAttrs(a *attrs, v *routing.Candidate) []attribute.KeyValue {
 	a.text("tierway.worker", v.Worker)
 	a.list = append(a.list, attribute.Float64("tierway.candidate.score", v.Score))
 	a.text("tierway.candidate.passed", v.Passed)
@@ -242,12 +241,12 @@ func candidateAttrs(v *routing.Candidate) []attribute.KeyValue {
 	v.Terms.All(func(name string, value float64) {
 		a.list = append(a.list, attribute.Float64("tierway.candidate.term."+name, value))
 	})
-	return a.list
+	return a.take()
 }
 
 // called is the n-th call of a worker, from 0: as the conventions for generative AI
 // describe one where a model is asked, else as they do any call over HTTP.
-func (t Trace) called(try *Attempt, n int) telemetry.Span {
+func (t Trace) called(a *attrs, try *Attempt, n int) telemetry.Span {
 	end := try.EndAtMs
 	if end == 0 {
 		end = try.AtMs + try.DurationMs
@@ -257,7 +256,6 @@ func (t Trace) called(try *Attempt, n int) telemetry.Span {
 	if n < len(t.Calls) {
 		s.Begun = t.Calls[n]
 	}
-	a := attrs{list: make([]attribute.KeyValue, 0, 20)}
 	if t.asksModel() {
 		s.Name = strings.TrimSpace(t.operation() + " " + clean(t.Model))
 		a.text(semconv.GenAIOperationNameKey, t.operation())
@@ -279,7 +277,7 @@ func (t Trace) called(try *Attempt, n int) telemetry.Span {
 		a.list = append(a.list, semconv.GenAIResponseTimeToFirstChunkKey.Float64(max(try.FirstAtMs-try.AtMs, 0)/1000))
 		s.Events = []telemetry.SpanEvent{{Name: "first_content", At: t.at(try.FirstAtMs)}}
 	}
-	s.Attributes = a.list
+	s.Attributes = a.take()
 	return s
 }
 

@@ -11,8 +11,18 @@ import (
 	"tierway/openai"
 )
 
-// attrs gathers the attributes of a span.
-type attrs struct{ list []attribute.KeyValue }
+// attrs gathers the attributes of spans, one span after the other.
+type attrs struct {
+	list []attribute.KeyValue
+	cut  int // where those of the present span begin
+}
+
+// take ends a span and returns its attributes.
+func (a *attrs) take() []attribute.KeyValue {
+	from := a.cut
+	a.cut = len(a.list)
+	return a.list[from:a.cut:a.cut]
+}
 
 // text adds what is not empty.
 func (a *attrs) text(key attribute.Key, value string) {

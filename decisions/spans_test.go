@@ -34,6 +34,11 @@ func told() *Decision {
 	}
 }
 
+func spansOf(d *Decision) []telemetry.Span {
+	spans, _ := Trace{Decision: d}.Spans(nil)
+	return spans
+}
+
 // inShort is a span in short.
 func inShort(s telemetry.Span, begin time.Time) string {
 	text := fmt.Sprintf("%s %d-%dms", s.Name, s.Start.Sub(begin).Milliseconds(), s.End.Sub(begin).Milliseconds())
@@ -45,7 +50,7 @@ func inShort(s telemetry.Span, begin time.Time) string {
 
 func TestARequestIsToldInSpans(t *testing.T) {
 	d := told()
-	spans := Trace{Decision: d}.Spans()
+	spans := spansOf(d)
 	var got []string
 	for _, s := range spans {
 		got = append(got, inShort(s, d.Time))
@@ -92,7 +97,7 @@ func TestARequestIsToldInSpans(t *testing.T) {
 func TestTheTokensOfARequestStandInItsTraceOnce(t *testing.T) {
 	d := told()
 	sums := map[string]string{}
-	for _, s := range (Trace{Decision: d}).Spans() {
+	for _, s := range spansOf(d) {
 		got := attributes(s.Attributes)
 		for _, name := range []string{"gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "tierway.prompt_tokens", "tierway.cached_tokens", "tierway.output_tokens"} {
 			sums[name] += got[name]
@@ -114,7 +119,7 @@ func TestWhatAsksNoModelIsNoGeneration(t *testing.T) {
 	} {
 		d := told()
 		change(d)
-		s := (Trace{Decision: d}).called(&d.Attempts[0], 0)
+		s := Trace{Decision: d}.called(new(attrs), &d.Attempts[0], 0)
 		for key := range attributes(s.Attributes) {
 			if strings.HasPrefix(key, "gen_ai.") {
 				t.Errorf("%s has %s", name, key)
@@ -143,7 +148,7 @@ func TestARequestThatFailedIsAnErrorWhateverItsStatus(t *testing.T) {
 	} {
 		d := told()
 		d.Result, d.Status, d.Code = c.outcome, c.status, c.code
-		root := Trace{Decision: d}.Spans()[0]
+		root := spansOf(d)[0]
 		if got := attributes(root.Attributes)["error.type"]; got != c.want || root.Error != (c.want != "") {
 			t.Errorf("%s with %d: error %v of type %q, want %q", c.outcome, c.status, root.Error, got, c.want)
 		}
@@ -159,7 +164,7 @@ func attributes(list []attribute.KeyValue) map[string]string {
 }
 
 func TestTheChoiceIsToldWithItsCandidates(t *testing.T) {
-	route := Trace{Decision: told()}.Spans()[4]
+	route := spansOf(told())[4]
 	if got := attributes(route.Attributes); got["tierway.policy"] != "kv_aware" || got["tierway.route.key_of"] != "prefix" ||
 		got["tierway.route.runner_up"] != "w3" || got["tierway.route.candidates"] != "2" || got["tierway.route.selection_us"] != "100" {
 		t.Errorf("the choice: %v", got)
@@ -179,7 +184,7 @@ func TestOfManyCandidatesTheChosenAndTheNextAreTold(t *testing.T) {
 		c.Candidates = append(c.Candidates, routing.Candidate{Worker: fmt.Sprintf("w%d", i)})
 	}
 	var got []string
-	for _, e := range candidates(c, "w31", time.Time{}) {
+	for _, e := range candidates(new(attrs), c, "w31", time.Time{}) {
 		got = append(got, attributes(e.Attributes)["tierway.worker"])
 	}
 	if want := []string{"w31", "w28", "w0", "w1", "w2", "w3", "w4", "w5"}; !slices.Equal(got, want) {
@@ -204,7 +209,7 @@ func TestHowAFailureIsTold(t *testing.T) {
 	} {
 		d := told()
 		c.change(d)
-		s := Trace{Decision: d}.root()
+		s := Trace{Decision: d}.root(new(attrs))
 		got := attributes(s.Attributes)
 		if s.Error != c.error || got["error.type"] != c.errorType || got["http.response.status_code"] != c.code {
 			t.Errorf("%s: error %v, type %q, status %q", name, s.Error, got["error.type"], got["http.response.status_code"])
@@ -212,14 +217,14 @@ func TestHowAFailureIsTold(t *testing.T) {
 	}
 	d := told()
 	d.Attempts[1].ErrorType = ErrorClientGone
-	if s := (Trace{Decision: d}).called(&d.Attempts[1], 1); s.Error {
-		t.Error("a that left is the worker's failure")
+	if s := (Trace{Decision: d}).called(new(attrs), &d.Attempts[1], 1); s.Error {
+		t.Error("a client that left is the worker's failure")
 	}
 }
 
 func TestAWaitInVainIsTold(t *testing.T) {
 	d := &Decision{Time: time.Unix(0, 0), Method: "POST", Route: "/v1/completions", Class: "batch", QueueMs: 30, DurationMs: 31, Shed: "wait", Status: 503, Result: Failed}
-	spans := Trace{Decision: d}.Spans()
+	spans := spansOf(d)
 	if len(spans) != 2 || inShort(spans[1], d.Time) != "queue 1-31ms" || attributes(spans[1].Attributes)["tierway.shed"] != "wait" {
 		t.Errorf("spans are %v", spans)
 	}
@@ -255,7 +260,7 @@ func TestEverySpanHasANameAndEndsAfterItsStart(t *testing.T) {
 			}
 			d.Attempts = append(d.Attempts, a)
 		}
-		spans := Trace{Decision: d}.Spans()
+		spans := spansOf(d)
 		if n := (Trace{Decision: d}).Len(); n != len(spans) {
 			t.Fatalf("Len is %d for %d spans", n, len(spans))
 		}
@@ -269,8 +274,9 @@ func TestEverySpanHasANameAndEndsAfterItsStart(t *testing.T) {
 
 func BenchmarkSpans(b *testing.B) {
 	d := told()
+	var list []attribute.KeyValue
 	b.ReportAllocs()
 	for b.Loop() {
-		Trace{Decision: d}.Spans()
+		_, list = Trace{Decision: d}.Spans(list[:0])
 	}
 }

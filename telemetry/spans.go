@@ -111,8 +111,9 @@ func Inject(h http.Header, span trace.Span) {
 // SpanMaker makes the spans of a request that has ended.
 type SpanMaker interface {
 	Len() int // the number of spans
-	// Spans is called on another goroutine, and at most once.
-	Spans() []Span
+	// Spans appends the spans' attributes to a list and returns both. It is called on
+	// another goroutine, and at most once; the list's memory serves the next request too.
+	Spans(list []attribute.KeyValue) ([]Span, []attribute.KeyValue)
 }
 
 // End ends the request's span, which is the first of the spans, and its children, and

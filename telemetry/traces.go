@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -40,19 +41,20 @@ type TracesConfig struct {
 // do not fit are dropped and counted. A nil Traces is tracing turned off. All methods
 // are safe for concurrent use.
 type Traces struct {
-	log       *slog.Logger
-	recover   func(work string, step func() error) error
-	endpoint  string // scheme and host of the collector, for the log
-	link      bool
-	version   string
-	options   []sdktrace.TracerProviderOption
-	tracer    atomic.Pointer[trace.Tracer]
-	exporter  sdktrace.SpanExporter
-	processor sdktrace.SpanProcessor
-	ended     *spool.Spool[endedRequest]
-	most      int64     // spans in the queue
-	lossAt    time.Time // when the last line about lost spans was logged
-	lossesTo  int64     // lost spans until then
+	log        *slog.Logger
+	recover    func(work string, step func() error) error
+	endpoint   string // scheme and host of the collector, for the log
+	link       bool
+	version    string
+	options    []sdktrace.TracerProviderOption
+	tracer     atomic.Pointer[trace.Tracer]
+	exporter   sdktrace.SpanExporter
+	processor  sdktrace.SpanProcessor
+	ended      *spool.Spool[endedRequest]
+	attributes []attribute.KeyValue // of the request of which spans are made
+	most       int64                // spans in the queue
+	lossAt     time.Time            // when the last line about lost spans was logged
+	lossesTo   int64                // lost spans until then
 
 	closed                            atomic.Bool
 	exported, failed, dropped, queued atomic.Int64 // spans

@@ -33,13 +33,21 @@ func (t *Traces) add(r endedRequest) {
 // room for all that are queued.
 func (t *Traces) makeSpans(_ context.Context, requests []endedRequest) (lost int, _ error) {
 	for _, r := range requests {
-		if t.recover("making spans", func() error { r.trace.endSpans(r.spans.Spans()); return nil }) != nil {
+		if t.recover("making spans", func() error { t.makeRequest(r); return nil }) != nil {
 			t.queued.Add(-r.n)
 			t.dropped.Add(r.n)
 			lost++
 		}
 	}
 	return lost, nil
+}
+
+// makeRequest makes the spans of one request. The SDK copies their attributes.
+func (t *Traces) makeRequest(r endedRequest) {
+	spans, list := r.spans.Spans(t.attributes[:0])
+	r.trace.endSpans(spans)
+	clear(list) // it would keep the texts of a request
+	t.attributes = list
 }
 
 // countedExporter counts and logs the results of exports. A batch that the collector

@@ -94,8 +94,8 @@ func TestEverySpanIsCountedOnce(t *testing.T) {
 // broken panics instead of making three spans.
 type broken struct{}
 
-func (broken) Len() int      { return 3 }
-func (broken) Spans() []Span { panic("a mistake") }
+func (broken) Len() int                                                  { return 3 }
+func (broken) Spans([]attribute.KeyValue) ([]Span, []attribute.KeyValue) { panic("a mistake") }
 
 func TestAPanicLosesItsBatchAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

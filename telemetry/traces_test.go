@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
@@ -72,8 +73,10 @@ func run(c TracesConfig, exporter sdktrace.SpanExporter) (t *Traces, log *bytes.
 // made are spans that are made already.
 type made []Span
 
-func (m made) Len() int      { return len(m) }
-func (m made) Spans() []Span { return m }
+func (m made) Len() int { return len(m) }
+func (m made) Spans(list []attribute.KeyValue) ([]Span, []attribute.KeyValue) {
+	return m, list
+}
 
 // some is a request of n spans.
 func some(n int) (spans made) {

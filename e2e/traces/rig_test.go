@@ -93,8 +93,10 @@ func exporter(traces *telemetry.Traces) func(*http.Request, engines.Account) {
 // engineSpan is a request's only span.
 type engineSpan telemetry.Span
 
-func (s engineSpan) Len() int                { return 1 }
-func (s engineSpan) Spans() []telemetry.Span { return []telemetry.Span{telemetry.Span(s)} }
+func (s engineSpan) Len() int { return 1 }
+func (s engineSpan) Spans(list []attribute.KeyValue) ([]telemetry.Span, []attribute.KeyValue) {
+	return []telemetry.Span{telemetry.Span(s)}, list
+}
 
 // soon has the gateway export often, so that no test waits.
 const soon = "OTEL_BSP_SCHEDULE_DELAY=20"
