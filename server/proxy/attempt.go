@@ -106,9 +106,10 @@ type moments struct {
 // outcome is what an attempt shows of its worker.
 type outcome struct {
 	failure       *failure
-	fault         error // of an answer that was relayed: nil, ErrExcluded or the worker's fault
-	begun         bool  // the worker has answered
-	settled       bool  // the attempt ended without a panic
+	fault         error  // of an answer that was relayed: nil, ErrExcluded or the worker's fault
+	ending        ending // of the request, if this attempt was not a failure
+	begun         bool   // the worker has answered
+	settled       bool   // the attempt ended without a panic
 	used          settlement
 	reported      bool
 	reportedFault error // of the worker, once the outcome is reported
@@ -272,10 +273,10 @@ func (a *attempt) account(u openai.Usage, seen int64) {
 	a.m.Series.Output.Add(float64(u.Output))
 }
 
-// streamEnded counts the end of a stream and says how the request ended.
+// streamEnded counts the end of a stream and notes how the request ended.
 func (a *attempt) streamEnded(e telemetry.StreamEnd, o decisions.Result, fault error) {
 	a.fault = fault
-	a.x.ending.result = o
+	a.ending.result = o
 	a.x.s.metrics.StreamEnded(e)
 }
 

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"tierway/decisions"
 	"tierway/openai"
 )
 
@@ -58,10 +57,6 @@ func translate(err error) *openai.Error {
 // writeError answers with an error in the dialect's shape, as a frame when a
 // heartbeat has opened the answer.
 func (x *exchange) writeError(e *openai.Error) {
-	x.ending.code = string(e.Code)
-	if e.HTTPStatus() >= 500 {
-		x.ending.result = decisions.Failed
-	}
 	x.answer.stopBeats()
 	if !x.answer.held() {
 		if x.answer.write(e.Frame(x.in.Shape), true) != nil {

@@ -47,6 +47,18 @@ type ending struct {
 	cause  string // of that error, for the log
 }
 
+// endingOf is the ending of a request that is answered with an error.
+func endingOf(e *openai.Error) ending {
+	how := ending{result: decisions.Refused, code: string(e.Code)}
+	if e.HTTPStatus() >= http.StatusInternalServerError {
+		how.result = decisions.Failed
+	}
+	if e.Cause != nil {
+		how.cause = e.Cause.Error()
+	}
+	return how
+}
+
 // newExchange opens an exchange under a configuration.
 func (px *Proxy) newExchange(snap *control.Snapshot, w responseWriter, in intake.Inbound) *exchange {
 	x := &exchange{s: px, in: in, ending: ending{result: decisions.Refused}}
@@ -94,6 +106,8 @@ func (x *exchange) run(stages func() error) {
 	}
 	if err != nil {
 		x.fail(err)
+	} else if n := len(x.dispatch.attempts); n > 0 {
+		x.ending = x.dispatch.attempts[n-1].ending
 	}
 }
 
@@ -113,15 +127,13 @@ func (x *exchange) recover() {
 	if p == nil {
 		return
 	}
-	x.ending.result = decisions.Failed
 	x.s.control.Recoverer.Panicked(p, slog.String("request_id", x.in.RequestID))
 	x.answer.stopBeats()
 	if x.answer.held() {
 		x.fail(&openai.Error{Code: openai.CodeInternalError, Message: "The gateway failed to handle the request. Quote the request id to its operator."})
 		return
 	}
-	x.ending.code = string(openai.CodeInternalError)
-	x.ending.result = decisions.Truncated
+	x.ending = ending{result: decisions.Truncated, code: string(openai.CodeInternalError)}
 	x.answer.abort = true
 }
 
@@ -155,10 +167,7 @@ func (x *exchange) finish() {
 // ended.
 func (x *exchange) fail(err error) {
 	e := translate(err)
-	x.ending.code = string(e.Code)
-	if e.Cause != nil {
-		x.ending.cause = e.Cause.Error()
-	}
+	x.ending = endingOf(e)
 	if x.gone() {
 		if settlementOf(x).sent {
 			x.dispatch.attempts[len(x.dispatch.attempts)-1].estimate(0)

@@ -71,7 +71,7 @@ func relayRefusal(a *attempt, resp *http1.Response) *failure {
 	a.fault = f.fault
 	a.answered(time.Now(), f.fault)
 	passRefusal(a, resp, body)
-	a.x.ending.cause = f.fault.Error()
+	a.ending.cause = f.fault.Error()
 	return nil
 }
 
@@ -79,7 +79,7 @@ func relayRefusal(a *attempt, resp *http1.Response) *failure {
 func passRaw(a *attempt, resp *http1.Response, fault error) *failure {
 	f := relayRaw(a, resp, fault)
 	if f == nil && a.fault == nil {
-		a.fault, a.x.ending.result = fault, decisions.Refused
+		a.fault, a.ending.result = fault, decisions.Refused
 	}
 	return f
 }
@@ -118,7 +118,7 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	} else {
 		x.writeError(e)
 	}
-	x.ending.result, x.ending.code = decisions.Refused, string(code)
+	a.ending.result, a.ending.code = decisions.Refused, string(code)
 }
 
 // refusedAddition tells which field that was added the engine may have refused:
@@ -195,11 +195,10 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	} else {
 		a.estimate(seen)
 	}
-	x := a.x
-	x.ending.result = decisions.OK
+	a.ending.result = decisions.OK
 	a.remember(answer.ID)
-	if err := x.answerWhole(resp.Status, resp.Header, buf.Bytes()); err != nil {
-		a.fault, x.ending.result = excluded("%w", errClientGone), decisions.ClientGone
+	if err := a.x.answerWhole(resp.Status, resp.Header, buf.Bytes()); err != nil {
+		a.fault, a.ending.result = excluded("%w", errClientGone), decisions.ClientGone
 	}
 	return nil
 }
@@ -318,10 +317,10 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 		x.decisionHeaders(&set)
 	})
 	x.parsed.DropBody(&x.in)
-	x.ending.result = decisions.OK
+	a.ending.result = decisions.OK
 	for {
 		if n > 0 && x.answer.write((*kept)[:n], resp.ContentLength < 0) != nil {
-			a.fault, x.ending.result, x.answer.abort = excluded("%w", errClientGone), decisions.ClientGone, true
+			a.fault, a.ending.result, x.answer.abort = excluded("%w", errClientGone), decisions.ClientGone, true
 			return nil
 		}
 		if errors.Is(err, io.EOF) {
@@ -342,8 +341,9 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 // its bytes have no place for an error.
 func cutRaw(a *attempt, f *failure) {
 	a.fault, a.x.answer.abort = f.fault, true
-	a.x.ending.result, a.x.ending.code, a.x.ending.cause = decisions.Truncated, string(f.err.Code), f.err.Cause.Error()
+	a.ending = endingOf(f.err)
+	a.ending.result = decisions.Truncated
 	if a.x.gone() {
-		a.x.ending.result = decisions.ClientGone
+		a.ending.result = decisions.ClientGone
 	}
 }

@@ -18,19 +18,18 @@ import (
 // stream is the relay of one event stream.
 type stream struct {
 	*attempt
-	resp    *http1.Response
-	events  *openai.EventReader
-	tracker openai.Tracker
-	out     []byte        // events that wait for the flush
-	scratch []byte        // of events that are rewritten
-	strip   bool          // the usage chunk was asked for by the gateway alone
-	pause   time.Duration // how long the worker may be silent; 0 while the watch counts as it was set
-	opened  bool          // the client gets what comes
-	content bool
-	known   bool              // its response is remembered
-	memory  intake.BodyMemory // of a long event
-	ending  bool              // out ends with the chunk that ends generation, which the usage chunk may add to
-	endAt   int               // where that chunk begins
+	resp     *http1.Response
+	events   *openai.EventReader
+	tracker  openai.Tracker
+	out      []byte        // events that wait for the flush
+	scratch  []byte        // of events that are rewritten
+	strip    bool          // the usage chunk was asked for by the gateway alone
+	pause    time.Duration // how long the worker may be silent; 0 while the watch counts as it was set
+	opened   bool          // the client gets what comes
+	content  bool
+	known    bool              // its response is remembered
+	memory   intake.BodyMemory // of a long event
+	finishAt int               // where in out its last chunk begins, if that ends generation: the usage chunk may add to it; else -1
 }
 
 // trailerWait is how long a worker may take to end a body whose last event has
@@ -42,7 +41,7 @@ const trailerWait = 250 * time.Millisecond
 func relayStream(a *attempt, resp *http1.Response) *failure {
 	b := a.x.s.scratch.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
-		tracker: openai.NewTracker(a.x.in.Dialect), strip: len(a.addsUsage) > 0}
+		tracker: openai.NewTracker(a.x.in.Dialect), strip: len(a.addsUsage) > 0, finishAt: -1}
 	s.memory = a.x.s.intake.Memory(a.x.caller.Tenant)
 	s.events.Reset(s, int(a.x.in.Snap.File.MaxResponseBytes), &s.memory)
 	defer func() {
@@ -86,7 +85,7 @@ func (s *stream) run() *failure {
 		if err != nil {
 			return s.broken(err)
 		}
-		if !s.ending && !s.events.Buffered() && s.flush() != nil {
+		if s.finishAt < 0 && !s.events.Buffered() && s.flush() != nil {
 			return s.clientLeft()
 		}
 	}
@@ -130,12 +129,12 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 		}
 		s.lastAt = now // what comes after it, the usage and the end, is no token
 	}
-	ending := s.ending
-	s.ending = false
+	finishAt := s.finishAt
+	s.finishAt = -1
 	switch {
 	case mark.Has(openai.MarkUsageOnly) && s.strip:
-		if ending {
-			s.out = openai.JoinUsageChunk(s.out, s.endAt, ev.Data)
+		if finishAt >= 0 {
+			s.out = openai.JoinUsageChunk(s.out, finishAt, ev.Data)
 		}
 	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.terminated():
 		// A terminator that proves nothing would make a cut answer look whole.
@@ -145,7 +144,9 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 			s.scratch = openai.StripNullError(s.scratch[:0], ev)
 			raw = s.scratch
 		}
-		s.ending, s.endAt = s.strip && mark.Has(openai.MarkFinish), len(s.out)
+		if s.strip && mark.Has(openai.MarkFinish) {
+			s.finishAt = len(s.out)
+		}
 		s.out = append(s.out, raw...)
 	}
 	if mark.Has(openai.MarkEnd) {
@@ -305,11 +306,8 @@ func (s *stream) cut(e *openai.Error, fault error) {
 	s.out = append(s.out, s.frame(e)...)
 	err := s.flush()
 	s.book()
+	s.ending = endingOf(e)
 	s.streamEnded(telemetry.EndTruncated, decisions.Truncated, fault)
-	s.x.ending.code = string(e.Code)
-	if e.Cause != nil {
-		s.x.ending.cause = e.Cause.Error()
-	}
 	if err != nil {
 		s.x.answer.abort = true
 	}
