@@ -42,24 +42,24 @@ func (t Trace) Len() int {
 
 // Spans returns the request's span and its children: for each attempt its wait in
 // the queue, the choice of the worker and the call, then a wait that ended without
-// a worker. Their attributes are appended to a list, which is returned with them.
+// a worker. It appends their attributes to list and returns the extended list.
 func (t Trace) Spans(list []attribute.KeyValue) ([]telemetry.Span, []attribute.KeyValue) {
-	attrs := &attrs{list: list, cut: len(list)}
-	spans := append(make([]telemetry.Span, 0, t.Len()), t.root(attrs))
+	a := &attrs{list: list, start: len(list)}
+	spans := append(make([]telemetry.Span, 0, t.Len()), t.root(a))
 	for i := range t.Attempts {
-		a := &t.Attempts[i]
-		if a.QueueMs > 0 {
-			spans = append(spans, t.queued(attrs, a.AtMs-a.QueueMs, a.AtMs, i, ""))
+		try := &t.Attempts[i]
+		if try.QueueMs > 0 {
+			spans = append(spans, t.queued(a, try.AtMs-try.QueueMs, try.AtMs, i, ""))
 		}
-		if routed(a) {
-			spans = append(spans, t.routed(attrs, a, i))
+		if routed(try) {
+			spans = append(spans, t.routed(a, try, i))
 		}
-		spans = append(spans, t.called(attrs, a, i))
+		spans = append(spans, t.called(a, try, i))
 	}
 	if lost := t.lostWait(); lost > 0 {
-		spans = append(spans, t.queued(attrs, t.DurationMs-lost, t.DurationMs, len(t.Attempts), t.Shed))
+		spans = append(spans, t.queued(a, t.DurationMs-lost, t.DurationMs, len(t.Attempts), t.Shed))
 	}
-	return spans, attrs.list
+	return spans, a.list
 }
 
 // routed tells whether the attempt's worker was chosen: one that holds a stored
@@ -108,7 +108,7 @@ func (t Trace) root(a *attrs) telemetry.Span {
 	t.asked(a)
 	t.decided(a)
 	t.measured(a)
-	s.Attributes = a.take()
+	s.Attributes = a.next()
 	return s
 }
 
@@ -175,7 +175,7 @@ func (t Trace) queued(a *attrs, from, to float64, n int, shed string) telemetry.
 	a.text("tierway.class", t.Class)
 	a.text("tierway.shed", shed)
 	a.number("tierway.attempt", int64(n)+1)
-	return telemetry.Span{Name: "queue", Start: t.at(from), End: t.at(to), Attributes: a.take()}
+	return telemetry.Span{Name: "queue", Start: t.at(from), End: t.at(to), Attributes: a.next()}
 }
 
 // routed is the choice of the n-th worker, from 0. After a wait it has no length:
@@ -198,7 +198,7 @@ func (t Trace) routed(a *attrs, try *Attempt, n int) telemetry.Span {
 		a.number("tierway.route.candidates", int64(c.Seen))
 		a.yes("tierway.route.held", c.Held)
 	}
-	s.Attributes = a.take()
+	s.Attributes = a.next()
 	if try.Choice != nil {
 		s.Events = candidates(a, try.Choice, try.Worker, s.End)
 	}
@@ -241,7 +241,7 @@ func candidateAttrs(a *attrs, v *routing.Candidate) []attribute.KeyValue {
 	v.Terms.All(func(name string, value float64) {
 		a.list = append(a.list, attribute.Float64("tierway.candidate.term."+name, value))
 	})
-	return a.take()
+	return a.next()
 }
 
 // called is the n-th call of a worker, from 0: as the conventions for generative AI
@@ -277,7 +277,7 @@ func (t Trace) called(a *attrs, try *Attempt, n int) telemetry.Span {
 		a.list = append(a.list, semconv.GenAIResponseTimeToFirstChunkKey.Float64(max(try.FirstAtMs-try.AtMs, 0)/1000))
 		s.Events = []telemetry.SpanEvent{{Name: "first_content", At: t.at(try.FirstAtMs)}}
 	}
-	s.Attributes = a.take()
+	s.Attributes = a.next()
 	return s
 }
 

@@ -11,17 +11,17 @@ import (
 	"tierway/openai"
 )
 
-// attrs gathers the attributes of spans, one span after the other.
+// attrs collects the attributes of spans and span events in one list.
 type attrs struct {
-	list []attribute.KeyValue
-	cut  int // where those of the present span begin
+	list  []attribute.KeyValue
+	start int // of those of the current span or event
 }
 
-// take ends a span and returns its attributes.
-func (a *attrs) take() []attribute.KeyValue {
-	from := a.cut
-	a.cut = len(a.list)
-	return a.list[from:a.cut:a.cut]
+// next returns the attributes that were added since the last call.
+func (a *attrs) next() []attribute.KeyValue {
+	from := a.start
+	a.start = len(a.list)
+	return a.list[from:a.start:a.start]
 }
 
 // text adds what is not empty.

@@ -230,7 +230,8 @@ func TestAWaitInVainIsTold(t *testing.T) {
 	}
 }
 
-// OB-04: what a wrote is text in a span, of bounded length, and valid.
+// OB-04: text from a client is in spans with a bounded length, as valid UTF-8 and without
+// control characters.
 func TestTextsInSpansAreClean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw := string(rapid.SliceOf(rapid.OneOf(rapid.Byte(), rapid.SampledFrom([]byte("a\n\x1b\x00é\xff")))).Draw(t, "text"))

@@ -30,13 +30,15 @@ func (q *Queue) Preview(t *Ticket, c *Config, said error, now time.Time) (o Outl
 		}
 		probe.began(now)
 		q.insertLocked(probe)
+		defer func() { // after a panic too
+			q.removeLocked(probe, now)
+			if f != nil {
+				f.tag, f.weight = tag, weight
+			} else {
+				delete(flows, t.Tenant)
+			}
+		}()
 		o = q.outlookLocked(c, probe, said, now)
-		q.removeLocked(probe, now)
-		if f != nil {
-			f.tag, f.weight = tag, weight
-		} else {
-			delete(flows, t.Tenant)
-		}
 	})
 	return o
 }

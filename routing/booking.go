@@ -57,9 +57,9 @@ func (p *Pool) enterLocked(r *Request, w *Worker, v *View) *booking {
 	w.output += b.output
 	w.tokens += b.tokens
 	if len(r.Blocks) > 0 {
-		b.rows = p.chains.book(r.Blocks, w.slot, b.rows)
+		b.rows = p.chains.book(r.Blocks, w.column, b.rows)
 		w.chains++
-		if w.slot < rememberedWorkers {
+		if w.column < rememberedWorkers {
 			for d, last := 0, len(r.Blocks)-1; d <= last; d = nextLandmark(d, last, rememberedLog) {
 				b.hashes = append(b.hashes, r.Blocks[d].Hash)
 			}
@@ -93,7 +93,7 @@ func (p *Pool) leaveLocked(b *booking) {
 	w.output -= b.output
 	w.tokens -= b.tokens
 	if len(b.rows) > 0 {
-		p.chains.unbook(b.rows, w.slot)
+		p.chains.unbook(b.rows, w.column)
 		w.chains--
 		p.partLocked(w)
 	}

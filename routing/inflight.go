@@ -11,12 +11,12 @@ import "math/bits"
 // reused. The map is Go's own, whose seed a client cannot know: a table that trusted
 // the blocks' hashes could be driven into one long probe under the pool's lock.
 type chains struct {
-	at     map[uint64]int32 // a landmark's hash → its row
-	width  int              // columns
-	counts []int32          // row by row: bookings of the landmark on each worker
-	rows   []landmark
-	unused []int32 // rows to be used again
-	slots  []bool  // columns taken
+	at      map[uint64]int32 // a landmark's hash → its row
+	width   int              // columns
+	counts  []int32          // row by row: bookings of the landmark on each worker
+	rows    []landmark
+	unused  []int32 // rows to be used again
+	columns []bool  // which are taken
 
 	// Of one decision, between overlaps and book.
 	found []int32  // rows of the request's landmarks that are in flight
@@ -25,7 +25,7 @@ type chains struct {
 }
 
 // holder is a view and its worker's column.
-type holder struct{ view, slot int32 }
+type holder struct{ view, column int32 }
 
 // landmark is a row's bookings on all workers.
 type landmark struct {
@@ -52,21 +52,21 @@ func nextLandmark(d, last, log int) int {
 
 // join returns a free column.
 func (c *chains) join() int {
-	for i, taken := range c.slots {
+	for i, taken := range c.columns {
 		if !taken {
-			c.slots[i] = true
+			c.columns[i] = true
 			return i
 		}
 	}
-	c.slots = append(c.slots, true)
-	if len(c.slots) > c.width {
-		c.widen(2 * len(c.slots))
+	c.columns = append(c.columns, true)
+	if len(c.columns) > c.width {
+		c.widen(2 * len(c.columns))
 	}
-	return len(c.slots) - 1
+	return len(c.columns) - 1
 }
 
-// part gives a column back. All its counts are zero.
-func (c *chains) part(slot int) { c.slots[slot] = false }
+// part releases a column. All its counts are zero.
+func (c *chains) part(column int) { c.columns[column] = false }
 
 func (c *chains) widen(width int) {
 	counts := make([]int32, len(c.rows)*width)
@@ -88,8 +88,8 @@ func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Wo
 	}
 	c.alive = c.alive[:0]
 	for i := range ws {
-		if slot := workers[ws[i].Index].slot; slot >= 0 { // else a draft's new one
-			c.alive = append(c.alive, holder{int32(i), int32(slot)})
+		if column := workers[ws[i].Index].column; column >= 0 { // else a draft's new one
+			c.alive = append(c.alive, holder{int32(i), int32(column)})
 		}
 	}
 	last, shared := len(blocks)-1, int64(0)
@@ -105,7 +105,7 @@ func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Wo
 		}
 		counts, n := c.counts[int(row)*c.width:], 0
 		for _, h := range c.alive {
-			if counts[h.slot] > 0 {
+			if counts[h.column] > 0 {
 				c.alive[n] = h
 				n++
 				continue
@@ -131,14 +131,14 @@ func tokensUpTo(end, last, prompt int64) int64 {
 
 // book enters the request of the last overlaps on the worker of that column
 // and appends the rows of its landmarks to rows.
-func (c *chains) book(blocks []Block, slot int, rows []int32) []int32 {
+func (c *chains) book(blocks []Block, column int, rows []int32) []int32 {
 	rows = append(rows, c.found...)
 	for d, last := c.next, len(blocks)-1; d <= last; d = nextLandmark(d, last, inflightLog) {
 		rows = append(rows, c.rowOf(blocks[d].Hash))
 	}
 	for _, row := range rows {
 		c.rows[row].held++
-		c.counts[int(row)*c.width+slot]++
+		c.counts[int(row)*c.width+column]++
 	}
 	return rows
 }
@@ -162,9 +162,9 @@ func (c *chains) rowOf(hash uint64) int32 {
 }
 
 // unbook takes back what book entered.
-func (c *chains) unbook(rows []int32, slot int) {
+func (c *chains) unbook(rows []int32, column int) {
 	for _, row := range rows {
-		c.counts[int(row)*c.width+slot]--
+		c.counts[int(row)*c.width+column]--
 		if c.rows[row].held--; c.rows[row].held == 0 {
 			delete(c.at, c.rows[row].hash)
 			c.unused = append(c.unused, row)

@@ -203,12 +203,12 @@ func TestReloadsKeepAndGiveBackChains(t *testing.T) {
 	p.Configure(leastLoad{}, nil)
 	t.Cleanup(func() {
 		noChains(t, p)
-		if taken := len(p.chains.slots); taken > 52+41 {
+		if taken := len(p.chains.columns); taken > 52+41 {
 			t.Errorf("%d columns for at most 51 workers at once after 41", taken)
 		}
-		for slot, taken := range p.chains.slots {
+		for column, taken := range p.chains.columns {
 			if taken {
-				t.Errorf("column %d is taken by nobody", slot)
+				t.Errorf("column %d is taken by nobody", column)
 			}
 		}
 	})

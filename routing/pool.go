@@ -54,8 +54,8 @@ type Worker struct {
 	id  string
 	ref any
 
-	// The rest is guarded by the pool's lock. What each decision reads comes first, in as
-	// few cache lines as it takes.
+	// The rest is guarded by the pool's lock. The fields that every pick reads come first, so
+	// that they share few cache lines.
 	index, weight, group, maxInflight int
 	models                            []uint64
 	status                            Status
@@ -66,7 +66,7 @@ type Worker struct {
 	held                              backlog
 	value                             [quantities]float64 // of learned, as last refreshed
 	due                               []*booking          // prefills that end at a predicted time, the earliest first
-	reserved                          bool                // to the end of a round: what comes free on it is for one request
+	reserved                          bool                // until the round ends: freed capacity is kept for one request
 	kept                              bool                // in rotation although it is ejected, by the ejection cap
 	bound                             learnedBound
 
@@ -76,15 +76,15 @@ type Worker struct {
 	ejection                Ejection
 	ejectedAt, restoredAt   time.Time // when the last ejection began and ended
 	pace                    pace
-	saidInflight            int       // what was in flight here when it last reported its load
-	queuedFrom, queuedUntil time.Time // the first and the last of the latest loads with requests waiting inside it
+	saidInflight            int       // inflight at the time of the last load report
+	queuedFrom, queuedUntil time.Time // first and last of the consecutive load reports that show requests waiting in the engine
 	streams                 int       // in flight
-	streaming, slots        int       // streams with a begun answer, now and at most
+	streaming, slots        int       // streams that have begun to answer: now, and the most so far
 	staleAt                 time.Time // when old metrics of it were last counted
-	doubt                   int64     // tokens of prompts pending that are not in pending because the worker had them lately
+	doubt                   int64     // prompt tokens that are not in pending, because the worker is believed to have them cached
 	learned                 [quantities]estimator
 	prior                   [quantities]float64 // of learned, as last refreshed
-	slot                    int                 // its column in the pool's chains
+	column                  int                 // in the pool's chains
 	chains                  int                 // bookings with a chain
 	remembered              bool                // something of it is in the pool's memory
 	gone                    bool
@@ -166,7 +166,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	for i, m := range members {
 		w := p.findLocked(m.ID, m.Ref)
 		if w == nil {
-			w = &Worker{id: m.ID, ref: m.Ref, slot: p.chains.join()}
+			w = &Worker{id: m.ID, ref: m.Ref, column: p.chains.join()}
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
@@ -217,7 +217,7 @@ func (p *Pool) Locked() int64 {
 func (p *Pool) partLocked(w *Worker) {
 	if w.gone && w.chains == 0 {
 		p.forgetLocked(w)
-		p.chains.part(w.slot)
+		p.chains.part(w.column)
 	}
 }
 

@@ -37,9 +37,9 @@ const (
 	PassedStarting  = "starting" // it starts slowly, and has its share
 )
 
-// Draft is another configuration for a pool. A member with the ID of one that the pool has
-// is that worker, with its load and what was learned of it; any other is a new worker that
-// is up and idle.
+// Draft is another configuration for a pool. A member with the ID and the Ref of one that the
+// pool has is that worker, with its load and what was learned of it; any other is a new worker
+// that is up and idle.
 type Draft struct {
 	Policy  Policy // the pool's own, or one that is not used meanwhile
 	Members []Member
@@ -113,12 +113,24 @@ func (p *Pool) look(r *Request, draft *Draft, tried []*Worker) (v poolView, err 
 	return v, err
 }
 
-// newDraft returns a throw-away pool with empty workers, and their indexes by ID.
+// UpUnder reports what Up would if the pool were configured as the draft says.
+func (p *Pool) UpUnder(draft *Draft, now time.Time) bool {
+	made, at := newDraft(draft)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	made.copyLocked(p, at, now, nil)
+	made.configureLocked(draft)
+	return made.Up(now)
+}
+
+// newDraft returns a throw-away pool with the members' workers, which have nothing else yet,
+// and their indexes by ID.
 func newDraft(d *Draft) (p *Pool, at map[string]int) {
 	p = &Pool{policy: d.Policy, plans: plans(d.Policy), limit: d.Limit, workers: make([]*Worker, len(d.Members)), views: make([]View, 0, len(d.Members))}
 	workers := make([]Worker, len(d.Members))
 	at = make(map[string]int, len(d.Members))
 	for i := range d.Members {
+		workers[i].ref = d.Members[i].Ref
 		p.workers[i], at[d.Members[i].ID] = &workers[i], i
 	}
 	return p, at
@@ -130,7 +142,7 @@ func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []
 	p.slowness, p.restUntil, p.chains, p.recent, p.learned = live.slowness, live.restUntil, live.chains, live.recent, live.learned
 	for _, w := range live.workers {
 		i, ok := at[w.id]
-		if !ok {
+		if !ok || p.workers[i].ref != w.ref {
 			continue
 		}
 		w.expireLocked(now)
@@ -149,7 +161,7 @@ func (p *Pool) configureLocked(d *Draft) {
 	for i, w := range p.workers {
 		m := &d.Members[i]
 		if w.id == "" {
-			w.id, w.ref, w.slot, w.status = m.ID, m.Ref, -1, Status{Up: true}
+			w.id, w.column, w.status = m.ID, -1, Status{Up: true}
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight = i, m.Weight, m.Group, m.MaxInflight

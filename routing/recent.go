@@ -142,7 +142,7 @@ func (c *recent) overlaps(r *Request, prompt int64, ws []View, workers []*Worker
 	}
 	shown := uint64(0)
 	for i := range ws {
-		if column := workers[ws[i].Index].slot; column >= 0 && column < rememberedWorkers {
+		if column := workers[ws[i].Index].column; column >= 0 && column < rememberedWorkers {
 			shown |= 1 << column
 			c.views[column] = int32(i)
 		}
@@ -190,7 +190,7 @@ func (c *recent) search(blocks []Block, now int64, shown uint64) {
 // rememberLocked notes that the booking's prompt is in its worker's cache.
 func (p *Pool) rememberLocked(b *booking, at time.Time) {
 	if w := b.worker; len(b.hashes) > 0 && !w.gone {
-		p.recent.mark(b.hashes, w.slot, at)
+		p.recent.mark(b.hashes, w.column, at)
 		w.remembered = true
 	}
 }
@@ -198,7 +198,7 @@ func (p *Pool) rememberLocked(b *booking, at time.Time) {
 // forgetLocked forgets what the worker had in its cache.
 func (p *Pool) forgetLocked(w *Worker) {
 	if w.remembered {
-		p.recent.forget(w.slot)
+		p.recent.forget(w.column)
 		w.remembered = false
 	}
 }

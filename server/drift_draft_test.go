@@ -12,6 +12,7 @@ import (
 
 	"tierway/config"
 	"tierway/decisions"
+	"tierway/routing"
 	"tierway/server/admin"
 	"tierway/server/control"
 	"tierway/store"
@@ -28,31 +29,40 @@ type draftRig struct {
 	drained string // the tier whose workers drain
 }
 
-// newDraftRig makes a rig that has served some requests and has some places taken.
+// newDraftRig makes a rig that has served some requests and has some slots taken.
 func newDraftRig(t *testing.T, seed uint64, saw map[string]int) *draftRig {
 	t.Helper()
 	r := &draftRig{driftRig: newDriftRig(t, "", quick), driftWorld: newDriftWorld(seed), held: map[string]*loads{}, saw: saw}
 	t.Cleanup(r.give)
-	for range 30 { // chats that go on, too
+	for range 30 { // later turns of chats too
 		r.sent(r.wish())
 	}
-	for range 30 { // with these places taken, one of the requests above could wait for minutes
+	for range 30 { // only now: with these slots taken, one of the requests above could wait for minutes
 		r.shakeAll()
 	}
 	return r
 }
 
-// shakeAll takes or gives back places of every pool in force.
+// shakeAll takes or releases slots of every pool in force.
 func (r *draftRig) shakeAll() {
 	for _, p := range r.control.Snapshot().Pools {
 		if r.held[p.Name] == nil {
 			r.held[p.Name] = &loads{}
 		}
 		r.held[p.Name].shake(r.driftWorld, p.Routing)
+		for name, m := range p.Members {
+			at := time.Now().Add(-time.Minute) // so that no slow start is under way
+			switch r.IntN(8) {
+			case 0:
+				p.Routing.Eject(name, m, routing.Ejection{At: at, Until: at.Add(time.Hour)})
+			case 1, 2:
+				p.Routing.Restore(name, m, at)
+			}
+		}
 	}
 }
 
-// give gives all places back.
+// give releases all slots.
 func (r *draftRig) give() {
 	for _, l := range r.held {
 		l.give()
@@ -190,8 +200,12 @@ func (r *draftRig) draft() string {
 		if r.IntN(4) > 0 {
 			context = fmt.Sprintf("context: %d, ", []int{4000 << i, 400 + r.IntN(8000)}[r.IntN(2)])
 		}
-		fmt.Fprintf(&b, "  - { name: %s, model: %s-model, %spolicy: %s, queue: %s, workers: [ %s ] }\n",
-			name, name, context, r.policy(), r.queue(), strings.Join(r.workers(name, i, i == roamer), ", "))
+		version := ""
+		if name != "six" && r.IntN(4) == 0 { // a name of models stands for six's model
+			version = "-2"
+		}
+		fmt.Fprintf(&b, "  - { name: %s, model: %s-model%s, %spolicy: %s, queue: %s, workers: [ %s ] }\n",
+			name, name, version, context, r.policy(), r.queue(), strings.Join(r.workers(name, i, i == roamer), ", "))
 	}
 	fmt.Fprintf(&b, "pools:\n  - { name: vectors, model: bge, serves: [embeddings], policy: %s, queue: %s, workers: [ %s ] }\n",
 		r.policy(), r.queue(), strings.Join(r.workers("vectors", len(driftTiers), false), ", "))
@@ -231,9 +245,12 @@ func (r *draftRig) queue() string {
 }
 
 // workers draws the workers of a tier or pool, at most six of its own. Those that driftConfig
-// does not have stand at the engines of the next tier.
+// does not have stand at the engines of the next tier; now and then one moves to another engine.
 func (r *draftRig) workers(of string, at int, roamer bool) (list []string) {
 	worker := func(name string, engine int) {
+		if r.IntN(8) == 0 {
+			engine += 8
+		}
 		weight := r.IntN(4)
 		if len(list) == 0 {
 			weight++

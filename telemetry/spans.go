@@ -111,8 +111,9 @@ func Inject(h http.Header, span trace.Span) {
 // SpanMaker makes the spans of a request that has ended.
 type SpanMaker interface {
 	Len() int // the number of spans
-	// Spans appends the spans' attributes to a list and returns both. It is called on
-	// another goroutine, and at most once; the list's memory serves the next request too.
+	// Spans appends the spans' attributes to list, and returns the spans and the extended
+	// list, whose memory they share. The caller reuses the list once the spans have ended.
+	// Spans is called at most once, on another goroutine.
 	Spans(list []attribute.KeyValue) ([]Span, []attribute.KeyValue)
 }
 

@@ -41,20 +41,20 @@ type TracesConfig struct {
 // do not fit are dropped and counted. A nil Traces is tracing turned off. All methods
 // are safe for concurrent use.
 type Traces struct {
-	log        *slog.Logger
-	recover    func(work string, step func() error) error
-	endpoint   string // scheme and host of the collector, for the log
-	link       bool
-	version    string
-	options    []sdktrace.TracerProviderOption
-	tracer     atomic.Pointer[trace.Tracer]
-	exporter   sdktrace.SpanExporter
-	processor  sdktrace.SpanProcessor
-	ended      *spool.Spool[endedRequest]
-	attributes []attribute.KeyValue // of the request of which spans are made
-	most       int64                // spans in the queue
-	lossAt     time.Time            // when the last line about lost spans was logged
-	lossesTo   int64                // lost spans until then
+	log             *slog.Logger
+	recover         func(work string, step func() error) error
+	endpoint        string // scheme and host of the collector, for the log
+	link            bool
+	version         string
+	options         []sdktrace.TracerProviderOption
+	tracer          atomic.Pointer[trace.Tracer]
+	exporter        sdktrace.SpanExporter
+	processor       sdktrace.SpanProcessor
+	ended           *spool.Spool[endedRequest]
+	attributeBuffer []attribute.KeyValue // reused; of makeSpans alone
+	most            int64                // spans in the queue
+	lossAt          time.Time            // when the last line about lost spans was logged
+	lossesTo        int64                // lost spans until then
 
 	closed                            atomic.Bool
 	exported, failed, dropped, queued atomic.Int64 // spans
@@ -69,7 +69,7 @@ const (
 	// makeDelay is how late the spans of a request are made. Made while the client waits
 	// for the end of its answer, they would cost it 22 µs (BenchmarkSampledRequest).
 	makeDelay = 200 * time.Millisecond
-	// requestsAtOnce is how many ended requests cut that delay short.
+	// requestsAtOnce is how many ended requests end that delay early.
 	requestsAtOnce = 1024
 	// flushFor bounds how long a stop waits for the collector.
 	flushFor = 3 * time.Second

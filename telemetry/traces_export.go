@@ -11,7 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// endedRequest is what the spans of an ended request are made from.
+// endedRequest holds the inputs for the spans of one request.
 type endedRequest struct {
 	trace TraceContext
 	spans SpanMaker
@@ -33,7 +33,7 @@ func (t *Traces) add(r endedRequest) {
 // room for all that are queued.
 func (t *Traces) makeSpans(_ context.Context, requests []endedRequest) (lost int, _ error) {
 	for _, r := range requests {
-		if t.recover("making spans", func() error { t.makeRequest(r); return nil }) != nil {
+		if t.recover("making spans", func() error { t.makeRequestSpans(r); return nil }) != nil {
 			t.queued.Add(-r.n)
 			t.dropped.Add(r.n)
 			lost++
@@ -42,12 +42,12 @@ func (t *Traces) makeSpans(_ context.Context, requests []endedRequest) (lost int
 	return lost, nil
 }
 
-// makeRequest makes the spans of one request. The SDK copies their attributes.
-func (t *Traces) makeRequest(r endedRequest) {
-	spans, list := r.spans.Spans(t.attributes[:0])
+// makeRequestSpans makes the spans of one request. The SDK copies their attributes.
+func (t *Traces) makeRequestSpans(r endedRequest) {
+	spans, list := r.spans.Spans(t.attributeBuffer[:0])
 	r.trace.endSpans(spans)
-	clear(list) // it would keep the texts of a request
-	t.attributes = list
+	clear(list) // the buffer must not keep a request's text in memory
+	t.attributeBuffer = list
 }
 
 // countedExporter counts and logs the results of exports. A batch that the collector

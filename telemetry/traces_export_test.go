@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -205,6 +206,34 @@ func TestWhyACollectorTakesNothingIsLogged(t *testing.T) {
 		if got, log := sendTo(t, url); got.Failed != 5 || !strings.Contains(log, want) {
 			t.Errorf("%+v, the log is %q, want %q in it", got, log, want)
 		}
+	}
+}
+
+// listed makes a span that has its attributes, and those of its event, in the list.
+type listed string
+
+func (listed) Len() int { return 1 }
+func (l listed) Spans(list []attribute.KeyValue) ([]Span, []attribute.KeyValue) {
+	list = append(list, attribute.String("of", string(l)), attribute.String("of the event", string(l)))
+	return []Span{{Name: string(l), Start: time.Unix(10, 0), End: time.Unix(11, 0), Attributes: list[:1:1],
+		Events: []SpanEvent{{Name: "event", Attributes: list[1:]}}}}, list
+}
+
+// TestEachRequestKeepsItsAttributes: requests share the memory in which their attributes
+// are gathered.
+func TestEachRequestKeepsItsAttributes(t *testing.T) {
+	to := &fakeExporter{}
+	tr, _, stop := run(TracesConfig{Sample: 1}, to)
+	for _, name := range []string{"a", "b", "c"} {
+		tr.Begin(nil, true, time.Unix(10, 0)).End(listed(name))
+	}
+	stop()
+	var got []string
+	for _, s := range to.took {
+		got = append(got, s.Name()+s.Attributes()[0].Value.AsString()+s.Events()[0].Attributes[0].Value.AsString())
+	}
+	if want := []string{"aaa", "bbb", "ccc"}; !slices.Equal(got, want) {
+		t.Errorf("the spans, their attributes and those of their events are %q, want %q", got, want)
 	}
 }
 

@@ -93,7 +93,7 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 func (k *Classifier) Warnings() []string { return slices.Clone(k.warnings) }
 
 // countWithin is how far from a threshold, in tokens, a prompt is counted at most. A
-// count costs 0.2 to 0.4 ms per KB, and prompts near a high threshold are long. Of the
+// count costs 0.2 to 0.5 ms per KB, and prompts near a high threshold are long. Of the
 // requests of a production chat service (Mooncake's trace) 24 % were counted without
 // this bound at thresholds of 4,000 and 16,000 tokens, 48 KB of prose for 12 ms. With it
 // 17 % are: prose of 12 to 21 KB, and of 57 KB and more. A third of 4,000 is the least

@@ -14,9 +14,9 @@ import (
 
 // explainPast explains a request that has ended from its record: the tier as it was
 // found, and each pick decided again by the policy in force, or a draft's, of the
-// workers as they were then. live is the configuration in force, for one of so many
-// gateways; under is a draft, nil for none.
-func explainPast(live *control.Snapshot, gateways int, d *decisions.Decision, under *control.Snapshot) *decisions.Explanation {
+// workers as they were then. live is the configuration in force;
+// under is a draft, nil for none.
+func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision, under *control.Snapshot) *decisions.Explanation {
 	e := &decisions.Explanation{Outcome: decisions.WouldRoute, Tenant: d.Tenant, Key: d.Key, Class: d.Class, Dialect: d.Dialect, Stream: d.Stream,
 		RequestedModel: d.RequestedModel, PromptTokens: d.PromptTokens, MaxTokens: d.MaxTokens, UserTextBytes: d.Features.UserTextBytes,
 		Tier: d.Tier, Rule: d.Rule, Note: d.RuleNote, Model: d.Model, Policy: d.Policy, Blocks: d.Features.Blocks,
@@ -25,10 +25,10 @@ func explainPast(live *control.Snapshot, gateways int, d *decisions.Decision, un
 	if len(d.Attempts) == 0 {
 		why = unsent(e, d)
 	}
-	was := setupPool(live, d.Tier, gateways)
+	was := a.setupPool(live, d.Tier)
 	snap, to := live, was
 	if under != nil {
-		snap, to = under, setupPool(under, d.Tier, gateways)
+		snap, to = under, a.setupPool(under, d.Tier)
 		e.Notes = append(e.Notes, "the tier is the one that the request had; a replay decides it again too")
 	}
 	if snap.Generation != d.Generation {
@@ -63,12 +63,12 @@ func explainPast(live *control.Snapshot, gateways int, d *decisions.Decision, un
 
 // setupPool returns a tier or pool of a configuration as a replay uses it; nil if there is
 // none of that name.
-func setupPool(snap *control.Snapshot, name string, gateways int) *replay.Pool {
+func (a *routeAPI) setupPool(snap *control.Snapshot, name string) *replay.Pool {
 	p := snap.ByName[name]
 	if p == nil {
 		return nil
 	}
-	return new(control.SetupPool(p.Pool, gateways))
+	return new(control.SetupPool(p.Pool, a.control.Pools.Gateways(snap.File)))
 }
 
 func unsent(e *decisions.Explanation, d *decisions.Decision) (why string) {

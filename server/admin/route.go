@@ -127,10 +127,9 @@ func (a *routeAPI) explainDecision(o *ExplainOrder, under *control.Snapshot, ans
 		return huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep).")
 	}
 	live := a.control.Snapshot()
-	gateways := a.control.Pools.Gateways(live.File)
-	answer.Explanation = *explainPast(live, gateways, n.Decision, nil)
+	answer.Explanation = *a.explainPast(live, n.Decision, nil)
 	if under != nil {
-		answer.Draft = explainPast(live, gateways, n.Decision, under)
+		answer.Draft = a.explainPast(live, n.Decision, under)
 	}
 	return nil
 }
@@ -274,10 +273,9 @@ func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder
 		return nil, err
 	}
 	live := a.control.Snapshot()
-	share := a.control.Pools.Gateways(live.File)
-	c := replay.Config{Now: live.ReplaySetup(share)}
+	c := replay.Config{Now: live.ReplaySetup(a.control.Pools.Gateways(live.File))}
 	if under != nil {
-		c.Draft = new(under.ReplaySetup(share))
+		c.Draft = new(under.ReplaySetup(a.control.Pools.Gateways(under.File)))
 	}
 	found, _ := a.options.Decisions.Page(0, cmp.Or(o.Last, replayUsual), filter.Matches)
 	slices.Reverse(found) // the oldest first

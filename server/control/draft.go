@@ -2,7 +2,6 @@ package control
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"tierway/config"
@@ -26,30 +25,38 @@ func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 		return nil, err
 	}
 	for _, p := range snap.Pools {
-		p.Draft = &routing.Draft{Policy: p.Picker, Members: membersOf(p.Pool, ctl.Pools.Gateways(f)), Limit: p.Saturation}
-		if was := live.ByName[p.Name]; was != nil {
-			p.livePool, p.Members = was.livePool, was.Members
-			continue
-		}
-		p.livePool = &livePool{Routing: routing.NewPool(p.Picker, nil)}
-		p.WaitQueue = queue.New(p.Routing, p.Queue, func(*queue.Ticket) {})
+		p.draftOf(live.ByName[p.Name], ctl.Pools.Gateways(f))
 	}
 	return snap, nil
 }
 
-// HasWorkers reports whether any worker of the pool is in rotation. In a draft, the draft's
-// weights count, and its new workers are up.
+// draftOf connects a draft's pool with the live one of its name, which is nil for a new pool,
+// and with the workers that a reload would keep. Its other members stand for new workers.
+func (p *Pool) draftOf(live *Pool, gateways int) {
+	if live != nil {
+		p.livePool = live.livePool
+	} else {
+		p.livePool = &livePool{Routing: routing.NewPool(p.Picker, nil)}
+		p.WaitQueue = queue.New(p.Routing, p.Queue, func(*queue.Ticket) {})
+	}
+	p.Draft = &routing.Draft{Policy: p.Picker, Members: membersOf(p.Pool, gateways), Limit: p.Saturation}
+	p.Members = make(map[string]*Member, len(p.Workers))
+	for i, w := range p.Workers {
+		var m *Member
+		if live != nil {
+			m = live.Members[w.Name]
+		}
+		if m == nil || !m.Worker.Spec().SameWorker(w) {
+			m = &Member{Name: w.Name}
+		}
+		p.Members[w.Name], p.Draft.Members[i].Ref = m, m
+	}
+}
+
+// HasWorkers reports whether any worker of the pool is in rotation, or would be in a draft's.
 func (p *Pool) HasWorkers(now time.Time) bool {
 	if p.Draft == nil {
 		return p.Routing.Up(now)
 	}
-	live := map[string]routing.WorkerView{}
-	for _, v := range p.Routing.Snapshot(now) {
-		live[v.ID] = v
-	}
-	return slices.ContainsFunc(p.Draft.Members, func(m routing.Member) bool {
-		v, known := live[m.ID]
-		v.Up, v.Weight = v.Up || !known, m.Weight
-		return v.InRotation()
-	})
+	return p.Routing.UpUnder(p.Draft, now)
 }

@@ -25,7 +25,7 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	if lease.Worker() != nil {
 		m.Series.Chosen(string(lease.Reason()))
 	}
-	a := &attempt{x: x, m: m, lease: lease, moments: moments{started: started}, most: x.parsed.MostUsage(), placed: x.wait.placed,
+	a := &attempt{x: x, m: m, lease: lease, moments: moments{started: started}, outcome: outcome{ending: ending{result: decisions.Refused}}, most: x.parsed.MostUsage(), placed: x.wait.placed,
 		span: x.trace.Attempt(started)}
 	defer a.releaseUnsettled() // for a panic
 	a.cause = func() error { return context.Cause(ctx) }
@@ -103,11 +103,11 @@ type moments struct {
 	ended   time.Time     // when its load was given back
 }
 
-// outcome is what an attempt shows of its worker.
+// outcome is how an attempt ended: for its worker, and in ending for the request.
 type outcome struct {
 	failure       *failure
 	fault         error  // of an answer that was relayed: nil, ErrExcluded or the worker's fault
-	ending        ending // of the request, if this attempt was not a failure
+	ending        ending // of the request; set if failure is nil
 	begun         bool   // the worker has answered
 	settled       bool   // the attempt ended without a panic
 	used          settlement
@@ -159,7 +159,7 @@ func (a *attempt) received() {
 	}
 }
 
-// settle returns the load. The outcome of a relayed answer is reported now; that of a failure
+// settle releases the load. The outcome of a relayed answer is reported now; that of a failure
 // stays pending until its cause is known.
 func (a *attempt) settle(f *failure) {
 	a.settled, a.failure, a.ended = true, f, time.Now()

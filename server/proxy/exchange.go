@@ -40,23 +40,23 @@ type exchange struct {
 	ending     ending
 }
 
-// ending is how a request ended.
+// ending is the result of a request, with its error.
 type ending struct {
 	result decisions.Result
-	code   string // of the error that its client was sent
+	code   string // of the error that was sent to the client
 	cause  string // of that error, for the log
 }
 
-// endingOf is the ending of a request that is answered with an error.
+// endingOf returns the ending of a request that is answered with an error.
 func endingOf(e *openai.Error) ending {
-	how := ending{result: decisions.Refused, code: string(e.Code)}
+	end := ending{result: decisions.Refused, code: string(e.Code)}
 	if e.HTTPStatus() >= http.StatusInternalServerError {
-		how.result = decisions.Failed
+		end.result = decisions.Failed
 	}
 	if e.Cause != nil {
-		how.cause = e.Cause.Error()
+		end.cause = e.Cause.Error()
 	}
-	return how
+	return end
 }
 
 // newExchange opens an exchange under a configuration.
@@ -152,8 +152,8 @@ func (x *exchange) end() {
 	}
 }
 
-// finish builds the record, settles the usage and publishes the record. A panic in one step does
-// not prevent the others.
+// finish builds and publishes the record, exports the trace, writes the ledger's row and settles
+// the usage. A panic in one step does not prevent the others.
 func (x *exchange) finish() {
 	defer x.settle()
 	d := new(decisions.Decision)
@@ -163,8 +163,8 @@ func (x *exchange) finish() {
 	publishDecision(x, d)
 }
 
-// fail answers with an error in the client's dialect and says how the request
-// ended.
+// fail answers with an error in the client's dialect and records it as the request's
+// ending.
 func (x *exchange) fail(err error) {
 	e := translate(err)
 	x.ending = endingOf(e)

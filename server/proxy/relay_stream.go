@@ -22,14 +22,14 @@ type stream struct {
 	events   *openai.EventReader
 	tracker  openai.Tracker
 	out      []byte        // events that wait for the flush
-	scratch  []byte        // of events that are rewritten
+	scratch  []byte        // buffer for events that are rewritten
 	strip    bool          // the usage chunk was asked for by the gateway alone
-	pause    time.Duration // how long the worker may be silent; 0 while the watch counts as it was set
-	opened   bool          // the client gets what comes
+	pause    time.Duration // how long the worker may be silent; 0 before its first event
+	opened   bool          // the status is sent: events go to the client as they come
 	content  bool
-	known    bool              // its response is remembered
+	known    bool              // the response's id is stored
 	memory   intake.BodyMemory // of a long event
-	finishAt int               // where in out its last chunk begins, if that ends generation: the usage chunk may add to it; else -1
+	finishAt int               // offset in out of the chunk with the finish reason, into which the usage chunk is merged; -1 if out does not end with it
 }
 
 // trailerWait is how long a worker may take to end a body whose last event has
