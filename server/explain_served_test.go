@@ -31,6 +31,27 @@ func TestWhatServingRefusesAtOnceIsExplainedSo(t *testing.T) {
 	}
 }
 
+// TestWhatIsAskedWithoutAKeyIsExplainedAsItIsServed: web pages of other sites are refused
+// where no key is required.
+func TestWhatIsAskedWithoutAKeyIsExplainedAsItIsServed(t *testing.T) {
+	r := newRig(t, plain, fakeEngine())
+	for name, c := range map[string]struct{ host, site, code string }{
+		"no browser":        {"localhost", "", ""},
+		"a page of another": {"localhost", "cross-site", "cross_site_request"},
+		"a foreign name":    {"example.com", "", "host_not_allowed"},
+	} {
+		q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"fake-7b","messages":[{"role":"user","content":"hi"}]}`))
+		q.Header.Set("Content-Type", "application/json")
+		q.Host = c.host
+		if c.site != "" {
+			q.Header.Set("Sec-Fetch-Site", c.site)
+		}
+		if e := r.Explain(q); e.Code != c.code {
+			t.Errorf("%s: explained as %s %q, want %q", name, e.Outcome, e.Code, c.code)
+		}
+	}
+}
+
 // panicking is a body whose reader panics after so many bytes.
 type panicking struct{ left int }
 
@@ -51,7 +72,7 @@ func (p *panicking) Read(b []byte) (int, error) {
 func TestAPanicWhileExplainingKeepsNoMemory(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", &panicking{left: 1 << 20})
-	q.ContentLength = 2 << 20
+	q.ContentLength, q.Host = 2<<20, "localhost"
 	if e := r.Explain(q); e.Outcome != decisions.WouldReject || e.Code != "internal_error" {
 		t.Errorf("%s %s", e.Outcome, e.Code)
 	}
@@ -65,6 +86,7 @@ func TestATooLongPromptIsExplainedWithItsSignals(t *testing.T) {
 	r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    context: 50", 1), fakeEngine())
 	body := `{"model":"auto","messages":[{"role":"user","content":"` + strings.Repeat("some words and others ", 400) + `"}]}`
 	q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
+	q.Host = "localhost"
 	q.Header.Set("Content-Type", "application/json")
 	e := r.Explain(q)
 	last := e.Steps[len(e.Steps)-1]

@@ -112,13 +112,12 @@ func estimateHigh(estimate int64) int64 { return estimate + min(estimate/3, coun
 // first_match the one that prompt tokens, else max_tokens, else keywords ask
 // for. The prompt is counted when the estimate is too near a threshold to tell.
 func (k *Classifier) Classify(f *Features) Class {
-	class, _ := k.decide(f, nil, false)
-	return class
+	return k.decide(f, nil, nil)
 }
 
-// decide is Classify. It also keeps what the class was made of, unless e is nil, and
-// returns what each signal says if it has to explain.
-func (k *Classifier) decide(f *Features, e *Evidence, explain bool) (class Class, signals []Signal) {
+// decide is Classify. It also fills e with what the class was made of and x with what each
+// signal says, unless they are nil.
+func (k *Classifier) decide(f *Features, e *Evidence, x *Explanation) Class {
 	s := k.matcher.begin()
 	defer k.matcher.end(s)
 	class, tokens, exact := k.classify(f, s)
@@ -128,10 +127,10 @@ func (k *Classifier) decide(f *Features, e *Evidence, explain bool) (class Class
 			e.Counted = tokens
 		}
 	}
-	if explain {
-		signals = k.signals(f, s, tokens, exact)
+	if x != nil {
+		*x = Explanation{Tier: k.name(class.Tier), Rule: class.Rule, Score: class.Score, Signals: k.signals(f, s, tokens, exact)}
 	}
-	return class, signals
+	return class
 }
 
 // signals returns what each signal says of a request that was just classified.

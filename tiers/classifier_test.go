@@ -211,10 +211,16 @@ func TestLengthBreaksTiesOnly(t *testing.T) {
 	}
 }
 
+// explained returns a request's class and what each signal says.
+func explained(k *Classifier, f *Features) (Class, []Signal) {
+	var x Explanation
+	return k.decide(f, nil, &x), x.Signals
+}
+
 func TestExplainSaysWhatClassifyDecides(t *testing.T) {
 	c := classifier(t, words())
 	f := Features{PromptTokens: 16100, MaxTokens: 100, User: says("compare emails"), Count: func() (int64, bool) { return 15999, true }}
-	class, signals := c.decide(&f, nil, true)
+	class, signals := explained(c, &f)
 	if class != c.Classify(&f) {
 		t.Errorf("%+v is not %+v", class, c.Classify(&f))
 	}
@@ -225,7 +231,7 @@ func TestExplainSaysWhatClassifyDecides(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := Features{PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 4000).Draw(rt, "max"),
 			User: says(rapid.SampledFrom([]string{"", "prove", "compare", "compare, contrast"}).Draw(rt, "text"))}
-		class, signals := c.decide(&f, nil, true)
+		class, signals := explained(c, &f)
 		highest := ""
 		for _, s := range signals[:3] {
 			if s.Tier != "" && (highest == "" || s.Tier == "large") {

@@ -150,17 +150,18 @@ func TestOnlyWhatLeavesTheChoiceIsClassified(t *testing.T) {
 		read := false
 		c.q.Features = &Features{Now: start(), Session: 5, User: func() []byte { read = true; return nil }}
 		chats := NewChats(1)
-		c.q.Chats, c.q.Signals = chats.ReadOnly(), true
-		v, _ := classes(t, Config{}).Resolve(c.q)
-		if read != c.want || (v.Explained != nil) != c.want {
-			t.Errorf("%s: read %v, explained %v, want %v", name, read, v.Explained, c.want)
+		var explained Explanation
+		c.q.Chats, c.q.Explained = chats.ReadOnly(), &explained
+		_, _ = classes(t, Config{}).Resolve(c.q)
+		if read != c.want || (explained.Rule != "") != c.want {
+			t.Errorf("%s: read %v, explained %v, want %v", name, read, explained, c.want)
 		}
 		if c.q.Chats.Len() != 0 {
 			t.Errorf("%s: explaining changed the chats", name)
 		}
-		c.q.Chats, c.q.Signals = chats, false
-		if v, _ = classes(t, Config{}).Resolve(c.q); v.Explained != nil || (c.q.Chats.Len() == 1) != c.want {
-			t.Errorf("%s: explained %v, %d chats", name, v.Explained, c.q.Chats.Len())
+		c.q.Chats, c.q.Explained = chats, nil
+		if _, _ = classes(t, Config{}).Resolve(c.q); (c.q.Chats.Len() == 1) != c.want {
+			t.Errorf("%s: %d chats", name, c.q.Chats.Len())
 		}
 	}
 }
@@ -172,11 +173,12 @@ func TestAnExplanationNamesTheChatsTier(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.User = says("hello")
-	v, err := k.Resolve(Query{Features: f, Chats: chats.ReadOnly(), Signals: true})
-	if err != nil || v.Rule != "sticky" || v.Explained.Tier != "small" || v.Explained.Rule != "default" {
-		t.Fatalf("%+v, %v, %+v", v, err, v.Explained)
+	var explained Explanation
+	v, err := k.Resolve(Query{Features: f, Chats: chats.ReadOnly(), Explained: &explained})
+	if err != nil || v.Rule != "sticky" || explained.Tier != "small" || explained.Rule != "default" {
+		t.Fatalf("%+v, %v, %+v", v, err, explained)
 	}
-	if last := v.Explained.Signals[len(v.Explained.Signals)-1]; last.Rule != "sticky" || last.Tier != "large" {
+	if last := explained.Signals[len(explained.Signals)-1]; last.Rule != "sticky" || last.Tier != "large" {
 		t.Errorf("%+v", last)
 	}
 }
@@ -222,7 +224,7 @@ func TestAReloadKeepsAChatAtItsTierByName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v, err := k.Resolve(Query{Features: f, Chats: chats.ReadOnly(), Signals: true}); err != nil || v.Target+" "+v.Rule != want {
+		if v, err := k.Resolve(Query{Features: f, Chats: chats.ReadOnly()}); err != nil || v.Target+" "+v.Rule != want {
 			t.Errorf("%v: %+v, %v, want %s", names, v, err, want)
 		}
 	}

@@ -296,7 +296,7 @@ func TestTheLessonHearsWordsWhereverTheyStand(t *testing.T) {
 // heard returns what a classifier with one preset makes of a text.
 func heard(t *testing.T, k *Classifier, text string) []string {
 	t.Helper()
-	_, signals := k.decide(&Features{User: func() []byte { return []byte(text) }}, nil, true)
+	_, signals := explained(k, &Features{User: func() []byte { return []byte(text) }})
 	for _, s := range signals {
 		if s.Rule == "keyword" {
 			return s.Matched

@@ -31,9 +31,9 @@ type Query struct {
 	Chats        *Chats                   // chats that stay at their tier; nil: none do
 	Fits         func(target string) bool // does the prompt fit the target's context? false is a refusal, and owes certainty: true for an estimate that may be wrong; nil: it does
 	Available    func(target string) bool // is anybody of the target up? nil: yes
-	Signals      bool                     // return what each signal says
 	Moves        *[]Move                  // appended to for each tier that is passed over; nil: not asked for
 	Evidence     *Evidence                // filled when the request is classified; nil: not asked for
+	Explained    *Explanation             // likewise
 }
 
 // yes asks a function of a Query about a target; one that is nil says yes.
@@ -47,8 +47,6 @@ type Verdict struct {
 	Rule   string // the step that decided: header, model, alias, prompt_tokens, max_tokens, keyword:NAME, sticky, clamped, context, unavailable or default
 	Note   string // what that step passed over, such as "keyword:code asked for large", or why max_tokens was not counted; empty mostly
 	Pinned bool   // asked by the engine's own model name: the request must not be moved
-
-	Explained *Explanation // what the classifier saw; nil unless it was asked, and asked to explain
 }
 
 // Evidence is what a request was classified by, in a form that can be kept: names
@@ -183,10 +181,7 @@ func (k *Catalog) sticks(q *Query) bool {
 
 // classify returns the tier that a request is given by its content and its chat.
 func (k *Catalog) classify(v *Verdict, q *Query) int {
-	class, signals := k.classifier.decide(q.Features, q.Evidence, q.Signals)
-	if q.Signals {
-		v.Explained = &Explanation{Tier: k.targets[k.tiers[class.Tier]].Name, Rule: class.Rule, Score: class.Score, Signals: signals}
-	}
+	class := k.classifier.decide(q.Features, q.Evidence, q.Explained)
 	v.Rule = class.Rule
 	if class.Note != "" {
 		v.note(class.Note)
@@ -200,8 +195,8 @@ func (k *Catalog) classify(v *Verdict, q *Query) int {
 	if !ok || kept < 0 {
 		return at
 	}
-	if v.Explained != nil {
-		v.Explained.Signals = append(v.Explained.Signals, Signal{Rule: "sticky", Tier: k.targets[k.tiers[kept]].Name})
+	if q.Explained != nil {
+		q.Explained.Signals = append(q.Explained.Signals, Signal{Rule: "sticky", Tier: k.targets[k.tiers[kept]].Name})
 	}
 	if kept <= class.Tier {
 		return at

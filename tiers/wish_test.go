@@ -44,7 +44,7 @@ func TestMaxTokensCountsOnlyWhereItShowsAWish(t *testing.T) {
 		"the lesson counts powers of two":       {Rules{Preset: "lesson"}, Features{MaxTokens: 1024}, "medium max_tokens", ""},
 	} {
 		k := classifier(t, c.rules)
-		class, signals := k.decide(&c.f, nil, true)
+		class, signals := explained(k, &c.f)
 		if got := three()[class.Tier] + " " + class.Rule; got != c.want || class.Note != c.note || class != k.Classify(&c.f) {
 			t.Errorf("%s: %s (%s), want %s (%s)", name, got, class.Note, c.want, c.note)
 		}

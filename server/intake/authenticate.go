@@ -23,23 +23,35 @@ func (it *Intake) Authenticate(in *Inbound) (Caller, error) {
 	if err := it.CheckLoop(in); err != nil {
 		return Caller{}, err
 	}
+	c, unknown, err := it.Identify(in)
+	if unknown {
+		err = it.countUnknownKey(in, err)
+	}
+	return c, err
+}
+
+// Identify finds the caller of a request by its key and counts nothing. unknown reports
+// that a key is required, and this one is missing, malformed or unknown.
+func (it *Intake) Identify(in *Inbound) (c Caller, unknown bool, err error) {
 	key, given := control.Credential(in.HTTP.Header)
-	is, err := (*tenants.Caller)(nil), tenants.ErrUnknownKey
+	err = tenants.ErrUnknownKey
 	if given {
-		is, err = in.Snap.Identity.Directory.Authenticate(key, in.Start)
+		c.Caller, err = in.Snap.Identity.Directory.Authenticate(key, in.Start)
 	}
 	switch {
 	case err == nil:
-		return Caller{Caller: is}, nil
+		return c, false, nil
 	case errors.Is(err, tenants.ErrDisabled):
-		return Caller{Caller: is, Disabled: true}, RefusedKey(err)
-	case in.Snap.File.Auth.Required, it.unread(in.Snap.Identity, key):
-		return Caller{}, it.unknownKey(in, key)
+		return Caller{Caller: c.Caller, Disabled: true}, false, RefusedKey(err)
+	case it.unread(in.Snap.Identity, key):
+		return Caller{}, false, &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.AskEvery, Message: "Keys cannot be checked right now. Try again."}
+	case in.Snap.File.Auth.Required:
+		return Caller{}, true, BadKey()
 	}
 	if err := checkKeyless(in.HTTP, in.Snap.File); err != nil {
-		return Caller{}, err
+		return Caller{}, false, err
 	}
-	return Caller{Caller: tenants.Anonymous(), keyless: true}, nil
+	return Caller{Caller: tenants.Anonymous(), keyless: true}, false, nil
 }
 
 // RefusedKey is the answer to a key that a tenant has and that may not be used; nil for one
@@ -66,22 +78,20 @@ func (it *Intake) unread(who *control.Identity, key string) bool {
 	return it.control.Stores.SQL != nil && who.ReadAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) && tenants.WellFormed(key)
 }
 
-// unknownKey is the answer to a key that no tenant has. While the database was never
-// read, a well-formed key may be a good one.
-func (it *Intake) unknownKey(in *Inbound, key string) error {
-	if it.unread(in.Snap.Identity, key) {
-		return &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.AskEvery, Message: "Keys cannot be checked right now. Try again."}
-	}
+// countUnknownKey counts a request with an unknown key, or without one. It returns err, or
+// another error if too many came from the client's address.
+func (it *Intake) countUnknownKey(in *Inbound, err error) error {
+	key, _ := control.Credential(in.HTTP.Header)
 	it.metrics.AuthFailures.Inc()
 	if it.control.Stores.SQL != nil && tenants.WellFormed(key) {
 		it.control.Database.RequestRefresh() // it may be new
 	}
 	if key == "" {
-		return BadKey() // a request without a key guesses none
+		return err // a request without a key guesses none
 	}
 	if tooMany, wait := it.control.AuthFailures.Add(in.Snap.ClientIP(in.HTTP), in.Start); tooMany {
 		return &openai.Error{Code: openai.CodeRateLimitExceeded, RetryAfter: wait, NoRetry: true,
 			Message: "Too many requests with incorrect API keys came from this address. Send a valid key."}
 	}
-	return BadKey()
+	return err
 }

@@ -18,9 +18,9 @@ import (
 
 // View is what Resolve reads and returns besides where the request goes.
 type View struct {
-	Chats    *tiers.Chats // that stay at their tier; nil: none do
-	Evidence bool         // return by what the request was classified
-	Signals  bool         // return what each signal of the classification says
+	Chats     *tiers.Chats       // that stay at their tier; nil: none do
+	Evidence  bool               // return by what the request was classified
+	Explained *tiers.Explanation // filled with what the classifier saw, if it is asked; nil: not asked for
 }
 
 // Resolve resolves the request's names, or its content, to a tier or pool that its caller may
@@ -93,7 +93,7 @@ func (r *resolver) resolve(view View) (Resolution, error) {
 		// The estimate may be wrong, and the engine knows: only what is surely too
 		// long is refused here.
 		if r.surelyTooLong(res.Pool) {
-			res.Verdict = tiers.Verdict{Model: v.Model, Explained: v.Explained}
+			res.Verdict = tiers.Verdict{Model: v.Model}
 			return *res, r.tooLong(res.Pool)
 		}
 		res.Overlong = true
@@ -113,7 +113,7 @@ func (r *resolver) resolve(view View) (Resolution, error) {
 func (r *resolver) ask(view View) (tiers.Verdict, error) {
 	q := query(r.in.Snap, r.caller, r.parsed.Req.Model)
 	q.Header, q.Fits, q.Available = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available
-	q.Signals, q.Moves = view.Signals, &r.res.Moves
+	q.Explained, q.Moves = view.Explained, &r.res.Moves
 	if view.Evidence {
 		q.Evidence = &r.res.Evidence
 	}
@@ -265,7 +265,7 @@ func (r *resolver) degrade(res Resolution, spent tenants.Limit) (Resolution, boo
 		note += "; " + res.Rule + " asked for " + res.Pool.Name
 	}
 	res.Moves = append(res.Moves, tiers.Move{Tier: res.Pool.Name, Rule: res.Rule, By: "budget"})
-	res.Verdict = tiers.Verdict{Target: best.Name, Tier: true, Model: best.Model, Rule: "budget", Note: note, Explained: res.Explained}
+	res.Verdict = tiers.Verdict{Target: best.Name, Tier: true, Model: best.Model, Rule: "budget", Note: note}
 	res.Pool, res.ModelName = best, best.Model
 	return res, true
 }

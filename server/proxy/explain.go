@@ -3,7 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"tierway/server/intake"
 	"tierway/store"
 	"tierway/tenants"
+	"tierway/tiers"
 )
 
 // Explain walks a request through the data plane up to the worker that it would be sent
@@ -68,7 +68,8 @@ type explainer struct {
 	who     string // who asks
 	notes   []string
 	limits  []tenants.Use
-	partial bool // of several gateways the limits are known in part only
+	partial bool              // of several gateways the limits are known in part only
+	class   tiers.Explanation // of a request that was classified
 	outlook *routing.Outlook
 	queue   *decisions.QueueStep
 	waits   bool    // it would wait for a worker
@@ -106,7 +107,7 @@ func (n *explainer) walk() (stage string, err error) {
 		if x.parsed, err = it.Read(&x.in, &x.caller); err != nil {
 			return decisions.StageRequest, err
 		}
-		if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.View{Chats: it.Chats().ReadOnly(), Evidence: true, Signals: true}); err != nil {
+		if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.View{Chats: it.Chats().ReadOnly(), Evidence: true, Explained: &n.class}); err != nil {
 			return decisions.StageTier, err
 		}
 	} else if err := n.readPassed(); err != nil {
@@ -127,40 +128,33 @@ func notExplained() error {
 	return &openai.Error{Code: openai.CodeEndpointNotSupported, Message: "Only requests that are routed by their model are explained; this one is not."}
 }
 
-// authenticate finds for whom a request is explained: for whom it was asked for,
-// else whose key it has, else a tenant who may use everything.
-func (n *explainer) authenticate() error {
-	is, err := n.As, error(nil)
-	if is == nil {
-		is, err = n.subject()
-	}
-	if err != nil {
-		return err
-	}
-	n.who, n.x.caller.Caller = is.Who, is.Caller
-	return intake.RefusedKey(is.Barred)
-}
-
-// subject is who asks by the request's key.
-func (n *explainer) subject() (*control.Subject, error) {
+// authenticate finds the caller for whom a request is explained: the one that the question
+// names, else the key's, else a tenant who may use everything.
+func (n *explainer) authenticate() (err error) {
 	x := n.x
-	key, given := control.Credential(x.in.HTTP.Header)
-	anonymous := &control.Subject{Caller: tenants.Anonymous(), Who: "no key: explained for a tenant who may use everything"}
-	if !given && x.in.HTTP.Header.Get("Authorization") == "" && x.in.HTTP.Header.Get("X-Api-Key") == "" {
-		n.note("%s", anonymous.Who)
-		return anonymous, nil
+	if is := n.As; is != nil {
+		n.who, x.caller.Caller = is.Who, is.Caller
+		return intake.RefusedKey(is.Barred)
 	}
-	caller, err := x.in.Snap.Identity.Directory.Authenticate(key, x.in.Start)
+	h := x.in.HTTP.Header
+	_, given := control.Credential(h)
+	c, unknown, err := x.s.intake.Identify(&x.in)
+	x.caller = c
+	if keyless := !given && h.Get("Authorization") == "" && h.Get("X-Api-Key") == ""; keyless && (err == nil || unknown) {
+		n.who, x.caller.Caller = "no key: explained for a tenant who may use everything", tenants.Anonymous()
+		n.note("%s", n.who)
+		return nil
+	}
 	switch {
-	case err == nil:
-		return &control.Subject{Caller: caller, Who: "tenant " + caller.Tenant + ", key " + caller.Key}, nil
-	case errors.Is(err, tenants.ErrDisabled):
-		return &control.Subject{Caller: caller, Who: "tenant " + caller.Tenant, Barred: err}, nil
-	case x.in.Snap.File.Auth.Required:
-		return nil, intake.BadKey()
+	case c.Caller == nil:
+	case c.Key == tenants.Anonymous().Key:
+		n.who = "an unknown key, where none is required"
+	case err != nil:
+		n.who = "tenant " + c.Tenant
+	default:
+		n.who = "tenant " + c.Tenant + ", key " + c.Key
 	}
-	anonymous.Who = "an unknown key, where none is required"
-	return anonymous, nil
+	return err
 }
 
 // readPassed reads a request that matches no route.
@@ -194,7 +188,7 @@ func (n *explainer) refuse(stage string, err *openai.Error) { n.stage, n.refusal
 func (n *explainer) explanation() *decisions.Explanation {
 	x, res := n.x, &n.x.resolution
 	e := &decisions.Explanation{Outcome: decisions.WouldRoute, Dialect: x.in.Dialect.String(), Generation: x.in.Snap.Generation, SnapshotAt: x.in.Start.UTC(),
-		RequestedModel: res.Requested, Rule: res.Rule, Note: res.Note, Model: res.ModelName, Classified: res.Explained,
+		RequestedModel: res.Requested, Rule: res.Rule, Note: res.Note, Model: res.ModelName,
 		PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.Estimate), Blocks: len(x.facts.Blocks)}
 	if x.caller.Caller != nil {
 		e.Tenant, e.Key = x.caller.Tenant, x.caller.Key
@@ -210,6 +204,9 @@ func (n *explainer) explanation() *decisions.Explanation {
 		if x.in.Dialect != openai.Other && req.Media {
 			n.note("images, audio and files are not in the estimate")
 		}
+	}
+	if n.class.Rule != "" {
+		e.Classified = &n.class
 	}
 	if o := n.outlook; o != nil {
 		e.Worker, e.Reason, e.RunnerUp, e.Candidates = o.Worker, string(o.Reason), o.Choice.RunnerUp, o.Choice.Candidates
