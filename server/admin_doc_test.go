@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tierway/config"
+	"tierway/server/control"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -76,23 +77,10 @@ func TestTheDocumentIsServedToThoseWithAKey(t *testing.T) {
 	}
 }
 
-// adminDoc is docs/admin-api.md, made from the document.
+// adminDoc returns docs/admin-api.md, which is generated from the OpenAPI document.
 func (r *adminRig) adminDoc() string {
 	var b strings.Builder
-	b.WriteString("# Admin API\n\n" +
-		"<!-- Made from server/admin; `UPDATE_DOCS=1 go test ./server -run TestAdminDoc` writes it anew. -->\n\n" +
-		"On the admin plane (127.0.0.1:8081), with `Authorization: Bearer <admin key>`. `GET /admin/openapi.json` has every field.\n\n" +
-		"Bodies are JSON with snake_case names; times are RFC 3339 in UTC. Lists of tenants, keys, admins and overrides are `{\"items\": […], \"next_cursor\": …, \"total\": n}` and take `?limit`, `?cursor` and `?q` (a part of the name); " +
-		"the audit log and decisions take `?limit` and `?cursor` and have no `total`; workers, tiers, queues and usage are one page. " +
-		"Errors are `application/problem+json` (RFC 9457), with each wrong field in `errors`. PATCH takes a JSON merge patch: null goes back to the default, what is left out stays. " +
-		"Answers with an `ETag` take it back as `If-Match`, and refuse with 412 what was changed meanwhile; a worker's is that of its live override. What stands in config.yaml is shown and cannot be changed, 409, but for workers' weights; " +
-		"a tenant of it may have more keys, for which the file's settings count. " +
-		"Secrets are in the answer that makes them and nowhere else.\n\n" +
-		"Every change of tenants, keys, admins and overrides in the database is a line of the audit log, written with it: if that cannot be written, nothing changes. A reload is in force first and its line is written after it. " +
-		"Without a database, changes of weights and drains are logged only, and end with the gateway. Failed authentication and refused changes are a line of log and audit log too, " +
-		"at most one a second for each address, with the number of those left out. " +
-		"While the database is away or takes no writes (a full disk), reads answer from memory and changes answer 503 with `Retry-After`.\n\n" +
-		"| operation | admin | viewer | what it does |\n|---|---|---|---|\n")
+	b.WriteString(adminIntroduction + "```sh\n" + adminExamples + "```\n" + adminOperations)
 	all := r.documentedOperations()
 	for _, o := range r.plane.Operations() {
 		op := all[o.Method+" "+o.Path]
@@ -110,37 +98,98 @@ func (r *adminRig) adminDoc() string {
 		}
 		fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", o.Method, o.Path, mark("admin"), mark("viewer"), op.Summary)
 	}
-	b.WriteString("\n## Examples\n\n`$ADMIN_URL` is the admin plane and `$ADMIN_KEY` an admin key.\n\n```sh\n" + adminExamples + "```\n")
-	return b.String()
+	return b.String() + adminRules
 }
 
+const adminIntroduction = `# Admin API
+
+<!-- Generated from server/admin by server/admin_doc_test.go; run make docs after a change. -->
+
+This page is for operators, and for authors of tools that manage a gateway. Commands to copy come
+first, then all operations, then the rules that hold for all of them. ` + "`GET /admin/openapi.json`" + ` has
+every field of every operation.
+
+The admin plane listens on 127.0.0.1:8081 by default (` + "`admin.listen`" + `). Each request carries an admin
+key as ` + "`Authorization: Bearer <key>`" + `. A key has the role ` + "`admin`" + ` or ` + "`viewer`" + `.
+[operations.md](operations.md#the-first-admin) says how to make the first key.
+
+## Examples
+
+` + "`$ADMIN_URL`" + ` is the address of the admin plane and ` + "`$ADMIN_KEY`" + ` an admin key. The demo
+(` + "`make run`" + `) prints an ` + "`export`" + ` line that sets both. The first example needs a gateway without an
+admin, and the last two a gateway with a configuration file. All others work in the demo.
+
+`
+
+const adminOperations = `
+More examples: tenants and keys in [tenants.md](tenants.md), workers and reloads in
+[operations.md](operations.md), queues in [queues.md](queues.md), records, explain and replay in
+[observability.md](observability.md).
+
+## Operations
+
+| operation | admin | viewer | summary |
+|---|---|---|---|
+`
+
+const adminRules = `
+## Rules
+
+- **Format.** Bodies are JSON with snake_case names. Times are RFC 3339 in UTC.
+- **Lists** of tenants, keys, admins and overrides are
+  ` + "`{\"items\": […], \"next_cursor\": …, \"total\": n}`" + `. They take ` + "`?limit`" + `, ` + "`?cursor`" + ` and ` + "`?q`" + ` (a part of
+  the name). The audit log and the decisions take ` + "`?limit`" + ` and ` + "`?cursor`" + ` and have no ` + "`total`" + `.
+  Workers, tiers, queues and usage are one page.
+- **Errors** are ` + "`application/problem+json`" + ` (RFC 9457), with each wrong field in ` + "`errors`" + `.
+- **PATCH** takes a JSON merge patch. ` + "`null`" + ` restores the default, and an absent field stays.
+- **Versions.** An answer with an ` + "`ETag`" + ` takes it back as ` + "`If-Match`" + `. A change that another operator
+  preceded then gets 412. The ETag of a worker is that of its live override.
+- **Configuration.** Items of config.yaml are shown and cannot be changed, with 409, except workers'
+  weights. A tenant of config.yaml may have further keys; the file's settings apply to them.
+- **Secrets** are in the answer that creates them and nowhere else.
+- **Audit log.** Each change of tenants, keys, admins and overrides in the database is written together
+  with its line of the audit log, or not at all. A reload applies first, and its line follows.
+- **Rejections.** Failed authentication and rejected changes are written to log and audit log, at most
+  one line per second for each address. The next line has the number of the omitted ones.
+- **Without a database**, weights and drains are only logged, and end with the gateway.
+- **If the database is unavailable or takes no writes** (a full disk), reads are answered from memory.
+  Changes get 503 with ` + "`Retry-After`" + `.
+`
+
 // adminExamples are run by TestTheExamplesOfTheDocWork.
-const adminExamples = `# the first admin, with the secret that the gateway announces at its start
+const adminExamples = `# create the first admin key, with the secret that the gateway announces at its start
 curl -s $ADMIN_URL/admin/bootstrap -H 'Content-Type: application/json' -d '{"secret":"'$BOOTSTRAP_SECRET'","name":"ada"}'
-# a tenant with its first key
-curl -s $ADMIN_URL/admin/tenants -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"name":"acme","limits":{"rpm":600,"month_money":250},"issue_key":true}'
-# another limit, unless somebody else changed the tenant
-curl -s -X PATCH $ADMIN_URL/admin/tenants/acme -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -H 'If-Match: "v1"' -d '{"limits":{"rpm":1200}}'
-# what it has used, for a spreadsheet
-curl -s "$ADMIN_URL/admin/tenants/acme/usage?group_by=model" -H "Authorization: Bearer $ADMIN_KEY" -H 'Accept: text/csv'
-# five times the requests of a worker of weight 1 for an hour; then none, to work on the machine
-curl -s -X PATCH $ADMIN_URL/admin/workers/w0 -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"weight":5,"ttl_s":3600}'
-curl -s -X POST $ADMIN_URL/admin/workers/w0/drain -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"timeout_s":600}'
-# who waits for the tier small, the next to go first
+# create a tenant with its first key
+curl -s $ADMIN_URL/admin/tenants -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"name":"team-c","limits":{"rpm":600,"month_money":250},"issue_key":true}'
+# change a limit, unless the tenant was changed since version 1
+curl -s -X PATCH $ADMIN_URL/admin/tenants/team-c -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -H 'If-Match: "v1"' -d '{"limits":{"rpm":1200}}'
+# export its usage for a spreadsheet
+curl -s "$ADMIN_URL/admin/tenants/team-c/usage?group_by=model" -H "Authorization: Bearer $ADMIN_KEY" -H 'Accept: text/csv'
+# give a worker five times the requests of a worker of weight 1, for an hour
+curl -s -X PATCH $ADMIN_URL/admin/workers/small-0 -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"weight":5,"ttl_s":3600}'
+# drain a worker before maintenance, see how many requests are left, and end the drain
+curl -s -X POST $ADMIN_URL/admin/workers/small-1/drain -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"timeout_s":600}'
+curl -s $ADMIN_URL/admin/workers/small-1 -H "Authorization: Bearer $ADMIN_KEY"
+curl -s -X POST $ADMIN_URL/admin/workers/small-1/undrain -H "Authorization: Bearer $ADMIN_KEY"
+# list the batch requests that wait for the tier small, the next one first
 curl -s "$ADMIN_URL/admin/queues/small?class=batch&limit=20" -H "Authorization: Bearer $ADMIN_KEY"
-# the last requests that failed on large; and all of today as JSON lines, which replay reads
+# list the last failed requests of the tier large; export all records of today for replay
 curl -s "$ADMIN_URL/admin/decisions?tier=large&outcome=failed&limit=20" -H "Authorization: Bearer $ADMIN_KEY"
 curl -s "$ADMIN_URL/admin/decisions?since=$(date -u +%FT00:00:00Z)" -H "Authorization: Bearer $ADMIN_KEY" -H 'Accept: application/x-ndjson'
-# what a reload would do, and the reload of just that file
+# preview a reload; its to_hash as If-Match reloads exactly the previewed file
 curl -s -X POST "$ADMIN_URL/admin/reload?dry_run=true" -H "Authorization: Bearer $ADMIN_KEY"
 curl -s -X POST $ADMIN_URL/admin/reload -H "Authorization: Bearer $ADMIN_KEY" -H 'If-Match: "'$TO_HASH'"'
 `
 
-// TestTheExamplesOfTheDocWork runs them as they stand.
+// TestTheExamplesOfTheDocWork runs them unchanged, with workers of the demo's names.
 func TestTheExamplesOfTheDocWork(t *testing.T) {
 	r, secret := bootstrapRig(t)
+	r.text = strings.NewReplacer("name: w0,", "name: small-0,", "name: w1,", "name: small-1,").Replace(r.text)
 	r.source = func() (*config.File, error) { // the rig's own was read under another name
 		return config.Parse("config.yaml", []byte(r.text), func(string) (string, bool) { return "", false })
+	}
+	if _, err := r.control.Reload(t.Context(), control.ReloadRequest{}); err != nil {
+		t.Fatal(err)
 	}
 	plane := httptest.NewServer(r.front)
 	defer plane.Close()
@@ -166,8 +215,17 @@ func TestTheExamplesOfTheDocWork(t *testing.T) {
 			r.control.Database.Changed(t.Context())
 		}
 	}
-	if w := r.worker("w0"); w.Drain == nil {
-		t.Errorf("after all of them w0 is %+v", w)
+	if w := r.worker("small-0"); w.Weights.Effective != 5 {
+		t.Errorf("after all of them small-0 is %+v", w)
+	}
+	if w := r.worker("small-1"); w.Drain != nil {
+		t.Errorf("after all of them small-1 is %+v", w)
+	}
+	for _, action := range []string{"worker.override", "worker.override.clear"} {
+		is := func(e store.AuditEntry) bool { return e.Action == action && e.Target == "small-1" }
+		if !slices.ContainsFunc(r.audited(), is) {
+			t.Errorf("the audit log has no %s of small-1", action)
+		}
 	}
 }
 
@@ -184,6 +242,6 @@ func TestAdminDocIsMadeFromTheDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s differs from the document; UPDATE_DOCS=1 go test ./server -run TestAdminDoc writes it anew (-want +got):\n%s", path, diff)
+		t.Errorf("%s is out of date: run make docs (-want +got):\n%s", path, diff)
 	}
 }
