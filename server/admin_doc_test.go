@@ -122,9 +122,12 @@ admin, and the last two a gateway with a configuration file. All others work in 
 `
 
 const adminOperations = `
-More examples: tenants and keys in [tenants.md](tenants.md), workers and reloads in
-[operations.md](operations.md), queues in [queues.md](queues.md), records, explain and replay in
-[observability.md](observability.md).
+More examples are on the pages of their subjects:
+
+- tenants and keys: [tenants.md](tenants.md)
+- workers and reloads: [operations.md](operations.md)
+- queues: [queues.md](queues.md)
+- records, explain and replay: [observability.md](observability.md)
 
 ## Operations
 
@@ -147,8 +150,8 @@ const adminRules = `
 - **Configuration.** Items of config.yaml are shown and cannot be changed, with 409, except workers'
   weights. A tenant of config.yaml may have further keys; the file's settings apply to them.
 - **Secrets** are in the answer that creates them and nowhere else.
-- **Audit log.** Each change of tenants, keys, admins and overrides in the database is written together
-  with its line of the audit log, or not at all. A reload applies first, and its line follows.
+- **Audit log.** Each change of tenants, keys, admins and overrides is written in one transaction with
+  its line of the audit log. A reload applies first, and its line follows.
 - **Rejections.** Failed authentication and rejected changes are written to log and audit log, at most
   one line per second for each address. The next line has the number of the omitted ones.
 - **Without a database**, weights and drains are only logged, and end with the gateway.
