@@ -126,8 +126,8 @@ func leads(t *testing.T, from, link string) error {
 // documents calls f with every document that a reader has.
 func documents(t *testing.T, f func(file string, text []byte)) {
 	t.Helper()
-	files := []string{"README.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/decisions/*.md"} {
+	files := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/decisions/*.md", "examples/*/README.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no documents at %s: %v", pattern, err)

@@ -31,11 +31,15 @@ func blocks(t *testing.T, file, language string) []string {
 // documents are all that a reader copies from.
 func documents(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	files := []string{"../../README.md"}
+	for _, pattern := range []string{"../../docs/*.md", "../../examples/*/README.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no documents at %s: %v", pattern, err)
+		}
+		files = append(files, found...)
 	}
-	return append(files, "../../README.md")
+	return files
 }
 
 func TestEveryYAMLBlockIsAConfiguration(t *testing.T) {

@@ -1,0 +1,40 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestEngineExamplesLoad verifies that each configuration in examples/ loads as it is, needs the
+// application's key alone, and names the engine of its folder. Only Ollama's example has a warning:
+// both of its tiers are on one server.
+func TestEngineExamplesLoad(t *testing.T) {
+	engines := map[string]string{"ollama": "ollama", "llama.cpp": "llamacpp", "vllm": "vllm", "sglang": "sglang"}
+	warning := map[string]string{"ollama": "is the server of tiers[0].workers[0].url too"}
+	env := environment(map[string]string{"TIERWAY_KEY_SHA256": digestA})
+	paths, err := filepath.Glob("../examples/*/config.yaml")
+	if err != nil || len(paths) != len(engines) {
+		t.Fatalf("examples/ has the configurations %q (%v), want one for each of %v", paths, err, engines)
+	}
+	for _, path := range paths {
+		folder := filepath.Base(filepath.Dir(path))
+		f, err := Load(path, env)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, p := range f.ResolvedPools() {
+			if string(p.Engine) != engines[folder] {
+				t.Errorf("%s: the engine of %s is %q, want %q", path, p.Name, p.Engine, engines[folder])
+			}
+		}
+		var warnings string
+		if w := f.Warnings(); len(w) > 0 {
+			warnings = w.Error()
+		}
+		if want := warning[folder]; (want == "") != (warnings == "") || !strings.Contains(warnings, want) {
+			t.Errorf("%s: the warnings are %q, want %q", path, warnings, want)
+		}
+	}
+}
