@@ -147,7 +147,7 @@ func TestAFullEngineQueueIsBackpressure(t *testing.T) {
 			result = "excluded"
 		}
 		m := r.scrape()
-		if !strings.Contains(m, `tierway_attempts_total{result="`+result+`",tier="small",worker="w0"} 1`) || strings.Contains(m, `tierway_worker_cooling{tier="small",worker="w0"} 1`) != c.busy {
+		if !strings.Contains(m, `tierway_attempts_total{result="`+result+`",tier="small",worker="w0"} 1`) || strings.Contains(m, `tierway_worker_backoff{tier="small",worker="w0"} 1`) != c.busy {
 			t.Errorf("%s counts otherwise than %s:\n%s", name, result, m)
 		}
 	}

@@ -144,7 +144,7 @@ func TestQueuesShowWhatBecameOfRequests(t *testing.T) {
 		`tierway_queue_shed_total{class="batch",reason="depth",tier="small"} 1`,
 		`tierway_queue_shed_total{class="interactive",reason="engine",tier="small"} 0`,
 		`tierway_metrics_stale_seconds_total{tier="small"} 0`,
-		`tierway_worker_bound{tier="small",worker="w0"} 1`,
+		`tierway_worker_concurrency_limit{tier="small",worker="w0"} 1`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the metrics have no %s", want)
@@ -211,7 +211,7 @@ func TestARequestIsShownWhileItWaits(t *testing.T) {
 	for _, want := range []string{
 		`tierway_queue_wait_seconds_bucket{class="interactive",tier="small",le="0.001"} 1`,
 		`tierway_queue_wait_seconds_count{class="background",tier="small"} 1`,
-		`tierway_queue_granted_total{class="background",tier="small"} 1`,
+		`tierway_queue_dispatched_total{class="background",tier="small"} 1`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the metrics have no %s", want)

@@ -84,7 +84,7 @@ func TestAnEngineThatKeepsItsStreamOpenHoldsNobody(t *testing.T) {
 		t.Errorf("%q, %v", a.body, a.err)
 	}
 	<-left
-	if m := r.scrape(); !strings.Contains(m, `tierway_attempts_total{result="ok",tier="small",worker="w0"} 1`) || !strings.Contains(m, `tierway_stream_end_total{reason="proven"} 1`) {
+	if m := r.scrape(); !strings.Contains(m, `tierway_attempts_total{result="ok",tier="small",worker="w0"} 1`) || !strings.Contains(m, `tierway_stream_end_total{reason="complete"} 1`) {
 		t.Error("the stream does not count as whole")
 	}
 }

@@ -17,23 +17,23 @@ type BodyMemory struct {
 
 // WorkerGauges is one worker.
 type WorkerGauges struct {
-	Tier          string  `label:"tier"`
-	Worker        string  `label:"worker"`
-	Up            bool    `metric:"tierway_worker_up" help:"1 while the worker's health checks pass and its engine reports neither sleep nor pause."`
-	Weight        int     `metric:"tierway_worker_weight" help:"The worker's weight in force, of the configuration or by hand; 0 while it is drained."`
-	Cooling       bool    `metric:"tierway_worker_cooling" help:"1 while the worker is in backoff and gets no requests: after 429, 503 with Retry-After or with a full engine queue, or after it refused the gateway's key."`
-	Inflight      int     `metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
-	PendingTokens int64   `metric:"tierway_worker_pending_tokens" help:"Booked prompt tokens whose first content has not come."`
-	OutputTokens  int64   `metric:"tierway_worker_output_tokens" help:"Booked output tokens of requests in flight."`
-	Waiting       int     `metric:"tierway_worker_engine_waiting" help:"Requests in the engine's own queue, as it reports them."`
-	Running       int     `metric:"tierway_worker_engine_running" help:"Requests that the engine runs, as it reports them."`
-	KVUsage       float64 `metric:"tierway_worker_kv_usage_ratio" help:"Share of the engine's KV cache in use, 0 to 1, as it reports it."`
-	Breaker       int     `metric:"tierway_worker_breaker" help:"The worker's circuit breaker: 0 closed, 1 half-open, 2 open."`
-	PrefillRate   float64 `metric:"tierway_worker_prefill_tokens_per_second" help:"Prompt tokens a second that the worker prefills, as learned from its streams."`
-	Bound         int     `metric:"tierway_worker_bound" help:"Requests that the worker is given at once: max_inflight, or the learned bound; 0 while there is none."`
-	Saturated     bool    `metric:"tierway_worker_saturated" help:"1 while the engine's own queue or KV cache keeps new requests from the worker."`
-	ChecksOK      int64   `metric:"tierway_health_checks_total" with:"result=ok" help:"Health checks of a worker by result: ok, failed."`
-	ChecksFailed  int64   `metric:"tierway_health_checks_total" with:"result=failed"`
+	Tier             string  `label:"tier"`
+	Worker           string  `label:"worker"`
+	Up               bool    `metric:"tierway_worker_up" help:"1 while the worker's health checks pass and its engine reports neither sleep nor pause."`
+	Weight           int     `metric:"tierway_worker_weight" help:"The worker's weight in force, of the configuration or by hand; 0 while it is drained."`
+	Backoff          bool    `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and gets no requests: after 429, 503 with Retry-After or with a full engine queue, or after it refused the gateway's key."`
+	Inflight         int     `metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
+	PendingTokens    int64   `metric:"tierway_worker_pending_tokens" help:"Booked prompt tokens whose first content has not come."`
+	OutputTokens     int64   `metric:"tierway_worker_output_tokens" help:"Booked output tokens of requests in flight."`
+	Waiting          int     `metric:"tierway_worker_engine_waiting" help:"Requests in the engine's own queue, as it reports them."`
+	Running          int     `metric:"tierway_worker_engine_running" help:"Requests that the engine runs, as it reports them."`
+	KVUsage          float64 `metric:"tierway_worker_kv_usage_ratio" help:"Share of the engine's KV cache in use, 0 to 1, as it reports it."`
+	Breaker          int     `metric:"tierway_worker_breaker" help:"The worker's circuit breaker: 0 closed, 1 half-open, 2 open."`
+	PrefillRate      float64 `metric:"tierway_worker_prefill_tokens_per_second" help:"Prompt tokens a second that the worker prefills, as learned from its streams."`
+	ConcurrencyLimit int     `metric:"tierway_worker_concurrency_limit" help:"Requests that the worker is given at once: max_inflight, or the learned bound; 0 while there is none."`
+	Saturated        bool    `metric:"tierway_worker_saturated" help:"1 while the engine's own queue or KV cache keeps new requests from the worker."`
+	ChecksOK         int64   `metric:"tierway_health_checks_total" with:"result=ok" help:"Health checks of a worker by result: ok, failed."`
+	ChecksFailed     int64   `metric:"tierway_health_checks_total" with:"result=failed"`
 }
 
 // QueueGauges is one queue.
@@ -48,15 +48,15 @@ type QueueGauges struct {
 
 // ClassGauges is one class of a queue.
 type ClassGauges struct {
-	Class    string        `label:"class"`
-	Depth    int           `metric:"tierway_queue_depth" help:"Requests that wait for a worker."`
-	Oldest   time.Duration `metric:"tierway_queue_oldest_age_seconds" help:"How long the request that waits longest has waited; 0 when nobody waits."`
-	Entered  int64         `metric:"tierway_queue_entered_total" help:"Requests that had to wait. Entered = granted + left + put out + depth."`
-	Granted  int64         `metric:"tierway_queue_granted_total" help:"Requests that had a worker after a wait."`
-	Promoted int64         `metric:"tierway_queue_promotions_total" help:"Requests that waited longer than their class's age and went as the class above."`
-	Left     int64         `metric:"tierway_queue_left_total" help:"Requests whose client left while they waited."`
-	PutOut   int64         `metric:"tierway_queue_put_out_total" help:"Requests shed after a wait."`
-	Shed     []ShedTotal   // each reason once, also those of no request
+	Class      string        `label:"class"`
+	Depth      int           `metric:"tierway_queue_depth" help:"Requests that wait for a worker."`
+	Oldest     time.Duration `metric:"tierway_queue_oldest_age_seconds" help:"How long the request that waits longest has waited; 0 when nobody waits."`
+	Entered    int64         `metric:"tierway_queue_entered_total" help:"Requests that had to wait. Entered = dispatched + abandoned + expired + depth."`
+	Dispatched int64         `metric:"tierway_queue_dispatched_total" help:"Requests that had a worker after a wait."`
+	Promoted   int64         `metric:"tierway_queue_promotions_total" help:"Requests that waited longer than their class's age and went as the class above."`
+	Abandoned  int64         `metric:"tierway_queue_abandoned_total" help:"Requests whose client left while they waited."`
+	Expired    int64         `metric:"tierway_queue_expired_total" help:"Requests shed after a wait."`
+	Shed       []ShedTotal   // each reason once, also those of no request
 }
 
 // ShedTotal counts the requests that a queue refused for a reason.

@@ -52,8 +52,8 @@ func New(version string) *Metrics {
 	m.Started = &m.flow.started
 	m.Panics = d.counter("tierway_panics_total", "Panics that were recovered, of requests and of background work.")
 	m.RetryBudgetExhausted = d.counter("tierway_retry_budget_exhausted_total", "Retries that were not made because the retry budget was spent.")
-	m.streams = resolved(d.counters("tierway_stream_end_total", "Ended streams by reason: proven, completed (terminator added), truncated, client_gone, error.", "reason"),
-		[]string{string(EndProven), string(EndCompleted), string(EndTruncated), string(EndClientGone), string(EndError)})
+	m.streams = resolved(d.counters("tierway_stream_end_total", "Ended streams by reason: complete, repaired (complete, but the gateway added the missing terminator), truncated, client_gone, error.", "reason"),
+		[]string{string(EndComplete), string(EndRepaired), string(EndTruncated), string(EndClientGone), string(EndError)})
 	m.BodiesRefused = d.counter("tierway_request_bodies_refused_total", "Requests answered 503 because other bodies held the memory of max_buffered_bytes, or their tenant's share of it.")
 	describe[BodyMemory](d)
 	m.exhausted = resolved(d.counters("tierway_fd_exhausted_total", "Connections that were not made because the gateway "+
@@ -108,8 +108,8 @@ func forget(gone prometheus.Labels, vectors ...vector) {
 type StreamEnd string
 
 const (
-	EndProven     StreamEnd = "proven"
-	EndCompleted  StreamEnd = "completed"
+	EndComplete   StreamEnd = "complete"
+	EndRepaired   StreamEnd = "completed"
 	EndTruncated  StreamEnd = "truncated"
 	EndClientGone StreamEnd = "client_gone"
 	EndError      StreamEnd = "error"

@@ -11,7 +11,7 @@ import (
 
 // oneQueue has a class in which something waits and one in which nothing ever did.
 var oneQueue = QueueGauges{Tier: "small", Bytes: 4096, Stale: 7, MaxBytes: 1 << 20, MaxDepth: 50, Classes: []ClassGauges{
-	{Class: "interactive", Depth: 2, Oldest: 1500 * time.Millisecond, Entered: 31, Granted: 20, Promoted: 3, Left: 4, PutOut: 5,
+	{Class: "interactive", Depth: 2, Oldest: 1500 * time.Millisecond, Entered: 31, Dispatched: 20, Promoted: 3, Abandoned: 4, Expired: 5,
 		Shed: []ShedTotal{{"depth", 4}, {"wait", 0}}},
 	{Class: "batch", Shed: []ShedTotal{{"depth", 0}, {"wait", 0}}},
 }}
@@ -22,23 +22,23 @@ func TestAScrapeReadsTheQueues(t *testing.T) {
 	Observe(m, func() []QueueGauges { return queues })
 	want := []string{
 		`tierway_metrics_stale_seconds_total{tier="small"} 7`,
+		`tierway_queue_abandoned_total{class="batch",tier="small"} 0`,
+		`tierway_queue_abandoned_total{class="interactive",tier="small"} 4`,
 		`tierway_queue_bytes{tier="small"} 4096`,
 		`tierway_queue_depth{class="batch",tier="small"} 0`,
 		`tierway_queue_depth{class="interactive",tier="small"} 2`,
+		`tierway_queue_dispatched_total{class="batch",tier="small"} 0`,
+		`tierway_queue_dispatched_total{class="interactive",tier="small"} 20`,
 		`tierway_queue_entered_total{class="batch",tier="small"} 0`,
 		`tierway_queue_entered_total{class="interactive",tier="small"} 31`,
-		`tierway_queue_granted_total{class="batch",tier="small"} 0`,
-		`tierway_queue_granted_total{class="interactive",tier="small"} 20`,
-		`tierway_queue_left_total{class="batch",tier="small"} 0`,
-		`tierway_queue_left_total{class="interactive",tier="small"} 4`,
+		`tierway_queue_expired_total{class="batch",tier="small"} 0`,
+		`tierway_queue_expired_total{class="interactive",tier="small"} 5`,
 		`tierway_queue_limit_bytes{tier="small"} 1.048576e+06`,
 		`tierway_queue_limit_requests{tier="small"} 50`,
 		`tierway_queue_oldest_age_seconds{class="batch",tier="small"} 0`,
 		`tierway_queue_oldest_age_seconds{class="interactive",tier="small"} 1.5`,
 		`tierway_queue_promotions_total{class="batch",tier="small"} 0`,
 		`tierway_queue_promotions_total{class="interactive",tier="small"} 3`,
-		`tierway_queue_put_out_total{class="batch",tier="small"} 0`,
-		`tierway_queue_put_out_total{class="interactive",tier="small"} 5`,
 		`tierway_queue_shed_total{class="batch",reason="depth",tier="small"} 0`,
 		`tierway_queue_shed_total{class="batch",reason="wait",tier="small"} 0`,
 		`tierway_queue_shed_total{class="interactive",reason="depth",tier="small"} 4`,
@@ -59,7 +59,7 @@ func TestWaitsFallIntoTheirBuckets(t *testing.T) {
 	m := New("test")
 	w := m.Waits("small", []string{"interactive", "batch"})
 	for _, wait := range []time.Duration{0, time.Millisecond, 2 * time.Second, 10 * time.Minute, time.Hour} {
-		w.Granted(1, wait)
+		w.Dispatched(1, wait)
 	}
 	got := scrape(t, m, "tierway_queue_wait_seconds")
 	for _, want := range []string{
@@ -81,10 +81,10 @@ func TestAScrapeReadsTheWorkers(t *testing.T) {
 	m := New("test")
 	Observe(m, func() []WorkerGauges {
 		return []WorkerGauges{{Tier: "small", Worker: "a", Up: true, Weight: 6, Inflight: 1, PendingTokens: 2, OutputTokens: 3, Waiting: 4, Running: 5,
-			KVUsage: 0.5, Breaker: 2, PrefillRate: 7, Bound: 8, Saturated: true, ChecksOK: 9, ChecksFailed: 10}}
+			KVUsage: 0.5, Breaker: 2, PrefillRate: 7, ConcurrencyLimit: 8, Saturated: true, ChecksOK: 9, ChecksFailed: 10}}
 	})
-	want := map[string]float64{"up": 1, "weight": 6, "cooling": 0, "inflight": 1, "pending_tokens": 2, "output_tokens": 3, "engine_waiting": 4,
-		"engine_running": 5, "kv_usage_ratio": 0.5, "breaker": 2, "prefill_tokens_per_second": 7, "bound": 8, "saturated": 1}
+	want := map[string]float64{"up": 1, "weight": 6, "backoff": 0, "inflight": 1, "pending_tokens": 2, "output_tokens": 3, "engine_waiting": 4,
+		"engine_running": 5, "kv_usage_ratio": 0.5, "breaker": 2, "prefill_tokens_per_second": 7, "concurrency_limit": 8, "saturated": 1}
 	got := map[string]float64{}
 	for _, s := range gather(t, m, "tierway_worker_") {
 		if s.labels["tier"] != "small" || s.labels["worker"] != "a" {
@@ -138,7 +138,7 @@ func gather(t *testing.T, m *Metrics, prefix string) (all []sample) {
 // resolve makes every series that a tier and its worker can have, and uses them.
 func resolve(m *Metrics, tier, worker string) {
 	m.Tier(tier, "chwbl", []string{"chat"}, []string{"ok"}).Ended(0, 0)
-	m.Waits(tier, []string{"interactive"}).Granted(0, time.Second)
+	m.Waits(tier, []string{"interactive"}).Dispatched(0, time.Second)
 	m.Decided(tier, "default")
 	w := m.Worker(tier, worker, "chwbl", []string{"prefix_home"})
 	w.OK.Inc()

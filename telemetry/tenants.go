@@ -11,24 +11,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// tenantCounts counts what tenants use. The busiest have series of their own, all
-// others share those of the tenant "other". What is counted for a tenant that
-// loses its series is kept beside them, so that nothing is ever missing from the
-// sum, and no series ever falls.
+// tenantCounts counts what tenants use. The busiest tenants have series of their own;
+// all others share the series of the tenant "other". A series begins at 0 and never
+// falls, so that its rate is right even when a tenant gains or loses its series.
 type tenantCounts struct {
-	shown, hidden [len(tenantLabels)]*prometheus.Desc // of counts, and of former
+	descs [len(tenantLabels)]*prometheus.Desc
 
 	ranking sync.Mutex // held while tenants are compared, before mu; guards ranked and the scores
 	ranked  time.Time  // the last comparison; zero before the first
 
-	mu     sync.Mutex // guards the rest; keep and tenant.own of a known one change under both
-	keep   int        // how many may have series of their own
-	own    int        // how many have
-	known  map[string]*tenant
-	listed []*tenant // the known ones that can be forgotten; the elements are never changed
-	other  counts
-	former counts // of those that have lost their series
-	labels [len(tenantLabels)][]string
+	mu      sync.Mutex // guards the rest; keep and tenant.own of a known one change under both
+	keep    int        // how many may have series of their own
+	own     int        // how many have
+	known   map[string]*tenant
+	listed  []*tenant // the known ones that can be forgotten; the elements are never changed
+	other   counts
+	removed counts // of removed series: tests check with it that no count is lost
+	labels  [len(tenantLabels)][]string
 }
 
 // tenant is one that has asked for something lately.
@@ -69,17 +68,14 @@ const (
 
 func newTenants(d *definer) *tenantCounts {
 	t := &tenantCounts{}
-	for i, help := range [...][2]string{
-		byOutcome: {"Ended requests by tenant and outcome. The telemetry.tenants busiest tenants have series of their own, which begin at 0 when they are given; all others together are the tenant other, which never falls. The tenant none stands for requests without a known one. With tierway_tenant_former_requests_total it is the sum of tierway_requests_total once nothing is in flight.",
-			"What tierway_tenant_requests_total has counted for tenants that have lost their series, so that the two together are all requests. It is apart, since in a rate of the whole it would count twice."},
-		byKind: {"Tokens by tenant and kind: prompt, cached (part of prompt), output. Which tenants have series: see tierway_tenant_requests_total.",
-			"What tierway_tenant_tokens_total has counted for tenants that have lost their series."},
-		byLimit: {"Requests refused by a limit, by tenant and limit. Which tenants have series: see tierway_tenant_requests_total.",
-			"What tierway_tenant_refusals_total has counted for tenants that have lost their series."},
+	for i, help := range [...]string{
+		byOutcome: "Ended requests by tenant and outcome. The busiest tenants (telemetry.tenants) have series of " +
+			"their own, which start at 0; other stands for the rest, none for requests without a known tenant.",
+		byKind:  "Tokens by tenant and kind: prompt, cached (part of prompt), output. Tenants as in tierway_tenant_requests_total.",
+		byLimit: "Requests refused by a limit, by tenant and limit. Tenants as in tierway_tenant_requests_total.",
 	} {
-		what := [...]string{"requests", "tokens", "refusals"}[i]
-		t.shown[i] = d.series("tierway_tenant_"+what+"_total", help[0], "tenant", tenantLabels[i])
-		t.hidden[i] = d.series("tierway_tenant_former_"+what+"_total", help[1], tenantLabels[i])
+		name := "tierway_tenant_" + [...]string{"requests", "tokens", "refusals"}[i] + "_total"
+		t.descs[i] = d.series(name, help, "tenant", tenantLabels[i])
 	}
 	t.setLabels(byKind, tokenKinds)
 	d.registry.MustRegister(t)
@@ -91,7 +87,7 @@ func (t *tenantCounts) setLabels(label int, values []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.labels[label] = values
-	t.other, t.former, t.own, t.listed = t.newCounts(), t.newCounts(), 0, nil
+	t.other, t.removed, t.own, t.listed = t.newCounts(), t.newCounts(), 0, nil
 	t.known = map[string]*tenant{"": {counts: t.newCounts(), shares: true}, other: {counts: t.other, name: other, shares: true}}
 }
 
@@ -151,10 +147,10 @@ func (t *tenantCounts) promote(one *tenant) {
 	t.own++
 }
 
-// demote takes a tenant's series away and keeps what they have counted.
+// demote removes a tenant's series. The tenant shares those of "other" from then on.
 func (t *tenantCounts) demote(one *tenant) {
 	for i := range one.counts {
-		add(t.former[i], one.counts[i])
+		add(t.removed[i], one.counts[i])
 	}
 	one.counts, one.own = t.other, false
 	t.own--
@@ -162,8 +158,7 @@ func (t *tenantCounts) demote(one *tenant) {
 
 func (t *tenantCounts) Describe(ch chan<- *prometheus.Desc) {
 	for i := range tenantLabels {
-		ch <- t.shown[i]
-		ch <- t.hidden[i]
+		ch <- t.descs[i]
 	}
 }
 
@@ -176,13 +171,11 @@ func (t *tenantCounts) Collect(ch chan<- prometheus.Metric) {
 			shown[cmp.Or(name, noTenant)] = one.clone()
 		}
 	}
-	former := t.former.clone()
 	t.mu.Unlock()
 	for i, values := range t.labels {
 		for j, value := range values {
-			ch <- prometheus.MustNewConstMetric(t.hidden[i], prometheus.CounterValue, float64(former[i][j]), value)
 			for name, c := range shown {
-				ch <- prometheus.MustNewConstMetric(t.shown[i], prometheus.CounterValue, float64(c[i][j]), name, value)
+				ch <- prometheus.MustNewConstMetric(t.descs[i], prometheus.CounterValue, float64(c[i][j]), name, value)
 			}
 		}
 	}

@@ -22,8 +22,8 @@ func newBusy(n int) *Metrics {
 	return m
 }
 
-// requestsOf returns the requests that the series of each tenant show, "former"
-// those of tenants that have lost theirs.
+// requestsOf returns the requests that the series of each tenant show, and under "removed"
+// the requests of removed series.
 func requestsOf(t interface {
 	Helper()
 	Fatal(...any)
@@ -35,18 +35,20 @@ func requestsOf(t interface {
 	}
 	sums := map[string]float64{}
 	for _, f := range families {
+		if f.GetName() != "tierway_tenant_requests_total" {
+			continue
+		}
 		for _, s := range f.GetMetric() {
-			switch f.GetName() {
-			case "tierway_tenant_requests_total":
-				for _, l := range s.GetLabel() {
-					if l.GetName() == "tenant" {
-						sums[l.GetValue()] += s.GetCounter().GetValue()
-					}
+			for _, l := range s.GetLabel() {
+				if l.GetName() == "tenant" {
+					sums[l.GetValue()] += s.GetCounter().GetValue()
 				}
-			case "tierway_tenant_former_requests_total":
-				sums["former"] += s.GetCounter().GetValue()
 			}
 		}
+	}
+	sums["removed"] = 0
+	for _, n := range m.tenants.removed[byOutcome] {
+		sums["removed"] += float64(n)
 	}
 	return sums
 }
@@ -68,13 +70,13 @@ func TestTheBusiestTenantsHaveSeries(t *testing.T) {
 	ask(m, "c", 8)
 	m.RankTenants(start, nil)
 	// c has more than a, and more than 1.5 times as many: it begins at 0.
-	want := map[string]float64{"b": 9, "c": 0, "other": 8, "none": 0, "former": 5}
+	want := map[string]float64{"b": 9, "c": 0, "other": 8, "none": 0, "removed": 5}
 	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	ask(m, "a", 1)
 	ask(m, "c", 1)
-	want = map[string]float64{"b": 9, "c": 1, "other": 9, "none": 0, "former": 5}
+	want = map[string]float64{"b": 9, "c": 1, "other": 9, "none": 0, "removed": 5}
 	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
 		t.Errorf("afterwards (-want +got):\n%s", diff)
 	}
@@ -90,7 +92,7 @@ func TestTenantsThatAreAlikeDoNotSwap(t *testing.T) {
 		ask(m, "b", 14)
 		m.RankTenants(start.Add(time.Duration(minute)*time.Minute), nil)
 	}
-	if got := requestsOf(t, m); got["a"] != 610 || got["former"] != 0 {
+	if got := requestsOf(t, m); got["a"] != 610 || got["removed"] != 0 {
 		t.Errorf("after an hour the series are %v", got)
 	}
 	for minute := range 60 { // now it is
@@ -99,7 +101,7 @@ func TestTenantsThatAreAlikeDoNotSwap(t *testing.T) {
 		m.RankTenants(start.Add(time.Hour+time.Duration(minute)*time.Minute), nil)
 	}
 	got := requestsOf(t, m)
-	if _, ok := got["a"]; ok || got["b"] == 0 || got["a"]+got["b"]+got["other"]+got["former"] != 610+60*14+60*50 {
+	if _, ok := got["a"]; ok || got["b"] == 0 || got["a"]+got["b"]+got["other"]+got["removed"] != 610+60*14+60*50 {
 		t.Errorf("after two hours the series are %v", got)
 	}
 }
@@ -114,7 +116,7 @@ func TestRequestsEndWhileTenantsAreCompared(t *testing.T) {
 		return false
 	})
 	ask(m, "c", 1)
-	want := map[string]float64{"c": 1, "other": 1, "none": 0, "former": 10}
+	want := map[string]float64{"c": 1, "other": 1, "none": 0, "removed": 10}
 	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -130,7 +132,7 @@ func TestWhatIsLongAgoCountsForLess(t *testing.T) {
 		ask(m, "steady", 5)
 		m.RankTenants(start.Add(time.Duration(minute)*time.Minute), nil)
 	}
-	if got := requestsOf(t, m); got["former"] != 1000 || got["steady"] == 0 {
+	if got := requestsOf(t, m); got["removed"] != 1000 || got["steady"] == 0 {
 		t.Errorf("the series are %v", got)
 	}
 }
@@ -142,7 +144,7 @@ func TestTenantsOfNoDirectoryLoseTheirSeries(t *testing.T) {
 	ask(m, "gone", 100)
 	ask(m, "small", 1)
 	m.RankTenants(start, func(tenant string) bool { return tenant != "gone" })
-	want := map[string]float64{"small": 0, "other": 1, "none": 0, "former": 100}
+	want := map[string]float64{"small": 0, "other": 1, "none": 0, "removed": 100}
 	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -159,7 +161,7 @@ func TestIdleTenantsAreForgotten(t *testing.T) {
 	if m.tenants.known["first"] == nil || m.tenants.known["second"] != nil {
 		t.Errorf("%d tenants are remembered", len(m.tenants.known))
 	}
-	want := map[string]float64{"first": 1, "other": 1, "none": 0, "former": 0}
+	want := map[string]float64{"first": 1, "other": 1, "none": 0, "removed": 0}
 	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -176,9 +178,9 @@ func TestFewerSeriesTakeEffectAtOnce(t *testing.T) {
 		n    int
 		want map[string]float64
 	}{
-		{1, map[string]float64{"b": 3, "other": 0, "none": 0, "former": 3}},
-		{0, map[string]float64{"other": 0, "none": 0, "former": 6}},
-		{2, map[string]float64{"b": 0, "c": 0, "other": 0, "none": 0, "former": 6}},
+		{1, map[string]float64{"b": 3, "other": 0, "none": 0, "removed": 3}},
+		{0, map[string]float64{"other": 0, "none": 0, "removed": 6}},
+		{2, map[string]float64{"b": 0, "c": 0, "other": 0, "none": 0, "removed": 6}},
 	} {
 		m.KeepTenants(step.n)
 		if diff := cmp.Diff(step.want, requestsOf(t, m)); diff != "" {
@@ -195,7 +197,7 @@ func TestATenantsNameNeverSpoilsAScrape(t *testing.T) {
 		ask(m, name, 1)
 	}
 	m.RankTenants(start, nil)
-	want := map[string]float64{"other": 3, "none": 1, "a\"b\\c\nd": 1, "team-ü": 1, "former": 0}
+	want := map[string]float64{"other": 3, "none": 1, "a\"b\\c\nd": 1, "team-ü": 1, "removed": 0}
 	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -267,7 +269,7 @@ func TestNothingIsMissingFromTheSumOfTenants(t *testing.T) {
 				got, sum := requestsOf(t, m), 0.0
 				for tenant, n := range got {
 					sum += n
-					if was, ok := before[tenant]; ok && n < was && (tenant == "other" || tenant == "former" || tenant == "none") {
+					if was, ok := before[tenant]; ok && n < was && (tenant == "other" || tenant == "removed" || tenant == "none") {
 						t.Fatalf("%s fell from %v to %v", tenant, was, n)
 					}
 				}
@@ -304,7 +306,16 @@ func TestTenantsSwapWhileTheyAsk(t *testing.T) {
 	asking.Wait()
 	sums := map[string]float64{}
 	for _, s := range gather(t, m, "tierway_tenant_") {
-		sums[strings.Replace(s.name, "_former_", "_", 1)+s.labels["kind"]] += s.value
+		sums[s.name+s.labels["kind"]] += s.value
+	}
+	for i, name := range []string{"requests", "tokens", "refusals"} {
+		for j, n := range m.tenants.removed[i] {
+			kind := ""
+			if i == byKind {
+				kind = tokenKinds[j]
+			}
+			sums["tierway_tenant_"+name+"_total"+kind] += float64(n)
+		}
 	}
 	want := map[string]float64{"tierway_tenant_requests_total": 4 * each, "tierway_tenant_refusals_total": 4 * each,
 		"tierway_tenant_tokens_totalprompt": 12 * each, "tierway_tenant_tokens_totalcached": 8 * each, "tierway_tenant_tokens_totaloutput": 4 * each}

@@ -13,7 +13,7 @@ var waitSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2
 // Waits is the resolved tierway_queue_wait_seconds of one tier or pool, by class.
 type Waits []prometheus.Observer
 
-// Waits resolves the histogram of a tier for the names of all classes; Granted
+// Waits resolves the histogram of a tier for the names of all classes; Dispatched
 // takes indexes into them.
 func (m *Metrics) Waits(tier string, classes []string) (w Waits) {
 	for _, class := range classes {
@@ -22,6 +22,6 @@ func (m *Metrics) Waits(tier string, classes []string) (w Waits) {
 	return w
 }
 
-// Granted counts a request that had a worker, once, with all its waits together:
+// Dispatched counts a request that had a worker, once, with all its waits together:
 // 0 for one that had its workers at once.
-func (w Waits) Granted(class int, wait time.Duration) { w[class].Observe(wait.Seconds()) }
+func (w Waits) Dispatched(class int, wait time.Duration) { w[class].Observe(wait.Seconds()) }

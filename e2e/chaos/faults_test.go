@@ -321,7 +321,7 @@ func TestACooledWorkerRestsAsLongAsItAsked(t *testing.T) {
 	if n := r.Workers[0].Stats().Requests; n != 1 {
 		t.Errorf("the worker that asked for 30 s of rest was asked %d times", n)
 	}
-	if m, err := r.Metrics(); err != nil || m.Sum("tierway_worker_cooling", `worker="w0"`) != 1 {
+	if m, err := r.Metrics(); err != nil || m.Sum("tierway_worker_backoff", `worker="w0"`) != 1 {
 		t.Errorf("the worker is not shown as cooling (%v)", err)
 	}
 	if err := r.Workers[1].Set(status(503, "30")); err != nil {

@@ -41,7 +41,7 @@ func TestOddButWholeStreamsArriveWhole(t *testing.T) {
 					t.Fatal(err)
 				}
 				w := fine
-				w.end = "proven"
+				w.end = "complete"
 				got := r.post(d.path, d.stream)
 				r.check(t, d, true, got, w)
 				if strings.Contains(got.Body, `"error":`) && d.name != "responses" {
@@ -92,7 +92,7 @@ func TestAMissingDoneIsAdded(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := fine
-		w.end = "completed"
+		w.end = "repaired"
 		r.check(t, d, true, r.post(d.path, d.stream), w)
 	}
 }

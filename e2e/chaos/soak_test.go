@@ -160,7 +160,7 @@ func (r *chaosRig) haunt(ctx context.Context, s *totals) {
 			if err != nil {
 				return err
 			}
-			if m.Sum("tierway_worker_up") != 3 || m.Sum("tierway_worker_cooling") != 0 || m.Sum("tierway_worker_breaker") != 0 {
+			if m.Sum("tierway_worker_up") != 3 || m.Sum("tierway_worker_backoff") != 0 || m.Sum("tierway_worker_breaker") != 0 {
 				return errors.New("not all workers are back")
 			}
 			return nil

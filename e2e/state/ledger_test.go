@@ -214,7 +214,7 @@ func (r *stateRig) mix(m *mixed, p *gateway.Process, clients, questions int) (de
 func allWell(p *gateway.Process, workers int) bool {
 	m, err := p.Metrics()
 	return err == nil && m.Sum("tierway_worker_up") == float64(workers) &&
-		m.Sum("tierway_worker_cooling") == 0 && m.Sum("tierway_worker_breaker") == 0
+		m.Sum("tierway_worker_backoff") == 0 && m.Sum("tierway_worker_breaker") == 0
 }
 
 // sums are tokens of the ledger and of the engines' sockets.

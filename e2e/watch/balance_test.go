@@ -114,13 +114,13 @@ func (s *storm) sameCounts(m gateway.Samples, all []decisions.Decision) {
 		switch {
 		case strings.HasPrefix(labels, "limit"):
 			same("refusals by "+labels, m.Sum("tierway_limit_refusals_total", pairs...), want)
-			same("tenants' refusals by "+labels, m.Sum("tierway_tenant_refusals_total", pairs...)+m.Sum("tierway_tenant_former_refusals_total", pairs...), want)
+			same("tenants' refusals by "+labels, m.Sum("tierway_tenant_refusals_total", pairs...), want)
 		case strings.HasPrefix(labels, "kind"):
-			same("tenants' tokens with "+labels, m.Sum("tierway_tenant_tokens_total", pairs...)+m.Sum("tierway_tenant_former_tokens_total", pairs...), want)
+			same("tenants' tokens with "+labels, m.Sum("tierway_tenant_tokens_total", pairs...), want)
 		default:
 			same("requests with "+labels, m.Sum("tierway_requests_total", pairs...), want)
 			if len(pairs) == 1 {
-				same("tenants' requests with "+labels, m.Sum("tierway_tenant_requests_total", pairs...)+m.Sum("tierway_tenant_former_requests_total", pairs...), want)
+				same("tenants' requests with "+labels, m.Sum("tierway_tenant_requests_total", pairs...), want)
 			}
 		}
 	}

@@ -111,7 +111,7 @@ func newStorm(t *testing.T) *storm {
 		"tiers":     s.Tiers("max_inflight: 4", ""),
 		"policy":    "{ name: least_load }",
 		"decisions": "{ file: decisions.jsonl, max_files: 100, max_size: " + fileSize + " }",
-		"telemetry": "{ tenants: 2 }",
+		"telemetry": "{ tenants: 3 }", // as many as there are, so that none loses its series
 		"queue":     "{ max_depth: 6, max_wait: { interactive: 200ms, background: 100ms, batch: 1s }, age: { background: 50ms, batch: 200ms }, displace: true, heartbeat_after: 50ms }",
 		"timeouts":  "{ first_byte: 300ms, idle: 300ms, total: { interactive: 2s, background: 2s, batch: 3s } }",
 		"breaker":   "{ consecutive_failures: 20, failure_ratio: 1, open_for: 100ms }",

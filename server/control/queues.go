@@ -48,8 +48,8 @@ func (ps *Pools) QueueGauges() []telemetry.QueueGauges {
 
 // classGauges shows one class of a queue to a scrape.
 func classGauges(name string, c *queue.ClassView) telemetry.ClassGauges {
-	g := telemetry.ClassGauges{Class: name, Depth: c.Depth, Oldest: c.Oldest, Entered: c.Entered, Granted: c.Granted,
-		Promoted: c.Promoted, Left: c.Left, PutOut: c.PutOut}
+	g := telemetry.ClassGauges{Class: name, Depth: c.Depth, Oldest: c.Oldest, Entered: c.Entered, Dispatched: c.Granted,
+		Promoted: c.Promoted, Abandoned: c.Left, Expired: c.PutOut}
 	for i, reason := range queue.ShedReasons() {
 		g.Shed = append(g.Shed, telemetry.ShedTotal{Reason: reason, Total: c.Shed[i]})
 	}

@@ -25,7 +25,7 @@ func publishDecision(x *exchange, d *decisions.Decision) {
 		p.Series.Duration.Observe(d.DurationMs / 1000)
 		p.Series.Ended(int(x.in.Dialect), outcomeIndex(d.Result))
 		if len(x.dispatch.attempts) > 0 && !x.resolution.Stored { // whose one worker is asked without a queue
-			p.Waits.Granted(int(x.parsed.Class), x.wait.total)
+			p.Waits.Dispatched(int(x.parsed.Class), x.wait.total)
 		}
 	} else {
 		x.s.metrics.EndedOutside(int(x.in.Dialect), outcomeIndex(d.Result))

@@ -210,7 +210,7 @@ func (s *stream) proven() bool {
 			}
 		}
 	}
-	s.finish(telemetry.EndProven)
+	s.finish(telemetry.EndComplete)
 	return true
 }
 
@@ -232,7 +232,7 @@ func (s *stream) broken(err error) *failure {
 		if s.flush() != nil {
 			return s.clientLeft()
 		}
-		s.finish(telemetry.EndProven)
+		s.finish(telemetry.EndComplete)
 		return nil
 	case eof && s.tracker.Events() == 0:
 		return protocolFailure("a stream without an event")
@@ -261,7 +261,7 @@ func (s *stream) complete() {
 		s.clientLeft()
 		return
 	}
-	s.finish(telemetry.EndCompleted)
+	s.finish(telemetry.EndRepaired)
 }
 
 // fail handles a worker that failed: as a failure while nothing is sent, else with one
