@@ -180,9 +180,9 @@ func TestDocumentsNameMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-// TestDecisionsNameTestsThatExist: what a page of docs/decisions names as Test… or
-// Benchmark… is a function of the module.
-func TestDecisionsNameTestsThatExist(t *testing.T) {
+// TestDocumentsNameTestsThatExist verifies that a test or benchmark which a document names as Test…,
+// Benchmark… or Fuzz… is a function of the module.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
 	has := map[string]bool{}
 	err := filepath.WalkDir(".", func(at string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(at, "_test.go") && !strings.Contains(at, "routingtest") || !strings.HasSuffix(at, ".go") {
@@ -198,9 +198,7 @@ func TestDecisionsNameTestsThatExist(t *testing.T) {
 	}
 	named := 0
 	documents(t, func(file string, text []byte) {
-		if !strings.HasPrefix(file, "docs/decisions/") {
-			return
-		}
+		text = regexp.MustCompile(`(?s)<!--.*?-->`).ReplaceAll(text, nil) // of generated pages, with patterns of -run
 		for _, name := range regexp.MustCompile(`\b(?:Test|Benchmark|Fuzz)[A-Z]\w+`).FindAllString(string(text), -1) {
 			if named++; !has[name] {
 				t.Errorf("%s names %s, which is no test", file, name)
@@ -208,6 +206,24 @@ func TestDecisionsNameTestsThatExist(t *testing.T) {
 		}
 	})
 	if named == 0 {
-		t.Error("no page names a test")
+		t.Error("no document names a test")
+	}
+}
+
+// TestFiguresOfTheREADMEAreMeasured verifies that each bold figure of README.md stands in
+// docs/performance.md, which has the command that measures it.
+func TestFiguresOfTheREADMEAreMeasured(t *testing.T) {
+	measured := string(read(t, "docs/performance.md"))
+	seen := 0
+	for _, m := range regexp.MustCompile(`\*\*(\S(?:[^*\n]*\S)?)\*\*`).FindAllSubmatch(read(t, "README.md"), -1) {
+		if !strings.ContainsAny(string(m[1]), "0123456789") {
+			continue
+		}
+		if seen++; !strings.Contains(measured, string(m[1])) {
+			t.Errorf("README.md has the figure %q, which is not in docs/performance.md", m[1])
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d figures were found in README.md", seen)
 	}
 }

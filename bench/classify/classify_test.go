@@ -313,14 +313,14 @@ func TestTheDocumentsShowWhatIsMeasured(t *testing.T) {
 	} else if string(text) != want {
 		t.Errorf("%s is not what is measured: UPDATE_DOCS=1 go test ./bench/classify -run Document writes it", path)
 	}
-	readme, err := os.ReadFile("../../README.md")
+	figures, err := os.ReadFile("../../docs/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, one := range r.results {
 		if s := one.set; s.points > 0 && s.seen != "in-sample" && !strings.Contains(s.name, "with choices") && !strings.HasSuffix(s.name, "chat") {
-			if want := percent(one.upper.up) + ", " + s.score(one.upper.over); !strings.Contains(string(readme), want) {
-				t.Errorf("README.md does not say of %s what is measured: %s", s.name, want)
+			if want := percent(one.upper.up) + ", " + s.score(one.upper.over); !strings.Contains(string(figures), want) {
+				t.Errorf("docs/performance.md lacks the measured figure of %s: %s", s.name, want)
 			}
 		}
 	}

@@ -87,6 +87,36 @@ func TestEveryCurlIsAnswered(t *testing.T) {
 	}
 }
 
+// TestTheREADMEShowsTheFirstAnswer verifies that the first request of README.md gets the headers
+// that README.md shows after it.
+func TestTheREADMEShowsTheFirstAnswer(t *testing.T) {
+	const readme = "../../README.md"
+	first := ""
+	for _, block := range blocks(t, readme, "sh") {
+		if first = command.FindString(block); first != "" {
+			break
+		}
+	}
+	shown := blocks(t, readme, "text")
+	if first == "" || len(shown) == 0 {
+		t.Fatal("README.md shows no request or no answer")
+	}
+	demo := gateway.Demo(t)
+	run := exec.Command("bash", "-c", first+" --fail-with-body --max-time 20")
+	run.Env = append(os.Environ(), "BASE_URL="+demo.BaseURL, "API_KEY="+demo.APIKey)
+	out, err := run.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s\n%v\n%s", first, err, out)
+	}
+	got := strings.ToLower(strings.ReplaceAll(string(out), "\r\n", "\n"))
+	head, _, _ := strings.Cut(shown[0], "\n\n")
+	for line := range strings.Lines(head) {
+		if !strings.Contains(got, strings.ToLower(strings.TrimSuffix(line, "\n"))+"\n") {
+			t.Errorf("README.md shows %q, the answer is\n%s", line, out)
+		}
+	}
+}
+
 func TestThePrintedRequestsAreAnswered(t *testing.T) {
 	text := gateway.Greeting(t).Printed()
 	lines := command.FindAllString(text, -1)
