@@ -121,7 +121,7 @@ func New(c Config) (*Catalog, error) {
 // the form of New's errors.
 func (k *Catalog) Warnings() []string { return k.classifier.Warnings() }
 
-// Classifier returns what classifies requests. Class.Tier of what it says is an
+// Classifier returns what classifies requests. Classification.Tier is an
 // index among the targets that are tiers.
 func (k *Catalog) Classifier() *Classifier { return k.classifier }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Class is the classifier's result for a request.
-type Class struct {
+type Classification struct {
 	Tier int    // index among the tiers' names; -1 when there are none
 	Rule string // prompt_tokens, max_tokens, keyword:NAME or default
 	// Score is the weights of all matched groups, plus less than the least weight for
@@ -111,13 +111,13 @@ func estimateHigh(estimate int64) int64 { return estimate + min(estimate/3, coun
 // highest that any signal asks for and never lower than the default; in mode
 // first_match the one that prompt tokens, else max_tokens, else keywords ask
 // for. The prompt is counted when the estimate is too near a threshold to tell.
-func (k *Classifier) Classify(f *Features) Class {
+func (k *Classifier) Classify(f *Features) Classification {
 	return k.decide(f, nil, nil)
 }
 
 // decide is Classify. It also fills e with what the class was made of and x with what each
 // signal says, unless they are nil.
-func (k *Classifier) decide(f *Features, e *Evidence, x *Explanation) Class {
+func (k *Classifier) decide(f *Features, e *Evidence, x *Explanation) Classification {
 	s := k.matcher.begin()
 	defer k.matcher.end(s)
 	class, tokens, exact := k.classify(f, s)
@@ -171,9 +171,9 @@ func (k *Classifier) name(tier int) string {
 }
 
 // classify also returns the prompt's tokens, and whether they were counted.
-func (k *Classifier) classify(f *Features, s *search) (class Class, tokens int64, exact bool) {
+func (k *Classifier) classify(f *Features, s *search) (class Classification, tokens int64, exact bool) {
 	if k.normal < 0 {
-		return Class{Tier: -1, Rule: "default"}, f.PromptTokens, false
+		return Classification{Tier: -1, Rule: "default"}, f.PromptTokens, false
 	}
 	k.read(f, s)
 	words, group := k.keywords(s)

@@ -212,7 +212,7 @@ func TestLengthBreaksTiesOnly(t *testing.T) {
 }
 
 // explained returns a request's class and what each signal says.
-func explained(k *Classifier, f *Features) (Class, []Signal) {
+func explained(k *Classifier, f *Features) (Classification, []Signal) {
 	var x Explanation
 	return k.decide(f, nil, &x), x.Signals
 }

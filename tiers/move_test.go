@@ -29,7 +29,7 @@ func classes(t testing.TB, c Config) *Catalog {
 }
 
 // outcome writes what Resolve returns as target, model, rule and note, or as the error.
-func outcome(v Verdict, err error) string {
+func outcome(v Resolution, err error) string {
 	if err != nil {
 		return err.Error()
 	}

@@ -11,7 +11,7 @@ import "slices"
 // are new or look for something else by now; of a request that was not classified
 // then it is what any group would. If the target depends on them, known is false,
 // and the verdict is that of a text that none of them matches.
-func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v Verdict, known bool, err error) {
+func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v Resolution, known bool, err error) {
 	var f Features
 	if q.Features != nil {
 		f = *q.Features

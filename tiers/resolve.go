@@ -15,7 +15,7 @@ var ErrUnknownModel = errors.New("unknown model")
 // that it may be moved to.
 var ErrTooLong = errors.New("prompt too long")
 
-// Notes of a Verdict. They repeat nothing that the client sent.
+// Notes of a Resolution. They repeat nothing that the client sent.
 const (
 	NoteUnknownHeader = "unknown X-Model-Tier ignored"
 	NoteOutsideTiers  = "X-Model-Tier ignored: the model is outside the tiers"
@@ -39,8 +39,8 @@ type Query struct {
 // yes asks a function of a Query about a target; one that is nil says yes.
 func yes(ask func(target string) bool, target string) bool { return ask == nil || ask(target) }
 
-// Verdict is where a request goes and why.
-type Verdict struct {
+// Resolution is where a request goes and why.
+type Resolution struct {
 	Target string
 	Tier   bool   // Target is a tier, not a pool
 	Model  string // what to ask the worker for; empty keeps the client's name
@@ -62,12 +62,12 @@ type Evidence struct {
 type Explanation struct {
 	Tier    string   `json:"tier"` // what the classifier alone says
 	Rule    string   `json:"rule"`
-	Score   float64  `json:"score"` // as Class has it
+	Score   float64  `json:"score"` // as Classification has it
 	Signals []Signal `json:"signals"`
 }
 
 // note adds to what was passed over.
-func (v *Verdict) note(text string) {
+func (v *Resolution) note(text string) {
 	if v.Note != "" {
 		v.Note += "; "
 	}
@@ -89,15 +89,15 @@ func (v *Verdict) note(text string) {
 // a pool, or one that the engine's own model name pins. A prompt that fits
 // nowhere fails with ErrTooLong and a verdict for the highest tier that it may
 // go to.
-func (k *Catalog) Resolve(q Query) (Verdict, error) {
+func (k *Catalog) Resolve(q Query) (Resolution, error) {
 	if q.AllowedModel != nil && !q.AllowedModel(q.Model) {
-		return Verdict{}, ErrUnknownModel
+		return Resolution{}, ErrUnknownModel
 	}
 	r, ok := k.lookup(q.Model)
 	if !ok {
-		return Verdict{}, ErrUnknownModel
+		return Resolution{}, ErrUnknownModel
 	}
-	v := Verdict{Model: r.model, Rule: r.rule, Pinned: r.pinned}
+	v := Resolution{Model: r.model, Rule: r.rule, Pinned: r.pinned}
 	at, classified := r.target, r.fallback && k.asked(&q) < 0
 	if classified && q.Features != nil {
 		at = k.classify(&v, &q)
@@ -105,14 +105,14 @@ func (k *Catalog) Resolve(q Query) (Verdict, error) {
 	if r.fallback {
 		asked := at
 		if at, ok = k.clamp(at, func(i int) bool { return yes(q.Allowed, k.targets[i].Name) }); !ok {
-			return Verdict{}, ErrUnknownModel
+			return Resolution{}, ErrUnknownModel
 		}
 		if at != asked {
 			k.passOver(&q, &v, asked, "clamped")
 		}
 		v.Model = k.targets[at].asked()
 	} else if !yes(q.Allowed, k.targets[at].Name) {
-		return Verdict{}, ErrUnknownModel
+		return Resolution{}, ErrUnknownModel
 	}
 	if q.Header != "" {
 		at = k.overrule(&v, at, &q)
@@ -138,7 +138,7 @@ type Move struct {
 }
 
 // passOver notes which tier the rule so far asked for, and who decides instead.
-func (k *Catalog) passOver(q *Query, v *Verdict, at int, rule string) {
+func (k *Catalog) passOver(q *Query, v *Resolution, at int, rule string) {
 	if q.Moves != nil {
 		*q.Moves = append(*q.Moves, Move{Tier: k.targets[at].Name, Rule: v.Rule, By: rule})
 	}
@@ -152,7 +152,7 @@ func (k *Catalog) passOver(q *Query, v *Verdict, at int, rule string) {
 }
 
 // move moves a request from a target to another one, by a rule.
-func (k *Catalog) move(q *Query, v *Verdict, from, to int, rule string) int {
+func (k *Catalog) move(q *Query, v *Resolution, from, to int, rule string) int {
 	k.passOver(q, v, from, rule)
 	v.Model = k.targets[to].asked()
 	return to
@@ -180,7 +180,7 @@ func (k *Catalog) sticks(q *Query) bool {
 }
 
 // classify returns the tier that a request is given by its content and its chat.
-func (k *Catalog) classify(v *Verdict, q *Query) int {
+func (k *Catalog) classify(v *Resolution, q *Query) int {
 	class := k.classifier.decide(q.Features, q.Evidence, q.Explained)
 	v.Rule = class.Rule
 	if class.Note != "" {
@@ -215,7 +215,7 @@ func (k *Catalog) asked(q *Query) int {
 
 // overrule applies X-Model-Tier to a verdict for the target at, and returns the
 // target that it leads to.
-func (k *Catalog) overrule(v *Verdict, at int, q *Query) int {
+func (k *Catalog) overrule(v *Resolution, at int, q *Query) int {
 	if !k.targets[at].Tier {
 		v.note(NoteOutsideTiers)
 		return at
@@ -232,7 +232,7 @@ func (k *Catalog) overrule(v *Verdict, at int, q *Query) int {
 	if to != at {
 		v.Model = k.targets[to].asked()
 	}
-	*v = Verdict{Model: v.Model, Rule: "header"}
+	*v = Resolution{Model: v.Model, Rule: "header"}
 	if to != k.tiers[asked] {
 		k.passOver(q, v, k.tiers[asked], "clamped")
 	}
@@ -277,12 +277,12 @@ func (k *Catalog) may(i int, free bool, q *Query) bool {
 }
 
 // movable tells whether a request may leave where it is.
-func (k *Catalog) movable(v *Verdict, at int) bool { return k.targets[at].Tier && !v.Pinned }
+func (k *Catalog) movable(v *Resolution, at int) bool { return k.targets[at].Tier && !v.Pinned }
 
 // fit moves a request whose prompt its tier does not hold to the next higher one
 // that does. A prompt that fits nowhere goes to the highest tier that it may move to,
 // where it has the best chance, and the error says so.
-func (k *Catalog) fit(v *Verdict, at int, free bool, q *Query) (int, error) {
+func (k *Catalog) fit(v *Resolution, at int, free bool, q *Query) (int, error) {
 	if yes(q.Fits, k.targets[at].Name) {
 		return at, nil
 	}
@@ -303,7 +303,7 @@ func (k *Catalog) fit(v *Verdict, at int, free bool, q *Query) (int, error) {
 }
 
 // reach moves a request whose tier has nobody up as the rules say.
-func (k *Catalog) reach(v *Verdict, at int, free bool, q *Query) int {
+func (k *Catalog) reach(v *Resolution, at int, free bool, q *Query) int {
 	if !k.movable(v, at) || k.away == 0 || yes(q.Available, k.targets[at].Name) {
 		return at
 	}

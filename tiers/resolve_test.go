@@ -39,7 +39,7 @@ func only(names ...string) func(string) bool {
 
 func TestWhereANameLeads(t *testing.T) {
 	k := house(t)
-	for model, want := range map[string]Verdict{
+	for model, want := range map[string]Resolution{
 		"":                     {Target: "medium", Tier: true, Model: "qwen-32b", Rule: "default"},
 		"auto":                 {Target: "medium", Tier: true, Model: "qwen-32b", Rule: "default"},
 		"best":                 {Target: "medium", Tier: true, Model: "qwen-32b", Rule: "default"},
@@ -70,12 +70,12 @@ func TestWhereANameLeads(t *testing.T) {
 
 func TestTheHeaderOverrulesTheModelAmongTiers(t *testing.T) {
 	k := house(t)
-	header := func(target, model string) Verdict {
-		return Verdict{Target: target, Tier: true, Model: model, Rule: "header"}
+	header := func(target, model string) Resolution {
+		return Resolution{Target: target, Tier: true, Model: model, Rule: "header"}
 	}
 	for name, c := range map[string]struct {
 		q    Query
-		want Verdict
+		want Resolution
 	}{
 		"over the default":      {Query{Header: "small"}, header("small", "qwen-7b")},
 		"over auto":             {Query{Model: "auto", Header: "large"}, header("large", "")},
@@ -85,13 +85,13 @@ func TestTheHeaderOverrulesTheModelAmongTiers(t *testing.T) {
 		"the same tier":         {Query{Model: "qwen-7b", Header: "small"}, header("small", "qwen-7b")},
 		"in any case":           {Query{Model: "auto", Header: "SmAlL"}, header("small", "qwen-7b")},
 		"unknown": {Query{Model: "small", Header: "huge"},
-			Verdict{Target: "small", Tier: true, Model: "qwen-7b", Rule: "model", Note: NoteUnknownHeader}},
+			Resolution{Target: "small", Tier: true, Model: "qwen-7b", Rule: "model", Note: NoteUnknownHeader}},
 		"a pool's name": {Query{Model: "small", Header: "embed"},
-			Verdict{Target: "small", Tier: true, Model: "qwen-7b", Rule: "model", Note: NoteUnknownHeader}},
+			Resolution{Target: "small", Tier: true, Model: "qwen-7b", Rule: "model", Note: NoteUnknownHeader}},
 		"a model of a pool": {Query{Model: "bge-m3", Header: "small"},
-			Verdict{Target: "embed", Model: "bge-m3", Rule: "model", Note: NoteOutsideTiers, Pinned: true}},
+			Resolution{Target: "embed", Model: "bge-m3", Rule: "model", Note: NoteOutsideTiers, Pinned: true}},
 		"an alias of a pool": {Query{Model: "vectors", Header: "huge"},
-			Verdict{Target: "embed", Model: "bge-m3-v2", Rule: "alias", Note: NoteOutsideTiers}},
+			Resolution{Target: "embed", Model: "bge-m3-v2", Rule: "alias", Note: NoteOutsideTiers}},
 	} {
 		if got, err := k.Resolve(c.q); err != nil || got != c.want {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, c.want)
@@ -334,7 +334,7 @@ func TestTheLongestGlobWinsWhateverTheMapsOrder(t *testing.T) {
 		if longest == 0 {
 			return
 		}
-		var first Verdict
+		var first Resolution
 		for range 5 {
 			k, err := New(c)
 			if err != nil {
@@ -353,7 +353,7 @@ func TestTheLongestGlobWinsWhateverTheMapsOrder(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if first == (Verdict{}) {
+			if first == (Resolution{}) {
 				first = v
 			}
 			if v != first {

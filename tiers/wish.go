@@ -10,7 +10,7 @@ const commonCeiling = 4000
 // leastDefault is the least power of two that clients send by default.
 const leastDefault = 512
 
-// Notes of a Class about a max_tokens that was not counted.
+// Notes of a Classification about a max_tokens that was not counted.
 const (
 	notCounted   = "max_tokens not counted: "
 	noteRequired = notCounted + "the endpoint requires it"

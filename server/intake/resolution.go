@@ -9,7 +9,7 @@ import (
 
 // Resolution is where a request goes and why.
 type Resolution struct {
-	tiers.Verdict
+	tiers.Resolution
 	Pool      *control.Pool  // nil where none was found; without a rule the one that refuses the request
 	Requested string         // the model's name as the client wrote it; "other" for one that no pool serves
 	ModelName string         // the name that the worker is asked for

@@ -85,7 +85,7 @@ func (r *resolver) resolve(view View) (Resolution, error) {
 	if req.Model == "" && (errors.Is(err, tiers.ErrUnknownModel) || err == nil && !r.in.Snap.ByName[v.Target].Served[r.in.Dialect]) {
 		v, err = r.resolveUnnamed(v)
 	}
-	res.Verdict, res.Pool = v, r.in.Snap.ByName[v.Target]
+	res.Resolution, res.Pool = v, r.in.Snap.ByName[v.Target]
 	switch {
 	case errors.Is(err, tiers.ErrUnknownModel):
 		return *res, modelNotFound(req.Model)
@@ -93,7 +93,7 @@ func (r *resolver) resolve(view View) (Resolution, error) {
 		// The estimate may be wrong, and the engine knows: only what is surely too
 		// long is refused here.
 		if r.surelyTooLong(res.Pool) {
-			res.Verdict = tiers.Verdict{Model: v.Model}
+			res.Resolution = tiers.Resolution{Model: v.Model}
 			return *res, r.tooLong(res.Pool)
 		}
 		res.Overlong = true
@@ -110,7 +110,7 @@ func (r *resolver) resolve(view View) (Resolution, error) {
 
 // ask asks the catalogue where the request goes. One that continues a stored response
 // and leaves its tier to the gateway goes where that lies.
-func (r *resolver) ask(view View) (tiers.Verdict, error) {
+func (r *resolver) ask(view View) (tiers.Resolution, error) {
 	q := query(r.in.Snap, r.caller, r.parsed.Req.Model)
 	q.Header, q.Fits, q.Available = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available
 	q.Explained, q.Moves = view.Explained, &r.res.Moves
@@ -265,7 +265,7 @@ func (r *resolver) degrade(res Resolution, spent tenants.Limit) (Resolution, boo
 		note += "; " + res.Rule + " asked for " + res.Pool.Name
 	}
 	res.Moves = append(res.Moves, tiers.Move{Tier: res.Pool.Name, Rule: res.Rule, By: "budget"})
-	res.Verdict = tiers.Verdict{Target: best.Name, Tier: true, Model: best.Model, Rule: "budget", Note: note}
+	res.Resolution = tiers.Resolution{Target: best.Name, Tier: true, Model: best.Model, Rule: "budget", Note: note}
 	res.Pool, res.ModelName = best, best.Model
 	return res, true
 }
@@ -277,17 +277,17 @@ func cheaper(a, b tenants.Price) bool { return a.Input+a.Output < b.Input+b.Outp
 // answer: to the lowest tier that serves its endpoint, else to the only pool that does.
 // Several pools have no order, so that the client must choose. v is what the catalogue
 // said.
-func (r *resolver) resolveUnnamed(v tiers.Verdict) (tiers.Verdict, error) {
+func (r *resolver) resolveUnnamed(v tiers.Resolution) (tiers.Resolution, error) {
 	p := r.in.Snap.Serving(r.in.Dialect, r.caller)
 	if p != nil && r.caller.MayUseModel("") && (p.Tier || !r.servedTwice(p)) {
-		return tiers.Verdict{Target: p.Name, Tier: p.Tier, Model: cmp.Or(p.Model, p.Models[0]), Rule: cmp.Or(v.Rule, "default")}, nil
+		return tiers.Resolution{Target: p.Name, Tier: p.Tier, Model: cmp.Or(p.Model, p.Models[0]), Rule: cmp.Or(v.Rule, "default")}, nil
 	}
 	names := r.servedNames()
 	if len(names) == 0 {
-		return tiers.Verdict{}, &openai.Error{Code: openai.CodeEndpointNotSupported,
+		return tiers.Resolution{}, &openai.Error{Code: openai.CodeEndpointNotSupported,
 			Message: "No model that you may use is served on " + r.in.HTTP.URL.Path + "."}
 	}
-	return tiers.Verdict{}, &openai.Error{Code: openai.CodeMissingField, Param: "model",
+	return tiers.Resolution{}, &openai.Error{Code: openai.CodeMissingField, Param: "model",
 		Message: "The field model is missing: send one of " + strings.Join(names, ", ") + "."}
 }
 

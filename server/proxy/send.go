@@ -61,7 +61,7 @@ func sendRequest(ctx context.Context, a *attempt, account bool, place enginePlac
 	if q := x.in.HTTP.URL.RawQuery; q != "" {
 		req.Path += "?" + escapedQuery(q)
 	}
-	edit := openai.Edit{Model: x.resolution.Verdict.Model, IncludeUsage: account, CacheSalt: saltFor(x, a.m), Priority: place.value, SetPriority: place.set,
+	edit := openai.Edit{Model: x.resolution.Resolution.Model, IncludeUsage: account, CacheSalt: saltFor(x, a.m), Priority: place.value, SetPriority: place.set,
 		AllowFields: x.resolution.Pool.AllowFields}
 	a.addsUsage, a.addsPriority = nil, nil
 	switch {
